@@ -1,0 +1,3 @@
+module outsight
+
+go 1.26

@@ -1,0 +1,161 @@
+package model
+
+import (
+	"math"
+	"time"
+)
+
+// Scale is the resolution of every latency histogram, from the kernel to the screen: bucket
+// boundaries are powers of base 2^(1/32) = 2^(2^-5) seconds, which OpenTelemetry calls scale 5
+// and Prometheus calls schema 5. Histograms of one scale merge without loss.
+const Scale = 5
+
+const bucketsPerOctave = 1 << Scale
+
+// RelativeError is the greatest relative error of a Quantile: a bucket's geometric middle
+// against any value in the bucket, 2^(1/64) - 1.
+const RelativeError = 0.010889
+
+// ZeroThreshold is the width of the zero bucket: durations up to it are counted in
+// Histogram.ZeroCount and are not told apart.
+const ZeroThreshold = 1024 * time.Nanosecond
+
+// OverflowThreshold is the duration from which on values are counted in
+// Histogram.OverflowCount and are not told apart (2^36 ns, about 69 s).
+const OverflowThreshold = (1 << 36) * time.Nanosecond
+
+// MinBucket and MaxBucket are the lowest and the highest index of a bucket. Bucket i holds the
+// durations in (2^((i-1)/32), 2^(i/32)] seconds, as Prometheus numbers them; OpenTelemetry's
+// index of the same bucket is i-1.
+const (
+	MinBucket = bucketsPerOctave*10 - bucketOrigin
+	MaxBucket = bucketsPerOctave*36 - bucketOrigin
+
+	// floor(32 * log2(1e9)): the kernel measures nanoseconds, buckets are of seconds.
+	bucketOrigin = 956
+)
+
+// Histogram is a cumulative exponential histogram of durations. The zero value is empty.
+type Histogram struct {
+	// Count is the number of durations seen: ZeroCount, OverflowCount and all Buckets.
+	Count uint64
+	// SumNS is the sum of all durations in nanoseconds.
+	SumNS uint64
+	// ZeroCount counts durations up to ZeroThreshold.
+	ZeroCount uint64
+	// OverflowCount counts durations from OverflowThreshold on.
+	OverflowCount uint64
+	// Offset is the index of Buckets[0].
+	Offset int32
+	// Buckets holds one count per bucket from Offset on, without empty ones at either end.
+	Buckets []uint64
+}
+
+// BucketOf is the index of the bucket that holds d. It is the reference for the kernel's
+// integer computation of the same index. d must lie between the two thresholds.
+func BucketOf(d time.Duration) int32 {
+	return int32(math.Ceil(math.Log2(d.Seconds()) * bucketsPerOctave))
+}
+
+// BucketUpperBound is the inclusive upper bound of bucket i, in seconds.
+func BucketUpperBound(i int32) float64 { return math.Exp2(float64(i) / bucketsPerOctave) }
+
+// Quantile is the duration, in seconds, below which the share q (0 to 1) of all durations
+// lies; its relative error is at most RelativeError. It is NaN for an empty histogram, 0 where
+// the quantile falls into the zero bucket, and +Inf where it falls past OverflowThreshold.
+func (h *Histogram) Quantile(q float64) float64 {
+	if h == nil || h.Count == 0 || q < 0 || q > 1 {
+		return math.NaN()
+	}
+	rank := uint64(math.Ceil(q * float64(h.Count)))
+	rank = max(rank, 1)
+	seen := h.ZeroCount
+	if rank <= seen {
+		return 0
+	}
+	for i, n := range h.Buckets {
+		if seen += n; rank <= seen {
+			// The geometric middle of the bucket.
+			return math.Exp2((float64(h.Offset) + float64(i) - 0.5) / bucketsPerOctave)
+		}
+	}
+	return math.Inf(1)
+}
+
+// Mean is the mean duration in seconds, NaN for an empty histogram.
+func (h *Histogram) Mean() float64 {
+	if h == nil || h.Count == 0 {
+		return math.NaN()
+	}
+	return float64(h.SumNS) / float64(h.Count) / 1e9
+}
+
+// Clone is a copy that shares nothing with h; the clone of nil is nil.
+func (h *Histogram) Clone() *Histogram {
+	if h == nil {
+		return nil
+	}
+	c := *h
+	c.Buckets = append([]uint64(nil), h.Buckets...)
+	return &c
+}
+
+// Merge adds other to h. The result is exact: both have the same bucket boundaries.
+func (h *Histogram) Merge(other *Histogram) {
+	if other == nil || other.Count == 0 {
+		return
+	}
+	h.Count += other.Count
+	h.SumNS += other.SumNS
+	h.ZeroCount += other.ZeroCount
+	h.OverflowCount += other.OverflowCount
+	if len(other.Buckets) == 0 {
+		return
+	}
+	if len(h.Buckets) == 0 {
+		h.Offset = other.Offset
+		h.Buckets = append([]uint64(nil), other.Buckets...)
+		return
+	}
+	first := min(h.Offset, other.Offset)
+	end := max(h.Offset+int32(len(h.Buckets)), other.Offset+int32(len(other.Buckets)))
+	if first != h.Offset || int(end-first) != len(h.Buckets) {
+		merged := make([]uint64, end-first)
+		copy(merged[h.Offset-first:], h.Buckets)
+		h.Offset, h.Buckets = first, merged
+	}
+	for i, n := range other.Buckets {
+		h.Buckets[other.Offset-first+int32(i)] += n
+	}
+}
+
+// Since is what h gained after before, an earlier state of the same histogram. Where h is not
+// a later state of it (a counter restarted), h itself is what was gained.
+func (h *Histogram) Since(before *Histogram) *Histogram {
+	if before == nil || before.Count == 0 || h.Count < before.Count || h.SumNS < before.SumNS {
+		return h.Clone()
+	}
+	d := &Histogram{
+		Count:         h.Count - before.Count,
+		SumNS:         h.SumNS - before.SumNS,
+		ZeroCount:     h.ZeroCount - before.ZeroCount,
+		OverflowCount: h.OverflowCount - before.OverflowCount,
+		Offset:        h.Offset,
+		Buckets:       append([]uint64(nil), h.Buckets...),
+	}
+	for i, n := range before.Buckets {
+		d.Buckets[before.Offset-h.Offset+int32(i)] -= n
+	}
+	return d.trim()
+}
+
+func (h *Histogram) trim() *Histogram {
+	for len(h.Buckets) > 0 && h.Buckets[0] == 0 {
+		h.Buckets = h.Buckets[1:]
+		h.Offset++
+	}
+	for len(h.Buckets) > 0 && h.Buckets[len(h.Buckets)-1] == 0 {
+		h.Buckets = h.Buckets[:len(h.Buckets)-1]
+	}
+	return h
+}

@@ -1,0 +1,128 @@
+package model
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Snapshot is everything that an agent knew at one time. It is immutable.
+type Snapshot struct {
+	// Time of the reading; Window since the reading before it (0 in the first).
+	Time   time.Time
+	Window time.Duration
+	Host   Host
+	// Containers in order of ID. A container that ended since the last snapshot is in this
+	// one with its last numbers, and in no later one.
+	Containers []ContainerSample
+	// Edges in order of their key.
+	Edges []Edge
+	Self  SelfSample
+}
+
+// ContainerSample is a container with its cumulative counters and current levels. A group of
+// numbers that could not be had is nil.
+type ContainerSample struct {
+	Container *Container
+	CPU       *CPUCounters
+	Processes *ProcessCounters
+	Throttle  *ThrottleCounters
+	Memory    *MemorySample
+	Disk      *DiskCounters
+	Network   *NetworkCounters
+}
+
+// ProcessCounters count processes of a container.
+type ProcessCounters struct {
+	Forks, Execs, Exits uint64
+	// Threads is the number of tasks now.
+	Threads uint64
+}
+
+// ThrottleCounters tell of the container's own CPU quota (cpu.stat).
+type ThrottleCounters struct {
+	Periods, ThrottledPeriods uint64
+	ThrottledNS               uint64
+}
+
+// MemorySample holds levels in bytes and cumulative fault counters.
+type MemorySample struct {
+	UsageBytes uint64
+	// WorkingSetBytes is usage less inactive file pages, as cAdvisor computes it.
+	WorkingSetBytes uint64
+	RSSBytes        uint64
+	CacheBytes      uint64
+	// LimitBytes is 0 where there is no limit.
+	LimitBytes      uint64
+	PageFaults      uint64
+	MajorPageFaults uint64
+	OOMKills        uint64
+}
+
+// DiskCounters sum a container's block I/O over all devices.
+type DiskCounters struct {
+	ReadBytes, WriteBytes uint64
+	Reads, Writes         uint64
+}
+
+// NetworkCounters sum all interfaces, without loopback, of a container's network namespace.
+type NetworkCounters struct {
+	ReceiveBytes, TransmitBytes     uint64
+	ReceivePackets, TransmitPackets uint64
+	ReceiveErrors, TransmitErrors   uint64
+	ReceiveDropped, TransmitDropped uint64
+}
+
+// Edge is a directed client-to-server relation, as one of its ends counted it. The two ends of
+// one relation on the same host are two Edges with the same client and server.
+type Edge struct {
+	// Side is the end that counted.
+	Side Role
+	// Client and Server are the two ends.
+	Client, Server Peer
+	// Service is the server's address and port as the client addresses it.
+	Service netip.AddrPort
+	// Paired is true where the other end's Edge is in the same snapshot.
+	Paired   bool
+	Counters EdgeCounters
+}
+
+// Peer is an end of an edge.
+type Peer struct {
+	// Container is nil where the end is outside of the host.
+	Container *Container
+	// Address of the end; the zero Addr where it is not known or many were put together.
+	Address netip.Addr
+}
+
+// ID is the container's ID, or the address of an end outside.
+func (p Peer) ID() string {
+	if p.Container != nil {
+		return p.Container.ID
+	}
+	return p.Name()
+}
+
+// Name is the container's name, or the address of an end outside, or "others".
+func (p Peer) Name() string {
+	switch {
+	case p.Container != nil:
+		return p.Container.Name
+	case p.Address.IsValid():
+		return p.Address.String()
+	}
+	return "others"
+}
+
+// SelfSample tells what Outsight itself costs and misses on the host.
+type SelfSample struct {
+	// IdleNS is the time in which the host's CPUs ran nothing; OtherNS is CPU time of control
+	// groups for which the table had no room.
+	IdleNS, OtherNS uint64
+	// CPUNS is the CPU time of the agent's own process, RSSBytes its resident memory.
+	CPUNS, RSSBytes uint64
+	Programs        []ProgramCost
+	Drops           []Drop
+	Features        []Feature
+	// ReadNS is how long the reading of this snapshot took.
+	ReadNS uint64
+}
