@@ -1,0 +1,76 @@
+package model
+
+import (
+	"math"
+	"time"
+)
+
+// FloatHistogram is a Histogram whose counts are rates or differences, as a query over stored
+// histograms returns it. Bucket boundaries are those of Histogram; durations are in seconds.
+type FloatHistogram struct {
+	Count, Sum, ZeroCount float64
+	// Offset is the index of Buckets[0].
+	Offset  int32
+	Buckets []float64
+}
+
+// Quantile is the duration, in seconds, below which the share q (0 to 1) lies; relative error at
+// most RelativeError. NaN for an empty histogram, 0 in the zero bucket, +Inf past the last one.
+func (h *FloatHistogram) Quantile(q float64) float64 {
+	if h == nil || h.Count <= 0 || q < 0 || q > 1 {
+		return math.NaN()
+	}
+	rank, seen := q*h.Count, h.ZeroCount
+	if rank <= seen && seen > 0 {
+		return 0
+	}
+	for i, n := range h.Buckets {
+		if seen += n; n > 0 && rank <= seen*(1+1e-12) {
+			i := h.Offset + int32(i)
+			if i > MaxBucket {
+				return math.Inf(1)
+			}
+			return math.Exp2((float64(i) - 0.5) / bucketsPerOctave)
+		}
+	}
+	return math.Inf(1)
+}
+
+// Merge adds other to h.
+func (h *FloatHistogram) Merge(other *FloatHistogram) {
+	if other == nil {
+		return
+	}
+	h.Count += other.Count
+	h.Sum += other.Sum
+	h.ZeroCount += other.ZeroCount
+	if len(other.Buckets) == 0 {
+		return
+	}
+	first, end := other.Offset, other.Offset+int32(len(other.Buckets))
+	if len(h.Buckets) > 0 {
+		first, end = min(first, h.Offset), max(end, h.Offset+int32(len(h.Buckets)))
+	}
+	merged := make([]float64, end-first)
+	for i, n := range h.Buckets {
+		merged[h.Offset-first+int32(i)] += n
+	}
+	for i, n := range other.Buckets {
+		merged[other.Offset-first+int32(i)] += n
+	}
+	h.Offset, h.Buckets = first, merged
+}
+
+// Point is the value of a time series at one time.
+type Point struct {
+	Time      time.Time
+	Value     float64
+	Histogram *FloatHistogram
+}
+
+// QueryResult is one time series of a query's answer: one Point for an instant query, several
+// for a range query.
+type QueryResult struct {
+	Labels map[string]string
+	Points []Point
+}
