@@ -1,0 +1,70 @@
+# Outsight. `make` alone prints what there is.
+SHELL        := /bin/bash
+.SHELLFLAGS  := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+MAKEFLAGS    += --no-print-directory
+
+STATICCHECK  := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+FUZZTIME     ?= 20s
+SUDO         := $(if $(filter 0,$(shell id -u)),,sudo env "PATH=$$PATH")
+export PATH  := $(PATH):/usr/local/go/bin:/usr/sbin:/sbin
+# The packages that are tested with the race detector; test/ runs the built binaries instead.
+UNITS         = $$(go list ./... | grep -v '^outsight/test/')
+
+.PHONY: help
+help: ## print this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: demo
+demo: ## start the demo shop and watch it (root; Ctrl-C ends it and leaves nothing)
+	@scripts/install demo
+	@$(MAKE) build
+	@$(SUDO) scripts/with-docker bin/outsight demo
+
+.PHONY: build
+build: ## bin/outsight and bin/outsight-agent (needs Go alone)
+	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/ ./cmd/...
+
+.PHONY: test
+test: ## everything that a change must pass (root; under 25 minutes on two slow cores)
+	@scripts/install test
+	@$(MAKE) generated lint unit end-to-end
+
+.PHONY: generated
+generated: ## prove that the committed kernel objects and page are those of the sources
+	@scripts/generate --check
+
+.PHONY: generate
+generate: ## rebuild kernel objects (pinned clang) and the page (Node)
+	@scripts/install generate
+	@scripts/generate
+
+.PHONY: lint
+lint: ## gofmt, go vet, staticcheck
+	@unformatted=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
+	  if [ -n "$$unformatted" ]; then echo "not formatted with gofmt:" $$unformatted >&2; exit 1; fi
+	go vet ./...
+	go run $(STATICCHECK) ./...
+
+.PHONY: unit
+unit: ## package tests with the race detector, kernel programs loaded for real (root)
+	go test -race -timeout 10m $(UNITS)
+
+.PHONY: end-to-end
+end-to-end: ## real containers and the page in a browser (root, Docker)
+	@scripts/with-docker go test -count=1 -p 1 -timeout 15m ./test/...
+
+.PHONY: fuzz
+fuzz: ## fuzz every parser of foreign bytes for FUZZTIME (20s) each
+	@scripts/fuzz $(FUZZTIME)
+
+.PHONY: bench
+bench: ## what watching costs, measured side by side; prints a table (root; some minutes)
+	@scripts/install bench
+	@$(MAKE) build
+	@$(SUDO) scripts/with-docker go run ./bench
+
+.PHONY: clean
+clean: ## remove what was built and measured
+	rm -rf bin bench/results test/results web/node_modules

@@ -1,0 +1,171 @@
+// Package imports keeps the import table of ARCHITECTURE.md true.
+package imports
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "outsight/"
+
+// allowed says which packages of the module a package may import, and why. A package that is not
+// in it fails the test: whoever adds one decides here where it belongs.
+var allowed = map[string]map[string]string{
+	"internal/model": {},
+	"bpf":            {"internal/model": "counters leave the kernel side as values of the model"},
+	"internal/container": {
+		"internal/model": "identities are values of the model",
+	},
+	"internal/network": {
+		"internal/model":     "kernel edges in, edges out",
+		"internal/container": "owners of edges are containers",
+		"bpf":                "edges come from the kernel's table",
+	},
+	"internal/otlp": {"internal/model": "one table of names for the model's numbers"},
+	"internal/agent": {
+		"internal/model":     "snapshots",
+		"bpf":                "the kernel's counters are its source",
+		"internal/container": "who the counters belong to",
+		"internal/network":   "who talks to whom",
+		"internal/otlp":      "snapshots leave it as named series",
+	},
+	"internal/store": {"internal/model": "series in, query results out"},
+	"internal/graph": {"internal/model": "query results in"},
+	"internal/api": {
+		"internal/model": "snapshots and results",
+		"internal/store": "what it answers from",
+		"internal/graph": "the service map",
+		"internal/otlp":  "queries name the stored metrics, whose table is there",
+		"web":            "the page's assets",
+	},
+	"web":           {},
+	"internal/demo": {"internal/model": "the shop's true edges are checked against the model's"},
+	"cmd/outsight": {
+		"internal/model": "", "bpf": "", "internal/container": "", "internal/network": "",
+		"internal/otlp": "", "internal/agent": "", "internal/store": "", "internal/graph": "",
+		"internal/api": "", "internal/demo": "", "web": "",
+	},
+	"cmd/outsight-agent": {
+		"internal/model": "", "bpf": "", "internal/container": "", "internal/network": "",
+		"internal/otlp": "", "internal/agent": "",
+	},
+}
+
+// soleImporter names, for a prefix of foreign packages, the one package that may import them, so
+// that their types spread no further.
+var soleImporter = map[string]string{
+	"github.com/cilium/ebpf": "bpf",
+	"github.com/prometheus/": "internal/store",
+}
+
+// notLinked lists what a binary must not contain, however indirectly.
+var notLinked = map[string][]string{
+	"cmd/outsight-agent": {"github.com/prometheus/", "github.com/nats-io/nats-server", "k8s.io/"},
+}
+
+// tools are programs of the repository that are in no product: they may import anything.
+var tools = []string{"bench", "test/", "bpf/"}
+
+type goPackage struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+	Standard   bool
+}
+
+func list(t *testing.T, arguments ...string) []goPackage {
+	t.Helper()
+	command := exec.Command("go", append([]string{"list", "-json=ImportPath,Imports,Deps,Standard"}, arguments...)...)
+	command.Dir = "../.."
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	output, err := command.Output()
+	if err != nil {
+		t.Fatalf("go list %v: %v\n%s", arguments, err, stderr.Bytes())
+	}
+	var packages []goPackage
+	for decoder := json.NewDecoder(bytes.NewReader(output)); ; {
+		var p goPackage
+		err := decoder.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return packages
+		}
+		if err != nil {
+			t.Fatalf("reading the output of go list: %v", err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+func isTool(name string) bool {
+	return slices.ContainsFunc(tools, func(tool string) bool {
+		return name == tool || strings.HasPrefix(name, strings.TrimSuffix(tool, "/")+"/")
+	})
+}
+
+func TestPackagesImportOnlyWhatTheTableAllows(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range list(t, "./...") {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		seen[name] = true
+		if isTool(name) {
+			continue
+		}
+		may, known := allowed[name]
+		if !known {
+			t.Errorf("package %s is not in the import table", name)
+			continue
+		}
+		for _, imported := range p.Imports {
+			ours, isOurs := strings.CutPrefix(imported, module)
+			if _, ok := may[ours]; isOurs && !ok {
+				t.Errorf("package %s imports %s, which the table does not allow", name, ours)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(allowed)) {
+		if !seen[name] {
+			t.Errorf("package %s is in the import table and does not exist", name)
+		}
+	}
+}
+
+func TestForeignPackagesHaveOneImporter(t *testing.T) {
+	for _, p := range list(t, "./...") {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if isTool(name) {
+			continue
+		}
+		for prefix, importer := range soleImporter {
+			for _, imported := range p.Imports {
+				if strings.HasPrefix(imported, prefix) && name != importer {
+					t.Errorf("package %s imports %s, which only %s may", name, imported, importer)
+				}
+			}
+		}
+	}
+}
+
+func TestBinariesLinkNothingForbidden(t *testing.T) {
+	for binary, prefixes := range notLinked {
+		for _, p := range list(t, "./"+binary) {
+			if len(p.Deps) == 0 {
+				t.Fatalf("go list names no dependencies of %s", binary)
+			}
+			for _, dependency := range p.Deps {
+				for _, prefix := range prefixes {
+					if strings.HasPrefix(dependency, prefix) {
+						t.Errorf("%s links %s", binary, dependency)
+					}
+				}
+			}
+		}
+	}
+}
