@@ -1,0 +1,260 @@
+package network
+
+import (
+	"net/netip"
+	"slices"
+
+	"outsight/internal/model"
+)
+
+// lingerViews is for how many views an edge stays in the answer after the kernel forgot it. Its
+// sum is remembered longer, for the time when it comes back.
+const lingerViews = 300
+
+// edgeKey is what makes two edges one.
+type edgeKey struct {
+	side           model.Role
+	client, server string
+	service        netip.AddrPort
+}
+
+// ledger sums kernel edges to edges. A sum is what the kernel edges count now that are assigned
+// to the edge, and what those had counted that are gone or were assigned to another one since.
+type ledger struct {
+	// max bounds idle, the edges without a kernel edge.
+	max, idle int
+	lines     map[model.KernelEdgeKey]*line
+	totals    map[edgeKey]*total
+	view      uint64
+	overflow  uint64
+}
+
+// line is one kernel edge.
+type line struct {
+	to *total
+	// last is its latest state; base the state in which it was assigned to the total.
+	last, base     model.EdgeCounters
+	client, server model.Peer
+	view           uint64
+}
+
+// total is one edge.
+type total struct {
+	key            edgeKey
+	client, server model.Peer
+	// gone is what lines counted that are here no longer.
+	gone  model.EdgeCounters
+	lines int
+	// idle is the view in which the last line went.
+	idle uint64
+
+	// sum and owned are of the view being entered.
+	sum   model.EdgeCounters
+	owned bool
+}
+
+func newLedger(max int) *ledger {
+	return &ledger{max: max, lines: make(map[model.KernelEdgeKey]*line), totals: make(map[edgeKey]*total)}
+}
+
+// enter takes in a view and makes the edges of it that a container in present counted.
+func (g *ledger) enter(seen []sighting, present map[string]bool) []model.Edge {
+	g.view++
+	for i := range seen {
+		g.update(&seen[i])
+	}
+	for k, l := range g.lines {
+		if l.view != g.view {
+			g.leave(l)
+			delete(g.lines, k)
+		}
+	}
+	edges := g.sum(present)
+	g.forget(present)
+	return edges
+}
+
+func (g *ledger) update(s *sighting) {
+	client, server := s.ends()
+	l := g.lines[s.edge.Key]
+	if l == nil {
+		l = &line{}
+		g.lines[s.edge.Key] = l
+		g.assign(l, s, client, server)
+	} else {
+		if restarted(&s.edge.Counters, &l.last) {
+			// The kernel forgot this edge and began anew between two views.
+			l.to.keep(&l.last, &l.base)
+			l.last, l.base = model.EdgeCounters{}, model.EdgeCounters{}
+		}
+		g.reassign(l, s, client, server)
+	}
+	l.last = s.edge.Counters
+	l.view = g.view
+	l.to.client.Container, l.to.server.Container = l.client.Container, l.server.Container
+}
+
+// assign puts a line to the total of its ends.
+func (g *ledger) assign(l *line, s *sighting, client, server model.Peer) {
+	l.client, l.server = client, server
+	l.to = g.total(edgeKey{side: s.edge.Key.Role, client: client.ID(), server: server.ID(), service: s.service}, client, server)
+	l.to.lines++
+}
+
+// reassign follows a change of what is known of a line's ends. Where more became known of the
+// same connections, all that was counted moves. Where a container's address went to another
+// container, each keeps what was counted in its time. What was known is not unlearnt.
+func (g *ledger) reassign(l *line, s *sighting, client, server model.Peer) {
+	client, learntClient := learn(l.client, client)
+	server, learntServer := learn(l.server, server)
+	if client.ID() == l.client.ID() && server.ID() == l.server.ID() {
+		l.client, l.server = client, server
+		return
+	}
+	from := l.to
+	if learntClient && learntServer && from.lines == 1 && from.goneIsZero() {
+		delete(g.totals, from.key)
+	} else {
+		from.keep(&l.last, &l.base)
+		from.depart(g.view)
+		l.base = l.last
+	}
+	g.assign(l, s, client, server)
+}
+
+// learn is what is known of an end after now was found, and whether all that was counted
+// before was of that end too.
+func learn(before, now model.Peer) (model.Peer, bool) {
+	was, is := knowledge(before), knowledge(now)
+	switch {
+	case is < was:
+		return before, true
+	case is > was:
+		return now, true
+	}
+	return now, before.ID() == now.ID()
+}
+
+// knowledge ranks what is known of an end: an address, "in no container", a container.
+func knowledge(p model.Peer) int {
+	switch {
+	case p.Container == nil:
+		return 0
+	case p.Container.Runtime == model.HostRuntime:
+		return 1
+	}
+	return 2
+}
+
+// leave ends a line.
+func (g *ledger) leave(l *line) {
+	l.to.keep(&l.last, &l.base)
+	l.to.depart(g.view)
+}
+
+func (g *ledger) total(k edgeKey, client, server model.Peer) *total {
+	t := g.totals[k]
+	if t == nil {
+		t = &total{key: k, client: client, server: server}
+		g.totals[k] = t
+	}
+	// The address of an end that has several is not told.
+	if t.client.Address != client.Address {
+		t.client.Address = netip.Addr{}
+	}
+	if t.server.Address != server.Address {
+		t.server.Address = netip.Addr{}
+	}
+	return t
+}
+
+// keep adds what a line counted between two states. The histogram is copied each time: the
+// one before may have been handed out.
+func (t *total) keep(to, from *model.EdgeCounters) { add(&t.gone, to, from, false) }
+
+func (t *total) depart(view uint64) {
+	if t.lines--; t.lines == 0 {
+		t.idle = view
+	}
+}
+
+func (t *total) goneIsZero() bool {
+	for _, n := range fields(&t.gone) {
+		if *n != 0 {
+			return false
+		}
+	}
+	return t.gone.Latency == nil
+}
+
+// counting is the end that counted.
+func (t *total) counting() string {
+	if t.key.side == model.RoleServer {
+		return t.key.server
+	}
+	return t.key.client
+}
+
+// sum makes the edges of the current view.
+func (g *ledger) sum(present map[string]bool) []model.Edge {
+	for _, t := range g.totals {
+		t.sum, t.owned = t.gone, false
+	}
+	for _, l := range g.lines {
+		l.to.owned = add(&l.to.sum, &l.last, &l.base, l.to.owned)
+	}
+	edges := make([]model.Edge, 0, len(g.totals))
+	for _, t := range g.totals {
+		if present[t.counting()] && (t.lines > 0 || g.view-t.idle <= lingerViews) {
+			edges = append(edges, model.Edge{
+				Side: t.key.side, Client: t.client, Server: t.server, Service: t.key.service, Counters: t.sum,
+			})
+		}
+	}
+	return edges
+}
+
+// forget drops edges that nobody will ask for again, and keeps those without a kernel edge
+// within the bound: the longest idle go to the edge of "others" of their counting end.
+func (g *ledger) forget(present map[string]bool) {
+	idling := 0
+	for k, t := range g.totals {
+		switch {
+		case t.lines > 0:
+		case !present[t.counting()]:
+			delete(g.totals, k)
+		case k.service.IsValid():
+			idling++
+		}
+	}
+	if g.idle = idling; idling <= g.max {
+		return
+	}
+	idle := make([]*total, 0, idling)
+	for _, t := range g.totals {
+		if t.lines == 0 && t.key.service.IsValid() {
+			idle = append(idle, t)
+		}
+	}
+	slices.SortFunc(idle, compareIdle)
+	for _, t := range idle[:len(idle)-g.max] {
+		k, client, server := t.key, t.client, t.server
+		// Without a service this edge is not one that a kernel edge can be assigned to.
+		k.service = netip.AddrPort{}
+		if k.side == model.RoleServer {
+			client = model.Peer{}
+			k.client = client.ID()
+		} else {
+			server = model.Peer{}
+			k.server = server.ID()
+		}
+		g.total(k, client, server).keep(&t.gone, &model.EdgeCounters{})
+		delete(g.totals, t.key)
+		g.overflow++
+		g.idle--
+	}
+}
+
+func (g *ledger) drop() model.Drop {
+	return model.Drop{Name: "network idle edges", Count: g.overflow, Capacity: uint64(g.max), Used: uint64(g.idle)}
+}

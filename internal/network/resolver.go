@@ -1,0 +1,145 @@
+// Package network turns what the kernel counted per control group and address into edges
+// between containers: it finds the owner of each end, pairs the two ends of one relation, and
+// keeps the sums of an edge from going down when the kernel forgets a part of it.
+//
+// What it cannot know it does not guess: an end that several containers could be keeps its
+// address. The address that a client dials may be translated on the way (a published port, a
+// virtual service address); its two ends are then two edges with different services.
+package network
+
+import (
+	"cmp"
+	"slices"
+
+	"outsight/internal/model"
+)
+
+// Options of a Resolver. The zero value works.
+type Options struct {
+	// WithoutHostEdges leaves out edges whose two ends are the host container.
+	WithoutHostEdges bool
+	// MaxEdges bounds the edges that are remembered after the kernel has forgotten them
+	// (default 16384). What is past it is added to the edge of "others".
+	MaxEdges int
+	// MaxIdentities bounds the remembered owners of control groups that are gone (default 8192).
+	MaxIdentities int
+}
+
+// View is what one reading found.
+type View struct {
+	Edges     []model.KernelEdge
+	Listeners []model.Listener
+	// Container finds the container of a control group; nil where it is not, or no longer, known.
+	Container func(model.CgroupID) *model.Container
+	// Containers are those that run, those that ended since the view before, and the host
+	// container. Only edges that one of them counted are in the answer.
+	Containers []*model.Container
+}
+
+// Resolver makes edges of kernel edges. It remembers what it has seen from one view to the
+// next. It is for one goroutine.
+type Resolver struct {
+	options    Options
+	identities *identities
+	ledger     *ledger
+}
+
+// New makes a Resolver.
+func New(o Options) *Resolver {
+	o.MaxEdges = cmp.Or(o.MaxEdges, 16384)
+	o.MaxIdentities = cmp.Or(o.MaxIdentities, 8192)
+	return &Resolver{options: o, identities: newIdentities(o.MaxIdentities), ledger: newLedger(o.MaxEdges)}
+}
+
+// Resolve makes the edges of a view, in order of client, server, service and side. The
+// counters of an edge never go down while its counting end is among the view's containers.
+func (r *Resolver) Resolve(v View) []model.Edge {
+	seen := make([]sighting, 0, len(v.Edges))
+	for i := range v.Edges {
+		if s, ok := r.sight(&v.Edges[i], v); ok {
+			seen = append(seen, s)
+		}
+	}
+	findPeers(seen, newAddresses(v.Containers), r.listeners(v), func(id model.CgroupID) *model.Container {
+		return r.identities.find(id, v.Container)
+	})
+	present := make(map[string]bool, len(v.Containers))
+	for _, c := range v.Containers {
+		present[c.ID] = true
+	}
+	edges := r.ledger.enter(seen, present)
+	if r.options.WithoutHostEdges {
+		edges = slices.DeleteFunc(edges, func(e model.Edge) bool { return isHost(e.Client) && isHost(e.Server) })
+	}
+	slices.SortFunc(edges, compareEdges)
+	pair(edges)
+	return edges
+}
+
+// Drops tells how full the resolver's tables are and what found no room in them.
+func (r *Resolver) Drops() []model.Drop {
+	return []model.Drop{r.ledger.drop(), r.identities.drop()}
+}
+
+// sight finds the container that counted an edge. It answers false for what is no edge between
+// two known roles: the kernel's overflow entry and connections whose role was never seen.
+func (r *Resolver) sight(e *model.KernelEdge, v View) (sighting, bool) {
+	if e.Key.Overflow || e.Key.Role == model.RoleUnknown {
+		return sighting{}, false
+	}
+	owner := r.identities.find(e.Key.Owner, v.Container)
+	if owner == nil {
+		owner = hostOf(v.Containers)
+	}
+	if owner == nil {
+		return sighting{}, false
+	}
+	return sighting{edge: e, owner: owner, service: plain(e.Key.Service), client: plainAddr(e.Key.Client)}, true
+}
+
+// listeners attaches containers to the sockets that listen.
+func (r *Resolver) listeners(v View) []listener {
+	found := make([]listener, 0, len(v.Listeners))
+	for _, l := range v.Listeners {
+		owner := r.identities.find(l.Owner, v.Container)
+		if owner == nil {
+			owner = hostOf(v.Containers)
+		}
+		if owner != nil {
+			found = append(found, listener{netns: l.NetNS, address: plain(l.Address), owner: owner})
+		}
+	}
+	return found
+}
+
+func hostOf(containers []*model.Container) *model.Container {
+	for _, c := range containers {
+		if c.Runtime == model.HostRuntime {
+			return c
+		}
+	}
+	return nil
+}
+
+func isHost(p model.Peer) bool {
+	return p.Container != nil && p.Container.Runtime == model.HostRuntime
+}
+
+func compareEdges(a, b model.Edge) int {
+	return cmp.Or(
+		cmp.Compare(a.Client.ID(), b.Client.ID()),
+		cmp.Compare(a.Server.ID(), b.Server.ID()),
+		a.Service.Compare(b.Service),
+		cmp.Compare(a.Side, b.Side),
+	)
+}
+
+// pair marks the edges whose other end is there too. In sorted edges the two are neighbours.
+func pair(edges []model.Edge) {
+	for i := 1; i < len(edges); i++ {
+		a, b := &edges[i-1], &edges[i]
+		if a.Side != b.Side && a.Service == b.Service && a.Client.ID() == b.Client.ID() && a.Server.ID() == b.Server.ID() {
+			a.Paired, b.Paired = true, true
+		}
+	}
+}
