@@ -1,0 +1,282 @@
+//go:build ignore
+
+// SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only)
+/*
+ * CPU time, context switches, run-queue latency and process lifecycle per control group, and the
+ * lifecycle of the groups themselves.
+ */
+#include "kernel.h"
+#include "histogram.h"
+#include "cgroup_id.h"
+#include "cgroups.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+/* Keeps the record's type in the object for its reader. */
+const struct cgroup_event *cgroup_event_record __attribute__((unused));
+
+/* Set by the loader before the programs are loaded. */
+const volatile u32 cpus = 1;
+const volatile u32 cgroup_hierarchy = 0;
+/* sched_switch has the previous task's state as its fourth argument since 5.18. */
+const volatile bool switch_has_state = true;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct cpu_state);
+} cpu_states SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct cgroup_lane);
+} cgroup_lanes SEC(".maps");
+
+/* Id of the group that owns a slot, 0 while it is free. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} cgroup_slots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct histogram);
+} run_queue SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, u64);
+	__type(value, u32);
+} slot_of_cgroup SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 1);
+	__type(value, u32);
+} free_slots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 256 * 1024);
+} cgroup_events SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, CGROUP_DROPS);
+	__type(key, u32);
+	__type(value, u64);
+} cgroup_drops SEC(".maps");
+
+static __always_inline void count_drop(u32 which)
+{
+	u64 *n = bpf_map_lookup_elem(&cgroup_drops, &which);
+
+	if (n)
+		__sync_fetch_and_add(n, 1);
+}
+
+static __noinline u32 new_slot(u64 id)
+{
+	u32 slot;
+
+	if (bpf_map_pop_elem(&free_slots, &slot)) {
+		count_drop(DROP_CGROUP_SLOT);
+		return CGROUP_SLOT_OTHER;
+	}
+	/* The owner is known before the first count, and a reader skips slots without one. */
+	bpf_map_update_elem(&cgroup_slots, &slot, &id, BPF_ANY);
+	if (!bpf_map_update_elem(&slot_of_cgroup, &id, &slot, BPF_NOEXIST))
+		return slot;
+
+	/* Another CPU was first, or the table has no room. */
+	u64 nobody = 0;
+	bpf_map_update_elem(&cgroup_slots, &slot, &nobody, BPF_ANY);
+	bpf_map_push_elem(&free_slots, &slot, BPF_ANY);
+	u32 *theirs = bpf_map_lookup_elem(&slot_of_cgroup, &id);
+	if (theirs)
+		return *theirs;
+	count_drop(DROP_CGROUP_SLOT);
+	return CGROUP_SLOT_OTHER;
+}
+
+static __always_inline u32 slot_of(u64 id)
+{
+	u32 *slot = bpf_map_lookup_elem(&slot_of_cgroup, &id);
+
+	return slot ? *slot : new_slot(id);
+}
+
+static __always_inline u32 cached_slot_of(struct cpu_state *cpu, u64 id)
+{
+	u32 entry = id % CGROUP_CACHE_ENTRIES;
+
+	if (cpu->cached_id[entry] == id)
+		return cpu->cached_slot[entry];
+	u32 slot = slot_of(id);
+	if (slot != CGROUP_SLOT_OTHER) {
+		cpu->cached_id[entry] = id;
+		cpu->cached_slot[entry] = slot;
+	}
+	return slot;
+}
+
+static __always_inline struct cgroup_lane *lane_of(u32 slot, u32 cpu)
+{
+	u32 lane = slot * cpus + cpu;
+
+	return bpf_map_lookup_elem(&cgroup_lanes, &lane);
+}
+
+/*
+ * The kernel measures each task's run-queue wait itself (sched_info). It adds the wait of an
+ * arrival right after this hook, so a task's wait is what its run_delay gained between its switch
+ * in and its switch out. That spares a hook at every wake-up.
+ */
+static __always_inline void count_wait(struct cpu_state *state, struct cgroup_lane *lane,
+				       struct task_struct *prev)
+{
+	u64 wait_ns = prev->sched_info.run_delay - state->run_delay_ns;
+	u32 slot = state->slot;
+
+	if (prev->sched_info.pcount == state->wait_count)
+		return;
+	lane->waits++;
+	lane->wait_ns += wait_ns;
+	struct histogram *h = bpf_map_lookup_elem(&run_queue, &slot);
+	if (h)
+		histogram_add(h, wait_ns);
+}
+
+SEC("tp_btf/sched_switch")
+int sched_switch(u64 *ctx)
+{
+	bool preempt = ctx[0];
+	struct task_struct *prev = (void *)ctx[1];
+	struct task_struct *next = (void *)ctx[2];
+	u32 cpu = bpf_get_smp_processor_id();
+	struct cpu_state *state = bpf_map_lookup_elem(&cpu_states, &cpu);
+
+	if (!state)
+		return 0;
+
+	u64 now = bpf_ktime_get_ns();
+	bool runnable = preempt || (switch_has_state ? (u32)ctx[3] : prev->__state) == 0;
+	u32 next_slot = CGROUP_SLOT_IDLE;
+
+	if (next->pid)
+		next_slot = cached_slot_of(state, task_cgroup_id(next));
+
+	state->sequence++;
+	barrier();
+	if (state->since_ns && state->pid == prev->pid) {
+		struct cgroup_lane *lane = lane_of(state->slot, cpu);
+
+		if (lane) {
+			lane->usage_ns += now - state->since_ns;
+			if (prev->pid) {
+				if (runnable)
+					lane->involuntary++;
+				else
+					lane->voluntary++;
+				count_wait(state, lane, prev);
+			}
+		}
+	}
+	state->slot = next_slot;
+	state->pid = next->pid;
+	state->since_ns = now;
+	state->run_delay_ns = next->sched_info.run_delay;
+	state->wait_count = next->sched_info.pcount;
+	barrier();
+	state->sequence++;
+	return 0;
+}
+
+/* The lane of a task's group for the rare events, which any context may count: atomically. */
+static __always_inline struct cgroup_lane *task_lane(struct task_struct *task)
+{
+	return lane_of(slot_of(task_cgroup_id(task)), bpf_get_smp_processor_id());
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
+{
+	if (child->pid != child->tgid)
+		return 0;
+	struct cgroup_lane *lane = task_lane(child);
+	if (lane)
+		__sync_fetch_and_add(&lane->forks, 1);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(sched_process_exec, struct task_struct *task)
+{
+	struct cgroup_lane *lane = task_lane(task);
+
+	if (lane)
+		__sync_fetch_and_add(&lane->execs, 1);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(sched_process_exit, struct task_struct *task)
+{
+	if (task->pid != task->tgid)
+		return 0;
+	struct cgroup_lane *lane = task_lane(task);
+	if (lane)
+		__sync_fetch_and_add(&lane->exits, 1);
+	return 0;
+}
+
+static __always_inline int report(struct cgroup *group, const char *path, u32 kind, u32 pid)
+{
+	struct cgroup_event *event;
+
+	if (group->root->hierarchy_id != cgroup_hierarchy)
+		return 0;
+	event = bpf_ringbuf_reserve(&cgroup_events, sizeof(*event), 0);
+	if (!event) {
+		count_drop(DROP_CGROUP_EVENT);
+		return 0;
+	}
+	event->id = group->kn->id;
+	event->time_ns = bpf_ktime_get_ns();
+	event->kind = kind;
+	event->pid = pid;
+	if (bpf_probe_read_kernel_str(event->path, sizeof(event->path), path) < 0)
+		event->path[0] = 0;
+	bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+SEC("tp_btf/cgroup_mkdir")
+int BPF_PROG(cgroup_mkdir, struct cgroup *group, const char *path)
+{
+	return report(group, path, CGROUP_MADE, 0);
+}
+
+SEC("tp_btf/cgroup_rmdir")
+int BPF_PROG(cgroup_rmdir, struct cgroup *group, const char *path)
+{
+	return report(group, path, CGROUP_REMOVED, 0);
+}
+
+SEC("tp_btf/cgroup_attach_task")
+int BPF_PROG(cgroup_attach_task, struct cgroup *group, const char *path, struct task_struct *task)
+{
+	return report(group, path, TASK_ATTACHED, task->pid);
+}

@@ -1,0 +1,288 @@
+package bpf
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+
+	"outsight/internal/model"
+)
+
+const (
+	slotOther = 0
+	slotIdle  = 1
+	slotFirst = 2
+)
+
+var cgroupHooks = []hook{
+	{"sched_switch", "tp_btf/sched_switch", "CPU time, context switches and run-queue latency per container", true,
+		"a kernel with BPF trampolines or raw tracepoints and BTF (5.5 or later)"},
+	{"sched_process_fork", "tp_btf/sched_process_fork", "processes started per container", false, "kernel 5.5 or later with BTF"},
+	{"sched_process_exec", "tp_btf/sched_process_exec", "programs executed per container", false, "kernel 5.5 or later with BTF"},
+	{"sched_process_exit", "tp_btf/sched_process_exit", "processes ended per container", false, "kernel 5.5 or later with BTF"},
+	{"cgroup_mkdir", "tp_btf/cgroup_mkdir", "containers are known when they start", false, "kernel 5.5 or later with BTF; until then containers are found every 30 s"},
+	{"cgroup_rmdir", "tp_btf/cgroup_rmdir", "containers are known to have ended", false, "kernel 5.5 or later with BTF; until then the end is found every 30 s"},
+	{"cgroup_attach_task", "tp_btf/cgroup_attach_task", "a container's first process is known", false, "kernel 5.5 or later with BTF"},
+}
+
+// cgroupReader reads what cgroups.bpf.c counts.
+type cgroupReader struct {
+	cpus     int
+	states   *table[cgroupsCpuState]
+	lanes    *table[cgroupsCgroupLane]
+	slots    *table[uint64]
+	runQueue *table[cgroupsHistogram]
+	slotOf   *ebpf.Map
+	free     *ebpf.Map
+	dropped  *ebpf.Map
+	// used is how many slots had an owner at the last reading.
+	used atomic.Uint64
+	// cached histograms, by slot, with the number of waits that they hold.
+	cached []cachedHistogram
+	// usage at the last reading, by slot: a reading never goes back.
+	usage []uint64
+}
+
+type cachedHistogram struct {
+	version   uint64
+	histogram *model.Histogram
+}
+
+func (p *Probes) openCgroups(k *kernel) error {
+	spec, err := loadCgroups()
+	if err != nil {
+		return fmt.Errorf("BUG: reading the embedded object: %w", err)
+	}
+	slots := uint32(p.options.MaxCgroups + slotFirst)
+	for name, entries := range map[string]uint32{
+		"cpu_states": uint32(k.cpus), "cgroup_lanes": slots * uint32(k.cpus), "cgroup_slots": slots,
+		"run_queue": slots, "slot_of_cgroup": slots, "free_slots": slots,
+	} {
+		spec.Maps[name].MaxEntries = entries
+	}
+	err = errors.Join(
+		spec.Variables["cpus"].Set(uint32(k.cpus)),
+		spec.Variables["cgroup_hierarchy"].Set(k.hierarchy),
+		spec.Variables["cgroup_subsys_index"].Set(k.subsys),
+		spec.Variables["switch_has_state"].Set(k.switchHasState))
+	if err != nil {
+		return fmt.Errorf("BUG: setting the object's constants: %w", err)
+	}
+	maps, err := newMaps(spec)
+	if err != nil {
+		err = fmt.Errorf("making the control groups' maps: %w", err)
+		for _, h := range cgroupHooks {
+			p.addFeature(h, err)
+		}
+		return err
+	}
+	p.onClose(closerFunc(maps.Close))
+	if err := p.readCgroupsFrom(maps, k.cpus); err != nil {
+		return err
+	}
+	if err := p.readEventsFrom(maps.Maps["cgroup_events"]); err != nil {
+		return err
+	}
+	var errs []error
+	for _, h := range cgroupHooks {
+		errs = append(errs, p.attach(k, spec, maps, h))
+	}
+	return errors.Join(errs...)
+}
+
+func (p *Probes) readCgroupsFrom(maps *ebpf.Collection, cpus int) error {
+	r := &cgroupReader{
+		cpus: cpus, slotOf: maps.Maps["slot_of_cgroup"], free: maps.Maps["free_slots"],
+		dropped: maps.Maps["cgroup_drops"],
+	}
+	var err error
+	if r.states, err = mapTable[cgroupsCpuState](maps.Maps["cpu_states"]); err != nil {
+		return err
+	}
+	p.onClose(r.states)
+	if r.lanes, err = mapTable[cgroupsCgroupLane](maps.Maps["cgroup_lanes"]); err != nil {
+		return err
+	}
+	p.onClose(r.lanes)
+	if r.slots, err = mapTable[uint64](maps.Maps["cgroup_slots"]); err != nil {
+		return err
+	}
+	p.onClose(r.slots)
+	if r.runQueue, err = mapTable[cgroupsHistogram](maps.Maps["run_queue"]); err != nil {
+		return err
+	}
+	p.onClose(r.runQueue)
+	r.cached = make([]cachedHistogram, len(r.slots.entries))
+	r.usage = make([]uint64, len(r.slots.entries))
+	for slot := slotFirst; slot < len(r.slots.entries); slot++ {
+		if err := r.free.Update(nil, uint32(slot), ebpf.UpdateAny); err != nil {
+			return fmt.Errorf("filling the list of free slots: %w", err)
+		}
+	}
+	p.cgroups = r
+	return nil
+}
+
+// ReadCgroups reads the counters of every control group that ran since the start, of those that
+// found no slot together (OtherCgroups), and of the idle time. Threads that run now are included
+// up to now.
+func (p *Probes) ReadCgroups() ([]model.CgroupCounters, error) {
+	r := p.cgroups
+	if r == nil {
+		return nil, errors.New("reading control groups: no kernel program counts them")
+	}
+	running := make([]uint64, len(r.slots.entries))
+	now := monotonicNS()
+	for cpu := range r.cpus {
+		r.addRunning(cpu, now, running)
+	}
+	var all []model.CgroupCounters
+	used := uint64(0)
+	for slot := range r.slots.entries {
+		id := load(&r.slots.entries[slot])
+		if slot >= slotFirst && id == 0 {
+			continue
+		}
+		if slot >= slotFirst {
+			used++
+		}
+		c := r.read(slot, running)
+		c.ID = model.CgroupID(id)
+		all = append(all, c)
+	}
+	r.used.Store(used)
+	return all, nil
+}
+
+// addRunning adds, for the slot that runs on a CPU now, that CPU's usage up to now. A switch
+// during the reading changes the sequence, and the CPU is read again.
+func (r *cgroupReader) addRunning(cpu int, now uint64, running []uint64) {
+	state := &r.states.entries[cpu]
+	for range 100 {
+		before := load(&state.Sequence)
+		if before%2 == 1 {
+			continue
+		}
+		slot, since := atomic.LoadUint32(&state.Slot), load(&state.SinceNs)
+		if load(&state.Sequence) != before || int(slot) >= len(running) {
+			continue
+		}
+		if since != 0 && now > since {
+			running[slot] += now - since
+		}
+		return
+	}
+}
+
+func (r *cgroupReader) read(slot int, running []uint64) model.CgroupCounters {
+	c := model.CgroupCounters{}
+	switch slot {
+	case slotOther:
+		c.Slot = model.OtherCgroups
+	case slotIdle:
+		c.Slot = model.IdleTime
+	}
+	var waitNS, waits uint64
+	for cpu := range r.cpus {
+		lane := &r.lanes.entries[slot*r.cpus+cpu]
+		c.CPU.UsageNS += load(&lane.UsageNs)
+		c.CPU.Voluntary += load(&lane.Voluntary)
+		c.CPU.Involuntary += load(&lane.Involuntary)
+		waitNS += load(&lane.WaitNs)
+		waits += load(&lane.Waits)
+		c.Forks += load(&lane.Forks)
+		c.Execs += load(&lane.Execs)
+		c.Exits += load(&lane.Exits)
+	}
+	c.CPU.UsageNS = max(c.CPU.UsageNS+running[slot], r.usage[slot])
+	r.usage[slot] = c.CPU.UsageNS
+	cached := &r.cached[slot]
+	if cached.histogram == nil || cached.version != waits {
+		*cached = cachedHistogram{waits, readHistogram(&r.runQueue.entries[slot], waitNS)}
+	}
+	c.CPU.RunQueue = cached.histogram
+	return c
+}
+
+// ForgetCgroup frees the slot of a control group that was removed, after its last reading. Its
+// edges are given up as soon as they have no connections.
+func (p *Probes) ForgetCgroup(id model.CgroupID) {
+	if p.edges != nil {
+		p.edges.forget(id)
+	}
+	r := p.cgroups
+	if r == nil {
+		return
+	}
+	var slot uint32
+	if err := r.slotOf.LookupAndDelete(uint64(id), &slot); err != nil {
+		return
+	}
+	for cpu := range r.cpus {
+		r.lanes.entries[int(slot)*r.cpus+cpu] = cgroupsCgroupLane{}
+	}
+	r.runQueue.entries[slot] = cgroupsHistogram{}
+	r.cached[slot] = cachedHistogram{}
+	r.usage[slot] = 0
+	atomic.StoreUint64(&r.slots.entries[slot], 0)
+	if err := r.free.Update(nil, slot, ebpf.UpdateAny); err != nil {
+		p.options.Logger.Error("a control group's slot is lost", "slot", slot, "error", err)
+	}
+}
+
+func (r *cgroupReader) drops() []model.Drop {
+	return []model.Drop{
+		{Name: "cgroups", Count: sumDrops(r.dropped, 0), Capacity: uint64(len(r.slots.entries) - slotFirst), Used: r.used.Load()},
+		{Name: "cgroup_events", Count: sumDrops(r.dropped, 1)},
+	}
+}
+
+type closerFunc func()
+
+func (f closerFunc) Close() error { f(); return nil }
+
+// readEventsFrom hands the ring's events on until the reader is closed.
+func (p *Probes) readEventsFrom(events *ebpf.Map) error {
+	ring, err := ringbuf.NewReader(events)
+	if err != nil {
+		return fmt.Errorf("opening the ring of events: %w", err)
+	}
+	p.onClose(ring)
+	p.ring = ring
+	go func() {
+		defer close(p.events)
+		var record ringbuf.Record
+		for {
+			if err := ring.ReadInto(&record); err != nil {
+				return
+			}
+			if event, ok := decodeEvent(record.RawSample); ok {
+				p.events <- event
+			}
+		}
+	}()
+	return nil
+}
+
+func decodeEvent(raw []byte) (model.CgroupEvent, bool) {
+	var e cgroupsCgroupEvent
+	if err := binary.Read(bytes.NewReader(raw), binary.LittleEndian, &e); err != nil {
+		return model.CgroupEvent{}, false
+	}
+	path := make([]byte, 0, len(e.Path))
+	for _, c := range e.Path {
+		if c == 0 {
+			break
+		}
+		path = append(path, byte(c))
+	}
+	return model.CgroupEvent{
+		Kind: model.CgroupEventKind(e.Kind), ID: model.CgroupID(e.Id), Path: string(path),
+		PID: int(e.Pid), Time: eventTime(e.TimeNs),
+	}, true
+}

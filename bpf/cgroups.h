@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
+/* Records of cgroups.bpf.c, shared with its reader. */
+#ifndef OUTSIGHT_CGROUPS_H
+#define OUTSIGHT_CGROUPS_H
+
+/* Slots that are not a control group's. */
+#define CGROUP_SLOT_OTHER 0 /* groups for which there was no free slot */
+#define CGROUP_SLOT_IDLE 1  /* the idle task */
+#define CGROUP_SLOT_FIRST 2
+
+/*
+ * Counters of one control group on one CPU; lane of slot s on CPU c is at s * CPUs + c. Only that
+ * CPU adds to usage, switches and waits, so they need no atomic operation.
+ */
+struct cgroup_lane {
+	u64 usage_ns;
+	u64 voluntary;
+	u64 involuntary;
+	u64 wait_ns;
+	u64 waits;
+	u64 forks;
+	u64 execs;
+	u64 exits;
+};
+
+#define CGROUP_CACHE_ENTRIES 16
+
+/*
+ * What runs on a CPU now. sequence is odd while the record and the lanes change, so that a reader
+ * can tell that it saw both of one moment.
+ */
+struct cpu_state {
+	u64 sequence;
+	u64 since_ns;	/* when the running task was switched in; 0 before the first switch */
+	u64 run_delay_ns; /* the running task's run delay before it was switched in */
+	u64 wait_count;	/* likewise, its sched_info.pcount */
+	u32 slot;
+	u32 pid;
+	u64 unused[3];
+	/* a direct-mapped cache of slot_of; ids are never used again, so entries never go stale */
+	u64 cached_id[CGROUP_CACHE_ENTRIES];
+	u32 cached_slot[CGROUP_CACHE_ENTRIES];
+};
+
+enum cgroup_event_kind {
+	CGROUP_MADE = 1,
+	CGROUP_REMOVED = 2,
+	TASK_ATTACHED = 3,
+};
+
+#define CGROUP_PATH_BYTES 256
+
+struct cgroup_event {
+	u64 id;
+	u64 time_ns;
+	u32 kind;
+	u32 pid;
+	char path[CGROUP_PATH_BYTES];
+};
+
+enum cgroup_drop {
+	DROP_CGROUP_SLOT = 0, /* no free slot: counted under CGROUP_SLOT_OTHER */
+	DROP_CGROUP_EVENT = 1,
+	CGROUP_DROPS = 2,
+};
+
+#endif

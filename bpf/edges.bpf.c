@@ -1,0 +1,638 @@
+//go:build ignore
+
+// SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only)
+/*
+ * Bytes, transactions and connection lifecycle per edge. The state of a connection lies in its
+ * socket's own storage, so that it is found without a hash look-up and ends with the socket.
+ */
+#include "kernel.h"
+#include "histogram.h"
+#include "cgroup_id.h"
+#include "edges.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct edge);
+} edges SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct histogram);
+} edge_latency SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct edge_key);
+	__type(value, u32);
+} edge_of_key SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 1);
+	__type(value, u32);
+} free_edges SEC(".maps");
+
+/* Kept back for servers whose clients, all together, get one edge when free_edges is used up. */
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 1);
+	__type(value, u32);
+} reserved_edges SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct connection);
+} connections SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, struct listener_key);
+	__type(value, struct listener);
+} listeners SEC(".maps");
+
+/* Which control group is at the client end of an open connection. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, struct pair_key);
+	__type(value, u64);
+} pairs SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, EDGE_DROPS);
+	__type(key, u32);
+	__type(value, u64);
+} edge_drops SEC(".maps");
+
+static __always_inline void count_drop(u32 which)
+{
+	u64 *n = bpf_map_lookup_elem(&edge_drops, &which);
+
+	if (n)
+		__sync_fetch_and_add(n, 1);
+}
+
+/* --- addresses --- */
+
+static __always_inline void map_ipv4(struct address *to, __be32 from)
+{
+	u32 *word = (u32 *)to->bytes;
+
+	word[0] = 0;
+	word[1] = 0;
+	word[2] = bpf_htonl(0xffff);
+	word[3] = from;
+}
+
+static __always_inline void copy_ipv6(struct address *to, const struct in6_addr *from)
+{
+	u32 *word = (u32 *)to->bytes;
+
+	word[0] = from->in6_u.u6_addr32[0];
+	word[1] = from->in6_u.u6_addr32[1];
+	word[2] = from->in6_u.u6_addr32[2];
+	word[3] = from->in6_u.u6_addr32[3];
+}
+
+static __always_inline void local_address(struct sock *sk, struct address *to)
+{
+	if (sk->__sk_common.skc_family == AF_INET6)
+		copy_ipv6(to, &sk->__sk_common.skc_v6_rcv_saddr);
+	else
+		map_ipv4(to, sk->__sk_common.skc_rcv_saddr);
+}
+
+static __always_inline void remote_address(struct sock *sk, struct address *to)
+{
+	if (sk->__sk_common.skc_family == AF_INET6)
+		copy_ipv6(to, &sk->__sk_common.skc_v6_daddr);
+	else
+		map_ipv4(to, sk->__sk_common.skc_daddr);
+}
+
+static __always_inline bool is_loopback(const struct address *a)
+{
+	const u32 *word = (const u32 *)a->bytes;
+
+	if (word[0] || word[1])
+		return false;
+	if (word[2] == bpf_htonl(0xffff))
+		return a->bytes[12] == 127;
+	return !word[2] && word[3] == bpf_htonl(1);
+}
+
+static __always_inline u16 remote_port(struct sock *sk)
+{
+	return bpf_ntohs(sk->__sk_common.skc_dport);
+}
+
+static __always_inline u32 netns_of(struct sock *sk)
+{
+	return sk->__sk_common.skc_net.net->ns.inum;
+}
+
+static __always_inline bool is_tcp(struct sock *sk)
+{
+	u16 family = sk->__sk_common.skc_family;
+
+	return (family == AF_INET || family == AF_INET6) && sk->sk_protocol == IPPROTO_TCP;
+}
+
+/* --- listeners --- */
+
+static __always_inline void listener_key_of(struct sock *sk, struct listener_key *key)
+{
+	__builtin_memset(key, 0, sizeof(*key));
+	local_address(sk, &key->address);
+	key->netns = netns_of(sk);
+	key->port = sk->__sk_common.skc_num;
+}
+
+/* The listener that accepts connections to a socket's local address, if there is one. */
+static __always_inline struct listener *listener_of(struct sock *sk)
+{
+	struct listener_key key;
+	struct listener *found;
+
+	listener_key_of(sk, &key);
+	found = bpf_map_lookup_elem(&listeners, &key);
+	if (found)
+		return found;
+	__builtin_memset(&key.address, 0, sizeof(key.address));
+	found = bpf_map_lookup_elem(&listeners, &key); /* [::] */
+	if (found)
+		return found;
+	map_ipv4(&key.address, 0);
+	return bpf_map_lookup_elem(&listeners, &key); /* 0.0.0.0 */
+}
+
+static __always_inline void add_listener(struct sock *sk, u64 owner)
+{
+	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	struct listener_key key;
+
+	if (!c) {
+		count_drop(DROP_LISTENER);
+		return;
+	}
+	if (c->flags & CONNECTION_LISTENER)
+		return;
+	listener_key_of(sk, &key);
+	struct listener *known = bpf_map_lookup_elem(&listeners, &key);
+	if (known) {
+		__sync_fetch_and_add(&known->sockets, 1);
+	} else {
+		struct listener first = {.owner = owner, .sockets = 1};
+
+		if (bpf_map_update_elem(&listeners, &key, &first, BPF_NOEXIST)) {
+			count_drop(DROP_LISTENER);
+			return;
+		}
+	}
+	c->flags |= CONNECTION_LISTENER;
+}
+
+static __always_inline void remove_listener(struct sock *sk, struct connection *c)
+{
+	struct listener_key key;
+
+	listener_key_of(sk, &key);
+	c->flags &= ~CONNECTION_LISTENER;
+	struct listener *known = bpf_map_lookup_elem(&listeners, &key);
+	if (known && __sync_fetch_and_add(&known->sockets, -1) <= 1)
+		bpf_map_delete_elem(&listeners, &key);
+}
+
+/* --- pairs --- */
+
+static __always_inline void pair_key_of(struct sock *sk, u32 role, struct pair_key *key)
+{
+	__builtin_memset(key, 0, sizeof(*key));
+	if (role == ROLE_CLIENT) {
+		local_address(sk, &key->client);
+		remote_address(sk, &key->service);
+		key->client_port = sk->__sk_common.skc_num;
+		key->service_port = remote_port(sk);
+	} else {
+		remote_address(sk, &key->client);
+		local_address(sk, &key->service);
+		key->client_port = remote_port(sk);
+		key->service_port = sk->__sk_common.skc_num;
+	}
+	if (is_loopback(&key->client))
+		key->netns = netns_of(sk);
+}
+
+static __always_inline void publish_client(struct sock *sk, u64 owner)
+{
+	struct pair_key key;
+
+	pair_key_of(sk, ROLE_CLIENT, &key);
+	if (bpf_map_update_elem(&pairs, &key, &owner, BPF_ANY))
+		count_drop(DROP_PAIR);
+}
+
+/* --- edges --- */
+
+static __always_inline void key_of(struct sock *sk, u32 role, u64 owner, struct edge_key *key)
+{
+	__builtin_memset(key, 0, sizeof(*key));
+	key->owner = owner;
+	key->netns = netns_of(sk);
+	key->role = role;
+	if (role == ROLE_CLIENT) {
+		remote_address(sk, &key->service);
+		key->port = remote_port(sk);
+		return;
+	}
+	local_address(sk, &key->service);
+	remote_address(sk, &key->client);
+	key->port = sk->__sk_common.skc_num;
+
+	struct pair_key pair;
+	pair_key_of(sk, ROLE_SERVER, &pair);
+	u64 *client = bpf_map_lookup_elem(&pairs, &pair);
+	if (client)
+		key->peer = *client;
+}
+
+static __always_inline u32 place_edge(struct edge_key *key, u32 place, bool reserved)
+{
+	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+
+	if (!edge)
+		return EDGE_OVERFLOW;
+	edge->key = *key;
+	edge->used = 1;
+	if (!bpf_map_update_elem(&edge_of_key, key, &place, BPF_NOEXIST))
+		return place;
+	/* Another CPU was first. */
+	edge->used = 0;
+	if (reserved)
+		bpf_map_push_elem(&reserved_edges, &place, BPF_ANY);
+	else
+		bpf_map_push_elem(&free_edges, &place, BPF_ANY);
+	u32 *theirs = bpf_map_lookup_elem(&edge_of_key, key);
+	return theirs ? *theirs : EDGE_OVERFLOW;
+}
+
+static __noinline u32 new_edge(struct edge_key *key)
+{
+	u32 place;
+
+	if (!key)
+		return EDGE_OVERFLOW;
+	if (!bpf_map_pop_elem(&free_edges, &place))
+		return place_edge(key, place, false);
+	if (key->role == ROLE_SERVER) {
+		count_drop(DROP_EDGE_CLIENT);
+		__builtin_memset(&key->client, 0, sizeof(key->client));
+		key->peer = 0;
+		u32 *known = bpf_map_lookup_elem(&edge_of_key, key);
+		if (known)
+			return *known;
+		if (!bpf_map_pop_elem(&reserved_edges, &place))
+			return place_edge(key, place, true);
+	}
+	count_drop(DROP_EDGE);
+	return EDGE_OVERFLOW;
+}
+
+static __always_inline u32 edge_of(struct sock *sk, u32 role, u64 owner)
+{
+	struct edge_key key;
+
+	key_of(sk, role, owner, &key);
+	u32 *known = bpf_map_lookup_elem(&edge_of_key, &key);
+	return known ? *known : new_edge(&key);
+}
+
+/* --- transactions --- */
+
+static __always_inline void count_transaction(u32 place, u64 first_ns, u64 last_ns)
+{
+	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	struct histogram *latency = bpf_map_lookup_elem(&edge_latency, &place);
+
+	if (!edge || !latency)
+		return;
+	u64 ns = last_ns > first_ns ? last_ns - first_ns : 0;
+	histogram_add(latency, ns);
+	/* The sum tells the reader that the histogram changed, so it grows even by a zero. */
+	__sync_fetch_and_add(&edge->latency_sum_ns, ns ? ns : 1);
+}
+
+/* Counts the connection's finished transaction, once, whoever comes first. */
+static __always_inline bool finish(struct connection *c, u32 next_phase)
+{
+	u64 first_ns = c->first_ns, last_ns = c->last_ns;
+
+	if (__sync_val_compare_and_swap(&c->phase, PHASE_REPLY, next_phase) != PHASE_REPLY)
+		return false;
+	count_transaction(c->edge, first_ns, last_ns);
+	return true;
+}
+
+static __always_inline void on_request(struct connection *c, u64 now)
+{
+	if (c->phase == PHASE_REQUEST)
+		return;
+	if (c->phase == PHASE_REPLY)
+		finish(c, PHASE_IDLE);
+	c->first_ns = now;
+	c->flags &= ~CONNECTION_SWEPT;
+	c->phase = PHASE_REQUEST;
+}
+
+static __always_inline void on_reply(struct connection *c, struct edge *edge, u64 now)
+{
+	if (c->phase == PHASE_IDLE) {
+		/* The server speaks first, or goes on after a silence. */
+		if (c->flags & CONNECTION_SWEPT) {
+			c->flags &= ~CONNECTION_SWEPT;
+			__sync_fetch_and_add(&edge->continued, 1);
+		}
+		return;
+	}
+	c->last_ns = now;
+	if (c->phase == PHASE_REQUEST)
+		c->phase = PHASE_REPLY;
+}
+
+/* --- connections --- */
+
+static __always_inline void open_on(struct connection *c, u32 place)
+{
+	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+
+	if (edge)
+		__sync_fetch_and_add(&edge->opens, 1);
+	c->edge = place;
+	c->flags |= CONNECTION_OPEN;
+}
+
+static __always_inline void close_on(struct connection *c)
+{
+	u32 place = c->edge;
+	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+
+	if (edge)
+		__sync_fetch_and_add(&edge->closes, 1);
+	c->flags &= ~CONNECTION_OPEN;
+}
+
+/* The role of a socket whose opening was not seen. */
+static __always_inline u32 role_of(struct sock *sk)
+{
+	return listener_of(sk) ? ROLE_SERVER : ROLE_CLIENT;
+}
+
+/*
+ * The task that uses a socket owns it: an accepted socket is the accepting task's, not the
+ * listener's creator's. The first use decides.
+ */
+static __noinline int own(struct sock *sk, struct connection *c, struct task_struct *task)
+{
+	if (!sk || !c || !task)
+		return 0;
+	u64 owner = task_cgroup_id(task);
+
+	if (!c->role)
+		c->role = role_of(sk);
+	c->flags |= CONNECTION_OWNED;
+	if ((c->flags & CONNECTION_OPEN) && c->owner == owner)
+		return 0;
+	if (c->flags & CONNECTION_OPEN)
+		close_on(c);
+	c->owner = owner;
+	if (c->role == ROLE_CLIENT)
+		publish_client(sk, owner);
+	open_on(c, edge_of(sk, c->role, owner));
+	return 0;
+}
+
+static __always_inline struct connection *adopt(struct sock *sk)
+{
+	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+
+	if (!c)
+		count_drop(DROP_CONNECTION);
+	return c;
+}
+
+static __always_inline int transferred(struct sock *sk, int bytes, bool sent)
+{
+	if (bytes <= 0 || !is_tcp(sk))
+		return 0;
+	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
+	if (!c) {
+		c = adopt(sk);
+		if (!c)
+			return 0;
+	}
+	if (!(c->flags & CONNECTION_OWNED))
+		own(sk, c, bpf_get_current_task_btf());
+
+	u32 place = c->edge;
+	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	if (!edge)
+		return 0;
+	u64 now = bpf_ktime_get_ns();
+	__sync_fetch_and_add(sent ? &edge->sent_bytes : &edge->received_bytes, (u64)bytes);
+	if (sent == (c->role == ROLE_CLIENT))
+		on_request(c, now);
+	else
+		on_reply(c, edge, now);
+	return 0;
+}
+
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
+{
+	return transferred(sk, ret, true);
+}
+
+SEC("tp_btf/sock_recv_length")
+int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
+{
+	if (flags & MSG_PEEK)
+		return 0;
+	return transferred(sk, ret, false);
+}
+
+static __always_inline void connecting(struct sock *sk)
+{
+	struct connection *c = adopt(sk);
+
+	if (!c)
+		return;
+	c->role = ROLE_CLIENT;
+	c->owner = task_cgroup_id(bpf_get_current_task_btf());
+	c->edge = edge_of(sk, ROLE_CLIENT, c->owner);
+	c->flags = CONNECTION_OWNED;
+	c->phase = PHASE_IDLE;
+}
+
+static __always_inline void connected(struct sock *sk)
+{
+	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
+
+	if (!c || c->role != ROLE_CLIENT)
+		return;
+	publish_client(sk, c->owner);
+	open_on(c, c->edge);
+}
+
+/* Runs in softirq: current is not the server. Until it uses the socket, its listener's owner is. */
+static __always_inline void accepted(struct sock *sk)
+{
+	struct connection *c = adopt(sk);
+
+	if (!c)
+		return;
+	c->role = ROLE_SERVER;
+	c->flags = 0;
+	c->phase = PHASE_IDLE;
+	struct listener *listener = listener_of(sk);
+	if (!listener)
+		return;
+	c->owner = listener->owner;
+	open_on(c, edge_of(sk, ROLE_SERVER, c->owner));
+}
+
+static __always_inline void closed(struct sock *sk, int old_state)
+{
+	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
+
+	if (!c)
+		return;
+	if (c->flags & CONNECTION_LISTENER) {
+		remove_listener(sk, c);
+		return;
+	}
+	u32 place = c->edge;
+	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	if (!edge)
+		return;
+	if (old_state == TCP_SYN_SENT) {
+		__sync_fetch_and_add(&edge->failures, 1);
+		return;
+	}
+	if (!(c->flags & CONNECTION_OPEN))
+		return;
+	if (!finish(c, PHASE_IDLE) && c->phase == PHASE_REQUEST) {
+		c->phase = PHASE_IDLE;
+		__sync_fetch_and_add(&edge->aborts, 1);
+	}
+	if (c->role == ROLE_CLIENT) {
+		struct pair_key key;
+
+		pair_key_of(sk, ROLE_CLIENT, &key);
+		bpf_map_delete_elem(&pairs, &key);
+	}
+	close_on(c);
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
+{
+	if (!is_tcp(sk))
+		return 0;
+	if (new_state == TCP_SYN_SENT)
+		connecting(sk);
+	else if (new_state == TCP_ESTABLISHED && old_state == TCP_SYN_SENT)
+		connected(sk);
+	else if (new_state == TCP_ESTABLISHED && old_state == TCP_SYN_RECV)
+		accepted(sk);
+	else if (new_state == TCP_LISTEN)
+		add_listener(sk, task_cgroup_id(bpf_get_current_task_btf()));
+	else if (new_state == TCP_CLOSE)
+		closed(sk, old_state);
+	return 0;
+}
+
+SEC("tp_btf/tcp_retransmit_skb")
+int BPF_PROG(tcp_retransmit_skb, struct sock *sk)
+{
+	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
+
+	if (!c)
+		return 0;
+	u32 place = c->edge;
+	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	if (edge)
+		__sync_fetch_and_add(&edge->retransmits, 1);
+	return 0;
+}
+
+/*
+ * Sockets that are older than these programs, in three passes over all tasks' files: listeners
+ * (they tell servers from clients), then clients (servers look their peers up), then servers.
+ */
+enum {
+	PASS_LISTENERS = 1,
+	PASS_CLIENTS = 2,
+	PASS_SERVERS = 3,
+};
+
+volatile u32 iterator_pass = 0;
+
+SEC("iter/task_file")
+int open_sockets(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+
+	if (!task || !file)
+		return 0;
+	struct socket *socket = bpf_sock_from_file(file);
+	if (!socket)
+		return 0;
+	struct sock *sk = socket->sk;
+	if (!sk || !is_tcp(sk))
+		return 0;
+
+	u32 pass = iterator_pass;
+	u8 state = sk->__sk_common.skc_state;
+	if (pass == PASS_LISTENERS) {
+		if (state == TCP_LISTEN)
+			add_listener(sk, task_cgroup_id(task));
+		return 0;
+	}
+	if (state != TCP_ESTABLISHED && state != TCP_CLOSE_WAIT)
+		return 0;
+	u32 role = role_of(sk);
+	if (role != (pass == PASS_CLIENTS ? ROLE_CLIENT : ROLE_SERVER))
+		return 0;
+	struct connection *c = adopt(sk);
+	if (c && !(c->flags & CONNECTION_OWNED))
+		own(sk, c, task);
+	return 0;
+}
+
+SEC("iter/bpf_sk_storage_map")
+int sweep_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct connection *c = ctx->value;
+
+	if (!c || c->phase != PHASE_REPLY || bpf_ktime_get_ns() - c->last_ns < SWEEP_AFTER_NS)
+		return 0;
+	c->flags |= CONNECTION_SWEPT;
+	finish(c, PHASE_IDLE);
+	return 0;
+}

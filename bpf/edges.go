@@ -1,0 +1,324 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"outsight/internal/model"
+)
+
+const edgeOverflow = 0
+
+var (
+	stateHook = hook{"inet_sock_set_state", "tp_btf/inet_sock_set_state",
+		"TCP connections: opened, closed, failed, who listens", true, "kernel 5.5 or later with BTF"}
+	retransmitHook = hook{"tcp_retransmit_skb", "tp_btf/tcp_retransmit_skb",
+		"retransmitted segments per edge", false, "kernel 5.5 or later with BTF"}
+	iterateHook = hook{"open_sockets", "iter/task_file",
+		"connections that were open before the start", false, "kernel 5.8 or later with BTF"}
+	sweepHook = hook{"sweep_connections", "iter/bpf_sk_storage_map",
+		"a reply is counted soon after its last byte, not only at the next request", false, "kernel 5.9 or later with BTF"}
+	dataHooks = []hook{
+		{"sock_send_length", "tp_btf/sock_send_length", "bytes sent and transactions per edge", true,
+			"kernel 6.3 or later with BTF"},
+		{"sock_recv_length", "tp_btf/sock_recv_length", "bytes received and transactions per edge", true,
+			"kernel 6.3 or later with BTF"},
+	}
+)
+
+// edgeReader reads what edges.bpf.c counts.
+type edgeReader struct {
+	maps      *ebpf.Collection
+	edges     *table[edgesEdge]
+	latency   *table[cgroupsHistogram]
+	sweep     *link.Iter
+	capacity  int
+	used      atomic.Uint64
+	listeners atomic.Uint64
+	places    []edgePlace
+}
+
+// edgePlace is what the reader remembers of one place in the edge table.
+type edgePlace struct {
+	latency cachedHistogram
+	// activity is a sum of all counters: it changes whenever the edge is used.
+	activity uint64
+	changed  time.Time
+	// owner is gone: the edge may be given up at once.
+	ownerless bool
+	// leaving edges are no longer found by new connections; freed at the next reading.
+	leaving bool
+}
+
+// edgeIdleTime is how long an edge without open connections must have been silent before its
+// place is given to another, and only when the table is three quarters full.
+const edgeIdleTime = time.Minute
+
+func (p *Probes) openEdges(k *kernel) error {
+	spec, err := loadEdges()
+	if err != nil {
+		return fmt.Errorf("BUG: reading the embedded object: %w", err)
+	}
+	places := uint32(p.options.MaxEdges + 1)
+	for name, entries := range map[string]uint32{
+		"edges": places, "edge_latency": places, "edge_of_key": places, "free_edges": places,
+		"reserved_edges": places, "listeners": uint32(p.options.MaxListeners),
+		"pairs": uint32(p.options.MaxConnections),
+	} {
+		spec.Maps[name].MaxEntries = entries
+	}
+	if err := spec.Variables["cgroup_subsys_index"].Set(k.subsys); err != nil {
+		return fmt.Errorf("BUG: setting the object's constants: %w", err)
+	}
+	maps, err := newMaps(spec)
+	if err != nil {
+		err = fmt.Errorf("making the edges' maps: %w", err)
+		for _, h := range append([]hook{stateHook, retransmitHook, iterateHook, sweepHook}, dataHooks...) {
+			p.addFeature(h, err)
+		}
+		return err
+	}
+	p.onClose(closerFunc(maps.Close))
+	if err := p.readEdgesFrom(maps); err != nil {
+		return err
+	}
+	// First the lifecycle, so that no connection is missed; then the sockets that are there
+	// already, with their roles; then data, which needs the roles.
+	errs := []error{p.attach(k, spec, maps, stateHook)}
+	err = p.findOpenSockets(k, spec, maps)
+	p.addFeature(iterateHook, err)
+	errs = append(errs, err)
+	for _, h := range append(dataHooks, retransmitHook) {
+		errs = append(errs, p.attach(k, spec, maps, h))
+	}
+	err = p.openSweep(k, spec, maps)
+	p.addFeature(sweepHook, err)
+	return errors.Join(append(errs, err)...)
+}
+
+func (p *Probes) readEdgesFrom(maps *ebpf.Collection) error {
+	r := &edgeReader{maps: maps, capacity: p.options.MaxEdges}
+	var err error
+	if r.edges, err = mapTable[edgesEdge](maps.Maps["edges"]); err != nil {
+		return err
+	}
+	p.onClose(r.edges)
+	if r.latency, err = mapTable[cgroupsHistogram](maps.Maps["edge_latency"]); err != nil {
+		return err
+	}
+	p.onClose(r.latency)
+	r.places = make([]edgePlace, len(r.edges.entries))
+	for place := edgeOverflow + 1; place < len(r.edges.entries); place++ {
+		if err := r.free(uint32(place)); err != nil {
+			return fmt.Errorf("filling the list of free edges: %w", err)
+		}
+	}
+	p.edges = r
+	return nil
+}
+
+// free puts a place on its list: every eighth is kept for clients that are counted together.
+func (r *edgeReader) free(place uint32) error {
+	list := "free_edges"
+	if place%8 == 0 {
+		list = "reserved_edges"
+	}
+	return r.maps.Maps[list].Update(nil, place, ebpf.UpdateAny)
+}
+
+// findOpenSockets runs the three passes of open_sockets; see edges.bpf.c.
+func (p *Probes) findOpenSockets(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection) error {
+	program, err := p.load(k, spec, maps, iterateHook)
+	if err != nil {
+		return err
+	}
+	iter, err := link.AttachIter(link.IterOptions{Program: program})
+	if err != nil {
+		return err
+	}
+	defer iter.Close()
+	for pass := uint32(1); pass <= 3; pass++ {
+		if err := maps.Variables["iterator_pass"].Set(pass); err != nil {
+			return fmt.Errorf("setting the pass: %w", err)
+		}
+		if err := run(iter); err != nil {
+			return fmt.Errorf("looking for open sockets, pass %d: %w", pass, err)
+		}
+	}
+	return nil
+}
+
+func (p *Probes) openSweep(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection) error {
+	program, err := p.load(k, spec, maps, sweepHook)
+	if err != nil {
+		return err
+	}
+	iter, err := link.AttachIter(link.IterOptions{Program: program, Map: maps.Maps["connections"]})
+	if err != nil {
+		return err
+	}
+	p.onClose(iter)
+	p.edges.sweep = iter
+	return nil
+}
+
+// run reads an iterator to its end; its programs write nothing.
+func run(iter *link.Iter) error {
+	reader, err := iter.Open()
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	_, err = io.Copy(io.Discard, reader)
+	return err
+}
+
+// ReadEdges reads the counters of all edges. Replies that have been silent for a second are
+// counted first, without waiting for the connection's next request.
+func (p *Probes) ReadEdges() ([]model.KernelEdge, error) {
+	r := p.edges
+	if r == nil {
+		return nil, errors.New("reading edges: no kernel program counts them")
+	}
+	var sweepError error
+	if r.sweep != nil {
+		if err := run(r.sweep); err != nil {
+			sweepError = fmt.Errorf("counting silent replies: %w", err)
+		}
+	}
+	now, used := time.Now(), uint64(0)
+	all := make([]model.KernelEdge, 0, r.used.Load()+8)
+	for place := range r.edges.entries {
+		edge := &r.edges.entries[place]
+		if place != edgeOverflow && load(&edge.Used) == 0 {
+			continue
+		}
+		k := r.read(place, now)
+		if place == edgeOverflow && r.places[place].activity == 0 {
+			continue
+		}
+		used++
+		all = append(all, k)
+	}
+	r.used.Store(used)
+	r.release(now, int(used))
+	return all, sweepError
+}
+
+func (r *edgeReader) read(place int, now time.Time) model.KernelEdge {
+	edge, memory := &r.edges.entries[place], &r.places[place]
+	k := model.KernelEdge{Key: keyOf(&edge.Key), Counters: model.EdgeCounters{
+		SentBytes: load(&edge.SentBytes), ReceivedBytes: load(&edge.ReceivedBytes),
+		Opens: load(&edge.Opens), Closes: load(&edge.Closes), Failures: load(&edge.Failures),
+		Retransmits: load(&edge.Retransmits), Aborts: load(&edge.Aborts), Continued: load(&edge.Continued),
+	}}
+	k.Key.Overflow = place == edgeOverflow
+	sum := load(&edge.LatencySumNs)
+	if memory.latency.histogram == nil || memory.latency.version != sum {
+		memory.latency = cachedHistogram{sum, readHistogram(&r.latency.entries[place], sum)}
+	}
+	c := &k.Counters
+	c.Latency = memory.latency.histogram
+	activity := c.SentBytes + c.ReceivedBytes + c.Opens + c.Closes + c.Failures + c.Retransmits + c.Aborts + sum
+	if activity != memory.activity || memory.changed.IsZero() {
+		memory.activity, memory.changed = activity, now
+	}
+	return k
+}
+
+func keyOf(k *edgesEdgeKey) model.KernelEdgeKey {
+	client := netip.AddrFrom16(k.Client.Bytes).Unmap()
+	if client == netip.IPv6Unspecified() {
+		client = netip.Addr{}
+	}
+	return model.KernelEdgeKey{
+		Owner: model.CgroupID(k.Owner), Peer: model.CgroupID(k.Peer), NetNS: k.Netns, Role: model.Role(k.Role),
+		Service: netip.AddrPortFrom(netip.AddrFrom16(k.Service.Bytes).Unmap(), k.Port), Client: client,
+	}
+}
+
+// release gives up edges that have no connections, in two steps a reading apart: first new
+// connections no longer find the edge, then, if none found it meanwhile, its place is free.
+func (r *edgeReader) release(now time.Time, used int) {
+	full := used > r.capacity*3/4
+	for place := edgeOverflow + 1; place < len(r.edges.entries); place++ {
+		edge, memory := &r.edges.entries[place], &r.places[place]
+		if load(&edge.Used) == 0 {
+			continue
+		}
+		idle := load(&edge.Opens) == load(&edge.Closes) && now.Sub(memory.changed) > edgeIdleTime
+		ownerless := memory.ownerless && load(&edge.Opens) == load(&edge.Closes) && now.Sub(memory.changed) > 2*time.Second
+		switch {
+		case memory.leaving && load(&edge.Opens) == load(&edge.Closes):
+			edge.Key = edgesEdgeKey{}
+			r.latency.entries[place] = cgroupsHistogram{}
+			*memory = edgePlace{}
+			*edge = edgesEdge{}
+			_ = r.free(uint32(place)) // the list has a place for every edge
+		case !memory.leaving && (full && idle || ownerless):
+			key := edge.Key
+			if err := r.maps.Maps["edge_of_key"].Delete(&key); err == nil || errors.Is(err, ebpf.ErrKeyNotExist) {
+				memory.leaving = true
+			}
+		}
+	}
+}
+
+// forget marks the edges of a removed control group.
+func (r *edgeReader) forget(id model.CgroupID) {
+	for place := range r.edges.entries {
+		if r.edges.entries[place].Key.Owner == uint64(id) && load(&r.edges.entries[place].Used) != 0 {
+			r.places[place].ownerless = true
+		}
+	}
+}
+
+// ReadListeners reads all listening TCP sockets.
+func (p *Probes) ReadListeners() ([]model.Listener, error) {
+	if p.edges == nil {
+		return nil, errors.New("reading listeners: no kernel program knows them")
+	}
+	m := p.edges.maps.Maps["listeners"]
+	keys := make([]edgesListenerKey, 512)
+	values := make([]edgesListener, 512)
+	var cursor ebpf.MapBatchCursor
+	var all []model.Listener
+	for {
+		n, err := m.BatchLookup(&cursor, keys, values, nil)
+		for i := range n {
+			all = append(all, model.Listener{
+				NetNS: keys[i].Netns, Owner: model.CgroupID(values[i].Owner),
+				Address: netip.AddrPortFrom(netip.AddrFrom16(keys[i].Address.Bytes).Unmap(), keys[i].Port),
+			})
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			p.edges.listeners.Store(uint64(len(all)))
+			return all, nil
+		}
+		if err != nil {
+			return all, fmt.Errorf("reading listeners: %w", err)
+		}
+	}
+}
+
+func (r *edgeReader) drops() []model.Drop {
+	dropped := r.maps.Maps["edge_drops"]
+	return []model.Drop{
+		{Name: "edges", Count: sumDrops(dropped, 0), Capacity: uint64(r.capacity), Used: r.used.Load()},
+		{Name: "edge_clients", Count: sumDrops(dropped, 1)},
+		{Name: "connections", Count: sumDrops(dropped, 2)},
+		{Name: "connection_pairs", Count: sumDrops(dropped, 3), Capacity: uint64(r.maps.Maps["pairs"].MaxEntries())},
+		{Name: "listeners", Count: sumDrops(dropped, 4), Capacity: uint64(r.maps.Maps["listeners"].MaxEntries()), Used: r.listeners.Load()},
+	}
+}
+
+// Both objects use histogram.h; the reader knows it by one name.
+var _ [unsafe.Sizeof(cgroupsHistogram{})]byte = [unsafe.Sizeof(edgesHistogram{})]byte{}

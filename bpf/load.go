@@ -1,0 +1,118 @@
+package bpf
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"outsight/internal/model"
+)
+
+// hook is a program and what is lost without it.
+type hook struct {
+	// program is its name in the object, name as users see it.
+	program, name, purpose string
+	required               bool
+	// remedy is what it would take where the kernel refuses it.
+	remedy string
+}
+
+// newMaps makes the object's maps without any of its programs.
+func newMaps(spec *ebpf.CollectionSpec) (*ebpf.Collection, error) {
+	bare := spec.Copy()
+	bare.Programs = nil
+	return ebpf.NewCollection(bare)
+}
+
+// load loads one program onto existing maps.
+func (p *Probes) load(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, h hook) (*ebpf.Program, error) {
+	one := spec.Copy()
+	one.Programs = map[string]*ebpf.ProgramSpec{h.program: one.Programs[h.program]}
+	if one.Programs[h.program] == nil {
+		return nil, fmt.Errorf("BUG: no program %q in the object", h.program)
+	}
+	loaded, err := ebpf.NewCollectionWithOptions(one, ebpf.CollectionOptions{
+		MapReplacements: maps.Maps, Cache: k.types,
+	})
+	if err != nil {
+		return nil, err
+	}
+	program := loaded.DetachProgram(h.program)
+	loaded.Close()
+	p.onClose(program)
+	p.programs = append(p.programs, loadedProgram{name: h.name, program: program})
+	return program, nil
+}
+
+// attach loads and attaches a tp_btf program; an error is a feature that is absent.
+func (p *Probes) attach(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, h hook) error {
+	program, err := p.load(k, spec, maps, h)
+	if err == nil {
+		var attached link.Link
+		if attached, err = link.AttachTracing(link.TracingOptions{Program: program}); err == nil {
+			p.onClose(attached)
+		}
+	}
+	p.addFeature(h, err)
+	return err
+}
+
+func (p *Probes) addFeature(h hook, err error) {
+	f := model.Feature{Name: h.name, Purpose: h.purpose, Required: h.required, State: model.FeatureWorks}
+	if err != nil {
+		f.State, f.Reason, f.Remedy = model.FeatureAbsent, refusal(err), h.remedy
+		p.options.Logger.Warn("kernel program refused", "hook", h.name, "error", f.Reason)
+	}
+	p.features = append(p.features, f)
+}
+
+// refusal is the short reason of a load error; the verifier's full log is of no use to users.
+func refusal(err error) string {
+	var verifier *ebpf.VerifierError
+	switch {
+	case errors.As(err, &verifier):
+		return fmt.Sprintf("%v", verifier)
+	case errors.Is(err, unix.EPERM):
+		return "operation not permitted: CAP_BPF and CAP_PERFMON (or root) are needed"
+	}
+	return err.Error()
+}
+
+// hierarchyID reads the id of a v1 controller's hierarchy from /proc/self/cgroup.
+func hierarchyID(procfs, controller string) (uint32, error) {
+	path := filepath.Join(procfs, "self", "cgroup")
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, fmt.Errorf("looking up the %s hierarchy: %w", controller, err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		id, rest, _ := strings.Cut(lines.Text(), ":")
+		controllers, _, _ := strings.Cut(rest, ":")
+		for c := range strings.SplitSeq(controllers, ",") {
+			if c == controller {
+				n, err := strconv.ParseUint(id, 10, 32)
+				return uint32(n), err
+			}
+		}
+	}
+	return 0, fmt.Errorf("%s names no hierarchy of controller %q", path, controller)
+}
+
+// monotonicNS is the clock of the kernel programs (bpf_ktime_get_ns).
+func monotonicNS() uint64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		panic("BUG: no monotonic clock: " + err.Error())
+	}
+	return uint64(t.Nano())
+}

@@ -1,0 +1,225 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/ringbuf"
+	"github.com/cilium/ebpf/rlimit"
+
+	"outsight/internal/model"
+)
+
+// Options of Open. The zero value works.
+type Options struct {
+	// MaxCgroups bounds the control groups that are counted each by themselves (default 1024,
+	// 7 KiB of kernel memory each); further ones are counted together.
+	MaxCgroups int
+	// MaxEdges bounds the edges (default 2048, 7 KiB of kernel memory each). When three
+	// quarters are in use, edges without connections and traffic are given up.
+	MaxEdges int
+	// MaxConnections bounds the open connections whose server learns its client's control
+	// group from the kernel (default 65536, about 0.1 KiB each while open).
+	MaxConnections int
+	// MaxListeners bounds the listening sockets (default 16384).
+	MaxListeners int
+	// Controller names the cgroup v1 controller whose hierarchy identifies containers
+	// ("memory" or "cpu"); empty is the default hierarchy, cgroup v2.
+	Controller string
+	// ProcFS is where procfs is mounted (default /proc).
+	ProcFS string
+	Logger *slog.Logger
+}
+
+func (o *Options) setDefaults() {
+	o.MaxCgroups = max(defaultTo(o.MaxCgroups, 1024), 16)
+	o.MaxEdges = max(defaultTo(o.MaxEdges, 2048), 16)
+	o.MaxConnections = defaultTo(o.MaxConnections, 65536)
+	o.MaxListeners = defaultTo(o.MaxListeners, 16384)
+	if o.ProcFS == "" {
+		o.ProcFS = "/proc"
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+func defaultTo(n, d int) int {
+	if n <= 0 {
+		return d
+	}
+	return n
+}
+
+// Probes are the loaded kernel programs and their maps. Its Read methods are for one goroutine
+// at a time; the maps themselves may have any number of readers.
+type Probes struct {
+	options  Options
+	features []model.Feature
+	programs []loadedProgram
+	cgroups  *cgroupReader
+	edges    *edgeReader
+	events   chan model.CgroupEvent
+	ring     *ringbuf.Reader
+	closers  []io.Closer
+}
+
+type loadedProgram struct {
+	name    string
+	program *ebpf.Program
+}
+
+// Open loads and attaches the programs that this kernel accepts. It fails only where no map can
+// be made or no program loaded at all; everything less is a feature that Features calls absent.
+func Open(options Options) (*Probes, error) {
+	options.setDefaults()
+	if err := rlimit.RemoveMemlock(); err != nil {
+		options.Logger.Warn("raising the locked-memory limit failed", "error", err)
+	}
+	kernel, err := readKernel(options)
+	if err != nil {
+		return nil, err
+	}
+	p := &Probes{options: options, events: make(chan model.CgroupEvent, 1024)}
+	errs := errors.Join(p.openCgroups(kernel), p.openEdges(kernel))
+	if len(p.programs) == 0 {
+		p.Close()
+		return nil, fmt.Errorf("loading the kernel programs: %w", errs)
+	}
+	// Decoding the kernel's types took tens of megabytes that are not needed again.
+	debug.FreeOSMemory()
+	return p, nil
+}
+
+// Features tells of each program whether it works here.
+func (p *Probes) Features() []model.Feature { return append([]model.Feature(nil), p.features...) }
+
+// Events delivers the lifecycle of control groups. The channel is closed by Close. A reader that
+// lags by more than 1024 events makes the kernel's ring fill, which Drops counts.
+func (p *Probes) Events() <-chan model.CgroupEvent { return p.events }
+
+// ProgramCosts tells how often each program ran and for how long. Run times stay 0 unless the
+// kernel's statistics are on (EnableStatistics).
+func (p *Probes) ProgramCosts() []model.ProgramCost {
+	var costs []model.ProgramCost
+	for _, l := range p.programs {
+		stats, err := l.program.Stats()
+		if err != nil {
+			continue
+		}
+		costs = append(costs, model.ProgramCost{
+			Name: l.name, Runs: stats.RunCount, RunTimeNS: uint64(stats.Runtime),
+		})
+	}
+	return costs
+}
+
+// EnableStatistics turns the kernel's program statistics on until the returned Closer is closed.
+// They cost about 40 ns for each run of any program on the host.
+func EnableStatistics() (io.Closer, error) {
+	closer, err := ebpf.EnableStats(uint32(0)) // BPF_STATS_RUN_TIME
+	if err != nil {
+		return nil, fmt.Errorf("enabling bpf statistics: %w", err)
+	}
+	return closer, nil
+}
+
+// Drops lists every bounded table with what found no room in it.
+func (p *Probes) Drops() []model.Drop {
+	var drops []model.Drop
+	if p.cgroups != nil {
+		drops = append(drops, p.cgroups.drops()...)
+	}
+	if p.edges != nil {
+		drops = append(drops, p.edges.drops()...)
+	}
+	return drops
+}
+
+// Close detaches and unloads everything.
+func (p *Probes) Close() error {
+	var errs []error
+	for i := len(p.closers) - 1; i >= 0; i-- {
+		errs = append(errs, p.closers[i].Close())
+	}
+	p.closers = nil
+	return errors.Join(errs...)
+}
+
+// onClose closes c with the probes, which also keeps it from being collected before.
+func (p *Probes) onClose(c io.Closer) { p.closers = append(p.closers, c) }
+
+// kernel is what loading depends on.
+type kernel struct {
+	types *btf.Cache
+	cpus  int
+	// subsys is the controller's index in css_set.subsys, -1 for the default hierarchy.
+	subsys int32
+	// hierarchy is the id of the hierarchy in /proc/self/cgroup, 0 for the default one.
+	hierarchy uint32
+	// switchHasState: sched_switch has the previous task's state as an argument (5.18).
+	switchHasState bool
+}
+
+func readKernel(o Options) (*kernel, error) {
+	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
+		return nil, fmt.Errorf("reading the kernel's types: %w (the kernel needs CONFIG_DEBUG_INFO_BTF=y)", err)
+	}
+	spec, err := btf.LoadKernelSpec()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kernel's types: %w", err)
+	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, fmt.Errorf("counting the possible CPUs: %w", err)
+	}
+	k := &kernel{types: btf.NewCache(), cpus: cpus, subsys: -1, switchHasState: switchHasState(spec)}
+	if o.Controller == "" {
+		return k, nil
+	}
+	if k.subsys, err = subsysIndex(spec, o.Controller); err != nil {
+		return nil, err
+	}
+	k.hierarchy, err = hierarchyID(o.ProcFS, o.Controller)
+	return k, err
+}
+
+// switchHasState looks the arguments of sched_switch up: context, preempt, prev, next and, since
+// kernel commit fa2c3254d7cf, prev_state.
+func switchHasState(spec *btf.Spec) bool {
+	var proto *btf.Typedef
+	if err := spec.TypeByName("btf_trace_sched_switch", &proto); err != nil {
+		return false
+	}
+	pointer, ok := proto.Type.(*btf.Pointer)
+	if !ok {
+		return false
+	}
+	function, ok := pointer.Target.(*btf.FuncProto)
+	return ok && len(function.Params) >= 5
+}
+
+func subsysIndex(spec *btf.Spec, controller string) (int32, error) {
+	var ids *btf.Enum
+	if err := spec.TypeByName("cgroup_subsys_id", &ids); err != nil {
+		return 0, fmt.Errorf("looking up the kernel's cgroup controllers: %w", err)
+	}
+	for _, v := range ids.Values {
+		if v.Name == controller+"_cgrp_id" {
+			return int32(v.Value), nil
+		}
+	}
+	return 0, fmt.Errorf("the kernel has no cgroup controller %q", controller)
+}
+
+// eventTime turns the kernel's monotonic nanoseconds into wall-clock time.
+func eventTime(ns uint64) time.Time {
+	return time.Now().Add(-time.Duration(monotonicNS() - ns))
+}
