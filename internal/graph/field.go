@@ -1,0 +1,69 @@
+package graph
+
+// Field names one kind of stored series as an input of FromSeries. The caller knows how the
+// series are called in its store; this package does not.
+type Field string
+
+// The series of a container. Their labels are host, id, name, image and runtime. Those that are
+// not said to be levels or histograms are cumulative counters.
+const (
+	CPUSeconds          Field = "cpu_seconds"
+	RunQueue            Field = "run_queue" // histogram
+	VoluntarySwitches   Field = "voluntary_switches"
+	InvoluntarySwitches Field = "involuntary_switches"
+	Forks               Field = "forks"
+	Execs               Field = "execs"
+	Exits               Field = "exits"
+	Threads             Field = "threads" // level
+	ThrottlePeriods     Field = "throttle_periods"
+	ThrottledPeriods    Field = "throttled_periods"
+	ThrottledSeconds    Field = "throttled_seconds"
+	MemoryUsage         Field = "memory_usage"       // level
+	MemoryWorkingSet    Field = "memory_working_set" // level
+	MemoryRSS           Field = "memory_rss"         // level
+	MemoryCache         Field = "memory_cache"       // level
+	MemoryLimit         Field = "memory_limit"       // level
+	MinorFaults         Field = "minor_faults"
+	MajorFaults         Field = "major_faults"
+	OOMKills            Field = "oom_kills"
+	DiskReadBytes       Field = "disk_read_bytes"
+	DiskWriteBytes      Field = "disk_write_bytes"
+	DiskReads           Field = "disk_reads"
+	DiskWrites          Field = "disk_writes"
+	ReceiveBytes        Field = "receive_bytes"
+	TransmitBytes       Field = "transmit_bytes"
+	ReceivePackets      Field = "receive_packets"
+	TransmitPackets     Field = "transmit_packets"
+	ReceiveErrors       Field = "receive_errors"
+	TransmitErrors      Field = "transmit_errors"
+	ReceiveDropped      Field = "receive_dropped"
+	TransmitDropped     Field = "transmit_dropped"
+	StartTime           Field = "start_time" // level, Unix seconds
+	Info                Field = "info"       // level, with the labels of a pod
+)
+
+// The series of an edge. Their labels are host, side, client, client_id, server, server_id,
+// service and transport.
+const (
+	RequestBytes      Field = "request_bytes"
+	ResponseBytes     Field = "response_bytes"
+	Latency           Field = "latency" // histogram
+	ConnectionsOpened Field = "connections_opened"
+	ConnectionsClosed Field = "connections_closed"
+	Failures          Field = "failures"
+	Retransmits       Field = "retransmits"
+	Aborted           Field = "aborted"
+	Continued         Field = "continued"
+	Paired            Field = "paired" // level, 0 or 1
+)
+
+var levels = map[Field]bool{
+	Threads: true, MemoryUsage: true, MemoryWorkingSet: true, MemoryRSS: true, MemoryCache: true,
+	MemoryLimit: true, StartTime: true, Info: true, Paired: true,
+}
+
+var edgeFields = map[Field]bool{
+	RequestBytes: true, ResponseBytes: true, Latency: true, ConnectionsOpened: true,
+	ConnectionsClosed: true, Failures: true, Retransmits: true, Aborted: true, Continued: true,
+	Paired: true,
+}

@@ -1,0 +1,203 @@
+// Package graph builds the service map: which containers run, what each uses, and who talks to
+// whom, how much and how slowly. Its functions are pure: they turn snapshots or the answers of
+// queries into a Graph, and a Graph into text, DOT, Mermaid or JSON.
+package graph
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+	"time"
+
+	"outsight/internal/model"
+)
+
+// Graph is a service map over one window of time.
+type Graph struct {
+	// From and To are the window that was asked for.
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	// CoveredSeconds is how much of the window was observed. Rates are over this time.
+	CoveredSeconds float64 `json:"covered_seconds"`
+	// ErrorBound is the greatest relative error of every quantile in the graph.
+	ErrorBound float64 `json:"error_bound"`
+	// Nodes in order of Name, Edges in order of client and server name.
+	Nodes []*Node `json:"nodes"`
+	Edges []*Edge `json:"edges"`
+	// OmittedEdges is how many of the least busy edges Limit has left out.
+	OmittedEdges int `json:"omitted_edges"`
+}
+
+// Kind tells what a node stands for.
+type Kind string
+
+// The kinds of nodes.
+const (
+	KindContainer Kind = "container"
+	KindService   Kind = "service"
+	KindHost      Kind = "host"
+	KindOutside   Kind = "outside"
+)
+
+// Node is a container, a service, the rest of a host, or one or more addresses outside.
+type Node struct {
+	// ID is the container's ID; an outside server's address; OutsideID or OutsideServersID for
+	// a group of addresses. The rest of host h is "host/h".
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	Kind Kind   `json:"kind"`
+	Host string `json:"host,omitempty"`
+	// SeriesID is the node's id label in stored series, empty for a group of addresses.
+	SeriesID     string `json:"series_id,omitempty"`
+	Image        string `json:"image,omitempty"`
+	Runtime      string `json:"runtime,omitempty"`
+	PodName      string `json:"pod,omitempty"`
+	PodNamespace string `json:"namespace,omitempty"`
+	// Addresses of an outside node, at most MaxAddresses of AddressCount.
+	Addresses    []string `json:"addresses,omitempty"`
+	AddressCount int      `json:"address_count,omitempty"`
+	// StartedSeconds is the container's start in Unix seconds, nil where not known.
+	StartedSeconds *float64 `json:"started,omitempty"`
+	// Gone is true for a container that was seen in the window but no more at its end.
+	Gone bool `json:"gone,omitempty"`
+	// Usage is nil for an outside node.
+	Usage *Usage `json:"usage,omitempty"`
+	// Served sums the edges on which the node is the server, Called those on which it is the
+	// client; each as the node itself counted it where it did. Nil where there is no such edge.
+	Served *Side `json:"served,omitempty"`
+	Called *Side `json:"called,omitempty"`
+}
+
+// Usage is what a container used. Rates are per second of the covered window; a nil number
+// could not be had.
+type Usage struct {
+	CPUCores             *float64 `json:"cpu_cores,omitempty"`
+	RunQueueP50          *Seconds `json:"run_queue_p50,omitempty"`
+	RunQueueP99          *Seconds `json:"run_queue_p99,omitempty"`
+	VoluntarySwitches    *float64 `json:"voluntary_switches,omitempty"`
+	InvoluntarySwitches  *float64 `json:"involuntary_switches,omitempty"`
+	Threads              *float64 `json:"threads,omitempty"`
+	Forks                *float64 `json:"forks,omitempty"`
+	Execs                *float64 `json:"execs,omitempty"`
+	Exits                *float64 `json:"exits,omitempty"`
+	ThrottledShare       *float64 `json:"throttled_share,omitempty"`
+	ThrottledSeconds     *float64 `json:"throttled_seconds,omitempty"`
+	MemoryBytes          *float64 `json:"memory_bytes,omitempty"`
+	WorkingSetBytes      *float64 `json:"working_set_bytes,omitempty"`
+	RSSBytes             *float64 `json:"rss_bytes,omitempty"`
+	CacheBytes           *float64 `json:"cache_bytes,omitempty"`
+	MemoryLimitBytes     *float64 `json:"memory_limit_bytes,omitempty"`
+	MinorPageFaults      *float64 `json:"minor_page_faults,omitempty"`
+	MajorPageFaults      *float64 `json:"major_page_faults,omitempty"`
+	DiskReadBytes        *float64 `json:"disk_read_bytes,omitempty"`
+	DiskWriteBytes       *float64 `json:"disk_write_bytes,omitempty"`
+	DiskReads            *float64 `json:"disk_reads,omitempty"`
+	DiskWrites           *float64 `json:"disk_writes,omitempty"`
+	NetworkReceiveBytes  *float64 `json:"network_receive_bytes,omitempty"`
+	NetworkTransmitBytes *float64 `json:"network_transmit_bytes,omitempty"`
+	ReceivePackets       *float64 `json:"receive_packets,omitempty"`
+	TransmitPackets      *float64 `json:"transmit_packets,omitempty"`
+	// OOMKills, NetworkErrors and NetworkDropped are counts in the window, not rates.
+	OOMKills       *float64 `json:"oom_kills,omitempty"`
+	NetworkErrors  *float64 `json:"network_errors,omitempty"`
+	NetworkDropped *float64 `json:"network_dropped,omitempty"`
+}
+
+// Edge is a directed client-to-server relation, with the numbers of both of its ends. All
+// services (ports) of one server are one edge.
+type Edge struct {
+	// ID is Client, '>' and Server.
+	ID string `json:"id"`
+	// Client and Server are IDs of nodes.
+	Client string `json:"client"`
+	Server string `json:"server"`
+	// Services are the server's addresses and ports, in order; Transport is "tcp".
+	Services  []string `json:"services"`
+	Transport string   `json:"transport"`
+	// ClientSide and ServerSide are what each end counted, nil for an end that did not count.
+	ClientSide *Side `json:"client_side,omitempty"`
+	ServerSide *Side `json:"server_side,omitempty"`
+	// Paired is true where both ends counted the same connections.
+	Paired bool `json:"paired"`
+	// NetworkSeconds is the client's p50 less the server's: the time spent between the two.
+	// Nil unless Paired, because the two would be about different transactions.
+	NetworkSeconds *float64 `json:"network_seconds,omitempty"`
+}
+
+// Best is the client's numbers where the client counted (it is who waits), else the server's.
+func (e *Edge) Best() *Side {
+	if e.ClientSide != nil {
+		return e.ClientSide
+	}
+	return e.ServerSide
+}
+
+// Side is what one end of an edge counted in the window.
+type Side struct {
+	// Transactions, RequestBytes (client to server) and ResponseBytes (server to client) are
+	// exact counts; the rates are these over the covered time, nil where that is 0.
+	Transactions           float64  `json:"transactions"`
+	RequestBytes           float64  `json:"request_bytes"`
+	ResponseBytes          float64  `json:"response_bytes"`
+	TransactionsPerSecond  *float64 `json:"transactions_per_second,omitempty"`
+	RequestBytesPerSecond  *float64 `json:"request_bytes_per_second,omitempty"`
+	ResponseBytesPerSecond *float64 `json:"response_bytes_per_second,omitempty"`
+	// Quantiles and mean of the duration of a transaction; nil without transactions.
+	P50  *Seconds `json:"p50,omitempty"`
+	P75  *Seconds `json:"p75,omitempty"`
+	P90  *Seconds `json:"p90,omitempty"`
+	P99  *Seconds `json:"p99,omitempty"`
+	Mean *Seconds `json:"mean,omitempty"`
+	// ConnectionsOpen is the number at the end of the window; the others happened in it.
+	ConnectionsOpen   float64 `json:"connections_open"`
+	ConnectionsOpened float64 `json:"connections_opened"`
+	ConnectionsClosed float64 `json:"connections_closed"`
+	Failures          float64 `json:"failures"`
+	Retransmits       float64 `json:"retransmits"`
+	// Aborted transactions ended without a reply, Continued replies went on after a pause and
+	// their latency lacks the tail.
+	Aborted   float64 `json:"aborted"`
+	Continued float64 `json:"continued"`
+
+	latency model.FloatHistogram
+}
+
+// Seconds is a duration that may lie past the end of a histogram: +Inf, which JSON shows as the
+// string "+Inf", and of which is known only that it is model.OverflowThreshold or more. It is 0
+// for a duration of at most model.ZeroThreshold.
+type Seconds float64
+
+// MarshalJSON writes a number, or "+Inf".
+func (s Seconds) MarshalJSON() ([]byte, error) {
+	if math.IsInf(float64(s), 1) {
+		return []byte(`"+Inf"`), nil
+	}
+	return json.Marshal(float64(s))
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (s *Seconds) UnmarshalJSON(b []byte) error {
+	if string(b) == `"+Inf"` {
+		*s = Seconds(math.Inf(1))
+		return nil
+	}
+	v, err := strconv.ParseFloat(string(b), 64)
+	*s = Seconds(v)
+	return err
+}
+
+// JSON is the graph as indented JSON, ending with a newline.
+func JSON(g *Graph) ([]byte, error) {
+	b, err := json.MarshalIndent(g, "", "  ")
+	return append(b, '\n'), err
+}
+
+// Node finds a node by ID, nil where there is none.
+func (g *Graph) Node(id string) *Node {
+	for _, n := range g.Nodes {
+		if n.ID == id {
+			return n
+		}
+	}
+	return nil
+}

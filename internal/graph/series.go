@@ -1,0 +1,233 @@
+package graph
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"outsight/internal/model"
+)
+
+// Input is a window of stored series, as a range query over plain selectors returns them:
+// cumulative counters, levels and histograms at a few times from From to To. The first time is
+// what increases are counted from; further times in between notice counters that restarted and
+// containers that ended. Increases are exact: nothing is extrapolated.
+type Input struct {
+	From, To time.Time
+	Series   map[Field][]model.QueryResult
+}
+
+// FromSeries is the graph of a window of stored series.
+func FromSeries(in Input) *Graph {
+	t := gather(in)
+	covered := 0.0
+	for _, first := range t.hostFirst {
+		covered = max(covered, in.To.Sub(first).Seconds())
+	}
+	containers := make([]containerChange, 0, len(t.containers))
+	for _, th := range t.containers {
+		containers = append(containers, th.container(t.hostFirst[th.host], in.To))
+	}
+	edges := make([]edgeChange, 0, len(t.edges))
+	for _, th := range t.edges {
+		edges = append(edges, th.edge(t.hostFirst[th.host], in.To))
+	}
+	return build(in.From, in.To, covered, containers, edges)
+}
+
+// thing is all series of one container or of one side of an edge, whatever names it had.
+type thing struct {
+	host   string
+	labels map[string]string // the newest
+	series map[Field][]model.Point
+	first  time.Time
+	last   time.Time
+}
+
+type things struct {
+	containers, edges map[string]*thing
+	hostFirst         map[string]time.Time
+}
+
+func gather(in Input) things {
+	t := things{map[string]*thing{}, map[string]*thing{}, map[string]time.Time{}}
+	for field, results := range in.Series {
+		for _, r := range results {
+			if len(r.Points) == 0 {
+				continue
+			}
+			host, first := r.Labels["host"], r.Points[0].Time
+			if known, ok := t.hostFirst[host]; !ok || first.Before(known) {
+				t.hostFirst[host] = first
+			}
+			if edgeFields[field] {
+				add(t.edges, r, field, "host", "side", "client_id", "server_id", "service", "transport")
+			} else {
+				add(t.containers, r, field, "host", "id")
+			}
+		}
+	}
+	return t
+}
+
+func add(all map[string]*thing, r model.QueryResult, field Field, identity ...string) {
+	var key strings.Builder
+	for _, name := range identity {
+		key.WriteString(r.Labels[name])
+		key.WriteByte(0)
+	}
+	th := all[key.String()]
+	last := r.Points[len(r.Points)-1].Time
+	if th == nil {
+		th = &thing{host: r.Labels["host"], series: map[Field][]model.Point{}, first: r.Points[0].Time}
+		all[key.String()] = th
+	}
+	if r.Points[0].Time.Before(th.first) {
+		th.first = r.Points[0].Time
+	}
+	if last.After(th.last) || last.Equal(th.last) && newer(r.Labels, th.labels, field) {
+		th.last, th.labels = last, r.Labels
+	}
+	th.series[field] = join(th.series[field], r.Points)
+}
+
+// newer decides which of two label sets of one thing to show when both were seen last. The
+// info series has the labels of a pod besides; a name that was told replaces the short id.
+func newer(a, b map[string]string, field Field) bool {
+	if (field == Info) != (b["pod"] != "") && (a["pod"] != "" || b["pod"] != "") {
+		return a["pod"] != ""
+	}
+	placeholder := func(l map[string]string) int {
+		n := 0
+		for _, end := range [][2]string{{"name", "id"}, {"client", "client_id"}, {"server", "server_id"}} {
+			if l[end[0]] != "" && strings.HasPrefix(l[end[1]], l[end[0]]) && l[end[0]] != l[end[1]] {
+				n++
+			}
+		}
+		return n
+	}
+	return cmp.Or(cmp.Compare(placeholder(b), placeholder(a)), cmp.Compare(a["name"], b["name"]),
+		cmp.Compare(a["client"]+a["server"], b["client"]+b["server"])) > 0
+}
+
+// join merges the points of one counter that was renamed; where both have one at a time, the
+// greater is the one that went on.
+func join(a, b []model.Point) []model.Point {
+	if len(a) == 0 {
+		return b
+	}
+	byTime := map[int64]model.Point{}
+	for _, p := range slices.Concat(a, b) {
+		have, ok := byTime[p.Time.UnixNano()]
+		if !ok || p.Value > have.Value || p.Histogram != nil && (have.Histogram == nil || p.Histogram.Count > have.Histogram.Count) {
+			byTime[p.Time.UnixNano()] = p
+		}
+	}
+	joined := make([]model.Point, 0, len(byTime))
+	for _, p := range byTime {
+		joined = append(joined, p)
+	}
+	slices.SortFunc(joined, func(x, y model.Point) int { return x.Time.Compare(y.Time) })
+	return joined
+}
+
+// change computes what happened. What appeared while its host was watched started from 0;
+// otherwise the first point is what the increase is counted from. That holds for each series
+// that the kernel programs count, but not for a file's counter that appears late on a container
+// that was there before: its first point is what it counts from.
+func (th *thing) change(hostFirst, to time.Time) change {
+	c := change{values: map[Field]float64{}, seconds: to.Sub(hostFirst).Seconds()}
+	for field, points := range th.series {
+		late := points[0].Time.After(hostFirst)
+		switch {
+		case field == RunQueue || field == Latency:
+			c.latency = histogramIncrease(points, late)
+		case levels[field]:
+			c.values[field] = points[len(points)-1].Value
+		default:
+			c.values[field] = increase(points, late && (edgeFields[field] || points[0].Time.Equal(th.first)))
+		}
+	}
+	return c
+}
+
+func increase(points []model.Point, fromZero bool) float64 {
+	sum, before := 0.0, points[0].Value
+	if fromZero {
+		before = 0
+	}
+	for _, p := range points {
+		if p.Value < before {
+			before = 0 // it restarted
+		}
+		sum += p.Value - before
+		before = p.Value
+	}
+	return sum
+}
+
+func histogramIncrease(points []model.Point, fromZero bool) *model.FloatHistogram {
+	sum := &model.FloatHistogram{}
+	var before *model.FloatHistogram
+	if !fromZero {
+		before = points[0].Histogram
+	}
+	for _, p := range points {
+		if p.Histogram == nil {
+			continue
+		}
+		sum.Merge(histogramSince(before, p.Histogram))
+		before = p.Histogram
+	}
+	return sum
+}
+
+// histogramSince is what now gained after before, or now where it is not a later state of it.
+func histogramSince(before, now *model.FloatHistogram) *model.FloatHistogram {
+	if before == nil || before.Count == 0 || now.Count < before.Count || now.ZeroCount < before.ZeroCount {
+		return now
+	}
+	d := &model.FloatHistogram{Count: now.Count - before.Count, Sum: now.Sum - before.Sum,
+		ZeroCount: now.ZeroCount - before.ZeroCount, Offset: now.Offset, Buckets: slices.Clone(now.Buckets)}
+	for i, n := range before.Buckets {
+		at := int(before.Offset-now.Offset) + i
+		if n == 0 {
+			continue
+		}
+		if at < 0 || at >= len(d.Buckets) || d.Buckets[at] < n {
+			return now
+		}
+		d.Buckets[at] -= n
+	}
+	return d
+}
+
+func (th *thing) container(hostFirst, to time.Time) containerChange {
+	l := th.labels
+	return containerChange{change: th.change(hostFirst, to), node: Node{
+		ID: l["id"], Name: l["name"], Host: l["host"], Image: l["image"], Runtime: l["runtime"],
+		PodName: l["pod"], PodNamespace: l["namespace"], Gone: th.last.Before(to),
+	}}
+}
+
+func (th *thing) edge(hostFirst, to time.Time) edgeChange {
+	l := th.labels
+	e := edgeChange{change: th.change(hostFirst, to), side: model.RoleClient, service: l["service"],
+		transport: cmp.Or(l["transport"], "tcp"),
+		client:    end{l["host"], l["client_id"], l["client"]}, server: end{l["host"], l["server_id"], l["server"]}}
+	if l["side"] == model.RoleServer.String() {
+		e.side = model.RoleServer
+	}
+	if !th.last.Before(to) {
+		e.opened, e.closed = lastValue(th.series[ConnectionsOpened]), lastValue(th.series[ConnectionsClosed])
+	}
+	return e
+}
+
+func lastValue(points []model.Point) float64 {
+	if len(points) == 0 {
+		return 0
+	}
+	return points[len(points)-1].Value
+}

@@ -1,0 +1,144 @@
+package graph
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"outsight/internal/model"
+)
+
+func points(values ...float64) []model.Point {
+	var p []model.Point
+	for i, v := range values {
+		if !math.IsNaN(v) {
+			p = append(p, model.Point{Time: start.Add(time.Duration(i) * 10 * time.Second), Value: v})
+		}
+	}
+	return p
+}
+
+func histograms(h ...*model.Histogram) []model.Point {
+	var p []model.Point
+	for i, h := range h {
+		if h != nil {
+			p = append(p, model.Point{Time: start.Add(time.Duration(i) * 10 * time.Second), Histogram: floats(h)})
+		}
+	}
+	return p
+}
+
+func result(points []model.Point, labels ...string) model.QueryResult {
+	l := map[string]string{"host": "vm"}
+	for i := 0; i < len(labels); i += 2 {
+		l[labels[i]] = labels[i+1]
+	}
+	return model.QueryResult{Labels: l, Points: points}
+}
+
+func edgeLabels(side string) []string {
+	return []string{"side", side, "client_id", "aaaaaaaaaaaaaa", "client", "web", "server_id", "bb", "server", "db", "service", "10.0.0.2:80"}
+}
+
+var none = math.NaN()
+
+func window(series map[Field][]model.QueryResult) *Graph {
+	return FromSeries(Input{From: start, To: start.Add(20 * time.Second), Series: series})
+}
+
+// host is a series that was there all the time, so that others can appear while it is watched.
+func host() model.QueryResult { return result(points(1, 2, 3), "id", "host", "name", "host") }
+
+func TestSeriesIncreases(t *testing.T) {
+	cpu := func(want float64, values ...float64) {
+		t.Helper()
+		g := window(map[Field][]model.QueryResult{CPUSeconds: {host(), result(points(values...), "id", "x", "name", "x")}})
+		if got := *g.Node("x").Usage.CPUCores * 20; math.Abs(got-want) > 1e-9 {
+			t.Errorf("%v: increased by %v, want %v", values, got, want)
+		}
+	}
+	cpu(30, 100, 110, 130)
+	cpu(15, 100, 110, 5)       // restarted at 0
+	cpu(13, none, 10, 13)      // started in the window
+	cpu(4, 100, 104, none)     // ended in the window
+	cpu(0, 100, 100, 100)      // idle
+	cpu(0.25, 1, 1.125, 1.250) // fractions
+}
+
+func TestSeriesBeforeTheAgentStarted(t *testing.T) {
+	g := window(map[Field][]model.QueryResult{CPUSeconds: {result(points(none, 70, 75), "id", "x", "name", "x")}})
+	if got := *g.Node("x").Usage.CPUCores; got != 0.5 || g.CoveredSeconds != 10 {
+		t.Errorf("%v cores over %v s, want 0.5 over 10 s", got, g.CoveredSeconds)
+	}
+}
+
+func TestLateFileCounterIsNotAnIncrease(t *testing.T) {
+	x := []string{"id", "x", "name", "x"}
+	g := window(map[Field][]model.QueryResult{
+		CPUSeconds:    {result(points(1, 2, 3), x...)},
+		DiskReadBytes: {result(points(none, 5e9, 5e9), x...)},
+	})
+	if got := *g.Node("x").Usage.DiskReadBytes; got != 0 {
+		t.Errorf("disk reads of %v B/s for a file that appeared late, want 0", got)
+	}
+}
+
+func TestRenamedContainerIsOne(t *testing.T) {
+	g := window(map[Field][]model.QueryResult{CPUSeconds: {host(),
+		result(points(10, 12, none), "id", "0123456789abcdef", "name", "0123456789ab"),
+		result(points(none, 12, 16), "id", "0123456789abcdef", "name", "web", "image", "nginx")}})
+	n := g.Node("0123456789abcdef")
+	if len(g.Nodes) != 2 || n.Name != "web" || n.Image != "nginx" || *n.Usage.CPUCores != 0.3 {
+		t.Errorf("%d nodes; %+v", len(g.Nodes), n)
+	}
+}
+
+func TestSeriesEdges(t *testing.T) {
+	ms := time.Millisecond
+	g := window(map[Field][]model.QueryResult{
+		CPUSeconds:        {host()},
+		RequestBytes:      {result(points(100, 200, 300), edgeLabels("client")...), result(points(none, 100, 200), edgeLabels("server")...)},
+		ConnectionsOpened: {result(points(5, 6, 7), edgeLabels("client")...)},
+		ConnectionsClosed: {result(points(4, 4, 4), edgeLabels("client")...)},
+		Latency: {
+			result(histograms(latency(10, ms), nil, latency(30, ms, 8*ms)), edgeLabels("client")...),
+			result(histograms(nil, nil, latency(50, ms)), edgeLabels("server")...),
+		},
+		Paired: {result(points(0, 1, 1), edgeLabels("client")...), result(points(none, 1, 1), edgeLabels("server")...)},
+	})
+	if len(g.Edges) != 1 {
+		t.Fatalf("%d edges, want 1", len(g.Edges))
+	}
+	e := g.Edges[0]
+	if e.ClientSide.Transactions != 50 || e.ServerSide.Transactions != 50 || !e.Paired {
+		t.Errorf("client %v, server %v transactions, paired %v", e.ClientSide.Transactions, e.ServerSide.Transactions, e.Paired)
+	}
+	if e.ClientSide.RequestBytes != 200 || e.ServerSide.RequestBytes != 200 || e.ClientSide.ConnectionsOpen != 3 {
+		t.Errorf("client %+v", e.ClientSide)
+	}
+	if p := float64(*e.ClientSide.P99); math.Abs(p/8e-3-1) > model.RelativeError {
+		t.Errorf("p99 %v, want 8 ms", p)
+	}
+	if g.Node("bb").Served.Transactions != 50 || g.Node("aaaaaaaaaaaaaa").Name != "web" {
+		t.Errorf("server %+v", g.Node("bb"))
+	}
+}
+
+func TestNodeOfAnEdgeThatEnded(t *testing.T) {
+	g := window(map[Field][]model.QueryResult{CPUSeconds: {host(), result(points(1, 2, none), "id", "x", "name", "x")}})
+	if !g.Node("x").Gone || g.Node("host/vm").Gone {
+		t.Error("only the container that ended is gone")
+	}
+}
+
+func TestRestartedHistogram(t *testing.T) {
+	ms := time.Millisecond
+	before, after := latency(10, ms, 2*ms), latency(30, 3*ms)
+	p := histograms(before, after)
+	if got := histogramIncrease(p, false).Count; got != 30 {
+		t.Errorf("a histogram that restarted gained %v, want 30", got)
+	}
+	if got := histogramIncrease(p, true).Count; got != 50 {
+		t.Errorf("from zero it gained %v, want 50", got)
+	}
+}

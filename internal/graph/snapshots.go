@@ -1,0 +1,167 @@
+package graph
+
+import (
+	"time"
+
+	"outsight/internal/model"
+)
+
+// FromSnapshots is the graph of what happened between two snapshots of one agent. Without prev
+// it holds levels and counts since the agent's start, but no rates.
+func FromSnapshots(prev, cur *model.Snapshot) *Graph {
+	if cur == nil {
+		return build(time.Time{}, time.Time{}, 0, nil, nil)
+	}
+	from, seconds := cur.Time, 0.0
+	before := map[string]*model.ContainerSample{}
+	beforeEdge := map[snapshotEdgeKey]*model.EdgeCounters{}
+	if prev != nil {
+		from, seconds = prev.Time, cur.Time.Sub(prev.Time).Seconds()
+		for i := range prev.Containers {
+			before[prev.Containers[i].Container.ID] = &prev.Containers[i]
+		}
+		for i := range prev.Edges {
+			beforeEdge[edgeKey(&prev.Edges[i])] = &prev.Edges[i].Counters
+		}
+	}
+	containers := make([]containerChange, 0, len(cur.Containers))
+	for i := range cur.Containers {
+		c := &cur.Containers[i]
+		containers = append(containers, containerSince(cur.Host.Name, before[c.Container.ID], c, seconds))
+	}
+	edges := make([]edgeChange, 0, len(cur.Edges))
+	for i := range cur.Edges {
+		e := &cur.Edges[i]
+		edges = append(edges, edgeSince(cur.Host.Name, beforeEdge[edgeKey(e)], e, seconds))
+	}
+	return build(from, cur.Time, seconds, containers, edges)
+}
+
+type snapshotEdgeKey struct {
+	side           model.Role
+	client, server string
+	service        string
+}
+
+func edgeKey(e *model.Edge) snapshotEdgeKey {
+	return snapshotEdgeKey{e.Side, e.Client.ID(), e.Server.ID(), e.Service.String()}
+}
+
+// since is what a counter gained; a counter that fell has restarted from 0.
+func since(before, now uint64) float64 {
+	if now < before {
+		return float64(now)
+	}
+	return float64(now - before)
+}
+
+func containerSince(host string, before, now *model.ContainerSample, seconds float64) containerChange {
+	c := now.Container
+	out := containerChange{
+		node: Node{ID: c.ID, Name: c.Name, Host: host, Image: c.Image, Runtime: string(c.Runtime),
+			PodName: c.PodName, PodNamespace: c.PodNamespace, Gone: !c.Ended.IsZero()},
+		change: change{values: map[Field]float64{}, seconds: seconds},
+	}
+	v := out.values
+	if !c.Started.IsZero() {
+		v[StartTime] = float64(c.Started.UnixMilli()) / 1e3
+	}
+	// A group that was absent before, of a container that was not, has no known start: its
+	// increase is 0. A container that was not there before started from 0.
+	if before == nil {
+		before = &model.ContainerSample{CPU: &model.CPUCounters{}, Processes: &model.ProcessCounters{},
+			Throttle: &model.ThrottleCounters{}, Memory: &model.MemorySample{}, Disk: &model.DiskCounters{},
+			Network: &model.NetworkCounters{}}
+	}
+	if n := now.CPU; n != nil {
+		b := or(before.CPU, n)
+		v[CPUSeconds] = since(b.UsageNS, n.UsageNS) / 1e9
+		v[VoluntarySwitches] = since(b.Voluntary, n.Voluntary)
+		v[InvoluntarySwitches] = since(b.Involuntary, n.Involuntary)
+		out.latency = floats(n.RunQueue.Since(b.RunQueue))
+	}
+	if n := now.Processes; n != nil {
+		b := or(before.Processes, n)
+		v[Forks], v[Execs], v[Exits] = since(b.Forks, n.Forks), since(b.Execs, n.Execs), since(b.Exits, n.Exits)
+		v[Threads] = float64(n.Threads)
+	}
+	if n := now.Throttle; n != nil {
+		b := or(before.Throttle, n)
+		v[ThrottlePeriods] = since(b.Periods, n.Periods)
+		v[ThrottledPeriods] = since(b.ThrottledPeriods, n.ThrottledPeriods)
+		v[ThrottledSeconds] = since(b.ThrottledNS, n.ThrottledNS) / 1e9
+	}
+	if n := now.Memory; n != nil {
+		b := or(before.Memory, n)
+		v[MemoryUsage], v[MemoryWorkingSet] = float64(n.UsageBytes), float64(n.WorkingSetBytes)
+		v[MemoryRSS], v[MemoryCache] = float64(n.RSSBytes), float64(n.CacheBytes)
+		v[MemoryLimit] = float64(n.LimitBytes)
+		v[MinorFaults] = since(b.PageFaults-min(b.PageFaults, b.MajorPageFaults), n.PageFaults-min(n.PageFaults, n.MajorPageFaults))
+		v[MajorFaults] = since(b.MajorPageFaults, n.MajorPageFaults)
+		v[OOMKills] = since(b.OOMKills, n.OOMKills)
+	}
+	if n := now.Disk; n != nil {
+		b := or(before.Disk, n)
+		v[DiskReadBytes], v[DiskWriteBytes] = since(b.ReadBytes, n.ReadBytes), since(b.WriteBytes, n.WriteBytes)
+		v[DiskReads], v[DiskWrites] = since(b.Reads, n.Reads), since(b.Writes, n.Writes)
+	}
+	if n := now.Network; n != nil {
+		b := or(before.Network, n)
+		v[ReceiveBytes], v[TransmitBytes] = since(b.ReceiveBytes, n.ReceiveBytes), since(b.TransmitBytes, n.TransmitBytes)
+		v[ReceivePackets], v[TransmitPackets] = since(b.ReceivePackets, n.ReceivePackets), since(b.TransmitPackets, n.TransmitPackets)
+		v[ReceiveErrors], v[TransmitErrors] = since(b.ReceiveErrors, n.ReceiveErrors), since(b.TransmitErrors, n.TransmitErrors)
+		v[ReceiveDropped], v[TransmitDropped] = since(b.ReceiveDropped, n.ReceiveDropped), since(b.TransmitDropped, n.TransmitDropped)
+	}
+	return out
+}
+
+func or[T any](p, otherwise *T) *T {
+	if p != nil {
+		return p
+	}
+	return otherwise
+}
+
+func edgeSince(host string, b *model.EdgeCounters, e *model.Edge, seconds float64) edgeChange {
+	if b == nil {
+		b = &model.EdgeCounters{}
+	}
+	n := &e.Counters
+	sent, received := since(b.SentBytes, n.SentBytes), since(b.ReceivedBytes, n.ReceivedBytes)
+	if e.Side == model.RoleServer {
+		sent, received = received, sent
+	}
+	out := edgeChange{side: e.Side, transport: "tcp",
+		client: end{host, e.Client.ID(), e.Client.Name()}, server: end{host, e.Server.ID(), e.Server.Name()},
+		opened: float64(n.Opens), closed: float64(n.Closes),
+		change: change{seconds: seconds, latency: floats(n.Latency.Since(b.Latency)), values: map[Field]float64{
+			RequestBytes: sent, ResponseBytes: received,
+			ConnectionsOpened: since(b.Opens, n.Opens), ConnectionsClosed: since(b.Closes, n.Closes),
+			Failures: since(b.Failures, n.Failures), Retransmits: since(b.Retransmits, n.Retransmits),
+			Aborted: since(b.Aborts, n.Aborts), Continued: since(b.Continued, n.Continued),
+		}}}
+	if e.Service.IsValid() {
+		out.service = e.Service.String()
+	}
+	if e.Paired {
+		out.values[Paired] = 1
+	}
+	return out
+}
+
+// floats is h with counts as floating-point numbers, as a query would return it. What
+// overflowed goes to a bucket past the last one, so that its quantile is +Inf.
+func floats(h *model.Histogram) *model.FloatHistogram {
+	if h == nil {
+		return nil
+	}
+	f := &model.FloatHistogram{Count: float64(h.Count), Sum: float64(h.SumNS) / 1e9, ZeroCount: float64(h.ZeroCount),
+		Offset: h.Offset}
+	for _, n := range h.Buckets {
+		f.Buckets = append(f.Buckets, float64(n))
+	}
+	if h.OverflowCount > 0 {
+		f.Merge(&model.FloatHistogram{Offset: model.MaxBucket + 1, Buckets: []float64{float64(h.OverflowCount)}})
+	}
+	return f
+}

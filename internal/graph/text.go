@@ -1,0 +1,201 @@
+package graph
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Text is the graph as a tree for a terminal of width columns (0 stands for 100): entry points
+// first, under each node the servers that it calls. A node's own calls are shown once, at its
+// first place; at later places an arrow points back to it. Names are cleaned.
+func Text(g *Graph, width int) string {
+	if width <= 0 {
+		width = 100
+	}
+	t := &tree{g: g, width: width, columns: columns, out: map[string][]*Edge{}, shown: map[string]bool{}}
+	for len(t.columns) > 3 && t.nameWidth() < 34 {
+		t.columns = t.columns[:len(t.columns)-1]
+	}
+	degree := map[string]int{}
+	for _, e := range g.Edges {
+		t.out[e.Client] = append(t.out[e.Client], e)
+		degree[e.Client]++
+		degree[e.Server]++
+	}
+	for _, edges := range t.out {
+		slices.SortStableFunc(edges, func(x, y *Edge) int { return cmp.Compare(y.busy(), x.busy()) })
+	}
+	t.header()
+	for _, id := range entries(g) {
+		if !t.shown[id] {
+			t.root(id)
+		}
+	}
+	t.alone(degree)
+	return t.b.String()
+}
+
+type tree struct {
+	g     *Graph
+	width int
+	// columns are fewer in a narrow terminal, so that names stay readable.
+	columns []column
+	out     map[string][]*Edge
+	shown   map[string]bool
+	b       strings.Builder
+}
+
+type column struct {
+	title string
+	width int
+	cell  func(*Edge) string
+}
+
+// The columns to the right of the tree, the most wanted first.
+var columns = []column{
+	{"req/s", 9, func(e *Edge) string { return PerSecond(e.Best().TransactionsPerSecond) }},
+	{"p50", 10, func(e *Edge) string { return Duration(e.Best().P50) }},
+	{"p99", 10, func(e *Edge) string { return Duration(e.Best().P99) }},
+	{"bytes/s", 11, func(e *Edge) string { return BytesPerSecond(e.Best().bytesPerSecond()) }},
+	{"seen by", 8, seenBy},
+}
+
+func seenBy(e *Edge) string {
+	switch {
+	case e.Paired:
+		return "both"
+	case e.ClientSide != nil && e.ServerSide != nil:
+		return "both?"
+	case e.ClientSide != nil:
+		return "client"
+	}
+	return "server"
+}
+
+func (s *Side) bytesPerSecond() *float64 {
+	if s.RequestBytesPerSecond == nil || s.ResponseBytesPerSecond == nil {
+		return nil
+	}
+	sum := *s.RequestBytesPerSecond + *s.ResponseBytesPerSecond
+	return &sum
+}
+
+func (e *Edge) busy() float64 { return e.Best().Transactions }
+
+func (t *tree) nameWidth() int {
+	w := t.width
+	for _, c := range t.columns {
+		w -= c.width
+	}
+	return max(w, 16)
+}
+
+func (t *tree) line(left string, cells func(i int) string) {
+	w := t.nameWidth()
+	left = cut(left, w)
+	line := left + strings.Repeat(" ", w-utf8.RuneCountInString(left))
+	for i, c := range t.columns {
+		cell := cells(i)
+		line += strings.Repeat(" ", max(1, c.width-utf8.RuneCountInString(cell))) + cell
+	}
+	t.b.WriteString(strings.TrimRight(line, " ") + "\n")
+}
+
+func (t *tree) header() {
+	if len(t.g.Edges) == 0 {
+		t.b.WriteString("No TCP traffic was seen.\n")
+		return
+	}
+	t.line("", func(i int) string { return t.columns[i].title })
+}
+
+func (t *tree) root(id string) {
+	if len(t.out[id]) == 0 {
+		return
+	}
+	t.b.WriteString(cut(t.name(id), t.width) + "\n")
+	t.children(id, "")
+}
+
+func (t *tree) children(id, indent string) {
+	t.shown[id] = true
+	edges := t.out[id]
+	for i, e := range edges {
+		branch, below := "├─▶ ", "│   "
+		if i == len(edges)-1 {
+			branch, below = "└─▶ ", "    "
+		}
+		again := t.shown[e.Server] && len(t.out[e.Server]) > 0
+		name := t.name(e.Server)
+		if again {
+			name += " ↑"
+		}
+		t.line(indent+branch+name, func(i int) string { return t.columns[i].cell(e) })
+		if !again {
+			t.children(e.Server, indent+below)
+		}
+	}
+}
+
+func (t *tree) name(id string) string {
+	n := t.g.Node(id)
+	if n == nil {
+		return Clean(id)
+	}
+	name := Clean(n.Name)
+	if n.AddressCount > 1 {
+		name += fmt.Sprintf(" (%d addresses)", n.AddressCount)
+	}
+	return name
+}
+
+// alone lists the containers without an edge, so that the tree leaves none out.
+func (t *tree) alone(degree map[string]int) {
+	var names []string
+	for _, n := range t.g.Nodes {
+		if degree[n.ID] == 0 && n.Kind != KindOutside {
+			names = append(names, t.name(n.ID))
+		}
+	}
+	if len(names) > 0 {
+		t.b.WriteString("\nNo TCP traffic seen: " + strings.Join(names, ", ") + "\n")
+	}
+	if t.g.OmittedEdges > 0 {
+		fmt.Fprintf(&t.b, "\n%d less busy edges are left out.\n", t.g.OmittedEdges)
+	}
+}
+
+// entries is an order of nodes to begin with: those that nobody calls, busiest first; then, for
+// what only cycles reach, those that call more than they are called.
+func entries(g *Graph) []string {
+	type score struct {
+		id      string
+		callers int
+		in, out float64
+	}
+	scores := make([]score, len(g.Nodes))
+	at := map[string]*score{}
+	for i, n := range g.Nodes {
+		scores[i].id = n.ID
+		at[n.ID] = &scores[i]
+	}
+	for _, e := range g.Edges {
+		if e.Client == e.Server {
+			continue
+		}
+		at[e.Client].out += e.busy()
+		at[e.Server].in += e.busy()
+		at[e.Server].callers++
+	}
+	slices.SortStableFunc(scores, func(x, y score) int {
+		return cmp.Or(cmp.Compare(min(x.callers, 1), min(y.callers, 1)), cmp.Compare(y.out-y.in, x.out-x.in))
+	})
+	ids := make([]string, len(scores))
+	for i, s := range scores {
+		ids[i] = s.id
+	}
+	return ids
+}
