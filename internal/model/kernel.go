@@ -79,7 +79,10 @@ func (r Role) String() string {
 
 // KernelEdge is what the kernel counted for all connections that share a key, at one end.
 type KernelEdge struct {
-	Key      KernelEdgeKey
+	Key KernelEdgeKey
+	// Instance tells entries apart that have the same key: while one is given up, the kernel
+	// may already have made the next.
+	Instance uint32
 	Counters EdgeCounters
 }
 

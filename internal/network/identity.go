@@ -15,17 +15,21 @@ func newIdentities(max int) *identities {
 	return &identities{max: max, known: make(map[model.CgroupID]*model.Container)}
 }
 
-// find asks lookup, then the memory. A control group's id is never used again, so that what
+// find asks lookup, then the memory, which holds containers but not the host. A control group's id is never used again, so that what
 // was once true of it stays true.
 func (s *identities) find(id model.CgroupID, lookup func(model.CgroupID) *model.Container) *model.Container {
 	if id == 0 {
 		return nil
 	}
-	c := lookup(id)
-	if c == nil {
-		return s.known[id]
+	c, before := lookup(id), s.known[id]
+	// What is no longer known is in no container for who looks now.
+	if c == nil || before != nil && c.Runtime == model.HostRuntime {
+		return before
 	}
-	if _, ok := s.known[id]; !ok {
+	if c.Runtime == model.HostRuntime {
+		return c
+	}
+	if before == nil {
 		s.order = append(s.order, id)
 	}
 	s.known[id] = c

@@ -23,10 +23,15 @@ type edgeKey struct {
 type ledger struct {
 	// max bounds idle, the edges without a kernel edge.
 	max, idle int
-	lines     map[model.KernelEdgeKey]*line
+	lines     map[lineKey]*line
 	totals    map[edgeKey]*total
 	view      uint64
 	overflow  uint64
+}
+
+type lineKey struct {
+	key      model.KernelEdgeKey
+	instance uint32
 }
 
 // line is one kernel edge.
@@ -54,7 +59,7 @@ type total struct {
 }
 
 func newLedger(max int) *ledger {
-	return &ledger{max: max, lines: make(map[model.KernelEdgeKey]*line), totals: make(map[edgeKey]*total)}
+	return &ledger{max: max, lines: make(map[lineKey]*line), totals: make(map[edgeKey]*total)}
 }
 
 // enter takes in a view and makes the edges of it that a container in present counted.
@@ -76,10 +81,11 @@ func (g *ledger) enter(seen []sighting, present map[string]bool) []model.Edge {
 
 func (g *ledger) update(s *sighting) {
 	client, server := s.ends()
-	l := g.lines[s.edge.Key]
+	k := lineKey{s.edge.Key, s.edge.Instance}
+	l := g.lines[k]
 	if l == nil {
 		l = &line{}
-		g.lines[s.edge.Key] = l
+		g.lines[k] = l
 		g.assign(l, s, client, server)
 	} else {
 		if restarted(&s.edge.Counters, &l.last) {

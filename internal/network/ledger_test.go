@@ -103,6 +103,34 @@ func TestAnEndedContainersAddressIsNotTakenFromItsHeir(t *testing.T) {
 	expect(t, New(Options{}).Resolve(w.view()), "server new -> db 172.17.0.3:1 5/5")
 }
 
+// Once the registry has forgotten a group too, it looks like the host's.
+func TestForgottenGroupIsNotTheHosts(t *testing.T) {
+	w := newWorld()
+	w.docker("job", 10, 100, "172.17.0.2")
+	w.docker("db", 20, 200, "172.17.0.3")
+	w.serves(20, 200, "172.17.0.3:1", "172.17.0.2", 10, 5)
+	r := New(Options{})
+	r.Resolve(w.view())
+	w.remove("job")
+	w.groups[10] = w.containers[0]
+	w.serves(20, 200, "172.17.0.3:2", "172.17.0.2", 10, 7)
+	expect(t, r.Resolve(w.view()), "server job -> db 172.17.0.3:1 5/5", "server job -> db 172.17.0.3:2 7/7")
+}
+
+func TestTwoInstancesOfAnEdge(t *testing.T) {
+	w := newWorld()
+	w.docker("web", 20, 200)
+	r := New(Options{})
+	w.dials(20, 200, "198.51.100.7:443", 10)
+	r.Resolve(w.view())
+	w.dials(20, 200, "198.51.100.7:443", 3)
+	w.edges[1].Instance = 1
+	expect(t, r.Resolve(w.view()), "client web -> 198.51.100.7 198.51.100.7:443 13/13")
+	w.edges = w.edges[1:]
+	w.edges[0].Counters = counted(5)
+	expect(t, r.Resolve(w.view()), "client web -> 198.51.100.7 198.51.100.7:443 15/15")
+}
+
 func TestIdleEdgesAreBounded(t *testing.T) {
 	w := newWorld()
 	w.docker("web", 20, 200, "172.17.0.2")
