@@ -10,6 +10,8 @@ type Series struct {
 	Labels []Label
 	Kind   SeriesKind
 	Time   time.Time
+	// Start is when a Counter or HistogramSeries was zero; the zero Time where that is not known.
+	Start time.Time
 	// Value of a counter or gauge, in the unit that Name ends with.
 	Value float64
 	// Histogram of a histogram series, in nanoseconds as everywhere in model; nil otherwise.

@@ -84,6 +84,9 @@ type Edge struct {
 	// Paired is true where the other end's Edge is in the same snapshot.
 	Paired   bool
 	Counters EdgeCounters
+	// Start is when Counters were all zero: the time of the last reading that did not have the
+	// edge. It is the zero Time where that is not known.
+	Start time.Time
 }
 
 // Peer is an end of an edge.

@@ -1,0 +1,177 @@
+package otlp
+
+import "outsight/internal/model"
+
+var containerMetrics = []Metric{
+	{ContainerInfo, "container.info", "", model.Gauge,
+		"1 for each container, with what else is known of it as labels",
+		info, nil, nil},
+	{ContainerStartTime, "container.start_time", "s", model.Gauge,
+		"Time at which the container started, since the Unix epoch",
+		startTime, nil, nil},
+
+	{ContainerCPUUsage, "container.cpu.time", "s", model.Counter,
+		"CPU time used, by threads that run at the moment of reading too",
+		cpu(func(c *model.CPUCounters, to *collector) { to.value(seconds(c.UsageNS)) }), nil, nil},
+	{ContainerContextSwitches, "container.context_switches", "{switch}", model.Counter,
+		"Context switches away from a thread: voluntary (it went to sleep) or involuntary (it could have run on)",
+		cpu(func(c *model.CPUCounters, to *collector) {
+			to.value(float64(c.Voluntary), label(LabelType, "voluntary"))
+			to.value(float64(c.Involuntary), label(LabelType, "involuntary"))
+		}), nil, nil},
+	{ContainerRunQueueLatency, "container.run_queue.latency", "s", model.HistogramSeries,
+		"Time that runnable threads waited for a CPU",
+		cpu(func(c *model.CPUCounters, to *collector) { to.histogram(c.RunQueue) }), nil, nil},
+
+	{ContainerForks, "container.process.forks", "{process}", model.Counter,
+		"Processes started by fork",
+		processes(func(p *model.ProcessCounters) uint64 { return p.Forks }), nil, nil},
+	{ContainerExecs, "container.process.execs", "{process}", model.Counter,
+		"Programs started by exec",
+		processes(func(p *model.ProcessCounters) uint64 { return p.Execs }), nil, nil},
+	{ContainerExits, "container.process.exits", "{process}", model.Counter,
+		"Processes that ended",
+		processes(func(p *model.ProcessCounters) uint64 { return p.Exits }), nil, nil},
+	{ContainerThreads, "container.threads", "{thread}", model.Gauge,
+		"Threads that exist now",
+		processes(func(p *model.ProcessCounters) uint64 { return p.Threads }), nil, nil},
+
+	{ContainerCFSPeriods, "container.cpu.cfs.periods", "{period}", model.Counter,
+		"Periods of the CPU quota in which the container was runnable",
+		throttle(func(t *model.ThrottleCounters) float64 { return float64(t.Periods) }), nil, nil},
+	{ContainerCFSThrottledPeriods, "container.cpu.cfs.throttled_periods", "{period}", model.Counter,
+		"Periods of the CPU quota in which the container was held back",
+		throttle(func(t *model.ThrottleCounters) float64 { return float64(t.ThrottledPeriods) }), nil, nil},
+	{ContainerCFSThrottledTime, "container.cpu.cfs.throttled", "s", model.Counter,
+		"Time for which the container was held back by its CPU quota",
+		throttle(func(t *model.ThrottleCounters) float64 { return seconds(t.ThrottledNS) }), nil, nil},
+
+	{ContainerMemoryUsage, "container.memory.usage", "By", model.Gauge,
+		"Memory in use, page cache included",
+		memory(func(m *model.MemorySample) uint64 { return m.UsageBytes }), nil, nil},
+	{ContainerMemoryWorkingSet, "container.memory.working_set", "By", model.Gauge,
+		"Memory in use less the inactive page cache, in bytes",
+		memory(func(m *model.MemorySample) uint64 { return m.WorkingSetBytes }), nil, nil},
+	{ContainerMemoryRSS, "container.memory.rss", "By", model.Gauge,
+		"Anonymous memory, in bytes",
+		memory(func(m *model.MemorySample) uint64 { return m.RSSBytes }), nil, nil},
+	{ContainerMemoryCache, "container.memory.cache", "By", model.Gauge,
+		"Page cache, in bytes",
+		memory(func(m *model.MemorySample) uint64 { return m.CacheBytes }), nil, nil},
+	{ContainerMemoryLimit, "container.memory.limit", "By", model.Gauge,
+		"Memory limit, 0 where there is none",
+		memory(func(m *model.MemorySample) uint64 { return m.LimitBytes }), nil, nil},
+	{ContainerPageFaults, "container.memory.paging.faults", "{fault}", model.Counter,
+		"Page faults: minor, or major (something had to be read from disk)",
+		pageFaults, nil, nil},
+	{ContainerOOMKills, "container.oom_kills", "{process}", model.Counter,
+		"Processes killed because the container was out of memory",
+		memory(func(m *model.MemorySample) uint64 { return m.OOMKills }), nil, nil},
+
+	{ContainerDiskReadBytes, "container.disk.io", "By", model.Counter,
+		"Bytes read from block devices",
+		disk(func(d *model.DiskCounters) uint64 { return d.ReadBytes }), nil, nil},
+	{ContainerDiskWriteBytes, "container.disk.io", "By", model.Counter,
+		"Bytes written to block devices",
+		disk(func(d *model.DiskCounters) uint64 { return d.WriteBytes }), nil, nil},
+	{ContainerDiskReads, "container.disk.operations", "{operation}", model.Counter,
+		"Read requests to block devices",
+		disk(func(d *model.DiskCounters) uint64 { return d.Reads }), nil, nil},
+	{ContainerDiskWrites, "container.disk.operations", "{operation}", model.Counter,
+		"Write requests to block devices",
+		disk(func(d *model.DiskCounters) uint64 { return d.Writes }), nil, nil},
+
+	{ContainerReceiveBytes, "container.network.io", "By", model.Counter,
+		"Bytes received by the interfaces of the container's network namespace, loopback not included",
+		network(func(n *model.NetworkCounters) uint64 { return n.ReceiveBytes }), nil, nil},
+	{ContainerTransmitBytes, "container.network.io", "By", model.Counter,
+		"Bytes sent by the interfaces of the container's network namespace, loopback not included",
+		network(func(n *model.NetworkCounters) uint64 { return n.TransmitBytes }), nil, nil},
+	{ContainerReceivePackets, "container.network.packet.count", "{packet}", model.Counter,
+		"Packets received",
+		network(func(n *model.NetworkCounters) uint64 { return n.ReceivePackets }), nil, nil},
+	{ContainerTransmitPackets, "container.network.packet.count", "{packet}", model.Counter,
+		"Packets sent",
+		network(func(n *model.NetworkCounters) uint64 { return n.TransmitPackets }), nil, nil},
+	{ContainerReceiveErrors, "container.network.errors", "{error}", model.Counter,
+		"Errors while receiving",
+		network(func(n *model.NetworkCounters) uint64 { return n.ReceiveErrors }), nil, nil},
+	{ContainerTransmitErrors, "container.network.errors", "{error}", model.Counter,
+		"Errors while sending",
+		network(func(n *model.NetworkCounters) uint64 { return n.TransmitErrors }), nil, nil},
+	{ContainerReceivePacketsDropped, "container.network.packet.dropped", "{packet}", model.Counter,
+		"Packets dropped while receiving",
+		network(func(n *model.NetworkCounters) uint64 { return n.ReceiveDropped }), nil, nil},
+	{ContainerTransmitPacketsDropped, "container.network.packet.dropped", "{packet}", model.Counter,
+		"Packets dropped while sending",
+		network(func(n *model.NetworkCounters) uint64 { return n.TransmitDropped }), nil, nil},
+}
+
+func info(s *model.ContainerSample, to *collector) {
+	c := s.Container
+	to.value(1, label(LabelPod, c.PodName), label(LabelNamespace, c.PodNamespace), label(LabelPodUID, c.PodUID))
+}
+
+func startTime(s *model.ContainerSample, to *collector) {
+	if started := s.Container.Started; !started.IsZero() {
+		to.value(float64(started.UnixMilli()) / 1e3)
+	}
+}
+
+func cpu(read func(*model.CPUCounters, *collector)) func(*model.ContainerSample, *collector) {
+	return func(s *model.ContainerSample, to *collector) {
+		if s.CPU != nil {
+			read(s.CPU, to)
+		}
+	}
+}
+
+func processes(read func(*model.ProcessCounters) uint64) func(*model.ContainerSample, *collector) {
+	return func(s *model.ContainerSample, to *collector) {
+		if s.Processes != nil {
+			to.value(float64(read(s.Processes)))
+		}
+	}
+}
+
+func throttle(read func(*model.ThrottleCounters) float64) func(*model.ContainerSample, *collector) {
+	return func(s *model.ContainerSample, to *collector) {
+		if s.Throttle != nil {
+			to.value(read(s.Throttle))
+		}
+	}
+}
+
+func memory(read func(*model.MemorySample) uint64) func(*model.ContainerSample, *collector) {
+	return func(s *model.ContainerSample, to *collector) {
+		if s.Memory != nil {
+			to.value(float64(read(s.Memory)))
+		}
+	}
+}
+
+// pageFaults splits the kernel's total, which includes the major faults.
+func pageFaults(s *model.ContainerSample, to *collector) {
+	if s.Memory == nil {
+		return
+	}
+	major := s.Memory.MajorPageFaults
+	to.value(float64(s.Memory.PageFaults-min(major, s.Memory.PageFaults)), label(LabelType, "minor"))
+	to.value(float64(major), label(LabelType, "major"))
+}
+
+func disk(read func(*model.DiskCounters) uint64) func(*model.ContainerSample, *collector) {
+	return func(s *model.ContainerSample, to *collector) {
+		if s.Disk != nil {
+			to.value(float64(read(s.Disk)))
+		}
+	}
+}
+
+func network(read func(*model.NetworkCounters) uint64) func(*model.ContainerSample, *collector) {
+	return func(s *model.ContainerSample, to *collector) {
+		if s.Network != nil {
+			to.value(float64(read(s.Network)))
+		}
+	}
+}

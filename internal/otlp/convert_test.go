@@ -1,0 +1,294 @@
+package otlp
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/prometheus/otlptranslator"
+
+	"outsight/internal/model"
+)
+
+// render is a series as a line, for comparison.
+func render(s model.Series) string {
+	var b strings.Builder
+	b.WriteString(s.Name)
+	for _, l := range s.Labels {
+		b.WriteString("," + l.Name + "=" + l.Value)
+	}
+	return b.String()
+}
+
+func values(t *testing.T, series []model.Series) map[string]float64 {
+	t.Helper()
+	out := map[string]float64{}
+	for _, s := range series {
+		if _, twice := out[render(s)]; twice {
+			t.Errorf("%s: twice", render(s))
+		}
+		if s.Histogram != nil {
+			out[render(s)] = float64(s.Histogram.Count)
+		} else {
+			out[render(s)] = s.Value
+		}
+	}
+	return out
+}
+
+func TestConvertValues(t *testing.T) {
+	got := values(t, Convert(testSnapshot()))
+	f := func(series string, want float64) {
+		t.Helper()
+		if v, ok := got[series]; !ok || v != want {
+			t.Errorf("%s: got %v (there: %t), want %v", series, v, ok, want)
+		}
+		delete(got, series)
+	}
+	name := strings.ToValidUTF8(hostile, "\uFFFD")
+	web := func(metric string, want float64) {
+		t.Helper()
+		f(metric+",host=node-1,id=4f1d,image=registry/web:1,name="+name+",runtime=docker", want)
+	}
+	webType := func(metric, kind string, want float64) {
+		t.Helper()
+		f(metric+",host=node-1,id=4f1d,image=registry/web:1,name="+name+",runtime=docker,type="+kind, want)
+	}
+	web("container_info", 1)
+	web("container_start_time_seconds", float64(testTime.Add(-time.Minute).UnixMilli())/1e3)
+	web("container_cpu_usage_seconds_total", 1.5)
+	webType("container_context_switches_total", "voluntary", 7)
+	webType("container_context_switches_total", "involuntary", 8)
+	web("container_run_queue_latency_seconds", float64(testHistogram().Count))
+	web("container_process_forks_total", 1)
+	web("container_process_execs_total", 2)
+	web("container_process_exits_total", 3)
+	web("container_threads", 4)
+	web("container_cpu_cfs_periods_total", 10)
+	web("container_cpu_cfs_throttled_periods_total", 5)
+	web("container_cpu_cfs_throttled_seconds_total", 0.25)
+	web("container_memory_usage_bytes", 11)
+	web("container_memory_working_set_bytes", 12)
+	web("container_memory_rss", 13)
+	web("container_memory_cache", 14)
+	web("container_spec_memory_limit_bytes", 15)
+	webType("container_memory_page_faults_total", "minor", 10)
+	webType("container_memory_page_faults_total", "major", 6)
+	web("container_oom_kills_total", 1)
+	web("container_fs_reads_bytes_total", 21)
+	web("container_fs_writes_bytes_total", 22)
+	web("container_fs_reads_total", 23)
+	web("container_fs_writes_total", 24)
+	web("container_network_receive_bytes_total", 31)
+	web("container_network_transmit_bytes_total", 32)
+	web("container_network_receive_packets_total", 33)
+	web("container_network_transmit_packets_total", 34)
+	web("container_network_receive_errors_total", 35)
+	web("container_network_transmit_errors_total", 36)
+	web("container_network_receive_packets_dropped_total", 37)
+	web("container_network_transmit_packets_dropped_total", 38)
+	// The ended container with one group of numbers, and the rest of the host with none.
+	f("container_info,host=node-1,id=77aa,name=db,namespace=shop,pod=db-0,pod_uid=u-1,runtime=containerd", 1)
+	f("container_start_time_seconds,host=node-1,id=77aa,name=db,runtime=containerd", float64(testTime.Add(-time.Hour).UnixMilli())/1e3)
+	f("container_cpu_usage_seconds_total,host=node-1,id=77aa,name=db,runtime=containerd", 9e-9)
+	f("container_context_switches_total,host=node-1,id=77aa,name=db,runtime=containerd,type=voluntary", 0)
+	f("container_context_switches_total,host=node-1,id=77aa,name=db,runtime=containerd,type=involuntary", 0)
+	f("container_info,host=node-1,id=host,name=host,runtime=host", 1)
+
+	for _, end := range []struct {
+		client, id, side           string
+		request, response, pairedV float64
+	}{
+		{name, "4f1d", "client", 100, 2000, 1},
+		{name, "4f1d", "server", 2000, 100, 1},
+		{"10.0.0.9", "10.0.0.9", "server", 2000, 100, 0},
+	} {
+		edge := func(metric string, want float64) {
+			t.Helper()
+			f(metric+",client="+end.client+",client_id="+end.id+",host=node-1,server=db,server_id=77aa,service=172.17.0.3:5432,side="+end.side+",transport=tcp", want)
+		}
+		edge("outsight_edge_request_bytes_total", end.request)
+		edge("outsight_edge_response_bytes_total", end.response)
+		edge("outsight_edge_transaction_duration_seconds", float64(testHistogram().Count))
+		edge("outsight_edge_connections_opened_total", 3)
+		edge("outsight_edge_connections_closed_total", 2)
+		edge("outsight_edge_connection_failures_total", 1)
+		edge("outsight_edge_retransmits_total", 4)
+		edge("outsight_edge_aborted_transactions_total", 5)
+		edge("outsight_edge_continued_replies_total", 6)
+		edge("outsight_edge_paired", end.pairedV)
+	}
+
+	f("outsight_host_cpu_idle_seconds_total,host=node-1", 5)
+	f("outsight_host_cpu_other_seconds_total,host=node-1", 1e-9)
+	f("outsight_host_cores,host=node-1", 2)
+	f("outsight_host_memory_bytes,host=node-1", 1<<30)
+	f("outsight_agent_cpu_seconds_total,host=node-1", 2)
+	f("outsight_agent_resident_memory_bytes,host=node-1", 42)
+	f("outsight_agent_read_seconds,host=node-1", 0.003)
+	f("outsight_program_runs_total,host=node-1,program=on_switch", 10)
+	f("outsight_program_runs_total,host=node-1,program=on_exit", 1)
+	f("outsight_program_run_seconds_total,host=node-1,program=on_switch", 1e-6)
+	f("outsight_drops_total,host=node-1,name=edges", 3)
+	f("outsight_drops_total,host=node-1,name=queue", 1)
+	f("outsight_entries,host=node-1,name=edges", 9)
+	f("outsight_capacity,host=node-1,name=edges", 100)
+	f("outsight_feature_available,host=node-1,name=tp_btf/sched_switch,purpose=CPU time", 1)
+	f("outsight_feature_available,host=node-1,name=iter/tcp,purpose=connections open before the start", 0)
+	for left := range got {
+		if !strings.HasPrefix(left, "outsight_build_info,goversion=go") {
+			t.Errorf("%s: not expected", left)
+		}
+	}
+}
+
+func TestConvertIsDeterministic(t *testing.T) {
+	a, b := Convert(testSnapshot()), Convert(testSnapshot())
+	if !reflect.DeepEqual(a, b) {
+		t.Error("equal snapshots gave different series")
+	}
+	want := testTime.Truncate(time.Millisecond)
+	rows := map[string]int{}
+	for i, m := range Metrics() {
+		rows[m.Name] = i
+	}
+	for i, s := range a {
+		if !s.Time.Equal(want) {
+			t.Fatalf("%s: time %v, want %v", s.Name, s.Time, want)
+		}
+		if i > 0 && rows[s.Name] < rows[a[i-1].Name] {
+			t.Errorf("%s after %s: not in the order of the table", s.Name, a[i-1].Name)
+		}
+		for j := range s.Labels[1:] {
+			if s.Labels[j].Name >= s.Labels[j+1].Name {
+				t.Errorf("%s: labels out of order", render(s))
+			}
+		}
+	}
+	if Convert(nil) != nil {
+		t.Error("series of no snapshot")
+	}
+}
+
+// A series tells when it was zero: a container's at its start, an edge's when it was not there
+// yet, else when the younger of its ends started.
+func TestConvertStart(t *testing.T) {
+	s := testSnapshot()
+	s.Edges[1].Start = testTime.Add(-time.Second)
+	starts := map[string]time.Time{}
+	for _, series := range Convert(s) {
+		if series.Kind == model.Gauge && !series.Start.IsZero() {
+			t.Errorf("%s: a gauge with a start", series.Name)
+		}
+		switch series.Name {
+		case ContainerCPUUsage, EdgeRequestBytes, HostCPUIdle:
+			starts[render(series)] = series.Start
+		}
+	}
+	for key, start := range starts {
+		var want time.Time
+		switch {
+		case strings.Contains(key, "outsight_host"):
+		case strings.Contains(key, "side=server") && strings.Contains(key, "client_id=4f1d"):
+			want = testTime.Add(-time.Second)
+		case strings.Contains(key, "id=4f1d"):
+			want = testTime.Add(-time.Minute)
+		default:
+			want = testTime.Add(-time.Hour)
+		}
+		if !start.Equal(want) {
+			t.Errorf("%s: start %v, want %v", key, start, want)
+		}
+	}
+	if len(starts) != 6 {
+		t.Errorf("got %d series, want 6", len(starts))
+	}
+}
+
+// Edges whose labels are the same are one series: the sum.
+func TestConvertAddsEqualEdges(t *testing.T) {
+	s := testSnapshot()
+	s.Edges = append(s.Edges, s.Edges[2], s.Edges[2])
+	before := s.Edges[2].Counters.Latency.Count
+	got := values(t, Convert(s))
+	key := ",client=10.0.0.9,client_id=10.0.0.9,host=node-1,server=db,server_id=77aa,service=172.17.0.3:5432,side=server,transport=tcp"
+	if v := got[EdgeRequestBytes+key]; v != 6000 {
+		t.Errorf("bytes: got %v, want 6000", v)
+	}
+	if v := got[EdgeTransactionDuration+key]; v != float64(3*before) {
+		t.Errorf("transactions: got %v, want %v", v, 3*before)
+	}
+	if s.Edges[2].Counters.Latency.Count != before {
+		t.Error("the snapshot was changed")
+	}
+}
+
+func TestConvertOneSeriesPerContainer(t *testing.T) {
+	s := testSnapshot()
+	ended, again := *s.Containers[1].Container, *s.Containers[1].Container
+	again.Ended, again.Started = time.Time{}, testTime
+	s.Containers = []model.ContainerSample{
+		{Container: &ended, CPU: &model.CPUCounters{UsageNS: 5_000_000_000}},
+		{Container: &again, CPU: &model.CPUCounters{UsageNS: 1_000_000_000}},
+	}
+	for range 2 {
+		got := values(t, Convert(s))
+		if v := got["container_cpu_usage_seconds_total,host=node-1,id=77aa,name=db,runtime=containerd"]; v != 1 {
+			t.Errorf("got %v, want the running one's 1", v)
+		}
+		s.Containers[0], s.Containers[1] = s.Containers[1], s.Containers[0]
+	}
+}
+
+func TestLabelIsBounded(t *testing.T) {
+	a, b := strings.Repeat("ü", MaxLabelBytes)+"a", strings.Repeat("ü", MaxLabelBytes)+"b"
+	la, lb := label("x", a).Value, label("x", b).Value
+	for _, v := range []string{la, lb} {
+		if len(v) > MaxLabelBytes || !utf8.ValidString(v) || !strings.Contains(v, "…") {
+			t.Errorf("got %d bytes ending %q", len(v), v[len(v)-20:])
+		}
+	}
+	if la == lb {
+		t.Error("two long values became one")
+	}
+	if exact := strings.Repeat("x", MaxLabelBytes); label("x", exact).Value != exact {
+		t.Error("a value of just the greatest length was cut")
+	}
+}
+
+// Names of our own follow OpenTelemetry's rule; the others are cAdvisor's or follow it too.
+func TestTableNames(t *testing.T) {
+	seen := map[string]bool{}
+	namer := otlptranslator.MetricNamer{WithMetricSuffixes: true}
+	for _, m := range Metrics() {
+		if seen[m.Name] || m.Help == "" || m.OTel == "" || strings.ContainsAny(m.Help, "\"\\\n") {
+			t.Errorf("%s: twice, or a name or help text is missing or needs escapes", m.Name)
+		}
+		seen[m.Name] = true
+		readers := 0
+		for _, there := range []bool{m.container != nil, m.edge != nil, m.host != nil} {
+			if there {
+				readers++
+			}
+		}
+		if readers != 1 {
+			t.Errorf("%s: %d readers, want 1", m.Name, readers)
+		}
+		if (m.Kind == model.Counter) != strings.HasSuffix(m.Name, "_total") {
+			t.Errorf("%s: kind and suffix disagree", m.Name)
+		}
+		if !strings.HasPrefix(m.OTel, "outsight.") {
+			continue
+		}
+		kinds := map[model.SeriesKind]otlptranslator.MetricType{
+			model.Counter: otlptranslator.MetricTypeMonotonicCounter, model.Gauge: otlptranslator.MetricTypeGauge,
+			model.HistogramSeries: otlptranslator.MetricTypeExponentialHistogram,
+		}
+		want, err := namer.Build(otlptranslator.Metric{Name: m.OTel, Unit: m.Unit, Type: kinds[m.Kind]})
+		if err != nil || m.Name != want {
+			t.Errorf("%s (%s): got %s, want %s (%v)", m.OTel, m.Unit, m.Name, want, err)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package otlp
+
+import (
+	"net/netip"
+	"time"
+
+	"outsight/internal/model"
+)
+
+var edgeMetrics = []Metric{
+	{EdgeRequestBytes, "outsight.edge.request", "By", model.Counter,
+		"Bytes from the client to the server",
+		nil, counter(func(e *model.Edge) uint64 { return requestBytes(e) }), nil},
+	{EdgeResponseBytes, "outsight.edge.response", "By", model.Counter,
+		"Bytes from the server to the client",
+		nil, counter(func(e *model.Edge) uint64 { return responseBytes(e) }), nil},
+	{EdgeTransactionDuration, "outsight.edge.transaction.duration", "s", model.HistogramSeries,
+		"Time of a request and its reply: on the client from the first byte sent to the last received, on the server from the first byte received to the last sent",
+		nil, func(e *model.Edge, to *collector) { to.histogram(e.Counters.Latency) }, nil},
+	{EdgeConnectionsOpened, "outsight.edge.connections.opened", "{connection}", model.Counter,
+		"Connections established, or found open at the start",
+		nil, counter(func(e *model.Edge) uint64 { return e.Counters.Opens }), nil},
+	{EdgeConnectionsClosed, "outsight.edge.connections.closed", "{connection}", model.Counter,
+		"Connections that ended",
+		nil, counter(func(e *model.Edge) uint64 { return e.Counters.Closes }), nil},
+	{EdgeConnectionFailures, "outsight.edge.connection.failures", "{connection}", model.Counter,
+		"Attempts to connect that failed",
+		nil, counter(func(e *model.Edge) uint64 { return e.Counters.Failures }), nil},
+	{EdgeRetransmits, "outsight.edge.retransmits", "{segment}", model.Counter,
+		"TCP segments sent again",
+		nil, counter(func(e *model.Edge) uint64 { return e.Counters.Retransmits }), nil},
+	{EdgeAborted, "outsight.edge.aborted_transactions", "{transaction}", model.Counter,
+		"Requests that ended without a reply",
+		nil, counter(func(e *model.Edge) uint64 { return e.Counters.Aborts }), nil},
+	{EdgeContinued, "outsight.edge.continued_replies", "{reply}", model.Counter,
+		"Replies that went on after a second of silence; their latency lacks the tail",
+		nil, counter(func(e *model.Edge) uint64 { return e.Counters.Continued }), nil},
+	{EdgePaired, "outsight.edge.paired", "", model.Gauge,
+		"1 where both ends of the edge were counted",
+		nil, func(e *model.Edge, to *collector) { to.value(boolean(e.Paired)) }, nil},
+}
+
+func counter(read func(*model.Edge) uint64) func(*model.Edge, *collector) {
+	return func(e *model.Edge, to *collector) { to.value(float64(read(e))) }
+}
+
+func requestBytes(e *model.Edge) uint64 {
+	if e.Side == model.RoleServer {
+		return e.Counters.ReceivedBytes
+	}
+	return e.Counters.SentBytes
+}
+
+func responseBytes(e *model.Edge) uint64 {
+	if e.Side == model.RoleServer {
+		return e.Counters.SentBytes
+	}
+	return e.Counters.ReceivedBytes
+}
+
+// edgeKey is what the labels of an edge's series are made from: two edges with one key would
+// be one series twice.
+type edgeKey struct {
+	side             model.Role
+	client, server   string
+	clientN, serverN string
+	service          netip.AddrPort
+}
+
+func keyOf(e *model.Edge) edgeKey {
+	return edgeKey{e.Side, e.Client.ID(), e.Server.ID(), e.Client.Name(), e.Server.Name(), e.Service}
+}
+
+// uniqueEdges adds up edges that have the same labels, in the order of the first of each.
+func uniqueEdges(edges []model.Edge) []model.Edge {
+	at := make(map[edgeKey]int, len(edges))
+	unique := make([]model.Edge, 0, len(edges))
+	for i := range edges {
+		e := edges[i]
+		k := keyOf(&e)
+		if j, ok := at[k]; ok {
+			addEdge(&unique[j], &e)
+			continue
+		}
+		at[k] = len(unique)
+		unique = append(unique, e)
+	}
+	return unique
+}
+
+// addEdge adds e to sum, which is a copy of ours except for its histogram.
+func addEdge(sum, e *model.Edge) {
+	s, c := &sum.Counters, &e.Counters
+	s.SentBytes += c.SentBytes
+	s.ReceivedBytes += c.ReceivedBytes
+	s.Opens += c.Opens
+	s.Closes += c.Closes
+	s.Failures += c.Failures
+	s.Retransmits += c.Retransmits
+	s.Aborts += c.Aborts
+	s.Continued += c.Continued
+	if c.Latency != nil {
+		latency := &model.Histogram{}
+		latency.Merge(s.Latency)
+		latency.Merge(c.Latency)
+		s.Latency = latency
+	}
+	sum.Paired = sum.Paired && e.Paired
+	if e.Start.IsZero() || e.Start.Before(sum.Start) {
+		sum.Start = e.Start
+	}
+}
+
+// edgeStart is when the counters of e were zero: what e says, else the later start of its two
+// ends, which no counter of it can be older than.
+func edgeStart(e *model.Edge) (start time.Time) {
+	if !e.Start.IsZero() {
+		return e.Start
+	}
+	for _, p := range []model.Peer{e.Client, e.Server} {
+		if p.Container != nil && p.Container.Started.After(start) {
+			start = p.Container.Started
+		}
+	}
+	return start
+}

@@ -1,0 +1,110 @@
+package otlp
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"outsight/internal/model"
+)
+
+// format is an exposition format: what a scraper asks for, what it gets, and how.
+type format struct {
+	// media type as in Accept, and a parameter that must be there and equal.
+	media, parameter, value string
+	contentType             string
+	write                   func(io.Writer, *model.Snapshot) error
+}
+
+// formats in order of our preference among those that a scraper likes equally.
+var formats = []format{
+	{"application/vnd.google.protobuf", "proto", "io.prometheus.client.MetricFamily",
+		"application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited",
+		writeProtobuf},
+	{"application/openmetrics-text", "", "",
+		"application/openmetrics-text; version=1.0.0; charset=utf-8",
+		func(w io.Writer, s *model.Snapshot) error { return WriteMetrics(w, s, true) }},
+	{"text/plain", "", "",
+		"text/plain; version=0.0.4; charset=utf-8",
+		func(w io.Writer, s *model.Snapshot) error { return WriteMetrics(w, s, false) }},
+}
+
+// Handler answers a scrape with the newest snapshot in the format that the request's Accept
+// header likes best: protobuf (the only one with histograms of full resolution), OpenMetrics
+// text, or Prometheus text, which is also the answer to everything else. While newest returns
+// nil it answers 503. The answer is not compressed: that would cost the watched host more than
+// the bytes do.
+func Handler(newest func() *model.Snapshot) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "metrics can only be read", http.StatusMethodNotAllowed)
+			return
+		}
+		s := newest()
+		if s == nil {
+			http.Error(w, "no counters have been read yet", http.StatusServiceUnavailable)
+			return
+		}
+		f := negotiate(r.Header.Get("Accept"))
+		w.Header().Set("Content-Type", f.contentType)
+		if r.Method == http.MethodGet {
+			// The only error is that the reader went away.
+			_ = f.write(w, s)
+		}
+	})
+}
+
+// negotiate is the format that accept likes best.
+func negotiate(accept string) format {
+	best, bestQuality := formats[len(formats)-1], 0.0
+	for _, f := range formats {
+		if q := quality(accept, f); q > bestQuality {
+			best, bestQuality = f, q
+		}
+	}
+	return best
+}
+
+// quality is how much accept likes f, from 0 (not at all) to 1. Wildcards do not count: a
+// browser that takes anything is to get text.
+func quality(accept string, f format) float64 {
+	best := 0.0
+	for clause := range strings.SplitSeq(accept, ",") {
+		media, parameters, _ := strings.Cut(clause, ";")
+		if !strings.EqualFold(strings.TrimSpace(media), f.media) {
+			continue
+		}
+		q, matches, readable := 1.0, f.parameter == "", true
+		for p := range strings.SplitSeq(parameters, ";") {
+			name, value, _ := strings.Cut(strings.TrimSpace(p), "=")
+			switch {
+			case strings.EqualFold(name, "q"):
+				if n, err := strconv.ParseFloat(value, 64); err == nil && n >= 0 && n <= 1 {
+					q = n
+				}
+			case strings.EqualFold(name, "encoding") && !strings.EqualFold(value, "delimited"),
+				strings.EqualFold(name, "version") && unsupportedVersion(f, value):
+				readable = false
+			case strings.EqualFold(name, f.parameter) && value == f.value:
+				matches = true
+			}
+		}
+		if matches && readable {
+			best = max(best, q)
+		}
+	}
+	return best
+}
+
+// unsupportedVersion tells whether f is asked for in a version that it is not written in.
+func unsupportedVersion(f format, version string) bool {
+	switch f.media {
+	case "application/openmetrics-text":
+		return version != "1.0.0" && version != "0.0.1"
+	case "text/plain":
+		return version != "0.0.4"
+	}
+	return false
+}

@@ -1,0 +1,108 @@
+package otlp
+
+import (
+	"runtime"
+	"runtime/debug"
+	"sync"
+
+	"outsight/internal/model"
+)
+
+var hostMetrics = []Metric{
+	{HostCPUIdle, "outsight.host.cpu.idle", "s", model.Counter,
+		"Time in which the CPUs of the host ran nothing, summed over all CPUs",
+		nil, nil, func(s *model.Snapshot, to *collector) { to.value(seconds(s.Self.IdleNS)) }},
+	{HostCPUOther, "outsight.host.cpu.other", "s", model.Counter,
+		"CPU time of control groups for which the table had no room",
+		nil, nil, func(s *model.Snapshot, to *collector) { to.value(seconds(s.Self.OtherNS)) }},
+	{HostCores, "outsight.host.cores", "{cpu}", model.Gauge,
+		"CPUs of the host",
+		nil, nil, func(s *model.Snapshot, to *collector) { to.value(float64(s.Host.Cores)) }},
+	{HostMemory, "outsight.host.memory", "By", model.Gauge,
+		"Memory of the host",
+		nil, nil, func(s *model.Snapshot, to *collector) { to.value(float64(s.Host.MemoryBytes)) }},
+	{AgentCPU, "outsight.agent.cpu", "s", model.Counter,
+		"CPU time of the agent's own process",
+		nil, nil, func(s *model.Snapshot, to *collector) { to.value(seconds(s.Self.CPUNS)) }},
+	{AgentResidentMemory, "outsight.agent.resident_memory", "By", model.Gauge,
+		"Resident memory of the agent's own process",
+		nil, nil, func(s *model.Snapshot, to *collector) { to.value(float64(s.Self.RSSBytes)) }},
+	{AgentRead, "outsight.agent.read", "s", model.Gauge,
+		"Time that the last reading of all counters took",
+		nil, nil, func(s *model.Snapshot, to *collector) { to.value(seconds(s.Self.ReadNS)) }},
+	{ProgramRuns, "outsight.program.runs", "{run}", model.Counter,
+		"Runs of a kernel program",
+		nil, nil, programRuns},
+	{ProgramRunTime, "outsight.program.run", "s", model.Counter,
+		"Time spent in a kernel program; absent while the kernel's program statistics are off",
+		nil, nil, programRunTime},
+	{Drops, "outsight.drops", "{update}", model.Counter,
+		"Updates that found no room in a bounded table or queue",
+		nil, nil, drops},
+	{Entries, "outsight.entries", "{entry}", model.Gauge,
+		"Entries in use of a bounded table or queue",
+		nil, nil, entries},
+	{Capacity, "outsight.capacity", "{entry}", model.Gauge,
+		"Entries for which a bounded table or queue has room",
+		nil, nil, capacity},
+	{FeatureAvailable, "outsight.feature.available", "", model.Gauge,
+		"1 where a hook, counter or runtime works on this host, 0 where it does not",
+		nil, nil, features},
+	{BuildInfo, "outsight.build.info", "", model.Gauge,
+		"1, with the version of Outsight and of Go as labels",
+		nil, nil, buildInfo},
+}
+
+func programRuns(s *model.Snapshot, to *collector) {
+	for _, p := range s.Self.Programs {
+		to.value(float64(p.Runs), label(LabelProgram, p.Name))
+	}
+}
+
+func programRunTime(s *model.Snapshot, to *collector) {
+	for _, p := range s.Self.Programs {
+		if p.RunTimeNS != 0 {
+			to.value(seconds(p.RunTimeNS), label(LabelProgram, p.Name))
+		}
+	}
+}
+
+func drops(s *model.Snapshot, to *collector) {
+	for _, d := range s.Self.Drops {
+		to.value(float64(d.Count), label(LabelName, d.Name))
+	}
+}
+
+func entries(s *model.Snapshot, to *collector) {
+	for _, d := range s.Self.Drops {
+		if d.Capacity != 0 {
+			to.value(float64(d.Used), label(LabelName, d.Name))
+		}
+	}
+}
+
+func capacity(s *model.Snapshot, to *collector) {
+	for _, d := range s.Self.Drops {
+		if d.Capacity != 0 {
+			to.value(float64(d.Capacity), label(LabelName, d.Name))
+		}
+	}
+}
+
+func features(s *model.Snapshot, to *collector) {
+	for _, f := range s.Self.Features {
+		to.value(boolean(f.State == model.FeatureWorks), label(LabelName, f.Name), label(LabelPurpose, f.Purpose))
+	}
+}
+
+var version = sync.OnceValue(func() string {
+	build, ok := debug.ReadBuildInfo()
+	if !ok || build.Main.Version == "" {
+		return "(devel)"
+	}
+	return build.Main.Version
+})
+
+func buildInfo(_ *model.Snapshot, to *collector) {
+	to.value(1, label(LabelVersion, version()), label(LabelGoVersion, runtime.Version()))
+}

@@ -1,0 +1,82 @@
+package otlp
+
+import (
+	"net/netip"
+	"time"
+
+	"outsight/internal/model"
+)
+
+var testTime = time.Date(2026, 11, 21, 12, 0, 0, 123456789, time.UTC)
+
+// hostile is what a label's value could be made to be by whoever names a container.
+const hostile = "a\"b\\c\nd\xffe{x=\"1\"} 5\n# TYPE evil counter\nevil 1"
+
+func testHistogram() *model.Histogram {
+	h := &model.Histogram{ZeroCount: 2, OverflowCount: 1, SumNS: 100_000_000_000, Offset: model.BucketOf(2 * time.Microsecond)}
+	// One duration in the bucket that ends at each power of two, one in the bucket above it.
+	add := func(bucket int32) {
+		for int(bucket-h.Offset) >= len(h.Buckets) {
+			h.Buckets = append(h.Buckets, 0)
+		}
+		h.Buckets[bucket-h.Offset]++
+	}
+	for e := int32(-18); e <= 5; e++ {
+		add(e * 32)
+		add(e*32 + 1)
+	}
+	for _, n := range h.Buckets {
+		h.Count += n
+	}
+	h.Count += h.ZeroCount + h.OverflowCount
+	return h
+}
+
+func testSnapshot() *model.Snapshot {
+	web := &model.Container{
+		ID: "4f1d", Name: hostile, Image: "registry/web:1", Runtime: model.Docker,
+		Labels: map[string]string{"a": "b"}, Started: testTime.Add(-time.Minute),
+	}
+	db := &model.Container{
+		ID: "77aa", Name: "db", Runtime: model.Containerd, PodName: "db-0", PodNamespace: "shop",
+		PodUID: "u-1", Started: testTime.Add(-time.Hour), Ended: testTime,
+	}
+	rest := &model.Container{ID: model.HostContainerID, Name: "host", Runtime: model.HostRuntime}
+	service := netip.MustParseAddrPort("172.17.0.3:5432")
+	counters := model.EdgeCounters{
+		SentBytes: 100, ReceivedBytes: 2000, Opens: 3, Closes: 2, Failures: 1, Retransmits: 4,
+		Aborts: 5, Continued: 6, Latency: testHistogram(),
+	}
+	return &model.Snapshot{
+		Time: testTime, Window: time.Second,
+		Host: model.Host{Name: "node-1", Cores: 2, MemoryBytes: 1 << 30},
+		Containers: []model.ContainerSample{
+			{
+				Container: web,
+				CPU:       &model.CPUCounters{UsageNS: 1_500_000_000, Voluntary: 7, Involuntary: 8, RunQueue: testHistogram()},
+				Processes: &model.ProcessCounters{Forks: 1, Execs: 2, Exits: 3, Threads: 4},
+				Throttle:  &model.ThrottleCounters{Periods: 10, ThrottledPeriods: 5, ThrottledNS: 250_000_000},
+				Memory: &model.MemorySample{UsageBytes: 11, WorkingSetBytes: 12, RSSBytes: 13, CacheBytes: 14,
+					LimitBytes: 15, PageFaults: 16, MajorPageFaults: 6, OOMKills: 1},
+				Disk:    &model.DiskCounters{ReadBytes: 21, WriteBytes: 22, Reads: 23, Writes: 24},
+				Network: &model.NetworkCounters{ReceiveBytes: 31, TransmitBytes: 32, ReceivePackets: 33, TransmitPackets: 34, ReceiveErrors: 35, TransmitErrors: 36, ReceiveDropped: 37, TransmitDropped: 38},
+			},
+			{Container: db, CPU: &model.CPUCounters{UsageNS: 9}},
+			{Container: rest},
+		},
+		Edges: []model.Edge{
+			{Side: model.RoleClient, Client: model.Peer{Container: web}, Server: model.Peer{Container: db}, Service: service, Paired: true, Counters: counters},
+			{Side: model.RoleServer, Client: model.Peer{Container: web}, Server: model.Peer{Container: db}, Service: service, Paired: true, Counters: counters},
+			{Side: model.RoleServer, Client: model.Peer{Address: netip.MustParseAddr("10.0.0.9")}, Server: model.Peer{Container: db}, Service: service, Counters: counters},
+		},
+		Self: model.SelfSample{
+			IdleNS: 5_000_000_000, OtherNS: 1, CPUNS: 2_000_000_000, RSSBytes: 42, ReadNS: 3_000_000,
+			Programs: []model.ProgramCost{{Name: "on_switch", Runs: 10, RunTimeNS: 1000}, {Name: "on_exit", Runs: 1}},
+			Drops:    []model.Drop{{Name: "edges", Count: 3, Capacity: 100, Used: 9}, {Name: "queue", Count: 1}},
+			Features: []model.Feature{
+				{Name: "tp_btf/sched_switch", Purpose: "CPU time", State: model.FeatureWorks},
+				{Name: "iter/tcp", Purpose: "connections open before the start", State: model.FeatureAbsent, Reason: "too old"},
+			},
+		},
+	}
+}
