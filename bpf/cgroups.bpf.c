@@ -55,6 +55,13 @@ struct {
 } run_queue SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct task_state);
+} task_states SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
 	__type(key, u64);
@@ -140,23 +147,30 @@ static __always_inline struct cgroup_lane *lane_of(u32 slot, u32 cpu)
 }
 
 /*
- * The kernel measures each task's run-queue wait itself (sched_info). It adds the wait of an
- * arrival right after this hook, so a task's wait is what its run_delay gained between its switch
- * in and its switch out. That spares a hook at every wake-up.
+ * The kernel measures each task's run-queue wait itself (sched_info) and adds it right after the
+ * task is switched in, and earlier for a part that it waited on a CPU that it was moved away from.
+ * So what run_delay gained between two switches out is one wait, and no hook at wake-ups is needed.
  */
-static __always_inline void count_wait(struct cpu_state *state, struct cgroup_lane *lane,
-				       struct task_struct *prev)
+static __always_inline void count_wait(u32 slot, struct cgroup_lane *lane, struct task_struct *prev)
 {
-	u64 wait_ns = prev->sched_info.run_delay - state->run_delay_ns;
-	u32 slot = state->slot;
+	struct task_state *task = bpf_task_storage_get(&task_states, prev, 0, 0);
 
-	if (prev->sched_info.pcount == state->wait_count)
+	if (!task) {
+		count_drop(DROP_TASK_STATE);
+		return;
+	}
+	u64 run_delay_ns = prev->sched_info.run_delay;
+	u64 waited_ns = run_delay_ns - task->run_delay_ns;
+	bool waited = prev->sched_info.pcount != task->arrivals;
+	task->run_delay_ns = run_delay_ns;
+	task->arrivals = prev->sched_info.pcount;
+	if (!waited)
 		return;
 	lane->waits++;
-	lane->wait_ns += wait_ns;
+	lane->wait_ns += waited_ns;
 	struct histogram *h = bpf_map_lookup_elem(&run_queue, &slot);
 	if (h)
-		histogram_add(h, wait_ns);
+		histogram_add(h, waited_ns);
 }
 
 SEC("tp_btf/sched_switch")
@@ -190,15 +204,13 @@ int sched_switch(u64 *ctx)
 					lane->involuntary++;
 				else
 					lane->voluntary++;
-				count_wait(state, lane, prev);
+				count_wait(state->slot, lane, prev);
 			}
 		}
 	}
 	state->slot = next_slot;
 	state->pid = next->pid;
 	state->since_ns = now;
-	state->run_delay_ns = next->sched_info.run_delay;
-	state->wait_count = next->sched_info.pcount;
 	barrier();
 	state->sequence++;
 	return 0;
@@ -210,9 +222,33 @@ static __always_inline struct cgroup_lane *task_lane(struct task_struct *task)
 	return lane_of(slot_of(task_cgroup_id(task)), bpf_get_smp_processor_id());
 }
 
+/* Made here and not at a switch, where memory must not be allocated on older kernels. */
+static __always_inline void make_task_state(struct task_struct *task)
+{
+	struct task_state *state =
+		bpf_task_storage_get(&task_states, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!state)
+		return;
+	state->run_delay_ns = task->sched_info.run_delay;
+	state->arrivals = task->sched_info.pcount;
+}
+
+/* Threads that are older than these programs. */
+SEC("iter/task")
+int running_tasks(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+
+	if (task)
+		make_task_state(task);
+	return 0;
+}
+
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
 {
+	make_task_state(child);
 	if (child->pid != child->tgid)
 		return 0;
 	struct cgroup_lane *lane = task_lane(child);

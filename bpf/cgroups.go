@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
 
 	"outsight/internal/model"
@@ -29,6 +30,8 @@ var cgroupHooks = []hook{
 	{"cgroup_rmdir", "tp_btf/cgroup_rmdir", "containers are known to have ended", false, "kernel 5.5 or later with BTF; until then the end is found every 30 s"},
 	{"cgroup_attach_task", "tp_btf/cgroup_attach_task", "a container's first process is known", false, "kernel 5.5 or later with BTF"},
 }
+
+var tasksHook = hook{"running_tasks", "iter/task", "run-queue latency of threads older than the start", false, "kernel 5.8 or later with BTF"}
 
 // cgroupReader reads what cgroups.bpf.c counts.
 type cgroupReader struct {
@@ -92,7 +95,10 @@ func (p *Probes) openCgroups(k *kernel) error {
 	for _, h := range cgroupHooks {
 		errs = append(errs, p.attach(k, spec, maps, h))
 	}
-	return errors.Join(errs...)
+	// After the fork hook, so that no thread is missed in between.
+	err = p.iterate(k, spec, maps, tasksHook, func(iter *link.Iter) error { return run(iter) })
+	p.addFeature(tasksHook, err)
+	return errors.Join(append(errs, err)...)
 }
 
 func (p *Probes) readCgroupsFrom(maps *ebpf.Collection, cpus int) error {
@@ -239,6 +245,7 @@ func (r *cgroupReader) drops() []model.Drop {
 	return []model.Drop{
 		{Name: "cgroups", Count: sumDrops(r.dropped, 0), Capacity: uint64(len(r.slots.entries) - slotFirst), Used: r.used.Load()},
 		{Name: "cgroup_events", Count: sumDrops(r.dropped, 1)},
+		{Name: "thread_states", Count: sumDrops(r.dropped, 2)},
 	}
 }
 

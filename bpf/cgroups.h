@@ -32,14 +32,18 @@ struct cgroup_lane {
 struct cpu_state {
 	u64 sequence;
 	u64 since_ns;	/* when the running task was switched in; 0 before the first switch */
-	u64 run_delay_ns; /* the running task's run delay before it was switched in */
-	u64 wait_count;	/* likewise, its sched_info.pcount */
 	u32 slot;
 	u32 pid;
-	u64 unused[3];
+	u64 unused[5];
 	/* a direct-mapped cache of slot_of; ids are never used again, so entries never go stale */
 	u64 cached_id[CGROUP_CACHE_ENTRIES];
 	u32 cached_slot[CGROUP_CACHE_ENTRIES];
+};
+
+/* What a thread's sched_info was when it was last switched out. */
+struct task_state {
+	u64 run_delay_ns;
+	u64 arrivals;
 };
 
 enum cgroup_event_kind {
@@ -61,7 +65,8 @@ struct cgroup_event {
 enum cgroup_drop {
 	DROP_CGROUP_SLOT = 0, /* no free slot: counted under CGROUP_SLOT_OTHER */
 	DROP_CGROUP_EVENT = 1,
-	CGROUP_DROPS = 2,
+	DROP_TASK_STATE = 2, /* no memory for a thread's state: its waits are not counted */
+	CGROUP_DROPS = 3,
 };
 
 #endif

@@ -38,11 +38,9 @@ type cgroupsCpuState struct {
 	_          structs.HostLayout
 	Sequence   uint64
 	SinceNs    uint64
-	RunDelayNs uint64
-	WaitCount  uint64
 	Slot       uint32
 	Pid        uint32
-	Unused     [3]uint64
+	Unused     [5]uint64
 	CachedId   [16]uint64
 	CachedSlot [16]uint32
 }
@@ -50,6 +48,12 @@ type cgroupsCpuState struct {
 type cgroupsHistogram struct {
 	_     structs.HostLayout
 	Cells [840]uint64
+}
+
+type cgroupsTaskState struct {
+	_          structs.HostLayout
+	RunDelayNs uint64
+	Arrivals   uint64
 }
 
 // Names of all BPF objects in the ELF.
@@ -64,9 +68,11 @@ const (
 	cgroupsMapFreeSlots         = "free_slots"
 	cgroupsMapRunQueue          = "run_queue"
 	cgroupsMapSlotOfCgroup      = "slot_of_cgroup"
+	cgroupsMapTaskStates        = "task_states"
 	cgroupsProgCgroupAttachTask = "cgroup_attach_task"
 	cgroupsProgCgroupMkdir      = "cgroup_mkdir"
 	cgroupsProgCgroupRmdir      = "cgroup_rmdir"
+	cgroupsProgRunningTasks     = "running_tasks"
 	cgroupsProgSchedProcessExec = "sched_process_exec"
 	cgroupsProgSchedProcessExit = "sched_process_exit"
 	cgroupsProgSchedProcessFork = "sched_process_fork"
@@ -123,6 +129,7 @@ type cgroupsProgramSpecs struct {
 	CgroupAttachTask *ebpf.ProgramSpec `ebpf:"cgroup_attach_task"`
 	CgroupMkdir      *ebpf.ProgramSpec `ebpf:"cgroup_mkdir"`
 	CgroupRmdir      *ebpf.ProgramSpec `ebpf:"cgroup_rmdir"`
+	RunningTasks     *ebpf.ProgramSpec `ebpf:"running_tasks"`
 	SchedProcessExec *ebpf.ProgramSpec `ebpf:"sched_process_exec"`
 	SchedProcessExit *ebpf.ProgramSpec `ebpf:"sched_process_exit"`
 	SchedProcessFork *ebpf.ProgramSpec `ebpf:"sched_process_fork"`
@@ -141,6 +148,7 @@ type cgroupsMapSpecs struct {
 	FreeSlots    *ebpf.MapSpec `ebpf:"free_slots"`
 	RunQueue     *ebpf.MapSpec `ebpf:"run_queue"`
 	SlotOfCgroup *ebpf.MapSpec `ebpf:"slot_of_cgroup"`
+	TaskStates   *ebpf.MapSpec `ebpf:"task_states"`
 }
 
 // cgroupsVariableSpecs contains global variables before they are loaded into the kernel.
@@ -182,6 +190,7 @@ type cgroupsMaps struct {
 	FreeSlots    *ebpf.Map `ebpf:"free_slots"`
 	RunQueue     *ebpf.Map `ebpf:"run_queue"`
 	SlotOfCgroup *ebpf.Map `ebpf:"slot_of_cgroup"`
+	TaskStates   *ebpf.Map `ebpf:"task_states"`
 }
 
 func (m *cgroupsMaps) Close() error {
@@ -194,6 +203,7 @@ func (m *cgroupsMaps) Close() error {
 		m.FreeSlots,
 		m.RunQueue,
 		m.SlotOfCgroup,
+		m.TaskStates,
 	)
 }
 
@@ -215,6 +225,7 @@ type cgroupsPrograms struct {
 	CgroupAttachTask *ebpf.Program `ebpf:"cgroup_attach_task"`
 	CgroupMkdir      *ebpf.Program `ebpf:"cgroup_mkdir"`
 	CgroupRmdir      *ebpf.Program `ebpf:"cgroup_rmdir"`
+	RunningTasks     *ebpf.Program `ebpf:"running_tasks"`
 	SchedProcessExec *ebpf.Program `ebpf:"sched_process_exec"`
 	SchedProcessExit *ebpf.Program `ebpf:"sched_process_exit"`
 	SchedProcessFork *ebpf.Program `ebpf:"sched_process_fork"`
@@ -226,6 +237,7 @@ func (p *cgroupsPrograms) Close() error {
 		p.CgroupAttachTask,
 		p.CgroupMkdir,
 		p.CgroupRmdir,
+		p.RunningTasks,
 		p.SchedProcessExec,
 		p.SchedProcessExit,
 		p.SchedProcessFork,

@@ -3,7 +3,6 @@ package bpf
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -136,24 +135,17 @@ func (r *edgeReader) free(place uint32) error {
 
 // findOpenSockets runs the three passes of open_sockets; see edges.bpf.c.
 func (p *Probes) findOpenSockets(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection) error {
-	program, err := p.load(k, spec, maps, iterateHook)
-	if err != nil {
-		return err
-	}
-	iter, err := link.AttachIter(link.IterOptions{Program: program})
-	if err != nil {
-		return err
-	}
-	defer iter.Close()
-	for pass := uint32(1); pass <= 3; pass++ {
-		if err := maps.Variables["iterator_pass"].Set(pass); err != nil {
-			return fmt.Errorf("setting the pass: %w", err)
+	return p.iterate(k, spec, maps, iterateHook, func(iter *link.Iter) error {
+		for pass := uint32(1); pass <= 3; pass++ {
+			if err := maps.Variables["iterator_pass"].Set(pass); err != nil {
+				return fmt.Errorf("setting the pass: %w", err)
+			}
+			if err := run(iter); err != nil {
+				return fmt.Errorf("looking for open sockets, pass %d: %w", pass, err)
+			}
 		}
-		if err := run(iter); err != nil {
-			return fmt.Errorf("looking for open sockets, pass %d: %w", pass, err)
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
 func (p *Probes) openSweep(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection) error {
@@ -168,17 +160,6 @@ func (p *Probes) openSweep(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Coll
 	p.onClose(iter)
 	p.edges.sweep = iter
 	return nil
-}
-
-// run reads an iterator to its end; its programs write nothing.
-func run(iter *link.Iter) error {
-	reader, err := iter.Open()
-	if err != nil {
-		return err
-	}
-	defer reader.Close()
-	_, err = io.Copy(io.Discard, reader)
-	return err
 }
 
 // ReadEdges reads the counters of all edges. Replies that have been silent for a second are

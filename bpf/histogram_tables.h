@@ -30,7 +30,7 @@ static const u64 histogram_bounds[32] = {
 	0xdf6b0ea438793a89ULL,
 	0xe44f7742cb56e3ddULL,
 	0xe94f4c7859ce1066ULL,
-	0xee6b27ffffffffffULL,
+	0xee6b280000000000ULL,
 	0xf3a3a6f29dd0c333ULL,
 	0xf8f969d9b5abf948ULL,
 	0xfe6d14c2b5114024ULL,

@@ -34,6 +34,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_QUEUE = 22,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
 	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
 
 enum {
@@ -42,6 +43,7 @@ enum {
 	BPF_F_NO_PREALLOC = 1,
 	BPF_F_MMAPABLE = 1024,
 	BPF_SK_STORAGE_GET_F_CREATE = 1,
+	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
 };
 
 #define AF_INET 2
@@ -93,7 +95,6 @@ struct task_struct {
 	s32 tgid;
 	struct css_set *cgroups;
 	struct sched_info sched_info;
-	u64 start_time;
 };
 
 struct in6_addr {
@@ -145,6 +146,11 @@ struct bpf_iter_meta {
 	struct seq_file *seq;
 	u64 session_id;
 	u64 seq_num;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
 };
 
 struct bpf_iter__task_file {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -62,6 +63,31 @@ func (p *Probes) attach(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collect
 		}
 	}
 	p.addFeature(h, err)
+	return err
+}
+
+// iterate loads an iterator for the time of one use.
+func (p *Probes) iterate(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, h hook, use func(*link.Iter) error) error {
+	program, err := p.load(k, spec, maps, h)
+	if err != nil {
+		return err
+	}
+	iter, err := link.AttachIter(link.IterOptions{Program: program})
+	if err != nil {
+		return err
+	}
+	defer iter.Close()
+	return use(iter)
+}
+
+// run reads an iterator to its end; its programs write nothing.
+func run(iter *link.Iter) error {
+	reader, err := iter.Open()
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	_, err = io.Copy(io.Discard, reader)
 	return err
 }
 

@@ -35,7 +35,9 @@ func boundary(n int64) uint64 {
 		v.Quo(v, root)
 	}
 	v.SetMantExp(v, 63-origin/bucketsPerOctave)
-	floor, _ := v.Int(nil)
+	// Powers of two of a second are whole numbers; the roots left them a hair below.
+	hair := new(big.Float).SetPrec(precision).SetMantExp(v, -precision/2)
+	floor, _ := v.Add(v, hair).Int(nil)
 	return floor.Uint64()
 }
 

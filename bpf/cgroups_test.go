@@ -1,0 +1,212 @@
+package bpf
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"outsight/internal/model"
+)
+
+// readGroup reads one group's counters, zero if there are none.
+func readGroup(t *testing.T, p *Probes, id model.CgroupID) model.CgroupCounters {
+	t.Helper()
+	all, err := p.ReadCgroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all {
+		if c.ID == id && c.Slot == model.OrdinaryCgroup {
+			return c
+		}
+	}
+	return model.CgroupCounters{}
+}
+
+// The kernel's account is read before and after ours: ours must lie between the two, give or
+// take what the kernel itself has not yet accounted to running threads (a tick) and one per cent.
+func TestCPUTimeIsTheKernels(t *testing.T) {
+	p := open(t, Options{})
+	for _, work := range []string{"spin", "spin8", "idle", "short"} {
+		t.Run(work, func(t *testing.T) {
+			g := newGroup(t, work)
+			_, stop := g.start(t, work)
+			start := g.cpuTime(t)
+			first := time.Duration(readGroup(t, p, g.id(t)).CPU.UsageNS)
+			if work == "short" {
+				stop()
+				start, first = 0, 0
+			} else {
+				time.Sleep(3 * time.Second) // the measured interval
+			}
+			low := g.cpuTime(t) - start
+			ours := time.Duration(readGroup(t, p, g.id(t)).CPU.UsageNS) - first
+			high := g.cpuTime(t) - start
+			slack := high/100 + 8*time.Millisecond
+			if ours < low-slack || ours > high+slack {
+				t.Errorf("CPU time %v, the kernel says %v to %v", ours, low, high)
+			}
+			t.Logf("ours %v, the kernel's %v to %v", ours, low, high)
+		})
+	}
+}
+
+// A thread that never yields counts up to the moment of reading.
+func TestSpinningThreadIsSeenAtOnce(t *testing.T) {
+	p := open(t, Options{})
+	g := newGroup(t, "spinner")
+	g.start(t, "spin")
+	before, at := readGroup(t, p, g.id(t)).CPU.UsageNS, time.Now()
+	eventually(t, "usage grows between two readings without a switch", func() bool {
+		a := readGroup(t, p, g.id(t)).CPU
+		b := readGroup(t, p, g.id(t)).CPU
+		return b.UsageNS > a.UsageNS && a.Voluntary == b.Voluntary && a.Involuntary == b.Involuntary
+	})
+	if ran := readGroup(t, p, g.id(t)).CPU.UsageNS - before; ran > uint64(time.Since(at)) {
+		t.Errorf("one thread ran %v in %v", time.Duration(ran), time.Since(at))
+	}
+}
+
+// The waits that we sum up are those that the kernel keeps per thread in schedstat.
+func TestRunQueueWaitIsTheKernels(t *testing.T) {
+	p := open(t, Options{})
+	g := newGroup(t, "waiters")
+	pid, _ := g.start(t, "spin8")
+	kernelWait := func() (sum uint64) {
+		tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, task := range tasks {
+			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/schedstat", pid, task.Name()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var ran, waited, slices uint64
+			fmt.Sscan(string(text), &ran, &waited, &slices)
+			sum += waited
+		}
+		return sum
+	}
+	eventually(t, "a thread was switched out", func() bool { return readGroup(t, p, g.id(t)).CPU.RunQueue != nil })
+	startKernel, startOurs := kernelWait(), readGroup(t, p, g.id(t)).CPU.RunQueue.SumNS
+	time.Sleep(3 * time.Second) // the measured interval
+	ours := readGroup(t, p, g.id(t)).CPU.RunQueue.SumNS - startOurs
+	kernel := kernelWait() - startKernel
+	// A thread that is on a CPU has its last wait in schedstat already, in ours when it leaves.
+	if diff := max(ours, kernel) - min(ours, kernel); diff > kernel/20 {
+		t.Errorf("waited %v, the kernel says %v", time.Duration(ours), time.Duration(kernel))
+	}
+	t.Logf("ours %v, the kernel's %v", time.Duration(ours), time.Duration(kernel))
+}
+
+func TestPartsAddUpToTheWhole(t *testing.T) {
+	p := open(t, Options{})
+	sum := func() (ns uint64, at time.Time) {
+		all, err := p.ReadCgroups()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range all {
+			ns += c.CPU.UsageNS
+		}
+		return ns, time.Now()
+	}
+	eventually(t, "every CPU has switched once", func() bool {
+		for cpu := range p.cgroups.cpus {
+			if load(&p.cgroups.states.entries[cpu].SinceNs) == 0 {
+				return false
+			}
+		}
+		return true
+	})
+	before, start := sum()
+	time.Sleep(2 * time.Second) // the measured interval
+	after, end := sum()
+	whole := float64(end.Sub(start)) * float64(p.cgroups.cpus)
+	if share := float64(after-before) / whole; share < 0.99 || share > 1.01 {
+		t.Errorf("groups, others and idle time make %.4f of all CPU time", share)
+	}
+}
+
+func TestLifecycleEvents(t *testing.T) {
+	p := open(t, Options{})
+	g := newGroup(t, "events")
+	id, path := g.id(t), strings.TrimPrefix(g.dirs[0], filepath.Dir(g.dirs[0]))
+	pid, stop := g.start(t, "idle")
+	stop()
+	g.remove(t)
+	want := []model.CgroupEvent{
+		{Kind: model.CgroupMade, ID: id, Path: path},
+		{Kind: model.TaskAttached, ID: id, Path: path, PID: pid},
+		{Kind: model.CgroupRemoved, ID: id, Path: path},
+	}
+	for timeout := time.After(10 * time.Second); len(want) > 0; {
+		select {
+		case got := <-p.Events():
+			if got.ID != id {
+				continue
+			}
+			if time.Since(got.Time) > time.Minute || time.Until(got.Time) > time.Second {
+				t.Errorf("event of %v is at %v", got.Kind, got.Time)
+			}
+			got.Time = time.Time{}
+			if got != want[0] {
+				t.Errorf("got %+v, want %+v", got, want[0])
+			}
+			want = want[1:]
+		case <-timeout:
+			t.Fatalf("not seen within ten seconds: %+v", want)
+		}
+	}
+	c := readGroup(t, p, id)
+	if c.Exits != 1 {
+		t.Errorf("%d exits counted, want 1", c.Exits)
+	}
+}
+
+func TestFullTableCountsTheRestTogether(t *testing.T) {
+	p := open(t, Options{MaxCgroups: 16})
+	for i := range 20 {
+		g := newGroup(t, fmt.Sprint("many", i))
+		_, stop := g.start(t, "short")
+		stop()
+	}
+	all, err := p.ReadCgroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var others uint64
+	for _, c := range all {
+		if c.Slot == model.OtherCgroups {
+			others = c.CPU.UsageNS
+		}
+	}
+	if others < uint64(100*time.Millisecond) {
+		t.Errorf("groups without a slot ran 100 ms each; together %v are counted", time.Duration(others))
+	}
+	if d := p.Drops()[0]; d.Name != "cgroups" || d.Count == 0 || d.Used != d.Capacity {
+		t.Errorf("the overflow does not show: %+v", d)
+	}
+}
+
+func TestForgottenSlotStartsAtZero(t *testing.T) {
+	p := open(t, Options{MaxCgroups: 16})
+	for i := range 40 {
+		g := newGroup(t, fmt.Sprint("one", i))
+		_, stop := g.start(t, "short")
+		stop()
+		id := g.id(t)
+		if c := readGroup(t, p, id).CPU; c.UsageNS == 0 || c.UsageNS > uint64(10*time.Second) {
+			t.Fatalf("group %d used %v", i, time.Duration(c.UsageNS))
+		}
+		g.remove(t)
+		p.ForgetCgroup(id)
+		if c := readGroup(t, p, id); c.CPU.UsageNS != 0 {
+			t.Fatalf("group %d is forgotten and still has %v", i, time.Duration(c.CPU.UsageNS))
+		}
+	}
+}

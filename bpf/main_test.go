@@ -1,0 +1,212 @@
+package bpf
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"outsight/internal/model"
+)
+
+// The test binary is also the workload: with this variable set it does the named work.
+const workloadVariable = "OUTSIGHT_TEST_WORKLOAD"
+
+func TestMain(m *testing.M) {
+	if work := os.Getenv(workloadVariable); work != "" {
+		os.Exit(workload(work))
+	}
+	before := openFiles()
+	code := m.Run()
+	runtime.GC()
+	if after := openFiles(); code == 0 && after > before+2 { // the runtime's own poller and pipe
+		fmt.Fprintf(os.Stderr, "%d file descriptors leaked\n", after-before)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func openFiles() int {
+	entries, _ := os.ReadDir("/proc/self/fd")
+	return len(entries)
+}
+
+// workload joins the control groups in its arguments and then works until its standard input
+// ends.
+func workload(name string) int {
+	for _, procs := range os.Args[1:] {
+		if err := os.WriteFile(procs, []byte(strconv.Itoa(os.Getpid())), 0); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	threads := 1
+	switch name {
+	case "spin":
+	case "spin8":
+		threads = 8
+	case "idle":
+		threads = 0
+	case "short":
+		spin(100 * time.Millisecond)
+		return 0
+	}
+	runtime.GOMAXPROCS(threads + 1)
+	for range threads {
+		go spin(time.Hour)
+	}
+	fmt.Println("ready")
+	bufio.NewReader(os.Stdin).ReadByte()
+	return 0
+}
+
+func spin(d time.Duration) {
+	runtime.LockOSThread()
+	for end := time.Now().Add(d); time.Now().Before(end); {
+	}
+}
+
+// open opens the probes as the host's layout wants it.
+func open(t *testing.T, o Options) *Probes {
+	t.Helper()
+	o.Controller = controller()
+	p, err := Open(o)
+	if err != nil {
+		t.Fatalf("opening the probes (this test needs root): %v", err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Errorf("closing: %v", err)
+		}
+	})
+	for _, f := range p.Features() {
+		if f.State != model.FeatureWorks {
+			t.Fatalf("%s is absent: %s", f.Name, f.Reason)
+		}
+	}
+	return p
+}
+
+func controller() string {
+	if _, err := os.Stat("/sys/fs/cgroup/memory/cgroup.procs"); err == nil {
+		return "memory"
+	}
+	return ""
+}
+
+// testGroup is a control group in the hierarchy that identifies containers and, on v1, also in
+// the one that accounts CPU time.
+type testGroup struct{ dirs []string }
+
+func newGroup(t *testing.T, name string) *testGroup {
+	t.Helper()
+	name = fmt.Sprintf("outsight-test-%d-%s", os.Getpid(), name)
+	g := &testGroup{dirs: []string{filepath.Join("/sys/fs/cgroup", name)}}
+	if controller() != "" {
+		g.dirs = []string{filepath.Join("/sys/fs/cgroup/memory", name), filepath.Join("/sys/fs/cgroup/cpuacct", name)}
+	}
+	for _, dir := range g.dirs {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { g.remove(t) })
+	return g
+}
+
+func (g *testGroup) remove(t *testing.T) {
+	for _, dir := range g.dirs {
+		eventually(t, "removing "+dir, func() bool {
+			err := os.Remove(dir)
+			return err == nil || os.IsNotExist(err)
+		})
+	}
+}
+
+func (g *testGroup) id(t *testing.T) model.CgroupID {
+	t.Helper()
+	var stat syscall.Stat_t
+	if err := syscall.Stat(g.dirs[0], &stat); err != nil {
+		t.Fatal(err)
+	}
+	return model.CgroupID(stat.Ino)
+}
+
+// cpuTime is the kernel's own account of the group.
+func (g *testGroup) cpuTime(t *testing.T) time.Duration {
+	t.Helper()
+	if controller() != "" {
+		return time.Duration(readNumber(t, filepath.Join(g.dirs[1], "cpuacct.usage")))
+	}
+	stat, err := os.ReadFile(filepath.Join(g.dirs[0], "cpu.stat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var usec int64
+	fmt.Sscanf(string(stat), "usage_usec %d", &usec)
+	return time.Duration(usec) * time.Microsecond
+}
+
+func readNumber(t *testing.T, path string) int64 {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// start runs a workload in the group; stop ends it and waits for it.
+func (g *testGroup) start(t *testing.T, work string) (pid int, stop func()) {
+	t.Helper()
+	var procs []string
+	for _, dir := range g.dirs {
+		procs = append(procs, filepath.Join(dir, "cgroup.procs"))
+	}
+	cmd := exec.Command(os.Args[0], procs...)
+	cmd.Env = append(os.Environ(), workloadVariable+"="+work)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop = sync.OnceFunc(func() {
+		in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("workload %s: %v", work, err)
+		}
+	})
+	t.Cleanup(stop)
+	bufio.NewReader(out).ReadString('\n')
+	return cmd.Process.Pid, stop
+}
+
+// eventually tries until it is so, for at most ten seconds.
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if so() {
+			return
+		}
+	}
+	t.Fatalf("%s: not within ten seconds", what)
+}
