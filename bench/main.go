@@ -1,0 +1,84 @@
+// Command bench measures what Outsight costs the host that it watches: throughput lost while edges
+// are counted, the agent's own CPU time and memory, and nanoseconds per event of every kernel
+// program. It prints a table beside the budgets of the design and writes it as CSV.
+//
+// It needs root, Docker, iperf3, redis-server, redis-benchmark and busybox, and the binaries that
+// `make build` makes. Run it on a quiet machine: with and without the agent take turns, so a slow
+// drift cancels, but the noise of other work does not.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	options := options{}
+	flag.StringVar(&options.binaries, "binaries", "bin", "directory with outsight and outsight-agent")
+	flag.StringVar(&options.results, "results", "bench/results", "directory for the CSV file")
+	flag.IntVar(&options.pairs, "pairs", 7, "pairs of runs with and without the agent")
+	flag.DurationVar(&options.run, "run", 3*time.Second, "length of one iperf3 run")
+	flag.IntVar(&options.containers, "containers", 50, "containers for the agent's own cost")
+	only := flag.String("only", "throughput,agent,programs", "which parts to measure, separated by commas")
+	flag.Parse()
+	options.only = strings.Split(*only, ",")
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := measure(ctx, options); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	binaries, results string
+	pairs, containers int
+	run               time.Duration
+	only              []string
+}
+
+// part is one group of measurements.
+type part struct {
+	name    string
+	measure func(context.Context, options) ([]row, error)
+}
+
+var parts = []part{
+	{"throughput", measureThroughput},
+	{"agent", measureAgent},
+	{"programs", measurePrograms},
+}
+
+func measure(ctx context.Context, o options) error {
+	if os.Geteuid() != 0 {
+		return errors.New("the agent loads kernel programs: run it as root (make bench)")
+	}
+	var rows []row
+	for _, p := range parts {
+		if !slices.Contains(o.only, p.name) {
+			continue
+		}
+		measured, err := p.measure(ctx, o)
+		if err != nil {
+			return fmt.Errorf("measuring %s: %w", p.name, err)
+		}
+		rows = append(rows, measured...)
+	}
+	printTable(os.Stdout, rows)
+	path := filepath.Join(o.results, time.Now().UTC().Format("20060102T150405Z")+".csv")
+	if err := writeCSV(path, rows); err != nil {
+		return err
+	}
+	fmt.Printf("\nwritten to %s\n", path)
+	return nil
+}

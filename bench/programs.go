@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const statsSwitch = "/proc/sys/kernel/bpf_stats_enabled"
+
+// program is what bpftool tells of a loaded kernel program.
+type program struct {
+	ID        int    `json:"id"`
+	Name      string `json:"name"`
+	RunTimeNS uint64 `json:"run_time_ns"`
+	RunCount  uint64 `json:"run_cnt"`
+}
+
+// measurePrograms turns the kernel's own statistics on and takes nanoseconds per run of every
+// program of the agent while Redis is under load. The statistics add some 30 ns to each run.
+func measurePrograms(ctx context.Context, o options) ([]row, error) {
+	before, err := os.ReadFile(statsSwitch)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(statsSwitch, []byte("1"), 0); err != nil {
+		return nil, err
+	}
+	defer os.WriteFile(statsSwitch, before, 0)
+
+	address, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	host, port, _ := net.SplitHostPort(address)
+	redis := loads[1]
+	server, err := redis.serve(ctx, host, port)
+	if err != nil {
+		return nil, err
+	}
+	defer server.stop()
+	a, err := startAgent(ctx, o, "outsight agent")
+	if err != nil {
+		return nil, err
+	}
+	defer a.stop()
+	progress("kernel programs: under redis-benchmark")
+	throughput, err := redis.once(ctx, o, host, port)
+	if err != nil {
+		return nil, err
+	}
+	programs, err := programsOf(ctx, a.command.Process.Pid)
+	if err != nil {
+		return nil, err
+	}
+	var rows []row
+	for _, p := range programs {
+		if p.RunCount == 0 {
+			continue
+		}
+		rows = append(rows, row{what: "kernel program " + p.Name, value: float64(p.RunTimeNS) / float64(p.RunCount), unit: "ns per run",
+			detail: fmt.Sprintf("%d runs at %.0f GET/s, statistics on", p.RunCount, throughput)})
+	}
+	return rows, nil
+}
+
+// programsOf lists the kernel programs that a process holds open.
+func programsOf(ctx context.Context, pid int) ([]program, error) {
+	ids, err := programIDs(pid)
+	if err != nil {
+		return nil, err
+	}
+	out, err := output(ctx, "bpftool", "prog", "show", "-j")
+	if err != nil {
+		return nil, err
+	}
+	var all []program
+	if err := json.Unmarshal(out, &all); err != nil {
+		return nil, fmt.Errorf("reading the output of bpftool: %w", err)
+	}
+	own := slices.DeleteFunc(all, func(p program) bool { return !ids[p.ID] })
+	if len(own) == 0 {
+		return nil, fmt.Errorf("process %d holds no kernel program", pid)
+	}
+	return own, nil
+}
+
+func programIDs(pid int) (map[int]bool, error) {
+	infos, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
+	if err != nil {
+		return nil, err
+	}
+	ids := map[int]bool{}
+	for _, info := range infos {
+		text, err := os.ReadFile(info)
+		if err != nil {
+			continue // closed meanwhile
+		}
+		if _, after, found := strings.Cut(string(text), "prog_id:"); found {
+			var id int
+			if _, err := fmt.Sscan(after, &id); err == nil {
+				ids[id] = true
+			}
+		}
+	}
+	return ids, nil
+}

@@ -1,0 +1,160 @@
+package e2e
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// cpuFiles samples the kernel's own CPU files of some containers until it is stopped.
+type cpuFiles struct {
+	stop chan struct{}
+	done sync.WaitGroup
+	// readings by container ID, in order of time; not to be read before close.
+	readings map[string][]cpuReading
+	err      error
+}
+
+type cpuReading struct {
+	time time.Time
+	ns   uint64
+}
+
+func sampleCPUFiles(containers []container) *cpuFiles {
+	f := &cpuFiles{stop: make(chan struct{}), readings: map[string][]cpuReading{}}
+	f.done.Go(func() {
+		for tick := time.NewTicker(10 * time.Millisecond); ; {
+			for _, c := range containers {
+				ns, err := c.cpuNS()
+				if err != nil {
+					f.err = err
+					return
+				}
+				f.readings[c.id] = append(f.readings[c.id], cpuReading{time.Now(), ns})
+			}
+			select {
+			case <-f.stop:
+				tick.Stop()
+				return
+			case <-tick.C:
+			}
+		}
+	})
+	return f
+}
+
+func (f *cpuFiles) close(t *testing.T) {
+	t.Helper()
+	close(f.stop)
+	if f.done.Wait(); f.err != nil {
+		t.Fatal(f.err)
+	}
+}
+
+// around returns the file's values before and after a time, leaving room for the duration of
+// Outsight's reading on either side.
+func (f *cpuFiles) around(t *testing.T, id string, at time.Time, reading time.Duration) (before, after uint64) {
+	t.Helper()
+	for _, r := range f.readings[id] {
+		if r.time.Before(at.Add(-time.Millisecond)) {
+			before = r.ns
+		}
+		if r.time.After(at.Add(reading)) {
+			return before, r.ns
+		}
+	}
+	t.Fatalf("no reading of the CPU file of %s around %v", id, at)
+	return 0, 0
+}
+
+// TestCPUTimeAgainstCgroupFile brackets Outsight's CPU time between readings of the kernel's own
+// file: file, ours, file.
+func TestCPUTimeAgainstCgroupFile(t *testing.T) {
+	containers := []container{
+		shell(t, "busy", "while :; do :; done"),
+		shell(t, "idle", "while :; do sleep 2; done"),
+		shell(t, "forks", "while :; do busybox true; done"),
+		start(t, "threads", nil, "stress-ng", "-q", "--pthread", "2", "--pthread-max", "40", "--temp-path", "/tmp"),
+		start(t, "sleepers", nil, "stress-ng", "-q", "--cpu", "20", "--cpu-load", "2", "--temp-path", "/tmp"),
+	}
+	o := up(t, nil)
+	files := sampleCPUFiles(containers)
+	time.Sleep(13 * time.Second) // what is measured is a stretch of real time
+	files.close(t)
+
+	reading := time.Duration(o.number("max_over_time(outsight_agent_read_seconds[15s])") * float64(time.Second))
+	for _, c := range containers {
+		points := o.points(fmt.Sprintf(`container_cpu_usage_seconds_total{id=%q}[12s]`, c.id))
+		first, last := points[0], points[len(points)-1]
+		if last.time.Sub(first.time) < 9*time.Second {
+			t.Errorf("%s: samples cover only %v", c.name, last.time.Sub(first.time))
+			continue
+		}
+		firstBefore, firstAfter := files.around(t, c.id, first.time, reading)
+		lastBefore, lastAfter := files.around(t, c.id, last.time, reading)
+		ours := (last.value - first.value) * 1e9
+		least, most := 0.99*float64(lastBefore-firstAfter), 1.01*float64(lastAfter-firstBefore)
+		t.Logf("%s: %.1f ms of CPU time in %v, the file says %.1f to %.1f ms", c.name, ours/1e6,
+			last.time.Sub(first.time), least/1e6/0.99, most/1e6/1.01)
+		if ours < least || ours > most {
+			t.Errorf("%s: %.1f ms of CPU time, want %.1f to %.1f ms", c.name, ours/1e6, least/1e6, most/1e6)
+		}
+	}
+}
+
+// TestSpinnerShowsAtFirstRead starts the agent after a thread that never yields: no context switch
+// tells of it, and yet the first interval must show all of it.
+func TestSpinnerShowsAtFirstRead(t *testing.T) {
+	c := start(t, "spinner", []string{"--cpuset-cpus", "0"}, "busybox", "sh", "-c", "while :; do :; done")
+	files := sampleCPUFiles([]container{c})
+	o := up(t, nil)
+	var points []point
+	eventually(t, 20*time.Second, func() error {
+		points = o.points(fmt.Sprintf(`container_cpu_usage_seconds_total{id=%q}[1m]`, c.id))
+		if len(points) < 2 {
+			return fmt.Errorf("%d samples, want 2", len(points))
+		}
+		return nil
+	})
+	time.Sleep(200 * time.Millisecond)
+	files.close(t)
+	reading := time.Duration(o.number("max_over_time(outsight_agent_read_seconds[1m])") * float64(time.Second))
+	_, firstAfter := files.around(t, c.id, points[0].time, reading)
+	firstBefore, _ := files.around(t, c.id, points[0].time, reading)
+	lastBefore, lastAfter := files.around(t, c.id, points[1].time, reading)
+	ours := (points[1].value - points[0].value) * 1e9
+	if least, most := 0.99*float64(lastBefore-firstAfter), 1.01*float64(lastAfter-firstBefore); ours < least || ours > most {
+		t.Errorf("the first interval shows %.1f ms of CPU time, want %.1f to %.1f ms", ours/1e6, least/1e6, most/1e6)
+	}
+}
+
+// TestShortContainerIsCounted: a container that lives for 200 ms is known with all of its CPU time,
+// and its last numbers stay after its end.
+func TestShortContainerIsCounted(t *testing.T) {
+	o := up(t, nil)
+	name := unique("short")
+	text := docker(t, "run", "--rm", "--name", name, "--label", ownLabel, "-v", "/usr:/usr:ro", image, "busybox", "sh", "-c",
+		`timeout 0.2 sh -c 'while :; do :; done'; cat /sys/fs/cgroup/cpuacct/cpuacct.usage 2>/dev/null || grep usage_usec /sys/fs/cgroup/cpu.stat`)
+	file, err := strconv.ParseFloat(strings.Fields(text)[len(strings.Fields(text))-1], 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(text, "usage_usec") {
+		file *= 1000
+	}
+	var found samples
+	eventually(t, 20*time.Second, func() error {
+		found = o.query(fmt.Sprintf(`last_over_time(container_cpu_usage_seconds_total{name=%q}[5m])`, name))
+		if len(found) != 1 {
+			return fmt.Errorf("%d series of the container %s, want 1", len(found), name)
+		}
+		return nil
+	})
+	// The container used a little more after it had read its own file.
+	if ours := found[0].value * 1e9; ours < 0.99*file || ours > file+30e6 {
+		t.Errorf("%.1f ms of CPU time, want at least the %.1f ms that the container read itself", ours/1e6, file/1e6)
+	}
+}

@@ -1,0 +1,80 @@
+// Package e2e runs the built binary against real containers: it needs root, Docker and the Debian
+// packages that scripts/install test brings. Nothing in it is simulated.
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// outsightBinary is the product, built once from this checkout.
+var outsightBinary string
+
+// ownLabel marks every container and network of this run, so that only they are removed.
+var ownLabel = fmt.Sprintf("outsight-e2e=%d", os.Getpid())
+
+func TestMain(m *testing.M) {
+	os.Exit(runAll(m))
+}
+
+func runAll(m *testing.M) int {
+	if os.Geteuid() != 0 {
+		fmt.Fprintln(os.Stderr, "the end-to-end tests load kernel programs: run them as root (make end-to-end)")
+		return 1
+	}
+	directory, err := os.MkdirTemp("", "outsight-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(directory)
+	outsightBinary = filepath.Join(directory, "outsight")
+	build := exec.Command("go", "build", "-o", outsightBinary, "outsight/cmd/outsight")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "building outsight: %v\n%s", err, output)
+		return 1
+	}
+	if err := importImage(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer removeOwn()
+	return m.Run()
+}
+
+// removeOwn removes what a failed test may have left.
+func removeOwn() {
+	for _, what := range []struct{ list, remove string }{
+		{"ps -aq --filter label=" + ownLabel, "rm -f"},
+		{"network ls -q --filter label=" + ownLabel, "network rm"},
+		{"images -q " + image, "rmi -f"},
+	} {
+		output, _ := exec.Command("docker", strings.Fields(what.list)...).Output()
+		if ids := strings.Fields(string(output)); len(ids) > 0 {
+			exec.Command("docker", append(strings.Fields(what.remove), ids...)...).Run()
+		}
+	}
+}
+
+// eventually calls f until it returns nil, and fails the test with its last error after limit.
+// The limit is generous: it is reached only when something is broken.
+func eventually(t *testing.T, limit time.Duration, f func() error) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("still after %v: %v", limit, err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
