@@ -110,20 +110,6 @@ func (c container) exec(command ...string) string {
 	return docker(c.t, append([]string{"exec", c.name}, command...)...)
 }
 
-func (c container) address() string {
-	c.t.Helper()
-	return docker(c.t, "inspect", "-f", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", c.name)
-}
-
-func (c container) pid() int {
-	c.t.Helper()
-	pid, err := strconv.Atoi(docker(c.t, "inspect", "-f", "{{.State.Pid}}", c.name))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return pid
-}
-
 // cpuNS is the CPU time that the kernel's own cgroup file shows.
 func (c container) cpuNS() (uint64, error) { return cpuNS("docker/" + c.id) }
 
