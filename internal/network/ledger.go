@@ -18,6 +18,12 @@ type edgeKey struct {
 	service        netip.AddrPort
 }
 
+// other is the key of the same relation as its other end counts it.
+func (k edgeKey) other() edgeKey {
+	k.side = model.RoleClient + model.RoleServer - k.side
+	return k
+}
+
 // ledger sums kernel edges to edges. A sum is what the kernel edges count now that are assigned
 // to the edge, and what those had counted that are gone or were assigned to another one since.
 type ledger struct {
@@ -113,7 +119,7 @@ func (g *ledger) assign(l *line, s *sighting, client, server model.Peer) {
 func (g *ledger) reassign(l *line, s *sighting, client, server model.Peer) {
 	client, learntClient := learn(l.client, client)
 	server, learntServer := learn(l.server, server)
-	if client.ID() == l.client.ID() && server.ID() == l.server.ID() {
+	if sameEnd(client, l.client) && sameEnd(server, l.server) {
 		l.client, l.server = client, server
 		return
 	}
@@ -138,7 +144,15 @@ func learn(before, now model.Peer) (model.Peer, bool) {
 	case is > was:
 		return now, true
 	}
-	return now, before.ID() == now.ID()
+	return now, sameEnd(before, now)
+}
+
+// sameEnd compares the IDs of two ends without making strings of addresses.
+func sameEnd(a, b model.Peer) bool {
+	if a.Container == nil || b.Container == nil {
+		return a.Container == b.Container && a.Address == b.Address
+	}
+	return a.Container.ID == b.Container.ID
 }
 
 // knowledge ranks what is known of an end: an address, "in no container", a container.
@@ -201,7 +215,8 @@ func (t *total) counting() string {
 	return t.key.client
 }
 
-// sum makes the edges of the current view.
+// sum makes the edges of the current view, in order of their keys, and marks those of which
+// the other end is there too.
 func (g *ledger) sum(present map[string]bool) []model.Edge {
 	for _, t := range g.totals {
 		t.sum, t.owned = t.gone, false
@@ -209,12 +224,21 @@ func (g *ledger) sum(present map[string]bool) []model.Edge {
 	for _, l := range g.lines {
 		l.to.owned = add(&l.to.sum, &l.last, &l.base, l.to.owned)
 	}
-	edges := make([]model.Edge, 0, len(g.totals))
+	shown := make([]*total, 0, len(g.totals))
 	for _, t := range g.totals {
 		if present[t.counting()] && (t.lines > 0 || g.view-t.idle <= lingerViews) {
-			edges = append(edges, model.Edge{
-				Side: t.key.side, Client: t.client, Server: t.server, Service: t.key.service, Counters: t.sum,
-			})
+			shown = append(shown, t)
+		}
+	}
+	slices.SortFunc(shown, compareTotals)
+	edges := make([]model.Edge, len(shown))
+	for i, t := range shown {
+		edges[i] = model.Edge{
+			Side: t.key.side, Client: t.client, Server: t.server, Service: t.key.service, Counters: t.sum,
+		}
+		// The two ends of a relation are neighbours.
+		if i > 0 && shown[i-1].key.other() == t.key {
+			edges[i-1].Paired, edges[i].Paired = true, true
 		}
 	}
 	return edges

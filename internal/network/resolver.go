@@ -71,8 +71,6 @@ func (r *Resolver) Resolve(v View) []model.Edge {
 	if r.options.WithoutHostEdges {
 		edges = slices.DeleteFunc(edges, func(e model.Edge) bool { return isHost(e.Client) && isHost(e.Server) })
 	}
-	slices.SortFunc(edges, compareEdges)
-	pair(edges)
 	return edges
 }
 
@@ -123,23 +121,4 @@ func hostOf(containers []*model.Container) *model.Container {
 
 func isHost(p model.Peer) bool {
 	return p.Container != nil && p.Container.Runtime == model.HostRuntime
-}
-
-func compareEdges(a, b model.Edge) int {
-	return cmp.Or(
-		cmp.Compare(a.Client.ID(), b.Client.ID()),
-		cmp.Compare(a.Server.ID(), b.Server.ID()),
-		a.Service.Compare(b.Service),
-		cmp.Compare(a.Side, b.Side),
-	)
-}
-
-// pair marks the edges whose other end is there too. In sorted edges the two are neighbours.
-func pair(edges []model.Edge) {
-	for i := 1; i < len(edges); i++ {
-		a, b := &edges[i-1], &edges[i]
-		if a.Side != b.Side && a.Service == b.Service && a.Client.ID() == b.Client.ID() && a.Server.ID() == b.Server.ID() {
-			a.Paired, b.Paired = true, true
-		}
-	}
 }

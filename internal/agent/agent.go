@@ -1,0 +1,184 @@
+// Package agent watches one host: it reads the kernel's counters once a second, puts names to
+// them, and hands an immutable snapshot to its sinks.
+//
+// What fails is left out and said once; the rest goes on. Counters of a container only grow
+// while it runs: those of control groups that came and went inside it are kept.
+package agent
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"outsight/internal/container"
+	"outsight/internal/model"
+	"outsight/internal/network"
+)
+
+// Counters are what the kernel counted. The three are called by one goroutine.
+type Counters interface {
+	ReadCgroups() ([]model.CgroupCounters, error)
+	ReadEdges() ([]model.KernelEdge, error)
+	ReadListeners() ([]model.Listener, error)
+}
+
+// Lifecycle tells of control groups that come and go, and takes back what is kept of them.
+type Lifecycle interface {
+	// Events is closed when no more will come.
+	Events() <-chan model.CgroupEvent
+	// ForgetCgroup is called by the goroutine that reads the Counters.
+	ForgetCgroup(model.CgroupID)
+}
+
+// Registry knows the containers.
+type Registry interface {
+	Collect() container.Collection
+	// Lookup finds the container of a control group; the host's where it is in none.
+	Lookup(model.CgroupID) *model.Container
+	HandleEvent(model.CgroupEvent)
+}
+
+// Files reads what the kernel says in files about containers.
+type Files interface {
+	// Read reads all containers into usages, which is as long.
+	Read(containers []*model.Container, usages []container.Usage)
+}
+
+// Reporter tells what works, and of bounded things how full they are.
+type Reporter interface {
+	Features() []model.Feature
+	Drops() []model.Drop
+}
+
+// Programs tells what the kernel programs cost.
+type Programs interface {
+	ProgramCosts() []model.ProgramCost
+}
+
+// Sources are what a snapshot is made of. Counters and Registry are required.
+type Sources struct {
+	Counters  Counters
+	Registry  Registry
+	Lifecycle Lifecycle
+	Files     Files
+	Programs  Programs
+	Reporters []Reporter
+}
+
+// Sink takes snapshots. A sink that is slow or fails loses snapshots, which Snapshot.Self
+// tells, and delays nobody else.
+type Sink interface {
+	Consume(context.Context, *model.Snapshot) error
+}
+
+// Options of an Agent. The zero value works.
+type Options struct {
+	// Interval between two snapshots, aligned to the wall clock (default 1 s).
+	Interval time.Duration
+	// Host as ReadHost finds it.
+	Host    model.Host
+	Network network.Options
+	// Sinks by name. The name is part of messages and of the drop counters.
+	Sinks map[string]Sink
+	// ProcRoot is where procfs is mounted (default /proc).
+	ProcRoot string
+	Logger   *slog.Logger
+}
+
+// Agent watches one host.
+type Agent struct {
+	sources  Sources
+	options  Options
+	resolver *network.Resolver
+	groups   *groups
+	sinks    []*queue
+	failures *failures
+	latest   atomic.Pointer[model.Snapshot]
+
+	// removed control groups whose counters may still move for a moment.
+	removed   []model.CgroupID
+	listening []model.Listener
+	listeners *listeners
+}
+
+// New makes an agent that reads sources. Nothing is read before Run.
+func New(sources Sources, o Options) *Agent {
+	o.Interval = cmp.Or(o.Interval, time.Second)
+	o.ProcRoot = cmp.Or(o.ProcRoot, "/proc")
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Host.Cores == 0 {
+		o.Host.Cores = runtime.NumCPU()
+	}
+	return &Agent{
+		sources: sources, options: o,
+		resolver:  network.New(o.Network),
+		groups:    newGroups(),
+		sinks:     newQueues(o.Sinks, o.Logger),
+		failures:  newFailures(o.Logger),
+		listeners: newListeners(),
+	}
+}
+
+// Snapshot is the newest snapshot, nil before the first. It may be called by anybody.
+func (a *Agent) Snapshot() *model.Snapshot { return a.latest.Load() }
+
+// Run takes a snapshot at once and then at every whole Interval of the wall clock, until ctx
+// ends. It returns when the sinks have had the time to take what was waiting for them.
+func (a *Agent) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	if a.sources.Lifecycle != nil {
+		running.Go(func() { a.follow(ctx) })
+	}
+	for _, q := range a.sinks {
+		running.Go(func() { q.run(ctx) })
+	}
+	defer func() {
+		for _, q := range a.sinks {
+			q.close()
+		}
+	}()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
+		s := a.read()
+		a.latest.Store(s)
+		for _, q := range a.sinks {
+			q.put(s)
+		}
+		timer.Reset(untilNext(time.Now(), a.options.Interval))
+	}
+}
+
+// follow hands lifecycle events to the registry.
+func (a *Agent) follow(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e, ok := <-a.sources.Lifecycle.Events():
+			if !ok {
+				return
+			}
+			a.sources.Registry.HandleEvent(e)
+		}
+	}
+}
+
+// untilNext is the time to the next whole interval. Half an interval is the least: a timer that
+// fires just before its time must not make two readings, and one reading that takes long is
+// followed by a pause.
+func untilNext(now time.Time, interval time.Duration) time.Duration {
+	return now.Add(interval / 2).Truncate(interval).Add(interval).Sub(now)
+}

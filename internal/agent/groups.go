@@ -1,0 +1,152 @@
+package agent
+
+import "outsight/internal/model"
+
+// groups sums the counters of control groups to those of containers. A container's sum is what
+// its groups count now, and what those had counted that were removed.
+type groups struct {
+	lines  map[model.CgroupID]*line
+	totals map[string]*total
+}
+
+// line is one control group.
+type line struct {
+	owner string
+	// last is its latest state; base the state in which it was put to its owner.
+	last, base model.CgroupCounters
+}
+
+// total is one container.
+type total struct {
+	gone, sum model.CgroupCounters
+	// owned: the histogram of sum is nobody else's.
+	owned bool
+	lines int
+}
+
+func newGroups() *groups {
+	return &groups{lines: make(map[model.CgroupID]*line), totals: make(map[string]*total)}
+}
+
+// update takes in a reading.
+func (g *groups) update(read []model.CgroupCounters, lookup func(model.CgroupID) *model.Container, self *model.SelfSample) {
+	for i := range read {
+		switch c := &read[i]; {
+		case c.Slot == model.IdleTime:
+			self.IdleNS = c.CPU.UsageNS
+		case c.Slot == model.OtherCgroups:
+			self.OtherNS = c.CPU.UsageNS
+		case c.ID != 0:
+			g.enter(c, lookup(c.ID))
+		}
+	}
+	for _, t := range g.totals {
+		t.sum, t.owned = t.gone, false
+	}
+	for _, l := range g.lines {
+		g.total(l.owner).count(&l.last, &l.base)
+	}
+}
+
+func (g *groups) enter(c *model.CgroupCounters, owner *model.Container) {
+	id := model.HostContainerID
+	if owner != nil {
+		id = owner.ID
+	}
+	l := g.lines[c.ID]
+	switch {
+	case l == nil:
+		l = &line{owner: id}
+		g.lines[c.ID] = l
+		g.total(id).lines++
+	case c.CPU.UsageNS < l.last.CPU.UsageNS:
+		// The kernel had no room for it for a while and counts it anew.
+		g.total(l.owner).retire(l)
+		l.base = model.CgroupCounters{}
+	}
+	// What became known late was counted as the host's until now, and stays there: no sum goes
+	// down. What was known is not unlearnt.
+	if l.owner != id && l.owner == model.HostContainerID {
+		before := g.total(l.owner)
+		before.retire(l)
+		before.lines--
+		l.owner, l.base = id, l.last
+		g.total(id).lines++
+	}
+	l.last = *c
+}
+
+// retire ends a control group whose counters are final.
+func (g *groups) retire(id model.CgroupID) {
+	if l := g.lines[id]; l != nil {
+		t := g.total(l.owner)
+		t.retire(l)
+		t.lines--
+		delete(g.lines, id)
+	}
+}
+
+// of is the sum of a container, a copy.
+func (g *groups) of(id string) (*model.CPUCounters, *model.ProcessCounters) {
+	t := g.totals[id]
+	if t == nil {
+		return &model.CPUCounters{}, &model.ProcessCounters{}
+	}
+	cpu := t.sum.CPU
+	return &cpu, &model.ProcessCounters{Forks: t.sum.Forks, Execs: t.sum.Execs, Exits: t.sum.Exits}
+}
+
+// keep forgets containers that are gone and have no group left.
+func (g *groups) keep(containers []*model.Container) {
+	present := make(map[string]bool, len(containers))
+	for _, c := range containers {
+		present[c.ID] = true
+	}
+	for id, t := range g.totals {
+		if t.lines == 0 && !present[id] {
+			delete(g.totals, id)
+		}
+	}
+}
+
+func (g *groups) total(id string) *total {
+	t := g.totals[id]
+	if t == nil {
+		t = &total{}
+		g.totals[id] = t
+	}
+	return t
+}
+
+// retire keeps what a line counted. The histogram is copied: the one before was handed out.
+func (t *total) retire(l *line) { add(&t.gone, &l.last, &l.base, false) }
+
+func (t *total) count(last, base *model.CgroupCounters) { t.owned = add(&t.sum, last, base, t.owned) }
+
+// add adds what was counted between two states of a control group to sum. A histogram is shared
+// with the later state where sum has none, and copied before the first change to it; the
+// answer tells whether sum's histogram is a copy, which is what owned must be the next time.
+func add(sum, to, from *model.CgroupCounters, owned bool) bool {
+	sum.CPU.UsageNS += to.CPU.UsageNS - from.CPU.UsageNS
+	sum.CPU.Voluntary += to.CPU.Voluntary - from.CPU.Voluntary
+	sum.CPU.Involuntary += to.CPU.Involuntary - from.CPU.Involuntary
+	sum.Forks += to.Forks - from.Forks
+	sum.Execs += to.Execs - from.Execs
+	sum.Exits += to.Exits - from.Exits
+	gained := to.CPU.RunQueue
+	if gained == nil {
+		return owned
+	}
+	if from.CPU.RunQueue != nil {
+		gained = gained.Since(from.CPU.RunQueue)
+	}
+	if sum.CPU.RunQueue == nil {
+		sum.CPU.RunQueue = gained
+		return gained != to.CPU.RunQueue
+	}
+	if !owned {
+		sum.CPU.RunQueue = sum.CPU.RunQueue.Clone()
+	}
+	sum.CPU.RunQueue.Merge(gained)
+	return true
+}

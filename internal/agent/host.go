@@ -1,0 +1,84 @@
+package agent
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"outsight/internal/model"
+)
+
+// ReadHost finds what a snapshot tells of the machine, from procfs at procRoot (default /proc).
+// What cannot be read stays empty and is in the error.
+func ReadHost(procRoot, cgroupLayout string) (model.Host, error) {
+	procRoot = cmp.Or(procRoot, "/proc")
+	h := model.Host{CgroupLayout: cgroupLayout}
+	var err error
+	if h.Name, err = os.Hostname(); err != nil {
+		return h, fmt.Errorf("reading the host's name: %w", err)
+	}
+	kernel, err := os.ReadFile(procRoot + "/sys/kernel/osrelease")
+	if err != nil {
+		return h, fmt.Errorf("reading the kernel's version: %w", err)
+	}
+	h.Kernel = strings.TrimSpace(string(kernel))
+	stat, err := os.ReadFile(procRoot + "/stat")
+	if err != nil {
+		return h, fmt.Errorf("reading the CPUs: %w", err)
+	}
+	if h.Cores, h.BootTime, err = parseStat(stat); err != nil {
+		return h, fmt.Errorf("reading the CPUs: %w", err)
+	}
+	memory, err := os.ReadFile(procRoot + "/meminfo")
+	if err != nil {
+		return h, fmt.Errorf("reading the memory's size: %w", err)
+	}
+	if h.MemoryBytes, err = parseMeminfo(memory); err != nil {
+		return h, fmt.Errorf("reading the memory's size: %w", err)
+	}
+	return h, nil
+}
+
+// parseStat reads the number of CPUs that are on line, and the boot time.
+func parseStat(b []byte) (cores int, boot time.Time, err error) {
+	lines := bufio.NewScanner(bytes.NewReader(b))
+	lines.Buffer(nil, len(b)+1) // the line of interrupts is long on large machines
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		if number, ok := strings.CutPrefix(name, "cpu"); ok && number != "" {
+			cores++
+		}
+		if name == "btime" {
+			seconds, err := strconv.ParseInt(value, 10, 64)
+			if err != nil {
+				return 0, time.Time{}, fmt.Errorf("boot time: %w", err)
+			}
+			boot = time.Unix(seconds, 0)
+		}
+	}
+	if cores == 0 || boot.IsZero() {
+		return 0, time.Time{}, fmt.Errorf("got %d CPUs and boot time %v, want both", cores, boot)
+	}
+	return cores, boot, lines.Err()
+}
+
+// parseMeminfo reads the size of the memory in bytes.
+func parseMeminfo(b []byte) (uint64, error) {
+	for line := range strings.Lines(string(b)) {
+		value, ok := strings.CutPrefix(line, "MemTotal:")
+		if !ok {
+			continue
+		}
+		kib, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 54)
+		if err != nil {
+			return 0, fmt.Errorf("MemTotal: %w", err)
+		}
+		return kib * 1024, nil
+	}
+	return 0, fmt.Errorf("no MemTotal")
+}

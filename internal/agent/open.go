@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"outsight/bpf"
+	"outsight/internal/container"
+	"outsight/internal/model"
+)
+
+// HostOptions of Open. The zero value works on an ordinary host.
+type HostOptions struct {
+	Options
+	// All makes systemd services containers.
+	All bool
+	// CgroupRoot, DockerSocket: see container.Options.
+	CgroupRoot, DockerSocket string
+	// Kernel bounds the kernel's tables; see bpf.Options. Its Controller, ProcFS and Logger are
+	// set by Open.
+	Kernel bpf.Options
+}
+
+// Host is an agent with everything that it reads on this host.
+type Host struct {
+	*Agent
+	// Layout of the control groups.
+	Layout container.Layout
+	Files  *container.Files
+
+	probes   *bpf.Probes
+	registry *container.Registry
+}
+
+// Open loads the kernel programs, finds the containers, and makes an agent of both. It fails
+// where the main job cannot be done; what else is missing, the agent's snapshots and Features tell.
+func Open(o HostOptions) (*Host, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	places := container.Options{
+		ProcRoot: o.ProcRoot, CgroupRoot: o.CgroupRoot, DockerSocket: o.DockerSocket, All: o.All, Logger: o.Logger,
+	}
+	layout, err := container.Detect(places)
+	if err != nil {
+		return nil, fmt.Errorf("finding the control groups: %w", err)
+	}
+	if o.Host.Name == "" {
+		if o.Host, err = ReadHost(o.ProcRoot, layout.Name); err != nil {
+			return nil, err
+		}
+	}
+	o.Kernel.Controller, o.Kernel.ProcFS, o.Kernel.Logger = layout.Subsystem, o.ProcRoot, o.Logger
+	// The programs first: what happens while the groups are walked is in their events.
+	probes, err := bpf.Open(o.Kernel)
+	if err != nil {
+		return nil, err
+	}
+	registry, err := container.New(layout, places)
+	if err != nil {
+		return nil, errors.Join(err, probes.Close())
+	}
+	h := &Host{Layout: layout, Files: container.NewFiles(layout, places), probes: probes, registry: registry}
+	h.Agent = New(Sources{
+		Counters: probes, Lifecycle: probes, Programs: probes,
+		Registry: registry, Files: h.Files,
+		Reporters: []Reporter{probes, registry},
+	}, o.Options)
+	return h, nil
+}
+
+// Run keeps the containers' names up to date and takes snapshots until ctx ends.
+func (h *Host) Run(ctx context.Context) error {
+	var registry sync.WaitGroup
+	defer registry.Wait()
+	registry.Go(func() { h.registry.Run(ctx) })
+	return h.Agent.Run(ctx)
+}
+
+// Features tells what works on this host and what does not.
+func (h *Host) Features() []model.Feature {
+	return append(h.probes.Features(), h.registry.Features()...)
+}
+
+// Containers are those that run.
+func (h *Host) Containers() []*model.Container { return h.registry.Containers() }
+
+// Close unloads the programs and closes all files. Run must have returned.
+func (h *Host) Close() error {
+	h.Files.Close()
+	return h.probes.Close()
+}

@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"errors"
+	"time"
+
+	"outsight/internal/container"
+	"outsight/internal/model"
+	"outsight/internal/network"
+)
+
+// read makes a snapshot. It is for one goroutine.
+func (a *Agent) read() *model.Snapshot {
+	begin := time.Now()
+	s := &model.Snapshot{Time: begin, Host: a.options.Host}
+	if before := a.latest.Load(); before != nil {
+		s.Window = begin.Sub(before.Time)
+	}
+	// Containers first: one that ends after this has its last numbers in the next snapshot, and
+	// one that begins after this is not in this one at all.
+	collection := a.sources.Registry.Collect()
+	kernel, err := a.sources.Counters.ReadCgroups()
+	a.failures.note("kernel counters of control groups", err)
+	counted := kernel != nil
+	if counted {
+		a.groups.update(kernel, a.sources.Registry.Lookup, &s.Self)
+	}
+	a.readListeners()
+	s.Edges = a.readEdges(collection.Containers)
+	s.Containers = a.readContainers(collection.Containers, counted)
+	a.forget(collection)
+	a.readSelf(&s.Self)
+	s.Self.ReadNS = uint64(time.Since(begin))
+	return s
+}
+
+func (a *Agent) readListeners() {
+	found, err := a.sources.Counters.ReadListeners()
+	a.failures.note("listening sockets", err)
+	if err == nil {
+		a.listening = found
+	}
+	a.listeners.update(a.listening, a.sources.Registry.Lookup)
+}
+
+// readEdges answers no edges where the kernel's could not be read: the resolver would take it
+// for the end of all of them.
+func (a *Agent) readEdges(containers []*model.Container) []model.Edge {
+	edges, err := a.sources.Counters.ReadEdges()
+	a.failures.note("kernel counters of connections", err)
+	if edges == nil && err != nil {
+		return nil
+	}
+	return a.resolver.Resolve(network.View{
+		Edges: edges, Listeners: a.listening, Containers: containers, Container: a.sources.Registry.Lookup,
+	})
+}
+
+func (a *Agent) readContainers(containers []*model.Container, counted bool) []model.ContainerSample {
+	// The samples point into the usages, which are of this snapshot alone.
+	usages := make([]container.Usage, len(containers))
+	if a.sources.Files != nil {
+		a.sources.Files.Read(containers, usages)
+	}
+	samples := make([]model.ContainerSample, len(containers))
+	var errs []error
+	for i, c := range containers {
+		s, u := &samples[i], &usages[i]
+		s.Container = a.listeners.attach(c)
+		s.Memory, s.Throttle, s.Disk, s.Network = u.Memory, u.Throttle, u.Disk, u.Network
+		if counted {
+			s.CPU, s.Processes = a.groups.of(c.ID)
+			if u.Threads != nil {
+				s.Processes.Threads = *u.Threads
+			}
+		}
+		errs = append(errs, u.Err)
+	}
+	a.failures.note("control group files", errors.Join(errs...))
+	return samples
+}
+
+// forget gives removed control groups back to the kernel, one snapshot after their removal: a
+// thread that ends is switched out for the last time when its group may already be gone.
+func (a *Agent) forget(c container.Collection) {
+	for _, id := range a.removed {
+		a.groups.retire(id)
+		if a.sources.Lifecycle != nil {
+			a.sources.Lifecycle.ForgetCgroup(id)
+		}
+	}
+	a.removed = c.Removed
+	a.groups.keep(c.Containers)
+	a.listeners.keep(c.Containers)
+}

@@ -1,0 +1,57 @@
+package agent
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+
+	"outsight/internal/model"
+)
+
+// readSelf adds what Outsight itself costs and misses.
+func (a *Agent) readSelf(s *model.SelfSample) {
+	var err error
+	s.CPUNS, err = ownCPU()
+	a.failures.note("own CPU time", err)
+	s.RSSBytes, err = ownMemory(a.options.ProcRoot)
+	a.failures.note("own memory", err)
+	if a.sources.Programs != nil {
+		s.Programs = a.sources.Programs.ProgramCosts()
+	}
+	for _, r := range a.sources.Reporters {
+		s.Features = append(s.Features, r.Features()...)
+		s.Drops = append(s.Drops, r.Drops()...)
+	}
+	s.Drops = append(s.Drops, a.resolver.Drops()...)
+	for _, q := range a.sinks {
+		s.Drops = append(s.Drops, q.drop())
+	}
+}
+
+// ownCPU is the user and system time of this process in nanoseconds.
+func ownCPU() (uint64, error) {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0, fmt.Errorf("reading the own CPU time: %w", err)
+	}
+	return uint64(usage.Utime.Nano() + usage.Stime.Nano()), nil
+}
+
+// ownMemory is the resident memory of this process in bytes.
+func ownMemory(procRoot string) (uint64, error) {
+	b, err := os.ReadFile(procRoot + "/self/statm")
+	if err != nil {
+		return 0, fmt.Errorf("reading the own memory: %w", err)
+	}
+	fields := bytes.Fields(b)
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("reading the own memory: got %q, want at least two numbers", b)
+	}
+	pages, err := strconv.ParseUint(string(fields[1]), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("reading the own memory: %w", err)
+	}
+	return pages * uint64(os.Getpagesize()), nil
+}
