@@ -23,13 +23,14 @@ const (
 var cgroupHooks = []hook{
 	{"sched_switch", "tp_btf/sched_switch", "CPU time, context switches and run-queue latency per container", true,
 		"a kernel with BPF trampolines or raw tracepoints and BTF (5.5 or later)"},
-	{"sched_process_fork", "tp_btf/sched_process_fork", "processes started per container", false, "kernel 5.5 or later with BTF"},
 	{"sched_process_exec", "tp_btf/sched_process_exec", "programs executed per container", false, "kernel 5.5 or later with BTF"},
 	{"sched_process_exit", "tp_btf/sched_process_exit", "processes ended per container", false, "kernel 5.5 or later with BTF"},
 	{"cgroup_mkdir", "tp_btf/cgroup_mkdir", "containers are known when they start", false, "kernel 5.5 or later with BTF; until then containers are found every 30 s"},
 	{"cgroup_rmdir", "tp_btf/cgroup_rmdir", "containers are known to have ended", false, "kernel 5.5 or later with BTF; until then the end is found every 30 s"},
 	{"cgroup_attach_task", "tp_btf/cgroup_attach_task", "a container's first process is known", false, "kernel 5.5 or later with BTF"},
 }
+
+var forkHook = hook{"sched_process_fork", "tp_btf/sched_process_fork", "processes started, and run-queue latency of new threads", false, "kernel 5.5 or later with BTF"}
 
 var tasksHook = hook{"running_tasks", "iter/task", "run-queue latency of threads older than the start", false, "kernel 5.8 or later with BTF"}
 
@@ -79,7 +80,7 @@ func (p *Probes) openCgroups(k *kernel) error {
 	maps, err := newMaps(spec)
 	if err != nil {
 		err = fmt.Errorf("making the control groups' maps: %w", err)
-		for _, h := range cgroupHooks {
+		for _, h := range append([]hook{forkHook, tasksHook}, cgroupHooks...) {
 			p.addFeature(h, err)
 		}
 		return err
@@ -91,14 +92,16 @@ func (p *Probes) openCgroups(k *kernel) error {
 	if err := p.readEventsFrom(maps.Maps["cgroup_events"]); err != nil {
 		return err
 	}
-	var errs []error
+	// Every thread's state is there before switches look for it: those of new threads first, so
+	// that none is missed in between.
+	errs := []error{p.attach(k, spec, maps, forkHook)}
+	err = p.iterate(k, spec, maps, tasksHook, func(iter *link.Iter) error { return run(iter) })
+	p.addFeature(tasksHook, err)
+	errs = append(errs, err)
 	for _, h := range cgroupHooks {
 		errs = append(errs, p.attach(k, spec, maps, h))
 	}
-	// After the fork hook, so that no thread is missed in between.
-	err = p.iterate(k, spec, maps, tasksHook, func(iter *link.Iter) error { return run(iter) })
-	p.addFeature(tasksHook, err)
-	return errors.Join(append(errs, err)...)
+	return errors.Join(errs...)
 }
 
 func (p *Probes) readCgroupsFrom(maps *ebpf.Collection, cpus int) error {

@@ -146,21 +146,42 @@ static __always_inline u32 netns_of(struct sock *sk)
 	return sk->__sk_common.skc_net.net->ns.inum;
 }
 
-static __always_inline bool is_tcp(struct sock *sk)
+static __always_inline bool is_inet(struct sock *sk)
 {
 	u16 family = sk->__sk_common.skc_family;
 
-	return (family == AF_INET || family == AF_INET6) && sk->sk_protocol == IPPROTO_TCP;
+	return family == AF_INET || family == AF_INET6;
+}
+
+static __always_inline bool is_tcp(struct sock *sk)
+{
+	return is_inet(sk) && sk->sk_protocol == IPPROTO_TCP;
+}
+
+/*
+ * A multipath TCP socket. Some runtimes listen with one by default; connections from ordinary
+ * clients are nevertheless ordinary TCP sockets, so that only the listener is of interest here.
+ */
+static __always_inline bool is_mptcp(struct sock *sk)
+{
+	return is_inet(sk) && sk->sk_protocol == IPPROTO_MPTCP;
 }
 
 /* --- listeners --- */
 
-static __always_inline void listener_key_of(struct sock *sk, struct listener_key *key)
+/* The kernel takes a port that it chose itself away from a socket before it tells of the close. */
+static __always_inline u16 local_port(struct sock *sk, const struct connection *c)
+{
+	return c && c->local_port ? c->local_port : sk->__sk_common.skc_num;
+}
+
+static __always_inline void listener_key_of(struct sock *sk, const struct connection *c,
+					    struct listener_key *key)
 {
 	__builtin_memset(key, 0, sizeof(*key));
 	local_address(sk, &key->address);
 	key->netns = netns_of(sk);
-	key->port = sk->__sk_common.skc_num;
+	key->port = local_port(sk, c);
 }
 
 /* The listener that accepts connections to a socket's local address, if there is one. */
@@ -169,7 +190,7 @@ static __always_inline struct listener *listener_of(struct sock *sk)
 	struct listener_key key;
 	struct listener *found;
 
-	listener_key_of(sk, &key);
+	listener_key_of(sk, NULL, &key);
 	found = bpf_map_lookup_elem(&listeners, &key);
 	if (found)
 		return found;
@@ -192,7 +213,8 @@ static __always_inline void add_listener(struct sock *sk, u64 owner)
 	}
 	if (c->flags & CONNECTION_LISTENER)
 		return;
-	listener_key_of(sk, &key);
+	c->local_port = sk->__sk_common.skc_num;
+	listener_key_of(sk, c, &key);
 	struct listener *known = bpf_map_lookup_elem(&listeners, &key);
 	if (known) {
 		__sync_fetch_and_add(&known->sockets, 1);
@@ -207,11 +229,14 @@ static __always_inline void add_listener(struct sock *sk, u64 owner)
 	c->flags |= CONNECTION_LISTENER;
 }
 
-static __always_inline void remove_listener(struct sock *sk, struct connection *c)
+static __always_inline void remove_listener(struct sock *sk)
 {
+	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
 	struct listener_key key;
 
-	listener_key_of(sk, &key);
+	if (!c || !(c->flags & CONNECTION_LISTENER))
+		return;
+	listener_key_of(sk, c, &key);
 	c->flags &= ~CONNECTION_LISTENER;
 	struct listener *known = bpf_map_lookup_elem(&listeners, &key);
 	if (known && __sync_fetch_and_add(&known->sockets, -1) <= 1)
@@ -220,13 +245,14 @@ static __always_inline void remove_listener(struct sock *sk, struct connection *
 
 /* --- pairs --- */
 
-static __always_inline void pair_key_of(struct sock *sk, u32 role, struct pair_key *key)
+static __always_inline void pair_key_of(struct sock *sk, const struct connection *c, u32 role,
+					struct pair_key *key)
 {
 	__builtin_memset(key, 0, sizeof(*key));
 	if (role == ROLE_CLIENT) {
 		local_address(sk, &key->client);
 		remote_address(sk, &key->service);
-		key->client_port = sk->__sk_common.skc_num;
+		key->client_port = local_port(sk, c);
 		key->service_port = remote_port(sk);
 	} else {
 		remote_address(sk, &key->client);
@@ -238,11 +264,13 @@ static __always_inline void pair_key_of(struct sock *sk, u32 role, struct pair_k
 		key->netns = netns_of(sk);
 }
 
-static __always_inline void publish_client(struct sock *sk, u64 owner)
+static __always_inline void publish_client(struct sock *sk, struct connection *c)
 {
 	struct pair_key key;
+	u64 owner = c->owner;
 
-	pair_key_of(sk, ROLE_CLIENT, &key);
+	c->local_port = sk->__sk_common.skc_num;
+	pair_key_of(sk, c, ROLE_CLIENT, &key);
 	if (bpf_map_update_elem(&pairs, &key, &owner, BPF_ANY))
 		count_drop(DROP_PAIR);
 }
@@ -265,7 +293,7 @@ static __always_inline void key_of(struct sock *sk, u32 role, u64 owner, struct 
 	key->port = sk->__sk_common.skc_num;
 
 	struct pair_key pair;
-	pair_key_of(sk, ROLE_SERVER, &pair);
+	pair_key_of(sk, NULL, ROLE_SERVER, &pair);
 	u64 *client = bpf_map_lookup_elem(&pairs, &pair);
 	if (client)
 		key->peer = *client;
@@ -421,7 +449,7 @@ static __noinline int own(struct sock *sk, struct connection *c, struct task_str
 		close_on(c);
 	c->owner = owner;
 	if (c->role == ROLE_CLIENT)
-		publish_client(sk, owner);
+		publish_client(sk, c);
 	open_on(c, edge_of(sk, c->role, owner));
 	return 0;
 }
@@ -437,8 +465,13 @@ static __always_inline struct connection *adopt(struct sock *sk)
 
 static __always_inline int transferred(struct sock *sk, int bytes, bool sent)
 {
-	if (bytes <= 0 || !is_tcp(sk))
+	if (bytes <= 0)
 		return 0;
+	if (!is_tcp(sk)) {
+		if (is_mptcp(sk))
+			count_drop(DROP_MULTIPATH);
+		return 0;
+	}
 	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
 	if (!c) {
 		c = adopt(sk);
@@ -494,7 +527,7 @@ static __always_inline void connected(struct sock *sk)
 
 	if (!c || c->role != ROLE_CLIENT)
 		return;
-	publish_client(sk, c->owner);
+	publish_client(sk, c);
 	open_on(c, c->edge);
 }
 
@@ -521,10 +554,6 @@ static __always_inline void closed(struct sock *sk, int old_state)
 
 	if (!c)
 		return;
-	if (c->flags & CONNECTION_LISTENER) {
-		remove_listener(sk, c);
-		return;
-	}
 	u32 place = c->edge;
 	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
 	if (!edge)
@@ -542,7 +571,7 @@ static __always_inline void closed(struct sock *sk, int old_state)
 	if (c->role == ROLE_CLIENT) {
 		struct pair_key key;
 
-		pair_key_of(sk, ROLE_CLIENT, &key);
+		pair_key_of(sk, c, ROLE_CLIENT, &key);
 		bpf_map_delete_elem(&pairs, &key);
 	}
 	close_on(c);
@@ -551,16 +580,20 @@ static __always_inline void closed(struct sock *sk, int old_state)
 SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 {
-	if (!is_tcp(sk))
+	if (!is_tcp(sk) && !is_mptcp(sk))
 		return 0;
-	if (new_state == TCP_SYN_SENT)
+	if (new_state == TCP_LISTEN)
+		add_listener(sk, task_cgroup_id(bpf_get_current_task_btf()));
+	else if (old_state == TCP_LISTEN)
+		remove_listener(sk);
+	else if (is_mptcp(sk))
+		return 0;
+	else if (new_state == TCP_SYN_SENT)
 		connecting(sk);
 	else if (new_state == TCP_ESTABLISHED && old_state == TCP_SYN_SENT)
 		connected(sk);
 	else if (new_state == TCP_ESTABLISHED && old_state == TCP_SYN_RECV)
 		accepted(sk);
-	else if (new_state == TCP_LISTEN)
-		add_listener(sk, task_cgroup_id(bpf_get_current_task_btf()));
 	else if (new_state == TCP_CLOSE)
 		closed(sk, old_state);
 	return 0;
@@ -604,16 +637,18 @@ int open_sockets(struct bpf_iter__task_file *ctx)
 	if (!socket)
 		return 0;
 	struct sock *sk = socket->sk;
-	if (!sk || !is_tcp(sk))
+	if (!sk)
 		return 0;
 
 	u32 pass = iterator_pass;
 	u8 state = sk->__sk_common.skc_state;
 	if (pass == PASS_LISTENERS) {
-		if (state == TCP_LISTEN)
+		if (state == TCP_LISTEN && (is_tcp(sk) || is_mptcp(sk)))
 			add_listener(sk, task_cgroup_id(task));
 		return 0;
 	}
+	if (!is_tcp(sk))
+		return 0;
 	if (state != TCP_ESTABLISHED && state != TCP_CLOSE_WAIT)
 		return 0;
 	u32 role = role_of(sk);

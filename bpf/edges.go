@@ -298,6 +298,7 @@ func (r *edgeReader) drops() []model.Drop {
 		{Name: "connections", Count: sumDrops(dropped, 2)},
 		{Name: "connection_pairs", Count: sumDrops(dropped, 3), Capacity: uint64(r.maps.Maps["pairs"].MaxEntries())},
 		{Name: "listeners", Count: sumDrops(dropped, 4), Capacity: uint64(r.maps.Maps["listeners"].MaxEntries()), Used: r.listeners.Load()},
+		{Name: "multipath_transfers", Count: sumDrops(dropped, 5)},
 	}
 }
 

@@ -85,7 +85,8 @@ struct connection {
 	u32 edge;
 	u32 phase;
 	u32 role;
-	u32 flags;
+	u16 flags;
+	u16 local_port;
 };
 
 enum edge_drop {
@@ -94,7 +95,8 @@ enum edge_drop {
 	DROP_CONNECTION = 2, /* no memory for a connection's state: its traffic is not counted */
 	DROP_PAIR = 3,	     /* pairs is full: the server will not know its client's group */
 	DROP_LISTENER = 4,
-	EDGE_DROPS = 5,
+	DROP_MULTIPATH = 5, /* transfers on multipath TCP connections are not counted */
+	EDGE_DROPS = 6,
 };
 
 /* A transaction whose reply has been silent for so long is counted without waiting for the next. */

@@ -14,14 +14,15 @@ import (
 )
 
 type edgesConnection struct {
-	_       structs.HostLayout
-	Owner   uint64
-	FirstNs uint64
-	LastNs  uint64
-	Edge    uint32
-	Phase   uint32
-	Role    uint32
-	Flags   uint32
+	_         structs.HostLayout
+	Owner     uint64
+	FirstNs   uint64
+	LastNs    uint64
+	Edge      uint32
+	Phase     uint32
+	Role      uint32
+	Flags     uint16
+	LocalPort uint16
 }
 
 type edgesEdge struct {

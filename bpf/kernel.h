@@ -49,6 +49,7 @@ enum {
 #define AF_INET 2
 #define AF_INET6 10
 #define IPPROTO_TCP 6
+#define IPPROTO_MPTCP 262
 #define MSG_PEEK 2
 
 enum tcp_state {

@@ -1,0 +1,358 @@
+package bpf
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"outsight/internal/model"
+)
+
+const (
+	requestBytes = 100
+	replyBytes   = 4000
+)
+
+// echoServer answers each request of requestBytes with a reply of replyBytes, in two writes with
+// a pause between them, until its listener is closed.
+func echoServer(t *testing.T, address string, pause time.Duration) *net.TCPListener {
+	t.Helper()
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				request, reply := make([]byte, requestBytes), make([]byte, replyBytes)
+				for {
+					if _, err := io.ReadFull(conn, request); err != nil {
+						return
+					}
+					conn.Write(reply[:replyBytes/2])
+					time.Sleep(pause)
+					conn.Write(reply[replyBytes/2:])
+				}
+			}()
+		}
+	}()
+	return listener.(*net.TCPListener)
+}
+
+func dial(t *testing.T, address string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// ask makes n requests, one after another, each in two writes.
+func ask(conn net.Conn, n int) error {
+	request, reply := make([]byte, requestBytes), make([]byte, replyBytes)
+	for range n {
+		conn.Write(request[:1])
+		conn.Write(request[1:])
+		if _, err := io.ReadFull(conn, reply); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// edge returns the one edge of a service at one end, nil if there is none.
+func edge(t *testing.T, p *Probes, service net.Addr, role model.Role) *model.KernelEdge {
+	t.Helper()
+	all, err := p.ReadEdges()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := service.(*net.TCPAddr).AddrPort()
+	var found *model.KernelEdge
+	for i, e := range all {
+		if e.Key.Service.Port() == want.Port() && e.Key.Role == role {
+			if found != nil {
+				t.Fatalf("two edges: %+v and %+v", found.Key, e.Key)
+			}
+			found = &all[i]
+		}
+	}
+	return found
+}
+
+func ownCgroup(t *testing.T) model.CgroupID {
+	t.Helper()
+	path := "/sys/fs/cgroup"
+	f, err := os.Open("/proc/self/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var id int
+		var rest string
+		fmt.Sscanf(lines.Text(), "%d:%s", &id, &rest)
+		if controller() == "" && id == 0 {
+			path += rest[1:]
+		} else if prefix := controller() + ":"; len(rest) > len(prefix) && rest[:len(prefix)] == prefix {
+			path += "/" + controller() + rest[len(prefix):]
+		}
+	}
+	var stat syscall.Stat_t
+	if err := syscall.Stat(path, &stat); err != nil {
+		t.Fatal(err)
+	}
+	return model.CgroupID(stat.Ino)
+}
+
+func TestCountsAreExact(t *testing.T) {
+	for _, c := range []struct {
+		name, address         string
+		connections, requests int
+	}{
+		{"kept alive", "127.0.0.1:0", 20, 250},
+		{"one request each", "127.0.0.1:0", 500, 1},
+		{"IPv6", "[::1]:0", 20, 5},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := open(t, Options{})
+			server := echoServer(t, c.address, 0)
+			address := server.Addr().String()
+			var clients sync.WaitGroup
+			for range c.connections {
+				clients.Go(func() {
+					conn, err := net.Dial("tcp", address)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer conn.Close()
+					if err := ask(conn, c.requests); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			clients.Wait()
+			eventually(t, "the server has closed its ends", func() bool {
+				e := edge(t, p, server.Addr(), model.RoleServer)
+				return e != nil && e.Counters.Closes == uint64(c.connections)
+			})
+			n := uint64(c.connections * c.requests)
+			for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+				e := edge(t, p, server.Addr(), role)
+				want := model.EdgeCounters{
+					SentBytes: n * requestBytes, ReceivedBytes: n * replyBytes,
+					Opens: uint64(c.connections), Closes: uint64(c.connections),
+				}
+				if role == model.RoleServer {
+					want.SentBytes, want.ReceivedBytes = want.ReceivedBytes, want.SentBytes
+				}
+				if got := e.Counters.Transactions(); got != n {
+					t.Errorf("%v: %d transactions, want %d", role, got, n)
+				}
+				got := e.Counters
+				got.Latency, got.Retransmits = nil, 0
+				if got != want {
+					t.Errorf("%v: counted %+v, want %+v", role, got, want)
+				}
+				if e.Key.Owner != ownCgroup(t) {
+					t.Errorf("%v: owner %d, want %d", role, e.Key.Owner, ownCgroup(t))
+				}
+				if role == model.RoleServer && e.Key.Peer != ownCgroup(t) {
+					t.Errorf("the server's peer is %d, want %d", e.Key.Peer, ownCgroup(t))
+				}
+			}
+		})
+	}
+}
+
+// The reply's second half comes 50 ms after its first; both ends must wait for the last byte.
+func TestLatencyReachesToTheLastByte(t *testing.T) {
+	p := open(t, Options{})
+	server := echoServer(t, "127.0.0.1:0", 50*time.Millisecond)
+	conn := dial(t, server.Addr().String())
+	start := time.Now()
+	if err := ask(conn, 10); err != nil {
+		t.Fatal(err)
+	}
+	whole := time.Since(start)
+	conn.Close()
+	eventually(t, "the transactions are counted", func() bool {
+		e := edge(t, p, server.Addr(), model.RoleServer)
+		return e != nil && e.Counters.Closes == 1
+	})
+	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+		latency := edge(t, p, server.Addr(), role).Counters.Latency
+		if latency.Quantile(0) < 0.050*(1-model.RelativeError) {
+			t.Errorf("%v: a transaction of %v s, each took at least 50 ms", role, latency.Quantile(0))
+		}
+		if latency.SumNS > uint64(whole) {
+			t.Errorf("%v: transactions of %v in %v", role, time.Duration(latency.SumNS), whole)
+		}
+	}
+}
+
+func TestLastReplyIsCountedWithoutAnotherRequest(t *testing.T) {
+	p := open(t, Options{})
+	server := echoServer(t, "127.0.0.1:0", 0)
+	conn := dial(t, server.Addr().String())
+	for round := uint64(1); round <= 2; round++ {
+		if err := ask(conn, 1); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the silent reply is counted", func() bool {
+			return edge(t, p, server.Addr(), model.RoleServer).Counters.Transactions() == round &&
+				edge(t, p, server.Addr(), model.RoleClient).Counters.Transactions() == round
+		})
+	}
+	if latency := edge(t, p, server.Addr(), model.RoleClient).Counters.Latency; latency.Quantile(1) > 0.5 {
+		t.Errorf("the silence is part of a transaction of %v s", latency.Quantile(1))
+	}
+}
+
+func TestUnansweredAndRefused(t *testing.T) {
+	p := open(t, Options{})
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := dial(t, silent.Addr().String())
+	conn.Write([]byte("hello?"))
+	conn.Close()
+	eventually(t, "the unanswered request shows", func() bool {
+		e := edge(t, p, silent.Addr(), model.RoleClient)
+		return e != nil && e.Counters.Aborts == 1 && e.Counters.Transactions() == 0
+	})
+	silent.Close()
+	for range 3 {
+		if conn, err := net.Dial("tcp", silent.Addr().String()); err == nil {
+			conn.Close()
+			t.Fatal("connected to a closed port")
+		}
+	}
+	eventually(t, "the refused connections show", func() bool {
+		return edge(t, p, silent.Addr(), model.RoleClient).Counters.Failures == 3
+	})
+}
+
+func TestConnectionsOlderThanTheProbes(t *testing.T) {
+	server := echoServer(t, "127.0.0.1:0", 0)
+	conn := dial(t, server.Addr().String())
+	idle := dial(t, server.Addr().String())
+	for _, c := range []net.Conn{conn, idle} {
+		if err := ask(c, 7); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := open(t, Options{})
+	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+		e := edge(t, p, server.Addr(), role)
+		if e == nil || e.Counters.Opens != 2 || e.Counters.Transactions() != 0 || e.Key.Owner != ownCgroup(t) {
+			t.Fatalf("%v: two idle connections are %+v", role, e)
+		}
+	}
+	if e := edge(t, p, server.Addr(), model.RoleServer); e.Key.Peer != ownCgroup(t) {
+		t.Errorf("the server's peer is %d, want %d", e.Key.Peer, ownCgroup(t))
+	}
+	if err := ask(conn, 5); err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	eventually(t, "five transactions are counted at both ends", func() bool {
+		return edge(t, p, server.Addr(), model.RoleServer).Counters.Transactions() == 5 &&
+			edge(t, p, server.Addr(), model.RoleClient).Counters.Transactions() == 5
+	})
+}
+
+func TestListeners(t *testing.T) {
+	before, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := open(t, Options{})
+	after, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listens := func(address net.Addr) bool {
+		all, err := p.ReadListeners()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range all {
+			if l.Address == address.(*net.TCPAddr).AddrPort() && l.Owner == ownCgroup(t) {
+				return true
+			}
+		}
+		return false
+	}
+	for _, l := range []net.Listener{before, after} {
+		if !listens(l.Addr()) {
+			t.Errorf("%v is not listed", l.Addr())
+		}
+		l.Close()
+		if listens(l.Addr()) {
+			t.Errorf("%v is closed and still listed", l.Addr())
+		}
+	}
+}
+
+// Forty clients by address, and a table of sixteen edges: the counts stay whole, the clients of
+// the last are put together, and the overflow shows.
+func TestFullTableKeepsTheCounts(t *testing.T) {
+	p := open(t, Options{MaxEdges: 16})
+	server := echoServer(t, "127.0.0.1:0", 0)
+	const clients = 40
+	for i := range clients {
+		dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(
+			netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 1, byte(i + 1)}), 0))}
+		conn, err := dialer.Dial("tcp", server.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ask(conn, 1); err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+	}
+	var served, masked uint64
+	eventually(t, "all transactions are counted", func() bool {
+		all, err := p.ReadEdges()
+		if err != nil {
+			t.Fatal(err)
+		}
+		served, masked = 0, 0
+		for _, e := range all {
+			if e.Key.Role == model.RoleServer && e.Key.Service.Port() == server.Addr().(*net.TCPAddr).AddrPort().Port() {
+				served += e.Counters.Transactions()
+				if !e.Key.Client.IsValid() {
+					masked += e.Counters.Transactions()
+				}
+			}
+		}
+		return served == clients
+	})
+	if masked == 0 {
+		t.Error("no client was masked in a table that is too small")
+	}
+	for _, d := range p.Drops() {
+		if d.Name == "edge_clients" && d.Count == 0 {
+			t.Error("the overflow does not show")
+		}
+	}
+}
