@@ -1,0 +1,66 @@
+package container
+
+import (
+	"fmt"
+	"testing"
+
+	"outsight/internal/model"
+)
+
+// BenchmarkRead reads 50 containers with one process each, as the agent does every second. The
+// budget of the whole agent is 5 ms of CPU for that second.
+func BenchmarkRead(b *testing.B) {
+	f, containers := fiftyContainers(b)
+	usages := make([]Usage, len(containers))
+	b.ReportAllocs()
+	for b.Loop() {
+		f.Read(containers, usages)
+	}
+	for i := range usages {
+		if usages[i].Err != nil || usages[i].Memory == nil {
+			b.Fatalf("%+v", usages[i])
+		}
+	}
+}
+
+// BenchmarkFile tells which of the files costs how much.
+func BenchmarkFile(b *testing.B) {
+	f, containers := fiftyContainers(b)
+	for k := range fileKinds {
+		if f.sources[k].mount == "" {
+			continue
+		}
+		b.Run(f.sources[k].names[0], func(b *testing.B) {
+			g := &groupFiles{}
+			g.reset()
+			defer f.closeGroup(g)
+			for b.Loop() {
+				if _, err := f.text(containers[0], g, k); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func fiftyContainers(b *testing.B) (*Files, []*model.Container) {
+	l := hostLayout(b)
+	f := NewFiles(l, Options{})
+	b.Cleanup(f.Close)
+	var containers []*model.Container
+	for i := range 50 {
+		path := fmt.Sprintf("/osct-bench/%s", testID(i))
+		id := makeGroup(b, l, path)
+		cmd := enter(b, l, path, "/usr/bin/unshare", "--net", "/bin/sleep", "600")
+		var netns uint32
+		eventually(b, func() (err error) {
+			if netns, err = f.proc.netns(cmd.Process.Pid); err == nil && netns == f.proc.hostNetNS {
+				err = errMoved
+			}
+			return err
+		})
+		containers = append(containers, &model.Container{ID: testID(i), CgroupPath: path, Cgroup: id,
+			PID: cmd.Process.Pid, NetNS: netns})
+	}
+	return f, containers
+}

@@ -1,0 +1,63 @@
+package container
+
+import (
+	"log/slog"
+	"time"
+)
+
+// Options of this package; the zero value works on an ordinary host.
+type Options struct {
+	// ProcRoot and CgroupRoot are where the host's /proc and /sys/fs/cgroup are seen.
+	ProcRoot, CgroupRoot string
+	// DockerSocket is the Engine's unix socket, by default /var/run/docker.sock. It may be
+	// absent and come later.
+	DockerSocket string
+	// TaskRoots are directories in which containerd keeps <namespace>/<id>/config.json of the
+	// running containers.
+	TaskRoots []string
+	// StorageRoots are directories in which CRI-O and Podman keep <id>/userdata/config.json and
+	// a containers.json.
+	StorageRoots []string
+	// All makes systemd services containers; otherwise they are part of the host.
+	All bool
+	// MaxContainers bounds the containers known at a time (default 4096), MaxGroups the control
+	// groups (default 32768). What finds no room counts as the host's and in Drops.
+	MaxContainers, MaxGroups int
+	// Resync is the time between two walks of the hierarchy, by default 30 s.
+	Resync time.Duration
+	// Logger takes what a person should know; none by default.
+	Logger *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	set := func(s *string, value string) {
+		if *s == "" {
+			*s = value
+		}
+	}
+	set(&o.ProcRoot, "/proc")
+	set(&o.CgroupRoot, defaultCgroupRoot)
+	set(&o.DockerSocket, "/var/run/docker.sock")
+	if o.TaskRoots == nil {
+		o.TaskRoots = []string{
+			"/run/containerd/io.containerd.runtime.v2.task",
+			"/run/k3s/containerd/io.containerd.runtime.v2.task",
+		}
+	}
+	if o.StorageRoots == nil {
+		o.StorageRoots = []string{"/var/lib/containers/storage/overlay-containers"}
+	}
+	if o.MaxContainers <= 0 {
+		o.MaxContainers = 4096
+	}
+	if o.MaxGroups <= 0 {
+		o.MaxGroups = 32768
+	}
+	if o.Resync <= 0 {
+		o.Resync = 30 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}

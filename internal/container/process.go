@@ -1,0 +1,179 @@
+package container
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// userHZ is the unit of times in /proc/<pid>/stat, the same on all architectures that Linux
+// runs containers on.
+const userHZ = 100
+
+// procLimit bounds the bytes read of a file about one process.
+const procLimit = 64 << 10
+
+var errMoved = errors.New("the process is in another control group")
+
+// processes reads /proc.
+type processes struct {
+	root string
+	// subsystem of the hierarchy that container paths are of, as Layout.Subsystem.
+	subsystem string
+	boot      time.Time
+	hostNetNS uint32
+}
+
+// newProcesses reads what does not change: the time of the boot and the host's network
+// namespace. Both stay zero where they cannot be read.
+func newProcesses(root, subsystem string) processes {
+	p := processes{root: root, subsystem: subsystem}
+	p.hostNetNS, _ = p.netns(1)
+	p.boot, _ = p.bootTime()
+	return p
+}
+
+func (p processes) path(pid int) string { return p.root + "/" + strconv.Itoa(pid) }
+
+func (p processes) bootTime() (time.Time, error) {
+	file, err := os.Open(p.root + "/stat")
+	if err != nil {
+		return time.Time{}, fmt.Errorf("reading the time of the boot: %w", err)
+	}
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if text, ok := strings.CutPrefix(lines.Text(), "btime "); ok {
+			seconds, err := strconv.ParseInt(text, 10, 64)
+			return time.Unix(seconds, 0), err
+		}
+	}
+	return time.Time{}, errors.New("reading the time of the boot: no line btime")
+}
+
+// started is when a process began, to 10 ms.
+func (p processes) started(pid int) (time.Time, error) {
+	text, err := readLimited(p.path(pid)+"/stat", procLimit)
+	if err != nil {
+		return time.Time{}, err
+	}
+	ticks, err := parseStartTicks(text)
+	if err != nil || p.boot.IsZero() {
+		return time.Time{}, fmt.Errorf("reading the start of process %d: %w", pid, err)
+	}
+	return p.boot.Add(time.Duration(ticks) * (time.Second / userHZ)), nil
+}
+
+// parseStartTicks reads the 22nd field of /proc/<pid>/stat. The second is a name in parentheses
+// that may hold anything.
+func parseStartTicks(text []byte) (uint64, error) {
+	rest := text[bytes.LastIndexByte(text, ')')+1:]
+	fields := bytes.Fields(rest)
+	if len(fields) < 20 {
+		return 0, fmt.Errorf("%q has no start time", text)
+	}
+	ticks, err := parseUint(fields[19])
+	if err == nil && ticks > 1<<50 {
+		err = errNumber
+	}
+	return ticks, err
+}
+
+func (p processes) netns(pid int) (uint32, error) {
+	target, err := os.Readlink(p.path(pid) + "/ns/net")
+	if err != nil {
+		return 0, err
+	}
+	return parseNamespace([]byte(target))
+}
+
+// trust makes sure that a process is in the container's control group or one below it. Pids are
+// used again, and a pid that a runtime told may be of another process by now.
+func (p processes) trust(pid int, path string) error {
+	own, err := p.cgroupPath(pid, p.subsystem)
+	if err != nil {
+		return err
+	}
+	if rest, ok := strings.CutPrefix(own, path); !ok || rest != "" && rest[0] != '/' {
+		return fmt.Errorf("process %d is in %q, not in %q: %w", pid, own, path, errMoved)
+	}
+	return nil
+}
+
+// cgroupPath is the path of a process in a controller's hierarchy, "" for the v2 one.
+func (p processes) cgroupPath(pid int, subsystem string) (string, error) {
+	text, err := readLimited(p.path(pid)+"/cgroup", procLimit)
+	if err != nil {
+		return "", fmt.Errorf("reading the control group of process %d: %w", pid, err)
+	}
+	path, err := parseProcCgroup(text, subsystem)
+	if err != nil {
+		return "", fmt.Errorf("reading the control group of process %d: %w", pid, err)
+	}
+	return path, nil
+}
+
+// parseProcCgroup finds the path of a controller's hierarchy ("" for the v2 one) in
+// /proc/<pid>/cgroup: lines of id, controllers and path.
+func parseProcCgroup(text []byte, subsystem string) (string, error) {
+	for line := range bytes.Lines(text) {
+		id, rest, ok := strings.Cut(strings.TrimSuffix(string(line), "\n"), ":")
+		list, path, ok2 := strings.Cut(rest, ":")
+		if !ok || !ok2 {
+			return "", fmt.Errorf("line %q is not of the form of a control group", line)
+		}
+		if subsystem == "" && id == "0" && list == "" {
+			return path, nil
+		}
+		if subsystem != "" && slices.Contains(strings.Split(list, ","), subsystem) {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("no hierarchy %q", subsystem)
+}
+
+// firstPID is the first process of a group, or where it has none itself, of the groups below
+// it. It is 0 where there is none.
+func firstPID(directory string, depth int) (int, error) {
+	text, err := readLimited(directory+"/cgroup.procs", procLimit)
+	if err != nil {
+		return 0, err
+	}
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	if len(line) > 0 {
+		pid, err := strconv.Atoi(string(line))
+		if err != nil {
+			return 0, fmt.Errorf("reading the processes of %q: %w", directory, err)
+		}
+		return pid, nil
+	}
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		return 0, err
+	}
+	for _, entry := range entries {
+		if !entry.IsDir() || depth == 0 {
+			continue
+		}
+		if pid, err := firstPID(filepath.Join(directory, entry.Name()), depth-1); pid != 0 && err == nil {
+			return pid, nil
+		}
+	}
+	return 0, nil
+}
+
+func readLimited(name string, limit int64) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, limit))
+}
