@@ -29,7 +29,7 @@ build: ## bin/outsight and bin/outsight-agent (needs Go alone)
 .PHONY: test
 test: ## everything that a change must pass (root; under 25 minutes on two slow cores)
 	@scripts/install test
-	@$(MAKE) generated lint unit end-to-end
+	@scripts/with-docker $(MAKE) generated lint unit end-to-end page
 
 .PHONY: generated
 generated: ## prove that the committed kernel objects and page are those of the sources
@@ -48,12 +48,18 @@ lint: ## gofmt, go vet, staticcheck
 	go run $(STATICCHECK) ./...
 
 .PHONY: unit
-unit: ## package tests with the race detector, kernel programs loaded for real (root)
-	go test -race -timeout 10m $(UNITS)
+unit: ## package tests with the race detector, kernel programs loaded for real (root, Docker)
+	@scripts/with-docker go test -race -timeout 15m $(UNITS)
 
 .PHONY: end-to-end
-end-to-end: ## real containers and the page in a browser (root, Docker)
+end-to-end: ## the built binary against real containers (root, Docker)
 	@scripts/with-docker go test -count=1 -p 1 -timeout 15m ./test/...
+
+.PHONY: page
+page: build ## the page: types, units, and in headless Chromium (root, Docker)
+	@scripts/page-modules
+	@cd web && npm run --silent lint && npm test --silent
+	@scripts/with-docker npm run --silent --prefix web page
 
 .PHONY: fuzz
 fuzz: ## fuzz every parser of foreign bytes for FUZZTIME (20s) each

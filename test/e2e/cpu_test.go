@@ -96,12 +96,18 @@ func TestCPUTimeAgainstCgroupFile(t *testing.T) {
 		firstBefore, firstAfter := files.around(t, c.id, first.time, reading)
 		lastBefore, lastAfter := files.around(t, c.id, last.time, reading)
 		ours := (last.value - first.value) * 1e9
-		least, most := 0.99*float64(lastBefore-firstAfter), 1.01*float64(lastAfter-firstBefore)
-		t.Logf("%s: %.1f ms of CPU time in %v, the file says %.1f to %.1f ms", c.name, ours/1e6,
-			last.time.Sub(first.time), least/1e6/0.99, most/1e6/1.01)
-		if ours < least || ours > most {
-			t.Errorf("%s: %.1f ms of CPU time, want %.1f to %.1f ms", c.name, ours/1e6, least/1e6, most/1e6)
-		}
+		checkCPU(t, c, ours, lastBefore-firstAfter, lastAfter-firstBefore)
+	}
+}
+
+// checkCPU allows 1 % beside the kernel's own bracket, and a tenth of a millisecond for a container
+// that used but a few of them: the file and the tracepoint draw the line within a switch differently.
+func checkCPU(t *testing.T, c container, ours float64, least, most uint64) {
+	t.Helper()
+	const floorNS = 1e5
+	t.Logf("%s: %.2f ms of CPU time, the file says %.2f to %.2f ms", c.name, ours/1e6, float64(least)/1e6, float64(most)/1e6)
+	if ours < 0.99*float64(least)-floorNS || ours > 1.01*float64(most)+floorNS {
+		t.Errorf("%s: %.2f ms of CPU time, the file says %.2f to %.2f ms", c.name, ours/1e6, float64(least)/1e6, float64(most)/1e6)
 	}
 }
 
@@ -126,9 +132,7 @@ func TestSpinnerShowsAtFirstRead(t *testing.T) {
 	firstBefore, _ := files.around(t, c.id, points[0].time, reading)
 	lastBefore, lastAfter := files.around(t, c.id, points[1].time, reading)
 	ours := (points[1].value - points[0].value) * 1e9
-	if least, most := 0.99*float64(lastBefore-firstAfter), 1.01*float64(lastAfter-firstBefore); ours < least || ours > most {
-		t.Errorf("the first interval shows %.1f ms of CPU time, want %.1f to %.1f ms", ours/1e6, least/1e6, most/1e6)
-	}
+	checkCPU(t, c, ours, lastBefore-firstAfter, lastAfter-firstBefore)
 }
 
 // TestShortContainerIsCounted: a container that lives for 200 ms is known with all of its CPU time,

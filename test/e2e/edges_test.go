@@ -10,7 +10,7 @@ import (
 
 // edge is what is true of one edge, by the programs' own books.
 type edge struct {
-	client, server container
+	client, server string
 	port           int
 	transactions   uint64
 	requestBytes   uint64
@@ -27,7 +27,7 @@ func checkEdges(t *testing.T, o *outsight, want []edge) {
 
 	var truth []string
 	for _, e := range want {
-		truth = append(truth, e.client.name+" -> "+e.server.name)
+		truth = append(truth, e.client+" -> "+e.server)
 	}
 	slices.Sort(truth)
 	if drawn := ownEdges(t, o); !slices.Equal(drawn, truth) {
@@ -42,7 +42,7 @@ func checkEdges(t *testing.T, o *outsight, want []edge) {
 
 func (e edge) check(t *testing.T, o *outsight, side string) {
 	t.Helper()
-	selector := fmt.Sprintf(`{side=%q,client_id=%q,server_id=%q,service=~".*:%d"}`, side, e.client.id, e.server.id, e.port)
+	selector := fmt.Sprintf(`{side=%q,client=%q,server=%q,service=~".*:%d"}`, side, e.client, e.server, e.port)
 	for _, count := range []struct {
 		name, expression string
 		want             uint64
@@ -59,11 +59,11 @@ func (e edge) check(t *testing.T, o *outsight, side string) {
 		}
 		found := o.query(count.expression)
 		if len(found) != 1 {
-			t.Errorf("%s -> %s, %s side: %s: no series %s", e.client.name, e.server.name, side, count.name, count.expression)
+			t.Errorf("%s -> %s, %s side: %s: no series %s", e.client, e.server, side, count.name, count.expression)
 			continue
 		}
 		if got := found[0].value; got != float64(count.want) {
-			t.Errorf("%s -> %s, %s side: %v %s, want %d", e.client.name, e.server.name, side, got, count.name, count.want)
+			t.Errorf("%s -> %s, %s side: %v %s, want %d", e.client, e.server, side, got, count.name, count.want)
 		}
 	}
 }

@@ -58,7 +58,7 @@ while True:
 	o := up(t, nil)
 	docker(t, "kill", "-s", "USR1", client.name)
 	eventually(t, 20*time.Second, contains("done"))
-	checkEdges(t, o, []edge{{client: client, server: server, port: 6379, transactions: asked,
+	checkEdges(t, o, []edge{{client: client.name, server: server.name, port: 6379, transactions: asked,
 		requestBytes: asked * uint64(len("PING\r\n")), responseBytes: asked * uint64(len("+PONG\r\n")), connections: 1}})
 }
 

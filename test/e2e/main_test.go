@@ -15,6 +15,9 @@ import (
 // outsightBinary is the product, built once from this checkout.
 var outsightBinary string
 
+// shopInstance is the first part of the names of this run's demo shop.
+var shopInstance = fmt.Sprintf("e2e%d", os.Getpid())
+
 // ownLabel marks every container and network of this run, so that only they are removed.
 var ownLabel = fmt.Sprintf("outsight-e2e=%d", os.Getpid())
 

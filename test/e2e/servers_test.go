@@ -69,8 +69,8 @@ func runRealServers(t *testing.T) []edge {
 		t.Fatalf("the application's books %+v do not agree with nginx's %+v", books, toApp)
 	}
 
-	fromWrk.client, fromWrk.server, fromWrk.port = load, proxy, 8080
-	toApp.client, toApp.server, toApp.port = proxy, app, 8000
+	fromWrk.client, fromWrk.server, fromWrk.port = load.name, proxy.name, 8080
+	toApp.client, toApp.server, toApp.port = proxy.name, app.name, 8000
 	return []edge{
 		fromWrk, toApp,
 		books["redis"].edge(app, redis, 6379),
@@ -100,7 +100,7 @@ func proxyBooks(t *testing.T, proxy container) (client, upstream edge) {
 type peerBooks struct{ Transactions, Sent, Received, Connections uint64 }
 
 func (b peerBooks) edge(client, server container, port int) edge {
-	return edge{client: client, server: server, port: port, transactions: b.Transactions,
+	return edge{client: client.name, server: server.name, port: port, transactions: b.Transactions,
 		requestBytes: b.Sent, responseBytes: b.Received, connections: b.Connections}
 }
 

@@ -1,0 +1,56 @@
+// Package docs keeps the pages under docs/ that tell what the code knows in step with it.
+package docs
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"outsight/internal/model"
+	"outsight/internal/otlp"
+)
+
+var update = flag.Bool("update", false, "write the pages instead of comparing them")
+
+const metricsPage = "../../docs/metrics.md"
+
+const metricsHead = `# Metrics
+
+Every number under its stored name, which is also its name on /metrics and in PromQL, with the
+OpenTelemetry name beside it. Counters only grow. Histograms are native histograms of schema 5,
+whose percentiles are at most 1.1 % off. This page is made from the table in internal/otlp:
+` + "`go test ./test/docs -update`" + ` writes it.
+
+Labels: every series has host. Series of containers have id, name, image and runtime; series of
+edges have side (the end that counted: client or server), client, client_id, server, server_id,
+service (address and port) and transport.
+
+`
+
+// TestMetricsPage compares docs/metrics.md with the table of metrics.
+func TestMetricsPage(t *testing.T) {
+	var page strings.Builder
+	page.WriteString(metricsHead + "| stored name | kind | unit | OpenTelemetry name | what it is |\n|---|---|---|---|---|\n")
+	kinds := map[model.SeriesKind]string{model.Counter: "counter", model.Gauge: "gauge", model.HistogramSeries: "histogram"}
+	for _, m := range otlp.Metrics() {
+		kind := kinds[m.Kind]
+		if kind == "" {
+			t.Errorf("metric %s has kind %d, which the page cannot name", m.Name, m.Kind)
+		}
+		fmt.Fprintf(&page, "| `%s` | %s | %s | `%s` | %s |\n", m.Name, kind, m.Unit, m.OTel, m.Help)
+	}
+	if *update {
+		if err := os.WriteFile(metricsPage, []byte(page.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stored, err := os.ReadFile(metricsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(stored) != page.String() {
+		t.Errorf("docs/metrics.md is not what internal/otlp says; go test ./test/docs -update writes it")
+	}
+}
