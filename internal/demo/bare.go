@@ -60,13 +60,15 @@ func (b *bareStage) spawner() {
 func (b *bareStage) mode() string        { return "cgroup" }
 func (b *bareStage) host(p *part) string { return p.Address.String() }
 
-// clean ends processes of an earlier run and removes its groups and files. Its namespaces ended
-// with the processes, and so did its network.
-func (b *bareStage) clean(ctx context.Context) error {
+func (b *bareStage) clean(ctx context.Context) error { return cleanBare(ctx, b.options, b.groups) }
+
+// cleanBare ends processes of an earlier run and removes its groups and files. Its namespaces
+// ended with the processes, and so did its network.
+func cleanBare(ctx context.Context, o Options, groups cgroups) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	errs := []error{b.groups.remove(ctx)}
-	old, err := filepath.Glob(filepath.Join(os.TempDir(), b.options.scope()+".*"))
+	errs := []error{groups.remove(ctx)}
+	old, err := filepath.Glob(filepath.Join(os.TempDir(), o.scope()+".*"))
 	errs = append(errs, err)
 	for _, dir := range old {
 		errs = append(errs, os.RemoveAll(dir))
@@ -133,6 +135,9 @@ func (b *bareStage) start(_ context.Context, p *part, at func(string) string) (i
 	}
 	if err == nil {
 		_, err = gate.Write([]byte{1})
+	}
+	if errors.Is(err, syscall.ESRCH) || errors.Is(err, syscall.ENOENT) {
+		err = fmt.Errorf("it ended before it served: %w", err)
 	}
 	if err != nil {
 		output.Close()

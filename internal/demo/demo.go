@@ -2,88 +2,17 @@ package demo
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 )
-
-// Options of a shop. The zero value is the whole shop at 120 requests a second.
-type Options struct {
-	Logger *slog.Logger
-	// Rate of the load in requests per second, 120 if 0. About 40 of 100 requests are payments,
-	// of which 333 a second saturate the payment service.
-	Rate float64
-	// Seed of all that is random, 1 if 0. The same seed gives the same sequence of requests.
-	Seed uint64
-	// Binary is the program that is put into the containers; it must call RunService for its
-	// arguments after "demo-service". Empty: this program's own file.
-	Binary string
-	// Without names roles to leave out: "nginx", "redis" (and with it "worker").
-	Without []string
-	// NoDocker makes control groups and namespaces even where Docker answers.
-	NoDocker bool
-	// DockerHost as in "unix:///var/run/docker.sock", the environment's if empty.
-	DockerHost string
-	// ProcFS is the path of the proc file system, /proc if empty.
-	ProcFS string
-	// Instance is the first part of each container's name, "shop" if empty: lower-case letters
-	// and digits, at most 12. Two shops on one host need two of them.
-	Instance string
-}
-
-const defaultInstance = "shop"
-
-var instancePattern = regexp.MustCompile(`^[a-z0-9]{1,12}$`)
-
-func (o Options) withDefaults() (Options, error) {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Rate == 0 {
-		o.Rate = defaultRate
-	}
-	if o.Rate < 0 || o.Rate > 1e6 {
-		return o, fmt.Errorf("demo: rate %v is not between 0 and a million requests per second", o.Rate)
-	}
-	if o.Seed == 0 {
-		o.Seed = 1
-	}
-	if o.ProcFS == "" {
-		o.ProcFS = "/proc"
-	}
-	if o.Instance == "" {
-		o.Instance = defaultInstance
-	}
-	if !instancePattern.MatchString(o.Instance) {
-		return o, fmt.Errorf("demo: instance %q is not 1 to 12 lower-case letters or digits", o.Instance)
-	}
-	if o.Binary == "" {
-		self, err := os.Executable()
-		if err != nil {
-			return o, fmt.Errorf("demo: finding the program's own file: %w", err)
-		}
-		o.Binary = self
-	}
-	return o, nil
-}
-
-// scope names everything that is made outside of containers: network, images, control groups
-// and temporary files. It is how leftovers are found.
-func (o Options) scope() string {
-	if o.Instance == defaultInstance {
-		return "outsight-demo"
-	}
-	return "outsight-demo-" + o.Instance
-}
 
 // stage is where parts run: Docker, or groups and namespaces of the launcher's own.
 type stage interface {
@@ -153,14 +82,17 @@ func (s *Shop) start(ctx context.Context) error {
 	if err := s.stage.clean(ctx); err != nil {
 		return fmt.Errorf("removing what an earlier run has left: %w", err)
 	}
+	s.logger.Debug("demo: host is clean", "mode", s.stage.mode())
 	s.parts = plan(s.options, s.without)
 	if err := s.stage.prepare(ctx, s.parts); err != nil {
 		return err
 	}
+	s.logger.Debug("demo: network and images are made")
 	for wave := 1; wave <= 3; wave++ {
 		if err := s.startWave(ctx, wave); err != nil {
 			return err
 		}
+		s.logger.Debug("demo: a wave of containers serves", "wave", wave)
 	}
 	s.logger.Info("demo shop runs", "mode", s.stage.mode(), "containers", len(s.parts), "rate", s.options.Rate)
 	return nil
@@ -170,6 +102,7 @@ func (s *Shop) openStage(ctx context.Context) (stage, error) {
 	if !s.options.NoDocker {
 		d, err := openDocker(ctx, s.options)
 		if err == nil {
+			s.cleanBare(ctx)
 			return d, nil
 		}
 		s.notice("Docker does not answer; the demo makes its own control groups and namespaces: %v", err)
@@ -179,6 +112,17 @@ func (s *Shop) openStage(ctx context.Context) (stage, error) {
 		return nil, err // and not a stage that is a nil pointer
 	}
 	return b, nil
+}
+
+// cleanBare removes what a run without Docker has left, now that Docker answers.
+func (s *Shop) cleanBare(ctx context.Context) {
+	h, err := readHierarchies(s.options.ProcFS)
+	if err == nil && os.Geteuid() == 0 {
+		err = cleanBare(ctx, s.options, cgroups{h, s.options.scope()})
+	}
+	if err != nil { // no reason not to run in Docker
+		s.logger.Warn("demo: removing what an earlier run has left", "error", err)
+	}
 }
 
 func (s *Shop) notice(format string, args ...any) {
@@ -215,6 +159,9 @@ func (s *Shop) startWave(ctx context.Context, wave int) error {
 	return s.each(func(p *part) error {
 		if p.wave != wave {
 			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("starting %s: %w", p.Name, err)
 		}
 		r, err := s.stage.start(ctx, p, s.at)
 		if err != nil {
@@ -259,7 +206,9 @@ func (s *Shop) stop(ctx context.Context) error {
 			return s.stage.stop(ctx, p)
 		}))
 	}
+	s.logger.Debug("demo: containers have ended")
 	errs = append(errs, s.stage.close(ctx))
+	s.logger.Debug("demo: everything is removed")
 	for _, p := range s.parts {
 		if p.output == nil {
 			continue
@@ -309,69 +258,6 @@ func (s *Shop) Report() LoadReport {
 
 // ours tells a service that takes controls and writes a status.
 func (p *part) ours() bool { return p.ready == "" }
-
-// tell carries a control out at one part and returns its status then. s.mu is held.
-func (s *Shop) tell(ctx context.Context, p *part, c control) (Status, error) {
-	b, err := json.Marshal(c)
-	if err != nil {
-		return Status{}, err
-	}
-	if err := s.stage.tell(ctx, p, b); err != nil {
-		return Status{}, fmt.Errorf("demo: telling %s what to do: %w", p.Name, err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, drainTime+5*time.Second)
-	defer cancel()
-	st, err := p.output.waitRevision(ctx, c.Revision)
-	if err != nil {
-		return Status{}, fmt.Errorf("demo: %w", err)
-	}
-	return st, nil
-}
-
-// tellRoles changes the control and carries it out, one role after the other.
-func (s *Shop) tellRoles(ctx context.Context, change func(*control), roles ...string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	change(&s.control)
-	s.control.Revision++
-	c := s.control
-	s.control.CloseIdle = false
-	for _, role := range roles {
-		for _, p := range s.parts {
-			if p.Role != role {
-				continue
-			}
-			if _, err := s.tell(ctx, p, c); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// SetRate changes the rate of the load, in requests per second; 0 sends none.
-func (s *Shop) SetRate(ctx context.Context, rate float64) error {
-	if rate < 0 || rate > 1e6 {
-		return fmt.Errorf("demo: rate %v is not between 0 and a million requests per second", rate)
-	}
-	return s.tellRoles(ctx, func(c *control) { c.Rate = rate }, "load")
-}
-
-// Pause stops the load, waits for the requests under way, and then stops the worker's polling,
-// so that nothing moves in the shop. The connections between services stay open, or are closed
-// by their clients.
-func (s *Shop) Pause(ctx context.Context, closeConnections bool) error {
-	roles := []string{"load", "worker"}
-	if closeConnections {
-		roles = append(roles, "gateway", "catalogue", "cart", "payment")
-	}
-	return s.tellRoles(ctx, func(c *control) { c.Paused, c.CloseIdle = true, closeConnections }, roles...)
-}
-
-// Resume ends a Pause.
-func (s *Shop) Resume(ctx context.Context) error {
-	return s.tellRoles(ctx, func(c *control) { c.Paused = false }, "worker", "load")
-}
 
 func (s *Shop) String() string {
 	names := make([]string, len(s.parts))

@@ -50,7 +50,7 @@ var modes = []string{"docker", "cgroup"}
 func startShop(t *testing.T, o Options) *Shop {
 	t.Helper()
 	o.Instance = testInstance
-	o.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+	o.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	s, err := Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -236,10 +236,18 @@ func checkClosed(t *testing.T, truth Truth) {
 }
 
 func TestShopWithoutDebian(t *testing.T) {
+	// What a launcher that had no Docker has left, Docker's removes as well.
+	old := filepath.Join(os.TempDir(), "outsight-demo-"+testInstance+".old")
+	if err := os.Mkdir(old, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	s := startShop(t, Options{Without: []string{"nginx", "redis"}, Rate: 200})
 	waitFor(t, "200 replies", func() bool { return s.Report().Completed >= 200 })
 	if len(s.Parts()) != 5 {
 		t.Errorf("parts %v", s)
+	}
+	if _, err := os.Stat(old); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%q: %v", old, err)
 	}
 	checkTruth(t, s, pausedTruth(t, s, false))
 }
@@ -270,6 +278,33 @@ func TestFailedStart(t *testing.T) {
 	if _, err := Start(t.Context(), o); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("start without /proc: %v", err)
 	}
+}
+
+// TestCancelledStart gives up at different moments of a start; nothing is left at any of them.
+func TestCancelledStart(t *testing.T) {
+	f := func(mode string, after time.Duration) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), after)
+		defer cancel()
+		s, err := Start(ctx, Options{Instance: testInstance, NoDocker: mode == "cgroup"})
+		if err == nil { // it was faster
+			err = s.Stop(t.Context())
+		} else if errors.Is(err, context.DeadlineExceeded) {
+			err = nil
+		}
+		if err != nil {
+			t.Errorf("%s, given up after %v: %v", mode, after, err)
+		}
+		if l := left(t, mode); len(l) > 0 {
+			t.Errorf("%s, given up after %v: left behind: %q", mode, after, l)
+		}
+	}
+	f("docker", 30*time.Millisecond)
+	f("docker", 700*time.Millisecond)
+	f("docker", 1500*time.Millisecond)
+	f("cgroup", 0)
+	f("cgroup", 20*time.Millisecond)
+	f("cgroup", 60*time.Millisecond)
 }
 
 // TestLeftovers kills a launcher and starts another one.

@@ -28,6 +28,9 @@ const (
 	instanceLabel = "outsight.demo.instance"
 	pingTime      = 3 * time.Second
 	graceSeconds  = 3
+	// callLimit is for calls that make something. They are not cancelled: the daemon might
+	// finish the work after clean has looked for it.
+	callLimit = 30 * time.Second
 )
 
 // dockerStage runs the parts as Docker containers, from images made of this host's files.
@@ -118,6 +121,8 @@ func (d *dockerStage) removeImages(ctx context.Context) error {
 
 // prepare makes the network and the images at the same time.
 func (d *dockerStage) prepare(ctx context.Context, parts []*part) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callLimit)
+	defer cancel()
 	programs := map[string]*part{} // one image per program
 	for _, p := range parts {
 		p.Image = d.imageName(p)
@@ -184,6 +189,10 @@ func (d *dockerStage) makeImage(ctx context.Context, name string, p *part) error
 func (d *dockerStage) start(ctx context.Context, p *part, at func(string) string) (io.ReadCloser, error) {
 	here := place{at: at, scratch: scratchDir, config: configPath, control: controlDir + "/" + controlName}
 	command := append([]string{d.target(p)}, p.args(here)...)
+	// The output is read until the container ends, long after the start.
+	life := context.WithoutCancel(ctx)
+	ctx, cancel := context.WithTimeout(life, callLimit)
+	defer cancel()
 	made, err := d.client.ContainerCreate(ctx, client.ContainerCreateOptions{
 		Name:   p.Name,
 		Config: &container.Config{Image: p.Image, Entrypoint: command, Labels: d.labels(), Hostname: p.Name},
@@ -211,8 +220,7 @@ func (d *dockerStage) start(ctx context.Context, p *part, at func(string) string
 	if s := info.Container.NetworkSettings; s != nil && s.Networks[d.options.scope()] != nil {
 		p.Address = s.Networks[d.options.scope()].IPAddress
 	}
-	// The output is read until the container ends, long after the start.
-	return d.output(context.WithoutCancel(ctx), p)
+	return d.output(life, p)
 }
 
 func (d *dockerStage) output(ctx context.Context, p *part) (io.ReadCloser, error) {

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -19,6 +22,12 @@ const (
 func enter(args []string) error {
 	if len(args) < 2 {
 		return errors.New("demo service enter: host name and program expected")
+	}
+	// The signal of a launcher's death is a property of a thread, and an exec keeps that of the
+	// thread that calls it, which need not be the one that the launcher has set it for.
+	runtime.LockOSThread()
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("demo service enter: asking for the launcher's death: %w", err)
 	}
 	gate := os.NewFile(enterFD, "gate")
 	if _, err := gate.Read(make([]byte, 1)); err != nil {

@@ -15,6 +15,7 @@ import (
 // nothing else. A general client greets, names and pipelines on its own, and then the service
 // no longer knows how many commands were sent; here the count is exact.
 type redisClient struct {
+	network string // "tcp"
 	address string
 	tally   *tally
 	free    chan *redisConn // idle connections
@@ -30,7 +31,7 @@ const maxRedisConns = 64
 
 func newRedisClient(address string, l *ledger) *redisClient {
 	return &redisClient{
-		address: address, tally: l.call("redis"),
+		network: "tcp", address: address, tally: l.call("redis"),
 		free: make(chan *redisConn, maxRedisConns), tokens: make(chan struct{}, maxRedisConns),
 	}
 }
@@ -68,7 +69,7 @@ func (c *redisClient) take(ctx context.Context) (*redisConn, error) {
 		return nil, ctx.Err()
 	case c.tokens <- struct{}{}:
 	}
-	conn, err := (&net.Dialer{Timeout: callTimeout}).DialContext(ctx, "tcp", c.address)
+	conn, err := (&net.Dialer{Timeout: callTimeout}).DialContext(ctx, c.network, c.address)
 	if err != nil {
 		c.tally.failures.Add(1)
 		<-c.tokens

@@ -112,24 +112,22 @@ func (s *service) run(ctx context.Context) error {
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
 
+	stop := func() {}
 	var work sync.WaitGroup
-	defer func() {
-		cancel()
-		work.Wait()
-		s.print()
-	}()
 	if s.role.handler != nil {
-		stop, err := s.serve(&work)
-		if err != nil {
+		var err error
+		if stop, err = s.serve(&work); err != nil {
 			return err
 		}
-		defer stop()
 	}
 	if s.role.run != nil {
 		work.Go(func() { s.role.run(ctx) })
 	}
 	s.print() // the launcher takes the first line as: ready
 	s.follow(ctx, hangup)
+	stop()
+	work.Wait()
+	s.print()
 	return nil
 }
 
