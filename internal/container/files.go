@@ -168,6 +168,31 @@ func (f *Files) Close() {
 	}
 }
 
+// Features reports which groups of numbers this host's control groups have. It may be called
+// at any time.
+func (f *Files) Features() []model.Feature {
+	var features []model.Feature
+	add := func(name, purpose string, k fileKind, remedy string) {
+		feature := model.Feature{Name: name, Purpose: purpose, State: model.FeatureWorks}
+		if f.sources[k].mount == "" {
+			feature.State, feature.Remedy = model.FeatureAbsent, remedy
+			feature.Reason = "no cgroup hierarchy has the controller " + f.sources[k].controller
+		}
+		features = append(features, feature)
+	}
+	const boot = "enable the controller when the host boots"
+	add("cgroup/memory", "memory and page faults of containers", memoryStatFile, boot+" (cgroup_enable=memory)")
+	add("cgroup/cpu", "throttling of containers with a CPU quota", cpuStat, boot)
+	add("cgroup/pids", "threads of containers", pidsCurrent, boot)
+	add("cgroup/disk", "block I/O of containers", diskBytes, boot)
+	if disk := &features[len(features)-1]; disk.State == model.FeatureWorks && !f.sources[diskBytes].v2 && !f.rootCountsDisk() {
+		disk.State = model.FeatureAbsent
+		disk.Reason = "this kernel counts block I/O of cgroup v1 only on devices with a throttling rule, and there is none"
+		disk.Remedy = "boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)"
+	}
+	return features
+}
+
 // Drops tells how many descriptors are open, and how many readings had to open a file of their
 // own because no more may be kept: they cost more, and nothing is lost.
 func (f *Files) Drops() []model.Drop {

@@ -17,7 +17,7 @@ func BenchmarkRead(b *testing.B) {
 		f.Read(containers, usages)
 	}
 	for i := range usages {
-		if usages[i].Err != nil || usages[i].Memory == nil {
+		if usages[i].Err != nil || usages[i].Memory == nil || usages[i].Network == nil {
 			b.Fatalf("%+v", usages[i])
 		}
 	}
@@ -51,16 +51,9 @@ func fiftyContainers(b *testing.B) (*Files, []*model.Container) {
 	for i := range 50 {
 		path := fmt.Sprintf("/osct-bench/%s", testID(i))
 		id := makeGroup(b, l, path)
-		cmd := enter(b, l, path, "/usr/bin/unshare", "--net", "/bin/sleep", "600")
-		var netns uint32
-		eventually(b, func() (err error) {
-			if netns, err = f.proc.netns(cmd.Process.Pid); err == nil && netns == f.proc.hostNetNS {
-				err = errMoved
-			}
-			return err
-		})
+		pid, netns := enterOwnNetwork(b, l, path)
 		containers = append(containers, &model.Container{ID: testID(i), CgroupPath: path, Cgroup: id,
-			PID: cmd.Process.Pid, NetNS: netns})
+			PID: pid, NetNS: netns})
 	}
 	return f, containers
 }

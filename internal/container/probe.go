@@ -122,11 +122,14 @@ func (r *Registry) read(t target, seen map[uint32][]netip.Addr) {
 			return false // started anew, or ended, since
 		}
 		old := *current
-		current.PID, current.NetNS, current.Addresses = w.pid, w.netns, addresses
+		if c.ID != model.HostContainerID {
+			current.PID = w.pid
+		}
+		current.NetNS, current.Addresses = w.netns, addresses
 		if current.Started.IsZero() {
 			current.Started = w.started
 		}
-		return old.PID != w.pid || old.NetNS != w.netns || !old.Started.Equal(current.Started) ||
+		return old.PID != current.PID || old.NetNS != w.netns || !old.Started.Equal(current.Started) ||
 			!slices.Equal(old.Addresses, addresses)
 	})
 }
@@ -134,7 +137,9 @@ func (r *Registry) read(t target, seen map[uint32][]netip.Addr) {
 // locate finds the first process of a container and the namespace that it is in.
 func (r *Registry) locate(c *model.Container) (w whereabouts, ok bool) {
 	w.pid = c.PID
-	if c.ID != model.HostContainerID && (w.pid == 0 || r.proc.trust(w.pid, c.CgroupPath) != nil) {
+	if c.ID == model.HostContainerID {
+		w.pid = r.proc.hostPID
+	} else if w.pid == 0 || r.proc.trust(w.pid, c.CgroupPath) != nil {
 		var err error
 		if w.pid, err = firstPID(r.layout.MountPoint+c.CgroupPath, procsDepth); err != nil || w.pid == 0 {
 			return w, false

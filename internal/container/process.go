@@ -29,6 +29,8 @@ type processes struct {
 	// subsystem of the hierarchy that container paths are of, as Layout.Subsystem.
 	subsystem string
 	boot      time.Time
+	// hostPID is a process in the host's network namespace, hostNetNS.
+	hostPID   int
 	hostNetNS uint32
 }
 
@@ -36,8 +38,15 @@ type processes struct {
 // namespace. Both stay zero where they cannot be read.
 func newProcesses(root, subsystem string) processes {
 	p := processes{root: root, subsystem: subsystem}
-	p.hostNetNS, _ = p.netns(1)
 	p.boot, _ = p.bootTime()
+	// The first process may be kept from being looked at, even by root. This one is of the
+	// host as well then, since it sees the host's processes.
+	for _, p.hostPID = range []int{1, os.Getpid()} {
+		var err error
+		if p.hostNetNS, err = p.netns(p.hostPID); err == nil {
+			break
+		}
+	}
 	return p
 }
 

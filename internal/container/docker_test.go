@@ -1,0 +1,569 @@
+package container
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"outsight/internal/model"
+)
+
+const testImage = "osct-busybox:test"
+
+// engine is a Docker daemon: the machine's, or one that a test started.
+type engine struct{ socket string }
+
+func (e engine) command(arguments ...string) *exec.Cmd {
+	return exec.Command("docker", append([]string{"--host", "unix://" + e.socket}, arguments...)...)
+}
+
+func (e engine) run(t testing.TB, arguments ...string) string {
+	t.Helper()
+	var stderr bytes.Buffer
+	cmd := e.command(arguments...)
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("docker %v: %v: %s", arguments, err, stderr.Bytes())
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// image imports busybox as an image with nothing else in it.
+func (e engine) image(t testing.TB) {
+	t.Helper()
+	if e.command("image", "inspect", testImage).Run() == nil {
+		return
+	}
+	root := t.TempDir()
+	text, err := os.ReadFile("/bin/busybox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(root, "bin/busybox"), string(text))
+	if err := os.Chmod(filepath.Join(root, "bin/busybox"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"sh", "sleep", "dd", "cat"} {
+		if err := os.Symlink("busybox", filepath.Join(root, "bin", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	archive := filepath.Join(t.TempDir(), "image.tar")
+	if out, err := exec.Command("tar", "-C", root, "-cf", archive, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	e.run(t, "import", archive, testImage)
+}
+
+// start runs a container until the test ends, and returns its id.
+func (e engine) start(t testing.TB, name string, arguments ...string) string {
+	t.Helper()
+	e.command("rm", "--force", name).Run() // of a test that was killed
+	id := e.run(t, append([]string{"create", "--name", name}, arguments...)...)
+	t.Cleanup(func() { e.command("rm", "--force", id).Run() })
+	e.run(t, "start", id)
+	return id
+}
+
+func hostEngine(t testing.TB) engine {
+	t.Helper()
+	e := engine{"/var/run/docker.sock"}
+	e.image(t)
+	return e
+}
+
+// runRegistry starts a Registry, and walks the hierarchy all the time instead of the kernel's
+// events.
+func runRegistry(t *testing.T, o Options) *Registry {
+	t.Helper()
+	r := newRegistry(t, hostLayout(t), o)
+	ctx, cancel := context.WithCancel(context.Background())
+	stopped := make(chan struct{}, 2)
+	t.Cleanup(func() {
+		cancel()
+		<-stopped
+		<-stopped
+	})
+	go func() {
+		r.Run(ctx)
+		stopped <- struct{}{}
+	}()
+	go func() {
+		for ctx.Err() == nil {
+			if err := r.Resync(); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		stopped <- struct{}{}
+	}()
+	return r
+}
+
+// awaitContainer waits until a container is as it should be.
+func awaitContainer(t *testing.T, r *Registry, id string, check func(*model.Container) error) *model.Container {
+	t.Helper()
+	var c *model.Container
+	eventually(t, func() error {
+		if c = find(r.Containers(), id); c == nil {
+			return fmt.Errorf("%s does not run", id)
+		}
+		if err := check(c); err != nil {
+			return fmt.Errorf("%+v: %w", c, err)
+		}
+		return nil
+	})
+	return c
+}
+
+func isNamed(name string) func(*model.Container) error {
+	return func(c *model.Container) error {
+		if c.Name != name {
+			return fmt.Errorf("name %q, want %q", c.Name, name)
+		}
+		return nil
+	}
+}
+
+func TestDockerContainer(t *testing.T) {
+	e := hostEngine(t)
+	r := runRegistry(t, Options{})
+	id := e.start(t, "osct-web", "--label", "tier=web", "--label", "io.kubernetes.pod.name=shop-0",
+		"--label", "io.kubernetes.pod.namespace=shop", "--label", "io.kubernetes.pod.uid="+uid, testImage, "/bin/sleep", "600")
+	awaitContainer(t, r, id, isNamed("osct-web"))
+	var inspected []struct {
+		State struct {
+			Pid       int
+			StartedAt time.Time
+		}
+		NetworkSettings struct{ IPAddress string }
+	}
+	if err := json.Unmarshal([]byte(e.run(t, "inspect", id)), &inspected); err != nil {
+		t.Fatal(err)
+	}
+	want := inspected[0]
+	c := awaitContainer(t, r, id, func(c *model.Container) error {
+		if c.PID != want.State.Pid || !c.Started.Equal(want.State.StartedAt) {
+			return fmt.Errorf("want %+v", want.State)
+		}
+		if len(c.Addresses) != 1 || c.Addresses[0].String() != want.NetworkSettings.IPAddress {
+			return fmt.Errorf("addresses %v, want %v", c.Addresses, want.NetworkSettings.IPAddress)
+		}
+		return nil
+	})
+	netns, err := r.proc.netns(c.PID)
+	if err != nil || c.NetNS != netns || netns == r.proc.hostNetNS {
+		t.Errorf("namespace %d, want %d, %v", c.NetNS, netns, err)
+	}
+	if c.Image != testImage || c.Runtime != model.Docker || c.Labels["tier"] != "web" || c.CgroupPath != "/docker/"+id {
+		t.Errorf("%+v", c)
+	}
+	if c.PodName != "shop-0" || c.PodNamespace != "shop" || c.PodUID != uid {
+		t.Errorf("%+v", c)
+	}
+	if f := r.Features()[0]; f.State != model.FeatureWorks || f.Reason != "" {
+		t.Errorf("%+v", f)
+	}
+	e.run(t, "rename", "osct-web", "osct-shop")
+	awaitContainer(t, r, id, isNamed("osct-shop"))
+	if c.Name != "osct-web" {
+		t.Error("a container was changed that had been handed out")
+	}
+
+	r.Collect()
+	e.run(t, "stop", "--time", "0", id)
+	eventually(t, func() error {
+		if find(r.Containers(), id) != nil {
+			return errors.New("it runs")
+		}
+		return nil
+	})
+	last := find(r.Collect().Containers, id)
+	if last == nil || last.Ended.IsZero() || last.Name != "osct-shop" {
+		t.Errorf("its end: %+v", last)
+	}
+	if again := find(r.Collect().Containers, id); again != nil {
+		t.Errorf("it was collected twice: %+v", again)
+	}
+
+	e.run(t, "start", id)
+	second := awaitContainer(t, r, id, func(c *model.Container) error {
+		if c.PID == 0 || c.PID == want.State.Pid || len(c.Addresses) == 0 || !c.Started.After(want.State.StartedAt) {
+			return errors.New("not started again")
+		}
+		return nil
+	})
+	if second.Name != "osct-shop" || second.Cgroup == last.Cgroup {
+		t.Errorf("%+v, before %+v", second, last)
+	}
+}
+
+// TestDockerHostNetwork is a container without a network namespace of its own.
+func TestDockerHostNetwork(t *testing.T) {
+	e := hostEngine(t)
+	r := runRegistry(t, Options{})
+	id := e.start(t, "osct-hostnet", "--network", "host", testImage, "/bin/sleep", "600")
+	c := awaitContainer(t, r, id, func(c *model.Container) error {
+		if c.NetNS != r.proc.hostNetNS {
+			return fmt.Errorf("want namespace %d", r.proc.hostNetNS)
+		}
+		return nil
+	})
+	host := r.Host()
+	if len(host.Addresses) == 0 || fmt.Sprint(c.Addresses) != fmt.Sprint(host.Addresses) || host.NetNS != c.NetNS {
+		t.Errorf("%+v, the host %+v", c, host)
+	}
+	f := NewFiles(r.layout, Options{})
+	defer f.Close()
+	if u := readOne(t, f, c); u.Err != nil || u.Network != nil || u.Memory == nil {
+		t.Errorf("%+v", u)
+	}
+}
+
+// TestDockerAlreadyRuns is a container that is older than the Registry.
+func TestDockerAlreadyRuns(t *testing.T) {
+	e := hostEngine(t)
+	id := e.start(t, "osct-old", testImage, "/bin/sleep", "600")
+	r := runRegistry(t, Options{})
+	awaitContainer(t, r, id, func(c *model.Container) error {
+		if c.Name != "osct-old" || c.PID == 0 || len(c.Addresses) != 1 || c.Started.IsZero() {
+			return errors.New("not complete")
+		}
+		return nil
+	})
+}
+
+// TestDockerNetworkConnected gives a running container another address.
+func TestDockerNetworkConnected(t *testing.T) {
+	e := hostEngine(t)
+	const network = "osct-second"
+	e.command("network", "rm", network).Run() // of a test that was killed
+	e.run(t, "network", "create", network)
+	t.Cleanup(func() { e.command("network", "rm", network).Run() })
+	id := e.start(t, "osct-two", testImage, "/bin/sleep", "600")
+	t.Cleanup(func() { e.command("network", "disconnect", "--force", network, id).Run() })
+	r := runRegistry(t, Options{})
+	addresses := func(n int) func(c *model.Container) error {
+		return func(c *model.Container) error {
+			if len(c.Addresses) != n {
+				return fmt.Errorf("want %d addresses", n)
+			}
+			return nil
+		}
+	}
+	awaitContainer(t, r, id, addresses(1))
+	e.run(t, "network", "connect", network, id)
+	awaitContainer(t, r, id, addresses(2))
+	e.run(t, "network", "disconnect", network, id)
+	awaitContainer(t, r, id, addresses(1))
+}
+
+// TestDockerUsage compares what is read with what the container is made to do.
+func TestDockerUsage(t *testing.T) {
+	e := hostEngine(t)
+	id := e.start(t, "osct-usage", "--memory", "64m", "--cpus", "0.2", testImage,
+		"/bin/sh", "-c", "sleep 600 & sleep 600 & while :; do :; done")
+	r := runRegistry(t, Options{})
+	c := awaitContainer(t, r, id, func(c *model.Container) error {
+		if c.NetNS == 0 || c.PID == 0 {
+			return errors.New("not complete")
+		}
+		return nil
+	})
+	f := NewFiles(r.layout, Options{})
+	defer f.Close()
+	var u *Usage
+	eventually(t, func() error {
+		u = readOne(t, f, c)
+		if u.Err != nil || u.Throttle == nil || u.Throttle.ThrottledPeriods == 0 || *u.Threads != 3 {
+			return fmt.Errorf("%+v", u)
+		}
+		return nil
+	})
+	if u.Memory.LimitBytes != 64<<20 || u.Memory.UsageBytes == 0 || u.Network == nil {
+		t.Errorf("%+v", u)
+	}
+	if u.Throttle.ThrottledNS == 0 || u.Throttle.Periods < u.Throttle.ThrottledPeriods {
+		t.Errorf("%+v", *u.Throttle)
+	}
+	before, err := f.CPUUsage(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		after, err := f.CPUUsage(c)
+		if err != nil || after <= before {
+			return fmt.Errorf("cpu %d, then %d, %v", before, after, err)
+		}
+		return nil
+	})
+}
+
+// TestDockerDisk reads and writes 64 blocks past the page cache. A rule that allows everything
+// makes kernels since 6.10 count.
+func TestDockerDisk(t *testing.T) {
+	e := hostEngine(t)
+	volume, err := os.MkdirTemp("/var/tmp", "osct-disk-") // /tmp may be memory
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(volume) })
+	device := blockDevice(t, volume)
+	id := e.start(t, "osct-disk", "--device-read-bps", device+":1tb", "--volume", volume+":/volume", testImage, "/bin/sleep", "600")
+	r := runRegistry(t, Options{})
+	c := awaitContainer(t, r, id, isNamed("osct-disk"))
+	f := NewFiles(r.layout, Options{})
+	defer f.Close()
+	read := func() model.DiskCounters {
+		t.Helper()
+		u := readOne(t, f, c)
+		if u.Err != nil {
+			t.Fatal(u.Err)
+		}
+		if u.Disk == nil {
+			return model.DiskCounters{}
+		}
+		return *u.Disk
+	}
+	before := read()
+	e.run(t, "exec", id, "/bin/dd", "if=/dev/zero", "of=/volume/f", "bs=64k", "count=64", "oflag=direct")
+	written := read()
+	e.run(t, "exec", id, "/bin/dd", "if=/volume/f", "of=/dev/null", "bs=64k", "count=64", "iflag=direct")
+	after := read()
+	if n := written.WriteBytes - before.WriteBytes; n != 64*64<<10 {
+		t.Errorf("%d bytes written, want %d", n, 64*64<<10)
+	}
+	if n := after.ReadBytes - written.ReadBytes; n != 64*64<<10 {
+		t.Errorf("%d bytes read, want %d", n, 64*64<<10)
+	}
+	if n := after.Reads - written.Reads; n < 64 {
+		t.Errorf("%d reads, want 64 or more", n)
+	}
+	for _, feature := range f.Features() {
+		if feature.State != model.FeatureWorks {
+			t.Errorf("%+v", feature)
+		}
+	}
+}
+
+// blockDevice is the whole disk under a directory.
+func blockDevice(t *testing.T, directory string) string {
+	t.Helper()
+	out, err := exec.Command("df", "--output=source", directory).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Fields(string(out))
+	return lines[len(lines)-1]
+}
+
+// privateEngine starts a Docker daemon that a test may stop and freeze.
+type privateEngine struct {
+	engine
+	directory string
+	daemon    *exec.Cmd
+}
+
+func newPrivateEngine(t *testing.T) *privateEngine {
+	directory, err := os.MkdirTemp("", "osct-docker-") // short: a socket's path has 108 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(directory) })
+	return &privateEngine{engine: engine{directory + "/docker.sock"}, directory: directory}
+}
+
+func (e *privateEngine) up(t *testing.T) {
+	t.Helper()
+	// A network of its own: with no bridge, Docker removes docker0, which belongs to another.
+	e.daemon = exec.Command("unshare", "--net", "dockerd", "--host", "unix://"+e.socket, "--data-root", e.directory+"/data",
+		"--exec-root", e.directory+"/exec", "--pidfile", e.directory+"/pid", "--live-restore",
+		"--bridge", "none", "--iptables=false", "--ip-forward=false", "--ip-masq=false")
+	log, err := os.Create(e.directory + "/log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	e.daemon.Stdout, e.daemon.Stderr = log, log
+	if err := e.daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error { return e.command("version").Run() })
+}
+
+func (e *privateEngine) down(t *testing.T) {
+	t.Helper()
+	if e.daemon == nil {
+		return
+	}
+	e.daemon.Process.Signal(syscall.SIGCONT)
+	e.daemon.Process.Signal(syscall.SIGTERM)
+	e.daemon.Wait()
+	e.daemon = nil
+}
+
+// TestDockerFaults takes Docker away in all ways: containers are known by their ids at once, and
+// by their names when it is back.
+func TestDockerFaults(t *testing.T) {
+	l := hostLayout(t)
+	e := newPrivateEngine(t)
+	r := runRegistry(t, Options{DockerSocket: e.socket})
+	absent := func(reason string) {
+		t.Helper()
+		eventually(t, func() error {
+			if f := r.Features()[0]; f.State != model.FeatureAbsent || !strings.Contains(f.Reason, reason) || f.Remedy == "" {
+				return fmt.Errorf("%+v", f)
+			}
+			return nil
+		})
+	}
+	works := func() {
+		t.Helper()
+		eventually(t, func() error {
+			if f := r.Features()[0]; f.State != model.FeatureWorks {
+				return fmt.Errorf("%+v", f)
+			}
+			return nil
+		})
+	}
+	absent("no socket at " + e.socket)
+	e.up(t)
+	t.Cleanup(func() { e.down(t) })
+	e.image(t)
+	works()
+	id := e.start(t, "osct-inner", "--network", "none", testImage, "/bin/sleep", "600")
+	awaitContainer(t, r, id, isNamed("osct-inner"))
+
+	// Frozen, it takes connections and does not answer.
+	if err := e.daemon.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	path := "/docker/" + testID(10)
+	makeGroup(t, l, path)
+	awaitContainer(t, r, testID(10), isNamed(testID(10)[:12]))
+	if err := e.daemon.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+
+	e.down(t)
+	absent("")
+	awaitContainer(t, r, id, isNamed("osct-inner")) // what was told is kept
+	e.up(t)
+	works()
+	e.run(t, "rename", "osct-inner", "osct-outer")
+	awaitContainer(t, r, id, isNamed("osct-outer"))
+	e.run(t, "rm", "--force", id)
+}
+
+// TestDockerRefuses is about answers that are none of a Docker's.
+func TestDockerRefuses(t *testing.T) {
+	check := func(answer, want string) {
+		t.Helper()
+		socket := filepath.Join(t.TempDir(), "s")
+		listener, err := net.Listen("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		go func() {
+			for {
+				connection, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				connection.Read(make([]byte, 4096))
+				connection.Write([]byte(answer))
+				connection.Close()
+			}
+		}()
+		d := newDocker(socket)
+		if _, err := d.list(t.Context(), ""); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.30q: list: %v, want %q", answer, err, want)
+		}
+		if err := d.watch(t.Context(), func() {}, func(dockerMessage) {}); err == nil {
+			t.Errorf("%.30q: the stream of events ended without an error", answer)
+		}
+	}
+	check("", "EOF")
+	check("garbage\r\n\r\n", "malformed")
+	check("HTTP/1.1 500 Internal Server Error\r\nContent-Length: 5\r\n\r\nboom\n", "status 500: boom")
+	check("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[{\"Id\":1}", "decoding")
+	check("HTTP/1.1 200 OK\r\n\r\n[{\"Id\":\""+strings.Repeat("x", dockerEvent+1), "decoding")
+	check("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", errNoSuchContainer.Error())
+}
+
+// TestDockerAnswers reads real answers.
+func TestDockerAnswers(t *testing.T) {
+	var list []dockerSummary
+	if err := json.Unmarshal(testFile(t, "docker/list.json"), &list); err != nil {
+		t.Fatal(err)
+	}
+	if len(list) != 1 || list[0].ID != idA || list[0].Names[0] != "/osct-cap" || list[0].Image != testImage {
+		t.Errorf("%+v", list)
+	}
+	var details dockerDetails
+	if err := json.Unmarshal(testFile(t, "docker/inspect.json"), &details); err != nil {
+		t.Fatal(err)
+	}
+	if details.ID != idA || details.Name != "/osct-cap" || details.State.Pid != 7730 || details.Config.Image != testImage ||
+		details.State.StartedAt.UTC().Format(time.RFC3339Nano) != "2026-11-21T15:18:34.806882479Z" {
+		t.Errorf("%+v", details)
+	}
+	var got []string
+	for line := range bytes.Lines(testFile(t, "docker/events.json")) {
+		var m dockerMessage
+		if err := json.Unmarshal(line, &m); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, m.Type+" "+m.Action+" "+m.container()[:4])
+	}
+	want := "network connect df40,container start df40,container rename df40,network connect df40," +
+		"network disconnect df40,network disconnect df40,network disconnect df40"
+	if strings.Join(got, ",") != want {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestDockerNames(t *testing.T) {
+	r := newRegistry(t, newTree(t).Layout, quiet(t))
+	r.HandleEvent(made(5, "/docker/"+idA))
+	check := func(s dockerSummary, name string) {
+		t.Helper()
+		s.ID = idA
+		r.describeSummary(s)
+		if got := r.Lookup(5).Name; got != name {
+			t.Errorf("%+v: name %q, want %q", s, got, name)
+		}
+	}
+	check(dockerSummary{}, idA[:12])
+	check(dockerSummary{Names: []string{"/web/alias", "/db"}}, "db")
+	// A kubelet's name for the container is in a label.
+	check(dockerSummary{Names: []string{"/k8s_cart_cart-0_shop_" + uid + "_0"}, Labels: map[string]string{labelContainerName: "cart"}}, "cart")
+	if r.describeSummary(dockerSummary{ID: idB}) {
+		t.Error("a container without a group is known")
+	}
+}
+
+func FuzzDockerMessage(f *testing.F) {
+	for line := range bytes.Lines(testFile(f, "docker/events.json")) {
+		f.Add(line)
+	}
+	f.Add([]byte(`{"Type":"network"}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var m dockerMessage
+		if json.Unmarshal(text, &m) == nil {
+			m.container()
+		}
+	})
+}
