@@ -1,0 +1,265 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/storage"
+
+	"outsight/internal/model"
+)
+
+// ErrRejected means that some samples of a batch can never be stored: too old, in conflict with
+// a stored one, malformed, or of a new series where there was no room. The rest of the batch is
+// stored, and sending it again would not help.
+var ErrRejected = errors.New("samples rejected")
+
+// ErrClosed means that the store was closed.
+var ErrClosed = errors.New("store is closed")
+
+// hostLabel names the source of a series.
+const hostLabel = "host"
+
+// source is one host whose agent sends batches.
+type source struct {
+	// last is the time of its newest batch, in ms.
+	last int64
+	live []*entry
+	// newest sample and number of the batch that is being appended.
+	newest int64
+	batch  uint64
+}
+
+// idleAfter is how long a source may be silent before its series are ended and forgotten.
+const idleAfter = 10 * time.Minute
+
+// Append stores a batch: all series that its hosts (the label "host") have at one time. It is all
+// there after a crash of the process once Append has returned. The same batch may be
+// appended again, whole and unchanged, without effect. A series of the host's last batch that
+// is not in this one ends, unless this one is older. Errors are ErrClosed, ErrRejected, that
+// of ctx, and those of the disk, after which nothing of the batch is stored.
+func (s *Store) Append(ctx context.Context, series []model.Series) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("appending %d series: %w", len(series), err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return fmt.Errorf("appending %d series: %w", len(series), ErrClosed)
+	}
+	s.batches++
+	b := &batch{store: s, app: s.db.AppenderV2(ctx), number: s.batches, room: s.options.MaxSeries - int(s.db.Head().NumSeries())}
+	for i := range series {
+		b.add(&series[i])
+	}
+	b.end()
+	if err := b.app.Commit(); err != nil {
+		b.undo()
+		return fmt.Errorf("writing %d samples: %w", b.counts.samples, err)
+	}
+	b.settle()
+	if n := b.counts.rejected(); n != 0 {
+		return fmt.Errorf("%w: %d of %d: %d too old, %d in conflict with a stored one, %d malformed, %d without room", ErrRejected,
+			n, len(series), b.counts.tooOld, b.counts.conflicts, b.counts.malformed, b.counts.noRoom)
+	}
+	return nil
+}
+
+// batch is one Append under way.
+type batch struct {
+	store  *Store
+	app    storage.AppenderV2
+	number uint64
+	// room is how many new series may be added.
+	room    int
+	touched []*source
+	added   []*entry
+	ended   []*entry
+	counts  counts
+	// recent is the source of the series before: nearly always that of the next, too.
+	recent     *source
+	recentHost string
+}
+
+func (b *batch) add(s *model.Series) {
+	if s.Kind == model.HistogramSeries && s.Histogram == nil || s.Name == "" {
+		b.counts.malformed++
+		return
+	}
+	src := b.source(s)
+	e, hash := b.store.cache.find(s)
+	var start int64
+	if e == nil {
+		if b.room <= 0 {
+			b.counts.noRoom++
+			return
+		}
+		b.room--
+		start = b.startOf(s, src)
+		e = b.store.cache.add(s, hash)
+		b.added = append(b.added, e)
+		src.live = append(src.live, e)
+	}
+	e.batch, e.kind = b.number, s.Kind
+	at := s.Time.UnixMilli()
+	src.newest = max(src.newest, at)
+	b.append(e, start, at, s.Value, nativeOf(s))
+}
+
+// startOf is the time, in ms, of the zero to put before the first sample of s, or 0 for none. It
+// must lie after the source's last batch: of what was counted before, an earlier series (another
+// name for the same thing, or one before a restart of this server) may have told already.
+func (b *batch) startOf(s *model.Series, src *source) int64 {
+	if s.Kind == model.Gauge || s.Start.IsZero() || src.last == 0 {
+		return 0
+	}
+	if start := s.Start.UnixMilli(); start >= src.last {
+		return start
+	}
+	return 0
+}
+
+func nativeOf(s *model.Series) *histogram.Histogram {
+	if s.Kind != model.HistogramSeries {
+		return nil
+	}
+	return native(s.Histogram)
+}
+
+func (b *batch) append(e *entry, start, at int64, v float64, h *histogram.Histogram) {
+	ref, err := b.app.Append(e.ref, e.stored, start, at, v, h, nil, storage.AOptions{})
+	switch {
+	case err == nil:
+		e.ref = ref
+		b.counts.samples++
+	case errors.Is(err, storage.ErrTooOldSample), errors.Is(err, storage.ErrOutOfBounds), errors.Is(err, storage.ErrOutOfOrderSample):
+		b.counts.tooOld++
+	case errors.Is(err, storage.ErrDuplicateSampleForTimestamp):
+		b.counts.conflicts++
+	default:
+		b.counts.malformed++
+	}
+}
+
+func (b *batch) source(s *model.Series) *source {
+	host := ""
+	for _, l := range s.Labels {
+		if l.Name == hostLabel {
+			host = l.Value
+			break
+		}
+	}
+	if b.recent != nil && host == b.recentHost {
+		return b.recent
+	}
+	src := b.store.sources[host]
+	if src == nil {
+		src = &source{}
+		b.store.sources[host] = src
+	}
+	if src.batch != b.number {
+		src.batch, src.newest = b.number, math.MinInt64
+		b.touched = append(b.touched, src)
+	}
+	b.recent, b.recentHost = src, host
+	return src
+}
+
+// end puts staleness markers on the series that ended.
+func (b *batch) end() {
+	for _, src := range b.touched {
+		if src.newest <= src.last {
+			continue
+		}
+		for _, e := range src.live {
+			if e.batch != b.number {
+				b.mark(e, src.newest)
+			}
+		}
+	}
+	for _, src := range b.store.sources {
+		if src.batch != b.number && b.recent != nil && b.recent.newest-src.last > idleAfter.Milliseconds() {
+			for _, e := range src.live {
+				b.mark(e, src.last+1)
+			}
+		}
+	}
+}
+
+func (b *batch) mark(e *entry, at int64) {
+	stale := math.Float64frombits(value.StaleNaN)
+	var h *histogram.Histogram
+	if e.kind == model.HistogramSeries {
+		h = &histogram.Histogram{Sum: stale}
+	}
+	// A marker that cannot be written is not a sample of the batch that was rejected.
+	if _, err := b.app.Append(e.ref, e.stored, 0, at, stale, h, nil, storage.AOptions{}); err == nil {
+		b.counts.ended++
+	}
+	b.ended = append(b.ended, e)
+}
+
+// undo forgets the series that a failed batch added.
+func (b *batch) undo() {
+	for _, e := range b.added {
+		b.store.cache.remove(e)
+	}
+	isAdded := make(map[*entry]bool, len(b.added))
+	for _, e := range b.added {
+		isAdded[e] = true
+	}
+	for _, src := range b.touched {
+		src.drop(func(e *entry) bool { return isAdded[e] })
+	}
+}
+
+// settle takes over what the stored batch changed.
+func (b *batch) settle() {
+	b.counts.batches = 1
+	b.store.counts.add(&b.counts)
+	gone := make(map[*entry]bool, len(b.ended))
+	for _, e := range b.ended {
+		b.store.cache.remove(e)
+		gone[e] = true
+	}
+	for host, src := range b.store.sources {
+		if len(gone) > 0 {
+			src.drop(func(e *entry) bool { return gone[e] })
+		}
+		if src.batch == b.number {
+			src.last = max(src.last, src.newest)
+		} else if len(src.live) == 0 {
+			delete(b.store.sources, host)
+		}
+	}
+}
+
+func (src *source) drop(gone func(*entry) bool) {
+	kept := src.live[:0]
+	for _, e := range src.live {
+		if !gone(e) {
+			kept = append(kept, e)
+		}
+	}
+	clear(src.live[len(kept):])
+	src.live = kept
+}
+
+// endAll marks the end of every live series. The caller holds mu.
+func (s *Store) endAll() error {
+	b := &batch{store: s, app: s.db.AppenderV2(context.Background())}
+	for _, src := range s.sources {
+		for _, e := range src.live {
+			b.mark(e, src.last+1)
+		}
+	}
+	if err := b.app.Commit(); err != nil {
+		return fmt.Errorf("ending %d series: %w", len(b.ended), err)
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package store
+
+import (
+	"hash/maphash"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+
+	"outsight/internal/model"
+)
+
+// entry is a live series: one that its source's last batch had.
+type entry struct {
+	name   string
+	labels []model.Label
+	hash   uint64
+	// stored labels and the TSDB's reference, which spares it the look-up.
+	stored labels.Labels
+	ref    storage.SeriesRef
+	kind   model.SeriesKind
+	// batch that had the series last.
+	batch uint64
+	// next entry with the same hash.
+	next *entry
+}
+
+// cache finds entries by name and labels.
+type cache struct {
+	seed    maphash.Seed
+	entries map[uint64]*entry
+	builder labels.ScratchBuilder
+}
+
+func newCache() cache {
+	return cache{seed: maphash.MakeSeed(), entries: map[uint64]*entry{}, builder: labels.NewScratchBuilder(16)}
+}
+
+func (c *cache) hash(s *model.Series) uint64 {
+	h := maphash.String(c.seed, s.Name)
+	for _, l := range s.Labels {
+		h = h*0x9e3779b97f4a7c15 ^ maphash.String(c.seed, l.Name)
+		h = h*0x9e3779b97f4a7c15 ^ maphash.String(c.seed, l.Value)
+	}
+	return h
+}
+
+// find is the entry of s, or nil, and the hash to add one by.
+func (c *cache) find(s *model.Series) (*entry, uint64) {
+	hash := c.hash(s)
+	for e := c.entries[hash]; e != nil; e = e.next {
+		if e.name == s.Name && slices.Equal(e.labels, s.Labels) {
+			return e, hash
+		}
+	}
+	return nil, hash
+}
+
+func (c *cache) add(s *model.Series, hash uint64) *entry {
+	c.builder.Reset()
+	c.builder.Add(nameLabel, s.Name)
+	for _, l := range s.Labels {
+		if l.Value != "" {
+			c.builder.Add(l.Name, l.Value)
+		}
+	}
+	c.builder.Sort()
+	e := &entry{name: s.Name, labels: s.Labels, hash: hash, stored: c.builder.Labels(), kind: s.Kind}
+	e.next = c.entries[hash]
+	c.entries[hash] = e
+	return e
+}
+
+func (c *cache) remove(e *entry) {
+	first := c.entries[e.hash]
+	if first == e {
+		if e.next == nil {
+			delete(c.entries, e.hash)
+		} else {
+			c.entries[e.hash] = e.next
+		}
+		return
+	}
+	for ; first != nil; first = first.next {
+		if first.next == e {
+			first.next = e.next
+			return
+		}
+	}
+}

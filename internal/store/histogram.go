@@ -1,0 +1,66 @@
+package store
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/prometheus/prometheus/model/histogram"
+
+	"outsight/internal/model"
+)
+
+// native is h as it is stored. It shares nothing with h.
+func native(h *model.Histogram) *histogram.Histogram {
+	spans, deltas, total := h.Sparse()
+	n := &histogram.Histogram{
+		Schema:          model.Scale,
+		ZeroThreshold:   model.ZeroThreshold.Seconds(),
+		ZeroCount:       h.ZeroCount,
+		Count:           total,
+		Sum:             float64(h.SumNS) / 1e9,
+		PositiveSpans:   make([]histogram.Span, len(spans)),
+		PositiveBuckets: deltas,
+	}
+	for i, s := range spans {
+		n.PositiveSpans[i] = histogram.Span(s)
+	}
+	return n
+}
+
+// fromNative is the histogram of a query's answer. Only buckets of model.Scale have a place in
+// a model.FloatHistogram; anything else is an error. Buckets of negative values, which no
+// duration is in, are left out.
+func fromNative(n *histogram.FloatHistogram) (*model.FloatHistogram, error) {
+	if n.UsesCustomBuckets() || n.Schema < model.Scale {
+		return nil, fmt.Errorf("a histogram of schema %d has coarser buckets than schema %d", n.Schema, model.Scale)
+	}
+	if n.Schema > model.Scale {
+		n = n.CopyToSchema(model.Scale)
+	}
+	h := &model.FloatHistogram{Count: n.Count, Sum: n.Sum, ZeroCount: n.ZeroCount}
+	first, last := int32(math.MaxInt32), int32(math.MinInt32)
+	it := n.PositiveBucketIterator()
+	for it.Next() {
+		if b := it.At(); b.Count != 0 {
+			first, last = min(first, b.Index), max(last, b.Index)
+		}
+	}
+	if first > last {
+		return h, nil
+	}
+	if last-first > maxBuckets {
+		return nil, fmt.Errorf("a histogram from bucket %d to %d is wider than %d buckets", first, last, maxBuckets)
+	}
+	h.Offset, h.Buckets = first, make([]float64, last-first+1)
+	it = n.PositiveBucketIterator()
+	for it.Next() {
+		if b := it.At(); b.Count != 0 {
+			h.Buckets[b.Index-first] = b.Count
+		}
+	}
+	return h, nil
+}
+
+// maxBuckets bounds the width of a histogram that somebody else's samples made: 32 buckets in
+// each octave of a double would be 65,536. Ours are at most 834 wide.
+const maxBuckets = 1 << 13

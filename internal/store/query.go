@@ -1,0 +1,260 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/promql"
+
+	"outsight/internal/model"
+)
+
+// Why a query failed. An error of a query wraps exactly one of these and reads as the cause.
+var (
+	// ErrBadQuery: the query cannot be understood, or its parameters make no sense.
+	ErrBadQuery = errors.New("bad query")
+	// ErrExecution: it makes no sense of the data, or would hold more than MaxSamples.
+	ErrExecution = errors.New("query failed")
+	// ErrTimeout: it took longer than QueryTimeout.
+	ErrTimeout = errors.New("query timed out")
+	// ErrCanceled: nobody waits for the answer, or the store was closed meanwhile.
+	ErrCanceled = errors.New("query canceled")
+	// ErrBusy: too many queries wait already.
+	ErrBusy = errors.New("too many queries")
+	// ErrStorage: the data could not be read.
+	ErrStorage = errors.New("reading data failed")
+)
+
+// queryError reads as err and is kind.
+type queryError struct{ kind, err error }
+
+func (e *queryError) Error() string   { return e.err.Error() }
+func (e *queryError) Unwrap() []error { return []error{e.kind, e.err} }
+
+func badQuery(format string, args ...any) error {
+	return &queryError{ErrBadQuery, fmt.Errorf(format, args...)}
+}
+
+// queryCounts are the counters behind Stats of queries.
+type queryCounts struct{ all, tooLarge, tooSlow, turnedAway atomic.Uint64 }
+
+// Instant evaluates a PromQL query at one time. A query of a range ("x[1m]") gives each series
+// with all its samples in the range. Histograms must have buckets of model.Scale.
+func (s *Store) Instant(ctx context.Context, query string, at time.Time) ([]model.QueryResult, error) {
+	return s.results(ctx, Evaluation{Query: query, From: at, To: at})
+}
+
+// Range evaluates a PromQL query at from and every step until to, in at most MaxPoints steps.
+func (s *Store) Range(ctx context.Context, query string, from, to time.Time, step time.Duration) ([]model.QueryResult, error) {
+	if step <= 0 {
+		return nil, badQuery("step %v: must be greater than 0", step)
+	}
+	return s.results(ctx, Evaluation{Query: query, From: from, To: to, Step: step})
+}
+
+func (s *Store) results(ctx context.Context, e Evaluation) (results []model.QueryResult, err error) {
+	err = s.evaluate(ctx, e, func(r *promql.Result) error {
+		results, err = toResults(r)
+		if err != nil {
+			return &queryError{ErrExecution, err}
+		}
+		return nil
+	})
+	return results, err
+}
+
+// Evaluation is a query and when to evaluate it.
+type Evaluation struct {
+	Query string
+	// From and To are equal in an instant query, whose Step is 0.
+	From, To time.Time
+	Step     time.Duration
+	// Timeout and Lookback replace those of Options; 0 does not, nor does a longer Timeout.
+	Timeout, Lookback time.Duration
+	// Limit is the greatest number of series in the answer, 0 for all.
+	Limit int
+}
+
+func (e *Evaluation) check() error {
+	switch {
+	case len(e.Query) > MaxQueryBytes:
+		return badQuery("query of %d bytes: at most %d", len(e.Query), MaxQueryBytes)
+	case e.Step < 0 || e.Timeout < 0 || e.Lookback < 0 || e.Limit < 0:
+		return badQuery("step %v, timeout %v, lookback %v, limit %d: must not be negative", e.Step, e.Timeout, e.Lookback, e.Limit)
+	case e.To.Before(e.From):
+		return badQuery("end %v is before start %v", e.To, e.From)
+	case e.Step == 0 && !e.To.Equal(e.From):
+		return badQuery("step 0: must be greater than 0")
+	case e.Step > 0 && e.Step < time.Millisecond:
+		return badQuery("step %v: at least 1ms", e.Step)
+	case e.From.Year() < 0 || e.To.Year() > 9999:
+		return badQuery("time %v to %v: only the years 0 to 9999", e.From, e.To)
+	case e.Step > 0 && e.To.Sub(e.From)/e.Step > MaxPoints:
+		return badQuery("more than %d steps: use a longer step", MaxPoints)
+	}
+	return nil
+}
+
+// evaluate runs a query when it is its turn, and gives the answer to use, which must not keep it.
+func (s *Store) evaluate(ctx context.Context, e Evaluation, use func(*promql.Result) error) error {
+	if err := e.check(); err != nil {
+		return err
+	}
+	ctx, done, err := s.turn(ctx, e.Timeout)
+	if err != nil {
+		return err
+	}
+	defer done()
+	options := promql.NewPrometheusQueryOpts(false, e.Lookback)
+	var query promql.Query
+	if e.Step == 0 {
+		query, err = s.engine.NewInstantQuery(ctx, s.db, options, e.Query, e.From)
+	} else {
+		query, err = s.engine.NewRangeQuery(ctx, s.db, options, e.Query, e.From, e.To, e.Step)
+	}
+	if err != nil {
+		return &queryError{ErrBadQuery, err}
+	}
+	defer query.Close()
+	result := query.Exec(ctx)
+	if result.Err != nil {
+		return s.queryError(result.Err)
+	}
+	return use(result)
+}
+
+// turn waits until the query may run; done must be called when it has.
+func (s *Store) turn(ctx context.Context, timeout time.Duration) (_ context.Context, done func(), err error) {
+	s.queryCounts.all.Add(1)
+	s.mu.Lock()
+	closed := s.closed
+	if !closed {
+		s.queries.Add(1)
+	}
+	s.mu.Unlock()
+	if closed {
+		return nil, nil, &queryError{ErrCanceled, ErrClosed}
+	}
+	if timeout <= 0 || timeout > s.options.QueryTimeout {
+		timeout = s.options.QueryTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	go func() {
+		select {
+		case <-s.closing:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	if err := s.wait(ctx); err != nil {
+		cancel()
+		s.queries.Done()
+		return nil, nil, err
+	}
+	return ctx, func() { cancel(); <-s.running; s.queries.Done() }, nil
+}
+
+func (s *Store) wait(ctx context.Context) error {
+	select {
+	case s.running <- struct{}{}:
+		return nil
+	default:
+	}
+	limit := int64(maxWaitingFactor * s.options.MaxQueries)
+	defer s.waiting.Add(-1)
+	if s.waiting.Add(1) > limit {
+		s.queryCounts.turnedAway.Add(1)
+		return &queryError{ErrBusy, fmt.Errorf("%d queries run and %d wait: try again later", s.options.MaxQueries, limit)}
+	}
+	select {
+	case s.running <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return s.queryError(fmt.Errorf("waiting for other queries: %w", ctx.Err()))
+	}
+}
+
+// queryError sorts the errors of the engine by kind.
+func (s *Store) queryError(err error) error {
+	var (
+		canceled promql.ErrQueryCanceled
+		timeout  promql.ErrQueryTimeout
+		tooMany  promql.ErrTooManySamples
+		disk     promql.ErrStorage
+	)
+	switch {
+	case errors.As(err, &timeout), errors.Is(err, context.DeadlineExceeded):
+		s.queryCounts.tooSlow.Add(1)
+		return &queryError{ErrTimeout, err}
+	case errors.As(err, &canceled), errors.Is(err, context.Canceled):
+		return &queryError{ErrCanceled, err}
+	case errors.As(err, &tooMany):
+		s.queryCounts.tooLarge.Add(1)
+		return &queryError{ErrExecution, err}
+	case errors.As(err, &disk):
+		return &queryError{ErrStorage, err}
+	}
+	return &queryError{ErrExecution, err}
+}
+
+func toResults(r *promql.Result) ([]model.QueryResult, error) {
+	switch v := r.Value.(type) {
+	case promql.Scalar:
+		return []model.QueryResult{{Labels: map[string]string{}, Points: []model.Point{{Time: time.UnixMilli(v.T), Value: v.V}}}}, nil
+	case promql.Vector:
+		results := make([]model.QueryResult, 0, len(v))
+		for _, sample := range v {
+			p, err := point(sample.T, sample.F, sample.H)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", sample.Metric, err)
+			}
+			results = append(results, model.QueryResult{Labels: sample.Metric.Map(), Points: []model.Point{p}})
+		}
+		return results, nil
+	case promql.Matrix:
+		results := make([]model.QueryResult, 0, len(v))
+		for _, series := range v {
+			points, err := points(series)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", series.Metric, err)
+			}
+			results = append(results, model.QueryResult{Labels: series.Metric.Map(), Points: points})
+		}
+		return results, nil
+	}
+	return nil, fmt.Errorf("a query that gives a %s has no series", r.Value.Type())
+}
+
+// points merges the numbers and histograms of a series in the order of their times.
+func points(s promql.Series) ([]model.Point, error) {
+	merged := make([]model.Point, 0, len(s.Floats)+len(s.Histograms))
+	f := 0
+	for _, h := range s.Histograms {
+		for ; f < len(s.Floats) && s.Floats[f].T < h.T; f++ {
+			merged = append(merged, model.Point{Time: time.UnixMilli(s.Floats[f].T), Value: s.Floats[f].F})
+		}
+		p, err := point(h.T, 0, h.H)
+		if err != nil {
+			return nil, err
+		}
+		merged = append(merged, p)
+	}
+	for _, p := range s.Floats[f:] {
+		merged = append(merged, model.Point{Time: time.UnixMilli(p.T), Value: p.F})
+	}
+	return merged, nil
+}
+
+func point(at int64, v float64, h *histogram.FloatHistogram) (model.Point, error) {
+	p := model.Point{Time: time.UnixMilli(at), Value: v}
+	if h == nil {
+		return p, nil
+	}
+	var err error
+	p.Histogram, err = fromNative(h)
+	return p, err
+}

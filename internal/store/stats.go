@@ -1,0 +1,73 @@
+package store
+
+import "time"
+
+// Stats tells what a Store holds and what its bounds turned away. Counts are since Open.
+type Stats struct {
+	// Series in memory, of at most MaxSeries; Live of them were in their host's last batch.
+	Series, MaxSeries, Live int
+	Sources                 int
+	// Oldest and Newest sample; both zero while there is none.
+	Oldest, Newest time.Time
+	// Blocks and bytes on disk, the log included, of at most MaxBytes.
+	Blocks          int
+	Bytes, MaxBytes int64
+	// Batches and Samples stored; Ended series that were marked so.
+	Batches, Samples, Ended uint64
+	// Samples that were not stored: see ErrRejected.
+	TooOld, Conflicts, Malformed, NoRoom uint64
+	// Queries answered or failed, those that ran out of time or of samples, and those turned
+	// away because too many waited.
+	Queries, QueriesTooLarge, QueriesTooSlow, QueriesTurnedAway uint64
+}
+
+// counts are the counters behind Stats of appends.
+type counts struct {
+	batches, samples, ended              uint64
+	tooOld, conflicts, malformed, noRoom uint64
+}
+
+func (c *counts) add(other *counts) {
+	c.batches += other.batches
+	c.samples += other.samples
+	c.ended += other.ended
+	c.tooOld += other.tooOld
+	c.conflicts += other.conflicts
+	c.malformed += other.malformed
+	c.noRoom += other.noRoom
+}
+
+func (c *counts) rejected() uint64 { return c.tooOld + c.conflicts + c.malformed + c.noRoom }
+
+// Stats is the state of the store now.
+func (s *Store) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	head := s.db.Head()
+	stats := Stats{
+		Series: int(head.NumSeries()), MaxSeries: s.options.MaxSeries, Sources: len(s.sources),
+		MaxBytes: s.options.MaxBytes,
+		Batches:  s.counts.batches, Samples: s.counts.samples, Ended: s.counts.ended,
+		TooOld: s.counts.tooOld, Conflicts: s.counts.conflicts, Malformed: s.counts.malformed, NoRoom: s.counts.noRoom,
+		Queries: s.queryCounts.all.Load(), QueriesTooLarge: s.queryCounts.tooLarge.Load(),
+		QueriesTooSlow: s.queryCounts.tooSlow.Load(), QueriesTurnedAway: s.queryCounts.turnedAway.Load(),
+	}
+	for _, src := range s.sources {
+		stats.Live += len(src.live)
+	}
+	if s.closed {
+		return stats
+	}
+	stats.Bytes = head.Size()
+	blocks := s.db.Blocks()
+	stats.Blocks = len(blocks)
+	oldest, newest := head.MinTime(), head.MaxTime()
+	for _, b := range blocks {
+		stats.Bytes += b.Size()
+		oldest, newest = min(oldest, b.MinTime()), max(newest, b.MaxTime())
+	}
+	if oldest <= newest {
+		stats.Oldest, stats.Newest = time.UnixMilli(oldest), time.UnixMilli(newest)
+	}
+	return stats
+}
