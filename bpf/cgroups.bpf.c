@@ -18,6 +18,16 @@ const struct cgroup_event *cgroup_event_record __attribute__((unused));
 /* Set by the loader before the programs are loaded. */
 const volatile u32 cpus = 1;
 const volatile u32 cgroup_hierarchy = 0;
+/*
+ * Take the time from the run queue's clock, which the scheduler has just read, and not from the
+ * clock source: that costs more than the rest of what is done at a switch.
+ */
+const volatile bool use_run_queue_clock = false;
+/*
+ * Run-queue histograms of a group: a power of two, at most the number of CPUs. More of them keep
+ * CPUs from waiting for each other's cache lines, which is most of what a shared one costs.
+ */
+const volatile u32 run_queue_lanes = 1;
 /* sched_switch has the previous task's state as its fourth argument since 5.18. */
 const volatile bool switch_has_state = true;
 
@@ -151,7 +161,8 @@ static __always_inline struct cgroup_lane *lane_of(u32 slot, u32 cpu)
  * task is switched in, and earlier for a part that it waited on a CPU that it was moved away from.
  * So what run_delay gained between two switches out is one wait, and no hook at wake-ups is needed.
  */
-static __always_inline void count_wait(u32 slot, struct cgroup_lane *lane, struct task_struct *prev)
+static __always_inline void count_wait(u32 slot, u32 cpu, struct cgroup_lane *lane,
+				       struct task_struct *prev)
 {
 	struct task_state *task = bpf_task_storage_get(&task_states, prev, 0, 0);
 
@@ -168,9 +179,29 @@ static __always_inline void count_wait(u32 slot, struct cgroup_lane *lane, struc
 		return;
 	lane->waits++;
 	lane->wait_ns += waited_ns;
-	struct histogram *h = bpf_map_lookup_elem(&run_queue, &slot);
-	if (h)
+	u32 place = slot * run_queue_lanes + cpu % run_queue_lanes;
+	struct histogram *h = bpf_map_lookup_elem(&run_queue, &place);
+	if (!h)
+		return;
+	if (run_queue_lanes == cpus)
+		histogram_add_alone(h, waited_ns);
+	else
 		histogram_add(h, waited_ns);
+}
+
+/* The clock of the run queue that a task is on; nanoseconds, of the same rate on all CPUs. */
+static __always_inline u64 run_queue_clock(struct task_struct *task)
+{
+	return task->se.cfs_rq->rq->clock;
+}
+
+/* Tells a reader, which has just yielded, what the run queue's clock and the monotonic one say. */
+SEC("syscall")
+int read_clocks(struct clocks *clocks)
+{
+	clocks->run_queue_ns = run_queue_clock(bpf_get_current_task_btf());
+	clocks->monotonic_ns = bpf_ktime_get_ns();
+	return 0;
 }
 
 SEC("tp_btf/sched_switch")
@@ -185,7 +216,7 @@ int sched_switch(u64 *ctx)
 	if (!state)
 		return 0;
 
-	u64 now = bpf_ktime_get_ns();
+	u64 now = use_run_queue_clock ? run_queue_clock(next) : bpf_ktime_get_ns();
 	bool runnable = preempt || (switch_has_state ? (u32)ctx[3] : prev->__state) == 0;
 	u32 next_slot = CGROUP_SLOT_IDLE;
 
@@ -204,7 +235,7 @@ int sched_switch(u64 *ctx)
 					lane->involuntary++;
 				else
 					lane->voluntary++;
-				count_wait(state->slot, lane, prev);
+				count_wait(state->slot, cpu, lane, prev);
 			}
 		}
 	}

@@ -5,11 +5,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
 
 	"outsight/internal/model"
 )
@@ -30,20 +32,27 @@ var cgroupHooks = []hook{
 	{"cgroup_attach_task", "tp_btf/cgroup_attach_task", "a container's first process is known", false, "kernel 5.5 or later with BTF"},
 }
 
+var clocksHook = hook{"read_clocks", "syscall/read_clocks", "time of threads that run at the moment of reading", false, "kernel 5.14 or later with BTF"}
+
 var forkHook = hook{"sched_process_fork", "tp_btf/sched_process_fork", "processes started, and run-queue latency of new threads", false, "kernel 5.5 or later with BTF"}
 
 var tasksHook = hook{"running_tasks", "iter/task", "run-queue latency of threads older than the start", false, "kernel 5.8 or later with BTF"}
 
 // cgroupReader reads what cgroups.bpf.c counts.
 type cgroupReader struct {
-	cpus     int
-	states   *table[cgroupsCpuState]
-	lanes    *table[cgroupsCgroupLane]
-	slots    *table[uint64]
-	runQueue *table[cgroupsHistogram]
-	slotOf   *ebpf.Map
-	free     *ebpf.Map
-	dropped  *ebpf.Map
+	cpus int
+	// histograms is the number of run-queue histograms of a slot.
+	histograms int
+	// runQueueClock tells which clock times are of; clocks compares it with the monotonic one.
+	runQueueClock bool
+	clocks        *ebpf.Program
+	states        *table[cgroupsCpuState]
+	lanes         *table[cgroupsCgroupLane]
+	slots         *table[uint64]
+	runQueue      *table[cgroupsHistogram]
+	slotOf        *ebpf.Map
+	free          *ebpf.Map
+	dropped       *ebpf.Map
 	// used is how many slots had an owner at the last reading.
 	used atomic.Uint64
 	// cached histograms, by slot, with the number of waits that they hold.
@@ -65,14 +74,16 @@ func (p *Probes) openCgroups(k *kernel) error {
 	slots := uint32(p.options.MaxCgroups + slotFirst)
 	for name, entries := range map[string]uint32{
 		"cpu_states": uint32(k.cpus), "cgroup_lanes": slots * uint32(k.cpus), "cgroup_slots": slots,
-		"run_queue": slots, "slot_of_cgroup": slots, "free_slots": slots,
+		"run_queue": slots * runQueueLanes(k.cpus), "slot_of_cgroup": slots, "free_slots": slots,
 	} {
 		spec.Maps[name].MaxEntries = entries
 	}
 	err = errors.Join(
 		spec.Variables["cpus"].Set(uint32(k.cpus)),
+		spec.Variables["run_queue_lanes"].Set(runQueueLanes(k.cpus)),
 		spec.Variables["cgroup_hierarchy"].Set(k.hierarchy),
 		spec.Variables["cgroup_subsys_index"].Set(k.subsys),
+		spec.Variables["use_run_queue_clock"].Set(k.runQueueClock),
 		spec.Variables["switch_has_state"].Set(k.switchHasState))
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
@@ -86,11 +97,15 @@ func (p *Probes) openCgroups(k *kernel) error {
 		return err
 	}
 	p.onClose(closerFunc(maps.Close))
-	if err := p.readCgroupsFrom(maps, k.cpus); err != nil {
+	if err := p.readCgroupsFrom(maps, k); err != nil {
 		return err
 	}
 	if err := p.readEventsFrom(maps.Maps["cgroup_events"]); err != nil {
 		return err
+	}
+	if k.runQueueClock {
+		p.cgroups.clocks, err = p.load(k, spec, maps, clocksHook)
+		p.addFeature(clocksHook, err)
 	}
 	// Every thread's state is there before switches look for it: those of new threads first, so
 	// that none is missed in between.
@@ -104,9 +119,19 @@ func (p *Probes) openCgroups(k *kernel) error {
 	return errors.Join(errs...)
 }
 
-func (p *Probes) readCgroupsFrom(maps *ebpf.Collection, cpus int) error {
+// runQueueLanes is how many run-queue histograms a group has: the greatest power of two up to the
+// number of CPUs, and at most four, since each takes 6.6 KiB.
+func runQueueLanes(cpus int) uint32 {
+	lanes := uint32(1)
+	for lanes < 4 && int(lanes)*2 <= cpus {
+		lanes *= 2
+	}
+	return lanes
+}
+
+func (p *Probes) readCgroupsFrom(maps *ebpf.Collection, k *kernel) error {
 	r := &cgroupReader{
-		cpus: cpus, slotOf: maps.Maps["slot_of_cgroup"], free: maps.Maps["free_slots"],
+		cpus: k.cpus, histograms: int(runQueueLanes(k.cpus)), runQueueClock: k.runQueueClock, slotOf: maps.Maps["slot_of_cgroup"], free: maps.Maps["free_slots"],
 		dropped: maps.Maps["cgroup_drops"],
 	}
 	var err error
@@ -146,7 +171,7 @@ func (p *Probes) ReadCgroups() ([]model.CgroupCounters, error) {
 		return nil, errors.New("reading control groups: no kernel program counts them")
 	}
 	running := make([]uint64, len(r.slots.entries))
-	now := monotonicNS()
+	now, err := r.now()
 	for cpu := range r.cpus {
 		r.addRunning(cpu, now, running)
 	}
@@ -165,7 +190,32 @@ func (p *Probes) ReadCgroups() ([]model.CgroupCounters, error) {
 		all = append(all, c)
 	}
 	r.used.Store(used)
-	return all, nil
+	return all, err
+}
+
+// now is the present time on the clock of cpu_state.since_ns; 0 where it cannot be had, so that
+// running threads count up to their last switch only.
+func (r *cgroupReader) now() (uint64, error) {
+	if !r.runQueueClock {
+		return monotonicNS(), nil
+	}
+	if r.clocks == nil {
+		return 0, nil
+	}
+	// The run queue's clock is read at a yield and a little old after it, never ahead: of a few
+	// pairs the one with the greatest difference is nearest to the truth.
+	var ahead int64 = math.MinInt64
+	for range 3 {
+		var c cgroupsClocks
+		if _, _, err := unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0); err != 0 {
+			return 0, fmt.Errorf("yielding: %w", err)
+		}
+		if _, err := r.clocks.Run(&ebpf.RunOptions{Context: &c}); err != nil {
+			return 0, fmt.Errorf("reading the run queue's clock: %w", err)
+		}
+		ahead = max(ahead, int64(c.RunQueueNs-c.MonotonicNs))
+	}
+	return monotonicNS() + uint64(ahead), nil
 }
 
 // addRunning adds, for the slot that runs on a CPU now, that CPU's usage up to now. A switch
@@ -212,10 +262,15 @@ func (r *cgroupReader) read(slot int, running []uint64) model.CgroupCounters {
 	r.usage[slot] = c.CPU.UsageNS
 	cached := &r.cached[slot]
 	if cached.histogram == nil || cached.version != waits {
-		*cached = cachedHistogram{waits, readHistogram(&r.runQueue.entries[slot], waitNS)}
+		*cached = cachedHistogram{waits, readHistogram(r.waits(slot), waitNS)}
 	}
 	c.CPU.RunQueue = cached.histogram
 	return c
+}
+
+// waits are a slot's run-queue histograms.
+func (r *cgroupReader) waits(slot int) []cgroupsHistogram {
+	return r.runQueue.entries[slot*r.histograms : (slot+1)*r.histograms]
 }
 
 // ForgetCgroup frees the slot of a control group that was removed, after its last reading. Its
@@ -235,7 +290,7 @@ func (p *Probes) ForgetCgroup(id model.CgroupID) {
 	for cpu := range r.cpus {
 		r.lanes.entries[int(slot)*r.cpus+cpu] = cgroupsCgroupLane{}
 	}
-	r.runQueue.entries[slot] = cgroupsHistogram{}
+	clear(r.waits(int(slot)))
 	r.cached[slot] = cachedHistogram{}
 	r.usage[slot] = 0
 	atomic.StoreUint64(&r.slots.entries[slot], 0)

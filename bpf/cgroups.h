@@ -31,13 +31,18 @@ struct cgroup_lane {
  */
 struct cpu_state {
 	u64 sequence;
-	u64 since_ns;	/* when the running task was switched in; 0 before the first switch */
+	u64 since_ns; /* when the running task was switched in; 0 before the first switch */
 	u32 slot;
 	u32 pid;
 	u64 unused[5];
 	/* a direct-mapped cache of slot_of; ids are never used again, so entries never go stale */
 	u64 cached_id[CGROUP_CACHE_ENTRIES];
 	u32 cached_slot[CGROUP_CACHE_ENTRIES];
+};
+
+struct clocks {
+	u64 run_queue_ns;
+	u64 monotonic_ns;
 };
 
 /* What a thread's sched_info was when it was last switched out. */

@@ -34,6 +34,12 @@ type cgroupsCgroupLane struct {
 	Exits       uint64
 }
 
+type cgroupsClocks struct {
+	_           structs.HostLayout
+	RunQueueNs  uint64
+	MonotonicNs uint64
+}
+
 type cgroupsCpuState struct {
 	_          structs.HostLayout
 	Sequence   uint64
@@ -72,6 +78,7 @@ const (
 	cgroupsProgCgroupAttachTask = "cgroup_attach_task"
 	cgroupsProgCgroupMkdir      = "cgroup_mkdir"
 	cgroupsProgCgroupRmdir      = "cgroup_rmdir"
+	cgroupsProgReadClocks       = "read_clocks"
 	cgroupsProgRunningTasks     = "running_tasks"
 	cgroupsProgSchedProcessExec = "sched_process_exec"
 	cgroupsProgSchedProcessExit = "sched_process_exit"
@@ -81,7 +88,9 @@ const (
 	cgroupsVarCgroupHierarchy   = "cgroup_hierarchy"
 	cgroupsVarCgroupSubsysIndex = "cgroup_subsys_index"
 	cgroupsVarCpus              = "cpus"
+	cgroupsVarRunQueueLanes     = "run_queue_lanes"
 	cgroupsVarSwitchHasState    = "switch_has_state"
+	cgroupsVarUseRunQueueClock  = "use_run_queue_clock"
 )
 
 // loadCgroups returns the embedded CollectionSpec for cgroups.
@@ -129,6 +138,7 @@ type cgroupsProgramSpecs struct {
 	CgroupAttachTask *ebpf.ProgramSpec `ebpf:"cgroup_attach_task"`
 	CgroupMkdir      *ebpf.ProgramSpec `ebpf:"cgroup_mkdir"`
 	CgroupRmdir      *ebpf.ProgramSpec `ebpf:"cgroup_rmdir"`
+	ReadClocks       *ebpf.ProgramSpec `ebpf:"read_clocks"`
 	RunningTasks     *ebpf.ProgramSpec `ebpf:"running_tasks"`
 	SchedProcessExec *ebpf.ProgramSpec `ebpf:"sched_process_exec"`
 	SchedProcessExit *ebpf.ProgramSpec `ebpf:"sched_process_exit"`
@@ -159,7 +169,9 @@ type cgroupsVariableSpecs struct {
 	CgroupHierarchy   *ebpf.VariableSpec `ebpf:"cgroup_hierarchy"`
 	CgroupSubsysIndex *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
 	Cpus              *ebpf.VariableSpec `ebpf:"cpus"`
+	RunQueueLanes     *ebpf.VariableSpec `ebpf:"run_queue_lanes"`
 	SwitchHasState    *ebpf.VariableSpec `ebpf:"switch_has_state"`
+	UseRunQueueClock  *ebpf.VariableSpec `ebpf:"use_run_queue_clock"`
 }
 
 // cgroupsObjects contains all objects after they have been loaded into the kernel.
@@ -215,7 +227,9 @@ type cgroupsVariables struct {
 	CgroupHierarchy   *ebpf.Variable `ebpf:"cgroup_hierarchy"`
 	CgroupSubsysIndex *ebpf.Variable `ebpf:"cgroup_subsys_index"`
 	Cpus              *ebpf.Variable `ebpf:"cpus"`
+	RunQueueLanes     *ebpf.Variable `ebpf:"run_queue_lanes"`
 	SwitchHasState    *ebpf.Variable `ebpf:"switch_has_state"`
+	UseRunQueueClock  *ebpf.Variable `ebpf:"use_run_queue_clock"`
 }
 
 // cgroupsPrograms contains all programs after they have been loaded into the kernel.
@@ -225,6 +239,7 @@ type cgroupsPrograms struct {
 	CgroupAttachTask *ebpf.Program `ebpf:"cgroup_attach_task"`
 	CgroupMkdir      *ebpf.Program `ebpf:"cgroup_mkdir"`
 	CgroupRmdir      *ebpf.Program `ebpf:"cgroup_rmdir"`
+	ReadClocks       *ebpf.Program `ebpf:"read_clocks"`
 	RunningTasks     *ebpf.Program `ebpf:"running_tasks"`
 	SchedProcessExec *ebpf.Program `ebpf:"sched_process_exec"`
 	SchedProcessExit *ebpf.Program `ebpf:"sched_process_exit"`
@@ -237,6 +252,7 @@ func (p *cgroupsPrograms) Close() error {
 		p.CgroupAttachTask,
 		p.CgroupMkdir,
 		p.CgroupRmdir,
+		p.ReadClocks,
 		p.RunningTasks,
 		p.SchedProcessExec,
 		p.SchedProcessExit,

@@ -204,7 +204,7 @@ func (r *edgeReader) read(place int, now time.Time) model.KernelEdge {
 	k.Key.Overflow = place == edgeOverflow
 	sum := load(&edge.LatencySumNs)
 	if memory.latency.histogram == nil || memory.latency.version != sum {
-		memory.latency = cachedHistogram{sum, readHistogram(&r.latency.entries[place], sum)}
+		memory.latency = cachedHistogram{sum, readHistogram(r.latency.entries[place:place+1], sum)}
 	}
 	c := &k.Counters
 	c.Latency = memory.latency.histogram

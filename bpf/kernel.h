@@ -90,7 +90,20 @@ struct sched_info {
 	unsigned long long run_delay;
 };
 
+struct rq {
+	u64 clock;
+};
+
+struct cfs_rq {
+	struct rq *rq;
+};
+
+struct sched_entity {
+	struct cfs_rq *cfs_rq;
+};
+
 struct task_struct {
+	struct sched_entity se;
 	unsigned int __state;
 	s32 pid;
 	s32 tgid;

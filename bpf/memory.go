@@ -48,11 +48,17 @@ const (
 	overflowCell = firstCell + int(model.MaxBucket-model.MinBucket) + 1
 )
 
-// readHistogram copies the cells into a Histogram; sumNS is the sum that belongs to them.
-func readHistogram(h *cgroupsHistogram, sumNS uint64) *model.Histogram {
+// readHistogram sums the cells of several histograms up; sumNS is the sum that belongs to them.
+func readHistogram(hs []cgroupsHistogram, sumNS uint64) *model.Histogram {
+	cell := func(i int) (n uint64) {
+		for l := range hs {
+			n += load(&hs[l].Cells[i])
+		}
+		return n
+	}
 	first, last := 0, -1
 	for i := firstCell; i < overflowCell; i++ {
-		if load(&h.Cells[i]) == 0 {
+		if cell(i) == 0 {
 			continue
 		}
 		if last < 0 {
@@ -60,11 +66,7 @@ func readHistogram(h *cgroupsHistogram, sumNS uint64) *model.Histogram {
 		}
 		last = i
 	}
-	r := &model.Histogram{
-		SumNS:         sumNS,
-		ZeroCount:     load(&h.Cells[zeroCell]),
-		OverflowCount: load(&h.Cells[overflowCell]),
-	}
+	r := &model.Histogram{SumNS: sumNS, ZeroCount: cell(zeroCell), OverflowCount: cell(overflowCell)}
 	r.Count = r.ZeroCount + r.OverflowCount
 	if last < 0 {
 		return r
@@ -72,7 +74,7 @@ func readHistogram(h *cgroupsHistogram, sumNS uint64) *model.Histogram {
 	r.Offset = model.MinBucket + int32(first-firstCell)
 	r.Buckets = make([]uint64, last-first+1)
 	for i := range r.Buckets {
-		r.Buckets[i] = load(&h.Cells[first+i])
+		r.Buckets[i] = cell(first + i)
 		r.Count += r.Buckets[i]
 	}
 	return r

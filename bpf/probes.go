@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/ringbuf"
 	"github.com/cilium/ebpf/rlimit"
 
@@ -166,6 +168,9 @@ type kernel struct {
 	hierarchy uint32
 	// switchHasState: sched_switch has the previous task's state as an argument (5.18).
 	switchHasState bool
+	// runQueueClock: a task leads to its run queue's clock (CONFIG_FAIR_GROUP_SCHED), and a
+	// program can be run to compare it with the monotonic clock (5.14).
+	runQueueClock bool
 }
 
 func readKernel(o Options) (*kernel, error) {
@@ -180,7 +185,9 @@ func readKernel(o Options) (*kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("counting the possible CPUs: %w", err)
 	}
-	k := &kernel{types: btf.NewCache(), cpus: cpus, subsys: -1, switchHasState: switchHasState(spec)}
+	k := &kernel{types: btf.NewCache(), cpus: cpus, subsys: -1,
+		switchHasState: switchHasState(spec),
+		runQueueClock:  hasMember(spec, "sched_entity", "cfs_rq") && features.HaveProgramType(ebpf.Syscall) == nil}
 	if o.Controller == "" {
 		return k, nil
 	}
@@ -204,6 +211,14 @@ func switchHasState(spec *btf.Spec) bool {
 	}
 	function, ok := pointer.Target.(*btf.FuncProto)
 	return ok && len(function.Params) >= 5
+}
+
+func hasMember(spec *btf.Spec, structure, member string) bool {
+	var s *btf.Struct
+	if err := spec.TypeByName(structure, &s); err != nil {
+		return false
+	}
+	return slices.ContainsFunc(s.Members, func(m btf.Member) bool { return m.Name == member })
 }
 
 func subsysIndex(spec *btf.Spec, controller string) (int32, error) {
