@@ -1,0 +1,77 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"outsight/internal/model"
+)
+
+// batchOf is what a host with n series reports at once: a tenth are histograms.
+func batchOf(n int) []model.Series {
+	batch := make([]model.Series, 0, n)
+	h := &model.Histogram{ZeroCount: 1, Count: 31, Offset: -300, Buckets: make([]uint64, 30)}
+	for i := range h.Buckets {
+		h.Buckets[i] = 1
+	}
+	for i := range n {
+		id := fmt.Sprintf("%064d", i)
+		if i%10 == 0 {
+			batch = append(batch, histogramAt(0, h, "container_run_queue_latency_seconds", "id", id, "image", "registry.example/shop/cart:1.2.3", "name", "cart", "runtime", "docker"))
+		} else {
+			batch = append(batch, counterAt(0, 0, "container_cpu_usage_seconds_total", "id", id, "image", "registry.example/shop/cart:1.2.3", "name", "cart", "runtime", "docker"))
+		}
+	}
+	return batch
+}
+
+func advance(batch []model.Series, step int) {
+	for i := range batch {
+		batch[i].Time = t0.Add(time.Duration(step) * time.Second)
+		if batch[i].Histogram == nil {
+			batch[i].Value += float64(i % 7)
+		} else if i == 0 {
+			h := batch[i].Histogram
+			h.Buckets[step%30]++
+			h.Count++
+		}
+	}
+}
+
+// One operation is one batch of 5,000 series, a host with about 100 busy containers.
+func BenchmarkAppend(b *testing.B) {
+	s := open(b, b.TempDir(), Options{})
+	batch := batchOf(5000)
+	step := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		step++
+		advance(batch, step)
+		appendAll(b, s, batch...)
+	}
+	b.ReportMetric(float64(len(batch))*float64(b.N)/b.Elapsed().Seconds(), "samples/s")
+}
+
+func BenchmarkQuery(b *testing.B) {
+	s := open(b, b.TempDir(), Options{})
+	batch := batchOf(5000)
+	for step := range 120 {
+		advance(batch, step)
+		appendAll(b, s, batch...)
+	}
+	for _, query := range []string{
+		"rate(container_cpu_usage_seconds_total[10s])",
+		"increase(container_run_queue_latency_seconds[10s] anchored)",
+		"histogram_quantile(0.99, sum(rate(container_run_queue_latency_seconds[1m])))",
+	} {
+		b.Run(query, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := s.Instant(context.Background(), query, at(119)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
