@@ -2,6 +2,7 @@ package graph
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -9,10 +10,11 @@ import (
 	"outsight/internal/model"
 )
 
-// Input is a window of stored series, as a range query over plain selectors returns them:
-// cumulative counters, levels and histograms at a few times from From to To. The first time is
-// what increases are counted from; further times in between notice counters that restarted and
-// containers that ended. Increases are exact: nothing is extrapolated.
+// Input is a window of stored series as queries of plain selectors return them: cumulative
+// counters, levels and histograms at two or more times from From to To. The first time is what
+// increases are counted from, and what has no value at To has ended; further times in between
+// notice counters that restarted. Increases are exact: nothing is extrapolated. One series may
+// be several results.
 type Input struct {
 	From, To time.Time
 	Series   map[Field][]model.QueryResult
@@ -54,6 +56,9 @@ func gather(in Input) things {
 	t := things{map[string]*thing{}, map[string]*thing{}, map[string]time.Time{}}
 	for field, results := range in.Series {
 		for _, r := range results {
+			r.Points = slices.DeleteFunc(slices.Clone(r.Points), func(p model.Point) bool {
+				return math.IsNaN(p.Value) || math.IsInf(p.Value, 0)
+			})
 			if len(r.Points) == 0 {
 				continue
 			}
@@ -116,6 +121,9 @@ func newer(a, b map[string]string, field Field) bool {
 func join(a, b []model.Point) []model.Point {
 	if len(a) == 0 {
 		return b
+	}
+	if a[len(a)-1].Time.Before(b[0].Time) {
+		return slices.Concat(a, b)
 	}
 	byTime := map[int64]model.Point{}
 	for _, p := range slices.Concat(a, b) {

@@ -1,0 +1,433 @@
+package api
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"outsight/internal/graph"
+	"outsight/internal/model"
+	"outsight/internal/otlp"
+	"outsight/internal/store"
+)
+
+var begin = time.Unix(1_790_000_000, 0).UTC()
+
+// filled is a handler over a real store with seconds of the shop; change may alter a snapshot.
+func filled(t testing.TB, seconds int, change func(second int, s *model.Snapshot) *model.Snapshot) (http.Handler, *shop, time.Time) {
+	t.Helper()
+	st, sh, now := fill(t, seconds, change)
+	return New(st, Options{Now: func() time.Time { return now }, Version: "1.2.3"}), sh, now
+}
+
+func fill(t testing.TB, seconds int, change func(second int, s *model.Snapshot) *model.Snapshot) (*store.Store, *shop, time.Time) {
+	t.Helper()
+	st, err := store.Open(t.TempDir(), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	sh := newShop(begin)
+	now := begin
+	for i := range seconds + 1 {
+		now = begin.Add(time.Duration(i) * time.Second)
+		s := sh.at(now)
+		if change != nil {
+			s = change(i, s)
+		}
+		if err := st.Append(context.Background(), otlp.Convert(s)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return st, sh, now
+}
+
+func get200(t testing.TB, h http.Handler, path string, into any) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+	if w.Code != http.StatusOK {
+		t.Fatalf("%s: %d %s", path, w.Code, w.Body)
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), into); err != nil {
+		t.Fatalf("%s: %v in %s", path, err, w.Body)
+	}
+}
+
+func nodeNamed(t testing.TB, g *graph.Graph, name string) *graph.Node {
+	t.Helper()
+	for _, n := range g.Nodes {
+		if n.Name == name {
+			return n
+		}
+	}
+	t.Fatalf("no node %q", name)
+	return nil
+}
+
+func edgeBetween(t testing.TB, g *graph.Graph, client, server string) *graph.Edge {
+	t.Helper()
+	id := nodeNamed(t, g, client).ID + ">" + nodeNamed(t, g, server).ID
+	for _, e := range g.Edges {
+		if e.ID == id {
+			return e
+		}
+	}
+	t.Fatalf("no edge %s", id)
+	return nil
+}
+
+// withoutMeans is edges as JSON without the means, whose last digit depends on the order of sums.
+func withoutMeans(t *testing.T, edges []*graph.Edge) string {
+	t.Helper()
+	for _, e := range edges {
+		for _, s := range []*graph.Side{e.ClientSide, e.ServerSide} {
+			if s != nil && s.Mean != nil {
+				s.Mean = nil
+			}
+		}
+	}
+	b, err := json.Marshal(edges)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// The graph of a window of the store is that of the two snapshots at its ends, to the digit.
+func TestGraphIsExact(t *testing.T) {
+	h, sh, now := filled(t, 200, nil)
+	for _, window := range []string{"from=now-60s", "from=now-200s", "from=now-37s&to=now-5s"} {
+		var a graphAnswer
+		get200(t, h, "/api/outsight/graph?"+window, &a)
+		want := graph.FromSnapshots(sh.at(a.From), sh.at(a.To))
+		if len(a.Edges) != len(want.Edges) || len(a.Nodes) != len(want.Nodes) || len(a.Edges) == 0 {
+			t.Fatalf("%s: %d nodes and %d edges, want %d and %d", window, len(a.Nodes), len(a.Edges), len(want.Nodes), len(want.Edges))
+		}
+		got, expected := withoutMeans(t, a.Edges), withoutMeans(t, want.Edges)
+		if got != expected {
+			t.Errorf("%s: edges\ngot  %s\nwant %s", window, got, expected)
+		}
+		for _, n := range want.Nodes {
+			if n.Usage == nil {
+				continue
+			}
+			if got := *nodeNamed(t, a.Graph, n.Name).Usage.CPUCores; math.Abs(got-*n.Usage.CPUCores) > 1e-9 {
+				t.Errorf("%s: %s uses %v cores, want %v", window, n.Name, got, *n.Usage.CPUCores)
+			}
+		}
+		if a.To.After(now) || a.CoveredSeconds != a.To.Sub(a.From).Seconds() || *a.Completeness.Share != 1 {
+			t.Errorf("%s: covered %v s, %+v", window, a.CoveredSeconds, a.Completeness)
+		}
+	}
+}
+
+func TestGraphOfAWindowThatBeganEarlier(t *testing.T) {
+	h, _, _ := filled(t, 40, nil)
+	var a graphAnswer
+	get200(t, h, "/api/outsight/graph?from=now-5m", &a)
+	if math.Abs(a.CoveredSeconds-40) > 1 || a.Completeness.WindowSeconds != 300 {
+		t.Errorf("covered %v s of %v, want 40 of 300", a.CoveredSeconds, a.Completeness.WindowSeconds)
+	}
+	if rate := *edgeBetween(t, a.Graph, "gateway", "catalogue").ClientSide.TransactionsPerSecond; rate < 150 || rate > 280 {
+		t.Errorf("%v req/s, want about 215", rate)
+	}
+}
+
+// A container that lives between two of the times at which the window is read is counted whole.
+func TestContainerThatEnded(t *testing.T) {
+	const first, last = 101, 104
+	h, sh, _ := filled(t, 300, func(second int, s *model.Snapshot) *model.Snapshot {
+		if second < first || second > last {
+			return without(s, "cart")
+		}
+		for i := range s.Containers {
+			if s.Containers[i].Container.Name == "cart" {
+				c := *s.Containers[i].Container
+				c.Started = begin.Add((first-1)*time.Second + 500*time.Millisecond)
+				s.Containers[i].Container = &c
+			}
+		}
+		return s
+	})
+	var a graphAnswer
+	get200(t, h, "/api/outsight/graph?from=now-290s", &a)
+	n := nodeNamed(t, a.Graph, "cart")
+	if !n.Gone || n.Usage.CPUCores == nil {
+		t.Fatalf("cart: %+v", n)
+	}
+	whole := sh.at(begin.Add(last * time.Second))
+	for _, e := range whole.Edges {
+		if e.Client.Name() == "gateway" && e.Server.Name() == "cart" && e.Side == model.RoleClient {
+			if got := edgeBetween(t, a.Graph, "gateway", "cart").ClientSide.Transactions; got != float64(e.Counters.Transactions()) {
+				t.Errorf("%v transactions, want %d", got, e.Counters.Transactions())
+			}
+		}
+	}
+	if nodeNamed(t, a.Graph, "redis").Gone {
+		t.Error("redis is said to have ended")
+	}
+}
+
+// Every number's query gives about the number itself: PromQL extrapolates to the ends of its
+// window and interpolates in a bucket, so that it is not the same.
+func TestContainersHaveTheirQueries(t *testing.T) {
+	st, _, now := fill(t, 90, nil)
+	var a containersAnswer
+	get200(t, New(st, Options{Now: func() time.Time { return now }}), "/api/outsight/containers?from=now-60s", &a)
+	if len(a.Containers) != len(work) {
+		t.Fatalf("%d containers, want %d", len(a.Containers), len(work))
+	}
+	asked := 0
+	for _, row := range a.Containers {
+		for scope, cells := range map[string]map[string]cell{"usage": row.Usage, "served": row.Served, "called": row.Called} {
+			for key, c := range cells {
+				var value float64
+				if err := json.Unmarshal(c.Value, &value); err != nil {
+					t.Fatal(err)
+				}
+				results, err := st.Instant(context.Background(), c.Query, now)
+				if err != nil {
+					t.Fatalf("%s: %v", c.Query, err)
+				}
+				asked++
+				if len(results) == 0 && value == 0 {
+					continue // a rate of a counter that was always 0
+				}
+				if got := last(results[0]); math.Abs(got-value) > 0.08*math.Abs(value)+2 {
+					t.Errorf("%s %s.%s is %v, but %s gives %v", row.Name, scope, key, value, c.Query, got)
+				}
+			}
+		}
+	}
+	if asked < 300 {
+		t.Errorf("only %d numbers", asked)
+	}
+}
+
+// An agent that restarts begins to count again; what it counted before is not lost.
+func TestAgentThatRestarted(t *testing.T) {
+	sh := newShop(begin)
+	const restart = 50
+	var before uint64
+	h, _, _ := filled(t, 120, func(second int, s *model.Snapshot) *model.Snapshot {
+		if second < restart {
+			before = transactions(s, "catalogue", "postgres")
+			return s
+		}
+		again := sh.at(begin.Add(time.Duration(second-restart) * time.Second))
+		again.Time = s.Time
+		return again
+	})
+	var a graphAnswer
+	get200(t, h, "/api/outsight/graph?from=now-110s", &a)
+	want := before - transactions(sh.at(begin.Add(10*time.Second)), "catalogue", "postgres") +
+		transactions(sh.at(begin.Add((120-restart)*time.Second)), "catalogue", "postgres")
+	if got := edgeBetween(t, a.Graph, "catalogue", "postgres").ClientSide.Transactions; got != float64(want) {
+		t.Errorf("%v transactions, want %d", got, want)
+	}
+}
+
+func transactions(s *model.Snapshot, client, server string) uint64 {
+	for _, e := range s.Edges {
+		if e.Client.Name() == client && e.Server.Name() == server && e.Side == model.RoleClient {
+			return e.Counters.Transactions()
+		}
+	}
+	return 0
+}
+
+func TestStatus(t *testing.T) {
+	h, sh, now := filled(t, 60, func(second int, s *model.Snapshot) *model.Snapshot {
+		if second >= 50 {
+			s.Self.Drops = []model.Drop{{Name: "edges", Count: 6180, Capacity: 100, Used: 100}}
+		}
+		return s
+	})
+	var a statusAnswer
+	get200(t, h, "/api/outsight/status", &a)
+	if len(a.Hosts) != 1 || a.Hosts[0].Name != "shop-1" || a.Hosts[0].Cores != 2 || len(a.Features) != 3 || a.Version != "1.2.3" {
+		t.Errorf("%+v", a)
+	}
+	if len(a.Drops) != 1 || a.Drops[0] != (drop{"shop-1", "edges", 6180, 100, 100}) {
+		t.Errorf("drops %+v", a.Drops)
+	}
+	if c := a.Completeness; c.Dropped != 6180 || c.Share == nil || *c.Share != 1 - 6180 / *c.Runs {
+		t.Errorf("completeness %+v", c)
+	}
+	fromSnapshot := New(nothing{}, Options{Snapshot: func() *model.Snapshot { return sh.at(now) }})
+	get200(t, fromSnapshot, "/api/outsight/status", &a)
+	if a.Features[2].Reason == "" || a.Hosts[0].Kernel == "" {
+		t.Errorf("%+v", a)
+	}
+}
+
+// nothing is a store in which nothing is stored.
+type nothing struct{ err error }
+
+func (n nothing) Instant(context.Context, string, time.Time) ([]model.QueryResult, error) {
+	return nil, n.err
+}
+
+func (n nothing) Range(context.Context, string, time.Time, time.Time, time.Duration) ([]model.QueryResult, error) {
+	return nil, n.err
+}
+
+func TestEmptyStore(t *testing.T) {
+	h := New(nothing{}, Options{})
+	var a graphAnswer
+	get200(t, h, "/api/outsight/graph", &a)
+	if a.Nodes == nil || a.Edges == nil || a.CoveredSeconds != 0 {
+		t.Errorf("%+v", a.Graph)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	f := func(err error, path string, code int, text string) {
+		t.Helper()
+		w := httptest.NewRecorder()
+		New(nothing{err}, Options{}).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		var body struct{ Error string }
+		if e := json.Unmarshal(w.Body.Bytes(), &body); e != nil || w.Code != code || !strings.Contains(body.Error, text) {
+			t.Errorf("%s: %d %s, want %d %q", path, w.Code, w.Body, code, text)
+		}
+	}
+	f(nil, "/api/outsight/graph?from=yesterday", 400, `from="yesterday"`)
+	f(nil, "/api/outsight/graph?from=now-0.5s", 400, "at least 1s")
+	f(nil, "/api/outsight/graph?from=now-60d", 400, "at most 744h")
+	f(nil, "/api/outsight/graph?to=2190-01-01T00:00:00Z", 400, "future")
+	f(nil, "/api/outsight/graph?from=now&to=now-5m", 400, "at least 1s")
+	f(nil, "/api/outsight/graph?x="+strings.Repeat("y", 3000), 400, "2048")
+	f(errors.New("disk gone"), "/api/outsight/graph", 500, "disk gone")
+	f(store.ErrBusy, "/api/outsight/graph", 503, "try again")
+	f(context.DeadlineExceeded, "/api/outsight/containers", 503, "shorter window")
+	f(nil, "/api/outsight/nothing", 404, "/api/outsight/nothing")
+	f(nil, "/etc/passwd", 404, "etc/passwd")
+}
+
+func TestHealth(t *testing.T) {
+	var notReady error
+	h := New(nothing{}, Options{Ready: func() error { return notReady }})
+	f := func(path string, code int) {
+		t.Helper()
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		if w.Code != code {
+			t.Errorf("%s: %d, want %d", path, w.Code, code)
+		}
+	}
+	f("/healthz", 200)
+	f("/readyz", 200)
+	notReady = errors.New("opening the store")
+	f("/readyz", 503)
+}
+
+func TestPage(t *testing.T) {
+	h := New(nothing{}, Options{})
+	ask := func(path string, header ...string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest("GET", path, nil)
+		for i := 0; i < len(header); i += 2 {
+			r.Header.Set(header[i], header[i+1])
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	index := ask("/")
+	body := index.Body.String()
+	if index.Code != 200 || !strings.Contains(index.Header().Get("Content-Type"), "text/html") || !strings.Contains(body, "<title>Outsight") {
+		t.Fatalf("%d %v %s", index.Code, index.Header(), body)
+	}
+	policy := index.Header().Get("Content-Security-Policy")
+	if strings.Contains(policy, "unsafe") || !strings.Contains(policy, "default-src 'none'") || index.Header().Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("headers %v", index.Header())
+	}
+	// What the policy forbids must not be in the page: inline content, other hosts.
+	if strings.Contains(body, "<style") || strings.Contains(body, " style=") || strings.Contains(body, "://") || strings.Contains(body, " on") && strings.Contains(body, "onload=") {
+		t.Errorf("inline content or another host in %s", body)
+	}
+	_, script, _ := strings.Cut(body, `src="`)
+	script, _, _ = strings.Cut(script, `"`)
+	plain, packed := ask(script), ask(script, "Accept-Encoding", "br, gzip")
+	if plain.Code != 200 || packed.Header().Get("Content-Encoding") != "gzip" || packed.Body.Len() >= plain.Body.Len() {
+		t.Fatalf("%s: %d, %d and %d bytes", script, plain.Code, plain.Body.Len(), packed.Body.Len())
+	}
+	z, err := gzip.NewReader(packed.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if unpacked, err := io.ReadAll(z); err != nil || string(unpacked) != plain.Body.String() {
+		t.Errorf("the packed script is another one: %v", err)
+	}
+	if !strings.Contains(plain.Header().Get("Cache-Control"), "immutable") || ask("/").Header().Get("Cache-Control") != "no-cache" {
+		t.Error("cache control of the script or the page")
+	}
+	if again := ask("/", "If-None-Match", index.Header().Get("ETag")); again.Code != 304 || again.Body.Len() != 0 {
+		t.Errorf("unchanged page: %d", again.Code)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("POST", "/", nil))
+	if w.Code != 405 {
+		t.Errorf("POST /: %d", w.Code)
+	}
+}
+
+func TestForeignNameOnLoopback(t *testing.T) {
+	h := New(nothing{}, Options{Hosts: []string{"outsight.example"}})
+	f := func(local, host string, code int) {
+		t.Helper()
+		address, err := net.ResolveTCPAddr("tcp", local)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequest("GET", "/healthz", nil)
+		r.Host = host
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(address))))
+		if w.Code != code {
+			t.Errorf("%s as %q: %d, want %d", local, host, w.Code, code)
+		}
+	}
+	f("127.0.0.1:8470", "localhost:8470", 200)
+	f("127.0.0.1:8470", "127.0.0.1:8470", 200)
+	f("[::1]:8470", "[::1]:8470", 200)
+	f("127.0.0.1:8470", "outsight.example", 200)
+	f("127.0.0.1:8470", "evil.example:8470", 403)
+	f("192.0.2.1:8470", "monitor.example", 200)
+}
+
+func FuzzParseTime(f *testing.F) {
+	for _, seed := range []string{"now", "now-5m", "now-2d", "now-", "1790000000.5", "2026-09-21T10:00:00Z", "NaN", "-1e300", "now-99999999h", ""} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got, err := parseTime(text, begin)
+		if err == nil && (got.Year() < 1970 || got.Year() > 2200) {
+			t.Errorf("%q is %v", text, got)
+		}
+	})
+}
+
+func BenchmarkGraph(b *testing.B) {
+	h, _, _ := filled(b, 300, nil)
+	for b.Loop() {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/api/outsight/graph", nil))
+		if w.Code != 200 {
+			b.Fatal(w.Code)
+		}
+	}
+}

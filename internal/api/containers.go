@@ -1,0 +1,98 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"outsight/internal/graph"
+)
+
+// containersAnswer is a table of everything that used the hosts in a window.
+type containersAnswer struct {
+	From           time.Time      `json:"from"`
+	To             time.Time      `json:"to"`
+	CoveredSeconds float64        `json:"covered_seconds"`
+	ErrorBound     float64        `json:"error_bound"`
+	Hosts          []host         `json:"hosts"`
+	Completeness   completeness   `json:"completeness"`
+	Containers     []containerRow `json:"containers"`
+}
+
+type containerRow struct {
+	ID        string     `json:"id"`
+	Name      string     `json:"name"`
+	Kind      graph.Kind `json:"kind"`
+	Host      string     `json:"host"`
+	Image     string     `json:"image,omitempty"`
+	Runtime   string     `json:"runtime,omitempty"`
+	Pod       string     `json:"pod,omitempty"`
+	Namespace string     `json:"namespace,omitempty"`
+	Started   *float64   `json:"started,omitempty"`
+	Gone      bool       `json:"gone,omitempty"`
+	// Usage, Served and Called hold the numbers that could be had, by key.
+	Usage  map[string]cell `json:"usage"`
+	Served map[string]cell `json:"served,omitempty"`
+	Called map[string]cell `json:"called,omitempty"`
+}
+
+// cell is a number with the query that charts it. The value is exact over the window; the query
+// extrapolates, as PromQL does.
+type cell struct {
+	Value json.RawMessage `json:"value"`
+	Unit  string          `json:"unit"`
+	Query string          `json:"query"`
+}
+
+func (s *server) containers(ctx context.Context, r *http.Request) (any, error) {
+	from, to, err := s.window(r)
+	if err != nil {
+		return nil, err
+	}
+	g, data, err := s.build(ctx, from, to)
+	if err != nil {
+		return nil, err
+	}
+	answer := containersAnswer{From: from, To: to, CoveredSeconds: g.CoveredSeconds, ErrorBound: g.ErrorBound,
+		Hosts: data.hosts(), Completeness: data.completeness(), Containers: []containerRow{}}
+	for _, n := range g.Nodes {
+		if n.Usage == nil {
+			continue
+		}
+		row := containerRow{ID: n.SeriesID, Name: n.Name, Kind: n.Kind, Host: n.Host, Image: n.Image, Runtime: n.Runtime,
+			Pod: n.PodName, Namespace: n.PodNamespace, Started: n.StartedSeconds, Gone: n.Gone}
+		row.Usage, err = cells(n.Usage, usageNumbers, usageMatch(n), g.CoveredSeconds)
+		if err == nil && n.Served != nil {
+			row.Served, err = cells(n.Served, sideNumbers, servedMatch(n), g.CoveredSeconds)
+		}
+		if err == nil && n.Called != nil {
+			row.Called, err = cells(n.Called, sideNumbers, calledMatch(n), g.CoveredSeconds)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing container %q: %w", n.Name, err)
+		}
+		answer.Containers = append(answer.Containers, row)
+	}
+	return answer, nil
+}
+
+// cells pairs the numbers of a graph.Usage or graph.Side with their queries, by their JSON keys.
+func cells(of any, numbers []number, match string, seconds float64) (map[string]cell, error) {
+	b, err := json.Marshal(of)
+	if err != nil {
+		return nil, err
+	}
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal(b, &values); err != nil {
+		return nil, err
+	}
+	row := map[string]cell{}
+	for _, n := range numbers {
+		if v, ok := values[n.Key]; ok {
+			row[n.Key] = cell{Value: v, Unit: n.Unit, Query: n.expand(match, seconds)}
+		}
+	}
+	return row, nil
+}

@@ -1,0 +1,79 @@
+package api
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"outsight/internal/store"
+)
+
+// requestError is a fault of the request; its text is shown to who asked.
+type requestError struct{ error }
+
+func badRequest(format string, args ...any) error {
+	return requestError{fmt.Errorf(format, args...)}
+}
+
+// json answers with what f returns, or {"error": "..."}.
+func (s *server) json(f func(ctx context.Context, r *http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), s.Timeout)
+		defer cancel()
+		answer, err := f(ctx, r)
+		var bad requestError
+		switch {
+		case errors.As(err, &bad):
+			writeError(w, http.StatusBadRequest, "%s", bad)
+		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, store.ErrTimeout), errors.Is(err, store.ErrCanceled):
+			writeError(w, http.StatusServiceUnavailable, "no answer within %s; ask for a shorter window", s.Timeout)
+		case errors.Is(err, store.ErrBusy):
+			writeError(w, http.StatusServiceUnavailable, "%s; try again later", err)
+		case err != nil:
+			s.Logger.Warn("answering a request", "path", r.URL.Path, "error", err)
+			writeError(w, http.StatusInternalServerError, "%s", err)
+		default:
+			writeJSON(w, r, answer)
+		}
+	}
+}
+
+func writeError(w http.ResponseWriter, status int, format string, args ...any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": fmt.Sprintf(format, args...)}) // who asked has gone
+}
+
+func writeJSON(w http.ResponseWriter, r *http.Request, answer any) {
+	body, err := json.Marshal(answer)
+	if err != nil {
+		writeError(w, http.StatusInternalServerError, "writing the answer: %s", err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Vary", "Accept-Encoding")
+	if len(body) < 1<<10 || !acceptsGzip(r) {
+		_, _ = w.Write(body) // who asked has gone
+		return
+	}
+	w.Header().Set("Content-Encoding", "gzip")
+	z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is valid
+	_, _ = z.Write(body)
+	_ = z.Close()
+}
+
+func acceptsGzip(r *http.Request) bool {
+	for coding := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
+		name, q, _ := strings.Cut(strings.TrimSpace(coding), ";")
+		if strings.TrimSpace(name) == "gzip" {
+			return strings.TrimSpace(q) != "q=0"
+		}
+	}
+	return false
+}

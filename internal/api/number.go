@@ -1,0 +1,135 @@
+package api
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"outsight/internal/graph"
+	"outsight/internal/otlp"
+)
+
+// number describes one number of a node or an edge: its key in the JSON, and the query whose
+// chart it is a point of. In Query, $match stands for label matchers and $window for a duration.
+type number struct {
+	Key   string `json:"key"`
+	Title string `json:"title"`
+	// Unit is "cores", "s", "B", "B/s", "/s", "ratio" or "" for a plain count.
+	Unit  string `json:"unit"`
+	Query string `json:"query"`
+}
+
+func rate(name, extra string) string { return "sum(rate(" + name + "{$match" + extra + "}[$window]))" }
+func level(name string) string       { return "sum(" + name + "{$match})" }
+func gained(names ...string) string {
+	for i, name := range names {
+		names[i] = "sum(increase(" + name + "{$match}[$window]))"
+	}
+	return strings.Join(names, " + ")
+}
+
+func quantileOf(q, name string) string {
+	return "histogram_quantile(" + q + ", " + rate(name, "") + ")"
+}
+
+// usageNumbers are the numbers of graph.Usage, in the order in which people look at them.
+var usageNumbers = []number{
+	{"cpu_cores", "CPU", "cores", rate(otlp.ContainerCPUUsage, "")},
+	{"run_queue_p99", "Run-queue delay p99", "s", quantileOf("0.99", otlp.ContainerRunQueueLatency)},
+	{"run_queue_p50", "Run-queue delay p50", "s", quantileOf("0.5", otlp.ContainerRunQueueLatency)},
+	{"throttled_share", "Throttled periods", "ratio", rate(otlp.ContainerCFSThrottledPeriods, "") + " / " + rate(otlp.ContainerCFSPeriods, "")},
+	{"throttled_seconds", "Throttled time", "cores", rate(otlp.ContainerCFSThrottledTime, "")},
+	{"voluntary_switches", "Voluntary switches", "/s", rate(otlp.ContainerContextSwitches, `,type="voluntary"`)},
+	{"involuntary_switches", "Involuntary switches", "/s", rate(otlp.ContainerContextSwitches, `,type="involuntary"`)},
+	{"threads", "Threads", "", level(otlp.ContainerThreads)},
+	{"forks", "Forks", "/s", rate(otlp.ContainerForks, "")},
+	{"execs", "Execs", "/s", rate(otlp.ContainerExecs, "")},
+	{"exits", "Exits", "/s", rate(otlp.ContainerExits, "")},
+	{"memory_bytes", "Memory", "B", level(otlp.ContainerMemoryUsage)},
+	{"working_set_bytes", "Working set", "B", level(otlp.ContainerMemoryWorkingSet)},
+	{"rss_bytes", "Anonymous memory", "B", level(otlp.ContainerMemoryRSS)},
+	{"cache_bytes", "Page cache", "B", level(otlp.ContainerMemoryCache)},
+	{"memory_limit_bytes", "Memory limit", "B", level(otlp.ContainerMemoryLimit)},
+	{"minor_page_faults", "Minor page faults", "/s", rate(otlp.ContainerPageFaults, `,type="minor"`)},
+	{"major_page_faults", "Major page faults", "/s", rate(otlp.ContainerPageFaults, `,type="major"`)},
+	{"oom_kills", "Out-of-memory kills", "", gained(otlp.ContainerOOMKills)},
+	{"network_receive_bytes", "Network in", "B/s", rate(otlp.ContainerReceiveBytes, "")},
+	{"network_transmit_bytes", "Network out", "B/s", rate(otlp.ContainerTransmitBytes, "")},
+	{"receive_packets", "Packets in", "/s", rate(otlp.ContainerReceivePackets, "")},
+	{"transmit_packets", "Packets out", "/s", rate(otlp.ContainerTransmitPackets, "")},
+	{"network_errors", "Network errors", "", gained(otlp.ContainerReceiveErrors, otlp.ContainerTransmitErrors)},
+	{"network_dropped", "Packets dropped", "", gained(otlp.ContainerReceivePacketsDropped, otlp.ContainerTransmitPacketsDropped)},
+	{"disk_read_bytes", "Disk read", "B/s", rate(otlp.ContainerDiskReadBytes, "")},
+	{"disk_write_bytes", "Disk write", "B/s", rate(otlp.ContainerDiskWriteBytes, "")},
+	{"disk_reads", "Disk reads", "/s", rate(otlp.ContainerDiskReads, "")},
+	{"disk_writes", "Disk writes", "/s", rate(otlp.ContainerDiskWrites, "")},
+}
+
+// sideNumbers are the numbers of graph.Side.
+var sideNumbers = []number{
+	{"transactions_per_second", "Requests", "/s", "histogram_count(" + rate(otlp.EdgeTransactionDuration, "") + ")"},
+	{"p50", "p50", "s", quantileOf("0.5", otlp.EdgeTransactionDuration)},
+	{"p75", "p75", "s", quantileOf("0.75", otlp.EdgeTransactionDuration)},
+	{"p90", "p90", "s", quantileOf("0.9", otlp.EdgeTransactionDuration)},
+	{"p99", "p99", "s", quantileOf("0.99", otlp.EdgeTransactionDuration)},
+	{"mean", "Mean", "s", "histogram_avg(" + rate(otlp.EdgeTransactionDuration, "") + ")"},
+	{"request_bytes_per_second", "Request bytes", "B/s", rate(otlp.EdgeRequestBytes, "")},
+	{"response_bytes_per_second", "Response bytes", "B/s", rate(otlp.EdgeResponseBytes, "")},
+	{"transactions", "Transactions", "", "histogram_count(sum(increase(" + otlp.EdgeTransactionDuration + "{$match}[$window])))"},
+	{"request_bytes", "Request bytes in all", "B", gained(otlp.EdgeRequestBytes)},
+	{"response_bytes", "Response bytes in all", "B", gained(otlp.EdgeResponseBytes)},
+	{"connections_open", "Connections open", "", level(otlp.EdgeConnectionsOpened) + " - " + level(otlp.EdgeConnectionsClosed)},
+	{"connections_opened", "Connections opened", "", gained(otlp.EdgeConnectionsOpened)},
+	{"connections_closed", "Connections closed", "", gained(otlp.EdgeConnectionsClosed)},
+	{"failures", "Failed connections", "", gained(otlp.EdgeConnectionFailures)},
+	{"retransmits", "Retransmitted segments", "", gained(otlp.EdgeRetransmits)},
+	{"aborted", "Aborted transactions", "", gained(otlp.EdgeAborted)},
+	{"continued", "Continued replies", "", gained(otlp.EdgeContinued)},
+}
+
+// outsidePattern matches the id label of an end outside of the hosts: an address, or "others".
+const outsidePattern = `([0-9]{1,3}[.]){3}[0-9]{1,3}|[0-9a-fA-F]*:.*|others`
+
+// idMatch is what follows the name of an id label to select a node: ="..." or =~"...".
+func idMatch(n *graph.Node) string {
+	switch {
+	case n.Kind == graph.KindHost:
+		return "=" + strconv.Quote(n.SeriesID) + "," + otlp.LabelHost + "=" + strconv.Quote(n.Host)
+	case n.SeriesID != "":
+		return "=" + strconv.Quote(n.SeriesID)
+	case n.AddressCount > len(n.Addresses):
+		return "=~" + strconv.Quote(outsidePattern)
+	}
+	addresses := make([]string, len(n.Addresses))
+	for i, a := range n.Addresses {
+		addresses[i] = regexp.QuoteMeta(a)
+	}
+	return "=~" + strconv.Quote(strings.Join(addresses, "|"))
+}
+
+func usageMatch(n *graph.Node) string { return otlp.LabelID + idMatch(n) }
+
+// servedMatch and calledMatch select a node's edges as its own end counted them; for an end
+// outside, as the other end did.
+func servedMatch(n *graph.Node) string {
+	side := "server"
+	if n.Kind == graph.KindOutside {
+		side = "client"
+	}
+	return fmt.Sprintf(`%s%s,%s=%q`, otlp.LabelServerID, idMatch(n), otlp.LabelSide, side)
+}
+
+func calledMatch(n *graph.Node) string {
+	side := "client"
+	if n.Kind == graph.KindOutside {
+		side = "server"
+	}
+	return fmt.Sprintf(`%s%s,%s=%q`, otlp.LabelClientID, idMatch(n), otlp.LabelSide, side)
+}
+
+// expand is the query of a number with its parameters filled in.
+func (n number) expand(match string, seconds float64) string {
+	window := strconv.Itoa(max(2, int(seconds+0.5))) + "s"
+	return strings.NewReplacer("$match", match, "$window", window).Replace(n.Query)
+}

@@ -1,0 +1,256 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"outsight/internal/graph"
+	"outsight/internal/model"
+	"outsight/internal/otlp"
+)
+
+// nameLabel is the label that holds a series' name in PromQL.
+const nameLabel = "__name__"
+
+// fields tells which input of the graph a stored series is; the key is the name, and the value
+// of the label "type" where a metric has it.
+var fields = map[[2]string]graph.Field{
+	{otlp.ContainerCPUUsage}:                       graph.CPUSeconds,
+	{otlp.ContainerContextSwitches, "voluntary"}:   graph.VoluntarySwitches,
+	{otlp.ContainerContextSwitches, "involuntary"}: graph.InvoluntarySwitches,
+	{otlp.ContainerRunQueueLatency}:                graph.RunQueue,
+	{otlp.ContainerForks}:                          graph.Forks,
+	{otlp.ContainerExecs}:                          graph.Execs,
+	{otlp.ContainerExits}:                          graph.Exits,
+	{otlp.ContainerThreads}:                        graph.Threads,
+	{otlp.ContainerCFSPeriods}:                     graph.ThrottlePeriods,
+	{otlp.ContainerCFSThrottledPeriods}:            graph.ThrottledPeriods,
+	{otlp.ContainerCFSThrottledTime}:               graph.ThrottledSeconds,
+	{otlp.ContainerMemoryUsage}:                    graph.MemoryUsage,
+	{otlp.ContainerMemoryWorkingSet}:               graph.MemoryWorkingSet,
+	{otlp.ContainerMemoryRSS}:                      graph.MemoryRSS,
+	{otlp.ContainerMemoryCache}:                    graph.MemoryCache,
+	{otlp.ContainerMemoryLimit}:                    graph.MemoryLimit,
+	{otlp.ContainerPageFaults, "minor"}:            graph.MinorFaults,
+	{otlp.ContainerPageFaults, "major"}:            graph.MajorFaults,
+	{otlp.ContainerOOMKills}:                       graph.OOMKills,
+	{otlp.ContainerDiskReadBytes}:                  graph.DiskReadBytes,
+	{otlp.ContainerDiskWriteBytes}:                 graph.DiskWriteBytes,
+	{otlp.ContainerDiskReads}:                      graph.DiskReads,
+	{otlp.ContainerDiskWrites}:                     graph.DiskWrites,
+	{otlp.ContainerReceiveBytes}:                   graph.ReceiveBytes,
+	{otlp.ContainerTransmitBytes}:                  graph.TransmitBytes,
+	{otlp.ContainerReceivePackets}:                 graph.ReceivePackets,
+	{otlp.ContainerTransmitPackets}:                graph.TransmitPackets,
+	{otlp.ContainerReceiveErrors}:                  graph.ReceiveErrors,
+	{otlp.ContainerTransmitErrors}:                 graph.TransmitErrors,
+	{otlp.ContainerReceivePacketsDropped}:          graph.ReceiveDropped,
+	{otlp.ContainerTransmitPacketsDropped}:         graph.TransmitDropped,
+	{otlp.ContainerStartTime}:                      graph.StartTime,
+	{otlp.ContainerInfo}:                           graph.Info,
+	{otlp.EdgeRequestBytes}:                        graph.RequestBytes,
+	{otlp.EdgeResponseBytes}:                       graph.ResponseBytes,
+	{otlp.EdgeTransactionDuration}:                 graph.Latency,
+	{otlp.EdgeConnectionsOpened}:                   graph.ConnectionsOpened,
+	{otlp.EdgeConnectionsClosed}:                   graph.ConnectionsClosed,
+	{otlp.EdgeConnectionFailures}:                  graph.Failures,
+	{otlp.EdgeRetransmits}:                         graph.Retransmits,
+	{otlp.EdgeAborted}:                             graph.Aborted,
+	{otlp.EdgeContinued}:                           graph.Continued,
+	{otlp.EdgePaired}:                              graph.Paired,
+}
+
+var selfMetrics = []string{otlp.HostCores, otlp.HostMemory, otlp.Drops, otlp.ProgramRuns}
+
+// windowQuery selects everything that a graph is made of. One query for all: its cost is in the
+// samples that it reads, not in their number.
+var windowQuery = func() string {
+	names := slices.Clone(selfMetrics)
+	for key := range fields {
+		if !slices.Contains(names, key[0]) {
+			names = append(names, key[0])
+		}
+	}
+	return selectNames(names)
+}()
+
+var selfQuery = selectNames(slices.Clone(selfMetrics))
+
+func selectNames(names []string) string {
+	slices.Sort(names)
+	return fmt.Sprintf(`{%s=~"%s"}`, nameLabel, strings.Join(names, "|"))
+}
+
+// recent is how old a value may be to be that of a moment. It is many times the agent's
+// interval, and short, because a query reads all samples that lie in it.
+const recent = 10 * time.Second
+
+// windowData is what the store holds of a window.
+type windowData struct {
+	input graph.Input
+	// observed is the time at which the window's data begin, no earlier than its start.
+	observed time.Time
+	// self has the series of selfMetrics, by name.
+	self map[string][]model.QueryResult
+	// endedOmitted is how many containers ended in the window without being shown.
+	endedOmitted int
+}
+
+// read asks the store for a window: for the values at its two ends, from which increases are
+// exact differences, around restarts of agents, where counters begin again, and for the last
+// values of the containers that ended. Its cost hardly depends on the window's length.
+func (s *server) read(ctx context.Context, from, to time.Time) (windowData, error) {
+	data, err := s.readNames(ctx, windowQuery, from, to)
+	if err == nil {
+		err = s.readEnded(ctx, &data)
+	}
+	return data, err
+}
+
+// readSelf reads of a window what Outsight tells of itself.
+func (s *server) readSelf(ctx context.Context, from, to time.Time) (windowData, error) {
+	return s.readNames(ctx, selfQuery, from, to)
+}
+
+func (s *server) readNames(ctx context.Context, selector string, from, to time.Time) (windowData, error) {
+	data := windowData{observed: to, self: map[string][]model.QueryResult{},
+		input: graph.Input{From: from, To: to, Series: map[graph.Field][]model.QueryResult{}}}
+	times, err := s.moments(ctx, &data)
+	if err != nil {
+		return data, err
+	}
+	query := fmt.Sprintf("last_over_time(%s[%ds])", selector, int(recent.Seconds()))
+	for _, at := range times {
+		results, err := s.querier.Instant(ctx, query, at)
+		if err != nil {
+			return data, fmt.Errorf("reading the values at %s: %w", at.Format(time.RFC3339), err)
+		}
+		data.add(results)
+	}
+	return data, nil
+}
+
+// maxRestarts bounds the restarts of agents that are followed in a window; past it, what was
+// counted between two of them is missed.
+const maxRestarts = 20
+
+// moments are the times at which to read the values of a window: when its data begin, its end,
+// and both sides of each restart. A counter of the agents themselves tells both.
+func (s *server) moments(ctx context.Context, data *windowData) ([]time.Time, error) {
+	from, to := data.input.From, data.input.To
+	step := max(to.Sub(from)/300, time.Second).Truncate(time.Millisecond)
+	query := fmt.Sprintf("last_over_time(%s[%dms])", otlp.AgentCPU, max(recent, step).Milliseconds())
+	agents, err := s.querier.Range(ctx, query, from, to, step)
+	if err != nil {
+		return nil, fmt.Errorf("reading when the window's data begin: %w", err)
+	}
+	times := []time.Time{to}
+	for _, agent := range agents {
+		for i, p := range agent.Points {
+			if i == 0 && p.Time.Before(data.observed) {
+				data.observed = p.Time
+			}
+			if i > 0 && p.Value < agent.Points[i-1].Value && len(times) < 2*maxRestarts {
+				times = append(times, agent.Points[i-1].Time, p.Time)
+			}
+		}
+	}
+	times = append(times, data.observed)
+	slices.SortFunc(times, time.Time.Compare)
+	return slices.CompactFunc(times, time.Time.Equal), nil
+}
+
+func (d *windowData) add(results []model.QueryResult) {
+	for _, r := range results {
+		name := r.Labels[nameLabel]
+		if field, ok := fields[[2]string{name, r.Labels[otlp.LabelType]}]; ok {
+			d.input.Series[field] = append(d.input.Series[field], r)
+		} else if slices.Contains(selfMetrics, name) {
+			d.self[name] = append(d.self[name], r)
+		}
+	}
+}
+
+// completeness tells how much of what happened the numbers are about.
+type completeness struct {
+	WindowSeconds  float64 `json:"window_seconds"`
+	CoveredSeconds float64 `json:"covered_seconds"`
+	// Dropped updates found no room in a bounded table, in the window.
+	Dropped float64 `json:"dropped"`
+	// Runs of kernel programs in the window; nil where the kernel does not count them.
+	Runs *float64 `json:"runs,omitempty"`
+	// Share of updates that were kept; nil where some were dropped of an unknown number.
+	Share *float64 `json:"share,omitempty"`
+	// EndedOmitted is how many containers that ended in the window are left out.
+	EndedOmitted int `json:"ended_omitted"`
+}
+
+func (d *windowData) completeness() completeness {
+	c := completeness{WindowSeconds: d.input.To.Sub(d.input.From).Seconds(), CoveredSeconds: d.input.To.Sub(d.observed).Seconds()}
+	c.Dropped, c.EndedOmitted = increases(d.self[otlp.Drops]), d.endedOmitted
+	if runs := increases(d.self[otlp.ProgramRuns]); runs > 0 {
+		c.Runs = &runs
+	}
+	share := 1.0
+	switch {
+	case c.Dropped == 0:
+		c.Share = &share
+	case c.Runs != nil:
+		share = max(0, 1 - c.Dropped / *c.Runs)
+		c.Share = &share
+	}
+	return c
+}
+
+// increases sums what counters gained, each of whose results has values of one or more times.
+func increases(results []model.QueryResult) float64 {
+	sum, before := 0.0, map[string]float64{}
+	for _, r := range results {
+		key := r.Labels[otlp.LabelHost] + "\x00" + r.Labels[otlp.LabelName] + "\x00" + r.Labels[otlp.LabelProgram]
+		for _, p := range r.Points {
+			if last, ok := before[key]; ok && p.Value >= last {
+				sum += p.Value - last
+			} else if ok {
+				sum += p.Value // it restarted
+			}
+			before[key] = p.Value
+		}
+	}
+	return sum
+}
+
+// host is a machine in the window.
+type host struct {
+	Name        string   `json:"name"`
+	Cores       float64  `json:"cores"`
+	MemoryBytes *float64 `json:"memory_bytes,omitempty"`
+}
+
+func (d *windowData) hosts() []host {
+	byName := map[string]*host{}
+	for _, r := range d.self[otlp.HostCores] {
+		get(byName, r.Labels[otlp.LabelHost], host{Name: r.Labels[otlp.LabelHost]}).Cores = last(r)
+	}
+	for _, r := range d.self[otlp.HostMemory] {
+		v := last(r)
+		get(byName, r.Labels[otlp.LabelHost], host{Name: r.Labels[otlp.LabelHost]}).MemoryBytes = &v
+	}
+	hosts := values(byName)
+	slices.SortFunc(hosts, func(a, b host) int { return strings.Compare(a.Name, b.Name) })
+	return hosts
+}
+
+// last is the last value of a series, 0 where there is none that JSON could hold.
+func last(r model.QueryResult) float64 {
+	if len(r.Points) == 0 {
+		return 0
+	}
+	if v := r.Points[len(r.Points)-1].Value; !math.IsNaN(v) && !math.IsInf(v, 0) {
+		return v
+	}
+	return 0
+}

@@ -1,0 +1,110 @@
+// Package api serves Outsight over HTTP: the page, the JSON that the page reads, the Prometheus
+// HTTP API and health. Answers come from a store by queries, so that each of them can be asked
+// for any past window.
+package api
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"outsight/internal/model"
+	"outsight/web"
+)
+
+// DefaultAddress is where to listen unless told otherwise: on loopback alone, because the page
+// and the API ask nobody who they are.
+const DefaultAddress = "127.0.0.1:8470"
+
+// Querier answers PromQL.
+type Querier interface {
+	// Instant is the value of a query at a time: one point per series.
+	Instant(ctx context.Context, query string, at time.Time) ([]model.QueryResult, error)
+	// Range is the values of a query at from, from+step and so on up to and with to.
+	Range(ctx context.Context, query string, from, to time.Time, step time.Duration) ([]model.QueryResult, error)
+}
+
+// Options of New. The zero value works.
+type Options struct {
+	// Prometheus answers the paths under /api/v1/; nil for none.
+	Prometheus http.Handler
+	// Metrics answers /metrics; nil for none.
+	Metrics http.Handler
+	// Snapshot is the newest snapshot of an agent in the same process, or nil. Without it the
+	// status is what the store knows.
+	Snapshot func() *model.Snapshot
+	// Ready is why the server cannot answer yet, or nil.
+	Ready func() error
+	// Sources names what the numbers come from, for the status ("agent in this process").
+	Sources []string
+	Version string
+	// Hosts are names, besides "localhost", under which a server on loopback may be addressed.
+	// Other names are refused there: a hostile page could make its own name point to loopback.
+	Hosts []string
+	// MaxEdges bounds the edges of one graph; 0 stands for 1000.
+	MaxEdges int
+	// Timeout bounds one answer of the JSON API; 0 stands for 20 s.
+	Timeout time.Duration
+	// Now is the clock; nil for time.Now.
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+type server struct {
+	Options
+	querier Querier
+	// busy has room for as many graphs as are computed at a time.
+	busy chan struct{}
+}
+
+// New is the handler of everything that Outsight serves.
+func New(querier Querier, options Options) http.Handler {
+	s := &server{Options: options, querier: querier, busy: make(chan struct{}, 2)}
+	if s.MaxEdges == 0 {
+		s.MaxEdges = 1000
+	}
+	if s.Timeout == 0 {
+		s.Timeout = 20 * time.Second
+	}
+	if s.Now == nil {
+		s.Now = time.Now
+	}
+	if s.Logger == nil {
+		s.Logger = slog.New(slog.DiscardHandler)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/outsight/graph", s.json(s.graph))
+	mux.HandleFunc("GET /api/outsight/containers", s.json(s.containers))
+	mux.HandleFunc("GET /api/outsight/status", s.json(s.status))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") })
+	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
+		writeError(w, http.StatusNotFound, "there is no %s %s", r.Method, r.URL.Path)
+	})
+	if s.Prometheus != nil {
+		mux.Handle("/api/v1/", s.Prometheus)
+	}
+	if s.Metrics != nil {
+		mux.Handle("GET /metrics", s.Metrics)
+	}
+	mux.Handle("/", newPage(web.Files()))
+	return s.protect(mux)
+}
+
+func (s *server) readyz(w http.ResponseWriter, _ *http.Request) {
+	if s.Ready != nil {
+		if err := s.Ready(); err != nil {
+			writeText(w, http.StatusServiceUnavailable, "not ready: "+err.Error()+"\n")
+			return
+		}
+	}
+	writeText(w, http.StatusOK, "ready\n")
+}
+
+func writeText(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text)) // who asked has gone; nobody to tell
+}

@@ -1,0 +1,109 @@
+import { useEffect, useRef, useState } from 'preact/hooks'
+import type { Graph, Seconds, Status } from './types'
+
+const TIMEOUT = 25_000
+
+async function get<T>(path: string, signal: AbortSignal): Promise<T> {
+  let response: Response
+  try {
+    response = await fetch(path, { signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT)]) })
+  } catch (e) {
+    if (signal.aborted) throw e
+    throw new Error((e as Error).name === 'TimeoutError' ? `The server has not answered for ${TIMEOUT / 1000} s.` : 'The server cannot be reached.')
+  }
+  const body = await response.json().catch(() => undefined)
+  if (!response.ok) throw new Error(body?.error ?? `The server answered ${response.status} ${response.statusText}.`)
+  if (body === undefined) throw new Error('The answer of the server is not JSON.')
+  return body as T
+}
+
+export interface Loaded<T> {
+  data?: T
+  error?: string
+  /** When the data came, in Unix seconds. */
+  at?: number
+  loading: boolean
+}
+
+/**
+ * Loads from path(), again every period ms (0: once) while the page is visible. The last data
+ * stay while an error lasts; a new key forgets nothing either, so that the view does not blink.
+ */
+export function usePoll<T>(key: string, path: () => string, period: number): Loaded<T> {
+  const [loaded, set] = useState<Loaded<T>>({ loading: true })
+  const make = useRef(path)
+  make.current = path
+  useEffect(() => {
+    const stop = new AbortController()
+    let timer: number | undefined
+    let running = false
+    const run = async () => {
+      clearTimeout(timer)
+      if (running || document.hidden) return
+      running = true
+      try {
+        const data = await get<T>(make.current(), stop.signal)
+        if (!stop.signal.aborted) set({ data, at: Date.now() / 1000, loading: false })
+      } catch (e) {
+        if (!stop.signal.aborted) set((old) => ({ ...old, error: (e as Error).message, loading: false }))
+      }
+      running = false
+      if (!stop.signal.aborted && (period || document.hidden)) timer = window.setTimeout(run, period || 2000)
+    }
+    set((old) => ({ ...old, loading: true }))
+    void run()
+    const visible = () => period && void run()
+    document.addEventListener('visibilitychange', visible)
+    return () => {
+      stop.abort()
+      clearTimeout(timer)
+      document.removeEventListener('visibilitychange', visible)
+    }
+  }, [key, period])
+  return loaded
+}
+
+export const useGraph = (key: string, path: () => string, period: number) => usePoll<Graph>(key, path, period)
+export const useStatus = () => usePoll<Status>('status', () => '/api/outsight/status', 15_000)
+
+/** One line of a chart. */
+export interface Line {
+  name: string
+  query: string
+}
+
+export interface Chart {
+  /** Unix seconds, and for each line a value or null at each. */
+  times: number[]
+  values: (number | null)[][]
+}
+
+/** Asks the Prometheus API for lines over a window. */
+export async function loadChart(lines: Line[], from: number, to: number, step: number, signal: AbortSignal): Promise<Chart> {
+  const first = Math.ceil(from / step) * step
+  const times: number[] = []
+  for (let t = first; t <= to; t += step) times.push(Math.round(t * 1000) / 1000)
+  if (!times.length) return { times, values: lines.map(() => []) }
+  const index = new Map(times.map((t, i) => [t, i]))
+  const values = await Promise.all(
+    lines.map(async ({ query }) => {
+      const p = new URLSearchParams({ query, start: String(first), end: String(times[times.length - 1]), step: String(step) })
+      const answer = await get<{ data: { result: { values: [number, string][] }[] } }>('/api/v1/query_range?' + p, signal)
+      const column: (number | null)[] = times.map(() => null)
+      for (const [t, v] of answer.data.result[0]?.values ?? []) {
+        const i = index.get(Math.round(t * 1000) / 1000)
+        if (i !== undefined) column[i] = Number.isFinite(Number(v)) ? Number(v) : null
+      }
+      return column
+    }),
+  )
+  return { times, values }
+}
+
+/** A step that gives a window about 240 points, of a round length. */
+export function stepOf(seconds: number): number {
+  for (const s of [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600]) if (seconds / s <= 300) return s
+  return Math.ceil(seconds / 300 / 3600) * 3600
+}
+
+export const asNumber = (v: Seconds | undefined): number => (v === undefined ? NaN : v === '+Inf' ? Infinity : v)

@@ -1,0 +1,88 @@
+import type { NumberInfo, Seconds } from './types'
+
+/** What stands for a number that could not be had. */
+export const NONE = '–'
+
+/** Three significant digits, and no more than the value has. */
+export function digits(v: number): string {
+  if (v < 0) return '−' + digits(-v)
+  if (v === 0) return '0'
+  if (v >= 99.95) return v.toFixed(0)
+  if (v >= 9.995) return v.toFixed(1)
+  if (v >= 0.01) return v.toFixed(2)
+  return v.toPrecision(2)
+}
+
+function scaled(v: number): [string, string] {
+  for (const [size, unit] of [[1e9, 'G'], [1e6, 'M'], [1e3, 'k']] as const) {
+    if (Math.abs(v) >= 0.9995 * size) return [digits(v / size), unit]
+  }
+  return [digits(v), '']
+}
+
+export function duration(v?: Seconds): string {
+  if (v === undefined) return NONE
+  if (v === '+Inf') return '> 68.7 s'
+  if (v === 0) return '< 1.02 µs'
+  const size = Math.abs(v)
+  if (size < 1e-3) return digits(v * 1e6) + ' µs'
+  if (size < 1) return digits(v * 1e3) + ' ms'
+  return digits(v) + ' s'
+}
+
+export function bytes(v: number): string {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB']
+  let unit = 0
+  while (Math.abs(v) >= 1000 && unit < units.length - 1) {
+    v /= 1024
+    unit++
+  }
+  return digits(v) + ' ' + units[unit]
+}
+
+/** A number of one of the units that the server names. */
+export function format(v: Seconds | undefined, unit: NumberInfo['unit']): string {
+  if (v === undefined) return NONE
+  if (unit === 's') return duration(v)
+  if (v === '+Inf') return '∞'
+  switch (unit) {
+    case 'cores':
+      return v > 0 && v < 0.001 ? '< 0.001' : v.toFixed(v < 10 ? 3 : 1)
+    case 'B':
+      return bytes(v)
+    case 'ratio':
+      return digits(v * 100) + ' %'
+    case '/s':
+      return scaled(v).join('') + '/s'
+    case 'B/s': {
+      const [n, prefix] = scaled(v)
+      return `${n} ${prefix}B/s`
+    }
+  }
+  return Number.isInteger(v) && Math.abs(v) < 1e6 ? v.toLocaleString('en') : scaled(v).join('')
+}
+
+/** A span of time: "5 min", "1 h 30 min". */
+export function span(seconds: number): string {
+  const s = Math.round(seconds)
+  if (s < 120) return `${s} s`
+  const m = Math.round(s / 60)
+  if (m < 120) return m * 60 === s || m >= 10 ? `${m} min` : `${m} min ${s - Math.floor(s / 60) * 60} s`.replace(/^\d+/, String(Math.floor(s / 60)))
+  const h = Math.floor(m / 60)
+  return m % 60 ? `${h} h ${m % 60} min` : `${h} h`
+}
+
+/** A time of day, with the date where it is not today's. */
+export function clock(unix: number, now = new Date()): string {
+  const d = new Date(unix * 1000)
+  const time = d.toLocaleTimeString('en-GB')
+  return d.toDateString() === now.toDateString() ? time : `${d.getFullYear()}-${pad(d.getMonth() + 1)}-${pad(d.getDate())} ${time}`
+}
+
+/** The value of a datetime-local field. */
+export function local(unix: number): string {
+  const d = new Date(unix * 1000)
+  return `${d.getFullYear()}-${pad(d.getMonth() + 1)}-${pad(d.getDate())}T${pad(d.getHours())}:${pad(d.getMinutes())}:${pad(d.getSeconds())}`
+}
+
+const pad = (n: number) => String(n).padStart(2, '0')

@@ -1,0 +1,265 @@
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { asNumber } from './data'
+import { digits, duration, format } from './format'
+import { place, type Options } from './layout'
+import { edgeOf, nodeOf, short, type Change, type State } from './state'
+import { best, bytesPerSecond, type Edge, type Graph, type Node } from './types'
+
+const LABEL = { width: 108, height: 22 }
+const SHAPES: Record<'right' | 'down', Options> = {
+  right: { direction: 'right', node: { width: 200, height: 58 }, label: LABEL, layerGap: 150, nodeGap: 26 },
+  down: { direction: 'down', node: { width: 134, height: 56 }, label: LABEL, layerGap: 88, nodeGap: 14 },
+}
+const MARGIN = 14
+/** Below this size names cannot be read; the map scrolls instead. */
+const LEAST_SCALE = 0.62
+
+export function ServiceMap({ graph, state, change }: { graph: Graph; state: State; change: Change }) {
+  const frame = useRef<HTMLDivElement>(null)
+  const width = useWidth(frame)
+  const shape = SHAPES[width < 700 ? 'down' : 'right']
+  const touched = new Set(graph.edges.flatMap((e) => [e.client, e.server]))
+  const ids = graph.nodes.filter((n) => touched.has(n.id)).map((n) => n.id)
+  const topology = JSON.stringify([ids, graph.edges.map((e) => e.id)])
+  // Numbers change every two seconds; places only when somebody comes or goes.
+  const placed = useMemo(() => place(ids, graph.edges.map((e) => ({ id: e.id, from: e.client, to: e.server })), shape), [topology, shape])
+  const slow = useMemo(() => slowness(graph.edges), [graph.edges])
+  const names = new Map(graph.nodes.map((n) => [n.id, n]))
+  const alone = graph.nodes.filter((n) => !touched.has(n.id) && n.kind !== 'outside')
+  const cores = Math.max(1, ...graph.hosts.map((h) => h.cores))
+
+  const full = { width: placed.width + 2 * MARGIN, height: placed.height + 2 * MARGIN }
+  const scale = width ? Math.max(LEAST_SCALE, Math.min(1, (width - 2) / full.width)) : 1
+  const selectedEdge = edgeOf(graph, state.edge)
+  const selectedNode = nodeOf(graph, state.node)
+  const q = state.q.toLowerCase()
+  const dimNode = (n: Node) =>
+    (q !== '' && !matches(n, q)) ||
+    (selectedNode ? n !== selectedNode && !graph.edges.some((e) => linked(e, n, selectedNode)) : selectedEdge ? n.id !== selectedEdge.client && n.id !== selectedEdge.server : false)
+  const dimEdge = (e: Edge) =>
+    (q !== '' && !matches(names.get(e.client)!, q) && !matches(names.get(e.server)!, q)) ||
+    (selectedNode ? e.client !== selectedNode.id && e.server !== selectedNode.id : selectedEdge ? e !== selectedEdge : false)
+  // An end outside cannot count; one inside should have.
+  const oneSided = (e: Edge) => (!e.client_side || !e.server_side) && names.get(e.client)?.kind !== 'outside' && names.get(e.server)?.kind !== 'outside'
+  const choose = (part: Partial<State>) => change({ node: undefined, edge: undefined, status: undefined, chart: undefined, ...part })
+
+  return (
+    <section class="map" aria-label="Service map">
+      <div class="map-frame" ref={frame}>
+        {graph.edges.length === 0 ? (
+          <p class="note">No TCP traffic between containers was seen in this time. An edge appears with its first byte, and connections that were already open are counted, too.</p>
+        ) : (
+          <svg width={full.width * scale} height={full.height * scale} viewBox={`${-MARGIN} ${-MARGIN} ${full.width} ${full.height}`} role="group" aria-label={`${ids.length} nodes, ${graph.edges.length} edges`}
+            onClick={(e) => e.target === e.currentTarget && (state.node || state.edge) && choose({})}>
+            <defs>
+              {['calm', 'warm', 'hot'].map((c) => (
+                <marker key={c} id={`tip-${c}`} class={`tip ${c}`} viewBox="0 0 8 8" refX="1" refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto">
+                  <path d="M0 0.600 8 4 0 7.400Z" />
+                </marker>
+              ))}
+            </defs>
+            {graph.edges.map((e) => {
+              const at = placed.edges.get(e.id)
+              if (!at) return null
+              return <EdgeLine key={e.id} edge={e} path={at.path} heat={slow(e)} one={oneSided(e)} chosen={e === selectedEdge} dim={dimEdge(e)} />
+            })}
+            {graph.nodes.map((n) => {
+              const at = placed.nodes.get(n.id)
+              if (!at) return null
+              return (
+                <NodeCard key={n.id} node={n} x={at.x} y={at.y} shape={shape} cores={cores} chosen={n === selectedNode} dim={dimNode(n)}
+                  loop={graph.edges.find((e) => e.client === n.id && e.server === n.id)} choose={() => choose({ node: short(n.id) })} chooseLoop={(id) => choose({ edge: short(id) })} />
+              )
+            })}
+            {graph.edges.map((e) => {
+              const at = placed.edges.get(e.id)
+              if (!at) return null
+              return (
+                <EdgeLabel key={e.id} edge={e} path={at.path} x={at.label.x} y={at.label.y} heat={slow(e)} chosen={e === selectedEdge} dim={dimEdge(e)}
+                  title={`${names.get(e.client)?.name} to ${names.get(e.server)?.name}`} choose={() => choose({ edge: short(e.id) })} />
+              )
+            })}
+          </svg>
+        )}
+      </div>
+      <div class="map-foot">
+        {alone.length > 0 && graph.edges.length > 0 && (
+          <p class="alone">
+            <span class="muted">No TCP traffic seen:</span>{' '}
+            {alone.slice(0, 40).map((n) => (
+              <button key={n.id} class={n === selectedNode ? 'chip chosen' : 'chip'} onClick={() => choose({ node: short(n.id) })}>{n.name}</button>
+            ))}
+            {alone.length > 40 && <span class="muted">and {alone.length - 40} more</span>}
+          </p>
+        )}
+        {graph.omitted_edges > 0 && <p class="muted">{graph.omitted_edges} less busy edges are left out.</p>}
+        {graph.edges.length > 0 && <Legend />}
+      </div>
+    </section>
+  )
+}
+
+const linked = (e: Edge, a: Node, b: Node) => (e.client === a.id && e.server === b.id) || (e.client === b.id && e.server === a.id)
+
+export const matches = (n: Node, q: string) =>
+  n.name.toLowerCase().includes(q) || (n.image ?? '').toLowerCase().includes(q) || (n.pod ?? '').toLowerCase().includes(q) || n.id.startsWith(q)
+
+function Legend() {
+  return (
+    <p class="legend">
+      <span><i class="line thin" /><i class="line thick" /> wider: more bytes/s</span>
+      <span><i class="line warm" /> p99 ≥ 4×</span>
+      <span><i class="line hot" /> ≥ 16× the map’s median</span>
+      <span><i class="line one" /> only one side counted</span>
+    </p>
+  )
+}
+
+/** How slow an edge is beside the others of the map. */
+function slowness(edges: Edge[]): (e: Edge) => 'calm' | 'warm' | 'hot' {
+  const p99 = (e: Edge) => asNumber(best(e)?.p99)
+  const sorted = edges.map(p99).filter((v) => v > 0).sort((a, b) => a - b)
+  const median = sorted[Math.floor((sorted.length - 1) / 2)] ?? 0
+  return (e) => {
+    const v = p99(e)
+    if (!(v > 1e-3) || !median) return 'calm'
+    return v >= 16 * median ? 'hot' : v >= 4 * median ? 'warm' : 'calm'
+  }
+}
+
+function EdgeLine({ edge, path, heat, one, chosen, dim }: { edge: Edge; path: string; heat: string; one: boolean; chosen: boolean; dim: boolean }) {
+  const width = 1.4 + Math.max(0, Math.min(5.5, (Math.log10(1 + bytesPerSecond(best(edge))) - 3) * 1.25))
+  return <path class={`edge ${heat}${chosen ? ' chosen' : ''}${dim ? ' dim' : ''}${one ? ' one' : ''}`} d={path} stroke-width={width} marker-end={`url(#tip-${heat})`} />
+}
+
+interface LabelProps {
+  edge: Edge
+  path: string
+  x: number
+  y: number
+  heat: string
+  chosen: boolean
+  dim: boolean
+  title: string
+  choose: () => void
+}
+
+function EdgeLabel({ edge, path, x, y, heat, chosen, dim, title, choose }: LabelProps) {
+  const s = best(edge)
+  const failed = (s?.failures ?? 0) + (s?.aborted ?? 0) > 0
+  const text = s?.p99 === undefined ? (s && bytesPerSecond(s) > 0 ? format(bytesPerSecond(s), 'B/s') : 'idle') : `${format(s.transactions_per_second, '/s')} · ${duration(s.p99)}`
+  const width = Math.min(LABEL.width + 12, textWidth(text, 11) + (failed ? 26 : 16))
+  const spoken = `${title}: ${format(s?.transactions_per_second, '/s')} requests, p99 ${duration(s?.p99)}${failed ? ', with failures' : ''}`
+  return (
+    <g class={`label ${heat}${chosen ? ' chosen' : ''}${dim ? ' dim' : ''}`} role="button" tabIndex={0} aria-label={spoken} aria-pressed={chosen} data-edge={edge.id} onClick={choose} onKeyDown={onEnter(choose)}>
+      <title>{spoken}</title>
+      <path class="hit" d={path} />
+      <rect x={x - width / 2} y={y - 9.500} width={width} height={19} rx="9.500" />
+      {failed && <circle class="failed" cx={x - width / 2 + 11} cy={y} r="3.500" />}
+      <text x={x + (failed ? 5 : 0)} y={y + 3.800}>{text}</text>
+    </g>
+  )
+}
+
+interface CardProps {
+  node: Node
+  x: number
+  y: number
+  shape: Options
+  cores: number
+  chosen: boolean
+  dim: boolean
+  loop?: Edge
+  choose: () => void
+  chooseLoop: (id: string) => void
+}
+
+function NodeCard({ node, x, y, shape, cores, chosen, dim, loop, choose, chooseLoop }: CardProps) {
+  const { width, height } = shape.node
+  const left = x - width / 2
+  const top = y - height / 2
+  const cpu = asNumber(node.usage?.cpu_cores)
+  const wait = asNumber(node.usage?.run_queue_p99)
+  const second =
+    node.kind === 'outside'
+      ? (node.address_count ?? 1) > 1 ? `${node.address_count} addresses` : 'outside'
+      : node.usage ? [cpu >= 0 ? `${cpu < 0.01 ? format(cpu, 'cores') : digits(cpu)} cores` : '', wait >= 0.005 ? `wait ${duration(wait)}` : node.usage.memory_bytes !== undefined ? format(node.usage.memory_bytes, 'B') : ''].filter(Boolean).slice(...(shape.direction === 'right' ? [] : wait >= 0.005 ? [1, 2] : [0, 1])).join(' · ')
+      : 'gone'
+  const share = Math.max(0, Math.min(1, cpu / cores || 0))
+  const spoken = `${node.name}, ${node.kind}, ${second}`
+  return (
+    <g class={`node ${node.kind}${chosen ? ' chosen' : ''}${dim ? ' dim' : ''}${node.gone ? ' gone' : ''}`}>
+      <g role="button" tabIndex={0} aria-label={spoken} aria-pressed={chosen} data-node={node.id} onClick={choose} onKeyDown={onEnter(choose)}>
+        <title>{node.image ? `${node.name} · ${node.image}` : node.name}</title>
+        <rect class="card" x={left} y={top} width={width} height={height} rx={node.kind === 'outside' ? height / 2 : 9} />
+        <Icon kind={node.kind} x={left + 14} y={top + 12} />
+        <text class="name" x={left + 36} y={top + 24}>{fit(node.name, width - 46, 13, 600)}</text>
+        <text class={wait >= 0.005 ? 'second waits' : 'second'} x={left + 36} y={top + 41}>{fit(second, width - 42, 11, 400)}</text>
+        {node.usage && (
+          <>
+            <rect class="track" x={left + 14} y={top + height - 7} width={width - 28} height="2.500" rx="1.250" />
+            <rect class={share > 0.8 ? 'bar full' : 'bar'} x={left + 14} y={top + height - 7} width={Math.max(share > 0 ? 1 : 0, (width - 28) * share)} height="2.500" rx="1.250" />
+          </>
+        )}
+      </g>
+      {loop && (
+        <g class="label" role="button" tabIndex={0} aria-label={`${node.name} to itself`} data-edge={loop.id} onClick={() => chooseLoop(loop.id)} onKeyDown={onEnter(() => chooseLoop(loop.id))}>
+          <title>Calls itself: {format(best(loop)?.transactions_per_second, '/s')}</title>
+          <circle class="loop" cx={left + width - 6} cy={top + 4} r="9" />
+          <text x={left + width - 6} y={top + 8}>↻</text>
+        </g>
+      )}
+    </g>
+  )
+}
+
+function Icon({ kind, x, y }: { kind: Node['kind']; x: number; y: number }) {
+  return (
+    <svg class="icon" x={x} y={y} width="16" height="16" viewBox="0 0 16 16">
+      {kind === 'container' && <path d="M8 1.500 14 4.700v6.600l-6 3.200-6-3.200V4.700ZM2 4.700l6 3.200 6-3.200M8 7.900v6.600" />}
+      {kind === 'service' && <path d="M8 5.200a2.800 2.800 0 1 0 0 5.600 2.800 2.800 0 0 0 0-5.600ZM8 1.500v2M8 12.500v2M1.500 8h2M12.500 8h2M3.400 3.400l1.400 1.400M11.200 11.200l1.400 1.400M3.400 12.600l1.400-1.400M11.200 4.800l1.400-1.400" />}
+      {kind === 'host' && <path d="M2 2.500h12v4.500H2ZM2 9h12v4.500H2ZM4.500 4.800h.1M4.500 11.300h.1M7 4.800h4.500M7 11.300h4.500" />}
+      {kind === 'outside' && <path d="M8 1.500a6.500 6.500 0 1 0 0 13 6.500 6.500 0 0 0 0-13ZM1.500 8h13M8 1.500c2.200 2 2.800 4 2.800 6.500S10.200 12.500 8 14.500C5.800 12.500 5.200 10.500 5.200 8S5.800 3.500 8 1.500Z" />}
+    </svg>
+  )
+}
+
+const onEnter = (f: () => void) => (e: KeyboardEvent) => {
+  if (e.key !== 'Enter' && e.key !== ' ') return
+  e.preventDefault()
+  f()
+}
+
+let canvas: CanvasRenderingContext2D | null | undefined
+
+function textWidth(text: string, size: number, weight = 400): number {
+  canvas ??= document.createElement('canvas').getContext('2d')
+  if (!canvas) return text.length * size * 0.56
+  canvas.font = `${weight} ${size}px ${getComputedStyle(document.body).fontFamily}`
+  return canvas.measureText(text).width
+}
+
+const fitted = new Map<string, string>()
+
+/** Shortens a name in its middle, because both ends of names tell them apart. */
+function fit(text: string, width: number, size: number, weight: number): string {
+  const key = `${width} ${size} ${text}`
+  const known = fitted.get(key)
+  if (known !== undefined) return known
+  let out = text
+  for (let n = Math.min(text.length, 200) - 1; n > 2 && textWidth(out, size, weight) > width; n--) out = text.slice(0, Math.ceil(n * 0.6)) + '…' + text.slice(text.length - Math.floor(n * 0.4))
+  if (fitted.size > 5000) fitted.clear()
+  fitted.set(key, out)
+  return out
+}
+
+function useWidth(ref: { current: HTMLElement | null }): number {
+  const [width, set] = useState(0)
+  useEffect(() => {
+    if (!ref.current) return
+    const watch = new ResizeObserver((entries) => set(entries[0]!.contentRect.width))
+    watch.observe(ref.current)
+    return () => watch.disconnect()
+  }, [])
+  return width
+}

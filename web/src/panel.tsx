@@ -1,0 +1,283 @@
+import { useEffect, useRef } from 'preact/hooks'
+import type { ComponentChildren } from 'preact'
+import { Chart } from './chart'
+import type { Loaded, Line } from './data'
+import { clock, digits, duration, format, NONE, span, bytes } from './format'
+import { Period } from './header'
+import { short, type Change, type State } from './state'
+import { best, type Edge, type Graph, type Node, type NumberInfo, type Seconds, type Side, type Status } from './types'
+
+interface Props {
+  graph?: Graph
+  status: Loaded<Status>
+  state: State
+  change: Change
+  node?: Node
+  edge?: Edge
+  range: [number, number]
+  theme: string
+  close: () => void
+}
+
+export function Panel(p: Props) {
+  const top = useRef<HTMLElement>(null)
+  useEffect(() => top.current?.scrollTo(0, 0), [p.state.node, p.state.edge, p.state.chart, p.state.status])
+  return (
+    <aside class="panel" ref={top} aria-label="Details">
+      {p.state.status ? <StatusPanel {...p} /> : p.graph && p.edge ? <EdgePanel {...p} graph={p.graph} edge={p.edge} /> : p.graph && p.node ? <NodePanel {...p} graph={p.graph} node={p.node} /> : <Missing {...p} />}
+    </aside>
+  )
+}
+
+function Head({ kind, title, close, children }: { kind: string; title: ComponentChildren; close: () => void; children?: ComponentChildren }) {
+  return (
+    <div class="panel-head">
+      <div>
+        <span class="kind">{kind}</span>
+        <h2>{title}</h2>
+        {children}
+      </div>
+      <button class="quiet" aria-label="Close the panel" title="Close (Esc)" onClick={close}>×</button>
+    </div>
+  )
+}
+
+function Missing({ graph, state, close }: Props) {
+  return (
+    <>
+      <Head kind={state.edge ? 'edge' : 'container'} title={graph ? 'Not in this time' : '…'} close={close} />
+      {graph && <p class="note">Nothing was seen of “{state.edge ?? state.node}” in the chosen range. It shows here again when it is.</p>}
+    </>
+  )
+}
+
+/** What the numbers above are worth. */
+function Worth({ graph, range }: { graph: Graph; range: [number, number] }) {
+  const c = graph.completeness
+  return (
+    <dl class="worth">
+      <div><dt>Window</dt><dd>{span(c.window_seconds)}, <Period range={range} /></dd></div>
+      <div><dt>Covered</dt><dd>{span(c.covered_seconds)} ({digits((100 * c.covered_seconds) / c.window_seconds)} %); rates are over this time</dd></div>
+      <div><dt>Kept</dt><dd>{c.dropped === 0 ? 'every event; no table overflowed' : `${c.share === undefined ? 'not all' : digits(c.share * 100) + ' %'} of events: ${digits(c.dropped)} updates found no room`}</dd></div>
+      <div><dt>Error</dt><dd>counts are exact; a quantile is off by at most ±{(graph.error_bound * 100).toFixed(1)} %</dd></div>
+    </dl>
+  )
+}
+
+function Value({ value, unit, path, state, change, strong }: { value: Seconds | undefined; unit: NumberInfo['unit']; path: string; state: State; change: Change; strong?: boolean }) {
+  if (value === undefined) return <span class="none" title="Not available">{NONE}</span>
+  return (
+    <button class={`number${state.chart === path ? ' chosen' : ''}${strong ? ' strong' : ''}`} data-number={path} title="Show a chart" onClick={() => change({ chart: state.chart === path ? undefined : path })}>
+      {format(value, unit)}
+    </button>
+  )
+}
+
+const sideOf = (s: Side | undefined, key: string): Seconds | undefined => (s as Record<string, Seconds> | undefined)?.[key]
+
+/** Rows that say nothing when they are 0. */
+const RARE = new Set(['failures', 'retransmits', 'aborted', 'continued'])
+
+function EdgePanel({ graph, edge, state, change, range, theme, close }: Props & { graph: Graph; edge: Edge }) {
+  const name = (id: string) => graph.nodes.find((n) => n.id === id)?.name ?? id
+  const [scope, key] = (state.chart ?? '').split('.') as [string, string]
+  const info = graph.numbers.side.find((n) => n.key === key)
+  const match = `client_id${graph.matches[edge.client]},server_id${graph.matches[edge.server]}`
+  const sides = (['client', 'server'] as const).filter((s) => (s === 'client' ? edge.client_side : edge.server_side))
+  const lines: Line[] = info && (scope === 'client' || scope === 'server')
+    ? sides.map((s) => ({ name: `${s} side`, query: info.query.replaceAll('$match', `${match},side="${s}"`) })) : []
+  const s = best(edge)
+  return (
+    <>
+      <Head kind="edge" close={close} title={<><Go id={edge.client} change={change}>{name(edge.client)}</Go><span class="arrow"> → </span><Go id={edge.server} change={change}>{name(edge.server)}</Go></>}>
+        <p class="muted small">{edge.transport} · {edge.services.slice(0, 4).join(', ') || 'service not known'}{edge.services.length > 4 ? ` and ${edge.services.length - 4} more` : ''}</p>
+      </Head>
+      <div class="tiles">
+        <Tile title="Requests" value={format(s?.transactions_per_second, '/s')} />
+        <Tile title="p50" value={duration(s?.p50)} />
+        <Tile title="p99" value={duration(s?.p99)} />
+        <Tile title="Network time" value={edge.paired ? duration(edge.network_seconds) : NONE} hint={edge.paired ? 'client p50 − server p50' : 'needs both ends'} />
+      </div>
+      {info && lines.length > 0 && <Chart title={info.title} unit={info.unit} lines={lines} range={range} theme={theme} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />}
+      <p class={edge.paired ? 'state good' : 'state'}>
+        {edge.paired ? 'Paired: both ends counted the same connections.'
+          : edge.client_side && edge.server_side ? 'Both ends counted, but it is not sure that they counted the same connections, so they are not subtracted.'
+          : `Only the ${edge.client_side ? 'client' : 'server'} side was counted; the other end is outside of the watched hosts.`}
+      </p>
+      <table class="sides">
+        <thead>
+          <tr><th scope="col"><span class="hidden">Number</span></th><th scope="col">Client side</th><th scope="col">Server side</th></tr>
+        </thead>
+        <tbody>
+          {graph.numbers.side.filter((n) => !RARE.has(n.key) || sideOf(edge.client_side, n.key) || sideOf(edge.server_side, n.key)).map((n) => (
+            <tr key={n.key} class={RARE.has(n.key) ? 'rare' : undefined}>
+              <th scope="row">{n.title}</th>
+              <td><Value value={sideOf(edge.client_side, n.key)} unit={n.unit} path={`client.${n.key}`} state={state} change={change} strong={n.key === 'p99'} /></td>
+              <td><Value value={sideOf(edge.server_side, n.key)} unit={n.unit} path={`server.${n.key}`} state={state} change={change} strong={n.key === 'p99'} /></td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {![...RARE].some((k) => sideOf(edge.client_side, k) || sideOf(edge.server_side, k)) && <p class="muted small">No failed connection, retransmit, aborted or continued transaction.</p>}
+      <p class="muted small">On the client a transaction lasts from the first byte sent to the last byte received, on the server from the first byte received to the last byte sent.</p>
+      <Worth graph={graph} range={range} />
+    </>
+  )
+}
+
+function Go({ id, change, children }: { id: string; change: Change; children: ComponentChildren }) {
+  return <button class="link" onClick={() => change({ node: short(id), edge: undefined, chart: undefined })}>{children}</button>
+}
+
+function Tile({ title, value, hint }: { title: string; value: string; hint?: string }) {
+  return <div class="tile" title={hint}><span>{title}</span><strong data-tile={title}>{value}</strong></div>
+}
+
+const GROUPS: [string, RegExp][] = [
+  ['CPU', /cpu|run_queue|throttled|switches|threads|forks|execs|exits/],
+  ['Memory', /memory|working_set|rss|cache|page_faults|oom/],
+  ['Network', /network|packets/],
+  ['Disk', /disk/],
+]
+
+function NodePanel({ graph, node, state, change, range, theme, close }: Props & { graph: Graph; node: Node }) {
+  const [scope, key] = (state.chart ?? '').split('.') as [string, string]
+  const info = (scope === 'usage' ? graph.numbers.usage : scope === 'served' || scope === 'called' ? graph.numbers.side : []).find((n) => n.key === key)
+  const match = graph.matches[node.id]!
+  const outside = node.kind === 'outside'
+  const matchers: Record<string, string> = {
+    usage: `id${match}`,
+    served: `server_id${match},side="${outside ? 'client' : 'server'}"`,
+    called: `client_id${match},side="${outside ? 'server' : 'client'}"`,
+  }
+  const title = info && (scope === 'usage' ? info.title : `${info.title} · ${scope === 'served' ? 'requests served' : 'requests made'}`)
+  return (
+    <>
+      <Head kind={node.kind === 'host' ? 'rest of the host' : node.kind} title={node.name} close={close}>
+        <p class="muted small">{about(node)}</p>
+      </Head>
+      {info && title && (
+        <Chart title={title} unit={info.unit} lines={[{ name: info.title, query: info.query.replaceAll('$match', matchers[scope]!) }]} range={range} theme={theme} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />
+      )}
+      {node.usage && GROUPS.map(([name, keys]) => {
+        const rows = graph.numbers.usage.filter((n) => keys.test(n.key) && node.usage![n.key] !== undefined)
+        return rows.length > 0 && (
+          <section key={name} class="group">
+            <h3>{name}</h3>
+            <dl class="numbers">
+              {rows.map((n) => (
+                <div key={n.key}><dt>{n.title}</dt><dd><Value value={node.usage![n.key]} unit={n.unit} path={`usage.${n.key}`} state={state} change={change} /></dd></div>
+              ))}
+            </dl>
+          </section>
+        )
+      })}
+      {(['served', 'called'] as const).map((way) => {
+        const side = node[way]
+        if (!side) return null
+        const edges = graph.edges.filter((e) => (way === 'served' ? e.server : e.client) === node.id)
+        return (
+          <section key={way} class="group">
+            <h3>{way === 'served' ? 'Requests served' : 'Requests made'}</h3>
+            <dl class="numbers">
+              {graph.numbers.side.filter((n) => ['transactions_per_second', 'p50', 'p99', 'request_bytes_per_second', 'response_bytes_per_second', 'connections_open'].includes(n.key) || (RARE.has(n.key) && sideOf(side, n.key))).map((n) => (
+                <div key={n.key}><dt>{n.title}</dt><dd><Value value={sideOf(side, n.key)} unit={n.unit} path={`${way}.${n.key}`} state={state} change={change} /></dd></div>
+              ))}
+            </dl>
+            <ul class="peers">
+              {edges.map((e) => {
+                const other = graph.nodes.find((n) => n.id === (way === 'served' ? e.client : e.server))
+                return (
+                  <li key={e.id}>
+                    <button class="peer" onClick={() => change({ edge: short(e.id), node: undefined, chart: undefined })}>
+                      <span>{way === 'served' ? '← ' : '→ '}{other?.name}</span>
+                      <span class="muted">{format(best(e)?.transactions_per_second, '/s')} · {duration(best(e)?.p99)}</span>
+                    </button>
+                  </li>
+                )
+              })}
+            </ul>
+          </section>
+        )
+      })}
+      {outside && (node.addresses?.length ?? 0) > 1 && (
+        <section class="group">
+          <h3>Addresses</h3>
+          <p class="small addresses">{node.addresses!.join(' ')}{node.address_count! > node.addresses!.length ? ` and ${node.address_count! - node.addresses!.length} more` : ''}</p>
+        </section>
+      )}
+      <Worth graph={graph} range={range} />
+    </>
+  )
+}
+
+function about(n: Node): string {
+  if (n.kind === 'outside') return 'Not on a watched host'
+  if (n.kind === 'host') return `What runs on ${n.host} in no container`
+  return [n.image, n.runtime, n.pod && `${n.namespace}/${n.pod}`, short(n.id), n.started ? `since ${clock(n.started)}` : '', n.gone ? 'ended' : ''].filter(Boolean).join(' · ')
+}
+
+function StatusPanel({ graph, status: { data, error }, range, close }: Props) {
+  const features = [...(data?.features ?? [])].sort((a, b) => a.state.localeCompare(b.state))
+  return (
+    <>
+      <Head kind="status" title="What these numbers are worth" close={close} />
+      {graph && <Worth graph={graph} range={range} />}
+      {error && <p class="inline-error" role="alert">{error}</p>}
+      {data && (
+        <>
+          {data.hosts.map((h) => (
+            <section key={h.name} class="group">
+              <h3>{h.name}</h3>
+              <dl class="worth">
+                <div><dt>Host</dt><dd>{h.cores} cores · {bytes(h.memory_bytes)}{h.kernel ? ` · Linux ${h.kernel}` : ''}{h.cgroup_layout ? ` · cgroup ${h.cgroup_layout}` : ''}</dd></div>
+                <div><dt>Agent</dt><dd>{digits(h.agent_cpu_seconds)} s of CPU so far · {bytes(h.agent_memory_bytes)}</dd></div>
+              </dl>
+            </section>
+          ))}
+          <section class="group">
+            <h3>Features</h3>
+            <ul class="features">
+              {features.map((f) => (
+                <li key={f.host + f.name + f.purpose} class={f.state}>
+                  <i aria-hidden="true">{f.state === 'works' ? '✓' : '✗'}</i>
+                  <div>
+                    <strong>{f.purpose}</strong> <span class="muted">{f.name} {f.state}</span>
+                    {f.reason && <p class="small">{f.reason}{f.remedy ? `. ${f.remedy}` : ''}</p>}
+                  </div>
+                </li>
+              ))}
+            </ul>
+          </section>
+          {data.drops.length > 0 && (
+            <section class="group">
+              <h3>Bounds</h3>
+              <table class="sides">
+                <thead><tr><th scope="col">Table</th><th scope="col">Used</th><th scope="col">Dropped</th></tr></thead>
+                <tbody>
+                  {data.drops.map((d) => (
+                    <tr key={d.host + d.name} class={d.count ? 'rare' : undefined}><th scope="row">{d.name}</th><td>{d.capacity ? `${format(d.used ?? 0, '')} of ${format(d.capacity, '')}` : NONE}</td><td>{format(d.count, '')}</td></tr>
+                  ))}
+                </tbody>
+              </table>
+            </section>
+          )}
+          {data.programs.some((x) => x.runs > 0) && (
+            <section class="group">
+              <h3>Cost of the kernel programs</h3>
+              <table class="sides">
+                <thead><tr><th scope="col">Program</th><th scope="col">Runs</th><th scope="col">Per run</th></tr></thead>
+                <tbody>
+                  {data.programs.map((x) => (
+                    <tr key={x.host + x.name}><th scope="row">{x.name}</th><td>{format(x.runs, '')}</td><td>{x.run_seconds && x.runs ? `${digits((x.run_seconds / x.runs) * 1e9)} ns` : NONE}</td></tr>
+                  ))}
+                </tbody>
+              </table>
+            </section>
+          )}
+          <p class="muted small">Outsight {data.version}{data.sources.length ? ` · ${data.sources.join(', ')}` : ''}</p>
+        </>
+      )}
+    </>
+  )
+}

@@ -1,0 +1,99 @@
+import { useEffect, useState } from 'preact/hooks'
+import type { Graph } from './types'
+
+/** All that a view is. It lives in the URL's hash, so that a view can be linked and gone back to. */
+export interface State {
+  /** Length of the live window in seconds. */
+  window: number
+  /** A fixed window in Unix seconds; absent while live. */
+  from?: number
+  to?: number
+  /** Whose numbers the panel shows: a node's or an edge's short id, or the status. */
+  node?: string
+  edge?: string
+  status?: boolean
+  /** Which number is charted: scope and key, as in "usage.cpu_cores" or "client.p99". */
+  chart?: string
+  /** Key of the table's order; a leading "-" sorts down. */
+  sort: string
+  /** Filter of names. */
+  q: string
+}
+
+export const WINDOWS: [string, number][] = [['1m', 60], ['5m', 300], ['15m', 900], ['1h', 3600], ['6h', 21600]]
+
+const DEFAULT: State = { window: 300, sort: '-usage.cpu_cores', q: '' }
+const CHARTS = /^(usage|served|called|client|server)\.[a-z0-9_]+$/
+const SORTS = /^-?(name|(usage|served)\.[a-z0-9_]+)$/
+
+const finite = (text: string | null): number | undefined => {
+  const v = Number(text)
+  return text !== null && text !== '' && Number.isFinite(v) ? v : undefined
+}
+
+/** Reads a hash; what it does not understand becomes the default. */
+export function parse(hash: string): State {
+  const p = new URLSearchParams(hash.replace(/^#/, ''))
+  const s: State = { ...DEFAULT }
+  s.window = WINDOWS.find(([name]) => name === p.get('window'))?.[1] ?? DEFAULT.window
+  const from = finite(p.get('from'))
+  const to = finite(p.get('to'))
+  if (from !== undefined && to !== undefined && from < to) Object.assign(s, { from, to })
+  if (p.has('status')) s.status = true
+  else if (p.get('edge')) s.edge = p.get('edge')!
+  else if (p.get('node')) s.node = p.get('node')!
+  const chart = p.get('chart')
+  if (chart && CHARTS.test(chart) && (s.edge || s.node)) s.chart = chart
+  const sort = p.get('sort')
+  if (sort && SORTS.test(sort)) s.sort = sort
+  s.q = (p.get('q') ?? '').slice(0, 200)
+  return s
+}
+
+/** The hash of a state, without what is the default. */
+export function write(s: State): string {
+  const p = new URLSearchParams()
+  if (s.window !== DEFAULT.window) p.set('window', WINDOWS.find(([, w]) => w === s.window)![0])
+  if (s.from !== undefined && s.to !== undefined) {
+    p.set('from', String(Math.round(s.from * 1000) / 1000))
+    p.set('to', String(Math.round(s.to * 1000) / 1000))
+  }
+  if (s.status) p.set('status', '')
+  else if (s.edge) p.set('edge', s.edge)
+  else if (s.node) p.set('node', s.node)
+  if (s.chart && (s.edge || s.node)) p.set('chart', s.chart)
+  if (s.sort !== DEFAULT.sort) p.set('sort', s.sort)
+  if (s.q) p.set('q', s.q)
+  const text = p.toString()
+  return text ? '#' + text : ''
+}
+
+/** A container's 64 digits are cut to 12 in URLs, as its runtime's tools do. */
+export const short = (id: string): string => id.split('>').map((i) => (/^[0-9a-f]{64}$/.test(i) ? i.slice(0, 12) : i)).join('>')
+
+export const nodeOf = (g: Graph | undefined, id?: string) => (id ? g?.nodes.find((n) => short(n.id) === short(id)) : undefined)
+export const edgeOf = (g: Graph | undefined, id?: string) => (id ? g?.edges.find((e) => short(e.id) === short(id)) : undefined)
+
+export type Change = (change: Partial<State>, replace?: boolean) => void
+
+/** The state of the URL, and a function that changes it: a new entry of the history, or not. */
+export function useUrlState(): [State, Change] {
+  const [state, set] = useState(() => parse(location.hash))
+  useEffect(() => {
+    const read = () => set(parse(location.hash))
+    addEventListener('popstate', read)
+    addEventListener('hashchange', read)
+    return () => {
+      removeEventListener('popstate', read)
+      removeEventListener('hashchange', read)
+    }
+  }, [])
+  const change: Change = (part, replace = false) => {
+    const next = parse(write({ ...parse(location.hash), ...part }))
+    const url = location.pathname + location.search + write(next)
+    if (replace) history.replaceState(null, '', url)
+    else if (url !== location.pathname + location.search + location.hash) history.pushState(null, '', url)
+    set(next)
+  }
+  return [state, change]
+}

@@ -1,0 +1,116 @@
+// The JSON of the server (internal/api). A number that could not be had is absent.
+
+/** Seconds; "+Inf" is a duration past the end of the histogram's range. */
+export type Seconds = number | '+Inf'
+
+export interface Side {
+  transactions: number
+  request_bytes: number
+  response_bytes: number
+  transactions_per_second?: number
+  request_bytes_per_second?: number
+  response_bytes_per_second?: number
+  p50?: Seconds
+  p75?: Seconds
+  p90?: Seconds
+  p99?: Seconds
+  mean?: Seconds
+  connections_open: number
+  connections_opened: number
+  connections_closed: number
+  failures: number
+  retransmits: number
+  aborted: number
+  continued: number
+}
+
+export type Usage = Record<string, Seconds | undefined>
+
+export interface Node {
+  id: string
+  name: string
+  kind: 'container' | 'service' | 'host' | 'outside'
+  host?: string
+  image?: string
+  runtime?: string
+  pod?: string
+  namespace?: string
+  addresses?: string[]
+  address_count?: number
+  started?: number
+  gone?: boolean
+  usage?: Usage
+  served?: Side
+  called?: Side
+}
+
+export interface Edge {
+  id: string
+  client: string
+  server: string
+  services: string[]
+  transport: string
+  client_side?: Side
+  server_side?: Side
+  paired: boolean
+  network_seconds?: number
+}
+
+export interface NumberInfo {
+  key: string
+  title: string
+  unit: '' | 's' | 'B' | 'B/s' | '/s' | 'cores' | 'ratio'
+  query: string
+}
+
+export interface Completeness {
+  window_seconds: number
+  covered_seconds: number
+  dropped: number
+  runs?: number
+  share?: number
+}
+
+export interface Host {
+  name: string
+  cores: number
+  memory_bytes?: number
+}
+
+export interface Graph {
+  from: string
+  to: string
+  covered_seconds: number
+  error_bound: number
+  nodes: Node[]
+  edges: Edge[]
+  omitted_edges: number
+  hosts: Host[]
+  completeness: Completeness
+  numbers: { usage: NumberInfo[]; side: NumberInfo[] }
+  matches: Record<string, string>
+}
+
+export interface Status {
+  version: string
+  now: string
+  sources: string[]
+  hosts: {
+    name: string
+    kernel?: string
+    cores: number
+    memory_bytes: number
+    cgroup_layout?: string
+    agent_cpu_seconds: number
+    agent_memory_bytes: number
+  }[]
+  features: { host: string; name: string; purpose: string; state: 'works' | 'absent'; reason?: string; remedy?: string; required?: boolean }[]
+  drops: { host: string; name: string; count: number; used?: number; capacity?: number }[]
+  programs: { host: string; name: string; runs: number; run_seconds: number }[]
+  completeness: Completeness
+}
+
+export const best = (e: Edge): Side | undefined => e.client_side ?? e.server_side
+
+export const bytesPerSecond = (s?: Side): number =>
+  (s?.request_bytes_per_second ?? 0) + (s?.response_bytes_per_second ?? 0)
