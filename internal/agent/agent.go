@@ -103,6 +103,7 @@ type Agent struct {
 	removed   []model.CgroupID
 	listening []model.Listener
 	listeners *listeners
+	network   hostNetwork
 }
 
 // New makes an agent that reads sources. Nothing is read before Run.
@@ -122,6 +123,7 @@ func New(sources Sources, o Options) *Agent {
 		sinks:     newQueues(o.Sinks, o.Logger),
 		failures:  newFailures(o.Logger),
 		listeners: newListeners(),
+		network:   hostNetwork{procRoot: o.ProcRoot},
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"outsight/bpf"
@@ -27,12 +29,15 @@ type HostOptions struct {
 // Host is an agent with everything that it reads on this host.
 type Host struct {
 	*Agent
+	// Machine that is watched.
+	Machine model.Host
 	// Layout of the control groups.
 	Layout container.Layout
 	Files  *container.Files
 
-	probes   *bpf.Probes
-	registry *container.Registry
+	privileges Privileges
+	probes     *bpf.Probes
+	registry   *container.Registry
 }
 
 // Open loads the kernel programs, finds the containers, and makes an agent of both. It fails
@@ -40,6 +45,13 @@ type Host struct {
 func Open(o HostOptions) (*Host, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	privileges, err := ReadPrivileges(o.ProcRoot)
+	if err != nil {
+		return nil, err
+	}
+	if err := privileges.Check(); err != nil {
+		return nil, err
 	}
 	places := container.Options{
 		ProcRoot: o.ProcRoot, CgroupRoot: o.CgroupRoot, DockerSocket: o.DockerSocket, All: o.All, Logger: o.Logger,
@@ -56,6 +68,10 @@ func Open(o HostOptions) (*Host, error) {
 	o.Kernel.Controller, o.Kernel.ProcFS, o.Kernel.Logger = layout.Subsystem, o.ProcRoot, o.Logger
 	// The programs first: what happens while the groups are walked is in their events.
 	probes, err := bpf.Open(o.Kernel)
+	if errors.Is(err, fs.ErrPermission) {
+		// The capabilities are there, but not in the namespace that the kernel asks about.
+		return nil, fmt.Errorf("%w: the kernel refuses this process to load programs: %w", ErrPrivilege, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +79,7 @@ func Open(o HostOptions) (*Host, error) {
 	if err != nil {
 		return nil, errors.Join(err, probes.Close())
 	}
-	h := &Host{Layout: layout, Files: container.NewFiles(layout, places), probes: probes, registry: registry}
+	h := &Host{Machine: o.Host, Layout: layout, Files: container.NewFiles(layout, places), privileges: privileges, probes: probes, registry: registry}
 	h.Agent = New(Sources{
 		Counters: probes, Lifecycle: probes, Programs: probes,
 		Registry: registry, Files: h.Files,
@@ -82,7 +98,7 @@ func (h *Host) Run(ctx context.Context) error {
 
 // Features tells what works on this host and what does not.
 func (h *Host) Features() []model.Feature {
-	return append(h.probes.Features(), h.registry.Features()...)
+	return slices.Concat(h.privileges.Features(), h.probes.Features(), h.registry.Features())
 }
 
 // Containers are those that run.

@@ -19,6 +19,8 @@ func (a *Agent) read() *model.Snapshot {
 	// Containers first: one that ends after this has its last numbers in the next snapshot, and
 	// one that begins after this is not in this one at all.
 	collection := a.sources.Registry.Collect()
+	containers, err := a.network.complete(collection.Containers)
+	a.failures.note("the host's addresses", err)
 	kernel, err := a.sources.Counters.ReadCgroups()
 	a.failures.note("kernel counters of control groups", err)
 	counted := kernel != nil
@@ -26,8 +28,8 @@ func (a *Agent) read() *model.Snapshot {
 		a.groups.update(kernel, a.sources.Registry.Lookup, &s.Self)
 	}
 	a.readListeners()
-	s.Edges = a.readEdges(collection.Containers)
-	s.Containers = a.readContainers(collection.Containers, counted)
+	s.Edges = a.readEdges(containers)
+	s.Containers = a.readContainers(containers, counted)
 	a.forget(collection)
 	a.readSelf(&s.Self)
 	s.Self.ReadNS = uint64(time.Since(begin))

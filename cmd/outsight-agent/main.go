@@ -1,0 +1,80 @@
+// Command outsight-agent is the agent alone: what runs as root on every host of a fleet. It
+// answers /metrics, and the command line on the same host.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"outsight/internal/agent"
+)
+
+const example = `
+Example:
+  sudo outsight-agent --listen 0.0.0.0:8471
+`
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run carries out one command line. The answer is the exit code: 0 done, 1 failed, 2 wrong usage.
+func run(args []string, out, errOut io.Writer) int {
+	flags := flag.NewFlagSet("outsight-agent", flag.ContinueOnError)
+	flags.SetOutput(errOut)
+	listen := flags.String("listen", agent.DefaultListen, "`address` of /metrics; empty for none")
+	socket := flags.String("socket", agent.DefaultSocket, "`path` of the socket for the command line")
+	all := flags.Bool("all", false, "watch systemd services like containers")
+	var level slog.Level
+	flags.TextVar(&level, "log", slog.LevelInfo, "what to log: `debug`, info, warn or error")
+	flags.Usage = func() {
+		fmt.Fprintln(flags.Output(), "Watch the containers of this host. Needs root.\n\nUsage: outsight-agent [flags]")
+		flags.PrintDefaults()
+		fmt.Fprint(flags.Output(), example)
+	}
+	for _, a := range args {
+		if a == "--help" || a == "-help" || a == "-h" {
+			flags.SetOutput(out)
+		}
+	}
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 2
+	case flags.NArg() > 0:
+		fmt.Fprintf(errOut, "outsight-agent: there is no argument %q\nSee: outsight-agent --help\n", flags.Arg(0))
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	log := slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: level}))
+	err := agent.Serve(ctx, agent.ServeOptions{
+		Host:   agent.HostOptions{All: *all, Options: agent.Options{Logger: log}},
+		Listen: *listen, Socket: *socket, Output: out,
+	})
+	if err != nil {
+		fmt.Fprintf(errOut, "outsight-agent: %v%s\n", err, advice(err))
+		return 1
+	}
+	return 0
+}
+
+// advice says what to do about an error, where that is known.
+func advice(err error) string {
+	switch {
+	case errors.Is(err, agent.ErrPrivilege):
+		return `: run it as root, as in "sudo outsight-agent"`
+	case errors.Is(err, agent.ErrSocketTaken):
+		return ": stop that one first, or choose another place with --socket"
+	case errors.Is(err, agent.ErrListen):
+		return ": choose another address with --listen"
+	}
+	return ""
+}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"outsight/internal/agent"
+)
+
+// newAgent is the command that cmd/outsight-agent is alone.
+func newAgent() *cobra.Command {
+	var watch watchFlags
+	var address string
+	c := &cobra.Command{
+		Use:   "agent",
+		Short: "Watch this host for a Prometheus server and the command line, without a store",
+		Long: `Watch this host and answer /metrics, and "outsight top" and "outsight map" on this host.
+Keeps nothing. Needs root.`,
+		Example: `  sudo outsight agent
+  sudo outsight agent --listen 0.0.0.0:8471 --all`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			log, err := logger(c)
+			if err != nil {
+				return err
+			}
+			err = agent.Serve(c.Context(), agent.ServeOptions{
+				Host:   agent.HostOptions{All: watch.all, Options: agent.Options{Logger: log}},
+				Listen: address, Socket: watch.socket, Output: c.OutOrStdout(),
+			})
+			return asListenError(address, err)
+		},
+	}
+	watch.add(c)
+	c.Flags().StringVar(&address, "listen", agent.DefaultListen, "address of /metrics; empty for none")
+	return c
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"outsight/internal/agent"
+	"outsight/internal/store"
+)
+
+// listenError and dataError say what was tried when an error came up.
+type listenError struct {
+	address string
+	error
+}
+
+type dataError struct {
+	dir string
+	error
+}
+
+func (e listenError) Unwrap() error { return e.error }
+func (e dataError) Unwrap() error   { return e.error }
+
+// explain adds to an error what to do next, where that is known.
+func explain(err error, c *cobra.Command) error {
+	var listen listenError
+	var data dataError
+	switch {
+	case errors.Is(err, agent.ErrPrivilege):
+		return fmt.Errorf("%w: run it as root, as in \"sudo %s\"", err, c.CommandPath())
+	case errors.Is(err, agent.ErrSocketTaken):
+		return fmt.Errorf("%w: stop that one first, or choose another place with --socket", err)
+	case errors.As(err, &listen) && errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("the address %s is taken: stop what listens there, or choose another with --listen", listen.address)
+	case errors.As(err, &listen):
+		return fmt.Errorf("%w: choose an address of this host with --listen, as in --listen 127.0.0.1:8470", err)
+	case errors.Is(err, store.ErrInUse):
+		return fmt.Errorf("%w: stop that server first, or choose another directory with --data", err)
+	case errors.As(err, &data) && (errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)):
+		return fmt.Errorf("%w: make %q writable, or choose another directory with --data", err, data.dir)
+	case errors.As(err, &data) && errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: name the directory that \"outsight up\" wrote with --data", err)
+	}
+	return err
+}

@@ -1,0 +1,41 @@
+// Command outsight is the whole product in one binary: it watches the containers of this host
+// from the outside, keeps what it saw, and shows it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run carries out one command line. The answer is the exit code: 0 done, 1 failed, 2 wrong usage.
+func run(args []string, out, errOut io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// The first signal asks for an orderly end; the second one ends the process at once.
+	context.AfterFunc(ctx, stop)
+
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	command, err := root.ExecuteContextC(ctx)
+	var usage usageError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &usage):
+		fmt.Fprintf(errOut, "outsight: %v\nSee: %s --help\n", err, command.CommandPath())
+		return 2
+	case errors.Is(err, errSaid):
+		return 1
+	}
+	fmt.Fprintf(errOut, "outsight: %v\n", explain(err, command))
+	return 1
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"outsight/internal/graph"
+	"outsight/internal/model"
+)
+
+type mapOptions struct {
+	watchFlags
+	output string
+	length time.Duration
+	watch  bool
+}
+
+func newMap() *cobra.Command {
+	var o mapOptions
+	c := &cobra.Command{
+		Use:   "map",
+		Short: "Who talks to whom, how much and how slowly",
+		Long: `Show which container calls which, with requests per second, latencies and bytes. Asks the
+agent that runs on this host, or loads the kernel programs for the time being, which needs root.`,
+		Example: `  sudo outsight map
+  sudo outsight map --for 30s --output dot | dot -Tsvg > map.svg
+  sudo outsight map --watch`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := oneOf("output", o.output, "text", "dot", "json", "mermaid"); err != nil {
+				return err
+			}
+			if o.length < time.Second {
+				return usagef("--for is %v, want at least 1s", o.length)
+			}
+			log, err := logger(c)
+			if err != nil {
+				return err
+			}
+			s, err := openSource(c.Context(), o.watchFlags, log)
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			if o.watch {
+				return watchMap(c.Context(), s, o, c.OutOrStdout())
+			}
+			return printMap(c.Context(), s, o, c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+	o.watchFlags.add(c)
+	c.Flags().StringVarP(&o.output, "output", "o", "text", "text, dot, json or mermaid")
+	c.Flags().DurationVar(&o.length, "for", 5*time.Second, "time to look at")
+	c.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on, and show the time that --for names up to now each second")
+	return c
+}
+
+func printMap(ctx context.Context, s *source, o mapOptions, out, errOut io.Writer) error {
+	if isTerminal(errOut) {
+		fmt.Fprintf(errOut, "Watching for %v …", o.length)
+		defer fmt.Fprint(errOut, "\r\x1b[K")
+	}
+	from, to, err := gather(ctx, s, o.length)
+	if err != nil {
+		return err
+	}
+	if isTerminal(errOut) {
+		fmt.Fprint(errOut, "\r\x1b[K")
+	}
+	return writeMap(out, graph.FromSnapshots(from, to), o.output, to)
+}
+
+// watchMap shows the map again each second. On a terminal it is drawn over the one before.
+func watchMap(ctx context.Context, s *source, o mapOptions, out io.Writer) error {
+	w := window{length: o.length}
+	screen := screen{out: out}
+	for {
+		to, err := s.next(ctx)
+		if errors.Is(err, context.Canceled) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		from, _ := w.add(to)
+		if from == to {
+			continue
+		}
+		var b bytes.Buffer
+		if err := writeMap(&b, graph.FromSnapshots(from, to), o.output, to); err != nil {
+			return err
+		}
+		if err := screen.draw(b.Bytes()); err != nil {
+			return err
+		}
+	}
+}
+
+func writeMap(out io.Writer, g *graph.Graph, output string, s *model.Snapshot) error {
+	var err error
+	switch output {
+	case "dot":
+		_, err = io.WriteString(out, graph.DOT(g))
+	case "mermaid":
+		_, err = io.WriteString(out, graph.Mermaid(g))
+	case "json":
+		var b []byte
+		if b, err = graph.JSON(g); err == nil {
+			_, err = out.Write(b)
+		}
+	default:
+		_, err = fmt.Fprintf(out, "%s\n\n%s", mapTitle(g, s), graph.Text(g, columnsOf(out)))
+	}
+	return err
+}
+
+func mapTitle(g *graph.Graph, s *model.Snapshot) string {
+	return fmt.Sprintf("%s · %s · the %.0f s to %s · quantiles to within %.1f %%", graph.Clean(s.Host.Name),
+		plural(running(s), "container"), g.CoveredSeconds, s.Time.Local().Format(time.TimeOnly), 100*g.ErrorBound)
+}
+
+// running is the number of containers that run, without the host.
+func running(s *model.Snapshot) int {
+	n := 0
+	for _, c := range s.Containers {
+		if c.Container.Runtime != model.HostRuntime && c.Container.Ended.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// columnsOf is the width of a terminal, 0 for what is none.
+func columnsOf(w io.Writer) int {
+	if !isTerminal(w) {
+		return 0
+	}
+	width, _, err := term.GetSize(int(w.(*os.File).Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}

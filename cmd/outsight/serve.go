@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"outsight/internal/agent"
+	"outsight/internal/model"
+	"outsight/internal/otlp"
+	"outsight/internal/store"
+)
+
+func listen(address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, listenError{address, err}
+	}
+	return l, nil
+}
+
+// pageURL is where a browser on this host finds what l serves.
+func pageURL(l net.Listener) string {
+	host, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return l.Addr().String()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}
+
+// asListenError names the address, so that the message can say what to do.
+func asListenError(address string, err error) error {
+	if errors.Is(err, agent.ErrListen) {
+		return listenError{address, err}
+	}
+	return err
+}
+
+func openStore(dir string, retention time.Duration, logger *slog.Logger) (*store.Store, error) {
+	s, err := store.Open(dir, store.Options{Retention: retention, Logger: logger})
+	if err != nil {
+		return nil, dataError{dir, err}
+	}
+	return s, nil
+}
+
+// storeSink keeps snapshots in a store.
+type storeSink struct{ store *store.Store }
+
+func (s storeSink) Consume(ctx context.Context, snapshot *model.Snapshot) error {
+	return s.store.Append(ctx, otlp.Convert(snapshot))
+}
+
+// limitMemory makes the collector of unused memory work harder near a limit, unless the user
+// has set one.
+func limitMemory(bytes int64) {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(bytes)
+	}
+}

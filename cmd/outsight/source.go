@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"outsight/internal/agent"
+	"outsight/internal/model"
+)
+
+// source gives the snapshots of this host, of a running agent where there is one.
+type source struct {
+	// from says where the snapshots come from.
+	from   string
+	latest func(context.Context) (*model.Snapshot, error)
+	close  func()
+	last   time.Time
+}
+
+// pollInterval is how often a source looks for a new snapshot. Agents make one a second.
+const pollInterval = 100 * time.Millisecond
+
+// openSource asks a running agent, or else loads the kernel programs itself.
+func openSource(ctx context.Context, f watchFlags, logger *slog.Logger) (*source, error) {
+	client := agent.NewClient(f.socket)
+	snapshot, err := client.Fetch(ctx)
+	if err == nil && (!f.all || watchesServices(snapshot)) {
+		return &source{from: "agent at " + f.socket, latest: client.Fetch, close: client.Close}, nil
+	}
+	client.Close()
+	if err != nil && !errors.Is(err, agent.ErrNoAgent) {
+		logger.Debug("not asking the running agent", "error", err)
+	}
+	host, err := agent.Open(agent.HostOptions{All: f.all, Options: agent.Options{Logger: logger}})
+	if err != nil {
+		return nil, err
+	}
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- host.Run(running) }()
+	return &source{
+		from:   "own kernel programs",
+		latest: func(context.Context) (*model.Snapshot, error) { return host.Snapshot(), nil },
+		close: func() {
+			stop()
+			<-ended
+			host.Close()
+		},
+	}, nil
+}
+
+func watchesServices(s *model.Snapshot) bool {
+	for _, c := range s.Containers {
+		if c.Container.Runtime == model.Systemd {
+			return true
+		}
+	}
+	return false
+}
+
+// next waits for a snapshot that it has not answered before.
+func (s *source) next(ctx context.Context) (*model.Snapshot, error) {
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		snapshot, err := s.latest(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("%w (did the agent end? run the command again)", err)
+		}
+		if snapshot != nil && snapshot.Time.After(s.last) {
+			s.last = snapshot.Time
+			return snapshot, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// window keeps the snapshots of the last while.
+type window struct {
+	length time.Duration
+	kept   []*model.Snapshot
+}
+
+// add takes a snapshot in and answers the oldest one that is still of use: the newest that is
+// as old as the window is long, or else the first. full tells whether there is such a one.
+func (w *window) add(s *model.Snapshot) (oldest *model.Snapshot, full bool) {
+	w.kept = append(w.kept, s)
+	// Snapshots are not exactly a second apart.
+	enough := func(old *model.Snapshot) bool { return s.Time.Sub(old.Time) >= w.length-100*time.Millisecond }
+	for len(w.kept) > 1 && enough(w.kept[1]) {
+		w.kept = w.kept[1:]
+	}
+	return w.kept[0], len(w.kept) > 1 && enough(w.kept[0])
+}
+
+// gather takes snapshots until the window is full.
+func gather(ctx context.Context, s *source, length time.Duration) (from, to *model.Snapshot, err error) {
+	w := window{length: length}
+	for {
+		to, err := s.next(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		if from, full := w.add(to); full {
+			return from, to, nil
+		}
+	}
+}

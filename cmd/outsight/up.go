@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"outsight/internal/agent"
+	"outsight/internal/api"
+	"outsight/internal/otlp"
+	"outsight/internal/store"
+)
+
+const (
+	defaultData      = "/var/lib/outsight"
+	defaultRetention = 24 * time.Hour
+	// upMemory is near what agent and store need with their tables full.
+	upMemory = 512 << 20
+)
+
+type upOptions struct {
+	watchFlags
+	listen, data string
+	retention    time.Duration
+	logger       *slog.Logger
+}
+
+func newUp() *cobra.Command {
+	var o upOptions
+	c := &cobra.Command{
+		Use:   "up",
+		Short: "Watch this host and serve its page, all in one process",
+		Long: `Watch this host, keep what is seen in a directory, and serve a page, a Prometheus-compatible
+query API and /metrics. Needs root.`,
+		Example: `  sudo outsight up
+  sudo outsight up --listen 127.0.0.1:9000 --data /srv/outsight --retention 72h`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			var err error
+			if o.logger, err = logger(c); err != nil {
+				return err
+			}
+			limitMemory(upMemory)
+			u, err := openUp(o)
+			if err != nil {
+				return err
+			}
+			defer u.close(o.logger)
+			u.tell(c.OutOrStdout())
+			fmt.Fprintln(c.OutOrStdout(), "Ctrl-C ends it.")
+			return u.run(c.Context())
+		},
+	}
+	o.watchFlags.add(c)
+	c.Flags().StringVar(&o.listen, "listen", api.DefaultAddress, "address of the page and the API")
+	c.Flags().StringVar(&o.data, "data", defaultData, "directory that keeps what was seen")
+	c.Flags().DurationVar(&o.retention, "retention", defaultRetention, "how long it is kept")
+	return c
+}
+
+// up is agent, store and page in one process.
+type up struct {
+	options      upOptions
+	page, socket net.Listener
+	store        *store.Store
+	host         *agent.Host
+}
+
+// openUp builds the parts: what is quick to fail and easy to understand first.
+func openUp(o upOptions) (u *up, err error) {
+	u = &up{options: o}
+	defer func() {
+		if err != nil {
+			u.close(o.logger)
+		}
+	}()
+	if o.retention <= 0 {
+		return u, usagef("--retention is %v, want more than nothing", o.retention)
+	}
+	if err := checkPrivileges(); err != nil {
+		return u, err
+	}
+	if u.page, err = listen(o.listen); err != nil {
+		return u, err
+	}
+	if u.socket, err = agent.Listen(o.socket); err != nil {
+		return u, err
+	}
+	if u.store, err = openStore(o.data, o.retention, o.logger); err != nil {
+		return u, err
+	}
+	u.host, err = agent.Open(agent.HostOptions{All: o.all, Options: agent.Options{
+		Logger: o.logger, Sinks: map[string]agent.Sink{"store": storeSink{u.store}},
+	}})
+	return u, err
+}
+
+// handler is everything that is served over HTTP.
+func (u *up) handler() http.Handler {
+	return api.New(u.store, api.Options{
+		Metrics:  otlp.Handler(u.host.Snapshot),
+		Snapshot: u.host.Snapshot,
+		Ready: func() error {
+			if u.host.Snapshot() == nil {
+				return errors.New("no counters have been read yet")
+			}
+			return nil
+		},
+		Sources: []string{"agent in this process"},
+		Version: version(),
+		Logger:  u.options.logger,
+	})
+}
+
+// tell writes where the page is and what is watched.
+func (u *up) tell(out io.Writer) {
+	u.host.Describe(out)
+	url := pageURL(u.page)
+	fmt.Fprintf(out, "  page     %s\n  metrics  %s/metrics\n  data     %s (kept for %v)\n",
+		url, url, u.options.data, u.options.retention)
+}
+
+// run works until ctx ends.
+func (u *up) run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return u.host.Run(ctx) })
+	group.Go(func() error { return agent.ServeHTTP(ctx, u.page, u.handler(), u.options.logger) })
+	group.Go(func() error {
+		return agent.ServeHTTP(ctx, u.socket, agent.SocketHandler(u.host.Snapshot), u.options.logger)
+	})
+	return group.Wait()
+}
+
+// close ends the parts in reverse order. Those that were never built are left out.
+func (u *up) close(logger *slog.Logger) {
+	var errs []error
+	if u.host != nil {
+		errs = append(errs, u.host.Close())
+	}
+	if u.store != nil {
+		errs = append(errs, u.store.Close())
+	}
+	for _, l := range []net.Listener{u.socket, u.page} {
+		if l != nil {
+			l.Close()
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		logger.Error("ending was not clean", "error", err)
+	}
+}

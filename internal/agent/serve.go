@@ -1,0 +1,135 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"outsight/internal/model"
+	"outsight/internal/otlp"
+)
+
+// DefaultListen is where an agent without a server answers /metrics.
+const DefaultListen = "127.0.0.1:8471"
+
+const (
+	// stopTime is how long open requests may go on when a server ends.
+	stopTime = 3 * time.Second
+	// memoryLimit keeps the heap of an agent small: with the kernel's tables, which are mapped,
+	// it stays within 50 MiB.
+	memoryLimit = 32 << 20
+)
+
+// ErrListen says that the address of /metrics cannot be had.
+var ErrListen = errors.New("listening")
+
+// ServeOptions of Serve. The zero value serves /metrics nowhere.
+type ServeOptions struct {
+	Host HostOptions
+	// Listen is the address of /metrics; empty for none. Socket is DefaultSocket if empty.
+	Listen, Socket string
+	// Output takes what a person wants to know at the start.
+	Output io.Writer
+}
+
+// Serve runs an agent on this host by itself until ctx ends: it answers /metrics and its socket.
+func Serve(ctx context.Context, o ServeOptions) error {
+	if o.Host.Logger == nil {
+		o.Host.Logger = slog.New(slog.DiscardHandler)
+	}
+	// Before anything is opened for nothing.
+	privileges, err := ReadPrivileges(o.Host.ProcRoot)
+	if err != nil {
+		return err
+	}
+	if err := privileges.Check(); err != nil {
+		return err
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit)
+	}
+	var metrics net.Listener
+	if o.Listen != "" {
+		if metrics, err = net.Listen("tcp", o.Listen); err != nil {
+			return fmt.Errorf("%w for /metrics: %w", ErrListen, err)
+		}
+		defer metrics.Close()
+	}
+	socket, err := Listen(cmp.Or(o.Socket, DefaultSocket))
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
+	host, err := Open(o.Host)
+	if err != nil {
+		return err
+	}
+	defer host.Close()
+	if o.Output != nil {
+		host.Describe(o.Output)
+		if metrics != nil {
+			fmt.Fprintf(o.Output, "  metrics  http://%s/metrics\n", metrics.Addr())
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return host.Run(ctx) })
+	group.Go(func() error { return ServeHTTP(ctx, socket, SocketHandler(host.Snapshot), o.Host.Logger) })
+	if metrics != nil {
+		mux := http.NewServeMux()
+		mux.Handle("/metrics", otlp.Handler(host.Snapshot))
+		group.Go(func() error { return ServeHTTP(ctx, metrics, mux, o.Host.Logger) })
+	}
+	return group.Wait()
+}
+
+// ServeHTTP answers requests until ctx ends, and closes l.
+func ServeHTTP(ctx context.Context, l net.Listener, handler http.Handler, logger *slog.Logger) error {
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+	}
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+		defer cancel()
+		if server.Shutdown(deadline) != nil {
+			server.Close()
+		}
+	})
+	err := server.Serve(l)
+	if !stop() {
+		<-stopped
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serving %s: %w", l.Addr(), err)
+}
+
+// Describe writes what is watched, and what of the main job is off.
+func (h *Host) Describe(out io.Writer) {
+	running := 0
+	for _, c := range h.Containers() {
+		if c.Runtime != model.HostRuntime {
+			running++
+		}
+	}
+	m := h.Machine
+	fmt.Fprintf(out, "Watching %s: %d containers, kernel %s, %d cores, cgroup %s\n", m.Name, running, m.Kernel, m.Cores, m.CgroupLayout)
+	for _, f := range h.Features() {
+		if f.State != model.FeatureWorks && f.Required {
+			fmt.Fprintf(out, "  off      %s (%s)\n", f.Purpose, f.Reason)
+		}
+	}
+}
