@@ -71,7 +71,6 @@ func TestBundlesFeature(t *testing.T) {
 // TestContainerd runs a container as a kubelet has containerd do: by a real containerd, in the
 // group of a pod, with the annotations of its CRI plugin.
 func TestContainerd(t *testing.T) {
-	l := hostLayout(t)
 	archive := filepath.Join(t.TempDir(), "image.tar")
 	hostEngine(t).run(t, "save", "--output", archive, testImage)
 	directory, err := os.MkdirTemp("", "osct-containerd-") // short: a socket's path has 108 bytes
@@ -104,13 +103,11 @@ func TestContainerd(t *testing.T) {
 	id := testID(11)
 	path := "/osct-kubepods/burstable/pod" + uid + "/" + id
 	t.Cleanup(func() { // runc removes the container's group alone
-		for point := range l.mounts() {
-			for _, name := range []string{"/osct-kubepods/burstable/pod" + uid, "/osct-kubepods/burstable", "/osct-kubepods"} {
-				os.Remove(point + name)
+		for name := filepath.Dir(path); name != "/"; name = filepath.Dir(name) {
+			left, _ := filepath.Glob("/sys/fs/cgroup/*" + name)
+			for _, directory := range left {
+				os.Remove(directory)
 			}
-		}
-		for _, name := range []string{"/osct-kubepods/burstable/pod" + uid, "/osct-kubepods/burstable", "/osct-kubepods"} {
-			os.Remove(l.v1["cpuset"] + name)
 		}
 	})
 	r := runRegistry(t, Options{DockerSocket: directory + "/none", TaskRoots: []string{directory + "/state/io.containerd.runtime.v2.task"}})

@@ -38,7 +38,7 @@ type docker struct {
 	retry chan struct{}
 
 	mu  sync.Mutex // guards err
-	err error      // of the last attempt to connect, nil while connected
+	err error      // why Docker does not answer, nil while it does
 }
 
 func newDocker(socket string) *docker {
@@ -114,8 +114,8 @@ func (d *docker) details(ctx context.Context, id string) (dockerDetails, error) 
 }
 
 // watch reads events until the stream ends, which is always an error. connected is called once
-// the stream is open: what happens from then on is in it.
-func (d *docker) watch(ctx context.Context, connected func(), event func(dockerMessage)) error {
+// the stream is open: what happens from then on is in it. An error of connected ends it too.
+func (d *docker) watch(ctx context.Context, connected func() error, event func(dockerMessage)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// Only the head of the answer is bounded in time: an event may be hours away.
@@ -131,7 +131,9 @@ func (d *docker) watch(ctx context.Context, connected func(), event func(dockerM
 		return err
 	}
 	defer response.Body.Close()
-	connected()
+	if err := connected(); err != nil {
+		return err
+	}
 	lines := bufio.NewScanner(response.Body)
 	lines.Buffer(nil, dockerEvent)
 	for lines.Scan() {
@@ -152,7 +154,16 @@ func filters(values map[string][]string) string {
 	return string(text)
 }
 
+// get asks a question and remembers whether Docker answers in time.
 func (d *docker) get(ctx context.Context, path string, query url.Values, into any) error {
+	err := d.ask(ctx, path, query, into)
+	if err == nil || ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		d.setState(err)
+	}
+	return err
+}
+
+func (d *docker) ask(ctx context.Context, path string, query url.Values, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, dockerTimeout)
 	defer cancel()
 	response, err := d.do(ctx, path, query)

@@ -1,0 +1,41 @@
+package container
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/pprof"
+	"testing"
+	"time"
+)
+
+// TestMain fails the package where a test leaves a goroutine or a descriptor behind.
+func TestMain(m *testing.M) {
+	openFiles() // the runtime's own descriptors are made by the first use
+	goroutines, files := runtime.NumGoroutine(), openFiles()
+	code := m.Run()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if runtime.NumGoroutine() <= goroutines && openFiles() <= files {
+			break
+		}
+	}
+	if code == 0 && (runtime.NumGoroutine() > goroutines || openFiles() > files) {
+		fmt.Fprintf(os.Stderr, "left behind: %d goroutines (%d before), %d descriptors (%d before)\n",
+			runtime.NumGoroutine(), goroutines, openFiles(), files)
+		pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func openFiles() int {
+	probe, err := os.Open("/dev/zero")
+	if err == nil {
+		probe.Close()
+	}
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	return len(entries)
+}

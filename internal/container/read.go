@@ -1,0 +1,161 @@
+package container
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"outsight/internal/model"
+)
+
+// keep takes over a group of numbers that was read. A group that is gone keeps its last
+// numbers; other failures take the numbers away.
+func (g *groupFiles) keep(k kind, err error) error {
+	switch {
+	case err == nil:
+		g.last.has[k] = true
+	case errors.Is(err, errAbsent):
+		g.last.has[k] = false
+	case gone(err):
+	default:
+		g.last.has[k] = false
+		return err
+	}
+	return nil
+}
+
+// limitEvery is how many readings apart the limit of a v2 group is read.
+const limitEvery = 8
+
+func (f *Files) readMemory(c *model.Container, g *groupFiles) error {
+	m := g.last.memory
+	err := f.memory(c, g, &m)
+	if err == nil {
+		g.last.memory = m
+	}
+	return g.keep(memoryNumbers, err)
+}
+
+func (f *Files) memory(c *model.Container, g *groupFiles, m *model.MemorySample) error {
+	v2 := f.sources[memoryUsage].v2
+	var err error
+	if m.UsageBytes, err = f.value(c, g, memoryUsage); err != nil {
+		return err
+	}
+	text, err := f.text(c, g, memoryStatFile)
+	if err != nil {
+		return err
+	}
+	if g.stat, err = parseMemoryStat(text, v2); err != nil {
+		return f.failed(c, memoryStatFile, err)
+	}
+	m.RSSBytes, m.CacheBytes = g.stat.rss, g.stat.cache
+	m.PageFaults, m.MajorPageFaults = g.stat.faults, g.stat.majorFaults
+	m.WorkingSetBytes = m.UsageBytes - min(m.UsageBytes, g.stat.inactiveFile)
+	if !v2 {
+		m.LimitBytes = g.stat.limit
+	} else if (f.turn-g.first)%limitEvery == 0 {
+		if m.LimitBytes, err = f.value(c, g, memoryLimit); err != nil && !errors.Is(err, errAbsent) {
+			return err
+		}
+	}
+	if text, err = f.text(c, g, memoryEvents); err != nil {
+		if errors.Is(err, errAbsent) {
+			return nil
+		}
+		return err
+	}
+	if m.OOMKills, _, err = parseKey(text, "oom_kill"); err != nil {
+		return f.failed(c, memoryEvents, err)
+	}
+	return nil
+}
+
+func (f *Files) readThrottle(c *model.Container, g *groupFiles) error {
+	text, err := f.text(c, g, cpuStat)
+	if err == nil {
+		var found bool
+		var t model.ThrottleCounters
+		t, found, err = parseThrottle(text)
+		switch {
+		case err != nil:
+			err = f.failed(c, cpuStat, err)
+		case !found:
+			err = errAbsent
+		default:
+			g.last.throttle = t
+		}
+	}
+	return g.keep(throttleNumbers, err)
+}
+
+func (f *Files) readThreads(c *model.Container, g *groupFiles) error {
+	n, err := f.value(c, g, pidsCurrent)
+	if err == nil {
+		g.last.threads = n
+	}
+	return g.keep(threadNumbers, err)
+}
+
+func (f *Files) readDisk(c *model.Container, g *groupFiles) error {
+	var d model.DiskCounters
+	var err error
+	if f.sources[diskBytes].v2 {
+		var text []byte
+		if text, err = f.text(c, g, diskBytes); err == nil {
+			if d, err = parseIOStat(text); err != nil {
+				err = f.failed(c, diskBytes, err)
+			}
+		}
+	} else {
+		d, err = f.blkio(c, g)
+	}
+	if err == nil {
+		g.last.disk = d
+	}
+	return g.keep(diskNumbers, err)
+}
+
+func (f *Files) blkio(c *model.Container, g *groupFiles) (d model.DiskCounters, err error) {
+	text, err := f.text(c, g, diskBytes)
+	if err != nil {
+		return d, err
+	}
+	devices := 0
+	if d.ReadBytes, d.WriteBytes, devices, err = parseBlkio(text); err != nil {
+		return d, f.failed(c, diskBytes, err)
+	}
+	f.counted = f.counted || devices > 0
+	if !f.counted {
+		return d, errAbsent
+	}
+	if text, err = f.text(c, g, diskOperations); err != nil {
+		return d, err
+	}
+	if d.Reads, d.Writes, _, err = parseBlkio(text); err != nil {
+		return d, f.failed(c, diskOperations, err)
+	}
+	return d, nil
+}
+
+// rootCountsDisk reports whether the kernel counts block I/O of v1 groups on any device.
+func (f *Files) rootCountsDisk() bool {
+	s := f.sources[diskBytes]
+	if s.mount == "" || s.v2 {
+		return false
+	}
+	for _, name := range s.names {
+		text, err := os.ReadFile(s.mount + "/" + name)
+		if err != nil {
+			continue
+		}
+		_, _, devices, err := parseBlkio(text)
+		return err == nil && devices > 0
+	}
+	return false
+}
+
+// failed says what could not be parsed.
+func (f *Files) failed(c *model.Container, k fileKind, err error) error {
+	return fmt.Errorf("parsing %s of %q: %w", f.sources[k].names[0], c.CgroupPath, err)
+}

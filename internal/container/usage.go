@@ -1,0 +1,62 @@
+package container
+
+import "outsight/internal/model"
+
+// Usage is what the control group files of a container say. Groups of numbers that cannot be
+// read are nil. The pointers lead into the Usage itself: it must not be copied, and needs no
+// other memory.
+type Usage struct {
+	Memory   *model.MemorySample
+	Throttle *model.ThrottleCounters
+	Disk     *model.DiskCounters
+	Network  *model.NetworkCounters
+	// Threads is the number of tasks now.
+	Threads *uint64
+	// Err tells why a file that is there could not be read or parsed; a group that has
+	// vanished is no error.
+	Err error
+
+	numbers numbers
+}
+
+// numbers are the last numbers of a container, and which of them there are.
+type numbers struct {
+	memory   model.MemorySample
+	throttle model.ThrottleCounters
+	disk     model.DiskCounters
+	network  model.NetworkCounters
+	threads  uint64
+	has      [kinds]bool
+}
+
+// kind is a group of numbers.
+type kind int
+
+const (
+	memoryNumbers kind = iota
+	throttleNumbers
+	diskNumbers
+	networkNumbers
+	threadNumbers
+	kinds
+)
+
+func (u *Usage) set(n *numbers) {
+	u.numbers = *n
+	u.Memory, u.Throttle, u.Disk, u.Network, u.Threads = nil, nil, nil, nil, nil
+	if n.has[memoryNumbers] {
+		u.Memory = &u.numbers.memory
+	}
+	if n.has[throttleNumbers] {
+		u.Throttle = &u.numbers.throttle
+	}
+	if n.has[diskNumbers] {
+		u.Disk = &u.numbers.disk
+	}
+	if n.has[networkNumbers] {
+		u.Network = &u.numbers.network
+	}
+	if n.has[threadNumbers] {
+		u.Threads = &u.numbers.threads
+	}
+}
