@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -25,23 +26,21 @@ func checkEdges(t *testing.T, o *outsight, want []edge) {
 	t.Helper()
 	o.settled(`histogram_count(outsight_edge_transaction_duration_seconds)`)
 
-	var truth []string
+	drawn := checkDrawn(t, o.graph(), want)
 	for _, e := range want {
-		truth = append(truth, e.client+" -> "+e.server)
-	}
-	slices.Sort(truth)
-	if drawn := ownEdges(t, o); !slices.Equal(drawn, truth) {
-		t.Errorf("the map has the edges\n %s\nwant\n %s", strings.Join(drawn, "\n "), strings.Join(truth, "\n "))
-	}
-	for _, e := range want {
-		for _, side := range []string{"client", "server"} {
-			e.check(t, o, side)
-		}
+		e.check(t, o, "client", drawn[e.String()].ClientSide)
+		e.check(t, o, "server", drawn[e.String()].ServerSide)
 	}
 }
 
-func (e edge) check(t *testing.T, o *outsight, side string) {
+func (e edge) String() string { return e.client + " -> " + e.server }
+
+func (e edge) check(t *testing.T, o *outsight, side string, drawn *drawnSide) {
 	t.Helper()
+	books := drawnSide{float64(e.transactions), float64(e.requestBytes), float64(e.responseBytes)}
+	if drawn == nil || *drawn != books {
+		t.Errorf("%s, %s side: the map has %+v, want %+v", e, side, drawn, books)
+	}
 	selector := fmt.Sprintf(`{side=%q,client=%q,server=%q,service=~".*:%d"}`, side, e.client, e.server, e.port)
 	for _, count := range []struct {
 		name, expression string
@@ -59,38 +58,81 @@ func (e edge) check(t *testing.T, o *outsight, side string) {
 		}
 		found := o.query(count.expression)
 		if len(found) != 1 {
-			t.Errorf("%s -> %s, %s side: %s: no series %s", e.client, e.server, side, count.name, count.expression)
+			t.Errorf("%s, %s side: %s: no series %s", e, side, count.name, count.expression)
 			continue
 		}
 		if got := found[0].value; got != float64(count.want) {
-			t.Errorf("%s -> %s, %s side: %v %s, want %d", e.client, e.server, side, got, count.name, count.want)
+			t.Errorf("%s, %s side: %v %s, want %d", e, side, got, count.name, count.want)
 		}
 	}
 }
 
-// ownEdges lists the edges of the map that have a container of this run at an end, as
-// "client -> server", in order.
-func ownEdges(t *testing.T, o *outsight) []string {
-	t.Helper()
-	var drawn struct {
-		Nodes []struct{ ID, Name string }
-		Edges []struct{ Client, Server string }
+// drawnMap is the service map, from the page's API or from `outsight map`.
+type drawnMap struct {
+	Nodes []struct{ ID, Name string }
+	Edges []drawnEdge
+}
+
+type drawnEdge struct {
+	Client, Server string
+	Paired         bool
+	ClientSide     *drawnSide `json:"client_side"`
+	ServerSide     *drawnSide `json:"server_side"`
+}
+
+type drawnSide struct {
+	Transactions  float64
+	RequestBytes  float64 `json:"request_bytes"`
+	ResponseBytes float64 `json:"response_bytes"`
+}
+
+// graph asks for the map of the last five minutes, as the page does.
+func (o *outsight) graph() drawnMap {
+	o.t.Helper()
+	response, err := client.Get("http://" + o.address + "/api/outsight/graph?from=now-5m")
+	if err != nil {
+		o.t.Fatal(err)
 	}
-	if err := json.Unmarshal([]byte(o.run("map", "--output", "json")), &drawn); err != nil {
-		t.Fatalf("outsight map: %v", err)
+	defer response.Body.Close()
+	var m drawnMap
+	if err := json.NewDecoder(response.Body).Decode(&m); err != nil || response.StatusCode != 200 {
+		o.t.Fatalf("the graph: %s: %v", response.Status, err)
 	}
+	return m
+}
+
+// own lists the edges that have a container of this run at an end, by "client -> server".
+func (m drawnMap) own() map[string]drawnEdge {
 	names := map[string]string{}
-	for _, node := range drawn.Nodes {
+	for _, node := range m.Nodes {
 		names[node.ID] = node.Name
 	}
-	own := unique("")
-	var edges []string
-	for _, e := range drawn.Edges {
+	edges := map[string]drawnEdge{}
+	for _, e := range m.Edges {
 		client, server := names[e.Client], names[e.Server]
-		if strings.HasPrefix(client, own) || strings.HasPrefix(server, own) {
-			edges = append(edges, client+" -> "+server)
+		if strings.HasPrefix(client, unique("")) || strings.HasPrefix(server, unique("")) {
+			edges[client+" -> "+server] = e
 		}
 	}
-	slices.Sort(edges)
 	return edges
+}
+
+// checkDrawn holds a map against the true edges.
+func checkDrawn(t *testing.T, m drawnMap, want []edge) map[string]drawnEdge {
+	t.Helper()
+	var truth []string
+	for _, e := range want {
+		truth = append(truth, e.String())
+	}
+	slices.Sort(truth)
+	own := m.own()
+	if drawn := slices.Sorted(maps.Keys(own)); !slices.Equal(drawn, truth) {
+		t.Errorf("the map has the edges\n %s\nwant\n %s", strings.Join(drawn, "\n "), strings.Join(truth, "\n "))
+	}
+	for name, e := range own {
+		if !e.Paired {
+			t.Errorf("%s is not paired in the map", name)
+		}
+	}
+	return own
 }

@@ -53,7 +53,7 @@ func TestPortTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	fails(t, nil, []string{l.Addr().String(), "in use"}, "up", "--listen", l.Addr().String(), "--data", t.TempDir())
+	fails(t, nil, []string{l.Addr().String(), "taken"}, "up", "--listen", l.Addr().String(), "--data", t.TempDir(), "--socket", socket(t))
 }
 
 func TestDataDirectoryNotWritable(t *testing.T) {
@@ -63,7 +63,7 @@ func TestDataDirectoryNotWritable(t *testing.T) {
 		t.Fatalf("mounting a read-only file system: %v", err)
 	}
 	defer syscall.Unmount(directory, 0)
-	fails(t, nil, []string{directory, "read-only"}, "up", "--listen", freePort(t), "--data", directory)
+	fails(t, nil, []string{directory, "read-only"}, "up", "--listen", freePort(t), "--data", directory, "--socket", socket(t))
 }
 
 func TestDataDirectoryIsAFile(t *testing.T) {
@@ -71,20 +71,29 @@ func TestDataDirectoryIsAFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte("not a directory"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	fails(t, nil, []string{file, "not a directory"}, "up", "--listen", freePort(t), "--data", file)
+	fails(t, nil, []string{file, "not a directory"}, "up", "--listen", freePort(t), "--data", file, "--socket", socket(t))
 }
 
-// TestDataDirectoryCorrupt: a block whose description is garbage cannot be repaired.
+// TestDataDirectoryCorrupt: a block whose index is garbage cannot be repaired, and must not be
+// passed over as if it had never been.
 func TestDataDirectoryCorrupt(t *testing.T) {
+	const id = "01JD7Z0000000000000000000A"
 	data := t.TempDir()
-	block := filepath.Join(data, "01JD7Z0000000000000000000A")
+	block := filepath.Join(data, id)
 	if err := os.MkdirAll(filepath.Join(block, "chunks"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(block, "meta.json"), []byte("{\"ulid\": garbage"), 0o644); err != nil {
-		t.Fatal(err)
+	for name, text := range map[string]string{
+		"meta.json":     fmt.Sprintf(`{"ulid":%q,"minTime":0,"maxTime":7200000,"version":1,"compaction":{"level":1,"sources":[%q]}}`, id, id),
+		"index":         "this is no index",
+		"tombstones":    "",
+		"chunks/000001": "this is no chunk",
+	} {
+		if err := os.WriteFile(filepath.Join(block, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
-	fails(t, nil, []string{data}, "up", "--listen", freePort(t), "--data", data)
+	fails(t, nil, []string{data, "corrupt"}, "up", "--listen", freePort(t), "--data", data, "--socket", socket(t))
 }
 
 // TestNotRoot: one line that names the capability that is missing.

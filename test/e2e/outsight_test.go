@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,7 +67,7 @@ func up(t *testing.T, environment []string, arguments ...string) *outsight {
 func upAt(t *testing.T, environment []string, address, data string, arguments ...string) *outsight {
 	t.Helper()
 	o := &outsight{t: t, address: address, log: &lockedBuffer{}, ended: make(chan error, 1)}
-	o.command = exec.Command(outsightBinary, append([]string{"up", "--listen", address, "--data", data}, arguments...)...)
+	o.command = exec.Command(outsightBinary, append([]string{"up", "--listen", address, "--data", data, "--socket", socket(t)}, arguments...)...)
 	o.command.Env = append(os.Environ(), environment...)
 	o.command.Stdout, o.command.Stderr = o.log, o.log
 	if err := o.command.Start(); err != nil {
@@ -89,6 +90,9 @@ func upAt(t *testing.T, environment []string, address, data string, arguments ..
 	})
 	return o
 }
+
+// socket is a path for the agent's socket that no other agent on this host has.
+func socket(t *testing.T) string { return filepath.Join(t.TempDir(), "agent.sock") }
 
 func (o *outsight) stop() {
 	select {
@@ -123,7 +127,7 @@ func (o *outsight) kill() {
 // run runs another outsight command against this one and returns its standard output.
 func (o *outsight) run(arguments ...string) string {
 	o.t.Helper()
-	command := exec.Command(outsightBinary, append(arguments, "--server", "http://"+o.address)...)
+	command := exec.Command(outsightBinary, append(arguments, "--socket", o.argument("--socket"))...)
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
 	output, err := command.Output()

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -35,6 +36,17 @@ func TestShop(t *testing.T) {
 		}
 		return nil
 	})
+	// The command line draws the same edges, from the agent's own snapshots.
+	var now drawnMap
+	if err := json.Unmarshal([]byte(o.run("map", "--output", "json", "--for", "3s")), &now); err != nil {
+		t.Fatal(err)
+	}
+	var plan []edge
+	for _, e := range shop.Edges() {
+		plan = append(plan, edge{client: e.Client, server: e.Server})
+	}
+	checkDrawn(t, now, plan)
+
 	if err := shop.Pause(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
