@@ -85,7 +85,13 @@ func startServer(ctx context.Context, address, name string, arguments ...string)
 // agent is a running agent.
 type agent struct {
 	*process
-	address string
+	directory string
+}
+
+// stop ends the agent and removes its socket's directory.
+func (a *agent) stop() {
+	a.process.stop()
+	os.RemoveAll(a.directory)
 }
 
 // startAgent starts one of the two agents ("outsight agent" or "outsight-agent") and waits for its
@@ -95,12 +101,18 @@ func startAgent(ctx context.Context, o options, program string) (*agent, error) 
 	if err != nil {
 		return nil, err
 	}
-	words := strings.Fields(program)
-	p, err := startProcess(filepath.Join(o.binaries, words[0]), append(words[1:], "--listen", address)...)
+	// A socket of its own: another agent may run on this host.
+	directory, err := os.MkdirTemp("", "outsight-bench-")
 	if err != nil {
 		return nil, err
 	}
-	a := &agent{p, address}
+	words := strings.Fields(program)
+	p, err := startProcess(filepath.Join(o.binaries, words[0]), append(words[1:], "--listen", address, "--socket", filepath.Join(directory, "agent.sock"))...)
+	if err != nil {
+		os.RemoveAll(directory)
+		return nil, err
+	}
+	a := &agent{p, directory}
 	err = p.await(ctx, func() bool {
 		response, err := http.Get("http://" + address + "/metrics")
 		if err != nil {
@@ -112,7 +124,7 @@ func startAgent(ctx context.Context, o options, program string) (*agent, error) 
 		return strings.Contains(body.String(), "\noutsight_build_info")
 	})
 	if err != nil {
-		p.stop()
+		a.stop()
 		return nil, err
 	}
 	return a, nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -84,6 +85,7 @@ func programsOf(ctx context.Context, pid int) ([]program, error) {
 		return nil, fmt.Errorf("reading the output of bpftool: %w", err)
 	}
 	own := slices.DeleteFunc(all, func(p program) bool { return !ids[p.ID] })
+	slices.SortFunc(own, func(a, b program) int { return cmp.Compare(b.RunTimeNS, a.RunTimeNS) })
 	if len(own) == 0 {
 		return nil, fmt.Errorf("process %d holds no kernel program", pid)
 	}

@@ -1,0 +1,190 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// output runs the binary by itself and returns what it wrote and its exit code.
+func output(t *testing.T, arguments ...string) (string, int) {
+	t.Helper()
+	text, err := exec.Command(outsightBinary, arguments...).CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if exit != nil {
+		return string(text), exit.ExitCode()
+	}
+	return string(text), 0
+}
+
+// TestReadmeCommands: every command that the README shows is one that the binary takes.
+func TestReadmeCommands(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := 0
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(line)
+		if len(words) > 0 && words[0] == "sudo" {
+			words = words[1:]
+		}
+		if !strings.HasPrefix(line, "    ") || len(words) == 0 || words[0] != "bin/outsight" {
+			continue
+		}
+		shown++
+		if text, code := output(t, append(words[1:], "--help")...); code != 0 || !strings.Contains(text, "Example") {
+			t.Errorf("%s: exit code %d, want help with an example:\n%s", strings.Join(words, " "), code, text)
+		}
+	}
+	if shown == 0 {
+		t.Error("the README shows no command")
+	}
+}
+
+func TestDoctor(t *testing.T) {
+	text, code := output(t, "doctor", "--output", "json")
+	var report struct {
+		Features []struct{ Name, State, Reason, Remedy string }
+	}
+	if err := json.Unmarshal([]byte(text), &report); err != nil || code != 0 || len(report.Features) == 0 {
+		t.Fatalf("outsight doctor: exit code %d, %v:\n%s", code, err, text)
+	}
+	for _, f := range report.Features {
+		if f.State != "works" && (f.Reason == "" || f.Remedy == "") {
+			t.Errorf("%s is %s, and nothing says why or what it would take", f.Name, f.State)
+		}
+	}
+}
+
+func TestWrongUsage(t *testing.T) {
+	for _, arguments := range [][]string{{"upp"}, {"up", "--no-such-flag"}, {"map", "--output", "picture"}, {"top", "extra"}} {
+		if text, code := output(t, arguments...); code != 2 || !strings.Contains(text, "--help") {
+			t.Errorf("outsight %s: exit code %d, want 2 and where to read on:\n%s", strings.Join(arguments, " "), code, text)
+		}
+	}
+}
+
+// TestTop: a container that spins shows in the first table, near the CPU that the kernel gave it.
+func TestTop(t *testing.T) {
+	c := shell(t, "top-spinner", "while :; do :; done")
+	o := up(t, nil)
+	var top struct {
+		Seconds    float64 `json:"window_seconds"`
+		Containers []struct {
+			ID, Name string
+			Usage    struct {
+				Cores float64 `json:"cpu_cores"`
+			}
+		}
+	}
+	before, err := c.cpuNS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	if err := json.Unmarshal([]byte(o.run("top", "--once", "--output", "json")), &top); err != nil {
+		t.Fatal(err)
+	}
+	after, err := c.cpuNS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range top.Containers {
+		if row.ID == c.id {
+			if row.Name != c.name {
+				t.Errorf("the spinner is called %q, want %q", row.Name, c.name)
+			}
+			// The window of the table lies within the time of the command, give or take a second.
+			share := float64(after-before) / float64(time.Since(begun))
+			if row.Usage.Cores < share/2 || row.Usage.Cores > 1.02 {
+				t.Errorf("the spinner uses %.3f cores, the file says %.3f", row.Usage.Cores, share)
+			}
+			return
+		}
+	}
+	t.Errorf("the spinner is not in the table: %+v", top)
+}
+
+// TestMapForms: the other forms of the map name the same containers.
+func TestMapForms(t *testing.T) {
+	net := newNetwork(t)
+	server := start(t, "form-redis", []string{"--network", net, "--network-alias", "redis"},
+		"redis-server", "--save", "", "--protected-mode", "no", "--dir", "/tmp")
+	client := start(t, "form-client", []string{"--network", net}, "sh", "-c",
+		"while :; do redis-cli -h redis -r 50 -i 0.05 ping; sleep 0.2; done")
+	o := up(t, nil)
+	for form, start := range map[string]string{"text": "", "dot": "digraph", "mermaid": "flowchart"} {
+		text := o.run("map", "--output", form, "--for", "2s")
+		if !strings.HasPrefix(text, start) || !strings.Contains(text, client.name) || !strings.Contains(text, server.name) {
+			t.Errorf("the map as %s does not name %s and %s:\n%s", form, client.name, server.name, text)
+		}
+	}
+}
+
+// TestDemoLeavesNothing: the demo shows a map within seconds and removes all of it at an interrupt.
+func TestDemoLeavesNothing(t *testing.T) {
+	left := func() []string {
+		var found []string
+		for _, list := range []string{"ps -aq --filter name=^shop-", "network ls -q --filter name=outsight-demo", "images -q outsight-demo/*"} {
+			found = append(found, strings.Fields(docker(t, strings.Fields(list)...))...)
+		}
+		files, err := filepath.Glob(filepath.Join(os.TempDir(), "outsight-demo*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path := range cgroupDirectories(t) {
+			if strings.Contains(path, "outsight-demo") {
+				files = append(files, path)
+			}
+		}
+		return append(found, files...)
+	}
+	before := left()
+	var log lockedBuffer
+	demo := exec.Command(outsightBinary, "demo", "--listen", freePort(t))
+	demo.Stdout, demo.Stderr = &log, &log
+	if err := demo.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- demo.Wait() }()
+	t.Cleanup(func() { demo.Process.Kill() })
+	eventually(t, time.Minute, func() error {
+		select {
+		case err := <-ended:
+			t.Fatalf("the demo ended: %v\n%s", err, &log)
+		default:
+		}
+		for _, name := range []string{"shop-gateway", "shop-payment", "shop-redis"} {
+			if !strings.Contains(log.String(), name) {
+				return errors.New("the map does not show " + name + ":\n" + log.String())
+			}
+		}
+		return nil
+	})
+	demo.Process.Signal(syscall.SIGINT)
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("the demo ended with %v\n%s", err, &log)
+		}
+	case <-time.After(time.Minute):
+		t.Fatalf("the demo did not end within a minute of an interrupt\n%s", &log)
+	}
+	for _, thing := range left() {
+		if !slices.Contains(before, thing) {
+			t.Errorf("the demo left %s", thing)
+		}
+	}
+}

@@ -1,0 +1,223 @@
+// Opens the page of a running Outsight in headless Chromium and uses it as a person would.
+//
+//   OUTSIGHT_URL=http://127.0.0.1:8470/ node test/page/page.mjs
+//
+// CHROMIUM names the browser (/usr/bin/chromium), OUTSIGHT_SCREENSHOTS a directory for pictures.
+// There must be an edge with transactions. Exit code 1 and a line per fault where one is found.
+import assert from 'node:assert/strict'
+import { mkdirSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+
+const { chromium } = createRequire(new URL('../../web/package.json', import.meta.url))('playwright-core')
+const base = process.env.OUTSIGHT_URL
+if (!base) {
+  console.error('page: OUTSIGHT_URL is not set')
+  process.exit(2)
+}
+const pictures = process.env.OUTSIGHT_SCREENSHOTS
+if (pictures) mkdirSync(pictures, { recursive: true })
+
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+  headless: true,
+  args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
+})
+const faults = []
+
+/** A page whose errors, refused content and requests to other hosts are faults. */
+async function open(options = {}, hash = '') {
+  const context = await browser.newContext({ viewport: { width: 1400, height: 900 }, ...options })
+  const page = await context.newPage()
+  page.setDefaultTimeout(30_000)
+  page.expected = []
+  const fault = (text) => page.expected.some((e) => text.includes(e)) || faults.push(text)
+  page.on('console', (m) => m.type() === 'error' && fault(`console: ${m.text()}`))
+  page.on('pageerror', (e) => fault(`script: ${e.message}`))
+  page.on('request', (r) => new URL(r.url()).host === new URL(base).host || fault(`request to another host: ${r.url()}`))
+  page.on('response', (r) => r.status() < 400 || fault(`${r.status()} for ${r.url()}`))
+  await page.exposeFunction('refused', (text) => fault(`content policy: ${text}`))
+  await page.addInitScript(() => document.addEventListener('securitypolicyviolation', (e) => window.refused(`${e.violatedDirective} ${e.blockedURI}`)))
+  await page.goto(base + hash)
+  await page.waitForSelector('.label[data-edge]')
+  return page
+}
+
+/** How many colours a picture has, of every 5th pixel: 1 where it is blank. */
+async function colours(png) {
+  const page = await browser.newPage()
+  const n = await page.evaluate(async (data) => {
+    const image = new Image()
+    image.src = 'data:image/png;base64,' + data
+    await image.decode()
+    const canvas = Object.assign(document.createElement('canvas'), { width: image.width, height: image.height })
+    const draw = canvas.getContext('2d')
+    draw.drawImage(image, 0, 0)
+    const pixels = new Uint32Array(draw.getImageData(0, 0, image.width, image.height).data.buffer)
+    return new Set(pixels.filter((_, i) => i % 5 === 0)).size
+  }, png.toString('base64'))
+  await page.close()
+  return n
+}
+
+async function picture(page, name) {
+  const png = await page.screenshot(pictures ? { path: join(pictures, name + '.png') } : {})
+  assert.ok((await colours(png)) > 20, `the picture ${name} is blank`)
+}
+
+/** The seconds that "3.12 ms" says. */
+function seconds(text) {
+  const [n, unit] = text.replace('−', '-').replace('< ', '').replace('> ', '').split(' ')
+  return Number(n) * { µs: 1e-6, ms: 1e-3, s: 1 }[unit]
+}
+
+const hash = (page) => new URLSearchParams(new URL(page.url()).hash.slice(1))
+
+async function chartShows(page) {
+  await page.waitForFunction(() => Number(document.querySelector('.plot')?.dataset.points) > 1 && document.querySelector('.plot canvas'))
+  const inked = await page.evaluate(() => {
+    const c = document.querySelector('.plot canvas')
+    return new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer).filter((p) => p !== 0).length
+  })
+  assert.ok(inked > 200, `the chart has ${inked} pixels of ink`)
+}
+
+const steps = {
+  async 'reads the p99 of an edge, and it is the p99 of the API'() {
+    const page = await open()
+    // Hold the view still, so that the page and the API speak of the same window.
+    await page.click('.live')
+    await page.waitForFunction(() => location.hash.includes('from='))
+    const { from, to } = Object.fromEntries(hash(page))
+    const graph = await (await fetch(new URL(`api/outsight/graph?from=${from}&to=${to}`, base))).json()
+    const edge = graph.edges.find((e) => typeof (e.client_side ?? e.server_side)?.p99 === 'number' && (e.client_side ?? e.server_side).p99 > 0)
+    assert.ok(edge, 'no edge has transactions')
+    const side = edge.client_side ? 'client' : 'server'
+    await page.locator(`.label[data-edge=${JSON.stringify(edge.id)}] rect`).click()
+    const shown = await page.locator(`.panel [data-number="${side}.p99"]`).innerText()
+    const want = edge[`${side}_side`].p99
+    assert.ok(Math.abs(seconds(shown) / want - 1) < 0.02, `the page says ${shown}, the API ${want}`)
+    assert.equal(await page.locator('[data-tile=p99]').innerText(), shown)
+    assert.match(await page.locator('.worth').innerText(), /±1\.1 %/)
+    await page.click(`.panel [data-number="${side}.p99"]`)
+    await chartShows(page)
+    await picture(page, 'edge')
+    // Every step is in the history, and the URL alone brings the view back.
+    await page.reload()
+    await chartShows(page)
+    await page.goBack()
+    await page.waitForFunction(() => !document.querySelector('.chart') && document.querySelector('.panel'))
+    await page.goBack()
+    await page.waitForFunction(() => !document.querySelector('.panel'))
+    await page.goForward()
+    await page.waitForSelector('.panel .tiles')
+    await page.context().close()
+  },
+
+  async 'charts a number of the table, sorts and filters'() {
+    const page = await open()
+    await page.locator('td [data-number="usage.cpu_cores"]').first().click()
+    await chartShows(page)
+    assert.equal(hash(page).get('chart'), 'usage.cpu_cores')
+    await page.keyboard.press('Escape')
+    await page.waitForFunction(() => !document.querySelector('.panel'))
+    await page.click('thead th.name button')
+    const names = await page.locator('tbody th.name span').allInnerTexts()
+    assert.deepEqual(names, [...names].sort((a, b) => a.localeCompare(b)))
+    await page.keyboard.press('/')
+    await page.keyboard.type(names[0])
+    await page.waitForFunction((n) => document.querySelectorAll('tbody tr').length < n, names.length)
+    assert.equal(hash(page).get('q'), names[0])
+    await page.context().close()
+  },
+
+  async 'works with the keyboard alone'() {
+    const page = await open()
+    await page.locator('.label[data-edge]').first().focus()
+    await page.keyboard.press('Enter')
+    await page.waitForSelector('.panel .tiles')
+    await page.keyboard.press('Escape')
+    await page.waitForFunction(() => !document.querySelector('.panel'))
+    await page.locator('.node [data-node]').first().focus()
+    await page.keyboard.press('Space')
+    await page.waitForSelector('.panel .worth')
+    await page.context().close()
+  },
+
+  async 'says that the server is away, keeps the numbers, and recovers'() {
+    const page = await open()
+    page.expected.push('ERR_FAILED')
+    await page.route('**/api/outsight/graph*', (r) => r.abort())
+    await page.waitForSelector('.banner[role=alert]')
+    assert.ok((await page.locator('tbody tr').count()) > 0, 'the numbers are gone')
+    await page.unroute('**/api/outsight/graph*')
+    await page.waitForFunction(() => !document.querySelector('.banner'))
+    await page.context().close()
+  },
+
+  async 'fits wide and narrow screens, light and dark, with enough contrast'() {
+    for (const colorScheme of ['light', 'dark']) {
+      for (const width of [1400, 400]) {
+        const page = await open({ colorScheme, viewport: { width, height: 850 } })
+        await picture(page, `${colorScheme}-${width}`)
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth)
+        assert.ok(wide <= width, `${wide} px of content at ${width} px`)
+        for (const [ink, paper] of [['text', 'surface'], ['muted', 'surface'], ['muted', 'bg'], ['muted', 'raised'], ['accent', 'surface'], ['accent', 'accent-soft'], ['warm-text', 'warm-soft'], ['hot-text', 'hot-soft'], ['on-accent', 'accent']]) {
+          const ratio = await page.evaluate(contrast, [ink, paper])
+          assert.ok(ratio >= 4.5, `${colorScheme}: ${ink} on ${paper} has a contrast of ${ratio.toFixed(2)}`)
+        }
+        await page.context().close()
+      }
+    }
+  },
+
+  async 'changes colours by choice, and remembers'() {
+    const page = await open({ colorScheme: 'light' })
+    const back = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor)
+    const light = await back()
+    await page.click('.theme')
+    await page.click('.theme')
+    assert.notEqual(await back(), light)
+    const dark = await back()
+    await page.reload()
+    await page.waitForSelector('.label[data-edge]')
+    assert.equal(await back(), dark)
+    await page.context().close()
+  },
+
+  async 'explains a window without data'() {
+    const page = await open()
+    await page.goto(base + '#from=1000000000&to=1000000300')
+    await page.waitForSelector('.note h2')
+    await page.context().close()
+  },
+}
+
+/** The contrast of two colours of the style sheet, as WCAG computes it. Runs in the page. */
+function contrast([ink, paper]) {
+  const luminance = (name) => {
+    const probe = document.body.appendChild(document.createElement('span'))
+    probe.style.color = `var(--${name})`
+    const parts = getComputedStyle(probe).color.match(/[\d.]+/g).slice(0, 3)
+    probe.remove()
+    const [r, g, b] = parts.map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+  }
+  const [a, b] = [luminance(ink), luminance(paper)].sort((x, y) => y - x)
+  return (a + 0.05) / (b + 0.05)
+}
+
+let failed = 0
+for (const [name, step] of Object.entries(steps)) {
+  const before = faults.length
+  try {
+    await step()
+    assert.deepEqual(faults.slice(before), [])
+    console.log(`ok    ${name}`)
+  } catch (e) {
+    failed++
+    console.log(`FAIL  ${name}\n      ${e.message.replaceAll('\n', '\n      ')}`)
+  }
+}
+await browser.close()
+process.exit(failed ? 1 : 0)
