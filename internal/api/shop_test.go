@@ -60,7 +60,7 @@ func serveShop(address string) error {
 			}
 		}
 	}()
-	handler := New(st, Options{Prometheus: devPrometheus(st), Version: "0.1", Sources: []string{"agent in this process"},
+	handler := New(st, Options{Prometheus: Prometheus(st), Version: "0.1", Sources: []string{"agent in this process"},
 		Snapshot: func() *model.Snapshot { return latest }})
 	fmt.Println("http://" + address + "/")
 	return http.ListenAndServe(address, handler)

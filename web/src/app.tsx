@@ -8,12 +8,15 @@ import { edgeOf, nodeOf, useUrlState } from './state'
 import { Table } from './table'
 import { useTheme } from './theme'
 
+/** How often a live view is read anew, in ms: a long window changes little in a second. */
+const period = (window: number) => (window <= 300 ? 2000 : window <= 900 ? 5000 : 10_000)
+
 export function App() {
   const [state, change] = useUrlState()
   const [theme, nextTheme] = useTheme()
   const live = state.from === undefined
   const key = live ? `live ${state.window}` : `${state.from} ${state.to}`
-  const graph = useGraph(key, () => '/api/outsight/graph?' + (live ? `from=now-${state.window}s&to=now` : `from=${state.from}&to=${state.to}`), live ? 2000 : 0)
+  const graph = useGraph(key, () => '/api/outsight/graph?' + (live ? `from=now-${state.window}s&to=now` : `from=${state.from}&to=${state.to}`), live ? period(state.window) : 0)
   const status = useStatus()
   const g = graph.data
   const node = nodeOf(g, state.node)
@@ -55,7 +58,7 @@ export function App() {
           <strong>{graph.error}</strong>
           <span>
             {g && graph.at ? `The numbers below are of ${clock(graph.at)}. ` : ''}
-            {live ? 'Trying again every 2 s.' : 'Choose another range, or go live.'}
+            {live ? `Trying again every ${period(state.window) / 1000} s.` : 'Choose another range, or go live.'}
           </span>
         </div>
       )}

@@ -10,7 +10,7 @@ export function digits(v: number): string {
   if (v >= 99.95) return v.toFixed(0)
   if (v >= 9.995) return v.toFixed(1)
   if (v >= 0.01) return v.toFixed(2)
-  return v.toPrecision(2)
+  return String(Number(v.toPrecision(2)))
 }
 
 function scaled(v: number): [string, string] {

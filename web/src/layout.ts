@@ -190,13 +190,19 @@ function order(layers: Vertex[][]) {
 
 const mean = (vs: Vertex[]): number | undefined => (vs.length ? vs.reduce((sum, v) => sum + v.at, 0) / vs.length : undefined)
 
+/** Counts crossings as inversions between the ends of links, with a Fenwick tree. */
 function crossings(layers: Vertex[][]): number {
   let n = 0
-  for (const l of layers) {
-    const ends = l.flatMap((v) => v.down.map((d) => [v.at, d.at] as const))
-    for (let i = 0; i < ends.length; i++)
-      for (let j = i + 1; j < ends.length; j++) if ((ends[i]![0] - ends[j]![0]) * (ends[i]![1] - ends[j]![1]) < 0) n++
-  }
+  layers.forEach((l, i) => {
+    const ends = l.flatMap((v) => v.down.map((d) => [v.at, d.at] as const)).sort((a, b) => a[0] - b[0] || a[1] - b[1])
+    const tree = new Array<number>((layers[i + 1]?.length ?? 0) + 2).fill(0)
+    ends.forEach(([, to], seen) => {
+      let before = 0
+      for (let k = to + 1; k > 0; k -= k & -k) before += tree[k]!
+      n += seen - before
+      for (let k = to + 1; k < tree.length; k += k & -k) tree[k]!++
+    })
+  })
   return n
 }
 
@@ -278,9 +284,10 @@ function draw(routes: Route[], result: Placed, pen: Pen) {
     return { route: r, stops, points: sample(stops, pen) }
   })
   const taken: Point[] = []
-  for (const c of curves) {
-    const others = curves.filter((o) => o !== c).flatMap((o) => o.points)
-    const label = labelPlace(c.stops, others, taken, pen)
+  const covered = new Grid(pen.label)
+  curves.forEach((c, i) => covered.add(i, c.points))
+  for (const [i, c] of curves.entries()) {
+    const label = labelPlace(c.stops, (at) => covered.others(i, at), taken, pen)
     taken.push(label)
     result.edges.set(c.route.link.id, { path: path(c.route.back ? [...c.stops].reverse() : c.stops, pen), label, back: c.route.back })
   }
@@ -314,16 +321,43 @@ function sample(stops: Stop[], pen: Pen): Point[] {
   return points
 }
 
+/** Points of curves, found by where they are. */
+class Grid {
+  private cells = new Map<string, { curve: number; point: Point }[]>()
+  constructor(private size: Size) {}
+
+  private cell = (p: Point): [number, number] => [Math.floor(p.x / this.size.width), Math.floor(p.y / this.size.height)]
+
+  add(curve: number, points: Point[]) {
+    for (const point of points) {
+      const key = this.cell(point).join()
+      const cell = this.cells.get(key)
+      if (cell) cell.push({ curve, point })
+      else this.cells.set(key, [{ curve, point }])
+    }
+  }
+
+  /** How many points of other curves a label at a place covers. */
+  others(curve: number, at: Point): number {
+    const [x, y] = this.cell(at)
+    let n = 0
+    for (let i = x - 1; i <= x + 1; i++)
+      for (let j = y - 1; j <= y + 1; j++)
+        for (const c of this.cells.get(`${i},${j}`) ?? [])
+          if (c.curve !== curve && Math.abs(c.point.x - at.x) < this.size.width / 2 && Math.abs(c.point.y - at.y) < this.size.height / 2) n++
+    return n
+  }
+}
+
 /** Where on its curve a label covers the fewest other curves and no other label. */
-function labelPlace(stops: Stop[], others: Point[], taken: Point[], pen: Pen): Point {
+function labelPlace(stops: Stop[], others: (at: Point) => number, taken: Point[], pen: Pen): Point {
   const { width, height } = pen.label
   let best: Point = { x: 0, y: 0 }
   let least = Infinity
   for (const segment of new Set([0, stops.length - 2])) {
     for (const t of [0.5, 0.44, 0.56, 0.38, 0.62, 0.32, 0.68]) {
       const at = along(stops[segment]!, stops[segment + 1]!, t, pen)
-      const on = (p: Point, w: number, h: number) => Math.abs(p.x - at.x) < w && Math.abs(p.y - at.y) < h
-      const cost = 40 * taken.filter((p) => on(p, width, height)).length + 3 * others.filter((p) => on(p, width / 2, height / 2)).length + Math.abs(t - 0.5)
+      const cost = 40 * taken.filter((p) => Math.abs(p.x - at.x) < width && Math.abs(p.y - at.y) < height).length + 3 * others(at) + Math.abs(t - 0.5)
       if (cost < least) [least, best] = [cost, at]
     }
   }

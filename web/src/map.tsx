@@ -61,7 +61,7 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
             {graph.edges.map((e) => {
               const at = placed.edges.get(e.id)
               if (!at) return null
-              return <EdgeLine key={e.id} edge={e} path={at.path} heat={slow(e)} one={oneSided(e)} chosen={e === selectedEdge} dim={dimEdge(e)} />
+              return <EdgeLine key={e.id} edge={e} path={at.path} heat={slow(e)} one={oneSided(e)} chosen={e === selectedEdge} dim={dimEdge(e)} choose={() => choose({ edge: short(e.id) })} />
             })}
             {graph.nodes.map((n) => {
               const at = placed.nodes.get(n.id)
@@ -75,7 +75,7 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
               const at = placed.edges.get(e.id)
               if (!at) return null
               return (
-                <EdgeLabel key={e.id} edge={e} path={at.path} x={at.label.x} y={at.label.y} heat={slow(e)} chosen={e === selectedEdge} dim={dimEdge(e)}
+                <EdgeLabel key={e.id} edge={e} x={at.label.x} y={at.label.y} heat={slow(e)} chosen={e === selectedEdge} dim={dimEdge(e)}
                   title={`${names.get(e.client)?.name} to ${names.get(e.server)?.name}`} choose={() => choose({ edge: short(e.id) })} />
               )
             })}
@@ -127,14 +127,29 @@ function slowness(edges: Edge[]): (e: Edge) => 'calm' | 'warm' | 'hot' {
   }
 }
 
-function EdgeLine({ edge, path, heat, one, chosen, dim }: { edge: Edge; path: string; heat: string; one: boolean; chosen: boolean; dim: boolean }) {
+interface LineProps {
+  edge: Edge
+  path: string
+  heat: string
+  one: boolean
+  chosen: boolean
+  dim: boolean
+  choose: () => void
+}
+
+/** The line of an edge, which the pointer can use, too; the label is what the keyboard reaches. */
+function EdgeLine({ edge, path, heat, one, chosen, dim, choose }: LineProps) {
   const width = 1.4 + Math.max(0, Math.min(5.5, (Math.log10(1 + bytesPerSecond(best(edge))) - 3) * 1.25))
-  return <path class={`edge ${heat}${chosen ? ' chosen' : ''}${dim ? ' dim' : ''}${one ? ' one' : ''}`} d={path} stroke-width={width} marker-end={`url(#tip-${heat})`} />
+  return (
+    <g class="way" onClick={choose}>
+      <path class={`edge ${heat}${chosen ? ' chosen' : ''}${dim ? ' dim' : ''}${one ? ' one' : ''}`} d={path} stroke-width={width} marker-end={`url(#tip-${heat})`} />
+      <path class="hit" d={path} />
+    </g>
+  )
 }
 
 interface LabelProps {
   edge: Edge
-  path: string
   x: number
   y: number
   heat: string
@@ -144,16 +159,15 @@ interface LabelProps {
   choose: () => void
 }
 
-function EdgeLabel({ edge, path, x, y, heat, chosen, dim, title, choose }: LabelProps) {
+function EdgeLabel({ edge, x, y, heat, chosen, dim, title, choose }: LabelProps) {
   const s = best(edge)
   const failed = (s?.failures ?? 0) + (s?.aborted ?? 0) > 0
   const text = s?.p99 === undefined ? (s && bytesPerSecond(s) > 0 ? format(bytesPerSecond(s), 'B/s') : 'idle') : `${format(s.transactions_per_second, '/s')} · ${duration(s.p99)}`
   const width = Math.min(LABEL.width + 12, textWidth(text, 11) + (failed ? 26 : 16))
   const spoken = `${title}: ${format(s?.transactions_per_second, '/s')} requests, p99 ${duration(s?.p99)}${failed ? ', with failures' : ''}`
   return (
-    <g class={`label ${heat}${chosen ? ' chosen' : ''}${dim ? ' dim' : ''}`} role="button" tabIndex={0} aria-label={spoken} aria-pressed={chosen} data-edge={edge.id} onClick={choose} onKeyDown={onEnter(choose)}>
+    <g class={`label ${heat}${chosen ? ' chosen' : ''}${dim ? ' dim' : ''}`} role="button" tabindex={0} aria-label={spoken} aria-pressed={chosen} data-edge={edge.id} onClick={choose} onKeyDown={onEnter(choose)}>
       <title>{spoken}</title>
-      <path class="hit" d={path} />
       <rect x={x - width / 2} y={y - 9.500} width={width} height={19} rx="9.500" />
       {failed && <circle class="failed" cx={x - width / 2 + 11} cy={y} r="3.500" />}
       <text x={x + (failed ? 5 : 0)} y={y + 3.800}>{text}</text>
@@ -189,7 +203,7 @@ function NodeCard({ node, x, y, shape, cores, chosen, dim, loop, choose, chooseL
   const spoken = `${node.name}, ${node.kind}, ${second}`
   return (
     <g class={`node ${node.kind}${chosen ? ' chosen' : ''}${dim ? ' dim' : ''}${node.gone ? ' gone' : ''}`}>
-      <g role="button" tabIndex={0} aria-label={spoken} aria-pressed={chosen} data-node={node.id} onClick={choose} onKeyDown={onEnter(choose)}>
+      <g role="button" tabindex={0} aria-label={spoken} aria-pressed={chosen} data-node={node.id} onClick={choose} onKeyDown={onEnter(choose)}>
         <title>{node.image ? `${node.name} · ${node.image}` : node.name}</title>
         <rect class="card" x={left} y={top} width={width} height={height} rx={node.kind === 'outside' ? height / 2 : 9} />
         <Icon kind={node.kind} x={left + 14} y={top + 12} />
@@ -203,7 +217,7 @@ function NodeCard({ node, x, y, shape, cores, chosen, dim, loop, choose, chooseL
         )}
       </g>
       {loop && (
-        <g class="label" role="button" tabIndex={0} aria-label={`${node.name} to itself`} data-edge={loop.id} onClick={() => chooseLoop(loop.id)} onKeyDown={onEnter(() => chooseLoop(loop.id))}>
+        <g class="label" role="button" tabindex={0} aria-label={`${node.name} to itself`} data-edge={loop.id} onClick={() => chooseLoop(loop.id)} onKeyDown={onEnter(() => chooseLoop(loop.id))}>
           <title>Calls itself: {format(best(loop)?.transactions_per_second, '/s')}</title>
           <circle class="loop" cx={left + width - 6} cy={top + 4} r="9" />
           <text x={left + width - 6} y={top + 8}>↻</text>

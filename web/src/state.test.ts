@@ -1,0 +1,31 @@
+import { expect, it } from 'vitest'
+import { parse, short, write } from './state'
+
+it('writes nothing for the default', () => {
+  expect(write(parse(''))).toBe('')
+})
+
+it('reads back what it writes', () => {
+  for (const hash of [
+    '#window=1h&node=abc&chart=usage.cpu_cores&sort=name&q=nginx',
+    '#from=1790000000&to=1790000300.5&edge=a%3Eb&chart=client.p99',
+    '#status=',
+    '#node=%2Fsystem.slice%2Fa%26b.service',
+  ]) expect(write(parse(hash))).toBe(hash)
+})
+
+it('ignores what it does not understand', () => {
+  expect(write(parse('#window=9y&from=5&to=3&chart=usage.x&sort=%3Cscript%3E&colour=red'))).toBe('')
+  expect(write(parse('#node=a&chart=constructor.name'))).toBe('#node=a')
+  expect(write(parse('#%E0%A4%A=%%&q=1'))).toBe('#q=1')
+})
+
+it('bounds the filter', () => {
+  expect(parse('#q=' + 'x'.repeat(5000)).q).toHaveLength(200)
+})
+
+it('cuts container ids in URLs, and nothing else', () => {
+  const id = '0123456789ab'.padEnd(64, 'f')
+  expect(short(`${id}>10.0.0.1`)).toBe('0123456789ab>10.0.0.1')
+  expect(short('host/vm')).toBe('host/vm')
+})
