@@ -1,0 +1,212 @@
+package api
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"outsight/internal/store"
+)
+
+// Backend answers what the Prometheus HTTP API is asked. *store.Store is one. Its answers are
+// ready JSON, because clients compare the very form of Prometheus's numbers.
+type Backend interface {
+	Evaluate(context.Context, store.Evaluation) (store.Answer, error)
+	Find(context.Context, store.Lookup) (store.Answer, error)
+	Format(query string) (string, error)
+}
+
+// maxPrometheusForm bounds the body of a request, maxMatchers the selectors in it.
+const (
+	maxPrometheusForm = 1 << 20
+	maxMatchers       = 100
+)
+
+// Prometheus answers the query part of the Prometheus HTTP API at its paths, /api/v1/..., in
+// the same form, so that Grafana, promtool and scripts work. There are no rules, alerts or
+// exemplars: their lists are empty.
+func Prometheus(q Backend) http.Handler {
+	p := &prometheus{q}
+	mux := http.NewServeMux()
+	read := func(path string, f func(*http.Request) (store.Answer, error)) {
+		mux.Handle(path, promHandler(f, http.MethodGet))
+	}
+	ask := func(path string, f func(*http.Request) (store.Answer, error)) {
+		mux.Handle(path, promHandler(f, http.MethodGet, http.MethodPost))
+	}
+	ask("/api/v1/query", p.query)
+	ask("/api/v1/query_range", p.queryRange)
+	ask("/api/v1/format_query", p.formatQuery)
+	ask("/api/v1/series", p.series)
+	ask("/api/v1/labels", p.labels)
+	read("/api/v1/label/{name}/values", p.labelValues)
+	read("/api/v1/metadata", promMetadata)
+	read("/api/v1/status/buildinfo", promBuildInfo)
+	ask("/api/v1/query_exemplars", constant(`[]`))
+	read("/api/v1/rules", constant(`{"groups":[]}`))
+	read("/api/v1/alerts", constant(`{"alerts":[]}`))
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		promError(w, http.StatusNotFound, "not_found", fmt.Sprintf("there is no %s", r.URL.Path))
+	})
+	return mux
+}
+
+type prometheus struct{ backend Backend }
+
+func constant(data string) func(*http.Request) (store.Answer, error) {
+	return func(*http.Request) (store.Answer, error) { return store.Answer{JSON: []byte(data)}, nil }
+}
+
+func (p *prometheus) query(r *http.Request) (store.Answer, error) {
+	form := promForm{values: r.Form}
+	e := store.Evaluation{Query: form.text("query"), From: form.time("time", time.Now())}
+	e.To = e.From
+	form.limits(&e)
+	if form.err != nil {
+		return store.Answer{}, form.err
+	}
+	return p.backend.Evaluate(r.Context(), e)
+}
+
+func (p *prometheus) queryRange(r *http.Request) (store.Answer, error) {
+	form := promForm{values: r.Form}
+	e := store.Evaluation{
+		Query: form.text("query"),
+		From:  form.requiredTime("start"), To: form.requiredTime("end"), Step: form.step("step"),
+	}
+	form.limits(&e)
+	if form.err != nil {
+		return store.Answer{}, form.err
+	}
+	return p.backend.Evaluate(r.Context(), e)
+}
+
+func (p *prometheus) formatQuery(r *http.Request) (store.Answer, error) {
+	formatted, err := p.backend.Format(r.Form.Get("query"))
+	if err != nil {
+		return store.Answer{}, err
+	}
+	return promJSON(formatted)
+}
+
+func (p *prometheus) series(r *http.Request) (store.Answer, error) {
+	return p.find(r, store.Lookup{What: store.FindSeries})
+}
+
+func (p *prometheus) labels(r *http.Request) (store.Answer, error) {
+	return p.find(r, store.Lookup{What: store.FindLabelNames})
+}
+
+func (p *prometheus) labelValues(r *http.Request) (store.Answer, error) {
+	return p.find(r, store.Lookup{What: store.FindLabelValues, Label: r.PathValue("name")})
+}
+
+func (p *prometheus) find(r *http.Request, l store.Lookup) (store.Answer, error) {
+	form := promForm{values: r.Form}
+	l.Matchers = form.matchers()
+	l.From, l.To = form.time("start", time.Time{}), form.time("end", time.Time{})
+	l.Limit = form.count("limit")
+	if form.err != nil {
+		return store.Answer{}, form.err
+	}
+	return p.backend.Find(r.Context(), l)
+}
+
+func promJSON(v any) (store.Answer, error) {
+	data, err := json.Marshal(v)
+	return store.Answer{JSON: data}, err
+}
+
+// promHandler reads the request's form and writes what f answers.
+func promHandler(f func(*http.Request) (store.Answer, error), methods ...string) http.Handler {
+	allowed := strings.Join(methods, " or ")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !slices.Contains(methods, r.Method) {
+			w.Header().Set("Allow", strings.Join(methods, ", "))
+			promError(w, http.StatusMethodNotAllowed, "bad_data", fmt.Sprintf("%s is not possible here, only %s", r.Method, allowed))
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxPrometheusForm)
+		if err := r.ParseForm(); err != nil {
+			status := http.StatusBadRequest
+			var tooLarge *http.MaxBytesError
+			if errors.As(err, &tooLarge) {
+				status = http.StatusRequestEntityTooLarge
+			}
+			promError(w, status, "bad_data", fmt.Sprintf("reading form: %v", err))
+			return
+		}
+		answer, err := f(r)
+		if err != nil {
+			status, kind := promErrorKind(err)
+			promError(w, status, kind, err.Error())
+			return
+		}
+		promAnswer(w, r, answer)
+	})
+}
+
+// statusClientClosed is what Prometheus answers to a client that has gone.
+const statusClientClosed = 499
+
+func promErrorKind(err error) (status int, errorType string) {
+	var bad requestError
+	switch {
+	case errors.As(err, &bad), errors.Is(err, store.ErrBadQuery):
+		return http.StatusBadRequest, "bad_data"
+	case errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrBusy):
+		return http.StatusServiceUnavailable, "unavailable"
+	case errors.Is(err, store.ErrTimeout):
+		return http.StatusServiceUnavailable, "timeout"
+	case errors.Is(err, store.ErrCanceled):
+		return statusClientClosed, "canceled"
+	case errors.Is(err, store.ErrExecution):
+		return http.StatusUnprocessableEntity, "execution"
+	}
+	return http.StatusInternalServerError, "internal"
+}
+
+// promEnvelope is the answer around the data, which is written apart: it can be large and is
+// JSON already.
+type promEnvelope struct {
+	Status    string   `json:"status"`
+	ErrorType string   `json:"errorType,omitempty"`
+	Error     string   `json:"error,omitempty"`
+	Warnings  []string `json:"warnings,omitempty"`
+	Infos     []string `json:"infos,omitempty"`
+}
+
+func promError(w http.ResponseWriter, status int, errorType, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	// Who asked may have gone, which nobody needs to know.
+	_ = json.NewEncoder(w).Encode(promEnvelope{Status: "error", ErrorType: errorType, Error: message})
+}
+
+func promAnswer(w http.ResponseWriter, r *http.Request, a store.Answer) {
+	envelope, err := json.Marshal(promEnvelope{Status: "success", Warnings: a.Warnings, Infos: a.Infos})
+	if err != nil {
+		promError(w, http.StatusInternalServerError, "internal", err.Error())
+		return
+	}
+	var body []byte
+	body = append(body, envelope[:len(envelope)-1]...)
+	body = append(body, `,"data":`...)
+	body = append(append(body, a.JSON...), '}')
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Vary", "Accept-Encoding")
+	if len(body) < 1<<10 || !acceptsGzip(r) {
+		_, _ = w.Write(body)
+		return
+	}
+	w.Header().Set("Content-Encoding", "gzip")
+	z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is valid
+	_, _ = z.Write(body)
+	_ = z.Close()
+}
