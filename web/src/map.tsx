@@ -6,8 +6,9 @@ import { edgeOf, nodeOf, short, type Change, type State } from './state'
 import { best, bytesPerSecond, type Edge, type Graph, type Node } from './types'
 
 const LABEL = { width: 108, height: 22 }
-const SHAPES: Record<'right' | 'down', Options> = {
+const SHAPES: Record<'right' | 'tight' | 'down', Options> = {
   right: { direction: 'right', node: { width: 200, height: 58 }, label: LABEL, layerGap: 150, nodeGap: 26 },
+  tight: { direction: 'right', node: { width: 184, height: 58 }, label: LABEL, layerGap: 122, nodeGap: 22 },
   down: { direction: 'down', node: { width: 140, height: 56 }, label: LABEL, layerGap: 80, nodeGap: 12 },
 }
 const MARGIN = 14
@@ -17,7 +18,7 @@ const LEAST_SCALE = 0.62
 export function ServiceMap({ graph, state, change }: { graph: Graph; state: State; change: Change }) {
   const frame = useRef<HTMLDivElement>(null)
   const width = useWidth(frame)
-  const shape = SHAPES[width < 700 ? 'down' : 'right']
+  const shape = SHAPES[width < 700 ? 'down' : width < 1100 ? 'tight' : 'right']
   const touched = new Set(graph.edges.flatMap((e) => [e.client, e.server]))
   const ids = graph.nodes.filter((n) => touched.has(n.id)).map((n) => n.id)
   const past = graph.nodes.filter((n) => n.gone).map((n) => n.id)
@@ -43,6 +44,15 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
   // An end outside cannot count; one inside should have.
   const oneSided = (e: Edge) => (!e.client_side || !e.server_side) && names.get(e.client)?.kind !== 'outside' && names.get(e.server)?.kind !== 'outside'
   const choose = (part: Partial<State>) => change({ node: undefined, edge: undefined, status: undefined, chart: undefined, ...part })
+
+  // What is chosen elsewhere is shown here, too; the page itself does not move.
+  useEffect(() => {
+    const box = frame.current?.getBoundingClientRect()
+    const at = frame.current?.querySelector('.label.chosen, .node.chosen')?.getBoundingClientRect()
+    if (!frame.current || !box || !at) return
+    if (at.left < box.left || at.right > box.right) frame.current.scrollLeft += (at.left + at.right - box.left - box.right) / 2
+    if (at.top < box.top || at.bottom > box.bottom) frame.current.scrollTop += (at.top + at.bottom - box.top - box.bottom) / 2
+  }, [state.node, state.edge, placed, scale])
 
   return (
     <section class="map" aria-label="Service map">
