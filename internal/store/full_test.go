@@ -100,7 +100,11 @@ func TestNoSpace(t *testing.T) {
 	appendAll(t, s, wideBatch(0)...)
 	next := 1
 	free := fill()
-	if err := os.Truncate(filepath.Join(dir, "filler"), 16<<20); err != nil {
+	filler, err := os.Stat(filepath.Join(dir, "filler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(dir, "filler"), filler.Size()-1<<20); err != nil {
 		t.Fatal(err)
 	}
 	for ; next < 1000; next++ {
