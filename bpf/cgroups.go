@@ -17,6 +17,8 @@ import (
 )
 
 const (
+	dropThreadState = 2
+
 	slotOther = 0
 	slotIdle  = 1
 	slotFirst = 2
@@ -53,6 +55,10 @@ type cgroupReader struct {
 	slotOf        *ebpf.Map
 	free          *ebpf.Map
 	dropped       *ebpf.Map
+	// tasks gives a state to threads without one; stateless is how many waits were not counted
+	// for the lack of it when it ran last.
+	tasks     *link.Iter
+	stateless uint64
 	// used is how many slots had an owner at the last reading.
 	used atomic.Uint64
 	// cached histograms, by slot, with the number of waits that they hold.
@@ -110,7 +116,10 @@ func (p *Probes) openCgroups(k *kernel) error {
 	// Every thread's state is there before switches look for it: those of new threads first, so
 	// that none is missed in between.
 	errs := []error{p.attach(k, spec, maps, forkHook)}
-	err = p.iterate(k, spec, maps, tasksHook, func(iter *link.Iter) error { return run(iter) })
+	p.cgroups.tasks, err = p.openIterator(k, spec, maps, tasksHook, nil)
+	if err == nil {
+		err = run(p.cgroups.tasks)
+	}
 	p.addFeature(tasksHook, err)
 	errs = append(errs, err)
 	for _, h := range cgroupHooks {
@@ -190,7 +199,20 @@ func (p *Probes) ReadCgroups() ([]model.CgroupCounters, error) {
 		all = append(all, c)
 	}
 	r.used.Store(used)
-	return all, err
+	return all, errors.Join(err, r.mendStates())
+}
+
+// mendStates gives states to threads that were found without one since the last reading.
+func (r *cgroupReader) mendStates() error {
+	stateless := sumDrops(r.dropped, dropThreadState)
+	if stateless == r.stateless || r.tasks == nil {
+		return nil
+	}
+	r.stateless = stateless
+	if err := run(r.tasks); err != nil {
+		return fmt.Errorf("looking for threads without a state: %w", err)
+	}
+	return nil
 }
 
 // now is the present time on the clock of cpu_state.since_ns; 0 where it cannot be had, so that
@@ -303,7 +325,7 @@ func (r *cgroupReader) drops() []model.Drop {
 	return []model.Drop{
 		{Name: "cgroups", Count: sumDrops(r.dropped, 0), Capacity: uint64(len(r.slots.entries) - slotFirst), Used: r.used.Load()},
 		{Name: "cgroup_events", Count: sumDrops(r.dropped, 1)},
-		{Name: "thread_states", Count: sumDrops(r.dropped, 2)},
+		{Name: "thread_states", Count: sumDrops(r.dropped, dropThreadState)},
 	}
 }
 

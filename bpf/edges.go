@@ -98,7 +98,7 @@ func (p *Probes) openEdges(k *kernel) error {
 	for _, h := range append(dataHooks, retransmitHook) {
 		errs = append(errs, p.attach(k, spec, maps, h))
 	}
-	err = p.openSweep(k, spec, maps)
+	p.edges.sweep, err = p.openIterator(k, spec, maps, sweepHook, maps.Maps["connections"])
 	p.addFeature(sweepHook, err)
 	return errors.Join(append(errs, err)...)
 }
@@ -135,30 +135,18 @@ func (r *edgeReader) free(place uint32) error {
 
 // findOpenSockets runs the three passes of open_sockets; see edges.bpf.c.
 func (p *Probes) findOpenSockets(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection) error {
-	return p.iterate(k, spec, maps, iterateHook, func(iter *link.Iter) error {
-		for pass := uint32(1); pass <= 3; pass++ {
-			if err := maps.Variables["iterator_pass"].Set(pass); err != nil {
-				return fmt.Errorf("setting the pass: %w", err)
-			}
-			if err := run(iter); err != nil {
-				return fmt.Errorf("looking for open sockets, pass %d: %w", pass, err)
-			}
+	iter, err := p.openIterator(k, spec, maps, iterateHook, nil)
+	if err != nil {
+		return err
+	}
+	for pass := uint32(1); pass <= 3; pass++ {
+		if err := maps.Variables["iterator_pass"].Set(pass); err != nil {
+			return fmt.Errorf("setting the pass: %w", err)
 		}
-		return nil
-	})
-}
-
-func (p *Probes) openSweep(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection) error {
-	program, err := p.load(k, spec, maps, sweepHook)
-	if err != nil {
-		return err
+		if err := run(iter); err != nil {
+			return fmt.Errorf("looking for open sockets, pass %d: %w", pass, err)
+		}
 	}
-	iter, err := link.AttachIter(link.IterOptions{Program: program, Map: maps.Maps["connections"]})
-	if err != nil {
-		return err
-	}
-	p.onClose(iter)
-	p.edges.sweep = iter
 	return nil
 }
 
