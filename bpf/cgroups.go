@@ -43,15 +43,15 @@ var tasksHook = hook{"running_tasks", "iter/task", "run-queue latency of threads
 // cgroupReader reads what cgroups.bpf.c counts.
 type cgroupReader struct {
 	cpus int
-	// histograms is the number of run-queue histograms of a slot.
-	histograms int
+	// waitLanes is the number of run-queue histograms of a slot.
+	waitLanes int
 	// runQueueClock tells which clock times are of; clocks compares it with the monotonic one.
 	runQueueClock bool
 	clocks        *ebpf.Program
 	states        *table[cgroupsCpuState]
 	lanes         *table[cgroupsCgroupLane]
 	slots         *table[uint64]
-	runQueue      *table[cgroupsHistogram]
+	runQueue      histograms
 	slotOf        *ebpf.Map
 	free          *ebpf.Map
 	dropped       *ebpf.Map
@@ -65,11 +65,6 @@ type cgroupReader struct {
 	cached []cachedHistogram
 	// usage at the last reading, by slot: a reading never goes back.
 	usage []uint64
-}
-
-type cachedHistogram struct {
-	version   uint64
-	histogram *model.Histogram
 }
 
 func (p *Probes) openCgroups(k *kernel) error {
@@ -140,7 +135,7 @@ func runQueueLanes(cpus int) uint32 {
 
 func (p *Probes) readCgroupsFrom(maps *ebpf.Collection, k *kernel) error {
 	r := &cgroupReader{
-		cpus: k.cpus, histograms: int(runQueueLanes(k.cpus)), runQueueClock: k.runQueueClock, slotOf: maps.Maps["slot_of_cgroup"], free: maps.Maps["free_slots"],
+		cpus: k.cpus, waitLanes: int(runQueueLanes(k.cpus)), runQueue: histograms{cells: maps.Maps["run_queue"]}, runQueueClock: k.runQueueClock, slotOf: maps.Maps["slot_of_cgroup"], free: maps.Maps["free_slots"],
 		dropped: maps.Maps["cgroup_drops"],
 	}
 	var err error
@@ -156,10 +151,6 @@ func (p *Probes) readCgroupsFrom(maps *ebpf.Collection, k *kernel) error {
 		return err
 	}
 	p.onClose(r.slots)
-	if r.runQueue, err = mapTable[cgroupsHistogram](maps.Maps["run_queue"]); err != nil {
-		return err
-	}
-	p.onClose(r.runQueue)
 	r.cached = make([]cachedHistogram, len(r.slots.entries))
 	r.usage = make([]uint64, len(r.slots.entries))
 	for slot := slotFirst; slot < len(r.slots.entries); slot++ {
@@ -282,17 +273,8 @@ func (r *cgroupReader) read(slot int, running []uint64) model.CgroupCounters {
 	}
 	c.CPU.UsageNS = max(c.CPU.UsageNS+running[slot], r.usage[slot])
 	r.usage[slot] = c.CPU.UsageNS
-	cached := &r.cached[slot]
-	if cached.histogram == nil || cached.version != waits {
-		*cached = cachedHistogram{waits, readHistogram(r.waits(slot), waitNS)}
-	}
-	c.CPU.RunQueue = cached.histogram
+	c.CPU.RunQueue = r.cached[slot].read(&r.runQueue, slot*r.waitLanes, r.waitLanes, waits, waitNS)
 	return c
-}
-
-// waits are a slot's run-queue histograms.
-func (r *cgroupReader) waits(slot int) []cgroupsHistogram {
-	return r.runQueue.entries[slot*r.histograms : (slot+1)*r.histograms]
 }
 
 // ForgetCgroup frees the slot of a control group that was removed, after its last reading. Its
@@ -312,7 +294,10 @@ func (p *Probes) ForgetCgroup(id model.CgroupID) {
 	for cpu := range r.cpus {
 		r.lanes.entries[int(slot)*r.cpus+cpu] = cgroupsCgroupLane{}
 	}
-	clear(r.waits(int(slot)))
+	if err := r.runQueue.clear(int(slot)*r.waitLanes, r.waitLanes); err != nil {
+		p.options.Logger.Error("a control group's slot is lost", "slot", slot, "error", err)
+		return
+	}
 	r.cached[slot] = cachedHistogram{}
 	r.usage[slot] = 0
 	atomic.StoreUint64(&r.slots.entries[slot], 0)

@@ -37,7 +37,7 @@ var (
 type edgeReader struct {
 	maps      *ebpf.Collection
 	edges     *table[edgesEdge]
-	latency   *table[cgroupsHistogram]
+	latency   histograms
 	sweep     *link.Iter
 	capacity  int
 	used      atomic.Uint64
@@ -110,10 +110,7 @@ func (p *Probes) readEdgesFrom(maps *ebpf.Collection) error {
 		return err
 	}
 	p.onClose(r.edges)
-	if r.latency, err = mapTable[cgroupsHistogram](maps.Maps["edge_latency"]); err != nil {
-		return err
-	}
-	p.onClose(r.latency)
+	r.latency.cells = maps.Maps["edge_latency"]
 	r.places = make([]edgePlace, len(r.edges.entries))
 	for place := edgeOverflow + 1; place < len(r.edges.entries); place++ {
 		if err := r.free(uint32(place)); err != nil {
@@ -191,11 +188,8 @@ func (r *edgeReader) read(place int, now time.Time) model.KernelEdge {
 	}}
 	k.Key.Overflow = place == edgeOverflow
 	sum := load(&edge.LatencySumNs)
-	if memory.latency.histogram == nil || memory.latency.version != sum {
-		memory.latency = cachedHistogram{sum, readHistogram(r.latency.entries[place:place+1], sum)}
-	}
 	c := &k.Counters
-	c.Latency = memory.latency.histogram
+	c.Latency = memory.latency.read(&r.latency, place, 1, sum, sum)
 	activity := c.SentBytes + c.ReceivedBytes + c.Opens + c.Closes + c.Failures + c.Retransmits + c.Aborts + sum
 	if activity != memory.activity || memory.changed.IsZero() {
 		memory.activity, memory.changed = activity, now
@@ -227,8 +221,9 @@ func (r *edgeReader) release(now time.Time, used int) {
 		ownerless := memory.ownerless && load(&edge.Opens) == load(&edge.Closes) && now.Sub(memory.changed) > 2*time.Second
 		switch {
 		case memory.leaving && load(&edge.Opens) == load(&edge.Closes):
-			edge.Key = edgesEdgeKey{}
-			r.latency.entries[place] = cgroupsHistogram{}
+			if err := r.latency.clear(place, 1); err != nil {
+				continue
+			}
 			*memory = edgePlace{}
 			*edge = edgesEdge{}
 			_ = r.free(uint32(place)) // the list has a place for every edge
