@@ -36,6 +36,8 @@ func spin(group string) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
+	// A thread that is moved while it runs counts for its old group until it is switched out.
+	time.Sleep(5 * time.Millisecond)
 	for begin := cpuTime(); cpuTime()-begin < spinTime; {
 	}
 }
