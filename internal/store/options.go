@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/tsdb"
 	"github.com/prometheus/prometheus/tsdb/chunks"
 	"github.com/prometheus/prometheus/util/compression"
@@ -105,4 +104,4 @@ func (o Options) tsdbOptions() *tsdb.Options {
 }
 
 // nameLabel is where a series keeps its name.
-const nameLabel = labels.MetricName
+const nameLabel = "__name__"
