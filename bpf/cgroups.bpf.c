@@ -225,7 +225,7 @@ int sched_switch(u64 *ctx)
 
 	state->sequence++;
 	barrier();
-	if (state->since_ns && state->pid == prev->pid) {
+	if (state->since_ns) {
 		struct cgroup_lane *lane = lane_of(state->slot, cpu);
 
 		if (lane) {

@@ -181,7 +181,7 @@ func (p *Probes) ReadEdges() ([]model.KernelEdge, error) {
 
 func (r *edgeReader) read(place int, now time.Time) model.KernelEdge {
 	edge, memory := &r.edges.entries[place], &r.places[place]
-	k := model.KernelEdge{Key: keyOf(&edge.Key), Counters: model.EdgeCounters{
+	k := model.KernelEdge{Key: keyOf(&edge.Key), Instance: uint32(place), Counters: model.EdgeCounters{
 		SentBytes: load(&edge.SentBytes), ReceivedBytes: load(&edge.ReceivedBytes),
 		Opens: load(&edge.Opens), Closes: load(&edge.Closes), Failures: load(&edge.Failures),
 		Retransmits: load(&edge.Retransmits), Aborts: load(&edge.Aborts), Continued: load(&edge.Continued),
