@@ -14,6 +14,10 @@ import (
 // Registry knows the containers of this host. All methods may be called at the same time; none
 // of them waits for a runtime.
 type Registry struct {
+	// named is closed by answered.
+	named    <-chan struct{}
+	answered func()
+
 	layout  Layout
 	o       Options
 	proc    processes
@@ -97,6 +101,8 @@ func New(l Layout, o Options) (*Registry, error) {
 		members: make(map[string]*member),
 		unknown: make(map[model.CgroupID]struct{}),
 	}
+	answer := make(chan struct{})
+	r.named, r.answered = answer, sync.OnceFunc(func() { close(answer) })
 	r.host = &member{seen: time.Now(), described: true, current: r.hostContainer()}
 	r.members[model.HostContainerID] = r.host
 	if err := r.Resync(); err != nil {
@@ -125,6 +131,9 @@ func (r *Registry) Run(ctx context.Context) {
 	}
 	running.Wait()
 }
+
+// Named is closed once Docker has named the containers that ran at the start, or has failed to.
+func (r *Registry) Named() <-chan struct{} { return r.named }
 
 // Lookup returns the container that a control group belongs to: the innermost container at or
 // above the group, else the host's. Groups that were removed a short time ago still resolve. An id
