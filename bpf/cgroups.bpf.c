@@ -345,8 +345,40 @@ int BPF_PROG(cgroup_rmdir, struct cgroup *group, const char *path)
 	return report(group, path, CGROUP_REMOVED, 0);
 }
 
-SEC("tp_btf/cgroup_attach_task")
-int BPF_PROG(cgroup_attach_task, struct cgroup *group, const char *path, struct task_struct *task)
+/*
+ * A task that moves itself goes on running: what it ran until now is its old group's. (Hooks run
+ * with preemption off, so the CPU does not switch meanwhile.) A thread that runs elsewhere while
+ * it is moved counts for its old group up to its next switch.
+ */
+static __always_inline void split_slice(struct task_struct *moved, bool whole_process, u64 id)
 {
+	struct task_struct *task = bpf_get_current_task_btf();
+	u32 cpu = bpf_get_smp_processor_id();
+	struct cpu_state *state = bpf_map_lookup_elem(&cpu_states, &cpu);
+
+	if (task->tgid != moved->tgid || (task->pid != moved->pid && !whole_process))
+		return;
+	if (!state || !state->since_ns || state->pid != task->pid)
+		return;
+	u64 now = use_run_queue_clock ? run_queue_clock(task) : bpf_ktime_get_ns();
+	struct cgroup_lane *lane = lane_of(state->slot, cpu);
+	u32 slot = slot_of(id);
+	state->sequence++;
+	barrier();
+	if (lane && now > state->since_ns) {
+		lane->usage_ns += now - state->since_ns;
+		state->since_ns = now;
+	}
+	state->slot = slot;
+	barrier();
+	state->sequence++;
+}
+
+SEC("tp_btf/cgroup_attach_task")
+int BPF_PROG(cgroup_attach_task, struct cgroup *group, const char *path, struct task_struct *task,
+	     bool threadgroup)
+{
+	if (group->root->hierarchy_id == cgroup_hierarchy)
+		split_slice(task, threadgroup, group->kn->id);
 	return report(group, path, TASK_ATTACHED, task->pid);
 }

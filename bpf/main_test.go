@@ -58,6 +58,9 @@ func workload(name string) int {
 	case "short":
 		spin(100 * time.Millisecond)
 		return 0
+	case "shorter":
+		spin(5 * time.Millisecond)
+		return 0
 	}
 	runtime.GOMAXPROCS(threads + 1)
 	for range threads {
