@@ -177,16 +177,15 @@ static __always_inline void count_wait(u32 slot, u32 cpu, struct cgroup_lane *la
 	task->arrivals = prev->sched_info.pcount;
 	if (!waited)
 		return;
-	lane->waits++;
-	lane->wait_ns += waited_ns;
 	u32 place = slot * run_queue_lanes + cpu % run_queue_lanes;
 	struct histogram *h = bpf_map_lookup_elem(&run_queue, &place);
-	if (!h)
-		return;
-	if (run_queue_lanes == cpus)
+	if (h && run_queue_lanes == cpus)
 		histogram_add_alone(h, waited_ns);
-	else
+	else if (h)
 		histogram_add(h, waited_ns);
+	/* After the cell: the reader takes a change of these for a change of the histogram. */
+	lane->wait_ns += waited_ns;
+	lane->waits++;
 }
 
 /* The clock of the run queue that a task is on; nanoseconds, of the same rate on all CPUs. */

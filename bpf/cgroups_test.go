@@ -56,6 +56,37 @@ func TestCPUTimeIsTheKernels(t *testing.T) {
 	}
 }
 
+// On a hybrid host the tests above use a v1 hierarchy; this is the default one there.
+func TestDefaultHierarchy(t *testing.T) {
+	if controller() == "" {
+		return // all the other tests are this test
+	}
+	name := fmt.Sprintf("outsight-test-%d-v2", os.Getpid())
+	p := openAs(t, Options{})
+	g := newGroupAt(t, filepath.Join("/sys/fs/cgroup/unified", name), filepath.Join("/sys/fs/cgroup/cpuacct", name))
+	g.start(t, "spin")
+	earliest := g.cpuTime(t)
+	first := readGroup(t, p, g.id(t)).CPU.UsageNS
+	early := g.cpuTime(t)
+	time.Sleep(time.Second) // the measured interval
+	late := g.cpuTime(t)
+	ours := time.Duration(readGroup(t, p, g.id(t)).CPU.UsageNS - first)
+	low, high := late-early, g.cpuTime(t)-earliest
+	if slack := high/100 + 15*time.Millisecond; ours < low-slack || ours > high+slack {
+		t.Errorf("CPU time %v, the kernel says %v to %v", ours, low, high)
+	}
+	for timeout := time.After(10 * time.Second); ; {
+		select {
+		case e := <-p.Events():
+			if e.ID == g.id(t) && e.Kind == model.CgroupMade && e.Path == "/"+name {
+				return
+			}
+		case <-timeout:
+			t.Fatal("the group's making was not told")
+		}
+	}
+}
+
 // A thread that never yields counts up to the moment of reading.
 func TestSpinningThreadIsSeenAtOnce(t *testing.T) {
 	p := open(t, Options{})

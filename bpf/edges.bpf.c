@@ -503,7 +503,7 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 SEC("tp_btf/sock_recv_length")
 int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 {
-	if (flags & MSG_PEEK)
+	if (flags & (MSG_PEEK | MSG_ERRQUEUE))
 		return 0;
 	return transferred(sk, ret, false);
 }
@@ -528,7 +528,8 @@ static __always_inline void connected(struct sock *sk)
 	if (!c || c->role != ROLE_CLIENT)
 		return;
 	publish_client(sk, c);
-	open_on(c, c->edge);
+	/* The edge may have been given up while the connection was being made. */
+	open_on(c, edge_of(sk, ROLE_CLIENT, c->owner));
 }
 
 /* Runs in softirq: current is not the server. Until it uses the socket, its listener's owner is. */
@@ -554,7 +555,7 @@ static __always_inline void closed(struct sock *sk, int old_state)
 
 	if (!c)
 		return;
-	u32 place = c->edge;
+	u32 place = old_state == TCP_SYN_SENT ? edge_of(sk, ROLE_CLIENT, c->owner) : c->edge;
 	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
 	if (!edge)
 		return;

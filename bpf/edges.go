@@ -18,20 +18,22 @@ const edgeOverflow = 0
 
 var (
 	stateHook = hook{"inet_sock_set_state", "tp_btf/inet_sock_set_state",
-		"TCP connections: opened, closed, failed, who listens", true, "kernel 5.5 or later with BTF"}
+		"TCP connections: opened, closed, failed, who listens", true, "Linux 5.12 or later with BTF"}
 	retransmitHook = hook{"tcp_retransmit_skb", "tp_btf/tcp_retransmit_skb",
-		"retransmitted segments per edge", false, "kernel 5.5 or later with BTF"}
+		"retransmitted segments per edge", false, "Linux 5.12 or later with BTF"}
 	iterateHook = hook{"open_sockets", "iter/task_file",
-		"connections that were open before the start", false, "kernel 5.8 or later with BTF"}
+		"connections that were open before the start", false, "Linux 5.12 or later with BTF"}
 	sweepHook = hook{"sweep_connections", "iter/bpf_sk_storage_map",
-		"a reply is counted soon after its last byte, not only at the next request", false, "kernel 5.9 or later with BTF"}
+		"a reply is counted soon after its last byte, not only at the next request", false, "Linux 5.12 or later with BTF"}
 	dataHooks = []hook{
 		{"sock_send_length", "tp_btf/sock_send_length", "bytes sent and transactions per edge", true,
-			"kernel 6.3 or later with BTF"},
+			"Linux 6.3 or later with BTF"},
 		{"sock_recv_length", "tp_btf/sock_recv_length", "bytes received and transactions per edge", true,
-			"kernel 6.3 or later with BTF"},
+			"Linux 6.3 or later with BTF"},
 	}
 )
+
+var edgeHooks = append([]hook{stateHook, retransmitHook, iterateHook, sweepHook}, dataHooks...)
 
 // edgeReader reads what edges.bpf.c counts.
 type edgeReader struct {
@@ -80,7 +82,7 @@ func (p *Probes) openEdges(k *kernel) error {
 	maps, err := newMaps(spec)
 	if err != nil {
 		err = fmt.Errorf("making the edges' maps: %w", err)
-		for _, h := range append([]hook{stateHook, retransmitHook, iterateHook, sweepHook}, dataHooks...) {
+		for _, h := range edgeHooks {
 			p.addFeature(h, err)
 		}
 		return err

@@ -51,6 +51,7 @@ enum {
 #define IPPROTO_TCP 6
 #define IPPROTO_MPTCP 262
 #define MSG_PEEK 2
+#define MSG_ERRQUEUE 0x2000
 
 enum tcp_state {
 	TCP_ESTABLISHED = 1,
