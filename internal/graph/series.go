@@ -224,8 +224,10 @@ func (th *thing) edge(hostFirst, to time.Time) edgeChange {
 	e := edgeChange{change: th.change(hostFirst, to), side: model.RoleClient, service: l["service"],
 		transport: cmp.Or(l["transport"], "tcp"),
 		client:    end{l["host"], l["client_id"], l["client"]}, server: end{l["host"], l["server_id"], l["server"]}}
-	if l["side"] == model.RoleServer.String() {
-		e.side = model.RoleServer
+	for _, side := range []model.Role{model.RoleServer, model.RoleUnknown} {
+		if l["side"] == side.String() {
+			e.side = side
+		}
 	}
 	if !th.last.Before(to) {
 		e.opened, e.closed = lastValue(th.series[ConnectionsOpened]), lastValue(th.series[ConnectionsClosed])

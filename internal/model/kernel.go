@@ -172,7 +172,6 @@ type Drop struct {
 // ProgramCost is what one kernel program has cost so far.
 type ProgramCost struct {
 	Name string
-	Runs uint64
-	// RunTimeNS is 0 while the kernel's program statistics are off.
-	RunTimeNS uint64
+	// Runs and RunTimeNS are 0 while the kernel's program statistics are off.
+	Runs, RunTimeNS uint64
 }
