@@ -32,7 +32,7 @@ func (s *server) graph(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer := graphAnswer{Graph: g, Hosts: data.hosts(), Completeness: data.completeness(),
+	answer := graphAnswer{Graph: g, Hosts: data.hosts(), Completeness: data.completeness(g),
 		Numbers: numbers{usageNumbers, sideNumbers}, Matches: map[string]string{}}
 	for _, n := range g.Nodes {
 		answer.Matches[n.ID] = idMatch(n)
