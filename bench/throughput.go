@@ -81,8 +81,10 @@ func (l load) compare(ctx context.Context, o options) (row, error) {
 		losses = append(losses, 100*(1-watched/plain))
 		progress("%s: pair %d of %d: %.4g without, %.4g with, %.2f %% lost", l.name, pair+1, o.pairs, plain, watched, losses[pair])
 	}
-	return row{what: l.name, value: median(losses), unit: "%", budget: l.budget,
-		detail: fmt.Sprintf("median of %d pairs; medians %.4g without, %.4g with %s", o.pairs, median(without), median(with), l.unit)}, nil
+	low, high := quartile(losses, 1), quartile(losses, 3)
+	return row{what: l.name, value: median(losses), unit: "%", budget: l.budget, low: low, high: high,
+		detail: fmt.Sprintf("median of %d pairs, quartiles %.2f and %.2f; medians %.4g without, %.4g with %s",
+			o.pairs, low, high, median(without), median(with), l.unit)}, nil
 }
 
 func (l load) watched(ctx context.Context, o options, host, port string) (float64, error) {
