@@ -44,7 +44,9 @@ func (s *storeSink) update() {
 func storeDrops(s store.Stats) []model.Drop {
 	return []model.Drop{
 		{Name: "store/series", Count: s.NoRoom, Used: uint64(s.Series), Capacity: uint64(s.MaxSeries)},
-		{Name: "store/bytes", Count: s.NoSpace, Used: uint64(s.Bytes), Capacity: uint64(s.MaxBytes)},
+		// What is above MaxBytes is the oldest, which goes; samples are lost where the disk is full.
+		{Name: "store/bytes", Used: uint64(s.Bytes), Capacity: uint64(s.MaxBytes)},
+		{Name: "store/disk-space", Count: s.NoSpace},
 		{Name: "store/refused-samples", Count: s.TooOld + s.Conflicts + s.Malformed},
 		{Name: "store/waiting-queries", Count: s.QueriesTurnedAway},
 		{Name: "store/query-samples", Count: s.QueriesTooLarge},
