@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -24,7 +26,8 @@ func TestMain(m *testing.M) {
 // TestScripts types what a user could type. Besides testscript's own commands there are:
 //
 //	exits CODE COMMAND...   runs a command and wants its exit code
-//	interrupts CODE COMMAND... runs a command for two seconds, interrupts it, and wants its exit code
+//	interrupts CODE COMMAND... runs a command, interrupts it when it asks the agent, and wants its exit
+//	                        code and no complaint
 //	unprivileged COMMAND... the same as user nobody, wanting code 1
 //	free NAME               sets $NAME to a free address on loopback
 //	taken NAME              sets $NAME to an address on which somebody listens
@@ -57,8 +60,34 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-func interrupts(ts *testscript.TestScript, neg bool, args []string) {
-	exits(ts, neg, append([]string{args[0], "timeout", "--foreground", "--signal=INT", "--preserve-status", "2"}, args[1:]...))
+func interrupts(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	path, err := exec.LookPath(args[1])
+	ts.Check(err)
+	command := exec.Command(path, args[2:]...)
+	command.Dir = ts.MkAbs(".")
+	var said bytes.Buffer
+	command.Stdout, command.Stderr = &said, &said
+	ts.Check(command.Start())
+	ts.Defer(func() { command.Process.Kill() })
+	// It has a socket once it asks the agent: by then it takes the signal.
+	wait(ts, "it asks the agent", func() error {
+		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", command.Process.Pid))
+		for _, file := range files {
+			if target, err := os.Readlink(file); err == nil && strings.HasPrefix(target, "socket:") {
+				return nil
+			}
+		}
+		return errors.Join(err, errors.New("it has no socket"))
+	})
+	ts.Check(command.Process.Signal(os.Interrupt))
+	if code := exitCode(command.Wait()); code != want {
+		ts.Fatalf("exit code %d, want %d: %s", code, want, &said)
+	}
+	if strings.Contains(said.String(), "outsight:") {
+		ts.Fatalf("it complains: %s", &said)
+	}
 }
 
 func exitCode(err error) int {

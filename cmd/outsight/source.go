@@ -35,6 +35,9 @@ func openSource(ctx context.Context, f watchFlags, logger *slog.Logger) (*source
 		return &source{from: "agent at " + f.socket, latest: client.Fetch, close: client.Close}, nil
 	}
 	client.Close()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	if err != nil && !errors.Is(err, agent.ErrNoAgent) {
 		logger.Debug("not asking the running agent", "error", err)
 	}

@@ -286,7 +286,8 @@ func TestDockerUsage(t *testing.T) {
 	var u *Usage
 	eventually(t, func() error {
 		u = readOne(t, f, c)
-		if u.Err != nil || u.Throttle == nil || u.Throttle.ThrottledPeriods == 0 || *u.Threads != 3 {
+		// The kernel adds the time when the throttling ends, later than it counts the period.
+		if u.Err != nil || u.Throttle == nil || u.Throttle.ThrottledPeriods == 0 || u.Throttle.ThrottledNS == 0 || *u.Threads != 3 {
 			return fmt.Errorf("%+v", u)
 		}
 		return nil
@@ -294,7 +295,7 @@ func TestDockerUsage(t *testing.T) {
 	if u.Memory.LimitBytes != 64<<20 || u.Memory.UsageBytes == 0 || u.Network == nil {
 		t.Errorf("%+v", u)
 	}
-	if u.Throttle.ThrottledNS == 0 || u.Throttle.Periods < u.Throttle.ThrottledPeriods {
+	if u.Throttle.Periods < u.Throttle.ThrottledPeriods {
 		t.Errorf("%+v", *u.Throttle)
 	}
 	before, err := f.CPUUsage(c)
