@@ -29,8 +29,8 @@ var cgroupHooks = []hook{
 		"Linux 5.12 or later with BTF"},
 	{"sched_process_exec", "tp_btf/sched_process_exec", "programs executed per container", false, "Linux 5.12 or later with BTF"},
 	{"sched_process_exit", "tp_btf/sched_process_exit", "processes ended per container", false, "Linux 5.12 or later with BTF"},
-	{"cgroup_mkdir", "tp_btf/cgroup_mkdir", "containers are known when they start", false, "Linux 5.12 or later with BTF; until then containers are found every 30 s"},
-	{"cgroup_rmdir", "tp_btf/cgroup_rmdir", "containers are known to have ended", false, "Linux 5.12 or later with BTF; until then the end is found every 30 s"},
+	{"cgroup_mkdir", "tp_btf/cgroup_mkdir", "containers are known when they start", false, "Linux 5.12 or later with BTF; until then containers are found every 2 s"},
+	{"cgroup_rmdir", "tp_btf/cgroup_rmdir", "containers are known to have ended", false, "Linux 5.12 or later with BTF; until then the end is found every 2 s"},
 	{"cgroup_attach_task", "tp_btf/cgroup_attach_task", "a container's first process is known", false, "Linux 5.12 or later with BTF"},
 }
 

@@ -173,7 +173,9 @@ func (p *Probes) ReadEdges() ([]model.KernelEdge, error) {
 		if place == edgeOverflow && r.places[place].activity == 0 {
 			continue
 		}
-		used++
+		if place != edgeOverflow {
+			used++
+		}
 		all = append(all, k)
 	}
 	r.used.Store(used)
