@@ -66,6 +66,14 @@ type cachedHistogram struct {
 	histogram *model.Histogram
 }
 
+// read is the histogram of the cells, read again only if its sum has changed.
+func (c *cachedHistogram) read(cells []cgroupsHistogram, sumNS uint64) *model.Histogram {
+	if c.histogram == nil || c.version != sumNS {
+		*c = cachedHistogram{sumNS, readHistogram(cells, sumNS)}
+	}
+	return c.histogram
+}
+
 func (p *Probes) openCgroups(k *kernel) error {
 	spec, err := loadCgroups()
 	if err != nil {
@@ -260,11 +268,10 @@ func (r *cgroupReader) read(slot int, running []uint64) model.CgroupCounters {
 	}
 	c.CPU.UsageNS = max(c.CPU.UsageNS+running[slot], r.usage[slot])
 	r.usage[slot] = c.CPU.UsageNS
-	cached := &r.cached[slot]
-	if cached.histogram == nil || cached.version != waits {
+	if cached := &r.cached[slot]; cached.histogram == nil || cached.version != waits {
 		*cached = cachedHistogram{waits, readHistogram(r.waits(slot), waitNS)}
 	}
-	c.CPU.RunQueue = cached.histogram
+	c.CPU.RunQueue = r.cached[slot].histogram
 	return c
 }
 

@@ -12,6 +12,9 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
+/* Length of a jiffy; set by the loader. */
+const volatile u64 jiffy_ns = 4000000;
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -27,6 +30,21 @@ struct {
 	__type(key, u32);
 	__type(value, struct histogram);
 } edge_latency SEC(".maps");
+
+/* Histograms that edges take when they first need them; place 0 is nobody's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct histogram);
+} histogram_pool SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 1);
+	__type(value, u32);
+} free_histograms SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -352,54 +370,129 @@ static __always_inline u32 edge_of(struct sock *sk, u32 role, u64 owner)
 
 /* --- transactions --- */
 
-static __always_inline void count_transaction(u32 place, u64 first_ns, u64 last_ns)
+static __noinline int take_histogram(struct edge *edge, u32 which)
 {
+	u32 place;
+
+	if (!edge || which >= EDGE_HISTOGRAMS)
+		return 0;
+	if (bpf_map_pop_elem(&free_histograms, &place)) {
+		count_drop(DROP_HISTOGRAM);
+		return 0;
+	}
+	u32 before = __sync_val_compare_and_swap(&edge->histograms[which], 0, place);
+	if (!before)
+		return place;
+	bpf_map_push_elem(&free_histograms, &place, BPF_ANY);
+	return before;
+}
+
+/* Adds to one of the edge's histograms; the sum tells the reader that it changed. */
+static __always_inline void add_sample(struct edge *edge, u32 which, u64 *sum, u64 ns)
+{
+	u32 place = edge->histograms[which];
+
+	if (!place)
+		place = take_histogram(edge, which);
+	if (!place)
+		return;
+	struct histogram *h = bpf_map_lookup_elem(&histogram_pool, &place);
+	if (!h)
+		return;
+	histogram_add(h, ns);
+	__sync_fetch_and_add(sum, ns ? ns : 1);
+}
+
+static __always_inline u64 elapsed(u64 from_ns, u64 to_ns)
+{
+	return to_ns > from_ns ? to_ns - from_ns : 0;
+}
+
+/* What the kernel measured of the path: smoothed round-trip time and its mean deviation. */
+static __always_inline void sample_path(struct edge *edge, struct sock *sk)
+{
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+
+	if (!tcp || !tcp->srtt_us)
+		return;
+	add_sample(edge, EDGE_RTT, &edge->rtt_sum_ns, (u64)tcp->srtt_us * 1000 / 8);
+	__sync_fetch_and_add(&edge->jitter_sum_ns, (u64)tcp->mdev_us * 1000 / 4);
+}
+
+static __always_inline void count_transaction(struct sock *sk, struct connection *c, u64 first_ns,
+					      u64 reply_ns, u64 last_ns)
+{
+	u32 place = c->edge;
 	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
 	struct histogram *latency = bpf_map_lookup_elem(&edge_latency, &place);
 
 	if (!edge || !latency)
 		return;
-	u64 ns = last_ns > first_ns ? last_ns - first_ns : 0;
+	sample_path(edge, sk);
+	if (elapsed(first_ns, reply_ns) > HELD_AFTER_NS) {
+		__sync_fetch_and_add(&edge->held, 1);
+		return;
+	}
+	if (elapsed(reply_ns, last_ns) > TRANSFER_AFTER_NS) {
+		__sync_fetch_and_add(&edge->transfers, 1);
+		return;
+	}
+	u64 ns = elapsed(first_ns, last_ns);
 	histogram_add(latency, ns);
 	/* The sum tells the reader that the histogram changed, so it grows even by a zero. */
 	__sync_fetch_and_add(&edge->latency_sum_ns, ns ? ns : 1);
 }
 
 /* Counts the connection's finished transaction, once, whoever comes first. */
-static __always_inline bool finish(struct connection *c, u32 next_phase)
+static __always_inline bool finish(struct sock *sk, struct connection *c)
 {
-	u64 first_ns = c->first_ns, last_ns = c->last_ns;
+	u64 first_ns = c->first_ns, reply_ns = c->reply_ns, last_ns = c->last_ns;
 
-	if (__sync_val_compare_and_swap(&c->phase, PHASE_REPLY, next_phase) != PHASE_REPLY)
+	if (__sync_val_compare_and_swap(&c->phase, PHASE_REPLY, PHASE_IDLE) != PHASE_REPLY)
 		return false;
-	count_transaction(c->edge, first_ns, last_ns);
+	count_transaction(sk, c, first_ns, reply_ns, last_ns);
 	return true;
 }
 
-static __always_inline void on_request(struct connection *c, u64 now)
+static __always_inline void on_request(struct sock *sk, struct connection *c, struct edge *edge, u64 now)
 {
-	if (c->phase == PHASE_REQUEST)
+	if (c->phase == PHASE_REQUEST || c->flags & CONNECTION_STREAM)
 		return;
 	if (c->phase == PHASE_REPLY)
-		finish(c, PHASE_IDLE);
+		finish(sk, c);
 	c->first_ns = now;
 	c->flags &= ~CONNECTION_SWEPT;
 	c->phase = PHASE_REQUEST;
+	c->pushes = 0;
+	__sync_fetch_and_add(&edge->requests, 1);
+}
+
+/* The server sends without having been asked: it greets, goes on after a silence, or pushes. */
+static __always_inline void on_push(struct connection *c, struct edge *edge)
+{
+	if (c->flags & CONNECTION_SWEPT) {
+		c->flags &= ~CONNECTION_SWEPT;
+		__sync_fetch_and_add(&edge->continued, 1);
+		return;
+	}
+	__sync_fetch_and_add(&edge->pushes, 1);
+	if (++c->pushes >= STREAM_AFTER_PUSHES)
+		c->flags |= CONNECTION_STREAM;
 }
 
 static __always_inline void on_reply(struct connection *c, struct edge *edge, u64 now)
 {
 	if (c->phase == PHASE_IDLE) {
-		/* The server speaks first, or goes on after a silence. */
-		if (c->flags & CONNECTION_SWEPT) {
-			c->flags &= ~CONNECTION_SWEPT;
-			__sync_fetch_and_add(&edge->continued, 1);
-		}
+		on_push(c, edge);
 		return;
 	}
 	c->last_ns = now;
-	if (c->phase == PHASE_REQUEST)
-		c->phase = PHASE_REPLY;
+	if (c->phase != PHASE_REQUEST)
+		return;
+	c->reply_ns = now;
+	c->phase = PHASE_REPLY;
+	__sync_fetch_and_add(&edge->replies, 1);
+	add_sample(edge, EDGE_TTFB, &edge->ttfb_sum_ns, elapsed(c->first_ns, now));
 }
 
 /* --- connections --- */
@@ -487,8 +580,10 @@ static __always_inline int transferred(struct sock *sk, int bytes, bool sent)
 		return 0;
 	u64 now = bpf_ktime_get_ns();
 	__sync_fetch_and_add(sent ? &edge->sent_bytes : &edge->received_bytes, (u64)bytes);
+	if (!sent)
+		c->received_bytes += bytes;
 	if (sent == (c->role == ROLE_CLIENT))
-		on_request(c, now);
+		on_request(sk, c, edge, now);
 	else
 		on_reply(c, edge, now);
 	return 0;
@@ -517,7 +612,7 @@ static __always_inline void connecting(struct sock *sk)
 	c->role = ROLE_CLIENT;
 	c->owner = task_cgroup_id(bpf_get_current_task_btf());
 	c->edge = edge_of(sk, ROLE_CLIENT, c->owner);
-	c->flags = CONNECTION_OWNED;
+	c->flags = CONNECTION_OWNED | CONNECTION_WHOLE;
 	c->phase = PHASE_IDLE;
 }
 
@@ -528,6 +623,7 @@ static __always_inline void connected(struct sock *sk)
 	if (!c || c->role != ROLE_CLIENT)
 		return;
 	publish_client(sk, c);
+	c->opened_ns = bpf_ktime_get_ns();
 	open_on(c, c->edge);
 }
 
@@ -539,13 +635,55 @@ static __always_inline void accepted(struct sock *sk)
 	if (!c)
 		return;
 	c->role = ROLE_SERVER;
-	c->flags = 0;
+	c->flags = CONNECTION_WHOLE;
 	c->phase = PHASE_IDLE;
+	c->opened_ns = bpf_ktime_get_ns();
 	struct listener *listener = listener_of(sk);
 	if (!listener)
 		return;
 	c->owner = listener->owner;
 	open_on(c, edge_of(sk, ROLE_SERVER, c->owner));
+}
+
+static __always_inline void count_failure(struct sock *sk, struct edge *edge)
+{
+	int error = sk->sk_err;
+
+	__sync_fetch_and_add(&edge->failures, 1);
+	if (error == ECONNREFUSED)
+		__sync_fetch_and_add(&edge->failures_refused, 1);
+	else if (error == ETIMEDOUT)
+		__sync_fetch_and_add(&edge->failures_timeout, 1);
+	else if (error == EHOSTUNREACH || error == ENETUNREACH)
+		__sync_fetch_and_add(&edge->failures_unreachable, 1);
+}
+
+/* How the connection ended, and what only its end tells. */
+static __always_inline void count_end(struct sock *sk, struct connection *c, struct edge *edge)
+{
+	int error = sk->sk_err;
+
+	if (error == ECONNRESET || error == EPIPE)
+		__sync_fetch_and_add(&edge->resets, 1);
+	else if (error == ETIMEDOUT)
+		__sync_fetch_and_add(&edge->timeouts, 1);
+	if (c->opened_ns)
+		add_sample(edge, EDGE_DURATION, &edge->duration_sum_ns,
+			   elapsed(c->opened_ns, bpf_ktime_get_ns()));
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+	if (!tcp)
+		return;
+	u64 limited_ns = (u64)tcp->chrono_stat[1] * jiffy_ns;
+	if (limited_ns)
+		__sync_fetch_and_add(&edge->window_limited_ns, limited_ns);
+	u64 rtt_min_ns = (u64)tcp->rtt_min.s[0].v * 1000;
+	/* ~0 microseconds: never measured. Two ends of two connections at once may lose a minimum to
+	 * one another; the next one mends it. */
+	if (tcp->rtt_min.s[0].v != ~0U && (!edge->rtt_min_ns || rtt_min_ns < edge->rtt_min_ns))
+		edge->rtt_min_ns = rtt_min_ns;
+	/* A received FIN counts as a byte. */
+	if ((c->flags & CONNECTION_WHOLE) && tcp->bytes_received > c->received_bytes + 1)
+		__sync_fetch_and_add(&edge->unseen_bytes, tcp->bytes_received - c->received_bytes - 1);
 }
 
 static __always_inline void closed(struct sock *sk, int old_state)
@@ -559,12 +697,12 @@ static __always_inline void closed(struct sock *sk, int old_state)
 	if (!edge)
 		return;
 	if (old_state == TCP_SYN_SENT) {
-		__sync_fetch_and_add(&edge->failures, 1);
+		count_failure(sk, edge);
 		return;
 	}
 	if (!(c->flags & CONNECTION_OPEN))
 		return;
-	if (!finish(c, PHASE_IDLE) && c->phase == PHASE_REQUEST) {
+	if (!finish(sk, c) && c->phase == PHASE_REQUEST) {
 		c->phase = PHASE_IDLE;
 		__sync_fetch_and_add(&edge->aborts, 1);
 	}
@@ -574,6 +712,7 @@ static __always_inline void closed(struct sock *sk, int old_state)
 		pair_key_of(sk, c, ROLE_CLIENT, &key);
 		bpf_map_delete_elem(&pairs, &key);
 	}
+	count_end(sk, c, edge);
 	close_on(c);
 }
 
@@ -664,10 +803,11 @@ SEC("iter/bpf_sk_storage_map")
 int sweep_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
 	struct connection *c = ctx->value;
+	struct sock *sk = ctx->sk;
 
-	if (!c || c->phase != PHASE_REPLY || bpf_ktime_get_ns() - c->last_ns < SWEEP_AFTER_NS)
+	if (!c || !sk || c->phase != PHASE_REPLY || bpf_ktime_get_ns() - c->last_ns < SWEEP_AFTER_NS)
 		return 0;
 	c->flags |= CONNECTION_SWEPT;
-	finish(c, PHASE_IDLE);
+	finish(sk, c);
 	return 0;
 }

@@ -38,6 +38,7 @@ type edgeReader struct {
 	maps      *ebpf.Collection
 	edges     *table[edgesEdge]
 	latency   *table[cgroupsHistogram]
+	pool      *table[cgroupsHistogram]
 	sweep     *link.Iter
 	capacity  int
 	used      atomic.Uint64
@@ -48,6 +49,8 @@ type edgeReader struct {
 // edgePlace is what the reader remembers of one place in the edge table.
 type edgePlace struct {
 	latency cachedHistogram
+	// pooled histograms, in the order of edge.histograms.
+	pooled [3]cachedHistogram
 	// activity is a sum of all counters: it changes whenever the edge is used.
 	activity uint64
 	changed  time.Time
@@ -68,13 +71,14 @@ func (p *Probes) openEdges(k *kernel) error {
 	}
 	places := uint32(p.options.MaxEdges + 1)
 	for name, entries := range map[string]uint32{
-		"edges": places, "edge_latency": places, "edge_of_key": places, "free_edges": places,
+		"edges": places, "edge_latency": places, "histogram_pool": places, "free_histograms": places, "edge_of_key": places, "free_edges": places,
 		"reserved_edges": places, "listeners": uint32(p.options.MaxListeners),
 		"pairs": uint32(p.options.MaxConnections),
 	} {
 		spec.Maps[name].MaxEntries = entries
 	}
-	if err := spec.Variables["cgroup_subsys_index"].Set(k.subsys); err != nil {
+	err = errors.Join(spec.Variables["cgroup_subsys_index"].Set(k.subsys), spec.Variables["jiffy_ns"].Set(k.jiffyNS))
+	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
 	}
 	maps, err := newMaps(spec)
@@ -114,6 +118,15 @@ func (p *Probes) readEdgesFrom(maps *ebpf.Collection) error {
 		return err
 	}
 	p.onClose(r.latency)
+	if r.pool, err = mapTable[cgroupsHistogram](maps.Maps["histogram_pool"]); err != nil {
+		return err
+	}
+	p.onClose(r.pool)
+	for place := 1; place < len(r.pool.entries); place++ {
+		if err := maps.Maps["free_histograms"].Update(nil, uint32(place), ebpf.UpdateAny); err != nil {
+			return fmt.Errorf("filling the list of free histograms: %w", err)
+		}
+	}
 	r.places = make([]edgePlace, len(r.edges.entries))
 	for place := edgeOverflow + 1; place < len(r.edges.entries); place++ {
 		if err := r.free(uint32(place)); err != nil {
@@ -197,22 +210,35 @@ func (p *Probes) ReadEdges() ([]model.KernelEdge, error) {
 func (r *edgeReader) read(place int, now time.Time) model.KernelEdge {
 	edge, memory := &r.edges.entries[place], &r.places[place]
 	k := model.KernelEdge{Key: keyOf(&edge.Key), Counters: model.EdgeCounters{
-		SentBytes: load(&edge.SentBytes), ReceivedBytes: load(&edge.ReceivedBytes),
-		Opens: load(&edge.Opens), Closes: load(&edge.Closes), Failures: load(&edge.Failures),
-		Retransmits: load(&edge.Retransmits), Aborts: load(&edge.Aborts), Continued: load(&edge.Continued),
+		SentBytes: load(&edge.SentBytes), ReceivedBytes: load(&edge.ReceivedBytes), UnseenBytes: load(&edge.UnseenBytes),
+		Opens: load(&edge.Opens), Closes: load(&edge.Closes), Resets: load(&edge.Resets), TimedOut: load(&edge.Timeouts),
+		Failures: load(&edge.Failures), FailuresRefused: load(&edge.FailuresRefused),
+		FailuresTimedOut: load(&edge.FailuresTimeout), FailuresUnreachable: load(&edge.FailuresUnreachable),
+		Retransmits: load(&edge.Retransmits), Requests: load(&edge.Requests), Replies: load(&edge.Replies),
+		Aborts: load(&edge.Aborts), Transfers: load(&edge.Transfers), Held: load(&edge.Held),
+		Continued: load(&edge.Continued), Pushes: load(&edge.Pushes), JitterSumNS: load(&edge.JitterSumNs),
+		WindowLimitedNS: load(&edge.WindowLimitedNs), RTTMinNS: load(&edge.RttMinNs),
 	}}
 	k.Key.Overflow = place == edgeOverflow
-	sum := load(&edge.LatencySumNs)
-	if memory.latency.histogram == nil || memory.latency.version != sum {
-		memory.latency = cachedHistogram{sum, readHistogram(r.latency.entries[place:place+1], sum)}
-	}
-	c := &k.Counters
-	c.Latency = memory.latency.histogram
-	activity := c.SentBytes + c.ReceivedBytes + c.Opens + c.Closes + c.Failures + c.Retransmits + c.Aborts + sum
+	c, sum := &k.Counters, load(&edge.LatencySumNs)
+	c.Latency = memory.latency.read(r.latency.entries[place:place+1], sum)
+	c.TimeToFirstByte = r.readPooled(edge, memory, 0, load(&edge.TtfbSumNs))
+	c.RTT = r.readPooled(edge, memory, 1, load(&edge.RttSumNs))
+	c.Duration = r.readPooled(edge, memory, 2, load(&edge.DurationSumNs))
+	activity := c.SentBytes + c.ReceivedBytes + c.Opens + c.Closes + c.Failures + c.Retransmits + c.Requests + c.Pushes + c.Aborts + sum
 	if activity != memory.activity || memory.changed.IsZero() {
 		memory.activity, memory.changed = activity, now
 	}
 	return k
+}
+
+// readPooled reads a histogram that the edge may not have yet.
+func (r *edgeReader) readPooled(edge *edgesEdge, memory *edgePlace, which int, sumNS uint64) *model.Histogram {
+	place := atomic.LoadUint32(&edge.Histograms[which])
+	if place == 0 || int(place) >= len(r.pool.entries) {
+		return nil
+	}
+	return memory.pooled[which].read(r.pool.entries[place:place+1], sumNS)
 }
 
 func keyOf(k *edgesEdgeKey) model.KernelEdgeKey {
@@ -239,6 +265,12 @@ func (r *edgeReader) release(now time.Time, used int) {
 		ownerless := memory.ownerless && load(&edge.Opens) == load(&edge.Closes) && now.Sub(memory.changed) > 2*time.Second
 		switch {
 		case memory.leaving && load(&edge.Opens) == load(&edge.Closes):
+			for _, h := range edge.Histograms {
+				if h != 0 {
+					r.pool.entries[h] = cgroupsHistogram{}
+					_ = r.maps.Maps["free_histograms"].Update(nil, h, ebpf.UpdateAny)
+				}
+			}
 			edge.Key = edgesEdgeKey{}
 			r.latency.entries[place] = cgroupsHistogram{}
 			*memory = edgePlace{}
@@ -299,6 +331,7 @@ func (r *edgeReader) drops() []model.Drop {
 		{Name: "connection_pairs", Count: sumDrops(dropped, 3), Capacity: uint64(r.maps.Maps["pairs"].MaxEntries())},
 		{Name: "listeners", Count: sumDrops(dropped, 4), Capacity: uint64(r.maps.Maps["listeners"].MaxEntries()), Used: r.listeners.Load()},
 		{Name: "multipath_transfers", Count: sumDrops(dropped, 5)},
+		{Name: "edge_histograms", Count: sumDrops(dropped, 6), Capacity: uint64(len(r.pool.entries) - 1)},
 	}
 }
 

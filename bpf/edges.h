@@ -29,6 +29,8 @@ struct edge_key {
 	u8 pad;
 };
 
+#define EDGE_HISTOGRAMS 3
+
 struct edge {
 	struct edge_key key;
 	u64 used; /* 0 while the place is free */
@@ -41,8 +43,32 @@ struct edge {
 	u64 aborts;
 	u64 continued;
 	u64 latency_sum_ns;
-	u64 unused[7];
+	u64 requests; /* transactions begun */
+	u64 replies;  /* transactions whose reply has begun */
+	u64 transfers; /* transactions whose reply took over TRANSFER_AFTER_NS from first to last byte */
+	u64 held;      /* transactions whose reply began over HELD_AFTER_NS after the request */
+	u64 pushes;    /* times that a server sent without a request */
+	u64 resets;    /* connections that ended with a reset */
+	u64 timeouts;  /* connections that ended because the other end was silent */
+	u64 failures_refused;
+	u64 failures_timeout;
+	u64 failures_unreachable;
+	u64 unseen_bytes; /* received by the kernel, not by a call that the hooks see (splice) */
+	u64 jitter_sum_ns; /* mean deviation of the round-trip time; as many samples as rtt has */
+	u64 window_limited_ns; /* time in which the receiver's window held the sender up */
+	u64 rtt_min_ns;
+	u64 ttfb_sum_ns;
+	u64 rtt_sum_ns;
+	u64 duration_sum_ns;
+	u32 histograms[EDGE_HISTOGRAMS]; /* places in the pool, 0 until first needed */
+	u32 unused32;
+	u64 unused[4];
 };
+
+/* Histograms that an edge has only when it needs them. */
+#define EDGE_TTFB 0	/* from the request's first byte to the reply's first byte */
+#define EDGE_RTT 1	/* the kernel's smoothed round-trip time, at each transaction's end */
+#define EDGE_DURATION 2 /* of connections */
 
 /* A listening socket; several may share an address (SO_REUSEPORT). */
 struct listener_key {
@@ -75,18 +101,25 @@ enum connection_phase {
 #define CONNECTION_OWNED 1	 /* owner is that of the task that uses the socket */
 #define CONNECTION_OPEN 2	 /* counted in edge.opens */
 #define CONNECTION_SWEPT 4	 /* its last transaction was counted after a silence */
+#define CONNECTION_WHOLE 16	 /* seen since it was opened */
+#define CONNECTION_STREAM 32	 /* not a sequence of transactions: messages go either way */
 #define CONNECTION_LISTENER 8	 /* a listening socket, counted in listeners */
 
 /* What is known of one socket. It lives and ends with the socket. */
 struct connection {
 	u64 owner;
 	u64 first_ns; /* of the transaction: its first byte */
+	u64 reply_ns; /* of the transaction: the first byte of the reply */
 	u64 last_ns;  /* of the transaction: the last byte of the reply so far */
+	u64 opened_ns;
+	u64 received_bytes;
 	u32 edge;
 	u32 phase;
 	u32 role;
 	u16 flags;
 	u16 local_port;
+	u32 pushes;
+	u32 unused;
 };
 
 enum edge_drop {
@@ -96,10 +129,23 @@ enum edge_drop {
 	DROP_PAIR = 3,	     /* pairs is full: the server will not know its client's group */
 	DROP_LISTENER = 4,
 	DROP_MULTIPATH = 5, /* transfers on multipath TCP connections are not counted */
-	EDGE_DROPS = 6,
+	DROP_HISTOGRAM = 6, /* the pool of histograms is empty */
+	EDGE_DROPS = 7,
 };
 
 /* A transaction whose reply has been silent for so long is counted without waiting for the next. */
 #define SWEEP_AFTER_NS 1000000000ULL
+
+/*
+ * A reply that flows for longer than this is a transfer: its time tells of its size and of its
+ * reader, not of the service, so it is counted and left out of the latency.
+ */
+#define TRANSFER_AFTER_NS 1000000000ULL
+
+/* A request that is answered only after this was held by the server on purpose (a long poll). */
+#define HELD_AFTER_NS 10000000000ULL
+
+/* A server that sends so often without being asked makes a connection a stream. */
+#define STREAM_AFTER_PUSHES 3
 
 #endif

@@ -14,31 +14,55 @@ import (
 )
 
 type edgesConnection struct {
-	_         structs.HostLayout
-	Owner     uint64
-	FirstNs   uint64
-	LastNs    uint64
-	Edge      uint32
-	Phase     uint32
-	Role      uint32
-	Flags     uint16
-	LocalPort uint16
+	_             structs.HostLayout
+	Owner         uint64
+	FirstNs       uint64
+	ReplyNs       uint64
+	LastNs        uint64
+	OpenedNs      uint64
+	ReceivedBytes uint64
+	Edge          uint32
+	Phase         uint32
+	Role          uint32
+	Flags         uint16
+	LocalPort     uint16
+	Pushes        uint32
+	Unused        uint32
 }
 
 type edgesEdge struct {
-	_             structs.HostLayout
-	Key           edgesEdgeKey
-	Used          uint64
-	SentBytes     uint64
-	ReceivedBytes uint64
-	Opens         uint64
-	Closes        uint64
-	Failures      uint64
-	Retransmits   uint64
-	Aborts        uint64
-	Continued     uint64
-	LatencySumNs  uint64
-	Unused        [7]uint64
+	_                   structs.HostLayout
+	Key                 edgesEdgeKey
+	Used                uint64
+	SentBytes           uint64
+	ReceivedBytes       uint64
+	Opens               uint64
+	Closes              uint64
+	Failures            uint64
+	Retransmits         uint64
+	Aborts              uint64
+	Continued           uint64
+	LatencySumNs        uint64
+	Requests            uint64
+	Replies             uint64
+	Transfers           uint64
+	Held                uint64
+	Pushes              uint64
+	Resets              uint64
+	Timeouts            uint64
+	FailuresRefused     uint64
+	FailuresTimeout     uint64
+	FailuresUnreachable uint64
+	UnseenBytes         uint64
+	JitterSumNs         uint64
+	WindowLimitedNs     uint64
+	RttMinNs            uint64
+	TtfbSumNs           uint64
+	RttSumNs            uint64
+	DurationSumNs       uint64
+	Histograms          [3]uint32
+	Unused32            uint32
+	Unused              [4]uint64
 }
 
 type edgesEdgeKey struct {
@@ -106,6 +130,8 @@ const (
 	edgesMapEdgeOfKey         = "edge_of_key"
 	edgesMapEdges             = "edges"
 	edgesMapFreeEdges         = "free_edges"
+	edgesMapFreeHistograms    = "free_histograms"
+	edgesMapHistogramPool     = "histogram_pool"
 	edgesMapListeners         = "listeners"
 	edgesMapPairs             = "pairs"
 	edgesMapReservedEdges     = "reserved_edges"
@@ -117,6 +143,7 @@ const (
 	edgesProgTcpRetransmitSkb = "tcp_retransmit_skb"
 	edgesVarCgroupSubsysIndex = "cgroup_subsys_index"
 	edgesVarIteratorPass      = "iterator_pass"
+	edgesVarJiffyNs           = "jiffy_ns"
 )
 
 // loadEdges returns the embedded CollectionSpec for edges.
@@ -173,15 +200,17 @@ type edgesProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type edgesMapSpecs struct {
-	Connections   *ebpf.MapSpec `ebpf:"connections"`
-	EdgeDrops     *ebpf.MapSpec `ebpf:"edge_drops"`
-	EdgeLatency   *ebpf.MapSpec `ebpf:"edge_latency"`
-	EdgeOfKey     *ebpf.MapSpec `ebpf:"edge_of_key"`
-	Edges         *ebpf.MapSpec `ebpf:"edges"`
-	FreeEdges     *ebpf.MapSpec `ebpf:"free_edges"`
-	Listeners     *ebpf.MapSpec `ebpf:"listeners"`
-	Pairs         *ebpf.MapSpec `ebpf:"pairs"`
-	ReservedEdges *ebpf.MapSpec `ebpf:"reserved_edges"`
+	Connections    *ebpf.MapSpec `ebpf:"connections"`
+	EdgeDrops      *ebpf.MapSpec `ebpf:"edge_drops"`
+	EdgeLatency    *ebpf.MapSpec `ebpf:"edge_latency"`
+	EdgeOfKey      *ebpf.MapSpec `ebpf:"edge_of_key"`
+	Edges          *ebpf.MapSpec `ebpf:"edges"`
+	FreeEdges      *ebpf.MapSpec `ebpf:"free_edges"`
+	FreeHistograms *ebpf.MapSpec `ebpf:"free_histograms"`
+	HistogramPool  *ebpf.MapSpec `ebpf:"histogram_pool"`
+	Listeners      *ebpf.MapSpec `ebpf:"listeners"`
+	Pairs          *ebpf.MapSpec `ebpf:"pairs"`
+	ReservedEdges  *ebpf.MapSpec `ebpf:"reserved_edges"`
 }
 
 // edgesVariableSpecs contains global variables before they are loaded into the kernel.
@@ -190,6 +219,7 @@ type edgesMapSpecs struct {
 type edgesVariableSpecs struct {
 	CgroupSubsysIndex *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
 	IteratorPass      *ebpf.VariableSpec `ebpf:"iterator_pass"`
+	JiffyNs           *ebpf.VariableSpec `ebpf:"jiffy_ns"`
 }
 
 // edgesObjects contains all objects after they have been loaded into the kernel.
@@ -212,15 +242,17 @@ func (o *edgesObjects) Close() error {
 //
 // It can be passed to loadEdgesObjects or ebpf.CollectionSpec.LoadAndAssign.
 type edgesMaps struct {
-	Connections   *ebpf.Map `ebpf:"connections"`
-	EdgeDrops     *ebpf.Map `ebpf:"edge_drops"`
-	EdgeLatency   *ebpf.Map `ebpf:"edge_latency"`
-	EdgeOfKey     *ebpf.Map `ebpf:"edge_of_key"`
-	Edges         *ebpf.Map `ebpf:"edges"`
-	FreeEdges     *ebpf.Map `ebpf:"free_edges"`
-	Listeners     *ebpf.Map `ebpf:"listeners"`
-	Pairs         *ebpf.Map `ebpf:"pairs"`
-	ReservedEdges *ebpf.Map `ebpf:"reserved_edges"`
+	Connections    *ebpf.Map `ebpf:"connections"`
+	EdgeDrops      *ebpf.Map `ebpf:"edge_drops"`
+	EdgeLatency    *ebpf.Map `ebpf:"edge_latency"`
+	EdgeOfKey      *ebpf.Map `ebpf:"edge_of_key"`
+	Edges          *ebpf.Map `ebpf:"edges"`
+	FreeEdges      *ebpf.Map `ebpf:"free_edges"`
+	FreeHistograms *ebpf.Map `ebpf:"free_histograms"`
+	HistogramPool  *ebpf.Map `ebpf:"histogram_pool"`
+	Listeners      *ebpf.Map `ebpf:"listeners"`
+	Pairs          *ebpf.Map `ebpf:"pairs"`
+	ReservedEdges  *ebpf.Map `ebpf:"reserved_edges"`
 }
 
 func (m *edgesMaps) Close() error {
@@ -231,6 +263,8 @@ func (m *edgesMaps) Close() error {
 		m.EdgeOfKey,
 		m.Edges,
 		m.FreeEdges,
+		m.FreeHistograms,
+		m.HistogramPool,
 		m.Listeners,
 		m.Pairs,
 		m.ReservedEdges,
@@ -243,6 +277,7 @@ func (m *edgesMaps) Close() error {
 type edgesVariables struct {
 	CgroupSubsysIndex *ebpf.Variable `ebpf:"cgroup_subsys_index"`
 	IteratorPass      *ebpf.Variable `ebpf:"iterator_pass"`
+	JiffyNs           *ebpf.Variable `ebpf:"jiffy_ns"`
 }
 
 // edgesPrograms contains all programs after they have been loaded into the kernel.

@@ -52,6 +52,13 @@ enum {
 #define IPPROTO_MPTCP 262
 #define MSG_PEEK 2
 
+#define EPIPE 32
+#define ENETUNREACH 101
+#define ECONNRESET 104
+#define ETIMEDOUT 110
+#define ECONNREFUSED 111
+#define EHOSTUNREACH 113
+
 enum tcp_state {
 	TCP_ESTABLISHED = 1,
 	TCP_SYN_SENT = 2,
@@ -146,6 +153,23 @@ struct sock {
 	struct sock_common __sk_common;
 	u16 sk_protocol;
 	int sk_err;
+};
+
+struct minmax_sample {
+	u32 t;
+	u32 v;
+};
+
+struct minmax {
+	struct minmax_sample s[3];
+};
+
+struct tcp_sock {
+	u32 srtt_us; /* eight times the value */
+	u32 mdev_us; /* four times the value */
+	u32 chrono_stat[3]; /* jiffies; the second: limited by the receiver's window */
+	u64 bytes_received;
+	struct minmax rtt_min;
 };
 
 struct socket {

@@ -2,6 +2,7 @@ package bpf
 
 import (
 	"bufio"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -132,6 +133,42 @@ func hierarchyID(procfs, controller string) (uint32, error) {
 		}
 	}
 	return 0, fmt.Errorf("%s names no hierarchy of controller %q", path, controller)
+}
+
+// jiffyNS is the length of a jiffy by the kernel's configuration; 4 ms (250 Hz, as most
+// distributions have it) where that cannot be read.
+func jiffyNS(procfs string) uint64 {
+	const usual = 4_000_000
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return usual
+	}
+	for _, path := range []string{filepath.Join(procfs, "config.gz"), "/boot/config-" + unix.ByteSliceToString(name.Release[:])} {
+		if hz, err := configuredHZ(path); err == nil && hz > 0 {
+			return 1_000_000_000 / hz
+		}
+	}
+	return usual
+}
+
+func configuredHZ(path string) (uint64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	var config io.Reader = f
+	if strings.HasSuffix(path, ".gz") {
+		if config, err = gzip.NewReader(f); err != nil {
+			return 0, err
+		}
+	}
+	for lines := bufio.NewScanner(config); lines.Scan(); {
+		if value, found := strings.CutPrefix(lines.Text(), "CONFIG_HZ="); found {
+			return strconv.ParseUint(value, 10, 32)
+		}
+	}
+	return 0, fmt.Errorf("%s does not say CONFIG_HZ", path)
 }
 
 // monotonicNS is the clock of the kernel programs (bpf_ktime_get_ns).

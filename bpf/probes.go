@@ -171,6 +171,7 @@ type kernel struct {
 	// runQueueClock: a task leads to its run queue's clock (CONFIG_FAIR_GROUP_SCHED), and a
 	// program can be run to compare it with the monotonic clock (5.14).
 	runQueueClock bool
+	jiffyNS       uint64
 }
 
 func readKernel(o Options) (*kernel, error) {
@@ -185,7 +186,7 @@ func readKernel(o Options) (*kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("counting the possible CPUs: %w", err)
 	}
-	k := &kernel{types: btf.NewCache(), cpus: cpus, subsys: -1,
+	k := &kernel{types: btf.NewCache(), cpus: cpus, subsys: -1, jiffyNS: jiffyNS(o.ProcFS),
 		switchHasState: switchHasState(spec),
 		runQueueClock:  hasMember(spec, "sched_entity", "cfs_rq") && features.HaveProgramType(ebpf.Syscall) == nil}
 	if o.Controller == "" {

@@ -59,9 +59,8 @@ type total struct {
 	// idle is the view in which the last line went.
 	idle uint64
 
-	// sum and owned are of the view being entered.
-	sum   model.EdgeCounters
-	owned bool
+	// sum is of the view being entered.
+	sum model.EdgeCounters
 }
 
 func newLedger(max int) *ledger {
@@ -94,7 +93,7 @@ func (g *ledger) update(s *sighting) {
 		g.lines[k] = l
 		g.assign(l, s, client, server)
 	} else {
-		if restarted(&s.edge.Counters, &l.last) {
+		if !l.last.Precedes(&s.edge.Counters) {
 			// The kernel forgot this edge and began anew between two views.
 			l.to.keep(&l.last, &l.base)
 			l.last, l.base = model.EdgeCounters{}, model.EdgeCounters{}
@@ -190,7 +189,10 @@ func (g *ledger) total(k edgeKey, client, server model.Peer) *total {
 
 // keep adds what a line counted between two states. The histogram is copied each time: the
 // one before may have been handed out.
-func (t *total) keep(to, from *model.EdgeCounters) { add(&t.gone, to, from, false) }
+func (t *total) keep(to, from *model.EdgeCounters) {
+	gained := to.Since(from)
+	t.gone.Add(&gained)
+}
 
 func (t *total) depart(view uint64) {
 	if t.lines--; t.lines == 0 {
@@ -199,7 +201,7 @@ func (t *total) depart(view uint64) {
 }
 
 func (t *total) goneIsZero() bool {
-	for _, n := range fields(&t.gone) {
+	for _, n := range t.gone.Plain() {
 		if *n != 0 {
 			return false
 		}
@@ -219,10 +221,11 @@ func (t *total) counting() string {
 // the other end is there too.
 func (g *ledger) sum(present map[string]bool) []model.Edge {
 	for _, t := range g.totals {
-		t.sum, t.owned = t.gone, false
+		t.sum = t.gone
 	}
 	for _, l := range g.lines {
-		l.to.owned = add(&l.to.sum, &l.last, &l.base, l.to.owned)
+		gained := l.last.Since(&l.base)
+		l.to.sum.Add(&gained)
 	}
 	shown := make([]*total, 0, len(g.totals))
 	for _, t := range g.totals {
