@@ -265,13 +265,16 @@ static __always_inline void make_task_state(struct task_struct *task)
 	state->arrivals = task->sched_info.pcount;
 }
 
-/* Threads that are older than these programs. */
+/*
+ * Threads that have no state: they are older than these programs, were made without the hook
+ * (workers of io_uring), or their state could not be made at that moment.
+ */
 SEC("iter/task")
 int running_tasks(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 
-	if (task)
+	if (task && !bpf_task_storage_get(&task_states, task, 0, 0))
 		make_task_state(task);
 	return 0;
 }

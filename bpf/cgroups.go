@@ -17,6 +17,8 @@ import (
 )
 
 const (
+	dropThreadState = 2
+
 	slotOther = 0
 	slotIdle  = 1
 	slotFirst = 2
@@ -41,37 +43,28 @@ var tasksHook = hook{"running_tasks", "iter/task", "run-queue latency of threads
 // cgroupReader reads what cgroups.bpf.c counts.
 type cgroupReader struct {
 	cpus int
-	// histograms is the number of run-queue histograms of a slot.
-	histograms int
+	// waitLanes is the number of run-queue histograms of a slot.
+	waitLanes int
 	// runQueueClock tells which clock times are of; clocks compares it with the monotonic one.
 	runQueueClock bool
 	clocks        *ebpf.Program
 	states        *table[cgroupsCpuState]
 	lanes         *table[cgroupsCgroupLane]
 	slots         *table[uint64]
-	runQueue      *table[cgroupsHistogram]
+	runQueue      histograms
 	slotOf        *ebpf.Map
 	free          *ebpf.Map
 	dropped       *ebpf.Map
+	// tasks gives a state to threads without one; stateless is how many waits were not counted
+	// for the lack of it when it ran last.
+	tasks     *link.Iter
+	stateless uint64
 	// used is how many slots had an owner at the last reading.
 	used atomic.Uint64
 	// cached histograms, by slot, with the number of waits that they hold.
 	cached []cachedHistogram
 	// usage at the last reading, by slot: a reading never goes back.
 	usage []uint64
-}
-
-type cachedHistogram struct {
-	version   uint64
-	histogram *model.Histogram
-}
-
-// read is the histogram of the cells, read again only if its sum has changed.
-func (c *cachedHistogram) read(cells []cgroupsHistogram, sumNS uint64) *model.Histogram {
-	if c.histogram == nil || c.version != sumNS {
-		*c = cachedHistogram{sumNS, readHistogram(cells, sumNS)}
-	}
-	return c.histogram
 }
 
 func (p *Probes) openCgroups(k *kernel) error {
@@ -118,7 +111,10 @@ func (p *Probes) openCgroups(k *kernel) error {
 	// Every thread's state is there before switches look for it: those of new threads first, so
 	// that none is missed in between.
 	errs := []error{p.attach(k, spec, maps, forkHook)}
-	err = p.iterate(k, spec, maps, tasksHook, func(iter *link.Iter) error { return run(iter) })
+	p.cgroups.tasks, err = p.openIterator(k, spec, maps, tasksHook, nil)
+	if err == nil {
+		err = run(p.cgroups.tasks)
+	}
 	p.addFeature(tasksHook, err)
 	errs = append(errs, err)
 	for _, h := range cgroupHooks {
@@ -139,7 +135,7 @@ func runQueueLanes(cpus int) uint32 {
 
 func (p *Probes) readCgroupsFrom(maps *ebpf.Collection, k *kernel) error {
 	r := &cgroupReader{
-		cpus: k.cpus, histograms: int(runQueueLanes(k.cpus)), runQueueClock: k.runQueueClock, slotOf: maps.Maps["slot_of_cgroup"], free: maps.Maps["free_slots"],
+		cpus: k.cpus, waitLanes: int(runQueueLanes(k.cpus)), runQueue: histograms{cells: maps.Maps["run_queue"]}, runQueueClock: k.runQueueClock, slotOf: maps.Maps["slot_of_cgroup"], free: maps.Maps["free_slots"],
 		dropped: maps.Maps["cgroup_drops"],
 	}
 	var err error
@@ -155,10 +151,6 @@ func (p *Probes) readCgroupsFrom(maps *ebpf.Collection, k *kernel) error {
 		return err
 	}
 	p.onClose(r.slots)
-	if r.runQueue, err = mapTable[cgroupsHistogram](maps.Maps["run_queue"]); err != nil {
-		return err
-	}
-	p.onClose(r.runQueue)
 	r.cached = make([]cachedHistogram, len(r.slots.entries))
 	r.usage = make([]uint64, len(r.slots.entries))
 	for slot := slotFirst; slot < len(r.slots.entries); slot++ {
@@ -198,7 +190,20 @@ func (p *Probes) ReadCgroups() ([]model.CgroupCounters, error) {
 		all = append(all, c)
 	}
 	r.used.Store(used)
-	return all, err
+	return all, errors.Join(err, r.mendStates())
+}
+
+// mendStates gives states to threads that were found without one since the last reading.
+func (r *cgroupReader) mendStates() error {
+	stateless := sumDrops(r.dropped, dropThreadState)
+	if stateless == r.stateless || r.tasks == nil {
+		return nil
+	}
+	r.stateless = stateless
+	if err := run(r.tasks); err != nil {
+		return fmt.Errorf("looking for threads without a state: %w", err)
+	}
+	return nil
 }
 
 // now is the present time on the clock of cpu_state.since_ns; 0 where it cannot be had, so that
@@ -268,10 +273,7 @@ func (r *cgroupReader) read(slot int, running []uint64) model.CgroupCounters {
 	}
 	c.CPU.UsageNS = max(c.CPU.UsageNS+running[slot], r.usage[slot])
 	r.usage[slot] = c.CPU.UsageNS
-	if cached := &r.cached[slot]; cached.histogram == nil || cached.version != waits {
-		*cached = cachedHistogram{waits, readHistogram(r.waits(slot), waitNS)}
-	}
-	c.CPU.RunQueue = r.cached[slot].histogram
+	c.CPU.RunQueue = r.cached[slot].read(&r.runQueue, slot*r.waitLanes, r.waitLanes, waits, waitNS)
 	return c
 }
 
@@ -297,7 +299,10 @@ func (p *Probes) ForgetCgroup(id model.CgroupID) {
 	for cpu := range r.cpus {
 		r.lanes.entries[int(slot)*r.cpus+cpu] = cgroupsCgroupLane{}
 	}
-	clear(r.waits(int(slot)))
+	if err := r.runQueue.clear(int(slot)*r.waitLanes, r.waitLanes); err != nil {
+		p.options.Logger.Error("a control group's slot is lost", "slot", slot, "error", err)
+		return
+	}
 	r.cached[slot] = cachedHistogram{}
 	r.usage[slot] = 0
 	atomic.StoreUint64(&r.slots.entries[slot], 0)
@@ -310,7 +315,7 @@ func (r *cgroupReader) drops() []model.Drop {
 	return []model.Drop{
 		{Name: "cgroups", Count: sumDrops(r.dropped, 0), Capacity: uint64(len(r.slots.entries) - slotFirst), Used: r.used.Load()},
 		{Name: "cgroup_events", Count: sumDrops(r.dropped, 1)},
-		{Name: "thread_states", Count: sumDrops(r.dropped, 2)},
+		{Name: "thread_states", Count: sumDrops(r.dropped, dropThreadState)},
 	}
 }
 

@@ -59,7 +59,8 @@ func TestSpinningThreadIsSeenAtOnce(t *testing.T) {
 	p := open(t, Options{})
 	g := newGroup(t, "spinner")
 	g.start(t, "spin")
-	before, at := readGroup(t, p, g.id(t)).CPU.UsageNS, time.Now()
+	at := time.Now()
+	before := readGroup(t, p, g.id(t)).CPU.UsageNS
 	eventually(t, "usage grows between two readings without a switch", func() bool {
 		a := readGroup(t, p, g.id(t)).CPU
 		b := readGroup(t, p, g.id(t)).CPU
@@ -105,7 +106,8 @@ func TestRunQueueWaitIsTheKernels(t *testing.T) {
 
 func TestPartsAddUpToTheWhole(t *testing.T) {
 	p := open(t, Options{})
-	sum := func() (ns uint64, at time.Time) {
+	sum := func() (ns uint64, before, after time.Time) {
+		before = time.Now()
 		all, err := p.ReadCgroups()
 		if err != nil {
 			t.Fatal(err)
@@ -113,7 +115,7 @@ func TestPartsAddUpToTheWhole(t *testing.T) {
 		for _, c := range all {
 			ns += c.CPU.UsageNS
 		}
-		return ns, time.Now()
+		return ns, before, time.Now()
 	}
 	eventually(t, "every CPU has switched once", func() bool {
 		for cpu := range p.cgroups.cpus {
@@ -123,12 +125,13 @@ func TestPartsAddUpToTheWhole(t *testing.T) {
 		}
 		return true
 	})
-	before, start := sum()
+	first, earliest, early := sum()
 	time.Sleep(2 * time.Second) // the measured interval
-	after, end := sum()
-	whole := float64(end.Sub(start)) * float64(p.cgroups.cpus)
-	if share := float64(after-before) / whole; share < 0.99 || share > 1.01 {
-		t.Errorf("groups, others and idle time make %.4f of all CPU time", share)
+	second, late, latest := sum()
+	cpus := float64(p.cgroups.cpus)
+	least, most := late.Sub(early).Seconds()*cpus, latest.Sub(earliest).Seconds()*cpus
+	if all := float64(second-first) / 1e9; all < 0.99*least || all > 1.01*most {
+		t.Errorf("groups, others and idle time make %.4f s of the CPUs' %.4f to %.4f s", all, least, most)
 	}
 }
 

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -37,8 +40,8 @@ var (
 type edgeReader struct {
 	maps      *ebpf.Collection
 	edges     *table[edgesEdge]
-	latency   *table[cgroupsHistogram]
-	pool      *table[cgroupsHistogram]
+	latency   histograms
+	pool      histograms
 	sweep     *link.Iter
 	capacity  int
 	used      atomic.Uint64
@@ -51,6 +54,9 @@ type edgePlace struct {
 	latency cachedHistogram
 	// pooled histograms, in the order of edge.histograms.
 	pooled [3]cachedHistogram
+	// key is what raw says.
+	raw edgesEdgeKey
+	key model.KernelEdgeKey
 	// activity is a sum of all counters: it changes whenever the edge is used.
 	activity uint64
 	changed  time.Time
@@ -77,7 +83,8 @@ func (p *Probes) openEdges(k *kernel) error {
 	} {
 		spec.Maps[name].MaxEntries = entries
 	}
-	err = errors.Join(spec.Variables["cgroup_subsys_index"].Set(k.subsys), spec.Variables["jiffy_ns"].Set(k.jiffyNS))
+	err = errors.Join(spec.Variables["cgroup_subsys_index"].Set(k.subsys), spec.Variables["jiffy_ns"].Set(k.jiffyNS),
+		spec.Variables["host_netns"].Set(ownNamespace(p.options.ProcFS)))
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
 	}
@@ -102,7 +109,7 @@ func (p *Probes) openEdges(k *kernel) error {
 	for _, h := range append(dataHooks, retransmitHook) {
 		errs = append(errs, p.attach(k, spec, maps, h))
 	}
-	err = p.openSweep(k, spec, maps)
+	p.edges.sweep, err = p.openIterator(k, spec, maps, sweepHook, maps.Maps["connections"])
 	p.addFeature(sweepHook, err)
 	return errors.Join(append(errs, err)...)
 }
@@ -114,16 +121,10 @@ func (p *Probes) readEdgesFrom(maps *ebpf.Collection) error {
 		return err
 	}
 	p.onClose(r.edges)
-	if r.latency, err = mapTable[cgroupsHistogram](maps.Maps["edge_latency"]); err != nil {
-		return err
-	}
-	p.onClose(r.latency)
-	if r.pool, err = mapTable[cgroupsHistogram](maps.Maps["histogram_pool"]); err != nil {
-		return err
-	}
-	p.onClose(r.pool)
-	for place := 1; place < len(r.pool.entries); place++ {
-		if err := maps.Maps["free_histograms"].Update(nil, uint32(place), ebpf.UpdateAny); err != nil {
+	r.latency.cells = maps.Maps["edge_latency"]
+	r.pool.cells = maps.Maps["histogram_pool"]
+	for place := uint32(1); place < r.pool.cells.MaxEntries(); place++ {
+		if err := maps.Maps["free_histograms"].Update(nil, place, ebpf.UpdateAny); err != nil {
 			return fmt.Errorf("filling the list of free histograms: %w", err)
 		}
 	}
@@ -146,32 +147,34 @@ func (r *edgeReader) free(place uint32) error {
 	return r.maps.Maps[list].Update(nil, place, ebpf.UpdateAny)
 }
 
-// findOpenSockets runs the three passes of open_sockets; see edges.bpf.c.
-func (p *Probes) findOpenSockets(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection) error {
-	return p.iterate(k, spec, maps, iterateHook, func(iter *link.Iter) error {
-		for pass := uint32(1); pass <= 3; pass++ {
-			if err := maps.Variables["iterator_pass"].Set(pass); err != nil {
-				return fmt.Errorf("setting the pass: %w", err)
-			}
-			if err := run(iter); err != nil {
-				return fmt.Errorf("looking for open sockets, pass %d: %w", pass, err)
-			}
-		}
-		return nil
-	})
+// ownNamespace is the inode of this process's network namespace, which is the host's; 0 where it
+// cannot be read.
+func ownNamespace(procfs string) uint32 {
+	info, err := os.Stat(filepath.Join(procfs, "self", "ns", "net"))
+	if err != nil {
+		return 0
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0
+	}
+	return uint32(stat.Ino)
 }
 
-func (p *Probes) openSweep(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection) error {
-	program, err := p.load(k, spec, maps, sweepHook)
+// findOpenSockets runs the three passes of open_sockets; see edges.bpf.c.
+func (p *Probes) findOpenSockets(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection) error {
+	iter, err := p.openIterator(k, spec, maps, iterateHook, nil)
 	if err != nil {
 		return err
 	}
-	iter, err := link.AttachIter(link.IterOptions{Program: program, Map: maps.Maps["connections"]})
-	if err != nil {
-		return err
+	for pass := uint32(1); pass <= 3; pass++ {
+		if err := maps.Variables["iterator_pass"].Set(pass); err != nil {
+			return fmt.Errorf("setting the pass: %w", err)
+		}
+		if err := run(iter); err != nil {
+			return fmt.Errorf("looking for open sockets, pass %d: %w", pass, err)
+		}
 	}
-	p.onClose(iter)
-	p.edges.sweep = iter
 	return nil
 }
 
@@ -209,7 +212,10 @@ func (p *Probes) ReadEdges() ([]model.KernelEdge, error) {
 
 func (r *edgeReader) read(place int, now time.Time) model.KernelEdge {
 	edge, memory := &r.edges.entries[place], &r.places[place]
-	k := model.KernelEdge{Key: keyOf(&edge.Key), Counters: model.EdgeCounters{
+	if memory.raw != edge.Key {
+		memory.raw, memory.key = edge.Key, keyOf(&edge.Key)
+	}
+	k := model.KernelEdge{Key: memory.key, PID: int(atomic.LoadUint32(&edge.Process)), Counters: model.EdgeCounters{
 		SentBytes: load(&edge.SentBytes), ReceivedBytes: load(&edge.ReceivedBytes), UnseenBytes: load(&edge.UnseenBytes),
 		Opens: load(&edge.Opens), Closes: load(&edge.Closes), Resets: load(&edge.Resets), TimedOut: load(&edge.Timeouts),
 		Failures: load(&edge.Failures), FailuresRefused: load(&edge.FailuresRefused),
@@ -221,7 +227,7 @@ func (r *edgeReader) read(place int, now time.Time) model.KernelEdge {
 	}}
 	k.Key.Overflow = place == edgeOverflow
 	c, sum := &k.Counters, load(&edge.LatencySumNs)
-	c.Latency = memory.latency.read(r.latency.entries[place:place+1], sum)
+	c.Latency = memory.latency.read(&r.latency, place, 1, sum, sum)
 	c.TimeToFirstByte = r.readPooled(edge, memory, 0, load(&edge.TtfbSumNs))
 	c.RTT = r.readPooled(edge, memory, 1, load(&edge.RttSumNs))
 	c.Duration = r.readPooled(edge, memory, 2, load(&edge.DurationSumNs))
@@ -235,10 +241,10 @@ func (r *edgeReader) read(place int, now time.Time) model.KernelEdge {
 // readPooled reads a histogram that the edge may not have yet.
 func (r *edgeReader) readPooled(edge *edgesEdge, memory *edgePlace, which int, sumNS uint64) *model.Histogram {
 	place := atomic.LoadUint32(&edge.Histograms[which])
-	if place == 0 || int(place) >= len(r.pool.entries) {
+	if place == 0 || place >= r.pool.cells.MaxEntries() {
 		return nil
 	}
-	return memory.pooled[which].read(r.pool.entries[place:place+1], sumNS)
+	return memory.pooled[which].read(&r.pool, int(place), 1, sumNS, sumNS)
 }
 
 func keyOf(k *edgesEdgeKey) model.KernelEdgeKey {
@@ -246,10 +252,27 @@ func keyOf(k *edgesEdgeKey) model.KernelEdgeKey {
 	if client == netip.IPv6Unspecified() {
 		client = netip.Addr{}
 	}
+	var far netip.AddrPort
+	if k.FarPort != 0 {
+		far = netip.AddrPortFrom(netip.AddrFrom16(k.Far.Bytes).Unmap(), k.FarPort)
+	}
 	return model.KernelEdgeKey{
 		Owner: model.CgroupID(k.Owner), Peer: model.CgroupID(k.Peer), NetNS: k.Netns, Role: model.Role(k.Role),
 		Service: netip.AddrPortFrom(netip.AddrFrom16(k.Service.Bytes).Unmap(), k.Port), Client: client,
+		Far: far, Process: processName(&k.Process), PeerProcess: processName(&k.PeerProcess), Forwarder: k.Forwarder != 0,
 	}
+}
+
+// processName ends at the first zero.
+func processName(name *[16]int8) string {
+	var text []byte
+	for _, c := range name {
+		if c == 0 {
+			break
+		}
+		text = append(text, byte(c))
+	}
+	return string(text)
 }
 
 // release gives up edges that have no connections, in two steps a reading apart: first new
@@ -265,14 +288,9 @@ func (r *edgeReader) release(now time.Time, used int) {
 		ownerless := memory.ownerless && load(&edge.Opens) == load(&edge.Closes) && now.Sub(memory.changed) > 2*time.Second
 		switch {
 		case memory.leaving && load(&edge.Opens) == load(&edge.Closes):
-			for _, h := range edge.Histograms {
-				if h != 0 {
-					r.pool.entries[h] = cgroupsHistogram{}
-					_ = r.maps.Maps["free_histograms"].Update(nil, h, ebpf.UpdateAny)
-				}
+			if err := r.emptyHistograms(place); err != nil {
+				continue
 			}
-			edge.Key = edgesEdgeKey{}
-			r.latency.entries[place] = cgroupsHistogram{}
 			*memory = edgePlace{}
 			*edge = edgesEdge{}
 			_ = r.free(uint32(place)) // the list has a place for every edge
@@ -283,6 +301,24 @@ func (r *edgeReader) release(now time.Time, used int) {
 			}
 		}
 	}
+}
+
+// emptyHistograms clears an edge's histograms and gives the pooled ones back.
+func (r *edgeReader) emptyHistograms(place int) error {
+	if err := r.latency.clear(place, 1); err != nil {
+		return err
+	}
+	for i, h := range r.edges.entries[place].Histograms {
+		if h == 0 {
+			continue
+		}
+		if err := r.pool.clear(int(h), 1); err != nil {
+			return err
+		}
+		r.edges.entries[place].Histograms[i] = 0
+		_ = r.maps.Maps["free_histograms"].Update(nil, h, ebpf.UpdateAny) // it has a place for every one
+	}
+	return nil
 }
 
 // forget marks the edges of a removed control group.
@@ -308,7 +344,8 @@ func (p *Probes) ReadListeners() ([]model.Listener, error) {
 		n, err := m.BatchLookup(&cursor, keys, values, nil)
 		for i := range n {
 			all = append(all, model.Listener{
-				NetNS: keys[i].Netns, Owner: model.CgroupID(values[i].Owner),
+				NetNS: keys[i].Netns, Owner: model.CgroupID(values[i].Owner), Forwarder: values[i].Forwarder != 0,
+				Process: processName(&values[i].Process.Name), PID: int(values[i].Process.Id),
 				Address: netip.AddrPortFrom(netip.AddrFrom16(keys[i].Address.Bytes).Unmap(), keys[i].Port),
 			})
 		}
@@ -331,7 +368,8 @@ func (r *edgeReader) drops() []model.Drop {
 		{Name: "connection_pairs", Count: sumDrops(dropped, 3), Capacity: uint64(r.maps.Maps["pairs"].MaxEntries())},
 		{Name: "listeners", Count: sumDrops(dropped, 4), Capacity: uint64(r.maps.Maps["listeners"].MaxEntries()), Used: r.listeners.Load()},
 		{Name: "multipath_transfers", Count: sumDrops(dropped, 5)},
-		{Name: "edge_histograms", Count: sumDrops(dropped, 6), Capacity: uint64(len(r.pool.entries) - 1)},
+		{Name: "forwarded_clients", Count: sumDrops(dropped, 7)},
+		{Name: "edge_histograms", Count: sumDrops(dropped, 6), Capacity: uint64(r.pool.cells.MaxEntries() - 1)},
 	}
 }
 

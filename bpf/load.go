@@ -67,18 +67,18 @@ func (p *Probes) attach(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collect
 	return err
 }
 
-// iterate loads an iterator for the time of one use.
-func (p *Probes) iterate(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, h hook, use func(*link.Iter) error) error {
+// openIterator loads an iterator, over the elements of a map if there is one.
+func (p *Probes) openIterator(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, h hook, over *ebpf.Map) (*link.Iter, error) {
 	program, err := p.load(k, spec, maps, h)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	iter, err := link.AttachIter(link.IterOptions{Program: program})
+	iter, err := link.AttachIter(link.IterOptions{Program: program, Map: over})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer iter.Close()
-	return use(iter)
+	p.onClose(iter)
+	return iter, nil
 }
 
 // run reads an iterator to its end; its programs write nothing.

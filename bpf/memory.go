@@ -3,6 +3,7 @@ package bpf
 import (
 	"fmt"
 	"os"
+	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -48,36 +49,70 @@ const (
 	overflowCell = firstCell + int(model.MaxBucket-model.MinBucket) + 1
 )
 
-// readHistogram sums the cells of several histograms up; sumNS is the sum that belongs to them.
-func readHistogram(hs []cgroupsHistogram, sumNS uint64) *model.Histogram {
-	cell := func(i int) (n uint64) {
-		for l := range hs {
-			n += load(&hs[l].Cells[i])
+// histograms is an array map of histograms. It is read by system calls, one for each histogram
+// that changed, and not mapped: all of a mapping counts as the process's resident memory, and
+// most of these are empty.
+type histograms struct {
+	cells *ebpf.Map
+	// buffer is where lookups go.
+	buffer cgroupsHistogram
+}
+
+// read sums the cells of count histograms from place on; sumNS is the sum that belongs to them.
+func (h *histograms) read(place, count int, sumNS uint64) (*model.Histogram, error) {
+	var cells [len(h.buffer.Cells)]uint64
+	for i := range count {
+		if err := h.cells.Lookup(uint32(place+i), &h.buffer); err != nil {
+			return nil, fmt.Errorf("reading histogram %d of %v: %w", place+i, h.cells, err)
 		}
-		return n
+		for c, n := range h.buffer.Cells {
+			cells[c] += n
+		}
 	}
-	first, last := 0, -1
-	for i := firstCell; i < overflowCell; i++ {
-		if cell(i) == 0 {
-			continue
-		}
-		if last < 0 {
-			first = i
-		}
-		last = i
+	first, end := firstCell, overflowCell
+	for first < end && cells[first] == 0 {
+		first++
 	}
-	r := &model.Histogram{SumNS: sumNS, ZeroCount: cell(zeroCell), OverflowCount: cell(overflowCell)}
+	for end > first && cells[end-1] == 0 {
+		end--
+	}
+	r := &model.Histogram{
+		SumNS: sumNS, ZeroCount: cells[zeroCell], OverflowCount: cells[overflowCell],
+		Offset: model.MinBucket + int32(first-firstCell), Buckets: slices.Clone(cells[first:end]),
+	}
 	r.Count = r.ZeroCount + r.OverflowCount
-	if last < 0 {
-		return r
+	for _, n := range r.Buckets {
+		r.Count += n
 	}
-	r.Offset = model.MinBucket + int32(first-firstCell)
-	r.Buckets = make([]uint64, last-first+1)
-	for i := range r.Buckets {
-		r.Buckets[i] = cell(first + i)
-		r.Count += r.Buckets[i]
+	return r, nil
+}
+
+// clear empties count histograms from place on.
+func (h *histograms) clear(place, count int) error {
+	for i := range count {
+		if err := h.cells.Update(uint32(place+i), &cgroupsHistogram{}, ebpf.UpdateExist); err != nil {
+			return fmt.Errorf("emptying histogram %d of %v: %w", place+i, h.cells, err)
+		}
 	}
-	return r
+	return nil
+}
+
+// cachedHistogram is a histogram with the counter by which a change of it shows.
+type cachedHistogram struct {
+	version   uint64
+	histogram *model.Histogram
+}
+
+// read is what from holds, read again only if the version has changed. Where that fails it is what
+// was read before.
+func (c *cachedHistogram) read(from *histograms, place, count int, version, sumNS uint64) *model.Histogram {
+	if c.histogram != nil && c.version == version {
+		return c.histogram
+	}
+	if h, err := from.read(place, count, sumNS); err == nil {
+		*c = cachedHistogram{version, h}
+	}
+	return c.histogram
 }
 
 // sumDrops reads one counter of a per-CPU array of drops.
