@@ -9,6 +9,7 @@
 #include "histogram.h"
 #include "cgroup_id.h"
 #include "edges.h"
+#include "datagrams.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -80,15 +81,6 @@ struct {
 	__type(key, struct listener_key);
 	__type(value, struct listener);
 } listeners SEC(".maps");
-
-/* Which control group is at the client end of an open connection. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1);
-	__type(key, struct pair_key);
-	__type(value, u64);
-} pairs SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -185,6 +177,8 @@ static __always_inline bool is_mptcp(struct sock *sk)
 	return is_inet(sk) && sk->sk_protocol == IPPROTO_MPTCP;
 }
 
+#include "meeting.h"
+
 /* --- listeners --- */
 
 /* The kernel takes a port that it chose itself away from a socket before it tells of the close. */
@@ -220,7 +214,7 @@ static __always_inline struct listener *listener_of(struct sock *sk)
 	return bpf_map_lookup_elem(&listeners, &key); /* 0.0.0.0 */
 }
 
-static __always_inline void add_listener(struct sock *sk, u64 owner)
+static __always_inline void add_listener(struct sock *sk, struct task_struct *task)
 {
 	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	struct listener_key key;
@@ -237,8 +231,15 @@ static __always_inline void add_listener(struct sock *sk, u64 owner)
 	if (known) {
 		__sync_fetch_and_add(&known->sockets, 1);
 	} else {
-		struct listener first = {.owner = owner, .sockets = 1};
+		struct listener first = {.owner = task_cgroup_id(task), .sockets = 1};
 
+		process_of(task, &first.process);
+		if (is_forwarder(&first.process, key.netns)) {
+			u64 none = 0;
+
+			first.forwarder = 1;
+			bpf_map_update_elem(&proxies, &first.process.id, &none, BPF_NOEXIST);
+		}
 		if (bpf_map_update_elem(&listeners, &key, &first, BPF_NOEXIST)) {
 			count_drop(DROP_LISTENER);
 			return;
@@ -257,64 +258,39 @@ static __always_inline void remove_listener(struct sock *sk)
 	listener_key_of(sk, c, &key);
 	c->flags &= ~CONNECTION_LISTENER;
 	struct listener *known = bpf_map_lookup_elem(&listeners, &key);
-	if (known && __sync_fetch_and_add(&known->sockets, -1) <= 1)
+	if (known && __sync_fetch_and_add(&known->sockets, -1) <= 1) {
+		if (known->forwarder)
+			bpf_map_delete_elem(&proxies, &known->process.id);
 		bpf_map_delete_elem(&listeners, &key);
-}
-
-/* --- pairs --- */
-
-static __always_inline void pair_key_of(struct sock *sk, const struct connection *c, u32 role,
-					struct pair_key *key)
-{
-	__builtin_memset(key, 0, sizeof(*key));
-	if (role == ROLE_CLIENT) {
-		local_address(sk, &key->client);
-		remote_address(sk, &key->service);
-		key->client_port = local_port(sk, c);
-		key->service_port = remote_port(sk);
-	} else {
-		remote_address(sk, &key->client);
-		local_address(sk, &key->service);
-		key->client_port = remote_port(sk);
-		key->service_port = sk->__sk_common.skc_num;
 	}
-	if (is_loopback(&key->client))
-		key->netns = netns_of(sk);
-}
-
-static __always_inline void publish_client(struct sock *sk, struct connection *c)
-{
-	struct pair_key key;
-	u64 owner = c->owner;
-
-	c->local_port = sk->__sk_common.skc_num;
-	pair_key_of(sk, c, ROLE_CLIENT, &key);
-	if (bpf_map_update_elem(&pairs, &key, &owner, BPF_ANY))
-		count_drop(DROP_PAIR);
 }
 
 /* --- edges --- */
 
-static __always_inline void key_of(struct sock *sk, u32 role, u64 owner, struct edge_key *key)
+static __always_inline void key_of(struct sock *sk, struct connection *c, struct edge_key *key)
 {
 	__builtin_memset(key, 0, sizeof(*key));
-	key->owner = owner;
+	key->owner = c->owner;
 	key->netns = netns_of(sk);
-	key->role = role;
-	if (role == ROLE_CLIENT) {
+	key->role = c->role;
+	__builtin_memcpy(key->process, c->process.name, PROCESS_NAME);
+	key->forwarder = !!(c->flags & CONNECTION_FORWARDER);
+	if (c->role == ROLE_CLIENT) {
 		remote_address(sk, &key->service);
 		key->port = remote_port(sk);
+		meet_server(sk, c, key);
+		u32 behind = c->behind;
+		struct edge *dialled = behind ? bpf_map_lookup_elem(&edges, &behind) : NULL;
+		if (dialled) {
+			key->far = dialled->key.service;
+			key->far_port = dialled->key.port;
+		}
 		return;
 	}
 	local_address(sk, &key->service);
 	remote_address(sk, &key->client);
 	key->port = sk->__sk_common.skc_num;
-
-	struct pair_key pair;
-	pair_key_of(sk, NULL, ROLE_SERVER, &pair);
-	u64 *client = bpf_map_lookup_elem(&pairs, &pair);
-	if (client)
-		key->peer = *client;
+	meet_client(sk, c, key);
 }
 
 static __always_inline u32 place_edge(struct edge_key *key, u32 place, bool reserved)
@@ -348,6 +324,9 @@ static __noinline u32 new_edge(struct edge_key *key)
 	if (key->role == ROLE_SERVER) {
 		count_drop(DROP_EDGE_CLIENT);
 		__builtin_memset(&key->client, 0, sizeof(key->client));
+		__builtin_memset(&key->far, 0, sizeof(key->far));
+		__builtin_memset(key->peer_process, 0, sizeof(key->peer_process));
+		key->far_port = 0;
 		key->peer = 0;
 		u32 *known = bpf_map_lookup_elem(&edge_of_key, key);
 		if (known)
@@ -359,13 +338,19 @@ static __noinline u32 new_edge(struct edge_key *key)
 	return EDGE_OVERFLOW;
 }
 
-static __always_inline u32 edge_of(struct sock *sk, u32 role, u64 owner)
+static __noinline u32 edge_of(struct sock *sk, struct connection *c)
 {
 	struct edge_key key;
 
-	key_of(sk, role, owner, &key);
+	if (!sk || !c)
+		return EDGE_OVERFLOW;
+	key_of(sk, c, &key);
 	u32 *known = bpf_map_lookup_elem(&edge_of_key, &key);
-	return known ? *known : new_edge(&key);
+	u32 place = known ? *known : new_edge(&key);
+	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	if (edge && place)
+		edge->process = c->process.id;
+	return place;
 }
 
 /* --- transactions --- */
@@ -419,6 +404,8 @@ static __always_inline void sample_path(struct edge *edge, struct sock *sk)
 	__sync_fetch_and_add(&edge->jitter_sum_ns, (u64)tcp->mdev_us * 1000 / 4);
 }
 
+#include "transactions.h"
+
 static __always_inline void count_transaction(struct sock *sk, struct connection *c, u64 first_ns,
 					      u64 reply_ns, u64 last_ns)
 {
@@ -438,6 +425,8 @@ static __always_inline void count_transaction(struct sock *sk, struct connection
 		return;
 	}
 	u64 ns = elapsed(first_ns, last_ns);
+	if (log_transactions)
+		log_transaction(place, c->role, first_ns, reply_ns, last_ns);
 	histogram_add(latency, ns);
 	/* The sum tells the reader that the histogram changed, so it grows even by a zero. */
 	__sync_fetch_and_add(&edge->latency_sum_ns, ns ? ns : 1);
@@ -507,6 +496,23 @@ static __always_inline void open_on(struct connection *c, u32 place)
 	c->flags |= CONNECTION_OPEN;
 }
 
+/*
+ * A connection that a client opened is counted from its first use on, or the next sweep, or its
+ * end: by then the server's end has told who it is.
+ */
+static __always_inline void settle(struct sock *sk, struct connection *c)
+{
+	u32 place = edge_of(sk, c);
+
+	/* It may be used and swept at once: both find the same edge, and one counts. */
+	if (__sync_val_compare_and_swap(&c->unsettled, 1, 0) == 1) {
+		c->flags |= CONNECTION_OWNED;
+		open_on(c, place);
+	} else {
+		c->edge = place;
+	}
+}
+
 static __always_inline void close_on(struct connection *c)
 {
 	u32 place = c->edge;
@@ -527,23 +533,41 @@ static __always_inline u32 role_of(struct sock *sk)
  * The task that uses a socket owns it: an accepted socket is the accepting task's, not the
  * listener's creator's. The first use decides.
  */
-static __noinline int own(struct sock *sk, struct connection *c, struct task_struct *task)
+static __noinline int own(struct sock *sk, struct connection *c, struct task_struct *task, bool used)
 {
 	if (!sk || !c || !task)
 		return 0;
-	u64 owner = task_cgroup_id(task);
-
-	if (!c->role)
+	if (c->role == ROLE_CLIENT && (c->flags & CONNECTION_WHOLE || c->unsettled)) {
+		if (used)
+			settle(sk, c);
+		return 0;
+	}
+	if (!c->role) {
 		c->role = role_of(sk);
+		c->flags |= CONNECTION_OLD;
+		sequences_of(sk, c);
+	}
+	u64 owner = task_cgroup_id(task);
 	c->flags |= CONNECTION_OWNED;
 	if ((c->flags & CONNECTION_OPEN) && c->owner == owner)
 		return 0;
 	if (c->flags & CONNECTION_OPEN)
 		close_on(c);
 	c->owner = owner;
-	if (c->role == ROLE_CLIENT)
+	process_of(task, &c->process);
+	if (c->role == ROLE_CLIENT) {
+		c->flags &= ~CONNECTION_OWNED;
 		publish_client(sk, c);
-	open_on(c, edge_of(sk, c->role, owner));
+		c->unsettled = 1;
+		if (used)
+			settle(sk, c);
+		return 0;
+	}
+	/* Who listens is not who accepts: the next connections begin with the right owner. */
+	struct listener *listener = listener_of(sk);
+	if (listener)
+		listener->owner = owner;
+	open_on(c, edge_of(sk, c));
 	return 0;
 }
 
@@ -556,15 +580,19 @@ static __always_inline struct connection *adopt(struct sock *sk)
 	return c;
 }
 
+#include "datagrams_path.h"
+
 static __always_inline int transferred(struct sock *sk, int bytes, bool sent)
 {
-	if (bytes <= 0)
-		return 0;
 	if (!is_tcp(sk)) {
-		if (is_mptcp(sk))
+		if (is_udp(sk))
+			return datagram(sk, bytes, sent);
+		if (bytes > 0 && is_mptcp(sk))
 			count_drop(DROP_MULTIPATH);
 		return 0;
 	}
+	if (bytes <= 0)
+		return 0;
 	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
 	if (!c) {
 		c = adopt(sk);
@@ -572,7 +600,7 @@ static __always_inline int transferred(struct sock *sk, int bytes, bool sent)
 			return 0;
 	}
 	if (!(c->flags & CONNECTION_OWNED))
-		own(sk, c, bpf_get_current_task_btf());
+		own(sk, c, bpf_get_current_task_btf(), true);
 
 	u32 place = c->edge;
 	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
@@ -598,7 +626,7 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 SEC("tp_btf/sock_recv_length")
 int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 {
-	if (flags & MSG_PEEK)
+	if (flags & (MSG_PEEK | MSG_ERRQUEUE))
 		return 0;
 	return transferred(sk, ret, false);
 }
@@ -609,11 +637,20 @@ static __always_inline void connecting(struct sock *sk)
 
 	if (!c)
 		return;
+	struct task_struct *task = bpf_get_current_task_btf();
+
 	c->role = ROLE_CLIENT;
-	c->owner = task_cgroup_id(bpf_get_current_task_btf());
-	c->edge = edge_of(sk, ROLE_CLIENT, c->owner);
-	c->flags = CONNECTION_OWNED | CONNECTION_WHOLE;
+	c->owner = task_cgroup_id(task);
+	process_of(task, &c->process);
+	c->edge = 0;
+	c->flags = CONNECTION_WHOLE;
 	c->phase = PHASE_IDLE;
+	c->unsettled = 0;
+	c->behind = 0;
+	if (is_forwarder(&c->process, netns_of(sk))) {
+		c->flags |= CONNECTION_FORWARDER;
+		c->behind = forwarder_dials(c->process.id);
+	}
 }
 
 static __always_inline void connected(struct sock *sk)
@@ -622,9 +659,10 @@ static __always_inline void connected(struct sock *sk)
 
 	if (!c || c->role != ROLE_CLIENT)
 		return;
+	sequences_of(sk, c);
 	publish_client(sk, c);
 	c->opened_ns = bpf_ktime_get_ns();
-	open_on(c, c->edge);
+	c->unsettled = 1;
 }
 
 /* Runs in softirq: current is not the server. Until it uses the socket, its listener's owner is. */
@@ -638,11 +676,17 @@ static __always_inline void accepted(struct sock *sk)
 	c->flags = CONNECTION_WHOLE;
 	c->phase = PHASE_IDLE;
 	c->opened_ns = bpf_ktime_get_ns();
+	sequences_of(sk, c);
 	struct listener *listener = listener_of(sk);
 	if (!listener)
 		return;
 	c->owner = listener->owner;
-	open_on(c, edge_of(sk, ROLE_SERVER, c->owner));
+	c->process = listener->process;
+	if (listener->forwarder)
+		c->flags |= CONNECTION_FORWARDER;
+	open_on(c, edge_of(sk, c));
+	if (listener->forwarder)
+		forwarder_accepted(listener->process.id, c->edge);
 }
 
 static __always_inline void count_failure(struct sock *sk, struct edge *edge)
@@ -692,6 +736,8 @@ static __always_inline void closed(struct sock *sk, int old_state)
 
 	if (!c)
 		return;
+	if (c->unsettled || old_state == TCP_SYN_SENT)
+		settle(sk, c);
 	u32 place = c->edge;
 	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
 	if (!edge)
@@ -706,12 +752,7 @@ static __always_inline void closed(struct sock *sk, int old_state)
 		c->phase = PHASE_IDLE;
 		__sync_fetch_and_add(&edge->aborts, 1);
 	}
-	if (c->role == ROLE_CLIENT) {
-		struct pair_key key;
-
-		pair_key_of(sk, c, ROLE_CLIENT, &key);
-		bpf_map_delete_elem(&pairs, &key);
-	}
+	leave_meeting(sk, c);
 	count_end(sk, c, edge);
 	close_on(c);
 }
@@ -722,7 +763,7 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 	if (!is_tcp(sk) && !is_mptcp(sk))
 		return 0;
 	if (new_state == TCP_LISTEN)
-		add_listener(sk, task_cgroup_id(bpf_get_current_task_btf()));
+		add_listener(sk, bpf_get_current_task_btf());
 	else if (old_state == TCP_LISTEN)
 		remove_listener(sk);
 	else if (is_mptcp(sk))
@@ -745,6 +786,9 @@ int BPF_PROG(tcp_retransmit_skb, struct sock *sk)
 
 	if (!c)
 		return 0;
+	/* The first segment of a connection that may never come to be. */
+	if (!c->edge && c->role == ROLE_CLIENT)
+		c->edge = edge_of(sk, c);
 	u32 place = c->edge;
 	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
 	if (edge)
@@ -753,13 +797,15 @@ int BPF_PROG(tcp_retransmit_skb, struct sock *sk)
 }
 
 /*
- * Sockets that are older than these programs, in three passes over all tasks' files: listeners
- * (they tell servers from clients), then clients (servers look their peers up), then servers.
+ * Sockets that are older than these programs, in four passes over all tasks' files: listeners
+ * (they tell servers from clients), then clients (servers look their peers up), then servers,
+ * then clients again, which look their servers up.
  */
 enum {
 	PASS_LISTENERS = 1,
 	PASS_CLIENTS = 2,
 	PASS_SERVERS = 3,
+	PASS_SETTLE = 4,
 };
 
 volatile u32 iterator_pass = 0;
@@ -783,7 +829,7 @@ int open_sockets(struct bpf_iter__task_file *ctx)
 	u8 state = sk->__sk_common.skc_state;
 	if (pass == PASS_LISTENERS) {
 		if (state == TCP_LISTEN && (is_tcp(sk) || is_mptcp(sk)))
-			add_listener(sk, task_cgroup_id(task));
+			add_listener(sk, task);
 		return 0;
 	}
 	if (!is_tcp(sk))
@@ -791,11 +837,11 @@ int open_sockets(struct bpf_iter__task_file *ctx)
 	if (state != TCP_ESTABLISHED && state != TCP_CLOSE_WAIT)
 		return 0;
 	u32 role = role_of(sk);
-	if (role != (pass == PASS_CLIENTS ? ROLE_CLIENT : ROLE_SERVER))
+	if (role != (pass == PASS_SERVERS ? ROLE_SERVER : ROLE_CLIENT))
 		return 0;
 	struct connection *c = adopt(sk);
 	if (c && !(c->flags & CONNECTION_OWNED))
-		own(sk, c, task);
+		own(sk, c, task, pass == PASS_SETTLE);
 	return 0;
 }
 
@@ -805,7 +851,11 @@ int sweep_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 	struct connection *c = ctx->value;
 	struct sock *sk = ctx->sk;
 
-	if (!c || !sk || c->phase != PHASE_REPLY || bpf_ktime_get_ns() - c->last_ns < SWEEP_AFTER_NS)
+	if (!c || !sk)
+		return 0;
+	if (c->unsettled && bpf_ktime_get_ns() - c->opened_ns > SETTLE_AFTER_NS)
+		settle(sk, c);
+	if (c->phase != PHASE_REPLY || bpf_ktime_get_ns() - c->last_ns < SWEEP_AFTER_NS)
 		return 0;
 	c->flags |= CONNECTION_SWEPT;
 	finish(sk, c);

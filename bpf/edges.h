@@ -12,21 +12,46 @@ enum edge_role {
 	ROLE_SERVER = 2,
 };
 
+enum transport {
+	TRANSPORT_TCP = 0,
+	TRANSPORT_UDP = 1,
+};
+
 /* Addresses are IPv6; IPv4 ones are mapped (::ffff:a.b.c.d). Bytes in network order. */
 struct address {
 	u8 bytes[16];
 };
 
+/* Length of a process's name, ended by a zero. */
+#define PROCESS_NAME 16
+
+/* A process: its name, and an id that only helps to look it up while it lives. */
+struct process {
+	char name[PROCESS_NAME] __attribute__((aligned(8)));
+	u32 id;
+	u32 unused;
+};
+
 /* All connections that share a key are counted together; the client's port is never part of it. */
 struct edge_key {
 	u64 owner;		/* control group of the end that counts */
-	u64 peer;		/* on a server: the client's group, if it is on this host */
+	u64 peer;		/* control group of the other end, if it is on this host */
 	struct address service;	/* the server's address as this end sees it */
 	struct address client;	/* on a server: the client's address; zero if masked */
+	/*
+	 * The server's address as the other end sees it, if that is on this host and sees another
+	 * one; on a forwarder's own client end: the address where the forwarder was dialled.
+	 */
+	struct address far;
+	char process[PROCESS_NAME];	 /* of this end */
+	char peer_process[PROCESS_NAME]; /* of the other end, if it is on this host */
 	u32 netns;
-	u16 port;		/* of the service, host byte order */
+	u16 port;	/* of the service, host byte order */
+	u16 far_port;	/* 0 where far is not set */
 	u8 role;
-	u8 pad;
+	u8 forwarder;	/* this end only passes on what others send */
+	u8 transport;	/* enum transport */
+	u8 pad[5];
 };
 
 #define EDGE_HISTOGRAMS 3
@@ -61,8 +86,8 @@ struct edge {
 	u64 rtt_sum_ns;
 	u64 duration_sum_ns;
 	u32 histograms[EDGE_HISTOGRAMS]; /* places in the pool, 0 until first needed */
-	u32 unused32;
-	u64 unused[4];
+	u32 process; /* one that uses the edge, to look it up */
+	u64 unused[5];
 };
 
 /* Histograms that an edge has only when it needs them. */
@@ -79,11 +104,13 @@ struct listener_key {
 };
 
 struct listener {
-	u64 owner;
+	u64 owner; /* of the last one who accepted, or else who listens */
 	u64 sockets;
+	struct process process;
+	u32 forwarder;
 };
 
-/* The address pair of a connection, as its client sees it. */
+/* The address pair of a connection, as its client sees it; see meeting.h. */
 struct pair_key {
 	struct address client;
 	struct address service;
@@ -104,6 +131,9 @@ enum connection_phase {
 #define CONNECTION_WHOLE 16	 /* seen since it was opened */
 #define CONNECTION_STREAM 32	 /* not a sequence of transactions: messages go either way */
 #define CONNECTION_LISTENER 8	 /* a listening socket, counted in listeners */
+#define CONNECTION_OLD 64	 /* older than the programs: its opening was not seen */
+#define CONNECTION_MET 128	 /* a server that knows its client */
+#define CONNECTION_FORWARDER 256 /* this end only passes on what others send */
 
 /* What is known of one socket. It lives and ends with the socket. */
 struct connection {
@@ -119,7 +149,11 @@ struct connection {
 	u16 flags;
 	u16 local_port;
 	u32 pushes;
-	u32 unused;
+	u32 unsettled; /* 1: established by a client, and not yet counted on an edge */
+	u32 client_sequence;
+	u32 server_sequence;
+	u32 behind; /* of a forwarder's client end: the edge that it serves, 0 if not known */
+	struct process process;
 };
 
 enum edge_drop {
@@ -130,11 +164,17 @@ enum edge_drop {
 	DROP_LISTENER = 4,
 	DROP_MULTIPATH = 5, /* transfers on multipath TCP connections are not counted */
 	DROP_HISTOGRAM = 6, /* the pool of histograms is empty */
-	EDGE_DROPS = 7,
+	DROP_PROXIED = 7, /* a forwarder's client is one of several */
+	DROP_DATAGRAM_PEER = 8, /* the peer of a datagram is not known: counted, not timed */
+	DROP_DATAGRAM_FLOW = 9, /* no memory for a flow: its datagram is not counted */
+	EDGE_DROPS = 10,
 };
 
 /* A transaction whose reply has been silent for so long is counted without waiting for the next. */
 #define SWEEP_AFTER_NS 1000000000ULL
+
+/* A client's connection that was not used for so long is counted as open all the same. */
+#define SETTLE_AFTER_NS 100000000ULL
 
 /*
  * A reply that flows for longer than this is a transfer: its time tells of its size and of its

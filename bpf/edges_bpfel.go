@@ -14,20 +14,91 @@ import (
 )
 
 type edgesConnection struct {
-	_             structs.HostLayout
-	Owner         uint64
-	FirstNs       uint64
-	ReplyNs       uint64
-	LastNs        uint64
-	OpenedNs      uint64
-	ReceivedBytes uint64
-	Edge          uint32
-	Phase         uint32
-	Role          uint32
-	Flags         uint16
-	LocalPort     uint16
-	Pushes        uint32
-	Unused        uint32
+	_              structs.HostLayout
+	Owner          uint64
+	FirstNs        uint64
+	ReplyNs        uint64
+	LastNs         uint64
+	OpenedNs       uint64
+	ReceivedBytes  uint64
+	Edge           uint32
+	Phase          uint32
+	Role           uint32
+	Flags          uint16
+	LocalPort      uint16
+	Pushes         uint32
+	Unsettled      uint32
+	ClientSequence uint32
+	ServerSequence uint32
+	Behind         uint32
+	_              [4]byte
+	Process        struct {
+		_      structs.HostLayout
+		Name   [16]int8
+		Id     uint32
+		Unused uint32
+	}
+}
+
+type edgesDatagramEdge struct {
+	_               structs.HostLayout
+	SentPackets     uint64
+	ReceivedPackets uint64
+	OneWay          uint64
+	Streams         uint64
+	Pending         uint64
+	Generation      uint64
+	Unused          [2]uint64
+}
+
+type edgesDatagramFlow struct {
+	_          structs.HostLayout
+	FirstNs    uint64
+	Edge       uint32
+	Generation uint32
+	Phase      uint32
+	Requests   uint32
+	Role       uint32
+	Unused     uint32
+}
+
+type edgesDatagramSocket struct {
+	_     structs.HostLayout
+	Owner uint64
+	Id    uint64
+	Peer  struct {
+		_       structs.HostLayout
+		Address struct {
+			_     structs.HostLayout
+			Bytes [16]uint8
+		}
+		Port   uint16
+		Unused uint16
+	}
+	Flags   uint32
+	Process struct {
+		_      structs.HostLayout
+		Name   [16]int8
+		Id     uint32
+		Unused uint32
+	}
+	Unused uint32
+	_      [4]byte
+	Flow   edgesDatagramFlow
+	Calls  [4]struct {
+		_    structs.HostLayout
+		Task uint64
+		Peer struct {
+			_       structs.HostLayout
+			Address struct {
+				_     structs.HostLayout
+				Bytes [16]uint8
+			}
+			Port   uint16
+			Unused uint16
+		}
+		Unused uint32
+	}
 }
 
 type edgesEdge struct {
@@ -61,8 +132,8 @@ type edgesEdge struct {
 	RttSumNs            uint64
 	DurationSumNs       uint64
 	Histograms          [3]uint32
-	Unused32            uint32
-	Unused              [4]uint64
+	Process             uint32
+	Unused              [5]uint64
 }
 
 type edgesEdgeKey struct {
@@ -77,10 +148,34 @@ type edgesEdgeKey struct {
 		_     structs.HostLayout
 		Bytes [16]uint8
 	}
-	Netns uint32
-	Port  uint16
-	Role  uint8
-	Pad   uint8
+	Far struct {
+		_     structs.HostLayout
+		Bytes [16]uint8
+	}
+	Process     [16]int8
+	PeerProcess [16]int8
+	Netns       uint32
+	Port        uint16
+	FarPort     uint16
+	Role        uint8
+	Forwarder   uint8
+	Transport   uint8
+	Pad         [5]uint8
+}
+
+type edgesFlowKey struct {
+	_      structs.HostLayout
+	Socket uint64
+	Peer   struct {
+		_       structs.HostLayout
+		Address struct {
+			_     structs.HostLayout
+			Bytes [16]uint8
+		}
+		Port   uint16
+		Unused uint16
+	}
+	Unused uint32
 }
 
 type edgesHistogram struct {
@@ -92,6 +187,14 @@ type edgesListener struct {
 	_       structs.HostLayout
 	Owner   uint64
 	Sockets uint64
+	Process struct {
+		_      structs.HostLayout
+		Name   [16]int8
+		Id     uint32
+		Unused uint32
+	}
+	Forwarder uint32
+	_         [4]byte
 }
 
 type edgesListenerKey struct {
@@ -103,6 +206,31 @@ type edgesListenerKey struct {
 	Netns uint32
 	Port  uint16
 	Pad   uint16
+}
+
+type edgesMeeting struct {
+	_       structs.HostLayout
+	Client  uint64
+	Server  uint64
+	Dialled struct {
+		_     structs.HostLayout
+		Bytes [16]uint8
+	}
+	Reached struct {
+		_     structs.HostLayout
+		Bytes [16]uint8
+	}
+	Behind struct {
+		_     structs.HostLayout
+		Bytes [16]uint8
+	}
+	ClientProcess [16]int8
+	ServerProcess [16]int8
+	DialledPort   uint16
+	ReachedPort   uint16
+	Ends          uint32
+	Proxied       uint32
+	Unused        uint32
 }
 
 type edgesPairKey struct {
@@ -124,26 +252,38 @@ type edgesPairKey struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	edgesMapConnections       = "connections"
-	edgesMapEdgeDrops         = "edge_drops"
-	edgesMapEdgeLatency       = "edge_latency"
-	edgesMapEdgeOfKey         = "edge_of_key"
-	edgesMapEdges             = "edges"
-	edgesMapFreeEdges         = "free_edges"
-	edgesMapFreeHistograms    = "free_histograms"
-	edgesMapHistogramPool     = "histogram_pool"
-	edgesMapListeners         = "listeners"
-	edgesMapPairs             = "pairs"
-	edgesMapReservedEdges     = "reserved_edges"
-	edgesProgInetSockSetState = "inet_sock_set_state"
-	edgesProgOpenSockets      = "open_sockets"
-	edgesProgSockRecvLength   = "sock_recv_length"
-	edgesProgSockSendLength   = "sock_send_length"
-	edgesProgSweepConnections = "sweep_connections"
-	edgesProgTcpRetransmitSkb = "tcp_retransmit_skb"
-	edgesVarCgroupSubsysIndex = "cgroup_subsys_index"
-	edgesVarIteratorPass      = "iterator_pass"
-	edgesVarJiffyNs           = "jiffy_ns"
+	edgesMapConnections           = "connections"
+	edgesMapDatagramEdges         = "datagram_edges"
+	edgesMapDatagramFlows         = "datagram_flows"
+	edgesMapDatagramSockets       = "datagram_sockets"
+	edgesMapEdgeDrops             = "edge_drops"
+	edgesMapEdgeLatency           = "edge_latency"
+	edgesMapEdgeOfKey             = "edge_of_key"
+	edgesMapEdges                 = "edges"
+	edgesMapFreeEdges             = "free_edges"
+	edgesMapFreeHistograms        = "free_histograms"
+	edgesMapHistogramPool         = "histogram_pool"
+	edgesMapListeners             = "listeners"
+	edgesMapPairs                 = "pairs"
+	edgesMapProxies               = "proxies"
+	edgesMapReservedEdges         = "reserved_edges"
+	edgesMapTransactionLog        = "transaction_log"
+	edgesProgInetSockSetState     = "inet_sock_set_state"
+	edgesProgOpenDatagramSockets  = "open_datagram_sockets"
+	edgesProgOpenSockets          = "open_sockets"
+	edgesProgSockRecvLength       = "sock_recv_length"
+	edgesProgSockSendLength       = "sock_send_length"
+	edgesProgSweepConnections     = "sweep_connections"
+	edgesProgSweepDatagramFlows   = "sweep_datagram_flows"
+	edgesProgSweepDatagramSockets = "sweep_datagram_sockets"
+	edgesProgTcpRetransmitSkb     = "tcp_retransmit_skb"
+	edgesVarCgroupSubsysIndex     = "cgroup_subsys_index"
+	edgesVarHostNetns             = "host_netns"
+	edgesVarIteratorPass          = "iterator_pass"
+	edgesVarJiffyNs               = "jiffy_ns"
+	edgesVarLogTransactions       = "log_transactions"
+	edgesVarTransactionRecord     = "transaction_record"
+	edgesVarUnloggedTransactions  = "unlogged_transactions"
 )
 
 // loadEdges returns the embedded CollectionSpec for edges.
@@ -188,38 +328,50 @@ type edgesSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type edgesProgramSpecs struct {
-	InetSockSetState *ebpf.ProgramSpec `ebpf:"inet_sock_set_state"`
-	OpenSockets      *ebpf.ProgramSpec `ebpf:"open_sockets"`
-	SockRecvLength   *ebpf.ProgramSpec `ebpf:"sock_recv_length"`
-	SockSendLength   *ebpf.ProgramSpec `ebpf:"sock_send_length"`
-	SweepConnections *ebpf.ProgramSpec `ebpf:"sweep_connections"`
-	TcpRetransmitSkb *ebpf.ProgramSpec `ebpf:"tcp_retransmit_skb"`
+	InetSockSetState     *ebpf.ProgramSpec `ebpf:"inet_sock_set_state"`
+	OpenDatagramSockets  *ebpf.ProgramSpec `ebpf:"open_datagram_sockets"`
+	OpenSockets          *ebpf.ProgramSpec `ebpf:"open_sockets"`
+	SockRecvLength       *ebpf.ProgramSpec `ebpf:"sock_recv_length"`
+	SockSendLength       *ebpf.ProgramSpec `ebpf:"sock_send_length"`
+	SweepConnections     *ebpf.ProgramSpec `ebpf:"sweep_connections"`
+	SweepDatagramFlows   *ebpf.ProgramSpec `ebpf:"sweep_datagram_flows"`
+	SweepDatagramSockets *ebpf.ProgramSpec `ebpf:"sweep_datagram_sockets"`
+	TcpRetransmitSkb     *ebpf.ProgramSpec `ebpf:"tcp_retransmit_skb"`
 }
 
 // edgesMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type edgesMapSpecs struct {
-	Connections    *ebpf.MapSpec `ebpf:"connections"`
-	EdgeDrops      *ebpf.MapSpec `ebpf:"edge_drops"`
-	EdgeLatency    *ebpf.MapSpec `ebpf:"edge_latency"`
-	EdgeOfKey      *ebpf.MapSpec `ebpf:"edge_of_key"`
-	Edges          *ebpf.MapSpec `ebpf:"edges"`
-	FreeEdges      *ebpf.MapSpec `ebpf:"free_edges"`
-	FreeHistograms *ebpf.MapSpec `ebpf:"free_histograms"`
-	HistogramPool  *ebpf.MapSpec `ebpf:"histogram_pool"`
-	Listeners      *ebpf.MapSpec `ebpf:"listeners"`
-	Pairs          *ebpf.MapSpec `ebpf:"pairs"`
-	ReservedEdges  *ebpf.MapSpec `ebpf:"reserved_edges"`
+	Connections     *ebpf.MapSpec `ebpf:"connections"`
+	DatagramEdges   *ebpf.MapSpec `ebpf:"datagram_edges"`
+	DatagramFlows   *ebpf.MapSpec `ebpf:"datagram_flows"`
+	DatagramSockets *ebpf.MapSpec `ebpf:"datagram_sockets"`
+	EdgeDrops       *ebpf.MapSpec `ebpf:"edge_drops"`
+	EdgeLatency     *ebpf.MapSpec `ebpf:"edge_latency"`
+	EdgeOfKey       *ebpf.MapSpec `ebpf:"edge_of_key"`
+	Edges           *ebpf.MapSpec `ebpf:"edges"`
+	FreeEdges       *ebpf.MapSpec `ebpf:"free_edges"`
+	FreeHistograms  *ebpf.MapSpec `ebpf:"free_histograms"`
+	HistogramPool   *ebpf.MapSpec `ebpf:"histogram_pool"`
+	Listeners       *ebpf.MapSpec `ebpf:"listeners"`
+	Pairs           *ebpf.MapSpec `ebpf:"pairs"`
+	Proxies         *ebpf.MapSpec `ebpf:"proxies"`
+	ReservedEdges   *ebpf.MapSpec `ebpf:"reserved_edges"`
+	TransactionLog  *ebpf.MapSpec `ebpf:"transaction_log"`
 }
 
 // edgesVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type edgesVariableSpecs struct {
-	CgroupSubsysIndex *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
-	IteratorPass      *ebpf.VariableSpec `ebpf:"iterator_pass"`
-	JiffyNs           *ebpf.VariableSpec `ebpf:"jiffy_ns"`
+	CgroupSubsysIndex    *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
+	HostNetns            *ebpf.VariableSpec `ebpf:"host_netns"`
+	IteratorPass         *ebpf.VariableSpec `ebpf:"iterator_pass"`
+	JiffyNs              *ebpf.VariableSpec `ebpf:"jiffy_ns"`
+	LogTransactions      *ebpf.VariableSpec `ebpf:"log_transactions"`
+	TransactionRecord    *ebpf.VariableSpec `ebpf:"transaction_record"`
+	UnloggedTransactions *ebpf.VariableSpec `ebpf:"unlogged_transactions"`
 }
 
 // edgesObjects contains all objects after they have been loaded into the kernel.
@@ -242,22 +394,30 @@ func (o *edgesObjects) Close() error {
 //
 // It can be passed to loadEdgesObjects or ebpf.CollectionSpec.LoadAndAssign.
 type edgesMaps struct {
-	Connections    *ebpf.Map `ebpf:"connections"`
-	EdgeDrops      *ebpf.Map `ebpf:"edge_drops"`
-	EdgeLatency    *ebpf.Map `ebpf:"edge_latency"`
-	EdgeOfKey      *ebpf.Map `ebpf:"edge_of_key"`
-	Edges          *ebpf.Map `ebpf:"edges"`
-	FreeEdges      *ebpf.Map `ebpf:"free_edges"`
-	FreeHistograms *ebpf.Map `ebpf:"free_histograms"`
-	HistogramPool  *ebpf.Map `ebpf:"histogram_pool"`
-	Listeners      *ebpf.Map `ebpf:"listeners"`
-	Pairs          *ebpf.Map `ebpf:"pairs"`
-	ReservedEdges  *ebpf.Map `ebpf:"reserved_edges"`
+	Connections     *ebpf.Map `ebpf:"connections"`
+	DatagramEdges   *ebpf.Map `ebpf:"datagram_edges"`
+	DatagramFlows   *ebpf.Map `ebpf:"datagram_flows"`
+	DatagramSockets *ebpf.Map `ebpf:"datagram_sockets"`
+	EdgeDrops       *ebpf.Map `ebpf:"edge_drops"`
+	EdgeLatency     *ebpf.Map `ebpf:"edge_latency"`
+	EdgeOfKey       *ebpf.Map `ebpf:"edge_of_key"`
+	Edges           *ebpf.Map `ebpf:"edges"`
+	FreeEdges       *ebpf.Map `ebpf:"free_edges"`
+	FreeHistograms  *ebpf.Map `ebpf:"free_histograms"`
+	HistogramPool   *ebpf.Map `ebpf:"histogram_pool"`
+	Listeners       *ebpf.Map `ebpf:"listeners"`
+	Pairs           *ebpf.Map `ebpf:"pairs"`
+	Proxies         *ebpf.Map `ebpf:"proxies"`
+	ReservedEdges   *ebpf.Map `ebpf:"reserved_edges"`
+	TransactionLog  *ebpf.Map `ebpf:"transaction_log"`
 }
 
 func (m *edgesMaps) Close() error {
 	return _EdgesClose(
 		m.Connections,
+		m.DatagramEdges,
+		m.DatagramFlows,
+		m.DatagramSockets,
 		m.EdgeDrops,
 		m.EdgeLatency,
 		m.EdgeOfKey,
@@ -267,7 +427,9 @@ func (m *edgesMaps) Close() error {
 		m.HistogramPool,
 		m.Listeners,
 		m.Pairs,
+		m.Proxies,
 		m.ReservedEdges,
+		m.TransactionLog,
 	)
 }
 
@@ -275,30 +437,40 @@ func (m *edgesMaps) Close() error {
 //
 // It can be passed to loadEdgesObjects or ebpf.CollectionSpec.LoadAndAssign.
 type edgesVariables struct {
-	CgroupSubsysIndex *ebpf.Variable `ebpf:"cgroup_subsys_index"`
-	IteratorPass      *ebpf.Variable `ebpf:"iterator_pass"`
-	JiffyNs           *ebpf.Variable `ebpf:"jiffy_ns"`
+	CgroupSubsysIndex    *ebpf.Variable `ebpf:"cgroup_subsys_index"`
+	HostNetns            *ebpf.Variable `ebpf:"host_netns"`
+	IteratorPass         *ebpf.Variable `ebpf:"iterator_pass"`
+	JiffyNs              *ebpf.Variable `ebpf:"jiffy_ns"`
+	LogTransactions      *ebpf.Variable `ebpf:"log_transactions"`
+	TransactionRecord    *ebpf.Variable `ebpf:"transaction_record"`
+	UnloggedTransactions *ebpf.Variable `ebpf:"unlogged_transactions"`
 }
 
 // edgesPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to loadEdgesObjects or ebpf.CollectionSpec.LoadAndAssign.
 type edgesPrograms struct {
-	InetSockSetState *ebpf.Program `ebpf:"inet_sock_set_state"`
-	OpenSockets      *ebpf.Program `ebpf:"open_sockets"`
-	SockRecvLength   *ebpf.Program `ebpf:"sock_recv_length"`
-	SockSendLength   *ebpf.Program `ebpf:"sock_send_length"`
-	SweepConnections *ebpf.Program `ebpf:"sweep_connections"`
-	TcpRetransmitSkb *ebpf.Program `ebpf:"tcp_retransmit_skb"`
+	InetSockSetState     *ebpf.Program `ebpf:"inet_sock_set_state"`
+	OpenDatagramSockets  *ebpf.Program `ebpf:"open_datagram_sockets"`
+	OpenSockets          *ebpf.Program `ebpf:"open_sockets"`
+	SockRecvLength       *ebpf.Program `ebpf:"sock_recv_length"`
+	SockSendLength       *ebpf.Program `ebpf:"sock_send_length"`
+	SweepConnections     *ebpf.Program `ebpf:"sweep_connections"`
+	SweepDatagramFlows   *ebpf.Program `ebpf:"sweep_datagram_flows"`
+	SweepDatagramSockets *ebpf.Program `ebpf:"sweep_datagram_sockets"`
+	TcpRetransmitSkb     *ebpf.Program `ebpf:"tcp_retransmit_skb"`
 }
 
 func (p *edgesPrograms) Close() error {
 	return _EdgesClose(
 		p.InetSockSetState,
+		p.OpenDatagramSockets,
 		p.OpenSockets,
 		p.SockRecvLength,
 		p.SockSendLength,
 		p.SweepConnections,
+		p.SweepDatagramFlows,
+		p.SweepDatagramSockets,
 		p.TcpRetransmitSkb,
 	)
 }

@@ -83,6 +83,8 @@ type KernelEdge struct {
 	// Instance tells entries apart that have the same key: while one is given up, the kernel
 	// may already have made the next.
 	Instance uint32
+	// PID is a process that uses, or used, the edge; 0 if not known. It may be gone.
+	PID      int
 	Counters EdgeCounters
 }
 
@@ -90,7 +92,8 @@ type KernelEdge struct {
 type KernelEdgeKey struct {
 	// Owner is the control group of the end that counted.
 	Owner CgroupID
-	// Peer is the control group of the client, for RoleServer on the same host; 0 otherwise.
+	// Peer is the control group of the other end where that is on the same host, 0 otherwise. Of
+	// the two ends of a connection the kernel knows it exactly.
 	Peer CgroupID
 	// NetNS is the inode of the network namespace of the end that counted.
 	NetNS uint32
@@ -101,6 +104,16 @@ type KernelEdgeKey struct {
 	// Client is the client's address, for RoleServer. It is the zero Addr where the edge table
 	// was nearly full and all further clients of one service were put together.
 	Client netip.Addr
+	// Far is the service's address as the other end sees it, where that end is on the same host
+	// and sees another one. On a Forwarder's client end it is the address where the forwarder
+	// was dialled.
+	Far netip.AddrPort
+	// Process is the name of the process at the end that counted, PeerProcess that of the other
+	// end where it is on the same host, each cut at 15 bytes by the kernel; empty if not known.
+	Process, PeerProcess string
+	// Forwarder marks an end of a process that only passes on what others send (Docker's
+	// userland proxy). Who dialled it is the client of the connections that it makes.
+	Forwarder bool
 	// Overflow marks the single entry that collects what found no room at all.
 	Overflow bool
 }
@@ -255,6 +268,10 @@ type Listener struct {
 	NetNS   uint32
 	Address netip.AddrPort
 	Owner   CgroupID
+	// Process that listens, by name and id; Forwarder as in KernelEdgeKey.
+	Process   string
+	PID       int
+	Forwarder bool
 }
 
 // FeatureState says whether a feature of the kernel side works on this host.
