@@ -83,7 +83,7 @@ func (p *Probes) openEdges(k *kernel) error {
 	} {
 		spec.Maps[name].MaxEntries = entries
 	}
-	err = errors.Join(spec.Variables["cgroup_subsys_index"].Set(k.subsys), spec.Variables["jiffy_ns"].Set(k.jiffyNS),
+	err = errors.Join(spec.Variables["cgroup_subsys_index"].Set(k.subsys), spec.Variables["jiffy_ns"].Set(k.jiffyNS), p.prepareLog(spec),
 		spec.Variables["host_netns"].Set(ownNamespace(p.options.ProcFS)))
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
@@ -97,7 +97,7 @@ func (p *Probes) openEdges(k *kernel) error {
 		return err
 	}
 	p.onClose(closerFunc(maps.Close))
-	if err := p.readEdgesFrom(maps); err != nil {
+	if err := errors.Join(p.readEdgesFrom(maps), p.openLog(maps)); err != nil {
 		return err
 	}
 	// First the lifecycle, so that no connection is missed; then the sockets that are there

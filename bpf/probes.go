@@ -32,6 +32,10 @@ type Options struct {
 	MaxConnections int
 	// MaxListeners bounds the listening sockets (default 16384).
 	MaxListeners int
+	// LogTransactions makes Transactions work: single transactions are logged too, with room
+	// for so many between two calls (48 bytes of kernel memory each). 0 is off. It is for the
+	// tests and benchmarks of this project alone.
+	LogTransactions int
 	// Controller names the cgroup v1 controller whose hierarchy identifies containers
 	// ("memory" or "cpu"); empty is the default hierarchy, cgroup v2.
 	Controller string
@@ -68,6 +72,7 @@ type Probes struct {
 	programs []loadedProgram
 	cgroups  *cgroupReader
 	edges    *edgeReader
+	log      *transactionLog
 	events   chan model.CgroupEvent
 	ring     *ringbuf.Reader
 	closers  []io.Closer
@@ -141,6 +146,9 @@ func (p *Probes) Drops() []model.Drop {
 	}
 	if p.edges != nil {
 		drops = append(drops, p.edges.drops()...)
+	}
+	if p.log != nil {
+		drops = append(drops, p.log.drop())
 	}
 	return drops
 }
