@@ -256,8 +256,10 @@ static __always_inline void meet_client(struct sock *sk, struct connection *c, s
 	}
 	key->peer = m->client;
 	__builtin_memcpy(key->peer_process, m->client_process, PROCESS_NAME);
-	if (m->proxied)
+	if (m->proxied) {
 		key->client = m->behind;
+		key->forwarder = FORWARDED;
+	}
 	far_of(key, &m->dialled, m->dialled_port);
 	m->reached = key->service;
 	m->reached_port = key->port;

@@ -77,6 +77,22 @@ func (r Role) String() string {
 	return "unknown"
 }
 
+// Transport is the protocol that an edge's ends talk over.
+type Transport uint8
+
+// The transports. A UDP edge has no connections: its client is who sends first.
+const (
+	TCP Transport = iota
+	UDP
+)
+
+func (t Transport) String() string {
+	if t == UDP {
+		return "udp"
+	}
+	return "tcp"
+}
+
 // KernelEdge is what the kernel counted for all connections that share a key, at one end.
 type KernelEdge struct {
 	Key KernelEdgeKey
@@ -96,8 +112,9 @@ type KernelEdgeKey struct {
 	// the two ends of a connection the kernel knows it exactly.
 	Peer CgroupID
 	// NetNS is the inode of the network namespace of the end that counted.
-	NetNS uint32
-	Role  Role
+	NetNS     uint32
+	Transport Transport
+	Role      Role
 	// Service is the server's address and port as this end sees it (before or after address
 	// translation).
 	Service netip.AddrPort
@@ -112,8 +129,9 @@ type KernelEdgeKey struct {
 	// end where it is on the same host, each cut at 15 bytes by the kernel; empty if not known.
 	Process, PeerProcess string
 	// Forwarder marks an end of a process that only passes on what others send (Docker's
-	// userland proxy). Who dialled it is the client of the connections that it makes.
-	Forwarder bool
+	// userland proxy). Forwarded marks a server's end whose client dialled a forwarder: Peer,
+	// Client and Far are those of the connection to the forwarder.
+	Forwarder, Forwarded bool
 	// Overflow marks the single entry that collects what found no room at all.
 	Overflow bool
 }
@@ -121,6 +139,12 @@ type KernelEdgeKey struct {
 // EdgeCounters are cumulative counters of one edge, from the side of the end that counted.
 type EdgeCounters struct {
 	SentBytes, ReceivedBytes uint64
+	// SentPackets and ReceivedPackets count datagrams, of UDP alone: calls that sent or received
+	// one. A call that hands over several at once (UDP_SEGMENT, UDP_GRO) counts as one.
+	SentPackets, ReceivedPackets uint64
+	// OneWay counts datagrams, of UDP alone, in streams that nobody answers (statistics, video).
+	// They are no transactions.
+	OneWay uint64
 	// Opens counts connections established (or found open at the start), Closes those ended.
 	Opens, Closes uint64
 	// Failures counts connection attempts that never came to be: FailuresRefused,
@@ -179,7 +203,7 @@ func (c *EdgeCounters) Transactions() uint64 {
 // Plain lists the counters that add up: all but the histograms and RTTMinNS.
 func (c *EdgeCounters) Plain() []*uint64 {
 	return []*uint64{
-		&c.SentBytes, &c.ReceivedBytes, &c.Opens, &c.Closes, &c.Failures, &c.FailuresRefused, &c.FailuresTimedOut,
+		&c.SentBytes, &c.ReceivedBytes, &c.SentPackets, &c.ReceivedPackets, &c.OneWay, &c.Opens, &c.Closes, &c.Failures, &c.FailuresRefused, &c.FailuresTimedOut,
 		&c.FailuresUnreachable, &c.Resets, &c.TimedOut, &c.Retransmits, &c.Requests, &c.Replies, &c.Aborts, &c.Transfers,
 		&c.Held, &c.Continued, &c.Pushes, &c.UnseenBytes, &c.JitterSumNS, &c.WindowLimitedNS,
 	}

@@ -15,12 +15,22 @@ const lingerViews = 300
 type edgeKey struct {
 	side           model.Role
 	client, server string
-	service        netip.AddrPort
+	// The processes at the two ends, empty where not known.
+	clientProcess, serverProcess string
+	service                      netip.AddrPort
+	transport                    model.Transport
 }
 
-// other is the key of the same relation as its other end counts it.
+// other is the key of the same relation as its other end counts it. Processes are left out: one
+// end may know one that the other does not.
 func (k edgeKey) other() edgeKey {
 	k.side = model.RoleClient + model.RoleServer - k.side
+	return k.ends()
+}
+
+// ends is k without the processes.
+func (k edgeKey) ends() edgeKey {
+	k.clientProcess, k.serverProcess = "", ""
 	return k
 }
 
@@ -46,6 +56,7 @@ type line struct {
 	// last is its latest state; base the state in which it was assigned to the total.
 	last, base     model.EdgeCounters
 	client, server model.Peer
+	confidence     model.Confidence
 	view           uint64
 }
 
@@ -53,6 +64,9 @@ type line struct {
 type total struct {
 	key            edgeKey
 	client, server model.Peer
+	backend        netip.AddrPort
+	via            string
+	confidence     model.Confidence
 	// gone is what lines counted that are here no longer.
 	gone  model.EdgeCounters
 	lines int
@@ -102,13 +116,28 @@ func (g *ledger) update(s *sighting) {
 	}
 	l.last = s.edge.Counters
 	l.view = g.view
-	l.to.client.Container, l.to.server.Container = l.client.Container, l.server.Container
+	l.to.describe(l, s)
+}
+
+// describe takes over what a line tells of its total, besides numbers.
+func (t *total) describe(l *line, s *sighting) {
+	t.client.Container, t.server.Container = l.client.Container, l.server.Container
+	t.confidence = max(t.confidence, l.confidence)
+	if s.via != "" {
+		t.via = s.via
+	}
+	if s.backend.IsValid() {
+		t.backend = s.backend
+	}
 }
 
 // assign puts a line to the total of its ends.
 func (g *ledger) assign(l *line, s *sighting, client, server model.Peer) {
-	l.client, l.server = client, server
-	l.to = g.total(edgeKey{side: s.edge.Key.Role, client: client.ID(), server: server.ID(), service: s.service}, client, server)
+	l.client, l.server, l.confidence = client, server, s.confidence
+	l.to = g.total(edgeKey{
+		side: s.edge.Key.Role, client: client.ID(), server: server.ID(), service: s.service, transport: s.edge.Key.Transport,
+		clientProcess: client.Process, serverProcess: server.Process,
+	}, client, server)
 	l.to.lines++
 }
 
@@ -119,7 +148,7 @@ func (g *ledger) reassign(l *line, s *sighting, client, server model.Peer) {
 	client, learntClient := learn(l.client, client)
 	server, learntServer := learn(l.server, server)
 	if sameEnd(client, l.client) && sameEnd(server, l.server) {
-		l.client, l.server = client, server
+		l.client, l.server, l.confidence = client, server, max(l.confidence, s.confidence)
 		return
 	}
 	from := l.to
@@ -142,12 +171,17 @@ func learn(before, now model.Peer) (model.Peer, bool) {
 		return before, true
 	case is > was:
 		return now, true
+	case before.Process == "" || !sameContainer(before, now):
+		return now, sameContainer(before, now)
 	}
-	return now, sameEnd(before, now)
+	now.Process = before.Process
+	return now, true
 }
 
-// sameEnd compares the IDs of two ends without making strings of addresses.
-func sameEnd(a, b model.Peer) bool {
+func sameEnd(a, b model.Peer) bool { return a.Process == b.Process && sameContainer(a, b) }
+
+// sameContainer compares the IDs of two ends without making strings of addresses.
+func sameContainer(a, b model.Peer) bool {
 	if a.Container == nil || b.Container == nil {
 		return a.Container == b.Container && a.Address == b.Address
 	}
@@ -234,14 +268,15 @@ func (g *ledger) sum(present map[string]bool) []model.Edge {
 		}
 	}
 	slices.SortFunc(shown, compareTotals)
+	sides := make(map[edgeKey]bool, len(shown))
+	for _, t := range shown {
+		sides[t.key.ends()] = true
+	}
 	edges := make([]model.Edge, len(shown))
 	for i, t := range shown {
 		edges[i] = model.Edge{
-			Side: t.key.side, Client: t.client, Server: t.server, Service: t.key.service, Counters: t.sum,
-		}
-		// The two ends of a relation are neighbours.
-		if i > 0 && shown[i-1].key.other() == t.key {
-			edges[i-1].Paired, edges[i].Paired = true, true
+			Side: t.key.side, Client: t.client, Server: t.server, Service: t.key.service, Transport: t.key.transport,
+			Backend: t.backend, Via: t.via, Confidence: t.confidence, Counters: t.sum, Paired: sides[t.key.other()],
 		}
 	}
 	return edges
@@ -276,10 +311,10 @@ func (g *ledger) forget(present map[string]bool) {
 		k.service = netip.AddrPort{}
 		if k.side == model.RoleServer {
 			client = model.Peer{}
-			k.client = client.ID()
+			k.client, k.clientProcess = client.ID(), ""
 		} else {
 			server = model.Peer{}
-			k.server = server.ID()
+			k.server, k.serverProcess = server.ID(), ""
 		}
 		g.total(k, client, server).keep(&t.gone, &model.EdgeCounters{})
 		delete(g.totals, t.key)
