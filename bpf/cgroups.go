@@ -277,11 +277,6 @@ func (r *cgroupReader) read(slot int, running []uint64) model.CgroupCounters {
 	return c
 }
 
-// waits are a slot's run-queue histograms.
-func (r *cgroupReader) waits(slot int) []cgroupsHistogram {
-	return r.runQueue.entries[slot*r.histograms : (slot+1)*r.histograms]
-}
-
 // ForgetCgroup frees the slot of a control group that was removed, after its last reading. Its
 // edges are given up as soon as they have no connections.
 func (p *Probes) ForgetCgroup(id model.CgroupID) {

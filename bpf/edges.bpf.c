@@ -274,7 +274,7 @@ static __always_inline void key_of(struct sock *sk, struct connection *c, struct
 	key->netns = netns_of(sk);
 	key->role = c->role;
 	__builtin_memcpy(key->process, c->process.name, PROCESS_NAME);
-	key->forwarder = !!(c->flags & CONNECTION_FORWARDER);
+	key->forwarder = c->flags & CONNECTION_FORWARDER ? FORWARDS : 0;
 	if (c->role == ROLE_CLIENT) {
 		remote_address(sk, &key->service);
 		key->port = remote_port(sk);

@@ -43,6 +43,7 @@ type edgeReader struct {
 	latency   histograms
 	pool      histograms
 	sweep     *link.Iter
+	datagrams *datagramReader
 	capacity  int
 	used      atomic.Uint64
 	listeners atomic.Uint64
@@ -79,7 +80,7 @@ func (p *Probes) openEdges(k *kernel) error {
 	for name, entries := range map[string]uint32{
 		"edges": places, "edge_latency": places, "histogram_pool": places, "free_histograms": places, "edge_of_key": places, "free_edges": places,
 		"reserved_edges": places, "listeners": uint32(p.options.MaxListeners),
-		"pairs": uint32(p.options.MaxConnections),
+		"pairs": uint32(p.options.MaxConnections), "datagram_edges": places, "datagram_flows": uint32(p.options.MaxFlows),
 	} {
 		spec.Maps[name].MaxEntries = entries
 	}
@@ -105,13 +106,13 @@ func (p *Probes) openEdges(k *kernel) error {
 	errs := []error{p.attach(k, spec, maps, stateHook)}
 	err = p.findOpenSockets(k, spec, maps)
 	p.addFeature(iterateHook, err)
-	errs = append(errs, err)
+	errs = append(errs, err, p.openDatagrams(k, spec, maps))
 	for _, h := range append(dataHooks, retransmitHook) {
 		errs = append(errs, p.attach(k, spec, maps, h))
 	}
 	p.edges.sweep, err = p.openIterator(k, spec, maps, sweepHook, maps.Maps["connections"])
 	p.addFeature(sweepHook, err)
-	return errors.Join(append(errs, err)...)
+	return errors.Join(append(errs, err, p.openDatagramSweeps(k, spec, maps))...)
 }
 
 func (p *Probes) readEdgesFrom(maps *ebpf.Collection) error {
@@ -191,6 +192,7 @@ func (p *Probes) ReadEdges() ([]model.KernelEdge, error) {
 			sweepError = fmt.Errorf("counting silent replies: %w", err)
 		}
 	}
+	sweepError = errors.Join(sweepError, r.datagrams.sweep(r.edges.entries))
 	now, used := time.Now(), uint64(0)
 	all := make([]model.KernelEdge, 0, r.used.Load()+8)
 	for place := range r.edges.entries {
@@ -231,7 +233,10 @@ func (r *edgeReader) read(place int, now time.Time) model.KernelEdge {
 	c.TimeToFirstByte = r.readPooled(edge, memory, 0, load(&edge.TtfbSumNs))
 	c.RTT = r.readPooled(edge, memory, 1, load(&edge.RttSumNs))
 	c.Duration = r.readPooled(edge, memory, 2, load(&edge.DurationSumNs))
-	activity := c.SentBytes + c.ReceivedBytes + c.Opens + c.Closes + c.Failures + c.Retransmits + c.Requests + c.Pushes + c.Aborts + sum
+	if memory.key.Transport == model.UDP {
+		r.datagrams.complete(place, c)
+	}
+	activity := c.SentPackets + c.ReceivedPackets + c.SentBytes + c.ReceivedBytes + c.Opens + c.Closes + c.Failures + c.Retransmits + c.Requests + c.Pushes + c.Aborts + sum
 	if activity != memory.activity || memory.changed.IsZero() {
 		memory.activity, memory.changed = activity, now
 	}
@@ -258,6 +263,7 @@ func keyOf(k *edgesEdgeKey) model.KernelEdgeKey {
 	}
 	return model.KernelEdgeKey{
 		Owner: model.CgroupID(k.Owner), Peer: model.CgroupID(k.Peer), NetNS: k.Netns, Role: model.Role(k.Role),
+		Transport: model.Transport(k.Transport),
 		Service: netip.AddrPortFrom(netip.AddrFrom16(k.Service.Bytes).Unmap(), k.Port), Client: client,
 		Far: far, Process: processName(&k.Process), PeerProcess: processName(&k.PeerProcess), Forwarder: k.Forwarder != 0,
 	}
@@ -293,11 +299,13 @@ func (r *edgeReader) release(now time.Time, used int) {
 			}
 			*memory = edgePlace{}
 			*edge = edgesEdge{}
+			r.datagrams.free(place)
 			_ = r.free(uint32(place)) // the list has a place for every edge
 		case !memory.leaving && (full && idle || ownerless):
 			key := edge.Key
 			if err := r.maps.Maps["edge_of_key"].Delete(&key); err == nil || errors.Is(err, ebpf.ErrKeyNotExist) {
 				memory.leaving = true
+				r.datagrams.retire(place)
 			}
 		}
 	}
@@ -361,7 +369,7 @@ func (p *Probes) ReadListeners() ([]model.Listener, error) {
 
 func (r *edgeReader) drops() []model.Drop {
 	dropped := r.maps.Maps["edge_drops"]
-	return []model.Drop{
+	return append(r.datagrams.drops(dropped), []model.Drop{
 		{Name: "edges", Count: sumDrops(dropped, 0), Capacity: uint64(r.capacity), Used: r.used.Load()},
 		{Name: "edge_clients", Count: sumDrops(dropped, 1)},
 		{Name: "connections", Count: sumDrops(dropped, 2)},
@@ -370,7 +378,7 @@ func (r *edgeReader) drops() []model.Drop {
 		{Name: "multipath_transfers", Count: sumDrops(dropped, 5)},
 		{Name: "forwarded_clients", Count: sumDrops(dropped, 7)},
 		{Name: "edge_histograms", Count: sumDrops(dropped, 6), Capacity: uint64(r.pool.cells.MaxEntries() - 1)},
-	}
+	}...)
 }
 
 // Both objects use histogram.h; the reader knows it by one name.

@@ -32,6 +32,9 @@ struct process {
 	u32 unused;
 };
 
+#define FORWARDS 1  /* this end only passes on what others send */
+#define FORWARDED 2 /* on a server: the client dialled a forwarder, which dialled this end */
+
 /* All connections that share a key are counted together; the client's port is never part of it. */
 struct edge_key {
 	u64 owner;		/* control group of the end that counts */
@@ -49,7 +52,7 @@ struct edge_key {
 	u16 port;	/* of the service, host byte order */
 	u16 far_port;	/* 0 where far is not set */
 	u8 role;
-	u8 forwarder;	/* this end only passes on what others send */
+	u8 forwarder;	/* FORWARDS or FORWARDED, or 0 */
 	u8 transport;	/* enum transport */
 	u8 pad[5];
 };

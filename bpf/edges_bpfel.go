@@ -248,6 +248,15 @@ type edgesPairKey struct {
 	ServicePort uint16
 }
 
+type edgesTransaction struct {
+	_       structs.HostLayout
+	FirstNs uint64
+	ReplyNs uint64
+	LastNs  uint64
+	Edge    uint32
+	Role    uint32
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.

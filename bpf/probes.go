@@ -30,6 +30,9 @@ type Options struct {
 	// MaxConnections bounds the open connections whose server learns its client's control
 	// group from the kernel (default 65536, about 0.1 KiB each while open).
 	MaxConnections int
+	// MaxFlows bounds the pairs of a UDP socket and one of its peers, where it has several, that
+	// are followed at a time (default 16384, 0.2 KiB each); the longest unused gives way.
+	MaxFlows int
 	// MaxListeners bounds the listening sockets (default 16384).
 	MaxListeners int
 	// LogTransactions makes Transactions work: single transactions are logged too, with room
@@ -48,6 +51,7 @@ func (o *Options) setDefaults() {
 	o.MaxCgroups = max(defaultTo(o.MaxCgroups, 1024), 16)
 	o.MaxEdges = max(defaultTo(o.MaxEdges, 2048), 16)
 	o.MaxConnections = defaultTo(o.MaxConnections, 65536)
+	o.MaxFlows = defaultTo(o.MaxFlows, 16384)
 	o.MaxListeners = defaultTo(o.MaxListeners, 16384)
 	if o.ProcFS == "" {
 		o.ProcFS = "/proc"
