@@ -156,10 +156,12 @@ func TestCountsAreExact(t *testing.T) {
 				})
 			}
 			clients.Wait()
-			eventually(t, "the server has closed its ends", func() bool {
-				e := edge(t, p, server.Addr(), model.RoleServer)
-				return e != nil && e.Counters.Closes == uint64(c.connections)
-			})
+			for _, role := range []model.Role{model.RoleServer, model.RoleClient} {
+				eventually(t, "all connections are closed at both ends", func() bool {
+					e := edge(t, p, server.Addr(), role)
+					return e != nil && e.Counters.Closes == uint64(c.connections)
+				})
+			}
 			n := uint64(c.connections * c.requests)
 			for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
 				e := edge(t, p, server.Addr(), role)

@@ -47,12 +47,15 @@ enum {
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
 };
 
+#define TASK_DEAD 0x80
+
 #define AF_INET 2
 #define AF_INET6 10
 #define IPPROTO_TCP 6
 #define IPPROTO_UDP 17
 #define IPPROTO_MPTCP 262
 #define MSG_PEEK 2
+#define MSG_TRUNC 0x20
 #define MSG_ERRQUEUE 0x2000
 #define RCV_SHUTDOWN 1
 

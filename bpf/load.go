@@ -56,13 +56,7 @@ func (p *Probes) load(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collectio
 
 // attach loads and attaches a tp_btf program; an error is a feature that is absent.
 func (p *Probes) attach(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, h hook) error {
-	program, err := p.load(k, spec, maps, h)
-	if err == nil {
-		var attached link.Link
-		if attached, err = link.AttachTracing(link.TracingOptions{Program: program}); err == nil {
-			p.onClose(attached)
-		}
-	}
+	err := p.tryAttach(k, spec, maps, h)
 	p.addFeature(h, err)
 	return err
 }

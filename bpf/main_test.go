@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf/btf"
+
 	"outsight/internal/model"
 )
 
@@ -74,10 +76,13 @@ func spin(d time.Duration) {
 	}
 }
 
+// kernelTypes are decoded once for all tests.
+var kernelTypes = btf.NewCache()
+
 // open opens the probes as the host's layout wants it.
 func open(t *testing.T, o Options) *Probes {
 	t.Helper()
-	o.Controller = controller()
+	o.Controller, o.types = controller(), kernelTypes
 	p, err := Open(o)
 	if err != nil {
 		t.Fatalf("opening the probes (this test needs root): %v", err)
@@ -200,13 +205,13 @@ func (g *testGroup) start(t *testing.T, work string) (pid int, stop func()) {
 	return cmd.Process.Pid, stop
 }
 
-// eventually tries until it is so, for at most ten seconds.
+// eventually tries until it is so, for at most a minute: an emulated machine is slow.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if so() {
 			return
 		}
 	}
-	t.Fatalf("%s: not within ten seconds", what)
+	t.Fatalf("%s: not within a minute", what)
 }

@@ -33,6 +33,14 @@ type Options struct {
 	// MaxFlows bounds the pairs of a UDP socket and one of its peers, where it has several, that
 	// are followed at a time (default 16384, 0.2 KiB each); the longest unused gives way.
 	MaxFlows int
+	// MaxEndpoints bounds the things asked for that are counted each by themselves, told apart
+	// by edge and status (default 1024, 7 KiB of kernel memory each). When three quarters are
+	// in use, those that were silent for a minute are given up.
+	MaxEndpoints int
+	// MaxEdgeEndpoints bounds those of one edge (default 64); further ones are its "other".
+	MaxEdgeEndpoints int
+	// WithoutEndpoints leaves requests unread: transactions are only timed.
+	WithoutEndpoints bool
 	// MaxListeners bounds the listening sockets (default 16384).
 	MaxListeners int
 	// LogTransactions makes Transactions work: single transactions are logged too, with room
@@ -45,6 +53,10 @@ type Options struct {
 	// ProcFS is where procfs is mounted (default /proc).
 	ProcFS string
 	Logger *slog.Logger
+	// dataWay is the only one of dataWays to be tried, counted from one.
+	dataWay int
+	// types are the kernel's, if somebody has decoded them already.
+	types *btf.Cache
 }
 
 func (o *Options) setDefaults() {
@@ -52,6 +64,8 @@ func (o *Options) setDefaults() {
 	o.MaxEdges = max(defaultTo(o.MaxEdges, 2048), 16)
 	o.MaxConnections = defaultTo(o.MaxConnections, 65536)
 	o.MaxFlows = defaultTo(o.MaxFlows, 16384)
+	o.MaxEndpoints = max(defaultTo(o.MaxEndpoints, 1024), 16)
+	o.MaxEdgeEndpoints = defaultTo(o.MaxEdgeEndpoints, 64)
 	o.MaxListeners = defaultTo(o.MaxListeners, 16384)
 	if o.ProcFS == "" {
 		o.ProcFS = "/proc"
@@ -190,7 +204,11 @@ func readKernel(o Options) (*kernel, error) {
 	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
 		return nil, fmt.Errorf("reading the kernel's types: %w (the kernel needs CONFIG_DEBUG_INFO_BTF=y)", err)
 	}
-	spec, err := btf.LoadKernelSpec()
+	types := o.types
+	if types == nil {
+		types = btf.NewCache()
+	}
+	spec, err := types.Kernel()
 	if err != nil {
 		return nil, fmt.Errorf("reading the kernel's types: %w", err)
 	}
@@ -198,7 +216,7 @@ func readKernel(o Options) (*kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("counting the possible CPUs: %w", err)
 	}
-	k := &kernel{types: btf.NewCache(), cpus: cpus, subsys: -1, jiffyNS: jiffyNS(o.ProcFS),
+	k := &kernel{types: types, cpus: cpus, subsys: -1, jiffyNS: jiffyNS(o.ProcFS),
 		switchHasState: switchHasState(spec),
 		runQueueClock:  hasMember(spec, "sched_entity", "cfs_rq") && features.HaveProgramType(ebpf.Syscall) == nil}
 	if o.Controller == "" {

@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"slices"
 	"sync"
 	"testing"
 
@@ -107,7 +108,7 @@ func TestLogIsDeadCodeWhenOff(t *testing.T) {
 	size := func(o Options) int {
 		p := open(t, o)
 		for _, l := range p.programs {
-			if l.name == dataHooks[0].name {
+			if slices.ContainsFunc(dataWays, func(w way) bool { return w[0].name == l.name }) {
 				return programSize(t, l.program)
 			}
 		}
