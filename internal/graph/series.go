@@ -67,7 +67,7 @@ func gather(in Input) things {
 				t.hostFirst[host] = first
 			}
 			if edgeFields[field] {
-				add(t.edges, r, field, "host", "side", "client_id", "server_id", "service", "transport")
+				add(t.edges, r, field, "host", "side", "client_id", "server_id", "client_process", "server_process", "service", "transport")
 			} else {
 				add(t.containers, r, field, "host", "id")
 			}

@@ -40,11 +40,14 @@ func FromSnapshots(prev, cur *model.Snapshot) *Graph {
 type snapshotEdgeKey struct {
 	side           model.Role
 	client, server string
+	processes      [2]string
 	service        string
+	transport      model.Transport
 }
 
 func edgeKey(e *model.Edge) snapshotEdgeKey {
-	return snapshotEdgeKey{e.Side, e.Client.ID(), e.Server.ID(), e.Service.String()}
+	return snapshotEdgeKey{e.Side, e.Client.ID(), e.Server.ID(), [2]string{e.Client.Process, e.Server.Process},
+		e.Service.String(), e.Transport}
 }
 
 // since is what a counter gained; a counter that fell has restarted from 0.
@@ -131,7 +134,7 @@ func edgeSince(host string, b *model.EdgeCounters, e *model.Edge, seconds float6
 	if e.Side == model.RoleServer {
 		sent, received = received, sent
 	}
-	out := edgeChange{side: e.Side, transport: "tcp",
+	out := edgeChange{side: e.Side, transport: e.Transport.String(),
 		client: end{host, e.Client.ID(), e.Client.Name()}, server: end{host, e.Server.ID(), e.Server.Name()},
 		opened: float64(n.Opens), closed: float64(n.Closes),
 		change: change{seconds: seconds, latency: floats(n.Latency.Since(b.Latency)), values: map[Field]float64{

@@ -123,8 +123,9 @@ func containerLabels(host string, c *model.Container) []model.Label {
 
 func edgeLabels(host string, e *model.Edge) []model.Label {
 	return labels(label(LabelClient, e.Client.Name()), label(LabelClientID, e.Client.ID()),
-		label(LabelHost, host), label(LabelServer, e.Server.Name()), label(LabelServerID, e.Server.ID()),
-		label(LabelService, serviceName(e.Service)), label(LabelSide, e.Side.String()), label(LabelTransport, "tcp"))
+		label(LabelClientProcess, e.Client.Process), label(LabelHost, host),
+		label(LabelServer, e.Server.Name()), label(LabelServerID, e.Server.ID()), label(LabelServerProcess, e.Server.Process),
+		label(LabelService, serviceName(e.Service)), label(LabelSide, e.Side.String()), label(LabelTransport, e.Transport.String()))
 }
 
 // serviceName is the service's address; many services that were put together have none.

@@ -84,6 +84,9 @@ var edgeMetrics = []Metric{
 	{EdgePaired, "outsight.edge.paired", "", model.Gauge,
 		"1 where both ends of the edge were counted",
 		nil, func(e *model.Edge, to *collector) { to.value(boolean(e.Paired)) }, nil},
+	{EdgeConfidence, "outsight.edge.confidence", "", model.Gauge,
+		"How the other end was found: 3 the kernel saw both ends, 2 a listener, 1 an address, 0 not found",
+		nil, func(e *model.Edge, to *collector) { to.value(float64(e.Confidence)) }, nil},
 }
 
 func counter(read func(*model.Edge) uint64) func(*model.Edge, *collector) {
@@ -110,11 +113,14 @@ type edgeKey struct {
 	side             model.Role
 	client, server   string
 	clientN, serverN string
+	clientP, serverP string
 	service          netip.AddrPort
+	transport        model.Transport
 }
 
 func keyOf(e *model.Edge) edgeKey {
-	return edgeKey{e.Side, e.Client.ID(), e.Server.ID(), e.Client.Name(), e.Server.Name(), e.Service}
+	return edgeKey{e.Side, e.Client.ID(), e.Server.ID(), e.Client.Name(), e.Server.Name(),
+		e.Client.Process, e.Server.Process, e.Service, e.Transport}
 }
 
 // uniqueEdges adds up edges that have the same labels, in the order of the first of each.
@@ -138,6 +144,7 @@ func uniqueEdges(edges []model.Edge) []model.Edge {
 func addEdge(sum, e *model.Edge) {
 	sum.Counters.Add(&e.Counters)
 	sum.Paired = sum.Paired && e.Paired
+	sum.Confidence = min(sum.Confidence, e.Confidence)
 	if e.Start.IsZero() || e.Start.Before(sum.Start) {
 		sum.Start = e.Start
 	}

@@ -37,7 +37,7 @@ const (
 )
 
 // Stored names of the metrics of an edge. Their labels are host, side, client, client_id,
-// server, server_id, service and transport.
+// server, server_id, service and transport, and client_process and server_process where known.
 const (
 	EdgeRequestBytes        = "outsight_edge_request_bytes_total"
 	EdgeResponseBytes       = "outsight_edge_response_bytes_total"
@@ -63,6 +63,7 @@ const (
 	EdgeAborted             = "outsight_edge_aborted_transactions_total"
 	EdgeContinued           = "outsight_edge_continued_replies_total"
 	EdgePaired              = "outsight_edge_paired"
+	EdgeConfidence          = "outsight_edge_confidence"
 )
 
 // Stored names of what Outsight tells of the host and of itself. Their label is host.
@@ -80,6 +81,7 @@ const (
 	Entries             = "outsight_entries"
 	Capacity            = "outsight_capacity"
 	FeatureAvailable    = "outsight_feature_available"
+	EdgesUnmatched      = "outsight_edges_unmatched_ratio"
 	BuildInfo           = "outsight_build_info"
 )
 
@@ -99,10 +101,13 @@ const (
 	LabelClientID  = "client_id"
 	LabelServer    = "server"
 	LabelServerID  = "server_id"
-	LabelService   = "service"
-	LabelTransport = "transport"
-	LabelProgram   = "program"
-	LabelPurpose   = "purpose"
-	LabelVersion   = "version"
-	LabelGoVersion = "goversion"
+	// The processes at an edge's two ends.
+	LabelClientProcess = "client_process"
+	LabelServerProcess = "server_process"
+	LabelService       = "service"
+	LabelTransport     = "transport"
+	LabelProgram       = "program"
+	LabelPurpose       = "purpose"
+	LabelVersion       = "version"
+	LabelGoVersion     = "goversion"
 )
