@@ -264,7 +264,7 @@ func keyOf(k *edgesEdgeKey) model.KernelEdgeKey {
 	return model.KernelEdgeKey{
 		Owner: model.CgroupID(k.Owner), Peer: model.CgroupID(k.Peer), NetNS: k.Netns, Role: model.Role(k.Role),
 		Transport: model.Transport(k.Transport),
-		Service: netip.AddrPortFrom(netip.AddrFrom16(k.Service.Bytes).Unmap(), k.Port), Client: client,
+		Service:   netip.AddrPortFrom(netip.AddrFrom16(k.Service.Bytes).Unmap(), k.Port), Client: client,
 		Far: far, Process: processName(&k.Process), PeerProcess: processName(&k.PeerProcess), Forwarder: k.Forwarder != 0,
 	}
 }

@@ -60,6 +60,9 @@ var fields = map[[2]string]graph.Field{
 	{otlp.EdgeConnectionFailures}:                  graph.Failures,
 	{otlp.EdgeRetransmits}:                         graph.Retransmits,
 	{otlp.EdgeAborted}:                             graph.Aborted,
+	{otlp.EdgeRequestPackets}:                      graph.RequestPackets,
+	{otlp.EdgeResponsePackets}:                     graph.ResponsePackets,
+	{otlp.EdgeOneWay}:                              graph.OneWay,
 	{otlp.EdgeContinued}:                           graph.Continued,
 	{otlp.EdgePaired}:                              graph.Paired,
 }

@@ -184,6 +184,9 @@ func usage(c *change) *Usage {
 func (b *builder) addEdge(e *edgeChange) {
 	client, server := b.node(e.client, false), b.node(e.server, true)
 	id := client.ID + ">" + server.ID
+	if e.transport != model.TCP.String() {
+		id += "/" + e.transport
+	}
 	edge := b.edges[id]
 	if edge == nil {
 		edge = &Edge{ID: id, Client: client.ID, Server: server.ID, Transport: e.transport, Paired: true}
@@ -284,6 +287,9 @@ func (s *Side) add(e *edgeChange) *Side {
 	s.Retransmits += e.values[Retransmits]
 	s.Aborted += e.values[Aborted]
 	s.Continued += e.values[Continued]
+	s.RequestPackets += e.values[RequestPackets]
+	s.ResponsePackets += e.values[ResponsePackets]
+	s.OneWay += e.values[OneWay]
 	s.latency.Merge(e.latency)
 	return s
 }
@@ -301,6 +307,9 @@ func (s *Side) merge(o *Side) *Side {
 	s.Retransmits += o.Retransmits
 	s.Aborted += o.Aborted
 	s.Continued += o.Continued
+	s.RequestPackets += o.RequestPackets
+	s.ResponsePackets += o.ResponsePackets
+	s.OneWay += o.OneWay
 	s.latency.Merge(&o.latency)
 	return s
 }

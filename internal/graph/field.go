@@ -48,6 +48,9 @@ const (
 	RequestBytes      Field = "request_bytes"
 	ResponseBytes     Field = "response_bytes"
 	Latency           Field = "latency" // histogram
+	RequestPackets    Field = "request_packets"
+	ResponsePackets   Field = "response_packets"
+	OneWay            Field = "one_way"
 	ConnectionsOpened Field = "connections_opened"
 	ConnectionsClosed Field = "connections_closed"
 	Failures          Field = "failures"
@@ -65,5 +68,5 @@ var levels = map[Field]bool{
 var edgeFields = map[Field]bool{
 	RequestBytes: true, ResponseBytes: true, Latency: true, ConnectionsOpened: true,
 	ConnectionsClosed: true, Failures: true, Retransmits: true, Aborted: true, Continued: true,
-	Paired: true,
+	Paired: true, RequestPackets: true, ResponsePackets: true, OneWay: true,
 }

@@ -104,14 +104,14 @@ type Usage struct {
 }
 
 // Edge is a directed client-to-server relation, with the numbers of both of its ends. All
-// services (ports) of one server are one edge.
+// services (ports) of one server are one edge, those over UDP another one.
 type Edge struct {
-	// ID is Client, '>' and Server.
+	// ID is Client, '>' and Server, and "/udp" for UDP.
 	ID string `json:"id"`
 	// Client and Server are IDs of nodes.
 	Client string `json:"client"`
 	Server string `json:"server"`
-	// Services are the server's addresses and ports, in order; Transport is "tcp".
+	// Services are the server's addresses and ports, in order; Transport is "tcp" or "udp".
 	Services  []string `json:"services"`
 	Transport string   `json:"transport"`
 	// ClientSide and ServerSide are what each end counted, nil for an end that did not count.
@@ -158,6 +158,10 @@ type Side struct {
 	// their latency lacks the tail.
 	Aborted   float64 `json:"aborted"`
 	Continued float64 `json:"continued"`
+	// Packets are UDP's alone. OneWay are those in streams that nobody answers.
+	RequestPackets  float64 `json:"request_packets,omitempty"`
+	ResponsePackets float64 `json:"response_packets,omitempty"`
+	OneWay          float64 `json:"one_way,omitempty"`
 
 	latency model.FloatHistogram
 }

@@ -134,6 +134,10 @@ func edgeSince(host string, b *model.EdgeCounters, e *model.Edge, seconds float6
 	if e.Side == model.RoleServer {
 		sent, received = received, sent
 	}
+	sentPackets, receivedPackets := since(b.SentPackets, n.SentPackets), since(b.ReceivedPackets, n.ReceivedPackets)
+	if e.Side == model.RoleServer {
+		sentPackets, receivedPackets = receivedPackets, sentPackets
+	}
 	out := edgeChange{side: e.Side, transport: e.Transport.String(),
 		client: end{host, e.Client.ID(), e.Client.Name()}, server: end{host, e.Server.ID(), e.Server.Name()},
 		opened: float64(n.Opens), closed: float64(n.Closes),
@@ -142,6 +146,7 @@ func edgeSince(host string, b *model.EdgeCounters, e *model.Edge, seconds float6
 			ConnectionsOpened: since(b.Opens, n.Opens), ConnectionsClosed: since(b.Closes, n.Closes),
 			Failures: since(b.Failures, n.Failures), Retransmits: since(b.Retransmits, n.Retransmits),
 			Aborted: since(b.Aborts, n.Aborts), Continued: since(b.Continued, n.Continued),
+			RequestPackets: sentPackets, ResponsePackets: receivedPackets, OneWay: since(b.OneWay, n.OneWay),
 		}}}
 	if e.Service.IsValid() {
 		out.service = e.Service.String()

@@ -147,7 +147,7 @@ func (g *ledger) assign(l *line, s *sighting, client, server model.Peer) {
 func (g *ledger) reassign(l *line, s *sighting, client, server model.Peer) {
 	client, learntClient := learn(l.client, client)
 	server, learntServer := learn(l.server, server)
-	if sameEnd(client, l.client) && sameEnd(server, l.server) {
+	if sameEnd(client, l.client) && sameEnd(server, l.server) && !settledLater(l.to.key.service, s.service) {
 		l.client, l.server, l.confidence = client, server, max(l.confidence, s.confidence)
 		return
 	}

@@ -76,6 +76,7 @@ func (r *Resolver) Resolve(v View) []model.Edge {
 			seen = append(seen, s)
 		}
 	}
+	settleUDP(seen, p.addresses)
 	p.find(seen)
 	present := make(map[string]bool, len(v.Containers))
 	for _, c := range v.Containers {

@@ -1,6 +1,7 @@
 package otlp
 
 import (
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -121,6 +122,19 @@ func TestConvertValues(t *testing.T) {
 		edge("outsight_edge_paired", end.pairedV)
 	}
 
+	// The same ends and the same address over UDP: another edge, with packets. TCP has none.
+	udp := func(metric string, want float64) {
+		t.Helper()
+		f(metric+",client="+name+",client_id=4f1d,host=node-1,server=db,server_id=77aa,service=172.17.0.3:5432,side=server,transport=udp", want)
+	}
+	udp("outsight_edge_request_bytes_total", 62)
+	udp("outsight_edge_response_bytes_total", 61)
+	udp("outsight_edge_request_packets_total", 64)
+	udp("outsight_edge_response_packets_total", 63)
+	udp("outsight_edge_one_way_packets_total", 65)
+	udp("outsight_edge_aborted_transactions_total", 68)
+	maps.DeleteFunc(got, func(series string, _ float64) bool { return strings.HasSuffix(series, ",transport=udp") })
+
 	f("outsight_host_cpu_idle_seconds_total,host=node-1", 5)
 	f("outsight_host_cpu_other_seconds_total,host=node-1", 1e-9)
 	f("outsight_host_cores,host=node-1", 2)
@@ -202,8 +216,8 @@ func TestConvertStart(t *testing.T) {
 			t.Errorf("%s: start %v, want %v", key, start, want)
 		}
 	}
-	if len(starts) != 6 {
-		t.Errorf("got %d series, want 6", len(starts))
+	if len(starts) != 7 {
+		t.Errorf("got %d series, want 7", len(starts))
 	}
 }
 

@@ -14,6 +14,15 @@ var edgeMetrics = []Metric{
 	{EdgeResponseBytes, "outsight.edge.response", "By", model.Counter,
 		"Bytes from the server to the client",
 		nil, counter(func(e *model.Edge) uint64 { return responseBytes(e) }), nil},
+	{EdgeRequestPackets, "outsight.edge.request.packets", "{packet}", model.Counter,
+		"UDP packets from the client to the server, as programs handed them over",
+		nil, udpCounter(func(e *model.Edge) uint64 { return requestPackets(e) }), nil},
+	{EdgeResponsePackets, "outsight.edge.response.packets", "{packet}", model.Counter,
+		"UDP packets from the server to the client, as programs handed them over",
+		nil, udpCounter(func(e *model.Edge) uint64 { return responsePackets(e) }), nil},
+	{EdgeOneWay, "outsight.edge.one_way_packets", "{packet}", model.Counter,
+		"UDP packets in streams that nobody answers; they are no transactions",
+		nil, udpCounter(func(e *model.Edge) uint64 { return e.Counters.OneWay }), nil},
 	{EdgeTransactionDuration, "outsight.edge.transaction.duration", "s", model.HistogramSeries,
 		"Time of a request and its reply: on the client from the first byte sent to the last received, on the server from the first byte received to the last sent",
 		nil, func(e *model.Edge, to *collector) { to.histogram(e.Counters.Latency) }, nil},
@@ -91,6 +100,29 @@ var edgeMetrics = []Metric{
 
 func counter(read func(*model.Edge) uint64) func(*model.Edge, *collector) {
 	return func(e *model.Edge, to *collector) { to.value(float64(read(e))) }
+}
+
+// udpCounter is a counter that edges of TCP do not have.
+func udpCounter(read func(*model.Edge) uint64) func(*model.Edge, *collector) {
+	return func(e *model.Edge, to *collector) {
+		if e.Transport == model.UDP {
+			to.value(float64(read(e)))
+		}
+	}
+}
+
+func requestPackets(e *model.Edge) uint64 {
+	if e.Side == model.RoleServer {
+		return e.Counters.ReceivedPackets
+	}
+	return e.Counters.SentPackets
+}
+
+func responsePackets(e *model.Edge) uint64 {
+	if e.Side == model.RoleServer {
+		return e.Counters.SentPackets
+	}
+	return e.Counters.ReceivedPackets
 }
 
 func requestBytes(e *model.Edge) uint64 {

@@ -68,6 +68,8 @@ func testSnapshot() *model.Snapshot {
 			{Side: model.RoleClient, Client: model.Peer{Container: web}, Server: model.Peer{Container: db}, Service: service, Paired: true, Counters: counters},
 			{Side: model.RoleServer, Client: model.Peer{Container: web}, Server: model.Peer{Container: db}, Service: service, Paired: true, Counters: counters},
 			{Side: model.RoleServer, Client: model.Peer{Address: netip.MustParseAddr("10.0.0.9")}, Server: model.Peer{Container: db}, Service: service, Counters: counters},
+			{Side: model.RoleServer, Client: model.Peer{Container: web}, Server: model.Peer{Container: db}, Service: service, Transport: model.UDP, Start: testTime.Add(-time.Second),
+				Counters: model.EdgeCounters{SentBytes: 61, ReceivedBytes: 62, SentPackets: 63, ReceivedPackets: 64, OneWay: 65, Requests: 66, Replies: 67, Aborts: 68}},
 		},
 		Self: model.SelfSample{
 			IdleNS: 5_000_000_000, OtherNS: 1, CPUNS: 2_000_000_000, RSSBytes: 42, ReadNS: 3_000_000,
