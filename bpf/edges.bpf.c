@@ -9,6 +9,7 @@
 #include "histogram.h"
 #include "cgroup_id.h"
 #include "edges.h"
+#include "requests.h"
 #include "datagrams.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -407,7 +408,7 @@ static __always_inline void sample_path(struct edge *edge, struct sock *sk)
 #include "transactions.h"
 
 static __always_inline void count_transaction(struct sock *sk, struct connection *c, u64 first_ns,
-					      u64 reply_ns, u64 last_ns)
+					      u64 reply_ns, u64 last_ns, u64 target)
 {
 	u32 place = c->edge;
 	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
@@ -418,16 +419,19 @@ static __always_inline void count_transaction(struct sock *sk, struct connection
 	sample_path(edge, sk);
 	if (elapsed(first_ns, reply_ns) > HELD_AFTER_NS) {
 		__sync_fetch_and_add(&edge->held, 1);
+		count_endpoint(target, 0, true);
 		return;
 	}
 	if (elapsed(reply_ns, last_ns) > TRANSFER_AFTER_NS) {
 		__sync_fetch_and_add(&edge->transfers, 1);
+		count_endpoint(target, 0, true);
 		return;
 	}
 	u64 ns = elapsed(first_ns, last_ns);
 	if (log_transactions)
 		log_transaction(place, c->role, first_ns, reply_ns, last_ns);
 	histogram_add(latency, ns);
+	count_endpoint(target, ns, false);
 	/* The sum tells the reader that the histogram changed, so it grows even by a zero. */
 	__sync_fetch_and_add(&edge->latency_sum_ns, ns ? ns : 1);
 }
@@ -436,24 +440,52 @@ static __always_inline void count_transaction(struct sock *sk, struct connection
 static __always_inline bool finish(struct sock *sk, struct connection *c)
 {
 	u64 first_ns = c->first_ns, reply_ns = c->reply_ns, last_ns = c->last_ns;
+	u64 target = c->head.target;
 
 	if (__sync_val_compare_and_swap(&c->phase, PHASE_REPLY, PHASE_IDLE) != PHASE_REPLY)
 		return false;
-	count_transaction(sk, c, first_ns, reply_ns, last_ns);
+	if (!target && c->head.state == HEAD_NAMED) {
+		find_endpoint(c, STATUS_UNKNOWN);
+		target = c->head.target;
+	}
+	count_transaction(sk, c, first_ns, reply_ns, last_ns, target);
 	return true;
 }
 
-static __always_inline void on_request(struct sock *sk, struct connection *c, struct edge *edge, u64 now)
+static __always_inline void count_request(struct edge *edge)
 {
-	if (c->phase == PHASE_REQUEST || c->flags & CONNECTION_STREAM)
+	__sync_fetch_and_add(&edge->requests, 1);
+}
+
+/*
+ * readable is how many of the bytes the calling task has in its buffer. A request that cannot be
+ * named yet is counted when more of it, or its reply, tells that it has one.
+ */
+static __always_inline void on_request(struct sock *sk, struct connection *c, struct edge *edge, u32 readable,
+				       u64 now)
+{
+	if (c->flags & CONNECTION_STREAM)
 		return;
+	if (c->phase == PHASE_REQUEST) {
+		if (c->head.state != HEAD_PARTIAL)
+			return;
+		int state = read_more_request(c, readable);
+		if (state == HEAD_SILENT)
+			c->phase = PHASE_IDLE;
+		else if (state != HEAD_PARTIAL)
+			count_request(edge);
+		return;
+	}
 	if (c->phase == PHASE_REPLY)
 		finish(sk, c);
-	c->first_ns = now;
 	c->flags &= ~CONNECTION_SWEPT;
-	c->phase = PHASE_REQUEST;
 	c->pushes = 0;
-	__sync_fetch_and_add(&edge->requests, 1);
+	if (machine && c->head.protocol != PROTOCOL_OPAQUE && read_request(c, readable) == HEAD_SILENT)
+		return;
+	c->first_ns = now;
+	c->phase = PHASE_REQUEST;
+	if (c->head.state != HEAD_PARTIAL)
+		count_request(edge);
 }
 
 /* The server sends without having been asked: it greets, goes on after a silence, or pushes. */
@@ -465,23 +497,50 @@ static __always_inline void on_push(struct connection *c, struct edge *edge)
 		return;
 	}
 	__sync_fetch_and_add(&edge->pushes, 1);
+	if (c->head.watch & HEAD_WATCH_NOTICE)
+		return;
 	if (++c->pushes >= STREAM_AFTER_PUSHES)
 		c->flags |= CONNECTION_STREAM;
 }
 
-static __always_inline void on_reply(struct connection *c, struct edge *edge, u64 now)
+static __always_inline void on_reply(struct sock *sk, struct connection *c, struct edge *edge, u32 readable,
+				     u64 now)
 {
+	int reply = REPLY_BEGINS;
+
 	if (c->phase == PHASE_IDLE) {
+		if (machine && !c->head.protocol && !c->head.failures && (c->flags & CONNECTION_WHOLE) &&
+		    !(c->flags & CONNECTION_STREAM))
+			read_greeting(c, readable);
 		on_push(c, edge);
 		return;
 	}
-	c->last_ns = now;
-	if (c->phase != PHASE_REQUEST)
+	if (c->phase == PHASE_REPLY) {
+		if (c->head.watch && is_notice(c, readable))
+			__sync_fetch_and_add(&edge->pushes, 1);
+		else
+			c->last_ns = now;
 		return;
+	}
+	if (c->head.state) {
+		bool late = c->head.state == HEAD_PARTIAL;
+
+		reply = begin_reply(c, readable);
+		if (late)
+			count_request(edge);
+	}
+	if (reply == REPLY_WAITS)
+		return;
+	c->last_ns = now;
 	c->reply_ns = now;
 	c->phase = PHASE_REPLY;
 	__sync_fetch_and_add(&edge->replies, 1);
 	add_sample(edge, EDGE_TTFB, &edge->ttfb_sum_ns, elapsed(c->first_ns, now));
+	if (reply == REPLY_SWITCHES) {
+		c->flags |= CONNECTION_STREAM;
+		__sync_fetch_and_add(&edge->upgrades, 1);
+		finish(sk, c);
+	}
 }
 
 /* --- connections --- */
@@ -582,7 +641,7 @@ static __always_inline struct connection *adopt(struct sock *sk)
 
 #include "datagrams_path.h"
 
-static __always_inline int transferred(struct sock *sk, int bytes, bool sent)
+static __always_inline int transferred(struct sock *sk, int bytes, u32 readable, bool sent)
 {
 	if (!is_tcp(sk)) {
 		if (is_udp(sk))
@@ -611,16 +670,16 @@ static __always_inline int transferred(struct sock *sk, int bytes, bool sent)
 	if (!sent)
 		c->received_bytes += bytes;
 	if (sent == (c->role == ROLE_CLIENT))
-		on_request(sk, c, edge, now);
+		on_request(sk, c, edge, readable, now);
 	else
-		on_reply(c, edge, now);
+		on_reply(sk, c, edge, readable, now);
 	return 0;
 }
 
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 {
-	return transferred(sk, ret, true);
+	return transferred(sk, ret, ret, true);
 }
 
 SEC("tp_btf/sock_recv_length")
@@ -628,7 +687,7 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 {
 	if (flags & (MSG_PEEK | MSG_ERRQUEUE))
 		return 0;
-	return transferred(sk, ret, false);
+	return transferred(sk, ret, flags & MSG_TRUNC ? 0 : ret, false); /* a buffer that was skipped holds old bytes */
 }
 
 static __always_inline void connecting(struct sock *sk)
@@ -750,6 +809,8 @@ static __always_inline void closed(struct sock *sk, int old_state)
 		return;
 	if (!finish(sk, c) && c->phase == PHASE_REQUEST) {
 		c->phase = PHASE_IDLE;
+		if (c->head.state == HEAD_PARTIAL)
+			count_request(edge);
 		__sync_fetch_and_add(&edge->aborts, 1);
 	}
 	leave_meeting(sk, c);
@@ -861,3 +922,5 @@ int sweep_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 	finish(sk, c);
 	return 0;
 }
+
+#include "fallback.h"

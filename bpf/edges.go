@@ -28,12 +28,6 @@ var (
 		"connections that were open before the start", false, "kernel 5.8 or later with BTF"}
 	sweepHook = hook{"sweep_connections", "iter/bpf_sk_storage_map",
 		"a reply is counted soon after its last byte, not only at the next request", false, "kernel 5.9 or later with BTF"}
-	dataHooks = []hook{
-		{"sock_send_length", "tp_btf/sock_send_length", "bytes sent and transactions per edge", true,
-			"kernel 6.3 or later with BTF"},
-		{"sock_recv_length", "tp_btf/sock_recv_length", "bytes received and transactions per edge", true,
-			"kernel 6.3 or later with BTF"},
-	}
 )
 
 // edgeReader reads what edges.bpf.c counts.
@@ -44,6 +38,7 @@ type edgeReader struct {
 	pool      histograms
 	sweep     *link.Iter
 	datagrams *datagramReader
+	endpoints *endpointReader
 	capacity  int
 	used      atomic.Uint64
 	listeners atomic.Uint64
@@ -84,7 +79,7 @@ func (p *Probes) openEdges(k *kernel) error {
 	} {
 		spec.Maps[name].MaxEntries = entries
 	}
-	err = errors.Join(spec.Variables["cgroup_subsys_index"].Set(k.subsys), spec.Variables["jiffy_ns"].Set(k.jiffyNS), p.prepareLog(spec),
+	err = errors.Join(p.prepareEndpoints(spec, places), spec.Variables["cgroup_subsys_index"].Set(k.subsys), spec.Variables["jiffy_ns"].Set(k.jiffyNS), p.prepareLog(spec),
 		spec.Variables["host_netns"].Set(ownNamespace(p.options.ProcFS)))
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
@@ -92,7 +87,7 @@ func (p *Probes) openEdges(k *kernel) error {
 	maps, err := newMaps(spec)
 	if err != nil {
 		err = fmt.Errorf("making the edges' maps: %w", err)
-		for _, h := range append([]hook{stateHook, retransmitHook, iterateHook, sweepHook}, dataHooks...) {
+		for _, h := range append([]hook{stateHook, retransmitHook, iterateHook, sweepHook}, dataWays[0]...) {
 			p.addFeature(h, err)
 		}
 		return err
@@ -107,9 +102,7 @@ func (p *Probes) openEdges(k *kernel) error {
 	err = p.findOpenSockets(k, spec, maps)
 	p.addFeature(iterateHook, err)
 	errs = append(errs, err, p.openDatagrams(k, spec, maps))
-	for _, h := range append(dataHooks, retransmitHook) {
-		errs = append(errs, p.attach(k, spec, maps, h))
-	}
+	errs = append(errs, p.attachData(k, spec, maps), p.attach(k, spec, maps, retransmitHook))
 	p.edges.sweep, err = p.openIterator(k, spec, maps, sweepHook, maps.Maps["connections"])
 	p.addFeature(sweepHook, err)
 	return errors.Join(append(errs, err, p.openDatagramSweeps(k, spec, maps))...)
@@ -122,6 +115,9 @@ func (p *Probes) readEdgesFrom(maps *ebpf.Collection) error {
 		return err
 	}
 	p.onClose(r.edges)
+	if r.endpoints, err = p.openEndpoints(maps); err != nil {
+		return err
+	}
 	r.latency.cells = maps.Maps["edge_latency"]
 	r.pool.cells = maps.Maps["histogram_pool"]
 	for place := uint32(1); place < r.pool.cells.MaxEntries(); place++ {
@@ -194,6 +190,7 @@ func (p *Probes) ReadEdges() ([]model.KernelEdge, error) {
 	}
 	sweepError = errors.Join(sweepError, r.datagrams.sweep(r.edges.entries))
 	now, used := time.Now(), uint64(0)
+	endpoints := r.endpoints.read(now)
 	all := make([]model.KernelEdge, 0, r.used.Load()+8)
 	for place := range r.edges.entries {
 		edge := &r.edges.entries[place]
@@ -201,6 +198,7 @@ func (p *Probes) ReadEdges() ([]model.KernelEdge, error) {
 			continue
 		}
 		k := r.read(place, now)
+		k.Endpoints = endpoints[place]
 		if place == edgeOverflow && r.places[place].activity == 0 {
 			continue
 		}
@@ -225,7 +223,7 @@ func (r *edgeReader) read(place int, now time.Time) model.KernelEdge {
 		Retransmits: load(&edge.Retransmits), Requests: load(&edge.Requests), Replies: load(&edge.Replies),
 		Aborts: load(&edge.Aborts), Transfers: load(&edge.Transfers), Held: load(&edge.Held),
 		Continued: load(&edge.Continued), Pushes: load(&edge.Pushes), JitterSumNS: load(&edge.JitterSumNs),
-		WindowLimitedNS: load(&edge.WindowLimitedNs), RTTMinNS: load(&edge.RttMinNs),
+		WindowLimitedNS: load(&edge.WindowLimitedNs), RTTMinNS: load(&edge.RttMinNs), Upgrades: load(&edge.Upgrades),
 	}}
 	k.Key.Overflow = place == edgeOverflow
 	c, sum := &k.Counters, load(&edge.LatencySumNs)
@@ -264,8 +262,9 @@ func keyOf(k *edgesEdgeKey) model.KernelEdgeKey {
 	return model.KernelEdgeKey{
 		Owner: model.CgroupID(k.Owner), Peer: model.CgroupID(k.Peer), NetNS: k.Netns, Role: model.Role(k.Role),
 		Transport: model.Transport(k.Transport),
-		Service:   netip.AddrPortFrom(netip.AddrFrom16(k.Service.Bytes).Unmap(), k.Port), Client: client,
-		Far: far, Process: processName(&k.Process), PeerProcess: processName(&k.PeerProcess), Forwarder: k.Forwarder != 0,
+		Service: netip.AddrPortFrom(netip.AddrFrom16(k.Service.Bytes).Unmap(), k.Port), Client: client,
+		Far: far, Process: processName(&k.Process), PeerProcess: processName(&k.PeerProcess), Forwarder: k.Forwarder == 1,
+		Forwarded: k.Forwarder == 2,
 	}
 }
 
@@ -297,6 +296,7 @@ func (r *edgeReader) release(now time.Time, used int) {
 			if err := r.emptyHistograms(place); err != nil {
 				continue
 			}
+			r.endpoints.giveEdge(place)
 			*memory = edgePlace{}
 			*edge = edgesEdge{}
 			r.datagrams.free(place)
@@ -369,7 +369,7 @@ func (p *Probes) ReadListeners() ([]model.Listener, error) {
 
 func (r *edgeReader) drops() []model.Drop {
 	dropped := r.maps.Maps["edge_drops"]
-	return append(r.datagrams.drops(dropped), []model.Drop{
+	return append(append(r.datagrams.drops(dropped), r.endpoints.drops()...), []model.Drop{
 		{Name: "edges", Count: sumDrops(dropped, 0), Capacity: uint64(r.capacity), Used: r.used.Load()},
 		{Name: "edge_clients", Count: sumDrops(dropped, 1)},
 		{Name: "connections", Count: sumDrops(dropped, 2)},

@@ -3,6 +3,8 @@
 #ifndef OUTSIGHT_EDGES_H
 #define OUTSIGHT_EDGES_H
 
+#include "endpoints.h"
+
 /* The edge that collects what found no room in the table. */
 #define EDGE_OVERFLOW 0
 
@@ -90,7 +92,8 @@ struct edge {
 	u64 duration_sum_ns;
 	u32 histograms[EDGE_HISTOGRAMS]; /* places in the pool, 0 until first needed */
 	u32 process; /* one that uses the edge, to look it up */
-	u64 unused[5];
+	u64 upgrades; /* connections that became streams by agreement: WebSocket, replication */
+	u64 unused[4];
 };
 
 /* Histograms that an edge has only when it needs them. */
@@ -157,6 +160,7 @@ struct connection {
 	u32 server_sequence;
 	u32 behind; /* of a forwarder's client end: the edge that it serves, 0 if not known */
 	struct process process;
+	struct head head;
 };
 
 enum edge_drop {

@@ -38,6 +38,40 @@ type edgesConnection struct {
 		Id     uint32
 		Unused uint32
 	}
+	Head struct {
+		_            structs.HostLayout
+		Target       uint64
+		Cached       uint64
+		CachedEdge   uint32
+		Size         uint32
+		Protocol     uint8
+		State        uint8
+		Status       uint8
+		CachedStatus uint8
+		Length       uint8
+		Used         uint8
+		ReplyLength  uint8
+		Watch        uint8
+		Failures     uint8
+		Streams      uint8
+		Pad          [6]uint8
+		Cursor       struct {
+			_       structs.HostLayout
+			Word    uint64
+			In      uint8
+			Out     uint8
+			Segment uint8
+			Length  uint8
+			Digits  uint8
+			Hex     uint8
+			Slashes uint8
+			Comment uint8
+		}
+		Name    [48]uint8
+		Bytes   [128]uint8
+		Reply   [64]uint8
+		Scratch [64]uint8
+	}
 }
 
 type edgesDatagramEdge struct {
@@ -133,7 +167,13 @@ type edgesEdge struct {
 	DurationSumNs       uint64
 	Histograms          [3]uint32
 	Process             uint32
-	Unused              [5]uint64
+	Upgrades            uint64
+	Unused              [4]uint64
+}
+
+type edgesEdgeEndpoints struct {
+	_     structs.HostLayout
+	Count uint32
 }
 
 type edgesEdgeKey struct {
@@ -161,6 +201,25 @@ type edgesEdgeKey struct {
 	Forwarder   uint8
 	Transport   uint8
 	Pad         [5]uint8
+}
+
+type edgesEndpoint struct {
+	_            structs.HostLayout
+	Key          edgesEndpointKey
+	Used         uint32
+	Generation   uint32
+	LatencySumNs uint64
+	Aside        uint64
+	Unused       [6]uint64
+}
+
+type edgesEndpointKey struct {
+	_        structs.HostLayout
+	Edge     uint32
+	Protocol uint8
+	Status   uint8
+	Pad      uint16
+	Name     [48]uint8
 }
 
 type edgesFlowKey struct {
@@ -266,17 +325,29 @@ const (
 	edgesMapDatagramFlows         = "datagram_flows"
 	edgesMapDatagramSockets       = "datagram_sockets"
 	edgesMapEdgeDrops             = "edge_drops"
+	edgesMapEdgeEndpoints         = "edge_endpoints"
 	edgesMapEdgeLatency           = "edge_latency"
 	edgesMapEdgeOfKey             = "edge_of_key"
 	edgesMapEdges                 = "edges"
+	edgesMapEndpointDrops         = "endpoint_drops"
+	edgesMapEndpointLatency       = "endpoint_latency"
+	edgesMapEndpointOfKey         = "endpoint_of_key"
+	edgesMapEndpoints             = "endpoints"
 	edgesMapFreeEdges             = "free_edges"
+	edgesMapFreeEndpoints         = "free_endpoints"
 	edgesMapFreeHistograms        = "free_histograms"
 	edgesMapHistogramPool         = "histogram_pool"
 	edgesMapListeners             = "listeners"
 	edgesMapPairs                 = "pairs"
 	edgesMapProxies               = "proxies"
 	edgesMapReservedEdges         = "reserved_edges"
+	edgesMapReservedEndpoints     = "reserved_endpoints"
 	edgesMapTransactionLog        = "transaction_log"
+	edgesProgAfterInet6Recvmsg    = "after_inet6_recvmsg"
+	edgesProgAfterInet6Sendmsg    = "after_inet6_sendmsg"
+	edgesProgAfterInetRecvmsg     = "after_inet_recvmsg"
+	edgesProgAfterInetSendmsg     = "after_inet_sendmsg"
+	edgesProgAfterInetSendpage    = "after_inet_sendpage"
 	edgesProgInetSockSetState     = "inet_sock_set_state"
 	edgesProgOpenDatagramSockets  = "open_datagram_sockets"
 	edgesProgOpenSockets          = "open_sockets"
@@ -291,6 +362,8 @@ const (
 	edgesVarIteratorPass          = "iterator_pass"
 	edgesVarJiffyNs               = "jiffy_ns"
 	edgesVarLogTransactions       = "log_transactions"
+	edgesVarMachine               = "machine"
+	edgesVarMaxEdgeEndpoints      = "max_edge_endpoints"
 	edgesVarTransactionRecord     = "transaction_record"
 	edgesVarUnloggedTransactions  = "unlogged_transactions"
 )
@@ -337,6 +410,11 @@ type edgesSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type edgesProgramSpecs struct {
+	AfterInet6Recvmsg    *ebpf.ProgramSpec `ebpf:"after_inet6_recvmsg"`
+	AfterInet6Sendmsg    *ebpf.ProgramSpec `ebpf:"after_inet6_sendmsg"`
+	AfterInetRecvmsg     *ebpf.ProgramSpec `ebpf:"after_inet_recvmsg"`
+	AfterInetSendmsg     *ebpf.ProgramSpec `ebpf:"after_inet_sendmsg"`
+	AfterInetSendpage    *ebpf.ProgramSpec `ebpf:"after_inet_sendpage"`
 	InetSockSetState     *ebpf.ProgramSpec `ebpf:"inet_sock_set_state"`
 	OpenDatagramSockets  *ebpf.ProgramSpec `ebpf:"open_datagram_sockets"`
 	OpenSockets          *ebpf.ProgramSpec `ebpf:"open_sockets"`
@@ -352,22 +430,29 @@ type edgesProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type edgesMapSpecs struct {
-	Connections     *ebpf.MapSpec `ebpf:"connections"`
-	DatagramEdges   *ebpf.MapSpec `ebpf:"datagram_edges"`
-	DatagramFlows   *ebpf.MapSpec `ebpf:"datagram_flows"`
-	DatagramSockets *ebpf.MapSpec `ebpf:"datagram_sockets"`
-	EdgeDrops       *ebpf.MapSpec `ebpf:"edge_drops"`
-	EdgeLatency     *ebpf.MapSpec `ebpf:"edge_latency"`
-	EdgeOfKey       *ebpf.MapSpec `ebpf:"edge_of_key"`
-	Edges           *ebpf.MapSpec `ebpf:"edges"`
-	FreeEdges       *ebpf.MapSpec `ebpf:"free_edges"`
-	FreeHistograms  *ebpf.MapSpec `ebpf:"free_histograms"`
-	HistogramPool   *ebpf.MapSpec `ebpf:"histogram_pool"`
-	Listeners       *ebpf.MapSpec `ebpf:"listeners"`
-	Pairs           *ebpf.MapSpec `ebpf:"pairs"`
-	Proxies         *ebpf.MapSpec `ebpf:"proxies"`
-	ReservedEdges   *ebpf.MapSpec `ebpf:"reserved_edges"`
-	TransactionLog  *ebpf.MapSpec `ebpf:"transaction_log"`
+	Connections       *ebpf.MapSpec `ebpf:"connections"`
+	DatagramEdges     *ebpf.MapSpec `ebpf:"datagram_edges"`
+	DatagramFlows     *ebpf.MapSpec `ebpf:"datagram_flows"`
+	DatagramSockets   *ebpf.MapSpec `ebpf:"datagram_sockets"`
+	EdgeDrops         *ebpf.MapSpec `ebpf:"edge_drops"`
+	EdgeEndpoints     *ebpf.MapSpec `ebpf:"edge_endpoints"`
+	EdgeLatency       *ebpf.MapSpec `ebpf:"edge_latency"`
+	EdgeOfKey         *ebpf.MapSpec `ebpf:"edge_of_key"`
+	Edges             *ebpf.MapSpec `ebpf:"edges"`
+	EndpointDrops     *ebpf.MapSpec `ebpf:"endpoint_drops"`
+	EndpointLatency   *ebpf.MapSpec `ebpf:"endpoint_latency"`
+	EndpointOfKey     *ebpf.MapSpec `ebpf:"endpoint_of_key"`
+	Endpoints         *ebpf.MapSpec `ebpf:"endpoints"`
+	FreeEdges         *ebpf.MapSpec `ebpf:"free_edges"`
+	FreeEndpoints     *ebpf.MapSpec `ebpf:"free_endpoints"`
+	FreeHistograms    *ebpf.MapSpec `ebpf:"free_histograms"`
+	HistogramPool     *ebpf.MapSpec `ebpf:"histogram_pool"`
+	Listeners         *ebpf.MapSpec `ebpf:"listeners"`
+	Pairs             *ebpf.MapSpec `ebpf:"pairs"`
+	Proxies           *ebpf.MapSpec `ebpf:"proxies"`
+	ReservedEdges     *ebpf.MapSpec `ebpf:"reserved_edges"`
+	ReservedEndpoints *ebpf.MapSpec `ebpf:"reserved_endpoints"`
+	TransactionLog    *ebpf.MapSpec `ebpf:"transaction_log"`
 }
 
 // edgesVariableSpecs contains global variables before they are loaded into the kernel.
@@ -379,6 +464,8 @@ type edgesVariableSpecs struct {
 	IteratorPass         *ebpf.VariableSpec `ebpf:"iterator_pass"`
 	JiffyNs              *ebpf.VariableSpec `ebpf:"jiffy_ns"`
 	LogTransactions      *ebpf.VariableSpec `ebpf:"log_transactions"`
+	Machine              *ebpf.VariableSpec `ebpf:"machine"`
+	MaxEdgeEndpoints     *ebpf.VariableSpec `ebpf:"max_edge_endpoints"`
 	TransactionRecord    *ebpf.VariableSpec `ebpf:"transaction_record"`
 	UnloggedTransactions *ebpf.VariableSpec `ebpf:"unlogged_transactions"`
 }
@@ -403,22 +490,29 @@ func (o *edgesObjects) Close() error {
 //
 // It can be passed to loadEdgesObjects or ebpf.CollectionSpec.LoadAndAssign.
 type edgesMaps struct {
-	Connections     *ebpf.Map `ebpf:"connections"`
-	DatagramEdges   *ebpf.Map `ebpf:"datagram_edges"`
-	DatagramFlows   *ebpf.Map `ebpf:"datagram_flows"`
-	DatagramSockets *ebpf.Map `ebpf:"datagram_sockets"`
-	EdgeDrops       *ebpf.Map `ebpf:"edge_drops"`
-	EdgeLatency     *ebpf.Map `ebpf:"edge_latency"`
-	EdgeOfKey       *ebpf.Map `ebpf:"edge_of_key"`
-	Edges           *ebpf.Map `ebpf:"edges"`
-	FreeEdges       *ebpf.Map `ebpf:"free_edges"`
-	FreeHistograms  *ebpf.Map `ebpf:"free_histograms"`
-	HistogramPool   *ebpf.Map `ebpf:"histogram_pool"`
-	Listeners       *ebpf.Map `ebpf:"listeners"`
-	Pairs           *ebpf.Map `ebpf:"pairs"`
-	Proxies         *ebpf.Map `ebpf:"proxies"`
-	ReservedEdges   *ebpf.Map `ebpf:"reserved_edges"`
-	TransactionLog  *ebpf.Map `ebpf:"transaction_log"`
+	Connections       *ebpf.Map `ebpf:"connections"`
+	DatagramEdges     *ebpf.Map `ebpf:"datagram_edges"`
+	DatagramFlows     *ebpf.Map `ebpf:"datagram_flows"`
+	DatagramSockets   *ebpf.Map `ebpf:"datagram_sockets"`
+	EdgeDrops         *ebpf.Map `ebpf:"edge_drops"`
+	EdgeEndpoints     *ebpf.Map `ebpf:"edge_endpoints"`
+	EdgeLatency       *ebpf.Map `ebpf:"edge_latency"`
+	EdgeOfKey         *ebpf.Map `ebpf:"edge_of_key"`
+	Edges             *ebpf.Map `ebpf:"edges"`
+	EndpointDrops     *ebpf.Map `ebpf:"endpoint_drops"`
+	EndpointLatency   *ebpf.Map `ebpf:"endpoint_latency"`
+	EndpointOfKey     *ebpf.Map `ebpf:"endpoint_of_key"`
+	Endpoints         *ebpf.Map `ebpf:"endpoints"`
+	FreeEdges         *ebpf.Map `ebpf:"free_edges"`
+	FreeEndpoints     *ebpf.Map `ebpf:"free_endpoints"`
+	FreeHistograms    *ebpf.Map `ebpf:"free_histograms"`
+	HistogramPool     *ebpf.Map `ebpf:"histogram_pool"`
+	Listeners         *ebpf.Map `ebpf:"listeners"`
+	Pairs             *ebpf.Map `ebpf:"pairs"`
+	Proxies           *ebpf.Map `ebpf:"proxies"`
+	ReservedEdges     *ebpf.Map `ebpf:"reserved_edges"`
+	ReservedEndpoints *ebpf.Map `ebpf:"reserved_endpoints"`
+	TransactionLog    *ebpf.Map `ebpf:"transaction_log"`
 }
 
 func (m *edgesMaps) Close() error {
@@ -428,16 +522,23 @@ func (m *edgesMaps) Close() error {
 		m.DatagramFlows,
 		m.DatagramSockets,
 		m.EdgeDrops,
+		m.EdgeEndpoints,
 		m.EdgeLatency,
 		m.EdgeOfKey,
 		m.Edges,
+		m.EndpointDrops,
+		m.EndpointLatency,
+		m.EndpointOfKey,
+		m.Endpoints,
 		m.FreeEdges,
+		m.FreeEndpoints,
 		m.FreeHistograms,
 		m.HistogramPool,
 		m.Listeners,
 		m.Pairs,
 		m.Proxies,
 		m.ReservedEdges,
+		m.ReservedEndpoints,
 		m.TransactionLog,
 	)
 }
@@ -451,6 +552,8 @@ type edgesVariables struct {
 	IteratorPass         *ebpf.Variable `ebpf:"iterator_pass"`
 	JiffyNs              *ebpf.Variable `ebpf:"jiffy_ns"`
 	LogTransactions      *ebpf.Variable `ebpf:"log_transactions"`
+	Machine              *ebpf.Variable `ebpf:"machine"`
+	MaxEdgeEndpoints     *ebpf.Variable `ebpf:"max_edge_endpoints"`
 	TransactionRecord    *ebpf.Variable `ebpf:"transaction_record"`
 	UnloggedTransactions *ebpf.Variable `ebpf:"unlogged_transactions"`
 }
@@ -459,6 +562,11 @@ type edgesVariables struct {
 //
 // It can be passed to loadEdgesObjects or ebpf.CollectionSpec.LoadAndAssign.
 type edgesPrograms struct {
+	AfterInet6Recvmsg    *ebpf.Program `ebpf:"after_inet6_recvmsg"`
+	AfterInet6Sendmsg    *ebpf.Program `ebpf:"after_inet6_sendmsg"`
+	AfterInetRecvmsg     *ebpf.Program `ebpf:"after_inet_recvmsg"`
+	AfterInetSendmsg     *ebpf.Program `ebpf:"after_inet_sendmsg"`
+	AfterInetSendpage    *ebpf.Program `ebpf:"after_inet_sendpage"`
 	InetSockSetState     *ebpf.Program `ebpf:"inet_sock_set_state"`
 	OpenDatagramSockets  *ebpf.Program `ebpf:"open_datagram_sockets"`
 	OpenSockets          *ebpf.Program `ebpf:"open_sockets"`
@@ -472,6 +580,11 @@ type edgesPrograms struct {
 
 func (p *edgesPrograms) Close() error {
 	return _EdgesClose(
+		p.AfterInet6Recvmsg,
+		p.AfterInet6Sendmsg,
+		p.AfterInetRecvmsg,
+		p.AfterInetSendmsg,
+		p.AfterInetSendpage,
 		p.InetSockSetState,
 		p.OpenDatagramSockets,
 		p.OpenSockets,

@@ -102,6 +102,8 @@ type KernelEdge struct {
 	// PID is a process that uses, or used, the edge; 0 if not known. It may be gone.
 	PID      int
 	Counters EdgeCounters
+	// Endpoints are what was asked for on the edge, where that was recognised.
+	Endpoints []Endpoint
 }
 
 // KernelEdgeKey identifies an edge as one end sees it. The ephemeral client port is masked.
@@ -171,6 +173,9 @@ type EdgeCounters struct {
 	// Pushes counts times that a server sent without having been asked. A connection with
 	// several of them in a row is a stream, of which no transactions are counted.
 	Pushes uint64
+	// Upgrades counts connections that became streams by agreement of both ends (WebSocket,
+	// replication, subscriptions). From then on they have no transactions.
+	Upgrades uint64
 	// UnseenBytes were received by the kernel and never read by a call that the programs see
 	// (splice to a pipe, or left unread); known when a connection ends.
 	UnseenBytes uint64
@@ -205,7 +210,7 @@ func (c *EdgeCounters) Plain() []*uint64 {
 	return []*uint64{
 		&c.SentBytes, &c.ReceivedBytes, &c.SentPackets, &c.ReceivedPackets, &c.OneWay, &c.Opens, &c.Closes, &c.Failures, &c.FailuresRefused, &c.FailuresTimedOut,
 		&c.FailuresUnreachable, &c.Resets, &c.TimedOut, &c.Retransmits, &c.Requests, &c.Replies, &c.Aborts, &c.Transfers,
-		&c.Held, &c.Continued, &c.Pushes, &c.UnseenBytes, &c.JitterSumNS, &c.WindowLimitedNS,
+		&c.Held, &c.Continued, &c.Pushes, &c.Upgrades, &c.UnseenBytes, &c.JitterSumNS, &c.WindowLimitedNS,
 	}
 }
 
