@@ -48,6 +48,15 @@ type Files interface {
 	Read(containers []*model.Container, usages []container.Usage)
 }
 
+// Processes tells what to call a process. It is called by the goroutine that reads the Counters.
+type Processes interface {
+	// Name is what to call process pid, or where pid is 0 any process, of a control group of which
+	// the kernel knows the name comm.
+	Name(group model.CgroupID, comm string, pid int) string
+	Forget(group model.CgroupID)
+	Drops() []model.Drop
+}
+
 // Reporter tells what works, and of bounded things how full they are.
 type Reporter interface {
 	Features() []model.Feature
@@ -66,6 +75,8 @@ type Sources struct {
 	Lifecycle Lifecycle
 	Files     Files
 	Programs  Programs
+	// Processes is nil where the kernel's names are to be shown.
+	Processes Processes
 	Reporters []Reporter
 }
 

@@ -82,7 +82,7 @@ func Open(o HostOptions) (*Host, error) {
 	h := &Host{Machine: o.Host, Layout: layout, Files: container.NewFiles(layout, places), privileges: privileges, probes: probes, registry: registry}
 	h.Agent = New(Sources{
 		Counters: probes, Lifecycle: probes, Programs: probes,
-		Registry: registry, Files: h.Files,
+		Registry: registry, Files: h.Files, Processes: container.NewPrograms(container.ProgramOptions{ProcRoot: o.ProcRoot}),
 		Reporters: []Reporter{probes, registry},
 	}, o.Options)
 	return h, nil

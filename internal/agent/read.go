@@ -53,9 +53,13 @@ func (a *Agent) readEdges(containers []*model.Container) []model.Edge {
 	if edges == nil && err != nil {
 		return nil
 	}
-	return a.resolver.Resolve(network.View{
+	v := network.View{
 		Edges: edges, Listeners: a.listening, Containers: containers, Container: a.sources.Registry.Lookup,
-	})
+	}
+	if a.sources.Processes != nil {
+		v.Process = a.sources.Processes.Name
+	}
+	return a.resolver.Resolve(v)
 }
 
 func (a *Agent) readContainers(containers []*model.Container, counted bool) []model.ContainerSample {
@@ -89,6 +93,9 @@ func (a *Agent) forget(c container.Collection) {
 		a.groups.retire(id)
 		if a.sources.Lifecycle != nil {
 			a.sources.Lifecycle.ForgetCgroup(id)
+		}
+		if a.sources.Processes != nil {
+			a.sources.Processes.Forget(id)
 		}
 	}
 	a.removed = c.Removed
