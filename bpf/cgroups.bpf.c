@@ -190,16 +190,15 @@ static __always_inline void count_wait(u32 slot, u32 cpu, struct cgroup_lane *la
 	task->arrivals = prev->sched_info.pcount;
 	if (!waited)
 		return;
-	lane->waits++;
-	lane->wait_ns += waited_ns;
 	u32 place = slot * run_queue_lanes + cpu % run_queue_lanes;
 	struct histogram *h = bpf_map_lookup_elem(&run_queue, &place);
-	if (!h)
-		return;
-	if (run_queue_lanes == cpus)
+	if (h && run_queue_lanes == cpus)
 		histogram_add_alone(h, waited_ns);
-	else
+	else if (h)
 		histogram_add(h, waited_ns);
+	/* After the cell: the reader takes a change of these for a change of the histogram. */
+	lane->wait_ns += waited_ns;
+	lane->waits++;
 }
 
 /* The clock of the run queue that a task is on; nanoseconds, of the same rate on all CPUs. */
@@ -251,7 +250,7 @@ int sched_switch(u64 *ctx)
 
 	state->sequence++;
 	barrier();
-	if (state->since_ns && state->pid == prev->pid) {
+	if (state->since_ns) {
 		struct cgroup_lane *lane = lane_of(state->slot, cpu);
 
 		if (lane) {
@@ -384,8 +383,40 @@ int BPF_PROG(cgroup_rmdir, struct cgroup *group, const char *path)
 	return report(group, path, CGROUP_REMOVED, 0);
 }
 
-SEC("tp_btf/cgroup_attach_task")
-int BPF_PROG(cgroup_attach_task, struct cgroup *group, const char *path, struct task_struct *task)
+/*
+ * A task that moves itself goes on running: what it ran until now is its old group's. (Hooks run
+ * with preemption off, so the CPU does not switch meanwhile.) A thread that runs elsewhere while
+ * it is moved counts for its old group up to its next switch.
+ */
+static __always_inline void split_slice(struct task_struct *moved, bool whole_process, u64 id)
 {
+	struct task_struct *task = bpf_get_current_task_btf();
+	u32 cpu = bpf_get_smp_processor_id();
+	struct cpu_state *state = bpf_map_lookup_elem(&cpu_states, &cpu);
+
+	if (task->tgid != moved->tgid || (task->pid != moved->pid && !whole_process))
+		return;
+	if (!state || !state->since_ns || state->pid != task->pid)
+		return;
+	u64 now = use_run_queue_clock ? run_queue_clock(task) : bpf_ktime_get_ns();
+	struct cgroup_lane *lane = lane_of(state->slot, cpu);
+	u32 slot = slot_of(id);
+	state->sequence++;
+	barrier();
+	if (lane && now > state->since_ns) {
+		lane->usage_ns += now - state->since_ns;
+		state->since_ns = now;
+	}
+	state->slot = slot;
+	barrier();
+	state->sequence++;
+}
+
+SEC("tp_btf/cgroup_attach_task")
+int BPF_PROG(cgroup_attach_task, struct cgroup *group, const char *path, struct task_struct *task,
+	     bool threadgroup)
+{
+	if (group->root->hierarchy_id == cgroup_hierarchy)
+		split_slice(task, threadgroup, group->kn->id);
 	return report(group, path, TASK_ATTACHED, task->pid);
 }

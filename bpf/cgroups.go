@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"sync/atomic"
 
 	"github.com/cilium/ebpf"
@@ -26,19 +27,19 @@ const (
 
 var cgroupHooks = []hook{
 	{"sched_switch", "tp_btf/sched_switch", "CPU time, context switches and run-queue latency per container", true,
-		"a kernel with BPF trampolines or raw tracepoints and BTF (5.5 or later)"},
-	{"sched_process_exec", "tp_btf/sched_process_exec", "programs executed per container", false, "kernel 5.5 or later with BTF"},
-	{"sched_process_exit", "tp_btf/sched_process_exit", "processes ended per container", false, "kernel 5.5 or later with BTF"},
-	{"cgroup_mkdir", "tp_btf/cgroup_mkdir", "containers are known when they start", false, "kernel 5.5 or later with BTF; until then containers are found every 30 s"},
-	{"cgroup_rmdir", "tp_btf/cgroup_rmdir", "containers are known to have ended", false, "kernel 5.5 or later with BTF; until then the end is found every 30 s"},
-	{"cgroup_attach_task", "tp_btf/cgroup_attach_task", "a container's first process is known", false, "kernel 5.5 or later with BTF"},
+		"Linux 5.12 or later with BTF"},
+	{"sched_process_exec", "tp_btf/sched_process_exec", "programs executed per container", false, "Linux 5.12 or later with BTF"},
+	{"sched_process_exit", "tp_btf/sched_process_exit", "processes ended per container", false, "Linux 5.12 or later with BTF"},
+	{"cgroup_mkdir", "tp_btf/cgroup_mkdir", "containers are known when they start", false, "Linux 5.12 or later with BTF; until then containers are found every 30 s"},
+	{"cgroup_rmdir", "tp_btf/cgroup_rmdir", "containers are known to have ended", false, "Linux 5.12 or later with BTF; until then the end is found every 30 s"},
+	{"cgroup_attach_task", "tp_btf/cgroup_attach_task", "a container's first process is known", false, "Linux 5.12 or later with BTF"},
 }
 
-var clocksHook = hook{"read_clocks", "syscall/read_clocks", "time of threads that run at the moment of reading", false, "kernel 5.14 or later with BTF"}
+var clocksHook = hook{"read_clocks", "syscall/read_clocks", "time of threads that run at the moment of reading", false, "Linux 5.14 or later with BTF"}
 
-var forkHook = hook{"sched_process_fork", "tp_btf/sched_process_fork", "processes started, and run-queue latency of new threads", false, "kernel 5.5 or later with BTF"}
+var forkHook = hook{"sched_process_fork", "tp_btf/sched_process_fork", "processes started, and run-queue latency of new threads", false, "Linux 5.12 or later with BTF"}
 
-var tasksHook = hook{"running_tasks", "iter/task", "run-queue latency of threads older than the start", false, "kernel 5.8 or later with BTF"}
+var tasksHook = hook{"running_tasks", "iter/task", "run-queue latency of threads older than the start", false, "Linux 5.12 or later with BTF"}
 
 // cgroupReader reads what cgroups.bpf.c counts.
 type cgroupReader struct {
@@ -121,7 +122,26 @@ func (p *Probes) openCgroups(k *kernel) error {
 	for _, h := range cgroupHooks {
 		errs = append(errs, p.attach(k, spec, maps, h))
 	}
+	visitCPUs(k.cpus)
 	return errors.Join(errs...)
+}
+
+// visitCPUs makes every CPU switch once: until then it is not known since when the thread that
+// runs on it does. A CPU that is offline or not allowed is left out.
+func visitCPUs(cpus int) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return
+	}
+	defer unix.SchedSetaffinity(0, &allowed)
+	for cpu := range cpus {
+		var one unix.CPUSet
+		one.Set(cpu)
+		// The thread is moved there, which is a switch.
+		_ = unix.SchedSetaffinity(0, &one)
+	}
 }
 
 // runQueueLanes is how many run-queue histograms a group has: the greatest power of two up to the
@@ -218,6 +238,8 @@ func (r *cgroupReader) now() (uint64, error) {
 	}
 	// The run queue's clock is read at a yield and a little old after it, never ahead: of a few
 	// pairs the one with the greatest difference is nearest to the truth.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	var ahead int64 = math.MinInt64
 	for range 3 {
 		var c cgroupsClocks
@@ -326,7 +348,7 @@ func (p *Probes) readEventsFrom(events *ebpf.Map) error {
 		return fmt.Errorf("opening the ring of events: %w", err)
 	}
 	p.onClose(ring)
-	p.ring = ring
+	p.reading = true
 	go func() {
 		defer close(p.events)
 		var record ringbuf.Record
@@ -334,8 +356,14 @@ func (p *Probes) readEventsFrom(events *ebpf.Map) error {
 			if err := ring.ReadInto(&record); err != nil {
 				return
 			}
-			if event, ok := decodeEvent(record.RawSample); ok {
-				p.events <- event
+			event, ok := decodeEvent(record.RawSample)
+			if !ok {
+				continue
+			}
+			select {
+			case p.events <- event:
+			case <-p.done:
+				return
 			}
 		}
 	}()

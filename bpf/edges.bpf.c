@@ -136,6 +136,13 @@ static __always_inline void remote_address(struct sock *sk, struct address *to)
 		map_ipv4(to, sk->__sk_common.skc_daddr);
 }
 
+static __always_inline bool is_ipv4(const struct address *a)
+{
+	const u32 *word = (const u32 *)a->bytes;
+
+	return !word[0] && !word[1] && word[2] == bpf_htonl(0xffff);
+}
+
 static __always_inline bool is_loopback(const struct address *a)
 {
 	const u32 *word = (const u32 *)a->bytes;
@@ -207,12 +214,15 @@ static __always_inline struct listener *listener_of(struct sock *sk)
 	found = bpf_map_lookup_elem(&listeners, &key);
 	if (found)
 		return found;
+	/* 0.0.0.0 before [::], which may be another process's and be for IPv6 alone. */
+	if (is_ipv4(&key.address)) {
+		map_ipv4(&key.address, 0);
+		found = bpf_map_lookup_elem(&listeners, &key);
+		if (found)
+			return found;
+	}
 	__builtin_memset(&key.address, 0, sizeof(key.address));
-	found = bpf_map_lookup_elem(&listeners, &key); /* [::] */
-	if (found)
-		return found;
-	map_ipv4(&key.address, 0);
-	return bpf_map_lookup_elem(&listeners, &key); /* 0.0.0.0 */
+	return bpf_map_lookup_elem(&listeners, &key);
 }
 
 static __always_inline void add_listener(struct sock *sk, struct task_struct *task)

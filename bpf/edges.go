@@ -21,14 +21,16 @@ const edgeOverflow = 0
 
 var (
 	stateHook = hook{"inet_sock_set_state", "tp_btf/inet_sock_set_state",
-		"TCP connections: opened, closed, failed, who listens", true, "kernel 5.5 or later with BTF"}
+		"TCP connections: opened, closed, failed, who listens", true, "Linux 5.12 or later with BTF"}
 	retransmitHook = hook{"tcp_retransmit_skb", "tp_btf/tcp_retransmit_skb",
-		"retransmitted segments per edge", false, "kernel 5.5 or later with BTF"}
+		"retransmitted segments per edge", false, "Linux 5.12 or later with BTF"}
 	iterateHook = hook{"open_sockets", "iter/task_file",
-		"connections that were open before the start", false, "kernel 5.8 or later with BTF"}
+		"connections that were open before the start", false, "Linux 5.12 or later with BTF"}
 	sweepHook = hook{"sweep_connections", "iter/bpf_sk_storage_map",
-		"a reply is counted soon after its last byte, not only at the next request", false, "kernel 5.9 or later with BTF"}
+		"a reply is counted soon after its last byte, not only at the next request", false, "Linux 5.12 or later with BTF"}
 )
+
+var edgeHooks = append([]hook{stateHook, retransmitHook, iterateHook, sweepHook}, dataWays[0]...)
 
 // edgeReader reads what edges.bpf.c counts.
 type edgeReader struct {
@@ -87,7 +89,7 @@ func (p *Probes) openEdges(k *kernel) error {
 	maps, err := newMaps(spec)
 	if err != nil {
 		err = fmt.Errorf("making the edges' maps: %w", err)
-		for _, h := range append([]hook{stateHook, retransmitHook, iterateHook, sweepHook}, dataWays[0]...) {
+		for _, h := range edgeHooks {
 			p.addFeature(h, err)
 		}
 		return err
@@ -215,7 +217,7 @@ func (r *edgeReader) read(place int, now time.Time) model.KernelEdge {
 	if memory.raw != edge.Key {
 		memory.raw, memory.key = edge.Key, keyOf(&edge.Key)
 	}
-	k := model.KernelEdge{Key: memory.key, PID: int(atomic.LoadUint32(&edge.Process)), Counters: model.EdgeCounters{
+	k := model.KernelEdge{Key: memory.key, Instance: uint32(place), PID: int(atomic.LoadUint32(&edge.Process)), Counters: model.EdgeCounters{
 		SentBytes: load(&edge.SentBytes), ReceivedBytes: load(&edge.ReceivedBytes), UnseenBytes: load(&edge.UnseenBytes),
 		Opens: load(&edge.Opens), Closes: load(&edge.Closes), Resets: load(&edge.Resets), TimedOut: load(&edge.Timeouts),
 		Failures: load(&edge.Failures), FailuresRefused: load(&edge.FailuresRefused),
@@ -262,7 +264,7 @@ func keyOf(k *edgesEdgeKey) model.KernelEdgeKey {
 	return model.KernelEdgeKey{
 		Owner: model.CgroupID(k.Owner), Peer: model.CgroupID(k.Peer), NetNS: k.Netns, Role: model.Role(k.Role),
 		Transport: model.Transport(k.Transport),
-		Service: netip.AddrPortFrom(netip.AddrFrom16(k.Service.Bytes).Unmap(), k.Port), Client: client,
+		Service:   netip.AddrPortFrom(netip.AddrFrom16(k.Service.Bytes).Unmap(), k.Port), Client: client,
 		Far: far, Process: processName(&k.Process), PeerProcess: processName(&k.PeerProcess), Forwarder: k.Forwarder == 1,
 		Forwarded: k.Forwarder == 2,
 	}

@@ -110,23 +110,34 @@ func refusal(err error) string {
 // hierarchyID reads the id of a v1 controller's hierarchy from /proc/self/cgroup.
 func hierarchyID(procfs, controller string) (uint32, error) {
 	path := filepath.Join(procfs, "self", "cgroup")
-	f, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return 0, fmt.Errorf("looking up the %s hierarchy: %w", controller, err)
 	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		id, rest, _ := strings.Cut(lines.Text(), ":")
+	id, err := findHierarchy(string(text), controller)
+	if err != nil {
+		return 0, fmt.Errorf("reading %s: %w", path, err)
+	}
+	return id, nil
+}
+
+// findHierarchy finds the id in lines like "7:cpu,cpuacct:/docker/4f1d".
+func findHierarchy(text, controller string) (uint32, error) {
+	for line := range strings.Lines(text) {
+		id, rest, _ := strings.Cut(line, ":")
 		controllers, _, _ := strings.Cut(rest, ":")
 		for c := range strings.SplitSeq(controllers, ",") {
-			if c == controller {
-				n, err := strconv.ParseUint(id, 10, 32)
-				return uint32(n), err
+			if c != controller {
+				continue
 			}
+			n, err := strconv.ParseUint(id, 10, 32)
+			if err != nil {
+				return 0, fmt.Errorf("hierarchy of %s: %w", controller, err)
+			}
+			return uint32(n), nil
 		}
 	}
-	return 0, fmt.Errorf("%s names no hierarchy of controller %q", path, controller)
+	return 0, fmt.Errorf("no hierarchy of controller %q", controller)
 }
 
 // jiffyNS is the length of a jiffy by the kernel's configuration; 4 ms (250 Hz, as most

@@ -8,13 +8,14 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
-	"github.com/cilium/ebpf/ringbuf"
 	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
 
 	"outsight/internal/model"
 )
@@ -52,7 +53,10 @@ type Options struct {
 	Controller string
 	// ProcFS is where procfs is mounted (default /proc).
 	ProcFS string
-	Logger *slog.Logger
+	// KernelTypes is the kernel's description of its own types (default
+	// /sys/kernel/btf/vmlinux).
+	KernelTypes string
+	Logger      *slog.Logger
 	// dataWay is the only one of dataWays to be tried, counted from one.
 	dataWay int
 	// types are the kernel's, if somebody has decoded them already.
@@ -69,6 +73,9 @@ func (o *Options) setDefaults() {
 	o.MaxListeners = defaultTo(o.MaxListeners, 16384)
 	if o.ProcFS == "" {
 		o.ProcFS = "/proc"
+	}
+	if o.KernelTypes == "" {
+		o.KernelTypes = "/sys/kernel/btf/vmlinux"
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -92,8 +99,11 @@ type Probes struct {
 	edges    *edgeReader
 	log      *transactionLog
 	events   chan model.CgroupEvent
-	ring     *ringbuf.Reader
-	closers  []io.Closer
+	// done is closed by Close; reading tells whether somebody then closes events.
+	done      chan struct{}
+	reading   bool
+	closeOnce sync.Once
+	closers   []io.Closer
 }
 
 type loadedProgram struct {
@@ -101,22 +111,26 @@ type loadedProgram struct {
 	program *ebpf.Program
 }
 
-// Open loads and attaches the programs that this kernel accepts. It fails only where no map can
-// be made or no program loaded at all; everything less is a feature that Features calls absent.
+// Open loads and attaches the programs that this kernel accepts. Each that it refuses is a
+// feature that Features calls absent, and the Read methods answer with an error where none of
+// their programs works. Open itself fails only for lack of privilege.
 func Open(options Options) (*Probes, error) {
 	options.setDefaults()
 	if err := rlimit.RemoveMemlock(); err != nil {
 		options.Logger.Warn("raising the locked-memory limit failed", "error", err)
 	}
+	p := &Probes{options: options, events: make(chan model.CgroupEvent, 1024), done: make(chan struct{})}
 	kernel, err := readKernel(options)
 	if err != nil {
-		return nil, err
+		for _, h := range slices.Concat(cgroupHooks, edgeHooks, []hook{forkHook, tasksHook}) {
+			p.addFeature(h, err)
+		}
+	} else {
+		err = errors.Join(p.openCgroups(kernel), p.openEdges(kernel))
 	}
-	p := &Probes{options: options, events: make(chan model.CgroupEvent, 1024)}
-	errs := errors.Join(p.openCgroups(kernel), p.openEdges(kernel))
-	if len(p.programs) == 0 {
+	if len(p.programs) == 0 && errors.Is(err, unix.EPERM) {
 		p.Close()
-		return nil, fmt.Errorf("loading the kernel programs: %w", errs)
+		return nil, fmt.Errorf("loading the kernel programs: %w", err)
 	}
 	// Decoding the kernel's types took tens of megabytes that are not needed again.
 	debug.FreeOSMemory()
@@ -140,7 +154,7 @@ func (p *Probes) ProgramCosts() []model.ProgramCost {
 			continue
 		}
 		costs = append(costs, model.ProgramCost{
-			Name: l.name, Runs: stats.RunCount, RunTimeNS: uint64(stats.Runtime),
+			Name: l.name, Runs: stats.RunCount, Missed: stats.RecursionMisses, RunTimeNS: uint64(stats.Runtime),
 		})
 	}
 	return costs
@@ -178,6 +192,12 @@ func (p *Probes) Close() error {
 		errs = append(errs, p.closers[i].Close())
 	}
 	p.closers = nil
+	p.closeOnce.Do(func() {
+		close(p.done)
+		if !p.reading {
+			close(p.events)
+		}
+	})
 	return errors.Join(errs...)
 }
 
@@ -201,7 +221,7 @@ type kernel struct {
 }
 
 func readKernel(o Options) (*kernel, error) {
-	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
+	if _, err := os.Stat(o.KernelTypes); err != nil {
 		return nil, fmt.Errorf("reading the kernel's types: %w (the kernel needs CONFIG_DEBUG_INFO_BTF=y)", err)
 	}
 	types := o.types

@@ -103,15 +103,14 @@ func runDemo(ctx context.Context, o demoOptions, out io.Writer, log *slog.Logger
 	}
 	defer u.close(log)
 	fmt.Fprintf(out, "page  %s\n\nStarting the shop …\n", pageURL(u.page))
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return u.run(ctx) })
-	group.Go(func() error { return runShop(ctx, o, u, out, quiet) })
-	if err := group.Wait(); err != nil && ctx.Err() == nil {
-		return err
-	} else if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-		return err
+	group, working := errgroup.WithContext(ctx)
+	group.Go(func() error { return u.run(working) })
+	group.Go(func() error { return runShop(working, o, u, out, quiet) })
+	err = group.Wait()
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+		return nil // it was ended while something still started
 	}
-	return nil
+	return err
 }
 
 // runShop starts the shop, shows the map until ctx ends, and removes the shop.

@@ -2,11 +2,13 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -53,7 +55,7 @@ here; where it does not, why, and what it would take. Exit code 1 if the main jo
 			if err := oneOf("output", output, "text", "json"); err != nil {
 				return err
 			}
-			r := examine()
+			r := examine(c.Context())
 			if err := r.write(c.OutOrStdout(), output); err != nil {
 				return err
 			}
@@ -73,8 +75,11 @@ here; where it does not, why, and what it would take. Exit code 1 if the main jo
 	return c
 }
 
+// tryTime is how long the runtimes are given to answer.
+const tryTime = time.Second
+
 // examine tries everything.
-func examine() report {
+func examine(ctx context.Context) report {
 	layout, layoutErr := container.Detect(container.Options{})
 	machine, machineErr := agent.ReadHost("", layout.Name)
 	r := report{Host: reportHost{
@@ -98,6 +103,10 @@ func examine() report {
 	case err != nil:
 		r.attempt("kernel programs", "counting in the kernel", err, "a kernel of 5.8 or later with CONFIG_DEBUG_INFO_BTF=y")
 	default:
+		trying, cancel := context.WithTimeout(ctx, tryTime)
+		err := host.Run(trying)
+		cancel()
+		r.attempt("snapshots", "reading all counters at once", err, "see --log debug")
 		r.add(host.Features()...)
 		r.add(fileFeatures(host)...)
 		host.Close()

@@ -35,6 +35,7 @@ what each costs, who talks to whom, how much and how slowly.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.SuggestionsMinimumDistance = 2
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(&cobra.Command{Use: "no-help", Hidden: true})
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
@@ -64,7 +65,7 @@ func noCommand(c *cobra.Command, args []string) error {
 	}
 	err := fmt.Errorf("there is no command %q", args[0])
 	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
-		err = fmt.Errorf("%w; did you mean %q?", err, near[0])
+		err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(near, " or "))
 	}
 	return usageError{err}
 }

@@ -45,7 +45,8 @@ needs no root.`,
 			}
 			defer store.Close()
 			handler := api.New(store, api.Options{
-				Sources: []string{"data directory " + data}, Version: version(), Logger: log,
+				Prometheus: api.Prometheus(store),
+				Sources:    []string{"data directory " + data}, Version: version(), Logger: log,
 			})
 			out, url := c.OutOrStdout(), pageURL(page)
 			fmt.Fprintf(out, "Serving what was kept in %s\n  page     %s\n", data, url)

@@ -13,99 +13,6 @@ import (
 	"outsight/internal/graph"
 )
 
-// column of the table of containers.
-type column struct {
-	// name in --sort, empty for what cannot be sorted by; key that sorts by it.
-	name, key, title string
-	width            int
-	left             bool
-	// need is the order in which columns give way in a narrow terminal: 0 never does.
-	need int
-	cell func(*graph.Node) string
-	// value to sort by; NaN sorts last.
-	value func(*graph.Node) float64
-	// alarm tells a value that a reader should look at.
-	alarm func(*graph.Node) bool
-}
-
-const (
-	nameWidthMin, nameWidthMax = 16, 40
-	imageWidthMin              = 16
-	gap                        = 2
-)
-
-// columns after the name, in order.
-var columns = []column{
-	{name: "cpu", key: "c", title: "CPU", width: 7,
-		cell:  func(n *graph.Node) string { return percent(usage(n).CPUCores) },
-		value: func(n *graph.Node) float64 { return value(usage(n).CPUCores) }},
-	{name: "wait", key: "w", title: "wait p99", width: 9, need: 4,
-		cell:  func(n *graph.Node) string { return graph.Duration(usage(n).RunQueueP99) },
-		value: func(n *graph.Node) float64 { return seconds(usage(n).RunQueueP99) },
-		alarm: func(n *graph.Node) bool { return seconds(usage(n).RunQueueP99) >= 0.02 }},
-	{name: "throttled", key: "h", title: "throttled", width: 9, need: 7,
-		cell:  func(n *graph.Node) string { return percent(usage(n).ThrottledShare) },
-		value: func(n *graph.Node) float64 { return value(usage(n).ThrottledShare) },
-		alarm: func(n *graph.Node) bool { return value(usage(n).ThrottledShare) > 0 }},
-	{name: "memory", key: "m", title: "memory", width: 9,
-		cell:  func(n *graph.Node) string { return graph.Bytes(usage(n).WorkingSetBytes) },
-		value: func(n *graph.Node) float64 { return value(usage(n).WorkingSetBytes) },
-		alarm: func(n *graph.Node) bool { return limitShare(n) >= 0.9 }},
-	{name: "limit", key: "", title: "of limit", width: 8, need: 8,
-		cell: func(n *graph.Node) string {
-			if s := limitShare(n); !math.IsNaN(s) {
-				return percent(&s)
-			}
-			return "–"
-		},
-		value: limitShare,
-		alarm: func(n *graph.Node) bool { return limitShare(n) >= 0.9 }},
-	{name: "net", key: "n", title: "net in", width: 10, need: 3,
-		cell: func(n *graph.Node) string { return graph.BytesPerSecond(usage(n).NetworkReceiveBytes) },
-		value: func(n *graph.Node) float64 {
-			return sum(usage(n).NetworkReceiveBytes, usage(n).NetworkTransmitBytes)
-		}},
-	{title: "net out", width: 10, need: 3,
-		cell: func(n *graph.Node) string { return graph.BytesPerSecond(usage(n).NetworkTransmitBytes) }},
-	{name: "disk", key: "d", title: "disk read", width: 10, need: 6,
-		cell:  func(n *graph.Node) string { return graph.BytesPerSecond(usage(n).DiskReadBytes) },
-		value: func(n *graph.Node) float64 { return sum(usage(n).DiskReadBytes, usage(n).DiskWriteBytes) }},
-	{title: "disk write", width: 10, need: 6,
-		cell: func(n *graph.Node) string { return graph.BytesPerSecond(usage(n).DiskWriteBytes) }},
-	{name: "requests", key: "r", title: "served", width: 8,
-		cell:  func(n *graph.Node) string { return graph.PerSecond(served(n).TransactionsPerSecond) },
-		value: func(n *graph.Node) float64 { return value(served(n).TransactionsPerSecond) }},
-	{title: "p50", width: 9, need: 2,
-		cell: func(n *graph.Node) string { return graph.Duration(served(n).P50) }},
-	{name: "latency", key: "l", title: "p99", width: 9, need: 1,
-		cell:  func(n *graph.Node) string { return graph.Duration(served(n).P99) },
-		value: func(n *graph.Node) float64 { return seconds(served(n).P99) }},
-	{name: "threads", key: "t", title: "threads", width: 7, need: 9,
-		cell:  func(n *graph.Node) string { return count(usage(n).Threads) },
-		value: func(n *graph.Node) float64 { return value(usage(n).Threads) }},
-}
-
-// byName is the sort column of those that want none of the numbers.
-const byName = -1
-
-// columnNamed is the index of the column that --sort names, byName for "name", less for none.
-func columnNamed(name string) int {
-	if name == "name" {
-		return len(columns)
-	}
-	return slices.IndexFunc(columns, func(c column) bool { return c.name != "" && c.name == name })
-}
-
-func sortNames() string {
-	names := []string{"name"}
-	for _, c := range columns {
-		if c.name != "" {
-			names = append(names, c.name)
-		}
-	}
-	return strings.Join(names, ", ")
-}
-
 // table is the containers of a look, as text.
 type table struct {
 	look
@@ -160,34 +67,39 @@ type layout struct {
 
 func (t *table) layout(rows []*graph.Node) layout {
 	l := layout{name: nameWidthMin}
-	image := 0
+	name, image := 0, 0
 	for _, n := range rows {
-		l.name = max(l.name, min(ansi.StringWidth(graph.Clean(n.Name)), nameWidthMax))
+		name = max(name, ansi.StringWidth(graph.Clean(n.Name)))
 		image = max(image, ansi.StringWidth(graph.Clean(n.Image)))
 	}
-	for i := range columns {
-		l.shown = append(l.shown, i)
+	// Columns of one need come and go together; the most needed first, and what there is no
+	// room for makes room for less.
+	for need := 0; need <= leastNeed; need++ {
+		with := l
+		for i, c := range columns {
+			if c.need == need && !c.empty(rows) {
+				with.shown = append(with.shown, i)
+			}
+		}
+		if need == 0 || t.width == 0 || with.numbers()+with.name <= t.width {
+			l = with
+		}
 	}
+	slices.Sort(l.shown)
 	if t.width == 0 {
-		l.image = image
+		l.name, l.image = max(l.name, name), image
 		return l
 	}
-	for l.numbers()+l.name > t.width {
-		if l.name > nameWidthMin {
-			l.name--
-			continue
-		}
-		least := slices.MaxFunc(l.shown, func(a, b int) int { return cmp.Compare(columns[a].need, columns[b].need) })
-		need := columns[least].need
-		if need == 0 {
-			break
-		}
-		l.shown = slices.DeleteFunc(l.shown, func(i int) bool { return columns[i].need == need })
-	}
+	l.name = max(nameWidthMin, min(name, nameWidthMax, t.width-l.numbers()))
 	if room := t.width - l.numbers() - l.name - gap; room >= imageWidthMin {
 		l.image = min(room, image)
 	}
 	return l
+}
+
+// empty tells a column that says nothing of any container and is not missed.
+func (c column) empty(rows []*graph.Node) bool {
+	return c.optional && !slices.ContainsFunc(rows, func(n *graph.Node) bool { return !math.IsNaN(c.value(n)) && c.value(n) > 0 })
 }
 
 // numbers is the width of the columns between name and image.
@@ -223,7 +135,7 @@ func (t *table) summary() []string {
 	lines := []string{
 		fmt.Sprintf("%s · kernel %s · %s · the %.1f s to %s", graph.Clean(h.Name), h.Kernel, plural(running(t.to), "container"),
 			t.seconds, t.to.Time.Local().Format(time.TimeOnly)),
-		fmt.Sprintf("CPU %.2f of %d cores · memory of containers %s of %s · %s requests · agent %s of a core, %s",
+		fmt.Sprintf("CPU %.2f of %d cores · memory %s of %s · %s requests · agent %s of a core, %s",
 			used, h.Cores, bytesText(t.memory), bytesText(float64(h.MemoryBytes)), graph.PerSecond(&t.requests),
 			percent(&t.agentCores), bytesText(float64(self.RSSBytes))),
 	}
@@ -283,76 +195,3 @@ func pad(s string, width int, left bool) string {
 	}
 	return fill + s
 }
-
-var (
-	noUsage graph.Usage
-	noSide  graph.Side
-)
-
-func usage(n *graph.Node) *graph.Usage {
-	if n.Usage == nil {
-		return &noUsage
-	}
-	return n.Usage
-}
-
-func served(n *graph.Node) *graph.Side {
-	if n.Served == nil {
-		return &noSide
-	}
-	return n.Served
-}
-
-// number is 0 and value is NaN for what could not be had.
-func number(v *float64) float64 {
-	if v == nil {
-		return 0
-	}
-	return *v
-}
-
-func value(v *float64) float64 {
-	if v == nil {
-		return math.NaN()
-	}
-	return *v
-}
-
-func seconds(s *graph.Seconds) float64 {
-	if s == nil {
-		return math.NaN()
-	}
-	return float64(*s)
-}
-
-func sum(a, b *float64) float64 { return value(a) + value(b) }
-
-func limitShare(n *graph.Node) float64 {
-	u := usage(n)
-	if number(u.MemoryLimitBytes) == 0 {
-		return math.NaN()
-	}
-	return value(u.WorkingSetBytes) / *u.MemoryLimitBytes
-}
-
-// percent writes a share: "71.2 %".
-func percent(v *float64) string {
-	switch {
-	case v == nil:
-		return "–"
-	case *v == 0:
-		return "0 %"
-	case *v < 0.0005:
-		return "<0.1 %"
-	}
-	return fmt.Sprintf("%.1f %%", 100**v)
-}
-
-func count(v *float64) string {
-	if v == nil {
-		return "–"
-	}
-	return fmt.Sprintf("%.0f", *v)
-}
-
-func bytesText(v float64) string { return graph.Bytes(&v) }

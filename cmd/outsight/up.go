@@ -105,8 +105,9 @@ func openUp(o upOptions) (u *up, err error) {
 // handler is everything that is served over HTTP.
 func (u *up) handler() http.Handler {
 	return api.New(u.store, api.Options{
-		Metrics:  otlp.Handler(u.host.Snapshot),
-		Snapshot: u.host.Snapshot,
+		Prometheus: api.Prometheus(u.store),
+		Metrics:    otlp.Handler(u.host.Snapshot),
+		Snapshot:   u.host.Snapshot,
 		Ready: func() error {
 			if u.host.Snapshot() == nil {
 				return errors.New("no counters have been read yet")

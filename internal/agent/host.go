@@ -82,3 +82,23 @@ func parseMeminfo(b []byte) (uint64, error) {
 	}
 	return 0, fmt.Errorf("no MemTotal")
 }
+
+// readThreads is the number of threads on the host.
+func readThreads(procRoot string) (uint64, error) {
+	b, err := os.ReadFile(procRoot + "/loadavg")
+	if err != nil {
+		return 0, fmt.Errorf("reading the number of threads: %w", err)
+	}
+	return parseLoadavg(b)
+}
+
+// parseLoadavg reads the number of threads, which is behind the slash: "0.52 0.58 0.59 1/467 12345".
+func parseLoadavg(b []byte) (uint64, error) {
+	_, after, ok := bytes.Cut(b, []byte("/"))
+	number, _, _ := bytes.Cut(after, []byte(" "))
+	n, err := strconv.ParseUint(string(number), 10, 64)
+	if !ok || err != nil {
+		return 0, fmt.Errorf("reading the number of threads: got %q, want it behind a slash", b)
+	}
+	return n, nil
+}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"outsight/bpf"
 	"outsight/internal/container"
@@ -88,11 +89,19 @@ func Open(o HostOptions) (*Host, error) {
 	return h, nil
 }
 
+// patience is how long the first snapshot waits for Docker to name the containers.
+const patience = 500 * time.Millisecond
+
 // Run keeps the containers' names up to date and takes snapshots until ctx ends.
 func (h *Host) Run(ctx context.Context) error {
 	var registry sync.WaitGroup
 	defer registry.Wait()
 	registry.Go(func() { h.registry.Run(ctx) })
+	// A series that begins under an id and goes on under a name is two.
+	select {
+	case <-h.registry.Named():
+	case <-time.After(patience):
+	}
 	return h.Agent.Run(ctx)
 }
 

@@ -83,7 +83,30 @@ func (a *Agent) readContainers(containers []*model.Container, counted bool) []mo
 		errs = append(errs, u.Err)
 	}
 	a.failures.note("control group files", errors.Join(errs...))
+	a.failures.note("threads of the host", a.hostThreads(samples))
 	return samples
+}
+
+// hostThreads gives the host container the threads that no container has.
+func (a *Agent) hostThreads(samples []model.ContainerSample) error {
+	threads, err := readThreads(a.options.ProcRoot)
+	if err != nil {
+		return err
+	}
+	var host *model.ProcessCounters
+	for _, s := range samples {
+		switch {
+		case s.Processes == nil:
+		case s.Container.Runtime == model.HostRuntime:
+			host = s.Processes
+		default:
+			threads -= min(threads, s.Processes.Threads)
+		}
+	}
+	if host != nil {
+		host.Threads = threads
+	}
+	return nil
 }
 
 // forget gives removed control groups back to the kernel, one snapshot after their removal: a

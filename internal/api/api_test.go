@@ -147,6 +147,29 @@ func TestGraphOfAWindowThatBeganEarlier(t *testing.T) {
 	}
 }
 
+// A counter that the agent reads from a file some seconds after its start did not grow from 0.
+func TestLateCounter(t *testing.T) {
+	h, sh, _ := filled(t, 60, func(second int, s *model.Snapshot) *model.Snapshot {
+		for i := range s.Containers {
+			if network := s.Containers[i].Network; network != nil && second < 4 {
+				s.Containers[i].Network = nil
+			} else if network != nil {
+				network.ReceiveBytes += 9e12
+			}
+		}
+		return s
+	})
+	var a graphAnswer
+	get200(t, h, "/api/outsight/graph?from=now-5m", &a)
+	received := func(second int) float64 {
+		return float64(sh.at(begin.Add(time.Duration(second) * time.Second)).Containers[0].Network.ReceiveBytes)
+	}
+	got := *nodeNamed(t, a.Graph, work[0].name).Usage.NetworkReceiveBytes * a.CoveredSeconds
+	if least, most := received(60)-received(6), received(60)-received(4); got < least-1 || got > most+1 {
+		t.Errorf("received %v bytes, want %v to %v", got, least, most)
+	}
+}
+
 // A container that lives between two of the times at which the window is read is counted whole.
 func TestContainerThatEnded(t *testing.T) {
 	const first, last = 101, 104

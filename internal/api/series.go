@@ -141,6 +141,10 @@ func (s *server) readNames(ctx context.Context, selector string, from, to time.T
 // counted between two of them is missed.
 const maxRestarts = 20
 
+// settled are times after an agent's start by which it has found out what takes it a while, such
+// as a container's network. The first value of such a counter is what it is counted from.
+var settled = []time.Duration{2 * time.Second, 5 * time.Second, 20 * time.Second}
+
 // moments are the times at which to read the values of a window: when its data begin, its end,
 // and both sides of each restart. A counter of the agents themselves tells both.
 func (s *server) moments(ctx context.Context, data *windowData) ([]time.Time, error) {
@@ -163,6 +167,13 @@ func (s *server) moments(ctx context.Context, data *windowData) ([]time.Time, er
 		}
 	}
 	times = append(times, data.observed)
+	if data.observed.After(from) {
+		for _, d := range settled {
+			if at := data.observed.Add(d); at.Before(to) {
+				times = append(times, at)
+			}
+		}
+	}
 	slices.SortFunc(times, time.Time.Compare)
 	return slices.CompactFunc(times, time.Time.Equal), nil
 }

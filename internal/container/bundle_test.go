@@ -29,7 +29,7 @@ func TestDescribeBundles(t *testing.T) {
 	}
 	check("c3f1d1a1", description{runtime: model.Containerd, name: "payment", image: "registry.example/shop/payment:1.4",
 		podName: "payment-6d8f9c5b7-x2x9k", podNamespace: "shop", podUID: uid})
-	check("0badcafe", description{runtime: model.Containerd, name: "POD", image: "registry.k8s.io/pause:3.9",
+	check("0badcafe", description{runtime: model.Containerd, name: "POD", image: "registry.example/pause:3.9",
 		podName: "payment-6d8f9c5b7-x2x9k", podNamespace: "shop", podUID: uid})
 	check("9ab8c7d6", description{runtime: model.CRIO, name: "cart", image: "quay.io/shop/cart:2.0",
 		podName: "cart-0", podNamespace: "shop", podUID: "7f3c1f0e-8f2b-4a55-9c1d-0a1b2c3d4e5f"})

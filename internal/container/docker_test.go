@@ -576,3 +576,15 @@ func FuzzDockerMessage(f *testing.F) {
 		}
 	})
 }
+
+// What ran before is named once Named says so; without Docker, Named does not keep anyone waiting.
+func TestNamed(t *testing.T) {
+	e := hostEngine(t)
+	id := e.start(t, "osct-before", testImage, "/bin/sleep", "600")
+	r := runRegistry(t, Options{})
+	<-r.Named()
+	if c := find(r.Containers(), id); c == nil || c.Name != "osct-before" {
+		t.Errorf("got %+v, want it by its name", c)
+	}
+	<-runRegistry(t, Options{DockerSocket: filepath.Join(t.TempDir(), "none")}).Named()
+}

@@ -27,6 +27,7 @@ func (r *Registry) runDocker(ctx context.Context) {
 			err := r.listDocker(ctx)
 			if err == nil {
 				pause = firstPause
+				r.answered()
 			}
 			return err
 		}, r.handleMessage)
@@ -37,6 +38,7 @@ func (r *Registry) runDocker(ctx context.Context) {
 			r.o.Logger.Info("docker went away; new containers are known by their ids until it is back", "error", err)
 		}
 		r.docker.setState(err)
+		r.answered()
 		select {
 		case <-ctx.Done():
 			return

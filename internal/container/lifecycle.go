@@ -156,20 +156,31 @@ func (r *Registry) enqueue(queue chan string, id string, drops *uint64) {
 // remove retires a group, and ends its container if it is the container's own. mu must be held.
 func (r *Registry) remove(id model.CgroupID, now time.Time) {
 	g := r.groups[id]
-	if g == nil || g.removed {
+	if g == nil {
+		r.release(id) // it found no room; the kernel counts it nevertheless
+		return
+	}
+	if g.removed {
 		return
 	}
 	g.removed = true
 	r.retired = append(r.retired, id)
-	if len(r.removed) < r.o.MaxGroups {
-		r.removed = append(r.removed, id)
-	} else {
-		r.drops.removed++
-	}
+	r.release(id)
 	m := g.owner
 	own := m.current.Cgroup == id || m.current.Cgroup == 0 && m.current.CgroupPath == g.path
 	if m != r.host && m.running() && own {
 		r.change(m, func(c *model.Container) { c.Ended = now })
+	}
+}
+
+// release tells the next Collect that a group was removed. mu must be held.
+func (r *Registry) release(id model.CgroupID) {
+	switch {
+	case id == 0:
+	case len(r.removed) < r.o.MaxGroups:
+		r.removed = append(r.removed, id)
+	default:
+		r.drops.removed++
 	}
 }
 

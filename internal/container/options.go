@@ -2,6 +2,7 @@ package container
 
 import (
 	"log/slog"
+	"strings"
 	"time"
 )
 
@@ -29,6 +30,17 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+const defaultDockerSocket = "/var/run/docker.sock"
+
+// DockerSocket is the Engine's unix socket that the variable DOCKER_HOST, whose value is given,
+// names, or else the default one: only a daemon on this host runs containers that are seen here.
+func DockerSocket(dockerHost string) string {
+	if path, ok := strings.CutPrefix(dockerHost, "unix://"); ok && path != "" {
+		return path
+	}
+	return defaultDockerSocket
+}
+
 func (o Options) withDefaults() Options {
 	set := func(s *string, value string) {
 		if *s == "" {
@@ -37,7 +49,7 @@ func (o Options) withDefaults() Options {
 	}
 	set(&o.ProcRoot, "/proc")
 	set(&o.CgroupRoot, defaultCgroupRoot)
-	set(&o.DockerSocket, "/var/run/docker.sock")
+	set(&o.DockerSocket, defaultDockerSocket)
 	if o.TaskRoots == nil {
 		o.TaskRoots = []string{
 			"/run/containerd/io.containerd.runtime.v2.task",

@@ -26,10 +26,9 @@ const (
 
 // whereabouts is what the processes of a container tell.
 type whereabouts struct {
-	pid       int
-	netns     uint32
-	addresses []netip.Addr
-	started   time.Time
+	pid     int
+	netns   uint32
+	started time.Time
 }
 
 func (r *Registry) wakeProbe() {

@@ -14,6 +14,10 @@ import (
 // Registry knows the containers of this host. All methods may be called at the same time; none
 // of them waits for a runtime.
 type Registry struct {
+	// named is closed by answered.
+	named    <-chan struct{}
+	answered func()
+
 	layout  Layout
 	o       Options
 	proc    processes
@@ -44,8 +48,11 @@ type Registry struct {
 	// removed groups since the last Collect; retired are all removed groups that Lookup still
 	// knows, oldest first.
 	removed, retired []model.CgroupID
-	// unknown are ids that a walk did not find. Ids are not used twice, so they stay unknown.
-	unknown map[model.CgroupID]struct{}
+	// sought are ids that Lookup was asked for and no walk has looked for yet.
+	sought map[model.CgroupID]struct{}
+	// unknown are ids that a walk did not find. Ids are not used twice, so they stay unknown. The
+	// value is true once the id is among the removed.
+	unknown map[model.CgroupID]bool
 	drops   drops
 }
 
@@ -95,8 +102,11 @@ func New(l Layout, o Options) (*Registry, error) {
 		probe:   make(chan struct{}, 1),
 		groups:  make(map[model.CgroupID]*group),
 		members: make(map[string]*member),
-		unknown: make(map[model.CgroupID]struct{}),
+		sought:  make(map[model.CgroupID]struct{}),
+		unknown: make(map[model.CgroupID]bool),
 	}
+	answer := make(chan struct{})
+	r.named, r.answered = answer, sync.OnceFunc(func() { close(answer) })
 	r.host = &member{seen: time.Now(), described: true, current: r.hostContainer()}
 	r.members[model.HostContainerID] = r.host
 	if err := r.Resync(); err != nil {
@@ -125,6 +135,9 @@ func (r *Registry) Run(ctx context.Context) {
 	}
 	running.Wait()
 }
+
+// Named is closed once Docker has named the containers that ran at the start, or has failed to.
+func (r *Registry) Named() <-chan struct{} { return r.named }
 
 // Lookup returns the container that a control group belongs to: the innermost container at or
 // above the group, else the host's. Groups that were removed a short time ago still resolve. An id
@@ -180,8 +193,9 @@ func (r *Registry) Containers() []*model.Container {
 type Collection struct {
 	// Containers that run, and those that ended since the last Collect, in order of ID.
 	Containers []*model.Container
-	// Removed are the control groups that were removed since the last Collect. Their counters
-	// do not change any more: take the last numbers, then forget them.
+	// Removed are the control groups that were removed since the last Collect, those among them
+	// that no event told of and that only Lookup was asked for. Their counters do not change any
+	// more: take the last numbers, then forget them.
 	Removed []model.CgroupID
 }
 

@@ -230,6 +230,96 @@ func TestLookupSearches(t *testing.T) {
 	})
 }
 
+// TestLostLives is about groups whose events were all lost: what the kernel counted of them is to
+// be forgotten, each once.
+func TestLostLives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTree(t)
+		r := newRegistry(t, g.Layout, quiet(t))
+		time.Sleep(searchInterval)
+		late := g.make("/docker/" + idA)
+		lost := []model.CgroupID{1 << 60, 1<<60 + 1, 1<<60 + 2}
+		// One walk a second answers for all of them; the first of them starts it.
+		for range 3 {
+			for _, id := range lost {
+				r.Lookup(id)
+			}
+			r.Lookup(late)
+			time.Sleep(searchInterval)
+		}
+		got := r.Collect().Removed
+		slices.Sort(got)
+		if !slices.Equal(got, lost) {
+			t.Errorf("removed %v, want %v", got, lost)
+		}
+		for _, id := range append(lost, late) {
+			r.Lookup(id)
+		}
+		if err := r.Resync(); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Collect().Removed; len(got) != 0 {
+			t.Errorf("removed once more: %v", got)
+		}
+	})
+}
+
+// TestManyLostLives: those that were told as removed make room for others.
+func TestManyLostLives(t *testing.T) {
+	r := newRegistry(t, newTree(t).Layout, quiet(t))
+	released := 0
+	for i := range 3 * unknownCapacity {
+		r.Lookup(model.CgroupID(1<<60 + i))
+		if i%unknownCapacity == unknownCapacity-1 {
+			if err := r.Resync(); err != nil {
+				t.Fatal(err)
+			}
+			released += len(r.Collect().Removed)
+		}
+	}
+	if released != 3*unknownCapacity || len(r.unknown) > unknownCapacity || r.drops.unknown != 0 {
+		t.Errorf("%d released, %d kept, %d dropped", released, len(r.unknown), r.drops.unknown)
+	}
+}
+
+// TestUnseenIsNotRemoved: where a walk cannot see all groups, what it did not see may be there.
+func TestUnseenIsNotRemoved(t *testing.T) {
+	g := newTree(t)
+	for i := range 3 {
+		g.make("/docker/" + testID(i))
+	}
+	o := quiet(t)
+	o.MaxGroups = 3
+	r := newRegistry(t, g.Layout, o)
+	r.mu.Lock()
+	r.sought[1<<60] = struct{}{}
+	r.mu.Unlock()
+	if err := r.Resync(); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Collect().Removed; len(got) != 0 {
+		t.Errorf("removed %v", got)
+	}
+	// The event of its end is enough, although it never had room.
+	for i := range 3 {
+		r.HandleEvent(removed(model.CgroupID(1<<60+i), "/docker/"+testID(7+i)))
+	}
+	if got := r.Collect().Removed; !slices.Equal(got, []model.CgroupID{1 << 60, 1<<60 + 1, 1<<60 + 2}) {
+		t.Errorf("removed %v, want those whose end was told", got)
+	}
+}
+
+func TestDockerSocket(t *testing.T) {
+	for host, want := range map[string]string{
+		"": "/var/run/docker.sock", "tcp://10.0.0.1:2375": "/var/run/docker.sock", "unix://": "/var/run/docker.sock",
+		"unix:///run/user/1000/docker.sock": "/run/user/1000/docker.sock",
+	} {
+		if got := DockerSocket(host); got != want {
+			t.Errorf("%q: got %q, want %q", host, got, want)
+		}
+	}
+}
+
 // TestCutPath is about paths that do not fit into an event.
 func TestCutPath(t *testing.T) {
 	g := newTree(t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -32,9 +33,10 @@ func (r *Registry) Resync() error {
 
 // walk must be called with walking held.
 func (r *Registry) walk() error {
-	r.mu.RLock()
-	start := r.changes
-	r.mu.RUnlock()
+	r.mu.Lock()
+	start, sought := r.changes, r.sought
+	r.sought = make(map[model.CgroupID]struct{})
+	r.mu.Unlock()
 	groups, complete, err := walkGroups(r.layout.MountPoint, r.o.MaxGroups)
 	if err != nil {
 		return fmt.Errorf("walking the control groups: %w", err)
@@ -47,9 +49,19 @@ func (r *Registry) walk() error {
 		seen[g.id] = struct{}{}
 		r.addWalked(g)
 	}
+	for id := range sought {
+		r.addUnknown(id)
+	}
 	if !complete {
 		r.drops.groups++
 		return nil
+	}
+	// What was asked for and is not there was removed, and the events of its whole life were lost.
+	for id, released := range r.unknown {
+		if _, ok := seen[id]; !ok && !released {
+			r.unknown[id] = true
+			r.release(id)
+		}
 	}
 	for id, g := range r.groups {
 		// A group that became known after the walk began may be one that it came too early for.
@@ -68,6 +80,22 @@ func (r *Registry) addWalked(g found) {
 	}
 }
 
+// addUnknown keeps an id that was sought and is not among the groups. mu must be held.
+func (r *Registry) addUnknown(id model.CgroupID) {
+	if r.groups[id] != nil {
+		return
+	}
+	if len(r.unknown) >= unknownCapacity {
+		// Those that were released are forgotten by the kernel as well, and not asked for again.
+		maps.DeleteFunc(r.unknown, func(_ model.CgroupID, released bool) bool { return released })
+	}
+	if len(r.unknown) >= unknownCapacity {
+		r.drops.unknown++
+		return
+	}
+	r.unknown[id] = false
+}
+
 // search looks for an id that no event has told, and reports whether it may be known now.
 func (r *Registry) search(id model.CgroupID) bool {
 	r.walking.Lock()
@@ -75,6 +103,13 @@ func (r *Registry) search(id model.CgroupID) bool {
 	if _, known := r.lookup(id); known {
 		return true // found by the walk that was waited for
 	}
+	r.mu.Lock()
+	if len(r.sought) < unknownCapacity {
+		r.sought[id] = struct{}{}
+	} else {
+		r.drops.unknown++
+	}
+	r.mu.Unlock()
 	if time.Since(r.walked) < searchInterval {
 		return false
 	}
@@ -82,16 +117,6 @@ func (r *Registry) search(id model.CgroupID) bool {
 		r.o.Logger.Warn("control group not found", "id", id, "error", err)
 		return false
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.groups[id] != nil {
-		return true
-	}
-	if len(r.unknown) >= unknownCapacity {
-		r.drops.unknown++
-		return false
-	}
-	r.unknown[id] = struct{}{}
 	return true
 }
 

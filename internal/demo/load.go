@@ -71,7 +71,8 @@ func (g *load) run(ctx context.Context) {
 			due = time.Now()
 		case <-timer.C:
 		}
-		for rate > 0 && !due.After(time.Now()) {
+		// A generator that cannot keep up must still see that it is to stop.
+		for burst := 0; burst < 100 && rate > 0 && !due.After(time.Now()); burst++ {
 			g.send(&work, g.next(), due)
 			// Exponential gaps: customers do not know of one another.
 			due = due.Add(time.Duration(g.random.ExpFloat64() / rate * float64(time.Second)))

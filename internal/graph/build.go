@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"cmp"
 	"math"
 	"net/netip"
 	"slices"
@@ -10,54 +9,6 @@ import (
 
 	"outsight/internal/model"
 )
-
-// OutsideID is the node of all addresses outside of the host that are only clients;
-// OutsideServersID that of the servers outside past the MaxOutsideServers busiest.
-const (
-	OutsideID         = "outside"
-	OutsideServersID  = "outside-servers"
-	MaxOutsideServers = 20
-	// MaxAddresses is how many addresses a node of a group lists.
-	MaxAddresses = 50
-)
-
-// change is what happened to one thing in the window: increases of its counters and the last
-// values of its levels, by Field, and how long it was observed.
-type change struct {
-	values  map[Field]float64
-	latency *model.FloatHistogram
-	seconds float64
-}
-
-func (c *change) rate(f Field) *float64 {
-	v, ok := c.values[f]
-	if !ok {
-		return nil
-	}
-	return per(v, c.seconds)
-}
-
-func (c *change) value(fields ...Field) *float64 {
-	sum, found := 0.0, false
-	for _, f := range fields {
-		if v, ok := c.values[f]; ok {
-			sum, found = sum+v, true
-		}
-	}
-	if !found {
-		return nil
-	}
-	return &sum
-}
-
-// per is v per second, nil where no time has passed.
-func per(v, seconds float64) *float64 {
-	if seconds <= 0 {
-		return nil
-	}
-	v /= seconds
-	return &v
-}
 
 type containerChange struct {
 	change
@@ -152,35 +103,6 @@ func (b *builder) addContainer(c *containerChange) {
 	b.nodes[n.ID] = &n
 }
 
-func usage(c *change) *Usage {
-	u := &Usage{
-		CPUCores:            c.rate(CPUSeconds),
-		VoluntarySwitches:   c.rate(VoluntarySwitches),
-		InvoluntarySwitches: c.rate(InvoluntarySwitches),
-		Threads:             c.value(Threads),
-		Forks:               c.rate(Forks), Execs: c.rate(Execs), Exits: c.rate(Exits),
-		ThrottledSeconds: c.rate(ThrottledSeconds),
-		MemoryBytes:      c.value(MemoryUsage), WorkingSetBytes: c.value(MemoryWorkingSet),
-		RSSBytes: c.value(MemoryRSS), CacheBytes: c.value(MemoryCache),
-		MinorPageFaults: c.rate(MinorFaults), MajorPageFaults: c.rate(MajorFaults),
-		OOMKills:      c.value(OOMKills),
-		DiskReadBytes: c.rate(DiskReadBytes), DiskWriteBytes: c.rate(DiskWriteBytes),
-		DiskReads: c.rate(DiskReads), DiskWrites: c.rate(DiskWrites),
-		NetworkReceiveBytes: c.rate(ReceiveBytes), NetworkTransmitBytes: c.rate(TransmitBytes),
-		ReceivePackets: c.rate(ReceivePackets), TransmitPackets: c.rate(TransmitPackets),
-		NetworkErrors:  c.value(ReceiveErrors, TransmitErrors),
-		NetworkDropped: c.value(ReceiveDropped, TransmitDropped),
-		RunQueueP50:    quantile(c.latency, 0.5), RunQueueP99: quantile(c.latency, 0.99),
-	}
-	if limit := c.value(MemoryLimit); limit != nil && *limit > 0 {
-		u.MemoryLimitBytes = limit
-	}
-	if periods := c.value(ThrottlePeriods); periods != nil && *periods > 0 {
-		u.ThrottledShare = per(c.values[ThrottledPeriods], *periods)
-	}
-	return u
-}
-
 func (b *builder) addEdge(e *edgeChange) {
 	client, server := b.node(e.client, false), b.node(e.server, true)
 	id := client.ID + ">" + server.ID
@@ -232,114 +154,6 @@ func (b *builder) node(e end, server bool) *Node {
 	return n
 }
 
-func finishAddresses(n *Node) {
-	if n.Kind != KindOutside {
-		return
-	}
-	slices.Sort(n.Addresses)
-	n.AddressCount = len(n.Addresses)
-	n.Addresses = n.Addresses[:min(len(n.Addresses), MaxAddresses)]
-	switch {
-	case n.AddressCount == 1:
-		n.Name = cmp.Or(n.Addresses[0], "outside")
-	case n.ID == OutsideID:
-		n.Name = "outside"
-	case n.ID == OutsideServersID:
-		n.Name = "other servers outside"
-	}
-}
-
-// outsideIDs gives the busiest servers outside a node each. An address that serves is that node
-// as a client, too.
-func outsideIDs(edges []edgeChange) map[string]string {
-	bytes := map[string]float64{}
-	for i := range edges {
-		if e := &edges[i]; e.server.outside() && !e.idle() {
-			bytes[e.server.id] += e.values[RequestBytes] + e.values[ResponseBytes]
-		}
-	}
-	ids := make([]string, 0, len(bytes))
-	for id := range bytes {
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, func(x, y string) int {
-		return cmp.Or(cmp.Compare(bytes[y], bytes[x]), cmp.Compare(x, y))
-	})
-	nodes := map[string]string{}
-	for i, id := range ids {
-		if nodes[id] = id; i >= MaxOutsideServers || id == "others" || id == "" {
-			nodes[id] = OutsideServersID
-		}
-	}
-	return nodes
-}
-
-func (s *Side) add(e *edgeChange) *Side {
-	if s == nil {
-		s = &Side{}
-	}
-	s.RequestBytes += e.values[RequestBytes]
-	s.ResponseBytes += e.values[ResponseBytes]
-	s.ConnectionsOpened += e.values[ConnectionsOpened]
-	s.ConnectionsClosed += e.values[ConnectionsClosed]
-	s.ConnectionsOpen += max(0, e.opened-e.closed)
-	s.Failures += e.values[Failures]
-	s.Retransmits += e.values[Retransmits]
-	s.Aborted += e.values[Aborted]
-	s.Continued += e.values[Continued]
-	s.RequestPackets += e.values[RequestPackets]
-	s.ResponsePackets += e.values[ResponsePackets]
-	s.OneWay += e.values[OneWay]
-	s.latency.Merge(e.latency)
-	return s
-}
-
-func (s *Side) merge(o *Side) *Side {
-	if s == nil {
-		s = &Side{}
-	}
-	s.RequestBytes += o.RequestBytes
-	s.ResponseBytes += o.ResponseBytes
-	s.ConnectionsOpened += o.ConnectionsOpened
-	s.ConnectionsClosed += o.ConnectionsClosed
-	s.ConnectionsOpen += o.ConnectionsOpen
-	s.Failures += o.Failures
-	s.Retransmits += o.Retransmits
-	s.Aborted += o.Aborted
-	s.Continued += o.Continued
-	s.RequestPackets += o.RequestPackets
-	s.ResponsePackets += o.ResponsePackets
-	s.OneWay += o.OneWay
-	s.latency.Merge(&o.latency)
-	return s
-}
-
-// finish computes the rates and quantiles from the counts.
-func (s *Side) finish(seconds float64) *Side {
-	if s == nil {
-		return nil
-	}
-	s.Transactions = s.latency.Count
-	s.TransactionsPerSecond = per(s.Transactions, seconds)
-	s.RequestBytesPerSecond = per(s.RequestBytes, seconds)
-	s.ResponseBytesPerSecond = per(s.ResponseBytes, seconds)
-	s.P50, s.P75 = quantile(&s.latency, 0.5), quantile(&s.latency, 0.75)
-	s.P90, s.P99 = quantile(&s.latency, 0.9), quantile(&s.latency, 0.99)
-	if s.latency.Count > 0 {
-		mean := Seconds(s.latency.Sum / s.latency.Count)
-		s.Mean = &mean
-	}
-	return s
-}
-
-func quantile(h *model.FloatHistogram, q float64) *Seconds {
-	v := Seconds(h.Quantile(q))
-	if math.IsNaN(float64(v)) {
-		return nil
-	}
-	return &v
-}
-
 func (b *builder) finishEdge(e *Edge) *Edge {
 	slices.Sort(e.Services)
 	if e.Services == nil {
@@ -363,38 +177,3 @@ func (b *builder) finishEdge(e *Edge) *Edge {
 	}
 	return e
 }
-
-func (g *Graph) sort() {
-	slices.SortFunc(g.Nodes, func(x, y *Node) int {
-		return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID))
-	})
-	names := map[string]string{}
-	for _, n := range g.Nodes {
-		names[n.ID] = n.Name
-	}
-	slices.SortFunc(g.Edges, func(x, y *Edge) int {
-		return cmp.Or(cmp.Compare(names[x.Client], names[y.Client]),
-			cmp.Compare(names[x.Server], names[y.Server]), cmp.Compare(x.ID, y.ID))
-	})
-}
-
-// Limit leaves the n edges with the most bytes, and counts the others in OmittedEdges. Nodes
-// stay, so that no container is hidden, but for outside ones that have no edge left.
-func (g *Graph) Limit(n int) {
-	if len(g.Edges) <= n {
-		return
-	}
-	slices.SortFunc(g.Edges, func(x, y *Edge) int {
-		return cmp.Or(cmp.Compare(y.bytes(), x.bytes()), cmp.Compare(x.ID, y.ID))
-	})
-	g.OmittedEdges += len(g.Edges) - n
-	g.Edges = g.Edges[:n]
-	used := map[string]bool{}
-	for _, e := range g.Edges {
-		used[e.Client], used[e.Server] = true, true
-	}
-	g.Nodes = slices.DeleteFunc(g.Nodes, func(n *Node) bool { return n.Kind == KindOutside && !used[n.ID] })
-	g.sort()
-}
-
-func (e *Edge) bytes() float64 { return e.Best().RequestBytes + e.Best().ResponseBytes }

@@ -2,6 +2,7 @@ package model
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -129,10 +130,11 @@ func (h *Histogram) Merge(other *Histogram) {
 	}
 }
 
-// Since is what h gained after before, an earlier state of the same histogram. Where h is not
-// a later state of it (a counter restarted), h itself is what was gained.
+// Since is what h gained after before, an earlier state of the same histogram; nil for a nil h.
+// Where h is not a later state of it (a counter restarted), h itself is what was gained.
 func (h *Histogram) Since(before *Histogram) *Histogram {
-	if before == nil || before.Count == 0 || h.Count < before.Count || h.SumNS < before.SumNS {
+	if h == nil || before == nil || before.Count == 0 || h.Count < before.Count || h.SumNS < before.SumNS ||
+		h.ZeroCount < before.ZeroCount || h.OverflowCount < before.OverflowCount {
 		return h.Clone()
 	}
 	d := &Histogram{
@@ -141,10 +143,17 @@ func (h *Histogram) Since(before *Histogram) *Histogram {
 		ZeroCount:     h.ZeroCount - before.ZeroCount,
 		OverflowCount: h.OverflowCount - before.OverflowCount,
 		Offset:        h.Offset,
-		Buckets:       append([]uint64(nil), h.Buckets...),
+		Buckets:       slices.Clone(h.Buckets),
 	}
 	for i, n := range before.Buckets {
-		d.Buckets[before.Offset-h.Offset+int32(i)] -= n
+		at := int(before.Offset-h.Offset) + i
+		if n == 0 {
+			continue
+		}
+		if at < 0 || at >= len(d.Buckets) || d.Buckets[at] < n {
+			return h.Clone()
+		}
+		d.Buckets[at] -= n
 	}
 	return d.trim()
 }
@@ -156,6 +165,9 @@ func (h *Histogram) trim() *Histogram {
 	}
 	for len(h.Buckets) > 0 && h.Buckets[len(h.Buckets)-1] == 0 {
 		h.Buckets = h.Buckets[:len(h.Buckets)-1]
+	}
+	if len(h.Buckets) == 0 {
+		h.Offset, h.Buckets = 0, nil
 	}
 	return h
 }

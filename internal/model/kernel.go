@@ -336,6 +336,8 @@ type Drop struct {
 type ProgramCost struct {
 	Name string
 	Runs uint64
+	// Missed counts events at which the kernel did not run it: it was already running on that CPU.
+	Missed uint64
 	// RunTimeNS is 0 while the kernel's program statistics are off.
 	RunTimeNS uint64
 }

@@ -199,7 +199,7 @@ func TestOpenMetrics(t *testing.T) {
 	}
 }
 
-// promtool has opinions about names; only those that cAdvisor's names provoke are let through.
+// promtool reads it and finds nothing to blame in names and help texts.
 func TestPromtoolAcceptsMetrics(t *testing.T) {
 	var b bytes.Buffer
 	if err := WriteMetrics(&b, testSnapshot(), false); err != nil {
@@ -211,10 +211,9 @@ func TestPromtoolAcceptsMetrics(t *testing.T) {
 	if errors.Is(err, exec.ErrNotFound) {
 		t.Fatal("promtool is not installed (Debian: prometheus)")
 	}
-	if strings.Contains(string(out), "error while linting") || (err != nil && len(out) == 0) {
+	if err != nil || len(out) != 0 {
 		t.Errorf("%v: %s", err, out)
 	}
-	t.Logf("%s", out)
 }
 
 func TestHandlerFormats(t *testing.T) {

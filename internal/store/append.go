@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/prometheus/model/histogram"
@@ -25,6 +26,9 @@ var ErrClosed = errors.New("store is closed")
 // hostLabel names the source of a series.
 const hostLabel = "host"
 
+// ErrNoSpace means that the disk has less than Options.MinFree left; nothing of the batch is stored.
+var ErrNoSpace = errors.New("not enough free space")
+
 // source is one host whose agent sends batches.
 type source struct {
 	// last is the time of its newest batch, in ms.
@@ -41,8 +45,8 @@ const idleAfter = 10 * time.Minute
 // Append stores a batch: all series that its hosts (the label "host") have at one time. It is all
 // there after a crash of the process once Append has returned. The same batch may be
 // appended again, whole and unchanged, without effect. A series of the host's last batch that
-// is not in this one ends, unless this one is older. Errors are ErrClosed, ErrRejected, that
-// of ctx, and those of the disk, after which nothing of the batch is stored.
+// is not in this one ends, unless this one is older. Errors are ErrClosed, ErrRejected, ErrNoSpace,
+// that of ctx, and those of the disk, after which nothing of the batch is stored.
 func (s *Store) Append(ctx context.Context, series []model.Series) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("appending %d series: %w", len(series), err)
@@ -51,6 +55,10 @@ func (s *Store) Append(ctx context.Context, series []model.Series) error {
 	defer s.mu.Unlock()
 	if s.closed {
 		return fmt.Errorf("appending %d series: %w", len(series), ErrClosed)
+	}
+	if err := s.checkSpace(); err != nil {
+		s.counts.noSpace += uint64(len(series))
+		return fmt.Errorf("appending %d series: %w", len(series), err)
 	}
 	s.batches++
 	b := &batch{store: s, app: s.db.AppenderV2(ctx), number: s.batches, room: s.options.MaxSeries - int(s.db.Head().NumSeries())}
@@ -66,6 +74,17 @@ func (s *Store) Append(ctx context.Context, series []model.Series) error {
 	if n := b.counts.rejected(); n != 0 {
 		return fmt.Errorf("%w: %d of %d: %d too old, %d in conflict with a stored one, %d malformed, %d without room", ErrRejected,
 			n, len(series), b.counts.tooOld, b.counts.conflicts, b.counts.malformed, b.counts.noRoom)
+	}
+	return nil
+}
+
+func (s *Store) checkSpace() error {
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(s.db.Dir(), &fs); err != nil {
+		return fmt.Errorf("reading free space of %q: %w", s.db.Dir(), err)
+	}
+	if free := int64(fs.Bavail) * fs.Bsize; free < s.options.MinFree {
+		return fmt.Errorf("%w: data directory %q has %d bytes left, less than %d", ErrNoSpace, s.db.Dir(), free, s.options.MinFree)
 	}
 	return nil
 }

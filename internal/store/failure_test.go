@@ -164,11 +164,11 @@ func TestTruncatedLog(t *testing.T) {
 	}
 }
 
-// fill appends a batch every ten seconds for the given hours, and makes blocks of what it can.
+// fill appends a batch every minute for the given hours, and makes blocks of what it can.
 func fill(t *testing.T, s *Store, hours int) {
 	t.Helper()
-	for i := range hours * 360 {
-		appendAll(t, s, counterAt(float64(10*i), float64(i), "c"))
+	for i := range hours * 60 {
+		appendAll(t, s, counterAt(float64(60*i), float64(i), "c"))
 	}
 	if err := s.db.Compact(context.Background()); err != nil {
 		t.Fatal(err)
@@ -216,7 +216,7 @@ func TestDamagedBlockDescription(t *testing.T) {
 	if !strings.Contains(log.String(), "level=ERROR") || !strings.Contains(log.String(), "meta.json") {
 		t.Errorf("no word of the damage: %q", log.String())
 	}
-	want(t, s, "c", 3*3600-10, fmt.Sprintf("__name__=c 10790:%d", 3*360-1))
+	want(t, s, "c", 3*3600-60, fmt.Sprintf("__name__=c 10740:%d", 3*60-1))
 }
 
 func TestSecondOpener(t *testing.T) {

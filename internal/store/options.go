@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/tsdb"
 	"github.com/prometheus/prometheus/tsdb/chunks"
 	"github.com/prometheus/prometheus/util/compression"
@@ -18,6 +17,10 @@ type Options struct {
 	// MaxBytes bounds the data directory (2 GiB); the oldest samples go first. What was not yet
 	// made into a block, about the last hour, counts but is never removed.
 	MaxBytes int64
+	// MinFree is the free space in bytes below which nothing more is stored (128 MiB): a log
+	// that meets a full disk in the middle of a record loses what is written after it at the
+	// next start, and the watched host needs the rest itself.
+	MinFree int64
 	// OutOfOrder is how much older than the newest a sample may be (10 min).
 	OutOfOrder time.Duration
 	// MaxSeries bounds the series in memory: the live ones and those that ended within about
@@ -48,12 +51,13 @@ const (
 )
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Retention < 0 || o.MaxBytes < 0 || o.OutOfOrder < 0 || o.MaxSeries < 0 ||
+	if o.Retention < 0 || o.MaxBytes < 0 || o.MinFree < 0 || o.OutOfOrder < 0 || o.MaxSeries < 0 ||
 		o.Lookback < 0 || o.QueryTimeout < 0 || o.MaxSamples < 0 || o.MaxQueries < 0 {
 		return o, fmt.Errorf("store options %+v: a bound is negative", o)
 	}
 	setDefault(&o.Retention, 24*time.Hour)
 	setDefault(&o.MaxBytes, 2<<30)
+	setDefault(&o.MinFree, 128<<20)
 	setDefault(&o.OutOfOrder, 10*time.Minute)
 	setDefault(&o.MaxSeries, 100_000)
 	setDefault(&o.Lookback, 5*time.Minute)
@@ -100,4 +104,4 @@ func (o Options) tsdbOptions() *tsdb.Options {
 }
 
 // nameLabel is where a series keeps its name.
-const nameLabel = labels.MetricName
+const nameLabel = "__name__"

@@ -16,6 +16,8 @@ type Stats struct {
 	Batches, Samples, Ended uint64
 	// Samples that were not stored: see ErrRejected.
 	TooOld, Conflicts, Malformed, NoRoom uint64
+	// NoSpace counts those of batches that met ErrNoSpace.
+	NoSpace uint64
 	// Queries answered or failed, those that ran out of time or of samples, and those turned
 	// away because too many waited.
 	Queries, QueriesTooLarge, QueriesTooSlow, QueriesTurnedAway uint64
@@ -25,6 +27,7 @@ type Stats struct {
 type counts struct {
 	batches, samples, ended              uint64
 	tooOld, conflicts, malformed, noRoom uint64
+	noSpace                              uint64
 }
 
 func (c *counts) add(other *counts) {
@@ -49,6 +52,7 @@ func (s *Store) Stats() Stats {
 		MaxBytes: s.options.MaxBytes,
 		Batches:  s.counts.batches, Samples: s.counts.samples, Ended: s.counts.ended,
 		TooOld: s.counts.tooOld, Conflicts: s.counts.conflicts, Malformed: s.counts.malformed, NoRoom: s.counts.noRoom,
+		NoSpace: s.counts.noSpace,
 		Queries: s.queryCounts.all.Load(), QueriesTooLarge: s.queryCounts.tooLarge.Load(),
 		QueriesTooSlow: s.queryCounts.tooSlow.Load(), QueriesTurnedAway: s.queryCounts.turnedAway.Load(),
 	}

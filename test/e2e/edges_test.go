@@ -24,7 +24,7 @@ type edge struct {
 // ends are paired, and every count is exact at both ends.
 func checkEdges(t *testing.T, o *outsight, want []edge) {
 	t.Helper()
-	o.settled(`histogram_count(outsight_edge_transaction_duration_seconds)`)
+	o.settled(fmt.Sprintf(`histogram_count(outsight_edge_transaction_duration_seconds{client=~"%s.*"})`, unique("")))
 
 	drawn := checkDrawn(t, o.graph(), want)
 	for _, e := range want {

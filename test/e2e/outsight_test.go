@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -299,7 +300,8 @@ type point struct {
 	value float64
 }
 
-// points returns the stored values of the one series that a range selector names.
+// points returns the stored values, in order of time, of the one container or edge that a range
+// selector names. It may be several series: a name that became known later makes another one.
 func (o *outsight) points(selector string) []point {
 	o.t.Helper()
 	response, err := client.PostForm("http://"+o.address+"/api/v1/query", url.Values{"query": {selector}})
@@ -316,19 +318,19 @@ func (o *outsight) points(selector string) []point {
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || answer.Error != "" {
 		o.t.Fatalf("query %s: %v, %s", selector, err, answer.Error)
 	}
-	if len(answer.Data.Result) != 1 {
-		o.t.Fatalf("query %s: %d series, want 1", selector, len(answer.Data.Result))
-	}
 	var points []point
-	for _, v := range answer.Data.Result[0].Values {
-		seconds, _ := v[0].(float64)
-		text, _ := v[1].(string)
-		value, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			o.t.Fatalf("query %s: value %v: %v", selector, v, err)
+	for _, series := range answer.Data.Result {
+		for _, v := range series.Values {
+			seconds, _ := v[0].(float64)
+			text, _ := v[1].(string)
+			value, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				o.t.Fatalf("query %s: value %v: %v", selector, v, err)
+			}
+			points = append(points, point{time.UnixMilli(int64(math.Round(seconds * 1000))), value})
 		}
-		points = append(points, point{time.UnixMilli(int64(seconds * 1000)), value})
 	}
+	slices.SortFunc(points, func(a, b point) int { return a.time.Compare(b.time) })
 	return points
 }
 

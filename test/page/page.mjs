@@ -1,20 +1,22 @@
 // Opens the page of a running Outsight in headless Chromium and uses it as a person would.
 //
-//   OUTSIGHT_URL=http://127.0.0.1:8470/ node test/page/page.mjs
+//   node test/page/page.mjs                                          of bin/outsight demo (root)
+//   OUTSIGHT_URL=http://127.0.0.1:8470/ node test/page/page.mjs      of one that runs
 //
 // CHROMIUM names the browser (/usr/bin/chromium), OUTSIGHT_SCREENSHOTS a directory for pictures.
 // There must be an edge with transactions. Exit code 1 and a line per fault where one is found.
 import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdirSync } from 'node:fs'
 import { createRequire } from 'node:module'
+import { createServer } from 'node:net'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 
 const { chromium } = createRequire(new URL('../../web/package.json', import.meta.url))('playwright-core')
-const base = process.env.OUTSIGHT_URL
-if (!base) {
-  console.error('page: OUTSIGHT_URL is not set')
-  process.exit(2)
-}
+const demo = process.env.OUTSIGHT_URL ? undefined : await startDemo()
+const base = demo?.url ?? process.env.OUTSIGHT_URL
 const pictures = process.env.OUTSIGHT_SCREENSHOTS
 if (pictures) mkdirSync(pictures, { recursive: true })
 
@@ -65,6 +67,12 @@ async function picture(page, name) {
   assert.ok((await colours(png)) > 20, `the picture ${name} is blank`)
 }
 
+const graphOf = async (window) => (await fetch(new URL('api/outsight/graph?' + window, base))).json()
+
+async function until(condition) {
+  for (const giveUp = Date.now() + 30_000; !(await condition()); await new Promise((resolve) => setTimeout(resolve, 500))) assert.ok(Date.now() < giveUp, `not so in 30 s: ${condition}`)
+}
+
 /** The seconds that "3.12 ms" says. */
 function seconds(text) {
   const [n, unit] = text.replace('−', '-').replace('< ', '').replace('> ', '').split(' ')
@@ -85,12 +93,15 @@ async function chartShows(page) {
 const steps = {
   async 'reads the p99 of an edge, and it is the p99 of the API'() {
     const page = await open()
+    // A chart needs more than the first seconds of a store.
+    await until(async () => (await graphOf('from=now-5m')).covered_seconds > 15)
     // Hold the view still, so that the page and the API speak of the same window.
     await page.click('.live')
     await page.waitForFunction(() => location.hash.includes('from='))
     const { from, to } = Object.fromEntries(hash(page))
-    const graph = await (await fetch(new URL(`api/outsight/graph?from=${from}&to=${to}`, base))).json()
-    const edge = graph.edges.find((e) => typeof (e.client_side ?? e.server_side)?.p99 === 'number' && (e.client_side ?? e.server_side).p99 > 0)
+    const graph = await graphOf(`from=${from}&to=${to}`)
+    const counted = (e) => (e.client === e.server ? 0 : (e.client_side ?? e.server_side)?.p99 > 0 ? (e.client_side ?? e.server_side).transactions : 0)
+    const edge = graph.edges.filter(counted).sort((a, b) => counted(b) - counted(a))[0]
     assert.ok(edge, 'no edge has transactions')
     const side = edge.client_side ? 'client' : 'server'
     await page.locator(`.label[data-edge=${JSON.stringify(edge.id)}] rect`).click()
@@ -220,4 +231,48 @@ for (const [name, step] of Object.entries(steps)) {
   }
 }
 await browser.close()
+if (demo) failed += await demo.stop()
 process.exit(failed ? 1 : 0)
+
+/** Starts the demo shop on a free port, and waits until its page answers. */
+async function startDemo() {
+  const port = await new Promise((resolve, reject) => {
+    const probe = createServer().on('error', reject)
+    probe.listen(0, '127.0.0.1', () => {
+      const { port } = probe.address()
+      probe.close(() => resolve(port))
+    })
+  })
+  const program = fileURLToPath(new URL('../../bin/outsight', import.meta.url))
+  const child = spawn(program, ['demo', '--listen', `127.0.0.1:${port}`], { stdio: ['ignore', 'pipe', 'pipe'] })
+  let said = ''
+  for (const out of [child.stdout, child.stderr]) out.on('data', (text) => (said = (said + text).slice(-20_000)))
+  let ended = false
+  child.on('exit', () => (ended = true))
+  child.on('error', (e) => {
+    said += e.message
+    ended = true
+  })
+  const url = `http://127.0.0.1:${port}/`
+  const giveUp = Date.now() + 90_000
+  for (;;) {
+    const graph = await fetch(new URL('api/outsight/graph', url)).then((r) => r.json(), () => undefined)
+    if (graph?.edges?.some((e) => e.paired && e.client !== e.server && e.client_side?.transactions > 0)) break
+    if (ended || Date.now() > giveUp) {
+      child.kill('SIGINT')
+      console.error(`page: ${program} demo shows no edge:\n${said}`)
+      process.exit(1)
+    }
+    await new Promise((resolve) => setTimeout(resolve, 500))
+  }
+  const stop = async () => {
+    if (!ended) {
+      child.kill('SIGINT')
+      await once(child, 'exit')
+    }
+    if (child.exitCode === 0) return 0
+    console.log(`FAIL  the demo ends with code ${child.exitCode}\n${said}`)
+    return 1
+  }
+  return { url, stop }
+}

@@ -72,6 +72,11 @@ describe('place', () => {
     expect([...place(ids, links, right).nodes]).toEqual([...place(ids, links, right).nodes])
   })
 
+  it('puts parts of the past below', () => {
+    const { nodes } = place(['a', 'b', 'c', 'd', 'e'], [link('a', 'b'), link('b', 'c'), link('d', 'e')], right, new Set(['a', 'b', 'c']))
+    expect(nodes.get('d')!.y).toBeLessThan(nodes.get('a')!.y)
+  })
+
   it('has an answer for nothing', () => {
     expect(place([], [], right)).toMatchObject({ width: 0, height: 0 })
   })

@@ -45,8 +45,11 @@ interface Route {
   chain: Vertex[] // from the lower layer to the higher
 }
 
-/** Places nodes and routes links. Links that name an unknown node, or lead to where they start, are left out. */
-export function place(ids: string[], links: Link[], o: Options): Placed {
+/**
+ * Places nodes and routes links. Links that name an unknown node, or lead to where they start, are
+ * left out. Parts of past nodes alone come last.
+ */
+export function place(ids: string[], links: Link[], o: Options, past = new Set<string>()): Placed {
   const known = new Set(ids)
   const real = links.filter((l) => l.from !== l.to && known.has(l.from) && known.has(l.to))
   const result: Placed = { nodes: new Map(), edges: new Map(), width: 0, height: 0 }
@@ -54,27 +57,34 @@ export function place(ids: string[], links: Link[], o: Options): Placed {
   const main = right ? o.node.width : o.node.height
   const cross = right ? o.node.height : o.node.width
   const gap = o.layerGap
-  let offset = 0
-  let length = 0
-  for (const part of components(ids, real)) {
+  const present = (part: { ids: string[] }) => Number(part.ids.some((id) => !past.has(id)))
+  const parts = components(ids, real).sort((a, b) => present(b) - present(a)).map((part) => {
     const { vertices, routes } = layer(part.ids, part.links, cross)
     const layers = byLayer(vertices)
     order(layers)
     align(layers, o.nodeGap)
     const low = Math.min(...vertices.map((v) => v.at - v.size / 2))
     const high = Math.max(...vertices.map((v) => v.at + v.size / 2))
-    for (const v of vertices) v.at += offset - low
+    return { vertices, routes, low, broad: high - low, long: layers.length * (main + gap) - gap }
+  })
+  // Parts that do not touch stand below each other, whatever the direction.
+  const broad = Math.max(0, ...parts.map((p) => p.broad))
+  const apart = o.nodeGap * 1.6
+  let offset = 0
+  for (const part of parts) {
+    const first = right ? 0 : offset
+    const shift = (right ? offset : (broad - part.broad) / 2) - part.low
+    for (const v of part.vertices) v.at += shift
     const point = (m: number, c: number): Point => (right ? { x: m, y: c } : { x: c, y: m })
-    const start = (v: Vertex) => v.layer * (main + gap)
-    for (const v of vertices) if (!v.dummy) result.nodes.set(v.id, point(start(v) + main / 2, v.at))
-    draw(routes, result, { main, cross, point, start, label: o.label })
-    length = Math.max(length, layers.length * (main + gap) - gap)
-    offset += high - low + o.nodeGap * 1.6
+    const start = (v: Vertex) => first + v.layer * (main + gap)
+    for (const v of part.vertices) if (!v.dummy) result.nodes.set(v.id, point(start(v) + main / 2, v.at))
+    draw(part.routes, result, { main, cross, point, start, label: o.label })
+    offset += (right ? part.broad : part.long) + apart
   }
-  offset = Math.max(0, offset - o.nodeGap * 1.6)
+  offset = Math.max(0, offset - apart)
   separate(result.edges, o)
-  result.width = right ? length : offset
-  result.height = right ? offset : length
+  result.width = right ? Math.max(0, ...parts.map((p) => p.long)) : broad
+  result.height = offset
   return result
 }
 

@@ -6,9 +6,10 @@ import { edgeOf, nodeOf, short, type Change, type State } from './state'
 import { best, bytesPerSecond, type Edge, type Graph, type Node } from './types'
 
 const LABEL = { width: 108, height: 22 }
-const SHAPES: Record<'right' | 'down', Options> = {
+const SHAPES: Record<'right' | 'tight' | 'down', Options> = {
   right: { direction: 'right', node: { width: 200, height: 58 }, label: LABEL, layerGap: 150, nodeGap: 26 },
-  down: { direction: 'down', node: { width: 134, height: 56 }, label: LABEL, layerGap: 88, nodeGap: 14 },
+  tight: { direction: 'right', node: { width: 184, height: 58 }, label: LABEL, layerGap: 122, nodeGap: 22 },
+  down: { direction: 'down', node: { width: 140, height: 56 }, label: LABEL, layerGap: 80, nodeGap: 12 },
 }
 const MARGIN = 14
 /** Below this size names cannot be read; the map scrolls instead. */
@@ -17,12 +18,13 @@ const LEAST_SCALE = 0.62
 export function ServiceMap({ graph, state, change }: { graph: Graph; state: State; change: Change }) {
   const frame = useRef<HTMLDivElement>(null)
   const width = useWidth(frame)
-  const shape = SHAPES[width < 700 ? 'down' : 'right']
+  const shape = SHAPES[width < 700 ? 'down' : width < 1100 ? 'tight' : 'right']
   const touched = new Set(graph.edges.flatMap((e) => [e.client, e.server]))
   const ids = graph.nodes.filter((n) => touched.has(n.id)).map((n) => n.id)
-  const topology = JSON.stringify([ids, graph.edges.map((e) => e.id)])
+  const past = graph.nodes.filter((n) => n.gone).map((n) => n.id)
+  const topology = JSON.stringify([ids, past, graph.edges.map((e) => e.id)])
   // Numbers change every two seconds; places only when somebody comes or goes.
-  const placed = useMemo(() => place(ids, graph.edges.map((e) => ({ id: e.id, from: e.client, to: e.server })), shape), [topology, shape])
+  const placed = useMemo(() => place(ids, graph.edges.map((e) => ({ id: e.id, from: e.client, to: e.server })), shape, new Set(past)), [topology, shape])
   const slow = useMemo(() => slowness(graph.edges), [graph.edges])
   const names = new Map(graph.nodes.map((n) => [n.id, n]))
   const alone = graph.nodes.filter((n) => !touched.has(n.id) && n.kind !== 'outside')
@@ -42,6 +44,15 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
   // An end outside cannot count; one inside should have.
   const oneSided = (e: Edge) => (!e.client_side || !e.server_side) && names.get(e.client)?.kind !== 'outside' && names.get(e.server)?.kind !== 'outside'
   const choose = (part: Partial<State>) => change({ node: undefined, edge: undefined, status: undefined, chart: undefined, ...part })
+
+  // What is chosen elsewhere is shown here, too; the page itself does not move.
+  useEffect(() => {
+    const box = frame.current?.getBoundingClientRect()
+    const at = frame.current?.querySelector('.label.chosen, .node.chosen')?.getBoundingClientRect()
+    if (!frame.current || !box || !at) return
+    if (at.left < box.left || at.right > box.right) frame.current.scrollLeft += (at.left + at.right - box.left - box.right) / 2
+    if (at.top < box.top || at.bottom > box.bottom) frame.current.scrollTop += (at.top + at.bottom - box.top - box.bottom) / 2
+  }, [state.node, state.edge, placed, scale])
 
   return (
     <section class="map" aria-label="Service map">
@@ -192,6 +203,7 @@ function NodeCard({ node, x, y, shape, cores, chosen, dim, loop, choose, chooseL
   const { width, height } = shape.node
   const left = x - width / 2
   const top = y - height / 2
+  const pad = shape.direction === 'right' ? 14 : 9
   const cpu = asNumber(node.usage?.cpu_cores)
   const wait = asNumber(node.usage?.run_queue_p99)
   const second =
@@ -206,9 +218,9 @@ function NodeCard({ node, x, y, shape, cores, chosen, dim, loop, choose, chooseL
       <g role="button" tabindex={0} aria-label={spoken} aria-pressed={chosen} data-node={node.id} onClick={choose} onKeyDown={onEnter(choose)}>
         <title>{node.image ? `${node.name} · ${node.image}` : node.name}</title>
         <rect class="card" x={left} y={top} width={width} height={height} rx={node.kind === 'outside' ? height / 2 : 9} />
-        <Icon kind={node.kind} x={left + 14} y={top + 12} />
-        <text class="name" x={left + 36} y={top + 24}>{fit(node.name, width - 46, 13, 600)}</text>
-        <text class={wait >= 0.005 ? 'second waits' : 'second'} x={left + 36} y={top + 41}>{fit(second, width - 42, 11, 400)}</text>
+        <Icon kind={node.kind} x={left + pad} y={top + 12} />
+        <text class="name" x={left + pad + 22} y={top + 24}>{fit(node.name, width - pad - 28, 13, 600)}</text>
+        <text class={wait >= 0.005 ? 'second waits' : 'second'} x={left + pad + 22} y={top + 41}>{fit(second, width - pad - 28, 11, 400)}</text>
         {node.usage && (
           <>
             <rect class="track" x={left + 14} y={top + height - 7} width={width - 28} height="2.500" rx="1.250" />

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"time"
+
+	"outsight/internal/graph"
+)
+
+// document is what --output json prints.
+type document struct {
+	Time          time.Time     `json:"time"`
+	WindowSeconds float64       `json:"window_seconds"`
+	Host          reportHost    `json:"host"`
+	CPUCores      float64       `json:"cpu_cores"`
+	IdleCores     float64       `json:"idle_cores"`
+	Accounted     float64       `json:"cpu_accounted_share"`
+	Dropped       []documentBin `json:"dropped"`
+	Agent         documentSelf  `json:"agent"`
+	Containers    []*graph.Node `json:"containers"`
+}
+
+type documentBin struct {
+	Name  string `json:"name"`
+	Count uint64 `json:"count"`
+}
+
+type documentSelf struct {
+	CPUCores    float64 `json:"cpu_cores"`
+	MemoryBytes uint64  `json:"memory_bytes"`
+	ReadSeconds float64 `json:"read_seconds"`
+}
+
+func (l look) document(o topOptions) document {
+	h, self := l.to.Host, l.to.Self
+	d := document{
+		Time: l.to.Time, WindowSeconds: l.seconds,
+		Host:     reportHost{Name: h.Name, Kernel: h.Kernel, Cores: h.Cores, MemoryBytes: h.MemoryBytes, CgroupLayout: h.CgroupLayout},
+		CPUCores: l.cores + l.otherCores, IdleCores: l.idleCores, Accounted: l.accounted(),
+		Dropped:    []documentBin{},
+		Agent:      documentSelf{CPUCores: l.agentCores, MemoryBytes: self.RSSBytes, ReadSeconds: float64(self.ReadNS) / 1e9},
+		Containers: []*graph.Node{},
+	}
+	for _, drop := range l.dropped {
+		d.Dropped = append(d.Dropped, documentBin{drop.Name, drop.Count})
+	}
+	t := table{look: l, sort: columnNamed(o.sort), filter: o.filter}
+	d.Containers = append(d.Containers, t.rows()...)
+	return d
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"outsight/internal/graph"
+	"outsight/internal/model"
+)
+
+// look is what happened between two snapshots.
+type look struct {
+	from, to *model.Snapshot
+	graph    *graph.Graph
+	// seconds between the two.
+	seconds float64
+	// cores are CPU seconds per second: used by containers and host, by groups that found no
+	// room in the table, idle.
+	cores, otherCores, idleCores float64
+	memory, requests             float64
+	// agentCores is what the agent itself uses, kernel programs included where that is known.
+	agentCores float64
+	// dropped are the tables that had no room for something in the time.
+	dropped []model.Drop
+}
+
+func newLook(from, to *model.Snapshot) look {
+	l := look{from: from, to: to, graph: graph.FromSnapshots(from, to), seconds: to.Time.Sub(from.Time).Seconds()}
+	for _, n := range l.graph.Nodes {
+		if n.Usage != nil {
+			l.cores += number(n.Usage.CPUCores)
+			l.memory += number(n.Usage.WorkingSetBytes)
+		}
+		// Each transaction once: where it was served, or called from here if served elsewhere.
+		if n.Served != nil && n.Kind != graph.KindOutside {
+			l.requests += number(n.Served.TransactionsPerSecond)
+		}
+	}
+	for _, e := range l.graph.Edges {
+		if n := l.graph.Node(e.Server); n != nil && n.Kind == graph.KindOutside {
+			l.requests += number(e.Best().TransactionsPerSecond)
+		}
+	}
+	perSecond := func(before, now uint64) float64 { return gained(before, now) / l.seconds / 1e9 }
+	l.otherCores = perSecond(from.Self.OtherNS, to.Self.OtherNS)
+	l.idleCores = perSecond(from.Self.IdleNS, to.Self.IdleNS)
+	l.agentCores = perSecond(from.Self.CPUNS, to.Self.CPUNS)
+	before := make(map[string]uint64)
+	for _, p := range from.Self.Programs {
+		before[p.Name] = p.RunTimeNS
+	}
+	for _, p := range to.Self.Programs {
+		l.agentCores += perSecond(before[p.Name], p.RunTimeNS)
+	}
+	l.dropped = newDrops(from.Self.Drops, to.Self.Drops)
+	return l
+}
+
+// newDrops are the drops since before.
+func newDrops(before, now []model.Drop) []model.Drop {
+	counts := make(map[string]uint64)
+	for _, d := range before {
+		counts[d.Name] = d.Count
+	}
+	var dropped []model.Drop
+	for _, d := range now {
+		if d.Count > counts[d.Name] {
+			d.Count -= counts[d.Name]
+			dropped = append(dropped, d)
+		}
+	}
+	return dropped
+}
+
+func gained(before, now uint64) float64 {
+	if now < before {
+		return float64(now)
+	}
+	return float64(now - before)
+}
+
+// accounted is the share of all CPU time that is accounted for: used, or idle.
+func (l look) accounted() float64 {
+	return (l.cores + l.otherCores + l.idleCores) / float64(max(l.to.Host.Cores, 1))
+}

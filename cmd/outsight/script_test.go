@@ -1,0 +1,162 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"outsight": main})
+}
+
+// TestScripts types what a user could type. Besides testscript's own commands there are:
+//
+//	exits CODE COMMAND...   runs a command and wants its exit code
+//	unprivileged COMMAND... the same as user nobody, wanting code 1
+//	free NAME               sets $NAME to a free address on loopback
+//	taken NAME              sets $NAME to an address on which somebody listens
+//	fetch URL FILE          waits until URL answers 200 and writes the answer to FILE
+//	waitfor FILE            waits until FILE exists
+//	terminate               sends SIGTERM to all that runs in the background
+//	readonly DIR            makes DIR a file system that cannot be written
+func TestScripts(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Fatal("kernel programs are loaded for real: run the tests as root")
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:      "testdata",
+		Deadline: time.Now().Add(3 * time.Minute),
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits, "unprivileged": unprivileged, "free": free, "taken": taken,
+			"fetch": fetch, "waitfor": waitFor, "readonly": readOnly, "terminate": terminate,
+		},
+	})
+}
+
+const patience = 30 * time.Second
+
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	if code := exitCode(err); code != want {
+		ts.Fatalf("exit code %d, want %d", code, want)
+	}
+}
+
+func exitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	if exit, ok := err.(*exec.ExitError); ok {
+		return exit.ExitCode()
+	}
+	return -1
+}
+
+// unprivileged writes what the command said to the file "said".
+func unprivileged(ts *testscript.TestScript, _ bool, args []string) {
+	// Others may not look into the directories of the test: the program goes where they may.
+	dir, err := os.MkdirTemp("/tmp", "outsight-test-")
+	ts.Check(err)
+	ts.Defer(func() { os.RemoveAll(dir) })
+	ts.Check(os.Chmod(dir, 0o755))
+	program, err := exec.LookPath("/proc/self/exe")
+	ts.Check(err)
+	from, err := os.Open(program)
+	ts.Check(err)
+	defer from.Close()
+	// The name decides that this test's own program acts as the command.
+	to, err := os.OpenFile(filepath.Join(dir, args[0]), os.O_CREATE|os.O_WRONLY, 0o755)
+	ts.Check(err)
+	_, err = io.Copy(to, from)
+	ts.Check(err)
+	ts.Check(to.Close())
+	command := exec.Command(filepath.Join(dir, args[0]), args[1:]...)
+	command.Dir = dir
+	command.Env = []string{"PATH=/usr/bin:/bin"}
+	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	said, err := command.CombinedOutput()
+	if code := exitCode(err); code != 1 {
+		ts.Fatalf("exit code %d (%v), want 1: %s", code, err, said)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs("said"), said, 0o644))
+}
+
+func free(ts *testscript.TestScript, _ bool, args []string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Setenv(args[0], l.Addr().String())
+	ts.Check(l.Close())
+}
+
+func taken(ts *testscript.TestScript, _ bool, args []string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Setenv(args[0], l.Addr().String())
+	ts.Defer(func() { l.Close() })
+}
+
+func fetch(ts *testscript.TestScript, _ bool, args []string) {
+	wait(ts, args[0]+" answers", func() error {
+		answer, err := http.Get(args[0])
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		if err != nil {
+			return err
+		}
+		if answer.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s: %s", answer.Status, body)
+		}
+		return os.WriteFile(ts.MkAbs(args[1]), body, 0o644)
+	})
+}
+
+func waitFor(ts *testscript.TestScript, _ bool, args []string) {
+	wait(ts, args[0]+" exists", func() error {
+		_, err := os.Lstat(ts.MkAbs(args[0]))
+		return err
+	})
+}
+
+func wait(ts *testscript.TestScript, what string, try func() error) {
+	var err error
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if err = try(); err == nil {
+			return
+		}
+	}
+	ts.Fatalf("waited in vain until %s: %v", what, err)
+}
+
+func readOnly(ts *testscript.TestScript, _ bool, args []string) {
+	dir := ts.MkAbs(args[0])
+	ts.Check(os.MkdirAll(dir, 0o755))
+	ts.Check(syscall.Mount("none", dir, "tmpfs", syscall.MS_RDONLY, ""))
+	ts.Defer(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil && !strings.Contains(err.Error(), "not mounted") {
+			ts.Logf("unmounting %s: %v", dir, err)
+		}
+	})
+}
+
+func terminate(ts *testscript.TestScript, _ bool, _ []string) {
+	for _, command := range ts.BackgroundCmds() {
+		ts.Check(command.Process.Signal(syscall.SIGTERM))
+	}
+}

@@ -1,0 +1,121 @@
+package agent
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func testdata(tb testing.TB, name string) []byte {
+	tb.Helper()
+	b, err := os.ReadFile("testdata/" + name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+func TestParseStat(t *testing.T) {
+	cores, boot, err := parseStat(testdata(t, "stat"))
+	if err != nil || cores != 2 || boot.Before(time.Unix(1e9, 0)) {
+		t.Errorf("got %d CPUs, boot %v, error %v; want 2 CPUs and a time", cores, boot, err)
+	}
+	for _, bad := range []string{"", "cpu 1 2\n", "cpu0 1\nbtime x\n", "btime 5\n"} {
+		if cores, boot, err := parseStat([]byte(bad)); err == nil {
+			t.Errorf("%q: got %d CPUs and %v, want an error", bad, cores, boot)
+		}
+	}
+}
+
+func TestParseMeminfo(t *testing.T) {
+	n, err := parseMeminfo(testdata(t, "meminfo"))
+	if err != nil || n < 1<<28 || n%1024 != 0 {
+		t.Errorf("got %d bytes, error %v", n, err)
+	}
+	for _, bad := range []string{"", "MemFree: 3 kB\n", "MemTotal: kB\n", "MemTotal: 99999999999999999999 kB\n"} {
+		if n, err := parseMeminfo([]byte(bad)); err == nil {
+			t.Errorf("%q: got %d, want an error", bad, n)
+		}
+	}
+}
+
+func TestParseLoadavg(t *testing.T) {
+	if n, err := parseLoadavg(testdata(t, "loadavg")); err != nil || n == 0 {
+		t.Errorf("got %d threads, error %v", n, err)
+	}
+	if n, err := parseLoadavg([]byte("0.52 0.58 0.59 1/467 12345\n")); err != nil || n != 467 {
+		t.Errorf("got %d threads, error %v, want 467", n, err)
+	}
+	for _, bad := range []string{"", "0.5", "1/", "1/x 3"} {
+		if n, err := parseLoadavg([]byte(bad)); err == nil {
+			t.Errorf("%q: got %d, want an error", bad, n)
+		}
+	}
+}
+
+func TestPrivileges(t *testing.T) {
+	if _, err := parsePrivileges(string(testdata(t, "status"))); err != nil {
+		t.Error(err)
+	}
+	f := func(mask string, want ...string) {
+		t.Helper()
+		p, err := parsePrivileges("Name:\tx\nCapEff:\t" + mask + "\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(p.missing(), " "); got != strings.Join(want, " ") {
+			t.Errorf("%s lacks %q, want %q", mask, got, want)
+		}
+		if err := p.Check(); (err != nil) != (len(want) > 0) {
+			t.Errorf("%s: error %v", mask, err)
+		}
+	}
+	f("000001ffffffffff")
+	f("0000000000200000") // CAP_SYS_ADMIN
+	f("000000c000000000") // CAP_BPF, CAP_PERFMON
+	f("0000008000000000", "CAP_PERFMON")
+	f("0000004000000000", "CAP_BPF")
+	f("0000000000000000", "CAP_BPF", "CAP_PERFMON")
+	for _, bad := range []string{"", "CapEff:\tzz\n", "CapPrm:\t0\n"} {
+		if p, err := parsePrivileges(bad); err == nil {
+			t.Errorf("%q: got %x, want an error", bad, p)
+		}
+	}
+}
+
+func FuzzParseStat(f *testing.F) {
+	f.Add(testdata(f, "stat"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if cores, boot, err := parseStat(b); err == nil && (cores <= 0 || boot.IsZero()) {
+			t.Errorf("%q: %d CPUs and %v without an error", b, cores, boot)
+		}
+	})
+}
+
+func FuzzParseMeminfo(f *testing.F) {
+	f.Add(testdata(f, "meminfo"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if n, err := parseMeminfo(b); err != nil && n != 0 {
+			t.Errorf("%q: %d with error %v", b, n, err)
+		}
+	})
+}
+
+func FuzzParseLoadavg(f *testing.F) {
+	f.Add(testdata(f, "loadavg"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if n, err := parseLoadavg(b); err != nil && n != 0 {
+			t.Errorf("%q: %d with error %v", b, n, err)
+		}
+	})
+}
+
+func FuzzParsePrivileges(f *testing.F) {
+	f.Add(string(testdata(f, "status")))
+	f.Fuzz(func(t *testing.T, s string) {
+		if p, err := parsePrivileges(s); err != nil && p != 0 {
+			t.Errorf("%q: %x with error %v", s, p, err)
+		}
+	})
+}

@@ -1,0 +1,164 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"outsight/internal/model"
+)
+
+const spinVariable = "OUTSIGHT_TEST_SPIN"
+
+func TestMain(m *testing.M) {
+	if group := os.Getenv(spinVariable); group != "" {
+		spin(group)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// spinTime is the CPU time that a test's container takes.
+const spinTime = 200 * time.Millisecond
+
+// spin goes into a control group and works there.
+func spin(group string) {
+	if err := os.WriteFile(group+"/cgroup.procs", []byte(strconv.Itoa(os.Getpid())), 0); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	// A thread that is moved while it runs counts for its old group until it is switched out.
+	time.Sleep(5 * time.Millisecond)
+	for begin := cpuTime(); cpuTime()-begin < spinTime; {
+	}
+}
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// sinkFunc is a function as a Sink.
+type sinkFunc func(*model.Snapshot)
+
+func (f sinkFunc) Consume(_ context.Context, s *model.Snapshot) error { f(s); return nil }
+
+// A container that lives 200 ms is in a snapshot with all that it used, and in one more at most
+// after its end.
+func TestShortContainerOnThisHost(t *testing.T) {
+	var mu sync.Mutex
+	var seen []*model.Snapshot
+	host, err := Open(HostOptions{Options: Options{Sinks: map[string]Sink{"test": sinkFunc(func(s *model.Snapshot) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen = append(seen, s)
+	})}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- host.Run(ctx) }()
+	snapshots := func(more int) {
+		mu.Lock()
+		want := len(seen) + more
+		mu.Unlock()
+		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+			mu.Lock()
+			n := len(seen)
+			mu.Unlock()
+			if n >= want {
+				return
+			}
+		}
+		t.Fatalf("no %d snapshots in 20 s", more)
+	}
+	snapshots(1)
+
+	var random [32]byte
+	rand.Read(random[:])
+	id := hex.EncodeToString(random[:])
+	group := filepath.Join(host.Layout.MountPoint, "docker", id)
+	if err := os.MkdirAll(group, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command(os.Args[0])
+	command.Env = append(os.Environ(), spinVariable+"="+group)
+	output, err := command.CombinedOutput()
+	if removed := os.Remove(group); removed != nil {
+		t.Errorf("removing the group: %v", removed)
+	}
+	if err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	total := command.ProcessState.UserTime() + command.ProcessState.SystemTime()
+	snapshots(3)
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+
+	var last *model.ContainerSample
+	ended := 0
+	for _, s := range seen {
+		for i := range s.Containers {
+			c := &s.Containers[i]
+			if c.Container.ID != id {
+				continue
+			}
+			if last != nil && c.CPU.UsageNS < last.CPU.UsageNS {
+				t.Errorf("CPU time went from %d to %d ns", last.CPU.UsageNS, c.CPU.UsageNS)
+			}
+			last = c
+			t.Logf("at %s: %d ns used, ended %v", s.Time.Format("05.000"), c.CPU.UsageNS, c.Container.Ended.Format("05.000"))
+			if !c.Container.Ended.IsZero() {
+				ended++
+			}
+		}
+	}
+	if last == nil {
+		t.Fatalf("container %s is in none of %d snapshots", id, len(seen))
+	}
+	if ended != 1 || last.Container.Ended.IsZero() {
+		t.Errorf("it is in %d snapshots with its end, want the last one alone", ended)
+	}
+	// How exact the kernel's numbers are is the business of its own tests; here none may be lost
+	// or be counted twice on the way.
+	if used := time.Duration(last.CPU.UsageNS); used < spinTime*9/10 || used > total*11/10 {
+		t.Errorf("it used %v, want about %v, which it worked in the group, and no more than %v, its process's whole time", used, spinTime, total)
+	}
+	if last.Processes.Exits != 1 {
+		t.Errorf("%d processes ended in it, want 1", last.Processes.Exits)
+	}
+
+	// The parts add up to the whole.
+	first, end := seen[0], seen[len(seen)-1]
+	var used uint64
+	for _, c := range end.Containers {
+		used += c.CPU.UsageNS
+	}
+	for _, c := range first.Containers {
+		used -= c.CPU.UsageNS
+	}
+	used += last.CPU.UsageNS // no longer in the last snapshot
+	used += end.Self.IdleNS - first.Self.IdleNS + end.Self.OtherNS - first.Self.OtherNS
+	share := float64(used) / float64(end.Time.Sub(first.Time)) / float64(host.Machine.Cores)
+	t.Logf("%.2f %% of the CPU time is accounted for", 100*share)
+	// Containers of others may have ended meanwhile: their share is missing.
+	if share > 1.02 {
+		t.Errorf("%.1f %% of the CPU time is accounted for, want at most all", 100*share)
+	}
+}
