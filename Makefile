@@ -16,7 +16,7 @@ UNITS         = $$(go list ./... | grep -v '^outsight/test/')
 
 .PHONY: help
 help: ## print this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
 demo: ## start the demo shop and watch it (root; Ctrl-C ends it and leaves nothing)
@@ -72,6 +72,17 @@ bench: ## what watching costs, measured side by side; prints a table (root; some
 	@scripts/install bench
 	@$(MAKE) build
 	@$(SUDO) scripts/with-docker go run ./bench
+
+.PHONY: bench-accuracy
+bench-accuracy: ## percentiles, requests and bytes against the truth; rewrites docs/accuracy.md (root; 4 minutes)
+	@scripts/install bench
+	@$(SUDO) go run ./bench -only accuracy,counts,events -docs docs
+
+.PHONY: bench-overhead
+bench-overhead: ## throughput lost and latency added, in turns; rewrites docs/overhead.md (root; 8 minutes)
+	@scripts/install bench
+	@$(MAKE) build
+	@$(SUDO) scripts/with-docker go run ./bench -only throughput -pairs 5 -docs docs
 
 .PHONY: clean
 clean: ## remove what was built and measured

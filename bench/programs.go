@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,24 +33,18 @@ func measurePrograms(ctx context.Context, o options) ([]row, error) {
 	}
 	defer os.WriteFile(statsSwitch, before, 0)
 
-	address, err := freeAddress()
+	run, stop, err := redisLoad.start(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	host, port, _ := net.SplitHostPort(address)
-	redis := loads[1]
-	server, err := redis.serve(ctx, host, port)
-	if err != nil {
-		return nil, err
-	}
-	defer server.stop()
+	defer stop()
 	a, err := startAgent(ctx, o, "outsight agent")
 	if err != nil {
 		return nil, err
 	}
 	defer a.stop()
 	progress("kernel programs: under redis-benchmark")
-	throughput, err := redis.once(ctx, o, host, port)
+	measured, err := run(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +58,7 @@ func measurePrograms(ctx context.Context, o options) ([]row, error) {
 			continue
 		}
 		rows = append(rows, row{what: "kernel program " + p.Name, value: float64(p.RunTimeNS) / float64(p.RunCount), unit: "ns per run",
-			detail: fmt.Sprintf("%d runs at %.0f GET/s, statistics on", p.RunCount, throughput)})
+			detail: fmt.Sprintf("%d runs at %.0f GET/s, statistics on", p.RunCount, measured.speed)})
 	}
 	return rows, nil
 }
