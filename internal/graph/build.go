@@ -13,16 +13,27 @@ import (
 type containerChange struct {
 	change
 	node Node
+	// grouped is true where node is already the one to show.
+	grouped bool
 }
 
-type end struct{ host, id, name string }
+type end struct {
+	host, id, name, process string
+	// group is the node that the end is put to; nil for its container's.
+	group *Node
+}
 
 func (e end) outside() bool {
 	_, err := netip.ParseAddr(e.id)
 	return err == nil || e.id == "others" || e.id == ""
 }
 
-func (e end) nodeID() string { return nodeID(e.host, e.id) }
+func (e end) nodeID() string {
+	if e.group != nil {
+		return e.group.ID
+	}
+	return nodeID(e.host, e.id)
+}
 
 // nodeID tells the rests of several hosts apart.
 func nodeID(host, id string) string {
@@ -61,7 +72,8 @@ func (e *edgeChange) idle() bool {
 	return e.opened <= e.closed && (e.latency == nil || e.latency.Count == 0)
 }
 
-func build(from, to time.Time, covered float64, containers []containerChange, edges []edgeChange) *Graph {
+func build(from, to time.Time, covered float64, by Grouping, containers []containerChange, edges []edgeChange) *Graph {
+	containers = by.regroup(containers, edges)
 	b := builder{nodes: map[string]*Node{}, edges: map[string]*Edge{}, outside: outsideIDs(edges),
 		served: map[string]*Side{}, called: map[string]*Side{}, seconds: covered}
 	for i := range containers {
@@ -96,8 +108,10 @@ type builder struct {
 
 func (b *builder) addContainer(c *containerChange) {
 	n := c.node
-	n.ID, n.SeriesID = nodeID(n.Host, n.ID), n.ID
-	n.Kind = kindOf(n.SeriesID, n.Runtime)
+	if !c.grouped {
+		n.ID, n.SeriesID = nodeID(n.Host, n.ID), n.ID
+		n.Kind = kindOf(n.SeriesID, n.Runtime)
+	}
 	n.Usage = usage(&c.change)
 	n.StartedSeconds = c.value(StartTime)
 	b.nodes[n.ID] = &n
@@ -140,6 +154,9 @@ func (b *builder) node(e end, server bool) *Node {
 	n := b.nodes[id]
 	if n == nil {
 		n = &Node{ID: id, Name: e.name, SeriesID: e.id, Host: e.host, Kind: kindOf(e.id, "")}
+		if e.group != nil {
+			*n = *e.group
+		}
 		if e.outside() {
 			n.Kind, n.Host = KindOutside, ""
 		}

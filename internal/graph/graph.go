@@ -37,6 +37,9 @@ const (
 	KindService   Kind = "service"
 	KindHost      Kind = "host"
 	KindOutside   Kind = "outside"
+	// A Grouping makes these.
+	KindPod     Kind = "pod"
+	KindProcess Kind = "process"
 )
 
 // Node is a container, a service, the rest of a host, or one or more addresses outside.
@@ -53,6 +56,8 @@ type Node struct {
 	Runtime      string `json:"runtime,omitempty"`
 	PodName      string `json:"pod,omitempty"`
 	PodNamespace string `json:"namespace,omitempty"`
+	// Process is what the processes of the node run, for KindProcess.
+	Process string `json:"process,omitempty"`
 	// Addresses of an outside node, at most MaxAddresses of AddressCount.
 	Addresses    []string `json:"addresses,omitempty"`
 	AddressCount int      `json:"address_count,omitempty"`

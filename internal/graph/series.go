@@ -18,6 +18,8 @@ import (
 type Input struct {
 	From, To time.Time
 	Series   map[Field][]model.QueryResult
+	// By is what a node stands for.
+	By Grouping
 }
 
 // FromSeries is the graph of a window of stored series.
@@ -35,7 +37,7 @@ func FromSeries(in Input) *Graph {
 	for _, th := range t.edges {
 		edges = append(edges, th.edge(t.hostFirst[th.host], in.To))
 	}
-	return build(in.From, in.To, covered, containers, edges)
+	return build(in.From, in.To, covered, in.By, containers, edges)
 }
 
 // thing is all series of one container or of one side of an edge, whatever names it had.
@@ -223,7 +225,8 @@ func (th *thing) edge(hostFirst, to time.Time) edgeChange {
 	l := th.labels
 	e := edgeChange{change: th.change(hostFirst, to), side: model.RoleClient, service: l["service"],
 		transport: cmp.Or(l["transport"], "tcp"),
-		client:    end{l["host"], l["client_id"], l["client"]}, server: end{l["host"], l["server_id"], l["server"]}}
+		client:    end{host: l["host"], id: l["client_id"], name: l["client"], process: l["client_process"]},
+		server:    end{host: l["host"], id: l["server_id"], name: l["server"], process: l["server_process"]}}
 	if l["side"] == model.RoleServer.String() {
 		e.side = model.RoleServer
 	}

@@ -8,9 +8,12 @@ import (
 
 // FromSnapshots is the graph of what happened between two snapshots of one agent. Without prev
 // it holds levels and counts since the agent's start, but no rates.
-func FromSnapshots(prev, cur *model.Snapshot) *Graph {
+func FromSnapshots(prev, cur *model.Snapshot) *Graph { return GroupSnapshots(prev, cur, ByContainer) }
+
+// GroupSnapshots is FromSnapshots with nodes of another kind.
+func GroupSnapshots(prev, cur *model.Snapshot, by Grouping) *Graph {
 	if cur == nil {
-		return build(time.Time{}, time.Time{}, 0, nil, nil)
+		return build(time.Time{}, time.Time{}, 0, by, nil, nil)
 	}
 	from, seconds := cur.Time, 0.0
 	before := map[string]*model.ContainerSample{}
@@ -34,7 +37,7 @@ func FromSnapshots(prev, cur *model.Snapshot) *Graph {
 		e := &cur.Edges[i]
 		edges = append(edges, edgeSince(cur.Host.Name, beforeEdge[edgeKey(e)], e, seconds))
 	}
-	return build(from, cur.Time, seconds, containers, edges)
+	return build(from, cur.Time, seconds, by, containers, edges)
 }
 
 type snapshotEdgeKey struct {
@@ -139,7 +142,7 @@ func edgeSince(host string, b *model.EdgeCounters, e *model.Edge, seconds float6
 		sentPackets, receivedPackets = receivedPackets, sentPackets
 	}
 	out := edgeChange{side: e.Side, transport: e.Transport.String(),
-		client: end{host, e.Client.ID(), e.Client.Name()}, server: end{host, e.Server.ID(), e.Server.Name()},
+		client: peerEnd(host, e.Client), server: peerEnd(host, e.Server),
 		opened: float64(n.Opens), closed: float64(n.Closes),
 		change: change{seconds: seconds, latency: floats(n.Latency.Since(b.Latency)), values: map[Field]float64{
 			RequestBytes: sent, ResponseBytes: received,
@@ -155,6 +158,10 @@ func edgeSince(host string, b *model.EdgeCounters, e *model.Edge, seconds float6
 		out.values[Paired] = 1
 	}
 	return out
+}
+
+func peerEnd(host string, p model.Peer) end {
+	return end{host: host, id: p.ID(), name: p.Name(), process: p.Process}
 }
 
 // floats is h with counts as floating-point numbers, as a query would return it. What
