@@ -101,10 +101,11 @@ func TestConvertValues(t *testing.T) {
 	for _, end := range []struct {
 		client, id, side           string
 		request, response, pairedV float64
+		confidence                 float64
 	}{
-		{name, "4f1d", "client", 100, 2000, 1},
-		{name, "4f1d", "server", 2000, 100, 1},
-		{"10.0.0.9", "10.0.0.9", "server", 2000, 100, 0},
+		{name, "4f1d", "client", 100, 2000, 1, 3},
+		{name, "4f1d", "server", 2000, 100, 1, 3},
+		{"10.0.0.9", "10.0.0.9", "server", 2000, 100, 0, 0},
 	} {
 		edge := func(metric string, want float64) {
 			t.Helper()
@@ -119,7 +120,22 @@ func TestConvertValues(t *testing.T) {
 		edge("outsight_edge_retransmits_total", 4)
 		edge("outsight_edge_aborted_transactions_total", 5)
 		edge("outsight_edge_continued_replies_total", 6)
+		edge("outsight_edge_transactions_total", float64(7+8+testHistogram().Count))
+		edge("outsight_edge_requests_in_flight", 20-12-5)
+		edge("outsight_edge_transfers_total", 7)
+		edge("outsight_edge_held_requests_total", 8)
+		edge("outsight_edge_pushes_total", 9)
+		edge("outsight_edge_connections_reset_total", 10)
+		edge("outsight_edge_connections_timed_out_total", 11)
+		edge("outsight_edge_unseen_bytes_total", 12)
+		edge("outsight_edge_round_trip_deviation_seconds_total", 0.25)
+		edge("outsight_edge_window_limited_seconds_total", 1.5)
+		edge("outsight_edge_round_trip_min_seconds", 0.125)
+		edge("outsight_edge_first_byte_duration_seconds", float64(testHistogram().Count))
+		edge("outsight_edge_round_trip_duration_seconds", float64(testHistogram().Count))
+		edge("outsight_edge_connection_duration_seconds", float64(testHistogram().Count))
 		edge("outsight_edge_paired", end.pairedV)
+		edge("outsight_edge_confidence", end.confidence)
 	}
 
 	// The same ends and the same address over UDP: another edge, with packets. TCP has none.
@@ -135,6 +151,7 @@ func TestConvertValues(t *testing.T) {
 	udp("outsight_edge_aborted_transactions_total", 68)
 	maps.DeleteFunc(got, func(series string, _ float64) bool { return strings.HasSuffix(series, ",transport=udp") })
 
+	f("outsight_edges_unmatched_ratio,host=node-1", 0.5)
 	f("outsight_host_cpu_idle_seconds_total,host=node-1", 5)
 	f("outsight_host_cpu_other_seconds_total,host=node-1", 1e-9)
 	f("outsight_host_cores,host=node-1", 2)
