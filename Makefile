@@ -12,6 +12,7 @@ SUDO         := $(if $(filter 0,$(shell id -u)),,sudo env "PATH=$$PATH")
 export CGO_ENABLED := 0
 export PATH  := $(PATH):/usr/local/go/bin:/usr/sbin:/sbin
 # The packages that are tested with the race detector; test/ runs the built binaries instead.
+# One after the other: the kernel programs see all of the host, other packages' containers as well.
 UNITS         = $$(go list ./... | grep -v '^outsight/test/')
 
 .PHONY: help
@@ -51,7 +52,8 @@ lint: ## gofmt, go vet, staticcheck
 
 .PHONY: unit
 unit: ## package tests with the race detector, kernel programs loaded for real (root, Docker)
-	@CGO_ENABLED=1 scripts/with-docker go test -race -timeout 15m $(UNITS)
+	@CGO_ENABLED=1 go build -race ./...
+	@CGO_ENABLED=1 scripts/with-docker go test -race -p 1 -timeout 15m $(UNITS)
 
 .PHONY: end-to-end
 end-to-end: ## the built binary against real containers (root, Docker)

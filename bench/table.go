@@ -17,18 +17,32 @@ type row struct {
 	value  float64
 	unit   string
 	budget float64
+	// low and high are the quartiles of the runs that value is the median of; both 0 for a single
+	// measurement.
+	low, high float64
 	// detail says what the value comes from.
 	detail string
 }
 
+// noise is the gain, in percent, from which on a run with the agent that beats the one without it
+// tells that something else on the machine decides.
+const noise = 5
+
+// verdict compares with the budget, where the runs agree enough to say.
 func (r row) verdict() string {
+	low, high := r.low, r.high
+	if low == 0 && high == 0 {
+		low, high = r.value, r.value
+	}
 	switch {
 	case r.budget == 0:
 		return ""
-	case r.value <= r.budget:
+	case high <= r.budget && low > -noise:
 		return "kept"
+	case low > r.budget:
+		return "OVER"
 	}
-	return "OVER"
+	return "undecided: too noisy"
 }
 
 func (r row) budgetText() string {
@@ -69,9 +83,13 @@ func writeCSV(path string, rows []row) error {
 	return file.Close()
 }
 
-// median of at least one value.
-func median(values []float64) float64 {
+// quartile of at least one value: 1, 2 (the median) or 3.
+func quartile(values []float64, which int) float64 {
 	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+	place := float64(which) / 4 * float64(len(sorted)-1)
+	below := int(place)
+	above := min(below+1, len(sorted)-1)
+	return sorted[below] + (place-float64(below))*(sorted[above]-sorted[below])
 }
+
+func median(values []float64) float64 { return quartile(values, 2) }

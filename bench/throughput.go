@@ -85,12 +85,16 @@ func (l load) rows(without, with []result) []row {
 	}
 	var rows []row
 	if !l.paced {
-		rows = append(rows, row{what: l.name + ": throughput lost", value: median(losses), unit: "%", budget: l.budget,
-			detail: fmt.Sprintf("%d pairs; medians %.4g without, %.4g with %s", len(without), median(speeds), median(watchedSpeeds), l.unit)})
+		low, high := quartile(losses, 1), quartile(losses, 3)
+		rows = append(rows, row{what: l.name + ": throughput lost", value: median(losses), unit: "%", budget: l.budget, low: low, high: high,
+			detail: fmt.Sprintf("%d pairs, quartiles %.2f and %.2f; medians %.4g without, %.4g with %s",
+				len(without), low, high, median(speeds), median(watchedSpeeds), l.unit)})
 	}
 	if without[0].p99 > 0 {
-		rows = append(rows, row{what: l.name + ": p99 added", value: median(added), unit: "%", budget: l.latencyBudget,
-			detail: fmt.Sprintf("%d pairs; medians %.3g ms without, %.3g ms with", len(without), median(p99s), median(watchedP99s))})
+		low, high := quartile(added, 1), quartile(added, 3)
+		rows = append(rows, row{what: l.name + ": p99 added", value: median(added), unit: "%", budget: l.latencyBudget, low: low, high: high,
+			detail: fmt.Sprintf("%d pairs, quartiles %.2f and %.2f; medians %.3g ms without, %.3g ms with",
+				len(without), low, high, median(p99s), median(watchedP99s))})
 	}
 	return rows
 }

@@ -13,7 +13,9 @@ import (
 	"os/signal"
 	"syscall"
 
+	"outsight/bpf"
 	"outsight/internal/agent"
+	"outsight/internal/container"
 )
 
 const example = `
@@ -29,7 +31,10 @@ func run(args []string, out, errOut io.Writer) int {
 	flags.SetOutput(errOut)
 	listen := flags.String("listen", agent.DefaultListen, "`address` of /metrics; empty for none")
 	socket := flags.String("socket", agent.DefaultSocket, "`path` of the socket for the command line")
+	dockerSocket := flags.String("docker-socket", container.DockerSocket(os.Getenv("DOCKER_HOST")), "`path` of the socket where Docker tells the names of containers")
 	all := flags.Bool("all", false, "watch systemd services like containers")
+	maxGroups := flags.Int("max-groups", agent.DefaultMaxGroups, "control groups that are counted each by itself; the rest is counted together")
+	maxEdges := flags.Int("max-edges", agent.DefaultMaxEdges, "edges that are counted")
 	var level slog.Level
 	flags.TextVar(&level, "log", slog.LevelInfo, "what to log: `debug`, info, warn or error")
 	flags.Usage = func() {
@@ -47,6 +52,10 @@ func run(args []string, out, errOut io.Writer) int {
 		return 0
 	case err != nil:
 		return 2
+	case *maxGroups < agent.LeastMax || *maxEdges < agent.LeastMax:
+		fmt.Fprintf(errOut, "outsight-agent: --max-groups is %d and --max-edges %d, want %d or more\nSee: outsight-agent --help\n",
+			*maxGroups, *maxEdges, agent.LeastMax)
+		return 2
 	case flags.NArg() > 0:
 		fmt.Fprintf(errOut, "outsight-agent: there is no argument %q\nSee: outsight-agent --help\n", flags.Arg(0))
 		return 2
@@ -56,7 +65,10 @@ func run(args []string, out, errOut io.Writer) int {
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	log := slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: level}))
 	err := agent.Serve(ctx, agent.ServeOptions{
-		Host:   agent.HostOptions{All: *all, Options: agent.Options{Logger: log}},
+		Host: agent.HostOptions{
+			All: *all, DockerSocket: *dockerSocket, Options: agent.Options{Logger: log},
+			Kernel: bpf.Options{MaxCgroups: *maxGroups, MaxEdges: *maxEdges},
+		},
 		Listen: *listen, Socket: *socket, Output: out,
 	})
 	if err != nil {

@@ -38,6 +38,7 @@ func TestUsage(t *testing.T) {
 	f(2, "", "flag provided but not defined: -frob", "--frob")
 	f(2, "", "invalid value", "--log", "loud")
 	f(2, "", `there is no argument "extra"`, "extra")
+	f(2, "", "--max-edges 7, want 16 or more", "--max-edges", "7")
 	f(1, "", "choose another address with --listen", "--listen", "203.0.113.1:1")
 }
 

@@ -22,9 +22,12 @@ Keeps nothing. Needs root.`,
 			if err != nil {
 				return err
 			}
+			host, err := watch.host(log)
+			if err != nil {
+				return err
+			}
 			err = agent.Serve(c.Context(), agent.ServeOptions{
-				Host:   agent.HostOptions{All: watch.all, Options: agent.Options{Logger: log}},
-				Listen: address, Socket: watch.socket, Output: c.OutOrStdout(),
+				Host: host, Listen: address, Socket: watch.socket, Output: c.OutOrStdout(),
 			})
 			return asListenError(address, err)
 		},

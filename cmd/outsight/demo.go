@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"outsight/internal/api"
+	"outsight/internal/container"
 	"outsight/internal/demo"
 	"outsight/internal/graph"
 	"outsight/internal/model"
@@ -96,7 +97,7 @@ func runDemo(ctx context.Context, o demoOptions, out io.Writer, log *slog.Logger
 	}
 	u, err := openUp(upOptions{
 		listen: o.listen, data: dir, retention: defaultRetention, logger: quiet,
-		watchFlags: watchFlags{socket: dir + "/agent.sock"},
+		watchFlags: watchFlags{socket: dir + "/agent.sock", dockerSocket: container.DockerSocket(os.Getenv("DOCKER_HOST"))},
 	})
 	if err != nil {
 		return err

@@ -23,6 +23,18 @@ type report struct {
 	Works    bool            `json:"works"`
 	Host     reportHost      `json:"host"`
 	Features []reportFeature `json:"features"`
+	// BoundsOf says whose tables Bounds are: those of the agent that runs, or else of the attempt.
+	BoundsOf string        `json:"bounds_of,omitempty"`
+	Bounds   []reportBound `json:"bounds"`
+}
+
+// reportBound is a table that can be full.
+type reportBound struct {
+	Name string `json:"name"`
+	// Used and Capacity in entries; 0 where they do not apply. Dropped is what found no room.
+	Used     uint64 `json:"used"`
+	Capacity uint64 `json:"capacity"`
+	Dropped  uint64 `json:"dropped"`
 }
 
 type reportHost struct {
@@ -44,18 +56,29 @@ type reportFeature struct {
 
 func newDoctor() *cobra.Command {
 	var output string
+	var watch watchFlags
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "What works on this host, and what it would take for the rest",
-		Long: `Try each kernel hook, counter, runtime and control group file once and tell whether it works
-here; where it does not, why, and what it would take. Exit code 1 if the main job cannot be done.`,
+		Long: `Try each kernel hook, counter, runtime and control group controller once and tell whether it
+works here; where it does not, why, and what it would take. Then show how full each bounded table is,
+of the agent that runs on this host if there is one. Exit code 1 if the main job cannot be done.`,
 		Example: `  sudo outsight doctor
+  sudo outsight doctor --output json | jq '.bounds[] | select(.dropped > 0)'
   sudo outsight doctor --output json | jq '.features[] | select(.state != "works")'`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := oneOf("output", output, "text", "json"); err != nil {
 				return err
 			}
-			r := examine(c.Context())
+			options, err := watch.host(discard())
+			if err != nil {
+				return err
+			}
+			r := examine(c.Context(), options)
+			if err := c.Context().Err(); err != nil {
+				return err
+			}
+			r.addBounds(c.Context(), watch.socket)
 			if err := r.write(c.OutOrStdout(), output); err != nil {
 				return err
 			}
@@ -71,24 +94,29 @@ here; where it does not, why, and what it would take. Exit code 1 if the main jo
 			return errSaid
 		},
 	}
+	watch.add(c)
 	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return c
 }
 
-// tryTime is how long the runtimes are given to answer.
-const tryTime = time.Second
+const (
+	// tryTime is how long the runtimes are given to answer.
+	tryTime = time.Second
+	// snapshotTime is how long the first snapshot may take. Only what is broken takes as long.
+	snapshotTime = 15 * time.Second
+)
 
 // examine tries everything.
-func examine(ctx context.Context) report {
+func examine(ctx context.Context, options agent.HostOptions) report {
 	layout, layoutErr := container.Detect(container.Options{})
 	machine, machineErr := agent.ReadHost("", layout.Name)
 	r := report{Host: reportHost{
 		Name: machine.Name, Kernel: machine.Kernel, Cores: machine.Cores,
 		MemoryBytes: machine.MemoryBytes, CgroupLayout: layout.Name,
-	}}
+	}, Bounds: []reportBound{}}
 	r.attempt("/proc", "what the host is", machineErr, "mount procfs at /proc")
 	r.attempt("cgroups", "which containers run", layoutErr, "mount the control groups at /sys/fs/cgroup")
-	host, err := agent.Open(agent.HostOptions{})
+	host, err := agent.Open(options)
 	switch {
 	case errors.Is(err, agent.ErrPrivilege):
 		// The privilege is a feature itself, and says more.
@@ -103,16 +131,62 @@ func examine(ctx context.Context) report {
 	case err != nil:
 		r.attempt("kernel programs", "counting in the kernel", err, "a kernel of 5.8 or later with CONFIG_DEBUG_INFO_BTF=y")
 	default:
-		trying, cancel := context.WithTimeout(ctx, tryTime)
-		err := host.Run(trying)
-		cancel()
-		r.attempt("snapshots", "reading all counters at once", err, "see --log debug")
+		snapshot, err := tryHost(ctx, host)
+		r.attempt("snapshots", "reading all counters at once", err, "what is said of the kernel hooks below")
 		r.add(host.Features()...)
-		r.add(fileFeatures(host)...)
+		if snapshot != nil {
+			r.setBounds("this attempt", snapshot)
+		}
 		host.Close()
 	}
 	r.Works = r.allRequiredWork()
 	return r
+}
+
+// watcher is an agent, of this host or not.
+type watcher interface {
+	Run(context.Context) error
+	Snapshot() *model.Snapshot
+	CountersError() error
+}
+
+// tryHost takes a snapshot; the error tells what is not in it, too.
+func tryHost(ctx context.Context, host watcher) (*model.Snapshot, error) {
+	trying, cancel := context.WithTimeout(ctx, snapshotTime)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- host.Run(trying) }()
+	begin := time.Now()
+	for trying.Err() == nil && (host.Snapshot() == nil || time.Since(begin) < tryTime) {
+		time.Sleep(pollInterval)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		return nil, err
+	}
+	snapshot := host.Snapshot()
+	if snapshot == nil {
+		return nil, fmt.Errorf("no snapshot was taken within %v", snapshotTime)
+	}
+	return snapshot, host.CountersError()
+}
+
+// addBounds asks a running agent, whose tables tell more than those of an attempt.
+func (r *report) addBounds(ctx context.Context, socket string) {
+	client := agent.NewClient(socket)
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, snapshotTime)
+	defer cancel()
+	if snapshot, err := client.Fetch(ctx); err == nil {
+		r.setBounds("agent at "+socket, snapshot)
+	}
+}
+
+func (r *report) setBounds(of string, s *model.Snapshot) {
+	r.BoundsOf, r.Bounds = of, []reportBound{}
+	for _, d := range s.Self.Drops {
+		r.Bounds = append(r.Bounds, reportBound{Name: d.Name, Used: d.Used, Capacity: d.Capacity, Dropped: d.Count})
+	}
 }
 
 func (r *report) allRequiredWork() bool {
@@ -139,48 +213,6 @@ func (r *report) add(features ...model.Feature) {
 			Name: f.Name, Purpose: f.Purpose, State: f.State, Required: f.Required, Reason: f.Reason, Remedy: f.Remedy,
 		})
 	}
-}
-
-// fileFeatures reads the control group files of the containers that run and tells which kinds of
-// numbers there are.
-func fileFeatures(h *agent.Host) []model.Feature {
-	containers := h.Containers()
-	usages := make([]container.Usage, len(containers))
-	h.Files.Read(containers, usages)
-	kinds := []struct {
-		name, purpose, remedy string
-		there                 func(*container.Usage) bool
-	}{
-		{"files/memory", "memory and page faults per container", "enable the memory controller (cgroup_enable=memory)",
-			func(u *container.Usage) bool { return u.Memory != nil }},
-		{"files/cpu", "throttling by the container's CPU quota", "enable the cpu controller",
-			func(u *container.Usage) bool { return u.Throttle != nil }},
-		{"files/io", "disk reads and writes per container", "enable the io (blkio) controller; on cgroup v1 kernels since 6.10 count only devices with a throttling rule",
-			func(u *container.Usage) bool { return u.Disk != nil }},
-		{"files/pids", "threads per container", "enable the pids controller",
-			func(u *container.Usage) bool { return u.Threads != nil }},
-		{"files/net", "interface counters per container", "run with CAP_SYS_PTRACE",
-			func(u *container.Usage) bool { return u.Network != nil }},
-	}
-	var features []model.Feature
-	for _, k := range kinds {
-		f := model.Feature{Name: k.name, Purpose: k.purpose, State: model.FeatureAbsent, Reason: "no container runs to try it on", Remedy: "start one and look again"}
-		for i, c := range containers {
-			if c.Runtime == model.HostRuntime {
-				continue
-			}
-			if k.there(&usages[i]) {
-				f.State, f.Reason, f.Remedy = model.FeatureWorks, "", ""
-				break
-			}
-			f.Reason, f.Remedy = fmt.Sprintf("not to be had for container %s", c.Name), k.remedy
-			if usages[i].Err != nil {
-				f.Reason = usages[i].Err.Error()
-			}
-		}
-		features = append(features, f)
-	}
-	return features
 }
 
 func (r *report) write(out io.Writer, output string) error {
@@ -212,10 +244,32 @@ func (r *report) write(out io.Writer, output string) error {
 			fmt.Fprintf(out, "%sremedy: %s\n", indent, f.Remedy)
 		}
 	}
+	r.writeBounds(out)
 	verdict := "The main job can be done"
 	if !r.Works {
 		verdict = "The main job cannot be done"
 	}
 	_, err := fmt.Fprintf(out, "\n%s: %d of %d work.\n", verdict, len(r.Features)-absent, len(r.Features))
 	return err
+}
+
+func (r *report) writeBounds(out io.Writer) {
+	if len(r.Bounds) == 0 {
+		return
+	}
+	width := 0
+	for _, b := range r.Bounds {
+		width = max(width, len(b.Name))
+	}
+	fmt.Fprintf(out, "\nBounded tables of %s\n%-*s  %12s  %12s  %12s\n", r.BoundsOf, width, "", "used", "capacity", "dropped")
+	for _, b := range r.Bounds {
+		used, capacity := fmt.Sprint(b.Used), fmt.Sprint(b.Capacity)
+		if b.Capacity == 0 {
+			capacity = "–"
+			if b.Used == 0 {
+				used = "–"
+			}
+		}
+		fmt.Fprintf(out, "%-*s  %12s  %12s  %12d\n", width, b.Name, used, capacity, b.Dropped)
+	}
 }

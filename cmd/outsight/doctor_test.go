@@ -2,16 +2,22 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
 	"testing"
 
+	"outsight/internal/agent"
+	"outsight/internal/container"
 	"outsight/internal/model"
 )
 
 // TestDoctorDocument holds the fields that scripts read.
 func TestDoctorDocument(t *testing.T) {
 	var out, errOut bytes.Buffer
-	if code := run([]string{"doctor", "--output", "json"}, &out, &errOut); code != 0 {
+	if code := run([]string{"doctor", "--output", "json", "--socket", t.TempDir() + "/none"}, &out, &errOut); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &errOut)
 	}
 	var got struct {
@@ -31,6 +37,13 @@ func TestDoctorDocument(t *testing.T) {
 			Reason   string             `json:"reason"`
 			Remedy   string             `json:"remedy"`
 		} `json:"features"`
+		BoundsOf string `json:"bounds_of"`
+		Bounds   []struct {
+			Name     string  `json:"name"`
+			Used     *uint64 `json:"used"`
+			Capacity *uint64 `json:"capacity"`
+			Dropped  *uint64 `json:"dropped"`
+		} `json:"bounds"`
 	}
 	d := json.NewDecoder(&out)
 	d.DisallowUnknownFields()
@@ -58,9 +71,76 @@ func TestDoctorDocument(t *testing.T) {
 			t.Errorf("feature %+v has an unknown state", f)
 		}
 	}
-	for _, name := range []string{"tp_btf/sched_switch", "CAP_BPF+CAP_PERFMON", "docker", "files/memory"} {
+	for _, name := range []string{"tp_btf/sched_switch", "CAP_BPF+CAP_PERFMON", "docker", "cgroup/memory", "snapshots"} {
 		if !seen[name] {
 			t.Errorf("feature %q is not in the document", name)
 		}
+	}
+	bounds := make(map[string]uint64)
+	for _, b := range got.Bounds {
+		if b.Used == nil || b.Capacity == nil || b.Dropped == nil {
+			t.Errorf("bound %q lacks a number", b.Name)
+			continue
+		}
+		bounds[b.Name] = *b.Capacity
+	}
+	for _, name := range []string{"cgroups", "edges", "connection_pairs", "listeners", "container/containers", "container/open-files"} {
+		if bounds[name] == 0 {
+			t.Errorf("the capacity of %q is not in the document: %v", name, bounds)
+		}
+	}
+	if got.BoundsOf != "this attempt" {
+		t.Errorf("the bounds are of %q, want those of the attempt where no agent runs", got.BoundsOf)
+	}
+}
+
+// TestDoctorAsksTheAgent: the tables of the agent that runs are shown, not those of an attempt.
+func TestDoctorAsksTheAgent(t *testing.T) {
+	path := t.TempDir() + "/agent.sock"
+	l, err := agent.Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error)
+	go func() {
+		served <- agent.ServeHTTP(ctx, l, agent.SocketHandler(func() *model.Snapshot {
+			return &model.Snapshot{Self: model.SelfSample{Drops: []model.Drop{
+				{Name: "edges", Count: 12, Capacity: 64, Used: 63}, {Name: "cgroup_events", Count: 5},
+			}}}
+		}), discard())
+	}()
+	r := report{Works: true}
+	r.addBounds(t.Context(), path)
+	cancel()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	var out bytes.Buffer
+	if err := r.write(&out, "text"); err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Fields(out.String()[strings.Index(out.String(), "Bounded"):])
+	want := strings.Fields("Bounded tables of agent at " + path + " used capacity dropped edges 63 64 12 cgroup_events – – 5 The main job can be done: 0 of 0 work.")
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// blind is a host whose kernel tells nothing.
+type blind struct{}
+
+func (blind) ReadCgroups() ([]model.CgroupCounters, error)  { return nil, nil }
+func (blind) ReadEdges() ([]model.KernelEdge, error)        { return nil, errors.New("the table is away") }
+func (blind) ReadListeners() ([]model.Listener, error)      { return nil, nil }
+func (blind) Collect() (none container.Collection)          { return none }
+func (blind) Lookup(model.CgroupID) (none *model.Container) { return none }
+func (blind) HandleEvent(model.CgroupEvent)                 {}
+
+// TestDoctorNoticesCounters: what cannot be read is not said to work.
+func TestDoctorNoticesCounters(t *testing.T) {
+	snapshot, err := tryHost(t.Context(), agent.New(agent.Sources{Counters: blind{}, Registry: blind{}}, agent.Options{}))
+	if snapshot == nil || err == nil || !strings.Contains(err.Error(), "the table is away") {
+		t.Errorf("got snapshot %v and error %v, want one, and why it lacks edges", snapshot, err)
 	}
 }

@@ -25,9 +25,12 @@ type documentBin struct {
 }
 
 type documentSelf struct {
-	CPUCores    float64 `json:"cpu_cores"`
-	MemoryBytes uint64  `json:"memory_bytes"`
-	ReadSeconds float64 `json:"read_seconds"`
+	CPUCores float64 `json:"cpu_cores"`
+	// KernelPrograms tells whether CPUCores has the kernel programs in it: their time is known
+	// only while the kernel's program statistics are on.
+	KernelPrograms bool    `json:"cpu_cores_with_kernel_programs"`
+	MemoryBytes    uint64  `json:"memory_bytes"`
+	ReadSeconds    float64 `json:"read_seconds"`
 }
 
 func (l look) document(o topOptions) document {
@@ -37,7 +40,7 @@ func (l look) document(o topOptions) document {
 		Host:     reportHost{Name: h.Name, Kernel: h.Kernel, Cores: h.Cores, MemoryBytes: h.MemoryBytes, CgroupLayout: h.CgroupLayout},
 		CPUCores: l.cores + l.otherCores, IdleCores: l.idleCores, Accounted: l.accounted(),
 		Dropped:    []documentBin{},
-		Agent:      documentSelf{CPUCores: l.agentCores, MemoryBytes: self.RSSBytes, ReadSeconds: float64(self.ReadNS) / 1e9},
+		Agent:      documentSelf{CPUCores: l.agentCores, KernelPrograms: l.programsKnown, MemoryBytes: self.RSSBytes, ReadSeconds: float64(self.ReadNS) / 1e9},
 		Containers: []*graph.Node{},
 	}
 	for _, drop := range l.dropped {

@@ -15,8 +15,9 @@ type look struct {
 	// room in the table, idle.
 	cores, otherCores, idleCores float64
 	memory, requests             float64
-	// agentCores is what the agent itself uses, kernel programs included where that is known.
-	agentCores float64
+	// agentCores is what the agent's process uses, and where programsKnown the kernel programs.
+	agentCores    float64
+	programsKnown bool
 	// dropped are the tables that had no room for something in the time.
 	dropped []model.Drop
 }
@@ -48,6 +49,7 @@ func newLook(from, to *model.Snapshot) look {
 	}
 	for _, p := range to.Self.Programs {
 		l.agentCores += perSecond(before[p.Name], p.RunTimeNS)
+		l.programsKnown = l.programsKnown || p.RunTimeNS > 0
 	}
 	l.dropped = newDrops(from.Self.Drops, to.Self.Drops)
 	return l

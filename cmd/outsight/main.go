@@ -14,7 +14,11 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run carries out one command line. The answer is the exit code: 0 done, 1 failed, 2 wrong usage.
+// interrupted is the exit code of what was ended by a signal before it was done.
+const interrupted = 130
+
+// run carries out one command line. The answer is the exit code: 0 done, 1 failed, 2 wrong usage,
+// 130 interrupted.
 func run(args []string, out, errOut io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -35,6 +39,8 @@ func run(args []string, out, errOut io.Writer) int {
 		return 2
 	case errors.Is(err, errSaid):
 		return 1
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return interrupted
 	}
 	fmt.Fprintf(errOut, "outsight: %v\n", explain(err, command))
 	return 1

@@ -24,6 +24,7 @@ func TestMain(m *testing.M) {
 // TestScripts types what a user could type. Besides testscript's own commands there are:
 //
 //	exits CODE COMMAND...   runs a command and wants its exit code
+//	interrupts CODE COMMAND... runs a command for two seconds, interrupts it, and wants its exit code
 //	unprivileged COMMAND... the same as user nobody, wanting code 1
 //	free NAME               sets $NAME to a free address on loopback
 //	taken NAME              sets $NAME to an address on which somebody listens
@@ -39,7 +40,7 @@ func TestScripts(t *testing.T) {
 		Dir:      "testdata",
 		Deadline: time.Now().Add(3 * time.Minute),
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "unprivileged": unprivileged, "free": free, "taken": taken,
+			"exits": exits, "interrupts": interrupts, "unprivileged": unprivileged, "free": free, "taken": taken,
 			"fetch": fetch, "waitfor": waitFor, "readonly": readOnly, "terminate": terminate,
 		},
 	})
@@ -54,6 +55,10 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	if code := exitCode(err); code != want {
 		ts.Fatalf("exit code %d, want %d", code, want)
 	}
+}
+
+func interrupts(ts *testscript.TestScript, neg bool, args []string) {
+	exits(ts, neg, append([]string{args[0], "timeout", "--signal=INT", "--preserve-status", "2"}, args[1:]...))
 }
 
 func exitCode(err error) int {

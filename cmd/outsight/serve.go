@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net"
@@ -10,8 +9,6 @@ import (
 	"time"
 
 	"outsight/internal/agent"
-	"outsight/internal/model"
-	"outsight/internal/otlp"
 	"outsight/internal/store"
 )
 
@@ -49,13 +46,6 @@ func openStore(dir string, retention time.Duration, logger *slog.Logger) (*store
 		return nil, dataError{dir, err}
 	}
 	return s, nil
-}
-
-// storeSink keeps snapshots in a store.
-type storeSink struct{ store *store.Store }
-
-func (s storeSink) Consume(ctx context.Context, snapshot *model.Snapshot) error {
-	return s.store.Append(ctx, otlp.Convert(snapshot))
 }
 
 // limitMemory makes the collector of unused memory work harder near a limit, unless the user

@@ -25,6 +25,10 @@ const pollInterval = 100 * time.Millisecond
 
 // openSource asks a running agent, or else loads the kernel programs itself.
 func openSource(ctx context.Context, f watchFlags, logger *slog.Logger) (*source, error) {
+	options, err := f.host(logger)
+	if err != nil {
+		return nil, err
+	}
 	client := agent.NewClient(f.socket)
 	snapshot, err := client.Fetch(ctx)
 	if err == nil && (!f.all || watchesServices(snapshot)) {
@@ -34,7 +38,7 @@ func openSource(ctx context.Context, f watchFlags, logger *slog.Logger) (*source
 	if err != nil && !errors.Is(err, agent.ErrNoAgent) {
 		logger.Debug("not asking the running agent", "error", err)
 	}
-	host, err := agent.Open(agent.HostOptions{All: f.all, Options: agent.Options{Logger: logger}})
+	host, err := agent.Open(options)
 	if err != nil {
 		return nil, err
 	}
@@ -67,6 +71,9 @@ func (s *source) next(ctx context.Context) (*model.Snapshot, error) {
 	defer tick.Stop()
 	for {
 		snapshot, err := s.latest(ctx)
+		if ctx.Err() != nil {
+			return nil, ctx.Err() // whatever the request said of it
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%w (did the agent end? run the command again)", err)
 		}

@@ -132,12 +132,16 @@ func (t *table) plain() string {
 func (t *table) summary() []string {
 	h, self := t.to.Host, t.to.Self
 	used := t.cores + t.otherCores
+	whose := "agent process"
+	if t.programsKnown {
+		whose = "agent and kernel programs"
+	}
 	lines := []string{
 		fmt.Sprintf("%s · kernel %s · %s · the %.1f s to %s", graph.Clean(h.Name), h.Kernel, plural(running(t.to), "container"),
 			t.seconds, t.to.Time.Local().Format(time.TimeOnly)),
-		fmt.Sprintf("CPU %.2f of %d cores · memory %s of %s · %s requests · agent %s of a core, %s",
+		fmt.Sprintf("CPU %.2f of %d cores · memory %s of %s · %s requests · %s %s of a core, %s",
 			used, h.Cores, bytesText(t.memory), bytesText(float64(h.MemoryBytes)), graph.PerSecond(&t.requests),
-			percent(&t.agentCores), bytesText(float64(self.RSSBytes))),
+			whose, percent(&t.agentCores), bytesText(float64(self.RSSBytes))),
 	}
 	return append(lines, t.trust())
 }

@@ -85,6 +85,22 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestWhoseCPU: the kernel's part is known only while it keeps statistics.
+func TestWhoseCPU(t *testing.T) {
+	from, to := twoSeconds()
+	f := func(want string) {
+		t.Helper()
+		table := table{look: newLook(from, to)}
+		if got := table.summary()[1]; !strings.Contains(got, want) {
+			t.Errorf("got %q, want %q in it", got, want)
+		}
+	}
+	f("agent process 0.3 % of a core")
+	from.Self.Programs = []model.ProgramCost{{Name: "switch", RunTimeNS: 1e6}}
+	to.Self.Programs = []model.ProgramCost{{Name: "switch", RunTimeNS: 5e6}}
+	f("agent and kernel programs 0.7 % of a core")
+}
+
 func TestTableTellsWhatWasDropped(t *testing.T) {
 	from, to := twoSeconds()
 	from.Self.Drops = []model.Drop{{Name: "edges", Count: 5}, {Name: "old", Count: 9}}

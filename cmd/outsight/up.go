@@ -84,6 +84,10 @@ func openUp(o upOptions) (u *up, err error) {
 	if o.retention <= 0 {
 		return u, usagef("--retention is %v, want more than nothing", o.retention)
 	}
+	host, err := o.host(o.logger)
+	if err != nil {
+		return u, err
+	}
 	if err := checkPrivileges(); err != nil {
 		return u, err
 	}
@@ -96,9 +100,9 @@ func openUp(o upOptions) (u *up, err error) {
 	if u.store, err = openStore(o.data, o.retention, o.logger); err != nil {
 		return u, err
 	}
-	u.host, err = agent.Open(agent.HostOptions{All: o.all, Options: agent.Options{
-		Logger: o.logger, Sinks: map[string]agent.Sink{"store": storeSink{u.store}},
-	}})
+	sink := newStoreSink(u.store)
+	host.Sinks, host.Reporters = map[string]agent.Sink{"store": sink}, []agent.Reporter{sink}
+	u.host, err = agent.Open(host)
 	return u, err
 }
 

@@ -2,21 +2,43 @@ package main
 
 import (
 	"log/slog"
+	"os"
 
 	"github.com/spf13/cobra"
 
+	"outsight/bpf"
 	"outsight/internal/agent"
+	"outsight/internal/container"
 )
 
 // watchFlags are what every command that watches this host has.
 type watchFlags struct {
-	all    bool
-	socket string
+	all                  bool
+	socket, dockerSocket string
+	// maxGroups and maxEdges bound the kernel's tables; 0 for the defaults.
+	maxGroups, maxEdges int
 }
 
 func (f *watchFlags) add(c *cobra.Command) {
 	c.Flags().BoolVar(&f.all, "all", false, "watch systemd services like containers")
 	c.Flags().StringVar(&f.socket, "socket", agent.DefaultSocket, "where an agent answers the command line")
+	c.Flags().StringVar(&f.dockerSocket, "docker-socket", container.DockerSocket(os.Getenv("DOCKER_HOST")),
+		"where Docker tells the names of containers")
+	c.Flags().IntVar(&f.maxGroups, "max-groups", agent.DefaultMaxGroups, "control groups that are counted each by itself; the rest is counted together")
+	c.Flags().IntVar(&f.maxEdges, "max-edges", agent.DefaultMaxEdges, "edges that are counted")
+}
+
+// host is how to open an agent as the flags say.
+func (f *watchFlags) host(logger *slog.Logger) (agent.HostOptions, error) {
+	for flag, n := range map[string]int{"max-groups": f.maxGroups, "max-edges": f.maxEdges} {
+		if n != 0 && n < agent.LeastMax {
+			return agent.HostOptions{}, usagef("--%s is %d, want %d or more", flag, n, agent.LeastMax)
+		}
+	}
+	return agent.HostOptions{
+		All: f.all, DockerSocket: f.dockerSocket, Options: agent.Options{Logger: logger},
+		Kernel: bpf.Options{MaxCgroups: f.maxGroups, MaxEdges: f.maxEdges},
+	}, nil
 }
 
 // checkPrivileges fails early, before anything was opened for nothing.

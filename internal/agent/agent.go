@@ -109,6 +109,8 @@ type Agent struct {
 	sinks    []*queue
 	failures *failures
 	latest   atomic.Pointer[model.Snapshot]
+	// unread is why some of the kernel's counters could not be read for latest.
+	unread atomic.Pointer[error]
 
 	// removed control groups whose counters may still move for a moment.
 	removed   []model.CgroupID
@@ -140,6 +142,15 @@ func New(sources Sources, o Options) *Agent {
 
 // Snapshot is the newest snapshot, nil before the first. It may be called by anybody.
 func (a *Agent) Snapshot() *model.Snapshot { return a.latest.Load() }
+
+// CountersError is why some of the kernel's counters could not be read for the newest snapshot,
+// nil where all could. It may be called by anybody.
+func (a *Agent) CountersError() error {
+	if err := a.unread.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
 
 // Run takes a snapshot at once and then at every whole Interval of the wall clock, until ctx
 // ends. It returns when the sinks have had the time to take what was waiting for them.

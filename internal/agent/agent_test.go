@@ -264,11 +264,17 @@ func TestAFailingSourceLeavesTheRest(t *testing.T) {
 		if got := render(snapshot); got != "host -, web -" || len(snapshot.Edges) != 0 {
 			t.Errorf("got %s and %d edges while the kernel's maps cannot be read, want no numbers", got, len(snapshot.Edges))
 		}
+		if err := a.CountersError(); !errors.Is(err, s.err) {
+			t.Errorf("the counters' error is %v, want %v", err, s.err)
+		}
 	}
 	s.cgroups, s.edges, s.err = cgroups, edges, nil
 	snapshot := a.read()
 	if got := render(snapshot); got != "host 0/0/0, web 5/5/5" {
 		t.Errorf("got %s after it came back", got)
+	}
+	if err := a.CountersError(); err != nil {
+		t.Errorf("the counters' error is %v after they came back", err)
 	}
 	if len(snapshot.Edges) != 1 || snapshot.Edges[0].Counters.Opens != 3 {
 		t.Errorf("got edges %+v after they came back, want one with the same count", snapshot.Edges)

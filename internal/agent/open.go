@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,13 @@ import (
 	"outsight/internal/model"
 )
 
+// Bounds of the kernel's tables where HostOptions.Kernel has none, and the least that there can be.
+const (
+	DefaultMaxGroups = 1024
+	DefaultMaxEdges  = 2048
+	LeastMax         = 16
+)
+
 // HostOptions of Open. The zero value works on an ordinary host.
 type HostOptions struct {
 	Options
@@ -25,6 +33,8 @@ type HostOptions struct {
 	// Kernel bounds the kernel's tables; see bpf.Options. Its Controller, ProcFS and Logger are
 	// set by Open.
 	Kernel bpf.Options
+	// Reporters beside those of the agent's own parts. Snapshots wait for their answers.
+	Reporters []Reporter
 }
 
 // Host is an agent with everything that it reads on this host.
@@ -34,15 +44,16 @@ type Host struct {
 	Machine model.Host
 	// Layout of the control groups.
 	Layout container.Layout
-	Files  *container.Files
 
 	privileges Privileges
 	probes     *bpf.Probes
 	registry   *container.Registry
+	files      *container.Files
 }
 
 // Open loads the kernel programs, finds the containers, and makes an agent of both. It fails
-// where the main job cannot be done; what else is missing, the agent's snapshots and Features tell.
+// without the privilege for it (ErrPrivilege), and where there are no control groups. Where the
+// kernel takes none of the programs, what is in files goes on; Features and snapshots tell of it.
 func Open(o HostOptions) (*Host, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -66,6 +77,8 @@ func Open(o HostOptions) (*Host, error) {
 			return nil, err
 		}
 	}
+	o.Kernel.MaxCgroups = cmp.Or(o.Kernel.MaxCgroups, DefaultMaxGroups)
+	o.Kernel.MaxEdges = cmp.Or(o.Kernel.MaxEdges, DefaultMaxEdges)
 	o.Kernel.Controller, o.Kernel.ProcFS, o.Kernel.Logger = layout.Subsystem, o.ProcRoot, o.Logger
 	// The programs first: what happens while the groups are walked is in their events.
 	probes, err := bpf.Open(o.Kernel)
@@ -76,17 +89,29 @@ func Open(o HostOptions) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
+	if hooks := probes.Features(); !works(hooks, "tp_btf/cgroup_mkdir") || !works(hooks, "tp_btf/cgroup_rmdir") {
+		places.Resync = unannounced
+	}
 	registry, err := container.New(layout, places)
 	if err != nil {
 		return nil, errors.Join(err, probes.Close())
 	}
-	h := &Host{Machine: o.Host, Layout: layout, Files: container.NewFiles(layout, places), privileges: privileges, probes: probes, registry: registry}
+	h := &Host{Machine: o.Host, Layout: layout, privileges: privileges, probes: probes, registry: registry,
+		files: container.NewFiles(layout, places)}
 	h.Agent = New(Sources{
 		Counters: probes, Lifecycle: probes, Programs: probes,
-		Registry: registry, Files: h.Files, Processes: container.NewPrograms(container.ProgramOptions{ProcRoot: o.ProcRoot}),
-		Reporters: []Reporter{probes, registry},
+		Registry: registry, Files: h.files, Processes: container.NewPrograms(container.ProgramOptions{ProcRoot: o.ProcRoot}),
+		Reporters: append([]Reporter{probes, registry, h.files}, o.Reporters...),
 	}, o.Options)
 	return h, nil
+}
+
+// unannounced is the time between two walks of the control groups where the kernel does not tell
+// of those that come and go.
+const unannounced = 2 * time.Second
+
+func works(features []model.Feature, hook string) bool {
+	return slices.ContainsFunc(features, func(f model.Feature) bool { return f.Name == hook && f.State == model.FeatureWorks })
 }
 
 // patience is how long the first snapshot waits for Docker to name the containers.
@@ -107,7 +132,7 @@ func (h *Host) Run(ctx context.Context) error {
 
 // Features tells what works on this host and what does not.
 func (h *Host) Features() []model.Feature {
-	return slices.Concat(h.privileges.Features(), h.probes.Features(), h.registry.Features())
+	return slices.Concat(h.privileges.Features(), h.probes.Features(), h.registry.Features(), h.files.Features())
 }
 
 // Containers are those that run.
@@ -115,6 +140,6 @@ func (h *Host) Containers() []*model.Container { return h.registry.Containers() 
 
 // Close unloads the programs and closes all files. Run must have returned.
 func (h *Host) Close() error {
-	h.Files.Close()
+	h.files.Close()
 	return h.probes.Close()
 }

@@ -55,12 +55,18 @@ type sinkFunc func(*model.Snapshot)
 
 func (f sinkFunc) Consume(_ context.Context, s *model.Snapshot) error { f(s); return nil }
 
+// tellsOne is a part of a program around the agent.
+type tellsOne struct{}
+
+func (tellsOne) Features() []model.Feature { return nil }
+func (tellsOne) Drops() []model.Drop       { return []model.Drop{{Name: "test/one", Count: 7}} }
+
 // A container that lives 200 ms is in a snapshot with all that it used, and in one more at most
 // after its end.
 func TestShortContainerOnThisHost(t *testing.T) {
 	var mu sync.Mutex
 	var seen []*model.Snapshot
-	host, err := Open(HostOptions{Options: Options{Sinks: map[string]Sink{"test": sinkFunc(func(s *model.Snapshot) {
+	host, err := Open(HostOptions{Reporters: []Reporter{tellsOne{}}, Options: Options{Sinks: map[string]Sink{"test": sinkFunc(func(s *model.Snapshot) {
 		mu.Lock()
 		defer mu.Unlock()
 		seen = append(seen, s)
@@ -109,6 +115,14 @@ func TestShortContainerOnThisHost(t *testing.T) {
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+
+	told := make(map[string]model.Drop)
+	for _, d := range seen[0].Self.Drops {
+		told[d.Name] = d
+	}
+	if d := told["container/open-files"]; d.Capacity == 0 || told["test/one"].Count != 7 {
+		t.Errorf("the bounds in a snapshot are %+v, want those of open files and of the reporter given", told)
 	}
 
 	var last *model.ContainerSample

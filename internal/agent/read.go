@@ -21,14 +21,17 @@ func (a *Agent) read() *model.Snapshot {
 	collection := a.sources.Registry.Collect()
 	containers, err := a.network.complete(collection.Containers)
 	a.failures.note("the host's addresses", err)
-	kernel, err := a.sources.Counters.ReadCgroups()
-	a.failures.note("kernel counters of control groups", err)
+	kernel, cgroupsErr := a.sources.Counters.ReadCgroups()
+	a.failures.note("kernel counters of control groups", cgroupsErr)
 	counted := kernel != nil
 	if counted {
 		a.groups.update(kernel, a.sources.Registry.Lookup, &s.Self)
 	}
-	a.readListeners()
-	s.Edges = a.readEdges(containers)
+	listenersErr := a.readListeners()
+	edges, edgesErr := a.readEdges(containers)
+	s.Edges = edges
+	unread := errors.Join(cgroupsErr, listenersErr, edgesErr)
+	a.unread.Store(&unread)
 	s.Containers = a.readContainers(containers, counted)
 	a.forget(collection)
 	a.readSelf(&s.Self)
@@ -36,22 +39,23 @@ func (a *Agent) read() *model.Snapshot {
 	return s
 }
 
-func (a *Agent) readListeners() {
+func (a *Agent) readListeners() error {
 	found, err := a.sources.Counters.ReadListeners()
 	a.failures.note("listening sockets", err)
 	if err == nil {
 		a.listening = found
 	}
 	a.listeners.update(a.listening, a.sources.Registry.Lookup)
+	return err
 }
 
 // readEdges answers no edges where the kernel's could not be read: the resolver would take it
 // for the end of all of them.
-func (a *Agent) readEdges(containers []*model.Container) []model.Edge {
+func (a *Agent) readEdges(containers []*model.Container) ([]model.Edge, error) {
 	edges, err := a.sources.Counters.ReadEdges()
 	a.failures.note("kernel counters of connections", err)
 	if edges == nil && err != nil {
-		return nil
+		return nil, err
 	}
 	v := network.View{
 		Edges: edges, Listeners: a.listening, Containers: containers, Container: a.sources.Registry.Lookup,
@@ -59,7 +63,7 @@ func (a *Agent) readEdges(containers []*model.Container) []model.Edge {
 	if a.sources.Processes != nil {
 		v.Process = a.sources.Processes.Name
 	}
-	return a.resolver.Resolve(v)
+	return a.resolver.Resolve(v), err
 }
 
 func (a *Agent) readContainers(containers []*model.Container, counted bool) []model.ContainerSample {

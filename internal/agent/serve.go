@@ -25,8 +25,8 @@ const DefaultListen = "127.0.0.1:8471"
 const (
 	// stopTime is how long open requests may go on when a server ends.
 	stopTime = 3 * time.Second
-	// memoryLimit keeps the heap of an agent small: with the kernel's tables, which are mapped,
-	// it stays within 50 MiB.
+	// memoryLimit keeps the heap of an agent small: with the program itself and the counters of
+	// the kernel's tables that are mapped (histograms are read by look-ups), it stays within 50 MiB.
 	memoryLimit = 32 << 20
 )
 

@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -129,7 +131,7 @@ func TestGraphIsExact(t *testing.T) {
 				t.Errorf("%s: %s uses %v cores, want %v", window, n.Name, got, *n.Usage.CPUCores)
 			}
 		}
-		if a.To.After(now) || a.CoveredSeconds != a.To.Sub(a.From).Seconds() || *a.Completeness.Share != 1 {
+		if a.To.After(now) || a.CoveredSeconds != a.To.Sub(a.From).Seconds() || a.Completeness.State != "complete" {
 			t.Errorf("%s: covered %v s, %+v", window, a.CoveredSeconds, a.Completeness)
 		}
 	}
@@ -303,9 +305,9 @@ func transactions(s *model.Snapshot, client, server string) uint64 {
 
 func TestStatus(t *testing.T) {
 	h, sh, now := filled(t, 60, func(second int, s *model.Snapshot) *model.Snapshot {
-		if second >= 50 {
-			s.Self.Drops = []model.Drop{{Name: "edges", Count: 6180, Capacity: 100, Used: 100}}
-		}
+		late := uint64(second / 50)
+		s.Self.Drops = []model.Drop{{Name: "edges", Count: 5 + late*6180, Capacity: 100, Used: 100}, {Name: "cgroups", Count: 7, Capacity: 4096, Used: 11},
+			{Name: openFiles, Count: late * 9}, {Name: sinkPrefix + "store", Count: late * 2, Capacity: 2}}
 		return s
 	})
 	var a statusAnswer
@@ -313,16 +315,39 @@ func TestStatus(t *testing.T) {
 	if len(a.Hosts) != 1 || a.Hosts[0].Name != "shop-1" || a.Hosts[0].Cores != 2 || len(a.Features) != 3 || a.Version != "1.2.3" {
 		t.Errorf("%+v", a)
 	}
-	if len(a.Drops) != 1 || a.Drops[0] != (drop{"shop-1", "edges", 6180, 100, 100}) {
+	if len(a.Drops) != 4 || a.Drops[3] != (drop{"shop-1", "edges", 6185, 100, 100}) {
 		t.Errorf("drops %+v", a.Drops)
 	}
-	if c := a.Completeness; c.Dropped != 6180 || c.Share == nil || *c.Share != 1 - 6180 / *c.Runs {
-		t.Errorf("completeness %+v", c)
+	want := completeness{300, 60, "incomplete", []loss{{"shop-1", "edges", 6180, 100, 100}}, []loss{{"shop-1", "agent/sink-store", 2, 0, 2}}, 0}
+	if !reflect.DeepEqual(a.Completeness, want) {
+		t.Errorf("completeness %+v, want %+v", a.Completeness, want)
 	}
 	fromSnapshot := New(nothing{}, Options{Snapshot: func() *model.Snapshot { return sh.at(now) }})
 	get200(t, fromSnapshot, "/api/outsight/status", &a)
 	if a.Features[2].Reason == "" || a.Hosts[0].Kernel == "" {
 		t.Errorf("%+v", a)
+	}
+}
+
+// What is in no edge is told with its bytes, however long ago the table was full.
+func TestUnplacedConnections(t *testing.T) {
+	h, _, _ := filled(t, 60, func(second int, s *model.Snapshot) *model.Snapshot {
+		n := uint64(second)
+		s.Edges = append(s.Edges, model.Edge{Side: model.RoleUnknown, Counters: model.EdgeCounters{SentBytes: 1000 + 70*n, ReceivedBytes: 1000 + 5*n, Opens: 3}})
+		return s
+	})
+	var a graphAnswer
+	get200(t, h, "/api/outsight/graph?from=now-40s", &a)
+	if u := a.Unplaced; u == nil || u.RequestBytes != 40*70 || u.ResponseBytes != 40*5 || u.ConnectionsOpen != 3 {
+		t.Errorf("unplaced %+v", u)
+	}
+	if c := a.Completeness; c.State != "incomplete" || len(c.Tables) != 0 {
+		t.Errorf("completeness %+v", c)
+	}
+	for _, n := range a.Nodes {
+		if slices.Contains(n.Addresses, "others") {
+			t.Errorf("node %q is not known to be an end of anything", n.ID)
+		}
 	}
 }
 

@@ -56,7 +56,7 @@ func (s *server) containers(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	answer := containersAnswer{From: from, To: to, CoveredSeconds: g.CoveredSeconds, ErrorBound: g.ErrorBound,
-		Hosts: data.hosts(), Completeness: data.completeness(), Containers: []containerRow{}}
+		Hosts: data.hosts(), Completeness: data.completeness(g), Containers: []containerRow{}}
 	for _, n := range g.Nodes {
 		if n.Usage == nil {
 			continue

@@ -29,7 +29,7 @@ func (s *server) graph(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer := graphAnswer{Graph: g, Hosts: data.hosts(), Completeness: data.completeness(),
+	answer := graphAnswer{Graph: g, Hosts: data.hosts(), Completeness: data.completeness(g),
 		Numbers: numbers{usageNumbers, sideNumbers}, Matches: map[string]string{}}
 	for _, n := range g.Nodes {
 		answer.Matches[n.ID] = idMatch(n)
@@ -78,7 +78,7 @@ func (s *server) heatMap(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return heatAnswer{g.From, g.To, g.CoveredSeconds, g.HeatMap(maxHeatNodes), data.completeness()}, nil
+	return heatAnswer{g.From, g.To, g.CoveredSeconds, g.HeatMap(maxHeatNodes), data.completeness(g)}, nil
 }
 
 func (s *server) build(ctx context.Context, from, to time.Time, by graph.Grouping) (*graph.Graph, *windowData, error) {

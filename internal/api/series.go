@@ -67,7 +67,7 @@ var fields = map[[2]string]graph.Field{
 	{otlp.EdgePaired}:                              graph.Paired,
 }
 
-var selfMetrics = []string{otlp.HostCores, otlp.HostMemory, otlp.Drops, otlp.ProgramRuns}
+var selfMetrics = []string{otlp.HostCores, otlp.HostMemory, otlp.Drops, otlp.Entries, otlp.Capacity}
 
 // windowQuery selects everything that a graph is made of. One query for all: its cost is in the
 // samples that it reads, not in their number.
@@ -78,15 +78,9 @@ var windowQuery = func() string {
 			names = append(names, key[0])
 		}
 	}
-	return selectNames(names)
-}()
-
-var selfQuery = selectNames(slices.Clone(selfMetrics))
-
-func selectNames(names []string) string {
 	slices.Sort(names)
 	return fmt.Sprintf(`{%s=~"%s"}`, nameLabel, strings.Join(names, "|"))
-}
+}()
 
 // recent is how old a value may be to be that of a moment. It is many times the agent's
 // interval, and short, because a query reads all samples that lie in it.
@@ -107,26 +101,13 @@ type windowData struct {
 // exact differences, around restarts of agents, where counters begin again, and for the last
 // values of the containers that ended. Its cost hardly depends on the window's length.
 func (s *server) read(ctx context.Context, from, to time.Time) (windowData, error) {
-	data, err := s.readNames(ctx, windowQuery, from, to)
-	if err == nil {
-		err = s.readEnded(ctx, &data)
-	}
-	return data, err
-}
-
-// readSelf reads of a window what Outsight tells of itself.
-func (s *server) readSelf(ctx context.Context, from, to time.Time) (windowData, error) {
-	return s.readNames(ctx, selfQuery, from, to)
-}
-
-func (s *server) readNames(ctx context.Context, selector string, from, to time.Time) (windowData, error) {
 	data := windowData{observed: to, self: map[string][]model.QueryResult{},
 		input: graph.Input{From: from, To: to, Series: map[graph.Field][]model.QueryResult{}}}
 	times, err := s.moments(ctx, &data)
 	if err != nil {
 		return data, err
 	}
-	query := fmt.Sprintf("last_over_time(%s[%ds])", selector, int(recent.Seconds()))
+	query := fmt.Sprintf("last_over_time(%s[%ds])", windowQuery, int(recent.Seconds()))
 	for _, at := range times {
 		results, err := s.querier.Instant(ctx, query, at)
 		if err != nil {
@@ -134,7 +115,8 @@ func (s *server) readNames(ctx context.Context, selector string, from, to time.T
 		}
 		data.add(results)
 	}
-	return data, nil
+	err = s.readEnded(ctx, &data)
+	return data, err
 }
 
 // maxRestarts bounds the restarts of agents that are followed in a window; past it, what was
@@ -187,54 +169,6 @@ func (d *windowData) add(results []model.QueryResult) {
 			d.self[name] = append(d.self[name], r)
 		}
 	}
-}
-
-// completeness tells how much of what happened the numbers are about.
-type completeness struct {
-	WindowSeconds  float64 `json:"window_seconds"`
-	CoveredSeconds float64 `json:"covered_seconds"`
-	// Dropped updates found no room in a bounded table, in the window.
-	Dropped float64 `json:"dropped"`
-	// Runs of kernel programs in the window; nil where the kernel does not count them.
-	Runs *float64 `json:"runs,omitempty"`
-	// Share of updates that were kept; nil where some were dropped of an unknown number.
-	Share *float64 `json:"share,omitempty"`
-	// EndedOmitted is how many containers that ended in the window are left out.
-	EndedOmitted int `json:"ended_omitted"`
-}
-
-func (d *windowData) completeness() completeness {
-	c := completeness{WindowSeconds: d.input.To.Sub(d.input.From).Seconds(), CoveredSeconds: d.input.To.Sub(d.observed).Seconds()}
-	c.Dropped, c.EndedOmitted = increases(d.self[otlp.Drops]), d.endedOmitted
-	if runs := increases(d.self[otlp.ProgramRuns]); runs > 0 {
-		c.Runs = &runs
-	}
-	share := 1.0
-	switch {
-	case c.Dropped == 0:
-		c.Share = &share
-	case c.Runs != nil:
-		share = max(0, 1 - c.Dropped / *c.Runs)
-		c.Share = &share
-	}
-	return c
-}
-
-// increases sums what counters gained, each of whose results has values of one or more times.
-func increases(results []model.QueryResult) float64 {
-	sum, before := 0.0, map[string]float64{}
-	for _, r := range results {
-		key := r.Labels[otlp.LabelHost] + "\x00" + r.Labels[otlp.LabelName] + "\x00" + r.Labels[otlp.LabelProgram]
-		for _, p := range r.Points {
-			if last, ok := before[key]; ok && p.Value >= last {
-				sum += p.Value - last
-			} else if ok {
-				sum += p.Value // it restarted
-			}
-			before[key] = p.Value
-		}
-	}
-	return sum
 }
 
 // host is a machine in the window.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"outsight/internal/graph"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
 )
@@ -79,11 +80,11 @@ func (s *server) status(ctx context.Context, _ *http.Request) (any, error) {
 	} else if err := s.statusFromStore(ctx, a); err != nil {
 		return nil, err
 	}
-	data, err := s.readSelf(ctx, now.Add(-defaultFrom), now)
+	g, data, err := s.build(ctx, now.Add(-defaultFrom), now, graph.ByContainer)
 	if err != nil {
 		return nil, err
 	}
-	a.Completeness = data.completeness()
+	a.Completeness = data.completeness(g)
 	return a, nil
 }
 

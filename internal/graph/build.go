@@ -79,13 +79,18 @@ func build(from, to time.Time, covered float64, by Grouping, containers []contai
 	for i := range containers {
 		b.addContainer(&containers[i])
 	}
-	for i := range edges {
-		if !edges[i].idle() {
-			b.addEdge(&edges[i])
-		}
-	}
 	g := &Graph{From: from, To: to, CoveredSeconds: covered, ErrorBound: model.RelativeError,
 		Nodes: []*Node{}, Edges: []*Edge{}}
+	for i := range edges {
+		switch e := &edges[i]; {
+		case e.idle():
+		case e.side == model.RoleUnknown:
+			g.Unplaced = g.Unplaced.add(e)
+		default:
+			b.addEdge(e)
+		}
+	}
+	g.Unplaced = g.Unplaced.finish(covered)
 	for _, e := range b.edges {
 		g.Edges = append(g.Edges, b.finishEdge(e))
 	}

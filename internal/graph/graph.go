@@ -26,6 +26,10 @@ type Graph struct {
 	Edges []*Edge `json:"edges"`
 	// OmittedEdges is how many of the least busy edges Limit has left out.
 	OmittedEdges int `json:"omitted_edges"`
+	// Unplaced sums the connections that are in no edge, because the kernel's table had no room
+	// for one: what their ends on the hosts sent (RequestBytes) and received (ResponseBytes).
+	// Nil where there were none.
+	Unplaced *Side `json:"unplaced,omitempty"`
 }
 
 // Kind tells what a node stands for.

@@ -180,6 +180,25 @@ func TestOutsideEnds(t *testing.T) {
 	}
 }
 
+// What found no room in the kernel's table is told, and makes no node out of what is not known.
+func TestUnplacedConnections(t *testing.T) {
+	full := func(s *model.Snapshot, sent, received uint64) *model.Snapshot {
+		s.Edges = append(s.Edges, edge(model.RoleUnknown, model.Peer{}, model.Peer{}, "", model.EdgeCounters{SentBytes: sent, ReceivedBytes: received, Opens: 2}))
+		return s
+	}
+	without := shopGraph()
+	g := FromSnapshots(full(shop(start, 1), 1000, 50), full(shop(start.Add(2*time.Second), 3), 1800, 70))
+	if u := g.Unplaced; u == nil || u.RequestBytes != 800 || u.ResponseBytes != 20 || u.ConnectionsOpen != 2 {
+		t.Errorf("unplaced %+v", u)
+	}
+	if len(g.Nodes) != len(without.Nodes) || len(g.Edges) != len(without.Edges) || without.Unplaced != nil {
+		t.Errorf("%d nodes and %d edges, want %d and %d", len(g.Nodes), len(g.Edges), len(without.Nodes), len(without.Edges))
+	}
+	if got, want := Text(g, 0), Text(without, 0)+"\n820 B are in no edge: the kernel's table of edges was full.\n"; got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
 func TestUsage(t *testing.T) {
 	g := shopGraph()
 	n := g.Node("b2")

@@ -3,6 +3,8 @@ package graph
 import (
 	"cmp"
 	"slices"
+
+	"outsight/internal/model"
 )
 
 // OutsideID is the node of all addresses outside of the host that are only clients;
@@ -37,7 +39,7 @@ func finishAddresses(n *Node) {
 func outsideIDs(edges []edgeChange) map[string]string {
 	bytes := map[string]float64{}
 	for i := range edges {
-		if e := &edges[i]; e.server.outside() && !e.idle() {
+		if e := &edges[i]; e.side != model.RoleUnknown && e.server.outside() && !e.idle() {
 			bytes[e.server.id] += e.values[RequestBytes] + e.values[ResponseBytes]
 		}
 	}

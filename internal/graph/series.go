@@ -227,8 +227,10 @@ func (th *thing) edge(hostFirst, to time.Time) edgeChange {
 		transport: cmp.Or(l["transport"], "tcp"),
 		client:    end{host: l["host"], id: l["client_id"], name: l["client"], process: l["client_process"]},
 		server:    end{host: l["host"], id: l["server_id"], name: l["server"], process: l["server_process"]}}
-	if l["side"] == model.RoleServer.String() {
-		e.side = model.RoleServer
+	for _, side := range []model.Role{model.RoleServer, model.RoleUnknown} {
+		if l["side"] == side.String() {
+			e.side = side
+		}
 	}
 	if !th.last.Before(to) {
 		e.opened, e.closed = lastValue(th.series[ConnectionsOpened]), lastValue(th.series[ConnectionsClosed])

@@ -179,6 +179,10 @@ func (t *tree) alone(degree map[string]int) {
 	if t.g.OmittedEdges > 0 {
 		fmt.Fprintf(&t.b, "\n%d less busy edges are left out.\n", t.g.OmittedEdges)
 	}
+	if u := t.g.Unplaced; u != nil {
+		bytes := u.RequestBytes + u.ResponseBytes
+		fmt.Fprintf(&t.b, "\n%s are in no edge: the kernel's table of edges was full.\n", Bytes(&bytes))
+	}
 }
 
 // entries is an order of nodes to begin with: those that nobody calls, busiest first; then, for

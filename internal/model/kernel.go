@@ -335,9 +335,9 @@ type Drop struct {
 // ProgramCost is what one kernel program has cost so far.
 type ProgramCost struct {
 	Name string
+	// Runs and RunTimeNS are 0 while the kernel's program statistics are off.
 	Runs uint64
 	// Missed counts events at which the kernel did not run it: it was already running on that CPU.
-	Missed uint64
-	// RunTimeNS is 0 while the kernel's program statistics are off.
+	Missed    uint64
 	RunTimeNS uint64
 }

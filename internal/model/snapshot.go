@@ -75,9 +75,10 @@ type NetworkCounters struct {
 // Edge is a directed client-to-server relation, as one of its ends counted it. The two ends of
 // one relation on the same host are two Edges with the same client and server.
 type Edge struct {
-	// Side is the end that counted.
+	// Side is the end that counted. RoleUnknown marks the one edge that sums, over the ends of
+	// all connections for which the kernel's table had no room, what each end sent and received.
 	Side Role
-	// Client and Server are the two ends.
+	// Client and Server are the two ends; without container and address where Side is RoleUnknown.
 	Client, Server Peer
 	// Service is the server's address and port as the client addresses it.
 	Service   netip.AddrPort

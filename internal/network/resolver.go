@@ -56,7 +56,8 @@ func New(o Options) *Resolver {
 }
 
 // Resolve makes the edges of a view, in order of client, server, service and side. The
-// counters of an edge never go down while its counting end is among the view's containers.
+// counters of an edge never go down while its counting end is among the view's containers. What
+// found no room in the kernel's table is an edge, too: of RoleUnknown, between unknown ends.
 func (r *Resolver) Resolve(v View) []model.Edge {
 	p := &peers{
 		addresses:  newAddresses(v.Containers),
@@ -68,10 +69,13 @@ func (r *Resolver) Resolve(v View) []model.Edge {
 		process: v.process,
 	}
 	seen := make([]sighting, 0, len(v.Edges))
+	var unplaced []model.Edge
 	for i := range v.Edges {
 		e := &v.Edges[i]
 		if e.Key.Forwarder {
 			p.forwarders.add(&e.Key, &v, p.addresses, p.container)
+		} else if e.Key.Overflow {
+			unplaced = append(unplaced, model.Edge{Side: model.RoleUnknown, Counters: e.Counters})
 		} else if s, ok := r.sight(e, v); ok {
 			seen = append(seen, s)
 		}
@@ -86,7 +90,15 @@ func (r *Resolver) Resolve(v View) []model.Edge {
 	if r.options.WithoutHostEdges {
 		edges = slices.DeleteFunc(edges, func(e model.Edge) bool { return isHost(e.Client) && isHost(e.Server) })
 	}
+	for _, e := range unplaced {
+		at, _ := slices.BinarySearchFunc(edges, e, compareEnds)
+		edges = slices.Insert(edges, at, e)
+	}
 	return edges
+}
+
+func compareEnds(a, b model.Edge) int {
+	return cmp.Or(cmp.Compare(a.Client.ID(), b.Client.ID()), cmp.Compare(a.Server.ID(), b.Server.ID()))
 }
 
 // Drops tells how full the resolver's tables are and what found no room in them.
@@ -94,10 +106,10 @@ func (r *Resolver) Drops() []model.Drop {
 	return []model.Drop{r.ledger.drop(), r.identities.drop()}
 }
 
-// sight finds the container that counted an edge. It answers false for what is no edge between
-// two known roles: the kernel's overflow entry and connections whose role was never seen.
+// sight finds the container that counted an edge. It answers false for connections whose role was
+// never seen.
 func (r *Resolver) sight(e *model.KernelEdge, v View) (sighting, bool) {
-	if e.Key.Overflow || e.Key.Role == model.RoleUnknown {
+	if e.Key.Role == model.RoleUnknown {
 		return sighting{}, false
 	}
 	owner := r.identities.find(e.Key.Owner, v.Container)

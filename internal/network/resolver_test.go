@@ -225,13 +225,20 @@ func TestResolve(t *testing.T) {
 		w.serves(20, 200, "172.17.0.2:80", "", 0, 6)
 		w.serves(20, 200, "172.17.0.2:80", "198.51.100.7", 0, 1)
 	}, "server 198.51.100.7 -> web 172.17.0.2:80 1/1", "server others -> web 172.17.0.2:80 6/6")
-	check("outside server, and overflow and unknown roles left out", func(w *world) {
+	check("outside server, and unknown roles left out", func(w *world) {
 		w.docker("web", 20, 200, "172.17.0.2")
 		w.dials(20, 200, "198.51.100.7:443", 2)
 		w.edges = append(w.edges,
-			model.KernelEdge{Key: model.KernelEdgeKey{Overflow: true, Role: model.RoleClient}, Counters: counted(9)},
 			model.KernelEdge{Key: model.KernelEdgeKey{Owner: 20, NetNS: 200}, Counters: counted(9)})
 	}, "client web -> 198.51.100.7 198.51.100.7:443 2/2")
+	check("what found no room in the kernel's table", func(w *world) {
+		w.docker("web", 20, 200, "172.17.0.2")
+		w.serves(20, 200, "172.17.0.2:80", "", 0, 6)
+		w.docker("zoo", 30, 300, "172.17.0.3").ID = "zoo"
+		w.dials(30, 300, "198.51.100.7:443", 2)
+		w.edges = append(w.edges, model.KernelEdge{Key: model.KernelEdgeKey{Overflow: true}, Counters: counted(9)})
+	}, "server others -> web 172.17.0.2:80 6/6", "unknown others -> others invalid AddrPort 9/9",
+		"client zoo -> 198.51.100.7 198.51.100.7:443 2/2")
 	check("IPv6 and IPv4 in IPv6 form", func(w *world) {
 		w.docker("web", 10, 100, "172.17.0.2", "fd00::2")
 		w.docker("db", 20, 200, "172.17.0.3", "fd00::3")

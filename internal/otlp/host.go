@@ -31,7 +31,7 @@ var hostMetrics = []Metric{
 		"Time that the last reading of all counters took",
 		nil, nil, func(s *model.Snapshot, to *collector) { to.value(seconds(s.Self.ReadNS)) }},
 	{ProgramRuns, "outsight.program.runs", "{run}", model.Counter,
-		"Runs of a kernel program",
+		"Runs of a kernel program; absent while the kernel's program statistics are off",
 		nil, nil, programRuns},
 	{ProgramRunTime, "outsight.program.run", "s", model.Counter,
 		"Time spent in a kernel program; absent while the kernel's program statistics are off",
@@ -58,7 +58,9 @@ var hostMetrics = []Metric{
 
 func programRuns(s *model.Snapshot, to *collector) {
 	for _, p := range s.Self.Programs {
-		to.value(float64(p.Runs), label(LabelProgram, p.Name))
+		if p.Runs != 0 {
+			to.value(float64(p.Runs), label(LabelProgram, p.Name))
+		}
 	}
 }
 

@@ -20,12 +20,14 @@ const metricsHead = `# Metrics
 
 Every number under its stored name, which is also its name on /metrics and in PromQL, with the
 OpenTelemetry name beside it. Counters only grow. Histograms are native histograms of schema 5,
-whose percentiles are at most 1.1 % off. This page is made from the table in internal/otlp:
+whose percentiles are at most 1.1 % off, and 2.2 % where PromQL interpolates in a bucket. This page
+is made from the table in internal/otlp:
 ` + "`go test ./test/docs -update`" + ` writes it.
 
 Labels: every series has host. Series of containers have id, name, image and runtime; series of
-edges have side (the end that counted: client or server), client, client_id, server, server_id,
-service (address and port) and transport, and client_process and server_process where they are known.
+edges have side (the end that counted: client or server; unknown for the sum of the connections
+that found no room in the edge table), client, client_id, server, server_id, service (address and
+port) and transport, and client_process and server_process where they are known.
 
 `
 

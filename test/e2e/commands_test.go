@@ -78,7 +78,7 @@ func TestWrongUsage(t *testing.T) {
 // TestTop: a container that spins shows in the first table, near the CPU that the kernel gave it.
 func TestTop(t *testing.T) {
 	c := shell(t, "top-spinner", "while :; do :; done")
-	o := up(t, nil)
+	o := up(t)
 	var top struct {
 		Seconds    float64 `json:"window_seconds"`
 		Containers []struct {
@@ -123,7 +123,7 @@ func TestMapForms(t *testing.T) {
 		"redis-server", "--save", "", "--protected-mode", "no", "--dir", "/tmp")
 	client := start(t, "form-client", []string{"--network", net}, "sh", "-c",
 		"while :; do redis-cli -h redis -r 50 -i 0.05 ping; sleep 0.2; done")
-	o := up(t, nil)
+	o := up(t)
 	for form, start := range map[string]string{"text": "", "dot": "digraph", "mermaid": "flowchart"} {
 		text := o.run("map", "--output", form, "--for", "2s")
 		if !strings.HasPrefix(text, start) || !strings.Contains(text, client.name) || !strings.Contains(text, server.name) {

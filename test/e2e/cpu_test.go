@@ -78,7 +78,7 @@ func TestCPUTimeAgainstCgroupFile(t *testing.T) {
 		start(t, "threads", nil, "stress-ng", "-q", "--pthread", "2", "--pthread-max", "40", "--temp-path", "/tmp"),
 		start(t, "sleepers", nil, "stress-ng", "-q", "--cpu", "20", "--cpu-load", "2", "--temp-path", "/tmp"),
 	}
-	o := up(t, nil)
+	o := up(t)
 	files := sampleCPUFiles(containers)
 	time.Sleep(13 * time.Second) // what is measured is a stretch of real time
 	files.close(t)
@@ -114,7 +114,7 @@ func checkCPU(t *testing.T, c container, ours float64, least, most uint64) {
 func TestSpinnerShowsAtFirstRead(t *testing.T) {
 	c := start(t, "spinner", []string{"--cpuset-cpus", "0"}, "busybox", "sh", "-c", "while :; do :; done")
 	files := sampleCPUFiles([]container{c})
-	o := up(t, nil)
+	o := up(t)
 	var points []point
 	eventually(t, 20*time.Second, func() error {
 		points = o.points(fmt.Sprintf(`container_cpu_usage_seconds_total{id=%q}[1m]`, c.id))
@@ -136,7 +136,7 @@ func TestSpinnerShowsAtFirstRead(t *testing.T) {
 // TestShortContainerIsCounted: a container that lives for 200 ms is known with all of its CPU time,
 // and its last numbers stay after its end.
 func TestShortContainerIsCounted(t *testing.T) {
-	o := up(t, nil)
+	o := up(t)
 	name := unique("short")
 	text := docker(t, "run", "--rm", "--name", name, "--label", ownLabel, "-v", "/usr:/usr:ro", image, "busybox", "sh", "-c",
 		`usage() { cat /sys/fs/cgroup/cpuacct/cpuacct.usage 2>/dev/null || echo $(sed -n 's/usage_usec //p' /sys/fs/cgroup/cpu.stat)000; }

@@ -15,7 +15,7 @@ import (
 // TestExactCounts holds what Outsight tells of programs of the host against the books of these
 // programs: every request and every byte, at both ends. bench-accuracy does it with more of them.
 func TestExactCounts(t *testing.T) {
-	o := up(t, nil)
+	o := up(t)
 	for _, protocol := range []struct {
 		name string
 		run  func(context.Context, traffic.Load) ([]traffic.Truth, error)

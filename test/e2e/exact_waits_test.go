@@ -18,7 +18,7 @@ import (
 // TestWaitsAreNotSlowRequests: answers that take long by their nature do not make a service slow.
 // A slow answer does.
 func TestWaitsAreNotSlowRequests(t *testing.T) {
-	o := up(t, nil)
+	o := up(t)
 	for _, c := range []struct {
 		name string
 		run  func(*testing.T) netip.AddrPort

@@ -110,7 +110,7 @@ func TestNotRoot(t *testing.T) {
 // one starts on the same port and data.
 func TestKillLeavesNothing(t *testing.T) {
 	before := cgroupDirectories(t)
-	o := up(t, nil)
+	o := up(t)
 	objects := kernelObjects(t, o.command.Process.Pid)
 	for _, kind := range []string{"prog", "map", "link"} {
 		if len(objects[kind]) == 0 {

@@ -55,7 +55,7 @@ while True:
 	}
 	eventually(t, 20*time.Second, contains("connected"))
 
-	o := up(t, nil)
+	o := up(t)
 	docker(t, "kill", "-s", "USR1", client.name)
 	eventually(t, 20*time.Second, contains("done"))
 	checkEdges(t, o, []edge{{client: client.name, server: server.name, port: 6379, transactions: asked,
@@ -64,7 +64,7 @@ while True:
 
 // TestRename: a container keeps its numbers under its new name.
 func TestRename(t *testing.T) {
-	o := up(t, nil)
+	o := up(t)
 	c := shell(t, "before", "sleep 3600")
 	named := func(name string) func() error {
 		return func() error {
@@ -90,8 +90,10 @@ func TestRename(t *testing.T) {
 // TestDockerGoneAndBack: containers are known by the cgroup's path while Docker does not answer,
 // and by name when it does; nothing else is disturbed.
 func TestDockerGoneAndBack(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "docker.sock")
-	o := up(t, nil, "--docker-socket", socket)
+	// The agent sees a directory of the test in the place of /run, where Docker's socket is.
+	run := t.TempDir()
+	socket := filepath.Join(run, "docker.sock")
+	o := upAt(t, []string{"unshare", "-m", "sh", "-c", `mount --bind "$0" /run && exec "$@"`, run}, freePort(t), t.TempDir())
 	name := func(c container) string {
 		t.Helper()
 		metrics, err := o.metrics()

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -60,16 +59,18 @@ func freePort(t *testing.T) string {
 
 // up starts `outsight up` on a free port with an empty data directory and waits for its first
 // snapshot. It is ended with the test, which fails if it does not end cleanly.
-func up(t *testing.T, environment []string, arguments ...string) *outsight {
+func up(t *testing.T) *outsight {
 	t.Helper()
-	return upAt(t, environment, freePort(t), t.TempDir(), arguments...)
+	return upAt(t, nil, freePort(t), t.TempDir())
 }
 
-func upAt(t *testing.T, environment []string, address, data string, arguments ...string) *outsight {
+// upAt does so at an address and with a data directory of the test's choice. wrapper, where there
+// is one, is a command that becomes the one that it gets as its arguments.
+func upAt(t *testing.T, wrapper []string, address, data string) *outsight {
 	t.Helper()
 	o := &outsight{t: t, address: address, log: &lockedBuffer{}, ended: make(chan error, 1)}
-	o.command = exec.Command(outsightBinary, append([]string{"up", "--listen", address, "--data", data, "--socket", socket(t)}, arguments...)...)
-	o.command.Env = append(os.Environ(), environment...)
+	line := append(slices.Clone(wrapper), outsightBinary, "up", "--listen", address, "--data", data, "--socket", socket(t))
+	o.command = exec.Command(line[0], line[1:]...)
 	o.command.Stdout, o.command.Stderr = o.log, o.log
 	if err := o.command.Start(); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 // TestPromtool lets Prometheus's own tool ask: the query API is the one that other programs speak.
 func TestPromtool(t *testing.T) {
 	c := shell(t, "asked", "while sleep 1; do :; done")
-	o := up(t, nil)
+	o := up(t)
 	o.settled("count(container_info)")
 	ask := func(arguments ...string) string {
 		t.Helper()

@@ -12,7 +12,7 @@ import (
 // TestRealServers lets wrk drive nginx, a Python application, Redis and PostgreSQL and holds the
 // map and every count against the books that the programs keep themselves.
 func TestRealServers(t *testing.T) {
-	o := up(t, nil)
+	o := up(t)
 	checkEdges(t, o, runRealServers(t))
 }
 

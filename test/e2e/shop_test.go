@@ -14,7 +14,7 @@ import (
 // TestShop holds the map of the demo shop against what its services know themselves, with the
 // agent started before the shop.
 func TestShop(t *testing.T) {
-	o := up(t, nil)
+	o := up(t)
 	shop, err := demo.Start(t.Context(), demo.Options{
 		Binary: outsightBinary, Instance: shopInstance, Rate: 200,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),

@@ -29,7 +29,7 @@ func bounded(t *testing.T, o *outsight) {
 
 // TestProcessStorm: thousands of processes per second that live for an instant are all counted.
 func TestProcessStorm(t *testing.T) {
-	o := up(t, nil)
+	o := up(t)
 	const forks = 25000
 	storm := start(t, "forks", nil, "sh", "-c", fmt.Sprintf(
 		"stress-ng --fork 4 --fork-ops %d --metrics-brief --temp-path /tmp 2>&1; sleep 3600", forks))
@@ -62,7 +62,7 @@ func TestProcessStorm(t *testing.T) {
 // TestConnectionStorm: a connection for each request, thousands of them per second.
 func TestConnectionStorm(t *testing.T) {
 	const clients, requestsEach = 2, 25000
-	o := up(t, nil)
+	o := up(t)
 	net := newNetwork(t)
 	server := start(t, "storm-redis", []string{"--network", net, "--network-alias", "redis"},
 		"redis-server", "--save", "", "--protected-mode", "no", "--dir", "/tmp", "--unixsocket", "/tmp/redis.sock")

@@ -13,6 +13,8 @@ interface Props {
   lines: Line[]
   range: [number, number]
   theme: string
+  /** The greatest relative error of a quantile that is the middle of its bucket. */
+  bound: number
   zoom: (from: number, to: number) => void
   close: () => void
 }
@@ -20,7 +22,7 @@ interface Props {
 const COLOURS = ['--line-1', '--line-2']
 
 /** A number over the range; dragging across it zooms the whole page into that time. */
-export function Chart({ title, unit, lines, range, theme, zoom, close }: Props) {
+export function Chart({ title, unit, lines, range, theme, bound, zoom, close }: Props) {
   const box = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot | undefined>(undefined)
   const [data, set] = useState<Data>()
@@ -116,6 +118,11 @@ export function Chart({ title, unit, lines, range, theme, zoom, close }: Props) 
       {empty && <p class="muted chart-empty">No value in this time.</p>}
       <div class="plot" ref={box} data-points={data ? data.values.reduce((n, c) => n + c.filter((v) => v !== null).length, 0) : 0} />
       <p class="muted small">One point per {span(step)}{key.includes(`[${rates}s]`) ? `, each over ${span(rates)}` : ''}. Drag across to zoom.</p>
+      {key.includes('histogram_quantile') && (
+        <p class="muted small" data-bound>
+          A point is off by at most ±{percent((1 + bound) ** 2 - 1)}: PromQL may answer with an end of the bucket, of which the other numbers are the middle (±{percent(bound)}).
+        </p>
+      )}
       {queries.map((q, i) => (
         <details key={i} class="query">
           <summary>PromQL{lines.length > 1 ? ` · ${lines[i]!.name}` : ''}</summary>
@@ -125,6 +132,8 @@ export function Chart({ title, unit, lines, range, theme, zoom, close }: Props) 
     </section>
   )
 }
+
+const percent = (v: number) => `${(v * 100).toFixed(1)} %`
 
 function time(t: number, width: number): string {
   const text = new Date(t * 1000).toLocaleTimeString('en-GB')

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { bytes, duration, format, span } from './format'
+import { bytes, duration, format, missing, span } from './format'
+import type { Graph, Side } from './types'
 
 describe('units', () => {
   const cases: [string, string][] = [
@@ -31,4 +32,21 @@ describe('units', () => {
     [span(8100), '2 h 15 min'],
   ]
   it.each(cases)('%s is %s', (got, want) => expect(got).toBe(want))
+})
+
+describe('what is missing', () => {
+  const graph = (rest: Partial<Graph>, lacks = {}) =>
+    ({ omitted_edges: 0, completeness: { state: 'incomplete', tables: [], sinks: [], ended_omitted: 0, ...lacks }, ...rest }) as unknown as Graph
+  it('is nothing where nothing was lost', () => expect(missing(graph({}))).toEqual([]))
+  it('names each table, each kind of thing left out, and no sink', () => {
+    const tables = [{ host: 'vm', name: 'edges', dropped: 12345, used: 16384, capacity: 16384 }, { host: 'vm', name: 'connections', dropped: 1 }]
+    const unplaced = { request_bytes: 1024000, response_bytes: 1024 } as Side
+    expect(missing(graph({ omitted_edges: 4, unplaced }, { tables, sinks: [{ host: 'vm', name: 'agent/sink-store', dropped: 3 }], ended_omitted: 1100 }))).toEqual([
+      '12,345 updates found no room in the table “edges” (16,384 of 16,384 used)',
+      '1 updates found no room in the table “connections”',
+      '0.98 MiB of connections are in no edge, because the table of edges was full',
+      '1,100 containers that ended are left out',
+      '4 less busy edges are left out',
+    ])
+  })
 })

@@ -1,4 +1,4 @@
-import type { NumberInfo, Seconds } from './types'
+import type { Graph, NumberInfo, Seconds } from './types'
 
 /** What stands for a number that could not be had. */
 export const NONE = '–'
@@ -60,6 +60,16 @@ export function format(v: Seconds | undefined, unit: NumberInfo['unit']): string
     }
   }
   return Number.isInteger(v) && Math.abs(v) < 1e6 ? v.toLocaleString('en') : scaled(v).join('')
+}
+
+/** What is not in the numbers of a graph, as short statements; empty where all of it is. */
+export function missing(g: Graph): string[] {
+  const { tables, ended_omitted } = g.completeness
+  const list = tables.map((t) => `${format(t.dropped, '')} updates found no room in the table “${t.name}”${t.capacity ? ` (${format(t.used ?? 0, '')} of ${format(t.capacity, '')} used)` : ''}`)
+  if (g.unplaced) list.push(`${bytes(g.unplaced.request_bytes + g.unplaced.response_bytes)} of connections are in no edge, because the table of edges was full`)
+  if (ended_omitted) list.push(`${format(ended_omitted, '')} containers that ended are left out`)
+  if (g.omitted_edges) list.push(`${format(g.omitted_edges, '')} less busy edges are left out`)
+  return list
 }
 
 /** A span of time: "5 min", "1 h 30 min". */

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import { bytes, clock, digits, local, span } from './format'
+import { bytes, clock, local, missing, span } from './format'
 import { WINDOWS, type Change, type State } from './state'
 import type { Graph, Status } from './types'
 
@@ -79,12 +79,12 @@ function Trust({ graph, status, open, show }: { graph?: Graph; status?: Status; 
   const absent = status?.features.filter((f) => f.state === 'absent') ?? []
   const broken = absent.some((f) => f.required)
   const part = c.covered_seconds < c.window_seconds - 2
-  const bad = broken || c.dropped > 0
+  const bad = broken || c.state === 'incomplete'
   return (
-    <button class={bad ? 'trust bad' : 'trust'} aria-expanded={open} onClick={show} title="How far these numbers can be trusted">
+    <button class={bad ? 'trust bad' : 'trust'} aria-expanded={open} onClick={show} title={['How far these numbers can be trusted', ...missing(graph)].join('\n')}>
       <i aria-hidden="true" />
-      {c.dropped > 0
-        ? c.share !== undefined ? `${digits(c.share * 100)} % of events kept` : `${digits(c.dropped)} updates dropped`
+      {c.state === 'incomplete'
+        ? c.tables.length > 0 ? `Incomplete: ${c.tables.length > 1 ? `${c.tables.length} tables were` : `table “${c.tables[0]!.name}” was`} full` : 'Incomplete'
         : broken ? 'A required feature is absent'
         : part ? `${span(c.covered_seconds)} of ${span(c.window_seconds)} seen` : 'Complete'}
       <span class="muted"> · ±{(graph.error_bound * 100).toFixed(1)} %</span>

@@ -1,9 +1,9 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { asNumber } from './data'
-import { digits, duration, format } from './format'
+import { bytes, digits, duration, format } from './format'
 import { place, type Options } from './layout'
 import { edgeOf, nodeOf, short, type Change, type State } from './state'
-import { best, bytesPerSecond, type Edge, type Graph, type Node } from './types'
+import { best, bytesPerSecond, unnamed, type Edge, type Graph, type Node } from './types'
 
 const LABEL = { width: 108, height: 22 }
 const SHAPES: Record<'right' | 'tight' | 'down', Options> = {
@@ -27,7 +27,8 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
   const placed = useMemo(() => place(ids, graph.edges.map((e) => ({ id: e.id, from: e.client, to: e.server })), shape, new Set(past)), [topology, shape])
   const slow = useMemo(() => slowness(graph.edges), [graph.edges])
   const names = new Map(graph.nodes.map((n) => [n.id, n]))
-  const alone = graph.nodes.filter((n) => !touched.has(n.id) && n.kind !== 'outside')
+  const still = graph.nodes.filter((n) => !touched.has(n.id) && n.kind !== 'outside')
+  const alone = still.filter((n) => !unnamed(n))
   const cores = Math.max(1, ...graph.hosts.map((h) => h.cores))
 
   const full = { width: placed.width + 2 * MARGIN, height: placed.height + 2 * MARGIN }
@@ -94,16 +95,17 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
         )}
       </div>
       <div class="map-foot">
-        {alone.length > 0 && graph.edges.length > 0 && (
+        {still.length > 0 && graph.edges.length > 0 && (
           <p class="alone">
             <span class="muted">No TCP traffic seen:</span>{' '}
             {alone.slice(0, 40).map((n) => (
-              <button key={n.id} class={n === selectedNode ? 'chip chosen' : 'chip'} onClick={() => choose({ node: short(n.id) })}>{n.name}</button>
+              <button key={n.id} class={`chip${n === selectedNode ? ' chosen' : ''}${n.gone ? ' gone' : ''}`} onClick={() => choose({ node: short(n.id) })}>{n.name}</button>
             ))}
-            {alone.length > 40 && <span class="muted">and {alone.length - 40} more</span>}
+            {still.length > Math.min(40, alone.length) && <span class="muted">and {still.length - Math.min(40, alone.length)} more{alone.length <= 40 ? ' that ended without a name' : ''}</span>}
           </p>
         )}
         {graph.omitted_edges > 0 && <p class="muted">{graph.omitted_edges} less busy edges are left out.</p>}
+        {graph.unplaced && <p class="lack">{bytes(graph.unplaced.request_bytes + graph.unplaced.response_bytes)} of connections are in no edge: the table of edges was full.</p>}
         {graph.edges.length > 0 && <Legend />}
       </div>
     </section>
@@ -214,7 +216,7 @@ function NodeCard({ node, x, y, shape, cores, chosen, dim, loop, choose, chooseL
   const share = Math.max(0, Math.min(1, cpu / cores || 0))
   const spoken = `${node.name}, ${node.kind}, ${second}`
   return (
-    <g class={`node ${node.kind}${chosen ? ' chosen' : ''}${dim ? ' dim' : ''}${node.gone ? ' gone' : ''}`}>
+    <g class={`node ${node.kind}${chosen ? ' chosen' : ''}${dim ? ' dim' : ''}${node.gone ? ' gone' : ''}${unnamed(node) ? ' unnamed' : ''}`}>
       <g role="button" tabindex={0} aria-label={spoken} aria-pressed={chosen} data-node={node.id} onClick={choose} onKeyDown={onEnter(choose)}>
         <title>{node.image ? `${node.name} · ${node.image}` : node.name}</title>
         <rect class="card" x={left} y={top} width={width} height={height} rx={node.kind === 'outside' ? height / 2 : 9} />

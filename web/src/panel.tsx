@@ -2,7 +2,7 @@ import { useEffect, useRef } from 'preact/hooks'
 import type { ComponentChildren } from 'preact'
 import { Chart } from './chart'
 import type { Loaded, Line } from './data'
-import { clock, digits, duration, format, NONE, span, bytes } from './format'
+import { clock, digits, duration, format, missing, NONE, span, bytes } from './format'
 import { Period } from './header'
 import { short, type Change, type State } from './state'
 import { best, type Edge, type Graph, type Node, type NumberInfo, type Seconds, type Side, type Status } from './types'
@@ -54,11 +54,14 @@ function Missing({ graph, state, close }: Props) {
 /** What the numbers above are worth. */
 function Worth({ graph, range }: { graph: Graph; range: [number, number] }) {
   const c = graph.completeness
+  const lacks = missing(graph)
   return (
     <dl class="worth">
       <div><dt>Window</dt><dd>{span(c.window_seconds)}, <Period range={range} /></dd></div>
       <div><dt>Covered</dt><dd>{span(c.covered_seconds)} ({digits((100 * c.covered_seconds) / c.window_seconds)} %); rates are over this time</dd></div>
-      <div><dt>Kept</dt><dd>{c.dropped === 0 ? 'every event; no table overflowed' : `${c.share === undefined ? 'not all' : digits(c.share * 100) + ' %'} of events: ${digits(c.dropped)} updates found no room`}</dd></div>
+      <div><dt>State</dt><dd>{c.state}{lacks.length ? '' : ': every event is counted, and no table was full'}</dd></div>
+      {lacks.map((what) => <div key={what} class="lack"><dt>Missing</dt><dd>{what}</dd></div>)}
+      {c.sinks.map((s) => <div key={s.host + s.name}><dt>Delivery</dt><dd>{format(s.dropped, '')} snapshots did not reach {s.name}: charts lack points; counts go on in the next one</dd></div>)}
       <div><dt>Error</dt><dd>counts are exact; a quantile is off by at most ±{(graph.error_bound * 100).toFixed(1)} %</dd></div>
     </dl>
   )
@@ -98,7 +101,7 @@ function EdgePanel({ graph, edge, state, change, range, theme, close }: Props & 
         <Tile title="p99" value={duration(s?.p99)} />
         <Tile title="Network time" value={edge.paired ? duration(edge.network_seconds) : NONE} hint={edge.paired ? 'client p50 − server p50' : 'needs both ends'} />
       </div>
-      {info && lines.length > 0 && <Chart title={info.title} unit={info.unit} lines={lines} range={range} theme={theme} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />}
+      {info && lines.length > 0 && <Chart title={info.title} unit={info.unit} lines={lines} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />}
       <p class={edge.paired ? 'state good' : 'state'}>
         {edge.paired ? 'Paired: both ends counted the same connections.'
           : edge.client_side && edge.server_side ? 'Both ends counted, but it is not sure that they counted the same connections, so they are not subtracted.'
@@ -157,7 +160,7 @@ function NodePanel({ graph, node, state, change, range, theme, close }: Props & 
         <p class="muted small">{about(node)}</p>
       </Head>
       {info && title && (
-        <Chart title={title} unit={info.unit} lines={[{ name: info.title, query: info.query.replaceAll('$match', matchers[scope]!) }]} range={range} theme={theme} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />
+        <Chart title={title} unit={info.unit} lines={[{ name: info.title, query: info.query.replaceAll('$match', matchers[scope]!) }]} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />
       )}
       {node.usage && GROUPS.map(([name, keys]) => {
         const rows = graph.numbers.usage.filter((n) => keys.test(n.key) && node.usage![n.key] !== undefined)

@@ -3,7 +3,7 @@ import { asNumber } from './data'
 import { format } from './format'
 import { matches } from './map'
 import { nodeOf, short, type Change, type State } from './state'
-import type { Graph, Node, NumberInfo, Seconds } from './types'
+import { unnamed, type Graph, type Node, type NumberInfo, type Seconds } from './types'
 
 interface Column {
   key: string // scope.key
@@ -56,6 +56,7 @@ export function Table({ graph, state, change, filter }: { graph: Graph; state: S
         <h2>Containers</h2>
         <span class="muted">
           {rows.length === all.length ? all.length : `${rows.length} of ${all.length}`} · {format(used, 'cores')} of {cores} cores used
+          {graph.completeness.ended_omitted > 0 && ` · ${graph.completeness.ended_omitted} more that ended are left out`}
         </span>
         <label class="filter">
           <span class="hidden">Filter by name or image</span>
@@ -72,7 +73,7 @@ export function Table({ graph, state, change, filter }: { graph: Graph; state: S
           </thead>
           <tbody>
             {rows.map((n) => (
-              <tr key={n.id} class={`${n === chosen ? 'chosen' : ''}${n.gone ? ' gone' : ''}`}>
+              <tr key={n.id} class={`${n === chosen ? 'chosen' : ''}${n.gone ? ' gone' : ''}${unnamed(n) ? ' unnamed' : ''}`}>
                 <th scope="row" class="name">
                   <button data-node={n.id} title={n.image ?? n.id} onClick={() => change({ node: short(n.id), edge: undefined, status: undefined, chart: undefined })}>
                     <span>{n.name}</span>

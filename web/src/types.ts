@@ -63,12 +63,23 @@ export interface NumberInfo {
   query: string
 }
 
+/** A bounded table or queue, and how many updates found no room in it in the window. */
+export interface Loss {
+  host: string
+  name: string
+  dropped: number
+  used?: number
+  capacity?: number
+}
+
 export interface Completeness {
   window_seconds: number
   covered_seconds: number
-  dropped: number
-  runs?: number
-  share?: number
+  state: 'complete' | 'incomplete'
+  tables: Loss[]
+  /** Queues of snapshots: what is missing are points of charts, not counts. */
+  sinks: Loss[]
+  ended_omitted: number
 }
 
 export interface Host {
@@ -85,6 +96,8 @@ export interface Graph {
   nodes: Node[]
   edges: Edge[]
   omitted_edges: number
+  /** Connections that are in no edge: what their ends sent (request) and received (response). */
+  unplaced?: Side
   hosts: Host[]
   completeness: Completeness
   numbers: { usage: NumberInfo[]; side: NumberInfo[] }
@@ -109,6 +122,9 @@ export interface Status {
   programs: { host: string; name: string; runs: number; run_seconds: number }[]
   completeness: Completeness
 }
+
+/** A container that ended before anybody told its name: known by the start of its id. */
+export const unnamed = (n: Node): boolean => n.gone === true && /^[0-9a-f]{12}$/.test(n.name)
 
 export const best = (e: Edge): Side | undefined => e.client_side ?? e.server_side
 

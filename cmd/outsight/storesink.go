@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"sync/atomic"
+
+	"outsight/internal/model"
+	"outsight/internal/otlp"
+	"outsight/internal/store"
+)
+
+// storeSink keeps snapshots in a store, and tells of the store's bounds.
+type storeSink struct {
+	store *store.Store
+	// drops as they were after the last snapshot: a store that works may let ask for them wait,
+	// and a reading of the counters must not.
+	drops atomic.Pointer[[]model.Drop]
+}
+
+func newStoreSink(s *store.Store) *storeSink {
+	sink := &storeSink{store: s}
+	sink.update()
+	return sink
+}
+
+// Consume implements agent.Sink.
+func (s *storeSink) Consume(ctx context.Context, snapshot *model.Snapshot) error {
+	defer s.update()
+	return s.store.Append(ctx, otlp.Convert(snapshot))
+}
+
+// Features implements agent.Reporter.
+func (s *storeSink) Features() []model.Feature { return nil }
+
+// Drops implements agent.Reporter.
+func (s *storeSink) Drops() []model.Drop { return *s.drops.Load() }
+
+func (s *storeSink) update() {
+	drops := storeDrops(s.store.Stats())
+	s.drops.Store(&drops)
+}
+
+// storeDrops are the bounds of a store.
+func storeDrops(s store.Stats) []model.Drop {
+	return []model.Drop{
+		{Name: "store/series", Count: s.NoRoom, Used: uint64(s.Series), Capacity: uint64(s.MaxSeries)},
+		{Name: "store/bytes", Count: s.NoSpace, Used: uint64(s.Bytes), Capacity: uint64(s.MaxBytes)},
+		{Name: "store/refused-samples", Count: s.TooOld + s.Conflicts + s.Malformed},
+		{Name: "store/waiting-queries", Count: s.QueriesTurnedAway},
+		{Name: "store/query-samples", Count: s.QueriesTooLarge},
+		{Name: "store/query-time", Count: s.QueriesTooSlow},
+	}
+}

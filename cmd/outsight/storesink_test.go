@@ -1,0 +1,38 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"outsight/internal/model"
+	"outsight/internal/store"
+)
+
+// TestStoreTellsItsBounds: what found no room in the store is among the agent's drops.
+func TestStoreTellsItsBounds(t *testing.T) {
+	kept, err := store.Open(t.TempDir(), store.Options{MaxSeries: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	sink := newStoreSink(kept)
+	series := func() (d model.Drop) {
+		for _, d := range sink.Drops() {
+			if d.Name == "store/series" {
+				return d
+			}
+		}
+		return d
+	}
+	if d := series(); d != (model.Drop{Name: "store/series", Capacity: 10}) {
+		t.Errorf("an empty store tells %+v", d)
+	}
+	_, snapshot := twoSeconds()
+	snapshot.Time = time.Now()
+	if err := sink.Consume(t.Context(), snapshot); err == nil {
+		t.Error("a store of ten series took a whole snapshot")
+	}
+	if d := series(); d.Used != 10 || d.Count == 0 || d.Count != kept.Stats().NoRoom {
+		t.Errorf("a full store tells %+v", d)
+	}
+}
