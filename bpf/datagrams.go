@@ -35,6 +35,7 @@ var (
 			"UDP requests without a reply, of sockets with one peer", false, "kernel 5.9 or later with BTF"},
 		{"sweep_datagram_flows", "iter/bpf_map_elem (UDP)",
 			"UDP requests without a reply, of sockets with several peers", false, "kernel 5.9 or later with BTF"},
+		{"sweep_dns_queries", "iter/bpf_map_elem (DNS)", "DNS queries without a reply", false, "kernel 5.9 or later with BTF"},
 	}
 )
 
@@ -45,7 +46,7 @@ const oneWayAfter = 16
 // datagramReader reads what datagrams_path.h counts besides the edges.
 type datagramReader struct {
 	edges *table[edgesDatagramEdge]
-	// sweeps count the requests that wait for a reply; without both, none is known to wait.
+	// sweeps count the requests that wait for a reply; without all, none is known to be lost.
 	sweeps []*link.Iter
 	flows  *ebpf.Map
 	// before has, of each place, the requests that had begun before the sweep.
@@ -177,7 +178,7 @@ func unescapeMount(path string) string {
 // openDatagramSweeps must come after the data hooks are there, like openSweep.
 func (p *Probes) openDatagramSweeps(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection) error {
 	var errs []error
-	for i, name := range []string{"datagram_sockets", "datagram_flows"} {
+	for i, name := range []string{"datagram_sockets", "datagram_flows", "dns_queries"} {
 		h := datagramSweepHooks[i]
 		iter, err := p.openIterator(k, spec, maps, h, maps.Maps[name])
 		if err == nil {

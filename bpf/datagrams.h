@@ -40,6 +40,22 @@ struct datagram_flow {
 struct flow_key {
 	u64 socket; /* cookie */
 	struct datagram_peer peer;
+	u32 query; /* of a DNS query: its id */
+};
+
+/* A DNS query without a reply so far. */
+struct dns_query {
+	u64 first_ns;
+	u32 edge;
+	u32 generation; /* of the edge */
+	u8 name[ENDPOINT_NAME];
+};
+
+/* A call for several messages, and which is next. */
+struct datagram_batch {
+	u64 task;
+	u64 at;
+	u32 next;
 	u32 unused;
 };
 
@@ -73,6 +89,7 @@ struct datagram_socket {
 	u32 unused;
 	struct datagram_flow flow;
 	struct datagram_call calls[DATAGRAM_CALLS];
+	struct datagram_batch sending, receiving; /* DNS alone */
 };
 
 /* So many datagrams without one in return are a stream, not a request. */

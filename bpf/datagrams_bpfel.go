@@ -59,6 +59,20 @@ type datagramsDatagramSocket struct {
 		}
 		Unused uint32
 	}
+	Sending struct {
+		_      structs.HostLayout
+		Task   uint64
+		At     uint64
+		Next   uint32
+		Unused uint32
+	}
+	Receiving struct {
+		_      structs.HostLayout
+		Task   uint64
+		At     uint64
+		Next   uint32
+		Unused uint32
+	}
 }
 
 // Names of all BPF objects in the ELF.

@@ -198,14 +198,22 @@ static __always_inline void reply_datagram(struct datagram_flow *f, struct edge 
 		f->phase = FLOW_IDLE;
 }
 
+#include "dns.h"
+
 static __noinline int datagram(struct sock *sk, int bytes, bool sent)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct datagram_socket *s;
 	struct datagram_peer peer;
 
-	if (!sk || (bytes < 0 && !sent))
+	if (!sk)
 		return 0;
+	if (bytes < 0 && !sent) {
+		s = bpf_sk_storage_get(&datagram_sockets, sk, 0, 0);
+		if (s)
+			s->receiving.next = 0;
+		return 0;
+	}
 	/* After shutdown a receiving call returns at once, with nothing. */
 	if (!bytes && !sent && sk->sk_shutdown & RCV_SHUTDOWN)
 		return 0;
@@ -215,8 +223,10 @@ static __noinline int datagram(struct sock *sk, int bytes, bool sent)
 		return 0;
 	}
 	bool known = find_peer(sk, s, bpf_get_current_task(), &peer);
-	if (bytes < 0)
+	if (bytes < 0) {
+		s->sending.next = 0;
 		return 0;
+	}
 	if (!s->id) {
 		s->id = bpf_get_socket_cookie(sk);
 		s->owner = task_cgroup_id(task);
@@ -250,6 +260,9 @@ static __noinline int datagram(struct sock *sk, int bytes, bool sent)
 	__sync_fetch_and_add(sent ? &edge->sent_bytes : &edge->received_bytes, (u64)bytes);
 	__sync_fetch_and_add(sent ? &d->sent_packets : &d->received_packets, 1);
 	if (!known)
+		return 0;
+	u16 service = f->role == ROLE_CLIENT ? peer.port : sk->__sk_common.skc_num;
+	if (machine && service == DNS_PORT && dns_datagram(s, f, &peer, bytes, sent))
 		return 0;
 	u64 now = bpf_ktime_get_ns();
 	if (sent == (f->role == ROLE_CLIENT))

@@ -77,7 +77,7 @@ func (p *Probes) openEdges(k *kernel) error {
 	for name, entries := range map[string]uint32{
 		"edges": places, "edge_latency": places, "histogram_pool": places, "free_histograms": places, "edge_of_key": places, "free_edges": places,
 		"reserved_edges": places, "listeners": uint32(p.options.MaxListeners),
-		"pairs": uint32(p.options.MaxConnections), "datagram_edges": places, "datagram_flows": uint32(p.options.MaxFlows),
+		"pairs": uint32(p.options.MaxConnections), "datagram_edges": places, "datagram_flows": uint32(p.options.MaxFlows), "dns_queries": uint32(p.options.MaxFlows),
 	} {
 		spec.Maps[name].MaxEntries = entries
 	}

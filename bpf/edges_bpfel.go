@@ -133,6 +133,40 @@ type edgesDatagramSocket struct {
 		}
 		Unused uint32
 	}
+	Sending struct {
+		_      structs.HostLayout
+		Task   uint64
+		At     uint64
+		Next   uint32
+		Unused uint32
+	}
+	Receiving struct {
+		_      structs.HostLayout
+		Task   uint64
+		At     uint64
+		Next   uint32
+		Unused uint32
+	}
+}
+
+type edgesDnsQuery struct {
+	_          structs.HostLayout
+	FirstNs    uint64
+	Edge       uint32
+	Generation uint32
+	Name       [48]uint8
+}
+
+type edgesDnsScratch struct {
+	_      structs.HostLayout
+	Packet [128]uint8
+	Text   [128]uint8
+	Query  edgesDnsQuery
+	Key    edgesEndpointKey
+	Left   uint32
+	End    uint32
+	Start  uint32
+	At     uint32
 }
 
 type edgesEdge struct {
@@ -234,7 +268,7 @@ type edgesFlowKey struct {
 		Port   uint16
 		Unused uint16
 	}
-	Unused uint32
+	Query uint32
 }
 
 type edgesHistogram struct {
@@ -324,6 +358,8 @@ const (
 	edgesMapDatagramEdges         = "datagram_edges"
 	edgesMapDatagramFlows         = "datagram_flows"
 	edgesMapDatagramSockets       = "datagram_sockets"
+	edgesMapDnsQueries            = "dns_queries"
+	edgesMapDnsScratch            = "dns_scratch"
 	edgesMapEdgeDrops             = "edge_drops"
 	edgesMapEdgeEndpoints         = "edge_endpoints"
 	edgesMapEdgeLatency           = "edge_latency"
@@ -356,6 +392,7 @@ const (
 	edgesProgSweepConnections     = "sweep_connections"
 	edgesProgSweepDatagramFlows   = "sweep_datagram_flows"
 	edgesProgSweepDatagramSockets = "sweep_datagram_sockets"
+	edgesProgSweepDnsQueries      = "sweep_dns_queries"
 	edgesProgTcpRetransmitSkb     = "tcp_retransmit_skb"
 	edgesVarCgroupSubsysIndex     = "cgroup_subsys_index"
 	edgesVarHostNetns             = "host_netns"
@@ -423,6 +460,7 @@ type edgesProgramSpecs struct {
 	SweepConnections     *ebpf.ProgramSpec `ebpf:"sweep_connections"`
 	SweepDatagramFlows   *ebpf.ProgramSpec `ebpf:"sweep_datagram_flows"`
 	SweepDatagramSockets *ebpf.ProgramSpec `ebpf:"sweep_datagram_sockets"`
+	SweepDnsQueries      *ebpf.ProgramSpec `ebpf:"sweep_dns_queries"`
 	TcpRetransmitSkb     *ebpf.ProgramSpec `ebpf:"tcp_retransmit_skb"`
 }
 
@@ -434,6 +472,8 @@ type edgesMapSpecs struct {
 	DatagramEdges     *ebpf.MapSpec `ebpf:"datagram_edges"`
 	DatagramFlows     *ebpf.MapSpec `ebpf:"datagram_flows"`
 	DatagramSockets   *ebpf.MapSpec `ebpf:"datagram_sockets"`
+	DnsQueries        *ebpf.MapSpec `ebpf:"dns_queries"`
+	DnsScratch        *ebpf.MapSpec `ebpf:"dns_scratch"`
 	EdgeDrops         *ebpf.MapSpec `ebpf:"edge_drops"`
 	EdgeEndpoints     *ebpf.MapSpec `ebpf:"edge_endpoints"`
 	EdgeLatency       *ebpf.MapSpec `ebpf:"edge_latency"`
@@ -494,6 +534,8 @@ type edgesMaps struct {
 	DatagramEdges     *ebpf.Map `ebpf:"datagram_edges"`
 	DatagramFlows     *ebpf.Map `ebpf:"datagram_flows"`
 	DatagramSockets   *ebpf.Map `ebpf:"datagram_sockets"`
+	DnsQueries        *ebpf.Map `ebpf:"dns_queries"`
+	DnsScratch        *ebpf.Map `ebpf:"dns_scratch"`
 	EdgeDrops         *ebpf.Map `ebpf:"edge_drops"`
 	EdgeEndpoints     *ebpf.Map `ebpf:"edge_endpoints"`
 	EdgeLatency       *ebpf.Map `ebpf:"edge_latency"`
@@ -521,6 +563,8 @@ func (m *edgesMaps) Close() error {
 		m.DatagramEdges,
 		m.DatagramFlows,
 		m.DatagramSockets,
+		m.DnsQueries,
+		m.DnsScratch,
 		m.EdgeDrops,
 		m.EdgeEndpoints,
 		m.EdgeLatency,
@@ -575,6 +619,7 @@ type edgesPrograms struct {
 	SweepConnections     *ebpf.Program `ebpf:"sweep_connections"`
 	SweepDatagramFlows   *ebpf.Program `ebpf:"sweep_datagram_flows"`
 	SweepDatagramSockets *ebpf.Program `ebpf:"sweep_datagram_sockets"`
+	SweepDnsQueries      *ebpf.Program `ebpf:"sweep_dns_queries"`
 	TcpRetransmitSkb     *ebpf.Program `ebpf:"tcp_retransmit_skb"`
 }
 
@@ -593,6 +638,7 @@ func (p *edgesPrograms) Close() error {
 		p.SweepConnections,
 		p.SweepDatagramFlows,
 		p.SweepDatagramSockets,
+		p.SweepDnsQueries,
 		p.TcpRetransmitSkb,
 	)
 }

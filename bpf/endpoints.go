@@ -28,7 +28,7 @@ var machines = map[string]uint32{"amd64": 1, "arm64": 2}
 
 // protocols by their number in endpoints.h.
 var protocols = map[uint8]model.Protocol{
-	1: model.HTTP, 2: model.Redis, 3: model.PostgreSQL, 4: model.MySQL, 5: model.Kafka, 6: model.Memcached,
+	1: model.HTTP, 2: model.Redis, 3: model.PostgreSQL, 4: model.MySQL, 5: model.Kafka, 6: model.Memcached, 7: model.DNS,
 }
 
 // endpointReader reads what requests.h counts.
@@ -143,6 +143,8 @@ func endpointKey(k *edgesEndpointKey) model.EndpointKey {
 		key.Status = "error"
 	case s == 8:
 		key.Status = "101"
+	case s >= statusRcode && s < statusRcode+16:
+		key.Status = responseCode(s - statusRcode)
 	}
 	return key
 }

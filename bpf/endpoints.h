@@ -18,6 +18,7 @@ enum protocol {
 	PROTOCOL_MYSQL = 4,
 	PROTOCOL_KAFKA = 5,
 	PROTOCOL_MEMCACHED = 6,
+	PROTOCOL_DNS = 7,
 	/* Nothing to be read here: encrypted, multiplexed, or not recognised several times. */
 	PROTOCOL_OPAQUE = 255,
 };
@@ -28,6 +29,7 @@ enum status {
 	STATUS_OK = 6,
 	STATUS_ERROR = 7,
 	STATUS_SWITCHED = 8, /* HTTP 101: what follows is another protocol */
+	STATUS_RCODE = 16, /* and the response code of DNS, 1 to 15 */
 };
 
 struct endpoint_key {

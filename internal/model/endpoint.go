@@ -11,6 +11,7 @@ const (
 	MySQL      Protocol = "mysql"
 	Kafka      Protocol = "kafka"
 	Memcached  Protocol = "memcached"
+	DNS        Protocol = "dns"
 )
 
 // Names of endpoints that stand for more than one thing asked: OtherEndpoint collects those for
@@ -27,12 +28,19 @@ type EndpointKey struct {
 	// command, or statement.
 	Name string
 	// Status is "1xx" to "5xx", or "101" for a switch of protocols, for HTTP; "ok" or "error"
-	// for others; empty where the reply does not tell.
+	// for others; empty where the reply does not tell. For DNS "ok" or the response code:
+	// "nxdomain", "servfail", "refused", "formerr", "notimp", or "rcode9" and the like.
 	Status string
 }
 
 // Failed tells whether the status says that the server failed to do what was asked.
-func (k EndpointKey) Failed() bool { return k.Status == "error" || k.Status == "5xx" }
+func (k EndpointKey) Failed() bool {
+	switch k.Status {
+	case "error", "5xx", "servfail", "refused":
+		return true
+	}
+	return false
+}
 
 // Endpoint counts the transactions of an edge that asked for the same thing and were answered
 // alike. The counters are cumulative.
