@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"runtime"
 	"sync/atomic"
 
@@ -49,6 +48,7 @@ type cgroupReader struct {
 	// runQueueClock tells which clock times are of; clocks compares it with the monotonic one.
 	runQueueClock bool
 	clocks        *ebpf.Program
+	ahead         clockDifference
 	states        *table[cgroupsCpuState]
 	lanes         *table[cgroupsCgroupLane]
 	slots         *table[uint64]
@@ -236,20 +236,9 @@ func (r *cgroupReader) now() (uint64, error) {
 	if r.clocks == nil {
 		return 0, nil
 	}
-	// The run queue's clock is read at a yield and a little old after it, never ahead: of a few
-	// pairs the one with the greatest difference is nearest to the truth.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var ahead int64 = math.MinInt64
-	for range 3 {
-		var c cgroupsClocks
-		if _, _, err := unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0); err != 0 {
-			return 0, fmt.Errorf("yielding: %w", err)
-		}
-		if _, err := r.clocks.Run(&ebpf.RunOptions{Context: &c}); err != nil {
-			return 0, fmt.Errorf("reading the run queue's clock: %w", err)
-		}
-		ahead = max(ahead, int64(c.RunQueueNs-c.MonotonicNs))
+	ahead, err := r.ahead.read(r.clocks)
+	if err != nil {
+		return 0, err
 	}
 	return monotonicNS() + uint64(ahead), nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"outsight/bpf"
 	"outsight/internal/agent"
 	"outsight/internal/container"
 	"outsight/internal/model"
@@ -142,5 +143,21 @@ func TestDoctorNoticesCounters(t *testing.T) {
 	snapshot, err := tryHost(t.Context(), agent.New(agent.Sources{Counters: blind{}, Registry: blind{}}, agent.Options{}))
 	if snapshot == nil || err == nil || !strings.Contains(err.Error(), "the table is away") {
 		t.Errorf("got snapshot %v and error %v, want one, and why it lacks edges", snapshot, err)
+	}
+}
+
+// TestDoctorWithoutKernelPrograms: the main job cannot be done, and the rest is told nevertheless.
+func TestDoctorWithoutKernelPrograms(t *testing.T) {
+	r := examine(t.Context(), agent.HostOptions{Kernel: bpf.Options{KernelTypes: t.TempDir() + "/none"}})
+	state := make(map[string]model.FeatureState)
+	for _, f := range r.Features {
+		state[f.Name] = f.State
+	}
+	if r.Works || state["tp_btf/sched_switch"] != model.FeatureAbsent || state["snapshots"] != model.FeatureAbsent ||
+		state["cgroup/memory"] != model.FeatureWorks {
+		t.Errorf("works %v, features %v", r.Works, state)
+	}
+	if len(r.Bounds) == 0 {
+		t.Error("the tables that are there have no bounds")
 	}
 }

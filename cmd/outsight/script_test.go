@@ -58,7 +58,7 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func interrupts(ts *testscript.TestScript, neg bool, args []string) {
-	exits(ts, neg, append([]string{args[0], "timeout", "--signal=INT", "--preserve-status", "2"}, args[1:]...))
+	exits(ts, neg, append([]string{args[0], "timeout", "--foreground", "--signal=INT", "--preserve-status", "2"}, args[1:]...))
 }
 
 func exitCode(err error) int {

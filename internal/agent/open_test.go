@@ -8,12 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"outsight/bpf"
 	"outsight/internal/model"
 )
 
@@ -94,9 +96,7 @@ func TestShortContainerOnThisHost(t *testing.T) {
 	}
 	snapshots(1)
 
-	var random [32]byte
-	rand.Read(random[:])
-	id := hex.EncodeToString(random[:])
+	id := randomID()
 	group := filepath.Join(host.Layout.MountPoint, "docker", id)
 	if err := os.MkdirAll(group, 0o755); err != nil {
 		t.Fatal(err)
@@ -175,4 +175,54 @@ func TestShortContainerOnThisHost(t *testing.T) {
 	if share > 1.02 {
 		t.Errorf("%.1f %% of the CPU time is accounted for, want at most all", 100*share)
 	}
+}
+
+// A kernel that takes no program leaves what is in files.
+func TestWithoutKernelPrograms(t *testing.T) {
+	host, err := Open(HostOptions{Kernel: bpf.Options{KernelTypes: filepath.Join(t.TempDir(), "none")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	group := filepath.Join(host.Layout.MountPoint, "docker", randomID())
+	if err := os.MkdirAll(group, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(group)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- host.Run(ctx) }()
+	var found *model.ContainerSample
+	for deadline := time.Now().Add(20 * time.Second); found == nil && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if s := host.Snapshot(); s != nil {
+			if i := slices.IndexFunc(s.Containers, func(c model.ContainerSample) bool { return c.Container.ID == filepath.Base(group) }); i >= 0 {
+				found = &s.Containers[i]
+			}
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if found == nil || found.Memory == nil || found.CPU != nil {
+		t.Errorf("got %+v of a container, want memory and no CPU time", found)
+	}
+	if host.CountersError() == nil {
+		t.Error("the kernel's counters are said to have been read")
+	}
+	absent := 0
+	for _, f := range host.Features() {
+		if f.Required && f.State != model.FeatureWorks && f.Reason != "" && f.Remedy != "" {
+			absent++
+		}
+	}
+	if absent == 0 {
+		t.Errorf("no required feature is absent: %+v", host.Features())
+	}
+}
+
+func randomID() string {
+	var random [32]byte
+	rand.Read(random[:])
+	return hex.EncodeToString(random[:])
 }

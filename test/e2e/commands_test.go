@@ -27,28 +27,66 @@ func output(t *testing.T, arguments ...string) (string, int) {
 	return string(text), 0
 }
 
-// TestReadmeCommands: every command that the README shows is one that the binary takes.
-func TestReadmeCommands(t *testing.T) {
+// readmeCommands are the lines of the README that a reader types, those that go on in one.
+func readmeCommands(t *testing.T) []string {
+	t.Helper()
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown := 0
-	for line := range strings.Lines(string(text)) {
-		words := strings.Fields(line)
-		if len(words) > 0 && words[0] == "sudo" {
-			words = words[1:]
-		}
-		if !strings.HasPrefix(line, "    ") || len(words) == 0 || words[0] != "bin/outsight" {
-			continue
-		}
-		shown++
-		if text, code := output(t, append(words[1:], "--help")...); code != 0 || !strings.Contains(text, "Example") {
-			t.Errorf("%s: exit code %d, want help with an example:\n%s", strings.Join(words, " "), code, text)
+	var commands []string
+	for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", " ")) {
+		line, isCode := strings.CutPrefix(line, "    ")
+		line = strings.TrimPrefix(strings.TrimSpace(line), "sudo ")
+		if isCode && (strings.HasPrefix(line, "bin/outsight ") || strings.HasPrefix(line, "curl ")) {
+			commands = append(commands, line)
 		}
 	}
-	if shown == 0 {
-		t.Error("the README shows no command")
+	return commands
+}
+
+// TestReadmeCommands types every command that the README shows, against a running server.
+func TestReadmeCommands(t *testing.T) {
+	c := shell(t, "readme", "while :; do :; done")
+	o := up(t)
+	o.settled("count(container_info)")
+	const page = "localhost:8470"
+	if text, code := output(t, "up", "--help"); code != 0 || !strings.Contains(text, strings.TrimPrefix(page, "localhost")) {
+		t.Errorf("the README's address %s is not the default of up:\n%s", page, text)
+	}
+	shown := map[string]int{}
+	for _, command := range readmeCommands(t) {
+		words := strings.Fields(command)
+		name := words[min(1, len(words)-1)]
+		switch {
+		case words[0] == "curl":
+			name = "curl"
+			if !strings.Contains(command, page) {
+				t.Errorf("%s asks elsewhere than at %s", command, page)
+			}
+			command = strings.Replace(command, page, o.address, 1)
+		case name == "up":
+			// One runs already; this one takes its place elsewhere.
+			command += " --listen " + freePort(t) + " --data " + t.TempDir() + " --socket " + socket(t)
+			command = "timeout --foreground --preserve-status --signal=INT 5 " + command
+		case name == "top":
+			command += " --once"
+			fallthrough
+		default:
+			command += " --socket " + o.argument("--socket")
+		}
+		shown[name]++
+		run := exec.Command("sh", "-ec", strings.Replace(command, "bin/outsight", outsightBinary, 1))
+		text, err := run.CombinedOutput()
+		want := map[string]string{"curl": c.name, "top": c.name, "map": "", "doctor": "The main job can be done", "up": "page"}[name]
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %v, want %q in\n%s", command, err, want, text)
+		}
+	}
+	for _, name := range []string{"up", "top", "map", "curl", "doctor"} {
+		if shown[name] == 0 {
+			t.Errorf("the README shows no %s: %v", name, shown)
+		}
 	}
 }
 

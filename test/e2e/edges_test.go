@@ -41,6 +41,11 @@ func (e edge) check(t *testing.T, o *outsight, side string, drawn *drawnSide) {
 	if drawn == nil || *drawn != books {
 		t.Errorf("%s, %s side: the map has %+v, want %+v", e, side, drawn, books)
 	}
+	e.checkSeries(t, o, side)
+}
+
+func (e edge) checkSeries(t *testing.T, o *outsight, side string) {
+	t.Helper()
 	selector := fmt.Sprintf(`{side=%q,client=%q,server=%q,service=~".*:%d"}`, side, e.client, e.server, e.port)
 	for _, count := range []struct {
 		name, expression string

@@ -106,8 +106,8 @@ func TestNotRoot(t *testing.T) {
 	}, []string{"CAP_"}, "up", "--listen", freePort(t), "--data", filepath.Join(os.TempDir(), unique("nobody")))
 }
 
-// TestKillLeavesNothing: the kernel objects of an agent that was killed go with it, and the next
-// one starts on the same port and data.
+// TestKillLeavesNothing: the kernel objects of an agent that was killed go with it. Nobody is left
+// to remove the file of its socket; the next one replaces it and starts on the same port and data.
 func TestKillLeavesNothing(t *testing.T) {
 	before := cgroupDirectories(t)
 	o := up(t)
@@ -117,7 +117,7 @@ func TestKillLeavesNothing(t *testing.T) {
 			t.Fatalf("the agent holds no kernel object of kind %s", kind)
 		}
 	}
-	data := o.argument("--data")
+	data, socket := o.argument("--data"), o.argument("--socket")
 	o.kill()
 	eventually(t, 20*time.Second, func() error {
 		for kind, ids := range objects {
@@ -139,7 +139,13 @@ func TestKillLeavesNothing(t *testing.T) {
 	if len(pins) > 0 {
 		t.Errorf("pinned objects were left: %v", pins)
 	}
-	upAt(t, nil, o.address, data)
+	if _, err := os.Lstat(socket); err != nil {
+		t.Errorf("the file of the socket: %v, want it left by the killed agent", err)
+	}
+	next := upAt(t, o.address, data, "--socket", socket)
+	if text := next.run("top", "--once"); !strings.Contains(text, "accounted for") {
+		t.Errorf("the next agent does not answer at the same socket:\n%s", text)
+	}
 }
 
 // kernelObjects lists the ids of the kernel programs, maps and links that a process holds.

@@ -59,18 +59,16 @@ func freePort(t *testing.T) string {
 
 // up starts `outsight up` on a free port with an empty data directory and waits for its first
 // snapshot. It is ended with the test, which fails if it does not end cleanly.
-func up(t *testing.T) *outsight {
+func up(t *testing.T, arguments ...string) *outsight {
 	t.Helper()
-	return upAt(t, nil, freePort(t), t.TempDir())
+	return upAt(t, freePort(t), t.TempDir(), arguments...)
 }
 
-// upAt does so at an address and with a data directory of the test's choice. wrapper, where there
-// is one, is a command that becomes the one that it gets as its arguments.
-func upAt(t *testing.T, wrapper []string, address, data string) *outsight {
+// upAt does so at an address and with a data directory of the test's choice.
+func upAt(t *testing.T, address, data string, arguments ...string) *outsight {
 	t.Helper()
 	o := &outsight{t: t, address: address, log: &lockedBuffer{}, ended: make(chan error, 1)}
-	line := append(slices.Clone(wrapper), outsightBinary, "up", "--listen", address, "--data", data, "--socket", socket(t))
-	o.command = exec.Command(line[0], line[1:]...)
+	o.command = exec.Command(outsightBinary, append([]string{"up", "--listen", address, "--data", data, "--socket", socket(t)}, arguments...)...)
 	o.command.Stdout, o.command.Stderr = o.log, o.log
 	if err := o.command.Start(); err != nil {
 		t.Fatal(err)
@@ -335,9 +333,9 @@ func (o *outsight) points(selector string) []point {
 	return points
 }
 
-// argument is the value that a flag was started with.
+// argument is the value that a flag was started with. The last one counts.
 func (o *outsight) argument(flag string) string {
-	for i, argument := range o.command.Args {
+	for i, argument := range slices.Backward(o.command.Args) {
 		if argument == flag {
 			return o.command.Args[i+1]
 		}
