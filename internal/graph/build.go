@@ -65,7 +65,7 @@ type edgeChange struct {
 // idle is true where nothing happened in the window and no connection is open.
 func (e *edgeChange) idle() bool {
 	for f, v := range e.values {
-		if v != 0 && f != Paired {
+		if v != 0 && f != Paired && f != Confidence && f != RTTMin {
 			return false
 		}
 	}
@@ -137,6 +137,11 @@ func (b *builder) addEdge(e *edgeChange) {
 		edge.Services = append(edge.Services, e.service)
 	}
 	edge.Paired = edge.Paired && e.values[Paired] == 1
+	if c, ok := e.values[Confidence]; ok {
+		if how := model.Confidence(c); edge.confidence == nil || how < *edge.confidence {
+			edge.confidence, edge.Confidence = &how, how.String()
+		}
+	}
 	if e.side == model.RoleServer {
 		edge.ServerSide = edge.ServerSide.add(e)
 	} else {

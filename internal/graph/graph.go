@@ -128,9 +128,14 @@ type Edge struct {
 	ServerSide *Side `json:"server_side,omitempty"`
 	// Paired is true where both ends counted the same connections.
 	Paired bool `json:"paired"`
+	// Confidence is the least sure way in which the ends that did not count were found, by its
+	// name; see model.Confidence. Empty where it is not known.
+	Confidence string `json:"confidence,omitempty"`
 	// NetworkSeconds is the client's p50 less the server's: the time spent between the two.
 	// Nil unless Paired, because the two would be about different transactions.
 	NetworkSeconds *float64 `json:"network_seconds,omitempty"`
+
+	confidence *model.Confidence
 }
 
 // Best is the client's numbers where the client counted (it is who waits), else the server's.
@@ -151,18 +156,37 @@ type Side struct {
 	TransactionsPerSecond  *float64 `json:"transactions_per_second,omitempty"`
 	RequestBytesPerSecond  *float64 `json:"request_bytes_per_second,omitempty"`
 	ResponseBytesPerSecond *float64 `json:"response_bytes_per_second,omitempty"`
+	// InFlight requests wait for their reply at the end of the window.
+	InFlight float64 `json:"in_flight,omitempty"`
+	// Transfers (their reply flowed for over a second) and Held (it began after ten) are
+	// transactions that are in no quantile. Pushes were sent by the server without a request.
+	Transfers float64 `json:"transfers,omitempty"`
+	Held      float64 `json:"held,omitempty"`
+	Pushes    float64 `json:"pushes,omitempty"`
 	// Quantiles and mean of the duration of a transaction; nil without transactions.
 	P50  *Seconds `json:"p50,omitempty"`
 	P75  *Seconds `json:"p75,omitempty"`
 	P90  *Seconds `json:"p90,omitempty"`
 	P99  *Seconds `json:"p99,omitempty"`
 	Mean *Seconds `json:"mean,omitempty"`
+	// FirstByte is the time from a request's first byte to its reply's.
+	FirstByteP50 *Seconds `json:"first_byte_p50,omitempty"`
+	FirstByteP99 *Seconds `json:"first_byte_p99,omitempty"`
+	// RTT is the kernel's smoothed round-trip time, once per transaction. RTTMin is the least
+	// since the agent's start; Jitter is the mean of the kernel's deviation of it.
+	RTTP50 *Seconds `json:"rtt_p50,omitempty"`
+	RTTP99 *Seconds `json:"rtt_p99,omitempty"`
+	RTTMin *Seconds `json:"rtt_min,omitempty"`
+	Jitter *Seconds `json:"jitter,omitempty"`
 	// ConnectionsOpen is the number at the end of the window; the others happened in it.
 	ConnectionsOpen   float64 `json:"connections_open"`
 	ConnectionsOpened float64 `json:"connections_opened"`
 	ConnectionsClosed float64 `json:"connections_closed"`
 	Failures          float64 `json:"failures"`
 	Retransmits       float64 `json:"retransmits"`
+	// Resets and TimedOut are connections that ended so.
+	Resets   float64 `json:"resets,omitempty"`
+	TimedOut float64 `json:"timed_out,omitempty"`
 	// Aborted transactions ended without a reply, Continued replies went on after a pause and
 	// their latency lacks the tail.
 	Aborted   float64 `json:"aborted"`
@@ -171,8 +195,14 @@ type Side struct {
 	RequestPackets  float64 `json:"request_packets,omitempty"`
 	ResponsePackets float64 `json:"response_packets,omitempty"`
 	OneWay          float64 `json:"one_way,omitempty"`
+	// UnseenBytes were received by the kernel and read by no call that is seen; known when a
+	// connection ends. Completeness is the share of received bytes that was seen, nil where
+	// nothing was received.
+	UnseenBytes  float64  `json:"unseen_bytes,omitempty"`
+	Completeness *float64 `json:"completeness,omitempty"`
 
-	latency model.FloatHistogram
+	latency, firstByte, rtt model.FloatHistogram
+	rttDeviation, received  float64
 }
 
 // Seconds is a duration that may lie past the end of a histogram: +Inf, which JSON shows as the

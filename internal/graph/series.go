@@ -153,6 +153,10 @@ func (th *thing) change(hostFirst, to time.Time) change {
 		switch {
 		case field == RunQueue || field == Latency:
 			c.latency = histogramIncrease(points, late)
+		case field == FirstByte:
+			c.firstByte = histogramIncrease(points, late)
+		case field == RTT:
+			c.rtt = histogramIncrease(points, late)
 		case levels[field]:
 			c.values[field] = points[len(points)-1].Value
 		default:
@@ -232,7 +236,9 @@ func (th *thing) edge(hostFirst, to time.Time) edgeChange {
 			e.side = side
 		}
 	}
-	if !th.last.Before(to) {
+	if th.last.Before(to) {
+		delete(e.values, InFlight) // it ended, and its requests with it
+	} else {
 		e.opened, e.closed = lastValue(th.series[ConnectionsOpened]), lastValue(th.series[ConnectionsClosed])
 	}
 	return e

@@ -144,13 +144,19 @@ func edgeSince(host string, b *model.EdgeCounters, e *model.Edge, seconds float6
 	out := edgeChange{side: e.Side, transport: e.Transport.String(),
 		client: peerEnd(host, e.Client), server: peerEnd(host, e.Server),
 		opened: float64(n.Opens), closed: float64(n.Closes),
-		change: change{seconds: seconds, latency: floats(n.Latency.Since(b.Latency)), values: map[Field]float64{
-			RequestBytes: sent, ResponseBytes: received,
-			ConnectionsOpened: since(b.Opens, n.Opens), ConnectionsClosed: since(b.Closes, n.Closes),
-			Failures: since(b.Failures, n.Failures), Retransmits: since(b.Retransmits, n.Retransmits),
-			Aborted: since(b.Aborts, n.Aborts), Continued: since(b.Continued, n.Continued),
-			RequestPackets: sentPackets, ResponsePackets: receivedPackets, OneWay: since(b.OneWay, n.OneWay),
-		}}}
+		change: change{seconds: seconds, latency: floats(n.Latency.Since(b.Latency)),
+			firstByte: floats(n.TimeToFirstByte.Since(b.TimeToFirstByte)), rtt: floats(n.RTT.Since(b.RTT)), values: map[Field]float64{
+				RequestBytes: sent, ResponseBytes: received,
+				ConnectionsOpened: since(b.Opens, n.Opens), ConnectionsClosed: since(b.Closes, n.Closes),
+				Failures: since(b.Failures, n.Failures), Retransmits: since(b.Retransmits, n.Retransmits),
+				Aborted: since(b.Aborts, n.Aborts), Continued: since(b.Continued, n.Continued),
+				RequestPackets: sentPackets, ResponsePackets: receivedPackets, OneWay: since(b.OneWay, n.OneWay),
+				Transactions: since(b.Transactions(), n.Transactions()), InFlight: float64(n.InFlight()),
+				Transfers: since(b.Transfers, n.Transfers), Held: since(b.Held, n.Held), Pushes: since(b.Pushes, n.Pushes),
+				Resets: since(b.Resets, n.Resets), TimedOut: since(b.TimedOut, n.TimedOut),
+				UnseenBytes: since(b.UnseenBytes, n.UnseenBytes), RTTMin: float64(n.RTTMinNS) / 1e9,
+				RTTDeviation: since(b.JitterSumNS, n.JitterSumNS) / 1e9, Confidence: float64(e.Confidence),
+			}}}
 	if e.Service.IsValid() {
 		out.service = e.Service.String()
 	}
