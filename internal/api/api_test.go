@@ -97,8 +97,8 @@ func withoutMeans(t *testing.T, edges []*graph.Edge) string {
 	t.Helper()
 	for _, e := range edges {
 		for _, s := range []*graph.Side{e.ClientSide, e.ServerSide} {
-			if s != nil && s.Mean != nil {
-				s.Mean = nil
+			if s != nil {
+				s.Mean, s.Jitter = nil, nil
 			}
 		}
 	}
@@ -320,7 +320,7 @@ func TestStatus(t *testing.T) {
 	if len(a.Drops) != 4 || a.Drops[3] != (drop{"shop-1", "edges", 6185, 100, 100}) {
 		t.Errorf("drops %+v", a.Drops)
 	}
-	want := completeness{300, 60, "incomplete", []loss{{"shop-1", "edges", 6180, 100, 100}}, []loss{{"shop-1", "agent/sink-store", 2, 0, 2}}, 0}
+	want := completeness{300, 60, "incomplete", []loss{{"shop-1", "edges", 6180, 100, 100}}, []loss{{"shop-1", "agent/sink-store", 2, 0, 2}}, 0, 3.0 / 19}
 	if !reflect.DeepEqual(a.Completeness, want) {
 		t.Errorf("completeness %+v, want %+v", a.Completeness, want)
 	}

@@ -65,9 +65,22 @@ var fields = map[[2]string]graph.Field{
 	{otlp.EdgeOneWay}:                              graph.OneWay,
 	{otlp.EdgeContinued}:                           graph.Continued,
 	{otlp.EdgePaired}:                              graph.Paired,
+	{otlp.EdgeConfidence}:                          graph.Confidence,
+	{otlp.EdgeTransactions}:                        graph.Transactions,
+	{otlp.EdgeRequestsInFlight}:                    graph.InFlight,
+	{otlp.EdgeTransfers}:                           graph.Transfers,
+	{otlp.EdgeHeld}:                                graph.Held,
+	{otlp.EdgePushes}:                              graph.Pushes,
+	{otlp.EdgeResets}:                              graph.Resets,
+	{otlp.EdgeTimeouts}:                            graph.TimedOut,
+	{otlp.EdgeUnseenBytes}:                         graph.UnseenBytes,
+	{otlp.EdgeJitter}:                              graph.RTTDeviation,
+	{otlp.EdgeRoundTripMin}:                        graph.RTTMin,
+	{otlp.EdgeFirstByte}:                           graph.FirstByte,
+	{otlp.EdgeRoundTrip}:                           graph.RTT,
 }
 
-var selfMetrics = []string{otlp.HostCores, otlp.HostMemory, otlp.Drops, otlp.Entries, otlp.Capacity}
+var selfMetrics = []string{otlp.HostCores, otlp.HostMemory, otlp.Drops, otlp.Entries, otlp.Capacity, otlp.EdgesUnmatched}
 
 // windowQuery selects everything that a graph is made of. One query for all: its cost is in the
 // samples that it reads, not in their number.
