@@ -22,6 +22,24 @@ export interface Side {
   retransmits: number
   aborted: number
   continued: number
+  in_flight?: number
+  transfers?: number
+  held?: number
+  pushes?: number
+  first_byte_p50?: Seconds
+  first_byte_p99?: Seconds
+  rtt_p50?: Seconds
+  rtt_p99?: Seconds
+  rtt_min?: Seconds
+  jitter?: Seconds
+  resets?: number
+  timed_out?: number
+  request_packets?: number
+  response_packets?: number
+  one_way?: number
+  unseen_bytes?: number
+  /** Share of received bytes that was seen; absent where nothing was received. */
+  completeness?: number
 }
 
 export type Usage = Record<string, Seconds | undefined>
@@ -53,6 +71,7 @@ export interface Edge {
   client_side?: Side
   server_side?: Side
   paired: boolean
+  confidence?: 'exact' | 'listener' | 'address' | 'none'
   network_seconds?: number
 }
 
@@ -80,6 +99,8 @@ export interface Completeness {
   /** Queues of snapshots: what is missing are points of charts, not counts. */
   sinks: Loss[]
   ended_omitted: number
+  /** Share of edges whose other end is in no known container. */
+  unmatched: number
 }
 
 export interface Host {
