@@ -70,7 +70,7 @@ type edgesConnection struct {
 		Name    [48]uint8
 		Bytes   [128]uint8
 		Reply   [64]uint8
-		Scratch [64]uint8
+		Scratch [72]uint8
 	}
 }
 

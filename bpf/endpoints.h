@@ -101,7 +101,7 @@ struct head {
 	u8 name[ENDPOINT_NAME];
 	u8 bytes[HEAD_BYTES];
 	u8 reply[REPLY_BYTES];
-	u8 scratch[64]; /* where a name is put together */
+	u8 scratch[72]; /* where a name is put together */
 };
 
 /* After so many requests that were not recognised a connection is left alone. */
