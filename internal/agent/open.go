@@ -13,6 +13,7 @@ import (
 	"outsight/bpf"
 	"outsight/internal/container"
 	"outsight/internal/model"
+	"outsight/internal/network"
 )
 
 // HostOptions of Open. The zero value works on an ordinary host.
@@ -84,7 +85,8 @@ func Open(o HostOptions) (*Host, error) {
 	h.Agent = New(Sources{
 		Counters: probes, Lifecycle: probes, Programs: probes,
 		Registry: registry, Files: h.Files, Processes: container.NewPrograms(container.ProgramOptions{ProcRoot: o.ProcRoot}),
-		Reporters: []Reporter{probes, registry},
+		Translations: network.ReadTranslations,
+		Reporters:    []Reporter{probes, registry},
 	}, o.Options)
 	return h, nil
 }
