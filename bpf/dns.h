@@ -245,7 +245,7 @@ static __always_inline void count_answer(struct dns_scratch *x, struct edge *edg
 	x->key.pad = 0;
 	__builtin_memcpy(x->key.name, x->query.name, ENDPOINT_NAME);
 	u32 *known = bpf_map_lookup_elem(&endpoint_of_key, &x->key);
-	count_endpoint(known ? target_of(*known) : new_endpoint(&x->key), ns, false);
+	count_endpoint(known ? target_of(*known) : new_endpoint(&x->key), ns, histogram_cell(ns));
 }
 
 /* Whether the datagram was a query, or the reply to one, and has been counted. */

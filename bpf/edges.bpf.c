@@ -429,19 +429,20 @@ static __always_inline void count_transaction(struct sock *sk, struct connection
 	sample_path(edge, sk);
 	if (elapsed(first_ns, reply_ns) > HELD_AFTER_NS) {
 		__sync_fetch_and_add(&edge->held, 1);
-		count_endpoint(target, 0, true);
+		count_endpoint(target, 0, CELL_ASIDE);
 		return;
 	}
 	if (elapsed(reply_ns, last_ns) > TRANSFER_AFTER_NS) {
 		__sync_fetch_and_add(&edge->transfers, 1);
-		count_endpoint(target, 0, true);
+		count_endpoint(target, 0, CELL_ASIDE);
 		return;
 	}
 	u64 ns = elapsed(first_ns, last_ns);
 	if (log_transactions)
 		log_transaction(place, c->role, first_ns, reply_ns, last_ns);
-	histogram_add(latency, ns);
-	count_endpoint(target, ns, false);
+	u32 cell = histogram_cell(ns);
+	histogram_add_cell(latency, cell);
+	count_endpoint(target, ns, cell);
 	/* The sum tells the reader that the histogram changed, so it grows even by a zero. */
 	__sync_fetch_and_add(&edge->latency_sum_ns, ns ? ns : 1);
 }

@@ -46,7 +46,6 @@ type edgesConnection struct {
 		Size         uint32
 		Protocol     uint8
 		State        uint8
-		Status       uint8
 		CachedStatus uint8
 		Length       uint8
 		Used         uint8
@@ -54,7 +53,10 @@ type edgesConnection struct {
 		Watch        uint8
 		Failures     uint8
 		Streams      uint8
-		Pad          [6]uint8
+		Pad          [7]uint8
+		Reply        [64]uint8
+		Bytes        [128]uint8
+		Name         [48]uint8
 		Cursor       struct {
 			_       structs.HostLayout
 			Word    uint64
@@ -67,10 +69,7 @@ type edgesConnection struct {
 			Slashes uint8
 			Comment uint8
 		}
-		Name    [48]uint8
-		Bytes   [128]uint8
-		Reply   [64]uint8
-		Scratch [64]uint8
+		Scratch [72]uint8
 	}
 }
 

@@ -88,7 +88,6 @@ struct head {
 	u32 size;	 /* bytes of the request so far */
 	u8 protocol;
 	u8 state;
-	u8 status;
 	u8 cached_status;
 	u8 length;	 /* of bytes */
 	u8 used;	 /* by how many bytes name was decided; 0: by more than is kept */
@@ -96,12 +95,13 @@ struct head {
 	u8 watch;
 	u8 failures; /* requests that were not recognised, while the protocol is not known */
 	u8 streams;  /* if the reply is no error, the connection has transactions no more */
-	u8 pad[6];
-	struct cursor cursor;
-	u8 name[ENDPOINT_NAME];
-	u8 bytes[HEAD_BYTES];
+	u8 pad[7];
+	/* What follows up to name is touched by every transaction, the rest by new requests only. */
 	u8 reply[REPLY_BYTES];
-	u8 scratch[64]; /* where a name is put together */
+	u8 bytes[HEAD_BYTES];
+	u8 name[ENDPOINT_NAME];
+	struct cursor cursor;
+	u8 scratch[72]; /* where a name is put together */
 };
 
 /* After so many requests that were not recognised a connection is left alone. */

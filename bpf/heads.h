@@ -112,46 +112,90 @@ static __always_inline void end_segment(struct head *h, volatile struct cursor *
 	c->out = segment + 2;
 }
 
+/* Eight characters at once: which of them are what, as the top bits of bytes. */
+#define ALL(b) (0x0101010101010101ULL * (b))
+#define TOP ALL(0x80)
+
+/* Exact up to the first one that is; what is above it may be wrong. */
+static __always_inline u64 first_equal(u64 word, u8 b)
+{
+	u64 x = word ^ ALL(b);
+
+	return (x - ALL(1)) & ~x & TOP;
+}
+
+/* Exact for characters below 0x80. */
+static __always_inline u64 each_from(u64 word, u8 low)
+{
+	return (word + ALL(0x80 - low)) & TOP;
+}
+
+static __always_inline u8 count_tops(u64 tops)
+{
+	return ((tops >> 7) * ALL(1)) >> 56;
+}
+
+/* What ends a segment, or makes the target invalid. */
+static __always_inline u64 first_stop(u64 word)
+{
+	u64 low = (word - ALL(0x21)) & ~word; /* control characters and the blank */
+
+	return ((low | word) & TOP) | first_equal(word, '/') | first_equal(word, '?') | first_equal(word, '#') |
+	       first_equal(word, 0x7f);
+}
+
 /*
- * One byte of a target; 0 where the name ends. The verifier looks at a function that is not static
- * once, and not at each call.
+ * Takes up to eight bytes of a target, of one segment; 0 where the name ends. The verifier looks
+ * at a function that is not static once, and not at each call.
  */
-__noinline int take_path(struct head *h, u32 byte)
+__noinline int take_path(struct head *h)
 {
 	if (!h)
 		return 0;
 	volatile struct cursor *c = &h->cursor;
-	u8 out = c->out, b = byte;
+	u32 in = c->in, out, n = h->length;
 
-	if (c->slashes) {
-		if (b != '/' || --c->slashes)
-			return 1;
-	}
-	if (b != '/') {
-		c->length++;
-		if (is_digit(b)) {
-			c->digits++;
-			c->hex++;
-		} else if (((b | 0x20) >= 'a' && (b | 0x20) <= 'f') || b == '-') {
-			c->hex++;
-		}
-		if (out < 63) {
-			put(h, out, b);
-			c->out = out + 1;
-		}
-		return 1;
-	}
-	end_segment(h, c);
-	out = c->out;
-	if (out > NAME_LIMIT)
+	if (in >= n || in >= HEAD_BYTES)
 		return 0;
-	put(h, out, '/');
-	c->out = out + 1;
-	c->segment = out + 1;
-	c->length = 0;
-	c->digits = 0;
-	c->hex = 0;
-	return 1;
+	if (h->bytes[in] == '/') {
+		end_segment(h, c);
+		out = c->out;
+		if (out > NAME_LIMIT)
+			return 0;
+		put(h, out, '/');
+		c->out = out + 1;
+		c->segment = out + 1;
+		c->length = 0;
+		c->digits = 0;
+		c->hex = 0;
+		in++;
+		c->in = in;
+		if (in >= n || in >= HEAD_BYTES)
+			return 0;
+	}
+	u64 word = *(u64 *)(h->bytes + in);
+	u64 stop = first_stop(word);
+	u64 mask = ((stop & -stop) >> 7) - 1; /* the bytes before it; all where there is none */
+	u32 count = count_tops(mask & TOP), rest = n - in;
+	if (count > rest) {
+		count = rest;
+		mask = (1ULL << (8 * (rest & 7))) - 1;
+	}
+	word &= mask;
+	u64 digits = each_from(word, '0') & ~each_from(word, '9' + 1);
+	u64 lower = word | (ALL(0x20) & mask);
+	u64 hex = digits | (each_from(lower, 'a') & ~each_from(lower, 'f' + 1)) | (~((word ^ ALL('-')) + ALL(0x7f)) & TOP);
+	c->length += count;
+	c->digits += count_tops(digits);
+	c->hex += count_tops(hex);
+	out = c->out & 63;
+	if (out <= 56) {
+		*(u64 *)(h->scratch + out) = word;
+		out += count;
+	}
+	c->out = out < 64 ? out : 63; /* too long in either case */
+	c->in = in + count;
+	return count || h->bytes[in] == '/' ? 1 : 0;
 }
 
 /* The method and the blank behind it. */
@@ -217,21 +261,32 @@ __noinline int parse_http(struct head *h)
 		return HEAD_OTHER;
 	}
 
-	for (u32 k = 0; k < HEAD_BYTES; k++) {
-		u32 at = c->in;
+	if (c->slashes) {
+		/* "http://" or "https://", and the host up to the path. */
+		for (u32 k = 0; k < HEAD_BYTES; k++) {
+			u32 at = c->in;
 
-		if (at >= n)
-			break;
-		u8 b = byte_at(h, at);
-		if (b == ' ' || b == '?' || b == '#') {
-			ended = true;
-			break;
+			if (at >= n)
+				break;
+			u8 b = byte_at(h, at);
+			if (!is_printable(b) || b == '?' || b == '#')
+				break;
+			if (b == '/' && !(c->slashes = c->slashes - 1))
+				break;
+			c->in = at + 1;
 		}
-		if (!is_printable(b))
+	}
+	if (!c->slashes)
+		for (u32 k = 0; k < HEAD_BYTES; k++)
+			if (!take_path(h))
+				break;
+	i = c->in;
+	if (i < n) {
+		u8 b = byte_at(h, i);
+
+		ended = b == ' ' || b == '?' || b == '#';
+		if (!is_printable(b) && !ended)
 			return HEAD_OTHER;
-		if (!take_path(h, b))
-			break;
-		c->in = at + 1;
 	}
 	i = c->in;
 	if (ended) {

@@ -3,6 +3,8 @@ package bpf
 import (
 	"net"
 	"testing"
+
+	"golang.org/x/net/dns/dnsmessage"
 )
 
 // BenchmarkDataHooks tells what the data hooks cost per run, with the kernel's own statistics
@@ -28,6 +30,8 @@ func BenchmarkDataHooks(b *testing.B) {
 				exchangeTCP(b, buffer)
 			case "udp":
 				exchangeUDP(b, buffer, connected, clients)
+			case "dns":
+				exchangeDNS(b)
 			}
 			for i, c := range p.ProgramCosts() {
 				if runs := c.Runs - before[i].Runs; runs > uint64(b.N)/2 {
@@ -40,6 +44,7 @@ func BenchmarkDataHooks(b *testing.B) {
 	bench("UDP connected", "udp", true, 1)
 	bench("UDP unconnected", "udp", false, 1)
 	bench("UDP unconnected, 100 peers", "udp", false, 100)
+	bench("DNS", "dns", true, 1)
 }
 
 func exchangeTCP(b *testing.B, buffer []byte) {
@@ -139,5 +144,33 @@ func exchangeConnected(b *testing.B, buffer []byte) {
 	for b.Loop() {
 		client.Write(buffer[:100])
 		client.Read(buffer)
+	}
+}
+
+// exchangeDNS sends queries over one socket; the reply is the query with its response bit set.
+func exchangeDNS(b *testing.B) {
+	at := &net.UDPAddr{IP: net.IPv4(127, 0, 53, 9), Port: 53}
+	server, err := net.ListenUDP("udp", at)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer server.Close()
+	client, err := net.DialUDP("udp", nil, at)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer client.Close()
+	packet := query(b, 1, "redis.shop.svc.cluster.local.", dnsmessage.TypeA)
+	reply := make([]byte, 512)
+	for i := 0; b.Loop(); i++ {
+		packet[0], packet[1] = byte(i>>8), byte(i)
+		client.Write(packet)
+		n, from, err := server.ReadFromUDPAddrPort(reply)
+		if err != nil {
+			b.Fatal(err)
+		}
+		reply[2] |= 0x80
+		server.WriteToUDPAddrPort(reply[:n], from)
+		client.Read(reply)
 	}
 }

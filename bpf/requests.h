@@ -334,8 +334,11 @@ static __always_inline void resolve_endpoint(struct connection *c, u32 status)
 	find_endpoint(c, status);
 }
 
-/* Counts a transaction; one that is set aside has no time that tells of the service. */
-static __always_inline void count_endpoint(u64 target, u64 ns, bool aside)
+/* No cell of a histogram: of transactions whose time does not tell of the service. */
+#define CELL_ASIDE HISTOGRAM_CELLS
+
+/* Counts a transaction that took so long, in that cell of the histogram. */
+static __always_inline void count_endpoint(u64 target, u64 ns, u32 cell)
 {
 	u32 place = target;
 
@@ -351,11 +354,11 @@ static __always_inline void count_endpoint(u64 target, u64 ns, bool aside)
 	struct histogram *latency = bpf_map_lookup_elem(&endpoint_latency, &place);
 	if (!e || !latency)
 		return;
-	if (aside) {
+	if (cell == CELL_ASIDE) {
 		__sync_fetch_and_add(&e->aside, 1);
 		return;
 	}
-	histogram_add(latency, ns);
+	histogram_add_cell(latency, cell);
 	__sync_fetch_and_add(&e->latency_sum_ns, ns ? ns : 1);
 }
 

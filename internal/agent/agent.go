@@ -77,7 +77,10 @@ type Sources struct {
 	Programs  Programs
 	// Processes is nil where the kernel's names are to be shown.
 	Processes Processes
-	Reporters []Reporter
+	// Translations reads at most limit connections whose server's address the host translates;
+	// nil where nobody can.
+	Translations func(limit int) ([]model.Translation, error)
+	Reporters    []Reporter
 }
 
 // Sink takes snapshots. A sink that is slow or fails loses snapshots, which Snapshot.Self
@@ -117,6 +120,9 @@ type Agent struct {
 	listening []model.Listener
 	listeners *listeners
 	network   hostNetwork
+	// translations as they were found at translationsRead.
+	translations     []model.Translation
+	translationsRead time.Time
 }
 
 // New makes an agent that reads sources. Nothing is read before Run.

@@ -32,6 +32,7 @@ func (a *Agent) read() *model.Snapshot {
 	s.Edges = edges
 	unread := errors.Join(cgroupsErr, listenersErr, edgesErr)
 	a.unread.Store(&unread)
+	s.Translations = a.readTranslations(begin, s.Edges)
 	s.Containers = a.readContainers(containers, counted)
 	a.forget(collection)
 	a.readSelf(&s.Self)
@@ -59,11 +60,33 @@ func (a *Agent) readEdges(containers []*model.Container) ([]model.Edge, error) {
 	}
 	v := network.View{
 		Edges: edges, Listeners: a.listening, Containers: containers, Container: a.sources.Registry.Lookup,
+		Translations: a.translations,
 	}
 	if a.sources.Processes != nil {
 		v.Process = a.sources.Processes.Name
 	}
 	return a.resolver.Resolve(v), err
+}
+
+const (
+	// translationsEvery is how often the host's table of translated connections is looked at, and
+	// maxTranslations how much of it.
+	translationsEvery = 10 * time.Second
+	maxTranslations   = 16384
+)
+
+// readTranslations looks at the host's translated connections while there are edges that they
+// could complete. The next reading of edges uses them.
+func (a *Agent) readTranslations(now time.Time, edges []model.Edge) []model.Translation {
+	if a.sources.Translations == nil || !network.NeedTranslations(edges) {
+		return nil
+	}
+	if now.Sub(a.translationsRead) >= translationsEvery {
+		found, err := a.sources.Translations(maxTranslations)
+		a.failures.note("translated connections", err)
+		a.translations, a.translationsRead = found, now
+	}
+	return network.OfEdges(a.translations, edges)
 }
 
 func (a *Agent) readContainers(containers []*model.Container, counted bool) []model.ContainerSample {

@@ -16,7 +16,10 @@ type Snapshot struct {
 	Containers []ContainerSample
 	// Edges in order of their key.
 	Edges []Edge
-	Self  SelfSample
+	// Translations of addresses that are about edges whose other end was not found: it may be on
+	// another host.
+	Translations []Translation
+	Self         SelfSample
 }
 
 // ContainerSample is a container with its cumulative counters and current levels. A group of

@@ -88,6 +88,8 @@ type peers struct {
 	forwarders forwarders
 	container  func(model.CgroupID) *model.Container
 	process    func(id model.CgroupID, name string, pid int) string
+	// translated has the translations by what was dialled.
+	translated map[netip.AddrPort][]model.Translation
 
 	// dialled has the clients that counted connections to a place; each namespace once.
 	dialled map[place][]dialler
@@ -245,6 +247,29 @@ func (p *peers) serverOf(s *sighting) (candidate, model.Confidence) {
 	}
 	if c := p.listening(s, netip.Addr{}); c.container != nil {
 		return c, model.ByListener
+	}
+	if c := p.addresses.owner(s.service.Addr()); c != nil {
+		return candidate{container: c}, model.ByAddress
+	}
+	if at := p.backend(s); at.IsValid() && at != s.service {
+		behind := *s
+		behind.service = at
+		c, confidence := p.translatedServer(&behind)
+		c.backend = at
+		return c, confidence
+	}
+	return candidate{}, model.NotFound
+}
+
+// translatedServer finds who serves the backend of a translated address.
+func (p *peers) translatedServer(s *sighting) (candidate, model.Confidence) {
+	if c := only(p.served[s.place()], itself); c.container != nil {
+		return c, model.ByListener
+	}
+	for _, bind := range []netip.Addr{s.service.Addr(), {}} {
+		if c := p.listening(s, bind); c.container != nil {
+			return c, model.ByListener
+		}
 	}
 	if c := p.addresses.owner(s.service.Addr()); c != nil {
 		return candidate{container: c}, model.ByAddress

@@ -35,6 +35,9 @@ type View struct {
 	// Process is the name to show for a process: of a control group, by the name and the id that
 	// the kernel knows, the id 0 for any of that name. The name itself where Process is nil.
 	Process func(id model.CgroupID, name string, pid int) string
+	// Translations as ReadTranslations found them lately, or none: they complete edges of which
+	// the kernel programs saw one end alone.
+	Translations []model.Translation
 	// Containers are those that run, those that ended since the view before, and the host
 	// container. Only edges that one of them counted are in the answer.
 	Containers []*model.Container
@@ -66,7 +69,8 @@ func (r *Resolver) Resolve(v View) []model.Edge {
 		container: func(id model.CgroupID) *model.Container {
 			return r.identities.find(id, v.Container)
 		},
-		process: v.process,
+		process:    v.process,
+		translated: byDialled(v.Translations),
 	}
 	seen := make([]sighting, 0, len(v.Edges))
 	var unplaced []model.Edge
