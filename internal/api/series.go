@@ -65,6 +65,7 @@ var fields = map[[2]string]graph.Field{
 	{otlp.EdgeOneWay}:                              graph.OneWay,
 	{otlp.EdgeContinued}:                           graph.Continued,
 	{otlp.EdgePaired}:                              graph.Paired,
+	{otlp.EdgeConfidence}:                          graph.Confidence,
 }
 
 var selfMetrics = []string{otlp.HostCores, otlp.HostMemory, otlp.Drops, otlp.ProgramRuns}

@@ -42,8 +42,8 @@ const (
 	Info                Field = "info"       // level, with the labels of a pod
 )
 
-// The series of an edge. Their labels are host, side, client, client_id, server, server_id,
-// service and transport.
+// The series of an edge. Their labels are host, side, client, client_id, client_process, server,
+// server_id, server_process, service, transport and via.
 const (
 	RequestBytes      Field = "request_bytes"
 	ResponseBytes     Field = "response_bytes"
@@ -57,16 +57,17 @@ const (
 	Retransmits       Field = "retransmits"
 	Aborted           Field = "aborted"
 	Continued         Field = "continued"
-	Paired            Field = "paired" // level, 0 or 1
+	Paired            Field = "paired"     // level, 0 or 1
+	Confidence        Field = "confidence" // level, a model.Confidence
 )
 
 var levels = map[Field]bool{
 	Threads: true, MemoryUsage: true, MemoryWorkingSet: true, MemoryRSS: true, MemoryCache: true,
-	MemoryLimit: true, StartTime: true, Info: true, Paired: true,
+	MemoryLimit: true, StartTime: true, Info: true, Paired: true, Confidence: true,
 }
 
 var edgeFields = map[Field]bool{
 	RequestBytes: true, ResponseBytes: true, Latency: true, ConnectionsOpened: true,
 	ConnectionsClosed: true, Failures: true, Retransmits: true, Aborted: true, Continued: true,
-	Paired: true, RequestPackets: true, ResponsePackets: true, OneWay: true,
+	Paired: true, Confidence: true, RequestPackets: true, ResponsePackets: true, OneWay: true,
 }

@@ -26,6 +26,8 @@ type Graph struct {
 	Edges []*Edge `json:"edges"`
 	// OmittedEdges is how many of the least busy edges Limit has left out.
 	OmittedEdges int `json:"omitted_edges"`
+	// UnmatchedShare is the share, 0 to 1, of all edges with an end that is in no known container.
+	UnmatchedShare float64 `json:"unmatched_share"`
 }
 
 // Kind tells what a node stands for.
@@ -124,9 +126,16 @@ type Edge struct {
 	ServerSide *Side `json:"server_side,omitempty"`
 	// Paired is true where both ends counted the same connections.
 	Paired bool `json:"paired"`
+	// Confidence tells how the least sure end was found: "exact" (the kernel saw both ends),
+	// "listener", "address", or "none" for an end that is in no known container.
+	Confidence string `json:"confidence"`
+	// Via names a process on the host that passes connections on, like "docker-proxy".
+	Via string `json:"via,omitempty"`
 	// NetworkSeconds is the client's p50 less the server's: the time spent between the two.
 	// Nil unless Paired, because the two would be about different transactions.
 	NetworkSeconds *float64 `json:"network_seconds,omitempty"`
+
+	confidence model.Confidence
 }
 
 // Best is the client's numbers where the client counted (it is who waits), else the server's.

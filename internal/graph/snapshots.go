@@ -154,6 +154,7 @@ func edgeSince(host string, b *model.EdgeCounters, e *model.Edge, seconds float6
 	if e.Service.IsValid() {
 		out.service = e.Service.String()
 	}
+	out.via, out.values[Confidence] = e.Via, float64(e.Confidence)
 	if e.Paired {
 		out.values[Paired] = 1
 	}

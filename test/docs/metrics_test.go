@@ -25,7 +25,8 @@ whose percentiles are at most 1.1 % off. This page is made from the table in int
 
 Labels: every series has host. Series of containers have id, name, image and runtime; series of
 edges have side (the end that counted: client or server), client, client_id, server, server_id,
-service (address and port) and transport, and client_process and server_process where they are known.
+service (address and port) and transport, and client_process and server_process where they are known, and via where a process on the host
+passes the connections on.
 
 `
 
