@@ -32,7 +32,7 @@ build: ## bin/outsight and bin/outsight-agent (needs Go alone)
 .PHONY: test
 test: ## everything that a change must pass (root; under 25 minutes on two slow cores)
 	@scripts/install test
-	@scripts/with-docker $(MAKE) generated lint unit end-to-end page
+	@scripts/with-docker $(MAKE) generated lint unit end-to-end test-kernels page
 
 .PHONY: generated
 generated: ## prove that the committed kernel objects and page are those of the sources
@@ -57,7 +57,12 @@ unit: ## package tests with the race detector, kernel programs loaded for real (
 
 .PHONY: end-to-end
 end-to-end: ## the built binary against real containers (root, Docker)
-	@scripts/with-docker go test -count=1 -p 1 -timeout 15m ./test/...
+	@scripts/with-docker go test -count=1 -p 1 -timeout 15m $$(go list ./test/... | grep -v '^outsight/test/kernels')
+
+.PHONY: test-kernels
+test-kernels: ## older kernels in virtual machines, and a table of what works on which
+	@scripts/install kernels
+	@go test -count=1 -v -timeout 20m ./test/kernels
 
 .PHONY: page
 page: build ## the page: types, units, and in headless Chromium (root, Docker)

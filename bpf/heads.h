@@ -27,13 +27,19 @@
 	((u64)(a) | (u64)(b) << 8 | (u64)(c) << 16 | (u64)(d) << 24 | (u64)(e) << 32 |   \
 	 (u64)(f) << 40 | (u64)(g) << 48 | (u64)(h) << 56)
 
+/*
+ * The masks of these three must stay where the compiler knows the index to be small: before 6.3 the
+ * verifier does not know it, when it was compared in another register.
+ */
 static __always_inline u8 byte_at(const struct head *h, u32 i)
 {
+	barrier_var(i);
 	return h->bytes[i & (HEAD_BYTES - 1)];
 }
 
 static __always_inline void put(struct head *h, u32 i, u8 b)
 {
+	barrier_var(i);
 	h->scratch[i & 63] = b;
 }
 
@@ -974,6 +980,7 @@ __noinline int parse_head(struct head *h)
 
 static __always_inline u8 reply_at(const struct head *h, u32 i)
 {
+	barrier_var(i);
 	return h->reply[i & (REPLY_BYTES - 1)];
 }
 

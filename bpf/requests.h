@@ -213,6 +213,16 @@ static __always_inline bool find_buffer(struct user_buffer *to)
 }
 
 /*
+ * The lesser of a number and a constant. In assembly, so that the very register is compared that is
+ * used: older verifiers (before 6.3) do not follow a bound to a copy, and compilers like to compare one.
+ */
+static __always_inline u32 at_most(u64 n, const u32 limit)
+{
+	asm volatile("if %0 <= %1 goto +1\n\t%0 = %1" : "+r"(n) : "i"(limit));
+	return n;
+}
+
+/*
  * Reads up to limit of the bytes that the current call has transferred, of which there are
  * size. The answer is how many were read; 0 where they cannot be had.
  */
@@ -225,16 +235,14 @@ static __always_inline u32 read_buffer(u8 *to, u32 limit, u32 size)
 		return 0;
 	first = from.size < size ? from.size : size;
 	second = size - first;
-	if (first > limit)
-		first = limit;
+	first = at_most(first, limit);
 	if (bpf_probe_read_user(to, first, (void *)from.at))
 		return 0;
 	if (!second || !from.next_size || first >= limit / 2)
 		return first;
 	if (second > from.next_size)
 		second = from.next_size;
-	if (second > limit / 2)
-		second = limit / 2;
+	second = at_most(second, limit / 2);
 	if (bpf_probe_read_user(to + first, second, (void *)from.next))
 		return first;
 	return first + second;
@@ -372,18 +380,17 @@ static __always_inline bool is_same_head(const struct head *h, const u64 *fresh,
 
 	if (!used || n < used || h->state < HEAD_NAMED)
 		return false;
+	u32 whole = used / 8;
 #pragma unroll
 	for (u32 w = 0; w < HEAD_BYTES / 8; w++) {
-		if (used >= 8 * w + 8) {
-			if (fresh[w] != old[w])
-				return false;
-			continue;
-		}
-		if (used > 8 * w && ((fresh[w] ^ old[w]) & ((1ULL << (8 * (used - 8 * w))) - 1)))
+		if (w < whole && fresh[w] != old[w])
 			return false;
-		return true;
 	}
-	return true;
+	if (!(used & 7))
+		return true;
+	barrier_var(whole);
+	whole &= HEAD_BYTES / 8 - 1;
+	return !((fresh[whole] ^ old[whole]) & ((1ULL << (8 * (used & 7))) - 1));
 }
 
 static __noinline int read_request(struct connection *c, u32 size)

@@ -25,9 +25,6 @@ type completeness struct {
 	Sinks []loss `json:"sinks"`
 	// EndedOmitted is how many containers that ended in the window are left out.
 	EndedOmitted int `json:"ended_omitted"`
-	// Unmatched is the share, 0 to 1, of edges whose other end is in no known container at the
-	// window's end, of the host that has the most of them. They may well lead outside.
-	Unmatched float64 `json:"unmatched"`
 }
 
 // loss is a bounded table or queue that overflowed in the window.
@@ -58,9 +55,6 @@ func (d *windowData) completeness(g *graph.Graph) completeness {
 		case l.Name != openFiles:
 			c.Tables = append(c.Tables, l)
 		}
-	}
-	for _, r := range d.self[otlp.EdgesUnmatched] {
-		c.Unmatched = max(c.Unmatched, last(r))
 	}
 	// A connection without a room of its own goes on to be counted long after it found none.
 	if len(c.Tables) > 0 || c.EndedOmitted > 0 || g.OmittedEdges > 0 || g.Unplaced != nil {

@@ -80,7 +80,7 @@ var fields = map[[2]string]graph.Field{
 	{otlp.EdgeRoundTrip}:                           graph.RTT,
 }
 
-var selfMetrics = []string{otlp.HostCores, otlp.HostMemory, otlp.Drops, otlp.Entries, otlp.Capacity, otlp.EdgesUnmatched}
+var selfMetrics = []string{otlp.HostCores, otlp.HostMemory, otlp.Drops, otlp.Entries, otlp.Capacity}
 
 // windowQuery selects everything that a graph is made of. One query for all: its cost is in the
 // samples that it reads, not in their number.

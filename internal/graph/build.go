@@ -58,7 +58,7 @@ type edgeChange struct {
 	side           model.Role
 	client, server end
 	service        string
-	transport      string
+	transport, via string
 	opened, closed float64 // in total, not in the window
 }
 
@@ -91,9 +91,14 @@ func build(from, to time.Time, covered float64, by Grouping, containers []contai
 		}
 	}
 	g.Unplaced = g.Unplaced.finish(covered)
+	unmatched := 0
 	for _, e := range b.edges {
 		g.Edges = append(g.Edges, b.finishEdge(e))
+		if e.confidence == model.NotFound {
+			unmatched++
+		}
 	}
+	g.UnmatchedShare = float64(unmatched) / float64(max(len(g.Edges), 1))
 	for _, n := range b.nodes {
 		n.Served, n.Called = b.served[n.ID].finish(covered), b.called[n.ID].finish(covered)
 		finishAddresses(n)
@@ -130,17 +135,22 @@ func (b *builder) addEdge(e *edgeChange) {
 	}
 	edge := b.edges[id]
 	if edge == nil {
-		edge = &Edge{ID: id, Client: client.ID, Server: server.ID, Transport: e.transport, Paired: true}
+		edge = &Edge{ID: id, Client: client.ID, Server: server.ID, Transport: e.transport, Paired: true, confidence: model.Exact}
 		b.edges[id] = edge
 	}
 	if e.service != "" && !slices.Contains(edge.Services, e.service) {
 		edge.Services = append(edge.Services, e.service)
 	}
 	edge.Paired = edge.Paired && e.values[Paired] == 1
-	if c, ok := e.values[Confidence]; ok {
-		if how := model.Confidence(c); edge.confidence == nil || how < *edge.confidence {
-			edge.confidence, edge.Confidence = &how, how.String()
-		}
+	// A level that is not stored is of before it was: the end was found if it has a name.
+	confidence, ok := e.values[Confidence]
+	if !ok && !e.client.outside() && !e.server.outside() {
+		confidence = float64(model.ByAddress)
+	}
+	edge.confidence = min(edge.confidence, model.Confidence(confidence))
+	edge.Confidence = edge.confidence.String()
+	if e.via != "" {
+		edge.Via = e.via
 	}
 	if e.side == model.RoleServer {
 		edge.ServerSide = edge.ServerSide.add(e)

@@ -42,8 +42,8 @@ const (
 	Info                Field = "info"       // level, with the labels of a pod
 )
 
-// The series of an edge. Their labels are host, side, client, client_id, server, server_id,
-// service and transport.
+// The series of an edge. Their labels are host, side, client, client_id, client_process, server,
+// server_id, server_process, service, transport and via.
 const (
 	RequestBytes      Field = "request_bytes"
 	ResponseBytes     Field = "response_bytes"

@@ -30,6 +30,8 @@ type Graph struct {
 	// for one: what their ends on the hosts sent (RequestBytes) and received (ResponseBytes).
 	// Nil where there were none.
 	Unplaced *Side `json:"unplaced,omitempty"`
+	// UnmatchedShare is the share, 0 to 1, of all edges with an end that is in no known container.
+	UnmatchedShare float64 `json:"unmatched_share"`
 }
 
 // Kind tells what a node stands for.
@@ -128,14 +130,16 @@ type Edge struct {
 	ServerSide *Side `json:"server_side,omitempty"`
 	// Paired is true where both ends counted the same connections.
 	Paired bool `json:"paired"`
-	// Confidence is the least sure way in which the ends that did not count were found, by its
-	// name; see model.Confidence. Empty where it is not known.
-	Confidence string `json:"confidence,omitempty"`
+	// Confidence tells how the least sure end was found: "exact" (the kernel saw both ends),
+	// "listener", "address", or "none" for an end that is in no known container.
+	Confidence string `json:"confidence"`
+	// Via names a process on the host that passes connections on, like "docker-proxy".
+	Via string `json:"via,omitempty"`
 	// NetworkSeconds is the client's p50 less the server's: the time spent between the two.
 	// Nil unless Paired, because the two would be about different transactions.
 	NetworkSeconds *float64 `json:"network_seconds,omitempty"`
 
-	confidence *model.Confidence
+	confidence model.Confidence
 }
 
 // Best is the client's numbers where the client counted (it is who waits), else the server's.

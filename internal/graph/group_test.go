@@ -181,6 +181,34 @@ func TestHideBelow(t *testing.T) {
 	}
 }
 
+// An edge is as sure as the least sure of its parts; idle ones are no part.
+func TestConfidence(t *testing.T) {
+	a, b := container("a1", "a"), container("b1", "b")
+	e := func(service string, confidence model.Confidence, bytes uint64) model.Edge {
+		e := edge(model.RoleClient, inside(a), inside(b), service, model.EdgeCounters{SentBytes: bytes})
+		e.Confidence = confidence
+		return e
+	}
+	s := &model.Snapshot{Time: start, Edges: []model.Edge{
+		e("10.0.0.1:1", model.Exact, 5), e("10.0.0.1:2", model.ByListener, 6), e("10.0.0.1:3", model.NotFound, 0),
+		edge(model.RoleClient, inside(a), outside("198.51.100.7"), "198.51.100.7:443", model.EdgeCounters{SentBytes: 1}),
+	}}
+	s.Edges[0].Via = "docker-proxy"
+	g := FromSnapshots(nil, s)
+	if len(g.Edges) != 2 || g.UnmatchedShare != 0.5 {
+		t.Fatalf("%d edges, of them unmatched %v", len(g.Edges), g.UnmatchedShare)
+	}
+	for _, e := range g.Edges {
+		want, via := "listener", "docker-proxy"
+		if e.Server != "b1" {
+			want, via = "none", ""
+		}
+		if e.Confidence != want || e.Via != via {
+			t.Errorf("%s: confidence %q via %q, want %q via %q", e.ID, e.Confidence, e.Via, want, via)
+		}
+	}
+}
+
 // The same groups come of stored series.
 func TestGroupSeries(t *testing.T) {
 	labels := func(side, client, clientProcess, server, serverProcess string) map[string]string {

@@ -228,9 +228,9 @@ func (th *thing) container(hostFirst, to time.Time) containerChange {
 func (th *thing) edge(hostFirst, to time.Time) edgeChange {
 	l := th.labels
 	e := edgeChange{change: th.change(hostFirst, to), side: model.RoleClient, service: l["service"],
-		transport: cmp.Or(l["transport"], "tcp"),
-		client:    end{host: l["host"], id: l["client_id"], name: l["client"], process: l["client_process"]},
-		server:    end{host: l["host"], id: l["server_id"], name: l["server"], process: l["server_process"]}}
+		transport: cmp.Or(l["transport"], "tcp"), via: l["via"],
+		client: end{host: l["host"], id: l["client_id"], name: l["client"], process: l["client_process"]},
+		server: end{host: l["host"], id: l["server_id"], name: l["server"], process: l["server_process"]}}
 	for _, side := range []model.Role{model.RoleServer, model.RoleUnknown} {
 		if l["side"] == side.String() {
 			e.side = side

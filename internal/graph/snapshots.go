@@ -155,11 +155,12 @@ func edgeSince(host string, b *model.EdgeCounters, e *model.Edge, seconds float6
 				Transfers: since(b.Transfers, n.Transfers), Held: since(b.Held, n.Held), Pushes: since(b.Pushes, n.Pushes),
 				Resets: since(b.Resets, n.Resets), TimedOut: since(b.TimedOut, n.TimedOut),
 				UnseenBytes: since(b.UnseenBytes, n.UnseenBytes), RTTMin: float64(n.RTTMinNS) / 1e9,
-				RTTDeviation: since(b.JitterSumNS, n.JitterSumNS) / 1e9, Confidence: float64(e.Confidence),
+				RTTDeviation: since(b.JitterSumNS, n.JitterSumNS) / 1e9,
 			}}}
 	if e.Service.IsValid() {
 		out.service = e.Service.String()
 	}
+	out.via, out.values[Confidence] = e.Via, float64(e.Confidence)
 	if e.Paired {
 		out.values[Paired] = 1
 	}

@@ -4,7 +4,7 @@ import type { Edge, NumberInfo, Side } from './types'
 
 const info = (key: string, unit: NumberInfo['unit'] = ''): NumberInfo => ({ key, title: key, unit, query: key })
 const numbers = [info('p50', 's'), info('transactions'), info('rtt_min', 's'), info('resets'), info('held'), info('pushes'), info('unseen_bytes', 'B'), info('new')]
-const edge = (client: Partial<Side>, rest: Partial<Edge> = {}) => ({ transport: 'tcp', paired: false, client_side: client, ...rest }) as Edge
+const edge = (client: Partial<Side>, rest: Partial<Edge> = {}) => ({ transport: 'tcp', paired: false, confidence: 'none', client_side: client, ...rest }) as Edge
 const shown = (e: Edge) => factsOf(e, numbers).map((g) => `${g.title}: ${g.rows.map((r) => r.key)}`)
 
 describe('facts of an edge', () => {

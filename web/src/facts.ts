@@ -32,7 +32,7 @@ export function factsOf(edge: Edge, numbers: NumberInfo[]): { title: string; row
 export function pairing(edge: Edge): string {
   if (edge.paired) return 'Paired: both ends counted the same connections.'
   if (edge.client_side && edge.server_side) return 'Both ends counted, but it is not sure that they counted the same connections, so they are not subtracted.'
-  return `Only the ${edge.client_side ? 'client' : 'server'} side was counted; ${FOUND[edge.confidence ?? 'none']}`
+  return `Only the ${edge.client_side ? 'client' : 'server'} side was counted; ${FOUND[edge.confidence]}`
 }
 
 const FOUND = {

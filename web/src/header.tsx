@@ -87,7 +87,7 @@ function Trust({ graph, status, open, show }: { graph?: Graph; status?: Status; 
         ? c.tables.length > 0 ? `Incomplete: ${c.tables.length > 1 ? `${c.tables.length} tables were` : `table “${c.tables[0]!.name}” was`} full` : 'Incomplete'
         : broken ? 'A required feature is absent'
         : part ? `${span(c.covered_seconds)} of ${span(c.window_seconds)} seen` : 'Complete'}
-      {c.unmatched > 0 && <span class="muted" title="Edges whose other end is in no known container"> · {digits(c.unmatched * 100)} % unmatched</span>}
+      {graph.unmatched_share > 0 && <span class="muted" title="Edges with an end that is in no known container"> · {digits(graph.unmatched_share * 100)} % unmatched</span>}
       <span class="muted"> · ±{(graph.error_bound * 100).toFixed(1)} %</span>
     </button>
   )

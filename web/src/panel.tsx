@@ -63,7 +63,7 @@ function Worth({ graph, range }: { graph: Graph; range: [number, number] }) {
       <div><dt>State</dt><dd>{c.state}{lacks.length ? '' : ': every event is counted, and no table was full'}</dd></div>
       {lacks.map((what) => <div key={what} class="lack"><dt>Missing</dt><dd>{what}</dd></div>)}
       {c.sinks.map((s) => <div key={s.host + s.name}><dt>Delivery</dt><dd>{format(s.dropped, '')} snapshots did not reach {s.name}: charts lack points; counts go on in the next one</dd></div>)}
-      {c.unmatched > 0 && <div><dt>Ends</dt><dd>{digits(c.unmatched * 100)} % of edges lead to an end that is in no known container</dd></div>}
+      {graph.unmatched_share > 0 && <div><dt>Ends</dt><dd>{digits(graph.unmatched_share * 100)} % of edges lead to an end that is in no known container</dd></div>}
       <div><dt>Error</dt><dd>counts are exact; a quantile is off by at most ±{(graph.error_bound * 100).toFixed(1)} %</dd></div>
     </dl>
   )
@@ -92,7 +92,7 @@ function EdgePanel({ graph, edge, state, change, range, theme, close }: Props & 
   return (
     <>
       <Head kind="edge" close={close} title={<><Go id={edge.client} change={change}>{name(edge.client)}</Go><span class="arrow"> → </span><Go id={edge.server} change={change}>{name(edge.server)}</Go></>}>
-        <p class="muted small">{edge.transport.toUpperCase()} · {edge.services.slice(0, 4).join(', ') || 'service not known'}{edge.services.length > 4 ? ` and ${edge.services.length - 4} more` : ''}</p>
+        <p class="muted small">{edge.transport.toUpperCase()} · {edge.services.slice(0, 4).join(', ') || 'service not known'}{edge.services.length > 4 ? ` and ${edge.services.length - 4} more` : ''}{edge.via ? ` · through ${edge.via}` : ''}</p>
       </Head>
       <div class="tiles">
         <Tile title="Requests" value={format(s?.transactions_per_second, '/s')} />

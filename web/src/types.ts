@@ -71,7 +71,8 @@ export interface Edge {
   client_side?: Side
   server_side?: Side
   paired: boolean
-  confidence?: 'exact' | 'listener' | 'address' | 'none'
+  confidence: 'exact' | 'listener' | 'address' | 'none'
+  via?: string
   network_seconds?: number
 }
 
@@ -99,8 +100,6 @@ export interface Completeness {
   /** Queues of snapshots: what is missing are points of charts, not counts. */
   sinks: Loss[]
   ended_omitted: number
-  /** Share of edges whose other end is in no known container. */
-  unmatched: number
 }
 
 export interface Host {
@@ -117,6 +116,8 @@ export interface Graph {
   nodes: Node[]
   edges: Edge[]
   omitted_edges: number
+  /** Share of edges with an end that is in no known container. */
+  unmatched_share: number
   /** Connections that are in no edge: what their ends sent (request) and received (response). */
   unplaced?: Side
   hosts: Host[]
