@@ -29,7 +29,7 @@ type Options struct {
 	// quarters are in use, edges without connections and traffic are given up.
 	MaxEdges int
 	// MaxConnections bounds the open connections whose server learns its client's control
-	// group from the kernel (default 65536, about 0.1 KiB each while open).
+	// group from the kernel (default 65536, about 0.2 KiB each while open).
 	MaxConnections int
 	// MaxFlows bounds the pairs of a UDP socket and one of its peers, where it has several, that
 	// are followed at a time (default 16384, 0.2 KiB each); the longest unused gives way.

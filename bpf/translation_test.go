@@ -608,3 +608,61 @@ func TestProxyWithTwoClientsAtOnce(t *testing.T) {
 		return of+by[proxy.id(t)] == 2*connections
 	})
 }
+
+// Sixteen clients at once: the server's end knows its client always, since the client's end is
+// established first. The client's end knows its server unless its first request is away before
+// the server's end is there.
+func TestEndsMeetUnderLoad(t *testing.T) {
+	const clients, connections = 16, 200
+	p := open(t, Options{})
+	server := echoServer(t, "127.0.0.1:0", 0)
+	var running sync.WaitGroup
+	for range clients {
+		running.Go(func() {
+			for range connections {
+				conn, err := net.Dial("tcp", server.Addr().String())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := ask(conn, 1); err != nil {
+					t.Error(err)
+				}
+				conn.Close()
+			}
+		})
+	}
+	running.Wait()
+	opens := map[model.Role]map[bool]uint64{}
+	eventually(t, "all are closed", func() bool {
+		all, err := p.ReadEdges()
+		if err != nil {
+			t.Fatal(err)
+		}
+		closes := uint64(0)
+		opens[model.RoleClient], opens[model.RoleServer] = map[bool]uint64{}, map[bool]uint64{}
+		for _, e := range all {
+			if e.Key.Service == server.Addr().(*net.TCPAddr).AddrPort() {
+				opens[e.Key.Role][e.Key.Peer == ownCgroup(t)] += e.Counters.Opens
+				closes += e.Counters.Closes
+			}
+		}
+		return closes == 2*clients*connections
+	})
+	if got := opens[model.RoleServer]; got[true] != clients*connections || got[false] != 0 {
+		t.Errorf("the server's end knows %d clients and does not know %d", got[true], got[false])
+	}
+	got := opens[model.RoleClient]
+	if got[true]+got[false] != clients*connections || got[false] > clients*connections/100 {
+		t.Errorf("the client's end knows %d servers and does not know %d", got[true], got[false])
+	}
+	// Nobody is left waiting at the meeting place.
+	pairs, left := p.edges.maps.Maps["pairs"], 0
+	key, value := make([]byte, pairs.KeySize()), make([]byte, pairs.ValueSize())
+	for all := pairs.Iterate(); all.Next(&key, &value); {
+		left++
+	}
+	if left > clients*connections/10 {
+		t.Errorf("%d meetings are left over", left)
+	}
+}

@@ -60,3 +60,53 @@ func (e *Endpoint) Transactions() uint64 {
 	}
 	return e.Aside + e.Latency.Count
 }
+
+// Plus is the sum of two endpoints with the key of e. It shares histograms that need no sum.
+func (e Endpoint) Plus(other *Endpoint) Endpoint {
+	e.Aside += other.Aside
+	switch {
+	case other.Latency == nil:
+	case e.Latency == nil:
+		e.Latency = other.Latency
+	default:
+		sum := e.Latency.Clone()
+		sum.Merge(other.Latency)
+		e.Latency = sum
+	}
+	return e
+}
+
+// Since is what e gained after before, an earlier state of it.
+func (e Endpoint) Since(before *Endpoint) Endpoint {
+	e.Aside -= before.Aside
+	if e.Latency != nil && before.Latency != nil {
+		e.Latency = e.Latency.Since(before.Latency)
+	}
+	return e
+}
+
+// Precedes tells whether after can be a later state of e.
+func (e *Endpoint) Precedes(after *Endpoint) bool {
+	if e.Aside > after.Aside {
+		return false
+	}
+	return e.Latency == nil || after.Latency != nil && e.Latency.Count <= after.Latency.Count
+}
+
+// MergeEndpoints adds two lists up. The result is a new list, in the order of a and then of b.
+func MergeEndpoints(a, b []Endpoint) []Endpoint {
+	at := make(map[EndpointKey]int, len(a))
+	sum := make([]Endpoint, len(a), len(a)+len(b))
+	for i := range a {
+		sum[i], at[a[i].EndpointKey] = a[i], i
+	}
+	for i := range b {
+		if j, ok := at[b[i].EndpointKey]; ok {
+			sum[j] = sum[j].Plus(&b[i])
+			continue
+		}
+		at[b[i].EndpointKey] = len(sum)
+		sum = append(sum, b[i])
+	}
+	return sum
+}

@@ -97,6 +97,8 @@ type Edge struct {
 	// Paired is true where the other end's Edge is in the same snapshot.
 	Paired   bool
 	Counters EdgeCounters
+	// Endpoints are what was asked for, where that was recognised, in order of their key.
+	Endpoints []Endpoint
 	// Start is when Counters were all zero: the time of the last reading that did not have the
 	// edge. It is the zero Time where that is not known.
 	Start time.Time

@@ -55,6 +55,7 @@ type line struct {
 	to *total
 	// last is its latest state; base the state in which it was assigned to the total.
 	last, base     model.EdgeCounters
+	endpoints      map[model.EndpointKey]lineEndpoint
 	client, server model.Peer
 	confidence     model.Confidence
 	view           uint64
@@ -68,8 +69,11 @@ type total struct {
 	via            string
 	confidence     model.Confidence
 	// gone is what lines counted that are here no longer.
-	gone  model.EdgeCounters
-	lines int
+	gone          model.EdgeCounters
+	goneEndpoints tally
+	// admitted endpoints count under their own names.
+	admitted map[model.EndpointKey]bool
+	lines    int
 	// idle is the view in which the last line went.
 	idle uint64
 
@@ -110,11 +114,13 @@ func (g *ledger) update(s *sighting) {
 		if !l.last.Precedes(&s.edge.Counters) {
 			// The kernel forgot this edge and began anew between two views.
 			l.to.keep(&l.last, &l.base)
-			l.last, l.base = model.EdgeCounters{}, model.EdgeCounters{}
+			l.keepEndpoints()
+			l.last, l.base, l.endpoints = model.EdgeCounters{}, model.EdgeCounters{}, nil
 		}
 		g.reassign(l, s, client, server)
 	}
 	l.last = s.edge.Counters
+	l.takeEndpoints(s.edge.Endpoints)
 	l.view = g.view
 	l.to.describe(l, s)
 }
@@ -151,15 +157,17 @@ func (g *ledger) reassign(l *line, s *sighting, client, server model.Peer) {
 		l.client, l.server, l.confidence = client, server, max(l.confidence, s.confidence)
 		return
 	}
-	from := l.to
+	from, whole := l.to, true
 	if learntClient && learntServer && from.lines == 1 && from.goneIsZero() {
 		delete(g.totals, from.key)
 	} else {
 		from.keep(&l.last, &l.base)
+		l.keepEndpoints()
 		from.depart(g.view)
-		l.base = l.last
+		l.base, whole = l.last, false
 	}
 	g.assign(l, s, client, server)
+	l.moveEndpoints(whole)
 }
 
 // learn is what is known of an end after now was found, and whether all that was counted
@@ -202,6 +210,7 @@ func knowledge(p model.Peer) int {
 // leave ends a line.
 func (g *ledger) leave(l *line) {
 	l.to.keep(&l.last, &l.base)
+	l.keepEndpoints()
 	l.to.depart(g.view)
 }
 
@@ -240,7 +249,7 @@ func (t *total) goneIsZero() bool {
 			return false
 		}
 	}
-	return t.gone.Latency == nil
+	return t.gone.Latency == nil && len(t.goneEndpoints) == 0
 }
 
 // counting is the end that counted.
@@ -272,11 +281,12 @@ func (g *ledger) sum(present map[string]bool) []model.Edge {
 	for _, t := range shown {
 		sides[t.key.ends()] = true
 	}
+	endpoints := g.sumEndpoints()
 	edges := make([]model.Edge, len(shown))
 	for i, t := range shown {
 		edges[i] = model.Edge{
 			Side: t.key.side, Client: t.client, Server: t.server, Service: t.key.service, Transport: t.key.transport,
-			Backend: t.backend, Via: t.via, Confidence: t.confidence, Counters: t.sum, Paired: sides[t.key.other()],
+			Backend: t.backend, Via: t.via, Confidence: t.confidence, Counters: t.sum, Endpoints: endpoints[t].list(), Paired: sides[t.key.other()],
 		}
 	}
 	return edges
@@ -316,7 +326,12 @@ func (g *ledger) forget(present map[string]bool) {
 			server = model.Peer{}
 			k.server, k.serverProcess = server.ID(), ""
 		}
-		g.total(k, client, server).keep(&t.gone, &model.EdgeCounters{})
+		others := g.total(k, client, server)
+		others.keep(&t.gone, &model.EdgeCounters{})
+		for _, e := range t.goneEndpoints {
+			e.EndpointKey = others.admit(e.EndpointKey)
+			others.keepEndpoint(&e)
+		}
 		delete(g.totals, t.key)
 		g.overflow++
 		g.idle--

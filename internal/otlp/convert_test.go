@@ -125,6 +125,7 @@ func TestConvertValues(t *testing.T) {
 		edge("outsight_edge_transfers_total", 7)
 		edge("outsight_edge_held_requests_total", 8)
 		edge("outsight_edge_pushes_total", 9)
+		edge("outsight_edge_upgrades_total", 13)
 		edge("outsight_edge_connections_reset_total", 10)
 		edge("outsight_edge_connections_timed_out_total", 11)
 		edge("outsight_edge_unseen_bytes_total", 12)
@@ -137,6 +138,14 @@ func TestConvertValues(t *testing.T) {
 		edge("outsight_edge_paired", end.pairedV)
 		edge("outsight_edge_confidence", end.confidence)
 	}
+
+	endpoint := func(metric, status string, want float64) {
+		t.Helper()
+		f(metric+",client="+name+",client_id=4f1d,endpoint=query SELECT,host=node-1,protocol=postgresql,server=db,server_id=77aa,service=172.17.0.3:5432,side=client"+status+",transport=tcp", want)
+	}
+	endpoint("outsight_endpoint_requests_total", ",status=ok", float64(2+testHistogram().Count))
+	endpoint("outsight_endpoint_request_duration_seconds", ",status=ok", float64(testHistogram().Count))
+	endpoint("outsight_endpoint_requests_total", "", 3)
 
 	// The same ends and the same address over UDP: another edge, with packets. TCP has none.
 	udp := func(metric string, want float64) {

@@ -59,6 +59,9 @@ var edgeMetrics = []Metric{
 	{EdgePushes, "outsight.edge.pushes", "{push}", model.Counter,
 		"Times that a server sent without having been asked",
 		nil, counter(func(e *model.Edge) uint64 { return e.Counters.Pushes }), nil},
+	{EdgeUpgrades, "outsight.edge.upgrades", "{connection}", model.Counter,
+		"Connections that both ends agreed to make streams (WebSocket, replication, subscriptions)",
+		nil, counter(func(e *model.Edge) uint64 { return e.Counters.Upgrades }), nil},
 	{EdgeResets, "outsight.edge.connections.reset", "{connection}", model.Counter,
 		"Connections that ended with a reset",
 		nil, counter(func(e *model.Edge) uint64 { return e.Counters.Resets }), nil},
@@ -90,6 +93,14 @@ var edgeMetrics = []Metric{
 	{EdgeConnectionDuration, "outsight.edge.connection.duration", "s", model.HistogramSeries,
 		"Duration of connections that ended",
 		nil, func(e *model.Edge, to *collector) { to.histogram(e.Counters.Duration) }, nil},
+	{EndpointRequests, "outsight.endpoint.requests", "{request}", model.Counter,
+		"Requests by protocol, endpoint and the status of their reply, where they were recognised",
+		nil, func(e *model.Edge, to *collector) {
+			to.endpoints(e, func(p *model.Endpoint) float64 { return float64(p.Transactions()) })
+		}, nil},
+	{EndpointDuration, "outsight.endpoint.request.duration", "s", model.HistogramSeries,
+		"Time of a request and its reply by protocol, endpoint and the status of the reply",
+		nil, func(e *model.Edge, to *collector) { to.endpointHistograms(e) }, nil},
 	{EdgePaired, "outsight.edge.paired", "", model.Gauge,
 		"1 where both ends of the edge were counted",
 		nil, func(e *model.Edge, to *collector) { to.value(boolean(e.Paired)) }, nil},
@@ -175,6 +186,7 @@ func uniqueEdges(edges []model.Edge) []model.Edge {
 // addEdge adds e to sum, which is a copy of ours.
 func addEdge(sum, e *model.Edge) {
 	sum.Counters.Add(&e.Counters)
+	sum.Endpoints = model.MergeEndpoints(sum.Endpoints, e.Endpoints)
 	sum.Paired = sum.Paired && e.Paired
 	sum.Confidence = min(sum.Confidence, e.Confidence)
 	if e.Start.IsZero() || e.Start.Before(sum.Start) {

@@ -65,8 +65,16 @@ const (
 	EdgeRetransmits         = "outsight_edge_retransmits_total"
 	EdgeAborted             = "outsight_edge_aborted_transactions_total"
 	EdgeContinued           = "outsight_edge_continued_replies_total"
+	EdgeUpgrades            = "outsight_edge_upgrades_total"
 	EdgePaired              = "outsight_edge_paired"
 	EdgeConfidence          = "outsight_edge_confidence"
+)
+
+// Stored names of the metrics of an endpoint. Their labels are those of the edge, and protocol,
+// endpoint and status.
+const (
+	EndpointRequests = "outsight_endpoint_requests_total"
+	EndpointDuration = "outsight_endpoint_request_duration_seconds"
 )
 
 // Stored names of what Outsight tells of the host and of itself. Their label is host.
@@ -107,10 +115,15 @@ const (
 	// The processes at an edge's two ends.
 	LabelClientProcess = "client_process"
 	LabelServerProcess = "server_process"
-	LabelService       = "service"
-	LabelTransport     = "transport"
-	LabelProgram       = "program"
-	LabelPurpose       = "purpose"
-	LabelVersion       = "version"
-	LabelGoVersion     = "goversion"
+	// What passes the connections of an edge on, if anything does.
+	LabelVia       = "via"
+	LabelService   = "service"
+	LabelTransport = "transport"
+	LabelProgram   = "program"
+	LabelProtocol  = "protocol"
+	LabelEndpoint  = "endpoint"
+	LabelStatus    = "status"
+	LabelPurpose   = "purpose"
+	LabelVersion   = "version"
+	LabelGoVersion = "goversion"
 )
