@@ -17,7 +17,7 @@ UNITS         = $$(go list ./... | grep -v '^outsight/test/')
 
 .PHONY: help
 help: ## print this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
 demo: ## start the demo shop and watch it (root; Ctrl-C ends it and leaves nothing)
@@ -32,7 +32,7 @@ build: ## bin/outsight and bin/outsight-agent (needs Go alone)
 .PHONY: test
 test: ## everything that a change must pass (root; under 25 minutes on two slow cores)
 	@scripts/install test
-	@scripts/with-docker $(MAKE) generated lint unit end-to-end page
+	@scripts/with-docker $(MAKE) generated lint unit end-to-end test-kernels page
 
 .PHONY: generated
 generated: ## prove that the committed kernel objects and page are those of the sources
@@ -57,7 +57,12 @@ unit: ## package tests with the race detector, kernel programs loaded for real (
 
 .PHONY: end-to-end
 end-to-end: ## the built binary against real containers (root, Docker)
-	@scripts/with-docker go test -count=1 -p 1 -timeout 15m ./test/...
+	@scripts/with-docker go test -count=1 -p 1 -timeout 15m $$(go list ./test/... | grep -v '^outsight/test/kernels')
+
+.PHONY: test-kernels
+test-kernels: ## older kernels in virtual machines, and a table of what works on which
+	@scripts/install kernels
+	@go test -count=1 -v -timeout 20m ./test/kernels
 
 .PHONY: page
 page: build ## the page: types, units, and in headless Chromium (root, Docker)
@@ -74,6 +79,17 @@ bench: ## what watching costs, measured side by side; prints a table (root; some
 	@scripts/install bench
 	@$(MAKE) build
 	@$(SUDO) scripts/with-docker go run ./bench
+
+.PHONY: bench-accuracy
+bench-accuracy: ## percentiles, requests and bytes against the truth; rewrites docs/accuracy.md (root; 4 minutes)
+	@scripts/install bench
+	@$(SUDO) go run ./bench -only accuracy,counts,events -docs docs
+
+.PHONY: bench-overhead
+bench-overhead: ## throughput lost and latency added, in turns; rewrites docs/overhead.md (root; 8 minutes)
+	@scripts/install bench
+	@$(MAKE) build
+	@$(SUDO) scripts/with-docker go run ./bench -only throughput -pairs 5 -docs docs
 
 .PHONY: clean
 clean: ## remove what was built and measured

@@ -1,8 +1,10 @@
-// Command bench measures what Outsight costs the host that it watches: throughput lost while edges
-// are counted, the agent's own CPU time and memory, and nanoseconds per event of every kernel
-// program. It prints a table beside the budgets of the design and writes it as CSV.
+// Command bench measures what Outsight costs the host that it watches: throughput lost and latency
+// added while edges are counted, the agent's own CPU time and memory, and nanoseconds per event of
+// every kernel program. It also compares what Outsight counts with what is true: percentiles with
+// the log of single transactions, requests and bytes with the books of the programs. It prints a
+// table beside the budgets of the design, writes it as CSV, and rewrites the tables of the pages.
 //
-// It needs root, Docker, iperf3, redis-server, redis-benchmark and busybox, and the binaries that
+// It needs root, Docker and the packages of `scripts/install bench`, and the binaries that
 // `make build` makes. Run it on a quiet machine: with and without the agent take turns, so a slow
 // drift cancels, but the noise of other work does not.
 package main
@@ -27,8 +29,10 @@ func main() {
 	flag.StringVar(&options.results, "results", "bench/results", "directory for the CSV file")
 	flag.IntVar(&options.pairs, "pairs", 7, "pairs of runs with and without the agent")
 	flag.DurationVar(&options.run, "run", 3*time.Second, "length of one iperf3 run")
+	flag.DurationVar(&options.events, "events", time.Minute, "length of the run at the highest rate of events")
+	flag.StringVar(&options.docs, "docs", "", "directory with accuracy.md and overhead.md, whose tables are rewritten")
 	flag.IntVar(&options.containers, "containers", 50, "containers for the agent's own cost")
-	only := flag.String("only", "throughput,agent,programs", "which parts to measure, separated by commas")
+	only := flag.String("only", "throughput,agent,programs", "which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, programs")
 	flag.Parse()
 	options.only = strings.Split(*only, ",")
 
@@ -41,10 +45,10 @@ func main() {
 }
 
 type options struct {
-	binaries, results string
-	pairs, containers int
-	run               time.Duration
-	only              []string
+	binaries, results, docs string
+	pairs, containers       int
+	run, events             time.Duration
+	only                    []string
 }
 
 // part is one group of measurements.
@@ -54,6 +58,9 @@ type part struct {
 }
 
 var parts = []part{
+	{"accuracy", measureAccuracy},
+	{"counts", measureCounts},
+	{"events", measureEvents},
 	{"throughput", measureThroughput},
 	{"agent", measureAgent},
 	{"programs", measurePrograms},

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -36,17 +35,11 @@ func measurePrograms(ctx context.Context, o options) ([]row, error) {
 	}
 	defer os.WriteFile(statsSwitch, before, 0)
 
-	address, err := freeAddress()
+	run, stop, err := redisLoad.start(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	host, port, _ := net.SplitHostPort(address)
-	redis := loads[1]
-	server, err := redis.serve(ctx, host, port)
-	if err != nil {
-		return nil, err
-	}
-	defer server.stop()
+	defer stop()
 	a, err := startAgent(ctx, o, "outsight agent")
 	if err != nil {
 		return nil, err
@@ -58,7 +51,7 @@ func measurePrograms(ctx context.Context, o options) ([]row, error) {
 		return nil, err
 	}
 	begun := time.Now()
-	throughput, err := redis.once(ctx, o, host, port)
+	measured, err := run(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -69,13 +62,13 @@ func measurePrograms(ctx context.Context, o options) ([]row, error) {
 	}
 	share := 100 * float64(runTime(programs)-runTime(idle)) / float64(wall.Nanoseconds()) / float64(runtime.NumCPU())
 	rows := []row{{what: "kernel programs together, under redis-benchmark", value: share, unit: "% of all CPUs",
-		detail: fmt.Sprintf("%.0f GET/s on %d CPUs, the cost of the statistics themselves included", throughput, runtime.NumCPU())}}
+		detail: fmt.Sprintf("%.0f GET/s on %d CPUs, the cost of the statistics themselves included", measured.speed, runtime.NumCPU())}}
 	for _, p := range programs {
 		if p.RunCount == 0 {
 			continue
 		}
 		rows = append(rows, row{what: "kernel program " + p.Name, value: float64(p.RunTimeNS) / float64(p.RunCount), unit: "ns per run",
-			detail: fmt.Sprintf("%d runs at %.0f GET/s, statistics on", p.RunCount, throughput)})
+			detail: fmt.Sprintf("%d runs at %.0f GET/s, statistics on", p.RunCount, measured.speed)})
 	}
 	return rows, nil
 }

@@ -2,128 +2,99 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net"
-	"regexp"
-	"strconv"
 )
 
-// load is a program whose throughput is taken with and without the agent.
+// load is a program whose throughput and latency are taken with and without the agent.
 type load struct {
-	name   string
-	unit   string
-	budget float64
-	// serve starts the server at an address; once returns the throughput of one run.
-	serve func(ctx context.Context, host, port string) (*process, error)
-	once  func(ctx context.Context, o options, host, port string) (float64, error)
+	name, unit string
+	// budget is of the throughput lost, latencyBudget of the p99 added, both in percent; 0 is none.
+	budget, latencyBudget float64
+	// paced loads have a rate of their own: only their latency is compared.
+	paced bool
+	// start starts the server; run makes one run against it.
+	start starter
 }
 
-var loads = []load{
-	{
-		name: "iperf3 128 KB throughput lost", unit: "Gbit/s", budget: 1,
-		serve: func(ctx context.Context, host, port string) (*process, error) {
-			return startServer(ctx, net.JoinHostPort(host, port), "iperf3", "-s", "-B", host, "-p", port)
-		},
-		once: runIperf,
-	},
-	{
-		name: "redis-benchmark GET throughput lost, both ends here", unit: "requests/s", budget: 2,
-		serve: func(ctx context.Context, host, port string) (*process, error) {
-			return startServer(ctx, net.JoinHostPort(host, port), "redis-server", "--bind", host, "--port", port, "--save", "", "--dir", "/tmp")
-		},
-		once: runRedis,
-	},
-}
+type starter func(context.Context, options) (run runner, stop func(), err error)
+
+type runner func(context.Context) (result, error)
+
+// result of one run; p99 in seconds is 0 where the program does not tell it.
+type result struct{ speed, p99 float64 }
 
 func measureThroughput(ctx context.Context, o options) ([]row, error) {
 	var rows []row
-	for _, l := range loads {
-		r, err := l.compare(ctx, o)
+	for _, l := range overheadLoads {
+		measured, err := l.compare(ctx, o)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", l.name, err)
 		}
-		rows = append(rows, r)
+		rows = append(rows, measured...)
 	}
-	return rows, nil
+	return rows, o.document("overhead.md", "overhead", rowsTable(rows))
 }
 
 // compare takes turns: without, with, with, without, ... so that a drift of the machine's speed
-// weighs on both alike. The result is the median of the pairs' losses.
-func (l load) compare(ctx context.Context, o options) (row, error) {
-	address, err := freeAddress()
+// weighs on both alike. The results are medians of the pairs.
+func (l load) compare(ctx context.Context, o options) ([]row, error) {
+	run, stop, err := l.start(ctx, o)
 	if err != nil {
-		return row{}, err
+		return nil, err
 	}
-	host, port, _ := net.SplitHostPort(address)
-	server, err := l.serve(ctx, host, port)
-	if err != nil {
-		return row{}, err
+	defer stop()
+	if _, err := run(ctx); err != nil { // warm up
+		return nil, err
 	}
-	defer server.stop()
-	if _, err := l.once(ctx, o, host, port); err != nil { // warm up
-		return row{}, err
-	}
-	var losses, without, with []float64
+	var without, with []result
 	for pair := range o.pairs {
-		var plain, watched float64
+		var plain, watched result
 		for turn := range 2 {
 			if turn == pair%2 {
-				plain, err = l.once(ctx, o, host, port)
+				plain, err = run(ctx)
 			} else {
-				watched, err = l.watched(ctx, o, host, port)
+				watched, err = l.watched(ctx, o, run)
 			}
 			if err != nil {
-				return row{}, err
+				return nil, err
 			}
 		}
 		without, with = append(without, plain), append(with, watched)
-		losses = append(losses, 100*(1-watched/plain))
-		progress("%s: pair %d of %d: %.4g without, %.4g with, %.2f %% lost", l.name, pair+1, o.pairs, plain, watched, losses[pair])
+		progress("%s: pair %d of %d: %.4g without, %.4g with, %.2f %% lost; p99 %.3g ms and %.3g ms", l.name, pair+1, o.pairs,
+			plain.speed, watched.speed, 100*(1-watched.speed/plain.speed), 1000*plain.p99, 1000*watched.p99)
 	}
-	low, high := quartile(losses, 1), quartile(losses, 3)
-	return row{what: l.name, value: median(losses), unit: "%", budget: l.budget, low: low, high: high,
-		detail: fmt.Sprintf("median of %d pairs, quartiles %.2f and %.2f; medians %.4g without, %.4g with %s",
-			o.pairs, low, high, median(without), median(with), l.unit)}, nil
+	return l.rows(without, with), nil
 }
 
-func (l load) watched(ctx context.Context, o options, host, port string) (float64, error) {
+func (l load) watched(ctx context.Context, o options, run runner) (result, error) {
 	a, err := startAgent(ctx, o, "outsight agent")
 	if err != nil {
-		return 0, err
+		return result{}, err
 	}
 	defer a.stop()
-	return l.once(ctx, o, host, port)
+	return run(ctx)
 }
 
-func runIperf(ctx context.Context, o options, host, port string) (float64, error) {
-	out, err := output(ctx, "iperf3", "-c", host, "-p", port, "-l", "128K", "-t", strconv.FormatFloat(o.run.Seconds(), 'f', 0, 64), "-J")
-	if err != nil {
-		return 0, err
+func (l load) rows(without, with []result) []row {
+	var losses, added, speeds, watchedSpeeds, p99s, watchedP99s []float64
+	for i := range without {
+		losses = append(losses, 100*(1-with[i].speed/without[i].speed))
+		added = append(added, 100*(with[i].p99/without[i].p99-1))
+		speeds, watchedSpeeds = append(speeds, without[i].speed), append(watchedSpeeds, with[i].speed)
+		p99s, watchedP99s = append(p99s, 1000*without[i].p99), append(watchedP99s, 1000*with[i].p99)
 	}
-	var result struct {
-		End struct {
-			SumReceived struct {
-				BitsPerSecond float64 `json:"bits_per_second"`
-			} `json:"sum_received"`
-		}
+	var rows []row
+	if !l.paced {
+		low, high := quartile(losses, 1), quartile(losses, 3)
+		rows = append(rows, row{what: l.name + ": throughput lost", value: median(losses), unit: "%", budget: l.budget, low: low, high: high,
+			detail: fmt.Sprintf("%d pairs, quartiles %.2f and %.2f; medians %.4g without, %.4g with %s",
+				len(without), low, high, median(speeds), median(watchedSpeeds), l.unit)})
 	}
-	if err := json.Unmarshal(out, &result); err != nil || result.End.SumReceived.BitsPerSecond == 0 {
-		return 0, fmt.Errorf("no result of iperf3: %v: %s", err, out)
+	if without[0].p99 > 0 {
+		low, high := quartile(added, 1), quartile(added, 3)
+		rows = append(rows, row{what: l.name + ": p99 added", value: median(added), unit: "%", budget: l.latencyBudget, low: low, high: high,
+			detail: fmt.Sprintf("%d pairs, quartiles %.2f and %.2f; medians %.3g ms without, %.3g ms with",
+				len(without), low, high, median(p99s), median(watchedP99s))})
 	}
-	return result.End.SumReceived.BitsPerSecond / 1e9, nil
-}
-
-var redisResult = regexp.MustCompile(`"GET","([\d.]+)"`)
-
-func runRedis(ctx context.Context, _ options, host, port string) (float64, error) {
-	out, err := output(ctx, "redis-benchmark", "-h", host, "-p", port, "-t", "get", "-n", "300000", "-c", "50", "--csv")
-	if err != nil {
-		return 0, err
-	}
-	found := redisResult.FindSubmatch(out)
-	if found == nil {
-		return 0, fmt.Errorf("no result of redis-benchmark: %s", out)
-	}
-	return strconv.ParseFloat(string(found[1]), 64)
+	return rows
 }

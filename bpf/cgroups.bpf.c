@@ -30,6 +30,11 @@ const volatile bool use_run_queue_clock = false;
 const volatile u32 run_queue_lanes = 1;
 /* sched_switch has the previous task's state as its fourth argument since 5.18. */
 const volatile bool switch_has_state = true;
+/*
+ * Tasks have storage of their own (5.11). Without it the loader makes task_states a hash by thread
+ * id, whose entries end at the thread's last switch.
+ */
+const volatile bool tasks_have_storage = true;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -156,6 +161,14 @@ static __always_inline struct cgroup_lane *lane_of(u32 slot, u32 cpu)
 	return bpf_map_lookup_elem(&cgroup_lanes, &lane);
 }
 
+static __always_inline struct task_state *state_of(struct task_struct *task)
+{
+	if (tasks_have_storage)
+		return bpf_task_storage_get(&task_states, task, 0, 0);
+	u32 id = task->pid;
+	return bpf_map_lookup_elem(&task_states, &id);
+}
+
 /*
  * The kernel measures each task's run-queue wait itself (sched_info) and adds it right after the
  * task is switched in, and earlier for a part that it waited on a CPU that it was moved away from.
@@ -164,7 +177,7 @@ static __always_inline struct cgroup_lane *lane_of(u32 slot, u32 cpu)
 static __always_inline void count_wait(u32 slot, u32 cpu, struct cgroup_lane *lane,
 				       struct task_struct *prev)
 {
-	struct task_state *task = bpf_task_storage_get(&task_states, prev, 0, 0);
+	struct task_state *task = state_of(prev);
 
 	if (!task) {
 		count_drop(DROP_TASK_STATE);
@@ -203,6 +216,18 @@ int read_clocks(struct clocks *clocks)
 	return 0;
 }
 
+/* The field's name until 5.14. */
+struct task_struct___named_state {
+	volatile long state;
+} __attribute__((preserve_access_index));
+
+static __always_inline u32 run_state(struct task_struct *task)
+{
+	if (bpf_core_field_exists(task->__state))
+		return task->__state;
+	return ((struct task_struct___named_state *)task)->state;
+}
+
 SEC("tp_btf/sched_switch")
 int sched_switch(u64 *ctx)
 {
@@ -216,7 +241,8 @@ int sched_switch(u64 *ctx)
 		return 0;
 
 	u64 now = use_run_queue_clock ? run_queue_clock(next) : bpf_ktime_get_ns();
-	bool runnable = preempt || (switch_has_state ? (u32)ctx[3] : prev->__state) == 0;
+	u32 prev_state = switch_has_state ? (u32)ctx[3] : run_state(prev);
+	bool runnable = preempt || prev_state == 0;
 	u32 next_slot = CGROUP_SLOT_IDLE;
 
 	if (next->pid)
@@ -238,6 +264,11 @@ int sched_switch(u64 *ctx)
 			}
 		}
 	}
+	if (!tasks_have_storage && prev_state & TASK_DEAD) {
+		u32 id = prev->pid;
+
+		bpf_map_delete_elem(&task_states, &id);
+	}
 	state->slot = next_slot;
 	state->pid = next->pid;
 	state->since_ns = now;
@@ -255,6 +286,14 @@ static __always_inline struct cgroup_lane *task_lane(struct task_struct *task)
 /* Made here and not at a switch, where memory must not be allocated on older kernels. */
 static __always_inline void make_task_state(struct task_struct *task)
 {
+	if (!tasks_have_storage) {
+		struct task_state now = {task->sched_info.run_delay, task->sched_info.pcount};
+		u32 id = task->pid;
+
+		if (bpf_map_update_elem(&task_states, &id, &now, BPF_ANY))
+			count_drop(DROP_TASK_STATE);
+		return;
+	}
 	struct task_state *state =
 		bpf_task_storage_get(&task_states, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
@@ -273,7 +312,7 @@ int running_tasks(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 
-	if (task && !bpf_task_storage_get(&task_states, task, 0, 0))
+	if (task && !state_of(task))
 		make_task_state(task);
 	return 0;
 }

@@ -86,7 +86,8 @@ func (p *Probes) openCgroups(k *kernel) error {
 		spec.Variables["cgroup_hierarchy"].Set(k.hierarchy),
 		spec.Variables["cgroup_subsys_index"].Set(k.subsys),
 		spec.Variables["use_run_queue_clock"].Set(k.runQueueClock),
-		spec.Variables["switch_has_state"].Set(k.switchHasState))
+		spec.Variables["switch_has_state"].Set(k.switchHasState),
+		storeTasksIn(spec))
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
 	}

@@ -90,6 +90,7 @@ const (
 	cgroupsVarCpus              = "cpus"
 	cgroupsVarRunQueueLanes     = "run_queue_lanes"
 	cgroupsVarSwitchHasState    = "switch_has_state"
+	cgroupsVarTasksHaveStorage  = "tasks_have_storage"
 	cgroupsVarUseRunQueueClock  = "use_run_queue_clock"
 )
 
@@ -171,6 +172,7 @@ type cgroupsVariableSpecs struct {
 	Cpus              *ebpf.VariableSpec `ebpf:"cpus"`
 	RunQueueLanes     *ebpf.VariableSpec `ebpf:"run_queue_lanes"`
 	SwitchHasState    *ebpf.VariableSpec `ebpf:"switch_has_state"`
+	TasksHaveStorage  *ebpf.VariableSpec `ebpf:"tasks_have_storage"`
 	UseRunQueueClock  *ebpf.VariableSpec `ebpf:"use_run_queue_clock"`
 }
 
@@ -229,6 +231,7 @@ type cgroupsVariables struct {
 	Cpus              *ebpf.Variable `ebpf:"cpus"`
 	RunQueueLanes     *ebpf.Variable `ebpf:"run_queue_lanes"`
 	SwitchHasState    *ebpf.Variable `ebpf:"switch_has_state"`
+	TasksHaveStorage  *ebpf.Variable `ebpf:"tasks_have_storage"`
 	UseRunQueueClock  *ebpf.Variable `ebpf:"use_run_queue_clock"`
 }
 

@@ -9,8 +9,13 @@
 #include "histogram.h"
 #include "cgroup_id.h"
 #include "edges.h"
+#include "requests.h"
+#include "datagrams.h"
 
 char LICENSE[] SEC("license") = "GPL";
+
+/* Length of a jiffy; set by the loader. */
+const volatile u64 jiffy_ns = 4000000;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -27,6 +32,21 @@ struct {
 	__type(key, u32);
 	__type(value, struct histogram);
 } edge_latency SEC(".maps");
+
+/* Histograms that edges take when they first need them; place 0 is nobody's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct histogram);
+} histogram_pool SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 1);
+	__type(value, u32);
+} free_histograms SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -62,15 +82,6 @@ struct {
 	__type(key, struct listener_key);
 	__type(value, struct listener);
 } listeners SEC(".maps");
-
-/* Which control group is at the client end of an open connection. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1);
-	__type(key, struct pair_key);
-	__type(value, u64);
-} pairs SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -125,6 +136,13 @@ static __always_inline void remote_address(struct sock *sk, struct address *to)
 		map_ipv4(to, sk->__sk_common.skc_daddr);
 }
 
+static __always_inline bool is_ipv4(const struct address *a)
+{
+	const u32 *word = (const u32 *)a->bytes;
+
+	return !word[0] && !word[1] && word[2] == bpf_htonl(0xffff);
+}
+
 static __always_inline bool is_loopback(const struct address *a)
 {
 	const u32 *word = (const u32 *)a->bytes;
@@ -167,6 +185,8 @@ static __always_inline bool is_mptcp(struct sock *sk)
 	return is_inet(sk) && sk->sk_protocol == IPPROTO_MPTCP;
 }
 
+#include "meeting.h"
+
 /* --- listeners --- */
 
 /* The kernel takes a port that it chose itself away from a socket before it tells of the close. */
@@ -194,15 +214,18 @@ static __always_inline struct listener *listener_of(struct sock *sk)
 	found = bpf_map_lookup_elem(&listeners, &key);
 	if (found)
 		return found;
+	/* 0.0.0.0 before [::], which may be another process's and be for IPv6 alone. */
+	if (is_ipv4(&key.address)) {
+		map_ipv4(&key.address, 0);
+		found = bpf_map_lookup_elem(&listeners, &key);
+		if (found)
+			return found;
+	}
 	__builtin_memset(&key.address, 0, sizeof(key.address));
-	found = bpf_map_lookup_elem(&listeners, &key); /* [::] */
-	if (found)
-		return found;
-	map_ipv4(&key.address, 0);
-	return bpf_map_lookup_elem(&listeners, &key); /* 0.0.0.0 */
+	return bpf_map_lookup_elem(&listeners, &key);
 }
 
-static __always_inline void add_listener(struct sock *sk, u64 owner)
+static __always_inline void add_listener(struct sock *sk, struct task_struct *task)
 {
 	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	struct listener_key key;
@@ -219,8 +242,15 @@ static __always_inline void add_listener(struct sock *sk, u64 owner)
 	if (known) {
 		__sync_fetch_and_add(&known->sockets, 1);
 	} else {
-		struct listener first = {.owner = owner, .sockets = 1};
+		struct listener first = {.owner = task_cgroup_id(task), .sockets = 1};
 
+		process_of(task, &first.process);
+		if (is_forwarder(&first.process, key.netns)) {
+			u64 none = 0;
+
+			first.forwarder = 1;
+			bpf_map_update_elem(&proxies, &first.process.id, &none, BPF_NOEXIST);
+		}
 		if (bpf_map_update_elem(&listeners, &key, &first, BPF_NOEXIST)) {
 			count_drop(DROP_LISTENER);
 			return;
@@ -239,64 +269,39 @@ static __always_inline void remove_listener(struct sock *sk)
 	listener_key_of(sk, c, &key);
 	c->flags &= ~CONNECTION_LISTENER;
 	struct listener *known = bpf_map_lookup_elem(&listeners, &key);
-	if (known && __sync_fetch_and_add(&known->sockets, -1) <= 1)
+	if (known && __sync_fetch_and_add(&known->sockets, -1) <= 1) {
+		if (known->forwarder)
+			bpf_map_delete_elem(&proxies, &known->process.id);
 		bpf_map_delete_elem(&listeners, &key);
-}
-
-/* --- pairs --- */
-
-static __always_inline void pair_key_of(struct sock *sk, const struct connection *c, u32 role,
-					struct pair_key *key)
-{
-	__builtin_memset(key, 0, sizeof(*key));
-	if (role == ROLE_CLIENT) {
-		local_address(sk, &key->client);
-		remote_address(sk, &key->service);
-		key->client_port = local_port(sk, c);
-		key->service_port = remote_port(sk);
-	} else {
-		remote_address(sk, &key->client);
-		local_address(sk, &key->service);
-		key->client_port = remote_port(sk);
-		key->service_port = sk->__sk_common.skc_num;
 	}
-	if (is_loopback(&key->client))
-		key->netns = netns_of(sk);
-}
-
-static __always_inline void publish_client(struct sock *sk, struct connection *c)
-{
-	struct pair_key key;
-	u64 owner = c->owner;
-
-	c->local_port = sk->__sk_common.skc_num;
-	pair_key_of(sk, c, ROLE_CLIENT, &key);
-	if (bpf_map_update_elem(&pairs, &key, &owner, BPF_ANY))
-		count_drop(DROP_PAIR);
 }
 
 /* --- edges --- */
 
-static __always_inline void key_of(struct sock *sk, u32 role, u64 owner, struct edge_key *key)
+static __always_inline void key_of(struct sock *sk, struct connection *c, struct edge_key *key)
 {
 	__builtin_memset(key, 0, sizeof(*key));
-	key->owner = owner;
+	key->owner = c->owner;
 	key->netns = netns_of(sk);
-	key->role = role;
-	if (role == ROLE_CLIENT) {
+	key->role = c->role;
+	__builtin_memcpy(key->process, c->process.name, PROCESS_NAME);
+	key->forwarder = c->flags & CONNECTION_FORWARDER ? FORWARDS : 0;
+	if (c->role == ROLE_CLIENT) {
 		remote_address(sk, &key->service);
 		key->port = remote_port(sk);
+		meet_server(sk, c, key);
+		u32 behind = c->behind;
+		struct edge *dialled = behind ? bpf_map_lookup_elem(&edges, &behind) : NULL;
+		if (dialled) {
+			key->far = dialled->key.service;
+			key->far_port = dialled->key.port;
+		}
 		return;
 	}
 	local_address(sk, &key->service);
 	remote_address(sk, &key->client);
 	key->port = sk->__sk_common.skc_num;
-
-	struct pair_key pair;
-	pair_key_of(sk, NULL, ROLE_SERVER, &pair);
-	u64 *client = bpf_map_lookup_elem(&pairs, &pair);
-	if (client)
-		key->peer = *client;
+	meet_client(sk, c, key);
 }
 
 static __always_inline u32 place_edge(struct edge_key *key, u32 place, bool reserved)
@@ -330,6 +335,9 @@ static __noinline u32 new_edge(struct edge_key *key)
 	if (key->role == ROLE_SERVER) {
 		count_drop(DROP_EDGE_CLIENT);
 		__builtin_memset(&key->client, 0, sizeof(key->client));
+		__builtin_memset(&key->far, 0, sizeof(key->far));
+		__builtin_memset(key->peer_process, 0, sizeof(key->peer_process));
+		key->far_port = 0;
 		key->peer = 0;
 		u32 *known = bpf_map_lookup_elem(&edge_of_key, key);
 		if (known)
@@ -341,65 +349,209 @@ static __noinline u32 new_edge(struct edge_key *key)
 	return EDGE_OVERFLOW;
 }
 
-static __always_inline u32 edge_of(struct sock *sk, u32 role, u64 owner)
+static __noinline u32 edge_of(struct sock *sk, struct connection *c)
 {
 	struct edge_key key;
 
-	key_of(sk, role, owner, &key);
+	if (!sk || !c)
+		return EDGE_OVERFLOW;
+	key_of(sk, c, &key);
 	u32 *known = bpf_map_lookup_elem(&edge_of_key, &key);
-	return known ? *known : new_edge(&key);
+	u32 place = known ? *known : new_edge(&key);
+	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	if (edge && place)
+		edge->process = c->process.id;
+	return place;
 }
 
 /* --- transactions --- */
 
-static __always_inline void count_transaction(u32 place, u64 first_ns, u64 last_ns)
+static __noinline int take_histogram(struct edge *edge, u32 which)
 {
+	u32 place;
+
+	if (!edge || which >= EDGE_HISTOGRAMS)
+		return 0;
+	if (bpf_map_pop_elem(&free_histograms, &place)) {
+		count_drop(DROP_HISTOGRAM);
+		return 0;
+	}
+	u32 before = __sync_val_compare_and_swap(&edge->histograms[which], 0, place);
+	if (!before)
+		return place;
+	bpf_map_push_elem(&free_histograms, &place, BPF_ANY);
+	return before;
+}
+
+/* Adds to one of the edge's histograms; the sum tells the reader that it changed. */
+static __always_inline void add_sample(struct edge *edge, u32 which, u64 *sum, u64 ns)
+{
+	u32 place = edge->histograms[which];
+
+	if (!place)
+		place = take_histogram(edge, which);
+	if (!place)
+		return;
+	struct histogram *h = bpf_map_lookup_elem(&histogram_pool, &place);
+	if (!h)
+		return;
+	histogram_add(h, ns);
+	__sync_fetch_and_add(sum, ns ? ns : 1);
+}
+
+static __always_inline u64 elapsed(u64 from_ns, u64 to_ns)
+{
+	return to_ns > from_ns ? to_ns - from_ns : 0;
+}
+
+/* What the kernel measured of the path: smoothed round-trip time and its mean deviation. */
+static __always_inline void sample_path(struct edge *edge, struct sock *sk)
+{
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+
+	if (!tcp || !tcp->srtt_us)
+		return;
+	add_sample(edge, EDGE_RTT, &edge->rtt_sum_ns, (u64)tcp->srtt_us * 1000 / 8);
+	__sync_fetch_and_add(&edge->jitter_sum_ns, (u64)tcp->mdev_us * 1000 / 4);
+}
+
+#include "transactions.h"
+
+static __always_inline void count_transaction(struct sock *sk, struct connection *c, u64 first_ns,
+					      u64 reply_ns, u64 last_ns, u64 target)
+{
+	u32 place = c->edge;
 	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
 	struct histogram *latency = bpf_map_lookup_elem(&edge_latency, &place);
 
 	if (!edge || !latency)
 		return;
-	u64 ns = last_ns > first_ns ? last_ns - first_ns : 0;
-	histogram_add(latency, ns);
+	sample_path(edge, sk);
+	if (elapsed(first_ns, reply_ns) > HELD_AFTER_NS) {
+		__sync_fetch_and_add(&edge->held, 1);
+		count_endpoint(target, 0, CELL_ASIDE);
+		return;
+	}
+	if (elapsed(reply_ns, last_ns) > TRANSFER_AFTER_NS) {
+		__sync_fetch_and_add(&edge->transfers, 1);
+		count_endpoint(target, 0, CELL_ASIDE);
+		return;
+	}
+	u64 ns = elapsed(first_ns, last_ns);
+	if (log_transactions)
+		log_transaction(place, c->role, first_ns, reply_ns, last_ns);
+	u32 cell = histogram_cell(ns);
+	histogram_add_cell(latency, cell);
+	count_endpoint(target, ns, cell);
 	/* The sum tells the reader that the histogram changed, so it grows even by a zero. */
 	__sync_fetch_and_add(&edge->latency_sum_ns, ns ? ns : 1);
 }
 
 /* Counts the connection's finished transaction, once, whoever comes first. */
-static __always_inline bool finish(struct connection *c, u32 next_phase)
+static __always_inline bool finish(struct sock *sk, struct connection *c)
 {
-	u64 first_ns = c->first_ns, last_ns = c->last_ns;
+	u64 first_ns = c->first_ns, reply_ns = c->reply_ns, last_ns = c->last_ns;
+	u64 target = c->head.target;
 
-	if (__sync_val_compare_and_swap(&c->phase, PHASE_REPLY, next_phase) != PHASE_REPLY)
+	if (__sync_val_compare_and_swap(&c->phase, PHASE_REPLY, PHASE_IDLE) != PHASE_REPLY)
 		return false;
-	count_transaction(c->edge, first_ns, last_ns);
+	if (!target && c->head.state == HEAD_NAMED) {
+		find_endpoint(c, STATUS_UNKNOWN);
+		target = c->head.target;
+	}
+	count_transaction(sk, c, first_ns, reply_ns, last_ns, target);
 	return true;
 }
 
-static __always_inline void on_request(struct connection *c, u64 now)
+static __always_inline void count_request(struct edge *edge)
 {
-	if (c->phase == PHASE_REQUEST)
-		return;
-	if (c->phase == PHASE_REPLY)
-		finish(c, PHASE_IDLE);
-	c->first_ns = now;
-	c->flags &= ~CONNECTION_SWEPT;
-	c->phase = PHASE_REQUEST;
+	__sync_fetch_and_add(&edge->requests, 1);
 }
 
-static __always_inline void on_reply(struct connection *c, struct edge *edge, u64 now)
+/*
+ * readable is how many of the bytes the calling task has in its buffer. A request that cannot be
+ * named yet is counted when more of it, or its reply, tells that it has one.
+ */
+static __always_inline void on_request(struct sock *sk, struct connection *c, struct edge *edge, u32 readable,
+				       u64 now)
 {
-	if (c->phase == PHASE_IDLE) {
-		/* The server speaks first, or goes on after a silence. */
-		if (c->flags & CONNECTION_SWEPT) {
-			c->flags &= ~CONNECTION_SWEPT;
-			__sync_fetch_and_add(&edge->continued, 1);
-		}
+	if (c->flags & CONNECTION_STREAM)
+		return;
+	if (c->phase == PHASE_REQUEST) {
+		if (c->head.state != HEAD_PARTIAL)
+			return;
+		int state = read_more_request(c, readable);
+		if (state == HEAD_SILENT)
+			c->phase = PHASE_IDLE;
+		else if (state != HEAD_PARTIAL)
+			count_request(edge);
 		return;
 	}
+	if (c->phase == PHASE_REPLY)
+		finish(sk, c);
+	c->flags &= ~CONNECTION_SWEPT;
+	c->pushes = 0;
+	if (machine && c->head.protocol != PROTOCOL_OPAQUE && read_request(c, readable) == HEAD_SILENT)
+		return;
+	c->first_ns = now;
+	c->phase = PHASE_REQUEST;
+	if (c->head.state != HEAD_PARTIAL)
+		count_request(edge);
+}
+
+/* The server sends without having been asked: it greets, goes on after a silence, or pushes. */
+static __always_inline void on_push(struct connection *c, struct edge *edge)
+{
+	if (c->flags & CONNECTION_SWEPT) {
+		c->flags &= ~CONNECTION_SWEPT;
+		__sync_fetch_and_add(&edge->continued, 1);
+		return;
+	}
+	__sync_fetch_and_add(&edge->pushes, 1);
+	if (c->head.watch & HEAD_WATCH_NOTICE)
+		return;
+	if (++c->pushes >= STREAM_AFTER_PUSHES)
+		c->flags |= CONNECTION_STREAM;
+}
+
+static __always_inline void on_reply(struct sock *sk, struct connection *c, struct edge *edge, u32 readable,
+				     u64 now)
+{
+	int reply = REPLY_BEGINS;
+
+	if (c->phase == PHASE_IDLE) {
+		if (machine && !c->head.protocol && !c->head.failures && (c->flags & CONNECTION_WHOLE) &&
+		    !(c->flags & CONNECTION_STREAM))
+			read_greeting(c, readable);
+		on_push(c, edge);
+		return;
+	}
+	if (c->phase == PHASE_REPLY) {
+		if (c->head.watch && is_notice(c, readable))
+			__sync_fetch_and_add(&edge->pushes, 1);
+		else
+			c->last_ns = now;
+		return;
+	}
+	if (c->head.state) {
+		bool late = c->head.state == HEAD_PARTIAL;
+
+		reply = begin_reply(c, readable);
+		if (late)
+			count_request(edge);
+	}
+	if (reply == REPLY_WAITS)
+		return;
 	c->last_ns = now;
-	if (c->phase == PHASE_REQUEST)
-		c->phase = PHASE_REPLY;
+	c->reply_ns = now;
+	c->phase = PHASE_REPLY;
+	__sync_fetch_and_add(&edge->replies, 1);
+	add_sample(edge, EDGE_TTFB, &edge->ttfb_sum_ns, elapsed(c->first_ns, now));
+	if (reply == REPLY_SWITCHES) {
+		c->flags |= CONNECTION_STREAM;
+		__sync_fetch_and_add(&edge->upgrades, 1);
+		finish(sk, c);
+	}
 }
 
 /* --- connections --- */
@@ -412,6 +564,23 @@ static __always_inline void open_on(struct connection *c, u32 place)
 		__sync_fetch_and_add(&edge->opens, 1);
 	c->edge = place;
 	c->flags |= CONNECTION_OPEN;
+}
+
+/*
+ * A connection that a client opened is counted from its first use on, or the next sweep, or its
+ * end: by then the server's end has told who it is.
+ */
+static __always_inline void settle(struct sock *sk, struct connection *c)
+{
+	u32 place = edge_of(sk, c);
+
+	/* It may be used and swept at once: both find the same edge, and one counts. */
+	if (__sync_val_compare_and_swap(&c->unsettled, 1, 0) == 1) {
+		c->flags |= CONNECTION_OWNED;
+		open_on(c, place);
+	} else {
+		c->edge = place;
+	}
 }
 
 static __always_inline void close_on(struct connection *c)
@@ -434,23 +603,41 @@ static __always_inline u32 role_of(struct sock *sk)
  * The task that uses a socket owns it: an accepted socket is the accepting task's, not the
  * listener's creator's. The first use decides.
  */
-static __noinline int own(struct sock *sk, struct connection *c, struct task_struct *task)
+static __noinline int own(struct sock *sk, struct connection *c, struct task_struct *task, bool used)
 {
 	if (!sk || !c || !task)
 		return 0;
-	u64 owner = task_cgroup_id(task);
-
-	if (!c->role)
+	if (c->role == ROLE_CLIENT && (c->flags & CONNECTION_WHOLE || c->unsettled)) {
+		if (used)
+			settle(sk, c);
+		return 0;
+	}
+	if (!c->role) {
 		c->role = role_of(sk);
+		c->flags |= CONNECTION_OLD;
+		sequences_of(sk, c);
+	}
+	u64 owner = task_cgroup_id(task);
 	c->flags |= CONNECTION_OWNED;
 	if ((c->flags & CONNECTION_OPEN) && c->owner == owner)
 		return 0;
 	if (c->flags & CONNECTION_OPEN)
 		close_on(c);
 	c->owner = owner;
-	if (c->role == ROLE_CLIENT)
+	process_of(task, &c->process);
+	if (c->role == ROLE_CLIENT) {
+		c->flags &= ~CONNECTION_OWNED;
 		publish_client(sk, c);
-	open_on(c, edge_of(sk, c->role, owner));
+		c->unsettled = 1;
+		if (used)
+			settle(sk, c);
+		return 0;
+	}
+	/* Who listens is not who accepts: the next connections begin with the right owner. */
+	struct listener *listener = listener_of(sk);
+	if (listener)
+		listener->owner = owner;
+	open_on(c, edge_of(sk, c));
 	return 0;
 }
 
@@ -463,15 +650,19 @@ static __always_inline struct connection *adopt(struct sock *sk)
 	return c;
 }
 
-static __always_inline int transferred(struct sock *sk, int bytes, bool sent)
+#include "datagrams_path.h"
+
+static __always_inline int transferred(struct sock *sk, int bytes, u32 readable, bool sent)
 {
-	if (bytes <= 0)
-		return 0;
 	if (!is_tcp(sk)) {
-		if (is_mptcp(sk))
+		if (is_udp(sk))
+			return datagram(sk, bytes, sent);
+		if (bytes > 0 && is_mptcp(sk))
 			count_drop(DROP_MULTIPATH);
 		return 0;
 	}
+	if (bytes <= 0)
+		return 0;
 	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
 	if (!c) {
 		c = adopt(sk);
@@ -479,7 +670,7 @@ static __always_inline int transferred(struct sock *sk, int bytes, bool sent)
 			return 0;
 	}
 	if (!(c->flags & CONNECTION_OWNED))
-		own(sk, c, bpf_get_current_task_btf());
+		own(sk, c, bpf_get_current_task_btf(), true);
 
 	u32 place = c->edge;
 	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
@@ -487,17 +678,19 @@ static __always_inline int transferred(struct sock *sk, int bytes, bool sent)
 		return 0;
 	u64 now = bpf_ktime_get_ns();
 	__sync_fetch_and_add(sent ? &edge->sent_bytes : &edge->received_bytes, (u64)bytes);
+	if (!sent)
+		c->received_bytes += bytes;
 	if (sent == (c->role == ROLE_CLIENT))
-		on_request(c, now);
+		on_request(sk, c, edge, readable, now);
 	else
-		on_reply(c, edge, now);
+		on_reply(sk, c, edge, readable, now);
 	return 0;
 }
 
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 {
-	return transferred(sk, ret, true);
+	return transferred(sk, ret, ret, true);
 }
 
 SEC("tp_btf/sock_recv_length")
@@ -505,7 +698,7 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 {
 	if (flags & (MSG_PEEK | MSG_ERRQUEUE))
 		return 0;
-	return transferred(sk, ret, false);
+	return transferred(sk, ret, flags & MSG_TRUNC ? 0 : ret, false); /* a buffer that was skipped holds old bytes */
 }
 
 static __always_inline void connecting(struct sock *sk)
@@ -514,11 +707,20 @@ static __always_inline void connecting(struct sock *sk)
 
 	if (!c)
 		return;
+	struct task_struct *task = bpf_get_current_task_btf();
+
 	c->role = ROLE_CLIENT;
-	c->owner = task_cgroup_id(bpf_get_current_task_btf());
-	c->edge = edge_of(sk, ROLE_CLIENT, c->owner);
-	c->flags = CONNECTION_OWNED;
+	c->owner = task_cgroup_id(task);
+	process_of(task, &c->process);
+	c->edge = 0;
+	c->flags = CONNECTION_WHOLE;
 	c->phase = PHASE_IDLE;
+	c->unsettled = 0;
+	c->behind = 0;
+	if (is_forwarder(&c->process, netns_of(sk))) {
+		c->flags |= CONNECTION_FORWARDER;
+		c->behind = forwarder_dials(c->process.id);
+	}
 }
 
 static __always_inline void connected(struct sock *sk)
@@ -527,9 +729,10 @@ static __always_inline void connected(struct sock *sk)
 
 	if (!c || c->role != ROLE_CLIENT)
 		return;
+	sequences_of(sk, c);
 	publish_client(sk, c);
-	/* The edge may have been given up while the connection was being made. */
-	open_on(c, edge_of(sk, ROLE_CLIENT, c->owner));
+	c->opened_ns = bpf_ktime_get_ns();
+	c->unsettled = 1;
 }
 
 /* Runs in softirq: current is not the server. Until it uses the socket, its listener's owner is. */
@@ -540,13 +743,61 @@ static __always_inline void accepted(struct sock *sk)
 	if (!c)
 		return;
 	c->role = ROLE_SERVER;
-	c->flags = 0;
+	c->flags = CONNECTION_WHOLE;
 	c->phase = PHASE_IDLE;
+	c->opened_ns = bpf_ktime_get_ns();
+	sequences_of(sk, c);
 	struct listener *listener = listener_of(sk);
 	if (!listener)
 		return;
 	c->owner = listener->owner;
-	open_on(c, edge_of(sk, ROLE_SERVER, c->owner));
+	c->process = listener->process;
+	if (listener->forwarder)
+		c->flags |= CONNECTION_FORWARDER;
+	open_on(c, edge_of(sk, c));
+	if (listener->forwarder)
+		forwarder_accepted(listener->process.id, c->edge);
+}
+
+static __always_inline void count_failure(struct sock *sk, struct edge *edge)
+{
+	int error = sk->sk_err;
+
+	__sync_fetch_and_add(&edge->failures, 1);
+	if (error == ECONNREFUSED)
+		__sync_fetch_and_add(&edge->failures_refused, 1);
+	else if (error == ETIMEDOUT)
+		__sync_fetch_and_add(&edge->failures_timeout, 1);
+	else if (error == EHOSTUNREACH || error == ENETUNREACH)
+		__sync_fetch_and_add(&edge->failures_unreachable, 1);
+}
+
+/* How the connection ended, and what only its end tells. */
+static __always_inline void count_end(struct sock *sk, struct connection *c, struct edge *edge)
+{
+	int error = sk->sk_err;
+
+	if (error == ECONNRESET || error == EPIPE)
+		__sync_fetch_and_add(&edge->resets, 1);
+	else if (error == ETIMEDOUT)
+		__sync_fetch_and_add(&edge->timeouts, 1);
+	if (c->opened_ns)
+		add_sample(edge, EDGE_DURATION, &edge->duration_sum_ns,
+			   elapsed(c->opened_ns, bpf_ktime_get_ns()));
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+	if (!tcp)
+		return;
+	u64 limited_ns = (u64)tcp->chrono_stat[1] * jiffy_ns;
+	if (limited_ns)
+		__sync_fetch_and_add(&edge->window_limited_ns, limited_ns);
+	u64 rtt_min_ns = (u64)tcp->rtt_min.s[0].v * 1000;
+	/* ~0 microseconds: never measured. Two ends of two connections at once may lose a minimum to
+	 * one another; the next one mends it. */
+	if (tcp->rtt_min.s[0].v != ~0U && (!edge->rtt_min_ns || rtt_min_ns < edge->rtt_min_ns))
+		edge->rtt_min_ns = rtt_min_ns;
+	/* A received FIN counts as a byte. */
+	if ((c->flags & CONNECTION_WHOLE) && tcp->bytes_received > c->received_bytes + 1)
+		__sync_fetch_and_add(&edge->unseen_bytes, tcp->bytes_received - c->received_bytes - 1);
 }
 
 static __always_inline void closed(struct sock *sk, int old_state)
@@ -555,26 +806,26 @@ static __always_inline void closed(struct sock *sk, int old_state)
 
 	if (!c)
 		return;
-	u32 place = old_state == TCP_SYN_SENT ? edge_of(sk, ROLE_CLIENT, c->owner) : c->edge;
+	if (c->unsettled || old_state == TCP_SYN_SENT)
+		settle(sk, c);
+	u32 place = c->edge;
 	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
 	if (!edge)
 		return;
 	if (old_state == TCP_SYN_SENT) {
-		__sync_fetch_and_add(&edge->failures, 1);
+		count_failure(sk, edge);
 		return;
 	}
 	if (!(c->flags & CONNECTION_OPEN))
 		return;
-	if (!finish(c, PHASE_IDLE) && c->phase == PHASE_REQUEST) {
+	if (!finish(sk, c) && c->phase == PHASE_REQUEST) {
 		c->phase = PHASE_IDLE;
+		if (c->head.state == HEAD_PARTIAL)
+			count_request(edge);
 		__sync_fetch_and_add(&edge->aborts, 1);
 	}
-	if (c->role == ROLE_CLIENT) {
-		struct pair_key key;
-
-		pair_key_of(sk, c, ROLE_CLIENT, &key);
-		bpf_map_delete_elem(&pairs, &key);
-	}
+	leave_meeting(sk, c);
+	count_end(sk, c, edge);
 	close_on(c);
 }
 
@@ -584,7 +835,7 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 	if (!is_tcp(sk) && !is_mptcp(sk))
 		return 0;
 	if (new_state == TCP_LISTEN)
-		add_listener(sk, task_cgroup_id(bpf_get_current_task_btf()));
+		add_listener(sk, bpf_get_current_task_btf());
 	else if (old_state == TCP_LISTEN)
 		remove_listener(sk);
 	else if (is_mptcp(sk))
@@ -607,6 +858,9 @@ int BPF_PROG(tcp_retransmit_skb, struct sock *sk)
 
 	if (!c)
 		return 0;
+	/* The first segment of a connection that may never come to be. */
+	if (!c->edge && c->role == ROLE_CLIENT)
+		c->edge = edge_of(sk, c);
 	u32 place = c->edge;
 	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
 	if (edge)
@@ -615,13 +869,15 @@ int BPF_PROG(tcp_retransmit_skb, struct sock *sk)
 }
 
 /*
- * Sockets that are older than these programs, in three passes over all tasks' files: listeners
- * (they tell servers from clients), then clients (servers look their peers up), then servers.
+ * Sockets that are older than these programs, in four passes over all tasks' files: listeners
+ * (they tell servers from clients), then clients (servers look their peers up), then servers,
+ * then clients again, which look their servers up.
  */
 enum {
 	PASS_LISTENERS = 1,
 	PASS_CLIENTS = 2,
 	PASS_SERVERS = 3,
+	PASS_SETTLE = 4,
 };
 
 volatile u32 iterator_pass = 0;
@@ -645,7 +901,7 @@ int open_sockets(struct bpf_iter__task_file *ctx)
 	u8 state = sk->__sk_common.skc_state;
 	if (pass == PASS_LISTENERS) {
 		if (state == TCP_LISTEN && (is_tcp(sk) || is_mptcp(sk)))
-			add_listener(sk, task_cgroup_id(task));
+			add_listener(sk, task);
 		return 0;
 	}
 	if (!is_tcp(sk))
@@ -653,11 +909,11 @@ int open_sockets(struct bpf_iter__task_file *ctx)
 	if (state != TCP_ESTABLISHED && state != TCP_CLOSE_WAIT)
 		return 0;
 	u32 role = role_of(sk);
-	if (role != (pass == PASS_CLIENTS ? ROLE_CLIENT : ROLE_SERVER))
+	if (role != (pass == PASS_SERVERS ? ROLE_SERVER : ROLE_CLIENT))
 		return 0;
 	struct connection *c = adopt(sk);
 	if (c && !(c->flags & CONNECTION_OWNED))
-		own(sk, c, task);
+		own(sk, c, task, pass == PASS_SETTLE);
 	return 0;
 }
 
@@ -665,10 +921,17 @@ SEC("iter/bpf_sk_storage_map")
 int sweep_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
 	struct connection *c = ctx->value;
+	struct sock *sk = ctx->sk;
 
-	if (!c || c->phase != PHASE_REPLY || bpf_ktime_get_ns() - c->last_ns < SWEEP_AFTER_NS)
+	if (!c || !sk)
+		return 0;
+	if (c->unsettled && bpf_ktime_get_ns() - c->opened_ns > SETTLE_AFTER_NS)
+		settle(sk, c);
+	if (c->phase != PHASE_REPLY || bpf_ktime_get_ns() - c->last_ns < SWEEP_AFTER_NS)
 		return 0;
 	c->flags |= CONNECTION_SWEPT;
-	finish(c, PHASE_IDLE);
+	finish(sk, c);
 	return 0;
 }
+
+#include "fallback.h"

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -25,22 +28,19 @@ var (
 		"connections that were open before the start", false, "Linux 5.12 or later with BTF"}
 	sweepHook = hook{"sweep_connections", "iter/bpf_sk_storage_map",
 		"a reply is counted soon after its last byte, not only at the next request", false, "Linux 5.12 or later with BTF"}
-	dataHooks = []hook{
-		{"sock_send_length", "tp_btf/sock_send_length", "bytes sent and transactions per edge", true,
-			"Linux 6.3 or later with BTF"},
-		{"sock_recv_length", "tp_btf/sock_recv_length", "bytes received and transactions per edge", true,
-			"Linux 6.3 or later with BTF"},
-	}
 )
 
-var edgeHooks = append([]hook{stateHook, retransmitHook, iterateHook, sweepHook}, dataHooks...)
+var edgeHooks = append([]hook{stateHook, retransmitHook, iterateHook, sweepHook}, dataWays[0]...)
 
 // edgeReader reads what edges.bpf.c counts.
 type edgeReader struct {
 	maps      *ebpf.Collection
 	edges     *table[edgesEdge]
 	latency   histograms
+	pool      histograms
 	sweep     *link.Iter
+	datagrams *datagramReader
+	endpoints *endpointReader
 	capacity  int
 	used      atomic.Uint64
 	listeners atomic.Uint64
@@ -50,6 +50,11 @@ type edgeReader struct {
 // edgePlace is what the reader remembers of one place in the edge table.
 type edgePlace struct {
 	latency cachedHistogram
+	// pooled histograms, in the order of edge.histograms.
+	pooled [3]cachedHistogram
+	// key is what raw says.
+	raw edgesEdgeKey
+	key model.KernelEdgeKey
 	// activity is a sum of all counters: it changes whenever the edge is used.
 	activity uint64
 	changed  time.Time
@@ -70,13 +75,15 @@ func (p *Probes) openEdges(k *kernel) error {
 	}
 	places := uint32(p.options.MaxEdges + 1)
 	for name, entries := range map[string]uint32{
-		"edges": places, "edge_latency": places, "edge_of_key": places, "free_edges": places,
+		"edges": places, "edge_latency": places, "histogram_pool": places, "free_histograms": places, "edge_of_key": places, "free_edges": places,
 		"reserved_edges": places, "listeners": uint32(p.options.MaxListeners),
-		"pairs": uint32(p.options.MaxConnections),
+		"pairs": uint32(p.options.MaxConnections), "datagram_edges": places, "datagram_flows": uint32(p.options.MaxFlows), "dns_queries": uint32(p.options.MaxFlows),
 	} {
 		spec.Maps[name].MaxEntries = entries
 	}
-	if err := spec.Variables["cgroup_subsys_index"].Set(k.subsys); err != nil {
+	err = errors.Join(p.prepareEndpoints(spec, places), spec.Variables["cgroup_subsys_index"].Set(k.subsys), spec.Variables["jiffy_ns"].Set(k.jiffyNS), p.prepareLog(spec),
+		spec.Variables["host_netns"].Set(ownNamespace(p.options.ProcFS)))
+	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
 	}
 	maps, err := newMaps(spec)
@@ -88,7 +95,7 @@ func (p *Probes) openEdges(k *kernel) error {
 		return err
 	}
 	p.onClose(closerFunc(maps.Close))
-	if err := p.readEdgesFrom(maps); err != nil {
+	if err := errors.Join(p.readEdgesFrom(maps), p.openLog(maps)); err != nil {
 		return err
 	}
 	// First the lifecycle, so that no connection is missed; then the sockets that are there
@@ -96,13 +103,11 @@ func (p *Probes) openEdges(k *kernel) error {
 	errs := []error{p.attach(k, spec, maps, stateHook)}
 	err = p.findOpenSockets(k, spec, maps)
 	p.addFeature(iterateHook, err)
-	errs = append(errs, err)
-	for _, h := range append(dataHooks, retransmitHook) {
-		errs = append(errs, p.attach(k, spec, maps, h))
-	}
+	errs = append(errs, err, p.openDatagrams(k, spec, maps))
+	errs = append(errs, p.attachData(k, spec, maps), p.attach(k, spec, maps, retransmitHook))
 	p.edges.sweep, err = p.openIterator(k, spec, maps, sweepHook, maps.Maps["connections"])
 	p.addFeature(sweepHook, err)
-	return errors.Join(append(errs, err)...)
+	return errors.Join(append(errs, err, p.openDatagramSweeps(k, spec, maps))...)
 }
 
 func (p *Probes) readEdgesFrom(maps *ebpf.Collection) error {
@@ -112,7 +117,16 @@ func (p *Probes) readEdgesFrom(maps *ebpf.Collection) error {
 		return err
 	}
 	p.onClose(r.edges)
+	if r.endpoints, err = p.openEndpoints(maps); err != nil {
+		return err
+	}
 	r.latency.cells = maps.Maps["edge_latency"]
+	r.pool.cells = maps.Maps["histogram_pool"]
+	for place := uint32(1); place < r.pool.cells.MaxEntries(); place++ {
+		if err := maps.Maps["free_histograms"].Update(nil, place, ebpf.UpdateAny); err != nil {
+			return fmt.Errorf("filling the list of free histograms: %w", err)
+		}
+	}
 	r.places = make([]edgePlace, len(r.edges.entries))
 	for place := edgeOverflow + 1; place < len(r.edges.entries); place++ {
 		if err := r.free(uint32(place)); err != nil {
@@ -130,6 +144,20 @@ func (r *edgeReader) free(place uint32) error {
 		list = "reserved_edges"
 	}
 	return r.maps.Maps[list].Update(nil, place, ebpf.UpdateAny)
+}
+
+// ownNamespace is the inode of this process's network namespace, which is the host's; 0 where it
+// cannot be read.
+func ownNamespace(procfs string) uint32 {
+	info, err := os.Stat(filepath.Join(procfs, "self", "ns", "net"))
+	if err != nil {
+		return 0
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0
+	}
+	return uint32(stat.Ino)
 }
 
 // findOpenSockets runs the three passes of open_sockets; see edges.bpf.c.
@@ -162,7 +190,9 @@ func (p *Probes) ReadEdges() ([]model.KernelEdge, error) {
 			sweepError = fmt.Errorf("counting silent replies: %w", err)
 		}
 	}
+	sweepError = errors.Join(sweepError, r.datagrams.sweep(r.edges.entries))
 	now, used := time.Now(), uint64(0)
+	endpoints := r.endpoints.read(now)
 	all := make([]model.KernelEdge, 0, r.used.Load()+8)
 	for place := range r.edges.entries {
 		edge := &r.edges.entries[place]
@@ -170,6 +200,7 @@ func (p *Probes) ReadEdges() ([]model.KernelEdge, error) {
 			continue
 		}
 		k := r.read(place, now)
+		k.Endpoints = endpoints[place]
 		if place == edgeOverflow && r.places[place].activity == 0 {
 			continue
 		}
@@ -185,20 +216,42 @@ func (p *Probes) ReadEdges() ([]model.KernelEdge, error) {
 
 func (r *edgeReader) read(place int, now time.Time) model.KernelEdge {
 	edge, memory := &r.edges.entries[place], &r.places[place]
-	k := model.KernelEdge{Key: keyOf(&edge.Key), Instance: uint32(place), Counters: model.EdgeCounters{
-		SentBytes: load(&edge.SentBytes), ReceivedBytes: load(&edge.ReceivedBytes),
-		Opens: load(&edge.Opens), Closes: load(&edge.Closes), Failures: load(&edge.Failures),
-		Retransmits: load(&edge.Retransmits), Aborts: load(&edge.Aborts), Continued: load(&edge.Continued),
+	if memory.raw != edge.Key {
+		memory.raw, memory.key = edge.Key, keyOf(&edge.Key)
+	}
+	k := model.KernelEdge{Key: memory.key, Instance: uint32(place), PID: int(atomic.LoadUint32(&edge.Process)), Counters: model.EdgeCounters{
+		SentBytes: load(&edge.SentBytes), ReceivedBytes: load(&edge.ReceivedBytes), UnseenBytes: load(&edge.UnseenBytes),
+		Opens: load(&edge.Opens), Closes: load(&edge.Closes), Resets: load(&edge.Resets), TimedOut: load(&edge.Timeouts),
+		Failures: load(&edge.Failures), FailuresRefused: load(&edge.FailuresRefused),
+		FailuresTimedOut: load(&edge.FailuresTimeout), FailuresUnreachable: load(&edge.FailuresUnreachable),
+		Retransmits: load(&edge.Retransmits), Requests: load(&edge.Requests), Replies: load(&edge.Replies),
+		Aborts: load(&edge.Aborts), Transfers: load(&edge.Transfers), Held: load(&edge.Held),
+		Continued: load(&edge.Continued), Pushes: load(&edge.Pushes), JitterSumNS: load(&edge.JitterSumNs),
+		WindowLimitedNS: load(&edge.WindowLimitedNs), RTTMinNS: load(&edge.RttMinNs), Upgrades: load(&edge.Upgrades),
 	}}
 	k.Key.Overflow = place == edgeOverflow
-	sum := load(&edge.LatencySumNs)
-	c := &k.Counters
+	c, sum := &k.Counters, load(&edge.LatencySumNs)
 	c.Latency = memory.latency.read(&r.latency, place, 1, sum, sum)
-	activity := c.SentBytes + c.ReceivedBytes + c.Opens + c.Closes + c.Failures + c.Retransmits + c.Aborts + sum
+	c.TimeToFirstByte = r.readPooled(edge, memory, 0, load(&edge.TtfbSumNs))
+	c.RTT = r.readPooled(edge, memory, 1, load(&edge.RttSumNs))
+	c.Duration = r.readPooled(edge, memory, 2, load(&edge.DurationSumNs))
+	if memory.key.Transport == model.UDP {
+		r.datagrams.complete(place, c)
+	}
+	activity := c.SentPackets + c.ReceivedPackets + c.SentBytes + c.ReceivedBytes + c.Opens + c.Closes + c.Failures + c.Retransmits + c.Requests + c.Pushes + c.Aborts + sum
 	if activity != memory.activity || memory.changed.IsZero() {
 		memory.activity, memory.changed = activity, now
 	}
 	return k
+}
+
+// readPooled reads a histogram that the edge may not have yet.
+func (r *edgeReader) readPooled(edge *edgesEdge, memory *edgePlace, which int, sumNS uint64) *model.Histogram {
+	place := atomic.LoadUint32(&edge.Histograms[which])
+	if place == 0 || place >= r.pool.cells.MaxEntries() {
+		return nil
+	}
+	return memory.pooled[which].read(&r.pool, int(place), 1, sumNS, sumNS)
 }
 
 func keyOf(k *edgesEdgeKey) model.KernelEdgeKey {
@@ -206,10 +259,29 @@ func keyOf(k *edgesEdgeKey) model.KernelEdgeKey {
 	if client == netip.IPv6Unspecified() {
 		client = netip.Addr{}
 	}
+	var far netip.AddrPort
+	if k.FarPort != 0 {
+		far = netip.AddrPortFrom(netip.AddrFrom16(k.Far.Bytes).Unmap(), k.FarPort)
+	}
 	return model.KernelEdgeKey{
 		Owner: model.CgroupID(k.Owner), Peer: model.CgroupID(k.Peer), NetNS: k.Netns, Role: model.Role(k.Role),
-		Service: netip.AddrPortFrom(netip.AddrFrom16(k.Service.Bytes).Unmap(), k.Port), Client: client,
+		Transport: model.Transport(k.Transport),
+		Service:   netip.AddrPortFrom(netip.AddrFrom16(k.Service.Bytes).Unmap(), k.Port), Client: client,
+		Far: far, Process: processName(&k.Process), PeerProcess: processName(&k.PeerProcess), Forwarder: k.Forwarder == 1,
+		Forwarded: k.Forwarder == 2,
 	}
+}
+
+// processName ends at the first zero.
+func processName(name *[16]int8) string {
+	var text []byte
+	for _, c := range name {
+		if c == 0 {
+			break
+		}
+		text = append(text, byte(c))
+	}
+	return string(text)
 }
 
 // release gives up edges that have no connections, in two steps a reading apart: first new
@@ -225,19 +297,40 @@ func (r *edgeReader) release(now time.Time, used int) {
 		ownerless := memory.ownerless && load(&edge.Opens) == load(&edge.Closes) && now.Sub(memory.changed) > 2*time.Second
 		switch {
 		case memory.leaving && load(&edge.Opens) == load(&edge.Closes):
-			if err := r.latency.clear(place, 1); err != nil {
+			if err := r.emptyHistograms(place); err != nil {
 				continue
 			}
+			r.endpoints.giveEdge(place)
 			*memory = edgePlace{}
 			*edge = edgesEdge{}
+			r.datagrams.free(place)
 			_ = r.free(uint32(place)) // the list has a place for every edge
 		case !memory.leaving && (full && idle || ownerless):
 			key := edge.Key
 			if err := r.maps.Maps["edge_of_key"].Delete(&key); err == nil || errors.Is(err, ebpf.ErrKeyNotExist) {
 				memory.leaving = true
+				r.datagrams.retire(place)
 			}
 		}
 	}
+}
+
+// emptyHistograms clears an edge's histograms and gives the pooled ones back.
+func (r *edgeReader) emptyHistograms(place int) error {
+	if err := r.latency.clear(place, 1); err != nil {
+		return err
+	}
+	for i, h := range r.edges.entries[place].Histograms {
+		if h == 0 {
+			continue
+		}
+		if err := r.pool.clear(int(h), 1); err != nil {
+			return err
+		}
+		r.edges.entries[place].Histograms[i] = 0
+		_ = r.maps.Maps["free_histograms"].Update(nil, h, ebpf.UpdateAny) // it has a place for every one
+	}
+	return nil
 }
 
 // forget marks the edges of a removed control group.
@@ -263,7 +356,8 @@ func (p *Probes) ReadListeners() ([]model.Listener, error) {
 		n, err := m.BatchLookup(&cursor, keys, values, nil)
 		for i := range n {
 			all = append(all, model.Listener{
-				NetNS: keys[i].Netns, Owner: model.CgroupID(values[i].Owner),
+				NetNS: keys[i].Netns, Owner: model.CgroupID(values[i].Owner), Forwarder: values[i].Forwarder != 0,
+				Process: processName(&values[i].Process.Name), PID: int(values[i].Process.Id),
 				Address: netip.AddrPortFrom(netip.AddrFrom16(keys[i].Address.Bytes).Unmap(), keys[i].Port),
 			})
 		}
@@ -279,14 +373,16 @@ func (p *Probes) ReadListeners() ([]model.Listener, error) {
 
 func (r *edgeReader) drops() []model.Drop {
 	dropped := r.maps.Maps["edge_drops"]
-	return []model.Drop{
+	return append(append(r.datagrams.drops(dropped), r.endpoints.drops()...), []model.Drop{
 		{Name: "edges", Count: sumDrops(dropped, 0), Capacity: uint64(r.capacity), Used: r.used.Load()},
 		{Name: "edge_clients", Count: sumDrops(dropped, 1)},
 		{Name: "connections", Count: sumDrops(dropped, 2)},
 		{Name: "connection_pairs", Count: sumDrops(dropped, 3), Capacity: uint64(r.maps.Maps["pairs"].MaxEntries())},
 		{Name: "listeners", Count: sumDrops(dropped, 4), Capacity: uint64(r.maps.Maps["listeners"].MaxEntries()), Used: r.listeners.Load()},
 		{Name: "multipath_transfers", Count: sumDrops(dropped, 5)},
-	}
+		{Name: "forwarded_clients", Count: sumDrops(dropped, 7)},
+		{Name: "edge_histograms", Count: sumDrops(dropped, 6), Capacity: uint64(r.pool.cells.MaxEntries() - 1)},
+	}...)
 }
 
 // Both objects use histogram.h; the reader knows it by one name.

@@ -14,31 +14,199 @@ import (
 )
 
 type edgesConnection struct {
-	_         structs.HostLayout
-	Owner     uint64
-	FirstNs   uint64
-	LastNs    uint64
-	Edge      uint32
-	Phase     uint32
-	Role      uint32
-	Flags     uint16
-	LocalPort uint16
+	_              structs.HostLayout
+	Owner          uint64
+	FirstNs        uint64
+	ReplyNs        uint64
+	LastNs         uint64
+	OpenedNs       uint64
+	ReceivedBytes  uint64
+	Edge           uint32
+	Phase          uint32
+	Role           uint32
+	Flags          uint16
+	LocalPort      uint16
+	Pushes         uint32
+	Unsettled      uint32
+	ClientSequence uint32
+	ServerSequence uint32
+	Behind         uint32
+	_              [4]byte
+	Process        struct {
+		_      structs.HostLayout
+		Name   [16]int8
+		Id     uint32
+		Unused uint32
+	}
+	Head struct {
+		_            structs.HostLayout
+		Target       uint64
+		Cached       uint64
+		CachedEdge   uint32
+		Size         uint32
+		Protocol     uint8
+		State        uint8
+		CachedStatus uint8
+		Length       uint8
+		Used         uint8
+		ReplyLength  uint8
+		Watch        uint8
+		Failures     uint8
+		Streams      uint8
+		Pad          [7]uint8
+		Reply        [64]uint8
+		Bytes        [128]uint8
+		Name         [48]uint8
+		Cursor       struct {
+			_       structs.HostLayout
+			Word    uint64
+			In      uint8
+			Out     uint8
+			Segment uint8
+			Length  uint8
+			Digits  uint8
+			Hex     uint8
+			Slashes uint8
+			Comment uint8
+		}
+		Scratch [72]uint8
+	}
+}
+
+type edgesDatagramEdge struct {
+	_               structs.HostLayout
+	SentPackets     uint64
+	ReceivedPackets uint64
+	OneWay          uint64
+	Streams         uint64
+	Pending         uint64
+	Generation      uint64
+	Unused          [2]uint64
+}
+
+type edgesDatagramFlow struct {
+	_          structs.HostLayout
+	FirstNs    uint64
+	Edge       uint32
+	Generation uint32
+	Phase      uint32
+	Requests   uint32
+	Role       uint32
+	Unused     uint32
+}
+
+type edgesDatagramSocket struct {
+	_     structs.HostLayout
+	Owner uint64
+	Id    uint64
+	Peer  struct {
+		_       structs.HostLayout
+		Address struct {
+			_     structs.HostLayout
+			Bytes [16]uint8
+		}
+		Port   uint16
+		Unused uint16
+	}
+	Flags   uint32
+	Process struct {
+		_      structs.HostLayout
+		Name   [16]int8
+		Id     uint32
+		Unused uint32
+	}
+	Unused uint32
+	_      [4]byte
+	Flow   edgesDatagramFlow
+	Calls  [4]struct {
+		_    structs.HostLayout
+		Task uint64
+		Peer struct {
+			_       structs.HostLayout
+			Address struct {
+				_     structs.HostLayout
+				Bytes [16]uint8
+			}
+			Port   uint16
+			Unused uint16
+		}
+		Unused uint32
+	}
+	Sending struct {
+		_      structs.HostLayout
+		Task   uint64
+		At     uint64
+		Next   uint32
+		Unused uint32
+	}
+	Receiving struct {
+		_      structs.HostLayout
+		Task   uint64
+		At     uint64
+		Next   uint32
+		Unused uint32
+	}
+}
+
+type edgesDnsQuery struct {
+	_          structs.HostLayout
+	FirstNs    uint64
+	Edge       uint32
+	Generation uint32
+	Name       [48]uint8
+}
+
+type edgesDnsScratch struct {
+	_      structs.HostLayout
+	Packet [128]uint8
+	Text   [128]uint8
+	Query  edgesDnsQuery
+	Key    edgesEndpointKey
+	Left   uint32
+	End    uint32
+	Start  uint32
+	At     uint32
 }
 
 type edgesEdge struct {
-	_             structs.HostLayout
-	Key           edgesEdgeKey
-	Used          uint64
-	SentBytes     uint64
-	ReceivedBytes uint64
-	Opens         uint64
-	Closes        uint64
-	Failures      uint64
-	Retransmits   uint64
-	Aborts        uint64
-	Continued     uint64
-	LatencySumNs  uint64
-	Unused        [7]uint64
+	_                   structs.HostLayout
+	Key                 edgesEdgeKey
+	Used                uint64
+	SentBytes           uint64
+	ReceivedBytes       uint64
+	Opens               uint64
+	Closes              uint64
+	Failures            uint64
+	Retransmits         uint64
+	Aborts              uint64
+	Continued           uint64
+	LatencySumNs        uint64
+	Requests            uint64
+	Replies             uint64
+	Transfers           uint64
+	Held                uint64
+	Pushes              uint64
+	Resets              uint64
+	Timeouts            uint64
+	FailuresRefused     uint64
+	FailuresTimeout     uint64
+	FailuresUnreachable uint64
+	UnseenBytes         uint64
+	JitterSumNs         uint64
+	WindowLimitedNs     uint64
+	RttMinNs            uint64
+	TtfbSumNs           uint64
+	RttSumNs            uint64
+	DurationSumNs       uint64
+	Histograms          [3]uint32
+	Process             uint32
+	Upgrades            uint64
+	Unused              [4]uint64
+}
+
+type edgesEdgeEndpoints struct {
+	_     structs.HostLayout
+	Count uint32
 }
 
 type edgesEdgeKey struct {
@@ -53,10 +221,53 @@ type edgesEdgeKey struct {
 		_     structs.HostLayout
 		Bytes [16]uint8
 	}
-	Netns uint32
-	Port  uint16
-	Role  uint8
-	Pad   uint8
+	Far struct {
+		_     structs.HostLayout
+		Bytes [16]uint8
+	}
+	Process     [16]int8
+	PeerProcess [16]int8
+	Netns       uint32
+	Port        uint16
+	FarPort     uint16
+	Role        uint8
+	Forwarder   uint8
+	Transport   uint8
+	Pad         [5]uint8
+}
+
+type edgesEndpoint struct {
+	_            structs.HostLayout
+	Key          edgesEndpointKey
+	Used         uint32
+	Generation   uint32
+	LatencySumNs uint64
+	Aside        uint64
+	Unused       [6]uint64
+}
+
+type edgesEndpointKey struct {
+	_        structs.HostLayout
+	Edge     uint32
+	Protocol uint8
+	Status   uint8
+	Pad      uint16
+	Name     [48]uint8
+}
+
+type edgesFlowKey struct {
+	_      structs.HostLayout
+	Socket uint64
+	Peer   struct {
+		_       structs.HostLayout
+		Address struct {
+			_     structs.HostLayout
+			Bytes [16]uint8
+		}
+		Port   uint16
+		Unused uint16
+	}
+	Query uint32
 }
 
 type edgesHistogram struct {
@@ -68,6 +279,14 @@ type edgesListener struct {
 	_       structs.HostLayout
 	Owner   uint64
 	Sockets uint64
+	Process struct {
+		_      structs.HostLayout
+		Name   [16]int8
+		Id     uint32
+		Unused uint32
+	}
+	Forwarder uint32
+	_         [4]byte
 }
 
 type edgesListenerKey struct {
@@ -79,6 +298,31 @@ type edgesListenerKey struct {
 	Netns uint32
 	Port  uint16
 	Pad   uint16
+}
+
+type edgesMeeting struct {
+	_       structs.HostLayout
+	Client  uint64
+	Server  uint64
+	Dialled struct {
+		_     structs.HostLayout
+		Bytes [16]uint8
+	}
+	Reached struct {
+		_     structs.HostLayout
+		Bytes [16]uint8
+	}
+	Behind struct {
+		_     structs.HostLayout
+		Bytes [16]uint8
+	}
+	ClientProcess [16]int8
+	ServerProcess [16]int8
+	DialledPort   uint16
+	ReachedPort   uint16
+	Ends          uint32
+	Proxied       uint32
+	Unused        uint32
 }
 
 type edgesPairKey struct {
@@ -96,27 +340,68 @@ type edgesPairKey struct {
 	ServicePort uint16
 }
 
+type edgesTransaction struct {
+	_       structs.HostLayout
+	FirstNs uint64
+	ReplyNs uint64
+	LastNs  uint64
+	Edge    uint32
+	Role    uint32
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	edgesMapConnections       = "connections"
-	edgesMapEdgeDrops         = "edge_drops"
-	edgesMapEdgeLatency       = "edge_latency"
-	edgesMapEdgeOfKey         = "edge_of_key"
-	edgesMapEdges             = "edges"
-	edgesMapFreeEdges         = "free_edges"
-	edgesMapListeners         = "listeners"
-	edgesMapPairs             = "pairs"
-	edgesMapReservedEdges     = "reserved_edges"
-	edgesProgInetSockSetState = "inet_sock_set_state"
-	edgesProgOpenSockets      = "open_sockets"
-	edgesProgSockRecvLength   = "sock_recv_length"
-	edgesProgSockSendLength   = "sock_send_length"
-	edgesProgSweepConnections = "sweep_connections"
-	edgesProgTcpRetransmitSkb = "tcp_retransmit_skb"
-	edgesVarCgroupSubsysIndex = "cgroup_subsys_index"
-	edgesVarIteratorPass      = "iterator_pass"
+	edgesMapConnections           = "connections"
+	edgesMapDatagramEdges         = "datagram_edges"
+	edgesMapDatagramFlows         = "datagram_flows"
+	edgesMapDatagramSockets       = "datagram_sockets"
+	edgesMapDnsQueries            = "dns_queries"
+	edgesMapDnsScratch            = "dns_scratch"
+	edgesMapEdgeDrops             = "edge_drops"
+	edgesMapEdgeEndpoints         = "edge_endpoints"
+	edgesMapEdgeLatency           = "edge_latency"
+	edgesMapEdgeOfKey             = "edge_of_key"
+	edgesMapEdges                 = "edges"
+	edgesMapEndpointDrops         = "endpoint_drops"
+	edgesMapEndpointLatency       = "endpoint_latency"
+	edgesMapEndpointOfKey         = "endpoint_of_key"
+	edgesMapEndpoints             = "endpoints"
+	edgesMapFreeEdges             = "free_edges"
+	edgesMapFreeEndpoints         = "free_endpoints"
+	edgesMapFreeHistograms        = "free_histograms"
+	edgesMapHistogramPool         = "histogram_pool"
+	edgesMapListeners             = "listeners"
+	edgesMapPairs                 = "pairs"
+	edgesMapProxies               = "proxies"
+	edgesMapReservedEdges         = "reserved_edges"
+	edgesMapReservedEndpoints     = "reserved_endpoints"
+	edgesMapTransactionLog        = "transaction_log"
+	edgesProgAfterInet6Recvmsg    = "after_inet6_recvmsg"
+	edgesProgAfterInet6Sendmsg    = "after_inet6_sendmsg"
+	edgesProgAfterInetRecvmsg     = "after_inet_recvmsg"
+	edgesProgAfterInetSendmsg     = "after_inet_sendmsg"
+	edgesProgAfterInetSendpage    = "after_inet_sendpage"
+	edgesProgInetSockSetState     = "inet_sock_set_state"
+	edgesProgOpenDatagramSockets  = "open_datagram_sockets"
+	edgesProgOpenSockets          = "open_sockets"
+	edgesProgSockRecvLength       = "sock_recv_length"
+	edgesProgSockSendLength       = "sock_send_length"
+	edgesProgSweepConnections     = "sweep_connections"
+	edgesProgSweepDatagramFlows   = "sweep_datagram_flows"
+	edgesProgSweepDatagramSockets = "sweep_datagram_sockets"
+	edgesProgSweepDnsQueries      = "sweep_dns_queries"
+	edgesProgTcpRetransmitSkb     = "tcp_retransmit_skb"
+	edgesVarCgroupSubsysIndex     = "cgroup_subsys_index"
+	edgesVarHostNetns             = "host_netns"
+	edgesVarIteratorPass          = "iterator_pass"
+	edgesVarJiffyNs               = "jiffy_ns"
+	edgesVarLogTransactions       = "log_transactions"
+	edgesVarMachine               = "machine"
+	edgesVarMaxEdgeEndpoints      = "max_edge_endpoints"
+	edgesVarTransactionRecord     = "transaction_record"
+	edgesVarUnloggedTransactions  = "unlogged_transactions"
 )
 
 // loadEdges returns the embedded CollectionSpec for edges.
@@ -161,35 +446,67 @@ type edgesSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type edgesProgramSpecs struct {
-	InetSockSetState *ebpf.ProgramSpec `ebpf:"inet_sock_set_state"`
-	OpenSockets      *ebpf.ProgramSpec `ebpf:"open_sockets"`
-	SockRecvLength   *ebpf.ProgramSpec `ebpf:"sock_recv_length"`
-	SockSendLength   *ebpf.ProgramSpec `ebpf:"sock_send_length"`
-	SweepConnections *ebpf.ProgramSpec `ebpf:"sweep_connections"`
-	TcpRetransmitSkb *ebpf.ProgramSpec `ebpf:"tcp_retransmit_skb"`
+	AfterInet6Recvmsg    *ebpf.ProgramSpec `ebpf:"after_inet6_recvmsg"`
+	AfterInet6Sendmsg    *ebpf.ProgramSpec `ebpf:"after_inet6_sendmsg"`
+	AfterInetRecvmsg     *ebpf.ProgramSpec `ebpf:"after_inet_recvmsg"`
+	AfterInetSendmsg     *ebpf.ProgramSpec `ebpf:"after_inet_sendmsg"`
+	AfterInetSendpage    *ebpf.ProgramSpec `ebpf:"after_inet_sendpage"`
+	InetSockSetState     *ebpf.ProgramSpec `ebpf:"inet_sock_set_state"`
+	OpenDatagramSockets  *ebpf.ProgramSpec `ebpf:"open_datagram_sockets"`
+	OpenSockets          *ebpf.ProgramSpec `ebpf:"open_sockets"`
+	SockRecvLength       *ebpf.ProgramSpec `ebpf:"sock_recv_length"`
+	SockSendLength       *ebpf.ProgramSpec `ebpf:"sock_send_length"`
+	SweepConnections     *ebpf.ProgramSpec `ebpf:"sweep_connections"`
+	SweepDatagramFlows   *ebpf.ProgramSpec `ebpf:"sweep_datagram_flows"`
+	SweepDatagramSockets *ebpf.ProgramSpec `ebpf:"sweep_datagram_sockets"`
+	SweepDnsQueries      *ebpf.ProgramSpec `ebpf:"sweep_dns_queries"`
+	TcpRetransmitSkb     *ebpf.ProgramSpec `ebpf:"tcp_retransmit_skb"`
 }
 
 // edgesMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type edgesMapSpecs struct {
-	Connections   *ebpf.MapSpec `ebpf:"connections"`
-	EdgeDrops     *ebpf.MapSpec `ebpf:"edge_drops"`
-	EdgeLatency   *ebpf.MapSpec `ebpf:"edge_latency"`
-	EdgeOfKey     *ebpf.MapSpec `ebpf:"edge_of_key"`
-	Edges         *ebpf.MapSpec `ebpf:"edges"`
-	FreeEdges     *ebpf.MapSpec `ebpf:"free_edges"`
-	Listeners     *ebpf.MapSpec `ebpf:"listeners"`
-	Pairs         *ebpf.MapSpec `ebpf:"pairs"`
-	ReservedEdges *ebpf.MapSpec `ebpf:"reserved_edges"`
+	Connections       *ebpf.MapSpec `ebpf:"connections"`
+	DatagramEdges     *ebpf.MapSpec `ebpf:"datagram_edges"`
+	DatagramFlows     *ebpf.MapSpec `ebpf:"datagram_flows"`
+	DatagramSockets   *ebpf.MapSpec `ebpf:"datagram_sockets"`
+	DnsQueries        *ebpf.MapSpec `ebpf:"dns_queries"`
+	DnsScratch        *ebpf.MapSpec `ebpf:"dns_scratch"`
+	EdgeDrops         *ebpf.MapSpec `ebpf:"edge_drops"`
+	EdgeEndpoints     *ebpf.MapSpec `ebpf:"edge_endpoints"`
+	EdgeLatency       *ebpf.MapSpec `ebpf:"edge_latency"`
+	EdgeOfKey         *ebpf.MapSpec `ebpf:"edge_of_key"`
+	Edges             *ebpf.MapSpec `ebpf:"edges"`
+	EndpointDrops     *ebpf.MapSpec `ebpf:"endpoint_drops"`
+	EndpointLatency   *ebpf.MapSpec `ebpf:"endpoint_latency"`
+	EndpointOfKey     *ebpf.MapSpec `ebpf:"endpoint_of_key"`
+	Endpoints         *ebpf.MapSpec `ebpf:"endpoints"`
+	FreeEdges         *ebpf.MapSpec `ebpf:"free_edges"`
+	FreeEndpoints     *ebpf.MapSpec `ebpf:"free_endpoints"`
+	FreeHistograms    *ebpf.MapSpec `ebpf:"free_histograms"`
+	HistogramPool     *ebpf.MapSpec `ebpf:"histogram_pool"`
+	Listeners         *ebpf.MapSpec `ebpf:"listeners"`
+	Pairs             *ebpf.MapSpec `ebpf:"pairs"`
+	Proxies           *ebpf.MapSpec `ebpf:"proxies"`
+	ReservedEdges     *ebpf.MapSpec `ebpf:"reserved_edges"`
+	ReservedEndpoints *ebpf.MapSpec `ebpf:"reserved_endpoints"`
+	TransactionLog    *ebpf.MapSpec `ebpf:"transaction_log"`
 }
 
 // edgesVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type edgesVariableSpecs struct {
-	CgroupSubsysIndex *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
-	IteratorPass      *ebpf.VariableSpec `ebpf:"iterator_pass"`
+	CgroupSubsysIndex    *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
+	HostNetns            *ebpf.VariableSpec `ebpf:"host_netns"`
+	IteratorPass         *ebpf.VariableSpec `ebpf:"iterator_pass"`
+	JiffyNs              *ebpf.VariableSpec `ebpf:"jiffy_ns"`
+	LogTransactions      *ebpf.VariableSpec `ebpf:"log_transactions"`
+	Machine              *ebpf.VariableSpec `ebpf:"machine"`
+	MaxEdgeEndpoints     *ebpf.VariableSpec `ebpf:"max_edge_endpoints"`
+	TransactionRecord    *ebpf.VariableSpec `ebpf:"transaction_record"`
+	UnloggedTransactions *ebpf.VariableSpec `ebpf:"unlogged_transactions"`
 }
 
 // edgesObjects contains all objects after they have been loaded into the kernel.
@@ -212,28 +529,60 @@ func (o *edgesObjects) Close() error {
 //
 // It can be passed to loadEdgesObjects or ebpf.CollectionSpec.LoadAndAssign.
 type edgesMaps struct {
-	Connections   *ebpf.Map `ebpf:"connections"`
-	EdgeDrops     *ebpf.Map `ebpf:"edge_drops"`
-	EdgeLatency   *ebpf.Map `ebpf:"edge_latency"`
-	EdgeOfKey     *ebpf.Map `ebpf:"edge_of_key"`
-	Edges         *ebpf.Map `ebpf:"edges"`
-	FreeEdges     *ebpf.Map `ebpf:"free_edges"`
-	Listeners     *ebpf.Map `ebpf:"listeners"`
-	Pairs         *ebpf.Map `ebpf:"pairs"`
-	ReservedEdges *ebpf.Map `ebpf:"reserved_edges"`
+	Connections       *ebpf.Map `ebpf:"connections"`
+	DatagramEdges     *ebpf.Map `ebpf:"datagram_edges"`
+	DatagramFlows     *ebpf.Map `ebpf:"datagram_flows"`
+	DatagramSockets   *ebpf.Map `ebpf:"datagram_sockets"`
+	DnsQueries        *ebpf.Map `ebpf:"dns_queries"`
+	DnsScratch        *ebpf.Map `ebpf:"dns_scratch"`
+	EdgeDrops         *ebpf.Map `ebpf:"edge_drops"`
+	EdgeEndpoints     *ebpf.Map `ebpf:"edge_endpoints"`
+	EdgeLatency       *ebpf.Map `ebpf:"edge_latency"`
+	EdgeOfKey         *ebpf.Map `ebpf:"edge_of_key"`
+	Edges             *ebpf.Map `ebpf:"edges"`
+	EndpointDrops     *ebpf.Map `ebpf:"endpoint_drops"`
+	EndpointLatency   *ebpf.Map `ebpf:"endpoint_latency"`
+	EndpointOfKey     *ebpf.Map `ebpf:"endpoint_of_key"`
+	Endpoints         *ebpf.Map `ebpf:"endpoints"`
+	FreeEdges         *ebpf.Map `ebpf:"free_edges"`
+	FreeEndpoints     *ebpf.Map `ebpf:"free_endpoints"`
+	FreeHistograms    *ebpf.Map `ebpf:"free_histograms"`
+	HistogramPool     *ebpf.Map `ebpf:"histogram_pool"`
+	Listeners         *ebpf.Map `ebpf:"listeners"`
+	Pairs             *ebpf.Map `ebpf:"pairs"`
+	Proxies           *ebpf.Map `ebpf:"proxies"`
+	ReservedEdges     *ebpf.Map `ebpf:"reserved_edges"`
+	ReservedEndpoints *ebpf.Map `ebpf:"reserved_endpoints"`
+	TransactionLog    *ebpf.Map `ebpf:"transaction_log"`
 }
 
 func (m *edgesMaps) Close() error {
 	return _EdgesClose(
 		m.Connections,
+		m.DatagramEdges,
+		m.DatagramFlows,
+		m.DatagramSockets,
+		m.DnsQueries,
+		m.DnsScratch,
 		m.EdgeDrops,
+		m.EdgeEndpoints,
 		m.EdgeLatency,
 		m.EdgeOfKey,
 		m.Edges,
+		m.EndpointDrops,
+		m.EndpointLatency,
+		m.EndpointOfKey,
+		m.Endpoints,
 		m.FreeEdges,
+		m.FreeEndpoints,
+		m.FreeHistograms,
+		m.HistogramPool,
 		m.Listeners,
 		m.Pairs,
+		m.Proxies,
 		m.ReservedEdges,
+		m.ReservedEndpoints,
+		m.TransactionLog,
 	)
 }
 
@@ -241,29 +590,54 @@ func (m *edgesMaps) Close() error {
 //
 // It can be passed to loadEdgesObjects or ebpf.CollectionSpec.LoadAndAssign.
 type edgesVariables struct {
-	CgroupSubsysIndex *ebpf.Variable `ebpf:"cgroup_subsys_index"`
-	IteratorPass      *ebpf.Variable `ebpf:"iterator_pass"`
+	CgroupSubsysIndex    *ebpf.Variable `ebpf:"cgroup_subsys_index"`
+	HostNetns            *ebpf.Variable `ebpf:"host_netns"`
+	IteratorPass         *ebpf.Variable `ebpf:"iterator_pass"`
+	JiffyNs              *ebpf.Variable `ebpf:"jiffy_ns"`
+	LogTransactions      *ebpf.Variable `ebpf:"log_transactions"`
+	Machine              *ebpf.Variable `ebpf:"machine"`
+	MaxEdgeEndpoints     *ebpf.Variable `ebpf:"max_edge_endpoints"`
+	TransactionRecord    *ebpf.Variable `ebpf:"transaction_record"`
+	UnloggedTransactions *ebpf.Variable `ebpf:"unlogged_transactions"`
 }
 
 // edgesPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to loadEdgesObjects or ebpf.CollectionSpec.LoadAndAssign.
 type edgesPrograms struct {
-	InetSockSetState *ebpf.Program `ebpf:"inet_sock_set_state"`
-	OpenSockets      *ebpf.Program `ebpf:"open_sockets"`
-	SockRecvLength   *ebpf.Program `ebpf:"sock_recv_length"`
-	SockSendLength   *ebpf.Program `ebpf:"sock_send_length"`
-	SweepConnections *ebpf.Program `ebpf:"sweep_connections"`
-	TcpRetransmitSkb *ebpf.Program `ebpf:"tcp_retransmit_skb"`
+	AfterInet6Recvmsg    *ebpf.Program `ebpf:"after_inet6_recvmsg"`
+	AfterInet6Sendmsg    *ebpf.Program `ebpf:"after_inet6_sendmsg"`
+	AfterInetRecvmsg     *ebpf.Program `ebpf:"after_inet_recvmsg"`
+	AfterInetSendmsg     *ebpf.Program `ebpf:"after_inet_sendmsg"`
+	AfterInetSendpage    *ebpf.Program `ebpf:"after_inet_sendpage"`
+	InetSockSetState     *ebpf.Program `ebpf:"inet_sock_set_state"`
+	OpenDatagramSockets  *ebpf.Program `ebpf:"open_datagram_sockets"`
+	OpenSockets          *ebpf.Program `ebpf:"open_sockets"`
+	SockRecvLength       *ebpf.Program `ebpf:"sock_recv_length"`
+	SockSendLength       *ebpf.Program `ebpf:"sock_send_length"`
+	SweepConnections     *ebpf.Program `ebpf:"sweep_connections"`
+	SweepDatagramFlows   *ebpf.Program `ebpf:"sweep_datagram_flows"`
+	SweepDatagramSockets *ebpf.Program `ebpf:"sweep_datagram_sockets"`
+	SweepDnsQueries      *ebpf.Program `ebpf:"sweep_dns_queries"`
+	TcpRetransmitSkb     *ebpf.Program `ebpf:"tcp_retransmit_skb"`
 }
 
 func (p *edgesPrograms) Close() error {
 	return _EdgesClose(
+		p.AfterInet6Recvmsg,
+		p.AfterInet6Sendmsg,
+		p.AfterInetRecvmsg,
+		p.AfterInetSendmsg,
+		p.AfterInetSendpage,
 		p.InetSockSetState,
+		p.OpenDatagramSockets,
 		p.OpenSockets,
 		p.SockRecvLength,
 		p.SockSendLength,
 		p.SweepConnections,
+		p.SweepDatagramFlows,
+		p.SweepDatagramSockets,
+		p.SweepDnsQueries,
 		p.TcpRetransmitSkb,
 	)
 }

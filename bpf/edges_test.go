@@ -75,7 +75,8 @@ func ask(conn net.Conn, n int) error {
 	return nil
 }
 
-// edge returns the one edge of a service at one end, nil if there is none.
+// edge returns the one edge of a service at one end, nil if there is none. Attempts that failed
+// are an edge without a peer; they are added to the one that has it.
 func edge(t *testing.T, p *Probes, service net.Addr, role model.Role) *model.KernelEdge {
 	t.Helper()
 	all, err := p.ReadEdges()
@@ -86,10 +87,17 @@ func edge(t *testing.T, p *Probes, service net.Addr, role model.Role) *model.Ker
 	var found *model.KernelEdge
 	for i, e := range all {
 		if e.Key.Service.Port() == want.Port() && e.Key.Role == role {
-			if found != nil {
+			switch {
+			case found == nil:
+				found = &all[i]
+			case e.Key.Peer == 0:
+				found.Counters.Add(&all[i].Counters)
+			case found.Key.Peer == 0:
+				all[i].Counters.Add(&found.Counters)
+				found = &all[i]
+			default:
 				t.Fatalf("two edges: %+v and %+v", found.Key, e.Key)
 			}
-			found = &all[i]
 		}
 	}
 	return found
@@ -148,16 +156,19 @@ func TestCountsAreExact(t *testing.T) {
 				})
 			}
 			clients.Wait()
-			eventually(t, "the server has closed its ends", func() bool {
-				e := edge(t, p, server.Addr(), model.RoleServer)
-				return e != nil && e.Counters.Closes == uint64(c.connections)
-			})
+			for _, role := range []model.Role{model.RoleServer, model.RoleClient} {
+				eventually(t, "all connections are closed at both ends", func() bool {
+					e := edge(t, p, server.Addr(), role)
+					return e != nil && e.Counters.Closes == uint64(c.connections)
+				})
+			}
 			n := uint64(c.connections * c.requests)
 			for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
 				e := edge(t, p, server.Addr(), role)
 				want := model.EdgeCounters{
 					SentBytes: n * requestBytes, ReceivedBytes: n * replyBytes,
 					Opens: uint64(c.connections), Closes: uint64(c.connections),
+					Requests: n, Replies: n,
 				}
 				if role == model.RoleServer {
 					want.SentBytes, want.ReceivedBytes = want.ReceivedBytes, want.SentBytes
@@ -166,7 +177,19 @@ func TestCountsAreExact(t *testing.T) {
 					t.Errorf("%v: %d transactions, want %d", role, got, n)
 				}
 				got := e.Counters
-				got.Latency, got.Retransmits = nil, 0
+				for _, h := range []*model.Histogram{got.TimeToFirstByte, got.RTT} {
+					if h == nil || h.Count != n {
+						t.Errorf("%v: a distribution has %+v, want %d entries", role, h, n)
+					}
+				}
+				if got.Duration == nil || got.Duration.Count != uint64(c.connections) {
+					t.Errorf("%v: durations are %+v, want %d", role, got.Duration, c.connections)
+				}
+				if got.RTTMinNS == 0 || got.RTTMinNS > uint64(time.Second) {
+					t.Errorf("%v: the least round trip took %v", role, time.Duration(got.RTTMinNS))
+				}
+				got.Latency, got.TimeToFirstByte, got.RTT, got.Duration = nil, nil, nil, nil
+				got.Retransmits, got.JitterSumNS, got.RTTMinNS, got.WindowLimitedNS = 0, 0, 0, 0
 				if got != want {
 					t.Errorf("%v: counted %+v, want %+v", role, got, want)
 				}
@@ -246,7 +269,169 @@ func TestUnansweredAndRefused(t *testing.T) {
 		}
 	}
 	eventually(t, "the refused connections show", func() bool {
-		return edge(t, p, silent.Addr(), model.RoleClient).Counters.Failures == 3
+		c := edge(t, p, silent.Addr(), model.RoleClient).Counters
+		return c.Failures == 3 && c.FailuresRefused == 3
+	})
+}
+
+// serve accepts connections and gives each to the handler, until the test ends.
+func serve(t *testing.T, handle func(*net.TCPConn)) net.Addr {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go handle(conn.(*net.TCPConn))
+		}
+	}()
+	return listener.Addr()
+}
+
+// A download that flows for over a second is a transfer, and no slow request.
+func TestLongDownloadIsATransfer(t *testing.T) {
+	p := open(t, Options{})
+	service := serve(t, func(conn *net.TCPConn) {
+		defer conn.Close()
+		conn.Read(make([]byte, requestBytes))
+		for range 6 {
+			conn.Write(make([]byte, 1<<16))
+			time.Sleep(250 * time.Millisecond) // slow, and never silent for a second
+		}
+	})
+	conn := dial(t, service.String())
+	conn.Write(make([]byte, requestBytes))
+	if n, err := io.Copy(io.Discard, conn); err != nil || n != 6<<16 {
+		t.Fatalf("read %d bytes: %v", n, err)
+	}
+	conn.Close()
+	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+		eventually(t, "the transfer is counted", func() bool {
+			c := edge(t, p, service, role).Counters
+			return c.Transfers == 1 && c.Transactions() == 1 && c.Latency.Count == 0 && c.TimeToFirstByte.Count == 1
+		})
+	}
+}
+
+// A server that speaks without being asked makes a stream: its messages are no replies, and what
+// the client sends is no request.
+func TestPushesMakeAStream(t *testing.T) {
+	p := open(t, Options{})
+	service := serve(t, func(conn *net.TCPConn) {
+		defer conn.Close()
+		for range 5 {
+			conn.Write([]byte("news"))
+			conn.Read(make([]byte, 64)) // so that the messages are not joined
+		}
+	})
+	conn := dial(t, service.String())
+	for range 5 {
+		conn.Read(make([]byte, 64))
+		conn.Write([]byte("ok"))
+	}
+	conn.Close()
+	// The greeting is a push; each answer to a message then is the request for the next one.
+	eventually(t, "the connection is closed", func() bool {
+		return edge(t, p, service, model.RoleServer).Counters.Closes == 1
+	})
+	if c := edge(t, p, service, model.RoleServer).Counters; c.Pushes != 1 {
+		t.Errorf("a greeting and four replies: %d pushes, want 1", c.Pushes)
+	}
+
+	service = serve(t, func(conn *net.TCPConn) {
+		defer conn.Close()
+		for range 5 {
+			conn.Write([]byte("news"))
+			time.Sleep(20 * time.Millisecond)
+		}
+		conn.Read(make([]byte, 64))
+		time.Sleep(200 * time.Millisecond)
+		conn.Write([]byte("bye"))
+	})
+	conn = dial(t, service.String())
+	conn.Read(make([]byte, 4))
+	io.ReadFull(conn, make([]byte, 16))
+	conn.Write([]byte("quit"))
+	io.Copy(io.Discard, conn)
+	conn.Close()
+	eventually(t, "the stream is counted and is no transaction", func() bool {
+		c := edge(t, p, service, model.RoleServer).Counters
+		return c.Closes == 1 && c.Pushes == 6 && c.Requests == 0 && c.Transactions() == 0
+	})
+}
+
+func TestRequestsInFlight(t *testing.T) {
+	p := open(t, Options{})
+	answer := make(chan struct{})
+	service := serve(t, func(conn *net.TCPConn) {
+		defer conn.Close()
+		conn.Read(make([]byte, requestBytes))
+		<-answer
+		conn.Write([]byte("at last"))
+	})
+	for range 3 {
+		dial(t, service.String()).Write(make([]byte, requestBytes))
+	}
+	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+		eventually(t, "three requests wait", func() bool {
+			e := edge(t, p, service, role)
+			return e != nil && e.Counters.InFlight() == 3
+		})
+	}
+	close(answer)
+	eventually(t, "none waits", func() bool {
+		return edge(t, p, service, model.RoleServer).Counters.InFlight() == 0
+	})
+}
+
+func TestResetShows(t *testing.T) {
+	p := open(t, Options{})
+	service := serve(t, func(conn *net.TCPConn) {
+		conn.Read(make([]byte, requestBytes))
+		conn.SetLinger(0)
+		conn.Close()
+	})
+	conn := dial(t, service.String())
+	conn.Write(make([]byte, requestBytes))
+	io.Copy(io.Discard, conn)
+	conn.Close()
+	eventually(t, "the reset and the lost request show at the client", func() bool {
+		c := edge(t, p, service, model.RoleClient).Counters
+		return c.Resets == 1 && c.Aborts == 1
+	})
+}
+
+// What a program moves from a socket to a pipe inside of the kernel is not seen, and is missed.
+func TestUnseenBytesAreMissed(t *testing.T) {
+	p := open(t, Options{})
+	const size = 100_000
+	service := serve(t, func(conn *net.TCPConn) {
+		defer conn.Close()
+		conn.Write(make([]byte, size))
+	})
+	conn := dial(t, service.String())
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	go func() {
+		defer w.Close()
+		w.ReadFrom(conn) // splice
+	}()
+	if n, err := io.Copy(io.Discard, r); err != nil || n != size {
+		t.Fatalf("moved %d bytes: %v", n, err)
+	}
+	conn.Close()
+	eventually(t, "the unseen bytes show", func() bool {
+		c := edge(t, p, service, model.RoleClient).Counters
+		return c.Closes == 1 && c.UnseenBytes+c.ReceivedBytes == size && c.Completeness() < 1
 	})
 }
 

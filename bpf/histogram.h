@@ -34,11 +34,15 @@ static __always_inline u32 histogram_cell(u64 ns)
 	return 1 + 32 * (octave - HISTOGRAM_FIRST_OCTAVE) + below;
 }
 
-static __always_inline void histogram_add(struct histogram *h, u64 ns)
+static __always_inline void histogram_add_cell(struct histogram *h, u32 cell)
 {
-	u32 cell = histogram_cell(ns);
 	if (cell < HISTOGRAM_CELLS)
 		__sync_fetch_and_add(&h->cells[cell], 1);
+}
+
+static __always_inline void histogram_add(struct histogram *h, u64 ns)
+{
+	histogram_add_cell(h, histogram_cell(ns));
 }
 
 /* For a histogram that only one CPU adds to, where it cannot be interrupted by another adding. */

@@ -31,6 +31,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_QUEUE = 22,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
 	BPF_MAP_TYPE_RINGBUF = 27,
@@ -46,12 +47,24 @@ enum {
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
 };
 
+#define TASK_DEAD 0x80
+
 #define AF_INET 2
 #define AF_INET6 10
 #define IPPROTO_TCP 6
+#define IPPROTO_UDP 17
 #define IPPROTO_MPTCP 262
 #define MSG_PEEK 2
+#define MSG_TRUNC 0x20
 #define MSG_ERRQUEUE 0x2000
+#define RCV_SHUTDOWN 1
+
+#define EPIPE 32
+#define ENETUNREACH 101
+#define ECONNRESET 104
+#define ETIMEDOUT 110
+#define ECONNREFUSED 111
+#define EHOSTUNREACH 113
 
 enum tcp_state {
 	TCP_ESTABLISHED = 1,
@@ -108,6 +121,8 @@ struct task_struct {
 	unsigned int __state;
 	s32 pid;
 	s32 tgid;
+	struct task_struct *group_leader;
+	char comm[16];
 	struct css_set *cgroups;
 	struct sched_info sched_info;
 };
@@ -147,6 +162,26 @@ struct sock {
 	struct sock_common __sk_common;
 	u16 sk_protocol;
 	int sk_err;
+	u8 sk_shutdown;
+};
+
+struct minmax_sample {
+	u32 t;
+	u32 v;
+};
+
+struct minmax {
+	struct minmax_sample s[3];
+};
+
+struct tcp_sock {
+	u32 snd_una;
+	u32 rcv_nxt;
+	u32 srtt_us; /* eight times the value */
+	u32 mdev_us; /* four times the value */
+	u32 chrono_stat[3]; /* jiffies; the second: limited by the receiver's window */
+	u64 bytes_received;
+	struct minmax rtt_min;
 };
 
 struct socket {
@@ -176,6 +211,13 @@ struct bpf_iter__task_file {
 };
 
 struct bpf_map;
+
+struct bpf_iter__bpf_map_elem {
+	struct bpf_iter_meta *meta;
+	struct bpf_map *map;
+	void *key;
+	void *value;
+};
 
 struct bpf_iter__bpf_sk_storage_map {
 	struct bpf_iter_meta *meta;

@@ -1,6 +1,8 @@
 package bpf
 
 import (
+	"bufio"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -54,13 +56,7 @@ func (p *Probes) load(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collectio
 
 // attach loads and attaches a tp_btf program; an error is a feature that is absent.
 func (p *Probes) attach(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, h hook) error {
-	program, err := p.load(k, spec, maps, h)
-	if err == nil {
-		var attached link.Link
-		if attached, err = link.AttachTracing(link.TracingOptions{Program: program}); err == nil {
-			p.onClose(attached)
-		}
-	}
+	err := p.tryAttach(k, spec, maps, h)
 	p.addFeature(h, err)
 	return err
 }
@@ -142,6 +138,42 @@ func findHierarchy(text, controller string) (uint32, error) {
 		}
 	}
 	return 0, fmt.Errorf("no hierarchy of controller %q", controller)
+}
+
+// jiffyNS is the length of a jiffy by the kernel's configuration; 4 ms (250 Hz, as most
+// distributions have it) where that cannot be read.
+func jiffyNS(procfs string) uint64 {
+	const usual = 4_000_000
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return usual
+	}
+	for _, path := range []string{filepath.Join(procfs, "config.gz"), "/boot/config-" + unix.ByteSliceToString(name.Release[:])} {
+		if hz, err := configuredHZ(path); err == nil && hz > 0 {
+			return 1_000_000_000 / hz
+		}
+	}
+	return usual
+}
+
+func configuredHZ(path string) (uint64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	var config io.Reader = f
+	if strings.HasSuffix(path, ".gz") {
+		if config, err = gzip.NewReader(f); err != nil {
+			return 0, err
+		}
+	}
+	for lines := bufio.NewScanner(config); lines.Scan(); {
+		if value, found := strings.CutPrefix(lines.Text(), "CONFIG_HZ="); found {
+			return strconv.ParseUint(value, 10, 32)
+		}
+	}
+	return 0, fmt.Errorf("%s does not say CONFIG_HZ", path)
 }
 
 // monotonicNS is the clock of the kernel programs (bpf_ktime_get_ns).

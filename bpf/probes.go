@@ -29,10 +29,25 @@ type Options struct {
 	// quarters are in use, edges without connections and traffic are given up.
 	MaxEdges int
 	// MaxConnections bounds the open connections whose server learns its client's control
-	// group from the kernel (default 65536, about 0.1 KiB each while open).
+	// group from the kernel (default 65536, about 0.2 KiB each while open).
 	MaxConnections int
+	// MaxFlows bounds the pairs of a UDP socket and one of its peers, where it has several, that
+	// are followed at a time (default 16384, 0.2 KiB each); the longest unused gives way.
+	MaxFlows int
+	// MaxEndpoints bounds the things asked for that are counted each by themselves, told apart
+	// by edge and status (default 1024, 7 KiB of kernel memory each). When three quarters are
+	// in use, those that were silent for a minute are given up.
+	MaxEndpoints int
+	// MaxEdgeEndpoints bounds those of one edge (default 64); further ones are its "other".
+	MaxEdgeEndpoints int
+	// WithoutEndpoints leaves requests unread: transactions are only timed.
+	WithoutEndpoints bool
 	// MaxListeners bounds the listening sockets (default 16384).
 	MaxListeners int
+	// LogTransactions makes Transactions work: single transactions are logged too, with room
+	// for so many between two calls (48 bytes of kernel memory each). 0 is off. It is for the
+	// tests and benchmarks of this project alone.
+	LogTransactions int
 	// Controller names the cgroup v1 controller whose hierarchy identifies containers
 	// ("memory" or "cpu"); empty is the default hierarchy, cgroup v2.
 	Controller string
@@ -42,12 +57,19 @@ type Options struct {
 	// /sys/kernel/btf/vmlinux).
 	KernelTypes string
 	Logger      *slog.Logger
+	// dataWay is the only one of dataWays to be tried, counted from one.
+	dataWay int
+	// types are the kernel's, if somebody has decoded them already.
+	types *btf.Cache
 }
 
 func (o *Options) setDefaults() {
 	o.MaxCgroups = max(defaultTo(o.MaxCgroups, 1024), 16)
 	o.MaxEdges = max(defaultTo(o.MaxEdges, 2048), 16)
 	o.MaxConnections = defaultTo(o.MaxConnections, 65536)
+	o.MaxFlows = defaultTo(o.MaxFlows, 16384)
+	o.MaxEndpoints = max(defaultTo(o.MaxEndpoints, 1024), 16)
+	o.MaxEdgeEndpoints = defaultTo(o.MaxEdgeEndpoints, 64)
 	o.MaxListeners = defaultTo(o.MaxListeners, 16384)
 	if o.ProcFS == "" {
 		o.ProcFS = "/proc"
@@ -75,6 +97,7 @@ type Probes struct {
 	programs []loadedProgram
 	cgroups  *cgroupReader
 	edges    *edgeReader
+	log      *transactionLog
 	events   chan model.CgroupEvent
 	// done is closed by Close; reading tells whether somebody then closes events.
 	done      chan struct{}
@@ -131,7 +154,7 @@ func (p *Probes) ProgramCosts() []model.ProgramCost {
 			continue
 		}
 		costs = append(costs, model.ProgramCost{
-			Name: l.name, Runs: stats.RunCount, RunTimeNS: uint64(stats.Runtime),
+			Name: l.name, Runs: stats.RunCount, Missed: stats.RecursionMisses, RunTimeNS: uint64(stats.Runtime),
 		})
 	}
 	return costs
@@ -155,6 +178,9 @@ func (p *Probes) Drops() []model.Drop {
 	}
 	if p.edges != nil {
 		drops = append(drops, p.edges.drops()...)
+	}
+	if p.log != nil {
+		drops = append(drops, p.log.drop())
 	}
 	return drops
 }
@@ -191,13 +217,18 @@ type kernel struct {
 	// runQueueClock: a task leads to its run queue's clock (CONFIG_FAIR_GROUP_SCHED), and a
 	// program can be run to compare it with the monotonic clock (5.14).
 	runQueueClock bool
+	jiffyNS       uint64
 }
 
 func readKernel(o Options) (*kernel, error) {
 	if _, err := os.Stat(o.KernelTypes); err != nil {
 		return nil, fmt.Errorf("reading the kernel's types: %w (the kernel needs CONFIG_DEBUG_INFO_BTF=y)", err)
 	}
-	spec, err := btf.LoadKernelSpec()
+	types := o.types
+	if types == nil {
+		types = btf.NewCache()
+	}
+	spec, err := types.Kernel()
 	if err != nil {
 		return nil, fmt.Errorf("reading the kernel's types: %w", err)
 	}
@@ -205,7 +236,7 @@ func readKernel(o Options) (*kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("counting the possible CPUs: %w", err)
 	}
-	k := &kernel{types: btf.NewCache(), cpus: cpus, subsys: -1,
+	k := &kernel{types: types, cpus: cpus, subsys: -1, jiffyNS: jiffyNS(o.ProcFS),
 		switchHasState: switchHasState(spec),
 		runQueueClock:  hasMember(spec, "sched_entity", "cfs_rq") && features.HaveProgramType(ebpf.Syscall) == nil}
 	if o.Controller == "" {

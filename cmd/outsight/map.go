@@ -21,6 +21,10 @@ type mapOptions struct {
 	output string
 	length time.Duration
 	watch  bool
+	// groupBy is what a node stands for, share the least share of all bytes of an edge to show.
+	groupBy string
+	share   float64
+	by      graph.Grouping
 }
 
 func newMap() *cobra.Command {
@@ -32,10 +36,18 @@ func newMap() *cobra.Command {
 agent that runs on this host, or loads the kernel programs for the time being, which needs root.`,
 		Example: `  sudo outsight map
   sudo outsight map --for 30s --output dot | dot -Tsvg > map.svg
+  sudo outsight map --group-by process --min-share 0.01
   sudo outsight map --watch`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := oneOf("output", o.output, "text", "dot", "json", "mermaid"); err != nil {
 				return err
+			}
+			var err error
+			if o.by, err = graph.ParseGrouping(o.groupBy); err != nil {
+				return usagef("--group-by: %v", err)
+			}
+			if o.share < 0 || o.share > 1 {
+				return usagef("--min-share is %v, want 0 to 1", o.share)
 			}
 			if o.length < time.Second {
 				return usagef("--for is %v, want at least 1s", o.length)
@@ -58,6 +70,8 @@ agent that runs on this host, or loads the kernel programs for the time being, w
 	o.watchFlags.add(c)
 	c.Flags().StringVarP(&o.output, "output", "o", "text", "text, dot, json or mermaid")
 	c.Flags().DurationVar(&o.length, "for", 5*time.Second, "time to look at")
+	c.Flags().StringVar(&o.groupBy, "group-by", string(graph.ByContainer), "what a node is: container, pod, process or host")
+	c.Flags().Float64Var(&o.share, "min-share", 0, "hide edges with less than this share, 0 to 1, of all bytes")
 	c.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on, and show the time that --for names up to now each second")
 	return c
 }
@@ -74,7 +88,13 @@ func printMap(ctx context.Context, s *source, o mapOptions, out, errOut io.Write
 	if isTerminal(errOut) {
 		fmt.Fprint(errOut, "\r\x1b[K")
 	}
-	return writeMap(out, graph.FromSnapshots(from, to), o.output, to)
+	return writeMap(out, o.graph(from, to), o.output, to)
+}
+
+func (o *mapOptions) graph(from, to *model.Snapshot) *graph.Graph {
+	g := graph.GroupSnapshots(from, to, o.by)
+	g.HideBelow(o.share)
+	return g
 }
 
 // watchMap shows the map again each second. On a terminal it is drawn over the one before.
@@ -94,7 +114,7 @@ func watchMap(ctx context.Context, s *source, o mapOptions, out io.Writer) error
 			continue
 		}
 		var b bytes.Buffer
-		if err := writeMap(&b, graph.FromSnapshots(from, to), o.output, to); err != nil {
+		if err := writeMap(&b, o.graph(from, to), o.output, to); err != nil {
 			return err
 		}
 		if err := screen.draw(b.Bytes()); err != nil {

@@ -48,6 +48,15 @@ type Files interface {
 	Read(containers []*model.Container, usages []container.Usage)
 }
 
+// Processes tells what to call a process. It is called by the goroutine that reads the Counters.
+type Processes interface {
+	// Name is what to call process pid, or where pid is 0 any process, of a control group of which
+	// the kernel knows the name comm.
+	Name(group model.CgroupID, comm string, pid int) string
+	Forget(group model.CgroupID)
+	Drops() []model.Drop
+}
+
 // Reporter tells what works, and of bounded things how full they are.
 type Reporter interface {
 	Features() []model.Feature
@@ -66,7 +75,12 @@ type Sources struct {
 	Lifecycle Lifecycle
 	Files     Files
 	Programs  Programs
-	Reporters []Reporter
+	// Processes is nil where the kernel's names are to be shown.
+	Processes Processes
+	// Translations reads at most limit connections whose server's address the host translates;
+	// nil where nobody can.
+	Translations func(limit int) ([]model.Translation, error)
+	Reporters    []Reporter
 }
 
 // Sink takes snapshots. A sink that is slow or fails loses snapshots, which Snapshot.Self
@@ -106,6 +120,9 @@ type Agent struct {
 	listening []model.Listener
 	listeners *listeners
 	network   hostNetwork
+	// translations as they were found at translationsRead.
+	translations     []model.Translation
+	translationsRead time.Time
 }
 
 // New makes an agent that reads sources. Nothing is read before Run.

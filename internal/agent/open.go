@@ -14,6 +14,7 @@ import (
 	"outsight/bpf"
 	"outsight/internal/container"
 	"outsight/internal/model"
+	"outsight/internal/network"
 )
 
 // Bounds of the kernel's tables where HostOptions.Kernel has none, and the least that there can be.
@@ -100,8 +101,9 @@ func Open(o HostOptions) (*Host, error) {
 		files: container.NewFiles(layout, places)}
 	h.Agent = New(Sources{
 		Counters: probes, Lifecycle: probes, Programs: probes,
-		Registry: registry, Files: h.files,
-		Reporters: append([]Reporter{probes, registry, h.files}, o.Reporters...),
+		Registry: registry, Files: h.files, Processes: container.NewPrograms(container.ProgramOptions{ProcRoot: o.ProcRoot}),
+		Translations: network.ReadTranslations,
+		Reporters:    append([]Reporter{probes, registry, h.files}, o.Reporters...),
 	}, o.Options)
 	return h, nil
 }

@@ -32,6 +32,7 @@ func (a *Agent) read() *model.Snapshot {
 	s.Edges = edges
 	unread := errors.Join(cgroupsErr, listenersErr, edgesErr)
 	a.unread.Store(&unread)
+	s.Translations = a.readTranslations(begin, s.Edges)
 	s.Containers = a.readContainers(containers, counted)
 	a.forget(collection)
 	a.readSelf(&s.Self)
@@ -57,9 +58,35 @@ func (a *Agent) readEdges(containers []*model.Container) ([]model.Edge, error) {
 	if edges == nil && err != nil {
 		return nil, err
 	}
-	return a.resolver.Resolve(network.View{
+	v := network.View{
 		Edges: edges, Listeners: a.listening, Containers: containers, Container: a.sources.Registry.Lookup,
-	}), err
+		Translations: a.translations,
+	}
+	if a.sources.Processes != nil {
+		v.Process = a.sources.Processes.Name
+	}
+	return a.resolver.Resolve(v), err
+}
+
+const (
+	// translationsEvery is how often the host's table of translated connections is looked at, and
+	// maxTranslations how much of it.
+	translationsEvery = 10 * time.Second
+	maxTranslations   = 16384
+)
+
+// readTranslations looks at the host's translated connections while there are edges that they
+// could complete. The next reading of edges uses them.
+func (a *Agent) readTranslations(now time.Time, edges []model.Edge) []model.Translation {
+	if a.sources.Translations == nil || !network.NeedTranslations(edges) {
+		return nil
+	}
+	if now.Sub(a.translationsRead) >= translationsEvery {
+		found, err := a.sources.Translations(maxTranslations)
+		a.failures.note("translated connections", err)
+		a.translations, a.translationsRead = found, now
+	}
+	return network.OfEdges(a.translations, edges)
 }
 
 func (a *Agent) readContainers(containers []*model.Container, counted bool) []model.ContainerSample {
@@ -116,6 +143,9 @@ func (a *Agent) forget(c container.Collection) {
 		a.groups.retire(id)
 		if a.sources.Lifecycle != nil {
 			a.sources.Lifecycle.ForgetCgroup(id)
+		}
+		if a.sources.Processes != nil {
+			a.sources.Processes.Forget(id)
 		}
 	}
 	a.removed = c.Removed

@@ -25,6 +25,9 @@ func (a *Agent) readSelf(s *model.SelfSample) {
 		s.Drops = append(s.Drops, r.Drops()...)
 	}
 	s.Drops = append(s.Drops, a.resolver.Drops()...)
+	if a.sources.Processes != nil {
+		s.Drops = append(s.Drops, a.sources.Processes.Drops()...)
+	}
 	for _, q := range a.sinks {
 		s.Drops = append(s.Drops, q.drop())
 	}

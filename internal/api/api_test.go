@@ -97,8 +97,8 @@ func withoutMeans(t *testing.T, edges []*graph.Edge) string {
 	t.Helper()
 	for _, e := range edges {
 		for _, s := range []*graph.Side{e.ClientSide, e.ServerSide} {
-			if s != nil && s.Mean != nil {
-				s.Mean = nil
+			if s != nil {
+				s.Mean, s.Jitter = nil, nil
 			}
 		}
 	}
@@ -146,6 +146,36 @@ func TestGraphOfAWindowThatBeganEarlier(t *testing.T) {
 	}
 	if rate := *edgeBetween(t, a.Graph, "gateway", "catalogue").ClientSide.TransactionsPerSecond; rate < 150 || rate > 280 {
 		t.Errorf("%v req/s, want about 215", rate)
+	}
+}
+
+func TestHeatMapIsOfTheGraph(t *testing.T) {
+	h, _, _ := filled(t, 40, nil)
+	var a graphAnswer
+	get200(t, h, "/api/outsight/graph?from=now-5m&by=host", &a)
+	for _, n := range a.Nodes {
+		if n.Kind != graph.KindHost && n.Kind != graph.KindOutside {
+			t.Errorf("by host: %s %q", n.Kind, n.Name)
+		}
+	}
+	var heat heatAnswer
+	get200(t, h, "/api/outsight/graph?from=now-5m", &a)
+	get200(t, h, "/api/outsight/heatmap?from=now-5m", &heat)
+	edges, cells := 0.0, 0.0
+	for _, e := range a.Edges {
+		edges += e.Best().RequestBytes + e.Best().ResponseBytes
+	}
+	for _, row := range heat.Bytes {
+		for _, v := range row {
+			cells += v
+		}
+	}
+	if edges == 0 || math.Abs(cells/edges-1) > 1e-9 {
+		t.Errorf("the cells sum up to %v bytes, the edges to %v", cells, edges)
+	}
+	get200(t, h, "/api/outsight/graph?from=now-5m&share=1", &a)
+	if len(a.Edges) != 0 || a.OmittedEdges == 0 {
+		t.Errorf("%d edges have all bytes, %d are left out", len(a.Edges), a.OmittedEdges)
 	}
 }
 
@@ -341,6 +371,11 @@ func TestEmptyStore(t *testing.T) {
 	if a.Nodes == nil || a.Edges == nil || a.CoveredSeconds != 0 {
 		t.Errorf("%+v", a.Graph)
 	}
+	var heat heatAnswer
+	get200(t, h, "/api/outsight/heatmap?by=process", &heat)
+	if heat.Nodes == nil || heat.Bytes == nil || heat.Max != 0 {
+		t.Errorf("%+v", heat.HeatMap)
+	}
 }
 
 func TestErrors(t *testing.T) {
@@ -358,6 +393,9 @@ func TestErrors(t *testing.T) {
 	f(nil, "/api/outsight/graph?from=now-60d", 400, "at most 744h")
 	f(nil, "/api/outsight/graph?to=2190-01-01T00:00:00Z", 400, "future")
 	f(nil, "/api/outsight/graph?from=now&to=now-5m", 400, "at least 1s")
+	f(nil, "/api/outsight/graph?by=port", 400, `"port"`)
+	f(nil, "/api/outsight/heatmap?share=2", 400, `share="2"`)
+	f(nil, "/api/outsight/heatmap?share=NaN", 400, "0 to 1")
 	f(nil, "/api/outsight/graph?x="+strings.Repeat("y", 3000), 400, "2048")
 	f(errors.New("disk gone"), "/api/outsight/graph", 500, "disk gone")
 	f(store.ErrBusy, "/api/outsight/graph", 503, "try again")

@@ -51,7 +51,7 @@ func (s *server) containers(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, data, err := s.build(ctx, from, to)
+	g, data, err := s.build(ctx, from, to, graph.ByContainer)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"time"
 
 	"outsight/internal/graph"
@@ -24,11 +25,7 @@ type numbers struct {
 }
 
 func (s *server) graph(ctx context.Context, r *http.Request) (any, error) {
-	from, to, err := s.window(r)
-	if err != nil {
-		return nil, err
-	}
-	g, data, err := s.build(ctx, from, to)
+	g, data, err := s.grouped(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +37,51 @@ func (s *server) graph(ctx context.Context, r *http.Request) (any, error) {
 	return answer, nil
 }
 
-func (s *server) build(ctx context.Context, from, to time.Time) (*graph.Graph, *windowData, error) {
+// grouped is the map that a request asks for: a window, what a node is (by=container, pod,
+// process or host) and the least share of all bytes that an edge is shown with (share=0 to 1).
+func (s *server) grouped(ctx context.Context, r *http.Request) (*graph.Graph, *windowData, error) {
+	from, to, err := s.window(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	by, err := graph.ParseGrouping(r.URL.Query().Get("by"))
+	if err != nil {
+		return nil, nil, badRequest("%w", err)
+	}
+	share := 0.0
+	if text := r.URL.Query().Get("share"); text != "" {
+		if share, err = strconv.ParseFloat(text, 64); err != nil || !(share >= 0 && share <= 1) {
+			return nil, nil, badRequest("share=%q, want a number from 0 to 1", text)
+		}
+	}
+	g, data, err := s.build(ctx, from, to, by)
+	if err == nil {
+		g.HideBelow(share)
+	}
+	return g, data, err
+}
+
+// maxHeatNodes bounds the nodes of a heat map.
+const maxHeatNodes = 200
+
+// heatAnswer is the matrix of bytes between the nodes of a window.
+type heatAnswer struct {
+	From           time.Time `json:"from"`
+	To             time.Time `json:"to"`
+	CoveredSeconds float64   `json:"covered_seconds"`
+	*graph.HeatMap
+	Completeness completeness `json:"completeness"`
+}
+
+func (s *server) heatMap(ctx context.Context, r *http.Request) (any, error) {
+	g, data, err := s.grouped(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return heatAnswer{g.From, g.To, g.CoveredSeconds, g.HeatMap(maxHeatNodes), data.completeness(g)}, nil
+}
+
+func (s *server) build(ctx context.Context, from, to time.Time, by graph.Grouping) (*graph.Graph, *windowData, error) {
 	select {
 	case s.busy <- struct{}{}:
 		defer func() { <-s.busy }()
@@ -51,6 +92,7 @@ func (s *server) build(ctx context.Context, from, to time.Time) (*graph.Graph, *
 	if err != nil {
 		return nil, nil, err
 	}
+	data.input.By = by
 	g := graph.FromSeries(data.input)
 	g.Limit(s.MaxEdges)
 	return g, &data, nil

@@ -66,26 +66,48 @@ var usageNumbers = []number{
 	{"disk_writes", "Disk writes", "/s", rate(otlp.ContainerDiskWrites, "")},
 }
 
-// sideNumbers are the numbers of graph.Side.
+// orCounted is a query of a counter; where agents stored none yet, what their histogram counted.
+func orCounted(counter, histogram string) string {
+	return counter + " or histogram_count(" + histogram + ")"
+}
+
+// sideNumbers are the numbers of graph.Side. Its completeness is none of them: which bytes an end
+// received depends on the end.
 var sideNumbers = []number{
-	{"transactions_per_second", "Requests", "/s", "histogram_count(" + rate(otlp.EdgeTransactionDuration, "") + ")"},
+	{"transactions_per_second", "Requests", "/s", orCounted(rate(otlp.EdgeTransactions, ""), rate(otlp.EdgeTransactionDuration, ""))},
 	{"p50", "p50", "s", quantileOf("0.5", otlp.EdgeTransactionDuration)},
 	{"p75", "p75", "s", quantileOf("0.75", otlp.EdgeTransactionDuration)},
 	{"p90", "p90", "s", quantileOf("0.9", otlp.EdgeTransactionDuration)},
 	{"p99", "p99", "s", quantileOf("0.99", otlp.EdgeTransactionDuration)},
 	{"mean", "Mean", "s", "histogram_avg(" + rate(otlp.EdgeTransactionDuration, "") + ")"},
+	{"first_byte_p50", "First byte p50", "s", quantileOf("0.5", otlp.EdgeFirstByte)},
+	{"first_byte_p99", "First byte p99", "s", quantileOf("0.99", otlp.EdgeFirstByte)},
+	{"in_flight", "Requests in flight", "", level(otlp.EdgeRequestsInFlight)},
 	{"request_bytes_per_second", "Request bytes", "B/s", rate(otlp.EdgeRequestBytes, "")},
 	{"response_bytes_per_second", "Response bytes", "B/s", rate(otlp.EdgeResponseBytes, "")},
-	{"transactions", "Transactions", "", "histogram_count(sum(increase(" + otlp.EdgeTransactionDuration + "{$match}[$window])))"},
+	{"transactions", "Transactions", "", orCounted(gained(otlp.EdgeTransactions), gained(otlp.EdgeTransactionDuration))},
 	{"request_bytes", "Request bytes in all", "B", gained(otlp.EdgeRequestBytes)},
 	{"response_bytes", "Response bytes in all", "B", gained(otlp.EdgeResponseBytes)},
+	{"request_packets", "Request packets", "", gained(otlp.EdgeRequestPackets)},
+	{"response_packets", "Response packets", "", gained(otlp.EdgeResponsePackets)},
+	{"rtt_p50", "Round trip p50", "s", quantileOf("0.5", otlp.EdgeRoundTrip)},
+	{"rtt_p99", "Round trip p99", "s", quantileOf("0.99", otlp.EdgeRoundTrip)},
+	{"rtt_min", "Least round trip", "s", "min(" + otlp.EdgeRoundTripMin + "{$match})"},
+	{"jitter", "Jitter", "s", rate(otlp.EdgeJitter, "") + " / histogram_count(" + rate(otlp.EdgeRoundTrip, "") + ")"},
 	{"connections_open", "Connections open", "", level(otlp.EdgeConnectionsOpened) + " - " + level(otlp.EdgeConnectionsClosed)},
 	{"connections_opened", "Connections opened", "", gained(otlp.EdgeConnectionsOpened)},
 	{"connections_closed", "Connections closed", "", gained(otlp.EdgeConnectionsClosed)},
 	{"failures", "Failed connections", "", gained(otlp.EdgeConnectionFailures)},
 	{"retransmits", "Retransmitted segments", "", gained(otlp.EdgeRetransmits)},
+	{"resets", "Resets", "", gained(otlp.EdgeResets)},
+	{"timed_out", "Timed out connections", "", gained(otlp.EdgeTimeouts)},
 	{"aborted", "Aborted transactions", "", gained(otlp.EdgeAborted)},
 	{"continued", "Continued replies", "", gained(otlp.EdgeContinued)},
+	{"transfers", "Transfers over 1 s", "", gained(otlp.EdgeTransfers)},
+	{"held", "Replies after 10 s", "", gained(otlp.EdgeHeld)},
+	{"pushes", "Pushes of the server", "", gained(otlp.EdgePushes)},
+	{"one_way", "Packets without reply", "", gained(otlp.EdgeOneWay)},
+	{"unseen_bytes", "Unseen bytes", "B", gained(otlp.EdgeUnseenBytes)},
 }
 
 // outsidePattern matches the id label of an end outside of the hosts: an address, or "others".

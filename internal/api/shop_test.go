@@ -184,14 +184,22 @@ func (s *shop) at(t time.Time) *model.Snapshot {
 		x := s.elapsed(t, float64(i)/2)
 		n := uint64(x * c.rate)
 		counters := func(p50 float64, sent, received uint64) model.EdgeCounters {
-			e := model.EdgeCounters{SentBytes: n * sent, ReceivedBytes: n * received, Opens: 8 + n/1000, Closes: n / 1000, Latency: spread(n, p50, c.tail)}
+			e := model.EdgeCounters{SentBytes: n * sent, ReceivedBytes: n * received, Opens: 8 + n/1000, Closes: n / 1000, Latency: spread(n, p50, c.tail),
+				Requests: n + uint64(i%3), Replies: n, TimeToFirstByte: spread(n, p50*0.8, 0), RTT: spread(n, p50/9, 0), RTTMinNS: uint64(p50 * 1e8), JitterSumNS: n * uint64(p50*2e7)}
 			if c.server == "payment" {
-				e.Retransmits, e.Aborts = n/500, n/900
+				e.Retransmits, e.Aborts, e.Resets, e.TimedOut = n/500, n/900, n/1100, n/2500
+				e.Requests += e.Aborts
+			}
+			if c.server == "redis" {
+				e.Pushes, e.Held, e.Transfers, e.UnseenBytes = n/70, n/600, n/800, n/4
 			}
 			return e
 		}
 		client, server := s.peer(c.client), s.peer(c.server)
 		e := model.Edge{Client: client, Server: server, Service: netip.MustParseAddrPort(c.service), Paired: c.client50 > 0 && c.server50 > 0}
+		if e.Paired {
+			e.Confidence = model.Exact
+		}
 		if c.client50 > 0 {
 			e.Side, e.Counters = model.RoleClient, counters(c.client50, c.request, c.response)
 			snapshot.Edges = append(snapshot.Edges, e)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"outsight/internal/graph"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
 )
@@ -34,6 +35,8 @@ type hostStatus struct {
 	// AgentCPUSeconds and AgentMemoryBytes are what the agent itself uses.
 	AgentCPUSeconds  float64 `json:"agent_cpu_seconds"`
 	AgentMemoryBytes uint64  `json:"agent_memory_bytes"`
+	// UnmatchedShare is the share, 0 to 1, of edges whose other end is in no known container.
+	UnmatchedShare float64 `json:"unmatched_share"`
 }
 
 type feature struct {
@@ -77,7 +80,7 @@ func (s *server) status(ctx context.Context, _ *http.Request) (any, error) {
 	} else if err := s.statusFromStore(ctx, a); err != nil {
 		return nil, err
 	}
-	g, data, err := s.build(ctx, now.Add(-defaultFrom), now)
+	g, data, err := s.build(ctx, now.Add(-defaultFrom), now, graph.ByContainer)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +91,8 @@ func (s *server) status(ctx context.Context, _ *http.Request) (any, error) {
 func (a *statusAnswer) fromSnapshot(s *model.Snapshot) {
 	name := s.Host.Name
 	a.Hosts = append(a.Hosts, hostStatus{Name: name, Kernel: s.Host.Kernel, Cores: s.Host.Cores, MemoryBytes: s.Host.MemoryBytes,
-		CgroupLayout: s.Host.CgroupLayout, AgentCPUSeconds: float64(s.Self.CPUNS) / 1e9, AgentMemoryBytes: s.Self.RSSBytes})
+		CgroupLayout: s.Host.CgroupLayout, AgentCPUSeconds: float64(s.Self.CPUNS) / 1e9, AgentMemoryBytes: s.Self.RSSBytes,
+		UnmatchedShare: model.UnmatchedShare(s.Edges)})
 	for _, f := range s.Self.Features {
 		a.Features = append(a.Features, feature{name, f.Name, f.Purpose, f.State, f.Reason, f.Remedy, f.Required})
 	}
@@ -120,6 +124,8 @@ func (s *server) statusFromStore(ctx context.Context, a *statusAnswer) error {
 			h.AgentCPUSeconds = v
 		case otlp.AgentResidentMemory:
 			h.AgentMemoryBytes = uint64(v)
+		case otlp.EdgesUnmatched:
+			h.UnmatchedShare = v
 		case otlp.Drops:
 			get(drops, of, drop{Host: name, Name: of[1]}).Count = uint64(v)
 		case otlp.Entries:

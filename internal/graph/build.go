@@ -13,16 +13,27 @@ import (
 type containerChange struct {
 	change
 	node Node
+	// grouped is true where node is already the one to show.
+	grouped bool
 }
 
-type end struct{ host, id, name string }
+type end struct {
+	host, id, name, process string
+	// group is the node that the end is put to; nil for its container's.
+	group *Node
+}
 
 func (e end) outside() bool {
 	_, err := netip.ParseAddr(e.id)
 	return err == nil || e.id == "others" || e.id == ""
 }
 
-func (e end) nodeID() string { return nodeID(e.host, e.id) }
+func (e end) nodeID() string {
+	if e.group != nil {
+		return e.group.ID
+	}
+	return nodeID(e.host, e.id)
+}
 
 // nodeID tells the rests of several hosts apart.
 func nodeID(host, id string) string {
@@ -47,21 +58,22 @@ type edgeChange struct {
 	side           model.Role
 	client, server end
 	service        string
-	transport      string
+	transport, via string
 	opened, closed float64 // in total, not in the window
 }
 
 // idle is true where nothing happened in the window and no connection is open.
 func (e *edgeChange) idle() bool {
 	for f, v := range e.values {
-		if v != 0 && f != Paired {
+		if v != 0 && f != Paired && f != Confidence && f != RTTMin {
 			return false
 		}
 	}
 	return e.opened <= e.closed && (e.latency == nil || e.latency.Count == 0)
 }
 
-func build(from, to time.Time, covered float64, containers []containerChange, edges []edgeChange) *Graph {
+func build(from, to time.Time, covered float64, by Grouping, containers []containerChange, edges []edgeChange) *Graph {
+	containers = by.regroup(containers, edges)
 	b := builder{nodes: map[string]*Node{}, edges: map[string]*Edge{}, outside: outsideIDs(edges),
 		served: map[string]*Side{}, called: map[string]*Side{}, seconds: covered}
 	for i := range containers {
@@ -79,9 +91,14 @@ func build(from, to time.Time, covered float64, containers []containerChange, ed
 		}
 	}
 	g.Unplaced = g.Unplaced.finish(covered)
+	unmatched := 0
 	for _, e := range b.edges {
 		g.Edges = append(g.Edges, b.finishEdge(e))
+		if e.confidence == model.NotFound {
+			unmatched++
+		}
 	}
+	g.UnmatchedShare = float64(unmatched) / float64(max(len(g.Edges), 1))
 	for _, n := range b.nodes {
 		n.Served, n.Called = b.served[n.ID].finish(covered), b.called[n.ID].finish(covered)
 		finishAddresses(n)
@@ -101,8 +118,10 @@ type builder struct {
 
 func (b *builder) addContainer(c *containerChange) {
 	n := c.node
-	n.ID, n.SeriesID = nodeID(n.Host, n.ID), n.ID
-	n.Kind = kindOf(n.SeriesID, n.Runtime)
+	if !c.grouped {
+		n.ID, n.SeriesID = nodeID(n.Host, n.ID), n.ID
+		n.Kind = kindOf(n.SeriesID, n.Runtime)
+	}
 	n.Usage = usage(&c.change)
 	n.StartedSeconds = c.value(StartTime)
 	b.nodes[n.ID] = &n
@@ -111,15 +130,28 @@ func (b *builder) addContainer(c *containerChange) {
 func (b *builder) addEdge(e *edgeChange) {
 	client, server := b.node(e.client, false), b.node(e.server, true)
 	id := client.ID + ">" + server.ID
+	if e.transport != model.TCP.String() {
+		id += "/" + e.transport
+	}
 	edge := b.edges[id]
 	if edge == nil {
-		edge = &Edge{ID: id, Client: client.ID, Server: server.ID, Transport: e.transport, Paired: true}
+		edge = &Edge{ID: id, Client: client.ID, Server: server.ID, Transport: e.transport, Paired: true, confidence: model.Exact}
 		b.edges[id] = edge
 	}
 	if e.service != "" && !slices.Contains(edge.Services, e.service) {
 		edge.Services = append(edge.Services, e.service)
 	}
 	edge.Paired = edge.Paired && e.values[Paired] == 1
+	// A level that is not stored is of before it was: the end was found if it has a name.
+	confidence, ok := e.values[Confidence]
+	if !ok && !e.client.outside() && !e.server.outside() {
+		confidence = float64(model.ByAddress)
+	}
+	edge.confidence = min(edge.confidence, model.Confidence(confidence))
+	edge.Confidence = edge.confidence.String()
+	if e.via != "" {
+		edge.Via = e.via
+	}
 	if e.side == model.RoleServer {
 		edge.ServerSide = edge.ServerSide.add(e)
 	} else {
@@ -142,6 +174,9 @@ func (b *builder) node(e end, server bool) *Node {
 	n := b.nodes[id]
 	if n == nil {
 		n = &Node{ID: id, Name: e.name, SeriesID: e.id, Host: e.host, Kind: kindOf(e.id, "")}
+		if e.group != nil {
+			*n = *e.group
+		}
 		if e.outside() {
 			n.Kind, n.Host = KindOutside, ""
 		}

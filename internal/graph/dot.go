@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"outsight/internal/model"
 )
 
 // DOT is the graph in the language of Graphviz. Names are cleaned and quoted.
@@ -20,8 +22,12 @@ func DOT(g *Graph) string {
 	}
 	for _, e := range g.Edges {
 		s := e.Best()
-		fmt.Fprintf(&b, "  n%d -> n%d [label=%s, penwidth=%.1f];\n", index[e.Client], index[e.Server],
-			quoteDOT(label(e)), 1+max(0, math.Log10(1+s.RequestBytes+s.ResponseBytes)-3)/2)
+		style := ""
+		if e.Transport != model.TCP.String() {
+			style = ", style=dashed"
+		}
+		fmt.Fprintf(&b, "  n%d -> n%d [label=%s, penwidth=%.1f%s];\n", index[e.Client], index[e.Server],
+			quoteDOT(label(e)), 1+max(0, math.Log10(1+s.RequestBytes+s.ResponseBytes)-3)/2, style)
 	}
 	b.WriteString("}\n")
 	return b.String()
@@ -47,7 +53,7 @@ func Mermaid(g *Graph) string {
 
 func label(e *Edge) string {
 	s := e.Best()
-	return PerSecond(s.TransactionsPerSecond) + " · p99 " + Duration(s.P99) + " · " + BytesPerSecond(s.bytesPerSecond())
+	return PerSecond(s.TransactionsPerSecond) + " · p99 " + Duration(s.P99) + " · " + BytesPerSecond(s.bytesPerSecond()) + mark(e)
 }
 
 func nodeIndex(g *Graph) map[string]int {

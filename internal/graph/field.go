@@ -42,28 +42,47 @@ const (
 	Info                Field = "info"       // level, with the labels of a pod
 )
 
-// The series of an edge. Their labels are host, side, client, client_id, server, server_id,
-// service and transport.
+// The series of an edge. Their labels are host, side, client, client_id, client_process, server,
+// server_id, server_process, service, transport and via.
 const (
 	RequestBytes      Field = "request_bytes"
 	ResponseBytes     Field = "response_bytes"
 	Latency           Field = "latency" // histogram
+	RequestPackets    Field = "request_packets"
+	ResponsePackets   Field = "response_packets"
+	OneWay            Field = "one_way"
 	ConnectionsOpened Field = "connections_opened"
 	ConnectionsClosed Field = "connections_closed"
 	Failures          Field = "failures"
 	Retransmits       Field = "retransmits"
 	Aborted           Field = "aborted"
 	Continued         Field = "continued"
-	Paired            Field = "paired" // level, 0 or 1
+	Transactions      Field = "transactions"
+	Transfers         Field = "transfers"
+	Held              Field = "held"
+	Pushes            Field = "pushes"
+	Resets            Field = "resets"
+	TimedOut          Field = "timed_out"
+	UnseenBytes       Field = "unseen_bytes"
+	FirstByte         Field = "first_byte" // histogram
+	RTT               Field = "rtt"        // histogram
+	RTTDeviation      Field = "rtt_deviation"
+	RTTMin            Field = "rtt_min"    // level, seconds
+	InFlight          Field = "in_flight"  // level
+	Paired            Field = "paired"     // level, 0 or 1
+	Confidence        Field = "confidence" // level, a model.Confidence
 )
 
 var levels = map[Field]bool{
 	Threads: true, MemoryUsage: true, MemoryWorkingSet: true, MemoryRSS: true, MemoryCache: true,
-	MemoryLimit: true, StartTime: true, Info: true, Paired: true,
+	MemoryLimit: true, StartTime: true, Info: true, Paired: true, RTTMin: true, InFlight: true, Confidence: true,
 }
 
 var edgeFields = map[Field]bool{
 	RequestBytes: true, ResponseBytes: true, Latency: true, ConnectionsOpened: true,
 	ConnectionsClosed: true, Failures: true, Retransmits: true, Aborted: true, Continued: true,
-	Paired: true,
+	Paired: true, RequestPackets: true, ResponsePackets: true, OneWay: true,
+	Transactions: true, Transfers: true, Held: true, Pushes: true, Resets: true, TimedOut: true,
+	UnseenBytes: true, FirstByte: true, RTT: true, RTTDeviation: true, RTTMin: true, InFlight: true,
+	Confidence: true,
 }

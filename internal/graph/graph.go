@@ -30,6 +30,8 @@ type Graph struct {
 	// for one: what their ends on the hosts sent (RequestBytes) and received (ResponseBytes).
 	// Nil where there were none.
 	Unplaced *Side `json:"unplaced,omitempty"`
+	// UnmatchedShare is the share, 0 to 1, of all edges with an end that is in no known container.
+	UnmatchedShare float64 `json:"unmatched_share"`
 }
 
 // Kind tells what a node stands for.
@@ -41,6 +43,9 @@ const (
 	KindService   Kind = "service"
 	KindHost      Kind = "host"
 	KindOutside   Kind = "outside"
+	// A Grouping makes these.
+	KindPod     Kind = "pod"
+	KindProcess Kind = "process"
 )
 
 // Node is a container, a service, the rest of a host, or one or more addresses outside.
@@ -57,6 +62,8 @@ type Node struct {
 	Runtime      string `json:"runtime,omitempty"`
 	PodName      string `json:"pod,omitempty"`
 	PodNamespace string `json:"namespace,omitempty"`
+	// Process is what the processes of the node run, for KindProcess.
+	Process string `json:"process,omitempty"`
 	// Addresses of an outside node, at most MaxAddresses of AddressCount.
 	Addresses    []string `json:"addresses,omitempty"`
 	AddressCount int      `json:"address_count,omitempty"`
@@ -108,14 +115,14 @@ type Usage struct {
 }
 
 // Edge is a directed client-to-server relation, with the numbers of both of its ends. All
-// services (ports) of one server are one edge.
+// services (ports) of one server are one edge, those over UDP another one.
 type Edge struct {
-	// ID is Client, '>' and Server.
+	// ID is Client, '>' and Server, and "/udp" for UDP.
 	ID string `json:"id"`
 	// Client and Server are IDs of nodes.
 	Client string `json:"client"`
 	Server string `json:"server"`
-	// Services are the server's addresses and ports, in order; Transport is "tcp".
+	// Services are the server's addresses and ports, in order; Transport is "tcp" or "udp".
 	Services  []string `json:"services"`
 	Transport string   `json:"transport"`
 	// ClientSide and ServerSide are what each end counted, nil for an end that did not count.
@@ -123,9 +130,16 @@ type Edge struct {
 	ServerSide *Side `json:"server_side,omitempty"`
 	// Paired is true where both ends counted the same connections.
 	Paired bool `json:"paired"`
+	// Confidence tells how the least sure end was found: "exact" (the kernel saw both ends),
+	// "listener", "address", or "none" for an end that is in no known container.
+	Confidence string `json:"confidence"`
+	// Via names a process on the host that passes connections on, like "docker-proxy".
+	Via string `json:"via,omitempty"`
 	// NetworkSeconds is the client's p50 less the server's: the time spent between the two.
 	// Nil unless Paired, because the two would be about different transactions.
 	NetworkSeconds *float64 `json:"network_seconds,omitempty"`
+
+	confidence model.Confidence
 }
 
 // Best is the client's numbers where the client counted (it is who waits), else the server's.
@@ -146,24 +160,53 @@ type Side struct {
 	TransactionsPerSecond  *float64 `json:"transactions_per_second,omitempty"`
 	RequestBytesPerSecond  *float64 `json:"request_bytes_per_second,omitempty"`
 	ResponseBytesPerSecond *float64 `json:"response_bytes_per_second,omitempty"`
+	// InFlight requests wait for their reply at the end of the window.
+	InFlight float64 `json:"in_flight,omitempty"`
+	// Transfers (their reply flowed for over a second) and Held (it began after ten) are
+	// transactions that are in no quantile. Pushes were sent by the server without a request.
+	Transfers float64 `json:"transfers,omitempty"`
+	Held      float64 `json:"held,omitempty"`
+	Pushes    float64 `json:"pushes,omitempty"`
 	// Quantiles and mean of the duration of a transaction; nil without transactions.
 	P50  *Seconds `json:"p50,omitempty"`
 	P75  *Seconds `json:"p75,omitempty"`
 	P90  *Seconds `json:"p90,omitempty"`
 	P99  *Seconds `json:"p99,omitempty"`
 	Mean *Seconds `json:"mean,omitempty"`
+	// FirstByte is the time from a request's first byte to its reply's.
+	FirstByteP50 *Seconds `json:"first_byte_p50,omitempty"`
+	FirstByteP99 *Seconds `json:"first_byte_p99,omitempty"`
+	// RTT is the kernel's smoothed round-trip time, once per transaction. RTTMin is the least
+	// since the agent's start; Jitter is the mean of the kernel's deviation of it.
+	RTTP50 *Seconds `json:"rtt_p50,omitempty"`
+	RTTP99 *Seconds `json:"rtt_p99,omitempty"`
+	RTTMin *Seconds `json:"rtt_min,omitempty"`
+	Jitter *Seconds `json:"jitter,omitempty"`
 	// ConnectionsOpen is the number at the end of the window; the others happened in it.
 	ConnectionsOpen   float64 `json:"connections_open"`
 	ConnectionsOpened float64 `json:"connections_opened"`
 	ConnectionsClosed float64 `json:"connections_closed"`
 	Failures          float64 `json:"failures"`
 	Retransmits       float64 `json:"retransmits"`
+	// Resets and TimedOut are connections that ended so.
+	Resets   float64 `json:"resets,omitempty"`
+	TimedOut float64 `json:"timed_out,omitempty"`
 	// Aborted transactions ended without a reply, Continued replies went on after a pause and
 	// their latency lacks the tail.
 	Aborted   float64 `json:"aborted"`
 	Continued float64 `json:"continued"`
+	// Packets are UDP's alone. OneWay are those in streams that nobody answers.
+	RequestPackets  float64 `json:"request_packets,omitempty"`
+	ResponsePackets float64 `json:"response_packets,omitempty"`
+	OneWay          float64 `json:"one_way,omitempty"`
+	// UnseenBytes were received by the kernel and read by no call that is seen; known when a
+	// connection ends. Completeness is the share of received bytes that was seen, nil where
+	// nothing was received.
+	UnseenBytes  float64  `json:"unseen_bytes,omitempty"`
+	Completeness *float64 `json:"completeness,omitempty"`
 
-	latency model.FloatHistogram
+	latency, firstByte, rtt model.FloatHistogram
+	rttDeviation, received  float64
 }
 
 // Seconds is a duration that may lie past the end of a histogram: +Inf, which JSON shows as the

@@ -84,6 +84,7 @@ func shop(at time.Time, n uint64) *model.Snapshot {
 	pair := func(client, server model.Peer, service string, c, s model.EdgeCounters) []model.Edge {
 		x, y := edge(model.RoleClient, client, server, service, c), edge(model.RoleServer, client, server, service, served(s))
 		x.Paired, y.Paired = true, true
+		x.Confidence, y.Confidence = model.Exact, model.Exact
 		return []model.Edge{x, y}
 	}
 	s := &model.Snapshot{Time: at, Host: model.Host{Name: "vm"}}

@@ -18,6 +18,8 @@ import (
 type Input struct {
 	From, To time.Time
 	Series   map[Field][]model.QueryResult
+	// By is what a node stands for.
+	By Grouping
 }
 
 // FromSeries is the graph of a window of stored series.
@@ -35,7 +37,7 @@ func FromSeries(in Input) *Graph {
 	for _, th := range t.edges {
 		edges = append(edges, th.edge(t.hostFirst[th.host], in.To))
 	}
-	return build(in.From, in.To, covered, containers, edges)
+	return build(in.From, in.To, covered, in.By, containers, edges)
 }
 
 // thing is all series of one container or of one side of an edge, whatever names it had.
@@ -67,7 +69,7 @@ func gather(in Input) things {
 				t.hostFirst[host] = first
 			}
 			if edgeFields[field] {
-				add(t.edges, r, field, "host", "side", "client_id", "server_id", "service", "transport")
+				add(t.edges, r, field, "host", "side", "client_id", "server_id", "client_process", "server_process", "service", "transport")
 			} else {
 				add(t.containers, r, field, "host", "id")
 			}
@@ -151,6 +153,10 @@ func (th *thing) change(hostFirst, to time.Time) change {
 		switch {
 		case field == RunQueue || field == Latency:
 			c.latency = histogramIncrease(points, late)
+		case field == FirstByte:
+			c.firstByte = histogramIncrease(points, late)
+		case field == RTT:
+			c.rtt = histogramIncrease(points, late)
 		case levels[field]:
 			c.values[field] = points[len(points)-1].Value
 		default:
@@ -222,14 +228,17 @@ func (th *thing) container(hostFirst, to time.Time) containerChange {
 func (th *thing) edge(hostFirst, to time.Time) edgeChange {
 	l := th.labels
 	e := edgeChange{change: th.change(hostFirst, to), side: model.RoleClient, service: l["service"],
-		transport: cmp.Or(l["transport"], "tcp"),
-		client:    end{l["host"], l["client_id"], l["client"]}, server: end{l["host"], l["server_id"], l["server"]}}
+		transport: cmp.Or(l["transport"], "tcp"), via: l["via"],
+		client: end{host: l["host"], id: l["client_id"], name: l["client"], process: l["client_process"]},
+		server: end{host: l["host"], id: l["server_id"], name: l["server"], process: l["server_process"]}}
 	for _, side := range []model.Role{model.RoleServer, model.RoleUnknown} {
 		if l["side"] == side.String() {
 			e.side = side
 		}
 	}
-	if !th.last.Before(to) {
+	if th.last.Before(to) {
+		delete(e.values, InFlight) // it ended, and its requests with it
+	} else {
 		e.opened, e.closed = lastValue(th.series[ConnectionsOpened]), lastValue(th.series[ConnectionsClosed])
 	}
 	return e

@@ -19,8 +19,45 @@ func (s *Side) add(e *edgeChange) *Side {
 	s.Retransmits += e.values[Retransmits]
 	s.Aborted += e.values[Aborted]
 	s.Continued += e.values[Continued]
+	s.RequestPackets += e.values[RequestPackets]
+	s.ResponsePackets += e.values[ResponsePackets]
+	s.OneWay += e.values[OneWay]
+	s.addConnections(e)
 	s.latency.Merge(e.latency)
+	if n, ok := e.values[Transactions]; ok {
+		s.Transactions += n
+	} else if e.latency != nil {
+		s.Transactions += e.latency.Count
+	}
 	return s
+}
+
+// addConnections adds what is told of the ways that connections go, beside their requests.
+func (s *Side) addConnections(e *edgeChange) {
+	s.InFlight += e.values[InFlight]
+	s.Transfers += e.values[Transfers]
+	s.Held += e.values[Held]
+	s.Pushes += e.values[Pushes]
+	s.Resets += e.values[Resets]
+	s.TimedOut += e.values[TimedOut]
+	s.UnseenBytes += e.values[UnseenBytes]
+	s.rttDeviation += e.values[RTTDeviation]
+	s.firstByte.Merge(e.firstByte)
+	s.rtt.Merge(e.rtt)
+	if least := Seconds(e.values[RTTMin]); least > 0 {
+		s.leastRTT(&least)
+	}
+	if e.side == model.RoleServer {
+		s.received += e.values[RequestBytes]
+	} else {
+		s.received += e.values[ResponseBytes]
+	}
+}
+
+func (s *Side) leastRTT(other *Seconds) {
+	if other != nil && (s.RTTMin == nil || *other < *s.RTTMin) {
+		s.RTTMin = other
+	}
 }
 
 func (s *Side) merge(o *Side) *Side {
@@ -36,7 +73,23 @@ func (s *Side) merge(o *Side) *Side {
 	s.Retransmits += o.Retransmits
 	s.Aborted += o.Aborted
 	s.Continued += o.Continued
+	s.RequestPackets += o.RequestPackets
+	s.ResponsePackets += o.ResponsePackets
+	s.OneWay += o.OneWay
+	s.Transactions += o.Transactions
+	s.InFlight += o.InFlight
+	s.Transfers += o.Transfers
+	s.Held += o.Held
+	s.Pushes += o.Pushes
+	s.Resets += o.Resets
+	s.TimedOut += o.TimedOut
+	s.UnseenBytes += o.UnseenBytes
+	s.rttDeviation += o.rttDeviation
+	s.received += o.received
+	s.leastRTT(o.RTTMin)
 	s.latency.Merge(&o.latency)
+	s.firstByte.Merge(&o.firstByte)
+	s.rtt.Merge(&o.rtt)
 	return s
 }
 
@@ -45,7 +98,6 @@ func (s *Side) finish(seconds float64) *Side {
 	if s == nil {
 		return nil
 	}
-	s.Transactions = s.latency.Count
 	s.TransactionsPerSecond = per(s.Transactions, seconds)
 	s.RequestBytesPerSecond = per(s.RequestBytes, seconds)
 	s.ResponseBytesPerSecond = per(s.ResponseBytes, seconds)
@@ -55,6 +107,13 @@ func (s *Side) finish(seconds float64) *Side {
 		mean := Seconds(s.latency.Sum / s.latency.Count)
 		s.Mean = &mean
 	}
+	s.FirstByteP50, s.FirstByteP99 = quantile(&s.firstByte, 0.5), quantile(&s.firstByte, 0.99)
+	s.RTTP50, s.RTTP99 = quantile(&s.rtt, 0.5), quantile(&s.rtt, 0.99)
+	if s.rtt.Count > 0 {
+		jitter := Seconds(s.rttDeviation / s.rtt.Count)
+		s.Jitter = &jitter
+	}
+	s.Completeness = per(s.received, s.received+s.UnseenBytes)
 	return s
 }
 

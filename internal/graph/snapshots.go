@@ -8,9 +8,12 @@ import (
 
 // FromSnapshots is the graph of what happened between two snapshots of one agent. Without prev
 // it holds levels and counts since the agent's start, but no rates.
-func FromSnapshots(prev, cur *model.Snapshot) *Graph {
+func FromSnapshots(prev, cur *model.Snapshot) *Graph { return GroupSnapshots(prev, cur, ByContainer) }
+
+// GroupSnapshots is FromSnapshots with nodes of another kind.
+func GroupSnapshots(prev, cur *model.Snapshot, by Grouping) *Graph {
 	if cur == nil {
-		return build(time.Time{}, time.Time{}, 0, nil, nil)
+		return build(time.Time{}, time.Time{}, 0, by, nil, nil)
 	}
 	from, seconds := cur.Time, 0.0
 	before := map[string]*model.ContainerSample{}
@@ -34,17 +37,20 @@ func FromSnapshots(prev, cur *model.Snapshot) *Graph {
 		e := &cur.Edges[i]
 		edges = append(edges, edgeSince(cur.Host.Name, beforeEdge[edgeKey(e)], e, seconds))
 	}
-	return build(from, cur.Time, seconds, containers, edges)
+	return build(from, cur.Time, seconds, by, containers, edges)
 }
 
 type snapshotEdgeKey struct {
 	side           model.Role
 	client, server string
+	processes      [2]string
 	service        string
+	transport      model.Transport
 }
 
 func edgeKey(e *model.Edge) snapshotEdgeKey {
-	return snapshotEdgeKey{e.Side, e.Client.ID(), e.Server.ID(), e.Service.String()}
+	return snapshotEdgeKey{e.Side, e.Client.ID(), e.Server.ID(), [2]string{e.Client.Process, e.Server.Process},
+		e.Service.String(), e.Transport}
 }
 
 // since is what a counter gained; a counter that fell has restarted from 0.
@@ -131,22 +137,38 @@ func edgeSince(host string, b *model.EdgeCounters, e *model.Edge, seconds float6
 	if e.Side == model.RoleServer {
 		sent, received = received, sent
 	}
-	out := edgeChange{side: e.Side, transport: "tcp",
-		client: end{host, e.Client.ID(), e.Client.Name()}, server: end{host, e.Server.ID(), e.Server.Name()},
+	sentPackets, receivedPackets := since(b.SentPackets, n.SentPackets), since(b.ReceivedPackets, n.ReceivedPackets)
+	if e.Side == model.RoleServer {
+		sentPackets, receivedPackets = receivedPackets, sentPackets
+	}
+	out := edgeChange{side: e.Side, transport: e.Transport.String(),
+		client: peerEnd(host, e.Client), server: peerEnd(host, e.Server),
 		opened: float64(n.Opens), closed: float64(n.Closes),
-		change: change{seconds: seconds, latency: floats(n.Latency.Since(b.Latency)), values: map[Field]float64{
-			RequestBytes: sent, ResponseBytes: received,
-			ConnectionsOpened: since(b.Opens, n.Opens), ConnectionsClosed: since(b.Closes, n.Closes),
-			Failures: since(b.Failures, n.Failures), Retransmits: since(b.Retransmits, n.Retransmits),
-			Aborted: since(b.Aborts, n.Aborts), Continued: since(b.Continued, n.Continued),
-		}}}
+		change: change{seconds: seconds, latency: floats(n.Latency.Since(b.Latency)),
+			firstByte: floats(n.TimeToFirstByte.Since(b.TimeToFirstByte)), rtt: floats(n.RTT.Since(b.RTT)), values: map[Field]float64{
+				RequestBytes: sent, ResponseBytes: received,
+				ConnectionsOpened: since(b.Opens, n.Opens), ConnectionsClosed: since(b.Closes, n.Closes),
+				Failures: since(b.Failures, n.Failures), Retransmits: since(b.Retransmits, n.Retransmits),
+				Aborted: since(b.Aborts, n.Aborts), Continued: since(b.Continued, n.Continued),
+				RequestPackets: sentPackets, ResponsePackets: receivedPackets, OneWay: since(b.OneWay, n.OneWay),
+				Transactions: since(b.Transactions(), n.Transactions()), InFlight: float64(n.InFlight()),
+				Transfers: since(b.Transfers, n.Transfers), Held: since(b.Held, n.Held), Pushes: since(b.Pushes, n.Pushes),
+				Resets: since(b.Resets, n.Resets), TimedOut: since(b.TimedOut, n.TimedOut),
+				UnseenBytes: since(b.UnseenBytes, n.UnseenBytes), RTTMin: float64(n.RTTMinNS) / 1e9,
+				RTTDeviation: since(b.JitterSumNS, n.JitterSumNS) / 1e9,
+			}}}
 	if e.Service.IsValid() {
 		out.service = e.Service.String()
 	}
+	out.via, out.values[Confidence] = e.Via, float64(e.Confidence)
 	if e.Paired {
 		out.values[Paired] = 1
 	}
 	return out
+}
+
+func peerEnd(host string, p model.Peer) end {
+	return end{host: host, id: p.ID(), name: p.Name(), process: p.Process}
 }
 
 // floats is h with counts as floating-point numbers, as a query would return it. What

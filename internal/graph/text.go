@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"outsight/internal/model"
 )
 
 // Text is the graph as a tree for a terminal of width columns (0 stands for 100): entry points
@@ -106,7 +108,7 @@ func (t *tree) line(left string, cells func(i int) string) {
 
 func (t *tree) header() {
 	if len(t.g.Edges) == 0 {
-		t.b.WriteString("No TCP traffic was seen.\n")
+		t.b.WriteString("No traffic was seen.\n")
 		return
 	}
 	t.line("", func(i int) string { return t.columns[i].title })
@@ -129,7 +131,7 @@ func (t *tree) children(id, indent string) {
 			branch, below = "└─▶ ", "    "
 		}
 		again := t.shown[e.Server] && len(t.out[e.Server]) > 0
-		name := t.name(e.Server)
+		name := t.name(e.Server) + mark(e)
 		if again {
 			name += " ↑"
 		}
@@ -138,6 +140,17 @@ func (t *tree) children(id, indent string) {
 			t.children(e.Server, indent+below)
 		}
 	}
+}
+
+// mark tells of what is not a sequence of requests over TCP.
+func mark(e *Edge) string {
+	switch best := e.Best(); {
+	case e.Transport == model.TCP.String():
+		return ""
+	case best.OneWay > 0 && best.Transactions == 0:
+		return " (" + e.Transport + ", one way)"
+	}
+	return " (" + e.Transport + ")"
 }
 
 func (t *tree) name(id string) string {
@@ -161,7 +174,7 @@ func (t *tree) alone(degree map[string]int) {
 		}
 	}
 	if len(names) > 0 {
-		t.b.WriteString("\nNo TCP traffic seen: " + strings.Join(names, ", ") + "\n")
+		t.b.WriteString("\nNo traffic seen: " + strings.Join(names, ", ") + "\n")
 	}
 	if t.g.OmittedEdges > 0 {
 		fmt.Fprintf(&t.b, "\n%d less busy edges are left out.\n", t.g.OmittedEdges)

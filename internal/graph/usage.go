@@ -7,7 +7,9 @@ import "outsight/internal/model"
 type change struct {
 	values  map[Field]float64
 	latency *model.FloatHistogram
-	seconds float64
+	// firstByte and rtt are of edges alone.
+	firstByte, rtt *model.FloatHistogram
+	seconds        float64
 }
 
 func (c *change) rate(f Field) *float64 {

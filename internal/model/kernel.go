@@ -77,30 +77,63 @@ func (r Role) String() string {
 	return "unknown"
 }
 
+// Transport is the protocol that an edge's ends talk over.
+type Transport uint8
+
+// The transports. A UDP edge has no connections: its client is who sends first.
+const (
+	TCP Transport = iota
+	UDP
+)
+
+func (t Transport) String() string {
+	if t == UDP {
+		return "udp"
+	}
+	return "tcp"
+}
+
 // KernelEdge is what the kernel counted for all connections that share a key, at one end.
 type KernelEdge struct {
 	Key KernelEdgeKey
 	// Instance tells entries apart that have the same key: while one is given up, the kernel
 	// may already have made the next.
 	Instance uint32
+	// PID is a process that uses, or used, the edge; 0 if not known. It may be gone.
+	PID      int
 	Counters EdgeCounters
+	// Endpoints are what was asked for on the edge, where that was recognised.
+	Endpoints []Endpoint
 }
 
 // KernelEdgeKey identifies an edge as one end sees it. The ephemeral client port is masked.
 type KernelEdgeKey struct {
 	// Owner is the control group of the end that counted.
 	Owner CgroupID
-	// Peer is the control group of the client, for RoleServer on the same host; 0 otherwise.
+	// Peer is the control group of the other end where that is on the same host, 0 otherwise. Of
+	// the two ends of a connection the kernel knows it exactly.
 	Peer CgroupID
 	// NetNS is the inode of the network namespace of the end that counted.
-	NetNS uint32
-	Role  Role
+	NetNS     uint32
+	Transport Transport
+	Role      Role
 	// Service is the server's address and port as this end sees it (before or after address
 	// translation).
 	Service netip.AddrPort
 	// Client is the client's address, for RoleServer. It is the zero Addr where the edge table
 	// was nearly full and all further clients of one service were put together.
 	Client netip.Addr
+	// Far is the service's address as the other end sees it, where that end is on the same host
+	// and sees another one. On a Forwarder's client end it is the address where the forwarder
+	// was dialled.
+	Far netip.AddrPort
+	// Process is the name of the process at the end that counted, PeerProcess that of the other
+	// end where it is on the same host, each cut at 15 bytes by the kernel; empty if not known.
+	Process, PeerProcess string
+	// Forwarder marks an end of a process that only passes on what others send (Docker's
+	// userland proxy). Forwarded marks a server's end whose client dialled a forwarder: Peer,
+	// Client and Far are those of the connection to the forwarder.
+	Forwarder, Forwarded bool
 	// Overflow marks the single entry that collects what found no room at all.
 	Overflow bool
 }
@@ -108,29 +141,155 @@ type KernelEdgeKey struct {
 // EdgeCounters are cumulative counters of one edge, from the side of the end that counted.
 type EdgeCounters struct {
 	SentBytes, ReceivedBytes uint64
+	// SentPackets and ReceivedPackets count datagrams, of UDP alone: calls that sent or received
+	// one. A call that hands over several at once (UDP_SEGMENT, UDP_GRO) counts as one.
+	SentPackets, ReceivedPackets uint64
+	// OneWay counts datagrams, of UDP alone, in streams that nobody answers (statistics, video).
+	// They are no transactions.
+	OneWay uint64
 	// Opens counts connections established (or found open at the start), Closes those ended.
 	Opens, Closes uint64
-	// Failures counts connection attempts that never came to be.
-	Failures uint64
+	// Failures counts connection attempts that never came to be: FailuresRefused,
+	// FailuresTimedOut, FailuresUnreachable and those for other reasons.
+	Failures                                               uint64
+	FailuresRefused, FailuresTimedOut, FailuresUnreachable uint64
+	// Resets counts connections that ended with a reset, TimedOut those whose other end fell
+	// silent.
+	Resets, TimedOut uint64
 	// Retransmits counts retransmitted segments.
 	Retransmits uint64
+	// Requests counts transactions begun, Replies those whose reply has begun. Their
+	// difference, less Aborts, waits for the server now.
+	Requests, Replies uint64
 	// Aborts counts transactions that ended without a reply.
 	Aborts uint64
+	// Transfers counts transactions whose reply flowed for over a second, Held those whose
+	// reply began more than ten seconds after the request (a long poll). Neither is in Latency:
+	// their times do not tell how fast the server is.
+	Transfers, Held uint64
 	// Continued counts replies that went on after a second of silence, when their
 	// transaction had already been counted; its latency lacks the tail.
 	Continued uint64
+	// Pushes counts times that a server sent without having been asked. A connection with
+	// several of them in a row is a stream, of which no transactions are counted.
+	Pushes uint64
+	// Upgrades counts connections that became streams by agreement of both ends (WebSocket,
+	// replication, subscriptions). From then on they have no transactions.
+	Upgrades uint64
+	// UnseenBytes were received by the kernel and never read by a call that the programs see
+	// (splice to a pipe, or left unread); known when a connection ends.
+	UnseenBytes uint64
+	// JitterSumNS sums the mean deviation of the round-trip time, one for each entry of RTT.
+	JitterSumNS uint64
+	// WindowLimitedNS is the time in which the peer's receive window held this end up.
+	WindowLimitedNS uint64
+	// RTTMinNS is the least round-trip time of all connections, 0 until one was measured.
+	RTTMinNS uint64
 	// Latency has one entry per transaction: on a client from the first byte sent to the last
 	// byte received, on a server from the first byte received to the last byte sent (Brondolin
 	// and Santambrogio 2020, figure 4).
 	Latency *Histogram
+	// TimeToFirstByte has one entry per reply: from the request's first byte to the reply's.
+	TimeToFirstByte *Histogram
+	// RTT is the kernel's smoothed round-trip time at the end of each transaction; Duration is
+	// of connections. Both nil until there is one.
+	RTT, Duration *Histogram
 }
 
 // Transactions is the number of finished transactions.
 func (c *EdgeCounters) Transactions() uint64 {
-	if c.Latency == nil {
-		return 0
+	n := c.Transfers + c.Held
+	if c.Latency != nil {
+		n += c.Latency.Count
 	}
-	return c.Latency.Count
+	return n
+}
+
+// Plain lists the counters that add up: all but the histograms and RTTMinNS.
+func (c *EdgeCounters) Plain() []*uint64 {
+	return []*uint64{
+		&c.SentBytes, &c.ReceivedBytes, &c.SentPackets, &c.ReceivedPackets, &c.OneWay, &c.Opens, &c.Closes, &c.Failures, &c.FailuresRefused, &c.FailuresTimedOut,
+		&c.FailuresUnreachable, &c.Resets, &c.TimedOut, &c.Retransmits, &c.Requests, &c.Replies, &c.Aborts, &c.Transfers,
+		&c.Held, &c.Continued, &c.Pushes, &c.Upgrades, &c.UnseenBytes, &c.JitterSumNS, &c.WindowLimitedNS,
+	}
+}
+
+// Histograms lists the histograms, any of which may be nil.
+func (c *EdgeCounters) Histograms() []**Histogram {
+	return []**Histogram{&c.Latency, &c.TimeToFirstByte, &c.RTT, &c.Duration}
+}
+
+// Add adds what gained counted to c. The histograms of c are replaced, never changed, so that
+// they may be shared.
+func (c *EdgeCounters) Add(gained *EdgeCounters) {
+	from := gained.Plain()
+	for i, to := range c.Plain() {
+		*to += *from[i]
+	}
+	if gained.RTTMinNS != 0 && (c.RTTMinNS == 0 || gained.RTTMinNS < c.RTTMinNS) {
+		c.RTTMinNS = gained.RTTMinNS
+	}
+	histograms := gained.Histograms()
+	for i, to := range c.Histograms() {
+		switch h := *histograms[i]; {
+		case h == nil:
+		case *to == nil:
+			*to = h
+		default:
+			sum := (*to).Clone()
+			sum.Merge(h)
+			*to = sum
+		}
+	}
+}
+
+// Since is what c gained after before, an earlier state of the same counters.
+func (c *EdgeCounters) Since(before *EdgeCounters) EdgeCounters {
+	gained := *c
+	from := before.Plain()
+	for i, to := range gained.Plain() {
+		*to -= *from[i]
+	}
+	histograms := before.Histograms()
+	for i, to := range gained.Histograms() {
+		if *to != nil {
+			*to = (*to).Since(*histograms[i])
+		}
+	}
+	return gained
+}
+
+// Precedes tells whether after can be a later state of c: no counter went down.
+func (c *EdgeCounters) Precedes(after *EdgeCounters) bool {
+	later := after.Plain()
+	for i, n := range c.Plain() {
+		if *n > *later[i] {
+			return false
+		}
+	}
+	histograms := after.Histograms()
+	for i, h := range c.Histograms() {
+		if *h != nil && (*histograms[i] == nil || (*h).Count > (*histograms[i]).Count) {
+			return false
+		}
+	}
+	return true
+}
+
+// InFlight is the number of requests whose reply has not begun.
+func (c *EdgeCounters) InFlight() uint64 {
+	if done := c.Replies + c.Aborts; done < c.Requests {
+		return c.Requests - done
+	}
+	return 0
+}
+
+// Completeness is the share of received bytes that the programs saw, 1 where none was missed.
+func (c *EdgeCounters) Completeness() float64 {
+	if c.UnseenBytes == 0 {
+		return 1
+	}
+	return float64(c.ReceivedBytes) / float64(c.ReceivedBytes+c.UnseenBytes)
 }
 
 // Listener is a TCP socket in the listening state.
@@ -138,6 +297,10 @@ type Listener struct {
 	NetNS   uint32
 	Address netip.AddrPort
 	Owner   CgroupID
+	// Process that listens, by name and id; Forwarder as in KernelEdgeKey.
+	Process   string
+	PID       int
+	Forwarder bool
 }
 
 // FeatureState says whether a feature of the kernel side works on this host.
@@ -173,5 +336,8 @@ type Drop struct {
 type ProgramCost struct {
 	Name string
 	// Runs and RunTimeNS are 0 while the kernel's program statistics are off.
-	Runs, RunTimeNS uint64
+	Runs uint64
+	// Missed counts events at which the kernel did not run it: it was already running on that CPU.
+	Missed    uint64
+	RunTimeNS uint64
 }

@@ -16,7 +16,10 @@ type Snapshot struct {
 	Containers []ContainerSample
 	// Edges in order of their key.
 	Edges []Edge
-	Self  SelfSample
+	// Translations of addresses that are about edges whose other end was not found: it may be on
+	// another host.
+	Translations []Translation
+	Self         SelfSample
 }
 
 // ContainerSample is a container with its cumulative counters and current levels. A group of
@@ -81,10 +84,21 @@ type Edge struct {
 	// Client and Server are the two ends; without container and address where Side is RoleUnknown.
 	Client, Server Peer
 	// Service is the server's address and port as the client addresses it.
-	Service netip.AddrPort
+	Service   netip.AddrPort
+	Transport Transport
+	// Backend is the server's address and port as the server itself sees it, where the address
+	// is translated on the way and that is known. It is the zero AddrPort otherwise.
+	Backend netip.AddrPort
+	// Via names the process that passes the connections on, where one on the host does
+	// ("docker-proxy"); its own ends are not edges.
+	Via string
+	// Confidence in the end that did not count.
+	Confidence Confidence
 	// Paired is true where the other end's Edge is in the same snapshot.
 	Paired   bool
 	Counters EdgeCounters
+	// Endpoints are what was asked for, where that was recognised, in order of their key.
+	Endpoints []Endpoint
 	// Start is when Counters were all zero: the time of the last reading that did not have the
 	// edge. It is the zero Time where that is not known.
 	Start time.Time
@@ -96,6 +110,10 @@ type Peer struct {
 	Container *Container
 	// Address of the end; the zero Addr where it is not known or many were put together.
 	Address netip.Addr
+	// Process is the name of the process at this end: that of the program, or for programs that
+	// run others (a virtual machine, an interpreter) the name of what they run. Empty where it
+	// is not known.
+	Process string
 }
 
 // ID is the container's ID, or the address of an end outside.

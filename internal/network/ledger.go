@@ -15,12 +15,22 @@ const lingerViews = 300
 type edgeKey struct {
 	side           model.Role
 	client, server string
-	service        netip.AddrPort
+	// The processes at the two ends, empty where not known.
+	clientProcess, serverProcess string
+	service                      netip.AddrPort
+	transport                    model.Transport
 }
 
-// other is the key of the same relation as its other end counts it.
+// other is the key of the same relation as its other end counts it. Processes are left out: one
+// end may know one that the other does not.
 func (k edgeKey) other() edgeKey {
 	k.side = model.RoleClient + model.RoleServer - k.side
+	return k.ends()
+}
+
+// ends is k without the processes.
+func (k edgeKey) ends() edgeKey {
+	k.clientProcess, k.serverProcess = "", ""
 	return k
 }
 
@@ -45,7 +55,9 @@ type line struct {
 	to *total
 	// last is its latest state; base the state in which it was assigned to the total.
 	last, base     model.EdgeCounters
+	endpoints      map[model.EndpointKey]lineEndpoint
 	client, server model.Peer
+	confidence     model.Confidence
 	view           uint64
 }
 
@@ -53,15 +65,20 @@ type line struct {
 type total struct {
 	key            edgeKey
 	client, server model.Peer
+	backend        netip.AddrPort
+	via            string
+	confidence     model.Confidence
 	// gone is what lines counted that are here no longer.
-	gone  model.EdgeCounters
-	lines int
+	gone          model.EdgeCounters
+	goneEndpoints tally
+	// admitted endpoints count under their own names.
+	admitted map[model.EndpointKey]bool
+	lines    int
 	// idle is the view in which the last line went.
 	idle uint64
 
-	// sum and owned are of the view being entered.
-	sum   model.EdgeCounters
-	owned bool
+	// sum is of the view being entered.
+	sum model.EdgeCounters
 }
 
 func newLedger(max int) *ledger {
@@ -94,22 +111,39 @@ func (g *ledger) update(s *sighting) {
 		g.lines[k] = l
 		g.assign(l, s, client, server)
 	} else {
-		if restarted(&s.edge.Counters, &l.last) {
+		if !l.last.Precedes(&s.edge.Counters) {
 			// The kernel forgot this edge and began anew between two views.
 			l.to.keep(&l.last, &l.base)
-			l.last, l.base = model.EdgeCounters{}, model.EdgeCounters{}
+			l.keepEndpoints()
+			l.last, l.base, l.endpoints = model.EdgeCounters{}, model.EdgeCounters{}, nil
 		}
 		g.reassign(l, s, client, server)
 	}
 	l.last = s.edge.Counters
+	l.takeEndpoints(s.edge.Endpoints)
 	l.view = g.view
-	l.to.client.Container, l.to.server.Container = l.client.Container, l.server.Container
+	l.to.describe(l, s)
+}
+
+// describe takes over what a line tells of its total, besides numbers.
+func (t *total) describe(l *line, s *sighting) {
+	t.client.Container, t.server.Container = l.client.Container, l.server.Container
+	t.confidence = max(t.confidence, l.confidence)
+	if s.via != "" {
+		t.via = s.via
+	}
+	if s.backend.IsValid() {
+		t.backend = s.backend
+	}
 }
 
 // assign puts a line to the total of its ends.
 func (g *ledger) assign(l *line, s *sighting, client, server model.Peer) {
-	l.client, l.server = client, server
-	l.to = g.total(edgeKey{side: s.edge.Key.Role, client: client.ID(), server: server.ID(), service: s.service}, client, server)
+	l.client, l.server, l.confidence = client, server, s.confidence
+	l.to = g.total(edgeKey{
+		side: s.edge.Key.Role, client: client.ID(), server: server.ID(), service: s.service, transport: s.edge.Key.Transport,
+		clientProcess: client.Process, serverProcess: server.Process,
+	}, client, server)
 	l.to.lines++
 }
 
@@ -119,19 +153,21 @@ func (g *ledger) assign(l *line, s *sighting, client, server model.Peer) {
 func (g *ledger) reassign(l *line, s *sighting, client, server model.Peer) {
 	client, learntClient := learn(l.client, client)
 	server, learntServer := learn(l.server, server)
-	if sameEnd(client, l.client) && sameEnd(server, l.server) {
-		l.client, l.server = client, server
+	if sameEnd(client, l.client) && sameEnd(server, l.server) && !settledLater(l.to.key.service, s.service) {
+		l.client, l.server, l.confidence = client, server, max(l.confidence, s.confidence)
 		return
 	}
-	from := l.to
+	from, whole := l.to, true
 	if learntClient && learntServer && from.lines == 1 && from.goneIsZero() {
 		delete(g.totals, from.key)
 	} else {
 		from.keep(&l.last, &l.base)
+		l.keepEndpoints()
 		from.depart(g.view)
-		l.base = l.last
+		l.base, whole = l.last, false
 	}
 	g.assign(l, s, client, server)
+	l.moveEndpoints(whole)
 }
 
 // learn is what is known of an end after now was found, and whether all that was counted
@@ -143,12 +179,17 @@ func learn(before, now model.Peer) (model.Peer, bool) {
 		return before, true
 	case is > was:
 		return now, true
+	case before.Process == "" || !sameContainer(before, now):
+		return now, sameContainer(before, now)
 	}
-	return now, sameEnd(before, now)
+	now.Process = before.Process
+	return now, true
 }
 
-// sameEnd compares the IDs of two ends without making strings of addresses.
-func sameEnd(a, b model.Peer) bool {
+func sameEnd(a, b model.Peer) bool { return a.Process == b.Process && sameContainer(a, b) }
+
+// sameContainer compares the IDs of two ends without making strings of addresses.
+func sameContainer(a, b model.Peer) bool {
 	if a.Container == nil || b.Container == nil {
 		return a.Container == b.Container && a.Address == b.Address
 	}
@@ -169,6 +210,7 @@ func knowledge(p model.Peer) int {
 // leave ends a line.
 func (g *ledger) leave(l *line) {
 	l.to.keep(&l.last, &l.base)
+	l.keepEndpoints()
 	l.to.depart(g.view)
 }
 
@@ -190,7 +232,10 @@ func (g *ledger) total(k edgeKey, client, server model.Peer) *total {
 
 // keep adds what a line counted between two states. The histogram is copied each time: the
 // one before may have been handed out.
-func (t *total) keep(to, from *model.EdgeCounters) { add(&t.gone, to, from, false) }
+func (t *total) keep(to, from *model.EdgeCounters) {
+	gained := to.Since(from)
+	t.gone.Add(&gained)
+}
 
 func (t *total) depart(view uint64) {
 	if t.lines--; t.lines == 0 {
@@ -199,12 +244,12 @@ func (t *total) depart(view uint64) {
 }
 
 func (t *total) goneIsZero() bool {
-	for _, n := range fields(&t.gone) {
+	for _, n := range t.gone.Plain() {
 		if *n != 0 {
 			return false
 		}
 	}
-	return t.gone.Latency == nil
+	return t.gone.Latency == nil && len(t.goneEndpoints) == 0
 }
 
 // counting is the end that counted.
@@ -219,10 +264,11 @@ func (t *total) counting() string {
 // the other end is there too.
 func (g *ledger) sum(present map[string]bool) []model.Edge {
 	for _, t := range g.totals {
-		t.sum, t.owned = t.gone, false
+		t.sum = t.gone
 	}
 	for _, l := range g.lines {
-		l.to.owned = add(&l.to.sum, &l.last, &l.base, l.to.owned)
+		gained := l.last.Since(&l.base)
+		l.to.sum.Add(&gained)
 	}
 	shown := make([]*total, 0, len(g.totals))
 	for _, t := range g.totals {
@@ -231,14 +277,16 @@ func (g *ledger) sum(present map[string]bool) []model.Edge {
 		}
 	}
 	slices.SortFunc(shown, compareTotals)
+	sides := make(map[edgeKey]bool, len(shown))
+	for _, t := range shown {
+		sides[t.key.ends()] = true
+	}
+	endpoints := g.sumEndpoints()
 	edges := make([]model.Edge, len(shown))
 	for i, t := range shown {
 		edges[i] = model.Edge{
-			Side: t.key.side, Client: t.client, Server: t.server, Service: t.key.service, Counters: t.sum,
-		}
-		// The two ends of a relation are neighbours.
-		if i > 0 && shown[i-1].key.other() == t.key {
-			edges[i-1].Paired, edges[i].Paired = true, true
+			Side: t.key.side, Client: t.client, Server: t.server, Service: t.key.service, Transport: t.key.transport,
+			Backend: t.backend, Via: t.via, Confidence: t.confidence, Counters: t.sum, Endpoints: endpoints[t].list(), Paired: sides[t.key.other()],
 		}
 	}
 	return edges
@@ -273,12 +321,17 @@ func (g *ledger) forget(present map[string]bool) {
 		k.service = netip.AddrPort{}
 		if k.side == model.RoleServer {
 			client = model.Peer{}
-			k.client = client.ID()
+			k.client, k.clientProcess = client.ID(), ""
 		} else {
 			server = model.Peer{}
-			k.server = server.ID()
+			k.server, k.serverProcess = server.ID(), ""
 		}
-		g.total(k, client, server).keep(&t.gone, &model.EdgeCounters{})
+		others := g.total(k, client, server)
+		others.keep(&t.gone, &model.EdgeCounters{})
+		for _, e := range t.goneEndpoints {
+			e.EndpointKey = others.admit(e.EndpointKey)
+			others.keepEndpoint(&e)
+		}
 		delete(g.totals, t.key)
 		g.overflow++
 		g.idle--

@@ -2,13 +2,16 @@ package network
 
 import "cmp"
 
-// compareTotals orders edges by client, server, service and side.
+// compareTotals orders edges by client, server, service, side and processes.
 func compareTotals(a, b *total) int {
 	return cmp.Or(
 		cmp.Compare(a.key.client, b.key.client),
 		cmp.Compare(a.key.server, b.key.server),
 		a.key.service.Compare(b.key.service),
+		cmp.Compare(a.key.transport, b.key.transport),
 		cmp.Compare(a.key.side, b.key.side),
+		cmp.Compare(a.key.clientProcess, b.key.clientProcess),
+		cmp.Compare(a.key.serverProcess, b.key.serverProcess),
 	)
 }
 

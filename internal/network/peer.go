@@ -9,19 +9,25 @@ import (
 
 // sighting is a kernel edge with what is known of its ends.
 type sighting struct {
-	edge    *model.KernelEdge
-	owner   *model.Container
-	service netip.AddrPort
-	client  netip.Addr
+	edge  *model.KernelEdge
+	owner *model.Container
+	// process at the end that counted.
+	process string
+	// service is the server's address as the client sees it, backend as the server sees it
+	// where that is another one and known.
+	service, backend netip.AddrPort
+	client           netip.Addr
+	via              string
 	// peer is the end that did not count.
-	peer model.Peer
+	peer       model.Peer
+	confidence model.Confidence
 }
 
 func (s *sighting) server() bool { return s.edge.Key.Role == model.RoleServer }
 
 // ends are client and server of the edge.
 func (s *sighting) ends() (client, server model.Peer) {
-	own := model.Peer{Container: s.owner}
+	own := model.Peer{Container: s.owner, Process: s.process}
 	if s.server() {
 		own.Address = s.service.Addr()
 		return s.peer, own
@@ -34,21 +40,27 @@ type listener struct {
 	netns   uint32
 	address netip.AddrPort
 	owner   *model.Container
+	process string
 }
 
 // place is a service where it means one socket: a loopback address is another one in each
 // namespace; the namespace is 0 with all other addresses.
 type place struct {
-	service netip.AddrPort
-	netns   uint32
+	service   netip.AddrPort
+	transport model.Transport
+	netns     uint32
 }
 
-func (s *sighting) place() place {
-	if s.service.Addr().IsLoopback() {
-		return place{s.service, s.edge.Key.NetNS}
+func (s *sighting) at(service netip.AddrPort) place {
+	p := place{service: service, transport: s.edge.Key.Transport}
+	if service.Addr().IsLoopback() {
+		p.netns = s.edge.Key.NetNS
 	}
-	return place{service: s.service}
+	return p
 }
+
+// place is where the client dials.
+func (s *sighting) place() place { return s.at(s.service) }
 
 // dialler is a container that dials a place, from a namespace.
 type dialler struct {
@@ -62,45 +74,71 @@ type relation struct {
 	client string
 }
 
+// candidate is what the other end of an edge may be.
+type candidate struct {
+	container *model.Container
+	process   string
+	backend   netip.AddrPort
+}
+
 // peers finds the other ends of the edges of one view.
 type peers struct {
-	addresses *addresses
-	listeners map[uint16][]listener
-	container func(model.CgroupID) *model.Container
+	addresses  *addresses
+	listeners  map[uint16][]listener
+	forwarders forwarders
+	container  func(model.CgroupID) *model.Container
+	process    func(id model.CgroupID, name string, pid int) string
+	// translated has the translations by what was dialled.
+	translated map[netip.AddrPort][]model.Translation
 
 	// dialled has the clients that counted connections to a place; each namespace once.
 	dialled map[place][]dialler
+	// reached has the servers that a client is known to have reached at a place.
+	reached map[relation][]candidate
 	// served has the servers that counted connections at a place; relations the one of them
 	// that saw a certain client.
-	served    map[place][]*model.Container
-	relations map[relation]*model.Container
+	served    map[place][]candidate
+	relations map[relation]candidate
 }
 
-// findPeers sets the peer of each sighting.
-func findPeers(seen []sighting, a *addresses, listening []listener, container func(model.CgroupID) *model.Container) {
-	p := &peers{
-		addresses: a,
-		listeners: make(map[uint16][]listener),
-		container: container,
-		dialled:   make(map[place][]dialler),
-		served:    make(map[place][]*model.Container),
-		relations: make(map[relation]*model.Container),
-	}
-	for _, l := range listening {
-		p.listeners[l.address.Port()] = append(p.listeners[l.address.Port()], l)
-	}
+// find sets the peer of each sighting.
+func (p *peers) find(seen []sighting) {
+	p.dialled = make(map[place][]dialler)
+	p.reached = make(map[relation][]candidate)
+	p.served = make(map[place][]candidate)
+	p.relations = make(map[relation]candidate)
 	p.collectDiallers(seen)
 	// Clients first: a server is best known by the clients that it saw.
 	for i := range seen {
 		if s := &seen[i]; s.server() {
-			s.peer = model.Peer{Container: p.client(s), Address: s.client}
+			c, confidence := p.client(s)
+			s.peer = model.Peer{Container: c.container, Process: c.process, Address: s.client}
+			s.confidence = confidence
 			p.collectServer(s)
 		}
 	}
 	for i := range seen {
-		if s := &seen[i]; !s.server() {
-			s.peer = model.Peer{Container: p.serverOf(s), Address: s.service.Addr()}
+		if s := &seen[i]; !s.server() && s.edge.Key.Peer != 0 {
+			if c := p.exact(s); c.container != nil {
+				s.found(c, model.Exact)
+				r := relation{s.place(), s.owner.ID}
+				p.reached[r] = append(p.reached[r], c)
+			}
 		}
+	}
+	for i := range seen {
+		if s := &seen[i]; !s.server() && s.confidence == model.NotFound {
+			s.found(p.serverOf(s))
+		}
+	}
+}
+
+// found sets the server's end.
+func (s *sighting) found(c candidate, confidence model.Confidence) {
+	s.peer = model.Peer{Container: c.container, Process: c.process, Address: s.service.Addr()}
+	s.confidence = confidence
+	if s.backend = c.backend; s.backend == s.service {
+		s.backend = netip.AddrPort{}
 	}
 }
 
@@ -116,9 +154,19 @@ func (p *peers) collectDiallers(seen []sighting) {
 }
 
 func (p *peers) collectServer(s *sighting) {
+	c := candidate{s.owner, s.process, s.backend}
 	at := s.place()
-	if !slices.ContainsFunc(p.served[at], func(c *model.Container) bool { return c.ID == s.owner.ID }) {
-		p.served[at] = append(p.served[at], s.owner)
+	if s.backend.IsValid() {
+		// What a translated loopback address means, only its client's namespace tells.
+		if !p.knows(s.at(s.backend), c) {
+			p.served[s.at(s.backend)] = append(p.served[s.at(s.backend)], candidate{s.owner, s.process, netip.AddrPort{}})
+		}
+		if s.service.Addr().IsLoopback() {
+			return
+		}
+	}
+	if !p.knows(at, c) {
+		p.served[at] = append(p.served[at], c)
 	}
 	if s.peer.Container == nil {
 		return
@@ -126,77 +174,150 @@ func (p *peers) collectServer(s *sighting) {
 	// Several containers may serve one address (SO_REUSEPORT in a shared namespace). The client
 	// cannot tell them apart, so the choice need only be a stable one.
 	r := relation{at, s.peer.Container.ID}
-	if before := p.relations[r]; before == nil || s.owner.ID < before.ID {
-		p.relations[r] = s.owner
+	if before := p.relations[r]; before.container == nil || s.owner.ID < before.container.ID {
+		p.relations[r] = c
 	}
 }
 
-// client finds who dialled an edge that its server counted.
-func (p *peers) client(s *sighting) *model.Container {
-	if c := p.container(s.edge.Key.Peer); c != nil {
-		return c
-	}
-	if !s.client.IsValid() {
-		return nil
-	}
-	netns := s.edge.Key.NetNS
-	if c := only(p.dialled[s.place()], func(d dialler) (*model.Container, bool) {
-		return d.owner, p.addresses.in(d.netns, s.client, netns)
-	}); c != nil {
-		return c
-	}
-	if s.client.IsLoopback() {
-		return p.addresses.alone(netns)
-	}
-	return p.addresses.owner(s.client)
-}
-
-// serverOf finds who serves an edge that its client counted.
-func (p *peers) serverOf(s *sighting) *model.Container {
-	at := s.place()
-	if c := p.relations[relation{at, s.owner.ID}]; c != nil {
-		return c
-	}
-	if c := only(p.served[at], func(c *model.Container) (*model.Container, bool) { return c, true }); c != nil {
-		return c
-	}
-	if c := p.listening(s, s.service.Addr()); c != nil {
-		return c
-	}
-	if c := p.listening(s, netip.Addr{}); c != nil {
-		return c
-	}
-	return p.addresses.owner(s.service.Addr())
-}
-
-// listening finds the one container that listens at a service: on bind, or where that is the
-// zero Addr on a wildcard address, in a namespace that has the service's address.
-func (p *peers) listening(s *sighting, bind netip.Addr) *model.Container {
-	return only(p.listeners[s.service.Port()], func(l listener) (*model.Container, bool) {
-		at := l.address.Addr()
-		if bind.IsValid() && at != bind || !bind.IsValid() && !at.IsUnspecified() {
-			return nil, false
-		}
-		// The IPv6 wildcard accepts IPv4 too, the IPv4 wildcard nothing but its own.
-		if at == netip.IPv4Unspecified() && s.service.Addr().Is6() {
-			return nil, false
-		}
-		return l.owner, p.addresses.in(l.netns, s.service.Addr(), s.edge.Key.NetNS)
+func (p *peers) knows(at place, c candidate) bool {
+	return slices.ContainsFunc(p.served[at], func(k candidate) bool {
+		return k.container.ID == c.container.ID && k.process == c.process
 	})
 }
 
-// only is the one container that match finds in all; nil where it finds none or several.
-func only[T any](all []T, match func(T) (*model.Container, bool)) *model.Container {
-	var found *model.Container
+// client finds who dialled an edge that its server counted.
+func (p *peers) client(s *sighting) (candidate, model.Confidence) {
+	key := &s.edge.Key
+	if c := p.container(key.Peer); c != nil {
+		return candidate{container: c, process: p.process(key.Peer, key.PeerProcess, 0)}, model.Exact
+	}
+	if !s.client.IsValid() {
+		return candidate{}, model.NotFound
+	}
+	c := only(p.dialled[s.place()], func(d dialler) (candidate, bool) {
+		return candidate{container: d.owner}, p.addresses.in(d.netns, s.client, key.NetNS)
+	})
+	switch {
+	case c.container != nil:
+	case s.client.IsLoopback():
+		c.container = p.addresses.alone(key.NetNS)
+	default:
+		c.container = p.addresses.owner(s.client)
+	}
+	if c.container == nil {
+		return candidate{}, model.NotFound
+	}
+	return c, model.ByAddress
+}
+
+// exact is the server that the kernel knows, or the one behind it where it is a forwarder.
+func (p *peers) exact(s *sighting) candidate {
+	key := &s.edge.Key
+	at := s.service
+	if key.Far.IsValid() {
+		at = plain(key.Far)
+	}
+	if c, ok := p.forwarders[dialledAt{key.Peer, at}]; ok {
+		s.via = key.PeerProcess
+		return c
+	}
+	return candidate{p.container(key.Peer), p.process(key.Peer, key.PeerProcess, 0), at}
+}
+
+// serverOf finds who serves an edge that its client counted, and whose server the kernel has
+// not seen with it: connections that failed, or that are older than the agent.
+func (p *peers) serverOf(s *sighting) (candidate, model.Confidence) {
+	at := s.place()
+	r := relation{at, s.owner.ID}
+	if all := p.reached[r]; len(all) > 0 {
+		// Several: it is one of those and no other.
+		if c := only(all, itself); c.container != nil {
+			return c, model.ByListener
+		}
+		return candidate{}, model.NotFound
+	}
+	if c := p.relations[r]; c.container != nil {
+		return c, model.ByListener
+	}
+	if c := only(p.served[at], itself); c.container != nil {
+		return c, model.ByListener
+	}
+	if c := p.listening(s, s.service.Addr()); c.container != nil {
+		return c, model.ByListener
+	}
+	if c := p.listening(s, netip.Addr{}); c.container != nil {
+		return c, model.ByListener
+	}
+	if c := p.addresses.owner(s.service.Addr()); c != nil {
+		return candidate{container: c}, model.ByAddress
+	}
+	if at := p.backend(s); at.IsValid() && at != s.service {
+		behind := *s
+		behind.service = at
+		c, confidence := p.translatedServer(&behind)
+		c.backend = at
+		return c, confidence
+	}
+	return candidate{}, model.NotFound
+}
+
+// translatedServer finds who serves the backend of a translated address.
+func (p *peers) translatedServer(s *sighting) (candidate, model.Confidence) {
+	if c := only(p.served[s.place()], itself); c.container != nil {
+		return c, model.ByListener
+	}
+	for _, bind := range []netip.Addr{s.service.Addr(), {}} {
+		if c := p.listening(s, bind); c.container != nil {
+			return c, model.ByListener
+		}
+	}
+	if c := p.addresses.owner(s.service.Addr()); c != nil {
+		return candidate{container: c}, model.ByAddress
+	}
+	return candidate{}, model.NotFound
+}
+
+func itself(c candidate) (candidate, bool) { return c, true }
+
+// listening finds the one container that listens at a service: on bind, or where that is the
+// zero Addr on a wildcard address, in a namespace that has the service's address.
+func (p *peers) listening(s *sighting, bind netip.Addr) candidate {
+	if s.edge.Key.Transport != model.TCP {
+		return candidate{}
+	}
+	return only(p.listeners[s.service.Port()], func(l listener) (candidate, bool) {
+		at := l.address.Addr()
+		if bind.IsValid() && at != bind || !bind.IsValid() && !at.IsUnspecified() {
+			return candidate{}, false
+		}
+		// The IPv6 wildcard accepts IPv4 too, the IPv4 wildcard nothing but its own.
+		if at == netip.IPv4Unspecified() && s.service.Addr().Is6() {
+			return candidate{}, false
+		}
+		return candidate{container: l.owner, process: l.process}, p.addresses.in(l.netns, s.service.Addr(), s.edge.Key.NetNS)
+	})
+}
+
+// only is the one container that match finds in all; none where it finds none or several. What
+// several candidates of one container differ in is left out.
+func only[T any](all []T, match func(T) (candidate, bool)) candidate {
+	var found candidate
 	for _, t := range all {
 		c, ok := match(t)
-		if !ok || found != nil && found.ID == c.ID {
-			continue
+		switch {
+		case !ok || c.container == nil:
+		case found.container == nil:
+			found = c
+		case found.container.ID != c.container.ID:
+			return candidate{}
+		default:
+			if found.process != c.process {
+				found.process = ""
+			}
+			if found.backend != c.backend {
+				found.backend = netip.AddrPort{}
+			}
 		}
-		if found != nil {
-			return nil
-		}
-		found = c
 	}
 	return found
 }

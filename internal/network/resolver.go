@@ -3,8 +3,9 @@
 // keeps the sums of an edge from going down when the kernel forgets a part of it.
 //
 // What it cannot know it does not guess: an end that several containers could be keeps its
-// address. The address that a client dials may be translated on the way (a published port, a
-// virtual service address); its two ends are then two edges with different services.
+// address. Of connections within the host the kernel knows both ends, through any translation of
+// addresses on the way (a published port, a virtual service address, masquerading): the service
+// is then the address that the client dials, at both ends.
 package network
 
 import (
@@ -31,6 +32,12 @@ type View struct {
 	Listeners []model.Listener
 	// Container finds the container of a control group; nil where it is not, or no longer, known.
 	Container func(model.CgroupID) *model.Container
+	// Process is the name to show for a process: of a control group, by the name and the id that
+	// the kernel knows, the id 0 for any of that name. The name itself where Process is nil.
+	Process func(id model.CgroupID, name string, pid int) string
+	// Translations as ReadTranslations found them lately, or none: they complete edges of which
+	// the kernel programs saw one end alone.
+	Translations []model.Translation
 	// Containers are those that run, those that ended since the view before, and the host
 	// container. Only edges that one of them counted are in the answer.
 	Containers []*model.Container
@@ -55,19 +62,30 @@ func New(o Options) *Resolver {
 // counters of an edge never go down while its counting end is among the view's containers. What
 // found no room in the kernel's table is an edge, too: of RoleUnknown, between unknown ends.
 func (r *Resolver) Resolve(v View) []model.Edge {
+	p := &peers{
+		addresses:  newAddresses(v.Containers),
+		listeners:  r.listeners(v),
+		forwarders: make(forwarders),
+		container: func(id model.CgroupID) *model.Container {
+			return r.identities.find(id, v.Container)
+		},
+		process:    v.process,
+		translated: byDialled(v.Translations),
+	}
 	seen := make([]sighting, 0, len(v.Edges))
 	var unplaced []model.Edge
 	for i := range v.Edges {
 		e := &v.Edges[i]
-		if e.Key.Overflow {
+		if e.Key.Forwarder {
+			p.forwarders.add(&e.Key, &v, p.addresses, p.container)
+		} else if e.Key.Overflow {
 			unplaced = append(unplaced, model.Edge{Side: model.RoleUnknown, Counters: e.Counters})
 		} else if s, ok := r.sight(e, v); ok {
 			seen = append(seen, s)
 		}
 	}
-	findPeers(seen, newAddresses(v.Containers), r.listeners(v), func(id model.CgroupID) *model.Container {
-		return r.identities.find(id, v.Container)
-	})
+	settleUDP(seen, p.addresses)
+	p.find(seen)
 	present := make(map[string]bool, len(v.Containers))
 	for _, c := range v.Containers {
 		present[c.ID] = true
@@ -105,19 +123,41 @@ func (r *Resolver) sight(e *model.KernelEdge, v View) (sighting, bool) {
 	if owner == nil {
 		return sighting{}, false
 	}
-	return sighting{edge: e, owner: owner, service: plain(e.Key.Service), client: plainAddr(e.Key.Client)}, true
+	s := sighting{
+		edge: e, owner: owner, process: v.process(e.Key.Owner, e.Key.Process, e.PID),
+		service: plain(e.Key.Service), client: plainAddr(e.Key.Client),
+	}
+	if e.Key.Role == model.RoleServer && e.Key.Far.IsValid() {
+		s.service, s.backend = plain(e.Key.Far), s.service
+	}
+	if e.Key.Forwarded {
+		s.via = forwarderName
+	}
+	return s, true
 }
 
-// listeners attaches containers to the sockets that listen.
-func (r *Resolver) listeners(v View) []listener {
-	found := make([]listener, 0, len(v.Listeners))
+// forwarderName is that of the only forwarder that the kernel programs know.
+const forwarderName = "docker-proxy"
+
+func (v *View) process(id model.CgroupID, name string, pid int) string {
+	if v.Process == nil || name == "" {
+		return name
+	}
+	return v.Process(id, name, pid)
+}
+
+// listeners attaches containers to the sockets that listen, by port.
+func (r *Resolver) listeners(v View) map[uint16][]listener {
+	found := make(map[uint16][]listener, len(v.Listeners))
 	for _, l := range v.Listeners {
 		owner := r.identities.find(l.Owner, v.Container)
 		if owner == nil {
 			owner = hostOf(v.Containers)
 		}
 		if owner != nil {
-			found = append(found, listener{netns: l.NetNS, address: plain(l.Address), owner: owner})
+			at := plain(l.Address)
+			found[at.Port()] = append(found[at.Port()],
+				listener{netns: l.NetNS, address: at, owner: owner, process: v.process(l.Owner, l.Process, l.PID)})
 		}
 	}
 	return found

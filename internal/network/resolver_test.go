@@ -84,6 +84,23 @@ func (w *world) serves(owner model.CgroupID, netns uint32, service, client strin
 	w.edges = append(w.edges, model.KernelEdge{Key: k, Counters: counted(n)})
 }
 
+// last is the key of the edge added last, to be completed.
+func (w *world) last() *model.KernelEdgeKey { return &w.edges[len(w.edges)-1].Key }
+
+// meets makes the last edge one whose other end the kernel has seen, and which sees the service
+// at far, "" for the same address.
+func (w *world) meets(peer model.CgroupID, far string) {
+	w.last().Peer = peer
+	if far != "" {
+		w.last().Far = netip.MustParseAddrPort(far)
+	}
+}
+
+// by names the processes at the last edge's own and other end.
+func (w *world) by(process, peer string) {
+	w.last().Process, w.last().PeerProcess = process, peer
+}
+
 func (w *world) listens(owner model.CgroupID, netns uint32, address string) {
 	w.listeners = append(w.listeners, model.Listener{Owner: owner, NetNS: netns, Address: netip.MustParseAddrPort(address)})
 }

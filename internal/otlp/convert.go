@@ -85,11 +85,28 @@ func (c *collector) value(v float64, extra ...model.Label) {
 	c.add(model.Series{Labels: with(c.base, extra), Value: v})
 }
 
-// histogram adds a histogram series, or nothing where h is nil.
-func (c *collector) histogram(h *model.Histogram) {
+// histogram adds a histogram series, or nothing where h is nil; extra labels come on top.
+func (c *collector) histogram(h *model.Histogram, extra ...model.Label) {
 	if h != nil {
-		c.add(model.Series{Labels: c.base, Histogram: h})
+		c.add(model.Series{Labels: with(c.base, extra), Histogram: h})
 	}
+}
+
+// endpoints adds a series for each endpoint of an edge.
+func (c *collector) endpoints(e *model.Edge, read func(*model.Endpoint) float64) {
+	for i := range e.Endpoints {
+		c.value(read(&e.Endpoints[i]), endpointLabels(&e.Endpoints[i])...)
+	}
+}
+
+func (c *collector) endpointHistograms(e *model.Edge) {
+	for i := range e.Endpoints {
+		c.histogram(e.Endpoints[i].Latency, endpointLabels(&e.Endpoints[i])...)
+	}
+}
+
+func endpointLabels(e *model.Endpoint) []model.Label {
+	return []model.Label{label(LabelProtocol, string(e.Protocol)), label(LabelEndpoint, e.Name), label(LabelStatus, e.Status)}
 }
 
 func (c *collector) add(s model.Series) {
@@ -123,8 +140,10 @@ func containerLabels(host string, c *model.Container) []model.Label {
 
 func edgeLabels(host string, e *model.Edge) []model.Label {
 	return labels(label(LabelClient, e.Client.Name()), label(LabelClientID, e.Client.ID()),
-		label(LabelHost, host), label(LabelServer, e.Server.Name()), label(LabelServerID, e.Server.ID()),
-		label(LabelService, serviceName(e.Service)), label(LabelSide, e.Side.String()), label(LabelTransport, "tcp"))
+		label(LabelClientProcess, e.Client.Process), label(LabelHost, host),
+		label(LabelServer, e.Server.Name()), label(LabelServerID, e.Server.ID()), label(LabelServerProcess, e.Server.Process),
+		label(LabelService, serviceName(e.Service)), label(LabelSide, e.Side.String()), label(LabelTransport, e.Transport.String()),
+		label(LabelVia, e.Via))
 }
 
 // serviceName is the service's address; many services that were put together have none.

@@ -1,6 +1,7 @@
 package otlp
 
 import (
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -100,10 +101,11 @@ func TestConvertValues(t *testing.T) {
 	for _, end := range []struct {
 		client, id, side           string
 		request, response, pairedV float64
+		confidence                 float64
 	}{
-		{name, "4f1d", "client", 100, 2000, 1},
-		{name, "4f1d", "server", 2000, 100, 1},
-		{"10.0.0.9", "10.0.0.9", "server", 2000, 100, 0},
+		{name, "4f1d", "client", 100, 2000, 1, 3},
+		{name, "4f1d", "server", 2000, 100, 1, 3},
+		{"10.0.0.9", "10.0.0.9", "server", 2000, 100, 0, 0},
 	} {
 		edge := func(metric string, want float64) {
 			t.Helper()
@@ -118,9 +120,47 @@ func TestConvertValues(t *testing.T) {
 		edge("outsight_edge_retransmits_total", 4)
 		edge("outsight_edge_aborted_transactions_total", 5)
 		edge("outsight_edge_continued_replies_total", 6)
+		edge("outsight_edge_transactions_total", float64(7+8+testHistogram().Count))
+		edge("outsight_edge_requests_in_flight", 20-12-5)
+		edge("outsight_edge_transfers_total", 7)
+		edge("outsight_edge_held_requests_total", 8)
+		edge("outsight_edge_pushes_total", 9)
+		edge("outsight_edge_upgrades_total", 13)
+		edge("outsight_edge_connections_reset_total", 10)
+		edge("outsight_edge_connections_timed_out_total", 11)
+		edge("outsight_edge_unseen_bytes_total", 12)
+		edge("outsight_edge_round_trip_deviation_seconds_total", 0.25)
+		edge("outsight_edge_window_limited_seconds_total", 1.5)
+		edge("outsight_edge_round_trip_min_seconds", 0.125)
+		edge("outsight_edge_first_byte_duration_seconds", float64(testHistogram().Count))
+		edge("outsight_edge_round_trip_duration_seconds", float64(testHistogram().Count))
+		edge("outsight_edge_connection_duration_seconds", float64(testHistogram().Count))
 		edge("outsight_edge_paired", end.pairedV)
+		edge("outsight_edge_confidence", end.confidence)
 	}
 
+	endpoint := func(metric, status string, want float64) {
+		t.Helper()
+		f(metric+",client="+name+",client_id=4f1d,endpoint=query SELECT,host=node-1,protocol=postgresql,server=db,server_id=77aa,service=172.17.0.3:5432,side=client"+status+",transport=tcp", want)
+	}
+	endpoint("outsight_endpoint_requests_total", ",status=ok", float64(2+testHistogram().Count))
+	endpoint("outsight_endpoint_request_duration_seconds", ",status=ok", float64(testHistogram().Count))
+	endpoint("outsight_endpoint_requests_total", "", 3)
+
+	// The same ends and the same address over UDP: another edge, with packets. TCP has none.
+	udp := func(metric string, want float64) {
+		t.Helper()
+		f(metric+",client="+name+",client_id=4f1d,host=node-1,server=db,server_id=77aa,service=172.17.0.3:5432,side=server,transport=udp", want)
+	}
+	udp("outsight_edge_request_bytes_total", 62)
+	udp("outsight_edge_response_bytes_total", 61)
+	udp("outsight_edge_request_packets_total", 64)
+	udp("outsight_edge_response_packets_total", 63)
+	udp("outsight_edge_one_way_packets_total", 65)
+	udp("outsight_edge_aborted_transactions_total", 68)
+	maps.DeleteFunc(got, func(series string, _ float64) bool { return strings.HasSuffix(series, ",transport=udp") })
+
+	f("outsight_edges_unmatched_ratio,host=node-1", 0.5)
 	f("outsight_host_cpu_idle_seconds_total,host=node-1", 5)
 	f("outsight_host_cpu_other_seconds_total,host=node-1", 1e-9)
 	f("outsight_host_cores,host=node-1", 2)
@@ -202,8 +242,8 @@ func TestConvertStart(t *testing.T) {
 			t.Errorf("%s: start %v, want %v", key, start, want)
 		}
 	}
-	if len(starts) != 6 {
-		t.Errorf("got %d series, want 6", len(starts))
+	if len(starts) != 7 {
+		t.Errorf("got %d series, want 7", len(starts))
 	}
 }
 

@@ -14,6 +14,15 @@ var edgeMetrics = []Metric{
 	{EdgeResponseBytes, "outsight.edge.response", "By", model.Counter,
 		"Bytes from the server to the client",
 		nil, counter(func(e *model.Edge) uint64 { return responseBytes(e) }), nil},
+	{EdgeRequestPackets, "outsight.edge.request.packets", "{packet}", model.Counter,
+		"UDP packets from the client to the server, as programs handed them over",
+		nil, udpCounter(func(e *model.Edge) uint64 { return requestPackets(e) }), nil},
+	{EdgeResponsePackets, "outsight.edge.response.packets", "{packet}", model.Counter,
+		"UDP packets from the server to the client, as programs handed them over",
+		nil, udpCounter(func(e *model.Edge) uint64 { return responsePackets(e) }), nil},
+	{EdgeOneWay, "outsight.edge.one_way_packets", "{packet}", model.Counter,
+		"UDP packets in streams that nobody answers; they are no transactions",
+		nil, udpCounter(func(e *model.Edge) uint64 { return e.Counters.OneWay }), nil},
 	{EdgeTransactionDuration, "outsight.edge.transaction.duration", "s", model.HistogramSeries,
 		"Time of a request and its reply: on the client from the first byte sent to the last received, on the server from the first byte received to the last sent",
 		nil, func(e *model.Edge, to *collector) { to.histogram(e.Counters.Latency) }, nil},
@@ -35,13 +44,96 @@ var edgeMetrics = []Metric{
 	{EdgeContinued, "outsight.edge.continued_replies", "{reply}", model.Counter,
 		"Replies that went on after a second of silence; their latency lacks the tail",
 		nil, counter(func(e *model.Edge) uint64 { return e.Counters.Continued }), nil},
+	{EdgeTransactions, "outsight.edge.transactions", "{transaction}", model.Counter,
+		"Transactions that ended, whatever their duration",
+		nil, counter(func(e *model.Edge) uint64 { return e.Counters.Transactions() }), nil},
+	{EdgeRequestsInFlight, "outsight.edge.requests_in_flight", "{request}", model.Gauge,
+		"Requests whose reply has not begun",
+		nil, func(e *model.Edge, to *collector) { to.value(float64(e.Counters.InFlight())) }, nil},
+	{EdgeTransfers, "outsight.edge.transfers", "{transaction}", model.Counter,
+		"Transactions whose reply flowed for over a second; not in the duration",
+		nil, counter(func(e *model.Edge) uint64 { return e.Counters.Transfers }), nil},
+	{EdgeHeld, "outsight.edge.held_requests", "{transaction}", model.Counter,
+		"Transactions whose reply began over ten seconds after the request; not in the duration",
+		nil, counter(func(e *model.Edge) uint64 { return e.Counters.Held }), nil},
+	{EdgePushes, "outsight.edge.pushes", "{push}", model.Counter,
+		"Times that a server sent without having been asked",
+		nil, counter(func(e *model.Edge) uint64 { return e.Counters.Pushes }), nil},
+	{EdgeUpgrades, "outsight.edge.upgrades", "{connection}", model.Counter,
+		"Connections that both ends agreed to make streams (WebSocket, replication, subscriptions)",
+		nil, counter(func(e *model.Edge) uint64 { return e.Counters.Upgrades }), nil},
+	{EdgeResets, "outsight.edge.connections.reset", "{connection}", model.Counter,
+		"Connections that ended with a reset",
+		nil, counter(func(e *model.Edge) uint64 { return e.Counters.Resets }), nil},
+	{EdgeTimeouts, "outsight.edge.connections.timed_out", "{connection}", model.Counter,
+		"Connections whose other end fell silent",
+		nil, counter(func(e *model.Edge) uint64 { return e.Counters.TimedOut }), nil},
+	{EdgeUnseenBytes, "outsight.edge.unseen", "By", model.Counter,
+		"Bytes received by the kernel and read by no call that is seen (splice), or never read",
+		nil, counter(func(e *model.Edge) uint64 { return e.Counters.UnseenBytes }), nil},
+	{EdgeJitter, "outsight.edge.round_trip_deviation", "s", model.Counter,
+		"Sum of the mean deviation of the round-trip time, one for each entry of the round-trip time",
+		nil, func(e *model.Edge, to *collector) { to.value(float64(e.Counters.JitterSumNS) / 1e9) }, nil},
+	{EdgeWindowLimited, "outsight.edge.window_limited", "s", model.Counter,
+		"Time in which the other end's receive window held the sender up, of connections that ended",
+		nil, func(e *model.Edge, to *collector) { to.value(float64(e.Counters.WindowLimitedNS) / 1e9) }, nil},
+	{EdgeRoundTripMin, "outsight.edge.round_trip.min", "s", model.Gauge,
+		"Least round-trip time of all connections",
+		nil, func(e *model.Edge, to *collector) {
+			if e.Counters.RTTMinNS > 0 {
+				to.value(float64(e.Counters.RTTMinNS) / 1e9)
+			}
+		}, nil},
+	{EdgeFirstByte, "outsight.edge.first_byte.duration", "s", model.HistogramSeries,
+		"Time from a request's first byte to its reply's first byte",
+		nil, func(e *model.Edge, to *collector) { to.histogram(e.Counters.TimeToFirstByte) }, nil},
+	{EdgeRoundTrip, "outsight.edge.round_trip.duration", "s", model.HistogramSeries,
+		"Smoothed round-trip time of the path as the kernel measures it, at the end of each transaction",
+		nil, func(e *model.Edge, to *collector) { to.histogram(e.Counters.RTT) }, nil},
+	{EdgeConnectionDuration, "outsight.edge.connection.duration", "s", model.HistogramSeries,
+		"Duration of connections that ended",
+		nil, func(e *model.Edge, to *collector) { to.histogram(e.Counters.Duration) }, nil},
+	{EndpointRequests, "outsight.endpoint.requests", "{request}", model.Counter,
+		"Requests by protocol, endpoint and the status of their reply, where they were recognised",
+		nil, func(e *model.Edge, to *collector) {
+			to.endpoints(e, func(p *model.Endpoint) float64 { return float64(p.Transactions()) })
+		}, nil},
+	{EndpointDuration, "outsight.endpoint.request.duration", "s", model.HistogramSeries,
+		"Time of a request and its reply by protocol, endpoint and the status of the reply",
+		nil, func(e *model.Edge, to *collector) { to.endpointHistograms(e) }, nil},
 	{EdgePaired, "outsight.edge.paired", "", model.Gauge,
 		"1 where both ends of the edge were counted",
 		nil, func(e *model.Edge, to *collector) { to.value(boolean(e.Paired)) }, nil},
+	{EdgeConfidence, "outsight.edge.confidence", "", model.Gauge,
+		"How the other end was found: 3 the kernel saw both ends, 2 a listener, 1 an address, 0 not found",
+		nil, func(e *model.Edge, to *collector) { to.value(float64(e.Confidence)) }, nil},
 }
 
 func counter(read func(*model.Edge) uint64) func(*model.Edge, *collector) {
 	return func(e *model.Edge, to *collector) { to.value(float64(read(e))) }
+}
+
+// udpCounter is a counter that edges of TCP do not have.
+func udpCounter(read func(*model.Edge) uint64) func(*model.Edge, *collector) {
+	return func(e *model.Edge, to *collector) {
+		if e.Transport == model.UDP {
+			to.value(float64(read(e)))
+		}
+	}
+}
+
+func requestPackets(e *model.Edge) uint64 {
+	if e.Side == model.RoleServer {
+		return e.Counters.ReceivedPackets
+	}
+	return e.Counters.SentPackets
+}
+
+func responsePackets(e *model.Edge) uint64 {
+	if e.Side == model.RoleServer {
+		return e.Counters.SentPackets
+	}
+	return e.Counters.ReceivedPackets
 }
 
 func requestBytes(e *model.Edge) uint64 {
@@ -64,11 +156,14 @@ type edgeKey struct {
 	side             model.Role
 	client, server   string
 	clientN, serverN string
+	clientP, serverP string
 	service          netip.AddrPort
+	transport        model.Transport
 }
 
 func keyOf(e *model.Edge) edgeKey {
-	return edgeKey{e.Side, e.Client.ID(), e.Server.ID(), e.Client.Name(), e.Server.Name(), e.Service}
+	return edgeKey{e.Side, e.Client.ID(), e.Server.ID(), e.Client.Name(), e.Server.Name(),
+		e.Client.Process, e.Server.Process, e.Service, e.Transport}
 }
 
 // uniqueEdges adds up edges that have the same labels, in the order of the first of each.
@@ -88,24 +183,12 @@ func uniqueEdges(edges []model.Edge) []model.Edge {
 	return unique
 }
 
-// addEdge adds e to sum, which is a copy of ours except for its histogram.
+// addEdge adds e to sum, which is a copy of ours.
 func addEdge(sum, e *model.Edge) {
-	s, c := &sum.Counters, &e.Counters
-	s.SentBytes += c.SentBytes
-	s.ReceivedBytes += c.ReceivedBytes
-	s.Opens += c.Opens
-	s.Closes += c.Closes
-	s.Failures += c.Failures
-	s.Retransmits += c.Retransmits
-	s.Aborts += c.Aborts
-	s.Continued += c.Continued
-	if c.Latency != nil {
-		latency := &model.Histogram{}
-		latency.Merge(s.Latency)
-		latency.Merge(c.Latency)
-		s.Latency = latency
-	}
+	sum.Counters.Add(&e.Counters)
+	sum.Endpoints = model.MergeEndpoints(sum.Endpoints, e.Endpoints)
 	sum.Paired = sum.Paired && e.Paired
+	sum.Confidence = min(sum.Confidence, e.Confidence)
 	if e.Start.IsZero() || e.Start.Before(sum.Start) {
 		sum.Start = e.Start
 	}

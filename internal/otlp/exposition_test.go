@@ -97,6 +97,28 @@ func TestTextRoundTrip(t *testing.T) {
 	checkClassic(t, families[EdgeTransactionDuration].Metric[0].Histogram)
 }
 
+// What was never measured is no family: one without series would be said to be 0, or untyped.
+func TestTextWithoutMeasurements(t *testing.T) {
+	s := testSnapshot()
+	for i := range s.Edges {
+		s.Edges[i].Counters = ours.EdgeCounters{SentBytes: 1}
+	}
+	var b bytes.Buffer
+	if err := WriteMetrics(&b, s, false); err != nil {
+		t.Fatal(err)
+	}
+	families := parseText(t, b.Bytes())
+	compare(t, seriesOf(families), values(t, Convert(s)))
+	for _, name := range []string{EdgeRoundTripMin, EdgeTransactionDuration, EdgeFirstByte, EdgeRoundTrip, EdgeConnectionDuration} {
+		if strings.Contains(b.String(), name) {
+			t.Errorf("%s is there", name)
+		}
+	}
+	if families[EdgeTransactions].GetType() != dto.MetricType_COUNTER {
+		t.Errorf("%s: got type %v", EdgeTransactions, families[EdgeTransactions].GetType())
+	}
+}
+
 // checkClassic compares classic buckets of testHistogram with the bounds worked out by hand: it
 // has 2 in the zero bucket, 1 past the end, and at each power of two from 2^-18 to 2^5 one
 // duration up to it and one just above.

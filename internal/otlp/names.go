@@ -37,18 +37,44 @@ const (
 )
 
 // Stored names of the metrics of an edge. Their labels are host, side, client, client_id,
-// server, server_id, service and transport.
+// server, server_id, service and transport, and client_process and server_process where known.
 const (
 	EdgeRequestBytes        = "outsight_edge_request_bytes_total"
 	EdgeResponseBytes       = "outsight_edge_response_bytes_total"
 	EdgeTransactionDuration = "outsight_edge_transaction_duration_seconds"
+	EdgeRequestPackets      = "outsight_edge_request_packets_total"
+	EdgeResponsePackets     = "outsight_edge_response_packets_total"
+	EdgeOneWay              = "outsight_edge_one_way_packets_total"
 	EdgeConnectionsOpened   = "outsight_edge_connections_opened_total"
 	EdgeConnectionsClosed   = "outsight_edge_connections_closed_total"
 	EdgeConnectionFailures  = "outsight_edge_connection_failures_total"
+	EdgeTransactions        = "outsight_edge_transactions_total"
+	EdgeRequestsInFlight    = "outsight_edge_requests_in_flight"
+	EdgeTransfers           = "outsight_edge_transfers_total"
+	EdgeHeld                = "outsight_edge_held_requests_total"
+	EdgePushes              = "outsight_edge_pushes_total"
+	EdgeResets              = "outsight_edge_connections_reset_total"
+	EdgeTimeouts            = "outsight_edge_connections_timed_out_total"
+	EdgeUnseenBytes         = "outsight_edge_unseen_bytes_total"
+	EdgeJitter              = "outsight_edge_round_trip_deviation_seconds_total"
+	EdgeWindowLimited       = "outsight_edge_window_limited_seconds_total"
+	EdgeRoundTripMin        = "outsight_edge_round_trip_min_seconds"
+	EdgeFirstByte           = "outsight_edge_first_byte_duration_seconds"
+	EdgeRoundTrip           = "outsight_edge_round_trip_duration_seconds"
+	EdgeConnectionDuration  = "outsight_edge_connection_duration_seconds"
 	EdgeRetransmits         = "outsight_edge_retransmits_total"
 	EdgeAborted             = "outsight_edge_aborted_transactions_total"
 	EdgeContinued           = "outsight_edge_continued_replies_total"
+	EdgeUpgrades            = "outsight_edge_upgrades_total"
 	EdgePaired              = "outsight_edge_paired"
+	EdgeConfidence          = "outsight_edge_confidence"
+)
+
+// Stored names of the metrics of an endpoint. Their labels are those of the edge, and protocol,
+// endpoint and status.
+const (
+	EndpointRequests = "outsight_endpoint_requests_total"
+	EndpointDuration = "outsight_endpoint_request_duration_seconds"
 )
 
 // Stored names of what Outsight tells of the host and of itself. Their label is host.
@@ -66,6 +92,7 @@ const (
 	Entries             = "outsight_entries"
 	Capacity            = "outsight_capacity"
 	FeatureAvailable    = "outsight_feature_available"
+	EdgesUnmatched      = "outsight_edges_unmatched_ratio"
 	BuildInfo           = "outsight_build_info"
 )
 
@@ -85,9 +112,17 @@ const (
 	LabelClientID  = "client_id"
 	LabelServer    = "server"
 	LabelServerID  = "server_id"
+	// The processes at an edge's two ends.
+	LabelClientProcess = "client_process"
+	LabelServerProcess = "server_process"
+	// What passes the connections of an edge on, if anything does.
+	LabelVia       = "via"
 	LabelService   = "service"
 	LabelTransport = "transport"
 	LabelProgram   = "program"
+	LabelProtocol  = "protocol"
+	LabelEndpoint  = "endpoint"
+	LabelStatus    = "status"
 	LabelPurpose   = "purpose"
 	LabelVersion   = "version"
 	LabelGoVersion = "goversion"

@@ -45,7 +45,9 @@ func testSnapshot() *model.Snapshot {
 	service := netip.MustParseAddrPort("172.17.0.3:5432")
 	counters := model.EdgeCounters{
 		SentBytes: 100, ReceivedBytes: 2000, Opens: 3, Closes: 2, Failures: 1, Retransmits: 4,
-		Aborts: 5, Continued: 6, Latency: testHistogram(),
+		Aborts: 5, Continued: 6, Latency: testHistogram(), TimeToFirstByte: testHistogram(), RTT: testHistogram(),
+		Duration: testHistogram(), Requests: 20, Replies: 12, Transfers: 7, Held: 8, Pushes: 9, Upgrades: 13, Resets: 10, TimedOut: 11,
+		UnseenBytes: 12, JitterSumNS: 250_000_000, WindowLimitedNS: 1_500_000_000, RTTMinNS: 125_000_000,
 	}
 	return &model.Snapshot{
 		Time: testTime, Window: time.Second,
@@ -65,9 +67,15 @@ func testSnapshot() *model.Snapshot {
 			{Container: rest},
 		},
 		Edges: []model.Edge{
-			{Side: model.RoleClient, Client: model.Peer{Container: web}, Server: model.Peer{Container: db}, Service: service, Paired: true, Counters: counters},
-			{Side: model.RoleServer, Client: model.Peer{Container: web}, Server: model.Peer{Container: db}, Service: service, Paired: true, Counters: counters},
+			{Side: model.RoleClient, Client: model.Peer{Container: web}, Server: model.Peer{Container: db}, Service: service, Paired: true, Confidence: model.Exact, Counters: counters,
+				Endpoints: []model.Endpoint{
+					{EndpointKey: model.EndpointKey{Protocol: model.PostgreSQL, Name: "query SELECT", Status: "ok"}, Aside: 2, Latency: testHistogram()},
+					{EndpointKey: model.EndpointKey{Protocol: model.PostgreSQL, Name: "query SELECT"}, Aside: 3},
+				}},
+			{Side: model.RoleServer, Client: model.Peer{Container: web}, Server: model.Peer{Container: db}, Service: service, Paired: true, Confidence: model.Exact, Counters: counters},
 			{Side: model.RoleServer, Client: model.Peer{Address: netip.MustParseAddr("10.0.0.9")}, Server: model.Peer{Container: db}, Service: service, Counters: counters},
+			{Side: model.RoleServer, Client: model.Peer{Container: web}, Server: model.Peer{Container: db}, Service: service, Transport: model.UDP, Start: testTime.Add(-time.Second),
+				Counters: model.EdgeCounters{SentBytes: 61, ReceivedBytes: 62, SentPackets: 63, ReceivedPackets: 64, OneWay: 65, Requests: 66, Replies: 67, Aborts: 68}},
 		},
 		Self: model.SelfSample{
 			IdleNS: 5_000_000_000, OtherNS: 1, CPUNS: 2_000_000_000, RSSBytes: 42, ReadNS: 3_000_000,

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import { bytes, clock, local, missing, span } from './format'
+import { bytes, clock, digits, local, missing, span } from './format'
 import { WINDOWS, type Change, type State } from './state'
 import type { Graph, Status } from './types'
 
@@ -87,6 +87,7 @@ function Trust({ graph, status, open, show }: { graph?: Graph; status?: Status; 
         ? c.tables.length > 0 ? `Incomplete: ${c.tables.length > 1 ? `${c.tables.length} tables were` : `table “${c.tables[0]!.name}” was`} full` : 'Incomplete'
         : broken ? 'A required feature is absent'
         : part ? `${span(c.covered_seconds)} of ${span(c.window_seconds)} seen` : 'Complete'}
+      {graph.unmatched_share > 0 && <span class="muted" title="Edges with an end that is in no known container"> · {digits(graph.unmatched_share * 100)} % unmatched</span>}
       <span class="muted"> · ±{(graph.error_bound * 100).toFixed(1)} %</span>
     </button>
   )

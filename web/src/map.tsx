@@ -175,9 +175,10 @@ interface LabelProps {
 function EdgeLabel({ edge, x, y, heat, chosen, dim, title, choose }: LabelProps) {
   const s = best(edge)
   const failed = (s?.failures ?? 0) + (s?.aborted ?? 0) > 0
-  const text = s?.p99 === undefined ? (s && bytesPerSecond(s) > 0 ? format(bytesPerSecond(s), 'B/s') : 'idle') : `${format(s.transactions_per_second, '/s')} · ${duration(s.p99)}`
+  const udp = edge.transport === 'udp' ? 'UDP ' : ''
+  const text = udp + (s?.p99 === undefined ? (s && bytesPerSecond(s) > 0 ? format(bytesPerSecond(s), 'B/s') : 'idle') : `${format(s.transactions_per_second, '/s')} · ${duration(s.p99)}`)
   const width = Math.min(LABEL.width + 12, textWidth(text, 11) + (failed ? 26 : 16))
-  const spoken = `${title}: ${format(s?.transactions_per_second, '/s')} requests, p99 ${duration(s?.p99)}${failed ? ', with failures' : ''}`
+  const spoken = `${title}: ${udp}${format(s?.transactions_per_second, '/s')} requests, p99 ${duration(s?.p99)}${failed ? ', with failures' : ''}`
   return (
     <g class={`label ${heat}${chosen ? ' chosen' : ''}${dim ? ' dim' : ''}`} role="button" tabindex={0} aria-label={spoken} aria-pressed={chosen} data-edge={edge.id} onClick={choose} onKeyDown={onEnter(choose)}>
       <title>{spoken}</title>

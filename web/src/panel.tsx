@@ -2,10 +2,11 @@ import { useEffect, useRef } from 'preact/hooks'
 import type { ComponentChildren } from 'preact'
 import { Chart } from './chart'
 import type { Loaded, Line } from './data'
+import { factsOf, numberOf, pairing, TROUBLE, unseen } from './facts'
 import { clock, digits, duration, format, missing, NONE, span, bytes } from './format'
 import { Period } from './header'
 import { short, type Change, type State } from './state'
-import { best, type Edge, type Graph, type Node, type NumberInfo, type Seconds, type Side, type Status } from './types'
+import { best, type Edge, type Graph, type Node, type NumberInfo, type Seconds, type Status } from './types'
 
 interface Props {
   graph?: Graph
@@ -62,6 +63,7 @@ function Worth({ graph, range }: { graph: Graph; range: [number, number] }) {
       <div><dt>State</dt><dd>{c.state}{lacks.length ? '' : ': every event is counted, and no table was full'}</dd></div>
       {lacks.map((what) => <div key={what} class="lack"><dt>Missing</dt><dd>{what}</dd></div>)}
       {c.sinks.map((s) => <div key={s.host + s.name}><dt>Delivery</dt><dd>{format(s.dropped, '')} snapshots did not reach {s.name}: charts lack points; counts go on in the next one</dd></div>)}
+      {graph.unmatched_share > 0 && <div><dt>Ends</dt><dd>{digits(graph.unmatched_share * 100)} % of edges lead to an end that is in no known container</dd></div>}
       <div><dt>Error</dt><dd>counts are exact; a quantile is off by at most ±{(graph.error_bound * 100).toFixed(1)} %</dd></div>
     </dl>
   )
@@ -76,11 +78,6 @@ function Value({ value, unit, path, state, change, strong }: { value: Seconds | 
   )
 }
 
-const sideOf = (s: Side | undefined, key: string): Seconds | undefined => (s as Record<string, Seconds> | undefined)?.[key]
-
-/** Rows that say nothing when they are 0. */
-const RARE = new Set(['failures', 'retransmits', 'aborted', 'continued'])
-
 function EdgePanel({ graph, edge, state, change, range, theme, close }: Props & { graph: Graph; edge: Edge }) {
   const name = (id: string) => graph.nodes.find((n) => n.id === id)?.name ?? id
   const [scope, key] = (state.chart ?? '').split('.') as [string, string]
@@ -90,10 +87,12 @@ function EdgePanel({ graph, edge, state, change, range, theme, close }: Props & 
   const lines: Line[] = info && (scope === 'client' || scope === 'server')
     ? sides.map((s) => ({ name: `${s} side`, query: info.query.replaceAll('$match', `${match},side="${s}"`) })) : []
   const s = best(edge)
+  const facts = factsOf(edge, graph.numbers.side)
+  const gap = unseen(edge)
   return (
     <>
       <Head kind="edge" close={close} title={<><Go id={edge.client} change={change}>{name(edge.client)}</Go><span class="arrow"> → </span><Go id={edge.server} change={change}>{name(edge.server)}</Go></>}>
-        <p class="muted small">{edge.transport} · {edge.services.slice(0, 4).join(', ') || 'service not known'}{edge.services.length > 4 ? ` and ${edge.services.length - 4} more` : ''}</p>
+        <p class="muted small">{edge.transport.toUpperCase()} · {edge.services.slice(0, 4).join(', ') || 'service not known'}{edge.services.length > 4 ? ` and ${edge.services.length - 4} more` : ''}{edge.via ? ` · through ${edge.via}` : ''}</p>
       </Head>
       <div class="tiles">
         <Tile title="Requests" value={format(s?.transactions_per_second, '/s')} />
@@ -102,26 +101,26 @@ function EdgePanel({ graph, edge, state, change, range, theme, close }: Props & 
         <Tile title="Network time" value={edge.paired ? duration(edge.network_seconds) : NONE} hint={edge.paired ? 'client p50 − server p50' : 'needs both ends'} />
       </div>
       {info && lines.length > 0 && <Chart title={info.title} unit={info.unit} lines={lines} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />}
-      <p class={edge.paired ? 'state good' : 'state'}>
-        {edge.paired ? 'Paired: both ends counted the same connections.'
-          : edge.client_side && edge.server_side ? 'Both ends counted, but it is not sure that they counted the same connections, so they are not subtracted.'
-          : `Only the ${edge.client_side ? 'client' : 'server'} side was counted; the other end is outside of the watched hosts.`}
-      </p>
+      <p class={edge.paired ? 'state good' : 'state'}>{pairing(edge)}</p>
+      {gap && <p class="state">{gap}</p>}
       <table class="sides">
         <thead>
           <tr><th scope="col"><span class="hidden">Number</span></th><th scope="col">Client side</th><th scope="col">Server side</th></tr>
         </thead>
-        <tbody>
-          {graph.numbers.side.filter((n) => !RARE.has(n.key) || sideOf(edge.client_side, n.key) || sideOf(edge.server_side, n.key)).map((n) => (
-            <tr key={n.key} class={RARE.has(n.key) ? 'rare' : undefined}>
-              <th scope="row">{n.title}</th>
-              <td><Value value={sideOf(edge.client_side, n.key)} unit={n.unit} path={`client.${n.key}`} state={state} change={change} strong={n.key === 'p99'} /></td>
-              <td><Value value={sideOf(edge.server_side, n.key)} unit={n.unit} path={`server.${n.key}`} state={state} change={change} strong={n.key === 'p99'} /></td>
-            </tr>
-          ))}
-        </tbody>
+        {facts.map(({ title, rows }) => (
+          <tbody key={title}>
+            <tr class="heading"><th scope="rowgroup" colSpan={3}>{title}</th></tr>
+            {rows.map((n) => (
+              <tr key={n.key} class={TROUBLE.has(n.key) ? 'rare' : undefined}>
+                <th scope="row">{n.title}</th>
+                <td><Value value={numberOf(edge.client_side, n.key)} unit={n.unit} path={`client.${n.key}`} state={state} change={change} strong={n.key === 'p99'} /></td>
+                <td><Value value={numberOf(edge.server_side, n.key)} unit={n.unit} path={`server.${n.key}`} state={state} change={change} strong={n.key === 'p99'} /></td>
+              </tr>
+            ))}
+          </tbody>
+        ))}
       </table>
-      {![...RARE].some((k) => sideOf(edge.client_side, k) || sideOf(edge.server_side, k)) && <p class="muted small">No failed connection, retransmit, aborted or continued transaction.</p>}
+      {!facts.some((g) => g.rows.some((n) => TROUBLE.has(n.key))) && <p class="muted small">No failed or reset connection, retransmit, aborted or continued transaction, nor unseen byte.</p>}
       <p class="muted small">On the client a transaction lasts from the first byte sent to the last byte received, on the server from the first byte received to the last byte sent.</p>
       <Worth graph={graph} range={range} />
     </>
@@ -183,8 +182,8 @@ function NodePanel({ graph, node, state, change, range, theme, close }: Props & 
           <section key={way} class="group">
             <h3>{way === 'served' ? 'Requests served' : 'Requests made'}</h3>
             <dl class="numbers">
-              {graph.numbers.side.filter((n) => ['transactions_per_second', 'p50', 'p99', 'request_bytes_per_second', 'response_bytes_per_second', 'connections_open'].includes(n.key) || (RARE.has(n.key) && sideOf(side, n.key))).map((n) => (
-                <div key={n.key}><dt>{n.title}</dt><dd><Value value={sideOf(side, n.key)} unit={n.unit} path={`${way}.${n.key}`} state={state} change={change} /></dd></div>
+              {graph.numbers.side.filter((n) => ['transactions_per_second', 'p50', 'p99', 'request_bytes_per_second', 'response_bytes_per_second', 'connections_open'].includes(n.key) || (TROUBLE.has(n.key) && numberOf(side, n.key))).map((n) => (
+                <div key={n.key}><dt>{n.title}</dt><dd><Value value={numberOf(side, n.key)} unit={n.unit} path={`${way}.${n.key}`} state={state} change={change} /></dd></div>
               ))}
             </dl>
             <ul class="peers">

@@ -22,6 +22,24 @@ export interface Side {
   retransmits: number
   aborted: number
   continued: number
+  in_flight?: number
+  transfers?: number
+  held?: number
+  pushes?: number
+  first_byte_p50?: Seconds
+  first_byte_p99?: Seconds
+  rtt_p50?: Seconds
+  rtt_p99?: Seconds
+  rtt_min?: Seconds
+  jitter?: Seconds
+  resets?: number
+  timed_out?: number
+  request_packets?: number
+  response_packets?: number
+  one_way?: number
+  unseen_bytes?: number
+  /** Share of received bytes that was seen; absent where nothing was received. */
+  completeness?: number
 }
 
 export type Usage = Record<string, Seconds | undefined>
@@ -53,6 +71,8 @@ export interface Edge {
   client_side?: Side
   server_side?: Side
   paired: boolean
+  confidence: 'exact' | 'listener' | 'address' | 'none'
+  via?: string
   network_seconds?: number
 }
 
@@ -96,6 +116,8 @@ export interface Graph {
   nodes: Node[]
   edges: Edge[]
   omitted_edges: number
+  /** Share of edges with an end that is in no known container. */
+  unmatched_share: number
   /** Connections that are in no edge: what their ends sent (request) and received (response). */
   unplaced?: Side
   hosts: Host[]

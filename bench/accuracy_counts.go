@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"outsight/bench/traffic"
+	"outsight/bench/truth"
+	"outsight/bpf"
+)
+
+// protocols are what requests and bytes are counted of, by programs that keep books.
+var protocols = []struct {
+	name string
+	run  func(context.Context, traffic.Load) ([]traffic.Truth, error)
+}{
+	{"HTTP/1.1: Go to nginx", traffic.HTTP},
+	{"gRPC, multiplexed: Go to Go", traffic.GRPC},
+	{"Redis: redis-benchmark", traffic.Redis},
+	{"PostgreSQL: pgbench", traffic.Postgres},
+}
+
+var countedLoads = []traffic.Load{
+	{Connections: 1, Requests: 1000},
+	{Connections: 100, Requests: 100},
+	{Connections: 5000, Requests: 2},
+	{Connections: 100, OneRequestEach: true},
+	{Connections: 5000, OneRequestEach: true},
+}
+
+// measureCounts holds requests and bytes against the books of the programs. It fails unless they
+// are equal to the last byte, at both ends.
+func measureCounts(ctx context.Context, o options) ([]row, error) {
+	p, err := truth.Open(bpf.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	var rows []row
+	lines := [][]string{{"traffic", "connections", "TCP transactions", "bytes sent", "bytes received", "Outsight, both ends"}}
+	for _, protocol := range protocols {
+		for _, l := range countedLoads {
+			begin := time.Now()
+			truths, err := protocol.run(ctx, l)
+			if err != nil {
+				return nil, fmt.Errorf("%s, %s: %w", protocol.name, loadName(l), err)
+			}
+			if err := truth.Check(ctx, p, truths); err != nil {
+				return nil, fmt.Errorf("%s, %s: %w", protocol.name, loadName(l), err)
+			}
+			t := truths[0]
+			rows = append(rows, row{what: fmt.Sprintf("counts that are not exact: %s, %s", protocol.name, loadName(l)), unit: "counts",
+				detail: fmt.Sprintf("%d requests, %d bytes sent, %d received", t.Client.Requests, t.Client.SentBytes, t.Client.ReceivedBytes)})
+			lines = append(lines, countsLine(protocol.name, l, t))
+			progress("%s, %s: exact (%v)", protocol.name, loadName(l), time.Since(begin).Round(time.Second/10))
+		}
+	}
+	return rows, o.document("accuracy.md", "counts", markdown(lines))
+}
+
+func countsLine(name string, l traffic.Load, t traffic.Truth) []string {
+	transactions := strconv.FormatUint(t.Client.Requests, 10)
+	if t.Multiplexed {
+		transactions = "(" + transactions + " calls)"
+	}
+	return []string{name, loadName(l), transactions, strconv.FormatUint(t.Client.SentBytes, 10), strconv.FormatUint(t.Client.ReceivedBytes, 10), "equal"}
+}
+
+func loadName(l traffic.Load) string {
+	if l.OneRequestEach {
+		return fmt.Sprintf("%d, one request each", l.Connections)
+	}
+	return fmt.Sprintf("%d, kept alive", l.Connections)
+}

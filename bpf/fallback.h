@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
+/*
+ * Transfers of data on kernels without the tracepoints sock_send_length and sock_recv_length
+ * (before 6.3): the ends of the functions that all of a socket's calls go through, one layer below
+ * the tracepoints. They know the same: the socket, the result and the flags.
+ *
+ * Not the functions of TCP itself: those that tell the received bytes are called more than once for
+ * one call of the program, for bytes that it only peeks at, and for some socket options.
+ *
+ * Included by edges.bpf.c, at its end.
+ */
+#ifndef OUTSIGHT_FALLBACK_H
+#define OUTSIGHT_FALLBACK_H
+
+struct msghdr;
+struct page;
+
+/* One copy for all of the programs here. */
+static __noinline int transferred_by(struct sock *sk, int bytes, u32 readable, bool sent)
+{
+	return sk ? transferred(sk, bytes, readable, sent) : 0;
+}
+
+static __always_inline int sent_by(struct socket *socket, int ret, u32 readable)
+{
+	return transferred_by(socket->sk, ret, readable, true);
+}
+
+static __always_inline int received_by(struct socket *socket, int flags, int ret)
+{
+	if (flags & (MSG_PEEK | MSG_ERRQUEUE))
+		return 0;
+	return transferred_by(socket->sk, ret, flags & MSG_TRUNC ? 0 : ret, false);
+}
+
+SEC("fexit/inet_sendmsg")
+int BPF_PROG(after_inet_sendmsg, struct socket *socket, struct msghdr *message, u64 size, int ret)
+{
+	return sent_by(socket, ret, ret);
+}
+
+SEC("fexit/inet6_sendmsg")
+int BPF_PROG(after_inet6_sendmsg, struct socket *socket, struct msghdr *message, u64 size, int ret)
+{
+	return sent_by(socket, ret, ret);
+}
+
+SEC("fexit/inet_recvmsg")
+int BPF_PROG(after_inet_recvmsg, struct socket *socket, struct msghdr *message, u64 size, int flags,
+	     int ret)
+{
+	return received_by(socket, flags, ret);
+}
+
+SEC("fexit/inet6_recvmsg")
+int BPF_PROG(after_inet6_recvmsg, struct socket *socket, struct msghdr *message, u64 size, int flags,
+	     int ret)
+{
+	return received_by(socket, flags, ret);
+}
+
+/* What sendfile and splice called until 6.5, past the tracepoint as well. */
+SEC("fexit/inet_sendpage")
+int BPF_PROG(after_inet_sendpage, struct socket *socket, struct page *page, int offset, u64 size,
+	     int flags, int ret)
+{
+	return sent_by(socket, ret, 0);
+}
+
+#endif

@@ -1,0 +1,295 @@
+package bpf
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"outsight/internal/model"
+)
+
+// asked is the endpoints of a service at one end with their counts, as "name status".
+func asked(t *testing.T, p *Probes, port uint16, role model.Role) map[string]uint64 {
+	t.Helper()
+	all, err := p.ReadEdges()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]uint64{}
+	for _, e := range all {
+		if e.Key.Service.Port() != port || e.Key.Role != role {
+			continue
+		}
+		for _, end := range e.Endpoints {
+			counts[strings.TrimSpace(end.Name+" "+end.Status)] += end.Transactions()
+		}
+	}
+	return counts
+}
+
+// expect waits until both ends have counted exactly this.
+func expect(t *testing.T, p *Probes, port uint16, want map[string]uint64) {
+	t.Helper()
+	var got map[string]uint64
+	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			if got = asked(t, p, port, role); maps.Equal(got, want) {
+				break
+			}
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("the %v counted\n%v, want\n%v", role, listed(got), listed(want))
+		}
+	}
+}
+
+func listed(counts map[string]uint64) string {
+	var lines []string
+	for _, k := range slices.Sorted(maps.Keys(counts)) {
+		lines = append(lines, fmt.Sprintf("  %d × %s", counts[k], k))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func freePort(t *testing.T) uint16 {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return uint16(l.Addr().(*net.TCPAddr).Port)
+}
+
+// daemon runs a server until the test ends, and waits until it listens.
+func daemon(t *testing.T, port uint16, name string, arguments ...string) {
+	t.Helper()
+	cmd := exec.Command(name, arguments...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("starting %s: %v", name, err)
+	}
+	t.Cleanup(func() {
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+		cmd.Wait()
+		if t.Failed() {
+			text, _ := os.ReadFile(log.Name())
+			t.Logf("%s said:\n%s", name, text)
+		}
+	})
+	eventually(t, name+" listens", func() bool {
+		conn, err := net.Dial("tcp", address(port))
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+}
+
+func address(port uint16) string { return "127.0.0.1:" + strconv.Itoa(int(port)) }
+
+func execute(t *testing.T, name string, arguments ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, arguments...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, arguments, err, out)
+	}
+	return string(out)
+}
+
+// ordinary makes a directory that the ordinary user may use, and is a command's prefix that makes
+// it this user's.
+func ordinary(t *testing.T, user string) (dir string, as []string) {
+	t.Helper()
+	dir = t.TempDir()
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	execute(t, "chown", "-R", user, dir)
+	group := strings.TrimSpace(execute(t, "id", "-gn", user))
+	return dir, []string{"setpriv", "--reuid", user, "--regid", group, "--clear-groups"}
+}
+
+func TestRequestsOfNginx(t *testing.T) {
+	port, dir := freePort(t), t.TempDir()
+	config := filepath.Join(dir, "nginx.conf")
+	os.WriteFile(config, fmt.Appendf(nil, `
+daemon off; worker_processes 1; pid %[1]s/pid; error_log stderr; user root;
+events {}
+http {
+	access_log off; client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/f; uwsgi_temp_path %[1]s/u; scgi_temp_path %[1]s/s;
+	server {
+		listen 127.0.0.1:%[2]d; root %[1]s; sendfile on;
+		location /users { return 200 "somebody"; }
+		location /fail { return 503; }
+		location /old { return 301 /new; }
+	}
+}`, dir, port), 0o644)
+	os.WriteFile(filepath.Join(dir, "big"), make([]byte, 1<<20), 0o644)
+	daemon(t, port, "/usr/sbin/nginx", "-c", config, "-p", dir)
+	p := open(t, Options{})
+	base := "http://" + address(port)
+	for i := range 7 {
+		execute(t, "curl", "-s", "-o", "/dev/null", fmt.Sprintf("%s/users/%d/orders/f47ac10b-58cc-4372-a567-0e02b2c3d479?page=%d", base, 1000+i, i))
+	}
+	for range 5 { // on one connection each
+		execute(t, "curl", "-s", "-o", "/dev/null", base+"/users", "-o", "/dev/null", base+"/users", "-o", "/dev/null", base+"/big")
+	}
+	execute(t, "curl", "-s", "-o", "/dev/null", "-X", "DELETE", base+"/fail")
+	execute(t, "curl", "-s", "-o", "/dev/null", base+"/old/v2")
+	execute(t, "curl", "-s", "-o", "/dev/null", base+"/missing")
+	execute(t, "curl", "-s", "-o", "/dev/null", "-I", base+"/big")
+	expect(t, p, port, map[string]uint64{
+		"GET /users/{}/orders/{} 2xx": 7,
+		"GET /users 2xx":              10,
+		"GET /big 2xx":                5,
+		"DELETE /fail 5xx":            1,
+		"GET /old/v2 3xx":             1,
+		"GET /missing 4xx":            1,
+		"HEAD /big 2xx":               1,
+	})
+}
+
+func TestRequestsOfRedis(t *testing.T) {
+	port := freePort(t)
+	daemon(t, port, "redis-server", "--port", strconv.Itoa(int(port)), "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir())
+	p := open(t, Options{})
+	number := strconv.Itoa(int(port))
+	execute(t, "redis-benchmark", "-p", number, "-n", "2000", "-c", "20", "-r", "1000", "-q", "set", "key:__rand_int__", "value")
+	execute(t, "redis-benchmark", "-p", number, "-n", "1000", "-c", "10", "-r", "1000", "-q", "GET", "key:__rand_int__")
+	for range 3 {
+		execute(t, "redis-cli", "-p", number, "incr", "number")
+		execute(t, "redis-cli", "-p", number, "json.get", "x") // no such command
+	}
+	got := asked(t, p, port, model.RoleServer)
+	delete(got, "CONFIG ok") // redis-benchmark asks for what it likes to know
+	delete(got, "COMMAND ok")
+	delete(got, "HELLO ok")
+	want := map[string]uint64{"SET ok": 2000, "GET ok": 1000, "INCR ok": 3, "JSON.GET error": 3}
+	eventually(t, "the last replies are counted", func() bool {
+		got = asked(t, p, port, model.RoleServer)
+		return got["INCR ok"] == 3 && got["JSON.GET error"] == 3
+	})
+	for k, n := range want {
+		for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+			if got := asked(t, p, port, role); got[k] != n {
+				t.Errorf("the %v counted %d × %s, want %d\n%s", role, got[k], k, n, listed(got))
+			}
+		}
+	}
+}
+
+// A subscriber's connection has no transactions from then on.
+func TestSubscriptionIsAStream(t *testing.T) {
+	port := freePort(t)
+	daemon(t, port, "redis-server", "--port", strconv.Itoa(int(port)), "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir())
+	p := open(t, Options{})
+	conn := dial(t, address(port))
+	fmt.Fprint(conn, "*2\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n")
+	conn.Read(make([]byte, 100))
+	for range 3 {
+		execute(t, "redis-cli", "-p", strconv.Itoa(int(port)), "publish", "news", "item")
+		conn.Read(make([]byte, 100))
+	}
+	conn.Close()
+	eventually(t, "the publishing is counted", func() bool {
+		return asked(t, p, port, model.RoleServer)["PUBLISH ok"] == 3
+	})
+	got := asked(t, p, port, model.RoleClient)
+	if got["SUBSCRIBE ok"] != 1 || got["PUBLISH ok"] != 3 {
+		t.Errorf("counted\n%s", listed(got))
+	}
+}
+
+func TestRequestsOfMemcached(t *testing.T) {
+	port := freePort(t)
+	daemon(t, port, "memcached", "-l", "127.0.0.1", "-p", strconv.Itoa(int(port)), "-u", "nobody")
+	p := open(t, Options{})
+	conn := dial(t, address(port))
+	for _, line := range []string{
+		"set key 0 0 5\r\nvalue\r\n", "get key\r\n", "get key\r\n", "get nothing\r\n", "incr key 1\r\n", "nonsense\r\n", "version\r\n",
+	} {
+		fmt.Fprint(conn, line)
+		conn.Read(make([]byte, 1000))
+	}
+	fmt.Fprint(conn, "quit\r\n")
+	io.Copy(io.Discard, conn)
+	conn.Close()
+	expect(t, p, port, map[string]uint64{
+		"set ok": 1, "get ok": 3, "incr error": 1, "invalid error": 1, "version ok": 1,
+	})
+	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+		if c := edge(t, p, conn.RemoteAddr(), role).Counters; c.Aborts != 0 || c.Requests != 7 {
+			t.Errorf("%v: seven requests and a farewell are %d requests, %d without reply", role, c.Requests, c.Aborts)
+		}
+	}
+}
+
+func TestRequestsOfPostgreSQL(t *testing.T) {
+	dir, as := ordinary(t, "nobody")
+	port, bin := freePort(t), "/usr/lib/postgresql/15/bin/"
+	execute(t, as[0], append(as[1:], bin+"initdb", "-D", dir+"/data", "-A", "trust", "-U", "test", "-E", "UTF8", "--no-sync")...)
+	daemon(t, port, as[0], append(as[1:], bin+"postgres", "-D", dir+"/data", "-h", "127.0.0.1", "-p", strconv.Itoa(int(port)), "-k", dir, "-F")...)
+	psql := func(arguments ...string) string {
+		return execute(t, "psql", append([]string{"-h", "127.0.0.1", "-p", strconv.Itoa(int(port)), "-U", "test", "-d", "postgres", "-q"}, arguments...)...)
+	}
+	eventually(t, "the database is up", func() bool {
+		return exec.Command("psql", "-h", "127.0.0.1", "-p", strconv.Itoa(int(port)), "-U", "test", "-d", "postgres", "-c", "select 1").Run() == nil
+	})
+	p := open(t, Options{})
+	psql("-c", "create table item (id int, name text)", "-c", "begin", "-c", "insert into item values (1, 'a')", "-c", "commit")
+	for range 5 {
+		psql("-c", "select * from item where id = 1", "-c", "/* why */ SELECT count(*) from item")
+	}
+	exec.Command("psql", "-h", "127.0.0.1", "-p", strconv.Itoa(int(port)), "-U", "test", "-d", "postgres", "-c", "select wrong").Run()
+	expect(t, p, port, map[string]uint64{
+		"tls request ok": 7, "startup ok": 7, "query CREATE ok": 1, "query BEGIN ok": 1, "query INSERT ok": 1, "query COMMIT ok": 1,
+		"query SELECT ok": 10, "query SELECT error": 1,
+	})
+	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+		all, _ := p.ReadEdges()
+		for _, e := range all {
+			if e.Key.Service.Port() == port && e.Key.Role == role && e.Counters.Aborts != 0 {
+				t.Errorf("%v: %d requests without a reply", role, e.Counters.Aborts)
+			}
+		}
+	}
+}
+
+func TestRequestsOfMySQL(t *testing.T) {
+	dir, as := ordinary(t, "nobody")
+	port := freePort(t)
+	execute(t, as[0], append(as[1:], "mariadb-install-db", "--no-defaults", "--datadir="+dir+"/data", "--auth-root-authentication-method=normal", "--skip-test-db")...)
+	daemon(t, port, as[0], append(as[1:], "mariadbd", "--no-defaults", "--datadir="+dir+"/data", "--bind-address=127.0.0.1",
+		"--port="+strconv.Itoa(int(port)), "--socket="+dir+"/socket", "--pid-file="+dir+"/pid", "--skip-name-resolve")...)
+	p := open(t, Options{})
+	client := []string{"--no-defaults", "-h", "127.0.0.1", "-P", strconv.Itoa(int(port)), "-u", "root", "--skip-ssl", "-e"}
+	execute(t, "mariadb", append(client, "create database shop; create table shop.item (id int); insert into shop.item values (1)")...)
+	for range 5 {
+		execute(t, "mariadb", append(client, "/* why */ select * from shop.item; select 1")...)
+	}
+	execute(t, "mariadb", append(client, "prepare s from 'select 2'; execute s")...)
+	exec.Command("mariadb", append(client, "select * from shop.nothing")...).Run()
+	expect(t, p, port, map[string]uint64{
+		"login ok": 8, "query CREATE ok": 2, "query INSERT ok": 1, "query PREPARE ok": 1, "query EXECUTE ok": 1,
+		"query SELECT ok": 10, "query SELECT error": 1,
+	})
+}

@@ -1,0 +1,224 @@
+package graph
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"outsight/internal/model"
+)
+
+// Grouping tells what a node of a graph stands for.
+type Grouping string
+
+// The groupings; the empty one is ByContainer.
+const (
+	ByContainer Grouping = "container"
+	// ByPod puts the containers of a Kubernetes pod together; others stay as they are.
+	ByPod Grouping = "pod"
+	// ByProcess tells the processes of a container, or of the rest of a host, apart by what they
+	// run. Containers without an edge stay as they are.
+	ByProcess Grouping = "process"
+	// ByHost puts everything on a host together.
+	ByHost Grouping = "host"
+)
+
+// ParseGrouping reads the name of a grouping.
+func ParseGrouping(name string) (Grouping, error) {
+	switch by := Grouping(name); by {
+	case "":
+		return ByContainer, nil
+	case ByContainer, ByPod, ByProcess, ByHost:
+		return by, nil
+	}
+	return "", fmt.Errorf("grouping is %q, want %s, %s, %s or %s", name, ByContainer, ByPod, ByProcess, ByHost)
+}
+
+// regroup gives the containers and the ends of edges the nodes of a grouping.
+func (by Grouping) regroup(containers []containerChange, edges []edgeChange) []containerChange {
+	if by == ByContainer || by == "" {
+		return containers
+	}
+	groups := map[string]*Node{} // of a container, by its own node's ID
+	for i := range containers {
+		n := &containers[i].node
+		if group := by.containerGroup(n); group != nil {
+			groups[nodeID(n.Host, n.ID)] = group
+		}
+	}
+	apart, whole := map[string]bool{}, map[string]bool{} // containers that have processes, and ends without one
+	for i := range edges {
+		if edges[i].idle() {
+			continue
+		}
+		for _, e := range []*end{&edges[i].client, &edges[i].server} {
+			switch {
+			case e.outside():
+			case by == ByProcess && e.process != "":
+				apart[e.nodeID()] = true
+				e.group = &Node{ID: e.nodeID() + "/" + e.process, Name: e.name + "/" + e.process, Kind: KindProcess,
+					Host: e.host, SeriesID: e.id, Process: e.process}
+			case by == ByProcess:
+				whole[e.nodeID()] = true
+			case by == ByHost:
+				e.group = hostGroup(e.host)
+			default:
+				e.group = groups[e.nodeID()]
+			}
+		}
+	}
+	containers = slices.DeleteFunc(slices.Clone(containers), func(c containerChange) bool {
+		id := nodeID(c.node.Host, c.node.ID)
+		return apart[id] && !whole[id]
+	})
+	return mergeContainers(containers, groups)
+}
+
+func (by Grouping) containerGroup(n *Node) *Node {
+	switch {
+	case by == ByHost:
+		return hostGroup(n.Host)
+	case by == ByPod && n.PodName != "":
+		id := "pod/" + n.PodNamespace + "/" + n.PodName
+		return &Node{ID: id, Name: n.PodNamespace + "/" + n.PodName, Kind: KindPod, Host: n.Host,
+			PodName: n.PodName, PodNamespace: n.PodNamespace}
+	}
+	return nil
+}
+
+func hostGroup(host string) *Node {
+	return &Node{ID: "all/" + host, Name: host, Kind: KindHost, Host: host}
+}
+
+// mergeContainers adds up the numbers of the containers of a group.
+func mergeContainers(containers []containerChange, groups map[string]*Node) []containerChange {
+	var merged []containerChange
+	at := map[string]int{}
+	for _, c := range containers {
+		group := groups[nodeID(c.node.Host, c.node.ID)]
+		if group == nil {
+			merged = append(merged, c)
+			continue
+		}
+		if i, known := at[group.ID]; known {
+			merged[i].add(&c)
+			continue
+		}
+		at[group.ID] = len(merged)
+		gone := c.node.Gone
+		c.node, c.grouped, c.change = *group, true, c.change.clone()
+		c.node.Gone = gone
+		merged = append(merged, c)
+	}
+	return merged
+}
+
+// add adds the numbers of another container of the same group. A limit is one only if all have it.
+func (c *containerChange) add(other *containerChange) {
+	c.node.Gone = c.node.Gone && other.node.Gone
+	c.seconds = max(c.seconds, other.seconds)
+	limit, otherLimit := c.values[MemoryLimit], other.values[MemoryLimit]
+	started := math.Inf(1)
+	for _, values := range []map[Field]float64{c.values, other.values} {
+		if v, ok := values[StartTime]; ok {
+			started = min(started, v)
+		}
+	}
+	for field, v := range other.values {
+		c.values[field] += v
+	}
+	if !math.IsInf(started, 1) {
+		c.values[StartTime] = started
+	}
+	if limit == 0 || otherLimit == 0 {
+		delete(c.values, MemoryLimit)
+	}
+	if other.latency != nil {
+		if c.latency == nil {
+			c.latency = &model.FloatHistogram{}
+		}
+		c.latency.Merge(other.latency)
+	}
+}
+
+func (c change) clone() change {
+	values := make(map[Field]float64, len(c.values))
+	for field, v := range c.values {
+		values[field] = v
+	}
+	c.values = values
+	if c.latency != nil {
+		latency := &model.FloatHistogram{}
+		latency.Merge(c.latency)
+		c.latency = latency
+	}
+	return c
+}
+
+// HideBelow leaves out the edges with less than a share (0 to 1) of all bytes, and counts them in
+// OmittedEdges. Nodes stay, but for outside ones that have no edge left.
+func (g *Graph) HideBelow(share float64) {
+	total := 0.0
+	for _, e := range g.Edges {
+		total += e.bytes()
+	}
+	kept := 0
+	for _, e := range g.Edges {
+		if e.bytes() >= share*total {
+			kept++
+		}
+	}
+	// The edges with the most bytes are those at or above the share.
+	g.Limit(kept)
+}
+
+// HeatMap is how many bytes each node sent to each other one in the window, requests and
+// replies alike.
+type HeatMap struct {
+	// Nodes are IDs, Names what to show, in order of the bytes sent and received, most first.
+	Nodes []string `json:"nodes"`
+	Names []string `json:"names"`
+	// Bytes[i][j] went from Nodes[i] to Nodes[j]; Max is the greatest of them.
+	Bytes [][]float64 `json:"bytes"`
+	Max   float64     `json:"max"`
+	// OmittedNodes is how many of the least busy nodes are left out.
+	OmittedNodes int `json:"omitted_nodes"`
+}
+
+// HeatMap is the matrix of the bytes between the at most limit busiest nodes of the graph. Nodes
+// without traffic are left out.
+func (g *Graph) HeatMap(limit int) *HeatMap {
+	busy := map[string]float64{}
+	for _, e := range g.Edges {
+		busy[e.Client] += e.bytes()
+		if e.Server != e.Client {
+			busy[e.Server] += e.bytes()
+		}
+	}
+	rows := slices.DeleteFunc(slices.Clone(g.Nodes), func(n *Node) bool { return busy[n.ID] == 0 })
+	slices.SortFunc(rows, func(x, y *Node) int {
+		return cmp.Or(cmp.Compare(busy[y.ID], busy[x.ID]), cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID))
+	})
+	m := &HeatMap{Nodes: []string{}, Names: []string{}, Bytes: [][]float64{}, OmittedNodes: max(0, len(rows)-limit)}
+	at := map[string]int{}
+	for i, n := range rows[:len(rows)-m.OmittedNodes] {
+		at[n.ID] = i
+		m.Nodes, m.Names = append(m.Nodes, n.ID), append(m.Names, n.Name)
+	}
+	for range m.Nodes {
+		m.Bytes = append(m.Bytes, make([]float64, len(m.Nodes)))
+	}
+	for _, e := range g.Edges {
+		client, ok := at[e.Client]
+		server, ok2 := at[e.Server]
+		if !ok || !ok2 {
+			continue
+		}
+		best := e.Best()
+		m.Bytes[client][server] += best.RequestBytes
+		m.Bytes[server][client] += best.ResponseBytes
+		m.Max = max(m.Max, m.Bytes[client][server], m.Bytes[server][client])
+	}
+	return m
+}

@@ -1,0 +1,112 @@
+package model
+
+// Protocol is what a connection's requests were recognised as.
+type Protocol string
+
+// The protocols whose requests are read. Requests of others are transactions without endpoint.
+const (
+	HTTP       Protocol = "http"
+	Redis      Protocol = "redis"
+	PostgreSQL Protocol = "postgresql"
+	MySQL      Protocol = "mysql"
+	Kafka      Protocol = "kafka"
+	Memcached  Protocol = "memcached"
+	DNS        Protocol = "dns"
+)
+
+// Names of endpoints that stand for more than one thing asked: OtherEndpoint collects those for
+// which a table had no room, InvalidEndpoint requests that the protocol does not allow.
+const (
+	OtherEndpoint   = "other"
+	InvalidEndpoint = "invalid"
+)
+
+// EndpointKey is what tells the endpoints of an edge apart.
+type EndpointKey struct {
+	Protocol Protocol
+	// Name is what was asked for, in at most 48 printable bytes: method and templated route,
+	// command, or statement.
+	Name string
+	// Status is "1xx" to "5xx", or "101" for a switch of protocols, for HTTP; "ok" or "error"
+	// for others; empty where the reply does not tell. For DNS "ok" or the response code:
+	// "nxdomain", "servfail", "refused", "formerr", "notimp", or "rcode9" and the like.
+	Status string
+}
+
+// Failed tells whether the status says that the server failed to do what was asked.
+func (k EndpointKey) Failed() bool {
+	switch k.Status {
+	case "error", "5xx", "servfail", "refused":
+		return true
+	}
+	return false
+}
+
+// Endpoint counts the transactions of an edge that asked for the same thing and were answered
+// alike. The counters are cumulative.
+type Endpoint struct {
+	EndpointKey
+	// Aside counts transactions that are not in Latency: transfers and held ones; see
+	// EdgeCounters.
+	Aside uint64
+	// Latency has one entry for every other transaction.
+	Latency *Histogram
+}
+
+// Transactions is the number of finished transactions.
+func (e *Endpoint) Transactions() uint64 {
+	if e.Latency == nil {
+		return e.Aside
+	}
+	return e.Aside + e.Latency.Count
+}
+
+// Plus is the sum of two endpoints with the key of e. It shares histograms that need no sum.
+func (e Endpoint) Plus(other *Endpoint) Endpoint {
+	e.Aside += other.Aside
+	switch {
+	case other.Latency == nil:
+	case e.Latency == nil:
+		e.Latency = other.Latency
+	default:
+		sum := e.Latency.Clone()
+		sum.Merge(other.Latency)
+		e.Latency = sum
+	}
+	return e
+}
+
+// Since is what e gained after before, an earlier state of it.
+func (e Endpoint) Since(before *Endpoint) Endpoint {
+	e.Aside -= before.Aside
+	if e.Latency != nil && before.Latency != nil {
+		e.Latency = e.Latency.Since(before.Latency)
+	}
+	return e
+}
+
+// Precedes tells whether after can be a later state of e.
+func (e *Endpoint) Precedes(after *Endpoint) bool {
+	if e.Aside > after.Aside {
+		return false
+	}
+	return e.Latency == nil || after.Latency != nil && e.Latency.Count <= after.Latency.Count
+}
+
+// MergeEndpoints adds two lists up. The result is a new list, in the order of a and then of b.
+func MergeEndpoints(a, b []Endpoint) []Endpoint {
+	at := make(map[EndpointKey]int, len(a))
+	sum := make([]Endpoint, len(a), len(a)+len(b))
+	for i := range a {
+		sum[i], at[a[i].EndpointKey] = a[i], i
+	}
+	for i := range b {
+		if j, ok := at[b[i].EndpointKey]; ok {
+			sum[j] = sum[j].Plus(&b[i])
+			continue
+		}
+		at[b[i].EndpointKey] = len(sum)
+		sum = append(sum, b[i])
+	}
+	return sum
+}

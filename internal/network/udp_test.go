@@ -1,0 +1,90 @@
+package network
+
+import (
+	"net/netip"
+	"testing"
+
+	"outsight/internal/model"
+)
+
+// udp makes the last n edges of a world edges of UDP.
+func (w *world) udp(n int) {
+	for i := range n {
+		w.edges[len(w.edges)-1-i].Key.Transport = model.UDP
+	}
+}
+
+func TestUDP(t *testing.T) {
+	check := func(name string, build func(*world), want ...string) {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.docker("web", 10, 100, "172.17.0.2", "fd00::2")
+			w.docker("dns", 20, 200, "172.17.0.3", "10.0.0.3", "fd00::3")
+			build(w)
+			expect(t, New(Options{}).Resolve(w.view()), want...)
+		})
+	}
+	check("bound to one address", func(w *world) {
+		w.dials(10, 100, "172.17.0.3:53", 3)
+		w.serves(20, 200, "172.17.0.3:53", "172.17.0.2", 0, 3)
+		w.udp(2)
+	}, "client web -> dns 172.17.0.3:53 3/3 *", "server web -> dns 172.17.0.3:53 3/3 *")
+	check("bound to all addresses: the one that was asked", func(w *world) {
+		w.dials(10, 100, "172.17.0.3:53", 3)
+		w.dials(10, 100, "[fd00::3]:53", 4)
+		w.serves(20, 200, "[::]:53", "172.17.0.2", 0, 3)
+		w.serves(20, 200, "[::]:53", "fd00::2", 0, 4)
+		w.udp(4)
+	}, "client web -> dns 172.17.0.3:53 3/3 *", "server web -> dns 172.17.0.3:53 3/3 *",
+		"client web -> dns [fd00::3]:53 4/4 *", "server web -> dns [fd00::3]:53 4/4 *")
+	check("bound to all addresses: two were asked", func(w *world) {
+		w.dials(10, 100, "172.17.0.3:53", 3)
+		w.dials(10, 100, "10.0.0.3:53", 4)
+		w.serves(20, 200, "0.0.0.0:53", "172.17.0.2", 0, 7)
+		w.udp(3)
+	}, "server web -> dns 0.0.0.0:53 7/7", "client web -> dns 10.0.0.3:53 4/4", "client web -> dns 172.17.0.3:53 3/3")
+	check("bound to all addresses: the only one", func(w *world) {
+		w.serves(10, 100, "0.0.0.0:9", "198.51.100.7", 0, 5)
+		w.serves(20, 200, "0.0.0.0:9", "198.51.100.7", 0, 6)
+		w.udp(2)
+	}, "server 198.51.100.7 -> dns 0.0.0.0:9 6/6", "server 198.51.100.7 -> web 172.17.0.2:9 5/5")
+	check("loopback", func(w *world) {
+		w.dials(20, 200, "127.0.0.1:8125", 5)
+		w.serves(20, 200, "0.0.0.0:8125", "127.0.0.1", 0, 5)
+		w.dials(10, 100, "127.0.0.1:8125", 7)
+		w.udp(3)
+	}, "client dns -> dns 127.0.0.1:8125 5/5 *", "server dns -> dns 127.0.0.1:8125 5/5 *",
+		"client web -> 127.0.0.1 127.0.0.1:8125 7/7")
+	check("TCP on the same port is another relation", func(w *world) {
+		w.dials(10, 100, "172.17.0.3:53", 3)
+		w.serves(20, 200, "172.17.0.3:53", "172.17.0.2", 0, 3)
+		w.udp(1)
+		w.listens(20, 200, "172.17.0.3:53")
+	}, "client web -> dns 172.17.0.3:53 3/3", "server web -> dns 172.17.0.3:53 3/3")
+	check("a peer that nobody asked for", func(w *world) {
+		w.dials(10, 100, "[::]:0", 3)
+		w.udp(1)
+	}, "client web -> others invalid AddrPort 3/3")
+}
+
+// The server's edge is read a moment before its client's: what it counted goes with its name.
+func TestUDPServiceIsLearntLater(t *testing.T) {
+	w := newWorld()
+	w.docker("web", 10, 100, "172.17.0.2")
+	w.docker("dns", 20, 200, "172.17.0.3", "10.0.0.3")
+	w.serves(20, 200, "0.0.0.0:53", "172.17.0.2", 0, 2)
+	w.udp(1)
+	r := New(Options{})
+	expect(t, r.Resolve(w.view()), "server web -> dns 0.0.0.0:53 2/2")
+	w.edges[0].Counters = counted(5)
+	w.dials(10, 100, "10.0.0.3:53", 5)
+	w.udp(1)
+	expect(t, r.Resolve(w.view()), "client web -> dns 10.0.0.3:53 5/5 *", "server web -> dns 10.0.0.3:53 5/5 *")
+	// What is known is not unlearnt when the kernel forgets the client's edge.
+	w.edges = w.edges[:1]
+	w.edges[0].Counters = counted(6)
+	edges := r.Resolve(w.view())
+	if at := edges[len(edges)-1].Service; at != netip.MustParseAddrPort("10.0.0.3:53") || edges[len(edges)-1].Transport != model.UDP {
+		t.Errorf("the last edge is %+v", edges[len(edges)-1])
+	}
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"regexp"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"outsight/bpf"
+	"outsight/internal/model"
+	"outsight/test/kernels/report"
+)
+
+// reportDevice is the second serial port, which carries nothing else.
+const reportDevice = "/dev/ttyS1"
+
+// boot is what the first process does: it sets the machine up, carries the checks out, sends the
+// report and powers off.
+func boot() {
+	r := report.Report{}
+	if err := setUp(); err != nil {
+		r.Checks = append(r.Checks, check("set-up", func() (string, error) { return "", err }))
+	} else {
+		r.Release = release()
+		fmt.Println("guest: up,", r.Release)
+		r.Features = features(&r)
+		r.Checks = append(r.Checks, check("kernel tests", kernelTests), check("agent", agentCounts))
+	}
+	if err := send(r); err != nil {
+		fmt.Println("guest: sending the report:", err)
+	}
+	unix.Sync()
+	if err := unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF); err != nil {
+		fmt.Println("guest: powering off:", err)
+	}
+	select {} // the first process must not end
+}
+
+func check(name string, try func() (string, error)) report.Check {
+	start := time.Now()
+	c := report.Check{Name: name}
+	note, err := try()
+	c.Note = note
+	if err != nil {
+		c.Failure = err.Error()
+		fmt.Println("guest:", name, "failed:", err)
+	}
+	fmt.Println("guest:", name, "took", time.Since(start))
+	return c
+}
+
+func setUp() error {
+	for _, m := range []struct{ kind, point string }{
+		{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/tmp"}, {"tmpfs", "/run"},
+		{"cgroup2", "/sys/fs/cgroup"}, {"bpf", "/sys/fs/bpf"}, {"tracefs", "/sys/kernel/tracing"},
+	} {
+		if err := os.MkdirAll(m.point, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(m.kind, m.point, m.kind, 0, ""); err != nil && err != unix.EBUSY {
+			return fmt.Errorf("mounting %s: %w", m.point, err)
+		}
+	}
+	if err := os.Setenv("PATH", "/"); err != nil {
+		return err
+	}
+	const every = "+cpu +memory +io +pids"
+	if err := os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte(every), 0); err != nil {
+		return fmt.Errorf("turning the controllers on: %w", err)
+	}
+	return bringUp("lo")
+}
+
+func bringUp(name string) error {
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(socket)
+	request, err := unix.NewIfreq(name)
+	if err != nil {
+		return err
+	}
+	request.SetUint16(unix.IFF_UP)
+	if err := unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, request); err != nil {
+		return fmt.Errorf("bringing %s up: %w", name, err)
+	}
+	return nil
+}
+
+func release() string {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return err.Error()
+	}
+	return unix.ByteSliceToString(name.Release[:])
+}
+
+// features asks a process that opens the probes once, only for that, what works on this kernel.
+// The first process cannot: it began without /proc.
+func features(r *report.Report) (all []model.Feature) {
+	r.Checks = append(r.Checks, check("load", func() (string, error) {
+		command := exec.Command("/init", "features")
+		command.Stderr = os.Stdout
+		encoded, err := command.Output()
+		if err != nil {
+			return "", err
+		}
+		return "", json.Unmarshal(encoded, &all)
+	}))
+	for _, f := range all {
+		fmt.Printf("guest: %-7s %s %s\n", f.State, f.Name, f.Reason)
+	}
+	return all
+}
+
+func printFeatures() error {
+	probes, err := bpf.Open(bpf.Options{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	if err != nil {
+		return err
+	}
+	return errors.Join(json.NewEncoder(os.Stdout).Encode(probes.Features()), probes.Close())
+}
+
+var verdicts = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP)`)
+
+// essential are the tests of package bpf that ask what may differ between kernels; the others are
+// about tables and names. An emulated machine is some twenty times slower.
+const (
+	essential      = "CPUTime|RunQueueWait|PartsAddUp|LifecycleEvents"
+	essentialEdges = "|CountsAreExact|LatencyReaches|LastReply|Unanswered|OlderThan|Listeners"
+)
+
+// withoutEdges is set where the host expects this kernel to count no edges.
+func withoutEdges() bool { return os.Getenv(report.WithoutEdges) != "" }
+
+// kernelTests runs tests of package bpf; a skipped one shows in the note.
+func kernelTests() (string, error) {
+	only := essential
+	if !withoutEdges() {
+		only += essentialEdges
+	}
+	if chosen := os.Getenv(report.Run); chosen != "" {
+		only = chosen
+	}
+	command := exec.Command("/bpf.test", "-test.v", "-test.run="+only)
+	command.Dir = "/tmp"
+	// The parsers were verified when the features were asked for, and the agent runs with them.
+	command.Env = append(os.Environ(), "OUTSIGHT_WITHOUT_PARSERS=yes")
+	var output bytes.Buffer
+	command.Stdout, command.Stderr = io.MultiWriter(os.Stdout, &output), os.Stderr
+	err := command.Run()
+	counts := map[string]int{}
+	for _, found := range verdicts.FindAllSubmatch(output.Bytes(), -1) {
+		counts[string(found[1])]++
+	}
+	note := fmt.Sprintf("%d tests", counts["PASS"])
+	if n := counts["SKIP"]; n > 0 {
+		note += fmt.Sprintf(", %d skipped", n)
+	}
+	if err == nil && counts["PASS"] == 0 {
+		err = fmt.Errorf("no test ran")
+	}
+	return note, err
+}
+
+func send(r report.Report) error {
+	port, err := os.OpenFile(reportDevice, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	encoded, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if _, err := port.Write(append(encoded, '\n')); err != nil {
+		return err
+	}
+	// Closing a serial port waits until everything has been sent.
+	return port.Close()
+}

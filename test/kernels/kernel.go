@@ -1,0 +1,231 @@
+package kernels
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// series is one of Debian's kernels that is still in use somewhere.
+type series struct {
+	name string
+	// pattern of the package's name.
+	pattern string
+	// suite is set where the packages are in another release of Debian than the host's.
+	suite string
+	// optional series are skipped where they cannot be had.
+	optional bool
+	// withoutEdges: too old for the programs that count edges, which need atomic exchange (5.12).
+	withoutEdges bool
+}
+
+var all = []series{
+	{name: "5.10", pattern: `^linux-image-5\.10\.0-[0-9]+-amd64$`, suite: "bullseye", optional: true, withoutEdges: true},
+	{name: "6.1", pattern: `^linux-image-6\.1\.0-[0-9]+-amd64$`},
+	{name: "6.12", pattern: `^linux-image-6\.12\.[0-9]+\+deb12-amd64$`},
+}
+
+// image is the file with the series' newest kernel, uncompressed. It is fetched once.
+func (s series) image(dir string) (string, error) {
+	dir, err := filepath.Abs(dir) // apt-get downloads into its working directory
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
+		return "", err
+	}
+	apt := apt{}
+	if s.suite != "" {
+		if apt, err = otherSuite(filepath.Join(dir, s.suite), s.suite); err != nil {
+			return "", err
+		}
+	}
+	name, err := apt.newest(s.pattern)
+	if err != nil {
+		return "", err
+	}
+	image := filepath.Join(dir, "vmlinux-"+strings.TrimPrefix(name, "linux-image-"))
+	if _, err := os.Stat(image); err == nil {
+		return image, nil
+	}
+	scratch, err := os.MkdirTemp(dir, "package-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(scratch)
+	if err := apt.download(scratch, name); err != nil {
+		return "", err
+	}
+	packages, err := filepath.Glob(filepath.Join(scratch, "*.deb"))
+	if err != nil || len(packages) != 1 {
+		return "", fmt.Errorf("downloading %s brought the files %q", name, packages)
+	}
+	compressed, err := bootImage(packages[0])
+	if err != nil {
+		return "", err
+	}
+	kernel, err := uncompressed(compressed)
+	if err != nil {
+		return "", fmt.Errorf("unpacking the kernel of %s: %w", name, err)
+	}
+	part := filepath.Join(scratch, "vmlinux")
+	if err := os.WriteFile(part, kernel, 0o644); err != nil {
+		return "", err
+	}
+	return image, os.Rename(part, image)
+}
+
+// apt is the host's package manager; with options, one with lists of its own.
+type apt struct{ options []string }
+
+func (a apt) output(dir, program string, arguments ...string) (string, error) {
+	command := exec.Command(program, slices.Concat(a.options, arguments)...)
+	command.Dir = dir
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	output, err := command.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w: %s", program, strings.Join(arguments, " "), err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return string(output), nil
+}
+
+// otherSuite is apt for another release of the same archive; the host's own state stays as it is.
+func otherSuite(dir, suite string) (apt, error) {
+	a := apt{[]string{
+		"-oDir::Etc::SourceList=" + filepath.Join(dir, "sources.list"), "-oDir::Etc::SourceParts=/dev/null",
+		"-oDir::State::Lists=" + filepath.Join(dir, "lists"), "-oDir::Cache=" + filepath.Join(dir, "cache"),
+		"-oAPT::Sandbox::User=root",
+	}}
+	if lists, _ := filepath.Glob(filepath.Join(dir, "lists", "*_Packages*")); len(lists) > 0 {
+		return a, nil
+	}
+	mirrors, err := (apt{}).output("", "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Component: main", "Origin: Debian")
+	if err != nil {
+		return a, err
+	}
+	var sources strings.Builder
+	for _, uri := range slices.Compact(slices.Sorted(strings.Lines(mirrors))) {
+		uri = strings.TrimSpace(uri)
+		name := suite
+		if strings.Contains(uri, "security") {
+			name += "-security"
+		}
+		fmt.Fprintf(&sources, "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n", uri, name)
+	}
+	if sources.Len() == 0 {
+		return a, errors.New("apt has no lists of Debian's archive here")
+	}
+	for _, d := range []string{"lists/partial", "cache/archives/partial"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			return a, err
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "sources.list"), []byte(sources.String()), 0o644); err != nil {
+		return a, err
+	}
+	_, err = a.output("", "apt-get", "-q", "update")
+	return a, err
+}
+
+// newest is the package of a pattern with the highest version in its name.
+func (a apt) newest(pattern string) (string, error) {
+	names, err := a.output("", "apt-cache", "search", "--names-only", pattern)
+	if err != nil {
+		return "", err
+	}
+	best := ""
+	for line := range strings.Lines(names) {
+		if name, _, _ := strings.Cut(line, " "); best == "" || slices.Compare(numbers(best), numbers(name)) < 0 {
+			best = name
+		}
+	}
+	if best == "" {
+		return "", fmt.Errorf("apt offers no package %s", pattern)
+	}
+	return best, nil
+}
+
+var number = regexp.MustCompile(`[0-9]+`)
+
+func numbers(name string) (all []int) {
+	for _, digits := range number.FindAllString(name, -1) {
+		n, _ := strconv.Atoi(digits)
+		all = append(all, n)
+	}
+	return all
+}
+
+func (a apt) download(dir, name string) error {
+	_, err := a.output(dir, "apt-get", "-q", "-oAPT::Sandbox::User=root", "-oAcquire::Retries=3", "download", name)
+	return err
+}
+
+// bootImage takes the compressed kernel out of a package.
+func bootImage(file string) ([]byte, error) {
+	command := exec.Command("dpkg-deb", "--fsys-tarfile", file)
+	content, err := command.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := command.Start(); err != nil {
+		return nil, fmt.Errorf("unpacking %s: %w", file, err)
+	}
+	defer command.Wait()
+	defer content.Close()
+	for files := tar.NewReader(content); ; {
+		header, err := files.Next()
+		if err != nil {
+			return nil, fmt.Errorf("looking for the kernel in %s: %w", file, err)
+		}
+		if strings.HasPrefix(filepath.Base(header.Name), "vmlinuz-") {
+			return io.ReadAll(files)
+		}
+	}
+}
+
+// uncompressed is the ELF file within a bzImage. A machine without hardware virtualization boots
+// it seconds sooner, for it need not unpack it.
+func uncompressed(image []byte) ([]byte, error) {
+	// Offsets in the x86 boot protocol's header.
+	const setupSectors, payloadOffset, payloadLength, header = 0x1f1, 0x248, 0x24c, 0x250
+	if len(image) < header {
+		return nil, fmt.Errorf("an image of %d bytes", len(image))
+	}
+	start := (int(image[setupSectors])+1)*512 + int(binary.LittleEndian.Uint32(image[payloadOffset:]))
+	end := start + int(binary.LittleEndian.Uint32(image[payloadLength:]))
+	if start > end || end > len(image) {
+		return nil, fmt.Errorf("the payload is to lie at %d to %d of %d bytes", start, end, len(image))
+	}
+	payload := image[start:end]
+	var program []string
+	switch {
+	case bytes.HasPrefix(payload, []byte("\xfd7zXZ\x00")):
+		program = []string{"xz", "-dc"}
+	case bytes.HasPrefix(payload, []byte("\x28\xb5\x2f\xfd")):
+		program = []string{"zstd", "-dcq"}
+		payload = payload[:len(payload)-4] // the length, which zstd takes for garbage
+	default:
+		return nil, fmt.Errorf("the payload begins with %x", payload[:min(8, len(payload))])
+	}
+	command := exec.Command(program[0], program[1:]...)
+	command.Stdin = bytes.NewReader(payload)
+	kernel, err := command.Output()
+	if err != nil && len(kernel) == 0 {
+		return nil, fmt.Errorf("%s: %w", program[0], err)
+	}
+	if !bytes.HasPrefix(kernel, []byte("\x7fELF")) {
+		return nil, fmt.Errorf("what %s unpacked is no program", program[0])
+	}
+	return kernel, nil
+}

@@ -1,0 +1,163 @@
+// Package kernels tests the product on older kernels, in virtual machines: Debian's kernel, a
+// first process of our own (package guest), and the built binaries. The machines have cgroup v2
+// alone.
+package kernels
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+
+	"outsight/internal/model"
+	"outsight/test/kernels/report"
+)
+
+// imageDir keeps kernels from one run to the next; `make clean` removes it.
+const imageDir = "../../bin/kernels"
+
+func TestKernels(t *testing.T) {
+	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
+		t.Fatalf("%v: install it with scripts/install kernels", err)
+	}
+	scratch := t.TempDir()
+	archive := filepath.Join(scratch, "initramfs")
+	content, err := newInitramfs(programs(t, scratch))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(archive, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var reports []report.Report
+	only := os.Getenv("OUTSIGHT_KERNEL")
+	for _, s := range all {
+		if only != "" && s.name != only {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) {
+			kernel, err := s.image(imageDir)
+			if err != nil && s.optional {
+				t.Skipf("no kernel %s to be had: %v", s.name, err)
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			var console bytes.Buffer
+			r, err := run(kernel, archive, scratch, settings(s), &console)
+			if err != nil {
+				t.Error(err)
+			}
+			reports = append(reports, r)
+			for _, c := range r.Checks {
+				if c.Failure != "" {
+					t.Errorf("%s: %s: %s (%s)", r.Release, c.Name, c.Failure, c.Note)
+				}
+			}
+			for _, f := range r.Features {
+				if f.State != model.FeatureWorks && !s.withoutEdges {
+					t.Errorf("%s: %s is %s: %s", r.Release, f.Name, f.State, f.Reason)
+				}
+			}
+			if t.Failed() || testing.Verbose() && only != "" {
+				t.Logf("the guest's console:\n%s", console.Bytes())
+			}
+		})
+	}
+	fmt.Print(table(reports))
+}
+
+func settings(s series) (all []string) {
+	if pattern := os.Getenv(report.Run); pattern != "" {
+		all = append(all, report.Run+"="+pattern)
+	}
+	if s.withoutEdges {
+		all = append(all, report.WithoutEdges+"=yes")
+	}
+	return all
+}
+
+// programs builds what runs in the guest, without cgo: the guest has no libraries.
+func programs(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{"init": "guest", "bpf.test": "bpf.test", "outsight-agent": "outsight-agent"}
+	for place, arguments := range map[string][]string{
+		"init":           {"build", "./test/kernels/guest"},
+		"bpf.test":       {"test", "-c", "./bpf"},
+		"outsight-agent": {"build", "./cmd/outsight-agent"},
+	} {
+		all[place] = filepath.Join(dir, place)
+		command := exec.Command("go", slices.Concat(arguments[:len(arguments)-1],
+			[]string{"-ldflags=-s -w", "-o", all[place], arguments[len(arguments)-1]})...)
+		command.Dir = "../.."
+		command.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if output, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("building the guest's %s: %v\n%s", place, err, output)
+		}
+	}
+	return all
+}
+
+// table shows what works on which kernel: a row for each purpose, with the hook that serves it.
+func table(reports []report.Report) string {
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	row := func(head string, cell func(report.Report) string) {
+		fmt.Fprint(w, head)
+		for _, r := range reports {
+			fmt.Fprint(w, "\t", cell(r))
+		}
+		fmt.Fprintln(w)
+	}
+	row("kernel", func(r report.Report) string { return r.Release })
+	for _, purpose := range rows(reports, func(r report.Report) (names []string) {
+		for _, f := range r.Features {
+			names = append(names, f.Purpose)
+		}
+		return names
+	}) {
+		row(purpose, func(r report.Report) string {
+			for _, f := range r.Features {
+				if f.Purpose == purpose && f.State == model.FeatureWorks {
+					return f.Name
+				}
+			}
+			return "-"
+		})
+	}
+	for _, name := range rows(reports, func(r report.Report) (names []string) {
+		for _, c := range r.Checks {
+			names = append(names, c.Name)
+		}
+		return names
+	}) {
+		row(name, func(r report.Report) string {
+			i := slices.IndexFunc(r.Checks, func(c report.Check) bool { return c.Name == name })
+			switch {
+			case i < 0:
+				return "-"
+			case r.Checks[i].Failure != "":
+				return "FAILED"
+			}
+			return strings.TrimSpace("ok " + r.Checks[i].Note)
+		})
+	}
+	w.Flush()
+	return text.String()
+}
+
+// rows are the names that any report has, in the order of their first appearance.
+func rows(reports []report.Report, of func(report.Report) []string) (names []string) {
+	for _, r := range reports {
+		for _, name := range of(r) {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}

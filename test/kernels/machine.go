@@ -1,0 +1,53 @@
+package kernels
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"outsight/test/kernels/report"
+)
+
+// guestLimit ends a guest that hangs. It needs a third of this where nothing else runs.
+const guestLimit = 5 * time.Minute
+
+// commandLine of the guest's kernel: it prints warnings on the first serial port, does not check its
+// clocks, which would take long, and ends when it fails.
+const commandLine = "console=ttyS0 loglevel=5 softlockup_all_cpu_backtrace=1 panic=-1 tsc=reliable no_timer_check mitigations=off"
+
+// run boots a kernel without hardware virtualization, which not every host has, and waits for the
+// guest's report. The settings become the environment of its first process; what it prints goes to
+// console.
+func run(kernel, archive, scratch string, settings []string, console io.Writer) (report.Report, error) {
+	var r report.Report
+	file := filepath.Join(scratch, filepath.Base(kernel)+".json")
+	ctx, cancel := context.WithTimeout(context.Background(), guestLimit)
+	defer cancel()
+	machine := exec.CommandContext(ctx, "qemu-system-x86_64",
+		"-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "1G",
+		"-kernel", kernel, "-initrd", archive,
+		"-append", strings.Join(append(settings, commandLine), " "),
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-nic", "none",
+		"-serial", "stdio", "-serial", "file:"+file)
+	machine.Stdout, machine.Stderr = console, console
+	if err := machine.Run(); err != nil {
+		if ctx.Err() != nil {
+			return r, fmt.Errorf("the guest was not done within %v", guestLimit)
+		}
+		return r, fmt.Errorf("running the guest: %w", err)
+	}
+	encoded, err := os.ReadFile(file)
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(encoded, &r); err != nil {
+		return r, fmt.Errorf("reading the guest's report %q: %w", encoded, err)
+	}
+	return r, nil
+}

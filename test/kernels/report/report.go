@@ -1,0 +1,29 @@
+// Package report is what a guest tells the host about one boot.
+package report
+
+import "outsight/internal/model"
+
+// What the host tells the guest: variables of its environment, given on the kernel's command line.
+const (
+	// Run is a pattern of the kernel tests to be run instead of the usual ones.
+	Run = "OUTSIGHT_RUN"
+	// WithoutEdges is set for kernels that are known to count no edges. The kernel tests know it
+	// by the same name.
+	WithoutEdges = "OUTSIGHT_WITHOUT_EDGES"
+)
+
+// Report is one boot.
+type Report struct {
+	// Release of the guest's kernel, as in "6.1.0-56-amd64".
+	Release  string
+	Features []model.Feature
+	Checks   []Check
+}
+
+// Check is one thing that was tried. Failure is empty where it went well.
+type Check struct {
+	Name    string
+	Failure string
+	// Note is a figure worth showing.
+	Note string
+}
