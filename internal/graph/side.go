@@ -23,6 +23,7 @@ func (s *Side) add(e *edgeChange) *Side {
 	s.ResponsePackets += e.values[ResponsePackets]
 	s.OneWay += e.values[OneWay]
 	s.latency.Merge(e.latency)
+	s.endpoints = s.endpoints.add(e.endpoints)
 	return s
 }
 
