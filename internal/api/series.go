@@ -65,6 +65,8 @@ var fields = map[[2]string]graph.Field{
 	{otlp.EdgeOneWay}:                              graph.OneWay,
 	{otlp.EdgeContinued}:                           graph.Continued,
 	{otlp.EdgePaired}:                              graph.Paired,
+	{otlp.EndpointRequests}:                        graph.EndpointRequests,
+	{otlp.EndpointDuration}:                        graph.EndpointLatency,
 	{otlp.EdgeConfidence}:                          graph.Confidence,
 	{otlp.EdgeTransactions}:                        graph.Transactions,
 	{otlp.EdgeRequestsInFlight}:                    graph.InFlight,

@@ -60,6 +60,7 @@ type edgeChange struct {
 	service        string
 	transport, via string
 	opened, closed float64 // in total, not in the window
+	endpoints      []endpointChange
 }
 
 // idle is true where nothing happened in the window and no connection is open.
@@ -204,6 +205,7 @@ func (b *builder) finishEdge(e *Edge) *Edge {
 	if called == nil {
 		called = e.ServerSide
 	}
+	e.Endpoints, e.OmittedEndpoints = served.endpoints.top(MaxEndpoints, b.seconds)
 	b.served[e.Server] = b.served[e.Server].merge(served)
 	b.called[e.Client] = b.called[e.Client].merge(called)
 	e.Paired = e.Paired && e.ClientSide != nil && e.ServerSide != nil

@@ -73,6 +73,14 @@ const (
 	Confidence        Field = "confidence" // level, a model.Confidence
 )
 
+// The series of an endpoint. Their labels are those of its edge, and protocol, endpoint and status.
+const (
+	EndpointRequests Field = "endpoint_requests"
+	EndpointLatency  Field = "endpoint_latency" // histogram
+)
+
+var endpointFields = map[Field]bool{EndpointRequests: true, EndpointLatency: true}
+
 var levels = map[Field]bool{
 	Threads: true, MemoryUsage: true, MemoryWorkingSet: true, MemoryRSS: true, MemoryCache: true,
 	MemoryLimit: true, StartTime: true, Info: true, Paired: true, RTTMin: true, InFlight: true, Confidence: true,

@@ -138,6 +138,10 @@ type Edge struct {
 	// NetworkSeconds is the client's p50 less the server's: the time spent between the two.
 	// Nil unless Paired, because the two would be about different transactions.
 	NetworkSeconds *float64 `json:"network_seconds,omitempty"`
+	// Endpoints are what was asked for most, as the server counted it where it did; at most
+	// MaxEndpoints. OmittedEndpoints is how many there are besides.
+	Endpoints        []*Endpoint `json:"endpoints,omitempty"`
+	OmittedEndpoints int         `json:"omitted_endpoints,omitempty"`
 
 	confidence model.Confidence
 }
@@ -207,6 +211,7 @@ type Side struct {
 
 	latency, firstByte, rtt model.FloatHistogram
 	rttDeviation, received  float64
+	endpoints               endpoints
 }
 
 // Seconds is a duration that may lie past the end of a histogram: +Inf, which JSON shows as the

@@ -33,9 +33,16 @@ func FromSeries(in Input) *Graph {
 	for _, th := range t.containers {
 		containers = append(containers, th.container(t.hostFirst[th.host], in.To))
 	}
+	endpoints := map[string][]endpointChange{}
+	for _, th := range t.endpoints {
+		key := identityKey(th.labels, edgeIdentity)
+		endpoints[key] = append(endpoints[key], th.endpoint(t.hostFirst[th.host], in.To))
+	}
 	edges := make([]edgeChange, 0, len(t.edges))
-	for _, th := range t.edges {
-		edges = append(edges, th.edge(t.hostFirst[th.host], in.To))
+	for key, th := range t.edges {
+		edge := th.edge(t.hostFirst[th.host], in.To)
+		edge.endpoints = endpoints[key]
+		edges = append(edges, edge)
 	}
 	return build(in.From, in.To, covered, in.By, containers, edges)
 }
@@ -50,12 +57,28 @@ type thing struct {
 }
 
 type things struct {
-	containers, edges map[string]*thing
-	hostFirst         map[string]time.Time
+	containers, edges, endpoints map[string]*thing
+	hostFirst                    map[string]time.Time
+}
+
+// The labels that tell two things apart.
+var (
+	containerIdentity = []string{"host", "id"}
+	edgeIdentity      = []string{"host", "side", "client_id", "server_id", "client_process", "server_process", "service", "transport"}
+	endpointIdentity  = slices.Concat(edgeIdentity, []string{"protocol", "endpoint", "status"})
+)
+
+func identityKey(labels map[string]string, identity []string) string {
+	var key strings.Builder
+	for _, name := range identity {
+		key.WriteString(labels[name])
+		key.WriteByte(0)
+	}
+	return key.String()
 }
 
 func gather(in Input) things {
-	t := things{map[string]*thing{}, map[string]*thing{}, map[string]time.Time{}}
+	t := things{map[string]*thing{}, map[string]*thing{}, map[string]*thing{}, map[string]time.Time{}}
 	for field, results := range in.Series {
 		for _, r := range results {
 			r.Points = slices.DeleteFunc(slices.Clone(r.Points), func(p model.Point) bool {
@@ -68,27 +91,26 @@ func gather(in Input) things {
 			if known, ok := t.hostFirst[host]; !ok || first.Before(known) {
 				t.hostFirst[host] = first
 			}
-			if edgeFields[field] {
-				add(t.edges, r, field, "host", "side", "client_id", "server_id", "client_process", "server_process", "service", "transport")
-			} else {
-				add(t.containers, r, field, "host", "id")
+			switch {
+			case endpointFields[field]:
+				add(t.endpoints, r, field, endpointIdentity)
+			case edgeFields[field]:
+				add(t.edges, r, field, edgeIdentity)
+			default:
+				add(t.containers, r, field, containerIdentity)
 			}
 		}
 	}
 	return t
 }
 
-func add(all map[string]*thing, r model.QueryResult, field Field, identity ...string) {
-	var key strings.Builder
-	for _, name := range identity {
-		key.WriteString(r.Labels[name])
-		key.WriteByte(0)
-	}
-	th := all[key.String()]
+func add(all map[string]*thing, r model.QueryResult, field Field, identity []string) {
+	key := identityKey(r.Labels, identity)
+	th := all[key]
 	last := r.Points[len(r.Points)-1].Time
 	if th == nil {
 		th = &thing{host: r.Labels["host"], series: map[Field][]model.Point{}, first: r.Points[0].Time}
-		all[key.String()] = th
+		all[key] = th
 	}
 	if r.Points[0].Time.Before(th.first) {
 		th.first = r.Points[0].Time
@@ -151,7 +173,7 @@ func (th *thing) change(hostFirst, to time.Time) change {
 	for field, points := range th.series {
 		late := points[0].Time.After(hostFirst)
 		switch {
-		case field == RunQueue || field == Latency:
+		case field == RunQueue || field == Latency || field == EndpointLatency:
 			c.latency = histogramIncrease(points, late)
 		case field == FirstByte:
 			c.firstByte = histogramIncrease(points, late)
@@ -160,7 +182,7 @@ func (th *thing) change(hostFirst, to time.Time) change {
 		case levels[field]:
 			c.values[field] = points[len(points)-1].Value
 		default:
-			c.values[field] = increase(points, late && (edgeFields[field] || points[0].Time.Equal(th.first)))
+			c.values[field] = increase(points, late && (edgeFields[field] || endpointFields[field] || points[0].Time.Equal(th.first)))
 		}
 	}
 	return c

@@ -29,6 +29,7 @@ func (s *Side) add(e *edgeChange) *Side {
 	} else if e.latency != nil {
 		s.Transactions += e.latency.Count
 	}
+	s.endpoints = s.endpoints.add(e.endpoints)
 	return s
 }
 

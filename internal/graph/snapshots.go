@@ -17,14 +17,14 @@ func GroupSnapshots(prev, cur *model.Snapshot, by Grouping) *Graph {
 	}
 	from, seconds := cur.Time, 0.0
 	before := map[string]*model.ContainerSample{}
-	beforeEdge := map[snapshotEdgeKey]*model.EdgeCounters{}
+	beforeEdge := map[snapshotEdgeKey]*model.Edge{}
 	if prev != nil {
 		from, seconds = prev.Time, cur.Time.Sub(prev.Time).Seconds()
 		for i := range prev.Containers {
 			before[prev.Containers[i].Container.ID] = &prev.Containers[i]
 		}
 		for i := range prev.Edges {
-			beforeEdge[edgeKey(&prev.Edges[i])] = &prev.Edges[i].Counters
+			beforeEdge[edgeKey(&prev.Edges[i])] = &prev.Edges[i]
 		}
 	}
 	containers := make([]containerChange, 0, len(cur.Containers))
@@ -128,11 +128,11 @@ func or[T any](p, otherwise *T) *T {
 	return otherwise
 }
 
-func edgeSince(host string, b *model.EdgeCounters, e *model.Edge, seconds float64) edgeChange {
-	if b == nil {
-		b = &model.EdgeCounters{}
+func edgeSince(host string, before, e *model.Edge, seconds float64) edgeChange {
+	if before == nil {
+		before = &model.Edge{}
 	}
-	n := &e.Counters
+	b, n := &before.Counters, &e.Counters
 	sent, received := since(b.SentBytes, n.SentBytes), since(b.ReceivedBytes, n.ReceivedBytes)
 	if e.Side == model.RoleServer {
 		sent, received = received, sent
@@ -157,6 +157,7 @@ func edgeSince(host string, b *model.EdgeCounters, e *model.Edge, seconds float6
 				UnseenBytes: since(b.UnseenBytes, n.UnseenBytes), RTTMin: float64(n.RTTMinNS) / 1e9,
 				RTTDeviation: since(b.JitterSumNS, n.JitterSumNS) / 1e9,
 			}}}
+	out.endpoints = endpointsSince(before.Endpoints, e.Endpoints)
 	if e.Service.IsValid() {
 		out.service = e.Service.String()
 	}

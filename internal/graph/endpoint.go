@@ -1,0 +1,118 @@
+package graph
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"outsight/internal/model"
+)
+
+// MaxEndpoints is how many endpoints an edge lists, the most asked for first.
+const MaxEndpoints = 20
+
+// Endpoint is one thing that was asked for on an edge, whatever the reply was.
+type Endpoint struct {
+	// Protocol as in model.Protocol; Name is method and route, command or statement.
+	Protocol string `json:"protocol"`
+	Name     string `json:"name"`
+	// Requests is an exact count; the rate is over the covered time.
+	Requests          float64  `json:"requests"`
+	RequestsPerSecond *float64 `json:"requests_per_second,omitempty"`
+	// Statuses are the counts by status of the reply, "" where it did not tell.
+	Statuses map[string]float64 `json:"statuses"`
+	// ErrorShare is the share of requests that the server failed to do.
+	ErrorShare float64 `json:"error_share"`
+	// Quantiles and mean of the duration, nil where every reply was a transfer or was held.
+	P50  *Seconds `json:"p50,omitempty"`
+	P99  *Seconds `json:"p99,omitempty"`
+	Mean *Seconds `json:"mean,omitempty"`
+
+	latency model.FloatHistogram
+	failed  float64
+}
+
+// endpointChange is what happened to an endpoint in the window.
+type endpointChange struct {
+	key      model.EndpointKey
+	requests float64
+	latency  *model.FloatHistogram
+}
+
+type endpointName struct{ protocol, name string }
+
+// endpoints adds up what was asked for on several edges.
+type endpoints map[endpointName]*Endpoint
+
+func (all endpoints) add(changes []endpointChange) endpoints {
+	for i := range changes {
+		c := &changes[i]
+		if c.requests == 0 {
+			continue
+		}
+		if all == nil {
+			all = endpoints{}
+		}
+		name := endpointName{string(c.key.Protocol), c.key.Name}
+		e := all[name]
+		if e == nil {
+			e = &Endpoint{Protocol: name.protocol, Name: name.name, Statuses: map[string]float64{}}
+			all[name] = e
+		}
+		e.Requests += c.requests
+		e.Statuses[c.key.Status] += c.requests
+		if c.key.Failed() {
+			e.failed += c.requests
+		}
+		e.latency.Merge(c.latency)
+	}
+	return all
+}
+
+// top is the most asked for, and how many more there are.
+func (all endpoints) top(n int, seconds float64) ([]*Endpoint, int) {
+	list := make([]*Endpoint, 0, len(all))
+	for _, e := range all {
+		e.RequestsPerSecond = per(e.Requests, seconds)
+		e.ErrorShare = e.failed / e.Requests
+		e.P50, e.P99 = quantile(&e.latency, 0.5), quantile(&e.latency, 0.99)
+		if e.latency.Count > 0 {
+			mean := Seconds(e.latency.Sum / e.latency.Count)
+			e.Mean = &mean
+		}
+		list = append(list, e)
+	}
+	slices.SortFunc(list, func(x, y *Endpoint) int {
+		return cmp.Or(cmp.Compare(y.Requests, x.Requests), cmp.Compare(x.Protocol, y.Protocol), cmp.Compare(x.Name, y.Name))
+	})
+	omitted := max(0, len(list)-n)
+	return list[:len(list)-omitted], omitted
+}
+
+// endpointsSince is what the endpoints of an edge gained between two snapshots.
+func endpointsSince(before, now []model.Endpoint) []endpointChange {
+	was := make(map[model.EndpointKey]*model.Endpoint, len(before))
+	for i := range before {
+		was[before[i].EndpointKey] = &before[i]
+	}
+	changes := make([]endpointChange, 0, len(now))
+	for i := range now {
+		gained := now[i]
+		if b := was[gained.EndpointKey]; b != nil && b.Precedes(&gained) {
+			gained = gained.Since(b)
+		}
+		changes = append(changes, endpointChange{gained.EndpointKey, float64(gained.Transactions()), floats(gained.Latency)})
+	}
+	return changes
+}
+
+// endpoint is what happened to the endpoint whose series these are.
+func (th *thing) endpoint(hostFirst, to time.Time) endpointChange {
+	c := th.change(hostFirst, to)
+	return endpointChange{
+		key: model.EndpointKey{
+			Protocol: model.Protocol(th.labels["protocol"]), Name: th.labels["endpoint"], Status: th.labels["status"],
+		},
+		requests: c.values[EndpointRequests], latency: c.latency,
+	}
+}
