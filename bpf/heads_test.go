@@ -1,10 +1,12 @@
 package bpf
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"maps"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -292,4 +294,240 @@ func TestRequestsOfMySQL(t *testing.T) {
 		"login ok": 8, "query CREATE ok": 2, "query INSERT ok": 1, "query PREPARE ok": 1, "query EXECUTE ok": 1,
 		"query SELECT ok": 10, "query SELECT error": 1,
 	})
+}
+
+// say plays a conversation on a connection of its own: what the client says in turn, each in one
+// or more writes, and the server's answers.
+func say(t *testing.T, turns ...turn) uint16 {
+	t.Helper()
+	service := serve(t, func(conn *net.TCPConn) {
+		defer conn.Close()
+		buffer := make([]byte, 4<<20)
+		for _, turn := range turns {
+			if n := len(strings.Join(turn.say, "")); n > 0 {
+				if _, err := io.ReadFull(conn, buffer[:n]); err != nil {
+					return
+				}
+			}
+			for _, reply := range turn.hear {
+				conn.Write([]byte(reply))
+				time.Sleep(20 * time.Millisecond) // so that they are not read together
+			}
+		}
+	})
+	conn := dial(t, service.String())
+	for _, turn := range turns {
+		for i, part := range turn.say {
+			if i > 0 {
+				time.Sleep(20 * time.Millisecond)
+			}
+			io.WriteString(conn, part)
+		}
+		if _, err := io.ReadFull(conn, make([]byte, len(strings.Join(turn.hear, "")))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conn.Close()
+	return service.(*net.TCPAddr).AddrPort().Port()
+}
+
+type turn struct{ say, hear []string }
+
+const okay = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+
+func TestHeadsInParts(t *testing.T) {
+	p := open(t, Options{})
+	kafka, err := os.ReadFile("headtest/testdata/kafka-versions.request")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name  string
+		turns []turn
+		want  map[string]uint64
+	}{
+		{"a head in three writes", []turn{{[]string{"G", "ET /us", "ers/12?a HTTP/1.1\r\n\r\n"}, []string{okay}}, {[]string{"GET /a HTTP/1.1\r\n\r\n"}, []string{okay}}},
+			map[string]uint64{"GET /users/{} 2xx": 1, "GET /a 2xx": 1}},
+		{"a word in between", []turn{{[]string{"POST /a HTTP/1.1\r\nExpect: 100-continue\r\n\r\n"}, []string{"HTTP/1.1 100 Continue\r\n\r\n"}}, {[]string{"body"}, []string{"HTTP/1.1 201 Created\r\n\r\n"}}},
+			map[string]uint64{"POST /a 2xx": 1}},
+		{"early hints", []turn{{[]string{"GET /a HTTP/1.1\r\n\r\n"}, []string{"HTTP/1.1 103 Early Hints\r\n\r\n", okay}}},
+			map[string]uint64{"GET /a 2xx": 1}},
+		{"a reply in parts", []turn{{[]string{"GET /a HTTP/1.1\r\n\r\n"}, []string{"HTTP/1", ".1 404 Not Found\r\n\r\n"}}},
+			map[string]uint64{"GET /a 4xx": 1}},
+		{"length first", []turn{{[]string{string(kafka[:4]), string(kafka[4:])}, []string{"\x00\x00\x00\x06\x00\x00\x00\x01\x00\x00"}}},
+			map[string]uint64{"18": 1}},
+		{"garbage after a request", []turn{{[]string{"GET /a HTTP/1.1\r\n\r\n"}, []string{okay}}, {[]string{"\x00\x01\x02garbage"}, []string{"HTTP/1.1 400 Bad Request\r\n\r\n"}}},
+			map[string]uint64{"GET /a 2xx": 1, "invalid 4xx": 1}},
+		{"cut off", []turn{{[]string{"GET /a"}, []string{"what?"}}, {[]string{"hello"}, []string{"what?"}}}, map[string]uint64{}},
+		{"encrypted", []turn{{[]string{"\x16\x03\x01\x00\x05\x01aaaa"}, []string{"\x16\x03\x03"}}, {[]string{"GET / HTTP/1.1\r\n\r\n"}, []string{okay}}}, map[string]uint64{}},
+		{"HTTP/2", []turn{{[]string{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"}, []string{"\x00\x00\x00"}}, {[]string{"GET / HTTP/1.1\r\n\r\n"}, []string{okay}}}, map[string]uint64{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			port := say(t, c.turns...)
+			expect(t, p, port, c.want)
+			for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+				eventually(t, "each request is one transaction", func() bool {
+					c := edge(t, p, net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port)), role).Counters
+					return c.Requests > 0 && c.Requests == c.Transactions() && c.Replies == c.Requests
+				})
+			}
+		})
+	}
+}
+
+// After a switch of protocols nothing is a request any more, however slow it is.
+func TestWebSocketIsAStream(t *testing.T) {
+	p := open(t, Options{})
+	port := say(t,
+		turn{[]string{"GET /page HTTP/1.1\r\n\r\n"}, []string{okay}},
+		turn{[]string{"GET /live HTTP/1.1\r\nUpgrade: websocket\r\n\r\n"}, []string{"HTTP/1.1 101 Switching Protocols\r\n\r\n"}},
+		turn{[]string{"\x81\x85ping!"}, []string{"\x81\x05pong!"}}, turn{nil, []string{"\x81\x04news"}}, turn{[]string{"\x81\x85ping!"}, []string{"\x81\x05pong!"}})
+	expect(t, p, port, map[string]uint64{"GET /page 2xx": 1, "GET /live 101": 1})
+	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+		c := edge(t, p, net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port)), role).Counters
+		if c.Upgrades != 1 || c.Transactions() != 2 || c.Requests != 2 {
+			t.Errorf("%v: %d upgrades, %d requests, %d transactions", role, c.Upgrades, c.Requests, c.Transactions())
+		}
+	}
+}
+
+// A database tells a listener of what happened between two queries: that is no reply.
+func TestNotificationsAreNoReplies(t *testing.T) {
+	dir, as := ordinary(t, "nobody")
+	port, bin := freePort(t), "/usr/lib/postgresql/15/bin/"
+	execute(t, as[0], append(as[1:], bin+"initdb", "-D", dir+"/data", "-A", "trust", "-U", "test", "-E", "UTF8", "--no-sync")...)
+	daemon(t, port, as[0], append(as[1:], bin+"postgres", "-D", dir+"/data", "-h", "127.0.0.1", "-p", strconv.Itoa(int(port)), "-k", dir, "-F")...)
+	p := open(t, Options{})
+	arguments := []string{"-h", "127.0.0.1", "-p", strconv.Itoa(int(port)), "-U", "test", "-d", "postgres", "-q"}
+	listener := exec.Command("psql", arguments...)
+	in, _ := listener.StdinPipe()
+	out, _ := listener.StdoutPipe()
+	if err := listener.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	ask := func(query, answer string) {
+		fmt.Fprintf(in, "%s;\n", query)
+		for line := ""; !strings.Contains(line, answer); {
+			var err error
+			if line, err = lines.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	fmt.Fprintln(in, "listen news;")
+	ask("select 'one'", "one")
+	for range 4 { // each comes within a second of the reply before
+		execute(t, "psql", append(arguments, "-c", "notify news")...)
+		time.Sleep(300 * time.Millisecond)
+	}
+	ask("select 'two'", "two")
+	in.Close()
+	listener.Wait()
+	expect(t, p, port, map[string]uint64{
+		"tls request ok": 5, "startup ok": 5, "query NOTIFY ok": 4, "query LISTEN ok": 1, "query SELECT ok": 2,
+	})
+	for _, e := range endpointsOf(t, p, port, model.RoleServer) {
+		if q := e.Latency.Quantile(1); e.Name == "query SELECT" && q > 0.25 {
+			t.Errorf("%s took %v s: notifications are part of it", e.Name, q)
+		}
+	}
+}
+
+func endpointsOf(t *testing.T, p *Probes, port uint16, role model.Role) (all []model.Endpoint) {
+	t.Helper()
+	edges, err := p.ReadEdges()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range edges {
+		if e.Key.Service.Port() == port && e.Key.Role == role {
+			all = append(all, e.Endpoints...)
+		}
+	}
+	return all
+}
+
+// Whatever is sent, an edge has few endpoints, their names are short and printable, and every
+// transaction is counted.
+func TestHostileHeads(t *testing.T) {
+	p := open(t, Options{MaxEndpoints: 64, MaxEdgeEndpoints: 20})
+	const routes = 3000
+	service := pong(t, okay)
+	conn := dial(t, service.String())
+	reply := make([]byte, len(okay))
+	send := func(request string) {
+		t.Helper()
+		go io.WriteString(conn, request) // the server may answer before it has all
+		if _, err := io.ReadFull(conn, reply); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range routes {
+		send(fmt.Sprintf("GET /%c%c%c/page HTTP/1.1\r\n\r\n", 'a'+i%26, 'a'+i/26%26, 'a'+i/26/26%26))
+	}
+	for _, request := range []string{
+		"GET /a\x00b HTTP/1.1\r\n\r\n", strings.Repeat("A", 4000) + "\r\n\r\n", "GET /\x1b[31m HTTP/1.1\r\n\r\n", "GET " + strings.Repeat("/a", 1000) + "\r\n\r\n",
+	} {
+		send(request)
+	}
+	conn.Close()
+	port := service.(*net.TCPAddr).AddrPort().Port()
+	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+		var sum uint64
+		var all []model.Endpoint
+		eventually(t, "all requests are counted", func() bool {
+			all, sum = endpointsOf(t, p, port, role), 0
+			for _, e := range all {
+				sum += e.Transactions()
+			}
+			return sum == routes+4
+		})
+		if len(all) > 22 {
+			t.Errorf("%v: %d endpoints", role, len(all))
+		}
+		for _, e := range all {
+			if len(e.Name) > 48 || strings.ContainsFunc(e.Name, func(r rune) bool { return r < ' ' || r > '~' }) {
+				t.Errorf("%v: %q", role, e.Name)
+			}
+			if e.Name == model.OtherEndpoint && e.Transactions() < routes-20 {
+				t.Errorf("%v: other has %d", role, e.Transactions())
+			}
+		}
+	}
+	for _, d := range p.Drops() {
+		if d.Name == "endpoints" && d.Count == 0 {
+			t.Error("what found no room does not show")
+		}
+	}
+}
+
+// pong answers whatever it reads, once for each end of a head.
+func pong(t *testing.T, reply string) net.Addr {
+	return serve(t, func(conn *net.TCPConn) {
+		defer conn.Close()
+		lines := bufio.NewReader(conn)
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				return
+			}
+			if line == "\r\n" {
+				io.WriteString(conn, reply)
+			}
+		}
+	})
+}
+
+// A path of a mebibyte is a head like any other.
+func TestEndlessPath(t *testing.T) {
+	p := open(t, Options{})
+	service := pong(t, okay)
+	conn := dial(t, service.String())
+	go io.WriteString(conn, "GET /api/"+strings.Repeat("x", 1<<20)+" HTTP/1.1\r\n\r\n")
+	if _, err := io.ReadFull(conn, make([]byte, len(okay))); err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	expect(t, p, service.(*net.TCPAddr).AddrPort().Port(), map[string]uint64{"GET /api/... 2xx": 1})
 }
