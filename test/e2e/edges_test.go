@@ -80,6 +80,7 @@ type drawnMap struct {
 
 type drawnEdge struct {
 	Client, Server string
+	Transport      string
 	Paired         bool
 	ClientSide     *drawnSide `json:"client_side"`
 	ServerSide     *drawnSide `json:"server_side"`
@@ -106,7 +107,8 @@ func (o *outsight) graph() drawnMap {
 	return m
 }
 
-// own lists the edges that have a container of this run at an end, by "client -> server".
+// own lists the TCP edges that have a container of this run at an end, by "client -> server".
+// Names that containers ask Docker's own resolver for are UDP edges beside them.
 func (m drawnMap) own() map[string]drawnEdge {
 	names := map[string]string{}
 	for _, node := range m.Nodes {
@@ -114,6 +116,9 @@ func (m drawnMap) own() map[string]drawnEdge {
 	}
 	edges := map[string]drawnEdge{}
 	for _, e := range m.Edges {
+		if e.Transport == "udp" {
+			continue
+		}
 		client, server := names[e.Client], names[e.Server]
 		if strings.HasPrefix(client, unique("")) || strings.HasPrefix(server, unique("")) {
 			edges[client+" -> "+server] = e
