@@ -390,15 +390,16 @@ int BPF_PROG(cgroup_rmdir, struct cgroup *group, const char *path)
  */
 static __always_inline void split_slice(struct task_struct *moved, bool whole_process, u64 id)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	u64 current = bpf_get_current_pid_tgid();
+	u32 pid = current, tgid = current >> 32;
 	u32 cpu = bpf_get_smp_processor_id();
 	struct cpu_state *state = bpf_map_lookup_elem(&cpu_states, &cpu);
 
-	if (task->tgid != moved->tgid || (task->pid != moved->pid && !whole_process))
+	if (tgid != moved->tgid || (pid != moved->pid && !whole_process))
 		return;
-	if (!state || !state->since_ns || state->pid != task->pid)
+	if (!state || !state->since_ns || state->pid != pid)
 		return;
-	u64 now = use_run_queue_clock ? run_queue_clock(task) : bpf_ktime_get_ns();
+	u64 now = use_run_queue_clock ? run_queue_clock(bpf_get_current_task_btf()) : bpf_ktime_get_ns();
 	struct cgroup_lane *lane = lane_of(state->slot, cpu);
 	u32 slot = slot_of(id);
 	state->sequence++;
