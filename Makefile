@@ -32,7 +32,7 @@ build: ## bin/outsight and bin/outsight-agent (needs Go alone)
 .PHONY: test
 test: ## everything that a change must pass (root; under 25 minutes on two slow cores)
 	@scripts/install test
-	@scripts/with-docker $(MAKE) generated lint unit end-to-end test-kernels page
+	@scripts/with-docker $(MAKE) generated lint unit end-to-end page
 
 .PHONY: generated
 generated: ## prove that the committed kernel objects and page are those of the sources
