@@ -98,6 +98,18 @@ static __always_inline void count_drop(u32 which)
 		__sync_fetch_and_add(n, 1);
 }
 
+/* One thread may send while another receives, and a packet may end the connection meanwhile. */
+static __always_inline void set_flags(struct connection *c, u32 which)
+{
+	__sync_fetch_and_or(&c->flags, which);
+}
+
+static __always_inline void clear_flags(struct connection *c, u32 which)
+{
+	if (c->flags & which)
+		__sync_fetch_and_and(&c->flags, ~which);
+}
+
 /* --- addresses --- */
 
 static __always_inline void map_ipv4(struct address *to, __be32 from)
@@ -256,7 +268,7 @@ static __always_inline void add_listener(struct sock *sk, struct task_struct *ta
 			return;
 		}
 	}
-	c->flags |= CONNECTION_LISTENER;
+	set_flags(c, CONNECTION_LISTENER);
 }
 
 static __always_inline void remove_listener(struct sock *sk)
@@ -267,7 +279,7 @@ static __always_inline void remove_listener(struct sock *sk)
 	if (!c || !(c->flags & CONNECTION_LISTENER))
 		return;
 	listener_key_of(sk, c, &key);
-	c->flags &= ~CONNECTION_LISTENER;
+	clear_flags(c, CONNECTION_LISTENER);
 	struct listener *known = bpf_map_lookup_elem(&listeners, &key);
 	if (known && __sync_fetch_and_add(&known->sockets, -1) <= 1) {
 		if (known->forwarder)
@@ -489,7 +501,7 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 	}
 	if (c->phase == PHASE_REPLY)
 		finish(sk, c);
-	c->flags &= ~CONNECTION_SWEPT;
+	clear_flags(c, CONNECTION_SWEPT);
 	c->pushes = 0;
 	if (machine && c->head.protocol != PROTOCOL_OPAQUE && read_request(c, readable) == HEAD_SILENT)
 		return;
@@ -503,7 +515,7 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 static __always_inline void on_push(struct connection *c, struct edge *edge)
 {
 	if (c->flags & CONNECTION_SWEPT) {
-		c->flags &= ~CONNECTION_SWEPT;
+		clear_flags(c, CONNECTION_SWEPT);
 		__sync_fetch_and_add(&edge->continued, 1);
 		return;
 	}
@@ -511,7 +523,7 @@ static __always_inline void on_push(struct connection *c, struct edge *edge)
 	if (c->head.watch & HEAD_WATCH_NOTICE)
 		return;
 	if (++c->pushes >= STREAM_AFTER_PUSHES)
-		c->flags |= CONNECTION_STREAM;
+		set_flags(c, CONNECTION_STREAM);
 }
 
 static __always_inline void on_reply(struct sock *sk, struct connection *c, struct edge *edge, u32 readable,
@@ -548,7 +560,7 @@ static __always_inline void on_reply(struct sock *sk, struct connection *c, stru
 	__sync_fetch_and_add(&edge->replies, 1);
 	add_sample(edge, EDGE_TTFB, &edge->ttfb_sum_ns, elapsed(c->first_ns, now));
 	if (reply == REPLY_SWITCHES) {
-		c->flags |= CONNECTION_STREAM;
+		set_flags(c, CONNECTION_STREAM);
 		__sync_fetch_and_add(&edge->upgrades, 1);
 		finish(sk, c);
 	}
@@ -563,7 +575,7 @@ static __always_inline void open_on(struct connection *c, u32 place)
 	if (edge)
 		__sync_fetch_and_add(&edge->opens, 1);
 	c->edge = place;
-	c->flags |= CONNECTION_OPEN;
+	set_flags(c, CONNECTION_OPEN);
 }
 
 /*
@@ -574,13 +586,11 @@ static __always_inline void settle(struct sock *sk, struct connection *c)
 {
 	u32 place = edge_of(sk, c);
 
-	/* It may be used and swept at once: both find the same edge, and one counts. */
-	if (__sync_val_compare_and_swap(&c->unsettled, 1, 0) == 1) {
-		c->flags |= CONNECTION_OWNED;
+	/* It may be used, swept and closed at once: all find the same edge, and one counts. */
+	c->edge = place;
+	set_flags(c, CONNECTION_OWNED | CONNECTION_OPEN);
+	if (__sync_val_compare_and_swap(&c->unsettled, 1, 0) == 1)
 		open_on(c, place);
-	} else {
-		c->edge = place;
-	}
 }
 
 static __always_inline void close_on(struct connection *c)
@@ -590,7 +600,7 @@ static __always_inline void close_on(struct connection *c)
 
 	if (edge)
 		__sync_fetch_and_add(&edge->closes, 1);
-	c->flags &= ~CONNECTION_OPEN;
+	clear_flags(c, CONNECTION_OPEN);
 }
 
 /* The role of a socket whose opening was not seen. */
@@ -614,11 +624,11 @@ static __noinline int own(struct sock *sk, struct connection *c, struct task_str
 	}
 	if (!c->role) {
 		c->role = role_of(sk);
-		c->flags |= CONNECTION_OLD;
+		set_flags(c, CONNECTION_OLD);
 		sequences_of(sk, c);
 	}
 	u64 owner = task_cgroup_id(task);
-	c->flags |= CONNECTION_OWNED;
+	set_flags(c, CONNECTION_OWNED);
 	if ((c->flags & CONNECTION_OPEN) && c->owner == owner)
 		return 0;
 	if (c->flags & CONNECTION_OPEN)
@@ -626,7 +636,7 @@ static __noinline int own(struct sock *sk, struct connection *c, struct task_str
 	c->owner = owner;
 	process_of(task, &c->process);
 	if (c->role == ROLE_CLIENT) {
-		c->flags &= ~CONNECTION_OWNED;
+		clear_flags(c, CONNECTION_OWNED);
 		publish_client(sk, c);
 		c->unsettled = 1;
 		if (used)
@@ -701,11 +711,20 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	return transferred(sk, ret, flags & MSG_TRUNC ? 0 : ret, false); /* a buffer that was skipped holds old bytes */
 }
 
+/* Whether the other of the two programs has been here already; see inet_sock_set_state_too. */
+static __always_inline bool handled(struct connection *c, u16 state)
+{
+	if (c->state == state)
+		return true;
+	c->state = state;
+	return false;
+}
+
 static __always_inline void connecting(struct sock *sk)
 {
 	struct connection *c = adopt(sk);
 
-	if (!c)
+	if (!c || handled(c, TCP_SYN_SENT))
 		return;
 	struct task_struct *task = bpf_get_current_task_btf();
 
@@ -718,7 +737,7 @@ static __always_inline void connecting(struct sock *sk)
 	c->unsettled = 0;
 	c->behind = 0;
 	if (is_forwarder(&c->process, netns_of(sk))) {
-		c->flags |= CONNECTION_FORWARDER;
+		set_flags(c, CONNECTION_FORWARDER);
 		c->behind = forwarder_dials(c->process.id);
 	}
 }
@@ -727,7 +746,7 @@ static __always_inline void connected(struct sock *sk)
 {
 	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
 
-	if (!c || c->role != ROLE_CLIENT)
+	if (!c || c->role != ROLE_CLIENT || handled(c, TCP_ESTABLISHED))
 		return;
 	sequences_of(sk, c);
 	publish_client(sk, c);
@@ -740,7 +759,7 @@ static __always_inline void accepted(struct sock *sk)
 {
 	struct connection *c = adopt(sk);
 
-	if (!c)
+	if (!c || handled(c, TCP_ESTABLISHED))
 		return;
 	c->role = ROLE_SERVER;
 	c->flags = CONNECTION_WHOLE;
@@ -753,7 +772,7 @@ static __always_inline void accepted(struct sock *sk)
 	c->owner = listener->owner;
 	c->process = listener->process;
 	if (listener->forwarder)
-		c->flags |= CONNECTION_FORWARDER;
+		set_flags(c, CONNECTION_FORWARDER);
 	open_on(c, edge_of(sk, c));
 	if (listener->forwarder)
 		forwarder_accepted(listener->process.id, c->edge);
@@ -804,7 +823,7 @@ static __always_inline void closed(struct sock *sk, int old_state)
 {
 	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
 
-	if (!c)
+	if (!c || handled(c, TCP_CLOSE))
 		return;
 	if (c->unsettled || old_state == TCP_SYN_SENT)
 		settle(sk, c);
@@ -829,8 +848,7 @@ static __always_inline void closed(struct sock *sk, int old_state)
 	close_on(c);
 }
 
-SEC("tp_btf/inet_sock_set_state")
-int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
+static __always_inline int state_changed(struct sock *sk, int old_state, int new_state)
 {
 	if (!is_tcp(sk) && !is_mptcp(sk))
 		return 0;
@@ -849,6 +867,24 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 	else if (new_state == TCP_CLOSE)
 		closed(sk, old_state);
 	return 0;
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
+{
+	return state_changed(sk, old_state, new_state);
+}
+
+/*
+ * The kernel does not run a program that is already running on the same CPU: where a packet
+ * interrupts it, the changes of state that the packet makes would be lost. Hence there are two of
+ * it, one after the other: at least one of them is not interrupted, and the second finds the work
+ * done.
+ */
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(inet_sock_set_state_too, struct sock *sk, int old_state, int new_state)
+{
+	return state_changed(sk, old_state, new_state);
 }
 
 SEC("tp_btf/tcp_retransmit_skb")
@@ -929,7 +965,7 @@ int sweep_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 		settle(sk, c);
 	if (c->phase != PHASE_REPLY || bpf_ktime_get_ns() - c->last_ns < SWEEP_AFTER_NS)
 		return 0;
-	c->flags |= CONNECTION_SWEPT;
+	set_flags(c, CONNECTION_SWEPT);
 	finish(sk, c);
 	return 0;
 }

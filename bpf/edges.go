@@ -22,6 +22,8 @@ const edgeOverflow = 0
 var (
 	stateHook = hook{"inet_sock_set_state", "tp_btf/inet_sock_set_state",
 		"TCP connections: opened, closed, failed, who listens", true, "Linux 5.12 or later with BTF"}
+	stateTooHook = hook{"inet_sock_set_state_too", "tp_btf/inet_sock_set_state (second)",
+		"changes of TCP connections by packets that interrupt the first", false, "Linux 5.12 or later with BTF"}
 	retransmitHook = hook{"tcp_retransmit_skb", "tp_btf/tcp_retransmit_skb",
 		"retransmitted segments per edge", false, "Linux 5.12 or later with BTF"}
 	iterateHook = hook{"open_sockets", "iter/task_file",
@@ -30,7 +32,7 @@ var (
 		"a reply is counted soon after its last byte, not only at the next request", false, "Linux 5.12 or later with BTF"}
 )
 
-var edgeHooks = append([]hook{stateHook, retransmitHook, iterateHook, sweepHook}, dataWays[0]...)
+var edgeHooks = append([]hook{stateHook, stateTooHook, retransmitHook, iterateHook, sweepHook}, dataWays[0]...)
 
 // edgeReader reads what edges.bpf.c counts.
 type edgeReader struct {
@@ -100,7 +102,7 @@ func (p *Probes) openEdges(k *kernel) error {
 	}
 	// First the lifecycle, so that no connection is missed; then the sockets that are there
 	// already, with their roles; then data, which needs the roles.
-	errs := []error{p.attach(k, spec, maps, stateHook)}
+	errs := []error{p.attach(k, spec, maps, stateHook), p.attach(k, spec, maps, stateTooHook)}
 	err = p.findOpenSockets(k, spec, maps)
 	p.addFeature(iterateHook, err)
 	errs = append(errs, err, p.openDatagrams(k, spec, maps))

@@ -152,8 +152,9 @@ struct connection {
 	u32 edge;
 	u32 phase;
 	u32 role;
-	u16 flags;
+	u32 flags; /* changed on several CPUs at once: set_flags, clear_flags */
 	u16 local_port;
+	u16 state; /* the last TCP state that was handled */
 	u32 pushes;
 	u32 unsettled; /* 1: established by a client, and not yet counted on an edge */
 	u32 client_sequence;

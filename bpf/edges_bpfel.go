@@ -24,14 +24,14 @@ type edgesConnection struct {
 	Edge           uint32
 	Phase          uint32
 	Role           uint32
-	Flags          uint16
+	Flags          uint32
 	LocalPort      uint16
+	State          uint16
 	Pushes         uint32
 	Unsettled      uint32
 	ClientSequence uint32
 	ServerSequence uint32
 	Behind         uint32
-	_              [4]byte
 	Process        struct {
 		_      structs.HostLayout
 		Name   [16]int8
@@ -384,6 +384,7 @@ const (
 	edgesProgAfterInetSendmsg     = "after_inet_sendmsg"
 	edgesProgAfterInetSendpage    = "after_inet_sendpage"
 	edgesProgInetSockSetState     = "inet_sock_set_state"
+	edgesProgInetSockSetStateToo  = "inet_sock_set_state_too"
 	edgesProgOpenDatagramSockets  = "open_datagram_sockets"
 	edgesProgOpenSockets          = "open_sockets"
 	edgesProgSockRecvLength       = "sock_recv_length"
@@ -452,6 +453,7 @@ type edgesProgramSpecs struct {
 	AfterInetSendmsg     *ebpf.ProgramSpec `ebpf:"after_inet_sendmsg"`
 	AfterInetSendpage    *ebpf.ProgramSpec `ebpf:"after_inet_sendpage"`
 	InetSockSetState     *ebpf.ProgramSpec `ebpf:"inet_sock_set_state"`
+	InetSockSetStateToo  *ebpf.ProgramSpec `ebpf:"inet_sock_set_state_too"`
 	OpenDatagramSockets  *ebpf.ProgramSpec `ebpf:"open_datagram_sockets"`
 	OpenSockets          *ebpf.ProgramSpec `ebpf:"open_sockets"`
 	SockRecvLength       *ebpf.ProgramSpec `ebpf:"sock_recv_length"`
@@ -611,6 +613,7 @@ type edgesPrograms struct {
 	AfterInetSendmsg     *ebpf.Program `ebpf:"after_inet_sendmsg"`
 	AfterInetSendpage    *ebpf.Program `ebpf:"after_inet_sendpage"`
 	InetSockSetState     *ebpf.Program `ebpf:"inet_sock_set_state"`
+	InetSockSetStateToo  *ebpf.Program `ebpf:"inet_sock_set_state_too"`
 	OpenDatagramSockets  *ebpf.Program `ebpf:"open_datagram_sockets"`
 	OpenSockets          *ebpf.Program `ebpf:"open_sockets"`
 	SockRecvLength       *ebpf.Program `ebpf:"sock_recv_length"`
@@ -630,6 +633,7 @@ func (p *edgesPrograms) Close() error {
 		p.AfterInetSendmsg,
 		p.AfterInetSendpage,
 		p.InetSockSetState,
+		p.InetSockSetStateToo,
 		p.OpenDatagramSockets,
 		p.OpenSockets,
 		p.SockRecvLength,

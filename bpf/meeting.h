@@ -251,7 +251,7 @@ static __always_inline void meet_client(struct sock *sk, struct connection *c, s
 	if (!m)
 		return;
 	if (!(c->flags & CONNECTION_MET)) {
-		c->flags |= CONNECTION_MET;
+		set_flags(c, CONNECTION_MET);
 		__sync_fetch_and_add(&m->ends, 1);
 	}
 	key->peer = m->client;
