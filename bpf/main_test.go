@@ -93,7 +93,7 @@ func open(t *testing.T, o Options) *Probes {
 func openAs(t *testing.T, o Options) *Probes {
 	t.Helper()
 	o.types = kernelTypes
-	if withoutParsers() {
+	if emulated() {
 		o.WithoutEndpoints = true
 	}
 	p, err := Open(o)
@@ -116,8 +116,9 @@ func openAs(t *testing.T, o Options) *Probes {
 // withoutEdges is said by who tests on kernels that are too old for edges, and knows it.
 func withoutEdges() bool { return os.Getenv("OUTSIGHT_WITHOUT_EDGES") != "" }
 
-// withoutParsers is said by who tests on a machine that takes long to verify them.
-func withoutParsers() bool { return os.Getenv("OUTSIGHT_WITHOUT_PARSERS") != "" }
+// emulated is said by who tests on an emulated machine. It takes long to verify the parsers, and its
+// CPUs stand still at any moment, also between the readings of two clocks.
+func emulated() bool { return os.Getenv("OUTSIGHT_EMULATED") != "" }
 
 func isOfEdges(f model.Feature) bool {
 	return !slices.ContainsFunc(append(cgroupHooks, clocksHook, forkHook, tasksHook),

@@ -6,6 +6,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 )
 
@@ -29,9 +30,14 @@ type Truth struct {
 // books counts what goes through connections, as the program that uses them sees it.
 type books struct {
 	connections, requests, sent, received atomic.Uint64
+	// writing is read-locked while somebody writes: an answer may be read before the call that
+	// wrote the request has returned.
+	writing sync.RWMutex
 }
 
 func (b *books) total() Total {
+	b.writing.Lock()
+	defer b.writing.Unlock()
 	return Total{b.connections.Load(), b.requests.Load(), b.sent.Load(), b.received.Load()}
 }
 
@@ -74,6 +80,8 @@ func (c *countedConn) Read(p []byte) (int, error) {
 }
 
 func (c *countedConn) Write(p []byte) (int, error) {
+	c.books.writing.RLock()
+	defer c.books.writing.RUnlock()
 	n, err := c.Conn.Write(p)
 	c.books.sent.Add(uint64(n))
 	return n, err

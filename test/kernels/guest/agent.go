@@ -20,6 +20,8 @@ const (
 	connections   = 20
 	requests      = 25
 	memoryLimit   = 64 << 20
+	// emulatedShare: emulated CPUs stand still at any moment, also between the readings of two clocks.
+	emulatedShare = 0.15
 )
 
 // agentCounts runs the built agent beside two groups that talk, one that is throttled and one
@@ -111,7 +113,7 @@ func resourceCounts() error {
 	}
 	return eventually(func() error {
 		return all([]series{
-			{"container_cpu_usage_seconds_total", of(slow), seconds("usage_usec"), 0.05},
+			{"container_cpu_usage_seconds_total", of(slow), seconds("usage_usec"), emulatedShare},
 			{"container_cpu_cfs_throttled_periods_total", of(slow), func() (float64, error) { return slow.number("cpu.stat", "nr_throttled") }, 0},
 			{"container_cpu_cfs_throttled_seconds_total", of(slow), seconds("throttled_usec"), 1e-6},
 			{"container_spec_memory_limit_bytes", of(small), is(memoryLimit), 0},
