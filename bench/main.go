@@ -33,6 +33,7 @@ func main() {
 	flag.StringVar(&options.docs, "docs", "", "directory with accuracy.md and overhead.md, whose tables are rewritten")
 	flag.IntVar(&options.containers, "containers", 50, "containers for the agent's own cost")
 	only := flag.String("only", "throughput,agent,programs", "which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, programs")
+	flag.StringVar(&options.loads, "loads", "", "measure the throughput only of loads whose name contains this")
 	flag.Parse()
 	options.only = strings.Split(*only, ",")
 
@@ -49,6 +50,7 @@ type options struct {
 	pairs, containers       int
 	run, events             time.Duration
 	only                    []string
+	loads                   string
 }
 
 // part is one group of measurements.

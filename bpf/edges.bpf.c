@@ -481,11 +481,13 @@ static __always_inline void count_request(struct edge *edge)
 }
 
 /*
+ * Here and in on_reply the clock is read only where a time is kept: it is a third of the cost of
+ * a part of a long request.
+ *
  * readable is how many of the bytes the calling task has in its buffer. A request that cannot be
  * named yet is counted when more of it, or its reply, tells that it has one.
  */
-static __always_inline void on_request(struct sock *sk, struct connection *c, struct edge *edge, u32 readable,
-				       u64 now)
+static __always_inline void on_request(struct sock *sk, struct connection *c, struct edge *edge, u32 readable)
 {
 	if (c->flags & CONNECTION_STREAM)
 		return;
@@ -503,6 +505,7 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 		finish(sk, c);
 	clear_flags(c, CONNECTION_SWEPT);
 	c->pushes = 0;
+	u64 now = bpf_ktime_get_ns();
 	if (machine && c->head.protocol != PROTOCOL_OPAQUE && read_request(c, readable) == HEAD_SILENT)
 		return;
 	c->first_ns = now;
@@ -526,8 +529,7 @@ static __always_inline void on_push(struct connection *c, struct edge *edge)
 		set_flags(c, CONNECTION_STREAM);
 }
 
-static __always_inline void on_reply(struct sock *sk, struct connection *c, struct edge *edge, u32 readable,
-				     u64 now)
+static __always_inline void on_reply(struct sock *sk, struct connection *c, struct edge *edge, u32 readable)
 {
 	int reply = REPLY_BEGINS;
 
@@ -538,6 +540,7 @@ static __always_inline void on_reply(struct sock *sk, struct connection *c, stru
 		on_push(c, edge);
 		return;
 	}
+	u64 now = bpf_ktime_get_ns();
 	if (c->phase == PHASE_REPLY) {
 		if (c->head.watch && is_notice(c, readable))
 			__sync_fetch_and_add(&edge->pushes, 1);
@@ -686,14 +689,13 @@ static __always_inline int transferred(struct sock *sk, int bytes, u32 readable,
 	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
 	if (!edge)
 		return 0;
-	u64 now = bpf_ktime_get_ns();
 	__sync_fetch_and_add(sent ? &edge->sent_bytes : &edge->received_bytes, (u64)bytes);
 	if (!sent)
 		c->received_bytes += bytes;
 	if (sent == (c->role == ROLE_CLIENT))
-		on_request(sk, c, edge, readable, now);
+		on_request(sk, c, edge, readable);
 	else
-		on_reply(sk, c, edge, readable, now);
+		on_reply(sk, c, edge, readable);
 	return 0;
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
-	"github.com/cilium/ebpf/link"
 )
 
 // A way is a set of programs that together tell of every transfer of data. Only one is used.
@@ -99,11 +98,12 @@ func (p *Probes) tryAttach(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Coll
 	if err != nil {
 		return err
 	}
-	attached, err := link.AttachTracing(link.TracingOptions{Program: program})
-	if err != nil {
+	a := &attachment{program: program}
+	if err := a.attach(); err != nil {
 		return err
 	}
-	p.onClose(attached)
+	p.attachments = append(p.attachments, a)
+	p.onClose(a)
 	return nil
 }
 

@@ -104,6 +104,8 @@ type Probes struct {
 	reading   bool
 	closeOnce sync.Once
 	closers   []io.Closer
+	// attachments are those that Pause ends and Resume makes again.
+	attachments []*attachment
 }
 
 type loadedProgram struct {

@@ -1,0 +1,53 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// attachment is a tracing program's hold on its hook, which it can give up and take again.
+type attachment struct {
+	program *ebpf.Program
+	held    link.Link
+}
+
+func (a *attachment) attach() (err error) {
+	a.held, err = link.AttachTracing(link.TracingOptions{Program: a.program})
+	return err
+}
+
+// Close gives the hook up.
+func (a *attachment) Close() error {
+	if a.held == nil {
+		return nil
+	}
+	err := a.held.Close()
+	a.held = nil
+	return err
+}
+
+// Pause detaches the programs from their hooks; what they have counted stays. What happens until
+// Resume is not seen.
+func (p *Probes) Pause() error {
+	var errs []error
+	for _, a := range p.attachments {
+		errs = append(errs, a.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Resume attaches again what Pause has detached.
+func (p *Probes) Resume() error {
+	for _, a := range p.attachments {
+		if a.held != nil {
+			continue
+		}
+		if err := a.attach(); err != nil {
+			return fmt.Errorf("attaching again: %w", err)
+		}
+	}
+	return nil
+}
