@@ -28,7 +28,7 @@ func (a *Agent) read() *model.Snapshot {
 		a.groups.update(kernel, a.sources.Registry.Lookup, &s.Self)
 	}
 	listenersErr := a.readListeners()
-	edges, edgesErr := a.readEdges(containers)
+	edges, edgesErr := a.readEdges(begin, containers)
 	s.Edges = edges
 	unread := errors.Join(cgroupsErr, listenersErr, edgesErr)
 	a.unread.Store(&unread)
@@ -52,14 +52,14 @@ func (a *Agent) readListeners() error {
 
 // readEdges answers no edges where the kernel's could not be read: the resolver would take it
 // for the end of all of them.
-func (a *Agent) readEdges(containers []*model.Container) ([]model.Edge, error) {
+func (a *Agent) readEdges(now time.Time, containers []*model.Container) ([]model.Edge, error) {
 	edges, err := a.sources.Counters.ReadEdges()
 	a.failures.note("kernel counters of connections", err)
 	if edges == nil && err != nil {
 		return nil, err
 	}
 	v := network.View{
-		Edges: edges, Listeners: a.listening, Containers: containers, Container: a.sources.Registry.Lookup,
+		Time: now, Edges: edges, Listeners: a.listening, Containers: containers, Container: a.sources.Registry.Lookup,
 		Translations: a.translations,
 	}
 	if a.sources.Processes != nil {

@@ -163,6 +163,11 @@ func (s *server) moments(ctx context.Context, data *windowData) ([]time.Time, er
 			}
 		}
 	}
+	if data.observed.After(from) && data.observed.Before(to) {
+		if err := s.sharpen(ctx, data, step); err != nil {
+			return nil, err
+		}
+	}
 	times = append(times, data.observed)
 	if data.observed.After(from) {
 		for _, d := range settled {
@@ -173,6 +178,23 @@ func (s *server) moments(ctx context.Context, data *windowData) ([]time.Time, er
 	}
 	slices.SortFunc(times, time.Time.Compare)
 	return slices.CompactFunc(times, time.Time.Equal), nil
+}
+
+// sharpen moves the time at which the window's data begin from a step to the first sample: what was
+// counted between the two is not to be lost.
+func (s *server) sharpen(ctx context.Context, data *windowData, step time.Duration) error {
+	samples, err := s.querier.Instant(ctx, fmt.Sprintf("%s[%dms]", otlp.AgentCPU, step.Milliseconds()), data.observed)
+	if err != nil {
+		return fmt.Errorf("reading when the window's data begin: %w", err)
+	}
+	for _, agent := range samples {
+		for _, p := range agent.Points {
+			if p.Time.Before(data.observed) {
+				data.observed = p.Time
+			}
+		}
+	}
+	return nil
 }
 
 func (d *windowData) add(results []model.QueryResult) {

@@ -19,7 +19,7 @@ const DefaultAddress = "127.0.0.1:8470"
 
 // Querier answers PromQL.
 type Querier interface {
-	// Instant is the value of a query at a time: one point per series.
+	// Instant is the value of a query at a time: one point per series, or the samples of a range.
 	Instant(ctx context.Context, query string, at time.Time) ([]model.QueryResult, error)
 	// Range is the values of a query at from, from+step and so on up to and with to.
 	Range(ctx context.Context, query string, from, to time.Time, step time.Duration) ([]model.QueryResult, error)

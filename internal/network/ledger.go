@@ -3,6 +3,7 @@ package network
 import (
 	"net/netip"
 	"slices"
+	"time"
 
 	"outsight/internal/model"
 )
@@ -43,6 +44,8 @@ type ledger struct {
 	totals    map[edgeKey]*total
 	view      uint64
 	overflow  uint64
+	// before is the time of the view before, zero in the first.
+	before time.Time
 }
 
 type lineKey struct {
@@ -63,7 +66,9 @@ type line struct {
 
 // total is one edge.
 type total struct {
-	key            edgeKey
+	key edgeKey
+	// start is when the sum was zero, zero where that is not known.
+	start          time.Time
 	client, server model.Peer
 	backend        netip.AddrPort
 	via            string
@@ -85,8 +90,9 @@ func newLedger(max int) *ledger {
 	return &ledger{max: max, lines: make(map[lineKey]*line), totals: make(map[edgeKey]*total)}
 }
 
-// enter takes in a view and makes the edges of it that a container in present counted.
-func (g *ledger) enter(seen []sighting, present map[string]bool) []model.Edge {
+// enter takes in a view of that time and makes the edges of it that a container in present counted.
+func (g *ledger) enter(at time.Time, seen []sighting, present map[string]bool) []model.Edge {
+	defer func() { g.before = at }()
 	g.view++
 	for i := range seen {
 		g.update(&seen[i])
@@ -140,11 +146,15 @@ func (t *total) describe(l *line, s *sighting) {
 // assign puts a line to the total of its ends.
 func (g *ledger) assign(l *line, s *sighting, client, server model.Peer) {
 	l.client, l.server, l.confidence = client, server, s.confidence
+	known := len(g.totals)
 	l.to = g.total(edgeKey{
 		side: s.edge.Key.Role, client: client.ID(), server: server.ID(), service: s.service, transport: s.edge.Key.Transport,
 		clientProcess: client.Process, serverProcess: server.Process,
 	}, client, server)
 	l.to.lines++
+	if len(g.totals) > known && l.last.Precedes(&l.base) {
+		l.to.start = g.before // when the line had counted nothing
+	}
 }
 
 // reassign follows a change of what is known of a line's ends. Where more became known of the
@@ -286,7 +296,7 @@ func (g *ledger) sum(present map[string]bool) []model.Edge {
 	for i, t := range shown {
 		edges[i] = model.Edge{
 			Side: t.key.side, Client: t.client, Server: t.server, Service: t.key.service, Transport: t.key.transport,
-			Backend: t.backend, Via: t.via, Confidence: t.confidence, Counters: t.sum, Endpoints: endpoints[t].list(), Paired: sides[t.key.other()],
+			Start: t.start, Backend: t.backend, Via: t.via, Confidence: t.confidence, Counters: t.sum, Endpoints: endpoints[t].list(), Paired: sides[t.key.other()],
 		}
 	}
 	return edges

@@ -11,6 +11,7 @@ package network
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"outsight/internal/model"
 )
@@ -28,6 +29,8 @@ type Options struct {
 
 // View is what one reading found.
 type View struct {
+	// Time of the reading; edges that are first seen in a view began after the one before.
+	Time      time.Time
 	Edges     []model.KernelEdge
 	Listeners []model.Listener
 	// Container finds the container of a control group; nil where it is not, or no longer, known.
@@ -90,7 +93,7 @@ func (r *Resolver) Resolve(v View) []model.Edge {
 	for _, c := range v.Containers {
 		present[c.ID] = true
 	}
-	edges := r.ledger.enter(seen, present)
+	edges := r.ledger.enter(v.Time, seen, present)
 	if r.options.WithoutHostEdges {
 		edges = slices.DeleteFunc(edges, func(e model.Edge) bool { return isHost(e.Client) && isHost(e.Server) })
 	}
