@@ -612,6 +612,15 @@ static __always_inline u32 role_of(struct sock *sk)
 	return listener_of(sk) ? ROLE_SERVER : ROLE_CLIENT;
 }
 
+/* Whether the other of the two programs has been here already; see inet_sock_set_state_too. */
+static __always_inline bool handled(struct connection *c, u16 state)
+{
+	if (c->state == state)
+		return true;
+	c->state = state;
+	return false;
+}
+
 /*
  * The task that uses a socket owns it: an accepted socket is the accepting task's, not the
  * listener's creator's. The first use decides.
@@ -621,6 +630,9 @@ static __noinline int own(struct sock *sk, struct connection *c, struct task_str
 	if (!sk || !c || !task)
 		return 0;
 	if (c->role == ROLE_CLIENT && (c->flags & CONNECTION_WHOLE || c->unsettled)) {
+		/* It is established, and nobody told. */
+		if (c->state == TCP_SYN_SENT && !handled(c, TCP_ESTABLISHED))
+			c->unsettled = 1;
 		if (used)
 			settle(sk, c);
 		return 0;
@@ -711,15 +723,6 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	if (flags & (MSG_PEEK | MSG_ERRQUEUE))
 		return 0;
 	return transferred(sk, ret, flags & MSG_TRUNC ? 0 : ret, false); /* a buffer that was skipped holds old bytes */
-}
-
-/* Whether the other of the two programs has been here already; see inet_sock_set_state_too. */
-static __always_inline bool handled(struct connection *c, u16 state)
-{
-	if (c->state == state)
-		return true;
-	c->state = state;
-	return false;
 }
 
 static __always_inline void connecting(struct sock *sk)
@@ -965,6 +968,13 @@ int sweep_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 		return 0;
 	if (c->unsettled && bpf_ktime_get_ns() - c->opened_ns > SETTLE_AFTER_NS)
 		settle(sk, c);
+	if (c->flags & CONNECTION_OPEN) {
+		u32 place = c->edge;
+		struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+
+		if (edge)
+			__sync_fetch_and_add(&edge->open, 1);
+	}
 	if (c->phase != PHASE_REPLY || bpf_ktime_get_ns() - c->last_ns < SWEEP_AFTER_NS)
 		return 0;
 	set_flags(c, CONNECTION_SWEPT);

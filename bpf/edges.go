@@ -47,6 +47,8 @@ type edgeReader struct {
 	used      atomic.Uint64
 	listeners atomic.Uint64
 	places    []edgePlace
+	// untoldCloses are those that sweeps have found.
+	untoldCloses atomic.Uint64
 }
 
 // edgePlace is what the reader remembers of one place in the edge table.
@@ -62,6 +64,8 @@ type edgePlace struct {
 	changed  time.Time
 	// owner is gone: the edge may be given up at once.
 	ownerless bool
+	// sweep is what the last one found.
+	sweep sweepFound
 	// leaving edges are no longer found by new connections; freed at the next reading.
 	leaving bool
 }
@@ -162,13 +166,13 @@ func ownNamespace(procfs string) uint32 {
 	return uint32(stat.Ino)
 }
 
-// findOpenSockets runs the three passes of open_sockets; see edges.bpf.c.
+// findOpenSockets runs the four passes of open_sockets; see edges.bpf.c.
 func (p *Probes) findOpenSockets(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection) error {
 	iter, err := p.openIterator(k, spec, maps, iterateHook, nil)
 	if err != nil {
 		return err
 	}
-	for pass := uint32(1); pass <= 3; pass++ {
+	for pass := uint32(1); pass <= 4; pass++ {
 		if err := maps.Variables["iterator_pass"].Set(pass); err != nil {
 			return fmt.Errorf("setting the pass: %w", err)
 		}
@@ -186,12 +190,7 @@ func (p *Probes) ReadEdges() ([]model.KernelEdge, error) {
 	if r == nil {
 		return nil, errors.New("reading edges: no kernel program counts them")
 	}
-	var sweepError error
-	if r.sweep != nil {
-		if err := run(r.sweep); err != nil {
-			sweepError = fmt.Errorf("counting silent replies: %w", err)
-		}
-	}
+	sweepError := r.sweepConnections()
 	sweepError = errors.Join(sweepError, r.datagrams.sweep(r.edges.entries))
 	now, used := time.Now(), uint64(0)
 	endpoints := r.endpoints.read(now)
@@ -214,6 +213,36 @@ func (p *Probes) ReadEdges() ([]model.KernelEdge, error) {
 	r.used.Store(used)
 	r.release(now, int(used))
 	return all, sweepError
+}
+
+// sweepFound is the number of an edge's connections that were ever opened, that were closed, and
+// that a sweep found open.
+type sweepFound struct{ opens, closes, open uint64 }
+
+// sweepConnections looks at every connection of this host. A close that nobody told (the kernel
+// does not run a program that is already running on the CPU) shows there: connections are counted
+// as open and are not found twice in a row, while nothing is opened or closed.
+func (r *edgeReader) sweepConnections() error {
+	if r.sweep == nil {
+		return nil
+	}
+	for place := range r.edges.entries {
+		atomic.StoreUint64(&r.edges.entries[place].Open, 0)
+	}
+	if err := run(r.sweep); err != nil {
+		return fmt.Errorf("counting silent replies: %w", err)
+	}
+	for place := range r.edges.entries {
+		edge, memory := &r.edges.entries[place], &r.places[place]
+		found := sweepFound{load(&edge.Opens), load(&edge.Closes), load(&edge.Open)}
+		if found == memory.sweep && found.opens > found.closes+found.open {
+			untold := found.opens - found.closes - found.open
+			atomic.AddUint64(&edge.Closes, untold)
+			r.untoldCloses.Add(untold)
+		}
+		memory.sweep = found
+	}
+	return nil
 }
 
 func (r *edgeReader) read(place int, now time.Time) model.KernelEdge {
@@ -381,6 +410,7 @@ func (r *edgeReader) drops() []model.Drop {
 		{Name: "connections", Count: sumDrops(dropped, 2)},
 		{Name: "connection_pairs", Count: sumDrops(dropped, 3), Capacity: uint64(r.maps.Maps["pairs"].MaxEntries())},
 		{Name: "listeners", Count: sumDrops(dropped, 4), Capacity: uint64(r.maps.Maps["listeners"].MaxEntries()), Used: r.listeners.Load()},
+		{Name: "untold_closes", Count: r.untoldCloses.Load()},
 		{Name: "multipath_transfers", Count: sumDrops(dropped, 5)},
 		{Name: "forwarded_clients", Count: sumDrops(dropped, 7)},
 		{Name: "edge_histograms", Count: sumDrops(dropped, 6), Capacity: uint64(r.pool.cells.MaxEntries() - 1)},

@@ -93,7 +93,8 @@ struct edge {
 	u32 histograms[EDGE_HISTOGRAMS]; /* places in the pool, 0 until first needed */
 	u32 process; /* one that uses the edge, to look it up */
 	u64 upgrades; /* connections that became streams by agreement: WebSocket, replication */
-	u64 unused[4];
+	u64 open; /* connections that the last sweep found open */
+	u64 unused[3];
 };
 
 /* Histograms that an edge has only when it needs them. */

@@ -201,7 +201,8 @@ type edgesEdge struct {
 	Histograms          [3]uint32
 	Process             uint32
 	Upgrades            uint64
-	Unused              [4]uint64
+	Open                uint64
+	Unused              [3]uint64
 }
 
 type edgesEdgeEndpoints struct {

@@ -541,3 +541,28 @@ func TestFullTableKeepsTheCounts(t *testing.T) {
 		}
 	}
 }
+
+// TestCloseThatNobodyTold: a connection that is counted as open and is not there is found out, and
+// one that is there stays open.
+func TestCloseThatNobodyTold(t *testing.T) {
+	p := open(t, Options{})
+	listener := echoServer(t, "127.0.0.1:0", 0)
+	conn := dial(t, listener.Addr().String())
+	defer conn.Close()
+	if err := ask(conn, 1); err != nil {
+		t.Fatal(err)
+	}
+	e := edge(t, p, listener.Addr(), model.RoleClient)
+	if e.Counters.Opens != 1 || e.Counters.Closes != 0 {
+		t.Fatalf("opened %d, closed %d, want 1 and 0", e.Counters.Opens, e.Counters.Closes)
+	}
+	p.edges.edges.entries[e.Instance].Opens += 2 // as if two connections had gone without a word
+	eventually(t, "the two are counted as closed", func() bool {
+		return edge(t, p, listener.Addr(), model.RoleClient).Counters.Closes == 2
+	})
+	for range 3 {
+		if e := edge(t, p, listener.Addr(), model.RoleClient); e.Counters.Closes != 2 {
+			t.Fatalf("closed %d, want 2: one is open", e.Counters.Closes)
+		}
+	}
+}
