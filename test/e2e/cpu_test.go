@@ -17,8 +17,9 @@ type cpuFiles struct {
 }
 
 type cpuReading struct {
-	time time.Time
-	ns   uint64
+	// The file was read between the two.
+	began, ended time.Time
+	ns           uint64
 }
 
 func sampleCPUFiles(containers []container) *cpuFiles {
@@ -26,12 +27,13 @@ func sampleCPUFiles(containers []container) *cpuFiles {
 	f.done.Go(func() {
 		for tick := time.NewTicker(10 * time.Millisecond); ; {
 			for _, c := range containers {
+				began := time.Now()
 				ns, err := c.cpuNS()
 				if err != nil {
 					f.err = err
 					return
 				}
-				f.readings[c.id] = append(f.readings[c.id], cpuReading{time.Now(), ns})
+				f.readings[c.id] = append(f.readings[c.id], cpuReading{began, time.Now(), ns})
 			}
 			select {
 			case <-f.stop:
@@ -57,10 +59,10 @@ func (f *cpuFiles) close(t *testing.T) {
 func (f *cpuFiles) around(t *testing.T, id string, at time.Time, reading time.Duration) (before, after uint64) {
 	t.Helper()
 	for _, r := range f.readings[id] {
-		if r.time.Before(at.Add(-time.Millisecond)) {
+		if r.ended.Before(at.Add(-time.Millisecond)) {
 			before = r.ns
 		}
-		if r.time.After(at.Add(reading)) {
+		if r.began.After(at.Add(reading)) {
 			return before, r.ns
 		}
 	}
