@@ -12,6 +12,9 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
+/* What read_clocks says. */
+struct clocks clocks_read;
+
 /* Keeps the record's type in the object for its reader. */
 const struct cgroup_event *cgroup_event_record __attribute__((unused));
 
@@ -196,10 +199,10 @@ static __always_inline u64 run_queue_clock(struct task_struct *task)
 
 /* Tells a reader, which has just yielded, what the run queue's clock and the monotonic one say. */
 SEC("syscall")
-int read_clocks(struct clocks *clocks)
+int read_clocks(void *ctx)
 {
-	clocks->run_queue_ns = run_queue_clock(bpf_get_current_task_btf());
-	clocks->monotonic_ns = bpf_ktime_get_ns();
+	clocks_read.run_queue_ns = run_queue_clock(bpf_get_current_task_btf());
+	clocks_read.monotonic_ns = bpf_ktime_get_ns();
 	return 0;
 }
 

@@ -47,7 +47,7 @@ type cgroupReader struct {
 	waitLanes int
 	// runQueueClock tells which clock times are of; clocks compares it with the monotonic one.
 	runQueueClock bool
-	clocks        *ebpf.Program
+	clocks        *clocks
 	ahead         clockDifference
 	states        *table[cgroupsCpuState]
 	lanes         *table[cgroupsCgroupLane]
@@ -106,7 +106,10 @@ func (p *Probes) openCgroups(k *kernel) error {
 		return err
 	}
 	if k.runQueueClock {
-		p.cgroups.clocks, err = p.load(k, spec, maps, clocksHook)
+		program, err := p.load(k, spec, maps, clocksHook)
+		if err == nil {
+			p.cgroups.clocks = &clocks{program, maps.Variables["clocks_read"]}
+		}
 		p.addFeature(clocksHook, err)
 	}
 	// Every thread's state is there before switches look for it: those of new threads first, so

@@ -87,6 +87,7 @@ const (
 	cgroupsVarCgroupEventRecord = "cgroup_event_record"
 	cgroupsVarCgroupHierarchy   = "cgroup_hierarchy"
 	cgroupsVarCgroupSubsysIndex = "cgroup_subsys_index"
+	cgroupsVarClocksRead        = "clocks_read"
 	cgroupsVarCpus              = "cpus"
 	cgroupsVarRunQueueLanes     = "run_queue_lanes"
 	cgroupsVarSwitchHasState    = "switch_has_state"
@@ -168,6 +169,7 @@ type cgroupsVariableSpecs struct {
 	CgroupEventRecord *ebpf.VariableSpec `ebpf:"cgroup_event_record"`
 	CgroupHierarchy   *ebpf.VariableSpec `ebpf:"cgroup_hierarchy"`
 	CgroupSubsysIndex *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
+	ClocksRead        *ebpf.VariableSpec `ebpf:"clocks_read"`
 	Cpus              *ebpf.VariableSpec `ebpf:"cpus"`
 	RunQueueLanes     *ebpf.VariableSpec `ebpf:"run_queue_lanes"`
 	SwitchHasState    *ebpf.VariableSpec `ebpf:"switch_has_state"`
@@ -226,6 +228,7 @@ type cgroupsVariables struct {
 	CgroupEventRecord *ebpf.Variable `ebpf:"cgroup_event_record"`
 	CgroupHierarchy   *ebpf.Variable `ebpf:"cgroup_hierarchy"`
 	CgroupSubsysIndex *ebpf.Variable `ebpf:"cgroup_subsys_index"`
+	ClocksRead        *ebpf.Variable `ebpf:"clocks_read"`
 	Cpus              *ebpf.Variable `ebpf:"cpus"`
 	RunQueueLanes     *ebpf.Variable `ebpf:"run_queue_lanes"`
 	SwitchHasState    *ebpf.Variable `ebpf:"switch_has_state"`

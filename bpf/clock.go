@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"time"
@@ -25,9 +26,30 @@ const (
 	driftPPM = 20
 )
 
+// clocks is the program that reads both clocks, and the variable that it writes them to.
+type clocks struct {
+	program *ebpf.Program
+	read    *ebpf.Variable
+}
+
+// difference runs the program once.
+func (c *clocks) difference() (int64, error) {
+	if _, err := c.program.Run(&ebpf.RunOptions{}); err != nil {
+		return 0, fmt.Errorf("reading the run queue's clock: %w", err)
+	}
+	var now cgroupsClocks
+	if err := c.read.Get(&now); err != nil {
+		return 0, fmt.Errorf("reading the run queue's clock: %w", err)
+	}
+	if now.RunQueueNs == 0 || now.MonotonicNs == 0 {
+		return 0, errors.New("BUG: the program read no clock")
+	}
+	return int64(now.RunQueueNs - now.MonotonicNs), nil
+}
+
 // read compares the clocks. The run queue's is old or right, never ahead: of several comparisons
 // the one with the greatest difference is nearest to the truth.
-func (d *clockDifference) read(clocks *ebpf.Program) (int64, error) {
+func (d *clockDifference) read(c *clocks) (int64, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	now := time.Now()
@@ -42,11 +64,10 @@ func (d *clockDifference) read(clocks *ebpf.Program) (int64, error) {
 				return 0, fmt.Errorf("yielding: %w", err)
 			}
 		}
-		var c cgroupsClocks
-		if _, err := clocks.Run(&ebpf.RunOptions{Context: &c}); err != nil {
-			return 0, fmt.Errorf("reading the run queue's clock: %w", err)
+		difference, err := c.difference()
+		if err != nil {
+			return 0, err
 		}
-		difference := int64(c.RunQueueNs - c.MonotonicNs)
 		if yield && try == 0 || difference > best {
 			best = difference
 		}
