@@ -266,6 +266,19 @@ const steps = {
     await page.context().close()
   },
 
+  async 'draws UDP dashed, and counts its packets or queries'() {
+    const page = await open()
+    const udp = (await graphOf('from=now-5m')).edges.filter((e) => e.transport === 'udp' && e.client !== e.server)
+    assert.ok(udp.length > 0 || !demo, 'the demo asks no name server')
+    for (const { id } of udp) {
+      assert.notEqual(await page.locator(`[data-line=${JSON.stringify(id)}]`).evaluate((e) => getComputedStyle(e).strokeDasharray), 'none')
+      assert.match(await page.locator(`.label[data-edge=${JSON.stringify(id)}] text`).textContent(), /(queries|packets|B)\/s$|^idle$/)
+    }
+    assert.equal(await page.locator('[data-line]:not([data-line$="/udp"])').first().evaluate((e) => getComputedStyle(e).strokeDasharray), 'none')
+    assert.equal(await page.locator('[data-legend-udp]').count(), udp.length > 0 ? 1 : 0)
+    await page.context().close()
+  },
+
   async 'lets no label lie on another or on a node'() {
     for (const [width, height] of [[1280, 800], [1920, 1080]]) {
       for (const by of ['container', 'process', 'host']) {
@@ -288,6 +301,7 @@ const steps = {
     const graph = await graphOf('from=now-5m')
     assert.ok(Object.values(graph.counted_share).length > 0)
     assert.match(await page.locator('.trust').innerText(), /counted \d+(\.\d)? %/)
+    if (graph.unmatched_share > 0) assert.match(await page.locator('[data-unmatched]').innerText(), /% of edges, .*% of traffic/)
     await page.click('.trust')
     assert.match(await page.locator('.worth').first().innerText(), /Counted\s+\d+(\.\d)? % of the bytes/)
     await page.context().close()

@@ -70,7 +70,7 @@ export function App() {
           {g && g.nodes.length > 0 && (
             <>
               <section class="map" aria-label={state.view === 'heat' ? 'Heat map' : 'Service map'}>
-                <ViewBar state={state} change={change} hidden={g.hidden_edges ?? 0} />
+                <ViewBar graph={g} state={state} change={change} />
                 {state.view === 'heat' ? <HeatMap graph={g} state={state} change={change} query={query} period={live ? period(state.window) : 0} /> : <ServiceMap graph={g} state={state} change={change} />}
               </section>
               <Table graph={g} state={state} change={change} filter={filter} />

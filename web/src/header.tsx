@@ -92,7 +92,6 @@ function Trust({ graph, status, open, show }: { graph?: Graph; status?: Status; 
         : broken ? 'A required feature is absent'
         : part ? `${span(c.covered_seconds)} of ${span(c.window_seconds)} seen` : 'Complete'}
       {seen !== undefined && <span class="muted" data-counted={seen}> · counted {floorPercent(seen)}</span>}
-      {graph.unmatched_share > 0 && <span class="muted wide" data-unmatched> · unmatched {unmatched(graph)}</span>}
       <span class="muted"> · ±{(graph.error_bound * 100).toFixed(1)} %</span>
     </button>
   )

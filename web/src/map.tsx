@@ -7,10 +7,10 @@ import { edgeOf, nodeOf, short, type Change, type State } from './state'
 import { fit, textWidth, useWidth } from './text'
 import { best, bytesPerSecond, unnamed, type Edge, type Graph, type Node } from './types'
 
-const LABEL = { width: 108, height: 22 }
+const LABEL = { width: 116, height: 22 }
 const SHAPES: Record<'right' | 'tight' | 'down', Options> = {
   right: { direction: 'right', node: { width: 200, height: 58 }, label: LABEL, layerGap: 150, nodeGap: 26 },
-  tight: { direction: 'right', node: { width: 184, height: 58 }, label: LABEL, layerGap: 122, nodeGap: 22 },
+  tight: { direction: 'right', node: { width: 184, height: 58 }, label: LABEL, layerGap: 140, nodeGap: 22 },
   down: { direction: 'down', node: { width: 140, height: 56 }, label: LABEL, layerGap: 80, nodeGap: 12 },
 }
 const MARGIN = 14
@@ -184,7 +184,7 @@ interface LabelProps {
 
 function EdgeLabel({ edge, x, y, heat, look, text, spoken, chosen, dim, choose }: LabelProps) {
   const fails = failed(best(edge))
-  const width = Math.min(LABEL.width + 12, textWidth(text, 11) + (fails ? 26 : 16))
+  const width = Math.min(LABEL.width, textWidth(text, 11) + (fails ? 26 : 16))
   return (
     <g class={`label ${heat}${look}${chosen ? ' chosen' : ''}${dim ? ' dim' : ''}`} role="button" tabindex={0} aria-label={spoken} aria-pressed={chosen} data-edge={edge.id} onClick={choose} onKeyDown={onEnter(choose)}>
       <title>{spoken}</title>

@@ -1,8 +1,11 @@
+import { unmatched } from './format'
 import { KINDS, type Quantity } from './heat'
 import { GROUPINGS, SHARES, type Change, type Grouping, type State } from './state'
+import type { Graph } from './types'
 
 /** What is drawn, and of what: all of it is in the URL. */
-export function ViewBar({ state, change, hidden }: { state: State; change: Change; hidden: number }) {
+export function ViewBar({ graph, state, change }: { graph: Graph; state: State; change: Change }) {
+  const hidden = graph.hidden_edges ?? 0
   return (
     <div class="view-bar" role="group" aria-label="View">
       <div class="segments" role="group" aria-label="Kind of view">
@@ -32,6 +35,7 @@ export function ViewBar({ state, change, hidden }: { state: State; change: Chang
         </label>
       )}
       {hidden > 0 && <span class="muted" data-hidden={hidden}>{hidden === 1 ? '1 edge is' : `${hidden} edges are`} hidden</span>}
+      {graph.unmatched_share > 0 && <span class="muted unmatched" data-unmatched title="Edges with an end that is in no known container">Unmatched: {unmatched(graph)}</span>}
     </div>
   )
 }
