@@ -405,6 +405,18 @@ func TestUnplacedConnections(t *testing.T) {
 	if u := a.Unplaced; u == nil || u.RequestBytes != 40*70 || u.ResponseBytes != 40*5 || u.ConnectionsOpen != 3 {
 		t.Errorf("unplaced %+v", u)
 	}
+	var received, unseen float64
+	for _, e := range a.Edges {
+		if e.ClientSide != nil {
+			received, unseen = received+e.ClientSide.ResponseBytes, unseen+e.ClientSide.UnseenBytes
+		}
+		if e.ServerSide != nil {
+			received, unseen = received+e.ServerSide.RequestBytes, unseen+e.ServerSide.UnseenBytes
+		}
+	}
+	if want := received / (received + unseen + 40*5); len(a.CountedShare) != 1 || math.Abs(a.CountedShare["shop-1"]/want-1) > 1e-9 {
+		t.Errorf("counted %v, want %v on the one host", a.CountedShare, want)
+	}
 	if c := a.Completeness; c.State != "incomplete" || len(c.Tables) != 0 {
 		t.Errorf("completeness %+v", c)
 	}
