@@ -208,7 +208,8 @@ const steps = {
     const cell = heat.cells.filter((c) => c.p99 > 0 && c.source !== c.destination && alone(c)).sort((a, b) => b.p99 - a.p99)[0]
     assert.ok(cell, 'no cell has a p99')
     const at = page.locator(`.heat-cell[data-cell="${cell.source},${cell.destination}"]`)
-    assert.match(await at.getAttribute('class'), /step-8/, 'the slowest cell has the last colour')
+    const slowest = heat.cells.filter((c) => c.p99 > 0).sort((a, b) => b.p99 - a.p99)[0]
+    assert.match(await page.locator(`.heat-cell[data-cell="${slowest.source},${slowest.destination}"]`).getAttribute('class'), /step-8/, 'the slowest cell has another colour than the last')
     await at.hover()
     const told = await page.locator('.told').innerText()
     assert.ok(told.includes(heat.names[cell.source]) && Math.abs(seconds(told.split('p99 ')[1]) / cell.p99 - 1) < 0.02, `the page tells “${told}”, the API ${cell.p99}`)
