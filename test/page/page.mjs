@@ -335,6 +335,13 @@ const steps = {
     }
   },
 
+  async 'shows the shop without what is too small, as the README does'() {
+    const page = await open({ colorScheme: 'light' }, '#share=0.001')
+    await page.waitForSelector('[data-hidden]')
+    await picture(page, 'map')
+    await page.context().close()
+  },
+
   async 'changes colours by choice, and remembers'() {
     const page = await open({ colorScheme: 'light' })
     const back = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor)
