@@ -246,6 +246,7 @@ const steps = {
     assert.ok(edge, 'no HTTP edge')
     const asked = edge.endpoints[0]
     await page.locator(`.label[data-edge=${JSON.stringify(edge.id)}] rect`).click()
+    assert.match(await page.locator('[data-edge-counted]').innerText(), /^Counted \d+(\.\d)? % of the received bytes/)
     const row = page.locator('.endpoints tbody tr').first()
     assert.equal(await row.locator('.asked').innerText(), asked.name)
     assert.match(asked.name, /^[A-Z]+ \//)

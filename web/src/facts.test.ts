@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { factsOf, labelOf, look, pairing, recognised, spokenOf, statuses, unseen } from './facts'
+import { factsOf, labelOf, look, pairing, recognised, seen, spokenOf, statuses } from './facts'
 import udp from './testdata/udp.json'
 import type { Edge, Endpoint, Graph, NumberInfo, Side } from './types'
 
@@ -19,9 +19,10 @@ describe('facts of an edge', () => {
 
 describe('worth of an edge', () => {
   it('tells what was not seen', () => {
-    expect(unseen(edge({ completeness: 1 }, { server_side: {} as Side }))).toBeUndefined()
-    expect(unseen(edge({ completeness: 0.9999 }))).toMatch(/^99.9 %/)
-    expect(unseen(edge({ completeness: 1 }, { server_side: { completeness: 0.5 } as Side }))).toMatch(/^50 %/)
+    expect(seen(edge({}, { server_side: {} as Side }))).toBeUndefined()
+    expect(seen(edge({ completeness: 1 }, { server_side: {} as Side }))).toMatch(/^Counted 100 %/)
+    expect(seen(edge({ completeness: 0.9999 }))).toMatch(/^Counted 99.9 %/)
+    expect(seen(edge({ completeness: 1 }, { server_side: { completeness: 0.5 } as Side }))).toMatch(/^Counted 50 %/)
   })
   it('tells how the ends were found', () => {
     expect(pairing(edge({}, { paired: true, server_side: {} as Side }))).toMatch(/^Paired/)

@@ -122,8 +122,15 @@ export function recognised(edge: Edge): number | undefined {
   return all > 0 ? Math.min(1, named / all) : undefined
 }
 
-/** What the ends saw of the bytes that they received: undefined where all of them. */
-export function unseen(edge: Edge): string | undefined {
-  const least = Math.min(...[edge.client_side, edge.server_side].map((s) => s?.completeness ?? 1))
-  return least < 1 ? `${floorPercent(least)} of the received bytes were seen; the rest was spliced, or never read.` : undefined
+/** The share of the received bytes that the ends saw, of the end that saw less; undefined where nothing was received. */
+export function countedOf(edge: Edge): number | undefined {
+  const shares = [edge.client_side, edge.server_side].flatMap((s) => s?.completeness ?? [])
+  return shares.length ? Math.min(...shares) : undefined
+}
+
+/** What the ends saw of the bytes that they received, in words. */
+export function seen(edge: Edge): string | undefined {
+  const share = countedOf(edge)
+  if (share === undefined) return undefined
+  return share < 1 ? `Counted ${floorPercent(share)} of the received bytes; the rest was spliced, or never read.` : 'Counted 100 % of the received bytes.'
 }

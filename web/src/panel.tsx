@@ -3,7 +3,7 @@ import type { ComponentChildren } from 'preact'
 import { Chart } from './chart'
 import type { Loaded, Line } from './data'
 import { Endpoints, endpointChart } from './endpoints'
-import { factsOf, MEANING, numberOf, pairing, trouble, unseen, unsure } from './facts'
+import { countedOf, factsOf, MEANING, numberOf, pairing, seen, trouble, unsure } from './facts'
 import { bytes, clock, counted, digits, duration, floorPercent, format, missing, NONE, span, unmatched } from './format'
 import { Period } from './header'
 import { short, type Change, type State } from './state'
@@ -92,7 +92,6 @@ function EdgePanel({ graph, edge, state, change, range, theme, close }: Props & 
     ? sides.map((s) => ({ name: `${s} side`, query: info.query.replaceAll('$match', `${match},side="${s}"`) })) : []
   const s = best(edge)
   const facts = factsOf(edge, graph.numbers.side)
-  const gap = unseen(edge)
   const asked = endpointChart(graph, edge, state)
   const [client, server] = [edge.client, edge.server].map((id) => graph.nodes.find((n) => n.id === id))
   return (
@@ -109,7 +108,7 @@ function EdgePanel({ graph, edge, state, change, range, theme, close }: Props & 
       {info && lines.length > 0 && <Chart key={state.chart} title={info.title} unit={info.unit} lines={lines} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />}
       {asked && <Chart key={`${state.endpoint} ${state.chart}`} title={asked.title} unit={asked.unit} lines={asked.lines} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />}
       <p class={edge.paired ? 'state good' : unsure(edge, client, server) ? 'state unsure' : 'state'} data-pairing>{pairing(edge)}</p>
-      {gap && <p class="state">{gap}</p>}
+      {seen(edge) && <p class={countedOf(edge) === 1 ? 'state good' : 'state unsure'} data-edge-counted>{seen(edge)}</p>}
       <Endpoints edge={edge} state={state} change={change} />
       <table class="sides">
         <thead>
