@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'preact/hooks'
+import { useLayoutEffect, useState } from 'preact/hooks'
 
 // How much room text takes, and how much there is.
 
@@ -26,11 +26,12 @@ export function fit(text: string, width: number, size: number, weight: number): 
   return out
 }
 
-/** The width of an element, which may change. */
+/** The width of an element, which may change. It is known before anything is painted. */
 export function useWidth(ref: { current: HTMLElement | null }): number {
   const [width, set] = useState(0)
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!ref.current) return
+    set(ref.current.clientWidth)
     const watch = new ResizeObserver((entries) => set(entries[0]!.contentRect.width))
     watch.observe(ref.current)
     return () => watch.disconnect()
