@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { useGraph, useStatus } from './data'
 import { clock } from './format'
 import { Header } from './header'
@@ -28,7 +28,8 @@ export function App() {
   const open = Boolean(state.status || state.node || state.edge)
   const close = () => change({ node: undefined, edge: undefined, status: undefined, chart: undefined })
 
-  useEffect(() => {
+  // Before the next key can come, or it would be taken for one of the view before.
+  useLayoutEffect(() => {
     const press = (e: KeyboardEvent) => {
       const typing = e.target instanceof HTMLInputElement || e.target instanceof HTMLSelectElement
       if (e.key === 'Escape' && open && !typing) close()
