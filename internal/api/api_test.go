@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net"
@@ -101,6 +102,9 @@ func withoutMeans(t *testing.T, edges []*graph.Edge) string {
 				s.Mean, s.Jitter = nil, nil
 			}
 		}
+		for _, endpoint := range e.Endpoints {
+			endpoint.Mean = nil
+		}
 	}
 	b, err := json.Marshal(edges)
 	if err != nil {
@@ -174,8 +178,8 @@ func TestHeatMapIsOfTheGraph(t *testing.T) {
 		t.Errorf("the cells sum up to %v bytes, the edges to %v", cells, edges)
 	}
 	get200(t, h, "/api/outsight/graph?from=now-5m&share=1", &a)
-	if len(a.Edges) != 0 || a.OmittedEdges == 0 {
-		t.Errorf("%d edges have all bytes, %d are left out", len(a.Edges), a.OmittedEdges)
+	if len(a.Edges) != 0 || a.HiddenEdges == 0 || a.Completeness.State != "complete" {
+		t.Errorf("%d edges have all bytes, %d are hidden, which is %s", len(a.Edges), a.HiddenEdges, a.Completeness.State)
 	}
 }
 
@@ -273,6 +277,64 @@ func TestContainersHaveTheirQueries(t *testing.T) {
 	}
 }
 
+// The matchers of the graph select the series of its nodes, edges and endpoints, however they are
+// grouped.
+func TestMatchesSelectWhatIsShown(t *testing.T) {
+	st, _, now := fill(t, 90, nil)
+	h := New(st, Options{Now: func() time.Time { return now }})
+	for _, by := range []graph.Grouping{graph.ByContainer, graph.ByPod, graph.ByProcess, graph.ByHost} {
+		var a graphAnswer
+		get200(t, h, "/api/outsight/graph?from=now-60s&by="+string(by), &a)
+		ask := func(what string, numbers []number, name, match string, want float64) {
+			t.Helper()
+			i := slices.IndexFunc(numbers, func(n number) bool { return n.Key == name })
+			query := numbers[i].expand(match, a.CoveredSeconds)
+			results, err := st.Instant(context.Background(), query, now)
+			if err != nil {
+				t.Fatalf("%s: %v", query, err)
+			}
+			got := 0.0
+			if len(results) > 0 {
+				got = last(results[0])
+			}
+			if math.Abs(got-want) > 0.08*want {
+				t.Errorf("by %s: %s is %v, but %s gives %v", by, what, want, query, got)
+			}
+		}
+		edges, endpoints := 0, 0
+		for _, e := range a.Edges {
+			for side, s := range map[string]*graph.Side{"client": e.ClientSide, "server": e.ServerSide} {
+				if s != nil {
+					ask(e.ID, sideNumbers, "request_bytes_per_second", a.EdgeMatches[e.ID]+`,side="`+side+`"`, *s.RequestBytesPerSecond)
+					edges++
+				}
+			}
+			side := "server"
+			if e.ServerSide == nil {
+				side = "client"
+			}
+			for _, p := range e.Endpoints {
+				match := fmt.Sprintf(`%s,side=%q,protocol=%q,endpoint=%q`, a.EdgeMatches[e.ID], side, p.Protocol, p.Name)
+				ask(e.ID+" "+p.Name, endpointNumbers, "requests_per_second", match, *p.RequestsPerSecond)
+				ask(e.ID+" "+p.Name, endpointNumbers, "errors_per_second", match, *p.ErrorsPerSecond)
+				endpoints++
+			}
+		}
+		for _, n := range a.Nodes {
+			if n.Usage != nil {
+				ask(n.ID, usageNumbers, "memory_bytes", a.Matches[n.ID].Usage, *n.Usage.MemoryBytes)
+			}
+			// Where both ends are the same node, each request has two sides, one of them served.
+			if n.Served != nil && by != graph.ByHost {
+				ask(n.ID, sideNumbers, "request_bytes_per_second", a.Matches[n.ID].Served, *n.Served.RequestBytesPerSecond)
+			}
+		}
+		if edges == 0 || endpoints == 0 {
+			t.Errorf("by %s: %d sides of edges and %d endpoints", by, edges, endpoints)
+		}
+	}
+}
+
 // An agent that restarts begins to count again; what it counted before is not lost.
 func TestAgentThatRestarted(t *testing.T) {
 	sh := newShop(begin)
@@ -342,6 +404,18 @@ func TestUnplacedConnections(t *testing.T) {
 	get200(t, h, "/api/outsight/graph?from=now-40s", &a)
 	if u := a.Unplaced; u == nil || u.RequestBytes != 40*70 || u.ResponseBytes != 40*5 || u.ConnectionsOpen != 3 {
 		t.Errorf("unplaced %+v", u)
+	}
+	var received, unseen float64
+	for _, e := range a.Edges {
+		if e.ClientSide != nil {
+			received, unseen = received+e.ClientSide.ResponseBytes, unseen+e.ClientSide.UnseenBytes
+		}
+		if e.ServerSide != nil {
+			received, unseen = received+e.ServerSide.RequestBytes, unseen+e.ServerSide.UnseenBytes
+		}
+	}
+	if want := received / (received + unseen + 40*5); len(a.CountedShare) != 1 || math.Abs(a.CountedShare["shop-1"]/want-1) > 1e-9 {
+		t.Errorf("counted %v, want %v on the one host", a.CountedShare, want)
 	}
 	if c := a.Completeness; c.State != "incomplete" || len(c.Tables) != 0 {
 		t.Errorf("completeness %+v", c)

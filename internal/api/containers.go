@@ -65,10 +65,10 @@ func (s *server) containers(ctx context.Context, r *http.Request) (any, error) {
 			Pod: n.PodName, Namespace: n.PodNamespace, Started: n.StartedSeconds, Gone: n.Gone}
 		row.Usage, err = cells(n.Usage, usageNumbers, usageMatch(n), g.CoveredSeconds)
 		if err == nil && n.Served != nil {
-			row.Served, err = cells(n.Served, sideNumbers, servedMatch(n), g.CoveredSeconds)
+			row.Served, err = cells(n.Served, sideNumbers, servedMatch(n, graph.ByContainer), g.CoveredSeconds)
 		}
 		if err == nil && n.Called != nil {
-			row.Called, err = cells(n.Called, sideNumbers, calledMatch(n), g.CoveredSeconds)
+			row.Called, err = cells(n.Called, sideNumbers, calledMatch(n, graph.ByContainer), g.CoveredSeconds)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("listing container %q: %w", n.Name, err)

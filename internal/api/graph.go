@@ -15,13 +15,24 @@ type graphAnswer struct {
 	Hosts        []host       `json:"hosts"`
 	Completeness completeness `json:"completeness"`
 	Numbers      numbers      `json:"numbers"`
-	// Matches holds, for each node's ID, what follows an id label to select the node.
-	Matches map[string]string `json:"matches"`
+	// Matches holds, for each node's and each edge's ID, the label matchers of its series.
+	Matches     map[string]nodeMatches `json:"matches"`
+	EdgeMatches map[string]string      `json:"edge_matches"`
+}
+
+// nodeMatches select the series of a node's usage, and of the edges on which it is the server or
+// the client.
+type nodeMatches struct {
+	Usage  string `json:"usage"`
+	Served string `json:"served"`
+	Called string `json:"called"`
 }
 
 type numbers struct {
 	Usage []number `json:"usage"`
 	Side  []number `json:"side"`
+	// Endpoint are those of an endpoint, whose series have labels for protocol and endpoint.
+	Endpoint []number `json:"endpoint"`
 }
 
 func (s *server) graph(ctx context.Context, r *http.Request) (any, error) {
@@ -30,9 +41,18 @@ func (s *server) graph(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	answer := graphAnswer{Graph: g, Hosts: data.hosts(), Completeness: data.completeness(g),
-		Numbers: numbers{usageNumbers, sideNumbers}, Matches: map[string]string{}}
+		Numbers: numbers{usageNumbers, sideNumbers, endpointNumbers}, Matches: map[string]nodeMatches{}, EdgeMatches: map[string]string{}}
+	by, err := graph.ParseGrouping(r.URL.Query().Get("by"))
+	if err != nil {
+		return nil, badRequest("%w", err)
+	}
+	nodes := map[string]*graph.Node{}
 	for _, n := range g.Nodes {
-		answer.Matches[n.ID] = idMatch(n)
+		answer.Matches[n.ID] = nodeMatches{usageMatch(n), servedMatch(n, by), calledMatch(n, by)}
+		nodes[n.ID] = n
+	}
+	for _, e := range g.Edges {
+		answer.EdgeMatches[e.ID] = edgeMatch(nodes[e.Client], nodes[e.Server], e.Transport, by)
 	}
 	return answer, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"outsight/internal/graph"
+	"outsight/internal/model"
 	"outsight/internal/otlp"
 )
 
@@ -110,44 +111,82 @@ var sideNumbers = []number{
 	{"unseen_bytes", "Unseen bytes", "B", gained(otlp.EdgeUnseenBytes)},
 }
 
+// failedStatuses are those of model.EndpointKey.Failed, as a matcher.
+const failedStatuses = `,status=~"error|5xx|servfail|refused"`
+
+// endpointNumbers are the numbers of graph.Endpoint.
+var endpointNumbers = []number{
+	{"requests_per_second", "Requests", "/s", rate(otlp.EndpointRequests, "")},
+	{"errors_per_second", "Errors", "/s", rate(otlp.EndpointRequests, failedStatuses)},
+	{"p50", "p50", "s", quantileOf("0.5", otlp.EndpointDuration)},
+	{"p99", "p99", "s", quantileOf("0.99", otlp.EndpointDuration)},
+}
+
 // outsidePattern matches the id label of an end outside of the hosts: an address, or "others".
 const outsidePattern = `([0-9]{1,3}[.]){3}[0-9]{1,3}|[0-9a-fA-F]*:.*|others`
 
 // idMatch is what follows the name of an id label to select a node: ="..." or =~"...".
 func idMatch(n *graph.Node) string {
 	switch {
+	case n.Kind == graph.KindHost && n.SeriesID == "":
+		return "!~" + strconv.Quote(outsidePattern) + "," + otlp.LabelHost + "=" + strconv.Quote(n.Host)
 	case n.Kind == graph.KindHost:
 		return "=" + strconv.Quote(n.SeriesID) + "," + otlp.LabelHost + "=" + strconv.Quote(n.Host)
+	case n.Kind == graph.KindPod:
+		return anyOf(n.Members)
 	case n.SeriesID != "":
 		return "=" + strconv.Quote(n.SeriesID)
 	case n.AddressCount > len(n.Addresses):
 		return "=~" + strconv.Quote(outsidePattern)
 	}
-	addresses := make([]string, len(n.Addresses))
-	for i, a := range n.Addresses {
-		addresses[i] = regexp.QuoteMeta(a)
+	return anyOf(n.Addresses)
+}
+
+func anyOf(ids []string) string {
+	quoted := make([]string, len(ids))
+	for i, id := range ids {
+		quoted[i] = regexp.QuoteMeta(id)
 	}
-	return "=~" + strconv.Quote(strings.Join(addresses, "|"))
+	return "=~" + strconv.Quote(strings.Join(quoted, "|"))
 }
 
 func usageMatch(n *graph.Node) string { return otlp.LabelID + idMatch(n) }
 
+// endMatch selects the edges of which a node is the client or the server. Where processes are
+// told apart, the node of a container is about its ends without a known process.
+func endMatch(n *graph.Node, by graph.Grouping, idLabel, processLabel string) string {
+	match := idLabel + idMatch(n)
+	if by == graph.ByProcess && n.Kind != graph.KindOutside {
+		match += "," + processLabel + "=" + strconv.Quote(n.Process)
+	}
+	return match
+}
+
 // servedMatch and calledMatch select a node's edges as its own end counted them; for an end
 // outside, as the other end did.
-func servedMatch(n *graph.Node) string {
+func servedMatch(n *graph.Node, by graph.Grouping) string {
 	side := "server"
 	if n.Kind == graph.KindOutside {
 		side = "client"
 	}
-	return fmt.Sprintf(`%s%s,%s=%q`, otlp.LabelServerID, idMatch(n), otlp.LabelSide, side)
+	return fmt.Sprintf(`%s,%s=%q`, endMatch(n, by, otlp.LabelServerID, otlp.LabelServerProcess), otlp.LabelSide, side)
 }
 
-func calledMatch(n *graph.Node) string {
+func calledMatch(n *graph.Node, by graph.Grouping) string {
 	side := "client"
 	if n.Kind == graph.KindOutside {
 		side = "server"
 	}
-	return fmt.Sprintf(`%s%s,%s=%q`, otlp.LabelClientID, idMatch(n), otlp.LabelSide, side)
+	return fmt.Sprintf(`%s,%s=%q`, endMatch(n, by, otlp.LabelClientID, otlp.LabelClientProcess), otlp.LabelSide, side)
+}
+
+// edgeMatch selects both sides of an edge. Series of before there was UDP have no transport.
+func edgeMatch(client, server *graph.Node, transport string, by graph.Grouping) string {
+	if transport == model.TCP.String() {
+		transport += "|"
+	}
+	return fmt.Sprintf(`%s,%s,%s=~%q`, endMatch(client, by, otlp.LabelClientID, otlp.LabelClientProcess),
+		endMatch(server, by, otlp.LabelServerID, otlp.LabelServerProcess), otlp.LabelTransport, transport)
 }
 
 // expand is the query of a number with its parameters filled in.

@@ -87,6 +87,8 @@ var work = []struct {
 	{"redis", "redis:7", 0.05, 0.0002, 21 << 20},
 	{"postgres", "postgres:16", 0.17, 0.0007, 412 << 20},
 	{"batch-report-generator-nightly", "shop/report:0.3", 0.01, 0.0001, 17 << 20},
+	{"resolver", "coredns:1.11", 0.02, 0.0001, 19 << 20},
+	{"statsd", "statsd:0.10", 0.01, 0.0001, 25 << 20},
 	{"host", "", 0.09, 0.0003, 903 << 20},
 }
 
@@ -108,7 +110,32 @@ var calls = []struct {
 	{"payment", "203.0.113.40", "203.0.113.40:443", 21, 1400, 900, 0.048, 0, 0.02},
 	{"worker", "redis", "172.18.0.7:6379", 40, 60, 200, 0.00012, 0.00006, 0},
 	{"worker", "payment", "172.18.0.5:8080", 2, 500, 120, 0.011, 0.0105, 0.1},
+	{"catalogue", "resolver", "172.18.0.9:53", 12, 45, 130, 0.0004, 0.0003, 0},
+	{"cart", "statsd", "172.18.0.10:8125", 95, 60, 0, 0.001, 0.001, 0},
+	{"batch-report-generator-nightly", "postgres", "172.18.0.8:5432", 3, 300, 9000, 0.004, 0.003, 0},
 }
+
+// asked are the endpoints of a server and their share of its requests.
+var asked = map[string][]struct {
+	model.EndpointKey
+	share, p50 float64
+}{
+	"gateway":   {{httpKey("GET /", "2xx"), 0.6, 0.009}, {httpKey("GET /product/:id", "2xx"), 0.3, 0.012}, {httpKey("GET /product/:id", "4xx"), 0.02, 0.001}, {httpKey("POST /checkout", "2xx"), 0.05, 0.04}, {httpKey("POST /checkout", "5xx"), 0.01, 0.09}},
+	"catalogue": {{httpKey("GET /products", "2xx"), 0.7, 0.002}, {httpKey("GET /product/:id", "2xx"), 0.3, 0.004}},
+	"payment":   {{httpKey("POST /charge", "2xx"), 0.95, 0.009}, {httpKey("POST /charge", "5xx"), 0.05, 0.07}},
+	"redis":     {{endpointKey(model.Redis, "GET", "ok"), 0.7, 0.0001}, {endpointKey(model.Redis, "SET", "ok"), 0.2, 0.00014}, {endpointKey(model.Redis, "INCR", "error"), 0.01, 0.0001}},
+	"resolver":  {{endpointKey(model.DNS, "A", "ok"), 0.8, 0.0003}, {endpointKey(model.DNS, "AAAA", "nxdomain"), 0.2, 0.0003}},
+}
+
+func httpKey(name, status string) model.EndpointKey { return endpointKey(model.HTTP, name, status) }
+
+func endpointKey(p model.Protocol, name, status string) model.EndpointKey {
+	return model.EndpointKey{Protocol: p, Name: name, Status: status}
+}
+
+// process is what a container runs.
+var process = map[string]string{"gateway": "nginx", "catalogue": "server.js", "cart": "com.shop.Cart", "payment": "payment.py",
+	"worker": "worker.py", "redis": "redis-server", "postgres": "postgres", "resolver": "coredns", "statsd": "node"}
 
 func newShop(start time.Time) *shop {
 	s := &shop{start: start, byName: map[string]*model.Container{}}
@@ -183,9 +210,19 @@ func (s *shop) at(t time.Time) *model.Snapshot {
 	for i, c := range calls {
 		x := s.elapsed(t, float64(i)/2)
 		n := uint64(x * c.rate)
+		udp := c.server == "resolver" || c.server == "statsd"
 		counters := func(p50 float64, sent, received uint64) model.EdgeCounters {
 			e := model.EdgeCounters{SentBytes: n * sent, ReceivedBytes: n * received, Opens: 8 + n/1000, Closes: n / 1000, Latency: spread(n, p50, c.tail),
 				Requests: n + uint64(i%3), Replies: n, TimeToFirstByte: spread(n, p50*0.8, 0), RTT: spread(n, p50/9, 0), RTTMinNS: uint64(p50 * 1e8), JitterSumNS: n * uint64(p50*2e7)}
+			if udp {
+				e = model.EdgeCounters{SentBytes: e.SentBytes, ReceivedBytes: e.ReceivedBytes, SentPackets: n, Latency: e.Latency}
+			}
+			switch c.server {
+			case "resolver":
+				e.ReceivedPackets = n
+			case "statsd":
+				e.Latency, e.OneWay = nil, n
+			}
 			if c.server == "payment" {
 				e.Retransmits, e.Aborts, e.Resets, e.TimedOut = n/500, n/900, n/1100, n/2500
 				e.Requests += e.Aborts
@@ -199,6 +236,15 @@ func (s *shop) at(t time.Time) *model.Snapshot {
 		e := model.Edge{Client: client, Server: server, Service: netip.MustParseAddrPort(c.service), Paired: c.client50 > 0 && c.server50 > 0}
 		if e.Paired {
 			e.Confidence = model.Exact
+		}
+		if c.client == "batch-report-generator-nightly" {
+			e.Paired, e.Confidence = false, model.ByAddress
+		}
+		if udp {
+			e.Transport = model.UDP
+		}
+		for _, a := range asked[c.server] {
+			e.Endpoints = append(e.Endpoints, model.Endpoint{EndpointKey: a.EndpointKey, Latency: spread(uint64(float64(n)*a.share), a.p50, c.tail)})
 		}
 		if c.client50 > 0 {
 			e.Side, e.Counters = model.RoleClient, counters(c.client50, c.request, c.response)
@@ -223,7 +269,7 @@ func (s *shop) at(t time.Time) *model.Snapshot {
 
 func (s *shop) peer(name string) model.Peer {
 	if c, ok := s.byName[name]; ok {
-		return model.Peer{Container: c}
+		return model.Peer{Container: c, Process: process[name]}
 	}
 	return model.Peer{Address: netip.MustParseAddr(name)}
 }

@@ -81,25 +81,38 @@ func build(from, to time.Time, covered float64, by Grouping, containers []contai
 		b.addContainer(&containers[i])
 	}
 	g := &Graph{From: from, To: to, CoveredSeconds: covered, ErrorBound: model.RelativeError,
-		Nodes: []*Node{}, Edges: []*Edge{}}
+		Nodes: []*Node{}, Edges: []*Edge{}, CountedShare: map[string]float64{}}
+	counted, received := map[string]float64{}, map[string]float64{}
 	for i := range edges {
-		switch e := &edges[i]; {
+		e := &edges[i]
+		switch {
 		case e.idle():
+			continue
 		case e.side == model.RoleUnknown:
 			g.Unplaced = g.Unplaced.add(e)
 		default:
 			b.addEdge(e)
+			counted[e.client.host] += e.received()
+		}
+		received[e.client.host] += e.received() + e.values[UnseenBytes]
+	}
+	for host, n := range received {
+		if n > 0 {
+			g.CountedShare[host] = counted[host] / n
 		}
 	}
 	g.Unplaced = g.Unplaced.finish(covered)
-	unmatched := 0
+	unmatched, unmatchedBytes, bytes := 0, 0.0, 0.0
 	for _, e := range b.edges {
 		g.Edges = append(g.Edges, b.finishEdge(e))
+		bytes += e.bytes()
 		if e.confidence == model.NotFound {
 			unmatched++
+			unmatchedBytes += e.bytes()
 		}
 	}
 	g.UnmatchedShare = float64(unmatched) / float64(max(len(g.Edges), 1))
+	g.UnmatchedBytesShare = unmatchedBytes / max(bytes, 1)
 	for _, n := range b.nodes {
 		n.Served, n.Called = b.served[n.ID].finish(covered), b.called[n.ID].finish(covered)
 		finishAddresses(n)
@@ -205,7 +218,7 @@ func (b *builder) finishEdge(e *Edge) *Edge {
 	if called == nil {
 		called = e.ServerSide
 	}
-	e.Endpoints, e.OmittedEndpoints = served.endpoints.top(MaxEndpoints, b.seconds)
+	e.Endpoints, e.OmittedEndpoints, e.OtherEndpoints = served.endpoints.top(MaxEndpoints, b.seconds)
 	b.served[e.Server] = b.served[e.Server].merge(served)
 	b.called[e.Client] = b.called[e.Client].merge(called)
 	e.Paired = e.Paired && e.ClientSide != nil && e.ServerSide != nil

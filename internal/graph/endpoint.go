@@ -22,7 +22,8 @@ type Endpoint struct {
 	// Statuses are the counts by status of the reply, "" where it did not tell.
 	Statuses map[string]float64 `json:"statuses"`
 	// ErrorShare is the share of requests that the server failed to do.
-	ErrorShare float64 `json:"error_share"`
+	ErrorShare      float64  `json:"error_share"`
+	ErrorsPerSecond *float64 `json:"errors_per_second,omitempty"`
 	// Quantiles and mean of the duration, nil where every reply was a transfer or was held.
 	P50  *Seconds `json:"p50,omitempty"`
 	P99  *Seconds `json:"p99,omitempty"`
@@ -69,24 +70,52 @@ func (all endpoints) add(changes []endpointChange) endpoints {
 	return all
 }
 
-// top is the most asked for, and how many more there are.
-func (all endpoints) top(n int, seconds float64) ([]*Endpoint, int) {
+// top is the most asked for, how many more there are, and their sum (nil for none).
+func (all endpoints) top(n int, seconds float64) ([]*Endpoint, int, *Endpoint) {
 	list := make([]*Endpoint, 0, len(all))
 	for _, e := range all {
-		e.RequestsPerSecond = per(e.Requests, seconds)
-		e.ErrorShare = e.failed / e.Requests
-		e.P50, e.P99 = quantile(&e.latency, 0.5), quantile(&e.latency, 0.99)
-		if e.latency.Count > 0 {
-			mean := Seconds(e.latency.Sum / e.latency.Count)
-			e.Mean = &mean
-		}
 		list = append(list, e)
 	}
 	slices.SortFunc(list, func(x, y *Endpoint) int {
 		return cmp.Or(cmp.Compare(y.Requests, x.Requests), cmp.Compare(x.Protocol, y.Protocol), cmp.Compare(x.Name, y.Name))
 	})
 	omitted := max(0, len(list)-n)
-	return list[:len(list)-omitted], omitted
+	var others *Endpoint
+	for _, e := range list[len(list)-omitted:] {
+		if others == nil {
+			others = &Endpoint{Name: model.OtherEndpoint, Statuses: map[string]float64{}}
+		}
+		others.merge(e)
+	}
+	list = list[:len(list)-omitted]
+	for _, e := range list {
+		e.finish(seconds)
+	}
+	return list, omitted, others.finish(seconds)
+}
+
+func (e *Endpoint) merge(o *Endpoint) {
+	e.Requests += o.Requests
+	e.failed += o.failed
+	for status, n := range o.Statuses {
+		e.Statuses[status] += n
+	}
+	e.latency.Merge(&o.latency)
+}
+
+// finish computes the rates and quantiles from the counts.
+func (e *Endpoint) finish(seconds float64) *Endpoint {
+	if e == nil {
+		return nil
+	}
+	e.RequestsPerSecond, e.ErrorsPerSecond = per(e.Requests, seconds), per(e.failed, seconds)
+	e.ErrorShare = e.failed / e.Requests
+	e.P50, e.P99 = quantile(&e.latency, 0.5), quantile(&e.latency, 0.99)
+	if e.latency.Count > 0 {
+		mean := Seconds(e.latency.Sum / e.latency.Count)
+		e.Mean = &mean
+	}
+	return e
 }
 
 // endpointsSince is what the endpoints of an edge gained between two snapshots.

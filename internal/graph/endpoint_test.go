@@ -33,7 +33,7 @@ func TestEndpointsOfAnEdge(t *testing.T) {
 			t.Fatalf("%s: %d endpoints, want 2", from, len(list))
 		}
 		a, b := list[0], list[1]
-		if a.Name != "GET /a" || a.Requests != 40 || a.ErrorShare != 0.25 || *a.RequestsPerSecond != 2 || b.Name != "GET /b" || b.Requests != 5 || b.ErrorShare != 0 {
+		if a.Name != "GET /a" || a.Requests != 40 || a.ErrorShare != 0.25 || *a.ErrorsPerSecond != 0.5 || *a.RequestsPerSecond != 2 || b.Name != "GET /b" || b.Requests != 5 || b.ErrorShare != 0 {
 			t.Errorf("%s: %+v and %+v", from, *a, *b)
 		}
 		if want := (map[string]float64{"2xx": 30, "5xx": 10}); !reflect.DeepEqual(a.Statuses, want) {
@@ -67,8 +67,15 @@ func TestEndpointsAreBounded(t *testing.T) {
 	for i := range MaxEndpoints + 5 {
 		changes = append(changes, endpointChange{key: model.EndpointKey{Protocol: model.HTTP, Name: fmt.Sprint(i)}, requests: float64(i + 1)})
 	}
-	list, omitted := endpoints(nil).add(changes).top(MaxEndpoints, 1)
+	changes[0].key.Status, changes[1].key.Status = "2xx", "5xx"
+	list, omitted, others := endpoints(nil).add(changes).top(MaxEndpoints, 2)
 	if len(list) != MaxEndpoints || omitted != 5 || list[0].Requests != MaxEndpoints+5 {
 		t.Errorf("%d endpoints, %d omitted, the first with %v requests", len(list), omitted, list[0].Requests)
+	}
+	if want := 1 + 2 + 3 + 4 + 5.0; others.Requests != want || *others.RequestsPerSecond != want/2 || *others.ErrorsPerSecond != 1 || others.P99 != nil {
+		t.Errorf("the others are %+v, want %v requests in 2 s, of them 2 failed", *others, want)
+	}
+	if _, _, none := endpoints(nil).add(changes).top(100, 1); none != nil {
+		t.Errorf("with room for all, the others are %+v", *none)
 	}
 }

@@ -54,6 +54,11 @@ func TestFactsOfAnEdge(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
+	for host, share := range g.CountedShare {
+		if len(g.CountedShare) != 1 || share != 0.75 {
+			t.Errorf("of %v, host %q has %v", g.CountedShare, host, share)
+		}
+	}
 	if g.Edges[0].Confidence != "listener" {
 		t.Errorf("confidence %q", g.Edges[0].Confidence)
 	}

@@ -26,12 +26,19 @@ type Graph struct {
 	Edges []*Edge `json:"edges"`
 	// OmittedEdges is how many of the least busy edges Limit has left out.
 	OmittedEdges int `json:"omitted_edges"`
+	// HiddenEdges is how many edges HideBelow has left out, because that was asked for.
+	HiddenEdges int `json:"hidden_edges,omitempty"`
 	// Unplaced sums the connections that are in no edge, because the kernel's table had no room
 	// for one: what their ends on the hosts sent (RequestBytes) and received (ResponseBytes).
 	// Nil where there were none.
 	Unplaced *Side `json:"unplaced,omitempty"`
 	// UnmatchedShare is the share, 0 to 1, of all edges with an end that is in no known container.
 	UnmatchedShare float64 `json:"unmatched_share"`
+	// UnmatchedBytesShare is the share of all edges' bytes that went over these.
+	UnmatchedBytesShare float64 `json:"unmatched_bytes_share"`
+	// CountedShare is, for each host with traffic, the share of the bytes received there that
+	// was seen and is in an edge.
+	CountedShare map[string]float64 `json:"counted_share"`
 }
 
 // Kind tells what a node stands for.
@@ -62,6 +69,8 @@ type Node struct {
 	Runtime      string `json:"runtime,omitempty"`
 	PodName      string `json:"pod,omitempty"`
 	PodNamespace string `json:"namespace,omitempty"`
+	// Members are the id labels of a pod's containers.
+	Members []string `json:"members,omitempty"`
 	// Process is what the processes of the node run, for KindProcess.
 	Process string `json:"process,omitempty"`
 	// Addresses of an outside node, at most MaxAddresses of AddressCount.
@@ -139,9 +148,10 @@ type Edge struct {
 	// Nil unless Paired, because the two would be about different transactions.
 	NetworkSeconds *float64 `json:"network_seconds,omitempty"`
 	// Endpoints are what was asked for most, as the server counted it where it did; at most
-	// MaxEndpoints. OmittedEndpoints is how many there are besides.
+	// MaxEndpoints. OmittedEndpoints is how many there are besides, OtherEndpoints their sum.
 	Endpoints        []*Endpoint `json:"endpoints,omitempty"`
 	OmittedEndpoints int         `json:"omitted_endpoints,omitempty"`
+	OtherEndpoints   *Endpoint   `json:"other_endpoints,omitempty"`
 
 	confidence model.Confidence
 }

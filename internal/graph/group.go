@@ -103,12 +103,18 @@ func mergeContainers(containers []containerChange, groups map[string]*Node) []co
 		}
 		if i, known := at[group.ID]; known {
 			merged[i].add(&c)
+			if by := &merged[i].node; by.Kind == KindPod {
+				by.Members = append(by.Members, c.node.ID)
+			}
 			continue
 		}
 		at[group.ID] = len(merged)
-		gone := c.node.Gone
+		gone, id := c.node.Gone, c.node.ID
 		c.node, c.grouped, c.change = *group, true, c.change.clone()
 		c.node.Gone = gone
+		if group.Kind == KindPod {
+			c.node.Members = []string{id}
+		}
 		merged = append(merged, c)
 	}
 	return merged
@@ -157,7 +163,7 @@ func (c change) clone() change {
 }
 
 // HideBelow leaves out the edges with less than a share (0 to 1) of all bytes, and counts them in
-// OmittedEdges. Nodes stay, but for outside ones that have no edge left.
+// HiddenEdges. Nodes stay, but for outside ones that have no edge left.
 func (g *Graph) HideBelow(share float64) {
 	total := 0.0
 	for _, e := range g.Edges {
@@ -170,7 +176,10 @@ func (g *Graph) HideBelow(share float64) {
 		}
 	}
 	// The edges with the most bytes are those at or above the share.
+	omitted := g.OmittedEdges
 	g.Limit(kept)
+	g.HiddenEdges += g.OmittedEdges - omitted
+	g.OmittedEdges = omitted
 }
 
 // HeatMap is how many bytes each node sent to each other one in the window, requests and
@@ -184,6 +193,26 @@ type HeatMap struct {
 	Max   float64     `json:"max"`
 	// OmittedNodes is how many of the least busy nodes are left out.
 	OmittedNodes int `json:"omitted_nodes"`
+	// Cells are those with traffic, in order of source and destination.
+	Cells []*HeatCell `json:"cells"`
+}
+
+// HeatCell is what one node had to do with another.
+type HeatCell struct {
+	// Source and Destination are indices of nodes.
+	Source      int `json:"source"`
+	Destination int `json:"destination"`
+	// Edge is the ID of the busiest edge that the cell is about: one on which the source asks the
+	// destination, or else one on which it answers.
+	Edge string `json:"edge"`
+	// BytesPerSecond go from the source to the destination, as requests or as replies.
+	BytesPerSecond *float64 `json:"bytes_per_second,omitempty"`
+	// TransactionsPerSecond and P99 are those that the source asks for; nil where it does not.
+	TransactionsPerSecond *float64 `json:"transactions_per_second,omitempty"`
+	P99                   *Seconds `json:"p99,omitempty"`
+
+	asked *Edge // the edge that Edge names, if the source asks on it
+	side  *Side
 }
 
 // HeatMap is the matrix of the bytes between the at most limit busiest nodes of the graph. Nodes
@@ -200,7 +229,7 @@ func (g *Graph) HeatMap(limit int) *HeatMap {
 	slices.SortFunc(rows, func(x, y *Node) int {
 		return cmp.Or(cmp.Compare(busy[y.ID], busy[x.ID]), cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID))
 	})
-	m := &HeatMap{Nodes: []string{}, Names: []string{}, Bytes: [][]float64{}, OmittedNodes: max(0, len(rows)-limit)}
+	m := &HeatMap{Nodes: []string{}, Names: []string{}, Bytes: [][]float64{}, Cells: []*HeatCell{}, OmittedNodes: max(0, len(rows)-limit)}
 	at := map[string]int{}
 	for i, n := range rows[:len(rows)-m.OmittedNodes] {
 		at[n.ID] = i
@@ -208,6 +237,15 @@ func (g *Graph) HeatMap(limit int) *HeatMap {
 	}
 	for range m.Nodes {
 		m.Bytes = append(m.Bytes, make([]float64, len(m.Nodes)))
+	}
+	cells := map[[2]int]*HeatCell{}
+	cell := func(source, destination int, e *Edge) *HeatCell {
+		key := [2]int{source, destination}
+		if cells[key] == nil {
+			cells[key] = &HeatCell{Source: source, Destination: destination, Edge: e.ID}
+			m.Cells = append(m.Cells, cells[key])
+		}
+		return cells[key]
 	}
 	for _, e := range g.Edges {
 		client, ok := at[e.Client]
@@ -219,6 +257,23 @@ func (g *Graph) HeatMap(limit int) *HeatMap {
 		m.Bytes[client][server] += best.RequestBytes
 		m.Bytes[server][client] += best.ResponseBytes
 		m.Max = max(m.Max, m.Bytes[client][server], m.Bytes[server][client])
+		there := cell(client, server, e)
+		there.side = there.side.merge(best)
+		if there.asked == nil || there.asked.bytes() < e.bytes() {
+			there.asked, there.Edge = e, e.ID
+		}
+		if best.ResponseBytes > 0 {
+			cell(server, client, e)
+		}
 	}
+	for _, c := range m.Cells {
+		c.BytesPerSecond = per(m.Bytes[c.Source][c.Destination], g.CoveredSeconds)
+		if c.side.finish(g.CoveredSeconds) != nil {
+			c.TransactionsPerSecond, c.P99 = c.side.TransactionsPerSecond, c.side.P99
+		}
+	}
+	slices.SortFunc(m.Cells, func(x, y *HeatCell) int {
+		return cmp.Or(cmp.Compare(x.Source, y.Source), cmp.Compare(x.Destination, y.Destination))
+	})
 	return m
 }

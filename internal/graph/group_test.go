@@ -112,6 +112,8 @@ func TestGroupings(t *testing.T) {
 	after.Containers[0].Memory.LimitBytes = 0
 	if pod := GroupSnapshots(before, after, ByPod).Node("pod/shop/web-1"); pod.Usage.MemoryLimitBytes != nil {
 		t.Errorf("the pod has a limit of %v, one of its containers has none", *pod.Usage.MemoryLimitBytes)
+	} else if fmt.Sprint(pod.Members) != "[a1 a2]" {
+		t.Errorf("the pod has the containers %v", pod.Members)
 	} else if want := float64(start.Add(-2 * time.Hour).Unix()); *pod.StartedSeconds != want {
 		t.Errorf("the pod started at %v, its first container at %v", *pod.StartedSeconds, want)
 	}
@@ -158,6 +160,25 @@ func TestHeatMap(t *testing.T) {
 	if fmt.Sprint(few.Names, few.Bytes, few.OmittedNodes) != "[db app] [[0 10020] [110 0]] 2" {
 		t.Errorf("got %+v", few)
 	}
+	var cells []string
+	whole := GroupSnapshots(before, after, ByContainer)
+	m = whole.HeatMap(10)
+	for _, c := range m.Cells {
+		line := fmt.Sprintf("%s>%s %s %v", m.Names[c.Source], m.Names[c.Destination], c.Edge, *c.BytesPerSecond)
+		if c.TransactionsPerSecond != nil {
+			line += fmt.Sprintf(" %v", *c.TransactionsPerSecond)
+		}
+		if c.P99 != nil {
+			line += fmt.Sprintf(" %.4f", float64(*c.P99))
+		}
+		cells = append(cells, line)
+	}
+	// Replies have no rate and no latency of their own.
+	if got, want := strings.Join(cells, "\n"), strings.Join([]string{
+		"db>app a1>b1 1002", "db>host host/node-1>b1 110", "app>db a1>b1 11 2 0.0010", "app>sidecar a2>a1 4",
+		"host>db host/node-1>b1 11 2 0.0010", "sidecar>app a2>a1 3 1 0.0010"}, "\n"); got != want {
+		t.Errorf("got cells\n%s\nwant\n%s", got, want)
+	}
 	if none := GroupSnapshots(nil, nil, ByContainer).HeatMap(2); none.Nodes == nil || len(none.Bytes) != 0 {
 		t.Errorf("got %+v", none)
 	}
@@ -168,8 +189,8 @@ func TestHideBelow(t *testing.T) {
 	for share, want := range map[float64]int{0: 5, 0.02: 3, 0.05: 2, 0.5: 1, 1: 0} {
 		g := GroupSnapshots(before, after, ByProcess)
 		nodes := len(g.Nodes)
-		if g.HideBelow(share); len(g.Edges) != want || g.OmittedEdges != 5-want {
-			t.Errorf("%v: %d edges, %d left out, want %d and %d", share, len(g.Edges), g.OmittedEdges, want, 5-want)
+		if g.HideBelow(share); len(g.Edges) != want || g.HiddenEdges != 5-want || g.OmittedEdges != 0 {
+			t.Errorf("%v: %d edges, %d hidden, want %d and %d", share, len(g.Edges), g.HiddenEdges, want, 5-want)
 		}
 		if len(g.Nodes) != nodes {
 			t.Errorf("%v: containers are hidden", share)
@@ -195,8 +216,8 @@ func TestConfidence(t *testing.T) {
 	}}
 	s.Edges[0].Via = "docker-proxy"
 	g := FromSnapshots(nil, s)
-	if len(g.Edges) != 2 || g.UnmatchedShare != 0.5 {
-		t.Fatalf("%d edges, of them unmatched %v", len(g.Edges), g.UnmatchedShare)
+	if len(g.Edges) != 2 || g.UnmatchedShare != 0.5 || g.UnmatchedBytesShare != 1.0/12 {
+		t.Fatalf("%d edges, of them unmatched %v with %v of the bytes", len(g.Edges), g.UnmatchedShare, g.UnmatchedBytesShare)
 	}
 	for _, e := range g.Edges {
 		want, via := "listener", "docker-proxy"

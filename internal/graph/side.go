@@ -48,11 +48,15 @@ func (s *Side) addConnections(e *edgeChange) {
 	if least := Seconds(e.values[RTTMin]); least > 0 {
 		s.leastRTT(&least)
 	}
+	s.received += e.received()
+}
+
+// received is how many bytes the end that counted has received.
+func (e *edgeChange) received() float64 {
 	if e.side == model.RoleServer {
-		s.received += e.values[RequestBytes]
-	} else {
-		s.received += e.values[ResponseBytes]
+		return e.values[RequestBytes]
 	}
+	return e.values[ResponseBytes]
 }
 
 func (s *Side) leastRTT(other *Seconds) {

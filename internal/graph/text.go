@@ -179,6 +179,9 @@ func (t *tree) alone(degree map[string]int) {
 	if t.g.OmittedEdges > 0 {
 		fmt.Fprintf(&t.b, "\n%d less busy edges are left out.\n", t.g.OmittedEdges)
 	}
+	if t.g.HiddenEdges > 0 {
+		fmt.Fprintf(&t.b, "\n%d edges are below the share that is shown.\n", t.g.HiddenEdges)
+	}
 	if u := t.g.Unplaced; u != nil {
 		bytes := u.RequestBytes + u.ResponseBytes
 		fmt.Fprintf(&t.b, "\n%s are in no edge: the kernel's table of edges was full.\n", Bytes(&bytes))

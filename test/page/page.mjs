@@ -81,6 +81,13 @@ function seconds(text) {
 
 const hash = (page) => new URLSearchParams(new URL(page.url()).hash.slice(1))
 
+/** Holds the view still, so that the page and the API speak of the same window. */
+async function hold(page) {
+  await page.click('.live')
+  await page.waitForFunction(() => location.hash.includes('from='))
+  return Object.fromEntries(hash(page))
+}
+
 async function chartShows(page) {
   await page.waitForFunction(() => Number(document.querySelector('.plot')?.dataset.points) > 1 && document.querySelector('.plot canvas'))
   const inked = await page.evaluate(() => {
@@ -95,10 +102,7 @@ const steps = {
     const page = await open()
     // A chart needs more than the first seconds of a store.
     await until(async () => (await graphOf('from=now-5m')).covered_seconds > 15)
-    // Hold the view still, so that the page and the API speak of the same window.
-    await page.click('.live')
-    await page.waitForFunction(() => location.hash.includes('from='))
-    const { from, to } = Object.fromEntries(hash(page))
+    const { from, to } = await hold(page)
     const graph = await graphOf(`from=${from}&to=${to}`)
     const counted = (e) => (e.client === e.server ? 0 : (e.client_side ?? e.server_side)?.p99 > 0 ? (e.client_side ?? e.server_side).transactions : 0)
     const edge = graph.edges.filter(counted).sort((a, b) => counted(b) - counted(a))[0]
@@ -156,6 +160,155 @@ const steps = {
     await page.context().close()
   },
 
+  async 'groups by process and hides small edges, and the URL keeps both'() {
+    const page = await open()
+    await until(async () => (await graphOf('from=now-5m')).covered_seconds > 15)
+    const { from, to } = await hold(page)
+    await page.selectOption('[name=by]', 'process')
+    await page.waitForSelector('.node.process')
+    assert.equal(hash(page).get('by'), 'process')
+    const graph = await graphOf(`from=${from}&to=${to}&by=process`)
+    const named = graph.nodes.filter((n) => n.kind === 'process').map((n) => n.name)
+    assert.ok(named.length > 2, `${named.length} processes`)
+    await page.reload()
+    await page.waitForSelector('.node.process')
+    assert.equal(await page.locator('[name=by]').inputValue(), 'process')
+    assert.equal(await page.locator('.label[data-edge] > rect').count(), graph.edges.filter((e) => e.client !== e.server).length)
+    // The numbers of an edge between processes, and their charts, are of these processes alone.
+    const edge = graph.edges.find((e) => e.client !== e.server && e.client_side?.p99 > 0 && [e.client, e.server].every((id) => graph.nodes.find((n) => n.id === id).kind === 'process'))
+    await page.locator(`.label[data-edge=${JSON.stringify(edge.id)}] rect`).click()
+    const shown = await page.locator('.panel [data-number="client.p99"]').innerText()
+    assert.ok(Math.abs(seconds(shown) / edge.client_side.p99 - 1) < 0.02, `the page says ${shown}, the API ${edge.client_side.p99}`)
+    await page.click('.panel [data-number="client.p99"]')
+    await chartShows(page)
+    assert.match(await page.locator('.query code').first().textContent(), /client_process="[^"]+"/)
+    await page.keyboard.press('Escape')
+    await page.selectOption('[name=share]', '0.05')
+    await page.waitForSelector('[data-hidden]')
+    const few = await graphOf(`from=${from}&to=${to}&by=process&share=0.05`)
+    assert.ok(few.edges.length < graph.edges.length && few.completeness.state === graph.completeness.state)
+    await page.reload()
+    await page.waitForSelector('[data-hidden]')
+    assert.equal(hash(page).get('share'), '0.05')
+    assert.equal(Number(await page.locator('[data-hidden]').getAttribute('data-hidden')), few.hidden_edges)
+    await page.context().close()
+  },
+
+  async 'opens the heat map, and a cell has the p99 of its edge'() {
+    const page = await open()
+    await until(async () => (await graphOf('from=now-5m')).covered_seconds > 15)
+    const { from, to } = await hold(page)
+    await page.click('[data-view=heat]')
+    await page.selectOption('[name=quantity]', 'p99')
+    await page.waitForSelector('.heat-cell[data-cell]')
+    assert.equal(hash(page).get('view') + hash(page).get('quantity'), 'heatp99')
+    const heat = await (await fetch(new URL(`api/outsight/heatmap?from=${from}&to=${to}`, base))).json()
+    const graph = await graphOf(`from=${from}&to=${to}`)
+    const alone = (c) => graph.edges.filter((e) => e.client === heat.nodes[c.source] && e.server === heat.nodes[c.destination]).length === 1
+    const cell = heat.cells.filter((c) => c.p99 > 0 && c.source !== c.destination && alone(c)).sort((a, b) => b.p99 - a.p99)[0]
+    assert.ok(cell, 'no cell has a p99')
+    const at = page.locator(`.heat-cell[data-cell="${cell.source},${cell.destination}"]`)
+    const slowest = heat.cells.filter((c) => c.p99 > 0).sort((a, b) => b.p99 - a.p99)[0]
+    assert.match(await page.locator(`.heat-cell[data-cell="${slowest.source},${slowest.destination}"]`).getAttribute('class'), /step-8/, 'the slowest cell has another colour than the last')
+    await at.hover()
+    const told = await page.locator('.told').innerText()
+    assert.ok(told.includes(heat.names[cell.source]) && Math.abs(seconds(told.split('p99 ')[1]) / cell.p99 - 1) < 0.02, `the page tells “${told}”, the API ${cell.p99}`)
+    await at.click()
+    await page.waitForSelector('.panel .tiles')
+    const shown = await page.locator('[data-tile=p99]').innerText()
+    assert.ok(Math.abs(seconds(shown) / cell.p99 - 1) < 0.02, `the panel says ${shown}, the heat map ${cell.p99}`)
+    assert.match(await page.locator('[data-legend]').innerText(), /p99, logarithmic/)
+    await picture(page, 'heat')
+    await page.reload()
+    await page.waitForSelector('.heat-cell.chosen')
+    // With the keyboard: one stop, then the arrows.
+    await page.keyboard.press('Escape')
+    await page.waitForFunction(() => !document.querySelector('.panel'))
+    assert.equal(await page.locator('.heat-cell[tabindex="0"]').count(), 1)
+    await page.locator('.heat-cell[tabindex="0"]').focus()
+    const first = await page.evaluate(() => document.activeElement.dataset.cell)
+    for (const key of ['ArrowDown', 'ArrowUp', 'ArrowRight', 'ArrowLeft']) {
+      await page.keyboard.press(key)
+      if ((await page.evaluate(() => document.activeElement.dataset.cell)) !== first) break
+    }
+    assert.notEqual(await page.evaluate(() => document.activeElement.dataset.cell), first)
+    await page.keyboard.press('Enter')
+    await page.waitForSelector('.panel .tiles')
+    await page.context().close()
+  },
+
+  async 'lists what was asked for on an HTTP edge, and charts an endpoint'() {
+    const page = await open()
+    await until(async () => (await graphOf('from=now-5m')).covered_seconds > 15)
+    const { from, to } = await hold(page)
+    const graph = await graphOf(`from=${from}&to=${to}`)
+    const edge = graph.edges.filter((e) => e.client !== e.server && e.endpoints?.[0]?.protocol === 'http' && e.endpoints[0].p99 > 0).sort((a, b) => b.endpoints[0].requests - a.endpoints[0].requests)[0]
+    assert.ok(edge, 'no HTTP edge')
+    const asked = edge.endpoints[0]
+    await page.locator(`.label[data-edge=${JSON.stringify(edge.id)}] rect`).click()
+    assert.match(await page.locator('[data-edge-counted]').innerText(), /^Counted \d+(\.\d)? % of the received bytes/)
+    const row = page.locator('.endpoints tbody tr').first()
+    assert.equal(await row.locator('.asked').innerText(), asked.name)
+    assert.match(asked.name, /^[A-Z]+ \//)
+    assert.match(await row.locator('small').innerText(), /2xx/)
+    const cell = (key) => page.locator(`[data-endpoint=${JSON.stringify(`http ${asked.name} ${key}`)}]`)
+    const shown = await cell('p99').innerText()
+    assert.ok(Math.abs(seconds(shown) / asked.p99 - 1) < 0.02, `the page says ${shown}, the API ${asked.p99}`)
+    const rate = Number(await cell('rate').innerText())
+    assert.ok(Math.abs(rate / asked.requests_per_second - 1) < 0.02, `the page says ${rate}, the API ${asked.requests_per_second}`)
+    await cell('rate').click()
+    await chartShows(page)
+    assert.deepEqual([hash(page).get('chart'), hash(page).get('endpoint')], ['endpoint.rate', `http ${asked.name}`])
+    await cell('p99').click()
+    await page.waitForFunction(() => document.querySelectorAll('.plot .u-series').length === 3)
+    await chartShows(page)
+    await picture(page, 'endpoints')
+    await page.reload()
+    await chartShows(page)
+    await page.context().close()
+  },
+
+  async 'draws UDP dashed, and counts its packets or queries'() {
+    const page = await open()
+    const udp = (await graphOf('from=now-5m')).edges.filter((e) => e.transport === 'udp' && e.client !== e.server)
+    assert.ok(udp.length > 0 || !demo, 'the demo asks no name server')
+    for (const { id } of udp) {
+      assert.notEqual(await page.locator(`[data-line=${JSON.stringify(id)}]`).evaluate((e) => getComputedStyle(e).strokeDasharray), 'none')
+      assert.match(await page.locator(`.label[data-edge=${JSON.stringify(id)}] text`).textContent(), /(queries|packets|B)\/s$|^idle$/)
+    }
+    assert.equal(await page.locator('[data-line]:not([data-line$="/udp"])').first().evaluate((e) => getComputedStyle(e).strokeDasharray), 'none')
+    assert.equal(await page.locator('[data-legend-udp]').count(), udp.length > 0 ? 1 : 0)
+    await page.context().close()
+  },
+
+  async 'lets no label lie on another or on a node'() {
+    for (const [width, height] of [[1280, 800], [1920, 1080]]) {
+      for (const by of ['container', 'process', 'host']) {
+        const page = await open({ viewport: { width, height }, colorScheme: width > 1500 ? 'dark' : 'light' }, '#by=' + by)
+        if (by === 'process') await page.waitForSelector('.node.process')
+        assert.deepEqual(await page.evaluate(overlaps, ['.label[data-edge] > rect, .node .card']), [], `by ${by} at ${width}`)
+        await picture(page, `${by}-${width}`)
+        await page.click('[data-view=heat]')
+        await page.waitForSelector('.heat-cell[data-cell]')
+        // Turned names are parallel: their places tell, not their boxes.
+        if ((await page.locator('.heat-name[transform]').count()) === 0) assert.deepEqual(await page.evaluate(overlaps, ['.heat-name']), [], `names of the heat map by ${by} at ${width}`)
+        await picture(page, `heat-${by}-${width}`)
+        await page.context().close()
+      }
+    }
+  },
+
+  async 'says how much is counted, and how much leads nowhere'() {
+    const page = await open()
+    const graph = await graphOf('from=now-5m')
+    assert.ok(Object.values(graph.counted_share).length > 0)
+    assert.match(await page.locator('.trust').innerText(), /counted \d+(\.\d)? %/)
+    if (graph.unmatched_share > 0) assert.match(await page.locator('[data-unmatched]').innerText(), /% of edges, .*% of traffic/)
+    await page.click('.trust')
+    assert.match(await page.locator('.worth').first().innerText(), /Counted\s+\d+(\.\d)? % of the bytes/)
+    await page.context().close()
+  },
+
   async 'says that the server is away, keeps the numbers, and recovers'() {
     const page = await open()
     page.expected.push('ERR_FAILED')
@@ -183,13 +336,20 @@ const steps = {
     }
   },
 
+  async 'shows the shop without what is too small, as the README does'() {
+    const page = await open({ colorScheme: 'light' }, '#share=0.001')
+    await page.waitForSelector('[data-hidden]')
+    await picture(page, 'map')
+    await page.context().close()
+  },
+
   async 'changes colours by choice, and remembers'() {
     const page = await open({ colorScheme: 'light' })
     const back = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor)
     const light = await back()
     await page.click('.theme')
     await page.click('.theme')
-    assert.notEqual(await back(), light)
+    await page.waitForFunction((light) => document.documentElement.dataset.theme === 'dark' && getComputedStyle(document.body).backgroundColor !== light, light)
     const dark = await back()
     await page.reload()
     await page.waitForSelector('.label[data-edge]')
@@ -203,6 +363,18 @@ const steps = {
     await page.waitForSelector('.note h2')
     await page.context().close()
   },
+}
+
+/** The pairs of elements whose boxes lie on each other by over a pixel. Runs in the page. */
+function overlaps([selector]) {
+  const boxes = [...document.querySelectorAll(selector)].map((e) => [e.getBoundingClientRect(), e.parentElement.getAttribute('aria-label') ?? e.textContent])
+  const pairs = []
+  for (let i = 0; i < boxes.length; i++)
+    for (let j = i + 1; j < boxes.length; j++) {
+      const [[a, x], [b, y]] = [boxes[i], boxes[j]]
+      if (Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1) pairs.push(`${x} / ${y}`)
+    }
+  return pairs
 }
 
 /** The contrast of two colours of the style sheet, as WCAG computes it. Runs in the page. */

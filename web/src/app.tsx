@@ -1,12 +1,14 @@
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { useGraph, useStatus } from './data'
 import { clock } from './format'
 import { Header } from './header'
+import { HeatMap } from './heatmap'
 import { ServiceMap } from './map'
 import { Panel } from './panel'
 import { edgeOf, nodeOf, useUrlState } from './state'
 import { Table } from './table'
 import { useTheme } from './theme'
+import { ViewBar } from './viewbar'
 
 /** How often a live view is read anew, in ms: a long window changes little in a second. */
 const period = (window: number) => (window <= 300 ? 2000 : window <= 900 ? 5000 : 10_000)
@@ -15,8 +17,8 @@ export function App() {
   const [state, change] = useUrlState()
   const [theme, nextTheme] = useTheme()
   const live = state.from === undefined
-  const key = live ? `live ${state.window}` : `${state.from} ${state.to}`
-  const graph = useGraph(key, () => '/api/outsight/graph?' + (live ? `from=now-${state.window}s&to=now` : `from=${state.from}&to=${state.to}`), live ? period(state.window) : 0)
+  const query = (live ? `from=now-${state.window}s&to=now` : `from=${state.from}&to=${state.to}`) + (state.by === 'container' ? '' : `&by=${state.by}`) + (state.share ? `&share=${state.share}` : '')
+  const graph = useGraph(query, () => `/api/outsight/graph?${query}`, live ? period(state.window) : 0)
   const status = useStatus()
   const g = graph.data
   const node = nodeOf(g, state.node)
@@ -26,7 +28,8 @@ export function App() {
   const open = Boolean(state.status || state.node || state.edge)
   const close = () => change({ node: undefined, edge: undefined, status: undefined, chart: undefined })
 
-  useEffect(() => {
+  // Before the next key can come, or it would be taken for one of the view before.
+  useLayoutEffect(() => {
     const press = (e: KeyboardEvent) => {
       const typing = e.target instanceof HTMLInputElement || e.target instanceof HTMLSelectElement
       if (e.key === 'Escape' && open && !typing) close()
@@ -67,7 +70,10 @@ export function App() {
           <Note loading={!g && !graph.error} empty={g !== undefined && g.nodes.length === 0} live={live} />
           {g && g.nodes.length > 0 && (
             <>
-              <ServiceMap graph={g} state={state} change={change} />
+              <section class="map" aria-label={state.view === 'heat' ? 'Heat map' : 'Service map'}>
+                <ViewBar graph={g} state={state} change={change} />
+                {state.view === 'heat' ? <HeatMap graph={g} state={state} change={change} query={query} period={live ? period(state.window) : 0} /> : <ServiceMap graph={g} state={state} change={change} />}
+              </section>
               <Table graph={g} state={state} change={change} filter={filter} />
             </>
           )}

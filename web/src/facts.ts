@@ -1,19 +1,48 @@
-import type { Edge, NumberInfo, Seconds, Side } from './types'
+import { duration, floorPercent, format } from './format'
+import { best, bytesPerSecond, type Edge, type Endpoint, type Node, type NumberInfo, type Seconds, type Side } from './types'
 
 /** The number of a side by its key; undefined where it could not be had. */
 export const numberOf = (s: Side | undefined, key: string): Seconds | undefined => (s as Record<string, Seconds> | undefined)?.[key]
 
-/** The numbers of an edge, in the order in which people ask for them. */
-const GROUPS: [string, string[]][] = [
-  ['Requests', ['transactions_per_second', 'transactions', 'in_flight', 'aborted', 'continued', 'request_bytes_per_second', 'response_bytes_per_second', 'request_bytes', 'response_bytes', 'request_packets', 'response_packets']],
-  ['Latency', ['p50', 'p75', 'p90', 'p99', 'mean', 'first_byte_p50', 'first_byte_p99']],
-  ['Connection', ['rtt_p50', 'rtt_p99', 'rtt_min', 'jitter', 'connections_open', 'connections_opened', 'connections_closed', 'failures', 'retransmits', 'resets', 'timed_out']],
-  ['Streams', ['transfers', 'held', 'pushes', 'one_way']],
+/** The numbers of an edge, in the order in which people ask for them; patterns are for what newer servers tell. */
+const GROUPS: [string, (string | RegExp)[]][] = [
+  ['Requests', ['transactions_per_second', 'transactions', 'in_flight', 'request_bytes_per_second', 'response_bytes_per_second', 'request_bytes', 'response_bytes', 'request_packets', 'response_packets']],
+  ['Latency', [/^p\d+$/, 'mean', 'first_byte_p50', 'first_byte_p99']],
+  ['Path', ['rtt_p50', 'rtt_p99', 'rtt_min', 'jitter', 'retransmits', /^window_limited/, /^zero_window/]],
+  ['Connections', ['connections_open', 'connections_opened', 'connections_closed', /^(connection_)?duration/]],
+  ['What went wrong', [/^failures/, 'resets', 'timed_out', 'aborted', 'continued', /^accept_/]],
+  ['Not timed as requests', ['transfers', 'held', 'pushes', 'upgrades', 'one_way']],
   ['Completeness', ['unseen_bytes']],
 ]
 
-/** Numbers that tell of trouble. */
-export const TROUBLE = new Set(['aborted', 'continued', 'failures', 'retransmits', 'resets', 'timed_out', 'unseen_bytes'])
+/** What a number means, in plain words, where its title does not say it. */
+export const MEANING: Record<string, string> = {
+  transactions_per_second: 'Requests whose reply has ended, per second',
+  transactions: 'Requests whose reply has ended',
+  in_flight: 'Requests that wait for their reply at the end of the window',
+  first_byte_p50: 'From the first byte of a request to the first byte of its reply',
+  first_byte_p99: 'From the first byte of a request to the first byte of its reply',
+  rtt_p50: 'Time that a packet and its acknowledgement take, as the kernel measures it',
+  rtt_p99: 'Time that a packet and its acknowledgement take, as the kernel measures it',
+  rtt_min: 'The least round trip since the agent began',
+  jitter: 'By how much the round trip varies, on average',
+  retransmits: 'TCP segments sent again, because they were lost or late',
+  window_limited_seconds: 'Time in which the receiver took no more, of connections that ended',
+  failures: 'Attempts to connect that failed',
+  resets: 'Connections that ended with a reset instead of a close',
+  timed_out: 'Connections whose other end fell silent',
+  aborted: 'Requests that ended without a reply',
+  continued: 'Replies that went on after a second of silence; their latency lacks the tail',
+  transfers: 'Requests whose reply flowed for over a second: downloads, not slow requests',
+  held: 'Requests whose reply began after over ten seconds: long polls, not slow requests',
+  pushes: 'Times that the server sent without having been asked',
+  upgrades: 'Connections that both ends agreed to make streams, such as WebSocket',
+  one_way: 'Packets in streams that nobody answers',
+  unseen_bytes: 'Received by the kernel and read by no call that is seen (splice), or never read',
+}
+
+/** Whether a number tells of trouble. */
+export const trouble = (key: string): boolean => /^(aborted|continued|failures.*|retransmits|resets|timed_out|unseen_bytes)$/.test(key)
 
 /** What is there to show of an edge: groups with rows, without those that say nothing or 0. */
 export function factsOf(edge: Edge, numbers: NumberInfo[]): { title: string; rows: NumberInfo[] }[] {
@@ -22,9 +51,9 @@ export function factsOf(edge: Edge, numbers: NumberInfo[]): { title: string; row
     // A duration of 0 is one that is shorter than can be told.
     return v !== undefined && (v !== 0 || n.unit === 's')
   })
-  const known = new Set(GROUPS.flatMap(([, keys]) => keys))
-  const groups: [string, NumberInfo[]][] = GROUPS.map(([title, keys]) => [title, keys.flatMap((k) => numbers.filter((n) => n.key === k))])
-  groups.push(['Others', numbers.filter((n) => !known.has(n.key))])
+  const groups: [string, NumberInfo[]][] = GROUPS.map(([title, keys]) => [title, keys.flatMap((k) => numbers.filter((n) => (typeof k === 'string' ? n.key === k : k.test(n.key))))])
+  const known = new Set(groups.flatMap(([, of]) => of))
+  groups.push(['Others', numbers.filter((n) => !known.has(n))])
   return groups.map(([title, of]) => ({ title, rows: of.filter(told) })).filter((g) => g.rows.length > 0)
 }
 
@@ -32,18 +61,76 @@ export function factsOf(edge: Edge, numbers: NumberInfo[]): { title: string; row
 export function pairing(edge: Edge): string {
   if (edge.paired) return 'Paired: both ends counted the same connections.'
   if (edge.client_side && edge.server_side) return 'Both ends counted, but it is not sure that they counted the same connections, so they are not subtracted.'
-  return `Only the ${edge.client_side ? 'client' : 'server'} side was counted; ${FOUND[edge.confidence]}`
+  const [seen, other] = edge.client_side ? ['client', 'server'] : ['server', 'client']
+  return `Seen from the ${seen} only: ${FOUND[edge.confidence](other)}`
 }
 
-const FOUND = {
-  exact: 'the kernel saw who the other end is.',
-  listener: 'the other end is known by where it listens.',
-  address: 'the other end is known by its address.',
-  none: 'the other end is in no container that is known, or outside of the watched hosts.',
+const FOUND: Record<Edge['confidence'], (other: string) => string> = {
+  exact: (other) => `the kernel saw who the ${other} is, but the ${other} has counted nothing.`,
+  listener: (other) => `the ${other} is known by where it listens.`,
+  address: (other) => `the ${other} is a guess from its address.`,
+  none: (other) => `the ${other} is not on this host, or in no container that is known.`,
 }
 
-/** What the ends saw of the bytes that they received: undefined where all of them. */
-export function unseen(edge: Edge): string | undefined {
-  const least = Math.min(...[edge.client_side, edge.server_side].map((s) => s?.completeness ?? 1))
-  return least < 1 ? `${Math.floor(least * 1000) / 10} % of the received bytes were seen; the rest was spliced, or never read.` : undefined
+/** Whether an edge is less sure than others: its ends are watched, and yet not paired. */
+export function unsure(edge: Edge, client?: Node, server?: Node): boolean {
+  if (client?.kind === 'outside' || server?.kind === 'outside') return false // such an end cannot count
+  return !edge.paired || edge.confidence === 'none'
+}
+
+/** How an edge is drawn, as classes: dashed for UDP, lighter where it is unsure. */
+export const look = (edge: Edge, client?: Node, server?: Node): string =>
+  (edge.transport === 'udp' ? ' udp' : '') + (unsure(edge, client, server) ? ' unsure' : '')
+
+/** Whether all that was recognised on an edge are DNS queries. */
+const dns = (edge: Edge): boolean => Boolean(edge.endpoints?.length) && edge.endpoints!.every((e) => e.protocol === 'dns')
+
+/** What the label of an edge says; covered is the time that counts are of, in seconds. */
+export function labelOf(edge: Edge, covered: number): string {
+  const s = best(edge)
+  if (!s) return 'idle'
+  if (dns(edge) && s.transactions > 0) return format(s.transactions_per_second, '/s').replace('/s', ' queries/s')
+  const packets = (s.request_packets ?? 0) + (s.response_packets ?? 0)
+  if (edge.transport === 'udp' && packets > 0) return format(covered > 0 ? packets / covered : undefined, '/s').replace('/s', ' packets/s')
+  if (s.p99 !== undefined) return `${format(s.transactions_per_second, '/s')} · ${duration(s.p99)}`
+  return bytesPerSecond(s) > 0 ? format(bytesPerSecond(s), 'B/s') : 'idle'
+}
+
+/** The same in full, for pointers and for readers of the screen. */
+export function spokenOf(edge: Edge, covered: number, client?: Node, server?: Node): string {
+  const s = best(edge)
+  const list = [edge.transport === 'udp' ? `UDP (dashed), ${labelOf(edge, covered)}` : `${format(s?.transactions_per_second, '/s')} requests`]
+  if (s?.p99 !== undefined) list.push(`p99 ${duration(s.p99)}`)
+  if (failed(s)) list.push('with failures')
+  const text = `${client?.name} to ${server?.name}: ${list.join(', ')}`
+  return unsure(edge, client, server) ? `${text}. Lighter because: ${pairing(edge)}` : text
+}
+
+export const failed = (s?: Side): boolean => (s?.failures ?? 0) + (s?.aborted ?? 0) > 0
+
+/** The counts by status of an endpoint, the most frequent first: "2xx 97.0 %, 5xx 3.00 %". */
+export function statuses(e: Endpoint): string {
+  const list = Object.entries(e.statuses).sort(([a, x], [b, y]) => y - x || a.localeCompare(b))
+  if (list.length === 1) return list[0]![0] || 'status not told'
+  return list.map(([status, n]) => `${status || 'not told'} ${format(n / e.requests, 'ratio')}`).join(', ')
+}
+
+/** The share of an edge's transactions whose request was recognised, 0 to 1; undefined without transactions. */
+export function recognised(edge: Edge): number | undefined {
+  const all = (edge.server_side ?? edge.client_side)?.transactions ?? 0
+  const named = [...(edge.endpoints ?? []), ...(edge.other_endpoints ? [edge.other_endpoints] : [])].reduce((sum, e) => sum + e.requests, 0)
+  return all > 0 ? Math.min(1, named / all) : undefined
+}
+
+/** The share of the received bytes that the ends saw, of the end that saw less; undefined where nothing was received. */
+export function countedOf(edge: Edge): number | undefined {
+  const shares = [edge.client_side, edge.server_side].flatMap((s) => s?.completeness ?? [])
+  return shares.length ? Math.min(...shares) : undefined
+}
+
+/** What the ends saw of the bytes that they received, in words. */
+export function seen(edge: Edge): string | undefined {
+  const share = countedOf(edge)
+  if (share === undefined) return undefined
+  return share < 1 ? `Counted ${floorPercent(share)} of the received bytes; the rest was spliced, or never read.` : 'Counted 100 % of the received bytes.'
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { bytes, duration, format, missing, span } from './format'
+import { bytes, counted, duration, floorPercent, format, missing, span, unmatched } from './format'
 import type { Graph, Side } from './types'
 
 describe('units', () => {
@@ -38,6 +38,18 @@ describe('what is missing', () => {
   const graph = (rest: Partial<Graph>, lacks = {}) =>
     ({ omitted_edges: 0, completeness: { state: 'incomplete', tables: [], sinks: [], ended_omitted: 0, ...lacks }, ...rest }) as unknown as Graph
   it('is nothing where nothing was lost', () => expect(missing(graph({}))).toEqual([]))
+  it('tells what was received and not counted, and never rounds it away', () => {
+    expect(missing(graph({ counted_share: { vm: 1 } }))).toEqual([])
+    expect(missing(graph({ counted_share: { vm: 0.99999 } }))[0]).toMatch(/^99.9 % of the bytes received on vm/)
+    expect(counted(graph({ counted_share: { a: 1, b: 0.5 } }))).toBe(0.5)
+    expect(counted(graph({ counted_share: {} }))).toBeUndefined()
+    expect([floorPercent(1), floorPercent(0.99999)]).toEqual(['100 %', '99.9 %'])
+  })
+  it('tells the share of edges and of traffic to where nobody is known', () => {
+    expect(unmatched(graph({ unmatched_share: 0.125, unmatched_bytes_share: 0.0004 }))).toBe('13 % of edges, < 0.1 % of traffic')
+    expect(unmatched(graph({ unmatched_share: 0.4, unmatched_bytes_share: 1 }))).toBe('40 % of edges, 100 % of traffic')
+    expect(unmatched(graph({ unmatched_share: 0, unmatched_bytes_share: 0 }))).toBe('')
+  })
   it('names each table, each kind of thing left out, and no sink', () => {
     const tables = [{ host: 'vm', name: 'edges', dropped: 12345, used: 16384, capacity: 16384 }, { host: 'vm', name: 'connections', dropped: 1 }]
     const unplaced = { request_bytes: 1024000, response_bytes: 1024 } as Side

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import { bytes, clock, digits, local, missing, span } from './format'
+import { bytes, clock, counted, floorPercent, local, missing, span, unmatched } from './format'
 import { WINDOWS, type Change, type State } from './state'
 import type { Graph, Status } from './types'
 
@@ -80,14 +80,18 @@ function Trust({ graph, status, open, show }: { graph?: Graph; status?: Status; 
   const broken = absent.some((f) => f.required)
   const part = c.covered_seconds < c.window_seconds - 2
   const bad = broken || c.state === 'incomplete'
+  const seen = counted(graph)
+  const hint = ['How far these numbers can be trusted', ...missing(graph)]
+  if (seen !== undefined) hint.push(`Counted: ${floorPercent(seen)} of the bytes that were received are in an edge`)
+  if (graph.unmatched_share > 0) hint.push(`Unmatched, with an end in no known container: ${unmatched(graph)}`)
   return (
-    <button class={bad ? 'trust bad' : 'trust'} aria-expanded={open} onClick={show} title={['How far these numbers can be trusted', ...missing(graph)].join('\n')}>
+    <button class={bad ? 'trust bad' : 'trust'} aria-expanded={open} onClick={show} title={hint.join('\n')}>
       <i aria-hidden="true" />
       {c.state === 'incomplete'
         ? c.tables.length > 0 ? `Incomplete: ${c.tables.length > 1 ? `${c.tables.length} tables were` : `table “${c.tables[0]!.name}” was`} full` : 'Incomplete'
         : broken ? 'A required feature is absent'
         : part ? `${span(c.covered_seconds)} of ${span(c.window_seconds)} seen` : 'Complete'}
-      {graph.unmatched_share > 0 && <span class="muted" title="Edges with an end that is in no known container"> · {digits(graph.unmatched_share * 100)} % unmatched</span>}
+      {seen !== undefined && <span class="muted" data-counted={seen}> · counted {floorPercent(seen)}</span>}
       <span class="muted"> · ±{(graph.error_bound * 100).toFixed(1)} %</span>
     </button>
   )

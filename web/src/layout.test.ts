@@ -56,6 +56,12 @@ describe('place', () => {
     for (const direction of ['right', 'down'] as const) {
       const p = place(ids, links, { ...right, direction })
       expect(p.nodes.size).toBe(30)
+      if (direction === 'right') {
+        const labels = [...p.edges.values()].map((e) => e.label)
+        expect(overlaps(labels, 60, 20)).toBe(0)
+        const on = labels.filter((l) => [...p.nodes.values()].some((n) => Math.abs(n.x - l.x) < 80 && Math.abs(n.y - l.y) < 30))
+        expect(on).toEqual([])
+      }
       expect(overlaps([...p.nodes.values()], 100, 40)).toBe(0)
       expect(p.edges.size).toBe(links.filter((l) => l.from !== l.to).length)
       for (const at of p.nodes.values()) {

@@ -78,7 +78,7 @@ export function place(ids: string[], links: Link[], o: Options, past = new Set<s
     const point = (m: number, c: number): Point => (right ? { x: m, y: c } : { x: c, y: m })
     const start = (v: Vertex) => first + v.layer * (main + gap)
     for (const v of part.vertices) if (!v.dummy) result.nodes.set(v.id, point(start(v) + main / 2, v.at))
-    draw(part.routes, result, { main, cross, point, start, label: o.label })
+    draw(part.routes, result, { main, cross, point, start, label: o.label, right })
     offset += (right ? part.broad : part.long) + apart
   }
   offset = Math.max(0, offset - apart)
@@ -260,6 +260,7 @@ interface Pen {
   point: (main: number, cross: number) => Point
   start: (v: Vertex) => number
   label: Size
+  right: boolean
 }
 
 /** Writes the curves. Ends at one side of a node are spread, in the order of where they lead. */
@@ -365,8 +366,12 @@ function labelPlace(stops: Stop[], others: (at: Point) => number, taken: Point[]
   let best: Point = { x: 0, y: 0 }
   let least = Infinity
   for (const segment of new Set([0, stops.length - 2])) {
+    const [from, to] = [stops[segment]![0], stops[segment + 1]![0]]
     for (const t of [0.5, 0.44, 0.56, 0.38, 0.62, 0.32, 0.68]) {
       const at = along(stops[segment]!, stops[segment + 1]!, t, pen)
+      // Between the layers a label lies on no node, wherever it is moved to along them.
+      const [main, half] = pen.right ? [at.x, width / 2] : [at.y, height / 2]
+      if (t !== 0.5 && (main - half < from || main + half > to)) continue
       const cost = 40 * taken.filter((p) => Math.abs(p.x - at.x) < width && Math.abs(p.y - at.y) < height).length + 3 * others(at) + Math.abs(t - 0.5)
       if (cost < least) [least, best] = [cost, at]
     }
@@ -383,7 +388,7 @@ const round = (v: number) => Math.round(v * 10) / 10
 function separate(edges: Placed['edges'], o: Options) {
   const labels = [...edges.values()].map((e) => e.label)
   const { width, height } = o.label
-  for (let pass = 0; pass < 60; pass++) {
+  for (let pass = 0; pass < 200; pass++) {
     let moved = false
     for (let i = 0; i < labels.length; i++)
       for (let j = i + 1; j < labels.length; j++) {

@@ -1,14 +1,16 @@
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { useEffect, useMemo, useRef } from 'preact/hooks'
 import { asNumber } from './data'
+import { failed, labelOf, look, spokenOf } from './facts'
 import { bytes, digits, duration, format } from './format'
 import { place, type Options } from './layout'
 import { edgeOf, nodeOf, short, type Change, type State } from './state'
+import { fit, textWidth, useWidth } from './text'
 import { best, bytesPerSecond, unnamed, type Edge, type Graph, type Node } from './types'
 
-const LABEL = { width: 108, height: 22 }
+const LABEL = { width: 116, height: 22 }
 const SHAPES: Record<'right' | 'tight' | 'down', Options> = {
   right: { direction: 'right', node: { width: 200, height: 58 }, label: LABEL, layerGap: 150, nodeGap: 26 },
-  tight: { direction: 'right', node: { width: 184, height: 58 }, label: LABEL, layerGap: 122, nodeGap: 22 },
+  tight: { direction: 'right', node: { width: 184, height: 58 }, label: LABEL, layerGap: 140, nodeGap: 22 },
   down: { direction: 'down', node: { width: 140, height: 56 }, label: LABEL, layerGap: 80, nodeGap: 12 },
 }
 const MARGIN = 14
@@ -42,8 +44,7 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
   const dimEdge = (e: Edge) =>
     (q !== '' && !matches(names.get(e.client)!, q) && !matches(names.get(e.server)!, q)) ||
     (selectedNode ? e.client !== selectedNode.id && e.server !== selectedNode.id : selectedEdge ? e !== selectedEdge : false)
-  // An end outside cannot count; one inside should have.
-  const oneSided = (e: Edge) => (!e.client_side || !e.server_side) && names.get(e.client)?.kind !== 'outside' && names.get(e.server)?.kind !== 'outside'
+  const ends = (e: Edge) => [names.get(e.client), names.get(e.server)] as const
   const choose = (part: Partial<State>) => change({ node: undefined, edge: undefined, status: undefined, chart: undefined, ...part })
 
   // What is chosen elsewhere is shown here, too; the page itself does not move.
@@ -56,10 +57,14 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
   }, [state.node, state.edge, placed, scale])
 
   return (
-    <section class="map" aria-label="Service map">
+    <>
       <div class="map-frame" ref={frame}>
         {graph.edges.length === 0 ? (
-          <p class="note">No TCP traffic between containers was seen in this time. An edge appears with its first byte, and connections that were already open are counted, too.</p>
+          <p class="note">
+            {(graph.hidden_edges ?? 0) > 0
+              ? 'All edges are under the share of traffic that is shown.'
+              : 'No traffic between containers was seen in this time. An edge appears with its first byte, and connections that were already open are counted, too.'}
+          </p>
         ) : (
           <svg width={full.width * scale} height={full.height * scale} viewBox={`${-MARGIN} ${-MARGIN} ${full.width} ${full.height}`} role="group" aria-label={`${ids.length} nodes, ${graph.edges.length} edges`}
             onClick={(e) => e.target === e.currentTarget && (state.node || state.edge) && choose({})}>
@@ -73,7 +78,7 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
             {graph.edges.map((e) => {
               const at = placed.edges.get(e.id)
               if (!at) return null
-              return <EdgeLine key={e.id} edge={e} path={at.path} heat={slow(e)} one={oneSided(e)} chosen={e === selectedEdge} dim={dimEdge(e)} choose={() => choose({ edge: short(e.id) })} />
+              return <EdgeLine key={e.id} edge={e} path={at.path} heat={slow(e)} look={look(e, ...ends(e))} spoken={spokenOf(e, graph.covered_seconds, ...ends(e))} chosen={e === selectedEdge} dim={dimEdge(e)} choose={() => choose({ edge: short(e.id) })} />
             })}
             {graph.nodes.map((n) => {
               const at = placed.nodes.get(n.id)
@@ -87,8 +92,8 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
               const at = placed.edges.get(e.id)
               if (!at) return null
               return (
-                <EdgeLabel key={e.id} edge={e} x={at.label.x} y={at.label.y} heat={slow(e)} chosen={e === selectedEdge} dim={dimEdge(e)}
-                  title={`${names.get(e.client)?.name} to ${names.get(e.server)?.name}`} choose={() => choose({ edge: short(e.id) })} />
+                <EdgeLabel key={e.id} edge={e} x={at.label.x} y={at.label.y} heat={slow(e)} look={look(e, ...ends(e))} text={labelOf(e, graph.covered_seconds)} spoken={spokenOf(e, graph.covered_seconds, ...ends(e))}
+                  chosen={e === selectedEdge} dim={dimEdge(e)} choose={() => choose({ edge: short(e.id) })} />
               )
             })}
           </svg>
@@ -97,7 +102,7 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
       <div class="map-foot">
         {still.length > 0 && graph.edges.length > 0 && (
           <p class="alone">
-            <span class="muted">No TCP traffic seen:</span>{' '}
+            <span class="muted">{(graph.hidden_edges ?? 0) > 0 ? 'No edge shown:' : 'No traffic seen:'}</span>{' '}
             {alone.slice(0, 40).map((n) => (
               <button key={n.id} class={`chip${n === selectedNode ? ' chosen' : ''}${n.gone ? ' gone' : ''}`} onClick={() => choose({ node: short(n.id) })}>{n.name}</button>
             ))}
@@ -106,9 +111,9 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
         )}
         {graph.omitted_edges > 0 && <p class="muted">{graph.omitted_edges} less busy edges are left out.</p>}
         {graph.unplaced && <p class="lack">{bytes(graph.unplaced.request_bytes + graph.unplaced.response_bytes)} of connections are in no edge: the table of edges was full.</p>}
-        {graph.edges.length > 0 && <Legend />}
+        {graph.edges.length > 0 && <Legend udp={graph.edges.some((e) => e.transport === 'udp')} unsure={graph.edges.some((e) => look(e, ...ends(e)).includes('unsure'))} />}
       </div>
-    </section>
+    </>
   )
 }
 
@@ -117,13 +122,14 @@ const linked = (e: Edge, a: Node, b: Node) => (e.client === a.id && e.server ===
 export const matches = (n: Node, q: string) =>
   n.name.toLowerCase().includes(q) || (n.image ?? '').toLowerCase().includes(q) || (n.pod ?? '').toLowerCase().includes(q) || n.id.startsWith(q)
 
-function Legend() {
+function Legend({ udp, unsure }: { udp: boolean; unsure: boolean }) {
   return (
     <p class="legend">
       <span><i class="line thin" /><i class="line thick" /> wider: more bytes/s</span>
       <span><i class="line warm" /> p99 ≥ 4×</span>
       <span><i class="line hot" /> ≥ 16× the map’s median</span>
-      <span><i class="line one" /> only one side counted</span>
+      {udp && <span data-legend-udp><i class="line dashed" /> UDP: packets/s, or DNS queries/s</span>}
+      {unsure && <span><i class="line light" /> lighter: seen from one end only, or the ends are not paired</span>}
     </p>
   )
 }
@@ -144,18 +150,20 @@ interface LineProps {
   edge: Edge
   path: string
   heat: string
-  one: boolean
+  look: string
+  spoken: string
   chosen: boolean
   dim: boolean
   choose: () => void
 }
 
 /** The line of an edge, which the pointer can use, too; the label is what the keyboard reaches. */
-function EdgeLine({ edge, path, heat, one, chosen, dim, choose }: LineProps) {
+function EdgeLine({ edge, path, heat, look, spoken, chosen, dim, choose }: LineProps) {
   const width = 1.4 + Math.max(0, Math.min(5.5, (Math.log10(1 + bytesPerSecond(best(edge))) - 3) * 1.25))
   return (
     <g class="way" onClick={choose}>
-      <path class={`edge ${heat}${chosen ? ' chosen' : ''}${dim ? ' dim' : ''}${one ? ' one' : ''}`} d={path} stroke-width={width} marker-end={`url(#tip-${heat})`} />
+      <title>{spoken}</title>
+      <path class={`edge ${heat}${look}${chosen ? ' chosen' : ''}${dim ? ' dim' : ''}`} data-line={edge.id} d={path} stroke-width={width} marker-end={`url(#tip-${heat})`} />
       <path class="hit" d={path} />
     </g>
   )
@@ -166,25 +174,23 @@ interface LabelProps {
   x: number
   y: number
   heat: string
+  look: string
+  text: string
+  spoken: string
   chosen: boolean
   dim: boolean
-  title: string
   choose: () => void
 }
 
-function EdgeLabel({ edge, x, y, heat, chosen, dim, title, choose }: LabelProps) {
-  const s = best(edge)
-  const failed = (s?.failures ?? 0) + (s?.aborted ?? 0) > 0
-  const udp = edge.transport === 'udp' ? 'UDP ' : ''
-  const text = udp + (s?.p99 === undefined ? (s && bytesPerSecond(s) > 0 ? format(bytesPerSecond(s), 'B/s') : 'idle') : `${format(s.transactions_per_second, '/s')} · ${duration(s.p99)}`)
-  const width = Math.min(LABEL.width + 12, textWidth(text, 11) + (failed ? 26 : 16))
-  const spoken = `${title}: ${udp}${format(s?.transactions_per_second, '/s')} requests, p99 ${duration(s?.p99)}${failed ? ', with failures' : ''}`
+function EdgeLabel({ edge, x, y, heat, look, text, spoken, chosen, dim, choose }: LabelProps) {
+  const fails = failed(best(edge))
+  const width = Math.min(LABEL.width, textWidth(text, 11) + (fails ? 26 : 16))
   return (
-    <g class={`label ${heat}${chosen ? ' chosen' : ''}${dim ? ' dim' : ''}`} role="button" tabindex={0} aria-label={spoken} aria-pressed={chosen} data-edge={edge.id} onClick={choose} onKeyDown={onEnter(choose)}>
+    <g class={`label ${heat}${look}${chosen ? ' chosen' : ''}${dim ? ' dim' : ''}`} role="button" tabindex={0} aria-label={spoken} aria-pressed={chosen} data-edge={edge.id} onClick={choose} onKeyDown={onEnter(choose)}>
       <title>{spoken}</title>
       <rect x={x - width / 2} y={y - 9.500} width={width} height={19} rx="9.500" />
-      {failed && <circle class="failed" cx={x - width / 2 + 11} cy={y} r="3.500" />}
-      <text x={x + (failed ? 5 : 0)} y={y + 3.800}>{text}</text>
+      {fails && <circle class="failed" cx={x - width / 2 + 11} cy={y} r="3.500" />}
+      <text x={x + (fails ? 5 : 0)} y={y + 3.800}>{text}</text>
     </g>
   )
 }
@@ -212,6 +218,7 @@ function NodeCard({ node, x, y, shape, cores, chosen, dim, loop, choose, chooseL
   const second =
     node.kind === 'outside'
       ? (node.address_count ?? 1) > 1 ? `${node.address_count} addresses` : 'outside'
+      : node.kind === 'process' ? flows(node)
       : node.usage ? [cpu >= 0 ? `${cpu < 0.01 ? format(cpu, 'cores') : digits(cpu)} cores` : '', wait >= 0.005 ? `wait ${duration(wait)}` : node.usage.memory_bytes !== undefined ? format(node.usage.memory_bytes, 'B') : ''].filter(Boolean).slice(...(shape.direction === 'right' ? [] : wait >= 0.005 ? [1, 2] : [0, 1])).join(' · ')
       : 'gone'
   const share = Math.max(0, Math.min(1, cpu / cores || 0))
@@ -242,11 +249,19 @@ function NodeCard({ node, x, y, shape, cores, chosen, dim, loop, choose, chooseL
   )
 }
 
+/** What a process asks and answers: only its container's use of the machine is known. */
+const flows = (n: Node): string => {
+  const [served, called] = [n.served?.transactions_per_second, n.called?.transactions_per_second]
+  return [served && `serves ${format(served, '/s')}`, called && `asks ${format(called, '/s')}`].filter(Boolean).join(' · ') || 'process'
+}
+
 function Icon({ kind, x, y }: { kind: Node['kind']; x: number; y: number }) {
   return (
     <svg class="icon" x={x} y={y} width="16" height="16" viewBox="0 0 16 16">
       {kind === 'container' && <path d="M8 1.500 14 4.700v6.600l-6 3.200-6-3.200V4.700ZM2 4.700l6 3.200 6-3.200M8 7.900v6.600" />}
       {kind === 'service' && <path d="M8 5.200a2.800 2.800 0 1 0 0 5.600 2.800 2.800 0 0 0 0-5.600ZM8 1.500v2M8 12.500v2M1.500 8h2M12.500 8h2M3.400 3.400l1.400 1.400M11.200 11.200l1.400 1.400M3.400 12.600l1.400-1.400M11.200 4.800l1.400-1.400" />}
+      {kind === 'process' && <path d="M2 3h12v10H2ZM4.500 6l2 2-2 2M8.500 10.500h3" />}
+      {kind === 'pod' && <path d="M8 1.500 14 5v6l-6 3.500L2 11V5ZM8 5.500l2.500 1.500v2.500L8 11 5.500 9.500V7Z" />}
       {kind === 'host' && <path d="M2 2.500h12v4.500H2ZM2 9h12v4.500H2ZM4.500 4.800h.1M4.500 11.300h.1M7 4.800h4.500M7 11.300h4.500" />}
       {kind === 'outside' && <path d="M8 1.500a6.500 6.500 0 1 0 0 13 6.500 6.500 0 0 0 0-13ZM1.500 8h13M8 1.500c2.200 2 2.800 4 2.800 6.500S10.200 12.500 8 14.500C5.800 12.500 5.200 10.500 5.200 8S5.800 3.500 8 1.500Z" />}
     </svg>
@@ -257,38 +272,4 @@ const onEnter = (f: () => void) => (e: KeyboardEvent) => {
   if (e.key !== 'Enter' && e.key !== ' ') return
   e.preventDefault()
   f()
-}
-
-let canvas: CanvasRenderingContext2D | null | undefined
-
-function textWidth(text: string, size: number, weight = 400): number {
-  canvas ??= document.createElement('canvas').getContext('2d')
-  if (!canvas) return text.length * size * 0.56
-  canvas.font = `${weight} ${size}px ${getComputedStyle(document.body).fontFamily}`
-  return canvas.measureText(text).width
-}
-
-const fitted = new Map<string, string>()
-
-/** Shortens a name in its middle, because both ends of names tell them apart. */
-function fit(text: string, width: number, size: number, weight: number): string {
-  const key = `${width} ${size} ${text}`
-  const known = fitted.get(key)
-  if (known !== undefined) return known
-  let out = text
-  for (let n = Math.min(text.length, 200) - 1; n > 2 && textWidth(out, size, weight) > width; n--) out = text.slice(0, Math.ceil(n * 0.6)) + '…' + text.slice(text.length - Math.floor(n * 0.4))
-  if (fitted.size > 5000) fitted.clear()
-  fitted.set(key, out)
-  return out
-}
-
-function useWidth(ref: { current: HTMLElement | null }): number {
-  const [width, set] = useState(0)
-  useEffect(() => {
-    if (!ref.current) return
-    const watch = new ResizeObserver((entries) => set(entries[0]!.contentRect.width))
-    watch.observe(ref.current)
-    return () => watch.disconnect()
-  }, [])
-  return width
 }

@@ -2,8 +2,9 @@ import { useEffect, useRef } from 'preact/hooks'
 import type { ComponentChildren } from 'preact'
 import { Chart } from './chart'
 import type { Loaded, Line } from './data'
-import { factsOf, numberOf, pairing, TROUBLE, unseen } from './facts'
-import { clock, digits, duration, format, missing, NONE, span, bytes } from './format'
+import { Endpoints, endpointChart } from './endpoints'
+import { countedOf, factsOf, MEANING, numberOf, pairing, seen, trouble, unsure } from './facts'
+import { bytes, clock, counted, digits, duration, floorPercent, format, missing, NONE, span, unmatched } from './format'
 import { Period } from './header'
 import { short, type Change, type State } from './state'
 import { best, type Edge, type Graph, type Node, type NumberInfo, type Seconds, type Status } from './types'
@@ -56,6 +57,7 @@ function Missing({ graph, state, close }: Props) {
 function Worth({ graph, range }: { graph: Graph; range: [number, number] }) {
   const c = graph.completeness
   const lacks = missing(graph)
+  const all = counted(graph)
   return (
     <dl class="worth">
       <div><dt>Window</dt><dd>{span(c.window_seconds)}, <Period range={range} /></dd></div>
@@ -63,7 +65,9 @@ function Worth({ graph, range }: { graph: Graph; range: [number, number] }) {
       <div><dt>State</dt><dd>{c.state}{lacks.length ? '' : ': every event is counted, and no table was full'}</dd></div>
       {lacks.map((what) => <div key={what} class="lack"><dt>Missing</dt><dd>{what}</dd></div>)}
       {c.sinks.map((s) => <div key={s.host + s.name}><dt>Delivery</dt><dd>{format(s.dropped, '')} snapshots did not reach {s.name}: charts lack points; counts go on in the next one</dd></div>)}
-      {graph.unmatched_share > 0 && <div><dt>Ends</dt><dd>{digits(graph.unmatched_share * 100)} % of edges lead to an end that is in no known container</dd></div>}
+      {all !== undefined && <div><dt>Counted</dt><dd>{floorPercent(all)} of the bytes that the kernel received for programs{Object.keys(graph.counted_share).length > 1 ? ', on the host with the least' : ''}</dd></div>}
+      {graph.unmatched_share > 0 && <div><dt>Unmatched</dt><dd>{unmatched(graph)} lead to an end that is in no known container</dd></div>}
+      {(graph.hidden_edges ?? 0) > 0 && <div><dt>Hidden</dt><dd>{format(graph.hidden_edges, '')} edges with a small share of traffic, as chosen above the map</dd></div>}
       <div><dt>Error</dt><dd>counts are exact; a quantile is off by at most ±{(graph.error_bound * 100).toFixed(1)} %</dd></div>
     </dl>
   )
@@ -82,13 +86,14 @@ function EdgePanel({ graph, edge, state, change, range, theme, close }: Props & 
   const name = (id: string) => graph.nodes.find((n) => n.id === id)?.name ?? id
   const [scope, key] = (state.chart ?? '').split('.') as [string, string]
   const info = graph.numbers.side.find((n) => n.key === key)
-  const match = `client_id${graph.matches[edge.client]},server_id${graph.matches[edge.server]}`
+  const match = graph.edge_matches[edge.id]
   const sides = (['client', 'server'] as const).filter((s) => (s === 'client' ? edge.client_side : edge.server_side))
   const lines: Line[] = info && (scope === 'client' || scope === 'server')
     ? sides.map((s) => ({ name: `${s} side`, query: info.query.replaceAll('$match', `${match},side="${s}"`) })) : []
   const s = best(edge)
   const facts = factsOf(edge, graph.numbers.side)
-  const gap = unseen(edge)
+  const asked = endpointChart(graph, edge, state)
+  const [client, server] = [edge.client, edge.server].map((id) => graph.nodes.find((n) => n.id === id))
   return (
     <>
       <Head kind="edge" close={close} title={<><Go id={edge.client} change={change}>{name(edge.client)}</Go><span class="arrow"> → </span><Go id={edge.server} change={change}>{name(edge.server)}</Go></>}>
@@ -100,9 +105,11 @@ function EdgePanel({ graph, edge, state, change, range, theme, close }: Props & 
         <Tile title="p99" value={duration(s?.p99)} />
         <Tile title="Network time" value={edge.paired ? duration(edge.network_seconds) : NONE} hint={edge.paired ? 'client p50 − server p50' : 'needs both ends'} />
       </div>
-      {info && lines.length > 0 && <Chart title={info.title} unit={info.unit} lines={lines} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />}
-      <p class={edge.paired ? 'state good' : 'state'}>{pairing(edge)}</p>
-      {gap && <p class="state">{gap}</p>}
+      {info && lines.length > 0 && <Chart key={state.chart} title={info.title} unit={info.unit} lines={lines} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />}
+      {asked && <Chart key={`${state.endpoint} ${state.chart}`} title={asked.title} unit={asked.unit} lines={asked.lines} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />}
+      <p class={edge.paired ? 'state good' : unsure(edge, client, server) ? 'state unsure' : 'state'} data-pairing>{pairing(edge)}</p>
+      {seen(edge) && <p class={countedOf(edge) === 1 ? 'state good' : 'state unsure'} data-edge-counted>{seen(edge)}</p>}
+      <Endpoints edge={edge} state={state} change={change} />
       <table class="sides">
         <thead>
           <tr><th scope="col"><span class="hidden">Number</span></th><th scope="col">Client side</th><th scope="col">Server side</th></tr>
@@ -111,8 +118,8 @@ function EdgePanel({ graph, edge, state, change, range, theme, close }: Props & 
           <tbody key={title}>
             <tr class="heading"><th scope="rowgroup" colSpan={3}>{title}</th></tr>
             {rows.map((n) => (
-              <tr key={n.key} class={TROUBLE.has(n.key) ? 'rare' : undefined}>
-                <th scope="row">{n.title}</th>
+              <tr key={n.key} class={trouble(n.key) ? 'rare' : undefined}>
+                <th scope="row" title={MEANING[n.key]}>{n.title}</th>
                 <td><Value value={numberOf(edge.client_side, n.key)} unit={n.unit} path={`client.${n.key}`} state={state} change={change} strong={n.key === 'p99'} /></td>
                 <td><Value value={numberOf(edge.server_side, n.key)} unit={n.unit} path={`server.${n.key}`} state={state} change={change} strong={n.key === 'p99'} /></td>
               </tr>
@@ -120,7 +127,7 @@ function EdgePanel({ graph, edge, state, change, range, theme, close }: Props & 
           </tbody>
         ))}
       </table>
-      {!facts.some((g) => g.rows.some((n) => TROUBLE.has(n.key))) && <p class="muted small">No failed or reset connection, retransmit, aborted or continued transaction, nor unseen byte.</p>}
+      {!facts.some((g) => g.rows.some((n) => trouble(n.key))) && <p class="muted small">No failed or reset connection, retransmit, aborted or continued transaction, nor unseen byte.</p>}
       <p class="muted small">On the client a transaction lasts from the first byte sent to the last byte received, on the server from the first byte received to the last byte sent.</p>
       <Worth graph={graph} range={range} />
     </>
@@ -138,28 +145,23 @@ function Tile({ title, value, hint }: { title: string; value: string; hint?: str
 const GROUPS: [string, RegExp][] = [
   ['CPU', /cpu|run_queue|throttled|switches|threads|forks|execs|exits/],
   ['Memory', /memory|working_set|rss|cache|page_faults|oom/],
-  ['Network', /network|packets/],
+  ['Network', /network|packets|zero_windows|listen_/],
   ['Disk', /disk/],
 ]
 
 function NodePanel({ graph, node, state, change, range, theme, close }: Props & { graph: Graph; node: Node }) {
   const [scope, key] = (state.chart ?? '').split('.') as [string, string]
   const info = (scope === 'usage' ? graph.numbers.usage : scope === 'served' || scope === 'called' ? graph.numbers.side : []).find((n) => n.key === key)
-  const match = graph.matches[node.id]!
+  const matchers: Record<string, string> = graph.matches[node.id]!
   const outside = node.kind === 'outside'
-  const matchers: Record<string, string> = {
-    usage: `id${match}`,
-    served: `server_id${match},side="${outside ? 'client' : 'server'}"`,
-    called: `client_id${match},side="${outside ? 'server' : 'client'}"`,
-  }
   const title = info && (scope === 'usage' ? info.title : `${info.title} · ${scope === 'served' ? 'requests served' : 'requests made'}`)
   return (
     <>
-      <Head kind={node.kind === 'host' ? 'rest of the host' : node.kind} title={node.name} close={close}>
-        <p class="muted small">{about(node)}</p>
+      <Head kind={node.kind === 'host' && state.by !== 'host' ? 'rest of the host' : node.kind} title={node.name} close={close}>
+        <p class="muted small">{about(node, state)}</p>
       </Head>
       {info && title && (
-        <Chart title={title} unit={info.unit} lines={[{ name: info.title, query: info.query.replaceAll('$match', matchers[scope]!) }]} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />
+        <Chart key={state.chart} title={title} unit={info.unit} lines={[{ name: info.title, query: info.query.replaceAll('$match', matchers[scope]!) }]} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />
       )}
       {node.usage && GROUPS.map(([name, keys]) => {
         const rows = graph.numbers.usage.filter((n) => keys.test(n.key) && node.usage![n.key] !== undefined)
@@ -182,7 +184,7 @@ function NodePanel({ graph, node, state, change, range, theme, close }: Props & 
           <section key={way} class="group">
             <h3>{way === 'served' ? 'Requests served' : 'Requests made'}</h3>
             <dl class="numbers">
-              {graph.numbers.side.filter((n) => ['transactions_per_second', 'p50', 'p99', 'request_bytes_per_second', 'response_bytes_per_second', 'connections_open'].includes(n.key) || (TROUBLE.has(n.key) && numberOf(side, n.key))).map((n) => (
+              {graph.numbers.side.filter((n) => ['transactions_per_second', 'p50', 'p99', 'request_bytes_per_second', 'response_bytes_per_second', 'connections_open'].includes(n.key) || (trouble(n.key) && numberOf(side, n.key))).map((n) => (
                 <div key={n.key}><dt>{n.title}</dt><dd><Value value={numberOf(side, n.key)} unit={n.unit} path={`${way}.${n.key}`} state={state} change={change} /></dd></div>
               ))}
             </dl>
@@ -213,8 +215,11 @@ function NodePanel({ graph, node, state, change, range, theme, close }: Props & 
   )
 }
 
-function about(n: Node): string {
+function about(n: Node, state: State): string {
   if (n.kind === 'outside') return 'Not on a watched host'
+  if (n.kind === 'host' && state.by === 'host') return 'Everything on the host, containers or not'
+  if (n.kind === 'process') return `Processes that run ${n.process} in ${n.name.slice(0, -n.process!.length - 1)}; group by container for CPU and memory`
+  if (n.kind === 'pod') return `Pod of the namespace ${n.namespace}${n.gone ? ' · ended' : ''}`
   if (n.kind === 'host') return `What runs on ${n.host} in no container`
   return [n.image, n.runtime, n.pod && `${n.namespace}/${n.pod}`, short(n.id), n.started ? `since ${clock(n.started)}` : '', n.gone ? 'ended' : ''].filter(Boolean).join(' · ')
 }

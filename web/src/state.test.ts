@@ -10,6 +10,8 @@ it('reads back what it writes', () => {
     '#window=1h&node=abc&chart=usage.cpu_cores&sort=name&q=nginx',
     '#from=1790000000&to=1790000300.5&edge=a%3Eb&chart=client.p99',
     '#status=',
+    '#view=heat&by=process&share=0.01&quantity=p99',
+    '#edge=a%3Eb%2Fudp&chart=endpoint.rate&endpoint=http+GET+%2Fproduct%2F%3Aid&by=pod',
     '#node=%2Fsystem.slice%2Fa%26b.service',
   ]) expect(write(parse(hash))).toBe(hash)
 })
@@ -17,6 +19,9 @@ it('reads back what it writes', () => {
 it('ignores what it does not understand', () => {
   expect(write(parse('#window=9y&from=5&to=3&chart=usage.x&sort=%3Cscript%3E&colour=red'))).toBe('')
   expect(write(parse('#node=a&chart=constructor.name'))).toBe('#node=a')
+  expect(write(parse('#view=list&by=port&share=0.5&quantity=x'))).toBe('')
+  expect(write(parse('#edge=a&chart=endpoint.rate'))).toBe('#edge=a')
+  expect(write(parse('#node=a&chart=endpoint.rate&endpoint=http+GET'))).toBe('#node=a')
   expect(write(parse('#%E0%A4%A=%%&q=1'))).toBe('#q=1')
 })
 
@@ -27,5 +32,7 @@ it('bounds the filter', () => {
 it('cuts container ids in URLs, and nothing else', () => {
   const id = '0123456789ab'.padEnd(64, 'f')
   expect(short(`${id}>10.0.0.1`)).toBe('0123456789ab>10.0.0.1')
+  expect(short(`${id}/nginx>${id}/udp`)).toBe('0123456789ab/nginx>0123456789ab/udp')
+  expect(short(`${id}0`)).toBe(`${id}0`)
   expect(short('host/vm')).toBe('host/vm')
 })

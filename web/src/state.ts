@@ -1,4 +1,5 @@
 import { useEffect, useState } from 'preact/hooks'
+import type { Quantity } from './heat'
 import type { Graph } from './types'
 
 /** All that a view is. It lives in the URL's hash, so that a view can be linked and gone back to. */
@@ -14,6 +15,15 @@ export interface State {
   status?: boolean
   /** Which number is charted: scope and key, as in "usage.cpu_cores" or "client.p99". */
   chart?: string
+  /** Of which endpoint, for the charts "endpoint.rate" and "endpoint.latency": protocol, space, name. */
+  endpoint?: string
+  view: 'map' | 'heat'
+  /** What a node stands for. */
+  by: Grouping
+  /** The least share of all bytes that an edge is shown with. */
+  share: number
+  /** What the heat map shows. */
+  quantity: Quantity
   /** Key of the table's order; a leading "-" sorts down. */
   sort: string
   /** Filter of names. */
@@ -22,9 +32,14 @@ export interface State {
 
 export const WINDOWS: [string, number][] = [['1m', 60], ['5m', 300], ['15m', 900], ['1h', 3600], ['6h', 21600]]
 
-const DEFAULT: State = { window: 300, sort: '-usage.cpu_cores', q: '' }
-const CHARTS = /^(usage|served|called|client|server)\.[a-z0-9_]+$/
-const SORTS = /^-?(name|(usage|served)\.[a-z0-9_]+)$/
+export type Grouping = 'container' | 'process' | 'pod' | 'host'
+export const GROUPINGS: Grouping[] = ['container', 'process', 'pod', 'host']
+export const SHARES = [0, 0.001, 0.01, 0.05]
+const QUANTITIES: Quantity[] = ['bytes', 'requests', 'p99']
+
+const DEFAULT: State = { window: 300, sort: '-usage.cpu_cores', q: '', view: 'map', by: 'container', share: 0, quantity: 'bytes' }
+const CHARTS = /^((usage|served|called|client|server)\.[a-z0-9_]+|endpoint\.(rate|latency))$/
+const SORTS = /^-?(name|(usage|served|called)\.[a-z0-9_]+)$/
 
 const finite = (text: string | null): number | undefined => {
   const v = Number(text)
@@ -44,6 +59,15 @@ export function parse(hash: string): State {
   else if (p.get('node')) s.node = p.get('node')!
   const chart = p.get('chart')
   if (chart && CHARTS.test(chart) && (s.edge || s.node)) s.chart = chart
+  const endpoint = p.get('endpoint')
+  if (chart?.startsWith('endpoint.')) {
+    if (endpoint && s.edge) s.endpoint = endpoint.slice(0, 200)
+    else delete s.chart
+  }
+  if (p.get('view') === 'heat') s.view = 'heat'
+  s.by = GROUPINGS.find((by) => by === p.get('by')) ?? DEFAULT.by
+  s.share = SHARES.find((share) => share === finite(p.get('share'))) ?? DEFAULT.share
+  s.quantity = QUANTITIES.find((q) => q === p.get('quantity')) ?? DEFAULT.quantity
   const sort = p.get('sort')
   if (sort && SORTS.test(sort)) s.sort = sort
   s.q = (p.get('q') ?? '').slice(0, 200)
@@ -62,6 +86,8 @@ export function write(s: State): string {
   else if (s.edge) p.set('edge', s.edge)
   else if (s.node) p.set('node', s.node)
   if (s.chart && (s.edge || s.node)) p.set('chart', s.chart)
+  if (s.chart?.startsWith('endpoint.') && s.edge && s.endpoint) p.set('endpoint', s.endpoint)
+  for (const key of ['view', 'by', 'share', 'quantity'] as const) if (s[key] !== DEFAULT[key]) p.set(key, String(s[key]))
   if (s.sort !== DEFAULT.sort) p.set('sort', s.sort)
   if (s.q) p.set('q', s.q)
   const text = p.toString()
@@ -69,7 +95,7 @@ export function write(s: State): string {
 }
 
 /** A container's 64 digits are cut to 12 in URLs, as its runtime's tools do. */
-export const short = (id: string): string => id.split('>').map((i) => (/^[0-9a-f]{64}$/.test(i) ? i.slice(0, 12) : i)).join('>')
+export const short = (id: string): string => id.replace(/(^|>)([0-9a-f]{12})[0-9a-f]{52}(?=$|[>/])/g, '$1$2')
 
 export const nodeOf = (g: Graph | undefined, id?: string) => (id ? g?.nodes.find((n) => short(n.id) === short(id)) : undefined)
 export const edgeOf = (g: Graph | undefined, id?: string) => (id ? g?.edges.find((e) => short(e.id) === short(id)) : undefined)

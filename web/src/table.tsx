@@ -24,6 +24,17 @@ const COLUMNS: Column[] = [
   { key: 'served.p99', title: 'p99', hint: 'Response time of served requests', unit: 's' },
 ]
 
+const TITLES = { container: 'Containers', process: 'Processes', pod: 'Pods and containers', host: 'Hosts' }
+
+/** Of a process only its traffic is known; CPU and memory are its container's. */
+const FLOWS: Column[] = [
+  ...COLUMNS.filter((c) => c.key.startsWith('served.')),
+  { key: 'served.response_bytes_per_second', title: 'Served', hint: 'Bytes of replies', unit: 'B/s' },
+  { key: 'called.transactions_per_second', title: 'Asked req/s', hint: 'Requests made', unit: '/s' },
+  { key: 'called.p99', title: 'Asked p99', hint: 'Response time of requests made', unit: 's' },
+  { key: 'called.response_bytes_per_second', title: 'Received', hint: 'Bytes of replies to its requests', unit: 'B/s' },
+]
+
 /** The number of a node under a scope and key, as "usage.cpu_cores". */
 export function numberOf(n: Node, path: string): Seconds | undefined {
   const [scope, key] = path.split('.') as ['usage' | 'served' | 'called', string]
@@ -34,8 +45,10 @@ export function Table({ graph, state, change, filter }: { graph: Graph; state: S
   const all = graph.nodes.filter((n) => n.kind !== 'outside')
   const q = state.q.toLowerCase()
   const rows = all.filter((n) => q === '' || matches(n, q))
-  const down = state.sort.startsWith('-')
-  const by = state.sort.replace('-', '')
+  const columns = state.by === 'process' ? FLOWS : COLUMNS
+  const order = state.sort.includes('name') || columns.some((c) => state.sort.endsWith(c.key)) ? state.sort : '-' + columns[0]!.key
+  const down = order.startsWith('-')
+  const by = order.replace('-', '')
   rows.sort((a, b) => (down ? -1 : 1) * (by === 'name' ? a.name.localeCompare(b.name) : compare(numberOf(a, by), numberOf(b, by), down)) || a.name.localeCompare(b.name))
   const cores = graph.hosts.reduce((sum, h) => sum + h.cores, 0)
   const used = all.reduce((sum, n) => sum + (asNumber(n.usage?.cpu_cores) || 0), 0)
@@ -53,9 +66,9 @@ export function Table({ graph, state, change, filter }: { graph: Graph; state: S
   return (
     <section class="containers" aria-label="Containers">
       <div class="bar-row">
-        <h2>Containers</h2>
+        <h2>{TITLES[state.by]}</h2>
         <span class="muted">
-          {rows.length === all.length ? all.length : `${rows.length} of ${all.length}`} · {format(used, 'cores')} of {cores} cores used
+          {rows.length === all.length ? all.length : `${rows.length} of ${all.length}`}{state.by === 'process' ? '' : ` · ${format(used, 'cores')} of ${cores} cores used`}
           {graph.completeness.ended_omitted > 0 && ` · ${graph.completeness.ended_omitted} more that ended are left out`}
         </span>
         <label class="filter">
@@ -68,7 +81,7 @@ export function Table({ graph, state, change, filter }: { graph: Graph; state: S
           <thead>
             <tr>
               {heading('name', 'Name', 'Name and image')}
-              {COLUMNS.map((c) => heading(c.key, c.title, c.hint))}
+              {columns.map((c) => heading(c.key, c.title, c.hint))}
             </tr>
           </thead>
           <tbody>
@@ -77,10 +90,10 @@ export function Table({ graph, state, change, filter }: { graph: Graph; state: S
                 <th scope="row" class="name">
                   <button data-node={n.id} title={n.image ?? n.id} onClick={() => change({ node: short(n.id), edge: undefined, status: undefined, chart: undefined })}>
                     <span>{n.name}</span>
-                    <small>{n.gone ? 'ended' : (n.image ?? (n.kind === 'host' ? 'in no container' : n.runtime))}</small>
+                    <small>{n.gone ? 'ended' : (n.image ?? (n.kind === 'host' ? (state.by === 'host' ? '' : 'in no container') : n.kind === 'process' || n.kind === 'pod' ? n.kind : n.runtime))}</small>
                   </button>
                 </th>
-                {COLUMNS.map((c) => {
+                {columns.map((c) => {
                   const v = numberOf(n, c.key)
                   const share = c.key === 'usage.cpu_cores' ? asNumber(v) / cores : c.key === 'usage.memory_bytes' ? asNumber(v) / most : undefined
                   return (

@@ -33,7 +33,7 @@ export function useTheme(): [string, () => void] {
       // Storage is forbidden; the choice lasts as long as the page.
     }
   }, [theme])
-  return [theme === 'auto' ? `auto ${system ? 'dark' : 'light'}` : theme, () => set(next[theme])]
+  return [theme === 'auto' ? `auto ${system ? 'dark' : 'light'}` : theme, () => set((t) => next[t])]
 }
 
 /** The resolved value of a colour of the style sheet, for canvas. */

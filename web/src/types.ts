@@ -47,12 +47,14 @@ export type Usage = Record<string, Seconds | undefined>
 export interface Node {
   id: string
   name: string
-  kind: 'container' | 'service' | 'host' | 'outside'
+  kind: 'container' | 'service' | 'host' | 'outside' | 'pod' | 'process'
   host?: string
   image?: string
   runtime?: string
   pod?: string
   namespace?: string
+  /** What the processes of the node run. */
+  process?: string
   addresses?: string[]
   address_count?: number
   started?: number
@@ -60,6 +62,20 @@ export interface Node {
   usage?: Usage
   served?: Side
   called?: Side
+}
+
+/** What was asked for on an edge. */
+export interface Endpoint {
+  protocol: string
+  name: string
+  requests: number
+  requests_per_second?: number
+  /** Counts by status of the reply, "" where it did not tell. */
+  statuses: Record<string, number>
+  error_share: number
+  errors_per_second?: number
+  p50?: Seconds
+  p99?: Seconds
 }
 
 export interface Edge {
@@ -74,6 +90,10 @@ export interface Edge {
   confidence: 'exact' | 'listener' | 'address' | 'none'
   via?: string
   network_seconds?: number
+  /** The most asked for; how many there are besides, and their sum. */
+  endpoints?: Endpoint[]
+  omitted_endpoints?: number
+  other_endpoints?: Endpoint
 }
 
 export interface NumberInfo {
@@ -116,14 +136,41 @@ export interface Graph {
   nodes: Node[]
   edges: Edge[]
   omitted_edges: number
-  /** Share of edges with an end that is in no known container. */
+  /** Edges below the share of traffic that was asked for. */
+  hidden_edges?: number
+  /** Share of edges with an end that is in no known container, and of the bytes on them. */
   unmatched_share: number
+  unmatched_bytes_share: number
+  /** For each host, the share of the received bytes that was seen and is in an edge. */
+  counted_share: Record<string, number>
   /** Connections that are in no edge: what their ends sent (request) and received (response). */
   unplaced?: Side
   hosts: Host[]
   completeness: Completeness
-  numbers: { usage: NumberInfo[]; side: NumberInfo[] }
-  matches: Record<string, string>
+  numbers: { usage: NumberInfo[]; side: NumberInfo[]; endpoint: NumberInfo[] }
+  /** Label matchers of the series of each node and each edge. */
+  matches: Record<string, { usage: string; served: string; called: string }>
+  edge_matches: Record<string, string>
+}
+
+export interface HeatCell {
+  /** Indices of nodes. */
+  source: number
+  destination: number
+  edge: string
+  bytes_per_second?: number
+  transactions_per_second?: number
+  p99?: Seconds
+}
+
+export interface Heat {
+  from: string
+  to: string
+  covered_seconds: number
+  nodes: string[]
+  names: string[]
+  omitted_nodes: number
+  cells: HeatCell[]
 }
 
 export interface Status {

@@ -1,0 +1,41 @@
+import { unmatched } from './format'
+import { KINDS, type Quantity } from './heat'
+import { GROUPINGS, SHARES, type Change, type Grouping, type State } from './state'
+import type { Graph } from './types'
+
+/** What is drawn, and of what: all of it is in the URL. */
+export function ViewBar({ graph, state, change }: { graph: Graph; state: State; change: Change }) {
+  const hidden = graph.hidden_edges ?? 0
+  return (
+    <div class="view-bar" role="group" aria-label="View">
+      <div class="segments" role="group" aria-label="Kind of view">
+        {([['map', 'Map'], ['heat', 'Heat map']] as const).map(([view, title]) => (
+          <button key={view} data-view={view} aria-pressed={state.view === view} onClick={() => change({ view })}>{title}</button>
+        ))}
+      </div>
+      <label>
+        Group by
+        {/* What is chosen is another thing in another grouping. */}
+        <select name="by" value={state.by} onChange={(e) => change({ by: e.currentTarget.value as Grouping, node: undefined, edge: undefined, chart: undefined })}>
+          {GROUPINGS.map((by) => <option key={by} value={by} selected={state.by === by}>{by}</option>)}
+        </select>
+      </label>
+      <label title="Share of the bytes of all edges">
+        Hide edges under
+        <select name="share" value={String(state.share)} onChange={(e) => change({ share: Number(e.currentTarget.value) })}>
+          {SHARES.map((share) => <option key={share} value={String(share)} selected={state.share === share}>{share * 100} % of traffic</option>)}
+        </select>
+      </label>
+      {state.view === 'heat' && (
+        <label>
+          Show
+          <select name="quantity" value={state.quantity} onChange={(e) => change({ quantity: e.currentTarget.value as Quantity })}>
+            {(Object.keys(KINDS) as Quantity[]).map((q) => <option key={q} value={q} selected={state.quantity === q}>{KINDS[q].title}</option>)}
+          </select>
+        </label>
+      )}
+      {hidden > 0 && <span class="muted" data-hidden={hidden}>{hidden === 1 ? '1 edge is' : `${hidden} edges are`} hidden</span>}
+      {graph.unmatched_share > 0 && <span class="muted unmatched" data-unmatched title="Edges with an end that is in no known container">Unmatched: {unmatched(graph)}</span>}
+    </div>
+  )
+}
