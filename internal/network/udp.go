@@ -2,6 +2,7 @@ package network
 
 import (
 	"net/netip"
+	"slices"
 
 	"outsight/internal/model"
 )
@@ -37,6 +38,38 @@ func settleUDP(seen []sighting, a *addresses) {
 		if at := a.reachedAt(s, dialled[s.service.Port()]); at.IsValid() {
 			s.service = netip.AddrPortFrom(at, s.service.Port())
 		}
+	}
+	settleRedirected(seen)
+}
+
+// settleRedirected gives servers on a loopback address the port that their namespace dials, where
+// another one is dialled and nothing else can be meant: Docker's resolver is asked at 127.0.0.11:53,
+// and a rule within the container's namespace leads to the port that it is bound to.
+func settleRedirected(seen []sighting) {
+	dialled, served := make(map[dialledOver][]netip.AddrPort), make(map[dialledOver]map[netip.AddrPort]bool)
+	for i := range seen {
+		s := &seen[i]
+		at := dialledOver{s.service.Addr(), s.edge.Key.NetNS}
+		switch {
+		case s.edge.Key.Transport != model.UDP || !s.service.Addr().IsLoopback():
+		case !s.server():
+			if !slices.Contains(dialled[at], s.service) {
+				dialled[at] = append(dialled[at], s.service)
+			}
+		default:
+			if served[at] == nil {
+				served[at] = make(map[netip.AddrPort]bool)
+			}
+			served[at][s.service] = true
+		}
+	}
+	for i := range seen {
+		s := &seen[i]
+		at := dialledOver{s.service.Addr(), s.edge.Key.NetNS}
+		if s.edge.Key.Transport != model.UDP || !s.server() || len(served[at]) != 1 || len(dialled[at]) != 1 {
+			continue
+		}
+		s.service = dialled[at][0]
 	}
 }
 

@@ -55,6 +55,16 @@ func TestUDP(t *testing.T) {
 		w.udp(3)
 	}, "client dns -> dns 127.0.0.1:8125 5/5 *", "server dns -> dns 127.0.0.1:8125 5/5 *",
 		"client web -> 127.0.0.1 127.0.0.1:8125 7/7")
+	check("Docker's resolver: another port than was dialled", func(w *world) {
+		w.add(&model.Container{ID: "host", Name: "host", Runtime: model.HostRuntime}, 1, 1)
+		w.dials(10, 100, "127.0.0.11:53", 5)
+		w.serves(1, 100, "127.0.0.11:41234", "127.0.0.1", 0, 5)
+		w.dials(20, 200, "127.0.0.11:53", 2)
+		w.dials(20, 200, "127.0.0.11:54", 2)
+		w.serves(1, 200, "127.0.0.11:35000", "127.0.0.1", 0, 4)
+		w.udp(5)
+	}, "client dns -> 127.0.0.11 127.0.0.11:53 2/2", "client dns -> 127.0.0.11 127.0.0.11:54 2/2", "server dns -> host 127.0.0.11:35000 4/4",
+		"client web -> host 127.0.0.11:53 5/5 *", "server web -> host 127.0.0.11:53 5/5 *")
 	check("TCP on the same port is another relation", func(w *world) {
 		w.dials(10, 100, "172.17.0.3:53", 3)
 		w.serves(20, 200, "172.17.0.3:53", "172.17.0.2", 0, 3)
