@@ -32,7 +32,7 @@ func main() {
 	flag.DurationVar(&options.events, "events", time.Minute, "length of the run at the highest rate of events")
 	flag.StringVar(&options.docs, "docs", "", "directory with accuracy.md and overhead.md, whose tables are rewritten")
 	flag.IntVar(&options.containers, "containers", 50, "containers for the agent's own cost")
-	only := flag.String("only", "throughput,agent,programs", "which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, programs")
+	only := flag.String("only", "throughput,agent,known,programs", "which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, known, programs")
 	flag.StringVar(&options.loads, "loads", "", "measure the throughput only of loads whose name contains this")
 	flag.Parse()
 	options.only = strings.Split(*only, ",")
@@ -65,6 +65,7 @@ var parts = []part{
 	{"events", measureEvents},
 	{"throughput", measureThroughput},
 	{"agent", measureAgent},
+	{"known", measureKnown},
 	{"programs", measurePrograms},
 }
 

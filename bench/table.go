@@ -37,7 +37,7 @@ func (r row) verdict() string {
 	switch {
 	case r.budget == 0:
 		return ""
-	case high <= r.budget && low > -noise:
+	case high <= r.budget && (r.unit != "%" || low > -noise):
 		return "kept"
 	case low > r.budget:
 		return "OVER"
