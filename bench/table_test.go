@@ -29,5 +29,6 @@ func TestVerdict(t *testing.T) {
 	f(row{value: 0.6, budget: 1, low: 0.1, high: 0.9}, "kept")
 	f(row{value: 0.6, budget: 1, low: 0.1, high: 1.2}, "undecided: too noisy")
 	f(row{value: 3, budget: 1, low: 2, high: 4}, "OVER")
-	f(row{value: -50, budget: 1, low: -90, high: -9}, "undecided: too noisy")
+	f(row{value: -50, unit: "%", budget: 1, low: -90, high: -9}, "undecided: too noisy")
+	f(row{value: -50, unit: "ms", budget: 1, low: -90, high: -9}, "kept")
 }
