@@ -1,0 +1,29 @@
+package model
+
+// Tick is what the recorder's timer saw, at one moment, of all the control groups that it watches.
+type Tick struct {
+	// Number counts the ticks of a recording from 0. Numbers that are missing are ticks that found
+	// no room or that the timer left out because it was late.
+	Number uint64
+	// DueNS and BeganNS are when the tick was due and when it began, on the monotonic clock in
+	// nanoseconds; CostNS is how long it took.
+	DueNS, BeganNS, CostNS uint64
+	Samples                []TickSample
+}
+
+// TickSample is one control group at one tick. Counters only grow; times are in nanoseconds.
+type TickSample struct {
+	Group CgroupID
+	// CPUNS is the CPU time, that of the threads that are running included; Running is how many
+	// threads were on a CPU.
+	CPUNS   uint64
+	Running uint32
+	// RunQueueNS is what threads have waited for a CPU, Waits how often.
+	RunQueueNS, Waits      uint64
+	Voluntary, Involuntary uint64
+	// SentBytes and ReceivedBytes are those of the group's sockets, both roles together.
+	SentBytes, ReceivedBytes uint64
+	// Asking is how many requests of the group wait for their replies, Serving how many requests
+	// to it are not answered yet.
+	Asking, Serving uint32
+}
