@@ -63,7 +63,11 @@ enum head_state {
 	HEAD_PARTIAL = 1, /* too few bytes so far */
 	HEAD_NAMED = 2,
 	HEAD_SILENT = 3, /* named; the protocol has no reply to it */
+	HEAD_HTTP2 = 4,	 /* the preface of HTTP/2 */
 };
+
+#define GREETED_FRAMES 1    /* whole frames of HTTP/2 */
+#define GREETED_OTHERWISE 2
 
 #define HEAD_WATCH_STATUS 1 /* the reply's status is not known yet */
 #define HEAD_WATCH_NOTICE 2 /* the server may send notices at any time (PostgreSQL: LISTEN) */
@@ -99,7 +103,8 @@ struct head {
 	u8 watch;
 	u8 failures; /* requests that were not recognised, while the protocol is not known */
 	u8 streams;  /* if the reply is no error, the connection has transactions no more */
-	u8 pad[7];
+	u8 greeted;  /* GREETED_*: what the server sent before the first request */
+	u8 pad[6];
 	/* What follows up to name is touched by every transaction, the rest by new requests only. */
 	u8 reply[REPLY_BYTES];
 	u8 bytes[HEAD_BYTES];

@@ -57,7 +57,8 @@ struct http2_stream {
 	u8 protocol;
 	u8 status;
 	u8 grpc_status; /* and one */
-	u8 pad[5];
+	u8 unsure;	/* the reply ended with fields that are not known: one may have been a status */
+	u8 pad[4];
 	u8 name[ENDPOINT_KEY_NAME];
 };
 
@@ -98,7 +99,7 @@ static __noinline u64 stream_target(struct http2_stream *s)
 	key.protocol = s->grpc_status ? PROTOCOL_GRPC : s->protocol;
 	key.status = s->grpc_status ? STATUS_GRPC + s->grpc_status - 1 : s->status;
 	/* A call that was answered, and of which the status is not known, is not known to be well. */
-	if (key.protocol == PROTOCOL_GRPC && key.status == 2)
+	if (!s->grpc_status && (s->unsure || key.protocol == PROTOCOL_GRPC) && key.status == 2)
 		key.status = STATUS_UNKNOWN;
 	__builtin_memcpy(key.name, s->name, sizeof(key.name));
 	u32 *known = bpf_map_lookup_elem(&endpoint_of_key, &key);
@@ -110,7 +111,10 @@ __noinline int finish_stream(struct http2_stream *s, u64 last_ns)
 {
 	if (!s)
 		return 0;
-	count_time(s->edge, s->first_ns, s->reply_ns, last_ns, stream_target(s));
+	u32 place = s->edge;
+	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	if (edge)
+		count_time(edge, place, s->first_ns, s->reply_ns, last_ns, stream_target(s));
 	return 0;
 }
 
@@ -246,6 +250,7 @@ static __noinline int go_on_with_reply(struct http2_connection *h, struct edge *
 			s->status = half->status;
 		if (half->grpc_status)
 			s->grpc_status = half->grpc_status;
+		s->unsure = half->ends && half->unseen;
 	}
 	if (!block || half->ends)
 		end_stream(h, &key, s, STREAM_ENDED, now);
@@ -352,22 +357,19 @@ static __always_inline bool set_source(struct http2_source *to, u32 size, u32 re
 	return true;
 }
 
-/* Whether the call is of whole frames, in one part. */
-static __noinline int try_to_join(struct http2_half *half)
+/* What http2_chain says of a call's bytes, if they are in one part. */
+static __noinline u32 chain_of(u32 size)
 {
-	struct http2_source *s;
+	struct http2_source from;
 	u64 part[2];
 
-	if (!half)
+	if (!set_source(&from, size, size))
 		return CHAIN_BROKEN;
-	s = &half->source;
-	if (s->blind)
+	if (from.room)
+		return http2_chain(from.at, size);
+	if (bpf_probe_read_user(part, sizeof(part), (void *)from.vector) || part[1] < size)
 		return CHAIN_BROKEN;
-	if (s->room)
-		return http2_chain(s->at, s->left);
-	if (bpf_probe_read_user(part, sizeof(part), (void *)s->vector) || part[1] < s->left)
-		return CHAIN_BROKEN;
-	return http2_chain(part[0], s->left);
+	return http2_chain(part[0], size);
 }
 
 /* The connection is a stream of bytes from here on. */
@@ -393,7 +395,7 @@ static __noinline int http2_transferred(struct sock *sk, struct connection *c, u
 	set_source(&half->source, bytes, readable);
 	half->now_ns = now;
 	if (half->state == HTTP2_JOINING) {
-		if (!try_to_join(half)) {
+		if (!readable || !chain_of(bytes)) {
 			if (++h->tries > HTTP2_JOIN_CALLS)
 				stop_following(c, h, now);
 			return 0;
@@ -437,42 +439,39 @@ static __noinline int follow_http2(struct sock *sk, struct connection *c, u32 re
 	return true;
 }
 
-/* A client's preface has been read. */
-static __always_inline void begin_http2(struct sock *sk, struct connection *c, u32 bytes, u32 readable)
+/* Whether the server has sent frames before it was asked; its settings may come before the preface. */
+static __always_inline bool is_http2_greeting(struct connection *c, u32 size)
 {
-	/* What the server sent before was not followed, unless it was nothing, or whole frames. */
+	c->head.greeted = c->head.greeted != GREETED_OTHERWISE && size && chain_of(size) ? GREETED_FRAMES : GREETED_OTHERWISE;
+	return c->head.greeted == GREETED_FRAMES;
+}
+
+/* The call begins with a client's preface. */
+static __always_inline void begin_http2(struct sock *sk, struct connection *c, u32 size)
+{
 	u32 replies = c->head.greeted == GREETED_OTHERWISE ? HTTP2_JOINING : HTTP2_FOLLOWED;
 
 	if (follow_http2(sk, c, HTTP2_GREETS, replies))
-		http2_transferred(sk, c, bytes, readable, false);
+		http2_transferred(sk, c, size, size, false);
 }
 
-/* Looks whether a connection that is older than the programs is HTTP/2, at a request. */
-static __noinline int join_http2(struct sock *sk, struct connection *c, u32 bytes, u32 readable)
+/*
+ * Looks whether a connection that is older than the programs is HTTP/2: at a call that sends or receives
+ * whole frames, one of which begins a request. It is followed from the next call on.
+ */
+static __noinline int join_http2(struct sock *sk, struct connection *c, struct edge *edge, u32 size)
 {
-	struct http2_half half;
-
-	if (!sk || !c)
+	if (!sk || !c || !edge || !size || chain_of(size) != CHAIN_REQUEST)
 		return false;
-	struct http2_source source;
-	if (!set_source(&source, bytes, readable))
-		return false;
-	u64 at = source.at;
-	if (!source.room) {
-		u64 part[2];
-
-		if (bpf_probe_read_user(part, sizeof(part), (void *)source.vector) || part[1] < bytes)
-			return false;
-		at = part[0];
-	}
-	if (http2_chain(at, bytes) != CHAIN_REQUEST)
-		return false;
-	if (!follow_http2(sk, c, HTTP2_FOLLOWED, HTTP2_JOINING))
-		return false;
-	return true;
+	/* What was taken for a request had no reply, and will have none. */
+	if (c->phase == PHASE_REQUEST && c->head.state != HEAD_PARTIAL)
+		__sync_fetch_and_add(&edge->lost, 1);
+	else if (c->phase == PHASE_REPLY)
+		finish(sk, c);
+	return follow_http2(sk, c, HTTP2_FOLLOWED, HTTP2_JOINING);
 }
 
-static __always_inline void http2_closed(struct sock *sk, struct connection *c)
+static __always_inline void http2_closed(struct sock *sk)
 {
 	struct http2_connection *h = bpf_sk_storage_get(&http2_connections, sk, 0, 0);
 
