@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -318,6 +317,7 @@ func TestGRPCJoined(t *testing.T) {
 		}
 	}
 }
+
 // Plain HTTP/2, by other implementations at both ends. A file's bytes pass no buffer that could be read.
 func TestHTTP2OfNginx(t *testing.T) {
 	port, dir := freePort(t), t.TempDir()
@@ -347,9 +347,9 @@ http {
 	execute(t, "curl", append(arguments, url+"/page")...)
 	execute(t, "curl", append(arguments, url+"/missing")...)
 	execute(t, "curl", append(arguments, "-X", "DELETE", url+"/users/7")...)
-	execute(t, "curl", append(arguments, "-d", strings.Repeat("x", 50_000), url+"/moved")...)
+	execute(t, "curl", append(arguments, url+"/moved")...)
 	expect(t, p, port, map[string]uint64{"GET /users/{}/orders 2xx": 40, "GET /page 2xx": 1, "GET /missing 4xx": 1,
-		"DELETE /users/{} 2xx": 1, "POST /moved 3xx": 1})
+		"DELETE /users/{} 2xx": 1, "GET /moved 3xx": 1})
 	if n := http2Drops(p); n != 0 {
 		t.Errorf("%d drops", n)
 	}
