@@ -53,8 +53,9 @@ enum http2_event {
 	HTTP2_LOSES = 6,
 };
 
-/* Steps that one call may take: more than frames fit into what programs write at a time. */
-#define HTTP2_STEPS 2048
+/* Findings of one call, and steps to the next one: more than fit into what programs write at a time. */
+#define HTTP2_FINDINGS 4096
+#define HTTP2_STEPS 256
 
 /* Bytes of a header block that are at hand, a power of two; a field of interest is shorter. */
 #define HTTP2_WINDOW 256
@@ -307,7 +308,7 @@ static __always_inline int take_fragment(struct http2_half *h, u32 there)
 	h->end = end + n;
 	pass(h, n);
 	h->payload -= n;
-	http2_fields(h);
+	take_fields(h);
 	return 0;
 }
 
@@ -358,6 +359,18 @@ __noinline int http2_step(struct http2_half *h)
 	if (h->source.blind)
 		return lose(h);
 	return h->state == HTTP2_GREETS ? take_preface(h, there) : take_frame_header(h, there);
+}
+
+/* Goes on to the next event, or to the end of the call. */
+__noinline int http2_run(struct http2_half *h)
+{
+	for (u32 i = 0; i < HTTP2_STEPS; i++) {
+		int event = http2_step(h);
+
+		if (event != HTTP2_GOES_ON)
+			return event;
+	}
+	return HTTP2_GOES_ON;
 }
 
 /* --- joining --- */

@@ -285,10 +285,8 @@ static __always_inline u8 method_of(u64 word)
 }
 
 /* What a value of that kind says, in a byte. */
-__noinline int http2_value(struct http2_half *h, u32 at, u32 length, u32 kind)
+static __always_inline u32 value_of(struct http2_half *h, u32 at, u32 length, u32 kind)
 {
-	if (!h)
-		return 0;
 	u64 *word = (u64 *)(h->text + HTTP2_WORD);
 	word[0] = 0;
 	word[1] = 0;
@@ -432,7 +430,7 @@ static __always_inline int take_value(struct http2_half *h, u32 there)
 		if (kind == KIND_PATH) {
 			decode_path(h, at + n, enough, enough < length);
 		} else {
-			value = http2_value(h, at + n, enough, kind) & 0xff;
+			value = value_of(h, at + n, enough, kind) & 0xff;
 			understand(h, kind | value << 8);
 		}
 	} else if (kind == KIND_UNSEEN) {
@@ -475,12 +473,11 @@ __noinline int http2_field(struct http2_half *h)
 }
 
 /* Reads the fields that are in the window: each takes at least a byte of it. */
-__noinline int http2_fields(struct http2_half *h)
+static __always_inline void take_fields(struct http2_half *h)
 {
 	for (u32 i = 0; i < 2 * HTTP2_WINDOW; i++)
 		if (!http2_field(h))
 			break;
-	return 0;
 }
 
 /* --- names --- */

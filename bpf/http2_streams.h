@@ -311,13 +311,12 @@ __noinline int http2_walk(struct http2_connection *h, u32 place, u32 which)
 	if (!h)
 		return false;
 	struct http2_half *half = which ? &h->half[HALF_REPLIES] : &h->half[HALF_REQUESTS];
-	for (u32 i = 0; i < HTTP2_STEPS; i++) {
-		int event = http2_step(half);
+	for (u32 i = 0; i < HTTP2_FINDINGS; i++) {
+		int event = http2_run(half);
 
 		if (event == HTTP2_DONE)
 			return true;
-		if (event != HTTP2_GOES_ON)
-			http2_found(h, place, which, event);
+		http2_found(h, place, which, event);
 	}
 	half->state = HTTP2_LOST;
 	return false;

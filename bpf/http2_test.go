@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -11,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -366,5 +369,38 @@ func TestHTTP2Nonsense(t *testing.T) {
 		port := say(t, turns...)
 		eventually(t, "both ends give up", func() bool { return http2Drops(p) == before+2 })
 		expect(t, p, port, map[string]uint64{})
+	}
+}
+
+// A call may send or receive as many frames as fit into it.
+func TestHTTP2Burst(t *testing.T) {
+	const streams = 1500
+	p := open(t, Options{})
+	var requests, replies, block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	fields := func(fields ...string) []byte {
+		block.Reset()
+		for i := 0; i < len(fields); i += 2 {
+			encoder.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
+		}
+		return block.Bytes()
+	}
+	client, server := http2.NewFramer(&requests, nil), http2.NewFramer(&replies, nil)
+	requests.WriteString(http2.ClientPreface)
+	client.WriteSettings()
+	for i := range uint32(streams) {
+		client.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, EndHeaders: true, EndStream: true,
+			BlockFragment: fields(":method", "GET", ":scheme", "http", ":path", "/burst", ":authority", "here")})
+	}
+	encoder = hpack.NewEncoder(&block)
+	server.WriteSettings()
+	for i := range uint32(streams) {
+		server.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, EndHeaders: true, BlockFragment: fields(":status", "200", "server", "a")})
+		server.WriteData(2*i+1, true, []byte("hello"))
+	}
+	port := say(t, turn{[]string{requests.String()}, []string{replies.String()}})
+	expect(t, p, port, map[string]uint64{"GET /burst 2xx": streams})
+	if n := http2Drops(p); n != 0 {
+		t.Errorf("%d drops", n)
 	}
 }

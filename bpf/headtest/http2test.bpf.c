@@ -51,8 +51,8 @@ SEC("syscall")
 int follow(void *ctx)
 {
 	half.source = source;
-	for (u32 i = 0; i < HTTP2_STEPS; i++) {
-		int event = http2_step(&half);
+	for (u32 i = 0; i < HTTP2_FINDINGS; i++) {
+		int event = http2_run(&half);
 
 		if (event == HTTP2_DONE)
 			break;
