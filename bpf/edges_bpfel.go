@@ -284,6 +284,8 @@ type edgesHttp2Connection struct {
 	Open       uint32
 	LastStream uint32
 	Tries      uint32
+	Lost       uint32
+	Unused     uint32
 	Ended      uint32
 	Half       [2]struct {
 		_          structs.HostLayout

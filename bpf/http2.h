@@ -247,6 +247,11 @@ static __always_inline int end_frame(struct http2_half *h)
 	return h->pushed ? HTTP2_PUSH : HTTP2_BLOCK;
 }
 
+static __always_inline bool is_fragment(const struct http2_half *h)
+{
+	return h->type == FRAME_HEADERS || h->type == FRAME_PUSH_PROMISE || h->type == FRAME_CONTINUATION;
+}
+
 static __always_inline int take_frame_header(struct http2_half *h, u32 there)
 {
 	u32 got = h->got & 15, n = least(HTTP2_FRAME_HEADER - got, there) & 15;
@@ -280,12 +285,12 @@ static __always_inline int take_frame_header(struct http2_half *h, u32 there)
 		if (h->payload < h->padded + h->front)
 			return lose(h);
 	}
+	/* Most others are there as a whole, and passed over at once. */
+	if (!is_fragment(h) && h->payload <= h->source.left && h->payload <= h->source.room) {
+		pass(h, h->payload);
+		h->payload = 0;
+	}
 	return h->payload ? HTTP2_GOES_ON : end_frame(h);
-}
-
-static __always_inline bool is_fragment(const struct http2_half *h)
-{
-	return h->type == FRAME_HEADERS || h->type == FRAME_PUSH_PROMISE || h->type == FRAME_CONTINUATION;
 }
 
 /* Reads as much of a header block as there is room for, and its fields. */

@@ -25,6 +25,8 @@ struct http2_connection {
 	u32 open;	 /* streams in the hash */
 	u32 last_stream; /* that the client began */
 	u32 tries;	 /* to join */
+	u32 lost;	 /* 1: not followed any more */
+	u32 unused;
 	u32 ended;	 /* streams in the current call */
 	struct http2_half half[2]; /* of requests, of replies */
 };
@@ -47,6 +49,7 @@ struct http2_stream_key {
 #define STREAM_BEGUN 1
 #define STREAM_ENDED 2
 #define STREAM_RESET 4
+#define STREAM_REPLIED 8
 
 struct http2_stream {
 	u64 first_ns;
@@ -206,7 +209,7 @@ static __noinline int begin_stream(struct http2_connection *h, struct edge *edge
 	describe_request(s, half, place);
 	__sync_fetch_and_add(&edge->requests, 1);
 	u32 before = __sync_fetch_and_or(&s->flags, STREAM_BEGUN);
-	if (s->reply_ns)
+	if (before & STREAM_REPLIED)
 		count_reply(edge, s);
 	if (before & STREAM_ENDED)
 		close_stream(h, &key, s, half->now_ns);
@@ -218,7 +221,7 @@ static __always_inline void begin_reply_of(struct edge *edge, struct http2_strea
 	if (s->reply_ns)
 		return;
 	s->reply_ns = now;
-	if (s->flags & STREAM_BEGUN)
+	if (__sync_fetch_and_or(&s->flags, STREAM_REPLIED) & STREAM_BEGUN)
 		count_reply(edge, s);
 }
 
@@ -275,7 +278,10 @@ static __always_inline void leave_streams(struct http2_connection *h, u64 how)
 {
 	u64 id = h->id;
 
-	if (h->open && bpf_map_update_elem(&http2_ended, &id, &how, BPF_ANY))
+	if (!h->open)
+		return;
+	long error = bpf_map_update_elem(&http2_ended, &id, &how, BPF_NOEXIST);
+	if (error && error != -EEXIST)
 		count_drop(DROP_STREAM);
 }
 
@@ -372,11 +378,10 @@ static __noinline u32 chain_of(u32 size)
 }
 
 /* The connection is a stream of bytes from here on. */
-static __always_inline void stop_following(struct connection *c, struct http2_connection *h, u64 now)
+static __always_inline void stop_following(struct http2_connection *h, u64 now)
 {
-	clear_flags(c, CONNECTION_HTTP2);
-	set_flags(c, CONNECTION_STREAM);
-	c->head.protocol = PROTOCOL_OPAQUE;
+	if (__sync_val_compare_and_swap(&h->lost, 0, 1))
+		return;
 	count_drop(DROP_HTTP2);
 	leave_streams(h, now | ENDED_LOST);
 }
@@ -387,7 +392,7 @@ static __noinline int http2_transferred(struct sock *sk, struct connection *c, u
 	if (!sk || !c)
 		return 0;
 	struct http2_connection *h = bpf_sk_storage_get(&http2_connections, sk, 0, 0);
-	if (!h)
+	if (!h || h->lost)
 		return 0;
 	u64 now = bpf_ktime_get_ns();
 	struct http2_half *half = reply ? &h->half[HALF_REPLIES] : &h->half[HALF_REQUESTS];
@@ -396,14 +401,14 @@ static __noinline int http2_transferred(struct sock *sk, struct connection *c, u
 	if (half->state == HTTP2_JOINING) {
 		if (!readable || !chain_of(bytes)) {
 			if (++h->tries > HTTP2_JOIN_CALLS)
-				stop_following(c, h, now);
+				stop_following(h, now);
 			return 0;
 		}
 		half->state = HTTP2_FOLLOWED;
 	}
 	http2_walk(h, c->edge, reply);
 	if (half->state == HTTP2_LOST)
-		stop_following(c, h, now);
+		stop_following(h, now);
 	if (h->ended) {
 		u32 place = c->edge;
 		struct edge *edge = bpf_map_lookup_elem(&edges, &place);

@@ -275,6 +275,76 @@ func captures(t testing.TB) map[string][]byte {
 	return all
 }
 
+// What real clients and servers sent is found, in any pieces.
+func TestHTTP2Captures(t *testing.T) {
+	run, _ := kernelHTTP2(t)
+	random := rand.New(rand.NewPCG(9, 10))
+	for name, b := range captures(t) {
+		state := uint8(followed)
+		if strings.HasSuffix(name, "-client") {
+			state = greets
+		}
+		want := map[string][]string{
+			"grpc-go-client": append(slices.Repeat([]string{"POST /grpc.health.v1.Health/Check"}, 6), "POST /grpc.health.v1.Health/Watch", "reset"),
+			"grpc-go-server": {"ok", "ok", "not found", "ok", "ok", "ok"},
+			"curl-client":    {"GET /users/{}/orders"},
+			"nginx-server":   {"2xx"},
+		}[name]
+		for range 50 {
+			var got []string
+			for _, f := range run(t, state, cut(random, b)) {
+				switch {
+				case f.event == resetEvent:
+					got = append(got, "reset")
+				case f.event == lostEvent:
+					got = append(got, "lost")
+				case f.event == blockEvent && state == greets:
+					got = append(got, f.name)
+				case f.event == blockEvent && f.grpcStatus != 0:
+					got = append(got, map[int]string{1: "ok", 6: "not found"}[f.grpcStatus])
+				case f.event == blockEvent && name == "nginx-server" && f.status == 2:
+					got = append(got, "2xx")
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("%s: %q, want %q", name, got, want)
+			}
+		}
+	}
+}
+
+// Bytes that are frames may be where a connection is joined, and others may not.
+func TestHTTP2Joining(t *testing.T) {
+	_, objects := kernelHTTP2(t)
+	c := newTalk()
+	c.headers(rand.New(rand.NewPCG(1, 1)), 7, true, ":method", "GET", ":path", "/")
+	request := string(c.Bytes())
+	const settings, ping, data = "\x00\x00\x00\x04\x01\x00\x00\x00\x00", "\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678", "\x00\x00\x02\x00\x01\x00\x00\x00\x07hi"
+	for _, f := range []struct {
+		bytes string
+		want  uint32
+	}{
+		{settings + ping, 1}, {data, 1}, {"\x00\x00\x01\x01\x05\x00\x00\x00\x07\x82" + data, 2},
+		{ping[:16], 0}, {data + "x", 0}, {"\x00\x00\x01\x01\x05\x00\x00\x00\x06\x82", 0}, {"\x00\x00\x01\x06\x00\x00\x00\x00\x001", 0},
+		{request[:9], 0}, {"GET / HTTP/1.1\r\n\r\n", 0}, {"\x05\x00\x00\x00\x03SELECT 1", 0}, {"\x00\x00\x00\x10\x00\x03\x00\x00user\x00me\x00\x00", 0}, {strings.Repeat(settings, 40), 0},
+	} {
+		b := []byte(f.bytes)
+		if err := objects.Source.Set(http2testHttp2Source{At: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))), Left: uint32(len(b))}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := objects.Join.Run(&ebpf.RunOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		keptBytes = b
+		var got uint32
+		if err := objects.Chain.Get(&got); err != nil || got != f.want {
+			t.Errorf("%q: %d, %v, want %d", f.bytes, got, err, f.want)
+		}
+	}
+}
+
+var keptBytes []byte
+
 // hostileHTTP2 are what nobody well-behaved sends.
 var hostileHTTP2 = []string{
 	"\x00\x00\x05\x01\x04\x00\x00\x00\x01\xff\xff\xff\xff\xff", // a number without end
