@@ -337,6 +337,7 @@ static __always_inline bool set_source(struct http2_source *to, u32 size, u32 re
 	to->room = size;
 	to->at = 0;
 	to->blind = 1;
+	to->ahead = 0;
 	if (!readable)
 		return false;
 	switch (current_call(&at, &count)) {

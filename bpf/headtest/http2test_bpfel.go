@@ -32,13 +32,16 @@ type http2testHttp2Half struct {
 	FirstNs    uint64
 	NowNs      uint64
 	Source     struct {
-		_      structs.HostLayout
-		At     uint64
-		Room   uint64
-		Vector uint64
-		Parts  uint64
-		Left   uint32
-		Blind  uint32
+		_       structs.HostLayout
+		At      uint64
+		Room    uint64
+		Vector  uint64
+		Parts   uint64
+		Left    uint32
+		Blind   uint32
+		AheadAt uint64
+		Ahead   uint64
+		Bytes   [144]uint8
 	}
 	Payload     uint32
 	Stream      uint32
@@ -49,6 +52,7 @@ type http2testHttp2Half struct {
 	Pad         uint8
 	Front       uint8
 	State       uint8
+	_           [1]byte
 	Header      [33]uint8
 	InBlock     uint8
 	Ends        uint8
@@ -66,6 +70,7 @@ type http2testHttp2Half struct {
 	Huffman     uint8
 	Cut         uint8
 	Pad0        uint8
+	_           [3]byte
 	BlockStream uint32
 	At          uint32
 	End         uint32
@@ -77,7 +82,6 @@ type http2testHttp2Half struct {
 	InEnd       uint32
 	Out         uint32
 	OutEnd      uint32
-	_           [4]byte
 	Bits        uint64
 	Held        uint32
 	Segment     uint32
@@ -103,13 +107,16 @@ type http2testHttp2PathKey struct {
 }
 
 type http2testHttp2Source struct {
-	_      structs.HostLayout
-	At     uint64
-	Room   uint64
-	Vector uint64
-	Parts  uint64
-	Left   uint32
-	Blind  uint32
+	_       structs.HostLayout
+	At      uint64
+	Room    uint64
+	Vector  uint64
+	Parts   uint64
+	Left    uint32
+	Blind   uint32
+	AheadAt uint64
+	Ahead   uint64
+	Bytes   [144]uint8
 }
 
 // Names of all BPF objects in the ELF.
