@@ -429,16 +429,13 @@ static __always_inline void sample_path(struct edge *edge, struct sock *sk)
 
 #include "transactions.h"
 
-static __always_inline void count_transaction(struct sock *sk, struct connection *c, u64 first_ns,
-					      u64 reply_ns, u64 last_ns, u64 target)
+static __always_inline void count_time(struct edge *edge, u32 place, u64 first_ns, u64 reply_ns, u64 last_ns,
+				       u64 target)
 {
-	u32 place = c->edge;
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
 	struct histogram *latency = bpf_map_lookup_elem(&edge_latency, &place);
 
-	if (!edge || !latency)
+	if (!latency)
 		return;
-	sample_path(edge, sk);
 	if (elapsed(first_ns, reply_ns) > HELD_AFTER_NS) {
 		__sync_fetch_and_add(&edge->held, 1);
 		count_endpoint(target, 0, CELL_ASIDE);
@@ -451,12 +448,24 @@ static __always_inline void count_transaction(struct sock *sk, struct connection
 	}
 	u64 ns = elapsed(first_ns, last_ns);
 	if (log_transactions)
-		log_transaction(place, c->role, first_ns, reply_ns, last_ns);
+		log_transaction(place, edge->key.role, first_ns, reply_ns, last_ns);
 	u32 cell = histogram_cell(ns);
 	histogram_add_cell(latency, cell);
 	count_endpoint(target, ns, cell);
 	/* The sum tells the reader that the histogram changed, so it grows even by a zero. */
 	__sync_fetch_and_add(&edge->latency_sum_ns, ns ? ns : 1);
+}
+
+static __always_inline void count_transaction(struct sock *sk, struct connection *c, u64 first_ns,
+					      u64 reply_ns, u64 last_ns, u64 target)
+{
+	u32 place = c->edge;
+	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+
+	if (!edge)
+		return;
+	sample_path(edge, sk);
+	count_time(edge, place, first_ns, reply_ns, last_ns, target);
 }
 
 /* Counts the connection's finished transaction, once, whoever comes first. */
@@ -475,6 +484,8 @@ static __always_inline bool finish(struct sock *sk, struct connection *c)
 	return true;
 }
 
+#include "http2_streams.h"
+
 static __always_inline void count_request(struct edge *edge)
 {
 	__sync_fetch_and_add(&edge->requests, 1);
@@ -491,10 +502,14 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 {
 	if (c->flags & CONNECTION_STREAM)
 		return;
+	if ((c->flags & CONNECTION_OLD) && machine && !c->head.protocol && join_http2(sk, c, edge, readable))
+		return;
 	if (c->phase == PHASE_REQUEST) {
 		if (c->head.state != HEAD_PARTIAL)
 			return;
 		int state = read_more_request(c, readable);
+		if (state == HEAD_HTTP2)
+			c->head.protocol = PROTOCOL_OPAQUE; /* a preface in pieces: nobody does it */
 		if (state == HEAD_SILENT)
 			c->phase = PHASE_IDLE;
 		else if (state != HEAD_PARTIAL)
@@ -506,8 +521,14 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 	clear_flags(c, CONNECTION_SWEPT);
 	c->pushes = 0;
 	u64 now = bpf_ktime_get_ns();
-	if (machine && c->head.protocol != PROTOCOL_OPAQUE && read_request(c, readable) == HEAD_SILENT)
-		return;
+	if (machine && c->head.protocol != PROTOCOL_OPAQUE) {
+		int state = read_request(c, readable);
+
+		if (state == HEAD_HTTP2)
+			begin_http2(sk, c, readable);
+		if (state == HEAD_SILENT || state == HEAD_HTTP2)
+			return;
+	}
 	c->first_ns = now;
 	c->phase = PHASE_REQUEST;
 	if (c->head.state != HEAD_PARTIAL)
@@ -535,8 +556,11 @@ static __always_inline void on_reply(struct sock *sk, struct connection *c, stru
 
 	if (c->phase == PHASE_IDLE) {
 		if (machine && !c->head.protocol && !c->head.failures && (c->flags & CONNECTION_WHOLE) &&
-		    !(c->flags & CONNECTION_STREAM))
+		    !(c->flags & CONNECTION_STREAM)) {
 			read_greeting(c, readable);
+			if (is_http2_greeting(c, readable))
+				return;
+		}
 		on_push(c, edge);
 		return;
 	}
@@ -704,6 +728,8 @@ static __always_inline int transferred(struct sock *sk, int bytes, u32 readable,
 	__sync_fetch_and_add(sent ? &edge->sent_bytes : &edge->received_bytes, (u64)bytes);
 	if (!sent)
 		c->received_bytes += bytes;
+	if (c->flags & CONNECTION_HTTP2)
+		return http2_transferred(sk, c, bytes, readable, sent != (c->role == ROLE_CLIENT));
 	if (sent == (c->role == ROLE_CLIENT))
 		on_request(sk, c, edge, readable);
 	else
@@ -848,6 +874,8 @@ static __always_inline void closed(struct sock *sk, int old_state)
 			count_request(edge);
 		__sync_fetch_and_add(&edge->aborts, 1);
 	}
+	if (c->flags & CONNECTION_HTTP2)
+		http2_closed(sk);
 	leave_meeting(sk, c);
 	count_end(sk, c, edge);
 	close_on(c);

@@ -32,7 +32,7 @@ var (
 		"a reply is counted soon after its last byte, not only at the next request", false, "Linux 5.12 or later with BTF"}
 )
 
-var edgeHooks = append([]hook{stateHook, stateTooHook, retransmitHook, iterateHook, sweepHook}, dataWays[0]...)
+var edgeHooks = append([]hook{stateHook, stateTooHook, retransmitHook, iterateHook, sweepHook, http2SweepHook}, dataWays[0]...)
 
 // edgeReader reads what edges.bpf.c counts.
 type edgeReader struct {
@@ -43,6 +43,7 @@ type edgeReader struct {
 	sweep     *link.Iter
 	datagrams *datagramReader
 	endpoints *endpointReader
+	streams   streamReader
 	capacity  int
 	used      atomic.Uint64
 	listeners atomic.Uint64
@@ -87,6 +88,7 @@ func (p *Probes) openEdges(k *kernel) error {
 	} {
 		spec.Maps[name].MaxEntries = entries
 	}
+	p.prepareStreams(spec)
 	err = errors.Join(p.prepareEndpoints(spec, places), spec.Variables["cgroup_subsys_index"].Set(k.subsys), spec.Variables["jiffy_ns"].Set(k.jiffyNS), p.prepareLog(spec),
 		spec.Variables["host_netns"].Set(ownNamespace(p.options.ProcFS)))
 	if err != nil {
@@ -113,7 +115,7 @@ func (p *Probes) openEdges(k *kernel) error {
 	errs = append(errs, p.attachData(k, spec, maps), p.attach(k, spec, maps, retransmitHook))
 	p.edges.sweep, err = p.openIterator(k, spec, maps, sweepHook, maps.Maps["connections"])
 	p.addFeature(sweepHook, err)
-	return errors.Join(append(errs, err, p.openDatagramSweeps(k, spec, maps))...)
+	return errors.Join(append(errs, err, p.openDatagramSweeps(k, spec, maps), p.openStreams(k, spec, maps))...)
 }
 
 func (p *Probes) readEdgesFrom(maps *ebpf.Collection) error {
@@ -191,7 +193,7 @@ func (p *Probes) ReadEdges() ([]model.KernelEdge, error) {
 		return nil, errors.New("reading edges: no kernel program counts them")
 	}
 	sweepError := r.sweepConnections()
-	sweepError = errors.Join(sweepError, r.datagrams.sweep(r.edges.entries))
+	sweepError = errors.Join(sweepError, r.datagrams.sweep(r.edges.entries), r.streams.sweepStreams())
 	now, used := time.Now(), uint64(0)
 	endpoints := r.endpoints.read(now)
 	all := make([]model.KernelEdge, 0, r.used.Load()+8)
@@ -259,6 +261,7 @@ func (r *edgeReader) read(place int, now time.Time) model.KernelEdge {
 		Aborts: load(&edge.Aborts), Transfers: load(&edge.Transfers), Held: load(&edge.Held),
 		Continued: load(&edge.Continued), Pushes: load(&edge.Pushes), JitterSumNS: load(&edge.JitterSumNs),
 		WindowLimitedNS: load(&edge.WindowLimitedNs), RTTMinNS: load(&edge.RttMinNs), Upgrades: load(&edge.Upgrades),
+		Lost: load(&edge.Lost) + load(&edge.LostReplies), LostWaiting: load(&edge.Lost),
 	}}
 	k.Key.Overflow = place == edgeOverflow
 	c, sum := &k.Counters, load(&edge.LatencySumNs)
@@ -413,6 +416,8 @@ func (r *edgeReader) drops() []model.Drop {
 		{Name: "untold_closes", Count: r.untoldCloses.Load()},
 		{Name: "multipath_transfers", Count: sumDrops(dropped, 5)},
 		{Name: "forwarded_clients", Count: sumDrops(dropped, 7)},
+		{Name: "http2_streams", Count: sumDrops(dropped, 10), Capacity: uint64(r.maps.Maps["http2_streams"].MaxEntries())},
+		{Name: "http2_connections", Count: sumDrops(dropped, 11)},
 		{Name: "edge_histograms", Count: sumDrops(dropped, 6), Capacity: uint64(r.pool.cells.MaxEntries() - 1)},
 	}...)
 }

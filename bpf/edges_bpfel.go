@@ -53,7 +53,8 @@ type edgesConnection struct {
 		Watch        uint8
 		Failures     uint8
 		Streams      uint8
-		Pad          [7]uint8
+		Greeted      uint8
+		Pad          [6]uint8
 		Reply        [64]uint8
 		Bytes        [128]uint8
 		Name         [48]uint8
@@ -202,7 +203,9 @@ type edgesEdge struct {
 	Process             uint32
 	Upgrades            uint64
 	Open                uint64
-	Unused              [3]uint64
+	Lost                uint64
+	LostReplies         uint64
+	Unused              [1]uint64
 }
 
 type edgesEdgeEndpoints struct {
@@ -253,7 +256,7 @@ type edgesEndpointKey struct {
 	Protocol uint8
 	Status   uint8
 	Pad      uint16
-	Name     [48]uint8
+	Name     [96]uint8
 }
 
 type edgesFlowKey struct {
@@ -274,6 +277,117 @@ type edgesFlowKey struct {
 type edgesHistogram struct {
 	_     structs.HostLayout
 	Cells [840]uint64
+}
+
+type edgesHttp2Connection struct {
+	_          structs.HostLayout
+	Id         uint64
+	Open       uint32
+	LastStream uint32
+	Tries      uint32
+	Lost       uint32
+	Unused     uint32
+	Ended      uint32
+	Half       [2]struct {
+		_          structs.HostLayout
+		Connection uint64
+		FirstNs    uint64
+		NowNs      uint64
+		Source     struct {
+			_       structs.HostLayout
+			At      uint64
+			Room    uint64
+			Vector  uint64
+			Parts   uint64
+			Left    uint32
+			Blind   uint32
+			AheadAt uint64
+			Ahead   uint64
+			Bytes   [144]uint8
+		}
+		Payload     uint32
+		Stream      uint32
+		Type        uint8
+		Flags       uint8
+		Got         uint8
+		Padded      uint8
+		Pad         uint8
+		Front       uint8
+		State       uint8
+		_           [1]byte
+		Header      [33]uint8
+		InBlock     uint8
+		Ends        uint8
+		Pushed      uint8
+		Broken      uint8
+		Unseen      uint8
+		Method      uint8
+		Status      uint8
+		GrpcStatus  uint8
+		Grpc        uint8
+		HasPath     uint8
+		Part        uint8
+		Kind        uint8
+		Insert      uint8
+		Huffman     uint8
+		Cut         uint8
+		Pad0        uint8
+		_           [3]byte
+		BlockStream uint32
+		At          uint32
+		End         uint32
+		Skip        uint32
+		Number      uint32
+		Inserted    uint32
+		Forgotten   uint32
+		In          uint32
+		InEnd       uint32
+		Out         uint32
+		OutEnd      uint32
+		Bits        uint64
+		Held        uint32
+		Segment     uint32
+		Length      uint32
+		Digits      uint32
+		Hex         uint32
+		Pad1        uint32
+		Entries     [128]uint16
+		Text        [128]uint8
+		Name        [128]uint8
+		Window      [512]uint8
+	}
+}
+
+type edgesHttp2Path struct {
+	_    structs.HostLayout
+	Text [88]uint8
+}
+
+type edgesHttp2PathKey struct {
+	_          structs.HostLayout
+	Connection uint64
+	Number     uint64
+}
+
+type edgesHttp2Stream struct {
+	_          structs.HostLayout
+	FirstNs    uint64
+	ReplyNs    uint64
+	LastNs     uint64
+	Flags      uint32
+	Edge       uint32
+	Protocol   uint8
+	Status     uint8
+	GrpcStatus uint8
+	Unsure     uint8
+	Pad        [4]uint8
+	Name       [96]uint8
+}
+
+type edgesHttp2StreamKey struct {
+	_          structs.HostLayout
+	Connection uint64
+	Stream     uint64
 }
 
 type edgesListener struct {
@@ -373,6 +487,10 @@ const (
 	edgesMapFreeEndpoints         = "free_endpoints"
 	edgesMapFreeHistograms        = "free_histograms"
 	edgesMapHistogramPool         = "histogram_pool"
+	edgesMapHttp2Connections      = "http2_connections"
+	edgesMapHttp2Ended            = "http2_ended"
+	edgesMapHttp2Paths            = "http2_paths"
+	edgesMapHttp2Streams          = "http2_streams"
 	edgesMapListeners             = "listeners"
 	edgesMapPairs                 = "pairs"
 	edgesMapProxies               = "proxies"
@@ -394,9 +512,11 @@ const (
 	edgesProgSweepDatagramFlows   = "sweep_datagram_flows"
 	edgesProgSweepDatagramSockets = "sweep_datagram_sockets"
 	edgesProgSweepDnsQueries      = "sweep_dns_queries"
+	edgesProgSweepHttp2Streams    = "sweep_http2_streams"
 	edgesProgTcpRetransmitSkb     = "tcp_retransmit_skb"
 	edgesVarCgroupSubsysIndex     = "cgroup_subsys_index"
 	edgesVarHostNetns             = "host_netns"
+	edgesVarHttp2LastId           = "http2_last_id"
 	edgesVarIteratorPass          = "iterator_pass"
 	edgesVarJiffyNs               = "jiffy_ns"
 	edgesVarLogTransactions       = "log_transactions"
@@ -463,6 +583,7 @@ type edgesProgramSpecs struct {
 	SweepDatagramFlows   *ebpf.ProgramSpec `ebpf:"sweep_datagram_flows"`
 	SweepDatagramSockets *ebpf.ProgramSpec `ebpf:"sweep_datagram_sockets"`
 	SweepDnsQueries      *ebpf.ProgramSpec `ebpf:"sweep_dns_queries"`
+	SweepHttp2Streams    *ebpf.ProgramSpec `ebpf:"sweep_http2_streams"`
 	TcpRetransmitSkb     *ebpf.ProgramSpec `ebpf:"tcp_retransmit_skb"`
 }
 
@@ -489,6 +610,10 @@ type edgesMapSpecs struct {
 	FreeEndpoints     *ebpf.MapSpec `ebpf:"free_endpoints"`
 	FreeHistograms    *ebpf.MapSpec `ebpf:"free_histograms"`
 	HistogramPool     *ebpf.MapSpec `ebpf:"histogram_pool"`
+	Http2Connections  *ebpf.MapSpec `ebpf:"http2_connections"`
+	Http2Ended        *ebpf.MapSpec `ebpf:"http2_ended"`
+	Http2Paths        *ebpf.MapSpec `ebpf:"http2_paths"`
+	Http2Streams      *ebpf.MapSpec `ebpf:"http2_streams"`
 	Listeners         *ebpf.MapSpec `ebpf:"listeners"`
 	Pairs             *ebpf.MapSpec `ebpf:"pairs"`
 	Proxies           *ebpf.MapSpec `ebpf:"proxies"`
@@ -503,6 +628,7 @@ type edgesMapSpecs struct {
 type edgesVariableSpecs struct {
 	CgroupSubsysIndex    *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
 	HostNetns            *ebpf.VariableSpec `ebpf:"host_netns"`
+	Http2LastId          *ebpf.VariableSpec `ebpf:"http2_last_id"`
 	IteratorPass         *ebpf.VariableSpec `ebpf:"iterator_pass"`
 	JiffyNs              *ebpf.VariableSpec `ebpf:"jiffy_ns"`
 	LogTransactions      *ebpf.VariableSpec `ebpf:"log_transactions"`
@@ -551,6 +677,10 @@ type edgesMaps struct {
 	FreeEndpoints     *ebpf.Map `ebpf:"free_endpoints"`
 	FreeHistograms    *ebpf.Map `ebpf:"free_histograms"`
 	HistogramPool     *ebpf.Map `ebpf:"histogram_pool"`
+	Http2Connections  *ebpf.Map `ebpf:"http2_connections"`
+	Http2Ended        *ebpf.Map `ebpf:"http2_ended"`
+	Http2Paths        *ebpf.Map `ebpf:"http2_paths"`
+	Http2Streams      *ebpf.Map `ebpf:"http2_streams"`
 	Listeners         *ebpf.Map `ebpf:"listeners"`
 	Pairs             *ebpf.Map `ebpf:"pairs"`
 	Proxies           *ebpf.Map `ebpf:"proxies"`
@@ -580,6 +710,10 @@ func (m *edgesMaps) Close() error {
 		m.FreeEndpoints,
 		m.FreeHistograms,
 		m.HistogramPool,
+		m.Http2Connections,
+		m.Http2Ended,
+		m.Http2Paths,
+		m.Http2Streams,
 		m.Listeners,
 		m.Pairs,
 		m.Proxies,
@@ -595,6 +729,7 @@ func (m *edgesMaps) Close() error {
 type edgesVariables struct {
 	CgroupSubsysIndex    *ebpf.Variable `ebpf:"cgroup_subsys_index"`
 	HostNetns            *ebpf.Variable `ebpf:"host_netns"`
+	Http2LastId          *ebpf.Variable `ebpf:"http2_last_id"`
 	IteratorPass         *ebpf.Variable `ebpf:"iterator_pass"`
 	JiffyNs              *ebpf.Variable `ebpf:"jiffy_ns"`
 	LogTransactions      *ebpf.Variable `ebpf:"log_transactions"`
@@ -623,6 +758,7 @@ type edgesPrograms struct {
 	SweepDatagramFlows   *ebpf.Program `ebpf:"sweep_datagram_flows"`
 	SweepDatagramSockets *ebpf.Program `ebpf:"sweep_datagram_sockets"`
 	SweepDnsQueries      *ebpf.Program `ebpf:"sweep_dns_queries"`
+	SweepHttp2Streams    *ebpf.Program `ebpf:"sweep_http2_streams"`
 	TcpRetransmitSkb     *ebpf.Program `ebpf:"tcp_retransmit_skb"`
 }
 
@@ -643,6 +779,7 @@ func (p *edgesPrograms) Close() error {
 		p.SweepDatagramFlows,
 		p.SweepDatagramSockets,
 		p.SweepDnsQueries,
+		p.SweepHttp2Streams,
 		p.TcpRetransmitSkb,
 	)
 }

@@ -184,10 +184,14 @@ __noinline int parse_head(struct head *h)
 
 	h->used = 0;
 	h->streams = 0;
-	/* HTTP/2 says so at once; its requests are not one after another. */
-	if (is_tls(h) || *(u64 *)h->bytes == W('P', 'R', 'I', ' ', '*', ' ', 'H', 'T')) {
+	if (is_tls(h)) {
 		h->protocol = PROTOCOL_OPAQUE;
 		return HEAD_NONE;
+	}
+	/* Its requests are not one after another: http2.h. */
+	if (*(u64 *)h->bytes == W('P', 'R', 'I', ' ', '*', ' ', 'H', 'T')) {
+		h->protocol = PROTOCOL_HTTP2;
+		return HEAD_HTTP2;
 	}
 	state = known ? parse_known(h) : recognise(h);
 	if (state == HEAD_PARTIAL)

@@ -59,6 +59,7 @@ enum {
 #define MSG_ERRQUEUE 0x2000
 #define RCV_SHUTDOWN 1
 
+#define EEXIST 17
 #define EPIPE 32
 #define ENETUNREACH 101
 #define ECONNRESET 104

@@ -316,7 +316,7 @@ static __noinline int find_endpoint(struct connection *c, u32 status)
 	key.edge = c->edge;
 	key.protocol = h->protocol;
 	key.status = status;
-	__builtin_memcpy(key.name, h->name, sizeof(key.name));
+	__builtin_memcpy(key.name, h->name, sizeof(h->name));
 	u32 *known = bpf_map_lookup_elem(&endpoint_of_key, &key);
 	h->target = known ? target_of(*known) : new_endpoint(&key);
 	h->cached = h->target;

@@ -28,7 +28,8 @@ type headtestHead struct {
 	Watch        uint8
 	Failures     uint8
 	Streams      uint8
-	Pad          [7]uint8
+	Greeted      uint8
+	Pad          [6]uint8
 	Reply        [64]uint8
 	Bytes        [128]uint8
 	Name         [48]uint8

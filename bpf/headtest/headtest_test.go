@@ -71,11 +71,11 @@ func check(t testing.TB, parse parser, requests []request) {
 		for i, r := range requests[:n] {
 			want, h := understand(r), &got[i]
 			name := strings.TrimRight(string(h.Name[:]), "\x00")
-			if states[i] != int32(want.state) || h.Protocol != want.protocol || name != want.name && want.state >= named {
+			if states[i] != int32(want.state) || h.Protocol != want.protocol || name != want.name && isNamed(want.state) {
 				t.Fatalf("protocol %d, %q (%d bytes in all):\nkernel: state %d, protocol %d, %q\nmodel:  state %d, protocol %d, %q",
 					r.protocol, r.bytes, r.size, states[i], h.Protocol, name, want.state, want.protocol, want.name)
 			}
-			if want.state >= named && (h.Streams != 0) != want.streams {
+			if isNamed(want.state) && (h.Streams != 0) != want.streams {
 				t.Fatalf("%q: streams %d, want %v", r.bytes, h.Streams, want.streams)
 			}
 			for _, b := range []byte(name) {
@@ -83,7 +83,7 @@ func check(t testing.TB, parse parser, requests []request) {
 					t.Fatalf("%q is named %q", r.bytes, name)
 				}
 			}
-			if used := int(h.Used); used > 0 && used <= len(r.bytes) && states[i] >= named {
+			if used := int(h.Used); used > 0 && used <= len(r.bytes) && isNamed(want.state) {
 				longer := append(bytes.Clone(r.bytes[:used]), bytes.Repeat([]byte{'x'}, headBytes-used)...)
 				again = append(again, request{want.protocol, longer, r.size})
 			} else {
@@ -105,6 +105,8 @@ func check(t testing.TB, parse parser, requests []request) {
 		requests = requests[n:]
 	}
 }
+
+func isNamed(state uint8) bool { return state == named || state == silent }
 
 func newRequest(protocol uint8, b []byte, size uint32) request {
 	if protocol > memcached {

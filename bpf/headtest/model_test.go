@@ -17,12 +17,14 @@ const (
 	mysql      = 4
 	kafka      = 5
 	memcached  = 6
+	http2Known = 8
 	opaque     = 255
 
 	none    = 0
 	partial = 1
 	named   = 2
 	silent  = 3
+	preface = 4
 	other   = 9
 
 	headBytes  = 128
@@ -56,11 +58,12 @@ func (r request) at(i int) byte {
 // understand is the model of parse_head.
 func understand(r request) answer {
 	a := answer{protocol: r.protocol}
-	if r.protocol == opaque || isTLS(r) || bytes.HasPrefix(r.bytes, []byte("PRI * HT")) {
-		if r.protocol != opaque {
-			a.protocol = opaque
-		}
+	if r.protocol == opaque || isTLS(r) {
+		a.protocol = opaque
 		return a
+	}
+	if bytes.HasPrefix(r.bytes, []byte("PRI * HT")) {
+		return answer{state: preface, protocol: http2Known}
 	}
 	if r.protocol != unknown {
 		a.state = parsers[r.protocol](r, true, &a)

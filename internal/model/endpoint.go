@@ -12,6 +12,8 @@ const (
 	Kafka      Protocol = "kafka"
 	Memcached  Protocol = "memcached"
 	DNS        Protocol = "dns"
+	HTTP2      Protocol = "http2"
+	GRPC       Protocol = "grpc"
 )
 
 // Names of endpoints that stand for more than one thing asked: OtherEndpoint collects those for
@@ -24,12 +26,14 @@ const (
 // EndpointKey is what tells the endpoints of an edge apart.
 type EndpointKey struct {
 	Protocol Protocol
-	// Name is what was asked for, in at most 48 printable bytes: method and templated route,
-	// command, or statement.
+	// Name is what was asked for, in at most 48 printable bytes (96 for HTTP/2 and gRPC): method
+	// and templated route, command, or statement. It is "unknown" where a connection was joined
+	// after the request's path had been told.
 	Name string
 	// Status is "1xx" to "5xx", or "101" for a switch of protocols, for HTTP; "ok" or "error"
 	// for others; empty where the reply does not tell. For DNS "ok" or the response code:
-	// "nxdomain", "servfail", "refused", "formerr", "notimp", or "rcode9" and the like.
+	// "nxdomain", "servfail", "refused", "formerr", "notimp", or "rcode9" and the like. For gRPC
+	// it is the call's: "ok", "not_found", "unavailable" and so on.
 	Status string
 }
 
@@ -38,6 +42,8 @@ func (k EndpointKey) Failed() bool {
 	switch k.Status {
 	case "error", "5xx", "servfail", "refused":
 		return true
+	case "unknown", "deadline_exceeded", "unimplemented", "internal", "unavailable", "data_loss":
+		return true // of gRPC: as OpenTelemetry has it for servers
 	}
 	return false
 }

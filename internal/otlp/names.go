@@ -66,6 +66,7 @@ const (
 	EdgeAborted             = "outsight_edge_aborted_transactions_total"
 	EdgeContinued           = "outsight_edge_continued_replies_total"
 	EdgeUpgrades            = "outsight_edge_upgrades_total"
+	EdgeLost                = "outsight_edge_lost_transactions_total"
 	EdgePaired              = "outsight_edge_paired"
 	EdgeConfidence          = "outsight_edge_confidence"
 )

@@ -46,7 +46,7 @@ func testSnapshot() *model.Snapshot {
 	counters := model.EdgeCounters{
 		SentBytes: 100, ReceivedBytes: 2000, Opens: 3, Closes: 2, Failures: 1, Retransmits: 4,
 		Aborts: 5, Continued: 6, Latency: testHistogram(), TimeToFirstByte: testHistogram(), RTT: testHistogram(),
-		Duration: testHistogram(), Requests: 20, Replies: 12, Transfers: 7, Held: 8, Pushes: 9, Upgrades: 13, Resets: 10, TimedOut: 11,
+		Duration: testHistogram(), Requests: 20, Replies: 12, Transfers: 7, Held: 8, Pushes: 9, Upgrades: 13, Lost: 14, LostWaiting: 2, Resets: 10, TimedOut: 11,
 		UnseenBytes: 12, JitterSumNS: 250_000_000, WindowLimitedNS: 1_500_000_000, RTTMinNS: 125_000_000,
 	}
 	return &model.Snapshot{
