@@ -249,6 +249,7 @@ static __always_inline void add_listener(struct sock *sk, struct task_struct *ta
 	if (c->flags & CONNECTION_LISTENER)
 		return;
 	c->local_port = sk->__sk_common.skc_num;
+	c->drops = sk->sk_drops.counter;
 	listener_key_of(sk, c, &key);
 	struct listener *known = bpf_map_lookup_elem(&listeners, &key);
 	if (known) {
@@ -271,6 +272,16 @@ static __always_inline void add_listener(struct sock *sk, struct task_struct *ta
 	set_flags(c, CONNECTION_LISTENER);
 }
 
+/* Brings what the kernel counts at the socket to its address. Sweeps and the end may be at once. */
+static __always_inline void count_listener_drops(struct sock *sk, struct connection *c, struct listener *listener)
+{
+	u32 now = sk->sk_drops.counter;
+	u32 gained = now - __sync_lock_test_and_set(&c->drops, now);
+
+	if ((s32)gained > 0)
+		__sync_fetch_and_add(&listener->drops, (u64)gained);
+}
+
 static __always_inline void remove_listener(struct sock *sk)
 {
 	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
@@ -281,6 +292,8 @@ static __always_inline void remove_listener(struct sock *sk)
 	listener_key_of(sk, c, &key);
 	clear_flags(c, CONNECTION_LISTENER);
 	struct listener *known = bpf_map_lookup_elem(&listeners, &key);
+	if (known)
+		count_listener_drops(sk, c, known);
 	if (known && __sync_fetch_and_add(&known->sockets, -1) <= 1) {
 		if (known->forwarder)
 			bpf_map_delete_elem(&proxies, &known->process.id);
@@ -961,6 +974,15 @@ int sweep_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 
 	if (!c || !sk)
 		return 0;
+	if (c->flags & CONNECTION_LISTENER) {
+		struct listener_key key;
+
+		listener_key_of(sk, c, &key);
+		struct listener *listener = bpf_map_lookup_elem(&listeners, &key);
+		if (listener)
+			count_listener_drops(sk, c, listener);
+		return 0;
+	}
 	if (c->unsettled && bpf_ktime_get_ns() - c->opened_ns > SETTLE_AFTER_NS)
 		settle(sk, c);
 	if (c->phase != PHASE_REPLY || bpf_ktime_get_ns() - c->last_ns < SWEEP_AFTER_NS)

@@ -344,7 +344,7 @@ func (r *edgeReader) forget(id model.CgroupID) {
 	}
 }
 
-// ReadListeners reads all listening TCP sockets.
+// ReadListeners reads all listening TCP sockets. Their drops are those of the last ReadEdges.
 func (p *Probes) ReadListeners() ([]model.Listener, error) {
 	if p.edges == nil {
 		return nil, errors.New("reading listeners: no kernel program knows them")
@@ -361,6 +361,7 @@ func (p *Probes) ReadListeners() ([]model.Listener, error) {
 				NetNS: keys[i].Netns, Owner: model.CgroupID(values[i].Owner), Forwarder: values[i].Forwarder != 0,
 				Process: processName(&values[i].Process.Name), PID: int(values[i].Process.Id),
 				Address: netip.AddrPortFrom(netip.AddrFrom16(keys[i].Address.Bytes).Unmap(), keys[i].Port),
+				Drops:   values[i].Drops,
 			})
 		}
 		if errors.Is(err, ebpf.ErrKeyNotExist) {

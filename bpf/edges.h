@@ -114,6 +114,7 @@ struct listener {
 	u64 sockets;
 	struct process process;
 	u32 forwarder;
+	u64 drops; /* connections that found no room in the accept queue, or were refused otherwise */
 };
 
 /* The address pair of a connection, as its client sees it; see meeting.h. */
@@ -160,6 +161,7 @@ struct connection {
 	u32 client_sequence;
 	u32 server_sequence;
 	u32 behind; /* of a forwarder's client end: the edge that it serves, 0 if not known */
+	u32 drops;  /* of a listening socket: those that its listener has counted */
 	struct process process;
 	struct head head;
 };

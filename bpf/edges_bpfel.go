@@ -32,6 +32,8 @@ type edgesConnection struct {
 	ClientSequence uint32
 	ServerSequence uint32
 	Behind         uint32
+	Drops          uint32
+	_              [4]byte
 	Process        struct {
 		_      structs.HostLayout
 		Name   [16]int8
@@ -287,6 +289,7 @@ type edgesListener struct {
 	}
 	Forwarder uint32
 	_         [4]byte
+	Drops     uint64
 }
 
 type edgesListenerKey struct {

@@ -7,7 +7,7 @@ export const numberOf = (s: Side | undefined, key: string): Seconds | undefined 
 const GROUPS: [string, string[]][] = [
   ['Requests', ['transactions_per_second', 'transactions', 'in_flight', 'aborted', 'continued', 'request_bytes_per_second', 'response_bytes_per_second', 'request_bytes', 'response_bytes', 'request_packets', 'response_packets']],
   ['Latency', ['p50', 'p75', 'p90', 'p99', 'mean', 'first_byte_p50', 'first_byte_p99']],
-  ['Connection', ['rtt_p50', 'rtt_p99', 'rtt_min', 'jitter', 'connections_open', 'connections_opened', 'connections_closed', 'failures', 'retransmits', 'resets', 'timed_out']],
+  ['Connection', ['rtt_p50', 'rtt_p99', 'rtt_min', 'jitter', 'window_limited_seconds', 'duration_p50', 'duration_p99', 'connections_open', 'connections_opened', 'connections_closed', 'failures', 'retransmits', 'resets', 'timed_out']],
   ['Streams', ['transfers', 'held', 'pushes', 'one_way']],
   ['Completeness', ['unseen_bytes']],
 ]
