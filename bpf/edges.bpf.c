@@ -503,8 +503,11 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 	if (c->flags & CONNECTION_STREAM)
 		return;
 	if (c->phase == PHASE_REQUEST) {
-		if (c->head.state != HEAD_PARTIAL)
+		if (c->head.state != HEAD_PARTIAL) {
+			if (c->head.protocol == PROTOCOL_DNS)
+				another_query(&c->head, readable);
 			return;
+		}
 		int state = read_more_request(c, readable);
 		if (state == HEAD_SILENT)
 			c->phase = PHASE_IDLE;

@@ -158,16 +158,22 @@ type edgesDnsQuery struct {
 	Name       [48]uint8
 }
 
-type edgesDnsScratch struct {
+type edgesDnsQuestion struct {
 	_      structs.HostLayout
 	Packet [128]uint8
 	Text   [128]uint8
-	Query  edgesDnsQuery
-	Key    edgesEndpointKey
+	Name   [48]uint8
 	Left   uint32
 	End    uint32
 	Start  uint32
 	At     uint32
+}
+
+type edgesDnsScratch struct {
+	_        structs.HostLayout
+	Question edgesDnsQuestion
+	Query    edgesDnsQuery
+	Key      edgesEndpointKey
 }
 
 type edgesEdge struct {
@@ -361,6 +367,7 @@ const (
 	edgesMapDatagramFlows         = "datagram_flows"
 	edgesMapDatagramSockets       = "datagram_sockets"
 	edgesMapDnsQueries            = "dns_queries"
+	edgesMapDnsQuestions          = "dns_questions"
 	edgesMapDnsScratch            = "dns_scratch"
 	edgesMapEdgeDrops             = "edge_drops"
 	edgesMapEdgeEndpoints         = "edge_endpoints"
@@ -477,6 +484,7 @@ type edgesMapSpecs struct {
 	DatagramFlows     *ebpf.MapSpec `ebpf:"datagram_flows"`
 	DatagramSockets   *ebpf.MapSpec `ebpf:"datagram_sockets"`
 	DnsQueries        *ebpf.MapSpec `ebpf:"dns_queries"`
+	DnsQuestions      *ebpf.MapSpec `ebpf:"dns_questions"`
 	DnsScratch        *ebpf.MapSpec `ebpf:"dns_scratch"`
 	EdgeDrops         *ebpf.MapSpec `ebpf:"edge_drops"`
 	EdgeEndpoints     *ebpf.MapSpec `ebpf:"edge_endpoints"`
@@ -539,6 +547,7 @@ type edgesMaps struct {
 	DatagramFlows     *ebpf.Map `ebpf:"datagram_flows"`
 	DatagramSockets   *ebpf.Map `ebpf:"datagram_sockets"`
 	DnsQueries        *ebpf.Map `ebpf:"dns_queries"`
+	DnsQuestions      *ebpf.Map `ebpf:"dns_questions"`
 	DnsScratch        *ebpf.Map `ebpf:"dns_scratch"`
 	EdgeDrops         *ebpf.Map `ebpf:"edge_drops"`
 	EdgeEndpoints     *ebpf.Map `ebpf:"edge_endpoints"`
@@ -568,6 +577,7 @@ func (m *edgesMaps) Close() error {
 		m.DatagramFlows,
 		m.DatagramSockets,
 		m.DnsQueries,
+		m.DnsQuestions,
 		m.DnsScratch,
 		m.EdgeDrops,
 		m.EdgeEndpoints,

@@ -428,6 +428,17 @@ static __noinline int read_more_request(struct connection *c, u32 size)
 	return h->state;
 }
 
+/* More of DNS is sent before the reply: the rest of a long query, or another one. */
+static __noinline int another_query(struct head *h, u32 size)
+{
+	if (!h)
+		return 0;
+	h->size += size;
+	if (is_dns_pipeline(h))
+		name_pipeline(h);
+	return 0;
+}
+
 /* Reads a part of a reply behind what is there of it. */
 static __always_inline int read_reply(struct head *h, u32 size)
 {

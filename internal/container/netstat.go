@@ -10,7 +10,7 @@ import (
 
 // stackEvery is how many readings apart the counters of a namespace's TCP are read: the kernel
 // writes some 250 numbers for the few of them that are used.
-const stackEvery = 10
+const stackEvery = 30
 
 var netStat = append([]byte("net/netstat"), 0)
 

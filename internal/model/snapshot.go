@@ -87,7 +87,7 @@ type NetworkCounters struct {
 	ReceiveDropped, TransmitDropped uint64
 }
 
-// TCPCounters are of the TCP connections of a container's network namespace, read every ten
+// TCPCounters are of the TCP connections of a container's network namespace, read every thirty
 // seconds.
 type TCPCounters struct {
 	// ZeroWindows counts times that a receiver in the namespace told its sender to stop because its
