@@ -481,7 +481,11 @@ static __always_inline bool finish(struct sock *sk, struct connection *c)
 	if (__sync_val_compare_and_swap(&c->phase, PHASE_REPLY, PHASE_IDLE) != PHASE_REPLY)
 		return false;
 	if (!target && c->head.state == HEAD_NAMED) {
-		find_endpoint(c, STATUS_UNKNOWN);
+		u32 status = reads_tls && (c->flags & CONNECTION_TLS) ? tls_status(c) : STATUS_UNKNOWN;
+
+		if (status == STATUS_SWITCHED)
+			set_flags(c, CONNECTION_STREAM);
+		resolve_endpoint(c, status < REPLY_PARTIAL ? status : STATUS_UNKNOWN);
 		target = c->head.target;
 	}
 	count_transaction(sk, c, first_ns, reply_ns, last_ns, target);
@@ -503,6 +507,15 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 	if (c->flags & CONNECTION_STREAM)
 		return;
 	if (c->phase == PHASE_REQUEST) {
+		if (reads_tls && (c->flags & CONNECTION_TLS) && c->head.state == HEAD_NONE) {
+			/* What was sent before was of the handshake. */
+			if (c->role == ROLE_CLIENT && c->head.protocol != PROTOCOL_OPAQUE &&
+			    read_request(c, readable) == HEAD_NAMED)
+				c->first_ns = now;
+			else
+				c->head.state = HEAD_NONE;
+			return;
+		}
 		if (c->head.state != HEAD_PARTIAL) {
 			if (c->head.protocol == PROTOCOL_DNS)
 				another_query(&c->head, readable);
@@ -515,8 +528,13 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 			count_request(edge);
 		return;
 	}
-	if (c->phase == PHASE_REPLY)
+	if (c->phase == PHASE_REPLY) {
+		/* The body of a request whose server has told to go on. */
+		if (reads_tls && (c->flags & CONNECTION_TLS) && c->head.state == HEAD_NAMED &&
+		    tls_status(c) == REPLY_INTERIM)
+			return;
 		finish(sk, c);
+	}
 	clear_flags(c, CONNECTION_SWEPT);
 	c->pushes = 0;
 	if (machine && c->head.protocol != PROTOCOL_OPAQUE && read_request(c, readable) == HEAD_SILENT)
@@ -561,7 +579,7 @@ static __always_inline void on_reply(struct sock *sk, struct connection *c, stru
 			c->last_ns = now;
 		return;
 	}
-	if (c->head.state) {
+	if (c->head.state || (reads_tls && (c->flags & CONNECTION_TLS))) {
 		bool late = c->head.state == HEAD_PARTIAL;
 
 		reply = begin_reply(c, readable);

@@ -83,7 +83,7 @@ func (p *Probes) openEdges(k *kernel) error {
 	} {
 		spec.Maps[name].MaxEntries = entries
 	}
-	err = errors.Join(p.prepareEndpoints(spec, places), spec.Variables["cgroup_subsys_index"].Set(k.subsys), spec.Variables["jiffy_ns"].Set(k.jiffyNS), p.prepareLog(spec),
+	err = errors.Join(p.prepareEndpoints(spec, places), p.prepareTLS(spec), spec.Variables["cgroup_subsys_index"].Set(k.subsys), spec.Variables["jiffy_ns"].Set(k.jiffyNS), p.prepareLog(spec),
 		spec.Variables["host_netns"].Set(ownNamespace(p.options.ProcFS)))
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
@@ -109,7 +109,7 @@ func (p *Probes) openEdges(k *kernel) error {
 	errs = append(errs, p.attachData(k, spec, maps), p.attach(k, spec, maps, retransmitHook))
 	p.edges.sweep, err = p.openIterator(k, spec, maps, sweepHook, maps.Maps["connections"])
 	p.addFeature(sweepHook, err)
-	return errors.Join(append(errs, err, p.openDatagramSweeps(k, spec, maps))...)
+	return errors.Join(append(errs, err, p.openDatagramSweeps(k, spec, maps), p.openTLS(k, maps))...)
 }
 
 func (p *Probes) readEdgesFrom(maps *ebpf.Collection) error {

@@ -141,6 +141,7 @@ enum connection_phase {
 #define CONNECTION_OLD 64	 /* older than the programs: its opening was not seen */
 #define CONNECTION_MET 128	 /* a server that knows its client */
 #define CONNECTION_FORWARDER 256 /* this end only passes on what others send */
+#define CONNECTION_TLS 512	 /* encrypted: its plaintext is at a library, if anywhere */
 
 /* What is known of one socket. It lives and ends with the socket. */
 struct connection {
@@ -162,6 +163,8 @@ struct connection {
 	u32 server_sequence;
 	u32 behind; /* of a forwarder's client end: the edge that it serves, 0 if not known */
 	u32 drops;  /* of a listening socket: those that its listener has counted */
+	u32 tls_group;	    /* with tls_connection, what a TLS library calls the connection; see tls.h */
+	u64 tls_connection;
 	struct process process;
 	struct head head;
 };

@@ -33,7 +33,8 @@ type edgesConnection struct {
 	ServerSequence uint32
 	Behind         uint32
 	Drops          uint32
-	_              [4]byte
+	TlsGroup       uint32
+	TlsConnection  uint64
 	Process        struct {
 		_      structs.HostLayout
 		Name   [16]int8
@@ -349,6 +350,38 @@ type edgesPairKey struct {
 	ServicePort uint16
 }
 
+type edgesTlsCall struct {
+	_          structs.HostLayout
+	Connection uint64
+	Text       uint64
+	Size       uint64
+	Result     uint64
+}
+
+type edgesTlsCallKey struct {
+	_     structs.HostLayout
+	Who   uint64
+	Group uint32
+	Kind  uint32
+}
+
+type edgesTlsConnection struct {
+	_       structs.HostLayout
+	ReadNs  uint64
+	Size    uint32
+	Length  uint8
+	Written uint8
+	Unused  uint16
+	Bytes   [128]uint8
+}
+
+type edgesTlsConnectionKey struct {
+	_          structs.HostLayout
+	Connection uint64
+	Group      uint32
+	Unused     uint32
+}
+
 type edgesTransaction struct {
 	_       structs.HostLayout
 	FirstNs uint64
@@ -387,6 +420,8 @@ const (
 	edgesMapProxies               = "proxies"
 	edgesMapReservedEdges         = "reserved_edges"
 	edgesMapReservedEndpoints     = "reserved_endpoints"
+	edgesMapTlsCalls              = "tls_calls"
+	edgesMapTlsConnections        = "tls_connections"
 	edgesMapTransactionLog        = "transaction_log"
 	edgesProgAfterInet6Recvmsg    = "after_inet6_recvmsg"
 	edgesProgAfterInet6Sendmsg    = "after_inet6_sendmsg"
@@ -411,6 +446,7 @@ const (
 	edgesVarLogTransactions       = "log_transactions"
 	edgesVarMachine               = "machine"
 	edgesVarMaxEdgeEndpoints      = "max_edge_endpoints"
+	edgesVarReadsTls              = "reads_tls"
 	edgesVarTransactionRecord     = "transaction_record"
 	edgesVarUnloggedTransactions  = "unlogged_transactions"
 )
@@ -504,6 +540,8 @@ type edgesMapSpecs struct {
 	Proxies           *ebpf.MapSpec `ebpf:"proxies"`
 	ReservedEdges     *ebpf.MapSpec `ebpf:"reserved_edges"`
 	ReservedEndpoints *ebpf.MapSpec `ebpf:"reserved_endpoints"`
+	TlsCalls          *ebpf.MapSpec `ebpf:"tls_calls"`
+	TlsConnections    *ebpf.MapSpec `ebpf:"tls_connections"`
 	TransactionLog    *ebpf.MapSpec `ebpf:"transaction_log"`
 }
 
@@ -518,6 +556,7 @@ type edgesVariableSpecs struct {
 	LogTransactions      *ebpf.VariableSpec `ebpf:"log_transactions"`
 	Machine              *ebpf.VariableSpec `ebpf:"machine"`
 	MaxEdgeEndpoints     *ebpf.VariableSpec `ebpf:"max_edge_endpoints"`
+	ReadsTls             *ebpf.VariableSpec `ebpf:"reads_tls"`
 	TransactionRecord    *ebpf.VariableSpec `ebpf:"transaction_record"`
 	UnloggedTransactions *ebpf.VariableSpec `ebpf:"unlogged_transactions"`
 }
@@ -567,6 +606,8 @@ type edgesMaps struct {
 	Proxies           *ebpf.Map `ebpf:"proxies"`
 	ReservedEdges     *ebpf.Map `ebpf:"reserved_edges"`
 	ReservedEndpoints *ebpf.Map `ebpf:"reserved_endpoints"`
+	TlsCalls          *ebpf.Map `ebpf:"tls_calls"`
+	TlsConnections    *ebpf.Map `ebpf:"tls_connections"`
 	TransactionLog    *ebpf.Map `ebpf:"transaction_log"`
 }
 
@@ -597,6 +638,8 @@ func (m *edgesMaps) Close() error {
 		m.Proxies,
 		m.ReservedEdges,
 		m.ReservedEndpoints,
+		m.TlsCalls,
+		m.TlsConnections,
 		m.TransactionLog,
 	)
 }
@@ -612,6 +655,7 @@ type edgesVariables struct {
 	LogTransactions      *ebpf.Variable `ebpf:"log_transactions"`
 	Machine              *ebpf.Variable `ebpf:"machine"`
 	MaxEdgeEndpoints     *ebpf.Variable `ebpf:"max_edge_endpoints"`
+	ReadsTls             *ebpf.Variable `ebpf:"reads_tls"`
 	TransactionRecord    *ebpf.Variable `ebpf:"transaction_record"`
 	UnloggedTransactions *ebpf.Variable `ebpf:"unlogged_transactions"`
 }

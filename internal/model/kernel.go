@@ -313,6 +313,8 @@ type FeatureState string
 const (
 	FeatureWorks  FeatureState = "works"
 	FeatureAbsent FeatureState = "absent"
+	// FeatureOff: it is an option that was not chosen.
+	FeatureOff FeatureState = "off"
 )
 
 // Feature is one hook, counter or runtime, as `outsight doctor` reports it.
