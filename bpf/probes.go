@@ -43,7 +43,8 @@ type Options struct {
 	// WithoutEndpoints leaves requests unread: transactions are only timed.
 	WithoutEndpoints bool
 	// TLS reads requests of encrypted connections at the TLS libraries of the programs (OpenSSL, Go),
-	// with uprobes. Each call of a library then costs a microsecond or two.
+	// with uprobes. Each call of a library then costs microseconds: it is
+	// stopped twice.
 	TLS bool
 	// MaxListeners bounds the listening sockets (default 16384).
 	MaxListeners int

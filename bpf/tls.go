@@ -144,7 +144,7 @@ func (p *Probes) openTLS(k *kernel, maps *ebpf.Collection) error {
 // loadTLS loads a library's programs, and tries whether they can be attached.
 func (p *Probes) loadTLS(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, l tlsLibrary, w *tlsWatcher) error {
 	if l.feature.Name == goTLS.feature.Name && runtime.GOARCH != "amd64" {
-		return fmt.Errorf("Go programs are read on amd64 alone: %w", errors.ErrUnsupported)
+		return fmt.Errorf("on %s: %w", runtime.GOARCH, errors.ErrUnsupported)
 	}
 	loaded := make(map[string]*ebpf.Program)
 	for _, pair := range l.functions {
@@ -350,12 +350,9 @@ func (w *tlsWatcher) consider(process *tlsProcess, path, name string, functions 
 		}
 		b = &tlsBinary{}
 		w.binaries[id] = b
-		if err := w.probe(b, path, functions); errors.Is(err, errNoTLS) {
-			err = nil
-		} else if err != nil {
+		if err := w.probe(b, path, functions); err != nil && !errors.Is(err, errNoTLS) {
 			w.refused++
-			w.logger.Info("encrypted requests of a program cannot be read", "binary", name, "error", err)
-			err = b.close()
+			w.logger.Info("encrypted requests of a program cannot be read", "binary", name, "error", errors.Join(err, b.close()))
 		}
 		if len(b.links) > 0 {
 			w.probed++

@@ -134,6 +134,9 @@ func findReturns(code []byte) ([]uint64, error) {
 		if err != nil {
 			return nil, fmt.Errorf("instruction at %d: %w", at, err)
 		}
+		if instruction.Op == 0 { // a byte that begins nothing
+			return nil, fmt.Errorf("instruction at %d: not known", at)
+		}
 		if instruction.Op == x86asm.RET {
 			ends = append(ends, uint64(at))
 		}
