@@ -249,6 +249,7 @@ static __always_inline void add_listener(struct sock *sk, struct task_struct *ta
 	if (c->flags & CONNECTION_LISTENER)
 		return;
 	c->local_port = sk->__sk_common.skc_num;
+	c->drops = sk->sk_drops.counter;
 	listener_key_of(sk, c, &key);
 	struct listener *known = bpf_map_lookup_elem(&listeners, &key);
 	if (known) {
@@ -271,6 +272,16 @@ static __always_inline void add_listener(struct sock *sk, struct task_struct *ta
 	set_flags(c, CONNECTION_LISTENER);
 }
 
+/* Brings what the kernel counts at the socket to its address. Sweeps and the end may be at once. */
+static __always_inline void count_listener_drops(struct sock *sk, struct connection *c, struct listener *listener)
+{
+	u32 now = sk->sk_drops.counter;
+	u32 gained = now - __sync_lock_test_and_set(&c->drops, now);
+
+	if ((s32)gained > 0)
+		__sync_fetch_and_add(&listener->drops, (u64)gained);
+}
+
 static __always_inline void remove_listener(struct sock *sk)
 {
 	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
@@ -281,6 +292,8 @@ static __always_inline void remove_listener(struct sock *sk)
 	listener_key_of(sk, c, &key);
 	clear_flags(c, CONNECTION_LISTENER);
 	struct listener *known = bpf_map_lookup_elem(&listeners, &key);
+	if (known)
+		count_listener_drops(sk, c, known);
 	if (known && __sync_fetch_and_add(&known->sockets, -1) <= 1) {
 		if (known->forwarder)
 			bpf_map_delete_elem(&proxies, &known->process.id);
@@ -477,7 +490,11 @@ static __always_inline bool finish(struct sock *sk, struct connection *c)
 	if (__sync_val_compare_and_swap(&c->phase, PHASE_REPLY, PHASE_IDLE) != PHASE_REPLY)
 		return false;
 	if (!target && c->head.state == HEAD_NAMED) {
-		find_endpoint(c, STATUS_UNKNOWN);
+		u32 status = reads_tls && (c->flags & CONNECTION_TLS) ? tls_status(c) : STATUS_UNKNOWN;
+
+		if (status == STATUS_SWITCHED)
+			set_flags(c, CONNECTION_STREAM);
+		resolve_endpoint(c, status < REPLY_PARTIAL ? status : STATUS_UNKNOWN);
 		target = c->head.target;
 	}
 	count_transaction(sk, c, first_ns, reply_ns, last_ns, target);
@@ -505,8 +522,20 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 	if ((c->flags & CONNECTION_OLD) && machine && !c->head.protocol && join_http2(sk, c, edge, readable))
 		return;
 	if (c->phase == PHASE_REQUEST) {
-		if (c->head.state != HEAD_PARTIAL)
+		if (reads_tls && (c->flags & CONNECTION_TLS) && c->head.state == HEAD_NONE) {
+			/* What was sent before was of the handshake. */
+			if (c->role == ROLE_CLIENT && c->head.protocol != PROTOCOL_OPAQUE &&
+			    read_request(c, readable) == HEAD_NAMED)
+				c->first_ns = bpf_ktime_get_ns();
+			else
+				c->head.state = HEAD_NONE;
 			return;
+		}
+		if (c->head.state != HEAD_PARTIAL) {
+			if (c->head.protocol == PROTOCOL_DNS)
+				another_query(&c->head, readable);
+			return;
+		}
 		int state = read_more_request(c, readable);
 		if (state == HEAD_HTTP2)
 			c->head.protocol = PROTOCOL_OPAQUE; /* a preface in pieces: nobody does it */
@@ -516,8 +545,13 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 			count_request(edge);
 		return;
 	}
-	if (c->phase == PHASE_REPLY)
+	if (c->phase == PHASE_REPLY) {
+		/* The body of a request whose server has told to go on. */
+		if (reads_tls && (c->flags & CONNECTION_TLS) && c->head.state == HEAD_NAMED &&
+		    tls_status(c) == REPLY_INTERIM)
+			return;
 		finish(sk, c);
+	}
 	clear_flags(c, CONNECTION_SWEPT);
 	c->pushes = 0;
 	u64 now = bpf_ktime_get_ns();
@@ -572,7 +606,7 @@ static __always_inline void on_reply(struct sock *sk, struct connection *c, stru
 			c->last_ns = now;
 		return;
 	}
-	if (c->head.state) {
+	if (c->head.state || (reads_tls && (c->flags & CONNECTION_TLS))) {
 		bool late = c->head.state == HEAD_PARTIAL;
 
 		reply = begin_reply(c, readable);
@@ -994,6 +1028,15 @@ int sweep_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 
 	if (!c || !sk)
 		return 0;
+	if (c->flags & CONNECTION_LISTENER) {
+		struct listener_key key;
+
+		listener_key_of(sk, c, &key);
+		struct listener *listener = bpf_map_lookup_elem(&listeners, &key);
+		if (listener)
+			count_listener_drops(sk, c, listener);
+		return 0;
+	}
 	if (c->unsettled && bpf_ktime_get_ns() - c->opened_ns > SETTLE_AFTER_NS)
 		settle(sk, c);
 	if (c->flags & CONNECTION_OPEN) {

@@ -89,7 +89,7 @@ func (p *Probes) openEdges(k *kernel) error {
 		spec.Maps[name].MaxEntries = entries
 	}
 	p.prepareStreams(spec)
-	err = errors.Join(p.prepareEndpoints(spec, places), spec.Variables["cgroup_subsys_index"].Set(k.subsys), spec.Variables["jiffy_ns"].Set(k.jiffyNS), p.prepareLog(spec),
+	err = errors.Join(p.prepareEndpoints(spec, places), p.prepareTLS(spec), spec.Variables["cgroup_subsys_index"].Set(k.subsys), spec.Variables["jiffy_ns"].Set(k.jiffyNS), p.prepareLog(spec),
 		spec.Variables["host_netns"].Set(ownNamespace(p.options.ProcFS)))
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
@@ -115,7 +115,7 @@ func (p *Probes) openEdges(k *kernel) error {
 	errs = append(errs, p.attachData(k, spec, maps), p.attach(k, spec, maps, retransmitHook))
 	p.edges.sweep, err = p.openIterator(k, spec, maps, sweepHook, maps.Maps["connections"])
 	p.addFeature(sweepHook, err)
-	return errors.Join(append(errs, err, p.openDatagramSweeps(k, spec, maps), p.openStreams(k, spec, maps))...)
+	return errors.Join(append(errs, err, p.openDatagramSweeps(k, spec, maps), p.openStreams(k, spec, maps), p.openTLS(k, maps))...)
 }
 
 func (p *Probes) readEdgesFrom(maps *ebpf.Collection) error {
@@ -376,7 +376,7 @@ func (r *edgeReader) forget(id model.CgroupID) {
 	}
 }
 
-// ReadListeners reads all listening TCP sockets.
+// ReadListeners reads all listening TCP sockets. Their drops are those of the last ReadEdges.
 func (p *Probes) ReadListeners() ([]model.Listener, error) {
 	if p.edges == nil {
 		return nil, errors.New("reading listeners: no kernel program knows them")
@@ -393,6 +393,7 @@ func (p *Probes) ReadListeners() ([]model.Listener, error) {
 				NetNS: keys[i].Netns, Owner: model.CgroupID(values[i].Owner), Forwarder: values[i].Forwarder != 0,
 				Process: processName(&values[i].Process.Name), PID: int(values[i].Process.Id),
 				Address: netip.AddrPortFrom(netip.AddrFrom16(keys[i].Address.Bytes).Unmap(), keys[i].Port),
+				Drops:   values[i].Drops,
 			})
 		}
 		if errors.Is(err, ebpf.ErrKeyNotExist) {

@@ -32,6 +32,9 @@ type edgesConnection struct {
 	ClientSequence uint32
 	ServerSequence uint32
 	Behind         uint32
+	Drops          uint32
+	TlsGroup       uint32
+	TlsConnection  uint64
 	Process        struct {
 		_      structs.HostLayout
 		Name   [16]int8
@@ -157,16 +160,22 @@ type edgesDnsQuery struct {
 	Name       [48]uint8
 }
 
-type edgesDnsScratch struct {
+type edgesDnsQuestion struct {
 	_      structs.HostLayout
 	Packet [128]uint8
 	Text   [128]uint8
-	Query  edgesDnsQuery
-	Key    edgesEndpointKey
+	Name   [48]uint8
 	Left   uint32
 	End    uint32
 	Start  uint32
 	At     uint32
+}
+
+type edgesDnsScratch struct {
+	_        structs.HostLayout
+	Question edgesDnsQuestion
+	Query    edgesDnsQuery
+	Key      edgesEndpointKey
 }
 
 type edgesEdge struct {
@@ -402,6 +411,7 @@ type edgesListener struct {
 	}
 	Forwarder uint32
 	_         [4]byte
+	Drops     uint64
 }
 
 type edgesListenerKey struct {
@@ -455,6 +465,38 @@ type edgesPairKey struct {
 	ServicePort uint16
 }
 
+type edgesTlsCall struct {
+	_          structs.HostLayout
+	Connection uint64
+	Text       uint64
+	Size       uint64
+	Result     uint64
+}
+
+type edgesTlsCallKey struct {
+	_     structs.HostLayout
+	Who   uint64
+	Group uint32
+	Kind  uint32
+}
+
+type edgesTlsConnection struct {
+	_       structs.HostLayout
+	ReadNs  uint64
+	Size    uint32
+	Length  uint8
+	Written uint8
+	Unused  uint16
+	Bytes   [128]uint8
+}
+
+type edgesTlsConnectionKey struct {
+	_          structs.HostLayout
+	Connection uint64
+	Group      uint32
+	Unused     uint32
+}
+
 type edgesTransaction struct {
 	_       structs.HostLayout
 	FirstNs uint64
@@ -473,6 +515,7 @@ const (
 	edgesMapDatagramFlows         = "datagram_flows"
 	edgesMapDatagramSockets       = "datagram_sockets"
 	edgesMapDnsQueries            = "dns_queries"
+	edgesMapDnsQuestions          = "dns_questions"
 	edgesMapDnsScratch            = "dns_scratch"
 	edgesMapEdgeDrops             = "edge_drops"
 	edgesMapEdgeEndpoints         = "edge_endpoints"
@@ -496,6 +539,8 @@ const (
 	edgesMapProxies               = "proxies"
 	edgesMapReservedEdges         = "reserved_edges"
 	edgesMapReservedEndpoints     = "reserved_endpoints"
+	edgesMapTlsCalls              = "tls_calls"
+	edgesMapTlsConnections        = "tls_connections"
 	edgesMapTransactionLog        = "transaction_log"
 	edgesProgAfterInet6Recvmsg    = "after_inet6_recvmsg"
 	edgesProgAfterInet6Sendmsg    = "after_inet6_sendmsg"
@@ -522,6 +567,7 @@ const (
 	edgesVarLogTransactions       = "log_transactions"
 	edgesVarMachine               = "machine"
 	edgesVarMaxEdgeEndpoints      = "max_edge_endpoints"
+	edgesVarReadsTls              = "reads_tls"
 	edgesVarTransactionRecord     = "transaction_record"
 	edgesVarUnloggedTransactions  = "unlogged_transactions"
 )
@@ -596,6 +642,7 @@ type edgesMapSpecs struct {
 	DatagramFlows     *ebpf.MapSpec `ebpf:"datagram_flows"`
 	DatagramSockets   *ebpf.MapSpec `ebpf:"datagram_sockets"`
 	DnsQueries        *ebpf.MapSpec `ebpf:"dns_queries"`
+	DnsQuestions      *ebpf.MapSpec `ebpf:"dns_questions"`
 	DnsScratch        *ebpf.MapSpec `ebpf:"dns_scratch"`
 	EdgeDrops         *ebpf.MapSpec `ebpf:"edge_drops"`
 	EdgeEndpoints     *ebpf.MapSpec `ebpf:"edge_endpoints"`
@@ -619,6 +666,8 @@ type edgesMapSpecs struct {
 	Proxies           *ebpf.MapSpec `ebpf:"proxies"`
 	ReservedEdges     *ebpf.MapSpec `ebpf:"reserved_edges"`
 	ReservedEndpoints *ebpf.MapSpec `ebpf:"reserved_endpoints"`
+	TlsCalls          *ebpf.MapSpec `ebpf:"tls_calls"`
+	TlsConnections    *ebpf.MapSpec `ebpf:"tls_connections"`
 	TransactionLog    *ebpf.MapSpec `ebpf:"transaction_log"`
 }
 
@@ -634,6 +683,7 @@ type edgesVariableSpecs struct {
 	LogTransactions      *ebpf.VariableSpec `ebpf:"log_transactions"`
 	Machine              *ebpf.VariableSpec `ebpf:"machine"`
 	MaxEdgeEndpoints     *ebpf.VariableSpec `ebpf:"max_edge_endpoints"`
+	ReadsTls             *ebpf.VariableSpec `ebpf:"reads_tls"`
 	TransactionRecord    *ebpf.VariableSpec `ebpf:"transaction_record"`
 	UnloggedTransactions *ebpf.VariableSpec `ebpf:"unlogged_transactions"`
 }
@@ -663,6 +713,7 @@ type edgesMaps struct {
 	DatagramFlows     *ebpf.Map `ebpf:"datagram_flows"`
 	DatagramSockets   *ebpf.Map `ebpf:"datagram_sockets"`
 	DnsQueries        *ebpf.Map `ebpf:"dns_queries"`
+	DnsQuestions      *ebpf.Map `ebpf:"dns_questions"`
 	DnsScratch        *ebpf.Map `ebpf:"dns_scratch"`
 	EdgeDrops         *ebpf.Map `ebpf:"edge_drops"`
 	EdgeEndpoints     *ebpf.Map `ebpf:"edge_endpoints"`
@@ -686,6 +737,8 @@ type edgesMaps struct {
 	Proxies           *ebpf.Map `ebpf:"proxies"`
 	ReservedEdges     *ebpf.Map `ebpf:"reserved_edges"`
 	ReservedEndpoints *ebpf.Map `ebpf:"reserved_endpoints"`
+	TlsCalls          *ebpf.Map `ebpf:"tls_calls"`
+	TlsConnections    *ebpf.Map `ebpf:"tls_connections"`
 	TransactionLog    *ebpf.Map `ebpf:"transaction_log"`
 }
 
@@ -696,6 +749,7 @@ func (m *edgesMaps) Close() error {
 		m.DatagramFlows,
 		m.DatagramSockets,
 		m.DnsQueries,
+		m.DnsQuestions,
 		m.DnsScratch,
 		m.EdgeDrops,
 		m.EdgeEndpoints,
@@ -719,6 +773,8 @@ func (m *edgesMaps) Close() error {
 		m.Proxies,
 		m.ReservedEdges,
 		m.ReservedEndpoints,
+		m.TlsCalls,
+		m.TlsConnections,
 		m.TransactionLog,
 	)
 }
@@ -735,6 +791,7 @@ type edgesVariables struct {
 	LogTransactions      *ebpf.Variable `ebpf:"log_transactions"`
 	Machine              *ebpf.Variable `ebpf:"machine"`
 	MaxEdgeEndpoints     *ebpf.Variable `ebpf:"max_edge_endpoints"`
+	ReadsTls             *ebpf.Variable `ebpf:"reads_tls"`
 	TransactionRecord    *ebpf.Variable `ebpf:"transaction_record"`
 	UnloggedTransactions *ebpf.Variable `ebpf:"unlogged_transactions"`
 }

@@ -45,6 +45,10 @@ type Options struct {
 	MaxEdgeEndpoints int
 	// WithoutEndpoints leaves requests unread: transactions are only timed.
 	WithoutEndpoints bool
+	// TLS reads requests of encrypted connections at the TLS libraries of the programs (OpenSSL, Go),
+	// with uprobes. Each call of a library then costs microseconds: it is
+	// stopped twice.
+	TLS bool
 	// MaxListeners bounds the listening sockets (default 16384).
 	MaxListeners int
 	// LogTransactions makes Transactions work: single transactions are logged too, with room
@@ -101,6 +105,7 @@ type Probes struct {
 	programs []loadedProgram
 	cgroups  *cgroupReader
 	edges    *edgeReader
+	tls      *tlsWatcher
 	log      *transactionLog
 	events   chan model.CgroupEvent
 	// done is closed by Close; reading tells whether somebody then closes events.
@@ -184,6 +189,9 @@ func (p *Probes) Drops() []model.Drop {
 	}
 	if p.edges != nil {
 		drops = append(drops, p.edges.drops()...)
+	}
+	if p.tls != nil {
+		drops = append(drops, p.tls.drops()...)
 	}
 	if p.log != nil {
 		drops = append(drops, p.log.drop())

@@ -17,6 +17,7 @@ type watchFlags struct {
 	socket, dockerSocket string
 	// maxGroups and maxEdges bound the kernel's tables; 0 for the defaults.
 	maxGroups, maxEdges int
+	tls                 bool
 }
 
 func (f *watchFlags) add(c *cobra.Command) {
@@ -26,6 +27,7 @@ func (f *watchFlags) add(c *cobra.Command) {
 		"where Docker tells the names of containers")
 	c.Flags().IntVar(&f.maxGroups, "max-groups", agent.DefaultMaxGroups, "control groups that are counted each by itself; the rest is counted together")
 	c.Flags().IntVar(&f.maxEdges, "max-edges", agent.DefaultMaxEdges, "edges that are counted")
+	c.Flags().BoolVar(&f.tls, "tls", false, "read encrypted requests at the TLS libraries of programs (OpenSSL, Go), to name endpoints")
 }
 
 // host is how to open an agent as the flags say.
@@ -37,7 +39,7 @@ func (f *watchFlags) host(logger *slog.Logger) (agent.HostOptions, error) {
 	}
 	return agent.HostOptions{
 		All: f.all, DockerSocket: f.dockerSocket, Options: agent.Options{Logger: logger},
-		Kernel: bpf.Options{MaxCgroups: f.maxGroups, MaxEdges: f.maxEdges},
+		Kernel: bpf.Options{MaxCgroups: f.maxGroups, MaxEdges: f.maxEdges, TLS: f.tls},
 	}, nil
 }
 

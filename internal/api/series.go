@@ -50,6 +50,8 @@ var fields = map[[2]string]graph.Field{
 	{otlp.ContainerTransmitErrors}:                 graph.TransmitErrors,
 	{otlp.ContainerReceivePacketsDropped}:          graph.ReceiveDropped,
 	{otlp.ContainerTransmitPacketsDropped}:         graph.TransmitDropped,
+	{otlp.ContainerZeroWindows}:                    graph.ZeroWindows,
+	{otlp.ContainerListenOverflows}:                graph.ListenOverflows,
 	{otlp.ContainerStartTime}:                      graph.StartTime,
 	{otlp.ContainerInfo}:                           graph.Info,
 	{otlp.EdgeRequestBytes}:                        graph.RequestBytes,
@@ -80,6 +82,8 @@ var fields = map[[2]string]graph.Field{
 	{otlp.EdgeRoundTripMin}:                        graph.RTTMin,
 	{otlp.EdgeFirstByte}:                           graph.FirstByte,
 	{otlp.EdgeRoundTrip}:                           graph.RTT,
+	{otlp.EdgeWindowLimited}:                       graph.WindowLimited,
+	{otlp.EdgeConnectionDuration}:                  graph.ConnectionDuration,
 }
 
 var selfMetrics = []string{otlp.HostCores, otlp.HostMemory, otlp.Drops, otlp.Entries, otlp.Capacity}

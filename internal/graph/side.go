@@ -45,6 +45,8 @@ func (s *Side) addConnections(e *edgeChange) {
 	s.rttDeviation += e.values[RTTDeviation]
 	s.firstByte.Merge(e.firstByte)
 	s.rtt.Merge(e.rtt)
+	s.duration.Merge(e.duration)
+	s.WindowLimitedSeconds += e.values[WindowLimited]
 	if least := Seconds(e.values[RTTMin]); least > 0 {
 		s.leastRTT(&least)
 	}
@@ -95,6 +97,8 @@ func (s *Side) merge(o *Side) *Side {
 	s.latency.Merge(&o.latency)
 	s.firstByte.Merge(&o.firstByte)
 	s.rtt.Merge(&o.rtt)
+	s.duration.Merge(&o.duration)
+	s.WindowLimitedSeconds += o.WindowLimitedSeconds
 	return s
 }
 
@@ -114,6 +118,7 @@ func (s *Side) finish(seconds float64) *Side {
 	}
 	s.FirstByteP50, s.FirstByteP99 = quantile(&s.firstByte, 0.5), quantile(&s.firstByte, 0.99)
 	s.RTTP50, s.RTTP99 = quantile(&s.rtt, 0.5), quantile(&s.rtt, 0.99)
+	s.DurationP50, s.DurationP99 = quantile(&s.duration, 0.5), quantile(&s.duration, 0.99)
 	if s.rtt.Count > 0 {
 		jitter := Seconds(s.rttDeviation / s.rtt.Count)
 		s.Jitter = &jitter

@@ -304,6 +304,9 @@ type Listener struct {
 	Process   string
 	PID       int
 	Forwarder bool
+	// Drops counts attempts to connect that the kernel dropped because the accept queue was full,
+	// or there was no memory: what it counts as ListenDrops, since the listener was found.
+	Drops uint64
 }
 
 // FeatureState says whether a feature of the kernel side works on this host.
@@ -313,6 +316,8 @@ type FeatureState string
 const (
 	FeatureWorks  FeatureState = "works"
 	FeatureAbsent FeatureState = "absent"
+	// FeatureOff: it is an option that was not chosen.
+	FeatureOff FeatureState = "off"
 )
 
 // Feature is one hook, counter or runtime, as `outsight doctor` reports it.

@@ -90,6 +90,16 @@ func TestConvertValues(t *testing.T) {
 	web("container_network_transmit_errors_total", 36)
 	web("container_network_receive_packets_dropped_total", 37)
 	web("container_network_transmit_packets_dropped_total", 38)
+	webAt := func(service string, want float64) {
+		t.Helper()
+		f("container_listener_drops_total,host=node-1,id=4f1d,image=registry/web:1,name="+name+",runtime=docker,service="+service, want)
+	}
+	webAt("others", 43)
+	webAt("0.0.0.0:80", 44)
+	web("container_network_tcp_zero_windows_total", 39)
+	web("container_network_tcp_zero_windows_ended_total", 40)
+	web("container_network_tcp_zero_window_drops_total", 41)
+	web("container_network_tcp_listen_overflows_total", 42)
 	// The ended container with one group of numbers, and the rest of the host with none.
 	f("container_info,host=node-1,id=77aa,name=db,namespace=shop,pod=db-0,pod_uid=u-1,runtime=containerd", 1)
 	f("container_start_time_seconds,host=node-1,id=77aa,name=db,runtime=containerd", float64(testTime.Add(-time.Hour).UnixMilli())/1e3)
