@@ -30,6 +30,11 @@ func gained(names ...string) string {
 	return strings.Join(names, " + ")
 }
 
+// gainedOf is gained of a metric's series of one type.
+func gainedOf(name, kind string) string {
+	return "sum(increase(" + name + `{$match,type="` + kind + `"}[$window]))`
+}
+
 func quantileOf(q, name string) string {
 	return "histogram_quantile(" + q + ", " + rate(name, "") + ")"
 }
@@ -104,6 +109,9 @@ var sideNumbers = []number{
 	{"connections_opened", "Connections opened", "", gained(otlp.EdgeConnectionsOpened)},
 	{"connections_closed", "Connections closed", "", gained(otlp.EdgeConnectionsClosed)},
 	{"failures", "Failed connections", "", gained(otlp.EdgeConnectionFailures)},
+	{"failures_refused", "Refused connections", "", gainedOf(otlp.EdgeConnectionFailures, "refused")},
+	{"failures_timed_out", "Connections timed out while opening", "", gainedOf(otlp.EdgeConnectionFailures, "timed_out")},
+	{"failures_unreachable", "Unreachable", "", gainedOf(otlp.EdgeConnectionFailures, "unreachable")},
 	{"retransmits", "Retransmitted segments", "", gained(otlp.EdgeRetransmits)},
 	{"resets", "Resets", "", gained(otlp.EdgeResets)},
 	{"timed_out", "Timed out connections", "", gained(otlp.EdgeTimeouts)},

@@ -209,8 +209,12 @@ type Side struct {
 	ConnectionsOpen   float64 `json:"connections_open"`
 	ConnectionsOpened float64 `json:"connections_opened"`
 	ConnectionsClosed float64 `json:"connections_closed"`
-	Failures          float64 `json:"failures"`
-	Retransmits       float64 `json:"retransmits"`
+	// Failures are attempts to connect that failed; those with a known reason are told apart.
+	Failures            float64 `json:"failures"`
+	FailuresRefused     float64 `json:"failures_refused,omitempty"`
+	FailuresTimedOut    float64 `json:"failures_timed_out,omitempty"`
+	FailuresUnreachable float64 `json:"failures_unreachable,omitempty"`
+	Retransmits         float64 `json:"retransmits"`
 	// Resets and TimedOut are connections that ended so.
 	Resets   float64 `json:"resets,omitempty"`
 	TimedOut float64 `json:"timed_out,omitempty"`

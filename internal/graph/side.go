@@ -15,7 +15,10 @@ func (s *Side) add(e *edgeChange) *Side {
 	s.ConnectionsOpened += e.values[ConnectionsOpened]
 	s.ConnectionsClosed += e.values[ConnectionsClosed]
 	s.ConnectionsOpen += max(0, e.opened-e.closed)
-	s.Failures += e.values[Failures]
+	s.FailuresRefused += e.values[FailuresRefused]
+	s.FailuresTimedOut += e.values[FailuresTimedOut]
+	s.FailuresUnreachable += e.values[FailuresUnreachable]
+	s.Failures += e.values[FailuresRefused] + e.values[FailuresTimedOut] + e.values[FailuresUnreachable] + e.values[FailuresOther]
 	s.Retransmits += e.values[Retransmits]
 	s.Aborted += e.values[Aborted]
 	s.Continued += e.values[Continued]
@@ -77,6 +80,9 @@ func (s *Side) merge(o *Side) *Side {
 	s.ConnectionsClosed += o.ConnectionsClosed
 	s.ConnectionsOpen += o.ConnectionsOpen
 	s.Failures += o.Failures
+	s.FailuresRefused += o.FailuresRefused
+	s.FailuresTimedOut += o.FailuresTimedOut
+	s.FailuresUnreachable += o.FailuresUnreachable
 	s.Retransmits += o.Retransmits
 	s.Aborted += o.Aborted
 	s.Continued += o.Continued

@@ -153,8 +153,11 @@ func edgeSince(host string, before, e *model.Edge, seconds float64) edgeChange {
 			duration: floats(n.Duration.Since(b.Duration)), values: map[Field]float64{
 				RequestBytes: sent, ResponseBytes: received,
 				ConnectionsOpened: since(b.Opens, n.Opens), ConnectionsClosed: since(b.Closes, n.Closes),
-				Failures: since(b.Failures, n.Failures), Retransmits: since(b.Retransmits, n.Retransmits),
-				Aborted: since(b.Aborts, n.Aborts), Continued: since(b.Continued, n.Continued),
+				FailuresRefused: since(b.FailuresRefused, n.FailuresRefused), FailuresTimedOut: since(b.FailuresTimedOut, n.FailuresTimedOut),
+				FailuresUnreachable: since(b.FailuresUnreachable, n.FailuresUnreachable),
+				FailuresOther:       since(b.Failures, n.Failures) - since(b.FailuresRefused+b.FailuresTimedOut+b.FailuresUnreachable, n.FailuresRefused+n.FailuresTimedOut+n.FailuresUnreachable),
+				Retransmits:         since(b.Retransmits, n.Retransmits),
+				Aborted:             since(b.Aborts, n.Aborts), Continued: since(b.Continued, n.Continued),
 				RequestPackets: sentPackets, ResponsePackets: receivedPackets, OneWay: since(b.OneWay, n.OneWay),
 				Transactions: since(b.Transactions(), n.Transactions()), InFlight: float64(n.InFlight()),
 				Transfers: since(b.Transfers, n.Transfers), Held: since(b.Held, n.Held), Pushes: since(b.Pushes, n.Pushes),

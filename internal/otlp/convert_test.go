@@ -117,16 +117,20 @@ func TestConvertValues(t *testing.T) {
 		{name, "4f1d", "server", 2000, 100, 1, 3},
 		{"10.0.0.9", "10.0.0.9", "server", 2000, 100, 0, 0},
 	} {
+		labels := ",client=" + end.client + ",client_id=" + end.id + ",host=node-1,server=db,server_id=77aa,service=172.17.0.3:5432,side=" + end.side + ",transport=tcp"
 		edge := func(metric string, want float64) {
 			t.Helper()
-			f(metric+",client="+end.client+",client_id="+end.id+",host=node-1,server=db,server_id=77aa,service=172.17.0.3:5432,side="+end.side+",transport=tcp", want)
+			f(metric+labels, want)
 		}
 		edge("outsight_edge_request_bytes_total", end.request)
 		edge("outsight_edge_response_bytes_total", end.response)
 		edge("outsight_edge_transaction_duration_seconds", float64(testHistogram().Count))
 		edge("outsight_edge_connections_opened_total", 3)
 		edge("outsight_edge_connections_closed_total", 2)
-		edge("outsight_edge_connection_failures_total", 1)
+		f("outsight_edge_connection_failures_total"+labels+",type=refused", 1)
+		f("outsight_edge_connection_failures_total"+labels+",type=timed_out", 2)
+		f("outsight_edge_connection_failures_total"+labels+",type=unreachable", 3)
+		f("outsight_edge_connection_failures_total"+labels+",type=other", 4)
 		edge("outsight_edge_retransmits_total", 4)
 		edge("outsight_edge_aborted_transactions_total", 5)
 		edge("outsight_edge_continued_replies_total", 6)

@@ -44,7 +44,7 @@ func testSnapshot() *model.Snapshot {
 	rest := &model.Container{ID: model.HostContainerID, Name: "host", Runtime: model.HostRuntime}
 	service := netip.MustParseAddrPort("172.17.0.3:5432")
 	counters := model.EdgeCounters{
-		SentBytes: 100, ReceivedBytes: 2000, Opens: 3, Closes: 2, Failures: 1, Retransmits: 4,
+		SentBytes: 100, ReceivedBytes: 2000, Opens: 3, Closes: 2, Failures: 10, FailuresRefused: 1, FailuresTimedOut: 2, FailuresUnreachable: 3, Retransmits: 4,
 		Aborts: 5, Continued: 6, Latency: testHistogram(), TimeToFirstByte: testHistogram(), RTT: testHistogram(),
 		Duration: testHistogram(), Requests: 20, Replies: 12, Transfers: 7, Held: 8, Pushes: 9, Upgrades: 13, Lost: 14, LostWaiting: 2, Resets: 10, TimedOut: 11,
 		UnseenBytes: 12, JitterSumNS: 250_000_000, WindowLimitedNS: 1_500_000_000, RTTMinNS: 125_000_000,
