@@ -8,6 +8,7 @@ import (
 
 	"outsight/internal/graph"
 	"outsight/internal/model"
+	"outsight/internal/model"
 	"outsight/internal/otlp"
 )
 
@@ -124,8 +125,8 @@ var sideNumbers = []number{
 	{"unseen_bytes", "Unseen bytes", "B", gained(otlp.EdgeUnseenBytes)},
 }
 
-// failedStatuses are those of model.EndpointKey.Failed, as a matcher.
-const failedStatuses = `,status=~"error|5xx|servfail|refused"`
+// failedStatuses matches those of model.FailedStatuses.
+var failedStatuses = `,status=~"` + strings.Join(model.FailedStatuses, "|") + `"`
 
 // endpointNumbers are the numbers of graph.Endpoint.
 var endpointNumbers = []number{

@@ -1,5 +1,7 @@
 package model
 
+import "slices"
+
 // Protocol is what a connection's requests were recognised as.
 type Protocol string
 
@@ -37,16 +39,13 @@ type EndpointKey struct {
 	Status string
 }
 
-// Failed tells whether the status says that the server failed to do what was asked.
-func (k EndpointKey) Failed() bool {
-	switch k.Status {
-	case "error", "5xx", "servfail", "refused":
-		return true
-	case "unknown", "deadline_exceeded", "unimplemented", "internal", "unavailable", "data_loss":
-		return true // of gRPC: as OpenTelemetry has it for servers
-	}
-	return false
-}
+// FailedStatuses are the values of EndpointKey.Status that say that the server failed to do what
+// was asked; those of gRPC as OpenTelemetry has them for servers.
+var FailedStatuses = []string{"error", "5xx", "servfail", "refused",
+	"unknown", "deadline_exceeded", "unimplemented", "internal", "unavailable", "data_loss"}
+
+// Failed tells whether the status is one of FailedStatuses.
+func (k EndpointKey) Failed() bool { return slices.Contains(FailedStatuses, k.Status) }
 
 // Endpoint counts the transactions of an edge that asked for the same thing and were answered
 // alike. The counters are cumulative.
