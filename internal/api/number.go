@@ -8,7 +8,6 @@ import (
 
 	"outsight/internal/graph"
 	"outsight/internal/model"
-	"outsight/internal/model"
 	"outsight/internal/otlp"
 )
 
