@@ -155,9 +155,9 @@ static __always_inline u32 least(u64 a, u64 b)
 }
 
 /* In assembly, as at_most of requests.h. */
-static __always_inline u32 at_most_ahead(u64 n)
+static __always_inline u32 bounded(u64 n, const u32 limit)
 {
-	asm volatile("if %0 <= %1 goto +1\n\t%0 = %1" : "+r"(n) : "i"(HTTP2_AHEAD));
+	asm volatile("if %0 <= %1 goto +1\n\t%0 = %1" : "+r"(n) : "i"(limit));
 	return n;
 }
 
@@ -185,7 +185,7 @@ static __always_inline int read_ahead(struct http2_half *h, u32 there, u32 n)
 
 	if (off < s->ahead && n <= s->ahead - off)
 		return off & (HTTP2_AHEAD - 1);
-	u32 more = at_most_ahead(there);
+	u32 more = bounded(there, HTTP2_AHEAD);
 	if (n > more || bpf_probe_read_user(s->bytes, more, (void *)s->at))
 		return -1;
 	s->ahead_at = s->at;
@@ -286,7 +286,7 @@ static __always_inline bool is_fragment(const struct http2_half *h)
 
 static __always_inline int take_frame_header(struct http2_half *h, u32 there)
 {
-	u32 got = h->got & 15, n = least(HTTP2_FRAME_HEADER - got, there) & 15;
+	u32 got = h->got & 15, n = least(HTTP2_FRAME_HEADER - got, there);
 	int off = n == HTTP2_FRAME_HEADER ? read_ahead(h, there, n) : -1;
 
 	if (off >= 0) {
@@ -294,7 +294,7 @@ static __always_inline int take_frame_header(struct http2_half *h, u32 there)
 
 		*(u64 *)h->header = *(u64 *)from;
 		h->header[8] = from[8];
-	} else if (bpf_probe_read_user(h->header + got, n, (void *)h->source.at)) {
+	} else if (bpf_probe_read_user(h->header + got, bounded(n, HTTP2_FRAME_HEADER), (void *)h->source.at)) {
 		return lose(h);
 	}
 	pass(h, n);
@@ -342,9 +342,6 @@ static __always_inline int take_fragment(struct http2_half *h, u32 there)
 		h->broken = 1;
 		return 0;
 	}
-	n &= 2 * HTTP2_WINDOW - 1;
-	if (n > HTTP2_WINDOW)
-		return 0;
 	barrier_var(place);
 	place &= HTTP2_WINDOW - 1;
 	/* Copied by eights, which may write past the end where nothing is: only into an empty window. */
@@ -355,7 +352,7 @@ static __always_inline int take_fragment(struct http2_half *h, u32 there)
 				break;
 			*(u64 *)(h->window + place + i) = *(u64 *)(h->source.bytes + ((off + i) & (HTTP2_AHEAD - 1)));
 		}
-	} else if (bpf_probe_read_user(h->window + place, n, (void *)h->source.at)) {
+	} else if (bpf_probe_read_user(h->window + place, bounded(n, HTTP2_WINDOW), (void *)h->source.at)) {
 		return lose(h);
 	}
 	h->end = end + n;

@@ -444,8 +444,10 @@ static __always_inline int take_value(struct http2_half *h, u32 there)
 	insert_entry(h, kind | value << 8);
 	if (kind == KIND_PATH) {
 		struct http2_path_key key = {.connection = h->connection, .number = h->inserted};
+		struct http2_path path; /* older verifiers take a value from the stack */
 
-		bpf_map_update_elem(&http2_paths, &key, h->text, BPF_ANY);
+		__builtin_memcpy(path.text, h->text, HTTP2_PATH);
+		bpf_map_update_elem(&http2_paths, &key, &path, BPF_ANY);
 	}
 	return 1;
 }

@@ -318,7 +318,7 @@ func TestHTTP2Joining(t *testing.T) {
 	_, objects := kernelHTTP2(t)
 	c := newTalk()
 	c.headers(rand.New(rand.NewPCG(1, 1)), 7, true, ":method", "GET", ":path", "/")
-	request := string(c.Bytes())
+	request := c.String()
 	const settings, ping, data = "\x00\x00\x00\x04\x01\x00\x00\x00\x00", "\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678", "\x00\x00\x02\x00\x01\x00\x00\x00\x07hi"
 	for _, f := range []struct {
 		bytes string
