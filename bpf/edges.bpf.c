@@ -558,8 +558,15 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 	if (machine && c->head.protocol != PROTOCOL_OPAQUE) {
 		int state = read_request(c, readable);
 
-		if (state == HEAD_HTTP2)
-			begin_http2(sk, c, readable);
+		if (state == HEAD_HTTP2) {
+			/* Of an encrypted connection, only the beginnings of requests are seen. */
+			if (c->flags & CONNECTION_TLS) {
+				c->head.protocol = PROTOCOL_OPAQUE;
+				state = HEAD_NONE;
+			} else {
+				begin_http2(sk, c, readable);
+			}
+		}
 		if (state == HEAD_SILENT || state == HEAD_HTTP2)
 			return;
 	}
