@@ -336,6 +336,9 @@ func mappedOpenSSL(maps string) []string {
 // errNoTLS says that a binary has nothing to be probed.
 var errNoTLS = errors.New("it does not use TLS")
 
+// errTLSTooLarge says that a binary is not read because of its size.
+var errTLSTooLarge = errors.New("it is too large")
+
 // consider probes a binary of a process if it is not probed yet.
 func (w *tlsWatcher) consider(process *tlsProcess, path, name string, functions func(string) ([]tlsFunction, error)) {
 	id, err := identify(path)
@@ -372,6 +375,13 @@ type tlsFunction struct {
 }
 
 func (w *tlsWatcher) probe(b *tlsBinary, path string, functions func(string) ([]tlsFunction, error)) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.Size() > maxTLSFile {
+		return fmt.Errorf("%w: it has %d bytes, want %d at most", errTLSTooLarge, info.Size(), maxTLSFile)
+	}
 	all, err := functions(path)
 	if err != nil {
 		return err
