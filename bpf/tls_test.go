@@ -264,6 +264,20 @@ func TestGoFunctionsAreFound(t *testing.T) {
 	}
 }
 
+// A look may take long, and a reading does not wait for it.
+func TestReadingDoesNotWaitForALook(t *testing.T) {
+	var w tlsWatcher
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	done := make(chan []model.Drop, 1)
+	go func() { done <- w.drops() }()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Error("the drops of a watcher that looks cannot be read")
+	}
+}
+
 // A file with holes claims a table of symbols of a size that must not be read.
 func TestHugeSymbolsAreNotRead(t *testing.T) {
 	peer := filepath.Join(t.TempDir(), "tlspeer")
