@@ -910,6 +910,7 @@ static __always_inline void closed(struct sock *sk, int old_state)
 	if (!edge)
 		return;
 	if (old_state == TCP_SYN_SENT) {
+		clear_flags(c, CONNECTION_OPEN); /* a program may keep the socket: it is none that is open */
 		count_failure(sk, edge);
 		return;
 	}

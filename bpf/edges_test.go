@@ -2,6 +2,7 @@ package bpf
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -566,5 +567,31 @@ func TestCloseThatNobodyTold(t *testing.T) {
 		if e := edge(t, p, listener.Addr(), model.RoleClient); e.Counters.Closes != 2 {
 			t.Fatalf("closed %d, want 2: one is open", e.Counters.Closes)
 		}
+	}
+}
+
+// A socket whose attempt to connect has failed may be kept by its program. It is none that is open.
+func TestFailedSocketIsNotOpen(t *testing.T) {
+	p := open(t, Options{})
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(fd)
+	to := &syscall.SockaddrInet4{Port: closed.Addr().(*net.TCPAddr).Port, Addr: [4]byte{127, 0, 0, 1}}
+	if err := syscall.Connect(fd, to); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Fatalf("connecting to a closed port: %v", err)
+	}
+	e := edge(t, p, closed.Addr(), model.RoleClient)
+	if e == nil || e.Counters.Failures != 1 {
+		t.Fatalf("the attempt does not show: %+v", e)
+	}
+	if open := p.edges.edges.entries[e.Instance].Open; open != 0 {
+		t.Errorf("%d connections are open, want 0", open)
 	}
 }

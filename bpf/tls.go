@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -86,12 +87,14 @@ type tlsWatcher struct {
 	stop     chan struct{}
 	running  sync.WaitGroup
 
+	// probed binaries now; those for which there was no room, and that could not be probed. A reading
+	// does not wait for a look, which may take long.
+	probed           atomic.Int64
+	dropped, refused atomic.Uint64
+
 	lock      sync.Mutex // guards what follows
 	binaries  map[binaryID]*tlsBinary
 	processes map[int]*tlsProcess
-	// probed binaries now; those for which there was no room, and that could not be probed.
-	probed           int
-	dropped, refused uint64
 }
 
 // prepareTLS sizes the maps that the programs at TLS libraries share with those at sockets.
@@ -277,7 +280,7 @@ func (w *tlsWatcher) look() {
 			continue
 		}
 		if len(b.links) > 0 {
-			w.probed--
+			w.probed.Add(-1)
 		}
 		if err := b.close(); err != nil {
 			w.logger.Warn("taking a probe away failed", "error", err)
@@ -336,6 +339,9 @@ func mappedOpenSSL(maps string) []string {
 // errNoTLS says that a binary has nothing to be probed.
 var errNoTLS = errors.New("it does not use TLS")
 
+// errTLSTooLarge says that a binary is not read because of its size.
+var errTLSTooLarge = errors.New("it is too large")
+
 // consider probes a binary of a process if it is not probed yet.
 func (w *tlsWatcher) consider(process *tlsProcess, path, name string, functions func(string) ([]tlsFunction, error)) {
 	id, err := identify(path)
@@ -344,18 +350,18 @@ func (w *tlsWatcher) consider(process *tlsProcess, path, name string, functions 
 	}
 	b := w.binaries[id]
 	if b == nil {
-		if w.probed >= maxTLSBinaries {
-			w.dropped++
+		if w.probed.Load() >= maxTLSBinaries {
+			w.dropped.Add(1)
 			return
 		}
 		b = &tlsBinary{}
 		w.binaries[id] = b
 		if err := w.probe(b, path, functions); err != nil && !errors.Is(err, errNoTLS) {
-			w.refused++
+			w.refused.Add(1)
 			w.logger.Info("encrypted requests of a program cannot be read", "binary", name, "error", errors.Join(err, b.close()))
 		}
 		if len(b.links) > 0 {
-			w.probed++
+			w.probed.Add(1)
 		}
 	}
 	if !slices.Contains(process.binaries, id) {
@@ -372,6 +378,13 @@ type tlsFunction struct {
 }
 
 func (w *tlsWatcher) probe(b *tlsBinary, path string, functions func(string) ([]tlsFunction, error)) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.Size() > maxTLSFile {
+		return fmt.Errorf("%w: it has %d bytes, want %d at most", errTLSTooLarge, info.Size(), maxTLSFile)
+	}
 	all, err := functions(path)
 	if err != nil {
 		return err
@@ -403,10 +416,8 @@ func (w *tlsWatcher) probe(b *tlsBinary, path string, functions func(string) ([]
 }
 
 func (w *tlsWatcher) drops() []model.Drop {
-	w.lock.Lock()
-	defer w.lock.Unlock()
 	return []model.Drop{
-		{Name: "tls_binaries", Count: w.dropped, Capacity: maxTLSBinaries, Used: uint64(w.probed)},
-		{Name: "tls_binaries_refused", Count: w.refused},
+		{Name: "tls_binaries", Count: w.dropped.Load(), Capacity: maxTLSBinaries, Used: uint64(w.probed.Load())},
+		{Name: "tls_binaries_refused", Count: w.refused.Load()},
 	}
 }

@@ -24,9 +24,31 @@ func identify(path string) (binaryID, error) {
 	return binaryID{stat.Ino, info.Size(), info.ModTime().UnixNano()}, nil
 }
 
+// maxTLSFile bounds the binaries that are looked at, maxTLSTable each table of symbols and names in
+// them: whoever runs a container makes its files, and a file with holes may claim any size.
+const maxTLSFile, maxTLSTable = 1 << 30, 64 << 20
+
+// openBinary opens a program or library whose symbols are small enough to be read.
+func openBinary(path string) (*elf.File, error) {
+	f, err := elf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range f.Sections {
+		switch s.Type {
+		case elf.SHT_SYMTAB, elf.SHT_DYNSYM, elf.SHT_STRTAB:
+			if s.Size > maxTLSTable {
+				f.Close()
+				return nil, fmt.Errorf("%w: its section %q has %d bytes, want %d at most", errTLSTooLarge, s.Name, s.Size, maxTLSTable)
+			}
+		}
+	}
+	return f, nil
+}
+
 // openSSLFunctions finds the functions of libssl: those that the version has.
 func openSSLFunctions(path string) ([]tlsFunction, error) {
-	f, err := elf.Open(path)
+	f, err := openBinary(path)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +81,10 @@ const registerCalls = "go1.17"
 // goFunctions finds crypto/tls in a Go program. A return address that the kernel changes would
 // confuse Go's stack, so the ends of its functions are found by reading their instructions.
 func goFunctions(path string) ([]tlsFunction, error) {
-	f, err := elf.Open(path)
+	f, err := openBinary(path)
+	if errors.Is(err, errTLSTooLarge) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, errNoTLS // a script's interpreter is looked at itself
 	}

@@ -7,6 +7,8 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"debug/elf"
+	"encoding/binary"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -259,6 +261,54 @@ func TestGoFunctionsAreFound(t *testing.T) {
 		if _, err := goFunctions(other); !errors.Is(err, errNoTLS) {
 			t.Errorf("%s: %v", other, err)
 		}
+	}
+}
+
+// A look may take long, and a reading does not wait for it.
+func TestReadingDoesNotWaitForALook(t *testing.T) {
+	var w tlsWatcher
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	done := make(chan []model.Drop, 1)
+	go func() { done <- w.drops() }()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Error("the drops of a watcher that looks cannot be read")
+	}
+}
+
+// A file with holes claims a table of symbols of a size that must not be read.
+func TestHugeSymbolsAreNotRead(t *testing.T) {
+	peer := filepath.Join(t.TempDir(), "tlspeer")
+	execute(t, "go", "build", "-o", peer, "./testdata/tlspeer")
+	program, err := os.ReadFile(peer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := binary.LittleEndian
+	found := false
+	for i := range int(order.Uint16(program[60:])) {
+		section := program[order.Uint64(program[40:])+uint64(i)*64:]
+		if elf.SectionType(order.Uint32(section[4:])) == elf.SHT_SYMTAB {
+			order.PutUint64(section[32:], maxTLSTable+24)
+			found = true
+		}
+	}
+	if !found {
+		t.Fatal("the program has no symbols")
+	}
+	if err := os.WriteFile(peer, program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := goFunctions(peer); !errors.Is(err, errTLSTooLarge) {
+		t.Errorf("of a program with %d bytes of symbols: %v", maxTLSTable+24, err)
+	}
+	if err := os.Truncate(peer, maxTLSFile+1); err != nil {
+		t.Fatal(err)
+	}
+	if err := new(tlsWatcher).probe(&tlsBinary{}, peer, goFunctions); !errors.Is(err, errTLSTooLarge) {
+		t.Errorf("of a program of %d bytes: %v", maxTLSFile+1, err)
 	}
 }
 

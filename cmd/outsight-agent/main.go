@@ -54,9 +54,9 @@ func run(args []string, out, errOut io.Writer) int {
 		return 0
 	case err != nil:
 		return 2
-	case *maxGroups < agent.LeastMax || *maxEdges < agent.LeastMax:
-		fmt.Fprintf(errOut, "outsight-agent: --max-groups is %d and --max-edges %d, want %d or more\nSee: outsight-agent --help\n",
-			*maxGroups, *maxEdges, agent.LeastMax)
+	case min(*maxGroups, *maxEdges) < agent.LeastMax || max(*maxGroups, *maxEdges) > agent.MostMax:
+		fmt.Fprintf(errOut, "outsight-agent: --max-groups is %d and --max-edges %d, want %d to %d\nSee: outsight-agent --help\n",
+			*maxGroups, *maxEdges, agent.LeastMax, agent.MostMax)
 		return 2
 	case flags.NArg() > 0:
 		fmt.Fprintf(errOut, "outsight-agent: there is no argument %q\nSee: outsight-agent --help\n", flags.Arg(0))

@@ -38,7 +38,8 @@ func TestUsage(t *testing.T) {
 	f(2, "", "flag provided but not defined: -frob", "--frob")
 	f(2, "", "invalid value", "--log", "loud")
 	f(2, "", `there is no argument "extra"`, "extra")
-	f(2, "", "--max-edges 7, want 16 or more", "--max-edges", "7")
+	f(2, "", "--max-edges 7, want 16 to 1048576", "--max-edges", "7")
+	f(2, "", "--max-edges 4294967295, want 16 to 1048576", "--max-edges", "4294967295") // and one is 0 to the kernel
 	f(1, "", "choose another address with --listen", "--listen", "203.0.113.1:1")
 }
 

@@ -34,8 +34,8 @@ func (f *watchFlags) add(c *cobra.Command) {
 // host is how to open an agent as the flags say.
 func (f *watchFlags) host(logger *slog.Logger) (agent.HostOptions, error) {
 	for flag, n := range map[string]int{"max-groups": f.maxGroups, "max-edges": f.maxEdges} {
-		if n != 0 && n < agent.LeastMax {
-			return agent.HostOptions{}, usagef("--%s is %d, want %d or more", flag, n, agent.LeastMax)
+		if n != 0 && (n < agent.LeastMax || n > agent.MostMax) {
+			return agent.HostOptions{}, usagef("--%s is %d, want %d to %d", flag, n, agent.LeastMax, agent.MostMax)
 		}
 	}
 	return agent.HostOptions{

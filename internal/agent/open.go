@@ -17,11 +17,13 @@ import (
 	"outsight/internal/network"
 )
 
-// Bounds of the kernel's tables where HostOptions.Kernel has none, and the least that there can be.
+// Bounds of the kernel's tables where HostOptions.Kernel has none, and the least and the most that there can be:
+// a million edges take 7 GiB.
 const (
 	DefaultMaxGroups = 1024
 	DefaultMaxEdges  = 2048
 	LeastMax         = 16
+	MostMax          = 1 << 20
 )
 
 // HostOptions of Open. The zero value works on an ordinary host.

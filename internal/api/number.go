@@ -122,6 +122,7 @@ var sideNumbers = []number{
 	{"pushes", "Pushes of the server", "", gained(otlp.EdgePushes)},
 	{"one_way", "Packets without reply", "", gained(otlp.EdgeOneWay)},
 	{"unseen_bytes", "Unseen bytes", "B", gained(otlp.EdgeUnseenBytes)},
+	{"lost_transactions", "Transactions lost sight of", "", gained(otlp.EdgeLost)},
 }
 
 // failedStatuses matches those of model.FailedStatuses.

@@ -81,6 +81,7 @@ var fields = map[[2]string]graph.Field{
 	{otlp.EdgeResets}:                              graph.Resets,
 	{otlp.EdgeTimeouts}:                            graph.TimedOut,
 	{otlp.EdgeUnseenBytes}:                         graph.UnseenBytes,
+	{otlp.EdgeLost}:                                graph.LostTransactions,
 	{otlp.EdgeJitter}:                              graph.RTTDeviation,
 	{otlp.EdgeRoundTripMin}:                        graph.RTTMin,
 	{otlp.EdgeFirstByte}:                           graph.FirstByte,

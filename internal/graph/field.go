@@ -69,6 +69,7 @@ const (
 	Resets              Field = "resets"
 	TimedOut            Field = "timed_out"
 	UnseenBytes         Field = "unseen_bytes"
+	LostTransactions    Field = "lost_transactions"
 	FirstByte           Field = "first_byte" // histogram
 	RTT                 Field = "rtt"        // histogram
 	RTTDeviation        Field = "rtt_deviation"
@@ -98,6 +99,6 @@ var edgeFields = map[Field]bool{
 	ConnectionsClosed: true, FailuresRefused: true, FailuresTimedOut: true, FailuresUnreachable: true, FailuresOther: true, Retransmits: true, Aborted: true, Continued: true,
 	Paired: true, RequestPackets: true, ResponsePackets: true, OneWay: true,
 	Transactions: true, Transfers: true, Held: true, Pushes: true, Resets: true, TimedOut: true,
-	UnseenBytes: true, FirstByte: true, RTT: true, RTTDeviation: true, RTTMin: true, InFlight: true,
+	UnseenBytes: true, LostTransactions: true, FirstByte: true, RTT: true, RTTDeviation: true, RTTMin: true, InFlight: true,
 	Confidence: true, WindowLimited: true, ConnectionDuration: true,
 }

@@ -229,8 +229,10 @@ type Side struct {
 	// UnseenBytes were received by the kernel and read by no call that is seen; known when a
 	// connection ends. Completeness is the share of received bytes that was seen, nil where
 	// nothing was received.
-	UnseenBytes  float64  `json:"unseen_bytes,omitempty"`
-	Completeness *float64 `json:"completeness,omitempty"`
+	UnseenBytes float64 `json:"unseen_bytes,omitempty"`
+	// LostTransactions had not ended when their HTTP/2 connection could no longer be followed.
+	LostTransactions float64  `json:"lost_transactions,omitempty"`
+	Completeness     *float64 `json:"completeness,omitempty"`
 
 	latency, firstByte, rtt, duration model.FloatHistogram
 	rttDeviation, received            float64

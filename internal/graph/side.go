@@ -45,6 +45,7 @@ func (s *Side) addConnections(e *edgeChange) {
 	s.Resets += e.values[Resets]
 	s.TimedOut += e.values[TimedOut]
 	s.UnseenBytes += e.values[UnseenBytes]
+	s.LostTransactions += e.values[LostTransactions]
 	s.rttDeviation += e.values[RTTDeviation]
 	s.firstByte.Merge(e.firstByte)
 	s.rtt.Merge(e.rtt)
@@ -97,6 +98,7 @@ func (s *Side) merge(o *Side) *Side {
 	s.Resets += o.Resets
 	s.TimedOut += o.TimedOut
 	s.UnseenBytes += o.UnseenBytes
+	s.LostTransactions += o.LostTransactions
 	s.rttDeviation += o.rttDeviation
 	s.received += o.received
 	s.leastRTT(o.RTTMin)

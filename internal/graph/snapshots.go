@@ -162,7 +162,7 @@ func edgeSince(host string, before, e *model.Edge, seconds float64) edgeChange {
 				Transactions: since(b.Transactions(), n.Transactions()), InFlight: float64(n.InFlight()),
 				Transfers: since(b.Transfers, n.Transfers), Held: since(b.Held, n.Held), Pushes: since(b.Pushes, n.Pushes),
 				Resets: since(b.Resets, n.Resets), TimedOut: since(b.TimedOut, n.TimedOut),
-				UnseenBytes: since(b.UnseenBytes, n.UnseenBytes), RTTMin: float64(n.RTTMinNS) / 1e9,
+				UnseenBytes: since(b.UnseenBytes, n.UnseenBytes), LostTransactions: since(b.Lost, n.Lost), RTTMin: float64(n.RTTMinNS) / 1e9,
 				RTTDeviation: since(b.JitterSumNS, n.JitterSumNS) / 1e9, WindowLimited: since(b.WindowLimitedNS, n.WindowLimitedNS) / 1e9,
 			}}}
 	out.endpoints = endpointsSince(before.Endpoints, e.Endpoints)

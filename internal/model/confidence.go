@@ -39,3 +39,20 @@ func UnmatchedShare(edges []Edge) float64 {
 	}
 	return float64(unmatched) / float64(max(len(edges), 1))
 }
+
+// CountedShare is the share, 0 to 1, of the bytes received on a host that were seen and counted on an
+// edge of their own. It is 1 where nothing was received.
+func CountedShare(edges []Edge) float64 {
+	var counted, all uint64
+	for i := range edges {
+		c := &edges[i].Counters
+		all += c.ReceivedBytes + c.UnseenBytes
+		if edges[i].Side != RoleUnknown {
+			counted += c.ReceivedBytes
+		}
+	}
+	if all == 0 {
+		return 1
+	}
+	return float64(counted) / float64(all)
+}

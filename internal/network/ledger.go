@@ -35,6 +35,20 @@ func (k edgeKey) ends() edgeKey {
 	return k
 }
 
+// others is the key of what the counting end has with everybody. Without a service and without processes,
+// whose names have no bound, there is one for each end.
+func (k edgeKey) others() edgeKey {
+	k = k.ends()
+	k.service = netip.AddrPort{}
+	nobody := model.Peer{}
+	if k.side == model.RoleServer {
+		k.client = nobody.ID()
+	} else {
+		k.server = nobody.ID()
+	}
+	return k
+}
+
 // ledger sums kernel edges to edges. A sum is what the kernel edges count now that are assigned
 // to the edge, and what those had counted that are gone or were assigned to another one since.
 type ledger struct {
@@ -311,7 +325,7 @@ func (g *ledger) forget(present map[string]bool) {
 		case t.lines > 0:
 		case !present[t.counting()]:
 			delete(g.totals, k)
-		case k.service.IsValid():
+		case k != k.others():
 			idling++
 		}
 	}
@@ -320,23 +334,20 @@ func (g *ledger) forget(present map[string]bool) {
 	}
 	idle := make([]*total, 0, idling)
 	for _, t := range g.totals {
-		if t.lines == 0 && t.key.service.IsValid() {
+		if t.lines == 0 && t.key != t.key.others() {
 			idle = append(idle, t)
 		}
 	}
 	slices.SortFunc(idle, compareIdle)
 	for _, t := range idle[:len(idle)-g.max] {
-		k, client, server := t.key, t.client, t.server
-		// Without a service this edge is not one that a kernel edge can be assigned to.
-		k.service = netip.AddrPort{}
-		if k.side == model.RoleServer {
-			client = model.Peer{}
-			k.client, k.clientProcess = client.ID(), ""
+		client, server := t.client, t.server
+		if t.key.side == model.RoleServer {
+			client, server.Process = model.Peer{}, ""
 		} else {
-			server = model.Peer{}
-			k.server, k.serverProcess = server.ID(), ""
+			server, client.Process = model.Peer{}, ""
 		}
-		others := g.total(k, client, server)
+		others := g.total(t.key.others(), client, server)
+		others.idle = g.view
 		others.keep(&t.gone, &model.EdgeCounters{})
 		for _, e := range t.goneEndpoints {
 			e.EndpointKey = others.admit(e.EndpointKey)

@@ -160,6 +160,35 @@ func TestIdleEdgesAreBounded(t *testing.T) {
 	}
 }
 
+func TestOthersAreOneEdgeWhateverTheProcesses(t *testing.T) {
+	w := newWorld()
+	w.docker("web", 20, 200, "172.17.0.2")
+	r := New(Options{MaxEdges: 3})
+	for range lingerViews + 1 {
+		r.Resolve(w.view())
+	}
+	for i := range 10 {
+		w.edges = nil
+		w.serves(20, 200, "172.17.0.2:80", "198.51.100.1", 0, uint64(i+1))
+		w.last().Process = fmt.Sprint("job-", i)
+		r.Resolve(w.view())
+	}
+	w.edges = nil
+	r.Resolve(w.view())
+	if n := len(r.ledger.totals); n != 4 {
+		t.Errorf("%d edges are kept, want 3 and the others", n)
+	}
+	var others uint64
+	for _, e := range r.Resolve(w.view()) {
+		if !e.Service.IsValid() {
+			others += e.Counters.SentBytes
+		}
+	}
+	if others != 28 {
+		t.Errorf("others have %d bytes, want the 28 of the first seven", others)
+	}
+}
+
 func TestIdleEdgesLeaveTheAnswer(t *testing.T) {
 	w := newWorld()
 	w.docker("web", 20, 200)

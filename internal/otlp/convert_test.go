@@ -150,6 +150,7 @@ func TestConvertValues(t *testing.T) {
 		edge("outsight_edge_first_byte_duration_seconds", float64(testHistogram().Count))
 		edge("outsight_edge_round_trip_duration_seconds", float64(testHistogram().Count))
 		edge("outsight_edge_connection_duration_seconds", float64(testHistogram().Count))
+		edge("outsight_edge_completeness_ratio", 2000.0/2012)
 		edge("outsight_edge_paired", end.pairedV)
 		edge("outsight_edge_confidence", end.confidence)
 	}
@@ -175,6 +176,7 @@ func TestConvertValues(t *testing.T) {
 	udp("outsight_edge_aborted_transactions_total", 68)
 	maps.DeleteFunc(got, func(series string, _ float64) bool { return strings.HasSuffix(series, ",transport=udp") })
 
+	f("outsight_edges_completeness_ratio,host=node-1", 6062.0/6098)
 	f("outsight_edges_unmatched_ratio,host=node-1", 0.5)
 	f("outsight_host_cpu_idle_seconds_total,host=node-1", 5)
 	f("outsight_host_cpu_other_seconds_total,host=node-1", 1e-9)

@@ -104,6 +104,13 @@ var edgeMetrics = []Metric{
 	{EndpointDuration, "outsight.endpoint.request.duration", "s", model.HistogramSeries,
 		"Time of a request and its reply by protocol, endpoint and the status of the reply",
 		nil, func(e *model.Edge, to *collector) { to.endpointHistograms(e) }, nil},
+	{EdgeCompleteness, "outsight.edge.completeness", "1", model.Gauge,
+		"Share of the bytes received by this end that were seen",
+		nil, func(e *model.Edge, to *collector) {
+			if e.Counters.ReceivedBytes+e.Counters.UnseenBytes > 0 {
+				to.value(e.Counters.Completeness())
+			}
+		}, nil},
 	{EdgePaired, "outsight.edge.paired", "", model.Gauge,
 		"1 where both ends of the edge were counted",
 		nil, func(e *model.Edge, to *collector) { to.value(boolean(e.Paired)) }, nil},

@@ -72,6 +72,7 @@ const (
 	EdgeContinued           = "outsight_edge_continued_replies_total"
 	EdgeUpgrades            = "outsight_edge_upgrades_total"
 	EdgeLost                = "outsight_edge_lost_transactions_total"
+	EdgeCompleteness        = "outsight_edge_completeness_ratio"
 	EdgePaired              = "outsight_edge_paired"
 	EdgeConfidence          = "outsight_edge_confidence"
 )
@@ -99,6 +100,7 @@ const (
 	Entries             = "outsight_entries"
 	Capacity            = "outsight_capacity"
 	FeatureAvailable    = "outsight_feature_available"
+	EdgesCompleteness   = "outsight_edges_completeness_ratio"
 	EdgesUnmatched      = "outsight_edges_unmatched_ratio"
 	BuildInfo           = "outsight_build_info"
 )
