@@ -29,7 +29,7 @@ type series struct {
 	withoutEdges bool
 }
 
-var all = []series{
+var all = [...]series{
 	{name: "5.10", pattern: `^linux-image-5\.10\.0-[0-9]+-amd64$`, suite: "bullseye", optional: true, withoutEdges: true},
 	{name: "6.1", pattern: `^linux-image-6\.1\.0-[0-9]+-amd64$`},
 	{name: "6.12", pattern: `^linux-image-6\.12\.[0-9]+\+deb12-amd64$`},
