@@ -50,7 +50,20 @@ func (s series) image(dir string) (string, error) {
 			return "", err
 		}
 	}
-	name, err := apt.newest(s.pattern)
+	image, err := apt.image(dir, s.pattern)
+	if err == nil {
+		return image, nil
+	}
+	// The lists may be older than the archive, or not be there.
+	if _, failed := apt.output("", "apt-get", "-q", "update"); failed != nil {
+		return "", errors.Join(err, failed)
+	}
+	return apt.image(dir, s.pattern)
+}
+
+// image is the file with the newest kernel of a pattern.
+func (a apt) image(dir, pattern string) (string, error) {
+	name, err := a.newest(pattern)
 	if err != nil {
 		return "", err
 	}
@@ -63,7 +76,7 @@ func (s series) image(dir string) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(scratch)
-	if err := apt.download(scratch, name); err != nil {
+	if err := a.download(scratch, name); err != nil {
 		return "", err
 	}
 	packages, err := filepath.Glob(filepath.Join(scratch, "*.deb"))
