@@ -135,7 +135,11 @@ func TestRunQueueWaitIsTheKernels(t *testing.T) {
 	ours := readGroup(t, p, g.id(t)).CPU.RunQueue.SumNS - startOurs
 	high := kernelWait() - early
 	// A thread that is on a CPU has its last wait in schedstat already, in ours when it leaves.
-	if ours < low-low/20 || ours > high+high/20 {
+	slack := high / 20
+	if emulated() {
+		slack = high / 5
+	}
+	if ours+slack < low || ours > high+slack {
 		t.Errorf("waited %v, the kernel says %v to %v", time.Duration(ours), time.Duration(low), time.Duration(high))
 	}
 	t.Logf("ours %v, the kernel's %v to %v", time.Duration(ours), time.Duration(low), time.Duration(high))
@@ -166,8 +170,12 @@ func TestPartsAddUpToTheWhole(t *testing.T) {
 	time.Sleep(2 * time.Second) // the measured interval
 	second, late, latest := sum()
 	cpus := float64(p.cgroups.cpus)
+	share := 0.01
+	if emulated() {
+		share = 0.1
+	}
 	least, most := late.Sub(early).Seconds()*cpus, latest.Sub(earliest).Seconds()*cpus
-	if all := float64(second-first) / 1e9; all < 0.99*least || all > 1.01*most {
+	if all := float64(second-first) / 1e9; all < (1-share)*least || all > (1+share)*most {
 		t.Errorf("groups, others and idle time make %.4f s of the CPUs' %.4f to %.4f s", all, least, most)
 	}
 }
@@ -184,7 +192,7 @@ func TestLifecycleEvents(t *testing.T) {
 		{Kind: model.TaskAttached, ID: id, Path: path, PID: pid},
 		{Kind: model.CgroupRemoved, ID: id, Path: path},
 	}
-	for timeout := time.After(10 * time.Second); len(want) > 0; {
+	for timeout := time.After(patience()); len(want) > 0; {
 		select {
 		case got := <-p.Events():
 			if got.ID != id {
@@ -199,7 +207,7 @@ func TestLifecycleEvents(t *testing.T) {
 			}
 			want = want[1:]
 		case <-timeout:
-			t.Fatalf("not seen within ten seconds: %+v", want)
+			t.Fatalf("not seen within %v: %+v", patience(), want)
 		}
 	}
 	c := readGroup(t, p, id)
@@ -269,7 +277,7 @@ func TestForgottenSlotStartsAtZero(t *testing.T) {
 // cpuSlack is how far ours may lie outside of what the kernel says of d.
 func cpuSlack(d time.Duration) time.Duration {
 	if emulated() {
-		return d/10 + 30*time.Millisecond
+		return d/5 + 100*time.Millisecond
 	}
 	return d/100 + 15*time.Millisecond
 }

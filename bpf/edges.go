@@ -32,7 +32,7 @@ var (
 		"a reply is counted soon after its last byte, not only at the next request", false, "Linux 5.12 or later with BTF"}
 )
 
-var edgeHooks = append([]hook{stateHook, stateTooHook, retransmitHook, iterateHook, sweepHook, http2SweepHook}, dataWays[0]...)
+var edgeHooks = append([]hook{stateHook, stateTooHook, retransmitHook, iterateHook, sweepHook, http2SweepHook, http2Hook}, dataWays[0]...)
 
 // edgeReader reads what edges.bpf.c counts.
 type edgeReader struct {
@@ -87,6 +87,9 @@ func (p *Probes) openEdges(k *kernel) error {
 		"pairs": uint32(p.options.MaxConnections), "datagram_edges": places, "datagram_flows": uint32(p.options.MaxFlows), "dns_queries": uint32(p.options.MaxFlows),
 	} {
 		spec.Maps[name].MaxEntries = entries
+	}
+	if p.options.prepare != nil {
+		p.options.prepare(spec)
 	}
 	p.prepareStreams(spec)
 	err = errors.Join(p.prepareEndpoints(spec, places), p.prepareTLS(spec), spec.Variables["cgroup_subsys_index"].Set(k.subsys), spec.Variables["jiffy_ns"].Set(k.jiffyNS), p.prepareLog(spec),

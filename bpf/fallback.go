@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
 )
@@ -37,11 +38,26 @@ var dataWays = []way{
 var pageHook = hook{"after_inet_sendpage", "fexit/inet_sendpage", "bytes sent from files (sendfile, splice)", false,
 	"kernel 6.5 or later with BTF, or one with BPF trampolines"}
 
-// attachData tries one way after another; if none works, the error has the reasons of all.
+// http2Hook is no program: it is the part of the data hooks that is most likely too much for a verifier.
+var http2Hook = hook{"", "http2", "streams of HTTP/2 and gRPC, each a transaction", false,
+	"a kernel whose verifier accepts it: Debian's 6.1 and later do"}
+
+// http2Functions are those through which the data hooks come to HTTP/2. Each answers 0 where there is
+// nothing to follow.
+var http2Functions = []string{"http2_transferred", "follow_http2", "chain_of"}
+
+// attachData tries one way after another, each first with HTTP/2 and then without; if none works, the error
+// has the reasons of all.
 func (p *Probes) attachData(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection) error {
 	var errs []error
 	for _, w := range p.dataWays() {
-		err := p.attachAll(k, spec, maps, w)
+		data := spec
+		unfollowed, refused := p.attachAll(k, data, maps, w)
+		err := unfollowed
+		if refused {
+			data = withoutFunctions(spec, http2Functions)
+			err, _ = p.attachAll(k, data, maps, w)
+		}
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -49,13 +65,14 @@ func (p *Probes) attachData(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Col
 		for _, h := range w {
 			p.addFeature(h, nil)
 		}
+		p.addFeature(http2Hook, unfollowed)
 		if len(errs) > 0 {
 			p.options.Logger.Info("another way is used to count transfers", "way", w.String(), "because", errors.Join(errs...))
 		}
-		return p.attachPages(k, spec, maps)
+		return p.attachPages(k, data, maps)
 	}
 	none := errors.Join(errs...)
-	for _, h := range dataWays[0] {
+	for _, h := range append(dataWays[0], http2Hook) {
 		p.addFeature(h, none)
 	}
 	return none
@@ -76,9 +93,9 @@ func (w way) String() string {
 	return strings.Join(names, " ")
 }
 
-// attachAll attaches all programs of a way, or none.
-func (p *Probes) attachAll(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, w way) error {
-	programs, closers := len(p.programs), len(p.closers)
+// attachAll attaches all programs of a way, or none. It tells whether it was the verifier that refused one.
+func (p *Probes) attachAll(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, w way) (err error, refused bool) {
+	programs, attachments, closers := len(p.programs), len(p.attachments), len(p.closers)
 	for _, h := range w {
 		err := p.tryAttach(k, spec, maps, h)
 		if err == nil {
@@ -87,10 +104,11 @@ func (p *Probes) attachAll(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Coll
 		for i := len(p.closers) - 1; i >= closers; i-- {
 			err = errors.Join(err, p.closers[i].Close())
 		}
-		p.programs, p.closers = p.programs[:programs], p.closers[:closers]
-		return fmt.Errorf("%s: %s", h.name, refusal(err))
+		p.programs, p.attachments, p.closers = p.programs[:programs], p.attachments[:attachments], p.closers[:closers]
+		var verifier *ebpf.VerifierError
+		return fmt.Errorf("%s: %s", h.name, refusal(err)), errors.As(err, &verifier)
 	}
-	return nil
+	return nil, false
 }
 
 func (p *Probes) tryAttach(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, h hook) error {
@@ -118,6 +136,55 @@ func (p *Probes) attachPages(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Co
 		return nil
 	}
 	return p.attach(k, spec, maps, pageHook)
+}
+
+// withoutFunctions is the object with functions that do nothing and return 0. What only they call is gone:
+// older verifiers check functions that nobody calls.
+func withoutFunctions(spec *ebpf.CollectionSpec, names []string) *ebpf.CollectionSpec {
+	spec = spec.Copy()
+	for _, program := range spec.Programs {
+		order, functions := functionsOf(program.Instructions)
+		for _, name := range names {
+			if body := functions[name]; body != nil {
+				first := asm.Mov.Imm(asm.R0, 0).WithSymbol(name).WithSource(body[0].Source())
+				functions[name] = asm.Instructions{btf.WithFuncMetadata(first, btf.FuncMetadata(&body[0])), asm.Return()}
+			}
+		}
+		called := map[string]bool{}
+		markCalled(functions, order[0], called)
+		program.Instructions = nil
+		for _, name := range order {
+			if called[name] {
+				program.Instructions = append(program.Instructions, functions[name]...)
+			}
+		}
+	}
+	return spec
+}
+
+// functionsOf are the functions of a program by their names; the first is where it begins.
+func functionsOf(program asm.Instructions) (order []string, functions map[string]asm.Instructions) {
+	functions = map[string]asm.Instructions{}
+	for i, start := 1, 0; i <= len(program); i++ {
+		if i == len(program) || program[i].Symbol() != "" {
+			name := program[start].Symbol()
+			order = append(order, name)
+			functions[name] = program[start:i:i]
+			start = i
+		}
+	}
+	return order, functions
+}
+
+// markCalled adds a function and all that it calls.
+func markCalled(functions map[string]asm.Instructions, name string, called map[string]bool) {
+	if called[name] {
+		return
+	}
+	called[name] = true
+	for _, callee := range functions[name].FunctionReferences() {
+		markCalled(functions, callee, called)
+	}
 }
 
 // maxThreads bounds the threads whose run-queue waits are known where tasks have no storage of

@@ -44,7 +44,7 @@ func expect(t *testing.T, p *Probes, port uint16, want map[string]uint64) {
 	t.Helper()
 	var got map[string]uint64
 	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
-		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		for end := time.Now().Add(patience() / 12); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 			if got = asked(t, p, port, role); maps.Equal(got, want) {
 				break
 			}

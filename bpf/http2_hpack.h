@@ -413,6 +413,20 @@ static __always_inline int take_name(struct http2_half *h, u32 there)
 	return 1;
 }
 
+static const struct http2_path no_path;
+
+/* Puts the path into the table's newest entry. An empty one first: older verifiers take a map's value from few places. */
+static __always_inline void keep_path(struct http2_half *h)
+{
+	struct http2_path_key key = {.connection = h->connection, .number = h->inserted};
+
+	if (bpf_map_update_elem(&http2_paths, &key, &no_path, BPF_ANY))
+		return;
+	struct http2_path *path = bpf_map_lookup_elem(&http2_paths, &key);
+	if (path)
+		__builtin_memcpy(path->text, h->text, HTTP2_PATH);
+}
+
 static __always_inline int take_value(struct http2_half *h, u32 there)
 {
 	u32 at = h->at, kind = h->kind, value = 0;
@@ -442,13 +456,8 @@ static __always_inline int take_value(struct http2_half *h, u32 there)
 	if (!h->insert)
 		return 1;
 	insert_entry(h, kind | value << 8);
-	if (kind == KIND_PATH) {
-		struct http2_path_key key = {.connection = h->connection, .number = h->inserted};
-		struct http2_path path; /* older verifiers take a value from the stack */
-
-		__builtin_memcpy(path.text, h->text, HTTP2_PATH);
-		bpf_map_update_elem(&http2_paths, &key, &path, BPF_ANY);
-	}
+	if (kind == KIND_PATH)
+		keep_path(h);
 	return 1;
 }
 

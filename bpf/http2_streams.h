@@ -134,36 +134,37 @@ static __always_inline void abort_stream(struct http2_stream *s, u64 now)
 }
 
 /* Takes a stream out of the hash that nobody else takes out. */
-static __always_inline void close_stream(struct http2_connection *h, struct http2_stream_key *key, struct http2_stream *s,
-					 u64 now)
+static __always_inline void close_stream(struct http2_connection *h, struct http2_half *half, struct http2_stream *s)
 {
+	struct http2_stream_key key = {.connection = h->id, .stream = half->stream};
+
 	if (s->flags & STREAM_RESET)
-		abort_stream(s, now);
+		abort_stream(s, half->now_ns);
 	else
 		finish_stream(s, s->last_ns);
-	bpf_map_delete_elem(&http2_streams, key);
+	bpf_map_delete_elem(&http2_streams, &key);
 	__sync_fetch_and_add(&h->open, -1);
 	h->ended++;
 }
 
-/* Whoever comes second, of what begins and what ends a stream, closes it. */
-static __always_inline void end_stream(struct http2_connection *h, struct http2_stream_key *key, struct http2_stream *s, u32 how,
-				       u64 now)
+/* Whether the stream is to be closed: by whoever comes second, of what begins and what ends it. */
+static __always_inline bool end_stream(struct http2_stream *s, u32 how, u64 now)
 {
 	s->last_ns = now;
 	u32 before = __sync_fetch_and_or(&s->flags, how);
-	if ((before & STREAM_BEGUN) && !(before & STREAM_ENDED))
-		close_stream(h, key, s, now);
+	return (before & STREAM_BEGUN) && !(before & STREAM_ENDED);
 }
 
 /* --- the beginning --- */
 
-static __always_inline bool add_stream(struct http2_connection *h, struct http2_stream_key *key, struct http2_stream *fresh)
+static const struct http2_stream no_stream;
+
+/* The stream, which is made if it is not there. It is filled in its place: there is little stack. */
+static __always_inline struct http2_stream *put_stream(struct http2_connection *h, struct http2_stream_key *key)
 {
-	if (h->open >= HTTP2_CONNECTION_STREAMS || bpf_map_update_elem(&http2_streams, key, fresh, BPF_NOEXIST))
-		return false;
-	__sync_fetch_and_add(&h->open, 1);
-	return true;
+	if (h->open < HTTP2_CONNECTION_STREAMS && !bpf_map_update_elem(&http2_streams, key, &no_stream, BPF_NOEXIST))
+		__sync_fetch_and_add(&h->open, 1);
+	return bpf_map_lookup_elem(&http2_streams, key);
 }
 
 static __always_inline void count_reply(struct edge *edge, struct http2_stream *s)
@@ -180,40 +181,32 @@ static __always_inline void describe_request(struct http2_stream *s, const struc
 	__builtin_memcpy(s->name, from->name, sizeof(s->name));
 }
 
-static __noinline int begin_stream(struct http2_connection *h, struct edge *edge, u32 place)
+/* These hand back the stream if it is to be closed: what that calls is as deep as older verifiers allow. */
+static __noinline struct http2_stream *begin_stream(struct http2_connection *h, struct edge *edge, u32 place)
 {
-	struct http2_stream fresh = {.flags = STREAM_BEGUN};
-
 	if (!h || !edge)
-		return 0;
+		return NULL;
 	struct http2_half *half = &h->half[HALF_REQUESTS];
 	struct http2_stream_key key = {.connection = h->id, .stream = half->stream};
 	/* Trailers come on a stream that is there; others on one that is newer than all. */
 	if (!(half->stream & 1) || half->stream <= h->last_stream)
-		return 0;
+		return NULL;
 	h->last_stream = half->stream;
 	if (h->half[HALF_REPLIES].state < HTTP2_GREETS)
-		return 0;
+		return NULL;
 	http2_name(half);
-	describe_request(&fresh, half, place);
-	if (add_stream(h, &key, &fresh)) {
-		__sync_fetch_and_add(&edge->requests, 1);
-		return 0;
-	}
-	struct http2_stream *s = bpf_map_lookup_elem(&http2_streams, &key);
+	struct http2_stream *s = put_stream(h, &key);
 	if (!s) {
 		count_drop(DROP_STREAM);
-		return 0;
+		return NULL;
 	}
-	/* Its reply came first. */
 	describe_request(s, half, place);
 	__sync_fetch_and_add(&edge->requests, 1);
+	/* Its reply may have come first. */
 	u32 before = __sync_fetch_and_or(&s->flags, STREAM_BEGUN);
 	if (before & STREAM_REPLIED)
 		count_reply(edge, s);
-	if (before & STREAM_ENDED)
-		close_stream(h, &key, s, half->now_ns);
-	return 0;
+	return before & STREAM_ENDED ? s : NULL;
 }
 
 static __always_inline void begin_reply_of(struct edge *edge, struct http2_stream *s, u64 now)
@@ -225,27 +218,24 @@ static __always_inline void begin_reply_of(struct edge *edge, struct http2_strea
 		count_reply(edge, s);
 }
 
-static __noinline int go_on_with_reply(struct http2_connection *h, struct edge *edge, u32 event)
+static __noinline struct http2_stream *go_on_with_reply(struct http2_connection *h, struct edge *edge, u32 event)
 {
 	if (!h || !edge)
-		return 0;
+		return NULL;
 	struct http2_half *half = &h->half[HALF_REPLIES];
 	struct http2_stream_key key = {.connection = h->id, .stream = half->stream};
 	bool block = event == HTTP2_BLOCK;
 	u64 now = half->now_ns;
 	if (block && half->status == 1 && !half->ends)
-		return 0; /* a word in between */
+		return NULL; /* a word in between */
 	struct http2_stream *s = bpf_map_lookup_elem(&http2_streams, &key);
 	if (!s) {
-		struct http2_stream fresh = {};
-
 		/* The client's end may be told of the reply before it is told of the request. */
 		if (!(half->stream & 1) || half->stream <= h->last_stream || !h->last_stream)
-			return 0;
-		add_stream(h, &key, &fresh);
-		s = bpf_map_lookup_elem(&http2_streams, &key);
+			return NULL;
+		s = put_stream(h, &key);
 		if (!s)
-			return 0;
+			return NULL;
 	}
 	begin_reply_of(edge, s, now);
 	if (block) {
@@ -255,20 +245,16 @@ static __noinline int go_on_with_reply(struct http2_connection *h, struct edge *
 			s->grpc_status = half->grpc_status;
 		s->unsure = half->ends && half->unseen;
 	}
-	if (!block || half->ends)
-		end_stream(h, &key, s, STREAM_ENDED, now);
-	return 0;
+	return (!block || half->ends) && end_stream(s, STREAM_ENDED, now) ? s : NULL;
 }
 
-static __noinline int reset_stream(struct http2_connection *h, struct http2_half *half)
+static __noinline struct http2_stream *reset_stream(struct http2_connection *h, struct http2_half *half)
 {
 	if (!h || !half)
-		return 0;
+		return NULL;
 	struct http2_stream_key key = {.connection = h->id, .stream = half->stream};
 	struct http2_stream *s = bpf_map_lookup_elem(&http2_streams, &key);
-	if (s)
-		end_stream(h, &key, s, STREAM_ENDED | STREAM_RESET, half->now_ns);
-	return 0;
+	return s && end_stream(s, STREAM_ENDED | STREAM_RESET, half->now_ns) ? s : NULL;
 }
 
 /* --- calls --- */
@@ -294,9 +280,10 @@ __noinline int http2_found(struct http2_connection *h, u32 place, u32 which, u32
 	if (!edge)
 		return false;
 	struct http2_half *half = which ? &h->half[HALF_REPLIES] : &h->half[HALF_REQUESTS];
+	struct http2_stream *ended = NULL;
 	switch (event) {
 	case HTTP2_RESET:
-		reset_stream(h, half);
+		ended = reset_stream(h, half);
 		break;
 	case HTTP2_PUSH:
 		__sync_fetch_and_add(&edge->pushes, 1);
@@ -304,10 +291,12 @@ __noinline int http2_found(struct http2_connection *h, u32 place, u32 which, u32
 	case HTTP2_BLOCK:
 	case HTTP2_END:
 		if (which)
-			go_on_with_reply(h, edge, event);
+			ended = go_on_with_reply(h, edge, event);
 		else if (event == HTTP2_BLOCK)
-			begin_stream(h, edge, place);
+			ended = begin_stream(h, edge, place);
 	}
+	if (ended)
+		close_stream(h, half, ended);
 	return true;
 }
 

@@ -142,7 +142,7 @@ func expectStreams(t *testing.T, p *Probes, at net.Addr, requests, aborts uint64
 }
 
 func TestGRPCCalls(t *testing.T) {
-	p := open(t, Options{})
+	p := openWith(t, Options{})
 	at := serveEchoes(t)
 	conn := callEchoes(t, at)
 	for _, c := range []struct {

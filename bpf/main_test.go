@@ -86,6 +86,13 @@ var kernelTypes = btf.NewCache()
 // open opens the probes as the host's layout wants it.
 func open(t *testing.T, o Options) *Probes {
 	t.Helper()
+	o.WithoutEndpoints = o.WithoutEndpoints || emulated()
+	return openWith(t, o)
+}
+
+// openWith opens them with endpoints also on an emulated machine, which takes long to verify the parsers.
+func openWith(t *testing.T, o Options) *Probes {
+	t.Helper()
 	o.Controller = controller()
 	return openAs(t, o)
 }
@@ -93,9 +100,6 @@ func open(t *testing.T, o Options) *Probes {
 func openAs(t *testing.T, o Options) *Probes {
 	t.Helper()
 	o.types = kernelTypes
-	if emulated() {
-		o.WithoutEndpoints = true
-	}
 	p, err := Open(o)
 	if err != nil {
 		t.Fatalf("opening the probes (this test needs root): %v", err)
@@ -116,9 +120,17 @@ func openAs(t *testing.T, o Options) *Probes {
 // withoutEdges is said by who tests on kernels that are too old for edges, and knows it.
 func withoutEdges() bool { return os.Getenv("OUTSIGHT_WITHOUT_EDGES") != "" }
 
-// emulated is said by who tests on an emulated machine. It takes long to verify the parsers, and its
-// CPUs stand still at any moment, also between the readings of two clocks.
+// emulated is said by who tests on an emulated machine. It may be slow without measure, and its CPUs stand
+// still at any moment, also between the readings of two clocks.
 func emulated() bool { return os.Getenv("OUTSIGHT_EMULATED") != "" }
+
+// patience is how long a test waits for what must come.
+func patience() time.Duration {
+	if emulated() {
+		return 10 * time.Minute
+	}
+	return time.Minute
+}
 
 func isOfEdges(f model.Feature) bool {
 	return !slices.ContainsFunc(append(cgroupHooks, clocksHook, forkHook, tasksHook),
@@ -236,13 +248,13 @@ func (g *testGroup) start(t *testing.T, work string) (pid int, stop func()) {
 	return cmd.Process.Pid, stop
 }
 
-// eventually tries until it is so, for at most a minute: an emulated machine is slow.
+// eventually tries until it is so, as long as there is patience.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience()); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if so() {
 			return
 		}
 	}
-	t.Fatalf("%s: not within a minute", what)
+	t.Fatalf("%s: not within %v", what, patience())
 }

@@ -66,6 +66,8 @@ type Options struct {
 	Logger      *slog.Logger
 	// dataWay is the only one of dataWays to be tried, counted from one.
 	dataWay int
+	// prepare changes the object that counts edges before it is loaded.
+	prepare func(*ebpf.CollectionSpec)
 	// types are the kernel's, if somebody has decoded them already.
 	types *btf.Cache
 }

@@ -29,7 +29,7 @@ type series struct {
 	withoutEdges bool
 }
 
-var all = []series{
+var all = [...]series{
 	{name: "5.10", pattern: `^linux-image-5\.10\.0-[0-9]+-amd64$`, suite: "bullseye", optional: true, withoutEdges: true},
 	{name: "6.1", pattern: `^linux-image-6\.1\.0-[0-9]+-amd64$`},
 	{name: "6.12", pattern: `^linux-image-6\.12\.[0-9]+\+deb12-amd64$`},
@@ -50,7 +50,20 @@ func (s series) image(dir string) (string, error) {
 			return "", err
 		}
 	}
-	name, err := apt.newest(s.pattern)
+	image, err := apt.image(dir, s.pattern)
+	if err == nil {
+		return image, nil
+	}
+	// The lists may be older than the archive, or not be there.
+	if _, failed := apt.output("", "apt-get", "-q", "update"); failed != nil {
+		return "", errors.Join(err, failed)
+	}
+	return apt.image(dir, s.pattern)
+}
+
+// image is the file with the newest kernel of a pattern.
+func (a apt) image(dir, pattern string) (string, error) {
+	name, err := a.newest(pattern)
 	if err != nil {
 		return "", err
 	}
@@ -63,7 +76,7 @@ func (s series) image(dir string) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(scratch)
-	if err := apt.download(scratch, name); err != nil {
+	if err := a.download(scratch, name); err != nil {
 		return "", err
 	}
 	packages, err := filepath.Glob(filepath.Join(scratch, "*.deb"))

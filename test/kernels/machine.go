@@ -14,8 +14,8 @@ import (
 	"outsight/test/kernels/report"
 )
 
-// guestLimit ends a guest that hangs. It needs a third of this where nothing else runs.
-const guestLimit = 5 * time.Minute
+// guestLimit ends a guest that hangs. It needs an eighth of this where nothing else runs.
+const guestLimit = 15 * time.Minute
 
 // commandLine of the guest's kernel: it prints warnings on the first serial port, does not check its
 // clocks, which would take long, and ends when it fails.

@@ -66,13 +66,13 @@ func edgeCounts() error {
 	for _, side := range []string{"client", "server"} {
 		labels := []string{label("side", side), label("client_id", client.id), label("server_id", server.id), label("service", serverAddress)}
 		for name, want := range map[string]float64{
-			"outsight_edge_transaction_duration_seconds_count": connections * requests,
-			"outsight_edge_request_bytes_total":                connections * requests * requestBytes,
-			"outsight_edge_response_bytes_total":               connections * requests * replyBytes,
-			"outsight_edge_connections_opened_total":           connections,
-			"outsight_edge_connections_closed_total":           connections,
-			"outsight_edge_aborted_transactions_total":         0,
-			"outsight_edge_paired":                             1,
+			"outsight_edge_transactions_total":         connections * requests,
+			"outsight_edge_request_bytes_total":        connections * requests * requestBytes,
+			"outsight_edge_response_bytes_total":       connections * requests * replyBytes,
+			"outsight_edge_connections_opened_total":   connections,
+			"outsight_edge_connections_closed_total":   connections,
+			"outsight_edge_aborted_transactions_total": 0,
+			"outsight_edge_paired":                     1,
 		} {
 			wanted = append(wanted, series{name, labels, func() (float64, error) { return want, nil }, 0})
 		}
@@ -202,7 +202,7 @@ func hasAll(text string, labels []string) bool {
 	return true
 }
 
-var client = http.Client{Timeout: 10 * time.Second}
+var client = http.Client{Timeout: time.Minute}
 
 func metrics() (string, error) {
 	response, err := client.Get("http://" + agentAddress + "/metrics")
@@ -217,10 +217,10 @@ func metrics() (string, error) {
 	return string(text), err
 }
 
-// eventually tries until there is no error, for at most a minute, and hands back the last.
+// eventually tries until there is no error, for at most five minutes, and hands back the last.
 func eventually(try func() error) error {
 	var err error
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
 		if err = try(); err == nil {
 			return nil
 		}

@@ -123,7 +123,7 @@ func features(r *report.Report) (all []model.Feature) {
 }
 
 func printFeatures() error {
-	probes, err := bpf.Open(bpf.Options{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	probes, err := bpf.Open(bpf.Options{TLS: true, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ var verdicts = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP)`)
 // about tables and names. An emulated machine is some twenty times slower.
 const (
 	essential      = "CPUTime|RunQueueWait|PartsAddUp|LifecycleEvents"
-	essentialEdges = "|TestCountsAreExact/(kept_alive|IPv6)|ConnectionsOlderThan|DatagramCountsAreExact/connected"
+	essentialEdges = "|TestCountsAreExact/(kept_alive|IPv6)|ConnectionsOlderThan|DatagramCountsAreExact/connected|GRPCCalls"
 )
 
 // withoutEdges is set where the host expects this kernel to count no edges.
