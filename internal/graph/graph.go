@@ -227,8 +227,8 @@ type Side struct {
 	ResponsePackets float64 `json:"response_packets,omitempty"`
 	OneWay          float64 `json:"one_way,omitempty"`
 	// UnseenBytes were received by the kernel and read by no call that is seen; known when a
-	// connection ends. Completeness is the share of received bytes that was seen, nil where
-	// nothing was received.
+	// connection ends. Completeness is model.Completeness of the side, nil where nothing was
+	// received.
 	UnseenBytes float64 `json:"unseen_bytes,omitempty"`
 	// LostTransactions had not ended when their HTTP/2 connection could no longer be followed.
 	LostTransactions float64  `json:"lost_transactions,omitempty"`

@@ -131,7 +131,10 @@ func (s *Side) finish(seconds float64) *Side {
 		jitter := Seconds(s.rttDeviation / s.rtt.Count)
 		s.Jitter = &jitter
 	}
-	s.Completeness = per(s.received, s.received+s.UnseenBytes)
+	if s.received+s.UnseenBytes > 0 {
+		share := model.Completeness(s.received, s.UnseenBytes, s.Transactions, s.LostTransactions)
+		s.Completeness = &share
+	}
 	return s
 }
 

@@ -287,12 +287,22 @@ func (c *EdgeCounters) InFlight() uint64 {
 	return 0
 }
 
-// Completeness is the share of received bytes that the programs saw, 1 where none was missed.
+// Completeness is Completeness of the edge's counters.
 func (c *EdgeCounters) Completeness() float64 {
-	if c.UnseenBytes == 0 {
-		return 1
+	return Completeness(float64(c.ReceivedBytes), float64(c.UnseenBytes), float64(c.Transactions()), float64(c.Lost))
+}
+
+// Completeness is the share of what happened that is counted: of the bytes received those that were
+// seen, or of the transactions those that were followed to their end, whichever is less. It is 1
+// where nothing was missed.
+func Completeness(seenBytes, unseenBytes, ended, lost float64) float64 {
+	share := func(counted, missed float64) float64 {
+		if missed <= 0 {
+			return 1
+		}
+		return counted / (counted + missed)
 	}
-	return float64(c.ReceivedBytes) / float64(c.ReceivedBytes+c.UnseenBytes)
+	return min(share(seenBytes, unseenBytes), share(ended, lost))
 }
 
 // Listener is a TCP socket in the listening state.

@@ -105,7 +105,7 @@ var edgeMetrics = []Metric{
 		"Time of a request and its reply by protocol, endpoint and the status of the reply",
 		nil, func(e *model.Edge, to *collector) { to.endpointHistograms(e) }, nil},
 	{EdgeCompleteness, "outsight.edge.completeness", "1", model.Gauge,
-		"Share of the bytes received by this end that were seen",
+		"Share of what happened at this end that is counted: of received bytes, or of transactions, whichever is less",
 		nil, func(e *model.Edge, to *collector) {
 			if e.Counters.ReceivedBytes+e.Counters.UnseenBytes > 0 {
 				to.value(e.Counters.Completeness())
