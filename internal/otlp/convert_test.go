@@ -150,7 +150,7 @@ func TestConvertValues(t *testing.T) {
 		edge("outsight_edge_first_byte_duration_seconds", float64(testHistogram().Count))
 		edge("outsight_edge_round_trip_duration_seconds", float64(testHistogram().Count))
 		edge("outsight_edge_connection_duration_seconds", float64(testHistogram().Count))
-		edge("outsight_edge_completeness_ratio", 2000.0/2012)
+		edge("outsight_edge_completeness_ratio", float64(7+8+testHistogram().Count)/float64(7+8+testHistogram().Count+14)) // fewer than the bytes: 2000 of 2012
 		edge("outsight_edge_paired", end.pairedV)
 		edge("outsight_edge_confidence", end.confidence)
 	}
