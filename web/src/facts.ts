@@ -12,7 +12,7 @@ const GROUPS: [string, (string | RegExp)[]][] = [
   ['Connections', ['connections_open', 'connections_opened', 'connections_closed', /^(connection_)?duration/]],
   ['What went wrong', [/^failures/, 'resets', 'timed_out', 'aborted', 'continued', /^accept_/]],
   ['Not timed as requests', ['transfers', 'held', 'pushes', 'upgrades', 'one_way']],
-  ['Completeness', ['unseen_bytes']],
+  ['Completeness', ['unseen_bytes', 'lost_transactions']],
 ]
 
 /** What a number means, in plain words, where its title does not say it. */
