@@ -774,7 +774,7 @@ static __always_inline int transferred(struct sock *sk, int bytes, u32 readable,
 		return 0;
 	__sync_fetch_and_add(sent ? &edge->sent_bytes : &edge->received_bytes, (u64)bytes);
 	if (!sent)
-		c->received_bytes += bytes;
+		__sync_fetch_and_add(&c->received_bytes, bytes); /* several threads may receive at once */
 	if (c->flags & CONNECTION_HTTP2)
 		return http2_transferred(sk, c, bytes, readable, sent != (c->role == ROLE_CLIENT));
 	if (sent == (c->role == ROLE_CLIENT))
