@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -344,6 +345,16 @@ var errTLSTooLarge = errors.New("it is too large")
 
 // consider probes a binary of a process if it is not probed yet.
 func (w *tlsWatcher) consider(process *tlsProcess, path, name string, functions func(string) ([]tlsFunction, error)) {
+	// Opened once, and without waiting: what the name leads to is in other people's hands.
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return
+	}
+	path = fmt.Sprintf("/proc/self/fd/%d", file.Fd())
 	id, err := identify(path)
 	if err != nil {
 		return
