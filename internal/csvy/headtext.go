@@ -1,7 +1,9 @@
 package csvy
 
 import (
+	"bytes"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -120,14 +122,14 @@ func (h *Host) system() fields {
 // of its own as well, with unit, kind and source.
 func perfTable(format Format, cells []Column) fields {
 	list := fields{{"read", fields{{"Type", "epoch19"}}}}
-	if n := vectorLength(cells); n > 0 {
+	if n := vectorLength(cells); n > 0 && format != Parquet {
 		list = append(list, field{perCPU, fields{{"Type", "int"}, {"Count", int64(n)}}})
 	}
 	if format == RAdvisor {
 		return list
 	}
 	for _, c := range cells {
-		if isRAdvisors(c.Name) {
+		if format == CSVY && isRAdvisors(c.Name) {
 			continue
 		}
 		list = append(list, field{c.Name, fields{{"Type", "int"}, {"Unit", c.Unit}, {"Kind", c.Type}, {"Source", c.Source}}})
@@ -260,11 +262,19 @@ func (p *parsedHead) column(name string) Column {
 	return c
 }
 
-// ParseHead reads the YAML between the fences.
-func ParseHead(text []byte) (*Head, error) {
+// ParseFencedHead reads a head with its fences, as AppendHead writes it. Its columns are those that
+// are declared, in no order.
+func ParseFencedHead(text []byte) (*Head, error) {
+	text, _ = bytes.CutPrefix(text, []byte(fence+"\n"))
+	text, _ = bytes.CutSuffix(text, []byte(fence+"\n"))
 	p, err := parseHead(text)
 	if err != nil {
 		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.declared)) {
+		if name != "read" && name != perCPU {
+			p.Columns = append(p.Columns, p.column(name))
+		}
 	}
 	return &p.Head, nil
 }
