@@ -30,7 +30,7 @@ type writer struct {
 	file *csvy.File
 	// pieces are the offsets at which they begin.
 	pieces []int64
-	output *pq.Writer
+	output *pq.GenericWriter[any]
 	buffer bytes.Buffer
 
 	rows                 []pq.Row
@@ -63,11 +63,11 @@ func (w *writer) next(at time.Time) error {
 	w.file, w.pieces, w.began = f, w.pieces[:0], time.Time{}
 	w.head.Part++
 	head := csvy.AppendHead(nil, &w.head, csvy.Parquet, w.head.Columns)
-	w.output = pq.NewWriter(&w.buffer, w.schema, pq.KeyValueMetadata(headKey, string(head)))
+	w.output = pq.NewGenericWriter[any](&w.buffer, w.schema, pq.KeyValueMetadata(headKey, string(head)))
 	if err := w.piece(); err != nil {
 		return w.fail(errors.Join(err, w.file.Close(false)))
 	}
-	w.output = pq.NewWriter(&w.buffer, w.schema)
+	w.output = pq.NewGenericWriter[any](&w.buffer, w.schema)
 	return nil
 }
 
