@@ -41,7 +41,8 @@ var allowed = map[string]map[string]string{
 	"internal/csvy/parquet": {
 		"internal/csvy": "it adds a format there; it is apart so that the small agent does not link it",
 	},
-	"internal/graph": {"internal/model": "query results in"},
+	"internal/graph":  {"internal/model": "query results in"},
+	"internal/report": {"internal/csvy": "recordings in"},
 	"internal/api": {
 		"internal/model": "snapshots and results",
 		"internal/store": "what it answers from",
