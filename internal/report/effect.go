@@ -119,12 +119,15 @@ func (r *Report) effects(s *Saturation) []Effect {
 		if s.Kind == HostCPU || s.Kind == RunQueue {
 			effects = append(effects, l.waitedForCPU(s.span)...)
 		}
+		var waited []Effect
 		if l != s.line {
-			effects = append(effects, l.waited(s.span, csvy.RequestsAsking, WaitedForReplies)...)
+			waited = l.waited(s.span, csvy.RequestsAsking, WaitedForReplies)
 		}
-		if l != s.line || s.Kind != Stall { // the stall itself says so
-			effects = append(effects, l.waited(s.span, csvy.RequestsServing, Unanswered)...)
+		// Who waits for replies cannot reply itself, and a stall says so already.
+		if waited == nil && (l != s.line || s.Kind != Stall) {
+			waited = l.waited(s.span, csvy.RequestsServing, Unanswered)
 		}
+		effects = append(effects, waited...)
 	}
 	slices.SortStableFunc(effects, func(a, b Effect) int { return a.From.Compare(b.From) })
 	return effects

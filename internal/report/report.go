@@ -152,6 +152,12 @@ func timelines(recordings []*csvy.Recording) []*timeline {
 	for _, key := range keys {
 		lines = append(lines, newTimeline(byKey[key]))
 	}
+	seen := map[string]int{}
+	for _, l := range lines {
+		if seen[l.name]++; seen[l.name] > 1 { // names are how a report tells containers apart
+			l.name = fmt.Sprintf("%s (%d)", l.name, seen[l.name])
+		}
+	}
 	slices.SortFunc(lines, func(a, b *timeline) int {
 		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.head.Container.Key(), b.head.Container.Key()))
 	})

@@ -56,6 +56,7 @@ var allowed = map[string]map[string]string{
 		"internal/model": "", "bpf": "", "internal/container": "", "internal/network": "",
 		"internal/otlp": "", "internal/agent": "", "internal/store": "", "internal/graph": "",
 		"internal/api": "", "internal/demo": "", "web": "",
+		"internal/csvy": "", "internal/csvy/parquet": "", "internal/report": "",
 	},
 	"cmd/outsight-agent": {
 		"internal/model": "", "bpf": "", "internal/container": "", "internal/network": "",
