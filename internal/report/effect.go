@@ -65,6 +65,7 @@ func (r *Report) complete(s *Saturation) {
 		s.Earliest = time.Unix(0, s.line.earliest(s.span))
 	}
 	s.Effects = r.effects(s)
+	s.Waited = s.own()
 	for _, e := range s.Effects {
 		s.Waited += e.Waited
 	}
@@ -73,6 +74,19 @@ func (r *Report) complete(s *Saturation) {
 	for _, e := range s.Effects {
 		s.Chain = append(s.Chain, Link{e.From, e.Container, e.Text})
 	}
+}
+
+// own is what the container itself waited, or let wait, where that is no effect of its own: threads in
+// the run queue, and requests to one that stalls.
+func (s *Saturation) own() float64 {
+	switch s.Kind {
+	case RunQueue:
+		return s.line.of(csvy.RunQueueNS).gained(s.span.from, s.span.to) / 1e6
+	case Stall:
+		average, _ := meanAndSD(s.line.of(csvy.RequestsServing).between(s.span.from, s.span.to))
+		return average * s.Duration
+	}
+	return 0
 }
 
 func ms(ns int64) float64 { return float64(ns) / float64(time.Millisecond) }
@@ -116,7 +130,7 @@ func (r *Report) taker(s span) *timeline {
 func (r *Report) effects(s *Saturation) []Effect {
 	effects := []Effect{}
 	for _, l := range r.lines {
-		if s.Kind == HostCPU || s.Kind == RunQueue {
+		if s.Kind == HostCPU || s.Kind == RunQueue && l != s.line {
 			effects = append(effects, l.waitedForCPU(s.span)...)
 		}
 		var waited []Effect
@@ -208,13 +222,16 @@ func (r *Report) describe(s *Saturation) string {
 	}
 	switch s.Kind {
 	case HostCPU:
+		if len(s.CPU) > 0 && s.CPU[0].Container != s.Container {
+			return fmt.Sprintf("%s: took %.2f CPUs, more than usual, while all %d were busy for %s", s.Container, cpu, r.Cores, length)
+		}
 		return fmt.Sprintf("%s: took %.2f of %d CPUs, all of which were busy for %s", s.Container, cpu, r.Cores, length)
 	case Quota:
 		return fmt.Sprintf("%s: at its CPU quota for %s", s.Container, length)
 	case OneCPU:
 		return fmt.Sprintf("%s: one thread's worth of CPU (%.2f) for %s", s.Container, cpu, length)
 	case RunQueue:
-		text := fmt.Sprintf("%s: threads waited for a CPU for %s", s.Container, length)
+		text := fmt.Sprintf("%s: threads waited %s for a CPU within %s", s.Container, duration(s.own()), length)
 		for _, share := range s.CPU {
 			if share.Container != s.Container {
 				return fmt.Sprintf("%s, while %s had %.2f", text, share.Container, share.CPUs)

@@ -40,8 +40,8 @@ type Saturation struct {
 	From      time.Time `json:"from"`
 	To        time.Time `json:"to"`
 	Duration  float64   `json:"duration_ms"`
-	// Earliest is before From where the begin cannot be seen: a stall begins after the last sign
-	// of life, and shows with the first request.
+	// Earliest is before From where the begin cannot be seen: a stall begins after the last byte
+	// that was sent or received, and shows with the first request.
 	Earliest time.Time `json:"earliest"`
 	// Resolution is the step of the recording around the ends.
 	Resolution float64 `json:"resolution_ms"`
@@ -89,6 +89,7 @@ func (r *Report) find(o Options) {
 	}
 	host := r.hostSpans()
 	add(HostCPU, nil, host)
+	var queued []queuedSpans
 	for _, l := range r.lines {
 		quota := l.quotaSpans()
 		add(Quota, l, quota)
@@ -102,8 +103,11 @@ func (r *Report) find(o Options) {
 		if r.Cores != 1 {
 			add(OneCPU, l, without(l.oneCPUSpans(), explained))
 		}
-		add(RunQueue, l, without(l.waitSpans(), explained))
+		queued = append(queued, queuedSpans{l, without(l.waitSpans(), explained)})
 		add(Stall, l, without(l.stallSpans(), slices.Concat(quota, disk)))
+	}
+	for _, q := range alone(queued) {
+		add(RunQueue, q.line, q.spans)
 	}
 	slices.SortStableFunc(all, func(a, b *Saturation) int { return cmp.Compare(a.span.from, b.span.from) })
 	for _, s := range all {
@@ -114,6 +118,38 @@ func (r *Report) find(o Options) {
 			r.Saturations = append(r.Saturations, s)
 		}
 	}
+}
+
+// queuedSpans are the times in which threads of a container waited for a CPU.
+type queuedSpans struct {
+	line  *timeline
+	spans []span
+}
+
+// alone leaves of the spans that several containers have at a time the one of the container that
+// waited the most; the others are its effects.
+func alone(queued []queuedSpans) []queuedSpans {
+	type one struct {
+		line   *timeline
+		span   span
+		waited float64
+	}
+	var all []one
+	for _, q := range queued {
+		for _, s := range q.spans {
+			all = append(all, one{q.line, s, q.line.of(csvy.RunQueueNS).gained(s.from, s.to)})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b one) int { return cmp.Compare(b.waited, a.waited) })
+	var kept []queuedSpans
+	var taken []span
+	for _, o := range all {
+		if !o.span.mostlyIn(taken) {
+			taken = append(taken, o.span)
+			kept = append(kept, queuedSpans{o.line, []span{o.span}})
+		}
+	}
+	return kept
 }
 
 // hostSpans: the recorded containers together use at least 0.95 of all CPUs. Those that were not
@@ -240,10 +276,14 @@ func (l *timeline) diskSpans() []span {
 const held = 2 * time.Second
 
 // stallSpans: in each step there were unanswered requests, not fewer at its end than at its begin,
-// and more than are always there; not a byte was sent; less than 0.5 CPUs were used and 0.3 threads
-// waited for one; and the container did not wait for a reply itself, at both ends. Over all of the
-// span it used at most 0.1 CPUs. The first request came and the first reply went within the steps
-// before and after: half of each is added.
+// and more than are always there; not a byte was sent; less than 0.5 CPUs were used; and the
+// container did not wait for a reply itself, at both ends. Over all of the span it used at most 0.1
+// CPUs, and less than 0.3 threads waited for one. The first request came and the first reply went
+// within the steps before and after: half of each is added.
+//
+// A stall can begin before the first request shows it. Where the container used CPU meanwhile, after
+// the last byte that it sent or received, that is taken for the begin: it is what a timer, a
+// collection or whoever takes a lock does first.
 func (l *timeline) stallSpans() []span {
 	serving, asking, sent := l.of(csvy.RequestsServing), l.of(csvy.RequestsAsking), l.of(csvy.SentBytes)
 	cpu, waits := l.of(csvy.CPUNS), l.of(csvy.RunQueueNS)
@@ -254,16 +294,18 @@ func (l *timeline) stallSpans() []span {
 	silent := func(i int) bool { return sent.gained(t[i], t[i+1]) == 0 }
 	holds := make([]bool, len(t)-1)
 	for i := range holds {
-		length := float64(t[i+1] - t[i])
 		waiting := asking.level(t[i]) >= 1 && asking.level(t[i+1]) >= 1
 		holds[i] = serving.v[i] >= 1 && serving.v[i+1] >= serving.v[i] && silent(i) && !waiting &&
-			cpu.gained(t[i], t[i+1]) < 0.5*length && waits.gained(t[i], t[i+1]) < starved*length
+			cpu.gained(t[i], t[i+1]) < 0.5*float64(t[i+1]-t[i])
 	}
 	spans := spansOf(t, holds, 0)
 	for i := range spans {
 		s := &spans[i]
 		if !s.openStart && serving.v[s.first-1] < serving.v[s.first] && silent(s.first-1) {
 			s.from -= (t[s.first] - t[s.first-1]) / 2
+			if begin, ok := l.stirred(s.first - 1); ok {
+				s.from = begin
+			}
 		}
 		if !s.openEnd {
 			s.to += (t[s.last+2] - t[s.last+1]) / 2
@@ -271,21 +313,45 @@ func (l *timeline) stallSpans() []span {
 	}
 	return slices.DeleteFunc(spans, func(s span) bool {
 		always := slices.Min(serving.between(s.from-int64(held), s.to+int64(held)))
-		return serving.level(t[s.first]) <= always && always > 0 || cpu.gained(s.from, s.to) > stallCPU*float64(s.to-s.from)
+		length := float64(s.to - s.from)
+		return serving.level(t[s.first]) <= always && always > 0 || cpu.gained(s.from, s.to) > stallCPU*length ||
+			waits.gained(s.from, s.to) >= starved*length
 	})
+}
+
+// stirs is the least CPU time, in ns, of a step that is a sign of life.
+const stirs = 20_000
+
+// stirred looks for the last step before the given one in which the container used CPU without
+// having sent or received a byte, and without a request. It is the middle of that step.
+func (l *timeline) stirred(before int) (at int64, found bool) {
+	serving, cpu := l.of(csvy.RequestsServing), l.of(csvy.CPUNS)
+	t := serving.t
+	for i := before; i > 0 && l.quiet(i-1) && t[before]-t[i-1] < int64(100*time.Millisecond); i-- {
+		if cpu.gained(t[i-1], t[i]) >= stirs {
+			return (t[i-1] + t[i]) / 2, true
+		}
+	}
+	return 0, false
+}
+
+// quiet tells a step without a byte sent or received, and without a request at its begin.
+func (l *timeline) quiet(step int) bool {
+	serving := l.of(csvy.RequestsServing)
+	from, to := serving.t[step], serving.t[step+1]
+	return serving.v[step] < 1 && l.of(csvy.SentBytes).gained(from, to) == 0 && l.of(csvy.ReceivedBytes).gained(from, to) == 0
 }
 
 // earliest is when a stall may have begun: at the end of the last step with a byte sent or received
 // or an unanswered request.
 func (l *timeline) earliest(s span) int64 {
-	serving, sent, received := l.of(csvy.RequestsServing), l.of(csvy.SentBytes), l.of(csvy.ReceivedBytes)
+	serving := l.of(csvy.RequestsServing)
 	i := s.first
 	if i > 0 && serving.v[i-1] < 1 {
 		i-- // the step in which the first request came
 	}
-	t := serving.t
-	for i > 0 && serving.v[i-1] < 1 && sent.gained(t[i-1], t[i]) == 0 && received.gained(t[i-1], t[i]) == 0 {
+	for i > 0 && l.quiet(i-1) {
 		i--
 	}
-	return min(t[i], s.from)
+	return min(serving.t[i], s.from)
 }

@@ -139,7 +139,7 @@ func (s *Saturation) notes() []string {
 		notes = append(notes, "CPUs: "+strings.Join(shares, ", "))
 	}
 	if s.Earliest.Before(s.From) {
-		notes = append(notes, fmt.Sprintf("the last sign of life was %s before the first request", duration(ms(int64(s.From.Sub(s.Earliest))))))
+		notes = append(notes, fmt.Sprintf("the last byte came or went %s before", duration(ms(int64(s.From.Sub(s.Earliest))))))
 	}
 	switch {
 	case s.OpenStart && s.OpenEnd:
