@@ -273,6 +273,61 @@ func TestStall(t *testing.T) {
 	}
 }
 
+// TestBeginOfAStall has no request in the first 30 ms of it: only a timer's CPU shows the begin.
+func TestBeginOfAStall(t *testing.T) {
+	w := shop(5)
+	w.stall("catalogue", 4000, 4080)
+	a := w.actor("catalogue")
+	a.serving = func(at float64) float64 {
+		switch {
+		case at >= 4030 && at < 4080:
+			return 1
+		case at >= 3970 && at < 4030:
+			return 0
+		}
+		return busy(at)
+	}
+	a.sent = between(3971, 4080, 0, 50)
+	a.cpu = func(at float64) float64 { return between(4000, 4000.2, 1, 0)(at) + between(3971, 4080, 0, 0.2)(at) }
+	check(t, w, 5, want{Stall, "catalogue", 4000, 4080})
+	// Without it, the begin is put 10 ms before the first request, and the report says since when
+	// nothing is known.
+	a.cpu = between(3971, 4080, 0, 0.2)
+	r := check(t, w, 5, want{Stall, "catalogue", 4020, 4080})
+	if len(r.Saturations) == 1 {
+		if at := sinceEpoch(r.Saturations[0].Earliest); math.Abs(at-3972) > 5 {
+			t.Errorf("it began at %.1f ms at the earliest, want 3972", at)
+		}
+	}
+	// A thread that waits for a CPU now and then does not part it.
+	a.wait = between(4040, 4045, 0.9, 0)
+	check(t, w, 5, want{Stall, "catalogue", 4020, 4080})
+	// One that waits all the time is starved, and does not stand still.
+	a.wait = between(4030, 4080, 0.4, 0)
+	check(t, w, 0)
+}
+
+// TestSlowRequestsAreNoStall has requests that take 6 ms without CPU.
+func TestSlowRequestsAreNoStall(t *testing.T) {
+	w := shop(1)
+	slow := func(at float64) bool { return math.Mod(at, 100) < 6 }
+	a := w.actor("catalogue")
+	a.serving = func(at float64) float64 {
+		if slow(at) {
+			return 1
+		}
+		return 0
+	}
+	a.cpu = always(0)
+	a.sent = func(at float64) float64 {
+		if math.Mod(at, 100) > 6 && math.Mod(at, 100) < 8 {
+			return 50
+		}
+		return 0
+	}
+	check(t, w, 0)
+}
+
 // TestHeldRequestsAreNoStall has a long poll that is never answered, and pauses.
 func TestHeldRequestsAreNoStall(t *testing.T) {
 	w := shop(5)

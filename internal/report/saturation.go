@@ -82,7 +82,7 @@ func (r *Report) find(o Options) {
 	var all []*Saturation
 	add := func(kind Kind, l *timeline, spans []span) {
 		for _, s := range spans {
-			if s.duration() >= o.Shortest {
+			if s.lasts(o.Shortest) {
 				all = append(all, &Saturation{Kind: kind, span: s, line: l})
 			}
 		}
@@ -281,9 +281,10 @@ const held = 2 * time.Second
 // CPUs, and less than 0.3 threads waited for one. The first request came and the first reply went
 // within the steps before and after: half of each is added.
 //
-// A stall can begin before the first request shows it. Where the container used CPU meanwhile, after
-// the last byte that it sent or received, that is taken for the begin: it is what a timer, a
-// collection or whoever takes a lock does first.
+// A stall can begin before the first request shows it, and after the last byte that was sent or
+// received. Where the container used CPU between the two, that is taken for the begin: it is what a
+// timer, a collection or whoever takes a lock does first. Else the begin is put in the middle, and at
+// most 10 ms before the first request.
 func (l *timeline) stallSpans() []span {
 	serving, asking, sent := l.of(csvy.RequestsServing), l.of(csvy.RequestsAsking), l.of(csvy.SentBytes)
 	cpu, waits := l.of(csvy.CPUNS), l.of(csvy.RunQueueNS)
@@ -303,12 +304,16 @@ func (l *timeline) stallSpans() []span {
 		s := &spans[i]
 		if !s.openStart && serving.v[s.first-1] < serving.v[s.first] && silent(s.first-1) {
 			s.from -= (t[s.first] - t[s.first-1]) / 2
-			if begin, ok := l.stirred(s.first - 1); ok {
-				s.from = begin
-			}
 		}
 		if !s.openEnd {
 			s.to += (t[s.last+2] - t[s.last+1]) / 2
+		}
+		s.seen = s.to - s.from
+		if begin, ok := l.stirred(s.first - 1); ok {
+			s.from = min(begin, s.from)
+		} else {
+			last := l.earliest(*s) - s.step/2 // the last byte, within its step
+			s.from -= min(max(s.from-last, 0)/2, int64(mostBefore))
 		}
 	}
 	return slices.DeleteFunc(spans, func(s span) bool {
@@ -318,6 +323,9 @@ func (l *timeline) stallSpans() []span {
 			waits.gained(s.from, s.to) >= starved*length
 	})
 }
+
+// mostBefore is how long before its first request a stall is put at most, without a sign of it.
+const mostBefore = 10 * time.Millisecond
 
 // stirs is the least CPU time, in ns, of a step that is a sign of life.
 const stirs = 20_000

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -15,9 +16,16 @@ type span struct {
 	openStart, openEnd bool
 	// step is the longer one of the steps before and after it: how exactly its ends are known.
 	step int64
+	// seen is the length of what was seen of it, where its begin is put before that.
+	seen int64
 }
 
 func (s span) duration() time.Duration { return time.Duration(s.to - s.from) }
+
+// lasts tells whether what was seen of it takes at least so long.
+func (s span) lasts(least time.Duration) bool {
+	return time.Duration(cmp.Or(s.seen, s.to-s.from)) >= least
+}
 
 // overlap is the share of s that lies within other.
 func (s span) overlap(other span) float64 {
