@@ -488,3 +488,31 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkRow writes rows as a recorder does: most have no values from files.
+func BenchmarkRow(b *testing.B) {
+	h := exampleHead(2)
+	h.Columns = Columns()
+	w, err := Create(b.TempDir(), CSVY, h, Options{RotateBytes: 64 << 20, Bound: NewBound(256 << 20)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	values := make([]float64, len(h.Columns))
+	for i := range values {
+		values[i] = 1e12 + float64(i)
+		if h.Columns[i].Source == FromFile {
+			values[i] = nan
+		}
+	}
+	b.ReportAllocs()
+	at := start
+	for b.Loop() {
+		at = at.Add(50 * time.Millisecond)
+		if err := w.Row(at, values); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		b.Fatal(err)
+	}
+}

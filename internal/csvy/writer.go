@@ -67,8 +67,10 @@ type textWriter struct {
 	// columns of the file, without the time, and where their values come from.
 	columns []Column
 	cells   []cell
-	// absent is what a missing value is written as, for each column.
+	// absent is what a missing value is written as, for each column; part tells the columns that
+	// share a cell with the one before.
 	absent []string
+	part   []bool
 	// lane are the values that come from files: rAdvisor writes no row without one.
 	lane []int
 
@@ -113,7 +115,7 @@ func (w *textWriter) layout() {
 				w.add(c)
 			}
 		}
-		w.columns = append(w.columns, ColumnNamed(LostTicks))
+		w.columns = append(w.columns, ColumnNamed(LostTicks)) // without a cell: see appendRow
 	}
 	for i, c := range w.head.Columns {
 		if c.Source == FromFile {
@@ -132,7 +134,11 @@ func (w *textWriter) add(columns ...Column) {
 				absent = noLimit
 			}
 		}
-		w.columns, w.cells, w.absent = append(w.columns, c), append(w.cells, from), append(w.absent, absent)
+		_, part := vectorOf(c.Name)
+		if n := len(w.columns); part && n > 0 {
+			_, part = vectorOf(w.columns[n-1].Name)
+		}
+		w.columns, w.cells, w.absent, w.part = append(w.columns, c), append(w.cells, from), append(w.absent, absent), append(w.part, part)
 	}
 }
 
@@ -162,16 +168,14 @@ func (w *textWriter) next(at time.Time) error {
 	w.began = time.Time{}
 	head := AppendHead(nil, &w.head, w.format, w.columns)
 	head = append(head, "read"...)
-	inVector := false
-	for _, c := range w.columns {
-		_, part := vectorOf(c.Name)
-		switch {
-		case !part:
-			head = append(append(head, ','), c.Name...)
-		case !inVector:
-			head = append(append(head, ','), perCPU...)
+	for i, c := range w.columns {
+		name, inVector := vectorOf(c.Name)
+		if !inVector {
+			name = c.Name
 		}
-		inVector = part
+		if i >= len(w.part) || !w.part[i] {
+			head = append(append(head, ','), name...)
+		}
 	}
 	head = append(head, '\n')
 	if err := f.Write(head, 0, func([]byte) (int, int) { return 0, 0 }); err != nil {
@@ -208,15 +212,12 @@ func (w *textWriter) Row(at time.Time, values []float64) error {
 
 func (w *textWriter) appendRow(b []byte, at time.Time, values []float64) []byte {
 	b = strconv.AppendInt(b, at.UnixNano(), 10)
-	inVector := false
 	for i, c := range w.cells {
-		_, part := vectorOf(w.columns[i].Name)
-		if part && inVector {
+		if w.part[i] {
 			b = append(b, ' ')
 		} else {
 			b = append(b, ',')
 		}
-		inVector = part
 		v := math.NaN()
 		if values != nil {
 			v = c.value(values)
