@@ -319,6 +319,24 @@ func TestBadFiles(t *testing.T) {
 
 func itoa(n int) string { return string(AppendNumber(nil, float64(n))) }
 
+// TestVectors writes one cell for the numbers of all CPUs, and none where one is missing.
+func TestVectors(t *testing.T) {
+	h := exampleHead(1, "cpu.usage.percpu/0", "cpu.usage.percpu/1", "cpu.usage.percpu/2", CPUNS)
+	path := write(t, t.TempDir(), CSVY, h, Options{}, []float64{1, 2, 3, 6}, []float64{nan, nan, nan, 7}, []float64{1, nan, 3, 8})
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"\n1790000000123456789,,,6,,,1 2 3,", "\n1790000000173456789,,,7,,,,", "\n1790000000223456789,,,8,,,,"} {
+		if !strings.Contains(string(b), want) {
+			t.Errorf("there is no row %q in\n%s", want, b)
+		}
+	}
+	r := open(t, path)
+	wantColumn(t, r, "cpu.usage.percpu/0", 1, nan, nan)
+	wantColumn(t, r, "cpu.usage.percpu/2", 3, nan, nan)
+}
+
 func TestRotation(t *testing.T) {
 	dir := t.TempDir()
 	h := exampleHead(2, CPUNS)

@@ -214,12 +214,15 @@ func (w *textWriter) appendRow(b []byte, at time.Time, values []float64) []byte 
 	b = strconv.AppendInt(b, at.UnixNano(), 10)
 	for i, c := range w.cells {
 		if w.part[i] {
+			if values == nil || w.incomplete(i, values) {
+				continue
+			}
 			b = append(b, ' ')
 		} else {
 			b = append(b, ',')
 		}
 		v := math.NaN()
-		if values != nil {
+		if values != nil && !w.incomplete(i, values) {
 			v = c.value(values)
 		}
 		if math.IsNaN(v) && values != nil {
@@ -233,6 +236,23 @@ func (w *textWriter) appendRow(b []byte, at time.Time, values []float64) []byte 
 		w.lostWritten = w.lost
 	}
 	return append(b, '\n')
+}
+
+// incomplete tells the parts of a vector of which one is missing: the whole is missing then.
+func (w *textWriter) incomplete(column int, values []float64) bool {
+	if !w.part[column] && (column+1 == len(w.part) || !w.part[column+1]) {
+		return false // no vector
+	}
+	first := column
+	for w.part[first] {
+		first--
+	}
+	for last := first; last == first || last < len(w.part) && w.part[last]; last++ {
+		if math.IsNaN(w.cells[last].value(values)) {
+			return true
+		}
+	}
+	return false
 }
 
 // noLimit is how the kernel's files write that there is none.

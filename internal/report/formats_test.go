@@ -66,3 +66,38 @@ func TestFormats(t *testing.T) {
 		}
 	}
 }
+
+// TestShop reads what was recorded of the demo shop, at 5 ms on a busy machine, while its catalogue
+// stood still. The catalogue itself says from when to when.
+func TestShop(t *testing.T) {
+	from := time.Date(2026, 11, 21, 19, 52, 18, 233438770, time.UTC)
+	to := time.Date(2026, 11, 21, 19, 52, 18, 314263516, time.UTC)
+	paths, err := filepath.Glob("testdata/shop/*.csvy")
+	if err != nil || len(paths) != 4 {
+		t.Fatalf("got recordings %v: %v", paths, err)
+	}
+	var recordings []*csvy.Recording
+	for _, path := range paths {
+		rec, err := csvy.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		recordings = append(recordings, rec)
+	}
+	r := Analyse(recordings, Options{})
+	stalls := 0
+	for _, s := range r.Saturations {
+		if s.Kind != Stall {
+			continue
+		}
+		stalls++
+		if s.Container != "shop-catalogue" || s.From.Sub(from).Abs() > 10*time.Millisecond || s.To.Sub(to).Abs() > 10*time.Millisecond {
+			t.Errorf("%s stood still from %v to %v, want shop-catalogue from %v to %v", s.Container, s.From, s.To, from, to)
+		}
+		wantEffect(t, s, WaitedForReplies, "shop-gateway")
+		wantEffect(t, s, WaitedForReplies, "shop-nginx")
+	}
+	if stalls != 1 {
+		t.Errorf("got %d stalls, want 1 in\n%s", stalls, r.Text(0, time.UTC))
+	}
+}
