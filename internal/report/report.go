@@ -109,6 +109,9 @@ func (r *Report) aboutHost() {
 	hosts := map[string]bool{}
 	clocks := map[bool]bool{}
 	for _, l := range r.lines {
+		if l.passed > 0 {
+			r.note("%s: %d rows are not later than the one before them and were passed over: its files overlap in time, or its clock was set back.", l.name, l.passed)
+		}
 		h := &l.head.Host
 		hosts[h.Name] = true
 		clocks[l.monotonic] = true

@@ -532,6 +532,19 @@ func TestPhases(t *testing.T) {
 	}
 }
 
+// TestOverlappingFiles has each container twice: nothing is counted twice, and the report says so.
+func TestOverlappingFiles(t *testing.T) {
+	w := shop(5)
+	hog(&w, 3000, 3240)
+	r := Analyse(append(w.record(), w.record()...), Options{})
+	if len(r.Containers) != 5 || r.Containers[0].Rows != 2001 || len(r.Saturations) != 1 {
+		t.Errorf("got %d containers, %+v\n%s", len(r.Containers), r.Containers[0], text(r))
+	}
+	if len(r.Notes) != 5 || !strings.Contains(r.Notes[0], "2001 rows are not later") {
+		t.Errorf("got notes %q", r.Notes)
+	}
+}
+
 // TestFilesOfOneContainer puts parts together, and names what they have in common.
 func TestFilesOfOneContainer(t *testing.T) {
 	w := shop(5)

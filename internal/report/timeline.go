@@ -14,11 +14,13 @@ import (
 // recording has ticks, they are those of the monotonic clock, put onto the wall clock by the head:
 // no step of the wall clock moves them, and those of all containers agree.
 type timeline struct {
-	name      string
-	head      csvy.Head
-	files     int
-	cut       bool
-	lost      uint64
+	name  string
+	head  csvy.Head
+	files int
+	cut   bool
+	lost  uint64
+	// passed counts rows that are not later than the one before them.
+	passed    int
 	monotonic bool
 	// t are the times of all rows, ascending.
 	t []int64
@@ -67,6 +69,7 @@ func (l *timeline) append(f *csvy.Recording) {
 			at = began + int64(since)
 		}
 		if n := len(l.t); n > 0 && at <= l.t[n-1] {
+			l.passed++
 			continue
 		}
 		l.t = append(l.t, at)
