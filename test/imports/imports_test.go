@@ -37,6 +37,10 @@ var allowed = map[string]map[string]string{
 		"internal/otlp":      "snapshots leave it as named series",
 	},
 	"internal/store": {"internal/model": "series in, query results out"},
+	"internal/csvy":  {},
+	"internal/csvy/parquet": {
+		"internal/csvy": "it adds a format there; it is apart so that the small agent does not link it",
+	},
 	"internal/graph": {"internal/model": "query results in"},
 	"internal/api": {
 		"internal/model": "snapshots and results",
@@ -63,11 +67,12 @@ var allowed = map[string]map[string]string{
 var soleImporter = map[string]string{
 	"github.com/cilium/ebpf": "bpf",
 	"github.com/prometheus/": "internal/store",
+	"github.com/parquet-go/": "internal/csvy/parquet",
 }
 
 // notLinked lists what a binary must not contain, however indirectly.
 var notLinked = map[string][]string{
-	"cmd/outsight-agent": {"github.com/prometheus/", "github.com/nats-io/nats-server", "k8s.io/"},
+	"cmd/outsight-agent": {"github.com/prometheus/", "github.com/nats-io/nats-server", "k8s.io/", "github.com/parquet-go/"},
 }
 
 // tools are programs of the repository that are in no product: they may import anything.

@@ -1,0 +1,490 @@
+package csvy
+
+import (
+	"errors"
+	"flag"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write the golden files instead of comparing them")
+
+var nan = math.NaN()
+
+const containerID = "5c1f0e3d9a7b46828f1e0d2c3b4a59687766554433221100ffeeddccbbaa9988"
+
+var start = time.Unix(1790000000, 123456789)
+
+// exampleHead is a head with everything in it, texts that need quotes included.
+func exampleHead(version int, columns ...string) Head {
+	h := Head{
+		Version: "0.4", Provider: "docker", CgroupVersion: version, Cgroup: "system.slice/docker-" + containerID + ".scope", Driver: "systemd",
+		Interval: 50 * time.Millisecond, FileInterval: time.Second, Started: start, MonotonicNS: 777_000_000_000, Polled: start.Add(-time.Second), Part: 1,
+		Container: Container{
+			ID: containerID, Name: "shop-cart", Image: "shop:1.0", Command: `sh -c "sleep 1; echo 'ü'"`, Status: "Up 4 seconds", Runtime: "docker",
+			Labels: map[string]string{"tier": "back: end", "on": "yes", "empty": ""}, Created: start.Add(-time.Hour),
+		},
+		Host: Host{
+			Name: "node-1", System: "Linux", Kernel: "6.18.1", Cores: 4, OnlineCores: 2, MHz: 2200, MemoryBytes: 8 << 30, SwapBytes: 1 << 30,
+			Distribution: map[string]string{"ID": "debian", "NAME": "Debian GNU/Linux", "VERSION_ID": "12"},
+		},
+	}
+	for _, name := range columns {
+		h.Columns = append(h.Columns, ColumnNamed(name))
+	}
+	return h
+}
+
+func write(t *testing.T, dir string, format Format, h Head, o Options, rows ...[]float64) (path string) {
+	t.Helper()
+	w, err := Create(dir, format, h, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, row := range rows {
+		if i == 2 {
+			if err := w.Lost(3); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Row(start.Add(time.Duration(i)*50*time.Millisecond), row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	found := recordings(t, dir)
+	return found[len(found)-1]
+}
+
+func recordings(t *testing.T, dir string) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+var (
+	exampleV2 = []string{
+		Tick, DueNS, LatenessNS, CPUNS, Running, RequestsServing, MemoryBytes, MemoryLimitBytes, "minor_faults", MajorFaults,
+		DiskReadBytes, "disk_discards", ThrottledNS, CPUQuotaNS, "memory.stat/anon", "memory.high",
+	}
+	exampleRowsV2 = [][]float64{
+		{0, 777e9, 1200, 123456, 1, 0, 4096, math.Inf(1), 10, 1, 8192, 7, 5000, math.Inf(1), 100, 1 << 20},
+		{1, 777.05e9, 900, 50123456, 2, 3, nan, nan, nan, nan, nan, nan, nan, nan, nan, nan},
+		{5, 777.25e9, 52000, 100123999, 0, 1, 8192, math.Inf(1), 12, 1, 8192, 7, 5999, math.Inf(1), 120, 1 << 20},
+	}
+	exampleV1     = []string{CPUNS, MemoryBytes, MemoryLimitBytes, "cpu.usage.percpu/0", "cpu.usage.percpu/1", "blkio.service.time.read", "blkio.service.time.write"}
+	exampleRowsV1 = [][]float64{
+		{45675783181, 4096, 9223372036854771712, 45000000000, 675783181, 1, 2},
+		{45675783182, 4096, 9223372036854771712, 45000000000, 675783182, nan, 3},
+		{nan, nan, nan, nan, nan, nan, nan},
+	}
+)
+
+func TestGoldenFiles(t *testing.T) {
+	f := func(golden string, format Format, h Head, rows [][]float64) {
+		t.Helper()
+		path := write(t, t.TempDir(), format, h, Options{}, rows...)
+		extension := ".log"
+		if format == CSVY {
+			extension = ".csvy"
+		}
+		if want := containerID + "_1790000000" + extension; filepath.Base(path) != want {
+			t.Errorf("the file's name is %s, want %s", filepath.Base(path), want)
+		}
+		got, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden = filepath.Join("testdata", golden)
+		if *update {
+			if err := os.WriteFile(golden, got, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != string(want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", golden, got, want)
+		}
+	}
+	f("superset-v2.csvy", CSVY, exampleHead(2, exampleV2...), exampleRowsV2)
+	f("radvisor-v2.log", RAdvisor, exampleHead(2, exampleV2...), exampleRowsV2)
+	f("radvisor-v1.log", RAdvisor, exampleHead(1, exampleV1...), exampleRowsV1)
+}
+
+// TestRAdvisorLayout holds the layout against rows that rAdvisor 1.4.0 wrote.
+func TestRAdvisorLayout(t *testing.T) {
+	for version, count := range map[int]int{1: 75, 2: 36} {
+		if n := len(RAdvisorColumns(version)) + 1; n != count {
+			t.Errorf("cgroup v%d has %d columns, want %d", version, n, count)
+		}
+	}
+	names := func(path string) string {
+		b, err := os.ReadFile(filepath.Join("testdata", path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(b)) {
+			if strings.HasPrefix(line, "read,") {
+				return line
+			}
+		}
+		return ""
+	}
+	for _, version := range []string{"v1", "v2"} {
+		got, want := names("radvisor-"+version+".log"), names("from-radvisor-1.4.0-"+version+".log")
+		if got != want || got == "" {
+			t.Errorf("our columns:\n%srAdvisor's:\n%s", got, want)
+		}
+	}
+}
+
+func open(t *testing.T, path string) *Recording {
+	t.Helper()
+	r, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func equal(a, b []float64) bool {
+	return slices.EqualFunc(a, b, func(x, y float64) bool { return x == y || math.IsNaN(x) && math.IsNaN(y) })
+}
+
+func wantColumn(t *testing.T, r *Recording, name string, want ...float64) {
+	t.Helper()
+	if got := r.Column(name); !equal(got, want) {
+		t.Errorf("%s: column %s is %v, want %v", r.Path, name, got, want)
+	}
+}
+
+func TestSupersetIsReadBack(t *testing.T) {
+	h := exampleHead(2, exampleV2...)
+	r := open(t, write(t, t.TempDir(), CSVY, h, Options{}, exampleRowsV2...))
+	for i, c := range h.Columns {
+		var want []float64
+		for _, row := range exampleRowsV2 {
+			want = append(want, row[i])
+		}
+		wantColumn(t, r, c.Name, want...)
+		if got := r.Head.Columns[r.Head.Index(c.Name)]; got != c {
+			t.Errorf("got column %+v, want %+v", got, c)
+		}
+	}
+	wantColumn(t, r, LostTicks, 0, 0, 3)
+	if r.Lost() != 3 {
+		t.Errorf("%d ticks are lost, want 3", r.Lost())
+	}
+	if want := []int64{start.UnixNano(), start.UnixNano() + 50e6, start.UnixNano() + 100e6}; !slices.Equal(r.At, want) {
+		t.Errorf("got times %v, want %v", r.At, want)
+	}
+	got := r.Head
+	got.Columns, h.Columns = nil, nil
+	if got.Container.Created = h.Container.Created; !got.Started.Equal(h.Started) || !got.Polled.Equal(h.Polled) {
+		t.Errorf("got times %v and %v, want %v and %v", got.Started, got.Polled, h.Started, h.Polled)
+	}
+	got.Started, got.Polled = h.Started, h.Polled
+	if !reflect.DeepEqual(got, h) {
+		t.Errorf("got head %+v\nwant %+v", got, h)
+	}
+	// By its ticks 200 ms passed between the last two rows, by the clock 50 ms.
+	if len(r.Problems) != 1 || !strings.Contains(r.Problems[0].String(), "the clock was set: it went back by 150ms") {
+		t.Errorf("got problems %v, want the step of the clock", r.Problems)
+	}
+	if r.End.Cut || r.End.Rows != 3 {
+		t.Errorf("got end %+v", r.End)
+	}
+}
+
+// TestRAdvisorFilesAreRead reads what rAdvisor itself wrote.
+func TestRAdvisorFilesAreRead(t *testing.T) {
+	r := open(t, "testdata/from-radvisor-1.4.0-v2.log")
+	wantColumn(t, r, "pids.max", 28989)
+	wantColumn(t, r, CPUNS, 58688e3)
+	wantColumn(t, r, MemoryBytes, 5558272)
+	wantColumn(t, r, MemoryLimitBytes, math.Inf(1))
+	wantColumn(t, r, "disk_reads", 58)
+	wantColumn(t, r, "minor_faults", 1650)
+	if r.Head.Name() != "silly_elion" || r.Head.CgroupVersion != 2 || r.Head.Host.Cores != 32 || r.Head.Driver != "systemd" || r.Format != RAdvisor {
+		t.Errorf("got head %+v", r.Head)
+	}
+	r = open(t, "testdata/from-radvisor-1.4.0-v1.log")
+	wantColumn(t, r, CPUNS, 45675783181)
+	wantColumn(t, r, "cpu.usage.percpu/3", 12618688155)
+	wantColumn(t, r, "cpu.usage.percpu/31", 0)
+	wantColumn(t, r, DiskReadBytes, 0)
+	wantColumn(t, r, DiskWriteBytes, 668844032)
+	wantColumn(t, r, DiskTimeNS, 68057100860)
+	wantColumn(t, r, "blkio.bfq.service.ios.async", nan)
+	if r.Head.Name() != "kube-proxy-hsplg" || r.Head.Container.Key() != "9f0b1893-15e7-442a-966a-b0d19a35fc1c" || r.Head.CgroupVersion != 1 {
+		t.Errorf("got head %+v", r.Head)
+	}
+	// An old version: other keys in the head, fewer columns, texts in cells.
+	r = open(t, "testdata/from-radvisor-1.1.7.log")
+	wantColumn(t, r, CPUNS, 255777313)
+	wantColumn(t, r, "pids.current", 2)
+	wantColumn(t, r, "blkio.service.bytes", nan)
+	if r.Head.Version != "1.1.7" || r.Head.Cgroup == "" || r.Head.CgroupVersion != 1 {
+		t.Errorf("got head %+v", r.Head)
+	}
+	if len(r.Problems) != 5 || !strings.Contains(r.Problems[1].String(), `holds "Total", which is no number`) {
+		t.Errorf("got problems %v", r.Problems)
+	}
+}
+
+// TestBadFiles reads what is readable, and names the rest with its line.
+func TestBadFiles(t *testing.T) {
+	good := func() string {
+		b, err := os.ReadFile("testdata/superset-v2.csvy")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}()
+	firstRow := strings.Count(good[:strings.Index(good, "read,")], "\n") + 2
+	rows := strings.SplitAfter(good[strings.Index(good, "\nread,")+1:], "\n")
+	head := good[:strings.Index(good, "\nread,")+1]
+	other := strings.Replace(head, "Version: 1.4.0", "Version: 1.5.0", 1) + "read,cpu_ns,novelty\n1790000009000000000,5,6\n"
+
+	f := func(name, text string, wantRows int, wantCut bool, wantProblem string) {
+		t.Helper()
+		r, err := Parse(strings.NewReader(text))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			return
+		}
+		var problems strings.Builder
+		for _, p := range r.Problems {
+			problems.WriteString(p.String() + "\n")
+		}
+		if len(r.At) != wantRows || r.End.Rows != wantRows || r.End.Cut != wantCut {
+			t.Errorf("%s: got %d rows and end %+v, want %d rows and cut %v", name, len(r.At), r.End, wantRows, wantCut)
+		}
+		if !strings.Contains(problems.String(), wantProblem) {
+			t.Errorf("%s: got problems\n%swant %q", name, problems.String(), wantProblem)
+		}
+		for i := range r.Values {
+			if len(r.Values[i]) != len(r.At) {
+				t.Fatalf("%s: column %s has %d values of %d", name, r.Head.Columns[i].Name, len(r.Values[i]), len(r.At))
+			}
+		}
+	}
+	line := func(n int) string { return "line " + itoa(firstRow+n) + ": " }
+	f("cut in a row", good[:len(good)-20], 2, true, line(2)+"the file ends within this row")
+	f("cut after a row", good[:len(good)-len(rows[3])], 2, false, "")
+	f("no rows", head+rows[0], 0, false, "")
+	f("a row too short", head+rows[0]+rows[1]+"1790000000200000000,1,2\n"+rows[2], 2, false, line(1)+"the row does not have as many cells")
+	f("a row without time", head+rows[0]+rows[1]+strings.Replace(rows[2], "1790", "x", 1), 1, false, line(1)+`the row has no time but "x`)
+	f("zeros after a crash", head+rows[0]+rows[1]+strings.Repeat("\x00", 4096), 1, true, line(1))
+	f("zeros within", head+rows[0]+rows[1]+strings.Repeat("\x00", 4096)+"\n"+rows[2], 2, false, line(1))
+	f("no number in a cell", head+rows[0]+strings.Replace(rows[1], ",8192,", ",8k,", 1), 1, false, line(0)+`the column "io.stat/rbytes" holds "8k"`)
+	f("a long line", head+rows[0]+rows[1]+strings.Repeat("9", maxLine+5)+"\n"+rows[2], 2, false, line(1)+"the line is longer")
+	f("ends of Windows", strings.ReplaceAll(good, "\n", "\r\n"), 3, false, "")
+	f("a blank line after the head", head+"\n"+strings.Join(rows, ""), 3, false, "")
+	f("a fence in the midst", head+rows[0]+rows[1]+"---\n"+rows[2]+rows[3], 3, false, line(1)+"a second head begins here that cannot be read")
+	f("two versions", good+other, 4, false, line(3)+`a second recording begins here (version "0.4")`)
+	f("two versions", good+other, 4, false, `the column "novelty" is new here`)
+	f("the clock set back", strings.Replace(head+rows[0]+rows[1]+rows[2], "179000000017", "179000000009", 1), 2, false, line(1)+"the clock was set: it went back by")
+
+	bad := func(name, text, want string) {
+		t.Helper()
+		if _, err := Parse(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got error %v, want %q", name, err, want)
+		}
+	}
+	bad("empty", "", "the file is empty")
+	bad("foreign", "\x7fELF\x02\x01", "not a recording: it begins with")
+	bad("other YAML", "---\na: 1\n---\nread,x\n", "not a recording")
+	bad("cut in the head", head[:100], "the file ends within its head")
+	bad("cut in the names", head+"read,pi", "the file ends before its first row")
+	bad("no names", head+"1,2,3\n", "the row of names begins with")
+	bad("a later layout", strings.Replace(head, "Layout: 1", "Layout: 9", 1)+rows[0], "its layout is version 9")
+	bad("no YAML", "---\n\t}{\n---\nread\n", "reading the head")
+}
+
+func itoa(n int) string { return string(AppendNumber(nil, float64(n))) }
+
+func TestRotation(t *testing.T) {
+	dir := t.TempDir()
+	h := exampleHead(2, CPUNS)
+	w, err := Create(dir, CSVY, h, Options{RotateEvery: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		if err := w.Row(start.Add(time.Duration(i)*50*time.Millisecond), []float64{float64(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var all []float64
+	for i, path := range recordings(t, dir) {
+		r := open(t, path)
+		all = append(all, r.Column(CPUNS)...)
+		if r.Head.Part != i+1 || len(r.At) != 20 {
+			t.Errorf("file %d is part %d with %d rows, want 20", i+1, r.Head.Part, len(r.At))
+		}
+	}
+	if len(all) != 100 || !slices.IsSorted(all) {
+		t.Errorf("got %d rows of 100, in order: %v", len(all), all)
+	}
+}
+
+func TestBound(t *testing.T) {
+	dir := t.TempDir()
+	h := exampleHead(2, CPUNS)
+	run := func(o Options) error {
+		w, err := Create(dir, CSVY, h, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 5000 {
+			if err = w.Row(start.Add(time.Duration(i)*50*time.Millisecond), []float64{float64(i)}); err != nil {
+				break
+			}
+		}
+		return errors.Join(err, w.Close())
+	}
+	total := func() (sum int64) {
+		for _, path := range recordings(t, dir) {
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += info.Size()
+		}
+		return sum
+	}
+	const limit = 60_000
+	b := NewBound(limit)
+	if err := run(Options{RotateBytes: 15_000, Bound: b}); err != nil {
+		t.Error(err)
+	}
+	if size := total(); size > limit || size < limit/2 || b.Removed() == 0 {
+		t.Errorf("%d bytes are there and %d files were removed, want at most %d bytes", size, b.Removed(), limit)
+	}
+	paths := recordings(t, dir)
+	if last := open(t, paths[len(paths)-1]).Column(CPUNS); last[len(last)-1] != 4999 {
+		t.Errorf("the last row is %v, want 4999", last[len(last)-1])
+	}
+	// Without rotation there is nothing to remove.
+	dir = t.TempDir()
+	if err := run(Options{Bound: NewBound(limit)}); !errors.Is(err, ErrBound) {
+		t.Errorf("got error %v, want %v", err, ErrBound)
+	}
+	if r := open(t, recordings(t, dir)[0]); r.End.Cut || len(r.At) < 100 || total() > limit {
+		t.Errorf("got end %+v of %d bytes", r.End, total())
+	}
+}
+
+// TestFullDisk fills a file system.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("outsight", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Fatalf("mounting a small file system: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, format := range []Format{CSVY, RAdvisor} {
+		w, err := Create(dir, format, exampleHead(2, CPUNS), Options{FlushEvery: 333 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i < 5000 && err == nil; i++ {
+			err = w.Row(start.Add(time.Duration(i)*50*time.Millisecond), []float64{float64(i)})
+		}
+		if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "the disk is full") || !strings.Contains(err.Error(), dir) {
+			t.Errorf("got error %v", err)
+		}
+		if again := w.Row(start, []float64{0}); again == nil {
+			t.Error("a row was taken after the disk was full")
+		}
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+		path := recordings(t, dir)[0]
+		r := open(t, path)
+		if n := len(r.At); r.End.Cut || n < 100 || len(r.Problems) > 0 || !strings.Contains(err.Error(), "row "+itoa(n)) {
+			t.Errorf("got %d rows, end %+v, problems %v after %v", n, r.End, r.Problems, err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestUnwritableDirectory(t *testing.T) {
+	if _, err := Create(filepath.Join(t.TempDir(), "none"), CSVY, exampleHead(2), Options{}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got error %v", err)
+	}
+	if _, err := Create(t.TempDir(), "xml", exampleHead(2), Options{}); err == nil || !strings.Contains(err.Error(), `no format "xml"`) {
+		t.Errorf("got error %v", err)
+	}
+}
+
+// TestNamesInTheHeadAreSafe puts what could end the head early into it.
+func TestNamesInTheHeadAreSafe(t *testing.T) {
+	f := func(name string) {
+		t.Helper()
+		h := exampleHead(2, CPUNS)
+		h.Container.Name, h.Container.Labels = name, map[string]string{name: name}
+		r := open(t, write(t, t.TempDir(), CSVY, h, Options{}, []float64{1}))
+		if r.Head.Container.Name != name || r.Head.Container.Labels[name] != name {
+			t.Errorf("got %q and labels %q, want %q", r.Head.Container.Name, r.Head.Container.Labels, name)
+		}
+	}
+	for _, name := range []string{"a", "---", "a\n---\nread,x\n1,2", "~", "null", "No", "-", "a: b", "#x", "'", `"\`, "é😀", "\u0085\u2028", "\x7f\x1b[1m", " a ", "1e3", "0x1", "&a", "*a", "{}", "!x", "a #b", "1_000", "0o17", "017", "1.5", "12e400", "2026-01-02", ".inf", "nan", "Infinity", "1.2.3", "5c1f"} {
+		f(name)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	paths, err := filepath.Glob("testdata/*")
+	if err != nil || len(paths) < 5 {
+		f.Fatalf("got seeds %v: %v", paths, err)
+	}
+	for _, path := range paths {
+		if strings.HasSuffix(path, "fuzz") {
+			continue
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(b))
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := Parse(strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		if r.End.Rows != len(r.At) || r.End.Bytes > int64(len(text)) {
+			t.Errorf("got end %+v of %d rows and %d bytes", r.End, len(r.At), len(text))
+		}
+		for i := range r.Values {
+			if len(r.Values[i]) != len(r.At) {
+				t.Errorf("column %d has %d values of %d", i, len(r.Values[i]), len(r.At))
+			}
+		}
+	})
+}

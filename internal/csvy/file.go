@@ -1,0 +1,120 @@
+package csvy
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// File is a file of a recording that is being written. It holds whole records at all times: what
+// could not be written to its end is cut off again. It is for the formats.
+type File struct {
+	path    string
+	file    *os.File
+	size    int64
+	sync    SyncPolicy
+	bound   *Bound
+	records int
+}
+
+// CreateFile makes a file that was not there: DIR/<id>_<unix seconds>EXT, as rAdvisor names it,
+// with "-2" and so on where that exists.
+func CreateFile(dir string, h *Head, at time.Time, extension string, o Options) (*File, error) {
+	base := fmt.Sprintf("%s_%d", fileID(h.Container.Key()), at.Unix())
+	for n := 1; ; n++ {
+		name := base
+		if n > 1 {
+			name += "-" + strconv.Itoa(n)
+		}
+		path := filepath.Join(dir, name+extension)
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		switch {
+		case err == nil:
+			return &File{path: path, file: f, sync: o.Sync, bound: o.Bound}, nil
+		case !errors.Is(err, os.ErrExist) || n == 1000:
+			return nil, fmt.Errorf("creating a recording: %w", err)
+		}
+	}
+}
+
+// fileID makes a file name of an ID, which may be a path.
+func fileID(id string) string {
+	id = strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-@", r) {
+			return r
+		}
+		return '-'
+	}, strings.Trim(id, "/"))
+	if id == "" {
+		id = "unknown"
+	}
+	return id[:min(len(id), 200)]
+}
+
+// Size is how many bytes have been written.
+func (f *File) Size() int64 { return f.size }
+
+// Path of the file.
+func (f *File) Path() string { return f.path }
+
+// Write appends whole records. Where there is no room for all of them, whole tells how much of
+// what could be written holds whole records, and the rest is cut off.
+func (f *File) Write(p []byte, records int, whole func(written []byte) (length, records int)) error {
+	if len(p) == 0 {
+		return nil
+	}
+	if err := f.bound.grow(int64(len(p))); err != nil {
+		return f.explain(err)
+	}
+	n, err := f.file.Write(p)
+	if err == nil {
+		f.size += int64(n)
+		f.records += records
+		if f.sync == SyncOnFlush {
+			if err := f.file.Sync(); err != nil {
+				return f.explain(err)
+			}
+		}
+		return nil
+	}
+	length, kept := whole(p[:n])
+	f.size += int64(length)
+	f.records += kept
+	f.bound.shrink(int64(len(p) - length))
+	if cut := f.file.Truncate(f.size); cut != nil {
+		err = errors.Join(err, cut)
+	}
+	// The next write, if somebody makes room, begins where the file now ends.
+	if _, seek := f.file.Seek(f.size, 0); seek != nil {
+		err = errors.Join(err, seek)
+	}
+	return f.explain(err)
+}
+
+func (f *File) explain(err error) error {
+	what := "writing"
+	if errors.Is(err, syscall.ENOSPC) {
+		what = "the disk is full: writing"
+	}
+	return fmt.Errorf("%s %s: %w; the file is whole up to its row %d", what, f.path, err, f.records)
+}
+
+// Close ends the file. A file that was rotated away may be removed to make room.
+func (f *File) Close(rotated bool) error {
+	var err error
+	if f.sync != SyncNever {
+		err = f.file.Sync()
+	}
+	if err = errors.Join(err, f.file.Close()); err != nil {
+		return fmt.Errorf("closing %s: %w", f.path, err)
+	}
+	if rotated {
+		f.bound.rotated(f.path, f.size)
+	}
+	return nil
+}

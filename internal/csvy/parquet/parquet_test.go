@@ -1,0 +1,320 @@
+package parquet
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	pq "github.com/parquet-go/parquet-go"
+
+	"outsight/internal/csvy"
+)
+
+var start = time.Unix(1790000000, 0)
+
+func exampleHead() csvy.Head {
+	h := csvy.Head{
+		Version: "0.4", Provider: "docker", CgroupVersion: 2, Interval: 50 * time.Millisecond, Started: start, MonotonicNS: 5, Part: 1,
+		Container: csvy.Container{ID: "abc", Name: "shop-cart", Labels: map[string]string{"a": "b: c"}},
+		Host:      csvy.Host{Name: "node-1", Cores: 4, OnlineCores: 4},
+	}
+	for _, name := range []string{csvy.Tick, csvy.CPUNS, csvy.Running, csvy.MemoryLimitBytes, "memory.stat/anon"} {
+		h.Columns = append(h.Columns, csvy.ColumnNamed(name))
+	}
+	return h
+}
+
+func row(i int) []float64 {
+	switch {
+	case i%10 == 0:
+		return []float64{float64(i), float64(i) * 1e6, 1.5, math.Inf(1), 4096}
+	case i%7 == 0:
+		return []float64{float64(i), float64(i) * 1e6, math.NaN(), 1 << 30, math.NaN()}
+	}
+	return []float64{float64(i), float64(i) * 1e6, 2, math.NaN(), math.NaN()}
+}
+
+func at(i int) time.Time { return start.Add(time.Duration(i) * 50 * time.Millisecond) }
+
+// record writes n rows; with end false the writer is left as if it had been killed.
+func record(t *testing.T, n int, end bool, o csvy.Options) (path string) {
+	t.Helper()
+	dir := t.TempDir()
+	w, err := csvy.Create(dir, csvy.Parquet, exampleHead(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		if err := w.Row(at(i), row(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if end {
+		if err := w.Lost(4); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	paths, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("got files %v: %v", paths, err)
+	}
+	return paths[len(paths)-1]
+}
+
+func open(t *testing.T, path string) *csvy.Recording {
+	t.Helper()
+	r, err := csvy.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// wantRows holds the rows of a recording against the first n that were written.
+func wantRows(t *testing.T, r *csvy.Recording, n int) {
+	t.Helper()
+	if len(r.At) != n {
+		t.Fatalf("got %d rows, want %d", len(r.At), n)
+	}
+	for i := range n {
+		if r.At[i] != at(i).UnixNano() {
+			t.Fatalf("row %d is of %d, want %d", i, r.At[i], at(i).UnixNano())
+		}
+		for c, name := range []string{csvy.Tick, csvy.CPUNS, csvy.Running, csvy.MemoryLimitBytes, "memory.stat/anon"} {
+			got, want := r.Column(name)[i], row(i)[c]
+			if got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
+				t.Fatalf("row %d: column %s is %v, want %v", i, name, got, want)
+			}
+		}
+	}
+}
+
+func TestIsReadBack(t *testing.T) {
+	r := open(t, record(t, 1000, true, csvy.Options{}))
+	if r.Lost() != 4 {
+		t.Errorf("%d ticks are lost, want 4", r.Lost())
+	}
+	// The last row only tells of the lost ticks.
+	if last := len(r.At) - 1; !math.IsNaN(r.Column(csvy.CPUNS)[last]) || r.End.Cut || len(r.Problems) > 0 || r.End.Rows != 1001 {
+		t.Errorf("got end %+v, problems %v", r.End, r.Problems)
+	}
+	r.At = r.At[:1000]
+	wantRows(t, r, 1000)
+	got, want := r.Head, exampleHead()
+	for _, c := range want.Columns {
+		if i := got.Index(c.Name); i < 0 || got.Columns[i] != c {
+			t.Errorf("got columns %+v, want %+v among them", got.Columns, c)
+		}
+	}
+	if !got.Started.Equal(want.Started) {
+		t.Errorf("got start %v, want %v", got.Started, want.Started)
+	}
+	got.Columns, want.Columns = nil, nil
+	got.Started = want.Started
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got head %+v, want %+v", got, want)
+	}
+}
+
+// TestIsAnOrdinaryFile reads the whole by its last footer, as other programs do.
+func TestIsAnOrdinaryFile(t *testing.T) {
+	path := record(t, 1000, true, csvy.Options{})
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := pq.OpenFile(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.RowGroups()) != 5 || f.NumRows() != 1001 {
+		t.Errorf("got %d row groups with %d rows, want 5 and 1001", len(f.RowGroups()), f.NumRows())
+	}
+	leaf, ok := f.Schema().Lookup(csvy.CPUNS)
+	if !ok {
+		t.Fatal("there is no column for the CPU time")
+	}
+	i := 0
+	for _, g := range f.RowGroups() {
+		rows := g.Rows()
+		buffer := make([]pq.Row, 10)
+		for {
+			n, err := rows.ReadRows(buffer)
+			for _, r := range buffer[:n] {
+				for _, v := range r {
+					if v.Column() == leaf.ColumnIndex && i < 1000 && v.Int64() != int64(i)*1e6 {
+						t.Fatalf("row %d: got CPU time %v", i, v)
+					}
+				}
+				i++
+			}
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		rows.Close()
+	}
+	if i != 1001 {
+		t.Errorf("got %d rows, want 1001", i)
+	}
+}
+
+// TestCutFiles cuts a recording at every byte: all row groups that are whole are read.
+func TestCutFiles(t *testing.T) {
+	b, err := os.ReadFile(record(t, 30, true, csvy.Options{FlushEvery: 500 * time.Millisecond}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := 0
+	for n := len(b); n >= 0; n -= 3 {
+		r, err := Parse(b[:n])
+		if err != nil {
+			if whole > 0 && n > 4000 {
+				t.Fatalf("%d bytes: %v", n, err)
+			}
+			continue
+		}
+		whole++
+		if n == len(b) {
+			continue
+		}
+		if !r.End.Cut || len(r.Problems) != 1 || r.End.Bytes > int64(n) {
+			t.Fatalf("%d of %d bytes: got end %+v, problems %v", n, len(b), r.End, r.Problems)
+		}
+		if rows := len(r.At); rows < 31 {
+			wantRows(t, r, rows)
+		}
+	}
+	// The writer that is killed has written all but the rows of the last half second.
+	r := open(t, record(t, 30, false, csvy.Options{FlushEvery: 500 * time.Millisecond}))
+	wantRows(t, r, 21)
+	if !r.End.Cut || !r.End.At.Equal(at(20)) {
+		t.Errorf("got end %+v", r.End)
+	}
+	r = open(t, record(t, 0, false, csvy.Options{}))
+	wantRows(t, r, 0)
+}
+
+func TestRotation(t *testing.T) {
+	path := record(t, 100, true, csvy.Options{RotateEvery: time.Second})
+	paths, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*.parquet"))
+	if err != nil || len(paths) != 5 {
+		t.Fatalf("got files %v: %v", paths, err)
+	}
+	var all []float64
+	for i, p := range paths {
+		r := open(t, p)
+		if r.Head.Part != i+1 || r.End.Cut {
+			t.Errorf("%s is part %d, cut %v", p, r.Head.Part, r.End.Cut)
+		}
+		all = append(all, r.Column(csvy.Tick)...)
+	}
+	if len(all) != 101 || !slices.IsSorted(all[:100]) {
+		t.Errorf("got ticks %v", all)
+	}
+}
+
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("outsight", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Fatalf("mounting a small file system: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	w, err := csvy.Create(dir, csvy.Parquet, exampleHead(), csvy.Options{FlushEvery: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < 10000 && err == nil; i++ {
+		err = w.Row(at(i), row(i))
+	}
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "the disk is full") {
+		t.Errorf("got error %v", err)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	paths, _ := filepath.Glob(filepath.Join(dir, "*"))
+	r := open(t, paths[0])
+	if len(r.At) < 100 || !strings.Contains(err.Error(), "row "+string(csvy.AppendNumber(nil, float64(len(r.At))))) {
+		t.Errorf("got %d rows after %v", len(r.At), err)
+	}
+	wantRows(t, r, len(r.At))
+}
+
+func TestForeignFiles(t *testing.T) {
+	var b bytes.Buffer
+	if err := pq.Write(&b, []struct{ A int }{{1}}); err != nil {
+		t.Fatal(err)
+	}
+	f := func(text, want string) {
+		t.Helper()
+		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want %q", err, want)
+		}
+	}
+	f(b.String(), "but not a recording")
+	f("PAR1", "not a recording, or cut")
+	f("PAR1\x00\x00\x00\x00PAR1", "not a recording, or cut")
+	f("", "not a recording, or cut")
+}
+
+// FuzzParse changes what is around and within a recording's pieces.
+func FuzzParse(f *testing.F) {
+	b, err := os.ReadFile("testdata/three-pieces.parquet")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add(b[:len(b)-100])
+	f.Add([]byte("PAR1PAR1"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, err := Parse(text)
+		if err != nil {
+			return
+		}
+		for i := range r.Values {
+			if len(r.Values[i]) != len(r.At) {
+				t.Errorf("column %d has %d values of %d", i, len(r.Values[i]), len(r.At))
+			}
+		}
+	})
+}
+
+var update = flag.Bool("update", false, "write the golden file")
+
+// TestGoldenFile reads a file that an earlier version wrote.
+func TestGoldenFile(t *testing.T) {
+	const golden = "testdata/three-pieces.parquet"
+	if *update {
+		b, err := os.ReadFile(record(t, 30, true, csvy.Options{FlushEvery: 500 * time.Millisecond}))
+		if err == nil {
+			err = errors.Join(os.MkdirAll("testdata", 0o755), os.WriteFile(golden, b, 0o644))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := open(t, golden)
+	r.At = r.At[:30]
+	wantRows(t, r, 30)
+}
