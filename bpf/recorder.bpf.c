@@ -17,6 +17,7 @@ char LICENSE[] SEC("license") = "GPL";
 
 #define CLOCK_MONOTONIC 1
 #define BPF_F_TIMER_ABS 1
+#define EBUSY 16
 #define EINVAL 22
 
 /* More CPUs than that are refused by the loader. */
@@ -429,7 +430,8 @@ int start_recorder(void *ctx)
 
 	if (!value || !c)
 		return 1;
-	if (bpf_timer_init(&value->timer, &timers, CLOCK_MONOTONIC))
+	long error = bpf_timer_init(&value->timer, &timers, CLOCK_MONOTONIC);
+	if (error && error != -EBUSY) /* busy: it was started before */
 		return 2;
 	if (bpf_timer_set_callback(&value->timer, on_timer))
 		return 3;

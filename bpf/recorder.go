@@ -71,6 +71,8 @@ type Recorder struct {
 	ahead  clockDifference
 	tick   model.Tick
 	slots  map[model.CgroupID]uint32
+	// starter arms the timer.
+	starter *ebpf.Program
 }
 
 // Record starts a recorder. Its first tick is due at the next whole interval of the monotonic
@@ -195,16 +197,23 @@ func (r *Recorder) start(spec *ebpf.CollectionSpec) error {
 		}
 		r.clocks = &clocks{program, r.maps.Variables["clocks_read"]}
 	}
-	program, err := load("start_recorder")
-	if err != nil {
+	var err error
+	if r.starter, err = load("start_recorder"); err != nil {
 		return err
 	}
 	if err := r.update(); err != nil {
 		return err
 	}
 	interval := uint64(r.interval)
-	r.control.entries[0].DueNs = (monotonicNS()/interval + 1) * interval
-	result, err := program.Run(&ebpf.RunOptions{})
+	return r.arm((monotonicNS()/interval + 1) * interval)
+}
+
+// arm starts the timer with a tick that is due then.
+func (r *Recorder) arm(dueNS uint64) error {
+	c := &r.control.entries[0]
+	atomic.StoreUint64(&c.DueNs, dueNS)
+	atomic.StoreUint32(&c.Stopped, 0)
+	result, err := r.starter.Run(&ebpf.RunOptions{})
 	if err != nil {
 		return fmt.Errorf("starting the timer: %w", err)
 	}
@@ -212,6 +221,15 @@ func (r *Recorder) start(spec *ebpf.CollectionSpec) error {
 		return fmt.Errorf("starting the timer: the kernel refused step %d", result)
 	}
 	return nil
+}
+
+// Pause stops the timer until Resume. Ticks in between have no numbers. It is for benchmarks.
+func (r *Recorder) Pause() { atomic.StoreUint32(&r.control.entries[0].Stopped, 1) }
+
+// Resume starts the timer again, with a tick that is due within two intervals.
+func (r *Recorder) Resume() error {
+	interval := uint64(r.interval)
+	return r.arm((monotonicNS()/interval + 2) * interval)
 }
 
 // Interval between two ticks.

@@ -241,6 +241,27 @@ func TestRecordersDoNotDisturbEachOther(t *testing.T) {
 	}
 }
 
+func TestRecorderPausesAndGoesOn(t *testing.T) {
+	p := open(t, Options{WithoutEndpoints: true})
+	r := record(t, p, RecorderOptions{Interval: 2 * time.Millisecond})
+	r.run(t, 50*time.Millisecond)
+	r.Pause()
+	time.Sleep(10 * time.Millisecond) // the one that is due
+	r.drain(t)
+	r.ticks = nil
+	r.run(t, 50*time.Millisecond)
+	if len(r.ticks) > 0 {
+		t.Errorf("%d ticks while it pauses", len(r.ticks))
+	}
+	if err := r.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	r.run(t, 100*time.Millisecond)
+	if len(r.ticks) < 25 {
+		t.Errorf("%d ticks of 2 ms in 100 ms", len(r.ticks))
+	}
+}
+
 func TestRecorderShowsWhatIsInFlight(t *testing.T) {
 	p := open(t, Options{WithoutEndpoints: true})
 	answer := make(chan struct{})
