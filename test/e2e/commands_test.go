@@ -69,6 +69,8 @@ func TestReadmeCommands(t *testing.T) {
 			// One runs already; this one takes its place elsewhere.
 			command += " --listen " + freePort(t) + " --data " + t.TempDir() + " --socket " + socket(t)
 			command = "timeout --foreground --preserve-status --signal=INT 5 " + command
+		case name == "record":
+			command = strings.Replace(command, "-d recording", "-d "+t.TempDir(), 1) + " --socket " + o.argument("--socket")
 		case name == "top":
 			command += " --once"
 			fallthrough
@@ -78,12 +80,13 @@ func TestReadmeCommands(t *testing.T) {
 		shown[name]++
 		run := exec.Command("sh", "-ec", strings.Replace(command, "bin/outsight", outsightBinary, 1))
 		text, err := run.CombinedOutput()
-		want := map[string]string{"curl": c.name, "top": c.name, "map": "", "doctor": "The main job can be done", "up": "page"}[name]
+		want := map[string]string{"curl": c.name, "top": c.name, "map": "", "doctor": "The main job can be done", "up": "page",
+			"record": "Recorded in"}[name]
 		if err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%s: %v, want %q in\n%s", command, err, want, text)
 		}
 	}
-	for _, name := range []string{"up", "top", "map", "curl", "doctor"} {
+	for _, name := range []string{"up", "top", "map", "curl", "doctor", "record"} {
 		if shown[name] == 0 {
 			t.Errorf("the README shows no %s: %v", name, shown)
 		}
