@@ -6,7 +6,7 @@ SHELL        := /bin/bash
 MAKEFLAGS    += --no-print-directory
 
 STATICCHECK  := honnef.co/go/tools/cmd/staticcheck@v0.8.2
-FUZZTIME     ?= 20s
+FUZZTIME     ?= 60s
 SUDO         := $(if $(filter 0,$(shell id -u)),,sudo env "PATH=$$PATH")
 # One way to build everything, so that nothing is compiled twice; the race detector needs cgo.
 export CGO_ENABLED := 0
@@ -71,7 +71,7 @@ page: build ## the page: types, units, and in headless Chromium (root, Docker)
 	@scripts/with-docker npm run --silent --prefix web page
 
 .PHONY: fuzz
-fuzz: ## fuzz every parser of foreign bytes for FUZZTIME (20s) each
+fuzz: ## fuzz every parser of foreign bytes for FUZZTIME (60s) each
 	@scripts/fuzz $(FUZZTIME)
 
 .PHONY: bench

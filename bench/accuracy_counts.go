@@ -40,7 +40,7 @@ func measureCounts(ctx context.Context, o options) ([]row, error) {
 	}
 	defer p.Close()
 	var rows []row
-	lines := [][]string{{"traffic", "connections", "TCP transactions", "bytes sent", "bytes received", "Outsight, both ends"}}
+	lines := [][]string{{"traffic", "connections", "requests", "bytes sent", "bytes received", "Outsight, both ends"}}
 	for _, protocol := range protocols {
 		for _, l := range countedLoads {
 			begin := time.Now()
@@ -65,11 +65,7 @@ func measureCounts(ctx context.Context, o options) ([]row, error) {
 }
 
 func countsLine(name string, l traffic.Load, t traffic.Truth) []string {
-	transactions := strconv.FormatUint(t.Client.Requests, 10)
-	if t.Multiplexed {
-		transactions = "(" + transactions + " calls)"
-	}
-	return []string{name, loadName(l), transactions, strconv.FormatUint(t.Client.SentBytes, 10), strconv.FormatUint(t.Client.ReceivedBytes, 10)}
+	return []string{name, loadName(l), strconv.FormatUint(t.Client.Requests, 10), strconv.FormatUint(t.Client.SentBytes, 10), strconv.FormatUint(t.Client.ReceivedBytes, 10)}
 }
 
 func loadName(l traffic.Load) string {

@@ -249,6 +249,7 @@ static __always_inline void add_listener(struct sock *sk, struct task_struct *ta
 	if (c->flags & CONNECTION_LISTENER)
 		return;
 	c->local_port = sk->__sk_common.skc_num;
+	c->drops = sk->sk_drops.counter;
 	listener_key_of(sk, c, &key);
 	struct listener *known = bpf_map_lookup_elem(&listeners, &key);
 	if (known) {
@@ -271,6 +272,16 @@ static __always_inline void add_listener(struct sock *sk, struct task_struct *ta
 	set_flags(c, CONNECTION_LISTENER);
 }
 
+/* Brings what the kernel counts at the socket to its address. Sweeps and the end may be at once. */
+static __always_inline void count_listener_drops(struct sock *sk, struct connection *c, struct listener *listener)
+{
+	u32 now = sk->sk_drops.counter;
+	u32 gained = now - __sync_lock_test_and_set(&c->drops, now);
+
+	if ((s32)gained > 0)
+		__sync_fetch_and_add(&listener->drops, (u64)gained);
+}
+
 static __always_inline void remove_listener(struct sock *sk)
 {
 	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
@@ -281,6 +292,8 @@ static __always_inline void remove_listener(struct sock *sk)
 	listener_key_of(sk, c, &key);
 	clear_flags(c, CONNECTION_LISTENER);
 	struct listener *known = bpf_map_lookup_elem(&listeners, &key);
+	if (known)
+		count_listener_drops(sk, c, known);
 	if (known && __sync_fetch_and_add(&known->sockets, -1) <= 1) {
 		if (known->forwarder)
 			bpf_map_delete_elem(&proxies, &known->process.id);
@@ -429,16 +442,13 @@ static __always_inline void sample_path(struct edge *edge, struct sock *sk)
 
 #include "transactions.h"
 
-static __always_inline void count_transaction(struct sock *sk, struct connection *c, u64 first_ns,
-					      u64 reply_ns, u64 last_ns, u64 target)
+static __always_inline void count_time(struct edge *edge, u32 place, u64 first_ns, u64 reply_ns, u64 last_ns,
+				       u64 target)
 {
-	u32 place = c->edge;
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
 	struct histogram *latency = bpf_map_lookup_elem(&edge_latency, &place);
 
-	if (!edge || !latency)
+	if (!latency)
 		return;
-	sample_path(edge, sk);
 	if (elapsed(first_ns, reply_ns) > HELD_AFTER_NS) {
 		__sync_fetch_and_add(&edge->held, 1);
 		count_endpoint(target, 0, CELL_ASIDE);
@@ -451,12 +461,24 @@ static __always_inline void count_transaction(struct sock *sk, struct connection
 	}
 	u64 ns = elapsed(first_ns, last_ns);
 	if (log_transactions)
-		log_transaction(place, c->role, first_ns, reply_ns, last_ns);
+		log_transaction(place, edge->key.role, first_ns, reply_ns, last_ns);
 	u32 cell = histogram_cell(ns);
 	histogram_add_cell(latency, cell);
 	count_endpoint(target, ns, cell);
 	/* The sum tells the reader that the histogram changed, so it grows even by a zero. */
 	__sync_fetch_and_add(&edge->latency_sum_ns, ns ? ns : 1);
+}
+
+static __always_inline void count_transaction(struct sock *sk, struct connection *c, u64 first_ns,
+					      u64 reply_ns, u64 last_ns, u64 target)
+{
+	u32 place = c->edge;
+	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+
+	if (!edge)
+		return;
+	sample_path(edge, sk);
+	count_time(edge, place, first_ns, reply_ns, last_ns, target);
 }
 
 /* Counts the connection's finished transaction, once, whoever comes first. */
@@ -468,12 +490,18 @@ static __always_inline bool finish(struct sock *sk, struct connection *c)
 	if (__sync_val_compare_and_swap(&c->phase, PHASE_REPLY, PHASE_IDLE) != PHASE_REPLY)
 		return false;
 	if (!target && c->head.state == HEAD_NAMED) {
-		find_endpoint(c, STATUS_UNKNOWN);
+		u32 status = reads_tls && (c->flags & CONNECTION_TLS) ? tls_status(c) : STATUS_UNKNOWN;
+
+		if (status == STATUS_SWITCHED)
+			set_flags(c, CONNECTION_STREAM);
+		resolve_endpoint(c, status < REPLY_PARTIAL ? status : STATUS_UNKNOWN);
 		target = c->head.target;
 	}
 	count_transaction(sk, c, first_ns, reply_ns, last_ns, target);
 	return true;
 }
+
+#include "http2_streams.h"
 
 static __always_inline void count_request(struct edge *edge)
 {
@@ -491,23 +519,57 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 {
 	if (c->flags & CONNECTION_STREAM)
 		return;
+	if ((c->flags & CONNECTION_OLD) && machine && !c->head.protocol && join_http2(sk, c, edge, readable))
+		return;
 	if (c->phase == PHASE_REQUEST) {
-		if (c->head.state != HEAD_PARTIAL)
+		if (reads_tls && (c->flags & CONNECTION_TLS) && c->head.state == HEAD_NONE) {
+			/* What was sent before was of the handshake. */
+			if (c->role == ROLE_CLIENT && c->head.protocol != PROTOCOL_OPAQUE &&
+			    read_request(c, readable) == HEAD_NAMED)
+				c->first_ns = bpf_ktime_get_ns();
+			else
+				c->head.state = HEAD_NONE;
 			return;
+		}
+		if (c->head.state != HEAD_PARTIAL) {
+			if (c->head.protocol == PROTOCOL_DNS)
+				another_query(&c->head, readable);
+			return;
+		}
 		int state = read_more_request(c, readable);
+		if (state == HEAD_HTTP2)
+			c->head.protocol = PROTOCOL_OPAQUE; /* a preface in pieces: nobody does it */
 		if (state == HEAD_SILENT)
 			c->phase = PHASE_IDLE;
 		else if (state != HEAD_PARTIAL)
 			count_request(edge);
 		return;
 	}
-	if (c->phase == PHASE_REPLY)
+	if (c->phase == PHASE_REPLY) {
+		/* The body of a request whose server has told to go on. */
+		if (reads_tls && (c->flags & CONNECTION_TLS) && c->head.state == HEAD_NAMED &&
+		    tls_status(c) == REPLY_INTERIM)
+			return;
 		finish(sk, c);
+	}
 	clear_flags(c, CONNECTION_SWEPT);
 	c->pushes = 0;
 	u64 now = bpf_ktime_get_ns();
-	if (machine && c->head.protocol != PROTOCOL_OPAQUE && read_request(c, readable) == HEAD_SILENT)
-		return;
+	if (machine && c->head.protocol != PROTOCOL_OPAQUE) {
+		int state = read_request(c, readable);
+
+		if (state == HEAD_HTTP2) {
+			/* Of an encrypted connection, only the beginnings of requests are seen. */
+			if (c->flags & CONNECTION_TLS) {
+				c->head.protocol = PROTOCOL_OPAQUE;
+				state = HEAD_NONE;
+			} else {
+				begin_http2(sk, c, readable);
+			}
+		}
+		if (state == HEAD_SILENT || state == HEAD_HTTP2)
+			return;
+	}
 	c->first_ns = now;
 	c->phase = PHASE_REQUEST;
 	if (c->head.state != HEAD_PARTIAL)
@@ -535,8 +597,11 @@ static __always_inline void on_reply(struct sock *sk, struct connection *c, stru
 
 	if (c->phase == PHASE_IDLE) {
 		if (machine && !c->head.protocol && !c->head.failures && (c->flags & CONNECTION_WHOLE) &&
-		    !(c->flags & CONNECTION_STREAM))
+		    !(c->flags & CONNECTION_STREAM)) {
 			read_greeting(c, readable);
+			if (is_http2_greeting(c, readable))
+				return;
+		}
 		on_push(c, edge);
 		return;
 	}
@@ -548,7 +613,7 @@ static __always_inline void on_reply(struct sock *sk, struct connection *c, stru
 			c->last_ns = now;
 		return;
 	}
-	if (c->head.state) {
+	if (c->head.state || (reads_tls && (c->flags & CONNECTION_TLS))) {
 		bool late = c->head.state == HEAD_PARTIAL;
 
 		reply = begin_reply(c, readable);
@@ -704,6 +769,8 @@ static __always_inline int transferred(struct sock *sk, int bytes, u32 readable,
 	__sync_fetch_and_add(sent ? &edge->sent_bytes : &edge->received_bytes, (u64)bytes);
 	if (!sent)
 		c->received_bytes += bytes;
+	if (c->flags & CONNECTION_HTTP2)
+		return http2_transferred(sk, c, bytes, readable, sent != (c->role == ROLE_CLIENT));
 	if (sent == (c->role == ROLE_CLIENT))
 		on_request(sk, c, edge, readable);
 	else
@@ -848,6 +915,8 @@ static __always_inline void closed(struct sock *sk, int old_state)
 			count_request(edge);
 		__sync_fetch_and_add(&edge->aborts, 1);
 	}
+	if (c->flags & CONNECTION_HTTP2)
+		http2_closed(sk);
 	leave_meeting(sk, c);
 	count_end(sk, c, edge);
 	close_on(c);
@@ -966,6 +1035,15 @@ int sweep_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 
 	if (!c || !sk)
 		return 0;
+	if (c->flags & CONNECTION_LISTENER) {
+		struct listener_key key;
+
+		listener_key_of(sk, c, &key);
+		struct listener *listener = bpf_map_lookup_elem(&listeners, &key);
+		if (listener)
+			count_listener_drops(sk, c, listener);
+		return 0;
+	}
 	if (c->unsettled && bpf_ktime_get_ns() - c->opened_ns > SETTLE_AFTER_NS)
 		settle(sk, c);
 	if (c->flags & CONNECTION_OPEN) {

@@ -32,7 +32,7 @@ var (
 		"a reply is counted soon after its last byte, not only at the next request", false, "Linux 5.12 or later with BTF"}
 )
 
-var edgeHooks = append([]hook{stateHook, stateTooHook, retransmitHook, iterateHook, sweepHook}, dataWays[0]...)
+var edgeHooks = append([]hook{stateHook, stateTooHook, retransmitHook, iterateHook, sweepHook, http2SweepHook}, dataWays[0]...)
 
 // edgeReader reads what edges.bpf.c counts.
 type edgeReader struct {
@@ -43,6 +43,7 @@ type edgeReader struct {
 	sweep     *link.Iter
 	datagrams *datagramReader
 	endpoints *endpointReader
+	streams   streamReader
 	capacity  int
 	used      atomic.Uint64
 	listeners atomic.Uint64
@@ -87,7 +88,8 @@ func (p *Probes) openEdges(k *kernel) error {
 	} {
 		spec.Maps[name].MaxEntries = entries
 	}
-	err = errors.Join(p.prepareEndpoints(spec, places), spec.Variables["cgroup_subsys_index"].Set(k.subsys), spec.Variables["jiffy_ns"].Set(k.jiffyNS), p.prepareLog(spec),
+	p.prepareStreams(spec)
+	err = errors.Join(p.prepareEndpoints(spec, places), p.prepareTLS(spec), spec.Variables["cgroup_subsys_index"].Set(k.subsys), spec.Variables["jiffy_ns"].Set(k.jiffyNS), p.prepareLog(spec),
 		spec.Variables["host_netns"].Set(ownNamespace(p.options.ProcFS)))
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
@@ -113,7 +115,7 @@ func (p *Probes) openEdges(k *kernel) error {
 	errs = append(errs, p.attachData(k, spec, maps), p.attach(k, spec, maps, retransmitHook))
 	p.edges.sweep, err = p.openIterator(k, spec, maps, sweepHook, maps.Maps["connections"])
 	p.addFeature(sweepHook, err)
-	return errors.Join(append(errs, err, p.openDatagramSweeps(k, spec, maps))...)
+	return errors.Join(append(errs, err, p.openDatagramSweeps(k, spec, maps), p.openStreams(k, spec, maps), p.openTLS(k, maps))...)
 }
 
 func (p *Probes) readEdgesFrom(maps *ebpf.Collection) error {
@@ -191,7 +193,7 @@ func (p *Probes) ReadEdges() ([]model.KernelEdge, error) {
 		return nil, errors.New("reading edges: no kernel program counts them")
 	}
 	sweepError := r.sweepConnections()
-	sweepError = errors.Join(sweepError, r.datagrams.sweep(r.edges.entries))
+	sweepError = errors.Join(sweepError, r.datagrams.sweep(r.edges.entries), r.streams.sweepStreams())
 	now, used := time.Now(), uint64(0)
 	endpoints := r.endpoints.read(now)
 	all := make([]model.KernelEdge, 0, r.used.Load()+8)
@@ -259,6 +261,7 @@ func (r *edgeReader) read(place int, now time.Time) model.KernelEdge {
 		Aborts: load(&edge.Aborts), Transfers: load(&edge.Transfers), Held: load(&edge.Held),
 		Continued: load(&edge.Continued), Pushes: load(&edge.Pushes), JitterSumNS: load(&edge.JitterSumNs),
 		WindowLimitedNS: load(&edge.WindowLimitedNs), RTTMinNS: load(&edge.RttMinNs), Upgrades: load(&edge.Upgrades),
+		Lost: load(&edge.Lost) + load(&edge.LostReplies), LostWaiting: load(&edge.Lost),
 	}}
 	k.Key.Overflow = place == edgeOverflow
 	c, sum := &k.Counters, load(&edge.LatencySumNs)
@@ -373,7 +376,7 @@ func (r *edgeReader) forget(id model.CgroupID) {
 	}
 }
 
-// ReadListeners reads all listening TCP sockets.
+// ReadListeners reads all listening TCP sockets. Their drops are those of the last ReadEdges.
 func (p *Probes) ReadListeners() ([]model.Listener, error) {
 	if p.edges == nil {
 		return nil, errors.New("reading listeners: no kernel program knows them")
@@ -390,6 +393,7 @@ func (p *Probes) ReadListeners() ([]model.Listener, error) {
 				NetNS: keys[i].Netns, Owner: model.CgroupID(values[i].Owner), Forwarder: values[i].Forwarder != 0,
 				Process: processName(&values[i].Process.Name), PID: int(values[i].Process.Id),
 				Address: netip.AddrPortFrom(netip.AddrFrom16(keys[i].Address.Bytes).Unmap(), keys[i].Port),
+				Drops:   values[i].Drops,
 			})
 		}
 		if errors.Is(err, ebpf.ErrKeyNotExist) {
@@ -413,6 +417,8 @@ func (r *edgeReader) drops() []model.Drop {
 		{Name: "untold_closes", Count: r.untoldCloses.Load()},
 		{Name: "multipath_transfers", Count: sumDrops(dropped, 5)},
 		{Name: "forwarded_clients", Count: sumDrops(dropped, 7)},
+		{Name: "http2_streams", Count: sumDrops(dropped, 10), Capacity: uint64(r.maps.Maps["http2_streams"].MaxEntries())},
+		{Name: "http2_connections", Count: sumDrops(dropped, 11)},
 		{Name: "edge_histograms", Count: sumDrops(dropped, 6), Capacity: uint64(r.pool.cells.MaxEntries() - 1)},
 	}...)
 }

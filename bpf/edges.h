@@ -94,7 +94,9 @@ struct edge {
 	u32 process; /* one that uses the edge, to look it up */
 	u64 upgrades; /* connections that became streams by agreement: WebSocket, replication */
 	u64 open; /* connections that the last sweep found open */
-	u64 unused[3];
+	u64 lost;     /* transactions that could not be followed to their end, and had no reply yet */
+	u64 lost_replies; /* those whose reply had begun */
+	u64 unused[1];
 };
 
 /* Histograms that an edge has only when it needs them. */
@@ -115,6 +117,7 @@ struct listener {
 	u64 sockets;
 	struct process process;
 	u32 forwarder;
+	u64 drops; /* connections that found no room in the accept queue, or were refused otherwise */
 };
 
 /* The address pair of a connection, as its client sees it; see meeting.h. */
@@ -141,6 +144,8 @@ enum connection_phase {
 #define CONNECTION_OLD 64	 /* older than the programs: its opening was not seen */
 #define CONNECTION_MET 128	 /* a server that knows its client */
 #define CONNECTION_FORWARDER 256 /* this end only passes on what others send */
+#define CONNECTION_HTTP2 512	 /* followed by http2_streams.h */
+#define CONNECTION_TLS 1024	 /* encrypted: its plaintext is at a library, if anywhere */
 
 /* What is known of one socket. It lives and ends with the socket. */
 struct connection {
@@ -161,6 +166,9 @@ struct connection {
 	u32 client_sequence;
 	u32 server_sequence;
 	u32 behind; /* of a forwarder's client end: the edge that it serves, 0 if not known */
+	u32 drops;  /* of a listening socket: those that its listener has counted */
+	u32 tls_group;	    /* with tls_connection, what a TLS library calls the connection; see tls.h */
+	u64 tls_connection;
 	struct process process;
 	struct head head;
 };
@@ -176,7 +184,9 @@ enum edge_drop {
 	DROP_PROXIED = 7, /* a forwarder's client is one of several */
 	DROP_DATAGRAM_PEER = 8, /* the peer of a datagram is not known: counted, not timed */
 	DROP_DATAGRAM_FLOW = 9, /* no memory for a flow: its datagram is not counted */
-	EDGE_DROPS = 10,
+	DROP_STREAM = 10, /* no room for a stream of HTTP/2: it is not counted */
+	DROP_HTTP2 = 11,  /* a connection of HTTP/2 could not be followed, or no further */
+	EDGE_DROPS = 12,
 };
 
 /* A transaction whose reply has been silent for so long is counted without waiting for the next. */

@@ -32,6 +32,9 @@ type edgesConnection struct {
 	ClientSequence uint32
 	ServerSequence uint32
 	Behind         uint32
+	Drops          uint32
+	TlsGroup       uint32
+	TlsConnection  uint64
 	Process        struct {
 		_      structs.HostLayout
 		Name   [16]int8
@@ -53,7 +56,8 @@ type edgesConnection struct {
 		Watch        uint8
 		Failures     uint8
 		Streams      uint8
-		Pad          [7]uint8
+		Greeted      uint8
+		Pad          [6]uint8
 		Reply        [64]uint8
 		Bytes        [128]uint8
 		Name         [48]uint8
@@ -156,16 +160,22 @@ type edgesDnsQuery struct {
 	Name       [48]uint8
 }
 
-type edgesDnsScratch struct {
+type edgesDnsQuestion struct {
 	_      structs.HostLayout
 	Packet [128]uint8
 	Text   [128]uint8
-	Query  edgesDnsQuery
-	Key    edgesEndpointKey
+	Name   [48]uint8
 	Left   uint32
 	End    uint32
 	Start  uint32
 	At     uint32
+}
+
+type edgesDnsScratch struct {
+	_        structs.HostLayout
+	Question edgesDnsQuestion
+	Query    edgesDnsQuery
+	Key      edgesEndpointKey
 }
 
 type edgesEdge struct {
@@ -202,7 +212,9 @@ type edgesEdge struct {
 	Process             uint32
 	Upgrades            uint64
 	Open                uint64
-	Unused              [3]uint64
+	Lost                uint64
+	LostReplies         uint64
+	Unused              [1]uint64
 }
 
 type edgesEdgeEndpoints struct {
@@ -253,7 +265,7 @@ type edgesEndpointKey struct {
 	Protocol uint8
 	Status   uint8
 	Pad      uint16
-	Name     [48]uint8
+	Name     [96]uint8
 }
 
 type edgesFlowKey struct {
@@ -276,6 +288,117 @@ type edgesHistogram struct {
 	Cells [840]uint64
 }
 
+type edgesHttp2Connection struct {
+	_          structs.HostLayout
+	Id         uint64
+	Open       uint32
+	LastStream uint32
+	Tries      uint32
+	Lost       uint32
+	Unused     uint32
+	Ended      uint32
+	Half       [2]struct {
+		_          structs.HostLayout
+		Connection uint64
+		FirstNs    uint64
+		NowNs      uint64
+		Source     struct {
+			_       structs.HostLayout
+			At      uint64
+			Room    uint64
+			Vector  uint64
+			Parts   uint64
+			Left    uint32
+			Blind   uint32
+			AheadAt uint64
+			Ahead   uint64
+			Bytes   [144]uint8
+		}
+		Payload     uint32
+		Stream      uint32
+		Type        uint8
+		Flags       uint8
+		Got         uint8
+		Padded      uint8
+		Pad         uint8
+		Front       uint8
+		State       uint8
+		_           [1]byte
+		Header      [33]uint8
+		InBlock     uint8
+		Ends        uint8
+		Pushed      uint8
+		Broken      uint8
+		Unseen      uint8
+		Method      uint8
+		Status      uint8
+		GrpcStatus  uint8
+		Grpc        uint8
+		HasPath     uint8
+		Part        uint8
+		Kind        uint8
+		Insert      uint8
+		Huffman     uint8
+		Cut         uint8
+		Pad0        uint8
+		_           [3]byte
+		BlockStream uint32
+		At          uint32
+		End         uint32
+		Skip        uint32
+		Number      uint32
+		Inserted    uint32
+		Forgotten   uint32
+		In          uint32
+		InEnd       uint32
+		Out         uint32
+		OutEnd      uint32
+		Bits        uint64
+		Held        uint32
+		Segment     uint32
+		Length      uint32
+		Digits      uint32
+		Hex         uint32
+		Pad1        uint32
+		Entries     [128]uint16
+		Text        [128]uint8
+		Name        [128]uint8
+		Window      [512]uint8
+	}
+}
+
+type edgesHttp2Path struct {
+	_    structs.HostLayout
+	Text [88]uint8
+}
+
+type edgesHttp2PathKey struct {
+	_          structs.HostLayout
+	Connection uint64
+	Number     uint64
+}
+
+type edgesHttp2Stream struct {
+	_          structs.HostLayout
+	FirstNs    uint64
+	ReplyNs    uint64
+	LastNs     uint64
+	Flags      uint32
+	Edge       uint32
+	Protocol   uint8
+	Status     uint8
+	GrpcStatus uint8
+	Unsure     uint8
+	Pad        [4]uint8
+	Name       [96]uint8
+}
+
+type edgesHttp2StreamKey struct {
+	_          structs.HostLayout
+	Connection uint64
+	Stream     uint64
+}
+
 type edgesListener struct {
 	_       structs.HostLayout
 	Owner   uint64
@@ -288,6 +411,7 @@ type edgesListener struct {
 	}
 	Forwarder uint32
 	_         [4]byte
+	Drops     uint64
 }
 
 type edgesListenerKey struct {
@@ -341,6 +465,38 @@ type edgesPairKey struct {
 	ServicePort uint16
 }
 
+type edgesTlsCall struct {
+	_          structs.HostLayout
+	Connection uint64
+	Text       uint64
+	Size       uint64
+	Result     uint64
+}
+
+type edgesTlsCallKey struct {
+	_     structs.HostLayout
+	Who   uint64
+	Group uint32
+	Kind  uint32
+}
+
+type edgesTlsConnection struct {
+	_       structs.HostLayout
+	ReadNs  uint64
+	Size    uint32
+	Length  uint8
+	Written uint8
+	Unused  uint16
+	Bytes   [128]uint8
+}
+
+type edgesTlsConnectionKey struct {
+	_          structs.HostLayout
+	Connection uint64
+	Group      uint32
+	Unused     uint32
+}
+
 type edgesTransaction struct {
 	_       structs.HostLayout
 	FirstNs uint64
@@ -359,6 +515,7 @@ const (
 	edgesMapDatagramFlows         = "datagram_flows"
 	edgesMapDatagramSockets       = "datagram_sockets"
 	edgesMapDnsQueries            = "dns_queries"
+	edgesMapDnsQuestions          = "dns_questions"
 	edgesMapDnsScratch            = "dns_scratch"
 	edgesMapEdgeDrops             = "edge_drops"
 	edgesMapEdgeEndpoints         = "edge_endpoints"
@@ -373,11 +530,17 @@ const (
 	edgesMapFreeEndpoints         = "free_endpoints"
 	edgesMapFreeHistograms        = "free_histograms"
 	edgesMapHistogramPool         = "histogram_pool"
+	edgesMapHttp2Connections      = "http2_connections"
+	edgesMapHttp2Ended            = "http2_ended"
+	edgesMapHttp2Paths            = "http2_paths"
+	edgesMapHttp2Streams          = "http2_streams"
 	edgesMapListeners             = "listeners"
 	edgesMapPairs                 = "pairs"
 	edgesMapProxies               = "proxies"
 	edgesMapReservedEdges         = "reserved_edges"
 	edgesMapReservedEndpoints     = "reserved_endpoints"
+	edgesMapTlsCalls              = "tls_calls"
+	edgesMapTlsConnections        = "tls_connections"
 	edgesMapTransactionLog        = "transaction_log"
 	edgesProgAfterInet6Recvmsg    = "after_inet6_recvmsg"
 	edgesProgAfterInet6Sendmsg    = "after_inet6_sendmsg"
@@ -394,14 +557,17 @@ const (
 	edgesProgSweepDatagramFlows   = "sweep_datagram_flows"
 	edgesProgSweepDatagramSockets = "sweep_datagram_sockets"
 	edgesProgSweepDnsQueries      = "sweep_dns_queries"
+	edgesProgSweepHttp2Streams    = "sweep_http2_streams"
 	edgesProgTcpRetransmitSkb     = "tcp_retransmit_skb"
 	edgesVarCgroupSubsysIndex     = "cgroup_subsys_index"
 	edgesVarHostNetns             = "host_netns"
+	edgesVarHttp2LastId           = "http2_last_id"
 	edgesVarIteratorPass          = "iterator_pass"
 	edgesVarJiffyNs               = "jiffy_ns"
 	edgesVarLogTransactions       = "log_transactions"
 	edgesVarMachine               = "machine"
 	edgesVarMaxEdgeEndpoints      = "max_edge_endpoints"
+	edgesVarReadsTls              = "reads_tls"
 	edgesVarTransactionRecord     = "transaction_record"
 	edgesVarUnloggedTransactions  = "unlogged_transactions"
 )
@@ -463,6 +629,7 @@ type edgesProgramSpecs struct {
 	SweepDatagramFlows   *ebpf.ProgramSpec `ebpf:"sweep_datagram_flows"`
 	SweepDatagramSockets *ebpf.ProgramSpec `ebpf:"sweep_datagram_sockets"`
 	SweepDnsQueries      *ebpf.ProgramSpec `ebpf:"sweep_dns_queries"`
+	SweepHttp2Streams    *ebpf.ProgramSpec `ebpf:"sweep_http2_streams"`
 	TcpRetransmitSkb     *ebpf.ProgramSpec `ebpf:"tcp_retransmit_skb"`
 }
 
@@ -475,6 +642,7 @@ type edgesMapSpecs struct {
 	DatagramFlows     *ebpf.MapSpec `ebpf:"datagram_flows"`
 	DatagramSockets   *ebpf.MapSpec `ebpf:"datagram_sockets"`
 	DnsQueries        *ebpf.MapSpec `ebpf:"dns_queries"`
+	DnsQuestions      *ebpf.MapSpec `ebpf:"dns_questions"`
 	DnsScratch        *ebpf.MapSpec `ebpf:"dns_scratch"`
 	EdgeDrops         *ebpf.MapSpec `ebpf:"edge_drops"`
 	EdgeEndpoints     *ebpf.MapSpec `ebpf:"edge_endpoints"`
@@ -489,11 +657,17 @@ type edgesMapSpecs struct {
 	FreeEndpoints     *ebpf.MapSpec `ebpf:"free_endpoints"`
 	FreeHistograms    *ebpf.MapSpec `ebpf:"free_histograms"`
 	HistogramPool     *ebpf.MapSpec `ebpf:"histogram_pool"`
+	Http2Connections  *ebpf.MapSpec `ebpf:"http2_connections"`
+	Http2Ended        *ebpf.MapSpec `ebpf:"http2_ended"`
+	Http2Paths        *ebpf.MapSpec `ebpf:"http2_paths"`
+	Http2Streams      *ebpf.MapSpec `ebpf:"http2_streams"`
 	Listeners         *ebpf.MapSpec `ebpf:"listeners"`
 	Pairs             *ebpf.MapSpec `ebpf:"pairs"`
 	Proxies           *ebpf.MapSpec `ebpf:"proxies"`
 	ReservedEdges     *ebpf.MapSpec `ebpf:"reserved_edges"`
 	ReservedEndpoints *ebpf.MapSpec `ebpf:"reserved_endpoints"`
+	TlsCalls          *ebpf.MapSpec `ebpf:"tls_calls"`
+	TlsConnections    *ebpf.MapSpec `ebpf:"tls_connections"`
 	TransactionLog    *ebpf.MapSpec `ebpf:"transaction_log"`
 }
 
@@ -503,11 +677,13 @@ type edgesMapSpecs struct {
 type edgesVariableSpecs struct {
 	CgroupSubsysIndex    *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
 	HostNetns            *ebpf.VariableSpec `ebpf:"host_netns"`
+	Http2LastId          *ebpf.VariableSpec `ebpf:"http2_last_id"`
 	IteratorPass         *ebpf.VariableSpec `ebpf:"iterator_pass"`
 	JiffyNs              *ebpf.VariableSpec `ebpf:"jiffy_ns"`
 	LogTransactions      *ebpf.VariableSpec `ebpf:"log_transactions"`
 	Machine              *ebpf.VariableSpec `ebpf:"machine"`
 	MaxEdgeEndpoints     *ebpf.VariableSpec `ebpf:"max_edge_endpoints"`
+	ReadsTls             *ebpf.VariableSpec `ebpf:"reads_tls"`
 	TransactionRecord    *ebpf.VariableSpec `ebpf:"transaction_record"`
 	UnloggedTransactions *ebpf.VariableSpec `ebpf:"unlogged_transactions"`
 }
@@ -537,6 +713,7 @@ type edgesMaps struct {
 	DatagramFlows     *ebpf.Map `ebpf:"datagram_flows"`
 	DatagramSockets   *ebpf.Map `ebpf:"datagram_sockets"`
 	DnsQueries        *ebpf.Map `ebpf:"dns_queries"`
+	DnsQuestions      *ebpf.Map `ebpf:"dns_questions"`
 	DnsScratch        *ebpf.Map `ebpf:"dns_scratch"`
 	EdgeDrops         *ebpf.Map `ebpf:"edge_drops"`
 	EdgeEndpoints     *ebpf.Map `ebpf:"edge_endpoints"`
@@ -551,11 +728,17 @@ type edgesMaps struct {
 	FreeEndpoints     *ebpf.Map `ebpf:"free_endpoints"`
 	FreeHistograms    *ebpf.Map `ebpf:"free_histograms"`
 	HistogramPool     *ebpf.Map `ebpf:"histogram_pool"`
+	Http2Connections  *ebpf.Map `ebpf:"http2_connections"`
+	Http2Ended        *ebpf.Map `ebpf:"http2_ended"`
+	Http2Paths        *ebpf.Map `ebpf:"http2_paths"`
+	Http2Streams      *ebpf.Map `ebpf:"http2_streams"`
 	Listeners         *ebpf.Map `ebpf:"listeners"`
 	Pairs             *ebpf.Map `ebpf:"pairs"`
 	Proxies           *ebpf.Map `ebpf:"proxies"`
 	ReservedEdges     *ebpf.Map `ebpf:"reserved_edges"`
 	ReservedEndpoints *ebpf.Map `ebpf:"reserved_endpoints"`
+	TlsCalls          *ebpf.Map `ebpf:"tls_calls"`
+	TlsConnections    *ebpf.Map `ebpf:"tls_connections"`
 	TransactionLog    *ebpf.Map `ebpf:"transaction_log"`
 }
 
@@ -566,6 +749,7 @@ func (m *edgesMaps) Close() error {
 		m.DatagramFlows,
 		m.DatagramSockets,
 		m.DnsQueries,
+		m.DnsQuestions,
 		m.DnsScratch,
 		m.EdgeDrops,
 		m.EdgeEndpoints,
@@ -580,11 +764,17 @@ func (m *edgesMaps) Close() error {
 		m.FreeEndpoints,
 		m.FreeHistograms,
 		m.HistogramPool,
+		m.Http2Connections,
+		m.Http2Ended,
+		m.Http2Paths,
+		m.Http2Streams,
 		m.Listeners,
 		m.Pairs,
 		m.Proxies,
 		m.ReservedEdges,
 		m.ReservedEndpoints,
+		m.TlsCalls,
+		m.TlsConnections,
 		m.TransactionLog,
 	)
 }
@@ -595,11 +785,13 @@ func (m *edgesMaps) Close() error {
 type edgesVariables struct {
 	CgroupSubsysIndex    *ebpf.Variable `ebpf:"cgroup_subsys_index"`
 	HostNetns            *ebpf.Variable `ebpf:"host_netns"`
+	Http2LastId          *ebpf.Variable `ebpf:"http2_last_id"`
 	IteratorPass         *ebpf.Variable `ebpf:"iterator_pass"`
 	JiffyNs              *ebpf.Variable `ebpf:"jiffy_ns"`
 	LogTransactions      *ebpf.Variable `ebpf:"log_transactions"`
 	Machine              *ebpf.Variable `ebpf:"machine"`
 	MaxEdgeEndpoints     *ebpf.Variable `ebpf:"max_edge_endpoints"`
+	ReadsTls             *ebpf.Variable `ebpf:"reads_tls"`
 	TransactionRecord    *ebpf.Variable `ebpf:"transaction_record"`
 	UnloggedTransactions *ebpf.Variable `ebpf:"unlogged_transactions"`
 }
@@ -623,6 +815,7 @@ type edgesPrograms struct {
 	SweepDatagramFlows   *ebpf.Program `ebpf:"sweep_datagram_flows"`
 	SweepDatagramSockets *ebpf.Program `ebpf:"sweep_datagram_sockets"`
 	SweepDnsQueries      *ebpf.Program `ebpf:"sweep_dns_queries"`
+	SweepHttp2Streams    *ebpf.Program `ebpf:"sweep_http2_streams"`
 	TcpRetransmitSkb     *ebpf.Program `ebpf:"tcp_retransmit_skb"`
 }
 
@@ -643,6 +836,7 @@ func (p *edgesPrograms) Close() error {
 		p.SweepDatagramFlows,
 		p.SweepDatagramSockets,
 		p.SweepDnsQueries,
+		p.SweepHttp2Streams,
 		p.TcpRetransmitSkb,
 	)
 }

@@ -29,7 +29,16 @@ var machines = map[string]uint32{"amd64": 1, "arm64": 2}
 // protocols by their number in endpoints.h.
 var protocols = map[uint8]model.Protocol{
 	1: model.HTTP, 2: model.Redis, 3: model.PostgreSQL, 4: model.MySQL, 5: model.Kafka, 6: model.Memcached, 7: model.DNS,
+	8: model.HTTP2, 9: model.GRPC,
 }
+
+// grpcStatuses are those of gRPC, by their number.
+var grpcStatuses = [...]string{"ok", "cancelled", "unknown", "invalid_argument", "deadline_exceeded", "not_found", "already_exists",
+	"permission_denied", "resource_exhausted", "failed_precondition", "aborted", "out_of_range", "unimplemented", "internal",
+	"unavailable", "data_loss", "unauthenticated"}
+
+// statusGRPC is where they begin in enum status of endpoints.h.
+const statusGRPC = 32
 
 // endpointReader reads what requests.h counts.
 type endpointReader struct {
@@ -145,6 +154,8 @@ func endpointKey(k *edgesEndpointKey) model.EndpointKey {
 		key.Status = "101"
 	case s >= statusRcode && s < statusRcode+16:
 		key.Status = responseCode(s - statusRcode)
+	case s >= statusGRPC && int(s-statusGRPC) < len(grpcStatuses):
+		key.Status = grpcStatuses[s-statusGRPC]
 	}
 	return key
 }

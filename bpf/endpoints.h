@@ -9,6 +9,7 @@
 #define HEAD_BYTES 128	 /* how much of a request is looked at */
 #define REPLY_BYTES 64	 /* how much of a reply is looked at */
 #define ENDPOINT_NAME 48 /* padded with zeros */
+#define ENDPOINT_KEY_NAME 96 /* HTTP/2 has longer ones: names of services are in them */
 
 enum protocol {
 	PROTOCOL_UNKNOWN = 0,
@@ -19,7 +20,9 @@ enum protocol {
 	PROTOCOL_KAFKA = 5,
 	PROTOCOL_MEMCACHED = 6,
 	PROTOCOL_DNS = 7,
-	/* Nothing to be read here: encrypted, multiplexed, or not recognised several times. */
+	PROTOCOL_HTTP2 = 8,
+	PROTOCOL_GRPC = 9, /* of endpoints; the connection is HTTP/2 */
+	/* Nothing to be read here: encrypted, or not recognised several times. */
 	PROTOCOL_OPAQUE = 255,
 };
 
@@ -30,6 +33,7 @@ enum status {
 	STATUS_ERROR = 7,
 	STATUS_SWITCHED = 8, /* HTTP 101: what follows is another protocol */
 	STATUS_RCODE = 16, /* and the response code of DNS, 1 to 15 */
+	STATUS_GRPC = 32,  /* and the status of a gRPC call, 0 to 16 */
 };
 
 struct endpoint_key {
@@ -37,7 +41,7 @@ struct endpoint_key {
 	u8 protocol;
 	u8 status;
 	u16 pad;
-	u8 name[ENDPOINT_NAME];
+	u8 name[ENDPOINT_KEY_NAME];
 };
 
 struct endpoint {
@@ -59,7 +63,11 @@ enum head_state {
 	HEAD_PARTIAL = 1, /* too few bytes so far */
 	HEAD_NAMED = 2,
 	HEAD_SILENT = 3, /* named; the protocol has no reply to it */
+	HEAD_HTTP2 = 4,	 /* the preface of HTTP/2 */
 };
+
+#define GREETED_FRAMES 1    /* whole frames of HTTP/2 */
+#define GREETED_OTHERWISE 2
 
 #define HEAD_WATCH_STATUS 1 /* the reply's status is not known yet */
 #define HEAD_WATCH_NOTICE 2 /* the server may send notices at any time (PostgreSQL: LISTEN) */
@@ -95,7 +103,8 @@ struct head {
 	u8 watch;
 	u8 failures; /* requests that were not recognised, while the protocol is not known */
 	u8 streams;  /* if the reply is no error, the connection has transactions no more */
-	u8 pad[7];
+	u8 greeted;  /* GREETED_*: what the server sent before the first request */
+	u8 pad[6];
 	/* What follows up to name is touched by every transaction, the rest by new requests only. */
 	u8 reply[REPLY_BYTES];
 	u8 bytes[HEAD_BYTES];

@@ -14,6 +14,10 @@
 /* What a parser says beside the states of a head: it is not this protocol. */
 #define HEAD_OTHER 9
 
+/* What a parser of replies says beside the statuses. */
+#define REPLY_PARTIAL 0x100 /* too few bytes to tell */
+#define REPLY_INTERIM 0x200 /* a word in between: the reply itself comes later */
+
 /* Names end before this, so that "/..." always fits. */
 #define NAME_LIMIT 44
 
@@ -103,6 +107,7 @@ static __always_inline void set_name(struct head *h)
 #include "heads_sql.h"
 #include "heads_kafka.h"
 #include "heads_memcached.h"
+#include "heads_dns.h"
 #include "heads_reply.h"
 
 /* --- any protocol --- */
@@ -126,6 +131,7 @@ static __always_inline int parse_known(struct head *h)
 	case PROTOCOL_MYSQL: return parse_mysql(h);
 	case PROTOCOL_KAFKA: return parse_kafka(h);
 	case PROTOCOL_MEMCACHED: return parse_memcached(h);
+	case PROTOCOL_DNS: return parse_dns(h);
 	}
 	return HEAD_OTHER;
 }
@@ -163,6 +169,10 @@ static __always_inline int recognise(struct head *h)
 			protocol = PROTOCOL_KAFKA;
 			state = parse_kafka(h);
 		}
+		if (state == HEAD_OTHER) {
+			protocol = PROTOCOL_DNS;
+			state = parse_dns(h);
+		}
 	}
 	if (state == HEAD_OTHER && h->length < 5)
 		return HEAD_PARTIAL;
@@ -184,10 +194,14 @@ __noinline int parse_head(struct head *h)
 
 	h->used = 0;
 	h->streams = 0;
-	/* HTTP/2 says so at once; its requests are not one after another. */
-	if (is_tls(h) || *(u64 *)h->bytes == W('P', 'R', 'I', ' ', '*', ' ', 'H', 'T')) {
+	if (is_tls(h)) {
 		h->protocol = PROTOCOL_OPAQUE;
 		return HEAD_NONE;
+	}
+	/* Its requests are not one after another: http2.h. */
+	if (*(u64 *)h->bytes == W('P', 'R', 'I', ' ', '*', ' ', 'H', 'T')) {
+		h->protocol = PROTOCOL_HTTP2;
+		return HEAD_HTTP2;
 	}
 	state = known ? parse_known(h) : recognise(h);
 	if (state == HEAD_PARTIAL)

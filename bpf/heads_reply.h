@@ -3,9 +3,6 @@
 #ifndef OUTSIGHT_HEADS_REPLY_H
 #define OUTSIGHT_HEADS_REPLY_H
 
-#define REPLY_PARTIAL 0x100 /* too few bytes to tell */
-#define REPLY_INTERIM 0x200 /* a word in between: the reply itself comes later */
-
 static __always_inline u8 reply_at(const struct head *h, u32 i)
 {
 	barrier_var(i);
@@ -91,6 +88,8 @@ __noinline int parse_reply(struct head *h)
 		return h->reply[4] == 0xff ? STATUS_ERROR : STATUS_OK;
 	case PROTOCOL_MEMCACHED:
 		return parse_memcached_reply(h);
+	case PROTOCOL_DNS:
+		return parse_dns_reply(h);
 	}
 	return STATUS_UNKNOWN;
 }

@@ -360,7 +360,6 @@ func TestHeadsInParts(t *testing.T) {
 			map[string]uint64{"GET /a 2xx": 1, "invalid 4xx": 1}},
 		{"cut off", []turn{{[]string{"GET /a"}, []string{"what?"}}, {[]string{"hello"}, []string{"what?"}}}, map[string]uint64{}},
 		{"encrypted", []turn{{[]string{"\x16\x03\x01\x00\x05\x01aaaa"}, []string{"\x16\x03\x03"}}, {[]string{"GET / HTTP/1.1\r\n\r\n"}, []string{okay}}}, map[string]uint64{}},
-		{"HTTP/2", []turn{{[]string{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"}, []string{"\x00\x00\x00"}}, {[]string{"GET / HTTP/1.1\r\n\r\n"}, []string{okay}}}, map[string]uint64{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			port := say(t, c.turns...)

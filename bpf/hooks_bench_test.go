@@ -32,6 +32,8 @@ func BenchmarkDataHooks(b *testing.B) {
 				exchangeUDP(b, buffer, connected, clients)
 			case "dns":
 				exchangeDNS(b)
+			case "grpc":
+				exchangeGRPC(b)
 			}
 			for i, c := range p.ProgramCosts() {
 				if runs := c.Runs - before[i].Runs; runs > uint64(b.N)/2 {
@@ -45,6 +47,7 @@ func BenchmarkDataHooks(b *testing.B) {
 	bench("UDP unconnected", "udp", false, 1)
 	bench("UDP unconnected, 100 peers", "udp", false, 100)
 	bench("DNS", "dns", true, 1)
+	bench("gRPC", "grpc", true, 1)
 }
 
 func exchangeTCP(b *testing.B, buffer []byte) {
@@ -144,6 +147,16 @@ func exchangeConnected(b *testing.B, buffer []byte) {
 	for b.Loop() {
 		client.Write(buffer[:100])
 		client.Read(buffer)
+	}
+}
+
+// exchangeGRPC makes one call after another.
+func exchangeGRPC(b *testing.B) {
+	conn := callEchoes(b, serveEchoes(b))
+	for b.Loop() {
+		if err := call(b.Context(), conn, "Sleep", 0); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

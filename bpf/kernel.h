@@ -59,6 +59,7 @@ enum {
 #define MSG_ERRQUEUE 0x2000
 #define RCV_SHUTDOWN 1
 
+#define EEXIST 17
 #define EPIPE 32
 #define ENETUNREACH 101
 #define ECONNRESET 104
@@ -158,11 +159,16 @@ struct sock_common {
 	struct in6_addr skc_v6_rcv_saddr;
 };
 
+typedef struct {
+	int counter;
+} atomic_t;
+
 struct sock {
 	struct sock_common __sk_common;
 	u16 sk_protocol;
 	int sk_err;
 	u8 sk_shutdown;
+	atomic_t sk_drops;
 };
 
 struct minmax_sample {

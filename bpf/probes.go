@@ -34,6 +34,9 @@ type Options struct {
 	// MaxFlows bounds the pairs of a UDP socket and one of its peers, where it has several, that
 	// are followed at a time (default 16384, 0.2 KiB each); the longest unused gives way.
 	MaxFlows int
+	// MaxStreams bounds the streams of HTTP/2 that are open at a time (default 65536, 0.2 KiB
+	// each while open).
+	MaxStreams int
 	// MaxEndpoints bounds the things asked for that are counted each by themselves, told apart
 	// by edge and status (default 1024, 7 KiB of kernel memory each). When three quarters are
 	// in use, those that were silent for a minute are given up.
@@ -42,6 +45,10 @@ type Options struct {
 	MaxEdgeEndpoints int
 	// WithoutEndpoints leaves requests unread: transactions are only timed.
 	WithoutEndpoints bool
+	// TLS reads requests of encrypted connections at the TLS libraries of the programs (OpenSSL, Go),
+	// with uprobes. Each call of a library then costs microseconds: it is
+	// stopped twice.
+	TLS bool
 	// MaxListeners bounds the listening sockets (default 16384).
 	MaxListeners int
 	// LogTransactions makes Transactions work: single transactions are logged too, with room
@@ -68,6 +75,7 @@ func (o *Options) setDefaults() {
 	o.MaxEdges = max(defaultTo(o.MaxEdges, 2048), 16)
 	o.MaxConnections = defaultTo(o.MaxConnections, 65536)
 	o.MaxFlows = defaultTo(o.MaxFlows, 16384)
+	o.MaxStreams = defaultTo(o.MaxStreams, 65536)
 	o.MaxEndpoints = max(defaultTo(o.MaxEndpoints, 1024), 16)
 	o.MaxEdgeEndpoints = defaultTo(o.MaxEdgeEndpoints, 64)
 	o.MaxListeners = defaultTo(o.MaxListeners, 16384)
@@ -97,6 +105,7 @@ type Probes struct {
 	programs []loadedProgram
 	cgroups  *cgroupReader
 	edges    *edgeReader
+	tls      *tlsWatcher
 	log      *transactionLog
 	// kernel is what was loaded for, without its types, which are large; nil where there are none.
 	kernel *kernel
@@ -185,6 +194,9 @@ func (p *Probes) Drops() []model.Drop {
 	}
 	if p.edges != nil {
 		drops = append(drops, p.edges.drops()...)
+	}
+	if p.tls != nil {
+		drops = append(drops, p.tls.drops()...)
 	}
 	if p.log != nil {
 		drops = append(drops, p.log.drop())

@@ -108,7 +108,9 @@ type recorderEdge struct {
 	Process             uint32
 	Upgrades            uint64
 	Open                uint64
-	Unused              [3]uint64
+	Lost                uint64
+	LostReplies         uint64
+	Unused              [1]uint64
 }
 
 type recorderEdgeSeen struct {

@@ -248,6 +248,8 @@ static __always_inline u32 read_buffer(u8 *to, u32 limit, u32 size)
 	return first + second;
 }
 
+#include "tls_text.h"
+
 /* --- endpoints --- */
 
 static __always_inline u64 target_of(u32 place)
@@ -316,7 +318,7 @@ static __noinline int find_endpoint(struct connection *c, u32 status)
 	key.edge = c->edge;
 	key.protocol = h->protocol;
 	key.status = status;
-	__builtin_memcpy(key.name, h->name, sizeof(key.name));
+	__builtin_memcpy(key.name, h->name, sizeof(h->name));
 	u32 *known = bpf_map_lookup_elem(&endpoint_of_key, &key);
 	h->target = known ? target_of(*known) : new_endpoint(&key);
 	h->cached = h->target;
@@ -401,6 +403,8 @@ static __noinline int read_request(struct connection *c, u32 size)
 		return HEAD_NONE;
 	struct head *h = &c->head;
 	u32 n = read_buffer((u8 *)fresh, HEAD_BYTES, size);
+	if (reads_tls && is_tls_transfer(c, (u8 *)fresh, n, size))
+		n = read_tls_request(c, fresh, n, &size);
 	h->target = 0;
 	h->reply_length = 0;
 	h->size = size;
@@ -421,6 +425,10 @@ static __noinline int read_more_request(struct connection *c, u32 size)
 	struct head *h = &c->head;
 	u32 at = h->length;
 
+	if (reads_tls && (c->flags & CONNECTION_TLS)) {
+		h->state = HEAD_NONE;
+		return h->state;
+	}
 	h->size += size;
 	if (at < HEAD_BYTES / 2)
 		h->length = at + read_buffer(h->bytes + at, HEAD_BYTES / 2, size);
@@ -428,9 +436,23 @@ static __noinline int read_more_request(struct connection *c, u32 size)
 	return h->state;
 }
 
-/* Reads a part of a reply behind what is there of it. */
-static __always_inline int read_reply(struct head *h, u32 size)
+/* More of DNS is sent before the reply: the rest of a long query, or another one. */
+static __noinline int another_query(struct head *h, u32 size)
 {
+	if (!h)
+		return 0;
+	h->size += size;
+	if (is_dns_pipeline(h))
+		name_pipeline(h);
+	return 0;
+}
+
+/* Reads a part of a reply behind what is there of it. */
+static __always_inline int read_reply(struct connection *c, u32 size)
+{
+	if (reads_tls && (c->flags & CONNECTION_TLS))
+		return read_tls_reply(c, size);
+	struct head *h = &c->head;
 	u32 at = h->reply_length;
 
 	if (at > REPLY_BYTES / 4)
@@ -471,9 +493,11 @@ static __noinline int begin_reply(struct connection *c, u32 size)
 	h->watch &= ~HEAD_WATCH_STATUS;
 	if (h->state == HEAD_PARTIAL)
 		give_up(h);
+	if (reads_tls && (c->flags & CONNECTION_TLS) && !begin_tls_reply(c, size))
+		return REPLY_BEGINS;
 	if (h->state != HEAD_NAMED)
 		return REPLY_BEGINS;
-	int status = read_reply(h, size);
+	int status = read_reply(c, size);
 	if (status == REPLY_INTERIM) {
 		h->reply_length = 0;
 		return REPLY_WAITS;
@@ -500,7 +524,7 @@ static __noinline int is_notice(struct connection *c, u32 size)
 	struct head *h = &c->head;
 
 	if (h->watch & HEAD_WATCH_STATUS) {
-		int status = read_reply(h, size);
+		int status = read_reply(c, size);
 
 		if (status == REPLY_PARTIAL || status == REPLY_INTERIM || status == 1)
 			return false;
@@ -510,7 +534,7 @@ static __noinline int is_notice(struct connection *c, u32 size)
 	}
 	/* PostgreSQL tells of what was listened for between replies, not within one. */
 	h->reply_length = 0;
-	read_reply(h, size);
+	read_reply(c, size);
 	return h->reply_length && h->reply[0] == 'A';
 }
 
@@ -521,7 +545,7 @@ static __noinline int read_greeting(struct connection *c, u32 size)
 	struct head *h = &c->head;
 
 	h->size += size;
-	read_reply(h, size);
+	read_reply(c, size);
 	if (is_mysql_greeting(h, h->size)) {
 		h->protocol = PROTOCOL_MYSQL;
 		h->reply_length = 0;

@@ -23,8 +23,6 @@ type Truth struct {
 	// Client and Server are the two ends. They differ only in bytes that one end sent and the
 	// other did not care to read before its end.
 	Client, Server Total
-	// Multiplexed connections carry several requests at once: Requests are no TCP transactions.
-	Multiplexed bool
 }
 
 // books counts what goes through connections, as the program that uses them sees it.

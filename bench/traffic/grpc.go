@@ -48,7 +48,7 @@ func GRPC(ctx context.Context, l Load) ([]Truth, error) {
 	server.Stop()
 	served := server.books.total()
 	served.SentBytes, served.ReceivedBytes = served.ReceivedBytes, served.SentBytes
-	return []Truth{{Service: addressOf(server.Address), Client: b.total(), Server: served, Multiplexed: true}}, err
+	return []Truth{{Service: addressOf(server.Address), Client: b.total(), Server: served}}, err
 }
 
 type grpcSession struct {

@@ -32,14 +32,9 @@ func Of(t traffic.Truth, role model.Role) Counts {
 		SentBytes: end.SentBytes, ReceivedBytes: end.ReceivedBytes}
 }
 
-// Differ tells how what an end counted differs from the truth. Several requests at a time on a
-// connection are no sequence of transactions, whose number is then left out.
+// Differ tells how what an end counted differs from the truth.
 func (c Counts) Differ(t traffic.Truth, role model.Role) error {
-	want := Of(t, role)
-	if t.Multiplexed {
-		want.Transactions, want.Unanswered = c.Transactions, c.Unanswered
-	}
-	if c != want {
+	if want := Of(t, role); c != want {
 		return fmt.Errorf("the %v's end of %v: counted %+v, want %+v", role, t.Service, c, want)
 	}
 	return nil

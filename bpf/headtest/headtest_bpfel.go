@@ -13,6 +13,17 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type headtestDnsQuestion struct {
+	_      structs.HostLayout
+	Packet [128]uint8
+	Text   [128]uint8
+	Name   [48]uint8
+	Left   uint32
+	End    uint32
+	Start  uint32
+	At     uint32
+}
+
 type headtestHead struct {
 	_            structs.HostLayout
 	Target       uint64
@@ -28,7 +39,8 @@ type headtestHead struct {
 	Watch        uint8
 	Failures     uint8
 	Streams      uint8
-	Pad          [7]uint8
+	Greeted      uint8
+	Pad          [6]uint8
 	Reply        [64]uint8
 	Bytes        [128]uint8
 	Name         [48]uint8
@@ -51,10 +63,11 @@ type headtestHead struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	headtestProgParse   = "parse"
-	headtestVarHeads    = "heads"
-	headtestVarStates   = "states"
-	headtestVarStatuses = "statuses"
+	headtestMapDnsQuestions = "dns_questions"
+	headtestProgParse       = "parse"
+	headtestVarHeads        = "heads"
+	headtestVarStates       = "states"
+	headtestVarStatuses     = "statuses"
 )
 
 // loadHeadtest returns the embedded CollectionSpec for headtest.
@@ -106,6 +119,7 @@ type headtestProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type headtestMapSpecs struct {
+	DnsQuestions *ebpf.MapSpec `ebpf:"dns_questions"`
 }
 
 // headtestVariableSpecs contains global variables before they are loaded into the kernel.
@@ -137,10 +151,13 @@ func (o *headtestObjects) Close() error {
 //
 // It can be passed to loadHeadtestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type headtestMaps struct {
+	DnsQuestions *ebpf.Map `ebpf:"dns_questions"`
 }
 
 func (m *headtestMaps) Close() error {
-	return _HeadtestClose()
+	return _HeadtestClose(
+		m.DnsQuestions,
+	)
 }
 
 // headtestVariables contains all global variables after they have been loaded into the kernel.

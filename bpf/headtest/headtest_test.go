@@ -71,11 +71,11 @@ func check(t testing.TB, parse parser, requests []request) {
 		for i, r := range requests[:n] {
 			want, h := understand(r), &got[i]
 			name := strings.TrimRight(string(h.Name[:]), "\x00")
-			if states[i] != int32(want.state) || h.Protocol != want.protocol || name != want.name && want.state >= named {
+			if states[i] != int32(want.state) || h.Protocol != want.protocol || name != want.name && isNamed(want.state) {
 				t.Fatalf("protocol %d, %q (%d bytes in all):\nkernel: state %d, protocol %d, %q\nmodel:  state %d, protocol %d, %q",
 					r.protocol, r.bytes, r.size, states[i], h.Protocol, name, want.state, want.protocol, want.name)
 			}
-			if want.state >= named && (h.Streams != 0) != want.streams {
+			if isNamed(want.state) && (h.Streams != 0) != want.streams {
 				t.Fatalf("%q: streams %d, want %v", r.bytes, h.Streams, want.streams)
 			}
 			for _, b := range []byte(name) {
@@ -83,7 +83,7 @@ func check(t testing.TB, parse parser, requests []request) {
 					t.Fatalf("%q is named %q", r.bytes, name)
 				}
 			}
-			if used := int(h.Used); used > 0 && used <= len(r.bytes) && states[i] >= named {
+			if used := int(h.Used); used > 0 && used <= len(r.bytes) && isNamed(want.state) {
 				longer := append(bytes.Clone(r.bytes[:used]), bytes.Repeat([]byte{'x'}, headBytes-used)...)
 				again = append(again, request{want.protocol, longer, r.size})
 			} else {
@@ -106,9 +106,11 @@ func check(t testing.TB, parse parser, requests []request) {
 	}
 }
 
+func isNamed(state uint8) bool { return state == named || state == silent }
+
 func newRequest(protocol uint8, b []byte, size uint32) request {
-	if protocol > memcached {
-		protocol %= memcached + 1
+	if protocol > dns {
+		protocol %= dns + 1
 	}
 	if len(b) == 0 {
 		b = []byte{0}
@@ -163,13 +165,22 @@ var hostile = []string{
 	"\x00\x00\x00\x09\x00\x03\x00\x00\x00", "\x16\x03\x01\x02\x00\x01", "\xff\xff\xff\x00\x03SELECT", "\x09\x00\x00\x00\x03SELECT 1", "\x00\x00\x00\x00\x00",
 	"\x00\x00\x00\x23\x00\x12\x00\x00\x00\x00\x00\x01\x00\x10client-with-name" + strings.Repeat("\x00", 10), "\x7f\xff\xff\xff\x00\x12\x00\x03\x00\x00\x00\x01\x00\x04name",
 	"get \r\n", "get " + strings.Repeat("k", 300) + "\r\n", "get a\nb\r\n", "flush_all\r\n", "stats\r\n", "set k 0 0 1\r\nx\r\n", "quit\r\n", "______________",
+	"\x00\x1d\x12\x34\x01\x20\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03com\x00\x00\x1c\x00\x01",
+	"\x00\x1d\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03com\x00\x00\x01\x00\x01\x00\x1d\x12\x35", // two at once
+	"\x00\x1d\x12\x34\x81\x80\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03com\x00\x00\x01\x00\x01",                 // a reply
+	"\x00\x1d\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\xc0\x0cample\x03com\x00\x00\x01\x00\x01",               // a pointer
+	"\x00\x1d\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x3fexample\x03com\x00\x00\x01\x00\x01",
+	"\x00\x11\x12\x34\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x01", "\x00\x24\x12\x34\x28\x00\x00\x01\x00\x00\x00\x01\x00\x00\x07example\x03com\x00\x00\x06\x00\x01",
+	"\x00\x2b\x12\x34\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x014\x013\x012\x0210\x07in-addr\x04arpa\x00\x00\x0c\x00\x01" + "\x00\x00\x00",
+	"\x00\x6b\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x01\x3f" + strings.Repeat("x", 63) + "\x03svc\x07cluster\x05local\x00\x00\x01\x00\x01\x00\x00\x29\x04\xd0\x00\x00\x00\x00\x00\x00",
+	"\x00\xff\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x3f" + strings.Repeat("x", 63) + "\x3f" + strings.Repeat("y", 100),
 }
 
 func TestKernelFollowsTheModel(t *testing.T) {
 	parse := kernel(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	var all []request
-	for protocol := range uint8(memcached + 1) {
+	for protocol := range uint8(dns + 1) {
 		for _, b := range seeds(t) {
 			for n := 1; n <= min(len(b), headBytes+1); n++ { // as it comes, byte by byte
 				all = append(all, newRequest(protocol, b[:n], uint32(n)))
@@ -199,7 +210,7 @@ func TestKernelFollowsTheModel(t *testing.T) {
 func FuzzHead(f *testing.F) {
 	parse := kernel(f)
 	for _, b := range seeds(f) {
-		for protocol := range uint8(memcached + 1) {
+		for protocol := range uint8(dns + 1) {
 			f.Add(protocol, b, uint32(len(b)))
 		}
 	}
@@ -214,6 +225,7 @@ func TestFixturesAreNamed(t *testing.T) {
 		"http-curl": "GET /users/{}/orders", "redis-benchmark": "SET", "postgresql-startup": "startup", "postgresql-tls": "tls request",
 		"postgresql-query": "query SELECT", "postgresql-parse": "parse SELECT", "postgresql-bind": "execute", "mysql-query": "query SELECT",
 		"mysql-login": "login", "memcached-get": "get", "memcached-set": "set", "kafka-versions": "18", "kafka-metadata": "3",
+		"dns-libc": "A db-1.shop.example",
 	}
 	for name, b := range fixtures(t) {
 		protocol := uint8(unknown)
@@ -245,6 +257,8 @@ func TestReplies(t *testing.T) {
 		{mysql, "\x01\x00\x00\x01\x05", 6}, {mysql, "\x20\x00\x00\x01\xff", 7}, {mysql, "\x01\x00\x00\x01", partialReply},
 		{memcached, "STORED\r\n", 6}, {memcached, "SERVER_ERROR x\r\n", 7}, {memcached, "CLIENT_ERROR x\r\n", 7}, {memcached, "ERROR\r\n", 7},
 		{memcached, "END\r\n", 6}, {memcached, "5\r\n", 6}, {memcached, "EXISTS\r\n", 6}, {memcached, "E", partialReply},
+		{dns, "\x00\x20\x00\x00\x81\x80", 6}, {dns, "\x00\x20\x00\x00\x81\x83", 16 + 3}, {dns, "\x00\x20\x00\x00\x81", partialReply},
+		{dns, "\x00\x20\x00\x07\x81\x80", 0}, {dns, "\x00\x20\x00\x00\x01\x80", 0},
 		{kafka, "\x00\x00\x00\x10\x00\x00\x00\x01", 0},
 	} {
 		h := headtestHead{Protocol: c.protocol, ReplyLength: uint8(min(len(c.reply), replyBytes))}

@@ -17,12 +17,15 @@ const (
 	mysql      = 4
 	kafka      = 5
 	memcached  = 6
+	dns        = 7
+	http2Known = 8
 	opaque     = 255
 
 	none    = 0
 	partial = 1
 	named   = 2
 	silent  = 3
+	preface = 4
 	other   = 9
 
 	headBytes  = 128
@@ -56,11 +59,12 @@ func (r request) at(i int) byte {
 // understand is the model of parse_head.
 func understand(r request) answer {
 	a := answer{protocol: r.protocol}
-	if r.protocol == opaque || isTLS(r) || bytes.HasPrefix(r.bytes, []byte("PRI * HT")) {
-		if r.protocol != opaque {
-			a.protocol = opaque
-		}
+	if r.protocol == opaque || isTLS(r) {
+		a.protocol = opaque
 		return a
+	}
+	if bytes.HasPrefix(r.bytes, []byte("PRI * HT")) {
+		return answer{state: preface, protocol: http2Known}
 	}
 	if r.protocol != unknown {
 		a.state = parsers[r.protocol](r, true, &a)
@@ -80,7 +84,7 @@ func understand(r request) answer {
 }
 
 var parsers = map[uint8]func(r request, known bool, a *answer) uint8{
-	http: parseHTTP, redis: parseRedis, postgresql: parsePostgreSQL, mysql: parseMySQL, kafka: parseKafka, memcached: parseMemcached,
+	http: parseHTTP, redis: parseRedis, postgresql: parsePostgreSQL, mysql: parseMySQL, kafka: parseKafka, memcached: parseMemcached, dns: parseDNS,
 }
 
 func isTLS(r request) bool {
@@ -105,7 +109,7 @@ func recognise(r request, a *answer) uint8 {
 	case first >= 'a' && first <= 'z':
 		try = append(try, memcached)
 	case first == 0:
-		try = append(try, postgresql, kafka)
+		try = append(try, postgresql, kafka, dns)
 	}
 	for _, protocol := range try {
 		if state := parsers[protocol](r, false, a); state != other {
@@ -558,4 +562,115 @@ func parseMemcached(r request, known bool, a *answer) uint8 {
 		return silent
 	}
 	return named
+}
+
+var typeNames = map[uint16]string{
+	1: "A", 2: "NS", 5: "CNAME", 6: "SOA", 12: "PTR", 15: "MX", 16: "TXT", 28: "AAAA", 33: "SRV", 64: "SVCB", 65: "HTTPS", 255: "ANY",
+}
+
+func parseDNS(r request, known bool, a *answer) uint8 {
+	n, length := len(r.bytes), int(r.at(0))<<8|int(r.at(1))
+	if n >= 2 && length < 17 {
+		return other
+	}
+	if n < 14 {
+		return partial
+	}
+	if r.at(4)&0x80 != 0 || r.at(6) != 0 || r.at(7) != 1 {
+		return other
+	}
+	additions := r.at(13)
+	if !known && (r.at(4) > 1 || r.at(5)&^0x30 != 0 || r.at(8)|r.at(9)|r.at(10)|r.at(11)|r.at(12) != 0 || additions > 2) {
+		return other
+	}
+	if int(r.size) > length+2 {
+		if a.name = "pipelined"; known {
+			return named
+		}
+		return other
+	}
+	switch r.at(4) >> 3 {
+	case 0:
+	case 4:
+		a.name = "notify"
+		return named
+	case 5:
+		a.name = "update"
+		return named
+	default:
+		return other
+	}
+	var packet [headBytes]byte
+	copy(packet[:headBytes-2], r.bytes[2:])
+	end := 0
+	a.name, end = nameDNS(packet, n-2)
+	more := int(r.size) < length+2
+	if more && n < enough && (end == 0 || !known) {
+		return partial
+	}
+	if known {
+		return named
+	}
+	if more || end == 0 || end+5 > headBytes-2 || packet[end+3] != 0 || !slices.Contains([]byte{1, 3, 255}, packet[end+4]) {
+		return other
+	}
+	if rest := length - end - 5; (rest > 0) != (additions > 0) || rest < 0 {
+		return other
+	}
+	return named
+}
+
+// nameDNS is what a query is called, of which the first n bytes are there, and where its name ends.
+func nameDNS(packet [headBytes]byte, n int) (string, int) {
+	var text []byte
+	end := 12
+	for left := 0; ; end++ {
+		if end >= headBytes-2 || end+2 >= n || left == 0 && packet[end] > 63 {
+			return "invalid", 0
+		}
+		b := packet[end]
+		switch {
+		case left > 0:
+			left--
+			if b >= 'A' && b <= 'Z' {
+				b += 'a' - 'A'
+			}
+			if b <= ' ' || b > '~' {
+				b = '?'
+			}
+			text = append(text, b)
+			continue
+		case b > 0:
+			left = int(b)
+			text = append(text, '.')
+			continue
+		}
+		break
+	}
+	kind := binary.BigEndian.Uint16(packet[end+1:])
+	name := "? "
+	if known := typeNames[kind]; known != "" {
+		name = known + " "
+	}
+	if end == 12 {
+		return name + ".", end
+	}
+	room := nameLimit - 1 - len(name)
+	start := 1
+	if kind == 12 && end > 21 && bytes.HasSuffix(text, []byte(".arpa")) {
+		if start = len(text) - 13; text[len(text)-6] == '6' {
+			start = len(text) - 9
+		}
+	} else if len(text)-1 > room {
+		for i := 1; i < len(text); i++ {
+			if text[i] == '.' && len(text)-i < room {
+				start = i
+				break
+			}
+		}
+	}
+	if text[start] == '.' {
+		name += "*"
+	}
+	return (name + string(text[start:]))[:min(nameLimit-1, len(name)+len(text)-start)], end
 }

@@ -4,6 +4,8 @@
 // Bucket j ends at 2^(j/32) seconds = 1e9 * 2^(j/32) nanoseconds. In every octave [2^m, 2^(m+1))
 // of nanoseconds there are 32 such boundaries, at the same places relative to 2^m, because 32
 // buckets make an octave. The table holds those places, scaled to [2^63, 2^64).
+//
+// It also writes http2_tables.h; see huffman.go.
 package main
 
 import (
@@ -72,8 +74,10 @@ func main() {
 		fmt.Fprintf(&b, "%d,", below)
 	}
 	b.WriteString("\n};\n")
-	if err := os.WriteFile("histogram_tables.h", []byte(b.String()), 0o644); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	for name, text := range map[string]string{"histogram_tables.h": b.String(), "http2_tables.h": huffmanTables()} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	}
 }

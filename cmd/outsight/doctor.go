@@ -230,7 +230,7 @@ func (r *report) write(out io.Writer, output string) error {
 	absent := 0
 	for _, f := range r.Features {
 		need := ""
-		if f.State != model.FeatureWorks {
+		if f.State == model.FeatureAbsent {
 			absent++
 			if f.Required {
 				need = " (required)"

@@ -68,11 +68,13 @@ func TestDoctorDocument(t *testing.T) {
 			t.Errorf("feature %+v works and has a reason why not", f)
 		case f.State == model.FeatureAbsent && (f.Reason == "" || f.Remedy == ""):
 			t.Errorf("feature %+v is absent without a reason and a remedy", f)
-		case f.State != model.FeatureWorks && f.State != model.FeatureAbsent:
+		case f.State == model.FeatureOff && (f.Reason == "" || f.Remedy == ""):
+			t.Errorf("feature %+v is off without a reason and a remedy", f)
+		case f.State != model.FeatureWorks && f.State != model.FeatureAbsent && f.State != model.FeatureOff:
 			t.Errorf("feature %+v has an unknown state", f)
 		}
 	}
-	for _, name := range []string{"tp_btf/sched_switch", "CAP_BPF+CAP_PERFMON", "docker", "cgroup/memory", "snapshots"} {
+	for _, name := range []string{"tp_btf/sched_switch", "CAP_BPF+CAP_PERFMON", "docker", "cgroup/memory", "snapshots", "uprobe/openssl", "uprobe/go-tls"} {
 		if !seen[name] {
 			t.Errorf("feature %q is not in the document", name)
 		}

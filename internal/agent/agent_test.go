@@ -246,6 +246,38 @@ func TestListenersAreAttached(t *testing.T) {
 	}
 }
 
+func TestListenerDropsOnlyGrow(t *testing.T) {
+	s := newScript()
+	s.add("web", 10)
+	at := netip.MustParseAddrPort
+	a := New(s.sources(), Options{})
+	check := func(want string, listening ...model.Listener) {
+		t.Helper()
+		s.listening = listening
+		if got := fmt.Sprint(a.read().Containers[1].Listeners); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	web := model.Listener{Owner: 10, Address: at("0.0.0.0:80"), Drops: 3}
+	other := model.Listener{Owner: 10, NetNS: 7, Address: at("0.0.0.0:80"), Drops: 2}
+	quiet := model.Listener{Owner: 10, Address: at("0.0.0.0:70")}
+	check("[{0.0.0.0:70 0} {0.0.0.0:80 5}]", web, other, quiet)
+	web.Drops++
+	check("[{0.0.0.0:80 6}]", web)
+	web.Drops = 1 // another socket at the same address
+	check("[{0.0.0.0:80 7}]", web)
+	check("[{0.0.0.0:80 7}]")
+	var many []model.Listener
+	for i := range 2 * maxListeners {
+		many = append(many, model.Listener{Owner: 10, Address: netip.AddrPortFrom(at("0.0.0.0:1").Addr(), uint16(1000+i)), Drops: 1})
+	}
+	s.listening = many
+	got := a.read().Containers[1].Listeners
+	if len(got) != maxListeners+1 || got[0] != (model.ListenerCounters{Drops: maxListeners + 1}) {
+		t.Errorf("%d addresses, the first is %+v", len(got), got[0])
+	}
+}
+
 func TestAFailingSourceLeavesTheRest(t *testing.T) {
 	var log bytes.Buffer
 	s := newScript()

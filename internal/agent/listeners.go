@@ -7,29 +7,112 @@ import (
 	"outsight/internal/model"
 )
 
+// maxListeners bounds the addresses of one container whose drops are told each by itself; further
+// ones are told together.
+const maxListeners = 64
+
 // listeners adds the addresses on which containers listen to what is told of them.
 type listeners struct {
 	addresses map[string][]netip.AddrPort
 	// attached are the containers handed out, by ID, so that a container that did not change
 	// stays the same value.
 	attached map[string]attachment
+	// last are the drops of the kernel's listeners at the last reading.
+	last map[listenerKey]uint64
+	// drops are those of containers, by ID. Their sums do not go down when a socket is closed.
+	drops map[string]*listenerDrops
 }
 
 type attachment struct{ from, to *model.Container }
 
-func newListeners() *listeners { return &listeners{attached: make(map[string]attachment)} }
+type listenerKey struct {
+	netns   uint32
+	address netip.AddrPort
+}
+
+// listenerDrops are the drops at the addresses of one container.
+type listenerDrops struct {
+	total map[netip.AddrPort]uint64
+	// told is what was handed out last; nil when it has changed.
+	told []model.ListenerCounters
+}
+
+func newListeners() *listeners {
+	return &listeners{attached: make(map[string]attachment), drops: make(map[string]*listenerDrops)}
+}
 
 func (l *listeners) update(found []model.Listener, lookup func(model.CgroupID) *model.Container) {
 	l.addresses = make(map[string][]netip.AddrPort)
+	last := make(map[listenerKey]uint64, len(found))
 	for _, f := range found {
-		if c := lookup(f.Owner); c != nil {
-			l.addresses[c.ID] = append(l.addresses[c.ID], f.Address)
+		c := lookup(f.Owner)
+		if c == nil {
+			continue
 		}
+		l.addresses[c.ID] = append(l.addresses[c.ID], f.Address)
+		key := listenerKey{f.NetNS, f.Address}
+		last[key] = f.Drops
+		gained := f.Drops
+		if before := l.last[key]; before <= gained { // else it is a new socket
+			gained -= before
+		}
+		l.of(c.ID).add(f.Address, gained)
 	}
+	l.last = last
 	for id, all := range l.addresses {
 		slices.SortFunc(all, netip.AddrPort.Compare)
 		l.addresses[id] = slices.Compact(all)
 	}
+	for id, d := range l.drops {
+		d.forget(l.addresses[id])
+	}
+}
+
+func (l *listeners) of(id string) *listenerDrops {
+	d := l.drops[id]
+	if d == nil {
+		d = &listenerDrops{total: make(map[netip.AddrPort]uint64)}
+		l.drops[id] = d
+	}
+	return d
+}
+
+func (d *listenerDrops) add(address netip.AddrPort, n uint64) {
+	before, known := d.total[address]
+	if !known && len(d.total) >= maxListeners {
+		address = netip.AddrPort{}
+		before, known = d.total[address]
+	}
+	if !known || n > 0 {
+		d.total[address] = before + n
+		d.told = nil
+	}
+}
+
+// forget leaves out addresses where nobody listens and nothing was dropped.
+func (d *listenerDrops) forget(present []netip.AddrPort) {
+	for address, n := range d.total {
+		if _, found := slices.BinarySearchFunc(present, address, netip.AddrPort.Compare); n == 0 && !found && address.IsValid() {
+			delete(d.total, address)
+			d.told = nil
+		}
+	}
+}
+
+// counters are the drops at the addresses of a container.
+func (l *listeners) counters(id string) []model.ListenerCounters {
+	d := l.drops[id]
+	if d == nil || len(d.total) == 0 {
+		return nil
+	}
+	if d.told == nil {
+		d.told = make([]model.ListenerCounters, 0, len(d.total))
+		for address, n := range d.total {
+			d.told = append(d.told, model.ListenerCounters{Address: address, Drops: n})
+		}
+		slices.SortFunc(d.told, func(a, b model.ListenerCounters) int { return a.Address.Compare(b.Address) })
+	}
+	return d.told
 }
 
 // attach is c with its listeners.
@@ -46,9 +129,6 @@ func (l *listeners) attach(c *model.Container) *model.Container {
 
 // keep forgets all other containers.
 func (l *listeners) keep(containers []*model.Container) {
-	if len(l.attached) == len(containers) {
-		return
-	}
 	present := make(map[string]bool, len(containers))
 	for _, c := range containers {
 		present[c.ID] = true
@@ -56,6 +136,11 @@ func (l *listeners) keep(containers []*model.Container) {
 	for id := range l.attached {
 		if !present[id] {
 			delete(l.attached, id)
+		}
+	}
+	for id := range l.drops {
+		if !present[id] {
+			delete(l.drops, id)
 		}
 	}
 }

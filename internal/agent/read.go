@@ -99,8 +99,8 @@ func (a *Agent) readContainers(containers []*model.Container, counted bool) []mo
 	var errs []error
 	for i, c := range containers {
 		s, u := &samples[i], &usages[i]
-		s.Container = a.listeners.attach(c)
-		s.Memory, s.Throttle, s.Disk, s.Network = u.Memory, u.Throttle, u.Disk, u.Network
+		s.Container, s.Listeners = a.listeners.attach(c), a.listeners.counters(c.ID)
+		s.Memory, s.Throttle, s.Disk, s.Network, s.TCP = u.Memory, u.Throttle, u.Disk, u.Network, u.TCP
 		if counted {
 			s.CPU, s.Processes = a.groups.of(c.ID)
 			if u.Threads != nil {

@@ -30,6 +30,11 @@ func gained(names ...string) string {
 	return strings.Join(names, " + ")
 }
 
+// gainedOf is gained of a metric's series of one type.
+func gainedOf(name, kind string) string {
+	return "sum(increase(" + name + `{$match,type="` + kind + `"}[$window]))`
+}
+
 func quantileOf(q, name string) string {
 	return "histogram_quantile(" + q + ", " + rate(name, "") + ")"
 }
@@ -61,6 +66,8 @@ var usageNumbers = []number{
 	{"transmit_packets", "Packets out", "/s", rate(otlp.ContainerTransmitPackets, "")},
 	{"network_errors", "Network errors", "", gained(otlp.ContainerReceiveErrors, otlp.ContainerTransmitErrors)},
 	{"network_dropped", "Packets dropped", "", gained(otlp.ContainerReceivePacketsDropped, otlp.ContainerTransmitPacketsDropped)},
+	{"zero_windows", "Receive windows closed", "", gained(otlp.ContainerZeroWindows)},
+	{"listen_overflows", "Accept queue overflows", "", gained(otlp.ContainerListenOverflows)},
 	{"disk_read_bytes", "Disk read", "B/s", rate(otlp.ContainerDiskReadBytes, "")},
 	{"disk_write_bytes", "Disk write", "B/s", rate(otlp.ContainerDiskWriteBytes, "")},
 	{"disk_reads", "Disk reads", "/s", rate(otlp.ContainerDiskReads, "")},
@@ -95,10 +102,16 @@ var sideNumbers = []number{
 	{"rtt_p99", "Round trip p99", "s", quantileOf("0.99", otlp.EdgeRoundTrip)},
 	{"rtt_min", "Least round trip", "s", "min(" + otlp.EdgeRoundTripMin + "{$match})"},
 	{"jitter", "Jitter", "s", rate(otlp.EdgeJitter, "") + " / histogram_count(" + rate(otlp.EdgeRoundTrip, "") + ")"},
+	{"window_limited_seconds", "Held up by the receiver", "s", gained(otlp.EdgeWindowLimited)},
+	{"duration_p50", "Connection duration p50", "s", quantileOf("0.5", otlp.EdgeConnectionDuration)},
+	{"duration_p99", "Connection duration p99", "s", quantileOf("0.99", otlp.EdgeConnectionDuration)},
 	{"connections_open", "Connections open", "", level(otlp.EdgeConnectionsOpened) + " - " + level(otlp.EdgeConnectionsClosed)},
 	{"connections_opened", "Connections opened", "", gained(otlp.EdgeConnectionsOpened)},
 	{"connections_closed", "Connections closed", "", gained(otlp.EdgeConnectionsClosed)},
 	{"failures", "Failed connections", "", gained(otlp.EdgeConnectionFailures)},
+	{"failures_refused", "Refused connections", "", gainedOf(otlp.EdgeConnectionFailures, "refused")},
+	{"failures_timed_out", "Connections timed out while opening", "", gainedOf(otlp.EdgeConnectionFailures, "timed_out")},
+	{"failures_unreachable", "Unreachable", "", gainedOf(otlp.EdgeConnectionFailures, "unreachable")},
 	{"retransmits", "Retransmitted segments", "", gained(otlp.EdgeRetransmits)},
 	{"resets", "Resets", "", gained(otlp.EdgeResets)},
 	{"timed_out", "Timed out connections", "", gained(otlp.EdgeTimeouts)},
@@ -111,8 +124,8 @@ var sideNumbers = []number{
 	{"unseen_bytes", "Unseen bytes", "B", gained(otlp.EdgeUnseenBytes)},
 }
 
-// failedStatuses are those of model.EndpointKey.Failed, as a matcher.
-const failedStatuses = `,status=~"error|5xx|servfail|refused"`
+// failedStatuses matches those of model.FailedStatuses.
+var failedStatuses = `,status=~"` + strings.Join(model.FailedStatuses, "|") + `"`
 
 // endpointNumbers are the numbers of graph.Endpoint.
 var endpointNumbers = []number{

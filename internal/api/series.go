@@ -50,6 +50,8 @@ var fields = map[[2]string]graph.Field{
 	{otlp.ContainerTransmitErrors}:                 graph.TransmitErrors,
 	{otlp.ContainerReceivePacketsDropped}:          graph.ReceiveDropped,
 	{otlp.ContainerTransmitPacketsDropped}:         graph.TransmitDropped,
+	{otlp.ContainerZeroWindows}:                    graph.ZeroWindows,
+	{otlp.ContainerListenOverflows}:                graph.ListenOverflows,
 	{otlp.ContainerStartTime}:                      graph.StartTime,
 	{otlp.ContainerInfo}:                           graph.Info,
 	{otlp.EdgeRequestBytes}:                        graph.RequestBytes,
@@ -57,7 +59,10 @@ var fields = map[[2]string]graph.Field{
 	{otlp.EdgeTransactionDuration}:                 graph.Latency,
 	{otlp.EdgeConnectionsOpened}:                   graph.ConnectionsOpened,
 	{otlp.EdgeConnectionsClosed}:                   graph.ConnectionsClosed,
-	{otlp.EdgeConnectionFailures}:                  graph.Failures,
+	{otlp.EdgeConnectionFailures, "refused"}:       graph.FailuresRefused,
+	{otlp.EdgeConnectionFailures, "timed_out"}:     graph.FailuresTimedOut,
+	{otlp.EdgeConnectionFailures, "unreachable"}:   graph.FailuresUnreachable,
+	{otlp.EdgeConnectionFailures, "other"}:         graph.FailuresOther,
 	{otlp.EdgeRetransmits}:                         graph.Retransmits,
 	{otlp.EdgeAborted}:                             graph.Aborted,
 	{otlp.EdgeRequestPackets}:                      graph.RequestPackets,
@@ -80,6 +85,8 @@ var fields = map[[2]string]graph.Field{
 	{otlp.EdgeRoundTripMin}:                        graph.RTTMin,
 	{otlp.EdgeFirstByte}:                           graph.FirstByte,
 	{otlp.EdgeRoundTrip}:                           graph.RTT,
+	{otlp.EdgeWindowLimited}:                       graph.WindowLimited,
+	{otlp.EdgeConnectionDuration}:                  graph.ConnectionDuration,
 }
 
 var selfMetrics = []string{otlp.HostCores, otlp.HostMemory, otlp.Drops, otlp.Entries, otlp.Capacity}

@@ -24,10 +24,13 @@ type Files struct {
 	counted bool
 }
 
-// network is one reading of a namespace's interfaces.
+// network is one reading of a namespace's network.
 type network struct {
 	counters model.NetworkCounters
 	turn     uint64
+	// stack is of the namespace's TCP, once it was read.
+	stack model.TCPCounters
+	read  bool
 }
 
 // groupFiles are the open files of one container.

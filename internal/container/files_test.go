@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -376,5 +377,55 @@ exec sleep 600`
 	}
 	if want, err := parseNetDev(file); err != nil || want != n {
 		t.Errorf("%+v, the file says %+v, %v", n, want, err)
+	}
+}
+
+// TestZeroWindows has a receiver that does not read until its sender has filled the window: the
+// counters grow as the kernel's own file says.
+func TestZeroWindows(t *testing.T) {
+	l := hostLayout(t)
+	path := "/osct-windows/" + testID(8)
+	id := makeGroup(t, l, path)
+	const script = `
+import os, socket
+os.system("ip link set lo up")
+listener = socket.create_server(("127.0.0.1", 0))
+sender = socket.create_connection(listener.getsockname())
+receiver, _ = listener.accept()
+sender.settimeout(0.5)
+try:
+    while True: sender.send(b"x" * 65536)
+except TimeoutError: pass
+receiver.settimeout(0.5)
+try:
+    while receiver.recv(1 << 20): pass
+except TimeoutError: pass
+os.execv("/bin/sleep", ["sleep", "600"])`
+	pid, netns := enterOwnNetwork(t, l, path, "/usr/bin/python3", "-c", script)
+	f := NewFiles(l, Options{})
+	defer f.Close()
+	c := []*model.Container{{ID: testID(8), CgroupPath: path, Cgroup: id, PID: pid, NetNS: netns}}
+	file := func(name string) (n uint64) {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/netstat", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(string(text), "\n")
+		values := strings.Fields(lines[1])
+		for i, field := range strings.Fields(lines[0]) {
+			if field == name {
+				n, _ = strconv.ParseUint(values[i], 10, 64)
+			}
+		}
+		return n
+	}
+	usages := make([]Usage, 1)
+	f.Read(c, usages)
+	got := usages[0].TCP
+	if got == nil || got.ZeroWindows == 0 || got.ZeroWindows != file("TCPToZeroWindowAdv") || got.ZeroWindowsEnded != file("TCPFromZeroWindowAdv") {
+		t.Errorf("%+v, the file says %d closed windows, %d opened again", got, file("TCPToZeroWindowAdv"), file("TCPFromZeroWindowAdv"))
+	}
+	if usages[0].Err != nil {
+		t.Error(usages[0].Err)
 	}
 }

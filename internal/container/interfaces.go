@@ -1,6 +1,7 @@
 package container
 
 import (
+	"errors"
 	"syscall"
 	"unsafe"
 
@@ -31,10 +32,13 @@ func (f *Files) readNetwork(c *model.Container, g *groupFiles) error {
 		if err != nil {
 			return g.keep(networkNumbers, err)
 		}
-		n = network{counters, f.turn}
+		n.counters, n.turn = counters, f.turn
+		if err := f.readStack(g.process.fd, c.NetNS, &n); err != nil && !errors.Is(err, errAbsent) && !gone(err) {
+			return g.keep(networkNumbers, err)
+		}
 		f.networks[c.NetNS] = n
 	}
-	g.last.network = n.counters
+	g.last.network, g.last.stack, g.last.has[stackNumbers] = n.counters, n.stack, n.read
 	return g.keep(networkNumbers, nil)
 }
 

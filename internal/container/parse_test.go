@@ -132,6 +132,7 @@ func TestCutFiles(t *testing.T) {
 	check("v1/blkio.throttle.io_service_bytes_recursive", func(b []byte) error { _, _, _, err := parseBlkio(b); return err })
 	check("v2/io.stat", func(b []byte) error { _, err := parseIOStat(b); return err })
 	check("proc/dev", func(b []byte) error { _, err := parseNetDev(b); return err })
+	check("proc/netstat", func(b []byte) error { _, err := parseNetStat(b); return err })
 }
 
 func TestParseNetDev(t *testing.T) {
@@ -149,6 +150,23 @@ func TestParseNetDev(t *testing.T) {
 		TransmitBytes: 55, TransmitPackets: 66, TransmitErrors: 77, TransmitDropped: 88}
 	if err != nil || got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+}
+
+func TestParseNetStat(t *testing.T) {
+	got, err := parseNetStat(testFile(t, "proc/netstat"))
+	if want := (model.TCPCounters{ZeroWindows: 51079, ZeroWindowsEnded: 51079}); err != nil || got != want {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	got, err = parseNetStat([]byte("IpExt: ListenOverflows\nIpExt: 9\nTcpExt: ListenOverflows x TCPZeroWindowDrop\nTcpExt: 1 2 3\n"))
+	if want := (model.TCPCounters{ListenOverflows: 1, ZeroWindowDrops: 3}); err != nil || got != want {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	for _, bad := range []string{"TcpExt: ListenOverflows\nIpExt: 1\n", "TcpExt: ListenOverflows\n", "TcpExt: ListenOverflows\nTcpExt:\n",
+		"TcpExt: ListenOverflows\nTcpExt: x\n", "IpExt: a\nIpExt: 1\n"} {
+		if _, err := parseNetStat([]byte(bad)); err == nil {
+			t.Errorf("%q passed", bad)
+		}
 	}
 }
 
@@ -250,13 +268,14 @@ func FuzzDisk(f *testing.F) {
 func FuzzNetwork(f *testing.F) {
 	fuzzFiles(f, func(t *testing.T, text []byte) {
 		parseNetDev(text)
+		parseNetStat(text)
 		parseInet6(text)
 		for _, a := range parseTrie(text) {
 			if !a.Is4() || a.IsLoopback() {
 				t.Errorf("%v", a)
 			}
 		}
-	}, "proc/dev", "proc/if_inet6", "proc/fib_trie", "proc/fib_trie.two")
+	}, "proc/dev", "proc/netstat", "proc/if_inet6", "proc/fib_trie", "proc/fib_trie.two")
 }
 
 func FuzzProcess(f *testing.F) {

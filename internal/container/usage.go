@@ -10,6 +10,8 @@ type Usage struct {
 	Throttle *model.ThrottleCounters
 	Disk     *model.DiskCounters
 	Network  *model.NetworkCounters
+	// TCP is of the network namespace, as Network is.
+	TCP *model.TCPCounters
 	// Threads is the number of tasks now.
 	Threads *uint64
 	// Err tells why a file that is there could not be read or parsed; a group that has
@@ -25,6 +27,7 @@ type numbers struct {
 	throttle model.ThrottleCounters
 	disk     model.DiskCounters
 	network  model.NetworkCounters
+	stack    model.TCPCounters
 	threads  uint64
 	has      [kinds]bool
 }
@@ -37,13 +40,14 @@ const (
 	throttleNumbers
 	diskNumbers
 	networkNumbers
+	stackNumbers
 	threadNumbers
 	kinds
 )
 
 func (u *Usage) set(n *numbers) {
 	u.numbers = *n
-	u.Memory, u.Throttle, u.Disk, u.Network, u.Threads = nil, nil, nil, nil, nil
+	u.Memory, u.Throttle, u.Disk, u.Network, u.TCP, u.Threads = nil, nil, nil, nil, nil, nil
 	if n.has[memoryNumbers] {
 		u.Memory = &u.numbers.memory
 	}
@@ -55,6 +59,9 @@ func (u *Usage) set(n *numbers) {
 	}
 	if n.has[networkNumbers] {
 		u.Network = &u.numbers.network
+	}
+	if n.has[stackNumbers] {
+		u.TCP = &u.numbers.stack
 	}
 	if n.has[threadNumbers] {
 		u.Threads = &u.numbers.threads

@@ -16,10 +16,13 @@ func facts() (before, after model.EdgeCounters) {
 	ms := time.Millisecond
 	before = model.EdgeCounters{SentBytes: 10, ReceivedBytes: 1000, Requests: 20, Replies: 18, Aborts: 1, Transfers: 2, Held: 3,
 		Pushes: 4, Resets: 5, TimedOut: 6, UnseenBytes: 7, JitterSumNS: 1e9, RTTMinNS: 4e6,
-		Latency: latency(10, ms), TimeToFirstByte: latency(10, ms), RTT: latency(10, ms)}
+		Latency: latency(10, ms), TimeToFirstByte: latency(10, ms), RTT: latency(10, ms),
+		Duration: latency(10, ms), WindowLimitedNS: 1e9}
 	after = model.EdgeCounters{SentBytes: 30, ReceivedBytes: 1300, Requests: 130, Replies: 124, Aborts: 3, Transfers: 5, Held: 4,
 		Pushes: 14, Resets: 25, TimedOut: 36, UnseenBytes: 107, JitterSumNS: 3e9, RTTMinNS: 2e6,
-		Latency: latency(10, ms), TimeToFirstByte: latency(10, ms), RTT: latency(10, ms)}
+		Latency: latency(10, ms), TimeToFirstByte: latency(10, ms), RTT: latency(10, ms),
+		Duration: latency(10, ms), WindowLimitedNS: 3_500_000_000}
+	after.Duration.Merge(latency(70, 16*ms))
 	after.Latency.Merge(latency(90, 8*ms))
 	after.TimeToFirstByte.Merge(latency(90, 4*ms))
 	after.RTT.Merge(latency(40, 2*ms))
@@ -48,9 +51,11 @@ func TestFactsOfAnEdge(t *testing.T) {
 	near("first byte p99", s.FirstByteP99, 4e-3)
 	near("RTT p50", s.RTTP50, 2e-3)
 	near("RTT p99", s.RTTP99, 2e-3)
-	got := []float64{s.Transactions, s.InFlight, s.Transfers, s.Held, s.Pushes, s.Resets, s.TimedOut, s.UnseenBytes,
+	near("duration p50", s.DurationP50, 16e-3)
+	near("duration p99", s.DurationP99, 16e-3)
+	got := []float64{s.Transactions, s.InFlight, s.Transfers, s.Held, s.Pushes, s.Resets, s.TimedOut, s.UnseenBytes, s.WindowLimitedSeconds,
 		float64(*s.RTTMin), float64(*s.Jitter), *s.Completeness}
-	want := []float64{90 + 3 + 1, 130 - 124 - 3, 3, 1, 10, 20, 30, 100, 0.002, 2.0 / 40, 0.75}
+	want := []float64{90 + 3 + 1, 130 - 124 - 3, 3, 1, 10, 20, 30, 100, 2.5, 0.002, 2.0 / 40, 0.75}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -80,7 +85,7 @@ func TestFactsOfStoredSeries(t *testing.T) {
 		Transfers: two(2, 5), Held: two(3, 4), Pushes: two(4, 14), Resets: two(5, 25), TimedOut: two(6, 36),
 		UnseenBytes: two(7, 107), RTTDeviation: two(1, 3), RTTMin: two(0.004, 0.002), Confidence: two(3, 2), Aborted: two(1, 3),
 		Latency: grown(before.Latency, after.Latency), FirstByte: grown(before.TimeToFirstByte, after.TimeToFirstByte),
-		RTT: grown(before.RTT, after.RTT),
+		RTT: grown(before.RTT, after.RTT), ConnectionDuration: grown(before.Duration, after.Duration), WindowLimited: two(1, 3.5),
 	}
 	got, err := json.Marshal(window(series).Edges)
 	if err != nil {

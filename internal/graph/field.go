@@ -38,6 +38,8 @@ const (
 	TransmitErrors      Field = "transmit_errors"
 	ReceiveDropped      Field = "receive_dropped"
 	TransmitDropped     Field = "transmit_dropped"
+	ZeroWindows         Field = "zero_windows"
+	ListenOverflows     Field = "listen_overflows"
 	StartTime           Field = "start_time" // level, Unix seconds
 	Info                Field = "info"       // level, with the labels of a pod
 )
@@ -45,32 +47,37 @@ const (
 // The series of an edge. Their labels are host, side, client, client_id, client_process, server,
 // server_id, server_process, service, transport and via.
 const (
-	RequestBytes      Field = "request_bytes"
-	ResponseBytes     Field = "response_bytes"
-	Latency           Field = "latency" // histogram
-	RequestPackets    Field = "request_packets"
-	ResponsePackets   Field = "response_packets"
-	OneWay            Field = "one_way"
-	ConnectionsOpened Field = "connections_opened"
-	ConnectionsClosed Field = "connections_closed"
-	Failures          Field = "failures"
-	Retransmits       Field = "retransmits"
-	Aborted           Field = "aborted"
-	Continued         Field = "continued"
-	Transactions      Field = "transactions"
-	Transfers         Field = "transfers"
-	Held              Field = "held"
-	Pushes            Field = "pushes"
-	Resets            Field = "resets"
-	TimedOut          Field = "timed_out"
-	UnseenBytes       Field = "unseen_bytes"
-	FirstByte         Field = "first_byte" // histogram
-	RTT               Field = "rtt"        // histogram
-	RTTDeviation      Field = "rtt_deviation"
-	RTTMin            Field = "rtt_min"    // level, seconds
-	InFlight          Field = "in_flight"  // level
-	Paired            Field = "paired"     // level, 0 or 1
-	Confidence        Field = "confidence" // level, a model.Confidence
+	RequestBytes        Field = "request_bytes"
+	ResponseBytes       Field = "response_bytes"
+	Latency             Field = "latency" // histogram
+	RequestPackets      Field = "request_packets"
+	ResponsePackets     Field = "response_packets"
+	OneWay              Field = "one_way"
+	ConnectionsOpened   Field = "connections_opened"
+	ConnectionsClosed   Field = "connections_closed"
+	FailuresRefused     Field = "failures_refused"
+	FailuresTimedOut    Field = "failures_timed_out"
+	FailuresUnreachable Field = "failures_unreachable"
+	FailuresOther       Field = "failures_other"
+	Retransmits         Field = "retransmits"
+	Aborted             Field = "aborted"
+	Continued           Field = "continued"
+	Transactions        Field = "transactions"
+	Transfers           Field = "transfers"
+	Held                Field = "held"
+	Pushes              Field = "pushes"
+	Resets              Field = "resets"
+	TimedOut            Field = "timed_out"
+	UnseenBytes         Field = "unseen_bytes"
+	FirstByte           Field = "first_byte" // histogram
+	RTT                 Field = "rtt"        // histogram
+	RTTDeviation        Field = "rtt_deviation"
+	WindowLimited       Field = "window_limited"
+	ConnectionDuration  Field = "connection_duration" // histogram
+	RTTMin              Field = "rtt_min"             // level, seconds
+	InFlight            Field = "in_flight"           // level
+	Paired              Field = "paired"              // level, 0 or 1
+	Confidence          Field = "confidence"          // level, a model.Confidence
 )
 
 // The series of an endpoint. Their labels are those of its edge, and protocol, endpoint and status.
@@ -88,9 +95,9 @@ var levels = map[Field]bool{
 
 var edgeFields = map[Field]bool{
 	RequestBytes: true, ResponseBytes: true, Latency: true, ConnectionsOpened: true,
-	ConnectionsClosed: true, Failures: true, Retransmits: true, Aborted: true, Continued: true,
+	ConnectionsClosed: true, FailuresRefused: true, FailuresTimedOut: true, FailuresUnreachable: true, FailuresOther: true, Retransmits: true, Aborted: true, Continued: true,
 	Paired: true, RequestPackets: true, ResponsePackets: true, OneWay: true,
 	Transactions: true, Transfers: true, Held: true, Pushes: true, Resets: true, TimedOut: true,
 	UnseenBytes: true, FirstByte: true, RTT: true, RTTDeviation: true, RTTMin: true, InFlight: true,
-	Confidence: true,
+	Confidence: true, WindowLimited: true, ConnectionDuration: true,
 }

@@ -121,6 +121,10 @@ type Usage struct {
 	OOMKills       *float64 `json:"oom_kills,omitempty"`
 	NetworkErrors  *float64 `json:"network_errors,omitempty"`
 	NetworkDropped *float64 `json:"network_dropped,omitempty"`
+	// ZeroWindows are times that a receiver in the network namespace closed its window,
+	// ListenOverflows connections that found an accept queue full there; counts as well.
+	ZeroWindows     *float64 `json:"zero_windows,omitempty"`
+	ListenOverflows *float64 `json:"listen_overflows,omitempty"`
 }
 
 // Edge is a directed client-to-server relation, with the numbers of both of its ends. All
@@ -196,12 +200,21 @@ type Side struct {
 	RTTP99 *Seconds `json:"rtt_p99,omitempty"`
 	RTTMin *Seconds `json:"rtt_min,omitempty"`
 	Jitter *Seconds `json:"jitter,omitempty"`
+	// Duration is of connections that ended in the window; for WindowLimitedSeconds, summed over
+	// them, the other end's receive window held this end up.
+	DurationP50          *Seconds `json:"duration_p50,omitempty"`
+	DurationP99          *Seconds `json:"duration_p99,omitempty"`
+	WindowLimitedSeconds float64  `json:"window_limited_seconds,omitempty"`
 	// ConnectionsOpen is the number at the end of the window; the others happened in it.
 	ConnectionsOpen   float64 `json:"connections_open"`
 	ConnectionsOpened float64 `json:"connections_opened"`
 	ConnectionsClosed float64 `json:"connections_closed"`
-	Failures          float64 `json:"failures"`
-	Retransmits       float64 `json:"retransmits"`
+	// Failures are attempts to connect that failed; those with a known reason are told apart.
+	Failures            float64 `json:"failures"`
+	FailuresRefused     float64 `json:"failures_refused,omitempty"`
+	FailuresTimedOut    float64 `json:"failures_timed_out,omitempty"`
+	FailuresUnreachable float64 `json:"failures_unreachable,omitempty"`
+	Retransmits         float64 `json:"retransmits"`
 	// Resets and TimedOut are connections that ended so.
 	Resets   float64 `json:"resets,omitempty"`
 	TimedOut float64 `json:"timed_out,omitempty"`
@@ -219,9 +232,9 @@ type Side struct {
 	UnseenBytes  float64  `json:"unseen_bytes,omitempty"`
 	Completeness *float64 `json:"completeness,omitempty"`
 
-	latency, firstByte, rtt model.FloatHistogram
-	rttDeviation, received  float64
-	endpoints               endpoints
+	latency, firstByte, rtt, duration model.FloatHistogram
+	rttDeviation, received            float64
+	endpoints                         endpoints
 }
 
 // Seconds is a duration that may lie past the end of a histogram: +Inf, which JSON shows as the

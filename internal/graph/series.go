@@ -179,6 +179,8 @@ func (th *thing) change(hostFirst, to time.Time) change {
 			c.firstByte = histogramIncrease(points, late)
 		case field == RTT:
 			c.rtt = histogramIncrease(points, late)
+		case field == ConnectionDuration:
+			c.duration = histogramIncrease(points, late)
 		case levels[field]:
 			c.values[field] = points[len(points)-1].Value
 		default:

@@ -15,7 +15,10 @@ func (s *Side) add(e *edgeChange) *Side {
 	s.ConnectionsOpened += e.values[ConnectionsOpened]
 	s.ConnectionsClosed += e.values[ConnectionsClosed]
 	s.ConnectionsOpen += max(0, e.opened-e.closed)
-	s.Failures += e.values[Failures]
+	s.FailuresRefused += e.values[FailuresRefused]
+	s.FailuresTimedOut += e.values[FailuresTimedOut]
+	s.FailuresUnreachable += e.values[FailuresUnreachable]
+	s.Failures += e.values[FailuresRefused] + e.values[FailuresTimedOut] + e.values[FailuresUnreachable] + e.values[FailuresOther]
 	s.Retransmits += e.values[Retransmits]
 	s.Aborted += e.values[Aborted]
 	s.Continued += e.values[Continued]
@@ -45,6 +48,8 @@ func (s *Side) addConnections(e *edgeChange) {
 	s.rttDeviation += e.values[RTTDeviation]
 	s.firstByte.Merge(e.firstByte)
 	s.rtt.Merge(e.rtt)
+	s.duration.Merge(e.duration)
+	s.WindowLimitedSeconds += e.values[WindowLimited]
 	if least := Seconds(e.values[RTTMin]); least > 0 {
 		s.leastRTT(&least)
 	}
@@ -75,6 +80,9 @@ func (s *Side) merge(o *Side) *Side {
 	s.ConnectionsClosed += o.ConnectionsClosed
 	s.ConnectionsOpen += o.ConnectionsOpen
 	s.Failures += o.Failures
+	s.FailuresRefused += o.FailuresRefused
+	s.FailuresTimedOut += o.FailuresTimedOut
+	s.FailuresUnreachable += o.FailuresUnreachable
 	s.Retransmits += o.Retransmits
 	s.Aborted += o.Aborted
 	s.Continued += o.Continued
@@ -95,6 +103,8 @@ func (s *Side) merge(o *Side) *Side {
 	s.latency.Merge(&o.latency)
 	s.firstByte.Merge(&o.firstByte)
 	s.rtt.Merge(&o.rtt)
+	s.duration.Merge(&o.duration)
+	s.WindowLimitedSeconds += o.WindowLimitedSeconds
 	return s
 }
 
@@ -114,6 +124,7 @@ func (s *Side) finish(seconds float64) *Side {
 	}
 	s.FirstByteP50, s.FirstByteP99 = quantile(&s.firstByte, 0.5), quantile(&s.firstByte, 0.99)
 	s.RTTP50, s.RTTP99 = quantile(&s.rtt, 0.5), quantile(&s.rtt, 0.99)
+	s.DurationP50, s.DurationP99 = quantile(&s.duration, 0.5), quantile(&s.duration, 0.99)
 	if s.rtt.Count > 0 {
 		jitter := Seconds(s.rttDeviation / s.rtt.Count)
 		s.Jitter = &jitter

@@ -77,7 +77,7 @@ func containerSince(host string, before, now *model.ContainerSample, seconds flo
 	if before == nil {
 		before = &model.ContainerSample{CPU: &model.CPUCounters{}, Processes: &model.ProcessCounters{},
 			Throttle: &model.ThrottleCounters{}, Memory: &model.MemorySample{}, Disk: &model.DiskCounters{},
-			Network: &model.NetworkCounters{}}
+			Network: &model.NetworkCounters{}, TCP: &model.TCPCounters{}}
 	}
 	if n := now.CPU; n != nil {
 		b := or(before.CPU, n)
@@ -118,6 +118,10 @@ func containerSince(host string, before, now *model.ContainerSample, seconds flo
 		v[ReceiveErrors], v[TransmitErrors] = since(b.ReceiveErrors, n.ReceiveErrors), since(b.TransmitErrors, n.TransmitErrors)
 		v[ReceiveDropped], v[TransmitDropped] = since(b.ReceiveDropped, n.ReceiveDropped), since(b.TransmitDropped, n.TransmitDropped)
 	}
+	if n := now.TCP; n != nil {
+		b := or(before.TCP, n)
+		v[ZeroWindows], v[ListenOverflows] = since(b.ZeroWindows, n.ZeroWindows), since(b.ListenOverflows, n.ListenOverflows)
+	}
 	return out
 }
 
@@ -145,17 +149,21 @@ func edgeSince(host string, before, e *model.Edge, seconds float64) edgeChange {
 		client: peerEnd(host, e.Client), server: peerEnd(host, e.Server),
 		opened: float64(n.Opens), closed: float64(n.Closes),
 		change: change{seconds: seconds, latency: floats(n.Latency.Since(b.Latency)),
-			firstByte: floats(n.TimeToFirstByte.Since(b.TimeToFirstByte)), rtt: floats(n.RTT.Since(b.RTT)), values: map[Field]float64{
+			firstByte: floats(n.TimeToFirstByte.Since(b.TimeToFirstByte)), rtt: floats(n.RTT.Since(b.RTT)),
+			duration: floats(n.Duration.Since(b.Duration)), values: map[Field]float64{
 				RequestBytes: sent, ResponseBytes: received,
 				ConnectionsOpened: since(b.Opens, n.Opens), ConnectionsClosed: since(b.Closes, n.Closes),
-				Failures: since(b.Failures, n.Failures), Retransmits: since(b.Retransmits, n.Retransmits),
-				Aborted: since(b.Aborts, n.Aborts), Continued: since(b.Continued, n.Continued),
+				FailuresRefused: since(b.FailuresRefused, n.FailuresRefused), FailuresTimedOut: since(b.FailuresTimedOut, n.FailuresTimedOut),
+				FailuresUnreachable: since(b.FailuresUnreachable, n.FailuresUnreachable),
+				FailuresOther:       since(b.Failures, n.Failures) - since(b.FailuresRefused+b.FailuresTimedOut+b.FailuresUnreachable, n.FailuresRefused+n.FailuresTimedOut+n.FailuresUnreachable),
+				Retransmits:         since(b.Retransmits, n.Retransmits),
+				Aborted:             since(b.Aborts, n.Aborts), Continued: since(b.Continued, n.Continued),
 				RequestPackets: sentPackets, ResponsePackets: receivedPackets, OneWay: since(b.OneWay, n.OneWay),
 				Transactions: since(b.Transactions(), n.Transactions()), InFlight: float64(n.InFlight()),
 				Transfers: since(b.Transfers, n.Transfers), Held: since(b.Held, n.Held), Pushes: since(b.Pushes, n.Pushes),
 				Resets: since(b.Resets, n.Resets), TimedOut: since(b.TimedOut, n.TimedOut),
 				UnseenBytes: since(b.UnseenBytes, n.UnseenBytes), RTTMin: float64(n.RTTMinNS) / 1e9,
-				RTTDeviation: since(b.JitterSumNS, n.JitterSumNS) / 1e9,
+				RTTDeviation: since(b.JitterSumNS, n.JitterSumNS) / 1e9, WindowLimited: since(b.WindowLimitedNS, n.WindowLimitedNS) / 1e9,
 			}}}
 	out.endpoints = endpointsSince(before.Endpoints, e.Endpoints)
 	if e.Service.IsValid() {

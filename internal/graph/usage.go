@@ -7,9 +7,9 @@ import "outsight/internal/model"
 type change struct {
 	values  map[Field]float64
 	latency *model.FloatHistogram
-	// firstByte and rtt are of edges alone.
-	firstByte, rtt *model.FloatHistogram
-	seconds        float64
+	// firstByte, rtt and duration are of edges alone.
+	firstByte, rtt, duration *model.FloatHistogram
+	seconds                  float64
 }
 
 func (c *change) rate(f Field) *float64 {
@@ -60,7 +60,8 @@ func usage(c *change) *Usage {
 		ReceivePackets: c.rate(ReceivePackets), TransmitPackets: c.rate(TransmitPackets),
 		NetworkErrors:  c.value(ReceiveErrors, TransmitErrors),
 		NetworkDropped: c.value(ReceiveDropped, TransmitDropped),
-		RunQueueP50:    quantile(c.latency, 0.5), RunQueueP99: quantile(c.latency, 0.99),
+		ZeroWindows:    c.value(ZeroWindows), ListenOverflows: c.value(ListenOverflows),
+		RunQueueP50: quantile(c.latency, 0.5), RunQueueP99: quantile(c.latency, 0.99),
 	}
 	if limit := c.value(MemoryLimit); limit != nil && *limit > 0 {
 		u.MemoryLimitBytes = limit

@@ -1,5 +1,7 @@
 package model
 
+import "slices"
+
 // Protocol is what a connection's requests were recognised as.
 type Protocol string
 
@@ -12,6 +14,8 @@ const (
 	Kafka      Protocol = "kafka"
 	Memcached  Protocol = "memcached"
 	DNS        Protocol = "dns"
+	HTTP2      Protocol = "http2"
+	GRPC       Protocol = "grpc"
 )
 
 // Names of endpoints that stand for more than one thing asked: OtherEndpoint collects those for
@@ -24,23 +28,24 @@ const (
 // EndpointKey is what tells the endpoints of an edge apart.
 type EndpointKey struct {
 	Protocol Protocol
-	// Name is what was asked for, in at most 48 printable bytes: method and templated route,
-	// command, or statement.
+	// Name is what was asked for, in at most 48 printable bytes (96 for HTTP/2 and gRPC): method
+	// and templated route, command, or statement. It is "unknown" where a connection was joined
+	// after the request's path had been told.
 	Name string
 	// Status is "1xx" to "5xx", or "101" for a switch of protocols, for HTTP; "ok" or "error"
 	// for others; empty where the reply does not tell. For DNS "ok" or the response code:
-	// "nxdomain", "servfail", "refused", "formerr", "notimp", or "rcode9" and the like.
+	// "nxdomain", "servfail", "refused", "formerr", "notimp", or "rcode9" and the like. For gRPC
+	// it is the call's: "ok", "not_found", "unavailable" and so on.
 	Status string
 }
 
-// Failed tells whether the status says that the server failed to do what was asked.
-func (k EndpointKey) Failed() bool {
-	switch k.Status {
-	case "error", "5xx", "servfail", "refused":
-		return true
-	}
-	return false
-}
+// FailedStatuses are the values of EndpointKey.Status that say that the server failed to do what
+// was asked; those of gRPC as OpenTelemetry has them for servers.
+var FailedStatuses = []string{"error", "5xx", "servfail", "refused",
+	"unknown", "deadline_exceeded", "unimplemented", "internal", "unavailable", "data_loss"}
+
+// Failed tells whether the status is one of FailedStatuses.
+func (k EndpointKey) Failed() bool { return slices.Contains(FailedStatuses, k.Status) }
 
 // Endpoint counts the transactions of an edge that asked for the same thing and were answered
 // alike. The counters are cumulative.

@@ -176,6 +176,9 @@ type EdgeCounters struct {
 	// Upgrades counts connections that became streams by agreement of both ends (WebSocket,
 	// replication, subscriptions). From then on they have no transactions.
 	Upgrades uint64
+	// Lost counts transactions whose end is not known, because their HTTP/2 connection could not
+	// be followed any more; LostWaiting those of them whose reply had not begun.
+	Lost, LostWaiting uint64
 	// UnseenBytes were received by the kernel and never read by a call that the programs see
 	// (splice to a pipe, or left unread); known when a connection ends.
 	UnseenBytes uint64
@@ -210,7 +213,7 @@ func (c *EdgeCounters) Plain() []*uint64 {
 	return []*uint64{
 		&c.SentBytes, &c.ReceivedBytes, &c.SentPackets, &c.ReceivedPackets, &c.OneWay, &c.Opens, &c.Closes, &c.Failures, &c.FailuresRefused, &c.FailuresTimedOut,
 		&c.FailuresUnreachable, &c.Resets, &c.TimedOut, &c.Retransmits, &c.Requests, &c.Replies, &c.Aborts, &c.Transfers,
-		&c.Held, &c.Continued, &c.Pushes, &c.Upgrades, &c.UnseenBytes, &c.JitterSumNS, &c.WindowLimitedNS,
+		&c.Held, &c.Continued, &c.Pushes, &c.Upgrades, &c.Lost, &c.LostWaiting, &c.UnseenBytes, &c.JitterSumNS, &c.WindowLimitedNS,
 	}
 }
 
@@ -278,7 +281,7 @@ func (c *EdgeCounters) Precedes(after *EdgeCounters) bool {
 
 // InFlight is the number of requests whose reply has not begun.
 func (c *EdgeCounters) InFlight() uint64 {
-	if done := c.Replies + c.Aborts; done < c.Requests {
+	if done := c.Replies + c.Aborts + c.LostWaiting; done < c.Requests {
 		return c.Requests - done
 	}
 	return 0
@@ -301,6 +304,9 @@ type Listener struct {
 	Process   string
 	PID       int
 	Forwarder bool
+	// Drops counts attempts to connect that the kernel dropped because the accept queue was full,
+	// or there was no memory: what it counts as ListenDrops, since the listener was found.
+	Drops uint64
 }
 
 // FeatureState says whether a feature of the kernel side works on this host.
@@ -310,6 +316,8 @@ type FeatureState string
 const (
 	FeatureWorks  FeatureState = "works"
 	FeatureAbsent FeatureState = "absent"
+	// FeatureOff: it is an option that was not chosen.
+	FeatureOff FeatureState = "off"
 )
 
 // Feature is one hook, counter or runtime, as `outsight doctor` reports it.

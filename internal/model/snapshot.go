@@ -32,6 +32,18 @@ type ContainerSample struct {
 	Memory    *MemorySample
 	Disk      *DiskCounters
 	Network   *NetworkCounters
+	TCP       *TCPCounters
+	// Listeners in order of their address, those of Container.Listeners and others that dropped
+	// something before they were closed.
+	Listeners []ListenerCounters
+}
+
+// ListenerCounters are of all sockets of a container that listen at an address.
+type ListenerCounters struct {
+	// Address is the zero AddrPort for those that found no room in the list.
+	Address netip.AddrPort
+	// Drops counts attempts to connect that found no room in the accept queue.
+	Drops uint64
 }
 
 // ProcessCounters count processes of a container.
@@ -73,6 +85,17 @@ type NetworkCounters struct {
 	ReceivePackets, TransmitPackets uint64
 	ReceiveErrors, TransmitErrors   uint64
 	ReceiveDropped, TransmitDropped uint64
+}
+
+// TCPCounters are of the TCP connections of a container's network namespace, read every thirty
+// seconds.
+type TCPCounters struct {
+	// ZeroWindows counts times that a receiver in the namespace told its sender to stop because its
+	// buffer was full, ZeroWindowsEnded times that it had room again; ZeroWindowDrops segments
+	// that came nevertheless.
+	ZeroWindows, ZeroWindowsEnded, ZeroWindowDrops uint64
+	// ListenOverflows counts connections for which a listening socket's queue had no room.
+	ListenOverflows uint64
 }
 
 // Edge is a directed client-to-server relation, as one of its ends counted it. The two ends of

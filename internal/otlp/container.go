@@ -105,6 +105,35 @@ var containerMetrics = []Metric{
 	{ContainerTransmitPacketsDropped, "container.network.packet.dropped", "{packet}", model.Counter,
 		"Packets dropped while sending",
 		network(func(n *model.NetworkCounters) uint64 { return n.TransmitDropped }), nil, nil},
+	{ContainerZeroWindows, "container.network.tcp.zero_windows", "{window}", model.Counter,
+		"Times that a receiver in the container's network namespace closed its window because its buffer was full; read every 30 s",
+		tcp(func(t *model.TCPCounters) uint64 { return t.ZeroWindows }), nil, nil},
+	{ContainerZeroWindowsEnded, "container.network.tcp.zero_windows.ended", "{window}", model.Counter,
+		"Times that a receiver in the container's network namespace opened a closed window again; read every 30 s",
+		tcp(func(t *model.TCPCounters) uint64 { return t.ZeroWindowsEnded }), nil, nil},
+	{ContainerZeroWindowDrops, "container.network.tcp.zero_window_drops", "{segment}", model.Counter,
+		"Segments dropped because they came to a closed window; read every 30 s",
+		tcp(func(t *model.TCPCounters) uint64 { return t.ZeroWindowDrops }), nil, nil},
+	{ContainerListenOverflows, "container.network.tcp.listen_overflows", "{connection}", model.Counter,
+		"Attempts to connect that found the accept queue of a socket in the container's network namespace full; read every 30 s",
+		tcp(func(t *model.TCPCounters) uint64 { return t.ListenOverflows }), nil, nil},
+	{ContainerListenerDrops, "container.listener.drops", "{connection}", model.Counter,
+		"Attempts to connect that were dropped at a listening TCP address, because its accept queue was full",
+		listenerDrops, nil, nil},
+}
+
+func tcp(read func(*model.TCPCounters) uint64) func(*model.ContainerSample, *collector) {
+	return func(s *model.ContainerSample, to *collector) {
+		if s.TCP != nil {
+			to.value(float64(read(s.TCP)))
+		}
+	}
+}
+
+func listenerDrops(s *model.ContainerSample, to *collector) {
+	for _, l := range s.Listeners {
+		to.value(float64(l.Drops), label(LabelService, serviceName(l.Address)))
+	}
 }
 
 func info(s *model.ContainerSample, to *collector) {

@@ -90,6 +90,16 @@ func TestConvertValues(t *testing.T) {
 	web("container_network_transmit_errors_total", 36)
 	web("container_network_receive_packets_dropped_total", 37)
 	web("container_network_transmit_packets_dropped_total", 38)
+	webAt := func(service string, want float64) {
+		t.Helper()
+		f("container_listener_drops_total,host=node-1,id=4f1d,image=registry/web:1,name="+name+",runtime=docker,service="+service, want)
+	}
+	webAt("others", 43)
+	webAt("0.0.0.0:80", 44)
+	web("container_network_tcp_zero_windows_total", 39)
+	web("container_network_tcp_zero_windows_ended_total", 40)
+	web("container_network_tcp_zero_window_drops_total", 41)
+	web("container_network_tcp_listen_overflows_total", 42)
 	// The ended container with one group of numbers, and the rest of the host with none.
 	f("container_info,host=node-1,id=77aa,name=db,namespace=shop,pod=db-0,pod_uid=u-1,runtime=containerd", 1)
 	f("container_start_time_seconds,host=node-1,id=77aa,name=db,runtime=containerd", float64(testTime.Add(-time.Hour).UnixMilli())/1e3)
@@ -107,25 +117,30 @@ func TestConvertValues(t *testing.T) {
 		{name, "4f1d", "server", 2000, 100, 1, 3},
 		{"10.0.0.9", "10.0.0.9", "server", 2000, 100, 0, 0},
 	} {
+		labels := ",client=" + end.client + ",client_id=" + end.id + ",host=node-1,server=db,server_id=77aa,service=172.17.0.3:5432,side=" + end.side + ",transport=tcp"
 		edge := func(metric string, want float64) {
 			t.Helper()
-			f(metric+",client="+end.client+",client_id="+end.id+",host=node-1,server=db,server_id=77aa,service=172.17.0.3:5432,side="+end.side+",transport=tcp", want)
+			f(metric+labels, want)
 		}
 		edge("outsight_edge_request_bytes_total", end.request)
 		edge("outsight_edge_response_bytes_total", end.response)
 		edge("outsight_edge_transaction_duration_seconds", float64(testHistogram().Count))
 		edge("outsight_edge_connections_opened_total", 3)
 		edge("outsight_edge_connections_closed_total", 2)
-		edge("outsight_edge_connection_failures_total", 1)
+		f("outsight_edge_connection_failures_total"+labels+",type=refused", 1)
+		f("outsight_edge_connection_failures_total"+labels+",type=timed_out", 2)
+		f("outsight_edge_connection_failures_total"+labels+",type=unreachable", 3)
+		f("outsight_edge_connection_failures_total"+labels+",type=other", 4)
 		edge("outsight_edge_retransmits_total", 4)
 		edge("outsight_edge_aborted_transactions_total", 5)
 		edge("outsight_edge_continued_replies_total", 6)
 		edge("outsight_edge_transactions_total", float64(7+8+testHistogram().Count))
-		edge("outsight_edge_requests_in_flight", 20-12-5)
+		edge("outsight_edge_requests_in_flight", 20-12-5-2)
 		edge("outsight_edge_transfers_total", 7)
 		edge("outsight_edge_held_requests_total", 8)
 		edge("outsight_edge_pushes_total", 9)
 		edge("outsight_edge_upgrades_total", 13)
+		edge("outsight_edge_lost_transactions_total", 14)
 		edge("outsight_edge_connections_reset_total", 10)
 		edge("outsight_edge_connections_timed_out_total", 11)
 		edge("outsight_edge_unseen_bytes_total", 12)

@@ -33,8 +33,8 @@ var edgeMetrics = []Metric{
 		"Connections that ended",
 		nil, counter(func(e *model.Edge) uint64 { return e.Counters.Closes }), nil},
 	{EdgeConnectionFailures, "outsight.edge.connection.failures", "{connection}", model.Counter,
-		"Attempts to connect that failed",
-		nil, counter(func(e *model.Edge) uint64 { return e.Counters.Failures }), nil},
+		"Attempts to connect that failed, by reason (type: refused, timed_out, unreachable, other); client's side only",
+		nil, connectionFailures, nil},
 	{EdgeRetransmits, "outsight.edge.retransmits", "{segment}", model.Counter,
 		"TCP segments sent again",
 		nil, counter(func(e *model.Edge) uint64 { return e.Counters.Retransmits }), nil},
@@ -62,6 +62,9 @@ var edgeMetrics = []Metric{
 	{EdgeUpgrades, "outsight.edge.upgrades", "{connection}", model.Counter,
 		"Connections that both ends agreed to make streams (WebSocket, replication, subscriptions)",
 		nil, counter(func(e *model.Edge) uint64 { return e.Counters.Upgrades }), nil},
+	{EdgeLost, "outsight.edge.lost_transactions", "{transaction}", model.Counter,
+		"Transactions whose end is not known: their HTTP/2 connection could not be followed any more",
+		nil, counter(func(e *model.Edge) uint64 { return e.Counters.Lost }), nil},
 	{EdgeResets, "outsight.edge.connections.reset", "{connection}", model.Counter,
 		"Connections that ended with a reset",
 		nil, counter(func(e *model.Edge) uint64 { return e.Counters.Resets }), nil},
@@ -181,6 +184,18 @@ func uniqueEdges(edges []model.Edge) []model.Edge {
 		unique = append(unique, e)
 	}
 	return unique
+}
+
+func connectionFailures(e *model.Edge, to *collector) {
+	c := &e.Counters
+	if e.Side != model.RoleClient && c.Failures == 0 || e.Transport != model.TCP {
+		return
+	}
+	known := c.FailuresRefused + c.FailuresTimedOut + c.FailuresUnreachable
+	to.value(float64(c.FailuresRefused), label(LabelType, "refused"))
+	to.value(float64(c.FailuresTimedOut), label(LabelType, "timed_out"))
+	to.value(float64(c.FailuresUnreachable), label(LabelType, "unreachable"))
+	to.value(float64(c.Failures-min(known, c.Failures)), label(LabelType, "other"))
 }
 
 // addEdge adds e to sum, which is a copy of ours.

@@ -96,6 +96,9 @@ func capacity(s *model.Snapshot, to *collector) {
 
 func features(s *model.Snapshot, to *collector) {
 	for _, f := range s.Self.Features {
+		if f.State == model.FeatureOff {
+			continue
+		}
 		to.value(boolean(f.State == model.FeatureWorks), label(LabelName, f.Name), label(LabelPurpose, f.Purpose))
 	}
 }

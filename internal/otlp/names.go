@@ -34,6 +34,11 @@ const (
 	ContainerTransmitErrors         = "container_network_transmit_errors_total"
 	ContainerReceivePacketsDropped  = "container_network_receive_packets_dropped_total"
 	ContainerTransmitPacketsDropped = "container_network_transmit_packets_dropped_total"
+	ContainerZeroWindows            = "container_network_tcp_zero_windows_total"
+	ContainerZeroWindowsEnded       = "container_network_tcp_zero_windows_ended_total"
+	ContainerZeroWindowDrops        = "container_network_tcp_zero_window_drops_total"
+	ContainerListenOverflows        = "container_network_tcp_listen_overflows_total"
+	ContainerListenerDrops          = "container_listener_drops_total"
 )
 
 // Stored names of the metrics of an edge. Their labels are host, side, client, client_id,
@@ -66,6 +71,7 @@ const (
 	EdgeAborted             = "outsight_edge_aborted_transactions_total"
 	EdgeContinued           = "outsight_edge_continued_replies_total"
 	EdgeUpgrades            = "outsight_edge_upgrades_total"
+	EdgeLost                = "outsight_edge_lost_transactions_total"
 	EdgePaired              = "outsight_edge_paired"
 	EdgeConfidence          = "outsight_edge_confidence"
 )

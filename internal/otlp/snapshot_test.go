@@ -44,9 +44,9 @@ func testSnapshot() *model.Snapshot {
 	rest := &model.Container{ID: model.HostContainerID, Name: "host", Runtime: model.HostRuntime}
 	service := netip.MustParseAddrPort("172.17.0.3:5432")
 	counters := model.EdgeCounters{
-		SentBytes: 100, ReceivedBytes: 2000, Opens: 3, Closes: 2, Failures: 1, Retransmits: 4,
+		SentBytes: 100, ReceivedBytes: 2000, Opens: 3, Closes: 2, Failures: 10, FailuresRefused: 1, FailuresTimedOut: 2, FailuresUnreachable: 3, Retransmits: 4,
 		Aborts: 5, Continued: 6, Latency: testHistogram(), TimeToFirstByte: testHistogram(), RTT: testHistogram(),
-		Duration: testHistogram(), Requests: 20, Replies: 12, Transfers: 7, Held: 8, Pushes: 9, Upgrades: 13, Resets: 10, TimedOut: 11,
+		Duration: testHistogram(), Requests: 20, Replies: 12, Transfers: 7, Held: 8, Pushes: 9, Upgrades: 13, Lost: 14, LostWaiting: 2, Resets: 10, TimedOut: 11,
 		UnseenBytes: 12, JitterSumNS: 250_000_000, WindowLimitedNS: 1_500_000_000, RTTMinNS: 125_000_000,
 	}
 	return &model.Snapshot{
@@ -60,8 +60,10 @@ func testSnapshot() *model.Snapshot {
 				Throttle:  &model.ThrottleCounters{Periods: 10, ThrottledPeriods: 5, ThrottledNS: 250_000_000},
 				Memory: &model.MemorySample{UsageBytes: 11, WorkingSetBytes: 12, RSSBytes: 13, CacheBytes: 14,
 					LimitBytes: 15, PageFaults: 16, MajorPageFaults: 6, OOMKills: 1},
-				Disk:    &model.DiskCounters{ReadBytes: 21, WriteBytes: 22, Reads: 23, Writes: 24},
-				Network: &model.NetworkCounters{ReceiveBytes: 31, TransmitBytes: 32, ReceivePackets: 33, TransmitPackets: 34, ReceiveErrors: 35, TransmitErrors: 36, ReceiveDropped: 37, TransmitDropped: 38},
+				Disk:      &model.DiskCounters{ReadBytes: 21, WriteBytes: 22, Reads: 23, Writes: 24},
+				Network:   &model.NetworkCounters{ReceiveBytes: 31, TransmitBytes: 32, ReceivePackets: 33, TransmitPackets: 34, ReceiveErrors: 35, TransmitErrors: 36, ReceiveDropped: 37, TransmitDropped: 38},
+				TCP:       &model.TCPCounters{ZeroWindows: 39, ZeroWindowsEnded: 40, ZeroWindowDrops: 41, ListenOverflows: 42},
+				Listeners: []model.ListenerCounters{{Drops: 43}, {Address: netip.MustParseAddrPort("0.0.0.0:80"), Drops: 44}},
 			},
 			{Container: db, CPU: &model.CPUCounters{UsageNS: 9}},
 			{Container: rest},

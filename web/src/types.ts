@@ -32,6 +32,9 @@ export interface Side {
   rtt_p99?: Seconds
   rtt_min?: Seconds
   jitter?: Seconds
+  window_limited_seconds?: Seconds
+  duration_p50?: Seconds
+  duration_p99?: Seconds
   resets?: number
   timed_out?: number
   request_packets?: number

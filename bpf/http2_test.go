@@ -1,0 +1,406 @@
+package bpf
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"outsight/internal/model"
+)
+
+// echoes is a gRPC service: Sleep sleeps for so many milliseconds, Fail fails with that status, Count
+// sends so many messages, and Talk sends back what it gets.
+var echoes = grpc.ServiceDesc{
+	ServiceName: "test.Echoes", HandlerType: (*any)(nil),
+	Methods: []grpc.MethodDesc{
+		{MethodName: "Sleep", Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+			in := new(wrapperspb.Int32Value)
+			if err := decode(in); err != nil {
+				return nil, err
+			}
+			select {
+			case <-time.After(time.Duration(in.Value) * time.Millisecond):
+			case <-ctx.Done():
+			}
+			return in, nil
+		}},
+		{MethodName: "Fail", Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+			in := new(wrapperspb.Int32Value)
+			if err := decode(in); err != nil {
+				return nil, err
+			}
+			return nil, status.Error(codes.Code(in.Value), "as asked")
+		}},
+	},
+	Streams: []grpc.StreamDesc{
+		{StreamName: "Count", ServerStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
+			in := new(wrapperspb.Int32Value)
+			if err := s.RecvMsg(in); err != nil {
+				return err
+			}
+			for i := range in.Value {
+				if err := s.SendMsg(wrapperspb.Int32(i)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+		{StreamName: "Talk", ServerStreams: true, ClientStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
+			for {
+				in := new(wrapperspb.Int32Value)
+				if err := s.RecvMsg(in); err != nil {
+					if err == io.EOF {
+						return nil
+					}
+					return err
+				}
+				if err := s.SendMsg(in); err != nil {
+					return err
+				}
+			}
+		}},
+	},
+}
+
+// serveEchoes serves until the test ends.
+func serveEchoes(t testing.TB) net.Addr {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	server.RegisterService(&echoes, nil)
+	var done sync.WaitGroup
+	done.Go(func() { server.Serve(l) })
+	t.Cleanup(func() { server.Stop(); done.Wait() })
+	return l.Addr()
+}
+
+func callEchoes(t testing.TB, at net.Addr) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+at.String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func call(ctx context.Context, conn *grpc.ClientConn, method string, n int) error {
+	return conn.Invoke(ctx, "/test.Echoes/"+method, wrapperspb.Int32(int32(n)), new(wrapperspb.Int32Value))
+}
+
+func portOf(a net.Addr) uint16 { return a.(*net.TCPAddr).AddrPort().Port() }
+
+// http2Drops are what could not be followed.
+func http2Drops(p *Probes) (n uint64) {
+	for _, d := range p.Drops() {
+		if d.Name == "http2_streams" || d.Name == "http2_connections" {
+			n += d.Count
+		}
+	}
+	return n
+}
+
+// expectStreams waits until both ends have counted so many streams, all of them finished but aborts.
+func expectStreams(t *testing.T, p *Probes, at net.Addr, requests, aborts uint64) {
+	t.Helper()
+	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+		var c model.EdgeCounters
+		eventually(t, fmt.Sprintf("the %v counts each stream", role), func() bool {
+			c = edge(t, p, at, role).Counters
+			return c.Requests >= requests && c.Transactions()+c.Aborts >= c.Requests
+		})
+		if c.Requests != requests || c.Aborts != aborts || c.Transactions() != requests-aborts || c.Replies != requests-aborts || c.Lost != 0 || c.InFlight() != 0 {
+			t.Errorf("%v: %d requests, %d replies, %d transactions, %d aborts, %d lost, %d in flight; want %d requests, %d aborts",
+				role, c.Requests, c.Replies, c.Transactions(), c.Aborts, c.Lost, c.InFlight(), requests, aborts)
+		}
+		if c.TimeToFirstByte == nil || c.TimeToFirstByte.Count != c.Replies {
+			t.Errorf("%v: %v times to the first byte of %d replies", role, c.TimeToFirstByte, c.Replies)
+		}
+	}
+	if n := http2Drops(p); n != 0 {
+		t.Errorf("%d drops", n)
+	}
+}
+
+func TestGRPCCalls(t *testing.T) {
+	p := open(t, Options{})
+	at := serveEchoes(t)
+	conn := callEchoes(t, at)
+	for _, c := range []struct {
+		method string
+		n      int
+		times  int
+	}{{"Sleep", 0, 30}, {"Fail", 5, 4}, {"Fail", 14, 3}, {"Nothing", 1, 2}} {
+		for range c.times {
+			call(t.Context(), conn, c.method, c.n)
+		}
+	}
+	expect(t, p, portOf(at), map[string]uint64{"POST /test.Echoes/Sleep ok": 30, "POST /test.Echoes/Fail not_found": 4,
+		"POST /test.Echoes/Fail unavailable": 3, "POST /test.Echoes/Nothing unimplemented": 2})
+	expectStreams(t, p, at, 39, 0)
+}
+
+// Many calls at a time share connections: each is counted once, with its own time.
+func TestGRPCMultiplexed(t *testing.T) {
+	const connections, callers, each = 3, 32, 60
+	p := open(t, Options{})
+	at := serveEchoes(t)
+	var done sync.WaitGroup
+	for range connections {
+		conn := callEchoes(t, at)
+		for range callers {
+			done.Go(func() {
+				for range each {
+					if err := call(t.Context(), conn, "Sleep", 0); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+	}
+	done.Wait()
+	expect(t, p, portOf(at), map[string]uint64{"POST /test.Echoes/Sleep ok": connections * callers * each})
+	expectStreams(t, p, at, connections*callers*each, 0)
+	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+		if c := edge(t, p, at, role).Counters; c.Latency.ZeroCount > c.Latency.Count/1000 {
+			t.Errorf("%v: %d of %d calls took no time", role, c.Latency.ZeroCount, c.Latency.Count)
+		}
+	}
+}
+
+// A slow call among fast ones is the only slow one.
+func TestGRPCSlowAmongFast(t *testing.T) {
+	const slow, fast = 20, 50
+	p := open(t, Options{})
+	at := serveEchoes(t)
+	conn := callEchoes(t, at)
+	var done sync.WaitGroup
+	done.Go(func() {
+		for range slow {
+			call(t.Context(), conn, "Sleep", 20)
+		}
+	})
+	for range 10 {
+		done.Go(func() {
+			for range fast / 10 {
+				call(t.Context(), conn, "Fail", 3)
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+	}
+	done.Wait()
+	expect(t, p, portOf(at), map[string]uint64{"POST /test.Echoes/Sleep ok": slow, "POST /test.Echoes/Fail invalid_argument": fast})
+	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+		for _, e := range edge(t, p, at, role).Endpoints {
+			median := time.Duration(e.Latency.Quantile(0.5) * float64(time.Second))
+			if isSlow := e.Status == "ok"; isSlow != (median > 19*time.Millisecond) || median > 60*time.Millisecond {
+				t.Errorf("%v: %s %s took %v", role, e.Name, e.Status, median)
+			}
+		}
+	}
+}
+
+// Streams of messages are one transaction each, and are not slow because they are long.
+func TestGRPCStreams(t *testing.T) {
+	p := open(t, Options{})
+	at := serveEchoes(t)
+	conn := callEchoes(t, at)
+	count, err := conn.NewStream(t.Context(), &echoes.Streams[0], "/test.Echoes/Count")
+	if err != nil {
+		t.Fatal(err)
+	}
+	count.SendMsg(wrapperspb.Int32(500))
+	count.CloseSend()
+	for n := 0; ; n++ {
+		if err := count.RecvMsg(new(wrapperspb.Int32Value)); err != nil {
+			if err != io.EOF || n != 500 {
+				t.Fatalf("%d messages, then %v", n, err)
+			}
+			break
+		}
+	}
+	talk, err := conn.NewStream(t.Context(), &echoes.Streams[1], "/test.Echoes/Talk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		if err := talk.SendMsg(wrapperspb.Int32(int32(i))); err != nil {
+			t.Fatal(err)
+		}
+		if err := talk.RecvMsg(new(wrapperspb.Int32Value)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(300 * time.Millisecond)
+	}
+	talk.CloseSend()
+	if err := talk.RecvMsg(new(wrapperspb.Int32Value)); err != io.EOF {
+		t.Fatal(err)
+	}
+	expect(t, p, portOf(at), map[string]uint64{"POST /test.Echoes/Count ok": 1, "POST /test.Echoes/Talk ok": 1})
+	expectStreams(t, p, at, 2, 0)
+	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+		if c := edge(t, p, at, role).Counters; c.Transfers != 1 || c.Latency.Count != 1 || c.Pushes != 0 {
+			t.Errorf("%v: %d transfers, %d in the latency, %d pushes", role, c.Transfers, c.Latency.Count, c.Pushes)
+		}
+	}
+}
+
+// Calls that the client gives up, and calls whose connection ends.
+func TestGRPCAborts(t *testing.T) {
+	p := open(t, Options{})
+	at := serveEchoes(t)
+	conn := callEchoes(t, at)
+	for range 7 {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		if err := call(ctx, conn, "Sleep", 5000); status.Code(err) != codes.DeadlineExceeded {
+			t.Fatal(err)
+		}
+		cancel()
+	}
+	if err := call(t.Context(), conn, "Sleep", 0); err != nil {
+		t.Fatal(err)
+	}
+	expectStreams(t, p, at, 8, 7)
+	var done sync.WaitGroup
+	for range 5 {
+		done.Go(func() { call(t.Context(), conn, "Sleep", 3000) })
+	}
+	eventually(t, "all wait", func() bool { return edge(t, p, at, model.RoleServer).Counters.InFlight() == 5 })
+	conn.Close()
+	done.Wait()
+	expectStreams(t, p, at, 13, 12)
+}
+
+// A connection that was there before is followed from some call on, and says what it does not know.
+func TestGRPCJoined(t *testing.T) {
+	at := serveEchoes(t)
+	conn := callEchoes(t, at)
+	for range 10 {
+		if err := call(t.Context(), conn, "Sleep", 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := open(t, Options{})
+	for range 50 {
+		call(t.Context(), conn, "Sleep", 0)
+	}
+	for range 20 { // told anew, it has a name; its status is told with a name from before
+		call(t.Context(), conn, "Fail", 5)
+	}
+	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+		var named map[string]uint64
+		eventually(t, "streams are counted", func() bool {
+			named = asked(t, p, portOf(at), role)
+			return named["POST /test.Echoes/Fail"] == 20
+		})
+		if n := named["unknown"]; n < 45 || n > 50 || len(named) != 2 {
+			t.Errorf("%v: %v", role, named)
+		}
+		if c := edge(t, p, at, role).Counters; c.InFlight() != 0 || c.Lost > 1 {
+			t.Errorf("%v: %d in flight, %d lost", role, c.InFlight(), c.Lost)
+		}
+	}
+}
+
+// Plain HTTP/2, by other implementations at both ends. A file's bytes pass no buffer that could be read.
+func TestHTTP2OfNginx(t *testing.T) {
+	port, dir := freePort(t), t.TempDir()
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		os.Chmod(d, 0o755)
+	}
+	config := filepath.Join(dir, "nginx.conf")
+	os.WriteFile(filepath.Join(dir, "page"), make([]byte, 300_000), 0o644)
+	os.WriteFile(config, fmt.Appendf(nil, `
+daemon off; worker_processes 1; pid %[1]s/pid; error_log stderr; user root;
+events {}
+http {
+	access_log off; sendfile on; client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/f; uwsgi_temp_path %[1]s/u; scgi_temp_path %[1]s/s;
+	server {
+		listen 127.0.0.1:%[2]d http2; root %[1]s;
+		location /users { return 200 "hi"; }
+		location /moved { return 302 /; }
+	}
+}`, dir, port), 0o644)
+	daemon(t, port, "nginx", "-c", config, "-p", dir)
+	p := open(t, Options{})
+	url := "http://" + address(port)
+	arguments := []string{"-s", "-o", "/dev/null", "--http2-prior-knowledge"}
+	for i := range 40 {
+		execute(t, "curl", append(arguments, fmt.Sprintf("%s/users/%d/orders?page=%d", url, i, i))...)
+	}
+	execute(t, "curl", append(arguments, url+"/page")...)
+	execute(t, "curl", append(arguments, url+"/missing")...)
+	execute(t, "curl", append(arguments, "-X", "DELETE", url+"/users/7")...)
+	execute(t, "curl", append(arguments, url+"/moved")...)
+	expect(t, p, port, map[string]uint64{"GET /users/{}/orders 2xx": 40, "GET /page 2xx": 1, "GET /missing 4xx": 1,
+		"DELETE /users/{} 2xx": 1, "GET /moved 3xx": 1})
+	if n := http2Drops(p); n != 0 {
+		t.Errorf("%d drops", n)
+	}
+}
+
+// What says that it is HTTP/2, and is not, is a stream of bytes.
+func TestHTTP2Nonsense(t *testing.T) {
+	p := open(t, Options{})
+	for _, turns := range [][]turn{
+		{{[]string{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"}, []string{"\x00\x00\x00"}}, {[]string{"\x00\x00\x01\x01\x00\x00\x00\x00\x01\x82\x00\x00\x00\x00\x00\x00\x00\x00\x00"}, []string{"what?"}}},
+		{{[]string{"PRI * HTTP/2.0\r\n\r\nWHAT?"}, []string{"what?"}}, {[]string{"GET / HTTP/1.1\r\n\r\n"}, []string{okay}}},
+	} {
+		before := http2Drops(p)
+		port := say(t, turns...)
+		eventually(t, "both ends give up", func() bool { return http2Drops(p) == before+2 })
+		expect(t, p, port, map[string]uint64{})
+	}
+}
+
+// A call may send or receive as many frames as fit into it.
+func TestHTTP2Burst(t *testing.T) {
+	const streams = 1500
+	p := open(t, Options{})
+	var requests, replies, block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	fields := func(fields ...string) []byte {
+		block.Reset()
+		for i := 0; i < len(fields); i += 2 {
+			encoder.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
+		}
+		return block.Bytes()
+	}
+	client, server := http2.NewFramer(&requests, nil), http2.NewFramer(&replies, nil)
+	requests.WriteString(http2.ClientPreface)
+	client.WriteSettings()
+	for i := range uint32(streams) {
+		client.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, EndHeaders: true, EndStream: true,
+			BlockFragment: fields(":method", "GET", ":scheme", "http", ":path", "/burst", ":authority", "here")})
+	}
+	encoder = hpack.NewEncoder(&block)
+	server.WriteSettings()
+	for i := range uint32(streams) {
+		server.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, EndHeaders: true, BlockFragment: fields(":status", "200", "server", "a")})
+		server.WriteData(2*i+1, true, []byte("hello"))
+	}
+	port := say(t, turn{[]string{requests.String()}, []string{replies.String()}})
+	expect(t, p, port, map[string]uint64{"GET /burst 2xx": streams})
+	if n := http2Drops(p); n != 0 {
+		t.Errorf("%d drops", n)
+	}
+}
