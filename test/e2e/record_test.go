@@ -125,6 +125,26 @@ func TestRecordContainersThatComeAndGo(t *testing.T) {
 	}
 }
 
+// TestKilledRecordingIsReadable: all but the last second is in the files, and nothing in the kernel.
+func TestKilledRecordingIsReadable(t *testing.T) {
+	dir := t.TempDir()
+	record := exec.Command(outsightBinary, "record", "-i", "10ms", "-d", dir)
+	if err := record.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Minute, func() error { return fileOf(dir, "host") })
+	time.Sleep(3 * time.Second)
+	objects := kernelObjects(t, record.Process.Pid)
+	record.Process.Kill()
+	killed := time.Now()
+	record.Wait()
+	r := recordingOf(t, dir, "host")
+	if last := time.Unix(0, r.At[len(r.At)-1]); len(r.At) < 150 || killed.Sub(last) > 2*time.Second || len(r.Problems) > 0 {
+		t.Errorf("%d rows, the last %v before the end, problems %v", len(r.At), killed.Sub(last), r.Problems)
+	}
+	eventually(t, 20*time.Second, func() error { return noneIsLeft(objects) })
+}
+
 func fileOf(dir, id string) error {
 	files, err := filepath.Glob(filepath.Join(dir, id+"_*"))
 	if err == nil && len(files) == 0 {
