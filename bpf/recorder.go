@@ -27,6 +27,9 @@ const (
 	maxRecorderCPUs = 1024
 	sampleBytes     = 80
 	tickBytes       = 64
+	// listEdgesEvery is how long a new edge may be left out. To look at all places of the table is
+	// most of what a recorder costs in user space.
+	listEdgesEvery = time.Second
 	// ringTime is how long the ring lasts by itself, where its bounds allow it.
 	ringTime                   = time.Second
 	minRingBytes, maxRingBytes = 1 << 20, 16 << 20
@@ -71,6 +74,8 @@ type Recorder struct {
 	ahead  clockDifference
 	tick   model.Tick
 	slots  map[model.CgroupID]uint32
+	// listed is when the edges were.
+	listed time.Time
 	// starter arms the timer.
 	starter *ebpf.Program
 }
@@ -294,8 +299,9 @@ func (r *Recorder) update() error {
 		atomic.StoreInt64(&c.ClockAheadNs, ahead)
 		atomic.StoreUint32(&c.ClockKnown, 1)
 	}
-	if r.probes.edges != nil {
+	if now := time.Now(); r.probes.edges != nil && now.Sub(r.listed) >= listEdgesEvery {
 		r.listEdges()
+		r.listed = now
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ agent for what it has kept in memory instead.`,
 	o.watchFlags.add(c)
 	f := c.Flags()
 	f.DurationVarP(&o.interval, "interval", "i", 50*time.Millisecond, "time between two samples, 1ms to 10s")
-	f.StringVarP(&o.directory, "directory", "d", "recording", "directory of the files; it is made if it is not there")
+	f.StringVarP(&o.directory, "directory", "d", "recordings", "directory of the files; it is made if it is not there")
 	f.StringVar(&o.containers, "containers", "*", "record containers whose name, pod/name or image is like this pattern, or whose ID begins with it; several separated by commas")
 	f.StringVar(&o.format, "format", "csvy", "csvy, radvisor (as rAdvisor 1.4 writes it) or parquet")
 	f.DurationVar(&o.length, "for", 0, "how long to record; 0 is until Ctrl-C")

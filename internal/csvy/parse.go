@@ -15,11 +15,12 @@ import (
 const (
 	maxLine = 1 << 20
 	maxHead = 4 << 20
+	maxCPUs = 1024
 )
 
 // Parse reads a text of rAdvisor's or of the superset.
 func Parse(in io.Reader) (*Recording, error) {
-	p := parser{in: bufio.NewReaderSize(in, 64<<10), r: &Recording{}}
+	p := parser{in: bufio.NewReaderSize(in, 64<<10), r: &Recording{}, index: map[string]int{}}
 	if err := p.begin(); err != nil {
 		return nil, err
 	}
@@ -39,8 +40,9 @@ type parser struct {
 	offset int64
 
 	delimiter byte
-	// cells of a row, the time excluded.
+	// cells of a row, the time excluded; index of the recording's columns by name.
 	cells []textCell
+	index map[string]int
 	// lastEnd is where the last whole row ends.
 	lastEnd int64
 }
@@ -158,7 +160,7 @@ func (p *parser) names(head *parsedHead, line []byte, first bool) error {
 	seen := map[string]bool{}
 	for _, name := range list[1:] {
 		columns := []Column{head.column(name)}
-		if n := head.declared[name].Count; name == perCPU && n > 0 && n <= 1<<16 {
+		if n := head.declared[name].Count; name == perCPU && n > 0 && n <= maxCPUs {
 			columns = columns[:0]
 			for i := range n {
 				columns = append(columns, ColumnNamed(perCPU+"/"+strconv.Itoa(i)))
@@ -166,16 +168,18 @@ func (p *parser) names(head *parsedHead, line []byte, first bool) error {
 		}
 		c := textCell{name: name}
 		for _, column := range columns {
-			at := p.r.Head.Index(column.Name)
+			at, known := p.index[column.Name]
 			switch {
 			case seen[column.Name]:
 				p.r.Complain(p.line, fmt.Sprintf("the column %.60q is there twice", column.Name))
 				at = -1
-			case at < 0 && first:
+			case !known && first:
 				at = len(p.r.Head.Columns)
+				p.index[column.Name] = at
 				p.r.Head.Columns, p.r.Values = append(p.r.Head.Columns, column), append(p.r.Values, nil)
-			case at < 0:
+			case !known:
 				p.r.Complain(p.line, fmt.Sprintf("the column %.60q is new here; it is left out", column.Name))
+				at = -1
 			}
 			seen[column.Name] = true
 			c.columns = append(c.columns, at)

@@ -28,7 +28,8 @@ type Recording struct {
 
 // Problem is something in a file that could not be read as it should.
 type Problem struct {
-	// Line in a text file, row in others, from 1; the first one where there are more of the kind.
+	// Line in a text file, row in others, from 1; the first one where there are more of the kind; 0
+	// for the file as a whole.
 	Line int    `json:"line"`
 	Text string `json:"text"`
 	// Count of lines with the same kind of problem.
@@ -36,7 +37,10 @@ type Problem struct {
 }
 
 func (p Problem) String() string {
-	s := fmt.Sprintf("line %d: %s", p.Line, p.Text)
+	s := p.Text
+	if p.Line > 0 {
+		s = fmt.Sprintf("line %d: %s", p.Line, p.Text)
+	}
 	if p.Count > 1 {
 		s += fmt.Sprintf(" (and %d more)", p.Count-1)
 	}

@@ -67,6 +67,8 @@ type textWriter struct {
 	// columns of the file, without the time, and where their values come from.
 	columns []Column
 	cells   []cell
+	// parts tells which columns are parts of the vector.
+	parts []bool
 	// absent is what a missing value is written as, for each column.
 	absent []string
 	// lane are the values that come from files: rAdvisor writes no row without one.
@@ -132,7 +134,9 @@ func (w *textWriter) add(columns ...Column) {
 				absent = noLimit
 			}
 		}
+		_, part := vectorOf(c.Name)
 		w.columns, w.cells, w.absent = append(w.columns, c), append(w.cells, from), append(w.absent, absent)
+		w.parts = append(w.parts, part)
 	}
 }
 
@@ -210,13 +214,12 @@ func (w *textWriter) appendRow(b []byte, at time.Time, values []float64) []byte 
 	b = strconv.AppendInt(b, at.UnixNano(), 10)
 	inVector := false
 	for i, c := range w.cells {
-		_, part := vectorOf(w.columns[i].Name)
-		if part && inVector {
+		if w.parts[i] && inVector {
 			b = append(b, ' ')
 		} else {
 			b = append(b, ',')
 		}
-		inVector = part
+		inVector = w.parts[i]
 		v := math.NaN()
 		if values != nil {
 			v = c.value(values)

@@ -59,6 +59,8 @@ type BlockTarget struct {
 }
 
 const (
+	// flightDrain is how often the ring is emptied: seldom, since nobody waits for the ticks.
+	flightDrain = 500 * time.Millisecond
 	// blockTime and blockBytes bound a block: when memory is short whole blocks are given up.
 	blockTime  = 10 * time.Second
 	blockBytes = 64 << 10
@@ -75,7 +77,7 @@ func NewFlight(ticks Ticks, containers Containers, o FlightOptions) *Flight {
 
 // Run keeps ticks until ctx ends.
 func (f *Flight) Run(ctx context.Context) error {
-	ticker := time.NewTicker(drainEvery)
+	ticker := time.NewTicker(flightDrain)
 	defer ticker.Stop()
 	for {
 		select {

@@ -46,7 +46,8 @@ var allowed = map[string]map[string]string{
 	"internal/csvy/parquet": {
 		"internal/csvy": "it adds a format there; it is apart so that the small agent does not link it",
 	},
-	"internal/graph": {"internal/model": "query results in"},
+	"internal/graph":  {"internal/model": "query results in"},
+	"internal/report": {"internal/csvy": "recordings in"},
 	"internal/api": {
 		"internal/model": "snapshots and results",
 		"internal/store": "what it answers from",
@@ -59,8 +60,8 @@ var allowed = map[string]map[string]string{
 	"cmd/outsight": {
 		"internal/model": "", "bpf": "", "internal/container": "", "internal/network": "",
 		"internal/otlp": "", "internal/agent": "", "internal/store": "", "internal/graph": "",
-		"internal/api": "", "internal/demo": "", "internal/recorder": "", "internal/csvy": "",
-		"internal/csvy/parquet": "", "web": "",
+		"internal/api": "", "internal/demo": "", "web": "",
+		"internal/recorder": "", "internal/csvy": "", "internal/csvy/parquet": "", "internal/report": "",
 	},
 	"cmd/outsight-agent": {
 		"internal/model": "", "bpf": "", "internal/container": "", "internal/network": "",

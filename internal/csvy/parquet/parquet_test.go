@@ -6,7 +6,9 @@ import (
 	"flag"
 	"io"
 	"math"
+	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -175,14 +177,14 @@ func TestIsAnOrdinaryFile(t *testing.T) {
 	}
 }
 
-// TestCutFiles cuts a recording at every byte: all row groups that are whole are read.
+// TestCutFiles cuts a recording at many bytes: all row groups that are whole are read.
 func TestCutFiles(t *testing.T) {
 	b, err := os.ReadFile(record(t, 30, true, csvy.Options{FlushEvery: 500 * time.Millisecond}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	whole := 0
-	for n := len(b); n >= 0; n -= 3 {
+	for n := len(b); n >= 0; n -= 17 {
 		r, err := Parse(b[:n])
 		if err != nil {
 			if whole > 0 && n > 4000 {
@@ -261,6 +263,72 @@ func TestFullDisk(t *testing.T) {
 	wantRows(t, r, len(r.At))
 }
 
+// killedDir makes the test's program a recorder that goes on until it is killed.
+const killedDir = "OUTSIGHT_TEST_RECORD"
+
+func TestMain(m *testing.M) {
+	dir := os.Getenv(killedDir)
+	if dir == "" {
+		os.Exit(m.Run())
+	}
+	var writers []csvy.Writer
+	for _, format := range []csvy.Format{csvy.CSVY, csvy.RAdvisor, csvy.Parquet} {
+		w, err := csvy.Create(dir, format, exampleHead(), csvy.Options{FlushEvery: time.Second})
+		if err != nil {
+			panic(err)
+		}
+		writers = append(writers, w)
+	}
+	for i := 0; ; i++ {
+		for _, w := range writers {
+			if err := w.Row(at(i), row(i)); err != nil {
+				panic(err)
+			}
+		}
+	}
+}
+
+// TestKilledRecorder ends a recorder with SIGKILL. All whole rows are read, from the first on.
+func TestKilledRecorder(t *testing.T) {
+	for range 3 {
+		dir := t.TempDir()
+		recorder := exec.Command(os.Args[0])
+		recorder.Env = append(os.Environ(), killedDir+"="+dir)
+		if err := recorder.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+			paths, err := filepath.Glob(filepath.Join(dir, "*.parquet"))
+			if err != nil || time.Now().After(end) {
+				t.Fatalf("nothing was recorded: %v", err)
+			}
+			if len(paths) == 1 {
+				if info, err := os.Stat(paths[0]); err == nil && info.Size() > 100_000 {
+					break
+				}
+			}
+		}
+		if err := recorder.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := recorder.Wait(); err == nil {
+			t.Fatal("the recorder ended by itself")
+		}
+		for _, extension := range []string{".csvy", ".parquet"} {
+			paths, _ := filepath.Glob(filepath.Join(dir, "*"+extension))
+			r := open(t, paths[0])
+			if len(r.At) < 1000 || r.End.Rows != len(r.At) || !r.End.At.Equal(at(len(r.At)-1)) {
+				t.Errorf("%s: got end %+v", extension, r.End)
+			}
+			wantRows(t, r, len(r.At))
+		}
+		paths, _ := filepath.Glob(filepath.Join(dir, "*.log"))
+		if r := open(t, paths[0]); r.Format != csvy.RAdvisor || len(r.At) < 100 || len(r.Problems) > 1 {
+			t.Errorf("%s: got %d rows, problems %v", paths[0], len(r.At), r.Problems)
+		}
+	}
+}
+
 func TestForeignFiles(t *testing.T) {
 	var b bytes.Buffer
 	if err := pq.Write(&b, []struct{ A int }{{1}}); err != nil {
@@ -317,4 +385,26 @@ func TestGoldenFile(t *testing.T) {
 	r := open(t, golden)
 	r.At = r.At[:30]
 	wantRows(t, r, 30)
+}
+
+// TestDamagedFiles changes a few bytes: what is read is told, and nothing panics.
+func TestDamagedFiles(t *testing.T) {
+	b, err := os.ReadFile("testdata/three-pieces.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	read := 0
+	for range 500 {
+		damaged := bytes.Clone(b)
+		for range 1 + random.IntN(5) {
+			damaged[random.IntN(len(b))] = byte(random.Uint32())
+		}
+		if r, err := Parse(damaged); err == nil && len(r.At) > 0 {
+			read++
+		}
+	}
+	if read < 100 {
+		t.Errorf("of 500 files with up to 5 damaged bytes %d were read in part, want 100 or more", read)
+	}
 }

@@ -143,6 +143,9 @@ func readRows(r *csvy.Recording, piece *pq.File) (err error) {
 }
 
 func readGroup(r *csvy.Recording, group pq.RowGroup, leaves []int) error {
+	if n := group.NumRows(); n < 0 || n > maxRows {
+		return fmt.Errorf("it says that it has %d rows, and there are at most %d", n, maxRows)
+	}
 	rows := group.Rows()
 	defer rows.Close()
 	buffer := make([]pq.Row, 64)

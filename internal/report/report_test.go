@@ -1,0 +1,511 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"outsight/internal/csvy"
+)
+
+// actor is a container of a simulation. The functions take the time in ms; nil is 0.
+type actor struct {
+	name string
+	// cpu in CPUs, wait in threads in the run queue, sent in bytes per ms: they are integrated.
+	cpu, wait, sent func(ms float64) float64
+	// asking and serving are numbers of requests.
+	asking, serving func(ms float64) float64
+	// more columns, as they are.
+	more map[string]func(ms float64) float64
+}
+
+// world is a recording of all actors: length and interval in ms, without the ticks that are lost.
+type world struct {
+	length, interval float64
+	cores            int
+	lost             func(ms float64) bool
+	// plain is a recording without ticks, as rAdvisor makes it.
+	plain  bool
+	actors []actor
+}
+
+var epoch = time.Unix(1_790_000_000, 0)
+
+func (w world) record() []*csvy.Recording {
+	var all []*csvy.Recording
+	for _, a := range w.actors {
+		r := &csvy.Recording{Path: a.name + ".csvy", Head: csvy.Head{
+			Container: csvy.Container{ID: "id-" + a.name, Name: a.name}, Host: csvy.Host{Name: "node", Cores: w.cores, OnlineCores: w.cores},
+			Interval: time.Duration(w.interval * 1e6), Started: epoch, MonotonicNS: 5e9,
+		}}
+		names := []string{csvy.CPUNS, csvy.RunQueueNS, csvy.SentBytes, csvy.RequestsAsking, csvy.RequestsServing}
+		if !w.plain {
+			names = append(names, csvy.Tick, csvy.DueNS, csvy.LatenessNS)
+		}
+		for name := range a.more {
+			names = append(names, name)
+		}
+		for _, name := range names {
+			r.Head.Columns = append(r.Head.Columns, csvy.ColumnNamed(name))
+			r.Values = append(r.Values, nil)
+		}
+		call := func(f func(float64) float64, at float64) float64 {
+			if f == nil {
+				return 0
+			}
+			return f(at)
+		}
+		const fine = 0.1
+		var cpu, wait, sent float64
+		tick := 0
+		for step := 0; float64(step)*fine <= w.length+fine/2; step++ {
+			at := float64(step) * fine
+			if due := float64(tick) * w.interval; at >= due-fine/2 {
+				row := map[string]float64{
+					csvy.CPUNS: cpu, csvy.RunQueueNS: wait, csvy.SentBytes: math.Floor(sent), csvy.RequestsAsking: math.Floor(call(a.asking, at)),
+					csvy.RequestsServing: math.Floor(call(a.serving, at)), csvy.Tick: float64(tick), csvy.DueNS: 5e9 + due*1e6, csvy.LatenessNS: 0,
+				}
+				tick++
+				if w.lost == nil || !w.lost(at) {
+					r.At = append(r.At, epoch.UnixNano()+int64(due*1e6))
+					for i, name := range names {
+						v, ok := row[name]
+						if !ok {
+							v = a.more[name](at)
+						}
+						r.Values[i] = append(r.Values[i], v)
+					}
+				}
+			}
+			cpu += call(a.cpu, at) * fine * 1e6
+			wait += call(a.wait, at) * fine * 1e6
+			sent += call(a.sent, at) * fine
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// between is v from one time to another, and other otherwise.
+func between(from, to, v, other float64) func(float64) float64 {
+	return func(at float64) float64 {
+		if at >= from && at < to {
+			return v
+		}
+		return other
+	}
+}
+
+func always(v float64) func(float64) float64 { return func(float64) float64 { return v } }
+
+// busy are requests that come each 7 ms and take 2 ms.
+func busy(at float64) float64 {
+	if math.Mod(at, 7) < 2 {
+		return 1
+	}
+	return 0
+}
+
+// stalling are requests that come each 12 ms and are not answered from one time to another.
+func stalling(from, to float64) func(float64) float64 {
+	return func(at float64) float64 {
+		if at < from || at >= to {
+			if math.Mod(at, 12) < 1 {
+				return 1
+			}
+			return 0
+		}
+		return math.Floor(at/12) - math.Ceil(from/12) + 1
+	}
+}
+
+// shop is a world with nothing to find in it.
+func shop(interval float64) world {
+	return world{length: 10_000, interval: interval, cores: 2, actors: []actor{
+		{name: "gateway", cpu: always(0.1), sent: always(50), asking: busy, serving: busy},
+		{name: "catalogue", cpu: always(0.2), sent: always(50), serving: busy},
+		{name: "cart", cpu: always(0.3), wait: always(0.01), sent: always(50), serving: busy},
+		{name: "batch", cpu: func(at float64) float64 { return 0.3 + 0.2*math.Sin(at/300) }},
+	}}
+}
+
+func (w *world) actor(name string) *actor {
+	for i := range w.actors {
+		if w.actors[i].name == name {
+			return &w.actors[i]
+		}
+	}
+	w.actors = append(w.actors, actor{name: name})
+	return &w.actors[len(w.actors)-1]
+}
+
+// stall makes the catalogue stand still; the gateway's requests to it wait.
+func (w *world) stall(name string, from, to float64) {
+	a := w.actor(name)
+	a.serving = stalling(from, to)
+	a.sent = between(from, to, 0, 50)
+	a.cpu = between(from, to, 0.01, 0.2)
+}
+
+func text(r *Report) string {
+	var b strings.Builder
+	for _, s := range r.Saturations {
+		fmt.Fprintf(&b, "%s %s %.1f–%.1f ms\n", s.Kind, s.Container, sinceEpoch(s.From), sinceEpoch(s.To))
+		for _, l := range s.Chain {
+			fmt.Fprintf(&b, "    %.1f %s\n", sinceEpoch(l.At), l.Text)
+		}
+	}
+	return b.String()
+}
+
+func sinceEpoch(t time.Time) float64 { return float64(t.Sub(epoch)) / 1e6 }
+
+// want is what is to be found: from and to within the tolerance in ms.
+type want struct {
+	kind     Kind
+	name     string
+	from, to float64
+}
+
+func check(t *testing.T, w world, tolerance float64, wants ...want) *Report {
+	t.Helper()
+	r := Analyse(w.record(), Options{})
+	found := slices.Clone(r.Saturations)
+	for _, want := range wants {
+		i := slices.IndexFunc(found, func(s *Saturation) bool {
+			return s.Kind == want.kind && s.Container == want.name && math.Abs(sinceEpoch(s.From)-want.from) <= tolerance &&
+				math.Abs(sinceEpoch(s.To)-want.to) <= tolerance
+		})
+		if i < 0 {
+			t.Errorf("no %s of %s from %v to %v ms in\n%s", want.kind, want.name, want.from, want.to, text(r))
+			continue
+		}
+		found = slices.Delete(found, i, i+1)
+	}
+	for _, s := range found {
+		t.Errorf("%s of %s from %.1f to %.1f ms is not there", s.Kind, s.Container, sinceEpoch(s.From), sinceEpoch(s.To))
+	}
+	return r
+}
+
+func wantEffect(t *testing.T, s *Saturation, what What, name string) *Effect {
+	t.Helper()
+	for i, e := range s.Effects {
+		if e.What == what && e.Container == name {
+			return &s.Effects[i]
+		}
+	}
+	t.Errorf("%s of %s: %s of %s is missing in %+v", s.Kind, s.Container, what, name, s.Effects)
+	return &Effect{}
+}
+
+func TestNothingToFind(t *testing.T) {
+	for _, interval := range []float64{1, 5, 50} {
+		check(t, shop(interval), 0)
+	}
+	r := Analyse(nil, Options{})
+	if len(r.Saturations) != 0 || len(r.Containers) != 0 {
+		t.Errorf("got %+v of nothing", r)
+	}
+	check(t, world{length: 0, interval: 5, cores: 2, actors: shop(5).actors}, 0)
+}
+
+// hog takes what is left of the CPUs, and the cart's threads wait.
+func hog(w *world, from, to float64) {
+	w.actor("hog").cpu = between(from, to, 1.5, 0.01)
+	for _, name := range []string{"gateway", "catalogue", "cart", "batch"} {
+		w.actor(name).cpu = between(from, to, 0.125, 0.1)
+	}
+	w.actor("cart").wait = between(from, to, 0.8, 0.01)
+	w.actor("cart").serving = between(from, to, 6, 0)
+	w.actor("gateway").asking = between(from+8, to, 5, 0)
+}
+
+func TestHostCPU(t *testing.T) {
+	for _, interval := range []float64{1, 5, 50} {
+		w := shop(interval)
+		hog(&w, 3003, 3243)
+		r := check(t, w, 2, want{HostCPU, "hog", 3003, 3243})
+		if len(r.Saturations) != 1 {
+			continue
+		}
+		s := r.Saturations[0]
+		if e := wantEffect(t, s, WaitedForCPU, "cart"); math.Abs(e.Waited-0.8*240) > 2+interval/6 {
+			t.Errorf("the cart waited %v ms, want 192", e.Waited)
+		}
+		wantEffect(t, s, Unanswered, "cart")
+		if e := wantEffect(t, s, WaitedForReplies, "gateway"); e.Most != 5 || e.From.Before(s.From) {
+			t.Errorf("got %+v", e)
+		}
+		if s.CPU[0].Container != "hog" || math.Abs(s.CPU[0].CPUs-1.5) > 0.02+interval/1000 {
+			t.Errorf("got CPU %+v, want 1.5 of the hog first", s.CPU)
+		}
+		if s.Chain[0].Container != "hog" || !slices.IsSortedFunc(s.Chain[1:], func(a, b Link) int { return a.At.Compare(b.At) }) {
+			t.Errorf("got chain %+v", s.Chain)
+		}
+		if s.Resolution != interval {
+			t.Errorf("the resolution is %v ms, want %v", s.Resolution, interval)
+		}
+	}
+}
+
+func TestStall(t *testing.T) {
+	for _, interval := range []float64{1, 5, 10} {
+		w := shop(interval)
+		w.stall("catalogue", 4000, 4080)
+		// Who asks it serves others' requests itself, and sends nothing meanwhile.
+		g := w.actor("gateway")
+		g.asking, g.serving, g.sent = stalling(4000, 4080), stalling(4000, 4080), between(4000, 4080, 0, 50)
+		r := check(t, w, 10, want{Stall, "catalogue", 4000, 4080})
+		if len(r.Saturations) != 1 {
+			continue
+		}
+		s := r.Saturations[0]
+		if e := wantEffect(t, s, WaitedForReplies, "gateway"); e.Most < 6 {
+			t.Errorf("got %+v, want 6 requests or more", e)
+		}
+		if s.Earliest.After(s.From) || sinceEpoch(s.Earliest) < 3980 {
+			t.Errorf("it began at %.1f ms at the earliest", sinceEpoch(s.Earliest))
+		}
+	}
+}
+
+// TestHeldRequestsAreNoStall has a long poll that is never answered, and pauses.
+func TestHeldRequestsAreNoStall(t *testing.T) {
+	w := shop(5)
+	a := w.actor("catalogue")
+	a.serving = func(at float64) float64 { return 1 + busy(at) }
+	a.sent = func(at float64) float64 {
+		if math.Mod(at, 500) < 250 {
+			return 50
+		}
+		return 0
+	}
+	a.serving = func(at float64) float64 {
+		if math.Mod(at, 500) < 250 {
+			return 1 + busy(at)
+		}
+		return 1
+	}
+	check(t, w, 0)
+}
+
+func TestTwoAtOnce(t *testing.T) {
+	w := shop(5)
+	w.stall("catalogue", 4000, 4080)
+	w.stall("cart", 4040, 4200)
+	check(t, w, 10, want{Stall, "catalogue", 4000, 4080}, want{Stall, "cart", 4040, 4200})
+
+	w = shop(5)
+	hog(&w, 2000, 2150)
+	w.actor("hog").cpu = func(at float64) float64 { return between(2000, 2050, 1.5, 0)(at) + between(2050, 2100, 0.9, 0)(at) }
+	w.actor("second").cpu = func(at float64) float64 { return between(2050, 2100, 0.6, 0)(at) + between(2100, 2150, 1.5, 0)(at) }
+	w.stall("third", 2050, 2120)
+	w.actor("third").cpu = always(0)
+	r := check(t, w, 10, want{HostCPU, "hog", 2000, 2150}, want{Stall, "third", 2050, 2120})
+	if len(r.Saturations) == 2 {
+		if s := r.Saturations[0]; len(s.CPU) < 2 || s.CPU[0].Container != "hog" || s.CPU[1].Container != "second" {
+			t.Errorf("got CPU %+v", s.CPU)
+		}
+	}
+}
+
+func TestEdgesOfARecording(t *testing.T) {
+	w := shop(5)
+	hog(&w, -1, 200)
+	r := check(t, w, 1, want{HostCPU, "hog", 0, 200})
+	if s := r.Saturations; len(s) == 1 && (!s[0].OpenStart || s[0].OpenEnd) {
+		t.Errorf("open at the start %v, at the end %v", s[0].OpenStart, s[0].OpenEnd)
+	}
+	w = shop(5)
+	w.stall("catalogue", 9900, 11_000)
+	r = check(t, w, 10, want{Stall, "catalogue", 9900, 10_000})
+	if s := r.Saturations; len(s) == 1 && (s[0].OpenStart || !s[0].OpenEnd) {
+		t.Errorf("open at the start %v, at the end %v", s[0].OpenStart, s[0].OpenEnd)
+	}
+	w = shop(5)
+	w.stall("catalogue", -1, 70)
+	w.actor("catalogue").serving = between(-1, 70, 3, 0)
+	check(t, w, 10, want{Stall, "catalogue", 0, 70})
+}
+
+func TestMissingTicks(t *testing.T) {
+	w := shop(5)
+	hog(&w, 3000, 3240)
+	w.lost = func(at float64) bool { return at > 3082 && at < 3120 }
+	r := check(t, w, 2, want{HostCPU, "hog", 3000, 3240})
+	for _, c := range r.Containers {
+		if c.MissingTicks != 7 || c.Intervals.Max != 40 || c.Intervals.Worst != 35 {
+			t.Errorf("%s: %d ticks are missing, want 7; intervals %+v", c.Name, c.MissingTicks, c.Intervals)
+		}
+	}
+	w = shop(5)
+	w.stall("catalogue", 4000, 4080)
+	w.lost = func(at float64) bool { return at > 4032 && at < 4052 }
+	check(t, w, 10, want{Stall, "catalogue", 4000, 4080})
+	// Where the ticks around the begin are missing, the report says how little is known.
+	w.lost = func(at float64) bool { return at > 3982 && at < 4012 }
+	r = check(t, w, 20, want{Stall, "catalogue", 4000, 4080})
+	if s := r.Saturations; len(s) == 1 && s[0].Resolution != 35 {
+		t.Errorf("the resolution is %v ms, want 35", s[0].Resolution)
+	}
+}
+
+func TestQuota(t *testing.T) {
+	w := shop(5)
+	w.cores = 4
+	a := w.actor("limited")
+	// 50 ms of each 100 ms, used at once by two threads; then throttled.
+	a.cpu = func(at float64) float64 {
+		if at >= 3000 && at < 3300 && math.Mod(at, 100) < 25 {
+			return 2
+		}
+		return 0.05
+	}
+	throttled := func(at float64) float64 { return 50e6 * math.Floor(min(max(at-3000, 0), 300)/100) }
+	a.more = map[string]func(float64) float64{csvy.CPUQuotaNS: always(50e6), csvy.CPUPeriodNS: always(100e6), csvy.ThrottledNS: throttled}
+	check(t, w, 15, want{Quota, "limited", 3000, 3300})
+	// Used up, and never throttled: nothing waited.
+	a.more[csvy.ThrottledNS] = always(7)
+	check(t, w, 0)
+	a.more[csvy.ThrottledNS], a.more[csvy.CPUQuotaNS] = throttled, always(math.Inf(1))
+	check(t, w, 0)
+}
+
+func TestOneCPU(t *testing.T) {
+	w := shop(5)
+	w.cores = 4
+	a := w.actor("payment")
+	a.cpu, a.sent = between(2000, 2300, 1, 0.1), always(10)
+	a.serving = between(2000, 2300, 4, 0)
+	w.actor("gateway").asking = between(2010, 2310, 4, 0)
+	r := check(t, w, 2, want{OneCPU, "payment", 2000, 2300})
+	if len(r.Saturations) == 1 {
+		wantEffect(t, r.Saturations[0], WaitedForReplies, "gateway")
+		wantEffect(t, r.Saturations[0], Unanswered, "payment")
+	}
+	a.serving = between(2000, 2300, 1, 0) // nobody waits behind it
+	check(t, w, 0)
+}
+
+func TestRunQueueOfUnknownCause(t *testing.T) {
+	w := shop(5)
+	w.actor("cart").wait = between(5000, 5100, 1.4, 0)
+	check(t, w, 5, want{RunQueue, "cart", 5000, 5100})
+}
+
+func TestMemoryAndDisk(t *testing.T) {
+	w := shop(5)
+	a := w.actor("database")
+	a.more = map[string]func(float64) float64{
+		csvy.MemoryBytes: between(6000, 6200, 99, 50), csvy.MemoryLimitBytes: always(100),
+		csvy.DiskTimeNS: func(at float64) float64 { return 1e6 * min(max(at-7000, 0), 120) },
+	}
+	check(t, w, 5, want{MemoryLimit, "database", 6000, 6195}, want{DiskTime, "database", 7000, 7120})
+}
+
+func TestSustained(t *testing.T) {
+	w := shop(50)
+	hog(&w, 2000, 5000)
+	r := check(t, w, 0)
+	if len(r.Sustained) != 1 || r.Sustained[0].Container != "hog" || math.Abs(r.Sustained[0].Duration-3000) > 5 {
+		t.Errorf("got sustained %+v", r.Sustained)
+	}
+}
+
+// TestWallClock has no ticks, and a clock that is set back by a second and later jumps ahead.
+func TestWallClock(t *testing.T) {
+	w := shop(50)
+	w.plain = true
+	hog(&w, 3000, 3250)
+	check(t, w, 5, want{HostCPU, "hog", 3000, 3250})
+	w.plain = false
+	recordings := w.record()
+	for _, rec := range recordings {
+		for i := range rec.At {
+			if i > 30 && i < 90 {
+				rec.At[i] -= 1e9
+			}
+		}
+	}
+	if r := Analyse(recordings, Options{}); len(r.Saturations) != 1 || math.Abs(r.Saturations[0].Duration-250) > 2 {
+		t.Errorf("with a clock that was set: got\n%s", text(r))
+	}
+}
+
+func TestIntervals(t *testing.T) {
+	w := world{length: 10_000, interval: 50, cores: 2, actors: []actor{{name: "a"}}}
+	recordings := w.record()
+	late := recordings[0].Column(csvy.LatenessNS)
+	late[100] = 10e6
+	c := Analyse(recordings, Options{}).Containers[0]
+	i := c.Intervals
+	if i.Count != 200 || i.Mean != 50 || math.Abs(i.SD-1) > 1e-9 || i.P50 != 50 || i.P99 != 50 || i.P999 != 60 || i.Max != 60 || i.Min != 40 || i.Worst != 10 || i.Nominal != 50 {
+		t.Errorf("got intervals %+v", i)
+	}
+	if c.Lateness.Max != 10 || c.Lateness.Count != 201 || c.Cost != nil || c.MissingTicks != 0 {
+		t.Errorf("got lateness %+v, cost %+v, %d missing", c.Lateness, c.Cost, c.MissingTicks)
+	}
+}
+
+// TestPhases has 6 s of load at 80 %, 2 s at 60 % and 2 s at 10 %: Q3 is 80 %, so K is 40 %.
+func TestPhases(t *testing.T) {
+	use := func(at float64) float64 {
+		switch {
+		case at < 6000:
+			return 0.8
+		case at < 8000:
+			return 0.6
+		}
+		return 0.1
+	}
+	w := world{length: 10_000, interval: 50, cores: 2, actors: []actor{{name: "a", cpu: use}, {name: "b", cpu: use}, {name: "idle"}}}
+	r := Analyse(w.record(), Options{})
+	near := func(got, want float64) bool { return math.Abs(got-want) < 0.01 }
+	u := r.Containers[0].CPU
+	if u.Windows != 10 || !near(u.K, 40) || u.Load.Windows != 8 || !near(u.Load.Mean, 75) || !near(u.Load.SD, math.Sqrt(75)) || u.Idle.Windows != 2 || !near(u.Idle.Mean, 10) || !near(u.Mean, 62) || !near(u.Max, 80) {
+		t.Errorf("got %+v", u)
+	}
+	if u := r.CPU; !near(u.K, 80) || !near(u.Load.Mean, 150) || u.Idle.Windows != 2 {
+		t.Errorf("of all: got %+v", u)
+	}
+	if u := r.Containers[2].CPU; u.Load.Windows != 0 || u.Idle.Windows != 10 {
+		t.Errorf("of an idle container: got %+v", u)
+	}
+}
+
+// TestFilesOfOneContainer puts parts together, and names what they have in common.
+func TestFilesOfOneContainer(t *testing.T) {
+	w := shop(5)
+	hog(&w, 3000, 3240)
+	var parts []*csvy.Recording
+	for _, rec := range w.record() {
+		for part := range 2 {
+			p := *rec
+			p.Head.Part = part + 1
+			half := len(rec.At) * 31 / 100 // within the saturation
+			cut := func(from, to int) {
+				p.At = rec.At[from:to]
+				p.Values = nil
+				for _, v := range rec.Values {
+					p.Values = append(p.Values, v[from:to])
+				}
+			}
+			if cut(0, half); part == 1 {
+				cut(half, len(rec.At))
+				p.Problems = []csvy.Problem{{Line: 7, Text: "odd", Count: 1}}
+			}
+			parts = append([]*csvy.Recording{&p}, parts...)
+		}
+	}
+	r := Analyse(parts, Options{})
+	if len(r.Saturations) != 1 || math.Abs(r.Saturations[0].Duration-240) > 2 {
+		t.Errorf("got\n%s", text(r))
+	}
+	if len(r.Containers) != 5 || r.Containers[0].Files != 2 || r.Containers[0].MissingTicks != 0 || len(r.Problems) != 5 {
+		t.Errorf("got containers %+v, problems %v", r.Containers[0], r.Problems)
+	}
+}

@@ -1,0 +1,208 @@
+package report
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sort"
+	"time"
+
+	"outsight/internal/csvy"
+)
+
+// timeline is all that was recorded of one container. Times are in ns since 1970. Where the
+// recording has ticks, they are those of the monotonic clock, put onto the wall clock by the head:
+// no step of the wall clock moves them, and those of all containers agree.
+type timeline struct {
+	name      string
+	head      csvy.Head
+	files     int
+	cut       bool
+	lost      uint64
+	monotonic bool
+	// t are the times of all rows, ascending.
+	t []int64
+	// series by name of the column, without missing values.
+	series map[string]*series
+	// levels are the mean and standard deviation of gauges, once they were asked for.
+	levels map[string][2]float64
+}
+
+// series are the known values of a column.
+type series struct {
+	t []int64
+	v []float64
+}
+
+func newTimeline(files []*csvy.Recording) *timeline {
+	slices.SortStableFunc(files, func(a, b *csvy.Recording) int {
+		return cmp.Or(a.Head.Started.Compare(b.Head.Started), cmp.Compare(a.Head.Part, b.Head.Part))
+	})
+	last := files[len(files)-1]
+	l := &timeline{name: last.Head.Name(), head: last.Head, files: len(files), cut: last.End.Cut, series: map[string]*series{}}
+	l.monotonic = true
+	for _, f := range files {
+		l.append(f)
+		l.lost += f.Lost()
+	}
+	if n := len(files); n > 1 && files[0].Head.Started.Equal(last.Head.Started) {
+		l.lost = last.Lost() // the count goes on from part to part
+	}
+	return l
+}
+
+// append adds the rows of a file. Rows that are not later than the one before them, and rows
+// without any value, are passed over.
+func (l *timeline) append(f *csvy.Recording) {
+	due, late := f.Column(csvy.DueNS), f.Column(csvy.LatenessNS)
+	ticks := due != nil && late != nil && !f.Head.Started.IsZero()
+	l.monotonic = l.monotonic && ticks
+	began := f.Head.Started.UnixNano()
+	for i, at := range f.At {
+		if ticks {
+			since := due[i] + late[i] - float64(f.Head.MonotonicNS)
+			if math.IsNaN(since) {
+				continue
+			}
+			at = began + int64(since)
+		}
+		if n := len(l.t); n > 0 && at <= l.t[n-1] {
+			continue
+		}
+		l.t = append(l.t, at)
+		for c, column := range f.Head.Columns {
+			v := f.Values[c][i]
+			if math.IsNaN(v) {
+				continue
+			}
+			s := l.series[column.Name]
+			if s == nil {
+				s = &series{}
+				l.series[column.Name] = s
+			}
+			s.t, s.v = append(s.t, at), append(s.v, v)
+		}
+	}
+}
+
+// of is the series of a column; it is empty where there is none.
+func (l *timeline) of(name string) *series {
+	if s := l.series[name]; s != nil {
+		return s
+	}
+	return &series{}
+}
+
+// after is the index of the first value at t or later.
+func (s *series) after(t int64) int {
+	return sort.Search(len(s.t), func(i int) bool { return s.t[i] >= t })
+}
+
+// at is a counter's value at t: on the line between the values before and after. It is NaN
+// outside of the recording.
+func (s *series) at(t int64) float64 {
+	i := s.after(t)
+	switch {
+	case i == len(s.t):
+		return math.NaN()
+	case s.t[i] == t:
+		return s.v[i]
+	case i == 0:
+		return math.NaN()
+	}
+	share := float64(t-s.t[i-1]) / float64(s.t[i]-s.t[i-1])
+	return s.v[i-1] + share*(s.v[i]-s.v[i-1])
+}
+
+// level is a gauge's last value at or before t, NaN if there is none.
+func (s *series) level(t int64) float64 {
+	i := s.after(t)
+	if i < len(s.t) && s.t[i] == t {
+		return s.v[i]
+	}
+	if i == 0 {
+		return math.NaN()
+	}
+	return s.v[i-1]
+}
+
+// gained is what a counter gained between two times, of the part of it that was recorded; 0 if none.
+func (s *series) gained(from, to int64) float64 {
+	if len(s.t) == 0 {
+		return 0
+	}
+	from, to = max(from, s.t[0]), min(to, s.t[len(s.t)-1])
+	if from >= to {
+		return 0
+	}
+	if d := s.at(to) - s.at(from); d > 0 { // less: the counter began again
+		return d
+	}
+	return 0
+}
+
+// between are a gauge's values from one time to another, both included.
+func (s *series) between(from, to int64) []float64 {
+	i, j := s.after(from), s.after(to+1)
+	return s.v[i:max(i, j)]
+}
+
+// rates are, for each pair of neighbouring values, the counter's gain per ns; NaN where it began
+// again.
+func (s *series) rates() []float64 {
+	rates := make([]float64, max(len(s.t)-1, 0))
+	for i := range rates {
+		d := s.v[i+1] - s.v[i]
+		if d < 0 {
+			d = math.NaN()
+		}
+		rates[i] = d / float64(s.t[i+1]-s.t[i])
+	}
+	return rates
+}
+
+// step is the median distance of the values, 0 if there are less than two.
+func (s *series) step() time.Duration { return time.Duration(median(differences(s.t))) }
+
+func differences(t []int64) []float64 {
+	d := make([]float64, max(len(t)-1, 0))
+	for i := range d {
+		d[i] = float64(t[i+1] - t[i])
+	}
+	return d
+}
+
+// gridOf are the times of all rows of all timelines, less those that are closer to the one before
+// than half a step.
+func gridOf(lines []*timeline) []int64 {
+	var all []int64
+	least := math.Inf(1)
+	for _, l := range lines {
+		all = append(all, l.t...)
+		if m := median(differences(l.t)); m > 0 {
+			least = min(least, m)
+		}
+	}
+	slices.Sort(all)
+	var grid []int64
+	for _, t := range all {
+		if n := len(grid); n == 0 || float64(t-grid[n-1]) >= least/2 {
+			grid = append(grid, t)
+		}
+	}
+	return grid
+}
+
+// hostUsage is the CPU use of all recorded containers, in CPUs, for each step of the grid.
+func hostUsage(lines []*timeline, grid []int64) []float64 {
+	usage := make([]float64, max(len(grid)-1, 0))
+	for _, l := range lines {
+		cpu := l.of(csvy.CPUNS)
+		for i := range usage {
+			if gained := cpu.gained(grid[i], grid[i+1]); gained > 0 {
+				usage[i] += gained / float64(grid[i+1]-grid[i])
+			}
+		}
+	}
+	return usage
+}
