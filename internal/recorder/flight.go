@@ -189,7 +189,7 @@ func (f *Flight) forget(now uint64) {
 	old := 0
 	for ; old < len(f.blocks); old++ {
 		b := &f.blocks[old]
-		if now-b.LastNS <= uint64(f.o.Keep) && f.bytes+f.open.size() <= f.o.MaxBytes {
+		if int64(now-b.LastNS) <= int64(f.o.Keep) && f.bytes+f.open.size() <= f.o.MaxBytes {
 			break
 		}
 		f.bytes -= b.size()
