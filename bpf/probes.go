@@ -140,7 +140,7 @@ func Open(options Options) (*Probes, error) {
 		}
 	} else {
 		err = errors.Join(p.openCgroups(kernel), p.openEdges(kernel))
-		p.addFeature(recorderHook, canRecord(kernel.cpus))
+		p.addFeature(recorderHook, canRecord())
 		kernel.types = nil
 		p.kernel = kernel
 	}

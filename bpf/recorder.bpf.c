@@ -20,9 +20,6 @@ char LICENSE[] SEC("license") = "GPL";
 #define EBUSY 16
 #define EINVAL 22
 
-/* More CPUs than that are refused by the loader. */
-#define MAX_CPUS 1024
-
 struct bpf_timer {
 	u64 opaque[2];
 } __attribute__((aligned(8)));

@@ -23,10 +23,8 @@ const (
 )
 
 const (
-	// maxRecorderCPUs is MAX_CPUS of recorder.bpf.c.
-	maxRecorderCPUs = 1024
-	sampleBytes     = 80
-	tickBytes       = 64
+	sampleBytes = 80
+	tickBytes   = 64
 	// listEdgesEvery is how long a new edge may be left out. To look at all places of the table is
 	// most of what a recorder costs in user space.
 	listEdgesEvery = time.Second
@@ -39,10 +37,7 @@ var recorderHook = hook{"start_recorder", "timer", "samples of containers every 
 	"Linux 5.17 or later (bpf_timer, bpf_loop); 6.4 for absolute times"}
 
 // canRecord is why the kernel has no recorder; nil where it has one.
-func canRecord(cpus int) error {
-	if cpus > maxRecorderCPUs {
-		return fmt.Errorf("the recorder samples up to %d CPUs, this kernel has %d", maxRecorderCPUs, cpus)
-	}
+func canRecord() error {
 	return errors.Join(features.HaveProgramHelper(ebpf.Syscall, asm.FnTimerStart),
 		features.HaveProgramHelper(ebpf.Syscall, asm.FnLoop))
 }
@@ -90,7 +85,7 @@ func (p *Probes) Record(o RecorderOptions) (*Recorder, error) {
 	if p.kernel == nil || p.cgroups == nil {
 		return nil, errors.New("recording: no kernel program counts control groups")
 	}
-	if err := canRecord(p.kernel.cpus); err != nil {
+	if err := canRecord(); err != nil {
 		return nil, fmt.Errorf("recording: %w", err)
 	}
 	r := &Recorder{probes: p, interval: o.Interval, slots: make(map[model.CgroupID]uint32)}
