@@ -22,6 +22,7 @@ var overheadLoads = []load{
 	{name: "iperf3 8 KB", start: iperf("8K")},
 	{name: "iperf3 1 KB", start: iperf("1K")},
 	redisLoad,
+	{name: "redis-benchmark GET, --times-only", budget: 2, timesOnly: true, start: redisBenchmark(100_000)},
 	{name: "redis-benchmark GET, 16 pipelined", latency: true, start: redisBenchmark(1_000_000, "-P", "16")},
 	{name: "wrk on nginx, kept alive", latency: true, start: wrk()},
 	{name: "wrk on nginx, one request per connection", latency: true, start: wrk("-H", "Connection: close")},

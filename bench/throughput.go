@@ -17,6 +17,8 @@ type load struct {
 	budget, latencyBudget float64
 	// paced loads have a rate of their own: only their latency is compared.
 	paced bool
+	// timesOnly: requests are timed and not read (--times-only).
+	timesOnly bool
 	// latency: the program tells its p99.
 	latency bool
 	// start starts the server; run makes one run against it.
@@ -80,7 +82,7 @@ func (l load) compareSpeed(ctx context.Context, o options) (row, error) {
 		return row{}, err
 	}
 	defer stop()
-	p, err := truth.Open(bpf.Options{})
+	p, err := truth.Open(bpf.Options{WithoutEndpoints: l.timesOnly})
 	if err != nil {
 		return row{}, err
 	}

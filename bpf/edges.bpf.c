@@ -429,9 +429,15 @@ static __always_inline u64 elapsed(u64 from_ns, u64 to_ns)
 	return to_ns > from_ns ? to_ns - from_ns : 0;
 }
 
-/* What the kernel measured of the path: smoothed round-trip time and its mean deviation. */
-static __always_inline void sample_path(struct edge *edge, struct sock *sk)
+/*
+ * What the kernel measured of the path: smoothed round-trip time and its mean deviation. They change
+ * slowly, and a sample costs as much as the latency itself: a connection gives at most a hundred a second.
+ */
+static __always_inline void sample_path(struct edge *edge, struct sock *sk, struct connection *c, u64 now)
 {
+	if (now - c->sampled_ns < SAMPLE_EVERY_NS)
+		return;
+	c->sampled_ns = now;
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
 
 	if (!tcp || !tcp->srtt_us)
@@ -477,7 +483,7 @@ static __always_inline void count_transaction(struct sock *sk, struct connection
 
 	if (!edge)
 		return;
-	sample_path(edge, sk);
+	sample_path(edge, sk, c, last_ns);
 	count_time(edge, place, first_ns, reply_ns, last_ns, target);
 }
 

@@ -154,6 +154,7 @@ struct connection {
 	u64 reply_ns; /* of the transaction: the first byte of the reply */
 	u64 last_ns;  /* of the transaction: the last byte of the reply so far */
 	u64 opened_ns;
+	u64 sampled_ns; /* when the path was last looked at */
 	u64 received_bytes;
 	u32 edge;
 	u32 phase;
@@ -200,6 +201,9 @@ enum edge_drop {
  * reader, not of the service, so it is counted and left out of the latency.
  */
 #define TRANSFER_AFTER_NS 1000000000ULL
+
+/* The least time between two samples of a connection's path. */
+#define SAMPLE_EVERY_NS 10000000ULL
 
 /* A request that is answered only after this was held by the server on purpose (a long poll). */
 #define HELD_AFTER_NS 10000000000ULL

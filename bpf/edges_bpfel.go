@@ -20,6 +20,7 @@ type edgesConnection struct {
 	ReplyNs        uint64
 	LastNs         uint64
 	OpenedNs       uint64
+	SampledNs      uint64
 	ReceivedBytes  uint64
 	Edge           uint32
 	Phase          uint32

@@ -416,7 +416,7 @@ static __noinline int http2_transferred(struct sock *sk, struct connection *c, u
 
 		h->ended = 0;
 		if (edge)
-			sample_path(edge, sk);
+			sample_path(edge, sk, c, now);
 	}
 	return 0;
 }

@@ -36,6 +36,7 @@ var echoes = grpc.ServiceDesc{
 			select {
 			case <-time.After(time.Duration(in.Value) * time.Millisecond):
 			case <-ctx.Done():
+				time.Sleep(500 * time.Millisecond) // the deadline is the client's too, who is to be the first to give up
 			}
 			return in, nil
 		}},

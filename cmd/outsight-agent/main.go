@@ -36,6 +36,7 @@ func run(args []string, out, errOut io.Writer) int {
 	maxGroups := flags.Int("max-groups", agent.DefaultMaxGroups, "control groups that are counted each by itself; the rest is counted together")
 	maxEdges := flags.Int("max-edges", agent.DefaultMaxEdges, "edges that are counted")
 	flight := flags.Duration("flight", agent.DefaultFlight, "how long samples of every 50 ms are kept in memory for \"outsight record --last\"; 0 for none")
+	timesOnly := flags.Bool("times-only", false, "time requests and do not read them: no endpoints, half the cost of a request")
 	tls := flags.Bool("tls", false, "read encrypted requests at the TLS libraries of programs (OpenSSL, Go), to name endpoints")
 	var level slog.Level
 	flags.TextVar(&level, "log", slog.LevelInfo, "what to log: `debug`, info, warn or error")
@@ -72,7 +73,7 @@ func run(args []string, out, errOut io.Writer) int {
 	err := agent.Serve(ctx, agent.ServeOptions{
 		Host: agent.HostOptions{
 			Flight: *flight, All: *all, DockerSocket: *dockerSocket, Options: agent.Options{Logger: log},
-			Kernel: bpf.Options{MaxCgroups: *maxGroups, MaxEdges: *maxEdges, TLS: *tls},
+			Kernel: bpf.Options{MaxCgroups: *maxGroups, MaxEdges: *maxEdges, TLS: *tls, WithoutEndpoints: *timesOnly},
 		},
 		Listen: *listen, Socket: *socket, Output: out,
 	})

@@ -178,10 +178,13 @@ func record(ctx context.Context, o recordOptions, options agent.HostOptions, out
 		defer cancel()
 	}
 	r := recorder.New(ticks, host, lane, o.recorder())
+	end := func() {}
 	if isTerminal(errOut) {
-		defer showProgress(r, errOut)()
+		end = showProgress(r, errOut)
 	}
-	if err := r.Run(ctx); err != nil {
+	err = r.Run(ctx)
+	end()
+	if err != nil {
 		return err
 	}
 	if err := r.FilesError(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"outsight/internal/model"
@@ -19,6 +20,7 @@ func (a *Agent) readSelf(s *model.SelfSample) {
 	a.failures.note("own memory", err)
 	if a.sources.Programs != nil {
 		s.Programs = a.sources.Programs.ProgramCosts()
+		s.Drops = append(s.Drops, missedEvents(s.Programs))
 	}
 	for _, r := range a.sources.Reporters {
 		s.Features = append(s.Features, r.Features()...)
@@ -31,6 +33,18 @@ func (a *Agent) readSelf(s *model.SelfSample) {
 	for _, q := range a.sinks {
 		s.Drops = append(s.Drops, q.drop())
 	}
+}
+
+// missedEvents sums the events at which the kernel did not run a program that counts. Those of
+// changes of a connection's state are told to two programs, and are lost only if both are missed.
+func missedEvents(programs []model.ProgramCost) model.Drop {
+	d := model.Drop{Name: "missed_events"}
+	for _, p := range programs {
+		if !strings.Contains(p.Name, "inet_sock_set_state") {
+			d.Count += p.Missed
+		}
+	}
+	return d
 }
 
 // ownCPU is the user and system time of this process in nanoseconds.

@@ -43,6 +43,8 @@ const (
 	// openFiles is the bound on descriptors that are kept open: past it readings cost more, and
 	// nothing is lost.
 	openFiles = "container/open-files"
+	// untoldCloses are ends of connections that were found later than they happened.
+	untoldCloses = "untold_closes"
 )
 
 func (d *windowData) completeness(g *graph.Graph) completeness {
@@ -52,7 +54,7 @@ func (d *windowData) completeness(g *graph.Graph) completeness {
 		switch {
 		case strings.HasPrefix(l.Name, sinkPrefix):
 			c.Sinks = append(c.Sinks, l)
-		case l.Name != openFiles:
+		case l.Name != openFiles && l.Name != untoldCloses:
 			c.Tables = append(c.Tables, l)
 		}
 	}

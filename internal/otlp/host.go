@@ -36,6 +36,9 @@ var hostMetrics = []Metric{
 	{ProgramRunTime, "outsight.program.run", "s", model.Counter,
 		"Time spent in a kernel program; absent while the kernel's program statistics are off",
 		nil, nil, programRunTime},
+	{ProgramMissed, "outsight.program.missed_events", "{event}", model.Counter,
+		"Events at which the kernel did not run a program, because it was already running on that CPU",
+		nil, nil, programMissed},
 	{Drops, "outsight.drops", "{update}", model.Counter,
 		"Updates that found no room in a bounded table or queue",
 		nil, nil, drops},
@@ -54,6 +57,12 @@ var hostMetrics = []Metric{
 	{BuildInfo, "outsight.build.info", "", model.Gauge,
 		"1, with the version of Outsight and of Go as labels",
 		nil, nil, buildInfo},
+}
+
+func programMissed(s *model.Snapshot, to *collector) {
+	for _, p := range s.Self.Programs {
+		to.value(float64(p.Missed), label(LabelProgram, p.Name))
+	}
 }
 
 func programRuns(s *model.Snapshot, to *collector) {

@@ -94,6 +94,7 @@ const (
 	AgentRead           = "outsight_agent_read_seconds"
 	ProgramRuns         = "outsight_program_runs_total"
 	ProgramRunTime      = "outsight_program_run_seconds_total"
+	ProgramMissed       = "outsight_program_missed_events_total"
 	Drops               = "outsight_drops_total"
 	Entries             = "outsight_entries"
 	Capacity            = "outsight_capacity"

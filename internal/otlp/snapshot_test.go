@@ -81,7 +81,7 @@ func testSnapshot() *model.Snapshot {
 		},
 		Self: model.SelfSample{
 			IdleNS: 5_000_000_000, OtherNS: 1, CPUNS: 2_000_000_000, RSSBytes: 42, ReadNS: 3_000_000,
-			Programs: []model.ProgramCost{{Name: "on_switch", Runs: 10, RunTimeNS: 1000}, {Name: "on_exit", Runs: 1}, {Name: "on_fork"}},
+			Programs: []model.ProgramCost{{Name: "on_switch", Runs: 10, RunTimeNS: 1000}, {Name: "on_exit", Runs: 1, Missed: 7}, {Name: "on_fork"}},
 			Drops:    []model.Drop{{Name: "edges", Count: 3, Capacity: 100, Used: 9}, {Name: "queue", Count: 1}},
 			Features: []model.Feature{
 				{Name: "tp_btf/sched_switch", Purpose: "CPU time", State: model.FeatureWorks},
