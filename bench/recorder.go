@@ -176,16 +176,14 @@ func regularity(ctx context.Context, o options, l container.Layout, p *bpf.Probe
 	}
 	reader := container.NewFiles(l, container.Options{})
 	defer reader.Close()
-	before, beforeErr := reader.CPUUsage(g.containers[0])
-	fileBegan := monotonic()
+	before, fileBegan, beforeErr := cpuFile(reader, g.containers[0])
 	for ctx.Err() == nil {
 		if err := r.Drain(take); err != nil {
 			return nil, err
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	after, afterErr := reader.CPUUsage(g.containers[0])
-	fileEnded := monotonic()
+	after, fileEnded, afterErr := cpuFile(reader, g.containers[0])
 	if err := errors.Join(r.Drain(take), beforeErr, afterErr); err != nil {
 		return nil, err
 	}
@@ -216,6 +214,19 @@ func regularity(ctx context.Context, o options, l container.Layout, p *bpf.Probe
 			detail: fmt.Sprintf("%.0f groups in each, those of the host too", float64(samples)/float64(len(ticks.times)))},
 	}
 	return rows, nil
+}
+
+// cpuFile reads a group's CPU time, and when that was. On a busy machine a reader may be interrupted
+// between the two: then it tries again.
+func cpuFile(reader *container.Files, c *model.Container) (used, at uint64, err error) {
+	for range 1000 {
+		began := monotonic()
+		used, err = reader.CPUUsage(c)
+		if at = monotonic(); err != nil || at-began < uint64(time.Millisecond) {
+			return used, at, err
+		}
+	}
+	return 0, 0, errors.New("the machine is too busy to read a file within a millisecond")
 }
 
 // cpuClock is the CPU time of the calling thread (unix.CLOCK_THREAD_CPUTIME_ID) or of this process.
