@@ -97,6 +97,11 @@ bench-overhead: ## throughput lost and latency added, in turns; rewrites docs/ov
 	@$(MAKE) build
 	@$(SUDO) scripts/with-docker go run ./bench -only throughput -pairs 5 -docs docs
 
+.PHONY: bench-recorder
+bench-recorder: ## the recorder's regularity under load and its cost; rewrites docs/recorder.md (root; 6 minutes)
+	@scripts/install bench
+	@$(SUDO) go run ./bench -only recorder -docs docs
+
 .PHONY: clean
 clean: ## remove what was built and measured
 	rm -rf bin bench/results test/results web/node_modules

@@ -30,9 +30,10 @@ func main() {
 	flag.IntVar(&options.pairs, "pairs", 7, "pairs of runs with and without the agent")
 	flag.DurationVar(&options.run, "run", 3*time.Second, "length of one iperf3 run")
 	flag.DurationVar(&options.events, "events", time.Minute, "length of the run at the highest rate of events")
-	flag.StringVar(&options.docs, "docs", "", "directory with accuracy.md and overhead.md, whose tables are rewritten")
+	flag.StringVar(&options.docs, "docs", "", "directory with accuracy.md, overhead.md and recorder.md, whose tables are rewritten")
 	flag.IntVar(&options.containers, "containers", 50, "containers for the agent's own cost")
-	only := flag.String("only", "throughput,agent,known,programs", "which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, known, programs")
+	flag.DurationVar(&options.recorder, "recorder", 80*time.Second, "length of each of the two longest measurements of the recorder; the others follow it")
+	only := flag.String("only", "throughput,agent,known,programs", "which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, known, programs, recorder")
 	flag.StringVar(&options.loads, "loads", "", "measure the throughput only of loads whose name contains this")
 	flag.Parse()
 	options.only = strings.Split(*only, ",")
@@ -48,7 +49,7 @@ func main() {
 type options struct {
 	binaries, results, docs string
 	pairs, containers       int
-	run, events             time.Duration
+	run, events, recorder   time.Duration
 	only                    []string
 	loads                   string
 }
@@ -67,6 +68,7 @@ var parts = []part{
 	{"agent", measureAgent},
 	{"known", measureKnown},
 	{"programs", measurePrograms},
+	{"recorder", measureRecorder},
 }
 
 func measure(ctx context.Context, o options) error {

@@ -8,6 +8,7 @@
 #include "kernel.h"
 #include "histogram.h"
 #include "cgroup_id.h"
+#include "run_queue_clock.h"
 #include "cgroups.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -202,12 +203,6 @@ static __always_inline void count_wait(u32 slot, u32 cpu, struct cgroup_lane *la
 	/* After the cell: the reader takes a change of these for a change of the histogram. */
 	lane->wait_ns += waited_ns;
 	lane->waits++;
-}
-
-/* The clock of the run queue that a task is on; nanoseconds, of the same rate on all CPUs. */
-static __always_inline u64 run_queue_clock(struct task_struct *task)
-{
-	return task->se.cfs_rq->rq->clock;
 }
 
 /* Tells a reader, which has just yielded, what the run queue's clock and the monotonic one say. */

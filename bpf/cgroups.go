@@ -42,6 +42,7 @@ var tasksHook = hook{"running_tasks", "iter/task", "run-queue latency of threads
 
 // cgroupReader reads what cgroups.bpf.c counts.
 type cgroupReader struct {
+	maps *ebpf.Collection
 	cpus int
 	// waitLanes is the number of run-queue histograms of a slot.
 	waitLanes int
@@ -91,7 +92,7 @@ func (p *Probes) openCgroups(k *kernel) error {
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
 	}
-	maps, err := newMaps(spec)
+	maps, err := newMaps(spec, nil)
 	if err != nil {
 		err = fmt.Errorf("making the control groups' maps: %w", err)
 		for _, h := range append([]hook{forkHook, tasksHook}, cgroupHooks...) {
@@ -159,7 +160,7 @@ func runQueueLanes(cpus int) uint32 {
 
 func (p *Probes) readCgroupsFrom(maps *ebpf.Collection, k *kernel) error {
 	r := &cgroupReader{
-		cpus: k.cpus, waitLanes: int(runQueueLanes(k.cpus)), runQueue: histograms{cells: maps.Maps["run_queue"]}, runQueueClock: k.runQueueClock, slotOf: maps.Maps["slot_of_cgroup"], free: maps.Maps["free_slots"],
+		maps: maps, cpus: k.cpus, waitLanes: int(runQueueLanes(k.cpus)), runQueue: histograms{cells: maps.Maps["run_queue"]}, runQueueClock: k.runQueueClock, slotOf: maps.Maps["slot_of_cgroup"], free: maps.Maps["free_slots"],
 		dropped: maps.Maps["cgroup_drops"],
 	}
 	var err error

@@ -97,7 +97,7 @@ func (p *Probes) openEdges(k *kernel) error {
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
 	}
-	maps, err := newMaps(spec)
+	maps, err := newMaps(spec, nil)
 	if err != nil {
 		err = fmt.Errorf("making the edges' maps: %w", err)
 		for _, h := range edgeHooks {

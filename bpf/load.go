@@ -27,19 +27,30 @@ type hook struct {
 	remedy string
 }
 
-// newMaps makes the object's maps without any of its programs.
-func newMaps(spec *ebpf.CollectionSpec) (*ebpf.Collection, error) {
+// newMaps makes the object's maps without any of its programs; those in shared are used as they are.
+func newMaps(spec *ebpf.CollectionSpec, shared map[string]*ebpf.Map) (*ebpf.Collection, error) {
 	bare := spec.Copy()
 	bare.Programs = nil
-	return ebpf.NewCollection(bare)
+	return ebpf.NewCollectionWithOptions(bare, ebpf.CollectionOptions{MapReplacements: shared})
 }
 
-// load loads one program onto existing maps.
+// load loads one program onto existing maps, and keeps it until the probes are closed.
 func (p *Probes) load(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, h hook) (*ebpf.Program, error) {
+	program, err := loadProgram(k, spec, maps, h.program)
+	if err != nil {
+		return nil, err
+	}
+	p.onClose(program)
+	p.programs = append(p.programs, loadedProgram{name: h.name, program: program})
+	return program, nil
+}
+
+// loadProgram loads one program onto existing maps.
+func loadProgram(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, name string) (*ebpf.Program, error) {
 	one := spec.Copy()
-	one.Programs = map[string]*ebpf.ProgramSpec{h.program: one.Programs[h.program]}
-	if one.Programs[h.program] == nil {
-		return nil, fmt.Errorf("BUG: no program %q in the object", h.program)
+	one.Programs = map[string]*ebpf.ProgramSpec{name: one.Programs[name]}
+	if one.Programs[name] == nil {
+		return nil, fmt.Errorf("BUG: no program %q in the object", name)
 	}
 	loaded, err := ebpf.NewCollectionWithOptions(one, ebpf.CollectionOptions{
 		MapReplacements: maps.Maps, Cache: k.types,
@@ -47,11 +58,8 @@ func (p *Probes) load(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collectio
 	if err != nil {
 		return nil, err
 	}
-	program := loaded.DetachProgram(h.program)
-	loaded.Close()
-	p.onClose(program)
-	p.programs = append(p.programs, loadedProgram{name: h.name, program: program})
-	return program, nil
+	defer loaded.Close()
+	return loaded.DetachProgram(name), nil
 }
 
 // attach loads and attaches a tp_btf program; an error is a feature that is absent.

@@ -53,6 +53,8 @@ func workload(name string) int {
 	}
 	threads := 1
 	switch name {
+	case "record":
+		return recordUntilKilled()
 	case "spin":
 	case "spin8":
 		threads = 8

@@ -109,7 +109,9 @@ type Probes struct {
 	edges    *edgeReader
 	tls      *tlsWatcher
 	log      *transactionLog
-	events   chan model.CgroupEvent
+	// kernel is what was loaded for, without its types, which are large; nil where there are none.
+	kernel *kernel
+	events chan model.CgroupEvent
 	// done is closed by Close; reading tells whether somebody then closes events.
 	done      chan struct{}
 	reading   bool
@@ -135,11 +137,14 @@ func Open(options Options) (*Probes, error) {
 	p := &Probes{options: options, events: make(chan model.CgroupEvent, 1024), done: make(chan struct{})}
 	kernel, err := readKernel(options)
 	if err != nil {
-		for _, h := range slices.Concat(cgroupHooks, edgeHooks, []hook{forkHook, tasksHook}) {
+		for _, h := range slices.Concat(cgroupHooks, edgeHooks, []hook{forkHook, tasksHook, recorderHook}) {
 			p.addFeature(h, err)
 		}
 	} else {
 		err = errors.Join(p.openCgroups(kernel), p.openEdges(kernel))
+		p.addFeature(recorderHook, canRecord())
+		kernel.types = nil
+		p.kernel = kernel
 	}
 	if len(p.programs) == 0 && errors.Is(err, unix.EPERM) {
 		p.Close()

@@ -35,6 +35,7 @@ func run(args []string, out, errOut io.Writer) int {
 	all := flags.Bool("all", false, "watch systemd services like containers")
 	maxGroups := flags.Int("max-groups", agent.DefaultMaxGroups, "control groups that are counted each by itself; the rest is counted together")
 	maxEdges := flags.Int("max-edges", agent.DefaultMaxEdges, "edges that are counted")
+	flight := flags.Duration("flight", agent.DefaultFlight, "how long samples of every 50 ms are kept in memory for \"outsight record --last\"; 0 for none")
 	timesOnly := flags.Bool("times-only", false, "time requests and do not read them: no endpoints, half the cost of a request")
 	tls := flags.Bool("tls", false, "read encrypted requests at the TLS libraries of programs (OpenSSL, Go), to name endpoints")
 	var level slog.Level
@@ -58,6 +59,9 @@ func run(args []string, out, errOut io.Writer) int {
 		fmt.Fprintf(errOut, "outsight-agent: --max-groups is %d and --max-edges %d, want %d to %d\nSee: outsight-agent --help\n",
 			*maxGroups, *maxEdges, agent.LeastMax, agent.MostMax)
 		return 2
+	case *flight < 0:
+		fmt.Fprintf(errOut, "outsight-agent: --flight is %v, want 0 or more\nSee: outsight-agent --help\n", *flight)
+		return 2
 	case flags.NArg() > 0:
 		fmt.Fprintf(errOut, "outsight-agent: there is no argument %q\nSee: outsight-agent --help\n", flags.Arg(0))
 		return 2
@@ -68,7 +72,7 @@ func run(args []string, out, errOut io.Writer) int {
 	log := slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: level}))
 	err := agent.Serve(ctx, agent.ServeOptions{
 		Host: agent.HostOptions{
-			All: *all, DockerSocket: *dockerSocket, Options: agent.Options{Logger: log},
+			Flight: *flight, All: *all, DockerSocket: *dockerSocket, Options: agent.Options{Logger: log},
 			Kernel: bpf.Options{MaxCgroups: *maxGroups, MaxEdges: *maxEdges, TLS: *tls, WithoutEndpoints: *timesOnly},
 		},
 		Listen: *listen, Socket: *socket, Output: out,

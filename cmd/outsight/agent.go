@@ -14,7 +14,7 @@ func newAgent() *cobra.Command {
 		Use:   "agent",
 		Short: "Watch this host for a Prometheus server and the command line, without a store",
 		Long: `Watch this host and answer /metrics, and "outsight top" and "outsight map" on this host.
-Keeps nothing. Needs root.`,
+Keeps nothing but the samples of the last minutes, in memory. Needs root.`,
 		Example: `  sudo outsight agent
   sudo outsight agent --listen 0.0.0.0:8471 --all`,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -33,6 +33,7 @@ Keeps nothing. Needs root.`,
 		},
 	}
 	watch.add(c)
+	watch.addFlight(c)
 	c.Flags().StringVar(&address, "listen", agent.DefaultListen, "address of /metrics; empty for none")
 	return c
 }

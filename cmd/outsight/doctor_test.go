@@ -111,7 +111,7 @@ func TestDoctorAsksTheAgent(t *testing.T) {
 			return &model.Snapshot{Self: model.SelfSample{Drops: []model.Drop{
 				{Name: "edges", Count: 12, Capacity: 64, Used: 63}, {Name: "cgroup_events", Count: 5},
 			}}}
-		}), discard())
+		}, nil), discard())
 	}()
 	r := report{Works: true}
 	r.addBounds(t.Context(), path)

@@ -28,6 +28,7 @@ what each costs, who talks to whom, how much and how slowly.`,
 		Example: `  sudo outsight up       watch this host and open a page for it
   sudo outsight top      the containers, live
   sudo outsight map      who talks to whom
+  sudo outsight record   samples of every container, every 50 ms, in files
   outsight doctor        what works on this host, and what it would take for the rest`,
 		Version:       version(),
 		Args:          noCommand,
@@ -41,7 +42,7 @@ what each costs, who talks to whom, how much and how slowly.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().String("log", "info", "what to log: debug, info, warn or error")
 	commands := []*cobra.Command{
-		newUp(), newTop(), newMap(), newReport(), newDoctor(), newDemo(), newAgent(), newServer(), newDemoService(),
+		newUp(), newTop(), newMap(), newRecord(), newReport(), newDoctor(), newDemo(), newAgent(), newServer(), newDemoService(),
 	}
 	for _, c := range commands {
 		if c.Args == nil {

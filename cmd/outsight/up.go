@@ -59,6 +59,7 @@ query API and /metrics. Needs root.`,
 		},
 	}
 	o.watchFlags.add(c)
+	o.watchFlags.addFlight(c)
 	c.Flags().StringVar(&o.listen, "listen", api.DefaultAddress, "address of the page and the API")
 	c.Flags().StringVar(&o.data, "data", defaultData, "directory that keeps what was seen")
 	c.Flags().DurationVar(&o.retention, "retention", defaultRetention, "how long it is kept")
@@ -138,7 +139,7 @@ func (u *up) run(ctx context.Context) error {
 	group.Go(func() error { return u.host.Run(ctx) })
 	group.Go(func() error { return agent.ServeHTTP(ctx, u.page, u.handler(), u.options.logger) })
 	group.Go(func() error {
-		return agent.ServeHTTP(ctx, u.socket, agent.SocketHandler(u.host.Snapshot), u.options.logger)
+		return agent.ServeHTTP(ctx, u.socket, agent.SocketHandler(u.host.Snapshot, u.host.Flight), u.options.logger)
 	})
 	return group.Wait()
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,6 +19,14 @@ type watchFlags struct {
 	// maxGroups and maxEdges bound the kernel's tables; 0 for the defaults.
 	maxGroups, maxEdges int
 	tls, timesOnly      bool
+	// flight is how long an agent keeps samples; 0 is not at all.
+	flight time.Duration
+}
+
+// addFlight adds the flag of commands whose agent goes on.
+func (f *watchFlags) addFlight(c *cobra.Command) {
+	c.Flags().DurationVar(&f.flight, "flight", agent.DefaultFlight,
+		`how long samples of every 50 ms are kept in memory for "outsight record --last"; 0 for none`)
 }
 
 func (f *watchFlags) add(c *cobra.Command) {
@@ -38,8 +47,11 @@ func (f *watchFlags) host(logger *slog.Logger) (agent.HostOptions, error) {
 			return agent.HostOptions{}, usagef("--%s is %d, want %d to %d", flag, n, agent.LeastMax, agent.MostMax)
 		}
 	}
+	if f.flight < 0 {
+		return agent.HostOptions{}, usagef("--flight is %v, want 0 or more", f.flight)
+	}
 	return agent.HostOptions{
-		All: f.all, DockerSocket: f.dockerSocket, Options: agent.Options{Logger: logger},
+		Flight: f.flight, All: f.all, DockerSocket: f.dockerSocket, Options: agent.Options{Logger: logger},
 		Kernel: bpf.Options{MaxCgroups: f.maxGroups, MaxEdges: f.maxEdges, TLS: f.tls, WithoutEndpoints: f.timesOnly},
 	}, nil
 }

@@ -319,14 +319,14 @@ func TestAFailingSourceLeavesTheRest(t *testing.T) {
 	}
 }
 
-// recorder is a sink that may take its time.
-type recorder struct {
+// snapshotRecorder is a sink that may take its time.
+type snapshotRecorder struct {
 	mu    sync.Mutex
 	times []time.Time
 	work  func(context.Context) error
 }
 
-func (r *recorder) Consume(ctx context.Context, s *model.Snapshot) error {
+func (r *snapshotRecorder) Consume(ctx context.Context, s *model.Snapshot) error {
 	r.mu.Lock()
 	r.times = append(r.times, s.Time)
 	r.mu.Unlock()
@@ -339,7 +339,7 @@ func (r *recorder) Consume(ctx context.Context, s *model.Snapshot) error {
 func TestSnapshotsAreTakenAtWholeSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
-		s, sink := newScript(), &recorder{}
+		s, sink := newScript(), &snapshotRecorder{}
 		s.step = func(reading int) {
 			if reading == 3 {
 				time.Sleep(1200 * time.Millisecond) // a machine that is busy
@@ -365,9 +365,9 @@ func TestSnapshotsAreTakenAtWholeSeconds(t *testing.T) {
 
 func TestSlowAndFailingSinksDisturbNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		quick := &recorder{}
-		slow := &recorder{work: func(ctx context.Context) error { time.Sleep(3500 * time.Millisecond); return nil }}
-		failing := &recorder{work: func(context.Context) error { return errors.New("disk full") }}
+		quick := &snapshotRecorder{}
+		slow := &snapshotRecorder{work: func(ctx context.Context) error { time.Sleep(3500 * time.Millisecond); return nil }}
+		failing := &snapshotRecorder{work: func(context.Context) error { return errors.New("disk full") }}
 		a := New(newScript().sources(), Options{Sinks: map[string]Sink{"quick": quick, "slow": slow, "failing": failing}})
 		ctx, cancel := context.WithTimeout(t.Context(), 10500*time.Millisecond)
 		defer cancel()
@@ -391,7 +391,7 @@ func TestSlowAndFailingSinksDisturbNobody(t *testing.T) {
 
 func TestASinkThatHangsDoesNotKeepTheAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hung := &recorder{work: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}
+		hung := &snapshotRecorder{work: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}
 		a := New(newScript().sources(), Options{Sinks: map[string]Sink{"hung": hung}})
 		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
 		defer cancel()

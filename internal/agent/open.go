@@ -15,6 +15,7 @@ import (
 	"outsight/internal/container"
 	"outsight/internal/model"
 	"outsight/internal/network"
+	"outsight/internal/recorder"
 )
 
 // Bounds of the kernel's tables where HostOptions.Kernel has none, and the least and the most that there can be:
@@ -38,7 +39,17 @@ type HostOptions struct {
 	Kernel bpf.Options
 	// Reporters beside those of the agent's own parts. Snapshots wait for their answers.
 	Reporters []Reporter
+	// Flight is how long ticks of FlightInterval are kept in memory; 0 is not at all. FlightBytes
+	// bounds the memory; see recorder.FlightOptions.
+	Flight, FlightInterval time.Duration
+	FlightBytes            int
 }
+
+// DefaultFlight is how long an agent keeps ticks, and DefaultFlightInterval the time between two.
+const (
+	DefaultFlight         = 10 * time.Minute
+	DefaultFlightInterval = 50 * time.Millisecond
+)
 
 // Host is an agent with everything that it reads on this host.
 type Host struct {
@@ -52,6 +63,10 @@ type Host struct {
 	probes     *bpf.Probes
 	registry   *container.Registry
 	files      *container.Files
+	places     container.Options
+	// ticks are those that flight keeps; nil if it keeps none.
+	ticks  *bpf.Recorder
+	flight *recorder.Flight
 }
 
 // Open loads the kernel programs, finds the containers, and makes an agent of both. It fails
@@ -100,14 +115,32 @@ func Open(o HostOptions) (*Host, error) {
 		return nil, errors.Join(err, probes.Close())
 	}
 	h := &Host{Machine: o.Host, Layout: layout, privileges: privileges, probes: probes, registry: registry,
-		files: container.NewFiles(layout, places)}
+		files: container.NewFiles(layout, places), places: places}
+	reporters := append([]Reporter{probes, registry, h.files}, o.Reporters...)
+	if o.Flight > 0 {
+		if err := h.openFlight(&o); err != nil {
+			// A feature that Features tells of; the rest goes on.
+			o.Logger.Warn("the flight recorder is off", "error", err)
+		} else {
+			reporters = append(reporters, h.flight)
+		}
+	}
 	h.Agent = New(Sources{
 		Counters: probes, Lifecycle: probes, Programs: probes,
 		Registry: registry, Files: h.files, Processes: container.NewPrograms(container.ProgramOptions{ProcRoot: o.ProcRoot}),
 		Translations: network.ReadTranslations,
-		Reporters:    append([]Reporter{probes, registry, h.files}, o.Reporters...),
+		Reporters:    reporters,
 	}, o.Options)
 	return h, nil
+}
+
+func (h *Host) openFlight(o *HostOptions) (err error) {
+	if h.ticks, err = h.probes.Record(bpf.RecorderOptions{Interval: cmp.Or(o.FlightInterval, DefaultFlightInterval)}); err != nil {
+		return err
+	}
+	h.flight = recorder.NewFlight(h.ticks, h, recorder.FlightOptions{
+		Keep: o.Flight, MaxBytes: o.FlightBytes, CgroupVersion: container.NewLane(h.Layout, h.places).Version()})
+	return nil
 }
 
 // unannounced is the time between two walks of the control groups where the kernel does not tell
@@ -126,6 +159,9 @@ func (h *Host) Run(ctx context.Context) error {
 	var registry sync.WaitGroup
 	defer registry.Wait()
 	registry.Go(func() { h.registry.Run(ctx) })
+	if h.flight != nil {
+		registry.Go(func() { h.flight.Run(ctx) })
+	}
 	// A series that begins under an id and goes on under a name is two.
 	select {
 	case <-h.registry.Named():
@@ -142,8 +178,29 @@ func (h *Host) Features() []model.Feature {
 // Containers are those that run.
 func (h *Host) Containers() []*model.Container { return h.registry.Containers() }
 
+// Lookup finds the container of a control group; the host's where it is in none.
+func (h *Host) Lookup(id model.CgroupID) *model.Container { return h.registry.Lookup(id) }
+
+// Record starts a recorder of this host's control groups. It must be closed before the Host is.
+func (h *Host) Record(o bpf.RecorderOptions) (*bpf.Recorder, error) { return h.probes.Record(o) }
+
+// NewLane makes a reader of all numbers in the containers' files.
+func (h *Host) NewLane() *container.Lane { return container.NewLane(h.Layout, h.places) }
+
+// Flight is what the flight recorder has kept of the last while; nil where there is none.
+func (h *Host) Flight(last time.Duration) *recorder.FlightData {
+	if h.flight == nil {
+		return nil
+	}
+	return h.flight.Data(last)
+}
+
 // Close unloads the programs and closes all files. Run must have returned.
 func (h *Host) Close() error {
 	h.files.Close()
-	return h.probes.Close()
+	var err error
+	if h.ticks != nil {
+		err = h.ticks.Close()
+	}
+	return errors.Join(err, h.probes.Close())
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"outsight/internal/model"
+	"outsight/internal/recorder"
 )
 
 // DefaultSocket is where an agent answers the command line on the same host.
@@ -67,8 +68,9 @@ func removeSocket(path string) error {
 	return os.Remove(path)
 }
 
-// SocketHandler answers GET /snapshot with the newest snapshot as JSON, 503 before the first.
-func SocketHandler(newest func() *model.Snapshot) http.Handler {
+// SocketHandler answers GET /snapshot with the newest snapshot as JSON, 503 before the first, and
+// GET /flight?last=5m with what the flight recorder has of the last while, 404 where there is none.
+func SocketHandler(newest func() *model.Snapshot, flight func(last time.Duration) *recorder.FlightData) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /snapshot", func(w http.ResponseWriter, _ *http.Request) {
 		s := newest()
@@ -79,6 +81,23 @@ func SocketHandler(newest func() *model.Snapshot) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		// The only error is that the reader went away.
 		_ = json.NewEncoder(w).Encode(s)
+	})
+	mux.HandleFunc("GET /flight", func(w http.ResponseWriter, request *http.Request) {
+		last, err := time.ParseDuration(request.FormValue("last"))
+		if err != nil || last <= 0 {
+			http.Error(w, fmt.Sprintf("last is %q, want a time like 5m", request.FormValue("last")), http.StatusBadRequest)
+			return
+		}
+		var data *recorder.FlightData
+		if flight != nil {
+			data = flight(last)
+		}
+		if data == nil {
+			http.Error(w, "this agent has no flight recorder", http.StatusNotFound)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(data)
 	})
 	return mux
 }
@@ -101,28 +120,38 @@ func NewClient(path string) *Client {
 // Fetch asks for the newest snapshot. The error is ErrNoAgent where nobody listens, and
 // os.ErrPermission where the socket is somebody else's.
 func (c *Client) Fetch(ctx context.Context) (*model.Snapshot, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/snapshot", nil)
+	var s model.Snapshot
+	return &s, c.fetch(ctx, "/snapshot", &s)
+}
+
+// FetchFlight asks for what the flight recorder has kept of the last while. Errors are as Fetch's.
+func (c *Client) FetchFlight(ctx context.Context, last time.Duration) (*recorder.FlightData, error) {
+	var d recorder.FlightData
+	return &d, c.fetch(ctx, "/flight?last="+last.String(), &d)
+}
+
+func (c *Client) fetch(ctx context.Context, path string, into any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, nil)
 	if err != nil {
-		return nil, fmt.Errorf("BUG: making a request: %w", err)
+		return fmt.Errorf("BUG: making a request: %w", err)
 	}
 	answer, err := c.http.Do(request)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
-		return nil, fmt.Errorf("asking the agent at %q: %w", c.path, ErrNoAgent)
+		return fmt.Errorf("asking the agent at %q: %w", c.path, ErrNoAgent)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("asking the agent at %q: %w", c.path, err)
+		return fmt.Errorf("asking the agent at %q: %w", c.path, err)
 	}
 	defer answer.Body.Close()
 	body := io.LimitReader(answer.Body, maxSnapshotBytes)
 	if answer.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(body, 1024))
-		return nil, fmt.Errorf("asking the agent at %q: %s: %s", c.path, answer.Status, text)
+		return fmt.Errorf("asking the agent at %q: %s: %s", c.path, answer.Status, text)
 	}
-	var s model.Snapshot
-	if err := json.NewDecoder(body).Decode(&s); err != nil {
-		return nil, fmt.Errorf("reading the agent's answer: %w", err)
+	if err := json.NewDecoder(body).Decode(into); err != nil {
+		return fmt.Errorf("reading the agent's answer: %w", err)
 	}
-	return &s, nil
+	return nil
 }
 
 // Close drops idle connections.

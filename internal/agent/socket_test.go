@@ -26,7 +26,7 @@ func answering(t *testing.T, path string, newest func() *model.Snapshot) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- ServeHTTP(ctx, l, SocketHandler(newest), slog.New(slog.DiscardHandler)) }()
+	go func() { done <- ServeHTTP(ctx, l, SocketHandler(newest, nil), slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

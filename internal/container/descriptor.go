@@ -108,9 +108,9 @@ func (f *Files) text(c *model.Container, g *groupFiles, k fileKind) ([]byte, err
 	case fd == absent:
 		return nil, errAbsent
 	case fd >= 0:
-		return f.pread(fd, f.sources[k].names[0])
+		return f.buffer.read(fd, f.sources[k].names[0])
 	}
-	fd, err := f.openFile(c, k)
+	fd, err := f.sources[k].open(f.proc, c)
 	if errors.Is(err, errAbsent) {
 		g.fds[k] = absent
 	}
@@ -124,7 +124,7 @@ func (f *Files) text(c *model.Container, g *groupFiles, k fileKind) ([]byte, err
 		f.reopened++
 		defer syscall.Close(fd)
 	}
-	return f.pread(fd, f.sources[k].names[0])
+	return f.buffer.read(fd, f.sources[k].names[0])
 }
 
 // value reads a file that holds one number.
@@ -143,28 +143,30 @@ func (f *Files) value(c *model.Container, g *groupFiles, k fileKind) (uint64, er
 // bufferLimit bounds the bytes of a control group file.
 const bufferLimit = 1 << 20
 
-// pread reads a whole file from its beginning. The kernel makes the text anew at offset 0, and
+// textBuffer is what files are read into; each reading uses it again.
+type textBuffer []byte
+
+// read reads a whole file from its beginning. The kernel makes the text anew at offset 0, and
 // all of it in one call where the buffer is large enough.
-func (f *Files) pread(fd int, name string) ([]byte, error) {
+func (b *textBuffer) read(fd int, name string) ([]byte, error) {
 	for {
-		n, err := syscall.Pread(fd, f.buffer, 0)
+		n, err := syscall.Pread(fd, *b, 0)
 		switch {
 		case err == syscall.EINTR:
 			continue
 		case err != nil:
 			return nil, fmt.Errorf("reading %s: %w", name, err)
-		case n < len(f.buffer):
-			return f.buffer[:n], nil
+		case n < len(*b):
+			return (*b)[:n], nil
 		case 2*n > bufferLimit:
 			return nil, fmt.Errorf("reading %s: more than %d bytes", name, n)
 		}
-		f.buffer = make([]byte, 2*n)
+		*b = make(textBuffer, 2*n)
 	}
 }
 
-// openFile opens the first of the source's files that exists.
-func (f *Files) openFile(c *model.Container, k fileKind) (int, error) {
-	s := &f.sources[k]
+// open opens the first of the source's files that exists.
+func (s *source) open(proc processes, c *model.Container) (int, error) {
 	if s.mount == "" {
 		return absent, errAbsent
 	}
@@ -175,7 +177,7 @@ func (f *Files) openFile(c *model.Container, k fileKind) (int, error) {
 		if s.v2 {
 			subsystem = ""
 		}
-		path, perr := f.proc.cgroupPath(c.PID, subsystem)
+		path, perr := proc.cgroupPath(c.PID, subsystem)
 		if c.PID == 0 || perr != nil || path == "/" {
 			return notOpened, fmt.Errorf("opening the control group: %w", err)
 		}

@@ -15,7 +15,7 @@ type Files struct {
 	sources  [fileKinds]source
 	groups   map[string]*groupFiles
 	networks map[uint32]network
-	buffer   []byte
+	buffer   textBuffer
 	turn     uint64
 	// open descriptors of maxOpen; reopened counts the readings for which there was none to keep.
 	open, maxOpen int
@@ -53,7 +53,7 @@ func NewFiles(l Layout, o Options) *Files {
 		sources:  sourcesOf(&l),
 		groups:   make(map[string]*groupFiles),
 		networks: make(map[uint32]network),
-		buffer:   make([]byte, 16<<10),
+		buffer:   make(textBuffer, 16<<10),
 		maxOpen:  openLimit(),
 	}
 }

@@ -66,7 +66,7 @@ func (f *Files) interfaces(c *model.Container, g *groupFiles) (n model.NetworkCo
 	}
 	defer syscall.Close(fd)
 	// The file is opened anew each time: held open it would keep the namespace alive.
-	text, err := f.pread(fd, "net/dev")
+	text, err := f.buffer.read(fd, "net/dev")
 	if err != nil {
 		return n, err
 	}

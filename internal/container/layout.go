@@ -68,6 +68,9 @@ func Detect(o Options) (Layout, error) {
 	return l, nil
 }
 
+// Controllers of the v2 hierarchy.
+func (l *Layout) Controllers() []string { return slices.Clone(l.v2) }
+
 func layoutOf(mounts []mount, root string) Layout {
 	l := Layout{v1: make(map[string]string)}
 	for _, m := range below(mounts, root) {

@@ -25,7 +25,7 @@ func (f *Files) readStack(process int, netns uint32, n *network) error {
 		return err
 	}
 	defer syscall.Close(fd)
-	text, err := f.pread(fd, "net/netstat")
+	text, err := f.buffer.read(fd, "net/netstat")
 	if err != nil {
 		return err
 	}

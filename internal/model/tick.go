@@ -8,7 +8,11 @@ type Tick struct {
 	// DueNS and BeganNS are when the tick was due and when it began, on the monotonic clock in
 	// nanoseconds; CostNS is how long it took.
 	DueNS, BeganNS, CostNS uint64
-	Samples                []TickSample
+	// IdleNS is the time in which CPUs ran nothing, OtherNS that of control groups for which the
+	// table had no room. Running is how many CPUs were not idle.
+	IdleNS, OtherNS uint64
+	Running         uint32
+	Samples         []TickSample
 }
 
 // TickSample is one control group at one tick. Counters only grow; times are in nanoseconds.
@@ -26,4 +30,12 @@ type TickSample struct {
 	// Asking is how many requests of the group wait for their replies, Serving how many requests
 	// to it are not answered yet.
 	Asking, Serving uint32
+}
+
+// TickLosses are the ticks that a recording does not have.
+type TickLosses struct {
+	// Full are ticks that found no room, because nobody took the earlier ones out in time.
+	Full uint64
+	// Late are ticks that the timer left out, because the tick before began or ended too late.
+	Late uint64
 }

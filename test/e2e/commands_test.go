@@ -54,7 +54,7 @@ func TestReadmeCommands(t *testing.T) {
 	if text, code := output(t, "up", "--help"); code != 0 || !strings.Contains(text, strings.TrimPrefix(page, "localhost")) {
 		t.Errorf("the README's address %s is not the default of up:\n%s", page, text)
 	}
-	shown := map[string]int{}
+	shown, recordings := map[string]int{}, t.TempDir()
 	for _, command := range readmeCommands(t) {
 		words := strings.Fields(command)
 		name := words[min(1, len(words)-1)]
@@ -69,6 +69,10 @@ func TestReadmeCommands(t *testing.T) {
 			// One runs already; this one takes its place elsewhere.
 			command += " --listen " + freePort(t) + " --data " + t.TempDir() + " --socket " + socket(t)
 			command = "timeout --foreground --preserve-status --signal=INT 5 " + command
+		case name == "record":
+			command = strings.Replace(command, "recordings", recordings, 1) + " --socket " + o.argument("--socket")
+		case name == "report":
+			command, _, _ = strings.Cut(strings.Replace(command, "recordings/", recordings, 1), ">")
 		case name == "top":
 			command += " --once"
 			fallthrough
@@ -78,12 +82,13 @@ func TestReadmeCommands(t *testing.T) {
 		shown[name]++
 		run := exec.Command("sh", "-ec", strings.Replace(command, "bin/outsight", outsightBinary, 1))
 		text, err := run.CombinedOutput()
-		want := map[string]string{"curl": c.name, "top": c.name, "map": "", "doctor": "The main job can be done", "up": "page"}[name]
+		want := map[string]string{"curl": c.name, "top": c.name, "map": "", "doctor": "The main job can be done", "up": "page",
+			"record": "Recorded in", "report": "<html"}[name]
 		if err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%s: %v, want %q in\n%s", command, err, want, text)
 		}
 	}
-	for _, name := range []string{"up", "top", "map", "curl", "doctor"} {
+	for _, name := range []string{"up", "top", "map", "curl", "doctor", "record", "report"} {
 		if shown[name] == 0 {
 			t.Errorf("the README shows no %s: %v", name, shown)
 		}

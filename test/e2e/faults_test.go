@@ -119,16 +119,7 @@ func TestKillLeavesNothing(t *testing.T) {
 	}
 	data, socket := o.argument("--data"), o.argument("--socket")
 	o.kill()
-	eventually(t, 20*time.Second, func() error {
-		for kind, ids := range objects {
-			for _, id := range ids {
-				if exec.Command("bpftool", kind, "show", "id", id).Run() == nil {
-					return fmt.Errorf("%s %s is still in the kernel", kind, id)
-				}
-			}
-		}
-		return nil
-	})
+	eventually(t, 20*time.Second, func() error { return noneIsLeft(objects) })
 	for path := range cgroupDirectories(t) {
 		if !before[path] && strings.Contains(path, "outsight") {
 			t.Errorf("control group %s was left", path)
@@ -146,6 +137,18 @@ func TestKillLeavesNothing(t *testing.T) {
 	if text := next.run("top", "--once"); !strings.Contains(text, "accounted for") {
 		t.Errorf("the next agent does not answer at the same socket:\n%s", text)
 	}
+}
+
+// noneIsLeft fails while the kernel has one of the objects.
+func noneIsLeft(objects map[string][]string) error {
+	for kind, ids := range objects {
+		for _, id := range ids {
+			if exec.Command("bpftool", kind, "show", "id", id).Run() == nil {
+				return fmt.Errorf("%s %s is still in the kernel", kind, id)
+			}
+		}
+	}
+	return nil
 }
 
 // kernelObjects lists the ids of the kernel programs, maps and links that a process holds.

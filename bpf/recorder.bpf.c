@@ -1,0 +1,437 @@
+//go:build ignore
+
+// SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only)
+/*
+ * A timer that samples, at each tick, every control group that cgroups.bpf.c counts. It reads the
+ * counters of the other programs and changes none, so any number of recorders run side by side.
+ * The timer ends with the last descriptor of its map: nothing stays of a process that is killed.
+ */
+#include "kernel.h"
+#include "histogram.h"
+#include "run_queue_clock.h"
+#include "cgroups.h"
+#include "edges.h"
+#include "recorder.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+#define CLOCK_MONOTONIC 1
+#define BPF_F_TIMER_ABS 1
+#define EBUSY 16
+#define EINVAL 22
+
+struct bpf_timer {
+	u64 opaque[2];
+} __attribute__((aligned(8)));
+
+struct recorder_timer {
+	struct bpf_timer timer;
+};
+
+/* Set by the loader. */
+const volatile u32 cpus = 1;
+const volatile u32 slots = 1;
+const volatile u64 interval_ns = 1000000000;
+const volatile u32 tick_mask = 0;   /* room for ticks, less one: a power of two */
+const volatile u32 sample_mask = 0; /* the same of samples */
+/* cpu_state.since_ns is of the run queue's clock, not of the monotonic one. */
+const volatile bool use_run_queue_clock = false;
+
+/* What read_clocks says. */
+struct clocks clocks_read;
+
+/* --- maps of the other programs --- */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct cpu_state);
+} cpu_states SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct cgroup_lane);
+} cgroup_lanes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} cgroup_slots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct edge);
+} edges SEC(".maps");
+
+/* --- the recorder's own --- */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct recorder_timer);
+} timers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct recorder_control);
+} control SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct recorder_tick);
+} ticks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct recorder_sample);
+} samples SEC(".maps");
+
+/* By slot: the id of a group that is not to be recorded. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} unwanted SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct recorded_edge);
+} recorded_edges SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct edge_seen);
+} edges_seen SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct slot_sums);
+} sums_of_slot SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct cpu_view);
+} cpu_views SEC(".maps");
+
+/* Tells a reader, which has just yielded, what the run queue's clock and the monotonic one say. */
+SEC("syscall")
+int recorder_clocks(void *ctx)
+{
+	clocks_read.run_queue_ns = run_queue_clock(bpf_get_current_task_btf());
+	clocks_read.monotonic_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+/* What the steps of one tick share. */
+struct walk {
+	u64 number;
+	u64 now; /* on the clock of cpu_state.since_ns; 0 if not known */
+	u64 first;
+	u32 room;
+	u32 used;
+	u32 full;
+	u32 running;
+};
+
+static __always_inline struct cgroup_lane *lane_of(u32 slot, u32 cpu)
+{
+	u32 lane = slot * cpus + cpu;
+
+	return bpf_map_lookup_elem(&cgroup_lanes, &lane);
+}
+
+#define VIEW_TRIES 8
+
+/*
+ * A switch changes the lane and the state; the sequence tells whether both are of one moment. What
+ * runs on this CPU was interrupted by the timer, so it does not switch here.
+ */
+static long look_at_cpu(u32 cpu, struct walk *w)
+{
+	struct cpu_state *state = bpf_map_lookup_elem(&cpu_states, &cpu);
+	struct cpu_view *view = bpf_map_lookup_elem(&cpu_views, &cpu);
+
+	if (!state || !view)
+		return 1;
+	view->valid = 0;
+	for (u32 try = 0; try < VIEW_TRIES; try++) {
+		u64 before = *(volatile u64 *)&state->sequence;
+		u32 slot = *(volatile u32 *)&state->slot;
+		u64 since = *(volatile u64 *)&state->since_ns;
+		struct cgroup_lane *lane = lane_of(slot, cpu);
+
+		if (!lane || !since)
+			return 0;
+		u64 usage = *(volatile u64 *)&lane->usage_ns;
+		if (before & 1 || *(volatile u64 *)&state->sequence != before)
+			continue;
+		view->usage_ns = usage + (w->now > since ? w->now - since : 0);
+		view->slot = slot;
+		view->valid = 1;
+		if (slot != CGROUP_SLOT_IDLE)
+			w->running++;
+		return 0;
+	}
+	return 0;
+}
+
+static __always_inline struct slot_sums *sums_of(u32 slot, u64 group, u64 tick)
+{
+	struct slot_sums *sums = bpf_map_lookup_elem(&sums_of_slot, &slot);
+
+	if (!sums)
+		return NULL;
+	if (sums->group != group) {
+		sums->group = group;
+		sums->cpu_ns = 0;
+		sums->sent_bytes = 0;
+		sums->received_bytes = 0;
+	}
+	if (sums->tick != tick) {
+		sums->tick = tick;
+		sums->asking = 0;
+		sums->serving = 0;
+	}
+	return sums;
+}
+
+static long add_edge(u32 i, struct walk *w)
+{
+	struct recorded_edge *r = bpf_map_lookup_elem(&recorded_edges, &i);
+
+	if (!r)
+		return 1;
+	u32 place = r->place, slot = r->slot;
+	u64 owner = r->owner;
+	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	struct edge_seen *seen = bpf_map_lookup_elem(&edges_seen, &place);
+	u64 *slot_owner = bpf_map_lookup_elem(&cgroup_slots, &slot);
+	if (!edge || !seen || !slot_owner)
+		return 1;
+	if (!edge->used || edge->key.owner != owner || *slot_owner != owner)
+		return 0;
+	struct slot_sums *sums = sums_of(slot, owner, w->number);
+	if (!sums)
+		return 1;
+	u64 sent = edge->sent_bytes, received = edge->received_bytes;
+	/* A place that was given to another edge counts from zero again. */
+	if (seen->owner != owner || sent < seen->sent_bytes || received < seen->received_bytes) {
+		seen->owner = owner;
+		seen->sent_bytes = 0;
+		seen->received_bytes = 0;
+	}
+	sums->sent_bytes += sent - seen->sent_bytes;
+	sums->received_bytes += received - seen->received_bytes;
+	seen->sent_bytes = sent;
+	seen->received_bytes = received;
+	/* Those that ended first: one that ends meanwhile must not make the difference too small. */
+	u64 ended = edge->replies + edge->aborts;
+	barrier();
+	u64 begun = edge->requests;
+	if (edge->key.transport != TRANSPORT_TCP || begun <= ended)
+		return 0;
+	if (edge->key.role == ROLE_CLIENT)
+		sums->asking += begun - ended;
+	else
+		sums->serving += begun - ended;
+	return 0;
+}
+
+struct lane_sum {
+	u32 slot;
+	u32 running;
+	u64 cpu_ns;
+	u64 wait_ns;
+	u64 waits;
+	u64 voluntary;
+	u64 involuntary;
+};
+
+static long add_lane(u32 cpu, struct lane_sum *sum)
+{
+	struct cgroup_lane *lane = lane_of(sum->slot, cpu);
+	struct cpu_view *view = bpf_map_lookup_elem(&cpu_views, &cpu);
+
+	if (!lane || !view)
+		return 1;
+	if (view->valid && view->slot == sum->slot) {
+		sum->cpu_ns += view->usage_ns;
+		sum->running++;
+	} else {
+		sum->cpu_ns += lane->usage_ns;
+	}
+	sum->wait_ns += lane->wait_ns;
+	sum->waits += lane->waits;
+	sum->voluntary += lane->voluntary;
+	sum->involuntary += lane->involuntary;
+	return 0;
+}
+
+static long add_sample(u32 slot, struct walk *w)
+{
+	struct lane_sum sum = {.slot = slot};
+	u64 *group = bpf_map_lookup_elem(&cgroup_slots, &slot);
+	u64 *not_wanted = bpf_map_lookup_elem(&unwanted, &slot);
+
+	if (!group || !not_wanted)
+		return 1;
+	u64 id = *group;
+	if (!id || *not_wanted == id)
+		return 0;
+	if (w->used >= w->room) {
+		w->full = 1;
+		return 1;
+	}
+	u32 place = (w->first + w->used) & sample_mask;
+	struct recorder_sample *s = bpf_map_lookup_elem(&samples, &place);
+	struct slot_sums *sums = sums_of(slot, id, w->number);
+	if (!s || !sums)
+		return 1;
+	bpf_loop(cpus, add_lane, &sum, 0);
+	if (sum.cpu_ns > sums->cpu_ns)
+		sums->cpu_ns = sum.cpu_ns;
+	s->group = id;
+	s->cpu_ns = sums->cpu_ns;
+	s->wait_ns = sum.wait_ns;
+	s->waits = sum.waits;
+	s->voluntary = sum.voluntary;
+	s->involuntary = sum.involuntary;
+	s->sent_bytes = sums->sent_bytes;
+	s->received_bytes = sums->received_bytes;
+	s->asking = sums->asking;
+	s->serving = sums->serving;
+	s->running = sum.running;
+	w->used++;
+	return 0;
+}
+
+static __always_inline u64 cpu_time_of(u32 slot)
+{
+	struct lane_sum sum = {.slot = slot};
+
+	bpf_loop(cpus, add_lane, &sum, 0);
+	return sum.cpu_ns;
+}
+
+static __noinline int take_sample(struct recorder_control *c)
+{
+	struct walk w = {};
+
+	if (!c)
+		return 0;
+	u64 began = bpf_ktime_get_ns();
+	u32 place = c->ticks_made & tick_mask;
+	struct recorder_tick *tick = bpf_map_lookup_elem(&ticks, &place);
+	if (!tick)
+		return 0;
+	w.number = c->number + 1; /* 0 is no tick in slot_sums */
+	w.first = c->samples_made;
+	w.room = sample_mask + 1 - (c->samples_made - c->samples_taken);
+	if (!use_run_queue_clock)
+		w.now = began;
+	else if (c->clock_known)
+		w.now = began + c->clock_ahead_ns;
+	bpf_loop(cpus, look_at_cpu, &w, 0);
+	bpf_loop(c->edges, add_edge, &w, 0);
+	if (c->ticks_made - c->ticks_taken > tick_mask)
+		w.full = 1;
+	else
+		bpf_loop(slots, add_sample, &w, 0);
+	if (w.full) {
+		c->ticks_full++;
+		return 0;
+	}
+	tick->number = c->number;
+	tick->due_ns = c->due_ns;
+	tick->began_ns = began;
+	tick->idle_ns = cpu_time_of(CGROUP_SLOT_IDLE);
+	tick->other_ns = cpu_time_of(CGROUP_SLOT_OTHER);
+	tick->first_sample = w.first;
+	tick->samples = w.used;
+	tick->running = w.running;
+	tick->cost_ns = bpf_ktime_get_ns() - began;
+	/* Atomic, so that a reader that sees the position sees what lies before it. */
+	__sync_fetch_and_add(&c->samples_made, w.used);
+	__sync_fetch_and_add(&c->ticks_made, 1);
+	return 0;
+}
+
+/* Absolute expiry since 6.4 (f71f8530494b); before that a little of each tick's time is lost. */
+static __always_inline void arm(struct bpf_timer *timer, u64 due, u64 now)
+{
+	if (bpf_timer_start(timer, due, BPF_F_TIMER_ABS) == -EINVAL)
+		bpf_timer_start(timer, due > now ? due - now : 0, 0);
+}
+
+static int on_timer(void *map, u32 *key, struct recorder_timer *value)
+{
+	u32 zero = 0;
+	struct recorder_control *c = bpf_map_lookup_elem(&control, &zero);
+
+	if (!c || c->stopped)
+		return 0;
+	take_sample(c);
+	u64 now = bpf_ktime_get_ns();
+	c->number++;
+	c->due_ns += interval_ns;
+	if (c->due_ns <= now) {
+		u64 late = (now - c->due_ns) / interval_ns + 1;
+
+		c->ticks_late += late;
+		c->number += late;
+		c->due_ns += late * interval_ns;
+	}
+	arm(&value->timer, c->due_ns, now);
+	return 0;
+}
+
+/* The first tick is due at control.due_ns. */
+SEC("syscall")
+int start_recorder(void *ctx)
+{
+	u32 zero = 0;
+	struct recorder_timer *value = bpf_map_lookup_elem(&timers, &zero);
+	struct recorder_control *c = bpf_map_lookup_elem(&control, &zero);
+
+	if (!value || !c)
+		return 1;
+	long error = bpf_timer_init(&value->timer, &timers, CLOCK_MONOTONIC);
+	if (error && error != -EBUSY) /* busy: it was started before */
+		return 2;
+	if (bpf_timer_set_callback(&value->timer, on_timer))
+		return 3;
+	arm(&value->timer, c->due_ns, bpf_ktime_get_ns());
+	return 0;
+}

@@ -1,0 +1,363 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/features"
+
+	"outsight/internal/model"
+)
+
+// The least and the greatest time between two ticks of a recording.
+const (
+	MinRecorderInterval = time.Millisecond
+	MaxRecorderInterval = 10 * time.Second
+)
+
+const (
+	sampleBytes = 80
+	tickBytes   = 64
+	// listEdgesEvery is how long a new edge may be left out. To look at all places of the table is
+	// most of what a recorder costs in user space.
+	listEdgesEvery = time.Second
+	// ringTime is how long the ring lasts by itself, where its bounds allow it.
+	ringTime                   = time.Second
+	minRingBytes, maxRingBytes = 1 << 20, 16 << 20
+)
+
+var recorderHook = hook{"start_recorder", "timer", "samples of containers every 1 ms to 10 s", false,
+	"Linux 5.17 or later (bpf_timer, bpf_loop); 6.4 for absolute times"}
+
+// canRecord is why the kernel has no recorder; nil where it has one.
+func canRecord() error {
+	return errors.Join(features.HaveProgramHelper(ebpf.Syscall, asm.FnTimerStart),
+		features.HaveProgramHelper(ebpf.Syscall, asm.FnLoop))
+}
+
+// RecorderOptions of Record. The zero value works.
+type RecorderOptions struct {
+	// Interval between two ticks, from 1 ms to 10 s (default 50 ms).
+	Interval time.Duration
+	// RingBytes bounds the kernel memory for samples that nobody has taken out yet. By default it
+	// lasts for a second with all control groups that can be counted, within 1 and 16 MiB.
+	RingBytes int
+}
+
+// Recorder is a timer in the kernel that samples every control group at each tick, and the ring
+// that it fills. It is for one goroutine. Any number of recorders may run; they share only what
+// they read.
+type Recorder struct {
+	probes   *Probes
+	interval time.Duration
+	maps     *ebpf.Collection
+	programs []*ebpf.Program
+	control  *table[recorderRecorderControl]
+	ticks    *table[recorderRecorderTick]
+	samples  *table[recorderRecorderSample]
+	unwanted *table[uint64]
+	edges    *table[recorderRecordedEdge]
+	// clocks compares the clock of cpu_state.since_ns with the monotonic one; nil if they are one.
+	clocks *clocks
+	ahead  clockDifference
+	tick   model.Tick
+	slots  map[model.CgroupID]uint32
+	// listed is when the edges were.
+	listed time.Time
+	// starter arms the timer.
+	starter *ebpf.Program
+}
+
+// Record starts a recorder. Its first tick is due at the next whole interval of the monotonic
+// clock. It must be closed before the Probes are.
+func (p *Probes) Record(o RecorderOptions) (*Recorder, error) {
+	o.Interval = defaultInterval(o.Interval)
+	if o.Interval < MinRecorderInterval || o.Interval > MaxRecorderInterval {
+		return nil, fmt.Errorf("recording every %v: want %v to %v", o.Interval, MinRecorderInterval, MaxRecorderInterval)
+	}
+	if p.kernel == nil || p.cgroups == nil {
+		return nil, errors.New("recording: no kernel program counts control groups")
+	}
+	if err := canRecord(); err != nil {
+		return nil, fmt.Errorf("recording: %w", err)
+	}
+	r := &Recorder{probes: p, interval: o.Interval, slots: make(map[model.CgroupID]uint32)}
+	if err := r.open(o); err != nil {
+		return nil, errors.Join(fmt.Errorf("recording: %w", err), r.Close())
+	}
+	return r, nil
+}
+
+func defaultInterval(d time.Duration) time.Duration {
+	if d == 0 {
+		return 50 * time.Millisecond
+	}
+	return d
+}
+
+func (r *Recorder) open(o RecorderOptions) error {
+	p := r.probes
+	spec, err := loadRecorder()
+	if err != nil {
+		return fmt.Errorf("BUG: reading the embedded object: %w", err)
+	}
+	slots := len(p.cgroups.slots.entries)
+	samples, ticks := ringSizes(o, slots)
+	shared := map[string]*ebpf.Map{}
+	for _, name := range []string{"cpu_states", "cgroup_lanes", "cgroup_slots"} {
+		shared[name] = p.cgroups.maps.Maps[name]
+	}
+	edges := uint32(1)
+	if p.edges != nil {
+		shared["edges"] = p.edges.maps.Maps["edges"]
+		edges = shared["edges"].MaxEntries()
+	}
+	for name, m := range shared {
+		spec.Maps[name].MaxEntries = m.MaxEntries()
+	}
+	for name, entries := range map[string]uint32{
+		"ticks": ticks, "samples": samples, "unwanted": uint32(slots), "sums_of_slot": uint32(slots),
+		"recorded_edges": edges, "edges_seen": edges, "cpu_views": uint32(p.kernel.cpus),
+	} {
+		spec.Maps[name].MaxEntries = entries
+	}
+	err = errors.Join(
+		spec.Variables["cpus"].Set(uint32(p.kernel.cpus)),
+		spec.Variables["slots"].Set(uint32(slots)),
+		spec.Variables["interval_ns"].Set(uint64(o.Interval)),
+		spec.Variables["tick_mask"].Set(ticks-1),
+		spec.Variables["sample_mask"].Set(samples-1),
+		spec.Variables["use_run_queue_clock"].Set(p.kernel.runQueueClock))
+	if err != nil {
+		return fmt.Errorf("BUG: setting the object's constants: %w", err)
+	}
+	if r.maps, err = newMaps(spec, shared); err != nil {
+		return fmt.Errorf("making the ring: %w", err)
+	}
+	if err := r.mapTables(); err != nil {
+		return err
+	}
+	return r.start(spec)
+}
+
+// ringSizes are how many samples and ticks there is room for: powers of two.
+func ringSizes(o RecorderOptions, slots int) (samples, ticks uint32) {
+	perSecond := max(int(ringTime/o.Interval), 1)
+	if o.RingBytes <= 0 {
+		o.RingBytes = min(max(perSecond*slots*sampleBytes, minRingBytes), maxRingBytes)
+	}
+	// Down, since it is a bound; a tick has one sample at least.
+	samples = uint32(1) << (bits.Len(uint(max(o.RingBytes/sampleBytes, 16))) - 1)
+	ticks = uint32(1) << bits.Len(uint(min(8*perSecond, int(samples))))
+	return samples, min(ticks, samples)
+}
+
+func (r *Recorder) mapTables() (err error) {
+	if r.control, err = mapTable[recorderRecorderControl](r.maps.Maps["control"]); err != nil {
+		return err
+	}
+	if r.ticks, err = mapTable[recorderRecorderTick](r.maps.Maps["ticks"]); err != nil {
+		return err
+	}
+	if r.samples, err = mapTable[recorderRecorderSample](r.maps.Maps["samples"]); err != nil {
+		return err
+	}
+	if r.unwanted, err = mapTable[uint64](r.maps.Maps["unwanted"]); err != nil {
+		return err
+	}
+	r.edges, err = mapTable[recorderRecordedEdge](r.maps.Maps["recorded_edges"])
+	return err
+}
+
+func (r *Recorder) start(spec *ebpf.CollectionSpec) error {
+	k := *r.probes.kernel
+	if k.types = r.probes.options.types; k.types == nil {
+		k.types = btf.NewCache()
+		defer debug.FreeOSMemory()
+	}
+	load := func(name string) (*ebpf.Program, error) {
+		program, err := loadProgram(&k, spec, r.maps, name)
+		if err != nil {
+			return nil, fmt.Errorf("loading %s: %w", name, err)
+		}
+		r.programs = append(r.programs, program)
+		return program, nil
+	}
+	if k.runQueueClock {
+		program, err := load("recorder_clocks")
+		if err != nil {
+			return err
+		}
+		r.clocks = &clocks{program, r.maps.Variables["clocks_read"]}
+	}
+	var err error
+	if r.starter, err = load("start_recorder"); err != nil {
+		return err
+	}
+	if err := r.update(); err != nil {
+		return err
+	}
+	interval := uint64(r.interval)
+	return r.arm((monotonicNS()/interval + 1) * interval)
+}
+
+// arm starts the timer with a tick that is due then.
+func (r *Recorder) arm(dueNS uint64) error {
+	c := &r.control.entries[0]
+	atomic.StoreUint64(&c.DueNs, dueNS)
+	atomic.StoreUint32(&c.Stopped, 0)
+	result, err := r.starter.Run(&ebpf.RunOptions{})
+	if err != nil {
+		return fmt.Errorf("starting the timer: %w", err)
+	}
+	if result != 0 {
+		return fmt.Errorf("starting the timer: the kernel refused step %d", result)
+	}
+	return nil
+}
+
+// Pause stops the timer until Resume. Ticks in between have no numbers. It is for benchmarks.
+func (r *Recorder) Pause() { atomic.StoreUint32(&r.control.entries[0].Stopped, 1) }
+
+// Resume starts the timer again, with a tick that is due within two intervals.
+func (r *Recorder) Resume() error {
+	interval := uint64(r.interval)
+	return r.arm((monotonicNS()/interval + 2) * interval)
+}
+
+// Interval between two ticks.
+func (r *Recorder) Interval() time.Duration { return r.interval }
+
+// RingBytes is the kernel memory of the ring.
+func (r *Recorder) RingBytes() int {
+	return len(r.samples.entries)*sampleBytes + len(r.ticks.entries)*tickBytes
+}
+
+// Drain hands over the ticks since the last call, in order; each is only valid during the call. It
+// has to be called about every quarter of a second, since it also tells the kernel what has
+// changed: which edges there are, and how far the clocks have drifted apart.
+func (r *Recorder) Drain(take func(*model.Tick)) error {
+	c := &r.control.entries[0]
+	made := load(&c.TicksMade)
+	for taken := c.TicksTaken; taken < made; taken++ {
+		t := &r.ticks.entries[taken%uint64(len(r.ticks.entries))]
+		r.read(t)
+		take(&r.tick)
+		atomic.StoreUint64(&c.SamplesTaken, t.FirstSample+uint64(t.Samples))
+		atomic.StoreUint64(&c.TicksTaken, taken+1)
+	}
+	return r.update()
+}
+
+func (r *Recorder) read(t *recorderRecorderTick) {
+	r.tick = model.Tick{Number: t.Number, DueNS: t.DueNs, BeganNS: t.BeganNs, CostNS: t.CostNs,
+		IdleNS: t.IdleNs, OtherNS: t.OtherNs, Running: t.Running, Samples: r.tick.Samples[:0]}
+	for i := range uint64(t.Samples) {
+		s := &r.samples.entries[(t.FirstSample+i)%uint64(len(r.samples.entries))]
+		r.tick.Samples = append(r.tick.Samples, model.TickSample{
+			Group: model.CgroupID(s.Group), CPUNS: s.CpuNs, Running: s.Running, RunQueueNS: s.WaitNs, Waits: s.Waits,
+			Voluntary: s.Voluntary, Involuntary: s.Involuntary, SentBytes: s.SentBytes, ReceivedBytes: s.ReceivedBytes,
+			Asking: s.Asking, Serving: s.Serving,
+		})
+	}
+}
+
+// Losses are the ticks that were not recorded since the start.
+func (r *Recorder) Losses() model.TickLosses {
+	c := &r.control.entries[0]
+	return model.TickLosses{Full: load(&c.TicksFull), Late: load(&c.TicksLate)}
+}
+
+// Ignore leaves a control group out of the ticks to come.
+func (r *Recorder) Ignore(id model.CgroupID) {
+	var slot uint32
+	if r.probes.cgroups.slotOf.Lookup(uint64(id), &slot) == nil && int(slot) < len(r.unwanted.entries) {
+		atomic.StoreUint64(&r.unwanted.entries[slot], uint64(id))
+	}
+}
+
+// update tells the kernel what it cannot find out at a tick, or only slowly.
+func (r *Recorder) update() error {
+	c := &r.control.entries[0]
+	if r.clocks != nil {
+		ahead, err := r.ahead.read(r.clocks)
+		if err != nil {
+			return err
+		}
+		atomic.StoreInt64(&c.ClockAheadNs, ahead)
+		atomic.StoreUint32(&c.ClockKnown, 1)
+	}
+	if now := time.Now(); r.probes.edges != nil && now.Sub(r.listed) >= listEdgesEvery {
+		r.listEdges()
+		r.listed = now
+	}
+	return nil
+}
+
+// listEdges lists the edges whose owners are sampled. The kernel compares the owners, so that a
+// place that was given to another edge meanwhile does not count for the old one.
+func (r *Recorder) listEdges() {
+	clear(r.slots)
+	for slot := slotFirst; slot < len(r.probes.cgroups.slots.entries); slot++ {
+		if id := load(&r.probes.cgroups.slots.entries[slot]); id != 0 {
+			r.slots[model.CgroupID(id)] = uint32(slot)
+		}
+	}
+	listed, edges := uint32(0), r.probes.edges.edges.entries
+	for place := edgeOverflow + 1; place < len(edges); place++ {
+		if load(&edges[place].Used) == 0 {
+			continue
+		}
+		owner := load(&edges[place].Key.Owner)
+		slot, found := r.slots[model.CgroupID(owner)]
+		if !found {
+			continue
+		}
+		e := &r.edges.entries[listed]
+		if e.Owner != owner || e.Place != uint32(place) || e.Slot != slot {
+			// A tick in between finds either no edge, or one that it checks.
+			atomic.StoreUint64(&e.Owner, 0)
+			atomic.StoreUint32(&e.Place, uint32(place))
+			atomic.StoreUint32(&e.Slot, slot)
+			atomic.StoreUint64(&e.Owner, owner)
+		}
+		listed++
+	}
+	atomic.StoreUint32(&r.control.entries[0].Edges, listed)
+}
+
+// Close stops the timer and gives the ring back.
+func (r *Recorder) Close() error {
+	var errs []error
+	if r.control != nil {
+		atomic.StoreUint32(&r.control.entries[0].Stopped, 1)
+		errs = append(errs, r.control.Close())
+	}
+	if r.ticks != nil {
+		errs = append(errs, r.ticks.Close())
+	}
+	if r.samples != nil {
+		errs = append(errs, r.samples.Close())
+	}
+	if r.unwanted != nil {
+		errs = append(errs, r.unwanted.Close())
+	}
+	if r.edges != nil {
+		errs = append(errs, r.edges.Close())
+	}
+	for _, program := range r.programs {
+		errs = append(errs, program.Close())
+	}
+	if r.maps != nil {
+		r.maps.Close()
+	}
+	r.control, r.ticks, r.samples, r.unwanted, r.edges, r.programs, r.maps = nil, nil, nil, nil, nil, nil, nil
+	return errors.Join(errs...)
+}

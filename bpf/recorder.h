@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
+/* Records of recorder.bpf.c, shared with its reader. */
+#ifndef OUTSIGHT_RECORDER_H
+#define OUTSIGHT_RECORDER_H
+
+/*
+ * Ticks and samples lie in two rings, which are arrays. Positions only grow; the place of a
+ * position is its remainder. The kernel writes the made ones, the reader the taken ones.
+ */
+struct recorder_control {
+	u64 ticks_made;
+	u64 samples_made;
+	u64 ticks_full; /* ticks that found no room */
+	u64 ticks_late; /* ticks left out because the one before began or ended too late */
+	u64 number;	/* of the next tick */
+	u64 due_ns;	/* when the next tick is due */
+	u64 unused[2];
+	/* of the reader */
+	u64 ticks_taken;
+	u64 samples_taken;
+	s64 clock_ahead_ns; /* by which the clock of cpu_state.since_ns is ahead of the monotonic one */
+	u32 clock_known;
+	u32 edges; /* entries of recorded_edges */
+	u32 stopped;
+	u32 unused_too;
+	u64 unused_three[3];
+};
+
+struct recorder_tick {
+	u64 number;
+	u64 due_ns;
+	u64 began_ns;
+	u64 cost_ns;
+	u64 idle_ns;  /* CPU time of the idle tasks */
+	u64 other_ns; /* of groups that have no slot */
+	u64 first_sample; /* its position */
+	u32 samples;
+	u32 running; /* CPUs that are not idle */
+};
+
+struct recorder_sample {
+	u64 group;
+	u64 cpu_ns;
+	u64 wait_ns;
+	u64 waits;
+	u64 voluntary;
+	u64 involuntary;
+	u64 sent_bytes;
+	u64 received_bytes;
+	u32 asking;
+	u32 serving;
+	u32 running;
+	u32 unused;
+};
+
+/* What runs on a CPU, and what its group's lane there counts, of one moment. */
+struct cpu_view {
+	u64 usage_ns; /* of the lane, that of the running task included */
+	u32 slot;
+	u32 valid;
+};
+
+/* What was summed for a slot's group. */
+struct slot_sums {
+	u64 group;
+	u64 tick; /* that asking and serving are of */
+	u64 cpu_ns; /* at the last tick: a tick never goes back */
+	u64 sent_bytes;
+	u64 received_bytes;
+	u32 asking;
+	u32 serving;
+};
+
+/* An edge whose owner has a slot; the reader makes the list. */
+struct recorded_edge {
+	u64 owner;
+	u32 place;
+	u32 slot;
+};
+
+/* The counters of an edge at the last tick. */
+struct edge_seen {
+	u64 owner;
+	u64 sent_bytes;
+	u64 received_bytes;
+};
+
+#endif

@@ -1,0 +1,379 @@
+package bpf
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"outsight/internal/model"
+)
+
+// recording are ticks with samples of their own.
+type recording struct {
+	*Recorder
+	ticks []model.Tick
+}
+
+func record(t *testing.T, p *Probes, o RecorderOptions) *recording {
+	t.Helper()
+	r, err := p.Record(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Errorf("closing the recorder: %v", err)
+		}
+	})
+	return &recording{Recorder: r}
+}
+
+func (r *recording) drain(t *testing.T) {
+	t.Helper()
+	err := r.Drain(func(tick *model.Tick) {
+		kept := *tick
+		kept.Samples = slices.Clone(tick.Samples)
+		r.ticks = append(r.ticks, kept)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run records for so long.
+func (r *recording) run(t *testing.T, length time.Duration) {
+	t.Helper()
+	for end := time.Now().Add(length); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		r.drain(t)
+	}
+	r.drain(t)
+}
+
+// of is a group's samples, with the ticks that they are of.
+func (r *recording) of(id model.CgroupID) (samples []model.TickSample, ticks []model.Tick) {
+	for _, tick := range r.ticks {
+		for _, s := range tick.Samples {
+			if s.Group == id {
+				samples, ticks = append(samples, s), append(ticks, tick)
+			}
+		}
+	}
+	return samples, ticks
+}
+
+func TestRecorderTicksOnceEachInterval(t *testing.T) {
+	p := open(t, Options{})
+	for _, interval := range []time.Duration{time.Millisecond, 20 * time.Millisecond} {
+		t.Run(interval.String(), func(t *testing.T) {
+			begun := monotonicNS()
+			r := record(t, p, RecorderOptions{Interval: interval})
+			r.run(t, time.Second)
+			ended := monotonicNS()
+			if len(r.ticks) == 0 {
+				t.Fatal("no ticks")
+			}
+			first, last := r.ticks[0], r.ticks[len(r.ticks)-1]
+			losses := r.Losses()
+			if first.Number == 0 && first.DueNS < begun || last.BeganNS > ended {
+				t.Errorf("ticks from %d to %d, recorded from %d to %d", first.DueNS, last.BeganNS, begun, ended)
+			}
+			if got, want := uint64(len(r.ticks))+losses.Full+losses.Late, last.Number+1; got < want {
+				t.Errorf("%d ticks and %+v lost, want %d together", len(r.ticks), losses, want)
+			}
+			// All that were due are there: the last began at most one interval, and what a busy
+			// host delays it, before the end.
+			if due := (ended - begun) / uint64(interval); due > last.Number+2+50*uint64(time.Millisecond)/uint64(interval) {
+				t.Errorf("%d ticks were due, the last is number %d", due, last.Number)
+			}
+			for i, tick := range r.ticks {
+				if tick.DueNS != first.DueNS+(tick.Number-first.Number)*uint64(interval) {
+					t.Fatalf("tick %d was due at %d, the first at %d", tick.Number, tick.DueNS, first.DueNS)
+				}
+				if tick.BeganNS < tick.DueNS || tick.CostNS == 0 {
+					t.Fatalf("tick %d was due at %d, began at %d and cost %d", tick.Number, tick.DueNS, tick.BeganNS, tick.CostNS)
+				}
+				if i > 0 && tick.Number <= r.ticks[i-1].Number {
+					t.Fatalf("tick %d after %d", tick.Number, r.ticks[i-1].Number)
+				}
+			}
+		})
+	}
+}
+
+func TestRecorderRefusesIntervals(t *testing.T) {
+	p := open(t, Options{WithoutEndpoints: true})
+	for _, interval := range []time.Duration{-1, 999 * time.Microsecond, 11 * time.Second} {
+		if r, err := p.Record(RecorderOptions{Interval: interval}); err == nil {
+			r.Close()
+			t.Errorf("records every %v", interval)
+		}
+	}
+}
+
+func TestRecorderTicksSumToTheGroupsCPUTime(t *testing.T) {
+	p := open(t, Options{WithoutEndpoints: true})
+	g := newGroup(t, "recorded")
+	g.start(t, "spin")
+	r := record(t, p, RecorderOptions{Interval: 2 * time.Millisecond})
+	r.run(t, 100*time.Millisecond)
+	r.ticks = nil
+	before := g.cpuTime(t)
+	r.run(t, 2*time.Second)
+	after := g.cpuTime(t)
+	samples, ticks := r.of(g.id(t))
+	if len(samples) < 500 {
+		t.Fatalf("%d samples of the group in two seconds", len(samples))
+	}
+	last := len(samples) - 1
+	gained := time.Duration(samples[last].CPUNS - samples[0].CPUNS)
+	span := time.Duration(ticks[last].BeganNS - ticks[0].BeganNS)
+	// The file was read before the first tick and after the last, which a busy host delays.
+	if want := after - before; gained > want+5*time.Millisecond || gained < want-60*time.Millisecond {
+		t.Errorf("the ticks say %v over %v, the group's file %v", gained, span, want)
+	}
+	// A thread that ran at two ticks and was not switched in between ran all the time, whatever
+	// else this host does.
+	whole, wrong := 0, 0
+	for i := range last {
+		from, to := &samples[i], &samples[i+1]
+		if from.Running != 1 || to.Running != 1 || from.Involuntary != to.Involuntary || from.Voluntary != to.Voluntary {
+			continue
+		}
+		whole++
+		if share := float64(to.CPUNS-from.CPUNS) / float64(ticks[i+1].BeganNS-ticks[i].BeganNS); share < 0.95 || share > 1.05 {
+			t.Logf("%.3f CPUs in tick %d", share, ticks[i+1].Number)
+			wrong++
+		}
+	}
+	// The machine itself may stand still between two steps of a tick, if it is a virtual one.
+	if whole < 10 || wrong*20 > whole {
+		t.Errorf("of %d ticks in which the thread ran all the time, %d say otherwise", whole, wrong)
+	}
+}
+
+func TestRecorderSeesGroupsComeAndGo(t *testing.T) {
+	p := open(t, Options{WithoutEndpoints: true})
+	r := record(t, p, RecorderOptions{Interval: 5 * time.Millisecond})
+	r.run(t, 50*time.Millisecond)
+	g := newGroup(t, "coming")
+	id := g.id(t)
+	began := monotonicNS()
+	_, stop := g.start(t, "idle")
+	r.run(t, 50*time.Millisecond)
+	_, ticks := r.of(id)
+	if len(ticks) == 0 || ticks[0].BeganNS < began {
+		t.Fatalf("%d ticks have the new group", len(ticks))
+	}
+	stop()
+	g.remove(t)
+	p.ForgetCgroup(id)
+	r.drain(t)
+	r.ticks = nil
+	r.run(t, 50*time.Millisecond)
+	if samples, _ := r.of(id); len(r.ticks) == 0 || len(samples) > 0 {
+		t.Errorf("%d of %d ticks have the group that is gone", len(samples), len(r.ticks))
+	}
+}
+
+func TestRecorderLeavesOutWhatIsIgnored(t *testing.T) {
+	p := open(t, Options{WithoutEndpoints: true})
+	g, other := newGroup(t, "ignored"), newGroup(t, "wanted")
+	g.start(t, "spin")
+	other.start(t, "idle")
+	r := record(t, p, RecorderOptions{Interval: 5 * time.Millisecond})
+	r.run(t, 30*time.Millisecond)
+	r.Ignore(g.id(t))
+	r.drain(t)
+	r.ticks = nil
+	r.run(t, 50*time.Millisecond)
+	// The tick that was running then may still have it.
+	if samples, _ := r.of(g.id(t)); len(samples) > 1 {
+		t.Errorf("%d samples of a group that is ignored", len(samples))
+	}
+	if samples, _ := r.of(other.id(t)); len(samples) == 0 {
+		t.Error("no samples of the other group")
+	}
+}
+
+func TestRecorderCountsTicksWithoutRoom(t *testing.T) {
+	p := open(t, Options{WithoutEndpoints: true})
+	r := record(t, p, RecorderOptions{Interval: time.Millisecond, RingBytes: 64 * sampleBytes})
+	eventually(t, "filling the ring", func() bool { return r.Losses().Full > 10 })
+	r.drain(t)
+	if len(r.ticks) == 0 || r.ticks[0].Number != 0 {
+		t.Fatalf("%d ticks from a full ring", len(r.ticks))
+	}
+	kept := len(r.ticks)
+	eventually(t, "recording on", func() bool { r.drain(t); return len(r.ticks) > 2*kept })
+	losses, last := r.Losses(), r.ticks[len(r.ticks)-1]
+	// The kernel may have made more since.
+	if missing := last.Number + 1 - uint64(len(r.ticks)); losses.Full+losses.Late < missing || losses.Full <= 10 {
+		t.Errorf("%d ticks are missing, %+v are counted", missing, losses)
+	}
+	for _, tick := range r.ticks {
+		seen := map[model.CgroupID]bool{}
+		for _, s := range tick.Samples {
+			if s.Group == 0 || seen[s.Group] {
+				t.Fatalf("tick %d has group %d twice or group 0", tick.Number, s.Group)
+			}
+			seen[s.Group] = true
+		}
+	}
+}
+
+func TestRecordersDoNotDisturbEachOther(t *testing.T) {
+	p := open(t, Options{WithoutEndpoints: true})
+	slow, fast := record(t, p, RecorderOptions{Interval: 20 * time.Millisecond}), record(t, p, RecorderOptions{Interval: 2 * time.Millisecond})
+	for range 20 {
+		slow.run(t, 20*time.Millisecond)
+		fast.run(t, 20*time.Millisecond)
+	}
+	if len(slow.ticks) < 20 || len(fast.ticks) < 8*len(slow.ticks) {
+		t.Errorf("%d ticks of 20 ms and %d of 2 ms", len(slow.ticks), len(fast.ticks))
+	}
+}
+
+func TestRecorderPausesAndGoesOn(t *testing.T) {
+	p := open(t, Options{WithoutEndpoints: true})
+	r := record(t, p, RecorderOptions{Interval: 2 * time.Millisecond})
+	r.run(t, 50*time.Millisecond)
+	r.Pause()
+	time.Sleep(10 * time.Millisecond) // the one that is due
+	r.drain(t)
+	r.ticks = nil
+	r.run(t, 50*time.Millisecond)
+	if len(r.ticks) > 0 {
+		t.Errorf("%d ticks while it pauses", len(r.ticks))
+	}
+	if err := r.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	r.run(t, 100*time.Millisecond)
+	if len(r.ticks) < 25 {
+		t.Errorf("%d ticks of 2 ms in 100 ms", len(r.ticks))
+	}
+}
+
+func TestRecorderShowsWhatIsInFlight(t *testing.T) {
+	p := open(t, Options{WithoutEndpoints: true})
+	answer := make(chan struct{})
+	service := serve(t, func(conn *net.TCPConn) {
+		defer conn.Close()
+		for {
+			if _, err := conn.Read(make([]byte, requestBytes)); err != nil {
+				return
+			}
+			<-answer
+			conn.Write(make([]byte, 1000))
+		}
+	})
+	conn := dial(t, service.String())
+	request := func() { conn.Write(make([]byte, requestBytes)) }
+	reply := func() {
+		answer <- struct{}{}
+		if _, err := io.ReadFull(conn, make([]byte, 1000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The edges are known to the recorder from now on.
+	request()
+	reply()
+	r := record(t, p, RecorderOptions{Interval: 5 * time.Millisecond})
+	// Other programs may be in this group too: the differences tell.
+	group := ownCgroup(t)
+	level := func() model.TickSample {
+		r.ticks = nil
+		r.run(t, 100*time.Millisecond)
+		samples, _ := r.of(group)
+		if len(samples) == 0 {
+			t.Fatal("no sample of this process's group")
+		}
+		return samples[len(samples)-1]
+	}
+	before := level()
+	request()
+	during := level()
+	reply()
+	after := level()
+	if during.Asking != before.Asking+1 || during.Serving != before.Serving+1 {
+		t.Errorf("asking %d and serving %d before, %d and %d during the request", before.Asking, before.Serving, during.Asking, during.Serving)
+	}
+	if after.Asking != before.Asking || after.Serving != before.Serving {
+		t.Errorf("asking %d and serving %d before, %d and %d after the request", before.Asking, before.Serving, after.Asking, after.Serving)
+	}
+	sent, received := after.SentBytes-before.SentBytes, after.ReceivedBytes-before.ReceivedBytes
+	if want := uint64(requestBytes + 1000); sent < want || received < want {
+		t.Errorf("%d bytes were sent and %d received, want %d or more", sent, received, want)
+	}
+}
+
+// recordUntilKilled is the workload "record".
+func recordUntilKilled() int {
+	p, err := Open(Options{Controller: controller(), WithoutEndpoints: true})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if _, err := p.Record(RecorderOptions{Interval: time.Millisecond}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println("ready")
+	bufio.NewReader(os.Stdin).ReadByte()
+	return 0
+}
+
+func TestKilledRecorderLeavesNothing(t *testing.T) {
+	before := loadedRecorders(t)
+	command := exec.Command(os.Args[0])
+	command.Env = append(os.Environ(), workloadVariable+"=record")
+	command.Stderr = os.Stderr
+	in, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, _ := bufio.NewReader(out).ReadString('\n')
+	during := loadedRecorders(t)
+	command.Process.Kill()
+	command.Wait()
+	if line != "ready\n" || during <= before {
+		t.Fatalf("the workload says %q, with %d recorders before and %d then", line, before, during)
+	}
+	eventually(t, "the kernel lets go of the timer", func() bool { return loadedRecorders(t) == before })
+}
+
+// recorderPrograms counts the programs with a timer that the kernel has.
+func loadedRecorders(t *testing.T) (n int) {
+	t.Helper()
+	for id := ebpf.ProgramID(0); ; {
+		next, err := ebpf.ProgramGetNextID(id)
+		if err != nil {
+			return n
+		}
+		id = next
+		program, err := ebpf.NewProgramFromID(id)
+		if err != nil {
+			continue // gone meanwhile
+		}
+		if info, err := program.Info(); err == nil && info.Name == "start_recorder" {
+			n++
+		}
+		program.Close()
+	}
+}

@@ -1,0 +1,151 @@
+package container
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"outsight/internal/model"
+)
+
+// laneValue is the value of one column.
+func laneValue(t *testing.T, r *Lane, values []float64, column string) float64 {
+	t.Helper()
+	i := slices.Index(r.Columns(), column)
+	if i < 0 {
+		t.Fatalf("there is no column %q", column)
+	}
+	return values[i]
+}
+
+func v2Lane(t testing.TB) (*Lane, *model.Container, string) {
+	t.Helper()
+	root, path := t.TempDir(), "/system.slice/docker-"+idA+".scope"
+	for _, name := range []string{"memory.current", "memory.stat", "memory.max", "cpu.stat", "io.stat", "pids.current"} {
+		writeFile(t, filepath.Join(root, path, name), string(testFile(t, "v2/"+name)))
+	}
+	writeFile(t, filepath.Join(root, path, "cpu.max"), "150000 100000\n")
+	writeFile(t, filepath.Join(root, path, "pids.max"), "max\n")
+	r := NewLane(Layout{Name: "v2", MountPoint: root, unified: root, v2: []string{"cpu", "io", "memory", "pids"}}, Options{})
+	t.Cleanup(r.Close)
+	return r, &model.Container{ID: idA, CgroupPath: path, Cgroup: 7}, root + path
+}
+
+func TestLaneReadsV2(t *testing.T) {
+	r, c, dir := v2Lane(t)
+	values := make([]float64, len(r.Columns()))
+	if err := r.Read(c, values); err != nil {
+		t.Fatal(err)
+	}
+	want := func(column string, want float64) {
+		t.Helper()
+		if got := laneValue(t, r, values, column); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
+			t.Errorf("%s is %v, want %v", column, got, want)
+		}
+	}
+	if r.Version() != 2 {
+		t.Errorf("version %d", r.Version())
+	}
+	want("memory.current", 61775872)
+	want("memory.stat/anon", 12783616)
+	want("memory.stat/pgfault", 9351)
+	want("cpu.stat/nr_throttled", 37)
+	want("cpu.stat/throttled_usec", 2211549)
+	want("cpu_quota_ns", 150e6)
+	want("cpu_period_ns", 100e6)
+	want("pids.current", 7)
+	want("pids.max", math.Inf(1))
+	want("memory.high", math.NaN()) // there is no such file
+	want("io.stat/rios", 192+8950+1)
+	want("io.stat/dios", dios(t))
+	// The files stay open: their new text is read, and a group that is gone has no numbers.
+	writeFile(t, filepath.Join(dir, "memory.current"), "5\n")
+	if err := r.Read(c, values); err != nil {
+		t.Fatal(err)
+	}
+	want("memory.current", 5)
+	r.Forget(c.ID)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Read(c, values); err != nil {
+		t.Errorf("reading a group that is gone: %v", err)
+	}
+	want("memory.current", math.NaN())
+}
+
+// dios is counted with other means than those under test.
+func dios(t *testing.T) (sum float64) {
+	for _, line := range strings.Split(string(testFile(t, "v2/io.stat")), "\n") {
+		if _, after, found := strings.Cut(line, "dios="); found {
+			n, err := strconv.Atoi(strings.Fields(after)[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += float64(n)
+		}
+	}
+	return sum
+}
+
+func TestLaneSaysWhatItCannotParse(t *testing.T) {
+	r, c, dir := v2Lane(t)
+	writeFile(t, filepath.Join(dir, "memory.stat"), "anon twelve\n")
+	values := make([]float64, len(r.Columns()))
+	err := r.Read(c, values)
+	if err == nil || !strings.Contains(err.Error(), "memory.stat") {
+		t.Errorf("%v, want an error that names memory.stat", err)
+	}
+	if got := laneValue(t, r, values, "memory.current"); got != 61775872 {
+		t.Errorf("the other files were not read: memory.current is %v", got)
+	}
+}
+
+func TestLaneReadsThisHost(t *testing.T) {
+	l := hostLayout(t)
+	path := "/osct-lane/" + testID(1)
+	id := makeGroup(t, l, path)
+	pid, _ := enterOwnNetwork(t, l, path)
+	c := &model.Container{ID: testID(1), CgroupPath: path, Cgroup: id, PID: pid}
+	r, f := NewLane(l, Options{}), NewFiles(l, Options{})
+	t.Cleanup(r.Close)
+	t.Cleanup(f.Close)
+	values := make([]float64, len(r.Columns()))
+	before := readOne(t, f, c)
+	if err := r.Read(c, values); err != nil {
+		t.Fatal(err)
+	}
+	after := readOne(t, f, c)
+	memory, cpu := "memory.current", "cpu.stat/usage_usec"
+	if r.Version() == 1 {
+		memory, cpu = "memory.usage.current", "cpu.usage.total"
+	}
+	got, least, most := laneValue(t, r, values, memory), before.Memory.UsageBytes, after.Memory.UsageBytes
+	if got < float64(min(least, most)) || got > float64(max(least, most)) {
+		t.Errorf("%s is %v, want %d to %d", memory, got, least, most)
+	}
+	if got := laneValue(t, r, values, cpu); !(got > 0) {
+		t.Errorf("%s is %v", cpu, got)
+	}
+	if allocations := testing.AllocsPerRun(50, func() { r.Read(c, values) }); allocations != 0 {
+		t.Errorf("a reading allocates %v times", allocations)
+	}
+}
+
+func FuzzLane(f *testing.F) {
+	for _, name := range []string{"memory.stat", "cpu.stat", "io.stat"} {
+		f.Add(testFile(f, "v2/"+name))
+	}
+	f.Add([]byte("8:0 Read 5\n8:0 Write 7\nTotal 12\n"))
+	f.Add([]byte("max 100000\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		file := &laneFile{keys: map[string]int{"anon": 0, "rbytes": 1, "Read": 0, "": 1}, columns: []int{0, 1}}
+		for _, parse := range []laneParser{laneNumber, laneWords, laneKeys, laneDevices, laneIOStat, laneQuota} {
+			parse(file, text, make([]float64, 2))
+		}
+	})
+}

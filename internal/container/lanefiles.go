@@ -1,0 +1,94 @@
+package container
+
+// perCPUUsage stands for as many columns as there are CPUs.
+const perCPUUsage = "cpu.usage.percpu"
+
+// laneSpec is a file of the lane, as the kernel names it.
+type laneSpec struct {
+	controller string
+	// names in order: the first that exists is read.
+	names   []string
+	parse   laneParser
+	numbers []laneColumn
+}
+
+type laneColumn struct{ key, column string }
+
+// named are numbers whose columns are called as their keys are, after the prefix.
+func named(prefix string, keys ...string) (numbers []laneColumn) {
+	for _, key := range keys {
+		numbers = append(numbers, laneColumn{key, prefix + key})
+	}
+	return numbers
+}
+
+func laneFilesOf(version int) []laneSpec {
+	if version == 1 {
+		return laneFilesV1()
+	}
+	return laneFilesV2
+}
+
+func oneNumber(controller, file, column string) laneSpec {
+	return laneSpec{controller, []string{file}, laneNumber, []laneColumn{{"", column}}}
+}
+
+var laneFilesV2 = []laneSpec{
+	oneNumber("pids", "pids.current", "pids.current"),
+	oneNumber("pids", "pids.max", "pids.max"),
+	{"cpu", []string{"cpu.stat"}, laneKeys,
+		named("cpu.stat/", "usage_usec", "system_usec", "user_usec", "nr_periods", "nr_throttled", "throttled_usec")},
+	{"cpu", []string{"cpu.max"}, laneQuota, []laneColumn{{"", "cpu_quota_ns"}, {"", "cpu_period_ns"}}},
+	oneNumber("memory", "memory.current", "memory.current"),
+	oneNumber("memory", "memory.high", "memory.high"),
+	oneNumber("memory", "memory.max", "memory.max"),
+	{"memory", []string{"memory.stat"}, laneKeys,
+		named("memory.stat/", "anon", "file", "kernel_stack", "pagetables", "percpu", "sock", "shmem", "file_mapped", "file_dirty",
+			"file_writeback", "swapcached", "inactive_anon", "active_anon", "inactive_file", "active_file", "unevictable", "pgfault",
+			"pgmajfault")},
+	{"io", []string{"io.stat"}, laneIOStat, named("io.stat/", "rbytes", "wbytes", "rios", "wios", "dbytes", "dios")},
+}
+
+func laneFilesV1() []laneSpec {
+	files := []laneSpec{
+		oneNumber("pids", "pids.current", "pids.current"),
+		oneNumber("pids", "pids.max", "pids.max"),
+		oneNumber("cpuacct", "cpuacct.usage", "cpu.usage.total"),
+		oneNumber("cpuacct", "cpuacct.usage_sys", "cpu.usage.system"),
+		oneNumber("cpuacct", "cpuacct.usage_user", "cpu.usage.user"),
+		{"cpuacct", []string{"cpuacct.usage_percpu"}, laneWords, []laneColumn{{"", perCPUUsage}}},
+		{"cpuacct", []string{"cpuacct.stat"}, laneKeys, named("cpu.stat.", "user", "system")},
+		{"cpu", []string{"cpu.stat"}, laneKeys, []laneColumn{{"nr_periods", "cpu.throttling.periods"},
+			{"nr_throttled", "cpu.throttling.throttled.count"}, {"throttled_time", "cpu.throttling.throttled.time"}}},
+		{"cpu", []string{"cpu.cfs_quota_us"}, laneQuota, []laneColumn{{"", "cpu_quota_ns"}}},
+		{"cpu", []string{"cpu.cfs_period_us"}, laneQuota, []laneColumn{{"", "cpu_period_ns"}}},
+		oneNumber("memory", "memory.usage_in_bytes", "memory.usage.current"),
+		oneNumber("memory", "memory.max_usage_in_bytes", "memory.usage.max"),
+		oneNumber("memory", "memory.limit_in_bytes", "memory.limit.hard"),
+		oneNumber("memory", "memory.soft_limit_in_bytes", "memory.limit.soft"),
+		oneNumber("memory", "memory.failcnt", "memory.failcnt"),
+		{"memory", []string{"memory.stat"}, laneKeys, []laneColumn{
+			{"hierarchical_memory_limit", "memory.hierarchical_limit.memory"},
+			{"hierarchical_memsw_limit", "memory.hierarchical_limit.memoryswap"},
+			{"total_cache", "memory.cache"}, {"total_rss", "memory.rss.all"}, {"total_rss_huge", "memory.rss.huge"},
+			{"total_mapped_file", "memory.mapped"}, {"total_swap", "memory.swap"}, {"total_pgpgin", "memory.paged.in"},
+			{"total_pgpgout", "memory.paged.out"}, {"total_pgfault", "memory.fault.total"}, {"total_pgmajfault", "memory.fault.major"},
+			{"total_inactive_anon", "memory.anon.inactive"}, {"total_active_anon", "memory.anon.active"},
+			{"total_inactive_file", "memory.file.inactive"}, {"total_active_file", "memory.file.active"},
+			{"total_unevictable", "memory.unevictable"}}},
+	}
+	for _, f := range []struct{ file, column string }{{"blkio.time", "blkio.time"}, {"blkio.sectors", "blkio.sectors"}} {
+		files = append(files, laneSpec{"blkio", []string{f.file + "_recursive", f.file}, laneDevices, []laneColumn{{"", f.column}}})
+	}
+	for _, f := range []struct{ file, column string }{
+		{"blkio.io_service_bytes", "blkio.service.bytes"}, {"blkio.io_serviced", "blkio.service.ios"},
+		{"blkio.io_service_time", "blkio.service.time"}, {"blkio.io_queued", "blkio.queued"},
+		{"blkio.io_wait_time", "blkio.wait"}, {"blkio.io_merged", "blkio.merged"},
+		{"blkio.throttle.io_service_bytes", "blkio.throttle.service.bytes"}, {"blkio.throttle.io_serviced", "blkio.throttle.service.ios"},
+		{"blkio.bfq.io_service_bytes", "blkio.bfq.service.bytes"}, {"blkio.bfq.io_serviced", "blkio.bfq.service.ios"},
+	} {
+		files = append(files, laneSpec{"blkio", []string{f.file + "_recursive", f.file}, laneDevices, []laneColumn{
+			{"Read", f.column + ".read"}, {"Write", f.column + ".write"}, {"Sync", f.column + ".sync"}, {"Async", f.column + ".async"}}})
+	}
+	return files
+}

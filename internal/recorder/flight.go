@@ -1,0 +1,245 @@
+package recorder
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"slices"
+	"sync"
+	"time"
+
+	"outsight/internal/model"
+)
+
+// FlightOptions of a Flight. The zero value works.
+type FlightOptions struct {
+	// Keep is how long a tick is kept (default 10 min), MaxBytes what all of them may take
+	// (default 8 MiB): whichever is reached first.
+	Keep     time.Duration
+	MaxBytes int
+	// CgroupVersion goes into the heads of files that are made of it.
+	CgroupVersion int
+}
+
+// Flight keeps the last ticks of all containers in memory: as differences, so that a container that
+// does nothing takes no room.
+type Flight struct {
+	ticks Ticks
+	o     FlightOptions
+	sums  *sums
+
+	mu sync.Mutex // guards what follows
+	// blocks are whole, oldest first; bytes is what they take.
+	blocks []Block
+	bytes  int
+	// open is the block that is being filled; last are the sums that it has of its targets.
+	open    Block
+	last    []model.TickSample
+	changed []*target
+	losses  model.TickLosses
+	err     error
+}
+
+// Block is a stretch of ticks that can be read by itself.
+type Block struct {
+	// FirstNumber and FirstDueNS are of the first tick; LastNS is when the last one began.
+	FirstNumber, FirstDueNS, LastNS uint64
+	Targets                         []BlockTarget
+	// Data holds the ticks. All numbers are variable-length integers of encoding/binary: the tick's
+	// number since FirstNumber, its lateness in ns, its cost in ns, how many targets have changed;
+	// then of each of these: its place in Targets, a bit for each field that is another (fields),
+	// and by how much each of them is (signed). A block's first sums are zero.
+	Data []byte
+}
+
+// BlockTarget is a container in a block, from one tick to another.
+type BlockTarget struct {
+	Container *model.Container
+	From, To  uint64
+}
+
+const (
+	// flightDrain is how often the ring is emptied: seldom, since nobody waits for the ticks.
+	flightDrain = 500 * time.Millisecond
+	// blockTime and blockBytes bound a block: when memory is short whole blocks are given up.
+	blockTime  = 10 * time.Second
+	blockBytes = 64 << 10
+	// targetBytes is about what a BlockTarget takes; its container is shared.
+	targetBytes = 24
+)
+
+// NewFlight keeps what ticks sample from now on.
+func NewFlight(ticks Ticks, containers Containers, o FlightOptions) *Flight {
+	o.Keep = cmp.Or(o.Keep, 10*time.Minute)
+	o.MaxBytes = cmp.Or(o.MaxBytes, 8<<20)
+	return &Flight{ticks: ticks, o: o, sums: newSums(containers, nil, ticks.Ignore, now())}
+}
+
+// Run keeps ticks until ctx ends.
+func (f *Flight) Run(ctx context.Context) error {
+	ticker := time.NewTicker(flightDrain)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			f.drain()
+		}
+	}
+}
+
+func (f *Flight) drain() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	ended := f.sums.refresh()
+	f.err = f.ticks.Drain(f.add)
+	f.sums.drop(ended)
+	f.losses = f.ticks.Losses()
+	f.forget(monotonicNS())
+}
+
+// add appends a tick to the open block. mu must be held.
+func (f *Flight) add(tick *model.Tick) {
+	b := &f.open
+	if len(b.Data) > 0 && (len(b.Data) >= blockBytes || tick.DueNS-b.FirstDueNS >= uint64(blockTime)) {
+		f.finish()
+	}
+	number := tick.Number
+	if len(b.Data) == 0 {
+		b.FirstNumber, b.FirstDueNS, b.LastNS = tick.Number, tick.DueNS, 0
+		b.Targets, f.last = b.Targets[:0], f.last[:0]
+		for _, t := range f.sums.list {
+			t.index = -1
+		}
+	}
+	f.sums.add(tick)
+	at := f.sums.clock.at(tick.BeganNS)
+	f.changed = f.changed[:0]
+	for _, t := range f.sums.list {
+		if !t.has(at) {
+			continue
+		}
+		if t.index < 0 || t.index >= len(b.Targets) || !same(b.Targets[t.index].Container, t.container) || b.Targets[t.index].Container.ID != t.container.ID {
+			t.index = len(b.Targets)
+			b.Targets = append(b.Targets, BlockTarget{Container: t.container, From: number})
+			f.last = append(f.last, model.TickSample{})
+		}
+		b.Targets[t.index].To = number
+		if t.sum != f.last[t.index] {
+			f.changed = append(f.changed, t)
+		}
+	}
+	d := binary.AppendUvarint(b.Data, number-b.FirstNumber)
+	d = binary.AppendUvarint(d, tick.BeganNS-tick.DueNS)
+	d = binary.AppendUvarint(d, tick.CostNS)
+	d = binary.AppendUvarint(d, uint64(len(f.changed)))
+	for _, t := range f.changed {
+		d = appendChange(binary.AppendUvarint(d, uint64(t.index)), &f.last[t.index], &t.sum)
+		f.last[t.index] = t.sum
+	}
+	b.Data, b.LastNS = d, tick.BeganNS
+}
+
+// fields of a sample in the order of the bits of a change.
+func fields(s *model.TickSample) [flightFields]uint64 {
+	return [...]uint64{s.CPUNS, s.RunQueueNS, s.Waits, s.Voluntary, s.Involuntary, s.SentBytes, s.ReceivedBytes,
+		uint64(s.Running), uint64(s.Asking), uint64(s.Serving)}
+}
+
+const flightFields = 10
+
+// appendChange appends which fields are others, and by how much each.
+func appendChange(d []byte, from, to *model.TickSample) []byte {
+	before, after := fields(from), fields(to)
+	mask := uint64(0)
+	for i := range after {
+		if after[i] != before[i] {
+			mask |= 1 << i
+		}
+	}
+	d = binary.AppendUvarint(d, mask)
+	for i := range after {
+		if after[i] != before[i] {
+			d = binary.AppendVarint(d, int64(after[i]-before[i]))
+		}
+	}
+	return d
+}
+
+// finish closes the open block. mu must be held.
+func (f *Flight) finish() {
+	b := f.copyOpen()
+	f.blocks = append(f.blocks, b)
+	f.bytes += b.size()
+	f.open.Data = f.open.Data[:0]
+}
+
+// copyOpen is the open block as it is. mu must be held.
+func (f *Flight) copyOpen() Block {
+	b := f.open
+	b.Data, b.Targets = slices.Clone(b.Data), slices.Clone(b.Targets)
+	return b
+}
+
+func (b *Block) size() int { return len(b.Data) + targetBytes*len(b.Targets) }
+
+// forget gives up what is too old or too much. mu must be held.
+func (f *Flight) forget(now uint64) {
+	old := 0
+	for ; old < len(f.blocks); old++ {
+		b := &f.blocks[old]
+		if int64(now-b.LastNS) <= int64(f.o.Keep) && f.bytes+f.open.size() <= f.o.MaxBytes {
+			break
+		}
+		f.bytes -= b.size()
+	}
+	f.blocks = slices.Delete(f.blocks, 0, old)
+}
+
+// FlightData is what a Flight has kept, for somebody to make files of it.
+type FlightData struct {
+	Interval      time.Duration
+	CgroupVersion int
+	// Wall is when the monotonic clock showed MonotonicNS.
+	Wall        time.Time
+	MonotonicNS uint64
+	Blocks      []Block
+}
+
+// Data is what is there of the last while.
+func (f *Flight) Data(last time.Duration) *FlightData {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d := &FlightData{Interval: f.ticks.Interval(), CgroupVersion: f.o.CgroupVersion, Wall: f.sums.clock.wall, MonotonicNS: f.sums.clock.monotonic}
+	since := monotonicNS() - uint64(last)
+	for _, b := range f.blocks {
+		if b.LastNS >= since {
+			d.Blocks = append(d.Blocks, b)
+		}
+	}
+	if len(f.open.Data) > 0 {
+		d.Blocks = append(d.Blocks, f.copyOpen())
+	}
+	return d
+}
+
+// Features are none: the timer is one of the kernel's.
+func (f *Flight) Features() []model.Feature { return nil }
+
+// Drops tells which ticks are missing, and how full the memory is.
+func (f *Flight) Drops() []model.Drop {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return []model.Drop{
+		{Name: "recorder/ticks", Count: f.losses.Full + f.losses.Late},
+		{Name: "recorder/flight-bytes", Capacity: uint64(f.o.MaxBytes), Used: uint64(f.bytes + f.open.size())},
+	}
+}
+
+// Err is why the last ticks could not be taken over; nil if they could.
+func (f *Flight) Err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}

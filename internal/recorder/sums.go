@@ -1,0 +1,195 @@
+package recorder
+
+import (
+	"time"
+
+	"outsight/internal/model"
+)
+
+// sums adds the control groups of each container up.
+type sums struct {
+	containers Containers
+	// wanted says which containers are recorded; nil is all.
+	wanted func(*model.Container) bool
+	ignore func(model.CgroupID)
+	clock  clock
+	groups map[model.CgroupID]*group
+	// targets are the containers that are recorded, by ID; list has them in the order in which
+	// they were found.
+	targets map[string]*target
+	list    []*target
+	// ticks counts those that were taken in, to tell which groups they had.
+	ticks uint64
+}
+
+// clock turns the monotonic clock's nanoseconds into the wall clock's, as they were at one moment: a
+// step of the wall clock does not move the rows of a recording.
+type clock struct {
+	wall      time.Time
+	monotonic uint64
+}
+
+func (c clock) at(ns uint64) time.Time { return c.wall.Add(time.Duration(int64(ns - c.monotonic))) }
+
+// group is a control group as the last tick had it.
+type group struct {
+	target *target
+	last   model.TickSample
+	tick   uint64
+}
+
+// target is a container, once for each time that it was started.
+type target struct {
+	container *model.Container
+	// sum of its groups, those included that have ended. Group is not used.
+	sum model.TickSample
+	// tick of the last sample.
+	tick uint64
+	// began is true from its first row on.
+	began bool
+	// ended is when it ended; zero while it runs.
+	ended time.Time
+	// row is what Recording keeps of it, index what Flight does.
+	row   *row
+	index int
+}
+
+func newSums(c Containers, wanted func(*model.Container) bool, ignore func(model.CgroupID), clock clock) *sums {
+	s := &sums{containers: c, wanted: wanted, ignore: ignore, clock: clock,
+		groups: make(map[model.CgroupID]*group), targets: make(map[string]*target)}
+	s.refresh()
+	for _, t := range s.list {
+		t.began = true // it runs already
+	}
+	return s
+}
+
+// refresh looks at who runs. It answers the targets that have ended; they get the rows of ticks up
+// to their end, and then have to be dropped.
+func (s *sums) refresh() (ended []*target) {
+	running := make(map[string]*model.Container)
+	for _, c := range s.containers.Containers() {
+		running[c.ID] = c
+		s.target(c)
+	}
+	for _, t := range s.list {
+		now := running[t.container.ID]
+		if now != nil && same(now, t.container) {
+			t.container = now // it may have a name now
+			continue
+		}
+		t.ended = time.Now()
+		if last := s.containers.Lookup(t.container.Cgroup); last.ID == t.container.ID && !last.Ended.IsZero() {
+			t.ended = last.Ended
+		}
+		ended = append(ended, t)
+	}
+	for id, g := range s.groups {
+		switch {
+		case g.tick < s.ticks:
+			delete(s.groups, id) // the last tick did not have it
+		case g.target == nil || g.target.container.ID == model.HostContainerID || !g.target.ended.IsZero():
+			g.target = s.owner(id)
+		}
+	}
+	return ended
+}
+
+// same tells whether two states of a container are of the same start of it.
+func same(a, b *model.Container) bool {
+	return a.Cgroup == b.Cgroup || a.Cgroup == 0 || b.Cgroup == 0
+}
+
+// drop forgets targets.
+func (s *sums) drop(targets []*target) {
+	for _, t := range targets {
+		if s.targets[t.container.ID] == t {
+			delete(s.targets, t.container.ID)
+		}
+		for i := range s.list {
+			if s.list[i] == t {
+				s.list = append(s.list[:i], s.list[i+1:]...)
+				break
+			}
+		}
+	}
+}
+
+// target is that of a running container; nil if it is not wanted.
+func (s *sums) target(c *model.Container) *target {
+	if t := s.targets[c.ID]; t != nil && same(t.container, c) {
+		return t
+	}
+	if s.wanted != nil && !s.wanted(c) {
+		return nil
+	}
+	t := &target{container: c}
+	s.targets[c.ID] = t
+	s.list = append(s.list, t)
+	return t
+}
+
+// owner is the target of a control group; nil if it is not recorded.
+func (s *sums) owner(id model.CgroupID) *target {
+	c := s.containers.Lookup(id)
+	if !c.Ended.IsZero() {
+		return s.targets[c.ID]
+	}
+	t := s.target(c)
+	// What is the host's now may turn out to be a container's, and one without an image does not
+	// have its name yet.
+	if t == nil && c.ID != model.HostContainerID && c.Image != "" {
+		s.ignore(id)
+	}
+	return t
+}
+
+// add takes a tick in.
+func (s *sums) add(tick *model.Tick) {
+	s.ticks++
+	for i := range tick.Samples {
+		sample := &tick.Samples[i]
+		g := s.groups[sample.Group]
+		if g == nil {
+			g = &group{target: s.owner(sample.Group)}
+			s.groups[sample.Group] = g
+		}
+		g.tick = s.ticks
+		if t := g.target; t != nil {
+			if t.tick != s.ticks {
+				t.tick, t.began = s.ticks, true
+				t.sum.Running, t.sum.Asking, t.sum.Serving = 0, 0, 0
+			}
+			t.add(sample, &g.last)
+		}
+		g.last = *sample
+	}
+	for _, t := range s.list {
+		if t.tick != s.ticks {
+			t.sum.Running, t.sum.Asking, t.sum.Serving = 0, 0, 0
+		}
+	}
+}
+
+// add adds what a group gained since its last sample. A group that the kernel counts anew begins
+// at zero again.
+func (t *target) add(now, last *model.TickSample) {
+	if now.CPUNS < last.CPUNS || now.Waits < last.Waits {
+		last = &model.TickSample{}
+	}
+	t.sum.CPUNS += now.CPUNS - last.CPUNS
+	t.sum.RunQueueNS += now.RunQueueNS - last.RunQueueNS
+	t.sum.Waits += now.Waits - last.Waits
+	t.sum.Voluntary += now.Voluntary - last.Voluntary
+	t.sum.Involuntary += now.Involuntary - last.Involuntary
+	t.sum.SentBytes += now.SentBytes - last.SentBytes
+	t.sum.ReceivedBytes += now.ReceivedBytes - last.ReceivedBytes
+	t.sum.Running += now.Running
+	t.sum.Asking += now.Asking
+	t.sum.Serving += now.Serving
+}
+
+// has tells whether a target has a row at a tick that began then.
+func (t *target) has(at time.Time) bool {
+	return t.began && (t.ended.IsZero() || !at.After(t.ended))
+}
