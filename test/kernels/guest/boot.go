@@ -136,7 +136,7 @@ var verdicts = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP)`)
 // about tables and names. An emulated machine is some twenty times slower.
 const (
 	essential      = "CPUTime|RunQueueWait|PartsAddUp|LifecycleEvents"
-	essentialEdges = "|TestCountsAreExact/(kept_alive|IPv6)|ConnectionsOlderThan|DatagramCountsAreExact/connected|GRPCCalls"
+	essentialEdges = "|TestCountsAreExact/(kept_alive|IPv6)|ConnectionsOlderThan|DatagramCountsAreExact/connected|GRPCCalls|RefusedHTTP2"
 )
 
 // withoutEdges is set where the host expects this kernel to count no edges.
