@@ -274,6 +274,9 @@ static __always_inline int end_frame(struct http2_half *h)
 	h->stream = h->block_stream;
 	if (h->end != h->at || h->part != PART_FIELD || h->skip)
 		h->broken = 1;
+	/* The path claims to be longer than the block. */
+	if (h->skip && h->part == PART_FIELD && h->kind == KIND_PATH)
+		h->has_path = 0;
 	if (h->broken)
 		forget_entries(h);
 	return h->pushed ? HTTP2_PUSH : HTTP2_BLOCK;
