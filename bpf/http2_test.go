@@ -259,7 +259,8 @@ func TestGRPCStreams(t *testing.T) {
 	expect(t, p, portOf(at), map[string]uint64{"POST /test.Echoes/Count ok": 1, "POST /test.Echoes/Talk ok": 1})
 	expectStreams(t, p, at, 2, 0)
 	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
-		if c := edge(t, p, at, role).Counters; c.Transfers != 1 || c.Latency.Count != 1 || c.Pushes != 0 {
+		// The server's settings may come before the call has returned that sent the client's preface.
+		if c := edge(t, p, at, role).Counters; c.Transfers != 1 || c.Latency.Count != 1 || c.Pushes > 1 {
 			t.Errorf("%v: %d transfers, %d in the latency, %d pushes", role, c.Transfers, c.Latency.Count, c.Pushes)
 		}
 	}
