@@ -49,7 +49,7 @@ type DelayServer struct {
 
 // StartDelayServer starts a server at a free port.
 func StartDelayServer() (*DelayServer, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := listen()
 	if err != nil {
 		return nil, err
 	}

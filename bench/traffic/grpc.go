@@ -24,7 +24,7 @@ type GRPCServer struct {
 
 // StartGRPC starts a server at a free port.
 func StartGRPC() (*GRPCServer, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := listen()
 	if err != nil {
 		return nil, err
 	}

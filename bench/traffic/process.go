@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -93,8 +94,33 @@ func output(command *exec.Cmd) (string, error) {
 	return string(out), nil
 }
 
+var handedOut = struct {
+	sync.Mutex
+	ports map[uint16]bool
+}{ports: make(map[uint16]bool)}
+
+// listen listens where no server of this process did before: what was counted there would be taken
+// for the new one's.
+func listen() (net.Listener, error) {
+	handedOut.Lock()
+	defer handedOut.Unlock()
+	for {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		port := l.Addr().(*net.TCPAddr).AddrPort().Port()
+		if !handedOut.ports[port] {
+			handedOut.ports[port] = true
+			return l, nil
+		}
+		l.Close()
+	}
+}
+
+// freeAddress is one that a server may listen at; see listen.
 func freeAddress() (netip.AddrPort, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := listen()
 	if err != nil {
 		return netip.AddrPort{}, err
 	}

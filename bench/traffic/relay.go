@@ -21,7 +21,7 @@ func (r *relay) stop() {
 }
 
 func startRelay(ctx context.Context, to netip.AddrPort) (*relay, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := listen()
 	if err != nil {
 		return nil, err
 	}
