@@ -112,8 +112,8 @@ func (l load) compareLatency(ctx context.Context, o options) (row, error) {
 	var added, p99s, watchedP99s []float64
 	for pair := range o.pairs {
 		var plain, watched result
-		for turn := range 2 {
-			if turn == pair%2 {
+		for i := range 2 {
+			if i == pair%2 {
 				plain, err = run(ctx)
 			} else {
 				watched, err = l.watched(ctx, o, run)

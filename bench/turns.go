@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -92,7 +91,7 @@ func lossInTurns(ctx context.Context, p *bpf.Probes, run runner, pairs int) (los
 
 // interval is the 95 % confidence interval of the median, from the order of the values alone.
 func interval(values []float64) (low, high float64) {
-	sorted := slices.SortedFunc(slices.Values(values), cmp.Compare)
+	sorted := slices.Sorted(slices.Values(values))
 	n := float64(len(sorted))
 	reach := 1.96 * math.Sqrt(n) / 2
 	at := func(place float64) float64 {

@@ -40,30 +40,7 @@ const volatile bool switch_has_state = true;
  */
 const volatile bool tasks_have_storage = true;
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct cpu_state);
-} cpu_states SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct cgroup_lane);
-} cgroup_lanes SEC(".maps");
-
-/* Id of the group that owns a slot, 0 while it is free. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, u64);
-} cgroup_slots SEC(".maps");
+#include "cgroup_maps.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -31,32 +31,6 @@ struct {
 
 /* --- the message --- */
 
-/* The system call that sends or receives several messages: their array and its length. */
-static __always_inline bool current_batch(u64 *at, u64 *count)
-{
-	void *saved = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
-
-	if (machine == MACHINE_X86_64) {
-		struct pt_regs___x86_64 *regs = saved;
-
-		if (regs->cs != X86_64_USER_CS || (regs->orig_ax != 307 && regs->orig_ax != 299))
-			return false;
-		*at = regs->si;
-		*count = regs->dx;
-		return true;
-	}
-	if (machine == MACHINE_ARM64) {
-		struct pt_regs___arm64 *regs = saved;
-
-		if (regs->syscallno != 269 && regs->syscallno != 243)
-			return false;
-		*at = regs->regs[1];
-		*count = regs->regs[2];
-		return true;
-	}
-	return false;
-}
-
 /*
  * Reads the head of the message that has just been sent or received. Which of a call's several
  * messages it is, nobody tells: they come in order, and one that was not sent ends the call.
@@ -67,7 +41,7 @@ static __always_inline u32 read_message(struct datagram_socket *s, u8 *to, u32 s
 	struct user_iovec part;
 	u64 at, count, message[2];
 
-	if (!current_batch(&at, &count))
+	if (current_call(&at, &count) != CALL_BATCH)
 		return read_buffer(to, DNS_HEAD, size);
 	u64 task = bpf_get_current_task();
 	u32 i = batch->task == task && batch->at == at && batch->next < count ? batch->next : 0;

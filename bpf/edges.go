@@ -3,6 +3,7 @@ package bpf
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -200,11 +201,7 @@ func (p *Probes) ReadEdges() ([]model.KernelEdge, error) {
 	now, used := time.Now(), uint64(0)
 	endpoints := r.endpoints.read(now)
 	all := make([]model.KernelEdge, 0, r.used.Load()+8)
-	for place := range r.edges.entries {
-		edge := &r.edges.entries[place]
-		if place != edgeOverflow && load(&edge.Used) == 0 {
-			continue
-		}
+	for place := range r.inUse() {
 		k := r.read(place, now)
 		k.Endpoints = endpoints[place]
 		if place == edgeOverflow && r.places[place].activity == 0 {
@@ -220,6 +217,18 @@ func (p *Probes) ReadEdges() ([]model.KernelEdge, error) {
 	return all, sweepError
 }
 
+// inUse are the places that hold an edge, the overflow's among them.
+func (r *edgeReader) inUse() iter.Seq2[int, *edgesEdge] {
+	return func(yield func(int, *edgesEdge) bool) {
+		for place := range r.edges.entries {
+			edge := &r.edges.entries[place]
+			if (place == edgeOverflow || load(&edge.Used) != 0) && !yield(place, edge) {
+				return
+			}
+		}
+	}
+}
+
 // sweepFound is the number of an edge's connections that were ever opened, that were closed, and
 // that a sweep found open.
 type sweepFound struct{ opens, closes, open uint64 }
@@ -231,14 +240,14 @@ func (r *edgeReader) sweepConnections() error {
 	if r.sweep == nil {
 		return nil
 	}
-	for place := range r.edges.entries {
-		atomic.StoreUint64(&r.edges.entries[place].Open, 0)
+	for _, edge := range r.inUse() {
+		atomic.StoreUint64(&edge.Open, 0)
 	}
 	if err := run(r.sweep); err != nil {
 		return fmt.Errorf("counting silent replies: %w", err)
 	}
-	for place := range r.edges.entries {
-		edge, memory := &r.edges.entries[place], &r.places[place]
+	for place, edge := range r.inUse() {
+		memory := &r.places[place]
 		found := sweepFound{load(&edge.Opens), load(&edge.Closes), load(&edge.Open)}
 		if found == memory.sweep && found.opens > found.closes+found.open {
 			untold := found.opens - found.closes - found.open
@@ -372,8 +381,8 @@ func (r *edgeReader) emptyHistograms(place int) error {
 
 // forget marks the edges of a removed control group.
 func (r *edgeReader) forget(id model.CgroupID) {
-	for place := range r.edges.entries {
-		if r.edges.entries[place].Key.Owner == uint64(id) && load(&r.edges.entries[place].Used) != 0 {
+	for place, edge := range r.inUse() {
+		if edge.Key.Owner == uint64(id) {
 			r.places[place].ownerless = true
 		}
 	}

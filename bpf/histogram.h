@@ -40,7 +40,7 @@ static __always_inline void histogram_add_cell(struct histogram *h, u32 cell)
 
 	if (cell >= HISTOGRAM_CELLS)
 		return;
-	/* In assembly, so that the very register is compared that is used; see at_most in requests.h. */
+	/* In assembly, so that the very register is compared that is used; see at_most in kernel.h. */
 	asm volatile("if %0 <= %1 goto +1\n\t%0 = %1" : "+r"(at) : "i"(HISTOGRAM_CELLS - 1));
 	__sync_fetch_and_add(&h->cells[at], 1);
 }

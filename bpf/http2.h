@@ -154,13 +154,6 @@ static __always_inline u32 least(u64 a, u64 b)
 	return a < b ? a : b;
 }
 
-/* In assembly, as at_most of requests.h. */
-static __always_inline u32 bounded(u64 n, const u32 limit)
-{
-	asm volatile("if %0 <= %1 goto +1\n\t%0 = %1" : "+r"(n) : "i"(limit));
-	return n;
-}
-
 static __always_inline void pass(struct http2_half *h, u32 n)
 {
 	h->source.at += n;
@@ -185,7 +178,7 @@ static __always_inline int read_ahead(struct http2_half *h, u32 there, u32 n)
 
 	if (off < s->ahead && n <= s->ahead - off)
 		return off & (HTTP2_AHEAD - 1);
-	u32 more = bounded(there, HTTP2_AHEAD);
+	u32 more = at_most(there, HTTP2_AHEAD);
 	if (n > more || bpf_probe_read_user(s->bytes, more, (void *)s->at))
 		return -1;
 	s->ahead_at = s->at;
@@ -297,7 +290,7 @@ static __always_inline int take_frame_header(struct http2_half *h, u32 there)
 
 		*(u64 *)h->header = *(u64 *)from;
 		h->header[8] = from[8];
-	} else if (bpf_probe_read_user(h->header + got, bounded(n, HTTP2_FRAME_HEADER), (void *)h->source.at)) {
+	} else if (bpf_probe_read_user(h->header + got, at_most(n, HTTP2_FRAME_HEADER), (void *)h->source.at)) {
 		return lose(h);
 	}
 	pass(h, n);
@@ -355,7 +348,7 @@ static __always_inline int take_fragment(struct http2_half *h, u32 there)
 				break;
 			*(u64 *)(h->window + place + i) = *(u64 *)(h->source.bytes + ((off + i) & (HTTP2_AHEAD - 1)));
 		}
-	} else if (bpf_probe_read_user(h->window + place, bounded(n, HTTP2_WINDOW), (void *)h->source.at)) {
+	} else if (bpf_probe_read_user(h->window + place, at_most(n, HTTP2_WINDOW), (void *)h->source.at)) {
 		return lose(h);
 	}
 	h->end = end + n;

@@ -319,7 +319,7 @@ __noinline int http2_walk(struct http2_connection *h, u32 place, u32 which)
 
 static __always_inline bool set_source(struct http2_source *to, u32 size, u32 readable)
 {
-	u64 at, count, message[2];
+	u64 at, count;
 
 	to->left = size;
 	to->parts = 0;
@@ -329,20 +329,12 @@ static __always_inline bool set_source(struct http2_source *to, u32 size, u32 re
 	to->ahead = 0;
 	if (!readable)
 		return false;
-	switch (current_call(&at, &count)) {
+	switch (current_bytes(&at, &count)) {
 	case CALL_BUFFER:
 		to->at = at;
 		to->blind = 0;
 		return true;
-	case CALL_MESSAGE:
-		if (bpf_probe_read_user(message, sizeof(message), (void *)(at + 16)))
-			return false;
-		at = message[0];
-		count = message[1];
-		break;
-	case CALL_VECTOR:
-		break;
-	default:
+	case CALL_OTHER:
 		return false;
 	}
 	to->room = 0;

@@ -239,4 +239,14 @@ struct bpf_iter__bpf_sk_storage_map {
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_endian.h>
 
+/*
+ * The lesser of a number and a constant. In assembly, so that the very register is compared that is
+ * used: older verifiers (before 6.3) do not follow a bound to a copy, and compilers like to compare one.
+ */
+static __always_inline u32 at_most(u64 n, const u32 limit)
+{
+	asm volatile("if %0 <= %1 goto +1\n\t%0 = %1" : "+r"(n) : "i"(limit));
+	return n;
+}
+
 #endif

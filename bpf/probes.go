@@ -20,12 +20,18 @@ import (
 	"outsight/internal/model"
 )
 
+// The bounds of Options where they are 0.
+const (
+	DefaultMaxCgroups = 1024
+	DefaultMaxEdges   = 2048
+)
+
 // Options of Open. The zero value works.
 type Options struct {
-	// MaxCgroups bounds the control groups that are counted each by themselves (default 1024,
+	// MaxCgroups bounds the control groups that are counted each by themselves (default DefaultMaxCgroups,
 	// 7 KiB of kernel memory each); further ones are counted together.
 	MaxCgroups int
-	// MaxEdges bounds the edges (default 2048, 7 KiB of kernel memory each). When three
+	// MaxEdges bounds the edges (default DefaultMaxEdges, 7 KiB of kernel memory each). When three
 	// quarters are in use, edges without connections and traffic are given up.
 	MaxEdges int
 	// MaxConnections bounds the open connections whose server learns its client's control
@@ -73,8 +79,8 @@ type Options struct {
 }
 
 func (o *Options) setDefaults() {
-	o.MaxCgroups = max(defaultTo(o.MaxCgroups, 1024), 16)
-	o.MaxEdges = max(defaultTo(o.MaxEdges, 2048), 16)
+	o.MaxCgroups = max(defaultTo(o.MaxCgroups, DefaultMaxCgroups), 16)
+	o.MaxEdges = max(defaultTo(o.MaxEdges, DefaultMaxEdges), 16)
 	o.MaxConnections = defaultTo(o.MaxConnections, 65536)
 	o.MaxFlows = defaultTo(o.MaxFlows, 16384)
 	o.MaxStreams = defaultTo(o.MaxStreams, 65536)

@@ -42,29 +42,7 @@ struct clocks clocks_read;
 
 /* --- maps of the other programs --- */
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct cpu_state);
-} cpu_states SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct cgroup_lane);
-} cgroup_lanes SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, u64);
-} cgroup_slots SEC(".maps");
+#include "cgroup_maps.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -111,6 +111,7 @@ enum call {
 	CALL_BUFFER = 1,
 	CALL_VECTOR = 2,
 	CALL_MESSAGE = 3,
+	CALL_BATCH = 4, /* of messages */
 };
 
 static __always_inline u32 call_of_x86_64(u64 number)
@@ -127,6 +128,9 @@ static __always_inline u32 call_of_x86_64(u64 number)
 	case 46: /* sendmsg */
 	case 47: /* recvmsg */
 		return CALL_MESSAGE;
+	case 299: /* recvmmsg */
+	case 307: /* sendmmsg */
+		return CALL_BATCH;
 	}
 	return CALL_OTHER; /* sendfile, splice, io_uring and others have no buffer here */
 }
@@ -145,6 +149,9 @@ static __always_inline u32 call_of_arm64(s32 number)
 	case 211: /* sendmsg */
 	case 212: /* recvmsg */
 		return CALL_MESSAGE;
+	case 243: /* recvmmsg */
+	case 269: /* sendmmsg */
+		return CALL_BATCH;
 	}
 	return CALL_OTHER;
 }
@@ -175,27 +182,37 @@ static __always_inline u32 current_call(u64 *second, u64 *third)
 	return CALL_OTHER;
 }
 
+/*
+ * Where the bytes are that the current system call hands over: a buffer and its size, or a vector, also
+ * that of a message, and its length. CALL_OTHER if that cannot be had.
+ */
+static __always_inline u32 current_bytes(u64 *at, u64 *count)
+{
+	u64 message[2];
+	u32 call = current_call(at, count);
+
+	if (call == CALL_BUFFER || call == CALL_VECTOR)
+		return call;
+	/* struct msghdr: the vector and its length begin at byte 16. */
+	if (call != CALL_MESSAGE || bpf_probe_read_user(message, sizeof(message), (void *)(*at + 16)))
+		return CALL_OTHER;
+	*at = message[0];
+	*count = message[1];
+	return CALL_VECTOR;
+}
+
 static __always_inline bool find_buffer(struct user_buffer *to)
 {
 	struct user_iovec part = {};
-	u64 at, count, message[2];
+	u64 at, count;
 
-	switch (current_call(&at, &count)) {
+	switch (current_bytes(&at, &count)) {
 	case CALL_BUFFER:
 		to->at = at;
 		to->size = count;
 		to->next_size = 0;
 		return true;
-	case CALL_MESSAGE:
-		/* struct msghdr: the vector and its length begin at byte 16. */
-		if (bpf_probe_read_user(message, sizeof(message), (void *)(at + 16)))
-			return false;
-		at = message[0];
-		count = message[1];
-		break;
-	case CALL_VECTOR:
-		break;
-	default:
+	case CALL_OTHER:
 		return false;
 	}
 	if (!count || bpf_probe_read_user(&part, sizeof(part), (void *)at))
@@ -210,16 +227,6 @@ static __always_inline bool find_buffer(struct user_buffer *to)
 	to->next = part.base;
 	to->next_size = part.size;
 	return true;
-}
-
-/*
- * The lesser of a number and a constant. In assembly, so that the very register is compared that is
- * used: older verifiers (before 6.3) do not follow a bound to a copy, and compilers like to compare one.
- */
-static __always_inline u32 at_most(u64 n, const u32 limit)
-{
-	asm volatile("if %0 <= %1 goto +1\n\t%0 = %1" : "+r"(n) : "i"(limit));
-	return n;
 }
 
 /*

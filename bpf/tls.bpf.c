@@ -74,13 +74,6 @@ static __always_inline void begin_read(const struct tls_call_key *who, u64 conne
 	bpf_map_update_elem(&tls_calls, who, &call, BPF_ANY);
 }
 
-/* As in requests.h. */
-static __always_inline u32 at_most(u64 n, const u32 limit)
-{
-	asm volatile("if %0 <= %1 goto +1\n\t%0 = %1" : "+r"(n) : "i"(limit));
-	return n;
-}
-
 static const struct tls_connection new_connection;
 
 /*

@@ -21,8 +21,8 @@ import (
 // Bounds of the kernel's tables where HostOptions.Kernel has none, and the least and the most that there can be:
 // a million edges take 7 GiB.
 const (
-	DefaultMaxGroups = 1024
-	DefaultMaxEdges  = 2048
+	DefaultMaxGroups = bpf.DefaultMaxCgroups
+	DefaultMaxEdges  = bpf.DefaultMaxEdges
 	LeastMax         = 16
 	MostMax          = 1 << 20
 )

@@ -46,30 +46,26 @@ func settleUDP(seen []sighting, a *addresses) {
 // another one is dialled and nothing else can be meant: Docker's resolver is asked at 127.0.0.11:53,
 // and a rule within the container's namespace leads to the port that it is bound to.
 func settleRedirected(seen []sighting) {
-	dialled, served := make(map[dialledOver][]netip.AddrPort), make(map[dialledOver]map[netip.AddrPort]bool)
+	dialled, served := make(map[dialledOver][]netip.AddrPort), make(map[dialledOver][]netip.AddrPort)
 	for i := range seen {
 		s := &seen[i]
-		at := dialledOver{s.service.Addr(), s.edge.Key.NetNS}
-		switch {
-		case s.edge.Key.Transport != model.UDP || !s.service.Addr().IsLoopback():
-		case !s.server():
-			if !slices.Contains(dialled[at], s.service) {
-				dialled[at] = append(dialled[at], s.service)
-			}
-		default:
-			if served[at] == nil {
-				served[at] = make(map[netip.AddrPort]bool)
-			}
-			served[at][s.service] = true
+		if s.edge.Key.Transport != model.UDP || !s.service.Addr().IsLoopback() {
+			continue
+		}
+		all, at := dialled, dialledOver{s.service.Addr(), s.edge.Key.NetNS}
+		if s.server() {
+			all = served
+		}
+		if !slices.Contains(all[at], s.service) {
+			all[at] = append(all[at], s.service)
 		}
 	}
 	for i := range seen {
 		s := &seen[i]
 		at := dialledOver{s.service.Addr(), s.edge.Key.NetNS}
-		if s.edge.Key.Transport != model.UDP || !s.server() || len(served[at]) != 1 || len(dialled[at]) != 1 {
-			continue
+		if s.edge.Key.Transport == model.UDP && s.server() && len(served[at]) == 1 && len(dialled[at]) == 1 {
+			s.service = dialled[at][0]
 		}
-		s.service = dialled[at][0]
 	}
 }
 
