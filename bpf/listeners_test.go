@@ -15,6 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Tests never run on the process's first thread: /proc/self/ns/net, which the probes take for the
+// host's, is that of the first thread, and ownNetwork would move it for all later tests.
+func init() { runtime.LockOSThread() }
+
 // ownNetwork moves the test's thread to a new network namespace. The thread ends with the test.
 func ownNetwork(t *testing.T) {
 	t.Helper()

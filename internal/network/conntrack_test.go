@@ -21,6 +21,9 @@ var capture = flag.Bool("capture", false, "write what the kernel answered to tes
 
 const conntrackFile = "testdata/conntrack"
 
+// Tests never run on the process's first thread, whose namespace is the process's.
+func init() { runtime.LockOSThread() }
+
 // inNamespace makes a network namespace with iptables rules and runs f in it.
 func inNamespace(t *testing.T, rules []string, f func() error) {
 	t.Helper()
