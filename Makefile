@@ -6,6 +6,10 @@ SHELL        := /bin/bash
 MAKEFLAGS    += --no-print-directory
 
 STATICCHECK  := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+# The tests share a real kernel, real containers and two slow CPUs with all else that runs there. At
+# most three that failed are run once more, alone; both outcomes are printed, a data race is final.
+GOTEST       := go run gotest.tools/gotestsum@v1.13.0 --format pkgname --hide-summary skipped \
+                --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race
 FUZZTIME     ?= 60s
 SUDO         := $(if $(filter 0,$(shell id -u)),,sudo env "PATH=$$PATH")
 # One way to build everything, so that nothing is compiled twice; the race detector needs cgo.
@@ -56,18 +60,18 @@ lint: ## gofmt, go vet, staticcheck
 .PHONY: unit
 unit: ## package tests with the race detector, kernel programs loaded for real (root, Docker)
 	@CGO_ENABLED=1 go build -race ./...
-	@CGO_ENABLED=1 scripts/with-docker go test -race -p 1 -timeout 15m $(UNITS)
-	@scripts/with-docker go test -timeout 15m ./bpf
-	@CGO_ENABLED=1 scripts/with-docker go test -race -timeout 15m -run '$(BPF_RACES)' ./bpf
+	@CGO_ENABLED=1 scripts/with-docker $(GOTEST) --packages "$(UNITS)" -- -race -p 1 -timeout 15m
+	@scripts/with-docker $(GOTEST) --packages ./bpf -- -timeout 15m
+	@CGO_ENABLED=1 scripts/with-docker $(GOTEST) --packages ./bpf -- -race -timeout 15m -run '$(BPF_RACES)'
 
 .PHONY: end-to-end
 end-to-end: ## the built binary against real containers (root, Docker)
-	@scripts/with-docker go test -count=1 -p 1 -timeout 15m $$(go list ./test/... | grep -v '^outsight/test/kernels')
+	@scripts/with-docker $(GOTEST) --packages "$$(go list ./test/... | grep -v '^outsight/test/kernels')" -- -count=1 -p 1 -timeout 15m
 
 .PHONY: test-kernels
 test-kernels: ## older kernels in virtual machines, and a table of what works on which
 	@scripts/install kernels
-	@go test -count=1 -v -timeout 40m ./test/kernels
+	@$(GOTEST) --format standard-verbose --packages ./test/kernels -- -count=1 -timeout 40m
 
 .PHONY: page
 page: build ## the page: types, units, and in headless Chromium (root, Docker)
