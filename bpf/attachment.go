@@ -32,7 +32,7 @@ func (a *attachment) Close() error {
 // Pause detaches the programs from their hooks; what they have counted stays. What happens until
 // Resume is not seen.
 func (p *Probes) Pause() error {
-	var errs []error
+	errs := []error{p.watch(false)}
 	for _, a := range p.attachments {
 		errs = append(errs, a.Close())
 	}
@@ -49,5 +49,5 @@ func (p *Probes) Resume() error {
 			return fmt.Errorf("attaching again: %w", err)
 		}
 	}
-	return nil
+	return p.watch(true)
 }

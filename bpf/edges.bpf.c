@@ -590,6 +590,8 @@ static __always_inline void on_push(struct connection *c, struct edge *edge)
 		__sync_fetch_and_add(&edge->continued, 1);
 		return;
 	}
+	if ((c->flags & CONNECTION_OLD) && !c->first_ns)
+		return; /* its request was before the programs */
 	__sync_fetch_and_add(&edge->pushes, 1);
 	if (c->head.watch & HEAD_WATCH_NOTICE)
 		return;
@@ -748,8 +750,16 @@ static __always_inline struct connection *adopt(struct sock *sk)
 
 #include "datagrams_path.h"
 
+/*
+ * 1 while the hooks of both directions are attached; set by the loader. It attaches one after the other,
+ * and what is seen of one direction alone is no sequence of transactions.
+ */
+volatile u32 watching = 0;
+
 static __always_inline int transferred(struct sock *sk, int bytes, u32 readable, bool sent)
 {
+	if (!watching)
+		return 0;
 	if (!is_tcp(sk)) {
 		if (is_udp(sk))
 			return datagram(sk, bytes, sent);

@@ -571,6 +571,7 @@ const (
 	edgesVarReadsTls              = "reads_tls"
 	edgesVarTransactionRecord     = "transaction_record"
 	edgesVarUnloggedTransactions  = "unlogged_transactions"
+	edgesVarWatching              = "watching"
 )
 
 // loadEdges returns the embedded CollectionSpec for edges.
@@ -687,6 +688,7 @@ type edgesVariableSpecs struct {
 	ReadsTls             *ebpf.VariableSpec `ebpf:"reads_tls"`
 	TransactionRecord    *ebpf.VariableSpec `ebpf:"transaction_record"`
 	UnloggedTransactions *ebpf.VariableSpec `ebpf:"unlogged_transactions"`
+	Watching             *ebpf.VariableSpec `ebpf:"watching"`
 }
 
 // edgesObjects contains all objects after they have been loaded into the kernel.
@@ -795,6 +797,7 @@ type edgesVariables struct {
 	ReadsTls             *ebpf.Variable `ebpf:"reads_tls"`
 	TransactionRecord    *ebpf.Variable `ebpf:"transaction_record"`
 	UnloggedTransactions *ebpf.Variable `ebpf:"unlogged_transactions"`
+	Watching             *ebpf.Variable `ebpf:"watching"`
 }
 
 // edgesPrograms contains all programs after they have been loaded into the kernel.

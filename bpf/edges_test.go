@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -468,6 +469,48 @@ func TestConnectionsOlderThanTheProbes(t *testing.T) {
 		return edge(t, p, server.Addr(), model.RoleServer).Counters.Transactions() == 5 &&
 			edge(t, p, server.Addr(), model.RoleClient).Counters.Transactions() == 5
 	})
+}
+
+// The hooks of the two directions are attached one after the other, and requests go on meanwhile.
+func TestBusyConnectionsOlderThanTheProbes(t *testing.T) {
+	const connections = 4
+	server := echoServer(t, "127.0.0.1:0", 0)
+	var stop atomic.Bool
+	var running sync.WaitGroup
+	t.Cleanup(func() {
+		stop.Store(true)
+		running.Wait()
+	})
+	for range connections {
+		conn := dial(t, server.Addr().String())
+		running.Go(func() {
+			for !stop.Load() {
+				if err := ask(conn, 1); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+			conn.Close()
+		})
+	}
+	p := open(t, Options{})
+	counters := func(role model.Role) *model.EdgeCounters { return &edge(t, p, server.Addr(), role).Counters }
+	eventually(t, "both ends count", func() bool {
+		return counters(model.RoleClient).Transactions() > 1000 && counters(model.RoleServer).Transactions() > 1000
+	})
+	stop.Store(true)
+	running.Wait()
+	eventually(t, "all are closed", func() bool {
+		return counters(model.RoleClient).Closes == connections && counters(model.RoleServer).Closes == connections
+	})
+	client, served := counters(model.RoleClient), counters(model.RoleServer)
+	if client.Pushes != 0 || served.Pushes != 0 {
+		t.Errorf("%d and %d pushes, want none", client.Pushes, served.Pushes)
+	}
+	// Of each connection, one transaction may be under way when counting begins.
+	if apart := int64(client.Transactions() - served.Transactions()); apart < -connections || apart > connections {
+		t.Errorf("the client counts %d transactions, the server %d", client.Transactions(), served.Transactions())
+	}
 }
 
 func TestListeners(t *testing.T) {

@@ -69,7 +69,7 @@ func (p *Probes) attachData(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Col
 		if len(errs) > 0 {
 			p.options.Logger.Info("another way is used to count transfers", "way", w.String(), "because", errors.Join(errs...))
 		}
-		return p.attachPages(k, data, maps)
+		return errors.Join(p.attachPages(k, data, maps), p.watch(true))
 	}
 	none := errors.Join(errs...)
 	for _, h := range append(dataWays[0], http2Hook) {
@@ -122,6 +122,21 @@ func (p *Probes) tryAttach(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Coll
 	}
 	p.attachments = append(p.attachments, a)
 	p.onClose(a)
+	return nil
+}
+
+// watch lets the data hooks count, or not.
+func (p *Probes) watch(on bool) error {
+	if p.edges == nil {
+		return nil
+	}
+	var watching uint32
+	if on {
+		watching = 1
+	}
+	if err := p.edges.maps.Variables["watching"].Set(watching); err != nil {
+		return fmt.Errorf("letting the data hooks count: %w", err)
+	}
 	return nil
 }
 
