@@ -77,18 +77,20 @@ agent that runs on this host, or loads the kernel programs for the time being, w
 }
 
 func printMap(ctx context.Context, s *source, o mapOptions, out, errOut io.Writer) error {
-	if isTerminal(errOut) {
-		fmt.Fprintf(errOut, "Watching for %v …", o.length)
-		defer fmt.Fprint(errOut, "\r\x1b[K")
-	}
-	from, to, err := gather(ctx, s, o.length)
+	from, to, err := watchFor(ctx, s, o.length, errOut)
 	if err != nil {
 		return err
 	}
-	if isTerminal(errOut) {
-		fmt.Fprint(errOut, "\r\x1b[K")
-	}
 	return writeMap(out, o.graph(from, to), o.output, to)
+}
+
+// watchFor gathers snapshots, and says so on a terminal.
+func watchFor(ctx context.Context, s *source, length time.Duration, errOut io.Writer) (from, to *model.Snapshot, err error) {
+	if isTerminal(errOut) {
+		fmt.Fprintf(errOut, "Watching for %v …", length)
+		defer fmt.Fprint(errOut, "\r\x1b[K")
+	}
+	return gather(ctx, s, length)
 }
 
 func (o *mapOptions) graph(from, to *model.Snapshot) *graph.Graph {

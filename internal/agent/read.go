@@ -105,6 +105,7 @@ func (a *Agent) readContainers(containers []*model.Container, counted bool) []mo
 			s.CPU, s.Processes = a.groups.of(c.ID)
 			if u.Threads != nil {
 				s.Processes.Threads = *u.Threads
+				s.Processes.BusyThreads = u.BusyThreads
 			}
 		}
 		errs = append(errs, u.Err)

@@ -153,6 +153,29 @@ func TestGraphOfAWindowThatBeganEarlier(t *testing.T) {
 	}
 }
 
+func TestPathIsOfTheGraph(t *testing.T) {
+	h, _, _ := filled(t, 40, nil)
+	var a graphAnswer
+	get200(t, h, "/api/outsight/graph?from=now-5m", &a)
+	var p pathAnswer
+	get200(t, h, "/api/outsight/path?from=now-5m&percentile=p50", &p)
+	if p.SaturationRate == nil || p.CriticalPath == nil || len(p.Entries) == 0 || p.Completeness.State != "complete" {
+		t.Fatalf("got %+v", p)
+	}
+	cores := map[string]float64{}
+	for _, host := range a.Hosts {
+		cores[host.Name] = host.Cores
+	}
+	if want := a.Analyse(cores); *p.SaturationRate != *want.SaturationRate || p.Bottleneck != want.Bottleneck {
+		t.Errorf("%s at %v, want %s at %v", p.Bottleneck, *p.SaturationRate, want.Bottleneck, *want.SaturationRate)
+	}
+	for _, name := range []string{"arrival_rate", "utilisation", "demand", "saturation_rate"} {
+		if p.Formulas[name] == "" {
+			t.Errorf("no formula of %s", name)
+		}
+	}
+}
+
 func TestHeatMapIsOfTheGraph(t *testing.T) {
 	h, _, _ := filled(t, 40, nil)
 	var a graphAnswer
@@ -468,6 +491,7 @@ func TestErrors(t *testing.T) {
 	f(nil, "/api/outsight/graph?to=2190-01-01T00:00:00Z", 400, "future")
 	f(nil, "/api/outsight/graph?from=now&to=now-5m", 400, "at least 1s")
 	f(nil, "/api/outsight/graph?by=port", 400, `"port"`)
+	f(nil, "/api/outsight/path?percentile=p95", 400, `"p95"`)
 	f(nil, "/api/outsight/heatmap?share=2", 400, `share="2"`)
 	f(nil, "/api/outsight/heatmap?share=NaN", 400, "0 to 1")
 	f(nil, "/api/outsight/graph?x="+strings.Repeat("y", 3000), 400, "2048")

@@ -49,6 +49,8 @@ var usageNumbers = []number{
 	{"voluntary_switches", "Voluntary switches", "/s", rate(otlp.ContainerContextSwitches, `,type="voluntary"`)},
 	{"involuntary_switches", "Involuntary switches", "/s", rate(otlp.ContainerContextSwitches, `,type="involuntary"`)},
 	{"threads", "Threads", "", level(otlp.ContainerThreads)},
+	{"busy_threads", "Busy threads", "", level(otlp.ContainerBusyThreads)},
+	{"cpu_quota_cores", "CPU quota", "cores", level(otlp.ContainerCPUQuota)},
 	{"forks", "Forks", "/s", rate(otlp.ContainerForks, "")},
 	{"execs", "Execs", "/s", rate(otlp.ContainerExecs, "")},
 	{"exits", "Exits", "/s", rate(otlp.ContainerExits, "")},

@@ -27,6 +27,8 @@ var fields = map[[2]string]graph.Field{
 	{otlp.ContainerExecs}:                          graph.Execs,
 	{otlp.ContainerExits}:                          graph.Exits,
 	{otlp.ContainerThreads}:                        graph.Threads,
+	{otlp.ContainerBusyThreads}:                    graph.BusyThreads,
+	{otlp.ContainerCPUQuota}:                       graph.CPUQuota,
 	{otlp.ContainerCFSPeriods}:                     graph.ThrottlePeriods,
 	{otlp.ContainerCFSThrottledPeriods}:            graph.ThrottledPeriods,
 	{otlp.ContainerCFSThrottledTime}:               graph.ThrottledSeconds,

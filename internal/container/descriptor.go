@@ -21,6 +21,9 @@ const (
 	diskBytes
 	diskOperations // v1 only: io.stat has both
 	pidsCurrent
+	groupThreads
+	cpuQuota
+	cpuPeriod // v1 only: cpu.max has both
 	fileKinds
 )
 
@@ -57,6 +60,9 @@ func sourcesOf(l *Layout) (all [fileKinds]source) {
 		[]string{"blkio.throttle.io_service_bytes_recursive", "blkio.throttle.io_service_bytes"}, one("io.stat"))
 	set(diskOperations, "blkio", "io",
 		[]string{"blkio.throttle.io_serviced_recursive", "blkio.throttle.io_serviced"}, nil)
+	set(groupThreads, "pids", "pids", one("tasks"), one("cgroup.threads"))
+	set(cpuQuota, "cpu", "cpu", one("cpu.cfs_quota_us"), one("cpu.max"))
+	set(cpuPeriod, "cpu", "cpu", one("cpu.cfs_period_us"), nil)
 	set(pidsCurrent, "pids", "pids", one("pids.current"), one("pids.current"))
 	return all
 }

@@ -16,7 +16,9 @@ type Files struct {
 	groups   map[string]*groupFiles
 	networks map[uint32]network
 	buffer   textBuffer
-	turn     uint64
+	// threads of the container that is looked at.
+	threads []uint32
+	turn    uint64
 	// open descriptors of maxOpen; reopened counts the readings for which there was none to keep.
 	open, maxOpen int
 	reopened      uint64
@@ -42,6 +44,8 @@ type groupFiles struct {
 	process     process
 	stat        memoryStat
 	last        numbers
+	// ran is how long each thread had run when readBusy looked last, in ns.
+	ran map[uint32]uint64
 }
 
 // NewFiles makes a reader for the hierarchies of l.
@@ -98,7 +102,7 @@ func (f *Files) read(c *model.Container, u *Usage) {
 	}
 	g.turn = f.turn
 	if c.Ended.IsZero() {
-		u.Err = errors.Join(f.readMemory(c, g), f.readThrottle(c, g), f.readDisk(c, g), f.readThreads(c, g), f.readNetwork(c, g))
+		u.Err = errors.Join(f.readMemory(c, g), f.readThrottle(c, g), f.readDisk(c, g), f.readThreads(c, g), f.readBusy(c, g), f.readNetwork(c, g))
 	}
 	u.set(&g.last)
 }

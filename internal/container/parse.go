@@ -187,6 +187,24 @@ func parseKey(text []byte, key string) (value uint64, found bool, err error) {
 	return 0, false, nil
 }
 
+// parseQuota reads cpu.max of v2, "50000 100000" or "max 100000", or cpu.cfs_quota_us of v1,
+// "50000" or "-1", which does not tell the period. No quota is 0.
+func parseQuota(text []byte) (quota, period uint64, err error) {
+	l, err := newLines(text)
+	if err != nil {
+		return 0, 0, err
+	}
+	line, _ := l.next()
+	first, rest := word(line)
+	if string(first) == "max" || string(first) == "-1" {
+		return 0, 0, nil
+	}
+	if quota, err = parseUint(first); err == nil && len(rest) > 0 {
+		period, err = parseUint(rest)
+	}
+	return quota, period, err
+}
+
 // parseThrottle reads cpu.stat of either version. found is false where the group has no
 // bandwidth control: the root, and v2 groups without the cpu controller.
 func parseThrottle(text []byte) (t model.ThrottleCounters, found bool, err error) {

@@ -255,6 +255,10 @@ func FuzzKeys(f *testing.F) {
 		parseKey(text, "oom_kill")
 		parseThrottle(text)
 		parseValue(text)
+		parseQuota(text)
+		if threads, _ := parseThreads(nil, text, 3); len(threads) > 3 {
+			t.Errorf("%d threads", len(threads))
+		}
 	}, "v1/memory.oom_control", "v2/memory.events", "v1/cpu.stat", "v2/cpu.stat", "v2/memory.max")
 }
 

@@ -83,10 +83,38 @@ func (f *Files) readThrottle(c *model.Container, g *groupFiles) error {
 		case !found:
 			err = errAbsent
 		default:
+			t.QuotaCores = g.last.throttle.QuotaCores
 			g.last.throttle = t
+			if (f.turn-g.first)%limitEvery == 0 {
+				g.last.throttle.QuotaCores, err = f.quota(c, g)
+			}
 		}
 	}
 	return g.keep(throttleNumbers, err)
+}
+
+// quota is the container's own limit in cores, 0 where it has none.
+func (f *Files) quota(c *model.Container, g *groupFiles) (float64, error) {
+	text, err := f.text(c, g, cpuQuota)
+	if errors.Is(err, errAbsent) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	quota, period, err := parseQuota(text)
+	if err != nil {
+		return 0, f.failed(c, cpuQuota, err)
+	}
+	if period == 0 && quota != 0 {
+		if period, err = f.value(c, g, cpuPeriod); err != nil {
+			return 0, err
+		}
+	}
+	if period == 0 {
+		return 0, nil
+	}
+	return float64(quota) / float64(period), nil
 }
 
 func (f *Files) readThreads(c *model.Container, g *groupFiles) error {

@@ -14,6 +14,8 @@ type Usage struct {
 	TCP *model.TCPCounters
 	// Threads is the number of tasks now.
 	Threads *uint64
+	// BusyThreads is over how many threads CPU time is spread, 0 where that is not known.
+	BusyThreads float64
 	// Err tells why a file that is there could not be read or parsed; a group that has
 	// vanished is no error.
 	Err error
@@ -29,6 +31,7 @@ type numbers struct {
 	network  model.NetworkCounters
 	stack    model.TCPCounters
 	threads  uint64
+	busy     float64
 	has      [kinds]bool
 }
 
@@ -47,6 +50,7 @@ const (
 
 func (u *Usage) set(n *numbers) {
 	u.numbers = *n
+	u.BusyThreads = n.busy
 	u.Memory, u.Throttle, u.Disk, u.Network, u.TCP, u.Threads = nil, nil, nil, nil, nil, nil
 	if n.has[memoryNumbers] {
 		u.Memory = &u.numbers.memory

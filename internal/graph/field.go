@@ -14,7 +14,9 @@ const (
 	Forks               Field = "forks"
 	Execs               Field = "execs"
 	Exits               Field = "exits"
-	Threads             Field = "threads" // level
+	Threads             Field = "threads"      // level
+	BusyThreads         Field = "busy_threads" // level
+	CPUQuota            Field = "cpu_quota"    // level, cores
 	ThrottlePeriods     Field = "throttle_periods"
 	ThrottledPeriods    Field = "throttled_periods"
 	ThrottledSeconds    Field = "throttled_seconds"
@@ -90,7 +92,7 @@ const (
 var endpointFields = map[Field]bool{EndpointRequests: true, EndpointLatency: true}
 
 var levels = map[Field]bool{
-	Threads: true, MemoryUsage: true, MemoryWorkingSet: true, MemoryRSS: true, MemoryCache: true,
+	Threads: true, BusyThreads: true, CPUQuota: true, MemoryUsage: true, MemoryWorkingSet: true, MemoryRSS: true, MemoryCache: true,
 	MemoryLimit: true, StartTime: true, Info: true, Paired: true, RTTMin: true, InFlight: true, Confidence: true,
 }
 

@@ -91,12 +91,15 @@ type Node struct {
 // Usage is what a container used. Rates are per second of the covered window; a nil number
 // could not be had.
 type Usage struct {
-	CPUCores             *float64 `json:"cpu_cores,omitempty"`
-	RunQueueP50          *Seconds `json:"run_queue_p50,omitempty"`
-	RunQueueP99          *Seconds `json:"run_queue_p99,omitempty"`
-	VoluntarySwitches    *float64 `json:"voluntary_switches,omitempty"`
-	InvoluntarySwitches  *float64 `json:"involuntary_switches,omitempty"`
-	Threads              *float64 `json:"threads,omitempty"`
+	CPUCores            *float64 `json:"cpu_cores,omitempty"`
+	RunQueueP50         *Seconds `json:"run_queue_p50,omitempty"`
+	RunQueueP99         *Seconds `json:"run_queue_p99,omitempty"`
+	VoluntarySwitches   *float64 `json:"voluntary_switches,omitempty"`
+	InvoluntarySwitches *float64 `json:"involuntary_switches,omitempty"`
+	Threads             *float64 `json:"threads,omitempty"`
+	// BusyThreads is over how many threads the CPU time was spread (model.ProcessCounters).
+	BusyThreads          *float64 `json:"busy_threads,omitempty"`
+	CPUQuotaCores        *float64 `json:"cpu_quota_cores,omitempty"`
 	Forks                *float64 `json:"forks,omitempty"`
 	Execs                *float64 `json:"execs,omitempty"`
 	Exits                *float64 `json:"exits,omitempty"`

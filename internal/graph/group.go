@@ -124,7 +124,12 @@ func mergeContainers(containers []containerChange, groups map[string]*Node) []co
 func (c *containerChange) add(other *containerChange) {
 	c.node.Gone = c.node.Gone && other.node.Gone
 	c.seconds = max(c.seconds, other.seconds)
-	limit, otherLimit := c.values[MemoryLimit], other.values[MemoryLimit]
+	var unlimited []Field
+	for _, limit := range []Field{MemoryLimit, CPUQuota} {
+		if c.values[limit] == 0 || other.values[limit] == 0 {
+			unlimited = append(unlimited, limit)
+		}
+	}
 	started := math.Inf(1)
 	for _, values := range []map[Field]float64{c.values, other.values} {
 		if v, ok := values[StartTime]; ok {
@@ -137,8 +142,8 @@ func (c *containerChange) add(other *containerChange) {
 	if !math.IsInf(started, 1) {
 		c.values[StartTime] = started
 	}
-	if limit == 0 || otherLimit == 0 {
-		delete(c.values, MemoryLimit)
+	for _, limit := range unlimited {
+		delete(c.values, limit)
 	}
 	if other.latency != nil {
 		if c.latency == nil {

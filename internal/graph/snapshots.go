@@ -90,12 +90,16 @@ func containerSince(host string, before, now *model.ContainerSample, seconds flo
 		b := or(before.Processes, n)
 		v[Forks], v[Execs], v[Exits] = since(b.Forks, n.Forks), since(b.Execs, n.Execs), since(b.Exits, n.Exits)
 		v[Threads] = float64(n.Threads)
+		if n.BusyThreads > 0 {
+			v[BusyThreads] = n.BusyThreads
+		}
 	}
 	if n := now.Throttle; n != nil {
 		b := or(before.Throttle, n)
 		v[ThrottlePeriods] = since(b.Periods, n.Periods)
 		v[ThrottledPeriods] = since(b.ThrottledPeriods, n.ThrottledPeriods)
 		v[ThrottledSeconds] = since(b.ThrottledNS, n.ThrottledNS) / 1e9
+		v[CPUQuota] = n.QuotaCores
 	}
 	if n := now.Memory; n != nil {
 		b := or(before.Memory, n)

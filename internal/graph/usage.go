@@ -48,6 +48,7 @@ func usage(c *change) *Usage {
 		VoluntarySwitches:   c.rate(VoluntarySwitches),
 		InvoluntarySwitches: c.rate(InvoluntarySwitches),
 		Threads:             c.value(Threads),
+		BusyThreads:         c.value(BusyThreads),
 		Forks:               c.rate(Forks), Execs: c.rate(Execs), Exits: c.rate(Exits),
 		ThrottledSeconds: c.rate(ThrottledSeconds),
 		MemoryBytes:      c.value(MemoryUsage), WorkingSetBytes: c.value(MemoryWorkingSet),
@@ -62,6 +63,9 @@ func usage(c *change) *Usage {
 		NetworkDropped: c.value(ReceiveDropped, TransmitDropped),
 		ZeroWindows:    c.value(ZeroWindows), ListenOverflows: c.value(ListenOverflows),
 		RunQueueP50: quantile(c.latency, 0.5), RunQueueP99: quantile(c.latency, 0.99),
+	}
+	if quota := c.value(CPUQuota); quota != nil && *quota > 0 {
+		u.CPUQuotaCores = quota
 	}
 	if limit := c.value(MemoryLimit); limit != nil && *limit > 0 {
 		u.MemoryLimitBytes = limit

@@ -36,6 +36,17 @@ var containerMetrics = []Metric{
 		"Threads that exist now",
 		processes(func(p *model.ProcessCounters) uint64 { return p.Threads }), nil, nil},
 
+	{ContainerBusyThreads, "container.threads.busy", "{thread}", model.Gauge,
+		"Threads over which the CPU time of ten seconds is spread: the time of all over that of the busiest",
+		func(s *model.ContainerSample, to *collector) {
+			if s.Processes != nil && s.Processes.BusyThreads > 0 {
+				to.value(s.Processes.BusyThreads)
+			}
+		}, nil, nil},
+
+	{ContainerCPUQuota, "container.cpu.quota", "{cpu}", model.Gauge,
+		"CPU quota over its period, in cores; 0 where there is none",
+		throttle(func(t *model.ThrottleCounters) float64 { return t.QuotaCores }), nil, nil},
 	{ContainerCFSPeriods, "container.cpu.cfs.periods", "{period}", model.Counter,
 		"Periods of the CPU quota in which the container was runnable",
 		throttle(func(t *model.ThrottleCounters) float64 { return float64(t.Periods) }), nil, nil},

@@ -67,6 +67,8 @@ func TestConvertValues(t *testing.T) {
 	web("container_process_execs_total", 2)
 	web("container_process_exits_total", 3)
 	web("container_threads", 4)
+	web("container_busy_threads", 1.5)
+	web("container_cpu_quota_cores", 0.5)
 	web("container_cpu_cfs_periods_total", 10)
 	web("container_cpu_cfs_throttled_periods_total", 5)
 	web("container_cpu_cfs_throttled_seconds_total", 0.25)

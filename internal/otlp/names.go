@@ -12,6 +12,8 @@ const (
 	ContainerExecs                  = "container_process_execs_total"
 	ContainerExits                  = "container_process_exits_total"
 	ContainerThreads                = "container_threads"
+	ContainerBusyThreads            = "container_busy_threads"
+	ContainerCPUQuota               = "container_cpu_quota_cores"
 	ContainerCFSPeriods             = "container_cpu_cfs_periods_total"
 	ContainerCFSThrottledPeriods    = "container_cpu_cfs_throttled_periods_total"
 	ContainerCFSThrottledTime       = "container_cpu_cfs_throttled_seconds_total"

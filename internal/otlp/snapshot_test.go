@@ -56,8 +56,8 @@ func testSnapshot() *model.Snapshot {
 			{
 				Container: web,
 				CPU:       &model.CPUCounters{UsageNS: 1_500_000_000, Voluntary: 7, Involuntary: 8, RunQueue: testHistogram()},
-				Processes: &model.ProcessCounters{Forks: 1, Execs: 2, Exits: 3, Threads: 4},
-				Throttle:  &model.ThrottleCounters{Periods: 10, ThrottledPeriods: 5, ThrottledNS: 250_000_000},
+				Processes: &model.ProcessCounters{Forks: 1, Execs: 2, Exits: 3, Threads: 4, BusyThreads: 1.5},
+				Throttle:  &model.ThrottleCounters{Periods: 10, ThrottledPeriods: 5, ThrottledNS: 250_000_000, QuotaCores: 0.5},
 				Memory: &model.MemorySample{UsageBytes: 11, WorkingSetBytes: 12, RSSBytes: 13, CacheBytes: 14,
 					LimitBytes: 15, PageFaults: 16, MajorPageFaults: 6, OOMKills: 1},
 				Disk:      &model.DiskCounters{ReadBytes: 21, WriteBytes: 22, Reads: 23, Writes: 24},

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"outsight/internal/graph"
+	"outsight/internal/model"
+)
+
+func newPath() *cobra.Command {
+	var flags watchFlags
+	var output, percentile string
+	var length time.Duration
+	c := &cobra.Command{
+		Use:   "path",
+		Short: "Where the time of requests goes, and what will be the first limit",
+		Long: `Show where requests come in, which container or host will be used up first when more come and at
+which rate, and the critical path: the slowest chain of calls, with the time that each container takes itself and
+the time that it waits for the next. Asks the agent that runs on this host, or loads the kernel programs for the
+time being, which needs root.`,
+		Example: `  sudo outsight path
+  sudo outsight path --for 1m --percentile p50
+  sudo outsight path --output json | jq .saturation_rate`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := oneOf("output", output, "text", "json"); err != nil {
+				return err
+			}
+			by, err := graph.ParsePercentile(percentile)
+			if err != nil {
+				return usagef("--percentile: %v", err)
+			}
+			if length < time.Second {
+				return usagef("--for is %v, want at least 1s", length)
+			}
+			log, err := logger(c)
+			if err != nil {
+				return err
+			}
+			s, err := openSource(c.Context(), flags, log)
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			from, to, err := watchFor(c.Context(), s, length, c.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			return writePath(c.OutOrStdout(), from, to, by, output)
+		},
+	}
+	flags.add(c)
+	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	c.Flags().StringVar(&percentile, "percentile", string(graph.P99), "latency that the critical path goes by: p50, p75, p90 or p99")
+	// The CPU time of threads is looked at every ten seconds.
+	c.Flags().DurationVar(&length, "for", 15*time.Second, "time to look at")
+	return c
+}
+
+func writePath(out io.Writer, from, to *model.Snapshot, by graph.Percentile, output string) error {
+	g := graph.FromSnapshots(from, to)
+	a, p := g.Analyse(map[string]float64{to.Host.Name: float64(to.Host.Cores)}), g.CriticalPath(by)
+	if output == "json" {
+		text, err := json.MarshalIndent(struct {
+			*graph.Analysis
+			CriticalPath *graph.Path `json:"critical_path,omitempty"`
+		}{a, p}, "", "  ")
+		if err == nil {
+			_, err = fmt.Fprintf(out, "%s\n", text)
+		}
+		return err
+	}
+	_, err := fmt.Fprintf(out, "%s\n\n%s", mapTitle(g, to), a.Text(p))
+	return err
+}

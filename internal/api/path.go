@@ -1,0 +1,48 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"outsight/internal/graph"
+)
+
+// pathAnswer is what operational analysis and the critical path tell of a window.
+type pathAnswer struct {
+	From           time.Time `json:"from"`
+	To             time.Time `json:"to"`
+	CoveredSeconds float64   `json:"covered_seconds"`
+	*graph.Analysis
+	CriticalPath *graph.Path `json:"critical_path,omitempty"`
+	// Formulas say how the numbers are computed, by their names here.
+	Formulas     map[string]string `json:"formulas"`
+	Completeness completeness      `json:"completeness"`
+}
+
+var pathFormulas = map[string]string{
+	"arrival_rate":     "λ = Σ requests/s from outside at the entries",
+	"utilisation":      "U = CPU time per second / min(cores, busy threads, quota)",
+	"demand":           "D = U / λ",
+	"max_arrival_rate": "what the node serves per second / U",
+	"saturation_rate":  "λ_sat = 1 / max D",
+	"own":              "mean time to answer - Σ calls per request × mean round trip",
+	"score":            "Σ of the percentile over the hops",
+}
+
+// path answers operational analysis and the critical path by percentile=p50, p75, p90 or p99.
+func (s *server) path(ctx context.Context, r *http.Request) (any, error) {
+	percentile, err := graph.ParsePercentile(r.URL.Query().Get("percentile"))
+	if err != nil {
+		return nil, badRequest("%w", err)
+	}
+	g, data, err := s.grouped(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	cores := map[string]float64{}
+	for _, h := range data.hosts() {
+		cores[h.Name] = h.Cores
+	}
+	return pathAnswer{g.From, g.To, g.CoveredSeconds, g.Analyse(cores), g.CriticalPath(percentile), pathFormulas, data.completeness(g)}, nil
+}

@@ -1,0 +1,316 @@
+package graph
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Analysis is operational analysis of a window: how near each part of the application is to its limit,
+// and at which rate of requests the first of them reaches it (paper 000, equations 3 to 5). It takes for
+// granted that CPU time grows in proportion to the rate, which holds the better the less Extrapolation is.
+type Analysis struct {
+	// Entries are where requests come into the application, the busiest first.
+	Entries []Entry `json:"entries"`
+	// ArrivalRate is λ, the requests per second at all entries.
+	ArrivalRate float64 `json:"arrival_rate"`
+	// SaturationRate is λ_sat = 1 / max D (eq. 5), requests per second at the entries at which
+	// Bottleneck, the ID of a resource, is used up. Nil where no CPU time or no request was seen.
+	SaturationRate *float64 `json:"saturation_rate,omitempty"`
+	Bottleneck     string   `json:"bottleneck,omitempty"`
+	// Extrapolation is how many times the observed rate SaturationRate is.
+	Extrapolation *float64 `json:"extrapolation,omitempty"`
+	// Resources in order of utilisation: what the entries reach, and the hosts.
+	Resources []Resource `json:"resources"`
+}
+
+// Entry is a server that is called from outside of the application.
+type Entry struct {
+	Node string `json:"node"`
+	Name string `json:"name"`
+	// ArrivalRate counts the requests from Clients, which are IDs of nodes outside.
+	ArrivalRate float64  `json:"arrival_rate"`
+	Clients     []string `json:"clients"`
+}
+
+// Resource is a node, or a host's CPUs, that requests use.
+type Resource struct {
+	// Node is the node's ID; that of the CPUs of host h is "cpus/h".
+	Node string `json:"node"`
+	Name string `json:"name"`
+	// CPUCores is the CPU time per second; Parallel is how much it could at most be, because of
+	// ParallelBy: "cores", "quota" or "threads". For the CPUs of a host they are what the
+	// application and its clients there take, and what everything else leaves ("left").
+	CPUCores   float64 `json:"cpu_cores"`
+	Parallel   float64 `json:"parallel"`
+	ParallelBy string  `json:"parallel_by"`
+	// Utilisation is U = CPUCores / Parallel (eq. 3), 0 to 1.
+	Utilisation float64 `json:"utilisation"`
+	// Demand is D = U / λ (eq. 4), seconds of the resource for one request at the entries.
+	Demand *float64 `json:"demand,omitempty"`
+	// ArrivalRate is what the node itself serves, per second; MaxArrivalRate is what it could serve.
+	ArrivalRate    *float64 `json:"arrival_rate,omitempty"`
+	MaxArrivalRate *float64 `json:"max_arrival_rate,omitempty"`
+	Threads        *float64 `json:"threads,omitempty"`
+	// Latency is the mean time in which the node answers.
+	Latency *Seconds `json:"latency,omitempty"`
+}
+
+// cpusOf is the resource of a host's CPUs.
+func cpusOf(host string) string { return "cpus/" + host }
+
+// Analyse does operational analysis. cores tells how many CPUs each host has.
+func (g *Graph) Analyse(cores map[string]float64) *Analysis {
+	a := &Analysis{Entries: g.Entries(), Resources: []Resource{}}
+	var starts []string
+	for _, e := range a.Entries {
+		a.ArrivalRate += e.ArrivalRate
+		starts = append(starts, e.Node)
+	}
+	reached := g.reach(starts...)
+	clients := map[string]bool{}
+	for _, e := range a.Entries {
+		for _, id := range e.Clients {
+			clients[id] = true
+		}
+	}
+	used, others := map[string]float64{}, map[string]float64{}
+	for _, n := range g.Nodes {
+		if n.Usage == nil || n.Usage.CPUCores == nil {
+			continue
+		}
+		if n.Kind == KindHost || !reached[n.ID] && !clients[n.ID] {
+			others[n.Host] += *n.Usage.CPUCores
+			continue
+		}
+		used[n.Host] += *n.Usage.CPUCores
+		if reached[n.ID] {
+			a.Resources = append(a.Resources, resourceOf(n, cores[n.Host]))
+		}
+	}
+	for host, cpu := range used {
+		if n := cores[host] - others[host]; n > 0 {
+			a.Resources = append(a.Resources, Resource{Node: cpusOf(host), Name: "CPUs of " + host, CPUCores: cpu, Parallel: n, ParallelBy: "left"})
+		}
+	}
+	a.finish()
+	return a
+}
+
+// resourceOf finds how much of the host's cores a node could use: no more than it has busy threads,
+// and no more than its quota.
+func resourceOf(n *Node, cores float64) Resource {
+	u := n.Usage
+	r := Resource{Node: n.ID, Name: n.Name, CPUCores: *u.CPUCores, Parallel: cores, ParallelBy: "cores", Threads: u.Threads}
+	if quota := u.CPUQuotaCores; quota != nil && (r.Parallel == 0 || *quota < r.Parallel) {
+		r.Parallel, r.ParallelBy = *quota, "quota"
+	}
+	threads := u.BusyThreads
+	if threads == nil {
+		threads = u.Threads
+	}
+	if threads != nil && *threads > 0 && (r.Parallel == 0 || *threads < r.Parallel) {
+		r.Parallel, r.ParallelBy = *threads, "threads"
+	}
+	if n.Served != nil {
+		r.ArrivalRate, r.Latency = n.Served.TransactionsPerSecond, n.Served.Mean
+	}
+	return r
+}
+
+func (a *Analysis) finish() {
+	for i := range a.Resources {
+		r := &a.Resources[i]
+		if r.Parallel <= 0 {
+			continue
+		}
+		// More than one is a measurement's error: a thread began and ended between two looks.
+		r.Utilisation = min(r.CPUCores/r.Parallel, 1)
+		if a.ArrivalRate > 0 {
+			demand := r.Utilisation / a.ArrivalRate
+			r.Demand = &demand
+		}
+		if r.ArrivalRate != nil && *r.ArrivalRate > 0 && r.Utilisation > 0 {
+			most := *r.ArrivalRate / r.Utilisation
+			r.MaxArrivalRate = &most
+		}
+	}
+	slices.SortFunc(a.Resources, func(x, y Resource) int {
+		return cmp.Or(cmp.Compare(y.Utilisation, x.Utilisation), cmp.Compare(x.Node, y.Node))
+	})
+	if len(a.Resources) == 0 || a.ArrivalRate == 0 || a.Resources[0].Utilisation == 0 {
+		return
+	}
+	most := &a.Resources[0]
+	rate, times := 1 / *most.Demand, 1/most.Utilisation
+	a.SaturationRate, a.Extrapolation, a.Bottleneck = &rate, &times, most.Node
+}
+
+// Entries finds where requests come in: servers that are called by a node that nobody calls (a user
+// outside, a load generator), unless what another entry reaches calls them as well. What only polls a
+// server of the application, as a worker polls its queue, makes that server no entry.
+func (g *Graph) Entries() []Entry {
+	called := map[string]bool{}
+	for _, e := range g.Edges {
+		if e.Client != e.Server && e.Best().Transactions > 0 {
+			called[e.Server] = true
+		}
+	}
+	nodes := g.byID()
+	byNode := map[string]*Entry{}
+	for _, e := range g.Edges {
+		client, server := nodes[e.Client], nodes[e.Server]
+		best := e.Best()
+		if best.Transactions == 0 || best.TransactionsPerSecond == nil ||
+			called[e.Client] && client.Kind != KindOutside && client.Kind != KindHost || server.Kind == KindOutside || server.Kind == KindHost {
+			continue
+		}
+		at := byNode[e.Server]
+		if at == nil {
+			at = &Entry{Node: server.ID, Name: server.Name}
+			byNode[e.Server] = at
+		}
+		at.ArrivalRate += *best.TransactionsPerSecond
+		at.Clients = append(at.Clients, e.Client)
+	}
+	inner := g.below(byNode)
+	entries := []Entry{}
+	for id, e := range byNode {
+		if !inner[id] {
+			slices.Sort(e.Clients)
+			entries = append(entries, *e)
+		}
+	}
+	slices.SortFunc(entries, func(x, y Entry) int {
+		return cmp.Or(cmp.Compare(y.ArrivalRate, x.ArrivalRate), cmp.Compare(x.Node, y.Node))
+	})
+	return entries
+}
+
+func (g *Graph) byID() map[string]*Node {
+	nodes := make(map[string]*Node, len(g.Nodes))
+	for _, n := range g.Nodes {
+		nodes[n.ID] = n
+	}
+	return nodes
+}
+
+// below finds the nodes that one of the starts reaches, but not those that reach it as well.
+func (g *Graph) below(starts map[string]*Entry) map[string]bool {
+	servers := g.servers()
+	component, count := components(g.Nodes, servers)
+	members := make([][]string, count)
+	for id, c := range component {
+		members[c] = append(members[c], id)
+	}
+	// A component has a lower number than those that reach it.
+	reached, below := make([]bool, count), map[string]bool{}
+	for c := count - 1; c >= 0; c-- {
+		reaches := reached[c]
+		for _, id := range members[c] {
+			below[id] = reached[c]
+			reaches = reaches || starts[id] != nil
+		}
+		for _, id := range members[c] {
+			for _, server := range servers[id] {
+				if to := component[server]; to != c {
+					reached[to] = reached[to] || reaches
+				}
+			}
+		}
+	}
+	return below
+}
+
+// components are the sets of nodes that all reach each other, numbered from the last ones on (Tarjan).
+func components(nodes []*Node, servers map[string][]string) (component map[string]int, count int) {
+	type visit struct {
+		id   string
+		next int
+	}
+	component = map[string]int{}
+	order, low := map[string]int{}, map[string]int{}
+	var stack []string
+	for _, n := range nodes {
+		if order[n.ID] != 0 {
+			continue
+		}
+		for visits := []visit{{id: n.ID}}; len(visits) > 0; {
+			v := &visits[len(visits)-1]
+			if order[v.id] == 0 {
+				order[v.id] = len(order) + 1
+				low[v.id] = order[v.id]
+				stack = append(stack, v.id)
+			}
+			if v.next < len(servers[v.id]) {
+				to := servers[v.id][v.next]
+				v.next++
+				if order[to] == 0 {
+					visits = append(visits, visit{id: to})
+				} else if _, done := component[to]; !done {
+					low[v.id] = min(low[v.id], order[to])
+				}
+				continue
+			}
+			id := v.id
+			if low[id] == order[id] {
+				for done := false; !done; {
+					top := stack[len(stack)-1]
+					stack = stack[:len(stack)-1]
+					component[top] = count
+					done = top == id
+				}
+				count++
+			}
+			visits = visits[:len(visits)-1]
+			if len(visits) > 0 {
+				caller := visits[len(visits)-1].id
+				low[caller] = min(low[caller], low[id])
+			}
+		}
+	}
+	return component, count
+}
+
+// servers are whom each node calls.
+func (g *Graph) servers() map[string][]string {
+	servers := map[string][]string{}
+	for _, e := range g.Edges {
+		if e.Best().Transactions > 0 {
+			servers[e.Client] = append(servers[e.Client], e.Server)
+		}
+	}
+	return servers
+}
+
+// reach is what requests at the starts get to, themselves included.
+func (g *Graph) reach(starts ...string) map[string]bool {
+	servers := g.servers()
+	reached := map[string]bool{}
+	for todo := slices.Clone(starts); len(todo) > 0; {
+		id := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if !reached[id] {
+			reached[id] = true
+			todo = append(todo, servers[id]...)
+		}
+	}
+	return reached
+}
+
+// Limit says why a resource can't use more than it can: "1.0 busy threads", "2 cores".
+func (r *Resource) Limit() string {
+	switch r.ParallelBy {
+	case "threads":
+		return fmt.Sprintf("%.1f busy threads", r.Parallel)
+	case "quota":
+		return fmt.Sprintf("a quota of %.4g cores", r.Parallel)
+	case "left":
+		return fmt.Sprintf("%.2f cores that others leave", r.Parallel)
+	}
+	if r.Parallel == 1 {
+		return "1 core"
+	}
+	return fmt.Sprintf("%.0f cores", math.Round(r.Parallel))
+}

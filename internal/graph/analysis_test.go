@@ -1,0 +1,198 @@
+package graph
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+// answering is a side with so many transactions per second of a mean time that is every percentile too.
+func answering(rate, mean float64) *Side {
+	s := Seconds(mean)
+	return &Side{Transactions: 10 * rate, TransactionsPerSecond: &rate, Mean: &s, P50: &s, P75: &s, P90: &s, P99: &s}
+}
+
+func call(client, server string, rate, mean float64) *Edge {
+	side := answering(rate, mean)
+	return &Edge{ID: client + ">" + server, Client: client, Server: server, ClientSide: side, ServerSide: side, Paired: true}
+}
+
+func using(id string, cpu, busy float64, served *Side) *Node {
+	return &Node{ID: id, Name: id, Kind: KindContainer, Host: "vm", Served: served, Usage: &Usage{CPUCores: &cpu, BusyThreads: &busy}}
+}
+
+// office is a chain load -> web -> app -> db, app -> cache, and a worker that polls db.
+func office() *Graph {
+	g := &Graph{Nodes: []*Node{
+		using("load", 0.3, 1, nil),
+		using("web", 0.2, 4, answering(100, 0.020)),
+		using("app", 0.5, 1, answering(100, 0.015)),
+		using("db", 0.4, 3, answering(250, 0.004)),
+		using("cache", 0.1, 1, answering(300, 0.001)),
+		using("worker", 0.2, 1, nil),
+		{ID: "host/vm", Name: "host", Kind: KindHost, Host: "vm", Usage: &Usage{CPUCores: ptr(0.5)}},
+	}, Edges: []*Edge{
+		call("load", "web", 100, 0.021), call("web", "app", 100, 0.016), call("app", "db", 200, 0.005),
+		call("app", "cache", 300, 0.001), call("worker", "db", 50, 0.002),
+	}}
+	return g
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(math.Abs(a), math.Abs(b), 1) }
+
+func TestAnalyse(t *testing.T) {
+	a := office().Analyse(map[string]float64{"vm": 4})
+	if len(a.Entries) != 1 || a.Entries[0].Node != "web" || a.ArrivalRate != 100 || !slices.Equal(a.Entries[0].Clients, []string{"load"}) {
+		t.Fatalf("entries %+v, rate %v: what a worker polls is none", a.Entries, a.ArrivalRate)
+	}
+	want := map[string][3]float64{ // parallel, utilisation, what it could serve
+		"app": {1, 0.5, 200}, "cache": {1, 0.1, 3000}, "db": {3, 0.4 / 3, 250 / (0.4 / 3)}, "web": {4, 0.05, 2000},
+		"cpus/vm": {4 - 0.5 - 0.2, 1.5 / 3.3, 0},
+	}
+	for _, r := range a.Resources {
+		w, ok := want[r.Node]
+		if !ok || !near(r.Parallel, w[0]) || !near(r.Utilisation, w[1]) || !near(*r.Demand, w[1]/100) ||
+			(r.MaxArrivalRate != nil) != (w[2] > 0) || r.MaxArrivalRate != nil && !near(*r.MaxArrivalRate, w[2]) {
+			t.Errorf("%+v, want %v", r, w)
+		}
+		delete(want, r.Node)
+	}
+	if len(want) > 0 {
+		t.Errorf("no resources %v", want)
+	}
+	if a.Bottleneck != "app" || !near(*a.SaturationRate, 200) || !near(*a.Extrapolation, 2) {
+		t.Errorf("%v at %v, %v times", a.Bottleneck, *a.SaturationRate, *a.Extrapolation)
+	}
+}
+
+// Entries that reach each other are both entries; what either reaches besides is none.
+func TestEntriesInACycle(t *testing.T) {
+	g := &Graph{Nodes: []*Node{using("user", 0, 1, nil), using("a", 1, 1, nil), using("b", 1, 1, nil), using("c", 1, 1, nil)},
+		Edges: []*Edge{call("user", "a", 1, 1), call("user", "b", 2, 1), call("user", "c", 3, 1), call("a", "b", 1, 1), call("b", "a", 1, 1), call("b", "c", 1, 1)}}
+	entries := g.Entries()
+	if len(entries) != 2 || entries[0].Node != "b" || entries[1].Node != "a" {
+		t.Errorf("got %+v", entries)
+	}
+}
+
+func TestQuotaLimits(t *testing.T) {
+	g := office()
+	g.Nodes[3].Usage.CPUQuotaCores = ptr(0.5)
+	a := g.Analyse(map[string]float64{"vm": 4})
+	if a.Bottleneck != "db" || !near(*a.SaturationRate, 125) || a.Resources[0].ParallelBy != "quota" {
+		t.Errorf("%v at %v by %v", a.Bottleneck, *a.SaturationRate, a.Resources[0].ParallelBy)
+	}
+}
+
+func TestNothingToAnalyse(t *testing.T) {
+	idle := &Graph{Nodes: []*Node{using("a", 0, 1, nil)}}
+	if a := idle.Analyse(nil); a.SaturationRate != nil || len(a.Entries) != 0 || idle.CriticalPath(P99) != nil {
+		t.Errorf("got %+v", a)
+	}
+}
+
+func TestCriticalPathAndItsTimes(t *testing.T) {
+	p := office().CriticalPath(P90)
+	var hops []string
+	for _, h := range p.Hops {
+		hops = append(hops, h.Node)
+		if !h.Concurrent && !near(h.Own+h.Next+h.Others, float64(*h.Served)) {
+			t.Errorf("%s: %v + %v + %v is not %v", h.Node, h.Own, h.Next, h.Others, *h.Served)
+		}
+	}
+	if !slices.Equal(hops, []string{"web", "app", "db"}) || !near(float64(p.Score), 0.021) {
+		t.Fatalf("%v with %v", hops, p.Score)
+	}
+	if h := p.Hops[1]; !near(h.Next, 0.010) || !near(h.Others, 0.003) || !near(h.Own, 0.002) {
+		t.Errorf("app: %+v", h)
+	}
+	g := office()
+	g.Edges[2] = call("app", "db", 400, 0.005) // 20 ms of waiting in an answer of 15
+	if h := g.CriticalPath(P90).Hops[1]; !h.Concurrent || h.Own != 0 {
+		t.Errorf("app, which calls at a time: %+v", h)
+	}
+}
+
+// The widest path to each node is as wide as the widest of all paths to it.
+func TestWidestPathsOfRandomGraphs(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		n := 3 + random.IntN(5)
+		g, out := &Graph{}, map[string][]*Edge{}
+		for i := range n {
+			g.Nodes = append(g.Nodes, using(fmt.Sprint(i), 0, 1, nil))
+		}
+		for range 2 * n {
+			x, y := fmt.Sprint(random.IntN(n)), fmt.Sprint(random.IntN(n))
+			if x != y {
+				e := call(x, y, 1, float64(1+random.IntN(9)))
+				g.Edges, out[x] = append(g.Edges, e), append(out[x], e)
+			}
+		}
+		want := map[string]float64{}
+		var walk func(at string, width float64, seen map[string]bool)
+		walk = func(at string, width float64, seen map[string]bool) {
+			want[at] = max(want[at], width)
+			seen[at] = true
+			for _, e := range out[at] {
+				if !seen[e.Server] {
+					walk(e.Server, min(width, float64(*e.ServerSide.P50)), seen)
+				}
+			}
+			delete(seen, at)
+		}
+		walk("0", math.Inf(1), map[string]bool{})
+		r := g.roads(P50)
+		came, score := r.widest(0)
+		for i, sum := range score {
+			width, reached := want[fmt.Sprint(i)]
+			if reached != (sum >= 0) {
+				t.Fatalf("%d is reached: %v, want %v", i, sum >= 0, reached)
+			}
+			got, way := math.Inf(1), 0.0
+			for at := i; came[at] != nil; at = came[at].from {
+				got, way = min(got, came[at].weight), way+came[at].weight
+			}
+			if reached && (got != width || way != sum) {
+				t.Fatalf("to %d: width %v, want %v; score %v, want %v", i, got, width, way, sum)
+			}
+		}
+	}
+}
+
+// large is a graph of layers in which every node calls ten of the next layer.
+func large(nodes int) *Graph {
+	random := rand.New(rand.NewPCG(3, 4))
+	const layers = 10
+	per := nodes / layers
+	g := &Graph{Nodes: []*Node{{ID: OutsideID, Name: "outside", Kind: KindOutside}}}
+	for i := range nodes {
+		g.Nodes = append(g.Nodes, using(fmt.Sprint(i), random.Float64(), 2, answering(10, 0.01)))
+		if i < per {
+			if i%100 == 0 {
+				g.Edges = append(g.Edges, call(OutsideID, fmt.Sprint(i), 10, 0.01))
+			}
+			continue
+		}
+		for range 10 {
+			g.Edges = append(g.Edges, call(fmt.Sprint((i/per-1)*per+random.IntN(per)), fmt.Sprint(i), 10, random.Float64()))
+		}
+	}
+	return g
+}
+
+func BenchmarkAnalyseLarge(b *testing.B) {
+	g := large(10_000)
+	for b.Loop() {
+		if a := g.Analyse(map[string]float64{"vm": 4}); a.SaturationRate == nil {
+			b.Fatal("nothing was found")
+		}
+		if g.CriticalPath(P99) == nil {
+			b.Fatal("no path")
+		}
+	}
+}
