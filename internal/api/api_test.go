@@ -176,6 +176,39 @@ func TestPathIsOfTheGraph(t *testing.T) {
 	}
 }
 
+func TestChangesAreOfTwoGraphs(t *testing.T) {
+	h, _, _ := filled(t, 40, nil)
+	var c changesAnswer
+	get200(t, h, "/api/outsight/changes?from=now-20s", &c)
+	if !c.BeforeTo.Equal(c.From) || c.To.Sub(c.From) != c.BeforeTo.Sub(c.BeforeFrom) {
+		t.Errorf("%v to %v is compared with %v to %v", c.From, c.To, c.BeforeFrom, c.BeforeTo)
+	}
+	var before, after graphAnswer
+	window := func(from, to time.Time) string {
+		return fmt.Sprintf("/api/outsight/graph?from=%s&to=%s", from.Format(time.RFC3339Nano), to.Format(time.RFC3339Nano))
+	}
+	get200(t, h, window(c.From, c.To), &after)
+	get200(t, h, window(c.BeforeFrom, c.BeforeTo), &before)
+	for _, change := range c.Changes {
+		if change.What != "cpu" {
+			continue
+		}
+		if *before.Node(change.Node).Usage.CPUCores != *change.Before || *after.Node(change.Node).Usage.CPUCores != *change.After {
+			t.Errorf("%+v is not of the graphs", change)
+		}
+	}
+	var fresh changesAnswer
+	get200(t, h, "/api/outsight/changes?from=now-5m&ago=1d", &fresh)
+	for _, change := range fresh.Changes {
+		if change.What != "presence" || change.Before != nil {
+			t.Errorf("against a day without data: %+v", change)
+		}
+	}
+	if len(fresh.Changes) == 0 {
+		t.Error("all is new, and nothing changed")
+	}
+}
+
 func TestHeatMapIsOfTheGraph(t *testing.T) {
 	h, _, _ := filled(t, 40, nil)
 	var a graphAnswer
@@ -492,6 +525,8 @@ func TestErrors(t *testing.T) {
 	f(nil, "/api/outsight/graph?from=now&to=now-5m", 400, "at least 1s")
 	f(nil, "/api/outsight/graph?by=port", 400, `"port"`)
 	f(nil, "/api/outsight/path?percentile=p95", 400, `"p95"`)
+	f(nil, "/api/outsight/changes?ago=1s", 400, "overlap")
+	f(nil, "/api/outsight/changes?ago=x", 400, `ago="x"`)
 	f(nil, "/api/outsight/heatmap?share=2", 400, `share="2"`)
 	f(nil, "/api/outsight/heatmap?share=NaN", 400, "0 to 1")
 	f(nil, "/api/outsight/graph?x="+strings.Repeat("y", 3000), 400, "2048")

@@ -76,6 +76,7 @@ func New(querier Querier, options Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/outsight/graph", s.json(s.graph))
 	mux.HandleFunc("GET /api/outsight/path", s.json(s.path))
+	mux.HandleFunc("GET /api/outsight/changes", s.json(s.changes))
 	mux.HandleFunc("GET /api/outsight/heatmap", s.json(s.heatMap))
 	mux.HandleFunc("GET /api/outsight/containers", s.json(s.containers))
 	mux.HandleFunc("GET /api/outsight/status", s.json(s.status))

@@ -61,6 +61,10 @@ func BucketOf(d time.Duration) int32 {
 // BucketUpperBound is the inclusive upper bound of bucket i, in seconds.
 func BucketUpperBound(i int32) float64 { return math.Exp2(float64(i) / bucketsPerOctave) }
 
+// BucketMiddle is the geometric middle of bucket i, in seconds: no value in it is farther away than
+// RelativeError.
+func BucketMiddle(i int32) float64 { return math.Exp2((float64(i) - 0.5) / bucketsPerOctave) }
+
 // Quantile is the duration, in seconds, below which the share q (0 to 1) of all durations
 // lies; its relative error is at most RelativeError. It is NaN for an empty histogram, 0 where
 // the quantile falls into the zero bucket, and +Inf where it falls past OverflowThreshold.
@@ -76,8 +80,7 @@ func (h *Histogram) Quantile(q float64) float64 {
 	}
 	for i, n := range h.Buckets {
 		if seen += n; rank <= seen {
-			// The geometric middle of the bucket.
-			return math.Exp2((float64(h.Offset) + float64(i) - 0.5) / bucketsPerOctave)
+			return BucketMiddle(h.Offset + int32(i))
 		}
 	}
 	return math.Inf(1)

@@ -30,7 +30,7 @@ func (h *FloatHistogram) Quantile(q float64) float64 {
 			if i > MaxBucket {
 				return math.Inf(1)
 			}
-			return math.Exp2((float64(i) - 0.5) / bucketsPerOctave)
+			return BucketMiddle(i)
 		}
 	}
 	return math.Inf(1)
