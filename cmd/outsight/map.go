@@ -39,7 +39,7 @@ agent that runs on this host, or loads the kernel programs for the time being, w
   sudo outsight map --group-by process --min-share 0.01
   sudo outsight map --watch`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", o.output, "text", "dot", "json", "mermaid"); err != nil {
+			if err := oneOf("output", o.output, "text", "dot", "json", "mermaid", "graphml", "cypher"); err != nil {
 				return err
 			}
 			var err error
@@ -68,7 +68,7 @@ agent that runs on this host, or loads the kernel programs for the time being, w
 		},
 	}
 	o.watchFlags.add(c)
-	c.Flags().StringVarP(&o.output, "output", "o", "text", "text, dot, json or mermaid")
+	c.Flags().StringVarP(&o.output, "output", "o", "text", "text, dot, json, mermaid, graphml or cypher")
 	c.Flags().DurationVar(&o.length, "for", 5*time.Second, "time to look at")
 	c.Flags().StringVar(&o.groupBy, "group-by", string(graph.ByContainer), "what a node is: container, pod, process or host")
 	c.Flags().Float64Var(&o.share, "min-share", 0, "hide edges with less than this share, 0 to 1, of all bytes")
@@ -132,6 +132,13 @@ func writeMap(out io.Writer, g *graph.Graph, output string, s *model.Snapshot) e
 		_, err = io.WriteString(out, graph.DOT(g))
 	case "mermaid":
 		_, err = io.WriteString(out, graph.Mermaid(g))
+	case "cypher":
+		_, err = io.WriteString(out, graph.Cypher(g))
+	case "graphml":
+		var text string
+		if text, err = graph.GraphML(g); err == nil {
+			_, err = io.WriteString(out, text)
+		}
 	case "json":
 		var b []byte
 		if b, err = graph.JSON(g); err == nil {

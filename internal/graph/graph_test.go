@@ -2,6 +2,7 @@ package graph
 
 import (
 	"encoding/json"
+	"encoding/xml"
 	"flag"
 	"math"
 	"net/netip"
@@ -115,6 +116,12 @@ func TestRenderers(t *testing.T) {
 	golden(t, "shop-narrow.txt", Text(g, 60))
 	golden(t, "shop.dot", DOT(g))
 	golden(t, "shop.mmd", Mermaid(g))
+	golden(t, "shop.cypher", Cypher(g))
+	graphML, err := GraphML(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "shop.graphml", graphML)
 	b, err := JSON(g)
 	if err != nil {
 		t.Fatal(err)
@@ -271,6 +278,11 @@ func TestHostileNames(t *testing.T) {
 	golden(t, "hostile.txt", Text(g, 100))
 	golden(t, "hostile.dot", DOT(g))
 	golden(t, "hostile.mmd", Mermaid(g))
+	golden(t, "hostile.cypher", Cypher(g))
+	graphML, err := GraphML(g)
+	if err != nil || xml.Unmarshal([]byte(graphML), &struct{}{}) != nil {
+		t.Errorf("%v: %s", err, graphML)
+	}
 	for _, text := range []string{Text(g, 80), DOT(g), Mermaid(g)} {
 		if strings.ContainsAny(text, "\x1b\u202e") {
 			t.Errorf("control characters in %q", text)

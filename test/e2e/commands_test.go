@@ -167,7 +167,7 @@ func TestMapForms(t *testing.T) {
 	client := start(t, "form-client", []string{"--network", net}, "sh", "-c",
 		"while :; do redis-cli -h redis -r 50 -i 0.05 ping; sleep 0.2; done")
 	o := up(t)
-	for form, start := range map[string]string{"text": "", "dot": "digraph", "mermaid": "flowchart"} {
+	for form, start := range map[string]string{"text": "", "dot": "digraph", "mermaid": "flowchart", "cypher": "CREATE", "graphml": "<?xml"} {
 		text := o.run("map", "--output", form, "--for", "2s")
 		if !strings.HasPrefix(text, start) || !strings.Contains(text, client.name) || !strings.Contains(text, server.name) {
 			t.Errorf("the map as %s does not name %s and %s:\n%s", form, client.name, server.name, text)

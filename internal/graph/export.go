@@ -1,0 +1,144 @@
+package graph
+
+import (
+	"encoding/xml"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// attribute is a number or a text of a node or an edge for other programs; a text is "" and a number
+// nil where there is none.
+type attribute struct {
+	name   string
+	text   string
+	number *float64
+}
+
+func (n *Node) attributes() []attribute {
+	all := []attribute{{name: "name", text: Clean(n.Name)}, {name: "kind", text: string(n.Kind)}, {name: "host", text: Clean(n.Host)},
+		{name: "image", text: Clean(n.Image)}, {name: "namespace", text: Clean(n.PodNamespace)}, {name: "pod", text: Clean(n.PodName)}}
+	if u := n.Usage; u != nil {
+		all = append(all, attribute{name: "cpu_cores", number: u.CPUCores}, attribute{name: "memory_bytes", number: u.MemoryBytes},
+			attribute{name: "run_queue_p99_seconds", number: finite(u.RunQueueP99)})
+	}
+	return all
+}
+
+func (e *Edge) attributes() []attribute {
+	s := e.Best()
+	return []attribute{{name: "transport", text: e.Transport}, {name: "services", text: strings.Join(e.Services, " ")}, {name: "confidence", text: e.Confidence},
+		{name: "requests_per_second", number: s.TransactionsPerSecond}, {name: "request_bytes_per_second", number: s.RequestBytesPerSecond},
+		{name: "response_bytes_per_second", number: s.ResponseBytesPerSecond}, {name: "p50_seconds", number: finite(s.P50)},
+		{name: "p90_seconds", number: finite(s.P90)}, {name: "p99_seconds", number: finite(s.P99)}, {name: "failures", number: &s.Failures},
+		{name: "retransmits", number: &s.Retransmits}}
+}
+
+// there leaves the attributes that have a value.
+func there(all []attribute) []attribute {
+	var some []attribute
+	for _, a := range all {
+		if a.text != "" || a.number != nil && !math.IsNaN(*a.number) && !math.IsInf(*a.number, 0) {
+			some = append(some, a)
+		}
+	}
+	return some
+}
+
+func (a *attribute) value() string {
+	if a.number != nil {
+		return strconv.FormatFloat(*a.number, 'g', -1, 64)
+	}
+	return a.text
+}
+
+// Cypher is the graph as statements for Neo4j that can be run again: nodes are merged by their ID, and
+// edges by their ends and transport. Names are cleaned and quoted.
+func Cypher(g *Graph) string {
+	var b strings.Builder
+	b.WriteString("CREATE CONSTRAINT outsight_node IF NOT EXISTS FOR (n:Node) REQUIRE n.id IS UNIQUE;\n")
+	for _, n := range g.Nodes {
+		fmt.Fprintf(&b, "MERGE (n:Node {id: %s}) SET n += %s;\n", quoteCypher(Clean(n.ID)), mapCypher(n.attributes()))
+	}
+	for _, e := range g.Edges {
+		fmt.Fprintf(&b, "MATCH (a:Node {id: %s}), (b:Node {id: %s}) MERGE (a)-[r:CALLS {transport: %s}]->(b) SET r += %s;\n",
+			quoteCypher(Clean(e.Client)), quoteCypher(Clean(e.Server)), quoteCypher(e.Transport), mapCypher(e.attributes()))
+	}
+	return b.String()
+}
+
+func mapCypher(all []attribute) string {
+	var pairs []string
+	for _, a := range there(all) {
+		value := a.value()
+		if a.number == nil {
+			value = quoteCypher(value)
+		}
+		pairs = append(pairs, a.name+": "+value)
+	}
+	return "{" + strings.Join(pairs, ", ") + "}"
+}
+
+func quoteCypher(s string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
+}
+
+type graphML struct {
+	XMLName xml.Name      `xml:"http://graphml.graphdrawing.org/xmlns graphml"`
+	Keys    []graphMLKey  `xml:"key"`
+	Nodes   []graphMLItem `xml:"graph>node"`
+	Edges   []graphMLItem `xml:"graph>edge"`
+}
+
+type graphMLKey struct {
+	ID   string `xml:"id,attr"`
+	For  string `xml:"for,attr"`
+	Name string `xml:"attr.name,attr"`
+	Type string `xml:"attr.type,attr"`
+}
+
+type graphMLItem struct {
+	ID     string        `xml:"id,attr"`
+	Source string        `xml:"source,attr,omitempty"`
+	Target string        `xml:"target,attr,omitempty"`
+	Data   []graphMLData `xml:"data"`
+}
+
+type graphMLData struct {
+	Key  string `xml:"key,attr"`
+	Text string `xml:",chardata"`
+}
+
+// GraphML is the graph for programs such as Gephi, yEd and NetworkX. Names are cleaned.
+func GraphML(g *Graph) (string, error) {
+	var doc graphML
+	known := map[string]bool{}
+	data := func(of string, all []attribute) (items []graphMLData) {
+		for _, a := range there(all) {
+			key := graphMLKey{of[:1] + "_" + a.name, of, a.name, "string"}
+			if a.number != nil {
+				key.Type = "double"
+			}
+			if !known[key.ID] {
+				known[key.ID] = true
+				doc.Keys = append(doc.Keys, key)
+			}
+			items = append(items, graphMLData{key.ID, a.value()})
+		}
+		return items
+	}
+	for _, n := range g.Nodes {
+		doc.Nodes = append(doc.Nodes, graphMLItem{ID: Clean(n.ID), Data: data("node", n.attributes())})
+	}
+	for _, e := range g.Edges {
+		doc.Edges = append(doc.Edges, graphMLItem{ID: Clean(e.ID), Source: Clean(e.Client), Target: Clean(e.Server), Data: data("edge", e.attributes())})
+	}
+	text, err := xml.MarshalIndent(doc, "", "  ")
+	if err != nil {
+		return "", fmt.Errorf("writing GraphML: %w", err)
+	}
+	// Without edgedefault the format is not valid, and a path of names has no room for it.
+	body := strings.Replace(string(text), "<graph>", `<graph edgedefault="directed">`, 1)
+	return xml.Header + body + "\n", nil
+}
