@@ -86,6 +86,9 @@ type flightMark struct {
 	Effects   []flightEffect `json:"effects"`
 	Chain     []flightLink   `json:"chain"`
 	Edges     []flightEdge   `json:"edges"`
+
+	// asked are the containers that waited for a reply whenever one that stood still owed some.
+	asked map[string]bool
 }
 
 type flightEffect struct {
@@ -337,6 +340,9 @@ func (f *flightView) analyse(recordings []*csvy.Recording) (ids []string) {
 		for _, l := range s.Chain {
 			m.Chain = append(m.Chain, flightLink{l, byName[l.Container], f.since(l.At)})
 		}
+		if s.Kind == report.Stall {
+			m.asked = askedOf(recordings, s)
+		}
 		f.answer.Marks = append(f.answer.Marks, m)
 	}
 	for _, s := range found.Saturations {
@@ -357,6 +363,35 @@ func (f *flightView) analyse(recordings []*csvy.Recording) (ids []string) {
 	slices.SortStableFunc(marks, func(a, b flightMark) int { return cmp.Compare(a.FromMS, b.FromMS) })
 	f.answer.Marks = marks
 	return ids
+}
+
+// askedOf finds, for one that stood still, who waited for replies at each tick at which it owed some.
+func askedOf(recordings []*csvy.Recording, s *report.Saturation) map[string]bool {
+	owed, asked := map[float64]bool{}, map[string]int{}
+	each := func(column string, visit func(id string, tick, requests float64)) {
+		for _, rec := range recordings {
+			from, _ := slices.BinarySearch(rec.At, s.From.UnixNano())
+			to, _ := slices.BinarySearch(rec.At, s.To.UnixNano()+1)
+			for i := from; i < to; i++ {
+				visit(rec.Head.Container.Key(), rec.Column(csvy.Tick)[i], rec.Column(column)[i])
+			}
+		}
+	}
+	each(csvy.RequestsServing, func(id string, tick, requests float64) {
+		if id == s.ID && requests >= 1 {
+			owed[tick] = true
+		}
+	})
+	each(csvy.RequestsAsking, func(id string, tick, requests float64) {
+		if owed[tick] && requests >= 1 {
+			asked[id]++
+		}
+	})
+	always := map[string]bool{}
+	for id, n := range asked {
+		always[id] = n == len(owed)
+	}
+	return always
 }
 
 // cut fills in the lanes: the busiest containers of the window, and those that were asked for.
@@ -525,7 +560,7 @@ func extremes(values []float64) (float64, float64) {
 
 // slowed finds the edges on which requests waited because of the saturation: from the container that it
 // is about, and where CPUs were short from those that lacked them, back to clients that waited for
-// replies meanwhile, and to theirs. Of clients outside it is not known whether they waited; they are
+// replies meanwhile, and to theirs. Who asks one that stands still waits for it, however usual that is. Of clients outside it is not known whether they waited; they are
 // taken for it.
 func (m *flightMark) slowed(g *graph.Graph) {
 	level, waits := []string{m.ID}, map[string]bool{}
@@ -549,7 +584,7 @@ func (m *flightMark) slowed(g *graph.Graph) {
 		for _, e := range g.Edges {
 			client, server := nodes[e.Client], nodes[e.Server]
 			if client == nil || server == nil || client == server || !slices.Contains(level, server.SeriesID) || !hadRequests(e) ||
-				!waits[client.SeriesID] && client.Kind != graph.KindOutside {
+				!waits[client.SeriesID] && client.Kind != graph.KindOutside && !(server.SeriesID == m.ID && m.asked[client.SeriesID]) {
 				continue
 			}
 			m.Edges = append(m.Edges, flightEdge{e.ID, client.Name, server.Name})

@@ -19,6 +19,7 @@ import (
 	"outsight/internal/model"
 	"outsight/internal/otlp"
 	"outsight/internal/recorder"
+	"outsight/internal/report"
 	"outsight/internal/store"
 )
 
@@ -326,6 +327,40 @@ func TestFlightOfContainersThatCameAndWent(t *testing.T) {
 	}
 	if want := []string{"came", "here"}; !slices.Equal(names, want) {
 		t.Errorf("lanes %v, want %v", names, want)
+	}
+}
+
+// TestFlightKnowsWhoAskedAStall: also where the client always waits for as much, so that it is no effect.
+func TestFlightKnowsWhoAskedAStall(t *testing.T) {
+	of := func(id string, asking, serving []float64) *csvy.Recording {
+		r := &csvy.Recording{Head: csvy.Head{Container: csvy.Container{ID: id}, Columns: []csvy.Column{
+			csvy.ColumnNamed(csvy.Tick), csvy.ColumnNamed(csvy.RequestsAsking), csvy.ColumnNamed(csvy.RequestsServing)}}}
+		tick := []float64{}
+		for i := range asking {
+			r.At, tick = append(r.At, int64(i)*50_000_000), append(tick, float64(i))
+		}
+		r.Values = [][]float64{tick, asking, serving}
+		return r
+	}
+	s := &report.Saturation{Kind: report.Stall, ID: "still", From: time.Unix(0, 40_000_000), To: time.Unix(0, 210_000_000)}
+	none := make([]float64, 6)
+	asked := askedOf([]*csvy.Recording{
+		of("still", none, []float64{0, 0, 1, 2, 2, 0}),
+		of("client", []float64{0, 0, 1, 2, 1, 0}, none),
+		of("now and then", []float64{1, 1, 1, 0, 1, 1}, none),
+		of("never", none, none),
+	}, s)
+	if !asked["client"] || asked["now and then"] || asked["never"] || asked["still"] {
+		t.Errorf("%v", asked)
+	}
+	m := flightMark{Saturation: s, asked: asked}
+	requests := &graph.Side{Transactions: 5}
+	m.slowed(&graph.Graph{
+		Nodes: []*graph.Node{{ID: "still", SeriesID: "still"}, {ID: "client", SeriesID: "client"}, {ID: "far", SeriesID: "far"}},
+		Edges: []*graph.Edge{{ID: "a", Client: "client", Server: "still", ClientSide: requests}, {ID: "b", Client: "far", Server: "client", ClientSide: requests}},
+	})
+	if len(m.Edges) != 1 || m.Edges[0].ID != "a" {
+		t.Errorf("%+v", m.Edges)
 	}
 }
 
