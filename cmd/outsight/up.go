@@ -113,6 +113,7 @@ func (u *up) handler() http.Handler {
 		Prometheus: api.Prometheus(u.store),
 		Metrics:    otlp.Handler(u.host.Snapshot),
 		Snapshot:   u.host.Snapshot,
+		Flight:     u.host.Flight,
 		Ready: func() error {
 			if u.host.Snapshot() == nil {
 				return errors.New("no counters have been read yet")

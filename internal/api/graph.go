@@ -102,12 +102,11 @@ func (s *server) heatMap(ctx context.Context, r *http.Request) (any, error) {
 }
 
 func (s *server) build(ctx context.Context, from, to time.Time, by graph.Grouping) (*graph.Graph, *windowData, error) {
-	select {
-	case s.busy <- struct{}{}:
-		defer func() { <-s.busy }()
-	case <-ctx.Done():
-		return nil, nil, ctx.Err()
+	leave, err := s.enter(ctx)
+	if err != nil {
+		return nil, nil, err
 	}
+	defer leave()
 	data, err := s.read(ctx, from, to)
 	if err != nil {
 		return nil, nil, err
@@ -116,4 +115,14 @@ func (s *server) build(ctx context.Context, from, to time.Time, by graph.Groupin
 	g := graph.FromSeries(data.input)
 	g.Limit(s.MaxEdges)
 	return g, &data, nil
+}
+
+// enter waits for room to compute something large.
+func (s *server) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case s.busy <- struct{}{}:
+		return func() { <-s.busy }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }

@@ -19,6 +19,9 @@ func badRequest(format string, args ...any) error {
 	return requestError{fmt.Errorf(format, args...)}
 }
 
+// errNoFlight says that there is no flight recorder to ask.
+var errNoFlight = errors.New("this server has no flight recorder: the last minutes at full resolution are there where \"outsight up\" runs, with --flight above 0")
+
 // json answers with what f returns, or {"error": "..."}.
 func (s *server) json(f func(ctx context.Context, r *http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -29,6 +32,8 @@ func (s *server) json(f func(ctx context.Context, r *http.Request) (any, error))
 		switch {
 		case errors.As(err, &bad):
 			writeError(w, http.StatusBadRequest, "%s", bad)
+		case errors.Is(err, errNoFlight):
+			writeError(w, http.StatusNotFound, "%s", err)
 		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, store.ErrTimeout), errors.Is(err, store.ErrCanceled):
 			writeError(w, http.StatusServiceUnavailable, "no answer within %s; ask for a shorter window", s.Timeout)
 		case errors.Is(err, store.ErrBusy):

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"outsight/internal/model"
+	"outsight/internal/recorder"
 	"outsight/web"
 )
 
@@ -34,6 +35,9 @@ type Options struct {
 	// Snapshot is the newest snapshot of an agent in the same process, or nil. Without it the
 	// status is what the store knows.
 	Snapshot func() *model.Snapshot
+	// Flight is what the flight recorder of an agent in the same process has kept of the last while;
+	// nil, or an answer of nil, where there is none.
+	Flight func(last time.Duration) *recorder.FlightData
 	// Ready is why the server cannot answer yet, or nil.
 	Ready func() error
 	// Sources names what the numbers come from, for the status ("agent in this process").
@@ -54,7 +58,7 @@ type Options struct {
 type server struct {
 	Options
 	querier Querier
-	// busy has room for as many graphs as are computed at a time.
+	// busy has room for as many graphs, or stretches of the flight recorder, as are computed at a time.
 	busy chan struct{}
 }
 
@@ -79,6 +83,7 @@ func New(querier Querier, options Options) http.Handler {
 	mux.HandleFunc("GET /api/outsight/changes", s.json(s.changes))
 	mux.HandleFunc("GET /api/outsight/heatmap", s.json(s.heatMap))
 	mux.HandleFunc("GET /api/outsight/containers", s.json(s.containers))
+	mux.HandleFunc("GET /api/outsight/flight", s.json(s.flight))
 	mux.HandleFunc("GET /api/outsight/status", s.json(s.status))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", s.readyz)

@@ -19,6 +19,11 @@ const (
 // window is the time that a request asks for: from (default: 5 minutes before to) and to
 // (default: now), in whole milliseconds, as the store counts.
 func (s *server) window(r *http.Request) (from, to time.Time, err error) {
+	return s.windowWithin(r, defaultFrom, minWindow, maxWindow)
+}
+
+// windowWithin is a window of other bounds, and of another length where the request has no start.
+func (s *server) windowWithin(r *http.Request, length, least, most time.Duration) (from, to time.Time, err error) {
 	if len(r.URL.RawQuery) > maxQuery {
 		return from, to, badRequest("the query string has %d bytes, at most %d are read", len(r.URL.RawQuery), maxQuery)
 	}
@@ -30,7 +35,7 @@ func (s *server) window(r *http.Request) (from, to time.Time, err error) {
 			return from, to, badRequest("to=%q: %w", text, err)
 		}
 	}
-	from = to.Add(-defaultFrom)
+	from = to.Add(-length)
 	if text := query.Get("from"); text != "" {
 		if from, err = parseTime(text, now); err != nil {
 			return from, to, badRequest("from=%q: %w", text, err)
@@ -38,10 +43,10 @@ func (s *server) window(r *http.Request) (from, to time.Time, err error) {
 	}
 	from, to = from.Truncate(time.Millisecond), to.Truncate(time.Millisecond)
 	switch d := to.Sub(from); {
-	case d < minWindow:
-		return from, to, badRequest("the window from %s to %s is %s; at least %s is needed", from.Format(time.RFC3339), to.Format(time.RFC3339), d, minWindow)
-	case d > maxWindow:
-		return from, to, badRequest("the window is %s; at most %s is possible", d, maxWindow)
+	case d < least:
+		return from, to, badRequest("the window from %s to %s is %s; at least %s is needed", from.Format(time.RFC3339), to.Format(time.RFC3339), d, least)
+	case d > most:
+		return from, to, badRequest("the window is %s; at most %s is possible", d, most)
 	case to.After(now.Add(time.Minute)):
 		return from, to, badRequest("to=%s lies in the future", to.Format(time.RFC3339))
 	}

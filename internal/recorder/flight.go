@@ -125,7 +125,7 @@ func (f *Flight) add(tick *model.Tick) {
 			b.Targets = append(b.Targets, BlockTarget{Container: t.container, From: number})
 			f.last = append(f.last, model.TickSample{})
 		}
-		b.Targets[t.index].To = number
+		b.Targets[t.index].To, b.Targets[t.index].Container = number, t.container // it may have a name now
 		if t.sum != f.last[t.index] {
 			f.changed = append(f.changed, t)
 		}
@@ -212,9 +212,9 @@ func (f *Flight) Data(last time.Duration) *FlightData {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	d := &FlightData{Interval: f.ticks.Interval(), CgroupVersion: f.o.CgroupVersion, Wall: f.sums.clock.wall, MonotonicNS: f.sums.clock.monotonic}
-	since := monotonicNS() - uint64(last)
+	now := monotonicNS()
 	for _, b := range f.blocks {
-		if b.LastNS >= since {
+		if int64(now-b.LastNS) <= int64(last) {
 			d.Blocks = append(d.Blocks, b)
 		}
 	}

@@ -90,6 +90,31 @@ func TestFlightIsTheRecording(t *testing.T) {
 	}
 }
 
+// TestFlightKnowsNamesThatCameLater: a container's first block is of before its name was known.
+func TestFlightKnowsNamesThatCameLater(t *testing.T) {
+	s := newScript()
+	s.begun = monotonicNS() - uint64(time.Minute)
+	s.add(&model.Container{ID: "web", Cgroup: 10})
+	f := NewFlight(s, s, FlightOptions{})
+	for i := range uint64(300) { // more than one block
+		s.tick(sample(10, i*1000))
+	}
+	f.drain()
+	for _, named := range []string{"web-1", "web-2"} { // within a block, and in a later one
+		s.running[1] = &model.Container{ID: "web", Name: named, Cgroup: 10}
+		s.tick(sample(10, 400_000))
+		f.drain()
+		kept := sheets{}
+		if _, err := f.Data(time.Hour).Write(time.Time{}, Options{Create: kept.create,
+			Wanted: func(c *model.Container) bool { return c.Name == named }}); err != nil {
+			t.Fatal(err)
+		}
+		if w := kept["web"]; len(kept) != 1 || w.head.Container.Name != named || len(w.rows) < 300 {
+			t.Errorf("%d files of %s, want one with all rows", len(kept), named)
+		}
+	}
+}
+
 func TestFlightIsBounded(t *testing.T) {
 	s := newScript()
 	s.begun = monotonicNS() - uint64(500*time.Second)

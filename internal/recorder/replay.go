@@ -18,9 +18,15 @@ var errCutBlock = errors.New("a block of the flight recorder ends within a tick"
 // Write makes files of what was kept since then. Of the options, those about files are not used:
 // only the kernel's numbers are kept.
 func (d *FlightData) Write(since time.Time, o Options) (Progress, error) {
-	r := &replay{data: d, since: since, o: o, clock: clock{d.Wall, d.MonotonicNS}, writers: make(map[string]*replayed)}
+	r := &replay{data: d, since: since, o: o, clock: clock{d.Wall, d.MonotonicNS}, writers: make(map[start]*replayed),
+		known: make(map[start]*model.Container)}
 	for _, name := range kernelColumns {
 		r.columns = append(r.columns, csvy.ColumnNamed(name))
+	}
+	for i := range d.Blocks {
+		for _, t := range d.Blocks[i].Targets {
+			r.known[keyOf(t.Container)] = t.Container
+		}
 	}
 	var err error
 	for i := range d.Blocks {
@@ -39,12 +45,14 @@ func (d *FlightData) Write(since time.Time, o Options) (Progress, error) {
 }
 
 type replay struct {
-	data     *FlightData
-	since    time.Time
-	o        Options
-	clock    clock
-	columns  []csvy.Column
-	writers  map[string]*replayed
+	data    *FlightData
+	since   time.Time
+	o       Options
+	clock   clock
+	columns []csvy.Column
+	writers map[start]*replayed
+	// known are the containers as they were last: the first blocks of one may not have its name.
+	known    map[start]*model.Container
 	progress Progress
 	// next is the number of the tick that is to come, once there was one.
 	next uint64
@@ -135,10 +143,14 @@ func (r *replay) rows(b *Block, tick *model.Tick, at time.Time, sums [][flightFi
 	r.progress.CostNS += tick.CostNS
 	for i := range b.Targets {
 		t := &b.Targets[i]
-		if tick.Number < t.From || tick.Number > t.To || r.o.Wanted != nil && !r.o.Wanted(t.Container) {
+		if tick.Number < t.From || tick.Number > t.To {
 			continue
 		}
-		w, err := r.writer(t.Container, at)
+		c := r.known[keyOf(t.Container)]
+		if r.o.Wanted != nil && !r.o.Wanted(c) {
+			continue
+		}
+		w, err := r.writer(c, at)
 		if err != nil {
 			return err
 		}
@@ -148,15 +160,22 @@ func (r *replay) rows(b *Block, tick *model.Tick, at time.Time, sums [][flightFi
 		}
 		r.progress.Rows++
 		if err := w.Row(at, w.values); err != nil {
-			return fmt.Errorf("writing %s: %w", t.Container.Name, err)
+			return fmt.Errorf("writing %s: %w", c.Name, err)
 		}
 	}
 	return nil
 }
 
+// start tells starts of containers apart: one that was started again has another control group.
+type start struct {
+	id     string
+	cgroup model.CgroupID
+}
+
+func keyOf(c *model.Container) start { return start{c.ID, c.Cgroup} }
+
 func (r *replay) writer(c *model.Container, at time.Time) (*replayed, error) {
-	// A container that was started again has another control group.
-	key := fmt.Sprintf("%s %d", c.ID, c.Cgroup)
+	key := keyOf(c)
 	if w := r.writers[key]; w != nil {
 		return w, nil
 	}

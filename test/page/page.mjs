@@ -97,6 +97,31 @@ async function chartShows(page) {
   assert.ok(inked > 200, `the chart has ${inked} pixels of ink`)
 }
 
+/** Drags across a part of the first lane of the last minutes, once it lies still. */
+async function drag(page, from, to) {
+  const over = page.locator('.lane-plot .u-over').first()
+  await over.scrollIntoViewIfNeeded()
+  let box
+  await until(async () => {
+    const before = JSON.stringify(box)
+    box = await over.boundingBox()
+    return before === JSON.stringify(box)
+  })
+  const before = page.url()
+  await page.mouse.move(box.x + box.width * from, box.y + box.height / 2)
+  await page.mouse.down()
+  await page.mouse.move(box.x + box.width * to, box.y + box.height / 2, { steps: 5 })
+  await page.mouse.up()
+  await page.waitForFunction((url) => location.href !== url, before)
+}
+
+/** How many ms the last minutes show; a time in which they follow the present is not in the URL. */
+const zoomed = (page) => {
+  const [from, to] = (hash(page).get('zoom') ?? '0-60000').split('-').map(Number)
+  return to - from
+}
+const waitForZoom = (page, more) => page.waitForFunction((more) => { const [a, b] = new URLSearchParams(location.hash.slice(1)).get('zoom').split('-'); return b - a >= more }, more)
+
 const steps = {
   async 'reads the p99 of an edge, and it is the p99 of the API'() {
     const page = await open()
@@ -265,6 +290,104 @@ const steps = {
     await picture(page, 'endpoints')
     await page.reload()
     await chartShows(page)
+    await page.context().close()
+  },
+
+  async 'shows the last minutes tick by tick, a stall in them, and the edges that it slowed'() {
+    const page = await open()
+    await page.click('[data-strip-open]')
+    await page.waitForFunction(() => Number(document.querySelector('.lane-plot')?.dataset.points) > 100)
+    assert.equal(hash(page).get('strip'), '1m')
+    const inked = await page.evaluate(() => {
+      const c = document.querySelector('.lane-plot canvas')
+      return new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer).filter((p) => p !== 0).length
+    })
+    assert.ok(inked > 200, `the first lane has ${inked} pixels of ink`)
+    // It follows the present.
+    const range = () => page.locator('[data-strip-range]').innerText()
+    const then = await range()
+    await until(async () => (await range()) !== then)
+
+    // The demo's catalogue stands still for 80 ms every five seconds; ticks 50 ms apart see most of it, half of the times.
+    if (demo) {
+      const stall = page.locator('[data-mark][data-kind=stall][data-container$=catalogue]')
+      await stall.last().waitFor({ timeout: 90_000 })
+      await picture(page, 'strip')
+      await stall.last().click()
+      await page.waitForSelector('[data-cause]')
+      assert.match(await page.locator('.cause h3').innerText(), /catalogue stood still \d+ ms/)
+      const stood = Number((await page.locator('.cause h3').innerText()).match(/(\d+) ms/)[1])
+      assert.ok(stood >= 50 && stood <= 160, `the stall takes ${stood} ms`)
+      await page.click('[data-zoom-in]')
+    } else {
+      await drag(page, 0.8, 0.84)
+    }
+    await page.waitForFunction(() => location.hash.includes('zoom='))
+    const length = zoomed(page)
+    assert.ok(length > 0 && length < 5000, `the strip shows ${length} ms`)
+    if (demo) {
+      await page.waitForFunction(() => Number(document.querySelector('.strip-axis')?.dataset.step) <= 50)
+      await until(async () => Number(await page.locator('.lane-plot').first().getAttribute('data-points')) < 20)
+      assert.match(await page.locator('.strip-axis text').first().textContent(), /:\d\d\.\d{3}$/)
+      // Its chain begins with the cause, and leads to an edge of the map.
+      assert.match(await page.locator('.chain li').first().innerText(), /cause\s+\S*catalogue: stood still/)
+      const edge = page.locator('[data-slowed]', { hasText: '→ ' }).first()
+      const name = await edge.innerText()
+      const id = await edge.getAttribute('data-slowed')
+      assert.match(name, /→ \S*catalogue$/)
+      await picture(page, 'strip-stall')
+      await edge.click()
+      await page.waitForSelector('.panel .tiles')
+      assert.equal(await page.locator('.panel h2').innerText(), name)
+      assert.equal(await page.locator(`.label.chosen[data-edge=${JSON.stringify(id)}]`).count(), 1)
+      // The URL alone brings it back, and going back in the history the whole minute.
+      await page.reload()
+      await page.waitForSelector('[data-cause]')
+      await page.goBack()
+      await page.goBack()
+      await waitForZoom(page, 59_000)
+    }
+    await page.click('.strip-bar .live')
+    await page.waitForFunction(() => !location.hash.includes('zoom='))
+    await page.context().close()
+  },
+
+  async 'zooms the last minutes by dragging, down to milliseconds, and out'() {
+    const page = await open({ viewport: { width: 700, height: 1400 }, colorScheme: 'dark' }, '#strip=1m')
+    await page.waitForFunction(() => Number(document.querySelector('.lane-plot')?.dataset.points) > 400)
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth)
+    assert.ok(wide <= 700, `${wide} px of content at 700 px`)
+    const lengths = [60_000]
+    while (lengths.length < 5) {
+      await drag(page, 0.75, 0.9)
+      const length = zoomed(page)
+      assert.ok(length < lengths.at(-1) * 0.3, `${length} ms after ${lengths}`)
+      lengths.push(length)
+      await page.waitForFunction((text) => document.querySelector('[data-strip-range]').textContent.includes(text), length < 1000 ? `${length} ms` : ' s')
+    }
+    assert.ok(lengths.at(-1) <= 50, `${lengths} ms`)
+    assert.ok(Number(await page.locator('.strip-axis').first().getAttribute('data-step')) <= 10)
+    // All of it is between two ticks, or has one of them.
+    await until(async () => Number(await page.locator('.lane-plot').first().getAttribute('data-points')) <= 3)
+    assert.match(await page.locator('.lane-values .cpu').first().innerText(), /^\d/)
+    await picture(page, 'strip-700')
+    await page.goBack()
+    await page.waitForFunction((length) => document.querySelector('[data-strip-range]').textContent.includes(`${length} ms`), lengths.at(-2))
+    await page.locator('.lane-plot .u-over').first().dblclick()
+    await waitForZoom(page, 2 * lengths.at(-2))
+    await page.click('[aria-label="Close the last minutes"]')
+    await page.waitForFunction(() => !document.querySelector('[data-strip]'))
+    assert.equal(hash(page).get('strip'), null)
+    await page.context().close()
+  },
+
+  async 'says where there is no flight recorder'() {
+    const page = await open()
+    page.expected.push('404')
+    await page.route('**/api/outsight/flight*', (r) => r.fulfill({ status: 404, contentType: 'application/json', body: '{"error":"this server has no flight recorder"}' }))
+    await page.click('[data-strip-open]')
+    await page.waitForSelector('.strip [role=alert]')
+    assert.match(await page.locator('.strip [role=alert]').innerText(), /no flight recorder/)
     await page.context().close()
   },
 

@@ -6,6 +6,7 @@ import { HeatMap } from './heatmap'
 import { ServiceMap } from './map'
 import { Panel } from './panel'
 import { edgeOf, nodeOf, useUrlState } from './state'
+import { Strip } from './stripview'
 import { Table } from './table'
 import { useTheme } from './theme'
 import { ViewBar } from './viewbar'
@@ -74,6 +75,7 @@ export function App() {
                 <ViewBar graph={g} state={state} change={change} />
                 {state.view === 'heat' ? <HeatMap graph={g} state={state} change={change} query={query} period={live ? period(state.window) : 0} /> : <ServiceMap graph={g} state={state} change={change} />}
               </section>
+              {state.strip && <Strip graph={g} state={state} change={change} theme={theme} />}
               <Table graph={g} state={state} change={change} filter={filter} />
             </>
           )}

@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
-import type { Graph, Heat, Seconds, Status } from './types'
+import type { Flight, Graph, Heat, Seconds, Status } from './types'
 
 const TIMEOUT = 25_000
 
@@ -65,6 +65,7 @@ export function usePoll<T>(key: string, path: () => string, period: number): Loa
 
 export const useGraph = (key: string, path: () => string, period: number) => usePoll<Graph>(key, path, period)
 export const useHeat = (key: string, path: () => string, period: number) => usePoll<Heat>(key, path, period)
+export const useFlight = (key: string, path: () => string, period: number) => usePoll<Flight>(key, path, period)
 export const useStatus = () => usePoll<Status>('status', () => '/api/outsight/status', 15_000)
 
 /** One line of a chart. */

@@ -12,6 +12,9 @@ it('reads back what it writes', () => {
     '#status=',
     '#view=heat&by=process&share=0.01&quantity=p99',
     '#edge=a%3Eb%2Fudp&chart=endpoint.rate&endpoint=http+GET+%2Fproduct%2F%3Aid&by=pod',
+    '#strip=10s',
+    '#strip=1m&zoom=1790000000000-1790000000250&mark=stall%401790000000100&lanes=all',
+    '#edge=a%3Eb&strip=5m&mark=host-cpu%401790000000100',
     '#node=%2Fsystem.slice%2Fa%26b.service',
   ]) expect(write(parse(hash))).toBe(hash)
 })
@@ -22,6 +25,9 @@ it('ignores what it does not understand', () => {
   expect(write(parse('#view=list&by=port&share=0.5&quantity=x'))).toBe('')
   expect(write(parse('#edge=a&chart=endpoint.rate'))).toBe('#edge=a')
   expect(write(parse('#node=a&chart=endpoint.rate&endpoint=http+GET'))).toBe('#node=a')
+  expect(write(parse('#strip=2h&zoom=1-2&mark=stall%401'))).toBe('')
+  expect(write(parse('#strip=1m&zoom=5-5&mark=%3Cb%3E&lanes=7'))).toBe('#strip=1m')
+  expect(write(parse('#zoom=1-2&mark=stall%401&lanes=all'))).toBe('')
   expect(write(parse('#%E0%A4%A=%%&q=1'))).toBe('#q=1')
 })
 

@@ -24,6 +24,14 @@ export interface State {
   share: number
   /** What the heat map shows. */
   quantity: Quantity
+  /** Length of the live strip of the last minutes, in seconds; absent where it is closed. */
+  strip?: number
+  /** What the strip shows while it does not follow the present, in Unix ms. */
+  zoom?: [number, number]
+  /** A saturation on the strip: its kind, "@", and its begin in Unix ms. */
+  mark?: string
+  /** Whether the strip has a lane for every container. */
+  lanes?: boolean
   /** Key of the table's order; a leading "-" sorts down. */
   sort: string
   /** Filter of names. */
@@ -38,12 +46,14 @@ export const SHARES = [0, 0.001, 0.01, 0.05]
 const QUANTITIES: Quantity[] = ['bytes', 'requests', 'p99']
 
 const DEFAULT: State = { window: 300, sort: '-usage.cpu_cores', q: '', view: 'map', by: 'container', share: 0, quantity: 'bytes' }
+export const STRIPS: [string, number][] = [['10s', 10], ['1m', 60], ['5m', 300], ['10m', 600]]
+const MARK = /^[a-z-]+@[0-9]{1,14}$/
 const CHARTS = /^((usage|served|called|client|server)\.[a-z0-9_]+|endpoint\.(rate|latency))$/
 const SORTS = /^-?(name|(usage|served|called)\.[a-z0-9_]+)$/
 
-const finite = (text: string | null): number | undefined => {
+const finite = (text: string | null | undefined): number | undefined => {
   const v = Number(text)
-  return text !== null && text !== '' && Number.isFinite(v) ? v : undefined
+  return text != null && text !== '' && Number.isFinite(v) ? v : undefined
 }
 
 /** Reads a hash; what it does not understand becomes the default. */
@@ -68,6 +78,15 @@ export function parse(hash: string): State {
   s.by = GROUPINGS.find((by) => by === p.get('by')) ?? DEFAULT.by
   s.share = SHARES.find((share) => share === finite(p.get('share'))) ?? DEFAULT.share
   s.quantity = QUANTITIES.find((q) => q === p.get('quantity')) ?? DEFAULT.quantity
+  s.strip = STRIPS.find(([name]) => name === p.get('strip'))?.[1]
+  if (s.strip === undefined) delete s.strip
+  else {
+    const [a, b] = (p.get('zoom') ?? '').split('-').map(finite)
+    if (a !== undefined && b !== undefined && b - a >= 1) s.zoom = [a, b]
+    const mark = p.get('mark')
+    if (mark && MARK.test(mark)) s.mark = mark
+    if (p.get('lanes') === 'all') s.lanes = true
+  }
   const sort = p.get('sort')
   if (sort && SORTS.test(sort)) s.sort = sort
   s.q = (p.get('q') ?? '').slice(0, 200)
@@ -88,6 +107,12 @@ export function write(s: State): string {
   if (s.chart && (s.edge || s.node)) p.set('chart', s.chart)
   if (s.chart?.startsWith('endpoint.') && s.edge && s.endpoint) p.set('endpoint', s.endpoint)
   for (const key of ['view', 'by', 'share', 'quantity'] as const) if (s[key] !== DEFAULT[key]) p.set(key, String(s[key]))
+  if (s.strip) {
+    p.set('strip', STRIPS.find(([, length]) => length === s.strip)![0])
+    if (s.zoom) p.set('zoom', s.zoom.map(Math.round).join('-'))
+    if (s.mark) p.set('mark', s.mark)
+    if (s.lanes) p.set('lanes', 'all')
+  }
   if (s.sort !== DEFAULT.sort) p.set('sort', s.sort)
   if (s.q) p.set('q', s.q)
   const text = p.toString()

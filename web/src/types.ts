@@ -176,6 +176,55 @@ export interface Heat {
   cells: HeatCell[]
 }
 
+/** A stretch of the flight recorder. Times that end with _ms are in ms since base_ms, in Unix ms. */
+export interface Flight {
+  base_ms: number
+  from_ms: number
+  to_ms: number
+  kept_from_ms: number | null
+  kept_to_ms: number | null
+  interval_ms: number
+  /** Over 1: two points are the least and the greatest value of so many ticks. */
+  ticks_per_point: number
+  at_ms: number[]
+  lanes: Lane[]
+  omitted_lanes: number
+  left_out: number
+  marks: Mark[]
+  omitted_marks: number
+}
+
+type Column = (number | null)[]
+
+/** A container: CPUs, threads that waited for one, requests that it waits for, and that wait for it. */
+export interface Lane {
+  id: string
+  name: string
+  cpu: Column
+  waiting: Column
+  asking: Column
+  serving: Column
+}
+
+/** A saturation, and what it slowed. */
+export interface Mark {
+  kind: 'host-cpu' | 'cpu-quota' | 'one-cpu' | 'run-queue' | 'memory-limit' | 'disk-time' | 'stall'
+  container: string
+  id: string
+  from_ms: number
+  to_ms: number
+  duration_ms: number
+  resolution_ms: number
+  open_end: boolean
+  sustained: boolean
+  waited_ms: number
+  text: string
+  cpu: { container: string; cpus: number; usual_cpus: number }[]
+  effects: { container: string; id: string; what: string; from_ms: number }[]
+  chain: { at_ms: number; container: string; id: string; text: string }[]
+  edges: { id: string; client: string; server: string }[]
+}
+
 export interface Status {
   version: string
   now: string

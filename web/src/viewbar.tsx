@@ -1,5 +1,6 @@
 import { unmatched } from './format'
 import { KINDS, type Quantity } from './heat'
+import { CLOSED, pastOf } from './strip'
 import { GROUPINGS, SHARES, type Change, type Grouping, type State } from './state'
 import type { Graph } from './types'
 
@@ -13,6 +14,10 @@ export function ViewBar({ graph, state, change }: { graph: Graph; state: State; 
           <button key={view} data-view={view} aria-pressed={state.view === view} onClick={() => change({ view })}>{title}</button>
         ))}
       </div>
+      <button class="toggle" data-strip-open aria-pressed={state.strip !== undefined} title="Every container at full resolution, and its short saturations"
+        onClick={() => change(state.strip ? CLOSED : { strip: 60, zoom: pastOf(state) })}>
+        Last minutes
+      </button>
       <label>
         Group by
         {/* What is chosen is another thing in another grouping. */}
