@@ -33,7 +33,7 @@ func main() {
 	flag.StringVar(&options.docs, "docs", "", "directory with accuracy.md, overhead.md and recorder.md, whose tables are rewritten")
 	flag.IntVar(&options.containers, "containers", 50, "containers for the agent's own cost")
 	flag.DurationVar(&options.recorder, "recorder", 80*time.Second, "length of each of the two longest measurements of the recorder; the others follow it")
-	only := flag.String("only", "throughput,agent,known,programs", "which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, known, programs, recorder")
+	only := flag.String("only", "throughput,agent,known,programs", "which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, known, programs, recorder, saturation")
 	flag.StringVar(&options.loads, "loads", "", "measure the throughput only of loads whose name contains this")
 	flag.Parse()
 	options.only = strings.Split(*only, ",")
@@ -69,6 +69,7 @@ var parts = []part{
 	{"known", measureKnown},
 	{"programs", measurePrograms},
 	{"recorder", measureRecorder},
+	{"saturation", measureSaturation},
 }
 
 func measure(ctx context.Context, o options) error {

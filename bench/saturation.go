@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"path/filepath"
+	"time"
+
+	outsight "outsight/internal/agent"
+	"outsight/internal/demo"
+	"outsight/internal/graph"
+	"outsight/internal/model"
+)
+
+const (
+	// saturationLook is how long the shop is watched at a rate, and saturationStep how much more than
+	// the last one the next rate is.
+	saturationLook = 20 * time.Second
+	saturationStep = 1.15
+	// saturated is the share of what is asked for below which the shop no longer keeps up.
+	saturated = 0.97
+	// saturationBudget is in percent.
+	saturationBudget = 10
+)
+
+// measureSaturation compares the rate at which the demo shop is said to saturate with the greatest
+// that it really serves, which raising the load finds.
+func measureSaturation(ctx context.Context, o options) (rows []row, err error) {
+	host, err := outsight.Open(outsight.HostOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer host.Close()
+	ctx, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = host.Run(ctx) // ends with ctx alone
+	}()
+	defer func() { stop(); <-ended }()
+	binary, err := filepath.Abs(filepath.Join(o.binaries, "outsight"))
+	if err != nil {
+		return nil, err
+	}
+	shop, err := demo.Start(ctx, demo.Options{Binary: binary})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if e := shop.Stop(context.WithoutCancel(ctx)); err == nil {
+			err = e
+		}
+	}()
+	type guess struct {
+		at, saturation float64
+		by             string
+	}
+	var guesses []guess
+	greatest := 0.0
+	for rate := 100.0; ; rate *= saturationStep {
+		if err := shop.SetRate(ctx, rate); err != nil {
+			return nil, err
+		}
+		if err := wait(ctx, 3*time.Second); err != nil {
+			return nil, err
+		}
+		from, before, err := moment(ctx, host, shop)
+		if err != nil {
+			return nil, err
+		}
+		if err := wait(ctx, saturationLook); err != nil {
+			return nil, err
+		}
+		to, after, err := moment(ctx, host, shop)
+		if err != nil {
+			return nil, err
+		}
+		served := float64(after-before) / to.Time.Sub(from.Time).Seconds()
+		greatest = max(greatest, served)
+		a := graph.FromSnapshots(from, to).Analyse(map[string]float64{to.Host.Name: float64(to.Host.Cores)})
+		if a.SaturationRate != nil {
+			guesses = append(guesses, guess{served, *a.SaturationRate, a.Resources[0].Name})
+		}
+		fmt.Printf("asked for %.0f/s, served %.0f/s", rate, served)
+		if a.SaturationRate != nil {
+			fmt.Printf("; said to saturate at %.0f/s by %s", *a.SaturationRate, a.Resources[0].Name)
+		}
+		fmt.Println()
+		if served < saturated*rate || rate > 5000 {
+			break
+		}
+	}
+	for _, g := range guesses {
+		share := g.at / greatest
+		if share > 0.95 {
+			continue // it is there
+		}
+		r := row{what: fmt.Sprintf("demo: saturation rate, told at %.0f %% of it", 100*share), value: 100 * math.Abs(g.saturation/greatest-1), unit: "% off",
+			detail: fmt.Sprintf("said %.0f/s by %s, served at most %.0f/s", g.saturation, g.by, greatest)}
+		if share >= 0.5 {
+			r.budget = saturationBudget
+		}
+		rows = append(rows, r)
+	}
+	return rows, nil
+}
+
+// moment is a snapshot, and how many requests the load generator has had answered by then.
+func moment(ctx context.Context, host *outsight.Host, shop *demo.Shop) (*model.Snapshot, uint64, error) {
+	last := host.Snapshot()
+	for host.Snapshot() == last {
+		if err := wait(ctx, 5*time.Millisecond); err != nil {
+			return nil, 0, err
+		}
+	}
+	truth, err := shop.Truth(ctx)
+	return host.Snapshot(), truth.Load.Completed, err
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
