@@ -19,6 +19,8 @@ type FlightOptions struct {
 	MaxBytes int
 	// CgroupVersion goes into the heads of files that are made of it.
 	CgroupVersion int
+	// Anomalies are kept longer. Looking for them needs half a minute of Keep at least.
+	Anomalies AnomalyOptions
 }
 
 // Flight keeps the last ticks of all containers in memory: as differences, so that a container that
@@ -38,6 +40,10 @@ type Flight struct {
 	changed []*target
 	losses  model.TickLosses
 	err     error
+	// lastNS is when the last tick began.
+	lastNS uint64
+	// kept beyond Keep.
+	kept anomalies
 }
 
 // Block is a stretch of ticks that can be read by itself.
@@ -72,7 +78,10 @@ const (
 func NewFlight(ticks Ticks, containers Containers, o FlightOptions) *Flight {
 	o.Keep = cmp.Or(o.Keep, 10*time.Minute)
 	o.MaxBytes = cmp.Or(o.MaxBytes, 8<<20)
-	return &Flight{ticks: ticks, o: o, sums: newSums(containers, nil, ticks.Ignore, now())}
+	f := &Flight{ticks: ticks, o: o, sums: newSums(containers, nil, ticks.Ignore, now())}
+	f.kept = newAnomalies(o.Anomalies, f.sums.clock.monotonic)
+	f.o.Keep = max(f.o.Keep, f.kept.o.least())
+	return f
 }
 
 // Run keeps ticks until ctx ends.
@@ -82,9 +91,13 @@ func (f *Flight) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			f.save(true)
 			return nil
 		case <-ticker.C:
 			f.drain()
+			if now := monotonicNS(); f.kept.o.Detect != nil && now >= f.kept.looked+uint64(settled+f.kept.o.Every) {
+				f.look(now)
+			}
 		}
 	}
 }
@@ -116,7 +129,11 @@ func (f *Flight) add(tick *model.Tick) {
 	f.sums.add(tick)
 	at := f.sums.clock.at(tick.BeganNS)
 	f.changed = f.changed[:0]
+	used, length, strained := uint64(0), float64(tick.BeganNS-f.lastNS), false
 	for _, t := range f.sums.list {
+		used += t.sum.CPUNS - t.before.CPUNS
+		strained = strained || strains(&t.before, &t.sum, length)
+		t.before = t.sum
 		if !t.has(at) {
 			continue
 		}
@@ -139,6 +156,10 @@ func (f *Flight) add(tick *model.Tick) {
 		f.last[t.index] = t.sum
 	}
 	b.Data, b.LastNS = d, tick.BeganNS
+	f.lastNS = tick.BeganNS
+	if strained || float64(used) >= strainHost*length*float64(f.kept.host.OnlineCores) {
+		f.kept.strained = tick.BeganNS
+	}
 }
 
 // fields of a sample in the order of the bits of a change.
@@ -204,6 +225,8 @@ type FlightData struct {
 	// Wall is when the monotonic clock showed MonotonicNS.
 	Wall        time.Time
 	MonotonicNS uint64
+	// From and Until are the part that files are made of; zero for all.
+	From, Until time.Time `json:",omitzero"`
 	Blocks      []Block
 }
 
@@ -211,8 +234,12 @@ type FlightData struct {
 func (f *Flight) Data(last time.Duration) *FlightData {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	return f.data(monotonicNS() - uint64(last))
+}
+
+// data is what is there since then, on the monotonic clock. mu must be held.
+func (f *Flight) data(since uint64) *FlightData {
 	d := &FlightData{Interval: f.ticks.Interval(), CgroupVersion: f.o.CgroupVersion, Wall: f.sums.clock.wall, MonotonicNS: f.sums.clock.monotonic}
-	since := monotonicNS() - uint64(last)
 	for _, b := range f.blocks {
 		if b.LastNS >= since {
 			d.Blocks = append(d.Blocks, b)
@@ -231,10 +258,14 @@ func (f *Flight) Features() []model.Feature { return nil }
 func (f *Flight) Drops() []model.Drop {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return []model.Drop{
+	drops := []model.Drop{
 		{Name: "recorder/ticks", Count: f.losses.Full + f.losses.Late},
 		{Name: "recorder/flight-bytes", Capacity: uint64(f.o.MaxBytes), Used: uint64(f.bytes + f.open.size())},
 	}
+	if a := &f.kept; a.o.Detect != nil {
+		drops = append(drops, model.Drop{Name: "recorder/anomaly-bytes", Count: a.dropped, Capacity: uint64(a.o.MaxBytes), Used: uint64(a.bytes)})
+	}
+	return drops
 }
 
 // Err is why the last ticks could not be taken over; nil if they could.

@@ -49,9 +49,10 @@ type target struct {
 	began bool
 	// ended is when it ended; zero while it runs.
 	ended time.Time
-	// row is what Recording keeps of it, index what Flight does.
-	row   *row
-	index int
+	// row is what Recording keeps of it; index, and before, the last tick's sum, what Flight does.
+	row    *row
+	index  int
+	before model.TickSample
 }
 
 func newSums(c Containers, wanted func(*model.Container) bool, ignore func(model.CgroupID), clock clock) *sums {
