@@ -165,10 +165,25 @@ func (f *Flight) add(tick *model.Tick) {
 // fields of a sample in the order of the bits of a change.
 func fields(s *model.TickSample) [flightFields]uint64 {
 	return [...]uint64{s.CPUNS, s.RunQueueNS, s.Waits, s.Voluntary, s.Involuntary, s.SentBytes, s.ReceivedBytes,
-		uint64(s.Running), uint64(s.Asking), uint64(s.Serving)}
+		uint64(s.Running), uint64(s.Asking), uint64(s.Serving),
+		s.MemoryBytes, s.ThrottledNS, s.ThrottledPeriods, flag(s.HasMemory) | flag(s.HasThrottled)<<1}
 }
 
-const flightFields = 10
+func flag(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// sampleOf is the sample with these fields.
+func sampleOf(f *[flightFields]uint64) model.TickSample {
+	return model.TickSample{CPUNS: f[0], RunQueueNS: f[1], Waits: f[2], Voluntary: f[3], Involuntary: f[4], SentBytes: f[5], ReceivedBytes: f[6],
+		Running: uint32(f[7]), Asking: uint32(f[8]), Serving: uint32(f[9]),
+		MemoryBytes: f[10], ThrottledNS: f[11], ThrottledPeriods: f[12], HasMemory: f[13]&1 != 0, HasThrottled: f[13]&2 != 0}
+}
+
+const flightFields = 14
 
 // appendChange appends which fields are others, and by how much each.
 func appendChange(d []byte, from, to *model.TickSample) []byte {

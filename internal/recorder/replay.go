@@ -148,10 +148,8 @@ func (r *replay) rows(b *Block, tick *model.Tick, at time.Time, sums [][flightFi
 				return err
 			}
 		}
-		w, s := writers[i], &sums[i]
-		for column, v := range [...]uint64{tick.Number, tick.DueNS, lateness, tick.CostNS, s[0], s[7], s[1], s[2], s[3], s[4], s[5], s[6], s[8], s[9]} {
-			w.values[column] = float64(v)
-		}
+		w, s := writers[i], sampleOf(&sums[i])
+		kernelValues(w.values, tick, &s)
 		r.progress.Rows++
 		if err := w.Row(at, w.values); err != nil {
 			return fmt.Errorf("writing %s: %w", t.Container.Name, err)
