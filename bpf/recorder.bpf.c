@@ -181,6 +181,7 @@ struct mem_cgroup {
 };
 
 struct cfs_bandwidth {
+	u64 quota;
 	int nr_throttled;
 	u64 throttled_time;
 };
@@ -224,10 +225,33 @@ static __always_inline bool same_group(struct cgroup *a, struct cgroup *b)
 	return true;
 }
 
+#define NO_QUOTA (~0ULL)
+
+/* Is false where the kernel does not count it. */
+static __always_inline bool read_throttled(u64 cpu, u64 *ns, u32 *periods)
+{
+	return bpf_core_field_exists(struct task_group, cfs_bandwidth.throttled_time) &&
+	       !bpf_probe_read_kernel(ns, sizeof(*ns), (void *)cpu +
+			bpf_core_field_offset(struct task_group, cfs_bandwidth.throttled_time)) &&
+	       !bpf_probe_read_kernel(periods, sizeof(*periods), (void *)cpu +
+			bpf_core_field_offset(struct task_group, cfs_bandwidth.nr_throttled));
+}
+
+static __always_inline bool has_quota(u64 cpu)
+{
+	u64 quota = NO_QUOTA;
+
+	bpf_probe_read_kernel(&quota, sizeof(quota), (void *)cpu +
+			      bpf_core_field_offset(struct task_group, cfs_bandwidth.quota));
+	return quota != NO_QUOTA;
+}
+
 static __always_inline bool is_leaving(struct task_struct *task)
 {
 	return *(volatile u32 *)&((struct task_struct___flags *)task)->flags & PF_EXITING;
 }
+
+#define LOOK_EVERY_NS 500000000ULL /* the iterator runs once a second */
 
 /*
  * Finds the states of the groups of all tasks. A group can't be removed while a task is in it, so
@@ -246,16 +270,25 @@ int find_states(struct bpf_iter__task *ctx)
 		return 0;
 	u32 place = *slot;
 	struct group_states *states = bpf_map_lookup_elem(&states_of_slot, &place);
-	if (!states || states->group == id)
+	u64 now = bpf_ktime_get_ns();
+	if (!states || (states->group == id && now - states->looked_ns < LOOK_EVERY_NS))
 		return 0;
+	states->looked_ns = now;
 	struct css_set *set = task->cgroups;
 	struct cgroup_subsys_state *memory = state_at(set->subsys, memory_index);
 	struct cgroup_subsys_state *cpu = state_at(set->subsys, cpu_index);
 	struct cgroup_subsys_state *owner = state_at(set->subsys, cgroup_subsys_index);
 	struct cgroup *group = owner ? owner->cgroup : set->dfl_cgrp;
+	u64 ns = 0;
+	u32 periods = 0;
 	states->group = 0;
 	states->memory = memory && same_group(memory->cgroup, group) ? (u64)memory : 0;
 	states->cpu = cpu && same_group(cpu->cgroup, group) ? (u64)cpu : 0;
+	if (states->cpu && !read_throttled(states->cpu, &ns, &periods))
+		states->cpu = 0;
+	states->has_quota = states->cpu && has_quota(states->cpu);
+	states->throttled_ns = ns;
+	states->throttled_periods = periods;
 	__sync_fetch_and_add(&states->group, id);
 	if (is_leaving(task) || *(struct css_set *volatile *)&task->cgroups != set)
 		states->group = 0;
@@ -448,15 +481,15 @@ static __always_inline void read_states(struct recorder_sample *s, u32 slot, u64
 		s->memory_bytes = pages * page_bytes;
 		s->known |= SAMPLE_MEMORY;
 	}
-	if (cpu && bpf_core_field_exists(struct task_group, cfs_bandwidth.throttled_time) &&
-	    !bpf_probe_read_kernel(&ns, sizeof(ns),
-		(void *)cpu + bpf_core_field_offset(struct task_group, cfs_bandwidth.throttled_time)) &&
-	    !bpf_probe_read_kernel(&periods, sizeof(periods),
-		(void *)cpu + bpf_core_field_offset(struct task_group, cfs_bandwidth.nr_throttled))) {
-		s->throttled_ns = ns;
-		s->throttled_periods = periods;
-		s->known |= SAMPLE_THROTTLED;
-	}
+	if (!cpu)
+		return;
+	ns = states->throttled_ns;
+	periods = states->throttled_periods;
+	if (states->has_quota && !read_throttled(cpu, &ns, &periods))
+		return;
+	s->throttled_ns = ns;
+	s->throttled_periods = periods;
+	s->known |= SAMPLE_THROTTLED;
 }
 
 static long add_sample(u32 slot, struct walk *w)

@@ -67,6 +67,11 @@ struct group_states {
 	u64 group;
 	u64 memory; /* struct mem_cgroup */
 	u64 cpu;    /* struct task_group */
+	u64 looked_ns;
+	/* Without a quota it has never used one up since: what a tick need not read. */
+	u64 throttled_ns;
+	u32 throttled_periods;
+	u32 has_quota;
 };
 
 /* What runs on a CPU, and what its group's lane there counts, of one moment. */

@@ -121,10 +121,14 @@ type recorderEdgeSeen struct {
 }
 
 type recorderGroupStates struct {
-	_      structs.HostLayout
-	Group  uint64
-	Memory uint64
-	Cpu    uint64
+	_                structs.HostLayout
+	Group            uint64
+	Memory           uint64
+	Cpu              uint64
+	LookedNs         uint64
+	ThrottledNs      uint64
+	ThrottledPeriods uint32
+	HasQuota         uint32
 }
 
 type recorderRecordedEdge struct {

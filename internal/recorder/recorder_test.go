@@ -157,6 +157,9 @@ func TestRowsSumTheGroupsOfAContainer(t *testing.T) {
 	want(t, "asking", w.column(t, csvy.RequestsAsking), []float64{2, 4, 2, 4, 0})
 	want(t, "tick", w.column(t, csvy.Tick), []float64{0, 1, 2, 3, 4})
 	want(t, "lateness", w.column(t, csvy.LatenessNS), []float64{1000, 1000, 1000, 1000, 1000})
+	// The container's own group has the memory of those inside of it; without it there is none.
+	want(t, "memory", w.column(t, csvy.MemoryBytes), []float64{4096 * 100, 4096 * 200, math.NaN(), math.NaN(), math.NaN()})
+	want(t, "throttled", w.column(t, csvy.ThrottledNS), []float64{14, 28, 42, 42, math.NaN()})
 	want(t, "the host's cpu", written[model.HostContainerID].column(t, csvy.CPUNS), []float64{5, 6, 7, 7, 7})
 	if gap := w.at[1].Sub(w.at[0]); gap != interval {
 		t.Errorf("rows are %v apart", gap)
