@@ -301,8 +301,14 @@ func (a *anomalies) fileOf(kept *anomaly) string {
 	return filepath.Join(a.o.Directory, strconv.FormatUint(kept.Number, 10)+".json")
 }
 
-// load reads what an earlier Flight has kept. What cannot be read stays where it is.
+// load reads what an earlier Flight has kept. What cannot be read stays where it is. Blocks that
+// several files have are one again.
 func (a *anomalies) load() {
+	type name struct {
+		number, due, last uint64
+		bytes             int
+	}
+	shared := make(map[name]Block)
 	files, _ := filepath.Glob(filepath.Join(a.o.Directory, "*.json"))
 	for _, file := range files {
 		kept := &anomaly{whole: true, saved: true}
@@ -319,10 +325,18 @@ func (a *anomalies) load() {
 			a.next = max(a.next, number+1)
 			continue
 		}
+		for i, b := range kept.Data.Blocks {
+			key := name{b.FirstNumber, b.FirstDueNS, b.LastNS, len(b.Data)}
+			if _, found := shared[key]; !found {
+				shared[key] = b
+			}
+			kept.Data.Blocks[i] = shared[key]
+		}
 		a.list = append(a.list, kept)
 		a.next = max(a.next, kept.Number+1)
 	}
 	slices.SortFunc(a.list, func(x, y *anomaly) int { return cmp.Compare(x.Number, y.Number) })
+	a.bytes = a.keptBytes()
 }
 
 // recordings are files in memory.

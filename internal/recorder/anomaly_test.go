@@ -127,6 +127,27 @@ func TestAnomaliesAtTheEndAreSaved(t *testing.T) {
 	}
 }
 
+// TestAnomaliesShareWhatIsAroundThem: two that are close take no more than one, after a restart, too.
+func TestAnomaliesShareWhatIsAroundThem(t *testing.T) {
+	s, o := newService(), FlightOptions{Anomalies: AnomalyOptions{Detect: report.Anomalies, Directory: t.TempDir()}}
+	f := NewFlight(s, s, o)
+	s.answers(300)
+	s.stands(4)
+	s.answers(10)
+	s.stands(4)
+	s.answers(600)
+	f.drain()
+	f.look(s.at(s.next))
+	again := NewFlight(s, s, o)
+	least := 0
+	for i := range f.kept.list[0].Data.Blocks {
+		least += f.kept.list[0].Data.Blocks[i].size()
+	}
+	if len(f.kept.list) != 2 || len(again.kept.list) != 2 || f.kept.bytes > least+least/2 || again.kept.bytes != f.kept.bytes {
+		t.Errorf("%d anomalies in %d bytes, read again %d in %d", len(f.kept.list), f.kept.bytes, len(again.kept.list), again.kept.bytes)
+	}
+}
+
 func TestAnomaliesAreBounded(t *testing.T) {
 	s, dir := newService(), t.TempDir()
 	var find []model.Anomaly
