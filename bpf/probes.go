@@ -237,6 +237,8 @@ type kernel struct {
 	cpus  int
 	// subsys is the controller's index in css_set.subsys, -1 for the default hierarchy.
 	subsys int32
+	// memory and cpu are the indices of these controllers, -1 where the kernel has none.
+	memory, cpu int32
 	// hierarchy is the id of the hierarchy in /proc/self/cgroup, 0 for the default one.
 	hierarchy uint32
 	// switchHasState: sched_switch has the previous task's state as an argument (5.18).
@@ -266,6 +268,11 @@ func readKernel(o Options) (*kernel, error) {
 	k := &kernel{types: types, cpus: cpus, subsys: -1, jiffyNS: jiffyNS(o.ProcFS),
 		switchHasState: switchHasState(spec),
 		runQueueClock:  hasMember(spec, "sched_entity", "cfs_rq") && features.HaveProgramType(ebpf.Syscall) == nil}
+	for controller, index := range map[string]*int32{"memory": &k.memory, "cpu": &k.cpu} {
+		if *index, err = subsysIndex(spec, controller); err != nil {
+			*index = -1
+		}
+	}
 	if o.Controller == "" {
 		return k, nil
 	}

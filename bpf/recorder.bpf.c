@@ -8,6 +8,7 @@
  */
 #include "kernel.h"
 #include "histogram.h"
+#include "cgroup_id.h"
 #include "run_queue_clock.h"
 #include "cgroups.h"
 #include "edges.h"
@@ -36,6 +37,11 @@ const volatile u32 tick_mask = 0;   /* room for ticks, less one: a power of two 
 const volatile u32 sample_mask = 0; /* the same of samples */
 /* cpu_state.since_ns is of the run queue's clock, not of the monotonic one. */
 const volatile bool use_run_queue_clock = false;
+
+/* Indices in css_set.subsys; -1 where the kernel has no such controller. */
+const volatile s32 memory_index = -1;
+const volatile s32 cpu_index = -1;
+const volatile u32 page_bytes = 4096;
 
 /* What read_clocks says. */
 struct clocks clocks_read;
@@ -123,12 +129,196 @@ struct {
 	__type(value, struct cpu_view);
 } cpu_views SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, u64);
+	__type(value, u32);
+} slot_of_cgroup SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct group_states);
+} states_of_slot SEC(".maps");
+
 /* Tells a reader, which has just yielded, what the run queue's clock and the monotonic one say. */
 SEC("syscall")
 int recorder_clocks(void *ctx)
 {
 	clocks_read.run_queue_ns = run_queue_clock(bpf_get_current_task_btf());
 	clocks_read.monotonic_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+#define PF_EXITING 4
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct task_struct___flags {
+	unsigned int flags;
+};
+
+struct cgroup___states {
+	struct cgroup_subsys_state *subsys[16];
+};
+
+struct kernfs_node___name {
+	const char *name;
+};
+
+typedef struct {
+	s64 counter;
+} atomic_long_t;
+
+struct page_counter {
+	atomic_long_t usage;
+};
+
+struct mem_cgroup {
+	struct page_counter memory;
+};
+
+struct cfs_bandwidth {
+	u64 quota;
+	int nr_throttled;
+	u64 throttled_time;
+};
+
+struct task_group {
+	struct cfs_bandwidth cfs_bandwidth;
+};
+
+#pragma clang attribute pop
+
+/* Both structures begin with the controller's state (css), whose address is theirs. */
+static __always_inline struct cgroup_subsys_state *state_at(struct cgroup_subsys_state **subsys, s32 i)
+{
+	switch (i) {
+	case 0: return subsys[0];
+	case 1: return subsys[1];
+	case 2: return subsys[2];
+	case 3: return subsys[3];
+	case 4: return subsys[4];
+	case 5: return subsys[5];
+	case 6: return subsys[6];
+	case 7: return subsys[7];
+	}
+	return NULL;
+}
+
+#define GROUP_NAME_BYTES 72 /* a container's ID of 64 digits, and no more than the stack bears */
+
+/* Of another hierarchy, the group with the same name is the container's. */
+static __always_inline bool same_group(struct cgroup *a, struct cgroup *b)
+{
+	u64 name_a[GROUP_NAME_BYTES / 8] = {}, name_b[GROUP_NAME_BYTES / 8] = {};
+
+	if (a == b)
+		return true;
+	bpf_probe_read_kernel_str(name_a, sizeof(name_a), ((struct kernfs_node___name *)a->kn)->name);
+	bpf_probe_read_kernel_str(name_b, sizeof(name_b), ((struct kernfs_node___name *)b->kn)->name);
+	for (int i = 0; i < GROUP_NAME_BYTES / 8; i++)
+		if (name_a[i] != name_b[i])
+			return false;
+	return true;
+}
+
+#define NO_QUOTA (~0ULL)
+
+/* Is false where the kernel does not count it. */
+static __always_inline bool read_throttled(u64 cpu, u64 *ns, u32 *periods)
+{
+	return bpf_core_field_exists(struct task_group, cfs_bandwidth.throttled_time) &&
+	       !bpf_probe_read_kernel(ns, sizeof(*ns), (void *)cpu +
+			bpf_core_field_offset(struct task_group, cfs_bandwidth.throttled_time)) &&
+	       !bpf_probe_read_kernel(periods, sizeof(*periods), (void *)cpu +
+			bpf_core_field_offset(struct task_group, cfs_bandwidth.nr_throttled));
+}
+
+static __always_inline bool has_quota(u64 cpu)
+{
+	u64 quota = NO_QUOTA;
+
+	bpf_probe_read_kernel(&quota, sizeof(quota), (void *)cpu +
+			      bpf_core_field_offset(struct task_group, cfs_bandwidth.quota));
+	return quota != NO_QUOTA;
+}
+
+static __always_inline bool is_leaving(struct task_struct *task)
+{
+	return *(volatile u32 *)&((struct task_struct___flags *)task)->flags & PF_EXITING;
+}
+
+#define LOOK_EVERY_NS 500000000ULL /* the iterator runs once a second */
+
+/*
+ * Finds the states of the groups of all tasks. A group can't be removed while a task is in it, so
+ * whoever removes it does so after the last look below, and forget_states follows.
+ */
+SEC("iter/task")
+int find_states(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+
+	if (!task)
+		return 0;
+	u64 id = task_cgroup_id(task);
+	u32 *slot = bpf_map_lookup_elem(&slot_of_cgroup, &id);
+	if (!slot)
+		return 0;
+	u32 place = *slot;
+	struct group_states *states = bpf_map_lookup_elem(&states_of_slot, &place);
+	u64 now = bpf_ktime_get_ns();
+	if (!states || (states->group == id && now - states->looked_ns < LOOK_EVERY_NS))
+		return 0;
+	states->looked_ns = now;
+	struct css_set *set = task->cgroups;
+	struct cgroup_subsys_state *memory = state_at(set->subsys, memory_index);
+	struct cgroup_subsys_state *cpu = state_at(set->subsys, cpu_index);
+	struct cgroup_subsys_state *owner = state_at(set->subsys, cgroup_subsys_index);
+	struct cgroup *group = owner ? owner->cgroup : set->dfl_cgrp;
+	u64 ns = 0;
+	u32 periods = 0;
+	states->group = 0;
+	states->memory = memory && same_group(memory->cgroup, group) ? (u64)memory : 0;
+	states->cpu = cpu && same_group(cpu->cgroup, group) ? (u64)cpu : 0;
+	if (states->cpu && !read_throttled(states->cpu, &ns, &periods))
+		states->cpu = 0;
+	states->has_quota = states->cpu && has_quota(states->cpu);
+	states->throttled_ns = ns;
+	states->throttled_periods = periods;
+	__sync_fetch_and_add(&states->group, id);
+	if (is_leaving(task) || *(struct css_set *volatile *)&task->cgroups != set)
+		states->group = 0;
+	return 0;
+}
+
+static long forget_state(u32 slot, struct group_states *gone)
+{
+	struct group_states *states = bpf_map_lookup_elem(&states_of_slot, &slot);
+
+	if (!states)
+		return 1;
+	if (gone->memory && states->memory == gone->memory)
+		states->memory = 0;
+	if (gone->cpu && states->cpu == gone->cpu)
+		states->cpu = 0;
+	return 0;
+}
+
+/* The states stay for as long as a tick may be reading them: they are freed after a grace period. */
+SEC("tp_btf/cgroup_rmdir")
+int BPF_PROG(forget_states, struct cgroup *group, const char *path)
+{
+	struct cgroup___states *with = (void *)group;
+	struct group_states gone = {
+		.memory = (u64)state_at(with->subsys, memory_index),
+		.cpu = (u64)state_at(with->subsys, cpu_index),
+	};
+
+	bpf_loop(slots, forget_state, &gone, 0);
 	return 0;
 }
 
@@ -277,6 +467,31 @@ static long add_lane(u32 cpu, struct lane_sum *sum)
 	return 0;
 }
 
+static __always_inline void read_states(struct recorder_sample *s, u32 slot, u64 id)
+{
+	struct group_states *states = bpf_map_lookup_elem(&states_of_slot, &slot);
+	u64 pages, ns;
+	u32 periods;
+
+	if (!states || states->group != id)
+		return;
+	u64 memory = states->memory, cpu = states->cpu;
+	if (memory && !bpf_probe_read_kernel(&pages, sizeof(pages),
+		(void *)memory + bpf_core_field_offset(struct mem_cgroup, memory.usage.counter))) {
+		s->memory_bytes = pages * page_bytes;
+		s->known |= SAMPLE_MEMORY;
+	}
+	if (!cpu)
+		return;
+	ns = states->throttled_ns;
+	periods = states->throttled_periods;
+	if (states->has_quota && !read_throttled(cpu, &ns, &periods))
+		return;
+	s->throttled_ns = ns;
+	s->throttled_periods = periods;
+	s->known |= SAMPLE_THROTTLED;
+}
+
 static long add_sample(u32 slot, struct walk *w)
 {
 	struct lane_sum sum = {.slot = slot};
@@ -311,6 +526,8 @@ static long add_sample(u32 slot, struct walk *w)
 	s->asking = sums->asking;
 	s->serving = sums->serving;
 	s->running = sum.running;
+	s->known = 0;
+	read_states(s, slot, id);
 	w->used++;
 	return 0;
 }

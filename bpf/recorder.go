@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"os"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
+	"github.com/cilium/ebpf/link"
 
 	"outsight/internal/model"
 )
@@ -23,8 +25,10 @@ const (
 )
 
 const (
-	sampleBytes = 80
+	sampleBytes = 104
 	tickBytes   = 64
+	// What a sample knows.
+	sampleMemory, sampleThrottled = 1, 2
 	// listEdgesEvery is how long a new edge may be left out. To look at all places of the table is
 	// most of what a recorder costs in user space.
 	listEdgesEvery = time.Second
@@ -73,6 +77,9 @@ type Recorder struct {
 	listed time.Time
 	// starter arms the timer.
 	starter *ebpf.Program
+	// states finds where the controllers count for new groups; nil where the kernel lacks a hook.
+	states *link.Iter
+	links  []link.Link
 }
 
 // Record starts a recorder. Its first tick is due at the next whole interval of the monotonic
@@ -111,7 +118,7 @@ func (r *Recorder) open(o RecorderOptions) error {
 	slots := len(p.cgroups.slots.entries)
 	samples, ticks := ringSizes(o, slots)
 	shared := map[string]*ebpf.Map{}
-	for _, name := range []string{"cpu_states", "cgroup_lanes", "cgroup_slots"} {
+	for _, name := range []string{"cpu_states", "cgroup_lanes", "cgroup_slots", "slot_of_cgroup"} {
 		shared[name] = p.cgroups.maps.Maps[name]
 	}
 	edges := uint32(1)
@@ -123,7 +130,7 @@ func (r *Recorder) open(o RecorderOptions) error {
 		spec.Maps[name].MaxEntries = m.MaxEntries()
 	}
 	for name, entries := range map[string]uint32{
-		"ticks": ticks, "samples": samples, "unwanted": uint32(slots), "sums_of_slot": uint32(slots),
+		"ticks": ticks, "samples": samples, "unwanted": uint32(slots), "sums_of_slot": uint32(slots), "states_of_slot": uint32(slots),
 		"recorded_edges": edges, "edges_seen": edges, "cpu_views": uint32(p.kernel.cpus),
 	} {
 		spec.Maps[name].MaxEntries = entries
@@ -134,7 +141,11 @@ func (r *Recorder) open(o RecorderOptions) error {
 		spec.Variables["interval_ns"].Set(uint64(o.Interval)),
 		spec.Variables["tick_mask"].Set(ticks-1),
 		spec.Variables["sample_mask"].Set(samples-1),
-		spec.Variables["use_run_queue_clock"].Set(p.kernel.runQueueClock))
+		spec.Variables["use_run_queue_clock"].Set(p.kernel.runQueueClock),
+		spec.Variables["cgroup_subsys_index"].Set(p.kernel.subsys),
+		spec.Variables["memory_index"].Set(p.kernel.memory),
+		spec.Variables["cpu_index"].Set(p.kernel.cpu),
+		spec.Variables["page_bytes"].Set(uint32(os.Getpagesize())))
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
 	}
@@ -201,11 +212,37 @@ func (r *Recorder) start(spec *ebpf.CollectionSpec) error {
 	if r.starter, err = load("start_recorder"); err != nil {
 		return err
 	}
+	if err := r.findStates(load); err != nil {
+		r.probes.options.Logger.Debug("memory and throttling are not in the ticks", "error", err)
+	}
 	if err := r.update(); err != nil {
 		return err
 	}
 	interval := uint64(r.interval)
 	return r.arm((monotonicNS()/interval + 1) * interval)
+}
+
+// findStates attaches what the samples' memory and throttling need: the removal first.
+func (r *Recorder) findStates(load func(string) (*ebpf.Program, error)) error {
+	forget, err := load("forget_states")
+	if err != nil {
+		return err
+	}
+	removal, err := link.AttachTracing(link.TracingOptions{Program: forget})
+	if err != nil {
+		return fmt.Errorf("attaching forget_states: %w", err)
+	}
+	r.links = append(r.links, removal)
+	find, err := load("find_states")
+	if err != nil {
+		return err
+	}
+	states, err := link.AttachIter(link.IterOptions{Program: find})
+	if err != nil {
+		return fmt.Errorf("attaching find_states: %w", err)
+	}
+	r.states, r.links = states, append(r.links, states)
+	return nil
 }
 
 // arm starts the timer with a tick that is due then.
@@ -264,7 +301,8 @@ func (r *Recorder) read(t *recorderRecorderTick) {
 		r.tick.Samples = append(r.tick.Samples, model.TickSample{
 			Group: model.CgroupID(s.Group), CPUNS: s.CpuNs, Running: s.Running, RunQueueNS: s.WaitNs, Waits: s.Waits,
 			Voluntary: s.Voluntary, Involuntary: s.Involuntary, SentBytes: s.SentBytes, ReceivedBytes: s.ReceivedBytes,
-			Asking: s.Asking, Serving: s.Serving,
+			Asking: s.Asking, Serving: s.Serving, HasMemory: s.Known&sampleMemory != 0, MemoryBytes: s.MemoryBytes,
+			HasThrottled: s.Known&sampleThrottled != 0, ThrottledNS: s.ThrottledNs, ThrottledPeriods: s.ThrottledPeriods,
 		})
 	}
 }
@@ -294,9 +332,19 @@ func (r *Recorder) update() error {
 		atomic.StoreInt64(&c.ClockAheadNs, ahead)
 		atomic.StoreUint32(&c.ClockKnown, 1)
 	}
-	if now := time.Now(); r.probes.edges != nil && now.Sub(r.listed) >= listEdgesEvery {
+	now := time.Now()
+	if now.Sub(r.listed) < listEdgesEvery {
+		return nil
+	}
+	r.listed = now
+	if r.probes.edges != nil {
 		r.listEdges()
-		r.listed = now
+	}
+	if r.states == nil {
+		return nil
+	}
+	if err := run(r.states); err != nil {
+		return fmt.Errorf("looking for new control groups: %w", err)
 	}
 	return nil
 }
@@ -352,12 +400,15 @@ func (r *Recorder) Close() error {
 	if r.edges != nil {
 		errs = append(errs, r.edges.Close())
 	}
+	for _, l := range r.links {
+		errs = append(errs, l.Close())
+	}
 	for _, program := range r.programs {
 		errs = append(errs, program.Close())
 	}
 	if r.maps != nil {
 		r.maps.Close()
 	}
-	r.control, r.ticks, r.samples, r.unwanted, r.edges, r.programs, r.maps = nil, nil, nil, nil, nil, nil, nil
+	r.control, r.ticks, r.samples, r.unwanted, r.edges, r.programs, r.maps, r.links, r.states = nil, nil, nil, nil, nil, nil, nil, nil, nil
 	return errors.Join(errs...)
 }

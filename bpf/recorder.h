@@ -50,7 +50,28 @@ struct recorder_sample {
 	u32 asking;
 	u32 serving;
 	u32 running;
-	u32 unused;
+	u32 known; /* which of the following */
+	u64 memory_bytes;
+	u64 throttled_ns;
+	u64 throttled_periods;
+};
+
+#define SAMPLE_MEMORY 1
+#define SAMPLE_THROTTLED 2
+
+/*
+ * The controllers' states of a slot's group, by address: 0 where there is none. They are right
+ * while group is the slot's owner.
+ */
+struct group_states {
+	u64 group;
+	u64 memory; /* struct mem_cgroup */
+	u64 cpu;    /* struct task_group */
+	u64 looked_ns;
+	/* Without a quota it has never used one up since: what a tick need not read. */
+	u64 throttled_ns;
+	u32 throttled_periods;
+	u32 has_quota;
 };
 
 /* What runs on a CPU, and what its group's lane there counts, of one moment. */

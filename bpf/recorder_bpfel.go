@@ -120,6 +120,17 @@ type recorderEdgeSeen struct {
 	ReceivedBytes uint64
 }
 
+type recorderGroupStates struct {
+	_                structs.HostLayout
+	Group            uint64
+	Memory           uint64
+	Cpu              uint64
+	LookedNs         uint64
+	ThrottledNs      uint64
+	ThrottledPeriods uint32
+	HasQuota         uint32
+}
+
 type recorderRecordedEdge struct {
 	_     structs.HostLayout
 	Owner uint64
@@ -147,19 +158,22 @@ type recorderRecorderControl struct {
 }
 
 type recorderRecorderSample struct {
-	_             structs.HostLayout
-	Group         uint64
-	CpuNs         uint64
-	WaitNs        uint64
-	Waits         uint64
-	Voluntary     uint64
-	Involuntary   uint64
-	SentBytes     uint64
-	ReceivedBytes uint64
-	Asking        uint32
-	Serving       uint32
-	Running       uint32
-	Unused        uint32
+	_                structs.HostLayout
+	Group            uint64
+	CpuNs            uint64
+	WaitNs           uint64
+	Waits            uint64
+	Voluntary        uint64
+	Involuntary      uint64
+	SentBytes        uint64
+	ReceivedBytes    uint64
+	Asking           uint32
+	Serving          uint32
+	Running          uint32
+	Known            uint32
+	MemoryBytes      uint64
+	ThrottledNs      uint64
+	ThrottledPeriods uint64
 }
 
 type recorderRecorderTick struct {
@@ -198,28 +212,36 @@ type recorderSlotSums struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	recorderMapCgroupLanes      = "cgroup_lanes"
-	recorderMapCgroupSlots      = "cgroup_slots"
-	recorderMapControl          = "control"
-	recorderMapCpuStates        = "cpu_states"
-	recorderMapCpuViews         = "cpu_views"
-	recorderMapEdges            = "edges"
-	recorderMapEdgesSeen        = "edges_seen"
-	recorderMapRecordedEdges    = "recorded_edges"
-	recorderMapSamples          = "samples"
-	recorderMapSumsOfSlot       = "sums_of_slot"
-	recorderMapTicks            = "ticks"
-	recorderMapTimers           = "timers"
-	recorderMapUnwanted         = "unwanted"
-	recorderProgRecorderClocks  = "recorder_clocks"
-	recorderProgStartRecorder   = "start_recorder"
-	recorderVarClocksRead       = "clocks_read"
-	recorderVarCpus             = "cpus"
-	recorderVarIntervalNs       = "interval_ns"
-	recorderVarSampleMask       = "sample_mask"
-	recorderVarSlots            = "slots"
-	recorderVarTickMask         = "tick_mask"
-	recorderVarUseRunQueueClock = "use_run_queue_clock"
+	recorderMapCgroupLanes       = "cgroup_lanes"
+	recorderMapCgroupSlots       = "cgroup_slots"
+	recorderMapControl           = "control"
+	recorderMapCpuStates         = "cpu_states"
+	recorderMapCpuViews          = "cpu_views"
+	recorderMapEdges             = "edges"
+	recorderMapEdgesSeen         = "edges_seen"
+	recorderMapRecordedEdges     = "recorded_edges"
+	recorderMapSamples           = "samples"
+	recorderMapSlotOfCgroup      = "slot_of_cgroup"
+	recorderMapStatesOfSlot      = "states_of_slot"
+	recorderMapSumsOfSlot        = "sums_of_slot"
+	recorderMapTicks             = "ticks"
+	recorderMapTimers            = "timers"
+	recorderMapUnwanted          = "unwanted"
+	recorderProgFindStates       = "find_states"
+	recorderProgForgetStates     = "forget_states"
+	recorderProgRecorderClocks   = "recorder_clocks"
+	recorderProgStartRecorder    = "start_recorder"
+	recorderVarCgroupSubsysIndex = "cgroup_subsys_index"
+	recorderVarClocksRead        = "clocks_read"
+	recorderVarCpuIndex          = "cpu_index"
+	recorderVarCpus              = "cpus"
+	recorderVarIntervalNs        = "interval_ns"
+	recorderVarMemoryIndex       = "memory_index"
+	recorderVarPageBytes         = "page_bytes"
+	recorderVarSampleMask        = "sample_mask"
+	recorderVarSlots             = "slots"
+	recorderVarTickMask          = "tick_mask"
+	recorderVarUseRunQueueClock  = "use_run_queue_clock"
 )
 
 // loadRecorder returns the embedded CollectionSpec for recorder.
@@ -264,6 +286,8 @@ type recorderSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type recorderProgramSpecs struct {
+	FindStates     *ebpf.ProgramSpec `ebpf:"find_states"`
+	ForgetStates   *ebpf.ProgramSpec `ebpf:"forget_states"`
 	RecorderClocks *ebpf.ProgramSpec `ebpf:"recorder_clocks"`
 	StartRecorder  *ebpf.ProgramSpec `ebpf:"start_recorder"`
 }
@@ -281,6 +305,8 @@ type recorderMapSpecs struct {
 	EdgesSeen     *ebpf.MapSpec `ebpf:"edges_seen"`
 	RecordedEdges *ebpf.MapSpec `ebpf:"recorded_edges"`
 	Samples       *ebpf.MapSpec `ebpf:"samples"`
+	SlotOfCgroup  *ebpf.MapSpec `ebpf:"slot_of_cgroup"`
+	StatesOfSlot  *ebpf.MapSpec `ebpf:"states_of_slot"`
 	SumsOfSlot    *ebpf.MapSpec `ebpf:"sums_of_slot"`
 	Ticks         *ebpf.MapSpec `ebpf:"ticks"`
 	Timers        *ebpf.MapSpec `ebpf:"timers"`
@@ -291,13 +317,17 @@ type recorderMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type recorderVariableSpecs struct {
-	ClocksRead       *ebpf.VariableSpec `ebpf:"clocks_read"`
-	Cpus             *ebpf.VariableSpec `ebpf:"cpus"`
-	IntervalNs       *ebpf.VariableSpec `ebpf:"interval_ns"`
-	SampleMask       *ebpf.VariableSpec `ebpf:"sample_mask"`
-	Slots            *ebpf.VariableSpec `ebpf:"slots"`
-	TickMask         *ebpf.VariableSpec `ebpf:"tick_mask"`
-	UseRunQueueClock *ebpf.VariableSpec `ebpf:"use_run_queue_clock"`
+	CgroupSubsysIndex *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
+	ClocksRead        *ebpf.VariableSpec `ebpf:"clocks_read"`
+	CpuIndex          *ebpf.VariableSpec `ebpf:"cpu_index"`
+	Cpus              *ebpf.VariableSpec `ebpf:"cpus"`
+	IntervalNs        *ebpf.VariableSpec `ebpf:"interval_ns"`
+	MemoryIndex       *ebpf.VariableSpec `ebpf:"memory_index"`
+	PageBytes         *ebpf.VariableSpec `ebpf:"page_bytes"`
+	SampleMask        *ebpf.VariableSpec `ebpf:"sample_mask"`
+	Slots             *ebpf.VariableSpec `ebpf:"slots"`
+	TickMask          *ebpf.VariableSpec `ebpf:"tick_mask"`
+	UseRunQueueClock  *ebpf.VariableSpec `ebpf:"use_run_queue_clock"`
 }
 
 // recorderObjects contains all objects after they have been loaded into the kernel.
@@ -329,6 +359,8 @@ type recorderMaps struct {
 	EdgesSeen     *ebpf.Map `ebpf:"edges_seen"`
 	RecordedEdges *ebpf.Map `ebpf:"recorded_edges"`
 	Samples       *ebpf.Map `ebpf:"samples"`
+	SlotOfCgroup  *ebpf.Map `ebpf:"slot_of_cgroup"`
+	StatesOfSlot  *ebpf.Map `ebpf:"states_of_slot"`
 	SumsOfSlot    *ebpf.Map `ebpf:"sums_of_slot"`
 	Ticks         *ebpf.Map `ebpf:"ticks"`
 	Timers        *ebpf.Map `ebpf:"timers"`
@@ -346,6 +378,8 @@ func (m *recorderMaps) Close() error {
 		m.EdgesSeen,
 		m.RecordedEdges,
 		m.Samples,
+		m.SlotOfCgroup,
+		m.StatesOfSlot,
 		m.SumsOfSlot,
 		m.Ticks,
 		m.Timers,
@@ -357,25 +391,33 @@ func (m *recorderMaps) Close() error {
 //
 // It can be passed to loadRecorderObjects or ebpf.CollectionSpec.LoadAndAssign.
 type recorderVariables struct {
-	ClocksRead       *ebpf.Variable `ebpf:"clocks_read"`
-	Cpus             *ebpf.Variable `ebpf:"cpus"`
-	IntervalNs       *ebpf.Variable `ebpf:"interval_ns"`
-	SampleMask       *ebpf.Variable `ebpf:"sample_mask"`
-	Slots            *ebpf.Variable `ebpf:"slots"`
-	TickMask         *ebpf.Variable `ebpf:"tick_mask"`
-	UseRunQueueClock *ebpf.Variable `ebpf:"use_run_queue_clock"`
+	CgroupSubsysIndex *ebpf.Variable `ebpf:"cgroup_subsys_index"`
+	ClocksRead        *ebpf.Variable `ebpf:"clocks_read"`
+	CpuIndex          *ebpf.Variable `ebpf:"cpu_index"`
+	Cpus              *ebpf.Variable `ebpf:"cpus"`
+	IntervalNs        *ebpf.Variable `ebpf:"interval_ns"`
+	MemoryIndex       *ebpf.Variable `ebpf:"memory_index"`
+	PageBytes         *ebpf.Variable `ebpf:"page_bytes"`
+	SampleMask        *ebpf.Variable `ebpf:"sample_mask"`
+	Slots             *ebpf.Variable `ebpf:"slots"`
+	TickMask          *ebpf.Variable `ebpf:"tick_mask"`
+	UseRunQueueClock  *ebpf.Variable `ebpf:"use_run_queue_clock"`
 }
 
 // recorderPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to loadRecorderObjects or ebpf.CollectionSpec.LoadAndAssign.
 type recorderPrograms struct {
+	FindStates     *ebpf.Program `ebpf:"find_states"`
+	ForgetStates   *ebpf.Program `ebpf:"forget_states"`
 	RecorderClocks *ebpf.Program `ebpf:"recorder_clocks"`
 	StartRecorder  *ebpf.Program `ebpf:"start_recorder"`
 }
 
 func (p *recorderPrograms) Close() error {
 	return _RecorderClose(
+		p.FindStates,
+		p.ForgetStates,
 		p.RecorderClocks,
 		p.StartRecorder,
 	)

@@ -7,7 +7,10 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -157,6 +160,112 @@ func TestRecorderTicksSumToTheGroupsCPUTime(t *testing.T) {
 	if whole < 10 || wrong*20 > whole {
 		t.Errorf("of %d ticks in which the thread ran all the time, %d say otherwise", whole, wrong)
 	}
+}
+
+// TestRecorderKnowsMemoryAndThrottling holds both against the group's files, before and after.
+func TestRecorderKnowsMemoryAndThrottling(t *testing.T) {
+	p := open(t, Options{WithoutEndpoints: true})
+	name := fmt.Sprintf("outsight-test-%d-limited", os.Getpid())
+	cpu, usage, stat := filepath.Join("/sys/fs/cgroup", name), "memory.current", "cpu.stat"
+	var g *testGroup
+	if controller() == "" {
+		g = newGroupAt(t, cpu)
+		write(t, filepath.Join(cpu, "cpu.max"), "10000 100000")
+	} else {
+		cpu, usage = filepath.Join("/sys/fs/cgroup/cpu", name), "memory.usage_in_bytes"
+		g = newGroupAt(t, filepath.Join("/sys/fs/cgroup/memory", name), cpu)
+		write(t, filepath.Join(cpu, "cpu.cfs_quota_us"), "10000")
+	}
+	numbers := func() (memory, periods, throttledNS uint64) {
+		memory = fileNumber(t, filepath.Join(g.dirs[0], usage), "")
+		periods = fileNumber(t, filepath.Join(cpu, stat), "nr_throttled")
+		if controller() == "" {
+			return memory, periods, 1000 * fileNumber(t, filepath.Join(cpu, stat), "throttled_usec")
+		}
+		return memory, periods, fileNumber(t, filepath.Join(cpu, stat), "throttled_time")
+	}
+	g.start(t, "spin")
+	r := record(t, p, RecorderOptions{Interval: 5 * time.Millisecond})
+	r.run(t, 1500*time.Millisecond)
+	for range 5 {
+		r.ticks = nil
+		memory, periods, ns := numbers()
+		r.run(t, 150*time.Millisecond)
+		memoryAfter, periodsAfter, nsAfter := numbers()
+		samples, _ := r.of(g.id(t))
+		if len(samples) < 5 {
+			t.Fatalf("%d samples", len(samples))
+		}
+		for _, s := range samples {
+			if !s.HasMemory || !s.HasThrottled {
+				t.Fatalf("not known: %+v", s)
+			}
+			// What a CPU has charged in advance comes and goes.
+			const batch = 64 * 4096 * 2
+			if s.MemoryBytes+batch < min(memory, memoryAfter) || s.MemoryBytes > max(memory, memoryAfter)+batch {
+				t.Errorf("%d bytes of memory, the file says %d and %d", s.MemoryBytes, memory, memoryAfter)
+			}
+			if s.ThrottledPeriods < periods || s.ThrottledPeriods > periodsAfter || s.ThrottledNS/1000 < ns/1000 || s.ThrottledNS/1000 > nsAfter/1000 {
+				t.Errorf("throttled in %d periods for %d ns, the file says %d to %d and %d to %d", s.ThrottledPeriods, s.ThrottledNS, periods, periodsAfter, ns, nsAfter)
+			}
+		}
+		if memory == 0 || periodsAfter == 0 || nsAfter == 0 {
+			t.Fatalf("%d bytes, %d periods, %d ns: the test tests nothing", memory, periodsAfter, nsAfter)
+		}
+	}
+}
+
+// TestRecorderForgetsMemoryOfGroupsThatAreGone: nothing is read of a group whose directory is gone.
+func TestRecorderForgetsMemoryOfGroupsThatAreGone(t *testing.T) {
+	p := open(t, Options{WithoutEndpoints: true})
+	g := newGroup(t, "forgotten")
+	id := g.id(t)
+	_, stop := g.start(t, "idle")
+	r := record(t, p, RecorderOptions{Interval: 5 * time.Millisecond})
+	r.run(t, 1200*time.Millisecond)
+	if samples, _ := r.of(id); len(samples) == 0 || !samples[len(samples)-1].HasMemory {
+		t.Fatalf("%d samples, the last without memory", len(samples))
+	}
+	stop()
+	g.remove(t)
+	r.drain(t)
+	r.ticks = nil
+	r.run(t, 1200*time.Millisecond) // its slot is not given back
+	samples, ticks := r.of(id)
+	if len(samples) < 100 {
+		t.Fatalf("%d samples of the group without a directory: the test tests nothing", len(samples))
+	}
+	for i, s := range samples[1:] { // one tick may have been running
+		if s.HasMemory || s.HasThrottled {
+			t.Fatalf("tick %d still reads its memory", ticks[i+1].Number)
+		}
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fileNumber is the number in a file, or behind a key in one.
+func fileNumber(t *testing.T, path, key string) uint64 {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, found := strings.CutPrefix(line, key); found {
+			n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 64)
+			if err == nil {
+				return n
+			}
+		}
+	}
+	t.Fatalf("%s has no %s:\n%s", path, key, text)
+	return 0
 }
 
 func TestRecorderSeesGroupsComeAndGo(t *testing.T) {

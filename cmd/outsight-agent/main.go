@@ -16,6 +16,8 @@ import (
 	"outsight/bpf"
 	"outsight/internal/agent"
 	"outsight/internal/container"
+	"outsight/internal/recorder"
+	"outsight/internal/report"
 )
 
 const example = `
@@ -72,7 +74,7 @@ func run(args []string, out, errOut io.Writer) int {
 	log := slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: level}))
 	err := agent.Serve(ctx, agent.ServeOptions{
 		Host: agent.HostOptions{
-			Flight: *flight, All: *all, DockerSocket: *dockerSocket, Options: agent.Options{Logger: log},
+			Flight: *flight, Anomalies: recorder.AnomalyOptions{Detect: report.Anomalies}, All: *all, DockerSocket: *dockerSocket, Options: agent.Options{Logger: log},
 			Kernel: bpf.Options{MaxCgroups: *maxGroups, MaxEdges: *maxEdges, TLS: *tls, WithoutEndpoints: *timesOnly},
 		},
 		Listen: *listen, Socket: *socket, Output: out,

@@ -26,6 +26,7 @@ Keeps nothing but the samples of the last minutes, in memory. Needs root.`,
 			if err != nil {
 				return err
 			}
+			host.Anomalies = anomaliesIn("")
 			err = agent.Serve(c.Context(), agent.ServeOptions{
 				Host: host, Listen: address, Socket: watch.socket, Output: c.OutOrStdout(),
 			})

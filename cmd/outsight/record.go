@@ -28,6 +28,8 @@ type recordOptions struct {
 	interval, files, length, last time.Duration
 	directory, containers, format string
 	rotateEvery                   time.Duration
+	anomalies                     bool
+	anomaly                       uint64
 	rotateSize, maxDisk           byteSize
 	sync                          string
 }
@@ -39,11 +41,16 @@ func newRecord() *cobra.Command {
 		Short: "Samples of every container, 1 ms to 10 s apart, in files",
 		Long: `Record what each container does, sampled by a timer in the kernel: CPU, waiting for a CPU, bytes,
 requests in flight; and beside it what the control group files say. Each container gets a file. Loads
-kernel programs of its own, also beside a running agent, which needs root. With --last it asks the
-agent for what it has kept in memory instead.`,
+kernel programs of its own, also beside a running agent, which needs root.
+
+With --last it asks the agent for what it has kept in memory instead. The agent also looks for short
+saturations (10 ms to 1 s) that made something wait, and keeps the 10 s before and after each of them
+longer: --anomalies lists them, --anomaly writes one.`,
 		Example: `  sudo outsight record -d /tmp/run --for 60s
   sudo outsight record -i 1ms --containers 'shop-*' --format parquet -d /tmp/run
-  sudo outsight record --last 5m -d /tmp/run`,
+  sudo outsight record --last 5m -d /tmp/run
+  sudo outsight record --anomalies
+  sudo outsight record --anomaly 3 -d /tmp/run && outsight report /tmp/run`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.check(c); err != nil {
 				return err
@@ -52,12 +59,15 @@ agent for what it has kept in memory instead.`,
 			if err != nil {
 				return err
 			}
+			if o.anomalies {
+				return listAnomalies(c.Context(), o.socket, c.OutOrStdout())
+			}
 			if err := os.MkdirAll(o.directory, 0o755); err != nil {
 				return fmt.Errorf("making the directory of the recording: %w", err)
 			}
 			ctx := c.Context()
-			if o.last > 0 {
-				return recordLast(ctx, o, c.OutOrStdout())
+			if o.kept() != "" {
+				return recordKept(ctx, o, c.OutOrStdout())
 			}
 			host, err := o.host(log)
 			if err != nil {
@@ -75,6 +85,8 @@ agent for what it has kept in memory instead.`,
 	f.DurationVar(&o.length, "for", 0, "how long to record; 0 is until Ctrl-C")
 	f.DurationVar(&o.files, "files", 0, "time between two readings of the control group files (default 1s; with radvisor that of the samples)")
 	f.DurationVar(&o.last, "last", 0, "write what the running agent has kept of this last while")
+	f.BoolVar(&o.anomalies, "anomalies", false, "list the anomalies around which the running agent has kept what was")
+	f.Uint64Var(&o.anomaly, "anomaly", 0, "write what the running agent has kept around the anomaly with this number")
 	f.DurationVar(&o.rotateEvery, "rotate", 0, "begin a new file after this time; 0 is never")
 	f.Var(&o.rotateSize, "rotate-size", "begin a new file after so many bytes, as in 64MiB; 0 is never")
 	f.Var(&o.maxDisk, "max-disk", "the most that all files may take, as in 1GiB: rotated files make room, else the recording ends; 0 is no bound")
@@ -91,9 +103,11 @@ func (o *recordOptions) check(c *cobra.Command) error {
 			return usagef("--%s is %v, want more than nothing", flag, d)
 		}
 	}
-	for _, other := range []string{"interval", "for", "files"} {
-		if o.last > 0 && c.Flags().Changed(other) {
-			return usagef("--%s is not for --last: the agent has recorded already", other)
+	if kept := o.kept(); kept != "" {
+		for _, other := range []string{"interval", "for", "files", "last", "anomaly", "anomalies"} {
+			if other != kept && c.Flags().Changed(other) {
+				return usagef("--%s is not for --%s: the agent has recorded already", other, kept)
+			}
 		}
 	}
 	for pattern := range strings.SplitSeq(o.containers, ",") {
@@ -105,6 +119,19 @@ func (o *recordOptions) check(c *cobra.Command) error {
 		return err
 	}
 	return oneOf("format", o.format, string(csvy.CSVY), string(csvy.RAdvisor), string(csvy.Parquet))
+}
+
+// kept is the flag that asks for what an agent has kept; empty if there is none.
+func (o *recordOptions) kept() string {
+	switch {
+	case o.last > 0:
+		return "last"
+	case o.anomalies:
+		return "anomalies"
+	case o.anomaly > 0:
+		return "anomaly"
+	}
+	return ""
 }
 
 // wanted tells whether a container is to be recorded. rAdvisor's format has no host.
@@ -228,25 +255,38 @@ func tell(out io.Writer, p recorder.Progress, o recordOptions) error {
 	return err
 }
 
-// recordLast writes what the agent has kept.
-func recordLast(ctx context.Context, o recordOptions, out io.Writer) error {
+// recordKept writes what the agent has kept, of the last while or around an anomaly.
+func recordKept(ctx context.Context, o recordOptions, out io.Writer) error {
 	client := agent.NewClient(o.socket)
 	defer client.Close()
-	data, err := client.FetchFlight(ctx, o.last)
-	if errors.Is(err, agent.ErrNoAgent) {
-		return fmt.Errorf("%w: --last is for what an agent has kept; start one with \"outsight up\" or \"outsight agent\"", err)
-	}
-	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w: ask as the user that the agent runs as, mostly root", err)
+	var data *recorder.FlightData
+	var err error
+	since := time.Time{}
+	if o.anomaly > 0 {
+		data, err = client.FetchAnomaly(ctx, o.anomaly)
+	} else {
+		since = time.Now().Add(-o.last)
+		data, err = client.FetchFlight(ctx, o.last)
 	}
 	if err != nil {
-		return err
+		return keptError(o.kept(), err)
 	}
-	p, err := data.Write(time.Now().Add(-o.last), o.recorder())
+	p, err := data.Write(since, o.recorder())
 	if err != nil {
 		return err
 	}
 	return tell(out, p, o)
+}
+
+// keptError says what to do where the agent does not answer.
+func keptError(flag string, err error) error {
+	if errors.Is(err, agent.ErrNoAgent) {
+		return fmt.Errorf("%w: --%s is for what an agent has kept; start one with \"outsight up\" or \"outsight agent\"", err, flag)
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w: ask as the user that the agent runs as, mostly root", err)
+	}
+	return err
 }
 
 // byteSize is a flag like 64MiB.

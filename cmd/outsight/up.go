@@ -103,6 +103,7 @@ func openUp(o upOptions) (u *up, err error) {
 	}
 	sink := newStoreSink(u.store)
 	host.Sinks, host.Reporters = map[string]agent.Sink{"store": sink}, []agent.Reporter{sink}
+	host.Anomalies = anomaliesIn(o.data)
 	u.host, err = agent.Open(host)
 	return u, err
 }
@@ -140,7 +141,7 @@ func (u *up) run(ctx context.Context) error {
 	group.Go(func() error { return u.host.Run(ctx) })
 	group.Go(func() error { return agent.ServeHTTP(ctx, u.page, u.handler(), u.options.logger) })
 	group.Go(func() error {
-		return agent.ServeHTTP(ctx, u.socket, agent.SocketHandler(u.host.Snapshot, u.host.Flight), u.options.logger)
+		return agent.ServeHTTP(ctx, u.socket, agent.SocketHandler(u.host.Snapshot, u.host), u.options.logger)
 	})
 	return group.Wait()
 }

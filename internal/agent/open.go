@@ -43,6 +43,8 @@ type HostOptions struct {
 	// bounds the memory; see recorder.FlightOptions.
 	Flight, FlightInterval time.Duration
 	FlightBytes            int
+	// Anomalies in these ticks are kept longer; see recorder.AnomalyOptions.
+	Anomalies recorder.AnomalyOptions
 }
 
 // DefaultFlight is how long an agent keeps ticks, and DefaultFlightInterval the time between two.
@@ -139,7 +141,7 @@ func (h *Host) openFlight(o *HostOptions) (err error) {
 		return err
 	}
 	h.flight = recorder.NewFlight(h.ticks, h, recorder.FlightOptions{
-		Keep: o.Flight, MaxBytes: o.FlightBytes, CgroupVersion: container.NewLane(h.Layout, h.places).Version()})
+		Keep: o.Flight, MaxBytes: o.FlightBytes, CgroupVersion: container.NewLane(h.Layout, h.places).Version(), Anomalies: o.Anomalies})
 	return nil
 }
 
@@ -193,6 +195,22 @@ func (h *Host) Flight(last time.Duration) *recorder.FlightData {
 		return nil
 	}
 	return h.flight.Data(last)
+}
+
+// Anomalies are those whose surroundings are kept; nil where nobody looks for any.
+func (h *Host) Anomalies() *recorder.Anomalies {
+	if h.flight == nil {
+		return nil
+	}
+	return h.flight.Anomalies()
+}
+
+// Anomaly is what is kept around the anomaly with that number; nil if there is none.
+func (h *Host) Anomaly(number uint64) *recorder.FlightData {
+	if h.flight == nil {
+		return nil
+	}
+	return h.flight.Anomaly(number)
 }
 
 // Close unloads the programs and closes all files. Run must have returned.

@@ -26,6 +26,10 @@ func TestMain(m *testing.M) {
 		spin(group)
 		return
 	}
+	if group := os.Getenv(answerVariable); group != "" {
+		answerAll(group)
+		return
+	}
 	os.Exit(m.Run())
 }
 
@@ -34,13 +38,18 @@ const spinTime = 200 * time.Millisecond
 
 // spin goes into a control group and works there.
 func spin(group string) {
-	if err := os.WriteFile(group+"/cgroup.procs", []byte(strconv.Itoa(os.Getpid())), 0); err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
+	enter(group)
 	// A thread that is moved while it runs counts for its old group until it is switched out.
 	time.Sleep(5 * time.Millisecond)
 	for begin := cpuTime(); cpuTime()-begin < spinTime; {
+	}
+}
+
+// enter takes this process into a control group.
+func enter(group string) {
+	if err := os.WriteFile(group+"/cgroup.procs", []byte(strconv.Itoa(os.Getpid())), 0); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
 	}
 }
 

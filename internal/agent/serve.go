@@ -83,7 +83,7 @@ func Serve(ctx context.Context, o ServeOptions) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return host.Run(ctx) })
-	group.Go(func() error { return ServeHTTP(ctx, socket, SocketHandler(host.Snapshot, host.Flight), o.Host.Logger) })
+	group.Go(func() error { return ServeHTTP(ctx, socket, SocketHandler(host.Snapshot, host), o.Host.Logger) })
 	if metrics != nil {
 		mux := http.NewServeMux()
 		mux.Handle("/metrics", otlp.Handler(host.Snapshot))

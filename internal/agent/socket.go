@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -68,9 +69,22 @@ func removeSocket(path string) error {
 	return os.Remove(path)
 }
 
-// SocketHandler answers GET /snapshot with the newest snapshot as JSON, 503 before the first, and
-// GET /flight?last=5m with what the flight recorder has of the last while, 404 where there is none.
-func SocketHandler(newest func() *model.Snapshot, flight func(last time.Duration) *recorder.FlightData) http.Handler {
+// Flights are what an agent keeps beside the newest snapshot, as a Host has it. What is nil is not
+// there.
+type Flights interface {
+	// Flight has the last while.
+	Flight(last time.Duration) *recorder.FlightData
+	Anomalies() *recorder.Anomalies
+	Anomaly(number uint64) *recorder.FlightData
+}
+
+// SocketHandler answers as JSON, with 404 where there is no such thing:
+//
+//	GET /snapshot        the newest snapshot, 503 before the first
+//	GET /flight?last=5m  what the flight recorder has of the last while
+//	GET /anomalies       those whose surroundings are kept
+//	GET /anomalies/7     what is kept around number 7
+func SocketHandler(newest func() *model.Snapshot, flights Flights) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /snapshot", func(w http.ResponseWriter, _ *http.Request) {
 		s := newest()
@@ -78,28 +92,42 @@ func SocketHandler(newest func() *model.Snapshot, flight func(last time.Duration
 			http.Error(w, "no counters have been read yet", http.StatusServiceUnavailable)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		// The only error is that the reader went away.
-		_ = json.NewEncoder(w).Encode(s)
+		answer(w, s, "")
 	})
+	if flights == nil {
+		return mux
+	}
 	mux.HandleFunc("GET /flight", func(w http.ResponseWriter, request *http.Request) {
 		last, err := time.ParseDuration(request.FormValue("last"))
 		if err != nil || last <= 0 {
 			http.Error(w, fmt.Sprintf("last is %q, want a time like 5m", request.FormValue("last")), http.StatusBadRequest)
 			return
 		}
-		var data *recorder.FlightData
-		if flight != nil {
-			data = flight(last)
-		}
-		if data == nil {
-			http.Error(w, "this agent has no flight recorder", http.StatusNotFound)
+		answer(w, flights.Flight(last), "this agent has no flight recorder")
+	})
+	mux.HandleFunc("GET /anomalies", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, flights.Anomalies(), "this agent has no flight recorder")
+	})
+	mux.HandleFunc("GET /anomalies/{number}", func(w http.ResponseWriter, request *http.Request) {
+		number, err := strconv.ParseUint(request.PathValue("number"), 10, 64)
+		if err != nil {
+			http.Error(w, fmt.Sprintf("%q is no number", request.PathValue("number")), http.StatusBadRequest)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(data)
+		answer(w, flights.Anomaly(number), fmt.Sprintf("there is no anomaly %d", number))
 	})
 	return mux
+}
+
+// answer writes v as JSON, or 404 where it is nil.
+func answer[T any](w http.ResponseWriter, v *T, missing string) {
+	if v == nil {
+		http.Error(w, missing, http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	// The only error is that the reader went away.
+	_ = json.NewEncoder(w).Encode(v)
 }
 
 // Client asks an agent on this host.
@@ -128,6 +156,18 @@ func (c *Client) Fetch(ctx context.Context) (*model.Snapshot, error) {
 func (c *Client) FetchFlight(ctx context.Context, last time.Duration) (*recorder.FlightData, error) {
 	var d recorder.FlightData
 	return &d, c.fetch(ctx, "/flight?last="+last.String(), &d)
+}
+
+// FetchAnomalies asks for the anomalies whose surroundings are kept. Errors are as Fetch's.
+func (c *Client) FetchAnomalies(ctx context.Context) (*recorder.Anomalies, error) {
+	var a recorder.Anomalies
+	return &a, c.fetch(ctx, "/anomalies", &a)
+}
+
+// FetchAnomaly asks for what is kept around an anomaly. Errors are as Fetch's.
+func (c *Client) FetchAnomaly(ctx context.Context, number uint64) (*recorder.FlightData, error) {
+	var d recorder.FlightData
+	return &d, c.fetch(ctx, fmt.Sprintf("/anomalies/%d", number), &d)
 }
 
 func (c *Client) fetch(ctx context.Context, path string, into any) error {

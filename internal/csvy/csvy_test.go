@@ -534,3 +534,18 @@ func BenchmarkRow(b *testing.B) {
 		b.Fatal(err)
 	}
 }
+
+// TestFilesFillWhatTheKernelDoesNotKnow: of a number that both lanes have, the kernel's is taken.
+func TestFilesFillWhatTheKernelDoesNotKnow(t *testing.T) {
+	dir, none := t.TempDir(), math.NaN()
+	h := exampleHead(2, ThrottledNS, MemoryBytes, "memory.current", "cpu.stat/throttled_usec")
+	r, err := Open(write(t, dir, CSVY, h, Options{}, []float64{none, 4096, 8192, 5}, []float64{7000, none, 8192, 6}, []float64{none, none, none, none}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][]float64{MemoryBytes: {4096, 8192, none}, ThrottledNS: {5000, 7000, none}} {
+		if got := r.Column(name); !slices.EqualFunc(got, want, func(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }) {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+}

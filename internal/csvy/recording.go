@@ -136,14 +136,15 @@ const maxProblems = 100
 
 func sameKind(text, kind string) bool { return len(text) >= len(kind) && text[:len(kind)] == kind }
 
-// Finish appends the columns of ours that rAdvisor's give, and looks for steps of the clock. It is
-// for the formats.
+// Finish appends the columns of ours that rAdvisor's give, fills in with them what the kernel's have
+// no value for, and looks for steps of the clock. It is for the formats.
 func (r *Recording) Finish() {
 	for _, s := range fromRAdvisor {
-		if r.Head.Index(s.name) >= 0 {
+		ours := r.Head.Index(s.name)
+		if ours >= 0 && r.Head.Columns[ours].Source != FromKernel {
 			continue
 		}
-		from, ok := cellFor(s.name, r.Head.Columns, []sum{s})
+		from, ok := cellFor("", r.Head.Columns, []sum{{"", s.terms}}) // theirs, even where ours is there
 		if !ok {
 			continue
 		}
@@ -154,6 +155,14 @@ func (r *Recording) Finish() {
 				total += t.factor * r.Values[t.index][i]
 			}
 			values[i] = total
+		}
+		if ours >= 0 {
+			for i, v := range r.Values[ours] {
+				if math.IsNaN(v) {
+					r.Values[ours][i] = values[i]
+				}
+			}
+			continue
 		}
 		column := ColumnNamed(s.name)
 		column.Source = FromFile

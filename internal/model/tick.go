@@ -30,6 +30,12 @@ type TickSample struct {
 	// Asking is how many requests of the group wait for their replies, Serving how many requests
 	// to it are not answered yet.
 	Asking, Serving uint32
+	// MemoryBytes is what the group and those below it use, page cache included. ThrottledNS and
+	// ThrottledPeriods are how long, and in how many periods, it had used up its CPU quota. They are
+	// not known of every group.
+	HasMemory, HasThrottled       bool
+	MemoryBytes                   uint64
+	ThrottledNS, ThrottledPeriods uint64
 }
 
 // TickLosses are the ticks that a recording does not have.

@@ -19,6 +19,8 @@ type FlightOptions struct {
 	MaxBytes int
 	// CgroupVersion goes into the heads of files that are made of it.
 	CgroupVersion int
+	// Anomalies are kept longer. Looking for them needs half a minute of Keep at least.
+	Anomalies AnomalyOptions
 }
 
 // Flight keeps the last ticks of all containers in memory: as differences, so that a container that
@@ -38,6 +40,10 @@ type Flight struct {
 	changed []*target
 	losses  model.TickLosses
 	err     error
+	// lastNS is when the last tick began.
+	lastNS uint64
+	// kept beyond Keep.
+	kept anomalies
 }
 
 // Block is a stretch of ticks that can be read by itself.
@@ -72,7 +78,10 @@ const (
 func NewFlight(ticks Ticks, containers Containers, o FlightOptions) *Flight {
 	o.Keep = cmp.Or(o.Keep, 10*time.Minute)
 	o.MaxBytes = cmp.Or(o.MaxBytes, 8<<20)
-	return &Flight{ticks: ticks, o: o, sums: newSums(containers, nil, ticks.Ignore, now())}
+	f := &Flight{ticks: ticks, o: o, sums: newSums(containers, nil, ticks.Ignore, now())}
+	f.kept = newAnomalies(o.Anomalies, f.sums.clock.monotonic)
+	f.o.Keep = max(f.o.Keep, f.kept.o.least())
+	return f
 }
 
 // Run keeps ticks until ctx ends.
@@ -82,9 +91,13 @@ func (f *Flight) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			f.save(true)
 			return nil
 		case <-ticker.C:
 			f.drain()
+			if now := monotonicNS(); f.kept.o.Detect != nil && now >= f.kept.looked+uint64(settled+f.kept.o.Every) {
+				f.look(now)
+			}
 		}
 	}
 }
@@ -116,7 +129,11 @@ func (f *Flight) add(tick *model.Tick) {
 	f.sums.add(tick)
 	at := f.sums.clock.at(tick.BeganNS)
 	f.changed = f.changed[:0]
+	used, length, strained := uint64(0), float64(tick.BeganNS-f.lastNS), false
 	for _, t := range f.sums.list {
+		used += t.sum.CPUNS - t.before.CPUNS
+		strained = strained || strains(&t.before, &t.sum, length)
+		t.before = t.sum
 		if !t.has(at) {
 			continue
 		}
@@ -139,15 +156,34 @@ func (f *Flight) add(tick *model.Tick) {
 		f.last[t.index] = t.sum
 	}
 	b.Data, b.LastNS = d, tick.BeganNS
+	f.lastNS = tick.BeganNS
+	if strained || float64(used) >= strainHost*length*float64(f.kept.host.OnlineCores) {
+		f.kept.strained = tick.BeganNS
+	}
 }
 
 // fields of a sample in the order of the bits of a change.
 func fields(s *model.TickSample) [flightFields]uint64 {
 	return [...]uint64{s.CPUNS, s.RunQueueNS, s.Waits, s.Voluntary, s.Involuntary, s.SentBytes, s.ReceivedBytes,
-		uint64(s.Running), uint64(s.Asking), uint64(s.Serving)}
+		uint64(s.Running), uint64(s.Asking), uint64(s.Serving),
+		s.MemoryBytes, s.ThrottledNS, s.ThrottledPeriods, flag(s.HasMemory) | flag(s.HasThrottled)<<1}
 }
 
-const flightFields = 10
+func flag(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// sampleOf is the sample with these fields.
+func sampleOf(f *[flightFields]uint64) model.TickSample {
+	return model.TickSample{CPUNS: f[0], RunQueueNS: f[1], Waits: f[2], Voluntary: f[3], Involuntary: f[4], SentBytes: f[5], ReceivedBytes: f[6],
+		Running: uint32(f[7]), Asking: uint32(f[8]), Serving: uint32(f[9]),
+		MemoryBytes: f[10], ThrottledNS: f[11], ThrottledPeriods: f[12], HasMemory: f[13]&1 != 0, HasThrottled: f[13]&2 != 0}
+}
+
+const flightFields = 14
 
 // appendChange appends which fields are others, and by how much each.
 func appendChange(d []byte, from, to *model.TickSample) []byte {
@@ -204,6 +240,8 @@ type FlightData struct {
 	// Wall is when the monotonic clock showed MonotonicNS.
 	Wall        time.Time
 	MonotonicNS uint64
+	// From and Until are the part that files are made of; zero for all.
+	From, Until time.Time `json:",omitzero"`
 	Blocks      []Block
 }
 
@@ -211,10 +249,15 @@ type FlightData struct {
 func (f *Flight) Data(last time.Duration) *FlightData {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	d := &FlightData{Interval: f.ticks.Interval(), CgroupVersion: f.o.CgroupVersion, Wall: f.sums.clock.wall, MonotonicNS: f.sums.clock.monotonic}
 	now := monotonicNS()
+	return f.data(now - min(now, uint64(last)))
+}
+
+// data is what is there since then, on the monotonic clock. mu must be held.
+func (f *Flight) data(since uint64) *FlightData {
+	d := &FlightData{Interval: f.ticks.Interval(), CgroupVersion: f.o.CgroupVersion, Wall: f.sums.clock.wall, MonotonicNS: f.sums.clock.monotonic}
 	for _, b := range f.blocks {
-		if int64(now-b.LastNS) <= int64(last) {
+		if b.LastNS >= since {
 			d.Blocks = append(d.Blocks, b)
 		}
 	}
@@ -231,10 +274,14 @@ func (f *Flight) Features() []model.Feature { return nil }
 func (f *Flight) Drops() []model.Drop {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return []model.Drop{
+	drops := []model.Drop{
 		{Name: "recorder/ticks", Count: f.losses.Full + f.losses.Late},
 		{Name: "recorder/flight-bytes", Capacity: uint64(f.o.MaxBytes), Used: uint64(f.bytes + f.open.size())},
 	}
+	if a := &f.kept; a.o.Detect != nil {
+		drops = append(drops, model.Drop{Name: "recorder/anomaly-bytes", Count: a.dropped, Capacity: uint64(a.o.MaxBytes), Used: uint64(a.bytes)})
+	}
+	return drops
 }
 
 // Err is why the last ticks could not be taken over; nil if they could.

@@ -70,7 +70,8 @@ func (s *script) tick(samples ...model.TickSample) {
 }
 
 func sample(id model.CgroupID, cpu uint64) model.TickSample {
-	return model.TickSample{Group: id, CPUNS: cpu, RunQueueNS: cpu / 2, Waits: cpu / 10, SentBytes: 3 * cpu, Running: 1, Asking: 2, Serving: 1}
+	return model.TickSample{Group: id, CPUNS: cpu, RunQueueNS: cpu / 2, Waits: cpu / 10, SentBytes: 3 * cpu, Running: 1, Asking: 2, Serving: 1,
+		HasMemory: cpu%3 > 0, MemoryBytes: 4096 * (cpu % 1000), HasThrottled: true, ThrottledNS: cpu / 7, ThrottledPeriods: cpu / 100}
 }
 
 // files stands for the control group files: one number, which counts the readings.
@@ -130,7 +131,8 @@ func (s sheets) create(h csvy.Head) (Writer, error) {
 
 func want[T comparable](t *testing.T, what string, got, want []T) {
 	t.Helper()
-	if !slices.Equal(got, want) {
+	// A value that is missing (NaN) equals another.
+	if !slices.EqualFunc(got, want, func(a, b T) bool { return a == b || a != a && b != b }) {
 		t.Errorf("%s is %v, want %v", what, got, want)
 	}
 }
@@ -155,6 +157,9 @@ func TestRowsSumTheGroupsOfAContainer(t *testing.T) {
 	want(t, "asking", w.column(t, csvy.RequestsAsking), []float64{2, 4, 2, 4, 0})
 	want(t, "tick", w.column(t, csvy.Tick), []float64{0, 1, 2, 3, 4})
 	want(t, "lateness", w.column(t, csvy.LatenessNS), []float64{1000, 1000, 1000, 1000, 1000})
+	// The container's own group has the memory of those inside of it; without it there is none.
+	want(t, "memory", w.column(t, csvy.MemoryBytes), []float64{4096 * 100, 4096 * 200, math.NaN(), math.NaN(), math.NaN()})
+	want(t, "throttled", w.column(t, csvy.ThrottledNS), []float64{14, 28, 42, 42, math.NaN()})
 	want(t, "the host's cpu", written[model.HostContainerID].column(t, csvy.CPUNS), []float64{5, 6, 7, 7, 7})
 	if gap := w.at[1].Sub(w.at[0]); gap != interval {
 		t.Errorf("rows are %v apart", gap)

@@ -92,7 +92,22 @@ type reading struct {
 
 var kernelColumns = []string{csvy.Tick, csvy.DueNS, csvy.LatenessNS, csvy.TickCostNS, csvy.CPUNS, csvy.Running, csvy.RunQueueNS,
 	"run_queue_waits", "voluntary_switches", "involuntary_switches", csvy.SentBytes, csvy.ReceivedBytes,
-	csvy.RequestsAsking, csvy.RequestsServing}
+	csvy.RequestsAsking, csvy.RequestsServing, csvy.MemoryBytes, csvy.ThrottledNS, "throttled_periods"}
+
+// kernelValues are those of a tick and a container in the order of kernelColumns.
+func kernelValues(values []float64, tick *model.Tick, s *model.TickSample) {
+	for i, v := range [...]uint64{tick.Number, tick.DueNS, tick.BeganNS - tick.DueNS, tick.CostNS, s.CPUNS, uint64(s.Running),
+		s.RunQueueNS, s.Waits, s.Voluntary, s.Involuntary, s.SentBytes, s.ReceivedBytes, uint64(s.Asking), uint64(s.Serving),
+		s.MemoryBytes, s.ThrottledNS, s.ThrottledPeriods} {
+		values[i] = float64(v)
+	}
+	if !s.HasMemory {
+		values[14] = math.NaN()
+	}
+	if !s.HasThrottled {
+		values[15], values[16] = math.NaN(), math.NaN()
+	}
+}
 
 // New makes a recording of what ticks sample from now on.
 func New(ticks Ticks, containers Containers, files Files, o Options) *Recording {
@@ -285,11 +300,7 @@ func (r *Recording) writeRow(t *target, tick *model.Tick, at time.Time) error {
 			return fmt.Errorf("recording %s: %w", t.container.Name, err)
 		}
 	}
-	s := &t.sum
-	for i, v := range [...]uint64{tick.Number, tick.DueNS, tick.BeganNS - tick.DueNS, tick.CostNS, s.CPUNS, uint64(s.Running),
-		s.RunQueueNS, s.Waits, s.Voluntary, s.Involuntary, s.SentBytes, s.ReceivedBytes, uint64(s.Asking), uint64(s.Serving)} {
-		w.values[i] = float64(v)
-	}
+	kernelValues(w.values, tick, &t.sum)
 	w.fill(tick.BeganNS, w.values[r.kernel:], r.o.HoldFiles)
 	r.progress.Rows++
 	if err := w.writer.Row(at, w.values); err != nil {

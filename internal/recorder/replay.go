@@ -18,6 +18,9 @@ var errCutBlock = errors.New("a block of the flight recorder ends within a tick"
 // Write makes files of what was kept since then. Of the options, those about files are not used:
 // only the kernel's numbers are kept.
 func (d *FlightData) Write(since time.Time, o Options) (Progress, error) {
+	if d.From.After(since) {
+		since = d.From
+	}
 	r := &replay{data: d, since: since, o: o, clock: clock{d.Wall, d.MonotonicNS}, writers: make(map[start]*replayed),
 		known: make(map[start]*model.Container)}
 	for _, name := range kernelColumns {
@@ -66,6 +69,7 @@ type replayed struct {
 
 func (r *replay) block(b *Block) error {
 	sums := make([][flightFields]uint64, len(b.Targets))
+	writers := make([]*replayed, len(b.Targets))
 	for rest := b.Data; len(rest) > 0; {
 		tick, changes, after, err := readTick(rest)
 		if err != nil {
@@ -78,10 +82,10 @@ func (r *replay) block(b *Block) error {
 		tick.BeganNS += tick.DueNS
 		tick.Number += b.FirstNumber
 		at := r.clock.at(tick.BeganNS)
-		if at.Before(r.since) {
+		if at.Before(r.since) || !r.data.Until.IsZero() && at.After(r.data.Until) {
 			continue
 		}
-		if err := r.rows(b, &tick, at, sums); err != nil {
+		if err := r.rows(b, &tick, at, sums, writers); err != nil {
 			return err
 		}
 	}
@@ -128,7 +132,7 @@ func applyChanges(d []byte, changes uint64, sums [][flightFields]uint64) ([]byte
 	return d, nil
 }
 
-func (r *replay) rows(b *Block, tick *model.Tick, at time.Time, sums [][flightFields]uint64) error {
+func (r *replay) rows(b *Block, tick *model.Tick, at time.Time, sums [][flightFields]uint64, writers []*replayed) error {
 	if missing := tick.Number - r.next; r.progress.Ticks > 0 && missing > 0 {
 		r.progress.Lost += missing
 		for _, w := range r.writers {
@@ -150,14 +154,14 @@ func (r *replay) rows(b *Block, tick *model.Tick, at time.Time, sums [][flightFi
 		if r.o.Wanted != nil && !r.o.Wanted(c) {
 			continue
 		}
-		w, err := r.writer(c, at)
-		if err != nil {
-			return err
+		if writers[i] == nil {
+			var err error
+			if writers[i], err = r.writer(c, at); err != nil {
+				return err
+			}
 		}
-		s := &sums[i]
-		for column, v := range [...]uint64{tick.Number, tick.DueNS, lateness, tick.CostNS, s[0], s[7], s[1], s[2], s[3], s[4], s[5], s[6], s[8], s[9]} {
-			w.values[column] = float64(v)
-		}
+		w, s := writers[i], sampleOf(&sums[i])
+		kernelValues(w.values, tick, &s)
 		r.progress.Rows++
 		if err := w.Row(at, w.values); err != nil {
 			return fmt.Errorf("writing %s: %w", c.Name, err)

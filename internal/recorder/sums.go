@@ -49,9 +49,10 @@ type target struct {
 	began bool
 	// ended is when it ended; zero while it runs.
 	ended time.Time
-	// row is what Recording keeps of it, index what Flight does.
-	row   *row
-	index int
+	// row is what Recording keeps of it; index, and before, the last tick's sum, what Flight does.
+	row    *row
+	index  int
+	before model.TickSample
 }
 
 func newSums(c Containers, wanted func(*model.Container) bool, ignore func(model.CgroupID), clock clock) *sums {
@@ -158,7 +159,7 @@ func (s *sums) add(tick *model.Tick) {
 		if t := g.target; t != nil {
 			if t.tick != s.ticks {
 				t.tick, t.began = s.ticks, true
-				t.sum.Running, t.sum.Asking, t.sum.Serving = 0, 0, 0
+				t.levels()
 			}
 			t.add(sample, &g.last)
 		}
@@ -166,9 +167,15 @@ func (s *sums) add(tick *model.Tick) {
 	}
 	for _, t := range s.list {
 		if t.tick != s.ticks {
-			t.sum.Running, t.sum.Asking, t.sum.Serving = 0, 0, 0
+			t.levels()
 		}
 	}
+}
+
+// levels begins the sums anew that are of one tick.
+func (t *target) levels() {
+	t.sum.Running, t.sum.Asking, t.sum.Serving = 0, 0, 0
+	t.sum.HasMemory, t.sum.HasThrottled, t.sum.MemoryBytes = false, false, 0
 }
 
 // add adds what a group gained since its last sample. A group that the kernel counts anew begins
@@ -187,6 +194,13 @@ func (t *target) add(now, last *model.TickSample) {
 	t.sum.Running += now.Running
 	t.sum.Asking += now.Asking
 	t.sum.Serving += now.Serving
+	// These are of all that is in a group: of the container's own they are the sum already.
+	if now.Group == t.container.Cgroup && t.container.ID != model.HostContainerID {
+		t.sum.HasMemory, t.sum.MemoryBytes = now.HasMemory, now.MemoryBytes
+		if t.sum.HasThrottled = now.HasThrottled; now.HasThrottled {
+			t.sum.ThrottledNS, t.sum.ThrottledPeriods = now.ThrottledNS, now.ThrottledPeriods
+		}
+	}
 }
 
 // has tells whether a target has a row at a tick that began then.

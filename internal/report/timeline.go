@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"sort"
 	"time"
 
 	"outsight/internal/csvy"
@@ -60,6 +59,8 @@ func (l *timeline) append(f *csvy.Recording) {
 	ticks := due != nil && late != nil && !f.Head.Started.IsZero()
 	l.monotonic = l.monotonic && ticks
 	began := f.Head.Started.UnixNano()
+	columns := make([]*series, len(f.Head.Columns)) // those that had a value
+	l.t = slices.Grow(l.t, len(f.At))
 	for i, at := range f.At {
 		if ticks {
 			since := due[i] + late[i] - float64(f.Head.MonotonicNS)
@@ -73,16 +74,20 @@ func (l *timeline) append(f *csvy.Recording) {
 			continue
 		}
 		l.t = append(l.t, at)
-		for c, column := range f.Head.Columns {
+		for c := range columns {
 			v := f.Values[c][i]
 			if math.IsNaN(v) {
 				continue
 			}
-			s := l.series[column.Name]
-			if s == nil {
-				s = &series{}
-				l.series[column.Name] = s
+			if columns[c] == nil {
+				name := f.Head.Columns[c].Name
+				if l.series[name] == nil {
+					l.series[name] = &series{}
+				}
+				columns[c] = l.series[name]
+				columns[c].t, columns[c].v = slices.Grow(columns[c].t, len(f.At)-i), slices.Grow(columns[c].v, len(f.At)-i)
 			}
+			s := columns[c]
 			s.t, s.v = append(s.t, at), append(s.v, v)
 		}
 	}
@@ -98,7 +103,17 @@ func (l *timeline) of(name string) *series {
 
 // after is the index of the first value at t or later.
 func (s *series) after(t int64) int {
-	return sort.Search(len(s.t), func(i int) bool { return s.t[i] >= t })
+	if n := len(s.t); n > 1 && s.t[0] < t && t <= s.t[n-1] {
+		// Most recordings are so regular that the place can be told.
+		guess := int(float64(t-s.t[0]) / float64(s.t[n-1]-s.t[0]) * float64(n-1))
+		for i := max(guess, 1); i <= min(guess+1, n-1); i++ {
+			if s.t[i-1] < t && t <= s.t[i] {
+				return i
+			}
+		}
+	}
+	i, _ := slices.BinarySearch(s.t, t)
+	return i
 }
 
 // at is a counter's value at t: on the line between the values before and after. It is NaN

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
@@ -170,6 +171,44 @@ func TestRecordLastMinutes(t *testing.T) {
 	if text, code := output(t, "record", "--last", "2s", "-d", dir, "--socket", socket(t)); code != 1 || !strings.Contains(text, "no agent is running") {
 		t.Errorf("without an agent: code %d\n%s", code, text)
 	}
+}
+
+// TestRecordAnAnomaly: a burst of 300 ms on all CPUs is in the list, and around it in files, also for
+// the agent that follows.
+func TestRecordAnAnomaly(t *testing.T) {
+	data := t.TempDir()
+	o := upAt(t, freePort(t), data)
+	c := shell(t, "bursting", `sleep 3; while :; do for i in 1 2 3 4 5 6 7 8; do busybox timeout 0.3 busybox sh -c 'while :; do :; done' & done; wait; sleep 3; done`)
+	var number string
+	listed := func(o *outsight) error {
+		text, code := output(t, "record", "--anomalies", "--socket", o.argument("--socket"))
+		if code != 0 {
+			t.Fatalf("code %d\n%s", code, text)
+		}
+		for line := range strings.Lines(text) {
+			if f := strings.Fields(line); len(f) > 8 && f[3] == c.name && (number == "" || f[0] == number) {
+				number = f[0]
+				return nil
+			}
+		}
+		return fmt.Errorf("no line of %s (number %q) in\n%s", c.name, number, text)
+	}
+	eventually(t, 50*time.Second, func() error { return listed(o) })
+	o.stop()
+	o = upAt(t, freePort(t), data)
+	eventually(t, time.Second, func() error { return listed(o) })
+	dir := t.TempDir()
+	if text, code := output(t, "record", "--anomaly", number, "-d", dir, "--socket", o.argument("--socket")); code != 0 {
+		t.Fatalf("code %d\n%s", code, text)
+	}
+	if r := recordingOf(t, dir, c.id); len(r.At) < 20 || len(r.At) > 430 || r.Head.Container.Name != c.name {
+		t.Errorf("%d rows of %q", len(r.At), r.Head.Container.Name)
+	}
+	text, code := output(t, "report", dir)
+	if code != 0 || !strings.Contains(text, c.name) || !strings.Contains(text, "busy for") {
+		t.Errorf("code %d\n%s", code, text)
+	}
+	fails(t, nil, []string{"there is no anomaly 123456"}, "record", "--anomaly", "123456", "-d", dir, "--socket", o.argument("--socket"))
 }
 
 // TestRecordOnAFullDisk records onto a small file system until it is full.

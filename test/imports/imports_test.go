@@ -46,8 +46,11 @@ var allowed = map[string]map[string]string{
 	"internal/csvy/parquet": {
 		"internal/csvy": "it adds a format there; it is apart so that the small agent does not link it",
 	},
-	"internal/graph":  {"internal/model": "query results in"},
-	"internal/report": {"internal/csvy": "recordings in"},
+	"internal/graph": {"internal/model": "query results in"},
+	"internal/report": {
+		"internal/csvy":  "recordings in",
+		"internal/model": "anomalies out",
+	},
 	"internal/api": {
 		"internal/model":    "snapshots and results",
 		"internal/store":    "what it answers from",
@@ -69,6 +72,7 @@ var allowed = map[string]map[string]string{
 	"cmd/outsight-agent": {
 		"internal/model": "", "bpf": "", "internal/container": "", "internal/network": "",
 		"internal/otlp": "", "internal/agent": "",
+		"internal/recorder": "how anomalies are kept", "internal/report": "how they are found",
 	},
 }
 
