@@ -374,6 +374,42 @@ func TestHeadsInParts(t *testing.T) {
 	}
 }
 
+// A request is compared with the last one by the bytes that named it, whatever their number is, and
+// also where a call sends them in two parts.
+func TestHeadsLikeTheLastOne(t *testing.T) {
+	p := open(t, Options{MaxEdgeEndpoints: 100})
+	service := pong(t, okay)
+	conn := dial(t, service.String())
+	want := map[string]uint64{}
+	send := func(name string, parts ...string) {
+		t.Helper()
+		var buffers net.Buffers
+		for _, part := range parts {
+			buffers = append(buffers, []byte(part))
+		}
+		if _, err := buffers.WriteTo(conn); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(conn, make([]byte, len(okay))); err != nil {
+			t.Fatal(err)
+		}
+		want[name+" 2xx"]++
+	}
+	for n := 1; n < 32; n++ {
+		path := "/" + strings.Repeat("z", n)
+		other := path[:n] + "y"
+		const rest = " HTTP/1.1\r\n\r\n"
+		send("GET "+path, "GET "+path+rest)
+		send("GET "+path, "GET "+path+rest)
+		send("GET "+other, "GET "+other+rest)
+		send("GET "+path, "GET "+path, rest)
+		send("GET "+path, "GET ", path+rest)
+		send("GET "+other, "GET ", other+rest)
+	}
+	conn.Close()
+	expect(t, p, service.(*net.TCPAddr).AddrPort().Port(), want)
+}
+
 // After a switch of protocols nothing is a request any more, however slow it is.
 func TestWebSocketIsAStream(t *testing.T) {
 	p := open(t, Options{})
