@@ -37,9 +37,10 @@ build: ## bin/outsight and bin/outsight-agent (needs Go alone)
 	@go build -ldflags '-s -w' -o bin/ ./cmd/...
 
 .PHONY: test
-test: ## everything that a change must pass (root; under 25 minutes on two slow cores; older kernels: make test-kernels)
+test: ## everything that a change must pass (root; half an hour on two slow cores)
 	@scripts/install test
 	@scripts/with-docker $(MAKE) generated lint unit end-to-end page
+	@$(MAKE) test-kernels
 
 .PHONY: generated
 generated: ## prove that the committed kernel objects and page are those of the sources
