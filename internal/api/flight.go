@@ -198,10 +198,6 @@ func (f *flightView) since(t time.Time) float64 {
 	return float64(t.UnixNano()-f.base*int64(time.Millisecond)) / float64(time.Millisecond)
 }
 
-// flightColumns are what is unpacked: what the analysis reads of what the kernel tells.
-var flightColumns = []string{csvy.Tick, csvy.DueNS, csvy.LatenessNS, csvy.CPUNS, csvy.RunQueueNS, csvy.SentBytes, csvy.ReceivedBytes,
-	csvy.RequestsAsking, csvy.RequestsServing}
-
 // unpack makes recordings in memory of the window and the time around it.
 func (f *flightView) unpack(data *recorder.FlightData) ([]*csvy.Recording, error) {
 	wall := func(ns uint64) time.Time { return data.Wall.Add(time.Duration(int64(ns - data.MonotonicNS))) }
@@ -221,59 +217,13 @@ func (f *flightView) unpack(data *recorder.FlightData) ([]*csvy.Recording, error
 	if err != nil {
 		return nil, err
 	}
-	var sheets []*flightSheet
-	host := csvy.ThisHost()
-	_, err = part.Write(begin, recorder.Options{Host: host, Wanted: wanted, Create: func(h csvy.Head) (recorder.Writer, error) {
-		s := newFlightSheet(h, end)
-		sheets = append(sheets, s)
-		return s, nil
-	}})
+	sheets := recorder.InMemory{Until: end}
+	_, err = part.Write(begin, recorder.Options{Host: csvy.ThisHost(), Wanted: wanted, Create: sheets.Create})
 	if err != nil && !errors.Is(err, recorder.ErrNothingKept) {
 		return nil, fmt.Errorf("reading the flight recorder: %w", err)
 	}
-	recordings := []*csvy.Recording{}
-	for _, s := range sheets {
-		if len(s.At) > 0 {
-			recordings = append(recordings, &s.Recording)
-		}
-	}
-	return recordings, nil
+	return slices.DeleteFunc(sheets.List, func(r *csvy.Recording) bool { return len(r.At) == 0 }), nil
 }
-
-// flightSheet takes in the rows of a container.
-type flightSheet struct {
-	csvy.Recording
-	// from are the places of flightColumns in the rows that come.
-	from []int
-	end  time.Time
-}
-
-func newFlightSheet(h csvy.Head, end time.Time) *flightSheet {
-	s := &flightSheet{end: end}
-	s.Path, s.Format = h.Name(), csvy.CSVY
-	columns := []csvy.Column{}
-	for _, name := range flightColumns {
-		s.from = append(s.from, h.Index(name))
-		columns = append(columns, csvy.ColumnNamed(name))
-	}
-	h.Columns = columns
-	s.Head, s.Values = h, make([][]float64, len(columns))
-	return s
-}
-
-func (s *flightSheet) Row(at time.Time, values []float64) error {
-	if at.After(s.end) {
-		return nil
-	}
-	s.At = append(s.At, at.UnixNano())
-	for i, column := range s.from {
-		s.Values[i] = append(s.Values[i], values[column])
-	}
-	return nil
-}
-
-func (s *flightSheet) Lost(uint64) error { return nil } // the numbers of the ticks tell
-func (s *flightSheet) Close() error      { return nil }
 
 // flightTally counts the rows of a container, and what it used.
 type flightTally struct {

@@ -301,21 +301,21 @@ func TestFlightKeepsAStallInALongWindow(t *testing.T) {
 func TestFlightOfContainersThatCameAndWent(t *testing.T) {
 	f := flightView{from: time.Unix(100, 0), to: time.Unix(101, 0), base: 100_000, answer: flightAnswer{IntervalMS: 500}}
 	of := func(id string, first, last int64) *csvy.Recording {
-		r := &csvy.Recording{Head: csvy.Head{Container: csvy.Container{ID: id, Name: id}}, Values: make([][]float64, len(flightColumns))}
+		h := csvy.Head{Container: csvy.Container{ID: id, Name: id}}
+		for _, name := range []string{csvy.Tick, csvy.DueNS, csvy.CPUNS, csvy.RunQueueNS, csvy.RequestsAsking, csvy.RequestsServing} {
+			h.Columns = append(h.Columns, csvy.ColumnNamed(name))
+		}
+		var one recorder.InMemory
+		w, err := one.Create(h)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for n := first; n <= last; n++ {
-			r.At = append(r.At, n*500_000_000)
-			for i, name := range flightColumns {
-				v := 0.0
-				if name == csvy.Tick {
-					v = float64(n)
-				}
-				r.Values[i] = append(r.Values[i], v)
+			if err := w.Row(time.Unix(0, n*500_000_000), []float64{float64(n), 0, 0, 0, 0, 0}); err != nil {
+				t.Fatal(err)
 			}
 		}
-		for _, name := range flightColumns {
-			r.Head.Columns = append(r.Head.Columns, csvy.ColumnNamed(name))
-		}
-		return r
+		return one.List[0]
 	}
 	f.cut([]*csvy.Recording{of("gone", 150, 180), of("here", 150, 250), of("later", 220, 250), of("came", 201, 250)}, 10, nil)
 	if want := (numberList{-500, 0, 500, 1000, 1500}); !slices.Equal(f.answer.AtMS, want) {

@@ -122,10 +122,10 @@ func (f *Flight) look(nowNS uint64) {
 	f.mu.Unlock()
 	var found []model.Anomaly
 	if !quiet {
-		r := recordings{host: f.kept.host, ticks: int((nowNS - from + uint64(history)) / uint64(data.Interval))}
+		r := InMemory{Rows: int((nowNS - from + uint64(history)) / uint64(data.Interval))}
 		// What there is of a block that cannot be read is looked at, too.
-		_, _ = data.Write(clock.at(from-uint64(history)), Options{Create: r.create})
-		found = f.kept.o.Detect(r.list)
+		_, _ = data.Write(clock.at(from-uint64(history)), Options{Host: f.kept.host, Create: r.Create})
+		found = f.kept.o.Detect(r.List)
 	}
 	f.mu.Lock()
 	for _, a := range found {
@@ -338,45 +338,3 @@ func (a *anomalies) load() {
 	slices.SortFunc(a.list, func(x, y *anomaly) int { return cmp.Compare(x.Number, y.Number) })
 	a.bytes = a.keptBytes()
 }
-
-// recordings are files in memory.
-type recordings struct {
-	host csvy.Host
-	// ticks is about how many there will be.
-	ticks int
-	list  []*csvy.Recording
-}
-
-// analysed are the columns of a Flight that saturations are found by.
-var analysed = []string{csvy.DueNS, csvy.LatenessNS, csvy.CPUNS, csvy.RunQueueNS, csvy.SentBytes, csvy.ReceivedBytes,
-	csvy.RequestsAsking, csvy.RequestsServing}
-
-// inMemory is one of them. from says which of the values of a row are kept.
-type inMemory struct {
-	*csvy.Recording
-	from []int
-}
-
-func (r *recordings) create(h csvy.Head) (Writer, error) {
-	m := &inMemory{Recording: &csvy.Recording{Head: h}}
-	m.Head.Columns, m.Head.Host = nil, r.host
-	for i, c := range h.Columns {
-		if slices.Contains(analysed, c.Name) {
-			m.from = append(m.from, i)
-			m.Head.Columns, m.Values = append(m.Head.Columns, c), append(m.Values, make([]float64, 0, r.ticks))
-		}
-	}
-	r.list = append(r.list, m.Recording)
-	return m, nil
-}
-
-func (m *inMemory) Row(at time.Time, values []float64) error {
-	m.At = append(m.At, at.UnixNano())
-	for i, from := range m.from {
-		m.Values[i] = append(m.Values[i], values[from])
-	}
-	return nil
-}
-
-func (m *inMemory) Lost(uint64) error { return nil }
-func (m *inMemory) Close() error      { return nil }

@@ -221,12 +221,12 @@ func TestNoAnomalyWithoutAStrain(t *testing.T) {
 			s.tick(sums[0], sums[1])
 		}
 		f.drain()
-		r := recordings{host: f.kept.host}
-		if _, err := f.Data(time.Hour).Write(time.Time{}, Options{Create: r.create}); err != nil {
+		var r InMemory
+		if _, err := f.Data(time.Hour).Write(time.Time{}, Options{Host: f.kept.host, Create: r.Create}); err != nil {
 			t.Fatal(err)
 		}
 		strained := f.kept.strained > 0
-		anomalies := report.Anomalies(r.list)
+		anomalies := report.Anomalies(r.List)
 		if len(anomalies) > 0 {
 			found++
 			if !strained {
