@@ -21,12 +21,17 @@ type pathAnswer struct {
 }
 
 var pathFormulas = map[string]string{
-	"arrival_rate":     "λ = Σ requests/s from outside at the entries",
+	"arrival_rate":     "λ = Σ requests/s from outside at the entries; of a resource, all that it serves",
+	"parallel":         "min(cores, busy threads, quota); of a host's CPUs, cores - CPU time per second of what is not the application",
 	"utilisation":      "U = CPU time per second / min(cores, busy threads, quota)",
 	"demand":           "D = U / λ",
 	"max_arrival_rate": "what the node serves per second / U",
 	"saturation_rate":  "λ_sat = 1 / max D",
+	"latency":          "Σ response times / requests, the mean",
+	"threads":          "threads of the node, busy or not",
 	"own":              "mean time to answer - Σ calls per request × mean round trip",
+	"next":             "calls of the next hop per request × mean round trip",
+	"others":           "Σ calls of other servers per request × mean round trip",
 	"score":            "Σ of the percentile over the hops",
 }
 

@@ -28,7 +28,7 @@ const browser = await chromium.launch({
 const faults = []
 
 /** A page whose errors, refused content and requests to other hosts are faults. */
-async function open(options = {}, hash = '') {
+async function open(options = {}, hash = '', there = '.label[data-edge]') {
   const context = await browser.newContext({ viewport: { width: 1400, height: 900 }, ...options })
   const page = await context.newPage()
   page.setDefaultTimeout(30_000)
@@ -41,7 +41,7 @@ async function open(options = {}, hash = '') {
   await page.exposeFunction('refused', (text) => fault(`content policy: ${text}`))
   await page.addInitScript(() => document.addEventListener('securitypolicyviolation', (e) => window.refused(`${e.violatedDirective} ${e.blockedURI}`)))
   await page.goto(base + hash)
-  await page.waitForSelector('.label[data-edge]')
+  await page.waitForSelector(there)
   return page
 }
 
@@ -67,7 +67,8 @@ async function picture(page, name) {
   assert.ok((await colours(png)) > 20, `the picture ${name} is blank`)
 }
 
-const graphOf = async (window) => (await fetch(new URL('api/outsight/graph?' + window, base))).json()
+const json = async (path) => (await fetch(new URL('api/outsight/' + path, base))).json()
+const graphOf = (window) => json('graph?' + window)
 
 async function until(condition) {
   for (const giveUp = Date.now() + 30_000; !(await condition()); await new Promise((resolve) => setTimeout(resolve, 500))) assert.ok(Date.now() < giveUp, `not so in 30 s: ${condition}`)
@@ -121,6 +122,19 @@ const zoomed = (page) => {
   return to - from
 }
 const waitForZoom = (page, more) => page.waitForFunction((more) => { const [a, b] = new URLSearchParams(location.hash.slice(1)).get('zoom').split('-'); return b - a >= more }, more)
+
+/** Takes pictures of a view on wide and narrow screens, light and dark, and asks whether it fits. */
+async function looks(name, hash, there) {
+  for (const colorScheme of ['light', 'dark']) {
+    for (const width of [1280, 700, 400]) {
+      const page = await open({ colorScheme, viewport: { width, height: 850 } }, hash, there)
+      await picture(page, `${name}-${colorScheme}-${width}`)
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth)
+      assert.ok(wide <= width, `${wide} px of content at ${width} px`)
+      await page.context().close()
+    }
+  }
+}
 
 const steps = {
   async 'reads the p99 of an edge, and it is the p99 of the API'() {
@@ -260,6 +274,64 @@ const steps = {
     await page.keyboard.press('Enter')
     await page.waitForSelector('.panel .tiles')
     await page.context().close()
+  },
+
+  async 'tells the first limit and the critical path, as the API does'() {
+    const page = await open()
+    await until(async () => (await graphOf('from=now-5m')).covered_seconds > 25)
+    const { from, to } = await hold(page)
+    const told = (percentile) => json(`path?from=${from}&to=${to}&percentile=${percentile}`)
+    await page.click('[data-view=path]')
+    await page.waitForSelector('[data-percentile=p99]')
+    const want = await told('p99')
+    const summary = await page.locator('[data-summary]').innerText()
+    for (const part of [...want.entries.map((e) => e.name), want.resources[0].name, `${want.extrapolation.toFixed(1)} times`]) assert.ok(summary.includes(part), `“${summary}” lacks ${part}`)
+    const all = (selector, key) => page.locator(selector).evaluateAll((list, key) => list.map((e) => e.dataset[key]), key)
+    assert.deepEqual(await all('[data-resource]', 'resource'), want.resources.map((r) => r.node))
+    assert.deepEqual(await all('[data-hop]', 'hop'), want.critical_path.hops.map((h) => h.node))
+    assert.equal(await page.locator('[data-resources] th .explained').first().getAttribute('title'), want.formulas.utilisation)
+    await page.selectOption('[name=percentile]', 'p50')
+    await page.waitForSelector('[data-percentile=p50]')
+    assert.equal(hash(page).get('percentile'), 'p50')
+    const [, hop] = (await told('p50')).critical_path.hops
+    const edge = page.locator(`[data-hop-edge=${JSON.stringify(hop.edge)}]`)
+    const label = await edge.innerText()
+    assert.ok(Math.abs(seconds(label.replace('p50 ', '')) / hop.weight - 1) < 0.02, `the page says ${label}, the API ${hop.weight}`)
+    await edge.click()
+    await page.waitForSelector('.panel .tiles')
+    assert.ok((await page.locator('.panel h2').innerText()).includes(hop.name))
+    await page.reload()
+    await page.waitForSelector('.hop-edge.chosen')
+    const known = (await graphOf(`from=${from}&to=${to}`)).nodes.map((n) => n.id)
+    const row = want.resources.find((r) => known.includes(r.node))
+    await page.locator(`[data-resource=${JSON.stringify(row.node)}] [data-number=latency]`).click()
+    await page.waitForFunction((name) => document.querySelector('.panel h2')?.textContent === name, row.name)
+    assert.equal(await page.locator('tr.chosen[data-resource]').getAttribute('data-resource'), row.node)
+    await page.context().close()
+    await looks('path', `#view=path&from=${from}&to=${to}`, '.hop')
+  },
+
+  async 'lists what changed, and leads to it'() {
+    let to, want, row
+    await until(async () => {
+      to = Math.floor(Date.now() / 1000)
+      want = await json(`changes?from=${to - 20}&to=${to}`)
+      const known = (await graphOf(`from=${to - 20}&to=${to}`)).edges.map((e) => e.id)
+      row = want.changes.find((c) => known.includes(c.edge))
+      return row
+    })
+    const page = await open({}, `#from=${to - 20}&to=${to}`)
+    await page.click('[data-view=changes]')
+    await page.waitForSelector('[data-change]')
+    assert.deepEqual(await page.locator('[data-change]').evaluateAll((rows) => rows.map((r) => [r.dataset.of, r.dataset.change, r.matches('.doubtful')])), want.changes.map((c) => [c.node ?? c.edge, c.what, !c.sure]))
+    await page.locator(`[data-of=${JSON.stringify(row.edge)}][data-change=${row.what}]`).click()
+    await page.waitForSelector('.panel .tiles')
+    assert.equal((await page.locator('.panel h2').innerText()).replace(/\s+/g, ' '), row.name)
+    await page.selectOption('[name=ago]', '1d')
+    await page.waitForSelector('.changes .note')
+    assert.equal(hash(page).get('ago'), '1d')
+    await page.context().close()
+    await looks('changes', `#view=changes&from=${to - 20}&to=${to}`, '[data-change]')
   },
 
   async 'lists what was asked for on an HTTP edge, and charts an endpoint'() {

@@ -1,11 +1,13 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { ChangesView } from './changesview'
 import { useGraph, useStatus } from './data'
 import { clock } from './format'
 import { Header } from './header'
 import { HeatMap } from './heatmap'
 import { ServiceMap } from './map'
 import { Panel } from './panel'
-import { edgeOf, nodeOf, useUrlState } from './state'
+import { PathView } from './pathview'
+import { edgeOf, hides, nodeOf, useUrlState, VIEWS } from './state'
 import { Strip } from './stripview'
 import { Table } from './table'
 import { useTheme } from './theme'
@@ -18,8 +20,9 @@ export function App() {
   const [state, change] = useUrlState()
   const [theme, nextTheme] = useTheme()
   const live = state.from === undefined
-  const query = (live ? `from=now-${state.window}s&to=now` : `from=${state.from}&to=${state.to}`) + (state.by === 'container' ? '' : `&by=${state.by}`) + (state.share ? `&share=${state.share}` : '')
-  const graph = useGraph(query, () => `/api/outsight/graph?${query}`, live ? period(state.window) : 0)
+  const query = (live ? `from=now-${state.window}s&to=now` : `from=${state.from}&to=${state.to}`) + (state.by === 'container' ? '' : `&by=${state.by}`) + (hides(state.view) && state.share ? `&share=${state.share}` : '')
+  const every = live ? period(state.window) : 0
+  const graph = useGraph(query, () => `/api/outsight/graph?${query}`, every)
   const status = useStatus()
   const g = graph.data
   const node = nodeOf(g, state.node)
@@ -71,9 +74,12 @@ export function App() {
           <Note loading={!g && !graph.error} empty={g !== undefined && g.nodes.length === 0} live={live} />
           {g && g.nodes.length > 0 && (
             <>
-              <section class="map" aria-label={state.view === 'heat' ? 'Heat map' : 'Service map'}>
+              <section class="map" aria-label={state.view === 'map' ? 'Service map' : VIEWS.find(([view]) => view === state.view)![1]}>
                 <ViewBar graph={g} state={state} change={change} />
-                {state.view === 'heat' ? <HeatMap graph={g} state={state} change={change} query={query} period={live ? period(state.window) : 0} /> : <ServiceMap graph={g} state={state} change={change} />}
+                {state.view === 'map' && <ServiceMap graph={g} state={state} change={change} />}
+                {state.view === 'heat' && <HeatMap graph={g} state={state} change={change} query={query} period={every} />}
+                {state.view === 'path' && <PathView graph={g} state={state} change={change} query={query} period={every} />}
+                {state.view === 'changes' && <ChangesView graph={g} state={state} change={change} query={query} period={every} />}
               </section>
               {state.strip && <Strip graph={g} state={state} change={change} theme={theme} />}
               <Table graph={g} state={state} change={change} filter={filter} />

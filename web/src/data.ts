@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
-import type { Flight, Graph, Heat, Seconds, Status } from './types'
+import type { Changes, Flight, Graph, Heat, PathAnswer, Seconds, Status } from './types'
 
 const TIMEOUT = 25_000
 
@@ -65,6 +65,8 @@ export function usePoll<T>(key: string, path: () => string, period: number): Loa
 
 export const useGraph = (key: string, path: () => string, period: number) => usePoll<Graph>(key, path, period)
 export const useHeat = (key: string, path: () => string, period: number) => usePoll<Heat>(key, path, period)
+export const usePath = (key: string, path: () => string, period: number) => usePoll<PathAnswer>(key, path, period)
+export const useChanges = (key: string, path: () => string, period: number) => usePoll<Changes>(key, path, period)
 export const useFlight = (key: string, path: () => string, period: number) => usePoll<Flight>(key, path, period)
 export const useStatus = () => usePoll<Status>('status', () => '/api/outsight/status', 15_000)
 

@@ -11,6 +11,8 @@ it('reads back what it writes', () => {
     '#from=1790000000&to=1790000300.5&edge=a%3Eb&chart=client.p99',
     '#status=',
     '#view=heat&by=process&share=0.01&quantity=p99',
+    '#node=cpu&view=path&percentile=p50',
+    '#view=changes&by=pod&ago=7d',
     '#edge=a%3Eb%2Fudp&chart=endpoint.rate&endpoint=http+GET+%2Fproduct%2F%3Aid&by=pod',
     '#strip=10s',
     '#strip=1m&zoom=1790000000000-1790000000250&mark=stall%401790000000100&lanes=all',
@@ -22,7 +24,7 @@ it('reads back what it writes', () => {
 it('ignores what it does not understand', () => {
   expect(write(parse('#window=9y&from=5&to=3&chart=usage.x&sort=%3Cscript%3E&colour=red'))).toBe('')
   expect(write(parse('#node=a&chart=constructor.name'))).toBe('#node=a')
-  expect(write(parse('#view=list&by=port&share=0.5&quantity=x'))).toBe('')
+  expect(write(parse('#view=list&by=port&share=0.5&quantity=x&percentile=p95&ago=2d'))).toBe('')
   expect(write(parse('#edge=a&chart=endpoint.rate'))).toBe('#edge=a')
   expect(write(parse('#node=a&chart=endpoint.rate&endpoint=http+GET'))).toBe('#node=a')
   expect(write(parse('#strip=2h&zoom=1-2&mark=stall%401'))).toBe('')

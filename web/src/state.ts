@@ -17,13 +17,17 @@ export interface State {
   chart?: string
   /** Of which endpoint, for the charts "endpoint.rate" and "endpoint.latency": protocol, space, name. */
   endpoint?: string
-  view: 'map' | 'heat'
+  view: View
   /** What a node stands for. */
   by: Grouping
   /** The least share of all bytes that an edge is shown with. */
   share: number
   /** What the heat map shows. */
   quantity: Quantity
+  /** The latency that the critical path goes by. */
+  percentile: Percentile
+  /** How much earlier the window is that changes are against; "" for the one just before. */
+  ago: Ago
   /** Length of the live strip of the last minutes, in seconds; absent where it is closed. */
   strip?: number
   /** What the strip shows while it does not follow the present, in Unix ms. */
@@ -43,9 +47,17 @@ export const WINDOWS: [string, number][] = [['1m', 60], ['5m', 300], ['15m', 900
 export type Grouping = 'container' | 'process' | 'pod' | 'host'
 export const GROUPINGS: Grouping[] = ['container', 'process', 'pod', 'host']
 export const SHARES = [0, 0.001, 0.01, 0.05]
+export const PERCENTILES = ['p50', 'p75', 'p90', 'p99'] as const
+export type Percentile = (typeof PERCENTILES)[number]
+export type Ago = '' | '1h' | '1d' | '7d'
+export const AGOS: [Ago, string, number][] = [['', 'the window before', 0], ['1h', '1 hour earlier', 3600], ['1d', '1 day earlier', 86_400], ['7d', '1 week earlier', 604_800]]
+export type View = 'map' | 'heat' | 'path' | 'changes'
+export const VIEWS: [View, string][] = [['map', 'Map'], ['heat', 'Heat map'], ['path', 'Path'], ['changes', 'Changes']]
+/** Whether a view leaves small edges out; an analysis needs all of them. */
+export const hides = (view: View): boolean => view === 'map' || view === 'heat'
 const QUANTITIES: Quantity[] = ['bytes', 'requests', 'p99']
 
-const DEFAULT: State = { window: 300, sort: '-usage.cpu_cores', q: '', view: 'map', by: 'container', share: 0, quantity: 'bytes' }
+const DEFAULT: State = { window: 300, sort: '-usage.cpu_cores', q: '', view: 'map', by: 'container', share: 0, quantity: 'bytes', percentile: 'p99', ago: '' }
 export const STRIPS: [string, number][] = [['10s', 10], ['1m', 60], ['5m', 300], ['10m', 600]]
 const MARK = /^[a-z-]+@[0-9]{1,14}$/
 const CHARTS = /^((usage|served|called|client|server)\.[a-z0-9_]+|endpoint\.(rate|latency))$/
@@ -55,6 +67,12 @@ const finite = (text: string | null | undefined): number | undefined => {
   const v = Number(text)
   return text != null && text !== '' && Number.isFinite(v) ? v : undefined
 }
+
+/** Length of the shown window in seconds. */
+export const lengthOf = (s: State): number => (s.from !== undefined && s.to !== undefined ? s.to - s.from : s.window)
+
+/** How much earlier the window is to compare with: the one just before, where the two would overlap. */
+export const agoOf = (s: State): Ago => (AGOS.find(([name]) => name === s.ago)![2] < lengthOf(s) ? '' : s.ago)
 
 /** Reads a hash; what it does not understand becomes the default. */
 export function parse(hash: string): State {
@@ -74,10 +92,12 @@ export function parse(hash: string): State {
     if (endpoint && s.edge) s.endpoint = endpoint.slice(0, 200)
     else delete s.chart
   }
-  if (p.get('view') === 'heat') s.view = 'heat'
+  s.view = VIEWS.find(([view]) => view === p.get('view'))?.[0] ?? DEFAULT.view
   s.by = GROUPINGS.find((by) => by === p.get('by')) ?? DEFAULT.by
   s.share = SHARES.find((share) => share === finite(p.get('share'))) ?? DEFAULT.share
   s.quantity = QUANTITIES.find((q) => q === p.get('quantity')) ?? DEFAULT.quantity
+  s.percentile = PERCENTILES.find((q) => q === p.get('percentile')) ?? DEFAULT.percentile
+  s.ago = AGOS.find(([ago]) => ago === p.get('ago'))?.[0] ?? DEFAULT.ago
   s.strip = STRIPS.find(([name]) => name === p.get('strip'))?.[1]
   if (s.strip === undefined) delete s.strip
   else {
@@ -106,7 +126,7 @@ export function write(s: State): string {
   else if (s.node) p.set('node', s.node)
   if (s.chart && (s.edge || s.node)) p.set('chart', s.chart)
   if (s.chart?.startsWith('endpoint.') && s.edge && s.endpoint) p.set('endpoint', s.endpoint)
-  for (const key of ['view', 'by', 'share', 'quantity'] as const) if (s[key] !== DEFAULT[key]) p.set(key, String(s[key]))
+  for (const key of ['view', 'by', 'share', 'quantity', 'percentile', 'ago'] as const) if (s[key] !== DEFAULT[key]) p.set(key, String(s[key]))
   if (s.strip) {
     p.set('strip', STRIPS.find(([, length]) => length === s.strip)![0])
     if (s.zoom) p.set('zoom', s.zoom.map(Math.round).join('-'))

@@ -176,6 +176,75 @@ export interface Heat {
   cells: HeatCell[]
 }
 
+/** A node, or the CPUs of a host ("cpus/" and its name), that requests use. */
+export interface Resource {
+  node: string
+  name: string
+  cpu_cores: number
+  /** How much CPU it could use at most, and why no more. */
+  parallel: number
+  parallel_by: 'cores' | 'quota' | 'threads' | 'left'
+  utilisation: number
+  demand?: number
+  arrival_rate?: number
+  max_arrival_rate?: number
+  threads?: number
+  latency?: Seconds
+}
+
+/** A node of the critical path; times are means, in seconds. */
+export interface Hop {
+  node: string
+  name: string
+  /** The edge that leads here; absent at the entry. */
+  edge?: string
+  weight?: Seconds
+  served?: Seconds
+  own: number
+  next: number
+  others: number
+  /** It waits longer than it takes to answer, so that its own time is not known. */
+  concurrent?: boolean
+}
+
+export interface PathAnswer {
+  from: string
+  to: string
+  entries: { node: string; name: string; arrival_rate: number; clients: string[] }[]
+  arrival_rate: number
+  saturation_rate?: number
+  bottleneck?: string
+  extrapolation?: number
+  resources: Resource[]
+  critical_path?: { percentile: string; score: Seconds; hops: Hop[] }
+  formulas: Record<string, string>
+}
+
+/** A number of a node or an edge in two windows; one is absent where the node or edge was not there. */
+export interface ChangeOf {
+  node?: string
+  edge?: string
+  name: string
+  what: string
+  unit: NumberInfo['unit']
+  before?: number
+  after?: number
+  /** Standard deviations of chance; 0 where chance has no part in it. */
+  deviations: number
+  sure: boolean
+}
+
+export interface Changes {
+  from: string
+  to: string
+  before_from: string
+  before_to: string
+  changes: ChangeOf[]
+  omitted: number
+  completeness: Completeness
+  before_completeness: Completeness
+}
+
 /** A stretch of the flight recorder. Times that end with _ms are in ms since base_ms, in Unix ms. */
 export interface Flight {
   base_ms: number

@@ -1,0 +1,94 @@
+import { numberOf, sureOf, timesOf, whatOf } from './changes'
+import { useChanges } from './data'
+import { span } from './format'
+import { Period } from './header'
+import { agoOf, edgeOf, nodeOf, short, type Change, type State } from './state'
+import type { Changes, Graph } from './types'
+
+interface Props {
+  graph: Graph
+  state: State
+  change: Change
+  /** What of the server's data to show, as a query string, and how often to ask, in ms. */
+  query: string
+  period: number
+}
+
+/** What changed from an earlier window to the shown one. */
+export function ChangesView(p: Props) {
+  const ago = agoOf(p.state)
+  const query = p.query + (ago && `&ago=${ago}`)
+  const { data, error } = useChanges(query, () => `/api/outsight/changes?${query}`, p.period)
+  return (
+    <div class="changes">
+      {error && <p class="inline-error" role="alert">{error}</p>}
+      {data && <Windows of={data} />}
+      {data && missing(data) && <p class="note">Nothing was seen in the earlier time, so there is nothing to compare with.</p>}
+      {data && !missing(data) && data.changes.length === 0 && <p class="note">Nothing changed by over a tenth.</p>}
+      {data && !missing(data) && data.changes.length > 0 && <List {...p} of={data} />}
+    </div>
+  )
+}
+
+/** Whether there is nothing to compare with. */
+const missing = (of: Changes): boolean => of.before_completeness.covered_seconds === 0
+
+function Windows({ of }: { of: Changes }) {
+  const range = (from: string, to: string): [number, number] => [Date.parse(from) / 1000, Date.parse(to) / 1000]
+  const lack = ([['earlier', of.before_completeness], ['later', of.completeness]] as const).filter(([, c]) => c.covered_seconds > 0 && c.covered_seconds < 0.9 * c.window_seconds)
+  return (
+    <p class="path-summary" data-windows>
+      From <Period range={range(of.before_from, of.before_to)} /> to <Period range={range(of.from, of.to)} />
+      {missing(of) || <span class="muted">: {of.changes.length} changes, {of.changes.filter((c) => c.sure).length} of them sure</span>}
+      {lack.map(([when, c]) => <small key={when} class="caveat">Of the {when} time, {span(c.covered_seconds)} were seen. Rates are of these.</small>)}
+    </p>
+  )
+}
+
+const SURE = 'Standard deviations of chance: of counts as of a Poisson process, of means and p99 by the spread of what was timed. From 3 on it is sure: chance does that once in 370 numbers. What is measured without chance has none.'
+
+function List({ of, graph, state, change }: Props & { of: Changes }) {
+  const chosen = nodeOf(graph, state.node)?.id ?? edgeOf(graph, state.edge)?.id
+  return (
+    <>
+      <div class="scroll tall">
+        <table class="plain" data-changes>
+          <thead>
+            <tr>
+              <th scope="col" class="name">Of</th>
+              <th scope="col" class="words">What changed</th>
+              <th scope="col">Before</th>
+              <th scope="col" aria-label="to" />
+              <th scope="col">After</th>
+              <th scope="col">Times</th>
+              <th scope="col"><span class="explained" title={SURE}>How sure</span></th>
+            </tr>
+          </thead>
+          <tbody>
+            {of.changes.map((c) => {
+              const id = (nodeOf(graph, c.node) ?? edgeOf(graph, c.edge))?.id
+              const choose = id && (() => change({ node: c.node && short(id), edge: c.edge && short(id), status: undefined, chart: undefined }))
+              return (
+                <tr key={`${c.node ?? ''} ${c.edge ?? ''} ${c.what}`} class={`${choose ? 'pick' : ''}${id && id === chosen ? ' chosen' : ''}${c.sure ? '' : ' doubtful'}`} data-change={c.what} data-of={c.node ?? c.edge} onClick={choose || undefined}>
+                  <th scope="row" class="name">{choose ? <button title={c.name}><span>{c.name}</span></button> : <span class="name-text" title={c.name}>{c.name}</span>}</th>
+                  <td class="words">{whatOf(c)}</td>
+                  <td>{numberOf(c, 'before')}</td>
+                  <td class="muted to">→</td>
+                  <td>{numberOf(c, 'after')}</td>
+                  <td>{timesOf(c)}</td>
+                  <td title={c.sure ? undefined : 'It may be chance'}>{sureOf(c)}</td>
+                </tr>
+              )
+            })}
+          </tbody>
+        </table>
+      </div>
+      <p class="map-foot muted">
+        <span>
+          {of.changes.some((c) => !c.sure) && 'Grey ones may be chance. '}Changes of less than a tenth are not listed.
+          {of.omitted > 0 && ` ${of.omitted} less sure or lesser ones are left out.`}
+        </span>
+      </p>
+    </>
+  )
+}

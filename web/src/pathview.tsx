@@ -1,0 +1,167 @@
+import { usePath } from './data'
+import { duration, format, NONE } from './format'
+import { firstLimit, limitOf, longest, nodeFor, PARTS, partsOf } from './path'
+import { edgeOf, nodeOf, short, type Change, type State } from './state'
+import type { Graph, Hop, PathAnswer, Resource } from './types'
+
+interface Props {
+  graph: Graph
+  state: State
+  change: Change
+  /** What of the server's data to show, as a query string, and how often to ask, in ms. */
+  query: string
+  period: number
+}
+
+interface Part extends Props {
+  answer: PathAnswer
+}
+
+/** Where requests come in, what runs out first, and on which chain of calls the time goes. */
+export function PathView(p: Props) {
+  const query = `${p.query}&percentile=${p.state.percentile}`
+  const { data, error } = usePath(query, () => `/api/outsight/path?${query}`, p.period)
+  return (
+    <div class="path">
+      {error && <p class="inline-error" role="alert">{error}</p>}
+      {data && data.entries.length === 0 && <p class="note">No requests came in from outside of the containers in this time.</p>}
+      {data && data.entries.length > 0 && (
+        <>
+          <Summary {...p} answer={data} />
+          <Chain {...p} answer={data} />
+          {data.resources.length > 0 && <Resources {...p} answer={data} />}
+        </>
+      )}
+    </div>
+  )
+}
+
+const NAMED = 3
+
+function Summary({ answer: a, state }: Part) {
+  const limit = firstLimit(a)
+  const more = a.entries.length - NAMED
+  return (
+    <p class="path-summary" data-summary>
+      Requests come in at {a.entries.slice(0, NAMED).map((e, i) => <>{i > 0 && ', '}<strong>{e.name}</strong>{a.entries.length > 1 && ` (${format(e.arrival_rate, '/s')})`}</>)}
+      {more > 0 && ` and ${more} more`}: <span class="explained" title={a.formulas.arrival_rate}>λ = {format(a.arrival_rate, '/s')}</span>.{' '}
+      {limit ? (
+        <>
+          The first limit: <span class="explained" title={a.formulas.saturation_rate}><strong>{limit.name}</strong> {limit.text}</span>
+          {limit.far && <small class="caveat">That is far away: the estimate takes for granted that CPU time grows as requests do. Look again under more load.</small>}
+        </>
+      ) : state.by === 'process' ? 'CPU time is known of containers, not of processes: group by container to see the first limit.' : 'No CPU time was seen of what they reach, so that no limit can be told.'}
+    </p>
+  )
+}
+
+/** The critical path: a box for each hop with its mean time, and the edges between them. */
+function Chain({ answer: a, graph, state, change }: Part) {
+  const path = a.critical_path
+  if (!path) return <p class="muted path-note">No reply was timed, so that no path can be told.</p>
+  const whole = longest(path.hops)
+  const chosenNode = nodeOf(graph, state.node)
+  const chosenEdge = edgeOf(graph, state.edge)
+  return (
+    <>
+      <div class="path-head">
+        <h2>Critical path</h2>
+        <span class="muted explained" title={a.formulas.score} data-score>{path.percentile} of its calls in sum {duration(path.score)}</span>
+        <p class="legend">{PARTS.map(([key, title]) => <span key={key} title={a.formulas[key]}><i class={`swatch ${key}`} /> {title}</span>)}</p>
+      </div>
+      <ol class="hops" data-percentile={path.percentile}>
+        {path.hops.map((h, i) => {
+          const way = i > 0 ? `${path.hops[i - 1]!.name} → ${h.name}` : `all requests to ${h.name}`
+          const label = <span>{path.percentile} {duration(h.weight)}</span>
+          return (
+            <li key={h.node}>
+              {h.edge && edgeOf(graph, h.edge) ? (
+                <button class={edgeOf(graph, h.edge) === chosenEdge ? 'hop-edge chosen' : 'hop-edge'} data-hop-edge={h.edge} title={way} aria-label={`${way}: ${path.percentile} ${duration(h.weight)}`}
+                  onClick={() => change({ edge: short(h.edge!), node: undefined, status: undefined, chart: undefined })}>
+                  {label}
+                </button>
+              ) : <div class="hop-edge" title={way}>{label}</div>}
+              <Box hop={h} whole={whole} chosen={chosenNode?.id === h.node} last={i === path.hops.length - 1} formulas={a.formulas}
+                choose={() => change({ node: short(h.node), edge: undefined, status: undefined, chart: undefined })} />
+            </li>
+          )
+        })}
+      </ol>
+    </>
+  )
+}
+
+/** Shorter waits, in seconds, are not told: the clock has ticks of a microsecond. */
+const LEAST = 1e-6
+
+function Box({ hop: h, whole, chosen, last, formulas, choose }: { hop: Hop; whole: number; chosen: boolean; last: boolean; formulas: Record<string, string>; choose: () => void }) {
+  return (
+    <div class={chosen ? 'hop chosen' : 'hop'} data-hop={h.node}>
+      <button class="hop-name" title={h.name} onClick={choose}>{h.name}</button>
+      <p class="muted small explained" title={formulas.latency}>answers in {duration(h.served)}</p>
+      <svg class={h.concurrent ? 'hop-bar concurrent' : 'hop-bar'} viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">
+        <rect class="track" width="100" height="10" />
+        {partsOf(h, whole).map((part) => part.width > 0 && <rect key={part.key} class={part.key} x={part.x} width={Math.max(part.width, 0.5)} height="10" />)}
+      </svg>
+      <dl>
+        {PARTS.map(([key]) => (key === 'own' || h[key] >= LEAST) && !(key === 'next' && last) && (
+          <div key={key} title={formulas[key]}>
+            <dt>{key}</dt>
+            <dd>{key !== 'own' ? duration(h[key]) : h.served === undefined ? NONE : h.concurrent ? 'not known' : duration(h.own)}</dd>
+          </div>
+        ))}
+      </dl>
+      {h.concurrent && <p class="small lack" data-concurrent title="It waits for longer than it takes to answer: it calls several servers at a time, or for itself.">calls at a time</p>}
+    </div>
+  )
+}
+
+const COLUMNS: [string, string, (r: Resource) => string][] = [
+  ['parallel', 'Of', limitOf],
+  ['arrival_rate', 'Serves', (r) => format(r.arrival_rate, '/s')],
+  ['max_arrival_rate', 'Could serve', (r) => format(r.max_arrival_rate, '/s')],
+  ['demand', 'Demand per request', (r) => duration(r.demand)],
+  ['latency', 'Answers in', (r) => duration(r.latency)],
+  ['threads', 'Threads', (r) => format(r.threads, '')],
+]
+
+/** How near each resource is to its limit (paper 000, table 4). */
+function Resources({ answer: a, graph, state, change }: Part) {
+  const chosen = nodeOf(graph, state.node)
+  const heading = (key: string, title: string) => <th key={key} scope="col"><span class="explained" title={a.formulas[key]}>{title}</span></th>
+  return (
+    <>
+      <div class="path-head"><h2>Resources</h2><span class="muted">the nearest to its limit first</span></div>
+      <div class="scroll">
+        <table class="plain" data-resources>
+          <thead>
+            <tr>
+              <th scope="col" class="name">Resource</th>
+              {heading('utilisation', 'Utilisation')}
+              {COLUMNS.map(([key, title]) => heading(key, title))}
+            </tr>
+          </thead>
+          <tbody>
+            {a.resources.map((r) => {
+              const node = nodeFor(graph, r)
+              const choose = node && (() => change({ node: short(node.id), edge: undefined, status: undefined, chart: undefined }))
+              return (
+                <tr key={r.node} class={`${choose ? 'pick' : ''}${node && node === chosen ? ' chosen' : ''}`} data-resource={r.node} onClick={choose}>
+                  <th scope="row" class="name">{choose ? <button><span>{r.name}</span></button> : <span class="name-text">{r.name}</span>}</th>
+                  <td class="share">
+                    {format(r.utilisation, 'ratio')}
+                    <svg class={r.utilisation >= 0.8 ? 'share-bar full' : 'share-bar'} viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
+                      <rect class="track" width="100" height="8" />
+                      <rect width={r.utilisation * 100} height="8" />
+                    </svg>
+                  </td>
+                  {COLUMNS.map(([key, , text]) => <td key={key} data-number={key} class={text(r) === NONE ? 'none' : undefined}>{text(r)}</td>)}
+                </tr>
+              )
+            })}
+          </tbody>
+        </table>
+      </div>
+    </>
+  )
+}
