@@ -117,6 +117,15 @@ func TestCriticalPathAndItsTimes(t *testing.T) {
 	}
 }
 
+// The host's resolver is slow, and no part of the application.
+func TestPathStaysInTheApplication(t *testing.T) {
+	g := office()
+	g.Edges = append(g.Edges, call("app", "host/vm", 1, 10))
+	if p := g.CriticalPath(P90); p.Hops[len(p.Hops)-1].Node != "db" {
+		t.Errorf("it ends at %s", p.Hops[len(p.Hops)-1].Node)
+	}
+}
+
 // The widest path to each node is as wide as the widest of all paths to it.
 func TestWidestPathsOfRandomGraphs(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))

@@ -22,7 +22,7 @@ type Change struct {
 	Node string `json:"node,omitempty"`
 	Edge string `json:"edge,omitempty"`
 	Name string `json:"name"`
-	// What changed: "cpu", "memory", "run_queue_p99", "rate", "mean", "p99", "failures", "retransmits", or
+	// What changed: "cpu", "memory", "rate", "mean", "p99", "failures", "retransmits", or
 	// "presence" for what is in one window alone.
 	What   string   `json:"what"`
 	Unit   string   `json:"unit"`
@@ -91,7 +91,7 @@ func (c *comparison) nodes() {
 		delete(old, n.ID)
 		of := Change{Node: n.ID, Name: n.Name}
 		if was == nil {
-			c.presence(of, nil, ptrTo(1))
+			c.presence(of, nil, ptrTo(1), math.Inf(1))
 			continue
 		}
 		if n.Usage == nil || was.Usage == nil {
@@ -99,10 +99,9 @@ func (c *comparison) nodes() {
 		}
 		c.level(of, "cpu", "cores", was.Usage.CPUCores, n.Usage.CPUCores, 0.005)
 		c.level(of, "memory", "B", was.Usage.MemoryBytes, n.Usage.MemoryBytes, 1<<20)
-		c.level(of, "run_queue_p99", "s", finite(was.Usage.RunQueueP99), finite(n.Usage.RunQueueP99), 1e-3)
 	}
 	for _, n := range old {
-		c.presence(Change{Node: n.ID, Name: n.Name}, ptrTo(1), nil)
+		c.presence(Change{Node: n.ID, Name: n.Name}, ptrTo(1), nil, math.Inf(1))
 	}
 }
 
@@ -122,15 +121,18 @@ func (c *comparison) edges() {
 		was := old[e.ID]
 		delete(old, e.ID)
 		if was == nil {
-			c.presence(of(e), nil, ptrTo(1))
+			c.presence(of(e), nil, ptrTo(1), e.events())
 			continue
 		}
 		c.edge(of(e), was.Best(), e.Best())
 	}
 	for _, e := range old {
-		c.presence(of(e), ptrTo(1), nil)
+		c.presence(of(e), ptrTo(1), nil, e.events())
 	}
 }
+
+// events is how often the edge was used.
+func (e *Edge) events() float64 { return e.Best().Transactions + e.Best().ConnectionsOpened }
 
 func (c *comparison) edge(of Change, was, is *Side) {
 	x, y := c.before.CoveredSeconds, c.after.CoveredSeconds
@@ -179,8 +181,12 @@ func (c *comparison) level(of Change, what, unit string, before, after *float64,
 	}
 }
 
-func (c *comparison) presence(of Change, before, after *float64) {
-	of.What, of.Before, of.After, of.Sure = "presence", before, after, true
+// presence lists what was there in one window alone, with that many events; a node has no need of any.
+func (c *comparison) presence(of Change, before, after *float64, events float64) {
+	of.What, of.Before, of.After, of.Sure = "presence", before, after, math.Sqrt(events) >= sureDeviations
+	if !math.IsInf(events, 1) {
+		of.Deviations = math.Sqrt(events)
+	}
 	c.changes = append(c.changes, of)
 }
 

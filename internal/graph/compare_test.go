@@ -81,6 +81,13 @@ func TestCompare(t *testing.T) {
 	if d := Compare(before, after, 2); len(d.Changes) != 2 || d.Omitted != 4 {
 		t.Errorf("%d changes, %d omitted", len(d.Changes), d.Omitted)
 	}
+	once := observed(random, 4, time.Millisecond)
+	once.Edges[0].ID = "other"
+	for _, c := range Compare(before, once, 100).Changes {
+		if c.Edge == "other" && (c.Sure || c.Deviations != 2) || c.Edge == "a>b" && !c.Sure {
+			t.Errorf("presence: %+v", c)
+		}
+	}
 	if d := Compare(before, before, 100); len(d.Changes) != 0 {
 		t.Errorf("against itself: %+v", d.Changes)
 	}
