@@ -4,7 +4,7 @@ import type { ChangeOf } from './types'
 // What changed between two windows, in words.
 
 const WHAT: Record<string, string> = {
-  cpu: 'CPU', memory: 'Memory', run_queue_p99: 'Run queue p99', rate: 'Requests', mean: 'Mean latency', p99: 'p99 latency',
+  cpu: 'CPU', memory: 'Memory', rate: 'Requests', mean: 'Mean latency', p99: 'p99 latency',
   failures: 'Failed connects', retransmits: 'Segments sent again',
 }
 
