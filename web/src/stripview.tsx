@@ -24,7 +24,9 @@ export function Strip({ graph, state, change, theme }: Props) {
   const query = (zoom ? `from=${zoom[0] / 1000}&to=${zoom[1] / 1000}` : `from=now-${length}s`) + (state.lanes ? '&lanes=100' : '') + (chosenNode ? `&container=${encodeURIComponent(chosenNode.id)}` : '')
   const [absent, setAbsent] = useState(false)
   const loaded = useFlight(query, () => `/api/outsight/flight?${query}`, absent ? 30_000 : zoom ? 0 : length <= 60 ? 1000 : length * 10)
-  const f = loaded.data
+  // What is dragged across must not move on meanwhile.
+  const [held, hold] = useState<Flight>()
+  const f = held ?? loaded.data
   useEffect(() => setAbsent(!f && Boolean(loaded.error)), [f === undefined, loaded.error])
   const body = useRef<HTMLDivElement>(null)
   const total = useWidth(body)
@@ -46,8 +48,9 @@ export function Strip({ graph, state, change, theme }: Props) {
   const out = () => f && f.kept_from_ms !== null && f.kept_to_ms !== null && zoom && show(widen(range, [f.kept_from_ms, f.kept_to_ms]))
   // A mark that is looked at must not move out of sight.
   const pick = (m: Mark) => f && change({ mark: m === chosen ? undefined : keyOf(m, f.base_ms), zoom: zoom ?? (range.map((t) => Math.round(f.base_ms + t)) as Range) })
-  const act = useRef({ show, out, pick, point })
-  act.current = { show, out, pick, point }
+  const drag = (on: boolean) => hold(on ? f : undefined)
+  const act = useRef({ show, out, pick, point, drag })
+  act.current = { show, out, pick, point, drag }
 
   const empty = f && f.at_ms.length === 0
   const at = pointed === undefined ? undefined : f && indexAt(f.at_ms, pointed)
@@ -183,7 +186,7 @@ interface PlotProps {
   chosen?: Mark
   width: number
   theme: string
-  act: { current: { show: (r: Range) => void; out: () => void; pick: (m: Mark) => void; point: (t?: number) => void } }
+  act: { current: { show: (r: Range) => void; out: () => void; pick: (m: Mark) => void; point: (t?: number) => void; drag: (on: boolean) => void } }
 }
 
 /** A container: its CPU on top, below it how long threads waited for one, and requests. */
@@ -227,16 +230,25 @@ function LanePlot(p: PlotProps) {
     )
     // A click on the shade of a saturation chooses it.
     let pressed = 0
-    u.over.addEventListener('mousedown', (e) => (pressed = e.clientX))
+    let choosing = 0
+    u.over.addEventListener('mousedown', (e) => {
+      pressed = e.clientX
+      act.current.drag(true)
+      // After the chart's own, which hands over what was dragged across.
+      document.addEventListener('mouseup', () => act.current.drag(false), { once: true })
+    })
     u.over.addEventListener('click', (e) => {
-      if (Math.abs(e.clientX - pressed) > 3) return
+      clearTimeout(choosing)
+      if (Math.abs(e.clientX - pressed) > 3 || e.detail > 1) return
       const t = u.posToVal(u.cursor.left ?? -1, 'x')
       const here = now.current.marks.filter((m) => m.from_ms <= t && t <= m.to_ms)
       const m = here.find((m) => m.id === now.current.lane.id) ?? here.find((m) => m.effects.some((e) => e.id === now.current.lane.id))
-      if (m && m !== now.current.chosen) act.current.pick(m)
+      // Not at once: its words move the lanes, and the second click of two would fall elsewhere.
+      if (m && m !== now.current.chosen) choosing = window.setTimeout(() => act.current.pick(m), 300)
     })
     plot.current = u
     return () => {
+      clearTimeout(choosing)
       u.destroy()
       plot.current = undefined
     }
