@@ -9,6 +9,7 @@
 #include "histogram.h"
 #include "cgroup_id.h"
 #include "edges.h"
+#include "lru.h"
 #include "requests.h"
 #include "datagrams.h"
 

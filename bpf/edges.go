@@ -89,14 +89,14 @@ func (p *Probes) openEdges(k *kernel) error {
 	} {
 		spec.Maps[name].MaxEntries = entries
 	}
-	if p.options.prepare != nil {
-		p.options.prepare(spec)
-	}
 	p.prepareStreams(spec)
 	err = errors.Join(p.prepareEndpoints(spec, places), p.prepareTLS(spec), spec.Variables["cgroup_subsys_index"].Set(k.subsys), spec.Variables["jiffy_ns"].Set(k.jiffyNS), p.prepareLog(spec),
 		spec.Variables["host_netns"].Set(ownNamespace(p.options.ProcFS)))
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
+	}
+	if p.options.prepare != nil {
+		p.options.prepare(spec)
 	}
 	maps, err := newMaps(spec, nil)
 	if err != nil {
@@ -431,6 +431,7 @@ func (r *edgeReader) drops() []model.Drop {
 		{Name: "forwarded_clients", Count: sumDrops(dropped, 7)},
 		{Name: "http2_streams", Count: sumDrops(dropped, 10), Capacity: uint64(r.maps.Maps["http2_streams"].MaxEntries())},
 		{Name: "http2_connections", Count: sumDrops(dropped, 11)},
+		{Name: "http2_paths", Count: sumDrops(dropped, 12), Capacity: uint64(r.maps.Maps["http2_paths"].MaxEntries())},
 		{Name: "edge_histograms", Count: sumDrops(dropped, 6), Capacity: uint64(r.pool.cells.MaxEntries() - 1)},
 	}...)
 }

@@ -341,7 +341,7 @@ type edgesHttp2Connection struct {
 		Insert      uint8
 		Huffman     uint8
 		Cut         uint8
-		Pad0        uint8
+		Gone        uint8
 		_           [3]byte
 		BlockStream uint32
 		At          uint32
@@ -536,6 +536,7 @@ const (
 	edgesMapHttp2Paths            = "http2_paths"
 	edgesMapHttp2Streams          = "http2_streams"
 	edgesMapListeners             = "listeners"
+	edgesMapLruEntries            = "lru_entries"
 	edgesMapPairs                 = "pairs"
 	edgesMapProxies               = "proxies"
 	edgesMapReservedEdges         = "reserved_edges"
@@ -561,6 +562,7 @@ const (
 	edgesProgSweepHttp2Streams    = "sweep_http2_streams"
 	edgesProgTcpRetransmitSkb     = "tcp_retransmit_skb"
 	edgesVarCgroupSubsysIndex     = "cgroup_subsys_index"
+	edgesVarFlowsFound            = "flows_found"
 	edgesVarHostNetns             = "host_netns"
 	edgesVarHttp2LastId           = "http2_last_id"
 	edgesVarIteratorPass          = "iterator_pass"
@@ -568,6 +570,7 @@ const (
 	edgesVarLogTransactions       = "log_transactions"
 	edgesVarMachine               = "machine"
 	edgesVarMaxEdgeEndpoints      = "max_edge_endpoints"
+	edgesVarQueriesFound          = "queries_found"
 	edgesVarReadsTls              = "reads_tls"
 	edgesVarTransactionRecord     = "transaction_record"
 	edgesVarUnloggedTransactions  = "unlogged_transactions"
@@ -664,6 +667,7 @@ type edgesMapSpecs struct {
 	Http2Paths        *ebpf.MapSpec `ebpf:"http2_paths"`
 	Http2Streams      *ebpf.MapSpec `ebpf:"http2_streams"`
 	Listeners         *ebpf.MapSpec `ebpf:"listeners"`
+	LruEntries        *ebpf.MapSpec `ebpf:"lru_entries"`
 	Pairs             *ebpf.MapSpec `ebpf:"pairs"`
 	Proxies           *ebpf.MapSpec `ebpf:"proxies"`
 	ReservedEdges     *ebpf.MapSpec `ebpf:"reserved_edges"`
@@ -678,6 +682,7 @@ type edgesMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type edgesVariableSpecs struct {
 	CgroupSubsysIndex    *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
+	FlowsFound           *ebpf.VariableSpec `ebpf:"flows_found"`
 	HostNetns            *ebpf.VariableSpec `ebpf:"host_netns"`
 	Http2LastId          *ebpf.VariableSpec `ebpf:"http2_last_id"`
 	IteratorPass         *ebpf.VariableSpec `ebpf:"iterator_pass"`
@@ -685,6 +690,7 @@ type edgesVariableSpecs struct {
 	LogTransactions      *ebpf.VariableSpec `ebpf:"log_transactions"`
 	Machine              *ebpf.VariableSpec `ebpf:"machine"`
 	MaxEdgeEndpoints     *ebpf.VariableSpec `ebpf:"max_edge_endpoints"`
+	QueriesFound         *ebpf.VariableSpec `ebpf:"queries_found"`
 	ReadsTls             *ebpf.VariableSpec `ebpf:"reads_tls"`
 	TransactionRecord    *ebpf.VariableSpec `ebpf:"transaction_record"`
 	UnloggedTransactions *ebpf.VariableSpec `ebpf:"unlogged_transactions"`
@@ -736,6 +742,7 @@ type edgesMaps struct {
 	Http2Paths        *ebpf.Map `ebpf:"http2_paths"`
 	Http2Streams      *ebpf.Map `ebpf:"http2_streams"`
 	Listeners         *ebpf.Map `ebpf:"listeners"`
+	LruEntries        *ebpf.Map `ebpf:"lru_entries"`
 	Pairs             *ebpf.Map `ebpf:"pairs"`
 	Proxies           *ebpf.Map `ebpf:"proxies"`
 	ReservedEdges     *ebpf.Map `ebpf:"reserved_edges"`
@@ -772,6 +779,7 @@ func (m *edgesMaps) Close() error {
 		m.Http2Paths,
 		m.Http2Streams,
 		m.Listeners,
+		m.LruEntries,
 		m.Pairs,
 		m.Proxies,
 		m.ReservedEdges,
@@ -787,6 +795,7 @@ func (m *edgesMaps) Close() error {
 // It can be passed to loadEdgesObjects or ebpf.CollectionSpec.LoadAndAssign.
 type edgesVariables struct {
 	CgroupSubsysIndex    *ebpf.Variable `ebpf:"cgroup_subsys_index"`
+	FlowsFound           *ebpf.Variable `ebpf:"flows_found"`
 	HostNetns            *ebpf.Variable `ebpf:"host_netns"`
 	Http2LastId          *ebpf.Variable `ebpf:"http2_last_id"`
 	IteratorPass         *ebpf.Variable `ebpf:"iterator_pass"`
@@ -794,6 +803,7 @@ type edgesVariables struct {
 	LogTransactions      *ebpf.Variable `ebpf:"log_transactions"`
 	Machine              *ebpf.Variable `ebpf:"machine"`
 	MaxEdgeEndpoints     *ebpf.Variable `ebpf:"max_edge_endpoints"`
+	QueriesFound         *ebpf.Variable `ebpf:"queries_found"`
 	ReadsTls             *ebpf.Variable `ebpf:"reads_tls"`
 	TransactionRecord    *ebpf.Variable `ebpf:"transaction_record"`
 	UnloggedTransactions *ebpf.Variable `ebpf:"unlogged_transactions"`

@@ -155,6 +155,7 @@ static __always_inline void take_entry(struct http2_half *h, u32 index)
 	struct http2_path *path = bpf_map_lookup_elem(&http2_paths, &key);
 	if (!path) {
 		h->unseen = 1;
+		h->gone = 1;
 		return;
 	}
 	__builtin_memcpy(h->text, path->text, HTTP2_PATH);
