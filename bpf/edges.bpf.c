@@ -1062,6 +1062,8 @@ int sweep_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 			count_listener_drops(sk, c, listener);
 		return 0;
 	}
+	if (marks_meetings && sk->__sk_common.skc_state != TCP_CLOSE)
+		attend_meeting(sk, c);
 	if (c->unsettled && bpf_ktime_get_ns() - c->opened_ns > SETTLE_AFTER_NS)
 		settle(sk, c);
 	if (c->flags & CONNECTION_OPEN) {

@@ -448,7 +448,7 @@ type edgesMeeting struct {
 	ReachedPort   uint16
 	Ends          uint32
 	Proxied       uint32
-	Unused        uint32
+	Round         uint32
 }
 
 type edgesPairKey struct {
@@ -560,6 +560,7 @@ const (
 	edgesProgSweepDatagramSockets = "sweep_datagram_sockets"
 	edgesProgSweepDnsQueries      = "sweep_dns_queries"
 	edgesProgSweepHttp2Streams    = "sweep_http2_streams"
+	edgesProgSweepMeetings        = "sweep_meetings"
 	edgesProgTcpRetransmitSkb     = "tcp_retransmit_skb"
 	edgesVarCgroupSubsysIndex     = "cgroup_subsys_index"
 	edgesVarFlowsFound            = "flows_found"
@@ -569,7 +570,10 @@ const (
 	edgesVarJiffyNs               = "jiffy_ns"
 	edgesVarLogTransactions       = "log_transactions"
 	edgesVarMachine               = "machine"
+	edgesVarMarksMeetings         = "marks_meetings"
 	edgesVarMaxEdgeEndpoints      = "max_edge_endpoints"
+	edgesVarMeetingRound          = "meeting_round"
+	edgesVarMeetingsFound         = "meetings_found"
 	edgesVarQueriesFound          = "queries_found"
 	edgesVarReadsTls              = "reads_tls"
 	edgesVarTransactionRecord     = "transaction_record"
@@ -635,6 +639,7 @@ type edgesProgramSpecs struct {
 	SweepDatagramSockets *ebpf.ProgramSpec `ebpf:"sweep_datagram_sockets"`
 	SweepDnsQueries      *ebpf.ProgramSpec `ebpf:"sweep_dns_queries"`
 	SweepHttp2Streams    *ebpf.ProgramSpec `ebpf:"sweep_http2_streams"`
+	SweepMeetings        *ebpf.ProgramSpec `ebpf:"sweep_meetings"`
 	TcpRetransmitSkb     *ebpf.ProgramSpec `ebpf:"tcp_retransmit_skb"`
 }
 
@@ -689,7 +694,10 @@ type edgesVariableSpecs struct {
 	JiffyNs              *ebpf.VariableSpec `ebpf:"jiffy_ns"`
 	LogTransactions      *ebpf.VariableSpec `ebpf:"log_transactions"`
 	Machine              *ebpf.VariableSpec `ebpf:"machine"`
+	MarksMeetings        *ebpf.VariableSpec `ebpf:"marks_meetings"`
 	MaxEdgeEndpoints     *ebpf.VariableSpec `ebpf:"max_edge_endpoints"`
+	MeetingRound         *ebpf.VariableSpec `ebpf:"meeting_round"`
+	MeetingsFound        *ebpf.VariableSpec `ebpf:"meetings_found"`
 	QueriesFound         *ebpf.VariableSpec `ebpf:"queries_found"`
 	ReadsTls             *ebpf.VariableSpec `ebpf:"reads_tls"`
 	TransactionRecord    *ebpf.VariableSpec `ebpf:"transaction_record"`
@@ -802,7 +810,10 @@ type edgesVariables struct {
 	JiffyNs              *ebpf.Variable `ebpf:"jiffy_ns"`
 	LogTransactions      *ebpf.Variable `ebpf:"log_transactions"`
 	Machine              *ebpf.Variable `ebpf:"machine"`
+	MarksMeetings        *ebpf.Variable `ebpf:"marks_meetings"`
 	MaxEdgeEndpoints     *ebpf.Variable `ebpf:"max_edge_endpoints"`
+	MeetingRound         *ebpf.Variable `ebpf:"meeting_round"`
+	MeetingsFound        *ebpf.Variable `ebpf:"meetings_found"`
 	QueriesFound         *ebpf.Variable `ebpf:"queries_found"`
 	ReadsTls             *ebpf.Variable `ebpf:"reads_tls"`
 	TransactionRecord    *ebpf.Variable `ebpf:"transaction_record"`
@@ -830,6 +841,7 @@ type edgesPrograms struct {
 	SweepDatagramSockets *ebpf.Program `ebpf:"sweep_datagram_sockets"`
 	SweepDnsQueries      *ebpf.Program `ebpf:"sweep_dns_queries"`
 	SweepHttp2Streams    *ebpf.Program `ebpf:"sweep_http2_streams"`
+	SweepMeetings        *ebpf.Program `ebpf:"sweep_meetings"`
 	TcpRetransmitSkb     *ebpf.Program `ebpf:"tcp_retransmit_skb"`
 }
 
@@ -851,6 +863,7 @@ func (p *edgesPrograms) Close() error {
 		p.SweepDatagramSockets,
 		p.SweepDnsQueries,
 		p.SweepHttp2Streams,
+		p.SweepMeetings,
 		p.TcpRetransmitSkb,
 	)
 }
