@@ -825,6 +825,14 @@ static __always_inline void connecting(struct sock *sk)
 	c->phase = PHASE_IDLE;
 	c->unsettled = 0;
 	c->behind = 0;
+	/* The socket may have had another connection. */
+	c->first_ns = 0;
+	c->received_bytes = 0;
+	c->pushes = 0;
+	c->tls_connection = 0;
+	c->tls_group = 0;
+	__builtin_memset(&c->head, 0, sizeof(c->head));
+	bpf_sk_storage_delete(&http2_connections, sk);
 	if (is_forwarder(&c->process, netns_of(sk))) {
 		set_flags(c, CONNECTION_FORWARDER);
 		c->behind = forwarder_dials(c->process.id);
