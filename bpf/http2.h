@@ -143,7 +143,7 @@ struct http2_half {
 };
 
 #define HTTP2_WORD 96
-#define HTTP2_WORD_LIMIT 16
+#define HTTP2_WORD_LIMIT 17
 
 #include "http2_hpack.h"
 

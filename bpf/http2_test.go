@@ -480,3 +480,21 @@ func TestSocketConnectedAgain(t *testing.T) {
 		t.Errorf("%d drops", n)
 	}
 }
+
+// The status of gRPC-web is in the data, where nobody looks: it is HTTP/2 as any other.
+func TestGRPCWeb(t *testing.T) {
+	p := open(t, Options{})
+	for _, kind := range []string{"application/grpc-web", "application/grpc-web+proto", "application/grpc-web-text"} {
+		request, reply := oneStream(t, "/shop.Cart/Add", "content-type", kind)
+		port := say(t, turn{[]string{request}, []string{reply}})
+		expect(t, p, port, map[string]uint64{"POST /shop.Cart/Add 2xx": 1})
+		for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+			at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(port)}
+			for _, e := range edge(t, p, at, role).Endpoints {
+				if e.Protocol != model.HTTP2 {
+					t.Errorf("%s at the %v: %v", kind, role, e.Protocol)
+				}
+			}
+		}
+	}
+}
