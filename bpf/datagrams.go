@@ -47,11 +47,11 @@ const oneWayAfter = 16
 type datagramReader struct {
 	edges *table[edgesDatagramEdge]
 	// sweeps count the requests that wait for a reply; without all, none is known to be lost.
-	sweeps []*link.Iter
-	flows  *ebpf.Map
+	sweeps []datagramSweep
 	// before has, of each place, the requests that had begun before the sweep.
-	before []uint64
-	places []datagramPlace
+	before         []uint64
+	places         []datagramPlace
+	flows, queries *lruTable
 }
 
 // datagramPlace is what the reader remembers of one place; all of it only grows.
@@ -60,8 +60,34 @@ type datagramPlace struct {
 	lost, unanswered, oneWay, requests uint64
 }
 
+// datagramSweep looks at all entries of a map. Of a table in which the longest unused gives way it counts them in found.
+type datagramSweep struct {
+	iter  *link.Iter
+	table *lruTable
+	found *ebpf.Variable
+}
+
+func (s *datagramSweep) run() error {
+	if s.table == nil {
+		return run(s.iter)
+	}
+	if err := s.found.Set(uint64(0)); err != nil {
+		return err
+	}
+	made := s.table.made()
+	if err := run(s.iter); err != nil {
+		return err
+	}
+	var found uint64
+	if err := s.found.Get(&found); err != nil {
+		return err
+	}
+	s.table.look(made, found)
+	return nil
+}
+
 func (p *Probes) openDatagrams(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection) error {
-	r := &datagramReader{flows: maps.Maps["datagram_flows"]}
+	r := &datagramReader{flows: newLRUTable(maps, "datagram_flows", lruFlows), queries: newLRUTable(maps, "dns_queries", lruQueries)}
 	edges, err := mapTable[edgesDatagramEdge](maps.Maps["datagram_edges"])
 	if err != nil {
 		return err
@@ -178,11 +204,14 @@ func unescapeMount(path string) string {
 // openDatagramSweeps must come after the data hooks are there, like openSweep.
 func (p *Probes) openDatagramSweeps(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection) error {
 	var errs []error
+	r := p.edges.datagrams
+	tables := []*lruTable{nil, r.flows, r.queries}
+	found := []*ebpf.Variable{nil, maps.Variables["flows_found"], maps.Variables["queries_found"]}
 	for i, name := range []string{"datagram_sockets", "datagram_flows", "dns_queries"} {
 		h := datagramSweepHooks[i]
 		iter, err := p.openIterator(k, spec, maps, h, maps.Maps[name])
 		if err == nil {
-			p.edges.datagrams.sweeps = append(p.edges.datagrams.sweeps, iter)
+			r.sweeps = append(r.sweeps, datagramSweep{iter, tables[i], found[i]})
 		}
 		p.addFeature(h, err)
 		errs = append(errs, err)
@@ -201,7 +230,7 @@ func (r *datagramReader) sweep(edges []edgesEdge) error {
 	}
 	var errs []error
 	for _, s := range r.sweeps {
-		if err := run(s); err != nil {
+		if err := s.run(); err != nil {
 			errs = append(errs, fmt.Errorf("looking for UDP requests without a reply: %w", err))
 		}
 	}
@@ -250,6 +279,7 @@ func (r *datagramReader) free(place int) {
 func (r *datagramReader) drops(dropped *ebpf.Map) []model.Drop {
 	return []model.Drop{
 		{Name: "datagram_peers", Count: sumDrops(dropped, 8)},
-		{Name: "datagram_flows", Count: sumDrops(dropped, 9), Capacity: uint64(r.flows.MaxEntries())},
+		r.flows.drop("datagram_flows", sumDrops(dropped, 9)),
+		r.queries.drop("dns_queries", 0),
 	}
 }

@@ -22,13 +22,17 @@ struct {
 	__type(value, struct datagram_socket);
 } datagram_sockets SEC(".maps");
 
-/* Flows of sockets with several peers. */
+/* Flows of sockets with several peers; the longest unused give way. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);
 	__type(key, struct flow_key);
 	__type(value, struct datagram_flow);
 } datagram_flows SEC(".maps");
+
+/* Entries that the last sweeps have found; the reader begins them at 0. */
+volatile u64 flows_found = 0;
+volatile u64 queries_found = 0;
 
 static __always_inline bool is_udp(struct sock *sk)
 {
@@ -84,7 +88,7 @@ static __always_inline struct datagram_flow *other_flow(struct datagram_socket *
 	if (known)
 		return known;
 	struct datagram_flow fresh = {};
-	bpf_map_update_elem(&datagram_flows, &key, &fresh, BPF_NOEXIST);
+	lru_make(&datagram_flows, LRU_FLOWS, &key, &fresh);
 	return bpf_map_lookup_elem(&datagram_flows, &key);
 }
 
@@ -326,8 +330,10 @@ int sweep_datagram_flows(struct bpf_iter__bpf_map_elem *ctx)
 {
 	struct datagram_flow *f = ctx->value;
 
-	if (f)
-		sweep_flow(f);
+	if (!f)
+		return 0;
+	flows_found++;
+	sweep_flow(f);
 	return 0;
 }
 

@@ -8,7 +8,7 @@
 
 #define DNS_PORT 53
 
-/* Queries without a reply so far. */
+/* Queries without a reply so far; the longest unused give way. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);
@@ -104,7 +104,7 @@ __noinline int dns_datagram(struct datagram_socket *s, struct datagram_flow *f,
 		x->query.generation = f->generation;
 		dns_name(&x->question, n);
 		__builtin_memcpy(x->query.name, x->question.name, ENDPOINT_NAME);
-		bpf_map_update_elem(&dns_queries, &key, &x->query, BPF_ANY);
+		lru_put(&dns_queries, LRU_QUERIES, &key, &x->query);
 		__sync_fetch_and_add(&edge->requests, 1);
 		return true;
 	}
@@ -112,7 +112,7 @@ __noinline int dns_datagram(struct datagram_socket *s, struct datagram_flow *f,
 	if (!asked)
 		return false;
 	x->query = *asked;
-	if (!bpf_map_delete_elem(&dns_queries, &key))
+	if (lru_take(&dns_queries, LRU_QUERIES, &key))
 		count_answer(x, edge, place, elapsed(x->query.first_ns, now));
 	return true;
 }
@@ -129,9 +129,10 @@ int sweep_dns_queries(struct bpf_iter__bpf_map_elem *ctx)
 	if (elapsed(q->first_ns, bpf_ktime_get_ns()) > UNANSWERED_AFTER_NS) {
 		struct flow_key key = *found;
 
-		bpf_map_delete_elem(&dns_queries, &key);
+		lru_take(&dns_queries, LRU_QUERIES, &key);
 		return 0;
 	}
+	queries_found++;
 	u32 place = q->edge;
 	struct datagram_edge *d = bpf_map_lookup_elem(&datagram_edges, &place);
 	if (d && q->generation == (u32)d->generation)

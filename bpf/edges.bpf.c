@@ -9,6 +9,7 @@
 #include "histogram.h"
 #include "cgroup_id.h"
 #include "edges.h"
+#include "lru.h"
 #include "requests.h"
 #include "datagrams.h"
 
@@ -824,6 +825,14 @@ static __always_inline void connecting(struct sock *sk)
 	c->phase = PHASE_IDLE;
 	c->unsettled = 0;
 	c->behind = 0;
+	/* The socket may have had another connection. */
+	c->first_ns = 0;
+	c->received_bytes = 0;
+	c->pushes = 0;
+	c->tls_connection = 0;
+	c->tls_group = 0;
+	__builtin_memset(&c->head, 0, sizeof(c->head));
+	bpf_sk_storage_delete(&http2_connections, sk);
 	if (is_forwarder(&c->process, netns_of(sk))) {
 		set_flags(c, CONNECTION_FORWARDER);
 		c->behind = forwarder_dials(c->process.id);
@@ -1061,6 +1070,8 @@ int sweep_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 			count_listener_drops(sk, c, listener);
 		return 0;
 	}
+	if (marks_meetings && sk->__sk_common.skc_state != TCP_CLOSE)
+		attend_meeting(sk, c);
 	if (c->unsettled && bpf_ktime_get_ns() - c->opened_ns > SETTLE_AFTER_NS)
 		settle(sk, c);
 	if (c->flags & CONNECTION_OPEN) {

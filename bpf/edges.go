@@ -31,9 +31,11 @@ var (
 		"connections that were open before the start", false, "Linux 5.12 or later with BTF"}
 	sweepHook = hook{"sweep_connections", "iter/bpf_sk_storage_map",
 		"a reply is counted soon after its last byte, not only at the next request", false, "Linux 5.12 or later with BTF"}
+	meetingHook = hook{"sweep_meetings", "iter/bpf_map_elem (TCP)",
+		"room for the pairs of connections whose close was not told", false, "Linux 5.12 or later with BTF"}
 )
 
-var edgeHooks = append([]hook{stateHook, stateTooHook, retransmitHook, iterateHook, sweepHook, http2SweepHook, http2Hook}, dataWays[0]...)
+var edgeHooks = append([]hook{stateHook, stateTooHook, retransmitHook, iterateHook, sweepHook, meetingHook, http2SweepHook, http2Hook}, dataWays[0]...)
 
 // edgeReader reads what edges.bpf.c counts.
 type edgeReader struct {
@@ -51,6 +53,44 @@ type edgeReader struct {
 	places    []edgePlace
 	// untoldCloses are those that sweeps have found.
 	untoldCloses atomic.Uint64
+	meetings     meetingReader
+}
+
+// meetingReader takes away what closes that nobody told have left of meeting.h.
+type meetingReader struct {
+	pairs                 *ebpf.Map
+	sweep                 *link.Iter
+	round, marking, found *ebpf.Variable
+	// last round, and when it began.
+	last uint32
+	at   time.Time
+	used atomic.Uint64
+}
+
+// meetingInterval is the time between two rounds. An entry may take up room for as long in vain.
+const meetingInterval = 10 * time.Second
+
+// begin makes the next sweep of connections mark what is there, if it is time.
+func (r *meetingReader) begin(now time.Time) (bool, error) {
+	if r.sweep == nil || now.Sub(r.at) < meetingInterval {
+		return false, nil
+	}
+	r.at = now
+	r.last++
+	return true, errors.Join(r.round.Set(r.last), r.marking.Set(uint32(1)))
+}
+
+// end takes away what was not marked.
+func (r *meetingReader) end() error {
+	if err := errors.Join(r.marking.Set(uint32(0)), r.found.Set(uint64(0)), run(r.sweep)); err != nil {
+		return err
+	}
+	var found uint64
+	if err := r.found.Get(&found); err != nil {
+		return err
+	}
+	r.used.Store(found)
+	return nil
 }
 
 // edgePlace is what the reader remembers of one place in the edge table.
@@ -89,14 +129,14 @@ func (p *Probes) openEdges(k *kernel) error {
 	} {
 		spec.Maps[name].MaxEntries = entries
 	}
-	if p.options.prepare != nil {
-		p.options.prepare(spec)
-	}
 	p.prepareStreams(spec)
 	err = errors.Join(p.prepareEndpoints(spec, places), p.prepareTLS(spec), spec.Variables["cgroup_subsys_index"].Set(k.subsys), spec.Variables["jiffy_ns"].Set(k.jiffyNS), p.prepareLog(spec),
 		spec.Variables["host_netns"].Set(ownNamespace(p.options.ProcFS)))
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
+	}
+	if p.options.prepare != nil {
+		p.options.prepare(spec)
 	}
 	maps, err := newMaps(spec, nil)
 	if err != nil {
@@ -119,11 +159,16 @@ func (p *Probes) openEdges(k *kernel) error {
 	errs = append(errs, p.attachData(k, spec, maps), p.attach(k, spec, maps, retransmitHook))
 	p.edges.sweep, err = p.openIterator(k, spec, maps, sweepHook, maps.Maps["connections"])
 	p.addFeature(sweepHook, err)
+	errs = append(errs, err)
+	p.edges.meetings.sweep, err = p.openIterator(k, spec, maps, meetingHook, maps.Maps["pairs"])
+	p.addFeature(meetingHook, err)
 	return errors.Join(append(errs, err, p.openDatagramSweeps(k, spec, maps), p.openStreams(k, spec, maps), p.openTLS(k, maps))...)
 }
 
 func (p *Probes) readEdgesFrom(maps *ebpf.Collection) error {
 	r := &edgeReader{maps: maps, capacity: p.options.MaxEdges}
+	r.meetings = meetingReader{pairs: maps.Maps["pairs"], round: maps.Variables["meeting_round"],
+		marking: maps.Variables["marks_meetings"], found: maps.Variables["meetings_found"]}
 	var err error
 	if r.edges, err = mapTable[edgesEdge](maps.Maps["edges"]); err != nil {
 		return err
@@ -243,8 +288,17 @@ func (r *edgeReader) sweepConnections() error {
 	for _, edge := range r.inUse() {
 		atomic.StoreUint64(&edge.Open, 0)
 	}
+	marked, err := r.meetings.begin(time.Now())
+	if err != nil {
+		return fmt.Errorf("BUG: setting the round of the meetings: %w", err)
+	}
 	if err := run(r.sweep); err != nil {
 		return fmt.Errorf("counting silent replies: %w", err)
+	}
+	if marked {
+		if err := r.meetings.end(); err != nil {
+			return fmt.Errorf("taking meetings away: %w", err)
+		}
 	}
 	for place, edge := range r.inUse() {
 		memory := &r.places[place]
@@ -424,13 +478,14 @@ func (r *edgeReader) drops() []model.Drop {
 		{Name: "edges", Count: sumDrops(dropped, 0), Capacity: uint64(r.capacity), Used: r.used.Load()},
 		{Name: "edge_clients", Count: sumDrops(dropped, 1)},
 		{Name: "connections", Count: sumDrops(dropped, 2)},
-		{Name: "connection_pairs", Count: sumDrops(dropped, 3), Capacity: uint64(r.maps.Maps["pairs"].MaxEntries())},
+		{Name: "connection_pairs", Count: sumDrops(dropped, 3), Capacity: uint64(r.meetings.pairs.MaxEntries()), Used: r.meetings.used.Load()},
 		{Name: "listeners", Count: sumDrops(dropped, 4), Capacity: uint64(r.maps.Maps["listeners"].MaxEntries()), Used: r.listeners.Load()},
 		{Name: "untold_closes", Count: r.untoldCloses.Load()},
 		{Name: "multipath_transfers", Count: sumDrops(dropped, 5)},
 		{Name: "forwarded_clients", Count: sumDrops(dropped, 7)},
 		{Name: "http2_streams", Count: sumDrops(dropped, 10), Capacity: uint64(r.maps.Maps["http2_streams"].MaxEntries())},
 		{Name: "http2_connections", Count: sumDrops(dropped, 11)},
+		{Name: "http2_paths", Count: sumDrops(dropped, 12), Capacity: uint64(r.maps.Maps["http2_paths"].MaxEntries())},
 		{Name: "edge_histograms", Count: sumDrops(dropped, 6), Capacity: uint64(r.pool.cells.MaxEntries() - 1)},
 	}...)
 }

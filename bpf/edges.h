@@ -187,7 +187,8 @@ enum edge_drop {
 	DROP_DATAGRAM_FLOW = 9, /* no memory for a flow: its datagram is not counted */
 	DROP_STREAM = 10, /* no room for a stream of HTTP/2: it is not counted */
 	DROP_HTTP2 = 11,  /* a connection of HTTP/2 could not be followed, or no further */
-	EDGE_DROPS = 12,
+	DROP_HTTP2_PATH = 12, /* a request of HTTP/2 has no name: its path gave way to others */
+	EDGE_DROPS = 13,
 };
 
 /* A transaction whose reply has been silent for so long is counted without waiting for the next. */

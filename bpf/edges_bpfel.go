@@ -341,7 +341,7 @@ type edgesHttp2Connection struct {
 		Insert      uint8
 		Huffman     uint8
 		Cut         uint8
-		Pad0        uint8
+		Gone        uint8
 		_           [3]byte
 		BlockStream uint32
 		At          uint32
@@ -448,7 +448,7 @@ type edgesMeeting struct {
 	ReachedPort   uint16
 	Ends          uint32
 	Proxied       uint32
-	Unused        uint32
+	Round         uint32
 }
 
 type edgesPairKey struct {
@@ -536,6 +536,7 @@ const (
 	edgesMapHttp2Paths            = "http2_paths"
 	edgesMapHttp2Streams          = "http2_streams"
 	edgesMapListeners             = "listeners"
+	edgesMapLruEntries            = "lru_entries"
 	edgesMapPairs                 = "pairs"
 	edgesMapProxies               = "proxies"
 	edgesMapReservedEdges         = "reserved_edges"
@@ -559,15 +560,21 @@ const (
 	edgesProgSweepDatagramSockets = "sweep_datagram_sockets"
 	edgesProgSweepDnsQueries      = "sweep_dns_queries"
 	edgesProgSweepHttp2Streams    = "sweep_http2_streams"
+	edgesProgSweepMeetings        = "sweep_meetings"
 	edgesProgTcpRetransmitSkb     = "tcp_retransmit_skb"
 	edgesVarCgroupSubsysIndex     = "cgroup_subsys_index"
+	edgesVarFlowsFound            = "flows_found"
 	edgesVarHostNetns             = "host_netns"
 	edgesVarHttp2LastId           = "http2_last_id"
 	edgesVarIteratorPass          = "iterator_pass"
 	edgesVarJiffyNs               = "jiffy_ns"
 	edgesVarLogTransactions       = "log_transactions"
 	edgesVarMachine               = "machine"
+	edgesVarMarksMeetings         = "marks_meetings"
 	edgesVarMaxEdgeEndpoints      = "max_edge_endpoints"
+	edgesVarMeetingRound          = "meeting_round"
+	edgesVarMeetingsFound         = "meetings_found"
+	edgesVarQueriesFound          = "queries_found"
 	edgesVarReadsTls              = "reads_tls"
 	edgesVarTransactionRecord     = "transaction_record"
 	edgesVarUnloggedTransactions  = "unlogged_transactions"
@@ -632,6 +639,7 @@ type edgesProgramSpecs struct {
 	SweepDatagramSockets *ebpf.ProgramSpec `ebpf:"sweep_datagram_sockets"`
 	SweepDnsQueries      *ebpf.ProgramSpec `ebpf:"sweep_dns_queries"`
 	SweepHttp2Streams    *ebpf.ProgramSpec `ebpf:"sweep_http2_streams"`
+	SweepMeetings        *ebpf.ProgramSpec `ebpf:"sweep_meetings"`
 	TcpRetransmitSkb     *ebpf.ProgramSpec `ebpf:"tcp_retransmit_skb"`
 }
 
@@ -664,6 +672,7 @@ type edgesMapSpecs struct {
 	Http2Paths        *ebpf.MapSpec `ebpf:"http2_paths"`
 	Http2Streams      *ebpf.MapSpec `ebpf:"http2_streams"`
 	Listeners         *ebpf.MapSpec `ebpf:"listeners"`
+	LruEntries        *ebpf.MapSpec `ebpf:"lru_entries"`
 	Pairs             *ebpf.MapSpec `ebpf:"pairs"`
 	Proxies           *ebpf.MapSpec `ebpf:"proxies"`
 	ReservedEdges     *ebpf.MapSpec `ebpf:"reserved_edges"`
@@ -678,13 +687,18 @@ type edgesMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type edgesVariableSpecs struct {
 	CgroupSubsysIndex    *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
+	FlowsFound           *ebpf.VariableSpec `ebpf:"flows_found"`
 	HostNetns            *ebpf.VariableSpec `ebpf:"host_netns"`
 	Http2LastId          *ebpf.VariableSpec `ebpf:"http2_last_id"`
 	IteratorPass         *ebpf.VariableSpec `ebpf:"iterator_pass"`
 	JiffyNs              *ebpf.VariableSpec `ebpf:"jiffy_ns"`
 	LogTransactions      *ebpf.VariableSpec `ebpf:"log_transactions"`
 	Machine              *ebpf.VariableSpec `ebpf:"machine"`
+	MarksMeetings        *ebpf.VariableSpec `ebpf:"marks_meetings"`
 	MaxEdgeEndpoints     *ebpf.VariableSpec `ebpf:"max_edge_endpoints"`
+	MeetingRound         *ebpf.VariableSpec `ebpf:"meeting_round"`
+	MeetingsFound        *ebpf.VariableSpec `ebpf:"meetings_found"`
+	QueriesFound         *ebpf.VariableSpec `ebpf:"queries_found"`
 	ReadsTls             *ebpf.VariableSpec `ebpf:"reads_tls"`
 	TransactionRecord    *ebpf.VariableSpec `ebpf:"transaction_record"`
 	UnloggedTransactions *ebpf.VariableSpec `ebpf:"unlogged_transactions"`
@@ -736,6 +750,7 @@ type edgesMaps struct {
 	Http2Paths        *ebpf.Map `ebpf:"http2_paths"`
 	Http2Streams      *ebpf.Map `ebpf:"http2_streams"`
 	Listeners         *ebpf.Map `ebpf:"listeners"`
+	LruEntries        *ebpf.Map `ebpf:"lru_entries"`
 	Pairs             *ebpf.Map `ebpf:"pairs"`
 	Proxies           *ebpf.Map `ebpf:"proxies"`
 	ReservedEdges     *ebpf.Map `ebpf:"reserved_edges"`
@@ -772,6 +787,7 @@ func (m *edgesMaps) Close() error {
 		m.Http2Paths,
 		m.Http2Streams,
 		m.Listeners,
+		m.LruEntries,
 		m.Pairs,
 		m.Proxies,
 		m.ReservedEdges,
@@ -787,13 +803,18 @@ func (m *edgesMaps) Close() error {
 // It can be passed to loadEdgesObjects or ebpf.CollectionSpec.LoadAndAssign.
 type edgesVariables struct {
 	CgroupSubsysIndex    *ebpf.Variable `ebpf:"cgroup_subsys_index"`
+	FlowsFound           *ebpf.Variable `ebpf:"flows_found"`
 	HostNetns            *ebpf.Variable `ebpf:"host_netns"`
 	Http2LastId          *ebpf.Variable `ebpf:"http2_last_id"`
 	IteratorPass         *ebpf.Variable `ebpf:"iterator_pass"`
 	JiffyNs              *ebpf.Variable `ebpf:"jiffy_ns"`
 	LogTransactions      *ebpf.Variable `ebpf:"log_transactions"`
 	Machine              *ebpf.Variable `ebpf:"machine"`
+	MarksMeetings        *ebpf.Variable `ebpf:"marks_meetings"`
 	MaxEdgeEndpoints     *ebpf.Variable `ebpf:"max_edge_endpoints"`
+	MeetingRound         *ebpf.Variable `ebpf:"meeting_round"`
+	MeetingsFound        *ebpf.Variable `ebpf:"meetings_found"`
+	QueriesFound         *ebpf.Variable `ebpf:"queries_found"`
 	ReadsTls             *ebpf.Variable `ebpf:"reads_tls"`
 	TransactionRecord    *ebpf.Variable `ebpf:"transaction_record"`
 	UnloggedTransactions *ebpf.Variable `ebpf:"unlogged_transactions"`
@@ -820,6 +841,7 @@ type edgesPrograms struct {
 	SweepDatagramSockets *ebpf.Program `ebpf:"sweep_datagram_sockets"`
 	SweepDnsQueries      *ebpf.Program `ebpf:"sweep_dns_queries"`
 	SweepHttp2Streams    *ebpf.Program `ebpf:"sweep_http2_streams"`
+	SweepMeetings        *ebpf.Program `ebpf:"sweep_meetings"`
 	TcpRetransmitSkb     *ebpf.Program `ebpf:"tcp_retransmit_skb"`
 }
 
@@ -841,6 +863,7 @@ func (p *edgesPrograms) Close() error {
 		p.SweepDatagramSockets,
 		p.SweepDnsQueries,
 		p.SweepHttp2Streams,
+		p.SweepMeetings,
 		p.TcpRetransmitSkb,
 	)
 }

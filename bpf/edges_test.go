@@ -2,6 +2,8 @@ package bpf
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -613,6 +615,79 @@ func TestCloseThatNobodyTold(t *testing.T) {
 		if e := edge(t, p, listener.Addr(), model.RoleClient); e.Counters.Closes != 2 {
 			t.Fatalf("closed %d, want 2: one is open", e.Counters.Closes)
 		}
+	}
+}
+
+// meetings are the ends that meet at a server's port, by what names the place.
+func meetings(t *testing.T, p *Probes, port uint16) map[string][]byte {
+	t.Helper()
+	found, pairs := make(map[string][]byte), p.edges.maps.Maps["pairs"]
+	key, value := make([]byte, pairs.KeySize()), make([]byte, pairs.ValueSize())
+	all := pairs.Iterate()
+	for all.Next(&key, &value) {
+		// meeting.dialled_port follows two groups, three addresses and two names.
+		if binary.NativeEndian.Uint16(value[2*8+3*16+2*16:]) == port {
+			found[string(key)] = bytes.Clone(value)
+		}
+	}
+	if err := all.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// What closes that nobody told have left of pairs is taken away, and the pairs of open connections stay:
+// of one that is older than the programs, and of new ones.
+func TestPairsOfUntoldClosesAreTakenAway(t *testing.T) {
+	const left = 50
+	listener := echoServer(t, "127.0.0.1:0", 0)
+	older := dial(t, listener.Addr().String())
+	if err := ask(older, 1); err != nil {
+		t.Fatal(err)
+	}
+	p := open(t, Options{})
+	for range 2 {
+		conn := dial(t, listener.Addr().String())
+		if err := ask(conn, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	port := listener.Addr().(*net.TCPAddr).AddrPort().Port()
+	there := meetings(t, p, port)
+	if len(there) != 4 { // the older one's has two names
+		t.Fatalf("%d meetings of three connections, want 4", len(there))
+	}
+	for key, value := range there {
+		for i := range left {
+			other := []byte(key)
+			binary.NativeEndian.PutUint32(other, uint32(i+1))
+			if err := p.edges.maps.Maps["pairs"].Put(other, value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		break
+	}
+	if n := len(meetings(t, p, port)); n != 4+left {
+		t.Fatalf("%d meetings, want %d", n, 4+left)
+	}
+	for range 2 {
+		p.edges.meetings.at = time.Time{}
+		if _, err := p.ReadEdges(); err != nil {
+			t.Fatal(err)
+		}
+		now := meetings(t, p, port)
+		for key := range there {
+			if now[key] == nil {
+				t.Errorf("the meeting %x of an open connection was taken away", key)
+			}
+		}
+		if len(now) != len(there) {
+			t.Errorf("%d meetings are left, want %d", len(now), len(there))
+		}
+	}
+	d := dropOf(t, p, "connection_pairs")
+	if d.Used < 4 || d.Used > d.Capacity || d.Capacity != 65536 || d.Count != 0 {
+		t.Errorf("%+v", d)
 	}
 }
 

@@ -115,7 +115,7 @@ struct http2_half {
 	u8 insert;
 	u8 huffman;
 	u8 cut;
-	u8 pad0;
+	u8 gone; /* its path gave way to others */
 	u32 block_stream;
 	u32 at;	  /* in the window */
 	u32 end;  /* of what is in the window */
@@ -143,7 +143,7 @@ struct http2_half {
 };
 
 #define HTTP2_WORD 96
-#define HTTP2_WORD_LIMIT 16
+#define HTTP2_WORD_LIMIT 17
 
 #include "http2_hpack.h"
 
@@ -235,6 +235,7 @@ static __always_inline void begin_block(struct http2_half *h)
 	h->first_ns = h->now_ns;
 	h->broken = 0;
 	h->unseen = 0;
+	h->gone = 0;
 	h->method = 0;
 	h->status = 0;
 	h->grpc_status = 0;

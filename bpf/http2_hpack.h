@@ -155,6 +155,7 @@ static __always_inline void take_entry(struct http2_half *h, u32 index)
 	struct http2_path *path = bpf_map_lookup_elem(&http2_paths, &key);
 	if (!path) {
 		h->unseen = 1;
+		h->gone = 1;
 		return;
 	}
 	__builtin_memcpy(h->text, path->text, HTTP2_PATH);
@@ -290,12 +291,13 @@ static __always_inline u32 value_of(struct http2_half *h, u32 at, u32 length, u3
 	u64 *word = (u64 *)(h->text + HTTP2_WORD);
 	word[0] = 0;
 	word[1] = 0;
+	word[2] = 0;
 	h->out = HTTP2_WORD;
 	h->out_end = HTTP2_WORD + HTTP2_WORD_LIMIT;
 	h->cut = 0;
 	decode(h, at, length);
 	u32 n = h->out - HTTP2_WORD;
-	u8 first = word[0], second = word[0] >> 8;
+	u8 first = word[0], second = word[0] >> 8, next = word[2];
 
 	switch (kind) {
 	case KIND_METHOD:
@@ -303,7 +305,9 @@ static __always_inline u32 value_of(struct http2_half *h, u32 at, u32 length, u3
 	case KIND_STATUS:
 		return n == 3 && first >= '1' && first <= '5' ? first - '0' : 0;
 	case KIND_TYPE:
-		return word[0] == WORD('a', 'p', 'p', 'l', 'i', 'c', 'a', 't') &&
+		/* gRPC-web goes on with a hyphen: its status is not in fields. */
+		return (!next || next == '+' || next == ';') &&
+		       word[0] == WORD('a', 'p', 'p', 'l', 'i', 'c', 'a', 't') &&
 		       (word[1] & ~(0xffULL << 56)) == WORD('i', 'o', 'n', '/', 'g', 'r', 'p', 'c') - ((u64)'c' << 56) &&
 		       word[1] >> 56 == 'c';
 	case KIND_GRPC_STATUS:

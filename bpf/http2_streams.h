@@ -195,6 +195,8 @@ static __noinline struct http2_stream *begin_stream(struct http2_connection *h, 
 	if (h->half[HALF_REPLIES].state < HTTP2_GREETS)
 		return NULL;
 	http2_name(half);
+	if (half->gone)
+		count_drop(DROP_HTTP2_PATH);
 	struct http2_stream *s = put_stream(h, &key);
 	if (!s) {
 		count_drop(DROP_STREAM);

@@ -9,8 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -404,5 +406,95 @@ func TestHTTP2Burst(t *testing.T) {
 	expect(t, p, port, map[string]uint64{"GET /burst 2xx": streams})
 	if n := http2Drops(p); n != 0 {
 		t.Errorf("%d drops", n)
+	}
+}
+
+// oneStream is a connection of HTTP/2 with one request, which has these fields besides, and its reply.
+func oneStream(t *testing.T, path string, fields ...string) (request, reply string) {
+	t.Helper()
+	var requests, replies, block bytes.Buffer
+	encode := func(fields ...string) []byte {
+		block.Reset()
+		encoder := hpack.NewEncoder(&block)
+		for i := 0; i < len(fields); i += 2 {
+			encoder.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
+		}
+		return block.Bytes()
+	}
+	client, server := http2.NewFramer(&requests, nil), http2.NewFramer(&replies, nil)
+	requests.WriteString(http2.ClientPreface)
+	client.WriteSettings()
+	client.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true, EndStream: true,
+		BlockFragment: encode(append([]string{":method", "POST", ":scheme", "http", ":path", path, ":authority", "here"}, fields...)...)})
+	server.WriteSettings()
+	server.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true, BlockFragment: encode(append([]string{":status", "200"}, fields...)...)})
+	server.WriteData(1, true, []byte("hello"))
+	return requests.String(), replies.String()
+}
+
+// A socket that is connected again has nothing to do with its first connection, of whatever protocol.
+func TestSocketConnectedAgain(t *testing.T) {
+	p := open(t, Options{})
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(fd)
+	request, reply := oneStream(t, "/first")
+	again, _ := oneStream(t, "/again")
+	for _, c := range []struct{ say, hear, want string }{
+		{request, reply, "POST /first 2xx"},
+		{"GET /users/7 HTTP/1.1\r\n\r\n", okay, "GET /users/{} 2xx"},
+		{again, reply, "POST /again 2xx"},
+	} {
+		service := serve(t, func(conn *net.TCPConn) {
+			defer conn.Close()
+			buffer := make([]byte, 4096)
+			if _, err := io.ReadFull(conn, buffer[:len(c.say)]); err != nil {
+				return
+			}
+			io.WriteString(conn, c.hear)
+			conn.Read(buffer)
+		})
+		to := &syscall.SockaddrInet4{Port: int(portOf(service)), Addr: [4]byte{127, 0, 0, 1}}
+		if err := syscall.Connect(fd, to); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := syscall.Write(fd, []byte(c.say)); err != nil {
+			t.Fatal(err)
+		}
+		for heard, buffer := 0, make([]byte, 4096); heard < len(c.hear); {
+			n, err := syscall.Read(fd, buffer)
+			if err != nil || n == 0 {
+				t.Fatal(n, err)
+			}
+			heard += n
+		}
+		var unspecified syscall.RawSockaddrInet4 // disconnects
+		if _, _, err := syscall.Syscall(syscall.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&unspecified)), unsafe.Sizeof(unspecified)); err != 0 {
+			t.Fatal(err)
+		}
+		expect(t, p, portOf(service), map[string]uint64{c.want: 1})
+	}
+	if n := http2Drops(p); n != 0 {
+		t.Errorf("%d drops", n)
+	}
+}
+
+// The status of gRPC-web is in the data, where nobody looks: it is HTTP/2 as any other.
+func TestGRPCWeb(t *testing.T) {
+	p := open(t, Options{})
+	for _, kind := range []string{"application/grpc-web", "application/grpc-web+proto", "application/grpc-web-text"} {
+		request, reply := oneStream(t, "/shop.Cart/Add", "content-type", kind)
+		port := say(t, turn{[]string{request}, []string{reply}})
+		expect(t, p, port, map[string]uint64{"POST /shop.Cart/Add 2xx": 1})
+		for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+			at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(port)}
+			for _, e := range edge(t, p, at, role).Endpoints {
+				if e.Protocol != model.HTTP2 {
+					t.Errorf("%s at the %v: %v", kind, role, e.Protocol)
+				}
+			}
+		}
 	}
 }

@@ -25,7 +25,7 @@ struct meeting {
 	u16 reached_port;
 	u32 ends;    /* how many of the two are open */
 	u32 proxied; /* client is not who dialled, but on whose behalf a proxy did */
-	u32 unused;
+	u32 round;   /* the last round of the sweep at which an end was there */
 };
 
 struct {
@@ -51,6 +51,15 @@ struct {
 
 /* Proxies are those of this network namespace; set by the loader, 0 where it could not. */
 const volatile u32 host_netns = 0;
+
+/*
+ * A meeting whose end closed and nobody told would stay for ever. Now and then the reader begins a
+ * round: the sweep of the connections tells each meeting that an end of it is there, and then a sweep of
+ * the meetings takes the others away and counts those that are left.
+ */
+volatile u32 meeting_round = 0;
+volatile u32 marks_meetings = 0;
+volatile u64 meetings_found = 0;
 
 /* --- processes --- */
 
@@ -164,7 +173,7 @@ static __always_inline void address_key_of(struct sock *sk, const struct connect
 static __noinline int publish_client(struct sock *sk, struct connection *c)
 {
 	struct pair_key key;
-	struct meeting m = {.client = c->owner, .ends = 1};
+	struct meeting m = {.client = c->owner, .ends = 1, .round = meeting_round};
 
 	if (!sk || !c)
 		return 0;
@@ -226,6 +235,48 @@ static __always_inline void leave_meeting(struct sock *sk, const struct connecti
 	struct meeting *m = bpf_map_lookup_elem(&pairs, &key);
 	if (m && __sync_fetch_and_add(&m->ends, -1) <= 1)
 		bpf_map_delete_elem(&pairs, &key);
+}
+
+static __always_inline void mark_meeting(struct pair_key *key)
+{
+	struct meeting *m = bpf_map_lookup_elem(&pairs, key);
+
+	if (m)
+		m->round = meeting_round;
+}
+
+/* An end of the meeting is there. */
+static __noinline int attend_meeting(struct sock *sk, struct connection *c)
+{
+	struct pair_key key;
+
+	if (!sk || !c)
+		return 0;
+	sequence_key_of(c, &key);
+	mark_meeting(&key);
+	if (c->flags & CONNECTION_OLD) {
+		address_key_of(sk, c, &key);
+		mark_meeting(&key);
+	}
+	return 0;
+}
+
+SEC("iter/bpf_map_elem")
+int sweep_meetings(struct bpf_iter__bpf_map_elem *ctx)
+{
+	struct meeting *m = ctx->value;
+	struct pair_key *found = ctx->key;
+
+	if (!m || !found)
+		return 0;
+	if (m->round != meeting_round) {
+		struct pair_key key = *found;
+
+		bpf_map_delete_elem(&pairs, &key);
+		return 0;
+	}
+	meetings_found++;
+	return 0;
 }
 
 static __always_inline bool same_address(const struct address *a, const struct address *b)

@@ -7,6 +7,7 @@
  * thread (or by the same goroutine), and there it is looked up. Optional, and off by default.
  */
 #include "kernel.h"
+#include "lru.h"
 #include "tls.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -64,14 +65,14 @@ static __always_inline void begin_write(const struct tls_call_key *who, u64 conn
 
 	if (known)
 		known->written = 1;
-	bpf_map_update_elem(&tls_calls, who, &call, BPF_ANY);
+	lru_put(&tls_calls, LRU_TLS_CALLS, who, &call);
 }
 
 static __always_inline void begin_read(const struct tls_call_key *who, u64 connection, u64 text, u64 result)
 {
 	struct tls_call call = {.connection = connection, .text = text, .result = result};
 
-	bpf_map_update_elem(&tls_calls, who, &call, BPF_ANY);
+	lru_put(&tls_calls, LRU_TLS_CALLS, who, &call);
 }
 
 static const struct tls_connection new_connection;
@@ -89,7 +90,7 @@ static __noinline int end_read(struct tls_call_key *who, u64 size)
 		return 0;
 	struct tls_call call = *found;
 	/* A library may be watched twice, under two names: the second time there is no call. */
-	if (bpf_map_delete_elem(&tls_calls, who))
+	if (!lru_take(&tls_calls, LRU_TLS_CALLS, who))
 		return 0;
 	if (call.result) {
 		u64 told = 0;
@@ -103,7 +104,7 @@ static __noinline int end_read(struct tls_call_key *who, u64 size)
 	struct tls_connection_key key = {.connection = call.connection, .group = who->group};
 	struct tls_connection *c = bpf_map_lookup_elem(&tls_connections, &key);
 	if (!c) {
-		bpf_map_update_elem(&tls_connections, &key, &new_connection, BPF_NOEXIST);
+		lru_make(&tls_connections, LRU_TLS_CONNECTIONS, &key, &new_connection);
 		c = bpf_map_lookup_elem(&tls_connections, &key);
 		if (!c)
 			return 0;
@@ -158,7 +159,7 @@ int ssl_write_end(void *ctx)
 	struct tls_call_key who = {};
 
 	this_thread(&who, TLS_WRITES);
-	bpf_map_delete_elem(&tls_calls, &who);
+	lru_take(&tls_calls, LRU_TLS_CALLS, &who);
 	return 0;
 }
 
@@ -243,7 +244,7 @@ int go_write_end(void *ctx)
 	if (machine != MACHINE_X86_64)
 		return 0;
 	this_goroutine(&who, TLS_GO_WRITES, ctx);
-	bpf_map_delete_elem(&tls_calls, &who);
+	lru_take(&tls_calls, LRU_TLS_CALLS, &who);
 	return 0;
 }
 

@@ -93,6 +93,9 @@ type tlsWatcher struct {
 	probed           atomic.Int64
 	dropped, refused atomic.Uint64
 
+	calls, connections *lruTable
+	callsMap           *ebpf.Map
+
 	lock      sync.Mutex // guards what follows
 	binaries  map[binaryID]*tlsBinary
 	processes map[int]*tlsProcess
@@ -122,13 +125,17 @@ func (p *Probes) openTLS(k *kernel, maps *ebpf.Collection) error {
 	if err != nil {
 		return fmt.Errorf("BUG: reading the embedded object: %w", err)
 	}
-	spec.Maps["tls_calls"].MaxEntries, spec.Maps["tls_connections"].MaxEntries = maxTLSCalls, maxTLSConnections
 	if err := spec.Variables["machine"].Set(machines[runtime.GOARCH]); err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
 	}
-	shared := &ebpf.Collection{Maps: map[string]*ebpf.Map{"tls_calls": maps.Maps["tls_calls"], "tls_connections": maps.Maps["tls_connections"]}}
+	shared := &ebpf.Collection{Maps: make(map[string]*ebpf.Map)}
+	for _, name := range []string{"tls_calls", "tls_connections", "lru_entries"} {
+		shared.Maps[name] = maps.Maps[name]
+		spec.Maps[name].MaxEntries = maps.Maps[name].MaxEntries()
+	}
 	w := &tlsWatcher{procfs: p.options.ProcFS, logger: p.options.Logger, programs: make(map[string]*ebpf.Program), stop: make(chan struct{}),
-		binaries: make(map[binaryID]*tlsBinary), processes: make(map[int]*tlsProcess)}
+		binaries: make(map[binaryID]*tlsBinary), processes: make(map[int]*tlsProcess),
+		calls: newLRUTable(maps, "tls_calls", lruTLSCalls), connections: newLRUTable(maps, "tls_connections", lruTLSConnections), callsMap: maps.Maps["tls_calls"]}
 	var errs []error
 	for _, l := range libraries {
 		err := p.loadTLS(k, spec, shared, l, w)
@@ -248,6 +255,7 @@ func (b *tlsBinary) close() error {
 func (w *tlsWatcher) look() {
 	w.lock.Lock()
 	defer w.lock.Unlock()
+	w.lookAtTables()
 	entries, err := os.ReadDir(w.procfs)
 	if err != nil {
 		w.logger.Warn("looking for programs that use TLS failed", "error", err)
@@ -287,6 +295,26 @@ func (w *tlsWatcher) look() {
 			w.logger.Warn("taking a probe away failed", "error", err)
 		}
 		delete(w.binaries, id)
+	}
+}
+
+// lookAtTables counts what gave way. Calls come and go, so they are counted; connections stay until they give way.
+func (w *tlsWatcher) lookAtTables() {
+	w.connections.lookAtFull()
+	made, found := w.calls.made(), uint64(0)
+	keys, values := make([]tlsTlsCallKey, 512), make([]tlsTlsCall, 512)
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := w.callsMap.BatchLookup(&cursor, keys, values, nil)
+		found += uint64(n)
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			w.calls.look(made, found)
+			return
+		}
+		if err != nil {
+			w.logger.Warn("counting the calls of TLS libraries failed", "error", err)
+			return
+		}
 	}
 }
 
@@ -430,5 +458,7 @@ func (w *tlsWatcher) drops() []model.Drop {
 	return []model.Drop{
 		{Name: "tls_binaries", Count: w.dropped.Load(), Capacity: maxTLSBinaries, Used: uint64(w.probed.Load())},
 		{Name: "tls_binaries_refused", Count: w.refused.Load()},
+		w.calls.drop("tls_calls", 0),
+		w.connections.drop("tls_connections", 0),
 	}
 }

@@ -49,6 +49,7 @@ type tlsTlsConnectionKey struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	tlsMapLruEntries     = "lru_entries"
 	tlsMapTlsCalls       = "tls_calls"
 	tlsMapTlsConnections = "tls_connections"
 	tlsProgGoRead        = "go_read"
@@ -122,6 +123,7 @@ type tlsProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type tlsMapSpecs struct {
+	LruEntries     *ebpf.MapSpec `ebpf:"lru_entries"`
 	TlsCalls       *ebpf.MapSpec `ebpf:"tls_calls"`
 	TlsConnections *ebpf.MapSpec `ebpf:"tls_connections"`
 }
@@ -153,12 +155,14 @@ func (o *tlsObjects) Close() error {
 //
 // It can be passed to loadTlsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type tlsMaps struct {
+	LruEntries     *ebpf.Map `ebpf:"lru_entries"`
 	TlsCalls       *ebpf.Map `ebpf:"tls_calls"`
 	TlsConnections *ebpf.Map `ebpf:"tls_connections"`
 }
 
 func (m *tlsMaps) Close() error {
 	return _TlsClose(
+		m.LruEntries,
 		m.TlsCalls,
 		m.TlsConnections,
 	)

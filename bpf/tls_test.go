@@ -266,7 +266,7 @@ func TestGoFunctionsAreFound(t *testing.T) {
 
 // A look may take long, and a reading does not wait for it.
 func TestReadingDoesNotWaitForALook(t *testing.T) {
-	var w tlsWatcher
+	w := tlsWatcher{calls: new(lruTable), connections: new(lruTable)}
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	done := make(chan []model.Drop, 1)

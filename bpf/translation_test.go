@@ -3,7 +3,6 @@ package bpf
 import (
 	"bufio"
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"maps"
@@ -659,15 +658,7 @@ func TestEndsMeetUnderLoad(t *testing.T) {
 	}
 	// Nobody is left at the meeting place but the ends of the one that is open.
 	dial(t, server.Addr().String())
-	pairs, left := p.edges.maps.Maps["pairs"], 0
-	key, value := make([]byte, pairs.KeySize()), make([]byte, pairs.ValueSize())
-	for all := pairs.Iterate(); all.Next(&key, &value); {
-		// meeting.dialled_port follows two groups, three addresses and two names.
-		if binary.NativeEndian.Uint16(value[2*8+3*16+2*16:]) == server.Addr().(*net.TCPAddr).AddrPort().Port() {
-			left++
-		}
-	}
-	if left != 1 {
+	if left := len(meetings(t, p, server.Addr().(*net.TCPAddr).AddrPort().Port())); left != 1 {
 		t.Errorf("%d meetings, want that of the one open connection", left)
 	}
 }

@@ -273,14 +273,14 @@ func value(kind string, s encoded) string {
 	if kind == ":path" {
 		return path(s, len(whole.bytes) > 128)
 	}
-	text, valid := s.plain(17)
+	text, valid := s.plain(18)
 	if !valid { // what came before it counts
 		text += "\x00"
 	}
 	if i := strings.IndexFunc(text, func(r rune) bool { return r <= 0x20 || r >= 0x7f || r == '?' || r == '#' }); i >= 0 {
 		text = text[:i]
 	}
-	text = text[:min(len(text), 16)]
+	text = text[:min(len(text), 17)]
 	switch kind {
 	case ":method":
 		return text
@@ -289,7 +289,7 @@ func value(kind string, s encoded) string {
 			return text[:1]
 		}
 	case "content-type":
-		if strings.HasPrefix(text, "application/grpc") {
+		if rest, found := strings.CutPrefix(text, "application/grpc"); found && (rest == "" || rest == "+" || rest == ";") {
 			return "grpc"
 		}
 	case "grpc-status":

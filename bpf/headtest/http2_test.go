@@ -208,10 +208,14 @@ func TestHTTP2Requests(t *testing.T) {
 		var want []finding
 		for i := range 100 {
 			stream := uint32(2*i + 1)
-			p := paths[random.IntN(len(paths))]
+			p, kind := paths[random.IntN(len(paths))], "application/grpc"+[]string{"", "", "", "+proto", ";x=y", "-web", "-web+proto", "-web-text"}[random.IntN(8)]
+			grpc := !strings.Contains(kind, "-web")
+			if !grpc {
+				p = paths[random.IntN(2)] // the others are long, or may have ids
+			}
 			c.headers(random, stream, false, ":method", "POST", ":scheme", "http", ":path", p, ":authority", "here:80",
-				"content-type", "application/grpc", "user-agent", "grpc-go/1.83.1", "te", "trailers", "grpc-timeout", text(random, 5), "authorization", text(random, random.IntN(900)))
-			want = append(want, finding{event: blockEvent, stream: stream, grpc: true, name: "POST " + p})
+				"content-type", kind, "user-agent", "grpc-go/1.83.1", "te", "trailers", "grpc-timeout", text(random, 5), "authorization", text(random, random.IntN(900)))
+			want = append(want, finding{event: blockEvent, stream: stream, grpc: grpc, name: "POST " + p})
 			switch random.IntN(5) {
 			case 0:
 				c.framer.WriteWindowUpdate(0, 100)

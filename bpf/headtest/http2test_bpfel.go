@@ -69,7 +69,7 @@ type http2testHttp2Half struct {
 	Insert      uint8
 	Huffman     uint8
 	Cut         uint8
-	Pad0        uint8
+	Gone        uint8
 	_           [3]byte
 	BlockStream uint32
 	At          uint32
