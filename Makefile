@@ -72,7 +72,7 @@ end-to-end: ## the built binary against real containers (root, Docker)
 .PHONY: test-kernels
 test-kernels: ## older kernels in virtual machines, and a table of what works on which
 	@scripts/install kernels
-	@$(GOTEST) --format standard-verbose --packages ./test/kernels -- -count=1 -timeout 40m
+	@go test -count=1 -v -timeout 40m ./test/kernels
 
 .PHONY: page
 page: build ## the page: types, units, and in headless Chromium (root, Docker)

@@ -45,6 +45,8 @@ const (
 	openFiles = "container/open-files"
 	// untoldCloses are ends of connections that were found later than they happened.
 	untoldCloses = "untold_closes"
+	// anomalies are surroundings of older anomalies that newer ones took the room of.
+	anomalies = "recorder/anomaly-bytes"
 )
 
 func (d *windowData) completeness(g *graph.Graph) completeness {
@@ -54,7 +56,7 @@ func (d *windowData) completeness(g *graph.Graph) completeness {
 		switch {
 		case strings.HasPrefix(l.Name, sinkPrefix):
 			c.Sinks = append(c.Sinks, l)
-		case l.Name != openFiles && l.Name != untoldCloses:
+		case l.Name != openFiles && l.Name != untoldCloses && l.Name != anomalies:
 			c.Tables = append(c.Tables, l)
 		}
 	}

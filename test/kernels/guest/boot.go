@@ -135,8 +135,8 @@ var verdicts = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP)`)
 // essential are the tests of package bpf that ask what may differ between kernels; the others are
 // about tables and names. An emulated machine is some twenty times slower.
 const (
-	essential      = "CPUTime|RunQueueWait|PartsAddUp|LifecycleEvents"
-	essentialEdges = "|TestCountsAreExact/(kept_alive|IPv6)|ConnectionsOlderThan|DatagramCountsAreExact/connected|GRPCCalls|RefusedHTTP2"
+	essential      = "TestCPUTime|RunQueueWait|PartsAddUp|LifecycleEvents"
+	essentialEdges = "|TestCountsAreExact/(kept_alive|IPv6)|TestConnectionsOlderThan|DatagramCountsAreExact/connected|GRPCCalls|RefusedHTTP2"
 )
 
 // withoutEdges is set where the host expects this kernel to count no edges.
