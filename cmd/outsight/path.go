@@ -63,7 +63,8 @@ time being, which needs root.`,
 
 func writePath(out io.Writer, from, to *model.Snapshot, by graph.Percentile, output string) error {
 	g := graph.FromSnapshots(from, to)
-	a, p := g.Analyse(map[string]float64{to.Host.Name: float64(to.Host.Cores)}), g.CriticalPath(by)
+	a := g.Analyse(map[string]float64{to.Host.Name: float64(to.Host.Cores)})
+	p := g.CriticalPath(by, a.Entries)
 	if output == "json" {
 		text, err := json.MarshalIndent(struct {
 			*graph.Analysis

@@ -217,7 +217,8 @@ func (f *flightView) unpack(data *recorder.FlightData) ([]*csvy.Recording, error
 	if err != nil {
 		return nil, err
 	}
-	sheets := recorder.InMemory{Until: end}
+	part.Until = end
+	var sheets recorder.InMemory
 	_, err = part.Write(begin, recorder.Options{Host: csvy.ThisHost(), Wanted: wanted, Create: sheets.Create})
 	if err != nil && !errors.Is(err, recorder.ErrNothingKept) {
 		return nil, fmt.Errorf("reading the flight recorder: %w", err)

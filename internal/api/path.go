@@ -49,5 +49,6 @@ func (s *server) path(ctx context.Context, r *http.Request) (any, error) {
 	for _, h := range data.hosts() {
 		cores[h.Name] = h.Cores
 	}
-	return pathAnswer{g.From, g.To, g.CoveredSeconds, g.Analyse(cores), g.CriticalPath(percentile), pathFormulas, data.completeness(g)}, nil
+	a := g.Analyse(cores)
+	return pathAnswer{g.From, g.To, g.CoveredSeconds, a, g.CriticalPath(percentile, a.Entries), pathFormulas, data.completeness(g)}, nil
 }

@@ -90,13 +90,13 @@ func TestQuotaLimits(t *testing.T) {
 
 func TestNothingToAnalyse(t *testing.T) {
 	idle := &Graph{Nodes: []*Node{using("a", 0, 1, nil)}}
-	if a := idle.Analyse(nil); a.SaturationRate != nil || len(a.Entries) != 0 || idle.CriticalPath(P99) != nil {
+	if a := idle.Analyse(nil); a.SaturationRate != nil || len(a.Entries) != 0 || idle.CriticalPath(P99, idle.Entries()) != nil {
 		t.Errorf("got %+v", a)
 	}
 }
 
 func TestCriticalPathAndItsTimes(t *testing.T) {
-	p := office().CriticalPath(P90)
+	p := office().CriticalPath(P90, office().Entries())
 	var hops []string
 	for _, h := range p.Hops {
 		hops = append(hops, h.Node)
@@ -112,7 +112,7 @@ func TestCriticalPathAndItsTimes(t *testing.T) {
 	}
 	g := office()
 	g.Edges[2] = call("app", "db", 400, 0.005) // 20 ms of waiting in an answer of 15
-	if h := g.CriticalPath(P90).Hops[1]; !h.Concurrent || h.Own != 0 {
+	if h := g.CriticalPath(P90, g.Entries()).Hops[1]; !h.Concurrent || h.Own != 0 {
 		t.Errorf("app, which calls at a time: %+v", h)
 	}
 }
@@ -121,7 +121,7 @@ func TestCriticalPathAndItsTimes(t *testing.T) {
 func TestPathStaysInTheApplication(t *testing.T) {
 	g := office()
 	g.Edges = append(g.Edges, call("app", "host/vm", 1, 10))
-	if p := g.CriticalPath(P90); p.Hops[len(p.Hops)-1].Node != "db" {
+	if p := g.CriticalPath(P90, g.Entries()); p.Hops[len(p.Hops)-1].Node != "db" {
 		t.Errorf("it ends at %s", p.Hops[len(p.Hops)-1].Node)
 	}
 }
@@ -197,10 +197,11 @@ func large(nodes int) *Graph {
 func BenchmarkAnalyseLarge(b *testing.B) {
 	g := large(10_000)
 	for b.Loop() {
-		if a := g.Analyse(map[string]float64{"vm": 4}); a.SaturationRate == nil {
+		a := g.Analyse(map[string]float64{"vm": 4})
+		if a.SaturationRate == nil {
 			b.Fatal("nothing was found")
 		}
-		if g.CriticalPath(P99) == nil {
+		if g.CriticalPath(P99, a.Entries) == nil {
 			b.Fatal("no path")
 		}
 	}

@@ -74,18 +74,17 @@ type Hop struct {
 // maxEntries bounds the entries, the busiest ones, that paths are looked for from.
 const maxEntries = 32
 
-// CriticalPath is the path of the greatest score among the widest paths from each entry to all that it
+// CriticalPath is the path of the greatest score among the widest paths from each of the entries (g.Entries) to all that it
 // reaches (paper 000, section 3.2.2): the widest path to a node is the one whose fastest edge is the
 // slowest. The weight of an edge is the percentile of the server's response time, or of the client's
 // round trip where the server did not count; of several edges between two nodes, the slowest counts. What is
 // no part of the application (the rest of a host, its resolver among it, and servers outside) is on no path.
 // The score is the sum of weights, so that a slow chain comes before a slow call. Nil without requests.
-func (g *Graph) CriticalPath(p Percentile) *Path {
+func (g *Graph) CriticalPath(p Percentile, entries []Entry) *Path {
 	r := g.roads(p)
 	var best *Path
 	var last int
 	var by []*road
-	entries := g.Entries()
 	for _, entry := range entries[:min(len(entries), maxEntries)] {
 		came, score := r.widest(r.at[entry.Node])
 		for i, n := range g.Nodes {
@@ -130,10 +129,7 @@ type road struct {
 
 // roads leaves one edge between two nodes, the slowest, without those to a node itself or out of the application.
 func (g *Graph) roads(p Percentile) *roads {
-	r := &roads{at: make(map[string]int, len(g.Nodes)), out: make([][]*road, len(g.Nodes))}
-	for i, n := range g.Nodes {
-		r.at[n.ID] = i
-	}
+	r := &roads{at: nodeIndex(g), out: make([][]*road, len(g.Nodes))}
 	beyond := map[string]bool{}
 	for _, n := range g.Nodes {
 		beyond[n.ID] = n.Kind == KindHost || n.Kind == KindOutside

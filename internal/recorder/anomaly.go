@@ -117,7 +117,10 @@ func (f *Flight) look(nowNS uint64) {
 	f.mu.Lock()
 	from, clock := f.kept.looked, f.sums.clock
 	quiet := f.kept.strained+uint64(reach+settled) < from
-	data := f.data(from - uint64(history))
+	var data *FlightData
+	if !quiet {
+		data = f.data(from - uint64(history))
+	}
 	f.kept.looked = until
 	f.mu.Unlock()
 	var found []model.Anomaly

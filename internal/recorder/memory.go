@@ -12,8 +12,6 @@ import (
 type InMemory struct {
 	// Rows is about how many each recording will have.
 	Rows int
-	// Until leaves later rows out; zero leaves out none.
-	Until time.Time
 	// List has a recording of each start of a container.
 	List []*csvy.Recording
 }
@@ -23,7 +21,7 @@ var analysed = []string{csvy.Tick, csvy.DueNS, csvy.LatenessNS, csvy.CPUNS, csvy
 
 // Create is for Options.Create.
 func (m *InMemory) Create(h csvy.Head) (Writer, error) {
-	w := &memoryWriter{Recording: &csvy.Recording{Path: h.Name(), Format: csvy.CSVY, Head: h}, until: m.Until}
+	w := &memoryWriter{Recording: &csvy.Recording{Path: h.Name(), Format: csvy.CSVY, Head: h}}
 	w.Head.Columns = nil
 	for i, c := range h.Columns {
 		if slices.Contains(analysed, c.Name) {
@@ -38,14 +36,10 @@ func (m *InMemory) Create(h csvy.Head) (Writer, error) {
 // memoryWriter makes one recording. from says which of the values of a row are kept.
 type memoryWriter struct {
 	*csvy.Recording
-	from  []int
-	until time.Time
+	from []int
 }
 
 func (w *memoryWriter) Row(at time.Time, values []float64) error {
-	if !w.until.IsZero() && at.After(w.until) {
-		return nil
-	}
 	w.At = append(w.At, at.UnixNano())
 	for i, from := range w.from {
 		w.Values[i] = append(w.Values[i], values[from])
