@@ -28,4 +28,11 @@ struct {
 	__type(value, u64);
 } cgroup_slots SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, u64);
+	__type(value, u32);
+} slot_of_cgroup SEC(".maps");
+
 #endif
