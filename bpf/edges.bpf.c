@@ -515,6 +515,15 @@ static __always_inline void count_request(struct edge *edge)
 	__sync_fetch_and_add(&edge->requests, 1);
 }
 
+/* The connection is closed before the reply. */
+static __always_inline void abort_request(struct connection *c, struct edge *edge)
+{
+	c->phase = PHASE_IDLE;
+	if (c->head.state == HEAD_PARTIAL)
+		count_request(edge);
+	__sync_fetch_and_add(&edge->aborts, 1);
+}
+
 /*
  * Here and in on_reply the clock is read only where a time is kept: it is a third of the cost of
  * a part of a long request.
@@ -581,6 +590,9 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 	c->phase = PHASE_REQUEST;
 	if (c->head.state != HEAD_PARTIAL)
 		count_request(edge);
+	/* The other end's reset came within the call: nothing follows that could end the request. */
+	if (c->state == TCP_CLOSE)
+		abort_request(c, edge);
 }
 
 /* The server sends without having been asked: it greets, goes on after a silence, or pushes. */
@@ -935,12 +947,8 @@ static __always_inline void closed(struct sock *sk, int old_state)
 	}
 	if (!(c->flags & CONNECTION_OPEN))
 		return;
-	if (!finish(sk, c) && c->phase == PHASE_REQUEST) {
-		c->phase = PHASE_IDLE;
-		if (c->head.state == HEAD_PARTIAL)
-			count_request(edge);
-		__sync_fetch_and_add(&edge->aborts, 1);
-	}
+	if (!finish(sk, c) && c->phase == PHASE_REQUEST)
+		abort_request(c, edge);
 	if (c->flags & CONNECTION_HTTP2)
 		http2_closed(sk);
 	leave_meeting(sk, c);

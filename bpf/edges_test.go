@@ -416,6 +416,31 @@ func TestResetShows(t *testing.T) {
 	})
 }
 
+// The reset comes while the client's one call still sends: its request begins after the close.
+func TestResetWithinASend(t *testing.T) {
+	p := open(t, Options{})
+	service := serve(t, func(conn *net.TCPConn) {
+		conn.Read(make([]byte, requestBytes))
+		conn.SetLinger(0)
+		conn.Close()
+	})
+	conn := dial(t, service.String()).(*net.TCPConn)
+	file, err := conn.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	const moreThanBuffers = 64 << 20
+	// Fd makes the socket block.
+	if n, err := syscall.Write(int(file.Fd()), make([]byte, moreThanBuffers)); err != nil || n == moreThanBuffers {
+		t.Fatalf("sent %d bytes: %v, want a part of them", n, err)
+	}
+	eventually(t, "the request is counted, and as lost", func() bool {
+		c := edge(t, p, service, model.RoleClient).Counters
+		return c.Requests == 1 && c.Aborts == 1 && c.Resets == 1 && c.Opens == 1 && c.Closes == 1
+	})
+}
+
 // What a program moves from a socket to a pipe inside of the kernel is not seen, and is missed.
 func TestUnseenBytesAreMissed(t *testing.T) {
 	p := open(t, Options{})
