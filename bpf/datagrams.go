@@ -65,16 +65,27 @@ type datagramSweep struct {
 	iter  *link.Iter
 	table *lruTable
 	found *ebpf.Variable
+	// made is how many entries had been made at the last sweep, and empty how many sweeps in a row found none
+	// without another one having been made.
+	made  uint64
+	empty int
 }
 
 func (s *datagramSweep) run() error {
 	if s.table == nil {
 		return run(s.iter)
 	}
+	made := s.table.made()
+	if made != s.made {
+		s.made, s.empty = made, 0
+	}
+	// An entry is counted a moment before or after it is made, which the second empty sweep covers.
+	if s.empty > 1 {
+		return nil
+	}
 	if err := s.found.Set(uint64(0)); err != nil {
 		return err
 	}
-	made := s.table.made()
 	if err := run(s.iter); err != nil {
 		return err
 	}
@@ -83,6 +94,11 @@ func (s *datagramSweep) run() error {
 		return err
 	}
 	s.table.look(made, found)
+	if found == 0 {
+		s.empty++
+	} else {
+		s.empty = 0
+	}
 	return nil
 }
 
@@ -211,7 +227,7 @@ func (p *Probes) openDatagramSweeps(k *kernel, spec *ebpf.CollectionSpec, maps *
 		h := datagramSweepHooks[i]
 		iter, err := p.openIterator(k, spec, maps, h, maps.Maps[name])
 		if err == nil {
-			r.sweeps = append(r.sweeps, datagramSweep{iter, tables[i], found[i]})
+			r.sweeps = append(r.sweeps, datagramSweep{iter: iter, table: tables[i], found: found[i]})
 		}
 		p.addFeature(h, err)
 		errs = append(errs, err)
@@ -229,8 +245,8 @@ func (r *datagramReader) sweep(edges []edgesEdge) error {
 		}
 	}
 	var errs []error
-	for _, s := range r.sweeps {
-		if err := s.run(); err != nil {
+	for i := range r.sweeps {
+		if err := r.sweeps[i].run(); err != nil {
 			errs = append(errs, fmt.Errorf("looking for UDP requests without a reply: %w", err))
 		}
 	}

@@ -30,6 +30,7 @@ type Files struct {
 type network struct {
 	counters model.NetworkCounters
 	turn     uint64
+	rest     rest
 	// stack is of the namespace's TCP, once it was read.
 	stack model.TCPCounters
 	read  bool
@@ -44,6 +45,8 @@ type groupFiles struct {
 	process     process
 	stat        memoryStat
 	last        numbers
+	// throttle and disk say whether those numbers rest.
+	throttle, disk rest
 	// ran is how long each thread had run when readBusy looked last, in ns.
 	ran map[uint32]uint64
 }

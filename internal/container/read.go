@@ -72,6 +72,9 @@ func (f *Files) memory(c *model.Container, g *groupFiles, m *model.MemorySample)
 }
 
 func (f *Files) readThrottle(c *model.Container, g *groupFiles) error {
+	if g.throttle.now(f.turn, g.first) && (f.turn-g.first)%limitEvery != 0 {
+		return nil
+	}
 	text, err := f.text(c, g, cpuStat)
 	if err == nil {
 		var found bool
@@ -84,6 +87,7 @@ func (f *Files) readThrottle(c *model.Container, g *groupFiles) error {
 			err = errAbsent
 		default:
 			t.QuotaCores = g.last.throttle.QuotaCores
+			g.throttle.read(t == g.last.throttle)
 			g.last.throttle = t
 			if (f.turn-g.first)%limitEvery == 0 {
 				g.last.throttle.QuotaCores, err = f.quota(c, g)
@@ -126,6 +130,9 @@ func (f *Files) readThreads(c *model.Container, g *groupFiles) error {
 }
 
 func (f *Files) readDisk(c *model.Container, g *groupFiles) error {
+	if g.disk.now(f.turn, g.first) {
+		return nil
+	}
 	var d model.DiskCounters
 	var err error
 	if f.sources[diskBytes].v2 {
@@ -139,6 +146,7 @@ func (f *Files) readDisk(c *model.Container, g *groupFiles) error {
 		d, err = f.blkio(c, g)
 	}
 	if err == nil {
+		g.disk.read(d == g.last.disk)
 		g.last.disk = d
 	}
 	return g.keep(diskNumbers, err)

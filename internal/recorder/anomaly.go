@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"time"
@@ -18,7 +19,7 @@ import (
 type AnomalyOptions struct {
 	// Detect finds the anomalies in recordings of all containers; nil keeps none.
 	Detect func([]*csvy.Recording) []model.Anomaly
-	// Every is the time between two looks (default 10 s), Around what is kept before and after an
+	// Every is the time between two looks (default 30 s), Around what is kept before and after an
 	// anomaly (default 10 s).
 	Every, Around time.Duration
 	// Max anomalies are kept (default 64), MaxBytes of samples with them (default 4 MiB): whichever
@@ -80,7 +81,7 @@ func newAnomalies(o AnomalyOptions, nowNS uint64) anomalies {
 	if o.Detect == nil {
 		return a
 	}
-	a.o.Every, a.o.Around = cmp.Or(o.Every, 10*time.Second), cmp.Or(o.Around, 10*time.Second)
+	a.o.Every, a.o.Around = cmp.Or(o.Every, 30*time.Second), cmp.Or(o.Around, 10*time.Second)
 	a.o.Max, a.o.MaxBytes = cmp.Or(o.Max, 64), cmp.Or(o.MaxBytes, 4<<20)
 	a.host = csvy.ThisHost()
 	if o.Directory != "" {
@@ -129,6 +130,9 @@ func (f *Flight) look(nowNS uint64) {
 		// What there is of a block that cannot be read is looked at, too.
 		_, _ = data.Write(clock.at(from-uint64(history)), Options{Host: f.kept.host, Create: r.Create})
 		found = f.kept.o.Detect(r.List)
+		r.List = nil
+		// A look takes some MB for a moment, three times what an agent lives on.
+		debug.FreeOSMemory()
 	}
 	f.mu.Lock()
 	for _, a := range found {

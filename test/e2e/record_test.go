@@ -193,7 +193,7 @@ func TestRecordAnAnomaly(t *testing.T) {
 		}
 		return fmt.Errorf("no line of %s (number %q) in\n%s", c.name, number, text)
 	}
-	eventually(t, 50*time.Second, func() error { return listed(o) })
+	eventually(t, 90*time.Second, func() error { return listed(o) })
 	o.stop()
 	o = upAt(t, freePort(t), data)
 	eventually(t, time.Second, func() error { return listed(o) })
