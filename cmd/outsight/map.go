@@ -35,11 +35,11 @@ func newMap() *cobra.Command {
 		Long: `Show which container calls which, with requests per second, latencies and bytes. Asks the
 agent that runs on this host, or loads the kernel programs for the time being, which needs root.`,
 		Example: `  sudo outsight map
-  sudo outsight map --for 30s --output dot | dot -Tsvg > map.svg
+  sudo outsight map --for 30s --output svg > map.svg
   sudo outsight map --group-by process --min-share 0.01
   sudo outsight map --watch`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", o.output, "text", "dot", "json", "mermaid", "graphml", "cypher"); err != nil {
+			if err := oneOf("output", o.output, "text", "dot", "json", "mermaid", "graphml", "cypher", "svg"); err != nil {
 				return err
 			}
 			var err error
@@ -68,7 +68,7 @@ agent that runs on this host, or loads the kernel programs for the time being, w
 		},
 	}
 	o.watchFlags.add(c)
-	c.Flags().StringVarP(&o.output, "output", "o", "text", "text, dot, json, mermaid, graphml or cypher")
+	c.Flags().StringVarP(&o.output, "output", "o", "text", "text, dot, json, mermaid, graphml, cypher or svg")
 	c.Flags().DurationVar(&o.length, "for", 5*time.Second, "time to look at")
 	c.Flags().StringVar(&o.groupBy, "group-by", string(graph.ByContainer), "what a node is: container, pod, process or host")
 	c.Flags().Float64Var(&o.share, "min-share", 0, "hide edges with less than this share, 0 to 1, of all bytes")
@@ -130,6 +130,8 @@ func writeMap(out io.Writer, g *graph.Graph, output string, s *model.Snapshot) e
 	switch output {
 	case "dot":
 		_, err = io.WriteString(out, graph.DOT(g))
+	case "svg":
+		_, err = io.WriteString(out, graph.SVG(g))
 	case "mermaid":
 		_, err = io.WriteString(out, graph.Mermaid(g))
 	case "cypher":

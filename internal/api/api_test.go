@@ -209,6 +209,20 @@ func TestChangesAreOfTwoGraphs(t *testing.T) {
 	}
 }
 
+func TestPictureIsOfTheGraph(t *testing.T) {
+	h, _, _ := filled(t, 40, nil)
+	var a graphAnswer
+	get200(t, h, "/api/outsight/graph?from=now-5m", &a)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", "/api/outsight/picture?from=now-5m", nil))
+	if policy := w.Header().Get("Content-Security-Policy"); w.Code != 200 || w.Header().Get("Content-Type") != "image/svg+xml" || !strings.Contains(policy, "default-src 'none'") {
+		t.Fatalf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+	if nodes, edges := strings.Count(w.Body.String(), "<rect "), strings.Count(w.Body.String(), "<path "); nodes != len(a.Nodes) || edges != len(a.Edges) {
+		t.Errorf("%d nodes and %d edges, the graph has %d and %d", nodes, edges, len(a.Nodes), len(a.Edges))
+	}
+}
+
 func TestHeatMapIsOfTheGraph(t *testing.T) {
 	h, _, _ := filled(t, 40, nil)
 	var a graphAnswer

@@ -42,6 +42,10 @@ func (s *server) json(f func(ctx context.Context, r *http.Request) (any, error))
 			s.Logger.Warn("answering a request", "path", r.URL.Path, "error", err)
 			writeError(w, http.StatusInternalServerError, "%s", err)
 		default:
+			if p, is := answer.(picture); is {
+				p.write(w)
+				return
+			}
 			writeJSON(w, r, answer)
 		}
 	}

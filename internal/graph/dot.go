@@ -2,32 +2,35 @@ package graph
 
 import (
 	"fmt"
-	"math"
 	"strings"
 
 	"outsight/internal/model"
 )
 
-// DOT is the graph in the language of Graphviz. Names are cleaned and quoted.
+// DOT is the graph in the language of Graphviz, with the sizes of SVG: height for memory, border for CPU, width
+// of lines for bytes. Names are cleaned and quoted.
 func DOT(g *Graph) string {
 	var b strings.Builder
 	b.WriteString("digraph outsight {\n  rankdir=LR;\n  node [shape=box, style=rounded];\n")
-	index := nodeIndex(g)
+	index, most := nodeIndex(g), largest(g)
 	for i, n := range g.Nodes {
 		shape := ""
 		if n.Kind == KindOutside {
 			shape = ", shape=ellipse"
 		}
-		fmt.Fprintf(&b, "  n%d [label=%s%s];\n", i, quoteDOT(Clean(n.Name)), shape)
+		text := Clean(n.Name)
+		if cost := costOf(n); cost != "" {
+			text += "\n" + cost
+		}
+		fmt.Fprintf(&b, "  n%d [label=%s, height=%.2f, penwidth=%.1f%s];\n", i, quoteDOT(text), nodeHeight(n, most)/pixelsPerInch, nodeBorder(n, most), shape)
 	}
 	for _, e := range g.Edges {
-		s := e.Best()
 		style := ""
 		if e.Transport != model.TCP.String() {
 			style = ", style=dashed"
 		}
 		fmt.Fprintf(&b, "  n%d -> n%d [label=%s, penwidth=%.1f%s];\n", index[e.Client], index[e.Server],
-			quoteDOT(label(e)), 1+max(0, math.Log10(1+s.RequestBytes+s.ResponseBytes)-3)/2, style)
+			quoteDOT(label(e)), edgeWidth(e, most), style)
 	}
 	b.WriteString("}\n")
 	return b.String()
@@ -65,7 +68,7 @@ func nodeIndex(g *Graph) map[string]int {
 }
 
 func quoteDOT(s string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s) + `"`
 }
 
 // escapeMermaid writes all but letters, digits and a few marks as character codes, because a

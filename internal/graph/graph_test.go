@@ -115,6 +115,7 @@ func TestRenderers(t *testing.T) {
 	golden(t, "shop.txt", Text(g, 100))
 	golden(t, "shop-narrow.txt", Text(g, 60))
 	golden(t, "shop.dot", DOT(g))
+	golden(t, "shop.svg", SVG(g))
 	golden(t, "shop.mmd", Mermaid(g))
 	golden(t, "shop.cypher", Cypher(g))
 	graphML, err := GraphML(g)
@@ -277,13 +278,17 @@ func TestHostileNames(t *testing.T) {
 	g := FromSnapshots(nil, s)
 	golden(t, "hostile.txt", Text(g, 100))
 	golden(t, "hostile.dot", DOT(g))
+	golden(t, "hostile.svg", SVG(g))
 	golden(t, "hostile.mmd", Mermaid(g))
 	golden(t, "hostile.cypher", Cypher(g))
+	if err := xml.Unmarshal([]byte(SVG(g)), &struct{}{}); err != nil {
+		t.Errorf("%v: %s", err, SVG(g))
+	}
 	graphML, err := GraphML(g)
 	if err != nil || xml.Unmarshal([]byte(graphML), &struct{}{}) != nil {
 		t.Errorf("%v: %s", err, graphML)
 	}
-	for _, text := range []string{Text(g, 80), DOT(g), Mermaid(g)} {
+	for _, text := range []string{Text(g, 80), DOT(g), Mermaid(g), SVG(g)} {
 		if strings.ContainsAny(text, "\x1b\u202e") {
 			t.Errorf("control characters in %q", text)
 		}

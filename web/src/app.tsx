@@ -75,7 +75,7 @@ export function App() {
           {g && g.nodes.length > 0 && (
             <>
               <section class="map" aria-label={state.view === 'map' ? 'Service map' : VIEWS.find(([view]) => view === state.view)![1]}>
-                <ViewBar graph={g} state={state} change={change} />
+                <ViewBar graph={g} state={state} change={change} query={query} />
                 {state.view === 'map' && <ServiceMap graph={g} state={state} change={change} />}
                 {state.view === 'heat' && <HeatMap graph={g} state={state} change={change} query={query} period={every} />}
                 {state.view === 'path' && <PathView graph={g} state={state} change={change} query={query} period={every} />}

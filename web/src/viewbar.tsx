@@ -5,7 +5,7 @@ import { AGOS, agoOf, GROUPINGS, hides, lengthOf, PERCENTILES, SHARES, VIEWS, ty
 import type { Graph } from './types'
 
 /** What is drawn, and of what: all of it is in the URL. */
-export function ViewBar({ graph, state, change }: { graph: Graph; state: State; change: Change }) {
+export function ViewBar({ graph, state, change, query }: { graph: Graph; state: State; change: Change; query: string }) {
   const hidden = graph.hidden_edges ?? 0
   const length = lengthOf(state)
   const ago = agoOf(state)
@@ -58,6 +58,9 @@ export function ViewBar({ graph, state, change }: { graph: Graph; state: State; 
             {AGOS.map(([name, title, seconds]) => <option key={name} value={name} selected={ago === name} disabled={seconds > 0 && seconds < length}>{title}</option>)}
           </select>
         </label>
+      )}
+      {state.view === 'map' && (
+        <a href={`/api/outsight/picture?${query}`} target="_blank" rel="noopener" data-picture title="As an image: height for memory, border for CPU, width of lines for bytes">Picture</a>
       )}
       {hidden > 0 && <span class="muted" data-hidden={hidden}>{hidden === 1 ? '1 edge is' : `${hidden} edges are`} hidden</span>}
       {graph.unmatched_share > 0 && <span class="muted unmatched" data-unmatched title="Edges with an end that is in no known container">Unmatched: {unmatched(graph)}</span>}
