@@ -74,6 +74,7 @@ func (r *Registry) runDescribe(ctx context.Context) {
 				r.o.Logger.Debug("container is known by its id", "container", id, "error", err)
 			}
 			r.describe(id, d)
+			r.identify(id)
 			if d.name == "" && (d.runtime == "" || d.runtime == model.Docker) {
 				r.wakeDocker()
 				r.enqueueInspect(id)

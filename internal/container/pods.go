@@ -1,0 +1,57 @@
+package container
+
+import (
+	"context"
+	"time"
+
+	"outsight/internal/model"
+)
+
+// podPause is the least time between two looks at all containers: a busy cluster changes all the
+// time.
+const podPause = 200 * time.Millisecond
+
+// runPods puts the names of Kubernetes to containers whenever there may be new ones.
+func (r *Registry) runPods(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.o.Pods.Changed():
+		}
+		r.identifyAll()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(podPause):
+		}
+	}
+}
+
+func (r *Registry) identifyAll() {
+	for _, c := range r.Containers() {
+		if c.Runtime != model.HostRuntime && c.Runtime != model.Systemd {
+			r.identify(c.ID)
+		}
+	}
+}
+
+// identify puts the names of Kubernetes to one container. What a runtime's files told is the same,
+// but for the workload, which they do not know.
+func (r *Registry) identify(id string) {
+	if r.o.Pods == nil {
+		return
+	}
+	r.update(id, func(m *member, c *model.Container) bool {
+		p, ok := r.o.Pods.Identify(c.ID, c.PodUID)
+		if !ok {
+			return false
+		}
+		changed := description{name: p.Container, podName: p.Pod, podNamespace: p.Namespace}.apply(c)
+		if p.Workload != "" && (c.Workload != p.Workload || c.WorkloadKind != p.WorkloadKind) {
+			c.Workload, c.WorkloadKind, changed = p.Workload, p.WorkloadKind, true
+		}
+		m.described = m.described || p.Container != ""
+		return changed
+	})
+}
