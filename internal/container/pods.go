@@ -36,22 +36,25 @@ func (r *Registry) identifyAll() {
 	}
 }
 
-// identify puts the names of Kubernetes to one container. What a runtime's files told is the same,
-// but for the workload, which they do not know.
+// identify puts the names of Kubernetes to one container.
 func (r *Registry) identify(id string) {
+	r.update(id, r.applyPod)
+}
+
+// applyPod writes what Kubernetes calls a container over what its runtime calls it, and reports
+// whether that changed it. mu must be held.
+func (r *Registry) applyPod(m *member, c *model.Container) bool {
 	if r.o.Pods == nil {
-		return
+		return false
 	}
-	r.update(id, func(m *member, c *model.Container) bool {
-		p, ok := r.o.Pods.Identify(c.ID, c.PodUID)
-		if !ok {
-			return false
-		}
-		changed := description{name: p.Container, podName: p.Pod, podNamespace: p.Namespace}.apply(c)
-		if p.Workload != "" && (c.Workload != p.Workload || c.WorkloadKind != p.WorkloadKind) {
-			c.Workload, c.WorkloadKind, changed = p.Workload, p.WorkloadKind, true
-		}
-		m.described = m.described || p.Container != ""
-		return changed
-	})
+	p, ok := r.o.Pods.Identify(c.ID, c.PodUID)
+	if !ok {
+		return false
+	}
+	changed := description{name: p.Container, podName: p.Pod, podNamespace: p.Namespace}.apply(c)
+	if p.Workload != "" && (c.Workload != p.Workload || c.WorkloadKind != p.WorkloadKind) {
+		c.Workload, c.WorkloadKind, changed = p.Workload, p.WorkloadKind, true
+	}
+	m.described = m.described || p.Container != ""
+	return changed
 }

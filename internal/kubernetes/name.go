@@ -176,8 +176,8 @@ func (n *namer) end(a *addition, prefix, id string, at spot) []model.Label {
 	case b.pod != nil:
 		a.found = true
 		return append(n.podLabels(prefix, b.pod, b.pod.regular), model.Label{Name: prefix + otlp.LabelNode, Value: b.pod.node})
-	case b.workload.name != "":
-		a.found = true
+	case b.namespace != "":
+		a.found = b.workload.name != ""
 		return []model.Label{{Name: prefix + otlp.LabelNamespace, Value: b.namespace},
 			{Name: prefix + otlp.LabelWorkload, Value: b.workload.name}, {Name: prefix + otlp.LabelWorkloadKind, Value: b.workload.kind}}
 	}
