@@ -24,7 +24,7 @@ const COLUMNS: Column[] = [
   { key: 'served.p99', title: 'p99', hint: 'Response time of served requests', unit: 's' },
 ]
 
-const TITLES = { container: 'Containers', process: 'Processes', pod: 'Pods and containers', host: 'Hosts' }
+const TITLES = { container: 'Containers', process: 'Processes', pod: 'Pods and containers', workload: 'Workloads and containers', namespace: 'Namespaces and containers', host: 'Hosts' }
 
 /** Of a process only its traffic is known; CPU and memory are its container's. */
 const FLOWS: Column[] = [
