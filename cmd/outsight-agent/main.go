@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"outsight/bpf"
@@ -98,16 +97,9 @@ func run(args []string, out, errOut io.Writer) int {
 
 // thisNode knows the pods of this host; nil where there is no cluster.
 func thisNode(mode, node string, log *slog.Logger) (agent.Kubernetes, error) {
-	if node == "" {
-		name, err := os.Hostname()
-		if err != nil {
-			return nil, err
-		}
-		node = strings.ToLower(name)
-	}
-	c, _, err := kubernetes.Open(mode, kubernetes.Options{Node: node, Logger: log})
+	c, err := kubernetes.OpenNode(mode, node, log)
 	if c == nil {
-		return nil, err
+		return nil, err // not a nil pointer in an interface
 	}
 	return c, nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"log/slog"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -32,16 +31,7 @@ func (f *kubernetesFlags) cluster(log *slog.Logger) (*kubernetes.Cluster, model.
 	return kubernetes.Open(f.mode, kubernetes.Options{Logger: log})
 }
 
-// thisNode is what an agent needs: the pods of this host.
+// thisNode is what an agent needs: the pods of this host. It is nil where there is no cluster.
 func (f *kubernetesFlags) thisNode(log *slog.Logger) (*kubernetes.Cluster, error) {
-	node := f.node
-	if node == "" {
-		name, err := os.Hostname()
-		if err != nil {
-			return nil, err
-		}
-		node = strings.ToLower(name)
-	}
-	c, _, err := kubernetes.Open(cmp.Or(f.mode, kubernetes.Off), kubernetes.Options{Node: node, Logger: log})
-	return c, err
+	return kubernetes.OpenNode(cmp.Or(f.mode, kubernetes.Off), f.node, log)
 }

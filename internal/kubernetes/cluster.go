@@ -217,7 +217,7 @@ func (c *Cluster) sweep() {
 	used := make(map[ownerKey]bool, len(c.owners.asked))
 	for p := range c.heldOf {
 		used[ownerKey{p.owner, p.namespace}] = true
-		c.owners.ask(p)
+		c.owners.ask(p, now)
 	}
 	c.owners.keep(used)
 }

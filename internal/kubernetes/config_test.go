@@ -308,3 +308,48 @@ func TestCutText(t *testing.T) {
 		}
 	}
 }
+
+// TestOpen: what was asked for and cannot be had is an error, and what was not is a reason.
+func TestOpen(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	for mode, want := range map[string]string{Auto: "no service account", "": "no service account", Off: "--kubernetes is off"} {
+		c, f, err := Open(mode, Options{})
+		if c != nil || err != nil || !strings.Contains(f.Reason, want) || f.Remedy == "" || f.State == model.FeatureWorks {
+			t.Errorf("%q: %v, %+v, %v", mode, c, f, err)
+		}
+	}
+	for mode, want := range map[string]string{InPod: "no service account", "/no/such/file": "/no/such/file"} {
+		if c, _, err := Open(mode, Options{}); c != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, %v", mode, c, err)
+		}
+	}
+	path := write(t, filepath.Join(t.TempDir(), "config"), fmt.Appendf(nil, kubeconfigShape, "http://192.0.2.1", "insecure-skip-tls-verify: true", "token: x"))
+	if c, err := OpenNode(path, "", nil); err != nil || !strings.HasPrefix(c.reflectors[0].selector, "spec.nodeName=") || len(c.reflectors) != 1 {
+		t.Errorf("a node: %v, %v", c, err)
+	}
+}
+
+// TestCheck is what doctor asks: each resource is tried once, and no more is asked of a server that
+// does not answer.
+func TestCheck(t *testing.T) {
+	s := serve(t)
+	s.lists[servicesPath] = replay(t, "12-forbidden")
+	c, err := New(Config{Server: s.URL}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range c.Check(t.Context()) {
+		got = append(got, f.Name+" "+string(f.State))
+	}
+	if want := "kubernetes/pods works, kubernetes/services absent, kubernetes/endpointslices works, kubernetes/nodes works"; strings.Join(got, ", ") != want {
+		t.Errorf("got %s, want %s", strings.Join(got, ", "), want)
+	}
+	if q := s.requests("list", podsPath)[0]; q.Get("limit") != "1" {
+		t.Errorf("asked with %v", q)
+	}
+	s.Close()
+	if all := c.Check(t.Context()); len(all) != 1 || all[0].State != model.FeatureAbsent || all[0].Reason == "" || all[0].Remedy == "" {
+		t.Errorf("of a server that is gone: %+v", all)
+	}
+}

@@ -85,7 +85,7 @@ func (c *Cluster) Features() []model.Feature {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for _, kind := range []string{"ReplicaSet", "Job"} {
-		all = append(all, feature(above[kind].resource, "get", c.owners.refused[kind]))
+		all = append(all, feature(above[kind].resource, "get", c.owners.refused[kind].err))
 	}
 	return all
 }

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -317,7 +318,7 @@ func TestWorkloads(t *testing.T) {
 	check("rs-x", controller("ReplicaSet", "rs"), "", model.PodIdentity{})
 	c.owners.known[ownerKey{owner{"Job", "tick-123"}, "n"}] = owner{"CronJob", "tick"}
 	check("tick-123-x", controller("Job", "tick-123"), "", model.PodIdentity{Workload: "tick", WorkloadKind: "CronJob"})
-	c.owners.refused["ReplicaSet"] = fmt.Errorf("refused")
+	c.owners.refused["ReplicaSet"] = refusal{err: errors.New("refused")}
 	check("rs-x", controller("ReplicaSet", "rs"), "", model.PodIdentity{Workload: "rs", WorkloadKind: "ReplicaSet"})
 	if used := len(c.owners.asked); used != 3 {
 		t.Errorf("%d owners are asked for, want 3", used)

@@ -39,22 +39,27 @@ type owners struct {
 	known map[ownerKey]owner
 	asked map[ownerKey]bool
 	queue chan ownerKey
-	// refused are the kinds that may not be read.
-	refused map[string]error
+	// refused are the kinds that may not be read, and when to ask again.
+	refused map[string]refusal
 	// full counts owners that found no room, or had to wait for the next sweep.
 	full uint64
 	max  int
 }
 
+type refusal struct {
+	err   error
+	until time.Time
+}
+
 func newOwners(max int) *owners {
-	return &owners{known: map[ownerKey]owner{}, asked: map[ownerKey]bool{}, refused: map[string]error{},
+	return &owners{known: map[ownerKey]owner{}, asked: map[ownerKey]bool{}, refused: map[string]refusal{},
 		queue: make(chan ownerKey, ownerQueue), max: max}
 }
 
 // ask has the owner of a pod looked up, if that is of use and was not done yet.
-func (o *owners) ask(p *pod) {
+func (o *owners) ask(p *pod, now time.Time) {
 	key := ownerKey{p.owner, p.namespace}
-	if _, ok := above[key.kind]; !ok || o.asked[key] {
+	if _, ok := above[key.kind]; !ok || o.asked[key] || o.refused[key.kind].until.After(now) {
 		return
 	}
 	if len(o.asked) >= o.max {
@@ -99,7 +104,7 @@ func (o *owners) workload(p *pod) owner {
 	if name, ok := strings.CutSuffix(p.owner.name, "-"+p.templateHash); ok && p.owner.kind == "ReplicaSet" && p.templateHash != "" {
 		return owner{"Deployment", name}
 	}
-	if o.refused[p.owner.kind] != nil {
+	if o.refused[p.owner.kind].err != nil {
 		return p.owner
 	}
 	return owner{}
@@ -127,23 +132,38 @@ func (c *Cluster) runOwners(ctx context.Context) {
 func (c *Cluster) findOwner(ctx context.Context, key ownerKey) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.request)
 	defer cancel()
+	if c.passOver(key) {
+		return nil
+	}
 	found, err := c.readOwner(ctx, key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.owners.refused, key.kind)
 	switch {
 	case refused(err, http.StatusNotFound):
 		found = key.owner // it is gone, or was never there
 	case err != nil:
 		delete(c.owners.asked, key) // the next sweep asks again
 		if refused(err, http.StatusForbidden, http.StatusUnauthorized) {
-			c.owners.refused[key.kind] = fmt.Errorf("getting %s: %w", above[key.kind].resource, err)
+			c.owners.refused[key.kind] = refusal{fmt.Errorf("getting %s: %w", above[key.kind].resource, err), c.now().Add(c.timing.refusal)}
+			c.wake()
 		}
 		return err
 	}
+	delete(c.owners.refused, key.kind)
 	c.owners.known[key] = found
 	c.wake()
 	return nil
+}
+
+// passOver drops an owner from the queue whose kind was refused just now: one request tells for all.
+func (c *Cluster) passOver(key ownerKey) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.owners.refused[key.kind].until.After(c.now()) {
+		return false
+	}
+	delete(c.owners.asked, key)
+	return true
 }
 
 func (c *Cluster) readOwner(ctx context.Context, key ownerKey) (owner, error) {

@@ -31,7 +31,7 @@ func (c *Cluster) indexPod(p, before *pod) {
 	delete(c.heldOf, before)
 	c.hold(h)
 	c.makeRoom()
-	c.owners.ask(p)
+	c.owners.ask(p, c.now())
 }
 
 // heldUntil is what the pod that is replaced had. unindexPod leaves it for this.

@@ -83,13 +83,18 @@ func (r *reflector) run(ctx context.Context, tried func()) {
 	}
 }
 
+// quietWatch is how long a watch lasts at least for its end to be nothing special.
+const quietWatch = time.Second
+
 // turn lists, or watches once. A watch that ended as it should is no error.
 func (r *reflector) turn(ctx context.Context) error {
 	if r.version == "" {
 		return r.list(ctx)
 	}
+	begin := time.Now()
 	progress, err := r.watch(ctx)
-	if progress {
+	// A resource may be quiet, but an API server that ends each watch at once is broken.
+	if progress = progress || time.Since(begin) > quietWatch; progress {
 		r.failures = 0
 	}
 	switch {

@@ -288,6 +288,43 @@ func (c *Cluster) feature(resource string) model.Feature {
 	return model.Feature{}
 }
 
+// TestOneRefusalTellsForAllOwners: a hundred jobs are not asked for one by one where none may be.
+func TestOneRefusalTellsForAllOwners(t *testing.T) {
+	s := serve(t)
+	var jobs []string
+	for i := range 100 {
+		jobs = append(jobs, fmt.Sprintf(`{"metadata":{"name":"p%d","namespace":"n","uid":"u%d","ownerReferences":[{"kind":"Job","name":"j%d","controller":true}]}}`, i, i, i))
+		s.gets[fmt.Sprintf("/apis/batch/v1/namespaces/n/jobs/j%d", i)] = replay(t, "12-forbidden")
+	}
+	s.lists[podsPath] = text(200, listOf("5", jobs...))
+	pace := quick
+	pace.refusal = time.Hour
+	c := runs(t, Config{Server: s.URL}, Options{}, pace)
+	<-c.Synced()
+	eventually(t, "the queue is empty", func() bool { _, used := drop(t, c, "owners"); return used == 0 })
+	asked := 0
+	for i := range 100 {
+		asked += len(s.requests("get", fmt.Sprintf("/apis/batch/v1/namespaces/n/jobs/j%d", i)))
+	}
+	if asked != 1 {
+		t.Errorf("%d jobs were asked for, want 1", asked)
+	}
+	if p, _ := c.Identify("", "u7"); p.Workload != "j7" || p.WorkloadKind != "Job" {
+		t.Errorf("the workload is %+v", p)
+	}
+}
+
+// TestWatchThatEndsAtOnceIsNotRepeatedInALoop: each end is a failure, so that the pause grows.
+func TestWatchThatEndsAtOnceIsNotRepeatedInALoop(t *testing.T) {
+	s := serve(t)
+	s.watches[podsPath] = text(200, "")
+	c := follows(t, s, Options{})
+	eventually(t, "it is said", func() bool { return strings.Contains(c.feature("pods").Reason, "ended before anything came") })
+	if !known(c, cartID, "") {
+		t.Error("the names are lost")
+	}
+}
+
 // TestTokenRotates: a token from a file is read again as soon as the old one is refused.
 func TestTokenRotates(t *testing.T) {
 	s := serve(t)
