@@ -51,6 +51,7 @@ func FromSeries(in Input) *Graph {
 type thing struct {
 	host   string
 	labels map[string]string // the newest
+	told   int               // how many of toldLate it has
 	series map[Field][]model.Point
 	first  time.Time
 	last   time.Time
@@ -118,26 +119,25 @@ func add(all map[string]*thing, r model.QueryResult, field Field, identity []str
 	if r.Points[0].Time.Before(th.first) {
 		th.first = r.Points[0].Time
 	}
-	if last.After(th.last) || last.Equal(th.last) && newer(r.Labels, th.labels) {
-		th.last, th.labels = last, r.Labels
+	told := toldOf(r.Labels)
+	if last.After(th.last) || last.Equal(th.last) && (told > th.told || told == th.told && newer(r.Labels, th.labels)) {
+		th.last, th.labels, th.told = last, r.Labels, told
 	}
 	th.series[field] = join(th.series[field], r.Points)
 }
 
-// newer decides which of two label sets of one thing to show when both were seen last: the one
-// that more is told in. A name that was told replaces the short id.
-func newer(a, b map[string]string) bool {
-	told := func(l map[string]string) (n int) {
-		for _, name := range toldLate {
-			if l[name] != "" {
-				n++
-			}
+func toldOf(l map[string]string) (n int) {
+	for _, name := range toldLate {
+		if l[name] != "" {
+			n++
 		}
-		return n
 	}
-	if x, y := told(a), told(b); x != y {
-		return x > y
-	}
+	return n
+}
+
+// newer decides which of two label sets of one thing to show when both were seen last and tell as
+// much. A name that was told replaces the short id.
+func newer(a, b map[string]string) bool {
 	placeholder := func(l map[string]string) int {
 		n := 0
 		for _, end := range [][2]string{{"name", "id"}, {"client", "client_id"}, {"server", "server_id"}} {

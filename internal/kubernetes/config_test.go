@@ -190,8 +190,8 @@ func FuzzKubeconfig(f *testing.F) {
 	})
 }
 
-// FuzzWatch feeds a watch with foreign bytes. Every event that is taken in is in the table, and the
-// version to go on from is one that was told.
+// FuzzWatch feeds a watch with foreign bytes. The tables keep their bounds and agree with each other,
+// and nothing is left of pods that are gone for long.
 func FuzzWatch(f *testing.F) {
 	for _, name := range []string{"10-pods-watch", "11-pods-watch-from-1", "15-pods-watch-initial-events"} {
 		_, _, body := recorded(f, name)
@@ -225,9 +225,6 @@ func FuzzWatch(f *testing.F) {
 		}
 		if len(c.pods.items)+len(c.retired) > 3 || len(c.heldOf) != len(c.pods.items)+len(c.retired) {
 			t.Errorf("%d pods, %d retired, %d held", len(c.pods.items), len(c.retired), len(c.heldOf))
-		}
-		if r.version != "1" && !bytes.Contains(text, []byte("resourceVersion")) && !bytes.Contains(text, []byte(`\u`)) && !bytes.Contains(bytes.ToLower(text), []byte("resourceversion")) {
-			t.Errorf("the version became %q", r.version)
 		}
 		for _, h := range c.heldOf {
 			c.pods.remove(h.uid)

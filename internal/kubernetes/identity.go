@@ -40,7 +40,7 @@ func (c *Cluster) Pods() int {
 func (c *Cluster) Drops() []model.Drop {
 	var sum counts
 	for _, r := range c.reflectors {
-		_, _, n := r.state()
+		_, n, _ := r.state()
 		sum.large, sum.unreadable, sum.lost, sum.expired = sum.large+n.large, sum.unreadable+n.unreadable, sum.lost+n.lost, sum.expired+n.expired
 	}
 	c.mu.RLock()
@@ -73,7 +73,7 @@ var purposes = map[string]string{
 func (c *Cluster) Features() []model.Feature {
 	var all []model.Feature
 	for _, r := range c.reflectors {
-		synced, err, _ := r.state()
+		synced, _, err := r.state()
 		if err == nil && !synced {
 			err = errors.New("the API server has not answered yet")
 		}

@@ -147,10 +147,10 @@ func (r *reflector) note(err error) {
 	}
 }
 
-func (r *reflector) state() (synced bool, err error, c counts) {
+func (r *reflector) state() (synced bool, c counts, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.synced, r.err, r.counts
+	return r.synced, r.counts, r.err
 }
 
 const acceptJSON = "application/json"
