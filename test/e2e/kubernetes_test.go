@@ -22,8 +22,10 @@ type kubeAPI struct {
 	*httptest.Server
 	mu      sync.Mutex // guards what follows
 	objects map[string]map[string]map[string]any
-	events  []kubeEvent
-	news    chan struct{} // closed and replaced with each event
+	// selectors counts the field selectors of requests.
+	selectors map[string]int
+	events    []kubeEvent
+	news      chan struct{} // closed and replaced with each event
 }
 
 type kubeEvent struct {
@@ -38,7 +40,7 @@ const (
 )
 
 func newKubeAPI(t *testing.T) *kubeAPI {
-	k := &kubeAPI{objects: map[string]map[string]map[string]any{}, news: make(chan struct{})}
+	k := &kubeAPI{objects: map[string]map[string]map[string]any{}, selectors: map[string]int{}, news: make(chan struct{})}
 	k.Server = httptest.NewServer(k)
 	t.Cleanup(func() {
 		k.CloseClientConnections()
@@ -84,6 +86,9 @@ func (k *kubeAPI) put(t *testing.T, path, text string) {
 }
 
 func (k *kubeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	k.mu.Lock()
+	k.selectors[r.URL.Query().Get("fieldSelector")]++
+	k.mu.Unlock()
 	switch {
 	case r.URL.Query().Get("watch") != "":
 		k.watch(w, r)
@@ -245,8 +250,46 @@ func TestKubernetes(t *testing.T) {
 			t.Errorf("outsight map --by %s has no %s:\n%s", by, ends[1], text)
 		}
 	}
+	k.checkAgent(t, cart.id, `container="cart"`, `namespace="shop"`, `pod="`+cartPod+`"`, `workload="cart"`, `workload_kind="Deployment"`)
 	if text := o.run("doctor", "--kubernetes", k.config(t)); !strings.Contains(text, "works    kubernetes/pods") {
 		t.Errorf("doctor does not say that pods are known:\n%s", text)
+	}
+}
+
+// checkAgent runs an agent without a server, which asks for the pods of its own node and has their names
+// in its metrics.
+func (k *kubeAPI) checkAgent(t *testing.T, id string, labels ...string) {
+	t.Helper()
+	address := freePort(t)
+	var log lockedBuffer
+	command := exec.Command(outsightBinary, "agent", "--listen", address, "--socket", socket(t), "--kubernetes", k.config(t), "--node-name", "here")
+	command.Stdout, command.Stderr = &log, &log
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		command.Process.Signal(os.Interrupt)
+		if err := command.Wait(); err != nil {
+			t.Errorf("outsight agent ended with %v:\n%s", err, &log)
+		}
+	}()
+	a := &outsight{t: t, address: address}
+	want := map[string]string{"id": id}
+	for _, l := range labels {
+		name, value, _ := strings.Cut(l, "=")
+		want[name] = strings.Trim(value, `"`)
+	}
+	eventually(t, time.Minute, func() error {
+		metrics, err := a.metrics()
+		if err == nil && len(metrics.find("container_cpu_usage_seconds_total", want)) != 1 {
+			err = fmt.Errorf("the agent has no container with the labels %v", want)
+		}
+		return err
+	})
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.selectors["spec.nodeName=here"] < 2 {
+		t.Errorf("the agent did not list and watch its node's pods alone: %v", k.selectors)
 	}
 }
 
