@@ -16,6 +16,7 @@ import (
 	"outsight/bpf"
 	"outsight/internal/agent"
 	"outsight/internal/container"
+	"outsight/internal/kubernetes"
 	"outsight/internal/recorder"
 	"outsight/internal/report"
 )
@@ -40,6 +41,8 @@ func run(args []string, out, errOut io.Writer) int {
 	flight := flags.Duration("flight", agent.DefaultFlight, "how long samples of every 50 ms are kept in memory for \"outsight record --last\"; 0 for none")
 	timesOnly := flags.Bool("times-only", false, "time requests and do not read them: no endpoints, half the cost of a request")
 	tls := flags.Bool("tls", false, "read encrypted requests at the TLS libraries of programs (OpenSSL, Go), to name endpoints")
+	mode := flags.String("kubernetes", kubernetes.Auto, "where names of pods are from: auto (the pod's service account, if there is one), in-cluster, off, or the `path` of a kubeconfig")
+	node := flags.String("node-name", os.Getenv("NODE_NAME"), "what Kubernetes calls this host, if it is not the host's `name`")
 	var level slog.Level
 	flags.TextVar(&level, "log", slog.LevelInfo, "what to log: `debug`, info, warn or error")
 	flags.Usage = func() {
@@ -72,9 +75,15 @@ func run(args []string, out, errOut io.Writer) int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	log := slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: level}))
-	err := agent.Serve(ctx, agent.ServeOptions{
+	cluster, err := thisNode(*mode, *node, log)
+	if err != nil {
+		fmt.Fprintf(errOut, "outsight-agent: %v\n", err)
+		return 1
+	}
+	err = agent.Serve(ctx, agent.ServeOptions{
 		Host: agent.HostOptions{
-			Flight: *flight, Anomalies: recorder.AnomalyOptions{Detect: report.Anomalies}, All: *all, DockerSocket: *dockerSocket, Options: agent.Options{Logger: log},
+			Kubernetes: cluster,
+			Flight:     *flight, Anomalies: recorder.AnomalyOptions{Detect: report.Anomalies}, All: *all, DockerSocket: *dockerSocket, Options: agent.Options{Logger: log},
 			Kernel: bpf.Options{MaxCgroups: *maxGroups, MaxEdges: *maxEdges, TLS: *tls, WithoutEndpoints: *timesOnly},
 		},
 		Listen: *listen, Socket: *socket, Output: out,
@@ -84,6 +93,15 @@ func run(args []string, out, errOut io.Writer) int {
 		return 1
 	}
 	return 0
+}
+
+// thisNode knows the pods of this host; nil where there is no cluster.
+func thisNode(mode, node string, log *slog.Logger) (agent.Kubernetes, error) {
+	c, err := kubernetes.OpenNode(mode, node, log)
+	if c == nil {
+		return nil, err // not a nil pointer in an interface
+	}
+	return c, nil
 }
 
 // advice says what to do about an error, where that is known.

@@ -70,11 +70,21 @@ of the agent that runs on this host if there is one. Exit code 1 if the main job
 			if err := oneOf("output", output, "text", "json"); err != nil {
 				return err
 			}
+			cluster, absent, err := watch.kubernetes.cluster(discard())
+			if err != nil {
+				return err
+			}
 			options, err := watch.host(discard())
 			if err != nil {
 				return err
 			}
+			options.Kubernetes = nil // the whole cluster is asked below
 			r := examine(c.Context(), options)
+			if cluster != nil {
+				r.add(cluster.Check(c.Context())...)
+			} else {
+				r.add(absent)
+			}
 			if err := c.Context().Err(); err != nil {
 				return err
 			}

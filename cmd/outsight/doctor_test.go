@@ -74,7 +74,7 @@ func TestDoctorDocument(t *testing.T) {
 			t.Errorf("feature %+v has an unknown state", f)
 		}
 	}
-	for _, name := range []string{"tp_btf/sched_switch", "CAP_BPF+CAP_PERFMON", "docker", "cgroup/memory", "snapshots", "uprobe/openssl", "uprobe/go-tls"} {
+	for _, name := range []string{"tp_btf/sched_switch", "CAP_BPF+CAP_PERFMON", "docker", "cgroup/memory", "snapshots", "uprobe/openssl", "uprobe/go-tls", "kubernetes"} {
 		if !seen[name] {
 			t.Errorf("feature %q is not in the document", name)
 		}

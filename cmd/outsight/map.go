@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"outsight/internal/graph"
@@ -37,6 +38,7 @@ agent that runs on this host, or loads the kernel programs for the time being, w
 		Example: `  sudo outsight map
   sudo outsight map --for 30s --output svg > map.svg
   sudo outsight map --group-by process --min-share 0.01
+  sudo outsight map --by workload
   sudo outsight map --watch`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := oneOf("output", o.output, "text", "dot", "json", "mermaid", "graphml", "cypher", "svg"); err != nil {
@@ -70,7 +72,13 @@ agent that runs on this host, or loads the kernel programs for the time being, w
 	o.watchFlags.add(c)
 	c.Flags().StringVarP(&o.output, "output", "o", "text", "text, dot, json, mermaid, graphml, cypher or svg")
 	c.Flags().DurationVar(&o.length, "for", 5*time.Second, "time to look at")
-	c.Flags().StringVar(&o.groupBy, "group-by", string(graph.ByContainer), "what a node is: container, pod, process or host")
+	c.Flags().StringVar(&o.groupBy, "group-by", string(graph.ByContainer), "what a node is: container, pod, process, workload, namespace or host")
+	c.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "by" { // as the page and the API call it
+			name = "group-by"
+		}
+		return pflag.NormalizedName(name)
+	})
 	c.Flags().Float64Var(&o.share, "min-share", 0, "hide edges with less than this share, 0 to 1, of all bytes")
 	c.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on, and show the time that --for names up to now each second")
 	return c

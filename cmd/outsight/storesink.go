@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 
+	"outsight/internal/kubernetes"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
 	"outsight/internal/store"
@@ -12,6 +13,8 @@ import (
 // storeSink keeps snapshots in a store, and tells of the store's bounds.
 type storeSink struct {
 	store *store.Store
+	// cluster puts names to what the agent knows by address; nil where there is none.
+	cluster *kubernetes.Cluster
 	// drops as they were after the last snapshot: a store that works may let ask for them wait,
 	// and a reading of the counters must not.
 	drops atomic.Pointer[[]model.Drop]
@@ -26,7 +29,7 @@ func newStoreSink(s *store.Store) *storeSink {
 // Consume implements agent.Sink.
 func (s *storeSink) Consume(ctx context.Context, snapshot *model.Snapshot) error {
 	defer s.update()
-	return s.store.Append(ctx, otlp.Convert(snapshot))
+	return s.store.Append(ctx, s.cluster.Name(otlp.Convert(snapshot)))
 }
 
 // Features implements agent.Reporter.

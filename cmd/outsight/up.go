@@ -101,7 +101,16 @@ func openUp(o upOptions) (u *up, err error) {
 	if u.store, err = openStore(o.data, o.retention, o.logger); err != nil {
 		return u, err
 	}
+	cluster, _, err := o.kubernetes.cluster(o.logger)
+	if err != nil {
+		return u, err
+	}
+	if cluster != nil {
+		// Agent and server in one: it knows the whole cluster, and its own containers by it.
+		host.Kubernetes = cluster
+	}
 	sink := newStoreSink(u.store)
+	sink.cluster = cluster
 	host.Sinks, host.Reporters = map[string]agent.Sink{"store": sink}, []agent.Reporter{sink}
 	host.Anomalies = anomaliesIn(o.data)
 	u.host, err = agent.Open(host)

@@ -19,6 +19,7 @@ type watchFlags struct {
 	// maxGroups and maxEdges bound the kernel's tables; 0 for the defaults.
 	maxGroups, maxEdges int
 	tls, timesOnly      bool
+	kubernetes          kubernetesFlags
 	// flight is how long an agent keeps samples; 0 is not at all.
 	flight time.Duration
 }
@@ -30,6 +31,7 @@ func (f *watchFlags) addFlight(c *cobra.Command) {
 }
 
 func (f *watchFlags) add(c *cobra.Command) {
+	f.kubernetes.addNode(c)
 	c.Flags().BoolVar(&f.all, "all", false, "watch systemd services like containers")
 	c.Flags().StringVar(&f.socket, "socket", agent.DefaultSocket, "where an agent answers the command line")
 	c.Flags().StringVar(&f.dockerSocket, "docker-socket", container.DockerSocket(os.Getenv("DOCKER_HOST")),
@@ -50,10 +52,17 @@ func (f *watchFlags) host(logger *slog.Logger) (agent.HostOptions, error) {
 	if f.flight < 0 {
 		return agent.HostOptions{}, usagef("--flight is %v, want 0 or more", f.flight)
 	}
-	return agent.HostOptions{
+	o := agent.HostOptions{
 		Flight: f.flight, All: f.all, DockerSocket: f.dockerSocket, Options: agent.Options{Logger: logger},
 		Kernel: bpf.Options{MaxCgroups: f.maxGroups, MaxEdges: f.maxEdges, TLS: f.tls, WithoutEndpoints: f.timesOnly},
-	}, nil
+	}
+	// A nil pointer in the interface would be something.
+	if cluster, err := f.kubernetes.thisNode(logger); err != nil {
+		return o, err
+	} else if cluster != nil {
+		o.Kubernetes = cluster
+	}
+	return o, nil
 }
 
 // checkPrivileges fails early, before anything was opened for nothing.

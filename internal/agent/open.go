@@ -37,6 +37,8 @@ type HostOptions struct {
 	// Kernel bounds the kernel's tables; see bpf.Options. Its Controller, ProcFS and Logger are
 	// set by Open.
 	Kernel bpf.Options
+	// Kubernetes tells what the containers are called there; nil where nobody does.
+	Kubernetes Kubernetes
 	// Reporters beside those of the agent's own parts. Snapshots wait for their answers.
 	Reporters []Reporter
 	// Flight is how long ticks of FlightInterval are kept in memory; 0 is not at all. FlightBytes
@@ -45,6 +47,15 @@ type HostOptions struct {
 	FlightBytes            int
 	// Anomalies in these ticks are kept longer; see recorder.AnomalyOptions.
 	Anomalies recorder.AnomalyOptions
+}
+
+// Kubernetes knows a cluster, or this node of it. Run follows it until its context ends; Synced is
+// closed once it has answered for the first time, or refused to.
+type Kubernetes interface {
+	container.Pods
+	Reporter
+	Run(context.Context)
+	Synced() <-chan struct{}
 }
 
 // DefaultFlight is how long an agent keeps ticks, and DefaultFlightInterval the time between two.
@@ -64,6 +75,7 @@ type Host struct {
 	privileges Privileges
 	probes     *bpf.Probes
 	registry   *container.Registry
+	kubernetes Kubernetes
 	files      *container.Files
 	places     container.Options
 	// ticks are those that flight keeps; nil if it keeps none.
@@ -87,6 +99,9 @@ func Open(o HostOptions) (*Host, error) {
 	}
 	places := container.Options{
 		ProcRoot: o.ProcRoot, CgroupRoot: o.CgroupRoot, DockerSocket: o.DockerSocket, All: o.All, Logger: o.Logger,
+	}
+	if o.Kubernetes != nil {
+		places.Pods = o.Kubernetes
 	}
 	layout, err := container.Detect(places)
 	if err != nil {
@@ -117,8 +132,11 @@ func Open(o HostOptions) (*Host, error) {
 		return nil, errors.Join(err, probes.Close())
 	}
 	h := &Host{Machine: o.Host, Layout: layout, privileges: privileges, probes: probes, registry: registry,
-		files: container.NewFiles(layout, places), places: places}
+		files: container.NewFiles(layout, places), places: places, kubernetes: o.Kubernetes}
 	reporters := append([]Reporter{probes, registry, h.files}, o.Reporters...)
+	if h.kubernetes != nil {
+		reporters = append(reporters, h.kubernetes)
+	}
 	if o.Flight > 0 {
 		if err := h.openFlight(&o); err != nil {
 			// A feature that Features tells of; the rest goes on.
@@ -153,7 +171,7 @@ func works(features []model.Feature, hook string) bool {
 	return slices.ContainsFunc(features, func(f model.Feature) bool { return f.Name == hook && f.State == model.FeatureWorks })
 }
 
-// patience is how long the first snapshot waits for Docker to name the containers.
+// patience is how long the first snapshot waits for Docker and Kubernetes to name the containers.
 const patience = 500 * time.Millisecond
 
 // Run keeps the containers' names up to date and takes snapshots until ctx ends.
@@ -164,17 +182,38 @@ func (h *Host) Run(ctx context.Context) error {
 	if h.flight != nil {
 		registry.Go(func() { h.flight.Run(ctx) })
 	}
-	// A series that begins under an id and goes on under a name is two.
+	if h.kubernetes != nil {
+		registry.Go(func() { h.kubernetes.Run(ctx) })
+	}
+	h.awaitNames()
+	return h.Agent.Run(ctx)
+}
+
+// awaitNames waits for names, but not for long: a series that begins under an id and goes on under a
+// name is two.
+func (h *Host) awaitNames() {
+	limit := time.After(patience)
 	select {
 	case <-h.registry.Named():
-	case <-time.After(patience):
+	case <-limit:
+		return
 	}
-	return h.Agent.Run(ctx)
+	if h.kubernetes == nil {
+		return
+	}
+	select {
+	case <-h.kubernetes.Synced():
+	case <-limit:
+	}
 }
 
 // Features tells what works on this host and what does not.
 func (h *Host) Features() []model.Feature {
-	return slices.Concat(h.privileges.Features(), h.probes.Features(), h.registry.Features(), h.files.Features())
+	all := slices.Concat(h.privileges.Features(), h.probes.Features(), h.registry.Features(), h.files.Features())
+	if h.kubernetes != nil {
+		all = append(all, h.kubernetes.Features()...)
+	}
+	return all
 }
 
 // Containers are those that run.

@@ -350,11 +350,15 @@ func TestContainersHaveTheirQueries(t *testing.T) {
 // The matchers of the graph select the series of its nodes, edges and endpoints, however they are
 // grouped.
 func TestMatchesSelectWhatIsShown(t *testing.T) {
-	st, _, now := fill(t, 90, nil)
+	st, _, now := fill(t, 90, func(_ int, s *model.Snapshot) *model.Snapshot { return inKubernetes(s) })
 	h := New(st, Options{Now: func() time.Time { return now }})
-	for _, by := range []graph.Grouping{graph.ByContainer, graph.ByPod, graph.ByProcess, graph.ByHost} {
+	for _, by := range []graph.Grouping{graph.ByContainer, graph.ByPod, graph.ByProcess, graph.ByWorkload, graph.ByNamespace, graph.ByHost} {
 		var a graphAnswer
 		get200(t, h, "/api/outsight/graph?from=now-60s&by="+string(by), &a)
+		if kind := map[graph.Grouping]graph.Kind{graph.ByWorkload: graph.KindWorkload, graph.ByNamespace: graph.KindNamespace}[by]; kind != "" &&
+			!slices.ContainsFunc(a.Nodes, func(n *graph.Node) bool { return n.Kind == kind && n.Usage != nil && n.Served != nil }) {
+			t.Errorf("by %s: there is no %s with numbers", by, kind)
+		}
 		ask := func(what string, numbers []number, name, match string, want float64) {
 			t.Helper()
 			i := slices.IndexFunc(numbers, func(n number) bool { return n.Key == name })
@@ -395,7 +399,7 @@ func TestMatchesSelectWhatIsShown(t *testing.T) {
 				ask(n.ID, usageNumbers, "memory_bytes", a.Matches[n.ID].Usage, *n.Usage.MemoryBytes)
 			}
 			// Where both ends are the same node, each request has two sides, one of them served.
-			if n.Served != nil && by != graph.ByHost {
+			if n.Served != nil && by != graph.ByHost && by != graph.ByNamespace {
 				ask(n.ID, sideNumbers, "request_bytes_per_second", a.Matches[n.ID].Served, *n.Served.RequestBytesPerSecond)
 			}
 		}
@@ -403,6 +407,35 @@ func TestMatchesSelectWhatIsShown(t *testing.T) {
 			t.Errorf("by %s: %d sides of edges and %d endpoints", by, edges, endpoints)
 		}
 	}
+}
+
+// inKubernetes makes each container a pod of its own, of a workload that some of them share.
+func inKubernetes(s *model.Snapshot) *model.Snapshot {
+	pods := map[*model.Container]*model.Container{}
+	pod := func(c *model.Container) *model.Container {
+		if c == nil || c.Runtime == model.HostRuntime {
+			return c
+		}
+		if pods[c] == nil {
+			p := *c
+			p.PodName, p.PodNamespace, p.Workload, p.WorkloadKind = c.Name+"-0", "shop", c.Name, "Deployment"
+			if c.Name == "redis" || c.Name == "postgres" {
+				p.PodNamespace, p.Workload = "data", "stores"
+			}
+			pods[c] = &p
+		}
+		return pods[c]
+	}
+	changed := *s
+	changed.Containers, changed.Edges = slices.Clone(s.Containers), slices.Clone(s.Edges)
+	for i := range changed.Containers {
+		changed.Containers[i].Container = pod(changed.Containers[i].Container)
+	}
+	for i := range changed.Edges {
+		e := &changed.Edges[i]
+		e.Client.Container, e.Server.Container = pod(e.Client.Container), pod(e.Server.Container)
+	}
+	return &changed
 }
 
 // An agent that restarts begins to count again; what it counted before is not lost.

@@ -30,8 +30,11 @@ type containerRow struct {
 	Runtime   string     `json:"runtime,omitempty"`
 	Pod       string     `json:"pod,omitempty"`
 	Namespace string     `json:"namespace,omitempty"`
-	Started   *float64   `json:"started,omitempty"`
-	Gone      bool       `json:"gone,omitempty"`
+	Workload  string     `json:"workload,omitempty"`
+	// WorkloadKind is what the workload is, as in "Deployment".
+	WorkloadKind string   `json:"workload_kind,omitempty"`
+	Started      *float64 `json:"started,omitempty"`
+	Gone         bool     `json:"gone,omitempty"`
 	// Usage, Served and Called hold the numbers that could be had, by key.
 	Usage  map[string]cell `json:"usage"`
 	Served map[string]cell `json:"served,omitempty"`
@@ -62,7 +65,7 @@ func (s *server) containers(ctx context.Context, r *http.Request) (any, error) {
 			continue
 		}
 		row := containerRow{ID: n.SeriesID, Name: n.Name, Kind: n.Kind, Host: n.Host, Image: n.Image, Runtime: n.Runtime,
-			Pod: n.PodName, Namespace: n.PodNamespace, Started: n.StartedSeconds, Gone: n.Gone}
+			Pod: n.PodName, Namespace: n.PodNamespace, Workload: n.Workload, WorkloadKind: n.WorkloadKind, Started: n.StartedSeconds, Gone: n.Gone}
 		row.Usage, err = cells(n.Usage, usageNumbers, usageMatch(n), g.CoveredSeconds)
 		if err == nil && n.Served != nil {
 			row.Served, err = cells(n.Served, sideNumbers, servedMatch(n, graph.ByContainer), g.CoveredSeconds)

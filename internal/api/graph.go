@@ -57,8 +57,8 @@ func (s *server) graph(ctx context.Context, r *http.Request) (any, error) {
 	return answer, nil
 }
 
-// grouped is the map that a request asks for: a window, what a node is (by=container, pod,
-// process or host) and the least share of all bytes that an edge is shown with (share=0 to 1).
+// grouped is the map that a request asks for: a window, what a node is (by=container, pod, process,
+// workload, namespace or host) and the least share of all bytes that an edge is shown with (share=0 to 1).
 func (s *server) grouped(ctx context.Context, r *http.Request) (*graph.Graph, *windowData, error) {
 	from, to, err := s.window(r)
 	if err != nil {

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -149,7 +151,9 @@ func idMatch(n *graph.Node) string {
 	case n.Kind == graph.KindHost:
 		return "=" + strconv.Quote(n.SeriesID) + "," + otlp.LabelHost + "=" + strconv.Quote(n.Host)
 	case n.Kind == graph.KindPod:
-		return anyOf(n.Members)
+		return anyOf(slices.Concat(n.Members, n.Addresses))
+	case n.SeriesID != "" && len(n.Addresses) > 0 && n.Kind != graph.KindOutside:
+		return anyOf(slices.Concat([]string{n.SeriesID}, n.Addresses))
 	case n.SeriesID != "":
 		return "=" + strconv.Quote(n.SeriesID)
 	case n.AddressCount > len(n.Addresses):
@@ -166,12 +170,28 @@ func anyOf(ids []string) string {
 	return "=~" + strconv.Quote(strings.Join(quoted, "|"))
 }
 
-func usageMatch(n *graph.Node) string { return otlp.LabelID + idMatch(n) }
+// kubeMatch selects the series of a workload or namespace by labels whose names begin with prefix;
+// it is empty for other nodes.
+func kubeMatch(n *graph.Node, prefix string) string {
+	switch n.Kind {
+	case graph.KindNamespace:
+		return prefix + otlp.LabelNamespace + "=" + strconv.Quote(n.PodNamespace)
+	case graph.KindWorkload:
+		return fmt.Sprintf("%s%s=%q,%[1]s%[4]s=%[5]q,%[1]s%[6]s=%[7]q", prefix, otlp.LabelNamespace, n.PodNamespace,
+			otlp.LabelWorkload, n.Workload, otlp.LabelWorkloadKind, n.WorkloadKind)
+	}
+	return ""
+}
+
+func usageMatch(n *graph.Node) string { return cmp.Or(kubeMatch(n, ""), otlp.LabelID+idMatch(n)) }
 
 // endMatch selects the edges of which a node is the client or the server. Where processes are
 // told apart, the node of a container is about its ends without a known process.
 func endMatch(n *graph.Node, by graph.Grouping, idLabel, processLabel string) string {
-	match := idLabel + idMatch(n)
+	match := kubeMatch(n, strings.TrimSuffix(idLabel, otlp.LabelID))
+	if match == "" {
+		match = idLabel + idMatch(n)
+	}
 	if by == graph.ByProcess && n.Kind != graph.KindOutside {
 		match += "," + processLabel + "=" + strconv.Quote(n.Process)
 	}

@@ -57,8 +57,17 @@ func (d description) apply(c *model.Container) bool {
 func (r *Registry) describe(id string, d description) bool {
 	return r.update(id, func(m *member, c *model.Container) bool {
 		m.described = m.described || d.name != ""
-		return d.apply(c)
+		before := *c
+		d.apply(c)
+		r.applyPod(m, c)
+		return !same(&before, c)
 	})
+}
+
+// same tells whether nothing that a description says differs.
+func same(a, b *model.Container) bool {
+	return a.Name == b.Name && a.Image == b.Image && a.Runtime == b.Runtime && a.PodName == b.PodName && a.PodNamespace == b.PodNamespace &&
+		a.PodUID == b.PodUID && a.Workload == b.Workload && a.WorkloadKind == b.WorkloadKind && maps.Equal(a.Labels, b.Labels)
 }
 
 // runDescribe looks at the files of the runtimes first, which are there before the container

@@ -130,6 +130,9 @@ func (r *Registry) Run(ctx context.Context) {
 	for _, work := range []func(context.Context){r.runDescribe, r.runDocker, r.runNamespaces, r.runResync} {
 		running.Go(func() { work(ctx) })
 	}
+	if r.o.Pods != nil {
+		running.Go(func() { r.runPods(ctx) })
+	}
 	for range inspectors {
 		running.Go(func() { r.runInspect(ctx) })
 	}

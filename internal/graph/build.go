@@ -2,7 +2,6 @@ package graph
 
 import (
 	"math"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -19,13 +18,13 @@ type containerChange struct {
 
 type end struct {
 	host, id, name, process string
+	kube                    kube
 	// group is the node that the end is put to; nil for its container's.
 	group *Node
 }
 
 func (e end) outside() bool {
-	_, err := netip.ParseAddr(e.id)
-	return err == nil || e.id == "others" || e.id == ""
+	return e.group == nil && (isAddress(e.id) || e.id == "others" || e.id == "")
 }
 
 func (e end) nodeID() string {
@@ -199,7 +198,8 @@ func (b *builder) node(e end, server bool) *Node {
 		}
 		b.nodes[id] = n
 	}
-	if n.Kind == KindOutside && !slices.Contains(n.Addresses, e.id) {
+	// A node's series are those of its id, and of addresses that were found to be its own.
+	if (n.Kind == KindOutside || isAddress(e.id)) && !slices.Contains(n.Addresses, e.id) {
 		n.Addresses = append(n.Addresses, e.id)
 	}
 	return n

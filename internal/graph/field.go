@@ -4,8 +4,8 @@ package graph
 // series are called in its store; this package does not.
 type Field string
 
-// The series of a container. Their labels are host, id, name, image and runtime. Those that are
-// not said to be levels or histograms are cumulative counters.
+// The series of a container. Their labels are host, id, name, image and runtime, and in Kubernetes
+// namespace, pod, container, workload and workload_kind. Those that are not said to be levels or histograms are cumulative counters.
 const (
 	CPUSeconds          Field = "cpu_seconds"
 	RunQueue            Field = "run_queue" // histogram
@@ -47,7 +47,8 @@ const (
 )
 
 // The series of an edge. Their labels are host, side, client, client_id, client_process, server,
-// server_id, server_process, service, transport and via.
+// server_id, server_process, service, transport and via; in Kubernetes those of a container for each end,
+// as in client_pod, and service_name, service_namespace, client_node and server_node.
 const (
 	RequestBytes        Field = "request_bytes"
 	ResponseBytes       Field = "response_bytes"

@@ -51,8 +51,12 @@ const (
 	KindHost      Kind = "host"
 	KindOutside   Kind = "outside"
 	// A Grouping makes these.
-	KindPod     Kind = "pod"
-	KindProcess Kind = "process"
+	KindPod       Kind = "pod"
+	KindProcess   Kind = "process"
+	KindWorkload  Kind = "workload"
+	KindNamespace Kind = "namespace"
+	// KindClusterService is a Kubernetes service of which no pod could be told.
+	KindClusterService Kind = "cluster-service"
 )
 
 // Node is a container, a service, the rest of a host, or one or more addresses outside.
@@ -69,11 +73,14 @@ type Node struct {
 	Runtime      string `json:"runtime,omitempty"`
 	PodName      string `json:"pod,omitempty"`
 	PodNamespace string `json:"namespace,omitempty"`
+	// Workload is what people deployed that the pod belongs to, WorkloadKind what that is.
+	Workload     string `json:"workload,omitempty"`
+	WorkloadKind string `json:"workload_kind,omitempty"`
 	// Members are the id labels of a pod's containers.
 	Members []string `json:"members,omitempty"`
 	// Process is what the processes of the node run, for KindProcess.
 	Process string `json:"process,omitempty"`
-	// Addresses of an outside node, at most MaxAddresses of AddressCount.
+	// Addresses of an outside node, or by which others know a node, at most MaxAddresses of AddressCount.
 	Addresses    []string `json:"addresses,omitempty"`
 	AddressCount int      `json:"address_count,omitempty"`
 	// StartedSeconds is the container's start in Unix seconds, nil where not known.

@@ -20,6 +20,10 @@ const (
 	// ByProcess tells the processes of a container, or of the rest of a host, apart by what they
 	// run. Containers without an edge stay as they are.
 	ByProcess Grouping = "process"
+	// ByWorkload puts the pods of what was deployed together (a deployment, a daemon set).
+	ByWorkload Grouping = "workload"
+	// ByNamespace puts everything in a Kubernetes namespace together.
+	ByNamespace Grouping = "namespace"
 	// ByHost puts everything on a host together.
 	ByHost Grouping = "host"
 )
@@ -29,14 +33,15 @@ func ParseGrouping(name string) (Grouping, error) {
 	switch by := Grouping(name); by {
 	case "":
 		return ByContainer, nil
-	case ByContainer, ByPod, ByProcess, ByHost:
+	case ByContainer, ByPod, ByProcess, ByWorkload, ByNamespace, ByHost:
 		return by, nil
 	}
-	return "", fmt.Errorf("grouping is %q, want %s, %s, %s or %s", name, ByContainer, ByPod, ByProcess, ByHost)
+	return "", fmt.Errorf("grouping is %q, want %s, %s, %s, %s, %s or %s", name, ByContainer, ByPod, ByProcess, ByWorkload, ByNamespace, ByHost)
 }
 
 // regroup gives the containers and the ends of edges the nodes of a grouping.
 func (by Grouping) regroup(containers []containerChange, edges []edgeChange) []containerChange {
+	settled := by.settle(containers, edges)
 	if by == ByContainer || by == "" {
 		return containers
 	}
@@ -47,14 +52,14 @@ func (by Grouping) regroup(containers []containerChange, edges []edgeChange) []c
 			groups[nodeID(n.Host, n.ID)] = group
 		}
 	}
-	apart, whole := map[string]bool{}, map[string]bool{} // containers that have processes, and ends without one
+	apart, whole := map[string]bool{}, settled // containers that have processes, and ends without one
 	for i := range edges {
 		if edges[i].idle() {
 			continue
 		}
 		for _, e := range []*end{&edges[i].client, &edges[i].server} {
 			switch {
-			case e.outside():
+			case e.group != nil || e.outside():
 			case by == ByProcess && e.process != "":
 				apart[e.nodeID()] = true
 				e.group = &Node{ID: e.nodeID() + "/" + e.process, Name: e.name + "/" + e.process, Kind: KindProcess,
@@ -79,10 +84,16 @@ func (by Grouping) containerGroup(n *Node) *Node {
 	switch {
 	case by == ByHost:
 		return hostGroup(n.Host)
-	case by == ByPod && n.PodName != "":
-		id := "pod/" + n.PodNamespace + "/" + n.PodName
-		return &Node{ID: id, Name: n.PodNamespace + "/" + n.PodName, Kind: KindPod, Host: n.Host,
-			PodName: n.PodName, PodNamespace: n.PodNamespace}
+	case n.PodName == "":
+		return nil
+	case by == ByNamespace:
+		return namespaceGroup(n.PodNamespace)
+	case by == ByWorkload && n.Workload != "":
+		return workloadGroup(n.PodNamespace, n.WorkloadKind, n.Workload)
+	case by == ByPod || by == ByWorkload:
+		group := podGroup(n.PodNamespace, n.PodName)
+		group.Host, group.Workload, group.WorkloadKind = n.Host, n.Workload, n.WorkloadKind
+		return group
 	}
 	return nil
 }

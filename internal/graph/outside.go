@@ -18,13 +18,11 @@ const (
 )
 
 func finishAddresses(n *Node) {
-	if n.Kind != KindOutside {
-		return
-	}
 	slices.Sort(n.Addresses)
 	n.AddressCount = len(n.Addresses)
 	n.Addresses = n.Addresses[:min(len(n.Addresses), MaxAddresses)]
 	switch {
+	case n.Kind != KindOutside:
 	case n.AddressCount == 1:
 		n.Name = cmp.Or(n.Addresses[0], "outside")
 	case n.ID == OutsideID:

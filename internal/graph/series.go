@@ -51,6 +51,7 @@ func FromSeries(in Input) *Graph {
 type thing struct {
 	host   string
 	labels map[string]string // the newest
+	told   int               // how many of toldLate it has
 	series map[Field][]model.Point
 	first  time.Time
 	last   time.Time
@@ -67,6 +68,9 @@ var (
 	edgeIdentity      = []string{"host", "side", "client_id", "server_id", "client_process", "server_process", "service", "transport"}
 	endpointIdentity  = slices.Concat(edgeIdentity, []string{"protocol", "endpoint", "status"})
 )
+
+// toldLate are labels that a series may gain.
+var toldLate = []string{"pod", "workload", "client_pod", "client_workload", "server_pod", "server_workload", "service_name"}
 
 func identityKey(labels map[string]string, identity []string) string {
 	var key strings.Builder
@@ -115,18 +119,25 @@ func add(all map[string]*thing, r model.QueryResult, field Field, identity []str
 	if r.Points[0].Time.Before(th.first) {
 		th.first = r.Points[0].Time
 	}
-	if last.After(th.last) || last.Equal(th.last) && newer(r.Labels, th.labels, field) {
-		th.last, th.labels = last, r.Labels
+	told := toldOf(r.Labels)
+	if last.After(th.last) || last.Equal(th.last) && (told > th.told || told == th.told && newer(r.Labels, th.labels)) {
+		th.last, th.labels, th.told = last, r.Labels, told
 	}
 	th.series[field] = join(th.series[field], r.Points)
 }
 
-// newer decides which of two label sets of one thing to show when both were seen last. The
-// info series has the labels of a pod besides; a name that was told replaces the short id.
-func newer(a, b map[string]string, field Field) bool {
-	if (field == Info) != (b["pod"] != "") && (a["pod"] != "" || b["pod"] != "") {
-		return a["pod"] != ""
+func toldOf(l map[string]string) (n int) {
+	for _, name := range toldLate {
+		if l[name] != "" {
+			n++
+		}
 	}
+	return n
+}
+
+// newer decides which of two label sets of one thing to show when both were seen last and tell as
+// much. A name that was told replaces the short id.
+func newer(a, b map[string]string) bool {
 	placeholder := func(l map[string]string) int {
 		n := 0
 		for _, end := range [][2]string{{"name", "id"}, {"client", "client_id"}, {"server", "server_id"}} {
@@ -245,7 +256,7 @@ func (th *thing) container(hostFirst, to time.Time) containerChange {
 	l := th.labels
 	return containerChange{change: th.change(hostFirst, to), node: Node{
 		ID: l["id"], Name: l["name"], Host: l["host"], Image: l["image"], Runtime: l["runtime"],
-		PodName: l["pod"], PodNamespace: l["namespace"], Gone: th.last.Before(to),
+		PodName: l["pod"], PodNamespace: l["namespace"], Workload: l["workload"], WorkloadKind: l["workload_kind"], Gone: th.last.Before(to),
 	}}
 }
 
@@ -253,8 +264,9 @@ func (th *thing) edge(hostFirst, to time.Time) edgeChange {
 	l := th.labels
 	e := edgeChange{change: th.change(hostFirst, to), side: model.RoleClient, service: l["service"],
 		transport: cmp.Or(l["transport"], "tcp"), via: l["via"],
-		client: end{host: l["host"], id: l["client_id"], name: l["client"], process: l["client_process"]},
-		server: end{host: l["host"], id: l["server_id"], name: l["server"], process: l["server_process"]}}
+		client: end{host: l["host"], id: l["client_id"], name: l["client"], process: l["client_process"], kube: kubeEnd(l, "client_")},
+		server: end{host: l["host"], id: l["server_id"], name: l["server"], process: l["server_process"], kube: kubeEnd(l, "server_")}}
+	e.server.kube.serviceNamespace, e.server.kube.service = l["service_namespace"], l["service_name"]
 	for _, side := range []model.Role{model.RoleServer, model.RoleUnknown} {
 		if l["side"] == side.String() {
 			e.side = side

@@ -65,7 +65,7 @@ func containerSince(host string, before, now *model.ContainerSample, seconds flo
 	c := now.Container
 	out := containerChange{
 		node: Node{ID: c.ID, Name: c.Name, Host: host, Image: c.Image, Runtime: string(c.Runtime),
-			PodName: c.PodName, PodNamespace: c.PodNamespace, Gone: !c.Ended.IsZero()},
+			PodName: c.PodName, PodNamespace: c.PodNamespace, Workload: c.Workload, WorkloadKind: c.WorkloadKind, Gone: !c.Ended.IsZero()},
 		change: change{values: map[Field]float64{}, seconds: seconds},
 	}
 	v := out.values

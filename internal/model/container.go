@@ -2,6 +2,7 @@ package model
 
 import (
 	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -45,6 +46,9 @@ type Container struct {
 	Labels map[string]string
 	// PodName, PodNamespace and PodUID are set for containers of a Kubernetes pod.
 	PodName, PodNamespace, PodUID string
+	// Workload is what people deployed that the pod belongs to, WorkloadKind what that is
+	// ("Deployment"); empty where that is not known.
+	Workload, WorkloadKind string
 	// CgroupPath is relative to the hierarchy's root and starts with a slash.
 	CgroupPath string
 	Cgroup     CgroupID
@@ -60,6 +64,12 @@ type Container struct {
 	// Ended is zero while the container runs.
 	Ended time.Time
 }
+
+// Named is false while Name is a part of ID, because nobody has told a name yet.
+func (c *Container) Named() bool { return c.Name != "" && !strings.HasPrefix(c.ID, c.Name) }
+
+// PodIdentity is what Kubernetes calls a container. Fields that are not known are empty.
+type PodIdentity struct{ Namespace, Pod, Container, Workload, WorkloadKind string }
 
 // Host is the machine that an agent watches.
 type Host struct {

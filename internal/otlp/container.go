@@ -149,7 +149,7 @@ func listenerDrops(s *model.ContainerSample, to *collector) {
 
 func info(s *model.ContainerSample, to *collector) {
 	c := s.Container
-	to.value(1, label(LabelPod, c.PodName), label(LabelNamespace, c.PodNamespace), label(LabelPodUID, c.PodUID))
+	to.value(1, label(LabelPodUID, c.PodUID))
 }
 
 func startTime(s *model.ContainerSample, to *collector) {

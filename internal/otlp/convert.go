@@ -134,16 +134,30 @@ func (c *collector) mergeFrom(first int) {
 }
 
 func containerLabels(host string, c *model.Container) []model.Label {
-	return labels(label(LabelHost, host), label(LabelID, c.ID), label(LabelImage, c.Image),
-		label(LabelName, c.Name), label(LabelRuntime, string(c.Runtime)))
+	return labels(append(podLabels("", c), label(LabelHost, host), label(LabelID, c.ID), label(LabelImage, c.Image),
+		label(LabelName, c.Name), label(LabelRuntime, string(c.Runtime)))...)
+}
+
+// podLabels tell what a container is in Kubernetes, under the names that cAdvisor uses.
+func podLabels(prefix string, c *model.Container) []model.Label {
+	if c == nil || c.PodName == "" {
+		return nil
+	}
+	all := []model.Label{label(prefix+LabelNamespace, c.PodNamespace), label(prefix+LabelPod, c.PodName),
+		label(prefix+LabelWorkload, c.Workload), label(prefix+LabelWorkloadKind, c.WorkloadKind)}
+	if c.Named() {
+		all = append(all, label(prefix+LabelContainer, c.Name))
+	}
+	return all
 }
 
 func edgeLabels(host string, e *model.Edge) []model.Label {
-	return labels(label(LabelClient, e.Client.Name()), label(LabelClientID, e.Client.ID()),
+	pods := append(podLabels(ClientPrefix, e.Client.Container), podLabels(ServerPrefix, e.Server.Container)...)
+	return labels(append(pods, label(LabelClient, e.Client.Name()), label(LabelClientID, e.Client.ID()),
 		label(LabelClientProcess, e.Client.Process), label(LabelHost, host),
 		label(LabelServer, e.Server.Name()), label(LabelServerID, e.Server.ID()), label(LabelServerProcess, e.Server.Process),
 		label(LabelService, serviceName(e.Service)), label(LabelSide, e.Side.String()), label(LabelTransport, e.Transport.String()),
-		label(LabelVia, e.Via))
+		label(LabelVia, e.Via))...)
 }
 
 // serviceName is the service's address; many services that were put together have none.

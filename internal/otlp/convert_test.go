@@ -103,11 +103,11 @@ func TestConvertValues(t *testing.T) {
 	web("container_network_tcp_zero_window_drops_total", 41)
 	web("container_network_tcp_listen_overflows_total", 42)
 	// The ended container with one group of numbers, and the rest of the host with none.
-	f("container_info,host=node-1,id=77aa,name=db,namespace=shop,pod=db-0,pod_uid=u-1,runtime=containerd", 1)
-	f("container_start_time_seconds,host=node-1,id=77aa,name=db,runtime=containerd", float64(testTime.Add(-time.Hour).UnixMilli())/1e3)
-	f("container_cpu_usage_seconds_total,host=node-1,id=77aa,name=db,runtime=containerd", 9e-9)
-	f("container_context_switches_total,host=node-1,id=77aa,name=db,runtime=containerd,type=voluntary", 0)
-	f("container_context_switches_total,host=node-1,id=77aa,name=db,runtime=containerd,type=involuntary", 0)
+	f("container_info,container=db,host=node-1,id=77aa,name=db,namespace=shop,pod=db-0,pod_uid=u-1,runtime=containerd,workload=db,workload_kind=StatefulSet", 1)
+	f("container_start_time_seconds,container=db,host=node-1,id=77aa,name=db,namespace=shop,pod=db-0,runtime=containerd,workload=db,workload_kind=StatefulSet", float64(testTime.Add(-time.Hour).UnixMilli())/1e3)
+	f("container_cpu_usage_seconds_total,container=db,host=node-1,id=77aa,name=db,namespace=shop,pod=db-0,runtime=containerd,workload=db,workload_kind=StatefulSet", 9e-9)
+	f("container_context_switches_total,container=db,host=node-1,id=77aa,name=db,namespace=shop,pod=db-0,runtime=containerd,type=voluntary,workload=db,workload_kind=StatefulSet", 0)
+	f("container_context_switches_total,container=db,host=node-1,id=77aa,name=db,namespace=shop,pod=db-0,runtime=containerd,type=involuntary,workload=db,workload_kind=StatefulSet", 0)
 	f("container_info,host=node-1,id=host,name=host,runtime=host", 1)
 
 	for _, end := range []struct {
@@ -119,7 +119,7 @@ func TestConvertValues(t *testing.T) {
 		{name, "4f1d", "server", 2000, 100, 1, 3},
 		{"10.0.0.9", "10.0.0.9", "server", 2000, 100, 0, 0},
 	} {
-		labels := ",client=" + end.client + ",client_id=" + end.id + ",host=node-1,server=db,server_id=77aa,service=172.17.0.3:5432,side=" + end.side + ",transport=tcp"
+		labels := ",client=" + end.client + ",client_id=" + end.id + ",host=node-1,server=db,server_container=db,server_id=77aa,server_namespace=shop,server_pod=db-0,server_workload=db,server_workload_kind=StatefulSet,service=172.17.0.3:5432,side=" + end.side + ",transport=tcp"
 		edge := func(metric string, want float64) {
 			t.Helper()
 			f(metric+labels, want)
@@ -159,7 +159,7 @@ func TestConvertValues(t *testing.T) {
 
 	endpoint := func(metric, status string, want float64) {
 		t.Helper()
-		f(metric+",client="+name+",client_id=4f1d,endpoint=query SELECT,host=node-1,protocol=postgresql,server=db,server_id=77aa,service=172.17.0.3:5432,side=client"+status+",transport=tcp", want)
+		f(metric+",client="+name+",client_id=4f1d,endpoint=query SELECT,host=node-1,protocol=postgresql,server=db,server_container=db,server_id=77aa,server_namespace=shop,server_pod=db-0,server_workload=db,server_workload_kind=StatefulSet,service=172.17.0.3:5432,side=client"+status+",transport=tcp", want)
 	}
 	endpoint("outsight_endpoint_requests_total", ",status=ok", float64(2+testHistogram().Count))
 	endpoint("outsight_endpoint_request_duration_seconds", ",status=ok", float64(testHistogram().Count))
@@ -168,7 +168,7 @@ func TestConvertValues(t *testing.T) {
 	// The same ends and the same address over UDP: another edge, with packets. TCP has none.
 	udp := func(metric string, want float64) {
 		t.Helper()
-		f(metric+",client="+name+",client_id=4f1d,host=node-1,server=db,server_id=77aa,service=172.17.0.3:5432,side=server,transport=udp", want)
+		f(metric+",client="+name+",client_id=4f1d,host=node-1,server=db,server_container=db,server_id=77aa,server_namespace=shop,server_pod=db-0,server_workload=db,server_workload_kind=StatefulSet,service=172.17.0.3:5432,side=server,transport=udp", want)
 	}
 	udp("outsight_edge_request_bytes_total", 62)
 	udp("outsight_edge_response_bytes_total", 61)
@@ -275,7 +275,7 @@ func TestConvertAddsEqualEdges(t *testing.T) {
 	s.Edges = append(s.Edges, s.Edges[2], s.Edges[2])
 	before := s.Edges[2].Counters.Latency.Count
 	got := values(t, Convert(s))
-	key := ",client=10.0.0.9,client_id=10.0.0.9,host=node-1,server=db,server_id=77aa,service=172.17.0.3:5432,side=server,transport=tcp"
+	key := ",client=10.0.0.9,client_id=10.0.0.9,host=node-1,server=db,server_container=db,server_id=77aa,server_namespace=shop,server_pod=db-0,server_workload=db,server_workload_kind=StatefulSet,service=172.17.0.3:5432,side=server,transport=tcp"
 	if v := got[EdgeRequestBytes+key]; v != 6000 {
 		t.Errorf("bytes: got %v, want 6000", v)
 	}
@@ -297,7 +297,7 @@ func TestConvertOneSeriesPerContainer(t *testing.T) {
 	}
 	for range 2 {
 		got := values(t, Convert(s))
-		if v := got["container_cpu_usage_seconds_total,host=node-1,id=77aa,name=db,runtime=containerd"]; v != 1 {
+		if v := got["container_cpu_usage_seconds_total,container=db,host=node-1,id=77aa,name=db,namespace=shop,pod=db-0,runtime=containerd,workload=db,workload_kind=StatefulSet"]; v != 1 {
 			t.Errorf("got %v, want the running one's 1", v)
 		}
 		s.Containers[0], s.Containers[1] = s.Containers[1], s.Containers[0]

@@ -118,11 +118,24 @@ const (
 	LabelPod       = "pod"
 	LabelNamespace = "namespace"
 	LabelPodUID    = "pod_uid"
-	LabelSide      = "side"
-	LabelClient    = "client"
-	LabelClientID  = "client_id"
-	LabelServer    = "server"
-	LabelServerID  = "server_id"
+	// LabelContainer is the container's name in its pod; LabelWorkload what people deployed that the
+	// pod belongs to, LabelWorkloadKind what that is ("Deployment").
+	LabelContainer    = "container"
+	LabelWorkload     = "workload"
+	LabelWorkloadKind = "workload_kind"
+	// On edges, these and LabelNamespace, LabelPod, LabelNode begin with one of the prefixes. LabelNode is of ends on
+	// other hosts.
+	ClientPrefix = "client_"
+	ServerPrefix = "server_"
+	LabelNode    = "node"
+	// The Kubernetes service that an edge's client dials.
+	LabelServiceName      = "service_name"
+	LabelServiceNamespace = "service_namespace"
+	LabelSide             = "side"
+	LabelClient           = "client"
+	LabelClientID         = "client_id"
+	LabelServer           = "server"
+	LabelServerID         = "server_id"
 	// The processes at an edge's two ends.
 	LabelClientProcess = "client_process"
 	LabelServerProcess = "server_process"

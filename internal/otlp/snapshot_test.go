@@ -38,7 +38,7 @@ func testSnapshot() *model.Snapshot {
 		Labels: map[string]string{"a": "b"}, Started: testTime.Add(-time.Minute),
 	}
 	db := &model.Container{
-		ID: "77aa", Name: "db", Runtime: model.Containerd, PodName: "db-0", PodNamespace: "shop",
+		ID: "77aa", Name: "db", Runtime: model.Containerd, PodName: "db-0", PodNamespace: "shop", Workload: "db", WorkloadKind: "StatefulSet",
 		PodUID: "u-1", Started: testTime.Add(-time.Hour), Ended: testTime,
 	}
 	rest := &model.Container{ID: model.HostContainerID, Name: "host", Runtime: model.HostRuntime}

@@ -30,6 +30,11 @@ that found no room in the edge table), client, client_id, server, server_id, ser
 port) and transport, and client_process and server_process where they are known, and via where a
 process on the host passes the connections on.
 
+In Kubernetes, series of containers have namespace, pod, container, workload and workload_kind besides;
+series of edges have the same for each end (client_namespace, server_pod and so on), service_namespace
+and service_name where the address that is dialled is a service's, and client_node or server_node for
+an end on another host ([Kubernetes](kubernetes.md)).
+
 `
 
 // TestMetricsPage compares docs/metrics.md with the table of metrics.

@@ -220,8 +220,11 @@ function about(n: Node, state: State): string {
   if (n.kind === 'host' && state.by === 'host') return 'Everything on the host, containers or not'
   if (n.kind === 'process') return `Processes that run ${n.process} in ${n.name.slice(0, -n.process!.length - 1)}; group by container for CPU and memory`
   if (n.kind === 'pod') return `Pod of the namespace ${n.namespace}${n.gone ? ' · ended' : ''}`
+  if (n.kind === 'workload') return `${n.workload_kind} of the namespace ${n.namespace}${n.gone ? ' · ended' : ''}`
+  if (n.kind === 'namespace') return 'All pods of the namespace on watched hosts'
+  if (n.kind === 'cluster-service') return `Service of the namespace ${n.namespace}; which pod answers is not known`
   if (n.kind === 'host') return `What runs on ${n.host} in no container`
-  return [n.image, n.runtime, n.pod && `${n.namespace}/${n.pod}`, short(n.id), n.started ? `since ${clock(n.started)}` : '', n.gone ? 'ended' : ''].filter(Boolean).join(' · ')
+  return [n.image, n.runtime, n.pod && `${n.namespace}/${n.pod}`, n.workload && n.workload !== n.pod && `${n.workload_kind} ${n.workload}`, short(n.id), n.started ? `since ${clock(n.started)}` : '', n.gone ? 'ended' : ''].filter(Boolean).join(' · ')
 }
 
 function StatusPanel({ graph, status: { data, error }, range, close }: Props) {

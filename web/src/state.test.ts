@@ -15,6 +15,8 @@ it('reads back what it writes', () => {
     '#view=changes&by=pod&ago=7d',
     '#edge=a%3Eb%2Fudp&chart=endpoint.rate&endpoint=http+GET+%2Fproduct%2F%3Aid&by=pod',
     '#strip=10s',
+    '#by=workload',
+    '#view=heat&by=namespace',
     '#strip=1m&zoom=1790000000000-1790000000250&mark=stall%401790000000100&lanes=all',
     '#edge=a%3Eb&strip=5m&mark=host-cpu%401790000000100',
     '#node=%2Fsystem.slice%2Fa%26b.service',

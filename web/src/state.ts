@@ -44,8 +44,8 @@ export interface State {
 
 export const WINDOWS: [string, number][] = [['1m', 60], ['5m', 300], ['15m', 900], ['1h', 3600], ['6h', 21600]]
 
-export type Grouping = 'container' | 'process' | 'pod' | 'host'
-export const GROUPINGS: Grouping[] = ['container', 'process', 'pod', 'host']
+export type Grouping = 'container' | 'process' | 'pod' | 'workload' | 'namespace' | 'host'
+export const GROUPINGS: Grouping[] = ['container', 'process', 'pod', 'workload', 'namespace', 'host']
 export const SHARES = [0, 0.001, 0.01, 0.05]
 export const PERCENTILES = ['p50', 'p75', 'p90', 'p99'] as const
 export type Percentile = (typeof PERCENTILES)[number]

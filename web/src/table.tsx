@@ -24,7 +24,7 @@ const COLUMNS: Column[] = [
   { key: 'served.p99', title: 'p99', hint: 'Response time of served requests', unit: 's' },
 ]
 
-const TITLES = { container: 'Containers', process: 'Processes', pod: 'Pods and containers', host: 'Hosts' }
+const TITLES = { container: 'Containers', process: 'Processes', pod: 'Pods and containers', workload: 'Workloads and containers', namespace: 'Namespaces and containers', host: 'Hosts' }
 
 /** Of a process only its traffic is known; CPU and memory are its container's. */
 const FLOWS: Column[] = [
@@ -90,7 +90,7 @@ export function Table({ graph, state, change, filter }: { graph: Graph; state: S
                 <th scope="row" class="name">
                   <button data-node={n.id} title={n.image ?? n.id} onClick={() => change({ node: short(n.id), edge: undefined, status: undefined, chart: undefined })}>
                     <span>{n.name}</span>
-                    <small>{n.gone ? 'ended' : (n.image ?? (n.kind === 'host' ? (state.by === 'host' ? '' : 'in no container') : n.kind === 'process' || n.kind === 'pod' ? n.kind : n.runtime))}</small>
+                    <small>{n.gone ? 'ended' : (n.image ?? (n.kind === 'host' ? (state.by === 'host' ? '' : 'in no container') : ['process', 'pod', 'workload', 'namespace', 'cluster-service'].includes(n.kind) ? n.kind : n.runtime))}</small>
                   </button>
                 </th>
                 {columns.map((c) => {

@@ -50,12 +50,14 @@ export type Usage = Record<string, Seconds | undefined>
 export interface Node {
   id: string
   name: string
-  kind: 'container' | 'service' | 'host' | 'outside' | 'pod' | 'process'
+  kind: 'container' | 'service' | 'host' | 'outside' | 'pod' | 'process' | 'workload' | 'namespace' | 'cluster-service'
   host?: string
   image?: string
   runtime?: string
   pod?: string
   namespace?: string
+  workload?: string
+  workload_kind?: string
   /** What the processes of the node run. */
   process?: string
   addresses?: string[]

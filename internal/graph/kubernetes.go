@@ -1,0 +1,128 @@
+package graph
+
+import "net/netip"
+
+// kube is what labels tell of an end in Kubernetes, or of the service that is asked for there.
+// Fields that are not known are empty.
+type kube struct {
+	namespace, pod, container, workload, workloadKind, node string
+	// serviceNamespace and service are a server's.
+	serviceNamespace, service string
+}
+
+// kubeEnd reads the labels of an end, whose names begin with prefix.
+func kubeEnd(l map[string]string, prefix string) kube {
+	return kube{l[prefix+"namespace"], l[prefix+"pod"], l[prefix+"container"], l[prefix+"workload"], l[prefix+"workload_kind"], l[prefix+"node"], "", ""}
+}
+
+func podGroup(namespace, name string) *Node {
+	return &Node{ID: "pod/" + namespace + "/" + name, Name: namespace + "/" + name, Kind: KindPod, PodNamespace: namespace, PodName: name}
+}
+
+func workloadGroup(namespace, kind, name string) *Node {
+	return &Node{ID: "workload/" + namespace + "/" + kind + "/" + name, Name: namespace + "/" + name, Kind: KindWorkload,
+		PodNamespace: namespace, Workload: name, WorkloadKind: kind}
+}
+
+func namespaceGroup(name string) *Node {
+	return &Node{ID: "namespace/" + name, Name: name, Kind: KindNamespace, PodNamespace: name}
+}
+
+func serviceGroup(namespace, name string) *Node {
+	return &Node{ID: "service/" + namespace + "/" + name, Name: namespace + "/" + name, Kind: KindClusterService, PodNamespace: namespace}
+}
+
+// settle gives ends that an agent knows by their address alone the node that Kubernetes has for
+// the address: the container where its host is watched and only one can be meant, else the pod, the
+// workload or the service. It answers the nodes of containers that were given.
+func (by Grouping) settle(containers []containerChange, edges []edgeChange) map[string]bool {
+	settled := map[string]bool{}
+	var pods map[string][]*Node
+	for i := range edges {
+		for _, e := range []*end{&edges[i].client, &edges[i].server} {
+			if !e.outside() || e.kube == (kube{}) {
+				continue
+			}
+			if pods == nil {
+				pods = containersOfPods(containers)
+			}
+			if e.group = by.kubeGroup(&e.kube, pods); e.group != nil && e.group.SeriesID != "" {
+				settled[e.group.ID] = true
+			}
+		}
+	}
+	return settled
+}
+
+func containersOfPods(containers []containerChange) map[string][]*Node {
+	pods := map[string][]*Node{}
+	for i := range containers {
+		// "POD" is what kubelets call the container that holds a pod's namespaces. It serves nothing.
+		if n := &containers[i].node; n.PodName != "" && n.Name != "POD" {
+			pods[n.PodNamespace+"/"+n.PodName] = append(pods[n.PodNamespace+"/"+n.PodName], n)
+		}
+	}
+	return pods
+}
+
+func (by Grouping) kubeGroup(k *kube, pods map[string][]*Node) *Node {
+	switch by {
+	case ByHost:
+		if k.node != "" {
+			return hostGroup(k.node)
+		}
+	case ByNamespace:
+		if k.namespace != "" {
+			return namespaceGroup(k.namespace)
+		}
+	case ByWorkload:
+		if k.workload != "" {
+			return workloadGroup(k.namespace, k.workloadKind, k.workload)
+		}
+	case ByContainer, ByProcess, "":
+		if n := k.containerAmong(pods[k.namespace+"/"+k.pod]); n != nil {
+			return n
+		}
+	}
+	switch {
+	case by == ByHost || by == ByNamespace && k.service == "":
+		return nil
+	case k.pod != "":
+		group := podGroup(k.namespace, k.pod)
+		group.Workload, group.WorkloadKind = k.workload, k.workloadKind
+		return group
+	case k.workload != "":
+		return workloadGroup(k.namespace, k.workloadKind, k.workload)
+	case k.service != "":
+		return serviceGroup(k.serviceNamespace, k.service)
+	}
+	return nil
+}
+
+// containerAmong is the node of the container that is meant, of those that run; nil where several
+// could be.
+func (k *kube) containerAmong(all []*Node) *Node {
+	var found *Node
+	for _, n := range all {
+		switch {
+		case k.container != "" && n.Name != k.container:
+		case found == nil || found.Gone && !n.Gone:
+			found = n
+		case found.Gone == n.Gone:
+			return nil
+		}
+	}
+	if found == nil {
+		return nil
+	}
+	n := *found
+	n.ID, n.SeriesID = nodeID(found.Host, found.ID), found.ID
+	n.Kind = kindOf(n.SeriesID, n.Runtime)
+	return &n
+}
+
+// isAddress tells an end's id that is an address from that of a container.
+func isAddress(id string) bool {
+	_, err := netip.ParseAddr(id)
+	return err == nil
+}
