@@ -21,6 +21,8 @@ type end struct {
 	kube                    kube
 	// group is the node that the end is put to; nil for its container's.
 	group *Node
+	// settled: an agent knew the end by address, and Kubernetes says which pod that is.
+	settled bool
 }
 
 func (e end) outside() bool {
@@ -154,7 +156,9 @@ func (b *builder) addEdge(e *edgeChange) {
 	if e.service != "" && !slices.Contains(edge.Services, e.service) {
 		edge.Services = append(edge.Services, e.service)
 	}
-	edge.Paired = edge.Paired && e.values[Paired] == 1
+	settled := e.client.settled || e.server.settled
+	edge.Paired = edge.Paired && (e.values[Paired] == 1 || settled)
+	edge.settled = edge.settled || settled
 	// A level that is not stored is of before it was: the end was found if it has a name.
 	confidence, ok := e.values[Confidence]
 	if !ok && !e.client.outside() && !e.server.outside() {
@@ -221,7 +225,7 @@ func (b *builder) finishEdge(e *Edge) *Edge {
 	e.Endpoints, e.OmittedEndpoints, e.OtherEndpoints = served.endpoints.top(MaxEndpoints, b.seconds)
 	b.served[e.Server] = b.served[e.Server].merge(served)
 	b.called[e.Client] = b.called[e.Client].merge(called)
-	e.Paired = e.Paired && e.ClientSide != nil && e.ServerSide != nil
+	e.Paired = e.Paired && e.ClientSide != nil && e.ServerSide != nil && (!e.settled || agree(e.ClientSide, e.ServerSide))
 	if e.Paired && e.ClientSide.P50 != nil && e.ServerSide.P50 != nil {
 		if d := float64(*e.ClientSide.P50 - *e.ServerSide.P50); !math.IsNaN(d) && !math.IsInf(d, 0) {
 			e.NetworkSeconds = &d

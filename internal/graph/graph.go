@@ -151,7 +151,8 @@ type Edge struct {
 	// ClientSide and ServerSide are what each end counted, nil for an end that did not count.
 	ClientSide *Side `json:"client_side,omitempty"`
 	ServerSide *Side `json:"server_side,omitempty"`
-	// Paired is true where both ends counted the same connections.
+	// Paired is true where both ends counted the same connections; on two hosts, where both counted as
+	// much between the same pods, to within 1 %.
 	Paired bool `json:"paired"`
 	// Confidence tells how the least sure end was found: "exact" (the kernel saw both ends),
 	// "listener", "address", or "none" for an end that is in no known container.
@@ -168,6 +169,7 @@ type Edge struct {
 	OtherEndpoints   *Endpoint   `json:"other_endpoints,omitempty"`
 
 	confidence model.Confidence
+	settled    bool // an end of a part of it was settled by Kubernetes
 }
 
 // Best is the client's numbers where the client counted (it is who waits), else the server's.

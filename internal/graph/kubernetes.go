@@ -1,6 +1,9 @@
 package graph
 
-import "net/netip"
+import (
+	"math"
+	"net/netip"
+)
 
 // kube is what labels tell of an end in Kubernetes, or of the service that is asked for there.
 // Fields that are not known are empty.
@@ -46,6 +49,7 @@ func (by Grouping) settle(containers []containerChange, edges []edgeChange) map[
 			if pods == nil {
 				pods = containersOfPods(containers)
 			}
+			e.settled = e.kube.pod != ""
 			if e.group = by.kubeGroup(&e.kube, pods); e.group != nil && e.group.SeriesID != "" {
 				settled[e.group.ID] = true
 			}
@@ -119,6 +123,15 @@ func (k *kube) containerAmong(all []*Node) *Node {
 	n.ID, n.SeriesID = nodeID(found.Host, found.ID), found.ID
 	n.Kind = kindOf(n.SeriesID, n.Runtime)
 	return &n
+}
+
+// agree tells whether two sides that different hosts counted are of one edge, as their labels say:
+// their counts are the same but for what was under way at the ends of the window. Where a part of
+// the requests went another way, they are not.
+func agree(client, server *Side) bool {
+	near := func(a, b, slack float64) bool { return math.Abs(a-b) <= 0.01*max(a, b)+slack }
+	return near(client.Transactions, server.Transactions, 2) && near(client.RequestBytes, server.RequestBytes, 4096) &&
+		near(client.ResponseBytes, server.ResponseBytes, 4096)
 }
 
 // isAddress tells an end's id that is an address from that of a container.

@@ -125,3 +125,27 @@ func TestNamesThatComeLate(t *testing.T) {
 		t.Errorf("edges are %+v", g.Edges[0])
 	}
 }
+
+// TestSidesOfTwoHostsArePaired where their counts agree, and not otherwise.
+func TestSidesOfTwoHostsArePaired(t *testing.T) {
+	for served, want := range map[float64]bool{1000: true, 1009: true, 1100: false, 500: false} {
+		series := labelled()
+		series[Transactions] = []model.QueryResult{
+			result(points(0, 0, 1000), labelsOf(series[RequestBytes][0])...), result(points(0, 0, served), labelsOf(series[RequestBytes][1])...),
+		}
+		g := FromSeries(Input{From: start, To: start.Add(20e9), Series: series})
+		for _, e := range g.Edges {
+			if e.ID == "aaa>bbb" && e.Paired != want || e.ID != "aaa>bbb" && e.Paired {
+				t.Errorf("%v requests sent and %v served: %s is paired: %v", 1000, served, e.ID, e.Paired)
+			}
+		}
+	}
+}
+
+func labelsOf(r model.QueryResult) []string {
+	var all []string
+	for name, value := range r.Labels {
+		all = append(all, name, value)
+	}
+	return all
+}

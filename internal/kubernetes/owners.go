@@ -36,6 +36,7 @@ const ownerQueue = 4096
 // there are far more old ones in a cluster than have pods. All but the queue is guarded by the
 // cluster's lock.
 type owners struct {
+	// known are answers; the empty owner is one, too.
 	known map[ownerKey]owner
 	asked map[ownerKey]bool
 	queue chan ownerKey
@@ -97,14 +98,15 @@ func (o *owners) workload(p *pod) owner {
 	if _, ok := above[p.owner.kind]; !ok {
 		return p.owner
 	}
-	if found, ok := o.known[ownerKey{p.owner, p.namespace}]; ok {
+	found, answered := o.known[ownerKey{p.owner, p.namespace}]
+	if found.name != "" {
 		return found
 	}
 	// A deployment names its replica sets after itself and a hash that only it writes.
 	if name, ok := strings.CutSuffix(p.owner.name, "-"+p.templateHash); ok && p.owner.kind == "ReplicaSet" && p.templateHash != "" {
 		return owner{"Deployment", name}
 	}
-	if o.refused[p.owner.kind].err != nil {
+	if answered || o.refused[p.owner.kind].err != nil {
 		return p.owner
 	}
 	return owner{}
@@ -140,7 +142,7 @@ func (c *Cluster) findOwner(ctx context.Context, key ownerKey) error {
 	defer c.mu.Unlock()
 	switch {
 	case refused(err, http.StatusNotFound):
-		found = key.owner // it is gone, or was never there
+		found = owner{} // it is gone before its last pods, and nobody can say any more
 	case err != nil:
 		delete(c.owners.asked, key) // the next sweep asks again
 		if refused(err, http.StatusForbidden, http.StatusUnauthorized) {

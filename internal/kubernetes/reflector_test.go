@@ -314,6 +314,20 @@ func TestOneRefusalTellsForAllOwners(t *testing.T) {
 	}
 }
 
+// TestOwnerThatIsGone: the last pods of a replica set that was deleted stay those of its deployment.
+func TestOwnerThatIsGone(t *testing.T) {
+	s := serve(t)
+	s.gets[deploymentOf] = nil
+	s.lists[podsPath] = text(200, listOf("5", itemOf(t, "04-pods-list", "cart-7d9f8b6c5-abcde"),
+		`{"metadata":{"name":"p","namespace":"n","uid":"u","ownerReferences":[{"kind":"Job","name":"j","controller":true}]}}`))
+	c := follows(t, s, Options{})
+	eventually(t, "the job is not there", func() bool { p, _ := c.Identify("", "u"); return p.Workload == "j" && p.WorkloadKind == "Job" })
+	eventually(t, "the replica set was asked for", func() bool { return len(s.requests("get", deploymentOf)) == 1 })
+	if p, _ := c.Identify(cartID, ""); p.Workload != "cart" || p.WorkloadKind != "Deployment" {
+		t.Errorf("the workload is %+v", p)
+	}
+}
+
 // TestWatchThatEndsAtOnceIsNotRepeatedInALoop: each end is a failure, so that the pause grows.
 func TestWatchThatEndsAtOnceIsNotRepeatedInALoop(t *testing.T) {
 	s := serve(t)
