@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"outsight/internal/api"
+	"outsight/internal/store"
 )
 
 // secureFlags say who may talk to what this process listens on. They are read once and hold for
@@ -118,6 +120,25 @@ func (a *access) listen(address string) (net.Listener, error) {
 		return l, err
 	}
 	return tls.NewListener(l, a.tls), nil
+}
+
+// handler is everything that is served over HTTP from a store; each tenant has one of its own.
+func (a *access) handler(kept anyStore, options api.Options) http.Handler {
+	if r, ok := kept.(interface{ RelativeError() float64 }); ok {
+		options.RelativeError = r.RelativeError()
+	}
+	tenants := a.auth.Tenants()
+	if len(tenants) == 0 {
+		options.Prometheus, options.Auth = api.Prometheus(kept), a.auth
+		return api.New(kept, options)
+	}
+	handlers := map[string]http.Handler{}
+	for _, tenant := range tenants {
+		view := store.ForTenant(kept, tenant)
+		options.Prometheus = api.Prometheus(view)
+		handlers[tenant] = api.New(view, options)
+	}
+	return api.ByTenant(a.auth, handlers)
 }
 
 // isLoopback is whether only programs of this host can reach an address. A name other than

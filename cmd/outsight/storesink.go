@@ -11,13 +11,13 @@ import (
 
 // storeSink keeps snapshots in a store, and tells of the store's bounds.
 type storeSink struct {
-	store *store.Store
+	store anyStore
 	// drops as they were after the last snapshot: a store that works may let ask for them wait,
 	// and a reading of the counters must not.
 	drops atomic.Pointer[[]model.Drop]
 }
 
-func newStoreSink(s *store.Store) *storeSink {
+func newStoreSink(s anyStore) *storeSink {
 	sink := &storeSink{store: s}
 	sink.update()
 	return sink
@@ -48,6 +48,9 @@ func storeDrops(s store.Stats) []model.Drop {
 		{Name: "store/bytes", Used: uint64(s.Bytes), Capacity: uint64(s.MaxBytes)},
 		{Name: "store/disk-space", Count: s.NoSpace},
 		{Name: "store/refused-samples", Count: s.TooOld + s.Conflicts + s.Malformed},
+		{Name: "store/refused-by-remote", Count: s.Refused},
+		{Name: "store/unwritten-series", Count: s.Unwritten},
+		{Name: "store/remote-answers", Count: s.AnswersTooLarge + s.BadAnswers},
 		{Name: "store/waiting-queries", Count: s.QueriesTurnedAway},
 		{Name: "store/query-samples", Count: s.QueriesTooLarge},
 		{Name: "store/query-time", Count: s.QueriesTooSlow},

@@ -16,7 +16,6 @@ import (
 	"outsight/internal/agent"
 	"outsight/internal/api"
 	"outsight/internal/otlp"
-	"outsight/internal/store"
 )
 
 const (
@@ -29,6 +28,7 @@ const (
 type upOptions struct {
 	watchFlags
 	secureFlags
+	storeFlags
 	listen, data string
 	retention    time.Duration
 	logger       *slog.Logger
@@ -62,6 +62,7 @@ query API and /metrics. Needs root.`,
 	o.watchFlags.add(c)
 	o.watchFlags.addFlight(c)
 	o.secureFlags.add(c)
+	o.storeFlags.add(c)
 	c.Flags().StringVar(&o.listen, "listen", api.DefaultAddress, "address of the page and the API")
 	c.Flags().StringVar(&o.data, "data", defaultData, "directory that keeps what was seen")
 	c.Flags().DurationVar(&o.retention, "retention", defaultRetention, "how long it is kept")
@@ -73,7 +74,7 @@ type up struct {
 	options      upOptions
 	access       access
 	page, socket net.Listener
-	store        *store.Store
+	store        anyStore
 	host         *agent.Host
 }
 
@@ -104,7 +105,7 @@ func openUp(o upOptions) (u *up, err error) {
 	if u.socket, err = agent.Listen(o.socket); err != nil {
 		return u, err
 	}
-	if u.store, err = openStore(o.data, o.retention, o.logger); err != nil {
+	if u.store, err = o.storeFlags.openOr(o.data, o.retention, o.logger); err != nil {
 		return u, err
 	}
 	sink := newStoreSink(u.store)
@@ -116,12 +117,10 @@ func openUp(o upOptions) (u *up, err error) {
 
 // handler is everything that is served over HTTP.
 func (u *up) handler() http.Handler {
-	return api.New(u.store, api.Options{
-		Prometheus: api.Prometheus(u.store),
-		Auth:       u.access.auth,
-		Metrics:    otlp.Handler(u.host.Snapshot),
-		Snapshot:   u.host.Snapshot,
-		Flight:     u.host.Flight,
+	return u.access.handler(u.store, api.Options{
+		Metrics:  otlp.Handler(u.host.Snapshot),
+		Snapshot: u.host.Snapshot,
+		Flight:   u.host.Flight,
 		Ready: func() error {
 			if u.host.Snapshot() == nil {
 				return errors.New("no counters have been read yet")
@@ -138,8 +137,12 @@ func (u *up) handler() http.Handler {
 func (u *up) tell(out io.Writer) {
 	u.host.Describe(out)
 	url := pageURL(u.page, u.access)
-	fmt.Fprintf(out, "  page     %s\n  metrics  %s/metrics\n  data     %s (kept for %v)\n",
-		url, url, u.options.data, u.options.retention)
+	fmt.Fprintf(out, "  page     %s\n  metrics  %s/metrics\n", url, url)
+	if o := u.options; o.storeFlags.isSet() {
+		fmt.Fprintf(out, "  store    %s\n", o.storeFlags.place())
+	} else {
+		fmt.Fprintf(out, "  data     %s (kept for %v)\n", o.data, o.retention)
+	}
 }
 
 // run works until ctx ends.
