@@ -141,8 +141,17 @@ func (f *storeFlags) place() string { return cmp.Or(f.url, f.readURL) }
 
 // openOr opens the remote store, or the one in a directory where none is named.
 func (f *storeFlags) openOr(data string, retention time.Duration, log *slog.Logger) (anyStore, error) {
+	// A nil pointer of either kind would be no nil interface.
 	if f.isSet() {
-		return f.open(log)
+		r, err := f.open(log)
+		if err != nil {
+			return nil, err
+		}
+		return r, nil
 	}
-	return openStore(data, retention, log)
+	s, err := openStore(data, retention, log)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }

@@ -76,3 +76,33 @@ func TestFoldTakesTheNativeOne(t *testing.T) {
 		t.Errorf("got %v", results)
 	}
 }
+
+// FuzzParseResults: whatever another system answers is series or an error, in bounded memory.
+func FuzzParseResults(f *testing.F) {
+	for _, text := range []string{
+		`{"resultType":"vector","result":[{"metric":{"__name__":"a"},"value":[1.5,"2"]}]}`,
+		`{"resultType":"matrix","result":[{"metric":{"a":"b"},"values":[[1,"2"],[2,"NaN"]],"histograms":[[1,{"count":"6","sum":"9","buckets":[[3,"-0.000001","0.000001","1"],[0,"0.9785720620876999","1","2"]]}]]}]}`,
+		`{"resultType":"scalar","result":[1,"+Inf"]}`, `{"resultType":"string","result":[1,"x"]}`, `{"resultType":"vector","result":[{}]}`, `null`, `[]`,
+		`{"resultType":"vector","result":[{"metric":{"__name__":"h_bucket","le":"1"},"value":[1,"5"]},{"metric":{"__name__":"h_bucket","le":"+Inf"},"value":[1,"3"]},{"metric":{"__name__":"h_bucket","le":"5e-324"},"value":[1,"-1"]}]}`,
+		`{"resultType":"vector","result":[{"metric":{},"histogram":[1,{"count":"1","sum":"1","buckets":[[0,"1e300","1.1e300","1"]]}]}]}`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		results, err := parseResults(text)
+		if err != nil {
+			return
+		}
+		for _, r := range fold(results) {
+			if r.Labels == nil {
+				t.Error("a series without labels")
+			}
+			for _, p := range r.Points {
+				if p.Histogram != nil && len(p.Histogram.Buckets) > 2*maxBuckets+2 {
+					t.Errorf("%d buckets", len(p.Histogram.Buckets))
+				}
+				p.Histogram.Quantile(0.9)
+			}
+		}
+	})
+}

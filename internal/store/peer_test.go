@@ -16,15 +16,6 @@ import (
 	"outsight/internal/model"
 )
 
-// peer is another system that runs for a test.
-type peer struct {
-	url string
-	// histograms that it keeps.
-	histograms HistogramForm
-	// ratesDiffer: it does not extrapolate as Prometheus does.
-	ratesDiffer bool
-}
-
 // startPeer runs a program that serves at an address of its own and waits until it is ready.
 func startPeer(t testing.TB, name string, arguments func(address, dir string) []string, ready string) (url string) {
 	t.Helper()

@@ -180,7 +180,7 @@ func (r *Remote) send(ctx context.Context, body []byte, series []wireSeries) (ag
 		return false, errRetry{err: err}
 	}
 	defer response.Body.Close()
-	defer io.Copy(io.Discard, io.LimitReader(response.Body, maxErrorBytes)) //nolint:errcheck // so that the connection can be used again
+	defer io.Copy(io.Discard, io.LimitReader(response.Body, maxErrorBytes)) // so that the connection can be used again
 	return r.judge(response, series)
 }
 
