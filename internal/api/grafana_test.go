@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"outsight/internal/store"
 )
 
 // What Grafana's Prometheus data source sends: its test of the connection, its editor, a panel, a
@@ -62,4 +64,40 @@ func TestGrafanaAsks(t *testing.T) {
 	f("GET", "rules", "", `"groups":[]`)
 	f("GET", "alerts", "", `"alerts":[]`)
 	f("POST", "format_query", "query=sum(rate(c_total%5B5m%5D))by(id)", `sum by (id) (rate(c_total[5m]))`)
+}
+
+// Metrics that only the remote store knows are described as well, but not to a tenant: their names
+// may be another one's.
+func TestMetadataOfTheRemoteStore(t *testing.T) {
+	peer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1/metadata" {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		w.Write([]byte(`{"status":"success","data":{"theirs_total":[{"type":"counter","help":"Theirs.","unit":""}],"container_info":[{"type":"gauge","help":"not ours","unit":""}]}}`))
+	}))
+	remote := openPeer(t, store.RemoteOptions{URL: peer.URL})
+	ask := func(h http.Handler, query string) string {
+		t.Helper()
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/metadata"+query, nil))
+		if w.Code != http.StatusOK {
+			t.Errorf("%s: %d %s", query, w.Code, w.Body)
+		}
+		return w.Body.String()
+	}
+	all := ask(Prometheus(remote), "")
+	if !strings.Contains(all, `"theirs_total":[{"type":"counter","help":"Theirs.","unit":""}]`) || !strings.Contains(all, `"container_cpu_usage_seconds_total"`) || strings.Contains(all, "not ours") {
+		t.Errorf("got %s", all)
+	}
+	if one := ask(Prometheus(remote), "?limit=1"); strings.Contains(one, "theirs_total") {
+		t.Errorf("got %s", one)
+	}
+	if own := ask(Prometheus(store.ForTenant(remote, "a")), ""); strings.Contains(own, "theirs") || !strings.Contains(own, `"container_info"`) {
+		t.Errorf("a tenant reads %s", own)
+	}
+	peer.Close()
+	if away := ask(Prometheus(remote), ""); !strings.Contains(away, `"warnings":["metadata of the remote store`) || !strings.Contains(away, `"container_info"`) {
+		t.Errorf("got %s", away)
+	}
 }

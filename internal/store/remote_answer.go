@@ -131,7 +131,9 @@ func (a *answerHistogram) model() (*model.FloatHistogram, error) {
 			continue // no duration is negative
 		}
 		i := math.Log2(high) * (1 << model.Scale)
-		if math.Abs(i-math.Round(i)) > 1e-6 || math.Abs(math.Log2(low)*(1<<model.Scale)-i+1) > 1e-6 || math.Abs(i) > maxBuckets {
+		// The lowest bucket is shown from the end of the zero bucket on, which lies in it.
+		whole := math.Abs(math.Log2(low)*(1<<model.Scale)-i+1) < 1e-6 || math.Abs(low/model.ZeroThreshold.Seconds()-1) < 1e-9
+		if math.Abs(i-math.Round(i)) > 1e-6 || !whole || math.Abs(i) > maxBuckets {
 			return nil, fmt.Errorf("%w: one is from %g to %g", errBuckets, low, high)
 		}
 		index := int32(math.Round(i))

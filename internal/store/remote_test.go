@@ -19,6 +19,8 @@ func workload(begin time.Time) (batches [][]model.Series) {
 			{Name: "c_total", Labels: labelled("id", "odd \"name\"\\\n✓"), Kind: model.Counter, Time: now, Value: 3e9 * float64(n)},
 			{Name: "g", Labels: labelled("id", "a"), Kind: model.Gauge, Time: now, Value: math.Sin(float64(n))},
 			{Name: "h_seconds", Labels: labelled("id", "a"), Kind: model.HistogramSeries, Time: now, Histogram: h},
+			{Name: "h_seconds", Labels: labelled("id", "lowest and highest"), Kind: model.HistogramSeries, Time: now,
+				Histogram: &model.Histogram{Count: 9 * n, SumNS: 2048 * n, Offset: model.MinBucket, Buckets: append(append([]uint64{4 * n}, make([]uint64, model.MaxBucket-model.MinBucket-1)...), 5*n)}},
 		}
 		if i < 30 || i >= 45 {
 			s = append(s, model.Series{Name: "g", Labels: labelled("id", "comes and goes"), Kind: model.Gauge, Time: now, Value: float64(n)})
@@ -136,10 +138,10 @@ func TestRemoteAnswersLikeTheEmbeddedStore(t *testing.T) {
 				}
 			}
 			stats := remote.Stats()
-			if want := embedded.Stats(); stats.Refused != 0 || stats.Unwritten != 0 || stats.Live != 7 || stats.Ended != 2 || want.Ended != 2 || stats.WriteRetries != 0 {
+			if want := embedded.Stats(); stats.Refused != 0 || stats.Unwritten != 0 || stats.Live != 8 || stats.Ended != 2 || want.Ended != 2 || stats.WriteRetries != 0 {
 				t.Errorf("got %+v, the embedded store %+v", stats, want)
 			}
-			if stats.Samples != 61*4+46+30+41*2+7 || stats.WriteRequests < 62 || stats.WriteRequests > 63 {
+			if stats.Samples != 61*5+46+30+41*2+8 || stats.WriteRequests < 62 || stats.WriteRequests > 63 {
 				t.Errorf("%d samples in %d requests", stats.Samples, stats.WriteRequests)
 			}
 		})
