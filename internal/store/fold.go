@@ -120,7 +120,7 @@ func (g *classicSeries) at(count model.Point) *model.FloatHistogram {
 	for k, b := range g.buckets {
 		n := valueAt(b.points, count.Time)
 		if k == 0 {
-			// What is below the first bound is too short to tell.
+			// The first bound is the end of the zero bucket.
 			h.ZeroCount = n
 		} else {
 			put((g.buckets[k-1].index+b.index+1)>>1, n-seen)

@@ -53,7 +53,7 @@ type RemoteOptions struct {
 	// Histograms (Native).
 	Histograms HistogramForm
 	// BucketsPerOctave are the bounds of classic histograms between a duration and twice that: a
-	// power of two up to 32 (2, which is 53 series for each histogram).
+	// power of two up to 32 (2, which is 56 series for each histogram).
 	BucketsPerOctave int
 	// Token, or else User and Password, go with each request, and so does Header.
 	Token, User, Password string
