@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,13 +15,16 @@ import (
 func newServer() *cobra.Command {
 	var address, data string
 	var retention time.Duration
+	var secure secureFlags
+	var remote storeFlags
 	c := &cobra.Command{
 		Use:   "server",
 		Short: "Serve the page and the query API over what was kept, without watching",
 		Long: `Serve the page and the Prometheus-compatible query API over a data directory that
-"outsight up" has written, for instance one that was copied from another host. Watches nothing and
-needs no root.`,
-		Example: `  outsight server --data ./copied-from-web-1`,
+"outsight up" has written, for instance one that was copied from another host, or over another
+system that keeps the series (--store). Watches nothing and needs no root.`,
+		Example: `  outsight server --data ./copied-from-web-1
+  outsight server --store http://metrics:9090 --listen 0.0.0.0:8470 --token-file tokens`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			log, err := logger(c)
 			if err != nil {
@@ -30,28 +34,35 @@ needs no root.`,
 				return usagef("--retention is %v, want more than nothing", retention)
 			}
 			// A misspelt name must not become an empty directory.
-			if _, err := os.Stat(data); err != nil {
+			if _, err := os.Stat(data); err != nil && !remote.isSet() {
 				return dataError{data, fmt.Errorf("looking for the data directory: %w", err)}
 			}
 			limitMemory(upMemory)
-			page, err := listen(address)
+			access, err := secure.open(log, address)
+			if err != nil {
+				return err
+			}
+			page, err := access.listen(address)
 			if err != nil {
 				return err
 			}
 			defer page.Close()
-			store, err := openStore(data, retention, log)
+			store, err := remote.openOr(data, retention, log)
 			if err != nil {
 				return err
 			}
 			defer store.Close()
-			handler := api.New(store, api.Options{
-				Prometheus: api.Prometheus(store),
-				Sources:    []string{"data directory " + data}, Version: version(), Logger: log,
-			})
-			out, url := c.OutOrStdout(), pageURL(page)
-			fmt.Fprintf(out, "Serving what was kept in %s\n  page     %s\n", data, url)
+			place := "data directory " + data
+			if remote.isSet() {
+				place = "remote store " + remote.place()
+			}
+			handler := access.handler(store, api.Options{Sources: []string{place}, Version: version(), Logger: log})
+			out, url := c.OutOrStdout(), pageURL(page, access)
+			fmt.Fprintf(out, "Serving what was kept in %s\n  page     %s\n", strings.TrimPrefix(place, "data directory "), url)
 			stats := store.Stats()
-			if stats.Newest.IsZero() {
+			if remote.isSet() {
+				// What it holds is its own matter.
+			} else if stats.Newest.IsZero() {
 				fmt.Fprintln(out, "  data     none yet")
 			} else {
 				fmt.Fprintf(out, "  data     %s to %s\n", stats.Oldest.Format(time.DateTime), stats.Newest.Format(time.DateTime))
@@ -60,6 +71,9 @@ needs no root.`,
 			return agent.ServeHTTP(c.Context(), page, handler, log)
 		},
 	}
+	secure.add(c)
+	secure.addTenants(c)
+	remote.add(c)
 	c.Flags().StringVar(&address, "listen", api.DefaultAddress, "address of the page and the API")
 	c.Flags().StringVar(&data, "data", defaultData, "directory that keeps what was seen")
 	// What was copied here to be looked at must not be deleted because it is old.

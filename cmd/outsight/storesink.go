@@ -12,7 +12,7 @@ import (
 
 // storeSink keeps snapshots in a store, and tells of the store's bounds.
 type storeSink struct {
-	store *store.Store
+	store anyStore
 	// cluster puts names to what the agent knows by address; nil where there is none.
 	cluster *kubernetes.Cluster
 	// drops as they were after the last snapshot: a store that works may let ask for them wait,
@@ -20,7 +20,7 @@ type storeSink struct {
 	drops atomic.Pointer[[]model.Drop]
 }
 
-func newStoreSink(s *store.Store) *storeSink {
+func newStoreSink(s anyStore) *storeSink {
 	sink := &storeSink{store: s}
 	sink.update()
 	return sink
@@ -39,20 +39,28 @@ func (s *storeSink) Features() []model.Feature { return nil }
 func (s *storeSink) Drops() []model.Drop { return *s.drops.Load() }
 
 func (s *storeSink) update() {
-	drops := storeDrops(s.store.Stats())
+	_, remote := s.store.(*store.Remote)
+	drops := storeDrops(s.store.Stats(), remote)
 	s.drops.Store(&drops)
 }
 
 // storeDrops are the bounds of a store.
-func storeDrops(s store.Stats) []model.Drop {
-	return []model.Drop{
+func storeDrops(s store.Stats, remote bool) []model.Drop {
+	drops := []model.Drop{
 		{Name: "store/series", Count: s.NoRoom, Used: uint64(s.Series), Capacity: uint64(s.MaxSeries)},
-		// What is above MaxBytes is the oldest, which goes; samples are lost where the disk is full.
-		{Name: "store/bytes", Used: uint64(s.Bytes), Capacity: uint64(s.MaxBytes)},
-		{Name: "store/disk-space", Count: s.NoSpace},
-		{Name: "store/refused-samples", Count: s.TooOld + s.Conflicts + s.Malformed},
+		{Name: "store/refused-samples", Count: s.TooOld + s.Conflicts + s.Malformed + s.Refused},
 		{Name: "store/waiting-queries", Count: s.QueriesTurnedAway},
 		{Name: "store/query-samples", Count: s.QueriesTooLarge},
 		{Name: "store/query-time", Count: s.QueriesTooSlow},
 	}
+	if remote {
+		return append(drops,
+			// Of batches that the other system did not take in time, or to whom it gave no access.
+			model.Drop{Name: "store/unwritten-series", Count: s.Unwritten},
+			model.Drop{Name: "store/remote-answers", Count: s.AnswersTooLarge + s.BadAnswers})
+	}
+	return append(drops,
+		// What is above MaxBytes is the oldest, which goes; samples are lost where the disk is full.
+		model.Drop{Name: "store/bytes", Used: uint64(s.Bytes), Capacity: uint64(s.MaxBytes)},
+		model.Drop{Name: "store/disk-space", Count: s.NoSpace})
 }

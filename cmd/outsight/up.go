@@ -16,7 +16,6 @@ import (
 	"outsight/internal/agent"
 	"outsight/internal/api"
 	"outsight/internal/otlp"
-	"outsight/internal/store"
 )
 
 const (
@@ -28,6 +27,8 @@ const (
 
 type upOptions struct {
 	watchFlags
+	secureFlags
+	storeFlags
 	listen, data string
 	retention    time.Duration
 	logger       *slog.Logger
@@ -60,6 +61,8 @@ query API and /metrics. Needs root.`,
 	}
 	o.watchFlags.add(c)
 	o.watchFlags.addFlight(c)
+	o.secureFlags.add(c)
+	o.storeFlags.add(c)
 	c.Flags().StringVar(&o.listen, "listen", api.DefaultAddress, "address of the page and the API")
 	c.Flags().StringVar(&o.data, "data", defaultData, "directory that keeps what was seen")
 	c.Flags().DurationVar(&o.retention, "retention", defaultRetention, "how long it is kept")
@@ -69,8 +72,9 @@ query API and /metrics. Needs root.`,
 // up is agent, store and page in one process.
 type up struct {
 	options      upOptions
+	access       access
 	page, socket net.Listener
-	store        *store.Store
+	store        anyStore
 	host         *agent.Host
 }
 
@@ -85,6 +89,9 @@ func openUp(o upOptions) (u *up, err error) {
 	if o.retention <= 0 {
 		return u, usagef("--retention is %v, want more than nothing", o.retention)
 	}
+	if u.access, err = o.secureFlags.open(o.logger, o.listen); err != nil {
+		return u, err
+	}
 	host, err := o.host(o.logger)
 	if err != nil {
 		return u, err
@@ -92,13 +99,13 @@ func openUp(o upOptions) (u *up, err error) {
 	if err := checkPrivileges(); err != nil {
 		return u, err
 	}
-	if u.page, err = listen(o.listen); err != nil {
+	if u.page, err = u.access.listen(o.listen); err != nil {
 		return u, err
 	}
 	if u.socket, err = agent.Listen(o.socket); err != nil {
 		return u, err
 	}
-	if u.store, err = openStore(o.data, o.retention, o.logger); err != nil {
+	if u.store, err = o.storeFlags.openOr(o.data, o.retention, o.logger); err != nil {
 		return u, err
 	}
 	cluster, _, err := o.kubernetes.cluster(o.logger)
@@ -119,11 +126,10 @@ func openUp(o upOptions) (u *up, err error) {
 
 // handler is everything that is served over HTTP.
 func (u *up) handler() http.Handler {
-	return api.New(u.store, api.Options{
-		Prometheus: api.Prometheus(u.store),
-		Metrics:    otlp.Handler(u.host.Snapshot),
-		Snapshot:   u.host.Snapshot,
-		Flight:     u.host.Flight,
+	return u.access.handler(u.store, api.Options{
+		Metrics:  otlp.Handler(u.host.Snapshot),
+		Snapshot: u.host.Snapshot,
+		Flight:   u.host.Flight,
 		Ready: func() error {
 			if u.host.Snapshot() == nil {
 				return errors.New("no counters have been read yet")
@@ -139,9 +145,13 @@ func (u *up) handler() http.Handler {
 // tell writes where the page is and what is watched.
 func (u *up) tell(out io.Writer) {
 	u.host.Describe(out)
-	url := pageURL(u.page)
-	fmt.Fprintf(out, "  page     %s\n  metrics  %s/metrics\n  data     %s (kept for %v)\n",
-		url, url, u.options.data, u.options.retention)
+	url := pageURL(u.page, u.access)
+	fmt.Fprintf(out, "  page     %s\n  metrics  %s/metrics\n", url, url)
+	if o := u.options; o.storeFlags.isSet() {
+		fmt.Fprintf(out, "  store    %s\n", o.storeFlags.place())
+	} else {
+		fmt.Fprintf(out, "  data     %s (kept for %v)\n", o.data, o.retention)
+	}
 }
 
 // run works until ctx ends.

@@ -113,6 +113,7 @@ func (s *server) build(ctx context.Context, from, to time.Time, by graph.Groupin
 	}
 	data.input.By = by
 	g := graph.FromSeries(data.input)
+	g.ErrorBound = max(g.ErrorBound, s.RelativeError)
 	g.Limit(s.MaxEdges)
 	return g, &data, nil
 }

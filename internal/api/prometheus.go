@@ -46,7 +46,7 @@ func Prometheus(q Backend) http.Handler {
 	ask("/api/v1/series", p.series)
 	ask("/api/v1/labels", p.labels)
 	read("/api/v1/label/{name}/values", p.labelValues)
-	read("/api/v1/metadata", promMetadata)
+	read("/api/v1/metadata", p.metadata)
 	read("/api/v1/status/buildinfo", promBuildInfo)
 	ask("/api/v1/query_exemplars", constant(`[]`))
 	read("/api/v1/rules", constant(`{"groups":[]}`))

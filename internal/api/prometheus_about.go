@@ -1,8 +1,12 @@
 package api
 
 import (
+	"context"
+	"encoding/json"
+	"maps"
 	"net/http"
 	"runtime"
+	"slices"
 
 	"outsight/internal/model"
 	"outsight/internal/otlp"
@@ -16,8 +20,15 @@ type promMetric struct {
 	Unit string `json:"unit"`
 }
 
-// promMetadata describes the metrics of the table of names.
-func promMetadata(r *http.Request) (store.Answer, error) {
+// metadataReader is a Backend that knows of metrics that are not in the table of names. A tenant's
+// view is none: their names would tell what other tenants have.
+type metadataReader interface {
+	Metadata(ctx context.Context, metric string, limit int) (store.Answer, error)
+}
+
+// metadata describes the metrics of the table of names, and those of others that the backend
+// knows.
+func (p *prometheus) metadata(r *http.Request) (store.Answer, error) {
 	form := promForm{values: r.Form}
 	limit := form.count("limit")
 	// There is one description of each metric, so that any limit_per_metric is kept.
@@ -36,7 +47,28 @@ func promMetadata(r *http.Request) (store.Answer, error) {
 		}
 		found[m.Name] = []promMetric{{Type: promType(m.Kind), Help: m.Help, Unit: promUnit(m.Unit)}}
 	}
-	return promJSON(found)
+	reader, ok := p.backend.(metadataReader)
+	if !ok || limit > 0 && len(found) >= limit {
+		return promJSON(found)
+	}
+	others, err := reader.Metadata(r.Context(), wanted, limit)
+	var described map[string][]promMetric
+	if err == nil {
+		err = json.Unmarshal(others.JSON, &described)
+	}
+	for _, name := range slices.Sorted(maps.Keys(described)) {
+		if limit > 0 && len(found) >= limit {
+			break
+		}
+		if _, ours := found[name]; !ours {
+			found[name] = described[name]
+		}
+	}
+	a, jsonErr := promJSON(found)
+	if err != nil {
+		a.Warnings = []string{"metadata of the remote store: " + err.Error()}
+	}
+	return a, jsonErr
 }
 
 func promType(kind model.SeriesKind) string {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"outsight/internal/model"
@@ -30,6 +31,8 @@ type Querier interface {
 type Options struct {
 	// Prometheus answers the paths under /api/v1/; nil for none.
 	Prometheus http.Handler
+	// Auth lets requests in; nil for everybody's.
+	Auth *Authenticator
 	// Metrics answers /metrics; nil for none.
 	Metrics http.Handler
 	// Snapshot is the newest snapshot of an agent in the same process, or nil. Without it the
@@ -48,6 +51,8 @@ type Options struct {
 	Hosts []string
 	// MaxEdges bounds the edges of one graph; 0 stands for 1000.
 	MaxEdges int
+	// RelativeError is that of the querier's histograms, where it is greater than model.RelativeError.
+	RelativeError float64
 	// Timeout bounds one answer of the JSON API; 0 stands for 20 s.
 	Timeout time.Duration
 	// Now is the clock; nil for time.Now.
@@ -97,9 +102,12 @@ func New(querier Querier, options Options) http.Handler {
 	if s.Metrics != nil {
 		mux.Handle("GET /metrics", s.Metrics)
 	}
-	mux.Handle("/", newPage(web.Files()))
-	return s.protect(mux)
+	mux.Handle("/", embeddedPage())
+	return s.protect(s.Auth.Require(mux))
 }
+
+// embeddedPage is made once, however many tenants look at it.
+var embeddedPage = sync.OnceValue(func() http.Handler { return newPage(web.Files()) })
 
 func (s *server) readyz(w http.ResponseWriter, _ *http.Request) {
 	if s.Ready != nil {

@@ -26,6 +26,10 @@ var ErrClosed = errors.New("store is closed")
 // hostLabel names the source of a series.
 const hostLabel = "host"
 
+// TenantLabel says whose a series is, where a store has tenants. Who appends for a tenant sets it;
+// what is read as a tenant has no other value of it.
+const TenantLabel = "tenant"
+
 // ErrNoSpace means that the disk has less than Options.MinFree left; nothing of the batch is stored.
 var ErrNoSpace = errors.New("not enough free space")
 
@@ -57,25 +61,10 @@ func (s *Store) Append(ctx context.Context, series []model.Series) error {
 		return fmt.Errorf("appending %d series: %w", len(series), ErrClosed)
 	}
 	if err := s.checkSpace(); err != nil {
-		s.counts.noSpace += uint64(len(series))
+		s.books.counts.noSpace += uint64(len(series))
 		return fmt.Errorf("appending %d series: %w", len(series), err)
 	}
-	s.batches++
-	b := &batch{store: s, app: s.db.AppenderV2(ctx), number: s.batches, room: s.options.MaxSeries - int(s.db.Head().NumSeries())}
-	for i := range series {
-		b.add(&series[i])
-	}
-	b.end()
-	if err := b.app.Commit(); err != nil {
-		b.undo()
-		return fmt.Errorf("writing %d samples: %w", b.counts.samples, err)
-	}
-	b.settle()
-	if n := b.counts.rejected(); n != 0 {
-		return fmt.Errorf("%w: %d of %d: %d too old, %d in conflict with a stored one, %d malformed, %d without room", ErrRejected,
-			n, len(series), b.counts.tooOld, b.counts.conflicts, b.counts.malformed, b.counts.noRoom)
-	}
-	return nil
+	return s.books.append(s.db.AppenderV2(ctx), s.options.MaxSeries-int(s.db.Head().NumSeries()), series)
 }
 
 func (s *Store) checkSpace() error {
@@ -89,9 +78,55 @@ func (s *Store) checkSpace() error {
 	return nil
 }
 
+// books are what is kept between batches, so that it is known which series begin and end.
+type books struct {
+	sources map[string]*source
+	cache   cache
+	// batches begun, failed ones too.
+	batches uint64
+	counts  counts
+}
+
+func newBooks() books { return books{sources: map[string]*source{}, cache: newCache()} }
+
+// append writes a batch to app and commits it. room is how many new series may be added.
+func (k *books) append(app storage.AppenderV2, room int, series []model.Series) error {
+	k.batches++
+	b := &batch{books: k, app: app, number: k.batches, room: room}
+	for i := range series {
+		b.add(&series[i])
+	}
+	b.end()
+	if err := b.app.Commit(); err != nil {
+		var partial refusedError
+		if !errors.As(err, &partial) {
+			b.undo()
+			return fmt.Errorf("writing %d samples: %w", b.counts.samples, err)
+		}
+		b.counts.refused += partial.samples
+		b.counts.samples -= min(b.counts.samples, partial.samples)
+		b.settle()
+		return fmt.Errorf("%w: %d of %d series: %w", ErrRejected, partial.samples+b.counts.rejected(), len(series), err)
+	}
+	b.settle()
+	if n := b.counts.rejected(); n != 0 {
+		return fmt.Errorf("%w: %d of %d: %d too old, %d in conflict with a stored one, %d malformed, %d without room", ErrRejected,
+			n, len(series), b.counts.tooOld, b.counts.conflicts, b.counts.malformed, b.counts.noRoom)
+	}
+	return nil
+}
+
+// live counts the live series.
+func (k *books) live() (n int) {
+	for _, src := range k.sources {
+		n += len(src.live)
+	}
+	return n
+}
+
 // batch is one Append under way.
 type batch struct {
-	store  *Store
+	books  *books
 	app    storage.AppenderV2
 	number uint64
 	// room is how many new series may be added.
@@ -111,7 +146,7 @@ func (b *batch) add(s *model.Series) {
 		return
 	}
 	src := b.source(s)
-	e, hash := b.store.cache.find(s)
+	e, hash := b.books.cache.find(s)
 	var start int64
 	if e == nil {
 		if b.room <= 0 {
@@ -120,7 +155,7 @@ func (b *batch) add(s *model.Series) {
 		}
 		b.room--
 		start = b.startOf(s, src)
-		e = b.store.cache.add(s, hash)
+		e = b.books.cache.add(s, hash)
 		b.added = append(b.added, e)
 		src.live = append(src.live, e)
 	}
@@ -168,18 +203,21 @@ func (b *batch) append(e *entry, start, at int64, v float64, h *histogram.Histog
 func (b *batch) source(s *model.Series) *source {
 	host := ""
 	for _, l := range s.Labels {
-		if l.Name == hostLabel {
-			host = l.Value
-			break
+		switch l.Name {
+		case hostLabel:
+			host += l.Value
+		case TenantLabel:
+			// Tenants may have hosts of one name. Labels are in order: the host comes first.
+			host += "\x00" + l.Value
 		}
 	}
 	if b.recent != nil && host == b.recentHost {
 		return b.recent
 	}
-	src := b.store.sources[host]
+	src := b.books.sources[host]
 	if src == nil {
 		src = &source{}
-		b.store.sources[host] = src
+		b.books.sources[host] = src
 	}
 	if src.batch != b.number {
 		src.batch, src.newest = b.number, math.MinInt64
@@ -201,7 +239,7 @@ func (b *batch) end() {
 			}
 		}
 	}
-	for _, src := range b.store.sources {
+	for _, src := range b.books.sources {
 		if src.batch != b.number && b.recent != nil && b.recent.newest-src.last > idleAfter.Milliseconds() {
 			for _, e := range src.live {
 				b.mark(e, src.last+1)
@@ -226,7 +264,7 @@ func (b *batch) mark(e *entry, at int64) {
 // undo forgets the series that a failed batch added.
 func (b *batch) undo() {
 	for _, e := range b.added {
-		b.store.cache.remove(e)
+		b.books.cache.remove(e)
 	}
 	isAdded := make(map[*entry]bool, len(b.added))
 	for _, e := range b.added {
@@ -240,20 +278,20 @@ func (b *batch) undo() {
 // settle takes over what the stored batch changed.
 func (b *batch) settle() {
 	b.counts.batches = 1
-	b.store.counts.add(&b.counts)
+	b.books.counts.add(&b.counts)
 	gone := make(map[*entry]bool, len(b.ended))
 	for _, e := range b.ended {
-		b.store.cache.remove(e)
+		b.books.cache.remove(e)
 		gone[e] = true
 	}
-	for host, src := range b.store.sources {
+	for host, src := range b.books.sources {
 		if len(gone) > 0 {
 			src.drop(func(e *entry) bool { return gone[e] })
 		}
 		if src.batch == b.number {
 			src.last = max(src.last, src.newest)
 		} else if len(src.live) == 0 {
-			delete(b.store.sources, host)
+			delete(b.books.sources, host)
 		}
 	}
 }
@@ -269,10 +307,10 @@ func (src *source) drop(gone func(*entry) bool) {
 	src.live = kept
 }
 
-// endAll marks the end of every live series. The caller holds mu.
-func (s *Store) endAll() error {
-	b := &batch{store: s, app: s.db.AppenderV2(context.Background())}
-	for _, src := range s.sources {
+// endAll marks the end of every live series.
+func (k *books) endAll(app storage.AppenderV2) error {
+	b := &batch{books: k, app: app}
+	for _, src := range k.sources {
 		for _, e := range src.live {
 			b.mark(e, src.last+1)
 		}

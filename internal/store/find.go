@@ -38,6 +38,8 @@ type Lookup struct {
 	From, To time.Time
 	// Limit is the greatest number of things found, 0 for all.
 	Limit int
+	// Tenant whose series alone are searched; empty for all.
+	Tenant string
 }
 
 // errTruncated is a warning that goes with an answer that Limit cut.
@@ -45,17 +47,17 @@ var errTruncated = errors.New("results truncated due to limit")
 
 // Find answers l with a JSON array in the form of Prometheus's API.
 func (s *Store) Find(ctx context.Context, l Lookup) (Answer, error) {
-	sets, err := s.matchers(l)
+	sets, err := matchers(s.parser, l)
 	if err != nil {
 		return Answer{}, err
 	}
-	ctx, done, err := s.turn(ctx, 0)
+	ctx, done, err := s.gate.turn(ctx, 0)
 	if err != nil {
 		return Answer{}, err
 	}
 	defer done()
 	from, to := l.milliseconds()
-	querier, err := s.db.Querier(from, to)
+	querier, err := s.queryable(l.Tenant).Querier(from, to)
 	if err != nil {
 		return Answer{}, &queryError{ErrStorage, err}
 	}
@@ -67,13 +69,13 @@ func (s *Store) Find(ctx context.Context, l Lookup) (Answer, error) {
 		err = f.strings(ctx, l, sets)
 	}
 	if err != nil {
-		return Answer{}, s.queryError(err)
+		return Answer{}, s.gate.sort(err)
 	}
 	f.answer.annotate("", f.notes)
 	return f.answer, nil
 }
 
-func (s *Store) matchers(l Lookup) ([][]*labels.Matcher, error) {
+func matchers(p parser.Parser, l Lookup) ([][]*labels.Matcher, error) {
 	if l.What == FindSeries && len(l.Matchers) == 0 {
 		return nil, badQuery("no match[] parameter provided")
 	}
@@ -85,7 +87,7 @@ func (s *Store) matchers(l Lookup) ([][]*labels.Matcher, error) {
 		if len(m) > MaxQueryBytes {
 			return nil, badQuery("matcher of %d bytes: at most %d", len(m), MaxQueryBytes)
 		}
-		set, err := s.parser.ParseMetricSelector(m)
+		set, err := p.ParseMetricSelector(m)
 		if err != nil {
 			return nil, &queryError{ErrBadQuery, err}
 		}
@@ -197,11 +199,13 @@ func (f *finder) hint() int {
 }
 
 // Format is a PromQL query laid out over lines; an error wraps ErrBadQuery.
-func (s *Store) Format(query string) (string, error) {
+func (s *Store) Format(query string) (string, error) { return format(s.parser, query) }
+
+func format(p parser.Parser, query string) (string, error) {
 	if len(query) > MaxQueryBytes {
 		return "", badQuery("query of %d bytes: at most %d", len(query), MaxQueryBytes)
 	}
-	expr, err := s.parser.ParseExpr(query)
+	expr, err := p.ParseExpr(query)
 	if err != nil {
 		return "", &queryError{ErrBadQuery, err}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/prometheus/model/histogram"
@@ -39,13 +38,10 @@ func badQuery(format string, args ...any) error {
 	return &queryError{ErrBadQuery, fmt.Errorf(format, args...)}
 }
 
-// queryCounts are the counters behind Stats of queries.
-type queryCounts struct{ all, tooLarge, tooSlow, turnedAway atomic.Uint64 }
-
 // Instant evaluates a PromQL query at one time. A query of a range ("x[1m]") gives each series
 // with all its samples in the range. Histograms must have buckets of model.Scale.
 func (s *Store) Instant(ctx context.Context, query string, at time.Time) ([]model.QueryResult, error) {
-	return s.results(ctx, Evaluation{Query: query, From: at, To: at})
+	return s.Results(ctx, Evaluation{Query: query, From: at, To: at})
 }
 
 // Range evaluates a PromQL query at from and every step until to, in at most MaxPoints steps.
@@ -53,10 +49,11 @@ func (s *Store) Range(ctx context.Context, query string, from, to time.Time, ste
 	if step <= 0 {
 		return nil, badQuery("step %v: must be greater than 0", step)
 	}
-	return s.results(ctx, Evaluation{Query: query, From: from, To: to, Step: step})
+	return s.Results(ctx, Evaluation{Query: query, From: from, To: to, Step: step})
 }
 
-func (s *Store) results(ctx context.Context, e Evaluation) (results []model.QueryResult, err error) {
+// Results evaluates a query. Histograms must have buckets of model.Scale.
+func (s *Store) Results(ctx context.Context, e Evaluation) (results []model.QueryResult, err error) {
 	err = s.evaluate(ctx, e, func(r *promql.Result) error {
 		results, err = toResults(r)
 		if err != nil {
@@ -77,6 +74,8 @@ type Evaluation struct {
 	Timeout, Lookback time.Duration
 	// Limit is the greatest number of series in the answer, 0 for all.
 	Limit int
+	// Tenant whose series alone are read; empty for all.
+	Tenant string
 }
 
 func (e *Evaluation) check() error {
@@ -104,7 +103,7 @@ func (s *Store) evaluate(ctx context.Context, e Evaluation, use func(*promql.Res
 	if err := e.check(); err != nil {
 		return err
 	}
-	ctx, done, err := s.turn(ctx, e.Timeout)
+	ctx, done, err := s.gate.turn(ctx, e.Timeout)
 	if err != nil {
 		return err
 	}
@@ -112,9 +111,9 @@ func (s *Store) evaluate(ctx context.Context, e Evaluation, use func(*promql.Res
 	options := promql.NewPrometheusQueryOpts(false, e.Lookback)
 	var query promql.Query
 	if e.Step == 0 {
-		query, err = s.engine.NewInstantQuery(ctx, s.db, options, e.Query, e.From)
+		query, err = s.engine.NewInstantQuery(ctx, s.queryable(e.Tenant), options, e.Query, e.From)
 	} else {
-		query, err = s.engine.NewRangeQuery(ctx, s.db, options, e.Query, e.From, e.To, e.Step)
+		query, err = s.engine.NewRangeQuery(ctx, s.queryable(e.Tenant), options, e.Query, e.From, e.To, e.Step)
 	}
 	if err != nil {
 		return &queryError{ErrBadQuery, err}
@@ -122,83 +121,9 @@ func (s *Store) evaluate(ctx context.Context, e Evaluation, use func(*promql.Res
 	defer query.Close()
 	result := query.Exec(ctx)
 	if result.Err != nil {
-		return s.queryError(result.Err)
+		return s.gate.sort(result.Err)
 	}
 	return use(result)
-}
-
-// turn waits until the query may run; done must be called when it has.
-func (s *Store) turn(ctx context.Context, timeout time.Duration) (_ context.Context, done func(), err error) {
-	s.queryCounts.all.Add(1)
-	s.mu.Lock()
-	closed := s.closed
-	if !closed {
-		s.queries.Add(1)
-	}
-	s.mu.Unlock()
-	if closed {
-		return nil, nil, &queryError{ErrCanceled, ErrClosed}
-	}
-	if timeout <= 0 || timeout > s.options.QueryTimeout {
-		timeout = s.options.QueryTimeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	go func() {
-		select {
-		case <-s.closing:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	if err := s.wait(ctx); err != nil {
-		cancel()
-		s.queries.Done()
-		return nil, nil, err
-	}
-	return ctx, func() { cancel(); <-s.running; s.queries.Done() }, nil
-}
-
-func (s *Store) wait(ctx context.Context) error {
-	select {
-	case s.running <- struct{}{}:
-		return nil
-	default:
-	}
-	limit := int64(maxWaitingFactor * s.options.MaxQueries)
-	defer s.waiting.Add(-1)
-	if s.waiting.Add(1) > limit {
-		s.queryCounts.turnedAway.Add(1)
-		return &queryError{ErrBusy, fmt.Errorf("%d queries run and %d wait: try again later", s.options.MaxQueries, limit)}
-	}
-	select {
-	case s.running <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return s.queryError(fmt.Errorf("waiting for other queries: %w", ctx.Err()))
-	}
-}
-
-// queryError sorts the errors of the engine by kind.
-func (s *Store) queryError(err error) error {
-	var (
-		canceled promql.ErrQueryCanceled
-		timeout  promql.ErrQueryTimeout
-		tooMany  promql.ErrTooManySamples
-		disk     promql.ErrStorage
-	)
-	switch {
-	case errors.As(err, &timeout), errors.Is(err, context.DeadlineExceeded):
-		s.queryCounts.tooSlow.Add(1)
-		return &queryError{ErrTimeout, err}
-	case errors.As(err, &canceled), errors.Is(err, context.Canceled):
-		return &queryError{ErrCanceled, err}
-	case errors.As(err, &tooMany):
-		s.queryCounts.tooLarge.Add(1)
-		return &queryError{ErrExecution, err}
-	case errors.As(err, &disk):
-		return &queryError{ErrStorage, err}
-	}
-	return &queryError{ErrExecution, err}
 }
 
 func toResults(r *promql.Result) ([]model.QueryResult, error) {

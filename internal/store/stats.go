@@ -16,17 +16,25 @@ type Stats struct {
 	Batches, Samples, Ended uint64
 	// Samples that were not stored: see ErrRejected.
 	TooOld, Conflicts, Malformed, NoRoom uint64
+	// Refused by a remote store, which does not always say why.
+	Refused uint64
 	// NoSpace counts those of batches that met ErrNoSpace.
 	NoSpace uint64
 	// Queries answered or failed, those that ran out of time or of samples, and those turned
 	// away because too many waited.
 	Queries, QueriesTooLarge, QueriesTooSlow, QueriesTurnedAway uint64
+	// Of a remote store: requests to write, the bytes in them, those that were tried again, series of
+	// batches that could not be written and may be appended again, and answers to queries that were
+	// too large or no answers.
+	WriteRequests, WriteBytes, WriteRetries, Unwritten uint64
+	AnswersTooLarge, BadAnswers                        uint64
 }
 
 // counts are the counters behind Stats of appends.
 type counts struct {
 	batches, samples, ended              uint64
 	tooOld, conflicts, malformed, noRoom uint64
+	refused                              uint64
 	noSpace                              uint64
 }
 
@@ -38,27 +46,28 @@ func (c *counts) add(other *counts) {
 	c.conflicts += other.conflicts
 	c.malformed += other.malformed
 	c.noRoom += other.noRoom
+	c.refused += other.refused
 }
 
 func (c *counts) rejected() uint64 { return c.tooOld + c.conflicts + c.malformed + c.noRoom }
+
+// stats are those of what was appended.
+func (k *books) stats() Stats {
+	c := &k.counts
+	return Stats{
+		Sources: len(k.sources), Live: k.live(), Batches: c.batches, Samples: c.samples, Ended: c.ended,
+		TooOld: c.tooOld, Conflicts: c.conflicts, Malformed: c.malformed, NoRoom: c.noRoom, NoSpace: c.noSpace, Refused: c.refused,
+	}
+}
 
 // Stats is the state of the store now.
 func (s *Store) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	head := s.db.Head()
-	stats := Stats{
-		Series: int(head.NumSeries()), MaxSeries: s.options.MaxSeries, Sources: len(s.sources),
-		MaxBytes: s.options.MaxBytes,
-		Batches:  s.counts.batches, Samples: s.counts.samples, Ended: s.counts.ended,
-		TooOld: s.counts.tooOld, Conflicts: s.counts.conflicts, Malformed: s.counts.malformed, NoRoom: s.counts.noRoom,
-		NoSpace: s.counts.noSpace,
-		Queries: s.queryCounts.all.Load(), QueriesTooLarge: s.queryCounts.tooLarge.Load(),
-		QueriesTooSlow: s.queryCounts.tooSlow.Load(), QueriesTurnedAway: s.queryCounts.turnedAway.Load(),
-	}
-	for _, src := range s.sources {
-		stats.Live += len(src.live)
-	}
+	stats := s.books.stats()
+	s.gate.counts.addTo(&stats)
+	stats.Series, stats.MaxSeries, stats.MaxBytes = int(head.NumSeries()), s.options.MaxSeries, s.options.MaxBytes
 	if s.closed {
 		return stats
 	}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/prometheus/promql"
@@ -22,23 +21,12 @@ type Store struct {
 	db      *tsdb.DB
 	engine  *promql.Engine
 	parser  parser.Parser
-	// running has a place for each query that runs; waiting counts those that want one.
-	running chan struct{}
-	waiting atomic.Int64
-	// closing is closed when Close begins; queries counts those that must end before the
-	// files are closed.
-	closing     chan struct{}
-	queries     sync.WaitGroup
-	queryCounts queryCounts
+	gate    *gate
 
 	// mu guards what Append keeps between batches.
-	mu      sync.Mutex
-	closed  bool
-	sources map[string]*source
-	cache   cache
-	// batches begun, failed ones too.
-	batches uint64
-	counts  counts
+	mu     sync.Mutex
+	closed bool
+	books  books
 }
 
 // Open opens the store in dir, making the directory where it is missing. What a crash left
@@ -64,11 +52,9 @@ func Open(dir string, options Options) (*Store, error) {
 	}
 	s := &Store{
 		options: options, lock: lock, db: db,
-		parser:  parser.NewParser(parser.Options{EnableExtendedRangeSelectors: true}),
-		running: make(chan struct{}, options.MaxQueries),
-		closing: make(chan struct{}),
-		sources: map[string]*source{},
-		cache:   newCache(),
+		parser: newParser(),
+		gate:   newGate(options.MaxQueries, options.QueryTimeout),
+		books:  newBooks(),
 	}
 	s.engine = promql.NewEngine(promql.EngineOpts{
 		Logger: logger, MaxSamples: options.MaxSamples, Timeout: options.QueryTimeout,
@@ -77,6 +63,10 @@ func Open(dir string, options Options) (*Store, error) {
 		Parser:                   s.parser,
 	})
 	return s, nil
+}
+
+func newParser() parser.Parser {
+	return parser.NewParser(parser.Options{EnableExtendedRangeSelectors: true})
 }
 
 // defaultSubqueryStep is the resolution of a subquery that names none.
@@ -92,11 +82,10 @@ func (s *Store) Close() error {
 	if closed {
 		return nil
 	}
-	close(s.closing)
-	s.queries.Wait()
+	s.gate.close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return errors.Join(s.endAll(), s.engine.Close(), s.db.Close(), s.lock.Close())
+	return errors.Join(s.books.endAll(s.db.AppenderV2(context.Background())), s.engine.Close(), s.db.Close(), s.lock.Close())
 }
 
 // demoted makes what the TSDB calls information a debug message: it reports each block and each

@@ -9,9 +9,10 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdirSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
@@ -138,6 +139,42 @@ async function looks(name, hash, there) {
 }
 
 const steps = {
+  async 'a server with a token asks for it'() {
+    const directory = mkdtempSync(join(tmpdir(), 'outsight-page-'))
+    const token = '0123456789abcdef'
+    writeFileSync(join(directory, 'tokens'), token + '\n')
+    const port = await freePort()
+    const program = fileURLToPath(new URL('../../bin/outsight', import.meta.url))
+    const server = spawn(program, ['server', '--listen', `127.0.0.1:${port}`, '--data', directory, '--token-file', join(directory, 'tokens')], { stdio: 'ignore' })
+    try {
+      const url = `http://127.0.0.1:${port}/`
+      await until(() => fetch(url + 'healthz').then((r) => r.ok, () => false))
+      const page = await browser.newPage()
+      page.setDefaultTimeout(30_000)
+      await page.goto(url)
+      await page.fill('.login input', 'not the right one')
+      await page.click('.login button')
+      await page.waitForSelector('.login p:has-text("does not know")')
+      await page.fill('.login input', token)
+      await page.click('.login button')
+      await page.waitForSelector('h2:has-text("Nothing was seen")')
+      assert.equal(await page.locator('.login').count(), 0)
+      await page.reload()
+      await page.waitForSelector('h2:has-text("Nothing was seen")')
+      // A link with the token opens the view, and the address does not keep it.
+      const linked = await (await browser.newContext()).newPage()
+      await linked.goto(`${url}#window=60&token=${token}`)
+      await linked.waitForSelector('h2:has-text("Nothing was seen")')
+      assert.equal(await linked.evaluate(() => location.hash), '#window=60')
+      assert.equal(await linked.locator('.login').count(), 0)
+      await page.close()
+      await linked.context().close()
+    } finally {
+      server.kill('SIGINT')
+      await once(server, 'exit')
+      rmSync(directory, { recursive: true })
+    }
+  },
   async 'reads the p99 of an edge, and it is the p99 of the API'() {
     const page = await open()
     // A chart needs more than the first seconds of a store.
@@ -614,13 +651,7 @@ process.exit(failed ? 1 : 0)
 
 /** Starts the demo shop on a free port, and waits until its page answers. */
 async function startDemo() {
-  const port = await new Promise((resolve, reject) => {
-    const probe = createServer().on('error', reject)
-    probe.listen(0, '127.0.0.1', () => {
-      const { port } = probe.address()
-      probe.close(() => resolve(port))
-    })
-  })
+  const port = await freePort()
   const program = fileURLToPath(new URL('../../bin/outsight', import.meta.url))
   const child = spawn(program, ['demo', '--listen', `127.0.0.1:${port}`], { stdio: ['ignore', 'pipe', 'pipe'] })
   let said = ''
@@ -653,4 +684,14 @@ async function startDemo() {
     return 1
   }
   return { url, stop }
+}
+
+function freePort() {
+  return new Promise((resolve, reject) => {
+    const probe = createServer().on('error', reject)
+    probe.listen(0, '127.0.0.1', () => {
+      const { port } = probe.address()
+      probe.close(() => resolve(port))
+    })
+  })
 }

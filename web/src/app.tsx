@@ -4,6 +4,7 @@ import { useGraph, useStatus } from './data'
 import { clock } from './format'
 import { Header } from './header'
 import { HeatMap } from './heatmap'
+import { Login } from './login'
 import { ServiceMap } from './map'
 import { Panel } from './panel'
 import { PathView } from './pathview'
@@ -60,6 +61,7 @@ export function App() {
   return (
     <div class={open ? 'app open' : 'app'}>
       <Header graph={g} status={status.data} state={state} change={change} range={range} theme={theme} nextTheme={nextTheme} away={Boolean(graph.error)} />
+      <Login />
       {graph.error && (
         <div class="banner" role="alert">
           <strong>{graph.error}</strong>

@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
+import { authorization, tokenRefused } from './token'
 import type { Changes, Flight, Graph, Heat, PathAnswer, Seconds, Status } from './types'
 
 const TIMEOUT = 25_000
@@ -6,10 +7,14 @@ const TIMEOUT = 25_000
 async function get<T>(path: string, signal: AbortSignal): Promise<T> {
   let response: Response
   try {
-    response = await fetch(path, { signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT)]) })
+    response = await fetch(path, { headers: authorization(), signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT)]) })
   } catch (e) {
     if (signal.aborted) throw e
     throw new Error((e as Error).name === 'TimeoutError' ? `The server has not answered for ${TIMEOUT / 1000} s.` : 'The server cannot be reached.')
+  }
+  if (response.status === 401) {
+    tokenRefused()
+    throw new Error('The server asks for a token.')
   }
   const body = await response.json().catch(() => undefined)
   if (!response.ok) throw new Error(body?.error ?? `The server answered ${response.status} ${response.statusText}.`)

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/textproto"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"outsight/internal/api"
+	"outsight/internal/model"
+	"outsight/internal/store"
+)
+
+// anyStore is the embedded store or a remote one.
+type anyStore interface {
+	store.Readable
+	api.Querier
+	Append(context.Context, []model.Series) error
+	Stats() store.Stats
+	Close() error
+}
+
+// storeFlags say where series are kept other than in a directory.
+type storeFlags struct {
+	url, writeURL, readURL        string
+	protocol, histograms          string
+	buckets                       int
+	tokenFile, user, passwordFile string
+	ca, cert, key                 string
+	headers                       []string
+	retry                         time.Duration
+}
+
+func (f *storeFlags) add(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.url, "store", "", "keep series in the Prometheus-compatible system at this URL instead, as in http://metrics:9090")
+	flags.StringVar(&f.writeURL, "store-write-url", "", "where it takes remote write, if not at URL/api/v1/write")
+	flags.StringVar(&f.readURL, "store-read-url", "", "where its query API is, before /api/v1/, if not at URL")
+	flags.StringVar(&f.protocol, "store-protocol", string(store.Auto), "remote write 1 or 2; auto asks")
+	flags.StringVar(&f.histograms, "store-histograms", string(store.Native), "native, classic (for systems that drop native ones without a word) or both")
+	flags.IntVar(&f.buckets, "store-buckets", 0, "bounds of classic histograms from a duration to twice that: 1, 2, 4 ... 32 (default 2)")
+	flags.StringVar(&f.tokenFile, "store-token-file", "", "file of the bearer token to send to it")
+	flags.StringVar(&f.user, "store-user", "", "user to send to it")
+	flags.StringVar(&f.passwordFile, "store-password-file", "", "file of the user's password")
+	flags.StringVar(&f.ca, "store-ca", "", "certificates in PEM, one of which must have signed its own")
+	flags.StringVar(&f.cert, "store-cert", "", "certificate to show to it, in PEM")
+	flags.StringVar(&f.key, "store-key", "", "its key, in PEM")
+	flags.StringArrayVar(&f.headers, "store-header", nil, "header to send to it, as in \"X-Scope-OrgID: shop\"; may be given again")
+	flags.DurationVar(&f.retry, "store-retry", 0, "how long a batch is tried while it is away (default 1m)")
+}
+
+func (f *storeFlags) isSet() bool { return f.url != "" || f.writeURL != "" || f.readURL != "" }
+
+// open opens the remote store.
+func (f *storeFlags) open(log *slog.Logger) (*store.Remote, error) {
+	if f.url == "" && (f.writeURL == "" || f.readURL == "") {
+		return nil, usagef("--store-write-url and --store-read-url go together, or with --store")
+	}
+	o := store.RemoteOptions{
+		URL: f.url, WriteURL: f.writeURL, ReadURL: f.readURL, Protocol: store.WriteProtocol(f.protocol),
+		Histograms: store.HistogramForm(f.histograms), BucketsPerOctave: f.buckets, User: f.user, RetryFor: f.retry, Logger: log,
+		Header: http.Header{},
+	}
+	var err error
+	if o.Token, err = secretIn("store-token-file", f.tokenFile); err != nil {
+		return nil, err
+	}
+	if o.Password, err = secretIn("store-password-file", f.passwordFile); err != nil {
+		return nil, err
+	}
+	if (f.user == "") != (f.passwordFile == "") {
+		return nil, usagef("--store-user and --store-password-file go together")
+	}
+	for _, h := range f.headers {
+		name, value, ok := strings.Cut(h, ":")
+		if !ok || strings.TrimSpace(name) == "" {
+			return nil, usagef("--store-header is %q, want NAME: VALUE", h)
+		}
+		o.Header.Add(textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(name)), strings.TrimSpace(value))
+	}
+	if o.TLS, err = f.readTLS(); err != nil {
+		return nil, err
+	}
+	r, err := store.OpenRemote(o)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return r, nil
+}
+
+func (f *storeFlags) readTLS() (*tls.Config, error) {
+	if f.ca == "" && f.cert == "" && f.key == "" {
+		return nil, nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	var err error
+	if f.ca != "" {
+		if c.RootCAs, err = readCertificates("store-ca", f.ca); err != nil {
+			return nil, err
+		}
+	}
+	if (f.cert == "") != (f.key == "") {
+		return nil, usagef("--store-cert and --store-key go together")
+	}
+	if f.cert != "" {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return nil, fmt.Errorf("reading --store-cert %q and --store-key %q: %w", f.cert, f.key, err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// secretIn reads the file of a flag, without the line's end.
+func secretIn(flag, path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("reading --%s: %w", flag, err)
+	}
+	secret := strings.TrimSpace(string(text))
+	if secret == "" || strings.ContainsAny(secret, "\r\n") {
+		return "", usagef("--%s %q: want one line", flag, path)
+	}
+	return secret, nil
+}
+
+// place says where series are kept.
+func (f *storeFlags) place() string { return cmp.Or(f.url, f.readURL) }
+
+// openOr opens the remote store, or the one in a directory where none is named.
+func (f *storeFlags) openOr(data string, retention time.Duration, log *slog.Logger) (anyStore, error) {
+	// A nil pointer of either kind would be no nil interface.
+	if f.isSet() {
+		r, err := f.open(log)
+		if err != nil {
+			return nil, err
+		}
+		return r, nil
+	}
+	s, err := openStore(data, retention, log)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}

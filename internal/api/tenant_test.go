@@ -1,0 +1,180 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"outsight/internal/model"
+	"outsight/internal/otlp"
+	"outsight/internal/store"
+)
+
+// keeper is a store of either kind.
+type keeper interface {
+	store.Readable
+	Append(context.Context, []model.Series) error
+}
+
+// marked is a batch of the shop in which everything names its tenant, with the tenant's label.
+func marked(batch []model.Series, tenant string) []model.Series {
+	marked := slices.Clone(batch)
+	for i := range marked {
+		s := &marked[i]
+		s.Labels = slices.Clone(s.Labels)
+		for j, l := range s.Labels {
+			switch l.Name {
+			case otlp.LabelID, otlp.LabelName, "client", "client_id", "server", "server_id", "service", "image":
+				s.Labels[j].Value = tenant + "-" + l.Value
+			}
+		}
+		s.Labels = append(s.Labels, model.Label{Name: store.TenantLabel, Value: tenant})
+		slices.SortFunc(s.Labels, func(a, b model.Label) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return append(marked, model.Series{Name: "only_" + tenant, Kind: model.Gauge, Time: batch[0].Time, Value: 1,
+		Labels: []model.Label{{Name: "host", Value: "shop-1"}, {Name: "of_" + tenant, Value: "x"}, {Name: store.TenantLabel, Value: tenant}}})
+}
+
+// ways are requests of the tenant mine that try to read what is theirs. All are answered.
+func ways(mine, theirs string, now time.Time) (paths []string) {
+	at := fmt.Sprint(now.Unix())
+	for _, q := range []string{
+		`{__name__=~".+"}`, `{__name__!=""}`, `{tenant=~".+"}`, `{tenant="` + theirs + `"}`, `{tenant="` + theirs + `",tenant="` + mine + `"}`,
+		`{tenant!="` + mine + `",__name__=~".+"}`, `{tenant=~"` + mine + `|` + theirs + `"}`, `only_` + theirs, `only_` + mine + ` or only_` + theirs,
+		`count by (tenant) ({__name__=~".+"})`, `sum by (tenant, id, name) (container_cpu_usage_seconds_total)`, `topk(100, {__name__=~"container_.+"})`,
+		`label_replace({__name__=~"only_.+"}, "tenant", "other", "tenant", "(.*)")`, `label_join({__name__=~"only_.+"}, "x", "-", "tenant", "host")`,
+		`count_values("tenant", {__name__=~"only_.+"})`, `max_over_time({__name__=~"only_.+"}[1m:1s])`, `{__name__=~"only_.+"} @ ` + at,
+		`{__name__=~"only_.+"} @ end()`, `{__name__=~"only_.+"} offset 1s`, `{__name__=~"only_.+"}[1m]`, `rate({__name__=~"container_.+_total"}[10s])`,
+		`absent(only_` + theirs + `)`, `absent_over_time(only_` + theirs + `[1m])`, `present_over_time({tenant="` + theirs + `"}[1m])`,
+		`only_` + mine + ` and on() {tenant="` + theirs + `"}`, `only_` + mine + ` * on(host) group_left(tenant, of_` + theirs + `) {__name__=~"only_.+"}`,
+		`only_` + mine + ` unless on(host) {tenant="` + theirs + `"}`, `-{__name__=~"only_.+"}`, `({tenant="` + theirs + `"})`, `sort({__name__=~"only_.+"})`,
+		`scalar(only_` + theirs + `)`, `vector(scalar(sum({tenant="` + theirs + `"})))`, `histogram_quantile(0.5, {__name__=~".+_seconds"})`,
+		`quantile_over_time(0.5, {__name__=~"only_.+"}[10s])`, `sum(last_over_time({__name__=~"only_.+"}[10s])) by (tenant)`,
+		`timestamp({__name__=~"only_.+"})`, `changes({__name__=~"only_.+"}[20s:1s] @ start() offset -1s)`, `{"__name__"=~"only_.+"}`,
+		`{__name__=~"only_.+", tenant=~"` + theirs + `|"}`, `group without (host) ({__name__=~"only_.+"})`,
+	} {
+		paths = append(paths, "/api/v1/query?"+url.Values{"query": {q}, "time": {at}}.Encode())
+		if !strings.HasSuffix(q, "]") {
+			paths = append(paths, "/api/v1/query_range?"+url.Values{"query": {q}, "start": {fmt.Sprint(now.Unix() - 10)}, "end": {at}, "step": {"5"}}.Encode())
+		}
+	}
+	for _, m := range []string{`{__name__=~".+"}`, `{tenant="` + theirs + `"}`, `{tenant=~".+"}`, `only_` + theirs, `{__name__=~"only_.+",tenant!="` + mine + `"}`} {
+		form := url.Values{"match[]": {m, `{tenant=~"` + theirs + `.*"}`}}.Encode()
+		for _, path := range []string{"series", "labels", "label/tenant/values", "label/name/values", "label/__name__/values", "label/of_" + theirs + "/values"} {
+			paths = append(paths, "/api/v1/"+path+"?"+form)
+		}
+	}
+	paths = append(paths, "/api/v1/labels", "/api/v1/label/tenant/values", "/api/v1/label/__name__/values", "/api/v1/label/id/values", "/api/v1/metadata",
+		"/api/v1/query_exemplars?query=only_"+theirs, "/api/v1/rules", "/api/v1/alerts", "/api/v1/status/buildinfo")
+	for _, path := range []string{"graph", "containers", "heatmap", "path", "changes", "graph?by=process", "graph?by=host", "status"} {
+		joint := "?"
+		if strings.Contains(path, "?") {
+			joint = "&"
+		}
+		paths = append(paths, "/api/outsight/"+path+joint+"from=now-10s")
+	}
+	return paths
+}
+
+func TestNoTenantReadsAnothersSeries(t *testing.T) {
+	for name, open := range map[string]func() keeper{
+		"embedded": func() keeper {
+			st, err := store.Open(t.TempDir(), store.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { st.Close() })
+			return st
+		},
+		"prometheus": func() keeper { return openPeer(t, store.RemoteOptions{URL: startReceiver(t)}) },
+		"victoria-metrics": func() keeper {
+			return openPeer(t, store.RemoteOptions{URL: startVictoria(t), Histograms: store.Classic, BucketsPerOctave: 1})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kept := open()
+			start := time.Now().Add(-3 * time.Minute).Truncate(time.Second)
+			sh := newShop(start)
+			now := start
+			for i := range 16 {
+				now = start.Add(time.Duration(i) * time.Second)
+				for _, tenant := range []string{"qzz", "wzz"} {
+					if err := kept.Append(context.Background(), marked(otlp.Convert(sh.at(now)), tenant)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			auth, err := NewAuthenticator(map[string][]string{"qzz": {tokenA}, "wzz": {tokenB}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			handlers := map[string]http.Handler{}
+			for _, tenant := range auth.Tenants() {
+				view := store.ForTenant(kept, tenant)
+				handlers[tenant] = New(view, Options{Prometheus: Prometheus(view), Now: func() time.Time { return now }})
+			}
+			h := ByTenant(auth, handlers)
+			ask := func(path, token string) (int, string) {
+				r := httptest.NewRequest(http.MethodGet, path, nil)
+				r.Header.Set("Authorization", "Bearer "+token)
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				return w.Code, w.Body.String()
+			}
+			eventually(t, "both tenants read their own", func() error {
+				for tenant, token := range map[string]string{"qzz": tokenA, "wzz": tokenB} {
+					code, body := ask("/api/v1/query?"+url.Values{"query": {"only_" + tenant}, "time": {fmt.Sprint(now.Unix())}}.Encode(), token)
+					if code != http.StatusOK || !strings.Contains(body, `"tenant":"`+tenant+`"`) {
+						return fmt.Errorf("%d %s", code, body)
+					}
+				}
+				return nil
+			})
+			own := 0
+			for tenant, theirs := range map[string]string{"qzz": "wzz", "wzz": "qzz"} {
+				token := map[string]string{"qzz": tokenA, "wzz": tokenB}[tenant]
+				for _, path := range ways(tenant, theirs, now) {
+					code, body := ask(path, token)
+					switch code {
+					case http.StatusOK, http.StatusBadRequest, http.StatusUnprocessableEntity:
+					default:
+						t.Errorf("%s as %s: %d %s", path, tenant, code, body)
+					}
+					// What was asked may come back in a message: a query, or a label that is said to be missing.
+					if code == http.StatusOK && strings.Contains(body, theirs) && !strings.Contains(path, "absent") {
+						t.Errorf("%s as %s tells of %s: %.300s", path, tenant, theirs, body)
+					}
+					if code == http.StatusOK && strings.Contains(body, tenant) {
+						own++
+					}
+				}
+			}
+			if own < 60 {
+				t.Errorf("only %d answers had anything of the tenant's own: the others prove little", own)
+			}
+			if code, _ := ask("/api/v1/query?query=only_qzz", "no-such-token-at-all"); code != http.StatusUnauthorized {
+				t.Errorf("an unknown token: %d", code)
+			}
+			// What joins with metadata that it looks up by itself is not there at all.
+			if code, body := ask("/api/v1/query?query=info(only_qzz)", tokenA); code != http.StatusBadRequest {
+				t.Errorf("info: %d %s", code, body)
+			}
+		})
+	}
+}
+
+func openPeer(t *testing.T, o store.RemoteOptions) *store.Remote {
+	t.Helper()
+	r, err := store.OpenRemote(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}

@@ -1,0 +1,369 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/util/annotations"
+
+	"outsight/internal/model"
+)
+
+// Instant is Store.Instant over the other system.
+func (r *Remote) Instant(ctx context.Context, query string, at time.Time) ([]model.QueryResult, error) {
+	return r.Results(ctx, Evaluation{Query: query, From: at, To: at})
+}
+
+// Range is Store.Range over the other system.
+func (r *Remote) Range(ctx context.Context, query string, from, to time.Time, step time.Duration) ([]model.QueryResult, error) {
+	if step <= 0 {
+		return nil, badQuery("step %v: must be greater than 0", step)
+	}
+	return r.Results(ctx, Evaluation{Query: query, From: from, To: to, Step: step})
+}
+
+// Results evaluates a query. Classic histograms come as histograms where a selector names its
+// metrics by a regular expression. An error is one of those of Store.
+func (r *Remote) Results(ctx context.Context, e Evaluation) ([]model.QueryResult, error) {
+	lastOnly := false
+	if r.options.Histograms != Classic && e.Step == 0 {
+		if inner, ok := lastOf(r.parser, e.Query); ok && r.isOld(ctx) {
+			e.Query, lastOnly = inner, true
+		}
+	}
+	answer, err := r.evaluate(ctx, e, true)
+	if err != nil {
+		return nil, err
+	}
+	results, err := parseResults(answer.JSON)
+	if err != nil {
+		return nil, r.badAnswer(err)
+	}
+	if lastOnly {
+		for i := range results {
+			// The mark of an end, where a system shows it, is no value.
+			points := slices.DeleteFunc(results[i].Points, func(p model.Point) bool { return math.IsNaN(p.Value) })
+			points = points[max(len(points)-1, 0):]
+			for j := range points {
+				points[j].Time = e.From
+			}
+			results[i].Points = points
+		}
+		results = slices.DeleteFunc(results, func(r model.QueryResult) bool { return len(r.Points) == 0 })
+	}
+	if r.options.Histograms != Native {
+		results = fold(results)
+	}
+	return results, nil
+}
+
+// lastOf is the range selector of a query that is last_over_time of one.
+func lastOf(p parser.Parser, query string) (inner string, ok bool) {
+	expr, err := p.ParseExpr(query)
+	if err != nil {
+		return "", false
+	}
+	call, ok := expr.(*parser.Call)
+	if !ok || call.Func.Name != "last_over_time" {
+		return "", false
+	}
+	matrix, ok := call.Args[0].(*parser.MatrixSelector)
+	if !ok {
+		return "", false
+	}
+	return matrix.String(), true
+}
+
+// isOld is whether the other system is a Prometheus before release 3: some of those take native
+// histograms and have a last_over_time that turns them into zeros. Then all samples are read
+// instead. Systems that do not tell count as new.
+func (r *Remote) isOld(ctx context.Context) bool {
+	if known := r.old.Load(); known != nil {
+		return *known
+	}
+	a, err := r.ask(ctx, http.MethodGet, "status/buildinfo", nil)
+	var build struct {
+		Version string `json:"version"`
+	}
+	if err == nil {
+		err = json.Unmarshal(a.JSON, &build)
+	}
+	if err != nil && !errors.Is(err, ErrAccess) {
+		return false // it is asked again next time
+	}
+	major, _, _ := strings.Cut(build.Version, ".")
+	n, err := strconv.Atoi(major)
+	old := err == nil && n < 3
+	r.old.Store(&old)
+	return old
+}
+
+// Evaluate answers a query as the other system does. Functions of native histograms work on
+// classic ones as well; see HistogramForm.
+func (r *Remote) Evaluate(ctx context.Context, e Evaluation) (Answer, error) {
+	return r.evaluate(ctx, e, false)
+}
+
+func (r *Remote) evaluate(ctx context.Context, e Evaluation, widen bool) (a Answer, err error) {
+	if err := e.check(); err != nil {
+		return a, err
+	}
+	query, err := r.translate(e.Query, e.Tenant, widen)
+	if err != nil {
+		return a, err
+	}
+	// VictoriaMetrics would leave out the newest samples without nocache.
+	form := url.Values{"query": {query}, "nocache": {"1"}}
+	path := "query"
+	if e.Step == 0 {
+		form.Set("time", wireTime(e.From))
+	} else {
+		path = "query_range"
+		form.Set("start", wireTime(e.From))
+		form.Set("end", wireTime(e.To))
+		form.Set("step", wireSeconds(e.Step))
+	}
+	if e.Lookback > 0 {
+		form.Set("lookback_delta", wireSeconds(e.Lookback))
+	}
+	if e.Limit > 0 {
+		form.Set("limit", strconv.Itoa(e.Limit))
+	}
+	ctx, done, err := r.gate.turn(ctx, e.Timeout)
+	if err != nil {
+		return a, err
+	}
+	defer done()
+	if deadline, ok := ctx.Deadline(); ok {
+		form.Set("timeout", wireSeconds(max(time.Until(deadline), time.Millisecond)))
+	}
+	a, err = r.ask(ctx, http.MethodPost, path, form)
+	if err != nil {
+		return a, err
+	}
+	return r.limited(a, e.Limit)
+}
+
+// translate is a query as the other system is to evaluate it, for one tenant unless it is empty.
+func (r *Remote) translate(query, tenant string, widen bool) (string, error) {
+	expr, err := r.parser.ParseExpr(query)
+	if err != nil {
+		return "", &queryError{ErrBadQuery, err}
+	}
+	w := rewriter{parser: r.parser, form: r.options.Histograms, widen: widen}
+	expr = w.rewrite(expr, whole)
+	if w.err != nil {
+		return "", &queryError{ErrBadQuery, w.err}
+	}
+	if tenant == "" {
+		return expr.String(), nil
+	}
+	scope(expr, tenant)
+	query = expr.String()
+	if err := checkScoped(r.parser, query, tenant); err != nil {
+		return "", &queryError{ErrExecution, err}
+	}
+	return query, nil
+}
+
+// Find answers l as the other system does.
+func (r *Remote) Find(ctx context.Context, l Lookup) (a Answer, err error) {
+	sets, err := matchers(r.parser, l)
+	if err != nil {
+		return a, err
+	}
+	if l.Tenant != "" {
+		if len(sets) == 0 {
+			sets = [][]*labels.Matcher{nil}
+		}
+		for i := range sets {
+			sets[i] = append(sets[i], tenantMatcher(l.Tenant))
+		}
+	}
+	form := url.Values{}
+	for _, set := range sets {
+		form.Add("match[]", (&parser.VectorSelector{LabelMatchers: set}).String())
+	}
+	// Without a time, some systems search the last minutes alone.
+	from, to := l.From, l.To
+	if from.IsZero() || from.Unix() < 0 {
+		from = time.Unix(0, 0)
+	}
+	if to.IsZero() {
+		to = time.Now().Add(time.Hour)
+	}
+	form.Set("start", wireTime(from))
+	form.Set("end", wireTime(to))
+	if l.Limit > 0 {
+		form.Set("limit", strconv.Itoa(l.Limit+1)) // one more shows that there are
+	}
+	method, path := http.MethodPost, "series"
+	switch l.What {
+	case FindLabelNames:
+		path = "labels"
+	case FindLabelValues:
+		method, path = http.MethodGet, "label/"+url.PathEscape(l.Label)+"/values"
+	}
+	ctx, done, err := r.gate.turn(ctx, 0)
+	if err != nil {
+		return a, err
+	}
+	defer done()
+	a, err = r.ask(ctx, method, path, form)
+	if err != nil {
+		return a, err
+	}
+	var all []json.RawMessage
+	if err := json.Unmarshal(a.JSON, &all); err != nil || all == nil {
+		return Answer{}, r.badAnswer(fmt.Errorf("the data of %s are no list", path))
+	}
+	if l.Limit > 0 && len(all) > l.Limit {
+		a.JSON, err = json.Marshal(all[:l.Limit])
+		a.warn(errTruncated)
+	}
+	return a, err
+}
+
+// Format is Store.Format.
+func (r *Remote) Format(query string) (string, error) { return format(r.parser, query) }
+
+// Metadata is what the other system knows of its metrics, as JSON of its API: an object of lists by
+// name. There are no tenants in it.
+func (r *Remote) Metadata(ctx context.Context, metric string, limit int) (Answer, error) {
+	form := url.Values{}
+	if metric != "" {
+		form.Set("metric", metric)
+	}
+	if limit > 0 {
+		form.Set("limit", strconv.Itoa(limit))
+	}
+	ctx, done, err := r.gate.turn(ctx, 0)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer done()
+	return r.ask(ctx, http.MethodGet, "metadata", form)
+}
+
+func (a *Answer) warn(err error) {
+	var notes annotations.Annotations
+	notes.Add(err)
+	warnings, _ := notes.AsStrings("", maxNotes, maxNotes)
+	a.Warnings = append(a.Warnings, warnings...)
+}
+
+// wireTime and wireSeconds are seconds with milliseconds, which is what stores count in.
+func wireTime(t time.Time) string { return strconv.FormatFloat(float64(t.UnixMilli())/1e3, 'f', 3, 64) }
+
+func wireSeconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
+
+// remoteEnvelope is the answer of the API around its data.
+type remoteEnvelope struct {
+	Status    string          `json:"status"`
+	ErrorType string          `json:"errorType"`
+	Error     string          `json:"error"`
+	Data      json.RawMessage `json:"data"`
+	Warnings  []string        `json:"warnings"`
+	Infos     []string        `json:"infos"`
+}
+
+// ask makes one request; reads are not tried again, since somebody waits for the answer.
+func (r *Remote) ask(ctx context.Context, method, path string, form url.Values) (a Answer, err error) {
+	address, body := r.options.ReadURL+"/api/v1/"+path, []byte(form.Encode())
+	if method == http.MethodGet {
+		address, body = address+"?"+string(body), nil
+	}
+	request, err := r.request(ctx, method, address, body)
+	if err != nil {
+		return a, &queryError{ErrStorage, err}
+	}
+	if method == http.MethodPost {
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	response, err := r.client.Do(request)
+	if err != nil {
+		return a, r.unread(ctx, err)
+	}
+	defer response.Body.Close()
+	limit := r.options.MaxAnswerBytes
+	if response.StatusCode/100 != 2 {
+		limit = maxErrorBytes
+	}
+	text, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
+	if err != nil {
+		return a, r.unread(ctx, err)
+	}
+	var e remoteEnvelope
+	parseErr := json.Unmarshal(text, &e)
+	switch {
+	case response.StatusCode/100 != 2 || parseErr == nil && e.Status == "error":
+		if parseErr != nil || e.Error == "" {
+			response.Body = io.NopCloser(bytes.NewReader(text))
+			e.Error = answerText(response)
+		}
+		return a, r.remoteError(response.StatusCode, e)
+	case int64(len(text)) > limit:
+		r.answersTooLarge.Add(1)
+		return a, &queryError{ErrExecution, fmt.Errorf("the remote store's answer has more than %d bytes: ask for fewer series or a longer step", limit)}
+	case parseErr != nil:
+		return a, r.badAnswer(parseErr)
+	case e.Status != "success" || len(e.Data) == 0:
+		return a, r.badAnswer(fmt.Errorf("status %q", clip(e.Status)))
+	}
+	return Answer{JSON: e.Data, Warnings: e.Warnings[:min(len(e.Warnings), maxNotes)], Infos: e.Infos[:min(len(e.Infos), maxNotes)]}, nil
+}
+
+func (r *Remote) unread(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return r.gate.sort(fmt.Errorf("asking the remote store: %w", ctx.Err()))
+	}
+	return &queryError{ErrStorage, fmt.Errorf("asking the remote store: %w", err)}
+}
+
+func (r *Remote) badAnswer(err error) error {
+	r.badAnswers.Add(1)
+	return &queryError{ErrStorage, fmt.Errorf("the remote store %s gave no answer of Prometheus's API: %w", r.options.ReadURL, err)}
+}
+
+// remoteError sorts an error of the other system by kind. What it is called differs from system
+// to system; the status hardly does.
+func (r *Remote) remoteError(status int, e remoteEnvelope) error {
+	err := errors.New(clip(e.Error))
+	switch {
+	case e.ErrorType == "timeout" || status == http.StatusGatewayTimeout:
+		r.gate.counts.tooSlow.Add(1)
+		return &queryError{ErrTimeout, err}
+	case e.ErrorType == "canceled":
+		return &queryError{ErrCanceled, err}
+	case status == http.StatusBadRequest:
+		return &queryError{ErrBadQuery, err}
+	case status == http.StatusUnprocessableEntity:
+		return &queryError{ErrExecution, err}
+	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
+		return &queryError{ErrBusy, err}
+	case status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusNotFound || status/100 == 3:
+		return &queryError{ErrStorage, fmt.Errorf("reading from %s: %w: %w", r.options.ReadURL, ErrAccess, err)}
+	}
+	return &queryError{ErrStorage, fmt.Errorf("reading from %s: status %d: %w", r.options.ReadURL, status, err)}
+}
+
+func clip(text string) string {
+	text = strings.ToValidUTF8(text, "?")
+	if len(text) > maxErrorText {
+		return strings.ToValidUTF8(text[:maxErrorText], "") + "…"
+	}
+	return text
+}
