@@ -21,6 +21,8 @@ type entry struct {
 	kind   model.SeriesKind
 	// batch that had the series last.
 	batch uint64
+	// last is the time of its newest sample, in ms.
+	last int64
 	// next entry with the same hash.
 	next *entry
 }

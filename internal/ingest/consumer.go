@@ -1,0 +1,151 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"outsight/internal/queue"
+	"outsight/internal/store"
+)
+
+// Run brings what is in the queue into the store until ctx ends or the store is closed.
+func (i *Ingest) Run(ctx context.Context) error {
+	return i.queue.Consume(ctx, i.deal)
+}
+
+// deal appends a group of messages. They leave the queue once the store has them on the disk.
+func (i *Ingest) deal(ctx context.Context, group []*queue.Delivery) error {
+	for _, d := range group {
+		if d.Done {
+			continue
+		}
+		if err := i.suspected(d); err != nil {
+			d.SetAside(err.Error())
+			d.Done = true
+			i.counts.poison.Add(1)
+			continue
+		}
+		if err := i.appendOne(ctx, d); err != nil {
+			return err
+		}
+		d.Done = true
+	}
+	if err := i.store.Sync(); err != nil {
+		return fmt.Errorf("writing the store to the disk: %w", err)
+	}
+	i.cleared()
+	return nil
+}
+
+// appendOne appends a message, or sets it aside where that can never work.
+func (i *Ingest) appendOne(ctx context.Context, d *queue.Delivery) error {
+	batch, err := i.batchOf(d)
+	if err == nil {
+		err = i.append(ctx, batch, d.Header(headerWhole) != "")
+	}
+	switch {
+	case err == nil:
+		i.counts.appended.Add(uint64(len(batch.Series)))
+		return nil
+	case errors.Is(err, store.ErrRejected):
+		// The store counts why. The rest of the batch is in it.
+		i.counts.appended.Add(uint64(len(batch.Series)))
+		i.options.Logger.Debug("the store refused some samples", "error", err)
+		return nil
+	case errors.Is(err, errPoison), i.isAtFault(ctx, err):
+		i.options.Logger.Warn("a message is set aside", "sequence", d.Sequence, "error", err)
+		i.counts.poison.Add(1)
+		d.SetAside(err.Error())
+		return nil
+	}
+	return err
+}
+
+var errPoison = errors.New("message cannot be read")
+
+// isAtFault tells whether the message is to blame for err: the store takes others.
+func (i *Ingest) isAtFault(ctx context.Context, err error) bool {
+	if ctx.Err() != nil || errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrNoSpace) {
+		return false
+	}
+	return i.store.AppendPart(ctx, nil) == nil
+}
+
+// append is a store's Append, whose panics are errors: one message must not end the server again and again.
+func (i *Ingest) append(ctx context.Context, b *Batch, whole bool) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: panic: %v at %s", errPoison, p, debug.Stack())
+		}
+	}()
+	if whole {
+		return i.store.Append(ctx, b.Series)
+	}
+	return i.store.AppendPart(ctx, b.Series)
+}
+
+func (i *Ingest) batchOf(d *queue.Delivery) (b *Batch, err error) {
+	if b := i.handed.take(d.Header(headerID)); b != nil {
+		return b, nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: panic: %v at %s", errPoison, p, debug.Stack())
+		}
+	}()
+	received, err := strconv.ParseInt(d.Header(headerReceived), 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("%w: header %s: %w", errPoison, headerReceived, err)
+	}
+	body, err := i.decoder.DecodeAll(d.Data, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: decompressing: %w", errPoison, err)
+	}
+	if b, err = i.own.Decode(body, d.Header(headerTenant), time.UnixMilli(received)); err != nil {
+		return nil, fmt.Errorf("%w: %w", errPoison, err)
+	}
+	return b, nil
+}
+
+const (
+	// suspectAfter is how often a message is handed out before it is suspected of ending the process.
+	suspectAfter = 3
+	// suspectTries is how often the process may end while it works on a suspect.
+	suspectTries = 3
+)
+
+// suspected notes on the disk that the work on a suspect begins, and fails where that was noted often enough before: then
+// the process never came to its end.
+func (i *Ingest) suspected(d *queue.Delivery) error {
+	if i.options.Dir == "" || d.Attempt <= suspectAfter {
+		return nil
+	}
+	var sequence, tries uint64
+	if text, err := os.ReadFile(i.suspectFile()); err == nil {
+		fmt.Sscanf(string(text), "%d %d", &sequence, &tries)
+	}
+	if sequence != d.Sequence {
+		tries = 0
+	}
+	if tries >= suspectTries {
+		return fmt.Errorf("the server ended %d times while it worked on this message", tries)
+	}
+	if err := os.WriteFile(i.suspectFile(), fmt.Appendf(nil, "%d %d\n", d.Sequence, tries+1), 0o644); err != nil {
+		i.options.Logger.Warn("cannot note which message is worked on", "error", err)
+	}
+	return nil
+}
+
+func (i *Ingest) cleared() {
+	if i.options.Dir != "" {
+		os.Remove(i.suspectFile())
+	}
+}
+
+func (i *Ingest) suspectFile() string { return filepath.Join(i.options.Dir, "suspect") }
