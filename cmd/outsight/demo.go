@@ -30,6 +30,7 @@ const (
 )
 
 type demoOptions struct {
+	secureFlags
 	listen   string
 	length   time.Duration
 	rate     float64
@@ -63,6 +64,7 @@ be found. Needs root. Ctrl-C ends it and removes all of it.`,
 			return runDemo(ctx, o, c.OutOrStdout(), log)
 		},
 	}
+	o.secureFlags.add(c)
 	c.Flags().StringVar(&o.listen, "listen", api.DefaultAddress, "address of the page")
 	c.Flags().DurationVar(&o.length, "for", 0, "end after this time (default: at Ctrl-C)")
 	c.Flags().Float64Var(&o.rate, "rate", 0, "requests per second (default 120)")
@@ -97,14 +99,14 @@ func runDemo(ctx context.Context, o demoOptions, out io.Writer, log *slog.Logger
 		quiet = discard()
 	}
 	u, err := openUp(upOptions{
-		listen: o.listen, data: dir, retention: defaultRetention, logger: quiet,
+		listen: o.listen, data: dir, retention: defaultRetention, logger: quiet, secureFlags: o.secureFlags,
 		watchFlags: watchFlags{socket: dir + "/agent.sock", flight: agent.DefaultFlight, dockerSocket: container.DockerSocket(os.Getenv("DOCKER_HOST"))},
 	})
 	if err != nil {
 		return err
 	}
 	defer u.close(log)
-	fmt.Fprintf(out, "page  %s\n\nStarting the shop …\n", pageURL(u.page))
+	fmt.Fprintf(out, "page  %s\n\nStarting the shop …\n", pageURL(u.page, u.access))
 	group, working := errgroup.WithContext(ctx)
 	group.Go(func() error { return u.run(working) })
 	group.Go(func() error { return runShop(working, o, u, out, quiet) })
@@ -184,7 +186,7 @@ func (d *demoScreen) show(to *model.Snapshot, out io.Writer) error {
 		return nil
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "outsight demo · page %s · Ctrl-C ends it\n", pageURL(d.up.page))
+	fmt.Fprintf(&b, "outsight demo · page %s · Ctrl-C ends it\n", pageURL(d.up.page, d.up.access))
 	if d.shop == nil {
 		fmt.Fprint(&b, "The shop is starting …\n")
 	} else {

@@ -21,7 +21,7 @@ func listen(address string) (net.Listener, error) {
 }
 
 // pageURL is where a browser on this host finds what l serves.
-func pageURL(l net.Listener) string {
+func pageURL(l net.Listener, a access) string {
 	host, port, err := net.SplitHostPort(l.Addr().String())
 	if err != nil {
 		return l.Addr().String()
@@ -29,7 +29,11 @@ func pageURL(l net.Listener) string {
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = "localhost"
 	}
-	return "http://" + net.JoinHostPort(host, port)
+	scheme := "http://"
+	if a.tls != nil {
+		scheme = "https://"
+	}
+	return scheme + net.JoinHostPort(host, port)
 }
 
 // asListenError names the address, so that the message can say what to do.

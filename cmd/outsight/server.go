@@ -14,6 +14,7 @@ import (
 func newServer() *cobra.Command {
 	var address, data string
 	var retention time.Duration
+	var secure secureFlags
 	c := &cobra.Command{
 		Use:   "server",
 		Short: "Serve the page and the query API over what was kept, without watching",
@@ -34,7 +35,11 @@ needs no root.`,
 				return dataError{data, fmt.Errorf("looking for the data directory: %w", err)}
 			}
 			limitMemory(upMemory)
-			page, err := listen(address)
+			access, err := secure.open(log, address)
+			if err != nil {
+				return err
+			}
+			page, err := access.listen(address)
 			if err != nil {
 				return err
 			}
@@ -45,10 +50,10 @@ needs no root.`,
 			}
 			defer store.Close()
 			handler := api.New(store, api.Options{
-				Prometheus: api.Prometheus(store),
-				Sources:    []string{"data directory " + data}, Version: version(), Logger: log,
+				Prometheus: api.Prometheus(store), Auth: access.auth,
+				Sources: []string{"data directory " + data}, Version: version(), Logger: log,
 			})
-			out, url := c.OutOrStdout(), pageURL(page)
+			out, url := c.OutOrStdout(), pageURL(page, access)
 			fmt.Fprintf(out, "Serving what was kept in %s\n  page     %s\n", data, url)
 			stats := store.Stats()
 			if stats.Newest.IsZero() {
@@ -60,6 +65,7 @@ needs no root.`,
 			return agent.ServeHTTP(c.Context(), page, handler, log)
 		},
 	}
+	secure.add(c)
 	c.Flags().StringVar(&address, "listen", api.DefaultAddress, "address of the page and the API")
 	c.Flags().StringVar(&data, "data", defaultData, "directory that keeps what was seen")
 	// What was copied here to be looked at must not be deleted because it is old.

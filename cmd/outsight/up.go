@@ -28,6 +28,7 @@ const (
 
 type upOptions struct {
 	watchFlags
+	secureFlags
 	listen, data string
 	retention    time.Duration
 	logger       *slog.Logger
@@ -60,6 +61,7 @@ query API and /metrics. Needs root.`,
 	}
 	o.watchFlags.add(c)
 	o.watchFlags.addFlight(c)
+	o.secureFlags.add(c)
 	c.Flags().StringVar(&o.listen, "listen", api.DefaultAddress, "address of the page and the API")
 	c.Flags().StringVar(&o.data, "data", defaultData, "directory that keeps what was seen")
 	c.Flags().DurationVar(&o.retention, "retention", defaultRetention, "how long it is kept")
@@ -69,6 +71,7 @@ query API and /metrics. Needs root.`,
 // up is agent, store and page in one process.
 type up struct {
 	options      upOptions
+	access       access
 	page, socket net.Listener
 	store        *store.Store
 	host         *agent.Host
@@ -85,6 +88,9 @@ func openUp(o upOptions) (u *up, err error) {
 	if o.retention <= 0 {
 		return u, usagef("--retention is %v, want more than nothing", o.retention)
 	}
+	if u.access, err = o.secureFlags.open(o.logger, o.listen); err != nil {
+		return u, err
+	}
 	host, err := o.host(o.logger)
 	if err != nil {
 		return u, err
@@ -92,7 +98,7 @@ func openUp(o upOptions) (u *up, err error) {
 	if err := checkPrivileges(); err != nil {
 		return u, err
 	}
-	if u.page, err = listen(o.listen); err != nil {
+	if u.page, err = u.access.listen(o.listen); err != nil {
 		return u, err
 	}
 	if u.socket, err = agent.Listen(o.socket); err != nil {
@@ -112,6 +118,7 @@ func openUp(o upOptions) (u *up, err error) {
 func (u *up) handler() http.Handler {
 	return api.New(u.store, api.Options{
 		Prometheus: api.Prometheus(u.store),
+		Auth:       u.access.auth,
 		Metrics:    otlp.Handler(u.host.Snapshot),
 		Snapshot:   u.host.Snapshot,
 		Flight:     u.host.Flight,
@@ -130,7 +137,7 @@ func (u *up) handler() http.Handler {
 // tell writes where the page is and what is watched.
 func (u *up) tell(out io.Writer) {
 	u.host.Describe(out)
-	url := pageURL(u.page)
+	url := pageURL(u.page, u.access)
 	fmt.Fprintf(out, "  page     %s\n  metrics  %s/metrics\n  data     %s (kept for %v)\n",
 		url, url, u.options.data, u.options.retention)
 }

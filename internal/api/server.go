@@ -30,6 +30,8 @@ type Querier interface {
 type Options struct {
 	// Prometheus answers the paths under /api/v1/; nil for none.
 	Prometheus http.Handler
+	// Auth lets requests in; nil for everybody's.
+	Auth *Authenticator
 	// Metrics answers /metrics; nil for none.
 	Metrics http.Handler
 	// Snapshot is the newest snapshot of an agent in the same process, or nil. Without it the
@@ -97,7 +99,7 @@ func New(querier Querier, options Options) http.Handler {
 		mux.Handle("GET /metrics", s.Metrics)
 	}
 	mux.Handle("/", newPage(web.Files()))
-	return s.protect(mux)
+	return s.protect(s.Auth.Require(mux))
 }
 
 func (s *server) readyz(w http.ResponseWriter, _ *http.Request) {

@@ -1,0 +1,225 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Authenticator decides by a token who may ask, and for which tenant. A nil one lets everybody
+// in. It serves HTTP here; others that listen (for gRPC, say) call Check.
+type Authenticator struct {
+	// tenants of tokens, by the token's hash: a look-up by it takes as long for a nearly right
+	// token as for a wrong one. The tenant is "" where there are no tenants.
+	tenants map[[sha256.Size]byte]string
+	refused atomic.Uint64
+}
+
+// Bounds of a file of tokens.
+const (
+	minToken     = 16
+	maxToken     = 512
+	maxTokens    = 1000
+	maxTokenFile = 1 << 20
+)
+
+var tenantName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
+
+// NewAuthenticator lets in who has one of the tokens. The keys are names of tenants; tokens under
+// the key "" belong to none.
+func NewAuthenticator(tokens map[string][]string) (*Authenticator, error) {
+	a := &Authenticator{tenants: map[[sha256.Size]byte]string{}}
+	for tenant, own := range tokens {
+		if tenant != "" && !tenantName.MatchString(tenant) {
+			return nil, fmt.Errorf("tenant %q: want up to 64 letters, digits, dots, hyphens and underscores", tenant)
+		}
+		if tenant != "" && len(own) == 0 {
+			return nil, fmt.Errorf("tenant %q has no token", tenant)
+		}
+		for i, token := range own {
+			if len(token) < minToken || len(token) > maxToken || strings.ContainsFunc(token, notInToken) {
+				return nil, fmt.Errorf("token %d of %q has %d bytes: want %d to %d printable ones without spaces", i+1, tenant, len(token), minToken, maxToken)
+			}
+			hash := sha256.Sum256([]byte(token))
+			if other, ok := a.tenants[hash]; ok {
+				return nil, fmt.Errorf("token %d of %q is that of %q already", i+1, tenant, other)
+			}
+			a.tenants[hash] = tenant
+		}
+	}
+	if n := len(a.tenants); n == 0 || n > maxTokens {
+		return nil, fmt.Errorf("%d tokens: want 1 to %d", n, maxTokens)
+	}
+	return a, nil
+}
+
+func notInToken(r rune) bool { return r <= ' ' || r > '~' }
+
+// ReadTokens reads a file with a token on each line. Empty lines and those that begin with # do
+// not count.
+func ReadTokens(path string) (*Authenticator, error) {
+	text, err := readSmall(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading tokens: %w", err)
+	}
+	var tokens []string
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for lines.Scan() {
+		if line := strings.TrimSpace(lines.Text()); line != "" && line[0] != '#' {
+			tokens = append(tokens, line)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("reading tokens in %q: %w", path, err)
+	}
+	a, err := NewAuthenticator(map[string][]string{"": tokens})
+	if err != nil {
+		return nil, fmt.Errorf("reading tokens in %q: %w", path, err)
+	}
+	return a, nil
+}
+
+// ReadTenants reads a YAML file that maps each tenant to a list of its tokens.
+func ReadTenants(path string) (*Authenticator, error) {
+	text, err := readSmall(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading tenants: %w", err)
+	}
+	tokens := map[string][]string{}
+	if err := yaml.Unmarshal(text, &tokens); err != nil {
+		return nil, fmt.Errorf("reading tenants in %q: %w", path, err)
+	}
+	if _, ok := tokens[""]; ok || len(tokens) == 0 {
+		return nil, fmt.Errorf(`reading tenants in %q: want lines such as "shop: [TOKEN, TOKEN]"`, path)
+	}
+	a, err := NewAuthenticator(tokens)
+	if err != nil {
+		return nil, fmt.Errorf("reading tenants in %q: %w", path, err)
+	}
+	return a, nil
+}
+
+func readSmall(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxTokenFile+1))
+	if err == nil && len(text) > maxTokenFile {
+		err = fmt.Errorf("%q has more than %d bytes", path, maxTokenFile)
+	}
+	return text, err
+}
+
+// Tenants are the names of all tenants in order; nil where there are none.
+func (a *Authenticator) Tenants() []string {
+	if a == nil {
+		return nil
+	}
+	names := slices.Collect(maps.Values(a.tenants))
+	slices.Sort(names)
+	names = slices.Compact(names)
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
+}
+
+// Check finds the tenant of a request by its header "Authorization": "Bearer TOKEN", or "Basic
+// ..." with the token as the password of any user.
+func (a *Authenticator) Check(authorization string) (tenant string, ok bool) {
+	if a == nil {
+		return "", true
+	}
+	scheme, token, _ := strings.Cut(authorization, " ")
+	token = strings.TrimSpace(token)
+	if strings.EqualFold(scheme, "Basic") && len(token) <= 2*maxToken {
+		text, _ := base64.StdEncoding.DecodeString(token) // what is none has no token
+		_, token, _ = strings.Cut(string(text), ":")
+	} else if !strings.EqualFold(scheme, "Bearer") {
+		token = ""
+	}
+	if token != "" && len(token) <= maxToken {
+		tenant, ok = a.tenants[sha256.Sum256([]byte(token))]
+	}
+	if !ok {
+		a.refused.Add(1)
+	}
+	return tenant, ok
+}
+
+// Refused counts what Check refused.
+func (a *Authenticator) Refused() uint64 {
+	if a == nil {
+		return 0
+	}
+	return a.refused.Load()
+}
+
+// Require passes on what has a token, and the page's own files and the health checks, which tell
+// nothing. Everything else is answered with 401.
+func (a *Authenticator) Require(next http.Handler) http.Handler {
+	if a == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isPublic(r.URL.Path) {
+			if _, ok := a.Check(r.Header.Get("Authorization")); !ok {
+				unauthorized(w)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// ByTenant gives each request to the handler of its tenant, chosen by the token alone. Handlers
+// has one for each of a's Tenants; all of them serve the same page.
+func ByTenant(a *Authenticator, handlers map[string]http.Handler) http.Handler {
+	tenants := a.Tenants()
+	if len(tenants) == 0 || len(tenants) != len(handlers) {
+		panic(fmt.Sprintf("BUG: %d tenants have %d handlers", len(tenants), len(handlers)))
+	}
+	public := handlers[tenants[0]]
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isPublic(r.URL.Path) {
+			public.ServeHTTP(w, r)
+			return
+		}
+		tenant, ok := a.Check(r.Header.Get("Authorization"))
+		handler := handlers[tenant]
+		if !ok || handler == nil {
+			unauthorized(w)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// isPublic is whether a path leads to a file of the page or a health check.
+func isPublic(path string) bool {
+	return path != "/metrics" && path != "/api" && !strings.HasPrefix(path, "/api/")
+}
+
+// unauthorized answers in the form of Prometheus's API, which the page understands as well. Basic
+// is not offered: browsers would ask the user by themselves, for each request.
+func unauthorized(w http.ResponseWriter) {
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusUnauthorized)
+	// Who asked may have gone, which nobody needs to know.
+	_ = json.NewEncoder(w).Encode(promEnvelope{Status: "error", ErrorType: "unauthorized",
+		Error: `a token is needed: send it as "Authorization: Bearer TOKEN"`})
+}
