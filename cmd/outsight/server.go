@@ -1,74 +1,143 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"outsight/internal/agent"
 	"outsight/internal/api"
+	"outsight/internal/model"
+	"outsight/internal/store"
 )
 
+type serverOptions struct {
+	secureFlags
+	receiveFlags
+	listen, data string
+	retention    time.Duration
+	maxBytes     int64
+	maxSeries    int
+	// begin is whether a missing data directory is made.
+	begin  bool
+	logger *slog.Logger
+}
+
 func newServer() *cobra.Command {
-	var address, data string
-	var retention time.Duration
-	var secure secureFlags
+	var o serverOptions
 	c := &cobra.Command{
 		Use:   "server",
-		Short: "Serve the page and the query API over what was kept, without watching",
-		Long: `Serve the page and the Prometheus-compatible query API over a data directory that
-"outsight up" has written, for instance one that was copied from another host. Watches nothing and
-needs no root.`,
-		Example: `  outsight server --data ./copied-from-web-1`,
+		Short: "Take what agents on other hosts see, keep it, and serve the page over all of it",
+		Long: `Take metrics from agents on other hosts ("outsight agent --server"), and from any other sender
+of OpenTelemetry's protocol, keep them, and serve the page and the Prometheus-compatible query API over
+all of it. What was taken is on the disk, whatever ends the server. Watches nothing itself and needs no root.
+
+With a directory that "outsight up" has written, for instance one that was copied from another host, it
+serves what is in there.`,
+		Example: `  outsight server --data ./copied-from-web-1
+  sudo outsight server
+  sudo outsight server --otlp-http 0.0.0.0:4318 --token-file /etc/outsight/tokens \
+    --tls-cert server.pem --tls-key server.key`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			log, err := logger(c)
-			if err != nil {
+			var err error
+			if o.logger, err = logger(c); err != nil {
 				return err
 			}
-			if retention <= 0 {
-				return usagef("--retention is %v, want more than nothing", retention)
+			switch {
+			case o.retention <= 0:
+				return usagef("--retention is %v, want more than nothing", o.retention)
+			case o.maxBytes <= 0 || o.maxSeries <= 0:
+				return usagef("--max-bytes is %d and --max-series %d, want more than nothing", o.maxBytes, o.maxSeries)
 			}
-			// A misspelt name must not become an empty directory.
-			if _, err := os.Stat(data); err != nil {
-				return dataError{data, fmt.Errorf("looking for the data directory: %w", err)}
-			}
-			limitMemory(upMemory)
-			access, err := secure.open(log, address)
-			if err != nil {
-				return err
-			}
-			page, err := access.listen(address)
-			if err != nil {
-				return err
-			}
-			defer page.Close()
-			store, err := openStore(data, retention, log)
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			handler := api.New(store, api.Options{
-				Prometheus: api.Prometheus(store), Auth: access.auth,
-				Sources: []string{"data directory " + data}, Version: version(), Logger: log,
-			})
-			out, url := c.OutOrStdout(), pageURL(page, access)
-			fmt.Fprintf(out, "Serving what was kept in %s\n  page     %s\n", data, url)
-			stats := store.Stats()
-			if stats.Newest.IsZero() {
-				fmt.Fprintln(out, "  data     none yet")
-			} else {
-				fmt.Fprintf(out, "  data     %s to %s\n", stats.Oldest.Format(time.DateTime), stats.Newest.Format(time.DateTime))
-			}
-			fmt.Fprintln(out, "Ctrl-C ends it.")
-			return agent.ServeHTTP(c.Context(), page, handler, log)
+			o.begin = o.any() && (asked(c) || !c.Flags().Changed("data"))
+			limitMemory(serverMemory + int64(o.maxSeries)*seriesMemory)
+			return runServer(c.Context(), o, c.OutOrStdout())
 		},
 	}
-	secure.add(c)
-	c.Flags().StringVar(&address, "listen", api.DefaultAddress, "address of the page and the API")
-	c.Flags().StringVar(&data, "data", defaultData, "directory that keeps what was seen")
+	o.secureFlags.add(c)
+	o.receiveFlags.add(c)
+	c.Flags().StringVar(&o.listen, "listen", api.DefaultAddress, "address of the page and the API")
+	c.Flags().StringVar(&o.data, "data", defaultData, "directory that keeps what was seen")
 	// What was copied here to be looked at must not be deleted because it is old.
-	c.Flags().DurationVar(&retention, "retention", 10*365*24*time.Hour, "remove what is older")
+	c.Flags().DurationVar(&o.retention, "retention", 10*365*24*time.Hour, "remove what is older")
+	c.Flags().Int64Var(&o.maxBytes, "max-bytes", 2<<30, "bytes of stored data; the oldest goes when there is more")
+	c.Flags().IntVar(&o.maxSeries, "max-series", 500_000, "series in memory, of about 4 KB each")
 	return c
+}
+
+const (
+	// serverMemory and seriesMemory are near what a server needs, without series and for each of them.
+	serverMemory = 512 << 20
+	seriesMemory = 4 << 10
+	// serverLate is how much later than the newest a sample may come: as long as agents spool while a server is away.
+	serverLate = 24 * time.Hour
+)
+
+func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
+	// A misspelt name must not become an empty directory.
+	if _, err := os.Stat(o.data); err != nil && !(o.begin && errors.Is(err, fs.ErrNotExist)) {
+		return dataError{o.data, fmt.Errorf("looking for the data directory: %w", err)}
+	}
+	access, err := o.secureFlags.open(o.logger, append(o.addresses(), o.listen)...)
+	if err != nil {
+		return err
+	}
+	page, err := access.listen(o.listen)
+	if err != nil {
+		return err
+	}
+	defer page.Close()
+	kept, err := store.Open(o.data, store.Options{
+		Retention: o.retention, MaxBytes: o.maxBytes, MaxSeries: o.maxSeries, OutOfOrder: min(serverLate, o.retention), Logger: o.logger,
+	})
+	if err != nil {
+		return dataError{o.data, err}
+	}
+	defer kept.Close()
+	options := api.Options{
+		Prometheus: api.Prometheus(kept), Auth: access.auth,
+		Sources: []string{"data directory " + o.data}, Version: version(), Logger: o.logger,
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	var in *receiver
+	if o.any() {
+		if in, err = openReceiver(ctx, o.receiveFlags, access, o.data, kept, o.logger); err != nil {
+			return err
+		}
+		defer in.close()
+		options.Metrics, options.Ready = in.metrics(), in.ready
+		options.Bounds = func(ctx context.Context) []model.Drop {
+			// What the queue does not tell is zero then.
+			s, _ := in.ingest.Stats(ctx)
+			return append(s.Drops(), storeDrops(kept.Stats())...)
+		}
+		group.Go(func() error { return in.run(ctx) })
+	}
+	describeServer(out, o, kept, in, page, access)
+	group.Go(func() error { return agent.ServeHTTP(ctx, page, api.New(kept, options), o.logger) })
+	return group.Wait()
+}
+
+func describeServer(out io.Writer, o serverOptions, kept *store.Store, in *receiver, page net.Listener, a access) {
+	fmt.Fprintf(out, "Serving what was kept in %s\n  page     %s\n", o.data, pageURL(page, a))
+	if in != nil {
+		for _, line := range in.describe() {
+			fmt.Fprintln(out, line)
+		}
+	}
+	if stats := kept.Stats(); stats.Newest.IsZero() {
+		fmt.Fprintln(out, "  data     none yet")
+	} else {
+		fmt.Fprintf(out, "  data     %s to %s\n", stats.Oldest.Format(time.DateTime), stats.Newest.Format(time.DateTime))
+	}
+	fmt.Fprintln(out, "Ctrl-C ends it.")
 }
