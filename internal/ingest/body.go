@@ -80,24 +80,28 @@ func (i *Ingest) decompress(encoding string, raw []byte) (b []byte, held int64, 
 				return nil, 0, err
 			}
 			b, err := i.decoder.DecodeAll(raw, make([]byte, 0, held))
-			if errors.Is(err, zstd.ErrDecoderSizeExceeded) {
-				err = fmt.Errorf("%w: more than %d bytes", errTooLarge, i.options.MaxDecompressed)
-			}
-			return b, held, asMalformed("zstd", err)
+			return b, held, asMalformed("zstd", i.asTooLarge(err))
 		}
 		z, err := zstd.NewReader(bytes.NewReader(raw), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxMemory(uint64(i.options.MaxDecompressed)+1), zstd.WithDecoderMaxWindow(maxWindow))
+			zstd.WithDecoderMaxMemory(uint64(max(i.options.MaxDecompressed, maxWindow))+1), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
 			return nil, 0, fmt.Errorf("%w: zstd: %w", ErrMalformed, err)
 		}
 		defer z.Close()
 		b, held, err = i.read(z, i.options.MaxDecompressed)
-		if errors.Is(err, zstd.ErrDecoderSizeExceeded) {
-			err = fmt.Errorf("%w: more than %d bytes", errTooLarge, i.options.MaxDecompressed)
-		}
-		return b, held, asMalformed("zstd", err)
+		return b, held, asMalformed("zstd", i.asTooLarge(err))
 	}
 	return nil, 0, fmt.Errorf("%w: Content-Encoding %.40q, want gzip, zstd or identity", errUnsupported, encoding)
+}
+
+func (i *Ingest) asTooLarge(err error) error {
+	switch {
+	case errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		return fmt.Errorf("%w: more than %d bytes", errTooLarge, i.options.MaxDecompressed)
+	case errors.Is(err, zstd.ErrWindowSizeExceeded):
+		return fmt.Errorf("%w: a window of more than %d bytes", errTooLarge, maxWindow)
+	}
+	return err
 }
 
 func asMalformed(what string, err error) error {

@@ -46,9 +46,9 @@ func (i *Ingest) GRPC(options ...grpc.ServerOption) *grpc.Server {
 		grpc.ConnectionTimeout(10 * time.Second), grpc.MaxHeaderListSize(16 << 10),
 	}, options...)...)
 	s.RegisterService(&grpc.ServiceDesc{
-		ServiceName: grpcService,
-		Methods:     []grpc.MethodDesc{{MethodName: "Export", Handler: export}},
-		Metadata:    "opentelemetry/proto/collector/metrics/v1/metrics_service.proto",
+		ServiceName: grpcService, HandlerType: (*any)(nil),
+		Methods:  []grpc.MethodDesc{{MethodName: "Export", Handler: export}},
+		Metadata: "opentelemetry/proto/collector/metrics/v1/metrics_service.proto",
 	}, i)
 	return s
 }

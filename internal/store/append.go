@@ -249,7 +249,8 @@ func (b *batch) end() {
 // forget lets go of series that nobody has sent for idleAfter, a look at all of them every minute of their time. They
 // get no marker: who sends parts may be slow. What they were goes on when they come again.
 func (b *batch) forget(src *source) {
-	if src.newest-src.last < time.Minute.Milliseconds() {
+	// Compared so that the least newest, that of a batch of which nothing was taken, does not overflow.
+	if src.newest < src.last+time.Minute.Milliseconds() {
 		src.newest = src.last
 		return
 	}
