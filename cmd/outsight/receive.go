@@ -28,6 +28,7 @@ type receiveFlags struct {
 	// grpc and http are the addresses; empty for none.
 	grpc, http string
 	nats       string
+	stream     string
 	queueBytes int64
 	byHeader   bool
 }
@@ -47,6 +48,7 @@ func (f *receiveFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.grpc, "otlp", defaultOTLP, "address where OTLP comes by gRPC; empty for none")
 	c.Flags().StringVar(&f.http, "otlp-http", defaultOTLPHTTP, "address where OTLP comes by HTTP, from agents and others; empty for none")
 	c.Flags().StringVar(&f.nats, "nats", "", "URL of a NATS cluster with JetStream that keeps what comes until it is stored (default: in this process)")
+	c.Flags().StringVar(&f.stream, "nats-stream", "OUTSIGHT", "name of the stream there; each server needs one of its own")
 	c.Flags().Int64Var(&f.queueBytes, "queue-bytes", 1<<30, "bytes that may wait to be stored; senders are told to wait when it is full")
 	c.Flags().BoolVar(&f.byHeader, "tenant-header", false, "let senders name their tenant by the header X-Outsight-Tenant or X-Scope-OrgID")
 }
@@ -123,7 +125,7 @@ func openReceiver(ctx context.Context, f receiveFlags, a access, data string, ke
 	}
 	opening, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	q, err := queue.Open(opening, r.conn, queue.Options{MaxBytes: f.queueBytes, MaxAsideBytes: asideBytes, Logger: log})
+	q, err := queue.Open(opening, r.conn, queue.Options{Stream: f.stream, MaxBytes: f.queueBytes, MaxAsideBytes: asideBytes, Logger: log})
 	if err != nil {
 		return r, err
 	}
@@ -179,7 +181,7 @@ func (r *receiver) run(ctx context.Context) error {
 // grpcStopTime is how long requests under way may go on when the server ends.
 const grpcStopTime = 3 * time.Second
 
-// addresses tells where metrics come in, for people.
+// describe tells where metrics come in, for people.
 func (r *receiver) describe() (lines []string) {
 	scheme := "http"
 	if r.access.tls != nil {

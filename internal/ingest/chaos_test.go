@@ -75,7 +75,9 @@ const (
 )
 
 // counterAt is what the agent's counters have at a time: any sample can be checked by itself.
-func counterAt(at time.Time, series int) float64 { return float64(at.UnixMilli()%1e9*7) + float64(series) }
+func counterAt(at time.Time, series int) float64 {
+	return float64(at.UnixMilli()%1e9*7) + float64(series)
+}
 
 // watch is an agent until it is killed. Of each batch that is in the spool it tells the time.
 func watch(dir, server string) error {

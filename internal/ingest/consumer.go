@@ -113,25 +113,18 @@ func (i *Ingest) batchOf(d *queue.Delivery) (b *Batch, err error) {
 	return b, nil
 }
 
-const (
-	// suspectAfter is how often a message is handed out before it is suspected of ending the process.
-	suspectAfter = 3
-	// suspectTries is how often the process may end while it works on a suspect.
-	suspectTries = 3
-)
+// suspectTries is how often the process may end while it works on one and the same message.
+const suspectTries = 3
 
-// suspected notes on the disk that the work on a suspect begins, and fails where that was noted often enough before: then
+// suspected notes on the disk that the work on a message begins that is older than this process, and fails where that was noted often enough before: then
 // the process never came to its end.
 func (i *Ingest) suspected(d *queue.Delivery) error {
-	if i.options.Dir == "" || d.Attempt <= suspectAfter {
+	if i.options.Dir == "" || !d.Leftover {
 		return nil
 	}
-	var sequence, tries uint64
-	if text, err := os.ReadFile(i.suspectFile()); err == nil {
-		fmt.Sscanf(string(text), "%d %d", &sequence, &tries)
-	}
-	if sequence != d.Sequence {
-		tries = 0
+	tries := uint64(0)
+	if d.Sequence == i.suspect.sequence {
+		tries = i.suspect.tries
 	}
 	if tries >= suspectTries {
 		return fmt.Errorf("the server ended %d times while it worked on this message", tries)
@@ -140,6 +133,13 @@ func (i *Ingest) suspected(d *queue.Delivery) error {
 		i.options.Logger.Warn("cannot note which message is worked on", "error", err)
 	}
 	return nil
+}
+
+// readSuspect reads what the process before this one was working on, if anything.
+func (i *Ingest) readSuspect() {
+	if text, err := os.ReadFile(i.suspectFile()); i.options.Dir != "" && err == nil {
+		fmt.Sscanf(string(text), "%d %d", &i.suspect.sequence, &i.suspect.tries)
+	}
 }
 
 func (i *Ingest) cleared() {

@@ -16,7 +16,7 @@ import (
 var ErrInUse = errors.New("in use")
 
 // maxMessage is the greatest message of the embedded queue, in bytes.
-const maxMessage = 16 << 20
+const maxMessage = 8 << 20
 
 // Embedded is a NATS server inside this process. It listens nowhere.
 type Embedded struct {

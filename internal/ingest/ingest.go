@@ -105,6 +105,8 @@ type Ingest struct {
 	handed   handover
 	inFlight atomic.Int64
 	counts   counts
+	// suspect is the message that a process before this one never came to the end of.
+	suspect struct{ sequence, tries uint64 }
 }
 
 // sharedDecoder is a Decoder for requests of some of the senders.
@@ -130,6 +132,7 @@ func New(q *queue.Queue, s Store, o Options) (*Ingest, error) {
 		i.decoders = append(i.decoders, &sharedDecoder{Decoder: NewDecoder(i.options.Limits)})
 	}
 	i.handed.batches = map[string]*Batch{}
+	i.readSuspect()
 	return i, nil
 }
 

@@ -23,8 +23,10 @@ const (
 type Delivery struct {
 	Header func(name string) string
 	Data   []byte
-	// Sequence of the message in the stream, and how often it was handed out, this time included.
-	Sequence, Attempt uint64
+	// Sequence of the message in the stream. Leftover ones were there when the queue was opened: a process before this one may
+	// have begun with them.
+	Sequence uint64
+	Leftover bool
 	// Done is the consumer's own: that it has dealt with the message, should the group be handed to it again.
 	Done bool
 	// aside is why it is set aside, empty otherwise.
@@ -62,12 +64,12 @@ func (q *Queue) fetch(ctx context.Context) ([]*Delivery, error) {
 	}
 	var group []*Delivery
 	for msg := range batch.Messages() {
-		d := &Delivery{Data: msg.Data(), Header: msg.Headers().Get, msg: msg, Attempt: 1}
+		d := &Delivery{Data: msg.Data(), Header: msg.Headers().Get, msg: msg}
 		if meta, err := msg.Metadata(); err == nil {
-			d.Sequence, d.Attempt = meta.Sequence.Stream, meta.NumDelivered
-		}
-		if d.Attempt > 1 {
-			q.counts.redelivered.Add(1)
+			d.Sequence, d.Leftover = meta.Sequence.Stream, meta.Sequence.Stream <= q.leftover
+			if meta.NumDelivered > 1 {
+				q.counts.redelivered.Add(1)
+			}
 		}
 		group = append(group, d)
 	}

@@ -58,7 +58,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// consumerName is the durable consumer's: it goes on where it was after a restart.
+// consumerName is the consumer's. A stream has one reader.
 const consumerName = "store"
 
 // Queue is a stream and its consumer. Its methods may be called at the same time, Consume once.
@@ -69,12 +69,14 @@ type Queue struct {
 	stream   jetstream.Stream
 	consumer jetstream.Consumer
 	inFlight *semaphore.Weighted
+	// leftover is the last message that was there at Open.
+	leftover uint64
 	counts   struct {
 		published, duplicates, retried, full, failed, acknowledged, redelivered, aside atomic.Uint64
 	}
 }
 
-// Open makes the stream and its consumer where they are missing.
+// Open makes the stream where it is missing, and takes it over from any other Queue: a stream is read by one process.
 func Open(ctx context.Context, conn *nats.Conn, o Options) (*Queue, error) {
 	o = o.withDefaults()
 	js, err := jetstream.New(conn)
@@ -97,7 +99,17 @@ func Open(ctx context.Context, conn *nats.Conn, o Options) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the stream %q: %w", aside(o.Stream), err)
 	}
-	q.consumer, err = q.stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
+	// A new consumer begins with the oldest message at once. The one of a server that was killed would hand out what that one had only
+	// after ackWait, behind younger messages.
+	if err := q.stream.DeleteConsumer(ctx, consumerName); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil, fmt.Errorf("taking over the consumer of %q: %w", o.Stream, err)
+	}
+	info, err := q.stream.Info(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("asking for the state of %q: %w", o.Stream, err)
+	}
+	q.leftover = info.State.LastSeq
+	q.consumer, err = q.stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxDeliver: -1, MaxAckPending: 100_000,
 	})
 	if err != nil {
