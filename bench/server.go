@@ -272,7 +272,13 @@ func measureIngest(ctx context.Context, o options) ([]row, error) {
 	// A first round makes the series, which happens once.
 	first := map[*simulated]bool{}
 	var mu sync.Mutex
-	if _, err := s.feed(ctx, func(a *simulated) bool { mu.Lock(); defer mu.Unlock(); again := first[a]; first[a] = true; return !again }); err != nil {
+	if _, err := s.feed(ctx, func(a *simulated) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		again := first[a]
+		first[a] = true
+		return !again
+	}); err != nil {
 		return nil, err
 	}
 	if err := s.await(ctx, func() bool { return s.metric("outsight_queue_messages") == 0 }); err != nil {
