@@ -68,6 +68,8 @@ type Decoder struct {
 	recent, older map[uint64]*labelSet
 	seed          maphash.Seed
 	numbers       uint64
+	// bytes and series of the last request.
+	bytes, series int
 }
 
 // NewDecoder makes a Decoder.
@@ -97,14 +99,18 @@ type reading struct {
 func (d *Decoder) Decode(body []byte, tenant string, received time.Time) (*Batch, error) {
 	d.turn()
 	r := &reading{
-		Decoder: d, batch: &Batch{ours: true, Series: make([]model.Series, 0, len(body)/256+16)},
+		Decoder: d, batch: &Batch{ours: true, Series: make([]model.Series, 0, len(body)/d.pointBytes()+16)},
 		oldest: received.Add(-d.limits.Behind).UnixMilli(), newest: received.Add(d.limits.Ahead).UnixMilli(),
 	}
 	if err := r.request(body, tenant); err != nil {
 		return nil, err
 	}
+	d.bytes, d.series = len(body), len(r.batch.Series)
 	return r.batch, nil
 }
+
+// pointBytes is about how many bytes of a request make a series: as many as in the one before.
+func (d *Decoder) pointBytes() int { return max(32, d.bytes*15/16/(d.series+1)) }
 
 // turn lets go of what was not used for long. What is used again moves to the recent ones.
 func (d *Decoder) turn() {

@@ -68,7 +68,7 @@ func start(t testing.TB, dir string, o setup) *server {
 	o.store.OutOfOrder = 24 * time.Hour
 	s.store, err = store.Open(dir, o.store)
 	check()
-	embedded, err := ingest.Embed(dir+"/queue", 256<<20, slog.New(slog.DiscardHandler))
+	embedded, err := ingest.Embed(dir+"/queue", 512<<20, slog.New(slog.DiscardHandler))
 	check()
 	s.conn, err = embedded.Connect()
 	check()

@@ -14,9 +14,10 @@ import (
 const (
 	// ackWait is how long a consumer that says nothing may take before a message is handed out again.
 	ackWait = time.Minute
-	// groupBytes and groupTime bound what is handed to the consumer at a time.
-	groupBytes = 16 << 20
-	groupTime  = 100 * time.Millisecond
+	// What is handed to the consumer at a time is bounded by these.
+	groupMessages = 256
+	groupBytes    = 16 << 20
+	groupTime     = 100 * time.Millisecond
 )
 
 // Delivery is a message that is handed to the consumer.
@@ -58,7 +59,8 @@ func (q *Queue) Consume(ctx context.Context, handle func(context.Context, []*Del
 }
 
 func (q *Queue) fetch(ctx context.Context) ([]*Delivery, error) {
-	batch, err := q.consumer.FetchBytes(groupBytes, jetstream.FetchMaxWait(groupTime))
+	// Fetch takes room for as many messages as it may get, at once.
+	batch, err := q.consumer.Fetch(groupMessages, jetstream.FetchMaxBytes(groupBytes), jetstream.FetchMaxWait(groupTime))
 	if err != nil {
 		return nil, fmt.Errorf("asking for messages: %w", err)
 	}
