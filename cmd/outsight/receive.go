@@ -85,8 +85,8 @@ type receiver struct {
 	log        *slog.Logger
 }
 
-// openReceiver opens the queue in the directory data, and the addresses.
-func openReceiver(ctx context.Context, f receiveFlags, a access, data string, kept *store.Store, log *slog.Logger) (r *receiver, err error) {
+// openReceiver opens the queue in the directory data, and the addresses. Of so many series it remembers the labels.
+func openReceiver(ctx context.Context, f receiveFlags, a access, data string, series int, kept *store.Store, log *slog.Logger) (r *receiver, err error) {
 	r = &receiver{flags: f, access: a, log: log}
 	defer func() {
 		if err != nil {
@@ -129,7 +129,7 @@ func openReceiver(ctx context.Context, f receiveFlags, a access, data string, ke
 	if err != nil {
 		return r, err
 	}
-	o := ingest.Options{Tenants: f.byHeader || len(a.auth.Tenants()) > 0, Logger: log}
+	o := ingest.Options{Limits: ingest.Limits{Remembered: series}, Tenants: f.byHeader || len(a.auth.Tenants()) > 0, Logger: log}
 	if r.embedded != nil {
 		o.Dir = dir
 	}

@@ -111,10 +111,7 @@ var ErrServer = errors.New("not the URL of a server")
 
 func parseServer(server string) (string, error) {
 	u, err := url.Parse(server)
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrServer, err)
-	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return "", fmt.Errorf("%w: %q, want http://HOST:PORT or https://HOST:PORT", ErrServer, server)
 	}
 	if strings.Trim(u.Path, "/") == "" {

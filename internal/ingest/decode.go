@@ -26,11 +26,15 @@ type Limits struct {
 	Labels int
 	// Ahead is how far a time may lie ahead of the server's clock (10 min), Behind how far back (24 h).
 	Ahead, Behind time.Duration
+	// Remembered sets of labels (500,000, of about 1 KB each); twice as many for a moment. Where more series than that
+	// come, each is read anew.
+	Remembered int
 }
 
 func (l Limits) withDefaults() Limits {
 	l.Points = cmp.Or(l.Points, 100_000)
 	l.Labels = cmp.Or(l.Labels, 64)
+	l.Remembered = cmp.Or(l.Remembered, 500_000)
 	l.Ahead = cmp.Or(l.Ahead, 10*time.Minute)
 	l.Behind = cmp.Or(l.Behind, 24*time.Hour)
 	return l
@@ -40,8 +44,6 @@ func (l Limits) withDefaults() Limits {
 const (
 	maxNameBytes = 512
 	maxBuckets   = 4096
-	// cachedSets is how many sets of labels a generation of a Decoder's cache holds.
-	cachedSets = 200_000
 	// cachedOrigins bounds the resources and the metrics that a Decoder remembers.
 	cachedOrigins = 20_000
 )
@@ -114,8 +116,8 @@ func (d *Decoder) pointBytes() int { return max(32, d.bytes*15/16/(d.series+1)) 
 
 // turn lets go of what was not used for long. What is used again moves to the recent ones.
 func (d *Decoder) turn() {
-	if len(d.recent) >= cachedSets {
-		d.older, d.recent = d.recent, make(map[uint64]*labelSet, cachedSets)
+	if len(d.recent) >= d.limits.Remembered {
+		d.older, d.recent = d.recent, map[uint64]*labelSet{}
 	}
 	if len(d.origins) >= cachedOrigins || len(d.metrics) >= cachedOrigins {
 		d.origins, d.metrics = map[string]*origin{}, map[metricKey]*metric{}

@@ -33,6 +33,10 @@ func same(t testing.TB, got, want []model.Series) {
 		if !g.Time.Equal(w.Time) || !g.Start.Equal(w.Start) || g.Start.IsZero() != w.Start.IsZero() {
 			t.Errorf("%s: times %v and %v, want %v and %v", w.Name, g.Start, g.Time, w.Start, w.Time)
 		}
+		if g.Key == 0 {
+			t.Errorf("%s has no key", g.Name)
+		}
+		g.Key = 0
 		g.Time, g.Start, w.Time, w.Start = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 		if w.Histogram != nil && len(w.Histogram.Buckets) == 0 {
 			h := *w.Histogram

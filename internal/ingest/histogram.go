@@ -177,7 +177,7 @@ func (r *reading) exponential(p *point) error {
 		r.reject(BadHistogram)
 		return nil
 	}
-	s := model.Series{Name: r.metric.name, Labels: p.set.labels, Kind: model.HistogramSeries, Time: p.time(), Start: p.startTime()}
+	s := model.Series{Name: r.metric.name, Labels: p.set.labels, Kind: model.HistogramSeries, Time: p.time(), Start: p.startTime(), Key: p.set.key}
 	if r.origin.ours && p.scale == model.Scale && len(negative.counts) == 0 && p.zeroThreshold == model.ZeroThreshold.Seconds() && p.sum >= 0 && p.sum < 1.8e10 {
 		if h, ok := model.NewDense(positive.offset+1, positive.counts, p.count, p.zero, uint64(math.Round(p.sum*1e9))); ok {
 			s.Histogram = h

@@ -18,6 +18,7 @@ package ingest
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -29,8 +30,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"crypto/sha256"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -195,7 +194,10 @@ func (i *Ingest) take(ctx context.Context, r request) (rejected Rejections, err 
 		return rejected, err
 	}
 	if duplicate {
+		// The consumer gets the first one alone.
+		i.handed.take(m.ID)
 		i.counts.duplicates.Add(1)
+		return rejected, nil
 	}
 	i.counts.samples.Add(samples)
 	return rejected, nil

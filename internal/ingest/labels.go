@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/otlptranslator"
@@ -39,12 +40,17 @@ type labelSet struct {
 	// raw attributes; the values of labels are parts of it.
 	raw    string
 	labels []model.Label
-	bad    bool
+	// key of the series, where the set is that of one.
+	key uint64
+	bad bool
 	// bounds and parts of a point that is several series.
 	bounds []uint64
 	parts  []part
 	next   *labelSet
 }
+
+// seriesKeys gives each set of labels of each metric a number.
+var seriesKeys atomic.Uint64
 
 // set finds or makes the labels of a point of the current metric.
 func (r *reading) set(raw []byte, field int32) (*labelSet, error) {
@@ -62,7 +68,7 @@ func (r *reading) set(raw []byte, field int32) (*labelSet, error) {
 			return &again, nil
 		}
 	}
-	s := &labelSet{origin: r.origin, metric: r.metric, raw: string(raw)}
+	s := &labelSet{origin: r.origin, metric: r.metric, raw: string(raw), key: seriesKeys.Add(1)}
 	pairs, err := attributes(raw, s.raw, field)
 	if err != nil {
 		return nil, err

@@ -19,6 +19,9 @@ type Series struct {
 	Value float64
 	// Histogram of a histogram series, in nanoseconds as everywhere in model; nil otherwise.
 	Histogram *Histogram
+	// Key is 0, or a number that in this process stands for this Name and these Labels and no others, so that
+	// who meets them every second need not compare them.
+	Key uint64
 	// Foreign histogram of a histogram series that has none of ours; nil otherwise.
 	Foreign *ForeignHistogram
 }

@@ -27,15 +27,15 @@ func TestParts(t *testing.T) {
 	appendAll(t, s, counterAt(0, 1, "c"))
 	appendPart(t, s, part(1, 2, "b"))
 	appendAll(t, s, counterAt(1, 2, "c"))
-	want(t, s, "a", 2, "__name__=a job=j 0:1")
-	want(t, s, "b", 2, "__name__=b job=j 1:2")
-	want(t, s, "c", 2, "__name__=c 1:2")
+	want(t, s, "a", 2, "__name__=a job=j 2:1")
+	want(t, s, "b", 2, "__name__=b job=j 2:2")
+	want(t, s, "c", 2, "__name__=c 2:2")
 	appendPart(t, s, part(3, model.Stale(), "a"))
 	want(t, s, "a", 4)
 	// A host that a part names has not sent a batch by that.
 	foreign := counterAt(5, 9, "x")
 	appendPart(t, s, foreign)
-	want(t, s, "c", 5, "__name__=c 1:2")
+	want(t, s, "c", 5, "__name__=c 5:2")
 	if stats := s.Stats(); stats.Ended != 0 || stats.Sources != 2 {
 		t.Errorf("got %+v", stats)
 	}
@@ -71,7 +71,7 @@ func TestTenantsHosts(t *testing.T) {
 	s := open(t, t.TempDir(), Options{})
 	appendAll(t, s, counterAt(0, 1, "c", "tenant", "a"), counterAt(0, 1, "d", "tenant", "a"))
 	appendAll(t, s, counterAt(1, 1, "c", "tenant", "b"))
-	want(t, s, "d", 2, "__name__=d tenant=a 0:1")
+	want(t, s, "d", 1, "__name__=d tenant=a 1:1")
 	appendAll(t, s, counterAt(2, 1, "c", "tenant", "a"))
 	want(t, s, "d", 2)
 }
