@@ -111,6 +111,12 @@ bench-recorder: ## the recorder's regularity under load and its cost; rewrites d
 	@scripts/install bench
 	@$(SUDO) go run ./bench -only recorder -docs docs
 
+.PHONY: bench-server
+bench-server: ## how many samples and agents a server takes, and 100 SIGKILLs; rewrites docs/server.md (root; 8 minutes)
+	@scripts/install bench
+	@$(MAKE) build
+	@$(SUDO) env "PATH=$$PATH" go run ./bench -only server -docs docs
+
 .PHONY: clean
 clean: ## remove what was built and measured
 	rm -rf bin bench/results test/results web/node_modules

@@ -16,6 +16,7 @@ import (
 	"outsight/bpf"
 	"outsight/internal/agent"
 	"outsight/internal/container"
+	"outsight/internal/export"
 	"outsight/internal/kubernetes"
 	"outsight/internal/recorder"
 	"outsight/internal/report"
@@ -24,6 +25,7 @@ import (
 const example = `
 Example:
   sudo outsight-agent --listen 0.0.0.0:8471
+  sudo outsight-agent --server https://outsight.example:4318 --token-file /etc/outsight/token
 `
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -43,6 +45,16 @@ func run(args []string, out, errOut io.Writer) int {
 	tls := flags.Bool("tls", false, "read encrypted requests at the TLS libraries of programs (OpenSSL, Go), to name endpoints")
 	mode := flags.String("kubernetes", kubernetes.Auto, "where names of pods are from: auto (the pod's service account, if there is one), in-cluster, off, or the `path` of a kubeconfig")
 	node := flags.String("node-name", os.Getenv("NODE_NAME"), "what Kubernetes calls this host, if it is not the host's `name`")
+	var to export.Options
+	var files export.Files
+	flags.StringVar(&to.Server, "server", "", "`URL` of an \"outsight server\" to send everything to, as in http://HOST:4318")
+	flags.StringVar(&to.Spool, "spool", "/var/lib/outsight/spool", "`directory` that keeps what the server has not taken yet")
+	flags.Int64Var(&to.MaxBytes, "spool-bytes", export.DefaultMaxBytes, "bytes that it may keep; the oldest go when there are more")
+	flags.StringVar(&to.Tenant, "tenant", "", "tenant to send for")
+	flags.StringVar(&files.Token, "token-file", "", "`file` with the token to send")
+	flags.StringVar(&files.CA, "tls-ca", "", "certificates in PEM that may have signed the server's; empty for the system's")
+	flags.StringVar(&files.Cert, "tls-cert", "", "certificate in PEM to show to the server")
+	flags.StringVar(&files.Key, "tls-key", "", "its key in PEM")
 	var level slog.Level
 	flags.TextVar(&level, "log", slog.LevelInfo, "what to log: `debug`, info, warn or error")
 	flags.Usage = func() {
@@ -80,14 +92,15 @@ func run(args []string, out, errOut io.Writer) int {
 		fmt.Fprintf(errOut, "outsight-agent: %v\n", err)
 		return 1
 	}
-	err = agent.Serve(ctx, agent.ServeOptions{
+	to.Logger = log
+	err = serve(ctx, agent.ServeOptions{
 		Host: agent.HostOptions{
 			Kubernetes: cluster,
 			Flight:     *flight, Anomalies: recorder.AnomalyOptions{Detect: report.Anomalies}, All: *all, DockerSocket: *dockerSocket, Options: agent.Options{Logger: log},
 			Kernel: bpf.Options{MaxCgroups: *maxGroups, MaxEdges: *maxEdges, TLS: *tls, WithoutEndpoints: *timesOnly},
 		},
 		Listen: *listen, Socket: *socket, Output: out,
-	})
+	}, to, files)
 	if err != nil {
 		fmt.Fprintf(errOut, "outsight-agent: %v%s\n", err, advice(err))
 		return 1
@@ -104,6 +117,33 @@ func thisNode(mode, node string, log *slog.Logger) (agent.Kubernetes, error) {
 	return c, nil
 }
 
+// serve runs the agent, and what sends to a server if there is one.
+func serve(ctx context.Context, o agent.ServeOptions, to export.Options, files export.Files) error {
+	if to.Server == "" {
+		return agent.Serve(ctx, o)
+	}
+	if err := files.Read(&to); err != nil {
+		return err
+	}
+	exporter, err := export.Open(to)
+	if err != nil {
+		return err
+	}
+	defer exporter.Close()
+	o.Host.Sinks, o.Host.Reporters = map[string]agent.Sink{"server": exporter}, []agent.Reporter{exporter}
+	// The exporter ends after the agent, whose last snapshots it still sends.
+	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		exporter.Run(sending)
+	}()
+	err = agent.Serve(ctx, o)
+	stop()
+	<-sent
+	return err
+}
+
 // advice says what to do about an error, where that is known.
 func advice(err error) string {
 	switch {
@@ -111,6 +151,10 @@ func advice(err error) string {
 		return `: run it as root, as in "sudo outsight-agent"`
 	case errors.Is(err, agent.ErrSocketTaken):
 		return ": stop that one first, or choose another place with --socket"
+	case errors.Is(err, export.ErrInUse):
+		return ": stop that agent first, or choose another directory with --spool"
+	case errors.Is(err, export.ErrServer):
+		return ": correct --server"
 	case errors.Is(err, agent.ErrListen):
 		return ": choose another address with --listen"
 	}

@@ -1,21 +1,47 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"outsight/internal/agent"
+	"outsight/internal/export"
 )
+
+// exportFlags say where an agent sends what it sees.
+type exportFlags struct {
+	options export.Options
+	files   export.Files
+}
+
+func (f *exportFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.options.Server, "server", "", `URL of an "outsight server" to send everything to, as in http://HOST:4318`)
+	c.Flags().StringVar(&f.options.Spool, "spool", defaultSpool, "directory that keeps what the server has not taken yet")
+	c.Flags().Int64Var(&f.options.MaxBytes, "spool-bytes", export.DefaultMaxBytes, "bytes that it may keep; the oldest go when there are more")
+	c.Flags().StringVar(&f.options.Tenant, "tenant", "", "tenant to send for")
+	c.Flags().StringVar(&f.files.Token, "token-file", "", "file with the token to send")
+	c.Flags().StringVar(&f.files.CA, "tls-ca", "", "certificates in PEM that may have signed the server's (default: the system's)")
+	c.Flags().StringVar(&f.files.Cert, "tls-cert", "", "certificate in PEM to show to the server")
+	c.Flags().StringVar(&f.files.Key, "tls-key", "", "its key in PEM")
+}
+
+const defaultSpool = "/var/lib/outsight/spool"
 
 // newAgent is the command that cmd/outsight-agent is alone.
 func newAgent() *cobra.Command {
 	var watch watchFlags
+	var export exportFlags
 	var address string
 	c := &cobra.Command{
 		Use:   "agent",
-		Short: "Watch this host for a Prometheus server and the command line, without a store",
-		Long: `Watch this host and answer /metrics, and "outsight top" and "outsight map" on this host.
-Keeps nothing but the samples of the last minutes, in memory. Needs root.`,
+		Short: "Watch this host for a server, for Prometheus and for the command line, without a store",
+		Long: `Watch this host, send what is seen to a server, and answer /metrics, "outsight top" and
+"outsight map" on this host. Keeps nothing but what a server has not taken yet, on the disk, and the samples of
+the last minutes, in memory. Needs root.`,
 		Example: `  sudo outsight agent
+  sudo outsight agent --server https://outsight.example:4318 --token-file /etc/outsight/token
   sudo outsight agent --listen 0.0.0.0:8471 --all`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			log, err := logger(c)
@@ -27,14 +53,41 @@ Keeps nothing but the samples of the last minutes, in memory. Needs root.`,
 				return err
 			}
 			host.Anomalies = anomaliesIn("")
-			err = agent.Serve(c.Context(), agent.ServeOptions{
-				Host: host, Listen: address, Socket: watch.socket, Output: c.OutOrStdout(),
-			})
-			return asListenError(address, err)
+			o := agent.ServeOptions{Host: host, Listen: address, Socket: watch.socket, Output: c.OutOrStdout()}
+			return asListenError(address, serveAgent(c.Context(), o, export))
 		},
 	}
 	watch.add(c)
 	watch.addFlight(c)
+	export.add(c)
 	c.Flags().StringVar(&address, "listen", agent.DefaultListen, "address of /metrics; empty for none")
 	return c
+}
+
+// serveAgent runs an agent, and what sends to a server if there is one.
+func serveAgent(ctx context.Context, o agent.ServeOptions, f exportFlags) error {
+	if f.options.Server == "" {
+		return agent.Serve(ctx, o)
+	}
+	if err := checkPrivileges(); err != nil {
+		return err
+	}
+	f.options.Logger = o.Host.Logger
+	if err := f.files.Read(&f.options); err != nil {
+		return err
+	}
+	exporter, err := export.Open(f.options)
+	if err != nil {
+		return err
+	}
+	defer exporter.Close()
+	o.Host.Sinks, o.Host.Reporters = map[string]agent.Sink{"server": exporter}, []agent.Reporter{exporter}
+	// The exporter ends after the agent, whose last snapshots it still sends.
+	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var group errgroup.Group
+	group.Go(func() error { return exporter.Run(sending) })
+	err = agent.Serve(ctx, o)
+	stop()
+	group.Wait()
+	return err
 }

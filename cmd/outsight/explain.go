@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"outsight/internal/agent"
+	"outsight/internal/export"
+	"outsight/internal/ingest"
 	"outsight/internal/store"
 )
 
@@ -30,7 +32,16 @@ func (e dataError) Unwrap() error   { return e.error }
 func explain(err error, c *cobra.Command) error {
 	var listen listenError
 	var data dataError
+	var receive receiveError
 	switch {
+	case errors.As(err, &receive) && errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("%w: stop what listens there, or choose another address with --%s", err, receive.flag)
+	case errors.As(err, &receive):
+		return fmt.Errorf("%w: choose an address of this host with --%s, or none with --%s ''", err, receive.flag, receive.flag)
+	case errors.Is(err, export.ErrServer):
+		return fmt.Errorf("%w: correct --server", err)
+	case errors.Is(err, export.ErrInUse):
+		return fmt.Errorf("%w: stop that agent first, or choose another directory with --spool", err)
 	case errors.Is(err, agent.ErrPrivilege):
 		return fmt.Errorf("%w: run it as root, as in \"sudo %s\"", err, c.CommandPath())
 	case errors.Is(err, agent.ErrSocketTaken):
@@ -39,12 +50,12 @@ func explain(err error, c *cobra.Command) error {
 		return fmt.Errorf("the address %s is taken: stop what listens there, or choose another with --listen", listen.address)
 	case errors.As(err, &listen):
 		return fmt.Errorf("%w: choose an address of this host with --listen, as in --listen 127.0.0.1:8470", err)
-	case errors.Is(err, store.ErrInUse):
+	case errors.Is(err, store.ErrInUse), errors.Is(err, ingest.ErrInUse):
 		return fmt.Errorf("%w: stop that server first, or choose another directory with --data", err)
 	case errors.As(err, &data) && (errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)):
 		return fmt.Errorf("%w: make %q writable, or choose another directory with --data", err, data.dir)
 	case errors.As(err, &data) && errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: name the directory that \"outsight up\" wrote with --data", err)
+		return fmt.Errorf("%w: name the directory that \"outsight up\" wrote with --data, or begin an empty one by naming addresses with --otlp or --otlp-http", err)
 	}
 	return err
 }

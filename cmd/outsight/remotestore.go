@@ -24,6 +24,8 @@ type anyStore interface {
 	store.Readable
 	api.Querier
 	Append(context.Context, []model.Series) error
+	AppendPart(context.Context, []model.Series) error
+	Sync() error
 	Stats() store.Stats
 	Close() error
 }
@@ -59,14 +61,14 @@ func (f *storeFlags) add(c *cobra.Command) {
 
 func (f *storeFlags) isSet() bool { return f.url != "" || f.writeURL != "" || f.readURL != "" }
 
-// open opens the remote store.
-func (f *storeFlags) open(log *slog.Logger) (*store.Remote, error) {
+// open opens the remote store, for so many live series or as many as it has by itself.
+func (f *storeFlags) open(series int, log *slog.Logger) (*store.Remote, error) {
 	if f.url == "" && (f.writeURL == "" || f.readURL == "") {
 		return nil, usagef("--store-write-url and --store-read-url go together, or with --store")
 	}
 	o := store.RemoteOptions{
 		URL: f.url, WriteURL: f.writeURL, ReadURL: f.readURL, Protocol: store.WriteProtocol(f.protocol),
-		Histograms: store.HistogramForm(f.histograms), BucketsPerOctave: f.buckets, User: f.user, RetryFor: f.retry, Logger: log,
+		Histograms: store.HistogramForm(f.histograms), BucketsPerOctave: f.buckets, User: f.user, RetryFor: f.retry, MaxSeries: series, Logger: log,
 		Header: http.Header{},
 	}
 	var err error
@@ -140,18 +142,18 @@ func secretIn(flag, path string) (string, error) {
 func (f *storeFlags) place() string { return cmp.Or(f.url, f.readURL) }
 
 // openOr opens the remote store, or the one in a directory where none is named.
-func (f *storeFlags) openOr(data string, retention time.Duration, log *slog.Logger) (anyStore, error) {
+func (f *storeFlags) openOr(data string, o store.Options) (anyStore, error) {
 	// A nil pointer of either kind would be no nil interface.
 	if f.isSet() {
-		r, err := f.open(log)
+		r, err := f.open(o.MaxSeries, o.Logger)
 		if err != nil {
 			return nil, err
 		}
 		return r, nil
 	}
-	s, err := openStore(data, retention, log)
+	s, err := store.Open(data, o)
 	if err != nil {
-		return nil, err
+		return nil, dataError{data, err}
 	}
 	return s, nil
 }

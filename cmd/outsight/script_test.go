@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 //	unprivileged COMMAND... the same as user nobody, wanting code 1
 //	free NAME               sets $NAME to a free address on loopback
 //	taken NAME              sets $NAME to an address on which somebody listens
-//	fetch URL FILE          waits until URL answers 200 and writes the answer to FILE
+//	fetch URL FILE [TEXT]   waits until URL answers 200, with TEXT in it, and writes the answer to FILE
 //	waitfor FILE            waits until FILE exists
 //	terminate               sends SIGTERM to all that runs in the background
 //	readonly DIR            makes DIR a file system that cannot be written
@@ -156,6 +156,9 @@ func fetch(ts *testscript.TestScript, _ bool, args []string) {
 		}
 		if answer.StatusCode != http.StatusOK {
 			return fmt.Errorf("%s: %s", answer.Status, body)
+		}
+		if len(args) > 2 && !strings.Contains(string(body), args[2]) {
+			return fmt.Errorf("%s", body)
 		}
 		return os.WriteFile(ts.MkAbs(args[1]), body, 0o644)
 	})

@@ -44,14 +44,6 @@ func asListenError(address string, err error) error {
 	return err
 }
 
-func openStore(dir string, retention time.Duration, logger *slog.Logger) (*store.Store, error) {
-	s, err := store.Open(dir, store.Options{Retention: retention, Logger: logger})
-	if err != nil {
-		return nil, dataError{dir, err}
-	}
-	return s, nil
-}
-
 // limitMemory makes the collector of unused memory work harder near a limit, unless the user
 // has set one.
 func limitMemory(bytes int64) {

@@ -1,82 +1,177 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
 	"os"
-	"strings"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"outsight/internal/agent"
 	"outsight/internal/api"
+	"outsight/internal/model"
+	"outsight/internal/store"
 )
 
+type serverOptions struct {
+	secureFlags
+	receiveFlags
+	storeFlags
+	kubernetes   kubernetesFlags
+	listen, data string
+	retention    time.Duration
+	maxBytes     int64
+	maxSeries    int
+	// begin is whether a missing data directory is made.
+	begin  bool
+	logger *slog.Logger
+}
+
 func newServer() *cobra.Command {
-	var address, data string
-	var retention time.Duration
-	var secure secureFlags
-	var remote storeFlags
+	var o serverOptions
 	c := &cobra.Command{
 		Use:   "server",
-		Short: "Serve the page and the query API over what was kept, without watching",
-		Long: `Serve the page and the Prometheus-compatible query API over a data directory that
-"outsight up" has written, for instance one that was copied from another host, or over another
-system that keeps the series (--store). Watches nothing and needs no root.`,
+		Short: "Take what agents on other hosts see, keep it, and serve the page over all of it",
+		Long: `Take metrics from agents on other hosts ("outsight agent --server"), and from any other sender
+of OpenTelemetry's protocol, keep them, here or in another system (--store), and serve the page and the
+Prometheus-compatible query API over all of it. What was taken is on the disk, whatever ends the server.
+Watches nothing itself and needs no root.
+
+With a directory that "outsight up" has written, for instance one that was copied from another host, it
+serves what is in there.`,
 		Example: `  outsight server --data ./copied-from-web-1
+  sudo outsight server
+  sudo outsight server --otlp-http 0.0.0.0:4318 --token-file /etc/outsight/tokens \
+    --tls-cert server.pem --tls-key server.key
   outsight server --store http://metrics:9090 --listen 0.0.0.0:8470 --token-file tokens`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			log, err := logger(c)
-			if err != nil {
+			var err error
+			if o.logger, err = logger(c); err != nil {
 				return err
 			}
-			if retention <= 0 {
-				return usagef("--retention is %v, want more than nothing", retention)
+			switch {
+			case o.retention <= 0:
+				return usagef("--retention is %v, want more than nothing", o.retention)
+			case o.maxBytes <= 0 || o.maxSeries <= 0:
+				return usagef("--max-bytes is %d and --max-series %d, want more than nothing", o.maxBytes, o.maxSeries)
 			}
-			// A misspelt name must not become an empty directory.
-			if _, err := os.Stat(data); err != nil && !remote.isSet() {
-				return dataError{data, fmt.Errorf("looking for the data directory: %w", err)}
+			o.begin = o.any() && (asked(c) || !c.Flags().Changed("data"))
+			limitMemory(serverMemory + int64(o.maxSeries)*seriesMemory)
+			if os.Getenv("GOGC") == "" {
+				// Most of the heap is series, which stay: to look through them half as often is worth the room.
+				debug.SetGCPercent(serverGC)
 			}
-			limitMemory(upMemory)
-			access, err := secure.open(log, address)
-			if err != nil {
-				return err
-			}
-			page, err := access.listen(address)
-			if err != nil {
-				return err
-			}
-			defer page.Close()
-			store, err := remote.openOr(data, retention, log)
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			place := "data directory " + data
-			if remote.isSet() {
-				place = "remote store " + remote.place()
-			}
-			handler := access.handler(store, api.Options{Sources: []string{place}, Version: version(), Logger: log})
-			out, url := c.OutOrStdout(), pageURL(page, access)
-			fmt.Fprintf(out, "Serving what was kept in %s\n  page     %s\n", strings.TrimPrefix(place, "data directory "), url)
-			stats := store.Stats()
-			if remote.isSet() {
-				// What it holds is its own matter.
-			} else if stats.Newest.IsZero() {
-				fmt.Fprintln(out, "  data     none yet")
-			} else {
-				fmt.Fprintf(out, "  data     %s to %s\n", stats.Oldest.Format(time.DateTime), stats.Newest.Format(time.DateTime))
-			}
-			fmt.Fprintln(out, "Ctrl-C ends it.")
-			return agent.ServeHTTP(c.Context(), page, handler, log)
+			return runServer(c.Context(), o, c.OutOrStdout())
 		},
 	}
-	secure.add(c)
-	secure.addTenants(c)
-	remote.add(c)
-	c.Flags().StringVar(&address, "listen", api.DefaultAddress, "address of the page and the API")
-	c.Flags().StringVar(&data, "data", defaultData, "directory that keeps what was seen")
+	o.secureFlags.add(c)
+	o.secureFlags.addTenants(c)
+	o.receiveFlags.add(c)
+	o.storeFlags.add(c)
+	o.kubernetes.add(c)
+	c.Flags().StringVar(&o.listen, "listen", api.DefaultAddress, "address of the page and the API")
+	c.Flags().StringVar(&o.data, "data", defaultData, "directory that keeps what was seen, and what waits to be stored")
 	// What was copied here to be looked at must not be deleted because it is old.
-	c.Flags().DurationVar(&retention, "retention", 10*365*24*time.Hour, "remove what is older")
+	c.Flags().DurationVar(&o.retention, "retention", 10*365*24*time.Hour, "remove what is older")
+	c.Flags().Int64Var(&o.maxBytes, "max-bytes", 2<<30, "bytes of stored data; the oldest goes when there is more")
+	c.Flags().IntVar(&o.maxSeries, "max-series", 500_000, "series in memory, of about 4 KB each")
 	return c
+}
+
+const (
+	// serverMemory and seriesMemory are near what a server needs, without series and for each of them.
+	serverMemory = 512 << 20
+	seriesMemory = 4 << 10
+	serverGC     = 200
+	// serverLate is how much later than the newest a sample may come: as long as agents spool while a server is away.
+	serverLate = 24 * time.Hour
+)
+
+func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
+	// A misspelt name must not become an empty directory.
+	if _, err := os.Stat(o.data); err != nil && !(o.storeFlags.isSet() || o.begin && errors.Is(err, fs.ErrNotExist)) {
+		return dataError{o.data, fmt.Errorf("looking for the data directory: %w", err)}
+	}
+	access, err := o.secureFlags.open(o.logger, append(o.addresses(), o.listen)...)
+	if err != nil {
+		return err
+	}
+	page, err := access.listen(o.listen)
+	if err != nil {
+		return err
+	}
+	defer page.Close()
+	kept, err := o.storeFlags.openOr(o.data, store.Options{
+		Retention: o.retention, MaxBytes: o.maxBytes, MaxSeries: o.maxSeries, OutOfOrder: min(serverLate, o.retention), Logger: o.logger,
+	})
+	if err != nil {
+		return err
+	}
+	defer kept.Close()
+	place := "data directory " + o.data
+	if o.storeFlags.isSet() {
+		place = "remote store " + o.storeFlags.place()
+	}
+	options := api.Options{Sources: []string{place}, Version: version(), Logger: o.logger}
+	group, ctx := errgroup.WithContext(ctx)
+	var in *receiver
+	if o.any() {
+		cluster, feature, err := o.kubernetes.cluster(o.logger)
+		if err != nil {
+			return err
+		}
+		if in, err = openReceiver(ctx, o.receiveFlags, access, o.data, o.maxSeries, kept, cluster, o.logger); err != nil {
+			return err
+		}
+		defer in.close()
+		if cluster != nil {
+			group.Go(func() error { cluster.Run(ctx); return nil })
+		} else {
+			o.logger.Debug("no Kubernetes", "reason", feature.Reason)
+		}
+		options.Metrics, options.Ready = in.metrics(), in.ready
+		options.Bounds = func(ctx context.Context) []model.Drop {
+			// What the queue does not tell is zero then.
+			s, _ := in.ingest.Stats(ctx)
+			drops := append(s.Drops(), storeDrops(kept.Stats(), o.storeFlags.isSet())...)
+			if cluster != nil {
+				drops = append(drops, cluster.Drops()...)
+			}
+			return drops
+		}
+		group.Go(func() error { return in.run(ctx) })
+	}
+	describeServer(out, o, kept, in, page, access)
+	group.Go(func() error { return agent.ServeHTTP(ctx, page, access.handler(kept, options), o.logger) })
+	return group.Wait()
+}
+
+func describeServer(out io.Writer, o serverOptions, kept anyStore, in *receiver, page net.Listener, a access) {
+	remote := o.storeFlags.isSet()
+	place := o.data
+	if remote {
+		place = "remote store " + o.storeFlags.place()
+	}
+	fmt.Fprintf(out, "Serving what was kept in %s\n  page     %s\n", place, pageURL(page, a))
+	if in != nil {
+		for _, line := range in.describe() {
+			fmt.Fprintln(out, line)
+		}
+	}
+	switch stats := kept.Stats(); {
+	case remote: // what it holds is its own matter
+	case stats.Newest.IsZero():
+		fmt.Fprintln(out, "  data     none yet")
+	default:
+		fmt.Fprintf(out, "  data     %s to %s\n", stats.Oldest.Format(time.DateTime), stats.Newest.Format(time.DateTime))
+	}
+	fmt.Fprintln(out, "Ctrl-C ends it.")
 }

@@ -16,6 +16,7 @@ import (
 	"outsight/internal/agent"
 	"outsight/internal/api"
 	"outsight/internal/otlp"
+	"outsight/internal/store"
 )
 
 const (
@@ -105,7 +106,7 @@ func openUp(o upOptions) (u *up, err error) {
 	if u.socket, err = agent.Listen(o.socket); err != nil {
 		return u, err
 	}
-	if u.store, err = o.storeFlags.openOr(o.data, o.retention, o.logger); err != nil {
+	if u.store, err = o.storeFlags.openOr(o.data, store.Options{Retention: o.retention, Logger: o.logger}); err != nil {
 		return u, err
 	}
 	cluster, _, err := o.kubernetes.cluster(o.logger)

@@ -41,6 +41,8 @@ type Options struct {
 	// Flight is what the flight recorder of an agent in the same process has kept of the last while;
 	// nil, or an answer of nil, where there is none.
 	Flight func(last time.Duration) *recorder.FlightData
+	// Bounds are those of this process that no agent tells of, for the status; nil for none.
+	Bounds func(context.Context) []model.Drop
 	// Ready is why the server cannot answer yet, or nil.
 	Ready func() error
 	// Sources names what the numbers come from, for the status ("agent in this process").

@@ -80,6 +80,11 @@ func (s *server) status(ctx context.Context, _ *http.Request) (any, error) {
 	} else if err := s.statusFromStore(ctx, a); err != nil {
 		return nil, err
 	}
+	if s.Bounds != nil {
+		for _, d := range s.Bounds(ctx) {
+			a.Drops = append(a.Drops, drop{serverName, d.Name, d.Count, d.Used, d.Capacity})
+		}
+	}
 	g, data, err := s.build(ctx, now.Add(-defaultFrom), now, graph.ByContainer)
 	if err != nil {
 		return nil, err
@@ -87,6 +92,9 @@ func (s *server) status(ctx context.Context, _ *http.Request) (any, error) {
 	a.Completeness = data.completeness(g)
 	return a, nil
 }
+
+// serverName is what a server's own bounds are listed under, beside the hosts.
+const serverName = "server"
 
 func (a *statusAnswer) fromSnapshot(s *model.Snapshot) {
 	name := s.Host.Name

@@ -51,3 +51,29 @@ func (h *Histogram) Sparse() (spans []Span, deltas []int64, total uint64) {
 	}
 	return spans, deltas, total
 }
+
+// Dense is h as the counts of consecutive buckets and the index of the first of them, the OverflowCount in the
+// bucket OverflowBucket. The counts are h's own where nothing overflowed.
+func (h *Histogram) Dense() (offset int32, counts []uint64) {
+	if h.OverflowCount == 0 {
+		return h.Offset, h.Buckets
+	}
+	if len(h.Buckets) == 0 {
+		return OverflowBucket, []uint64{h.OverflowCount}
+	}
+	counts = make([]uint64, OverflowBucket-h.Offset+1)
+	copy(counts, h.Buckets)
+	counts[len(counts)-1] = h.OverflowCount
+	return h.Offset, counts
+}
+
+// NewDense is the histogram of which offset and counts are the dense form, without empty buckets at either
+// end. It fails where a count lies outside of the buckets that there are.
+func NewDense(offset int32, counts []uint64, count, zero, sumNS uint64) (h *Histogram, ok bool) {
+	h = &Histogram{Count: count, ZeroCount: zero, SumNS: sumNS, Offset: offset, Buckets: counts}
+	if n := len(counts); n > 0 && offset <= OverflowBucket && int64(offset)+int64(n)-1 == OverflowBucket {
+		h.OverflowCount, h.Buckets = counts[n-1], counts[:n-1]
+	}
+	h.trim()
+	return h, len(h.Buckets) == 0 || h.Offset >= MinBucket && int64(h.Offset)+int64(len(h.Buckets))-1 <= MaxBucket
+}

@@ -189,6 +189,9 @@ func uniqueContainers(samples []model.ContainerSample) []*model.ContainerSample 
 	return unique
 }
 
+// Label is a label with a value that any reader accepts: UTF-8, of at most MaxLabelBytes. A longer value is cut.
+func Label(name, value string) model.Label { return label(name, value) }
+
 // label is a label with a value that any reader accepts: UTF-8, of bounded length.
 func label(name, value string) model.Label {
 	value = strings.ToValidUTF8(value, string(utf8.RuneError))

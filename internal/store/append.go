@@ -41,6 +41,8 @@ type source struct {
 	// newest sample and number of the batch that is being appended.
 	newest int64
 	batch  uint64
+	// parts is whether series come by AppendPart: none ends because another came without it.
+	parts bool
 }
 
 // idleAfter is how long a source may be silent before its series are ended and forgotten.
@@ -52,6 +54,17 @@ const idleAfter = 10 * time.Minute
 // is not in this one ends, unless this one is older. Errors are ErrClosed, ErrRejected, ErrNoSpace,
 // that of ctx, and those of the disk, after which nothing of the batch is stored.
 func (s *Store) Append(ctx context.Context, series []model.Series) error {
+	return s.append(ctx, series, false)
+}
+
+// AppendPart stores series of anybody, who need not be all that their source has: none of them ends because a
+// later batch lacks it, and a value of model.Stale says of a series that it has ended. Where a counter begins is left to
+// the reader. In all else it is like Append.
+func (s *Store) AppendPart(ctx context.Context, series []model.Series) error {
+	return s.append(ctx, series, true)
+}
+
+func (s *Store) append(ctx context.Context, series []model.Series, parts bool) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("appending %d series: %w", len(series), err)
 	}
@@ -64,7 +77,7 @@ func (s *Store) Append(ctx context.Context, series []model.Series) error {
 		s.books.counts.noSpace += uint64(len(series))
 		return fmt.Errorf("appending %d series: %w", len(series), err)
 	}
-	return s.books.append(s.db.AppenderV2(ctx), s.options.MaxSeries-int(s.db.Head().NumSeries()), series)
+	return s.books.append(s.db.AppenderV2(ctx), s.options.MaxSeries-int(s.db.Head().NumSeries()), series, parts)
 }
 
 func (s *Store) checkSpace() error {
@@ -89,10 +102,10 @@ type books struct {
 
 func newBooks() books { return books{sources: map[string]*source{}, cache: newCache()} }
 
-// append writes a batch to app and commits it. room is how many new series may be added.
-func (k *books) append(app storage.AppenderV2, room int, series []model.Series) error {
+// append writes a batch to app and commits it. room is how many new series may be added; of parts, see AppendPart.
+func (k *books) append(app storage.AppenderV2, room int, series []model.Series, parts bool) error {
 	k.batches++
-	b := &batch{books: k, app: app, number: k.batches, room: room}
+	b := &batch{books: k, parts: parts, app: app, number: k.batches, room: room}
 	for i := range series {
 		b.add(&series[i])
 	}
@@ -129,6 +142,7 @@ type batch struct {
 	books  *books
 	app    storage.AppenderV2
 	number uint64
+	parts  bool
 	// room is how many new series may be added.
 	room    int
 	touched []*source
@@ -136,12 +150,12 @@ type batch struct {
 	ended   []*entry
 	counts  counts
 	// recent is the source of the series before: nearly always that of the next, too.
-	recent     *source
-	recentHost string
+	recent                   *source
+	recentHost, recentTenant string
 }
 
 func (b *batch) add(s *model.Series) {
-	if s.Kind == model.HistogramSeries && s.Histogram == nil || s.Name == "" {
+	if s.Kind == model.HistogramSeries && s.Histogram == nil && s.Foreign == nil || s.Name == "" {
 		b.counts.malformed++
 		return
 	}
@@ -161,6 +175,7 @@ func (b *batch) add(s *model.Series) {
 	}
 	e.batch, e.kind = b.number, s.Kind
 	at := s.Time.UnixMilli()
+	e.last = max(e.last, at)
 	src.newest = max(src.newest, at)
 	b.append(e, start, at, s.Value, nativeOf(s))
 }
@@ -169,7 +184,7 @@ func (b *batch) add(s *model.Series) {
 // must lie after the source's last batch: of what was counted before, an earlier series (another
 // name for the same thing, or one before a restart of this server) may have told already.
 func (b *batch) startOf(s *model.Series, src *source) int64 {
-	if s.Kind == model.Gauge || s.Start.IsZero() || src.last == 0 {
+	if b.parts || s.Kind == model.Gauge || s.Start.IsZero() || src.last == 0 {
 		return 0
 	}
 	if start := s.Start.UnixMilli(); start >= src.last {
@@ -181,6 +196,9 @@ func (b *batch) startOf(s *model.Series, src *source) int64 {
 func nativeOf(s *model.Series) *histogram.Histogram {
 	if s.Kind != model.HistogramSeries {
 		return nil
+	}
+	if s.Histogram == nil {
+		return nativeForeign(s.Foreign)
 	}
 	return native(s.Histogram)
 }
@@ -201,35 +219,47 @@ func (b *batch) append(e *entry, start, at int64, v float64, h *histogram.Histog
 }
 
 func (b *batch) source(s *model.Series) *source {
-	host := ""
-	for _, l := range s.Labels {
-		switch l.Name {
-		case hostLabel:
-			host += l.Value
-		case TenantLabel:
-			// Tenants may have hosts of one name. Labels are in order: the host comes first.
-			host += "\x00" + l.Value
+	host, tenant := "", ""
+	if !b.parts {
+		for _, l := range s.Labels {
+			switch l.Name {
+			case hostLabel:
+				host = l.Value
+			case TenantLabel: // tenants may have hosts of one name
+				tenant = l.Value
+			}
 		}
 	}
-	if b.recent != nil && host == b.recentHost {
+	if b.recent != nil && host == b.recentHost && tenant == b.recentTenant {
 		return b.recent
 	}
-	src := b.books.sources[host]
+	key := tenant + "\x00" + host
+	if b.parts {
+		key = partsKey
+	}
+	src := b.books.sources[key]
 	if src == nil {
-		src = &source{}
-		b.books.sources[host] = src
+		src = &source{parts: b.parts}
+		b.books.sources[key] = src
 	}
 	if src.batch != b.number {
 		src.batch, src.newest = b.number, math.MinInt64
 		b.touched = append(b.touched, src)
 	}
-	b.recent, b.recentHost = src, host
+	b.recent, b.recentHost, b.recentTenant = src, host, tenant
 	return src
 }
+
+// partsKey is the one source of all that comes by AppendPart; no host has it.
+const partsKey = "\x00\x00parts"
 
 // end puts staleness markers on the series that ended.
 func (b *batch) end() {
 	for _, src := range b.touched {
+		if src.parts {
+			b.forget(src)
+			continue
+		}
 		if src.newest <= src.last {
 			continue
 		}
@@ -240,10 +270,25 @@ func (b *batch) end() {
 		}
 	}
 	for _, src := range b.books.sources {
-		if src.batch != b.number && b.recent != nil && b.recent.newest-src.last > idleAfter.Milliseconds() {
+		if src.batch != b.number && !src.parts && b.recent != nil && b.recent.newest-src.last > idleAfter.Milliseconds() {
 			for _, e := range src.live {
 				b.mark(e, src.last+1)
 			}
+		}
+	}
+}
+
+// forget lets go of series that nobody has sent for idleAfter, a look at all of them every minute of their time. They
+// get no marker: who sends parts may be slow. What they were goes on when they come again.
+func (b *batch) forget(src *source) {
+	// Compared so that the least newest, that of a batch of which nothing was taken, does not overflow.
+	if src.newest < src.last+time.Minute.Milliseconds() {
+		src.newest = src.last
+		return
+	}
+	for _, e := range src.live {
+		if src.newest-e.last > idleAfter.Milliseconds() {
+			b.ended = append(b.ended, e)
 		}
 	}
 }
@@ -311,6 +356,9 @@ func (src *source) drop(gone func(*entry) bool) {
 func (k *books) endAll(app storage.AppenderV2) error {
 	b := &batch{books: k, app: app}
 	for _, src := range k.sources {
+		if src.parts {
+			continue
+		}
 		for _, e := range src.live {
 			b.mark(e, src.last+1)
 		}

@@ -19,8 +19,12 @@ type entry struct {
 	stored labels.Labels
 	ref    storage.SeriesRef
 	kind   model.SeriesKind
+	// key that its series had last.
+	key uint64
 	// batch that had the series last.
 	batch uint64
+	// last is the time of its newest sample, in ms.
+	last int64
 	// next entry with the same hash.
 	next *entry
 }
@@ -29,11 +33,13 @@ type entry struct {
 type cache struct {
 	seed    maphash.Seed
 	entries map[uint64]*entry
+	// keyed are entries by model.Series.Key.
+	keyed   map[uint64]*entry
 	builder labels.ScratchBuilder
 }
 
 func newCache() cache {
-	return cache{seed: maphash.MakeSeed(), entries: map[uint64]*entry{}, builder: labels.NewScratchBuilder(16)}
+	return cache{seed: maphash.MakeSeed(), entries: map[uint64]*entry{}, keyed: map[uint64]*entry{}, builder: labels.NewScratchBuilder(16)}
 }
 
 func (c *cache) hash(s *model.Series) uint64 {
@@ -47,9 +53,15 @@ func (c *cache) hash(s *model.Series) uint64 {
 
 // find is the entry of s, or nil, and the hash to add one by.
 func (c *cache) find(s *model.Series) (*entry, uint64) {
+	if s.Key != 0 {
+		if e := c.keyed[s.Key]; e != nil {
+			return e, e.hash
+		}
+	}
 	hash := c.hash(s)
 	for e := c.entries[hash]; e != nil; e = e.next {
 		if e.name == s.Name && slices.Equal(e.labels, s.Labels) {
+			c.setKey(e, s.Key)
 			return e, hash
 		}
 	}
@@ -68,10 +80,21 @@ func (c *cache) add(s *model.Series, hash uint64) *entry {
 	e := &entry{name: s.Name, labels: s.Labels, hash: hash, stored: c.builder.Labels(), kind: s.Kind}
 	e.next = c.entries[hash]
 	c.entries[hash] = e
+	c.setKey(e, s.Key)
 	return e
 }
 
+func (c *cache) setKey(e *entry, key uint64) {
+	if e.key != 0 {
+		delete(c.keyed, e.key)
+	}
+	if e.key = key; key != 0 {
+		c.keyed[key] = e
+	}
+}
+
 func (c *cache) remove(e *entry) {
+	c.setKey(e, 0)
 	first := c.entries[e.hash]
 	if first == e {
 		if e.next == nil {

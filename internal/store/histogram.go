@@ -27,6 +27,26 @@ func native(h *model.Histogram) *histogram.Histogram {
 	return n
 }
 
+// nativeForeign is h as it is stored.
+func nativeForeign(h *model.ForeignHistogram) *histogram.Histogram {
+	n := &histogram.Histogram{
+		Schema: h.Scale, ZeroThreshold: h.ZeroThreshold, ZeroCount: h.ZeroCount, Count: h.Count, Sum: h.Sum,
+	}
+	n.PositiveSpans, n.PositiveBuckets = spansOf(h.PositiveOffset, h.Positive)
+	n.NegativeSpans, n.NegativeBuckets = spansOf(h.NegativeOffset, h.Negative)
+	return n
+}
+
+func spansOf(offset int32, counts []uint64) ([]histogram.Span, []int64) {
+	// Sparse does not look at anything else.
+	spans, deltas, _ := (&model.Histogram{Offset: offset, Buckets: counts}).Sparse()
+	out := make([]histogram.Span, len(spans))
+	for i, s := range spans {
+		out[i] = histogram.Span(s)
+	}
+	return out, deltas
+}
+
 // fromNative is the histogram of a query's answer. Only buckets of model.Scale have a place in
 // a model.FloatHistogram; anything else is an error. Buckets of negative values, which no
 // duration is in, are left out.

@@ -169,6 +169,18 @@ func OpenRemote(options RemoteOptions) (*Remote, error) {
 // counted. Other errors are ErrClosed, ErrUnavailable, ErrAccess and that of ctx: then append the
 // whole batch again later.
 func (r *Remote) Append(ctx context.Context, series []model.Series) error {
+	return r.append(ctx, series, false)
+}
+
+// AppendPart writes series as Store.AppendPart does.
+func (r *Remote) AppendPart(ctx context.Context, series []model.Series) error {
+	return r.append(ctx, series, true)
+}
+
+// Sync returns at once: what Append has written is the other system's to keep.
+func (r *Remote) Sync() error { return nil }
+
+func (r *Remote) append(ctx context.Context, series []model.Series, parts bool) error {
 	select {
 	case r.writing <- struct{}{}:
 	case <-ctx.Done():
@@ -184,7 +196,7 @@ func (r *Remote) Append(ctx context.Context, series []model.Series) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.running, cancel)()
-	err := r.books.append(&remoteAppender{remote: r, ctx: ctx}, r.options.MaxSeries-r.books.live(), series)
+	err := r.books.append(&remoteAppender{remote: r, ctx: ctx}, r.options.MaxSeries-r.books.live(), series, parts)
 	if err != nil && !errors.Is(err, ErrRejected) {
 		r.written.failed.Add(uint64(len(series)))
 	}

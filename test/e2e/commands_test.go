@@ -69,6 +69,9 @@ func TestReadmeCommands(t *testing.T) {
 			// One runs already; this one takes its place elsewhere.
 			command += " --listen " + freePort(t) + " --data " + t.TempDir() + " --socket " + socket(t)
 			command = "timeout --foreground --preserve-status --signal=INT 5 " + command
+		case name == "server":
+			command = strings.NewReplacer("/tmp/outsight-server", t.TempDir(), "127.0.0.1:4318", freePort(t)).Replace(command)
+			command = "timeout --foreground --preserve-status --signal=INT 5 " + command + " --otlp '' --listen " + freePort(t)
 		case name == "record":
 			command = strings.Replace(command, "recordings", recordings, 1) + " --socket " + o.argument("--socket")
 		case name == "report":
@@ -82,7 +85,7 @@ func TestReadmeCommands(t *testing.T) {
 		shown[name]++
 		run := exec.Command("sh", "-ec", strings.Replace(command, "bin/outsight", outsightBinary, 1))
 		text, err := run.CombinedOutput()
-		want := map[string]string{"curl": c.name, "top": c.name, "map": "", "doctor": "The main job can be done", "up": "page",
+		want := map[string]string{"curl": c.name, "top": c.name, "map": "", "doctor": "The main job can be done", "up": "page", "server": "OTLP",
 			"record": "Recorded in", "report": "<html"}[name]
 		if strings.Contains(command, "--anomalies") {
 			want = "" // this host may have had none
@@ -91,7 +94,7 @@ func TestReadmeCommands(t *testing.T) {
 			t.Errorf("%s: %v, want %q in\n%s", command, err, want, text)
 		}
 	}
-	for _, name := range []string{"up", "top", "map", "curl", "doctor", "record", "report"} {
+	for _, name := range []string{"up", "server", "top", "map", "curl", "doctor", "record", "report"} {
 		if shown[name] == 0 {
 			t.Errorf("the README shows no %s: %v", name, shown)
 		}

@@ -1,0 +1,399 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
+
+	"outsight/internal/ingest"
+	"outsight/internal/model"
+	"outsight/internal/otlp"
+)
+
+const (
+	simulatedContainers, simulatedEdges = 50, 200
+	// ingestTime is how long the server is fed as fast as it takes, paceTime how long each number of agents sends once a second.
+	ingestTime, paceTime = 20 * time.Second, 15 * time.Second
+	// behind is how long the server may take to store what it took before it counts as overrun.
+	behind = 3 * time.Second
+)
+
+// measureServer finds how many samples a server takes on one core, over the whole way: sockets, queue with every message
+// on the disk, store. The agents are simulated on the other core, where there is one.
+func measureServer(ctx context.Context, o options) ([]row, error) {
+	if runtime.NumCPU() > 1 {
+		var others unix.CPUSet
+		for cpu := 1; cpu < runtime.NumCPU(); cpu++ {
+			others.Set(cpu)
+		}
+		if err := unix.SchedSetaffinity(0, &others); err != nil {
+			return nil, fmt.Errorf("leaving CPU 0 to the server: %w", err)
+		}
+	}
+	var rows []row
+	var curve [][]string
+	full, err := measureIngest(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	rows = append(rows, full...)
+	curve = append(curve, []string{"agents, once a second", "samples/s", "CPU of one core", "resident", "queue at the end", ""})
+	for _, n := range []int{10, 20, 30, 35, 40, 45, 50, 60, 70} {
+		line, held, err := measurePace(ctx, o, n)
+		if err != nil {
+			return nil, err
+		}
+		curve = append(curve, line)
+		if !held {
+			break
+		}
+		rows = append(rows[:len(full)], row{what: "server: agents held on one core, at one batch a second", value: float64(n), unit: "agents",
+			detail: fmt.Sprintf("%d containers and %d edges each", simulatedContainers, simulatedEdges)})
+	}
+	killed, err := measureKills(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows = append(rows, killed)
+	return rows, o.document("server.md", "server", rowsTable(rows)+"\n"+markdown(curve))
+}
+
+// fedServer is a server, alone on CPU 0, and agents that feed it.
+type fedServer struct {
+	*process
+	address string
+	dir     string
+	agents  []*simulated
+}
+
+func startFed(ctx context.Context, o options, agents int) (s *fedServer, err error) {
+	s = &fedServer{address: "127.0.0.1:14318"}
+	if s.dir, err = os.MkdirTemp("/var/tmp", "outsight-bench-"); err != nil {
+		return nil, err
+	}
+	binary := filepath.Join(o.binaries, "outsight")
+	s.process, err = startServer(ctx, s.address, "taskset", "-c", "0", "env", "GOMAXPROCS=1", binary, "server", "--otlp", "",
+		"--otlp-http", s.address, "--listen", "127.0.0.1:18470", "--data", s.dir, "--max-series", "2000000")
+	if err != nil {
+		os.RemoveAll(s.dir)
+		return nil, err
+	}
+	for i := range agents {
+		s.agents = append(s.agents, newSimulated(i))
+	}
+	return s, nil
+}
+
+func (s *fedServer) close() {
+	s.stop()
+	os.RemoveAll(s.dir)
+}
+
+// metric is a number of the server's /metrics.
+func (s *fedServer) metric(name string) float64 {
+	answer, err := http.Get("http://127.0.0.1:18470/metrics")
+	if err != nil {
+		return -1
+	}
+	defer answer.Body.Close()
+	text, _ := io.ReadAll(answer.Body)
+	_, after, _ := strings.Cut("\n"+string(text), "\n"+name+" ")
+	value, _, _ := strings.Cut(after, "\n")
+	v, err := strconv.ParseFloat(value, 64)
+	if err != nil {
+		return -1
+	}
+	return v
+}
+
+// usage is the CPU time and the resident memory of the server.
+func (s *fedServer) usage() (cpu time.Duration, rss int64, err error) {
+	dir := fmt.Sprintf("/proc/%d/", s.command.Process.Pid)
+	stat, err := os.ReadFile(dir + "stat")
+	if err != nil {
+		return 0, 0, err
+	}
+	_, after, _ := bytes.Cut(stat, []byte(") "))
+	fields := strings.Fields(string(after))
+	if len(fields) < 22 {
+		return 0, 0, fmt.Errorf("%sstat has %d fields", dir, len(fields))
+	}
+	user, err1 := strconv.ParseInt(fields[11], 10, 64)
+	system, err2 := strconv.ParseInt(fields[12], 10, 64)
+	pages, err3 := strconv.ParseInt(fields[21], 10, 64)
+	return time.Duration(user+system) * 10 * time.Millisecond, pages * int64(os.Getpagesize()), errors.Join(err1, err2, err3)
+}
+
+// simulated is an agent with containers and edges whose counters grow.
+type simulated struct {
+	series  []model.Series
+	encoder *zstd.Encoder
+	buffer  []byte
+	data    []byte
+	number  int
+	name    string
+	at      time.Time
+}
+
+func newSimulated(n int) *simulated {
+	a := &simulated{name: fmt.Sprintf("simulated%03d", n), at: time.Now().Add(-12 * time.Hour).Truncate(time.Second)}
+	a.encoder, _ = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(256<<10))
+	a.series = otlp.Convert(simulatedSnapshot(n, a.at))
+	return a
+}
+
+func simulatedSnapshot(host int, at time.Time) *model.Snapshot {
+	h := func() *model.Histogram {
+		h := &model.Histogram{Count: 400, SumNS: 1e9, Offset: -300, Buckets: make([]uint64, 40)}
+		for i := range h.Buckets {
+			h.Buckets[i] = 10
+		}
+		return h
+	}
+	s := &model.Snapshot{Time: at, Window: time.Second, Host: model.Host{Name: fmt.Sprintf("host-%03d.example", host), Cores: 8}}
+	var containers []*model.Container
+	for i := range simulatedContainers {
+		c := &model.Container{ID: fmt.Sprintf("%032x%032x", host, i), Name: fmt.Sprintf("service-%d", i), Image: fmt.Sprintf("registry.example/shop/service-%d:1.2.3", i),
+			Runtime: model.Docker, Started: at.Add(-time.Hour)}
+		containers = append(containers, c)
+		s.Containers = append(s.Containers, model.ContainerSample{Container: c,
+			CPU: &model.CPUCounters{UsageNS: 1e9, Voluntary: 7, RunQueue: h()}, Processes: &model.ProcessCounters{Forks: 1, Threads: 4}, Throttle: &model.ThrottleCounters{Periods: 10},
+			Memory: &model.MemorySample{UsageBytes: 11e6}, Disk: &model.DiskCounters{ReadBytes: 21}, Network: &model.NetworkCounters{ReceiveBytes: 31}, TCP: &model.TCPCounters{}})
+	}
+	for i := range simulatedEdges {
+		s.Edges = append(s.Edges, model.Edge{Side: model.RoleClient, Client: model.Peer{Container: containers[i%simulatedContainers]},
+			Server: model.Peer{Container: containers[(i*7+1)%simulatedContainers]}, Service: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(i / 250), byte(i % 250)}), uint16(8000+i)),
+			Paired: true, Confidence: model.Exact, Counters: model.EdgeCounters{SentBytes: 100, ReceivedBytes: 2000, Opens: 3, Requests: 20, Replies: 20,
+				Latency: h(), TimeToFirstByte: h(), RTT: h(), Duration: h()}})
+	}
+	return s
+}
+
+// next is the batch of the next second: all counters and a tenth of the histograms have grown.
+func (a *simulated) next() {
+	a.number++
+	a.at = a.at.Add(time.Second)
+	for i := range a.series {
+		s := &a.series[i]
+		s.Time = a.at
+		if s.Histogram == nil {
+			s.Value += float64((i*a.number)%977) + 1
+		} else if (i+a.number)%10 == 0 {
+			s.Histogram.Buckets[a.number%40]++
+			s.Histogram.Count++
+			s.Histogram.SumNS += 1e6
+		}
+	}
+	a.buffer = otlp.Encode(a.buffer[:0], a.series)
+	a.data = a.encoder.EncodeAll(a.buffer, a.data[:0])
+}
+
+// send sends the batch until it is taken, and tells how often the server said to come again.
+func (a *simulated) send(ctx context.Context, address string) (turnedAway int, err error) {
+	for {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+ingest.Path, bytes.NewReader(a.data))
+		if err != nil {
+			return turnedAway, err
+		}
+		r.Header.Set("Content-Type", "application/x-protobuf")
+		r.Header.Set("Content-Encoding", "zstd")
+		r.Header.Set(otlp.BatchHeader, fmt.Sprintf("%s/%0*d", a.name, otlp.BatchNumberDigits, a.number))
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return turnedAway, err
+		}
+		text, _ := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		switch {
+		case answer.StatusCode == http.StatusOK && len(text) == 0:
+			return turnedAway, nil
+		case answer.StatusCode != http.StatusTooManyRequests:
+			return turnedAway, fmt.Errorf("the server answers %s %q", answer.Status, text)
+		}
+		turnedAway++
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// feed lets all agents send, each when its turn has come, until ctx ends.
+func (s *fedServer) feed(ctx context.Context, turn func(*simulated) bool) (turnedAway int, err error) {
+	var group sync.WaitGroup
+	var away atomic.Int64
+	failed := make(chan error, len(s.agents))
+	for _, a := range s.agents {
+		group.Go(func() {
+			for turn(a) {
+				a.next()
+				n, err := a.send(ctx, s.address)
+				away.Add(int64(n))
+				if err != nil && ctx.Err() == nil {
+					failed <- err
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	select {
+	case err = <-failed:
+	default:
+	}
+	return int(away.Load()), err
+}
+
+// warm lets each agent send once: that makes the series, which happens once.
+func (s *fedServer) warm(ctx context.Context) error {
+	sent := map[*simulated]bool{}
+	var mu sync.Mutex
+	_, err := s.feed(ctx, func(a *simulated) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		again := sent[a]
+		sent[a] = true
+		return !again
+	})
+	if err != nil {
+		return err
+	}
+	return s.await(ctx, func() bool { return s.metric("outsight_queue_messages") == 0 })
+}
+
+func measureIngest(ctx context.Context, o options) ([]row, error) {
+	const agents = 8
+	s, err := startFed(ctx, o, agents)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	_, empty, err := s.usage()
+	if err != nil {
+		return nil, err
+	}
+	// A first round makes the series, which happens once.
+	first := map[*simulated]bool{}
+	var mu sync.Mutex
+	if _, err := s.feed(ctx, func(a *simulated) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		again := first[a]
+		first[a] = true
+		return !again
+	}); err != nil {
+		return nil, err
+	}
+	if err := s.await(ctx, func() bool { return s.metric("outsight_queue_messages") == 0 }); err != nil {
+		return nil, err
+	}
+	appended := "outsight_ingest_appended_samples_total"
+	began, before := time.Now(), s.metric(appended)
+	cpu, _, err := s.usage()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.feed(ctx, func(*simulated) bool { return time.Since(began) < ingestTime }); err != nil {
+		return nil, err
+	}
+	if err := s.await(ctx, func() bool { return s.metric("outsight_queue_messages") == 0 }); err != nil {
+		return nil, err
+	}
+	took, samples := time.Since(began), s.metric(appended)-before
+	after, rss, err := s.usage()
+	if err != nil {
+		return nil, err
+	}
+	used := after - cpu
+	series := float64(len(s.agents[0].series) * agents)
+	detail := fmt.Sprintf("%d agents as fast as they are answered, %.0f series, %v", agents, series, ingestTime)
+	return []row{
+		{what: "server: samples from the socket to the store, per second", value: samples / took.Seconds(), unit: "samples/s", detail: detail},
+		{what: "server: samples per second of CPU time", value: samples / used.Seconds(), unit: "samples/s", detail: "the same run"},
+		{what: "server: memory per active series", value: float64(rss-empty) / series, unit: "B", detail: fmt.Sprintf("%.0f MiB resident, %.0f MiB without series", float64(rss)/(1<<20), float64(empty)/(1<<20))},
+	}, nil
+}
+
+// measurePace lets agents send once a second, each at its own time.
+func measurePace(ctx context.Context, o options, agents int) (line []string, held bool, err error) {
+	s, err := startFed(ctx, o, agents)
+	if err != nil {
+		return nil, false, err
+	}
+	defer s.close()
+	if err := s.warm(ctx); err != nil {
+		return nil, false, err
+	}
+	began := time.Now()
+	due := map[*simulated]time.Time{}
+	for i, a := range s.agents {
+		due[a] = began.Add(time.Duration(i) * time.Second / time.Duration(agents))
+	}
+	var mu sync.Mutex
+	late := time.Duration(0)
+	cpu, _, err := s.usage()
+	if err != nil {
+		return nil, false, err
+	}
+	before := s.metric("outsight_ingest_appended_samples_total")
+	away, err := s.feed(ctx, func(a *simulated) bool {
+		mu.Lock()
+		at := due[a]
+		due[a] = at.Add(time.Second)
+		mu.Unlock()
+		if time.Since(began) > paceTime {
+			return false
+		}
+		time.Sleep(time.Until(at))
+		mu.Lock()
+		late = max(late, time.Since(at))
+		mu.Unlock()
+		return true
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	queued := s.metric("outsight_queue_messages")
+	after, rss, err := s.usage()
+	if err != nil {
+		return nil, false, err
+	}
+	took := time.Since(began)
+	rate := (s.metric("outsight_ingest_appended_samples_total") - before) / took.Seconds()
+	held = late < behind && away == 0 && queued < float64(agents)*behind.Seconds()
+	verdict := "held"
+	if !held {
+		verdict = fmt.Sprintf("overrun: senders up to %v late, %d times turned away", late.Round(100*time.Millisecond), away)
+	}
+	return []string{strconv.Itoa(agents), fmt.Sprintf("%.0f", rate), fmt.Sprintf("%.0f %%", 100*(after-cpu).Seconds()/took.Seconds()),
+		fmt.Sprintf("%.0f MiB", float64(rss)/(1<<20)), fmt.Sprintf("%.0f messages", queued), verdict}, held, nil
+}
+
+// measureKills runs the test that kills server and agent at random instants, a hundred times.
+func measureKills(ctx context.Context) (row, error) {
+	c := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-run", "^TestKilledAtAnyInstant$", "./internal/ingest")
+	c.Env = append(os.Environ(), "OUTSIGHT_KILLS=100")
+	out, err := c.CombinedOutput()
+	if err != nil {
+		return row{}, fmt.Errorf("killing server and agent: %w: %s", err, out)
+	}
+	m := regexp.MustCompile(`100 kills.*`).Find(out)
+	if m == nil {
+		return row{}, fmt.Errorf("killing server and agent: it said %s", out)
+	}
+	return row{what: "server: batches lost or doubled in 100 SIGKILLs of server and agent", value: 0, unit: "batches", detail: string(m)}, nil
+}

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+	"golang.org/x/net/netutil"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"outsight/internal/agent"
+	"outsight/internal/ingest"
+	"outsight/internal/kubernetes"
+	"outsight/internal/queue"
+)
+
+// receiveFlags say how a server takes metrics.
+type receiveFlags struct {
+	// grpc and http are the addresses; empty for none.
+	grpc, http string
+	nats       string
+	stream     string
+	queueBytes int64
+	byHeader   bool
+}
+
+const (
+	defaultOTLP     = "127.0.0.1:4317"
+	defaultOTLPHTTP = "127.0.0.1:4318"
+	// maxSenders bounds the connections of each of the two addresses.
+	maxSenders = 4096
+	// asideBytes bounds the messages that cannot be stored and were set aside.
+	asideBytes = 64 << 20
+	// queueRoom is what the embedded queue may take on top of its messages.
+	queueRoom = 16 << 20
+)
+
+func (f *receiveFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.grpc, "otlp", defaultOTLP, "address where OTLP comes by gRPC; empty for none")
+	c.Flags().StringVar(&f.http, "otlp-http", defaultOTLPHTTP, "address where OTLP comes by HTTP, from agents and others; empty for none")
+	c.Flags().StringVar(&f.nats, "nats", "", "URL of a NATS cluster with JetStream that keeps what comes until it is stored (default: in this process)")
+	c.Flags().StringVar(&f.stream, "nats-stream", "OUTSIGHT", "name of the stream there; each server needs one of its own")
+	c.Flags().Int64Var(&f.queueBytes, "queue-bytes", 1<<30, "bytes that may wait to be stored; senders are told to wait when it is full")
+	c.Flags().BoolVar(&f.byHeader, "tenant-header", false, "let senders name their tenant by the header X-Outsight-Tenant or X-Scope-OrgID")
+}
+
+// any is whether anything is received, and asked whether the user said so.
+func (f *receiveFlags) any() bool { return f.grpc != "" || f.http != "" }
+
+func asked(c *cobra.Command) bool {
+	for _, name := range []string{"otlp", "otlp-http", "nats"} {
+		if c.Flags().Changed(name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *receiveFlags) addresses() (all []string) {
+	for _, a := range []string{f.grpc, f.http} {
+		if a != "" {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// receiver is everything that takes metrics in.
+type receiver struct {
+	flags      receiveFlags
+	access     access
+	grpc, http net.Listener
+	embedded   *ingest.Embedded
+	conn       *nats.Conn
+	ingest     *ingest.Ingest
+	log        *slog.Logger
+}
+
+// openReceiver opens the queue in the directory data, and the addresses. Of so many series it remembers the labels.
+func openReceiver(ctx context.Context, f receiveFlags, a access, data string, series int, kept anyStore, cluster *kubernetes.Cluster, log *slog.Logger) (r *receiver, err error) {
+	r = &receiver{flags: f, access: a, log: log}
+	defer func() {
+		if err != nil {
+			r.close()
+		}
+	}()
+	if f.queueBytes < 1<<20 {
+		return r, usagef("--queue-bytes is %d, want at least %d", f.queueBytes, 1<<20)
+	}
+	if f.grpc != "" {
+		// gRPC does TLS itself, so that it can tell what the client has shown.
+		if r.grpc, err = listen(f.grpc); err != nil {
+			return r, receiveError{"otlp", err}
+		}
+		r.grpc = netutil.LimitListener(r.grpc, maxSenders)
+	}
+	if f.http != "" {
+		if r.http, err = a.listen(f.http); err != nil {
+			return r, receiveError{"otlp-http", err}
+		}
+		r.http = netutil.LimitListener(r.http, maxSenders)
+	}
+	dir := filepath.Join(data, "queue")
+	if f.nats != "" {
+		r.conn, err = nats.Connect(f.nats, nats.Name("outsight server"), nats.MaxReconnects(-1), nats.Timeout(5*time.Second))
+		if err != nil {
+			return r, fmt.Errorf("connecting to --nats %q: %w", f.nats, err)
+		}
+	} else {
+		if r.embedded, err = ingest.Embed(dir, f.queueBytes+asideBytes+queueRoom, log); err != nil {
+			return r, err
+		}
+		if r.conn, err = r.embedded.Connect(); err != nil {
+			return r, err
+		}
+	}
+	opening, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	q, err := queue.Open(opening, r.conn, queue.Options{Stream: f.stream, MaxBytes: f.queueBytes, MaxAsideBytes: asideBytes, Logger: log})
+	if err != nil {
+		return r, err
+	}
+	o := ingest.Options{Limits: ingest.Limits{Remembered: series}, Tenants: f.byHeader || len(a.auth.Tenants()) > 0, Logger: log}
+	if r.embedded != nil {
+		o.Dir = dir
+	}
+	if a.auth != nil {
+		o.Auth = a.auth
+	}
+	if cluster != nil {
+		o.Name = cluster.Name
+	}
+	r.ingest, err = ingest.New(q, kept, o)
+	return r, err
+}
+
+// receiveError names the flag of an address that cannot be had.
+type receiveError struct {
+	flag string
+	error
+}
+
+func (e receiveError) Unwrap() error { return e.error }
+
+// run takes metrics until ctx ends: first nothing more comes, then the queue's reader stops. What waits by then is
+// stored after the next start.
+func (r *receiver) run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	if r.http != nil {
+		group.Go(func() error { return agent.ServeHTTP(ctx, r.http, r.ingest.Handler(), r.log) })
+	}
+	if r.grpc != nil {
+		var options []grpc.ServerOption
+		if r.access.tls != nil {
+			options = append(options, grpc.Creds(credentials.NewTLS(r.access.tls)))
+		}
+		server := r.ingest.GRPC(options...)
+		stop := context.AfterFunc(ctx, func() {
+			hard := time.AfterFunc(grpcStopTime, server.Stop)
+			server.GracefulStop()
+			hard.Stop()
+		})
+		defer stop()
+		group.Go(func() error {
+			if err := server.Serve(r.grpc); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+				return fmt.Errorf("serving %s: %w", r.grpc.Addr(), err)
+			}
+			return nil
+		})
+	}
+	group.Go(func() error { return r.ingest.Run(ctx) })
+	return group.Wait()
+}
+
+// grpcStopTime is how long requests under way may go on when the server ends.
+const grpcStopTime = 3 * time.Second
+
+// describe tells where metrics come in, for people.
+func (r *receiver) describe() (lines []string) {
+	scheme := "http"
+	if r.access.tls != nil {
+		scheme = "https"
+	}
+	if r.http != nil {
+		lines = append(lines, fmt.Sprintf("  OTLP     %s://%s%s (outsight agent --server %s://%s)", scheme, r.http.Addr(), ingest.Path, scheme, r.http.Addr()))
+	}
+	if r.grpc != nil {
+		lines = append(lines, fmt.Sprintf("  OTLP     %s (gRPC)", r.grpc.Addr()))
+	}
+	return lines
+}
+
+// ready is why nothing can be taken, or nil.
+func (r *receiver) ready() error {
+	if !r.conn.IsConnected() {
+		return errors.New("the queue is away")
+	}
+	return nil
+}
+
+func (r *receiver) metrics() http.Handler { return r.ingest.Metrics() }
+
+func (r *receiver) close() {
+	for _, l := range []net.Listener{r.grpc, r.http} {
+		if l != nil {
+			l.Close()
+		}
+	}
+	if r.conn != nil {
+		r.conn.Close()
+	}
+	if r.embedded != nil {
+		if err := r.embedded.Close(); err != nil {
+			r.log.Error("ending the queue was not clean", "error", err)
+		}
+	}
+}

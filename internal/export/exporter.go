@@ -1,0 +1,154 @@
+package export
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"outsight/internal/model"
+	"outsight/internal/otlp"
+)
+
+// Options of an Exporter. Server and Spool are required.
+type Options struct {
+	// Server is the URL of the server, http or https; without a path, /v1/metrics is added.
+	Server string
+	// Spool is the directory of batches that wait.
+	Spool string
+	// MaxBytes bounds it (256 MiB).
+	MaxBytes int64
+	// Tenant and Token go into the headers; empty for none.
+	Tenant, Token string
+	// TLS for https; nil for the system's certificates.
+	TLS *tls.Config
+	// MaxPause bounds the time between two tries while the server is away (30 s).
+	MaxPause time.Duration
+	Logger   *slog.Logger
+}
+
+// DefaultMaxBytes bounds the spool where Options has no bound.
+const DefaultMaxBytes = 256 << 20
+
+// Exporter sends snapshots to a server.
+type Exporter struct {
+	options Options
+	url     string
+	life    string
+	spool   *Spool
+	client  *http.Client
+	encoder *zstd.Encoder
+	// written wakes up the sender.
+	written chan struct{}
+	number  uint64
+	buffer  []byte
+	counts  struct {
+		batches, samples, sent, retries, refused, rejected, unwritten atomic.Uint64
+	}
+	state state
+}
+
+// state is how sending goes, for people.
+type state struct {
+	// mu guards the rest.
+	mu sync.Mutex
+	// err is why the last try failed, nil where it did not. since is when that began.
+	err   error
+	since time.Time
+}
+
+// Open opens the spool and prepares the exporter. Nothing is sent before Run.
+func Open(o Options) (*Exporter, error) {
+	o.MaxBytes = cmp.Or(o.MaxBytes, DefaultMaxBytes)
+	o.MaxPause = cmp.Or(o.MaxPause, 30*time.Second)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	address, err := parseServer(o.Server)
+	if err != nil {
+		return nil, err
+	}
+	e := &Exporter{options: o, url: address, written: make(chan struct{}, 1)}
+	var random [8]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return nil, fmt.Errorf("naming this life of the agent: %w", err)
+	}
+	e.life = hex.EncodeToString(random[:])
+	e.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest),
+		zstd.WithWindowSize(256<<10), zstd.WithLowerEncoderMem(true))
+	if err != nil {
+		return nil, fmt.Errorf("making a compressor: %w", err)
+	}
+	e.client = &http.Client{
+		Timeout: time.Minute,
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, TLSClientConfig: o.TLS, MaxIdleConns: 1, IdleConnTimeout: 90 * time.Second,
+			DisableCompression: true, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second,
+		},
+		// A token must not go where nobody sent it.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	if e.spool, err = OpenSpool(o.Spool, o.MaxBytes); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// ErrServer means that the server's URL makes no sense.
+var ErrServer = errors.New("not the URL of a server")
+
+func parseServer(server string) (string, error) {
+	u, err := url.Parse(server)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return "", fmt.Errorf("%w: %q, want http://HOST:PORT or https://HOST:PORT", ErrServer, server)
+	}
+	if strings.Trim(u.Path, "/") == "" {
+		u.Path = "/v1/metrics"
+	}
+	return u.String(), nil
+}
+
+// Consume implements agent.Sink: it makes a batch of a snapshot and puts it into the spool.
+func (e *Exporter) Consume(_ context.Context, s *model.Snapshot) error {
+	return e.Put(otlp.Convert(s))
+}
+
+// Put makes a batch of all series that the host has at one time, and puts it into the spool. It is for one goroutine.
+func (e *Exporter) Put(series []model.Series) error {
+	e.buffer = otlp.Encode(e.buffer[:0], series)
+	e.number++
+	b := Batch{
+		Name:    fmt.Sprintf("%s/%0*d", e.life, otlp.BatchNumberDigits, e.number),
+		Samples: uint64(len(series)),
+		Data:    e.encoder.EncodeAll(e.buffer, nil),
+	}
+	if err := e.spool.Put(b); err != nil {
+		e.counts.unwritten.Add(1)
+		return err
+	}
+	e.counts.batches.Add(1)
+	e.counts.samples.Add(b.Samples)
+	select {
+	case e.written <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// Close closes the spool; Run must have returned. What was not sent is sent by the next Exporter of the same directory.
+func (e *Exporter) Close() error {
+	e.client.CloseIdleConnections()
+	return errors.Join(e.encoder.Close(), e.spool.Close())
+}

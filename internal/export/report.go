@@ -1,0 +1,69 @@
+package export
+
+import (
+	"time"
+
+	"outsight/internal/model"
+)
+
+// note remembers how sending goes, and tells of it when that changes.
+func (e *Exporter) note(err error) {
+	e.state.mu.Lock()
+	defer e.state.mu.Unlock()
+	switch before := e.state.err; {
+	case err == nil && before != nil:
+		e.options.Logger.Info("the server takes batches again", "server", e.url, "after", time.Since(e.state.since).Round(time.Second))
+	case err != nil && (before == nil || before.Error() != err.Error()):
+		if before == nil {
+			e.state.since = time.Now()
+		}
+		e.options.Logger.Warn("batches wait in the spool", "error", err)
+	}
+	e.state.err = err
+}
+
+// Error is why the last batch could not be sent, nil where it could.
+func (e *Exporter) Error() error {
+	e.state.mu.Lock()
+	defer e.state.mu.Unlock()
+	return e.state.err
+}
+
+// Features implements agent.Reporter.
+func (e *Exporter) Features() []model.Feature {
+	f := model.Feature{Name: "server", Purpose: "sending what is seen to a server", State: model.FeatureWorks}
+	if err := e.Error(); err != nil {
+		f.State, f.Reason = model.FeatureAbsent, err.Error()
+		f.Remedy = "start the server at " + e.url + ", or correct --server, --token-file and the certificates; batches wait in the spool meanwhile"
+	}
+	return []model.Feature{f}
+}
+
+// Drops implements agent.Reporter.
+func (e *Exporter) Drops() []model.Drop {
+	s := e.spool.Stats()
+	return []model.Drop{
+		{Name: "export/spool-bytes", Count: s.DroppedBatches, Used: uint64(s.Bytes), Capacity: uint64(s.MaxBytes)},
+		{Name: "export/spool-batches", Used: s.Batches},
+		{Name: "export/spool-dropped-samples", Count: s.DroppedSamples},
+		{Name: "export/spool-damaged-files", Count: s.Damaged},
+		{Name: "export/unwritten-batches", Count: e.counts.unwritten.Load()},
+		{Name: "export/refused-batches", Count: e.counts.refused.Load()},
+		{Name: "export/rejected-samples", Count: e.counts.rejected.Load()},
+		{Name: "export/retries", Count: e.counts.retries.Load()},
+	}
+}
+
+// Stats tells what was made and what was sent. Counts are since Open.
+type Stats struct {
+	Batches, Samples, Sent, Retries, Refused, Rejected uint64
+	Spool                                              SpoolStats
+}
+
+// Stats is the state now.
+func (e *Exporter) Stats() Stats {
+	return Stats{
+		Batches: e.counts.batches.Load(), Samples: e.counts.samples.Load(), Sent: e.counts.sent.Load(), Retries: e.counts.retries.Load(),
+		Refused: e.counts.refused.Load(), Rejected: e.counts.rejected.Load(), Spool: e.spool.Stats(),
+	}
+}

@@ -1,0 +1,172 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"outsight/internal/model"
+	"outsight/internal/queue"
+	"outsight/internal/store"
+)
+
+// Run brings what is in the queue into the store until ctx ends or the store is closed.
+func (i *Ingest) Run(ctx context.Context) error {
+	return i.queue.Consume(ctx, i.deal)
+}
+
+// deal appends a group of messages. They leave the queue once the store has them on the disk.
+func (i *Ingest) deal(ctx context.Context, group []*queue.Delivery) error {
+	for _, d := range group {
+		if d.Done {
+			continue
+		}
+		if err := i.suspected(d); err != nil {
+			d.SetAside(err.Error())
+			d.Done = true
+			i.counts.poison.Add(1)
+			continue
+		}
+		if err := i.appendOne(ctx, d); err != nil {
+			return err
+		}
+		d.Done = true
+	}
+	if err := i.store.Sync(); err != nil {
+		return fmt.Errorf("writing the store to the disk: %w", err)
+	}
+	i.cleared()
+	return nil
+}
+
+// appendOne appends a message, or sets it aside where that can never work.
+func (i *Ingest) appendOne(ctx context.Context, d *queue.Delivery) error {
+	batch, err := i.batchOf(d)
+	if err == nil {
+		err = i.append(ctx, batch, d.Header(headerWhole) != "")
+	}
+	switch {
+	case err == nil:
+		i.counts.appended.Add(uint64(len(batch.Series)))
+		return nil
+	case errors.Is(err, store.ErrRejected):
+		// The store counts why. The rest of the batch is in it.
+		i.counts.appended.Add(uint64(len(batch.Series)))
+		i.options.Logger.Debug("the store refused some samples", "error", err)
+		return nil
+	case errors.Is(err, errPoison), i.isAtFault(ctx, err):
+		i.options.Logger.Warn("a message is set aside", "sequence", d.Sequence, "error", err)
+		i.counts.poison.Add(1)
+		d.SetAside(err.Error())
+		return nil
+	}
+	return err
+}
+
+var errPoison = errors.New("message cannot be read")
+
+// isAtFault tells whether the message is to blame for err: the store takes others.
+func (i *Ingest) isAtFault(ctx context.Context, err error) bool {
+	for _, fault := range []error{store.ErrClosed, store.ErrNoSpace, store.ErrUnavailable, store.ErrAccess} {
+		if errors.Is(err, fault) {
+			return false
+		}
+	}
+	if ctx.Err() != nil {
+		return false
+	}
+	return i.store.AppendPart(ctx, nil) == nil
+}
+
+// append is a store's Append, whose panics are errors: one message must not end the server again and again.
+func (i *Ingest) append(ctx context.Context, b *Batch, whole bool) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: panic: %v at %s", errPoison, p, debug.Stack())
+		}
+	}()
+	series := i.named(b.Series)
+	if whole {
+		return i.store.Append(ctx, series)
+	}
+	return i.store.AppendPart(ctx, series)
+}
+
+// named has the labels of Options.Name. A series that got some is no longer the one that its key stands for.
+func (i *Ingest) named(series []model.Series) []model.Series {
+	if i.options.Name == nil {
+		return series
+	}
+	named := i.options.Name(series)
+	for n := range named {
+		if len(named[n].Labels) != len(series[n].Labels) {
+			named[n].Key = 0
+		}
+	}
+	return named
+}
+
+func (i *Ingest) batchOf(d *queue.Delivery) (b *Batch, err error) {
+	if b := i.handed.take(d.Header(headerID)); b != nil {
+		return b, nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: panic: %v at %s", errPoison, p, debug.Stack())
+		}
+	}()
+	received, err := strconv.ParseInt(d.Header(headerReceived), 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("%w: header %s: %w", errPoison, headerReceived, err)
+	}
+	body, err := i.decoder.DecodeAll(d.Data, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: decompressing: %w", errPoison, err)
+	}
+	if b, err = i.own.Decode(body, d.Header(headerTenant), time.UnixMilli(received)); err != nil {
+		return nil, fmt.Errorf("%w: %w", errPoison, err)
+	}
+	return b, nil
+}
+
+// suspectTries is how often the process may end while it works on one and the same message.
+const suspectTries = 3
+
+// suspected notes on the disk that the work on a message begins that is older than this process, and fails where that was noted often enough before: then
+// the process never came to its end.
+func (i *Ingest) suspected(d *queue.Delivery) error {
+	if i.options.Dir == "" || !d.Leftover {
+		return nil
+	}
+	tries := uint64(0)
+	if d.Sequence == i.suspect.sequence {
+		tries = i.suspect.tries
+	}
+	if tries >= suspectTries {
+		return fmt.Errorf("the server ended %d times while it worked on this message", tries)
+	}
+	if err := os.WriteFile(i.suspectFile(), fmt.Appendf(nil, "%d %d\n", d.Sequence, tries+1), 0o644); err != nil {
+		i.options.Logger.Warn("cannot note which message is worked on", "error", err)
+	}
+	return nil
+}
+
+// readSuspect reads what the process before this one was working on, if anything.
+func (i *Ingest) readSuspect() {
+	if text, err := os.ReadFile(i.suspectFile()); i.options.Dir != "" && err == nil {
+		fmt.Sscanf(string(text), "%d %d", &i.suspect.sequence, &i.suspect.tries)
+	}
+}
+
+func (i *Ingest) cleared() {
+	if i.options.Dir != "" {
+		os.Remove(i.suspectFile())
+	}
+}
+
+func (i *Ingest) suspectFile() string { return filepath.Join(i.options.Dir, "suspect") }

@@ -1,0 +1,102 @@
+package ingest
+
+import (
+	"errors"
+	"math"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// errMalformed means that bytes are no message.
+var errMalformed = errors.New("malformed protobuf")
+
+// fields walks the fields of one protobuf message. The generated types would cost an allocation for each
+// attribute of each sample, which is most of what reading a request takes.
+type fields struct {
+	rest []byte
+	num  protowire.Number
+	typ  protowire.Type
+	// bytes of a length-delimited field, number of any other.
+	bytes  []byte
+	number uint64
+	// start is where the field that was read began, counted from the message's end: len(rest) before it.
+	start int
+	bad   bool
+}
+
+// next reads a field. It answers false at the end and where the message is malformed, which bad tells.
+func (f *fields) next() bool {
+	if len(f.rest) == 0 || f.bad {
+		return false
+	}
+	f.start = len(f.rest)
+	num, typ, n := protowire.ConsumeTag(f.rest)
+	if n < 0 {
+		f.bad = true
+		return false
+	}
+	f.num, f.typ, f.rest = num, typ, f.rest[n:]
+	switch typ {
+	case protowire.BytesType:
+		f.bytes, n = protowire.ConsumeBytes(f.rest)
+	case protowire.VarintType:
+		f.number, n = protowire.ConsumeVarint(f.rest)
+	case protowire.Fixed64Type:
+		f.number, n = protowire.ConsumeFixed64(f.rest)
+	case protowire.Fixed32Type:
+		var v uint32
+		v, n = protowire.ConsumeFixed32(f.rest)
+		f.number = uint64(v)
+	default:
+		n = protowire.ConsumeFieldValue(num, typ, f.rest)
+	}
+	if n < 0 {
+		f.bad = true
+		return false
+	}
+	f.rest = f.rest[n:]
+	return true
+}
+
+// is tells whether the field that was read has this number and type. A known number of another type is as
+// good as an unknown one.
+func (f *fields) is(num protowire.Number, typ protowire.Type) bool {
+	return f.num == num && f.typ == typ
+}
+
+func (f *fields) message(num protowire.Number) bool { return f.is(num, protowire.BytesType) }
+func (f *fields) fixed(num protowire.Number) bool   { return f.is(num, protowire.Fixed64Type) }
+func (f *fields) varint(num protowire.Number) bool  { return f.is(num, protowire.VarintType) }
+func (f *fields) double() float64                   { return math.Float64frombits(f.number) }
+
+// appendVarints appends the numbers of a repeated field, packed or single, to to.
+func (f *fields) appendVarints(to []uint64, most int) []uint64 {
+	if f.typ == protowire.VarintType {
+		return append(to, f.number)
+	}
+	for b := f.bytes; len(b) > 0; {
+		v, n := protowire.ConsumeVarint(b)
+		if n < 0 || len(to) > most {
+			f.bad = true
+			return to
+		}
+		to, b = append(to, v), b[n:]
+	}
+	return to
+}
+
+// appendFixed is appendVarints for numbers of 8 bytes.
+func (f *fields) appendFixed(to []uint64, most int) []uint64 {
+	if f.typ == protowire.Fixed64Type {
+		return append(to, f.number)
+	}
+	if len(f.bytes)%8 != 0 || len(f.bytes)/8+len(to) > most+1 {
+		f.bad = true
+		return to
+	}
+	for b := f.bytes; len(b) > 0; b = b[8:] {
+		v, _ := protowire.ConsumeFixed64(b)
+		to = append(to, v)
+	}
+	return to
+}

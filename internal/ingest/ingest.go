@@ -1,0 +1,303 @@
+// Package ingest takes metrics from agents and from any other sender of OpenTelemetry's protocol, OTLP, and
+// brings them into a store. What a sender was told is taken lies in a queue on the disk by then; a consumer of
+// the queue appends it to the store. Nothing that was taken is lost, whichever of the processes is killed when:
+// what the store had not yet written is handed to it again, and to append a batch twice has no effect.
+//
+// # Whole batches and parts
+//
+// A request with the header BatchHeader whose scopes are all otlp.Scope is a batch of an agent: all series that its host has at one
+// time, so that a series which the next batch lacks has ended. Everything else is a part of nobody knows what, and ends nothing.
+//
+// # Bounds
+//
+// A request is bounded in bytes before and after decompression, in data points, and in labels; all requests
+// together in bytes in memory. The queue is bounded in bytes. Where there is no room, the sender is told to come again
+// later (429, RESOURCE_EXHAUSTED) and nothing is dropped. Stats counts what each bound turned away.
+package ingest
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"regexp"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"outsight/internal/model"
+	"outsight/internal/otlp"
+	"outsight/internal/queue"
+)
+
+// Store takes what was ingested.
+type Store interface {
+	// Append stores all series that hosts have at one time, AppendPart some series of anybody. Both have
+	// the errors of store.Store.
+	Append(context.Context, []model.Series) error
+	AppendPart(context.Context, []model.Series) error
+	// Sync returns when what was appended outlives a loss of power.
+	Sync() error
+}
+
+// Authenticator finds out by the header "Authorization" who sends, and for which tenant.
+type Authenticator interface {
+	Check(authorization string) (tenant string, ok bool)
+}
+
+// Options of New. The zero value works.
+type Options struct {
+	Limits Limits
+	// MaxBody and MaxDecompressed bound one request in bytes (8 MiB, 32 MiB).
+	MaxBody, MaxDecompressed int64
+	// InFlight bounds the bytes of all requests that are being worked on (128 MiB).
+	InFlight int64
+	// RetryAfter is when a sender that was turned away should come again (1 s).
+	RetryAfter time.Duration
+	// Auth lets requests in; nil for everybody's.
+	Auth Authenticator
+	// Tenants puts the label TenantLabel on all series: what Auth says, else the headers otlp.TenantHeader or
+	// X-Scope-OrgID, else DefaultTenant.
+	Tenants bool
+	// Name adds labels to series before they are stored, as kubernetes.Cluster.Name does; nil adds none. It
+	// changes nothing of what it is given.
+	Name func([]model.Series) []model.Series
+	// Dir is where the consumer notes which message it suspects of ending the process; empty for nowhere.
+	Dir    string
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+// DefaultTenant is the tenant of who names none.
+const DefaultTenant = "default"
+
+func (o Options) withDefaults() Options {
+	o.Limits = o.Limits.withDefaults()
+	o.MaxBody = cmp.Or(o.MaxBody, 8<<20)
+	o.MaxDecompressed = cmp.Or(o.MaxDecompressed, 32<<20)
+	o.InFlight = cmp.Or(o.InFlight, 128<<20)
+	o.RetryAfter = cmp.Or(o.RetryAfter, time.Second)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Ingest takes requests into a queue, and from there into a store.
+type Ingest struct {
+	options  Options
+	queue    *queue.Queue
+	store    Store
+	encoder  *zstd.Encoder
+	decoder  *zstd.Decoder
+	decoders []*sharedDecoder
+	own      *Decoder
+	seed     maphash.Seed
+	handed   handover
+	inFlight atomic.Int64
+	counts   counts
+	// suspect is the message that a process before this one never came to the end of.
+	suspect struct{ sequence, tries uint64 }
+}
+
+// sharedDecoder is a Decoder for requests of some of the senders.
+type sharedDecoder struct {
+	// mu guards Decoder.
+	mu sync.Mutex
+	*Decoder
+}
+
+// New makes an Ingest. Nothing goes into the store before Run.
+func New(q *queue.Queue, s Store, o Options) (*Ingest, error) {
+	i := &Ingest{options: o.withDefaults(), queue: q, store: s, seed: maphash.MakeSeed()}
+	var err error
+	if i.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(1<<20)); err != nil {
+		return nil, fmt.Errorf("making a compressor: %w", err)
+	}
+	i.decoder, err = zstd.NewReader(nil, zstd.WithDecoderMaxMemory(uint64(i.options.MaxDecompressed)), zstd.WithDecoderMaxWindow(maxWindow))
+	if err != nil {
+		return nil, fmt.Errorf("making a decompressor: %w", err)
+	}
+	i.own = NewDecoder(i.options.Limits)
+	for range min(runtime.GOMAXPROCS(0), 4) {
+		i.decoders = append(i.decoders, &sharedDecoder{Decoder: NewDecoder(i.options.Limits)})
+	}
+	i.handed.batches = map[string]*Batch{}
+	i.readSuspect()
+	return i, nil
+}
+
+// maxWindow bounds what a zstd frame may ask a reader to remember, in bytes.
+const maxWindow = 8 << 20
+
+// Names of the headers of a message in the queue.
+const (
+	headerTenant   = "Outsight-Tenant"
+	headerReceived = "Outsight-Received"
+	headerWhole    = "Outsight-Whole"
+	headerID       = "Outsight-Id"
+)
+
+// request is what came over the network.
+type request struct {
+	// body is an ExportMetricsServiceRequest, compressed the same as zstd where the sender sent that.
+	body, compressed []byte
+	tenant           string
+	// batch is the value of otlp.BatchHeader: who sent it and a number, or empty.
+	batch string
+}
+
+// errBusy means that the sender should come again later.
+var errBusy = errors.New("too much is under way")
+
+// take keeps a request. It has returned without an error when the request outlives the loss of power.
+func (i *Ingest) take(ctx context.Context, r request) (rejected Rejections, err error) {
+	received := i.options.Now().Truncate(time.Millisecond)
+	batch, err := i.decode(r, received)
+	if err != nil {
+		return rejected, err
+	}
+	i.counts.points.Add(batch.Points)
+	for reason, n := range batch.Rejected {
+		i.counts.rejected[reason].Add(n)
+	}
+	if len(batch.Series) == 0 {
+		return batch.Rejected, nil
+	}
+	m := queue.Message{ID: r.id(), Data: r.compressed, Header: map[string]string{
+		headerReceived: strconv.FormatInt(received.UnixMilli(), 10),
+	}}
+	m.Header[headerID] = m.ID
+	if r.tenant != "" {
+		m.Header[headerTenant] = r.tenant
+	}
+	if r.batch != "" && batch.ours {
+		m.Header[headerWhole] = "1"
+	}
+	if m.Data == nil {
+		m.Data = i.encoder.EncodeAll(r.body, make([]byte, 0, len(r.body)/4+64))
+	}
+	// Before it is published: the consumer may have it at once.
+	rejected, samples := batch.Rejected, uint64(len(batch.Series))
+	i.handed.put(m.ID, batch)
+	duplicate, err := i.queue.Publish(ctx, m)
+	if err != nil {
+		i.handed.take(m.ID)
+		return rejected, err
+	}
+	if duplicate {
+		// The consumer gets the first one alone.
+		i.handed.take(m.ID)
+		i.counts.duplicates.Add(1)
+		return rejected, nil
+	}
+	i.counts.samples.Add(samples)
+	return rejected, nil
+}
+
+// id tells a request from all others; one that is sent again has the same.
+func (r *request) id() string {
+	if r.batch != "" {
+		return r.tenant + "/" + r.batch
+	}
+	sum := sha256.Sum256(r.body)
+	return r.tenant + "/" + hex.EncodeToString(sum[:16])
+}
+
+func (i *Ingest) decode(r request, received time.Time) (*Batch, error) {
+	key := r.batch
+	if n := len(key) - batchNumberBytes; n > 0 {
+		key = key[:n]
+	} else {
+		key = string(r.body[:min(len(r.body), 128)])
+	}
+	d := i.decoders[maphash.String(i.seed, key)%uint64(len(i.decoders))]
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.Decode(r.body, r.tenant, received)
+}
+
+// batchNumberBytes is the length of the number at the end of a batch's name.
+const batchNumberBytes = otlp.BatchNumberDigits
+
+var (
+	tenantName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
+	batchName  = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}/[0-9]{` + strconv.Itoa(otlp.BatchNumberDigits) + `}$`)
+)
+
+// Errors of who sends.
+var (
+	errUnauthorized = errors.New("a token is needed")
+	errForbidden    = errors.New("this token is of another tenant")
+	errBadHeader    = errors.New("a header makes no sense")
+)
+
+// admit finds the tenant and the batch of a request by its headers.
+func (i *Ingest) admit(header func(string) string) (tenant, batch string, err error) {
+	if i.options.Auth != nil {
+		var ok bool
+		if tenant, ok = i.options.Auth.Check(header("Authorization")); !ok {
+			return "", "", errUnauthorized
+		}
+	}
+	asked := cmp.Or(header(otlp.TenantHeader), header("X-Scope-OrgID"))
+	switch {
+	case !i.options.Tenants:
+		tenant = ""
+	case tenant != "" && asked != "" && asked != tenant:
+		return "", "", errForbidden
+	default:
+		tenant = cmp.Or(tenant, asked, DefaultTenant)
+		if !tenantName.MatchString(tenant) {
+			return "", "", fmt.Errorf("%w: tenant %.80q: want up to 64 letters, digits, dots, hyphens and underscores", errBadHeader, tenant)
+		}
+	}
+	batch = header(otlp.BatchHeader)
+	if batch != "" && !batchName.MatchString(batch) {
+		return "", "", fmt.Errorf("%w: %s %.80q", errBadHeader, otlp.BatchHeader, batch)
+	}
+	return tenant, batch, nil
+}
+
+// handover spares the consumer to decode what this process has just decoded.
+type handover struct {
+	// mu guards the rest.
+	mu      sync.Mutex
+	batches map[string]*Batch
+	series  int
+}
+
+// maxHanded bounds the series that wait in memory for the consumer, which reads the queue where there are more.
+const maxHanded = 200_000
+
+func (h *handover) put(id string, b *Batch) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.series+len(b.Series) > maxHanded || h.batches[id] != nil {
+		return
+	}
+	h.batches[id] = b
+	h.series += len(b.Series)
+}
+
+func (h *handover) take(id string) *Batch {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b := h.batches[id]
+	if b != nil {
+		delete(h.batches, id)
+		h.series -= len(b.Series)
+	}
+	return b
+}

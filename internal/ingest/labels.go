@@ -1,0 +1,354 @@
+package ingest
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"hash/maphash"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/otlptranslator"
+	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
+	"google.golang.org/protobuf/proto"
+
+	"outsight/internal/model"
+	"outsight/internal/otlp"
+)
+
+// TenantLabel is the label that a request's tenant becomes.
+const TenantLabel = "tenant"
+
+// origin is a resource: what the labels of its points begin with.
+type origin struct {
+	number uint64
+	// ours is whether names are taken as they are.
+	ours   bool
+	tenant string
+	// labels that each point has, and those of target_info; nil where there is none.
+	labels, target []model.Label
+	bad            bool
+}
+
+// labelSet is the labels of a series, and what they were made from.
+type labelSet struct {
+	origin *origin
+	metric *metric
+	// raw attributes; the values of labels are parts of it.
+	raw    string
+	labels []model.Label
+	// key of the series, where the set is that of one.
+	key uint64
+	bad bool
+	// bounds and parts of a point that is several series.
+	bounds []uint64
+	parts  []part
+	next   *labelSet
+}
+
+// seriesKeys gives each set of labels of each metric a number.
+var seriesKeys atomic.Uint64
+
+// set finds or makes the labels of a point of the current metric.
+func (r *reading) set(raw []byte, field int32) (*labelSet, error) {
+	hash := maphash.Bytes(r.seed, raw) ^ (r.origin.number*0x9e3779b97f4a7c15 + r.metric.number*0xc2b2ae3d27d4eb4f)
+	for s := r.recent[hash]; s != nil; s = s.next {
+		if s.origin == r.origin && s.metric == r.metric && s.raw == string(raw) {
+			return s, nil
+		}
+	}
+	for s := r.older[hash]; s != nil; s = s.next {
+		if s.origin == r.origin && s.metric == r.metric && s.raw == string(raw) {
+			again := *s
+			again.next = r.recent[hash]
+			r.recent[hash] = &again
+			return &again, nil
+		}
+	}
+	s := &labelSet{origin: r.origin, metric: r.metric, raw: string(raw), key: seriesKeys.Add(1)}
+	pairs, err := attributes(raw, s.raw, field)
+	if err != nil {
+		return nil, err
+	}
+	var ok bool
+	s.labels, ok = r.build(r.origin, pairs)
+	s.bad = !ok
+	s.next = r.recent[hash]
+	r.recent[hash] = s
+	return s, nil
+}
+
+// build makes the labels of a point from its attributes and those of its resource.
+func (d *Decoder) build(from *origin, pairs []model.Label) (labels []model.Label, ok bool) {
+	if from.bad || len(pairs)+len(from.labels) > d.limits.Labels {
+		return nil, false
+	}
+	labels = make([]model.Label, 0, len(pairs)+len(from.labels))
+	for _, p := range pairs {
+		name := p.Name
+		if !from.ours {
+			if name, ok = labelName(name); !ok {
+				return nil, false
+			}
+		} else if !isLabelName(name) {
+			return nil, false
+		}
+		if p.Value == "" || len(name) > maxNameBytes {
+			if p.Value != "" {
+				return nil, false
+			}
+			continue
+		}
+		if i := indexOf(labels, name); i >= 0 {
+			if from.ours {
+				return nil, false
+			}
+			// Two attributes may have one name once their dots are gone.
+			labels[i].Value = otlp.Label(name, labels[i].Value+";"+p.Value).Value
+			continue
+		}
+		labels = append(labels, otlp.Label(name, p.Value))
+	}
+	for _, l := range from.labels {
+		if i := indexOf(labels, l.Name); i >= 0 {
+			labels[i] = l
+		} else {
+			labels = append(labels, l)
+		}
+	}
+	sortLabels(labels)
+	return labels, true
+}
+
+func indexOf(labels []model.Label, name string) int {
+	return slices.IndexFunc(labels, func(l model.Label) bool { return l.Name == name })
+}
+
+func sortLabels(labels []model.Label) {
+	slices.SortFunc(labels, func(a, b model.Label) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// insert is labels with one more, or with another value of it.
+func insert(labels []model.Label, name, value string) []model.Label {
+	all := make([]model.Label, 0, len(labels)+1)
+	for _, l := range labels {
+		if l.Name != name {
+			all = append(all, l)
+		}
+	}
+	all = append(all, model.Label{Name: name, Value: value})
+	sortLabels(all)
+	return all
+}
+
+var labelNamer = otlptranslator.LabelNamer{}
+
+func labelName(attribute string) (string, bool) {
+	name, err := labelNamer.Build(attribute)
+	return name, err == nil && isLabelName(name)
+}
+
+func isLabelName(name string) bool {
+	if name == "" || strings.HasPrefix(name, "__") {
+		return false
+	}
+	for i, c := range []byte(name) {
+		if !(c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || i > 0 && c >= '0' && c <= '9') {
+			return false
+		}
+	}
+	return true
+}
+
+// originOf finds or makes the origin of a resource.
+func (r *reading) originOf(about []byte, tenant string, ours bool) (*origin, error) {
+	key := "foreign\x00"
+	if ours {
+		key = "ours\x00"
+	}
+	key += tenant + "\x00" + string(about)
+	if o := r.origins[key]; o != nil {
+		return o, nil
+	}
+	pairs, err := attributes(about, string(about), 1)
+	if err != nil {
+		return nil, err
+	}
+	r.numbers++
+	o := &origin{number: r.numbers, ours: ours, tenant: tenant}
+	if ours {
+		o.fromAgent(pairs)
+	} else {
+		o.fromResource(pairs, r.limits.Labels)
+	}
+	if tenant != "" {
+		o.labels = insert(o.labels, TenantLabel, tenant)
+		if o.target != nil {
+			o.target = insert(o.target, TenantLabel, tenant)
+		}
+	}
+	r.origins[key] = o
+	return o, nil
+}
+
+func (o *origin) fromAgent(pairs []model.Label) {
+	for _, p := range pairs {
+		if p.Name == otlp.HostAttribute && p.Value != "" {
+			o.labels = []model.Label{otlp.Label(otlp.LabelHost, p.Value)}
+		}
+	}
+}
+
+// fromResource makes job and instance of the service's name and instance, as Prometheus does; the other
+// attributes become labels of the series target_info alone.
+func (o *origin) fromResource(pairs []model.Label, most int) {
+	var service, namespace, instance string
+	var others []model.Label
+	for _, p := range pairs {
+		switch p.Name {
+		case "service.name":
+			service = p.Value
+		case "service.namespace":
+			namespace = p.Value
+		case "service.instance.id":
+			instance = p.Value
+		default:
+			if name, ok := labelName(p.Name); ok && p.Value != "" && len(others) < most-3 && indexOf(others, name) < 0 {
+				others = append(others, otlp.Label(name, p.Value))
+			}
+		}
+	}
+	job := service
+	if namespace != "" && service != "" {
+		job = namespace + "/" + service
+	}
+	for name, value := range map[string]string{"job": job, "instance": instance} {
+		if value != "" {
+			o.labels = append(o.labels, otlp.Label(name, value))
+		}
+	}
+	sortLabels(o.labels)
+	if len(o.labels) > 0 && len(others) > 0 {
+		o.target = others
+		for _, l := range o.labels {
+			o.target = insert(o.target, l.Name, l.Value)
+		}
+		sortLabels(o.target)
+	}
+}
+
+// targetInfo adds the series that tells the other attributes of the current resource.
+func (r *reading) targetInfo() {
+	if o := r.origin; o.target != nil {
+		r.add(model.Series{Name: "target_info", Labels: o.target, Kind: model.Gauge, Time: time.UnixMilli(r.last), Value: 1})
+	}
+}
+
+// attributes reads the KeyValues that are field of the message b; all is b as text, which the pairs keep parts of.
+func attributes(b []byte, all string, field int32) (pairs []model.Label, err error) {
+	f := fields{rest: b}
+	for f.next() {
+		if f.typ != 2 || int32(f.num) != field {
+			continue
+		}
+		var p model.Label
+		end := len(all) - len(f.rest)
+		kv := fields{rest: f.bytes}
+		for kv.next() {
+			// Where a part of the pair lies in all.
+			to := end - len(kv.rest)
+			switch {
+			case kv.message(1):
+				p.Name = all[to-len(kv.bytes) : to]
+			case kv.message(2):
+				if p.Value, err = anyValue(kv.bytes, all[to-len(kv.bytes):to]); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if err := check(&kv); err != nil {
+			return nil, err
+		}
+		pairs = append(pairs, p)
+	}
+	return pairs, check(&f)
+}
+
+// anyValue is an attribute's value as text; text is b.
+func anyValue(b []byte, text string) (value string, err error) {
+	f := fields{rest: b}
+	for f.next() {
+		switch {
+		case f.message(1):
+			to := len(text) - len(f.rest)
+			value = text[to-len(f.bytes) : to]
+		case f.varint(2):
+			value = strconv.FormatBool(f.number != 0)
+		case f.varint(3):
+			value = strconv.FormatInt(int64(f.number), 10)
+		case f.fixed(4):
+			value = floatText(f.double())
+		case f.message(5), f.message(6):
+			var v commonpb.AnyValue
+			if proto.Unmarshal(b, &v) != nil {
+				f.bad = true
+				continue
+			}
+			whole, err := json.Marshal(plain(&v, 0))
+			if err != nil {
+				f.bad = true
+			}
+			value = string(whole)
+		case f.message(7):
+			value = base64.StdEncoding.EncodeToString(f.bytes)
+		}
+	}
+	return value, check(&f)
+}
+
+func floatText(v float64) string {
+	if v == math.Trunc(v) && math.Abs(v) < 1e15 {
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
+}
+
+// maxDepth is how deep lists in an attribute are followed.
+const maxDepth = 8
+
+func plain(v *commonpb.AnyValue, depth int) any {
+	if depth > maxDepth {
+		return nil
+	}
+	switch v := v.GetValue().(type) {
+	case *commonpb.AnyValue_StringValue:
+		return v.StringValue
+	case *commonpb.AnyValue_BoolValue:
+		return v.BoolValue
+	case *commonpb.AnyValue_IntValue:
+		return v.IntValue
+	case *commonpb.AnyValue_DoubleValue:
+		if math.IsNaN(v.DoubleValue) || math.IsInf(v.DoubleValue, 0) {
+			return floatText(v.DoubleValue)
+		}
+		return v.DoubleValue
+	case *commonpb.AnyValue_BytesValue:
+		return v.BytesValue
+	case *commonpb.AnyValue_ArrayValue:
+		all := []any{}
+		for _, item := range v.ArrayValue.GetValues() {
+			all = append(all, plain(item, depth+1))
+		}
+		return all
+	case *commonpb.AnyValue_KvlistValue:
+		all := map[string]any{}
+		for _, item := range v.KvlistValue.GetValues() {
+			all[item.GetKey()] = plain(item.GetValue(), depth+1)
+		}
+		return all
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package ingest
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Reason says why a data point was not taken. The rest of its request is.
+type Reason uint8
+
+// The reasons.
+const (
+	Delta Reason = iota
+	TooOld
+	Future
+	BadLabels
+	BadName
+	BadHistogram
+	Refused
+	reasons
+)
+
+// String names r as metrics do.
+func (r Reason) String() string {
+	return [reasons]string{"delta", "too_old", "future", "labels", "name", "histogram", "store"}[r]
+}
+
+// explanations are for the person who looks after the sender.
+var explanations = [reasons]string{
+	"of delta temporality: let the sender export cumulative ones",
+	"too old or without a time",
+	"ahead of this server's clock: set the sender's clock",
+	"with too many labels, labels twice, or names of labels that cannot be stored",
+	"of metrics without a name or with one that cannot be stored",
+	"of histograms that contradict themselves or have too many buckets",
+	"that the store refused",
+}
+
+// Rejections counts data points by reason.
+type Rejections [reasons]uint64
+
+// Total is the sum of all.
+func (r *Rejections) Total() (n uint64) {
+	for _, v := range r {
+		n += v
+	}
+	return n
+}
+
+// String tells how many were rejected and why; it is empty where none was.
+func (r *Rejections) String() string {
+	var parts []string
+	for reason, n := range r {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, explanations[reason]))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "data points rejected: " + strings.Join(parts, "; ")
+}

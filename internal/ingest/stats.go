@@ -1,0 +1,151 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"outsight/internal/model"
+	"outsight/internal/queue"
+)
+
+// Refusal says why a whole request was turned away.
+type Refusal uint8
+
+// The refusals. Busy and Full are worth another try.
+const (
+	Unauthorized Refusal = iota
+	Malformed
+	TooLarge
+	Unsupported
+	Busy
+	Full
+	Failed
+	refusals
+)
+
+// String names r as metrics do.
+func (r Refusal) String() string {
+	return [refusals]string{"unauthorized", "malformed", "too_large", "unsupported", "busy", "queue_full", "failed"}[r]
+}
+
+// counts are the counters behind Stats.
+type counts struct {
+	requests                                      [2]atomic.Uint64
+	refused                                       [refusals]atomic.Uint64
+	points, samples, duplicates, appended, poison atomic.Uint64
+	bytes                                         atomic.Uint64
+	rejected                                      [reasons]atomic.Uint64
+}
+
+// Transports, as indexes of Stats.Requests.
+const (
+	overHTTP = iota
+	overGRPC
+)
+
+// Stats tells what was taken and what was not. Counts are since New.
+type Stats struct {
+	// HTTP and GRPC requests, of which Refused were turned away whole.
+	HTTP, GRPC uint64
+	Refused    [refusals]uint64
+	// Bytes of bodies after decompression, Points in them, of which Rejected had no place.
+	Bytes, Points uint64
+	Rejected      Rejections
+	// Samples that were taken: what is in the queue by then. Appended ones have reached the store. Duplicates are
+	// requests that came again, Poison are messages that were set aside.
+	Samples, Appended, Duplicates, Poison uint64
+	// InFlight bytes of requests that are being worked on, of at most MaxInFlight.
+	InFlight, MaxInFlight int64
+	Queue                 queue.Stats
+	// Lag is how long the oldest message in the queue has waited.
+	Lag time.Duration
+}
+
+// Stats is the state now. Where the queue does not answer, its part lacks what only it knows, and there is an error.
+func (i *Ingest) Stats(ctx context.Context) (Stats, error) {
+	s := Stats{
+		HTTP: i.counts.requests[overHTTP].Load(), GRPC: i.counts.requests[overGRPC].Load(), Bytes: i.counts.bytes.Load(),
+		Points: i.counts.points.Load(), Samples: i.counts.samples.Load(), Appended: i.counts.appended.Load(),
+		Duplicates: i.counts.duplicates.Load(), Poison: i.counts.poison.Load(),
+		InFlight: i.inFlight.Load(), MaxInFlight: i.options.InFlight,
+	}
+	for r := range s.Refused {
+		s.Refused[r] = i.counts.refused[r].Load()
+	}
+	for r := range s.Rejected {
+		s.Rejected[r] = i.counts.rejected[r].Load()
+	}
+	var err error
+	if s.Queue, err = i.queue.Stats(ctx); err == nil && !s.Queue.Oldest.IsZero() {
+		s.Lag = max(0, i.options.Now().Sub(s.Queue.Oldest))
+	}
+	return s, err
+}
+
+// Drops are the bounds, for the status and for doctor.
+func (s *Stats) Drops() []model.Drop {
+	return []model.Drop{
+		{Name: "ingest/in-flight-bytes", Count: s.Refused[Busy], Used: uint64(s.InFlight), Capacity: uint64(s.MaxInFlight)},
+		{Name: "ingest/queue-bytes", Count: s.Refused[Full], Used: s.Queue.Bytes, Capacity: uint64(s.Queue.MaxBytes)},
+		{Name: "ingest/too-large-requests", Count: s.Refused[TooLarge]},
+		{Name: "ingest/malformed-requests", Count: s.Refused[Malformed] + s.Refused[Unsupported]},
+		{Name: "ingest/unauthorized-requests", Count: s.Refused[Unauthorized]},
+		{Name: "ingest/rejected-points", Count: s.Rejected.Total()},
+		{Name: "ingest/poison-messages", Count: s.Poison, Used: s.Queue.Aside},
+	}
+}
+
+// WriteMetrics writes the metrics of an ingest in Prometheus's text format.
+func (s *Stats) WriteMetrics(w io.Writer) error {
+	var b strings.Builder
+	family := func(name, kind, help string, samples ...any) {
+		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
+		for n := 0; n < len(samples); n += 2 {
+			fmt.Fprintf(&b, "%s%s %v\n", name, samples[n], samples[n+1])
+		}
+	}
+	family("outsight_ingest_requests_total", "counter", "Requests to take metrics, refused ones too",
+		`{transport="http"}`, s.HTTP, `{transport="grpc"}`, s.GRPC)
+	var refused, rejected []any
+	for r, n := range s.Refused {
+		refused = append(refused, `{reason="`+Refusal(r).String()+`"}`, n)
+	}
+	for r, n := range s.Rejected {
+		rejected = append(rejected, `{reason="`+Reason(r).String()+`"}`, n)
+	}
+	family("outsight_ingest_refused_requests_total", "counter", "Requests of which nothing was taken", refused...)
+	family("outsight_ingest_bytes_total", "counter", "Bytes of requests after decompression", "", s.Bytes)
+	family("outsight_ingest_points_total", "counter", "Data points in requests", "", s.Points)
+	family("outsight_ingest_rejected_points_total", "counter", "Data points that were not taken", rejected...)
+	family("outsight_ingest_samples_total", "counter", "Samples that were taken into the queue", "", s.Samples)
+	family("outsight_ingest_appended_samples_total", "counter", "Samples that were brought from the queue into the store", "", s.Appended)
+	family("outsight_ingest_duplicate_requests_total", "counter", "Requests that had been taken before", "", s.Duplicates)
+	family("outsight_ingest_poison_messages_total", "counter", "Messages that were set aside since they cannot be stored", "", s.Poison)
+	family("outsight_ingest_in_flight_bytes", "gauge", "Bytes of requests that are being worked on", "", s.InFlight)
+	family("outsight_queue_messages", "gauge", "Messages that wait in the queue", "", s.Queue.Messages)
+	family("outsight_queue_bytes", "gauge", "Bytes of messages that wait in the queue", "", s.Queue.Bytes)
+	family("outsight_queue_capacity_bytes", "gauge", "Bytes for which the queue has room", "", s.Queue.MaxBytes)
+	family("outsight_queue_lag_seconds", "gauge", "Time for which the oldest message has waited in the queue", "", s.Lag.Seconds())
+	family("outsight_queue_aside_messages", "gauge", "Messages that were set aside and are still there", "", s.Queue.Aside)
+	family("outsight_queue_retries_total", "counter", "Times that the queue was busy and a message was offered to it again", "", s.Queue.Retried)
+	family("outsight_queue_redelivered_total", "counter", "Messages that the queue handed out again", "", s.Queue.Redelivered)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// Metrics answers /metrics.
+func (i *Ingest) Metrics() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+		defer cancel()
+		// What the queue does not tell is zero then, and the rest counts.
+		s, _ := i.Stats(ctx)
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		_ = s.WriteMetrics(w) // who asked has gone
+	})
+}
