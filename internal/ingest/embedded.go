@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,7 +51,7 @@ func Embed(dir string, maxBytes int64, logger *slog.Logger) (*Embedded, error) {
 		lock.Close()
 		return nil, fmt.Errorf("starting the queue in %q: %w", dir, err)
 	}
-	s.SetLoggerV2(natsLogger{logger}, logger.Enabled(nil, slog.LevelDebug-4), false, false)
+	s.SetLoggerV2(natsLogger{logger}, logger.Enabled(context.Background(), slog.LevelDebug-4), false, false)
 	s.Start()
 	e := &Embedded{s, lock}
 	if !s.ReadyForConnections(startTime) || !s.JetStreamEnabled() {
