@@ -2,14 +2,11 @@ package main
 
 import (
 	"errors"
-	"log/slog"
 	"net"
 	"os"
 	"runtime/debug"
-	"time"
 
 	"outsight/internal/agent"
-	"outsight/internal/store"
 )
 
 func listen(address string) (net.Listener, error) {
