@@ -17,7 +17,12 @@ export CGO_ENABLED := 0
 export PATH  := $(PATH):/usr/local/go/bin:/usr/sbin:/sbin
 # The packages that are tested with the race detector; test/ runs the built binaries instead.
 # One after the other: the kernel programs see all of the host, other packages' containers as well.
-UNITS         = $$(go list ./... | grep -v -e '^outsight/test/' -e '^outsight/bpf$$')
+UNITS         = $$(go list ./... | grep -v -e '^outsight/test/' -e '^outsight/bpf$$' | grep -v -w $(patsubst %,-e %,$(HOSTLESS)))
+# Those that look at nothing of the host run two at a time.
+HOSTLESS      = internal/api internal/csvy internal/export internal/graph internal/ingest internal/kubernetes \
+                internal/model internal/otlp internal/queue internal/report internal/store
+# Comparisons with other systems: thousands of queries, which the race detector makes four times as long.
+COMPARISONS   = ^Test(PromQLIsThatOfPrometheus|NoTenantReadsAnothersSeries|TheMapIsTheSameFromARemoteStore)$$
 # Each test in bpf decodes the kernel's types, which takes ten times as long with the race detector:
 # it is used where goroutines share something.
 BPF_RACES     = ^Test(LifecycleEvents|TLSProbesComeAndGo|ReadingDoesNotWaitForALook|Listeners|CloseThatNobodyTold)$$
@@ -61,6 +66,8 @@ lint: ## gofmt, go vet, staticcheck
 .PHONY: unit
 unit: ## package tests with the race detector, kernel programs loaded for real (root, Docker)
 	@CGO_ENABLED=1 go build -race ./...
+	@CGO_ENABLED=1 $(GOTEST) --packages "$(HOSTLESS:%=./%/...)" -- -race -p 2 -timeout 15m -skip '$(COMPARISONS)'
+	@$(GOTEST) --packages ./internal/api -- -timeout 15m -run '$(COMPARISONS)'
 	@CGO_ENABLED=1 scripts/with-docker $(GOTEST) --packages "$(UNITS)" -- -race -p 1 -timeout 15m
 	@scripts/with-docker $(GOTEST) --packages ./bpf -- -timeout 15m
 	@CGO_ENABLED=1 scripts/with-docker $(GOTEST) --packages ./bpf -- -race -timeout 15m -run '$(BPF_RACES)'

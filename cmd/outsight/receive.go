@@ -29,6 +29,7 @@ type receiveFlags struct {
 	grpc, http string
 	nats       string
 	stream     string
+	replicas   int
 	queueBytes int64
 	byHeader   bool
 }
@@ -49,6 +50,7 @@ func (f *receiveFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.http, "otlp-http", defaultOTLPHTTP, "address where OTLP comes by HTTP, from agents and others; empty for none")
 	c.Flags().StringVar(&f.nats, "nats", "", "URL of a NATS cluster with JetStream that keeps what comes until it is stored (default: in this process)")
 	c.Flags().StringVar(&f.stream, "nats-stream", "OUTSIGHT", "name of the stream there; each server needs one of its own")
+	c.Flags().IntVar(&f.replicas, "nats-replicas", 0, "copies of the stream there (default: as many as it has, or 1)")
 	c.Flags().Int64Var(&f.queueBytes, "queue-bytes", 1<<30, "bytes that may wait to be stored; senders are told to wait when it is full")
 	c.Flags().BoolVar(&f.byHeader, "tenant-header", false, "let senders name their tenant by the header X-Outsight-Tenant or X-Scope-OrgID")
 }
@@ -82,12 +84,14 @@ type receiver struct {
 	embedded   *ingest.Embedded
 	conn       *nats.Conn
 	ingest     *ingest.Ingest
-	log        *slog.Logger
+	// cluster puts names to what comes; nil where there is none.
+	cluster *kubernetes.Cluster
+	log     *slog.Logger
 }
 
 // openReceiver opens the queue in the directory data, and the addresses. Of so many series it remembers the labels.
 func openReceiver(ctx context.Context, f receiveFlags, a access, data string, series int, kept anyStore, cluster *kubernetes.Cluster, log *slog.Logger) (r *receiver, err error) {
-	r = &receiver{flags: f, access: a, log: log}
+	r = &receiver{flags: f, access: a, cluster: cluster, log: log}
 	defer func() {
 		if err != nil {
 			r.close()
@@ -104,10 +108,11 @@ func openReceiver(ctx context.Context, f receiveFlags, a access, data string, se
 		r.grpc = netutil.LimitListener(r.grpc, maxSenders)
 	}
 	if f.http != "" {
-		if r.http, err = a.listen(f.http); err != nil {
+		if r.http, err = listen(f.http); err != nil {
 			return r, receiveError{"otlp-http", err}
 		}
-		r.http = netutil.LimitListener(r.http, maxSenders)
+		// TLS comes last: net/http talks HTTP/2 on connections alone that it knows to be TLS.
+		r.http = a.secure(netutil.LimitListener(r.http, maxSenders))
 	}
 	dir := filepath.Join(data, "queue")
 	if f.nats != "" {
@@ -125,7 +130,7 @@ func openReceiver(ctx context.Context, f receiveFlags, a access, data string, se
 	}
 	opening, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	q, err := queue.Open(opening, r.conn, queue.Options{Stream: f.stream, MaxBytes: f.queueBytes, MaxAsideBytes: asideBytes, Logger: log})
+	q, err := queue.Open(opening, r.conn, queue.Options{Stream: f.stream, Replicas: f.replicas, MaxBytes: f.queueBytes, MaxAsideBytes: asideBytes, Logger: log})
 	if err != nil {
 		return r, err
 	}
@@ -177,8 +182,27 @@ func (r *receiver) run(ctx context.Context) error {
 			return nil
 		})
 	}
-	group.Go(func() error { return r.ingest.Run(ctx) })
+	group.Go(func() error {
+		r.awaitNames(ctx)
+		return r.ingest.Run(ctx)
+	})
 	return group.Wait()
+}
+
+// namesPatience is how long what comes waits in the queue for the first answers of Kubernetes.
+const namesPatience = 15 * time.Second
+
+// awaitNames waits until the cluster is known: a series that begins without a name and goes on with one is two.
+func (r *receiver) awaitNames(ctx context.Context) {
+	if r.cluster == nil {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-r.cluster.Synced():
+	case <-time.After(namesPatience):
+		r.log.Warn("what comes is stored without names of pods: Kubernetes does not answer", "waited", namesPatience)
+	}
 }
 
 // grpcStopTime is how long requests under way may go on when the server ends.

@@ -116,10 +116,18 @@ func readCertificates(flag, path string) (*x509.CertPool, error) {
 // listen listens at an address, over TLS where that is configured.
 func (a *access) listen(address string) (net.Listener, error) {
 	l, err := listen(address)
-	if err != nil || a.tls == nil {
-		return l, err
+	if err != nil {
+		return nil, err
 	}
-	return tls.NewListener(l, a.tls), nil
+	return a.secure(l), nil
+}
+
+// secure is l, over TLS where that is configured.
+func (a *access) secure(l net.Listener) net.Listener {
+	if a.tls == nil {
+		return l
+	}
+	return tls.NewListener(l, a.tls)
 }
 
 // handler is everything that is served over HTTP from a store; each tenant has one of its own.

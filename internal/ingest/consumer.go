@@ -22,6 +22,8 @@ func (i *Ingest) Run(ctx context.Context) error {
 
 // deal appends a group of messages. They leave the queue once the store has them on the disk.
 func (i *Ingest) deal(ctx context.Context, group []*queue.Delivery) error {
+	// Whatever came of it: this process has survived these messages.
+	defer i.cleared()
 	for _, d := range group {
 		if d.Done {
 			continue
@@ -40,7 +42,6 @@ func (i *Ingest) deal(ctx context.Context, group []*queue.Delivery) error {
 	if err := i.store.Sync(); err != nil {
 		return fmt.Errorf("writing the store to the disk: %w", err)
 	}
-	i.cleared()
 	return nil
 }
 
@@ -56,10 +57,16 @@ func (i *Ingest) appendOne(ctx context.Context, d *queue.Delivery) error {
 		return nil
 	case errors.Is(err, store.ErrRejected):
 		// The store counts why. The rest of the batch is in it.
-		i.counts.appended.Add(uint64(len(batch.Series)))
+		refused := uint64(0)
+		var rejected *store.RejectedError
+		if errors.As(err, &rejected) {
+			refused = min(rejected.Samples, uint64(len(batch.Series)))
+		}
+		i.counts.rejected[Refused].Add(refused)
+		i.counts.appended.Add(uint64(len(batch.Series)) - refused)
 		i.options.Logger.Debug("the store refused some samples", "error", err)
 		return nil
-	case errors.Is(err, errPoison), i.isAtFault(ctx, err):
+	case errors.Is(err, errPoison):
 		i.options.Logger.Warn("a message is set aside", "sequence", d.Sequence, "error", err)
 		i.counts.poison.Add(1)
 		d.SetAside(err.Error())
@@ -70,19 +77,6 @@ func (i *Ingest) appendOne(ctx context.Context, d *queue.Delivery) error {
 
 var errPoison = errors.New("message cannot be read")
 
-// isAtFault tells whether the message is to blame for err: the store takes others.
-func (i *Ingest) isAtFault(ctx context.Context, err error) bool {
-	for _, fault := range []error{store.ErrClosed, store.ErrNoSpace, store.ErrUnavailable, store.ErrAccess} {
-		if errors.Is(err, fault) {
-			return false
-		}
-	}
-	if ctx.Err() != nil {
-		return false
-	}
-	return i.store.AppendPart(ctx, nil) == nil
-}
-
 // append is a store's Append, whose panics are errors: one message must not end the server again and again.
 func (i *Ingest) append(ctx context.Context, b *Batch, whole bool) (err error) {
 	defer func() {
@@ -90,16 +84,19 @@ func (i *Ingest) append(ctx context.Context, b *Batch, whole bool) (err error) {
 			err = fmt.Errorf("%w: panic: %v at %s", errPoison, p, debug.Stack())
 		}
 	}()
-	series := i.named(b.Series)
 	if whole {
-		return i.store.Append(ctx, series)
+		return i.store.Append(ctx, i.named(b.Series))
 	}
-	return i.store.AppendPart(ctx, series)
+	return i.store.AppendPart(ctx, b.Series)
 }
 
-// named has the labels of Options.Name. A series that got some is no longer the one that its key stands for.
+// nameable is how old samples may be to get names: who has an address changes.
+const nameable = 5 * time.Minute
+
+// named has the labels of Options.Name: series of our agents, whose labels mean what it thinks, and of now. One that
+// got some is no longer the one that its key stands for.
 func (i *Ingest) named(series []model.Series) []model.Series {
-	if i.options.Name == nil {
+	if i.options.Name == nil || len(series) == 0 || i.options.Now().Sub(series[0].Time) > nameable {
 		return series
 	}
 	named := i.options.Name(series)

@@ -44,6 +44,9 @@ func (l Limits) withDefaults() Limits {
 const (
 	maxNameBytes = 512
 	maxBuckets   = 4096
+	// maxRemembered bounds the bytes of a point's attributes, of a resource's and of a metric's name, which
+	// are kept as they came.
+	maxRemembered = 64 << 10
 	// cachedOrigins bounds the resources and the metrics that a Decoder remembers.
 	cachedOrigins = 20_000
 )

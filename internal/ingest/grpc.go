@@ -33,14 +33,18 @@ const (
 func (i *Ingest) GRPC(options ...grpc.ServerOption) *grpc.Server {
 	s := grpc.NewServer(append([]grpc.ServerOption{
 		grpc.ForceServerCodecV2(rawCodec{}), grpc.MaxRecvMsgSize(int(i.options.MaxDecompressed)), grpc.MaxConcurrentStreams(maxStreams),
-		grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) {
-			// Before the message is read. What it takes is reserved when it is there.
-			if i.inFlight.Load() >= i.options.InFlight {
-				i.counts.requests[overGRPC].Add(1)
-				i.refuse(errBusy)
-				return nil, i.status(errBusy)
+		// Before the message is read: who sends it, and whether there is room.
+		grpc.InTapHandle(func(ctx context.Context, about *tap.Info) (context.Context, error) {
+			tenant, batch, err := i.admit(firstOf(about.Header))
+			if err == nil && i.inFlight.Load() >= i.options.InFlight {
+				err = errBusy
 			}
-			return ctx, nil
+			if err != nil {
+				i.counts.requests[overGRPC].Add(1)
+				i.refuse(err)
+				return nil, i.status(err)
+			}
+			return context.WithValue(ctx, admittedKey{}, admitted{tenant, batch}), nil
 		}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 5 * time.Minute}),
 		grpc.ConnectionTimeout(10 * time.Second), grpc.MaxHeaderListSize(16 << 10),
@@ -53,15 +57,25 @@ func (i *Ingest) GRPC(options ...grpc.ServerOption) *grpc.Server {
 	return s
 }
 
+// admitted is who may send, and what it calls the batch.
+type admitted struct{ tenant, batch string }
+
+type admittedKey struct{}
+
+// firstOf reads the first of the values of a header.
+func firstOf(headers metadata.MD) func(string) string {
+	return func(name string) string {
+		if all := headers.Get(name); len(all) > 0 {
+			return all[0]
+		}
+		return ""
+	}
+}
+
 func export(service any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 	i := service.(*Ingest)
 	i.counts.requests[overGRPC].Add(1)
-	var body []byte
-	if err := decode(&body); err != nil {
-		i.refuse(ErrMalformed)
-		return nil, err
-	}
-	rejected, err := i.export(ctx, body)
+	rejected, err := i.export(ctx, decode)
 	if err != nil {
 		i.refuse(err)
 		return nil, i.status(err)
@@ -69,14 +83,12 @@ func export(service any, ctx context.Context, decode func(any) error, _ grpc.Una
 	return response(rejected), nil
 }
 
-func (i *Ingest) export(ctx context.Context, body []byte) (rejected Rejections, err error) {
-	headers, _ := metadata.FromIncomingContext(ctx)
-	tenant, batch, err := i.admit(func(name string) string {
-		if all := headers.Get(name); len(all) > 0 {
-			return all[0]
-		}
-		return ""
-	})
+func (i *Ingest) export(ctx context.Context, decode func(any) error) (rejected Rejections, err error) {
+	who, ok := ctx.Value(admittedKey{}).(admitted)
+	if !ok {
+		return rejected, errUnauthorized
+	}
+	body, err := i.receive(ctx, decode)
 	if err != nil {
 		return rejected, err
 	}
@@ -86,11 +98,37 @@ func (i *Ingest) export(ctx context.Context, body []byte) (rejected Rejections, 
 	}
 	defer i.release(held)
 	i.counts.bytes.Add(uint64(len(body)))
-	return i.take(ctx, request{body: body, tenant: tenant, batch: batch})
+	return i.take(ctx, request{body: body, tenant: who.tenant, batch: who.batch})
 }
+
+// receive reads and decompresses a message. How much memory that takes is known when it is there, so few are read at a time.
+func (i *Ingest) receive(ctx context.Context, decode func(any) error) (body []byte, err error) {
+	select {
+	case i.receiving <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-i.receiving }()
+	if err := decode(&body); err != nil {
+		return nil, receivedError{err}
+	}
+	return body, nil
+}
+
+// receivedError is what gRPC itself says of a message.
+type receivedError struct{ error }
+
+// Is makes it an ErrMalformed.
+func (e receivedError) Is(target error) bool { return target == ErrMalformed }
+
+func (e receivedError) Unwrap() error { return e.error }
 
 // status is what gRPC answers. Only RESOURCE_EXHAUSTED with a RetryInfo lets a sender try again.
 func (i *Ingest) status(err error) error {
+	var received receivedError
+	if errors.As(err, &received) {
+		return received.error
+	}
 	code := codes.Unavailable
 	switch classify(err) {
 	case Unauthorized:

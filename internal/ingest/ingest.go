@@ -106,7 +106,9 @@ type Ingest struct {
 	seed     maphash.Seed
 	handed   handover
 	inFlight atomic.Int64
-	counts   counts
+	// receiving has a place for each message of gRPC that is being read.
+	receiving chan struct{}
+	counts    counts
 	// suspect is the message that a process before this one never came to the end of.
 	suspect struct{ sequence, tries uint64 }
 }
@@ -120,7 +122,7 @@ type sharedDecoder struct {
 
 // New makes an Ingest. Nothing goes into the store before Run.
 func New(q *queue.Queue, s Store, o Options) (*Ingest, error) {
-	i := &Ingest{options: o.withDefaults(), queue: q, store: s, seed: maphash.MakeSeed()}
+	i := &Ingest{options: o.withDefaults(), queue: q, store: s, seed: maphash.MakeSeed(), receiving: make(chan struct{}, 2)}
 	var err error
 	if i.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(1<<20)); err != nil {
 		return nil, fmt.Errorf("making a compressor: %w", err)
@@ -275,20 +277,33 @@ type handover struct {
 	// mu guards the rest.
 	mu      sync.Mutex
 	batches map[string]*Batch
-	series  int
+	weight  int
 }
 
-// maxHanded bounds the series that wait in memory for the consumer, which reads the queue where there are more.
+// maxHanded bounds what waits in memory for the consumer, which reads the queue where there is more: in series, and as many
+// more as foreign histograms weigh.
 const maxHanded = 200_000
 
+// weight is about what the batch takes, in series without a histogram.
+func (b *Batch) weight() int {
+	n := len(b.Series)
+	for i := range b.Series {
+		if f := b.Series[i].Foreign; f != nil {
+			n += (len(f.Positive) + len(f.Negative)) / 16
+		}
+	}
+	return n
+}
+
 func (h *handover) put(id string, b *Batch) {
+	weight := b.weight()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.series+len(b.Series) > maxHanded || h.batches[id] != nil {
+	if h.weight+weight > maxHanded || h.batches[id] != nil {
 		return
 	}
 	h.batches[id] = b
-	h.series += len(b.Series)
+	h.weight += weight
 }
 
 func (h *handover) take(id string) *Batch {
@@ -297,7 +312,7 @@ func (h *handover) take(id string) *Batch {
 	b := h.batches[id]
 	if b != nil {
 		delete(h.batches, id)
-		h.series -= len(b.Series)
+		h.weight -= b.weight()
 	}
 	return b
 }

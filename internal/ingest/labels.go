@@ -3,6 +3,7 @@ package ingest
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"hash/maphash"
 	"math"
 	"slices"
@@ -54,6 +55,9 @@ var seriesKeys atomic.Uint64
 
 // set finds or makes the labels of a point of the current metric.
 func (r *reading) set(raw []byte, field int32) (*labelSet, error) {
+	if len(raw) > maxRemembered {
+		return &labelSet{bad: true}, nil
+	}
 	hash := maphash.Bytes(r.seed, raw) ^ (r.origin.number*0x9e3779b97f4a7c15 + r.metric.number*0xc2b2ae3d27d4eb4f)
 	for s := r.recent[hash]; s != nil; s = s.next {
 		if s.origin == r.origin && s.metric == r.metric && s.raw == string(raw) {
@@ -165,6 +169,9 @@ func isLabelName(name string) bool {
 
 // originOf finds or makes the origin of a resource.
 func (r *reading) originOf(about []byte, tenant string, ours bool) (*origin, error) {
+	if len(about) > maxRemembered {
+		return nil, fmt.Errorf("%w: a resource with %d bytes of attributes, want at most %d", ErrMalformed, len(about), maxRemembered)
+	}
 	key := "foreign\x00"
 	if ours {
 		key = "ours\x00"

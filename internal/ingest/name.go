@@ -24,6 +24,9 @@ var metricNamer = otlptranslator.NewMetricNamer("", otlptranslator.UnderscoreEsc
 // metricOf finds or makes the metric. Names of the project's own agents are stored names already; others
 // become what Prometheus makes of them.
 func (r *reading) metricOf(name, unit []byte, kind uint8, monotonic bool) *metric {
+	if len(name) > maxNameBytes || len(unit) > maxNameBytes {
+		return &metric{}
+	}
 	key := metricKey{string(name), string(unit), kind, monotonic, r.origin.ours}
 	if m := r.metrics[key]; m != nil {
 		return m

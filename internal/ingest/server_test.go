@@ -11,7 +11,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -554,6 +556,36 @@ func TestEnds(t *testing.T) {
 	for name, want := range map[string]string{"kept": "1", "gone": "", "foreign": "1", "foreign2": "1"} {
 		if got := s.value(t, name, later); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+}
+
+// Names that come after a series' first sample make a series of their own, though the sender's batch is the same.
+func TestNamesThatComeLater(t *testing.T) {
+	var known atomic.Bool
+	name := func(series []model.Series) []model.Series {
+		named := slices.Clone(series)
+		for i := range named {
+			if known.Load() {
+				named[i].Labels = append(slices.Clone(named[i].Labels), model.Label{Name: "pod", Value: "p"})
+			}
+		}
+		return named
+	}
+	s := start(t, t.TempDir(), setup{Options: ingest.Options{Name: name}})
+	now := time.Now().Truncate(time.Second)
+	for i := range 4 {
+		known.Store(i >= 2)
+		body := otlp.Encode(nil, []model.Series{{Name: "c", Kind: model.Gauge, Time: now.Add(time.Duration(i) * time.Second), Value: float64(i),
+			Labels: []model.Label{{Name: "host", Value: "h"}}}})
+		if answer, text := s.post(t, body, header{otlp.BatchHeader: fmt.Sprintf("life/%012d", i+1)}); answer.StatusCode != 200 {
+			t.Fatalf("%s %q", answer.Status, text)
+		}
+		s.drained(t)
+	}
+	for query, want := range map[string]string{`count_over_time(c{pod=""}[1m])`: "2", `count_over_time(c{pod="p"}[1m])`: "2", `c{pod=""}`: "", `c{pod="p"}`: "3"} {
+		if got := s.value(t, query, now.Add(3*time.Second)); got != want {
+			t.Errorf("%s is %q, want %q", query, got, want)
 		}
 	}
 }

@@ -39,7 +39,7 @@ type Options struct {
 	Patience time.Duration
 	// Duplicates is how long a message's ID is remembered (2 min).
 	Duplicates time.Duration
-	// Replicas of the stream in a cluster (1).
+	// Replicas of the streams in a cluster (as many as they have, or 1 where they are missing).
 	Replicas int
 	Logger   *slog.Logger
 }
@@ -51,7 +51,6 @@ func (o Options) withDefaults() Options {
 	o.InFlight = cmp.Or(o.InFlight, 32<<20)
 	o.Patience = cmp.Or(o.Patience, 5*time.Second)
 	o.Duplicates = cmp.Or(o.Duplicates, 2*time.Minute)
-	o.Replicas = cmp.Or(o.Replicas, 1)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -76,6 +75,18 @@ type Queue struct {
 	}
 }
 
+// replicas is how many a stream should have: wanted, else what whoever made it has chosen, else 1.
+func replicas(ctx context.Context, js jetstream.JetStream, name string, wanted int) int {
+	if wanted > 0 {
+		return wanted
+	}
+	s, err := js.Stream(ctx, name)
+	if err != nil {
+		return 1 // it is made, or making it says what is wrong
+	}
+	return max(1, s.CachedInfo().Config.Replicas)
+}
+
 // Open makes the stream where it is missing, and takes it over from any other Queue: a stream is read by one process.
 func Open(ctx context.Context, conn *nats.Conn, o Options) (*Queue, error) {
 	o = o.withDefaults()
@@ -86,7 +97,7 @@ func Open(ctx context.Context, conn *nats.Conn, o Options) (*Queue, error) {
 	q := &Queue{options: o, conn: conn, js: js, inFlight: semaphore.NewWeighted(o.InFlight)}
 	q.stream, err = js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name: o.Stream, Subjects: []string{subject(o.Stream)}, Retention: jetstream.WorkQueuePolicy,
-		Discard: jetstream.DiscardNew, MaxBytes: o.MaxBytes, Storage: jetstream.FileStorage, Replicas: o.Replicas,
+		Discard: jetstream.DiscardNew, MaxBytes: o.MaxBytes, Storage: jetstream.FileStorage, Replicas: replicas(ctx, js, o.Stream, o.Replicas),
 		Duplicates: o.Duplicates, AllowDirect: true,
 	})
 	if err != nil {
@@ -94,7 +105,7 @@ func Open(ctx context.Context, conn *nats.Conn, o Options) (*Queue, error) {
 	}
 	_, err = js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name: aside(o.Stream), Subjects: []string{subject(aside(o.Stream))}, Retention: jetstream.LimitsPolicy,
-		Discard: jetstream.DiscardOld, MaxBytes: o.MaxAsideBytes, Storage: jetstream.FileStorage, Replicas: o.Replicas,
+		Discard: jetstream.DiscardOld, MaxBytes: o.MaxAsideBytes, Storage: jetstream.FileStorage, Replicas: replicas(ctx, js, aside(o.Stream), o.Replicas),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the stream %q: %w", aside(o.Stream), err)

@@ -20,6 +20,19 @@ import (
 // stored, and sending it again would not help.
 var ErrRejected = errors.New("samples rejected")
 
+// RejectedError is an ErrRejected that tells how many.
+type RejectedError struct {
+	Samples uint64
+	cause   error
+}
+
+func (e *RejectedError) Error() string {
+	return fmt.Sprintf("%d %v: %v", e.Samples, ErrRejected, e.cause)
+}
+
+// Unwrap makes it an ErrRejected, and what caused it.
+func (e *RejectedError) Unwrap() []error { return []error{ErrRejected, e.cause} }
+
 // ErrClosed means that the store was closed.
 var ErrClosed = errors.New("store is closed")
 
@@ -38,6 +51,8 @@ type source struct {
 	// last is the time of its newest batch, in ms.
 	last int64
 	live []*entry
+	// came is when its last batch came, by this host's clock: those of sources may differ by hours.
+	came time.Time
 	// newest sample and number of the batch that is being appended.
 	newest int64
 	batch  uint64
@@ -98,9 +113,12 @@ type books struct {
 	// batches begun, failed ones too.
 	batches uint64
 	counts  counts
+	now     func() time.Time
 }
 
-func newBooks() books { return books{sources: map[string]*source{}, cache: newCache()} }
+func newBooks() books {
+	return books{sources: map[string]*source{}, cache: newCache(), now: time.Now}
+}
 
 // append writes a batch to app and commits it. room is how many new series may be added; of parts, see AppendPart.
 func (k *books) append(app storage.AppenderV2, room int, series []model.Series, parts bool) error {
@@ -119,12 +137,12 @@ func (k *books) append(app storage.AppenderV2, room int, series []model.Series, 
 		b.counts.refused += partial.samples
 		b.counts.samples -= min(b.counts.samples, partial.samples)
 		b.settle()
-		return fmt.Errorf("%w: %d of %d series: %w", ErrRejected, partial.samples+b.counts.rejected(), len(series), err)
+		return &RejectedError{Samples: partial.samples + b.counts.rejected(), cause: err}
 	}
 	b.settle()
 	if n := b.counts.rejected(); n != 0 {
-		return fmt.Errorf("%w: %d of %d: %d too old, %d in conflict with a stored one, %d malformed, %d without room", ErrRejected,
-			n, len(series), b.counts.tooOld, b.counts.conflicts, b.counts.malformed, b.counts.noRoom)
+		return &RejectedError{Samples: n, cause: fmt.Errorf("%d too old, %d in conflict with a stored one, %d malformed, %d without room, of %d",
+			b.counts.tooOld, b.counts.conflicts, b.counts.malformed, b.counts.noRoom, len(series))}
 	}
 	return nil
 }
@@ -163,13 +181,17 @@ func (b *batch) add(s *model.Series) {
 	e, hash := b.books.cache.find(s)
 	var start int64
 	if e == nil {
-		if b.room <= 0 {
-			b.counts.noRoom++
-			return
-		}
-		b.room--
-		start = b.startOf(s, src)
 		e = b.books.cache.add(s, hash)
+		// One that the store has already, from before a restart or a silence, takes no room.
+		if e.ref = b.known(e); e.ref == 0 {
+			if b.room <= 0 {
+				b.books.cache.remove(e)
+				b.counts.noRoom++
+				return
+			}
+			b.room--
+		}
+		start = b.startOf(s, src)
 		b.added = append(b.added, e)
 		src.live = append(src.live, e)
 	}
@@ -178,6 +200,16 @@ func (b *batch) add(s *model.Series) {
 	e.last = max(e.last, at)
 	src.newest = max(src.newest, at)
 	b.append(e, start, at, s.Value, nativeOf(s))
+}
+
+// known is the reference of a series that the store has in memory, 0 where it has not.
+func (b *batch) known(e *entry) storage.SeriesRef {
+	store, ok := b.app.(storage.GetRef)
+	if !ok {
+		return 0
+	}
+	ref, _ := store.GetRef(e.stored, e.stored.Hash())
+	return ref
 }
 
 // startOf is the time, in ms, of the zero to put before the first sample of s, or 0 for none. It
@@ -243,7 +275,7 @@ func (b *batch) source(s *model.Series) *source {
 		b.books.sources[key] = src
 	}
 	if src.batch != b.number {
-		src.batch, src.newest = b.number, math.MinInt64
+		src.batch, src.newest, src.came = b.number, math.MinInt64, b.books.now()
 		b.touched = append(b.touched, src)
 	}
 	b.recent, b.recentHost, b.recentTenant = src, host, tenant
@@ -270,7 +302,7 @@ func (b *batch) end() {
 		}
 	}
 	for _, src := range b.books.sources {
-		if src.batch != b.number && !src.parts && b.recent != nil && b.recent.newest-src.last > idleAfter.Milliseconds() {
+		if src.batch != b.number && !src.parts && b.recent != nil && b.books.now().Sub(src.came) > idleAfter {
 			for _, e := range src.live {
 				b.mark(e, src.last+1)
 			}

@@ -54,15 +54,28 @@ func classicError(perOctave int) float64 {
 // cumulative calls f with how many observations are within each bound.
 func cumulative(h *histogram.Histogram, bounds []bound, f func(bound, uint64)) {
 	n := h.ZeroCount
+	for it := h.NegativeBucketIterator(); it.Next(); {
+		n += it.At().Count
+	}
 	it := h.PositiveBucketIterator()
 	more := it.Next()
 	for _, b := range bounds {
-		for more && it.At().Index <= b.index {
+		for more && within(h, it.At(), b.index) {
 			n += it.At().Count
 			more = it.Next()
 		}
 		f(b, n)
 	}
+}
+
+// within is whether all of a bucket is within the bound that bucket i of model.Scale has above. Histograms of other senders
+// have other scales.
+func within(h *histogram.Histogram, bucket histogram.Bucket[uint64], i int32) bool {
+	if h.Schema == model.Scale {
+		return bucket.Index <= i
+	}
+	// Both are powers of 2^(1/2^scale).
+	return float64(bucket.Index)*math.Exp2(-float64(h.Schema)) <= float64(i)*math.Exp2(-model.Scale)
 }
 
 // part says which series of a classic histogram stand for a native one in a part of a query.

@@ -142,14 +142,38 @@ func TestSeriesEnd(t *testing.T) {
 	want(t, s, `c{host="h"}`, 3, "__name__=c id=a 3:3", "__name__=c id=b 3:5")
 }
 
+// At the bound of series those that the store has are taken after a restart, too; new ones are not.
+func TestFullStoreGoesOnAfterARestart(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, Options{MaxSeries: 3})
+	appendAll(t, s, counterAt(0, 1, "c", "id", "1"), counterAt(0, 1, "c", "id", "2"), counterAt(0, 1, "c", "id", "3"))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, dir, Options{MaxSeries: 3})
+	appendAll(t, s, counterAt(1, 2, "c", "id", "1"), counterAt(1, 2, "c", "id", "2"), counterAt(1, 2, "c", "id", "3"))
+	err := s.Append(context.Background(), []model.Series{counterAt(2, 3, "c", "id", "1"), counterAt(2, 3, "c", "id", "4"), counterAt(2, 3, "c", "id", "3")})
+	var rejected *RejectedError
+	if !errors.As(err, &rejected) || rejected.Samples != 1 || !errors.Is(err, ErrRejected) {
+		t.Errorf("%v, want one sample rejected", err)
+	}
+	want(t, s, "c", 2, "__name__=c id=1 2:3", "__name__=c id=3 2:3")
+}
+
 // A source that is silent for long is forgotten, and its series end where they were left.
 func TestSilentSourceIsForgotten(t *testing.T) {
 	s := open(t, t.TempDir(), Options{})
+	now := time.Now()
+	s.books.now = func() time.Time { return now }
 	appendAll(t, s, counterAt(0, 1, "c", "host", "gone"))
+	// The clock of the other is far ahead: that says nothing of this one.
 	appendAll(t, s, counterAt(599, 1, "c"))
+	now = now.Add(599 * time.Second)
+	appendAll(t, s, counterAt(600, 1, "c"))
 	if got := s.Stats().Sources; got != 2 {
 		t.Errorf("got %d sources, want 2", got)
 	}
+	now = now.Add(2 * time.Second)
 	appendAll(t, s, counterAt(601, 1, "c"))
 	if stats := s.Stats(); stats.Sources != 1 || stats.Ended != 1 {
 		t.Errorf("got %+v", stats)

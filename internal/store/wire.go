@@ -106,13 +106,20 @@ func appendHistogram(b []byte, s *wireSample) []byte {
 	b = protowire.AppendTag(b, 5, protowire.Fixed64Type)
 	b = protowire.AppendFixed64(b, math.Float64bits(h.ZeroThreshold))
 	b = appendNumber(b, 6, h.ZeroCount)
-	b = appendSpans(b, 11, h.PositiveSpans)
-	var deltas []byte
-	for _, d := range h.PositiveBuckets {
-		deltas = protowire.AppendVarint(deltas, protowire.EncodeZigZag(d))
+	if len(h.NegativeSpans) > 0 {
+		b = appendSpans(b, 8, h.NegativeSpans)
+		b = appendMessage(b, 9, zigZags(h.NegativeBuckets))
 	}
-	b = appendMessage(b, 12, deltas)
+	b = appendSpans(b, 11, h.PositiveSpans)
+	b = appendMessage(b, 12, zigZags(h.PositiveBuckets))
 	return appendNumber(b, 15, uint64(s.at))
+}
+
+func zigZags(deltas []int64) (b []byte) {
+	for _, d := range deltas {
+		b = protowire.AppendVarint(b, protowire.EncodeZigZag(d))
+	}
+	return b
 }
 
 func appendSpans(b []byte, field protowire.Number, spans []histogram.Span) []byte {

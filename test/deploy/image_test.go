@@ -35,6 +35,9 @@ type manifest struct {
 	mounts map[string]bool
 }
 
+// tokenDir is where the agent's token is mounted.
+const tokenDir = "/etc/outsight"
+
 func agentManifest(t *testing.T) manifest {
 	t.Helper()
 	daemon := documents(t, root+"kubernetes/agent.yaml")[0]
@@ -49,6 +52,10 @@ func agentManifest(t *testing.T) manifest {
 		unconfined: at(t, security, "seccompProfile", "type") == "Unconfined", mounts: map[string]bool{}}
 	paths := map[any]string{}
 	for _, v := range at(t, pod, "volumes").([]any) {
+		if v.(map[string]any)["secret"] != nil {
+			paths[at(t, v, "name")] = tokenDir
+			continue
+		}
 		paths[at(t, v, "name")] = at(t, v, "hostPath", "path").(string)
 	}
 	for _, mount := range at(t, c, "volumeMounts").([]any) {
@@ -167,8 +174,14 @@ func TestImage(t *testing.T) {
 	}
 	for path, readOnly := range m.mounts {
 		from := path
-		if path == "/run/outsight" {
+		switch path {
+		case "/run/outsight", "/var/lib/outsight":
 			from = t.TempDir() // this host may have an agent
+		case tokenDir:
+			from = t.TempDir()
+			if err := os.WriteFile(filepath.Join(from, "token"), []byte("0123456789abcdef\n"), 0o640); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if _, err := os.Stat(from); err != nil {
 			t.Errorf("this host has no %s: %v", from, err)
