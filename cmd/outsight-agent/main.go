@@ -122,26 +122,10 @@ func serve(ctx context.Context, o agent.ServeOptions, to export.Options, files e
 	if to.Server == "" {
 		return agent.Serve(ctx, o)
 	}
-	if err := files.Read(&to); err != nil {
-		return err
-	}
-	exporter, err := export.Open(to)
-	if err != nil {
-		return err
-	}
-	defer exporter.Close()
-	o.Host.Sinks, o.Host.Reporters = map[string]agent.Sink{"server": exporter}, []agent.Reporter{exporter}
-	// The exporter ends after the agent, whose last snapshots it still sends.
-	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent)
-		exporter.Run(sending)
-	}()
-	err = agent.Serve(ctx, o)
-	stop()
-	<-sent
-	return err
+	return export.While(ctx, to, files, func(e *export.Exporter) error {
+		o.Host.Sinks, o.Host.Reporters = map[string]agent.Sink{"server": e}, []agent.Reporter{e}
+		return agent.Serve(ctx, o)
+	})
 }
 
 // advice says what to do about an error, where that is known.

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"outsight/internal/agent"
 	"outsight/internal/export"
@@ -73,21 +72,8 @@ func serveAgent(ctx context.Context, o agent.ServeOptions, f exportFlags) error 
 		return err
 	}
 	f.options.Logger = o.Host.Logger
-	if err := f.files.Read(&f.options); err != nil {
-		return err
-	}
-	exporter, err := export.Open(f.options)
-	if err != nil {
-		return err
-	}
-	defer exporter.Close()
-	o.Host.Sinks, o.Host.Reporters = map[string]agent.Sink{"server": exporter}, []agent.Reporter{exporter}
-	// The exporter ends after the agent, whose last snapshots it still sends.
-	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var group errgroup.Group
-	group.Go(func() error { return exporter.Run(sending) })
-	err = agent.Serve(ctx, o)
-	stop()
-	group.Wait()
-	return err
+	return export.While(ctx, f.options, f.files, func(e *export.Exporter) error {
+		o.Host.Sinks, o.Host.Reporters = map[string]agent.Sink{"server": e}, []agent.Reporter{e}
+		return agent.Serve(ctx, o)
+	})
 }
