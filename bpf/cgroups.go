@@ -52,11 +52,13 @@ type cgroupReader struct {
 	ahead         clockDifference
 	states        *table[cgroupsCpuState]
 	lanes         *table[cgroupsCgroupLane]
-	slots         *table[uint64]
-	runQueue      histograms
-	slotOf        *ebpf.Map
-	free          *ebpf.Map
-	dropped       *ebpf.Map
+	// views of the CPUs at the reading that is being made.
+	views    []cpuView
+	slots    *table[uint64]
+	runQueue histograms
+	slotOf   *ebpf.Map
+	free     *ebpf.Map
+	dropped  *ebpf.Map
 	// tasks gives a state to threads without one; stateless is how many waits were not counted
 	// for the lack of it when it ran last.
 	tasks     *link.Iter
@@ -178,6 +180,7 @@ func (p *Probes) readCgroupsFrom(maps *ebpf.Collection, k *kernel) error {
 	p.onClose(r.slots)
 	r.cached = make([]cachedHistogram, len(r.slots.entries))
 	r.usage = make([]uint64, len(r.slots.entries))
+	r.views = make([]cpuView, k.cpus)
 	for slot := slotFirst; slot < len(r.slots.entries); slot++ {
 		if err := r.free.Update(nil, uint32(slot), ebpf.UpdateAny); err != nil {
 			return fmt.Errorf("filling the list of free slots: %w", err)
@@ -195,10 +198,9 @@ func (p *Probes) ReadCgroups() ([]model.CgroupCounters, error) {
 	if r == nil {
 		return nil, errors.New("reading control groups: no kernel program counts them")
 	}
-	running := make([]uint64, len(r.slots.entries))
 	now, err := r.now()
 	for cpu := range r.cpus {
-		r.addRunning(cpu, now, running)
+		r.views[cpu] = r.lookAt(cpu, now)
 	}
 	var all []model.CgroupCounters
 	used := uint64(0)
@@ -210,7 +212,7 @@ func (p *Probes) ReadCgroups() ([]model.CgroupCounters, error) {
 		if slot >= slotFirst {
 			used++
 		}
-		c := r.read(slot, running)
+		c := r.read(slot)
 		c.ID = model.CgroupID(id)
 		all = append(all, c)
 	}
@@ -247,27 +249,36 @@ func (r *cgroupReader) now() (uint64, error) {
 	return monotonicNS() + uint64(ahead), nil
 }
 
-// addRunning adds, for the slot that runs on a CPU now, that CPU's usage up to now. A switch
-// during the reading changes the sequence, and the CPU is read again.
-func (r *cgroupReader) addRunning(cpu int, now uint64, running []uint64) {
+// cpuView is what runs on a CPU, and what its group's lane there counts up to now, of one moment.
+type cpuView struct {
+	slot    int // -1 if there was no such moment
+	usageNS uint64
+}
+
+// lookAt views a CPU. A switch during the look changes the sequence, and the CPU is looked at
+// again. (A lane that is read after the look may count the same time once more: the thread that ran
+// then may have been switched out since.)
+func (r *cgroupReader) lookAt(cpu int, now uint64) cpuView {
 	state := &r.states.entries[cpu]
 	for range 100 {
 		before := load(&state.Sequence)
-		if before%2 == 1 {
+		slot, since := int(atomic.LoadUint32(&state.Slot)), load(&state.SinceNs)
+		if before%2 == 1 || since == 0 || slot*r.cpus+cpu >= len(r.lanes.entries) {
 			continue
 		}
-		slot, since := atomic.LoadUint32(&state.Slot), load(&state.SinceNs)
-		if load(&state.Sequence) != before || int(slot) >= len(running) {
+		usage := load(&r.lanes.entries[slot*r.cpus+cpu].UsageNs)
+		if load(&state.Sequence) != before {
 			continue
 		}
-		if since != 0 && now > since {
-			running[slot] += now - since
+		if now > since {
+			usage += now - since
 		}
-		return
+		return cpuView{slot, usage}
 	}
+	return cpuView{slot: -1}
 }
 
-func (r *cgroupReader) read(slot int, running []uint64) model.CgroupCounters {
+func (r *cgroupReader) read(slot int) model.CgroupCounters {
 	c := model.CgroupCounters{}
 	switch slot {
 	case slotOther:
@@ -278,7 +289,11 @@ func (r *cgroupReader) read(slot int, running []uint64) model.CgroupCounters {
 	var waitNS, waits uint64
 	for cpu := range r.cpus {
 		lane := &r.lanes.entries[slot*r.cpus+cpu]
-		c.CPU.UsageNS += load(&lane.UsageNs)
+		if r.views[cpu].slot == slot {
+			c.CPU.UsageNS += r.views[cpu].usageNS
+		} else {
+			c.CPU.UsageNS += load(&lane.UsageNs)
+		}
 		c.CPU.Voluntary += load(&lane.Voluntary)
 		c.CPU.Involuntary += load(&lane.Involuntary)
 		waitNS += load(&lane.WaitNs)
@@ -287,7 +302,7 @@ func (r *cgroupReader) read(slot int, running []uint64) model.CgroupCounters {
 		c.Execs += load(&lane.Execs)
 		c.Exits += load(&lane.Exits)
 	}
-	c.CPU.UsageNS = max(c.CPU.UsageNS+running[slot], r.usage[slot])
+	c.CPU.UsageNS = max(c.CPU.UsageNS, r.usage[slot])
 	r.usage[slot] = c.CPU.UsageNS
 	c.CPU.RunQueue = r.cached[slot].read(&r.runQueue, slot*r.waitLanes, r.waitLanes, waits, waitNS)
 	return c

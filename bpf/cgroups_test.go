@@ -3,10 +3,15 @@ package bpf
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"outsight/internal/model"
 )
@@ -106,6 +111,55 @@ func TestSpinningThreadIsSeenAtOnce(t *testing.T) {
 	ran := time.Duration(readGroup(t, p, g.id(t)).CPU.UsageNS - before)
 	if passed := time.Since(at); ran > passed+tick {
 		t.Errorf("one thread ran %v in %v", ran, passed)
+	}
+}
+
+// A switch while a reading is made must not count the slice that ended twice: once as the time of
+// the thread that was seen running, once as what its CPU counted when it was switched out.
+func TestSwitchesWhileReading(t *testing.T) {
+	p := open(t, Options{WithoutEndpoints: true})
+	g := newGroup(t, "switched")
+	onCPU := func(pid int) {
+		var first unix.CPUSet
+		first.Set(0)
+		if err := unix.SchedSetaffinity(pid, &first); err != nil {
+			t.Error(err)
+		}
+	}
+	// A shell, since it has no other thread that would make it switch.
+	shell := exec.Command("sh", "-c", "while :; do :; done")
+	if err := shell.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { shell.Process.Kill(); shell.Wait() }()
+	onCPU(shell.Process.Pid)
+	for _, dir := range g.dirs {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(shell.Process.Pid)), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		runtime.LockOSThread() // and never unlocked: the thread ends with its affinity
+		onCPU(0)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(100 * time.Millisecond):
+				// The thread that was woken up takes the CPU from the spinning one.
+			}
+		}
+	}()
+	defer func() { close(stop); <-stopped }()
+	at := time.Now()
+	before := readGroup(t, p, g.id(t)).CPU.UsageNS
+	for time.Since(at) < 2*time.Second {
+		ran := time.Duration(readGroup(t, p, g.id(t)).CPU.UsageNS - before)
+		if passed := time.Since(at); ran > passed+10*time.Millisecond {
+			t.Fatalf("one thread ran %v in %v", ran, passed)
+		}
 	}
 }
 

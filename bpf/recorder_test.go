@@ -128,9 +128,11 @@ func TestRecorderTicksSumToTheGroupsCPUTime(t *testing.T) {
 	r := record(t, p, RecorderOptions{Interval: 2 * time.Millisecond})
 	r.run(t, 100*time.Millisecond)
 	r.ticks = nil
+	begun := monotonicNS()
 	before := g.cpuTime(t)
 	r.run(t, 2*time.Second)
 	after := g.cpuTime(t)
+	ended := monotonicNS()
 	samples, ticks := r.of(g.id(t))
 	if len(samples) < 500 {
 		t.Fatalf("%d samples of the group in two seconds", len(samples))
@@ -138,9 +140,11 @@ func TestRecorderTicksSumToTheGroupsCPUTime(t *testing.T) {
 	last := len(samples) - 1
 	gained := time.Duration(samples[last].CPUNS - samples[0].CPUNS)
 	span := time.Duration(ticks[last].BeganNS - ticks[0].BeganNS)
-	// The file was read before the first tick and after the last, which a busy host delays.
-	if want := after - before; gained > want+5*time.Millisecond || gained < want-60*time.Millisecond {
-		t.Errorf("the ticks say %v over %v, the group's file %v", gained, span, want)
+	// The file was read before the first tick and after the last; how long before and after, only
+	// a busy host knows.
+	outside := time.Duration(ended-begun) - span
+	if want := after - before; gained > want+5*time.Millisecond || gained < want-outside-10*time.Millisecond {
+		t.Errorf("the ticks say %v over %v, the group's file %v, %v of it outside of them at most", gained, span, want, outside)
 	}
 	// A thread that ran at two ticks and was not switched in between ran all the time, whatever
 	// else this host does.
