@@ -196,6 +196,31 @@ static __always_inline u32 run_state(struct task_struct *task)
 	return ((struct task_struct___named_state *)task)->state;
 }
 
+/*
+ * Programs may not run at a switch: some kernels keep them from certain tasks. Then another task
+ * than the last that was told of is switched out now. The scheduler knows since when it ran; what
+ * was before that is counted for the last one.
+ */
+static __noinline void catch_up(struct cpu_state *state, u32 cpu, struct task_struct *prev, u64 now)
+{
+	u64 since_ns = state->since_ns;
+
+	if (!use_run_queue_clock)
+		since_ns = now;
+	else if (prev->pid)
+		since_ns = prev->sched_info.last_arrival;
+	else
+		since_ns = prev->se.exec_start + run_queue_steal(prev);
+	if (since_ns > state->since_ns && since_ns <= now) {
+		struct cgroup_lane *lane = lane_of(state->slot, cpu);
+
+		if (lane)
+			lane->usage_ns += since_ns - state->since_ns;
+		state->since_ns = since_ns;
+	}
+	state->slot = prev->pid ? slot_of(task_cgroup_id(prev)) : CGROUP_SLOT_IDLE;
+}
+
 SEC("tp_btf/sched_switch")
 int sched_switch(u64 *ctx)
 {
@@ -218,6 +243,8 @@ int sched_switch(u64 *ctx)
 
 	state->sequence++;
 	barrier();
+	if (state->since_ns && state->pid != prev->pid)
+		catch_up(state, cpu, prev, now);
 	if (state->since_ns) {
 		struct cgroup_lane *lane = lane_of(state->slot, cpu);
 

@@ -103,10 +103,12 @@ struct css_set {
 struct sched_info {
 	unsigned long pcount;
 	unsigned long long run_delay;
+	unsigned long long last_arrival;
 };
 
 struct rq {
 	u64 clock;
+	u64 clock_task;
 };
 
 struct cfs_rq {
@@ -114,6 +116,7 @@ struct cfs_rq {
 };
 
 struct sched_entity {
+	u64 exec_start;
 	struct cfs_rq *cfs_rq;
 };
 
