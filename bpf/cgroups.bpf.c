@@ -58,6 +58,14 @@ struct {
 } task_states SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct process_counts);
+} processes SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
 	__uint(max_entries, 1);
 	__type(value, u32);
@@ -143,20 +151,25 @@ static __always_inline struct task_state *state_of(struct task_struct *task)
 	return bpf_map_lookup_elem(&task_states, &id);
 }
 
+static __always_inline void count_faults(struct cgroup_lane *lane, struct task_state *task,
+					 struct task_struct *prev)
+{
+	u64 minor = prev->min_flt, major = prev->maj_flt;
+
+	lane->minor_faults += minor - task->minor_faults;
+	lane->major_faults += major - task->major_faults;
+	task->minor_faults = minor;
+	task->major_faults = major;
+}
+
 /*
  * The kernel measures each task's run-queue wait itself (sched_info) and adds it right after the
  * task is switched in, and earlier for a part that it waited on a CPU that it was moved away from.
  * So what run_delay gained between two switches out is one wait, and no hook at wake-ups is needed.
  */
 static __always_inline void count_wait(u32 slot, u32 cpu, struct cgroup_lane *lane,
-				       struct task_struct *prev)
+				       struct task_state *task, struct task_struct *prev)
 {
-	struct task_state *task = state_of(prev);
-
-	if (!task) {
-		count_drop(DROP_TASK_STATE);
-		return;
-	}
 	u64 run_delay_ns = prev->sched_info.run_delay;
 	u64 waited_ns = run_delay_ns - task->run_delay_ns;
 	bool waited = prev->sched_info.pcount != task->arrivals;
@@ -255,7 +268,14 @@ int sched_switch(u64 *ctx)
 					lane->involuntary++;
 				else
 					lane->voluntary++;
-				count_wait(state->slot, cpu, lane, prev);
+				struct task_state *task = state_of(prev);
+
+				if (task) {
+					count_faults(lane, task, prev);
+					count_wait(state->slot, cpu, lane, task, prev);
+				} else {
+					count_drop(DROP_TASK_STATE);
+				}
 			}
 		}
 	}
@@ -266,23 +286,28 @@ int sched_switch(u64 *ctx)
 	}
 	state->slot = next_slot;
 	state->pid = next->pid;
+	state->task = (u64)next;
+	state->minor_faults = next->min_flt;
+	state->major_faults = next->maj_flt;
 	state->since_ns = now;
 	barrier();
 	state->sequence++;
 	return 0;
 }
 
-/* The lane of a task's group for the rare events, which any context may count: atomically. */
-static __always_inline struct cgroup_lane *task_lane(struct task_struct *task)
+static __always_inline struct process_counts *processes_of(struct task_struct *task)
 {
-	return lane_of(slot_of(task_cgroup_id(task)), bpf_get_smp_processor_id());
+	u32 slot = slot_of(task_cgroup_id(task));
+
+	return bpf_map_lookup_elem(&processes, &slot);
 }
 
 /* Made here and not at a switch, where memory must not be allocated on older kernels. */
 static __always_inline void make_task_state(struct task_struct *task)
 {
 	if (!tasks_have_storage) {
-		struct task_state now = {task->sched_info.run_delay, task->sched_info.pcount};
+		struct task_state now = {task->sched_info.run_delay, task->sched_info.pcount,
+					 task->min_flt, task->maj_flt};
 		u32 id = task->pid;
 
 		if (bpf_map_update_elem(&task_states, &id, &now, BPF_ANY))
@@ -296,6 +321,8 @@ static __always_inline void make_task_state(struct task_struct *task)
 		return;
 	state->run_delay_ns = task->sched_info.run_delay;
 	state->arrivals = task->sched_info.pcount;
+	state->minor_faults = task->min_flt;
+	state->major_faults = task->maj_flt;
 }
 
 /*
@@ -318,19 +345,19 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	make_task_state(child);
 	if (child->pid != child->tgid)
 		return 0;
-	struct cgroup_lane *lane = task_lane(child);
-	if (lane)
-		__sync_fetch_and_add(&lane->forks, 1);
+	struct process_counts *counts = processes_of(child);
+	if (counts)
+		__sync_fetch_and_add(&counts->forks, 1);
 	return 0;
 }
 
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(sched_process_exec, struct task_struct *task)
 {
-	struct cgroup_lane *lane = task_lane(task);
+	struct process_counts *counts = processes_of(task);
 
-	if (lane)
-		__sync_fetch_and_add(&lane->execs, 1);
+	if (counts)
+		__sync_fetch_and_add(&counts->execs, 1);
 	return 0;
 }
 
@@ -339,9 +366,9 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 {
 	if (task->pid != task->tgid)
 		return 0;
-	struct cgroup_lane *lane = task_lane(task);
-	if (lane)
-		__sync_fetch_and_add(&lane->exits, 1);
+	struct process_counts *counts = processes_of(task);
+	if (counts)
+		__sync_fetch_and_add(&counts->exits, 1);
 	return 0;
 }
 
@@ -400,8 +427,15 @@ static __always_inline void split_slice(struct task_struct *moved, bool whole_pr
 	state->sequence++;
 	barrier();
 	if (lane && now > state->since_ns) {
+		struct task_struct *self = bpf_get_current_task_btf();
+		struct task_state *task = state_of(self);
+
 		lane->usage_ns += now - state->since_ns;
+		if (task)
+			count_faults(lane, task, self);
 		state->since_ns = now;
+		state->minor_faults = self->min_flt;
+		state->major_faults = self->maj_flt;
 	}
 	state->slot = slot;
 	barrier();

@@ -53,12 +53,13 @@ type cgroupReader struct {
 	states        *table[cgroupsCpuState]
 	lanes         *table[cgroupsCgroupLane]
 	// views of the CPUs at the reading that is being made.
-	views    []cpuView
-	slots    *table[uint64]
-	runQueue histograms
-	slotOf   *ebpf.Map
-	free     *ebpf.Map
-	dropped  *ebpf.Map
+	views     []cpuView
+	slots     *table[uint64]
+	processes *table[cgroupsProcessCounts]
+	runQueue  histograms
+	slotOf    *ebpf.Map
+	free      *ebpf.Map
+	dropped   *ebpf.Map
 	// tasks gives a state to threads without one; stateless is how many waits were not counted
 	// for the lack of it when it ran last.
 	tasks     *link.Iter
@@ -78,7 +79,7 @@ func (p *Probes) openCgroups(k *kernel) error {
 	}
 	slots := uint32(p.options.MaxCgroups + slotFirst)
 	for name, entries := range map[string]uint32{
-		"cpu_states": uint32(k.cpus), "cgroup_lanes": slots * uint32(k.cpus), "cgroup_slots": slots,
+		"cpu_states": uint32(k.cpus), "cgroup_lanes": slots * uint32(k.cpus), "cgroup_slots": slots, "processes": slots,
 		"run_queue": slots * runQueueLanes(k.cpus), "slot_of_cgroup": slots, "free_slots": slots,
 	} {
 		spec.Maps[name].MaxEntries = entries
@@ -178,6 +179,10 @@ func (p *Probes) readCgroupsFrom(maps *ebpf.Collection, k *kernel) error {
 		return err
 	}
 	p.onClose(r.slots)
+	if r.processes, err = mapTable[cgroupsProcessCounts](maps.Maps["processes"]); err != nil {
+		return err
+	}
+	p.onClose(r.processes)
 	r.cached = make([]cachedHistogram, len(r.slots.entries))
 	r.usage = make([]uint64, len(r.slots.entries))
 	r.views = make([]cpuView, k.cpus)
@@ -298,10 +303,9 @@ func (r *cgroupReader) read(slot int) model.CgroupCounters {
 		c.CPU.Involuntary += load(&lane.Involuntary)
 		waitNS += load(&lane.WaitNs)
 		waits += load(&lane.Waits)
-		c.Forks += load(&lane.Forks)
-		c.Execs += load(&lane.Execs)
-		c.Exits += load(&lane.Exits)
 	}
+	processes := &r.processes.entries[slot]
+	c.Forks, c.Execs, c.Exits = load(&processes.Forks), load(&processes.Execs), load(&processes.Exits)
 	c.CPU.UsageNS = max(c.CPU.UsageNS, r.usage[slot])
 	r.usage[slot] = c.CPU.UsageNS
 	c.CPU.RunQueue = r.cached[slot].read(&r.runQueue, slot*r.waitLanes, r.waitLanes, waits, waitNS)
@@ -325,6 +329,7 @@ func (p *Probes) ForgetCgroup(id model.CgroupID) {
 	for cpu := range r.cpus {
 		r.lanes.entries[int(slot)*r.cpus+cpu] = cgroupsCgroupLane{}
 	}
+	r.processes.entries[slot] = cgroupsProcessCounts{}
 	if err := r.runQueue.clear(int(slot)*r.waitLanes, r.waitLanes); err != nil {
 		p.options.Logger.Error("a control group's slot is lost", "slot", slot, "error", err)
 		return

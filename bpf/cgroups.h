@@ -10,7 +10,7 @@
 
 /*
  * Counters of one control group on one CPU; lane of slot s on CPU c is at s * CPUs + c. Only that
- * CPU adds to usage, switches and waits, so they need no atomic operation.
+ * CPU adds to them, so they need no atomic operation.
  */
 struct cgroup_lane {
 	u64 usage_ns;
@@ -18,6 +18,13 @@ struct cgroup_lane {
 	u64 involuntary;
 	u64 wait_ns;
 	u64 waits;
+	u64 minor_faults;
+	u64 major_faults;
+	u64 unused;
+};
+
+/* Processes of one control group. These are rare: any CPU adds, atomically. */
+struct process_counts {
 	u64 forks;
 	u64 execs;
 	u64 exits;
@@ -34,7 +41,10 @@ struct cpu_state {
 	u64 since_ns; /* when the running task was switched in; 0 before the first switch */
 	u32 slot;
 	u32 pid;
-	u64 unused[5];
+	u64 task; /* the running task's address, and its faults when it was switched in */
+	u64 minor_faults;
+	u64 major_faults;
+	u64 unused[2];
 	/* a direct-mapped cache of slot_of; ids are never used again, so entries never go stale */
 	u64 cached_id[CGROUP_CACHE_ENTRIES];
 	u32 cached_slot[CGROUP_CACHE_ENTRIES];
@@ -45,10 +55,12 @@ struct clocks {
 	u64 monotonic_ns;
 };
 
-/* What a thread's sched_info was when it was last switched out. */
+/* What a thread's sched_info and faults were when it was last switched out. */
 struct task_state {
 	u64 run_delay_ns;
 	u64 arrivals;
+	u64 minor_faults;
+	u64 major_faults;
 };
 
 enum cgroup_event_kind {
@@ -70,7 +82,7 @@ struct cgroup_event {
 enum cgroup_drop {
 	DROP_CGROUP_SLOT = 0, /* no free slot: counted under CGROUP_SLOT_OTHER */
 	DROP_CGROUP_EVENT = 1,
-	DROP_TASK_STATE = 2, /* no memory for a thread's state: its waits are not counted */
+	DROP_TASK_STATE = 2, /* no memory for a thread's state: its waits and faults are not counted */
 	CGROUP_DROPS = 3,
 };
 

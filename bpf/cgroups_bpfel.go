@@ -29,9 +29,9 @@ type cgroupsCgroupLane struct {
 	Involuntary uint64
 	WaitNs      uint64
 	Waits       uint64
-	Forks       uint64
-	Execs       uint64
-	Exits       uint64
+	MinorFaults uint64
+	MajorFaults uint64
+	Unused      uint64
 }
 
 type cgroupsClocks struct {
@@ -41,14 +41,17 @@ type cgroupsClocks struct {
 }
 
 type cgroupsCpuState struct {
-	_          structs.HostLayout
-	Sequence   uint64
-	SinceNs    uint64
-	Slot       uint32
-	Pid        uint32
-	Unused     [5]uint64
-	CachedId   [16]uint64
-	CachedSlot [16]uint32
+	_           structs.HostLayout
+	Sequence    uint64
+	SinceNs     uint64
+	Slot        uint32
+	Pid         uint32
+	Task        uint64
+	MinorFaults uint64
+	MajorFaults uint64
+	Unused      [2]uint64
+	CachedId    [16]uint64
+	CachedSlot  [16]uint32
 }
 
 type cgroupsHistogram struct {
@@ -56,10 +59,19 @@ type cgroupsHistogram struct {
 	Cells [840]uint64
 }
 
+type cgroupsProcessCounts struct {
+	_     structs.HostLayout
+	Forks uint64
+	Execs uint64
+	Exits uint64
+}
+
 type cgroupsTaskState struct {
-	_          structs.HostLayout
-	RunDelayNs uint64
-	Arrivals   uint64
+	_           structs.HostLayout
+	RunDelayNs  uint64
+	Arrivals    uint64
+	MinorFaults uint64
+	MajorFaults uint64
 }
 
 // Names of all BPF objects in the ELF.
@@ -72,6 +84,7 @@ const (
 	cgroupsMapCgroupSlots       = "cgroup_slots"
 	cgroupsMapCpuStates         = "cpu_states"
 	cgroupsMapFreeSlots         = "free_slots"
+	cgroupsMapProcesses         = "processes"
 	cgroupsMapRunQueue          = "run_queue"
 	cgroupsMapSlotOfCgroup      = "slot_of_cgroup"
 	cgroupsMapTaskStates        = "task_states"
@@ -158,6 +171,7 @@ type cgroupsMapSpecs struct {
 	CgroupSlots  *ebpf.MapSpec `ebpf:"cgroup_slots"`
 	CpuStates    *ebpf.MapSpec `ebpf:"cpu_states"`
 	FreeSlots    *ebpf.MapSpec `ebpf:"free_slots"`
+	Processes    *ebpf.MapSpec `ebpf:"processes"`
 	RunQueue     *ebpf.MapSpec `ebpf:"run_queue"`
 	SlotOfCgroup *ebpf.MapSpec `ebpf:"slot_of_cgroup"`
 	TaskStates   *ebpf.MapSpec `ebpf:"task_states"`
@@ -204,6 +218,7 @@ type cgroupsMaps struct {
 	CgroupSlots  *ebpf.Map `ebpf:"cgroup_slots"`
 	CpuStates    *ebpf.Map `ebpf:"cpu_states"`
 	FreeSlots    *ebpf.Map `ebpf:"free_slots"`
+	Processes    *ebpf.Map `ebpf:"processes"`
 	RunQueue     *ebpf.Map `ebpf:"run_queue"`
 	SlotOfCgroup *ebpf.Map `ebpf:"slot_of_cgroup"`
 	TaskStates   *ebpf.Map `ebpf:"task_states"`
@@ -217,6 +232,7 @@ func (m *cgroupsMaps) Close() error {
 		m.CgroupSlots,
 		m.CpuStates,
 		m.FreeSlots,
+		m.Processes,
 		m.RunQueue,
 		m.SlotOfCgroup,
 		m.TaskStates,

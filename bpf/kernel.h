@@ -129,6 +129,8 @@ struct task_struct {
 	char comm[16];
 	struct css_set *cgroups;
 	struct sched_info sched_info;
+	unsigned long min_flt;
+	unsigned long maj_flt;
 };
 
 struct in6_addr {

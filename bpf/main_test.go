@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -60,6 +61,9 @@ func workload(name string) int {
 		threads = 8
 	case "idle":
 		threads = 0
+	case "faults":
+		threads = 0
+		go touch()
 	case "short":
 		spin(100 * time.Millisecond)
 		return 0
@@ -74,6 +78,26 @@ func workload(name string) int {
 	fmt.Println("ready")
 	bufio.NewReader(os.Stdin).ReadByte()
 	return 0
+}
+
+// touch waits for a signal, and then touches new pages until the next one.
+func touch() {
+	runtime.LockOSThread()
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGUSR1)
+	<-signals
+	for page := os.Getpagesize(); len(signals) == 0; {
+		memory, err := syscall.Mmap(-1, 0, 256*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+		if err != nil {
+			panic(err)
+		}
+		for at := 0; at < len(memory); at += page {
+			memory[at] = 1
+		}
+		if err := syscall.Munmap(memory); err != nil {
+			panic(err)
+		}
+	}
 }
 
 func spin(d time.Duration) {

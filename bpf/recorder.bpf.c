@@ -335,6 +335,16 @@ static __always_inline struct cgroup_lane *lane_of(u32 slot, u32 cpu)
 
 #define VIEW_TRIES 8
 
+/* Faults of the task that runs on another CPU, if it is the one whose sequence is the same after. */
+static __always_inline u64 faults_since(struct cpu_state *state, u64 before, u32 offset)
+{
+	unsigned long now = 0;
+
+	if (bpf_probe_read_kernel(&now, sizeof(now), (void *)state->task + offset) || now < before)
+		return 0;
+	return now - before;
+}
+
 /*
  * A switch changes the lane and the state; the sequence tells whether both are of one moment. What
  * runs on this CPU was interrupted by the timer, so it does not switch here.
@@ -356,9 +366,17 @@ static long look_at_cpu(u32 cpu, struct walk *w)
 		if (!lane || !since)
 			return 0;
 		u64 usage = *(volatile u64 *)&lane->usage_ns;
+		u64 minor = *(volatile u64 *)&lane->minor_faults;
+		u64 major = *(volatile u64 *)&lane->major_faults;
+		minor += faults_since(state, state->minor_faults,
+				      bpf_core_field_offset(struct task_struct, min_flt));
+		major += faults_since(state, state->major_faults,
+				      bpf_core_field_offset(struct task_struct, maj_flt));
 		if (before & 1 || *(volatile u64 *)&state->sequence != before)
 			continue;
 		view->usage_ns = usage + (w->now > since ? w->now - since : 0);
+		view->minor_faults = minor;
+		view->major_faults = major;
 		view->slot = slot;
 		view->valid = 1;
 		if (slot != CGROUP_SLOT_IDLE)
@@ -377,6 +395,8 @@ static __always_inline struct slot_sums *sums_of(u32 slot, u64 group, u64 tick)
 	if (sums->group != group) {
 		sums->group = group;
 		sums->cpu_ns = 0;
+		sums->minor_faults = 0;
+		sums->major_faults = 0;
 		sums->sent_bytes = 0;
 		sums->received_bytes = 0;
 	}
@@ -438,6 +458,8 @@ struct lane_sum {
 	u64 waits;
 	u64 voluntary;
 	u64 involuntary;
+	u64 minor_faults;
+	u64 major_faults;
 };
 
 static long add_lane(u32 cpu, struct lane_sum *sum)
@@ -449,9 +471,13 @@ static long add_lane(u32 cpu, struct lane_sum *sum)
 		return 1;
 	if (view->valid && view->slot == sum->slot) {
 		sum->cpu_ns += view->usage_ns;
+		sum->minor_faults += view->minor_faults;
+		sum->major_faults += view->major_faults;
 		sum->running++;
 	} else {
 		sum->cpu_ns += lane->usage_ns;
+		sum->minor_faults += lane->minor_faults;
+		sum->major_faults += lane->major_faults;
 	}
 	sum->wait_ns += lane->wait_ns;
 	sum->waits += lane->waits;
@@ -508,12 +534,18 @@ static long add_sample(u32 slot, struct walk *w)
 	bpf_loop(cpus, add_lane, &sum, 0);
 	if (sum.cpu_ns > sums->cpu_ns)
 		sums->cpu_ns = sum.cpu_ns;
+	if (sum.minor_faults > sums->minor_faults)
+		sums->minor_faults = sum.minor_faults;
+	if (sum.major_faults > sums->major_faults)
+		sums->major_faults = sum.major_faults;
 	s->group = id;
 	s->cpu_ns = sums->cpu_ns;
 	s->wait_ns = sum.wait_ns;
 	s->waits = sum.waits;
 	s->voluntary = sum.voluntary;
 	s->involuntary = sum.involuntary;
+	s->minor_faults = sums->minor_faults;
+	s->major_faults = sums->major_faults;
 	s->sent_bytes = sums->sent_bytes;
 	s->received_bytes = sums->received_bytes;
 	s->asking = sums->asking;

@@ -25,7 +25,7 @@ const (
 )
 
 const (
-	sampleBytes = 104
+	sampleBytes = 120
 	tickBytes   = 64
 	// What a sample knows.
 	sampleMemory, sampleThrottled = 1, 2
@@ -303,6 +303,7 @@ func (r *Recorder) read(t *recorderRecorderTick) {
 			Voluntary: s.Voluntary, Involuntary: s.Involuntary, SentBytes: s.SentBytes, ReceivedBytes: s.ReceivedBytes,
 			Asking: s.Asking, Serving: s.Serving, HasMemory: s.Known&sampleMemory != 0, MemoryBytes: s.MemoryBytes,
 			HasThrottled: s.Known&sampleThrottled != 0, ThrottledNS: s.ThrottledNs, ThrottledPeriods: s.ThrottledPeriods,
+			MinorFaults: s.MinorFaults, MajorFaults: s.MajorFaults,
 		})
 	}
 }

@@ -54,6 +54,8 @@ struct recorder_sample {
 	u64 memory_bytes;
 	u64 throttled_ns;
 	u64 throttled_periods;
+	u64 minor_faults;
+	u64 major_faults;
 };
 
 #define SAMPLE_MEMORY 1
@@ -77,6 +79,8 @@ struct group_states {
 /* What runs on a CPU, and what its group's lane there counts, of one moment. */
 struct cpu_view {
 	u64 usage_ns; /* of the lane, that of the running task included */
+	u64 minor_faults;
+	u64 major_faults;
 	u32 slot;
 	u32 valid;
 };
@@ -86,6 +90,8 @@ struct slot_sums {
 	u64 group;
 	u64 tick; /* that asking and serving are of */
 	u64 cpu_ns; /* at the last tick: a tick never goes back */
+	u64 minor_faults;
+	u64 major_faults;
 	u64 sent_bytes;
 	u64 received_bytes;
 	u32 asking;

@@ -20,9 +20,9 @@ type recorderCgroupLane struct {
 	Involuntary uint64
 	WaitNs      uint64
 	Waits       uint64
-	Forks       uint64
-	Execs       uint64
-	Exits       uint64
+	MinorFaults uint64
+	MajorFaults uint64
+	Unused      uint64
 }
 
 type recorderClocks struct {
@@ -32,21 +32,26 @@ type recorderClocks struct {
 }
 
 type recorderCpuState struct {
-	_          structs.HostLayout
-	Sequence   uint64
-	SinceNs    uint64
-	Slot       uint32
-	Pid        uint32
-	Unused     [5]uint64
-	CachedId   [16]uint64
-	CachedSlot [16]uint32
+	_           structs.HostLayout
+	Sequence    uint64
+	SinceNs     uint64
+	Slot        uint32
+	Pid         uint32
+	Task        uint64
+	MinorFaults uint64
+	MajorFaults uint64
+	Unused      [2]uint64
+	CachedId    [16]uint64
+	CachedSlot  [16]uint32
 }
 
 type recorderCpuView struct {
-	_       structs.HostLayout
-	UsageNs uint64
-	Slot    uint32
-	Valid   uint32
+	_           structs.HostLayout
+	UsageNs     uint64
+	MinorFaults uint64
+	MajorFaults uint64
+	Slot        uint32
+	Valid       uint32
 }
 
 type recorderEdge struct {
@@ -174,6 +179,8 @@ type recorderRecorderSample struct {
 	MemoryBytes      uint64
 	ThrottledNs      uint64
 	ThrottledPeriods uint64
+	MinorFaults      uint64
+	MajorFaults      uint64
 }
 
 type recorderRecorderTick struct {
@@ -202,6 +209,8 @@ type recorderSlotSums struct {
 	Group         uint64
 	Tick          uint64
 	CpuNs         uint64
+	MinorFaults   uint64
+	MajorFaults   uint64
 	SentBytes     uint64
 	ReceivedBytes uint64
 	Asking        uint32

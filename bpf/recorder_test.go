@@ -2,6 +2,7 @@ package bpf
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -216,6 +218,71 @@ func TestRecorderKnowsMemoryAndThrottling(t *testing.T) {
 		if memory == 0 || periodsAfter == 0 || nsAfter == 0 {
 			t.Fatalf("%d bytes, %d periods, %d ns: the test tests nothing", memory, periodsAfter, nsAfter)
 		}
+	}
+}
+
+// TestRecorderKnowsFaults holds the faults of a process against those that the kernel tells of it.
+func TestRecorderKnowsFaults(t *testing.T) {
+	p := open(t, Options{WithoutEndpoints: true})
+	g := newGroup(t, "faults")
+	pid, _ := g.start(t, "faults")
+	toggle := func() {
+		if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// told are the minor and the major ones, by /proc/PID/stat.
+	told := func() (minor, major uint64) {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		minor, _ = strconv.ParseUint(fields[7], 10, 64)
+		major, _ = strconv.ParseUint(fields[9], 10, 64)
+		return minor, major
+	}
+	r := record(t, p, RecorderOptions{Interval: 2 * time.Millisecond})
+	// ours are both while nothing changes.
+	ours := func() (s model.TickSample) {
+		eventually(t, "the process rests", func() bool {
+			before, _ := told()
+			r.ticks = nil
+			r.run(t, 50*time.Millisecond)
+			samples, _ := r.of(g.id(t))
+			if len(samples) == 0 {
+				return false
+			}
+			s = samples[len(samples)-1]
+			after, _ := told()
+			return before == after && samples[0].MinorFaults == s.MinorFaults
+		})
+		return s
+	}
+	before := ours()
+	minor, major := told()
+	toggle()
+	eventually(t, "faults are seen while their thread runs on", func() bool {
+		r.ticks = nil
+		r.run(t, 100*time.Millisecond)
+		samples, _ := r.of(g.id(t))
+		for i := range len(samples) - 1 {
+			from, to := samples[i], samples[i+1]
+			if from.Running == 1 && to.Running == 1 && from.Involuntary == to.Involuntary && from.Voluntary == to.Voluntary &&
+				to.MinorFaults > from.MinorFaults {
+				return true
+			}
+		}
+		return false
+	})
+	toggle()
+	after := ours()
+	minorAfter, majorAfter := told()
+	if got, want := after.MinorFaults-before.MinorFaults, minorAfter-minor; got != want || want < 1000 {
+		t.Errorf("%d minor faults, the kernel says %d", got, want)
+	}
+	if got, want := after.MajorFaults-before.MajorFaults, majorAfter-major; got != want {
+		t.Errorf("%d major faults, the kernel says %d", got, want)
 	}
 }
 

@@ -25,6 +25,9 @@ type TickSample struct {
 	// RunQueueNS is what threads have waited for a CPU, Waits how often.
 	RunQueueNS, Waits      uint64
 	Voluntary, Involuntary uint64
+	// MinorFaults and MajorFaults are page faults of its threads; for a major one something was read
+	// from disk.
+	MinorFaults, MajorFaults uint64
 	// SentBytes and ReceivedBytes are those of the group's sockets, both roles together.
 	SentBytes, ReceivedBytes uint64
 	// Asking is how many requests of the group wait for their replies, Serving how many requests

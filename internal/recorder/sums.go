@@ -189,6 +189,8 @@ func (t *target) add(now, last *model.TickSample) {
 	t.sum.Waits += now.Waits - last.Waits
 	t.sum.Voluntary += now.Voluntary - last.Voluntary
 	t.sum.Involuntary += now.Involuntary - last.Involuntary
+	t.sum.MinorFaults += now.MinorFaults - last.MinorFaults
+	t.sum.MajorFaults += now.MajorFaults - last.MajorFaults
 	t.sum.SentBytes += now.SentBytes - last.SentBytes
 	t.sum.ReceivedBytes += now.ReceivedBytes - last.ReceivedBytes
 	t.sum.Running += now.Running
