@@ -33,7 +33,7 @@ const (
 	// most of what a recorder costs in user space.
 	listEdgesEvery = time.Second
 	// ringTime is how long the ring lasts by itself, where its bounds allow it.
-	ringTime                   = time.Second
+	ringTime                   = 2 * time.Second
 	minRingBytes, maxRingBytes = 1 << 20, 16 << 20
 )
 
@@ -51,7 +51,7 @@ type RecorderOptions struct {
 	// Interval between two ticks, from 1 ms to 10 s (default 50 ms).
 	Interval time.Duration
 	// RingBytes bounds the kernel memory for samples that nobody has taken out yet. By default it
-	// lasts for a second with all control groups that can be counted, within 1 and 16 MiB.
+	// lasts for two seconds with all control groups that can be counted, within 1 and 16 MiB.
 	RingBytes int
 }
 

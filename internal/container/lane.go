@@ -33,11 +33,15 @@ type laneFile struct {
 	keys map[string]int
 	// columns in order, of files whose numbers have no names.
 	columns []int
+	limit   bool
 }
 
 type laneGroup struct {
 	cgroup model.CgroupID
 	fds    []int
+	// readings of the group so far, and the values of the last one in which its limits were read.
+	readings int
+	limits   []float64
 }
 
 // laneParser puts a file's numbers into values; those that it does not have stay as they are.
@@ -68,7 +72,7 @@ func NewLane(l Layout, o Options) *Lane {
 }
 
 func (r *Lane) fileOf(s source, f laneSpec) laneFile {
-	file := laneFile{source: s, parse: f.parse, keys: make(map[string]int)}
+	file := laneFile{source: s, parse: f.parse, keys: make(map[string]int), limit: f.limit}
 	add := func(name string) int {
 		r.columns = append(r.columns, name)
 		return len(r.columns) - 1
@@ -103,7 +107,8 @@ func (r *Lane) Columns() []string { return r.columns }
 func (r *Lane) Version() int { return r.version }
 
 // Read reads a container's files into values, which has one for each column: NaN where there is
-// none, +Inf where there is no limit. A group that has vanished is no error.
+// none, +Inf where there is no limit. Limits are read again with every limitEvery-th
+// reading. A group that has vanished is no error.
 func (r *Lane) Read(c *model.Container, values []float64) error {
 	for i := range values {
 		values[i] = math.NaN()
@@ -114,15 +119,23 @@ func (r *Lane) Read(c *model.Container, values []float64) error {
 	g := r.groups[c.ID]
 	if g == nil || g.cgroup != c.Cgroup {
 		r.Forget(c.ID)
-		g = &laneGroup{cgroup: c.Cgroup, fds: make([]int, len(r.files))}
+		g = &laneGroup{cgroup: c.Cgroup, fds: make([]int, len(r.files)), limits: make([]float64, len(values))}
 		for i := range g.fds {
 			g.fds[i] = notOpened
 		}
 		r.groups[c.ID] = g
 	}
+	fresh := g.readings%limitEvery == 0
+	g.readings++
 	var errs []error
 	for i := range r.files {
 		f := &r.files[i]
+		if f.limit && !fresh {
+			for _, column := range f.columns {
+				values[column] = g.limits[column]
+			}
+			continue
+		}
 		text, err := r.text(c, g, i)
 		if err == nil {
 			err = f.parse(f, text, values)
@@ -130,6 +143,9 @@ func (r *Lane) Read(c *model.Container, values []float64) error {
 		if err != nil && !gone(err) && !errors.Is(err, errAbsent) {
 			errs = append(errs, fmt.Errorf("reading %s of %q: %w", f.names[0], c.CgroupPath, err))
 		}
+	}
+	if fresh {
+		copy(g.limits, values)
 	}
 	return errors.Join(errs...)
 }

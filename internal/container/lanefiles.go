@@ -10,6 +10,8 @@ type laneSpec struct {
 	names   []string
 	parse   laneParser
 	numbers []laneColumn
+	// limit is true for files that change when somebody changes a setting; see limitEvery.
+	limit bool
 }
 
 type laneColumn struct{ key, column string }
@@ -30,44 +32,54 @@ func laneFilesOf(version int) []laneSpec {
 }
 
 func oneNumber(controller, file, column string) laneSpec {
-	return laneSpec{controller, []string{file}, laneNumber, []laneColumn{{"", column}}}
+	return laneSpec{controller: controller, names: []string{file}, parse: laneNumber, numbers: []laneColumn{{"", column}}}
+}
+
+// limit is a file of settings.
+func limitOf(f laneSpec) laneSpec {
+	f.limit = true
+	return f
+}
+
+func spec(controller string, names []string, parse laneParser, columns []laneColumn) laneSpec {
+	return laneSpec{controller: controller, names: names, parse: parse, numbers: columns}
 }
 
 var laneFilesV2 = []laneSpec{
 	oneNumber("pids", "pids.current", "pids.current"),
-	oneNumber("pids", "pids.max", "pids.max"),
-	{"cpu", []string{"cpu.stat"}, laneKeys,
-		named("cpu.stat/", "usage_usec", "system_usec", "user_usec", "nr_periods", "nr_throttled", "throttled_usec")},
-	{"cpu", []string{"cpu.max"}, laneQuota, []laneColumn{{"", "cpu_quota_ns"}, {"", "cpu_period_ns"}}},
+	limitOf(oneNumber("pids", "pids.max", "pids.max")),
+	spec("cpu", []string{"cpu.stat"}, laneKeys,
+		named("cpu.stat/", "usage_usec", "system_usec", "user_usec", "nr_periods", "nr_throttled", "throttled_usec")),
+	limitOf(spec("cpu", []string{"cpu.max"}, laneQuota, []laneColumn{{"", "cpu_quota_ns"}, {"", "cpu_period_ns"}})),
 	oneNumber("memory", "memory.current", "memory.current"),
-	oneNumber("memory", "memory.high", "memory.high"),
-	oneNumber("memory", "memory.max", "memory.max"),
-	{"memory", []string{"memory.stat"}, laneKeys,
+	limitOf(oneNumber("memory", "memory.high", "memory.high")),
+	limitOf(oneNumber("memory", "memory.max", "memory.max")),
+	spec("memory", []string{"memory.stat"}, laneKeys,
 		named("memory.stat/", "anon", "file", "kernel_stack", "pagetables", "percpu", "sock", "shmem", "file_mapped", "file_dirty",
 			"file_writeback", "swapcached", "inactive_anon", "active_anon", "inactive_file", "active_file", "unevictable", "pgfault",
-			"pgmajfault")},
-	{"io", []string{"io.stat"}, laneIOStat, named("io.stat/", "rbytes", "wbytes", "rios", "wios", "dbytes", "dios")},
+			"pgmajfault")),
+	spec("io", []string{"io.stat"}, laneIOStat, named("io.stat/", "rbytes", "wbytes", "rios", "wios", "dbytes", "dios")),
 }
 
 func laneFilesV1() []laneSpec {
 	files := []laneSpec{
 		oneNumber("pids", "pids.current", "pids.current"),
-		oneNumber("pids", "pids.max", "pids.max"),
+		limitOf(oneNumber("pids", "pids.max", "pids.max")),
 		oneNumber("cpuacct", "cpuacct.usage", "cpu.usage.total"),
 		oneNumber("cpuacct", "cpuacct.usage_sys", "cpu.usage.system"),
 		oneNumber("cpuacct", "cpuacct.usage_user", "cpu.usage.user"),
-		{"cpuacct", []string{"cpuacct.usage_percpu"}, laneWords, []laneColumn{{"", perCPUUsage}}},
-		{"cpuacct", []string{"cpuacct.stat"}, laneKeys, named("cpu.stat.", "user", "system")},
-		{"cpu", []string{"cpu.stat"}, laneKeys, []laneColumn{{"nr_periods", "cpu.throttling.periods"},
-			{"nr_throttled", "cpu.throttling.throttled.count"}, {"throttled_time", "cpu.throttling.throttled.time"}}},
-		{"cpu", []string{"cpu.cfs_quota_us"}, laneQuota, []laneColumn{{"", "cpu_quota_ns"}}},
-		{"cpu", []string{"cpu.cfs_period_us"}, laneQuota, []laneColumn{{"", "cpu_period_ns"}}},
+		spec("cpuacct", []string{"cpuacct.usage_percpu"}, laneWords, []laneColumn{{"", perCPUUsage}}),
+		spec("cpuacct", []string{"cpuacct.stat"}, laneKeys, named("cpu.stat.", "user", "system")),
+		spec("cpu", []string{"cpu.stat"}, laneKeys, []laneColumn{{"nr_periods", "cpu.throttling.periods"},
+			{"nr_throttled", "cpu.throttling.throttled.count"}, {"throttled_time", "cpu.throttling.throttled.time"}}),
+		limitOf(spec("cpu", []string{"cpu.cfs_quota_us"}, laneQuota, []laneColumn{{"", "cpu_quota_ns"}})),
+		limitOf(spec("cpu", []string{"cpu.cfs_period_us"}, laneQuota, []laneColumn{{"", "cpu_period_ns"}})),
 		oneNumber("memory", "memory.usage_in_bytes", "memory.usage.current"),
 		oneNumber("memory", "memory.max_usage_in_bytes", "memory.usage.max"),
-		oneNumber("memory", "memory.limit_in_bytes", "memory.limit.hard"),
-		oneNumber("memory", "memory.soft_limit_in_bytes", "memory.limit.soft"),
+		limitOf(oneNumber("memory", "memory.limit_in_bytes", "memory.limit.hard")),
+		limitOf(oneNumber("memory", "memory.soft_limit_in_bytes", "memory.limit.soft")),
 		oneNumber("memory", "memory.failcnt", "memory.failcnt"),
-		{"memory", []string{"memory.stat"}, laneKeys, []laneColumn{
+		spec("memory", []string{"memory.stat"}, laneKeys, []laneColumn{
 			{"hierarchical_memory_limit", "memory.hierarchical_limit.memory"},
 			{"hierarchical_memsw_limit", "memory.hierarchical_limit.memoryswap"},
 			{"total_cache", "memory.cache"}, {"total_rss", "memory.rss.all"}, {"total_rss_huge", "memory.rss.huge"},
@@ -75,10 +87,10 @@ func laneFilesV1() []laneSpec {
 			{"total_pgpgout", "memory.paged.out"}, {"total_pgfault", "memory.fault.total"}, {"total_pgmajfault", "memory.fault.major"},
 			{"total_inactive_anon", "memory.anon.inactive"}, {"total_active_anon", "memory.anon.active"},
 			{"total_inactive_file", "memory.file.inactive"}, {"total_active_file", "memory.file.active"},
-			{"total_unevictable", "memory.unevictable"}}},
+			{"total_unevictable", "memory.unevictable"}}),
 	}
 	for _, f := range []struct{ file, column string }{{"blkio.time", "blkio.time"}, {"blkio.sectors", "blkio.sectors"}} {
-		files = append(files, laneSpec{"blkio", []string{f.file + "_recursive", f.file}, laneDevices, []laneColumn{{"", f.column}}})
+		files = append(files, spec("blkio", []string{f.file + "_recursive", f.file}, laneDevices, []laneColumn{{"", f.column}}))
 	}
 	for _, f := range []struct{ file, column string }{
 		{"blkio.io_service_bytes", "blkio.service.bytes"}, {"blkio.io_serviced", "blkio.service.ios"},
@@ -87,8 +99,8 @@ func laneFilesV1() []laneSpec {
 		{"blkio.throttle.io_service_bytes", "blkio.throttle.service.bytes"}, {"blkio.throttle.io_serviced", "blkio.throttle.service.ios"},
 		{"blkio.bfq.io_service_bytes", "blkio.bfq.service.bytes"}, {"blkio.bfq.io_serviced", "blkio.bfq.service.ios"},
 	} {
-		files = append(files, laneSpec{"blkio", []string{f.file + "_recursive", f.file}, laneDevices, []laneColumn{
-			{"Read", f.column + ".read"}, {"Write", f.column + ".write"}, {"Sync", f.column + ".sync"}, {"Async", f.column + ".async"}}})
+		files = append(files, spec("blkio", []string{f.file + "_recursive", f.file}, laneDevices, []laneColumn{
+			{"Read", f.column + ".read"}, {"Write", f.column + ".write"}, {"Sync", f.column + ".sync"}, {"Async", f.column + ".async"}}))
 	}
 	return files
 }

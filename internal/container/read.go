@@ -24,7 +24,8 @@ func (g *groupFiles) keep(k kind, err error) error {
 	return nil
 }
 
-// limitEvery is how many readings apart the limit of a v2 group is read.
+// limitEvery is how many readings apart a group's limits are read: they change when somebody sets
+// them.
 const limitEvery = 8
 
 func (f *Files) readMemory(c *model.Container, g *groupFiles) error {

@@ -27,5 +27,11 @@ type Containers interface {
 	Containers() []*model.Container
 }
 
-// drainEvery is how often the ring is emptied.
-const drainEvery = 250 * time.Millisecond
+// drainEvery is how often the ring is emptied: it lasts four times as long, unless ticks are so
+// frequent that its bound cuts it short.
+func drainEvery(interval time.Duration) time.Duration {
+	if interval < 10*time.Millisecond {
+		return 250 * time.Millisecond
+	}
+	return 500 * time.Millisecond
+}

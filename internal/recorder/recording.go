@@ -175,7 +175,7 @@ func (r *Recording) run(ctx context.Context) error {
 			if err := r.drain(); err != nil {
 				return err
 			}
-			nextDrain = following(begun, now, drainEvery)
+			nextDrain = following(begun, now, drainEvery(r.ticks.Interval()))
 		}
 		next := nextFiles
 		if nextDrain.Before(next) {
