@@ -10,8 +10,10 @@ import (
 
 // attachment is a tracing program's hold on its hook, which it can give up and take again.
 type attachment struct {
-	program *ebpf.Program
-	held    link.Link
+	// function is the program's name in its object, name what users call it.
+	function, name string
+	program        *ebpf.Program
+	held           link.Link
 }
 
 func (a *attachment) attach() (err error) {

@@ -325,6 +325,9 @@ static __always_inline void make_task_state(struct task_struct *task)
 	state->major_faults = task->maj_flt;
 }
 
+/* 1 while threads that have a state get a new one. */
+volatile u32 renew_states = 0;
+
 /*
  * Threads that have no state: they are older than these programs, were made without the hook
  * (workers of io_uring), or their state could not be made at that moment.
@@ -334,7 +337,7 @@ int running_tasks(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 
-	if (task && !state_of(task))
+	if (task && (renew_states || !state_of(task)))
 		make_task_state(task);
 	return 0;
 }

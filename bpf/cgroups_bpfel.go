@@ -102,6 +102,7 @@ const (
 	cgroupsVarCgroupSubsysIndex = "cgroup_subsys_index"
 	cgroupsVarClocksRead        = "clocks_read"
 	cgroupsVarCpus              = "cpus"
+	cgroupsVarRenewStates       = "renew_states"
 	cgroupsVarRunQueueLanes     = "run_queue_lanes"
 	cgroupsVarSwitchHasState    = "switch_has_state"
 	cgroupsVarTasksHaveStorage  = "tasks_have_storage"
@@ -186,6 +187,7 @@ type cgroupsVariableSpecs struct {
 	CgroupSubsysIndex *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
 	ClocksRead        *ebpf.VariableSpec `ebpf:"clocks_read"`
 	Cpus              *ebpf.VariableSpec `ebpf:"cpus"`
+	RenewStates       *ebpf.VariableSpec `ebpf:"renew_states"`
 	RunQueueLanes     *ebpf.VariableSpec `ebpf:"run_queue_lanes"`
 	SwitchHasState    *ebpf.VariableSpec `ebpf:"switch_has_state"`
 	TasksHaveStorage  *ebpf.VariableSpec `ebpf:"tasks_have_storage"`
@@ -248,6 +250,7 @@ type cgroupsVariables struct {
 	CgroupSubsysIndex *ebpf.Variable `ebpf:"cgroup_subsys_index"`
 	ClocksRead        *ebpf.Variable `ebpf:"clocks_read"`
 	Cpus              *ebpf.Variable `ebpf:"cpus"`
+	RenewStates       *ebpf.Variable `ebpf:"renew_states"`
 	RunQueueLanes     *ebpf.Variable `ebpf:"run_queue_lanes"`
 	SwitchHasState    *ebpf.Variable `ebpf:"switch_has_state"`
 	TasksHaveStorage  *ebpf.Variable `ebpf:"tasks_have_storage"`

@@ -196,10 +196,12 @@ static __always_inline void reply_datagram(struct datagram_flow *f, struct edge 
 
 	if (f->phase == FLOW_IDLE)
 		return;
-	if (__sync_val_compare_and_swap(&f->phase, FLOW_REQUEST, FLOW_IDLE) == FLOW_REQUEST)
-		count_exchange(edge, place, elapsed(first_ns, now));
-	else
+	if (__sync_val_compare_and_swap(&f->phase, FLOW_REQUEST, FLOW_IDLE) != FLOW_REQUEST)
 		f->phase = FLOW_IDLE;
+	else if (first_ns < watched_since_ns)
+		__sync_fetch_and_add(&edge->lost, 1); /* this may be the reply to another request */
+	else
+		count_exchange(edge, place, elapsed(first_ns, now));
 }
 
 #include "dns.h"

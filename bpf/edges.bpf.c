@@ -525,6 +525,18 @@ static __always_inline void abort_request(struct connection *c, struct edge *edg
 }
 
 /*
+ * 0 until the hooks of both directions are attached, which the loader does one after the other: what is
+ * seen of one direction alone is no sequence of transactions. Then another number for each time
+ * that they were.
+ */
+volatile u32 watching = 0;
+
+/* Requests are only timed, not read, while this is 1. */
+volatile u32 names_shed = 0;
+/* Since when, on the monotonic clock. */
+volatile u64 watched_since_ns = 0;
+
+/*
  * Here and in on_reply the clock is read only where a time is kept: it is a third of the cost of
  * a part of a long request.
  *
@@ -535,7 +547,7 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 {
 	if (c->flags & CONNECTION_STREAM)
 		return;
-	if ((c->flags & CONNECTION_OLD) && machine && !c->head.protocol && join_http2(sk, c, edge, readable))
+	if ((c->flags & (CONNECTION_OLD | CONNECTION_REJOINED)) && machine && !c->head.protocol && join_http2(sk, c, edge, readable))
 		return;
 	if (c->phase == PHASE_REQUEST) {
 		if (reads_tls && (c->flags & CONNECTION_TLS) && c->head.state == HEAD_NONE) {
@@ -571,7 +583,10 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 	clear_flags(c, CONNECTION_SWEPT);
 	c->pushes = 0;
 	u64 now = bpf_ktime_get_ns();
-	if (machine && c->head.protocol != PROTOCOL_OPAQUE) {
+	if (names_shed) {
+		c->head.state = HEAD_NONE;
+		c->head.target = 0;
+	} else if (machine && c->head.protocol != PROTOCOL_OPAQUE) {
 		int state = read_request(c, readable);
 
 		if (state == HEAD_HTTP2) {
@@ -603,8 +618,8 @@ static __always_inline void on_push(struct connection *c, struct edge *edge)
 		__sync_fetch_and_add(&edge->continued, 1);
 		return;
 	}
-	if ((c->flags & CONNECTION_OLD) && !c->first_ns)
-		return; /* its request was before the programs */
+	if ((c->flags & (CONNECTION_OLD | CONNECTION_REJOINED)) && !c->first_ns)
+		return; /* its request was not seen */
 	__sync_fetch_and_add(&edge->pushes, 1);
 	if (c->head.watch & HEAD_WATCH_NOTICE)
 		return;
@@ -618,7 +633,7 @@ static __always_inline void on_reply(struct sock *sk, struct connection *c, stru
 
 	if (c->phase == PHASE_IDLE) {
 		if (machine && !c->head.protocol && !c->head.failures && (c->flags & CONNECTION_WHOLE) &&
-		    !(c->flags & CONNECTION_STREAM)) {
+		    !(c->flags & (CONNECTION_STREAM | CONNECTION_REJOINED))) {
 			read_greeting(c, readable);
 			if (is_http2_greeting(c, readable))
 				return;
@@ -752,6 +767,32 @@ static __noinline int own(struct sock *sk, struct connection *c, struct task_str
 	return 0;
 }
 
+/* Nothing was seen of a connection for a while: how its transaction went on is not known. */
+static __noinline int rejoin(struct sock *sk, struct connection *c, struct edge *edge)
+{
+	if (!sk || !c || !edge)
+		return 0;
+	if (c->flags & CONNECTION_HTTP2) {
+		struct http2_connection *h = bpf_sk_storage_get(&http2_connections, sk, 0, 0);
+
+		if (h && !h->lost)
+			leave_streams(h, bpf_ktime_get_ns() | ENDED_LOST);
+		bpf_sk_storage_delete(&http2_connections, sk);
+		clear_flags(c, CONNECTION_HTTP2);
+	} else if (c->phase == PHASE_REQUEST && c->head.state != HEAD_PARTIAL) {
+		__sync_fetch_and_add(&edge->lost, 1);
+	} else if (c->phase == PHASE_REPLY) {
+		finish(sk, c);
+	}
+	c->phase = PHASE_IDLE;
+	c->first_ns = 0;
+	c->pushes = 0;
+	__builtin_memset(&c->head, 0, sizeof(c->head));
+	set_flags(c, CONNECTION_REJOINED);
+	c->watched = watching;
+	return 0;
+}
+
 static __always_inline struct connection *adopt(struct sock *sk)
 {
 	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
@@ -762,12 +803,6 @@ static __always_inline struct connection *adopt(struct sock *sk)
 }
 
 #include "datagrams_path.h"
-
-/*
- * 1 while the hooks of both directions are attached; set by the loader. It attaches one after the other,
- * and what is seen of one direction alone is no sequence of transactions.
- */
-volatile u32 watching = 0;
 
 static __always_inline int transferred(struct sock *sk, int bytes, u32 readable, bool sent)
 {
@@ -787,6 +822,7 @@ static __always_inline int transferred(struct sock *sk, int bytes, u32 readable,
 		c = adopt(sk);
 		if (!c)
 			return 0;
+		c->watched = watching;
 	}
 	if (!(c->flags & CONNECTION_OWNED))
 		own(sk, c, bpf_get_current_task_btf(), true);
@@ -796,6 +832,8 @@ static __always_inline int transferred(struct sock *sk, int bytes, u32 readable,
 	if (!edge)
 		return 0;
 	__sync_fetch_and_add(sent ? &edge->sent_bytes : &edge->received_bytes, (u64)bytes);
+	if (c->watched != watching)
+		rejoin(sk, c, edge);
 	if (!sent)
 		__sync_fetch_and_add(&c->received_bytes, bytes); /* several threads may receive at once */
 	if (c->flags & CONNECTION_HTTP2)
@@ -834,6 +872,7 @@ static __always_inline void connecting(struct sock *sk)
 	process_of(task, &c->process);
 	c->edge = 0;
 	c->flags = CONNECTION_WHOLE;
+	c->watched = watching;
 	c->phase = PHASE_IDLE;
 	c->unsettled = 0;
 	c->behind = 0;
@@ -872,6 +911,7 @@ static __always_inline void accepted(struct sock *sk)
 		return;
 	c->role = ROLE_SERVER;
 	c->flags = CONNECTION_WHOLE;
+	c->watched = watching;
 	c->phase = PHASE_IDLE;
 	c->opened_ns = bpf_ktime_get_ns();
 	sequences_of(sk, c);

@@ -39,6 +39,8 @@ var edgeHooks = append([]hook{stateHook, stateTooHook, retransmitHook, iterateHo
 
 // edgeReader reads what edges.bpf.c counts.
 type edgeReader struct {
+	// watched is how often the data hooks were attached.
+	watched   uint32
 	maps      *ebpf.Collection
 	edges     *table[edgesEdge]
 	latency   histograms

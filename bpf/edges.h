@@ -145,6 +145,7 @@ enum connection_phase {
 #define CONNECTION_MET 128	 /* a server that knows its client */
 #define CONNECTION_FORWARDER 256 /* this end only passes on what others send */
 #define CONNECTION_HTTP2 512	 /* followed by http2_streams.h */
+#define CONNECTION_REJOINED 2048 /* nothing was seen of it for a while */
 #define CONNECTION_TLS 1024	 /* encrypted: its plaintext is at a library, if anywhere */
 
 /* What is known of one socket. It lives and ends with the socket. */
@@ -168,6 +169,7 @@ struct connection {
 	u32 server_sequence;
 	u32 behind; /* of a forwarder's client end: the edge that it serves, 0 if not known */
 	u32 drops;  /* of a listening socket: those that its listener has counted */
+	u32 watched; /* what watching was at its last transfer */
 	u32 tls_group;	    /* with tls_connection, what a TLS library calls the connection; see tls.h */
 	u64 tls_connection;
 	struct process process;

@@ -34,7 +34,9 @@ type edgesConnection struct {
 	ServerSequence uint32
 	Behind         uint32
 	Drops          uint32
+	Watched        uint32
 	TlsGroup       uint32
+	_              [4]byte
 	TlsConnection  uint64
 	Process        struct {
 		_      structs.HostLayout
@@ -574,10 +576,12 @@ const (
 	edgesVarMaxEdgeEndpoints      = "max_edge_endpoints"
 	edgesVarMeetingRound          = "meeting_round"
 	edgesVarMeetingsFound         = "meetings_found"
+	edgesVarNamesShed             = "names_shed"
 	edgesVarQueriesFound          = "queries_found"
 	edgesVarReadsTls              = "reads_tls"
 	edgesVarTransactionRecord     = "transaction_record"
 	edgesVarUnloggedTransactions  = "unlogged_transactions"
+	edgesVarWatchedSinceNs        = "watched_since_ns"
 	edgesVarWatching              = "watching"
 )
 
@@ -698,10 +702,12 @@ type edgesVariableSpecs struct {
 	MaxEdgeEndpoints     *ebpf.VariableSpec `ebpf:"max_edge_endpoints"`
 	MeetingRound         *ebpf.VariableSpec `ebpf:"meeting_round"`
 	MeetingsFound        *ebpf.VariableSpec `ebpf:"meetings_found"`
+	NamesShed            *ebpf.VariableSpec `ebpf:"names_shed"`
 	QueriesFound         *ebpf.VariableSpec `ebpf:"queries_found"`
 	ReadsTls             *ebpf.VariableSpec `ebpf:"reads_tls"`
 	TransactionRecord    *ebpf.VariableSpec `ebpf:"transaction_record"`
 	UnloggedTransactions *ebpf.VariableSpec `ebpf:"unlogged_transactions"`
+	WatchedSinceNs       *ebpf.VariableSpec `ebpf:"watched_since_ns"`
 	Watching             *ebpf.VariableSpec `ebpf:"watching"`
 }
 
@@ -814,10 +820,12 @@ type edgesVariables struct {
 	MaxEdgeEndpoints     *ebpf.Variable `ebpf:"max_edge_endpoints"`
 	MeetingRound         *ebpf.Variable `ebpf:"meeting_round"`
 	MeetingsFound        *ebpf.Variable `ebpf:"meetings_found"`
+	NamesShed            *ebpf.Variable `ebpf:"names_shed"`
 	QueriesFound         *ebpf.Variable `ebpf:"queries_found"`
 	ReadsTls             *ebpf.Variable `ebpf:"reads_tls"`
 	TransactionRecord    *ebpf.Variable `ebpf:"transaction_record"`
 	UnloggedTransactions *ebpf.Variable `ebpf:"unlogged_transactions"`
+	WatchedSinceNs       *ebpf.Variable `ebpf:"watched_since_ns"`
 	Watching             *ebpf.Variable `ebpf:"watching"`
 }
 

@@ -116,7 +116,7 @@ func (p *Probes) tryAttach(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Coll
 	if err != nil {
 		return err
 	}
-	a := &attachment{program: program}
+	a := &attachment{function: h.program, name: h.name, program: program}
 	if err := a.attach(); err != nil {
 		return err
 	}
@@ -130,12 +130,22 @@ func (p *Probes) watch(on bool) error {
 	if p.edges == nil {
 		return nil
 	}
-	var watching uint32
+	watching := uint32(0)
 	if on {
-		watching = 1
+		p.edges.watched++
+		watching = p.edges.watched
 	}
-	if err := p.edges.maps.Variables["watching"].Set(watching); err != nil {
+	err := errors.Join(p.edges.maps.Variables["watched_since_ns"].Set(monotonicNS()), p.edges.maps.Variables["watching"].Set(watching))
+	if err != nil {
 		return fmt.Errorf("letting the data hooks count: %w", err)
+	}
+	return nil
+}
+
+// setNamesShed lets requests be timed without being read (1), or read again (0).
+func (r *edgeReader) setNamesShed(shed uint32) error {
+	if err := r.maps.Variables["names_shed"].Set(shed); err != nil {
+		return fmt.Errorf("changing whether requests are read: %w", err)
 	}
 	return nil
 }

@@ -589,6 +589,7 @@ static __noinline int take_sample(struct recorder_control *c)
 		w.full = 1;
 	else
 		bpf_loop(slots, add_sample, &w, 0);
+	c->cost_ns += bpf_ktime_get_ns() - began;
 	if (w.full) {
 		c->ticks_full++;
 		return 0;

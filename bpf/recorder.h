@@ -14,7 +14,8 @@ struct recorder_control {
 	u64 ticks_late; /* ticks left out because the one before began or ended too late */
 	u64 number;	/* of the next tick */
 	u64 due_ns;	/* when the next tick is due */
-	u64 unused[2];
+	u64 cost_ns;	/* of all ticks so far */
+	u64 unused;
 	/* of the reader */
 	u64 ticks_taken;
 	u64 samples_taken;

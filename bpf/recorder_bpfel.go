@@ -151,7 +151,8 @@ type recorderRecorderControl struct {
 	TicksLate    uint64
 	Number       uint64
 	DueNs        uint64
-	Unused       [2]uint64
+	CostNs       uint64
+	Unused       uint64
 	TicksTaken   uint64
 	SamplesTaken uint64
 	ClockAheadNs int64

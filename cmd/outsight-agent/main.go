@@ -15,6 +15,7 @@ import (
 
 	"outsight/bpf"
 	"outsight/internal/agent"
+	"outsight/internal/budget"
 	"outsight/internal/container"
 	"outsight/internal/export"
 	"outsight/internal/kubernetes"
@@ -41,6 +42,8 @@ func run(args []string, out, errOut io.Writer) int {
 	maxGroups := flags.Int("max-groups", agent.DefaultMaxGroups, "control groups that are counted each by itself; the rest is counted together")
 	maxEdges := flags.Int("max-edges", agent.DefaultMaxEdges, "edges that are counted")
 	flight := flags.Duration("flight", agent.DefaultFlight, "how long samples of every 50 ms are kept in memory for \"outsight record --last\"; 0 for none")
+	var limit budget.Limit
+	flags.Var(&limit, "budget", "`share` of the CPU time of the host, all CPUs together, that everything may take, as in 1%: what it takes to keep to it is given up, and said")
 	timesOnly := flags.Bool("times-only", false, "time requests and do not read them: no endpoints, half the cost of a request")
 	tls := flags.Bool("tls", false, "read encrypted requests at the TLS libraries of programs (OpenSSL, Go), to name endpoints")
 	mode := flags.String("kubernetes", kubernetes.Auto, "where names of pods are from: auto (the pod's service account, if there is one), in-cluster, off, or the `path` of a kubeconfig")
@@ -96,7 +99,7 @@ func run(args []string, out, errOut io.Writer) int {
 	err = serve(ctx, agent.ServeOptions{
 		Host: agent.HostOptions{
 			Kubernetes: cluster,
-			Flight:     *flight, Anomalies: recorder.AnomalyOptions{Detect: report.Anomalies}, All: *all, DockerSocket: *dockerSocket, Options: agent.Options{Logger: log},
+			Flight:     *flight, Anomalies: recorder.AnomalyOptions{Detect: report.Anomalies}, All: *all, DockerSocket: *dockerSocket, Options: agent.Options{Logger: log, Budget: float64(limit)},
 			Kernel: bpf.Options{MaxCgroups: *maxGroups, MaxEdges: *maxEdges, TLS: *tls, WithoutEndpoints: *timesOnly},
 		},
 		Listen: *listen, Socket: *socket, Output: out,

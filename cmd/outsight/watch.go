@@ -9,6 +9,7 @@ import (
 
 	"outsight/bpf"
 	"outsight/internal/agent"
+	"outsight/internal/budget"
 	"outsight/internal/container"
 )
 
@@ -22,12 +23,15 @@ type watchFlags struct {
 	kubernetes          kubernetesFlags
 	// flight is how long an agent keeps samples; 0 is not at all.
 	flight time.Duration
+	// budget is what an agent may cost; 0 is no limit.
+	budget budget.Limit
 }
 
 // addFlight adds the flag of commands whose agent goes on.
 func (f *watchFlags) addFlight(c *cobra.Command) {
 	c.Flags().DurationVar(&f.flight, "flight", agent.DefaultFlight,
 		`how long samples of every 50 ms are kept in memory for "outsight record --last"; 0 for none`)
+	c.Flags().Var(&f.budget, "budget", "share of the CPU time of the host, all CPUs together, that everything may take, as in 1%: what it takes to keep to it is given up, and said")
 }
 
 func (f *watchFlags) add(c *cobra.Command) {
@@ -53,7 +57,7 @@ func (f *watchFlags) host(logger *slog.Logger) (agent.HostOptions, error) {
 		return agent.HostOptions{}, usagef("--flight is %v, want 0 or more", f.flight)
 	}
 	o := agent.HostOptions{
-		Flight: f.flight, All: f.all, DockerSocket: f.dockerSocket, Options: agent.Options{Logger: logger},
+		Flight: f.flight, All: f.all, DockerSocket: f.dockerSocket, Options: agent.Options{Logger: logger, Budget: float64(f.budget)},
 		Kernel: bpf.Options{MaxCgroups: f.maxGroups, MaxEdges: f.maxEdges, TLS: f.tls, WithoutEndpoints: f.timesOnly},
 	}
 	// A nil pointer in the interface would be something.

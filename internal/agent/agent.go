@@ -8,6 +8,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"io"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -81,6 +82,10 @@ type Sources struct {
 	// nil where nobody can.
 	Translations func(limit int) ([]model.Translation, error)
 	Reporters    []Reporter
+	// Parts can be given up, and Statistics turns the kernel's statistics of programs on until they are
+	// closed; without both, and Programs, costs are not measured and no budget is kept.
+	Parts      Parts
+	Statistics func() (io.Closer, error)
 }
 
 // Sink takes snapshots. A sink that is slow or fails loses snapshots, which Snapshot.Self
@@ -100,7 +105,9 @@ type Options struct {
 	Sinks map[string]Sink
 	// ProcRoot is where procfs is mounted (default /proc).
 	ProcRoot string
-	Logger   *slog.Logger
+	// Budget is what everything may cost together, as a share of the host's CPU time; 0 is no limit.
+	Budget float64
+	Logger *slog.Logger
 }
 
 // Agent watches one host.
@@ -123,6 +130,9 @@ type Agent struct {
 	// translations as they were found at translationsRead.
 	translations     []model.Translation
 	translationsRead time.Time
+	// keeping is nil where costs are not measured.
+	keeping *keeping
+	cpu     cpuFromFiles
 }
 
 // New makes an agent that reads sources. Nothing is read before Run.
@@ -135,7 +145,7 @@ func New(sources Sources, o Options) *Agent {
 	if o.Host.Cores == 0 {
 		o.Host.Cores = runtime.NumCPU()
 	}
-	return &Agent{
+	a := &Agent{
 		sources: sources, options: o,
 		resolver:  network.New(o.Network),
 		groups:    newGroups(),
@@ -144,6 +154,15 @@ func New(sources Sources, o Options) *Agent {
 		listeners: newListeners(),
 		network:   hostNetwork{procRoot: o.ProcRoot},
 	}
+	a.cpu.files, _ = sources.Files.(cpuFiles)
+	if sources.Parts != nil && sources.Programs != nil && sources.Statistics != nil {
+		meter := &programMeter{programs: sources.Programs, enable: sources.Statistics, every: costEvery}
+		if o.Budget > 0 {
+			meter.every = budgetEvery
+		}
+		a.keeping = newKeeping(sources.Parts, meter, o.Budget, o.Host.Cores)
+	}
+	return a
 }
 
 // Snapshot is the newest snapshot, nil before the first. It may be called by anybody.
@@ -168,6 +187,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	for _, q := range a.sinks {
 		running.Go(func() { q.run(ctx) })
+	}
+	if a.keeping != nil {
+		running.Go(func() { a.keeping.meter.run(ctx) })
 	}
 	defer func() {
 		for _, q := range a.sinks {

@@ -150,6 +150,7 @@ func Open(o HostOptions) (*Host, error) {
 		Registry: registry, Files: h.files, Processes: container.NewPrograms(container.ProgramOptions{ProcRoot: o.ProcRoot}),
 		Translations: network.ReadTranslations,
 		Reporters:    reporters,
+		Parts:        h, Statistics: bpf.EnableStatistics,
 	}, o.Options)
 	return h, nil
 }
@@ -250,6 +251,43 @@ func (h *Host) Anomaly(number uint64) *recorder.FlightData {
 		return nil
 	}
 	return h.flight.Anomaly(number)
+}
+
+// recorderPart is the flight recorder, the first that is given up.
+const recorderPart = "recorder"
+
+// Parts are what can be given up to keep the budget, in that order.
+func (h *Host) Parts() []model.Part {
+	var parts []model.Part
+	if h.flight != nil {
+		parts = append(parts, model.Part{Name: recorderPart, Purpose: "samples of the last minutes, and anomalies in them"})
+	}
+	return append(parts, h.probes.Parts()...)
+}
+
+// Shed gives one of Parts up. It is for the goroutine that takes snapshots.
+func (h *Host) Shed(part string) error {
+	if part == recorderPart {
+		h.flight.Pause(h.ticks.Pause)
+		return nil
+	}
+	return h.probes.Shed(part)
+}
+
+// Restore takes one of Parts up again.
+func (h *Host) Restore(part string) error {
+	if part == recorderPart {
+		return h.flight.Resume(h.ticks.Resume)
+	}
+	return h.probes.Restore(part)
+}
+
+// Spent is what parts cost beside their kernel programs.
+func (h *Host) Spent() (own, kernel map[string]uint64) {
+	if h.flight == nil {
+		return nil, nil
+	}
+	return map[string]uint64{recorderPart: h.flight.Spent()}, map[string]uint64{recorderPart: h.ticks.Cost()}
 }
 
 // Close unloads the programs and closes all files. Run must have returned.

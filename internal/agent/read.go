@@ -36,6 +36,7 @@ func (a *Agent) read() *model.Snapshot {
 	s.Containers = a.readContainers(containers, counted)
 	a.forget(collection)
 	a.readSelf(&s.Self)
+	a.keepBudget(s)
 	s.Self.ReadNS = uint64(time.Since(begin))
 	return s
 }
@@ -96,13 +97,17 @@ func (a *Agent) readContainers(containers []*model.Container, counted bool) []mo
 		a.sources.Files.Read(containers, usages)
 	}
 	samples := make([]model.ContainerSample, len(containers))
+	a.cpu.keep(containers)
 	var errs []error
 	for i, c := range containers {
 		s, u := &samples[i], &usages[i]
 		s.Container, s.Listeners = a.listeners.attach(c), a.listeners.counters(c.ID)
 		s.Memory, s.Throttle, s.Disk, s.Network, s.TCP = u.Memory, u.Throttle, u.Disk, u.Network, u.TCP
 		if counted {
-			s.CPU, s.Processes = a.groups.of(c.ID)
+			cpu, processes := a.groups.of(c.ID)
+			filled, err := a.cpu.fill(c, cpu)
+			errs = append(errs, err)
+			s.CPU, s.Processes = filled, processes
 			if u.Threads != nil {
 				s.Processes.Threads = *u.Threads
 				s.Processes.BusyThreads = u.BusyThreads

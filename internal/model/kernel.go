@@ -350,6 +350,14 @@ type Drop struct {
 	Capacity, Used uint64
 }
 
+// Part is something that an agent counts which it can give up to keep its budget.
+type Part struct {
+	// Name as in "transfers"; Purpose is what is missing without it.
+	Name, Purpose string
+	// Programs of the kernel that it takes, as in ProgramCost.
+	Programs []string
+}
+
 // ProgramCost is what one kernel program has cost so far.
 type ProgramCost struct {
 	Name string

@@ -165,6 +165,25 @@ func (p Peer) Name() string {
 	return "others"
 }
 
+// BudgetSample is what an agent costs the host. Costs are shares of the host's CPU time, all CPUs
+// together being 1, of the last second or so.
+type BudgetSample struct {
+	// Limit is what it may cost; 0 is no limit.
+	Limit float64
+	// Own is the agent's process, Kernel its programs in the kernel.
+	Own, Kernel float64
+	Parts       []PartSample
+}
+
+// PartSample is one part of it.
+type PartSample struct {
+	Part
+	Spent float64
+	// Shed is true while it is given up; Changes is how often that changed.
+	Shed    bool
+	Changes uint64
+}
+
 // SelfSample tells what Outsight itself costs and misses on the host.
 type SelfSample struct {
 	// IdleNS is the time in which the host's CPUs ran nothing; OtherNS is CPU time of control
@@ -175,6 +194,8 @@ type SelfSample struct {
 	Programs        []ProgramCost
 	Drops           []Drop
 	Features        []Feature
+	// Budget is what Outsight costs and what it may cost; nil before the first measurement.
+	Budget *BudgetSample
 	// ReadNS is how long the reading of this snapshot took.
 	ReadNS uint64
 }

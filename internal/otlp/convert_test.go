@@ -197,6 +197,14 @@ func TestConvertValues(t *testing.T) {
 	f("outsight_drops_total,host=node-1,name=queue", 1)
 	f("outsight_entries,host=node-1,name=edges", 9)
 	f("outsight_capacity,host=node-1,name=edges", 100)
+	f("outsight_cost_ratio,host=node-1,plane=own", 0.004)
+	f("outsight_cost_ratio,host=node-1,plane=kernel", 0.003)
+	f("outsight_budget_ratio,host=node-1", 0.01)
+	for name, want := range map[string][3]float64{"names,purpose=what requests ask for": {0.002, 0, 0}, "recorder,purpose=samples": {0, 1, 3}} {
+		f("outsight_feature_cost_ratio,host=node-1,name="+name, want[0])
+		f("outsight_feature_shed,host=node-1,name="+name, want[1])
+		f("outsight_feature_changes_total,host=node-1,name="+name, want[2])
+	}
 	f("outsight_feature_available,host=node-1,name=tp_btf/sched_switch,purpose=CPU time", 1)
 	f("outsight_feature_available,host=node-1,name=iter/tcp,purpose=connections open before the start", 0)
 	for left := range got {

@@ -31,10 +31,10 @@ var hostMetrics = []Metric{
 		"Time that the last reading of all counters took",
 		nil, nil, func(s *model.Snapshot, to *collector) { to.value(seconds(s.Self.ReadNS)) }},
 	{ProgramRuns, "outsight.program.runs", "{run}", model.Counter,
-		"Runs of a kernel program; absent while the kernel's program statistics are off",
+		"Runs of a kernel program, estimated from moments in which the kernel's program statistics are on: 50 ms in each second or ten",
 		nil, nil, programRuns},
 	{ProgramRunTime, "outsight.program.run", "s", model.Counter,
-		"Time spent in a kernel program; absent while the kernel's program statistics are off",
+		"Time spent in a kernel program, estimated as its runs are",
 		nil, nil, programRunTime},
 	{ProgramMissed, "outsight.program.missed_events", "{event}", model.Counter,
 		"Events at which the kernel did not run a program, because it was already running on that CPU",
@@ -48,6 +48,25 @@ var hostMetrics = []Metric{
 	{Capacity, "outsight.capacity", "{entry}", model.Gauge,
 		"Entries for which a bounded table or queue has room",
 		nil, nil, capacity},
+	{CostRatio, "outsight.cost", "1", model.Gauge,
+		"Share of the CPU time of the host, all its CPUs together, that Outsight took of late: its own process, or its kernel programs (without what the kernel spends on calling them)",
+		nil, nil, costs},
+	{BudgetRatio, "outsight.budget", "1", model.Gauge,
+		"Share of the CPU time of the host that Outsight may take; absent where there is no limit",
+		nil, nil, func(s *model.Snapshot, to *collector) {
+			if b := s.Self.Budget; b != nil && b.Limit > 0 {
+				to.value(b.Limit)
+			}
+		}},
+	{FeatureCost, "outsight.feature.cost", "1", model.Gauge,
+		"Share of the CPU time of the host that a part of Outsight took of late, of those that it can give up",
+		nil, nil, parts(func(p *model.PartSample) float64 { return p.Spent })},
+	{FeatureShed, "outsight.feature.shed", "", model.Gauge,
+		"1 while a part of Outsight is given up to keep the budget: what it counts stands still or is absent",
+		nil, nil, parts(func(p *model.PartSample) float64 { return boolean(p.Shed) })},
+	{FeatureChanges, "outsight.feature.changes", "{change}", model.Counter,
+		"Times that a part of Outsight was given up or taken up again to keep the budget",
+		nil, nil, parts(func(p *model.PartSample) float64 { return float64(p.Changes) })},
 	{FeatureAvailable, "outsight.feature.available", "", model.Gauge,
 		"1 where a hook, counter or runtime works on this host, 0 where it does not",
 		nil, nil, features},
@@ -102,6 +121,26 @@ func capacity(s *model.Snapshot, to *collector) {
 	for _, d := range s.Self.Drops {
 		if d.Capacity != 0 {
 			to.value(float64(d.Capacity), label(LabelName, d.Name))
+		}
+	}
+}
+
+func costs(s *model.Snapshot, to *collector) {
+	if b := s.Self.Budget; b != nil {
+		to.value(b.Own, label(LabelPlane, "own"))
+		to.value(b.Kernel, label(LabelPlane, "kernel"))
+	}
+}
+
+// parts collects a number of each part that can be given up.
+func parts(number func(*model.PartSample) float64) func(*model.Snapshot, *collector) {
+	return func(s *model.Snapshot, to *collector) {
+		if s.Self.Budget == nil {
+			return
+		}
+		for i := range s.Self.Budget.Parts {
+			p := &s.Self.Budget.Parts[i]
+			to.value(number(p), label(LabelName, p.Name), label(LabelPurpose, p.Purpose))
 		}
 	}
 }

@@ -83,6 +83,10 @@ func testSnapshot() *model.Snapshot {
 			IdleNS: 5_000_000_000, OtherNS: 1, CPUNS: 2_000_000_000, RSSBytes: 42, ReadNS: 3_000_000,
 			Programs: []model.ProgramCost{{Name: "on_switch", Runs: 10, RunTimeNS: 1000}, {Name: "on_exit", Runs: 1, Missed: 7}, {Name: "on_fork"}},
 			Drops:    []model.Drop{{Name: "edges", Count: 3, Capacity: 100, Used: 9}, {Name: "queue", Count: 1}},
+			Budget: &model.BudgetSample{Limit: 0.01, Own: 0.004, Kernel: 0.003, Parts: []model.PartSample{
+				{Part: model.Part{Name: "names", Purpose: "what requests ask for"}, Spent: 0.002},
+				{Part: model.Part{Name: "recorder", Purpose: "samples"}, Shed: true, Changes: 3},
+			}},
 			Features: []model.Feature{
 				{Name: "tp_btf/sched_switch", Purpose: "CPU time", State: model.FeatureWorks},
 				{Name: "iter/tcp", Purpose: "connections open before the start", State: model.FeatureAbsent, Reason: "too old"},

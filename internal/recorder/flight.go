@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"outsight/internal/model"
@@ -30,7 +32,12 @@ type Flight struct {
 	o     FlightOptions
 	sums  *sums
 
+	// spent is the CPU time in ns of taking ticks in and of looking for anomalies.
+	spent atomic.Uint64
+
 	mu sync.Mutex // guards what follows
+	// paused is true while nobody makes ticks.
+	paused bool
 	// blocks are whole, oldest first; bytes is what they take.
 	blocks []Block
 	bytes  int
@@ -84,6 +91,25 @@ func NewFlight(ticks Ticks, containers Containers, o FlightOptions) *Flight {
 	return f
 }
 
+// Spent is the CPU time in ns that it has taken so far in this process.
+func (f *Flight) Spent() uint64 { return f.spent.Load() }
+
+// Pause calls stop, which ends the making of ticks, while none is being taken in.
+func (f *Flight) Pause(stop func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	stop()
+	f.paused = true
+}
+
+// Resume calls start, which begins the making of ticks anew. There are none of the time between.
+func (f *Flight) Resume(start func() error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.paused = false
+	return start()
+}
+
 // Run keeps ticks until ctx ends.
 func (f *Flight) Run(ctx context.Context) error {
 	ticker := time.NewTicker(flightDrain)
@@ -103,8 +129,15 @@ func (f *Flight) Run(ctx context.Context) error {
 }
 
 func (f *Flight) drain() {
+	runtime.LockOSThread() // its time is that of the thread
+	defer runtime.UnlockOSThread()
+	begun := threadTime()
+	defer func() { f.spent.Add(threadTime() - begun) }()
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.paused {
+		return
+	}
 	ended := f.sums.refresh()
 	f.err = f.ticks.Drain(f.add)
 	f.sums.drop(ended)

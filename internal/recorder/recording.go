@@ -135,6 +135,15 @@ func now() clock {
 	return clock{wall: time.Now(), monotonic: ns}
 }
 
+// threadTime is the CPU time of the calling thread in ns.
+func threadTime() uint64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+		panic("BUG: no clock of a thread's CPU time: " + err.Error())
+	}
+	return uint64(t.Nano())
+}
+
 func monotonicNS() uint64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {

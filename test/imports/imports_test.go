@@ -40,7 +40,9 @@ var allowed = map[string]map[string]string{
 		"internal/network":   "who talks to whom",
 		"internal/otlp":      "snapshots leave it as named series",
 		"internal/recorder":  "the flight recorder runs in it",
+		"internal/budget":    "what it gives up to keep its budget",
 	},
+	"internal/budget": {},
 	"internal/recorder": {
 		"internal/model": "ticks in, containers beside them",
 		"internal/csvy":  "rows out: the names of columns, and the heads of files",
@@ -84,7 +86,7 @@ var allowed = map[string]map[string]string{
 		"internal/api": "", "internal/demo": "", "web": "",
 		"internal/queue": "", "internal/ingest": "", "internal/export": "",
 		"internal/recorder": "", "internal/csvy": "", "internal/csvy/parquet": "", "internal/report": "",
-		"internal/kubernetes": "",
+		"internal/kubernetes": "", "internal/budget": "",
 	},
 	"cmd/outsight-agent": {
 		"internal/model": "", "bpf": "", "internal/container": "", "internal/network": "",
@@ -92,6 +94,7 @@ var allowed = map[string]map[string]string{
 		"internal/export":     "sending to a server",
 		"internal/kubernetes": "names of its own node's pods: plain requests, no client library",
 		"internal/recorder":   "how anomalies are kept", "internal/report": "how they are found",
+		"internal/budget": "what its flag says",
 	},
 }
 

@@ -1,0 +1,154 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"outsight/internal/model"
+)
+
+// part is something that is counted which can be given up while the rest goes on.
+type part struct {
+	model.Part
+	// programs in the objects that give it up when they are detached; those that are not attached are
+	// not there.
+	programs []string
+	// What else is done, unless it is nil: before they are detached, when they are, before they are
+	// attached again, and when they are.
+	detaching, detached, attaching, attached func(*Probes) error
+	// always is true where there is something to give up without a program.
+	always func(*Probes) bool
+}
+
+// parts in the order in which they are given up: what costs much and explains little first.
+var parts = []part{
+	{Part: model.Part{Name: "names", Purpose: "what requests ask for: methods, routes, commands and statuses"},
+		always:    func(p *Probes) bool { return p.edges != nil && !p.options.WithoutEndpoints && !p.options.TLS },
+		detaching: func(p *Probes) error { return p.edges.setNamesShed(1) },
+		attached:  func(p *Probes) error { return p.edges.setNamesShed(0) }},
+	{Part: model.Part{Name: "transfers", Purpose: "bytes and transactions of connections"},
+		programs:  []string{"sock_send_length", "sock_recv_length", "after_inet_sendmsg", "after_inet_recvmsg", "after_inet_sendpage"},
+		detaching: func(p *Probes) error { return p.watch(false) },
+		attached:  func(p *Probes) error { return p.watch(true) }},
+	{Part: model.Part{Name: "switches", Purpose: "run-queue latency and context switches; CPU time then comes from files"},
+		programs: []string{"sched_switch"}, detached: (*Probes).endSwitches,
+		attaching: (*Probes).forgetWaits, attached: (*Probes).beginSwitches},
+}
+
+// Parts are what can be given up, in that order, with the names of their kernel programs as in
+// ProgramCosts. What this kernel does not offer is not among them.
+func (p *Probes) Parts() []model.Part {
+	var there []model.Part
+	for i := range parts {
+		described := parts[i].Part
+		for _, a := range p.attachmentsOf(&parts[i]) {
+			described.Programs = append(described.Programs, a.name)
+		}
+		if described.Programs != nil || parts[i].always != nil && parts[i].always(p) {
+			there = append(there, described)
+		}
+	}
+	return there
+}
+
+func (p *Probes) attachmentsOf(given *part) (all []*attachment) {
+	for _, a := range p.attachments {
+		if slices.Contains(given.programs, a.function) {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// Shed gives a part up: its programs are detached, and what they have counted stands still. It is for
+// the goroutine that reads.
+func (p *Probes) Shed(name string) error {
+	given, err := partNamed(name)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	do := func(step func(*Probes) error) {
+		if step != nil {
+			errs = append(errs, step(p))
+		}
+	}
+	do(given.detaching)
+	for _, a := range p.attachmentsOf(given) {
+		errs = append(errs, a.Close())
+	}
+	do(given.detached)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("giving up %s: %w", name, err)
+	}
+	return nil
+}
+
+// Restore takes up a part again that Shed gave up. What happened between is not counted.
+func (p *Probes) Restore(name string) error {
+	given, err := partNamed(name)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	do := func(step func(*Probes) error) {
+		if step != nil {
+			errs = append(errs, step(p))
+		}
+	}
+	do(given.attaching)
+	for _, a := range p.attachmentsOf(given) {
+		if a.held == nil {
+			errs = append(errs, a.attach())
+		}
+	}
+	do(given.attached)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("taking up %s again: %w", name, err)
+	}
+	return nil
+}
+
+func partNamed(name string) (*part, error) {
+	for i := range parts {
+		if parts[i].Name == name {
+			return &parts[i], nil
+		}
+	}
+	return nil, fmt.Errorf("BUG: no part %q can be given up", name)
+}
+
+// endSwitches ends the slices that are running: nobody will tell of their end.
+func (p *Probes) endSwitches() error {
+	if p.cgroups == nil {
+		return nil
+	}
+	time.Sleep(time.Millisecond) // a program that runs on another CPU is done by then
+	for cpu := range p.cgroups.states.entries {
+		atomic.StoreUint64(&p.cgroups.states.entries[cpu].SinceNs, 0)
+	}
+	return nil
+}
+
+// forgetWaits lets what threads waited, and their faults, count from now on.
+func (p *Probes) forgetWaits() error {
+	r := p.cgroups
+	if r == nil || r.tasks == nil {
+		return nil
+	}
+	if err := r.maps.Variables["renew_states"].Set(uint32(1)); err != nil {
+		return err
+	}
+	return errors.Join(run(r.tasks), r.maps.Variables["renew_states"].Set(uint32(0)))
+}
+
+// beginSwitches lets the CPUs' slices begin.
+func (p *Probes) beginSwitches() error {
+	if p.cgroups != nil {
+		visitCPUs(p.cgroups.cpus)
+	}
+	return nil
+}

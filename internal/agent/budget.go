@@ -1,0 +1,164 @@
+package agent
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"outsight/internal/budget"
+	"outsight/internal/model"
+)
+
+// Parts is what can be given up to keep a budget. Its methods are called by the goroutine that reads
+// the Counters.
+type Parts interface {
+	// Parts in the order in which they are given up.
+	Parts() []model.Part
+	Shed(name string) error
+	Restore(name string) error
+	// Spent is CPU time in ns so far of what parts do beside their kernel programs, by part: that of
+	// the own process, and of the kernel.
+	Spent() (own, kernel map[string]uint64)
+}
+
+// namesShare is which share of the programs that count transfers is the reading of requests, until they
+// are not read: half of it, by what a request costs with and without (docs/overhead.md).
+const namesShare = 0.5
+
+// keeping is what an agent needs to keep its budget.
+type keeping struct {
+	parts  Parts
+	meter  *programMeter
+	keeper *budget.Keeper // nil without a limit
+	cores  int
+	// last measurement that was looked at, when, and what had been spent by then.
+	number      uint64
+	at          time.Time
+	ownCPU      uint64
+	own, kernel map[string]uint64
+	sample      model.BudgetSample
+}
+
+func newKeeping(parts Parts, meter *programMeter, limit float64, cores int) *keeping {
+	k := &keeping{parts: parts, meter: meter, cores: cores}
+	var names []string
+	for _, p := range parts.Parts() {
+		k.sample.Parts = append(k.sample.Parts, model.PartSample{Part: p})
+		names = append(names, p.Name)
+	}
+	if limit > 0 {
+		k.sample.Limit = limit
+		k.keeper = budget.New(limit, names)
+	}
+	return k
+}
+
+// step looks at the newest measurement, if there is one, and gives up or takes up what is to be.
+func (k *keeping) step(now time.Time, ownCPU uint64) (changes []budget.Change, err error) {
+	shares, number := k.meter.last()
+	if number == k.number {
+		return nil, nil
+	}
+	own, kernel := k.parts.Spent()
+	first := k.number == 0
+	elapsed := now.Sub(k.at)
+	before, ownBefore, kernelBefore := k.ownCPU, k.own, k.kernel
+	k.number, k.at, k.ownCPU, k.own, k.kernel = number, now, ownCPU, own, kernel
+	if first || elapsed <= 0 {
+		return nil, nil
+	}
+	share := func(after, before uint64) float64 {
+		return float64(after-min(before, after)) / float64(elapsed) / float64(k.cores)
+	}
+	s := &k.sample
+	s.Own, s.Kernel = share(ownCPU, before), 0
+	for _, programs := range shares {
+		s.Kernel += programs / float64(k.cores)
+	}
+	cost := budget.Cost{Parts: make(map[string]float64)}
+	for i := range s.Parts {
+		p := &s.Parts[i]
+		beside := share(kernel[p.Name], kernelBefore[p.Name])
+		s.Kernel += beside
+		p.Spent = beside + share(own[p.Name], ownBefore[p.Name])
+		for _, program := range p.Programs {
+			p.Spent += shares[program] / float64(k.cores)
+		}
+	}
+	k.divideNames()
+	for _, p := range s.Parts {
+		cost.Parts[p.Name] = p.Spent
+	}
+	cost.Total = s.Own + s.Kernel
+	if k.keeper == nil {
+		return nil, nil
+	}
+	changes = k.keeper.Observe(now, cost)
+	for _, c := range changes {
+		do := k.parts.Restore
+		if c.Shed {
+			do = k.parts.Shed
+		}
+		if failed := do(c.Part); failed != nil {
+			err = failed
+		}
+		p := &s.Parts[k.index(c.Part)]
+		p.Shed = c.Shed
+		p.Changes++
+	}
+	return changes, err
+}
+
+// divideNames gives the reading of requests, which is done by the programs that count transfers, its
+// part of their cost.
+func (k *keeping) divideNames() {
+	names, transfers := k.index("names"), k.index("transfers")
+	if names < 0 || transfers < 0 || k.sample.Parts[names].Shed {
+		return
+	}
+	of := &k.sample.Parts[transfers].Spent
+	k.sample.Parts[names].Spent = namesShare * *of
+	*of -= namesShare * *of
+}
+
+func (k *keeping) index(part string) int {
+	return slices.IndexFunc(k.sample.Parts, func(p model.PartSample) bool { return p.Name == part })
+}
+
+// shed tells whether a part is given up.
+func (k *keeping) shed(part string) bool {
+	i := k.index(part)
+	return i >= 0 && k.sample.Parts[i].Shed
+}
+
+// told is what a snapshot tells.
+func (k *keeping) told() *model.BudgetSample {
+	told := k.sample
+	told.Parts = slices.Clone(told.Parts)
+	return &told
+}
+
+// keepBudget looks at what was measured, gives up what costs too much, and tells of both.
+func (a *Agent) keepBudget(s *model.Snapshot) {
+	k := a.keeping
+	if k == nil {
+		return
+	}
+	a.failures.note("what the kernel programs cost", k.meter.estimate(s.Self.Programs))
+	changes, err := k.step(time.Now(), s.Self.CPUNS)
+	a.failures.note("keeping the budget", err)
+	for _, c := range changes {
+		said, part := "taken up again: there is room in the budget", &k.sample.Parts[k.index(c.Part)]
+		if c.Shed {
+			said = "given up to keep the budget"
+		}
+		a.options.Logger.Warn(said, "part", c.Part, "missing", part.Purpose, "cost", percent(k.sample.Own+k.sample.Kernel), "budget", percent(k.sample.Limit))
+	}
+	a.cpu.turn(k.shed("switches"), s.Containers)
+	if k.at.IsZero() {
+		return
+	}
+	s.Self.Budget = k.told()
+}
+
+func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 2, 64) + " %" }

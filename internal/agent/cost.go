@@ -1,0 +1,128 @@
+package agent
+
+import (
+	"context"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"outsight/internal/model"
+)
+
+const (
+	// costWindow is how long the kernel's statistics of programs are on for a measurement: they cost
+	// about 40 ns for each run of any program on the host.
+	costWindow = 50 * time.Millisecond
+	// costEvery is how often that is while there is no budget to keep; with one it is once a second.
+	costEvery, budgetEvery = 10 * time.Second, time.Second
+)
+
+// programMeter measures what the kernel programs cost, for a moment at a time, and takes what it
+// finds for all of the time since.
+type programMeter struct {
+	programs Programs
+	enable   func() (io.Closer, error)
+	every    time.Duration
+
+	mu sync.Mutex
+	// shares are those of the last measurement, by program: CPU time over time.
+	shares map[string]float64
+	totals map[string]programTotal
+	// number of measurements so far, and when the last one ended.
+	number   uint64
+	measured time.Time
+	err      error
+}
+
+type programTotal struct{ runs, ns float64 }
+
+// run measures until ctx ends, each time at another moment of the interval, so that what happens at
+// every whole second is not always missed or always met.
+func (m *programMeter) run(ctx context.Context) {
+	for {
+		early := time.Duration(rand.Int64N(int64(m.every / 4)))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(m.every - early):
+		}
+		m.measure()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(early):
+		}
+	}
+}
+
+func (m *programMeter) measure() {
+	statistics, err := m.enable()
+	if err != nil {
+		m.mu.Lock()
+		m.err = err
+		m.mu.Unlock()
+		return
+	}
+	before, began := costsByName(m.programs), time.Now()
+	time.Sleep(costWindow)
+	after, ended := costsByName(m.programs), time.Now()
+	err = statistics.Close()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.err = err
+	since := m.every
+	if !m.measured.IsZero() {
+		since = ended.Sub(m.measured)
+	}
+	window := ended.Sub(began)
+	m.shares = make(map[string]float64, len(after))
+	if m.totals == nil {
+		m.totals = make(map[string]programTotal)
+	}
+	for name, now := range after {
+		was := before[name]
+		if now.Runs < was.Runs || now.RunTimeNS < was.RunTimeNS {
+			continue // it was loaded again
+		}
+		m.shares[name] = float64(now.RunTimeNS-was.RunTimeNS) / float64(window)
+		t := m.totals[name]
+		scale := float64(since) / float64(window)
+		t.runs += scale * float64(now.Runs-was.Runs)
+		t.ns += scale * float64(now.RunTimeNS-was.RunTimeNS)
+		m.totals[name] = t
+	}
+	m.measured = ended
+	m.number++
+}
+
+// costsByName sums programs of one name.
+func costsByName(p Programs) map[string]model.ProgramCost {
+	costs := make(map[string]model.ProgramCost)
+	for _, c := range p.ProgramCosts() {
+		sum := costs[c.Name]
+		sum.Runs += c.Runs
+		sum.RunTimeNS += c.RunTimeNS
+		costs[c.Name] = sum
+	}
+	return costs
+}
+
+// estimate puts what was measured in place of what the kernel counted while its statistics happened to
+// be on.
+func (m *programMeter) estimate(costs []model.ProgramCost) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range costs {
+		t := m.totals[costs[i].Name]
+		costs[i].Runs, costs[i].RunTimeNS = uint64(t.runs), uint64(t.ns)
+	}
+	return m.err
+}
+
+// last is the last measurement, and its number.
+func (m *programMeter) last() (shares map[string]float64, number uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.shares, m.number
+}

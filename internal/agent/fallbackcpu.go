@@ -1,0 +1,101 @@
+package agent
+
+import (
+	"errors"
+
+	"outsight/internal/model"
+)
+
+// cpuFiles tells what the control group files say of a container's CPU time, in ns.
+type cpuFiles interface {
+	CPUUsage(*model.Container) (uint64, error)
+}
+
+// cpuFromFiles continues containers' CPU time by the kernel's files while no switch is counted.
+type cpuFromFiles struct {
+	files cpuFiles // nil where nobody reads any
+	// gaps by container ID.
+	gaps map[string]*cpuGap
+	// open is true while no switch is counted.
+	open bool
+}
+
+// cpuGap is what the files told while no switch was counted.
+type cpuGap struct {
+	// closed is of earlier gaps; the open one began at file and is at now.
+	closed, file, now uint64
+	began             bool
+}
+
+// turn begins a gap of the containers, or ends it.
+func (f *cpuFromFiles) turn(open bool, containers []model.ContainerSample) {
+	if f.open == open {
+		return
+	}
+	for _, g := range f.gaps {
+		g.closed += g.now - g.file
+		g.began, g.file, g.now = false, 0, 0
+	}
+	if f.open = open; !open {
+		return
+	}
+	for i := range containers {
+		if cpu := containers[i].CPU; cpu != nil {
+			discarded := *cpu
+			// An error comes again with the next snapshot, which tells of it.
+			_, _ = f.fill(containers[i].Container, &discarded)
+		}
+	}
+}
+
+// fill completes a container's counters. In a gap, what files do not tell is missing; the answer is nil
+// where the CPU time is.
+func (f *cpuFromFiles) fill(c *model.Container, cpu *model.CPUCounters) (*model.CPUCounters, error) {
+	g := f.gaps[c.ID]
+	if !f.open {
+		if g != nil {
+			cpu.UsageNS += g.closed
+		}
+		return cpu, nil
+	}
+	if f.files == nil || c.ID == model.HostContainerID {
+		return nil, nil
+	}
+	used, err := f.files.CPUUsage(c)
+	if err != nil {
+		return nil, err
+	}
+	if g == nil {
+		g = &cpuGap{}
+		if f.gaps == nil {
+			f.gaps = make(map[string]*cpuGap)
+		}
+		f.gaps[c.ID] = g
+	}
+	if !g.began {
+		g.began, g.file = true, used
+	}
+	if used < g.file {
+		return nil, errors.New("the control group's CPU time went back")
+	}
+	g.now = used
+	cpu.UsageNS += g.closed + g.now - g.file
+	cpu.RunQueue = nil
+	return cpu, nil
+}
+
+// keep forgets containers that are gone.
+func (f *cpuFromFiles) keep(containers []*model.Container) {
+	if len(f.gaps) == 0 {
+		return
+	}
+	present := make(map[string]bool, len(containers))
+	for _, c := range containers {
+		present[c.ID] = true
+	}
+	for id := range f.gaps {
+		if !present[id] {
+			delete(f.gaps, id)
+		}
+	}
+}
