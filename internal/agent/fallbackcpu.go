@@ -2,6 +2,8 @@ package agent
 
 import (
 	"errors"
+	"io/fs"
+	"syscall"
 
 	"outsight/internal/model"
 )
@@ -62,7 +64,15 @@ func (f *cpuFromFiles) fill(c *model.Container, cpu *model.CPUCounters) (*model.
 		return nil, nil
 	}
 	used, err := f.files.CPUUsage(c)
-	if err != nil {
+	gone := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV)
+	switch {
+	case gone && g == nil:
+		return cpu, nil // it began and ended in the gap
+	case gone:
+		cpu.UsageNS += g.closed + g.now - g.file
+		cpu.RunQueue = nil
+		return cpu, nil
+	case err != nil:
 		return nil, err
 	}
 	if g == nil {

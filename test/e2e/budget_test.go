@@ -1,0 +1,65 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestBudgetIsKept lets containers switch as fast as they can: what they would cost to count is over
+// the budget, so it is given up, which is said and stored. CPU time goes on by the kernel's files, and
+// everything comes back when the storm is over.
+func TestBudgetIsKept(t *testing.T) {
+	// What an agent with a store and a page takes at rest is below 3 %, counting the storm is above.
+	o := up(t, "--budget", "3%")
+	shed := func(part string) float64 {
+		return o.number(fmt.Sprintf("outsight_feature_shed{name=%q}", part))
+	}
+	eventually(t, 20*time.Second, func() error {
+		if found := o.query("outsight_budget_ratio == 0.03"); len(found) != 1 {
+			return fmt.Errorf("no budget yet: %v", found)
+		}
+		return nil
+	})
+	storm := start(t, "storm", nil, "stress-ng", "-q", "--switch", "2", "--temp-path", "/tmp")
+	eventually(t, 90*time.Second, func() error {
+		if shed("switches") != 1 {
+			return fmt.Errorf("switches are counted still, at %v", o.number("sum(outsight_cost_ratio)"))
+		}
+		return nil
+	})
+	eventually(t, 30*time.Second, func() error {
+		if cost := o.number("sum(outsight_cost_ratio)"); cost > 0.03 {
+			return fmt.Errorf("Outsight takes %v of the host", cost)
+		}
+		return nil
+	})
+	if !strings.Contains(o.log.String(), `msg="given up to keep the budget" part=switches`) {
+		t.Error("nothing was said")
+	}
+	// While no switch is counted, CPU time is what the files say.
+	files := sampleCPUFiles([]container{storm})
+	time.Sleep(6 * time.Second) // what is measured is a stretch of real time
+	files.close(t)
+	if shed("switches") != 1 {
+		t.Fatal("switches were taken up again in the storm")
+	}
+	points := o.points(fmt.Sprintf(`container_cpu_usage_seconds_total{id=%q}[4s]`, storm.id))
+	first, last := points[0], points[len(points)-1]
+	reading := time.Duration(o.number("max_over_time(outsight_agent_read_seconds[15s])") * float64(time.Second))
+	firstBefore, firstAfter := files.around(t, storm.id, first.time, reading)
+	lastBefore, lastAfter := files.around(t, storm.id, last.time, reading)
+	checkCPU(t, storm, (last.value-first.value)*1e9, lastBefore-firstAfter, lastAfter-firstBefore)
+	docker(t, "rm", "-f", storm.name)
+	eventually(t, 3*time.Minute, func() error {
+		if shed("switches") != 0 {
+			return fmt.Errorf("switches are not counted again")
+		}
+		return nil
+	})
+	// The whole of it can be read afterwards.
+	if changes := o.number(`max_over_time(outsight_feature_shed{name="switches"}[5m]) - min_over_time(outsight_feature_shed{name="switches"}[5m])`); changes != 1 {
+		t.Errorf("the store tells of a change by %v", changes)
+	}
+}
