@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -17,13 +18,17 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 // interrupted is the exit code of what was ended by a signal before it was done.
 const interrupted = 130
 
+// sameSignal is how long after a signal another one is taken for the same.
+const sameSignal = time.Second
+
 // run carries out one command line. The answer is the exit code: 0 done, 1 failed, 2 wrong usage,
 // 130 interrupted.
 func run(args []string, out, errOut io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// The first signal asks for an orderly end; the second one ends the process at once.
-	context.AfterFunc(ctx, stop)
+	// The first signal asks for an orderly end; a later one ends the process at once. One that comes
+	// right behind is the same, sent to the process and to its group, as timeout(1) does.
+	context.AfterFunc(ctx, func() { time.AfterFunc(sameSignal, stop) })
 
 	root := newRoot()
 	root.SetArgs(args)

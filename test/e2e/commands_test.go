@@ -223,6 +223,7 @@ func TestDemoLeavesNothing(t *testing.T) {
 		return nil
 	})
 	demo.Process.Signal(syscall.SIGINT)
+	demo.Process.Signal(syscall.SIGINT) // as timeout(1) does: one for the process, one for its group
 	select {
 	case err := <-ended:
 		if err != nil {
