@@ -314,6 +314,9 @@ func (p *Probes) ForgetCgroup(id model.CgroupID) {
 	if p.edges != nil {
 		p.edges.forget(id)
 	}
+	if p.disks != nil {
+		p.disks.forget(id)
+	}
 	r := p.cgroups
 	if r == nil {
 		return
@@ -332,6 +335,9 @@ func (p *Probes) ForgetCgroup(id model.CgroupID) {
 	r.cached[slot] = cachedHistogram{}
 	r.usage[slot] = 0
 	atomic.StoreUint64(&r.slots.entries[slot], 0)
+	if p.disks != nil {
+		p.disks.clearSlot(slot)
+	}
 	if err := r.free.Update(nil, slot, ebpf.UpdateAny); err != nil {
 		p.options.Logger.Error("a control group's slot is lost", "slot", slot, "error", err)
 	}
