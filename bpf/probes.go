@@ -287,7 +287,7 @@ func readKernel(o Options) (*kernel, error) {
 	}
 	k := &kernel{types: types, cpus: cpus, subsys: -1, jiffyNS: jiffyNS(o.ProcFS),
 		switchHasState: switchHasState(spec), requestIsSecond: requestIsSecond(spec),
-		runQueueClock:  hasMember(spec, "sched_entity", "cfs_rq") && features.HaveProgramType(ebpf.Syscall) == nil}
+		runQueueClock: hasMember(spec, "sched_entity", "cfs_rq") && features.HaveProgramType(ebpf.Syscall) == nil}
 	for controller, index := range map[string]*int32{"memory": &k.memory, "cpu": &k.cpu, "io": &k.io} {
 		if *index, err = subsysIndex(spec, controller); err != nil {
 			*index = -1

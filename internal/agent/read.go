@@ -27,6 +27,7 @@ func (a *Agent) read() *model.Snapshot {
 	if counted {
 		a.groups.update(kernel, a.sources.Registry.Lookup, &s.Self)
 	}
+	a.readDisks()
 	listenersErr := a.readListeners()
 	edges, edgesErr := a.readEdges(begin, containers)
 	s.Edges = edges
@@ -38,6 +39,18 @@ func (a *Agent) read() *model.Snapshot {
 	a.readSelf(&s.Self)
 	s.Self.ReadNS = uint64(time.Since(begin))
 	return s
+}
+
+// readDisks is no part of what must be there: a host may have no hook for it.
+func (a *Agent) readDisks() {
+	if a.sources.Disks == nil {
+		return
+	}
+	read, err := a.sources.Disks.ReadDisks()
+	a.failures.note("kernel counters of disks", err)
+	if read != nil {
+		a.disks.update(read, a.sources.Registry.Lookup)
+	}
 }
 
 func (a *Agent) readListeners() error {
@@ -101,6 +114,7 @@ func (a *Agent) readContainers(containers []*model.Container, counted bool) []mo
 		s, u := &samples[i], &usages[i]
 		s.Container, s.Listeners = a.listeners.attach(c), a.listeners.counters(c.ID)
 		s.Memory, s.Throttle, s.Disk, s.Network, s.TCP = u.Memory, u.Throttle, u.Disk, u.Network, u.TCP
+		s.Devices, s.Syncs = a.disks.of(c.ID)
 		if counted {
 			s.CPU, s.Processes = a.groups.of(c.ID)
 			if u.Threads != nil {
@@ -151,5 +165,6 @@ func (a *Agent) forget(c container.Collection) {
 	}
 	a.removed = c.Removed
 	a.groups.keep(c.Containers)
+	a.disks.keep(c.Containers)
 	a.listeners.keep(c.Containers)
 }

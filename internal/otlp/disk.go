@@ -1,0 +1,51 @@
+package otlp
+
+import (
+	"fmt"
+
+	"outsight/internal/model"
+)
+
+// directions are the kinds of model.DeviceCounters, as the label has them.
+var directions = [...]string{"read", "write", "discard", "flush"}
+
+// deviceName is what the label says of a device.
+func deviceName(d model.BlockDevice) string {
+	switch {
+	case d.Name != "":
+		return d.Name
+	case d == model.BlockDevice{}:
+		return "others"
+	}
+	return fmt.Sprintf("%d:%d", d.Major, d.Minor)
+}
+
+// devices reads a number of each kind of operation that there was, on each device.
+func devices(read func(*model.DiskOperations) float64) func(*model.ContainerSample, *collector) {
+	return func(s *model.ContainerSample, to *collector) {
+		for i := range s.Devices {
+			d := &s.Devices[i]
+			for kind, o := range d.Counters.Kinds() {
+				if o.Operations != 0 || o.Bytes != 0 {
+					to.value(read(o), label(LabelDevice, deviceName(d.Device)), label(LabelDirection, directions[kind]))
+				}
+			}
+		}
+	}
+}
+
+func deviceLatency(s *model.ContainerSample, to *collector) {
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		for kind, o := range d.Counters.Kinds() {
+			to.histogram(o.Latency, label(LabelDevice, deviceName(d.Device)), label(LabelDirection, directions[kind]))
+		}
+	}
+}
+
+func syncDuration(s *model.ContainerSample, to *collector) {
+	if s.Syncs != nil {
+		to.histogram(s.Syncs.FSync.Latency, label(LabelType, "fsync"))
+		to.histogram(s.Syncs.FDataSync.Latency, label(LabelType, "fdatasync"))
+	}
+}
