@@ -199,6 +199,9 @@ func (p *Probes) ReadCgroups() ([]model.CgroupCounters, error) {
 		return nil, errors.New("reading control groups: no kernel program counts them")
 	}
 	now, err := r.now()
+	if p.files != nil {
+		err = errors.Join(err, p.files.refresh())
+	}
 	for cpu := range r.cpus {
 		r.views[cpu] = r.lookAt(cpu, now)
 	}
@@ -214,6 +217,9 @@ func (p *Probes) ReadCgroups() ([]model.CgroupCounters, error) {
 		}
 		c := r.read(slot)
 		c.ID = model.CgroupID(id)
+		if p.files != nil {
+			c.Files = p.files.of(slot)
+		}
 		all = append(all, c)
 	}
 	r.used.Store(used)
@@ -337,6 +343,9 @@ func (p *Probes) ForgetCgroup(id model.CgroupID) {
 	atomic.StoreUint64(&r.slots.entries[slot], 0)
 	if p.disks != nil {
 		p.disks.clearSlot(slot)
+	}
+	if p.files != nil {
+		p.files.clearSlot(slot)
 	}
 	if err := r.free.Update(nil, slot, ebpf.UpdateAny); err != nil {
 		p.options.Logger.Error("a control group's slot is lost", "slot", slot, "error", err)

@@ -127,6 +127,7 @@ type Probes struct {
 	edges    *edgeReader
 	tls      *tlsWatcher
 	disks    *diskReader
+	files    *filesReader
 	log      *transactionLog
 	// kernel is what was loaded for, without its types, which are large; nil where there are none.
 	kernel *kernel
@@ -156,11 +157,11 @@ func Open(options Options) (*Probes, error) {
 	p := &Probes{options: options, events: make(chan model.CgroupEvent, 1024), done: make(chan struct{})}
 	kernel, err := readKernel(options)
 	if err != nil {
-		for _, h := range slices.Concat(cgroupHooks, edgeHooks, diskHooks, []hook{forkHook, tasksHook, recorderHook}) {
+		for _, h := range slices.Concat(cgroupHooks, edgeHooks, diskHooks, []hook{forkHook, tasksHook, filesExitHook, filesHook, recorderHook}) {
 			p.addFeature(h, err)
 		}
 	} else {
-		err = errors.Join(p.openCgroups(kernel), p.openEdges(kernel), p.openDisk(kernel))
+		err = errors.Join(p.openCgroups(kernel), p.openEdges(kernel), p.openDisk(kernel), p.openFiles(kernel))
 		p.addFeature(recorderHook, canRecord())
 		kernel.types = nil
 		p.kernel = kernel
@@ -221,6 +222,9 @@ func (p *Probes) Drops() []model.Drop {
 	}
 	if p.disks != nil {
 		drops = append(drops, p.disks.drops()...)
+	}
+	if p.files != nil {
+		drops = append(drops, p.files.drops()...)
 	}
 	if p.log != nil {
 		drops = append(drops, p.log.drop())

@@ -117,6 +117,7 @@ func (a *Agent) readContainers(containers []*model.Container, counted bool) []mo
 		s.Devices, s.Syncs = a.disks.of(c.ID)
 		if counted {
 			s.CPU, s.Processes = a.groups.of(c.ID)
+			s.Files = a.groups.files(c.ID)
 			if u.Threads != nil {
 				s.Processes.Threads = *u.Threads
 				s.Processes.BusyThreads = u.BusyThreads

@@ -34,6 +34,8 @@ type ContainerSample struct {
 	// device.
 	Disk    *DiskCounters
 	Devices []DeviceSample
+	// Files are what its threads read and wrote by system calls.
+	Files *FileCounters
 	// Syncs of files with the disk; nil where there were none.
 	Syncs   *SyncCounters
 	Network *NetworkCounters

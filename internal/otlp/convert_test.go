@@ -104,6 +104,14 @@ func TestConvertValues(t *testing.T) {
 		webDevice("container_disk_untimed_operations_total", of.device, of.direction, of.untimed)
 	}
 	webDevice("container_disk_io_latency_seconds", "sda", "read", float64(testHistogram().Count))
+	webDirection := func(metric, direction string, want float64) {
+		t.Helper()
+		f(metric+",direction="+direction+",host=node-1,id=4f1d,image=registry/web:1,name="+name+",runtime=docker", want)
+	}
+	webDirection("container_vfs_io_bytes_total", "read", 71)
+	webDirection("container_vfs_io_bytes_total", "write", 72)
+	webDirection("container_vfs_operations_total", "read", 73)
+	webDirection("container_vfs_operations_total", "write", 74)
 	webType("container_fsync_duration_seconds", "fsync", float64(testHistogram().Count))
 	web("container_network_receive_bytes_total", 31)
 	web("container_network_transmit_bytes_total", 32)

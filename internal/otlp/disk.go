@@ -43,6 +43,16 @@ func deviceLatency(s *model.ContainerSample, to *collector) {
 	}
 }
 
+func files(read func(*model.FileCounters) (read, write uint64)) func(*model.ContainerSample, *collector) {
+	return func(s *model.ContainerSample, to *collector) {
+		if s.Files != nil {
+			in, out := read(s.Files)
+			to.value(float64(in), label(LabelDirection, "read"))
+			to.value(float64(out), label(LabelDirection, "write"))
+		}
+	}
+}
+
 func syncDuration(s *model.ContainerSample, to *collector) {
 	if s.Syncs != nil {
 		to.histogram(s.Syncs.FSync.Latency, label(LabelType, "fsync"))

@@ -35,6 +35,8 @@ const (
 	ContainerDeviceQueue            = "container_disk_queue_seconds_total"
 	ContainerDeviceErrors           = "container_disk_errors_total"
 	ContainerDeviceUntimed          = "container_disk_untimed_operations_total"
+	ContainerFileBytes              = "container_vfs_io_bytes_total"
+	ContainerFileOperations         = "container_vfs_operations_total"
 	ContainerSyncDuration           = "container_fsync_duration_seconds"
 	ContainerReceiveBytes           = "container_network_receive_bytes_total"
 	ContainerTransmitBytes          = "container_network_transmit_bytes_total"

@@ -67,6 +67,7 @@ func testSnapshot() *model.Snapshot {
 						Flush: model.DiskOperations{Operations: 55, TimeNS: 750_000_000}}},
 					{Device: model.BlockDevice{Major: 259, Minor: 3}, Counters: model.DeviceCounters{Write: model.DiskOperations{Operations: 56, Bytes: 57}}},
 				},
+				Files:     &model.FileCounters{ReadBytes: 71, WriteBytes: 72, Reads: 73, Writes: 74},
 				Syncs:     &model.SyncCounters{FSync: model.DiskOperations{Operations: 58, Latency: testHistogram()}},
 				Network:   &model.NetworkCounters{ReceiveBytes: 31, TransmitBytes: 32, ReceivePackets: 33, TransmitPackets: 34, ReceiveErrors: 35, TransmitErrors: 36, ReceiveDropped: 37, TransmitDropped: 38},
 				TCP:       &model.TCPCounters{ZeroWindows: 39, ZeroWindowsEnded: 40, ZeroWindowDrops: 41, ListenOverflows: 42},
