@@ -96,12 +96,16 @@ func TestConvertValues(t *testing.T) {
 		{"sda", "flush", 0, 55, 0.75, 0, 0, 0},
 		{"259:3", "write", 57, 56, 0, 0, 0, 0},
 	} {
-		webDevice("container_disk_io_bytes_total", of.device, of.direction, of.bytes)
+		if of.bytes != 0 {
+			webDevice("container_disk_io_bytes_total", of.device, of.direction, of.bytes)
+		}
 		webDevice("container_disk_operations_total", of.device, of.direction, of.operations)
 		webDevice("container_disk_operation_seconds_total", of.device, of.direction, of.time)
 		webDevice("container_disk_queue_seconds_total", of.device, of.direction, of.queue)
 		webDevice("container_disk_errors_total", of.device, of.direction, of.errors)
-		webDevice("container_disk_untimed_operations_total", of.device, of.direction, of.untimed)
+		if of.untimed != 0 {
+			webDevice("container_disk_untimed_operations_total", of.device, of.direction, of.untimed)
+		}
 	}
 	webDevice("container_disk_io_latency_seconds", "sda", "read", float64(testHistogram().Count))
 	webDirection := func(metric, direction string, want float64) {

@@ -20,13 +20,18 @@ func deviceName(d model.BlockDevice) string {
 	return fmt.Sprintf("%d:%d", d.Major, d.Minor)
 }
 
-// devices reads a number of each kind of operation that there was, on each device.
-func devices(read func(*model.DiskOperations) float64) func(*model.ContainerSample, *collector) {
+// What of a kind of operations tells something: a flush moves no bytes, and untimed requests are rare.
+func always(*model.DiskOperations) bool    { return true }
+func moving(o *model.DiskOperations) bool  { return o.Bytes != 0 }
+func untimed(o *model.DiskOperations) bool { return o.Untimed != 0 }
+
+// devices reads a number of each kind of operation that there was, on each device, where it tells something.
+func devices(wanted func(*model.DiskOperations) bool, read func(*model.DiskOperations) float64) func(*model.ContainerSample, *collector) {
 	return func(s *model.ContainerSample, to *collector) {
 		for i := range s.Devices {
 			d := &s.Devices[i]
 			for kind, o := range d.Counters.Kinds() {
-				if o.Operations != 0 || o.Bytes != 0 {
+				if (o.Operations != 0 || o.Bytes != 0) && wanted(o) {
 					to.value(read(o), label(LabelDevice, deviceName(d.Device)), label(LabelDirection, directions[kind]))
 				}
 			}
