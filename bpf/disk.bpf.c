@@ -21,6 +21,7 @@ const volatile s32 io_index = -1;
 /* The request is the second argument (before 5.11, 54d4e6ab91eb). */
 const volatile bool request_is_second = false;
 const volatile bool log_requests = false;
+const volatile u32 near_mask = DISK_REQUESTS_NEAR - 1;
 
 u64 unlogged_requests;
 
@@ -63,6 +64,20 @@ struct {
 	__type(key, u64);
 	__type(value, struct disk_request);
 } disk_requests SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, DISK_REQUESTS_NEAR);
+	__type(key, u32);
+	__type(value, struct disk_request);
+} near_requests SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct disk_cache);
+} disk_caches SEC(".maps");
 
 /* Indexed as cgroup_slots is. */
 struct {
@@ -224,6 +239,27 @@ static __always_inline u32 place_of(struct disk_key *key)
 	return place ? *place : new_place(key);
 }
 
+static __always_inline bool same_key(struct disk_key *a, struct disk_key *b)
+{
+	return a->group == b->group && a->device == b->device;
+}
+
+static __always_inline u32 cached_place_of(struct disk_key *key)
+{
+	u32 zero = 0, entry = (key->group ^ key->device) % DISK_CACHE_ENTRIES;
+	struct disk_cache *cache = bpf_map_lookup_elem(&disk_caches, &zero);
+
+	if (!cache)
+		return place_of(key);
+	u32 place = cache->place[entry];
+	struct disk *disk = bpf_map_lookup_elem(&disks, &place);
+	if (place >= DISK_PLACE_FIRST && disk && disk->used && same_key(&disk->key, key))
+		return place;
+	place = place_of(key);
+	cache->place[entry] = place;
+	return place;
+}
+
 static __always_inline struct cgroup *controlled_by(struct css_set *set, s32 subsys)
 {
 	switch (subsys) {
@@ -279,7 +315,7 @@ static __always_inline u32 place_of_request(struct request *rq, u64 *group_id)
 	if (group)
 		key.group = group->kn->id;
 	*group_id = key.group;
-	u32 place = place_of(&key);
+	u32 place = cached_place_of(&key);
 	struct disk *disk = bpf_map_lookup_elem(&disks, &place);
 	if (disk && place >= DISK_PLACE_FIRST) {
 		name_disk(disk, device);
@@ -289,18 +325,64 @@ static __always_inline u32 place_of_request(struct request *rq, u64 *group_id)
 	return place;
 }
 
+/*
+ * Requests are some hundred bytes each, one behind the other. The lower half of a pointer is a number to the
+ * verifier; of the whole it would allow no arithmetic.
+ */
+static __always_inline u32 near_place(u64 request)
+{
+	u32 low;
+
+	asm volatile("%0 = %1" : "=w"(low) : "w"((u32)request));
+	return ((low >> 6) * 0x9e3779b1U >> 16) & near_mask;
+}
+
 static __always_inline int on_issue(struct request *rq)
 {
-	struct disk_request begun = {.issued_ns = bpf_ktime_get_ns()};
+	struct disk_request begun = {.request = (u64)rq, .issued_ns = bpf_ktime_get_ns()};
 	u64 key = (u64)rq;
+	u32 at = near_place(key);
 
 	if ((rq->cmd_flags & REQ_OP_MASK) >= REQ_OP_DRV_IN)
 		return 0;
 	begun.place = place_of_request(rq, &begun.group);
-	/* A request that was put back into the queue is issued anew. */
+	struct disk_request *near = bpf_map_lookup_elem(&near_requests, &at);
+	if (!near)
+		return 0;
+	/* A request that was put back into the queue is issued anew, and may be there already. */
+	u64 holder = __sync_val_compare_and_swap(&near->request, 0, key);
+	if (!holder || holder == key) {
+		near->issued_ns = begun.issued_ns;
+		near->group = begun.group;
+		near->place = begun.place;
+		return 0;
+	}
 	if (bpf_map_update_elem(&disk_requests, &key, &begun, BPF_ANY))
 		count_drop(DROP_DISK_REQUEST);
 	return 0;
+}
+
+/* Takes a request that is done out of the tables, or looks at one of which a part is. */
+static __always_inline bool find_request(u64 key, bool done, struct disk_request *found)
+{
+	u32 at = near_place(key);
+	struct disk_request *near = bpf_map_lookup_elem(&near_requests, &at);
+
+	if (near && near->request == key) {
+		*found = *near;
+		if (done) {
+			barrier();
+			near->request = 0;
+		}
+		return true;
+	}
+	struct disk_request *far = bpf_map_lookup_elem(&disk_requests, &key);
+	if (!far)
+		return false;
+	*found = *far;
+	if (done)
+		bpf_map_delete_elem(&disk_requests, &key);
+	return true;
 }
 
 static __always_inline struct disk_slot *slot_of(struct disk *disk)
@@ -395,23 +477,22 @@ static __always_inline int on_complete(struct request *rq, u32 error, u32 bytes)
 	u64 now = bpf_ktime_get_ns(), key = (u64)rq, group, issued = 0;
 	u32 op = rq->cmd_flags & REQ_OP_MASK, place;
 	struct bio *bio = rq->bio;
-	struct disk_request *begun = bpf_map_lookup_elem(&disk_requests, &key);
+	struct disk_request request = {};
 
 	if (op >= REQ_OP_DRV_IN)
 		return 0;
 	u32 operation = operation_of(op);
 	bool last = bytes >= rq->__data_len;
+	bool begun = find_request(key, last, &request);
 	bool only_flush = !begun && bio && !bytes && !bio->bi_io_vec && !bio->bi_iter.bi_size && op != REQ_OP_DISCARD;
 	if (only_flush)
 		operation = DISK_FLUSH;
 	else if (!begun && !bytes)
 		return 0;
 	if (begun) {
-		place = begun->place;
-		group = begun->group;
-		issued = begun->issued_ns;
-		if (last)
-			bpf_map_delete_elem(&disk_requests, &key);
+		place = request.place;
+		group = request.group;
+		issued = request.issued_ns;
 	} else {
 		place = place_of_request(rq, &group);
 	}

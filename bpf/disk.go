@@ -31,15 +31,15 @@ const (
 	dropDisk, dropDiskRequest, dropDiskSync = 0, 1, 2
 )
 
-const diskRemedy = "Linux 5.10 or later with BTF and CONFIG_BLK_CGROUP"
+const diskRemedy = "Linux 5.12 or later with BTF and CONFIG_BLK_CGROUP"
 
 // diskHooks in the order in which they are attached: what is done before an issue was seen is counted,
 // without its latency.
 var diskHooks = []hook{
 	{"block_rq_complete", "tp_btf/block_rq_complete", "disk: bytes and operations per container and device", false, diskRemedy},
 	{"block_rq_issue", "tp_btf/block_rq_issue", "disk: latency and queue time per container and device", false, diskRemedy},
-	{"sync_exit", "tp_btf/ext4_sync_file_exit", "disk: duration of fsync per container", false, "files on ext4, and Linux 5.11 or later with BTF"},
-	{"sync_enter", "tp_btf/ext4_sync_file_enter", "disk: duration of fsync per container", false, "files on ext4, and Linux 5.11 or later with BTF"},
+	{"sync_exit", "tp_btf/ext4_sync_file_exit", "disk: duration of fsync per container", false, "files on ext4, and Linux 5.12 or later with BTF"},
+	{"sync_enter", "tp_btf/ext4_sync_file_enter", "disk: duration of fsync per container", false, "files on ext4, and Linux 5.12 or later with BTF"},
 }
 
 // diskReader reads what disk.bpf.c counts.
@@ -85,6 +85,9 @@ func (p *Probes) tryOpenDisk(k *kernel) error {
 	if err != nil {
 		return fmt.Errorf("BUG: reading the embedded object: %w", err)
 	}
+	if p.options.WithoutDisks {
+		return nil
+	}
 	if p.cgroups == nil {
 		return errors.New("counting disks: no kernel program counts control groups")
 	}
@@ -114,6 +117,7 @@ func (p *Probes) tryOpenDisk(k *kernel) error {
 		spec.Variables["cgroup_subsys_index"].Set(k.subsys),
 		spec.Variables["io_index"].Set(k.io),
 		spec.Variables["request_is_second"].Set(k.requestIsSecond),
+		setNearRequests(spec, p.options.nearRequests),
 		prepareRequestLog(spec, p.options.LogRequests))
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
@@ -136,6 +140,15 @@ func (p *Probes) tryOpenDisk(k *kernel) error {
 		p.disks = r
 	}
 	return nil
+}
+
+// setNearRequests changes how many requests are looked for where their address leads; 0 leaves it.
+func setNearRequests(spec *ebpf.CollectionSpec, n uint32) error {
+	if n == 0 {
+		return nil
+	}
+	spec.Maps["near_requests"].MaxEntries = n
+	return spec.Variables["near_mask"].Set(n - 1)
 }
 
 func (p *Probes) readDisksFrom(maps *ebpf.Collection) (*diskReader, error) {

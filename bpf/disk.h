@@ -32,6 +32,7 @@ struct disk_counters {
 	u64 queue_ns; /* from the request's making to its issue */
 	u64 errors;
 	u64 untimed; /* operations whose issue was not seen: not in the latency */
+	u64 unused[2]; /* to a cache line */
 };
 
 /* What one control group did on one device. */
@@ -43,6 +44,7 @@ struct disk {
 	u32 slot;
 	u32 looks; /* how often it was looked for */
 	char name[DISK_NAME_BYTES];
+	u64 unused[5];
 	struct disk_counters counters[DISK_OPERATIONS];
 };
 
@@ -54,12 +56,23 @@ struct disk {
 /* A place has two histograms: of reads and of writes. */
 #define DISK_HISTOGRAMS 2
 
-/* A request that was issued, by its address. */
+/* A request that was issued. */
 struct disk_request {
+	u64 request; /* its address, 0 if there is none */
 	u64 issued_ns;
 	u64 group;
 	u32 place;
 	u32 unused;
+};
+
+/* Requests lie in an array at what their address leads to, or where that is taken, in a hash. */
+#define DISK_REQUESTS_NEAR 4096 /* a power of two, 65536 at most */
+
+/* Where a CPU found its last places: a place holds its key, by which it is checked. */
+#define DISK_CACHE_ENTRIES 8
+
+struct disk_cache {
+	u32 place[DISK_CACHE_ENTRIES];
 };
 
 /* What a slot's group did on all devices: what a timer's tick can read at once. */

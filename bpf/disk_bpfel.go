@@ -44,6 +44,7 @@ type diskDisk struct {
 	Slot     uint32
 	Looks    uint32
 	Name     [32]int8
+	Unused   [5]uint64
 	Counters [4]struct {
 		_          structs.HostLayout
 		Operations uint64
@@ -52,7 +53,13 @@ type diskDisk struct {
 		QueueNs    uint64
 		Errors     uint64
 		Untimed    uint64
+		Unused     [2]uint64
 	}
+}
+
+type diskDiskCache struct {
+	_     structs.HostLayout
+	Place [8]uint32
 }
 
 type diskDiskEvent struct {
@@ -74,6 +81,7 @@ type diskDiskKey struct {
 
 type diskDiskRequest struct {
 	_        structs.HostLayout
+	Request  uint64
 	IssuedNs uint64
 	Group    uint64
 	Place    uint32
@@ -104,6 +112,7 @@ const (
 	diskMapCgroupLanes       = "cgroup_lanes"
 	diskMapCgroupSlots       = "cgroup_slots"
 	diskMapCpuStates         = "cpu_states"
+	diskMapDiskCaches        = "disk_caches"
 	diskMapDiskDrops         = "disk_drops"
 	diskMapDiskLatency       = "disk_latency"
 	diskMapDiskLog           = "disk_log"
@@ -111,6 +120,7 @@ const (
 	diskMapDiskRequests      = "disk_requests"
 	diskMapDisks             = "disks"
 	diskMapFreeDisks         = "free_disks"
+	diskMapNearRequests      = "near_requests"
 	diskMapPlaceOfDisk       = "place_of_disk"
 	diskMapSlotOfCgroup      = "slot_of_cgroup"
 	diskMapSyncBegan         = "sync_began"
@@ -123,6 +133,7 @@ const (
 	diskVarDiskEventRecord   = "disk_event_record"
 	diskVarIoIndex           = "io_index"
 	diskVarLogRequests       = "log_requests"
+	diskVarNearMask          = "near_mask"
 	diskVarRequestIsSecond   = "request_is_second"
 	diskVarUnloggedRequests  = "unlogged_requests"
 )
@@ -182,6 +193,7 @@ type diskMapSpecs struct {
 	CgroupLanes  *ebpf.MapSpec `ebpf:"cgroup_lanes"`
 	CgroupSlots  *ebpf.MapSpec `ebpf:"cgroup_slots"`
 	CpuStates    *ebpf.MapSpec `ebpf:"cpu_states"`
+	DiskCaches   *ebpf.MapSpec `ebpf:"disk_caches"`
 	DiskDrops    *ebpf.MapSpec `ebpf:"disk_drops"`
 	DiskLatency  *ebpf.MapSpec `ebpf:"disk_latency"`
 	DiskLog      *ebpf.MapSpec `ebpf:"disk_log"`
@@ -189,6 +201,7 @@ type diskMapSpecs struct {
 	DiskRequests *ebpf.MapSpec `ebpf:"disk_requests"`
 	Disks        *ebpf.MapSpec `ebpf:"disks"`
 	FreeDisks    *ebpf.MapSpec `ebpf:"free_disks"`
+	NearRequests *ebpf.MapSpec `ebpf:"near_requests"`
 	PlaceOfDisk  *ebpf.MapSpec `ebpf:"place_of_disk"`
 	SlotOfCgroup *ebpf.MapSpec `ebpf:"slot_of_cgroup"`
 	SyncBegan    *ebpf.MapSpec `ebpf:"sync_began"`
@@ -203,6 +216,7 @@ type diskVariableSpecs struct {
 	DiskEventRecord   *ebpf.VariableSpec `ebpf:"disk_event_record"`
 	IoIndex           *ebpf.VariableSpec `ebpf:"io_index"`
 	LogRequests       *ebpf.VariableSpec `ebpf:"log_requests"`
+	NearMask          *ebpf.VariableSpec `ebpf:"near_mask"`
 	RequestIsSecond   *ebpf.VariableSpec `ebpf:"request_is_second"`
 	UnloggedRequests  *ebpf.VariableSpec `ebpf:"unlogged_requests"`
 }
@@ -230,6 +244,7 @@ type diskMaps struct {
 	CgroupLanes  *ebpf.Map `ebpf:"cgroup_lanes"`
 	CgroupSlots  *ebpf.Map `ebpf:"cgroup_slots"`
 	CpuStates    *ebpf.Map `ebpf:"cpu_states"`
+	DiskCaches   *ebpf.Map `ebpf:"disk_caches"`
 	DiskDrops    *ebpf.Map `ebpf:"disk_drops"`
 	DiskLatency  *ebpf.Map `ebpf:"disk_latency"`
 	DiskLog      *ebpf.Map `ebpf:"disk_log"`
@@ -237,6 +252,7 @@ type diskMaps struct {
 	DiskRequests *ebpf.Map `ebpf:"disk_requests"`
 	Disks        *ebpf.Map `ebpf:"disks"`
 	FreeDisks    *ebpf.Map `ebpf:"free_disks"`
+	NearRequests *ebpf.Map `ebpf:"near_requests"`
 	PlaceOfDisk  *ebpf.Map `ebpf:"place_of_disk"`
 	SlotOfCgroup *ebpf.Map `ebpf:"slot_of_cgroup"`
 	SyncBegan    *ebpf.Map `ebpf:"sync_began"`
@@ -247,6 +263,7 @@ func (m *diskMaps) Close() error {
 		m.CgroupLanes,
 		m.CgroupSlots,
 		m.CpuStates,
+		m.DiskCaches,
 		m.DiskDrops,
 		m.DiskLatency,
 		m.DiskLog,
@@ -254,6 +271,7 @@ func (m *diskMaps) Close() error {
 		m.DiskRequests,
 		m.Disks,
 		m.FreeDisks,
+		m.NearRequests,
 		m.PlaceOfDisk,
 		m.SlotOfCgroup,
 		m.SyncBegan,
@@ -269,6 +287,7 @@ type diskVariables struct {
 	DiskEventRecord   *ebpf.Variable `ebpf:"disk_event_record"`
 	IoIndex           *ebpf.Variable `ebpf:"io_index"`
 	LogRequests       *ebpf.Variable `ebpf:"log_requests"`
+	NearMask          *ebpf.Variable `ebpf:"near_mask"`
 	RequestIsSecond   *ebpf.Variable `ebpf:"request_is_second"`
 	UnloggedRequests  *ebpf.Variable `ebpf:"unlogged_requests"`
 }

@@ -348,6 +348,34 @@ func TestDiskFlushesAndDiscards(t *testing.T) {
 	checkWhole(t, on(all, device.block, 0), earlier, before, device)
 }
 
+// TestRequestsThatAreNotNear has room for a single one where it is looked for first.
+func TestRequestsThatAreNotNear(t *testing.T) {
+	p := openDisks(t, Options{nearRequests: 1})
+	device := newLoopDevice(t, 64<<20)
+	g := diskGroup(t, "far", device)
+	job := g.fio(t, "--filename="+device.path, direct, "--rw=randread", "--bs=4k", "--size=16m", "--ioengine=libaio", "--iodepth=32")
+	got := on(readDisks(t, p), device.block, g.id(t))
+	if got.Read.Operations != job.Read.Total || got.Read.Latency.Count != job.Read.Total || got.Read.Untimed != 0 {
+		t.Errorf("%+v, fio %+v", got.Read, job)
+	}
+}
+
+// TestRequestsThatFindNoRoom are counted, and told to be without a latency.
+func TestRequestsThatFindNoRoom(t *testing.T) {
+	p := openDisks(t, Options{nearRequests: 1, MaxRequests: 1})
+	device := newLoopDevice(t, 64<<20)
+	g := diskGroup(t, "untimed", device)
+	job := g.fio(t, "--filename="+device.path, direct, "--rw=randread", "--bs=4k", "--size=16m", "--ioengine=libaio", "--iodepth=32",
+		"--iodepth_batch=16", "--iodepth_batch_complete_min=16")
+	got := on(readDisks(t, p), device.block, g.id(t))
+	drops := p.Drops()
+	at := slices.IndexFunc(drops, func(d model.Drop) bool { return d.Name == "disk_requests" })
+	if got.Read.Bytes != job.Read.Bytes || got.Read.Untimed == 0 || got.Read.Latency.Count+got.Read.Untimed != got.Read.Operations ||
+		drops[at].Count < got.Read.Untimed {
+		t.Errorf("%+v, %d in the histogram, fio %+v, %+v", got.Read, got.Read.Latency.Count, job, drops[at])
+	}
+}
+
 // TestDisksThatFindNoPlace are counted together, and told to be.
 func TestDisksThatFindNoPlace(t *testing.T) {
 	p := openDisks(t, Options{MaxDisks: 16})

@@ -24,6 +24,9 @@ type filesReader struct {
 }
 
 func (p *Probes) openFiles(k *kernel) error {
+	if p.options.WithoutDisks {
+		return nil
+	}
 	r, spec, maps, err := p.makeFiles(k)
 	if err != nil {
 		p.addFeature(filesExitHook, err)

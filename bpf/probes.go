@@ -62,6 +62,8 @@ type Options struct {
 	// those that were silent for a minute are given up. MaxRequests bounds the requests to devices
 	// that are timed at a time (default DefaultMaxRequests).
 	MaxDisks, MaxRequests int
+	// WithoutDisks counts nothing of devices and files.
+	WithoutDisks bool
 	// GroupMount is where the hierarchy that identifies containers is mounted, BlockMount where that is
 	// which accounts block I/O. They are needed where these are two.
 	GroupMount, BlockMount string
@@ -82,6 +84,8 @@ type Options struct {
 	Logger      *slog.Logger
 	// dataWay is the only one of dataWays to be tried, counted from one.
 	dataWay int
+	// nearRequests is a power of two, see disk.h.
+	nearRequests uint32
 	// prepare changes the object that counts edges before it is loaded.
 	prepare func(*ebpf.CollectionSpec)
 	// types are the kernel's, if somebody has decoded them already.
