@@ -125,20 +125,31 @@ struct bvec_iter {
 	unsigned int bi_size;
 };
 
+struct gendisk;
+
+struct block_device {
+	struct gendisk *bd_disk;
+};
+
 struct bio {
+	struct block_device *bi_bdev;
+	unsigned int bi_opf;
 	struct blkcg_gq *bi_blkg;
 	struct bvec_iter bi_iter;
 	void *bi_io_vec;
+	u8 bi_status;
+};
+
+struct request_queue {
+	struct gendisk *disk;
+	void *mq_ops;
 };
 
 struct gendisk {
 	int major;
 	int first_minor;
 	char disk_name[DISK_NAME_BYTES];
-};
-
-struct request_queue {
-	struct gendisk *disk;
+	struct request_queue *queue;
 };
 
 struct request {
@@ -157,6 +168,7 @@ struct request___with_disk {
 #pragma clang attribute pop
 
 #define REQ_OP_MASK 0xff
+#define REQ_OP_WRITE 1
 #define REQ_OP_FLUSH 2
 #define REQ_OP_DISCARD 3
 #define REQ_OP_DRV_IN 34 /* from here on: commands of drivers, which are no I/O of a group */
@@ -304,11 +316,10 @@ static __always_inline void name_disk(struct disk *disk, struct gendisk *device)
 		bpf_probe_read_kernel_str(disk->name, sizeof(disk->name), device->disk_name);
 }
 
-static __always_inline u32 place_of_request(struct request *rq, u64 *group_id)
+static __always_inline u32 place_of_io(struct gendisk *device, struct bio *bio, u64 *group_id)
 {
 	struct disk_key key = {};
-	struct gendisk *device = disk_of(rq);
-	struct cgroup *group = group_of(rq->bio);
+	struct cgroup *group = group_of(bio);
 
 	if (device)
 		key.device = (u64)(u32)device->major << 32 | (u32)device->first_minor;
@@ -337,29 +348,26 @@ static __always_inline u32 near_place(u64 request)
 	return ((low >> 6) * 0x9e3779b1U >> 16) & near_mask;
 }
 
-static __always_inline int on_issue(struct request *rq)
+static __always_inline void keep_request(u64 key, struct disk_request *begun)
 {
-	struct disk_request begun = {.request = (u64)rq, .issued_ns = bpf_ktime_get_ns()};
-	u64 key = (u64)rq;
 	u32 at = near_place(key);
-
-	if ((rq->cmd_flags & REQ_OP_MASK) >= REQ_OP_DRV_IN)
-		return 0;
-	begun.place = place_of_request(rq, &begun.group);
 	struct disk_request *near = bpf_map_lookup_elem(&near_requests, &at);
+
 	if (!near)
-		return 0;
+		return;
 	/* A request that was put back into the queue is issued anew, and may be there already. */
-	u64 holder = __sync_val_compare_and_swap(&near->request, 0, key);
+	u64 holder = __sync_val_compare_and_swap(&near->address, 0, key);
 	if (!holder || holder == key) {
-		near->issued_ns = begun.issued_ns;
-		near->group = begun.group;
-		near->place = begun.place;
-		return 0;
+		near->issued_ns = begun->issued_ns;
+		near->group = begun->group;
+		near->bytes = begun->bytes;
+		near->operation = begun->operation;
+		near->place = begun->place;
+		return;
 	}
-	if (bpf_map_update_elem(&disk_requests, &key, &begun, BPF_ANY))
+	begun->address = key;
+	if (bpf_map_update_elem(&disk_requests, &key, begun, BPF_ANY))
 		count_drop(DROP_DISK_REQUEST);
-	return 0;
 }
 
 /* Takes a request that is done out of the tables, or looks at one of which a part is. */
@@ -368,11 +376,11 @@ static __always_inline bool find_request(u64 key, bool done, struct disk_request
 	u32 at = near_place(key);
 	struct disk_request *near = bpf_map_lookup_elem(&near_requests, &at);
 
-	if (near && near->request == key) {
+	if (near && near->address == key) {
 		*found = *near;
 		if (done) {
 			barrier();
-			near->request = 0;
+			near->address = 0;
 		}
 		return true;
 	}
@@ -383,6 +391,17 @@ static __always_inline bool find_request(u64 key, bool done, struct disk_request
 	if (done)
 		bpf_map_delete_elem(&disk_requests, &key);
 	return true;
+}
+
+static __always_inline int on_issue(struct request *rq)
+{
+	struct disk_request begun = {.issued_ns = bpf_ktime_get_ns()};
+
+	if ((rq->cmd_flags & REQ_OP_MASK) >= REQ_OP_DRV_IN)
+		return 0;
+	begun.place = place_of_io(disk_of(rq), rq->bio, &begun.group);
+	keep_request((u64)rq, &begun);
+	return 0;
 }
 
 static __always_inline struct disk_slot *slot_of(struct disk *disk)
@@ -466,6 +485,36 @@ static __always_inline void log_request(struct disk *disk, u32 operation, u64 by
 	bpf_ringbuf_submit(e, 0);
 }
 
+/* What is done, of a request or a bio. */
+struct part {
+	u32 operation;
+	bool last;
+	bool failed;
+	u64 bytes;
+	u64 issued_ns;
+	u64 now_ns;
+	u64 queued_ns;
+};
+
+static __always_inline void count_part(struct disk *disk, u32 place, struct part *p)
+{
+	struct disk_slot *slot = slot_of(disk);
+
+	if (p->bytes)
+		count_bytes(disk, slot, p->operation, p->bytes);
+	if (!p->last)
+		return;
+	if (p->failed)
+		__sync_fetch_and_add(&disk->counters[p->operation].errors, 1);
+	if (!p->issued_ns || p->now_ns < p->issued_ns)
+		__sync_fetch_and_add(&disk->counters[p->operation].untimed, 1);
+	else
+		count_latency(disk, place, slot, p->operation, p->now_ns - p->issued_ns, p->queued_ns);
+	count_operation(disk, slot, p->operation);
+	if (log_requests && p->issued_ns)
+		log_request(disk, p->operation, p->bytes, p->issued_ns, p->now_ns);
+}
+
 /*
  * Called when a part of a request is done, with its bytes. A write with a flush before or after it
  * (FUA) is issued to the device once, but told to be done twice: the second time without bytes and
@@ -494,35 +543,24 @@ static __always_inline int on_complete(struct request *rq, u32 error, u32 bytes)
 		group = request.group;
 		issued = request.issued_ns;
 	} else {
-		place = place_of_request(rq, &group);
+		place = place_of_io(disk_of(rq), bio, &group);
 	}
 	struct disk *disk = bpf_map_lookup_elem(&disks, &place);
 	if (!disk)
 		return 0;
 	/* The place was given to another group meanwhile. */
 	if (begun && place >= DISK_PLACE_FIRST && disk->key.group != group) {
-		place = place_of_request(rq, &group);
+		place = place_of_io(disk_of(rq), bio, &group);
 		disk = bpf_map_lookup_elem(&disks, &place);
 		if (!disk)
 			return 0;
 	}
-	struct disk_slot *slot = slot_of(disk);
-	if (bytes)
-		count_bytes(disk, slot, operation, bytes);
-	if (!last)
-		return 0;
-	if (error)
-		__sync_fetch_and_add(&disk->counters[operation].errors, 1);
 	u64 made = rq->start_time_ns;
 	if (only_flush)
 		issued = made;
-	if (!issued || now < issued)
-		__sync_fetch_and_add(&disk->counters[operation].untimed, 1);
-	else
-		count_latency(disk, place, slot, operation, now - issued, made && made < issued ? issued - made : 0);
-	count_operation(disk, slot, operation);
-	if (log_requests && issued)
-		log_request(disk, operation, bytes, issued, now);
+	count_part(disk, place, &(struct part){
+		.operation = operation, .bytes = bytes, .last = last, .failed = error != 0, .issued_ns = issued, .now_ns = now,
+		.queued_ns = made && made < issued ? issued - made : 0});
 	return 0;
 }
 
@@ -536,6 +574,50 @@ SEC("tp_btf/block_rq_complete")
 int block_rq_complete(u64 *ctx)
 {
 	return on_complete((struct request *)ctx[0], ctx[1], ctx[2]);
+}
+
+/*
+ * Devices without requests (device mapper, md, zram): what they are handed are bios, as the groups' own files
+ * count them. A bio may be handed on to a device below and end there; its address stays.
+ */
+SEC("tp_btf/block_bio_queue")
+int block_bio_queue(u64 *ctx)
+{
+	struct bio *bio = (void *)ctx[0];
+	struct gendisk *device = bio->bi_bdev->bd_disk;
+
+	if (device->queue->mq_ops)
+		return 0;
+	u32 op = bio->bi_opf & REQ_OP_MASK;
+	struct disk_request begun = {.issued_ns = bpf_ktime_get_ns(), .bytes = bio->bi_iter.bi_size, .operation = operation_of(op)};
+	if (op == REQ_OP_WRITE && !begun.bytes)
+		begun.operation = DISK_FLUSH;
+	begun.place = place_of_io(device, bio, &begun.group);
+	keep_request((u64)bio, &begun);
+	return 0;
+}
+
+SEC("tp_btf/block_bio_complete")
+int block_bio_complete(u64 *ctx)
+{
+	struct bio *bio = (void *)ctx[1];
+	struct disk_request begun = {};
+
+	if (!find_request((u64)bio, true, &begun))
+		return 0;
+	struct disk *disk = bpf_map_lookup_elem(&disks, &begun.place);
+	if (!disk)
+		return 0;
+	/* Where the place is another's by now, the bio is nobody's. */
+	if (begun.place >= DISK_PLACE_FIRST && disk->key.group != begun.group) {
+		begun.place = DISK_PLACE_OTHER;
+		if (!(disk = bpf_map_lookup_elem(&disks, &begun.place)))
+			return 0;
+	}
+	count_part(disk, begun.place, &(struct part){
+		.operation = begun.operation % DISK_OPERATIONS, .bytes = begun.bytes, .last = true, .failed = bio->bi_status != 0,
+		.issued_ns = begun.issued_ns, .now_ns = bpf_ktime_get_ns()});
+	return 0;
 }
 
 /* --- synchronisations of files: fsync, fdatasync, and what writes with O_SYNC do --- */

@@ -3,6 +3,10 @@ package bpf
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -42,6 +46,38 @@ var diskHooks = []hook{
 	{"sync_enter", "tp_btf/ext4_sync_file_enter", "disk: duration of fsync per container", false, "files on ext4, and Linux 5.12 or later with BTF"},
 }
 
+// bioHooks are for devices without requests: each costs every bio of every device a little.
+var bioHooks = []hook{
+	{"block_bio_complete", "tp_btf/block_bio_complete", "disk: devices without requests (device mapper, md, zram)", false, diskRemedy},
+	{"block_bio_queue", "tp_btf/block_bio_queue", "disk: devices without requests (device mapper, md, zram)", false, diskRemedy},
+}
+
+// hasBioDevice tells whether there is a device without requests that can hold anything, in sysfs' list of disks.
+func hasBioDevice(disks string) bool {
+	sizes, _ := filepath.Glob(filepath.Join(disks, "*", "size"))
+	return slices.ContainsFunc(sizes, func(size string) bool {
+		text, err := os.ReadFile(size)
+		if err != nil || strings.TrimSpace(string(text)) == "0" {
+			return false
+		}
+		_, err = os.Stat(filepath.Join(filepath.Dir(size), "mq"))
+		return errors.Is(err, os.ErrNotExist)
+	})
+}
+
+// attachBioHooks counts bios where there is a device for it.
+func (p *Probes) attachBioHooks(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection) {
+	wanted := hasBioDevice("/sys/block")
+	for _, h := range bioHooks {
+		if wanted {
+			p.attach(k, spec, maps, h)
+			continue
+		}
+		p.features = append(p.features, model.Feature{Name: h.name, Purpose: h.purpose, State: model.FeatureOff,
+			Reason: "there was no such device at the start", Remedy: "start anew when there is one"})
+	}
+}
+
 // diskReader reads what disk.bpf.c counts.
 type diskReader struct {
 	maps    *ebpf.Collection
@@ -52,7 +88,9 @@ type diskReader struct {
 	free    *ebpf.Map
 	dropped *ebpf.Map
 	owners  *groupTranslator
-	log     *requestLog
+	// quiet is for how long a place must be silent to be given up.
+	quiet time.Duration
+	log   *requestLog
 	// places holds what is known of each place besides.
 	places []diskPlace
 	// used is how many places had an owner at the last reading.
@@ -136,6 +174,7 @@ func (p *Probes) tryOpenDisk(k *kernel) error {
 	for _, h := range diskHooks {
 		errs = append(errs, p.attach(k, spec, maps, h))
 	}
+	p.attachBioHooks(k, spec, maps)
 	if errs[0] == nil || errs[2] == nil {
 		p.disks = r
 	}
@@ -155,7 +194,7 @@ func (p *Probes) readDisksFrom(maps *ebpf.Collection) (*diskReader, error) {
 	r := &diskReader{
 		maps: maps, latency: histograms{cells: maps.Maps["disk_latency"]}, placeOf: maps.Maps["place_of_disk"],
 		free: maps.Maps["free_disks"], dropped: maps.Maps["disk_drops"],
-		owners: newGroupTranslator(p.options.BlockMount, p.options.GroupMount),
+		quiet: diskQuietBefore, owners: newGroupTranslator(p.options.BlockMount, p.options.GroupMount),
 	}
 	p.onClose(r.owners)
 	var err error
@@ -211,7 +250,7 @@ func (p *Probes) ReadDisks() ([]model.KernelDisk, error) {
 		switch state := &r.places[place]; {
 		case state.leaving:
 			errs = append(errs, r.giveBack(place))
-		case full && now.Sub(state.since) > diskQuietBefore:
+		case full && now.Sub(state.since) > r.quiet:
 			r.retire(place)
 		}
 	}

@@ -56,13 +56,14 @@ struct disk {
 /* A place has two histograms: of reads and of writes. */
 #define DISK_HISTOGRAMS 2
 
-/* A request that was issued. */
+/* A request that was issued, or a bio that was handed to a device without requests. */
 struct disk_request {
-	u64 request; /* its address, 0 if there is none */
+	u64 address; /* 0 if there is none */
 	u64 issued_ns;
 	u64 group;
+	u64 bytes; /* these two of a bio alone: when it is done they are not in it any more */
+	u32 operation;
 	u32 place;
-	u32 unused;
 };
 
 /* Requests lie in an array at what their address leads to, or where that is taken, in a hash. */

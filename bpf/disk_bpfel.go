@@ -80,12 +80,13 @@ type diskDiskKey struct {
 }
 
 type diskDiskRequest struct {
-	_        structs.HostLayout
-	Request  uint64
-	IssuedNs uint64
-	Group    uint64
-	Place    uint32
-	Unused   uint32
+	_         structs.HostLayout
+	Address   uint64
+	IssuedNs  uint64
+	Group     uint64
+	Bytes     uint64
+	Operation uint32
+	Place     uint32
 }
 
 type diskDiskSlot struct {
@@ -124,6 +125,8 @@ const (
 	diskMapPlaceOfDisk       = "place_of_disk"
 	diskMapSlotOfCgroup      = "slot_of_cgroup"
 	diskMapSyncBegan         = "sync_began"
+	diskProgBlockBioComplete = "block_bio_complete"
+	diskProgBlockBioQueue    = "block_bio_queue"
 	diskProgBlockRqComplete  = "block_rq_complete"
 	diskProgBlockRqIssue     = "block_rq_issue"
 	diskProgSyncEnter        = "sync_enter"
@@ -180,10 +183,12 @@ type diskSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type diskProgramSpecs struct {
-	BlockRqComplete *ebpf.ProgramSpec `ebpf:"block_rq_complete"`
-	BlockRqIssue    *ebpf.ProgramSpec `ebpf:"block_rq_issue"`
-	SyncEnter       *ebpf.ProgramSpec `ebpf:"sync_enter"`
-	SyncExit        *ebpf.ProgramSpec `ebpf:"sync_exit"`
+	BlockBioComplete *ebpf.ProgramSpec `ebpf:"block_bio_complete"`
+	BlockBioQueue    *ebpf.ProgramSpec `ebpf:"block_bio_queue"`
+	BlockRqComplete  *ebpf.ProgramSpec `ebpf:"block_rq_complete"`
+	BlockRqIssue     *ebpf.ProgramSpec `ebpf:"block_rq_issue"`
+	SyncEnter        *ebpf.ProgramSpec `ebpf:"sync_enter"`
+	SyncExit         *ebpf.ProgramSpec `ebpf:"sync_exit"`
 }
 
 // diskMapSpecs contains maps before they are loaded into the kernel.
@@ -296,14 +301,18 @@ type diskVariables struct {
 //
 // It can be passed to loadDiskObjects or ebpf.CollectionSpec.LoadAndAssign.
 type diskPrograms struct {
-	BlockRqComplete *ebpf.Program `ebpf:"block_rq_complete"`
-	BlockRqIssue    *ebpf.Program `ebpf:"block_rq_issue"`
-	SyncEnter       *ebpf.Program `ebpf:"sync_enter"`
-	SyncExit        *ebpf.Program `ebpf:"sync_exit"`
+	BlockBioComplete *ebpf.Program `ebpf:"block_bio_complete"`
+	BlockBioQueue    *ebpf.Program `ebpf:"block_bio_queue"`
+	BlockRqComplete  *ebpf.Program `ebpf:"block_rq_complete"`
+	BlockRqIssue     *ebpf.Program `ebpf:"block_rq_issue"`
+	SyncEnter        *ebpf.Program `ebpf:"sync_enter"`
+	SyncExit         *ebpf.Program `ebpf:"sync_exit"`
 }
 
 func (p *diskPrograms) Close() error {
 	return _DiskClose(
+		p.BlockBioComplete,
+		p.BlockBioQueue,
 		p.BlockRqComplete,
 		p.BlockRqIssue,
 		p.SyncEnter,

@@ -2,6 +2,7 @@ package bpf
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -39,6 +40,13 @@ func newLoopDevice(t *testing.T, bytes int64) *loopDevice {
 			t.Errorf("%v: %s", err, out)
 		}
 	})
+	d.number(t)
+	settle(t)
+	return d
+}
+
+func (d *loopDevice) number(t *testing.T) {
+	t.Helper()
 	numbers, err := os.ReadFile("/sys/block/" + d.name + "/dev")
 	if err != nil {
 		t.Fatal(err)
@@ -47,8 +55,6 @@ func newLoopDevice(t *testing.T, bytes int64) *loopDevice {
 		t.Fatal(err)
 	}
 	d.block.Name = d.name
-	settle(t)
-	return d
 }
 
 // settle waits for what udev and others look up on a new device.
@@ -405,6 +411,87 @@ func TestDisksThatFindNoPlace(t *testing.T) {
 	if got := mine.Read.Bytes - was.Read.Bytes + overflow.Read.Bytes; got < device.diskstats(t).readBytes-before.readBytes {
 		t.Errorf("%d bytes together, the device read %d", got, device.diskstats(t).readBytes-before.readBytes)
 	}
+}
+
+// TestQuietDisksAreGivenUp makes room for others once three quarters are in use, and counts on.
+func TestQuietDisksAreGivenUp(t *testing.T) {
+	p := openDisks(t, Options{MaxDisks: 16})
+	device := newLoopDevice(t, 16<<20)
+	groups := make([]*testGroup, 13)
+	read := func(g *testGroup) {
+		g.fio(t, "--filename="+device.path, direct, "--rw=read", "--bs=64k", "--size=64k", "--ioengine=sync")
+	}
+	for i := range groups {
+		groups[i] = diskGroup(t, fmt.Sprintf("quiet%d", i), nil)
+		read(groups[i])
+	}
+	readDisks(t, p)
+	p.disks.quiet = 0
+	readDisks(t, p) // chooses who leaves
+	if left := on(readDisks(t, p), device.block, groups[0].id(t)); left.Read.Bytes != 1<<16 {
+		t.Errorf("the last reading has %d bytes", left.Read.Bytes)
+	}
+	p.disks.quiet = diskQuietBefore
+	if mine := on(readDisks(t, p), device.block, groups[0].id(t)); mine.Read.Operations != 0 {
+		t.Errorf("it is still there: %+v", mine)
+	}
+	read(groups[0])
+	if mine := on(readDisks(t, p), device.block, groups[0].id(t)); mine.Read.Bytes != 1<<16 || mine.Read.Latency.Count != mine.Read.Operations {
+		t.Errorf("anew it has %+v", mine.Read)
+	}
+}
+
+// newMemoryDevice is a device without requests, in compressed memory.
+func newMemoryDevice(t *testing.T) *loopDevice {
+	t.Helper()
+	number, err := os.ReadFile("/sys/class/zram-control/hot_add")
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skip("the kernel has no zram (CONFIG_ZRAM)")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := strings.TrimSpace(string(number))
+	d := &loopDevice{name: "zram" + n, path: "/dev/zram" + n}
+	t.Cleanup(func() {
+		eventually(t, "removing "+d.name, func() bool {
+			return os.WriteFile("/sys/class/zram-control/hot_remove", []byte(n), 0) == nil
+		})
+	})
+	if err := os.WriteFile("/sys/block/"+d.name+"/disksize", []byte("33554432"), 0); err != nil {
+		t.Fatal(err)
+	}
+	d.number(t)
+	return d
+}
+
+func TestDevicesWithoutRequests(t *testing.T) {
+	device := newMemoryDevice(t)
+	p := openDisks(t, Options{LogRequests: 1 << 14})
+	g := diskGroup(t, "bios", device)
+	before, earlier := device.diskstats(t), on(readDisks(t, p), device.block, 0)
+	job := g.fio(t, "--filename="+device.path, direct, "--rw=randrw", "--bs=4k", "--size=16m", "--ioengine=libaio", "--iodepth=8")
+	g.fio(t, "--filename="+device.path, direct, "--rw=trim", "--bs=64k", "--size=1m", "--ioengine=sync")
+	all := readDisks(t, p)
+	got := on(all, device.block, g.id(t))
+	if got.Read.Bytes != job.Read.Bytes || got.Write.Bytes != job.Write.Bytes || got.Read.Operations != job.Read.Total ||
+		got.Write.Operations != job.Write.Total || got.Discard.Operations != 16 || got.Discard.Bytes != 1<<20 {
+		t.Errorf("counted %+v, fio %+v", got, job)
+	}
+	readBytes, writeBytes, reads, writes := g.fileCounts(t, device)
+	if got.Read.Bytes != readBytes || got.Write.Bytes != writeBytes || got.Read.Operations != reads || got.Write.Operations != writes {
+		t.Errorf("counted %d bytes in %d reads and %d in %d writes; the group's files say %d in %d and %d in %d", got.Read.Bytes,
+			got.Read.Operations, got.Write.Bytes, got.Write.Operations, readBytes, reads, writeBytes, writes)
+	}
+	for _, o := range []model.DiskOperations{got.Read, got.Write} {
+		if o.Latency == nil || o.Latency.Count != o.Operations || o.Latency.SumNS != o.TimeNS || o.TimeNS == 0 || o.Untimed != 0 {
+			t.Errorf("%+v of %d operations", o.Latency, o.Operations)
+		}
+	}
+	// zram leaves discards out of its counters.
+	whole := on(all, device.block, 0)
+	whole.Discard = model.DiskOperations{}
+	checkWhole(t, whole, earlier, before, device)
 }
 
 // TestForgottenDisksAreGivenBack reads what was counted up to the end once more, and no more then.
