@@ -33,7 +33,7 @@ func main() {
 	flag.StringVar(&options.docs, "docs", "", "directory with accuracy.md, overhead.md, recorder.md and server.md, whose tables are rewritten")
 	flag.IntVar(&options.containers, "containers", 50, "containers for the agent's own cost")
 	flag.DurationVar(&options.recorder, "recorder", 80*time.Second, "length of each of the two longest measurements of the recorder; the others follow it")
-	only := flag.String("only", "throughput,agent,known,programs", "which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, known, programs, recorder, saturation, server")
+	only := flag.String("only", "throughput,agent,known,programs", "which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, known, programs, recorder, saturation, server, disk")
 	flag.StringVar(&options.loads, "loads", "", "measure the throughput only of loads whose name contains this")
 	flag.Parse()
 	options.only = strings.Split(*only, ",")
@@ -71,6 +71,7 @@ var parts = []part{
 	{"recorder", measureRecorder},
 	{"saturation", measureSaturation},
 	{"server", measureServer},
+	{"disk", measureDisk},
 }
 
 func measure(ctx context.Context, o options) error {

@@ -204,6 +204,9 @@ func (p *Probes) ReadCgroups() ([]model.CgroupCounters, error) {
 		return nil, errors.New("reading control groups: no kernel program counts them")
 	}
 	now, err := r.now()
+	if p.files != nil {
+		err = errors.Join(err, p.files.refresh())
+	}
 	for cpu := range r.cpus {
 		r.views[cpu] = r.lookAt(cpu, now)
 	}
@@ -219,6 +222,9 @@ func (p *Probes) ReadCgroups() ([]model.CgroupCounters, error) {
 		}
 		c := r.read(slot)
 		c.ID = model.CgroupID(id)
+		if p.files != nil {
+			c.Files = p.files.of(slot)
+		}
 		all = append(all, c)
 	}
 	r.used.Store(used)
@@ -318,6 +324,9 @@ func (p *Probes) ForgetCgroup(id model.CgroupID) {
 	if p.edges != nil {
 		p.edges.forget(id)
 	}
+	if p.disks != nil {
+		p.disks.forget(id)
+	}
 	r := p.cgroups
 	if r == nil {
 		return
@@ -337,6 +346,12 @@ func (p *Probes) ForgetCgroup(id model.CgroupID) {
 	r.cached[slot] = cachedHistogram{}
 	r.usage[slot] = 0
 	atomic.StoreUint64(&r.slots.entries[slot], 0)
+	if p.disks != nil {
+		p.disks.clearSlot(slot)
+	}
+	if p.files != nil {
+		p.files.clearSlot(slot)
+	}
 	if err := r.free.Update(nil, slot, ebpf.UpdateAny); err != nil {
 		p.options.Logger.Error("a control group's slot is lost", "slot", slot, "error", err)
 	}

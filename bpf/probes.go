@@ -57,6 +57,18 @@ type Options struct {
 	TLS bool
 	// MaxListeners bounds the listening sockets (default 16384).
 	MaxListeners int
+	// MaxDisks bounds the pairs of a control group and a block device (default DefaultMaxDisks, 14 KiB of
+	// kernel memory each); further ones are counted together. When three quarters are in use,
+	// those that were silent for a minute are given up. MaxRequests bounds the requests to devices
+	// that are timed at a time (default DefaultMaxRequests).
+	MaxDisks, MaxRequests int
+	// WithoutDisks counts nothing of devices and files.
+	WithoutDisks bool
+	// GroupMount is where the hierarchy that identifies containers is mounted, BlockMount where that is
+	// which accounts block I/O. They are needed where these are two.
+	GroupMount, BlockMount string
+	// LogRequests makes DiskRequests work, as LogTransactions does for Transactions.
+	LogRequests int
 	// LogTransactions makes Transactions work: single transactions are logged too, with room
 	// for so many between two calls (48 bytes of kernel memory each). 0 is off. It is for the
 	// tests and benchmarks of this project alone.
@@ -72,6 +84,8 @@ type Options struct {
 	Logger      *slog.Logger
 	// dataWay is the only one of dataWays to be tried, counted from one.
 	dataWay int
+	// nearRequests is a power of two, see disk.h.
+	nearRequests uint32
 	// prepare changes the object that counts edges before it is loaded.
 	prepare func(*ebpf.CollectionSpec)
 	// types are the kernel's, if somebody has decoded them already.
@@ -87,6 +101,8 @@ func (o *Options) setDefaults() {
 	o.MaxEndpoints = max(defaultTo(o.MaxEndpoints, 1024), 16)
 	o.MaxEdgeEndpoints = defaultTo(o.MaxEdgeEndpoints, 64)
 	o.MaxListeners = defaultTo(o.MaxListeners, 16384)
+	o.MaxDisks = max(defaultTo(o.MaxDisks, DefaultMaxDisks), 16)
+	o.MaxRequests = defaultTo(o.MaxRequests, DefaultMaxRequests)
 	if o.ProcFS == "" {
 		o.ProcFS = "/proc"
 	}
@@ -114,6 +130,8 @@ type Probes struct {
 	cgroups  *cgroupReader
 	edges    *edgeReader
 	tls      *tlsWatcher
+	disks    *diskReader
+	files    *filesReader
 	log      *transactionLog
 	// kernel is what was loaded for, without its types, which are large; nil where there are none.
 	kernel *kernel
@@ -143,11 +161,11 @@ func Open(options Options) (*Probes, error) {
 	p := &Probes{options: options, events: make(chan model.CgroupEvent, 1024), done: make(chan struct{})}
 	kernel, err := readKernel(options)
 	if err != nil {
-		for _, h := range slices.Concat(cgroupHooks, edgeHooks, []hook{forkHook, tasksHook, recorderHook}) {
+		for _, h := range slices.Concat(cgroupHooks, edgeHooks, diskHooks, []hook{forkHook, tasksHook, filesExitHook, filesHook, recorderHook}) {
 			p.addFeature(h, err)
 		}
 	} else {
-		err = errors.Join(p.openCgroups(kernel), p.openEdges(kernel))
+		err = errors.Join(p.openCgroups(kernel), p.openEdges(kernel), p.openDisk(kernel), p.openFiles(kernel))
 		p.addFeature(recorderHook, canRecord())
 		kernel.types = nil
 		p.kernel = kernel
@@ -206,6 +224,12 @@ func (p *Probes) Drops() []model.Drop {
 	if p.tls != nil {
 		drops = append(drops, p.tls.drops()...)
 	}
+	if p.disks != nil {
+		drops = append(drops, p.disks.drops()...)
+	}
+	if p.files != nil {
+		drops = append(drops, p.files.drops()...)
+	}
 	if p.log != nil {
 		drops = append(drops, p.log.drop())
 	}
@@ -239,10 +263,14 @@ type kernel struct {
 	subsys int32
 	// memory and cpu are the indices of these controllers, -1 where the kernel has none.
 	memory, cpu int32
+	// io is that of block I/O, also on v1, where people call it blkio.
+	io int32
 	// hierarchy is the id of the hierarchy in /proc/self/cgroup, 0 for the default one.
 	hierarchy uint32
 	// switchHasState: sched_switch has the previous task's state as an argument (5.18).
 	switchHasState bool
+	// requestIsSecond: block_rq_issue has the queue before the request (until 5.11).
+	requestIsSecond bool
 	// runQueueClock: a task leads to its run queue's clock (CONFIG_FAIR_GROUP_SCHED), and a
 	// program can be run to compare it with the monotonic clock (5.14).
 	runQueueClock bool
@@ -266,9 +294,9 @@ func readKernel(o Options) (*kernel, error) {
 		return nil, fmt.Errorf("counting the possible CPUs: %w", err)
 	}
 	k := &kernel{types: types, cpus: cpus, subsys: -1, jiffyNS: jiffyNS(o.ProcFS),
-		switchHasState: switchHasState(spec),
-		runQueueClock:  hasMember(spec, "sched_entity", "cfs_rq") && features.HaveProgramType(ebpf.Syscall) == nil}
-	for controller, index := range map[string]*int32{"memory": &k.memory, "cpu": &k.cpu} {
+		switchHasState: switchHasState(spec), requestIsSecond: requestIsSecond(spec),
+		runQueueClock: hasMember(spec, "sched_entity", "cfs_rq") && features.HaveProgramType(ebpf.Syscall) == nil}
+	for controller, index := range map[string]*int32{"memory": &k.memory, "cpu": &k.cpu, "io": &k.io} {
 		if *index, err = subsysIndex(spec, controller); err != nil {
 			*index = -1
 		}
@@ -285,17 +313,23 @@ func readKernel(o Options) (*kernel, error) {
 
 // switchHasState looks the arguments of sched_switch up: context, preempt, prev, next and, since
 // kernel commit fa2c3254d7cf, prev_state.
-func switchHasState(spec *btf.Spec) bool {
+func switchHasState(spec *btf.Spec) bool { return tracepointArguments(spec, "sched_switch") >= 5 }
+
+// tracepointArguments is how many arguments a tracepoint has, the context included; 0 if there is none.
+func tracepointArguments(spec *btf.Spec, name string) int {
 	var proto *btf.Typedef
-	if err := spec.TypeByName("btf_trace_sched_switch", &proto); err != nil {
-		return false
+	if err := spec.TypeByName("btf_trace_"+name, &proto); err != nil {
+		return 0
 	}
 	pointer, ok := proto.Type.(*btf.Pointer)
 	if !ok {
-		return false
+		return 0
 	}
 	function, ok := pointer.Target.(*btf.FuncProto)
-	return ok && len(function.Params) >= 5
+	if !ok {
+		return 0
+	}
+	return len(function.Params)
 }
 
 func hasMember(spec *btf.Spec, structure, member string) bool {

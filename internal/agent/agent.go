@@ -27,6 +27,11 @@ type Counters interface {
 	ReadListeners() ([]model.Listener, error)
 }
 
+// Disks are what the kernel counted on block devices. It is called by the goroutine that reads the Counters.
+type Disks interface {
+	ReadDisks() ([]model.KernelDisk, error)
+}
+
 // Lifecycle tells of control groups that come and go, and takes back what is kept of them.
 type Lifecycle interface {
 	// Events is closed when no more will come.
@@ -76,6 +81,8 @@ type Sources struct {
 	Lifecycle Lifecycle
 	Files     Files
 	Programs  Programs
+	// Disks is nil where nobody counts them.
+	Disks Disks
 	// Processes is nil where the kernel's names are to be shown.
 	Processes Processes
 	// Translations reads at most limit connections whose server's address the host translates;
@@ -116,6 +123,7 @@ type Agent struct {
 	options  Options
 	resolver *network.Resolver
 	groups   *groups
+	disks    *disks
 	sinks    []*queue
 	failures *failures
 	latest   atomic.Pointer[model.Snapshot]
@@ -149,6 +157,7 @@ func New(sources Sources, o Options) *Agent {
 		sources: sources, options: o,
 		resolver:  network.New(o.Network),
 		groups:    newGroups(),
+		disks:     newDisks(),
 		sinks:     newQueues(o.Sinks, o.Logger),
 		failures:  newFailures(o.Logger),
 		listeners: newListeners(),

@@ -96,6 +96,14 @@ func (g *groups) of(id string) (*model.CPUCounters, *model.ProcessCounters) {
 	return &cpu, &model.ProcessCounters{Forks: t.sum.Forks, Execs: t.sum.Execs, Exits: t.sum.Exits}
 }
 
+// files are what the threads of a container read and wrote; nil where that is not known.
+func (g *groups) files(id string) *model.FileCounters {
+	if t := g.totals[id]; t != nil {
+		return t.sum.Files
+	}
+	return nil
+}
+
 // keep forgets containers that are gone and have no group left.
 func (g *groups) keep(containers []*model.Container) {
 	present := make(map[string]bool, len(containers))
@@ -133,6 +141,7 @@ func add(sum, to, from *model.CgroupCounters, owned bool) bool {
 	sum.Forks += to.Forks - from.Forks
 	sum.Execs += to.Execs - from.Execs
 	sum.Exits += to.Exits - from.Exits
+	sum.Files = addFiles(sum.Files, to.Files, from.Files)
 	gained := to.CPU.RunQueue
 	if gained == nil {
 		return owned
@@ -149,4 +158,24 @@ func add(sum, to, from *model.CgroupCounters, owned bool) bool {
 	}
 	sum.CPU.RunQueue.Merge(gained)
 	return true
+}
+
+// addFiles is sum and what was counted between two states of a control group. It changes none of them: they may be
+// in snapshots.
+func addFiles(sum, to, from *model.FileCounters) *model.FileCounters {
+	if to == nil {
+		return sum
+	}
+	all := model.FileCounters{}
+	if sum != nil {
+		all = *sum
+	}
+	if from == nil {
+		from = &model.FileCounters{}
+	}
+	later, earlier := to.Plain(), from.Plain()
+	for i, n := range all.Plain() {
+		*n += *later[i] - *earlier[i]
+	}
+	return &all
 }

@@ -115,6 +115,7 @@ func Open(o HostOptions) (*Host, error) {
 	o.Kernel.MaxCgroups = cmp.Or(o.Kernel.MaxCgroups, DefaultMaxGroups)
 	o.Kernel.MaxEdges = cmp.Or(o.Kernel.MaxEdges, DefaultMaxEdges)
 	o.Kernel.Controller, o.Kernel.ProcFS, o.Kernel.Logger = layout.Subsystem, o.ProcRoot, o.Logger
+	o.Kernel.GroupMount, o.Kernel.BlockMount = layout.MountPoint, layout.BlockMount()
 	// The programs first: what happens while the groups are walked is in their events.
 	probes, err := bpf.Open(o.Kernel)
 	if errors.Is(err, fs.ErrPermission) {
@@ -146,7 +147,7 @@ func Open(o HostOptions) (*Host, error) {
 		}
 	}
 	h.Agent = New(Sources{
-		Counters: probes, Lifecycle: probes, Programs: probes,
+		Counters: probes, Disks: probes, Lifecycle: probes, Programs: probes,
 		Registry: registry, Files: h.files, Processes: container.NewPrograms(container.ProgramOptions{ProcRoot: o.ProcRoot}),
 		Translations: network.ReadTranslations,
 		Reporters:    reporters,

@@ -27,6 +27,7 @@ func (a *Agent) read() *model.Snapshot {
 	if counted {
 		a.groups.update(kernel, a.sources.Registry.Lookup, &s.Self)
 	}
+	a.readDisks()
 	listenersErr := a.readListeners()
 	edges, edgesErr := a.readEdges(begin, containers)
 	s.Edges = edges
@@ -39,6 +40,18 @@ func (a *Agent) read() *model.Snapshot {
 	a.keepBudget(s)
 	s.Self.ReadNS = uint64(time.Since(begin))
 	return s
+}
+
+// readDisks is no part of what must be there: a host may have no hook for it.
+func (a *Agent) readDisks() {
+	if a.sources.Disks == nil {
+		return
+	}
+	read, err := a.sources.Disks.ReadDisks()
+	a.failures.note("kernel counters of disks", err)
+	if read != nil {
+		a.disks.update(read, a.sources.Registry.Lookup)
+	}
 }
 
 func (a *Agent) readListeners() error {
@@ -103,11 +116,13 @@ func (a *Agent) readContainers(containers []*model.Container, counted bool) []mo
 		s, u := &samples[i], &usages[i]
 		s.Container, s.Listeners = a.listeners.attach(c), a.listeners.counters(c.ID)
 		s.Memory, s.Throttle, s.Disk, s.Network, s.TCP = u.Memory, u.Throttle, u.Disk, u.Network, u.TCP
+		s.Devices, s.Syncs = a.disks.of(c.ID)
 		if counted {
 			cpu, processes := a.groups.of(c.ID)
 			filled, err := a.cpu.fill(c, cpu)
 			errs = append(errs, err)
 			s.CPU, s.Processes = filled, processes
+			s.Files = a.groups.files(c.ID)
 			if u.Threads != nil {
 				s.Processes.Threads = *u.Threads
 				s.Processes.BusyThreads = u.BusyThreads
@@ -156,5 +171,6 @@ func (a *Agent) forget(c container.Collection) {
 	}
 	a.removed = c.Removed
 	a.groups.keep(c.Containers)
+	a.disks.keep(c.Containers)
 	a.listeners.keep(c.Containers)
 }

@@ -352,7 +352,9 @@ func TestDockerDisk(t *testing.T) {
 		t.Errorf("%d reads, want 64 or more", n)
 	}
 	for _, feature := range f.Features() {
-		if feature.State != model.FeatureWorks {
+		// Who wrote what is written back later is known with cgroup v2 only.
+		works := feature.Name != "cgroup/write-back" || f.sources[diskBytes].v2
+		if works != (feature.State == model.FeatureWorks) {
 			t.Errorf("%+v", feature)
 		}
 	}

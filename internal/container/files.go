@@ -140,6 +140,12 @@ func (f *Files) Features() []model.Feature {
 		disk.Reason = "this kernel counts block I/O of cgroup v1 only on devices with a throttling rule, and there is none"
 		disk.Remedy = "boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)"
 	}
+	add("cgroup/write-back", "disk: what the page cache writes later counts for the container that wrote it", diskBytes, boot)
+	if late := &features[len(features)-1]; late.State == model.FeatureWorks && !f.sources[diskBytes].v2 {
+		late.State = model.FeatureAbsent
+		late.Reason = "the kernel keeps it with cgroup v2 only: on v1 such writes are the host's"
+		late.Remedy = "boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)"
+	}
 	return features
 }
 

@@ -71,6 +71,15 @@ func Detect(o Options) (Layout, error) {
 // Controllers of the v2 hierarchy.
 func (l *Layout) Controllers() []string { return slices.Clone(l.v2) }
 
+// BlockMount is where the hierarchy is mounted that accounts block I/O; "" where there is none.
+func (l *Layout) BlockMount() string {
+	if point, _ := l.controller("blkio"); point != "" {
+		return point
+	}
+	point, _ := l.controller("io")
+	return point
+}
+
 func layoutOf(mounts []mount, root string) Layout {
 	l := Layout{v1: make(map[string]string)}
 	for _, m := range below(mounts, root) {

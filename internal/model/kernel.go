@@ -34,6 +34,8 @@ type CgroupCounters struct {
 	CPU  CPUCounters
 	// Forks, Execs and Exits count processes, not threads.
 	Forks, Execs, Exits uint64
+	// Files is nil where the kernel cannot tell.
+	Files *FileCounters
 }
 
 // CgroupSlot tells ordinary control groups from the two that always exist.

@@ -30,9 +30,16 @@ type ContainerSample struct {
 	Processes *ProcessCounters
 	Throttle  *ThrottleCounters
 	Memory    *MemorySample
-	Disk      *DiskCounters
-	Network   *NetworkCounters
-	TCP       *TCPCounters
+	// Disk is what the control group's files tell; Devices what the kernel programs counted, in order of the
+	// device.
+	Disk    *DiskCounters
+	Devices []DeviceSample
+	// Files are what its threads read and wrote by system calls.
+	Files *FileCounters
+	// Syncs of files with the disk; nil where there were none.
+	Syncs   *SyncCounters
+	Network *NetworkCounters
+	TCP     *TCPCounters
 	// Listeners in order of their address, those of Container.Listeners and others that dropped
 	// something before they were closed.
 	Listeners []ListenerCounters
@@ -80,7 +87,7 @@ type MemorySample struct {
 	OOMKills        uint64
 }
 
-// DiskCounters sum a container's block I/O over all devices.
+// DiskCounters sum a container's block I/O over all devices, as the control group's files tell it.
 type DiskCounters struct {
 	ReadBytes, WriteBytes uint64
 	Reads, Writes         uint64

@@ -84,6 +84,39 @@ func TestConvertValues(t *testing.T) {
 	web("container_fs_writes_bytes_total", 22)
 	web("container_fs_reads_total", 23)
 	web("container_fs_writes_total", 24)
+	webDevice := func(metric, device, direction string, want float64) {
+		t.Helper()
+		f(metric+",device="+device+",direction="+direction+",host=node-1,id=4f1d,image=registry/web:1,name="+name+",runtime=docker", want)
+	}
+	for _, of := range []struct {
+		device, direction                               string
+		bytes, operations, time, queue, errors, untimed float64
+	}{
+		{"sda", "read", 52, 51, 0.5, 0.25, 53, 54},
+		{"sda", "flush", 0, 55, 0.75, 0, 0, 0},
+		{"259:3", "write", 57, 56, 0, 0, 0, 0},
+	} {
+		if of.bytes != 0 {
+			webDevice("container_disk_io_bytes_total", of.device, of.direction, of.bytes)
+		}
+		webDevice("container_disk_operations_total", of.device, of.direction, of.operations)
+		webDevice("container_disk_operation_seconds_total", of.device, of.direction, of.time)
+		webDevice("container_disk_queue_seconds_total", of.device, of.direction, of.queue)
+		webDevice("container_disk_errors_total", of.device, of.direction, of.errors)
+		if of.untimed != 0 {
+			webDevice("container_disk_untimed_operations_total", of.device, of.direction, of.untimed)
+		}
+	}
+	webDevice("container_disk_io_latency_seconds", "sda", "read", float64(testHistogram().Count))
+	webDirection := func(metric, direction string, want float64) {
+		t.Helper()
+		f(metric+",direction="+direction+",host=node-1,id=4f1d,image=registry/web:1,name="+name+",runtime=docker", want)
+	}
+	webDirection("container_vfs_io_bytes_total", "read", 71)
+	webDirection("container_vfs_io_bytes_total", "write", 72)
+	webDirection("container_vfs_operations_total", "read", 73)
+	webDirection("container_vfs_operations_total", "write", 74)
+	webType("container_fsync_duration_seconds", "fsync", float64(testHistogram().Count))
 	web("container_network_receive_bytes_total", 31)
 	web("container_network_transmit_bytes_total", 32)
 	web("container_network_receive_packets_total", 33)

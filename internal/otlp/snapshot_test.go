@@ -60,7 +60,15 @@ func testSnapshot() *model.Snapshot {
 				Throttle:  &model.ThrottleCounters{Periods: 10, ThrottledPeriods: 5, ThrottledNS: 250_000_000, QuotaCores: 0.5},
 				Memory: &model.MemorySample{UsageBytes: 11, WorkingSetBytes: 12, RSSBytes: 13, CacheBytes: 14,
 					LimitBytes: 15, PageFaults: 16, MajorPageFaults: 6, OOMKills: 1},
-				Disk:      &model.DiskCounters{ReadBytes: 21, WriteBytes: 22, Reads: 23, Writes: 24},
+				Disk: &model.DiskCounters{ReadBytes: 21, WriteBytes: 22, Reads: 23, Writes: 24},
+				Devices: []model.DeviceSample{
+					{Device: model.BlockDevice{Major: 8, Name: "sda"}, Counters: model.DeviceCounters{
+						Read:  model.DiskOperations{Operations: 51, Bytes: 52, TimeNS: 500_000_000, QueueNS: 250_000_000, Errors: 53, Untimed: 54, Latency: testHistogram()},
+						Flush: model.DiskOperations{Operations: 55, TimeNS: 750_000_000}}},
+					{Device: model.BlockDevice{Major: 259, Minor: 3}, Counters: model.DeviceCounters{Write: model.DiskOperations{Operations: 56, Bytes: 57}}},
+				},
+				Files:     &model.FileCounters{ReadBytes: 71, WriteBytes: 72, Reads: 73, Writes: 74},
+				Syncs:     &model.SyncCounters{FSync: model.DiskOperations{Operations: 58, Latency: testHistogram()}},
 				Network:   &model.NetworkCounters{ReceiveBytes: 31, TransmitBytes: 32, ReceivePackets: 33, TransmitPackets: 34, ReceiveErrors: 35, TransmitErrors: 36, ReceiveDropped: 37, TransmitDropped: 38},
 				TCP:       &model.TCPCounters{ZeroWindows: 39, ZeroWindowsEnded: 40, ZeroWindowDrops: 41, ListenOverflows: 42},
 				Listeners: []model.ListenerCounters{{Drops: 43}, {Address: netip.MustParseAddrPort("0.0.0.0:80"), Drops: 44}},

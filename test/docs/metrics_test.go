@@ -35,6 +35,12 @@ series of edges have the same for each end (client_namespace, server_pod and so 
 and service_name where the address that is dialled is a service's, and client_node or server_node for
 an end on another host ([Kubernetes](kubernetes.md)).
 
+Disks: container_fs_* are what the control group's files tell, summed over devices. container_disk_* are counted
+by kernel programs at requests, with device ("sda", "dm-0"; others for what is past 16 of a container) and direction (read,
+write, discard, flush). A device that lies on another is counted at both. With cgroup v1 what the page cache
+writes later is the host's, with v2 the container's. container_vfs_* are system calls, whatever they read: files, also
+from the page cache, pipes, sockets. container_fsync_duration_seconds has type (fsync, fdatasync), of files on ext4.
+
 `
 
 // TestMetricsPage compares docs/metrics.md with the table of metrics.

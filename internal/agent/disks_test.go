@@ -1,0 +1,147 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"outsight/internal/model"
+)
+
+var (
+	web  = &model.Container{ID: "web"}
+	sda  = model.BlockDevice{Major: 8, Name: "sda"}
+	dm   = model.BlockDevice{Major: 253, Name: "dm-0"}
+	none = model.BlockDevice{}
+)
+
+// ownersOf is a registry that knows group 2.
+func ownersOf(id model.CgroupID) *model.Container {
+	if id == 2 {
+		return web
+	}
+	return nil
+}
+
+func reads(n uint64) model.DeviceCounters {
+	return model.DeviceCounters{Read: model.DiskOperations{Operations: n, Bytes: 4096 * n, TimeNS: n * uint64(time.Millisecond),
+		Latency: &model.Histogram{Count: n, SumNS: n * uint64(time.Millisecond), Offset: -300, Buckets: []uint64{n}}}}
+}
+
+func checkReads(t *testing.T, d *disks, id string, device model.BlockDevice, want uint64) {
+	t.Helper()
+	devices, _ := d.of(id)
+	var got model.DiskOperations
+	for _, s := range devices {
+		if s.Device.Compare(device) == 0 {
+			got = s.Counters.Read
+		}
+	}
+	if got.Operations != want || got.Bytes != 4096*want || (want != 0 && (got.Latency == nil || got.Latency.Count != want)) {
+		t.Errorf("%s on %s: %+v, want %d reads", id, device.Name, got, want)
+	}
+}
+
+func TestDisksSumTheGroupsOfAContainer(t *testing.T) {
+	d := newDisks()
+	d.update([]model.KernelDisk{
+		{Entry: 2, Group: 2, BlockGroup: 20, Device: sda, Counters: reads(3)},
+		{Entry: 3, Group: 2, BlockGroup: 21, Device: sda, Counters: reads(4)},
+		{Entry: 4, Group: 2, BlockGroup: 21, Device: dm, Counters: reads(5)},
+		{Entry: 5, Group: 9, BlockGroup: 22, Device: sda, Counters: reads(6)},
+	}, ownersOf)
+	checkReads(t, d, "web", sda, 7)
+	checkReads(t, d, "web", dm, 5)
+	checkReads(t, d, model.HostContainerID, sda, 6)
+	before, _ := d.of("web")
+	// One group is gone; another has the same place of the kernel's table.
+	d.update([]model.KernelDisk{
+		{Entry: 2, Group: 2, BlockGroup: 20, Device: sda, Counters: reads(10)},
+		{Entry: 1<<32 | 3, Group: 2, BlockGroup: 23, Device: sda, Counters: reads(1)},
+	}, ownersOf)
+	checkReads(t, d, "web", sda, 15)
+	checkReads(t, d, "web", dm, 5)
+	if n := before[0].Counters.Read; n.Operations != 7 || n.Latency.Count != 7 {
+		t.Errorf("what was handed out has changed: %+v", n)
+	}
+	if len(d.entries) != 2 {
+		t.Errorf("%d entries are kept, want 2", len(d.entries))
+	}
+	d.keep([]*model.Container{web})
+	checkReads(t, d, model.HostContainerID, sda, 0)
+	checkReads(t, d, "web", sda, 15)
+}
+
+// TestDisksThatAreKnownLate stay the host's up to then.
+func TestDisksThatAreKnownLate(t *testing.T) {
+	d := newDisks()
+	for _, step := range []struct {
+		group         model.CgroupID
+		count         uint64
+		ofHost, ofWeb uint64
+	}{
+		{group: 0, count: 2, ofHost: 2}, {group: 2, count: 5, ofHost: 2, ofWeb: 3}, {group: 0, count: 6, ofHost: 2, ofWeb: 4},
+	} {
+		d.update([]model.KernelDisk{{Entry: 2, Group: step.group, BlockGroup: 20, Device: sda, Counters: reads(step.count)}}, ownersOf)
+		checkReads(t, d, model.HostContainerID, sda, step.ofHost)
+		checkReads(t, d, "web", sda, step.ofWeb)
+	}
+}
+
+func TestDevicesOfAContainerAreBounded(t *testing.T) {
+	d := newDisks()
+	var all []model.KernelDisk
+	for i := range uint32(maxDevices + 5) {
+		all = append(all, model.KernelDisk{Entry: uint64(i), Group: 2, BlockGroup: 20, Device: model.BlockDevice{Major: 7, Minor: i}, Counters: reads(1)})
+	}
+	d.update(all, ownersOf)
+	checkReads(t, d, "web", none, 5)
+	if devices, _ := d.of("web"); len(devices) != maxDevices+1 {
+		t.Errorf("%d devices", len(devices))
+	}
+}
+
+func TestDevicesOwnFlushesAreNobodys(t *testing.T) {
+	d := newDisks()
+	flushes := model.DeviceCounters{Flush: model.DiskOperations{Operations: 3}}
+	syncs := &model.SyncCounters{FSync: model.DiskOperations{Operations: 2}}
+	d.update([]model.KernelDisk{
+		{Entry: 2, BlockGroup: 0, Device: sda, Counters: flushes},
+		{Entry: 3, Group: 2, BlockGroup: 20, Device: sda, Counters: flushes},
+		{Entry: 4, Group: 2, Syncs: syncs},
+	}, ownersOf)
+	if devices, _ := d.of(model.HostContainerID); len(devices) != 0 {
+		t.Errorf("the host has %+v", devices)
+	}
+	devices, got := d.of("web")
+	if len(devices) != 1 || devices[0].Counters.Flush.Operations != 3 || got == nil || got.FSync.Operations != 2 {
+		t.Errorf("%+v, %+v", devices, got)
+	}
+	syncs = &model.SyncCounters{FSync: model.DiskOperations{Operations: 7}}
+	d.update([]model.KernelDisk{{Entry: 4, Group: 2, Syncs: syncs}}, ownersOf)
+	if _, later := d.of("web"); later.FSync.Operations != 7 || got.FSync.Operations != 2 {
+		t.Errorf("%+v, and before %+v", later, got)
+	}
+}
+
+func TestFilesOfGroupsAreSummed(t *testing.T) {
+	g := newGroups()
+	self := &model.SelfSample{}
+	counters := func(id model.CgroupID, cpu, bytes uint64) model.CgroupCounters {
+		return model.CgroupCounters{ID: id, CPU: model.CPUCounters{UsageNS: cpu}, Files: &model.FileCounters{ReadBytes: bytes, Reads: 1}}
+	}
+	both := func(id model.CgroupID) *model.Container { return web }
+	g.update([]model.CgroupCounters{counters(2, 10, 100), counters(3, 10, 50)}, both, self)
+	before := g.files("web")
+	if before == nil || before.ReadBytes != 150 || before.Reads != 2 {
+		t.Fatalf("%+v", before)
+	}
+	g.retire(3)
+	g.update([]model.CgroupCounters{counters(2, 5, 30)}, both, self) // counted anew
+	if now := g.files("web"); now.ReadBytes != 180 || now.Reads != 3 || before.ReadBytes != 150 {
+		t.Errorf("%+v, before %+v", now, before)
+	}
+	g.update([]model.CgroupCounters{{ID: 9, CPU: model.CPUCounters{UsageNS: 1}}}, func(model.CgroupID) *model.Container { return nil }, self)
+	if host := g.files(model.HostContainerID); host != nil {
+		t.Errorf("of the host %+v, which nobody has counted", host)
+	}
+}
