@@ -39,6 +39,7 @@ const volatile u32 sample_mask = 0; /* the same of samples */
 const volatile bool use_run_queue_clock = false;
 
 /* Indices in css_set.subsys; -1 where the kernel has no such controller. */
+const volatile bool counts_disk = false;
 const volatile s32 memory_index = -1;
 const volatile s32 cpu_index = -1;
 const volatile u32 page_bytes = 4096;
@@ -49,6 +50,16 @@ struct clocks clocks_read;
 /* --- maps of the other programs --- */
 
 #include "cgroup_maps.h"
+#include "disk.h"
+
+/* Of disk.bpf.c, which declares it alike. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct disk_slot);
+} disk_of_slot SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -511,6 +522,20 @@ static __always_inline void read_states(struct recorder_sample *s, u32 slot, u64
 	s->known |= SAMPLE_THROTTLED;
 }
 
+static __always_inline void read_disk(struct recorder_sample *s, u32 slot)
+{
+	struct disk_slot *disk = counts_disk ? bpf_map_lookup_elem(&disk_of_slot, &slot) : NULL;
+
+	if (!disk)
+		return;
+	s->disk_read_bytes = disk->read_bytes;
+	s->disk_write_bytes = disk->write_bytes;
+	s->disk_reads = disk->reads;
+	s->disk_writes = disk->writes;
+	s->disk_time_ns = disk->read_ns + disk->write_ns;
+	s->known |= SAMPLE_DISK;
+}
+
 static long add_sample(u32 slot, struct walk *w)
 {
 	struct lane_sum sum = {.slot = slot};
@@ -553,6 +578,7 @@ static long add_sample(u32 slot, struct walk *w)
 	s->running = sum.running;
 	s->known = 0;
 	read_states(s, slot, id);
+	read_disk(s, slot);
 	w->used++;
 	return 0;
 }

@@ -25,10 +25,10 @@ const (
 )
 
 const (
-	sampleBytes = 120
+	sampleBytes = 160
 	tickBytes   = 64
 	// What a sample knows.
-	sampleMemory, sampleThrottled = 1, 2
+	sampleMemory, sampleThrottled, sampleDisk = 1, 2, 4
 	// listEdgesEvery is how long a new edge may be left out. To look at all places of the table is
 	// most of what a recorder costs in user space.
 	listEdgesEvery = time.Second
@@ -126,6 +126,9 @@ func (r *Recorder) open(o RecorderOptions) error {
 		shared["edges"] = p.edges.maps.Maps["edges"]
 		edges = shared["edges"].MaxEntries()
 	}
+	if p.disks != nil {
+		shared["disk_of_slot"] = p.disks.maps.Maps["disk_of_slot"]
+	}
 	for name, m := range shared {
 		spec.Maps[name].MaxEntries = m.MaxEntries()
 	}
@@ -138,6 +141,7 @@ func (r *Recorder) open(o RecorderOptions) error {
 	err = errors.Join(
 		spec.Variables["cpus"].Set(uint32(p.kernel.cpus)),
 		spec.Variables["slots"].Set(uint32(slots)),
+		spec.Variables["counts_disk"].Set(p.disks != nil),
 		spec.Variables["interval_ns"].Set(uint64(o.Interval)),
 		spec.Variables["tick_mask"].Set(ticks-1),
 		spec.Variables["sample_mask"].Set(samples-1),
@@ -307,6 +311,8 @@ func (r *Recorder) read(t *recorderRecorderTick) {
 			Asking: s.Asking, Serving: s.Serving, HasMemory: s.Known&sampleMemory != 0, MemoryBytes: s.MemoryBytes,
 			HasThrottled: s.Known&sampleThrottled != 0, ThrottledNS: s.ThrottledNs, ThrottledPeriods: s.ThrottledPeriods,
 			MinorFaults: s.MinorFaults, MajorFaults: s.MajorFaults,
+			HasDisk: s.Known&sampleDisk != 0, DiskReadBytes: s.DiskReadBytes, DiskWriteBytes: s.DiskWriteBytes,
+			DiskReads: s.DiskReads, DiskWrites: s.DiskWrites, DiskNS: s.DiskTimeNs,
 		})
 	}
 }

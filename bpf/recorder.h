@@ -57,10 +57,16 @@ struct recorder_sample {
 	u64 throttled_periods;
 	u64 minor_faults;
 	u64 major_faults;
+	u64 disk_read_bytes;
+	u64 disk_write_bytes;
+	u64 disk_reads;
+	u64 disk_writes;
+	u64 disk_time_ns;
 };
 
 #define SAMPLE_MEMORY 1
 #define SAMPLE_THROTTLED 2
+#define SAMPLE_DISK 4
 
 /*
  * The controllers' states of a slot's group, by address: 0 where there is none. They are right

@@ -54,6 +54,18 @@ type recorderCpuView struct {
 	Valid       uint32
 }
 
+type recorderDiskSlot struct {
+	_          structs.HostLayout
+	ReadBytes  uint64
+	WriteBytes uint64
+	Reads      uint64
+	Writes     uint64
+	ReadNs     uint64
+	WriteNs    uint64
+	QueueNs    uint64
+	Flushes    uint64
+}
+
 type recorderEdge struct {
 	_   structs.HostLayout
 	Key struct {
@@ -182,6 +194,11 @@ type recorderRecorderSample struct {
 	ThrottledPeriods uint64
 	MinorFaults      uint64
 	MajorFaults      uint64
+	DiskReadBytes    uint64
+	DiskWriteBytes   uint64
+	DiskReads        uint64
+	DiskWrites       uint64
+	DiskTimeNs       uint64
 }
 
 type recorderRecorderTick struct {
@@ -227,6 +244,7 @@ const (
 	recorderMapControl           = "control"
 	recorderMapCpuStates         = "cpu_states"
 	recorderMapCpuViews          = "cpu_views"
+	recorderMapDiskOfSlot        = "disk_of_slot"
 	recorderMapEdges             = "edges"
 	recorderMapEdgesSeen         = "edges_seen"
 	recorderMapRecordedEdges     = "recorded_edges"
@@ -243,6 +261,7 @@ const (
 	recorderProgStartRecorder    = "start_recorder"
 	recorderVarCgroupSubsysIndex = "cgroup_subsys_index"
 	recorderVarClocksRead        = "clocks_read"
+	recorderVarCountsDisk        = "counts_disk"
 	recorderVarCpuIndex          = "cpu_index"
 	recorderVarCpus              = "cpus"
 	recorderVarIntervalNs        = "interval_ns"
@@ -311,6 +330,7 @@ type recorderMapSpecs struct {
 	Control       *ebpf.MapSpec `ebpf:"control"`
 	CpuStates     *ebpf.MapSpec `ebpf:"cpu_states"`
 	CpuViews      *ebpf.MapSpec `ebpf:"cpu_views"`
+	DiskOfSlot    *ebpf.MapSpec `ebpf:"disk_of_slot"`
 	Edges         *ebpf.MapSpec `ebpf:"edges"`
 	EdgesSeen     *ebpf.MapSpec `ebpf:"edges_seen"`
 	RecordedEdges *ebpf.MapSpec `ebpf:"recorded_edges"`
@@ -329,6 +349,7 @@ type recorderMapSpecs struct {
 type recorderVariableSpecs struct {
 	CgroupSubsysIndex *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
 	ClocksRead        *ebpf.VariableSpec `ebpf:"clocks_read"`
+	CountsDisk        *ebpf.VariableSpec `ebpf:"counts_disk"`
 	CpuIndex          *ebpf.VariableSpec `ebpf:"cpu_index"`
 	Cpus              *ebpf.VariableSpec `ebpf:"cpus"`
 	IntervalNs        *ebpf.VariableSpec `ebpf:"interval_ns"`
@@ -365,6 +386,7 @@ type recorderMaps struct {
 	Control       *ebpf.Map `ebpf:"control"`
 	CpuStates     *ebpf.Map `ebpf:"cpu_states"`
 	CpuViews      *ebpf.Map `ebpf:"cpu_views"`
+	DiskOfSlot    *ebpf.Map `ebpf:"disk_of_slot"`
 	Edges         *ebpf.Map `ebpf:"edges"`
 	EdgesSeen     *ebpf.Map `ebpf:"edges_seen"`
 	RecordedEdges *ebpf.Map `ebpf:"recorded_edges"`
@@ -384,6 +406,7 @@ func (m *recorderMaps) Close() error {
 		m.Control,
 		m.CpuStates,
 		m.CpuViews,
+		m.DiskOfSlot,
 		m.Edges,
 		m.EdgesSeen,
 		m.RecordedEdges,
@@ -403,6 +426,7 @@ func (m *recorderMaps) Close() error {
 type recorderVariables struct {
 	CgroupSubsysIndex *ebpf.Variable `ebpf:"cgroup_subsys_index"`
 	ClocksRead        *ebpf.Variable `ebpf:"clocks_read"`
+	CountsDisk        *ebpf.Variable `ebpf:"counts_disk"`
 	CpuIndex          *ebpf.Variable `ebpf:"cpu_index"`
 	Cpus              *ebpf.Variable `ebpf:"cpus"`
 	IntervalNs        *ebpf.Variable `ebpf:"interval_ns"`

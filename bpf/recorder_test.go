@@ -286,6 +286,51 @@ func TestRecorderKnowsFaults(t *testing.T) {
 	}
 }
 
+// TestRecorderKnowsDisks holds what a group does on a device against what fio says it did.
+func TestRecorderKnowsDisks(t *testing.T) {
+	p := openDisks(t, Options{})
+	device := newLoopDevice(t, 64<<20)
+	g := diskGroup(t, "recorded-disk", device)
+	fio := func() fioJob {
+		return g.fio(t, "--filename="+device.path, direct, "--rw=randrw", "--bs=4k", "--size=8m", "--ioengine=libaio", "--iodepth=8")
+	}
+	fio() // the group is known, and so is whose I/O it is
+	r := record(t, p, RecorderOptions{Interval: 5 * time.Millisecond})
+	var now model.TickSample
+	sample := func() model.TickSample {
+		r.ticks = nil
+		eventually(t, "the last tick has all that was done", func() bool {
+			r.run(t, 50*time.Millisecond)
+			samples, _ := r.of(g.id(t))
+			if len(samples) == 0 {
+				return false
+			}
+			now = samples[len(samples)-1]
+			slot, found := p.SlotDisk(g.id(t))
+			return found && now.HasDisk && now.DiskReads == slot.Reads && now.DiskWrites == slot.Writes
+		})
+		return now
+	}
+	before := sample()
+	job := fio()
+	settle(t)
+	after := sample()
+	slot, _ := p.SlotDisk(g.id(t))
+	if after.DiskReadBytes != slot.ReadBytes || after.DiskWriteBytes != slot.WriteBytes || after.DiskNS != slot.ReadNS+slot.WriteNS {
+		t.Errorf("the tick has %+v, the slot %+v", after, slot)
+	}
+	// fio reads its own files besides.
+	if got := after.DiskWriteBytes - before.DiskWriteBytes; got < job.Write.Bytes || job.Write.Bytes == 0 {
+		t.Errorf("%d bytes written, fio %d", got, job.Write.Bytes)
+	}
+	if got := after.DiskReadBytes - before.DiskReadBytes; got < job.Read.Bytes || job.Read.Bytes == 0 {
+		t.Errorf("%d bytes read, fio %d", got, job.Read.Bytes)
+	}
+	if after.DiskNS <= before.DiskNS {
+		t.Error("it took no time")
+	}
+}
+
 // TestRecorderForgetsMemoryOfGroupsThatAreGone: nothing is read of a group whose directory is gone.
 func TestRecorderForgetsMemoryOfGroupsThatAreGone(t *testing.T) {
 	p := open(t, Options{WithoutEndpoints: true})

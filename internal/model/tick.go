@@ -39,6 +39,12 @@ type TickSample struct {
 	HasMemory, HasThrottled       bool
 	MemoryBytes                   uint64
 	ThrottledNS, ThrottledPeriods uint64
+	// What was done on block devices, and DiskNS the time that it took, from issue to completion, of all
+	// requests together. Not known where the kernel does not count it.
+	HasDisk                       bool
+	DiskReadBytes, DiskWriteBytes uint64
+	DiskReads, DiskWrites         uint64
+	DiskNS                        uint64
 }
 
 // TickLosses are the ticks that a recording does not have.

@@ -199,8 +199,8 @@ func (f *Flight) add(tick *model.Tick) {
 func fields(s *model.TickSample) [flightFields]uint64 {
 	return [...]uint64{s.CPUNS, s.RunQueueNS, s.Waits, s.Voluntary, s.Involuntary, s.SentBytes, s.ReceivedBytes,
 		uint64(s.Running), uint64(s.Asking), uint64(s.Serving),
-		s.MemoryBytes, s.ThrottledNS, s.ThrottledPeriods, flag(s.HasMemory) | flag(s.HasThrottled)<<1,
-		s.MinorFaults, s.MajorFaults}
+		s.MemoryBytes, s.ThrottledNS, s.ThrottledPeriods, flag(s.HasMemory) | flag(s.HasThrottled)<<1 | flag(s.HasDisk)<<2,
+		s.MinorFaults, s.MajorFaults, s.DiskReadBytes, s.DiskWriteBytes, s.DiskReads, s.DiskWrites, s.DiskNS}
 }
 
 func flag(b bool) uint64 {
@@ -215,10 +215,11 @@ func sampleOf(f *[flightFields]uint64) model.TickSample {
 	return model.TickSample{CPUNS: f[0], RunQueueNS: f[1], Waits: f[2], Voluntary: f[3], Involuntary: f[4], SentBytes: f[5], ReceivedBytes: f[6],
 		Running: uint32(f[7]), Asking: uint32(f[8]), Serving: uint32(f[9]),
 		MemoryBytes: f[10], ThrottledNS: f[11], ThrottledPeriods: f[12], HasMemory: f[13]&1 != 0, HasThrottled: f[13]&2 != 0,
-		MinorFaults: f[14], MajorFaults: f[15]}
+		MinorFaults: f[14], MajorFaults: f[15], HasDisk: f[13]&4 != 0,
+		DiskReadBytes: f[16], DiskWriteBytes: f[17], DiskReads: f[18], DiskWrites: f[19], DiskNS: f[20]}
 }
 
-const flightFields = 16
+const flightFields = 21
 
 // appendChange appends which fields are others, and by how much each.
 func appendChange(d []byte, from, to *model.TickSample) []byte {

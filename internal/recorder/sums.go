@@ -191,6 +191,12 @@ func (t *target) add(now, last *model.TickSample) {
 	t.sum.Involuntary += now.Involuntary - last.Involuntary
 	t.sum.MinorFaults += now.MinorFaults - last.MinorFaults
 	t.sum.MajorFaults += now.MajorFaults - last.MajorFaults
+	t.sum.HasDisk = now.HasDisk
+	t.sum.DiskReadBytes += now.DiskReadBytes - last.DiskReadBytes
+	t.sum.DiskWriteBytes += now.DiskWriteBytes - last.DiskWriteBytes
+	t.sum.DiskReads += now.DiskReads - last.DiskReads
+	t.sum.DiskWrites += now.DiskWrites - last.DiskWrites
+	t.sum.DiskNS += now.DiskNS - last.DiskNS
 	t.sum.SentBytes += now.SentBytes - last.SentBytes
 	t.sum.ReceivedBytes += now.ReceivedBytes - last.ReceivedBytes
 	t.sum.Running += now.Running
