@@ -124,6 +124,11 @@ bench-server: ## how many samples and agents a server takes, and 100 SIGKILLs; r
 	@$(MAKE) build
 	@$(SUDO) env "PATH=$$PATH" go run ./bench -only server -docs docs
 
+.PHONY: bench-disk
+bench-disk: ## what is counted of disks against fio, percentiles against single requests, and the cost (root; 2 minutes)
+	@scripts/install bench
+	@$(SUDO) go run ./bench -only disk
+
 .PHONY: clean
 clean: ## remove what was built and measured
 	rm -rf bin bench/results test/results web/node_modules

@@ -578,3 +578,26 @@ for i in range(16):
 		t.Errorf("they took %v of %v", sum, window)
 	}
 }
+
+func TestDevicesThatHaveNoRequests(t *testing.T) {
+	f := func(want bool, files ...string) {
+		t.Helper()
+		dir := t.TempDir()
+		for _, file := range files {
+			name, text, _ := strings.Cut(file, "=")
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := hasBioDevice(dir); got != want {
+			t.Errorf("%q: %v, want %v", files, got, want)
+		}
+	}
+	f(false)
+	f(false, "vda/size=1024", "vda/mq/0/cpu_list=0")
+	f(false, "vda/size=1024", "vda/mq/0/cpu_list=0", "zram0/size=0")
+	f(true, "vda/size=1024", "vda/mq/0/cpu_list=0", "dm-0/size=512")
+}

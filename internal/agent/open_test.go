@@ -235,3 +235,66 @@ func randomID() string {
 	rand.Read(random[:])
 	return hex.EncodeToString(random[:])
 }
+
+// TestDisksOfAContainerOnThisHost has processes of a container, which hardly anybody sees alive, read a file past the page
+// cache, and synchronise one.
+func TestDisksOfAContainerOnThisHost(t *testing.T) {
+	dir := t.TempDir()
+	const bytes = 1 << 20
+	if err := os.WriteFile(filepath.Join(dir, "read"), make([]byte, bytes), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("sync", filepath.Join(dir, "read")).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var mu sync.Mutex
+	last := map[string]model.ContainerSample{}
+	host, err := Open(HostOptions{Options: Options{Sinks: map[string]Sink{"test": sinkFunc(func(s *model.Snapshot) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, c := range s.Containers {
+			last[c.Container.ID] = c
+		}
+	})}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- host.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+
+	id := randomID()
+	script := ""
+	for _, mount := range slices.Compact([]string{host.Layout.MountPoint, host.Layout.BlockMount()}) {
+		group := filepath.Join(mount, "docker", id)
+		if err := os.MkdirAll(group, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		defer os.Remove(group)
+		script += "echo $$ > " + group + "/cgroup.procs; "
+	}
+	script += `cd "$1"; dd if=read of=/dev/null bs=64k iflag=direct; dd if=/dev/zero of=written bs=64k count=4 conv=fsync`
+	if out, err := exec.Command("sh", "-ec", script, "sh", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var got model.ContainerSample
+	enough := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		got = last[id]
+		return got.Syncs != nil && got.Files != nil && slices.ContainsFunc(got.Devices, func(d model.DeviceSample) bool {
+			r := d.Counters.Read
+			return d.Device.Name != "" && r.Bytes >= bytes && r.Latency != nil && r.Latency.Count+r.Untimed == r.Operations
+		})
+	}
+	for deadline := time.Now().Add(20 * time.Second); !enough(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("devices %+v, synchronised %+v, files %+v", got.Devices, got.Syncs, got.Files)
+		}
+	}
+	if got.Syncs.FSync.Operations != 1 || got.Files.ReadBytes < bytes+4<<16 || got.Files.WriteBytes < bytes+4<<16 {
+		t.Errorf("synchronised %+v, files %+v", got.Syncs, got.Files)
+	}
+}
