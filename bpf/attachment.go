@@ -12,6 +12,8 @@ import (
 type attachment struct {
 	program *ebpf.Program
 	held    link.Link
+	// before is called before the hook is taken again; nil for nothing.
+	before func() error
 }
 
 func (a *attachment) attach() (err error) {
@@ -44,6 +46,11 @@ func (p *Probes) Resume() error {
 	for _, a := range p.attachments {
 		if a.held != nil {
 			continue
+		}
+		if a.before != nil {
+			if err := a.before(); err != nil {
+				return fmt.Errorf("attaching again: %w", err)
+			}
 		}
 		if err := a.attach(); err != nil {
 			return fmt.Errorf("attaching again: %w", err)

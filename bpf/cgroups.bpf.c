@@ -149,7 +149,7 @@ static __always_inline struct task_state *state_of(struct task_struct *task)
  * So what run_delay gained between two switches out is one wait, and no hook at wake-ups is needed.
  */
 static __always_inline void count_wait(u32 slot, u32 cpu, struct cgroup_lane *lane,
-				       struct task_struct *prev)
+				       struct task_struct *prev, struct cpu_state *state)
 {
 	struct task_state *task = state_of(prev);
 
@@ -173,6 +173,7 @@ static __always_inline void count_wait(u32 slot, u32 cpu, struct cgroup_lane *la
 	/* After the cell: the reader takes a change of these for a change of the histogram. */
 	lane->wait_ns += waited_ns;
 	lane->waits++;
+	state->waited_ns = waited_ns;
 }
 
 /* Tells a reader, which has just yielded, what the run queue's clock and the monotonic one say. */
@@ -218,6 +219,7 @@ int sched_switch(u64 *ctx)
 
 	state->sequence++;
 	barrier();
+	state->waited_ns = 0;
 	if (state->since_ns) {
 		struct cgroup_lane *lane = lane_of(state->slot, cpu);
 
@@ -228,7 +230,7 @@ int sched_switch(u64 *ctx)
 					lane->involuntary++;
 				else
 					lane->voluntary++;
-				count_wait(state->slot, cpu, lane, prev);
+				count_wait(state->slot, cpu, lane, prev, state);
 			}
 		}
 	}

@@ -325,6 +325,9 @@ func (p *Probes) ForgetCgroup(id model.CgroupID) {
 	for cpu := range r.cpus {
 		r.lanes.entries[int(slot)*r.cpus+cpu] = cgroupsCgroupLane{}
 	}
+	if p.contention != nil {
+		p.contention.forget(id, slot)
+	}
 	if err := r.runQueue.clear(int(slot)*r.waitLanes, r.waitLanes); err != nil {
 		p.options.Logger.Error("a control group's slot is lost", "slot", slot, "error", err)
 		return

@@ -34,7 +34,9 @@ struct cpu_state {
 	u64 since_ns; /* when the running task was switched in; 0 before the first switch */
 	u32 slot;
 	u32 pid;
-	u64 unused[5];
+	/* what the thread that was switched out last had waited before it ran: its share of wait_ns */
+	u64 waited_ns;
+	u64 unused[4];
 	/* a direct-mapped cache of slot_of; ids are never used again, so entries never go stale */
 	u64 cached_id[CGROUP_CACHE_ENTRIES];
 	u32 cached_slot[CGROUP_CACHE_ENTRIES];

@@ -46,7 +46,8 @@ type cgroupsCpuState struct {
 	SinceNs    uint64
 	Slot       uint32
 	Pid        uint32
-	Unused     [5]uint64
+	WaitedNs   uint64
+	Unused     [4]uint64
 	CachedId   [16]uint64
 	CachedSlot [16]uint32
 }

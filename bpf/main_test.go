@@ -58,6 +58,8 @@ func workload(name string) int {
 	case "spin":
 	case "spin8":
 		threads = 8
+	case "pinned-spin", "pinned-spin4", "pinned-nap":
+		return pinned(name)
 	case "idle":
 		threads = 0
 	case "short":
@@ -135,7 +137,7 @@ func patience() time.Duration {
 }
 
 func isOfEdges(f model.Feature) bool {
-	return !slices.ContainsFunc(append(cgroupHooks, clocksHook, forkHook, tasksHook),
+	return !slices.ContainsFunc(append(cgroupHooks, clocksHook, forkHook, tasksHook, contentionHook),
 		func(h hook) bool { return h.name == f.Name })
 }
 

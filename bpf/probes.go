@@ -57,6 +57,8 @@ type Options struct {
 	TLS bool
 	// MaxListeners bounds the listening sockets (default 16384).
 	MaxListeners int
+	// WithoutContention does not count who ran while whom waited for a CPU.
+	WithoutContention bool
 	// LogTransactions makes Transactions work: single transactions are logged too, with room
 	// for so many between two calls (48 bytes of kernel memory each). 0 is off. It is for the
 	// tests and benchmarks of this project alone.
@@ -112,9 +114,11 @@ type Probes struct {
 	features []model.Feature
 	programs []loadedProgram
 	cgroups  *cgroupReader
-	edges    *edgeReader
-	tls      *tlsWatcher
-	log      *transactionLog
+	// contention is nil where nobody counts who disturbs whom.
+	contention *contentionReader
+	edges      *edgeReader
+	tls        *tlsWatcher
+	log        *transactionLog
 	// kernel is what was loaded for, without its types, which are large; nil where there are none.
 	kernel *kernel
 	events chan model.CgroupEvent
@@ -143,11 +147,15 @@ func Open(options Options) (*Probes, error) {
 	p := &Probes{options: options, events: make(chan model.CgroupEvent, 1024), done: make(chan struct{})}
 	kernel, err := readKernel(options)
 	if err != nil {
-		for _, h := range slices.Concat(cgroupHooks, edgeHooks, []hook{forkHook, tasksHook, recorderHook}) {
+		for _, h := range slices.Concat(cgroupHooks, edgeHooks, []hook{forkHook, tasksHook, contentionHook, recorderHook}) {
 			p.addFeature(h, err)
 		}
 	} else {
-		err = errors.Join(p.openCgroups(kernel), p.openEdges(kernel))
+		err = p.openCgroups(kernel)
+		if !options.WithoutContention {
+			err = errors.Join(err, p.openContention(kernel))
+		}
+		err = errors.Join(err, p.openEdges(kernel))
 		p.addFeature(recorderHook, canRecord())
 		kernel.types = nil
 		p.kernel = kernel
@@ -199,6 +207,9 @@ func (p *Probes) Drops() []model.Drop {
 	var drops []model.Drop
 	if p.cgroups != nil {
 		drops = append(drops, p.cgroups.drops()...)
+	}
+	if p.contention != nil {
+		drops = append(drops, p.contention.drops()...)
 	}
 	if p.edges != nil {
 		drops = append(drops, p.edges.drops()...)
