@@ -21,6 +21,19 @@ func (a *attachment) attach() (err error) {
 	return err
 }
 
+// again takes the hook that was given up.
+func (a *attachment) again() error {
+	if a.before != nil {
+		if err := a.before(); err != nil {
+			return fmt.Errorf("attaching again: %w", err)
+		}
+	}
+	if err := a.attach(); err != nil {
+		return fmt.Errorf("attaching again: %w", err)
+	}
+	return nil
+}
+
 // Close gives the hook up.
 func (a *attachment) Close() error {
 	if a.held == nil {
@@ -47,13 +60,8 @@ func (p *Probes) Resume() error {
 		if a.held != nil {
 			continue
 		}
-		if a.before != nil {
-			if err := a.before(); err != nil {
-				return fmt.Errorf("attaching again: %w", err)
-			}
-		}
-		if err := a.attach(); err != nil {
-			return fmt.Errorf("attaching again: %w", err)
+		if err := a.again(); err != nil {
+			return err
 		}
 	}
 	return p.watch(true)

@@ -213,9 +213,12 @@ int sched_switch(u64 *ctx)
 	u32 prev_state = switch_has_state ? (u32)ctx[3] : run_state(prev);
 	bool runnable = preempt || prev_state == 0;
 	u32 next_slot = CGROUP_SLOT_IDLE;
+	u64 next_group = 0;
 
-	if (next->pid)
-		next_slot = cached_slot_of(state, task_cgroup_id(next));
+	if (next->pid) {
+		next_group = task_cgroup_id(next);
+		next_slot = cached_slot_of(state, next_group);
+	}
 
 	state->sequence++;
 	barrier();
@@ -240,6 +243,7 @@ int sched_switch(u64 *ctx)
 		bpf_map_delete_elem(&task_states, &id);
 	}
 	state->slot = next_slot;
+	state->group = next_group;
 	state->pid = next->pid;
 	state->since_ns = now;
 	barrier();
@@ -379,6 +383,7 @@ static __always_inline void split_slice(struct task_struct *moved, bool whole_pr
 		state->since_ns = now;
 	}
 	state->slot = slot;
+	state->group = id;
 	barrier();
 	state->sequence++;
 }

@@ -47,7 +47,8 @@ type cgroupsCpuState struct {
 	Slot       uint32
 	Pid        uint32
 	WaitedNs   uint64
-	Unused     [4]uint64
+	Group      uint64
+	Unused     [3]uint64
 	CachedId   [16]uint64
 	CachedSlot [16]uint32
 }

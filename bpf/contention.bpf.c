@@ -9,7 +9,6 @@
  * The time is the run queue's clock, by which the kernel itself counts waits (sched_info).
  */
 #include "kernel.h"
-#include "cgroup_id.h"
 #include "run_queue_clock.h"
 #include "cgroups.h"
 #include "contention.h"
@@ -100,31 +99,34 @@ static __always_inline struct contention_pair *pair_of(u32 cpu, u64 victim, u64 
 	return room;
 }
 
-/* Global functions are verified once, whoever calls them. */
-__attribute__((noinline)) int charge(u32 cpu, u32 slot, u64 victim, u64 culprit, u64 ns)
+static __always_inline void charge(u32 cpu, u32 slot, u64 victim, u64 culprit, u64 ns)
 {
-	struct contention_lane *lane = lane_of(slot, cpu);
-
-	if (!lane)
-		return 0;
-	if (culprit == CONTENTION_IDLE) {
-		lane->idle_ns += ns;
-		return 0;
-	}
-	if (culprit == victim && victim != CONTENTION_UNKNOWN) {
-		lane->own_ns += ns;
-		return 0;
-	}
-	if (victim != CONTENTION_UNKNOWN && culprit != CONTENTION_UNKNOWN) {
+	if (culprit != victim && victim != CONTENTION_UNKNOWN && culprit != CONTENTION_UNKNOWN &&
+	    culprit != CONTENTION_IDLE) {
 		struct contention_pair *pair = pair_of(cpu, victim, culprit);
 
 		if (pair) {
 			pair->wait_ns += ns;
-			return 0;
+			return;
 		}
 		count_drop(DROP_CONTENTION_PAIR);
 	}
-	lane->other_ns += ns;
+	struct contention_lane *lane = lane_of(slot, cpu);
+
+	if (!lane)
+		return;
+	if (culprit == CONTENTION_IDLE)
+		lane->idle_ns += ns;
+	else if (culprit == victim && victim != CONTENTION_UNKNOWN)
+		lane->own_ns += ns;
+	else
+		lane->other_ns += ns;
+}
+
+/* Global functions are verified once, whoever calls them. */
+__attribute__((noinline)) int charge_slice(u32 cpu, u32 slot, u64 victim, u64 culprit, u64 ns)
+{
+	charge(cpu, slot, victim, culprit, ns);
 	return 0;
 }
 
@@ -147,7 +149,7 @@ __attribute__((noinline)) int charge_between(u32 cpu, u32 slot, u64 victim, u64 
 		if (end > begin && end > from) {
 			u64 since = begin > from ? begin : from;
 
-			charge(cpu, slot, victim, slice->group, end - since);
+			charge_slice(cpu, slot, victim, slice->group, end - since);
 			to = since;
 		}
 		if (begin <= from || to <= from)
@@ -155,7 +157,7 @@ __attribute__((noinline)) int charge_between(u32 cpu, u32 slot, u64 victim, u64 
 	}
 	if (to > from) {
 		count_drop(DROP_CONTENTION_SLICE);
-		charge(cpu, slot, victim, CONTENTION_UNKNOWN, to - from);
+		charge_slice(cpu, slot, victim, CONTENTION_UNKNOWN, to - from);
 	}
 	return 0;
 }
@@ -272,7 +274,7 @@ int contention_switch(u64 *ctx)
 	u64 group = CONTENTION_IDLE;
 
 	if (next->pid)
-		group = slot == CGROUP_SLOT_OTHER ? CONTENTION_UNKNOWN : task_cgroup_id(next);
+		group = slot == CGROUP_SLOT_OTHER ? CONTENTION_UNKNOWN : state->group;
 
 	if (running->known) {
 		struct contention_slice *newest = &running->slices[running->newest & (CONTENTION_SLICES - 1)];
@@ -329,6 +331,13 @@ int contention_switch(u64 *ctx)
 		}
 		return 0;
 	}
-	charge_between(cpu, slot, group, queued, now);
+	/* Mostly whom it waited for is who ran last. */
+	u32 newest = running->newest;
+	u64 begin = running->slices[(newest - 1) & (CONTENTION_SLICES - 1)].end_ns;
+
+	if (begin && begin <= queued)
+		charge(cpu, slot, group, running->slices[newest & (CONTENTION_SLICES - 1)].group, now - queued);
+	else
+		charge_between(cpu, slot, group, queued, now);
 	return 0;
 }

@@ -28,6 +28,7 @@ type contentionReader struct {
 	running *ebpf.Map
 	dropped *ebpf.Map
 	cpus    int
+	hold    *attachment
 	// sums of the pairs over all CPUs, at the reading that is being made.
 	sums map[pairKey]*model.CgroupPair
 	// forgotten groups, with the readings since; their pairs are given up.
@@ -72,7 +73,6 @@ func (p *Probes) tryContention(k *kernel) error {
 	err = errors.Join(
 		spec.Variables["cpus"].Set(cpus),
 		spec.Variables["pair_mask"].Set(uint32(1)<<(bits.Len(pairsOfCPU)-1)-contentionWay),
-		spec.Variables["cgroup_subsys_index"].Set(k.subsys),
 		spec.Variables["switch_has_state"].Set(k.switchHasState),
 		spec.Variables["knows_quota"].Set(hasMember(types, "cfs_rq", "throttled_clock_self_time")))
 	if err != nil {
@@ -97,7 +97,8 @@ func (p *Probes) tryContention(k *kernel) error {
 		return err
 	}
 	// What ran before a pause is not what ran until its end.
-	p.attachments[len(p.attachments)-1].before = r.forgetSlices
+	r.hold = p.attachments[len(p.attachments)-1]
+	r.hold.before = r.forgetSlices
 	p.contention = r
 	return nil
 }
@@ -109,6 +110,23 @@ func (p *Probes) works(feature string) bool {
 		}
 	}
 	return false
+}
+
+// PauseContention detaches the program that counts who disturbs whom; what it has counted stays. What happens until
+// ResumeContention is not seen. It does nothing where there is none.
+func (p *Probes) PauseContention() error {
+	if p.contention == nil {
+		return nil
+	}
+	return p.contention.hold.Close()
+}
+
+// ResumeContention attaches again what PauseContention has detached.
+func (p *Probes) ResumeContention() error {
+	if p.contention == nil || p.contention.hold.held != nil {
+		return nil
+	}
+	return p.contention.hold.again()
 }
 
 // forgetSlices forgets what ran on the CPUs.

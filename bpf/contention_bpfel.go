@@ -77,7 +77,8 @@ type contentionCpuState struct {
 	Slot       uint32
 	Pid        uint32
 	WaitedNs   uint64
-	Unused     [4]uint64
+	Group      uint64
+	Unused     [3]uint64
 	CachedId   [16]uint64
 	CachedSlot [16]uint32
 }
@@ -95,7 +96,6 @@ const (
 	contentionMapCpuStates         = "cpu_states"
 	contentionMapSlotOfCgroup      = "slot_of_cgroup"
 	contentionProgContentionSwitch = "contention_switch"
-	contentionVarCgroupSubsysIndex = "cgroup_subsys_index"
 	contentionVarCpus              = "cpus"
 	contentionVarKnowsQuota        = "knows_quota"
 	contentionVarPairMask          = "pair_mask"
@@ -165,11 +165,10 @@ type contentionMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type contentionVariableSpecs struct {
-	CgroupSubsysIndex *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
-	Cpus              *ebpf.VariableSpec `ebpf:"cpus"`
-	KnowsQuota        *ebpf.VariableSpec `ebpf:"knows_quota"`
-	PairMask          *ebpf.VariableSpec `ebpf:"pair_mask"`
-	SwitchHasState    *ebpf.VariableSpec `ebpf:"switch_has_state"`
+	Cpus           *ebpf.VariableSpec `ebpf:"cpus"`
+	KnowsQuota     *ebpf.VariableSpec `ebpf:"knows_quota"`
+	PairMask       *ebpf.VariableSpec `ebpf:"pair_mask"`
+	SwitchHasState *ebpf.VariableSpec `ebpf:"switch_has_state"`
 }
 
 // contentionObjects contains all objects after they have been loaded into the kernel.
@@ -219,11 +218,10 @@ func (m *contentionMaps) Close() error {
 //
 // It can be passed to loadContentionObjects or ebpf.CollectionSpec.LoadAndAssign.
 type contentionVariables struct {
-	CgroupSubsysIndex *ebpf.Variable `ebpf:"cgroup_subsys_index"`
-	Cpus              *ebpf.Variable `ebpf:"cpus"`
-	KnowsQuota        *ebpf.Variable `ebpf:"knows_quota"`
-	PairMask          *ebpf.Variable `ebpf:"pair_mask"`
-	SwitchHasState    *ebpf.Variable `ebpf:"switch_has_state"`
+	Cpus           *ebpf.Variable `ebpf:"cpus"`
+	KnowsQuota     *ebpf.Variable `ebpf:"knows_quota"`
+	PairMask       *ebpf.Variable `ebpf:"pair_mask"`
+	SwitchHasState *ebpf.Variable `ebpf:"switch_has_state"`
 }
 
 // contentionPrograms contains all programs after they have been loaded into the kernel.
