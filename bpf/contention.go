@@ -18,7 +18,10 @@ const (
 	dropPair, dropSlice = 0, 1
 )
 
-var contentionHook = hook{"contention_switch", "contention", "which container ran while another waited for a CPU, and who preempted whom", false,
+// ContentionFeature is the name of the feature that ReadContention needs.
+const ContentionFeature = "contention"
+
+var contentionHook = hook{"contention_switch", ContentionFeature, "which container ran while another waited for a CPU, and who preempted whom", false,
 	"Linux 5.12 or later with BTF and CONFIG_FAIR_GROUP_SCHED; time held back by a quota is told apart from 6.7 on"}
 
 // contentionReader reads what contention.bpf.c counts.

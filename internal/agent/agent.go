@@ -26,6 +26,11 @@ type Counters interface {
 	ReadListeners() ([]model.Listener, error)
 }
 
+// Contention tells who disturbs whom. It is called by the goroutine that reads the Counters.
+type Contention interface {
+	ReadContention() (*model.KernelContention, error)
+}
+
 // Lifecycle tells of control groups that come and go, and takes back what is kept of them.
 type Lifecycle interface {
 	// Events is closed when no more will come.
@@ -70,11 +75,13 @@ type Programs interface {
 
 // Sources are what a snapshot is made of. Counters and Registry are required.
 type Sources struct {
-	Counters  Counters
-	Registry  Registry
-	Lifecycle Lifecycle
-	Files     Files
-	Programs  Programs
+	Counters Counters
+	Registry Registry
+	// Contention is nil where nobody counts it.
+	Contention Contention
+	Lifecycle  Lifecycle
+	Files      Files
+	Programs   Programs
 	// Processes is nil where the kernel's names are to be shown.
 	Processes Processes
 	// Translations reads at most limit connections whose server's address the host translates;
@@ -105,13 +112,14 @@ type Options struct {
 
 // Agent watches one host.
 type Agent struct {
-	sources  Sources
-	options  Options
-	resolver *network.Resolver
-	groups   *groups
-	sinks    []*queue
-	failures *failures
-	latest   atomic.Pointer[model.Snapshot]
+	sources    Sources
+	options    Options
+	resolver   *network.Resolver
+	groups     *groups
+	contention *contention
+	sinks      []*queue
+	failures   *failures
+	latest     atomic.Pointer[model.Snapshot]
 	// unread is why some of the kernel's counters could not be read for latest.
 	unread atomic.Pointer[error]
 
@@ -137,12 +145,13 @@ func New(sources Sources, o Options) *Agent {
 	}
 	return &Agent{
 		sources: sources, options: o,
-		resolver:  network.New(o.Network),
-		groups:    newGroups(),
-		sinks:     newQueues(o.Sinks, o.Logger),
-		failures:  newFailures(o.Logger),
-		listeners: newListeners(),
-		network:   hostNetwork{procRoot: o.ProcRoot},
+		resolver:   network.New(o.Network),
+		groups:     newGroups(),
+		contention: newContention(),
+		sinks:      newQueues(o.Sinks, o.Logger),
+		failures:   newFailures(o.Logger),
+		listeners:  newListeners(),
+		network:    hostNetwork{procRoot: o.ProcRoot},
 	}
 }
 

@@ -96,6 +96,17 @@ func (g *groups) of(id string) (*model.CPUCounters, *model.ProcessCounters) {
 	return &cpu, &model.ProcessCounters{Forks: t.sum.Forks, Execs: t.sum.Execs, Exits: t.sum.Exits}
 }
 
+// owner is the ID of the container that a control group counts for.
+func (g *groups) owner(id model.CgroupID, lookup func(model.CgroupID) *model.Container) string {
+	if l := g.lines[id]; l != nil {
+		return l.owner
+	}
+	if c := lookup(id); c != nil {
+		return c.ID
+	}
+	return model.HostContainerID
+}
+
 // keep forgets containers that are gone and have no group left.
 func (g *groups) keep(containers []*model.Container) {
 	present := make(map[string]bool, len(containers))

@@ -145,12 +145,16 @@ func Open(o HostOptions) (*Host, error) {
 			reporters = append(reporters, h.flight)
 		}
 	}
-	h.Agent = New(Sources{
+	sources := Sources{
 		Counters: probes, Lifecycle: probes, Programs: probes,
 		Registry: registry, Files: h.files, Processes: container.NewPrograms(container.ProgramOptions{ProcRoot: o.ProcRoot}),
 		Translations: network.ReadTranslations,
 		Reporters:    reporters,
-	}, o.Options)
+	}
+	if works(probes.Features(), bpf.ContentionFeature) {
+		sources.Contention = probes
+	}
+	h.Agent = New(sources, o.Options)
 	return h, nil
 }
 

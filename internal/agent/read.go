@@ -27,13 +27,14 @@ func (a *Agent) read() *model.Snapshot {
 	if counted {
 		a.groups.update(kernel, a.sources.Registry.Lookup, &s.Self)
 	}
+	contended := a.readContention(containers)
 	listenersErr := a.readListeners()
 	edges, edgesErr := a.readEdges(begin, containers)
 	s.Edges = edges
 	unread := errors.Join(cgroupsErr, listenersErr, edgesErr)
 	a.unread.Store(&unread)
 	s.Translations = a.readTranslations(begin, s.Edges)
-	s.Containers = a.readContainers(containers, counted)
+	s.Containers = a.readContainers(containers, counted, contended)
 	a.forget(collection)
 	a.readSelf(&s.Self)
 	s.Self.ReadNS = uint64(time.Since(begin))
@@ -89,7 +90,7 @@ func (a *Agent) readTranslations(now time.Time, edges []model.Edge) []model.Tran
 	return network.OfEdges(a.translations, edges)
 }
 
-func (a *Agent) readContainers(containers []*model.Container, counted bool) []model.ContainerSample {
+func (a *Agent) readContainers(containers []*model.Container, counted, contended bool) []model.ContainerSample {
 	// The samples point into the usages, which are of this snapshot alone.
 	usages := make([]container.Usage, len(containers))
 	if a.sources.Files != nil {
@@ -107,6 +108,9 @@ func (a *Agent) readContainers(containers []*model.Container, counted bool) []mo
 				s.Processes.Threads = *u.Threads
 				s.Processes.BusyThreads = u.BusyThreads
 			}
+		}
+		if contended {
+			s.Contention = a.contention.of(c.ID)
 		}
 		errs = append(errs, u.Err)
 	}

@@ -80,7 +80,8 @@ type Contention struct {
 
 // Contender is another container that ran while a container waited.
 type Contender struct {
-	Container *Container
+	// ID and Name of the other container, as it was called last.
+	ID, Name string
 	// WaitNS and Preemptions as in CgroupPair, counted since the contender was first told apart.
 	WaitNS, Preemptions uint64
 }

@@ -27,12 +27,14 @@ type Snapshot struct {
 type ContainerSample struct {
 	Container *Container
 	CPU       *CPUCounters
-	Processes *ProcessCounters
-	Throttle  *ThrottleCounters
-	Memory    *MemorySample
-	Disk      *DiskCounters
-	Network   *NetworkCounters
-	TCP       *TCPCounters
+	// Contention tells what the container's threads waited for a CPU behind.
+	Contention *Contention
+	Processes  *ProcessCounters
+	Throttle   *ThrottleCounters
+	Memory     *MemorySample
+	Disk       *DiskCounters
+	Network    *NetworkCounters
+	TCP        *TCPCounters
 	// Listeners in order of their address, those of Container.Listeners and others that dropped
 	// something before they were closed.
 	Listeners []ListenerCounters

@@ -23,6 +23,13 @@ var containerMetrics = []Metric{
 		"Time that runnable threads waited for a CPU",
 		cpu(func(c *model.CPUCounters, to *collector) { to.histogram(c.RunQueue) }), nil, nil},
 
+	{ContainerRunQueueWaitBy, "container.run_queue.wait_by", "s", model.Counter,
+		"Time that runnable threads waited for a CPU, by who ran on it meanwhile: by_id and by_name of another container, or by_name alone: own (other threads of the same container), idle (nobody: the CPU had to wake up), quota (the container's own CPU quota was used up), migrated (on a CPU that the thread was moved away from) or other (not told apart)",
+		waitBy, nil, nil},
+	{ContainerPreemptionsBy, "container.preemptions_by", "{preemption}", model.Counter,
+		"Times that a thread that could have run on lost its CPU, by who got it: labels as of the waits, without idle and migrated",
+		preemptionsBy, nil, nil},
+
 	{ContainerForks, "container.process.forks", "{process}", model.Counter,
 		"Processes started by fork",
 		processes(func(p *model.ProcessCounters) uint64 { return p.Forks }), nil, nil},
@@ -163,6 +170,45 @@ func cpu(read func(*model.CPUCounters, *collector)) func(*model.ContainerSample,
 		if s.CPU != nil {
 			read(s.CPU, to)
 		}
+	}
+}
+
+func waitBy(s *model.ContainerSample, to *collector) {
+	c := s.Contention
+	if c == nil {
+		return
+	}
+	for i := range c.By {
+		to.value(seconds(c.By[i].WaitNS), by(&c.By[i])...)
+	}
+	of(to, ByOwn, seconds(c.OwnNS))
+	of(to, ByIdle, seconds(c.IdleNS))
+	of(to, ByQuota, seconds(c.QuotaNS))
+	of(to, ByMigrated, seconds(c.MigratedNS))
+	of(to, ByOther, seconds(c.OtherNS))
+}
+
+func preemptionsBy(s *model.ContainerSample, to *collector) {
+	c := s.Contention
+	if c == nil {
+		return
+	}
+	for i := range c.By {
+		to.value(float64(c.By[i].Preemptions), by(&c.By[i])...)
+	}
+	of(to, ByOwn, float64(c.OwnPreemptions))
+	of(to, ByQuota, float64(c.QuotaStops))
+	of(to, ByOther, float64(c.OtherPreemptions))
+}
+
+func by(c *model.Contender) []model.Label {
+	return []model.Label{label(LabelByID, c.ID), label(LabelByName, c.Name)}
+}
+
+// of adds what is no container's; most containers never have most of these.
+func of(to *collector, name string, value float64) {
+	if value > 0 {
+		to.value(value, label(LabelByName, name))
 	}
 }
 

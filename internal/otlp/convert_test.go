@@ -58,6 +58,13 @@ func TestConvertValues(t *testing.T) {
 		f(metric+",host=node-1,id=4f1d,image=registry/web:1,name="+name+",runtime=docker,type="+kind, want)
 	}
 	web("container_info", 1)
+	for by, want := range map[string][2]float64{"by_name=own": {1, 6}, "by_name=idle": {2, 0}, "by_name=quota": {3, 8},
+		"by_name=migrated": {4, 0}, "by_name=other": {5, 7}, "by_id=77aa,by_name=db": {9, 10}} {
+		web("container_run_queue_wait_by_seconds_total,"+by, want[0])
+		if want[1] > 0 {
+			web("container_preemptions_by_total,"+by, want[1])
+		}
+	}
 	web("container_start_time_seconds", float64(testTime.Add(-time.Minute).UnixMilli())/1e3)
 	web("container_cpu_usage_seconds_total", 1.5)
 	webType("container_context_switches_total", "voluntary", 7)

@@ -8,6 +8,8 @@ const (
 	ContainerCPUUsage               = "container_cpu_usage_seconds_total"
 	ContainerContextSwitches        = "container_context_switches_total"
 	ContainerRunQueueLatency        = "container_run_queue_latency_seconds"
+	ContainerRunQueueWaitBy         = "container_run_queue_wait_by_seconds_total"
+	ContainerPreemptionsBy          = "container_preemptions_by_total"
 	ContainerForks                  = "container_process_forks_total"
 	ContainerExecs                  = "container_process_execs_total"
 	ContainerExits                  = "container_process_exits_total"
@@ -131,11 +133,14 @@ const (
 	// The Kubernetes service that an edge's client dials.
 	LabelServiceName      = "service_name"
 	LabelServiceNamespace = "service_namespace"
-	LabelSide             = "side"
-	LabelClient           = "client"
-	LabelClientID         = "client_id"
-	LabelServer           = "server"
-	LabelServerID         = "server_id"
+	// Who ran while a container waited: the other container, or in LabelByName alone one of ByOwn and so on.
+	LabelByID     = "by_id"
+	LabelByName   = "by_name"
+	LabelSide     = "side"
+	LabelClient   = "client"
+	LabelClientID = "client_id"
+	LabelServer   = "server"
+	LabelServerID = "server_id"
 	// The processes at an edge's two ends.
 	LabelClientProcess = "client_process"
 	LabelServerProcess = "server_process"
@@ -150,4 +155,14 @@ const (
 	LabelPurpose   = "purpose"
 	LabelVersion   = "version"
 	LabelGoVersion = "goversion"
+)
+
+// Values of LabelByName that are no container's name: other threads of the same container, nobody (the CPU had to wake
+// up), its own CPU quota, whoever was on a CPU that the thread was moved away from, and all that are not told apart.
+const (
+	ByOwn      = "own"
+	ByIdle     = "idle"
+	ByQuota    = "quota"
+	ByMigrated = "migrated"
+	ByOther    = "other"
 )
