@@ -214,6 +214,9 @@ func (p *Probes) ReadCgroups() ([]model.CgroupCounters, error) {
 		}
 		c := r.read(slot)
 		c.ID = model.CgroupID(id)
+		if p.reclaim != nil {
+			c.Reclaim = p.reclaim.read(slot)
+		}
 		all = append(all, c)
 	}
 	r.used.Store(used)
@@ -327,6 +330,9 @@ func (p *Probes) ForgetCgroup(id model.CgroupID) {
 	}
 	if p.contention != nil {
 		p.contention.forget(id, slot)
+	}
+	if p.reclaim != nil {
+		p.reclaim.forget(slot)
 	}
 	if err := r.runQueue.clear(int(slot)*r.waitLanes, r.waitLanes); err != nil {
 		p.options.Logger.Error("a control group's slot is lost", "slot", slot, "error", err)

@@ -58,6 +58,7 @@ enum cgroup_event_kind {
 	CGROUP_MADE = 1,
 	CGROUP_REMOVED = 2,
 	TASK_ATTACHED = 3,
+	OOM_KILL = 4, /* path is the name of the process; told by reclaim.bpf.c */
 };
 
 #define CGROUP_PATH_BYTES 256

@@ -60,6 +60,8 @@ func workload(name string) int {
 		threads = 8
 	case "pinned-spin", "pinned-spin4", "pinned-nap":
 		return pinned(name)
+	case "read-file", "take-memory":
+		return useMemory(name)
 	case "idle":
 		threads = 0
 	case "short":
@@ -137,7 +139,7 @@ func patience() time.Duration {
 }
 
 func isOfEdges(f model.Feature) bool {
-	return !slices.ContainsFunc(append(cgroupHooks, clocksHook, forkHook, tasksHook, contentionHook),
+	return !slices.ContainsFunc(append(cgroupHooks, clocksHook, forkHook, tasksHook, contentionHook, reclaimHook, victimHook),
 		func(h hook) bool { return h.name == f.Name })
 }
 

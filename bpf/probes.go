@@ -116,9 +116,12 @@ type Probes struct {
 	cgroups  *cgroupReader
 	// contention is nil where nobody counts who disturbs whom.
 	contention *contentionReader
-	edges      *edgeReader
-	tls        *tlsWatcher
-	log        *transactionLog
+	// reclaim is nil where nobody counts it; victims are the drops of who tells of killed processes.
+	reclaim *reclaimReader
+	victims *ebpf.Map
+	edges   *edgeReader
+	tls     *tlsWatcher
+	log     *transactionLog
 	// kernel is what was loaded for, without its types, which are large; nil where there are none.
 	kernel *kernel
 	events chan model.CgroupEvent
@@ -147,7 +150,7 @@ func Open(options Options) (*Probes, error) {
 	p := &Probes{options: options, events: make(chan model.CgroupEvent, 1024), done: make(chan struct{})}
 	kernel, err := readKernel(options)
 	if err != nil {
-		for _, h := range slices.Concat(cgroupHooks, edgeHooks, []hook{forkHook, tasksHook, contentionHook, recorderHook}) {
+		for _, h := range slices.Concat(cgroupHooks, edgeHooks, []hook{forkHook, tasksHook, contentionHook, reclaimHook, victimHook, recorderHook}) {
 			p.addFeature(h, err)
 		}
 	} else {
@@ -155,7 +158,7 @@ func Open(options Options) (*Probes, error) {
 		if !options.WithoutContention {
 			err = errors.Join(err, p.openContention(kernel))
 		}
-		err = errors.Join(err, p.openEdges(kernel))
+		err = errors.Join(err, p.openReclaim(kernel), p.openEdges(kernel))
 		p.addFeature(recorderHook, canRecord())
 		kernel.types = nil
 		p.kernel = kernel
@@ -211,6 +214,7 @@ func (p *Probes) Drops() []model.Drop {
 	if p.contention != nil {
 		drops = append(drops, p.contention.drops()...)
 	}
+	drops = append(drops, p.reclaimDrops()...)
 	if p.edges != nil {
 		drops = append(drops, p.edges.drops()...)
 	}
