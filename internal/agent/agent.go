@@ -79,9 +79,11 @@ type Sources struct {
 	Registry Registry
 	// Contention is nil where nobody counts it.
 	Contention Contention
-	Lifecycle  Lifecycle
-	Files      Files
-	Programs   Programs
+	// CountsReclaim tells whether the Counters count how long threads had to free memory.
+	CountsReclaim bool
+	Lifecycle     Lifecycle
+	Files         Files
+	Programs      Programs
 	// Processes is nil where the kernel's names are to be shown.
 	Processes Processes
 	// Translations reads at most limit connections whose server's address the host translates;
@@ -117,6 +119,7 @@ type Agent struct {
 	resolver   *network.Resolver
 	groups     *groups
 	contention *contention
+	victims    *victims
 	sinks      []*queue
 	failures   *failures
 	latest     atomic.Pointer[model.Snapshot]
@@ -148,6 +151,7 @@ func New(sources Sources, o Options) *Agent {
 		resolver:   network.New(o.Network),
 		groups:     newGroups(),
 		contention: newContention(),
+		victims:    newVictims(),
 		sinks:      newQueues(o.Sinks, o.Logger),
 		failures:   newFailures(o.Logger),
 		listeners:  newListeners(),
@@ -209,6 +213,10 @@ func (a *Agent) follow(ctx context.Context) {
 		case e, ok := <-a.sources.Lifecycle.Events():
 			if !ok {
 				return
+			}
+			if e.Kind == model.OOMKill {
+				a.killed(e)
+				continue
 			}
 			a.sources.Registry.HandleEvent(e)
 		}

@@ -96,6 +96,15 @@ func (g *groups) of(id string) (*model.CPUCounters, *model.ProcessCounters) {
 	return &cpu, &model.ProcessCounters{Forks: t.sum.Forks, Execs: t.sum.Execs, Exits: t.sum.Exits}
 }
 
+// reclaim is the sum of a container, a copy.
+func (g *groups) reclaim(id string) *model.ReclaimCounters {
+	sum := model.ReclaimCounters{}
+	if t := g.totals[id]; t != nil {
+		sum = t.sum.Reclaim
+	}
+	return &sum
+}
+
 // owner is the ID of the container that a control group counts for.
 func (g *groups) owner(id model.CgroupID, lookup func(model.CgroupID) *model.Container) string {
 	if l := g.lines[id]; l != nil {
@@ -144,6 +153,7 @@ func add(sum, to, from *model.CgroupCounters, owned bool) bool {
 	sum.Forks += to.Forks - from.Forks
 	sum.Execs += to.Execs - from.Execs
 	sum.Exits += to.Exits - from.Exits
+	sum.Reclaim.Add(&to.Reclaim, &from.Reclaim)
 	gained := to.CPU.RunQueue
 	if gained == nil {
 		return owned

@@ -154,6 +154,7 @@ func Open(o HostOptions) (*Host, error) {
 	if works(probes.Features(), bpf.ContentionFeature) {
 		sources.Contention = probes
 	}
+	sources.CountsReclaim = works(probes.Features(), bpf.ReclaimFeature)
 	h.Agent = New(sources, o.Options)
 	return h, nil
 }

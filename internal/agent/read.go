@@ -102,12 +102,16 @@ func (a *Agent) readContainers(containers []*model.Container, counted, contended
 		s, u := &samples[i], &usages[i]
 		s.Container, s.Listeners = a.listeners.attach(c), a.listeners.counters(c.ID)
 		s.Memory, s.Throttle, s.Disk, s.Network, s.TCP = u.Memory, u.Throttle, u.Disk, u.Network, u.TCP
+		s.Pressure, s.Victims = u.Pressure, a.victims.last(c.ID)
 		if counted {
 			s.CPU, s.Processes = a.groups.of(c.ID)
 			if u.Threads != nil {
 				s.Processes.Threads = *u.Threads
 				s.Processes.BusyThreads = u.BusyThreads
 			}
+		}
+		if counted && a.sources.CountsReclaim {
+			s.Reclaim = a.groups.reclaim(c.ID)
 		}
 		if contended {
 			s.Contention = a.contention.of(c.ID)
@@ -156,4 +160,5 @@ func (a *Agent) forget(c container.Collection) {
 	a.removed = c.Removed
 	a.groups.keep(c.Containers)
 	a.listeners.keep(c.Containers)
+	a.victims.keep(c.Containers)
 }

@@ -32,9 +32,14 @@ type ContainerSample struct {
 	Processes  *ProcessCounters
 	Throttle   *ThrottleCounters
 	Memory     *MemorySample
-	Disk       *DiskCounters
-	Network    *NetworkCounters
-	TCP        *TCPCounters
+	// Reclaim is of what threads did to get memory, Pressure the kernel's own account of what was short.
+	Reclaim  *ReclaimCounters
+	Pressure *PressureCounters
+	// Victims are nil where no process was killed for lack of memory since the agent's start.
+	Victims *OOMVictims
+	Disk    *DiskCounters
+	Network *NetworkCounters
+	TCP     *TCPCounters
 	// Listeners in order of their address, those of Container.Listeners and others that dropped
 	// something before they were closed.
 	Listeners []ListenerCounters
@@ -80,6 +85,10 @@ type MemorySample struct {
 	PageFaults      uint64
 	MajorPageFaults uint64
 	OOMKills        uint64
+	// AnonRefaults and FileRefaults count pages that were read again soon after they had been given up for lack of
+	// memory: the working set does not fit. HasRefaults is false where the kernel does not tell.
+	AnonRefaults, FileRefaults uint64
+	HasRefaults                bool
 }
 
 // DiskCounters sum a container's block I/O over all devices.
