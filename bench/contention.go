@@ -231,7 +231,7 @@ func workSwitching(work string) {
 	name, argument, _ := strings.Cut(work, " ")
 	switch name {
 	case "spin":
-		for {
+		for end := time.Now().Add(time.Hour); time.Now().Before(end); { // it is ended before
 		}
 	case "echo":
 		for {
