@@ -24,6 +24,10 @@ import (
 )
 
 func main() {
+	if work := os.Getenv(switchWork); work != "" {
+		workSwitching(work)
+		return
+	}
 	options := options{}
 	flag.StringVar(&options.binaries, "binaries", "bin", "directory with outsight and outsight-agent")
 	flag.StringVar(&options.results, "results", "bench/results", "directory for the CSV file")
@@ -33,8 +37,8 @@ func main() {
 	flag.StringVar(&options.docs, "docs", "", "directory with accuracy.md, overhead.md, recorder.md and server.md, whose tables are rewritten")
 	flag.IntVar(&options.containers, "containers", 50, "containers for the agent's own cost")
 	flag.DurationVar(&options.recorder, "recorder", 80*time.Second, "length of each of the two longest measurements of the recorder; the others follow it")
-	only := flag.String("only", "throughput,agent,known,programs", "which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, known, programs, recorder, saturation, server, disk")
-	flag.StringVar(&options.loads, "loads", "", "measure the throughput only of loads whose name contains this")
+	only := flag.String("only", "throughput,agent,known,programs", "which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, known, programs, contention, recorder, saturation, server, disk")
+	flag.StringVar(&options.loads, "loads", "", "measure throughput and contention only of loads whose name contains this")
 	flag.Parse()
 	options.only = strings.Split(*only, ",")
 
@@ -68,6 +72,7 @@ var parts = []part{
 	{"agent", measureAgent},
 	{"known", measureKnown},
 	{"programs", measurePrograms},
+	{"contention", measureContention},
 	{"recorder", measureRecorder},
 	{"saturation", measureSaturation},
 	{"server", measureServer},

@@ -14,11 +14,26 @@ type attachment struct {
 	function, name string
 	program        *ebpf.Program
 	held           link.Link
+	// before is called before the hook is taken again; nil for nothing.
+	before func() error
 }
 
 func (a *attachment) attach() (err error) {
 	a.held, err = link.AttachTracing(link.TracingOptions{Program: a.program})
 	return err
+}
+
+// again takes the hook that was given up.
+func (a *attachment) again() error {
+	if a.before != nil {
+		if err := a.before(); err != nil {
+			return fmt.Errorf("attaching again: %w", err)
+		}
+	}
+	if err := a.attach(); err != nil {
+		return fmt.Errorf("attaching again: %w", err)
+	}
+	return nil
 }
 
 // Close gives the hook up.
@@ -47,8 +62,8 @@ func (p *Probes) Resume() error {
 		if a.held != nil {
 			continue
 		}
-		if err := a.attach(); err != nil {
-			return fmt.Errorf("attaching again: %w", err)
+		if err := a.again(); err != nil {
+			return err
 		}
 	}
 	return p.watch(true)

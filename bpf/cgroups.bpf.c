@@ -168,7 +168,7 @@ static __always_inline void count_faults(struct cgroup_lane *lane, struct task_s
  * So what run_delay gained between two switches out is one wait, and no hook at wake-ups is needed.
  */
 static __always_inline void count_wait(u32 slot, u32 cpu, struct cgroup_lane *lane,
-				       struct task_state *task, struct task_struct *prev)
+				       struct task_state *task, struct task_struct *prev, struct cpu_state *state)
 {
 	u64 run_delay_ns = prev->sched_info.run_delay;
 	u64 waited_ns = run_delay_ns - task->run_delay_ns;
@@ -186,6 +186,7 @@ static __always_inline void count_wait(u32 slot, u32 cpu, struct cgroup_lane *la
 	/* After the cell: the reader takes a change of these for a change of the histogram. */
 	lane->wait_ns += waited_ns;
 	lane->waits++;
+	state->waited_ns = waited_ns;
 }
 
 /* Tells a reader, which has just yielded, what the run queue's clock and the monotonic one say. */
@@ -250,12 +251,16 @@ int sched_switch(u64 *ctx)
 	u32 prev_state = switch_has_state ? (u32)ctx[3] : run_state(prev);
 	bool runnable = preempt || prev_state == 0;
 	u32 next_slot = CGROUP_SLOT_IDLE;
+	u64 next_group = 0;
 
-	if (next->pid)
-		next_slot = cached_slot_of(state, task_cgroup_id(next));
+	if (next->pid) {
+		next_group = task_cgroup_id(next);
+		next_slot = cached_slot_of(state, next_group);
+	}
 
 	state->sequence++;
 	barrier();
+	state->waited_ns = 0;
 	if (state->since_ns && state->pid != prev->pid)
 		catch_up(state, cpu, prev, now);
 	if (state->since_ns) {
@@ -272,7 +277,7 @@ int sched_switch(u64 *ctx)
 
 				if (task) {
 					count_faults(lane, task, prev);
-					count_wait(state->slot, cpu, lane, task, prev);
+					count_wait(state->slot, cpu, lane, task, prev, state);
 				} else {
 					count_drop(DROP_TASK_STATE);
 				}
@@ -285,6 +290,7 @@ int sched_switch(u64 *ctx)
 		bpf_map_delete_elem(&task_states, &id);
 	}
 	state->slot = next_slot;
+	state->group = next_group;
 	state->pid = next->pid;
 	state->task = (u64)next;
 	state->minor_faults = next->min_flt;
@@ -441,6 +447,7 @@ static __always_inline void split_slice(struct task_struct *moved, bool whole_pr
 		state->major_faults = self->maj_flt;
 	}
 	state->slot = slot;
+	state->group = id;
 	barrier();
 	state->sequence++;
 }

@@ -225,6 +225,9 @@ func (p *Probes) ReadCgroups() ([]model.CgroupCounters, error) {
 		if p.files != nil {
 			c.Files = p.files.of(slot)
 		}
+		if p.reclaim != nil {
+			c.Reclaim = p.reclaim.read(slot)
+		}
 		all = append(all, c)
 	}
 	r.used.Store(used)
@@ -339,6 +342,12 @@ func (p *Probes) ForgetCgroup(id model.CgroupID) {
 		r.lanes.entries[int(slot)*r.cpus+cpu] = cgroupsCgroupLane{}
 	}
 	r.processes.entries[slot] = cgroupsProcessCounts{}
+	if p.contention != nil {
+		p.contention.forget(id, slot)
+	}
+	if p.reclaim != nil {
+		p.reclaim.forget(slot)
+	}
 	if err := r.runQueue.clear(int(slot)*r.waitLanes, r.waitLanes); err != nil {
 		p.options.Logger.Error("a control group's slot is lost", "slot", slot, "error", err)
 		return

@@ -44,7 +44,9 @@ struct cpu_state {
 	u64 task; /* the running task's address, and its faults when it was switched in */
 	u64 minor_faults;
 	u64 major_faults;
-	u64 unused[2];
+	/* what the thread that was switched out last had waited before it ran: its share of wait_ns */
+	u64 waited_ns;
+	u64 group; /* of the running thread, whatever its slot; 0 if it is the idle one */
 	/* a direct-mapped cache of slot_of; ids are never used again, so entries never go stale */
 	u64 cached_id[CGROUP_CACHE_ENTRIES];
 	u32 cached_slot[CGROUP_CACHE_ENTRIES];
@@ -67,6 +69,7 @@ enum cgroup_event_kind {
 	CGROUP_MADE = 1,
 	CGROUP_REMOVED = 2,
 	TASK_ATTACHED = 3,
+	OOM_KILL = 4, /* path is the name of the process; told by reclaim.bpf.c */
 };
 
 #define CGROUP_PATH_BYTES 256

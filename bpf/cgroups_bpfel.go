@@ -49,7 +49,8 @@ type cgroupsCpuState struct {
 	Task        uint64
 	MinorFaults uint64
 	MajorFaults uint64
-	Unused      [2]uint64
+	WaitedNs    uint64
+	Group       uint64
 	CachedId    [16]uint64
 	CachedSlot  [16]uint32
 }

@@ -146,8 +146,8 @@ func (g *testGroup) fio(t *testing.T, arguments ...string) fioJob {
 	return job
 }
 
-// command runs in the group.
-func (g *testGroup) command(words ...string) *exec.Cmd {
+// shell is a command that runs in the group.
+func (g *testGroup) shell(words ...string) *exec.Cmd {
 	script := ""
 	for _, dir := range g.dirs {
 		script += "echo $$ > " + filepath.Join(dir, "cgroup.procs") + "; "
@@ -156,7 +156,7 @@ func (g *testGroup) command(words ...string) *exec.Cmd {
 }
 
 func (g *testGroup) tryFio(arguments ...string) (fioJob, error) {
-	out, err := g.command(append([]string{"fio", "--name=job", "--output-format=json", "--thread=1"}, arguments...)...).Output()
+	out, err := g.shell(append([]string{"fio", "--name=job", "--output-format=json", "--thread=1"}, arguments...)...).Output()
 	if err != nil {
 		return fioJob{}, fmt.Errorf("running fio: %w: %s", err, out)
 	}
@@ -561,7 +561,7 @@ for i in range(32):
     os.write(f, b"x" * 4096); os.fsync(f)
 for i in range(16):
     os.write(f, b"x" * 4096); os.fdatasync(f)`
-	if out, err := g.command("python3", "-c", script, file).CombinedOutput(); err != nil {
+	if out, err := g.shell("python3", "-c", script, file).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	window := time.Since(begun)

@@ -33,7 +33,7 @@ type ioWorker struct {
 
 func (g *testGroup) worker(t *testing.T) *ioWorker {
 	t.Helper()
-	cmd := g.command("python3", "-c", worker)
+	cmd := g.shell("python3", "-c", worker)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -167,7 +167,7 @@ os.write(1, text)
 os._exit(0)`
 	var want model.FileCounters
 	for range processes {
-		out, err := g.command("python3", "-c", script).Output()
+		out, err := g.shell("python3", "-c", script).Output()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -104,6 +104,7 @@ struct sched_info {
 	unsigned long pcount;
 	unsigned long long run_delay;
 	unsigned long long last_arrival;
+	unsigned long long last_queued;
 };
 
 struct rq {
@@ -113,6 +114,9 @@ struct rq {
 
 struct cfs_rq {
 	struct rq *rq;
+	u64 throttled_clock_self;
+	u64 throttled_clock_self_time;
+	int throttle_count;
 };
 
 struct sched_entity {

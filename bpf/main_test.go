@@ -59,6 +59,10 @@ func workload(name string) int {
 	case "spin":
 	case "spin8":
 		threads = 8
+	case "pinned-spin", "pinned-spin4", "pinned-nap":
+		return pinned(name)
+	case "read-file", "take-memory":
+		return useMemory(name)
 	case "idle":
 		threads = 0
 	case "faults":
@@ -167,7 +171,7 @@ func withoutExt4() bool {
 func isOfExt4(f model.Feature) bool { return strings.HasPrefix(f.Name, "tp_btf/ext4_") }
 
 func isOfEdges(f model.Feature) bool {
-	return !slices.ContainsFunc(append(cgroupHooks, clocksHook, forkHook, tasksHook),
+	return !slices.ContainsFunc(append(cgroupHooks, clocksHook, forkHook, tasksHook, contentionHook, reclaimHook, victimHook),
 		func(h hook) bool { return h.name == f.Name })
 }
 

@@ -42,6 +42,9 @@ func (t *table[T]) Close() error { return unix.Munmap(t.mapped) }
 // load reads a counter that the kernel may be changing.
 func load(counter *uint64) uint64 { return atomic.LoadUint64(counter) }
 
+// store sets a counter that the kernel may be reading.
+func store(counter *uint64, n uint64) { atomic.StoreUint64(counter, n) }
+
 // The cells of a histogram; see histogram.h.
 const (
 	zeroCell     = 0

@@ -19,12 +19,16 @@ type part struct {
 	// What else is done, unless it is nil: before they are detached, when they are, before they are
 	// attached again, and when they are.
 	detaching, detached, attaching, attached func(*Probes) error
+	// under is the part without which this one means nothing: it goes with it.
+	under string
 	// always is true where there is something to give up without a program.
 	always func(*Probes) bool
 }
 
 // parts in the order in which they are given up: what costs much and explains little first.
 var parts = []part{
+	{Part: model.Part{Name: "contention", Purpose: "which container ran while another waited for a CPU"},
+		programs: []string{"contention_switch"}, under: "switches"},
 	{Part: model.Part{Name: "names", Purpose: "what requests ask for: methods, routes, commands and statuses"},
 		always:    func(p *Probes) bool { return p.edges != nil && !p.options.WithoutEndpoints && !p.options.TLS },
 		detaching: func(p *Probes) error { return p.edges.setNamesShed(1) },
@@ -77,10 +81,14 @@ func (p *Probes) Shed(name string) error {
 		}
 	}
 	do(given.detaching)
-	for _, a := range p.attachmentsOf(given) {
-		errs = append(errs, a.Close())
+	for i := range parts {
+		if parts[i].under == name {
+			errs = append(errs, p.detach(&parts[i]))
+		}
 	}
+	errs = append(errs, p.detach(given))
 	do(given.detached)
+	p.shed = append(p.shed, name)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("giving up %s: %w", name, err)
 	}
@@ -100,9 +108,12 @@ func (p *Probes) Restore(name string) error {
 		}
 	}
 	do(given.attaching)
-	for _, a := range p.attachmentsOf(given) {
-		if a.held == nil {
-			errs = append(errs, a.attach())
+	errs = append(errs, p.attachAgain(given))
+	p.shed = slices.DeleteFunc(p.shed, func(s string) bool { return s == name })
+	// At one hook, programs run in the order in which they were attached: these after it.
+	for i := range parts {
+		if parts[i].under == name && !slices.Contains(p.shed, parts[i].Name) {
+			errs = append(errs, p.attachAgain(&parts[i]))
 		}
 	}
 	do(given.attached)
@@ -110,6 +121,24 @@ func (p *Probes) Restore(name string) error {
 		return fmt.Errorf("taking up %s again: %w", name, err)
 	}
 	return nil
+}
+
+func (p *Probes) detach(given *part) error {
+	var errs []error
+	for _, a := range p.attachmentsOf(given) {
+		errs = append(errs, a.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (p *Probes) attachAgain(given *part) error {
+	var errs []error
+	for _, a := range p.attachmentsOf(given) {
+		if a.held == nil {
+			errs = append(errs, a.again())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func partNamed(name string) (*part, error) {

@@ -69,6 +69,8 @@ type Options struct {
 	GroupMount, BlockMount string
 	// LogRequests makes DiskRequests work, as LogTransactions does for Transactions.
 	LogRequests int
+	// WithoutContention does not count who ran while whom waited for a CPU.
+	WithoutContention bool
 	// LogTransactions makes Transactions work: single transactions are logged too, with room
 	// for so many between two calls (48 bytes of kernel memory each). 0 is off. It is for the
 	// tests and benchmarks of this project alone.
@@ -133,6 +135,11 @@ type Probes struct {
 	disks    *diskReader
 	files    *filesReader
 	log      *transactionLog
+	// contention is nil where nobody counts who disturbs whom.
+	contention *contentionReader
+	// reclaim is nil where nobody counts it; victims are the drops of who tells of killed processes.
+	reclaim *reclaimReader
+	victims *ebpf.Map
 	// kernel is what was loaded for, without its types, which are large; nil where there are none.
 	kernel *kernel
 	events chan model.CgroupEvent
@@ -141,6 +148,8 @@ type Probes struct {
 	reading   bool
 	closeOnce sync.Once
 	closers   []io.Closer
+	// shed are the names of the parts that are given up.
+	shed []string
 	// attachments are those that Pause ends and Resume makes again.
 	attachments []*attachment
 }
@@ -161,11 +170,15 @@ func Open(options Options) (*Probes, error) {
 	p := &Probes{options: options, events: make(chan model.CgroupEvent, 1024), done: make(chan struct{})}
 	kernel, err := readKernel(options)
 	if err != nil {
-		for _, h := range slices.Concat(cgroupHooks, edgeHooks, diskHooks, []hook{forkHook, tasksHook, filesExitHook, filesHook, recorderHook}) {
+		for _, h := range slices.Concat(cgroupHooks, edgeHooks, diskHooks, []hook{forkHook, tasksHook, filesExitHook, filesHook, contentionHook, reclaimHook, victimHook, recorderHook}) {
 			p.addFeature(h, err)
 		}
 	} else {
-		err = errors.Join(p.openCgroups(kernel), p.openEdges(kernel), p.openDisk(kernel), p.openFiles(kernel))
+		err = p.openCgroups(kernel)
+		if !options.WithoutContention {
+			err = errors.Join(err, p.openContention(kernel))
+		}
+		err = errors.Join(err, p.openReclaim(kernel), p.openEdges(kernel), p.openDisk(kernel), p.openFiles(kernel))
 		p.addFeature(recorderHook, canRecord())
 		kernel.types = nil
 		p.kernel = kernel
@@ -218,6 +231,10 @@ func (p *Probes) Drops() []model.Drop {
 	if p.cgroups != nil {
 		drops = append(drops, p.cgroups.drops()...)
 	}
+	if p.contention != nil {
+		drops = append(drops, p.contention.drops()...)
+	}
+	drops = append(drops, p.reclaimDrops()...)
 	if p.edges != nil {
 		drops = append(drops, p.edges.drops()...)
 	}

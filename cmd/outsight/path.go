@@ -65,16 +65,24 @@ func writePath(out io.Writer, from, to *model.Snapshot, by graph.Percentile, out
 	g := graph.FromSnapshots(from, to)
 	a := g.Analyse(map[string]float64{to.Host.Name: float64(to.Host.Cores)})
 	p := g.CriticalPath(by, a.Entries)
+	waits := graph.WaitsFromSnapshots(from, to)
+	line := waits.Bottleneck(a, p)
 	if output == "json" {
 		text, err := json.MarshalIndent(struct {
 			*graph.Analysis
 			CriticalPath *graph.Path `json:"critical_path,omitempty"`
-		}{a, p}, "", "  ")
+			// Contention is what the bottleneck waited for a CPU behind.
+			Contention *graph.Wait `json:"contention,omitempty"`
+		}{a, p, line}, "", "  ")
 		if err == nil {
 			_, err = fmt.Fprintf(out, "%s\n", text)
 		}
 		return err
 	}
-	_, err := fmt.Fprintf(out, "%s\n\n%s", mapTitle(g, to), a.Text(p))
+	text := a.Text(p)
+	if line != nil {
+		text += "\n" + line.Line + ".\n"
+	}
+	_, err := fmt.Fprintf(out, "%s\n\n%s", mapTitle(g, to), text)
 	return err
 }

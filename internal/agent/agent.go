@@ -32,6 +32,11 @@ type Disks interface {
 	ReadDisks() ([]model.KernelDisk, error)
 }
 
+// Contention tells who disturbs whom. It is called by the goroutine that reads the Counters.
+type Contention interface {
+	ReadContention() (*model.KernelContention, error)
+}
+
 // Lifecycle tells of control groups that come and go, and takes back what is kept of them.
 type Lifecycle interface {
 	// Events is closed when no more will come.
@@ -76,11 +81,15 @@ type Programs interface {
 
 // Sources are what a snapshot is made of. Counters and Registry are required.
 type Sources struct {
-	Counters  Counters
-	Registry  Registry
-	Lifecycle Lifecycle
-	Files     Files
-	Programs  Programs
+	Counters Counters
+	Registry Registry
+	// Contention is nil where nobody counts it.
+	Contention Contention
+	// CountsReclaim tells whether the Counters count how long threads had to free memory.
+	CountsReclaim bool
+	Lifecycle     Lifecycle
+	Files         Files
+	Programs      Programs
 	// Disks is nil where nobody counts them.
 	Disks Disks
 	// Processes is nil where the kernel's names are to be shown.
@@ -119,14 +128,16 @@ type Options struct {
 
 // Agent watches one host.
 type Agent struct {
-	sources  Sources
-	options  Options
-	resolver *network.Resolver
-	groups   *groups
-	disks    *disks
-	sinks    []*queue
-	failures *failures
-	latest   atomic.Pointer[model.Snapshot]
+	sources    Sources
+	options    Options
+	resolver   *network.Resolver
+	groups     *groups
+	contention *contention
+	victims    *victims
+	sinks      []*queue
+	failures   *failures
+	latest     atomic.Pointer[model.Snapshot]
+	disks      *disks
 	// unread is why some of the kernel's counters could not be read for latest.
 	unread atomic.Pointer[error]
 
@@ -155,13 +166,15 @@ func New(sources Sources, o Options) *Agent {
 	}
 	a := &Agent{
 		sources: sources, options: o,
-		resolver:  network.New(o.Network),
-		groups:    newGroups(),
-		disks:     newDisks(),
-		sinks:     newQueues(o.Sinks, o.Logger),
-		failures:  newFailures(o.Logger),
-		listeners: newListeners(),
-		network:   hostNetwork{procRoot: o.ProcRoot},
+		resolver:   network.New(o.Network),
+		groups:     newGroups(),
+		contention: newContention(),
+		victims:    newVictims(),
+		sinks:      newQueues(o.Sinks, o.Logger),
+		failures:   newFailures(o.Logger),
+		listeners:  newListeners(),
+		network:    hostNetwork{procRoot: o.ProcRoot},
+		disks:      newDisks(),
 	}
 	a.cpu.files, _ = sources.Files.(cpuFiles)
 	if sources.Parts != nil && sources.Programs != nil && sources.Statistics != nil {
@@ -231,6 +244,10 @@ func (a *Agent) follow(ctx context.Context) {
 		case e, ok := <-a.sources.Lifecycle.Events():
 			if !ok {
 				return
+			}
+			if e.Kind == model.OOMKill {
+				a.killed(e)
+				continue
 			}
 			a.sources.Registry.HandleEvent(e)
 		}

@@ -104,6 +104,26 @@ func (g *groups) files(id string) *model.FileCounters {
 	return nil
 }
 
+// reclaim is the sum of a container, a copy.
+func (g *groups) reclaim(id string) *model.ReclaimCounters {
+	sum := model.ReclaimCounters{}
+	if t := g.totals[id]; t != nil {
+		sum = t.sum.Reclaim
+	}
+	return &sum
+}
+
+// owner is the ID of the container that a control group counts for.
+func (g *groups) owner(id model.CgroupID, lookup func(model.CgroupID) *model.Container) string {
+	if l := g.lines[id]; l != nil {
+		return l.owner
+	}
+	if c := lookup(id); c != nil {
+		return c.ID
+	}
+	return model.HostContainerID
+}
+
 // keep forgets containers that are gone and have no group left.
 func (g *groups) keep(containers []*model.Container) {
 	present := make(map[string]bool, len(containers))
@@ -142,6 +162,7 @@ func add(sum, to, from *model.CgroupCounters, owned bool) bool {
 	sum.Execs += to.Execs - from.Execs
 	sum.Exits += to.Exits - from.Exits
 	sum.Files = addFiles(sum.Files, to.Files, from.Files)
+	sum.Reclaim.Add(&to.Reclaim, &from.Reclaim)
 	gained := to.CPU.RunQueue
 	if gained == nil {
 		return owned

@@ -146,13 +146,18 @@ func Open(o HostOptions) (*Host, error) {
 			reporters = append(reporters, h.flight)
 		}
 	}
-	h.Agent = New(Sources{
+	sources := Sources{
 		Counters: probes, Disks: probes, Lifecycle: probes, Programs: probes,
 		Registry: registry, Files: h.files, Processes: container.NewPrograms(container.ProgramOptions{ProcRoot: o.ProcRoot}),
 		Translations: network.ReadTranslations,
 		Reporters:    reporters,
 		Parts:        h, Statistics: bpf.EnableStatistics,
-	}, o.Options)
+	}
+	if works(probes.Features(), bpf.ContentionFeature) {
+		sources.Contention = probes
+	}
+	sources.CountsReclaim = works(probes.Features(), bpf.ReclaimFeature)
+	h.Agent = New(sources, o.Options)
 	return h, nil
 }
 

@@ -28,13 +28,14 @@ func (a *Agent) read() *model.Snapshot {
 		a.groups.update(kernel, a.sources.Registry.Lookup, &s.Self)
 	}
 	a.readDisks()
+	contended := a.readContention(containers)
 	listenersErr := a.readListeners()
 	edges, edgesErr := a.readEdges(begin, containers)
 	s.Edges = edges
 	unread := errors.Join(cgroupsErr, listenersErr, edgesErr)
 	a.unread.Store(&unread)
 	s.Translations = a.readTranslations(begin, s.Edges)
-	s.Containers = a.readContainers(containers, counted)
+	s.Containers = a.readContainers(containers, counted, contended)
 	a.forget(collection)
 	a.readSelf(&s.Self)
 	a.keepBudget(s)
@@ -103,7 +104,7 @@ func (a *Agent) readTranslations(now time.Time, edges []model.Edge) []model.Tran
 	return network.OfEdges(a.translations, edges)
 }
 
-func (a *Agent) readContainers(containers []*model.Container, counted bool) []model.ContainerSample {
+func (a *Agent) readContainers(containers []*model.Container, counted, contended bool) []model.ContainerSample {
 	// The samples point into the usages, which are of this snapshot alone.
 	usages := make([]container.Usage, len(containers))
 	if a.sources.Files != nil {
@@ -117,6 +118,7 @@ func (a *Agent) readContainers(containers []*model.Container, counted bool) []mo
 		s.Container, s.Listeners = a.listeners.attach(c), a.listeners.counters(c.ID)
 		s.Memory, s.Throttle, s.Disk, s.Network, s.TCP = u.Memory, u.Throttle, u.Disk, u.Network, u.TCP
 		s.Devices, s.Syncs = a.disks.of(c.ID)
+		s.Pressure, s.Victims = u.Pressure, a.victims.last(c.ID)
 		if counted {
 			cpu, processes := a.groups.of(c.ID)
 			filled, err := a.cpu.fill(c, cpu)
@@ -127,6 +129,12 @@ func (a *Agent) readContainers(containers []*model.Container, counted bool) []mo
 				s.Processes.Threads = *u.Threads
 				s.Processes.BusyThreads = u.BusyThreads
 			}
+		}
+		if counted && a.sources.CountsReclaim {
+			s.Reclaim = a.groups.reclaim(c.ID)
+		}
+		if contended {
+			s.Contention = a.contention.of(c.ID)
 		}
 		errs = append(errs, u.Err)
 	}
@@ -173,4 +181,5 @@ func (a *Agent) forget(c container.Collection) {
 	a.groups.keep(c.Containers)
 	a.disks.keep(c.Containers)
 	a.listeners.keep(c.Containers)
+	a.victims.keep(c.Containers)
 }

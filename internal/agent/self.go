@@ -27,6 +27,9 @@ func (a *Agent) readSelf(s *model.SelfSample) {
 		s.Drops = append(s.Drops, r.Drops()...)
 	}
 	s.Drops = append(s.Drops, a.resolver.Drops()...)
+	if a.sources.Contention != nil {
+		s.Drops = append(s.Drops, a.contention.drop())
+	}
 	if a.sources.Processes != nil {
 		s.Drops = append(s.Drops, a.sources.Processes.Drops()...)
 	}

@@ -88,6 +88,7 @@ func New(querier Querier, options Options) http.Handler {
 	mux.HandleFunc("GET /api/outsight/graph", s.json(s.graph))
 	mux.HandleFunc("GET /api/outsight/picture", s.json(s.picture))
 	mux.HandleFunc("GET /api/outsight/path", s.json(s.path))
+	mux.HandleFunc("GET /api/outsight/contention", s.json(s.contention))
 	mux.HandleFunc("GET /api/outsight/changes", s.json(s.changes))
 	mux.HandleFunc("GET /api/outsight/heatmap", s.json(s.heatMap))
 	mux.HandleFunc("GET /api/outsight/containers", s.json(s.containers))

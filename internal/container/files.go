@@ -22,6 +22,8 @@ type Files struct {
 	// open descriptors of maxOpen; reopened counts the readings for which there was none to keep.
 	open, maxOpen int
 	reopened      uint64
+	// pressureless is why there is no pressure stall information; empty where there is.
+	pressureless string
 	// counted is true once the kernel is known to count block I/O of v1 groups.
 	counted bool
 }
@@ -45,8 +47,8 @@ type groupFiles struct {
 	process     process
 	stat        memoryStat
 	last        numbers
-	// throttle and disk say whether those numbers rest.
-	throttle, disk rest
+	// throttle, disk and pressure say whether those numbers rest.
+	throttle, disk, pressure rest
 	// ran is how long each thread had run when readBusy looked last, in ns.
 	ran map[uint32]uint64
 }
@@ -54,7 +56,7 @@ type groupFiles struct {
 // NewFiles makes a reader for the hierarchies of l.
 func NewFiles(l Layout, o Options) *Files {
 	o = o.withDefaults()
-	return &Files{
+	f := &Files{
 		layout:   l,
 		proc:     newProcesses(o.ProcRoot, l.Subsystem),
 		sources:  sourcesOf(&l),
@@ -63,6 +65,12 @@ func NewFiles(l Layout, o Options) *Files {
 		buffer:   make(textBuffer, 16<<10),
 		maxOpen:  openLimit(),
 	}
+	if f.pressureless = noPressure(&l, o.ProcRoot); f.pressureless != "" {
+		for _, file := range pressureFiles {
+			f.sources[file.kind].mount = ""
+		}
+	}
+	return f
 }
 
 // Read reads all containers into usages, which is as long. Of a container that has ended it
@@ -105,7 +113,7 @@ func (f *Files) read(c *model.Container, u *Usage) {
 	}
 	g.turn = f.turn
 	if c.Ended.IsZero() {
-		u.Err = errors.Join(f.readMemory(c, g), f.readThrottle(c, g), f.readDisk(c, g), f.readThreads(c, g), f.readBusy(c, g), f.readNetwork(c, g))
+		u.Err = errors.Join(f.readMemory(c, g), f.readThrottle(c, g), f.readPressure(c, g), f.readDisk(c, g), f.readThreads(c, g), f.readBusy(c, g), f.readNetwork(c, g))
 	}
 	u.set(&g.last)
 }
@@ -134,6 +142,11 @@ func (f *Files) Features() []model.Feature {
 	add("cgroup/memory", "memory and page faults of containers", memoryStatFile, boot+" (cgroup_enable=memory)")
 	add("cgroup/cpu", "throttling of containers with a CPU quota", cpuStat, boot)
 	add("cgroup/pids", "threads of containers", pidsCurrent, boot)
+	pressure := model.Feature{Name: "cgroup/pressure", Purpose: "for how long containers were held up for lack of CPU, memory or disk", State: model.FeatureWorks}
+	if f.pressureless != "" {
+		pressure.State, pressure.Reason, pressure.Remedy = model.FeatureAbsent, f.pressureless, "boot with psi=1, and with cgroup v2 or systemd's hybrid hierarchy (Linux 4.20 or later)"
+	}
+	features = append(features, pressure)
 	add("cgroup/disk", "block I/O of containers", diskBytes, boot)
 	if disk := &features[len(features)-1]; disk.State == model.FeatureWorks && !f.sources[diskBytes].v2 && !f.rootCountsDisk() {
 		disk.State = model.FeatureAbsent

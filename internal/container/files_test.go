@@ -19,7 +19,7 @@ func v2Group(t testing.TB) (*Files, *model.Container, string) {
 	t.Helper()
 	root := t.TempDir()
 	path := "/system.slice/docker-" + idA + ".scope"
-	for _, name := range []string{"memory.current", "memory.stat", "memory.max", "memory.events", "cpu.stat", "io.stat", "pids.current"} {
+	for _, name := range []string{"memory.current", "memory.stat", "memory.max", "memory.events", "cpu.stat", "io.stat", "pids.current", "cpu.pressure", "memory.pressure", "io.pressure"} {
 		writeFile(t, filepath.Join(root, path, name), string(testFile(t, "v2/"+name)))
 	}
 	f := NewFiles(Layout{Name: "v2", MountPoint: root, unified: root, v2: []string{"cpu", "io", "memory", "pids"}}, Options{})
@@ -41,11 +41,14 @@ func TestReadV2(t *testing.T) {
 		t.Fatalf("%+v", u)
 	}
 	if want := (model.MemorySample{UsageBytes: 61775872, WorkingSetBytes: 61775872 - 32948224, RSSBytes: 12783616,
-		CacheBytes: 45719552, PageFaults: 9351, MajorPageFaults: 123, OOMKills: 2}); *u.Memory != want {
+		CacheBytes: 45719552, PageFaults: 9351, MajorPageFaults: 123, OOMKills: 2, FileRefaults: 4, HasRefaults: true}); *u.Memory != want {
 		t.Errorf("memory %+v, want %+v", *u.Memory, want)
 	}
 	if want := (model.ThrottleCounters{Periods: 115, ThrottledPeriods: 37, ThrottledNS: 2211549000}); *u.Throttle != want {
 		t.Errorf("throttle %+v, want %+v", *u.Throttle, want)
+	}
+	if p := u.Pressure; p == nil || p.CPU.WaitingNS != 2568173985000 || p.IO.StalledNS != 86378137000 || !p.Memory.Known {
+		t.Errorf("pressure %+v", p)
 	}
 	if u.Disk.Reads != 192+8950+1 || *u.Threads != 7 {
 		t.Errorf("disk %+v, %d threads", *u.Disk, *u.Threads)
@@ -105,6 +108,7 @@ func TestReadGarbage(t *testing.T) {
 func TestReadWithoutControllers(t *testing.T) {
 	f, c, directory := v2Group(t)
 	f.sources = sourcesOf(&Layout{unified: f.layout.unified, v2: []string{"memory"}})
+	f.pressureless = "no pressure"
 	if err := os.Remove(filepath.Join(directory, "memory.events")); err != nil {
 		t.Fatal(err)
 	}
@@ -131,8 +135,8 @@ func TestOpenFilesAreBounded(t *testing.T) {
 			t.Fatalf("%+v", u)
 		}
 	}
-	// Seven files; of the limit's there is one reading in these three.
-	if d := f.Drops()[0]; d.Used != 2 || d.Capacity != 2 || d.Count != 3*4+1 {
+	// Ten files; of the limit's there is one reading in these three.
+	if d := f.Drops()[0]; d.Used != 2 || d.Capacity != 2 || d.Count != 3*7+1 {
 		t.Errorf("%+v", d)
 	}
 	f.Read(nil, nil)

@@ -91,6 +91,9 @@ const unlimited = math.MaxInt64 &^ 0xffff
 // memoryStat is what is used of memory.stat.
 type memoryStat struct {
 	rss, cache, inactiveFile, faults, majorFaults, limit uint64
+	// Not every kernel has these.
+	anonRefaults, fileRefaults uint64
+	hasRefaults                bool
 }
 
 const (
@@ -161,6 +164,11 @@ func (s *memoryStat) field(key []byte, v2 bool) (*uint64, int) {
 		return &s.faults, sawFaults
 	case "pgmajfault":
 		return &s.majorFaults, sawMajorFaults
+	case "workingset_refault_anon":
+		return &s.anonRefaults, 0
+	case "workingset_refault_file", "workingset_refault": // of files alone until 5.9
+		s.hasRefaults = true
+		return &s.fileRefaults, 0
 	}
 	return nil, 0
 }

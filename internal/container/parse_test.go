@@ -27,8 +27,8 @@ func TestParseMemoryStat(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %+v", file, got, err, want)
 		}
 	}
-	check("v1/memory.stat", false, memoryStat{rss: 57344, cache: 20979712, inactiveFile: 20971520, faults: 3133, limit: 67108864})
-	check("v2/memory.stat", true, memoryStat{rss: 12783616, cache: 45719552, inactiveFile: 32948224, faults: 9351, majorFaults: 123})
+	check("v1/memory.stat", false, memoryStat{rss: 57344, cache: 20979712, inactiveFile: 20971520, faults: 3133, limit: 67108864, hasRefaults: true})
+	check("v2/memory.stat", true, memoryStat{rss: 12783616, cache: 45719552, inactiveFile: 32948224, faults: 9351, majorFaults: 123, fileRefaults: 4, hasRefaults: true})
 	// Each version's file has not got the other's lines.
 	if _, err := parseMemoryStat(testFile(t, "v2/memory.stat"), false); err == nil {
 		t.Error("a v2 file passed for one of v1")
@@ -267,6 +267,14 @@ func FuzzDisk(f *testing.F) {
 		parseBlkio(text)
 		parseIOStat(text)
 	}, "v1/blkio.throttle.io_service_bytes_recursive", "v2/io.stat")
+}
+
+func FuzzPressure(f *testing.F) {
+	fuzzFiles(f, func(t *testing.T, text []byte) {
+		if p, err := parsePressure(text); (err == nil) != p.Known || err != nil && p != (model.Pressure{}) {
+			t.Errorf("%+v, %v", p, err)
+		}
+	}, "v2/cpu.pressure", "v2/io.pressure")
 }
 
 func FuzzNetwork(f *testing.F) {

@@ -52,6 +52,7 @@ func (f *Files) memory(c *model.Container, g *groupFiles, m *model.MemorySample)
 	}
 	m.RSSBytes, m.CacheBytes = g.stat.rss, g.stat.cache
 	m.PageFaults, m.MajorPageFaults = g.stat.faults, g.stat.majorFaults
+	m.AnonRefaults, m.FileRefaults, m.HasRefaults = g.stat.anonRefaults, g.stat.fileRefaults, g.stat.hasRefaults
 	m.WorkingSetBytes = m.UsageBytes - min(m.UsageBytes, g.stat.inactiveFile)
 	if !v2 {
 		m.LimitBytes = g.stat.limit

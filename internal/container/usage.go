@@ -8,6 +8,7 @@ import "outsight/internal/model"
 type Usage struct {
 	Memory   *model.MemorySample
 	Throttle *model.ThrottleCounters
+	Pressure *model.PressureCounters
 	Disk     *model.DiskCounters
 	Network  *model.NetworkCounters
 	// TCP is of the network namespace, as Network is.
@@ -27,6 +28,7 @@ type Usage struct {
 type numbers struct {
 	memory   model.MemorySample
 	throttle model.ThrottleCounters
+	pressure model.PressureCounters
 	disk     model.DiskCounters
 	network  model.NetworkCounters
 	stack    model.TCPCounters
@@ -41,6 +43,7 @@ type kind int
 const (
 	memoryNumbers kind = iota
 	throttleNumbers
+	pressureNumbers
 	diskNumbers
 	networkNumbers
 	stackNumbers
@@ -51,12 +54,15 @@ const (
 func (u *Usage) set(n *numbers) {
 	u.numbers = *n
 	u.BusyThreads = n.busy
-	u.Memory, u.Throttle, u.Disk, u.Network, u.TCP, u.Threads = nil, nil, nil, nil, nil, nil
+	u.Memory, u.Throttle, u.Pressure, u.Disk, u.Network, u.TCP, u.Threads = nil, nil, nil, nil, nil, nil, nil
 	if n.has[memoryNumbers] {
 		u.Memory = &u.numbers.memory
 	}
 	if n.has[throttleNumbers] {
 		u.Throttle = &u.numbers.throttle
+	}
+	if n.has[pressureNumbers] {
+		u.Pressure = &u.numbers.pressure
 	}
 	if n.has[diskNumbers] {
 		u.Disk = &u.numbers.disk

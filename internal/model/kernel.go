@@ -13,6 +13,8 @@ const (
 	CgroupMade CgroupEventKind = iota + 1
 	CgroupRemoved
 	TaskAttached
+	// OOMKill: the kernel killed process PID of the group because there was no memory. Path is the name of the process.
+	OOMKill
 )
 
 // CgroupEvent is a lifecycle event of a control group, in the hierarchy of CgroupID.
@@ -36,6 +38,8 @@ type CgroupCounters struct {
 	Forks, Execs, Exits uint64
 	// Files is nil where the kernel cannot tell.
 	Files *FileCounters
+	// Reclaim is 0 where nobody counts it.
+	Reclaim ReclaimCounters
 }
 
 // CgroupSlot tells ordinary control groups from the two that always exist.

@@ -27,9 +27,16 @@ type Snapshot struct {
 type ContainerSample struct {
 	Container *Container
 	CPU       *CPUCounters
-	Processes *ProcessCounters
-	Throttle  *ThrottleCounters
-	Memory    *MemorySample
+	// Contention tells what the container's threads waited for a CPU behind.
+	Contention *Contention
+	Processes  *ProcessCounters
+	Throttle   *ThrottleCounters
+	Memory     *MemorySample
+	// Reclaim is of what threads did to get memory, Pressure the kernel's own account of what was short.
+	Reclaim  *ReclaimCounters
+	Pressure *PressureCounters
+	// Victims are nil where no process was killed for lack of memory since the agent's start.
+	Victims *OOMVictims
 	// Disk is what the control group's files tell; Devices what the kernel programs counted, in order of the
 	// device.
 	Disk    *DiskCounters
@@ -85,6 +92,10 @@ type MemorySample struct {
 	PageFaults      uint64
 	MajorPageFaults uint64
 	OOMKills        uint64
+	// AnonRefaults and FileRefaults count pages that were read again soon after they had been given up for lack of
+	// memory: the working set does not fit. HasRefaults is false where the kernel does not tell.
+	AnonRefaults, FileRefaults uint64
+	HasRefaults                bool
 }
 
 // DiskCounters sum a container's block I/O over all devices, as the control group's files tell it.

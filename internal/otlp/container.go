@@ -23,6 +23,13 @@ var containerMetrics = []Metric{
 		"Time that runnable threads waited for a CPU",
 		cpu(func(c *model.CPUCounters, to *collector) { to.histogram(c.RunQueue) }), nil, nil},
 
+	{ContainerRunQueueWaitBy, "container.run_queue.wait_by", "s", model.Counter,
+		"Time that runnable threads waited for a CPU, by who ran on it meanwhile: by_id and by_name of another container, or by_name alone: own (other threads of the same container), idle (nobody: the CPU had to wake up), quota (the container's own CPU quota was used up), migrated (on a CPU that the thread was moved away from) or other (not told apart)",
+		waitBy, nil, nil},
+	{ContainerPreemptionsBy, "container.preemptions_by", "{preemption}", model.Counter,
+		"Times that a thread that could have run on lost its CPU, by who got it: labels as of the waits, without idle and migrated",
+		preemptionsBy, nil, nil},
+
 	{ContainerForks, "container.process.forks", "{process}", model.Counter,
 		"Processes started by fork",
 		processes(func(p *model.ProcessCounters) uint64 { return p.Forks }), nil, nil},
@@ -78,6 +85,40 @@ var containerMetrics = []Metric{
 	{ContainerOOMKills, "container.oom_kills", "{process}", model.Counter,
 		"Processes killed because the container was out of memory",
 		memory(func(m *model.MemorySample) uint64 { return m.OOMKills }), nil, nil},
+
+	{ContainerOOMVictims, "container.oom_victims", "{process}", model.Counter,
+		"Processes killed because there was no memory, by their name, since the agent's start",
+		oomVictims, nil, nil},
+	{ContainerRefaults, "container.memory.refaults", "{page}", model.Counter,
+		"Pages that were needed again soon after they had been given up for lack of memory: anonymous memory or file",
+		refaults, nil, nil},
+	{ContainerReclaimStall, "container.memory.reclaim_stall", "s", model.Counter,
+		"Time for which threads had to free memory before they got some, because of the container's limit or because the host was short of it",
+		reclaim(func(r *model.ReclaimCounters) (float64, float64) { return seconds(r.LimitNS), seconds(r.HostNS) }), nil, nil},
+	{ContainerReclaimStalls, "container.memory.reclaim_stalls", "{stall}", model.Counter,
+		"Times that a thread had to free memory before it got some, because of the container's limit or because the host was short of it",
+		reclaim(func(r *model.ReclaimCounters) (float64, float64) {
+			return float64(r.LimitStalls), float64(r.HostStalls)
+		}), nil, nil},
+
+	{ContainerCPUWaiting, "container.pressure.cpu.waiting", "s", model.Counter,
+		"Time for which at least one thread waited for a CPU (PSI some)",
+		pressure(func(p *model.PressureCounters) (model.Pressure, uint64) { return p.CPU, p.CPU.WaitingNS }), nil, nil},
+	{ContainerCPUStalled, "container.pressure.cpu.stalled", "s", model.Counter,
+		"Time for which all threads that could run waited for a CPU (PSI full)",
+		pressure(func(p *model.PressureCounters) (model.Pressure, uint64) { return p.CPU, p.CPU.StalledNS }), nil, nil},
+	{ContainerMemoryWaiting, "container.pressure.memory.waiting", "s", model.Counter,
+		"Time for which at least one thread waited for memory (PSI some)",
+		pressure(func(p *model.PressureCounters) (model.Pressure, uint64) { return p.Memory, p.Memory.WaitingNS }), nil, nil},
+	{ContainerMemoryStalled, "container.pressure.memory.stalled", "s", model.Counter,
+		"Time for which all threads that had something to do waited for memory (PSI full)",
+		pressure(func(p *model.PressureCounters) (model.Pressure, uint64) { return p.Memory, p.Memory.StalledNS }), nil, nil},
+	{ContainerIOWaiting, "container.pressure.io.waiting", "s", model.Counter,
+		"Time for which at least one thread waited for a disk (PSI some)",
+		pressure(func(p *model.PressureCounters) (model.Pressure, uint64) { return p.IO, p.IO.WaitingNS }), nil, nil},
+	{ContainerIOStalled, "container.pressure.io.stalled", "s", model.Counter,
+		"Time for which all threads that had something to do waited for a disk (PSI full)",
+		pressure(func(p *model.PressureCounters) (model.Pressure, uint64) { return p.IO, p.IO.StalledNS }), nil, nil},
 
 	{ContainerDiskReadBytes, "container.disk.io", "By", model.Counter,
 		"Bytes read from block devices, as the control group's files tell",
@@ -197,6 +238,45 @@ func cpu(read func(*model.CPUCounters, *collector)) func(*model.ContainerSample,
 	}
 }
 
+func waitBy(s *model.ContainerSample, to *collector) {
+	c := s.Contention
+	if c == nil {
+		return
+	}
+	for i := range c.By {
+		to.value(seconds(c.By[i].WaitNS), by(&c.By[i])...)
+	}
+	of(to, ByOwn, seconds(c.OwnNS))
+	of(to, ByIdle, seconds(c.IdleNS))
+	of(to, ByQuota, seconds(c.QuotaNS))
+	of(to, ByMigrated, seconds(c.MigratedNS))
+	of(to, ByOther, seconds(c.OtherNS))
+}
+
+func preemptionsBy(s *model.ContainerSample, to *collector) {
+	c := s.Contention
+	if c == nil {
+		return
+	}
+	for i := range c.By {
+		to.value(float64(c.By[i].Preemptions), by(&c.By[i])...)
+	}
+	of(to, ByOwn, float64(c.OwnPreemptions))
+	of(to, ByQuota, float64(c.QuotaStops))
+	of(to, ByOther, float64(c.OtherPreemptions))
+}
+
+func by(c *model.Contender) []model.Label {
+	return []model.Label{label(LabelByID, c.ID), label(LabelByName, c.Name)}
+}
+
+// of adds what is no container's; most containers never have most of these.
+func of(to *collector, name string, value float64) {
+	if value > 0 {
+		to.value(value, label(LabelByName, name))
+	}
+}
+
 func processes(read func(*model.ProcessCounters) uint64) func(*model.ContainerSample, *collector) {
 	return func(s *model.ContainerSample, to *collector) {
 		if s.Processes != nil {
@@ -217,6 +297,43 @@ func memory(read func(*model.MemorySample) uint64) func(*model.ContainerSample, 
 	return func(s *model.ContainerSample, to *collector) {
 		if s.Memory != nil {
 			to.value(float64(read(s.Memory)))
+		}
+	}
+}
+
+func oomVictims(s *model.ContainerSample, to *collector) {
+	if s.Victims == nil {
+		return
+	}
+	for _, k := range s.Victims.Kills {
+		to.value(float64(k.Count), label(LabelProcess, k.Process))
+	}
+}
+
+func refaults(s *model.ContainerSample, to *collector) {
+	if m := s.Memory; m != nil && m.HasRefaults {
+		to.value(float64(m.AnonRefaults), label(LabelType, "anon"))
+		to.value(float64(m.FileRefaults), label(LabelType, "file"))
+	}
+}
+
+func reclaim(read func(*model.ReclaimCounters) (limit, host float64)) func(*model.ContainerSample, *collector) {
+	return func(s *model.ContainerSample, to *collector) {
+		if s.Reclaim != nil {
+			limit, host := read(s.Reclaim)
+			to.value(limit, label(LabelType, "limit"))
+			to.value(host, label(LabelType, "host"))
+		}
+	}
+}
+
+func pressure(read func(*model.PressureCounters) (of model.Pressure, ns uint64)) func(*model.ContainerSample, *collector) {
+	return func(s *model.ContainerSample, to *collector) {
+		if s.Pressure == nil {
+			return
+		}
+		if of, ns := read(s.Pressure); of.Known {
+			to.value(seconds(ns))
 		}
 	}
 }

@@ -58,6 +58,24 @@ func TestConvertValues(t *testing.T) {
 		f(metric+",host=node-1,id=4f1d,image=registry/web:1,name="+name+",runtime=docker,type="+kind, want)
 	}
 	web("container_info", 1)
+	f("container_oom_victims_total,host=node-1,id=4f1d,image=registry/web:1,name="+name+",process=java,runtime=docker", 63)
+	for metric, want := range map[string][2]float64{"cpu": {57, 58}, "memory": {59, 60}, "io": {61, 62}} {
+		web("container_pressure_"+metric+"_waiting_seconds_total", want[0])
+		web("container_pressure_"+metric+"_stalled_seconds_total", want[1])
+	}
+	webType("container_memory_refaults_total", "anon", 51)
+	webType("container_memory_refaults_total", "file", 52)
+	webType("container_memory_reclaim_stall_seconds_total", "limit", 53)
+	webType("container_memory_reclaim_stalls_total", "limit", 54)
+	webType("container_memory_reclaim_stall_seconds_total", "host", 55)
+	webType("container_memory_reclaim_stalls_total", "host", 56)
+	for by, want := range map[string][2]float64{"by_name=own": {1, 6}, "by_name=idle": {2, 0}, "by_name=quota": {3, 8},
+		"by_name=migrated": {4, 0}, "by_name=other": {5, 7}, "by_id=77aa,by_name=db": {9, 10}} {
+		web("container_run_queue_wait_by_seconds_total,"+by, want[0])
+		if want[1] > 0 {
+			web("container_preemptions_by_total,"+by, want[1])
+		}
+	}
 	web("container_start_time_seconds", float64(testTime.Add(-time.Minute).UnixMilli())/1e3)
 	web("container_cpu_usage_seconds_total", 1.5)
 	webType("container_context_switches_total", "voluntary", 7)

@@ -8,6 +8,8 @@ const (
 	ContainerCPUUsage               = "container_cpu_usage_seconds_total"
 	ContainerContextSwitches        = "container_context_switches_total"
 	ContainerRunQueueLatency        = "container_run_queue_latency_seconds"
+	ContainerRunQueueWaitBy         = "container_run_queue_wait_by_seconds_total"
+	ContainerPreemptionsBy          = "container_preemptions_by_total"
 	ContainerForks                  = "container_process_forks_total"
 	ContainerExecs                  = "container_process_execs_total"
 	ContainerExits                  = "container_process_exits_total"
@@ -24,6 +26,16 @@ const (
 	ContainerMemoryLimit            = "container_spec_memory_limit_bytes"
 	ContainerPageFaults             = "container_memory_page_faults_total"
 	ContainerOOMKills               = "container_oom_kills_total"
+	ContainerOOMVictims             = "container_oom_victims_total"
+	ContainerRefaults               = "container_memory_refaults_total"
+	ContainerReclaimStall           = "container_memory_reclaim_stall_seconds_total"
+	ContainerReclaimStalls          = "container_memory_reclaim_stalls_total"
+	ContainerCPUWaiting             = "container_pressure_cpu_waiting_seconds_total"
+	ContainerCPUStalled             = "container_pressure_cpu_stalled_seconds_total"
+	ContainerMemoryWaiting          = "container_pressure_memory_waiting_seconds_total"
+	ContainerMemoryStalled          = "container_pressure_memory_stalled_seconds_total"
+	ContainerIOWaiting              = "container_pressure_io_waiting_seconds_total"
+	ContainerIOStalled              = "container_pressure_io_stalled_seconds_total"
 	ContainerDiskReadBytes          = "container_fs_reads_bytes_total"
 	ContainerDiskWriteBytes         = "container_fs_writes_bytes_total"
 	ContainerDiskReads              = "container_fs_reads_total"
@@ -148,17 +160,21 @@ const (
 	// The Kubernetes service that an edge's client dials.
 	LabelServiceName      = "service_name"
 	LabelServiceNamespace = "service_namespace"
-	LabelSide             = "side"
-	LabelClient           = "client"
-	LabelClientID         = "client_id"
-	LabelServer           = "server"
-	LabelServerID         = "server_id"
+	// Who ran while a container waited: the other container, or in LabelByName alone one of ByOwn and so on.
+	LabelByID     = "by_id"
+	LabelByName   = "by_name"
+	LabelSide     = "side"
+	LabelClient   = "client"
+	LabelClientID = "client_id"
+	LabelServer   = "server"
+	LabelServerID = "server_id"
 	// The processes at an edge's two ends.
 	LabelClientProcess = "client_process"
 	LabelServerProcess = "server_process"
 	// What passes the connections of an edge on, if anything does.
 	LabelVia       = "via"
 	LabelService   = "service"
+	LabelProcess   = "process"
 	LabelTransport = "transport"
 	LabelProgram   = "program"
 	LabelPlane     = "plane"
@@ -168,4 +184,14 @@ const (
 	LabelPurpose   = "purpose"
 	LabelVersion   = "version"
 	LabelGoVersion = "goversion"
+)
+
+// Values of LabelByName that are no container's name: other threads of the same container, nobody (the CPU had to wake
+// up), its own CPU quota, whoever was on a CPU that the thread was moved away from, and all that are not told apart.
+const (
+	ByOwn      = "own"
+	ByIdle     = "idle"
+	ByQuota    = "quota"
+	ByMigrated = "migrated"
+	ByOther    = "other"
 )

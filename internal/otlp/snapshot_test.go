@@ -56,11 +56,18 @@ func testSnapshot() *model.Snapshot {
 			{
 				Container: web,
 				CPU:       &model.CPUCounters{UsageNS: 1_500_000_000, Voluntary: 7, Involuntary: 8, RunQueue: testHistogram()},
+				Contention: &model.Contention{ContentionRest: model.ContentionRest{OwnNS: 1_000_000_000, IdleNS: 2_000_000_000, QuotaNS: 3_000_000_000, MigratedNS: 4_000_000_000, OtherNS: 5_000_000_000,
+					OwnPreemptions: 6, OtherPreemptions: 7, QuotaStops: 8}, By: []model.Contender{{ID: db.ID, Name: db.Name, WaitNS: 9_000_000_000, Preemptions: 10}}},
 				Processes: &model.ProcessCounters{Forks: 1, Execs: 2, Exits: 3, Threads: 4, BusyThreads: 1.5},
 				Throttle:  &model.ThrottleCounters{Periods: 10, ThrottledPeriods: 5, ThrottledNS: 250_000_000, QuotaCores: 0.5},
 				Memory: &model.MemorySample{UsageBytes: 11, WorkingSetBytes: 12, RSSBytes: 13, CacheBytes: 14,
-					LimitBytes: 15, PageFaults: 16, MajorPageFaults: 6, OOMKills: 1},
-				Disk: &model.DiskCounters{ReadBytes: 21, WriteBytes: 22, Reads: 23, Writes: 24},
+					LimitBytes: 15, PageFaults: 16, MajorPageFaults: 6, OOMKills: 1, AnonRefaults: 51, FileRefaults: 52, HasRefaults: true},
+				Reclaim: &model.ReclaimCounters{LimitNS: 53_000_000_000, LimitStalls: 54, HostNS: 55_000_000_000, HostStalls: 56},
+				Pressure: &model.PressureCounters{CPU: model.Pressure{WaitingNS: 57_000_000_000, StalledNS: 58_000_000_000, Known: true},
+					Memory: model.Pressure{WaitingNS: 59_000_000_000, StalledNS: 60_000_000_000, Known: true},
+					IO:     model.Pressure{WaitingNS: 61_000_000_000, StalledNS: 62_000_000_000, Known: true}},
+				Victims: &model.OOMVictims{Process: "java", Kills: []model.OOMKills{{Process: "java", Count: 63}}},
+				Disk:    &model.DiskCounters{ReadBytes: 21, WriteBytes: 22, Reads: 23, Writes: 24},
 				Devices: []model.DeviceSample{
 					{Device: model.BlockDevice{Major: 8, Name: "sda"}, Counters: model.DeviceCounters{
 						Read:  model.DiskOperations{Operations: 51, Bytes: 52, TimeNS: 500_000_000, QueueNS: 250_000_000, Errors: 53, Untimed: 54, Latency: testHistogram()},

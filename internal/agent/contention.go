@@ -1,0 +1,201 @@
+package agent
+
+import (
+	"cmp"
+	"slices"
+
+	"outsight/internal/model"
+)
+
+const (
+	// maxContenders bounds the pairs of containers of a host that are told apart, and maxContendersOf those of one
+	// that waits. What is past them is among what it waited for others.
+	maxContenders   = 512
+	maxContendersOf = 32
+	// leastContention is what a container must wait behind another within one reading for the two to be told apart from
+	// then on, in ns.
+	leastContention = 1_000_000
+)
+
+// contention sums who disturbed whom from control groups to containers.
+type contention struct {
+	// pairs and rests are the kernel's counters at the last reading.
+	pairs map[groupPair]model.CgroupPair
+	rests map[model.CgroupID]model.ContentionRest
+	// victims by the ID of the container that waited.
+	victims map[string]*victim
+	// told is how many pairs of containers are told apart, refused how often there was no room for one more.
+	told    int
+	refused uint64
+}
+
+type groupPair struct{ victim, culprit model.CgroupID }
+
+type victim struct {
+	rest model.ContentionRest
+	by   map[string]*model.Contender
+}
+
+// gain is what one container did to another since the last reading.
+type gain struct {
+	victim, culprit     string
+	waitNS, preemptions uint64
+}
+
+func newContention() *contention {
+	return &contention{pairs: make(map[groupPair]model.CgroupPair), rests: make(map[model.CgroupID]model.ContentionRest),
+		victims: make(map[string]*victim)}
+}
+
+// update takes in a reading. owner tells the ID of the container of a control group; containers are those of the snapshot.
+func (c *contention) update(read *model.KernelContention, owner func(model.CgroupID) string, containers []*model.Container) {
+	present := make(map[string]*model.Container, len(containers))
+	for _, one := range containers {
+		present[one.ID] = one
+	}
+	rests := make(map[model.CgroupID]model.ContentionRest, len(read.Groups))
+	for i := range read.Groups {
+		g := &read.Groups[i]
+		if g.ID == 0 {
+			continue // groups for which there was no room: of which container is not known
+		}
+		gained, before := g.ContentionRest, c.rests[g.ID]
+		if before.WaitNS() <= gained.WaitNS() {
+			gained = gained.Since(&before)
+		}
+		rests[g.ID] = g.ContentionRest
+		c.victim(owner(g.ID)).rest.Add(&gained)
+	}
+	c.rests = rests
+	gains := c.gains(read.Pairs, owner)
+	for i := range gains {
+		c.count(&gains[i], present)
+	}
+	c.forget(present, gains)
+}
+
+// gains is what each pair of containers gained, the largest first; what is between groups of one container is its own.
+func (c *contention) gains(read []model.CgroupPair, owner func(model.CgroupID) string) []gain {
+	pairs := make(map[groupPair]model.CgroupPair, len(read))
+	sums := make(map[[2]string]*gain)
+	for _, p := range read {
+		key := groupPair{p.Victim, p.Culprit}
+		pairs[key] = p
+		gained, before := p, c.pairs[key]
+		if before.WaitNS <= p.WaitNS && before.Preemptions <= p.Preemptions {
+			gained.WaitNS -= before.WaitNS
+			gained.Preemptions -= before.Preemptions
+		}
+		if gained.WaitNS == 0 && gained.Preemptions == 0 {
+			continue
+		}
+		of, by := owner(p.Victim), owner(p.Culprit)
+		if of == by {
+			own := c.victim(of)
+			own.rest.OwnNS += gained.WaitNS
+			own.rest.OwnPreemptions += gained.Preemptions
+			continue
+		}
+		sum := sums[[2]string{of, by}]
+		if sum == nil {
+			sum = &gain{victim: of, culprit: by}
+			sums[[2]string{of, by}] = sum
+		}
+		sum.waitNS += gained.WaitNS
+		sum.preemptions += gained.Preemptions
+	}
+	c.pairs = pairs
+	all := make([]gain, 0, len(sums))
+	for _, g := range sums {
+		all = append(all, *g)
+	}
+	slices.SortFunc(all, func(a, b gain) int {
+		return cmp.Or(cmp.Compare(b.waitNS, a.waitNS), cmp.Compare(a.victim, b.victim), cmp.Compare(a.culprit, b.culprit))
+	})
+	return all
+}
+
+// count adds to a pair that is told apart, or tells it apart from now on, or adds to what is not.
+func (c *contention) count(g *gain, present map[string]*model.Container) {
+	v := c.victim(g.victim)
+	contender := v.by[g.culprit]
+	if contender == nil && g.waitNS >= leastContention && present[g.culprit] != nil {
+		if c.told < maxContenders && len(v.by) < maxContendersOf {
+			contender = &model.Contender{ID: g.culprit}
+			v.by[g.culprit] = contender
+			c.told++
+		} else {
+			c.refused++
+		}
+	}
+	if contender == nil {
+		v.rest.OtherNS += g.waitNS
+		v.rest.OtherPreemptions += g.preemptions
+		return
+	}
+	if now := present[g.culprit]; now != nil {
+		contender.Name = now.Name
+	}
+	contender.WaitNS += g.waitNS
+	contender.Preemptions += g.preemptions
+}
+
+// forget gives up victims that are gone, and contenders that are gone and did nothing more.
+func (c *contention) forget(present map[string]*model.Container, gains []gain) {
+	active := make(map[[2]string]bool, len(gains))
+	for i := range gains {
+		active[[2]string{gains[i].victim, gains[i].culprit}] = true
+	}
+	for id, v := range c.victims {
+		for by := range v.by {
+			if present[id] == nil || present[by] == nil && !active[[2]string{id, by}] {
+				delete(v.by, by)
+				c.told--
+			}
+		}
+		if present[id] == nil {
+			delete(c.victims, id)
+		}
+	}
+}
+
+func (c *contention) victim(id string) *victim {
+	v := c.victims[id]
+	if v == nil {
+		v = &victim{by: make(map[string]*model.Contender)}
+		c.victims[id] = v
+	}
+	return v
+}
+
+// of is what a container waited for, a copy.
+func (c *contention) of(id string) *model.Contention {
+	v := c.victims[id]
+	if v == nil {
+		return &model.Contention{}
+	}
+	all := &model.Contention{ContentionRest: v.rest, By: make([]model.Contender, 0, len(v.by))}
+	for _, contender := range v.by {
+		all.By = append(all.By, *contender)
+	}
+	slices.SortFunc(all.By, func(a, b model.Contender) int { return cmp.Compare(a.ID, b.ID) })
+	return all
+}
+
+func (c *contention) drop() model.Drop {
+	return model.Drop{Name: "contending_containers", Count: c.refused, Capacity: maxContenders, Used: uint64(c.told)}
+}
+
+// readContention takes in who disturbed whom. It tells whether it could be read.
+func (a *Agent) readContention(containers []*model.Container) bool {
+	if a.sources.Contention == nil {
+		return false
+	}
+	read, err := a.sources.Contention.ReadContention()
+	a.failures.note("who disturbs whom", err)
+	if err != nil {
+		return false
+	}
+	a.contention.update(read, func(id model.CgroupID) string { return a.groups.owner(id, a.sources.Registry.Lookup) }, containers)
+	return true
+}

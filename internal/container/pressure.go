@@ -1,0 +1,107 @@
+package container
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"outsight/internal/model"
+)
+
+// Pressure stall information (PSI) is kept for groups of the v2 hierarchy alone, whatever controllers it has; on a hybrid
+// host, containers have a group there, too.
+
+// pressureFiles are the files and where their numbers go.
+var pressureFiles = []struct {
+	kind fileKind
+	of   func(*model.PressureCounters) *model.Pressure
+}{
+	{cpuPressure, func(p *model.PressureCounters) *model.Pressure { return &p.CPU }},
+	{memoryPressure, func(p *model.PressureCounters) *model.Pressure { return &p.Memory }},
+	{ioPressure, func(p *model.PressureCounters) *model.Pressure { return &p.IO }},
+}
+
+// noPressure is why this host has no PSI for groups; empty where it has.
+func noPressure(l *Layout, procRoot string) string {
+	if l.unified == "" {
+		return "no cgroup v2 hierarchy is mounted"
+	}
+	if _, err := os.Stat(procRoot + "/pressure/cpu"); err != nil {
+		return "the kernel keeps no pressure stall information"
+	}
+	return ""
+}
+
+func (f *Files) readPressure(c *model.Container, g *groupFiles) error {
+	if g.pressure.now(f.turn, g.first) {
+		return nil
+	}
+	var all model.PressureCounters
+	for _, file := range pressureFiles {
+		text, err := f.text(c, g, file.kind)
+		if errors.Is(err, errAbsent) || errors.Is(err, syscall.EOPNOTSUPP) {
+			continue // it may be switched off for one group
+		}
+		if err != nil {
+			return g.keep(pressureNumbers, err)
+		}
+		if *file.of(&all), err = parsePressure(text); err != nil {
+			return g.keep(pressureNumbers, f.failed(c, file.kind, err))
+		}
+	}
+	if !all.CPU.Known && !all.Memory.Known && !all.IO.Known {
+		return g.keep(pressureNumbers, errAbsent)
+	}
+	g.pressure.read(all == g.last.pressure)
+	g.last.pressure = all
+	return g.keep(pressureNumbers, nil)
+}
+
+var (
+	someLine  = []byte("some")
+	fullLine  = []byte("full")
+	totalWord = []byte("total=")
+)
+
+// parsePressure reads a pressure file: a line "some avg10=0.00 avg60=0.00 avg300=0.00 total=1234", in microseconds, and
+// one that begins with "full", which older kernels (before 5.13) do not have for the CPU.
+func parsePressure(text []byte) (p model.Pressure, err error) {
+	l, err := newLines(text)
+	if err != nil {
+		return p, err
+	}
+	for line, ok := l.next(); ok; line, ok = l.next() {
+		var into *uint64
+		kind, rest := word(line)
+		switch {
+		case bytes.Equal(kind, someLine):
+			into = &p.WaitingNS
+		case bytes.Equal(kind, fullLine):
+			into = &p.StalledNS
+		default:
+			continue
+		}
+		found := false
+		for len(rest) > 0 && !found {
+			var pair, number []byte
+			pair, rest = word(rest)
+			if number, found = bytes.CutPrefix(pair, totalWord); !found {
+				continue
+			}
+			if *into, err = parseUint(number); err != nil {
+				return model.Pressure{}, fmt.Errorf("line %q: %w", line, err)
+			}
+			*into *= 1000
+		}
+		if !found {
+			return model.Pressure{}, fmt.Errorf("line %q has no total", line)
+		}
+		p.Known = p.Known || into == &p.WaitingNS
+	}
+	if !p.Known {
+		return model.Pressure{}, errors.New("no line begins with some")
+	}
+	return p, nil
+}

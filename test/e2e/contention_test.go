@@ -1,0 +1,81 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestWhoDisturbsWhom has a container that wakes up again and again on a CPU on which another one spins: the store, the
+// API and the sums tell who is to blame. A third one takes memory past its limit, and what is killed for it is told.
+func TestWhoDisturbsWhom(t *testing.T) {
+	hog := shell(t, "hog", "while :; do :; done", "--cpuset-cpus", "0")
+	victim := start(t, "victim", []string{"--cpuset-cpus", "0"}, "stress-ng", "-q", "--cpu", "1", "--cpu-load", "20", "--temp-path", "/tmp")
+	eater := shell(t, "eater", "while :; do tail /dev/zero; busybox sleep 1; done", "--memory", "24m", "--memory-swap", "24m")
+	o := up(t)
+	by := func(of, who container) string {
+		return fmt.Sprintf(`container_run_queue_wait_by_seconds_total{id=%q,by_id=%q,by_name=%q}`, of.id, who.id, who.name)
+	}
+	waited := func(seconds float64) {
+		t.Helper()
+		eventually(t, 2*time.Minute, func() error {
+			if waited := o.number("sum(" + by(victim, hog) + ") or vector(0)"); waited < seconds {
+				return fmt.Errorf("it waited %v s behind the hog, want %v s", waited, seconds)
+			}
+			return nil
+		})
+	}
+	waited(0.2)
+	// Of one reading, the parts are the whole but for threads that ran just then (a wait is in the parts when it ends, and in
+	// the whole when its thread leaves the CPU) and for what was waited after the first program was there and before the second.
+	const partsOf, wholeOf = `sum(container_run_queue_wait_by_seconds_total{id=%[1]q})`, `sum(histogram_sum(container_run_queue_latency_seconds{id=%[1]q}))`
+	difference := func() float64 { return o.number(fmt.Sprintf(partsOf+" - "+wholeOf, victim.id)) }
+	before, wholeBefore := difference(), o.number(fmt.Sprintf(wholeOf, victim.id))
+	waited(0.8)
+	grew, whole := difference()-before, o.number(fmt.Sprintf(wholeOf, victim.id))-wholeBefore
+	t.Logf("while the whole grew by %v s, the parts grew by %v s more", whole, grew)
+	if math.Abs(grew) > 0.02*whole+0.02 {
+		t.Errorf("while the whole grew by %v s, the parts grew by %v s more", whole, grew)
+	}
+	if behind, other := o.number("sum("+by(victim, hog)+")"), o.number("sum("+by(hog, victim)+") or vector(0)"); other >= behind {
+		t.Errorf("the hog waited %v s behind who waited %v s behind it", other, behind)
+	}
+
+	var answer struct {
+		Containers []struct {
+			ID, Name, Line string
+			By             []struct{ ID, Name string }
+		}
+	}
+	response, err := client.Get("http://" + o.address + "/api/outsight/contention?from=now-1m&node=" + victim.id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		t.Fatal(err)
+	}
+	if len(answer.Containers) != 1 || answer.Containers[0].Name != victim.name || len(answer.Containers[0].By) == 0 ||
+		answer.Containers[0].By[0].ID != hog.id || !strings.Contains(answer.Containers[0].Line, "behind "+hog.name) {
+		t.Errorf("got %+v, want it behind %s above all", answer, hog.name)
+	}
+	t.Log(answer.Containers)
+
+	eventually(t, time.Minute, func() error {
+		kills := o.number(fmt.Sprintf(`sum(container_oom_victims_total{id=%q,process="tail"}) or vector(0)`, eater.id))
+		said := strings.Contains(o.log.String(), "a process was killed for lack of memory") && strings.Contains(o.log.String(), "process=tail")
+		if stalls := o.number(fmt.Sprintf(`sum(container_memory_reclaim_stalls_total{id=%q,type="limit"}) or vector(0)`, eater.id)); kills < 1 || !said || stalls < 1 {
+			return fmt.Errorf("%v kills, %v stalls, said: %t", kills, stalls, said)
+		}
+		return nil
+	})
+	if _, err := os.Stat("/proc/pressure/cpu"); err == nil {
+		if waited := o.number(fmt.Sprintf(`sum(container_pressure_cpu_waiting_seconds_total{id=%q}) or vector(0)`, victim.id)); waited == 0 {
+			t.Error("the kernel's own account of its waits is missing")
+		}
+	}
+}
