@@ -39,8 +39,12 @@ type Timing struct {
 // isHTTP are the protocols whose requests count as HTTP.
 var isHTTP = map[model.Protocol]bool{model.HTTP: true, model.HTTP2: true, model.GRPC: true}
 
-// Services are all nodes that are watched, the nearest to its limit first, beside the analysis that
-// tells what requests at the entries come to. cores tells how many CPUs each host has.
+// KindCPUs is the kind of a row that is the CPUs of a host, and no node.
+const KindCPUs Kind = "cpus"
+
+// Services are all nodes that are watched, and the CPUs of hosts that requests use, the nearest to its
+// limit first, beside the analysis that tells what requests at the entries come to. cores tells how many
+// CPUs each host has.
 func (g *Graph) Services(cores map[string]float64) (*Analysis, []Service) {
 	a := g.Analyse(cores)
 	var starts []string
@@ -67,6 +71,13 @@ func (g *Graph) Services(cores map[string]float64) (*Analysis, []Service) {
 		}
 		s.serve(n.Served, asked[n.ID], g.CoveredSeconds)
 		list = append(list, s)
+	}
+	for host := range cores {
+		for _, r := range a.Resources {
+			if r.Node == cpusOf(host) {
+				list = append(list, Service{Resource: r, Kind: KindCPUs, Host: host, Reached: true})
+			}
+		}
 	}
 	slices.SortFunc(list, func(x, y Service) int {
 		return cmp.Or(cmp.Compare(y.Utilisation, x.Utilisation), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Node, y.Node))

@@ -21,7 +21,7 @@ func TestServicesAreThePapersTable(t *testing.T) {
 		byName[s.Name] = s
 	}
 	// load and worker are used up by a third and a fifth, and no request comes to them.
-	if want := []string{"app", "load", "worker", "db", "host", "cache", "web"}; !slices.Equal(names, want) {
+	if want := []string{"app", "CPUs of vm", "load", "worker", "db", "host", "cache", "web"}; !slices.Equal(names, want) {
 		t.Fatalf("got %v, want %v", names, want)
 	}
 	app := byName["app"]

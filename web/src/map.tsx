@@ -47,6 +47,18 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
   const ends = (e: Edge) => [names.get(e.client), names.get(e.server)] as const
   const choose = (part: Partial<State>) => change({ node: undefined, edge: undefined, status: undefined, chart: undefined, ...part })
 
+  // A map that is larger than its frame begins where requests come in.
+  const begun = useRef('')
+  useEffect(() => {
+    const key = `${topology} ${shape.direction} ${Math.round(scale * 100)}`
+    if (!frame.current || width === 0 || begun.current === key || state.node || state.edge) return
+    begun.current = key
+    const first = [...placed.nodes.values()].reduce<{ x: number; y: number } | undefined>((a, b) => (!a || (shape.direction === 'down' ? b.y < a.y - 1 : b.x < a.x - 1) ? b : a), undefined)
+    if (!first) return
+    frame.current.scrollLeft = (first.x + MARGIN) * scale - frame.current.clientWidth / 2
+    frame.current.scrollTop = shape.direction === 'down' ? 0 : (first.y + MARGIN) * scale - frame.current.clientHeight / 2
+  }, [placed, scale, width === 0])
+
   // What is chosen elsewhere is shown here, too; the page itself does not move.
   useEffect(() => {
     const box = frame.current?.getBoundingClientRect()

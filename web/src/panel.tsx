@@ -1,6 +1,7 @@
 import { useEffect, useRef } from 'preact/hooks'
 import type { ComponentChildren } from 'preact'
 import { Chart } from './chart'
+import { Contention } from './contentionview'
 import type { Loaded, Line } from './data'
 import { Endpoints, endpointChart } from './endpoints'
 import { countedOf, factsOf, MEANING, numberOf, pairing, seen, trouble, unsure } from './facts'
@@ -76,7 +77,7 @@ function Worth({ graph, range }: { graph: Graph; range: [number, number] }) {
 function Value({ value, unit, path, state, change, strong }: { value: Seconds | undefined; unit: NumberInfo['unit']; path: string; state: State; change: Change; strong?: boolean }) {
   if (value === undefined) return <span class="none" title="Not available">{NONE}</span>
   return (
-    <button class={`number${state.chart === path ? ' chosen' : ''}${strong ? ' strong' : ''}`} data-number={path} title="Show a chart" onClick={() => change({ chart: state.chart === path ? undefined : path })}>
+    <button class={`number${state.chart === path ? ' chosen' : ''}${strong ? ' strong' : ''}`} data-number={path} data-explain={path} onClick={() => change({ chart: state.chart === path ? undefined : path })}>
       {format(value, unit)}
     </button>
   )
@@ -109,8 +110,9 @@ function EdgePanel({ graph, edge, state, change, range, theme, close }: Props & 
       {asked && <Chart key={`${state.endpoint} ${state.chart}`} title={asked.title} unit={asked.unit} lines={asked.lines} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />}
       <p class={edge.paired ? 'state good' : unsure(edge, client, server) ? 'state unsure' : 'state'} data-pairing>{pairing(edge)}</p>
       {seen(edge) && <p class={countedOf(edge) === 1 ? 'state good' : 'state unsure'} data-edge-counted>{seen(edge)}</p>}
+      {server && <Contention graph={graph} node={server} state={state} change={change} />}
       <Endpoints edge={edge} state={state} change={change} />
-      <table class="sides">
+      <table class="sides" data-of={edge.id}>
         <thead>
           <tr><th scope="col"><span class="hidden">Number</span></th><th scope="col">Client side</th><th scope="col">Server side</th></tr>
         </thead>
@@ -163,10 +165,11 @@ function NodePanel({ graph, node, state, change, range, theme, close }: Props & 
       {info && title && (
         <Chart key={state.chart} title={title} unit={info.unit} lines={[{ name: info.title, query: info.query.replaceAll('$match', matchers[scope]!) }]} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />
       )}
+      <Contention graph={graph} node={node} state={state} change={change} />
       {node.usage && GROUPS.map(([name, keys]) => {
         const rows = graph.numbers.usage.filter((n) => keys.test(n.key) && node.usage![n.key] !== undefined)
         return rows.length > 0 && (
-          <section key={name} class="group">
+          <section key={name} class="group" data-of={node.id}>
             <h3>{name}</h3>
             <dl class="numbers">
               {rows.map((n) => (
@@ -181,7 +184,7 @@ function NodePanel({ graph, node, state, change, range, theme, close }: Props & 
         if (!side) return null
         const edges = graph.edges.filter((e) => (way === 'served' ? e.server : e.client) === node.id)
         return (
-          <section key={way} class="group">
+          <section key={way} class="group" data-of={node.id}>
             <h3>{way === 'served' ? 'Requests served' : 'Requests made'}</h3>
             <dl class="numbers">
               {graph.numbers.side.filter((n) => ['transactions_per_second', 'p50', 'p99', 'request_bytes_per_second', 'response_bytes_per_second', 'connections_open'].includes(n.key) || (trouble(n.key) && numberOf(side, n.key))).map((n) => (
@@ -227,12 +230,13 @@ function about(n: Node, state: State): string {
   return [n.image, n.runtime, n.pod && `${n.namespace}/${n.pod}`, n.workload && n.workload !== n.pod && `${n.workload_kind} ${n.workload}`, short(n.id), n.started ? `since ${clock(n.started)}` : '', n.gone ? 'ended' : ''].filter(Boolean).join(' · ')
 }
 
-function StatusPanel({ graph, status: { data, error }, range, close }: Props) {
+function StatusPanel({ graph, status: { data, error }, range, close, change }: Props) {
   const features = [...(data?.features ?? [])].sort((a, b) => a.state.localeCompare(b.state))
   return (
     <>
       <Head kind="status" title="What these numbers are worth" close={close} />
       {graph && <Worth graph={graph} range={range} />}
+      <p class="group"><button class="link" data-to-health onClick={() => change({ view: 'health', status: undefined })}>Health: what is lost, over budget or missing, and what to do</button></p>
       {error && <p class="inline-error" role="alert">{error}</p>}
       {data && (
         <>
