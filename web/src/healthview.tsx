@@ -79,7 +79,7 @@ export function HealthView({ graph, status: { data, error }, state, change }: Pr
                     <td data-explain="health.memory" class={c.budget === undefined && (c.memory ?? 0) > BUDGET.bytes ? 'over' : undefined}>{c.memory === undefined ? NONE : bytes(c.memory)}</td>
                     <td data-explain="health.read">{c.read === undefined ? NONE : `${digits(c.read * 1000)} ms`}</td>
                     {costs.some((x) => x.budget !== undefined) && <td data-explain="health.budget" class={(c.budget ?? 0) > 1 ? 'over' : undefined}>{c.budget === undefined ? NONE : format(c.budget, 'ratio')}</td>}
-                    <td class="words">{c.shed.length > 0 && <strong>shed: {c.shed.join(', ')}. </strong>}{c.then || (c.budget === undefined ? `within ${digits(BUDGET.cores * 100)} % of a core and ${bytes(BUDGET.bytes)}` : 'within its budget')}</td>
+                    <td class="words advice">{c.shed.length > 0 && <strong>shed: {c.shed.join(', ')}. </strong>}{c.then || (c.budget === undefined ? `within ${digits(BUDGET.cores * 100)} % of a core and ${bytes(BUDGET.bytes)}` : 'within its budget')}</td>
                   </tr>
                 ))}
               </tbody>

@@ -18,6 +18,7 @@ it('reads back what it writes', () => {
     '#view=recordings&strip=1m&zoom=1790000000000-1790000000250&mark=stall%401790000000100&kept=7',
     '#view=services&sort=-service.demand',
     '#view=hosts',
+    '#by=workload&nodes=all',
     '#view=health',
     '#view=containers&q=cart',
     '#by=workload',

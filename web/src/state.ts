@@ -22,6 +22,8 @@ export interface State {
   by: Grouping
   /** The least share of all bytes that an edge is shown with. */
   share: number
+  /** Whether a map with many nodes has all of them. */
+  all?: boolean
   /** What the heat map shows. */
   quantity: Quantity
   /** The latency that the critical path goes by. */
@@ -111,6 +113,7 @@ export function parse(hash: string): State {
   s.view = p.get('view') === 'heat' ? 'matrix' : (VIEWS.find(([view]) => view === p.get('view'))?.[0] ?? DEFAULT.view)
   s.by = GROUPINGS.find((by) => by === p.get('by')) ?? DEFAULT.by
   s.share = SHARES.find((share) => share === finite(p.get('share'))) ?? DEFAULT.share
+  if (p.get('nodes') === 'all') s.all = true
   s.quantity = QUANTITIES.find((q) => q === p.get('quantity')) ?? DEFAULT.quantity
   s.percentile = PERCENTILES.find((q) => q === p.get('percentile')) ?? DEFAULT.percentile
   s.ago = AGOS.find(([ago]) => ago === p.get('ago'))?.[0] ?? DEFAULT.ago
@@ -145,6 +148,7 @@ export function write(s: State): string {
   if (s.chart && (s.edge || s.node)) p.set('chart', s.chart)
   if (s.chart?.startsWith('endpoint.') && s.edge && s.endpoint) p.set('endpoint', s.endpoint)
   for (const key of ['view', 'by', 'share', 'quantity', 'percentile', 'ago'] as const) if (s[key] !== DEFAULT[key]) p.set(key, String(s[key]))
+  if (s.all) p.set('nodes', 'all')
   if (s.strip) {
     p.set('strip', STRIPS.find(([, length]) => length === s.strip)![0])
     if (s.zoom) p.set('zoom', s.zoom.map(Math.round).join('-'))
