@@ -90,7 +90,7 @@ function Trust({ graph, status, open, show }: { graph?: Graph; status?: Status; 
     <button class={bad ? 'trust bad' : 'trust'} aria-expanded={open} onClick={show} title={hint.join('\n')}>
       <i aria-hidden="true" />
       {c.state === 'incomplete'
-        ? <>Incomplete{c.tables.length > 0 && <span class="wide">: {c.tables.length > 1 ? `${c.tables.length} tables were` : `table “${c.tables[0]!.name}” was`} full</span>}</>
+        ? <span>Incomplete{c.tables.length > 0 && <span class="wide">: {c.tables.length > 1 ? `${c.tables.length} tables were` : `table “${c.tables[0]!.name}” was`} full</span>}</span>
         : broken ? 'A required feature is absent'
         : part ? `${span(c.covered_seconds)} of ${span(c.window_seconds)} seen` : 'Complete'}
       {seen !== undefined && <span class="muted" data-counted={seen}><span class="wide"> · counted</span> {floorPercent(seen)}</span>}

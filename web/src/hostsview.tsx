@@ -5,6 +5,7 @@ import { agentOf, barOf, heardOf, memoryOf, seenOf, sizeOf, WHAT } from './hosts
 import { short, type Change, type State } from './state'
 import { useExplainer } from './tip'
 import type { HostRow } from './types'
+import { Filter } from './viewbar'
 
 interface Props {
   state: State
@@ -47,10 +48,7 @@ export function HostsView({ state, change, query, period }: Props) {
       <div class="bar-row">
         <h2>Hosts</h2>
         <span class="muted">{rows.length === data.hosts.length ? rows.length : `${rows.length} of ${data.hosts.length}`}</span>
-        <label class="filter">
-          <span class="hidden">Filter by host or container</span>
-          <input type="search" data-filter placeholder="Filter  /" value={state.q} spellcheck={false} onInput={(e) => change({ q: e.currentTarget.value }, true)} onKeyDown={(e) => e.key === 'Escape' && (change({ q: '' }, true), e.currentTarget.blur())} />
-        </label>
+        <Filter state={state} change={change} what="host or container" />
       </div>
       {data.hosts.length === 0 && <p class="note">No agent wrote in this time. <code>outsight up</code> watches this machine, and <code>outsight-agent --server URL</code> sends what it sees here.</p>}
       {rows.map((h) => <HostCard key={h.name} host={h} now={now} window={data.completeness.window_seconds} change={change} open={rows.length <= 4} />)}

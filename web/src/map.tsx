@@ -15,6 +15,9 @@ const SHAPES: Record<'right' | 'tight' | 'down', Options> = {
   down: { direction: 'down', node: { width: 140, height: 56 }, label: LABEL, layerGap: 80, nodeGap: 12 },
 }
 const MARGIN = 14
+/** How many nodes without an edge are named. */
+const CHIPS = 24
+
 /** Below this size names cannot be read; the map scrolls instead. */
 const LEAST_SCALE = 0.62
 
@@ -76,6 +79,12 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
 
   return (
     <>
+      {(saidOf(drawn, q !== '') || state.all) && (
+        <p class="muted many" data-drawn={drawn.drawn}>
+          {saidOf(drawn, q !== '') || `All ${drawn.nodes} nodes are drawn.`}{' '}
+          <button class="link" data-all onClick={() => change({ all: state.all ? undefined : true })}>{state.all ? 'Draw fewer' : 'Draw all'}</button>
+        </p>
+      )}
       <div class="map-frame" ref={frame}>
         {graph.edges.length === 0 ? (
           <p class="note">
@@ -121,16 +130,10 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
         {still.length > 0 && graph.edges.length > 0 && (
           <p class="alone">
             <span class="muted">{(graph.hidden_edges ?? 0) > 0 ? 'No edge shown:' : 'No traffic seen:'}</span>{' '}
-            {alone.slice(0, 40).map((n) => (
+            {alone.slice(0, CHIPS).map((n) => (
               <button key={n.id} class={`chip${n === selectedNode ? ' chosen' : ''}${n.gone ? ' gone' : ''}`} onClick={() => choose({ node: short(n.id) })}>{n.name}</button>
             ))}
-            {still.length > Math.min(40, alone.length) && <span class="muted">and {still.length - Math.min(40, alone.length)} more{alone.length <= 40 ? ' that ended without a name' : ''}</span>}
-          </p>
-        )}
-        {(saidOf(drawn, q !== '') || state.all) && (
-          <p class="muted" data-drawn={drawn.drawn}>
-            {saidOf(drawn, q !== '') || `All ${drawn.nodes} nodes are drawn.`}{' '}
-            <button class="link" data-all onClick={() => change({ all: state.all ? undefined : true })}>{state.all ? 'Draw fewer' : 'Draw all'}</button>
+            {still.length > Math.min(CHIPS, alone.length) && <span class="muted">and {still.length - Math.min(CHIPS, alone.length)} more{alone.length <= CHIPS ? ' that ended without a name' : ''}</span>}
           </p>
         )}
         {graph.omitted_edges > 0 && <p class="muted">{graph.omitted_edges} less busy edges are left out.</p>}

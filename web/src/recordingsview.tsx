@@ -1,19 +1,26 @@
 import { useRecordings } from './data'
-import { bytes, format } from './format'
+import { bytes, duration, format } from './format'
 import { kindOf, newest, opened, spanOf, timeOf, tookOf } from './recordings'
 import type { Change, State } from './state'
+import type { KeptAnomaly } from './types'
 import { useExplainer } from './tip'
+import { Filter } from './viewbar'
 
 /** Short saturations whose surroundings are kept, and how to record more. */
 export function RecordingsView({ state, change }: { state: State; change: Change }) {
   const { data, error } = useRecordings()
+  // The strip is above the table.
+  const open = (a: KeptAnomaly) => {
+    change(opened(a))
+    scrollTo({ top: 0 })
+  }
   const list = newest(data?.anomalies ?? [], state.q.toLowerCase())
   useExplainer(['kept'], (key, of) => {
     const a = data?.anomalies.find((a) => String(a.number) === of)
     if (!a) return undefined
     return key === 'took'
       ? { title: `It took ${tookOf(a)}`, what: 'from the first to the last tick at which the resource was at its limit', error: data?.flight ? `a tick (${data.flight.interval_ms} ms) at each end` : undefined }
-      : { title: `${format(a.waited_ms, '')} ms waited`, what: 'milliseconds of threads in run queues, and of requests beyond the usual number, summed', error: 'as of ticks: what is shorter than one is counted by its share' }
+      : { title: `${duration(a.waited_ms / 1000)} waited`, what: 'time of threads in run queues and of requests beyond the usual number, all of them summed', error: 'as of ticks: what is shorter than one is counted by its share' }
   })
   if (error && !data) return <p class="inline-error" role="alert">{error}</p>
   if (!data) return <p class="note">Reading…</p>
@@ -32,10 +39,7 @@ export function RecordingsView({ state, change }: { state: State; change: Change
               {list.length === data.anomalies.length ? list.length : `${list.length} of ${data.anomalies.length}`}{data.dropped > 0 && ` · ${format(data.dropped, '')} older ones made room`}
               {data.directory ? ` · files in ${data.directory}` : ' · in memory alone'}
             </span>
-            <label class="filter">
-              <span class="hidden">Filter by container or cause</span>
-              <input type="search" data-filter placeholder="Filter  /" value={state.q} spellcheck={false} onInput={(e) => change({ q: e.currentTarget.value }, true)} onKeyDown={(e) => e.key === 'Escape' && (change({ q: '' }, true), e.currentTarget.blur())} />
-            </label>
+            <Filter state={state} change={change} what="container or cause" />
           </div>
           {data.problem && <p class="inline-error pad" role="alert">Not all are on the disk: {data.problem}</p>}
           {data.anomalies.length === 0 && <p class="note">No short saturation has been kept. The agent looks for them every half a minute, and keeps ten seconds before and after each.</p>}
@@ -47,12 +51,12 @@ export function RecordingsView({ state, change }: { state: State; change: Change
                 </thead>
                 <tbody>
                   {list.map((a) => (
-                    <tr key={a.number} data-of={String(a.number)} data-anomaly={a.number} class={`pick${state.kept === a.number ? ' chosen' : ''}`} onClick={() => change(opened(a))}>
+                    <tr key={a.number} data-of={String(a.number)} data-anomaly={a.number} class={`pick${state.kept === a.number ? ' chosen' : ''}`} onClick={() => open(a)}>
                       <th scope="row" class="name"><button title="Open it tick by tick" aria-label={`${timeOf(a)}, ${a.container}: ${a.text}`}><span>{timeOf(a)}</span></button></th>
                       <td class="words">{a.container}</td>
                       <td class="words">{kindOf(a)}</td>
                       <td data-explain="kept.took">{tookOf(a)}</td>
-                      <td data-explain="kept.waited">{format(a.waited_ms, '')} ms</td>
+                      <td data-explain="kept.waited">{duration(a.waited_ms / 1000)}</td>
                       <td class="words cause-line" title={[a.text, ...a.effects].join('\n')}>{a.text}{a.effects.length > 0 && <small> {a.effects.slice(0, 3).join('; ')}{a.effects.length > 3 && ` and ${a.effects.length - 3} more`}</small>}</td>
                       <td class="words muted">{a.file ? `${a.file}, ${bytes(a.bytes ?? 0)}` : 'memory'}</td>
                     </tr>

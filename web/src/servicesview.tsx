@@ -81,10 +81,6 @@ export function ServicesView({ graph, state, change, query, period }: Props) {
       <div class="bar-row">
         <h2>Services</h2>
         <span class="muted">{list.length === told.length ? list.length : `${list.length} of ${told.length}`}{told.length < data.services.length && ` · ${data.services.length - told.length} that ended without a request are left out`}{power.size === 0 && ' · no meter tells the power of this host'}</span>
-        <label class="filter">
-          <span class="hidden">Filter by name or image</span>
-          <input type="search" data-filter placeholder="Filter  /" value={state.q} spellcheck={false} onInput={(e) => change({ q: e.currentTarget.value }, true)} onKeyDown={(e) => e.key === 'Escape' && (change({ q: '' }, true), e.currentTarget.blur())} />
-        </label>
       </div>
       <div class="scroll">
         <table data-services>

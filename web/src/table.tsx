@@ -86,10 +86,6 @@ export function Table({ graph, state, change }: { graph: Graph; state: State; ch
           {rows.length === all.length ? all.length : `${rows.length} of ${all.length}`}{state.by === 'process' ? '' : ` · ${format(used, 'cores')} of ${cores} cores used`}
           {graph.completeness.ended_omitted > 0 && ` · ${graph.completeness.ended_omitted} more that ended are left out`}
         </span>
-        <label class="filter">
-          <span class="hidden">Filter by name or image</span>
-          <input data-filter type="search" placeholder="Filter  /" value={state.q} spellcheck={false} onInput={(e) => change({ q: e.currentTarget.value }, true)} onKeyDown={(e) => e.key === 'Escape' && (change({ q: '' }, true), e.currentTarget.blur())} />
-        </label>
       </div>
       <div class="scroll">
         <table>

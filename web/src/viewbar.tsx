@@ -51,8 +51,18 @@ export function ViewBar({ graph, state, change, query }: { graph: Graph; state: 
         </label>
       )}
       {state.view === 'map' && <Picture query={query} />}
+      {state.view !== 'path' && state.view !== 'changes' && state.view !== 'matrix' && <Filter state={state} change={change} what="name or image" />}
       {hidden > 0 && <span class="muted" data-hidden={hidden}>{hidden === 1 ? '1 edge is' : `${hidden} edges are`} hidden</span>}
       {graph.unmatched_share > 0 && <span class="muted unmatched" data-unmatched title="Edges with an end that is in no known container">Unmatched: {unmatched(graph)}</span>}
     </div>
+  )
+}
+
+/** The filter of a view; "/" goes to it. */
+export function Filter({ state, change, what }: { state: State; change: Change; what: string }) {
+  return (
+    <span class="filter">
+      <input type="search" data-filter aria-label={`Filter by ${what}`} placeholder="Filter  /" value={state.q} spellcheck={false} onInput={(e) => change({ q: e.currentTarget.value }, true)} onKeyDown={(e) => e.key === 'Escape' && (change({ q: '' }, true), e.currentTarget.blur())} />
+    </span>
   )
 }
