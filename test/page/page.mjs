@@ -676,7 +676,7 @@ const steps = {
     await page.keyboard.press('/')
     await page.keyboard.type('team-7-service-7')
     await page.waitForFunction(() => document.querySelectorAll('.map-frame .node').length < 20)
-    assert.ok((await page.locator('.map-frame .node:not(.dim)').allInnerTexts()).every((t) => t.includes('team-7')))
+    assert.ok((await page.locator('.map-frame .node:not(.dim) .name').allTextContents()).every((t) => t.startsWith('team-7')))
     await page.keyboard.press('Escape')
     await page.waitForSelector('[data-drawn="80"]')
     await page.click('[data-all]')

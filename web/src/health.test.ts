@@ -55,8 +55,8 @@ it('lists edges of which not all was seen', () => {
 describe('the verdict', () => {
   it('is empty where all is well', () => expect(verdict(status(), graph(), { cpu: [on(0.001)] })).toEqual([]))
   it('has a line for each thing that is wrong', () => {
-    const s = status({ drops: [{ host: 'server', name: 'queue', count: 3 }], features: [{ host: 'vm', name: 'x', purpose: 'CPU time', state: 'absent', required: true }] })
+    const s = status({ drops: [{ host: 'server', name: 'queue', count: 3 }, { host: 'server', name: 'api/refused-requests', count: 2 }], features: [{ host: 'vm', name: 'x', purpose: 'CPU time', state: 'absent', required: true }] })
     expect(verdict(s, graph({ counted_share: { vm: 0.5 } }), { cpu: [on(0.02)], memory: [on(1024)], shed: [on(1, { feature: 'e' })] })).toEqual([
-      '3 updates found no room in “queue” of server', 'the agent on vm takes 2.00 % of a core and 1.00 KiB', '1 feature is shed on vm', 'CPU time cannot be had on vm', '50 % of the bytes received on vm are counted'])
+      '3 updates found no room in “queue” of server', '2 were refused by server: “api/refused-requests”', 'the agent on vm takes 2.00 % of a core and 1.00 KiB', '1 feature is shed on vm', 'CPU time cannot be had on vm', '50 % of the bytes received on vm are counted'])
   })
 })

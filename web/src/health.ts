@@ -155,10 +155,16 @@ export function incompleteEdges(g: Graph): { edge: Edge; share: number; client?:
     .sort((a, b) => a.share - b.share)
 }
 
+/** Names of what counts refusals and not want of room. */
+const REFUSED = /refus|unauthor|reject|malformed|too-large|poison/
+
 /** All of it in a line for each thing that is wrong; empty where nothing is. */
 export function verdict(status: Status, graph: Graph | undefined, a: Answers): string[] {
   const { lost } = boundsOf(status, graph)
-  const list = lost.map((b) => `${format(b.dropped ?? b.total, '')} updates found no room in “${b.name}” of ${b.host}`)
+  const list = lost.map((b) => {
+    const n = format(b.dropped ?? b.total, '')
+    return REFUSED.test(b.name) ? `${n} were refused by ${b.host}: “${b.name}”` : `${n} updates found no room in “${b.name}” of ${b.host}`
+  })
   const c = graph?.completeness
   if (c && c.covered_seconds < c.window_seconds - 2) list.push(`${span(c.covered_seconds)} of ${span(c.window_seconds)} were watched`)
   for (const cost of costsOf(a)) {

@@ -56,8 +56,8 @@ export function HealthView({ graph, status: { data, error }, state, change }: Pr
         {wrong.length > 0 && <ul>{wrong.map((w) => <li key={w}>{w}</li>)}</ul>}
       </div>
 
-      <Section id="lost" title="Lost" hint="updates that found no room in a bounded table or queue">
-        {lost.length === 0 ? <p class="fine">Nothing found no room in this time.</p> : <Bounds list={lost} />}
+      <Section id="lost" title="Lost" hint="what found no room in a bounded table or queue, or was refused">
+        {lost.length === 0 ? <p class="fine">Everything found room in this time.</p> : <Bounds list={lost} />}
         {near.length > 0 && <><h4>Nearly full</h4><Bounds list={near} /></>}
         {before.length > 0 && (
           <details><summary>{before.length} dropped something before this time</summary><Bounds list={before} /></details>

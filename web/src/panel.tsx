@@ -4,10 +4,12 @@ import { Chart } from './chart'
 import { Contention } from './contentionview'
 import type { Loaded, Line } from './data'
 import { Endpoints, endpointChart } from './endpoints'
+import { windowOf } from './explain'
 import { countedOf, factsOf, MEANING, numberOf, pairing, seen, trouble, unsure } from './facts'
 import { bytes, clock, counted, digits, duration, floorPercent, format, missing, NONE, span, unmatched } from './format'
 import { Period } from './header'
 import { short, type Change, type State } from './state'
+import { useExplainer } from './tip'
 import { best, type Edge, type Graph, type Node, type NumberInfo, type Seconds, type Status } from './types'
 
 interface Props {
@@ -93,6 +95,11 @@ function EdgePanel({ graph, edge, state, change, range, theme, close }: Props & 
     ? sides.map((s) => ({ name: `${s} side`, query: info.query.replaceAll('$match', `${match},side="${s}"`) })) : []
   const s = best(edge)
   const facts = factsOf(edge, graph.numbers.side)
+  const told = edge.client_side ? 'client' : 'server'
+  useExplainer(['edge'], () => ({
+    title: 'Network time', value: edge.paired ? duration(edge.network_seconds) : undefined, what: edge.paired ? 'what a request and its reply take between the two ends' : 'needs both ends: it is the difference of what they counted',
+    formula: 'client p50 − server p50', error: `each p50 at most ±${(graph.error_bound * 100).toFixed(1)} %: a small difference of large numbers is uncertain`, window: windowOf(graph),
+  }))
   const asked = endpointChart(graph, edge, state)
   const [client, server] = [edge.client, edge.server].map((id) => graph.nodes.find((n) => n.id === id))
   return (
@@ -100,11 +107,11 @@ function EdgePanel({ graph, edge, state, change, range, theme, close }: Props & 
       <Head kind="edge" close={close} title={<><Go id={edge.client} change={change}>{name(edge.client)}</Go><span class="arrow"> → </span><Go id={edge.server} change={change}>{name(edge.server)}</Go></>}>
         <p class="muted small">{edge.transport.toUpperCase()} · {edge.services.slice(0, 4).join(', ') || 'service not known'}{edge.services.length > 4 ? ` and ${edge.services.length - 4} more` : ''}{edge.via ? ` · through ${edge.via}` : ''}</p>
       </Head>
-      <div class="tiles">
-        <Tile title="Requests" value={format(s?.transactions_per_second, '/s')} />
-        <Tile title="p50" value={duration(s?.p50)} />
-        <Tile title="p99" value={duration(s?.p99)} />
-        <Tile title="Network time" value={edge.paired ? duration(edge.network_seconds) : NONE} hint={edge.paired ? 'client p50 − server p50' : 'needs both ends'} />
+      <div class="tiles" data-of={edge.id}>
+        <Tile title="Requests" value={format(s?.transactions_per_second, '/s')} explain={`${told}.transactions_per_second`} />
+        <Tile title="p50" value={duration(s?.p50)} explain={`${told}.p50`} />
+        <Tile title="p99" value={duration(s?.p99)} explain={`${told}.p99`} />
+        <Tile title="Network time" value={edge.paired ? duration(edge.network_seconds) : NONE} explain="edge.network" />
       </div>
       {info && lines.length > 0 && <Chart key={state.chart} title={info.title} unit={info.unit} lines={lines} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />}
       {asked && <Chart key={`${state.endpoint} ${state.chart}`} title={asked.title} unit={asked.unit} lines={asked.lines} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />}
@@ -140,8 +147,8 @@ function Go({ id, change, children }: { id: string; change: Change; children: Co
   return <button class="link" onClick={() => change({ node: short(id), edge: undefined, chart: undefined })}>{children}</button>
 }
 
-function Tile({ title, value, hint }: { title: string; value: string; hint?: string }) {
-  return <div class="tile" title={hint}><span>{title}</span><strong data-tile={title}>{value}</strong></div>
+function Tile({ title, value, explain }: { title: string; value: string; explain: string }) {
+  return <div class="tile" data-explain={explain} tabindex={0}><span>{title}</span><strong data-tile={title}>{value}</strong></div>
 }
 
 const GROUPS: [string, RegExp][] = [
