@@ -680,7 +680,7 @@ const steps = {
     await page.keyboard.press('Escape')
     await page.waitForSelector('[data-drawn="80"]')
     await page.click('[data-all]')
-    await page.waitForFunction(() => document.querySelectorAll('.map-frame .node').length > 400)
+    await page.waitForFunction(() => document.querySelectorAll('.map-frame .node').length > 300)
     assert.equal(hash(page).get('nodes'), 'all')
     await page.context().close()
   },
