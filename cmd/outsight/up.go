@@ -131,6 +131,11 @@ func (u *up) handler() http.Handler {
 		Metrics:  otlp.Handler(u.host.Snapshot),
 		Snapshot: u.host.Snapshot,
 		Flight:   u.host.Flight,
+
+		Anomalies:    u.host.Anomalies,
+		Anomaly:      u.host.Anomaly,
+		AnomalyFiles: anomaliesIn(u.options.data).Directory,
+
 		Ready: func() error {
 			if u.host.Snapshot() == nil {
 				return errors.New("no counters have been read yet")

@@ -129,7 +129,8 @@ func (l numberList) MarshalJSON() ([]byte, error) {
 }
 
 // flight answers GET /api/outsight/flight: from and to as everywhere, the last minute without them;
-// lanes=8, how many of the busiest containers, and container=ID for others beside them.
+// lanes=8, how many of the busiest containers, and container=ID for others beside them; anomaly=3 for
+// what is kept around the anomaly with that number, which may be older than the rest.
 func (s *server) flight(ctx context.Context, r *http.Request) (any, error) {
 	from, to, err := s.windowWithin(r, flightWindow, leastFlightWindow, mostFlightWindow)
 	if err != nil {
@@ -141,12 +142,9 @@ func (s *server) flight(ctx context.Context, r *http.Request) (any, error) {
 			return nil, badRequest("lanes=%q, want a number from 1 to %d", text, maxFlightLanes)
 		}
 	}
-	var data *recorder.FlightData
-	if s.Flight != nil {
-		data = s.Flight(2 * mostFlightWindow)
-	}
-	if data == nil {
-		return nil, errNoFlight
+	data, err := s.kept(r.URL.Query().Get("anomaly"))
+	if err != nil {
+		return nil, err
 	}
 	answer, err := s.analysed(ctx, data, from, to, lanes, r.URL.Query()["container"])
 	if err != nil {

@@ -45,10 +45,6 @@ func (s *server) path(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	cores := map[string]float64{}
-	for _, h := range data.hosts() {
-		cores[h.Name] = h.Cores
-	}
-	a := g.Analyse(cores)
+	a := g.Analyse(data.cores())
 	return pathAnswer{g.From, g.To, g.CoveredSeconds, a, g.CriticalPath(percentile, a.Entries), pathFormulas, data.completeness(g)}, nil
 }

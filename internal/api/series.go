@@ -92,7 +92,8 @@ var fields = map[[2]string]graph.Field{
 	{otlp.EdgeConnectionDuration}:                  graph.ConnectionDuration,
 }
 
-var selfMetrics = []string{otlp.HostCores, otlp.HostMemory, otlp.Drops, otlp.Entries, otlp.Capacity}
+var selfMetrics = []string{otlp.HostCores, otlp.HostMemory, otlp.Drops, otlp.Entries, otlp.Capacity,
+	otlp.HostCPUIdle, otlp.HostCPUOther, otlp.AgentCPU, otlp.AgentResidentMemory, otlp.BuildInfo}
 
 // windowQuery selects everything that a graph is made of. One query for all: its cost is in the
 // samples that it reads, not in their number.

@@ -41,6 +41,12 @@ type Options struct {
 	// Flight is what the flight recorder of an agent in the same process has kept of the last while;
 	// nil, or an answer of nil, where there is none.
 	Flight func(last time.Duration) *recorder.FlightData
+	// Anomalies are those that the flight recorder has kept longer than the rest, Anomaly what is kept
+	// around one of them; nil, or answers of nil, where there are none. AnomalyFiles is the directory
+	// with a file of each, empty where they are in memory alone.
+	Anomalies    func() *recorder.Anomalies
+	Anomaly      func(number uint64) *recorder.FlightData
+	AnomalyFiles string
 	// Bounds are those of this process that no agent tells of, for the status; nil for none.
 	Bounds func(context.Context) []model.Drop
 	// Ready is why the server cannot answer yet, or nil.
@@ -89,6 +95,9 @@ func New(querier Querier, options Options) http.Handler {
 	mux.HandleFunc("GET /api/outsight/picture", s.json(s.picture))
 	mux.HandleFunc("GET /api/outsight/path", s.json(s.path))
 	mux.HandleFunc("GET /api/outsight/contention", s.json(s.contention))
+	mux.HandleFunc("GET /api/outsight/services", s.json(s.services))
+	mux.HandleFunc("GET /api/outsight/hosts", s.json(s.hostList))
+	mux.HandleFunc("GET /api/outsight/recordings", s.json(s.recordings))
 	mux.HandleFunc("GET /api/outsight/changes", s.json(s.changes))
 	mux.HandleFunc("GET /api/outsight/heatmap", s.json(s.heatMap))
 	mux.HandleFunc("GET /api/outsight/containers", s.json(s.containers))

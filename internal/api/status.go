@@ -85,6 +85,9 @@ func (s *server) status(ctx context.Context, _ *http.Request) (any, error) {
 			a.Drops = append(a.Drops, drop{serverName, d.Name, d.Count, d.Used, d.Capacity})
 		}
 	}
+	if s.Auth != nil {
+		a.Drops = append(a.Drops, drop{Host: serverName, Name: refusedRequests, Count: s.Auth.Refused()})
+	}
 	g, data, err := s.build(ctx, now.Add(-defaultFrom), now, graph.ByContainer)
 	if err != nil {
 		return nil, err
@@ -95,6 +98,9 @@ func (s *server) status(ctx context.Context, _ *http.Request) (any, error) {
 
 // serverName is what a server's own bounds are listed under, beside the hosts.
 const serverName = "server"
+
+// refusedRequests counts those that had no token, or a wrong one.
+const refusedRequests = "api/refused-requests"
 
 func (a *statusAnswer) fromSnapshot(s *model.Snapshot) {
 	name := s.Host.Name

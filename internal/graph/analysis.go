@@ -121,20 +121,7 @@ func resourceOf(n *Node, cores float64) Resource {
 
 func (a *Analysis) finish() {
 	for i := range a.Resources {
-		r := &a.Resources[i]
-		if r.Parallel <= 0 {
-			continue
-		}
-		// More than one is a measurement's error: a thread began and ended between two looks.
-		r.Utilisation = min(r.CPUCores/r.Parallel, 1)
-		if a.ArrivalRate > 0 {
-			demand := r.Utilisation / a.ArrivalRate
-			r.Demand = &demand
-		}
-		if r.ArrivalRate != nil && *r.ArrivalRate > 0 && r.Utilisation > 0 {
-			most := *r.ArrivalRate / r.Utilisation
-			r.MaxArrivalRate = &most
-		}
+		a.Resources[i].finish(a.ArrivalRate)
 	}
 	slices.SortFunc(a.Resources, func(x, y Resource) int {
 		return cmp.Or(cmp.Compare(y.Utilisation, x.Utilisation), cmp.Compare(x.Node, y.Node))
@@ -145,6 +132,24 @@ func (a *Analysis) finish() {
 	most := &a.Resources[0]
 	rate, times := 1 / *most.Demand, 1/most.Utilisation
 	a.SaturationRate, a.Extrapolation, a.Bottleneck = &rate, &times, most.Node
+}
+
+// finish computes what follows from the CPU time and what it could at most be; rate is that of the
+// requests at the entries.
+func (r *Resource) finish(rate float64) {
+	if r.Parallel <= 0 {
+		return
+	}
+	// More than one is a measurement's error: a thread began and ended between two looks.
+	r.Utilisation = min(r.CPUCores/r.Parallel, 1)
+	if rate > 0 {
+		demand := r.Utilisation / rate
+		r.Demand = &demand
+	}
+	if r.ArrivalRate != nil && *r.ArrivalRate > 0 && r.Utilisation > 0 {
+		most := *r.ArrivalRate / r.Utilisation
+		r.MaxArrivalRate = &most
+	}
 }
 
 // Entries finds where requests come in: servers that are called by a node that nobody calls (a user

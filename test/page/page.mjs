@@ -125,6 +125,15 @@ const zoomed = (page) => {
 }
 const waitForZoom = (page, more) => page.waitForFunction((more) => { const [a, b] = new URLSearchParams(location.hash.slice(1)).get('zoom').split('-'); return b - a >= more }, more)
 
+/** What is said of a number to who points at it. */
+async function tipOf(page, element) {
+  await page.mouse.move(0, 0)
+  await page.waitForFunction(() => !document.querySelector('[data-tip]'))
+  await element.hover()
+  await page.waitForSelector('[data-tip]')
+  return page.locator('[data-tip]').innerText()
+}
+
 /** Takes pictures of a view on wide and narrow screens, light and dark, and asks whether it fits. */
 async function looks(name, hash, there) {
   for (const colorScheme of ['light', 'dark']) {
@@ -271,14 +280,14 @@ const steps = {
     await page.context().close()
   },
 
-  async 'opens the heat map, and a cell has the p99 of its edge'() {
+  async 'opens the matrix, and a cell has the p99 of its edge'() {
     const page = await open()
     await until(async () => (await graphOf('from=now-5m')).covered_seconds > 15)
     const { from, to } = await hold(page)
-    await page.click('[data-view=heat]')
+    await page.click('[data-view=matrix]')
     await page.selectOption('[name=quantity]', 'p99')
     await page.waitForSelector('.heat-cell[data-cell]')
-    assert.equal(hash(page).get('view') + hash(page).get('quantity'), 'heatp99')
+    assert.equal(hash(page).get('view') + hash(page).get('quantity'), 'matrixp99')
     const heat = await (await fetch(new URL(`api/outsight/heatmap?from=${from}&to=${to}`, base))).json()
     const graph = await graphOf(`from=${from}&to=${to}`)
     const alone = (c) => graph.edges.filter((e) => e.client === heat.nodes[c.source] && e.server === heat.nodes[c.destination]).length === 1
@@ -327,7 +336,7 @@ const steps = {
     const all = (selector, key) => page.locator(selector).evaluateAll((list, key) => list.map((e) => e.dataset[key]), key)
     assert.deepEqual(await all('[data-resource]', 'resource'), want.resources.map((r) => r.node))
     assert.deepEqual(await all('[data-hop]', 'hop'), want.critical_path.hops.map((h) => h.node))
-    assert.equal(await page.locator('[data-resources] th .explained').first().getAttribute('title'), want.formulas.utilisation)
+    assert.ok((await tipOf(page, page.locator('[data-resources] th .explained').first())).includes(want.formulas.utilisation))
     await page.selectOption('[name=percentile]', 'p50')
     await page.waitForSelector('[data-percentile=p50]')
     assert.equal(hash(page).get('percentile'), 'p50')
@@ -370,6 +379,336 @@ const steps = {
     assert.equal(hash(page).get('ago'), '1d')
     await page.context().close()
     await looks('changes', `#view=changes&from=${to - 20}&to=${to}`, '[data-change]')
+  },
+
+  async 'shows the table of services, as the API has it, with formulas and queries'() {
+    const page = await open()
+    await until(async () => (await graphOf('from=now-5m')).covered_seconds > 25)
+    const { from, to } = await hold(page)
+    await page.click('[data-view=services]')
+    await page.waitForSelector('[data-services] [data-service]')
+    const want = await json(`services?from=${from}&to=${to}`)
+    const summary = await page.locator('[data-services-summary]').innerText()
+    assert.ok(summary.includes(want.bottleneck_name) && summary.includes(`${want.extrapolation.toFixed(1)} times`), summary)
+    // Of those that are there, the nearest to its limit first.
+    const shown = await page.locator('[data-service]').evaluateAll((rows) => rows.map((r) => r.dataset.of))
+    assert.deepEqual(shown, want.services.filter((s) => shown.includes(s.node)).map((s) => s.node))
+    const served = want.services.filter((s) => s.tcp && s.host)
+    assert.ok(served.length > 3 && served.every((s) => shown.includes(s.node)), 'a service with requests is not shown')
+    const busy = served.find((s) => s.http?.p99 > 0 && s.max_arrival_rate && s.demand)
+    const cell = (key) => page.locator(`[data-of=${JSON.stringify(busy.node)}] [data-number=${key}]`)
+    for (const [key, value] of [['http_p99', busy.http.p99], ['tcp_p99', busy.tcp.p99], ['demand', busy.demand]]) {
+      const text = await cell(key).innerText()
+      assert.ok(Math.abs(seconds(text) / value - 1) < 0.02, `${key}: the page says ${text}, the API ${value}`)
+    }
+    assert.ok(Math.abs(parseFloat(await cell('utilisation').innerText()) / 100 / busy.utilisation - 1) < 0.02)
+    const tip = await tipOf(page, cell('utilisation'))
+    assert.match(tip, /U = CPU time per second \/ min\(cores, busy threads, quota\)/)
+    assert.match(tip, /Window/)
+    // The query that is told is answered, and with nearly the same.
+    const query = tip.split('PromQL\n')[1].split('\n')[0]
+    const { data } = await (await fetch(new URL('api/v1/query?' + new URLSearchParams({ query, time: to }), base))).json()
+    assert.ok(Math.abs(Number(data.result[0].value[1]) / busy.utilisation - 1) < 0.5, `PromQL has ${data.result[0].value[1]} for ${busy.utilisation}`)
+    assert.match(await tipOf(page, cell('tcp_p99')), /at most ±1\.1 %/)
+    // No meter tells the power of a virtual machine, so that there is no column of it.
+    if (demo) assert.equal(await page.locator('[data-number=power]').count(), 0)
+    await page.click('[data-explain="service.demand"]')
+    assert.equal(hash(page).get('sort'), '-service.demand')
+    await page.reload()
+    await page.waitForSelector('th[aria-sort=descending] [data-explain="service.demand"]')
+    await cell('tcp_p99').click()
+    await chartShows(page)
+    await page.context().close()
+    await looks('services', `#view=services&from=${from}&to=${to}`, '[data-service]')
+  },
+
+  async 'draws a line beside the numbers of a table, by one query for each column'() {
+    await until(async () => (await graphOf('from=now-5m')).covered_seconds > 40)
+    const page = await open({ viewport: { width: 1400, height: 900 } }, '', 'tbody tr')
+    const { from, to } = await hold(page)
+    const asked = []
+    page.on('request', (r) => r.url().includes('/query_range') && asked.push(new URL(r.url()).searchParams.get('query')))
+    await page.click('[data-view=containers]')
+    await page.waitForFunction(() => document.querySelectorAll('[data-spark]').length > 20)
+    const graph = await graphOf(`from=${from}&to=${to}`)
+    const columns = await page.locator('thead th').count() - 1
+    await until(() => asked.length >= columns)
+    assert.equal(new Set(asked).size, columns, `${asked.length} queries for ${columns} columns`)
+    assert.ok(asked.every((q) => / by \(host, (server_)?id\) /.test(q)), asked.join('\n'))
+    const row = graph.nodes.find((n) => n.kind === 'container' && n.usage?.cpu_cores > 0.01)
+    assert.equal(await page.locator(`tr[data-of=${JSON.stringify(row.id)}] td:nth-of-type(1) [data-spark]`).count(), 1)
+    const tip = await tipOf(page, page.locator(`tr[data-of=${JSON.stringify(row.id)}] [data-number="usage.cpu_cores"]`))
+    for (const part of [row.name, 'container_cpu_usage_seconds_total', 'Error', 'Seen', 'Window']) assert.ok(tip.includes(part), `“${tip}” lacks ${part}`)
+    await page.keyboard.press('Escape')
+    await page.waitForFunction(() => !document.querySelector('[data-tip]'))
+    await page.context().close()
+    await looks('containers', `#view=containers&from=${from}&to=${to}`, 'tbody tr')
+  },
+
+  async 'lists what the flight recorder has kept, and opens it at that moment'() {
+    if (!demo) return
+    await until(async () => (await json('recordings')).anomalies.length > 0)
+    const page = await open({}, '#view=recordings', '[data-anomaly]')
+    const { anomalies, flight } = await json('recordings')
+    assert.ok(flight.from && anomalies.every((a) => a.text && Date.parse(a.to) > Date.parse(a.from)))
+    assert.match(await page.locator('[data-flight-span=there]').innerText(), /a tick each 50 ms/)
+    assert.match(await page.locator('.how').innerText(), /outsight record -i 50ms/)
+    const row = page.locator('[data-anomaly]').first()
+    const number = await row.getAttribute('data-anomaly')
+    const { text, from } = (await json('recordings')).anomalies.find((a) => String(a.number) === number)
+    assert.ok((await row.innerText()).includes(text))
+    await row.click()
+    await page.waitForSelector('[data-cause]')
+    assert.equal(hash(page).get('kept'), number)
+    const [begin, end] = hash(page).get('zoom').split('-').map(Number)
+    assert.ok(begin < Date.parse(from) && Date.parse(from) < end)
+    await page.waitForFunction(() => Number(document.querySelector('.lane-plot')?.dataset.points) > 20)
+    await picture(page, 'kept')
+    await page.reload()
+    await page.waitForSelector('[data-cause]')
+    await page.context().close()
+    await looks('recordings', '#view=recordings', '[data-anomaly]')
+  },
+
+  async 'says how to record where there is no flight recorder'() {
+    const directory = mkdtempSync(join(tmpdir(), 'outsight-page-'))
+    const port = await freePort()
+    const program = fileURLToPath(new URL('../../bin/outsight', import.meta.url))
+    const server = spawn(program, ['server', '--listen', `127.0.0.1:${port}`, '--data', directory], { stdio: 'ignore' })
+    try {
+      const url = `http://127.0.0.1:${port}/`
+      await until(() => fetch(url + 'healthz').then((r) => r.ok, () => false))
+      const page = await (await browser.newContext()).newPage()
+      page.setDefaultTimeout(30_000)
+      await page.goto(url + '#view=recordings')
+      await page.waitForSelector('[data-flight-span=absent]')
+      assert.match(await page.locator('[data-recordings]').innerText(), /no flight recorder.*outsight up[^]*outsight record --last 5m/)
+      // Views of a server without any data say what to do, too.
+      await page.goto(url + '#view=hosts')
+      await page.waitForSelector('[data-hosts] .note')
+      await page.goto(url + '#view=health')
+      await page.waitForSelector('[data-health-part=missing]')
+      assert.match(await page.locator('[data-health-part=cost]').innerText(), /No agent tells/)
+      await page.context().close()
+    } finally {
+      server.kill('SIGINT')
+      await once(server, 'exit')
+      rmSync(directory, { recursive: true })
+    }
+  },
+
+  async 'splits each host by containers, and the parts are the whole'() {
+    const page = await open()
+    await until(async () => (await graphOf('from=now-5m')).covered_seconds > 15)
+    const { from, to } = await hold(page)
+    await page.click('[data-view=hosts]')
+    await page.waitForSelector('[data-host]')
+    const want = (await json(`hosts?from=${from}&to=${to}`)).hosts
+    assert.deepEqual(await page.locator('[data-host]').evaluateAll((list) => list.map((h) => h.dataset.host)), want.map((h) => h.name))
+    const [h] = want
+    const sum = h.parts.reduce((n, p) => n + p.cpu_cores, 0)
+    assert.ok(Math.abs(sum - h.cores) < 0.02 * h.cores, `${sum} CPUs of ${h.cores}`)
+    const card = page.locator(`[data-host=${JSON.stringify(h.name)}]`)
+    assert.ok(Math.abs(Number(await card.locator('[data-shares]').getAttribute('data-shares')) - 1) < 1e-9)
+    const widths = await card.locator('[data-shares] rect').evaluateAll((list) => list.map((r) => Number(r.getAttribute('width'))))
+    assert.equal(widths.length, h.parts.length)
+    assert.ok(Math.abs(widths.reduce((n, w) => n + w, 0) - 100) < 1e-6)
+    assert.ok(h.parts.some((p) => p.kind === 'idle') && h.parts.some((p) => p.kind === 'host'), 'idle and what is in no container are parts')
+    assert.match(await card.locator('[data-heard]').innerText(), /heard of (just now|\d+ s ago)/)
+    assert.match(await tipOf(page, card.locator('[data-explain="host.cpu"]')), /CPUs kept busy/)
+    const part = h.parts.find((p) => p.kind === 'container')
+    await card.locator('button.part', { hasText: part.name }).first().click()
+    await page.waitForFunction((name) => document.querySelector('.panel h2')?.textContent === name, part.name)
+    await page.context().close()
+    await looks('hosts', `#view=hosts&from=${from}&to=${to}`, '[data-host]')
+  },
+
+  async 'tells what is lost, over budget and missing, and what to do'() {
+    const page = await open({}, '#view=health', '[data-cost]')
+    const status = await json('status')
+    for (const part of ['lost', 'cost', 'missing', 'complete']) assert.equal(await page.locator(`[data-health-part=${part}]`).count(), 1, part)
+    const absent = status.features.filter((f) => f.state === 'absent')
+    for (const f of absent) {
+      const text = await page.locator(`[data-health-part=missing] [data-feature=${JSON.stringify(f.name)}]`).first().innerText()
+      assert.ok(text.includes(f.purpose) && text.includes(f.reason) && text.includes(f.remedy), text)
+    }
+    assert.match(await page.locator('[data-cost]').first().innerText(), /% of a core/)
+    // What is not there has no row: this agent tells no budget.
+    if (demo) assert.equal(await page.locator('[data-explain="health.budget"]').count(), 0)
+    await page.context().close()
+    await looks('health', '#view=health', '[data-cost]')
+    // A full table, and a feature that was left out: as an agent with less room would tell.
+    const bad = await open({}, '#view=map')
+    await bad.route('**/api/outsight/status', async (r) => {
+      const a = await (await r.fetch()).json()
+      a.drops = [{ host: 'server', name: 'ingest/unauthorized-requests', count: 4 }, ...a.drops]
+      await r.fulfill({ json: a })
+    })
+    const series = { outsight_feature_shed: [{ metric: { host: 'vm-1', feature: 'endpoints' }, value: [0, '1'] }], outsight_budget_ratio: [{ metric: { host: 'vm-1' }, value: [0, '1.3'] }], outsight_program_runs_total: [{ metric: { host: 'vm-1', program: 'sched_switch' }, value: [0, '9000'] }], outsight_program_run_seconds_total: [{ metric: { host: 'vm-1', program: 'sched_switch' }, value: [0, '0.0018'] }] }
+    await bad.route('**/api/v1/query?*', (r) => {
+      const query = new URL(r.request().url()).searchParams.get('query')
+      const known = Object.keys(series).find((name) => query.includes(name))
+      return known ? r.fulfill({ json: { status: 'success', data: { resultType: 'vector', result: series[known] } } }) : r.continue()
+    })
+    await bad.goto(base + '#view=health')
+    await bad.reload()
+    await bad.waitForSelector('[data-bound="ingest/unauthorized-requests"]')
+    assert.match(await bad.locator('[data-bound="ingest/unauthorized-requests"]').innerText(), /4 since the start[^]*--token-file/)
+    assert.match(await bad.locator('[data-cost=vm-1]').innerText(), /130 %[^]*shed: endpoints[^]*--budget/)
+    assert.match(await bad.locator('[data-programs]').innerText(), /sched_switch\s+9\.00k\/s\s+200 ns\s+0\.18 %/)
+    await picture(bad, 'health-bad')
+    await bad.context().close()
+  },
+
+  async 'says who took the CPU that a container waited for, where that is known'() {
+    const page = await open()
+    await until(async () => (await graphOf('from=now-5m')).covered_seconds > 15)
+    const { from, to } = await hold(page)
+    const graph = await graphOf(`from=${from}&to=${to}`)
+    const edge = graph.edges.find((e) => e.client !== e.server && e.server_side?.p99 > 0 && graph.nodes.find((n) => n.id === e.server).kind === 'container')
+    const server = graph.nodes.find((n) => n.id === edge.server)
+    const other = graph.nodes.find((n) => n.kind === 'container' && n !== server)
+    await page.locator(`.label[data-edge=${JSON.stringify(edge.id)}] rect`).click()
+    await page.waitForSelector('.panel .tiles')
+    // The series may not exist yet: then nothing is said. It is answered here as the kernel's would be.
+    await page.route('**/api/v1/query?*', (r) => {
+      const query = new URL(r.request().url()).searchParams.get('query')
+      const result = query.includes('run_queue_wait_by') ? [{ metric: { by_name: other.name, by_id: other.id }, value: [0, '0.031'] }, { metric: { by_name: 'idle', by_id: '' }, value: [0, '0.007'] }] : query.includes('throttled') ? [{ metric: {}, value: [0, '0.007'] }] : undefined
+      return result ? r.fulfill({ json: { status: 'success', data: { resultType: 'vector', result } } }) : r.continue()
+    })
+    await page.reload()
+    await page.waitForSelector('[data-contention]')
+    assert.equal(await page.locator('[data-contention]').innerText(), `${server.name} waited 38 ms/s: 31 behind ${other.name}, 7 own quota`)
+    await page.click('[data-contention] .link')
+    await page.waitForFunction((name) => document.querySelector('.panel h2')?.textContent === name, other.name)
+    await page.context().close()
+  },
+
+  async 'saves the picture of the map, with the token that the server asked for'() {
+    const page = await open()
+    await page.evaluate(() => sessionStorage.setItem('outsight-token', 'the-token-of-this-tab'))
+    const asked = page.waitForRequest('**/api/outsight/picture*')
+    const saved = page.waitForEvent('download')
+    await page.click('[data-picture]')
+    assert.equal((await asked).headers().authorization, 'Bearer the-token-of-this-tab')
+    const download = await saved
+    assert.equal(download.suggestedFilename(), 'outsight-map.svg')
+    const chunks = []
+    for await (const chunk of await download.createReadStream()) chunks.push(chunk)
+    assert.match(Buffer.concat(chunks).toString(), /^<svg/)
+    await page.context().close()
+  },
+
+  async 'has a key for each view, tells them, and lets them be turned off'() {
+    const page = await open()
+    const views = await page.locator('[data-view]').evaluateAll((list) => list.map((b) => b.dataset.view))
+    assert.equal(views.length, 9)
+    for (const [i, view] of views.entries()) {
+      await page.keyboard.press(String(i + 1))
+      await page.waitForSelector(`[data-view=${view}][aria-current=page]`)
+      assert.equal(hash(page).get('view') ?? 'map', view)
+    }
+    await page.keyboard.press('?')
+    await page.waitForSelector('dialog.help[open]')
+    const told = await page.locator('.keys').innerText()
+    for (const name of ['Services', 'Recordings', 'Health']) assert.ok(told.includes(name))
+    await page.uncheck('[name=keys]')
+    await page.keyboard.press('Escape')
+    await page.waitForFunction(() => !document.querySelector('dialog.help'))
+    await page.keyboard.press('2')
+    await page.click('[data-help]')
+    await page.waitForSelector('dialog.help[open]')
+    assert.equal(hash(page).get('view'), 'health')
+    await page.check('[name=keys]')
+    await page.keyboard.press('Escape')
+    await page.waitForFunction(() => !document.querySelector('dialog.help'))
+    await page.keyboard.press('2')
+    await page.waitForSelector('[data-view=services][aria-current=page]')
+    // What a number is, is told to who comes by the keyboard as well.
+    await page.waitForSelector('[data-service]')
+    await page.locator('tbody [data-explain]').first().focus()
+    await page.keyboard.press('Tab')
+    await page.waitForSelector('[data-tip]')
+    assert.equal(await page.evaluate(() => document.activeElement.getAttribute('aria-describedby')), 'tip')
+    await page.context().close()
+  },
+
+  async 'begins a narrow map at its entry, and holds its header together'() {
+    const page = await open({ viewport: { width: 400, height: 850 } })
+    await page.waitForFunction(() => document.querySelector('.map-frame').scrollWidth > 0)
+    const graph = await graphOf('from=now-5m')
+    const called = new Set(graph.edges.filter((e) => e.client !== e.server).map((e) => e.server))
+    const entries = graph.edges.filter((e) => !called.has(e.client)).map((e) => e.client)
+    const seen = await page.evaluate((ids) => {
+      const frame = document.querySelector('.map-frame').getBoundingClientRect()
+      return ids.some((id) => {
+        const box = document.querySelector(`.map-frame [data-node=${JSON.stringify(id)}]`)?.getBoundingClientRect()
+        return box && box.left >= frame.left - 1 && box.right <= frame.right + 1 && box.top >= frame.top - 1 && box.bottom <= frame.bottom + 1
+      })
+    }, entries)
+    assert.ok(seen || entries.length === 0, 'no entry is in sight')
+    const pill = await page.locator('.trust').boundingBox()
+    assert.ok(pill.height < 34, `what is complete takes ${pill.height} px: two lines`)
+    // All views are in reach without scrolling sideways.
+    for (const box of await page.locator('[data-view]').evaluateAll((list) => list.map((b) => b.getBoundingClientRect().right))) assert.ok(box <= 400, `a view ends at ${box} px`)
+    await page.context().close()
+  },
+
+  async 'reads a map of 500 nodes: the busiest, what is searched for, or all'() {
+    const page = await open()
+    const real = await graphOf('from=now-5m')
+    const [node, edge] = [real.nodes.find((n) => n.kind === 'container'), real.edges.find((e) => e.client_side?.p99 > 0)]
+    const id = (i) => String(i).padStart(4, '0').padEnd(64, 'a')
+    const nodes = Array.from({ length: 500 }, (_, i) => ({ ...node, id: id(i), name: `team-${i % 25}-service-${i}` }))
+    // Each calls two others further on; the later ones send less.
+    const edges = nodes.slice(0, 250).flatMap((n, i) => [2 * i + 1, Math.min(499, 2 * i + 3)].map((j) => ({ ...edge, id: `${n.id}>${id(j)}`, client: n.id, server: id(j), client_side: { ...edge.client_side, request_bytes_per_second: 1e6 / (i + 1) } }))).filter((e) => e.client !== e.server)
+    const many = { ...real, nodes, edges, matches: Object.fromEntries(nodes.map((n) => [n.id, { usage: `id="${n.id}"`, served: 'side="server"', called: 'side="client"' }])), edge_matches: {} }
+    await page.route('**/api/outsight/graph*', (r) => r.fulfill({ json: many }))
+    await page.reload()
+    await page.waitForSelector('[data-drawn]')
+    assert.equal(await page.locator('.map-frame .node').count(), 80)
+    assert.deepEqual(await page.evaluate(overlaps, ['.node .card']), [])
+    await picture(page, 'many')
+    // The table has a part of the rows, and more where one scrolls to them.
+    assert.equal(await page.locator('tbody tr[data-of]').count(), 60)
+    await page.locator('[data-more]').scrollIntoViewIfNeeded()
+    await page.waitForFunction(() => document.querySelectorAll('tbody tr[data-of]').length > 60)
+    await page.keyboard.press('/')
+    await page.keyboard.type('team-7-service-7')
+    await page.waitForFunction(() => document.querySelectorAll('.map-frame .node').length < 20)
+    assert.ok((await page.locator('.map-frame .node:not(.dim) .name').allTextContents()).every((t) => t.startsWith('team-7')))
+    await page.keyboard.press('Escape')
+    await page.waitForSelector('[data-drawn="80"]')
+    await page.click('[data-all]')
+    await page.waitForFunction(() => document.querySelectorAll('.map-frame .node').length > 300)
+    assert.equal(hash(page).get('nodes'), 'all')
+    await page.context().close()
+  },
+
+  async 'shows hostile names as text, in every view'() {
+    const page = await open()
+    const hostile = '<img src=x onerror=hit()>"\'{{'
+    await page.route('**/api/outsight/*', async (r) => {
+      const response = await r.fetch()
+      const text = await response.text()
+      await r.fulfill({ status: response.status(), contentType: 'application/json', body: text.replaceAll('shop-', JSON.stringify(hostile).slice(1, -1)).replaceAll('GET /', 'GET /' + JSON.stringify(hostile).slice(1, -1)) })
+    })
+    for (const view of ['map', 'services', 'path', 'matrix', 'containers', 'changes', 'recordings', 'hosts', 'health']) {
+      await page.goto(base + '#view=' + view)
+      await page.reload()
+      await page.waitForSelector(view === 'map' ? '.label[data-edge]' : '.content section')
+      if (['services', 'containers', 'hosts'].includes(view)) await page.waitForFunction((name) => document.querySelector('.content').innerText.includes(name), hostile)
+      if (view === 'containers') assert.ok((await tipOf(page, page.locator('tbody tr', { hasText: hostile }).locator('[data-explain]').first())).includes(hostile))
+      assert.equal(await page.locator('img').count(), 0, view)
+    }
+    const graph = JSON.parse(await page.evaluate(() => fetch('/api/outsight/graph').then((r) => r.text())))
+    const asked = graph.edges.find((e) => e.endpoints?.[0]?.protocol === 'http')
+    await page.goto(`${base}#edge=${encodeURIComponent(asked.id)}`)
+    await page.reload()
+    await page.waitForSelector('.endpoints .asked')
+    assert.ok((await page.locator('.endpoints .asked').first().innerText()).includes('<img'))
+    assert.equal(await page.locator('img').count(), 0)
+    await page.context().close()
   },
 
   async 'lists what was asked for on an HTTP edge, and charts an endpoint'() {
@@ -521,7 +860,7 @@ const steps = {
         if (by === 'process') await page.waitForSelector('.node.process')
         assert.deepEqual(await page.evaluate(overlaps, ['.label[data-edge] > rect, .node .card']), [], `by ${by} at ${width}`)
         await picture(page, `${by}-${width}`)
-        await page.click('[data-view=heat]')
+        await page.click('[data-view=matrix]')
         await page.waitForSelector('.heat-cell[data-cell]')
         // Turned names are parallel: their places tell, not their boxes.
         if ((await page.locator('.heat-name[transform]').count()) === 0) assert.deepEqual(await page.evaluate(overlaps, ['.heat-name']), [], `names of the heat map by ${by} at ${width}`)

@@ -2,16 +2,26 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/ho
 import { ChangesView } from './changesview'
 import { useGraph, useStatus } from './data'
 import { clock } from './format'
+import { explainEndpoint, explainNumber } from './explain'
 import { Header } from './header'
+import { HealthView } from './healthview'
 import { HeatMap } from './heatmap'
+import { Help } from './help'
+import { HostsView } from './hostsview'
+import { actionOf, keysOn } from './keys'
 import { Login } from './login'
 import { ServiceMap } from './map'
+import { Nav } from './nav'
 import { Panel } from './panel'
 import { PathView } from './pathview'
-import { edgeOf, hides, nodeOf, useUrlState, VIEWS } from './state'
+import { RecordingsView } from './recordingsview'
+import { ServicesView } from './servicesview'
+import { edgeOf, grouped, hides, nodeOf, useUrlState, VIEWS } from './state'
+import { CLOSED, pastOf } from './strip'
 import { Strip } from './stripview'
 import { Table } from './table'
 import { useTheme } from './theme'
+import { Tip, useExplainer } from './tip'
 import { ViewBar } from './viewbar'
 
 /** How often a live view is read anew, in ms: a long window changes little in a second. */
@@ -21,27 +31,41 @@ export function App() {
   const [state, change] = useUrlState()
   const [theme, nextTheme] = useTheme()
   const live = state.from === undefined
-  const query = (live ? `from=now-${state.window}s&to=now` : `from=${state.from}&to=${state.to}`) + (state.by === 'container' ? '' : `&by=${state.by}`) + (hides(state.view) && state.share ? `&share=${state.share}` : '')
+  const window = live ? `from=now-${state.window}s&to=now` : `from=${state.from}&to=${state.to}`
+  const query = window + (state.by === 'container' ? '' : `&by=${state.by}`) + (hides(state.view) && state.share ? `&share=${state.share}` : '')
   const every = live ? period(state.window) : 0
   const graph = useGraph(query, () => `/api/outsight/graph?${query}`, every)
   const status = useStatus()
   const g = graph.data
   const node = nodeOf(g, state.node)
   const edge = edgeOf(g, state.edge)
-  const filter = useRef<HTMLInputElement>(null)
+  const [help, setHelp] = useState(false)
   const opener = useRef<Element | null>(null)
   const open = Boolean(state.status || state.node || state.edge)
   const close = () => change({ node: undefined, edge: undefined, status: undefined, chart: undefined })
+
+  const range = useMemo<[number, number]>(() => (g ? [Date.parse(g.from) / 1000, Date.parse(g.to) / 1000] : [0, 0]), [g?.from, g?.to])
+  useExplainer(['usage', 'served', 'called', 'client', 'server', 'endpoint'], (key, of, element) => {
+    if (!g) return undefined
+    const e = edgeOf(g, of)
+    if (element.dataset.explain!.startsWith('endpoint.')) return e && explainEndpoint(g, e, element.dataset.protocol ?? '', element.dataset.asked ?? '', key)
+    return explainNumber(g, element.dataset.explain!, nodeOf(g, of), e)
+  })
 
   // Before the next key can come, or it would be taken for one of the view before.
   useLayoutEffect(() => {
     const press = (e: KeyboardEvent) => {
       const typing = e.target instanceof HTMLInputElement || e.target instanceof HTMLSelectElement
-      if (e.key === 'Escape' && open && !typing) close()
-      if (e.key === '/' && !typing && !e.ctrlKey && !e.metaKey) {
-        e.preventDefault()
-        filter.current?.focus()
-      }
+      if (e.key === 'Escape' && open && !typing && !help) close()
+      if (typing || help || e.ctrlKey || e.metaKey || e.altKey || !keysOn()) return
+      const action = actionOf(e.key, state)
+      if (!action) return
+      e.preventDefault()
+      if (action === 'help') setHelp(true)
+      else if (action === 'filter') document.querySelector<HTMLInputElement>('[data-filter]')?.focus()
+      else if (action === 'minutes') change(state.strip ? CLOSED : { strip: 60, zoom: pastOf(state) })
+      else if (action === 'live') g && change(live ? { from: range[0], to: range[1] } : { from: undefined, to: undefined })
+      else change(action)
     }
     addEventListener('keydown', press)
     return () => removeEventListener('keydown', press)
@@ -53,14 +77,13 @@ export function App() {
   }, [open])
   useEffect(() => {
     const what = edge ? `${nodeOf(g, edge.client)?.name} → ${nodeOf(g, edge.server)?.name}` : node?.name
-    document.title = [what, g?.hosts[0]?.name, 'Outsight'].filter(Boolean).join(' · ')
-  }, [node?.name, edge?.id, g?.hosts[0]?.name])
+    document.title = [what ?? (state.view === 'map' ? '' : VIEWS.find(([view]) => view === state.view)![1]), g?.hosts[0]?.name, 'Outsight'].filter(Boolean).join(' · ')
+  }, [node?.name, edge?.id, g?.hosts[0]?.name, state.view])
 
-  const range = useMemo<[number, number]>(() => (g ? [Date.parse(g.from) / 1000, Date.parse(g.to) / 1000] : [0, 0]), [g?.from, g?.to])
-
+  const title = VIEWS.find(([view]) => view === state.view)![1]
   return (
     <div class={open ? 'app open' : 'app'}>
-      <Header graph={g} status={status.data} state={state} change={change} range={range} theme={theme} nextTheme={nextTheme} away={Boolean(graph.error)} />
+      <Header graph={g} status={status.data} state={state} change={change} range={range} theme={theme} nextTheme={nextTheme} help={() => setHelp(true)} away={Boolean(graph.error)} />
       <Login />
       {graph.error && (
         <div class="banner" role="alert">
@@ -71,25 +94,35 @@ export function App() {
           </span>
         </div>
       )}
+      <Nav state={state} change={change} />
       <div class="body">
         <main class="content">
-          <Note loading={!g && !graph.error} empty={g !== undefined && g.nodes.length === 0} live={live} />
-          {g && g.nodes.length > 0 && (
-            <>
-              <section class="map" aria-label={state.view === 'map' ? 'Service map' : VIEWS.find(([view]) => view === state.view)![1]}>
-                <ViewBar graph={g} state={state} change={change} query={query} />
-                {state.view === 'map' && <ServiceMap graph={g} state={state} change={change} />}
-                {state.view === 'heat' && <HeatMap graph={g} state={state} change={change} query={query} period={every} />}
-                {state.view === 'path' && <PathView graph={g} state={state} change={change} query={query} period={every} />}
-                {state.view === 'changes' && <ChangesView graph={g} state={state} change={change} query={query} period={every} />}
-              </section>
-              {state.strip && <Strip graph={g} state={state} change={change} theme={theme} />}
-              <Table graph={g} state={state} change={change} filter={filter} />
-            </>
+          {grouped(state.view) && <Note loading={!g && !graph.error} empty={g !== undefined && g.nodes.length === 0} live={live} />}
+          {grouped(state.view) && g && g.nodes.length > 0 && (
+            <section class="map" aria-label={state.view === 'map' ? 'Service map' : title}>
+              <ViewBar graph={g} state={state} change={change} query={query} />
+              {state.view === 'map' && <ServiceMap graph={g} state={state} change={change} />}
+              {state.view === 'services' && <ServicesView graph={g} state={state} change={change} query={query} period={every} />}
+              {state.view === 'matrix' && <HeatMap graph={g} state={state} change={change} query={query} period={every} />}
+              {state.view === 'path' && <PathView graph={g} state={state} change={change} query={query} period={every} />}
+              {state.view === 'changes' && <ChangesView graph={g} state={state} change={change} query={query} period={every} />}
+              {state.view === 'containers' && <Table graph={g} state={state} change={change} />}
+            </section>
           )}
+          {state.strip && g && <Strip graph={g} state={state} change={change} theme={theme} />}
+          {!grouped(state.view) && (
+            <section class="map" aria-label={title}>
+              {state.view === 'recordings' && <RecordingsView state={state} change={change} />}
+              {state.view === 'hosts' && <HostsView state={state} change={change} query={window} period={every} />}
+              {state.view === 'health' && <HealthView graph={g} status={status} state={state} change={change} />}
+            </section>
+          )}
+          {state.view === 'map' && g && g.nodes.length > 0 && <Table graph={g} state={state} change={change} />}
         </main>
         {open && <Panel graph={g} status={status} state={state} change={change} node={node} edge={edge} range={range} theme={theme} close={close} />}
       </div>
+      {help && <Help close={() => setHelp(false)} />}
+      <Tip />
     </div>
   )
 }

@@ -1,8 +1,9 @@
 import { numberOf, sureOf, timesOf, whatOf } from './changes'
 import { useChanges } from './data'
-import { span } from './format'
+import { clock, span } from './format'
 import { Period } from './header'
 import { agoOf, edgeOf, nodeOf, short, type Change, type State } from './state'
+import { useExplainer } from './tip'
 import type { Changes, Graph } from './types'
 
 interface Props {
@@ -19,6 +20,19 @@ export function ChangesView(p: Props) {
   const ago = agoOf(p.state)
   const query = p.query + (ago && `&ago=${ago}`)
   const { data, error } = useChanges(query, () => `/api/outsight/changes?${query}`, p.period)
+  useExplainer(['change'], (key, of, element) => {
+    const c = data?.changes.find((c) => (c.node ?? c.edge) === of && c.what === element.dataset.what)
+    if (!c || !data) return undefined
+    const at = (from: string, to: string) => `${clock(Date.parse(from) / 1000)} – ${clock(Date.parse(to) / 1000)}`
+    return {
+      title: `${whatOf(c)} · ${c.name}`,
+      value: key === 'sure' ? sureOf(c) : `${numberOf(c, 'before')} → ${numberOf(c, 'after')}`,
+      what: key === 'sure' ? SURE : 'the number in both windows, and how many times as much it is',
+      error: c.what === 'p99' || c.what === 'mean' ? 'a p99 at most ±1.1 %; a mean none' : 'none: counted, not sampled',
+      seen: `${span(data.before_completeness.covered_seconds)} before and ${span(data.completeness.covered_seconds)} after`,
+      window: `${at(data.before_from, data.before_to)} against ${at(data.from, data.to)}`,
+    }
+  })
   return (
     <div class="changes">
       {error && <p class="inline-error" role="alert">{error}</p>}
@@ -72,11 +86,11 @@ function List({ of, graph, state, change }: Props & { of: Changes }) {
                 <tr key={`${c.node ?? ''} ${c.edge ?? ''} ${c.what}`} class={`${choose ? 'pick' : ''}${id && id === chosen ? ' chosen' : ''}${c.sure ? '' : ' doubtful'}`} data-change={c.what} data-of={c.node ?? c.edge} onClick={choose || undefined}>
                   <th scope="row" class="name">{choose ? <button title={c.name}><span>{c.name}</span></button> : <span class="name-text" title={c.name}>{c.name}</span>}</th>
                   <td class="words">{whatOf(c)}</td>
-                  <td>{numberOf(c, 'before')}</td>
+                  <td data-explain="change.before" data-what={c.what}>{numberOf(c, 'before')}</td>
                   <td class="muted to">→</td>
-                  <td>{numberOf(c, 'after')}</td>
-                  <td>{timesOf(c)}</td>
-                  <td title={c.sure ? undefined : 'It may be chance'}>{sureOf(c)}</td>
+                  <td data-explain="change.after" data-what={c.what}>{numberOf(c, 'after')}</td>
+                  <td data-explain="change.times" data-what={c.what}>{timesOf(c)}</td>
+                  <td data-explain="change.sure" data-what={c.what}>{sureOf(c)}</td>
                 </tr>
               )
             })}

@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { authorization, tokenRefused } from './token'
-import type { Changes, Flight, Graph, Heat, PathAnswer, Seconds, Status } from './types'
+import type { Series } from './spark'
+import type { Changes, Flight, Graph, Heat, Hosts, PathAnswer, Recordings, Seconds, Services, Status } from './types'
 
 const TIMEOUT = 25_000
 
@@ -72,6 +73,9 @@ export const useGraph = (key: string, path: () => string, period: number) => use
 export const useHeat = (key: string, path: () => string, period: number) => usePoll<Heat>(key, path, period)
 export const usePath = (key: string, path: () => string, period: number) => usePoll<PathAnswer>(key, path, period)
 export const useChanges = (key: string, path: () => string, period: number) => usePoll<Changes>(key, path, period)
+export const useServices = (key: string, path: () => string, period: number) => usePoll<Services>(key, path, period)
+export const useHosts = (key: string, path: () => string, period: number) => usePoll<Hosts>(key, path, period)
+export const useRecordings = () => usePoll<Recordings>('recordings', () => '/api/outsight/recordings', 10_000)
 export const useFlight = (key: string, path: () => string, period: number) => usePoll<Flight>(key, path, period)
 export const useStatus = () => usePoll<Status>('status', () => '/api/outsight/status', 15_000)
 
@@ -85,6 +89,57 @@ export interface Chart {
   /** Unix seconds, and for each line a value or null at each. */
   times: number[]
   values: (number | null)[][]
+}
+
+/** All series of a query over a window. */
+export async function loadSeries(query: string, from: number, to: number, step: number, signal: AbortSignal): Promise<Series[]> {
+  const p = new URLSearchParams({ query, start: String(from), end: String(to), step: String(step) })
+  return (await get<{ data: { result: Series[] } }>('/api/v1/query_range?' + p, signal)).data.result
+}
+
+/** One value of an instant query, with its labels. */
+export interface Sample {
+  metric: Record<string, string>
+  value: number
+}
+
+/**
+ * Answers of instant queries by name, at a time (0: now), again every period ms. A query that finds no series
+ * answers none, and so does one that fails: what it asks for may not exist there.
+ */
+export function useSamples(queries: Record<string, string>, at: number, period: number): Record<string, Sample[]> {
+  const [samples, set] = useState<Record<string, Sample[]>>({})
+  const key = JSON.stringify([queries, at])
+  useEffect(() => {
+    const stop = new AbortController()
+    let timer = 0
+    const run = async () => {
+      const next: Record<string, Sample[]> = {}
+      for (const [name, query] of Object.entries(queries)) {
+        const p = new URLSearchParams(at ? { query, time: String(at) } : { query })
+        const answer = await get<{ data: { result: { metric: Record<string, string>; value: [number, string] }[] } }>('/api/v1/query?' + p, stop.signal).catch(() => undefined)
+        next[name] = (answer?.data.result ?? []).map((r) => ({ metric: r.metric, value: Number(r.value[1]) })).filter((s) => Number.isFinite(s.value))
+      }
+      if (stop.signal.aborted) return
+      set(next)
+      if (period) timer = window.setTimeout(run, period)
+    }
+    set({})
+    void run()
+    return () => {
+      stop.abort()
+      clearTimeout(timer)
+    }
+  }, [key, period])
+  return samples
+}
+
+/** Loads something that is no JSON, as a file. */
+export async function loadFile(path: string): Promise<Blob> {
+  const response = await fetch(path, { headers: authorization(), signal: AbortSignal.timeout(TIMEOUT) })
+  if (response.status === 401) tokenRefused()
+  if (!response.ok) throw new Error(`The server answered ${response.status} ${response.statusText}.`)
+  return response.blob()
 }
 
 /** Asks the Prometheus API for lines over a window. */

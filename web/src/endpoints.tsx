@@ -25,7 +25,7 @@ export function Endpoints({ edge, state, change }: { edge: Edge; state: State; c
   if (list.length === 0) return share === undefined ? null : <p class="muted small">No request was recognised: it is encrypted, or of a protocol that is not read. Requests are timed all the same.</p>
   const others = edge.other_endpoints
   return (
-    <section class="group endpoints">
+    <section class="group endpoints" data-of={edge.id}>
       <h3>Endpoints <span class="muted">· as the {edge.server_side ? 'server' : 'client'} counted</span></h3>
       <table class="sides">
         <thead>
@@ -37,7 +37,7 @@ export function Endpoints({ edge, state, change }: { edge: Edge; state: State; c
         <tbody>
           {list.map((e) => {
             const show = (chart: 'endpoint.rate' | 'endpoint.latency', text: string, key: string) => (
-              <button class={`number${state.endpoint === id(e) && state.chart === chart ? ' chosen' : ''}`} data-endpoint={`${id(e)} ${key}`} title="Show a chart"
+              <button class={`number${state.endpoint === id(e) && state.chart === chart ? ' chosen' : ''}`} data-endpoint={`${id(e)} ${key}`} data-explain={`endpoint.${key}`} data-protocol={e.protocol} data-asked={e.name}
                 onClick={() => change(state.endpoint === id(e) && state.chart === chart ? { chart: undefined } : { chart, endpoint: id(e) })}>{text}</button>
             )
             return (

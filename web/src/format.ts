@@ -54,6 +54,8 @@ export function format(v: Seconds | undefined, unit: NumberInfo['unit']): string
       return digits(v * 100) + ' %'
     case '/s':
       return scaled(v).join('') + '/s'
+    case 'W':
+      return digits(v) + ' W'
     case 'B/s': {
       const [n, prefix] = scaled(v)
       return `${n} ${prefix}B/s`

@@ -11,10 +11,11 @@ interface Props {
   range: [number, number]
   theme: string
   nextTheme: () => void
+  help: () => void
   away: boolean
 }
 
-export function Header({ graph, status, state, change, range, theme, nextTheme, away }: Props) {
+export function Header({ graph, status, state, change, range, theme, nextTheme, help, away }: Props) {
   const live = state.from === undefined
   const [from, to] = range
   const host = graph?.hosts[0]
@@ -59,6 +60,7 @@ export function Header({ graph, status, state, change, range, theme, nextTheme, 
           {live ? 'Live' : 'Go live'}
         </button>
       </nav>
+      <button class="quiet asks" data-help onClick={help} title="Help and keys (?)" aria-label="Help and keys">?</button>
       <button class="quiet theme" onClick={nextTheme} title={`Colours: ${theme}`} aria-label={`Colours: ${theme}. Change`}>
         <ThemeIcon theme={theme} />
       </button>
@@ -88,10 +90,10 @@ function Trust({ graph, status, open, show }: { graph?: Graph; status?: Status; 
     <button class={bad ? 'trust bad' : 'trust'} aria-expanded={open} onClick={show} title={hint.join('\n')}>
       <i aria-hidden="true" />
       {c.state === 'incomplete'
-        ? c.tables.length > 0 ? `Incomplete: ${c.tables.length > 1 ? `${c.tables.length} tables were` : `table “${c.tables[0]!.name}” was`} full` : 'Incomplete'
+        ? <span>Incomplete{c.tables.length > 0 && <span class="wide">: {c.tables.length > 1 ? `${c.tables.length} tables were` : `table “${c.tables[0]!.name}” was`} full</span>}</span>
         : broken ? 'A required feature is absent'
         : part ? `${span(c.covered_seconds)} of ${span(c.window_seconds)} seen` : 'Complete'}
-      {seen !== undefined && <span class="muted" data-counted={seen}> · counted {floorPercent(seen)}</span>}
+      {seen !== undefined && <span class="muted" data-counted={seen}><span class="wide"> · counted</span> {floorPercent(seen)}</span>}
       <span class="muted"> · ±{(graph.error_bound * 100).toFixed(1)} %</span>
     </button>
   )

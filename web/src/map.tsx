@@ -3,6 +3,7 @@ import { asNumber } from './data'
 import { failed, labelOf, look, spokenOf } from './facts'
 import { bytes, digits, duration, format } from './format'
 import { place, type Options } from './layout'
+import { drawnOf, foundBy, saidOf } from './many'
 import { edgeOf, nodeOf, short, type Change, type State } from './state'
 import { fit, textWidth, useWidth } from './text'
 import { best, bytesPerSecond, unnamed, type Edge, type Graph, type Node } from './types'
@@ -14,6 +15,9 @@ const SHAPES: Record<'right' | 'tight' | 'down', Options> = {
   down: { direction: 'down', node: { width: 140, height: 56 }, label: LABEL, layerGap: 80, nodeGap: 12 },
 }
 const MARGIN = 14
+/** How many nodes without an edge are named. */
+const CHIPS = 24
+
 /** Below this size names cannot be read; the map scrolls instead. */
 const LEAST_SCALE = 0.62
 
@@ -21,23 +25,28 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
   const frame = useRef<HTMLDivElement>(null)
   const width = useWidth(frame)
   const shape = SHAPES[width < 700 ? 'down' : width < 1100 ? 'tight' : 'right']
-  const touched = new Set(graph.edges.flatMap((e) => [e.client, e.server]))
+  const q = state.q.toLowerCase()
+  const selectedEdge = edgeOf(graph, state.edge)
+  const selectedNode = nodeOf(graph, state.node)
+  const drawn = useMemo(
+    () => drawnOf(graph.edges, Boolean(state.all), q === '' ? undefined : foundBy(graph.nodes, (n) => matches(n, q)), new Set([selectedEdge?.id ?? '', selectedNode?.id ?? ''])),
+    [graph, state.all, q, selectedEdge?.id, selectedNode?.id])
+  const edges = drawn.edges
+  const touched = new Set(edges.flatMap((e) => [e.client, e.server]))
   const ids = graph.nodes.filter((n) => touched.has(n.id)).map((n) => n.id)
   const past = graph.nodes.filter((n) => n.gone).map((n) => n.id)
-  const topology = JSON.stringify([ids, past, graph.edges.map((e) => e.id)])
+  const topology = JSON.stringify([ids, past, edges.map((e) => e.id)])
   // Numbers change every two seconds; places only when somebody comes or goes.
-  const placed = useMemo(() => place(ids, graph.edges.map((e) => ({ id: e.id, from: e.client, to: e.server })), shape, new Set(past)), [topology, shape])
+  const placed = useMemo(() => place(ids, edges.map((e) => ({ id: e.id, from: e.client, to: e.server })), shape, new Set(past)), [topology, shape])
   const slow = useMemo(() => slowness(graph.edges), [graph.edges])
   const names = new Map(graph.nodes.map((n) => [n.id, n]))
-  const still = graph.nodes.filter((n) => !touched.has(n.id) && n.kind !== 'outside')
+  const busy = new Set(graph.edges.flatMap((e) => [e.client, e.server]))
+  const still = graph.nodes.filter((n) => !busy.has(n.id) && n.kind !== 'outside')
   const alone = still.filter((n) => !unnamed(n))
   const cores = Math.max(1, ...graph.hosts.map((h) => h.cores))
 
   const full = { width: placed.width + 2 * MARGIN, height: placed.height + 2 * MARGIN }
   const scale = width ? Math.max(LEAST_SCALE, Math.min(1, (width - 2) / full.width)) : 1
-  const selectedEdge = edgeOf(graph, state.edge)
-  const selectedNode = nodeOf(graph, state.node)
-  const q = state.q.toLowerCase()
   const dimNode = (n: Node) =>
     (q !== '' && !matches(n, q)) ||
     (selectedNode ? n !== selectedNode && !graph.edges.some((e) => linked(e, n, selectedNode)) : selectedEdge ? n.id !== selectedEdge.client && n.id !== selectedEdge.server : false)
@@ -46,6 +55,18 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
     (selectedNode ? e.client !== selectedNode.id && e.server !== selectedNode.id : selectedEdge ? e !== selectedEdge : false)
   const ends = (e: Edge) => [names.get(e.client), names.get(e.server)] as const
   const choose = (part: Partial<State>) => change({ node: undefined, edge: undefined, status: undefined, chart: undefined, ...part })
+
+  // A map that is larger than its frame begins where requests come in.
+  const begun = useRef('')
+  useEffect(() => {
+    const key = `${topology} ${shape.direction} ${Math.round(scale * 100)}`
+    if (!frame.current || width === 0 || begun.current === key || state.node || state.edge) return
+    begun.current = key
+    const first = [...placed.nodes.values()].reduce<{ x: number; y: number } | undefined>((a, b) => (!a || (shape.direction === 'down' ? b.y < a.y - 1 : b.x < a.x - 1) ? b : a), undefined)
+    if (!first) return
+    frame.current.scrollLeft = (first.x + MARGIN) * scale - frame.current.clientWidth / 2
+    frame.current.scrollTop = shape.direction === 'down' ? 0 : (first.y + MARGIN) * scale - frame.current.clientHeight / 2
+  }, [placed, scale, width === 0])
 
   // What is chosen elsewhere is shown here, too; the page itself does not move.
   useEffect(() => {
@@ -58,6 +79,12 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
 
   return (
     <>
+      {(saidOf(drawn, q !== '') || state.all) && (
+        <p class="muted many" data-drawn={drawn.drawn}>
+          {saidOf(drawn, q !== '') || `All ${drawn.nodes} nodes are drawn.`}{' '}
+          <button class="link" data-all onClick={() => change({ all: state.all ? undefined : true })}>{state.all ? 'Draw fewer' : 'Draw all'}</button>
+        </p>
+      )}
       <div class="map-frame" ref={frame}>
         {graph.edges.length === 0 ? (
           <p class="note">
@@ -66,7 +93,7 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
               : 'No traffic between containers was seen in this time. An edge appears with its first byte, and connections that were already open are counted, too.'}
           </p>
         ) : (
-          <svg width={full.width * scale} height={full.height * scale} viewBox={`${-MARGIN} ${-MARGIN} ${full.width} ${full.height}`} role="group" aria-label={`${ids.length} nodes, ${graph.edges.length} edges`}
+          <svg width={full.width * scale} height={full.height * scale} viewBox={`${-MARGIN} ${-MARGIN} ${full.width} ${full.height}`} role="group" aria-label={`${ids.length} nodes, ${edges.length} edges`}
             onClick={(e) => e.target === e.currentTarget && (state.node || state.edge) && choose({})}>
             <defs>
               {['calm', 'warm', 'hot'].map((c) => (
@@ -75,7 +102,7 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
                 </marker>
               ))}
             </defs>
-            {graph.edges.map((e) => {
+            {edges.map((e) => {
               const at = placed.edges.get(e.id)
               if (!at) return null
               return <EdgeLine key={e.id} edge={e} path={at.path} heat={slow(e)} look={look(e, ...ends(e))} spoken={spokenOf(e, graph.covered_seconds, ...ends(e))} chosen={e === selectedEdge} dim={dimEdge(e)} choose={() => choose({ edge: short(e.id) })} />
@@ -88,7 +115,7 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
                   loop={graph.edges.find((e) => e.client === n.id && e.server === n.id)} choose={() => choose({ node: short(n.id) })} chooseLoop={(id) => choose({ edge: short(id) })} />
               )
             })}
-            {graph.edges.map((e) => {
+            {edges.map((e) => {
               const at = placed.edges.get(e.id)
               if (!at) return null
               return (
@@ -103,10 +130,10 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
         {still.length > 0 && graph.edges.length > 0 && (
           <p class="alone">
             <span class="muted">{(graph.hidden_edges ?? 0) > 0 ? 'No edge shown:' : 'No traffic seen:'}</span>{' '}
-            {alone.slice(0, 40).map((n) => (
+            {alone.slice(0, CHIPS).map((n) => (
               <button key={n.id} class={`chip${n === selectedNode ? ' chosen' : ''}${n.gone ? ' gone' : ''}`} onClick={() => choose({ node: short(n.id) })}>{n.name}</button>
             ))}
-            {still.length > Math.min(40, alone.length) && <span class="muted">and {still.length - Math.min(40, alone.length)} more{alone.length <= 40 ? ' that ended without a name' : ''}</span>}
+            {still.length > Math.min(CHIPS, alone.length) && <span class="muted">and {still.length - Math.min(CHIPS, alone.length)} more{alone.length <= CHIPS ? ' that ended without a name' : ''}</span>}
           </p>
         )}
         {graph.omitted_edges > 0 && <p class="muted">{graph.omitted_edges} less busy edges are left out.</p>}

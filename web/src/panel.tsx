@@ -1,12 +1,15 @@
 import { useEffect, useRef } from 'preact/hooks'
 import type { ComponentChildren } from 'preact'
 import { Chart } from './chart'
+import { Contention } from './contentionview'
 import type { Loaded, Line } from './data'
 import { Endpoints, endpointChart } from './endpoints'
+import { windowOf } from './explain'
 import { countedOf, factsOf, MEANING, numberOf, pairing, seen, trouble, unsure } from './facts'
 import { bytes, clock, counted, digits, duration, floorPercent, format, missing, NONE, span, unmatched } from './format'
 import { Period } from './header'
 import { short, type Change, type State } from './state'
+import { useExplainer } from './tip'
 import { best, type Edge, type Graph, type Node, type NumberInfo, type Seconds, type Status } from './types'
 
 interface Props {
@@ -76,7 +79,7 @@ function Worth({ graph, range }: { graph: Graph; range: [number, number] }) {
 function Value({ value, unit, path, state, change, strong }: { value: Seconds | undefined; unit: NumberInfo['unit']; path: string; state: State; change: Change; strong?: boolean }) {
   if (value === undefined) return <span class="none" title="Not available">{NONE}</span>
   return (
-    <button class={`number${state.chart === path ? ' chosen' : ''}${strong ? ' strong' : ''}`} data-number={path} title="Show a chart" onClick={() => change({ chart: state.chart === path ? undefined : path })}>
+    <button class={`number${state.chart === path ? ' chosen' : ''}${strong ? ' strong' : ''}`} data-number={path} data-explain={path} onClick={() => change({ chart: state.chart === path ? undefined : path })}>
       {format(value, unit)}
     </button>
   )
@@ -92,6 +95,11 @@ function EdgePanel({ graph, edge, state, change, range, theme, close }: Props & 
     ? sides.map((s) => ({ name: `${s} side`, query: info.query.replaceAll('$match', `${match},side="${s}"`) })) : []
   const s = best(edge)
   const facts = factsOf(edge, graph.numbers.side)
+  const told = edge.client_side ? 'client' : 'server'
+  useExplainer(['edge'], () => ({
+    title: 'Network time', value: edge.paired ? duration(edge.network_seconds) : undefined, what: edge.paired ? 'what a request and its reply take between the two ends' : 'needs both ends: it is the difference of what they counted',
+    formula: 'client p50 − server p50', error: `each p50 at most ±${(graph.error_bound * 100).toFixed(1)} %: a small difference of large numbers is uncertain`, window: windowOf(graph),
+  }))
   const asked = endpointChart(graph, edge, state)
   const [client, server] = [edge.client, edge.server].map((id) => graph.nodes.find((n) => n.id === id))
   return (
@@ -99,18 +107,19 @@ function EdgePanel({ graph, edge, state, change, range, theme, close }: Props & 
       <Head kind="edge" close={close} title={<><Go id={edge.client} change={change}>{name(edge.client)}</Go><span class="arrow"> → </span><Go id={edge.server} change={change}>{name(edge.server)}</Go></>}>
         <p class="muted small">{edge.transport.toUpperCase()} · {edge.services.slice(0, 4).join(', ') || 'service not known'}{edge.services.length > 4 ? ` and ${edge.services.length - 4} more` : ''}{edge.via ? ` · through ${edge.via}` : ''}</p>
       </Head>
-      <div class="tiles">
-        <Tile title="Requests" value={format(s?.transactions_per_second, '/s')} />
-        <Tile title="p50" value={duration(s?.p50)} />
-        <Tile title="p99" value={duration(s?.p99)} />
-        <Tile title="Network time" value={edge.paired ? duration(edge.network_seconds) : NONE} hint={edge.paired ? 'client p50 − server p50' : 'needs both ends'} />
+      <div class="tiles" data-of={edge.id}>
+        <Tile title="Requests" value={format(s?.transactions_per_second, '/s')} explain={`${told}.transactions_per_second`} />
+        <Tile title="p50" value={duration(s?.p50)} explain={`${told}.p50`} />
+        <Tile title="p99" value={duration(s?.p99)} explain={`${told}.p99`} />
+        <Tile title="Network time" value={edge.paired ? duration(edge.network_seconds) : NONE} explain="edge.network" />
       </div>
       {info && lines.length > 0 && <Chart key={state.chart} title={info.title} unit={info.unit} lines={lines} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />}
       {asked && <Chart key={`${state.endpoint} ${state.chart}`} title={asked.title} unit={asked.unit} lines={asked.lines} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />}
       <p class={edge.paired ? 'state good' : unsure(edge, client, server) ? 'state unsure' : 'state'} data-pairing>{pairing(edge)}</p>
       {seen(edge) && <p class={countedOf(edge) === 1 ? 'state good' : 'state unsure'} data-edge-counted>{seen(edge)}</p>}
+      {server && <Contention graph={graph} node={server} state={state} change={change} />}
       <Endpoints edge={edge} state={state} change={change} />
-      <table class="sides">
+      <table class="sides" data-of={edge.id}>
         <thead>
           <tr><th scope="col"><span class="hidden">Number</span></th><th scope="col">Client side</th><th scope="col">Server side</th></tr>
         </thead>
@@ -138,8 +147,8 @@ function Go({ id, change, children }: { id: string; change: Change; children: Co
   return <button class="link" onClick={() => change({ node: short(id), edge: undefined, chart: undefined })}>{children}</button>
 }
 
-function Tile({ title, value, hint }: { title: string; value: string; hint?: string }) {
-  return <div class="tile" title={hint}><span>{title}</span><strong data-tile={title}>{value}</strong></div>
+function Tile({ title, value, explain }: { title: string; value: string; explain: string }) {
+  return <div class="tile" data-explain={explain} tabindex={0}><span>{title}</span><strong data-tile={title}>{value}</strong></div>
 }
 
 const GROUPS: [string, RegExp][] = [
@@ -163,10 +172,11 @@ function NodePanel({ graph, node, state, change, range, theme, close }: Props & 
       {info && title && (
         <Chart key={state.chart} title={title} unit={info.unit} lines={[{ name: info.title, query: info.query.replaceAll('$match', matchers[scope]!) }]} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />
       )}
+      <Contention graph={graph} node={node} state={state} change={change} />
       {node.usage && GROUPS.map(([name, keys]) => {
         const rows = graph.numbers.usage.filter((n) => keys.test(n.key) && node.usage![n.key] !== undefined)
         return rows.length > 0 && (
-          <section key={name} class="group">
+          <section key={name} class="group" data-of={node.id}>
             <h3>{name}</h3>
             <dl class="numbers">
               {rows.map((n) => (
@@ -181,7 +191,7 @@ function NodePanel({ graph, node, state, change, range, theme, close }: Props & 
         if (!side) return null
         const edges = graph.edges.filter((e) => (way === 'served' ? e.server : e.client) === node.id)
         return (
-          <section key={way} class="group">
+          <section key={way} class="group" data-of={node.id}>
             <h3>{way === 'served' ? 'Requests served' : 'Requests made'}</h3>
             <dl class="numbers">
               {graph.numbers.side.filter((n) => ['transactions_per_second', 'p50', 'p99', 'request_bytes_per_second', 'response_bytes_per_second', 'connections_open'].includes(n.key) || (trouble(n.key) && numberOf(side, n.key))).map((n) => (
@@ -227,12 +237,13 @@ function about(n: Node, state: State): string {
   return [n.image, n.runtime, n.pod && `${n.namespace}/${n.pod}`, n.workload && n.workload !== n.pod && `${n.workload_kind} ${n.workload}`, short(n.id), n.started ? `since ${clock(n.started)}` : '', n.gone ? 'ended' : ''].filter(Boolean).join(' · ')
 }
 
-function StatusPanel({ graph, status: { data, error }, range, close }: Props) {
+function StatusPanel({ graph, status: { data, error }, range, close, change }: Props) {
   const features = [...(data?.features ?? [])].sort((a, b) => a.state.localeCompare(b.state))
   return (
     <>
       <Head kind="status" title="What these numbers are worth" close={close} />
       {graph && <Worth graph={graph} range={range} />}
+      <p class="group"><button class="link" data-to-health onClick={() => change({ view: 'health', status: undefined })}>Health: what is lost, over budget or missing, and what to do</button></p>
       {error && <p class="inline-error" role="alert">{error}</p>}
       {data && (
         <>

@@ -1,7 +1,8 @@
 import { usePath } from './data'
-import { duration, format, NONE } from './format'
+import { clock, duration, format, NONE, span } from './format'
 import { firstLimit, limitOf, longest, nodeFor, PARTS, partsOf } from './path'
 import { edgeOf, nodeOf, short, type Change, type State } from './state'
+import { useExplainer } from './tip'
 import type { Graph, Hop, PathAnswer, Resource } from './types'
 
 interface Props {
@@ -21,6 +22,14 @@ interface Part extends Props {
 export function PathView(p: Props) {
   const query = `${p.query}&percentile=${p.state.percentile}`
   const { data, error } = usePath(query, () => `/api/outsight/path?${query}`, p.period)
+  useExplainer(['path'], (key, _, element) => data && {
+    title: NAMES[key] ?? key,
+    value: element.dataset.value ?? (element.textContent || undefined),
+    formula: data.formulas[key],
+    error: /latency|own|next|others/.test(key) ? 'none: means of sums and counts, both exact' : key === 'score' || key === 'weight' ? `at most ±${(p.graph.error_bound * 100).toFixed(1)} %` : HOLDS[key],
+    seen: p.graph.completeness.state === 'complete' ? 'all of it: no table was full' : 'incomplete, see Health',
+    window: `${clock(Date.parse(data.from) / 1000)} – ${clock(Date.parse(data.to) / 1000)}, ${span(p.graph.covered_seconds)} seen`,
+  })
   return (
     <div class="path">
       {error && <p class="inline-error" role="alert">{error}</p>}
@@ -36,6 +45,18 @@ export function PathView(p: Props) {
   )
 }
 
+const NAMES: Record<string, string> = {
+  arrival_rate: 'Arrival rate λ', saturation_rate: 'Saturation rate λ_sat', utilisation: 'Utilisation U', parallel: 'What it could use', demand: 'Demand D', max_arrival_rate: 'What it could serve', latency: 'Mean time to answer',
+  threads: 'Threads', score: 'Score of the path', own: 'Own time', next: 'Waits for the next hop', others: 'Waits for other servers', weight: 'Weight of the hop',
+}
+
+const HOLDS: Record<string, string> = {
+  arrival_rate: 'none: counted, not sampled',
+  threads: 'none: a level, read each second',
+  utilisation: 'CPU time is exact; busy threads are over ten seconds',
+  parallel: 'busy threads are over ten seconds',
+}
+
 const NAMED = 3
 
 function Summary({ answer: a, state }: Part) {
@@ -44,10 +65,10 @@ function Summary({ answer: a, state }: Part) {
   return (
     <p class="path-summary" data-summary>
       Requests come in at {a.entries.slice(0, NAMED).map((e, i) => <>{i > 0 && ', '}<strong>{e.name}</strong>{a.entries.length > 1 && ` (${format(e.arrival_rate, '/s')})`}</>)}
-      {more > 0 && ` and ${more} more`}: <span class="explained" title={a.formulas.arrival_rate}>λ = {format(a.arrival_rate, '/s')}</span>.{' '}
+      {more > 0 && ` and ${more} more`}: <span class="explained" tabindex={0} data-explain="path.arrival_rate">λ = {format(a.arrival_rate, '/s')}</span>.{' '}
       {limit ? (
         <>
-          The first limit: <span class="explained" title={a.formulas.saturation_rate}><strong>{limit.name}</strong> {limit.text}</span>
+          The first limit: <span class="explained" tabindex={0} data-explain="path.saturation_rate" data-value={format(a.saturation_rate, '/s')}><strong>{limit.name}</strong> {limit.text}</span>
           {limit.far && <small class="caveat">That is far away: the estimate takes for granted that CPU time grows as requests do. Look again under more load.</small>}
         </>
       ) : state.by === 'process' ? 'CPU time is known of containers, not of processes: group by container to see the first limit.' : 'No CPU time was seen of what they reach, so that no limit can be told.'}
@@ -66,7 +87,7 @@ function Chain({ answer: a, graph, state, change }: Part) {
     <>
       <div class="path-head">
         <h2>Critical path</h2>
-        <span class="muted explained" title={a.formulas.score} data-score>{path.percentile} of its calls in sum {duration(path.score)}</span>
+        <span class="muted explained" tabindex={0} data-explain="path.score" data-value={duration(path.score)} data-score>{path.percentile} of its calls in sum {duration(path.score)}</span>
         <p class="legend">{PARTS.map(([key, title]) => <span key={key} title={a.formulas[key]}><i class={`swatch ${key}`} /> {title}</span>)}</p>
       </div>
       <ol class="hops" data-percentile={path.percentile}>
@@ -81,7 +102,7 @@ function Chain({ answer: a, graph, state, change }: Part) {
                   {label}
                 </button>
               ) : <div class="hop-edge" title={way}>{label}</div>}
-              <Box hop={h} whole={whole} chosen={chosenNode?.id === h.node} last={i === path.hops.length - 1} formulas={a.formulas}
+              <Box hop={h} whole={whole} chosen={chosenNode?.id === h.node} last={i === path.hops.length - 1}
                 choose={() => change({ node: short(h.node), edge: undefined, status: undefined, chart: undefined })} />
             </li>
           )
@@ -94,18 +115,18 @@ function Chain({ answer: a, graph, state, change }: Part) {
 /** Shorter waits, in seconds, are not told: the clock has ticks of a microsecond. */
 const LEAST = 1e-6
 
-function Box({ hop: h, whole, chosen, last, formulas, choose }: { hop: Hop; whole: number; chosen: boolean; last: boolean; formulas: Record<string, string>; choose: () => void }) {
+function Box({ hop: h, whole, chosen, last, choose }: { hop: Hop; whole: number; chosen: boolean; last: boolean; choose: () => void }) {
   return (
     <div class={chosen ? 'hop chosen' : 'hop'} data-hop={h.node}>
       <button class="hop-name" title={h.name} onClick={choose}>{h.name}</button>
-      <p class="muted small explained" title={formulas.latency}>answers in {duration(h.served)}</p>
+      <p class="muted small explained" data-explain="path.latency" data-value={duration(h.served)}>answers in {duration(h.served)}</p>
       <svg class={h.concurrent ? 'hop-bar concurrent' : 'hop-bar'} viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">
         <rect class="track" width="100" height="10" />
         {partsOf(h, whole).map((part) => part.width > 0 && <rect key={part.key} class={part.key} x={part.x} width={Math.max(part.width, 0.5)} height="10" />)}
       </svg>
       <dl>
         {PARTS.map(([key]) => (key === 'own' || h[key] >= LEAST) && !(key === 'next' && last) && (
-          <div key={key} title={formulas[key]}>
+          <div key={key} data-explain={`path.${key}`} data-value={duration(h[key])}>
             <dt>{key}</dt>
             <dd>{key !== 'own' ? duration(h[key]) : h.served === undefined ? NONE : h.concurrent ? 'not known' : duration(h.own)}</dd>
           </div>
@@ -128,7 +149,7 @@ const COLUMNS: [string, string, (r: Resource) => string][] = [
 /** How near each resource is to its limit (paper 000, table 4). */
 function Resources({ answer: a, graph, state, change }: Part) {
   const chosen = nodeOf(graph, state.node)
-  const heading = (key: string, title: string) => <th key={key} scope="col"><span class="explained" title={a.formulas[key]}>{title}</span></th>
+  const heading = (key: string, title: string) => <th key={key} scope="col"><span class="explained" tabindex={0} data-explain={`path.${key}`} data-value=" ">{title}</span></th>
   return (
     <>
       <div class="path-head"><h2>Resources</h2><span class="muted">the nearest to its limit first</span></div>
@@ -148,14 +169,14 @@ function Resources({ answer: a, graph, state, change }: Part) {
               return (
                 <tr key={r.node} class={`${choose ? 'pick' : ''}${node && node === chosen ? ' chosen' : ''}`} data-resource={r.node} onClick={choose}>
                   <th scope="row" class="name">{choose ? <button><span>{r.name}</span></button> : <span class="name-text">{r.name}</span>}</th>
-                  <td class="share">
+                  <td class="share" data-explain="path.utilisation" data-value={format(r.utilisation, 'ratio')}>
                     {format(r.utilisation, 'ratio')}
                     <svg class={r.utilisation >= 0.8 ? 'share-bar full' : 'share-bar'} viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
                       <rect class="track" width="100" height="8" />
                       <rect width={r.utilisation * 100} height="8" />
                     </svg>
                   </td>
-                  {COLUMNS.map(([key, , text]) => <td key={key} data-number={key} class={text(r) === NONE ? 'none' : undefined}>{text(r)}</td>)}
+                  {COLUMNS.map(([key, , text]) => <td key={key} data-number={key} data-explain={`path.${key}`} class={text(r) === NONE ? 'none' : undefined}>{text(r)}</td>)}
                 </tr>
               )
             })}

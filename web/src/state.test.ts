@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { parse, short, write } from './state'
+import { parse, short, VIEWS, write } from './state'
 
 it('writes nothing for the default', () => {
   expect(write(parse(''))).toBe('')
@@ -10,13 +10,19 @@ it('reads back what it writes', () => {
     '#window=1h&node=abc&chart=usage.cpu_cores&sort=name&q=nginx',
     '#from=1790000000&to=1790000300.5&edge=a%3Eb&chart=client.p99',
     '#status=',
-    '#view=heat&by=process&share=0.01&quantity=p99',
+    '#view=matrix&by=process&share=0.01&quantity=p99',
     '#node=cpu&view=path&percentile=p50',
     '#view=changes&by=pod&ago=7d',
     '#edge=a%3Eb%2Fudp&chart=endpoint.rate&endpoint=http+GET+%2Fproduct%2F%3Aid&by=pod',
     '#strip=10s',
+    '#view=recordings&strip=1m&zoom=1790000000000-1790000000250&mark=stall%401790000000100&kept=7',
+    '#view=services&sort=-service.demand',
+    '#view=hosts',
+    '#by=workload&nodes=all',
+    '#view=health',
+    '#view=containers&q=cart',
     '#by=workload',
-    '#view=heat&by=namespace',
+    '#view=matrix&by=namespace',
     '#strip=1m&zoom=1790000000000-1790000000250&mark=stall%401790000000100&lanes=all',
     '#edge=a%3Eb&strip=5m&mark=host-cpu%401790000000100',
     '#node=%2Fsystem.slice%2Fa%26b.service',
@@ -31,9 +37,15 @@ it('ignores what it does not understand', () => {
   expect(write(parse('#node=a&chart=endpoint.rate&endpoint=http+GET'))).toBe('#node=a')
   expect(write(parse('#strip=2h&zoom=1-2&mark=stall%401'))).toBe('')
   expect(write(parse('#strip=1m&zoom=5-5&mark=%3Cb%3E&lanes=7'))).toBe('#strip=1m')
+  expect(write(parse('#strip=1m&kept=3'))).toBe('#strip=1m')
+  expect(write(parse('#strip=1m&zoom=1-9&kept=-3'))).toBe('#strip=1m&zoom=1-9')
   expect(write(parse('#zoom=1-2&mark=stall%401&lanes=all'))).toBe('')
   expect(write(parse('#%E0%A4%A=%%&q=1'))).toBe('#q=1')
 })
+
+it('understands links of before', () => expect(write(parse('#view=heat&window=1h'))).toBe('#window=1h&view=matrix'))
+
+it('has a key for each view', () => expect(VIEWS.length).toBeLessThanOrEqual(9))
 
 it('bounds the filter', () => {
   expect(parse('#q=' + 'x'.repeat(5000)).q).toHaveLength(200)

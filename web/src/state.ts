@@ -22,6 +22,8 @@ export interface State {
   by: Grouping
   /** The least share of all bytes that an edge is shown with. */
   share: number
+  /** Whether a map with many nodes has all of them. */
+  all?: boolean
   /** What the heat map shows. */
   quantity: Quantity
   /** The latency that the critical path goes by. */
@@ -36,6 +38,8 @@ export interface State {
   mark?: string
   /** Whether the strip has a lane for every container. */
   lanes?: boolean
+  /** The number of the kept anomaly that the strip is about, instead of the last minutes. */
+  kept?: number
   /** Key of the table's order; a leading "-" sorts down. */
   sort: string
   /** Filter of names. */
@@ -51,17 +55,30 @@ export const PERCENTILES = ['p50', 'p75', 'p90', 'p99'] as const
 export type Percentile = (typeof PERCENTILES)[number]
 export type Ago = '' | '1h' | '1d' | '7d'
 export const AGOS: [Ago, string, number][] = [['', 'the window before', 0], ['1h', '1 hour earlier', 3600], ['1d', '1 day earlier', 86_400], ['7d', '1 week earlier', 604_800]]
-export type View = 'map' | 'heat' | 'path' | 'changes'
-export const VIEWS: [View, string][] = [['map', 'Map'], ['heat', 'Heat map'], ['path', 'Path'], ['changes', 'Changes']]
+export type View = 'map' | 'services' | 'path' | 'matrix' | 'containers' | 'changes' | 'recordings' | 'hosts' | 'health'
+/** The views in the order of their tabs, and of the keys 1 to 9. */
+export const VIEWS: [View, string, string][] = [
+  ['map', 'Map', 'who talks to whom, how much and how slowly'],
+  ['services', 'Services', 'how near each service is to its limit, and how it answers'],
+  ['path', 'Path', 'what runs out first, and where the time of a request goes'],
+  ['matrix', 'Matrix', 'who sends to whom, as a heat map'],
+  ['containers', 'Containers', 'what each container costs'],
+  ['changes', 'Changes', 'what is not as it was before'],
+  ['recordings', 'Recordings', 'short saturations, tick by tick'],
+  ['hosts', 'Hosts', 'what each host is used for, and by whom it is watched'],
+  ['health', 'Health', 'what is lost, over budget or missing, and what to do'],
+]
 /** Whether a view leaves small edges out; an analysis needs all of them. */
-export const hides = (view: View): boolean => view === 'map' || view === 'heat'
+export const hides = (view: View): boolean => view === 'map' || view === 'matrix'
+/** Whether a view is about the nodes of a grouping. */
+export const grouped = (view: View): boolean => view !== 'recordings' && view !== 'hosts' && view !== 'health'
 const QUANTITIES: Quantity[] = ['bytes', 'requests', 'p99']
 
 const DEFAULT: State = { window: 300, sort: '-usage.cpu_cores', q: '', view: 'map', by: 'container', share: 0, quantity: 'bytes', percentile: 'p99', ago: '' }
 export const STRIPS: [string, number][] = [['10s', 10], ['1m', 60], ['5m', 300], ['10m', 600]]
 const MARK = /^[a-z-]+@[0-9]{1,14}$/
 const CHARTS = /^((usage|served|called|client|server)\.[a-z0-9_]+|endpoint\.(rate|latency))$/
-const SORTS = /^-?(name|(usage|served|called)\.[a-z0-9_]+)$/
+const SORTS = /^-?(name|(usage|served|called|service)\.[a-z0-9_]+)$/
 
 const finite = (text: string | null | undefined): number | undefined => {
   const v = Number(text)
@@ -92,9 +109,11 @@ export function parse(hash: string): State {
     if (endpoint && s.edge) s.endpoint = endpoint.slice(0, 200)
     else delete s.chart
   }
-  s.view = VIEWS.find(([view]) => view === p.get('view'))?.[0] ?? DEFAULT.view
+  // "heat" is what the matrix was called in links of before.
+  s.view = p.get('view') === 'heat' ? 'matrix' : (VIEWS.find(([view]) => view === p.get('view'))?.[0] ?? DEFAULT.view)
   s.by = GROUPINGS.find((by) => by === p.get('by')) ?? DEFAULT.by
   s.share = SHARES.find((share) => share === finite(p.get('share'))) ?? DEFAULT.share
+  if (p.get('nodes') === 'all') s.all = true
   s.quantity = QUANTITIES.find((q) => q === p.get('quantity')) ?? DEFAULT.quantity
   s.percentile = PERCENTILES.find((q) => q === p.get('percentile')) ?? DEFAULT.percentile
   s.ago = AGOS.find(([ago]) => ago === p.get('ago'))?.[0] ?? DEFAULT.ago
@@ -106,6 +125,8 @@ export function parse(hash: string): State {
     const mark = p.get('mark')
     if (mark && MARK.test(mark)) s.mark = mark
     if (p.get('lanes') === 'all') s.lanes = true
+    const kept = p.get('kept')
+    if (s.zoom && kept && /^[1-9][0-9]{0,14}$/.test(kept)) s.kept = Number(kept)
   }
   const sort = p.get('sort')
   if (sort && SORTS.test(sort)) s.sort = sort
@@ -127,11 +148,13 @@ export function write(s: State): string {
   if (s.chart && (s.edge || s.node)) p.set('chart', s.chart)
   if (s.chart?.startsWith('endpoint.') && s.edge && s.endpoint) p.set('endpoint', s.endpoint)
   for (const key of ['view', 'by', 'share', 'quantity', 'percentile', 'ago'] as const) if (s[key] !== DEFAULT[key]) p.set(key, String(s[key]))
+  if (s.all) p.set('nodes', 'all')
   if (s.strip) {
     p.set('strip', STRIPS.find(([, length]) => length === s.strip)![0])
     if (s.zoom) p.set('zoom', s.zoom.map(Math.round).join('-'))
     if (s.mark) p.set('mark', s.mark)
     if (s.lanes) p.set('lanes', 'all')
+    if (s.kept && s.zoom) p.set('kept', String(s.kept))
   }
   if (s.sort !== DEFAULT.sort) p.set('sort', s.sort)
   if (s.q) p.set('q', s.q)

@@ -8,7 +8,7 @@ import type { Flight, Mark } from './types'
 export type Range = [number, number]
 
 /** What closes the strip. */
-export const CLOSED: Partial<State> = { strip: undefined, zoom: undefined, mark: undefined, lanes: undefined }
+export const CLOSED: Partial<State> = { strip: undefined, zoom: undefined, mark: undefined, lanes: undefined, kept: undefined }
 
 const MOST = 3_600_000 // ms that the server answers at a time
 

@@ -21,7 +21,7 @@ export function Strip({ graph, state, change, theme }: Props) {
   const length = state.strip!
   const zoom = state.zoom
   const chosenNode = nodeOf(graph, state.node)
-  const query = (zoom ? `from=${zoom[0] / 1000}&to=${zoom[1] / 1000}` : `from=now-${length}s`) + (state.lanes ? '&lanes=100' : '') + (chosenNode ? `&container=${encodeURIComponent(chosenNode.id)}` : '')
+  const query = (zoom ? `from=${zoom[0] / 1000}&to=${zoom[1] / 1000}` : `from=now-${length}s`) + (state.lanes ? '&lanes=100' : '') + (state.kept ? `&anomaly=${state.kept}` : '') + (chosenNode ? `&container=${encodeURIComponent(chosenNode.id)}` : '')
   const [absent, setAbsent] = useState(false)
   const loaded = useFlight(query, () => `/api/outsight/flight?${query}`, absent ? 30_000 : zoom ? 0 : length <= 60 ? 1000 : length * 10)
   // What is dragged across must not move on meanwhile.
@@ -55,14 +55,14 @@ export function Strip({ graph, state, change, theme }: Props) {
   const empty = f && f.at_ms.length === 0
   const at = pointed === undefined ? undefined : f && indexAt(f.at_ms, pointed)
   return (
-    <section class="strip" data-strip aria-label="The last minutes at full resolution">
+    <section class="strip" data-strip aria-label={state.kept ? 'A kept anomaly at full resolution' : 'The last minutes at full resolution'}>
       <div class="strip-bar">
-        <h2>Last minutes</h2>
+        <h2>{state.kept ? `Kept anomaly ${state.kept}` : 'Last minutes'}</h2>
         <div class="segments" role="group" aria-label="Length of the strip">
-          {STRIPS.map(([name, s]) => <button key={name} aria-pressed={!zoom && s === length} onClick={() => change({ strip: s, zoom: undefined, mark: undefined })}>{name}</button>)}
+          {STRIPS.map(([name, s]) => <button key={name} aria-pressed={!zoom && s === length} onClick={() => change({ strip: s, zoom: undefined, mark: undefined, kept: undefined })}>{name}</button>)}
         </div>
         {zoom && <button class="toggle" data-zoom-out disabled={!f || empty} onClick={out} title="Four times as much (double click)">Zoom out</button>}
-        <button class={zoom ? 'live' : 'live on'} aria-pressed={!zoom} disabled={!zoom} onClick={() => change({ zoom: undefined, mark: undefined })}><i aria-hidden="true" />{zoom ? 'Follow' : 'Following'}</button>
+        <button class={zoom ? 'live' : 'live on'} aria-pressed={!zoom} disabled={!zoom} onClick={() => change({ zoom: undefined, mark: undefined, kept: undefined })}><i aria-hidden="true" />{zoom ? 'Follow' : 'Following'}</button>
         {f && <span class="muted strip-range" data-strip-range>{clockOf(f.base_ms + range[0], ticks.step)} – {clockOf(f.base_ms + range[1], ticks.step)} · {lengthOf(range[1] - range[0])}</span>}
         <Key />
         <button class="quiet" aria-label="Close the last minutes" title="Close" onClick={() => change(CLOSED)}>×</button>

@@ -1,7 +1,8 @@
-import type { RefObject } from 'preact'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { asNumber } from './data'
 import { format } from './format'
 import { matches } from './map'
+import { Spark, useSparks } from './sparkview'
 import { nodeOf, short, type Change, type State } from './state'
 import { unnamed, type Graph, type Node, type NumberInfo, type Seconds } from './types'
 
@@ -41,7 +42,12 @@ export function numberOf(n: Node, path: string): Seconds | undefined {
   return (n[scope] as Record<string, Seconds> | undefined)?.[key]
 }
 
-export function Table({ graph, state, change, filter }: { graph: Graph; state: State; change: Change; filter: RefObject<HTMLInputElement | null> }) {
+/** How many rows are drawn at first, and more each time that the last of them comes into sight. */
+const ROWS = 60
+
+export function Table({ graph, state, change }: { graph: Graph; state: State; change: Change }) {
+  const [limit, more] = useState(ROWS)
+  const end = useRef<HTMLTableRowElement>(null)
   const all = graph.nodes.filter((n) => n.kind !== 'outside')
   const q = state.q.toLowerCase()
   const rows = all.filter((n) => q === '' || matches(n, q))
@@ -50,6 +56,15 @@ export function Table({ graph, state, change, filter }: { graph: Graph; state: S
   const down = order.startsWith('-')
   const by = order.replace('-', '')
   rows.sort((a, b) => (down ? -1 : 1) * (by === 'name' ? a.name.localeCompare(b.name) : compare(numberOf(a, by), numberOf(b, by), down)) || a.name.localeCompare(b.name))
+  const drawn = rows.slice(0, limit)
+  useEffect(() => more(ROWS), [state.by, state.q])
+  useEffect(() => {
+    if (!end.current) return
+    const watch = new IntersectionObserver((seen) => seen.some((s) => s.isIntersecting) && more((n) => n + ROWS), { rootMargin: '300px' })
+    watch.observe(end.current)
+    return () => watch.disconnect()
+  }, [drawn.length < rows.length, limit])
+  const sparks = useSparks(graph, columns.map((c) => c.key), state.by, drawn)
   const cores = graph.hosts.reduce((sum, h) => sum + h.cores, 0)
   const used = all.reduce((sum, n) => sum + (asNumber(n.usage?.cpu_cores) || 0), 0)
   const most = Math.max(1e-9, ...all.map((n) => asNumber(n.usage?.memory_bytes) || 0))
@@ -57,7 +72,7 @@ export function Table({ graph, state, change, filter }: { graph: Graph; state: S
   const sort = (key: string) => change({ sort: by === key ? (down ? key : '-' + key) : key === 'name' ? key : '-' + key }, true)
   const heading = (key: string, title: string, hint: string) => (
     <th key={key} scope="col" class={key === 'name' ? 'name' : undefined} aria-sort={by === key ? (down ? 'descending' : 'ascending') : undefined}>
-      <button title={hint} onClick={() => sort(key)}>
+      <button title={key === 'name' ? hint : `${hint}. Click to sort`} onClick={() => sort(key)}>
         {title}
         <i aria-hidden="true">{by === key ? (down ? '↓' : '↑') : ''}</i>
       </button>
@@ -71,10 +86,6 @@ export function Table({ graph, state, change, filter }: { graph: Graph; state: S
           {rows.length === all.length ? all.length : `${rows.length} of ${all.length}`}{state.by === 'process' ? '' : ` · ${format(used, 'cores')} of ${cores} cores used`}
           {graph.completeness.ended_omitted > 0 && ` · ${graph.completeness.ended_omitted} more that ended are left out`}
         </span>
-        <label class="filter">
-          <span class="hidden">Filter by name or image</span>
-          <input ref={filter} type="search" placeholder="Filter  /" value={state.q} spellcheck={false} onInput={(e) => change({ q: e.currentTarget.value }, true)} onKeyDown={(e) => e.key === 'Escape' && (change({ q: '' }, true), e.currentTarget.blur())} />
-        </label>
       </div>
       <div class="scroll">
         <table>
@@ -85,8 +96,8 @@ export function Table({ graph, state, change, filter }: { graph: Graph; state: S
             </tr>
           </thead>
           <tbody>
-            {rows.map((n) => (
-              <tr key={n.id} class={`${n === chosen ? 'chosen' : ''}${n.gone ? ' gone' : ''}${unnamed(n) ? ' unnamed' : ''}`}>
+            {drawn.map((n) => (
+              <tr key={n.id} data-of={n.id} class={`${n === chosen ? 'chosen' : ''}${n.gone ? ' gone' : ''}${unnamed(n) ? ' unnamed' : ''}`}>
                 <th scope="row" class="name">
                   <button data-node={n.id} title={n.image ?? n.id} onClick={() => change({ node: short(n.id), edge: undefined, status: undefined, chart: undefined })}>
                     <span>{n.name}</span>
@@ -101,7 +112,8 @@ export function Table({ graph, state, change, filter }: { graph: Graph; state: S
                       {v === undefined ? (
                         <span class="none" title="Not available">–</span>
                       ) : (
-                        <button class={isZero(v) ? 'zero' : ''} data-number={c.key} title={`${c.hint}: chart`} onClick={() => change({ node: short(n.id), edge: undefined, status: undefined, chart: c.key })}>
+                        <button class={isZero(v) ? 'zero' : ''} data-number={c.key} data-explain={c.key} onClick={() => change({ node: short(n.id), edge: undefined, status: undefined, chart: c.key })}>
+                          <Spark values={sparks.get(c.key)?.get(n.id)} />
                           {format(v, c.unit)}
                           {share !== undefined && <Meter share={share} />}
                         </button>
@@ -111,6 +123,11 @@ export function Table({ graph, state, change, filter }: { graph: Graph; state: S
                 })}
               </tr>
             ))}
+            {drawn.length < rows.length && (
+              <tr ref={end} key="more">
+                <td colSpan={columns.length + 1} class="words"><button class="link" data-more onClick={() => more((n) => n + ROWS)}>{rows.length - drawn.length} more</button></td>
+              </tr>
+            )}
           </tbody>
         </table>
         {rows.length === 0 && <p class="note">No name or image contains “{state.q}”. <button class="link" onClick={() => change({ q: '' }, true)}>Show all</button></p>}

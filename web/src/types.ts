@@ -104,7 +104,7 @@ export interface Edge {
 export interface NumberInfo {
   key: string
   title: string
-  unit: '' | 's' | 'B' | 'B/s' | '/s' | 'cores' | 'ratio'
+  unit: '' | 's' | 'B' | 'B/s' | '/s' | 'cores' | 'ratio' | 'W'
   query: string
 }
 
@@ -192,6 +192,116 @@ export interface Resource {
   max_arrival_rate?: number
   threads?: number
   latency?: Seconds
+}
+
+/** How often and how fast something is answered. */
+export interface Timing {
+  requests: number
+  requests_per_second?: number
+  p50?: Seconds
+  p99?: Seconds
+  mean?: Seconds
+}
+
+/** A node with how near it is to its limit and how it answers. */
+export interface Service extends Resource {
+  kind: Node['kind'] | 'cpus'
+  host?: string
+  /** Whether requests at the entries lead here. */
+  reached: boolean
+  tcp?: Timing
+  http?: Timing
+  failed: number
+  aborted: number
+  errors_per_second?: number
+  error_share?: number
+}
+
+/** In queries, $usage, $served, $parallel and $window stand for what is the service's own. */
+export interface ServiceColumn {
+  key: string
+  title: string
+  unit: NumberInfo['unit']
+  formula: string
+  query?: string
+  bounded?: boolean
+}
+
+export interface Services {
+  from: string
+  to: string
+  covered_seconds: number
+  error_bound: number
+  entries: PathAnswer['entries']
+  arrival_rate: number
+  saturation_rate?: number
+  extrapolation?: number
+  bottleneck?: string
+  bottleneck_name?: string
+  services: Service[]
+  columns: ServiceColumn[]
+  cores: Record<string, number>
+  completeness: Completeness
+}
+
+export interface HostPart {
+  kind: 'container' | 'host' | 'more' | 'other' | 'idle' | 'untold'
+  node?: string
+  name: string
+  cpu_cores: number
+  /** Of all parts of the host together they are 1. */
+  share: number
+}
+
+export interface HostRow extends Host {
+  containers: number
+  cpu_cores: number
+  parts: HostPart[]
+  containers_memory_bytes?: number
+  network_receive_bytes?: number
+  network_transmit_bytes?: number
+  disk_read_bytes?: number
+  disk_write_bytes?: number
+  version?: string
+  last_heard?: string
+  covered_seconds: number
+  agent_cpu_cores?: number
+  agent_memory_bytes?: number
+  counted_share?: number
+  dropped: number
+}
+
+export interface Hosts {
+  from: string
+  to: string
+  covered_seconds: number
+  hosts: HostRow[]
+  completeness: Completeness
+}
+
+/** A short saturation whose surroundings are kept longer than the rest. */
+export interface KeptAnomaly {
+  number: number
+  kind: string
+  container: string
+  container_id: string
+  from: string
+  to: string
+  waited_ms: number
+  text: string
+  effects: string[]
+  file?: string
+  bytes?: number
+}
+
+export interface Recordings {
+  flight: { from: string | null; to: string | null; interval_ms: number; bytes: number } | null
+  /** Why there is no flight recorder, and what to do. */
+  absent?: string
+  anomalies: KeptAnomaly[]
+  dropped: number
+  problem?: string
+  directory?: string
 }
 
 /** A node of the critical path; times are means, in seconds. */
@@ -309,7 +419,7 @@ export interface Status {
     agent_cpu_seconds: number
     agent_memory_bytes: number
   }[]
-  features: { host: string; name: string; purpose: string; state: 'works' | 'absent'; reason?: string; remedy?: string; required?: boolean }[]
+  features: { host: string; name: string; purpose: string; state: 'works' | 'absent' | 'off'; reason?: string; remedy?: string; required?: boolean }[]
   drops: { host: string; name: string; count: number; used?: number; capacity?: number }[]
   programs: { host: string; name: string; runs: number; run_seconds: number }[]
   completeness: Completeness

@@ -1,7 +1,7 @@
 import { unmatched } from './format'
 import { KINDS, type Quantity } from './heat'
-import { CLOSED, pastOf } from './strip'
-import { AGOS, agoOf, GROUPINGS, hides, lengthOf, PERCENTILES, SHARES, VIEWS, type Ago, type Change, type Grouping, type Percentile, type State } from './state'
+import { Picture } from './picture'
+import { AGOS, agoOf, GROUPINGS, hides, lengthOf, PERCENTILES, SHARES, type Ago, type Change, type Grouping, type Percentile, type State } from './state'
 import type { Graph } from './types'
 
 /** What is drawn, and of what: all of it is in the URL. */
@@ -11,15 +11,6 @@ export function ViewBar({ graph, state, change, query }: { graph: Graph; state: 
   const ago = agoOf(state)
   return (
     <div class="view-bar" role="group" aria-label="View">
-      <div class="segments" role="group" aria-label="Kind of view">
-        {VIEWS.map(([view, title]) => (
-          <button key={view} data-view={view} aria-pressed={state.view === view} onClick={() => change({ view })}>{title}</button>
-        ))}
-      </div>
-      <button class="toggle" data-strip-open aria-pressed={state.strip !== undefined} title="Every container at full resolution, and its short saturations"
-        onClick={() => change(state.strip ? CLOSED : { strip: 60, zoom: pastOf(state) })}>
-        Last minutes
-      </button>
       <label>
         Group by
         {/* What is chosen is another thing in another grouping. */}
@@ -35,7 +26,7 @@ export function ViewBar({ graph, state, change, query }: { graph: Graph; state: 
           </select>
         </label>
       )}
-      {state.view === 'heat' && (
+      {state.view === 'matrix' && (
         <label>
           Show
           <select name="quantity" value={state.quantity} onChange={(e) => change({ quantity: e.currentTarget.value as Quantity })}>
@@ -59,11 +50,19 @@ export function ViewBar({ graph, state, change, query }: { graph: Graph; state: 
           </select>
         </label>
       )}
-      {state.view === 'map' && (
-        <a href={`/api/outsight/picture?${query}`} target="_blank" rel="noopener" data-picture title="As an image: height for memory, border for CPU, width of lines for bytes">Picture</a>
-      )}
+      {state.view === 'map' && <Picture query={query} />}
+      {state.view !== 'path' && state.view !== 'changes' && state.view !== 'matrix' && <Filter state={state} change={change} what="name or image" />}
       {hidden > 0 && <span class="muted" data-hidden={hidden}>{hidden === 1 ? '1 edge is' : `${hidden} edges are`} hidden</span>}
       {graph.unmatched_share > 0 && <span class="muted unmatched" data-unmatched title="Edges with an end that is in no known container">Unmatched: {unmatched(graph)}</span>}
     </div>
+  )
+}
+
+/** The filter of a view; "/" goes to it. */
+export function Filter({ state, change, what }: { state: State; change: Change; what: string }) {
+  return (
+    <span class="filter">
+      <input type="search" data-filter aria-label={`Filter by ${what}`} placeholder="Filter  /" value={state.q} spellcheck={false} onInput={(e) => change({ q: e.currentTarget.value }, true)} onKeyDown={(e) => e.key === 'Escape' && (change({ q: '' }, true), e.currentTarget.blur())} />
+    </span>
   )
 }

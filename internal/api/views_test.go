@@ -1,0 +1,221 @@
+package api
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"outsight/internal/graph"
+	"outsight/internal/model"
+	"outsight/internal/otlp"
+	"outsight/internal/recorder"
+)
+
+// The table of services is of the numbers of the map and of the path.
+func TestServicesAreOfTheGraph(t *testing.T) {
+	h, _, now := filled(t, 60, nil)
+	var a servicesAnswer
+	get200(t, h, "/api/outsight/services?from=now-60s", &a)
+	var p pathAnswer
+	get200(t, h, "/api/outsight/path?from=now-60s", &p)
+	var g graphAnswer
+	get200(t, h, "/api/outsight/graph?from=now-60s", &g)
+	if a.ArrivalRate != p.ArrivalRate || *a.SaturationRate != *p.SaturationRate || a.Bottleneck != p.Bottleneck || a.BottleneckName == "" || !a.To.Equal(now) {
+		t.Errorf("got λ %v, λ_sat %v of %v, the path has %v, %v of %v", a.ArrivalRate, *a.SaturationRate, a.BottleneckName, p.ArrivalRate, *p.SaturationRate, p.Bottleneck)
+	}
+	byName := map[string]graph.Service{}
+	for _, s := range a.Services {
+		byName[s.Name] = s
+	}
+	for _, r := range p.Resources {
+		if s, ok := byName[r.Name]; ok && (s.Utilisation != r.Utilisation || *s.Demand != *r.Demand) {
+			t.Errorf("%s: U %v and D %v, the path has %v and %v", r.Name, s.Utilisation, *s.Demand, r.Utilisation, *r.Demand)
+		}
+	}
+	gateway, served := byName["gateway"], nodeNamed(t, g.Graph, "gateway").Served
+	if *gateway.TCP.P99 != *served.P99 || *gateway.ArrivalRate != *served.TransactionsPerSecond || gateway.HTTP == nil || gateway.HTTP.Requests <= 0 || gateway.Failed <= 0 {
+		t.Errorf("gateway: %+v", gateway)
+	}
+	if redis := byName["redis"]; redis.HTTP != nil || redis.TCP == nil {
+		t.Errorf("redis: %+v", redis)
+	}
+	if len(byName) != len(work)+1 {
+		t.Errorf("%d services, want the %d containers and the host's CPUs: %v", len(byName), len(work), byName)
+	}
+}
+
+// The query beside each number of a service is one that the store answers, with nearly that number.
+func TestServicesQueriesTellTheSame(t *testing.T) {
+	st, _, now := fill(t, 120, nil)
+	h := New(st, Options{Now: func() time.Time { return now }})
+	var a servicesAnswer
+	get200(t, h, "/api/outsight/services?from=now-120s", &a)
+	var g graphAnswer
+	get200(t, h, "/api/outsight/graph?from=now-120s", &g)
+	for _, s := range a.Services {
+		if s.Name != "gateway" {
+			continue
+		}
+		want := map[string]float64{"utilisation": s.Utilisation, "arrival_rate": *s.ArrivalRate, "demand": *s.Demand, "max_arrival_rate": *s.MaxArrivalRate,
+			"threads": *s.Threads, "http_p50": float64(*s.HTTP.P50), "http_p99": float64(*s.HTTP.P99), "tcp_p50": float64(*s.TCP.P50),
+			"tcp_p99": float64(*s.TCP.P99), "error_share": *s.ErrorShare}
+		for _, c := range a.Columns {
+			if c.Query == "" {
+				continue
+			}
+			query := strings.NewReplacer("$usage", g.Matches[s.Node].Usage, "$served", g.Matches[s.Node].Served, "$window", "120s", "$parallel", "2").Replace(c.Query)
+			results, err := st.Instant(t.Context(), query, now)
+			if err != nil || len(results) != 1 {
+				t.Errorf("%s: %v for %s, with %d results", c.Key, err, query, len(results))
+				continue
+			}
+			if got := last(results[0]); got < 0.9*want[c.Key] || got > 1.1*want[c.Key] {
+				t.Errorf("%s: %v by PromQL, %v here, of %s", c.Key, got, want[c.Key], query)
+			}
+			delete(want, c.Key)
+		}
+		if len(want) > 0 {
+			t.Errorf("no column of %v", want)
+		}
+	}
+}
+
+func TestHostsAddUp(t *testing.T) {
+	h, _, now := filled(t, 60, func(_ int, s *model.Snapshot) *model.Snapshot {
+		s.Self.IdleNS = uint64(s.Time.Sub(begin).Seconds() * 0.3e9)
+		return s
+	})
+	var a hostsAnswer
+	get200(t, h, "/api/outsight/hosts?from=now-60s", &a)
+	if len(a.Hosts) != 1 {
+		t.Fatalf("got %+v", a.Hosts)
+	}
+	r := a.Hosts[0]
+	sum, idle := 0.0, 0.0
+	for _, p := range r.Parts {
+		sum += p.Share
+		if p.Kind == graph.PartIdle {
+			idle = p.CPUCores
+		}
+	}
+	if r.Name != "shop-1" || r.Cores != 2 || r.Containers != len(work)-1 || sum < 1-1e-9 || sum > 1+1e-9 || idle < 0.3-1e-9 || idle > 0.3+1e-9 {
+		t.Errorf("%s: %v cores, %d containers, shares %v, idle %v", r.Name, r.Cores, r.Containers, sum, idle)
+	}
+	if r.LastHeard == nil || !r.LastHeard.Equal(now) || r.Version == "" || r.CoveredSeconds != 60 ||
+		r.AgentCPUCores == nil || *r.AgentCPUCores < 0.0029 || *r.AgentCPUCores > 0.0031 || r.AgentMemoryBytes == nil || *r.AgentMemoryBytes != 31<<20 {
+		t.Errorf("the agent: heard %v, version %q, covered %v, CPU %v", r.LastHeard, r.Version, r.CoveredSeconds, r.AgentCPUCores)
+	}
+	if r.CountedShare == nil || *r.CountedShare <= 0 || *r.CountedShare > 1 {
+		t.Errorf("counted %v", r.CountedShare)
+	}
+}
+
+// A host that fell silent is told with the time at which it did.
+func TestHostThatFellSilent(t *testing.T) {
+	st, sh, now := fill(t, 30, nil)
+	for i := range 31 {
+		s := sh.at(begin.Add(time.Duration(i) * time.Second))
+		s.Host.Name = "silent"
+		if i <= 12 {
+			if err := st.AppendPart(t.Context(), otlp.Convert(s)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	h := New(st, Options{Now: func() time.Time { return now }})
+	var a hostsAnswer
+	get200(t, h, "/api/outsight/hosts?from=now-30s", &a)
+	for _, r := range a.Hosts {
+		if r.Name == "silent" && r.LastHeard != nil && r.LastHeard.Equal(begin.Add(12*time.Second)) {
+			return
+		}
+	}
+	t.Errorf("got %+v", a.Hosts)
+}
+
+func TestRecordingsListWhatIsKept(t *testing.T) {
+	h, _, _ := flying(t, 400, 200)
+	var a recordingsAnswer
+	get200(t, h, "/api/outsight/recordings", &a)
+	if a.Flight == nil || a.Flight.IntervalMS != 50 || a.Flight.From == nil || a.Flight.To.Sub(*a.Flight.From) < 19*time.Second || a.Flight.Bytes == 0 || a.Absent != "" {
+		t.Errorf("got %+v of %+v", a, a.Flight)
+	}
+}
+
+func TestRecordingsHaveAnomaliesAndTheirFiles(t *testing.T) {
+	directory := t.TempDir()
+	if err := os.WriteFile(filepath.Join(directory, "7.json"), make([]byte, 1234), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	around := &recorder.FlightData{Interval: 50 * time.Millisecond, Wall: begin}
+	kept := func(n uint64) recorder.KeptAnomaly {
+		return recorder.KeptAnomaly{Number: n, Anomaly: model.Anomaly{Resource: "stall", Container: "<b>cart</b>", ID: "c", From: begin, To: begin.Add(80 * time.Millisecond),
+			WaitedMS: 120, Text: "stood still", Effects: []string{"gateway waited"}}}
+	}
+	h := New(nil, Options{
+		Now:    func() time.Time { return begin },
+		Flight: func(time.Duration) *recorder.FlightData { return &recorder.FlightData{Interval: 50 * time.Millisecond} },
+		Anomalies: func() *recorder.Anomalies {
+			return &recorder.Anomalies{List: []recorder.KeptAnomaly{kept(7), kept(8)}, Dropped: 3}
+		},
+		AnomalyFiles: directory,
+		Anomaly: func(n uint64) *recorder.FlightData {
+			if n == 7 {
+				return around
+			}
+			return nil
+		},
+	})
+	var a recordingsAnswer
+	get200(t, h, "/api/outsight/recordings", &a)
+	if len(a.Anomalies) != 2 || a.Dropped != 3 || a.Directory != directory || a.Flight.From != nil {
+		t.Fatalf("got %+v", a)
+	}
+	if k := a.Anomalies[0]; k.File != "7.json" || k.Bytes != 1234 || k.Kind != "stall" || k.Container != "<b>cart</b>" || k.To.Sub(k.From) != 80*time.Millisecond || len(k.Effects) != 1 {
+		t.Errorf("got %+v", k)
+	}
+	if k := a.Anomalies[1]; k.File != "" {
+		t.Errorf("got %+v, which has no file", k)
+	}
+	var f flightJSON
+	get200(t, h, "/api/outsight/flight?anomaly=7", &f)
+	for query, want := range map[string]string{"anomaly=9": "no anomaly 9", "anomaly=x": "want the number"} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/api/outsight/flight?"+query, nil))
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: %d %s", query, w.Code, w.Body)
+		}
+	}
+}
+
+func TestRecordingsOfAServer(t *testing.T) {
+	h, _, _ := filled(t, 2, nil)
+	var a recordingsAnswer
+	get200(t, h, "/api/outsight/recordings", &a)
+	if a.Flight != nil || !strings.Contains(a.Absent, "outsight up") || len(a.Anomalies) != 0 {
+		t.Errorf("got %+v", a)
+	}
+}
+
+func TestStatusTellsOfRefusedRequests(t *testing.T) {
+	auth, err := NewAuthenticator(map[string][]string{"": {"0123456789abcdef"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, _, now := fill(t, 2, nil)
+	h := New(st, Options{Now: func() time.Time { return now }, Auth: auth})
+	for range 3 {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/api/outsight/status", nil))
+	}
+	r := httptest.NewRequest("GET", "/api/outsight/status", nil)
+	r.Header.Set("Authorization", "Bearer 0123456789abcdef")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `{"host":"server","name":"api/refused-requests","count":3}`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}

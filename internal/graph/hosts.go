@@ -1,0 +1,137 @@
+package graph
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// MaxHostParts is how many containers of a host are told apart, those first that used the most
+// CPU time. The rest is one part.
+const MaxHostParts = 12
+
+// HostCPU is what a host's own counters say of its CPUs, in CPUs of the window's mean.
+type HostCPU struct {
+	Name  string
+	Cores float64
+	// Idle ran nothing, Other is of control groups that found no room in the kernel's table; nil
+	// where not known.
+	Idle, Other *float64
+}
+
+// PartKind tells what a part of a host's CPU time is.
+type PartKind string
+
+// The kinds of parts. PartUntold is what nobody counted: ticks of the two ends of the window, or
+// CPU time of a kernel that does not let itself be watched.
+const (
+	PartContainer PartKind = "container"
+	PartHost      PartKind = "host" // what runs in no container
+	PartMore      PartKind = "more" // containers beyond MaxHostParts
+	PartOther     PartKind = "other"
+	PartIdle      PartKind = "idle"
+	PartUntold    PartKind = "untold"
+)
+
+// HostPart is a part of a host's CPU time. The shares of all parts of a host add up to 1.
+type HostPart struct {
+	Kind PartKind `json:"kind"`
+	// Node is the ID in the graph by containers, empty for what is no node.
+	Node     string  `json:"node,omitempty"`
+	Name     string  `json:"name"`
+	CPUCores float64 `json:"cpu_cores"`
+	Share    float64 `json:"share"`
+}
+
+// HostUse is what a host's containers use of it.
+type HostUse struct {
+	// Containers that were there in the window.
+	Containers int `json:"containers"`
+	// CPUCores is all that ran, in containers or not.
+	CPUCores float64    `json:"cpu_cores"`
+	Parts    []HostPart `json:"parts"`
+	// ContainersMemoryBytes is the sum over containers that tell theirs; the rates are of their interfaces.
+	// Nil where none tells.
+	ContainersMemoryBytes *float64 `json:"containers_memory_bytes,omitempty"`
+	NetworkReceiveBytes   *float64 `json:"network_receive_bytes,omitempty"`
+	NetworkTransmitBytes  *float64 `json:"network_transmit_bytes,omitempty"`
+	DiskReadBytes         *float64 `json:"disk_read_bytes,omitempty"`
+	DiskWriteBytes        *float64 `json:"disk_write_bytes,omitempty"`
+}
+
+// Host splits a host's CPU time by containers. g must be by containers.
+func (g *Graph) Host(h HostCPU) HostUse {
+	use := HostUse{Parts: []HostPart{}}
+	sum := func(to **float64, v *float64) {
+		if v == nil {
+			return
+		}
+		if *to == nil {
+			*to = new(float64)
+		}
+		**to += *v
+	}
+	for _, n := range g.Nodes {
+		if n.Host != h.Name || n.Usage == nil {
+			continue
+		}
+		kind := PartContainer
+		if n.Kind == KindHost {
+			kind = PartHost
+		} else {
+			use.Containers++
+			sum(&use.ContainersMemoryBytes, n.Usage.MemoryBytes)
+			sum(&use.NetworkReceiveBytes, n.Usage.NetworkReceiveBytes)
+			sum(&use.NetworkTransmitBytes, n.Usage.NetworkTransmitBytes)
+		}
+		sum(&use.DiskReadBytes, n.Usage.DiskReadBytes)
+		sum(&use.DiskWriteBytes, n.Usage.DiskWriteBytes)
+		if n.Usage.CPUCores != nil {
+			use.Parts = append(use.Parts, HostPart{Kind: kind, Node: n.ID, Name: n.Name, CPUCores: *n.Usage.CPUCores})
+		}
+	}
+	slices.SortFunc(use.Parts, func(a, b HostPart) int {
+		return cmp.Or(-cmp.Compare(a.CPUCores, b.CPUCores), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Node, b.Node))
+	})
+	use.Parts = few(use.Parts)
+	if h.Other != nil && *h.Other > 0 {
+		use.Parts = append(use.Parts, HostPart{Kind: PartOther, Name: "groups without a room in the table", CPUCores: *h.Other})
+	}
+	for _, p := range use.Parts {
+		use.CPUCores += p.CPUCores
+	}
+	whole := use.CPUCores
+	if h.Idle != nil {
+		use.Parts = append(use.Parts, HostPart{Kind: PartIdle, Name: "idle", CPUCores: *h.Idle})
+		whole += *h.Idle
+	}
+	if rest := h.Cores - whole; rest > 0 {
+		use.Parts = append(use.Parts, HostPart{Kind: PartUntold, Name: "not told", CPUCores: rest})
+		whole = h.Cores
+	}
+	for i := range use.Parts {
+		use.Parts[i].Share = use.Parts[i].CPUCores / max(whole, 1e-9)
+	}
+	return use
+}
+
+// few puts all containers but the first MaxHostParts into one part. What runs in no container
+// stays apart, wherever it is.
+func few(parts []HostPart) []HostPart {
+	var first []HostPart
+	more := HostPart{Kind: PartMore}
+	n := 0
+	for _, p := range parts {
+		if p.Kind == PartHost || len(first) < MaxHostParts {
+			first = append(first, p)
+			continue
+		}
+		more.CPUCores += p.CPUCores
+		n++
+	}
+	if n > 0 {
+		more.Name = fmt.Sprintf("%d more containers", n)
+		first = append(first, more)
+	}
+	return first
+}

@@ -1,0 +1,56 @@
+package graph
+
+import (
+	"fmt"
+	"testing"
+)
+
+func hostOf(parts ...float64) *Graph {
+	g := &Graph{}
+	for i, cpu := range parts {
+		g.Nodes = append(g.Nodes, &Node{ID: fmt.Sprint("c", i), Name: fmt.Sprint("c", i), Kind: KindContainer, Host: "vm",
+			Usage: &Usage{CPUCores: ptr(cpu), MemoryBytes: ptr(100.0)}})
+	}
+	g.Nodes = append(g.Nodes, &Node{ID: "host/vm", Name: "host", Kind: KindHost, Host: "vm", Usage: &Usage{CPUCores: ptr(0.05), MemoryBytes: ptr(900.0)}},
+		&Node{ID: "far", Name: "far", Kind: KindContainer, Host: "other", Usage: &Usage{CPUCores: ptr(9.0)}})
+	return g
+}
+
+// The parts of a host are the whole of it, whatever is told of it.
+func TestHostAddsUpToTheWhole(t *testing.T) {
+	many := make([]float64, 40)
+	for i := range many {
+		many[i] = 0.01
+	}
+	for _, c := range []struct {
+		name        string
+		graph       *Graph
+		cpu         HostCPU
+		parts       int
+		used, whole float64
+	}{
+		{"with idle", hostOf(0.5, 0.25), HostCPU{"vm", 2, ptr(1.1), ptr(0.1)}, 5 + 0, 0.9, 2},
+		{"short of the whole", hostOf(0.5), HostCPU{"vm", 2, ptr(1.0), nil}, 4, 0.55, 2},
+		{"more than the whole", hostOf(1.5, 0.5), HostCPU{"vm", 2, ptr(0.2), nil}, 4, 2.05, 2.25},
+		{"without idle", hostOf(0.5), HostCPU{"vm", 2, nil, nil}, 3, 0.55, 2},
+		{"many", hostOf(many...), HostCPU{"vm", 2, ptr(1.55), nil}, MaxHostParts + 2, 0.45, 2},
+		{"unknown", hostOf(), HostCPU{Name: "vm"}, 1, 0.05, 0.05},
+	} {
+		use := c.graph.Host(c.cpu)
+		share, sum := 0.0, 0.0
+		for _, p := range use.Parts {
+			share, sum = share+p.Share, sum+p.CPUCores
+		}
+		if len(use.Parts) != c.parts || !near(share, 1) || !near(use.CPUCores, c.used) || !near(sum, c.whole) {
+			t.Errorf("%s: %d parts of %v used, %v in all, shares %v: %+v", c.name, len(use.Parts), use.CPUCores, sum, share, use.Parts)
+		}
+	}
+	use := hostOf(many...).Host(HostCPU{"vm", 2, ptr(1.55), nil})
+	if use.Containers != 40 || *use.ContainersMemoryBytes != 4000 {
+		t.Errorf("%d containers with %v bytes", use.Containers, *use.ContainersMemoryBytes)
+	}
+	more := use.Parts[MaxHostParts]
+	if more.Kind != PartMore || !near(more.CPUCores, 0.01*float64(40-MaxHostParts+1)) || more.Name != "29 more containers" {
+		t.Errorf("the rest is %+v", more)
+	}
+}

@@ -1,0 +1,108 @@
+import { MEANING } from './facts'
+import { clock, floorPercent, format, missing, span } from './format'
+import type { Completeness, Edge, Graph, Node, NumberInfo, Seconds } from './types'
+
+// What is said of a number to who points at it: what it is, how it is computed, how far it holds.
+
+export interface Explanation {
+  title: string
+  /** The number as it is shown. */
+  value?: string
+  /** In plain words. */
+  what?: string
+  formula?: string
+  /** PromQL that charts it. */
+  query?: string
+  error?: string
+  /** The share of what happened that it is of. */
+  seen?: string
+  window?: string
+  /** What a click does. */
+  action?: string
+}
+
+/** The lines of an explanation after its title, each with a name. */
+export const linesOf = (e: Explanation): [string, string][] =>
+  ([['', e.what], ['Formula', e.formula], ['PromQL', e.query], ['Error', e.error], ['Seen', e.seen], ['Window', e.window], ['Click', e.action]] as const)
+    .flatMap(([name, text]) => (text ? [[name, text] as [string, string]] : []))
+
+/** What a container's numbers mean, where their titles do not say it. */
+export const USAGE: Record<string, string> = {
+  cpu_cores: 'CPUs kept busy, by threads that still run too',
+  run_queue_p99: '99 % of the times that a runnable thread waited for a CPU were shorter',
+  run_queue_p50: 'Half of the times that a runnable thread waited for a CPU were shorter',
+  throttled_share: 'Share of the quota’s periods in which the container was held back',
+  throttled_seconds: 'Time per second for which the CPU quota held the container back',
+  busy_threads: 'Over how many threads the CPU time is spread: that of all over that of the busiest',
+  memory_bytes: 'Memory in use, page cache included',
+  working_set_bytes: 'Memory in use less the inactive page cache',
+  cpu_quota_cores: 'CPU quota over its period',
+  zero_windows: 'Times that a receiver closed its window: it did not read fast enough',
+  listen_overflows: 'Connections that found the accept queue full',
+}
+
+/** How far a number is off at most. bound is the greatest relative error of a quantile. */
+export function errorOf(n: Pick<NumberInfo, 'key' | 'unit'>, scope: string, bound: number): string {
+  const percent = (v: number) => `${(v * 100).toFixed(1)} %`
+  if (/(^|_)p\d+$/.test(n.key)) return `at most ±${percent(bound)}, ±${percent((1 + bound) ** 2 - 1)} in a chart, where PromQL interpolates`
+  if (/^(mean|jitter|rtt_min)$/.test(n.key)) return 'none: a sum over a count, both exact'
+  if (scope === 'usage' && /bytes$|threads$|quota/.test(n.key) && !/network|disk/.test(n.key)) return 'none: a level, read from the kernel’s files each second'
+  return 'none: counted, not sampled'
+}
+
+/** What of the events a graph has, in few words. */
+export function seenOf(c: Completeness, more: string[] = []): string {
+  if (c.state === 'complete') return 'all of it: no table was full'
+  return more.length ? `${more[0]}${more.length > 1 ? `; and ${more.length - 1} more, see Health` : ''}` : 'incomplete, see Health'
+}
+
+/** The window of a graph's numbers. */
+export const windowOf = (g: Pick<Graph, 'from' | 'to' | 'covered_seconds'> & { completeness: Completeness }): string =>
+  `${clock(Date.parse(g.from) / 1000)} – ${clock(Date.parse(g.to) / 1000)}, ${span(g.covered_seconds)} of ${span(g.completeness.window_seconds)} seen`
+
+/** A query as it is sent: with its matchers and its window. */
+export const expand = (query: string, match: string, seconds: number): string =>
+  query.replaceAll('$match', match).replaceAll('$window', `${Math.max(2, Math.round(seconds))}s`)
+
+const WAYS: Record<string, string> = { served: 'of requests that it served', called: 'of requests that it made', client: 'as the client counted it', server: 'as the server counted it' }
+
+const valueOf = (of: unknown, key: string): Seconds | undefined => (of as Record<string, Seconds> | undefined)?.[key]
+
+/** The explanation of a number of a node ("usage.cpu_cores") or of an edge ("client.p99"). */
+export function explainNumber(g: Graph, path: string, node?: Node, edge?: Edge): Explanation | undefined {
+  const [scope, key] = path.split('.') as [string, string]
+  const n = (scope === 'usage' ? g.numbers.usage : g.numbers.side).find((n) => n.key === key)
+  const of = scope === 'client' ? edge?.client_side : scope === 'server' ? edge?.server_side : scope === 'usage' ? node?.usage : scope === 'served' ? node?.served : node?.called
+  if (!n || (!node && !edge)) return undefined
+  const match = edge ? `${g.edge_matches[edge.id]},side="${scope}"` : (g.matches[node!.id] as Record<string, string> | undefined)?.[scope]
+  const share = edge && (of as { completeness?: number } | undefined)?.completeness
+  const words = scope === 'usage' ? USAGE[key] : MEANING[key]
+  return {
+    title: `${n.title}${edge ? '' : ` · ${node!.name}`}`,
+    value: format(valueOf(of, key), n.unit),
+    what: [words, WAYS[scope]].filter(Boolean).join(', ') || undefined,
+    query: match ? expand(n.query, match, g.covered_seconds) : undefined,
+    error: errorOf(n, scope, g.error_bound),
+    seen: share !== undefined ? `${floorPercent(share)} of the received bytes` : seenOf(g.completeness, missing(g)),
+    window: windowOf(g),
+    action: 'shows a chart',
+  }
+}
+
+/** The explanation of a number of an endpoint: "rate", "p50", "p99" or "errors". */
+export function explainEndpoint(g: Graph, edge: Edge, protocol: string, name: string, key: string): Explanation | undefined {
+  const n = g.numbers.endpoint.find((n) => n.key === ({ rate: 'requests_per_second', errors: 'errors_per_second' }[key] ?? key))
+  const e = edge.endpoints?.find((e) => e.protocol === protocol && e.name === name)
+  if (!n || !e) return undefined
+  const side = edge.server_side ? 'server' : 'client'
+  return {
+    title: `${n.title} · ${name}`,
+    value: format((e as unknown as Record<string, Seconds | undefined>)[n.key], n.unit),
+    what: `of ${protocol} requests that were recognised, as the ${side} counted them`,
+    query: expand(n.query, `${g.edge_matches[edge.id]},side="${side}",protocol=${JSON.stringify(protocol)},endpoint=${JSON.stringify(name)}`, g.covered_seconds),
+    error: errorOf(n, 'endpoint', g.error_bound),
+    seen: seenOf(g.completeness, missing(g)),
+    window: windowOf(g),
+    action: 'shows a chart',
+  }
+}

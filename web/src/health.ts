@@ -1,0 +1,177 @@
+import type { Sample } from './data'
+import { bytes, digits, floorPercent, format, span } from './format'
+import type { Edge, Graph, Node, Status } from './types'
+
+// What is lost, over budget or missing, and what to do about each.
+
+/** What it means when a table had no room, and what to do; the first that fits. */
+const ADVICE: [RegExp, string, string][] = [
+  [/^cgroups$/, 'CPU time of groups without a room counts as “other”.', 'Start the agent with a greater --max-groups.'],
+  [/^(edges|edge_histograms)$/, 'Connections without a room are in no edge of their own; their bytes are summed up.', 'Start the agent with a greater --max-edges, or group what makes so many clients.'],
+  [/^edge_clients$/, 'Some edges name no client.', 'Start the agent with a greater --max-edges.'],
+  [/^(endpoints|other_endpoints)$/, 'Requests beyond the bound count under “other”; none is lost.', 'Nothing, unless you need their names: --max-edges makes this table greater, too.'],
+  [/^http2/, 'Some requests have no name, or their connection became a stream.', 'Nothing: bytes still count. Restart what holds very many HTTP/2 streams open to have them named.'],
+  [/^tls_/, 'Some requests of TLS connections have no name.', 'Nothing: they are timed all the same.'],
+  [/^dns_queries$|^datagram/, 'Some UDP exchanges count as unanswered.', 'Nothing, unless the DNS numbers matter: fewer peers per socket.'],
+  [/^untold_closes$/, 'Ends of connections were found later than they happened.', 'Nothing: counts are right, durations a little long.'],
+  [/^multipath_transfers$/, 'Data of multipath TCP connections is not seen.', 'Turn multipath off where it is not meant (GODEBUG=multipathtcp=0 in Go).'],
+  [/^forwarded_clients$/, 'It is not known which client is behind Docker’s userland proxy.', 'Start dockerd with --userland-proxy=false.'],
+  [/^missed_events$/, 'The kernel did not run a program, because it was already running on that CPU.', 'Nothing in small numbers: a switch within a switch.'],
+  [/^(connection|listeners|thread_states)/, 'Some connections or threads are not told apart.', 'Start the agent with a greater --max-edges, or find what opens so many connections.'],
+  [/^container\/open-files$/, 'Files are opened anew at each reading: it costs more, and loses nothing.', 'Raise the limit of open files (ulimit -n).'],
+  [/^container\//, 'Some containers or groups are not told apart, or have no name.', 'Fewer containers per host, or look at what makes and removes so many groups.'],
+  [/^cgroup_events$/, 'A container may have been found later than it began.', 'Nothing: the next look finds it.'],
+  [/^recorder\/anomaly-bytes$/, 'Older anomalies made room for newer ones.', 'Write what you want to keep: outsight record --anomaly N -d DIRECTORY.'],
+  [/^recorder\//, 'Ticks of the flight recorder are missing.', 'Keep a shorter time (--flight 5m), or leave it out (--flight 0).'],
+  [/^store\/(series|unwritten)/, 'New series are not stored.', 'Give --max-series, or find which labels have so many values.'],
+  [/^store\/refused-samples$/, 'Samples were too old, or contradicted what is stored.', 'Compare the clocks of the hosts; see that no two agents have one name.'],
+  [/^store\/(waiting-queries|query)/, 'Queries were turned away: too many, too large or too slow.', 'Ask for shorter windows; see who asks (Grafana panels that refresh each second).'],
+  [/^store\/(bytes|disk-space)/, 'The disk is full or its bound is reached: the oldest blocks go, or nothing more is kept.', 'Give --max-bytes or a shorter --retention, or make room.'],
+  [/^store\//, 'Part of an answer or of what was to be stored was left out.', 'Look at the server’s log.'],
+  [/^network /, 'Older edges or names were forgotten.', 'Nothing: they are found anew when they are used.'],
+  [/^processes$/, 'Some processes have no name.', 'Nothing: their container has.'],
+  [/^agent\/sink/, 'Snapshots did not reach a sink: charts lack points, counts go on in the next one.', 'Look at why the sink is slow: its disk, or the way to the server.'],
+  [/^export\/retries$/, 'Batches were sent more than once: the server was away, or busy.', 'Nothing is lost; if it goes on, look at the way to the server.'],
+  [/^export\/(refused|rejected)/, 'The server refused what was sent.', 'Look at the agent’s log for the reason: a wrong token, an old clock, or too many series.'],
+  [/^export\//, 'The agent’s spool had no room, and the oldest batches went.', 'Give --spool-bytes or room on the disk, or mend the way to the server.'],
+  [/^api\/refused-requests$/, 'Requests without a token, or with a wrong one.', 'Expected of scanners; else give the token to who asks: a page left open asks again and again.'],
+  [/^kubernetes\//, 'Names of some pods or services are not known.', 'Look at the agent’s rights in the cluster (docs/kubernetes.md).'],
+  [/^ingest\/unauthorized/, 'Senders without a token, or with a wrong one, were refused.', 'Give them a line of the file of --token-file; expected of scanners.'],
+  [/^ingest\/(malformed|too-large|rejected|poison)/, 'What was sent was malformed, too large, too old or too far ahead.', 'Look at the sender’s log, which has the reason of each answer; compare the clocks.'],
+  [/^ingest\//, 'The server’s queue was full: senders were told to come again.', 'Nothing is lost while they do. If it lasts, the disk is too slow: --queue-bytes gives time, not speed.'],
+]
+
+/** What it means when something found no room in a table, and what to do. */
+export function adviceOf(name: string): { means: string; then: string } {
+  const found = ADVICE.find(([pattern]) => pattern.test(name))
+  return found ? { means: found[1], then: found[2] } : { means: 'Updates found no room in it.', then: 'outsight doctor on that host tells more.' }
+}
+
+export interface Bound {
+  host: string
+  name: string
+  /** In the window; undefined where only the sum since the start is known. */
+  dropped?: number
+  /** Since the agent or server began. */
+  total: number
+  used?: number
+  capacity?: number
+}
+
+/** From which share of its capacity on a table is said to be nearly full. */
+const NEAR = 0.8
+
+/** Tables that dropped, those that are nearly full, and how many have room. */
+export function boundsOf(status: Status, graph?: Graph): { lost: Bound[]; before: Bound[]; near: Bound[]; roomy: number } {
+  const inWindow = new Map([...(graph?.completeness.tables ?? []), ...(graph?.completeness.sinks ?? [])].map((l) => [`${l.host} ${l.name}`, l.dropped]))
+  const all = status.drops.map((d): Bound => ({ host: d.host, name: d.name, total: d.count, dropped: inWindow.get(`${d.host} ${d.name}`), used: d.used, capacity: d.capacity }))
+  // A server's own are not in the window of its agents.
+  const lost = all.filter((b) => (b.dropped ?? 0) > 0 || (b.host === 'server' && b.total > 0)).sort((a, b) => (b.dropped ?? b.total) - (a.dropped ?? a.total))
+  const before = all.filter((b) => b.total > 0 && !lost.includes(b)).sort((a, b) => b.total - a.total)
+  const near = all.filter((b) => b.total === 0 && b.capacity && (b.used ?? 0) / b.capacity >= NEAR)
+  return { lost, before, near, roomy: all.length - lost.length - before.length - near.length }
+}
+
+/** What the page asks the store for beside the status: rates over the last minutes. */
+export const QUERIES = {
+  cpu: 'rate(outsight_agent_cpu_seconds_total[5m])',
+  memory: 'outsight_agent_resident_memory_bytes',
+  read: 'outsight_agent_read_seconds',
+  budget: 'outsight_budget_ratio',
+  shed: 'outsight_feature_shed',
+  runs: 'rate(outsight_program_runs_total[5m])',
+  time: 'rate(outsight_program_run_seconds_total[5m])',
+  missed: 'rate(outsight_program_missed_events_total[5m])',
+} as const
+
+export type Answers = { [name in keyof typeof QUERIES]?: Sample[] }
+
+/** What the design promises unless the user says otherwise. */
+export const BUDGET = { cores: 0.005, bytes: 50 * 1024 * 1024 }
+
+export interface Cost {
+  host: string
+  cpu?: number
+  memory?: number
+  read?: number
+  /** What it takes over what it may, where the agent tells. */
+  budget?: number
+  shed: string[]
+  over: boolean
+  then: string
+}
+
+/** What watching costs each host, and whether that is too much. */
+export function costsOf(a: Answers): Cost[] {
+  const hosts = [...new Set([a.cpu, a.memory, a.budget].flatMap((list) => (list ?? []).map((s) => s.metric.host ?? '')))].sort()
+  const of = (list: Sample[] | undefined, host: string) => list?.find((s) => s.metric.host === host)?.value
+  return hosts.map((host) => {
+    const [cpu, memory, budget] = [of(a.cpu, host), of(a.memory, host), of(a.budget, host)]
+    const shed = (a.shed ?? []).filter((s) => s.metric.host === host && s.value === 1).map((s) => s.metric.feature ?? s.metric.name ?? '')
+    const over = budget !== undefined ? budget > 1 : (cpu ?? 0) > BUDGET.cores || (memory ?? 0) > BUDGET.bytes
+    const then = shed.length > 0 ? 'It has left features out to keep its budget; raise --budget to have them back.'
+      : !over ? ''
+      : (cpu ?? 0) > BUDGET.cores ? '--flight 0 leaves the flight recorder out, which is about half of it; --times-only times requests without reading them.'
+      : 'Smaller tables (--max-edges, --max-groups) and --flight 0 take less memory.'
+    return { host, cpu, memory, read: of(a.read, host), budget, shed, over, then }
+  })
+}
+
+export interface Program {
+  host: string
+  name: string
+  /** Runs per second, seconds of CPU per run, CPUs that it takes. */
+  runs?: number
+  perRun?: number
+  cores?: number
+  missed: number
+}
+
+/** The kernel programs by what they cost; those that never ran are left out. */
+export function programsOf(a: Answers): Program[] {
+  const key = (s: Sample) => `${s.metric.host ?? ''}\0${s.metric.program ?? ''}`
+  const all = new Map<string, Program>()
+  const get = (s: Sample) => {
+    const p = all.get(key(s)) ?? { host: s.metric.host ?? '', name: s.metric.program ?? '', missed: 0 }
+    all.set(key(s), p)
+    return p
+  }
+  for (const s of a.runs ?? []) get(s).runs = s.value
+  for (const s of a.time ?? []) get(s).cores = s.value
+  for (const s of a.missed ?? []) if (s.value > 0) get(s).missed = s.value
+  for (const p of all.values()) if (p.runs && p.cores !== undefined) p.perRun = p.cores / p.runs
+  return [...all.values()].filter((p) => (p.runs ?? 0) > 0 || p.missed > 0).sort((x, y) => (y.cores ?? 0) - (x.cores ?? 0) || (y.runs ?? 0) - (x.runs ?? 0))
+}
+
+/** Edges of which not all was seen, those with the least first. */
+export function incompleteEdges(g: Graph): { edge: Edge; share: number; client?: Node; server?: Node }[] {
+  const node = new Map(g.nodes.map((n) => [n.id, n]))
+  return g.edges
+    .flatMap((edge) => {
+      const shares = [edge.client_side, edge.server_side].flatMap((s) => s?.completeness ?? [])
+      const share = shares.length ? Math.min(...shares) : 1
+      return share < 1 ? [{ edge, share, client: node.get(edge.client), server: node.get(edge.server) }] : []
+    })
+    .sort((a, b) => a.share - b.share)
+}
+
+/** Names of what counts refusals and not want of room. */
+const REFUSED = /refus|unauthor|reject|malformed|too-large|poison/
+
+/** All of it in a line for each thing that is wrong; empty where nothing is. */
+export function verdict(status: Status, graph: Graph | undefined, a: Answers): string[] {
+  const { lost } = boundsOf(status, graph)
+  const list = lost.map((b) => {
+    const n = format(b.dropped ?? b.total, '')
+    return REFUSED.test(b.name) ? `${n} were refused by ${b.host}: “${b.name}”` : `${n} updates found no room in “${b.name}” of ${b.host}`
+  })
+  const c = graph?.completeness
+  if (c && c.covered_seconds < c.window_seconds - 2) list.push(`${span(c.covered_seconds)} of ${span(c.window_seconds)} were watched`)
+  for (const cost of costsOf(a)) {
+    if (cost.over) list.push(`the agent on ${cost.host} takes ${cost.budget !== undefined ? `${digits(cost.budget * 100)} % of its budget` : `${digits((cost.cpu ?? 0) * 100)} % of a core and ${bytes(cost.memory ?? 0)}`}`)
+    if (cost.shed.length > 0) list.push(`${cost.shed.length} feature${cost.shed.length > 1 ? 's are' : ' is'} shed on ${cost.host}`)
+  }
+  for (const f of status.features) if (f.state === 'absent' && f.required) list.push(`${f.purpose} cannot be had on ${f.host}`)
+  for (const [host, share] of Object.entries(graph?.counted_share ?? {})) if (share < 0.999) list.push(`${floorPercent(share)} of the bytes received on ${host} are counted`)
+  return list
+}

@@ -1,0 +1,31 @@
+import { expect, it } from 'vitest'
+import { barOf, heardOf, memoryOf, seenOf } from './hosts'
+import type { HostPart, HostRow } from './types'
+
+const part = (kind: HostPart['kind'], share: number): HostPart => ({ kind, name: kind, cpu_cores: share * 2, share })
+const row = (more: Partial<HostRow> = {}): HostRow => ({ name: 'vm', cores: 2, containers: 3, cpu_cores: 1, parts: [], covered_seconds: 300, dropped: 0, ...more })
+
+it('fills a bar, and gives containers colours of their own', () => {
+  const bar = barOf([part('container', 0.25), part('host', 0.125), part('container', 0.125), part('idle', 0.5)])
+  expect(bar.map((b) => [b.x, b.width, b.shade])).toEqual([[0, 25, 'part-0'], [25, 12.5, 'part-host'], [37.5, 12.5, 'part-1'], [50, 50, 'part-idle']])
+})
+
+it('says when a host was heard of', () => {
+  const at = (ago: number) => row({ last_heard: new Date(1_790_000_000_000 - ago * 1000).toISOString() })
+  expect(heardOf(at(2), 1_790_000_000)).toEqual({ text: 'just now', late: false })
+  expect(heardOf(at(200), 1_790_000_000)).toEqual({ text: '3 min 20 s ago', late: true })
+  expect(heardOf(at(-3), 1_790_000_000).late).toBe(false)
+  expect(heardOf(row(), 1).late).toBe(true)
+})
+
+it('says what of a host was seen', () => {
+  expect(seenOf(row({ counted_share: 1 }), 300)).toEqual({ text: '100 % of bytes', bad: false })
+  expect(seenOf(row(), 300)).toEqual({ text: 'no traffic', bad: false })
+  expect(seenOf(row({ counted_share: 0.5, dropped: 7, covered_seconds: 60 }), 300)).toEqual({ text: '50 % of bytes, 7 updates dropped, 60 s of 5 min', bad: true })
+})
+
+it('knows how full memory is', () => {
+  expect(memoryOf(row())).toBeUndefined()
+  expect(memoryOf(row({ memory_bytes: 1000, containers_memory_bytes: 250 }))).toBe(0.25)
+  expect(memoryOf(row({ memory_bytes: 1000, containers_memory_bytes: 2500 }))).toBe(1)
+})

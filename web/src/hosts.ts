@@ -1,0 +1,55 @@
+import { bytes, digits, floorPercent, format, span } from './format'
+import type { HostPart, HostRow } from './types'
+
+// What each host is used for, in bars and words.
+
+/** Colours of a bar: the first containers have one each, what is no container always the same. */
+export const PALETTE = 8
+
+/** The class of a part of a bar. */
+export const shadeOf = (p: HostPart, at: number): string => (p.kind === 'container' ? `part-${at % PALETTE}` : `part-${p.kind}`)
+
+/** The parts with their place in a bar of 100; they fill all of it. */
+export function barOf(parts: HostPart[]): { part: HostPart; x: number; width: number; shade: string }[] {
+  let x = 0
+  let containers = 0
+  return parts.map((part) => {
+    const at = { part, x, width: part.share * 100, shade: shadeOf(part, part.kind === 'container' ? containers++ : 0) }
+    x += at.width
+    return at
+  })
+}
+
+/** How long ago a host was heard of, and whether that is too long for one that writes each second. */
+export function heardOf(h: HostRow, now: number): { text: string; late: boolean } {
+  if (!h.last_heard) return { text: 'not in this time', late: true }
+  const ago = Math.max(0, now - Date.parse(h.last_heard) / 1000)
+  return { text: ago < 15 ? 'just now' : `${span(ago)} ago`, late: ago >= 15 }
+}
+
+/** The sentences of a part, for who points at it. */
+export const WHAT: Record<HostPart['kind'], string> = {
+  container: 'CPU time of the container, threads that still run included',
+  host: 'CPU time of what runs in no container: the system, the agent, kernel threads',
+  more: 'containers that used less than those that are named',
+  other: 'control groups that found no room in the kernel’s table: give --max-groups',
+  idle: 'time in which the CPUs ran nothing',
+  untold: 'what nobody counted: the edges of the window, or a CPU that was taken away from this virtual machine',
+}
+
+/** What a host has, in a line. */
+export const sizeOf = (h: HostRow): string => [`${h.cores} core${h.cores === 1 ? '' : 's'}`, h.memory_bytes ? bytes(h.memory_bytes) : ''].filter(Boolean).join(' · ')
+
+/** The share of a host's memory that its containers take, 0 to 1; undefined where either is not known. */
+export const memoryOf = (h: HostRow): number | undefined => (h.memory_bytes && h.containers_memory_bytes !== undefined ? Math.min(1, h.containers_memory_bytes / h.memory_bytes) : undefined)
+
+/** How much of what happened on the host is in the numbers, and how long it was watched. */
+export function seenOf(h: HostRow, window: number): { text: string; bad: boolean } {
+  const words = [h.counted_share === undefined ? 'no traffic' : `${floorPercent(h.counted_share)} of bytes`]
+  if (h.dropped > 0) words.push(`${format(h.dropped, '')} updates dropped`)
+  if (h.covered_seconds < window - 2) words.push(`${span(h.covered_seconds)} of ${span(window)}`)
+  return { text: words.join(', '), bad: h.dropped > 0 || (h.counted_share ?? 1) < 0.99 }
+}
+
+/** What the agent itself takes. */
+export const agentOf = (h: HostRow): string => (h.agent_cpu_cores === undefined ? '–' : `${digits(h.agent_cpu_cores * 100)} % of a core${h.agent_memory_bytes ? ` · ${bytes(h.agent_memory_bytes)}` : ''}`)

@@ -1,0 +1,115 @@
+import { useHosts } from './data'
+import { windowOf } from './explain'
+import { bytes, digits, format, NONE } from './format'
+import { agentOf, barOf, heardOf, memoryOf, seenOf, sizeOf, WHAT } from './hosts'
+import { short, type Change, type State } from './state'
+import { useExplainer } from './tip'
+import type { HostRow } from './types'
+import { Filter } from './viewbar'
+
+interface Props {
+  state: State
+  change: Change
+  /** The window, as a query string, and how often to ask, in ms. */
+  query: string
+  period: number
+}
+
+/** What each host is used for, and by whom it is watched. */
+export function HostsView({ state, change, query, period }: Props) {
+  const { data, error, at } = useHosts(query, () => `/api/outsight/hosts?${query}`, period)
+  const q = state.q.toLowerCase()
+  const rows = (data?.hosts ?? []).filter((h) => q === '' || h.name.toLowerCase().includes(q) || h.parts.some((p) => p.name.toLowerCase().includes(q)))
+  const now = state.from === undefined ? (at ?? 0) : Date.parse(data?.to ?? '') / 1000
+  useExplainer(['host'], (key, of) => {
+    const h = data?.hosts.find((h) => h.name === of)
+    if (!h || !data) return undefined
+    const window = windowOf(data)
+    if (key.startsWith('part.')) {
+      const p = h.parts[Number(key.slice(5))]
+      return p && { title: `${p.name} · ${h.name}`, value: `${format(p.cpu_cores, 'cores')} CPUs, ${digits(p.share * 100)} %`, what: WHAT[p.kind], error: 'none: counted by the scheduler’s hook; the parts add up to the whole', window, action: p.node ? 'shows the container' : undefined }
+    }
+    const told: Record<string, [string, string, string]> = {
+      cpu: ['CPUs kept busy', `${format(h.cpu_cores, 'cores')} of ${h.cores}`, 'of containers and of everything else'],
+      memory: ['Memory of its containers', bytes(h.containers_memory_bytes ?? 0), 'page cache included; of all memory of the host'],
+      in: ['Network in', format(h.network_receive_bytes, 'B/s'), 'of its containers’ interfaces; what runs in no container is not in it'],
+      out: ['Network out', format(h.network_transmit_bytes, 'B/s'), 'of its containers’ interfaces; what runs in no container is not in it'],
+      agent: ['What watching it takes', agentOf(h), 'CPU time and memory of the agent’s own process; its kernel programs are under Health'],
+      seen: ['What of it is in the numbers', seenOf(h, data.completeness.window_seconds).text, 'share of the bytes that the kernel received for programs and that are counted in an edge'],
+    }
+    const t = told[key]
+    return t && { title: `${t[0]} · ${h.name}`, value: t[1], what: t[2], error: 'none: counted, not sampled', window }
+  })
+  if (error && !data) return <p class="inline-error" role="alert">{error}</p>
+  if (!data) return <p class="note">Reading…</p>
+  return (
+    <div class="hosts" data-hosts>
+      {error && <p class="inline-error" role="alert">{error}</p>}
+      <div class="bar-row">
+        <h2>Hosts</h2>
+        <span class="muted">{rows.length === data.hosts.length ? rows.length : `${rows.length} of ${data.hosts.length}`}</span>
+        <Filter state={state} change={change} what="host or container" />
+      </div>
+      {data.hosts.length === 0 && <p class="note">No agent wrote in this time. <code>outsight up</code> watches this machine, and <code>outsight-agent --server URL</code> sends what it sees here.</p>}
+      {rows.map((h) => <HostCard key={h.name} host={h} now={now} window={data.completeness.window_seconds} change={change} open={rows.length <= 4} />)}
+    </div>
+  )
+}
+
+function HostCard({ host: h, now, window, change, open }: { host: HostRow; now: number; window: number; change: Change; open: boolean }) {
+  const heard = heardOf(h, now)
+  const seen = seenOf(h, window)
+  const memory = memoryOf(h)
+  const bar = barOf(h.parts)
+  const choose = (node: string) => change({ node: short(node), edge: undefined, status: undefined, chart: undefined, by: 'container' })
+  const fact = (key: string, title: string, text: string, bad = false) => (
+    <div><dt>{title}</dt><dd class={bad ? 'bad' : undefined} data-explain={`host.${key}`} tabindex={0}>{text}</dd></div>
+  )
+  return (
+    <article class="host-card" data-of={h.name} data-host={h.name}>
+      <div class="host-head">
+        <h3>{h.name}</h3>
+        <span class="muted">{sizeOf(h)}</span>
+        <span class={heard.late ? 'pill bad' : 'pill'} data-heard title={h.last_heard ? `Its agent wrote last at ${h.last_heard}` : 'No agent wrote in this time'}><i aria-hidden="true" />heard of {heard.text}</span>
+        <span class="muted small">agent {h.version || 'of unknown version'}</span>
+      </div>
+      <div class="host-bar">
+        <span class="muted small">CPU</span>
+        <svg class="stack" viewBox="0 0 100 10" preserveAspectRatio="none" role="img" aria-label={`CPU of ${h.name}: ${h.parts.map((p) => `${p.name} ${digits(p.share * 100)} %`).join(', ')}`} data-shares={h.parts.reduce((sum, p) => sum + p.share, 0)}>
+          {bar.map((b, i) => <rect key={b.part.kind + (b.part.node ?? '')} class={b.shade} x={b.x} width={b.width} height="10" data-explain={`host.part.${i}`} onClick={() => b.part.node && choose(b.part.node)} />)}
+        </svg>
+        <span data-explain="host.cpu" tabindex={0}><strong>{format(h.cpu_cores, 'cores')}</strong> of {h.cores}</span>
+      </div>
+      {memory !== undefined && (
+        <div class="host-bar">
+          <span class="muted small">Memory</span>
+          <svg class="stack" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">
+            <rect class="track" width="100" height="10" />
+            <rect class={memory >= 0.9 ? 'part-full' : 'part-0'} width={memory * 100} height="10" />
+          </svg>
+          <span data-explain="host.memory" tabindex={0}><strong>{bytes(h.containers_memory_bytes!)}</strong> of {bytes(h.memory_bytes!)} in containers</span>
+        </div>
+      )}
+      <dl class="host-facts">
+        <div><dt>Containers</dt><dd>{h.containers}</dd></div>
+        {fact('in', 'Network in', h.network_receive_bytes === undefined ? NONE : format(h.network_receive_bytes, 'B/s'))}
+        {fact('out', 'Network out', h.network_transmit_bytes === undefined ? NONE : format(h.network_transmit_bytes, 'B/s'))}
+        {fact('agent', 'Agent takes', agentOf(h))}
+        {fact('seen', 'Counted', seen.text, seen.bad)}
+      </dl>
+      <details open={open}>
+        <summary class="muted small">CPU by container; the parts add up to all {h.cores} cores</summary>
+        <ul class="host-parts">
+          {bar.map((b, i) => {
+            const text = <><i class={`swatch ${b.shade}`} aria-hidden="true" /><span class="part-name">{b.part.kind === 'host' ? 'in no container' : b.part.name}</span><span class="part-value">{format(b.part.cpu_cores, 'cores')} · {digits(b.part.share * 100)} %</span></>
+            return (
+              <li key={b.part.kind + (b.part.node ?? '')}>
+                {b.part.node ? <button class="part" data-explain={`host.part.${i}`} onClick={() => choose(b.part.node!)}>{text}</button> : <span class="part" data-explain={`host.part.${i}`} tabindex={0}>{text}</span>}
+              </li>
+            )
+          })}
+        </ul>
+      </details>
+    </article>
+  )
+}

@@ -1,0 +1,19 @@
+import { CLOSED, pastOf } from './strip'
+import { VIEWS, type Change, type State } from './state'
+
+/** The views, as tabs. */
+export function Nav({ state, change }: { state: State; change: Change }) {
+  return (
+    <nav class="nav" aria-label="Views">
+      <div class="tabs">
+        {VIEWS.map(([view, title, what], i) => (
+          <button key={view} data-view={view} aria-current={state.view === view ? 'page' : undefined} title={`${what[0]!.toUpperCase()}${what.slice(1)} (${i + 1})`} onClick={() => change({ view })}>{title}</button>
+        ))}
+      </div>
+      <button class="toggle" data-strip-open aria-pressed={state.strip !== undefined} title="Every container at full resolution, and its short saturations (m)"
+        onClick={() => change(state.strip ? CLOSED : { strip: 60, zoom: pastOf(state) })}>
+        Last minutes
+      </button>
+    </nav>
+  )
+}

@@ -1,0 +1,104 @@
+import { asNumber } from './data'
+import { expand, seenOf, type Explanation } from './explain'
+import { clock, format, missing, NONE, span } from './format'
+import { limitOf } from './path'
+import { unnamed, type Graph, type Node, type Seconds, type Service, type ServiceColumn, type Services } from './types'
+
+// The table of operational analysis: its numbers, its order, and what is said of each.
+
+/** Watts by the id of a node. */
+export type Power = Map<string, number>
+
+/** The number of a column; undefined where it could not be had. */
+export function valueOf(s: Service, key: string, power: Power): Seconds | undefined {
+  switch (key) {
+    case 'utilisation':
+      return s.parallel > 0 ? s.utilisation : undefined
+    case 'http_p50':
+    case 'http_p99':
+    case 'tcp_p50':
+    case 'tcp_p99':
+      return s[key.slice(0, 4).replace('_', '') as 'http' | 'tcp']?.[key.slice(-3) as 'p50' | 'p99']
+    case 'power':
+      return power.get(s.node)
+  }
+  return (s as unknown as Record<string, Seconds | undefined>)[key]
+}
+
+/** The columns that are shown: power only where it is known of some. */
+export const columnsOf = (a: Services, power: Power): ServiceColumn[] => a.columns.filter((c) => c.key !== 'power' || power.size > 0)
+
+/** Whether a row says nothing: a container that ended without a request, or that nobody told the name of. */
+export const idle = (s: Service, node?: Node): boolean => node?.gone === true && !s.tcp && (unnamed(node) || !(s.utilisation > 0))
+
+/** Rows in the order of a column ("-service.demand" sorts down); what has no number comes last. */
+export function ordered(list: Service[], sort: string, power: Power): Service[] {
+  const down = sort.startsWith('-')
+  const key = sort.replace(/^-?service\./, '').replace(/^-/, '')
+  return [...list].sort((a, b) => {
+    if (key === 'name') return (down ? -1 : 1) * a.name.localeCompare(b.name)
+    const [x, y] = [asNumber(valueOf(a, key, power)), asNumber(valueOf(b, key, power))]
+    if (Number.isNaN(x) || Number.isNaN(y)) return Number(Number.isNaN(x)) - Number(Number.isNaN(y)) || a.name.localeCompare(b.name)
+    return (down ? y - x : x - y) || a.name.localeCompare(b.name)
+  })
+}
+
+const ERROR: Record<string, string> = {
+  utilisation: 'CPU time is exact; busy threads are over ten seconds, so that U may be off where load comes and goes',
+  demand: 'as far as U holds, and CPU time grows as requests do',
+  max_arrival_rate: 'an estimate: the better the nearer U is to 100 %; locks, pools and disks may be the limit before',
+  arrival_rate: 'none: counted, not sampled',
+  threads: 'none: a level, read each second',
+  error_share: 'none: counted; of requests that are not recognised, only those without a reply',
+}
+
+/** What a column is, for its heading. */
+export const explainColumn = (c: ServiceColumn, a: Services): Explanation => ({
+  title: c.title,
+  formula: c.formula,
+  query: c.query,
+  error: c.bounded ? `at most ±${(a.error_bound * 100).toFixed(1)} %` : ERROR[c.key],
+  action: 'sorts by it',
+})
+
+/** What a cell is: the query has what is the service's own. */
+export function explainCell(c: ServiceColumn, s: Service, a: Services, g: Graph, power: Power): Explanation {
+  const match = g.matches[s.node]
+  const parallel = s.parallel_by === 'threads' ? `clamp(sum(container_busy_threads{${match?.usage ?? ''}}), 1, ${a.cores[s.host ?? ''] ?? 1})` : String(s.parallel)
+  const query = match && c.query ? expand(c.query.replaceAll('$usage', match.usage).replaceAll('$served', match.served).replaceAll('$parallel', parallel), '', a.covered_seconds) : undefined
+  const source = power.size > 0 && c.key === 'power' && match ? `sum(rate(container_energy_joules_total{${match.usage}}[${Math.max(10, Math.round(a.covered_seconds))}s]))` : undefined
+  return {
+    title: `${c.title} · ${s.name}`,
+    value: format(valueOf(s, c.key, power), c.unit),
+    what: wordsOf(c, s),
+    formula: c.formula,
+    query: source ?? query,
+    error: c.bounded ? `at most ±${(a.error_bound * 100).toFixed(1)} %` : ERROR[c.key],
+    seen: seenOf(a.completeness, missing(g)),
+    window: `${clock(Date.parse(a.from) / 1000)} – ${clock(Date.parse(a.to) / 1000)}, ${span(a.covered_seconds)} seen`,
+  }
+}
+
+function wordsOf(c: ServiceColumn, s: Service): string | undefined {
+  if (c.key === 'utilisation') return s.parallel > 0 ? `${format(s.cpu_cores, 'cores')} CPUs of ${limitOf(s)}` : 'its CPU time is not known'
+  if (c.key === 'demand' && !s.reached) return 'no request that comes in from outside leads here'
+  if (c.key === 'error_share' && s.error_share !== undefined) return `${format(s.failed, '')} replies say that it failed, ${format(s.aborted, '')} requests had no reply`
+  if (c.key.startsWith('http') && !s.http) return 'no HTTP request was recognised'
+  if (c.key.startsWith('http')) return `${format(s.http!.requests, '')} requests`
+  if (c.key.startsWith('tcp') && s.tcp) return `${format(s.tcp.requests, '')} transactions`
+  return undefined
+}
+
+/** What comes in and what runs out first, in a sentence. */
+export function summaryOf(a: Services): string {
+  if (a.entries.length === 0) return 'No requests came in from outside of the containers in this time, so that no demand can be told.'
+  const come = `λ = ${format(a.arrival_rate, '/s')} come in at ${a.entries.slice(0, 3).map((e) => e.name).join(', ')}${a.entries.length > 3 ? ` and ${a.entries.length - 3} more` : ''}.`
+  if (a.saturation_rate === undefined || !a.bottleneck_name) return `${come} No CPU time was seen of what they reach.`
+  return `${come} First to run out: ${a.bottleneck_name}, at λ_sat ≈ ${format(a.saturation_rate, '/s')}, ${(a.extrapolation ?? 0).toFixed(1)} times as much.`
+}
+
+/** The text of a cell. */
+export const textOf = (c: ServiceColumn, s: Service, power: Power): string => {
+  const v = valueOf(s, c.key, power)
+  return v === undefined ? NONE : format(v, c.unit)
+}

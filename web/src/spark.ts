@@ -1,0 +1,110 @@
+import { short, type Grouping } from './state'
+import type { Node, NumberInfo } from './types'
+
+// Sparklines: a small line beside a number, of the last part of the window. One query answers a
+// column, for all of its rows.
+
+export type Scope = 'usage' | 'served' | 'called'
+
+/** The last part of a window, in seconds: all of a short one, a quarter of a long one. */
+export const tailOf = (seconds: number): number => Math.min(seconds, Math.max(300, seconds / 4))
+
+/** How many points a line has at most. */
+export const POINTS = 40
+
+/** A round step, in seconds, that a tail has so many points of. */
+export function sparkStep(seconds: number): number {
+  for (const s of [2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600]) if (seconds / s <= POINTS) return s
+  return Math.ceil(seconds / POINTS / 3600) * 3600
+}
+
+/** The labels by which a column's series are told apart; undefined where nodes have none in common. */
+function labelsOf(scope: Scope, by: Grouping): string[] | undefined {
+  const end = scope === 'usage' ? '' : scope === 'served' ? 'server_' : 'client_'
+  switch (by) {
+    case 'container':
+      return ['host', `${end}id`]
+    case 'process':
+      return scope === 'usage' ? undefined : ['host', `${end}id`, `${end}process`]
+    case 'host':
+      return ['host']
+    case 'pod':
+      return [`${end}namespace`, `${end}pod`]
+    case 'workload':
+      return [`${end}namespace`, `${end}workload_kind`, `${end}workload`]
+    case 'namespace':
+      return [`${end}namespace`]
+  }
+}
+
+const BARE: Record<Scope, string> = { usage: 'host!=""', served: 'side="server"', called: 'side="client"' }
+
+/** How many rows are named in a query; more are asked for without. */
+const NAMED = 80
+
+/** The query of a column of numbers; undefined where there is none for this grouping. */
+export function columnQuery(n: NumberInfo, scope: Scope, by: Grouping, seconds: number, rows: Node[] = []): string | undefined {
+  const labels = labelsOf(scope, by)
+  if (!labels) return undefined
+  let match = BARE[scope]
+  if (by === 'container' && rows.length > 0 && rows.length <= NAMED) {
+    // The beginning of an id tells it well enough, and keeps the address short.
+    const ids = [...new Set(rows.map((r) => (r.id.startsWith('host/') ? 'host' : escape(short(r.id)) + (/^[0-9a-f]{64}$/.test(r.id) ? '.*' : ''))))]
+    match += `,${labels[1]}=~${JSON.stringify(ids.sort().join('|'))}`
+  }
+  // On a window of seconds "sum" is by node; what is around it goes by the same labels.
+  const query = n.query.replaceAll('$match', match).replaceAll('$window', `${Math.max(10, Math.round(seconds))}s`)
+  return query.replace(/\b(sum|min|max)\(/g, `$1 by (${labels.join(', ')}) (`)
+}
+
+const escape = (id: string) => id.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+
+/** The id of the node that a series of a column is of. */
+export function nodeIdOf(labels: Record<string, string>, scope: Scope, by: Grouping): string {
+  const end = scope === 'usage' ? '' : scope === 'served' ? 'server_' : 'client_'
+  const of = (name: string) => labels[end + name] ?? ''
+  const container = of('id') === 'host' ? `host/${labels.host ?? ''}` : of('id')
+  switch (by) {
+    case 'process':
+      return of('process') ? `${container}/${of('process')}` : container
+    case 'host':
+      return `all/${labels.host ?? ''}`
+    case 'pod':
+      return `pod/${of('namespace')}/${of('pod')}`
+    case 'workload':
+      return `workload/${of('namespace')}/${of('workload_kind')}/${of('workload')}`
+    case 'namespace':
+      return `namespace/${of('namespace')}`
+  }
+  return container
+}
+
+export interface Series {
+  metric: Record<string, string>
+  values: [number, string][]
+}
+
+/** Values at from, from + step and so on; null where a series has none. */
+export function onSteps(values: [number, string][], from: number, step: number, points: number): (number | null)[] {
+  const column: (number | null)[] = Array.from({ length: points }, () => null)
+  for (const [t, text] of values) {
+    const i = Math.round((t - from) / step)
+    const v = Number(text)
+    if (i >= 0 && i < points && Number.isFinite(v)) column[i] = v
+  }
+  return column
+}
+
+/** The path of a line from 0 up in a box; gaps stay gaps. Empty where there are fewer than two values. */
+export function sparkPath(values: (number | null)[], width: number, height: number): string {
+  const most = values.reduce<number>((m, v) => Math.max(m, v ?? 0), 0)
+  // A value between two gaps would be a dot.
+  if (!values.some((v, i) => v !== null && values[i + 1] != null)) return ''
+  const x = (i: number) => Math.round((i / (values.length - 1)) * (width - 2) * 10) / 10 + 1
+  const y = (v: number) => Math.round((height - 1 - (most > 0 ? v / most : 0) * (height - 2)) * 10) / 10
+  let path = ''
+  values.forEach((v, i) => {
+    if (v !== null && (values[i - 1] != null || values[i + 1] != null)) path += `${i > 0 && values[i - 1] !== null ? 'L' : 'M'}${x(i)} ${y(v)}`
+  })
+  return path
+}
