@@ -69,6 +69,8 @@ type cgroupReader struct {
 	cached []cachedHistogram
 	// usage at the last reading, by slot: a reading never goes back.
 	usage []uint64
+	// order has the slots of the last reading.
+	order []int
 }
 
 func (p *Probes) openCgroups(k *kernel) error {
@@ -204,6 +206,7 @@ func (p *Probes) ReadCgroups() ([]model.CgroupCounters, error) {
 	}
 	var all []model.CgroupCounters
 	used := uint64(0)
+	r.order = r.order[:0]
 	for slot := range r.slots.entries {
 		id := load(&r.slots.entries[slot])
 		if slot >= slotFirst && id == 0 {
@@ -214,7 +217,7 @@ func (p *Probes) ReadCgroups() ([]model.CgroupCounters, error) {
 		}
 		c := r.read(slot)
 		c.ID = model.CgroupID(id)
-		all = append(all, c)
+		all, r.order = append(all, c), append(r.order, slot)
 	}
 	r.used.Store(used)
 	return all, errors.Join(err, r.mendStates())
@@ -331,6 +334,7 @@ func (p *Probes) ForgetCgroup(id model.CgroupID) {
 	}
 	r.cached[slot] = cachedHistogram{}
 	r.usage[slot] = 0
+	p.counters.forget(int(slot))
 	atomic.StoreUint64(&r.slots.entries[slot], 0)
 	if err := r.free.Update(nil, slot, ebpf.UpdateAny); err != nil {
 		p.options.Logger.Error("a control group's slot is lost", "slot", slot, "error", err)

@@ -55,6 +55,8 @@ func workload(name string) int {
 	switch name {
 	case "record":
 		return recordUntilKilled()
+	case "faults":
+		return touchPages()
 	case "spin":
 	case "spin8":
 		threads = 8

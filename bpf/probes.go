@@ -57,6 +57,14 @@ type Options struct {
 	TLS bool
 	// MaxListeners bounds the listening sockets (default 16384).
 	MaxListeners int
+	// Counters chooses the hardware counters per control group (default off), which are read when a
+	// CPU goes to another group.
+	Counters CounterMode
+	// HTRatio is the power of a core with two busy hardware threads over that with one (default
+	// DefaultHTRatio).
+	HTRatio float64
+	// SysFS is where sysfs is mounted (default /sys).
+	SysFS string
 	// LogTransactions makes Transactions work: single transactions are logged too, with room
 	// for so many between two calls (48 bytes of kernel memory each). 0 is off. It is for the
 	// tests and benchmarks of this project alone.
@@ -74,6 +82,8 @@ type Options struct {
 	dataWay int
 	// prepare changes the object that counts edges before it is loaded.
 	prepare func(*ebpf.CollectionSpec)
+	// events opens perf events; nil is the kernel's.
+	events *eventOpener
 	// types are the kernel's, if somebody has decoded them already.
 	types *btf.Cache
 }
@@ -114,6 +124,7 @@ type Probes struct {
 	cgroups  *cgroupReader
 	edges    *edgeReader
 	tls      *tlsWatcher
+	counters *counterReader
 	log      *transactionLog
 	// kernel is what was loaded for, without its types, which are large; nil where there are none.
 	kernel *kernel
@@ -148,6 +159,7 @@ func Open(options Options) (*Probes, error) {
 		}
 	} else {
 		err = errors.Join(p.openCgroups(kernel), p.openEdges(kernel))
+		p.openCounters(kernel)
 		p.addFeature(recorderHook, canRecord())
 		kernel.types = nil
 		p.kernel = kernel
@@ -162,7 +174,9 @@ func Open(options Options) (*Probes, error) {
 }
 
 // Features tells of each program whether it works here.
-func (p *Probes) Features() []model.Feature { return append([]model.Feature(nil), p.features...) }
+func (p *Probes) Features() []model.Feature {
+	return append(append([]model.Feature(nil), p.features...), p.counters.features(p.options.Counters)...)
+}
 
 // Events delivers the lifecycle of control groups. The channel is closed by Close. A reader that
 // lags by more than 1024 events makes the kernel's ring fill, which Drops counts.
@@ -206,6 +220,7 @@ func (p *Probes) Drops() []model.Drop {
 	if p.tls != nil {
 		drops = append(drops, p.tls.drops()...)
 	}
+	drops = append(drops, p.counters.drops()...)
 	if p.log != nil {
 		drops = append(drops, p.log.drop())
 	}

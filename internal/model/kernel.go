@@ -34,6 +34,11 @@ type CgroupCounters struct {
 	CPU  CPUCounters
 	// Forks, Execs and Exits count processes, not threads.
 	Forks, Execs, Exits uint64
+	// Perf has one entry for each kind of core; nil where there are no counters.
+	Perf []PerfCounters
+	// Work and WorkNS are what energy is divided by, for each package: weighted cycles, 0 where there
+	// are no counters, and CPU time. Both nil where nobody asked for them.
+	Work, WorkNS []uint64
 }
 
 // CgroupSlot tells ordinary control groups from the two that always exist.
