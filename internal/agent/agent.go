@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"outsight/internal/container"
+	"outsight/internal/energy"
 	"outsight/internal/model"
 	"outsight/internal/network"
 )
@@ -80,7 +81,11 @@ type Sources struct {
 	// Translations reads at most limit connections whose server's address the host translates;
 	// nil where nobody can.
 	Translations func(limit int) ([]model.Translation, error)
-	Reporters    []Reporter
+	// Work adds hardware counters to what Counters read, and Energy divides the host's energy among
+	// containers; nil where nobody does.
+	Work      Work
+	Energy    *energy.Account
+	Reporters []Reporter
 }
 
 // Sink takes snapshots. A sink that is slow or fails loses snapshots, which Snapshot.Self

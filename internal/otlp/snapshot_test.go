@@ -60,6 +60,9 @@ func testSnapshot() *model.Snapshot {
 				Throttle:  &model.ThrottleCounters{Periods: 10, ThrottledPeriods: 5, ThrottledNS: 250_000_000, QuotaCores: 0.5},
 				Memory: &model.MemorySample{UsageBytes: 11, WorkingSetBytes: 12, RSSBytes: 13, CacheBytes: 14,
 					LimitBytes: 15, PageFaults: 16, MajorPageFaults: 6, OOMKills: 1},
+				Perf: []model.PerfCounters{{PMU: "cpu_core", Known: 0b1011, Counts: [4]uint64{1000, 2000, 0, 40}, Shared: [4]uint64{900, 100},
+					EnabledNS: 2_000_000_000, RunningNS: 1_000_000_000}},
+				Energy:    []model.EnergyCounter{{Domain: "package", Source: "powercap", MicroJoules: 1_500_000}, {Domain: "psys", Source: "model", MicroJoules: 7}},
 				Disk:      &model.DiskCounters{ReadBytes: 21, WriteBytes: 22, Reads: 23, Writes: 24},
 				Network:   &model.NetworkCounters{ReceiveBytes: 31, TransmitBytes: 32, ReceivePackets: 33, TransmitPackets: 34, ReceiveErrors: 35, TransmitErrors: 36, ReceiveDropped: 37, TransmitDropped: 38},
 				TCP:       &model.TCPCounters{ZeroWindows: 39, ZeroWindowsEnded: 40, ZeroWindowDrops: 41, ListenOverflows: 42},
@@ -78,6 +81,10 @@ func testSnapshot() *model.Snapshot {
 			{Side: model.RoleServer, Client: model.Peer{Address: netip.MustParseAddr("10.0.0.9")}, Server: model.Peer{Container: db}, Service: service, Counters: counters},
 			{Side: model.RoleServer, Client: model.Peer{Container: web}, Server: model.Peer{Container: db}, Service: service, Transport: model.UDP, Start: testTime.Add(-time.Second),
 				Counters: model.EdgeCounters{SentBytes: 61, ReceivedBytes: 62, SentPackets: 63, ReceivedPackets: 64, OneWay: 65, Requests: 66, Replies: 67, Aborts: 68}},
+		},
+		Energy: &model.EnergySample{
+			Meter: model.EnergyMeter{Source: "model", Detail: "Broadwell", Error: 0.45, Domains: []string{"psys"}, Others: []string{"powercap: no RAPL"}},
+			Parts: []model.EnergyPart{{Domain: "package", Source: "powercap", Containers: 1_500_000, Idle: 250_000, System: 750_000}, {Domain: "psys", Source: "model", Containers: 7}},
 		},
 		Self: model.SelfSample{
 			IdleNS: 5_000_000_000, OtherNS: 1, CPUNS: 2_000_000_000, RSSBytes: 42, ReadNS: 3_000_000,

@@ -24,6 +24,10 @@ var allowed = map[string]map[string]string{
 		"internal/topology": "which hardware threads share a core, and which CPUs are on line",
 	},
 	"internal/topology": {},
+	"internal/energy": {
+		"internal/model":    "CPU time and weighted cycles in, energy out",
+		"internal/topology": "lists of CPUs in sysfs",
+	},
 	"internal/container": {
 		"internal/model": "identities are values of the model",
 	},
@@ -44,6 +48,7 @@ var allowed = map[string]map[string]string{
 		"internal/network":   "who talks to whom",
 		"internal/otlp":      "snapshots leave it as named series",
 		"internal/recorder":  "the flight recorder runs in it",
+		"internal/energy":    "what the host draws is divided among containers",
 	},
 	"internal/recorder": {
 		"internal/model": "ticks in, containers beside them",
@@ -88,11 +93,12 @@ var allowed = map[string]map[string]string{
 		"internal/api": "", "internal/demo": "", "web": "",
 		"internal/queue": "", "internal/ingest": "", "internal/export": "",
 		"internal/recorder": "", "internal/csvy": "", "internal/csvy/parquet": "", "internal/report": "",
-		"internal/kubernetes": "",
+		"internal/kubernetes": "", "internal/energy": "",
 	},
 	"cmd/outsight-agent": {
 		"internal/model": "", "bpf": "", "internal/container": "", "internal/network": "",
 		"internal/otlp": "", "internal/agent": "",
+		"internal/energy":     "HT ratios are a flag",
 		"internal/export":     "sending to a server",
 		"internal/kubernetes": "names of its own node's pods: plain requests, no client library",
 		"internal/recorder":   "how anomalies are kept", "internal/report": "how they are found",
