@@ -15,10 +15,6 @@ char LICENSE[] SEC("license") = "GPL";
 enum { BPF_MAP_TYPE_PERF_EVENT_ARRAY = 4 };
 #define BPF_F_CURRENT_CPU 0xffffffffULL
 
-struct bpf_spin_lock {
-	u32 val;
-};
-
 struct bpf_perf_event_value {
 	u64 counter;
 	u64 enabled;
@@ -67,10 +63,29 @@ struct {
 	__type(value, u32);
 } core_of_cpu SEC(".maps");
 
+/*
+ * A lock of its own, since programs at raw tracepoints may have no bpf_spin_lock. It is held for some
+ * ten nanoseconds, with interrupts off, and only siblings want it.
+ */
 struct locked_core {
 	struct smt_core core;
-	struct bpf_spin_lock lock;
+	u32 held;
 };
+
+#define LOCK_TRIES 512
+
+static __always_inline bool lock_core(struct locked_core *core)
+{
+	for (u32 i = 0; i < LOCK_TRIES; i++)
+		if (!__sync_lock_test_and_set(&core->held, 1))
+			return true;
+	return false;
+}
+
+static __always_inline void unlock_core(struct locked_core *core)
+{
+	__sync_lock_test_and_set(&core->held, 0);
+}
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -107,25 +122,30 @@ static __always_inline bool read_counters(struct bpf_perf_event_value *now)
 	       read_counter(&counter_event_2, 2, now) && read_counter(&counter_event_3, 3, now);
 }
 
-/* How the slice that ends was shared; 1 to SMT_THREADS busy threads. */
-static __always_inline bool share_core(u32 cpu, struct counter_cpu *c, u64 now_ns, bool busy, u64 *with_ns)
+/*
+ * For how long, within the slice that ends, 1 to SMT_THREADS threads were busy. If the lock cannot be
+ * had, nothing is known of this slice, and the next one is told what both have shared.
+ */
+static __always_inline void share_core(u32 cpu, struct counter_cpu *c, u64 now_ns, bool busy, u64 *with_ns)
 {
 	/* A CPU may learn of its core when it comes on line: it moves there while it is not busy. */
 	if (!c->smt.busy) {
 		u32 *core = bpf_map_lookup_elem(&core_of_cpu, &cpu);
 
 		if (!core)
-			return false;
+			return;
 		c->smt.core = *core;
 	}
 	u32 index = c->smt.core;
 	struct locked_core *core = bpf_map_lookup_elem(&cores, &index);
 	if (!core)
-		return false;
-	bpf_spin_lock(&core->lock);
+		return;
+	if (!lock_core(core)) {
+		count_drop(DROP_COUNTER_CORE);
+		return;
+	}
 	smt_switch(&core->core, &c->smt, now_ns, busy, with_ns);
-	bpf_spin_unlock(&core->lock);
-	return true;
+	unlock_core(core);
 }
 
 static __always_inline void add_slice(struct counter_lane *lane, struct counter_cpu *c,

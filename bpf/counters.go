@@ -119,9 +119,8 @@ func (p *Probes) startCounters(k *kernel, r *counterReader) (err error) {
 	if err := r.follow(); err != nil && len(r.groups) == 0 {
 		return explain(err, r.procfs)
 	}
-	if r.now, err = p.load(k, spec, r.maps, countNowHook); err != nil {
-		p.options.Logger.Info("counters of running threads come at their next switch", "error", refusal(err))
-	}
+	r.now, err = p.load(k, spec, r.maps, countNowHook)
+	p.addFeature(countNowHook, err)
 	// After the one that makes cpu_states: programs at one hook run in the order in which they came.
 	if err := p.tryAttach(k, spec, r.maps, countersHook); err != nil {
 		return err
@@ -370,6 +369,7 @@ func (r *counterReader) drops() []model.Drop {
 		{Name: "counter_groups", Count: r.failed.Load(), Used: r.opened.Load(), Capacity: uint64(r.cpus)},
 		{Name: "counter_reads", Count: sumDrops(dropped, 0)},
 		{Name: "counter_resets", Count: sumDrops(dropped, 1)},
+		{Name: "counter_cores", Count: sumDrops(dropped, 2)},
 		{Name: "counter_extrapolations", Count: r.lost.Load()},
 	}
 }

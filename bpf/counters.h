@@ -45,7 +45,8 @@ enum counter_state {
 enum counter_drop {
 	DROP_COUNTER_READ = 0,  /* the counters could not be read: a slice is missing */
 	DROP_COUNTER_RESET = 1, /* they began anew: a slice is missing */
-	COUNTER_DROPS = 2,
+	DROP_COUNTER_CORE = 2,  /* a core's lock could not be had: a slice seems not to be shared */
+	COUNTER_DROPS = 3,
 };
 
 #endif

@@ -71,11 +71,8 @@ type countersLockedCore struct {
 		BusyNs [4]uint64
 		Busy   uint64
 	}
-	Lock struct {
-		_   structs.HostLayout
-		Val uint32
-	}
-	_ [4]byte
+	Held uint32
+	_    [4]byte
 }
 
 // Names of all BPF objects in the ELF.

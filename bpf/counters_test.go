@@ -182,6 +182,19 @@ func TestCountersFollowCPUTime(t *testing.T) {
 	}
 }
 
+// A thread that never yields counts up to the moment of reading.
+func TestSpinningThreadIsCountedAtOnce(t *testing.T) {
+	p := openCounting(t, Options{})
+	g := newGroup(t, "counted-at-once")
+	g.start(t, "spin")
+	eventually(t, "counts grow between two readings without a switch", func() bool {
+		a, _ := readWork(t, p, g.id(t))
+		b, _ := readWork(t, p, g.id(t))
+		return b.Perf[0].Counts[cpuClock] > a.Perf[0].Counts[cpuClock] && b.Perf[0].Counts[contextSwitches] == a.Perf[0].Counts[contextSwitches] &&
+			a.CPU.Voluntary == b.CPU.Voluntary && a.CPU.Involuntary == b.CPU.Involuntary
+	})
+}
+
 // siblings makes a sysfs in which both CPUs of this machine are threads of one core.
 func siblings(t *testing.T) string {
 	t.Helper()
