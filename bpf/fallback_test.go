@@ -19,7 +19,7 @@ const (
 
 func TestCallsFitOlderVerifiers(t *testing.T) {
 	for name, load := range map[string]func() (*ebpf.CollectionSpec, error){
-		"cgroups": loadCgroups, "edges": loadEdges, "datagrams": loadDatagrams, "tls": loadTls,
+		"cgroups": loadCgroups, "edges": loadEdges, "datagrams": loadDatagrams, "tls": loadTls, "counters": loadCounters,
 	} {
 		spec, err := load()
 		if err != nil {
