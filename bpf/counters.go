@@ -53,7 +53,8 @@ type counterReader struct {
 	waiting atomic.Bool
 	lost    atomic.Uint64
 	opened  atomic.Uint64
-	failed  atomic.Uint64
+	// without is how many CPUs have no group now, failed how many attempts to open one have failed.
+	without, failed atomic.Uint64
 }
 
 // openCounters makes the reader, and the counters if they are wanted. What is missing is a feature
@@ -200,7 +201,8 @@ func (r *counterReader) follow() error {
 		}
 	}
 	r.opened.Store(uint64(len(r.groups)))
-	r.failed.Store(uint64(len(r.refused)))
+	r.without.Store(uint64(len(r.refused)))
+	r.failed.Add(uint64(len(r.refused)))
 	return errors.Join(errs...)
 }
 
@@ -338,8 +340,8 @@ func (r *counterReader) features(mode CounterMode) []model.Feature {
 		f.State, f.Reason = model.FeatureAbsent, "other programs use all of the hardware's counters: the group was never counted"
 		f.Remedy = "end the other programs that count (perf, a profiler, another agent), or the kernel's own: kernel.nmi_watchdog=0"
 		return []model.Feature{f}
-	case r.failed.Load() > 0:
-		f.Reason = fmt.Sprintf("not on %d of %d CPUs", r.failed.Load(), r.failed.Load()+r.opened.Load())
+	case r.without.Load() > 0:
+		f.Reason = fmt.Sprintf("not on %d of %d CPUs", r.without.Load(), r.without.Load()+r.opened.Load())
 	}
 	if f.State == model.FeatureAbsent {
 		f.Remedy = countersHook.remedy

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -42,6 +43,9 @@ func touchPages() int {
 // openCounting opens the probes with the kernel's software events in place of hardware counters.
 func openCounting(t *testing.T, o Options) *Probes {
 	t.Helper()
+	if withoutEdges() {
+		t.Skip("the kernel lacks atomic exchange (5.12), as for edges")
+	}
 	o.Counters, o.WithoutEndpoints = CountersSoftware, true
 	return open(t, o)
 }
@@ -164,7 +168,11 @@ func TestCountersFollowCPUTime(t *testing.T) {
 		counted := time.Duration(late.Perf[0].Counts[cpuClock] - first[cpuClock])
 		low, high := time.Duration(late.CPU.UsageNS-early.UsageNS), time.Duration(latest.UsageNS-earliest.CPU.UsageNS)
 		// The clock by which a running thread is counted up to now is known to a tick, on each CPU.
-		if slack := high/50 + 40*time.Millisecond; counted < low-slack || counted > high+slack {
+		slack := high/50 + 40*time.Millisecond
+		if emulated() {
+			slack += high / 5
+		}
+		if counted < low-slack || counted > high+slack {
 			t.Errorf("%s: %v counted, want the CPU time, %v to %v", work, counted, low, high)
 		}
 		if counted < 100*time.Millisecond {
@@ -230,6 +238,9 @@ func writeTree(t *testing.T, root string, files map[string]string) {
 
 // Two groups spin on the two threads of a core: what they count is shared then, and weighs 0.55 each.
 func TestSharedCore(t *testing.T) {
+	if runtime.NumCPU() < 2 {
+		t.Skip("one CPU has no sibling")
+	}
 	p := openCounting(t, Options{SysFS: siblings(t), HTRatio: 1.1})
 	here, there := newGroup(t, "thread-0"), newGroup(t, "thread-1")
 	for cpu, g := range []*testGroup{here, there} {
@@ -265,7 +276,7 @@ func TestSharedCore(t *testing.T) {
 		if clock == 0 || alone+both != clock || c.Perf[0].Shared[2]+c.Perf[0].Shared[3] != 0 {
 			t.Errorf("thread %d: %d alone and %d shared of %d, want parts that add up", i, alone, both, clock)
 		}
-		if both < clock/10*9 {
+		if both < clock/10*9 && !emulated() || both == 0 {
 			t.Errorf("thread %d: %d of %d shared, want nearly all", i, both, clock)
 		}
 		weighted := c.Work[0] - before[i].Work[0]

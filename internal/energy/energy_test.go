@@ -271,6 +271,9 @@ func TestCountersThatWrap(t *testing.T) {
 	h.energy("intel-rapl:1:0", 40)
 	h.update()
 	h.addsUp(Core, Powercap, 700)
+	if d := h.account.Drops(); d[0].Count != 1 {
+		t.Errorf("drops %+v, want one gap", d)
+	}
 	h.run("a", 0, 1, 1e9)
 	h.energy("intel-rapl:1:0", 140)
 	h.energy("intel-rapl:1", 90)

@@ -74,6 +74,8 @@ type monitor struct {
 	waited    int
 	retried   time.Time
 
+	// past are the gaps of meters that are gone, gaps those of all.
+	past  uint64
 	gaps  atomic.Uint64
 	state atomic.Pointer[model.EnergyMeter]
 }
@@ -136,17 +138,18 @@ func (m *monitor) feature() model.Feature {
 // read is what each zone used since the last reading. A meter that fails is replaced by the next; the
 // interval in which it failed is not measured.
 func (m *monitor) read(now time.Time, packages []model.PackageTime) []gain {
+	defer func() { m.gaps.Store(m.past + m.meter.gaps()) }()
 	gained, err := m.meter.read(now, packages)
 	if err == nil && m.at < len(m.openers)-1 {
 		if energyOf(gained) > 0 {
 			m.still = 0
 		} else if m.still++; m.still >= stuckReadings {
 			err = fmt.Errorf("it has not moved for %d readings", m.still)
-			m.gaps.Add(uint64(m.still) - 1)
+			m.past += uint64(m.still) - 1
 		}
 	}
 	if err != nil {
-		m.gaps.Add(m.meter.gaps() + 1)
+		m.past += m.meter.gaps() + 1
 		m.replace(err)
 		// So that it knows where its first interval begins.
 		if _, err := m.meter.read(now, packages); err != nil {
@@ -210,7 +213,7 @@ func (m *monitor) tryBetter(now time.Time, packages []model.PackageTime) []gain 
 			gained[i].microJoules /= uint64(m.waited)
 		}
 	}
-	m.gaps.Add(m.meter.gaps())
+	m.past += m.meter.gaps()
 	if err := m.meter.close(); err != nil {
 		m.options.Logger.Warn("closing an energy meter", "error", err)
 	}
