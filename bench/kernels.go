@@ -8,9 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
-	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -22,7 +21,7 @@ const kernelBudget = 0.5
 // sizes). Each thread does the whole work for itself.
 var computations = map[string]func(seed int) float64{"EP": embarrassinglyParallel, "CG": conjugateGradient, "MG": multigrid}
 
-// runKernel runs one on each CPU and prints the seconds that it took.
+// runKernel runs one on each CPU and prints the seconds that it took, and those of CPU time.
 func runKernel(name string) error {
 	kernel := computations[name]
 	if kernel == nil {
@@ -40,7 +39,12 @@ func runKernel(name string) error {
 			return fmt.Errorf("%s went wrong: %v", name, results)
 		}
 	}
-	fmt.Println(time.Since(begun).Seconds())
+	took := time.Since(begun).Seconds()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return err
+	}
+	fmt.Println(took, float64(usage.Utime.Nano()+usage.Stime.Nano())/1e9)
 	return nil
 }
 
@@ -156,6 +160,10 @@ func smooth(field, scratch []float64, n int) {
 	}
 }
 
+// ofCPU marks what a computation used of the CPUs itself: others beside it change that less than its run
+// time, and the agent's own threads are not in it.
+const ofCPU = ", CPU time"
+
 // measureKernels compares their run times without an agent, with one, and with one that counts software
 // events at each switch to another control group, in turns (A B C C B A).
 func measureKernels(ctx context.Context, o options) ([]row, error) {
@@ -180,7 +188,7 @@ func measureKernels(ctx context.Context, o options) ([]row, error) {
 	}
 	var rows []row
 	for with, agent := range agents[1:] {
-		for _, name := range names {
+		for _, name := range []string{"EP", "CG", "MG", "EP" + ofCPU, "CG" + ofCPU, "MG" + ofCPU} {
 			var slower []float64
 			for i, s := range seconds[with+1][name] {
 				slower = append(slower, 100*(s/seconds[0][name][i]-1))
@@ -191,7 +199,7 @@ func measureKernels(ctx context.Context, o options) ([]row, error) {
 			}
 			rows = append(rows, row{what: name + " with " + agent, value: median(slower), unit: "%", budget: budget,
 				low: quartile(slower, 1), high: quartile(slower, 3),
-				detail: fmt.Sprintf("longer; median of %d pairs, quartiles %.2f to %.2f; %.2f s without, on %d CPUs", len(slower),
+				detail: fmt.Sprintf("more; median of %d pairs, quartiles %.2f to %.2f; %.2f s without, on %d CPUs", len(slower),
 					quartile(slower, 1), quartile(slower, 3), median(seconds[0][name]), runtime.NumCPU())})
 		}
 	}
@@ -219,11 +227,11 @@ func runKernels(ctx context.Context, o options, program string, names []string, 
 		if err != nil {
 			return fmt.Errorf("running %s: %w", name, err)
 		}
-		s, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
-		if err != nil {
+		var took, ran float64
+		if _, err := fmt.Sscan(string(out), &took, &ran); err != nil {
 			return fmt.Errorf("running %s: %w", name, err)
 		}
-		to[name] = append(to[name], s)
+		to[name], to[name+ofCPU] = append(to[name], took), append(to[name+ofCPU], ran)
 	}
 	return nil
 }
