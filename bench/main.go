@@ -28,6 +28,9 @@ func main() {
 		workSwitching(work)
 		return
 	}
+	if work := os.Getenv(workVariable); work != "" {
+		os.Exit(doWork(work))
+	}
 	options := options{}
 	flag.StringVar(&options.binaries, "binaries", "bin", "directory with outsight and outsight-agent")
 	flag.StringVar(&options.results, "results", "bench/results", "directory for the CSV file")
@@ -37,7 +40,7 @@ func main() {
 	flag.StringVar(&options.docs, "docs", "", "directory with accuracy.md, overhead.md, recorder.md and server.md, whose tables are rewritten")
 	flag.IntVar(&options.containers, "containers", 50, "containers for the agent's own cost")
 	flag.DurationVar(&options.recorder, "recorder", 80*time.Second, "length of each of the two longest measurements of the recorder; the others follow it")
-	only := flag.String("only", "throughput,agent,known,programs", "which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, known, programs, contention, recorder, saturation, server, disk")
+	only := flag.String("only", "throughput,agent,known,programs", "which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, known, programs, contention, recorder, saturation, server, disk, counters, kernels")
 	flag.StringVar(&options.loads, "loads", "", "measure throughput and contention only of loads whose name contains this")
 	flag.Parse()
 	options.only = strings.Split(*only, ",")
@@ -77,6 +80,8 @@ var parts = []part{
 	{"saturation", measureSaturation},
 	{"server", measureServer},
 	{"disk", measureDisk},
+	{"counters", measureCounters},
+	{"kernels", measureKernels},
 }
 
 func measure(ctx context.Context, o options) error {

@@ -70,6 +70,8 @@ type cgroupReader struct {
 	cached []cachedHistogram
 	// usage at the last reading, by slot: a reading never goes back.
 	usage []uint64
+	// order has the slots of the last reading.
+	order []int
 }
 
 func (p *Probes) openCgroups(k *kernel) error {
@@ -212,6 +214,7 @@ func (p *Probes) ReadCgroups() ([]model.CgroupCounters, error) {
 	}
 	var all []model.CgroupCounters
 	used := uint64(0)
+	r.order = r.order[:0]
 	for slot := range r.slots.entries {
 		id := load(&r.slots.entries[slot])
 		if slot >= slotFirst && id == 0 {
@@ -228,7 +231,7 @@ func (p *Probes) ReadCgroups() ([]model.CgroupCounters, error) {
 		if p.reclaim != nil {
 			c.Reclaim = p.reclaim.read(slot)
 		}
-		all = append(all, c)
+		all, r.order = append(all, c), append(r.order, slot)
 	}
 	r.used.Store(used)
 	return all, errors.Join(err, r.mendStates())
@@ -354,6 +357,7 @@ func (p *Probes) ForgetCgroup(id model.CgroupID) {
 	}
 	r.cached[slot] = cachedHistogram{}
 	r.usage[slot] = 0
+	p.counters.forget(int(slot))
 	atomic.StoreUint64(&r.slots.entries[slot], 0)
 	if p.disks != nil {
 		p.disks.clearSlot(slot)

@@ -19,7 +19,7 @@ const (
 
 func TestCallsFitOlderVerifiers(t *testing.T) {
 	for name, load := range map[string]func() (*ebpf.CollectionSpec, error){
-		"cgroups": loadCgroups, "edges": loadEdges, "datagrams": loadDatagrams, "tls": loadTls, "contention": loadContention, "reclaim": loadReclaim,
+		"cgroups": loadCgroups, "edges": loadEdges, "datagrams": loadDatagrams, "tls": loadTls, "contention": loadContention, "reclaim": loadReclaim, "counters": loadCounters,
 	} {
 		spec, err := load()
 		if err != nil {

@@ -56,6 +56,8 @@ func workload(name string) int {
 	switch name {
 	case "record":
 		return recordUntilKilled()
+	case "faults":
+		return touchPages()
 	case "spin":
 	case "spin8":
 		threads = 8
@@ -65,7 +67,7 @@ func workload(name string) int {
 		return useMemory(name)
 	case "idle":
 		threads = 0
-	case "faults":
+	case "touch":
 		threads = 0
 		go touch()
 	case "short":

@@ -29,6 +29,8 @@ type part struct {
 var parts = []part{
 	{Part: model.Part{Name: "contention", Purpose: "which container ran while another waited for a CPU"},
 		programs: []string{"contention_switch"}, under: "switches"},
+	{Part: model.Part{Name: "counters", Purpose: "cycles, instructions and cache misses; energy is then divided by CPU time"},
+		programs: []string{"count_switch"}, under: "switches"},
 	{Part: model.Part{Name: "names", Purpose: "what requests ask for: methods, routes, commands and statuses"},
 		always:    func(p *Probes) bool { return p.edges != nil && !p.options.WithoutEndpoints && !p.options.TLS },
 		detaching: func(p *Probes) error { return p.edges.setNamesShed(1) },

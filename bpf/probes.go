@@ -71,6 +71,14 @@ type Options struct {
 	LogRequests int
 	// WithoutContention does not count who ran while whom waited for a CPU.
 	WithoutContention bool
+	// Counters chooses the hardware counters per control group (default off), which are read when a
+	// CPU goes to another group.
+	Counters CounterMode
+	// HTRatio is the power of a core with two busy hardware threads over that with one (default
+	// DefaultHTRatio).
+	HTRatio float64
+	// SysFS is where sysfs is mounted (default /sys).
+	SysFS string
 	// LogTransactions makes Transactions work: single transactions are logged too, with room
 	// for so many between two calls (48 bytes of kernel memory each). 0 is off. It is for the
 	// tests and benchmarks of this project alone.
@@ -90,6 +98,8 @@ type Options struct {
 	nearRequests uint32
 	// prepare changes the object that counts edges before it is loaded.
 	prepare func(*ebpf.CollectionSpec)
+	// events opens perf events; nil is the kernel's.
+	events *eventOpener
 	// types are the kernel's, if somebody has decoded them already.
 	types *btf.Cache
 }
@@ -134,6 +144,7 @@ type Probes struct {
 	tls      *tlsWatcher
 	disks    *diskReader
 	files    *filesReader
+	counters *counterReader
 	log      *transactionLog
 	// contention is nil where nobody counts who disturbs whom.
 	contention *contentionReader
@@ -179,6 +190,7 @@ func Open(options Options) (*Probes, error) {
 			err = errors.Join(err, p.openContention(kernel))
 		}
 		err = errors.Join(err, p.openReclaim(kernel), p.openEdges(kernel), p.openDisk(kernel), p.openFiles(kernel))
+		p.openCounters(kernel)
 		p.addFeature(recorderHook, canRecord())
 		kernel.types = nil
 		p.kernel = kernel
@@ -193,7 +205,9 @@ func Open(options Options) (*Probes, error) {
 }
 
 // Features tells of each program whether it works here.
-func (p *Probes) Features() []model.Feature { return append([]model.Feature(nil), p.features...) }
+func (p *Probes) Features() []model.Feature {
+	return append(append([]model.Feature(nil), p.features...), p.counters.features(p.options.Counters)...)
+}
 
 // Events delivers the lifecycle of control groups. The channel is closed by Close. A reader that
 // lags by more than 1024 events makes the kernel's ring fill, which Drops counts.
@@ -247,6 +261,7 @@ func (p *Probes) Drops() []model.Drop {
 	if p.files != nil {
 		drops = append(drops, p.files.drops()...)
 	}
+	drops = append(drops, p.counters.drops()...)
 	if p.log != nil {
 		drops = append(drops, p.log.drop())
 	}

@@ -225,7 +225,7 @@ func TestRecorderKnowsMemoryAndThrottling(t *testing.T) {
 func TestRecorderKnowsFaults(t *testing.T) {
 	p := open(t, Options{WithoutEndpoints: true})
 	g := newGroup(t, "faults")
-	pid, _ := g.start(t, "faults")
+	pid, _ := g.start(t, "touch")
 	toggle := func() {
 		if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"outsight/bpf"
 	"outsight/internal/agent"
 	"outsight/internal/api"
 	"outsight/internal/container"
@@ -100,7 +101,7 @@ func runDemo(ctx context.Context, o demoOptions, out io.Writer, log *slog.Logger
 	}
 	u, err := openUp(upOptions{
 		listen: o.listen, data: dir, retention: defaultRetention, logger: quiet, secureFlags: o.secureFlags,
-		watchFlags: watchFlags{socket: dir + "/agent.sock", flight: agent.DefaultFlight, dockerSocket: container.DockerSocket(os.Getenv("DOCKER_HOST"))},
+		watchFlags: watchFlags{socket: dir + "/agent.sock", flight: agent.DefaultFlight, counters: string(bpf.CountersAuto), dockerSocket: container.DockerSocket(os.Getenv("DOCKER_HOST"))},
 	})
 	if err != nil {
 		return err

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
 	"log/slog"
 	"os"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"outsight/internal/agent"
 	"outsight/internal/budget"
 	"outsight/internal/container"
+	"outsight/internal/energy"
 )
 
 // watchFlags are what every command that watches this host has.
@@ -20,6 +23,7 @@ type watchFlags struct {
 	// maxGroups and maxEdges bound the kernel's tables; 0 for the defaults.
 	maxGroups, maxEdges int
 	tls, timesOnly      bool
+	counters, htRatio   string
 	kubernetes          kubernetesFlags
 	// flight is how long an agent keeps samples; 0 is not at all.
 	flight time.Duration
@@ -43,6 +47,10 @@ func (f *watchFlags) add(c *cobra.Command) {
 	c.Flags().IntVar(&f.maxGroups, "max-groups", agent.DefaultMaxGroups, "control groups that are counted each by itself; the rest is counted together")
 	c.Flags().IntVar(&f.maxEdges, "max-edges", agent.DefaultMaxEdges, "edges that are counted")
 	c.Flags().BoolVar(&f.timesOnly, "times-only", false, "time requests and do not read them: no endpoints, half the cost of a request")
+	c.Flags().StringVar(&f.counters, "counters", string(bpf.CountersAuto),
+		"cycles, instructions and cache misses per container: auto (where the machine has hardware counters), off, or software (the kernel's events, for tests)")
+	c.Flags().StringVar(&f.htRatio, "ht-ratio", fmt.Sprint(energy.DefaultHTRatio),
+		"power of a core with two busy hardware threads over that with one, or MODEL=ratio,... by parts of CPU model names")
 	c.Flags().BoolVar(&f.tls, "tls", false, "read encrypted requests at the TLS libraries of programs (OpenSSL, Go), to name endpoints")
 }
 
@@ -56,9 +64,18 @@ func (f *watchFlags) host(logger *slog.Logger) (agent.HostOptions, error) {
 	if f.flight < 0 {
 		return agent.HostOptions{}, usagef("--flight is %v, want 0 or more", f.flight)
 	}
+	counters, err := bpf.ParseCounterMode(f.counters)
+	if err != nil {
+		return agent.HostOptions{}, usagef("--counters: %w", err)
+	}
+	ratios, err := energy.ParseRatios(cmp.Or(f.htRatio, fmt.Sprint(energy.DefaultHTRatio)))
+	if err != nil {
+		return agent.HostOptions{}, usagef("--ht-ratio: %w", err)
+	}
 	o := agent.HostOptions{
-		Flight: f.flight, All: f.all, DockerSocket: f.dockerSocket, Options: agent.Options{Logger: logger, Budget: float64(f.budget)},
-		Kernel: bpf.Options{MaxCgroups: f.maxGroups, MaxEdges: f.maxEdges, TLS: f.tls, WithoutEndpoints: f.timesOnly},
+		HTRatios: ratios,
+		Flight:   f.flight, All: f.all, DockerSocket: f.dockerSocket, Options: agent.Options{Logger: logger, Budget: float64(f.budget)},
+		Kernel: bpf.Options{MaxCgroups: f.maxGroups, MaxEdges: f.maxEdges, TLS: f.tls, WithoutEndpoints: f.timesOnly, Counters: counters},
 	}
 	// A nil pointer in the interface would be something.
 	if cluster, err := f.kubernetes.thisNode(logger); err != nil {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"outsight/internal/container"
+	"outsight/internal/energy"
 	"outsight/internal/model"
 	"outsight/internal/network"
 )
@@ -97,7 +98,11 @@ type Sources struct {
 	// Translations reads at most limit connections whose server's address the host translates;
 	// nil where nobody can.
 	Translations func(limit int) ([]model.Translation, error)
-	Reporters    []Reporter
+	// Work adds hardware counters to what Counters read, and Energy divides the host's energy among
+	// containers; nil where nobody does.
+	Work      Work
+	Energy    *energy.Account
+	Reporters []Reporter
 	// Parts can be given up, and Statistics turns the kernel's statistics of programs on until they are
 	// closed; without both, and Programs, costs are not measured and no budget is kept.
 	Parts      Parts

@@ -7,6 +7,8 @@ import "outsight/internal/model"
 type groups struct {
 	lines  map[model.CgroupID]*line
 	totals map[string]*total
+	// others are the control groups for which the kernel had no room.
+	others model.CgroupCounters
 }
 
 // line is one control group.
@@ -36,12 +38,14 @@ func (g *groups) update(read []model.CgroupCounters, lookup func(model.CgroupID)
 			self.IdleNS = c.CPU.UsageNS
 		case c.Slot == model.OtherCgroups:
 			self.OtherNS = c.CPU.UsageNS
+			g.others = *c
 		case c.ID != 0:
 			g.enter(c, lookup(c.ID))
 		}
 	}
 	for _, t := range g.totals {
 		t.sum, t.owned = t.gone, false
+		shareNothing(&t.sum)
 	}
 	for _, l := range g.lines {
 		g.total(l.owner).count(&l.last, &l.base)
@@ -163,6 +167,7 @@ func add(sum, to, from *model.CgroupCounters, owned bool) bool {
 	sum.Exits += to.Exits - from.Exits
 	sum.Files = addFiles(sum.Files, to.Files, from.Files)
 	sum.Reclaim.Add(&to.Reclaim, &from.Reclaim)
+	addWork(sum, to, from)
 	gained := to.CPU.RunQueue
 	if gained == nil {
 		return owned

@@ -13,6 +13,7 @@ import (
 
 	"outsight/bpf"
 	"outsight/internal/container"
+	"outsight/internal/energy"
 	"outsight/internal/model"
 	"outsight/internal/network"
 	"outsight/internal/recorder"
@@ -45,6 +46,8 @@ type HostOptions struct {
 	// bounds the memory; see recorder.FlightOptions.
 	Flight, FlightInterval time.Duration
 	FlightBytes            int
+	// HTRatios are those of CPU models; the one of this host's is put into Kernel.
+	HTRatios energy.Ratios
 	// Anomalies in these ticks are kept longer; see recorder.AnomalyOptions.
 	Anomalies recorder.AnomalyOptions
 }
@@ -78,6 +81,7 @@ type Host struct {
 	kubernetes Kubernetes
 	files      *container.Files
 	places     container.Options
+	energy     *energy.Account
 	// ticks are those that flight keeps; nil if it keeps none.
 	ticks  *bpf.Recorder
 	flight *recorder.Flight
@@ -116,6 +120,7 @@ func Open(o HostOptions) (*Host, error) {
 	o.Kernel.MaxEdges = cmp.Or(o.Kernel.MaxEdges, DefaultMaxEdges)
 	o.Kernel.Controller, o.Kernel.ProcFS, o.Kernel.Logger = layout.Subsystem, o.ProcRoot, o.Logger
 	o.Kernel.GroupMount, o.Kernel.BlockMount = layout.MountPoint, layout.BlockMount()
+	o.Kernel.HTRatio = cmp.Or(o.Kernel.HTRatio, o.HTRatios.Of(energy.CPUName(o.ProcRoot)))
 	// The programs first: what happens while the groups are walked is in their events.
 	probes, err := bpf.Open(o.Kernel)
 	if errors.Is(err, fs.ErrPermission) {
@@ -134,7 +139,8 @@ func Open(o HostOptions) (*Host, error) {
 	}
 	h := &Host{Machine: o.Host, Layout: layout, privileges: privileges, probes: probes, registry: registry,
 		files: container.NewFiles(layout, places), places: places, kubernetes: o.Kubernetes}
-	reporters := append([]Reporter{probes, registry, h.files}, o.Reporters...)
+	h.energy = energy.New(energy.Options{ProcFS: o.ProcRoot, SysFS: o.Kernel.SysFS, Logger: o.Logger})
+	reporters := append([]Reporter{probes, registry, h.files, account{h.energy}}, o.Reporters...)
 	if h.kubernetes != nil {
 		reporters = append(reporters, h.kubernetes)
 	}
@@ -150,8 +156,9 @@ func Open(o HostOptions) (*Host, error) {
 		Counters: probes, Disks: probes, Lifecycle: probes, Programs: probes,
 		Registry: registry, Files: h.files, Processes: container.NewPrograms(container.ProgramOptions{ProcRoot: o.ProcRoot}),
 		Translations: network.ReadTranslations,
-		Reporters:    reporters,
-		Parts:        h, Statistics: bpf.EnableStatistics,
+		Work:         probes, Energy: h.energy,
+		Reporters: reporters,
+		Parts:     h, Statistics: bpf.EnableStatistics,
 	}
 	if works(probes.Features(), bpf.ContentionFeature) {
 		sources.Contention = probes
@@ -216,7 +223,7 @@ func (h *Host) awaitNames() {
 
 // Features tells what works on this host and what does not.
 func (h *Host) Features() []model.Feature {
-	all := slices.Concat(h.privileges.Features(), h.probes.Features(), h.registry.Features(), h.files.Features())
+	all := slices.Concat(h.privileges.Features(), h.probes.Features(), h.registry.Features(), h.files.Features(), account{h.energy}.Features())
 	if h.kubernetes != nil {
 		all = append(all, h.kubernetes.Features()...)
 	}
@@ -303,5 +310,5 @@ func (h *Host) Close() error {
 	if h.ticks != nil {
 		err = h.ticks.Close()
 	}
-	return errors.Join(err, h.probes.Close())
+	return errors.Join(err, h.energy.Close(), h.probes.Close())
 }

@@ -24,6 +24,7 @@ func (a *Agent) read() *model.Snapshot {
 	kernel, cgroupsErr := a.sources.Counters.ReadCgroups()
 	a.failures.note("kernel counters of control groups", cgroupsErr)
 	counted := kernel != nil
+	packages, counting := a.readWork(kernel)
 	if counted {
 		a.groups.update(kernel, a.sources.Registry.Lookup, &s.Self)
 	}
@@ -36,6 +37,9 @@ func (a *Agent) read() *model.Snapshot {
 	a.unread.Store(&unread)
 	s.Translations = a.readTranslations(begin, s.Edges)
 	s.Containers = a.readContainers(containers, counted, contended)
+	if counting {
+		a.readPower(s, packages)
+	}
 	a.forget(collection)
 	a.readSelf(&s.Self)
 	a.keepBudget(s)

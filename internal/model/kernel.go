@@ -40,6 +40,11 @@ type CgroupCounters struct {
 	Files *FileCounters
 	// Reclaim is 0 where nobody counts it.
 	Reclaim ReclaimCounters
+	// Perf has one entry for each kind of core; nil where there are no counters.
+	Perf []PerfCounters
+	// Work and WorkNS are what energy is divided by, for each package: weighted cycles, 0 where there
+	// are no counters, and CPU time. Both nil where nobody asked for them.
+	Work, WorkNS []uint64
 }
 
 // CgroupSlot tells ordinary control groups from the two that always exist.

@@ -19,7 +19,9 @@ type Snapshot struct {
 	// Translations of addresses that are about edges whose other end was not found: it may be on
 	// another host.
 	Translations []Translation
-	Self         SelfSample
+	// Energy of the host; nil where nobody accounts for it.
+	Energy *EnergySample
+	Self   SelfSample
 }
 
 // ContainerSample is a container with its cumulative counters and current levels. A group of
@@ -50,6 +52,10 @@ type ContainerSample struct {
 	// Listeners in order of their address, those of Container.Listeners and others that dropped
 	// something before they were closed.
 	Listeners []ListenerCounters
+	// Perf has one entry for each kind of core, Energy one for each domain and meter; nil where there
+	// are none.
+	Perf   []PerfCounters
+	Energy []EnergyCounter
 }
 
 // ListenerCounters are of all sockets of a container that listen at an address.

@@ -2,7 +2,7 @@ package otlp
 
 import "outsight/internal/model"
 
-var containerMetrics = []Metric{
+var containerMetrics = append([]Metric{
 	{ContainerInfo, "container.info", "", model.Gauge,
 		"1 for each container, with what else is known of it as labels",
 		info, nil, nil},
@@ -203,7 +203,7 @@ var containerMetrics = []Metric{
 	{ContainerListenerDrops, "container.listener.drops", "{connection}", model.Counter,
 		"Attempts to connect that were dropped at a listening TCP address, because its accept queue was full",
 		listenerDrops, nil, nil},
-}
+}, powerMetrics...)
 
 func tcp(read func(*model.TCPCounters) uint64) func(*model.ContainerSample, *collector) {
 	return func(s *model.ContainerSample, to *collector) {

@@ -153,6 +153,20 @@ func TestConvertValues(t *testing.T) {
 	web("container_network_tcp_zero_windows_ended_total", 40)
 	web("container_network_tcp_zero_window_drops_total", 41)
 	web("container_network_tcp_listen_overflows_total", 42)
+	counted := func(metric, before, after string, want float64) {
+		t.Helper()
+		f(metric+before+",host=node-1,id=4f1d,image=registry/web:1,name="+name+after, want)
+	}
+	// Cache references are not known there: absent, not zero.
+	counted("container_perf_events_total", ",event=cycles", ",pmu=cpu_core,runtime=docker", 1000)
+	counted("container_perf_events_total", ",event=instructions", ",pmu=cpu_core,runtime=docker", 2000)
+	counted("container_perf_events_total", ",event=cache_misses", ",pmu=cpu_core,runtime=docker", 40)
+	counted("container_perf_enabled_seconds_total", "", ",pmu=cpu_core,runtime=docker", 2)
+	counted("container_perf_running_seconds_total", "", ",pmu=cpu_core,runtime=docker", 1)
+	counted("container_perf_shared_cycles_total", "", ",pmu=cpu_core,runtime=docker,threads=1", 900)
+	counted("container_perf_shared_cycles_total", "", ",pmu=cpu_core,runtime=docker,threads=2", 100)
+	counted("container_energy_joules_total", ",domain=package", ",runtime=docker,source=powercap", 1.5)
+	counted("container_energy_joules_total", ",domain=psys", ",runtime=docker,source=model", 7e-6)
 	// The ended container with one group of numbers, and the rest of the host with none.
 	f("container_info,container=db,host=node-1,id=77aa,name=db,namespace=shop,pod=db-0,pod_uid=u-1,runtime=containerd,workload=db,workload_kind=StatefulSet", 1)
 	f("container_start_time_seconds,container=db,host=node-1,id=77aa,name=db,namespace=shop,pod=db-0,runtime=containerd,workload=db,workload_kind=StatefulSet", float64(testTime.Add(-time.Hour).UnixMilli())/1e3)
@@ -229,6 +243,14 @@ func TestConvertValues(t *testing.T) {
 	udp("outsight_edge_aborted_transactions_total", 68)
 	maps.DeleteFunc(got, func(series string, _ float64) bool { return strings.HasSuffix(series, ",transport=udp") })
 
+	for part, want := range map[string]float64{"containers": 1.5, "idle": 0.25, "system": 0.75} {
+		f("outsight_host_energy_joules_total,domain=package,host=node-1,part="+part+",source=powercap", want)
+	}
+	for part, want := range map[string]float64{"containers": 7e-6, "idle": 0, "system": 0} {
+		f("outsight_host_energy_joules_total,domain=psys,host=node-1,part="+part+",source=model", want)
+	}
+	f("outsight_energy_meter,detail=Broadwell,domain=psys,host=node-1,others=powercap: no RAPL,source=model", 1)
+	f("outsight_energy_meter_error_ratio,host=node-1,source=model", 0.45)
 	f("outsight_edges_completeness_ratio,host=node-1", 6062.0/6098)
 	f("outsight_edges_unmatched_ratio,host=node-1", 0.5)
 	f("outsight_host_cpu_idle_seconds_total,host=node-1", 5)

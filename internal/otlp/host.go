@@ -8,7 +8,7 @@ import (
 	"outsight/internal/model"
 )
 
-var hostMetrics = []Metric{
+var hostMetrics = append([]Metric{
 	{HostCPUIdle, "outsight.host.cpu.idle", "s", model.Counter,
 		"Time in which the CPUs of the host ran nothing, summed over all CPUs",
 		nil, nil, func(s *model.Snapshot, to *collector) { to.value(seconds(s.Self.IdleNS)) }},
@@ -79,7 +79,7 @@ var hostMetrics = []Metric{
 	{BuildInfo, "outsight.build.info", "", model.Gauge,
 		"1, with the version of Outsight and of Go as labels",
 		nil, nil, buildInfo},
-}
+}, hostPowerMetrics...)
 
 func programMissed(s *model.Snapshot, to *collector) {
 	for _, p := range s.Self.Programs {

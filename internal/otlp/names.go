@@ -63,6 +63,11 @@ const (
 	ContainerZeroWindowDrops        = "container_network_tcp_zero_window_drops_total"
 	ContainerListenOverflows        = "container_network_tcp_listen_overflows_total"
 	ContainerListenerDrops          = "container_listener_drops_total"
+	ContainerPerfEvents             = "container_perf_events_total"
+	ContainerPerfEnabled            = "container_perf_enabled_seconds_total"
+	ContainerPerfRunning            = "container_perf_running_seconds_total"
+	ContainerSharedCycles           = "container_perf_shared_cycles_total"
+	ContainerEnergy                 = "container_energy_joules_total"
 )
 
 // Stored names of the metrics of an edge. Their labels are host, side, client, client_id,
@@ -132,6 +137,9 @@ const (
 	EdgesCompleteness   = "outsight_edges_completeness_ratio"
 	EdgesUnmatched      = "outsight_edges_unmatched_ratio"
 	BuildInfo           = "outsight_build_info"
+	HostEnergy          = "outsight_host_energy_joules_total"
+	EnergyMeter         = "outsight_energy_meter"
+	EnergyMeterError    = "outsight_energy_meter_error_ratio"
 )
 
 // Names of labels.
@@ -184,6 +192,16 @@ const (
 	LabelPurpose   = "purpose"
 	LabelVersion   = "version"
 	LabelGoVersion = "goversion"
+	// Of hardware counters: what is counted, what counts it, and how many threads of the core were busy.
+	LabelEvent   = "event"
+	LabelPMU     = "pmu"
+	LabelThreads = "threads"
+	// Of energy: the part of the machine, what measures it, whose it is, and why no other meter does.
+	LabelDomain = "domain"
+	LabelSource = "source"
+	LabelPart   = "part"
+	LabelDetail = "detail"
+	LabelOthers = "others"
 )
 
 // Values of LabelByName that are no container's name: other threads of the same container, nobody (the CPU had to wake

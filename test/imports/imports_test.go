@@ -19,7 +19,15 @@ const module = "outsight/"
 // in it fails the test: whoever adds one decides here where it belongs.
 var allowed = map[string]map[string]string{
 	"internal/model": {},
-	"bpf":            {"internal/model": "counters leave the kernel side as values of the model"},
+	"bpf": {
+		"internal/model":    "counters leave the kernel side as values of the model",
+		"internal/topology": "which hardware threads share a core, and which CPUs are on line",
+	},
+	"internal/topology": {},
+	"internal/energy": {
+		"internal/model":    "CPU time and weighted cycles in, energy out",
+		"internal/topology": "lists of CPUs in sysfs",
+	},
 	"internal/container": {
 		"internal/model": "identities are values of the model",
 	},
@@ -41,6 +49,7 @@ var allowed = map[string]map[string]string{
 		"internal/otlp":      "snapshots leave it as named series",
 		"internal/recorder":  "the flight recorder runs in it",
 		"internal/budget":    "what it gives up to keep its budget",
+		"internal/energy":    "what the host draws is divided among containers",
 	},
 	"internal/budget": {},
 	"internal/recorder": {
@@ -86,11 +95,12 @@ var allowed = map[string]map[string]string{
 		"internal/api": "", "internal/demo": "", "web": "",
 		"internal/queue": "", "internal/ingest": "", "internal/export": "",
 		"internal/recorder": "", "internal/csvy": "", "internal/csvy/parquet": "", "internal/report": "",
-		"internal/kubernetes": "", "internal/budget": "",
+		"internal/kubernetes": "", "internal/budget": "", "internal/energy": "",
 	},
 	"cmd/outsight-agent": {
 		"internal/model": "", "bpf": "", "internal/container": "", "internal/network": "",
 		"internal/otlp": "", "internal/agent": "",
+		"internal/energy":     "HT ratios are a flag",
 		"internal/export":     "sending to a server",
 		"internal/kubernetes": "names of its own node's pods: plain requests, no client library",
 		"internal/recorder":   "how anomalies are kept", "internal/report": "how they are found",

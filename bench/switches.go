@@ -1,0 +1,280 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"outsight/bpf"
+	"outsight/internal/container"
+)
+
+// switchBudget is in nanoseconds per switch without counters.
+const switchBudget = 150
+
+// measureCounters takes what a context switch costs without and with counters. The load is two processes
+// in two control groups that pass a byte to and fro on one CPU, so that every switch is to another
+// group. The counters are the kernel's software events: their reading costs what the helper and the
+// program cost, not what the hardware's registers do.
+func measureCounters(ctx context.Context, o options) ([]row, error) {
+	layout, err := container.Detect(container.Options{})
+	if err != nil {
+		return nil, err
+	}
+	g, err := makeGroups(layout, 2)
+	defer g.remove()
+	if err != nil {
+		return nil, err
+	}
+	open := func(mode bpf.CounterMode) (*bpf.Probes, error) {
+		return bpf.Open(bpf.Options{Controller: layout.Subsystem, WithoutEndpoints: true, Counters: mode})
+	}
+	off, err := open(bpf.CountersOff)
+	if err != nil {
+		return nil, err
+	}
+	defer off.Close()
+	on, err := open(bpf.CountersSoftware)
+	if err != nil {
+		return nil, err
+	}
+	defer on.Close()
+	if err := errors.Join(off.Pause(), on.Pause()); err != nil {
+		return nil, err
+	}
+	rows, err := costPerRun(ctx, g, off, on, o.run)
+	if err != nil {
+		return nil, err
+	}
+	more, err := costInTurns(ctx, g, off, on, o)
+	return append(rows, more...), err
+}
+
+// costPerRun takes nanoseconds per run from the kernel's own statistics, at three rates of switches.
+func costPerRun(ctx context.Context, g *benchGroups, off, on *bpf.Probes, length time.Duration) ([]row, error) {
+	statistics, err := bpf.EnableStatistics()
+	if err != nil {
+		return nil, err
+	}
+	defer statistics.Close()
+	var rows []row
+	for _, rate := range []string{"30000", "100000", ""} {
+		progress("switches: programs at a rate of %s a second", switchRate(rate))
+		p, err := startPingPong(ctx, g, rate)
+		if err != nil {
+			return nil, err
+		}
+		for _, mode := range []struct {
+			name     string
+			probes   *bpf.Probes
+			programs []string
+			budget   float64
+		}{
+			{"without counters", off, []string{"tp_btf/sched_switch"}, switchBudget},
+			{"with counters", on, []string{"tp_btf/sched_switch", "perf_event/counters"}, 0},
+		} {
+			ns, perSecond, err := runsOf(mode.probes, mode.programs, length)
+			if err != nil {
+				p.stop()
+				return nil, err
+			}
+			rows = append(rows, row{what: "a switch " + mode.name + ", " + switchRate(rate), value: ns, unit: "ns", budget: mode.budget,
+				detail: fmt.Sprintf("%s at %.0f switches/s; run times of the kernel's statistics, some 40 ns of each program are theirs",
+					strings.Join(mode.programs, " and "), perSecond)})
+		}
+		p.stop()
+	}
+	return rows, nil
+}
+
+func switchRate(rate string) string {
+	if rate == "" {
+		return "as many as there can be"
+	}
+	return rate + "/s"
+}
+
+// runsOf attaches the programs for a while: nanoseconds of some of them together, per run of the first.
+func runsOf(p *bpf.Probes, programs []string, length time.Duration) (ns, perSecond float64, err error) {
+	if err := p.Resume(); err != nil {
+		return 0, 0, err
+	}
+	defer p.Pause()
+	sum := func() (runs, time uint64) {
+		for _, c := range p.ProgramCosts() {
+			if slices.Contains(programs, c.Name) {
+				time += c.RunTimeNS
+				if c.Name == programs[0] {
+					runs = c.Runs
+				}
+			}
+		}
+		return runs, time
+	}
+	begun := time.Now()
+	runs, spent := sum()
+	time.Sleep(length)
+	runsAfter, spentAfter := sum()
+	seconds := time.Since(begun).Seconds()
+	if runsAfter == runs {
+		return 0, 0, errors.New("the program did not run")
+	}
+	return float64(spentAfter-spent) / float64(runsAfter-runs), float64(runsAfter-runs) / seconds, nil
+}
+
+// costInTurns lets the load run as fast as it can, without programs, with those without counters and
+// with those with counters in turn, and compares the time of a switch.
+func costInTurns(ctx context.Context, g *benchGroups, off, on *bpf.Probes, o options) ([]row, error) {
+	progress("switches: in turns without programs, without counters and with them")
+	p, err := startPingPong(ctx, g, "")
+	if err != nil {
+		return nil, err
+	}
+	defer p.stop()
+	modes := []func() error{
+		func() error { return nil },
+		off.Resume,
+		on.Resume,
+	}
+	times := make([][]float64, len(modes)) // ns per switch
+	for turnNumber := range 3 * o.pairs * 5 {
+		mode := turnNumber % 3
+		if turnNumber/3%2 == 1 {
+			mode = 2 - mode
+		}
+		if err := modes[mode](); err != nil {
+			return nil, err
+		}
+		ns, err := p.turn()
+		if err := errors.Join(err, off.Pause(), on.Pause()); err != nil {
+			return nil, err
+		}
+		times[mode] = append(times[mode], ns)
+	}
+	var added, addedOn []float64
+	for i := range times[0] {
+		added = append(added, times[1][i]-times[0][i])
+		addedOn = append(addedOn, times[2][i]-times[0][i])
+	}
+	detail := fmt.Sprintf("%d turns of %v each; a switch and what the two processes do takes %.0f ns of CPU time without programs", len(times[0]), turn, median(times[0]))
+	return []row{
+		{what: "added to a switch without counters", value: median(added), unit: "ns", budget: switchBudget, low: quartile(added, 1), high: quartile(added, 3), detail: detail},
+		{what: "added to a switch with counters", value: median(addedOn), unit: "ns", low: quartile(addedOn, 1), high: quartile(addedOn, 3), detail: detail},
+	}, nil
+}
+
+// pingPongLoad is two processes that run on the last CPU.
+type pingPongLoad struct{ ping, pong *exec.Cmd }
+
+func startPingPong(ctx context.Context, g *benchGroups, rate string) (*pingPongLoad, error) {
+	executable, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	toPing, fromPong, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	toPong, fromPing, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, toPing.Close(), fromPong.Close())
+	}
+	p := &pingPongLoad{}
+	start := func(group int, work string, in, out *os.File) (*exec.Cmd, error) {
+		words := g.inGroup(group, executable)
+		c := exec.CommandContext(ctx, words[0], words[1:]...)
+		c.Env = append(os.Environ(), workVariable+"="+work, paceVariable+"="+rate, "GOMAXPROCS=1", "GOGC=off")
+		c.ExtraFiles, c.Stderr = []*os.File{in, out}, os.Stderr
+		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := c.Start(); err != nil {
+			return nil, err
+		}
+		var last unix.CPUSet
+		last.Set(runtime.NumCPU() - 1)
+		return c, unix.SchedSetaffinity(c.Process.Pid, &last)
+	}
+	p.ping, err = start(0, "ping", toPing, fromPing)
+	if err == nil {
+		p.pong, err = start(1, "pong", toPong, fromPong)
+	}
+	err = errors.Join(err, toPing.Close(), fromPing.Close(), toPong.Close(), fromPong.Close())
+	if err != nil {
+		p.stop()
+		return nil, err
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if n, err := p.switches(); err == nil && n > 1000 {
+			return p, nil
+		}
+		if time.Now().After(end) {
+			p.stop()
+			return nil, errors.New("the two processes do not pass anything to each other")
+		}
+	}
+}
+
+// switches is how often ping went to sleep.
+func (p *pingPongLoad) switches() (uint64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.ping.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	_, after, _ := strings.Cut(string(text), "\nvoluntary_ctxt_switches:")
+	line, _, _ := strings.Cut(after, "\n")
+	return strconv.ParseUint(strings.TrimSpace(line), 10, 64)
+}
+
+// ran is the CPU time of both processes in nanoseconds, the switches between them included.
+func (p *pingPongLoad) ran() (sum uint64, err error) {
+	for _, c := range []*exec.Cmd{p.ping, p.pong} {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", c.Process.Pid))
+		if err != nil {
+			return 0, err
+		}
+		var ns uint64
+		if _, err := fmt.Sscan(string(text), &ns); err != nil {
+			return 0, err
+		}
+		sum += ns
+	}
+	return sum, nil
+}
+
+// turn measures the CPU time of a switch for a while: a round is two. Others on the CPU do not add to it.
+func (p *pingPongLoad) turn() (ns float64, err error) {
+	time.Sleep(rest)
+	first, err := p.switches()
+	ran, ranErr := p.ran()
+	if err := errors.Join(err, ranErr); err != nil {
+		return 0, err
+	}
+	time.Sleep(turn - rest)
+	last, err := p.switches()
+	ranAfter, ranErr := p.ran()
+	if err := errors.Join(err, ranErr); err != nil {
+		return 0, err
+	}
+	if last == first {
+		return 0, errors.New("the load stands still")
+	}
+	return float64(ranAfter-ran) / float64(last-first) / 2, nil
+}
+
+func (p *pingPongLoad) stop() {
+	for _, c := range []*exec.Cmd{p.ping, p.pong} {
+		if c != nil && c.Process != nil {
+			c.Process.Kill()
+			c.Wait()
+		}
+	}
+}
