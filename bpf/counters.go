@@ -126,6 +126,13 @@ func (p *Probes) startCounters(k *kernel, r *counterReader) (err error) {
 	if err := p.tryAttach(k, spec, r.maps, countersHook); err != nil {
 		return err
 	}
+	// What was counted while the hook was given up is nobody's.
+	p.attachments[len(p.attachments)-1].before = func() error {
+		for cpu := range r.states.entries {
+			atomic.StoreUint32(&r.states.entries[cpu].State, 0)
+		}
+		return nil
+	}
 	visitCPUs(k.cpus)
 	return nil
 }
