@@ -156,7 +156,6 @@ __attribute__((noinline)) int charge_between(u32 cpu, u32 slot, u64 victim, u64 
 			return 0;
 	}
 	if (to > from) {
-		count_drop(DROP_CONTENTION_SLICE);
 		charge_slice(cpu, slot, victim, CONTENTION_UNKNOWN, to - from);
 	}
 	return 0;

@@ -15,7 +15,7 @@ const (
 	pairsOfCPU    = 1024
 	contentionWay = 8 // CONTENTION_WAYS
 
-	dropPair, dropSlice = 0, 1
+	dropPair = 0
 )
 
 // ContentionFeature is the name of the feature that ReadContention needs.
@@ -202,6 +202,5 @@ func (r *contentionReader) forget(id model.CgroupID, slot uint32) {
 func (r *contentionReader) drops() []model.Drop {
 	return []model.Drop{
 		{Name: "contention_pairs", Count: sumDrops(r.dropped, dropPair), Capacity: uint64(len(r.pairs.entries)), Used: r.used},
-		{Name: "contention_slices", Count: sumDrops(r.dropped, dropSlice)},
 	}
 }

@@ -70,8 +70,7 @@ struct contention_pair {
 
 enum contention_drop {
 	DROP_CONTENTION_PAIR = 0,  /* no room for a pair: counted under other */
-	DROP_CONTENTION_SLICE = 1, /* a wait that began before the oldest slice that is known */
-	CONTENTION_DROPS = 2,
+	CONTENTION_DROPS = 1,
 };
 
 #endif
