@@ -9,6 +9,7 @@
  * The time is the run queue's clock, by which the kernel itself counts waits (sched_info).
  */
 #include "kernel.h"
+#include "cgroup_id.h"
 #include "run_queue_clock.h"
 #include "cgroups.h"
 #include "contention.h"
@@ -256,6 +257,17 @@ static __always_inline void count_preemption(struct contention_cpu *running, u32
 	lane->other_preemptions++;
 }
 
+/* A thread whose switch in was not seen: what it waited is known, and not behind whom. */
+static __always_inline void wait_unseen(struct task_struct *prev, u32 cpu, u64 waited_ns)
+{
+	u64 id = task_cgroup_id(prev);
+	u32 *slot = bpf_map_lookup_elem(&slot_of_cgroup, &id);
+	struct contention_lane *lane = slot && prev->pid ? lane_of(*slot, cpu) : NULL;
+
+	if (lane)
+		lane->other_ns += waited_ns;
+}
+
 SEC("tp_btf/sched_switch")
 int contention_switch(u64 *ctx)
 {
@@ -275,6 +287,13 @@ int contention_switch(u64 *ctx)
 	if (next->pid)
 		group = slot == CGROUP_SLOT_OTHER ? CONTENTION_UNKNOWN : state->group;
 
+	bool missed = running->known && running->pid != (u32)prev->pid;
+
+	if (missed) {
+		/* No program was told of the last switch, so that of what ran since only the end is known. */
+		running->group = CONTENTION_UNKNOWN;
+		wait_unseen(prev, cpu, state->waited_ns);
+	}
 	if (running->known) {
 		struct contention_slice *newest = &running->slices[running->newest & (CONTENTION_SLICES - 1)];
 
@@ -286,7 +305,7 @@ int contention_switch(u64 *ctx)
 			newest->group = running->group;
 			newest->end_ns = now;
 		}
-		if (prev->pid) {
+		if (prev->pid && !missed) {
 			u32 prev_state = switch_has_state ? (u32)ctx[3] : run_state(prev);
 
 			/* What it waited elsewhere: known to the other program by now. */

@@ -74,6 +74,7 @@ func (p *Probes) tryContention(k *kernel) error {
 	spec.Maps["contention_pairs"].MaxEntries = pairsOfCPU * cpus
 	err = errors.Join(
 		spec.Variables["cpus"].Set(cpus),
+		spec.Variables["cgroup_subsys_index"].Set(k.subsys),
 		spec.Variables["pair_mask"].Set(uint32(1)<<(bits.Len(pairsOfCPU)-1)-contentionWay),
 		spec.Variables["switch_has_state"].Set(k.switchHasState),
 		spec.Variables["knows_quota"].Set(hasMember(types, "cfs_rq", "throttled_clock_self_time")))
@@ -119,6 +120,10 @@ func (r *contentionReader) forgetSlices() error {
 		if err := r.running.Update(uint32(cpu), &contentionContentionCpu{}, ebpf.UpdateExist); err != nil {
 			return fmt.Errorf("forgetting what ran on CPU %d: %w", cpu, err)
 		}
+	}
+	for i := range r.lanes.entries {
+		r.lanes.entries[i].RunQueue = 0
+		clear(r.lanes.entries[i].Quotas[:])
 	}
 	return nil
 }

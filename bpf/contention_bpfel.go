@@ -98,6 +98,7 @@ const (
 	contentionMapCpuStates         = "cpu_states"
 	contentionMapSlotOfCgroup      = "slot_of_cgroup"
 	contentionProgContentionSwitch = "contention_switch"
+	contentionVarCgroupSubsysIndex = "cgroup_subsys_index"
 	contentionVarCpus              = "cpus"
 	contentionVarKnowsQuota        = "knows_quota"
 	contentionVarPairMask          = "pair_mask"
@@ -167,10 +168,11 @@ type contentionMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type contentionVariableSpecs struct {
-	Cpus           *ebpf.VariableSpec `ebpf:"cpus"`
-	KnowsQuota     *ebpf.VariableSpec `ebpf:"knows_quota"`
-	PairMask       *ebpf.VariableSpec `ebpf:"pair_mask"`
-	SwitchHasState *ebpf.VariableSpec `ebpf:"switch_has_state"`
+	CgroupSubsysIndex *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
+	Cpus              *ebpf.VariableSpec `ebpf:"cpus"`
+	KnowsQuota        *ebpf.VariableSpec `ebpf:"knows_quota"`
+	PairMask          *ebpf.VariableSpec `ebpf:"pair_mask"`
+	SwitchHasState    *ebpf.VariableSpec `ebpf:"switch_has_state"`
 }
 
 // contentionObjects contains all objects after they have been loaded into the kernel.
@@ -220,10 +222,11 @@ func (m *contentionMaps) Close() error {
 //
 // It can be passed to loadContentionObjects or ebpf.CollectionSpec.LoadAndAssign.
 type contentionVariables struct {
-	Cpus           *ebpf.Variable `ebpf:"cpus"`
-	KnowsQuota     *ebpf.Variable `ebpf:"knows_quota"`
-	PairMask       *ebpf.Variable `ebpf:"pair_mask"`
-	SwitchHasState *ebpf.Variable `ebpf:"switch_has_state"`
+	CgroupSubsysIndex *ebpf.Variable `ebpf:"cgroup_subsys_index"`
+	Cpus              *ebpf.Variable `ebpf:"cpus"`
+	KnowsQuota        *ebpf.Variable `ebpf:"knows_quota"`
+	PairMask          *ebpf.Variable `ebpf:"pair_mask"`
+	SwitchHasState    *ebpf.Variable `ebpf:"switch_has_state"`
 }
 
 // contentionPrograms contains all programs after they have been loaded into the kernel.

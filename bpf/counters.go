@@ -41,6 +41,7 @@ type counterReader struct {
 	groups  map[int]*counterGroup
 	refused map[int]error
 	maps    *ebpf.Collection
+	hold    *attachment
 	lanes   *table[countersCounterLane]
 	states  *table[countersCounterCpu]
 	coreOf  *table[uint32]
@@ -127,7 +128,8 @@ func (p *Probes) startCounters(k *kernel, r *counterReader) (err error) {
 		return err
 	}
 	// What was counted while the hook was given up is nobody's.
-	p.attachments[len(p.attachments)-1].before = func() error {
+	r.hold = p.attachments[len(p.attachments)-1]
+	r.hold.before = func() error {
 		for cpu := range r.states.entries {
 			atomic.StoreUint32(&r.states.entries[cpu].State, 0)
 		}
@@ -299,7 +301,10 @@ func (r *cgroupReader) perPackage(slot int, m *topology.Machine, to []uint64) {
 }
 
 // counts is true where there are counters.
-func (r *counterReader) counts() bool { return r != nil && r.lanes != nil && r.absent.Load() == nil }
+func (r *counterReader) counts() bool {
+	given := r != nil && r.hold != nil && r.hold.held == nil // the part is shed
+	return r != nil && r.lanes != nil && r.absent.Load() == nil && !given
+}
 
 // countNow counts what runs on each CPU up to now. Idle CPUs are let sleep.
 func (r *counterReader) countNow(groups *cgroupReader) error {

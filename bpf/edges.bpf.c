@@ -987,6 +987,8 @@ static __always_inline void closed(struct sock *sk, int old_state)
 	}
 	if (!(c->flags & CONNECTION_OPEN))
 		return;
+	if (c->watched != watching)
+		rejoin(sk, c, edge);
 	if (!finish(sk, c) && c->phase == PHASE_REQUEST)
 		abort_request(c, edge);
 	if (c->flags & CONNECTION_HTTP2)

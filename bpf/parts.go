@@ -19,18 +19,16 @@ type part struct {
 	// What else is done, unless it is nil: before they are detached, when they are, before they are
 	// attached again, and when they are.
 	detaching, detached, attaching, attached func(*Probes) error
-	// under is the part without which this one means nothing: it goes with it.
-	under string
 	// always is true where there is something to give up without a program.
 	always func(*Probes) bool
 }
 
 // parts in the order in which they are given up: what costs much and explains little first.
 var parts = []part{
-	{Part: model.Part{Name: "contention", Purpose: "which container ran while another waited for a CPU"},
-		programs: []string{"contention_switch"}, under: "switches"},
-	{Part: model.Part{Name: "counters", Purpose: "cycles, instructions and cache misses; energy is then divided by CPU time"},
-		programs: []string{"count_switch"}, under: "switches"},
+	{Part: model.Part{Name: "contention", Purpose: "which container ran while another waited for a CPU", Under: "switches"},
+		programs: []string{"contention_switch"}},
+	{Part: model.Part{Name: "counters", Purpose: "cycles, instructions and cache misses; energy is then divided by CPU time", Under: "switches"},
+		programs: []string{"count_switch"}},
 	{Part: model.Part{Name: "names", Purpose: "what requests ask for: methods, routes, commands and statuses"},
 		always:    func(p *Probes) bool { return p.edges != nil && !p.options.WithoutEndpoints && !p.options.TLS },
 		detaching: func(p *Probes) error { return p.edges.setNamesShed(1) },
@@ -84,7 +82,7 @@ func (p *Probes) Shed(name string) error {
 	}
 	do(given.detaching)
 	for i := range parts {
-		if parts[i].under == name {
+		if parts[i].Under == name {
 			errs = append(errs, p.detach(&parts[i]))
 		}
 	}
@@ -114,7 +112,7 @@ func (p *Probes) Restore(name string) error {
 	p.shed = slices.DeleteFunc(p.shed, func(s string) bool { return s == name })
 	// At one hook, programs run in the order in which they were attached: these after it.
 	for i := range parts {
-		if parts[i].under == name && !slices.Contains(p.shed, parts[i].Name) {
+		if parts[i].Under == name && !slices.Contains(p.shed, parts[i].Name) {
 			errs = append(errs, p.attachAgain(&parts[i]))
 		}
 	}
@@ -158,10 +156,18 @@ func (p *Probes) endSwitches() error {
 		return nil
 	}
 	time.Sleep(time.Millisecond) // a program that runs on another CPU is done by then
-	for cpu := range p.cgroups.states.entries {
-		atomic.StoreUint64(&p.cgroups.states.entries[cpu].SinceNs, 0)
+	r := p.cgroups
+	now, err := r.now()
+	for cpu := range r.states.entries {
+		state := &r.states.entries[cpu]
+		lane := int(state.Slot)*r.cpus + cpu
+		// Readings have told of what the thread that runs has used so far.
+		if state.SinceNs != 0 && now > state.SinceNs && lane < len(r.lanes.entries) {
+			atomic.AddUint64(&r.lanes.entries[lane].UsageNs, now-state.SinceNs)
+		}
+		atomic.StoreUint64(&state.SinceNs, 0)
 	}
-	return nil
+	return err
 }
 
 // forgetWaits lets what threads waited, and their faults, count from now on.

@@ -449,7 +449,7 @@ static long add_edge(u32 i, struct walk *w)
 	seen->sent_bytes = sent;
 	seen->received_bytes = received;
 	/* Those that ended first: one that ends meanwhile must not make the difference too small. */
-	u64 ended = edge->replies + edge->aborts;
+	u64 ended = edge->replies + edge->aborts + edge->lost;
 	barrier();
 	u64 begun = edge->requests;
 	if (edge->key.transport != TRANSPORT_TCP || begun <= ended)

@@ -135,6 +135,10 @@ func (k *keeping) shed(part string) bool {
 func (k *keeping) told() *model.BudgetSample {
 	told := k.sample
 	told.Parts = slices.Clone(told.Parts)
+	for i := range told.Parts {
+		// What goes with another part is not given up by itself.
+		told.Parts[i].Shed = told.Parts[i].Shed || k.shed(told.Parts[i].Under)
+	}
 	return &told
 }
 

@@ -83,10 +83,11 @@ func (f *cpuFromFiles) fill(c *model.Container, cpu *model.CPUCounters) (*model.
 		f.gaps[c.ID] = g
 	}
 	if !g.began {
-		g.began, g.file = true, used
+		g.began, g.file, g.now = true, used, used
 	}
-	if used < g.file {
-		return nil, errors.New("the control group's CPU time went back")
+	if used < g.now { // it was started again
+		g.closed += g.now - g.file
+		g.file = 0
 	}
 	g.now = used
 	cpu.UsageNS += g.closed + g.now - g.file

@@ -53,11 +53,16 @@ func TestCPUTimeGoesOnByFiles(t *testing.T) {
 	turn(true)
 	files.ns = 10009
 	want(170)
+	// It is started again, with a new control group.
+	files.ns = 5
+	want(175)
+	files.ns = 9
+	want(179)
 	// Its last number stays when it ends.
 	files.err = fs.ErrNotExist
-	want(170)
+	want(179)
 	turn(false)
-	want(170)
+	want(179)
 	f.keep(nil)
 	if len(f.gaps) != 0 {
 		t.Error("a container that is gone is kept")

@@ -93,6 +93,9 @@ func (a *Account) divide(g gain, packagesBefore []model.PackageTime, before map[
 	idle := g.microJoules
 	if sum > 0 {
 		idle = in.idle(g, a.monitor.coefficients)
+	} else if whole := (interval{-1, packagesBefore, a.packages}); g.microJoules > 0 && len(a.packages) > 0 && whole.still() {
+		a.monitor.gaps.Add(1) // nobody counted who ran, or that nobody did
+		return
 	}
 	part := a.part(g.domain, g.source)
 	part.Idle += idle

@@ -123,3 +123,9 @@ func apportion(whole uint64, weights []uint64) []uint64 {
 	}
 	return shares
 }
+
+// still tells whether no CPU was busy or idle: nobody counted.
+func (in *interval) still() bool {
+	busyNS, idleNS, _ := in.times()
+	return busyNS+idleNS == 0
+}

@@ -245,8 +245,17 @@ func TestTwoSockets(t *testing.T) {
 	if got := core("a"); got != 500+750 {
 		t.Errorf("a has %d, want a quarter of socket 0 and three of socket 1", got)
 	}
+	// Nobody counts who runs: it is nobody's.
+	gaps := h.account.Drops()[0].Count
+	h.energy("intel-rapl:0:0", 2050)
+	h.update()
+	h.addsUp(Core, Powercap, 3070)
+	if got := h.account.Drops()[0].Count; got != gaps+1 {
+		t.Errorf("%d gaps, want %d", got, gaps+1)
+	}
 	// Nobody ran: all of it is idle.
-	h.energy("intel-rapl:0:0", 2100)
+	h.packages[0].IdleNS += 1e9
+	h.energy("intel-rapl:0:0", 2150)
 	h.update()
 	if p := h.part(Core, Powercap); p.Idle != 100 {
 		t.Errorf("parts %+v, want 100 idle", p)

@@ -365,6 +365,8 @@ type Drop struct {
 type Part struct {
 	// Name as in "transfers"; Purpose is what is missing without it.
 	Name, Purpose string
+	// Under is the part without which this one counts nothing; empty for none.
+	Under string
 	// Programs of the kernel that it takes, as in ProgramCost.
 	Programs []string
 }

@@ -18,6 +18,8 @@ describe('who took the CPU', () => {
   it('has words for those that are no container', () =>
     expect(say([by('own', 0.02, ''), by('other', 0.01, ''), by('idle', 0.003, '')], [])).toBe('waited 33 ms/s: 20 behind own threads, 10 behind others, 3 while a CPU was idle'))
   it('takes what a quota explains for the quota alone', () => expect(say([by('idle', 0.02, ''), by('x', 0.005)], quota(0.015))).toBe('waited 25 ms/s: 15 own quota, 5 while a CPU was idle, 5 behind x'))
+  it('counts a quota once where the waits tell of it', () =>
+    expect(say([by('quota', 0.04, ''), by('idle', 0.02, ''), by('migrated', 0.003, '')], quota(0.03))).toBe('waited 63 ms/s: 40 own quota, 20 while a CPU was idle, 3 on a CPU that it was moved away from'))
   it('believes the id and not the name: a container may be called "own" or "quota"', () => {
     expect(say([by('own', 0.02, 'abc'), by('own', 0.01, '')], [])).toBe('waited 30 ms/s: 20 behind own, 10 behind own threads')
     expect(say([by('a', 0.002, '1'), by('a', 0.002, '2')], [])).toBe('waited 4 ms/s: 2 behind a, 2 behind a')

@@ -14,7 +14,7 @@ export const LEAST = 1
 /** At most so many are named. */
 const NAMED = 4
 
-const WORDS: Record<string, string> = { own: 'own threads', idle: 'while a CPU was idle', other: 'others' }
+const WORDS: Record<string, string> = { own: 'own threads', idle: 'while a CPU was idle', other: 'others', quota: 'own quota', migrated: 'on a CPU that it was moved away from' }
 
 /**
  * What a container waited for: seconds of waiting per second by who ran meanwhile, and the time per second for
@@ -23,7 +23,9 @@ const WORDS: Record<string, string> = { own: 'own threads', idle: 'while a CPU w
  */
 export function waited(by: Sample[], throttled: Sample[]): Waited | undefined {
   if (by.length === 0 && throttled.length === 0) return undefined
-  const quota = throttled.reduce((sum, s) => sum + Math.max(0, s.value), 0) * 1000
+  // Newer kernels tell which waits were the quota's: then it is among the parts already.
+  const told = by.some((s) => s.metric.by_name === 'quota' && !s.metric.by_id)
+  const quota = told ? 0 : throttled.reduce((sum, s) => sum + Math.max(0, s.value), 0) * 1000
   const sums = new Map<string, { ms: number; text: string; id?: string }>()
   for (const s of by) {
     const { by_name: name = 'other', by_id: id = '' } = s.metric

@@ -78,7 +78,7 @@ export const QUERIES = {
   cpu: 'rate(outsight_agent_cpu_seconds_total[5m])',
   memory: 'outsight_agent_resident_memory_bytes',
   read: 'outsight_agent_read_seconds',
-  budget: 'outsight_budget_ratio',
+  budget: 'sum by (host) (outsight_cost_ratio) / on (host) outsight_budget_ratio',
   shed: 'outsight_feature_shed',
   runs: 'rate(outsight_program_runs_total[5m])',
   time: 'rate(outsight_program_run_seconds_total[5m])',

@@ -87,7 +87,7 @@ export function HealthView({ graph, status: { data, error }, state, change }: Pr
           </div>
         )}
         {programs.length === 0 ? (
-          <p class="muted small">What each kernel program costs is told while the kernel’s program statistics are on: <code>sysctl kernel.bpf_stats_enabled=1</code> (it costs about 40 ns per run). {data.programs.length} programs are loaded.</p>
+          <p class="muted small">What each kernel program costs is measured for a moment every ten seconds, and with a budget every second: the first time is yet to come. {data.programs.length} programs are loaded.</p>
         ) : (
           <details open={programs.length <= 12}>
             <summary>Kernel programs: {programs.length} ran{programs.some((p) => p.cores !== undefined) && `, ${digits(programs.reduce((sum, p) => sum + (p.cores ?? 0), 0) * 100)} % of a core in all`}</summary>

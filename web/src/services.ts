@@ -61,12 +61,18 @@ export const explainColumn = (c: ServiceColumn, a: Services): Explanation => ({
   action: 'sorts by it',
 })
 
+/** Watts. Domains contain each other: a package its cores, the whole system (psys) everything. */
+export function powerQuery(match: string, window: string, by = ''): string {
+  const sum = (domain: string) => `sum${by && ` by (${by}) `}(rate(container_energy_joules_total{${match}${match && ','}domain=~"${domain}"}[${window}]))`
+  return `${sum('package|dram')} or ${sum('psys')} or ${sum('core')}`
+}
+
 /** What a cell is: the query has what is the service's own. */
 export function explainCell(c: ServiceColumn, s: Service, a: Services, g: Graph, power: Power): Explanation {
   const match = g.matches[s.node]
   const parallel = s.parallel_by === 'threads' ? `clamp(sum(container_busy_threads{${match?.usage ?? ''}}), 1, ${a.cores[s.host ?? ''] ?? 1})` : String(s.parallel)
   const query = match && c.query ? expand(c.query.replaceAll('$usage', match.usage).replaceAll('$served', match.served).replaceAll('$parallel', parallel), '', a.covered_seconds) : undefined
-  const source = power.size > 0 && c.key === 'power' && match ? `sum(rate(container_energy_joules_total{${match.usage}}[${Math.max(10, Math.round(a.covered_seconds))}s]))` : undefined
+  const source = power.size > 0 && c.key === 'power' && match ? powerQuery(match.usage, `${Math.max(10, Math.round(a.covered_seconds))}s`) : undefined
   return {
     title: `${c.title} · ${s.name}`,
     value: format(valueOf(s, c.key, power), c.unit),

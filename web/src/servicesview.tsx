@@ -1,7 +1,7 @@
 import { useSamples, useServices } from './data'
 import { format } from './format'
 import { matches } from './map'
-import { columnsOf, explainCell, explainColumn, idle, ordered, summaryOf, textOf, valueOf, type Power } from './services'
+import { columnsOf, explainCell, explainColumn, idle, ordered, summaryOf, textOf, valueOf, type Power, powerQuery } from './services'
 import { nodeFor } from './path'
 import { nodeIdOf } from './spark'
 import { Spark, useSparks } from './sparkview'
@@ -27,7 +27,7 @@ const PATHS = [...new Set(Object.values(LINES))]
 /** How many rows are drawn; the filter finds the others. */
 const MOST = 200
 
-/** Power by node, where anything tells it: the sum over whatever meters there are. */
+/** Power by node, where anything tells it. */
 function usePower(graph: Graph, state: State, period: number): Power {
   const seconds = Math.max(10, Math.round(graph.covered_seconds))
   const at = state.from === undefined ? 0 : Date.parse(graph.to) / 1000
@@ -35,7 +35,7 @@ function usePower(graph: Graph, state: State, period: number): Power {
   const window = at ? seconds : Math.max(10, Math.min(seconds, state.window))
   const by = state.by === 'container' || state.by === 'process' ? 'host, id' : state.by === 'host' ? 'host' : state.by === 'namespace' ? 'namespace' : state.by === 'pod' ? 'namespace, pod' : 'namespace, workload_kind, workload'
   const rounded = window < 60 ? 10 : window
-  const { power } = useSamples({ power: `sum by (${by}) (rate(container_energy_joules_total[${rounded}s]))` }, at, period ? 10_000 : 0)
+  const { power } = useSamples({ power: powerQuery('', `${rounded}s`, by) }, at, period ? 10_000 : 0)
   return new Map((power ?? []).map((s) => [nodeIdOf(s.metric, 'usage', state.by), s.value]))
 }
 
