@@ -124,6 +124,11 @@ bench-server: ## how many samples and agents a server takes, and 100 SIGKILLs; r
 	@$(MAKE) build
 	@$(SUDO) env "PATH=$$PATH" go run ./bench -only server -docs docs
 
+.PHONY: bench-cost
+bench-cost: ## what a switch, a disk request and a computation cost, and whether the parts add up; rewrites docs/cost.md (root; 15 minutes)
+	@scripts/install bench
+	@$(SUDO) scripts/with-docker go run ./bench -only contention,disk,counters,kernels,whole -docs docs
+
 .PHONY: bench-disk
 bench-disk: ## what is counted of disks against fio, percentiles against single requests, and the cost (root; 2 minutes)
 	@scripts/install bench

@@ -40,7 +40,7 @@ func main() {
 	flag.StringVar(&options.docs, "docs", "", "directory with accuracy.md, overhead.md, recorder.md and server.md, whose tables are rewritten")
 	flag.IntVar(&options.containers, "containers", 50, "containers for the agent's own cost")
 	flag.DurationVar(&options.recorder, "recorder", 80*time.Second, "length of each of the two longest measurements of the recorder; the others follow it")
-	only := flag.String("only", "throughput,agent,known,programs", "which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, known, programs, contention, recorder, saturation, server, disk, counters, kernels")
+	only := flag.String("only", "throughput,agent,known,programs", "which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, known, programs, contention, recorder, saturation, server, disk, counters, kernels, whole")
 	flag.StringVar(&options.loads, "loads", "", "measure throughput and contention only of loads whose name contains this")
 	flag.Parse()
 	options.only = strings.Split(*only, ",")
@@ -82,13 +82,17 @@ var parts = []part{
 	{"disk", measureDisk},
 	{"counters", measureCounters},
 	{"kernels", measureKernels},
+	{"whole", measureWhole},
 }
+
+// costParts are those of docs/cost.md, which are measured together.
+var costParts = []string{"contention", "disk", "counters", "kernels", "whole"}
 
 func measure(ctx context.Context, o options) error {
 	if os.Geteuid() != 0 {
 		return errors.New("the agent loads kernel programs: run it as root (make bench)")
 	}
-	var rows []row
+	var rows, costs []row
 	for _, p := range parts {
 		if !slices.Contains(o.only, p.name) {
 			continue
@@ -98,6 +102,14 @@ func measure(ctx context.Context, o options) error {
 			return fmt.Errorf("measuring %s: %w", p.name, err)
 		}
 		rows = append(rows, measured...)
+		if slices.Contains(costParts, p.name) {
+			costs = append(costs, measured...)
+		}
+	}
+	if len(costs) > 0 {
+		if err := o.document("cost.md", "cost", rowsTable(costs)); err != nil {
+			return err
+		}
 	}
 	printTable(os.Stdout, rows)
 	path := filepath.Join(o.results, time.Now().UTC().Format("20060102T150405Z")+".csv")

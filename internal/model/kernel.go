@@ -346,7 +346,7 @@ type Feature struct {
 	// Name as in "tp_btf/sched_switch"; Purpose is what it is for, as a person would say it.
 	Name, Purpose string
 	State         FeatureState
-	// Reason is why it is absent, Remedy what it would take. Both empty where it works.
+	// Reason is why it is absent, or works less well than it could, and Remedy what it would take.
 	Reason, Remedy string
 	// Required features are those without which the main job cannot run.
 	Required bool

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	inside "outsight/internal/agent"
+)
+
+// whole is how long the parts are held against the host's own sums.
+const whole = 60 * time.Second
+
+// measureWhole holds what is counted of all containers and of the rest of the host, together, against what
+// the host counts by itself, under a load of all kinds, with processes that live for a millisecond.
+func measureWhole(ctx context.Context, _ options) ([]row, error) {
+	defer removeContainers()
+	if err := startContainers(ctx, 3); err != nil {
+		return nil, err
+	}
+	data, err := os.MkdirTemp("/var/tmp", "outsight-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(data)
+	for i, script := range []string{
+		"while :; do /busybox true; done",
+		"while :; do :; done",
+		"while :; do /busybox dd if=/dev/zero of=/data/file bs=64k count=160 conv=fsync 2>/dev/null; /busybox sleep 0.1; done",
+	} {
+		_, err := output(ctx, "docker", "run", "-d", "--label", benchLabel, "--name", fmt.Sprintf("outsight-bench-%d-load-%d", os.Getpid(), i),
+			"--cpus", "0.6", "-v", data+":/data", benchImage, "/busybox", "sh", "-c", script)
+		if err != nil {
+			return nil, err
+		}
+	}
+	host, err := inside.Open(inside.HostOptions{})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- host.Run(ctx) }()
+	rows, err := wholeOf(ctx, host)
+	cancel()
+	return rows, errors.Join(err, <-ended, host.Close())
+}
+
+func wholeOf(ctx context.Context, host *inside.Host) ([]row, error) {
+	if err := sleep(ctx, settle); err != nil {
+		return nil, err
+	}
+	progress("parts: %v of mixed load", whole)
+	before, err := lookAtWhole(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	if err := sleep(ctx, whole); err != nil {
+		return nil, err
+	}
+	after, err := lookAtWhole(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	elapsed := float64(after.at.Sub(before.at)) * float64(host.Machine.Cores)
+	used, idle := after.used-before.used, after.idle-before.idle
+	busy := after.busyTicks - before.busyTicks
+	rows := []row{
+		{what: "parts: CPU of containers, host and idle against the wall clock", value: off(used+idle, elapsed), unit: "%", budget: 1,
+			detail: fmt.Sprintf("%.2f CPU seconds used and %.2f idle of %.2f", used/1e9, idle/1e9, elapsed/1e9)},
+		{what: "parts: CPU of containers and host against /proc/stat", value: off(used, busy), unit: "%", budget: 1,
+			detail: fmt.Sprintf("%.2f CPU seconds, the kernel's ticks say %.2f; %d containers", used/1e9, busy/1e9, after.containers)},
+		{what: "parts: energy of containers, host and idle against the meter", value: off(after.parts-before.parts, after.energy-before.energy), unit: "%", budget: 1,
+			detail: fmt.Sprintf("%.1f J by %s", (after.energy-before.energy)/1e6, after.meter)},
+	}
+	for device, wrote := range after.wrote {
+		theirs := after.diskstats[device] - before.diskstats[device]
+		if ours := wrote - before.wrote[device]; theirs > 1<<20 {
+			rows = append(rows, row{what: "parts: bytes written to " + device + " against /proc/diskstats", value: off(ours, theirs), unit: "%", budget: 1,
+				detail: fmt.Sprintf("%.1f MiB, the kernel says %.1f", ours/(1<<20), theirs/(1<<20))})
+		}
+	}
+	return rows, nil
+}
+
+func off(ours, theirs float64) float64 { return 100 * math.Abs(ours/theirs-1) }
+
+// wholeAt are the sums of one moment: times in ns, energy in microjoules, bytes by device.
+type wholeAt struct {
+	at                    time.Time
+	used, idle, busyTicks float64
+	parts, energy         float64
+	meter                 string
+	containers            int
+	wrote, diskstats      map[string]float64
+}
+
+// lookAtWhole takes the next snapshot, and the host's own sums with it.
+func lookAtWhole(ctx context.Context, host *inside.Host) (w wholeAt, err error) {
+	last := host.Snapshot()
+	for host.Snapshot() == last {
+		if err := sleep(ctx, time.Millisecond); err != nil {
+			return w, err
+		}
+	}
+	s := host.Snapshot()
+	w = wholeAt{at: s.Time, idle: float64(s.Self.IdleNS), used: float64(s.Self.OtherNS), containers: len(s.Containers), wrote: map[string]float64{}, diskstats: map[string]float64{}}
+	if w.busyTicks, err = busyTicks(); err != nil {
+		return w, err
+	}
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		if c.CPU == nil {
+			return w, fmt.Errorf("no CPU time of %s", c.Container.Name)
+		}
+		w.used += float64(c.CPU.UsageNS)
+		for _, d := range c.Devices {
+			w.wrote[d.Device.Name] += float64(d.Counters.Write.Bytes)
+		}
+		for _, e := range c.Energy {
+			w.parts += float64(e.MicroJoules)
+		}
+	}
+	if s.Energy == nil {
+		return w, errors.New("no meter and no model of energy")
+	}
+	w.meter = s.Energy.Meter.Source
+	for _, p := range s.Energy.Parts {
+		w.parts += float64(p.Idle)
+		w.energy += float64(p.Containers + p.Idle + p.System)
+	}
+	return w, readDiskstats(w.diskstats)
+}
+
+// busyTicks is the time in ns in which CPUs were not idle, as /proc/stat has it.
+func busyTicks() (float64, error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, err
+	}
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	busy := 0.0
+	// user nice system idle iowait irq softirq steal; the last is no time of this machine.
+	for i, field := range strings.Fields(string(line))[1:] {
+		if ticks, err := strconv.ParseFloat(field, 64); err == nil && slices.Contains([]int{0, 1, 2, 5, 6}, i) {
+			busy += ticks
+		}
+	}
+	hz, err := exec.Command("getconf", "CLK_TCK").Output()
+	if err != nil {
+		return 0, err
+	}
+	perSecond, err := strconv.ParseFloat(strings.TrimSpace(string(hz)), 64)
+	return busy / perSecond * 1e9, err
+}
+
+// readDiskstats reads the bytes written to each device.
+func readDiskstats(to map[string]float64) error {
+	text, err := os.ReadFile("/proc/diskstats")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 9 {
+			sectors, err := strconv.ParseFloat(fields[9], 64)
+			if err != nil {
+				return err
+			}
+			to[fields[2]] = sectors * 512
+		}
+	}
+	return nil
+}
