@@ -11,13 +11,13 @@ import (
 // the budget, so it is given up, which is said and stored. CPU time goes on by the kernel's files, and
 // everything comes back when the storm is over.
 func TestBudgetIsKept(t *testing.T) {
-	// What an agent with a store and a page takes at rest is below 3 %, counting the storm is above.
-	o := up(t, "--budget", "3%")
+	// What an agent with a store and a page takes at rest is below 1.4 %, counting the storm above 2 %, even without who disturbs whom.
+	o := up(t, "--budget", "2%")
 	shed := func(part string) float64 {
 		return o.number(fmt.Sprintf("outsight_feature_shed{name=%q}", part))
 	}
 	eventually(t, 20*time.Second, func() error {
-		if found := o.query("outsight_budget_ratio == 0.03"); len(found) != 1 {
+		if found := o.query("outsight_budget_ratio == 0.02"); len(found) != 1 {
 			return fmt.Errorf("no budget yet: %v", found)
 		}
 		return nil
@@ -30,7 +30,7 @@ func TestBudgetIsKept(t *testing.T) {
 		return nil
 	})
 	eventually(t, 30*time.Second, func() error {
-		if cost := o.number("sum(outsight_cost_ratio)"); cost > 0.03 {
+		if cost := o.number("sum(outsight_cost_ratio)"); cost > 0.02 {
 			return fmt.Errorf("Outsight takes %v of the host", cost)
 		}
 		return nil
