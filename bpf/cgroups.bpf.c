@@ -436,15 +436,16 @@ static __always_inline void split_slice(struct task_struct *moved, bool whole_pr
 	state->sequence++;
 	barrier();
 	if (lane && now > state->since_ns) {
-		struct task_struct *self = bpf_get_current_task_btf();
-		struct task_state *task = state_of(self);
+		/* Faults of another thread of a process that is moved whole are the new group's. */
+		struct task_state *task = pid == moved->pid ? state_of(moved) : NULL;
 
 		lane->usage_ns += now - state->since_ns;
-		if (task)
-			count_faults(lane, task, self);
 		state->since_ns = now;
-		state->minor_faults = self->min_flt;
-		state->major_faults = self->maj_flt;
+		if (task) {
+			count_faults(lane, task, moved);
+			state->minor_faults = moved->min_flt;
+			state->major_faults = moved->maj_flt;
+		}
 	}
 	state->slot = slot;
 	state->group = id;
