@@ -173,7 +173,7 @@ func withoutExt4() bool {
 func isOfExt4(f model.Feature) bool { return strings.HasPrefix(f.Name, "tp_btf/ext4_") }
 
 func isOfEdges(f model.Feature) bool {
-	return !slices.ContainsFunc(append(cgroupHooks, clocksHook, forkHook, tasksHook, contentionHook, reclaimHook, victimHook),
+	return !slices.ContainsFunc(append(cgroupHooks, clocksHook, forkHook, tasksHook, contentionHook, victimHook),
 		func(h hook) bool { return h.name == f.Name })
 }
 
