@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,12 +41,21 @@ func TestBudgetIsKept(t *testing.T) {
 	}
 	// While no switch is counted, CPU time is what the files say.
 	files := sampleCPUFiles([]container{storm})
-	time.Sleep(6 * time.Second) // what is measured is a stretch of real time
+	began := time.Now()
+	var points []point
+	eventually(t, 25*time.Second, func() error {
+		points = slices.DeleteFunc(o.points(fmt.Sprintf(`container_cpu_usage_seconds_total{id=%q}[30s]`, storm.id)),
+			func(p point) bool { return p.time.Before(began.Add(time.Second)) })
+		if n := len(points); n < 4 || points[n-1].time.Sub(points[0].time) < 3*time.Second {
+			return fmt.Errorf("%d samples", n)
+		}
+		return nil
+	})
+	time.Sleep(time.Second) // so that the file was read after the last of them
 	files.close(t)
 	if shed("switches") != 1 {
 		t.Fatal("switches were taken up again in the storm")
 	}
-	points := o.points(fmt.Sprintf(`container_cpu_usage_seconds_total{id=%q}[4s]`, storm.id))
 	first, last := points[0], points[len(points)-1]
 	reading := time.Duration(o.number("max_over_time(outsight_agent_read_seconds[15s])") * float64(time.Second))
 	firstBefore, firstAfter := files.around(t, storm.id, first.time, reading)
