@@ -74,20 +74,13 @@ func (p *Probes) Shed(name string) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
-	do := func(step func(*Probes) error) {
-		if step != nil {
-			errs = append(errs, step(p))
-		}
-	}
-	do(given.detaching)
+	errs := []error{p.do(given.detaching)}
 	for i := range parts {
 		if parts[i].Under == name {
 			errs = append(errs, p.detach(&parts[i]))
 		}
 	}
-	errs = append(errs, p.detach(given))
-	do(given.detached)
+	errs = append(errs, p.detach(given), p.do(given.detached))
 	p.shed = append(p.shed, name)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("giving up %s: %w", name, err)
@@ -101,14 +94,7 @@ func (p *Probes) Restore(name string) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
-	do := func(step func(*Probes) error) {
-		if step != nil {
-			errs = append(errs, step(p))
-		}
-	}
-	do(given.attaching)
-	errs = append(errs, p.attachAgain(given))
+	errs := []error{p.do(given.attaching), p.attachAgain(given)}
 	p.shed = slices.DeleteFunc(p.shed, func(s string) bool { return s == name })
 	// At one hook, programs run in the order in which they were attached: these after it.
 	for i := range parts {
@@ -116,11 +102,19 @@ func (p *Probes) Restore(name string) error {
 			errs = append(errs, p.attachAgain(&parts[i]))
 		}
 	}
-	do(given.attached)
+	errs = append(errs, p.do(given.attached))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("taking up %s again: %w", name, err)
 	}
 	return nil
+}
+
+// do takes a step of a part, if it has it.
+func (p *Probes) do(step func(*Probes) error) error {
+	if step == nil {
+		return nil
+	}
+	return step(p)
 }
 
 func (p *Probes) detach(given *part) error {
