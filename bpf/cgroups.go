@@ -135,6 +135,19 @@ func (p *Probes) openCgroups(k *kernel) error {
 	return errors.Join(errs...)
 }
 
+// share are the maps of cgroup_maps.h, and others of this object, that another one declares alike: it
+// has them in the same size.
+func (r *cgroupReader) share(other *ebpf.CollectionSpec, also ...string) map[string]*ebpf.Map {
+	shared := make(map[string]*ebpf.Map)
+	for _, name := range append([]string{"cpu_states", "cgroup_lanes", "cgroup_slots", "slot_of_cgroup"}, also...) {
+		if declared := other.Maps[name]; declared != nil {
+			shared[name] = r.maps.Maps[name]
+			declared.MaxEntries = shared[name].MaxEntries()
+		}
+	}
+	return shared
+}
+
 // visitCPUs makes every CPU switch once: until then it is not known since when the thread that
 // runs on it does. A CPU that is offline or not allowed is left out.
 func visitCPUs(cpus int) {

@@ -63,11 +63,7 @@ func (p *Probes) tryContention(k *kernel) error {
 	if err != nil {
 		return fmt.Errorf("BUG: reading the embedded object: %w", err)
 	}
-	shared := map[string]*ebpf.Map{}
-	for _, name := range []string{"cpu_states", "cgroup_lanes", "cgroup_slots", "slot_of_cgroup"} {
-		shared[name] = p.cgroups.maps.Maps[name]
-		spec.Maps[name].MaxEntries = shared[name].MaxEntries()
-	}
+	shared := p.cgroups.share(spec)
 	cpus, slots := uint32(k.cpus), uint32(len(p.cgroups.slots.entries))
 	spec.Maps["contention_cpus"].MaxEntries = cpus
 	spec.Maps["contention_lanes"].MaxEntries = slots * cpus

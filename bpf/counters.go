@@ -88,11 +88,7 @@ func (p *Probes) startCounters(k *kernel, r *counterReader) (err error) {
 	if err != nil {
 		return fmt.Errorf("BUG: reading the embedded object: %w", err)
 	}
-	groups := map[string]*ebpf.Map{}
-	for _, name := range []string{"cpu_states", "cgroup_lanes", "cgroup_slots", "slot_of_cgroup"} {
-		groups[name] = p.cgroups.maps.Maps[name]
-		spec.Maps[name].MaxEntries = groups[name].MaxEntries()
-	}
+	groups := p.cgroups.share(spec)
 	cpus := uint32(k.cpus)
 	for name, entries := range map[string]uint32{
 		"counter_event_0": cpus, "counter_event_1": cpus, "counter_event_2": cpus, "counter_event_3": cpus,

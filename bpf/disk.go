@@ -129,15 +129,7 @@ func (p *Probes) tryOpenDisk(k *kernel) error {
 	if p.cgroups == nil {
 		return errors.New("counting disks: no kernel program counts control groups")
 	}
-	shared := map[string]*ebpf.Map{}
-	for _, name := range []string{"cpu_states", "cgroup_lanes", "cgroup_slots", "slot_of_cgroup"} {
-		shared[name] = p.cgroups.maps.Maps[name]
-		if spec.Maps[name] != nil {
-			spec.Maps[name].MaxEntries = shared[name].MaxEntries()
-		} else {
-			delete(shared, name)
-		}
-	}
+	shared := p.cgroups.share(spec)
 	places := uint32(p.options.MaxDisks + diskFirst)
 	for name, entries := range map[string]uint32{
 		"disks": places, "disk_latency": places * diskHistograms, "place_of_disk": places, "free_disks": places,

@@ -58,11 +58,7 @@ func (p *Probes) makeFiles(k *kernel) (*filesReader, *ebpf.CollectionSpec, *ebpf
 	if p.cgroups == nil {
 		return nil, nil, nil, errors.New("counting files: no kernel program counts control groups")
 	}
-	shared := map[string]*ebpf.Map{}
-	for _, name := range []string{"cpu_states", "cgroup_lanes", "cgroup_slots", "slot_of_cgroup"} {
-		shared[name] = p.cgroups.maps.Maps[name]
-		spec.Maps[name].MaxEntries = shared[name].MaxEntries()
-	}
+	shared := p.cgroups.share(spec)
 	spec.Maps["files_of_slot"].MaxEntries = shared["cgroup_slots"].MaxEntries()
 	err = errors.Join(spec.Variables["began_ns"].Set(monotonicNS()), spec.Variables["cgroup_subsys_index"].Set(k.subsys))
 	if err != nil {

@@ -53,11 +53,7 @@ func (p *Probes) openReclaim(k *kernel) error {
 	if err != nil {
 		return fail(fmt.Errorf("BUG: reading the embedded object: %w", err))
 	}
-	shared := map[string]*ebpf.Map{}
-	for _, name := range []string{"cpu_states", "cgroup_lanes", "cgroup_slots", "slot_of_cgroup", "cgroup_events"} {
-		shared[name] = p.cgroups.maps.Maps[name]
-		spec.Maps[name].MaxEntries = shared[name].MaxEntries()
-	}
+	shared := p.cgroups.share(spec, "cgroup_events")
 	spec.Maps["reclaim_groups"].MaxEntries = uint32(len(p.cgroups.slots.entries))
 	if err := spec.Variables["cgroup_subsys_index"].Set(k.subsys); err != nil {
 		return fail(fmt.Errorf("BUG: setting the object's constants: %w", err))

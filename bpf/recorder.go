@@ -117,10 +117,7 @@ func (r *Recorder) open(o RecorderOptions) error {
 	}
 	slots := len(p.cgroups.slots.entries)
 	samples, ticks := ringSizes(o, slots)
-	shared := map[string]*ebpf.Map{}
-	for _, name := range []string{"cpu_states", "cgroup_lanes", "cgroup_slots", "slot_of_cgroup"} {
-		shared[name] = p.cgroups.maps.Maps[name]
-	}
+	shared := p.cgroups.share(spec)
 	edges := uint32(1)
 	if p.edges != nil {
 		shared["edges"] = p.edges.maps.Maps["edges"]
