@@ -76,10 +76,14 @@ func wholeOf(ctx context.Context, host *inside.Host) ([]row, error) {
 	rows := []row{
 		{what: "parts: CPU of containers, host and idle against the wall clock", value: off(used+idle, elapsed), unit: "%", budget: 1,
 			detail: fmt.Sprintf("%.2f CPU seconds used and %.2f idle of %.2f", used/1e9, idle/1e9, elapsed/1e9)},
-		{what: "parts: CPU of containers and host against /proc/stat", value: off(used, busy), unit: "%", budget: 1,
-			detail: fmt.Sprintf("%.2f CPU seconds, the kernel's ticks say %.2f; %d containers", used/1e9, busy/1e9, after.containers)},
+		{what: "parts: CPU of containers and host against /proc/stat", value: off(used, busy), unit: "%",
+			detail: fmt.Sprintf("%.2f CPU seconds, the kernel's ticks, which are samples, say %.2f; %d containers", used/1e9, busy/1e9, after.containers)},
 		{what: "parts: energy of containers, host and idle against the meter", value: off(after.parts-before.parts, after.energy-before.energy), unit: "%", budget: 1,
 			detail: fmt.Sprintf("%.1f J by %s", (after.energy-before.energy)/1e6, after.meter)},
+	}
+	if exact := after.cpuacct - before.cpuacct; exact > 0 {
+		rows = append(rows, row{what: "parts: CPU of containers and host against the root's cpuacct.usage", value: off(used, exact), unit: "%", budget: 1,
+			detail: fmt.Sprintf("%.3f CPU seconds, the kernel's own sum is %.3f; %d containers", used/1e9, exact/1e9, after.containers)})
 	}
 	for device, wrote := range after.wrote {
 		theirs := after.diskstats[device] - before.diskstats[device]
@@ -97,6 +101,7 @@ func off(ours, theirs float64) float64 { return 100 * math.Abs(ours/theirs-1) }
 type wholeAt struct {
 	at                    time.Time
 	used, idle, busyTicks float64
+	cpuacct               float64 // 0 without control groups v1
 	parts, energy         float64
 	meter                 string
 	containers            int
@@ -114,6 +119,9 @@ func lookAtWhole(ctx context.Context, host *inside.Host) (w wholeAt, err error) 
 	s := host.Snapshot()
 	w = wholeAt{at: s.Time, idle: float64(s.Self.IdleNS), used: float64(s.Self.OtherNS), containers: len(s.Containers), wrote: map[string]float64{}, diskstats: map[string]float64{}}
 	if w.busyTicks, err = busyTicks(); err != nil {
+		return w, err
+	}
+	if w.cpuacct, err = rootCPU(); err != nil {
 		return w, err
 	}
 	for i := range s.Containers {
@@ -160,6 +168,19 @@ func busyTicks() (float64, error) {
 	}
 	perSecond, err := strconv.ParseFloat(strings.TrimSpace(string(hz)), 64)
 	return busy / perSecond * 1e9, err
+}
+
+// rootCPU is the CPU time in ns that all threads have used, as control groups v1 have it: the root's file of v2
+// repeats /proc/stat.
+func rootCPU() (float64, error) {
+	text, err := os.ReadFile("/sys/fs/cgroup/cpuacct/cpuacct.usage")
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseFloat(strings.TrimSpace(string(text)), 64)
 }
 
 // readDiskstats reads the bytes written to each device.

@@ -219,6 +219,7 @@ static __noinline void catch_up(struct cpu_state *state, u32 cpu, struct task_st
 {
 	u64 since_ns = state->since_ns;
 
+	state->untold++;
 	if (!use_run_queue_clock)
 		since_ns = now;
 	else if (prev->pid)

@@ -47,6 +47,7 @@ struct cpu_state {
 	/* what the thread that was switched out last had waited before it ran: its share of wait_ns */
 	u64 waited_ns;
 	u64 group; /* of the running thread, whatever its slot; 0 if it is the idle one */
+	u64 untold; /* switches that no program was told of, noticed at the next one */
 	/* a direct-mapped cache of slot_of; ids are never used again, so entries never go stale */
 	u64 cached_id[CGROUP_CACHE_ENTRIES];
 	u32 cached_slot[CGROUP_CACHE_ENTRIES];

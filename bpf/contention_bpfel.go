@@ -81,6 +81,7 @@ type contentionCpuState struct {
 	MajorFaults uint64
 	WaitedNs    uint64
 	Group       uint64
+	Untold      uint64
 	CachedId    [16]uint64
 	CachedSlot  [16]uint32
 }
