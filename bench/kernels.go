@@ -2,73 +2,62 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"sync"
-	"syscall"
 	"time"
+
+	"outsight/bpf"
+	"outsight/internal/container"
 )
 
 // kernelBudget is in percent of a program's run time.
 const kernelBudget = 0.5
 
+// kernelTurns is how many pairs of turns are compared for each computation.
+const kernelTurns = 300
+
+// ownProcess is for how long the agent's own process is watched beside a computation.
+const ownProcess = 20 * time.Second
+
+// computation works for ever, in a thread of its own, and tells after each small part how much that was, until
+// it is told to stop. All parts of one computation that count the same are alike.
+type computation func(seed int, did func(points int) bool) (result float64)
+
 // computations are programs that only compute, in the manner of three of the NAS Parallel Benchmarks: EP (random
 // numbers, no memory), CG (a sparse matrix at irregular places) and MG (stencils on grids of several
-// sizes). Each thread does the whole work for itself.
-var computations = map[string]func(seed int) float64{"EP": embarrassinglyParallel, "CG": conjugateGradient, "MG": multigrid}
-
-// runKernel runs one on each CPU and prints the seconds that it took, and those of CPU time.
-func runKernel(name string) error {
-	kernel := computations[name]
-	if kernel == nil {
-		return fmt.Errorf("there is no work %q", name)
-	}
-	begun := time.Now()
-	var all sync.WaitGroup
-	results := make([]float64, runtime.NumCPU())
-	for i := range results {
-		all.Go(func() { results[i] = kernel(i + 1) })
-	}
-	all.Wait()
-	for _, r := range results {
-		if math.IsNaN(r) || math.IsInf(r, 0) {
-			return fmt.Errorf("%s went wrong: %v", name, results)
-		}
-	}
-	took := time.Since(begun).Seconds()
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		return err
-	}
-	fmt.Println(took, float64(usage.Utime.Nano()+usage.Stime.Nano())/1e9)
-	return nil
-}
+// sizes).
+var computations = []struct {
+	name    string
+	compute computation
+}{{"EP", embarrassinglyParallel}, {"CG", conjugateGradient}, {"MG", multigrid}}
 
 // embarrassinglyParallel counts pairs of normal deviates, made by the polar method of a linear
 // congruential generator, as EP does.
-func embarrassinglyParallel(seed int) float64 {
+func embarrassinglyParallel(seed int, did func(points int) bool) float64 {
+	const pairsAtOnce = 10_000
 	x, sum := uint64(seed)*271828183, 0.0
 	next := func() float64 {
 		x = x * 1220703125 & (1<<46 - 1)
 		return 2*float64(x)/(1<<46) - 1
 	}
-	for range 120_000_000 {
-		a, b := next(), next()
-		if t := a*a + b*b; t <= 1 && t > 0 {
-			f := math.Sqrt(-2 * math.Log(t) / t)
-			sum += math.Abs(a*f) + math.Abs(b*f)
+	for did(pairsAtOnce) {
+		for range pairsAtOnce {
+			a, b := next(), next()
+			if t := a*a + b*b; t <= 1 && t > 0 {
+				f := math.Sqrt(-2 * math.Log(t) / t)
+				sum += math.Abs(a*f) + math.Abs(b*f)
+			}
 		}
 	}
 	return sum
 }
 
 // conjugateGradient solves equations of a sparse symmetric matrix with entries at irregular places.
-func conjugateGradient(seed int) float64 {
-	const n, perRow, rounds = 75_000, 11, 1100
+func conjugateGradient(seed int, did func(points int) bool) float64 {
+	const n, perRow = 75_000, 11
 	columns, values := make([]int32, n*perRow), make([]float64, n*perRow)
 	state := uint64(seed) * 2654435761
 	for i := range columns {
@@ -81,7 +70,7 @@ func conjugateGradient(seed int) float64 {
 		r[i], p[i] = 1, 1
 		rho++
 	}
-	for range rounds {
+	for did(n) {
 		pq := 0.0
 		for i := range n {
 			sum := 20 * p[i]
@@ -109,8 +98,8 @@ func conjugateGradient(seed int) float64 {
 }
 
 // multigrid smooths a field on grids that become coarser and finer again.
-func multigrid(seed int) float64 {
-	const size, cycles = 128, 35
+func multigrid(seed int, did func(points int) bool) float64 {
+	const size = 128
 	var grids, scratch [][]float64
 	for n := size; n >= 4; n /= 2 {
 		grids, scratch = append(grids, make([]float64, n*n*n)), append(scratch, make([]float64, n*n*n))
@@ -118,10 +107,10 @@ func multigrid(seed int) float64 {
 	for i := range grids[0] {
 		grids[0][i] = float64((i*seed)%17) / 17
 	}
-	for range cycles {
+	for did(0) {
 		n := size
 		for level := range grids[:len(grids)-1] {
-			smooth(grids[level], scratch[level], n)
+			smooth(grids[level], scratch[level], n, did)
 			fine, coarse := grids[level], grids[level+1]
 			n /= 2
 			for z := range n {
@@ -139,14 +128,14 @@ func multigrid(seed int) float64 {
 				z, y, x := i/(n*n), i/n%n, i%n
 				fine[i] = (fine[i] + coarse[(z/2*(n/2)+y/2)*(n/2)+x/2]) / 2
 			}
-			smooth(fine, scratch[level], n)
+			smooth(fine, scratch[level], n, did)
 		}
 	}
 	return grids[0][len(grids[0])/2]
 }
 
 // smooth makes each point the mean of its neighbours, twice.
-func smooth(field, scratch []float64, n int) {
+func smooth(field, scratch []float64, n int, did func(points int) bool) {
 	for range 2 {
 		for z := 1; z < n-1; z++ {
 			for y := 1; y < n-1; y++ {
@@ -155,83 +144,125 @@ func smooth(field, scratch []float64, n int) {
 					scratch[i] = (field[i] + field[i-1] + field[i+1] + field[i-n] + field[i+n] + field[i-n*n] + field[i+n*n]) / 7
 				}
 			}
+			did(n * n)
 		}
 		copy(field, scratch)
 	}
 }
 
-// ofCPU marks what a computation used of the CPUs itself: others beside it change that less than its run
-// time, and the agent's own threads are not in it.
-const ofCPU = ", CPU time"
-
-// measureKernels compares their run times without an agent, with one, and with one that counts software
-// events at each switch to another control group, in turns (A B C C B A).
+// measureKernels takes what an agent takes from computations on every CPU. What its hooks and ticks take is compared
+// in turns of a tenth of a second, since whole runs differ by more between themselves; what its own process takes is
+// added, which the scheduler counts exactly.
 func measureKernels(ctx context.Context, o options) ([]row, error) {
-	names := []string{"EP", "CG", "MG"}
-	agents := []string{"", "outsight-agent", "outsight-agent --counters software"}
-	if _, err := os.Stat(filepath.Join(o.binaries, "outsight-agent")); err != nil {
-		return nil, fmt.Errorf("looking for the agent: %w (make build)", err)
-	}
-	seconds := make([]map[string][]float64, len(agents))
-	for i := range seconds {
-		seconds[i] = map[string][]float64{}
-	}
-	for turn := range o.pairs * len(agents) {
-		with := turn % len(agents)
-		if turn/len(agents)%2 == 1 {
-			with = len(agents) - 1 - with
-		}
-		progress("kernels: run %d of %d, with %q", turn+1, o.pairs*len(agents), agents[with])
-		if err := runKernels(ctx, o, agents[with], names, seconds[with]); err != nil {
-			return nil, err
-		}
+	l, err := container.Detect(container.Options{})
+	if err != nil {
+		return nil, err
 	}
 	var rows []row
-	for with, agent := range agents[1:] {
-		for _, name := range []string{"EP", "CG", "MG", "EP" + ofCPU, "CG" + ofCPU, "MG" + ofCPU} {
-			var slower []float64
-			for i, s := range seconds[with+1][name] {
-				slower = append(slower, 100*(s/seconds[0][name][i]-1))
-			}
-			budget := 0.0
-			if with == 0 {
-				budget = kernelBudget
-			}
-			rows = append(rows, row{what: name + " with " + agent, value: median(slower), unit: "%", budget: budget,
-				low: quartile(slower, 1), high: quartile(slower, 3),
-				detail: fmt.Sprintf("more; median of %d pairs, quartiles %.2f to %.2f; %.2f s without, on %d CPUs", len(slower),
-					quartile(slower, 1), quartile(slower, 3), median(seconds[0][name]), runtime.NumCPU())})
+	for _, config := range []struct {
+		agent  string
+		probes bpf.Options
+		budget float64
+	}{
+		{"outsight-agent", bpf.Options{}, kernelBudget},
+		{"outsight-agent --counters software", bpf.Options{Counters: "software"}, 0},
+	} {
+		config.probes.Controller = l.Subsystem
+		measured, err := kernelsWith(ctx, o, config.agent, config.probes, config.budget)
+		if err != nil {
+			return nil, err
 		}
+		rows = append(rows, measured...)
 	}
 	return rows, nil
 }
 
-// runKernels runs each once, beside an agent if one is named.
-func runKernels(ctx context.Context, o options, program string, names []string, to map[string][]float64) error {
-	if program != "" {
-		a, err := startAgent(ctx, o, program)
+func kernelsWith(ctx context.Context, o options, agent string, probes bpf.Options, budget float64) (rows []row, err error) {
+	var own []float64
+	for _, c := range computations {
+		share, err := ownShare(ctx, o, agent, c.compute)
+		if err != nil {
+			return nil, err
+		}
+		own = append(own, share)
+	}
+	p, err := bpf.Open(probes)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	r, err := p.Record(bpf.RecorderOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	for i, c := range computations {
+		progress("kernels: %s with the hooks of %s, in %d pairs of turns", c.name, agent, kernelTurns)
+		losses, err := effectOn(ctx, p, r, c.compute, kernelTurns)
+		if err != nil {
+			return nil, err
+		}
+		low, high := interval(losses)
+		rows = append(rows, row{what: c.name + " with " + agent, value: median(losses) + own[i], unit: "%", budget: budget, low: low + own[i], high: high + own[i],
+			detail: fmt.Sprintf("lost: hooks and ticks %.2f (%.2f to %.2f with 95 %% certainty, %d pairs of turns on %d CPUs), its process %.2f", median(losses), low, high,
+				len(losses), runtime.NumCPU(), own[i])})
+	}
+	return rows, nil
+}
+
+// ownShare is what an agent's process takes of all CPUs, in percent, while each of them computes.
+func ownShare(ctx context.Context, o options, program string, compute computation) (float64, error) {
+	a, err := startAgent(ctx, o, program)
+	if err != nil {
+		return 0, err
+	}
+	defer a.stop()
+	var share float64
+	err = computing(ctx, compute, func(func() uint64) error {
+		if err := sleep(ctx, 5*time.Second); err != nil { // what it does once is done
+			return err
+		}
+		begun := time.Now()
+		before, err := cpuTime(a.command.Process.Pid)
 		if err != nil {
 			return err
 		}
-		defer a.stop()
-		time.Sleep(2 * time.Second) // what it does once is done
-	}
-	executable, err := os.Executable()
-	if err != nil {
+		if err := sleep(ctx, ownProcess); err != nil {
+			return err
+		}
+		after, err := cpuTime(a.command.Process.Pid)
+		share = 100 * (after - before).Seconds() / time.Since(begun).Seconds() / float64(runtime.NumCPU())
 		return err
+	})
+	return share, err
+}
+
+// computing runs a computation on each CPU while do runs, which is given a sum of what is done.
+func computing(ctx context.Context, compute computation, do func(done func() uint64) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	counters := make([]counter, runtime.NumCPU())
+	results := make([]float64, len(counters))
+	var all sync.WaitGroup
+	for i := range counters {
+		all.Go(func() {
+			results[i] = compute(i+1, func(points int) bool {
+				counters[i].Add(uint64(points))
+				return ctx.Err() == nil
+			})
+		})
 	}
-	for _, name := range names {
-		c := exec.CommandContext(ctx, executable)
-		c.Env, c.Stderr = append(os.Environ(), workVariable+"="+name), os.Stderr
-		out, err := c.Output()
-		if err != nil {
-			return fmt.Errorf("running %s: %w", name, err)
+	err := do(func() (n uint64) {
+		for i := range counters {
+			n += counters[i].Load()
 		}
-		var took, ran float64
-		if _, err := fmt.Sscan(string(out), &took, &ran); err != nil {
-			return fmt.Errorf("running %s: %w", name, err)
+		return n
+	})
+	cancel()
+	all.Wait()
+	for _, r := range results {
+		if math.IsNaN(r) || math.IsInf(r, 0) {
+			return errors.Join(err, fmt.Errorf("a computation went wrong: %v", results))
 		}
-		to[name], to[name+ofCPU] = append(to[name], took), append(to[name+ofCPU], ran)
 	}
-	return nil
+	return err
 }

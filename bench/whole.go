@@ -118,7 +118,7 @@ func lookAtWhole(ctx context.Context, host *inside.Host) (w wholeAt, err error) 
 	}
 	s := host.Snapshot()
 	w = wholeAt{at: s.Time, idle: float64(s.Self.IdleNS), used: float64(s.Self.OtherNS), containers: len(s.Containers), wrote: map[string]float64{}, diskstats: map[string]float64{}}
-	if w.busyTicks, err = busyTicks(); err != nil {
+	if w.busyTicks, err = hostTicks(busyPlaces); err != nil {
 		return w, err
 	}
 	if w.cpuacct, err = rootCPU(); err != nil {
@@ -148,18 +148,23 @@ func lookAtWhole(ctx context.Context, host *inside.Host) (w wholeAt, err error) 
 	return w, readDiskstats(w.diskstats)
 }
 
-// busyTicks is the time in ns in which CPUs were not idle, as /proc/stat has it.
-func busyTicks() (float64, error) {
+// Places of /proc/stat's line of all CPUs: user nice system idle iowait irq softirq steal.
+var (
+	busyPlaces  = []int{0, 1, 2, 5, 6}
+	stealPlaces = []int{7}
+)
+
+// hostTicks is the sum in ns of what /proc/stat has at these places for all CPUs together.
+func hostTicks(places []int) (float64, error) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		return 0, err
 	}
 	line, _, _ := bytes.Cut(text, []byte("\n"))
-	busy := 0.0
-	// user nice system idle iowait irq softirq steal; the last is no time of this machine.
+	sum := 0.0
 	for i, field := range strings.Fields(string(line))[1:] {
-		if ticks, err := strconv.ParseFloat(field, 64); err == nil && slices.Contains([]int{0, 1, 2, 5, 6}, i) {
-			busy += ticks
+		if ticks, err := strconv.ParseFloat(field, 64); err == nil && slices.Contains(places, i) {
+			sum += ticks
 		}
 	}
 	hz, err := exec.Command("getconf", "CLK_TCK").Output()
@@ -167,7 +172,7 @@ func busyTicks() (float64, error) {
 		return 0, err
 	}
 	perSecond, err := strconv.ParseFloat(strings.TrimSpace(string(hz)), 64)
-	return busy / perSecond * 1e9, err
+	return sum / perSecond * 1e9, err
 }
 
 // rootCPU is the CPU time in ns that all threads have used, as control groups v1 have it: the root's file of v2

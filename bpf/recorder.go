@@ -32,6 +32,9 @@ const (
 	// listEdgesEvery is how long a new edge may be left out. To look at all places of the table is
 	// most of what a recorder costs in user space.
 	listEdgesEvery = time.Second
+	// statesNewLooks is how many times in a row, once a second, all tasks are looked at after groups came or
+	// went; statesEvery is how many seconds apart they are otherwise, for what changed within a group.
+	statesNewLooks, statesEvery = 5, 10
 	// ringTime is how long the ring lasts by itself, where its bounds allow it.
 	ringTime                   = 2 * time.Second
 	minRingBytes, maxRingBytes = 1 << 20, 16 << 20
@@ -79,6 +82,9 @@ type Recorder struct {
 	starter *ebpf.Program
 	// states finds where the controllers count for new groups; nil where the kernel lacks a hook.
 	states *link.Iter
+	// groups is the sum of the groups' ids at the last update, stateLooks how many updates it has been that since.
+	groups     uint64
+	stateLooks int
 	links  []link.Link
 }
 
@@ -347,13 +353,27 @@ func (r *Recorder) update() error {
 	if r.probes.edges != nil {
 		r.listEdges()
 	}
-	if r.states == nil {
+	if r.states == nil || !r.statesDue() {
 		return nil
 	}
 	if err := run(r.states); err != nil {
 		return fmt.Errorf("looking for new control groups: %w", err)
 	}
 	return nil
+}
+
+// statesDue tells whether it is time to look at all tasks for where the controllers count, which takes 2 ms with
+// 500 tasks. A new group may get its first task some time after it was made.
+func (r *Recorder) statesDue() bool {
+	groups := uint64(0)
+	for slot := slotFirst; slot < len(r.probes.cgroups.slots.entries); slot++ {
+		groups += load(&r.probes.cgroups.slots.entries[slot])
+	}
+	r.stateLooks++
+	if groups != r.groups {
+		r.groups, r.stateLooks = groups, 0
+	}
+	return r.stateLooks < statesNewLooks || r.stateLooks%statesEvery == 0
 }
 
 // listEdges lists the edges whose owners are sampled. The kernel compares the owners, so that a

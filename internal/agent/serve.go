@@ -87,6 +87,12 @@ func Serve(ctx context.Context, o ServeOptions) error {
 			fmt.Fprintf(o.Output, "  metrics  http://%s/metrics\n", metrics.Addr())
 		}
 	}
+	small := time.AfterFunc(startPagesAfter, func() {
+		if err := letStartPagesGo(); err != nil {
+			o.Host.Logger.Debug("The pages of the start stay.", "error", err)
+		}
+	})
+	defer small.Stop()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return host.Run(ctx) })
 	group.Go(func() error { return ServeHTTP(ctx, socket, SocketHandler(host.Snapshot, host), o.Host.Logger) })
