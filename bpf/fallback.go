@@ -125,18 +125,30 @@ func (p *Probes) tryAttach(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Coll
 	return nil
 }
 
-// watch lets the data hooks count, or not.
+// watch lets the data hooks count, or not. Connections are judged anew afterwards.
 func (p *Probes) watch(on bool) error {
+	if p.edges == nil {
+		return nil
+	}
+	if on {
+		p.edges.watched++
+	}
+	if err := p.edges.maps.Variables["watched_since_ns"].Set(monotonicNS()); err != nil {
+		return fmt.Errorf("telling the data hooks since when they count: %w", err)
+	}
+	return p.goOnWatching(on)
+}
+
+// goOnWatching lets the data hooks count, or not, as if they had all the time.
+func (p *Probes) goOnWatching(on bool) error {
 	if p.edges == nil {
 		return nil
 	}
 	watching := uint32(0)
 	if on {
-		p.edges.watched++
 		watching = p.edges.watched
 	}
-	err := errors.Join(p.edges.maps.Variables["watched_since_ns"].Set(monotonicNS()), p.edges.maps.Variables["watching"].Set(watching))
-	if err != nil {
+	if err := p.edges.maps.Variables["watching"].Set(watching); err != nil {
 		return fmt.Errorf("letting the data hooks count: %w", err)
 	}
 	return nil
