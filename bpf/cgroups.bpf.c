@@ -309,12 +309,18 @@ static __always_inline struct process_counts *processes_of(struct task_struct *t
 	return bpf_map_lookup_elem(&processes, &slot);
 }
 
+/*
+ * The number of the last look at all threads. Where tasks have no storage, states that were not seen in it
+ * are of threads whose end was not: the reader takes them away.
+ */
+volatile u32 states_round = 0;
+
 /* Made here and not at a switch, where memory must not be allocated on older kernels. */
 static __always_inline void make_task_state(struct task_struct *task)
 {
 	if (!tasks_have_storage) {
 		struct task_state now = {task->sched_info.run_delay, task->sched_info.pcount,
-					 task->min_flt, task->maj_flt};
+					 task->min_flt, task->maj_flt, states_round};
 		u32 id = task->pid;
 
 		if (bpf_map_update_elem(&task_states, &id, &now, BPF_ANY))
@@ -344,8 +350,14 @@ int running_tasks(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 
-	if (task && (renew_states || !state_of(task)))
+	if (!task)
+		return 0;
+	struct task_state *state = state_of(task);
+
+	if (renew_states || !state)
 		make_task_state(task);
+	else if (!tasks_have_storage)
+		state->seen = states_round;
 	return 0;
 }
 

@@ -64,6 +64,10 @@ type cgroupReader struct {
 	// for the lack of it when it ran last.
 	tasks     *link.Iter
 	stateless uint64
+	// threadStates are by thread id where tasks have no storage, else nil; round is the number of the
+	// last look at all threads.
+	threadStates *ebpf.Map
+	round        uint32
 	// used is how many slots had an owner at the last reading.
 	used atomic.Uint64
 	// cached histograms, by slot, with the number of waits that they hold.
@@ -93,7 +97,7 @@ func (p *Probes) openCgroups(k *kernel) error {
 		spec.Variables["cgroup_subsys_index"].Set(k.subsys),
 		spec.Variables["use_run_queue_clock"].Set(k.runQueueClock),
 		spec.Variables["switch_has_state"].Set(k.switchHasState),
-		storeTasksIn(spec))
+		storeTasksIn(spec, p.options.threadStates))
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
 	}
@@ -181,6 +185,9 @@ func (p *Probes) readCgroupsFrom(maps *ebpf.Collection, k *kernel) error {
 		maps: maps, cpus: k.cpus, waitLanes: int(runQueueLanes(k.cpus)), runQueue: histograms{cells: maps.Maps["run_queue"]}, runQueueClock: k.runQueueClock, slotOf: maps.Maps["slot_of_cgroup"], free: maps.Maps["free_slots"],
 		dropped: maps.Maps["cgroup_drops"],
 	}
+	if states := maps.Maps["task_states"]; states.Type() == ebpf.Hash {
+		r.threadStates = states
+	}
 	var err error
 	if r.states, err = mapTable[cgroupsCpuState](maps.Maps["cpu_states"]); err != nil {
 		return err
@@ -257,10 +264,58 @@ func (r *cgroupReader) mendStates() error {
 		return nil
 	}
 	r.stateless = stateless
-	if err := run(r.tasks); err != nil {
+	if err := r.lookAtThreads(); err != nil {
 		return fmt.Errorf("looking for threads without a state: %w", err)
 	}
 	return nil
+}
+
+// lookAtThreads gives states to threads that have none, and takes away those of threads that are gone. While
+// switches are not counted, nobody tells of a thread's end, and their states would fill the table.
+func (r *cgroupReader) lookAtThreads() error {
+	if r.threadStates == nil {
+		return run(r.tasks)
+	}
+	r.round++
+	if err := r.maps.Variables["states_round"].Set(r.round); err != nil {
+		return err
+	}
+	if err := run(r.tasks); err != nil {
+		return err
+	}
+	forgotten, err := r.forgetThreads()
+	if err != nil || forgotten == 0 {
+		return err
+	}
+	return run(r.tasks) // there may have been no room for some
+}
+
+// forgetThreads takes away the states that the last look did not see.
+func (r *cgroupReader) forgetThreads() (forgotten int, err error) {
+	var gone []uint32
+	var id uint32
+	var state cgroupsTaskState
+	all := r.threadStates.Iterate()
+	for all.Next(&id, &state) {
+		if uint32(state.Seen) != r.round {
+			gone = append(gone, id)
+		}
+	}
+	// The kernel may take away the very state that the listing is at: it then ends, and the next one goes on.
+	if err := all.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
+		return 0, fmt.Errorf("listing the states of threads: %w", err)
+	}
+	for _, id := range gone {
+		// A thread that has come meanwhile, with the same id, has another state.
+		if err := r.threadStates.Lookup(id, &state); err != nil || uint32(state.Seen) == r.round {
+			continue
+		}
+		if err := r.threadStates.Delete(id); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return forgotten, fmt.Errorf("forgetting the state of thread %d: %w", id, err)
+		}
+		forgotten++
+	}
+	return forgotten, nil
 }
 
 // now is the present time on the clock of cpu_state.since_ns; 0 where it cannot be had, so that

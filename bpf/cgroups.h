@@ -64,6 +64,7 @@ struct task_state {
 	u64 arrivals;
 	u64 minor_faults;
 	u64 major_faults;
+	u64 seen; /* states_round when it was last known to exist; where tasks have no storage */
 };
 
 enum cgroup_event_kind {

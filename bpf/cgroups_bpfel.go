@@ -74,6 +74,7 @@ type cgroupsTaskState struct {
 	Arrivals    uint64
 	MinorFaults uint64
 	MajorFaults uint64
+	Seen        uint64
 }
 
 // Names of all BPF objects in the ELF.
@@ -106,6 +107,7 @@ const (
 	cgroupsVarCpus              = "cpus"
 	cgroupsVarRenewStates       = "renew_states"
 	cgroupsVarRunQueueLanes     = "run_queue_lanes"
+	cgroupsVarStatesRound       = "states_round"
 	cgroupsVarSwitchHasState    = "switch_has_state"
 	cgroupsVarTasksHaveStorage  = "tasks_have_storage"
 	cgroupsVarUseRunQueueClock  = "use_run_queue_clock"
@@ -191,6 +193,7 @@ type cgroupsVariableSpecs struct {
 	Cpus              *ebpf.VariableSpec `ebpf:"cpus"`
 	RenewStates       *ebpf.VariableSpec `ebpf:"renew_states"`
 	RunQueueLanes     *ebpf.VariableSpec `ebpf:"run_queue_lanes"`
+	StatesRound       *ebpf.VariableSpec `ebpf:"states_round"`
 	SwitchHasState    *ebpf.VariableSpec `ebpf:"switch_has_state"`
 	TasksHaveStorage  *ebpf.VariableSpec `ebpf:"tasks_have_storage"`
 	UseRunQueueClock  *ebpf.VariableSpec `ebpf:"use_run_queue_clock"`
@@ -254,6 +257,7 @@ type cgroupsVariables struct {
 	Cpus              *ebpf.Variable `ebpf:"cpus"`
 	RenewStates       *ebpf.Variable `ebpf:"renew_states"`
 	RunQueueLanes     *ebpf.Variable `ebpf:"run_queue_lanes"`
+	StatesRound       *ebpf.Variable `ebpf:"states_round"`
 	SwitchHasState    *ebpf.Variable `ebpf:"switch_has_state"`
 	TasksHaveStorage  *ebpf.Variable `ebpf:"tasks_have_storage"`
 	UseRunQueueClock  *ebpf.Variable `ebpf:"use_run_queue_clock"`

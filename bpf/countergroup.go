@@ -26,13 +26,15 @@ const (
 	CountersOff      CounterMode = "off"
 	CountersAuto     CounterMode = "auto"
 	CountersSoftware CounterMode = "software"
+	// CountersProcesses is CountersAuto, for each process as well.
+	CountersProcesses CounterMode = "processes"
 )
 
 // ParseCounterMode tells a mode from its name; empty is off.
 func ParseCounterMode(name string) (CounterMode, error) {
 	mode := CounterMode(cmp.Or(name, string(CountersOff)))
-	if !slices.Contains([]CounterMode{CountersOff, CountersAuto, CountersSoftware}, mode) {
-		return "", fmt.Errorf("counters %q: want auto, off or software", name)
+	if !slices.Contains([]CounterMode{CountersOff, CountersAuto, CountersSoftware, CountersProcesses}, mode) {
+		return "", fmt.Errorf("counters %q: want auto, processes, off or software", name)
 	}
 	return mode, nil
 }

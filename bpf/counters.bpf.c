@@ -4,7 +4,8 @@
 /*
  * Hardware counters per control group. Each CPU has one group of events, which is read when the CPU
  * goes to another control group, not at every switch. The program is attached after sched_switch of
- * cgroups.bpf.c, so cpu_states is already of the task that begins.
+ * cgroups.bpf.c, so cpu_states is already of the task that begins. Where processes are counted, too, it is
+ * read when the CPU goes to another process.
  */
 #include "kernel.h"
 #include "cgroups.h"
@@ -12,7 +13,7 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-enum { BPF_MAP_TYPE_PERF_EVENT_ARRAY = 4 };
+enum { BPF_MAP_TYPE_PERF_EVENT_ARRAY = 4, BPF_MAP_TYPE_PERCPU_HASH = 5 };
 #define BPF_F_CURRENT_CPU 0xffffffffULL
 
 struct bpf_perf_event_value {
@@ -25,6 +26,8 @@ struct bpf_perf_event_value {
 const volatile u32 cpus = 1;
 /* Some core has more than one hardware thread. */
 const volatile bool shared_cores = false;
+/* Processes are counted each by itself. */
+const volatile bool by_process = false;
 /* A bit for each event that the hardware has. */
 const volatile u32 known_counters = (1 << COUNTERS) - 1;
 
@@ -93,6 +96,23 @@ struct {
 	__type(key, u32);
 	__type(value, struct locked_core);
 } cores SEC(".maps");
+
+/* Made beforehand: nothing may be allocated at a switch. The reader takes away who is gone. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct counter_process_key);
+	__type(value, struct counter_process);
+} counter_processes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct counter_process_slice);
+} counter_process_slices SEC(".maps");
+
+static const struct counter_process no_counts;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -173,6 +193,35 @@ static __always_inline void add_slice(struct counter_lane *lane, struct counter_
 	lane->slices++;
 }
 
+static __always_inline struct counter_process *process_of(struct counter_process_key *key)
+{
+	struct counter_process *process = bpf_map_lookup_elem(&counter_processes, key);
+
+	if (process)
+		return process;
+	/* If it is there already, another CPU was first. */
+	bpf_map_update_elem(&counter_processes, key, &no_counts, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&counter_processes, key);
+}
+
+static __always_inline void add_process_slice(struct counter_process_slice *slice, struct counter_cpu *c,
+					      struct bpf_perf_event_value *now)
+{
+	struct counter_process *process = process_of(&slice->key);
+
+	if (!process) {
+		count_drop(DROP_COUNTER_PROCESS);
+		return;
+	}
+	for (int i = 0; i < COUNTERS; i++)
+		process->values[i] += now[i].counter - c->values[i];
+	process->enabled_ns += now[0].enabled - c->enabled_ns;
+	process->running_ns += now[0].running - c->running_ns;
+	process->began_ns = slice->began_ns;
+	__builtin_memcpy(process->name, slice->name, sizeof(process->name));
+	process->slices++;
+}
+
 static __always_inline bool goes_on(struct counter_cpu *c, struct bpf_perf_event_value *now)
 {
 	for (int i = 0; i < COUNTERS; i++)
@@ -181,8 +230,12 @@ static __always_inline bool goes_on(struct counter_cpu *c, struct bpf_perf_event
 	return now[0].enabled >= c->enabled_ns && now[0].running >= c->running_ns;
 }
 
-/* Ends the slice that runs on this CPU and begins one of slot, at now_ns of the switches' clock. */
-static __always_inline void next_slice(u32 cpu, struct counter_cpu *c, u32 slot, u64 now_ns)
+/*
+ * Ends the slice that runs on this CPU, of a process unless that is NULL, and begins one of slot, at now_ns
+ * of the switches' clock.
+ */
+static __always_inline void next_slice(u32 cpu, struct counter_cpu *c, struct counter_process_slice *process,
+				       u32 slot, u64 now_ns)
 {
 	struct bpf_perf_event_value now[COUNTERS] = {};
 	u64 with_ns[SMT_THREADS] = {};
@@ -202,6 +255,9 @@ static __always_inline void next_slice(u32 cpu, struct counter_cpu *c, u32 slot,
 
 		if (lane)
 			add_slice(lane, c, now, with_ns);
+		/* Groups that have no slot are nobody's, and so are their processes. */
+		if (process && c->slot != CGROUP_SLOT_OTHER)
+			add_process_slice(process, c, now);
 	}
 	for (int i = 0; i < COUNTERS; i++)
 		c->values[i] = now[i].counter;
@@ -213,16 +269,41 @@ static __always_inline void next_slice(u32 cpu, struct counter_cpu *c, u32 slot,
 	c->sequence++;
 }
 
+static __always_inline struct counter_process_slice *slice_here(void)
+{
+	u32 zero = 0;
+
+	return by_process ? bpf_map_lookup_elem(&counter_process_slices, &zero) : NULL;
+}
+
+/* A slice of next's process begins. */
+static __always_inline void begin_process(struct counter_process_slice *process, struct task_struct *next, u64 group,
+					  u64 now_ns)
+{
+	process->key.group = group;
+	process->key.tgid = next->tgid;
+	process->began_ns = now_ns;
+	bpf_probe_read_kernel(process->name, sizeof(process->name), &next->group_leader->comm);
+}
+
 SEC("tp_btf/sched_switch")
 int count_switch(u64 *ctx)
 {
+	struct task_struct *next = (void *)ctx[2];
 	u32 cpu = bpf_get_smp_processor_id();
 	struct cpu_state *state = bpf_map_lookup_elem(&cpu_states, &cpu);
 	struct counter_cpu *c = bpf_map_lookup_elem(&counter_cpus, &cpu);
 
-	if (!state || !c || (c->state && state->slot == c->slot))
+	if (!state || !c)
 		return 0;
-	next_slice(cpu, c, state->slot, state->since_ns);
+	struct counter_process_slice *process = slice_here();
+
+	if (c->state && state->slot == c->slot &&
+	    (!process || (process->key.tgid == next->tgid && process->key.group == state->group)))
+		return 0;
+	next_slice(cpu, c, process, state->slot, state->since_ns);
+	if (process)
+		begin_process(process, next, state->group, state->since_ns);
 	return 0;
 }
 
@@ -244,6 +325,6 @@ int count_now(struct bpf_raw_tracepoint_args *ctx)
 
 	if (!state || !c || !state->since_ns)
 		return 0;
-	next_slice(cpu, c, state->slot, bpf_ktime_get_ns() + ctx->args[0]);
+	next_slice(cpu, c, slice_here(), state->slot, bpf_ktime_get_ns() + ctx->args[0]);
 	return 0;
 }

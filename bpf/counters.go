@@ -48,6 +48,8 @@ type counterReader struct {
 	// now counts what runs on a CPU up to now.
 	now  *ebpf.Program
 	sums map[int]*laneSum
+	// processes is nil where they are not counted.
+	processes *counterProcesses
 
 	// For features and drops, which others may ask for.
 	absent  atomic.Pointer[error]
@@ -94,7 +96,7 @@ func (p *Probes) startCounters(k *kernel, r *counterReader) (err error) {
 		"counter_event_0": cpus, "counter_event_1": cpus, "counter_event_2": cpus, "counter_event_3": cpus,
 		"counter_lanes": groups["cgroup_slots"].MaxEntries() * cpus,
 		// A CPU that has not been on line is a core of its own, behind the others.
-		"counter_cpus": cpus, "core_of_cpu": cpus, "cores": 2 * cpus,
+		"counter_cpus": cpus, "core_of_cpu": cpus, "cores": 2 * cpus, "counter_processes": uint32(max(p.options.CounterProcesses, 1)),
 	} {
 		spec.Maps[name].MaxEntries = entries
 	}
@@ -102,7 +104,7 @@ func (p *Probes) startCounters(k *kernel, r *counterReader) (err error) {
 		return explain(err, r.procfs)
 	}
 	err = errors.Join(spec.Variables["cpus"].Set(cpus), spec.Variables["known_counters"].Set(uint32(r.known)),
-		spec.Variables["shared_cores"].Set(r.machine.SharedCores()))
+		spec.Variables["shared_cores"].Set(r.machine.SharedCores()), spec.Variables["by_process"].Set(p.options.CounterProcesses > 0))
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
 	}
@@ -110,6 +112,9 @@ func (p *Probes) startCounters(k *kernel, r *counterReader) (err error) {
 		return fmt.Errorf("making the counters' maps: %w", err)
 	}
 	p.onClose(closerFunc(r.maps.Close))
+	if p.options.CounterProcesses > 0 {
+		r.processes = &counterProcesses{table: r.maps.Maps["counter_processes"], sums: map[countersCounterProcessKey]*processSum{}}
+	}
 	if err := p.mapCounters(r); err != nil {
 		return err
 	}
@@ -375,11 +380,16 @@ func (r *counterReader) drops() []model.Drop {
 		return nil
 	}
 	dropped := r.maps.Maps["counter_drops"]
-	return []model.Drop{
+	drops := []model.Drop{
 		{Name: "counter_groups", Count: r.failed.Load(), Used: r.opened.Load(), Capacity: uint64(r.cpus)},
 		{Name: "counter_reads", Count: sumDrops(dropped, 0)},
 		{Name: "counter_resets", Count: sumDrops(dropped, 1)},
 		{Name: "counter_cores", Count: sumDrops(dropped, 2)},
 		{Name: "counter_extrapolations", Count: r.lost.Load()},
 	}
+	if r.processes != nil {
+		drops = append(drops, model.Drop{Name: "counter_processes", Count: sumDrops(dropped, 3),
+			Used: r.processes.used.Load(), Capacity: uint64(r.processes.table.MaxEntries())})
+	}
+	return drops
 }

@@ -36,6 +36,32 @@ struct counter_cpu {
 	u64 unused[3];
 };
 
+/* A process in a control group. */
+struct counter_process_key {
+	u64 group;
+	u32 tgid;
+	u32 unused;
+};
+
+#define COUNTER_PROCESS_NAME 16
+
+/* What the threads of one process counted on one CPU. */
+struct counter_process {
+	u64 values[COUNTERS];
+	u64 enabled_ns;
+	u64 running_ns;
+	u64 slices;
+	u64 began_ns; /* of its last slice, when it had this name */
+	u8 name[COUNTER_PROCESS_NAME];
+};
+
+/* Whose slice runs on a CPU. */
+struct counter_process_slice {
+	struct counter_process_key key;
+	u64 began_ns;
+	u8 name[COUNTER_PROCESS_NAME];
+};
+
 enum counter_state {
 	COUNTER_UNKNOWN = 0, /* before the first switch */
 	COUNTER_READS = 1,
@@ -46,7 +72,8 @@ enum counter_drop {
 	DROP_COUNTER_READ = 0,  /* the counters could not be read: a slice is missing */
 	DROP_COUNTER_RESET = 1, /* they began anew: a slice is missing */
 	DROP_COUNTER_CORE = 2,  /* a core's lock could not be had: a slice seems not to be shared */
-	COUNTER_DROPS = 3,
+	DROP_COUNTER_PROCESS = 3, /* no room for a process: a slice is its group's alone */
+	COUNTER_DROPS = 4,
 };
 
 #endif

@@ -52,6 +52,30 @@ type countersCounterLane struct {
 	Unused    [5]uint64
 }
 
+type countersCounterProcess struct {
+	_         structs.HostLayout
+	Values    [4]uint64
+	EnabledNs uint64
+	RunningNs uint64
+	Slices    uint64
+	BeganNs   uint64
+	Name      [16]uint8
+}
+
+type countersCounterProcessKey struct {
+	_      structs.HostLayout
+	Group  uint64
+	Tgid   uint32
+	Unused uint32
+}
+
+type countersCounterProcessSlice struct {
+	_       structs.HostLayout
+	Key     countersCounterProcessKey
+	BeganNs uint64
+	Name    [16]uint8
+}
+
 type countersCpuState struct {
 	_           structs.HostLayout
 	Sequence    uint64
@@ -84,24 +108,27 @@ type countersLockedCore struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	countersMapCgroupLanes   = "cgroup_lanes"
-	countersMapCgroupSlots   = "cgroup_slots"
-	countersMapCoreOfCpu     = "core_of_cpu"
-	countersMapCores         = "cores"
-	countersMapCounterCpus   = "counter_cpus"
-	countersMapCounterDrops  = "counter_drops"
-	countersMapCounterEvent0 = "counter_event_0"
-	countersMapCounterEvent1 = "counter_event_1"
-	countersMapCounterEvent2 = "counter_event_2"
-	countersMapCounterEvent3 = "counter_event_3"
-	countersMapCounterLanes  = "counter_lanes"
-	countersMapCpuStates     = "cpu_states"
-	countersMapSlotOfCgroup  = "slot_of_cgroup"
-	countersProgCountNow     = "count_now"
-	countersProgCountSwitch  = "count_switch"
-	countersVarCpus          = "cpus"
-	countersVarKnownCounters = "known_counters"
-	countersVarSharedCores   = "shared_cores"
+	countersMapCgroupLanes          = "cgroup_lanes"
+	countersMapCgroupSlots          = "cgroup_slots"
+	countersMapCoreOfCpu            = "core_of_cpu"
+	countersMapCores                = "cores"
+	countersMapCounterCpus          = "counter_cpus"
+	countersMapCounterDrops         = "counter_drops"
+	countersMapCounterEvent0        = "counter_event_0"
+	countersMapCounterEvent1        = "counter_event_1"
+	countersMapCounterEvent2        = "counter_event_2"
+	countersMapCounterEvent3        = "counter_event_3"
+	countersMapCounterLanes         = "counter_lanes"
+	countersMapCounterProcessSlices = "counter_process_slices"
+	countersMapCounterProcesses     = "counter_processes"
+	countersMapCpuStates            = "cpu_states"
+	countersMapSlotOfCgroup         = "slot_of_cgroup"
+	countersProgCountNow            = "count_now"
+	countersProgCountSwitch         = "count_switch"
+	countersVarByProcess            = "by_process"
+	countersVarCpus                 = "cpus"
+	countersVarKnownCounters        = "known_counters"
+	countersVarSharedCores          = "shared_cores"
 )
 
 // loadCounters returns the embedded CollectionSpec for counters.
@@ -154,25 +181,28 @@ type countersProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type countersMapSpecs struct {
-	CgroupLanes   *ebpf.MapSpec `ebpf:"cgroup_lanes"`
-	CgroupSlots   *ebpf.MapSpec `ebpf:"cgroup_slots"`
-	CoreOfCpu     *ebpf.MapSpec `ebpf:"core_of_cpu"`
-	Cores         *ebpf.MapSpec `ebpf:"cores"`
-	CounterCpus   *ebpf.MapSpec `ebpf:"counter_cpus"`
-	CounterDrops  *ebpf.MapSpec `ebpf:"counter_drops"`
-	CounterEvent0 *ebpf.MapSpec `ebpf:"counter_event_0"`
-	CounterEvent1 *ebpf.MapSpec `ebpf:"counter_event_1"`
-	CounterEvent2 *ebpf.MapSpec `ebpf:"counter_event_2"`
-	CounterEvent3 *ebpf.MapSpec `ebpf:"counter_event_3"`
-	CounterLanes  *ebpf.MapSpec `ebpf:"counter_lanes"`
-	CpuStates     *ebpf.MapSpec `ebpf:"cpu_states"`
-	SlotOfCgroup  *ebpf.MapSpec `ebpf:"slot_of_cgroup"`
+	CgroupLanes          *ebpf.MapSpec `ebpf:"cgroup_lanes"`
+	CgroupSlots          *ebpf.MapSpec `ebpf:"cgroup_slots"`
+	CoreOfCpu            *ebpf.MapSpec `ebpf:"core_of_cpu"`
+	Cores                *ebpf.MapSpec `ebpf:"cores"`
+	CounterCpus          *ebpf.MapSpec `ebpf:"counter_cpus"`
+	CounterDrops         *ebpf.MapSpec `ebpf:"counter_drops"`
+	CounterEvent0        *ebpf.MapSpec `ebpf:"counter_event_0"`
+	CounterEvent1        *ebpf.MapSpec `ebpf:"counter_event_1"`
+	CounterEvent2        *ebpf.MapSpec `ebpf:"counter_event_2"`
+	CounterEvent3        *ebpf.MapSpec `ebpf:"counter_event_3"`
+	CounterLanes         *ebpf.MapSpec `ebpf:"counter_lanes"`
+	CounterProcessSlices *ebpf.MapSpec `ebpf:"counter_process_slices"`
+	CounterProcesses     *ebpf.MapSpec `ebpf:"counter_processes"`
+	CpuStates            *ebpf.MapSpec `ebpf:"cpu_states"`
+	SlotOfCgroup         *ebpf.MapSpec `ebpf:"slot_of_cgroup"`
 }
 
 // countersVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type countersVariableSpecs struct {
+	ByProcess     *ebpf.VariableSpec `ebpf:"by_process"`
 	Cpus          *ebpf.VariableSpec `ebpf:"cpus"`
 	KnownCounters *ebpf.VariableSpec `ebpf:"known_counters"`
 	SharedCores   *ebpf.VariableSpec `ebpf:"shared_cores"`
@@ -198,19 +228,21 @@ func (o *countersObjects) Close() error {
 //
 // It can be passed to loadCountersObjects or ebpf.CollectionSpec.LoadAndAssign.
 type countersMaps struct {
-	CgroupLanes   *ebpf.Map `ebpf:"cgroup_lanes"`
-	CgroupSlots   *ebpf.Map `ebpf:"cgroup_slots"`
-	CoreOfCpu     *ebpf.Map `ebpf:"core_of_cpu"`
-	Cores         *ebpf.Map `ebpf:"cores"`
-	CounterCpus   *ebpf.Map `ebpf:"counter_cpus"`
-	CounterDrops  *ebpf.Map `ebpf:"counter_drops"`
-	CounterEvent0 *ebpf.Map `ebpf:"counter_event_0"`
-	CounterEvent1 *ebpf.Map `ebpf:"counter_event_1"`
-	CounterEvent2 *ebpf.Map `ebpf:"counter_event_2"`
-	CounterEvent3 *ebpf.Map `ebpf:"counter_event_3"`
-	CounterLanes  *ebpf.Map `ebpf:"counter_lanes"`
-	CpuStates     *ebpf.Map `ebpf:"cpu_states"`
-	SlotOfCgroup  *ebpf.Map `ebpf:"slot_of_cgroup"`
+	CgroupLanes          *ebpf.Map `ebpf:"cgroup_lanes"`
+	CgroupSlots          *ebpf.Map `ebpf:"cgroup_slots"`
+	CoreOfCpu            *ebpf.Map `ebpf:"core_of_cpu"`
+	Cores                *ebpf.Map `ebpf:"cores"`
+	CounterCpus          *ebpf.Map `ebpf:"counter_cpus"`
+	CounterDrops         *ebpf.Map `ebpf:"counter_drops"`
+	CounterEvent0        *ebpf.Map `ebpf:"counter_event_0"`
+	CounterEvent1        *ebpf.Map `ebpf:"counter_event_1"`
+	CounterEvent2        *ebpf.Map `ebpf:"counter_event_2"`
+	CounterEvent3        *ebpf.Map `ebpf:"counter_event_3"`
+	CounterLanes         *ebpf.Map `ebpf:"counter_lanes"`
+	CounterProcessSlices *ebpf.Map `ebpf:"counter_process_slices"`
+	CounterProcesses     *ebpf.Map `ebpf:"counter_processes"`
+	CpuStates            *ebpf.Map `ebpf:"cpu_states"`
+	SlotOfCgroup         *ebpf.Map `ebpf:"slot_of_cgroup"`
 }
 
 func (m *countersMaps) Close() error {
@@ -226,6 +258,8 @@ func (m *countersMaps) Close() error {
 		m.CounterEvent2,
 		m.CounterEvent3,
 		m.CounterLanes,
+		m.CounterProcessSlices,
+		m.CounterProcesses,
 		m.CpuStates,
 		m.SlotOfCgroup,
 	)
@@ -235,6 +269,7 @@ func (m *countersMaps) Close() error {
 //
 // It can be passed to loadCountersObjects or ebpf.CollectionSpec.LoadAndAssign.
 type countersVariables struct {
+	ByProcess     *ebpf.Variable `ebpf:"by_process"`
 	Cpus          *ebpf.Variable `ebpf:"cpus"`
 	KnownCounters *ebpf.Variable `ebpf:"known_counters"`
 	SharedCores   *ebpf.Variable `ebpf:"shared_cores"`

@@ -622,11 +622,10 @@ int block_bio_complete(u64 *ctx)
 
 /* --- synchronisations of files: fsync, fdatasync, and what writes with O_SYNC do --- */
 
-SEC("tp_btf/ext4_sync_file_enter")
-int sync_enter(u64 *ctx)
+static __always_inline int sync_begins(bool data)
 {
 	/* The lowest bit tells them apart. */
-	u64 now = (bpf_ktime_get_ns() & ~1ULL) | ((int)ctx[1] != 0);
+	u64 now = (bpf_ktime_get_ns() & ~1ULL) | data;
 	u64 *began = bpf_task_storage_get(&sync_began, bpf_get_current_task_btf(), 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
 	if (began)
@@ -636,8 +635,7 @@ int sync_enter(u64 *ctx)
 	return 0;
 }
 
-SEC("tp_btf/ext4_sync_file_exit")
-int sync_exit(u64 *ctx)
+static __always_inline int sync_ends(int error)
 {
 	u64 now = bpf_ktime_get_ns();
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -656,9 +654,49 @@ int sync_exit(u64 *ctx)
 		return 0;
 	if (place >= DISK_PLACE_FIRST)
 		disk->owner = key.group;
-	if ((int)ctx[1])
+	if (error)
 		__sync_fetch_and_add(&disk->counters[operation].errors, 1);
 	count_latency(disk, place, NULL, operation, took, 0);
 	count_operation(disk, NULL, operation);
 	return 0;
+}
+
+SEC("tp_btf/ext4_sync_file_enter")
+int sync_enter(u64 *ctx)
+{
+	return sync_begins((int)ctx[1] != 0);
+}
+
+SEC("tp_btf/ext4_sync_file_exit")
+int sync_exit(u64 *ctx)
+{
+	return sync_ends(ctx[1]);
+}
+
+/*
+ * These file systems have a tracepoint for the beginning alone. Both functions are (file, start, end,
+ * datasync), and what they answer is behind that.
+ */
+SEC("fentry/xfs_file_fsync")
+int xfs_sync_enter(u64 *ctx)
+{
+	return sync_begins((int)ctx[3] != 0);
+}
+
+SEC("fexit/xfs_file_fsync")
+int xfs_sync_exit(u64 *ctx)
+{
+	return sync_ends(ctx[4]);
+}
+
+SEC("fentry/btrfs_sync_file")
+int btrfs_sync_enter(u64 *ctx)
+{
+	return sync_begins((int)ctx[3] != 0);
+}
+
+SEC("fexit/btrfs_sync_file")
+int btrfs_sync_exit(u64 *ctx)
+{
+	return sync_ends(ctx[4]);
 }

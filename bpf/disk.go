@@ -166,8 +166,9 @@ func (p *Probes) tryOpenDisk(k *kernel) error {
 	for _, h := range diskHooks {
 		errs = append(errs, p.attach(k, spec, maps, h))
 	}
+	syncs := p.attachSyncs(k, spec, maps)
 	p.attachBioHooks(k, spec, maps)
-	if errs[0] == nil || errs[2] == nil {
+	if errs[0] == nil || errs[2] == nil || syncs {
 		p.disks = r
 	}
 	return nil

@@ -134,8 +134,12 @@ const (
 	diskProgBlockBioQueue    = "block_bio_queue"
 	diskProgBlockRqComplete  = "block_rq_complete"
 	diskProgBlockRqIssue     = "block_rq_issue"
+	diskProgBtrfsSyncEnter   = "btrfs_sync_enter"
+	diskProgBtrfsSyncExit    = "btrfs_sync_exit"
 	diskProgSyncEnter        = "sync_enter"
 	diskProgSyncExit         = "sync_exit"
+	diskProgXfsSyncEnter     = "xfs_sync_enter"
+	diskProgXfsSyncExit      = "xfs_sync_exit"
 	diskVarCgroupHierarchy   = "cgroup_hierarchy"
 	diskVarCgroupSubsysIndex = "cgroup_subsys_index"
 	diskVarDiskEventRecord   = "disk_event_record"
@@ -192,8 +196,12 @@ type diskProgramSpecs struct {
 	BlockBioQueue    *ebpf.ProgramSpec `ebpf:"block_bio_queue"`
 	BlockRqComplete  *ebpf.ProgramSpec `ebpf:"block_rq_complete"`
 	BlockRqIssue     *ebpf.ProgramSpec `ebpf:"block_rq_issue"`
+	BtrfsSyncEnter   *ebpf.ProgramSpec `ebpf:"btrfs_sync_enter"`
+	BtrfsSyncExit    *ebpf.ProgramSpec `ebpf:"btrfs_sync_exit"`
 	SyncEnter        *ebpf.ProgramSpec `ebpf:"sync_enter"`
 	SyncExit         *ebpf.ProgramSpec `ebpf:"sync_exit"`
+	XfsSyncEnter     *ebpf.ProgramSpec `ebpf:"xfs_sync_enter"`
+	XfsSyncExit      *ebpf.ProgramSpec `ebpf:"xfs_sync_exit"`
 }
 
 // diskMapSpecs contains maps before they are loaded into the kernel.
@@ -310,8 +318,12 @@ type diskPrograms struct {
 	BlockBioQueue    *ebpf.Program `ebpf:"block_bio_queue"`
 	BlockRqComplete  *ebpf.Program `ebpf:"block_rq_complete"`
 	BlockRqIssue     *ebpf.Program `ebpf:"block_rq_issue"`
+	BtrfsSyncEnter   *ebpf.Program `ebpf:"btrfs_sync_enter"`
+	BtrfsSyncExit    *ebpf.Program `ebpf:"btrfs_sync_exit"`
 	SyncEnter        *ebpf.Program `ebpf:"sync_enter"`
 	SyncExit         *ebpf.Program `ebpf:"sync_exit"`
+	XfsSyncEnter     *ebpf.Program `ebpf:"xfs_sync_enter"`
+	XfsSyncExit      *ebpf.Program `ebpf:"xfs_sync_exit"`
 }
 
 func (p *diskPrograms) Close() error {
@@ -320,8 +332,12 @@ func (p *diskPrograms) Close() error {
 		p.BlockBioQueue,
 		p.BlockRqComplete,
 		p.BlockRqIssue,
+		p.BtrfsSyncEnter,
+		p.BtrfsSyncExit,
 		p.SyncEnter,
 		p.SyncExit,
+		p.XfsSyncEnter,
+		p.XfsSyncExit,
 	)
 }
 

@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
+
 	"outsight/internal/model"
 )
 
@@ -29,6 +32,12 @@ func newLoopDevice(t *testing.T, bytes int64) *loopDevice {
 	if err := os.WriteFile(file, make([]byte, bytes), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return loopOver(t, file)
+}
+
+// loopOver makes a loop device of a file.
+func loopOver(t *testing.T, file string) *loopDevice {
+	t.Helper()
 	out, err := exec.Command("losetup", "--find", "--show", file).CombinedOutput()
 	if err != nil {
 		t.Fatalf("making a loop device (this test needs root): %v: %s", err, out)
@@ -553,6 +562,86 @@ func TestSyncsAreTimed(t *testing.T) {
 	if kind, _ := exec.Command("stat", "-f", "-c", "%T", filepath.Dir(file)).Output(); strings.TrimSpace(string(kind)) != "ext2/ext3" {
 		t.Skipf("the file system here is %s, no ext4", kind)
 	}
+	countSyncs(t, p, file)
+}
+
+// TestSyncsOfOtherFileSystems does the same on each file system that is timed and that this kernel has.
+func TestSyncsOfOtherFileSystems(t *testing.T) {
+	p := openDisks(t, Options{})
+	for _, w := range syncWays {
+		t.Run(w.fileSystem, func(t *testing.T) {
+			if !knowsFileSystem("/proc", w.fileSystem) {
+				t.Skipf("this kernel has no %s", w.fileSystem)
+			}
+			if withoutTrampolines() {
+				t.Skip("this kernel lets no program be attached to functions")
+			}
+			if _, err := exec.LookPath("mkfs." + w.fileSystem); err != nil {
+				t.Skip(err)
+			}
+			file := filepath.Join(t.TempDir(), "disk")
+			if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, 320<<20)); err != nil {
+				t.Fatal(err)
+			}
+			device := loopOver(t, file)
+			if out, err := exec.Command("mkfs."+w.fileSystem, device.path).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			dir := t.TempDir()
+			if out, err := exec.Command("mount", "-t", w.fileSystem, device.path, dir).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			t.Cleanup(func() {
+				if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+					t.Errorf("%v: %s", err, out)
+				}
+			})
+			countSyncs(t, p, filepath.Join(dir, "synced"))
+		})
+	}
+	// Where functions can't be had, the verifier still accepts the programs, and the arguments are where they look.
+	spec, err := loadDisk()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, m := range p.disks.maps.Maps {
+		spec.Maps[name].MaxEntries = m.MaxEntries()
+	}
+	types, err := kernelTypes.Kernel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range syncWays {
+		for _, h := range w.hooks {
+			var function *btf.Func
+			if _, name, _ := strings.Cut(h.name, "/"); types.TypeByName(name, &function) != nil {
+				continue // it is in a module, or nowhere
+			}
+			proto := function.Type.(*btf.FuncProto)
+			if len(proto.Params) != 4 || proto.Params[3].Name != "datasync" {
+				t.Errorf("%s has the arguments %v", h.name, proto.Params)
+			}
+			if err := p.tryAttach(p.kernel, spec, p.disks.maps, h); err != nil && !errors.Is(err, unix.EPERM) {
+				t.Errorf("%s: %v", h.name, err)
+			}
+		}
+	}
+	// What the kernel does not have is no fault of it.
+	nothing := t.TempDir()
+	if knowsFileSystem(nothing, "xfs") {
+		t.Error("a file system without a list of them")
+	}
+	if err := os.WriteFile(filepath.Join(nothing, "filesystems"), []byte("nodev\tsysfs\n\text4\nnodev\txfsdev\n\tbtrfs\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if knowsFileSystem(nothing, "xfs") || !knowsFileSystem(nothing, "btrfs") || !knowsFileSystem(nothing, "sysfs") {
+		t.Error("the list of file systems is misread")
+	}
+}
+
+// countSyncs has a program write a file and synchronise it a known number of times.
+func countSyncs(t *testing.T, p *Probes, file string) {
+	t.Helper()
 	g := diskGroup(t, "synced", nil)
 	begun := time.Now()
 	const script = `import os, sys

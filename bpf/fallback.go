@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -228,12 +229,16 @@ func markCalled(functions map[string]asm.Instructions, name string, called map[s
 // their own. Each takes 80 bytes.
 const maxThreads = 65536
 
-// storeTasksIn makes task_states a hash by thread id where tasks have no storage (before 5.11).
-func storeTasksIn(spec *ebpf.CollectionSpec) error {
+// storeTasksIn makes task_states a hash by thread id, with room for so many or maxThreads, where tasks have no
+// storage (before 5.11), or anyway with most.
+func storeTasksIn(spec *ebpf.CollectionSpec, most uint32) error {
 	err := features.HaveMapType(ebpf.TaskStorage)
+	if most > 0 {
+		err = ebpf.ErrNotSupported
+	}
 	if errors.Is(err, ebpf.ErrNotSupported) {
 		states := spec.Maps["task_states"]
-		states.Type, states.Flags, states.MaxEntries = ebpf.Hash, 0, maxThreads
+		states.Type, states.Flags, states.MaxEntries = ebpf.Hash, 0, cmp.Or(most, maxThreads)
 	} else if err != nil {
 		return fmt.Errorf("asking for task storage: %w", err)
 	}

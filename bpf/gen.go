@@ -1,7 +1,7 @@
 package bpf
 
 //go:generate go run ./tables
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -cflags "-O2 -g -mcpu=v3 -Wall -Werror" -type cpu_state -type cgroup_lane -type cgroup_event -type process_counts -type histogram cgroups cgroups.bpf.c
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -cflags "-O2 -g -mcpu=v3 -Wall -Werror" -type cpu_state -type cgroup_lane -type cgroup_event -type process_counts -type task_state -type histogram cgroups cgroups.bpf.c
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -cflags "-O2 -g -mcpu=v3 -Wall -Werror" -type edge_key -type edge -type listener_key -type listener -type pair_key -type datagram_edge -type transaction edges edges.bpf.c
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -cflags "-O2 -g -mcpu=v3 -Wall -Werror" datagrams datagrams.bpf.c
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -cflags "-O2 -g -mcpu=v3 -Wall -Werror" -type recorder_control -type recorder_tick -type recorder_sample -type recorded_edge recorder recorder.bpf.c
@@ -10,4 +10,4 @@ package bpf
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -cflags "-O2 -g -mcpu=v3 -Wall -Werror" -type file_counts files files.bpf.c
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -cflags "-O2 -g -mcpu=v3 -Wall -Werror" -type contention_cpu -type contention_lane -type contention_pair contention contention.bpf.c
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -cflags "-O2 -g -mcpu=v3 -Wall -Werror" -type reclaim_group reclaim reclaim.bpf.c
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -cflags "-O2 -g -mcpu=v3 -Wall -Werror" -type counter_lane -type counter_cpu counters counters.bpf.c
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -cflags "-O2 -g -mcpu=v3 -Wall -Werror" -type counter_lane -type counter_cpu -type counter_process -type counter_process_key counters counters.bpf.c

@@ -41,7 +41,7 @@ func (p *Probes) load(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collectio
 		return nil, err
 	}
 	p.onClose(program)
-	p.programs = append(p.programs, loadedProgram{name: h.name, program: program})
+	p.programs = append(p.programs, loadedProgram{name: h.name, part: p.loading, program: program})
 	return program, nil
 }
 

@@ -16,7 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
 
 	"outsight/internal/model"
 )
@@ -58,6 +61,8 @@ func workload(name string) int {
 		return recordUntilKilled()
 	case "faults":
 		return touchPages()
+	case "rename":
+		return renameProcess()
 	case "spin":
 	case "spin8":
 		threads = 8
@@ -142,7 +147,7 @@ func openAs(t *testing.T, o Options) *Probes {
 		}
 	})
 	for _, f := range p.Features() {
-		if f.State == model.FeatureAbsent && !(withoutEdges() && isOfEdges(f)) && !(withoutExt4() && isOfExt4(f)) {
+		if f.State == model.FeatureAbsent && !(withoutEdges() && isOfEdges(f)) && !(withoutExt4() && isOfExt4(f)) && !(isOfSyncWay(f) && withoutTrampolines()) {
 			t.Fatalf("%s is absent: %s", f.Name, f.Reason)
 		}
 	}
@@ -171,6 +176,33 @@ func withoutExt4() bool {
 }
 
 func isOfExt4(f model.Feature) bool { return strings.HasPrefix(f.Name, "tp_btf/ext4_") }
+
+// withoutTrampolines: the kernel lets no program be attached to the end of a function.
+var withoutTrampolines = sync.OnceValue(func() bool {
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFExit, AttachTo: "inet_sendmsg", License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	if err != nil {
+		return true
+	}
+	defer program.Close()
+	held, err := link.AttachTracing(link.TracingOptions{Program: program})
+	if err != nil {
+		return true
+	}
+	held.Close()
+	return false
+})
+
+func isOfSyncWay(f model.Feature) bool {
+	for _, w := range syncWays {
+		if slices.ContainsFunc(w.hooks, func(h hook) bool { return h.name == f.Name }) {
+			return true
+		}
+	}
+	return false
+}
 
 func isOfEdges(f model.Feature) bool {
 	return !slices.ContainsFunc(append(cgroupHooks, clocksHook, forkHook, tasksHook, contentionHook, victimHook),

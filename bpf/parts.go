@@ -42,20 +42,45 @@ var parts = []part{
 		attaching: (*Probes).forgetWaits, attached: (*Probes).beginSwitches},
 }
 
-// Parts are what can be given up, in that order, with the names of their kernel programs as in
-// ProgramCosts. What this kernel does not offer is not among them.
+// standing are the parts that have what is left of the programs.
+var standing = []model.Part{
+	{Name: "groups", Purpose: "containers that begin and end, processes, and the reading of all of it", Fixed: true},
+	{Name: "connections", Purpose: "connections that open, close and fail, who listens, and the reading of all edges", Fixed: true},
+	{Name: "tls", Purpose: "requests of encrypted connections", Fixed: true},
+	{Name: "disks", Purpose: "requests to disks, and how long files take to be on them", Fixed: true},
+	{Name: "files", Purpose: "what programs read and write, and what the files of control groups tell", Fixed: true},
+	{Name: "memory", Purpose: "stalls for memory, and who was killed for lack of it", Fixed: true},
+}
+
+// Parts are what can be given up, in that order, and then what cannot, with the names of their kernel programs
+// as in ProgramCosts. Each program is of one part. What this kernel does not offer is not among them.
 func (p *Probes) Parts() []model.Part {
 	var there []model.Part
+	taken := make(map[string]bool)
+	take := func(to *model.Part, program string) {
+		if !taken[program] {
+			taken[program] = true
+			to.Programs = append(to.Programs, program)
+		}
+	}
 	for i := range parts {
 		described := parts[i].Part
 		for _, a := range p.attachmentsOf(&parts[i]) {
-			described.Programs = append(described.Programs, a.name)
+			take(&described, a.name)
 		}
 		if described.Programs != nil || parts[i].always != nil && parts[i].always(p) {
 			there = append(there, described)
 		}
 	}
-	return there
+	there = append(there, standing...)
+	for _, l := range p.programs {
+		for i := range there {
+			if there[i].Name == l.part {
+				take(&there[i], l.name)
+			}
+		}
+	}
+	return slices.DeleteFunc(there, func(of model.Part) bool { return of.Fixed && of.Programs == nil })
 }
 
 func (p *Probes) attachmentsOf(given *part) (all []*attachment) {
@@ -173,7 +198,7 @@ func (p *Probes) forgetWaits() error {
 	if err := r.maps.Variables["renew_states"].Set(uint32(1)); err != nil {
 		return err
 	}
-	return errors.Join(run(r.tasks), r.maps.Variables["renew_states"].Set(uint32(0)))
+	return errors.Join(r.lookAtThreads(), r.maps.Variables["renew_states"].Set(uint32(0)))
 }
 
 // beginSwitches lets the CPUs' slices begin.

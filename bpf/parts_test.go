@@ -1,8 +1,11 @@
 package bpf
 
 import (
+	"fmt"
 	"io"
 	"net"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -197,4 +200,121 @@ func TestShedTransfers(t *testing.T) {
 	if now.Pushes != 0 || served.Pushes != 0 {
 		t.Errorf("%d and %d pushes, want none", now.Pushes, served.Pushes)
 	}
+}
+
+// Every kernel program costs something, and is of exactly one part.
+func TestEveryProgramIsOfOnePart(t *testing.T) {
+	p := openWith(t, Options{TLS: !emulated(), Counters: countersIfAny(), WithoutEndpoints: emulated()})
+	of := map[string][]string{}
+	for _, part := range p.Parts() {
+		for _, program := range part.Programs {
+			of[program] = append(of[program], part.Name)
+		}
+	}
+	loaded := map[string]bool{}
+	for _, cost := range p.ProgramCosts() {
+		loaded[cost.Name] = true
+		if len(of[cost.Name]) != 1 {
+			t.Errorf("%s is of the parts %v, want one", cost.Name, of[cost.Name])
+		}
+	}
+	for program, parts := range of {
+		if !loaded[program] {
+			t.Errorf("%s of %v is not loaded", program, parts)
+		}
+	}
+	parts := p.Parts()
+	fixed := slices.IndexFunc(parts, func(p model.Part) bool { return p.Fixed })
+	if fixed < 0 || slices.ContainsFunc(parts[fixed:], func(p model.Part) bool { return !p.Fixed }) {
+		t.Errorf("those that are given up must come before those that are not: %+v", parts)
+	}
+}
+
+// countersIfAny are software events, which every machine has, where the kernel can count them.
+func countersIfAny() CounterMode {
+	if withoutEdges() {
+		return CountersOff
+	}
+	return CountersSoftware
+}
+
+// Where tasks have no storage, states of threads that ended while switches were shed are forgotten: when switches are
+// taken up again, and when there is no more room for them, so that waits are counted afterwards as before.
+func TestStatesOfGoneThreadsAreForgotten(t *testing.T) {
+	const starts = 100
+	p := open(t, Options{WithoutEndpoints: true, threadStates: maxThreads})
+	startAndEnd(t, starts)
+	eventually(t, "ends are seen at the last switch", func() bool { return goneStates(t, p) < starts/4 })
+	shed(t, p, "switches")
+	startAndEnd(t, starts)
+	if n := goneStates(t, p); n < starts {
+		t.Fatalf("%d states of threads that are gone, want %d at least: does the test still test anything?", n, starts)
+	}
+	restore(t, p, "switches")
+	eventually(t, "they are forgotten", func() bool { return goneStates(t, p) < starts/4 })
+	waitsAreCounted(t, p, "forgotten")
+}
+
+func TestStatesOfThreadsAreBounded(t *testing.T) {
+	threads, err := filepath.Glob("/proc/[0-9]*/task/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const room = 300
+	p := open(t, Options{WithoutEndpoints: true, threadStates: uint32(len(threads) + room)})
+	lost := func() uint64 {
+		drops := p.Drops()
+		return drops[slices.IndexFunc(drops, func(d model.Drop) bool { return d.Name == "thread_states" })].Count
+	}
+	shed(t, p, "switches")
+	before := lost()
+	startAndEnd(t, 2*room)
+	if lost() == before {
+		t.Fatalf("%d threads found room, of which there is for %d more", 2*room, room)
+	}
+	eventually(t, "there is room again", func() bool {
+		if _, err := p.ReadCgroups(); err != nil {
+			t.Fatal(err)
+		}
+		return goneStates(t, p) < room/4
+	})
+	restore(t, p, "switches")
+	waitsAreCounted(t, p, "bounded")
+}
+
+// startAndEnd starts processes one after the other.
+func startAndEnd(t *testing.T, n int) {
+	t.Helper()
+	if out, err := exec.Command("sh", "-c", fmt.Sprintf("i=0; while [ $i -lt %d ]; do /bin/true; i=$((i+1)); done", n)).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// goneStates is how many states are of threads that do not exist.
+func goneStates(t *testing.T, p *Probes) (gone int) {
+	t.Helper()
+	var id uint32
+	var state cgroupsTaskState
+	all := p.cgroups.threadStates.Iterate()
+	for all.Next(&id, &state) {
+		if isGone("/proc", id) {
+			gone++
+		}
+	}
+	if err := all.Err(); err != nil {
+		t.Logf("listing the states: %v", err) // one was taken away meanwhile
+		return 1
+	}
+	return gone
+}
+
+// waitsAreCounted has more threads than CPUs in a group.
+func waitsAreCounted(t *testing.T, p *Probes, name string) {
+	t.Helper()
+	g := newGroup(t, name)
+	g.start(t, "spin8")
+	eventually(t, "waits are counted", func() bool {
+		h := readGroup(t, p, g.id(t)).CPU.RunQueue
+		return h != nil && h.Count > 20 && h.SumNS > 0
+	})
 }

@@ -74,6 +74,10 @@ type Options struct {
 	// Counters chooses the hardware counters per control group (default off), which are read when a
 	// CPU goes to another group.
 	Counters CounterMode
+	// CounterProcesses bounds the processes whose counters are read each by itself (default 1024 with
+	// CountersProcesses, none otherwise; 88 bytes of kernel memory each on each CPU); what further ones count is
+	// their group's alone. They are read when a CPU goes to another process.
+	CounterProcesses int
 	// HTRatio is the power of a core with two busy hardware threads over that with one (default
 	// DefaultHTRatio).
 	HTRatio float64
@@ -94,6 +98,9 @@ type Options struct {
 	Logger      *slog.Logger
 	// dataWay is the only one of dataWays to be tried, counted from one.
 	dataWay int
+	// threadStates is for how many threads' states there is room in a hash, as on kernels where tasks have no
+	// storage; 0 is what the kernel has.
+	threadStates uint32
 	// nearRequests is a power of two, see disk.h.
 	nearRequests uint32
 	// prepare changes the object that counts edges before it is loaded.
@@ -113,6 +120,9 @@ func (o *Options) setDefaults() {
 	o.MaxEndpoints = max(defaultTo(o.MaxEndpoints, 1024), 16)
 	o.MaxEdgeEndpoints = defaultTo(o.MaxEdgeEndpoints, 64)
 	o.MaxListeners = defaultTo(o.MaxListeners, 16384)
+	if o.Counters == CountersProcesses {
+		o.Counters, o.CounterProcesses = CountersAuto, defaultTo(o.CounterProcesses, 1024)
+	}
 	o.MaxDisks = max(defaultTo(o.MaxDisks, DefaultMaxDisks), 16)
 	o.MaxRequests = defaultTo(o.MaxRequests, DefaultMaxRequests)
 	if o.ProcFS == "" {
@@ -139,6 +149,8 @@ type Probes struct {
 	options  Options
 	features []model.Feature
 	programs []loadedProgram
+	// loading is the part whose programs are being loaded.
+	loading  string
 	cgroups  *cgroupReader
 	edges    *edgeReader
 	tls      *tlsWatcher
@@ -166,8 +178,9 @@ type Probes struct {
 }
 
 type loadedProgram struct {
-	name    string
-	program *ebpf.Program
+	// part is whose it is, unless it is one of those that can be given up.
+	name, part string
+	program    *ebpf.Program
 }
 
 // Open loads and attaches the programs that this kernel accepts. Each that it refuses is a
@@ -185,12 +198,7 @@ func Open(options Options) (*Probes, error) {
 			p.addFeature(h, err)
 		}
 	} else {
-		err = p.openCgroups(kernel)
-		if !options.WithoutContention {
-			err = errors.Join(err, p.openContention(kernel))
-		}
-		err = errors.Join(err, p.openReclaim(kernel), p.openEdges(kernel), p.openDisk(kernel), p.openFiles(kernel))
-		p.openCounters(kernel)
+		err = p.openParts(kernel)
 		p.addFeature(recorderHook, canRecord())
 		kernel.types = nil
 		p.kernel = kernel
@@ -202,6 +210,27 @@ func Open(options Options) (*Probes, error) {
 	// Decoding the kernel's types took tens of megabytes that are not needed again.
 	debug.FreeOSMemory()
 	return p, nil
+}
+
+// openParts loads and attaches all programs. Those at one hook run in the order in which they come here.
+func (p *Probes) openParts(k *kernel) error {
+	var errs []error
+	for _, part := range []struct {
+		name string
+		open func(*kernel) error
+	}{
+		{"groups", p.openCgroups}, {"contention", p.openContention}, {"memory", p.openReclaim}, {"connections", p.openEdges},
+		{"disks", p.openDisk}, {"files", p.openFiles},
+	} {
+		if part.name == "contention" && p.options.WithoutContention {
+			continue
+		}
+		p.loading = part.name
+		errs = append(errs, part.open(k))
+	}
+	p.loading = "counters"
+	p.openCounters(k)
+	return errors.Join(errs...)
 }
 
 // Features tells of each program whether it works here.

@@ -121,6 +121,8 @@ func (p *Probes) openTLS(k *kernel, maps *ebpf.Collection) error {
 		}
 		return nil
 	}
+	defer func(before string) { p.loading = before }(p.loading)
+	p.loading = "tls"
 	spec, err := loadTls()
 	if err != nil {
 		return fmt.Errorf("BUG: reading the embedded object: %w", err)

@@ -47,7 +47,7 @@ func run(args []string, out, errOut io.Writer) int {
 	flags.Var(&limit, "budget", "`share` of the CPU time of the host, all CPUs together, that everything may take, as in 1%: what it takes to keep to it is given up, and said")
 	timesOnly := flags.Bool("times-only", false, "time requests and do not read them: no endpoints, half the cost of a request")
 	tls := flags.Bool("tls", false, "read encrypted requests at the TLS libraries of programs (OpenSSL, Go), to name endpoints")
-	counters := flags.String("counters", string(bpf.CountersAuto), "cycles, instructions and cache misses per container: `auto` (where the machine has hardware counters), off, or software (the kernel's events, for tests)")
+	counters := flags.String("counters", string(bpf.CountersAuto), "cycles, instructions and cache misses per container: `auto` (where the machine has hardware counters), processes (for each process, too), off, or software (the kernel's events, for tests)")
 	htRatio := flags.String("ht-ratio", fmt.Sprint(energy.DefaultHTRatio), "power of a core with two busy hardware threads over that with one, or MODEL=`ratio`,... by parts of CPU model names")
 	mode := flags.String("kubernetes", kubernetes.Auto, "where names of pods are from: auto (the pod's service account, if there is one), in-cluster, off, or the `path` of a kubeconfig")
 	node := flags.String("node-name", os.Getenv("NODE_NAME"), "what Kubernetes calls this host, if it is not the host's `name`")
@@ -141,6 +141,7 @@ func serve(ctx context.Context, o agent.ServeOptions, to export.Options, files e
 	}
 	return export.While(ctx, to, files, func(e *export.Exporter) error {
 		o.Host.Sinks, o.Host.Reporters = map[string]agent.Sink{"server": e}, []agent.Reporter{e}
+		o.Host.Senders = []agent.Sender{e}
 		return agent.Serve(ctx, o)
 	})
 }

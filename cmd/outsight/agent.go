@@ -74,6 +74,7 @@ func serveAgent(ctx context.Context, o agent.ServeOptions, f exportFlags) error 
 	f.options.Logger = o.Host.Logger
 	return export.While(ctx, f.options, f.files, func(e *export.Exporter) error {
 		o.Host.Sinks, o.Host.Reporters = map[string]agent.Sink{"server": e}, []agent.Reporter{e}
+		o.Host.Senders = []agent.Sender{e}
 		return agent.Serve(ctx, o)
 	})
 }

@@ -44,6 +44,14 @@ func (s *storeSink) update() {
 	s.drops.Store(&drops)
 }
 
+// remoteSender tells what went to a remote store.
+type remoteSender struct{ store *store.Remote }
+
+// Sent implements agent.Sender.
+func (s remoteSender) Sent() []model.SentBytes {
+	return []model.SentBytes{{To: "store", Bytes: s.store.Stats().SentBytes}}
+}
+
 // storeDrops are the bounds of a store.
 func storeDrops(s store.Stats, remote bool) []model.Drop {
 	drops := []model.Drop{

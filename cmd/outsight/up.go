@@ -77,6 +77,7 @@ type up struct {
 	page, socket net.Listener
 	store        anyStore
 	host         *agent.Host
+	answers      agent.Answers
 }
 
 // openUp builds the parts: what is quick to fail and easy to understand first.
@@ -100,9 +101,11 @@ func openUp(o upOptions) (u *up, err error) {
 	if err := checkPrivileges(); err != nil {
 		return u, err
 	}
-	if u.page, err = u.access.listen(o.listen); err != nil {
+	page, err := listen(o.listen)
+	if err != nil {
 		return u, err
 	}
+	u.page = u.access.secure(u.answers.Page(page))
 	if u.socket, err = agent.Listen(o.socket); err != nil {
 		return u, err
 	}
@@ -120,6 +123,10 @@ func openUp(o upOptions) (u *up, err error) {
 	sink := newStoreSink(u.store)
 	sink.cluster = cluster
 	host.Sinks, host.Reporters = map[string]agent.Sink{"store": sink}, []agent.Reporter{sink}
+	host.Answers = &u.answers
+	if remote, ok := u.store.(*store.Remote); ok {
+		host.Senders = []agent.Sender{remoteSender{remote}}
+	}
 	host.Anomalies = anomaliesIn(o.data)
 	u.host, err = agent.Open(host)
 	return u, err
@@ -166,7 +173,7 @@ func (u *up) run(ctx context.Context) error {
 	group.Go(func() error { return u.host.Run(ctx) })
 	group.Go(func() error { return agent.ServeHTTP(ctx, u.page, u.handler(), u.options.logger) })
 	group.Go(func() error {
-		return agent.ServeHTTP(ctx, u.socket, agent.SocketHandler(u.host.Snapshot, u.host), u.options.logger)
+		return agent.ServeHTTP(ctx, u.answers.Socket(u.socket), agent.SocketHandler(u.host.Snapshot, u.host), u.options.logger)
 	})
 	return group.Wait()
 }

@@ -48,7 +48,7 @@ func (f *watchFlags) add(c *cobra.Command) {
 	c.Flags().IntVar(&f.maxEdges, "max-edges", agent.DefaultMaxEdges, "edges that are counted")
 	c.Flags().BoolVar(&f.timesOnly, "times-only", false, "time requests and do not read them: no endpoints, half the cost of a request")
 	c.Flags().StringVar(&f.counters, "counters", string(bpf.CountersAuto),
-		"cycles, instructions and cache misses per container: auto (where the machine has hardware counters), off, or software (the kernel's events, for tests)")
+		"cycles, instructions and cache misses per container: auto (where the machine has hardware counters), processes (for each process, too), off, or software (the kernel's events, for tests)")
 	c.Flags().StringVar(&f.htRatio, "ht-ratio", fmt.Sprint(energy.DefaultHTRatio),
 		"power of a core with two busy hardware threads over that with one, or MODEL=ratio,... by parts of CPU model names")
 	c.Flags().BoolVar(&f.tls, "tls", false, "read encrypted requests at the TLS libraries of programs (OpenSSL, Go), to name endpoints")

@@ -98,12 +98,17 @@ type Sources struct {
 	// Translations reads at most limit connections whose server's address the host translates;
 	// nil where nobody can.
 	Translations func(limit int) ([]model.Translation, error)
+	// ProcessWork is nil where nobody counts processes.
+	ProcessWork ProcessWork
 	// Work adds hardware counters to what Counters read, and Energy divides the host's energy among
 	// containers; nil where nobody does.
 	Work      Work
 	Energy    *energy.Account
 	Reporters []Reporter
-	// Parts can be given up, and Statistics turns the kernel's statistics of programs on until they are
+	// Senders and Answers tell what this process wrote to connections; Answers is nil where it answers nobody.
+	Senders []Sender
+	Answers *Answers
+	// Parts are what things cost, and what can be given up; and Statistics turns the kernel's statistics of programs on until they are
 	// closed; without both, and Programs, costs are not measured and no budget is kept.
 	Parts      Parts
 	Statistics func() (io.Closer, error)
@@ -139,6 +144,7 @@ type Agent struct {
 	groups     *groups
 	contention *contention
 	victims    *victims
+	processes  *processWork
 	sinks      []*queue
 	failures   *failures
 	latest     atomic.Pointer[model.Snapshot]
@@ -156,6 +162,7 @@ type Agent struct {
 	translationsRead time.Time
 	// keeping is nil where costs are not measured.
 	keeping *keeping
+	spent   spending
 	cpu     cpuFromFiles
 }
 
@@ -175,19 +182,20 @@ func New(sources Sources, o Options) *Agent {
 		groups:     newGroups(),
 		contention: newContention(),
 		victims:    newVictims(),
-		sinks:      newQueues(o.Sinks, o.Logger),
+		processes:  newProcessWork(),
 		failures:   newFailures(o.Logger),
 		listeners:  newListeners(),
 		network:    hostNetwork{procRoot: o.ProcRoot},
 		disks:      newDisks(),
 	}
+	a.sinks = newQueues(o.Sinks, &a.spent, o.Logger)
 	a.cpu.files, _ = sources.Files.(cpuFiles)
 	if sources.Parts != nil && sources.Programs != nil && sources.Statistics != nil {
 		meter := &programMeter{programs: sources.Programs, enable: sources.Statistics, every: costEvery}
 		if o.Budget > 0 {
 			meter.every = budgetEvery
 		}
-		a.keeping = newKeeping(sources.Parts, meter, o.Budget, o.Host.Cores)
+		a.keeping = newKeeping(sources.Parts, meter, a.ownSpending, o.Budget, o.Host.Cores)
 	}
 	return a
 }
@@ -254,7 +262,9 @@ func (a *Agent) follow(ctx context.Context) {
 				a.killed(e)
 				continue
 			}
+			end := a.spent.on(partContainers)
 			a.sources.Registry.HandleEvent(e)
+			end()
 		}
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"outsight/internal/model"
 )
 
-// Parts is what can be given up to keep a budget. Its methods are called by the goroutine that reads
+// Parts is what is done, and what of it can be given up to keep a budget. Its methods are called by the goroutine that reads
 // the Counters.
 type Parts interface {
-	// Parts in the order in which they are given up.
+	// Parts in the order in which they are given up, and those that are not.
 	Parts() []model.Part
 	Shed(name string) error
 	Restore(name string) error
@@ -27,8 +27,10 @@ const namesShare = 0.5
 
 // keeping is what an agent needs to keep its budget.
 type keeping struct {
-	parts  Parts
-	meter  *programMeter
+	parts Parts
+	meter *programMeter
+	// spent is the CPU time in ns so far of this process by part, beside what Parts tell.
+	spent  func(map[string]uint64) map[string]uint64
 	keeper *budget.Keeper // nil without a limit
 	cores  int
 	// last measurement that was looked at, when, and what had been spent by then.
@@ -39,13 +41,16 @@ type keeping struct {
 	sample      model.BudgetSample
 }
 
-func newKeeping(parts Parts, meter *programMeter, limit float64, cores int) *keeping {
-	k := &keeping{parts: parts, meter: meter, cores: cores}
+func newKeeping(parts Parts, meter *programMeter, spent func(map[string]uint64) map[string]uint64, limit float64, cores int) *keeping {
+	k := &keeping{parts: parts, meter: meter, spent: spent, cores: cores}
 	var names []string
 	for _, p := range parts.Parts() {
 		k.sample.Parts = append(k.sample.Parts, model.PartSample{Part: p})
-		names = append(names, p.Name)
+		if !p.Fixed {
+			names = append(names, p.Name)
+		}
 	}
+	k.sample.Parts = append(k.sample.Parts, model.PartSample{Part: restOfAll})
 	if limit > 0 {
 		k.sample.Limit = limit
 		k.keeper = budget.New(limit, names)
@@ -60,6 +65,7 @@ func (k *keeping) step(now time.Time, ownCPU uint64) (changes []budget.Change, e
 		return nil, nil
 	}
 	own, kernel := k.parts.Spent()
+	own = k.spent(own)
 	first := k.number == 0
 	elapsed := now.Sub(k.at)
 	before, ownBefore, kernelBefore := k.ownCPU, k.own, k.kernel
@@ -76,16 +82,22 @@ func (k *keeping) step(now time.Time, ownCPU uint64) (changes []budget.Change, e
 		s.Kernel += programs / float64(k.cores)
 	}
 	cost := budget.Cost{Parts: make(map[string]float64)}
+	ownParts := 0.0
 	for i := range s.Parts {
 		p := &s.Parts[i]
 		beside := share(kernel[p.Name], kernelBefore[p.Name])
 		s.Kernel += beside
-		p.Spent = beside + share(own[p.Name], ownBefore[p.Name])
+		mine := share(own[p.Name], ownBefore[p.Name])
+		ownParts += mine
+		p.Spent = beside + mine
 		for _, program := range p.Programs {
 			p.Spent += shares[program] / float64(k.cores)
 		}
 	}
+	// The process's clock was read a little before those of its parts.
+	s.Own = max(s.Own, ownParts)
 	k.divideNames()
+	k.takeRest()
 	for _, p := range s.Parts {
 		cost.Parts[p.Name] = p.Spent
 	}
@@ -121,6 +133,17 @@ func (k *keeping) divideNames() {
 	*of -= namesShare * *of
 }
 
+// takeRest makes the parts together what was spent.
+func (k *keeping) takeRest() {
+	left, of := k.sample.Own+k.sample.Kernel, k.index(partRest)
+	for i, p := range k.sample.Parts {
+		if i != of {
+			left -= p.Spent
+		}
+	}
+	k.sample.Parts[of].Spent = max(0, left)
+}
+
 func (k *keeping) index(part string) int {
 	return slices.IndexFunc(k.sample.Parts, func(p model.PartSample) bool { return p.Name == part })
 }
@@ -140,6 +163,15 @@ func (k *keeping) told() *model.BudgetSample {
 		told.Parts[i].Shed = told.Parts[i].Shed || k.shed(told.Parts[i].Under)
 	}
 	return &told
+}
+
+// ownSpending is the CPU time of this process by part: what others tell of theirs, and the rest that is known.
+func (a *Agent) ownSpending(others map[string]uint64) map[string]uint64 {
+	own := a.spent.with(others)
+	if a.sources.Answers != nil {
+		own = a.sources.Answers.spent.with(own)
+	}
+	return own
 }
 
 // keepBudget looks at what was measured, gives up what costs too much, and tells of both.

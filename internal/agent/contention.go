@@ -191,6 +191,7 @@ func (a *Agent) readContention(containers []*model.Container) bool {
 	if a.sources.Contention == nil {
 		return false
 	}
+	defer a.spent.on(partContention)()
 	read, err := a.sources.Contention.ReadContention()
 	a.failures.note("who disturbs whom", err)
 	if err != nil {

@@ -42,6 +42,10 @@ type HostOptions struct {
 	Kubernetes Kubernetes
 	// Reporters beside those of the agent's own parts. Snapshots wait for their answers.
 	Reporters []Reporter
+	// Senders tell what they wrote to connections, and Answers what the servers of this process did; nil where
+	// there are none.
+	Senders []Sender
+	Answers *Answers
 	// Flight is how long ticks of FlightInterval are kept in memory; 0 is not at all. FlightBytes
 	// bounds the memory; see recorder.FlightOptions.
 	Flight, FlightInterval time.Duration
@@ -157,11 +161,14 @@ func Open(o HostOptions) (*Host, error) {
 		Registry: registry, Files: h.files, Processes: container.NewPrograms(container.ProgramOptions{ProcRoot: o.ProcRoot}),
 		Translations: network.ReadTranslations,
 		Work:         probes, Energy: h.energy,
-		Reporters: reporters,
-		Parts:     h, Statistics: bpf.EnableStatistics,
+		Reporters: reporters, Senders: o.Senders, Answers: o.Answers,
+		Parts: h, Statistics: bpf.EnableStatistics,
 	}
 	if works(probes.Features(), bpf.ContentionFeature) {
 		sources.Contention = probes
+	}
+	if o.Kernel.Counters == bpf.CountersProcesses || o.Kernel.CounterProcesses > 0 {
+		sources.ProcessWork = probes
 	}
 	sources.CountsReclaim = works(probes.Features(), bpf.ReclaimFeature)
 	h.Agent = New(sources, o.Options)
@@ -269,13 +276,13 @@ func (h *Host) Anomaly(number uint64) *recorder.FlightData {
 // recorderPart is the flight recorder, the first that is given up.
 const recorderPart = "recorder"
 
-// Parts are what can be given up to keep the budget, in that order.
+// Parts are what can be given up to keep the budget, in that order, and then what cannot.
 func (h *Host) Parts() []model.Part {
 	var parts []model.Part
 	if h.flight != nil {
 		parts = append(parts, model.Part{Name: recorderPart, Purpose: "samples of the last minutes, and anomalies in them"})
 	}
-	return append(parts, h.probes.Parts()...)
+	return append(append(parts, h.probes.Parts()...), ownParts...)
 }
 
 // Shed gives one of Parts up. It is for the goroutine that takes snapshots.

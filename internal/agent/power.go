@@ -20,6 +20,7 @@ func (a *Agent) readWork(groups []model.CgroupCounters) ([]model.PackageTime, bo
 	if a.sources.Work == nil || groups == nil {
 		return nil, false
 	}
+	defer a.spent.on(partCounters)()
 	packages, err := a.sources.Work.ReadWork(groups)
 	a.failures.note("hardware counters", err)
 	return packages, packages != nil
@@ -28,6 +29,7 @@ func (a *Agent) readWork(groups []model.CgroupCounters) ([]model.PackageTime, bo
 // readPower adds the containers' counters and energy. The host's container, and groups that no slot was
 // left for, are what the host does for itself.
 func (a *Agent) readPower(s *model.Snapshot, packages []model.PackageTime) {
+	defer a.spent.on(partEnergy)()
 	consumers := make([]energy.Consumer, 0, len(s.Containers)+1)
 	for i := range s.Containers {
 		c := &s.Containers[i]
@@ -36,6 +38,7 @@ func (a *Agent) readPower(s *model.Snapshot, packages []model.PackageTime) {
 			continue
 		}
 		c.Perf = slices.Clone(t.sum.Perf)
+		c.ProcessPerf = a.processes.of(c.Container.ID, c.Perf)
 		consumers = append(consumers, energy.Consumer{ID: c.Container.ID, System: c.Container.Runtime == model.HostRuntime,
 			Work: slices.Clone(t.sum.Work), WorkNS: slices.Clone(t.sum.WorkNS)})
 	}

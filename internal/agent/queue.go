@@ -26,13 +26,14 @@ type queue struct {
 	dropped  atomic.Uint64
 	failed   atomic.Uint64
 	failures *failures
+	spent    *spending
 }
 
-func newQueues(sinks map[string]Sink, logger *slog.Logger) []*queue {
+func newQueues(sinks map[string]Sink, spent *spending, logger *slog.Logger) []*queue {
 	var queues []*queue
 	for name, sink := range sinks {
 		queues = append(queues, &queue{
-			name: name, sink: sink, waiting: make(chan *model.Snapshot, queueLength), failures: newFailures(logger),
+			name: name, sink: sink, waiting: make(chan *model.Snapshot, queueLength), failures: newFailures(logger), spent: spent,
 		})
 	}
 	slices.SortFunc(queues, func(a, b *queue) int { return strings.Compare(a.name, b.name) })
@@ -69,7 +70,9 @@ func (q *queue) run(ctx context.Context) {
 			q.dropped.Add(1)
 			continue
 		}
+		end := q.spent.on(partExport)
 		err := q.sink.Consume(working, s)
+		end()
 		if err != nil {
 			q.failed.Add(1)
 		}

@@ -18,16 +18,23 @@ func (a *Agent) read() *model.Snapshot {
 	}
 	// Containers first: one that ends after this has its last numbers in the next snapshot, and
 	// one that begins after this is not in this one at all.
+	end := a.spent.on(partContainers)
 	collection := a.sources.Registry.Collect()
 	containers, err := a.network.complete(collection.Containers)
+	end()
 	a.failures.note("the host's addresses", err)
+	end = a.spent.on(partGroups)
 	kernel, cgroupsErr := a.sources.Counters.ReadCgroups()
+	end()
 	a.failures.note("kernel counters of control groups", cgroupsErr)
 	counted := kernel != nil
 	packages, counting := a.readWork(kernel)
 	if counted {
+		end = a.spent.on(partGroups)
 		a.groups.update(kernel, a.sources.Registry.Lookup, &s.Self)
+		end()
 	}
+	a.readProcesses()
 	a.readDisks()
 	contended := a.readContention(containers)
 	listenersErr := a.readListeners()
@@ -52,6 +59,7 @@ func (a *Agent) readDisks() {
 	if a.sources.Disks == nil {
 		return
 	}
+	defer a.spent.on(partDisks)()
 	read, err := a.sources.Disks.ReadDisks()
 	a.failures.note("kernel counters of disks", err)
 	if read != nil {
@@ -60,6 +68,7 @@ func (a *Agent) readDisks() {
 }
 
 func (a *Agent) readListeners() error {
+	defer a.spent.on(partConnections)()
 	found, err := a.sources.Counters.ReadListeners()
 	a.failures.note("listening sockets", err)
 	if err == nil {
@@ -72,6 +81,7 @@ func (a *Agent) readListeners() error {
 // readEdges answers no edges where the kernel's could not be read: the resolver would take it
 // for the end of all of them.
 func (a *Agent) readEdges(now time.Time, containers []*model.Container) ([]model.Edge, error) {
+	defer a.spent.on(partConnections)()
 	edges, err := a.sources.Counters.ReadEdges()
 	a.failures.note("kernel counters of connections", err)
 	if edges == nil && err != nil {
@@ -100,6 +110,7 @@ func (a *Agent) readTranslations(now time.Time, edges []model.Edge) []model.Tran
 	if a.sources.Translations == nil || !network.NeedTranslations(edges) {
 		return nil
 	}
+	defer a.spent.on(partConnections)()
 	if now.Sub(a.translationsRead) >= translationsEvery {
 		found, err := a.sources.Translations(maxTranslations)
 		a.failures.note("translated connections", err)
@@ -112,7 +123,9 @@ func (a *Agent) readContainers(containers []*model.Container, counted, contended
 	// The samples point into the usages, which are of this snapshot alone.
 	usages := make([]container.Usage, len(containers))
 	if a.sources.Files != nil {
+		end := a.spent.on(partFiles)
 		a.sources.Files.Read(containers, usages)
+		end()
 	}
 	samples := make([]model.ContainerSample, len(containers))
 	a.cpu.keep(containers)
@@ -186,4 +199,5 @@ func (a *Agent) forget(c container.Collection) {
 	a.disks.keep(c.Containers)
 	a.listeners.keep(c.Containers)
 	a.victims.keep(c.Containers)
+	a.processes.keep(c.Containers)
 }

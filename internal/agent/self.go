@@ -30,8 +30,17 @@ func (a *Agent) readSelf(s *model.SelfSample) {
 	if a.sources.Contention != nil {
 		s.Drops = append(s.Drops, a.contention.drop())
 	}
+	if a.sources.ProcessWork != nil {
+		s.Drops = append(s.Drops, a.processes.drop())
+	}
 	if a.sources.Processes != nil {
 		s.Drops = append(s.Drops, a.sources.Processes.Drops()...)
+	}
+	if a.sources.Answers != nil {
+		s.Sent = append(s.Sent, a.sources.Answers.Sent()...)
+	}
+	for _, sender := range a.sources.Senders {
+		s.Sent = append(s.Sent, sender.Sent()...)
 	}
 	for _, q := range a.sinks {
 		s.Drops = append(s.Drops, q.drop())

@@ -76,6 +76,8 @@ func Serve(ctx context.Context, o ServeOptions) error {
 		return err
 	}
 	defer socket.Close()
+	answers := &Answers{}
+	o.Host.Answers = answers
 	host, err := Open(o.Host)
 	if err != nil {
 		return err
@@ -95,11 +97,13 @@ func Serve(ctx context.Context, o ServeOptions) error {
 	defer small.Stop()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return host.Run(ctx) })
-	group.Go(func() error { return ServeHTTP(ctx, socket, SocketHandler(host.Snapshot, host), o.Host.Logger) })
+	group.Go(func() error {
+		return ServeHTTP(ctx, answers.Socket(socket), SocketHandler(host.Snapshot, host), o.Host.Logger)
+	})
 	if metrics != nil {
 		mux := http.NewServeMux()
 		mux.Handle("/metrics", otlp.Handler(host.Snapshot))
-		group.Go(func() error { return ServeHTTP(ctx, metrics, mux, o.Host.Logger) })
+		group.Go(func() error { return ServeHTTP(ctx, answers.Metrics(metrics), mux, o.Host.Logger) })
 	}
 	return group.Wait()
 }
@@ -107,7 +111,7 @@ func Serve(ctx context.Context, o ServeOptions) error {
 // ServeHTTP answers requests until ctx ends, and closes l.
 func ServeHTTP(ctx context.Context, l net.Listener, handler http.Handler, logger *slog.Logger) error {
 	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		Handler: counted(handler), ConnContext: withCounted, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
 	stopped := make(chan struct{})

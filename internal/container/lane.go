@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -57,9 +58,12 @@ func NewLane(l Layout, o Options) *Lane {
 	}
 	for _, f := range laneFilesOf(r.version) {
 		s := source{names: f.names, controller: f.controller}
-		if r.version == 1 {
+		switch {
+		case f.unified && noPressure(&l, o.ProcRoot) != "":
+			continue
+		case r.version == 1 && !f.unified:
 			s.mount = l.v1[f.controller]
-		} else {
+		default:
 			// cpu.stat is there without the controller, too.
 			s.mount, s.v2 = l.unified, true
 		}
@@ -73,7 +77,12 @@ func NewLane(l Layout, o Options) *Lane {
 
 func (r *Lane) fileOf(s source, f laneSpec) laneFile {
 	file := laneFile{source: s, parse: f.parse, keys: make(map[string]int), limit: f.limit}
+	begin := len(r.columns)
 	add := func(name string) int {
+		// A number may have had another name in older kernels.
+		if at := slices.Index(r.columns[begin:], name); at >= 0 {
+			return begin + at
+		}
 		r.columns = append(r.columns, name)
 		return len(r.columns) - 1
 	}
@@ -140,7 +149,8 @@ func (r *Lane) Read(c *model.Container, values []float64) error {
 		if err == nil {
 			err = f.parse(f, text, values)
 		}
-		if err != nil && !gone(err) && !errors.Is(err, errAbsent) {
+		// Pressure may be switched off for one group.
+		if err != nil && !gone(err) && !errors.Is(err, errAbsent) && !errors.Is(err, syscall.EOPNOTSUPP) {
 			errs = append(errs, fmt.Errorf("reading %s of %q: %w", f.names[0], c.CgroupPath, err))
 		}
 	}
@@ -321,6 +331,21 @@ func addTo(f *laneFile, values []float64, key, number []byte) error {
 		values[column] = 0
 	}
 	values[column] += float64(n)
+	return nil
+}
+
+var fullPressure = []byte("\nfull ")
+
+// lanePressure reads a pressure file: for how long some, and all, threads waited.
+func lanePressure(f *laneFile, text []byte, values []float64) error {
+	p, err := parsePressure(text)
+	if err != nil {
+		return err
+	}
+	values[f.columns[0]] = float64(p.WaitingNS)
+	if bytes.Contains(text, fullPressure) {
+		values[f.columns[1]] = float64(p.StalledNS)
+	}
 	return nil
 }
 

@@ -25,12 +25,12 @@ func laneValue(t *testing.T, r *Lane, values []float64, column string) float64 {
 func v2Lane(t testing.TB) (*Lane, *model.Container, string) {
 	t.Helper()
 	root, path := t.TempDir(), "/system.slice/docker-"+idA+".scope"
-	for _, name := range []string{"memory.current", "memory.stat", "memory.max", "cpu.stat", "io.stat", "pids.current"} {
+	for _, name := range []string{"memory.current", "memory.stat", "memory.max", "cpu.stat", "io.stat", "pids.current", "cpu.pressure", "memory.pressure", "io.pressure"} {
 		writeFile(t, filepath.Join(root, path, name), string(testFile(t, "v2/"+name)))
 	}
 	writeFile(t, filepath.Join(root, path, "cpu.max"), "150000 100000\n")
 	writeFile(t, filepath.Join(root, path, "pids.max"), "max\n")
-	r := NewLane(Layout{Name: "v2", MountPoint: root, unified: root, v2: []string{"cpu", "io", "memory", "pids"}}, Options{})
+	r := NewLane(Layout{Name: "v2", MountPoint: root, unified: root, v2: []string{"cpu", "io", "memory", "pids"}}, Options{ProcRoot: pressedProc(t)})
 	t.Cleanup(r.Close)
 	return r, &model.Container{ID: idA, CgroupPath: path, Cgroup: 7}, root + path
 }
@@ -53,6 +53,12 @@ func TestLaneReadsV2(t *testing.T) {
 	want("memory.current", 61775872)
 	want("memory.stat/anon", 12783616)
 	want("memory.stat/pgfault", 9351)
+	want("refaults_anon", 0)
+	want("refaults_file", 4)
+	want("pressure_cpu_waiting_ns", pressureIn(t, "cpu", "some"))
+	want("pressure_cpu_stalled_ns", pressureIn(t, "cpu", "full"))
+	want("pressure_memory_waiting_ns", pressureIn(t, "memory", "some"))
+	want("pressure_io_stalled_ns", pressureIn(t, "io", "full"))
 	want("cpu.stat/nr_throttled", 37)
 	want("cpu.stat/throttled_usec", 2211549)
 	want("cpu_quota_ns", 150e6)
@@ -76,6 +82,70 @@ func TestLaneReadsV2(t *testing.T) {
 		t.Errorf("reading a group that is gone: %v", err)
 	}
 	want("memory.current", math.NaN())
+}
+
+// pressedProc is the procfs of a kernel that keeps pressure stall information.
+func pressedProc(t testing.TB) string {
+	t.Helper()
+	root := t.TempDir()
+	writeFile(t, filepath.Join(root, "pressure", "cpu"), "")
+	return root
+}
+
+// pressureIn is a total of a pressure file in ns, read with other means than those under test.
+func pressureIn(t *testing.T, resource, kind string) float64 {
+	t.Helper()
+	for _, line := range strings.Split(string(testFile(t, "v2/"+resource+".pressure")), "\n") {
+		if _, total, found := strings.Cut(line, "total="); found && strings.HasPrefix(line, kind+" ") {
+			us, err := strconv.Atoi(total)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return float64(us) * 1000
+		}
+	}
+	t.Fatalf("no line %s in %s.pressure", kind, resource)
+	return 0
+}
+
+// Old kernels have refaults under one name, no pressure of the CPU for all threads, and some hosts none at all; on a v1
+// host, refaults are of the groups below, too, and pressure is in the v2 hierarchy.
+func TestLaneOfOtherKernels(t *testing.T) {
+	r, c, dir := v2Lane(t)
+	writeFile(t, filepath.Join(dir, "memory.stat"), "workingset_refault 77\n")
+	writeFile(t, filepath.Join(dir, "cpu.pressure"), "some avg10=0.00 avg60=0.00 avg300=0.00 total=5\n")
+	if err := os.Remove(filepath.Join(dir, "io.pressure")); err != nil {
+		t.Fatal(err)
+	}
+	values := make([]float64, len(r.Columns()))
+	check := func(want map[string]float64) {
+		t.Helper()
+		if err := r.Read(c, values); err != nil {
+			t.Fatal(err)
+		}
+		for column, want := range want {
+			if got := laneValue(t, r, values, column); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
+				t.Errorf("%s is %v, want %v", column, got, want)
+			}
+		}
+	}
+	check(map[string]float64{"refaults_file": 77, "refaults_anon": math.NaN(), "pressure_cpu_waiting_ns": 5000,
+		"pressure_cpu_stalled_ns": math.NaN(), "pressure_io_waiting_ns": math.NaN()})
+	if n := slices.Index(r.Columns(), "refaults_file"); slices.Contains(r.Columns()[n+1:], "refaults_file") {
+		t.Errorf("a column is there twice: %v", r.Columns())
+	}
+	without := NewLane(Layout{Name: "v2", unified: t.TempDir()}, Options{ProcRoot: t.TempDir()})
+	if slices.Contains(without.Columns(), "pressure_cpu_waiting_ns") {
+		t.Error("columns for what this kernel does not keep")
+	}
+
+	memory, unified := t.TempDir(), t.TempDir()
+	writeFile(t, filepath.Join(memory, c.CgroupPath, "memory.stat"), "workingset_refault_file 1\ntotal_workingset_refault_anon 2\ntotal_workingset_refault_file 3\n")
+	writeFile(t, filepath.Join(unified, c.CgroupPath, "memory.pressure"), "some total=6\nfull total=4\n")
+	r = NewLane(Layout{Name: "hybrid", unified: unified, v1: map[string]string{"memory": memory}}, Options{ProcRoot: pressedProc(t)})
+	t.Cleanup(r.Close)
+	values = make([]float64, len(r.Columns()))
+	check(map[string]float64{"refaults_anon": 2, "refaults_file": 3, "pressure_memory_waiting_ns": 6000, "pressure_memory_stalled_ns": 4000})
 }
 
 // dios is counted with other means than those under test.
@@ -142,9 +212,10 @@ func FuzzLane(f *testing.F) {
 	}
 	f.Add([]byte("8:0 Read 5\n8:0 Write 7\nTotal 12\n"))
 	f.Add([]byte("max 100000\n"))
+	f.Add([]byte("some avg10=0.00 avg60=0.00 avg300=0.00 total=1234\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		file := &laneFile{keys: map[string]int{"anon": 0, "rbytes": 1, "Read": 0, "": 1}, columns: []int{0, 1}}
-		for _, parse := range []laneParser{laneNumber, laneWords, laneKeys, laneDevices, laneIOStat, laneQuota} {
+		for _, parse := range []laneParser{laneNumber, laneWords, laneKeys, laneDevices, laneIOStat, laneQuota, lanePressure} {
 			parse(file, text, make([]float64, 2))
 		}
 	})

@@ -1,5 +1,7 @@
 package container
 
+import "slices"
+
 // perCPUUsage stands for as many columns as there are CPUs.
 const perCPUUsage = "cpu.usage.percpu"
 
@@ -12,6 +14,8 @@ type laneSpec struct {
 	numbers []laneColumn
 	// limit is true for files that change when somebody changes a setting; see limitEvery.
 	limit bool
+	// unified files are of the v2 hierarchy on all hosts.
+	unified bool
 }
 
 type laneColumn struct{ key, column string }
@@ -26,9 +30,23 @@ func named(prefix string, keys ...string) (numbers []laneColumn) {
 
 func laneFilesOf(version int) []laneSpec {
 	if version == 1 {
-		return laneFilesV1()
+		return append(laneFilesV1(), lanePressures...)
 	}
-	return laneFilesV2
+	return append(slices.Clone(laneFilesV2), lanePressures...)
+}
+
+// refaults are the numbers of memory.stat that rAdvisor does not have. Until 5.9 there were those of files alone.
+func refaults(prefix string) []laneColumn {
+	return []laneColumn{{prefix + "workingset_refault_anon", "refaults_anon"}, {prefix + "workingset_refault_file", "refaults_file"},
+		{prefix + "workingset_refault", "refaults_file"}}
+}
+
+// lanePressures are there where the kernel keeps pressure stall information.
+var lanePressures = []laneSpec{pressureOf("cpu"), pressureOf("memory"), pressureOf("io")}
+
+func pressureOf(resource string) laneSpec {
+	return laneSpec{names: []string{resource + ".pressure"}, parse: lanePressure, unified: true,
+		numbers: []laneColumn{{"some", "pressure_" + resource + "_waiting_ns"}, {"full", "pressure_" + resource + "_stalled_ns"}}}
 }
 
 func oneNumber(controller, file, column string) laneSpec {
@@ -55,9 +73,9 @@ var laneFilesV2 = []laneSpec{
 	limitOf(oneNumber("memory", "memory.high", "memory.high")),
 	limitOf(oneNumber("memory", "memory.max", "memory.max")),
 	spec("memory", []string{"memory.stat"}, laneKeys,
-		named("memory.stat/", "anon", "file", "kernel_stack", "pagetables", "percpu", "sock", "shmem", "file_mapped", "file_dirty",
+		append(named("memory.stat/", "anon", "file", "kernel_stack", "pagetables", "percpu", "sock", "shmem", "file_mapped", "file_dirty",
 			"file_writeback", "swapcached", "inactive_anon", "active_anon", "inactive_file", "active_file", "unevictable", "pgfault",
-			"pgmajfault")),
+			"pgmajfault"), refaults("")...)),
 	spec("io", []string{"io.stat"}, laneIOStat, named("io.stat/", "rbytes", "wbytes", "rios", "wios", "dbytes", "dios")),
 }
 
@@ -79,7 +97,7 @@ func laneFilesV1() []laneSpec {
 		limitOf(oneNumber("memory", "memory.limit_in_bytes", "memory.limit.hard")),
 		limitOf(oneNumber("memory", "memory.soft_limit_in_bytes", "memory.limit.soft")),
 		oneNumber("memory", "memory.failcnt", "memory.failcnt"),
-		spec("memory", []string{"memory.stat"}, laneKeys, []laneColumn{
+		spec("memory", []string{"memory.stat"}, laneKeys, append([]laneColumn{
 			{"hierarchical_memory_limit", "memory.hierarchical_limit.memory"},
 			{"hierarchical_memsw_limit", "memory.hierarchical_limit.memoryswap"},
 			{"total_cache", "memory.cache"}, {"total_rss", "memory.rss.all"}, {"total_rss_huge", "memory.rss.huge"},
@@ -87,7 +105,7 @@ func laneFilesV1() []laneSpec {
 			{"total_pgpgout", "memory.paged.out"}, {"total_pgfault", "memory.fault.total"}, {"total_pgmajfault", "memory.fault.major"},
 			{"total_inactive_anon", "memory.anon.inactive"}, {"total_active_anon", "memory.anon.active"},
 			{"total_inactive_file", "memory.file.inactive"}, {"total_active_file", "memory.file.active"},
-			{"total_unevictable", "memory.unevictable"}}),
+			{"total_unevictable", "memory.unevictable"}}, refaults("total_")...)),
 	}
 	for _, f := range []struct{ file, column string }{{"blkio.time", "blkio.time"}, {"blkio.sectors", "blkio.sectors"}} {
 		files = append(files, spec("blkio", []string{f.file + "_recursive", f.file}, laneDevices, []laneColumn{{"", f.column}}))

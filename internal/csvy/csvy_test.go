@@ -78,11 +78,12 @@ var (
 	exampleV2 = []string{
 		Tick, DueNS, LatenessNS, CPUNS, Running, RequestsServing, MemoryBytes, MemoryLimitBytes, "minor_faults", MajorFaults,
 		DiskReadBytes, "disk_discards", ThrottledNS, CPUQuotaNS, "memory.stat/anon", "memory.high",
+		"refaults_anon", "refaults_file", "pressure_cpu_waiting_ns", "pressure_memory_stalled_ns",
 	}
 	exampleRowsV2 = [][]float64{
-		{0, 777e9, 1200, 123456, 1, 0, 4096, math.Inf(1), 10, 1, 8192, 7, 5000, math.Inf(1), 100, 1 << 20},
-		{1, 777.05e9, 900, 50123456, 2, 3, nan, nan, nan, nan, nan, nan, nan, nan, nan, nan},
-		{5, 777.25e9, 52000, 100123999, 0, 1, 8192, math.Inf(1), 12, 1, 8192, 7, 5999, math.Inf(1), 120, 1 << 20},
+		{0, 777e9, 1200, 123456, 1, 0, 4096, math.Inf(1), 10, 1, 8192, 7, 5000, math.Inf(1), 100, 1 << 20, 31, 32, 33000, 34000},
+		{1, 777.05e9, 900, 50123456, 2, 3, nan, nan, nan, nan, nan, nan, nan, nan, nan, nan, nan, nan, nan, nan},
+		{5, 777.25e9, 52000, 100123999, 0, 1, 8192, math.Inf(1), 12, 1, 8192, 7, 5999, math.Inf(1), 120, 1 << 20, 31, 35, 36000, nan},
 	}
 	exampleV1     = []string{CPUNS, MemoryBytes, MemoryLimitBytes, "cpu.usage.percpu/0", "cpu.usage.percpu/1", "blkio.service.time.read", "blkio.service.time.write"}
 	exampleRowsV1 = [][]float64{

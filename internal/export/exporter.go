@@ -56,6 +56,8 @@ type Exporter struct {
 	buffer  []byte
 	counts  struct {
 		batches, samples, sent, retries, refused, rejected, unwritten atomic.Uint64
+		// bytes were written to connections.
+		bytes atomic.Uint64
 	}
 	state state
 }
@@ -94,7 +96,7 @@ func Open(o Options) (*Exporter, error) {
 	e.client = &http.Client{
 		Timeout: time.Minute,
 		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, TLSClientConfig: o.TLS, MaxIdleConns: 1, IdleConnTimeout: 90 * time.Second,
+			Proxy: http.ProxyFromEnvironment, DialContext: e.dial, TLSClientConfig: o.TLS, MaxIdleConns: 1, IdleConnTimeout: 90 * time.Second,
 			DisableCompression: true, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second,
 		},
 		// A token must not go where nobody sent it.

@@ -361,10 +361,12 @@ type Drop struct {
 	Capacity, Used uint64
 }
 
-// Part is something that an agent counts which it can give up to keep its budget.
+// Part is something that an agent does. Most of what it counts it can give up to keep its budget.
 type Part struct {
 	// Name as in "transfers"; Purpose is what is missing without it.
 	Name, Purpose string
+	// Fixed parts are never given up: they tell what they cost.
+	Fixed bool
 	// Under is the part without which this one counts nothing; empty for none.
 	Under string
 	// Programs of the kernel that it takes, as in ProgramCost.

@@ -29,6 +29,23 @@ func (c *PerfCounters) Name(place int) string {
 	return HardwareEvents[place]
 }
 
+// ProcessGain is what a process counted between two readings.
+type ProcessGain struct {
+	// Group is its control group, PID its number, Process the kernel's name of it, cut at 15 bytes.
+	Group   CgroupID
+	PID     int
+	Process string
+	// Perf has one entry for each kind of core.
+	Perf []PerfCounters
+}
+
+// ProcessPerf is what the processes of one name in a container counted, cumulative.
+type ProcessPerf struct {
+	// Process is the name, or "other" for those that are not told apart.
+	Process string
+	Perf    []PerfCounters
+}
+
 // PackageTime is what the CPUs of one package (socket) did, cumulative.
 type PackageTime struct {
 	// ID is the kernel's number of the package.

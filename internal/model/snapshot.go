@@ -56,6 +56,8 @@ type ContainerSample struct {
 	// are none.
 	Perf   []PerfCounters
 	Energy []EnergyCounter
+	// ProcessPerf are parts of Perf, in order of the name; nil where processes are not counted.
+	ProcessPerf []ProcessPerf
 }
 
 // ListenerCounters are of all sockets of a container that listen at an address.
@@ -208,6 +210,15 @@ type PartSample struct {
 	Changes uint64
 }
 
+// SentBytes is what a process wrote to its connections for one purpose, cumulative: all that its sockets took,
+// compressed and encrypted where that is done.
+type SentBytes struct {
+	// To is "otlp" (a server), "store" (a remote store), "metrics" and "api" (who asks over HTTP) or "socket" (the command line of the
+	// same host).
+	To    string
+	Bytes uint64
+}
+
 // SelfSample tells what Outsight itself costs and misses on the host.
 type SelfSample struct {
 	// IdleNS is the time in which the host's CPUs ran nothing; OtherNS is CPU time of control
@@ -218,6 +229,8 @@ type SelfSample struct {
 	Programs        []ProgramCost
 	Drops           []Drop
 	Features        []Feature
+	// Sent is what the agent's process wrote to connections, by what for.
+	Sent []SentBytes
 	// Budget is what Outsight costs and what it may cost; nil before the first measurement.
 	Budget *BudgetSample
 	// ReadNS is how long the reading of this snapshot took.

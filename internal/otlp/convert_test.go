@@ -161,6 +161,7 @@ func TestConvertValues(t *testing.T) {
 	counted("container_perf_events_total", ",event=cycles", ",pmu=cpu_core,runtime=docker", 1000)
 	counted("container_perf_events_total", ",event=instructions", ",pmu=cpu_core,runtime=docker", 2000)
 	counted("container_perf_events_total", ",event=cache_misses", ",pmu=cpu_core,runtime=docker", 40)
+	counted("container_process_perf_events_total", ",event=cycles", ",pmu=cpu_core,process=worker,runtime=docker", 600)
 	counted("container_perf_enabled_seconds_total", "", ",pmu=cpu_core,runtime=docker", 2)
 	counted("container_perf_running_seconds_total", "", ",pmu=cpu_core,runtime=docker", 1)
 	counted("container_perf_shared_cycles_total", "", ",pmu=cpu_core,runtime=docker,threads=1", 900)
@@ -260,6 +261,8 @@ func TestConvertValues(t *testing.T) {
 	f("outsight_agent_cpu_seconds_total,host=node-1", 2)
 	f("outsight_agent_resident_memory_bytes,host=node-1", 42)
 	f("outsight_agent_read_seconds,host=node-1", 0.003)
+	f("outsight_agent_sent_bytes_total,host=node-1,to=otlp", 81)
+	f("outsight_agent_sent_bytes_total,host=node-1,to=metrics", 82)
 	f("outsight_program_runs_total,host=node-1,program=on_switch", 10)
 	f("outsight_program_runs_total,host=node-1,program=on_exit", 1)
 	f("outsight_program_missed_events_total,host=node-1,program=on_switch", 0)
@@ -278,6 +281,7 @@ func TestConvertValues(t *testing.T) {
 		f("outsight_feature_shed,host=node-1,name="+name, want[1])
 		f("outsight_feature_changes_total,host=node-1,name="+name, want[2])
 	}
+	f("outsight_feature_cost_ratio,host=node-1,name=rest,purpose=everything else", 0.005)
 	f("outsight_feature_available,host=node-1,name=tp_btf/sched_switch,purpose=CPU time", 1)
 	f("outsight_feature_available,host=node-1,name=iter/tcp,purpose=connections open before the start", 0)
 	for left := range got {

@@ -27,6 +27,13 @@ var hostMetrics = append([]Metric{
 	{AgentResidentMemory, "outsight.agent.resident_memory", "By", model.Gauge,
 		"Resident memory of the agent's own process",
 		nil, nil, func(s *model.Snapshot, to *collector) { to.value(float64(s.Self.RSSBytes)) }},
+	{AgentSent, "outsight.agent.sent", "By", model.Counter,
+		"Bytes that the agent's own process wrote to connections, as its sockets took them (compressed, and encrypted): to a server (otlp), to a remote store (store), to who asked for /metrics (metrics) or for the page and its API (api), and to the command line of the same host (socket)",
+		nil, nil, func(s *model.Snapshot, to *collector) {
+			for _, sent := range s.Self.Sent {
+				to.value(float64(sent.Bytes), label(LabelTo, sent.To))
+			}
+		}},
 	{AgentRead, "outsight.agent.read", "s", model.Gauge,
 		"Time that the last reading of all counters took",
 		nil, nil, func(s *model.Snapshot, to *collector) { to.value(seconds(s.Self.ReadNS)) }},
@@ -59,14 +66,14 @@ var hostMetrics = append([]Metric{
 			}
 		}},
 	{FeatureCost, "outsight.feature.cost", "1", model.Gauge,
-		"Share of the CPU time of the host that a part of Outsight took of late, of those that it can give up",
-		nil, nil, parts(func(p *model.PartSample) float64 { return p.Spent })},
+		"Share of the CPU time of the host that a part of Outsight took of late: its kernel programs, and its work in the own process; all parts together, rest among them, are the sum of outsight_cost_ratio",
+		nil, nil, parts(true, func(p *model.PartSample) float64 { return p.Spent })},
 	{FeatureShed, "outsight.feature.shed", "", model.Gauge,
 		"1 while a part of Outsight is given up to keep the budget: what it counts stands still or is absent",
-		nil, nil, parts(func(p *model.PartSample) float64 { return boolean(p.Shed) })},
+		nil, nil, parts(false, func(p *model.PartSample) float64 { return boolean(p.Shed) })},
 	{FeatureChanges, "outsight.feature.changes", "{change}", model.Counter,
 		"Times that a part of Outsight was given up or taken up again to keep the budget",
-		nil, nil, parts(func(p *model.PartSample) float64 { return float64(p.Changes) })},
+		nil, nil, parts(false, func(p *model.PartSample) float64 { return float64(p.Changes) })},
 	{FeatureAvailable, "outsight.feature.available", "", model.Gauge,
 		"1 where a hook, counter or runtime works on this host, 0 where it does not",
 		nil, nil, features},
@@ -132,14 +139,17 @@ func costs(s *model.Snapshot, to *collector) {
 	}
 }
 
-// parts collects a number of each part that can be given up.
-func parts(number func(*model.PartSample) float64) func(*model.Snapshot, *collector) {
+// parts collects a number of each part that can be given up, or of fixed ones too.
+func parts(fixed bool, number func(*model.PartSample) float64) func(*model.Snapshot, *collector) {
 	return func(s *model.Snapshot, to *collector) {
 		if s.Self.Budget == nil {
 			return
 		}
 		for i := range s.Self.Budget.Parts {
 			p := &s.Self.Budget.Parts[i]
+			if p.Fixed && !fixed {
+				continue
+			}
 			to.value(number(p), label(LabelName, p.Name), label(LabelPurpose, p.Purpose))
 		}
 	}

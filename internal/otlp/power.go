@@ -17,6 +17,9 @@ var powerMetrics = []Metric{
 				}
 			}
 		}), nil, nil},
+	{ContainerProcessPerfEvents, "container.process.perf.events", "{event}", model.Counter,
+		"The container's hardware events by the process, with --counters processes; other are processes that are not told apart",
+		processEvents, nil, nil},
 	{ContainerPerfEnabled, "container.perf.enabled", "s", model.Counter,
 		"Time in which hardware events should have been counted",
 		perf(func(c *model.PerfCounters, to *collector) { to.value(seconds(c.EnabledNS), label(LabelPMU, c.PMU)) }), nil, nil},
@@ -74,6 +77,19 @@ func hostEnergy(s *model.Snapshot, to *collector) {
 		of("containers", p.Containers)
 		of("idle", p.Idle)
 		of("system", p.System)
+	}
+}
+
+func processEvents(s *model.ContainerSample, to *collector) {
+	for i := range s.ProcessPerf {
+		p := &s.ProcessPerf[i]
+		for _, c := range p.Perf {
+			for place, n := range c.Counts {
+				if c.Known>>place&1 != 0 && c.RunningNS > 0 {
+					to.value(float64(n), label(LabelProcess, p.Process), label(LabelEvent, c.Name(place)), label(LabelPMU, c.PMU))
+				}
+			}
+		}
 	}
 }
 

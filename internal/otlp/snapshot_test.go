@@ -78,6 +78,8 @@ func testSnapshot() *model.Snapshot {
 				Syncs: &model.SyncCounters{FSync: model.DiskOperations{Operations: 58, Latency: testHistogram()}},
 				Perf: []model.PerfCounters{{PMU: "cpu_core", Known: 0b1011, Counts: [4]uint64{1000, 2000, 0, 40}, Shared: [4]uint64{900, 100},
 					EnabledNS: 2_000_000_000, RunningNS: 1_000_000_000}},
+				ProcessPerf: []model.ProcessPerf{{Process: "worker", Perf: []model.PerfCounters{{PMU: "cpu_core", Known: 0b1, Counts: [4]uint64{600}, RunningNS: 1}}},
+					{Process: "other", Perf: []model.PerfCounters{{PMU: "cpu_core", Known: 0b1, Counts: [4]uint64{400}}}}},
 				Energy:    []model.EnergyCounter{{Domain: "package", Source: "powercap", MicroJoules: 1_500_000}, {Domain: "psys", Source: "model", MicroJoules: 7}},
 				Network:   &model.NetworkCounters{ReceiveBytes: 31, TransmitBytes: 32, ReceivePackets: 33, TransmitPackets: 34, ReceiveErrors: 35, TransmitErrors: 36, ReceiveDropped: 37, TransmitDropped: 38},
 				TCP:       &model.TCPCounters{ZeroWindows: 39, ZeroWindowsEnded: 40, ZeroWindowDrops: 41, ListenOverflows: 42},
@@ -103,11 +105,13 @@ func testSnapshot() *model.Snapshot {
 		},
 		Self: model.SelfSample{
 			IdleNS: 5_000_000_000, OtherNS: 1, CPUNS: 2_000_000_000, RSSBytes: 42, ReadNS: 3_000_000,
+			Sent:     []model.SentBytes{{To: "otlp", Bytes: 81}, {To: "metrics", Bytes: 82}},
 			Programs: []model.ProgramCost{{Name: "on_switch", Runs: 10, RunTimeNS: 1000}, {Name: "on_exit", Runs: 1, Missed: 7}, {Name: "on_fork"}},
 			Drops:    []model.Drop{{Name: "edges", Count: 3, Capacity: 100, Used: 9}, {Name: "queue", Count: 1}},
 			Budget: &model.BudgetSample{Limit: 0.01, Own: 0.004, Kernel: 0.003, Parts: []model.PartSample{
 				{Part: model.Part{Name: "names", Purpose: "what requests ask for"}, Spent: 0.002},
 				{Part: model.Part{Name: "recorder", Purpose: "samples"}, Shed: true, Changes: 3},
+				{Part: model.Part{Name: "rest", Purpose: "everything else", Fixed: true}, Spent: 0.005},
 			}},
 			Features: []model.Feature{
 				{Name: "tp_btf/sched_switch", Purpose: "CPU time", State: model.FeatureWorks},

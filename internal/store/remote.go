@@ -144,7 +144,11 @@ type Remote struct {
 }
 
 // remoteCounts are counters behind Stats.
-type remoteCounts struct{ requests, bytes, retries, failed atomic.Uint64 }
+type remoteCounts struct {
+	requests, bytes, retries, failed atomic.Uint64
+	// sent is what was written to connections, for whatever.
+	sent atomic.Uint64
+}
 
 // OpenRemote makes a Remote. It asks nothing of the other system, which may come up later.
 func OpenRemote(options RemoteOptions) (*Remote, error) {
@@ -153,9 +157,10 @@ func OpenRemote(options RemoteOptions) (*Remote, error) {
 		return nil, err
 	}
 	r := &Remote{
-		options: options, client: newClient(&options), parser: newParser(), gate: newGate(options.MaxQueries, options.QueryTimeout),
+		options: options, parser: newParser(), gate: newGate(options.MaxQueries, options.QueryTimeout),
 		writing: make(chan struct{}, 1), books: newBooks(), protocol: options.Protocol,
 	}
+	r.client = newClient(&options, &r.written.sent)
 	if options.Histograms != Native {
 		r.bounds = classicBounds(options.BucketsPerOctave)
 	}
@@ -211,6 +216,7 @@ func (r *Remote) Stats() Stats {
 	s := *r.stats.Load()
 	r.gate.counts.addTo(&s)
 	s.WriteRequests, s.WriteBytes, s.WriteRetries = r.written.requests.Load(), r.written.bytes.Load(), r.written.retries.Load()
+	s.SentBytes = r.written.sent.Load()
 	s.Unwritten, s.AnswersTooLarge, s.BadAnswers = r.written.failed.Load(), r.answersTooLarge.Load(), r.badAnswers.Load()
 	return s
 }

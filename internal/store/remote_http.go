@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -43,14 +44,34 @@ const (
 
 // newClient is the HTTP client of a remote store. Redirects are not followed: credentials would
 // go where nobody has asked for them to go, and a write would become a read.
-func newClient(o *RemoteOptions) *http.Client {
+// What is written to connections is added to sent.
+func newClient(o *RemoteOptions, sent *atomic.Uint64) *http.Client {
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return countedConn{c, sent}, nil
+	}
 	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+		Proxy: http.ProxyFromEnvironment, DialContext: dial,
 		TLSClientConfig: o.TLS, TLSHandshakeTimeout: 10 * time.Second, ForceAttemptHTTP2: true,
 		MaxIdleConnsPerHost: o.MaxQueries + 1, IdleConnTimeout: 90 * time.Second,
 		MaxResponseHeaderBytes: 64 << 10,
 	}
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// countedConn counts what its socket takes.
+type countedConn struct {
+	net.Conn
+	sent *atomic.Uint64
+}
+
+func (c countedConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.sent.Add(uint64(n))
+	return n, err
 }
 
 func (r *Remote) request(ctx context.Context, method, url string, body []byte) (*http.Request, error) {

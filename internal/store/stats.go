@@ -27,7 +27,9 @@ type Stats struct {
 	// batches that could not be written and may be appended again, and answers to queries that were
 	// too large or no answers.
 	WriteRequests, WriteBytes, WriteRetries, Unwritten uint64
-	AnswersTooLarge, BadAnswers                        uint64
+	// SentBytes is what a remote store's connections took, queries included.
+	SentBytes                   uint64
+	AnswersTooLarge, BadAnswers uint64
 }
 
 // counts are the counters behind Stats of appends.

@@ -1,0 +1,202 @@
+package agent
+
+import (
+	"context"
+	"io"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"outsight/internal/model"
+	"outsight/internal/otlp"
+)
+
+// costing is a kernel whose programs have run for what they are set to, and what can be given up of them.
+type costing struct {
+	programs    []model.ProgramCost
+	parts       []model.Part
+	own, kernel map[string]uint64
+}
+
+func (c *costing) ProgramCosts() []model.ProgramCost { return slices.Clone(c.programs) }
+func (c *costing) Parts() []model.Part               { return append(slices.Clone(c.parts), ownParts...) }
+func (c *costing) Shed(string) error                 { return nil }
+func (c *costing) Restore(string) error              { return nil }
+func (c *costing) Spent() (own, kernel map[string]uint64) {
+	return maps.Clone(c.own), maps.Clone(c.kernel)
+}
+func (c *costing) spend(part string, own, kernel uint64) {
+	c.own[part] += own
+	c.kernel[part] += kernel
+}
+func (c *costing) others(own map[string]uint64) map[string]uint64 { return own }
+
+func spentBy(t *testing.T, b *model.BudgetSample, part string) float64 {
+	t.Helper()
+	i := slices.IndexFunc(b.Parts, func(p model.PartSample) bool { return p.Name == part })
+	if i < 0 {
+		t.Fatalf("no part %q in %+v", part, b.Parts)
+	}
+	return b.Parts[i].Spent
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) < 1e-12 }
+
+// Each part has its kernel programs and its share of the process; what is of nobody is the rest, and all of them
+// together are what was spent, also where the clocks of parts are ahead of the process's.
+func TestPartsAndRestAreTheWhole(t *testing.T) {
+	c := &costing{own: map[string]uint64{}, kernel: map[string]uint64{}, parts: []model.Part{
+		{Name: "transfers", Programs: []string{"send", "receive"}}, {Name: "names"}, {Name: "recorder"},
+		{Name: "disks", Fixed: true, Programs: []string{"issue"}},
+	}}
+	meter := &programMeter{programs: c}
+	k := newKeeping(c, meter, c.others, 0, 2)
+	const second = uint64(time.Second)
+	at := time.Unix(1_800_000_000, 0)
+	meter.number = 1
+	if changes, err := k.step(at, second); err != nil || changes != nil {
+		t.Fatal(changes, err)
+	}
+	step := func(process uint64) *model.BudgetSample {
+		t.Helper()
+		meter.number++
+		at = at.Add(time.Second)
+		if _, err := k.step(at, process); err != nil {
+			t.Fatal(err)
+		}
+		told := k.told()
+		sum := 0.0
+		for _, p := range told.Parts {
+			sum += p.Spent
+		}
+		if !near(sum, told.Own+told.Kernel) {
+			t.Errorf("the parts are %v, all that was spent %v: %+v", sum, told.Own+told.Kernel, told)
+		}
+		return told
+	}
+	// Shares of one of two CPUs.
+	meter.shares = map[string]float64{"send": 0.02, "receive": 0.04, "issue": 0.01, "of nobody": 0.002}
+	c.spend("recorder", second/100, second/50)
+	c.spend("export", second/1000, 0)
+	told := step(second + second/20)
+	for part, want := range map[string]float64{
+		"transfers": 0.015, "names": 0.015, "disks": 0.005, "recorder": 0.015, "export": 0.0005, "containers": 0,
+		// The process without recorder and export, and the program of nobody.
+		"rest": 0.025 - 0.0055 + 0.001,
+	} {
+		if got := spentBy(t, told, part); !near(got, want) {
+			t.Errorf("%s took %v, want %v", part, got, want)
+		}
+	}
+	if !near(told.Own, 0.025) || !near(told.Kernel, 0.046) {
+		t.Errorf("own %v and kernel %v, want 0.025 and 0.046", told.Own, told.Kernel)
+	}
+	meter.shares = nil
+	c.spend("serving", second/10, 0)
+	told = step(second + second/20 + second/100)
+	if !near(told.Own, 0.05) || !near(spentBy(t, told, "serving"), 0.05) || spentBy(t, told, "rest") != 0 {
+		t.Errorf("a part that is ahead of the process: %+v", told)
+	}
+}
+
+// What threads worked is of the part for which they did, whatever their goroutine does next.
+func TestSpendingIsTheThreads(t *testing.T) {
+	var s spending
+	work := func(part string, d uint64) {
+		defer s.on(part)()
+		for begun := threadTime(); threadTime()-begun < d; {
+		}
+	}
+	const least = uint64(5 * time.Millisecond)
+	work("one", least)
+	work("two", 2*least)
+	time.Sleep(20 * time.Millisecond)
+	work("one", least)
+	got := s.with(map[string]uint64{"two": 1, "three": 2})
+	if got["one"] < 2*least || got["two"] < 2*least+1 || got["three"] != 2 {
+		t.Errorf("got %v", got)
+	}
+	if again := s.with(nil); again["two"] != got["two"]-1 || len(again) != 2 {
+		t.Errorf("got %v after %v", again, got)
+	}
+}
+
+// On this host the parts that are stored add up to what is stored as the whole, and those with work to do have some.
+func TestCostsOnThisHostAddUp(t *testing.T) {
+	told := make(chan *model.Snapshot, 100)
+	answers := &Answers{}
+	host, err := Open(HostOptions{Flight: time.Minute, Answers: answers, Options: Options{Budget: 0.99, Sinks: map[string]Sink{"test": sinkFunc(func(s *model.Snapshot) {
+		otlp.Convert(s)
+		told <- s
+	})}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- host.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	server := listenLocal(t)
+	serve(t, answers.Metrics(server), otlp.Handler(host.Snapshot))
+	var s *model.Snapshot
+	for limit := time.After(time.Minute); ; {
+		select {
+		case s = <-told:
+		case <-limit:
+			t.Fatal("no costs in a minute")
+		}
+		get(t, "http://"+server.Addr().String()+"/metrics")
+		if b := s.Self.Budget; b != nil && spentBy(t, b, "serving") > 0 && spentBy(t, b, "export") > 0 {
+			break
+		}
+	}
+	whole, parts := 0.0, 0.0
+	names := map[string]bool{}
+	for _, m := range otlp.Convert(s) {
+		switch m.Name {
+		case otlp.CostRatio:
+			whole += m.Value
+		case otlp.FeatureCost:
+			parts += m.Value
+			for _, l := range m.Labels {
+				if l.Name == otlp.LabelName {
+					names[l.Value] = true
+				}
+			}
+		}
+	}
+	if whole <= 0 || math.Abs(whole-parts) > 1e-9 {
+		t.Errorf("the parts are %v of the host, the whole %v", parts, whole)
+	}
+	for _, part := range []string{"recorder", "contention", "names", "transfers", "switches", "groups", "connections", "files", "containers", "export", "serving", "rest"} {
+		if !names[part] {
+			t.Errorf("no part %q among %v", part, names)
+		}
+	}
+	for _, part := range []string{"groups", "connections", "files", "containers"} {
+		if spentBy(t, s.Self.Budget, part) <= 0 {
+			t.Errorf("%s took nothing", part)
+		}
+	}
+}
+
+func get(t *testing.T, url string) {
+	t.Helper()
+	answer, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+		t.Fatal(err)
+	}
+}
