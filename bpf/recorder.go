@@ -85,7 +85,7 @@ type Recorder struct {
 	// groups is the sum of the groups' ids at the last update, stateLooks how many updates it has been that since.
 	groups     uint64
 	stateLooks int
-	links  []link.Link
+	links      []link.Link
 }
 
 // Record starts a recorder. Its first tick is due at the next whole interval of the monotonic

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"outsight/bpf"
+	"outsight/internal/access"
 	"outsight/internal/agent"
 	"outsight/internal/budget"
 	"outsight/internal/container"
@@ -26,7 +27,7 @@ import (
 
 const example = `
 Example:
-  sudo outsight-agent --listen 0.0.0.0:8471
+  sudo outsight-agent --listen 0.0.0.0:8471 --listen-token-file /etc/outsight/scrape
   sudo outsight-agent --server https://outsight.example:4318 --token-file /etc/outsight/token
 `
 
@@ -51,6 +52,11 @@ func run(args []string, out, errOut io.Writer) int {
 	htRatio := flags.String("ht-ratio", fmt.Sprint(energy.DefaultHTRatio), "power of a core with two busy hardware threads over that with one, or MODEL=`ratio`,... by parts of CPU model names")
 	mode := flags.String("kubernetes", kubernetes.Auto, "where names of pods are from: auto (the pod's service account, if there is one), in-cluster, off, or the `path` of a kubeconfig")
 	node := flags.String("node-name", os.Getenv("NODE_NAME"), "what Kubernetes calls this host, if it is not the host's `name`")
+	// Without the prefix they are what the agent shows to a server.
+	listeners := access.Files{Prefix: "listen-"}
+	for _, f := range listeners.Flags() {
+		flags.StringVar(f.Value, f.Name, "", f.Help)
+	}
 	var to export.Options
 	var files export.Files
 	flags.StringVar(&to.Server, "server", "", "`URL` of an \"outsight server\" to send everything to, as in http://HOST:4318")
@@ -99,10 +105,20 @@ func run(args []string, out, errOut io.Writer) int {
 		fmt.Fprintf(errOut, "outsight-agent: --ht-ratio: %v\nSee: outsight-agent --help\n", err)
 		return 2
 	}
+	log := slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: level}))
+	door, err := openDoor(&listeners, *listen, log)
+	var usage access.UsageError
+	if errors.As(err, &usage) {
+		fmt.Fprintf(errOut, "outsight-agent: %v\nSee: outsight-agent --help\n", err)
+		return 2
+	}
+	if err != nil {
+		fmt.Fprintf(errOut, "outsight-agent: %v\n", err)
+		return 1
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	log := slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: level}))
 	cluster, err := thisNode(*mode, *node, log)
 	if err != nil {
 		fmt.Fprintf(errOut, "outsight-agent: %v\n", err)
@@ -116,13 +132,21 @@ func run(args []string, out, errOut io.Writer) int {
 			Kernel:   bpf.Options{MaxCgroups: *maxGroups, MaxEdges: *maxEdges, TLS: *tls, WithoutEndpoints: *timesOnly, Counters: counting},
 			HTRatios: ratios,
 		},
-		Listen: *listen, Socket: *socket, Output: out,
+		Listen: *listen, Access: door, Socket: *socket, Output: out,
 	}, to, files)
 	if err != nil {
 		fmt.Fprintf(errOut, "outsight-agent: %v%s\n", err, advice(err))
 		return 1
 	}
 	return 0
+}
+
+// openDoor is who may read /metrics, if there is an address for it.
+func openDoor(files *access.Files, address string, log *slog.Logger) (access.Access, error) {
+	if address == "" {
+		return files.Open(log)
+	}
+	return files.Open(log, address)
 }
 
 // thisNode knows the pods of this host; nil where there is no cluster.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"net"
 	"net/http"
@@ -12,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"outsight/test/issuer"
 )
 
 const asCommand = "OUTSIGHT_TEST_AS_COMMAND"
@@ -40,7 +44,80 @@ func TestUsage(t *testing.T) {
 	f(2, "", `there is no argument "extra"`, "extra")
 	f(2, "", "--max-edges 7, want 16 to 1048576", "--max-edges", "7")
 	f(2, "", "--max-edges 4294967295, want 16 to 1048576", "--max-edges", "4294967295") // and one is 0 to the kernel
-	f(1, "", "choose another address with --listen", "--listen", "203.0.113.1:1")
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(tokens, []byte(scrapeToken+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f(1, "", "choose another address with --listen", "--listen", "203.0.113.1:1", "--listen-token-file", tokens)
+	// Whoever can reach it is asked who they are.
+	f(2, "", "--listen 0.0.0.0:0 can be reached by others than this host, who would not be asked who they are: give --listen-token-file", "--listen", "0.0.0.0:0")
+	f(2, "", "can be reached by others", "--listen", ":0", "--token-file", tokens) // which is what it sends
+	f(2, "", "--listen-client-ca needs --listen-tls-cert and --listen-tls-key", "--listen-client-ca", tokens)
+	f(1, "", "reading tokens", "--listen-token-file", "missing")
+}
+
+const scrapeToken = "0123456789abcdef"
+
+// Over TLS, /metrics is for who has a certificate and a token, and health checks tell nothing.
+func TestWhoMayReadMetrics(t *testing.T) {
+	ours := issuer.New(t, "ours")
+	cert, key := ours.Leaf("agent", x509.ExtKeyUsageServerAuth)
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(tokens, []byte(scrapeToken+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, metrics, _ := start(t, "--listen-token-file", tokens, "--listen-tls-cert", cert, "--listen-tls-key", key, "--listen-client-ca", ours.CA)
+	metrics = strings.Replace(metrics, "http:", "https:", 1)
+	client := func(certificates ...tls.Certificate) *http.Client {
+		transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: ours.Pool(), Certificates: certificates}}
+		t.Cleanup(transport.CloseIdleConnections)
+		return &http.Client{Transport: transport, Timeout: 30 * time.Second}
+	}
+	pair, err := tls.LoadX509KeyPair(ours.Leaf("scraper", x509.ExtKeyUsageClientAuth))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, stranger := client(pair), client()
+	ask := func(url, token string) (int, string, error) {
+		r, err := http.NewRequest(http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		answer, err := known.Do(r)
+		if err != nil {
+			return 0, "", err
+		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		return answer.StatusCode, string(body), err
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		code, body, err := ask(strings.Replace(metrics, "/metrics", "/readyz", 1), "")
+		if err == nil && code == http.StatusOK && body == "ready\n" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("/readyz: %d %q, %v", code, body, err)
+		}
+	}
+	for token, want := range map[string]int{"": http.StatusUnauthorized, "fedcba9876543210": http.StatusUnauthorized, scrapeToken: http.StatusOK} {
+		code, body, err := ask(metrics, token)
+		if err != nil || code != want || strings.Contains(body, "container_cpu_usage_seconds_total{") != (want == http.StatusOK) {
+			t.Errorf("token %q: %d %.200q, %v", token, code, body, err)
+		}
+	}
+	if answer, err := stranger.Get(metrics); err == nil {
+		t.Errorf("without a certificate: %s", answer.Status)
+	}
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Errorf("after SIGTERM it ended with %v, want exit code 0", err)
+	}
 }
 
 func command(args ...string) *exec.Cmd {
@@ -65,7 +142,7 @@ func TestMissingCapability(t *testing.T) {
 }
 
 // start starts an agent that answers.
-func start(t *testing.T) (c *exec.Cmd, metrics, socket string) {
+func start(t *testing.T, more ...string) (c *exec.Cmd, metrics, socket string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -73,7 +150,7 @@ func start(t *testing.T) (c *exec.Cmd, metrics, socket string) {
 	}
 	l.Close()
 	metrics, socket = "http://"+l.Addr().String()+"/metrics", filepath.Join(t.TempDir(), "agent.sock")
-	c = command("--listen", l.Addr().String(), "--socket", socket)
+	c = command(append([]string{"--listen", l.Addr().String(), "--socket", socket}, more...)...)
 	c.Stderr = os.Stderr
 	if err := c.Start(); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"outsight/internal/access"
 	"outsight/internal/agent"
 	"outsight/internal/export"
 )
@@ -26,6 +27,9 @@ func (f *exportFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.files.Key, "tls-key", "", "its key in PEM")
 }
 
+// ofListener begins the flags of an agent's own address: without it they are what it shows to a server.
+const ofListener = "listen-"
+
 const defaultSpool = "/var/lib/outsight/spool"
 
 // newAgent is the command that cmd/outsight-agent is alone.
@@ -33,6 +37,7 @@ func newAgent() *cobra.Command {
 	var watch watchFlags
 	var export exportFlags
 	var address string
+	listen := secureFlags{access.Files{Prefix: ofListener}}
 	c := &cobra.Command{
 		Use:   "agent",
 		Short: "Watch this host for a server, for Prometheus and for the command line, without a store",
@@ -41,7 +46,7 @@ func newAgent() *cobra.Command {
 the last minutes, in memory. Needs root.`,
 		Example: `  sudo outsight agent
   sudo outsight agent --server https://outsight.example:4318 --token-file /etc/outsight/token
-  sudo outsight agent --listen 0.0.0.0:8471 --all`,
+  sudo outsight agent --listen 0.0.0.0:8471 --listen-token-file /etc/outsight/scrape`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			log, err := logger(c)
 			if err != nil {
@@ -51,14 +56,23 @@ the last minutes, in memory. Needs root.`,
 			if err != nil {
 				return err
 			}
+			var addresses []string
+			if address != "" {
+				addresses = []string{address}
+			}
+			door, err := listen.open(log, addresses...)
+			if err != nil {
+				return err
+			}
 			host.Anomalies = anomaliesIn("")
-			o := agent.ServeOptions{Host: host, Listen: address, Socket: watch.socket, Output: c.OutOrStdout()}
+			o := agent.ServeOptions{Host: host, Listen: address, Access: door, Socket: watch.socket, Output: c.OutOrStdout()}
 			return asListenError(address, serveAgent(c.Context(), o, export))
 		},
 	}
 	watch.add(c)
 	watch.addFlight(c)
 	export.add(c)
+	listen.add(c)
 	c.Flags().StringVar(&address, "listen", agent.DefaultListen, "address of /metrics; empty for none")
 	return c
 }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"outsight/internal/access"
 	"outsight/internal/agent"
 	"outsight/internal/ingest"
 	"outsight/internal/kubernetes"
@@ -31,7 +32,7 @@ type receiveFlags struct {
 	stream     string
 	replicas   int
 	queueBytes int64
-	byHeader   bool
+	header     tenantHeader
 }
 
 const (
@@ -52,7 +53,13 @@ func (f *receiveFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.stream, "nats-stream", "OUTSIGHT", "name of the stream there; each server needs one of its own")
 	c.Flags().IntVar(&f.replicas, "nats-replicas", 0, "copies of the stream there (default: as many as it has, or 1)")
 	c.Flags().Int64Var(&f.queueBytes, "queue-bytes", 1<<30, "bytes that may wait to be stored; senders are told to wait when it is full")
-	c.Flags().BoolVar(&f.byHeader, "tenant-header", false, "let senders name their tenant by the header X-Outsight-Tenant or X-Scope-OrgID")
+	c.Flags().StringVar((*string)(&f.header), "tenant-header", string(headerOff),
+		"who sends and who reads names its tenant by the header X-Outsight-Tenant or X-Scope-OrgID: optional (without a value), required or off")
+	c.Flags().Lookup("tenant-header").NoOptDefVal = string(headerOptional)
+}
+
+func (f *receiveFlags) check() error {
+	return oneOf("tenant-header", string(f.header), string(headerOptional), string(headerRequired), string(headerOff))
 }
 
 // any is whether anything is received, and asked whether the user said so.
@@ -67,6 +74,9 @@ func asked(c *cobra.Command) bool {
 	return false
 }
 
+// named is whether tenants are named in headers.
+func (f *receiveFlags) named() bool { return f.header == headerOptional || f.header == headerRequired }
+
 func (f *receiveFlags) addresses() (all []string) {
 	for _, a := range []string{f.grpc, f.http} {
 		if a != "" {
@@ -79,19 +89,21 @@ func (f *receiveFlags) addresses() (all []string) {
 // receiver is everything that takes metrics in.
 type receiver struct {
 	flags      receiveFlags
-	access     access
+	access     access.Access
 	grpc, http net.Listener
 	embedded   *ingest.Embedded
 	conn       *nats.Conn
 	ingest     *ingest.Ingest
 	// cluster puts names to what comes; nil where there is none.
 	cluster *kubernetes.Cluster
-	log     *slog.Logger
+	// named is closed when it is known, or is waited for no longer.
+	named chan struct{}
+	log   *slog.Logger
 }
 
 // openReceiver opens the queue in the directory data, and the addresses. Of so many series it remembers the labels.
-func openReceiver(ctx context.Context, f receiveFlags, a access, data string, series int, kept anyStore, cluster *kubernetes.Cluster, log *slog.Logger) (r *receiver, err error) {
-	r = &receiver{flags: f, access: a, cluster: cluster, log: log}
+func openReceiver(ctx context.Context, f receiveFlags, a access.Access, data string, series int, kept anyStore, cluster *kubernetes.Cluster, log *slog.Logger) (r *receiver, err error) {
+	r = &receiver{flags: f, access: a, cluster: cluster, named: make(chan struct{}), log: log}
 	defer func() {
 		if err != nil {
 			r.close()
@@ -112,7 +124,7 @@ func openReceiver(ctx context.Context, f receiveFlags, a access, data string, se
 			return r, receiveError{"otlp-http", err}
 		}
 		// TLS comes last: net/http talks HTTP/2 on connections alone that it knows to be TLS.
-		r.http = a.secure(netutil.LimitListener(r.http, maxSenders))
+		r.http = a.Secure(netutil.LimitListener(r.http, maxSenders))
 	}
 	dir := filepath.Join(data, "queue")
 	if f.nats != "" {
@@ -134,15 +146,15 @@ func openReceiver(ctx context.Context, f receiveFlags, a access, data string, se
 	if err != nil {
 		return r, err
 	}
-	o := ingest.Options{Limits: ingest.Limits{Remembered: series}, Tenants: f.byHeader || len(a.auth.Tenants()) > 0, Logger: log}
+	o := ingest.Options{Limits: ingest.Limits{Remembered: series}, Tenants: f.named() || len(a.Auth.Tenants()) > 0, TenantRequired: f.header == headerRequired, Logger: log}
 	if r.embedded != nil {
 		o.Dir = dir
 	}
-	if a.auth != nil {
-		o.Auth = a.auth
+	if a.Auth != nil {
+		o.Auth = a.Auth
 	}
 	if cluster != nil {
-		o.Name = cluster.Name
+		o.Name, o.Named = cluster.Name, r.named
 	}
 	r.ingest, err = ingest.New(q, kept, o)
 	return r, err
@@ -165,8 +177,8 @@ func (r *receiver) run(ctx context.Context) error {
 	}
 	if r.grpc != nil {
 		var options []grpc.ServerOption
-		if r.access.tls != nil {
-			options = append(options, grpc.Creds(credentials.NewTLS(r.access.tls)))
+		if r.access.TLS != nil {
+			options = append(options, grpc.Creds(credentials.NewTLS(r.access.TLS)))
 		}
 		server := r.ingest.GRPC(options...)
 		stop := context.AfterFunc(ctx, func() {
@@ -182,21 +194,22 @@ func (r *receiver) run(ctx context.Context) error {
 			return nil
 		})
 	}
-	group.Go(func() error {
-		r.awaitNames(ctx)
-		return r.ingest.Run(ctx)
-	})
+	if r.cluster != nil {
+		group.Go(func() error {
+			r.awaitNames(ctx)
+			return nil
+		})
+	}
+	group.Go(func() error { return r.ingest.Run(ctx) })
 	return group.Wait()
 }
 
-// namesPatience is how long what comes waits in the queue for the first answers of Kubernetes.
+// namesPatience is how long agents wait for their answers until those of Kubernetes are there for the first time.
 const namesPatience = 15 * time.Second
 
 // awaitNames waits until the cluster is known: a series that begins without a name and goes on with one is two.
 func (r *receiver) awaitNames(ctx context.Context) {
-	if r.cluster == nil {
-		return
-	}
+	defer close(r.named)
 	select {
 	case <-ctx.Done():
 	case <-r.cluster.Synced():
@@ -210,10 +223,7 @@ const grpcStopTime = 3 * time.Second
 
 // describe tells where metrics come in, for people.
 func (r *receiver) describe() (lines []string) {
-	scheme := "http"
-	if r.access.tls != nil {
-		scheme = "https"
-	}
+	scheme := r.access.Scheme()
 	if r.http != nil {
 		lines = append(lines, fmt.Sprintf("  OTLP     %s://%s%s (outsight agent --server %s://%s)", scheme, r.http.Addr(), ingest.Path, scheme, r.http.Addr()))
 	}

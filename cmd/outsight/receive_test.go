@@ -10,15 +10,17 @@ import (
 
 	"crypto/x509"
 
+	"outsight/internal/access"
 	"outsight/internal/export"
 	"outsight/internal/model"
 	"outsight/internal/store"
+	"outsight/test/issuer"
 )
 
 // TestAgentsSendOverTLS: what an agent sends with a token and TLS is in the store; one with another token keeps it.
 func TestAgentsSendOverTLS(t *testing.T) {
-	ours, dir := newIssuer(t, "ours"), t.TempDir()
-	cert, key := ours.leaf("server", x509.ExtKeyUsageServerAuth)
+	ours, dir := issuer.New(t, "ours"), t.TempDir()
+	cert, key := ours.Leaf("server", x509.ExtKeyUsageServerAuth)
 	write := func(name, text string) string {
 		t.Helper()
 		path := filepath.Join(dir, name)
@@ -29,7 +31,7 @@ func TestAgentsSendOverTLS(t *testing.T) {
 	}
 	tokens, other := write("tokens", "0123456789abcdef\n"), write("other", "fedcba9876543210\n")
 	log := slog.New(slog.DiscardHandler)
-	access, err := (&secureFlags{tokenFile: tokens, tlsCert: cert, tlsKey: key}).open(log, "127.0.0.1:0")
+	door, err := (&secureFlags{access.Files{Tokens: tokens, Cert: cert, Key: key}}).open(log, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +40,7 @@ func TestAgentsSendOverTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer kept.Close()
-	in, err := openReceiver(t.Context(), receiveFlags{http: "127.0.0.1:0", queueBytes: 64 << 20, stream: "OUTSIGHT"}, access, dir+"/data", 1000, kept, nil, log)
+	in, err := openReceiver(t.Context(), receiveFlags{http: "127.0.0.1:0", queueBytes: 64 << 20, stream: "OUTSIGHT"}, door, dir+"/data", 1000, kept, nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +57,7 @@ func TestAgentsSendOverTLS(t *testing.T) {
 	start := func(token, name string) *export.Exporter {
 		t.Helper()
 		o := export.Options{Server: "https://" + in.http.Addr().String(), Spool: filepath.Join(dir, name), Logger: log}
-		if err := (&export.Files{Token: token, CA: filepath.Join(ours.dir, "ca.pem")}).Read(&o); err != nil {
+		if err := (&export.Files{Token: token, CA: ours.CA}).Read(&o); err != nil {
 			t.Fatal(err)
 		}
 		e, err := export.Open(o)

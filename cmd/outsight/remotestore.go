@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"outsight/internal/access"
 	"outsight/internal/api"
 	"outsight/internal/model"
 	"outsight/internal/store"
@@ -105,7 +106,7 @@ func (f *storeFlags) readTLS() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	var err error
 	if f.ca != "" {
-		if c.RootCAs, err = readCertificates("store-ca", f.ca); err != nil {
+		if c.RootCAs, err = access.ReadCertificates("store-ca", f.ca); err != nil {
 			return nil, err
 		}
 	}

@@ -1,164 +1,86 @@
 package main
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"fmt"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
-	"os"
 
 	"github.com/spf13/cobra"
 
+	"outsight/internal/access"
 	"outsight/internal/api"
 	"outsight/internal/store"
 )
 
-// secureFlags say who may talk to what this process listens on. They are read once and hold for
-// all its addresses.
-type secureFlags struct {
-	tokenFile, tlsCert, tlsKey, clientCA string
-	// tenants is a file, for commands that keep more than one tenant.
-	tenants string
-}
+// secureFlags say who may talk to what this process listens on.
+type secureFlags struct{ access.Files }
 
 func (f *secureFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.tokenFile, "token-file", "", "file of tokens, one on each line, one of which requests must have")
-	c.Flags().StringVar(&f.tlsCert, "tls-cert", "", "certificate to show, in PEM: talk TLS")
-	c.Flags().StringVar(&f.tlsKey, "tls-key", "", "its key, in PEM")
-	c.Flags().StringVar(&f.clientCA, "client-ca", "", "certificates in PEM, one of which must have signed a client's")
+	for _, flag := range f.Flags() {
+		c.Flags().StringVar(flag.Value, flag.Name, "", flag.Help)
+	}
 }
 
 func (f *secureFlags) addTenants(c *cobra.Command) {
-	c.Flags().StringVar(&f.tenants, "tenants", "", "YAML file of tenants and their tokens, as in \"shop: [TOKEN]\"; each sees its own alone")
+	c.Flags().StringVar(&f.Tenants, "tenants", "", "YAML file of tenants and their tokens, as in \"shop: [TOKEN]\"; each sees its own alone")
 }
 
-// access is what secureFlags came to.
-type access struct {
-	// auth is nil where no token is asked for.
-	auth *api.Authenticator
-	// tls is nil where TLS is not talked.
-	tls *tls.Config
+// open is Files.Open, whose UsageError is one of the command's usage.
+func (f *secureFlags) open(log *slog.Logger, addresses ...string) (access.Access, error) {
+	a, err := f.Open(log, addresses...)
+	var usage access.UsageError
+	if errors.As(err, &usage) {
+		err = usageError{err}
+	}
+	return a, err
 }
 
-// open reads the files, and refuses what would let strangers in: an address that others than
-// this host can reach, without a token or a client's certificate.
-func (f *secureFlags) open(log *slog.Logger, addresses ...string) (a access, err error) {
-	if f.tokenFile != "" && f.tenants != "" {
-		return a, usagef("--token-file and --tenants cannot both be given: the file of tenants has their tokens")
-	}
-	if (f.tlsCert == "") != (f.tlsKey == "") {
-		return a, usagef("--tls-cert and --tls-key go together")
-	}
-	if f.clientCA != "" && f.tlsCert == "" {
-		return a, usagef("--client-ca needs --tls-cert and --tls-key: certificates are asked for over TLS alone")
-	}
-	switch {
-	case f.tokenFile != "":
-		a.auth, err = api.ReadTokens(f.tokenFile)
-	case f.tenants != "":
-		a.auth, err = api.ReadTenants(f.tenants)
-	}
-	if err != nil {
-		return a, err
-	}
-	if a.tls, err = f.readTLS(); err != nil {
-		return a, err
-	}
-	for _, address := range addresses {
-		if isLoopback(address) {
-			continue
-		}
-		if a.auth == nil && f.clientCA == "" {
-			return a, usagef("--listen %s can be reached by others than this host, who would not be asked who they are: "+
-				"give --token-file, or --tls-cert, --tls-key and --client-ca, or listen on 127.0.0.1", address)
-		}
-		if a.auth != nil && a.tls == nil {
-			log.Warn("tokens go over the network in clear: give --tls-cert and --tls-key, or let a proxy talk TLS", "address", address)
-		}
-	}
-	return a, nil
-}
-
-func (f *secureFlags) readTLS() (*tls.Config, error) {
-	if f.tlsCert == "" {
-		return nil, nil
-	}
-	pair, err := tls.LoadX509KeyPair(f.tlsCert, f.tlsKey)
-	if err != nil {
-		return nil, fmt.Errorf("reading --tls-cert %q and --tls-key %q: %w", f.tlsCert, f.tlsKey, err)
-	}
-	c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
-	if f.clientCA != "" {
-		if c.ClientCAs, err = readCertificates("client-ca", f.clientCA); err != nil {
-			return nil, err
-		}
-		c.ClientAuth = tls.RequireAndVerifyClientCert
-	}
-	return c, nil
-}
-
-// readCertificates reads the file of a flag.
-func readCertificates(flag, path string) (*x509.CertPool, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading --%s: %w", flag, err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("reading --%s %q: it has no certificate in PEM", flag, path)
-	}
-	return pool, nil
-}
-
-// listen listens at an address, over TLS where that is configured.
-func (a *access) listen(address string) (net.Listener, error) {
+// listenSecurely listens at an address, over TLS where that is configured.
+func listenSecurely(address string, a access.Access) (net.Listener, error) {
 	l, err := listen(address)
 	if err != nil {
 		return nil, err
 	}
-	return a.secure(l), nil
+	return a.Secure(l), nil
 }
 
-// secure is l, over TLS where that is configured.
-func (a *access) secure(l net.Listener) net.Listener {
-	if a.tls == nil {
-		return l
-	}
-	return tls.NewListener(l, a.tls)
-}
-
-// handler is everything that is served over HTTP from a store; each tenant has one of its own.
-func (a *access) handler(kept anyStore, options api.Options) http.Handler {
+// serveFrom is everything that is served over HTTP from a store; each tenant has a handler of its own.
+func serveFrom(kept anyStore, a access.Access, header tenantHeader, options api.Options) http.Handler {
 	if r, ok := kept.(interface{ RelativeError() float64 }); ok {
 		options.RelativeError = r.RelativeError()
 	}
-	tenants := a.auth.Tenants()
-	if len(tenants) == 0 {
-		options.Prometheus, options.Auth = api.Prometheus(kept), a.auth
-		return api.New(kept, options)
+	of := func(tenant string) http.Handler {
+		o, view := options, store.ForTenant(kept, tenant)
+		o.Prometheus = api.Prometheus(view)
+		return api.New(view, o)
 	}
-	handlers := map[string]http.Handler{}
-	for _, tenant := range tenants {
-		view := store.ForTenant(kept, tenant)
-		options.Prometheus = api.Prometheus(view)
-		handlers[tenant] = api.New(view, options)
+	if tenants := a.Auth.Tenants(); len(tenants) > 0 {
+		handlers := map[string]http.Handler{}
+		for _, tenant := range tenants {
+			handlers[tenant] = of(tenant)
+		}
+		return access.ByTenant(a.Auth, handlers)
 	}
-	return api.ByTenant(a.auth, handlers)
+	options.Auth = a.Auth // for the handlers that of makes, too
+	o := options
+	o.Prometheus = api.Prometheus(kept)
+	all := api.New(kept, o)
+	switch header {
+	case headerOptional:
+		return access.ByHeader(all, all, of)
+	case headerRequired:
+		return access.ByHeader(all, nil, of)
+	}
+	return all
 }
 
-// isLoopback is whether only programs of this host can reach an address. A name other than
-// localhost may be anything.
-func isLoopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	if host == "localhost" {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback()
-}
+// tenantHeader is whether a tenant may be, or has to be, named in a header.
+type tenantHeader string
+
+// The values of --tenant-header. A bare flag is headerOptional.
+const (
+	headerOff      tenantHeader = "off"
+	headerOptional tenantHeader = "optional"
+	headerRequired tenantHeader = "required"
+)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime/debug"
 
+	"outsight/internal/access"
 	"outsight/internal/agent"
 )
 
@@ -18,7 +19,7 @@ func listen(address string) (net.Listener, error) {
 }
 
 // pageURL is where a browser on this host finds what l serves.
-func pageURL(l net.Listener, a access) string {
+func pageURL(l net.Listener, a access.Access) string {
 	host, port, err := net.SplitHostPort(l.Addr().String())
 	if err != nil {
 		return l.Addr().String()
@@ -26,11 +27,7 @@ func pageURL(l net.Listener, a access) string {
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = "localhost"
 	}
-	scheme := "http://"
-	if a.tls != nil {
-		scheme = "https://"
-	}
-	return scheme + net.JoinHostPort(host, port)
+	return a.Scheme() + "://" + net.JoinHostPort(host, port)
 }
 
 // asListenError names the address, so that the message can say what to do.

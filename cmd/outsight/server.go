@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"outsight/internal/access"
 	"outsight/internal/agent"
 	"outsight/internal/api"
 	"outsight/internal/model"
@@ -55,6 +56,9 @@ serves what is in there.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var err error
 			if o.logger, err = logger(c); err != nil {
+				return err
+			}
+			if err := o.receiveFlags.check(); err != nil {
 				return err
 			}
 			switch {
@@ -100,11 +104,11 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 	if _, err := os.Stat(o.data); err != nil && !(o.storeFlags.isSet() || o.begin && errors.Is(err, fs.ErrNotExist)) {
 		return dataError{o.data, fmt.Errorf("looking for the data directory: %w", err)}
 	}
-	access, err := o.secureFlags.open(o.logger, append(o.addresses(), o.listen)...)
+	door, err := o.secureFlags.open(o.logger, append(o.addresses(), o.listen)...)
 	if err != nil {
 		return err
 	}
-	page, err := access.listen(o.listen)
+	page, err := listenSecurely(o.listen, door)
 	if err != nil {
 		return err
 	}
@@ -128,7 +132,7 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if in, err = openReceiver(ctx, o.receiveFlags, access, o.data, o.maxSeries, kept, cluster, o.logger); err != nil {
+		if in, err = openReceiver(ctx, o.receiveFlags, door, o.data, o.maxSeries, kept, cluster, o.logger); err != nil {
 			return err
 		}
 		defer in.close()
@@ -149,12 +153,12 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 		}
 		group.Go(func() error { return in.run(ctx) })
 	}
-	describeServer(out, o, kept, in, page, access)
-	group.Go(func() error { return agent.ServeHTTP(ctx, page, access.handler(kept, options), o.logger) })
+	describeServer(out, o, kept, in, page, door)
+	group.Go(func() error { return agent.ServeHTTP(ctx, page, serveFrom(kept, door, o.header, options), o.logger) })
 	return group.Wait()
 }
 
-func describeServer(out io.Writer, o serverOptions, kept anyStore, in *receiver, page net.Listener, a access) {
+func describeServer(out io.Writer, o serverOptions, kept anyStore, in *receiver, page net.Listener, a access.Access) {
 	remote := o.storeFlags.isSet()
 	place := o.data
 	if remote {

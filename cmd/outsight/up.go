@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"outsight/internal/access"
 	"outsight/internal/agent"
 	"outsight/internal/api"
 	"outsight/internal/otlp"
@@ -73,7 +74,7 @@ query API and /metrics. Needs root.`,
 // up is agent, store and page in one process.
 type up struct {
 	options      upOptions
-	access       access
+	access       access.Access
 	page, socket net.Listener
 	store        anyStore
 	host         *agent.Host
@@ -105,7 +106,7 @@ func openUp(o upOptions) (u *up, err error) {
 	if err != nil {
 		return u, err
 	}
-	u.page = u.access.secure(u.answers.Page(page))
+	u.page = u.access.Secure(u.answers.Page(page))
 	if u.socket, err = agent.Listen(o.socket); err != nil {
 		return u, err
 	}
@@ -134,7 +135,7 @@ func openUp(o upOptions) (u *up, err error) {
 
 // handler is everything that is served over HTTP.
 func (u *up) handler() http.Handler {
-	return u.access.handler(u.store, api.Options{
+	return serveFrom(u.store, u.access, headerOff, api.Options{
 		Metrics:  otlp.Handler(u.host.Snapshot),
 		Snapshot: u.host.Snapshot,
 		Flight:   u.host.Flight,

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"outsight/internal/access"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
 )
@@ -39,6 +40,8 @@ type ServeOptions struct {
 	Host HostOptions
 	// Listen is the address of /metrics; empty for none. Socket is DefaultSocket if empty.
 	Listen, Socket string
+	// Access says who may read /metrics.
+	Access access.Access
 	// Output takes what a person wants to know at the start.
 	Output io.Writer
 }
@@ -86,7 +89,7 @@ func Serve(ctx context.Context, o ServeOptions) error {
 	if o.Output != nil {
 		host.Describe(o.Output)
 		if metrics != nil {
-			fmt.Fprintf(o.Output, "  metrics  http://%s/metrics\n", metrics.Addr())
+			fmt.Fprintf(o.Output, "  metrics  %s://%s/metrics\n", o.Access.Scheme(), metrics.Addr())
 		}
 	}
 	small := time.AfterFunc(startPagesAfter, func() {
@@ -101,11 +104,26 @@ func Serve(ctx context.Context, o ServeOptions) error {
 		return ServeHTTP(ctx, answers.Socket(socket), SocketHandler(host.Snapshot, host), o.Host.Logger)
 	})
 	if metrics != nil {
-		mux := http.NewServeMux()
-		mux.Handle("/metrics", otlp.Handler(host.Snapshot))
-		group.Go(func() error { return ServeHTTP(ctx, answers.Metrics(metrics), mux, o.Host.Logger) })
+		handler, listener := o.Access.Auth.Require(metricsHandler(host.Snapshot)), o.Access.Secure(answers.Metrics(metrics))
+		group.Go(func() error { return ServeHTTP(ctx, listener, handler, o.Host.Logger) })
 	}
 	return group.Wait()
+}
+
+// metricsHandler answers /metrics, and for those who keep processes running /healthz and /readyz, which tell nothing
+// else.
+func metricsHandler(newest func() *model.Snapshot) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", otlp.Handler(newest))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if newest() == nil {
+			http.Error(w, "not ready: no counters have been read yet", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	})
+	return mux
 }
 
 // ServeHTTP answers requests until ctx ends, and closes l.

@@ -1,15 +1,12 @@
 package api
 
 import (
-	"encoding/base64"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
+
+	"outsight/internal/access"
 )
 
 const (
@@ -17,89 +14,10 @@ const (
 	tokenB = "bbbbbbbbbbbbbbbb-1"
 )
 
-func TestCheckFindsTheTenantOfAToken(t *testing.T) {
-	a, err := NewAuthenticator(map[string][]string{"shop": {tokenA, tokenA + "2"}, "bank": {tokenB}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	refused := uint64(0)
-	f := func(header, tenant string, ok bool) {
-		t.Helper()
-		if got, in := a.Check(header); got != tenant || in != ok {
-			t.Errorf("%q: got %q, %v", header, got, in)
-		}
-		if !ok {
-			refused++
-		}
-		if a.Refused() != refused {
-			t.Errorf("%q: %d refused, want %d", header, a.Refused(), refused)
-		}
-	}
-	basic := func(user, password string) string {
-		return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
-	}
-	f("Bearer "+tokenA, "shop", true)
-	f("bearer  "+tokenA+"2", "shop", true)
-	f("Bearer "+tokenB, "bank", true)
-	f(basic("anybody", tokenB), "bank", true)
-	f(basic("", tokenA), "shop", true)
-	f("", "", false)
-	f(tokenA, "", false)
-	f("Bearer", "", false)
-	f("Bearer "+tokenA+"3", "", false)
-	f("Digest "+tokenA, "", false)
-	f("Basic "+tokenA, "", false)
-	f(basic(tokenA, ""), "", false)
-	f("Bearer "+strings.Repeat("x", 1<<20), "", false)
-	f("Basic "+strings.Repeat("x", 1<<20), "", false)
-	if got := a.Tenants(); !slices.Equal(got, []string{"bank", "shop"}) {
-		t.Errorf("tenants %q", got)
-	}
-	if tenant, ok := (*Authenticator)(nil).Check(""); tenant != "" || !ok {
-		t.Errorf("nobody to ask: got %q, %v", tenant, ok)
-	}
-}
-
-func TestFilesOfTokens(t *testing.T) {
-	f := func(read func(string) (*Authenticator, error), text, want string) {
-		t.Helper()
-		path := filepath.Join(t.TempDir(), "tokens")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_, err := read(path)
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%.60q: got %v, want %q", text, err, want)
-		}
-	}
-	f(ReadTokens, "# page\n\n  "+tokenA+"\r\n"+tokenB+"\n", "")
-	f(ReadTokens, "\n# none\n", "0 tokens")
-	f(ReadTokens, "short", "has 5 bytes")
-	f(ReadTokens, "with spaces in between", "printable ones without spaces")
-	f(ReadTokens, tokenA+"\n"+tokenA, "is that of")
-	f(ReadTokens, strings.Repeat("#", maxTokenFile+1), "has more than 1048576 bytes")
-	f(ReadTenants, "shop: ["+tokenA+"]\nbank:\n- "+tokenB+"\n", "")
-	f(ReadTenants, "", "want lines such as")
-	f(ReadTenants, "shop: ["+tokenA+"]\nbank: ["+tokenA+"]", "already")
-	f(ReadTenants, "shop: ["+tokenA+"]\nshop: ["+tokenB+"]", "already defined")
-	f(ReadTenants, "shop: []", `tenant "shop" has no token`)
-	f(ReadTenants, "a/b: ["+tokenA+"]", `tenant "a/b"`)
-	f(ReadTenants, `"": [`+tokenA+`]`, "want lines such as")
-	f(ReadTenants, "shop: {token: x}", "reading tenants")
-	var many strings.Builder
-	for i := range maxTokens + 1 {
-		fmt.Fprintf(&many, "token-number-%08d\n", i)
-	}
-	f(ReadTokens, many.String(), "1001 tokens: want 1 to 1000")
-	if _, err := ReadTokens(filepath.Join(t.TempDir(), "none")); err == nil {
-		t.Error("a file that is not there has tokens")
-	}
-}
-
 // What tells something needs a token, whatever way its path is written; the page and the health
 // checks do not.
 func TestWhatNeedsAToken(t *testing.T) {
-	a, err := NewAuthenticator(map[string][]string{"": {tokenA}})
+	a, err := access.NewAuthenticator(map[string][]string{"": {tokenA}})
 	if err != nil {
 		t.Fatal(err)
 	}

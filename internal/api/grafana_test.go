@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"outsight/internal/access"
 	"outsight/internal/store"
 )
 
@@ -15,7 +16,7 @@ import (
 // dashboard's variables, and alerting's lists. The paths and parameters are those of the data
 // source's documentation and of the API that it names.
 func TestGrafanaAsks(t *testing.T) {
-	a, err := NewAuthenticator(map[string][]string{"": {tokenA}})
+	a, err := access.NewAuthenticator(map[string][]string{"": {tokenA}})
 	if err != nil {
 		t.Fatal(err)
 	}

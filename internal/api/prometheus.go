@@ -29,7 +29,7 @@ const (
 )
 
 // Prometheus answers the query part of the Prometheus HTTP API at its paths, /api/v1/..., in
-// the same form, so that Grafana, promtool and scripts work. There are no rules, alerts or
+// the same form, so that Grafana, promtool and scripts work, and its remote read. There are no rules, alerts or
 // exemplars: their lists are empty.
 func Prometheus(q Backend) http.Handler {
 	p := &prometheus{q}
@@ -49,6 +49,7 @@ func Prometheus(q Backend) http.Handler {
 	read("/api/v1/metadata", p.metadata)
 	read("/api/v1/status/buildinfo", promBuildInfo)
 	ask("/api/v1/query_exemplars", constant(`[]`))
+	mux.HandleFunc("/api/v1/read", p.remoteRead)
 	read("/api/v1/rules", constant(`{"groups":[]}`))
 	read("/api/v1/alerts", constant(`{"alerts":[]}`))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -58,6 +59,27 @@ func Prometheus(q Backend) http.Handler {
 }
 
 type prometheus struct{ backend Backend }
+
+// remoteReader is a Backend that can be read by Prometheus's remote read. An error goes before any answer.
+type remoteReader interface {
+	RemoteRead(w http.ResponseWriter, r *http.Request, tenant string) error
+}
+
+func (p *prometheus) remoteRead(w http.ResponseWriter, r *http.Request) {
+	reader, ok := p.backend.(remoteReader)
+	switch {
+	case !ok:
+		promError(w, http.StatusNotImplemented, "not_implemented", "remote read is not offered here")
+	case r.Method != http.MethodPost:
+		w.Header().Set("Allow", http.MethodPost)
+		promError(w, http.StatusMethodNotAllowed, "bad_data", fmt.Sprintf("%s is not possible here, only POST", r.Method))
+	default:
+		if err := reader.RemoteRead(w, r, ""); err != nil {
+			status, kind := promErrorKind(err)
+			promError(w, status, kind, err.Error())
+		}
+	}
+}
 
 func constant(data string) func(*http.Request) (store.Answer, error) {
 	return func(*http.Request) (store.Answer, error) { return store.Answer{JSON: []byte(data)}, nil }
@@ -160,6 +182,8 @@ func promErrorKind(err error) (status int, errorType string) {
 	switch {
 	case errors.As(err, &bad), errors.Is(err, store.ErrBadQuery):
 		return http.StatusBadRequest, "bad_data"
+	case errors.Is(err, errors.ErrUnsupported):
+		return http.StatusNotImplemented, "not_implemented"
 	case errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrBusy):
 		return http.StatusServiceUnavailable, "unavailable"
 	case errors.Is(err, store.ErrTimeout):

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"outsight/internal/access"
 	"outsight/internal/model"
 	"outsight/internal/recorder"
 	"outsight/web"
@@ -32,7 +33,7 @@ type Options struct {
 	// Prometheus answers the paths under /api/v1/; nil for none.
 	Prometheus http.Handler
 	// Auth lets requests in; nil for everybody's.
-	Auth *Authenticator
+	Auth *access.Authenticator
 	// Metrics answers /metrics; nil for none.
 	Metrics http.Handler
 	// Snapshot is the newest snapshot of an agent in the same process, or nil. Without it the

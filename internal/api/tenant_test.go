@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"outsight/internal/access"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
 	"outsight/internal/store"
@@ -110,7 +111,7 @@ func TestNoTenantReadsAnothersSeries(t *testing.T) {
 					}
 				}
 			}
-			auth, err := NewAuthenticator(map[string][]string{"qzz": {tokenA}, "wzz": {tokenB}})
+			auth, err := access.NewAuthenticator(map[string][]string{"qzz": {tokenA}, "wzz": {tokenB}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -119,7 +120,7 @@ func TestNoTenantReadsAnothersSeries(t *testing.T) {
 				view := store.ForTenant(kept, tenant)
 				handlers[tenant] = New(view, Options{Prometheus: Prometheus(view), Now: func() time.Time { return now }})
 			}
-			h := ByTenant(auth, handlers)
+			h := access.ByTenant(auth, handlers)
 			ask := func(path, token string) (int, string) {
 				r := httptest.NewRequest(http.MethodGet, path, nil)
 				r.Header.Set("Authorization", "Bearer "+token)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"outsight/internal/access"
 	"outsight/internal/graph"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
@@ -202,7 +203,7 @@ func TestRecordingsOfAServer(t *testing.T) {
 }
 
 func TestStatusTellsOfRefusedRequests(t *testing.T) {
-	auth, err := NewAuthenticator(map[string][]string{"": {"0123456789abcdef"}})
+	auth, err := access.NewAuthenticator(map[string][]string{"": {"0123456789abcdef"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,8 +79,12 @@ func (i *Ingest) decompress(encoding string, raw []byte) (b []byte, held int64, 
 			if err := i.reserve(held); err != nil {
 				return nil, 0, err
 			}
-			b, err := i.decoder.DecodeAll(raw, make([]byte, 0, held))
-			return b, held, asMalformed("zstd", i.asTooLarge(err))
+			b, err := i.sized.DecodeAll(raw, make([]byte, 0, held))
+			if !errors.Is(err, zstd.ErrDecoderSizeExceeded) {
+				return b, held, asMalformed("zstd", i.asTooLarge(err))
+			}
+			// More frames follow, of which nothing is known: they count as they come.
+			i.release(held)
 		}
 		z, err := zstd.NewReader(bytes.NewReader(raw), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 			zstd.WithDecoderMaxMemory(uint64(max(i.options.MaxDecompressed, maxWindow))+1), zstd.WithDecoderMaxWindow(maxWindow))

@@ -16,7 +16,6 @@ import (
 	_ "google.golang.org/grpc/encoding/gzip" // senders compress with it by default
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
@@ -35,7 +34,7 @@ func (i *Ingest) GRPC(options ...grpc.ServerOption) *grpc.Server {
 		grpc.ForceServerCodecV2(rawCodec{}), grpc.MaxRecvMsgSize(int(i.options.MaxDecompressed)), grpc.MaxConcurrentStreams(maxStreams),
 		// Before the message is read: who sends it, and whether there is room.
 		grpc.InTapHandle(func(ctx context.Context, about *tap.Info) (context.Context, error) {
-			tenant, batch, err := i.admit(firstOf(about.Header))
+			tenant, batch, err := i.admit(about.Header.Get)
 			if err == nil && i.inFlight.Load() >= i.options.InFlight {
 				err = errBusy
 			}
@@ -61,16 +60,6 @@ func (i *Ingest) GRPC(options ...grpc.ServerOption) *grpc.Server {
 type admitted struct{ tenant, batch string }
 
 type admittedKey struct{}
-
-// firstOf reads the first of the values of a header.
-func firstOf(headers metadata.MD) func(string) string {
-	return func(name string) string {
-		if all := headers.Get(name); len(all) > 0 {
-			return all[0]
-		}
-		return ""
-	}
-}
 
 func export(service any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 	i := service.(*Ingest)

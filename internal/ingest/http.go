@@ -57,7 +57,7 @@ func (i *Ingest) post(w http.ResponseWriter, r *http.Request, media string) (rej
 		w.Header().Set("Allow", http.MethodPost)
 		return rejected, fmt.Errorf("%w: method %.20q, want POST", errUnsupported, r.Method)
 	}
-	tenant, batch, err := i.admit(r.Header.Get)
+	tenant, batch, err := i.admit(r.Header.Values)
 	if err != nil {
 		return rejected, err
 	}

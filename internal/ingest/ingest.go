@@ -33,6 +33,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"outsight/internal/access"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
 	"outsight/internal/queue"
@@ -64,12 +65,14 @@ type Options struct {
 	RetryAfter time.Duration
 	// Auth lets requests in; nil for everybody's.
 	Auth Authenticator
-	// Tenants puts the label TenantLabel on all series: what Auth says, else the headers otlp.TenantHeader or
-	// X-Scope-OrgID, else DefaultTenant.
-	Tenants bool
-	// Name adds labels to series before they are stored, as kubernetes.Cluster.Name does; nil adds none. It
+	// Tenants puts the label TenantLabel on all series: what Auth says, else access.NamedTenant, else DefaultTenant, or
+	// where TenantRequired, nothing: then the request is refused.
+	Tenants, TenantRequired bool
+	// Name adds labels to the series of agents before they are kept, as kubernetes.Cluster.Name does; nil adds none. It
 	// changes nothing of what it is given.
 	Name func([]model.Series) []model.Series
+	// Named is closed when Name knows what it can know: agents' batches wait for it. Nil is at once.
+	Named <-chan struct{}
 	// Dir is where the consumer notes which message it suspects of ending the process; empty for nowhere.
 	Dir    string
 	Now    func() time.Time
@@ -96,11 +99,13 @@ func (o Options) withDefaults() Options {
 
 // Ingest takes requests into a queue, and from there into a store.
 type Ingest struct {
-	options  Options
-	queue    *queue.Queue
-	store    Store
-	encoder  *zstd.Encoder
-	decoder  *zstd.Decoder
+	options Options
+	queue   *queue.Queue
+	store   Store
+	encoder *zstd.Encoder
+	decoder *zstd.Decoder
+	// sized gives no more than there is room for already.
+	sized    *zstd.Decoder
 	decoders []*sharedDecoder
 	own      *Decoder
 	seed     maphash.Seed
@@ -131,6 +136,9 @@ func New(q *queue.Queue, s Store, o Options) (*Ingest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a decompressor: %w", err)
 	}
+	if i.sized, err = zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(maxWindow)); err != nil {
+		return nil, fmt.Errorf("making a decompressor: %w", err)
+	}
 	i.own = NewDecoder(i.options.Limits)
 	for range min(runtime.GOMAXPROCS(0), 4) {
 		i.decoders = append(i.decoders, &sharedDecoder{Decoder: NewDecoder(i.options.Limits)})
@@ -149,6 +157,7 @@ const (
 	headerReceived = "Outsight-Received"
 	headerWhole    = "Outsight-Whole"
 	headerID       = "Outsight-Id"
+	headerNames    = "Outsight-Names"
 )
 
 // request is what came over the network.
@@ -184,11 +193,20 @@ func (i *Ingest) take(ctx context.Context, r request) (rejected Rejections, err 
 	if r.tenant != "" {
 		m.Header[headerTenant] = r.tenant
 	}
-	if r.batch != "" && batch.ours {
-		m.Header[headerWhole] = "1"
-	}
 	if m.Data == nil {
 		m.Data = i.encoder.EncodeAll(r.body, make([]byte, 0, len(r.body)/4+64))
+	}
+	if r.batch != "" && batch.ours {
+		m.Header[headerWhole] = "1"
+		named, err := i.name(ctx, batch.Series)
+		if err != nil {
+			return rejected, err
+		}
+		var length int
+		if m.Data, length = appendNames(m.Data, batch.Series, named); length > 0 {
+			m.Header[headerNames] = strconv.Itoa(length)
+		}
+		batch.Series = named
 	}
 	// Before it is published: the consumer may have it at once.
 	rejected, samples := batch.Rejected, uint64(len(batch.Series))
@@ -233,10 +251,7 @@ func (i *Ingest) decode(r request, received time.Time) (*Batch, error) {
 // batchNumberBytes is the length of the number at the end of a batch's name.
 const batchNumberBytes = otlp.BatchNumberDigits
 
-var (
-	tenantName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
-	batchName  = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}/[0-9]{` + strconv.Itoa(otlp.BatchNumberDigits) + `}$`)
-)
+var batchName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}/[0-9]{` + strconv.Itoa(otlp.BatchNumberDigits) + `}$`)
 
 // Errors of who sends.
 var (
@@ -246,30 +261,43 @@ var (
 )
 
 // admit finds the tenant and the batch of a request by its headers.
-func (i *Ingest) admit(header func(string) string) (tenant, batch string, err error) {
+func (i *Ingest) admit(values func(header string) []string) (tenant, batch string, err error) {
+	header := func(name string) string {
+		if all := values(name); len(all) > 0 {
+			return all[0]
+		}
+		return ""
+	}
 	if i.options.Auth != nil {
 		var ok bool
 		if tenant, ok = i.options.Auth.Check(header("Authorization")); !ok {
 			return "", "", errUnauthorized
 		}
 	}
-	asked := cmp.Or(header(otlp.TenantHeader), header("X-Scope-OrgID"))
-	switch {
-	case !i.options.Tenants:
+	if !i.options.Tenants {
 		tenant = ""
-	case tenant != "" && asked != "" && asked != tenant:
-		return "", "", errForbidden
-	default:
-		tenant = cmp.Or(tenant, asked, DefaultTenant)
-		if !tenantName.MatchString(tenant) {
-			return "", "", fmt.Errorf("%w: tenant %.80q: want up to 64 letters, digits, dots, hyphens and underscores", errBadHeader, tenant)
-		}
+	} else if tenant, err = i.tenant(tenant, values); err != nil {
+		return "", "", err
 	}
 	batch = header(otlp.BatchHeader)
 	if batch != "" && !batchName.MatchString(batch) {
 		return "", "", fmt.Errorf("%w: %s %.80q", errBadHeader, otlp.BatchHeader, batch)
 	}
 	return tenant, batch, nil
+}
+
+// tenant is that of a token, or the one that is named where the token has none.
+func (i *Ingest) tenant(ofToken string, values func(header string) []string) (string, error) {
+	named, err := access.NamedTenant(values)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("%w: %w", errBadHeader, err)
+	case ofToken != "" && named != "" && named != ofToken:
+		return "", errForbidden
+	case ofToken == "" && named == "" && i.options.TenantRequired:
+		return "", fmt.Errorf("%w: %w", errBadHeader, access.ErrNoTenant)
+	}
+	return cmp.Or(ofToken, named, DefaultTenant), nil
 }
 
 // handover spares the consumer to decode what this process has just decoded.

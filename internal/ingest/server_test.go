@@ -307,6 +307,61 @@ func TestBadBodies(t *testing.T) {
 	}
 }
 
+// All frames of a body count: in what one request may be, and in what all requests may hold.
+func TestSeveralFrames(t *testing.T) {
+	s := start(t, t.TempDir(), setup{Options: ingest.Options{MaxDecompressed: 8 << 20, InFlight: 4 << 20}})
+	now := time.Now()
+	first, second := gaugeRequest(t, "in_the_first", now, 1), gaugeRequest(t, "in_the_second", now, 2)
+	// Frames of less than 256 bytes do not tell their size.
+	first = append(first, gaugeRequest(t, strings.Repeat("x", 300), now, 1)...)
+	frames := map[string]func([]byte) []byte{
+		"gzip":        func(b []byte) []byte { return zipped(t, b) },
+		"zstd":        func(b []byte) []byte { return zstandard(t, b, false) },
+		"zstd stream": func(b []byte) []byte { return zstandard(t, b, true) },
+	}
+	skippable := []byte{0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 'a', 'b', 'c'}
+	f := func(one, other string, want int, parts ...[]byte) {
+		t.Helper()
+		var body []byte
+		for n, part := range parts {
+			kind := one
+			if n > 0 {
+				kind = other
+			}
+			if part != nil {
+				body = append(body, frames[kind](part)...)
+			} else if kind != "gzip" {
+				body = append(body, skippable...)
+			}
+		}
+		encoding, _, _ := strings.Cut(one, " ")
+		if answer, text := s.post(t, body, header{"Content-Encoding": encoding}); answer.StatusCode != want {
+			t.Errorf("%s, then %s: %s %q, want %d", one, other, answer.Status, text, want)
+		}
+	}
+	for _, kinds := range [][2]string{{"gzip", "gzip"}, {"zstd", "zstd"}, {"zstd", "zstd stream"}, {"zstd stream", "zstd"}} {
+		f(kinds[0], kinds[1], http.StatusOK, first, second)
+		f(kinds[0], kinds[1], http.StatusOK, []byte{}, first, nil, second, nil)
+		f(kinds[0], kinds[1], http.StatusTooManyRequests, first, make([]byte, 5<<20))
+		f(kinds[0], kinds[1], http.StatusTooManyRequests, first, make([]byte, 3<<20), make([]byte, 2<<20))
+	}
+	stats := s.drained(t)
+	if got := s.value(t, `in_the_first + on() in_the_second`, now); got != "3" {
+		t.Errorf("stored %q", got)
+	}
+	if stats.Refused[ingest.Busy] != 8 || stats.InFlight != 0 {
+		t.Errorf("%d were refused, want 8; %d bytes are still reserved", stats.Refused[ingest.Busy], stats.InFlight)
+	}
+	room := start(t, t.TempDir(), setup{Options: ingest.Options{MaxDecompressed: 4 << 20}})
+	for _, encode := range []string{"gzip", "zstd", "zstd stream"} {
+		body := append(frames[encode](first), frames[encode](make([]byte, 5<<20))...)
+		encoding, _, _ := strings.Cut(encode, " ")
+		if answer, text := room.post(t, body, header{"Content-Encoding": encoding}); answer.StatusCode != http.StatusRequestEntityTooLarge {
+			t.Errorf("%s: %s %q", encode, answer.Status, text)
+		}
+	}
+}
+
 // A full queue tells senders to come again, takes what fits, and loses nothing of it.
 func TestFullQueue(t *testing.T) {
 	dir := t.TempDir()
@@ -557,6 +612,101 @@ func TestEnds(t *testing.T) {
 		if got := s.value(t, name, later); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
+	}
+}
+
+// What was taken keeps the names that it got then, though it is stored by a process that knows others.
+func TestNamesGoWithTheMessage(t *testing.T) {
+	naming := func(pod string) ingest.Options {
+		return ingest.Options{Name: func(series []model.Series) []model.Series {
+			named := slices.Clone(series)
+			for i := range named {
+				if named[i].Name != "unnamed" && pod != "" {
+					named[i].Labels = append(slices.Clone(named[i].Labels), model.Label{Name: "pod", Value: pod})
+				}
+				if named[i].Name == "confidence" {
+					named[i].Value = 0.5
+				}
+			}
+			return named
+		}}
+	}
+	now := time.Now().Truncate(time.Second)
+	batch := func(i int) []byte {
+		var series []model.Series
+		for _, name := range []string{"first", "unnamed", "confidence", "last"} {
+			series = append(series, model.Series{Name: name, Kind: model.Gauge, Time: now.Add(time.Duration(i) * time.Second), Value: 1,
+				Labels: []model.Label{{Name: "host", Value: "h"}}})
+		}
+		return otlp.Encode(nil, series)
+	}
+	send := func(s *server, i int) {
+		t.Helper()
+		if answer, text := s.post(t, batch(i), header{otlp.BatchHeader: fmt.Sprintf("life/%012d", i)}); answer.StatusCode != 200 {
+			t.Fatalf("%s %q", answer.Status, text)
+		}
+	}
+	dir := t.TempDir()
+	// One that nobody takes out of the queue, one that came before there were names, and again when there were.
+	s := start(t, dir, setup{idle: true, Options: naming("old")})
+	send(s, 1)
+	s.stop()
+	s = start(t, dir, setup{idle: true, Options: naming("")})
+	send(s, 2)
+	s.stop()
+	s = start(t, dir, setup{idle: true, Options: naming("new")})
+	send(s, 2)
+	send(s, 3)
+	if stats, err := s.ingest.Stats(t.Context()); err != nil || stats.Duplicates != 1 {
+		t.Errorf("got %+v, %v", stats, err)
+	}
+	s.stop()
+	s = start(t, dir, setup{Options: naming("newer")})
+	stats := s.drained(t)
+	for query, want := range map[string]string{
+		`count_over_time(first{pod="old"}[1m])`: "1", `count_over_time(first{pod=""}[1m])`: "1", `count_over_time(first{pod="new"}[1m])`: "1",
+		`sum(count_over_time(last[1m]))`: "3", `count_over_time(unnamed[1m])`: "3", `sum(count_over_time(confidence[1m]))`: "3",
+		`sum(sum_over_time(confidence[1m]))`: "1.5",
+	} {
+		if got := s.value(t, query, now.Add(4*time.Second)); got != want {
+			t.Errorf("%s is %q, want %q", query, got, want)
+		}
+	}
+	if stats.Poison != 0 {
+		t.Errorf("got %+v", stats)
+	}
+}
+
+// An agent's batch waits for names; what has none to get does not.
+func TestBatchesWaitForNames(t *testing.T) {
+	named := make(chan struct{})
+	s := start(t, t.TempDir(), setup{Options: ingest.Options{Named: named, Name: func(series []model.Series) []model.Series { return series }}})
+	now := time.Now()
+	body := otlp.Encode(nil, []model.Series{{Name: "agents", Kind: model.Gauge, Time: now, Value: 1, Labels: []model.Label{{Name: "host", Value: "h"}}}})
+	answered := make(chan int)
+	go func() {
+		answer, _ := s.post(t, body, header{otlp.BatchHeader: "life/000000000001"})
+		answered <- answer.StatusCode
+	}()
+	if answer, text := s.post(t, gaugeRequest(t, "foreign", now, 1), nil); answer.StatusCode != 200 {
+		t.Fatalf("%s %q", answer.Status, text)
+	}
+	s.drained(t)
+	if got := s.value(t, "foreign", now) + s.value(t, "agents", now); got != "1" {
+		t.Errorf("stored %q", got)
+	}
+	select {
+	case code := <-answered:
+		t.Fatalf("answered with %d before there were names", code)
+	default:
+	}
+	close(named)
+	if code := <-answered; code != http.StatusOK {
+		t.Errorf("answered with %d", code)
+	}
+	s.drained(t)
+	if got := s.value(t, "agents", now); got != "1" {
+		t.Errorf("stored %q", got)
 	}
 }
 

@@ -57,12 +57,18 @@ func refused(err error, codes ...int) bool {
 // client asks one API server.
 type client struct {
 	base   string
-	http   *http.Client
 	config Config
+	// security is what every connection begins with.
+	security *tls.Config
+	// login is nil where no program logs in.
+	login *login
 
 	mu        sync.Mutex // guards what follows
 	token     string
 	tokenRead time.Time
+	http      *http.Client
+	// shown is the number of the credential whose certificate http shows.
+	shown uint64
 }
 
 func newClient(config Config) (*client, error) {
@@ -80,6 +86,20 @@ func newClient(config Config) (*client, error) {
 	if config.Certificate != nil {
 		security.Certificates = []tls.Certificate{*config.Certificate}
 	}
+	c := &client{base: strings.TrimSuffix(base.String(), "/"), config: config, security: security, token: config.Token}
+	if config.Plugin != nil {
+		c.login = newLogin(config.Plugin)
+	}
+	c.http = c.open(nil)
+	return c, nil
+}
+
+// open makes connections that show a certificate, or Config's where it is nil.
+func (c *client) open(certificate *tls.Certificate) *http.Client {
+	security := c.security.Clone()
+	if certificate != nil {
+		security.Certificates = []tls.Certificate{*certificate}
+	}
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: security, ForceAttemptHTTP2: true,
 		DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
@@ -88,26 +108,55 @@ func newClient(config Config) (*client, error) {
 		// A watch of a server that was cut off is silent, as one without events is.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 	}
-	return &client{base: strings.TrimSuffix(base.String(), "/"), config: config, token: config.Token,
-		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse // the token is for this server alone
-		}}}, nil
+	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse // the token is for this server alone
+	}}
 }
 
 // get asks for path and returns the body, or a *statusError. A 401 is asked once more with a token
-// that is read anew.
+// that is read anew, or what a program gives anew.
 func (c *client) get(ctx context.Context, path string, query url.Values, accept string) (io.ReadCloser, error) {
-	body, err := c.try(ctx, path, query, accept)
-	if refused(err, http.StatusUnauthorized) && c.config.TokenFile != "" {
+	shown, err := c.credential(ctx)
+	if err != nil {
+		return nil, err
+	}
+	body, err := c.try(ctx, path, query, accept, shown)
+	if !refused(err, http.StatusUnauthorized) || c.config.TokenFile == "" && c.login == nil {
+		return body, err
+	}
+	if c.login != nil {
+		c.login.refused(shown.number)
+	} else {
 		c.mu.Lock()
 		c.tokenRead = time.Time{}
 		c.mu.Unlock()
-		body, err = c.try(ctx, path, query, accept)
 	}
-	return body, err
+	if shown, err = c.credential(ctx); err != nil {
+		return nil, err
+	}
+	return c.try(ctx, path, query, accept, shown)
 }
 
-func (c *client) try(ctx context.Context, path string, query url.Values, accept string) (io.ReadCloser, error) {
+// credential is what to show: of the program if there is one, else the token. Where the program gives a certificate,
+// what is asked from now on goes over connections that show it.
+func (c *client) credential(ctx context.Context) (shown credential, err error) {
+	if c.login == nil {
+		shown.token, err = c.bearer()
+		return shown, err
+	}
+	if shown, err = c.login.current(ctx); err != nil {
+		return shown, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if shown.number > c.shown && (shown.certificate != nil || c.shown > 0) {
+		c.http.CloseIdleConnections()
+		c.http, c.shown = c.open(shown.certificate), shown.number
+	}
+	return shown, nil
+}
+
+func (c *client) try(ctx context.Context, path string, query url.Values, accept string, shown credential) (io.ReadCloser, error) {
 	target := c.base + path
 	if len(query) > 0 {
 		target += "?" + query.Encode()
@@ -118,14 +167,13 @@ func (c *client) try(ctx context.Context, path string, query url.Values, accept 
 	}
 	request.Header.Set("Accept", accept)
 	request.Header.Set("User-Agent", "outsight")
-	token, err := c.bearer()
-	if err != nil {
-		return nil, err
+	if shown.token != "" {
+		request.Header.Set("Authorization", "Bearer "+shown.token)
 	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	response, err := c.http.Do(request)
+	c.mu.Lock()
+	asker := c.http
+	c.mu.Unlock()
+	response, err := asker.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("asking for %s: %w", path, err)
 	}
@@ -168,7 +216,11 @@ func (c *client) bearer() (string, error) {
 	return c.token, nil
 }
 
-func (c *client) close() { c.http.CloseIdleConnections() }
+func (c *client) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.http.CloseIdleConnections()
+}
 
 // readLimited reads a file that a person or a kubelet wrote.
 func readLimited(path string) ([]byte, error) {

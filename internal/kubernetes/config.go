@@ -34,6 +34,8 @@ type Config struct {
 	Certificate *tls.Certificate
 	// Token of the client, or TokenFile, which is read again as tokens rotate.
 	Token, TokenFile string
+	// Plugin is the program that gives a token or a certificate; nil for none.
+	Plugin *Plugin
 }
 
 // accountDirectory is where Kubernetes mounts a pod's service account.
@@ -92,12 +94,12 @@ type kubeUser struct {
 	ClientKey             string `yaml:"client-key"`
 	ClientKeyData         string `yaml:"client-key-data"`
 	Username              string
-	Exec                  *yaml.Node
+	Exec                  *kubeExec
 	AuthProvider          *yaml.Node `yaml:"auth-provider"`
 }
 
-// ReadKubeconfig is the configuration of a kubeconfig file's current context. Programs that a file
-// names to log in (exec, auth-provider) are not run.
+// ReadKubeconfig is the configuration of a kubeconfig file's current context. A program
+// that it names to log in (exec) is run when the API server is first asked.
 func ReadKubeconfig(path string) (Config, error) {
 	text, err := readLimited(path)
 	if err != nil {
@@ -160,8 +162,6 @@ func (k *kubeconfig) cluster(name, directory string) (c Config, err error) {
 
 func (u *kubeUser) apply(c *Config, directory string) error {
 	switch {
-	case u.Exec != nil:
-		return errors.New("the user logs in by running a program (exec), which is not done here: make a service account and a token for it")
 	case u.AuthProvider != nil:
 		return errors.New("the user logs in by an auth-provider, which is not supported: make a service account and a token for it")
 	case u.Username != "":
@@ -169,6 +169,12 @@ func (u *kubeUser) apply(c *Config, directory string) error {
 	}
 	if c.Token = u.Token; c.Token == "" && u.TokenFile != "" {
 		c.TokenFile = absolute(u.TokenFile, directory)
+	}
+	if u.Exec != nil {
+		var err error
+		if c.Plugin, err = u.Exec.plugin(c, directory); err != nil {
+			return err
+		}
 	}
 	certificate, err := dataOrFile(u.ClientCertificateData, u.ClientCertificate, directory)
 	if err != nil || certificate == nil {

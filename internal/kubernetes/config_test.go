@@ -141,14 +141,16 @@ func TestKubeconfig(t *testing.T) {
 func TestKubeconfigErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"": `no context ""`, "\t": "yaml", "current-context: x": `no context "x"`,
-		fmt.Sprintf(kubeconfigShape, "https://h", "a: 1", "exec: {command: aws}"):                                           "service account",
-		fmt.Sprintf(kubeconfigShape, "https://h", "a: 1", "auth-provider: {name: gcp}"):                                     "auth-provider",
-		fmt.Sprintf(kubeconfigShape, "https://h", "a: 1", "username: admin"):                                                "password",
-		fmt.Sprintf(kubeconfigShape, "not a url", "a: 1", "token: x"):                                                       "want a URL",
-		fmt.Sprintf(kubeconfigShape, "https://h", "certificate-authority: absent.pem", "token: x"):                          "absent.pem",
-		fmt.Sprintf(kubeconfigShape, "https://h", "certificate-authority-data: '%'", "token: x"):                            "base64",
-		fmt.Sprintf(kubeconfigShape, "https://h", "a: 1", "client-certificate-data: aGk="):                                  "client's certificate",
-		strings.Replace(fmt.Sprintf(kubeconfigShape, "https://h", "a: 1", "token: x"), "name: me\n", "name: somebody\n", 1): `no user "me"`,
+		fmt.Sprintf(kubeconfigShape, "https://h", "a: 1", "exec: {command: aws}"):                                                                     `apiVersion is ""`,
+		fmt.Sprintf(kubeconfigShape, "https://h", "a: 1", "exec: {apiVersion: client.authentication.k8s.io/v1}"):                                      "none is named",
+		fmt.Sprintf(kubeconfigShape, "https://h", "a: 1", "exec: {apiVersion: client.authentication.k8s.io/v1, command: x, interactiveMode: Always}"): "nobody is here",
+		fmt.Sprintf(kubeconfigShape, "https://h", "a: 1", "auth-provider: {name: gcp}"):                                                               "auth-provider",
+		fmt.Sprintf(kubeconfigShape, "https://h", "a: 1", "username: admin"):                                                                          "password",
+		fmt.Sprintf(kubeconfigShape, "not a url", "a: 1", "token: x"):                                                                                 "want a URL",
+		fmt.Sprintf(kubeconfigShape, "https://h", "certificate-authority: absent.pem", "token: x"):                                                    "absent.pem",
+		fmt.Sprintf(kubeconfigShape, "https://h", "certificate-authority-data: '%'", "token: x"):                                                      "base64",
+		fmt.Sprintf(kubeconfigShape, "https://h", "a: 1", "client-certificate-data: aGk="):                                                            "client's certificate",
+		strings.Replace(fmt.Sprintf(kubeconfigShape, "https://h", "a: 1", "token: x"), "name: me\n", "name: somebody\n", 1):                           `no user "me"`,
 	} {
 		if _, err := parseKubeconfig([]byte(text), t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)

@@ -96,7 +96,10 @@ func feature(resource, verbs string, err error) model.Feature {
 		return f
 	}
 	f.State, f.Reason = model.FeatureAbsent, err.Error()
+	var login *loginError
 	switch {
+	case errors.As(err, &login):
+		f.Remedy = loginRemedy
 	case refused(err, http.StatusForbidden):
 		f.Remedy = fmt.Sprintf("a ClusterRole with the verbs %s on %s, bound to this account", verbs, resource)
 	case refused(err, http.StatusUnauthorized):
@@ -139,4 +142,8 @@ func (c *Cluster) Check(ctx context.Context) []model.Feature {
 	return all
 }
 
-func unreachable(f model.Feature) bool { return f.Remedy == "an API server that answers" }
+func unreachable(f model.Feature) bool {
+	return f.Remedy == "an API server that answers" || f.Remedy == loginRemedy
+}
+
+const loginRemedy = "a program of the kubeconfig (exec) that logs in, or a service account with a token"

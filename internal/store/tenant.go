@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -21,6 +22,7 @@ type Readable interface {
 	Results(context.Context, Evaluation) ([]model.QueryResult, error)
 	Find(context.Context, Lookup) (Answer, error)
 	Format(query string) (string, error)
+	RemoteRead(w http.ResponseWriter, r *http.Request, tenant string) error
 }
 
 // Tenant is one tenant's view of a store: whatever is asked, only series with its label are read.
@@ -55,6 +57,11 @@ func (t *Tenant) Find(ctx context.Context, l Lookup) (Answer, error) {
 	return t.store.Find(ctx, l)
 }
 
+// RemoteRead is Store.RemoteRead over the tenant's series, whatever tenant is asked for.
+func (t *Tenant) RemoteRead(w http.ResponseWriter, r *http.Request, _ string) error {
+	return t.store.RemoteRead(w, r, t.name)
+}
+
 // Format is Store.Format.
 func (t *Tenant) Format(query string) (string, error) { return t.store.Format(query) }
 
@@ -78,12 +85,12 @@ func tenantMatcher(tenant string) *labels.Matcher {
 // ofTenant reads the series of one tenant alone. It stands below the query engine, so that no way
 // of writing a query leads past it.
 type ofTenant struct {
-	storage.Queryable
+	storage.SampleAndChunkQueryable
 	tenant string
 }
 
 // queryable is what a query of this tenant reads, and everything where tenant is empty.
-func (s *Store) queryable(tenant string) storage.Queryable {
+func (s *Store) queryable(tenant string) storage.SampleAndChunkQueryable {
 	if tenant == "" {
 		return s.db
 	}
@@ -91,11 +98,19 @@ func (s *Store) queryable(tenant string) storage.Queryable {
 }
 
 func (o ofTenant) Querier(from, to int64) (storage.Querier, error) {
-	q, err := o.Queryable.Querier(from, to)
+	q, err := o.SampleAndChunkQueryable.Querier(from, to)
 	if err != nil {
 		return nil, err
 	}
 	return tenantQuerier{q, tenantMatcher(o.tenant)}, nil
+}
+
+func (o ofTenant) ChunkQuerier(from, to int64) (storage.ChunkQuerier, error) {
+	q, err := o.SampleAndChunkQueryable.ChunkQuerier(from, to)
+	if err != nil {
+		return nil, err
+	}
+	return tenantChunkQuerier{q, tenantMatcher(o.tenant)}, nil
 }
 
 type tenantQuerier struct {
@@ -103,20 +118,38 @@ type tenantQuerier struct {
 	own *labels.Matcher
 }
 
-func (q tenantQuerier) with(matchers []*labels.Matcher) []*labels.Matcher {
-	return append(slices.Clip(matchers), q.own)
+func with(own *labels.Matcher, matchers []*labels.Matcher) []*labels.Matcher {
+	return append(slices.Clip(matchers), own)
 }
 
 func (q tenantQuerier) Select(ctx context.Context, sorted bool, hints *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
-	return q.Querier.Select(ctx, sorted, hints, q.with(matchers)...)
+	return q.Querier.Select(ctx, sorted, hints, with(q.own, matchers)...)
 }
 
 func (q tenantQuerier) LabelValues(ctx context.Context, name string, hints *storage.LabelHints, matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
-	return q.Querier.LabelValues(ctx, name, hints, q.with(matchers)...)
+	return q.Querier.LabelValues(ctx, name, hints, with(q.own, matchers)...)
 }
 
 func (q tenantQuerier) LabelNames(ctx context.Context, hints *storage.LabelHints, matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
-	return q.Querier.LabelNames(ctx, hints, q.with(matchers)...)
+	return q.Querier.LabelNames(ctx, hints, with(q.own, matchers)...)
+}
+
+// tenantChunkQuerier is tenantQuerier for those who take chunks as they are.
+type tenantChunkQuerier struct {
+	storage.ChunkQuerier
+	own *labels.Matcher
+}
+
+func (q tenantChunkQuerier) Select(ctx context.Context, sorted bool, hints *storage.SelectHints, matchers ...*labels.Matcher) storage.ChunkSeriesSet {
+	return q.ChunkQuerier.Select(ctx, sorted, hints, with(q.own, matchers)...)
+}
+
+func (q tenantChunkQuerier) LabelValues(ctx context.Context, name string, hints *storage.LabelHints, matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+	return q.ChunkQuerier.LabelValues(ctx, name, hints, with(q.own, matchers)...)
+}
+
+func (q tenantChunkQuerier) LabelNames(ctx context.Context, hints *storage.LabelHints, matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+	return q.ChunkQuerier.LabelNames(ctx, hints, with(q.own, matchers)...)
 }
 
 // scope makes every selector of a query that another system will evaluate one of a tenant.

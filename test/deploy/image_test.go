@@ -35,8 +35,11 @@ type manifest struct {
 	mounts map[string]bool
 }
 
-// tokenDir is where the agent's token is mounted.
-const tokenDir = "/etc/outsight"
+// tokenDir is where the agent's tokens are mounted: the one to send, and the one to be scraped with.
+const (
+	tokenDir    = "/etc/outsight"
+	scrapeToken = "fedcba9876543210"
+)
 
 func agentManifest(t *testing.T) manifest {
 	t.Helper()
@@ -82,8 +85,13 @@ func freeAddress(t *testing.T) string {
 func watches(t *testing.T, address string, log func() string) {
 	t.Helper()
 	var metrics string
+	request, err := http.NewRequest(http.MethodGet, "http://"+address+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+scrapeToken)
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		response, err := http.Get("http://" + address + "/metrics")
+		response, err := http.DefaultClient.Do(request)
 		if err == nil {
 			body, _ := io.ReadAll(response.Body)
 			response.Body.Close()
@@ -179,8 +187,10 @@ func TestImage(t *testing.T) {
 			from = t.TempDir() // this host may have an agent
 		case tokenDir:
 			from = t.TempDir()
-			if err := os.WriteFile(filepath.Join(from, "token"), []byte("0123456789abcdef\n"), 0o640); err != nil {
-				t.Fatal(err)
+			for name, token := range map[string]string{"token": "0123456789abcdef", "scrape": scrapeToken} {
+				if err := os.WriteFile(filepath.Join(from, name), []byte(token+"\n"), 0o640); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 		if _, err := os.Stat(from); err != nil {
@@ -201,4 +211,15 @@ func TestImage(t *testing.T) {
 		log, _ := exec.Command("docker", "logs", name).CombinedOutput()
 		return string(log)
 	})
+	// Who has no token sees that it is ready, and nothing else.
+	for path, want := range map[string]int{"/readyz": http.StatusOK, "/metrics": http.StatusUnauthorized} {
+		response, err := http.Get("http://" + address + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%s without a token: %s, want %d", path, response.Status, want)
+		}
+	}
 }

@@ -24,6 +24,7 @@ var allowed = map[string]map[string]string{
 		"internal/topology": "which hardware threads share a core, and which CPUs are on line",
 	},
 	"internal/topology": {},
+	"internal/access":   {"internal/otlp": "the header that names a tenant"},
 	"internal/energy": {
 		"internal/model":    "CPU time and weighted cycles in, energy out",
 		"internal/topology": "lists of CPUs in sysfs",
@@ -50,6 +51,7 @@ var allowed = map[string]map[string]string{
 		"internal/recorder":  "the flight recorder runs in it",
 		"internal/budget":    "what it gives up to keep its budget",
 		"internal/energy":    "what the host draws is divided among containers",
+		"internal/access":    "who may read /metrics",
 	},
 	"internal/budget": {},
 	"internal/recorder": {
@@ -63,10 +65,11 @@ var allowed = map[string]map[string]string{
 		"internal/otlp":  "requests out",
 	},
 	"internal/ingest": {
-		"internal/model": "series out",
-		"internal/otlp":  "the names of the protocol's headers and of what agents send",
-		"internal/queue": "what was taken waits there",
-		"internal/store": "what its errors mean",
+		"internal/model":  "series out",
+		"internal/otlp":   "the names of the protocol's headers and of what agents send",
+		"internal/queue":  "what was taken waits there",
+		"internal/store":  "what its errors mean",
+		"internal/access": "which tenant a header names",
 	},
 	"internal/csvy": {},
 	"internal/csvy/parquet": {
@@ -78,6 +81,7 @@ var allowed = map[string]map[string]string{
 		"internal/model": "anomalies out",
 	},
 	"internal/api": {
+		"internal/access":   "who may ask",
 		"internal/model":    "snapshots and results",
 		"internal/store":    "what it answers from",
 		"internal/graph":    "the service map",
@@ -95,7 +99,7 @@ var allowed = map[string]map[string]string{
 		"internal/api": "", "internal/demo": "", "web": "",
 		"internal/queue": "", "internal/ingest": "", "internal/export": "",
 		"internal/recorder": "", "internal/csvy": "", "internal/csvy/parquet": "", "internal/report": "",
-		"internal/kubernetes": "", "internal/budget": "", "internal/energy": "",
+		"internal/kubernetes": "", "internal/budget": "", "internal/energy": "", "internal/access": "",
 	},
 	"cmd/outsight-agent": {
 		"internal/model": "", "bpf": "", "internal/container": "", "internal/network": "",
@@ -105,6 +109,7 @@ var allowed = map[string]map[string]string{
 		"internal/kubernetes": "names of its own node's pods: plain requests, no client library",
 		"internal/recorder":   "how anomalies are kept", "internal/report": "how they are found",
 		"internal/budget": "what its flag says",
+		"internal/access": "who may read /metrics",
 	},
 }
 

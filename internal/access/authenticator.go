@@ -1,17 +1,14 @@
-package api
+package access
 
 import (
 	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -36,15 +33,13 @@ const (
 	maxTokenFile = 1 << 20
 )
 
-var tenantName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
-
 // NewAuthenticator lets in who has one of the tokens. The keys are names of tenants; tokens under
 // the key "" belong to none.
 func NewAuthenticator(tokens map[string][]string) (*Authenticator, error) {
 	a := &Authenticator{tenants: map[[sha256.Size]byte]string{}}
 	for tenant, own := range tokens {
-		if tenant != "" && !tenantName.MatchString(tenant) {
-			return nil, fmt.Errorf("tenant %q: want up to 64 letters, digits, dots, hyphens and underscores", tenant)
+		if tenant != "" && !IsTenant(tenant) {
+			return nil, fmt.Errorf("tenant %q: want %s", tenant, tenantShape)
 		}
 		if tenant != "" && len(own) == 0 {
 			return nil, fmt.Errorf("tenant %q has no token", tenant)
@@ -165,61 +160,4 @@ func (a *Authenticator) Refused() uint64 {
 		return 0
 	}
 	return a.refused.Load()
-}
-
-// Require passes on what has a token, and the page's own files and the health checks, which tell
-// nothing. Everything else is answered with 401.
-func (a *Authenticator) Require(next http.Handler) http.Handler {
-	if a == nil {
-		return next
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isPublic(r.URL.Path) {
-			if _, ok := a.Check(r.Header.Get("Authorization")); !ok {
-				unauthorized(w)
-				return
-			}
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// ByTenant gives each request to the handler of its tenant, chosen by the token alone. Handlers
-// has one for each of a's Tenants; all of them serve the same page.
-func ByTenant(a *Authenticator, handlers map[string]http.Handler) http.Handler {
-	tenants := a.Tenants()
-	if len(tenants) == 0 || len(tenants) != len(handlers) {
-		panic(fmt.Sprintf("BUG: %d tenants have %d handlers", len(tenants), len(handlers)))
-	}
-	public := handlers[tenants[0]]
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if isPublic(r.URL.Path) {
-			public.ServeHTTP(w, r)
-			return
-		}
-		tenant, ok := a.Check(r.Header.Get("Authorization"))
-		handler := handlers[tenant]
-		if !ok || handler == nil {
-			unauthorized(w)
-			return
-		}
-		handler.ServeHTTP(w, r)
-	})
-}
-
-// isPublic is whether a path leads to a file of the page or a health check.
-func isPublic(path string) bool {
-	return path != "/metrics" && path != "/api" && !strings.HasPrefix(path, "/api/")
-}
-
-// unauthorized answers in the form of Prometheus's API, which the page understands as well. Basic
-// is not offered: browsers would ask the user by themselves, for each request.
-func unauthorized(w http.ResponseWriter) {
-	w.Header().Set("WWW-Authenticate", "Bearer")
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusUnauthorized)
-	// Who asked may have gone, which nobody needs to know.
-	_ = json.NewEncoder(w).Encode(promEnvelope{Status: "error", ErrorType: "unauthorized",
-		Error: `a token is needed: send it as "Authorization: Bearer TOKEN"`})
 }

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"outsight/internal/access"
+	"outsight/internal/api"
+	"outsight/internal/model"
+	"outsight/internal/otlp"
+	"outsight/internal/store"
+)
+
+// Without a file of tenants, senders and readers say whose series they mean: who names a tenant reads that one's
+// alone; who names none reads all, or where it is required, nothing.
+func TestTenantsByHeader(t *testing.T) {
+	for _, mode := range []tenantHeader{headerOff, headerOptional, headerRequired} {
+		t.Run(string(mode), func(t *testing.T) {
+			log, dir := slog.New(slog.DiscardHandler), t.TempDir()
+			kept, err := store.Open(dir+"/data", store.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer kept.Close()
+			in, err := openReceiver(t.Context(), receiveFlags{http: "127.0.0.1:0", queueBytes: 64 << 20, stream: "OUTSIGHT", header: mode}, access.Access{}, dir+"/data", 1000, kept, nil, log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer in.close()
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- in.run(ctx) }()
+			defer func() {
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			}()
+			server := httptest.NewServer(serveFrom(kept, access.Access{}, mode, api.Options{Metrics: in.metrics(), Logger: log}))
+			defer server.Close()
+			ask := func(method, target, header, tenant string, body []byte) (int, string) {
+				t.Helper()
+				r, err := http.NewRequest(method, target, bytes.NewReader(body))
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header.Set("Content-Type", "application/x-protobuf")
+				if tenant != "" {
+					r.Header.Set(header, tenant)
+				}
+				answer, err := http.DefaultClient.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer answer.Body.Close()
+				text, err := io.ReadAll(answer.Body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return answer.StatusCode, string(text)
+			}
+			now := time.Now()
+			sent := 0
+			for _, tenant := range []string{"shop", "bank", ""} {
+				body := otlp.Encode(nil, []model.Series{{Name: "of_" + tenant, Kind: model.Gauge, Time: now, Value: 1, Labels: []model.Label{{Name: "host", Value: "h"}}}})
+				code, text := ask(http.MethodPost, "http://"+in.http.Addr().String()+"/v1/metrics", otlp.TenantHeader, tenant, body)
+				want := http.StatusOK
+				if tenant == "" && mode == headerRequired {
+					want = http.StatusBadRequest
+				} else {
+					sent++
+				}
+				if code != want {
+					t.Errorf("sending as %q: %d %q, want %d", tenant, code, text, want)
+				}
+			}
+			for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+				results, err := kept.Instant(t.Context(), `count({__name__=~"of_.*"})`, now)
+				if err == nil && len(results) == 1 && results[0].Points[0].Value == float64(sent) {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("stored %v, %v, want %d series", results, err, sent)
+				}
+			}
+			query := server.URL + "/api/v1/query?" + url.Values{"query": {`{__name__=~"of_.*"}`}, "time": {fmt.Sprint(now.Unix() + 1)}}.Encode()
+			values := server.URL + "/api/v1/label/__name__/values"
+			reads := func(header, tenant string, code int, names ...string) {
+				t.Helper()
+				for _, target := range []string{query, values} {
+					got, text := ask(http.MethodGet, target, header, tenant, nil)
+					if got != code {
+						t.Errorf("reading as %q: %d %q, want %d", tenant, got, text, code)
+					}
+					for _, name := range []string{"of_shop", "of_bank", `of_"`} {
+						if found, want := strings.Contains(text, name), strings.Contains(strings.Join(names, " "), name); found != want {
+							t.Errorf("reading as %q: %s is in the answer: %v, want %v: %s", tenant, name, found, want, text)
+						}
+					}
+				}
+			}
+			switch all := []string{"of_shop", "of_bank", `of_"`}; mode {
+			case headerOff:
+				reads("", "", http.StatusOK, all...)
+				reads(otlp.TenantHeader, "shop", http.StatusOK, all...)
+			case headerOptional:
+				reads("", "", http.StatusOK, all...)
+			case headerRequired:
+				reads("", "", http.StatusBadRequest)
+			}
+			if mode != headerOff {
+				reads(otlp.TenantHeader, "shop", http.StatusOK, "of_shop")
+				reads("X-Scope-OrgID", "bank", http.StatusOK, "of_bank")
+				reads("X-Scope-OrgID", "nobody", http.StatusOK)
+				reads("X-Scope-OrgID", "shop|bank", http.StatusBadRequest)
+			}
+			for _, path := range []string{"/", "/healthz", "/metrics"} {
+				if code, text := ask(http.MethodGet, server.URL+path, "", "", nil); code != http.StatusOK {
+					t.Errorf("%s: %d %.200q", path, code, text)
+				}
+			}
+		})
+	}
+}

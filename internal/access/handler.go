@@ -1,0 +1,126 @@
+package access
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// Require passes on what has a token, and the page's own files and the health checks, which tell
+// nothing. Everything else is answered with 401.
+func (a *Authenticator) Require(next http.Handler) http.Handler {
+	if a == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isPublic(r.URL.Path) {
+			if _, ok := a.Check(r.Header.Get("Authorization")); !ok {
+				unauthorized(w)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// ByTenant gives each request to the handler of its tenant, chosen by the token alone. Handlers
+// has one for each of a's Tenants; all of them serve the same page.
+func ByTenant(a *Authenticator, handlers map[string]http.Handler) http.Handler {
+	tenants := a.Tenants()
+	if len(tenants) == 0 || len(tenants) != len(handlers) {
+		panic(fmt.Sprintf("BUG: %d tenants have %d handlers", len(tenants), len(handlers)))
+	}
+	public := handlers[tenants[0]]
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isPublic(r.URL.Path) {
+			public.ServeHTTP(w, r)
+			return
+		}
+		tenant, ok := a.Check(r.Header.Get("Authorization"))
+		handler := handlers[tenant]
+		if !ok || handler == nil {
+			unauthorized(w)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// maxHandlers bounds the tenants whose handlers ByHeader keeps: whoever asks can name any.
+const maxHandlers = 256
+
+// ByHeader gives each request to the handler of the tenant that it names in one of TenantHeaders, made by forTenant
+// when it is first named, and kept. What names none goes to all, or is refused where all is nil; public is for what
+// tells of no tenant: the page's own files, health checks and /metrics. Nobody proves here that the tenant is
+// theirs.
+func ByHeader(public, all http.Handler, forTenant func(string) http.Handler) http.Handler {
+	b := &byHeader{forTenant: forTenant, handlers: map[string]http.Handler{}}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isPublic(r.URL.Path) || r.URL.Path == "/metrics" {
+			public.ServeHTTP(w, r)
+			return
+		}
+		tenant, err := NamedTenant(r.Header.Values)
+		switch {
+		case err != nil:
+			refuse(w, http.StatusBadRequest, "bad_data", err.Error())
+		case tenant != "":
+			b.of(tenant).ServeHTTP(w, r)
+		case all != nil:
+			all.ServeHTTP(w, r)
+		default:
+			refuse(w, http.StatusBadRequest, "bad_data", ErrNoTenant.Error())
+		}
+	})
+}
+
+type byHeader struct {
+	forTenant func(string) http.Handler
+	// mu guards handlers.
+	mu       sync.Mutex
+	handlers map[string]http.Handler
+}
+
+func (b *byHeader) of(tenant string) http.Handler {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h := b.handlers[tenant]
+	if h == nil {
+		for other := range b.handlers {
+			if len(b.handlers) < maxHandlers {
+				break
+			}
+			// Any: one that is asked for again is made again.
+			delete(b.handlers, other)
+		}
+		h = b.forTenant(tenant)
+		b.handlers[tenant] = h
+	}
+	return h
+}
+
+// isPublic is whether a path leads to a file of the page or a health check.
+func isPublic(path string) bool {
+	return path != "/metrics" && path != "/api" && !strings.HasPrefix(path, "/api/")
+}
+
+// unauthorized answers in the form of Prometheus's API, which the page understands as well. Basic
+// is not offered: browsers would ask the user by themselves, for each request.
+func unauthorized(w http.ResponseWriter) {
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	refuse(w, http.StatusUnauthorized, "unauthorized", `a token is needed: send it as "Authorization: Bearer TOKEN"`)
+}
+
+func refuse(w http.ResponseWriter, status int, kind, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	// Who asked may have gone, which nobody needs to know.
+	_ = json.NewEncoder(w).Encode(struct {
+		Status    string `json:"status"`
+		ErrorType string `json:"errorType"`
+		Error     string `json:"error"`
+	}{"error", kind, message})
+}
