@@ -143,7 +143,7 @@ func (a *access) handler(kept anyStore, options api.Options) http.Handler {
 	handlers := map[string]http.Handler{}
 	for _, tenant := range tenants {
 		view := store.ForTenant(kept, tenant)
-		options.Prometheus = api.Prometheus(view)
+		options.Prometheus, options.Tenant = api.Prometheus(view), tenant
 		handlers[tenant] = api.New(view, options)
 	}
 	return api.ByTenant(a.auth, handlers)

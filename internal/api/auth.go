@@ -26,6 +26,8 @@ type Authenticator struct {
 	// token as for a wrong one. The tenant is "" where there are no tenants.
 	tenants map[[sha256.Size]byte]string
 	refused atomic.Uint64
+	// readers are those of them that asked for something here.
+	readers turnedAway
 }
 
 // Bounds of a file of tokens.
@@ -159,7 +161,7 @@ func (a *Authenticator) Check(authorization string) (tenant string, ok bool) {
 	return tenant, ok
 }
 
-// Refused counts what Check refused.
+// Refused counts what Check refused, to senders and readers.
 func (a *Authenticator) Refused() uint64 {
 	if a == nil {
 		return 0
@@ -176,7 +178,7 @@ func (a *Authenticator) Require(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isPublic(r.URL.Path) {
 			if _, ok := a.Check(r.Header.Get("Authorization")); !ok {
-				unauthorized(w)
+				a.refuse(w, r)
 				return
 			}
 		}
@@ -200,7 +202,7 @@ func ByTenant(a *Authenticator, handlers map[string]http.Handler) http.Handler {
 		tenant, ok := a.Check(r.Header.Get("Authorization"))
 		handler := handlers[tenant]
 		if !ok || handler == nil {
-			unauthorized(w)
+			a.refuse(w, r)
 			return
 		}
 		handler.ServeHTTP(w, r)

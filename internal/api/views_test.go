@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -215,7 +216,16 @@ func TestStatusTellsOfRefusedRequests(t *testing.T) {
 	r.Header.Set("Authorization", "Bearer 0123456789abcdef")
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `{"host":"server","name":"api/refused-requests","count":3}`) {
-		t.Errorf("%d %s", w.Code, w.Body)
+	var a statusAnswer
+	if err := json.Unmarshal(w.Body.Bytes(), &a); w.Code != http.StatusOK || err != nil {
+		t.Fatalf("%d %s, %v", w.Code, w.Body, err)
+	}
+	if len(a.Refusals) != 1 || a.Refusals[0].What != model.RefusedReaders || a.Refusals[0].Count != 3 || a.Refusals[0].From != "192.0.2.1" || a.Refusals[0].Last == nil {
+		t.Errorf("got %+v", a.Refusals)
+	}
+	// A sender that is refused by the same tokens is no reader.
+	auth.Check("Bearer of-a-sender")
+	if got := auth.RefusedReaders(); got != 3 {
+		t.Errorf("%d readers were refused, want 3", got)
 	}
 }

@@ -67,6 +67,8 @@ type Options struct {
 	// Tenants puts the label TenantLabel on all series: what Auth says, else the headers otlp.TenantHeader or
 	// X-Scope-OrgID, else DefaultTenant.
 	Tenants bool
+	// TenantNames are the tenants whose refusals are counted each by itself, beside the sum of all.
+	TenantNames []string
 	// Name adds labels to series before they are stored, as kubernetes.Cluster.Name does; nil adds none. It
 	// changes nothing of what it is given.
 	Name func([]model.Series) []model.Series
@@ -109,6 +111,9 @@ type Ingest struct {
 	// receiving has a place for each message of gRPC that is being read.
 	receiving chan struct{}
 	counts    counts
+	// all counts what was refused to everybody, tenants the same of each of Options.TenantNames. The map stays as New made it.
+	all     ledger
+	tenants map[string]*ledger
 	// suspect is the message that a process before this one never came to the end of.
 	suspect struct{ sequence, tries uint64 }
 }
@@ -136,6 +141,10 @@ func New(q *queue.Queue, s Store, o Options) (*Ingest, error) {
 		i.decoders = append(i.decoders, &sharedDecoder{Decoder: NewDecoder(i.options.Limits)})
 	}
 	i.handed.batches = map[string]*Batch{}
+	i.tenants = make(map[string]*ledger, len(i.options.TenantNames))
+	for _, name := range i.options.TenantNames {
+		i.tenants[name] = &ledger{}
+	}
 	i.readSuspect()
 	return i, nil
 }
@@ -155,7 +164,7 @@ const (
 type request struct {
 	// body is an ExportMetricsServiceRequest, compressed the same as zstd where the sender sent that.
 	body, compressed []byte
-	tenant           string
+	sender
 	// batch is the value of otlp.BatchHeader: who sent it and a number, or empty.
 	batch string
 }
@@ -172,7 +181,7 @@ func (i *Ingest) take(ctx context.Context, r request) (rejected Rejections, err 
 	}
 	i.counts.points.Add(batch.Points)
 	for reason, n := range batch.Rejected {
-		i.counts.rejected[reason].Add(n)
+		i.reject(r.sender, Reason(reason), n, explanations[reason])
 	}
 	if len(batch.Series) == 0 {
 		return batch.Rejected, nil
@@ -245,29 +254,30 @@ var (
 	errBadHeader    = errors.New("a header makes no sense")
 )
 
-// admit finds the tenant and the batch of a request by its headers.
+// admit finds the tenant and the batch of a request by its headers. With an error, the tenant is the one that was refused, or
+// that somebody names who has not shown to be of it.
 func (i *Ingest) admit(header func(string) string) (tenant, batch string, err error) {
+	asked := cmp.Or(header(otlp.TenantHeader), header("X-Scope-OrgID"))
 	if i.options.Auth != nil {
 		var ok bool
 		if tenant, ok = i.options.Auth.Check(header("Authorization")); !ok {
-			return "", "", errUnauthorized
+			return asked, "", errUnauthorized
 		}
 	}
-	asked := cmp.Or(header(otlp.TenantHeader), header("X-Scope-OrgID"))
 	switch {
 	case !i.options.Tenants:
 		tenant = ""
 	case tenant != "" && asked != "" && asked != tenant:
-		return "", "", errForbidden
+		return tenant, "", errForbidden
 	default:
 		tenant = cmp.Or(tenant, asked, DefaultTenant)
 		if !tenantName.MatchString(tenant) {
-			return "", "", fmt.Errorf("%w: tenant %.80q: want up to 64 letters, digits, dots, hyphens and underscores", errBadHeader, tenant)
+			return tenant, "", fmt.Errorf("%w: tenant %.80q: want up to 64 letters, digits, dots, hyphens and underscores", errBadHeader, tenant)
 		}
 	}
 	batch = header(otlp.BatchHeader)
 	if batch != "" && !batchName.MatchString(batch) {
-		return "", "", fmt.Errorf("%w: %s %.80q", errBadHeader, otlp.BatchHeader, batch)
+		return tenant, "", fmt.Errorf("%w: %s %.80q", errBadHeader, otlp.BatchHeader, batch)
 	}
 	return tenant, batch, nil
 }
