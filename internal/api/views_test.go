@@ -57,6 +57,14 @@ func TestServicesQueriesTellTheSame(t *testing.T) {
 	get200(t, h, "/api/outsight/services?from=now-120s", &a)
 	var g graphAnswer
 	get200(t, h, "/api/outsight/graph?from=now-120s", &g)
+	results, err := st.Instant(t.Context(), strings.ReplaceAll(a.ArrivalQuery, "$window", "120s"), now)
+	if err != nil || len(results) != 1 || last(results[0]) < 0.9*a.ArrivalRate || last(results[0]) > 1.1*a.ArrivalRate {
+		t.Errorf("%v, %v for %s, want %v", results, err, a.ArrivalQuery, a.ArrivalRate)
+	}
+	var p pathAnswer
+	if get200(t, h, "/api/outsight/path?from=now-120s", &p); p.ArrivalQuery != a.ArrivalQuery {
+		t.Errorf("the path has %q, the services %q", p.ArrivalQuery, a.ArrivalQuery)
+	}
 	for _, s := range a.Services {
 		if s.Name != "gateway" {
 			continue

@@ -36,6 +36,7 @@ export function ChangesView(p: Props) {
   return (
     <div class="changes">
       {error && <p class="inline-error" role="alert">{error}</p>}
+      {!data && !error && <p class="note">Reading…</p>}
       {data && <Windows of={data} />}
       {data && missing(data) && <p class="note">Nothing was seen in the earlier time, so there is nothing to compare with.</p>}
       {data && !missing(data) && data.changes.length === 0 && <p class="note">Nothing changed by over a tenth.</p>}

@@ -31,6 +31,7 @@ export function HeatMap({ graph, state, change, query, period }: Props) {
     <div class="heat">
       {heat.error && <p class="inline-error" role="alert">{heat.error}</p>}
       <div class="map-frame whole" ref={frame}>
+        {!h && !heat.error && <p class="note">Reading…</p>}
         {h && h.cells.length === 0 && <p class="note">{(graph.hidden_edges ?? 0) > 0 ? 'All edges are under the share of traffic that is shown.' : 'No traffic was seen in this time.'}</p>}
         {h && h.cells.length > 0 && width > 0 && (
           <Matrix heat={h} quantity={state.quantity} frame={frameOf(h.nodes.length, width - 4)} chosen={chosen?.id} pointed={at} point={point} choose={(id) => change({ edge: short(id), node: undefined, status: undefined, chart: undefined })} />
