@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { columnQuery, nodeIdOf, onSteps, sparkPath, sparkStep, tailOf } from './spark'
+import { columnQuery, nodeColumns, nodeIdOf, onSteps, ratioOf, sparkPath, sparkStep, stretchOf, tailOf } from './spark'
 import type { Node, NumberInfo } from './types'
 
 const cpu: NumberInfo = { key: 'cpu_cores', title: 'CPU', unit: 'cores', query: 'sum(rate(container_cpu_usage_seconds_total{$match}[$window]))' }
@@ -37,7 +37,24 @@ it('draws the last part of a long window, with few points', () => {
   }
 })
 
+it('begins with the first sample, and moves on by whole steps', () => {
+  expect(stretchOf(1000, 1300, 300)).toEqual({ begin: 1000, end: 1300, step: 10, points: 31 })
+  expect(stretchOf(1004, 1304, 300)).toEqual({ begin: 1010, end: 1300, step: 10, points: 30 })
+  expect(stretchOf(1000, 1300, 45)).toEqual({ begin: 1260, end: 1300, step: 10, points: 5 })
+  expect(stretchOf(1000, 1300, 3)).toBeUndefined()
+})
+
+it('asks for the numbers that there are', () => {
+  const columns = nodeColumns({ usage: [cpu], side: [p99], endpoint: [] }, ['usage.cpu_cores', 'served.p99', 'usage.unknown'], 'container', [])
+  expect(columns.map((c) => [c.key, c.of({ host: 'vm', id: 'a', server_id: 'b' })])).toEqual([['usage.cpu_cores', 'a'], ['served.p99', 'b']])
+  expect(columns[0]!.query(4)).toBe(columnQuery(cpu, 'usage', 'container', 4))
+})
+
 describe('a line', () => {
+  it('over another has gaps where the other has none', () => {
+    expect(ratioOf([1, 2, null, 4], [2, 0, 1, null])).toEqual([0.5, null, null, null])
+    expect(ratioOf([1, 2], undefined)).toEqual([null, null])
+  })
   it('has its values on steps', () => expect(onSteps([[100, '1'], [104, '3'], [106, 'NaN'], [200, '9']], 100, 2, 4)).toEqual([1, null, 3, null]))
   it('goes from 0 up, and leaves gaps out', () => {
     expect(sparkPath([0, 2, null, 1, 1], 42, 12)).toBe('M1 11L11 1M31 6L41 6')
