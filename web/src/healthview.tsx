@@ -45,19 +45,20 @@ export function HealthView({ graph, away, status: { data, error }, state, change
   const answers = asked.of as Answers
   const { lost, before, near, roomy } = data ? boundsOf(data, graph) : { lost: [], before: [], near: [], roomy: 0 }
   const programs = programsOf(answers)
-  const sparks = useLines(graph, 'health', lineColumns(programs.slice(0, PROGRAMS), [...lost, ...near, ...before]), LINE_WINDOW)
+  // Nothing is said to be well, and no line is asked for, before all of it was looked at.
+  const reading = (!graph && !away) || (Object.keys(answers).length === 0 && !asked.error)
+  const sparks = useLines(graph, 'health', reading ? [] : lineColumns(programs.slice(0, PROGRAMS), [...lost, ...near, ...before]), LINE_WINDOW)
   const lines = useMemo(() => healthLines(sparks.lines), [sparks.lines])
   useExplainer(['health'], (key) => TOLD[key] && { ...TOLD[key]!, error: 'none: counted, not sampled', window: graph && (key === 'dropped' || key === 'counted') ? windowOf(graph) : undefined })
   if (error && !data) return <p class="inline-error" role="alert">{error}</p>
   if (!data) return <p class="note">Reading…</p>
-  const now = live ? Date.now() / 1000 : state.to!
+  // Refusals are known since the server began, whatever window is shown.
+  const now = Date.now() / 1000
   const from = live ? now - state.window : state.from!
   const wrong = verdict(data, graph, answers, from, now)
   const refused = refusalsOf(data, from)
   const silent = silentOf(answers)
   const costs = costsOf(answers)
-  // Nothing is said to be well before all of it was looked at.
-  const reading = (!graph && !away) || (Object.keys(answers).length === 0 && !asked.error)
   const unread = [away && !graph && `What was seen could not be read: ${away}`, asked.error && `What agents cost could not all be read: ${asked.error}`].filter((text) => text !== undefined && text !== false)
   const line = (column: string, key: string) => <Spark values={lines.get(column)?.get(key)} />
   const show = (part: Part) => document.querySelector(`[data-health-part=${part}]`)?.scrollIntoView({ block: 'start' })

@@ -43,8 +43,7 @@ export function ServicesView({ graph, state, change, query, period }: Props) {
   const list = data ? ordered(told.filter((s) => q === '' || (nodeOf(graph, s.node) ? matches(nodeOf(graph, s.node)!, q) : s.name.toLowerCase().includes(q))), sort, power) : []
   const rows = list.slice(0, MOST).flatMap((s) => nodeOf(graph, s.node) ?? [])
   const columns = data ? columnsOf(data, power) : []
-  const keys = columns.map((c) => c.key)
-  const sparks = useLines(graph, `${state.by} ${keys.join()}`, data ? lineColumns({ numbers: graph.numbers, by: state.by, rows, keys, columns, arrival: data.arrival_query, cpus: data.services.some((s) => s.kind === 'cpus') }) : [])
+  const sparks = useLines(graph, `services ${state.by}`, data ? lineColumns({ numbers: graph.numbers, by: state.by, rows, keys: data.columns.map((c) => c.key), columns: data.columns, arrival: data.arrival_query, cpus: data.services.some((s) => s.kind === 'cpus') }) : [])
   const lines = useMemo(() => analysedLines(sparks.lines), [sparks.lines])
   useExplainer(['service'], (key, of) => {
     const c = data?.columns.find((c) => c.key === key)

@@ -23,22 +23,29 @@ export function useLines(frame: Pick<Graph, 'from' | 'to' | 'covered_seconds'> |
   const s = frame && stretchOf(Date.parse(frame.from) / 1000, Date.parse(frame.to) / 1000, frame.covered_seconds)
   const queries = s ? columns.map((c) => c.query(Math.max(least, 2 * s.step))) : []
   const drawn = useRef('')
+  // What was asked for each column that is drawn: the same is not asked again.
+  const had = useRef(new Map<string, string>())
   useEffect(() => {
     if (!s) return
     const stop = new AbortController()
-    if (drawn.current !== what) set({ lines: new Map() })
+    if (drawn.current !== what) {
+      set({ lines: new Map() })
+      had.current.clear()
+    }
     drawn.current = what
     const load = async () => {
       let error: string | undefined
       let failures = 0
       for (const [i, c] of columns.entries()) {
         const query = queries[i]
-        if (!query) continue
+        const asked = `${s.begin} ${s.end} ${s.step} ${query}`
+        if (!query || had.current.get(c.key) === asked) continue
         try {
           const list = await loadSeries(query, s.begin, s.end, s.step, stop.signal)
           if (stop.signal.aborted) return
           const lines = new Map(list.map((series) => [c.of(series.metric), onSteps(series.values, s.begin, s.step, s.points)]))
           set((old) => ({ ...old, lines: new Map(old.lines).set(c.key, lines) }))
+          had.current.set(c.key, asked)
           failures = 0
         } catch (e) {
           if (stop.signal.aborted) return
