@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { columnQuery, nodeColumns, nodeIdOf, onSteps, ratioOf, sparkPath, sparkStep, stretchOf, tailOf } from './spark'
-import type { Node, NumberInfo } from './types'
+import { columnQuery, edgeColumns, nodeColumns, nodeIdOf, onSteps, ratioOf, sparkPath, sparkStep, stretchOf, tailOf } from './spark'
+import type { Edge, Node, NumberInfo } from './types'
 
 const cpu: NumberInfo = { key: 'cpu_cores', title: 'CPU', unit: 'cores', query: 'sum(rate(container_cpu_usage_seconds_total{$match}[$window]))' }
 const p99: NumberInfo = { key: 'p99', title: 'p99', unit: 's', query: 'histogram_quantile(0.99, sum(rate(outsight_edge_transaction_duration_seconds{$match}[$window])))' }
@@ -35,6 +35,18 @@ it('draws the last part of a long window, with few points', () => {
     expect(tailOf(window)).toBe(tail)
     expect(tail / sparkStep(tail)).toBeLessThanOrEqual(40)
   }
+})
+
+describe('the query of numbers of edges', () => {
+  const edge = (client: string, server: string) => ({ id: `${client}>${server}`, client, server }) as Edge
+  it('is one for all of them, by the side that knows more', () => {
+    const [c] = edgeColumns([p99], ['p99', 'unknown'], [edge('a.b', long('c')), edge('host/vm', long('c'))])
+    const side = (name: string) => `(histogram_quantile(0.99, sum by (host, client_id, server_id, transport) (rate(outsight_edge_transaction_duration_seconds{side="${name}",client_id=~"a\\\\.b|host",server_id=~"cccccccccccc.*"}[20s]))))`
+    expect(c!.query(20)).toBe(`${side('client')} or ${side('server')}`)
+    expect(c!.of({ host: 'vm', client_id: 'host', server_id: 'x', transport: 'udp' })).toBe('host/vm>x/udp')
+    expect(c!.of({ host: 'vm', client_id: 'y', server_id: 'x', transport: 'tcp' })).toBe('y>x')
+  })
+  it('is not asked for too many, or none', () => expect([[], Array.from({ length: 500 }, (_, i) => edge(`a${i}`, 'b'))].map((list) => edgeColumns([p99], ['p99'], list).length)).toEqual([0, 0]))
 })
 
 it('begins with the first sample, and moves on by whole steps', () => {

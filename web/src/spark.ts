@@ -1,5 +1,5 @@
 import { short, type Grouping } from './state'
-import type { Graph, Node, NumberInfo } from './types'
+import type { Edge, Graph, Node, NumberInfo } from './types'
 
 // Sparklines: a small line beside a number, of the last part of the window. One query answers a
 // column, for all of its rows.
@@ -93,9 +93,7 @@ export function columnQuery(n: Pick<NumberInfo, 'query'>, scope: Scope, by: Grou
   if (!labels) return undefined
   let match = BARE[scope]
   if (by === 'container' && rows.length > 0 && rows.length <= NAMED) {
-    // The beginning of an id tells it well enough, and keeps the address short.
-    const ids = [...new Set(rows.map((r) => (r.id.startsWith('host/') ? 'host' : literal(short(r.id)) + (/^[0-9a-f]{64}$/.test(r.id) ? '.*' : ''))))]
-    match += `,${labels[1]}=~${JSON.stringify(ids.sort().join('|'))}`
+    match += `,${labels[1]}=~${anyOf(rows.map((r) => r.id))}`
   }
   // On a window of seconds "sum" is by node; what is around it goes by the same labels.
   const query = n.query.replaceAll('$match', match).replaceAll('$window', windowOf(seconds))
@@ -104,6 +102,27 @@ export function columnQuery(n: Pick<NumberInfo, 'query'>, scope: Scope, by: Grou
 
 /** A pattern that a text alone fits. */
 export const literal = (id: string): string => id.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+
+/** What of a query selects ids: the beginning of one tells it well enough, and keeps the address short. */
+const anyOf = (ids: string[]): string =>
+  JSON.stringify([...new Set(ids.map((id) => (id.startsWith('host/') ? 'host' : literal(short(id)) + (/^[0-9a-f]{64}$/.test(id) ? '.*' : ''))))].sort().join('|'))
+
+/** The columns of numbers of edges between containers, by their keys, as "p99": as the client counted them, or else the server. */
+export function edgeColumns(numbers: NumberInfo[], keys: string[], edges: Edge[]): LineColumn[] {
+  if (edges.length === 0 || edges.length > NAMED) return []
+  const ends = `client_id=~${anyOf(edges.map((e) => e.client))},server_id=~${anyOf(edges.map((e) => e.server))}`
+  const by = (query: string, side: string, seconds: number) =>
+    query.replaceAll('$match', `side="${side}",${ends}`).replaceAll('$window', windowOf(seconds)).replace(/\b(sum|min|max)\(/g, '$1 by (host, client_id, server_id, transport) (')
+  const id = (labels: Record<string, string>, end: string) => (labels[end] === 'host' ? `host/${labels.host ?? ''}` : (labels[end] ?? ''))
+  return keys.flatMap((key) => {
+    const n = numbers.find((n) => n.key === key)
+    return n ? [{
+      key: `edge.${key}`,
+      query: (seconds: number) => `(${by(n.query, 'client', seconds)}) or (${by(n.query, 'server', seconds)})`,
+      of: (labels: Record<string, string>) => `${id(labels, 'client_id')}>${id(labels, 'server_id')}${labels.transport === 'udp' ? '/udp' : ''}`,
+    }] : []
+  })
+}
 
 /** The id of the node that a series of a column is of. */
 export function nodeIdOf(labels: Record<string, string>, scope: Scope, by: Grouping): string {
