@@ -54,9 +54,9 @@ function Head({ kind, title, close, children }: { kind: string; title: Component
 function Missing({ graph, state, away, close }: Props) {
   return (
     <>
-      <Head kind={state.edge ? 'edge' : 'container'} title={graph ? 'Not in this time' : away ? 'Could not be read' : '…'} close={close} />
+      <Head kind={state.edge ? 'edge' : 'container'} title={away ? 'Could not be read' : graph ? 'Not in this time' : '…'} close={close} />
       {!graph && !away && <p class="note">Reading the store…</p>}
-      {graph && <p class="note">Nothing was seen of “{state.edge ?? state.node}” in the chosen range. It shows here again when it is.</p>}
+      {graph && !away && <p class="note">Nothing was seen of “{state.edge ?? state.node}” in the chosen range. It shows here again when it is.</p>}
     </>
   )
 }
