@@ -45,7 +45,7 @@ var columns = []column{
 		cell:  func(n row) string { return graph.Duration(usage(n).RunQueueP99) },
 		value: func(n row) float64 { return seconds(usage(n).RunQueueP99) },
 		alarm: func(n row) bool { return seconds(usage(n).RunQueueP99) >= 0.02 }},
-	{name: "behind", key: "b", title: "waited behind", width: 18, need: 2, optional: true, left: true,
+	{name: "behind", key: "b", title: "waited behind", width: 21, need: 2, optional: true, left: true,
 		cell:  waitedBehind,
 		value: waitedRate,
 		alarm: func(n row) bool { return waitedRate(n) >= longWait }},

@@ -89,8 +89,11 @@ func TestTable(t *testing.T) {
 // contended are the same two seconds, in which web waited behind db and its quota, and db hardly.
 func contended() (from, to *model.Snapshot) {
 	from, to = twoSeconds()
+	rest := *to.Containers[0].Container
+	rest.ID = model.HostContainerID
 	for i, s := range []*model.Snapshot{from, to} {
 		ms := uint64(i) * 1e6
+		s.Containers[0].Container = &rest
 		s.Containers[0].Contention = &model.Contention{ContentionRest: model.ContentionRest{OwnNS: 500 * ms}}
 		s.Containers[1].Contention = &model.Contention{ContentionRest: model.ContentionRest{OwnNS: ms / 100}}
 		s.Containers[2].Contention = &model.Contention{ContentionRest: model.ContentionRest{QuotaNS: 7 * ms},
@@ -107,10 +110,10 @@ func TestTopTellsWhoWaited(t *testing.T) {
 	want := []string{
 		"web waited 38 ms/s for a CPU: 31 behind db, 7.0 own quota",
 		"",
-		"container             CPU  waited behind          memory    served        p99",
-		"host               10.0 %  500 ms/s itself             –         –          –",
-		"web                50.0 %  38 ms/s db           10.0 MiB         –          –",
-		"db                 20.0 %  0                    95.0 MiB         –          –",
+		"container             CPU  waited behind             memory    served        p99",
+		"host               10.0 %  500 ms/s itself                –         –          –",
+		"web                50.0 %  38 ms/s db              10.0 MiB         –          –",
+		"db                 20.0 %  0                       95.0 MiB         –          –",
 		"",
 	}
 	if got := lines[3:]; strings.Join(got, "\n") != strings.Join(want, "\n") {

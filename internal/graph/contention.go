@@ -281,7 +281,7 @@ func (w *Wait) line() string {
 }
 
 // inFewWords are the reasons that are no container, for where there is little room.
-var inFewWords = map[string]string{"own": "itself", "idle": "wake-up", "quota": "own quota", "migrated": "moves", "other": "others"}
+var inFewWords = map[string]string{"own": "itself", "idle": "wake-up", "quota": "own quota", "migrated": "moved", "other": "others"}
 
 // Short is the rate, and what most of it was behind, in few words: "38 ms/s batch".
 func (w *Wait) Short() string {

@@ -126,11 +126,13 @@ function Legend({ heat, quantity }: { heat: Heat; quantity: Quantity }) {
   return (
     <p class="heat-legend" data-legend>
       <span>{title}, logarithmic:</span>
-      <span>{format(low, unit)}</span>
-      <svg width={STEPS * 18} height="12" aria-hidden="true">
-        {Array.from({ length: STEPS }, (_, i) => <rect key={i} class={`heat-cell step-${i}`} x={i * 18} y="0" width="18" height="12" />)}
-      </svg>
-      <span>{format(high, unit)}</span>
+      <span>
+        {format(low, unit)}{' '}
+        <svg width={STEPS * 18} height="12" aria-hidden="true">
+          {Array.from({ length: STEPS }, (_, i) => <rect key={i} class={`heat-cell step-${i}`} x={i * 18} y="0" width="18" height="12" />)}
+        </svg>{' '}
+        {format(high, unit)}
+      </span>
       {cells.some((c) => valueOf(c, quantity) === undefined) && <span><svg width="14" height="12" aria-hidden="true"><rect class="heat-cell none" x="0.500" y="0.500" width="13" height="11" rx="2" /></svg> no value</span>}
     </p>
   )
