@@ -630,7 +630,7 @@ const steps = {
     await bad.waitForSelector('[data-bound="store/refused-samples"]')
     assert.match(await bad.locator('[data-bound="store/refused-samples"]').innerText(), /4 since the start[^]*Compare the clocks/)
     assert.match(await bad.locator('[data-refusal="requests/unauthorized"]').innerText(), /4[^]*from 10\.0\.0\.7[^]*a token is needed[^]*--token-file/)
-    assert.match(await bad.locator('.verdict').innerText(), /4 requests of senders without a valid token were refused/)
+    assert.match(await bad.locator('.verdict').innerText(), /requests of senders without a valid token were refused: 4/)
     assert.match(await bad.locator('[data-cost=vm-1]').innerText(), /130 %[^]*shed: endpoints[^]*--budget/)
     assert.match(await bad.locator('[data-programs]').innerText(), /sched_switch\s+9\.00k\/s\s+200 ns\s+0\.18 %/)
     await picture(bad, 'health-bad')

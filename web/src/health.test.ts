@@ -100,12 +100,14 @@ describe('lines', () => {
 describe('the verdict', () => {
   const now = Date.parse('2026-11-22T07:05:00Z') / 1000
   it('is empty where all is well', () => expect(verdict(status(), graph(), { cpu: [on(0.001)], silent: [on(1)] }, now - 300, now)).toEqual([]))
+  it('says that nobody was heard of', () =>
+    expect(verdict(status(), graph({ completeness: { ...completeness, covered_seconds: 0 } as Graph['completeness'] }), {}, now - 300, now)).toEqual([{ part: 'missing', text: 'no agent was heard of in these 5 min' }]))
   it('has a line for each thing that is wrong', () => {
     const s = status({ drops: [{ host: 'server', name: 'queue', count: 3 }, { host: 'server', name: 'store/refused-samples', count: 2 }],
       refusals: [{ what: 'requests', reason: 'unauthorized', count: 4, last: '2026-11-22T07:04:48Z', from: '10.0.0.7' }, { what: 'points', reason: 'future', count: 9, last: '2026-11-22T05:00:00Z' }], features: [{ host: 'vm', name: 'x', purpose: 'CPU time', state: 'absent', required: true }] })
     const found = verdict(s, graph({ counted_share: { vm: 0.5 } }), { cpu: [on(0.02)], memory: [on(1024)], shed: [on(1, { feature: 'e' })], silent: [on(200, { host: 'b' })] }, now - 300, now)
     expect(found.map((f) => `${f.part}: ${f.text}`)).toEqual([
-      'missing: b has not been heard of for 3 min 20 s', 'refused: 4 requests of senders without a valid token were refused, the last 12 s ago from 10.0.0.7',
+      'missing: b has not been heard of for 3 min 20 s', 'refused: requests of senders without a valid token were refused: 4, the last 12 s ago from 10.0.0.7',
       'lost: 3 updates found no room in “queue” of server', 'lost: 2 were refused by server: “store/refused-samples”', 'cost: the agent on vm takes 2.00 % of a core and 1.00 KiB',
       'cost: 1 feature is shed on vm', 'missing: CPU time cannot be had on vm', 'complete: 50 % of the bytes received on vm are counted'])
   })

@@ -265,13 +265,14 @@ export function verdict(status: Status, graph: Graph | undefined, a: Answers, fr
   const list: Finding[] = []
   const add = (part: Part, text: string) => list.push({ part, text })
   for (const s of silentOf(a)) add('missing', `${s.host} has not been heard of for ${span(s.seconds)}`)
-  for (const r of refusalsOf(status, from).now) add('refused', `${format(r.count, '')} ${wordsOf(r).what} were refused${r.last ? `, the last ${lastOf(r, now)}` : ''}`)
+  for (const r of refusalsOf(status, from).now) add('refused', `${wordsOf(r).what} were refused: ${format(r.count, '')}${r.last ? `, the last ${lastOf(r, now)}` : ''}`)
   for (const b of lost) {
     const n = format(b.dropped ?? b.total, '')
     add('lost', REFUSED.test(b.name) ? `${n} were refused by ${b.host}: “${b.name}”` : `${n} updates found no room in “${b.name}” of ${b.host}`)
   }
   const c = graph?.completeness
-  if (c && c.covered_seconds < c.window_seconds - 2) add('complete', `${span(c.covered_seconds)} of ${span(c.window_seconds)} were watched`)
+  if (c && c.covered_seconds === 0) add('missing', `no agent was heard of in these ${span(c.window_seconds)}`)
+  else if (c && c.covered_seconds < c.window_seconds - 2) add('complete', `${span(c.covered_seconds)} of ${span(c.window_seconds)} were watched`)
   for (const cost of costsOf(a)) {
     if (cost.over) add('cost', `the agent on ${cost.host} takes ${cost.budget !== undefined ? `${digits(cost.budget * 100)} % of its budget` : `${digits((cost.cpu ?? 0) * 100)} % of a core and ${bytes(cost.memory ?? 0)}`}`)
     if (cost.shed.length > 0) add('cost', `${cost.shed.length} feature${cost.shed.length > 1 ? 's are' : ' is'} shed on ${cost.host}`)

@@ -101,16 +101,16 @@ export function HealthView({ graph, away, status: { data, error }, state, change
         {costs.length === 0 && !asked.error && <p class="muted">{reading ? 'Reading…' : 'No agent tells what it takes in this time.'}</p>}
         {costs.length > 0 && (
           <div class="scroll">
-            <table class="plain" data-costs>
+            <table class="plain stacks" data-costs>
               <thead><tr><th scope="col" class="name">Host</th><th scope="col">CPU</th><th scope="col">Memory</th><th scope="col">A reading</th>{costs.some((c) => c.budget !== undefined) && <th scope="col">Of its budget</th>}<th scope="col" class="words">What to do</th></tr></thead>
               <tbody>
                 {costs.map((c) => (
                   <tr key={c.host} data-cost={c.host}>
                     <th scope="row" class="name"><span class="name-text">{c.host}</span></th>
-                    <td data-explain="health.cpu" class={c.budget === undefined && (c.cpu ?? 0) > BUDGET.cores ? 'over' : undefined}>{c.cpu === undefined ? NONE : <>{line('cpu', c.host)}{digits(c.cpu * 100)} % of a core</>}</td>
-                    <td data-explain="health.memory" class={c.budget === undefined && (c.memory ?? 0) > BUDGET.bytes ? 'over' : undefined}>{c.memory === undefined ? NONE : <>{line('memory', c.host)}{bytes(c.memory)}</>}</td>
-                    <td data-explain="health.read">{c.read === undefined ? NONE : <>{line('read', c.host)}{digits(c.read * 1000)} ms</>}</td>
-                    {costs.some((x) => x.budget !== undefined) && <td data-explain="health.budget" class={(c.budget ?? 0) > 1 ? 'over' : undefined}>{c.budget === undefined ? NONE : <>{line('budget', c.host)}{format(c.budget, 'ratio')}</>}</td>}
+                    <td data-explain="health.cpu" data-label="CPU" class={c.budget === undefined && (c.cpu ?? 0) > BUDGET.cores ? 'over' : undefined}>{c.cpu === undefined ? NONE : <>{line('cpu', c.host)}{digits(c.cpu * 100)} % of a core</>}</td>
+                    <td data-explain="health.memory" data-label="Memory" class={c.budget === undefined && (c.memory ?? 0) > BUDGET.bytes ? 'over' : undefined}>{c.memory === undefined ? NONE : <>{line('memory', c.host)}{bytes(c.memory)}</>}</td>
+                    <td data-explain="health.read" data-label="A reading">{c.read === undefined ? NONE : <>{line('read', c.host)}{digits(c.read * 1000)} ms</>}</td>
+                    {costs.some((x) => x.budget !== undefined) && <td data-explain="health.budget" data-label="Of its budget" class={(c.budget ?? 0) > 1 ? 'over' : undefined}>{c.budget === undefined ? NONE : <>{line('budget', c.host)}{format(c.budget, 'ratio')}</>}</td>}
                     <td class="words advice">{c.shed.length > 0 && <strong>shed: {c.shed.join(', ')}. </strong>}{c.then || (c.budget === undefined ? `within ${digits(BUDGET.cores * 100)} % of a core and ${bytes(BUDGET.bytes)}` : 'within its budget')}</td>
                   </tr>
                 ))}
@@ -118,7 +118,7 @@ export function HealthView({ graph, away, status: { data, error }, state, change
             </table>
           </div>
         )}
-        {programs.length === 0 ? !reading && !asked.error && (
+        {programs.length === 0 ? data.programs.length > 0 && !reading && !asked.error && (
           <p class="muted small">What each kernel program costs is measured for a moment every ten seconds, and with a budget every second: the first time is yet to come. {data.programs.length} programs are loaded.</p>
         ) : (
           <details open={programs.length <= 12}>
@@ -172,7 +172,7 @@ export function HealthView({ graph, away, status: { data, error }, state, change
               {graph.completeness.ended_omitted > 0 && <div class="lack"><dt>Ended</dt><dd>{format(graph.completeness.ended_omitted, '')} containers that ended are left out; choose a shorter window</dd></div>}
               {graph.omitted_edges > 0 && <div class="lack"><dt>Left out</dt><dd>{format(graph.omitted_edges, '')} less busy edges; group by workload, or hide small ones</dd></div>}
             </dl>
-            {edges.length === 0 ? <p class="fine">Of every edge all received bytes were seen.</p> : (
+            {edges.length === 0 ? graph.edges.length > 0 && <p class="fine">Of every edge all received bytes were seen.</p> : (
               <>
                 <h4>Edges of which not all was seen</h4>
                 <ul class="edge-list" data-incomplete={edges.length}>
@@ -205,7 +205,7 @@ function Section({ id, title, hint, children }: { id: string; title: string; hin
 function Refusals({ list, now }: { list: Refusal[]; now: number }) {
   return (
     <div class="scroll">
-      <table class="plain" data-refusals>
+      <table class="plain stacks" data-refusals>
         <thead><tr><th scope="col" class="name">What</th><th scope="col">Refused</th><th scope="col" class="words">The last one</th><th scope="col" class="words">What it means, and what to do</th></tr></thead>
         <tbody>
           {list.map((r) => {
@@ -213,7 +213,7 @@ function Refusals({ list, now }: { list: Refusal[]; now: number }) {
             return (
               <tr key={r.what + r.reason} data-refusal={`${r.what}/${r.reason}`}>
                 <th scope="row" class="name"><span class="name-text">{words.what}</span></th>
-                <td data-explain="health.refused" class="over">{format(r.count, '')}</td>
+                <td data-explain="health.refused" data-label="Refused" class="over">{format(r.count, '')}</td>
                 <td class="words said">{lastOf(r, now) || NONE}{r.said && <small>“{r.said}”</small>}</td>
                 <td class="words advice">{words.means} <strong>{words.then}</strong></td>
               </tr>
@@ -228,7 +228,7 @@ function Refusals({ list, now }: { list: Refusal[]; now: number }) {
 function Bounds({ list, lines }: { list: Bound[]; lines: Lines }) {
   return (
     <div class="scroll">
-      <table class="plain" data-bounds>
+      <table class="plain stacks" data-bounds>
         <thead><tr><th scope="col" class="name">Table</th><th scope="col">Dropped</th><th scope="col">Used</th><th scope="col" class="words">What it means, and what to do</th></tr></thead>
         <tbody>
           {list.map((b) => {
@@ -237,8 +237,8 @@ function Bounds({ list, lines }: { list: Bound[]; lines: Lines }) {
             return (
               <tr key={b.host + b.name} data-bound={b.name}>
                 <th scope="row" class="name"><span class="name-text">{b.name} <small>{b.host}</small></span></th>
-                <td data-explain={b.dropped === undefined ? 'health.total' : 'health.dropped'} class={(b.dropped ?? 0) > 0 ? 'over' : undefined}>{(b.dropped ?? b.total) > 0 && <Spark values={lines.get('dropped')?.get(boundKey(b))} />}{format(b.dropped ?? b.total, '')}{b.dropped === undefined && b.total > 0 && <small> since the start</small>}</td>
-                <td data-explain="health.used">{share === undefined ? NONE : <><Spark values={lines.get('used')?.get(boundKey(b))} />{format(b.used ?? 0, '')} of {format(b.capacity!, '')}<svg class={share >= 0.8 ? 'share-bar full' : 'share-bar'} viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true"><rect class="track" width="100" height="8" /><rect width={Math.min(100, share * 100)} height="8" /></svg></>}</td>
+                <td data-explain={b.dropped === undefined ? 'health.total' : 'health.dropped'} data-label="Dropped" class={(b.dropped ?? 0) > 0 ? 'over' : undefined}>{(b.dropped ?? b.total) > 0 && <Spark values={lines.get('dropped')?.get(boundKey(b))} />}{format(b.dropped ?? b.total, '')}{b.dropped === undefined && b.total > 0 && <small> since the start</small>}</td>
+                <td data-explain="health.used" data-label="Used">{share === undefined ? NONE : <><Spark values={lines.get('used')?.get(boundKey(b))} />{format(b.used ?? 0, '')} of {format(b.capacity!, '')}<svg class={share >= 0.8 ? 'share-bar full' : 'share-bar'} viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true"><rect class="track" width="100" height="8" /><rect width={Math.min(100, share * 100)} height="8" /></svg></>}</td>
                 <td class="words advice">{advice.means} <strong>{advice.then}</strong></td>
               </tr>
             )
