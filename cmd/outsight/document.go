@@ -16,7 +16,13 @@ type document struct {
 	Accounted     float64       `json:"cpu_accounted_share"`
 	Dropped       []documentBin `json:"dropped"`
 	Agent         documentSelf  `json:"agent"`
-	Containers    []*graph.Node `json:"containers"`
+	Containers    []documentRow `json:"containers"`
+}
+
+// documentRow is a container, and what it waited for a CPU behind, nil where it did not.
+type documentRow struct {
+	*graph.Node
+	Contention *graph.Wait `json:"contention,omitempty"`
 }
 
 type documentBin struct {
@@ -41,12 +47,14 @@ func (l look) document(o topOptions) document {
 		CPUCores: l.cores + l.otherCores, IdleCores: l.idleCores, Accounted: l.accounted(),
 		Dropped:    []documentBin{},
 		Agent:      documentSelf{CPUCores: l.agentCores, KernelPrograms: l.programsKnown, MemoryBytes: self.RSSBytes, ReadSeconds: float64(self.ReadNS) / 1e9},
-		Containers: []*graph.Node{},
+		Containers: []documentRow{},
 	}
 	for _, drop := range l.dropped {
 		d.Dropped = append(d.Dropped, documentBin{drop.Name, drop.Count})
 	}
 	t := table{look: l, sort: columnNamed(o.sort), filter: o.filter}
-	d.Containers = append(d.Containers, t.rows()...)
+	for _, r := range t.rows() {
+		d.Containers = append(d.Containers, documentRow{r.Node, r.wait})
+	}
 	return d
 }

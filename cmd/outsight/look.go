@@ -20,6 +20,11 @@ type look struct {
 	programsKnown bool
 	// dropped are the tables that had no room for something in the time.
 	dropped []model.Drop
+	// waits are what nodes waited for a CPU behind, by their IDs, longest the greatest of those in a container;
+	// waitsKnown is whether that is counted.
+	waits      map[string]*graph.Wait
+	longest    *graph.Wait
+	waitsKnown bool
 }
 
 func newLook(from, to *model.Snapshot) look {
@@ -52,7 +57,25 @@ func newLook(from, to *model.Snapshot) look {
 		l.programsKnown = l.programsKnown || p.RunTimeNS > 0
 	}
 	l.dropped = newDrops(from.Self.Drops, to.Self.Drops)
+	l.addWaits()
 	return l
+}
+
+func (l *look) addWaits() {
+	l.waits = map[string]*graph.Wait{}
+	for i := range l.to.Containers {
+		l.waitsKnown = l.waitsKnown || l.to.Containers[i].Contention != nil
+	}
+	// The longest first.
+	for _, w := range graph.WaitsFromSnapshots(l.from, l.to).Containers {
+		id := w.ID
+		if id == model.HostContainerID {
+			id = "host/" + w.Host
+		} else if l.longest == nil {
+			l.longest = w
+		}
+		l.waits[id] = w
+	}
 }
 
 // newDrops are the drops since before.

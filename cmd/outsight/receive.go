@@ -146,7 +146,7 @@ func openReceiver(ctx context.Context, f receiveFlags, a access.Access, data str
 	if err != nil {
 		return r, err
 	}
-	o := ingest.Options{Limits: ingest.Limits{Remembered: series}, Tenants: f.named() || len(a.Auth.Tenants()) > 0, TenantRequired: f.header == headerRequired, Logger: log}
+	o := ingest.Options{Limits: ingest.Limits{Remembered: series}, Tenants: f.named() || len(a.Auth.Tenants()) > 0, TenantRequired: f.header == headerRequired, TenantNames: a.Auth.Tenants(), Logger: log}
 	if r.embedded != nil {
 		o.Dir = dir
 	}
@@ -241,7 +241,15 @@ func (r *receiver) ready() error {
 	return nil
 }
 
-func (r *receiver) metrics() http.Handler { return r.ingest.Metrics() }
+// metrics are those of what comes in, and of readers that were refused.
+func (r *receiver) metrics() http.Handler {
+	own := r.ingest.Metrics()
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		own.ServeHTTP(w, q)
+		fmt.Fprintf(w, "# HELP outsight_api_refused_requests_total Requests of readers without a valid token\n"+
+			"# TYPE outsight_api_refused_requests_total counter\noutsight_api_refused_requests_total %d\n", r.access.Auth.RefusedReaders())
+	})
+}
 
 func (r *receiver) close() {
 	for _, l := range []net.Listener{r.grpc, r.http} {

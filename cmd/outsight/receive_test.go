@@ -2,20 +2,112 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
 	"log/slog"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
-	"crypto/x509"
-
 	"outsight/internal/access"
+	"outsight/internal/api"
 	"outsight/internal/export"
+	"outsight/internal/ingest"
 	"outsight/internal/model"
 	"outsight/internal/store"
 	"outsight/test/issuer"
 )
+
+// TestTenantsSeeTheirOwnRefusals: what a tenant's senders were refused is on this tenant's page alone, with what they were told.
+func TestTenantsSeeTheirOwnRefusals(t *testing.T) {
+	dir := t.TempDir()
+	tenants := filepath.Join(dir, "tenants")
+	if err := os.WriteFile(tenants, []byte("shop: [0123456789abcdef]\nbank: [fedcba9876543210]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	door, err := (&secureFlags{access.Files{Tenants: tenants}}).open(log, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := store.Open(dir+"/data", store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	in, err := openReceiver(t.Context(), receiveFlags{http: "127.0.0.1:0", queueBytes: 64 << 20, stream: "OUTSIGHT"}, door, dir+"/data", 1000, kept, nil, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.close()
+	page := serveFrom(kept, door, headerOff, api.Options{Logger: log, Refusals: in.ingest.Refusals, Bounds: func(ctx context.Context) []model.Drop {
+		s, _ := in.ingest.Stats(ctx)
+		return s.Drops()
+	}})
+	send := func(want int, token string, header ...string) {
+		t.Helper()
+		r := httptest.NewRequest("POST", ingest.Path, strings.NewReader("nonsense"))
+		r.Header.Set("Content-Type", "application/x-protobuf")
+		r.Header.Set("Authorization", "Bearer "+token)
+		if len(header) > 0 {
+			r.Header.Set(header[0], header[1])
+		}
+		w := httptest.NewRecorder()
+		in.ingest.Handler().ServeHTTP(w, r)
+		if w.Code != want {
+			t.Fatalf("got %d %s, want %d", w.Code, w.Body, want)
+		}
+	}
+	send(400, "0123456789abcdef")
+	send(400, "0123456789abcdef")
+	send(403, "fedcba9876543210", "X-Outsight-Tenant", "shop")
+	send(401, "a-wrong-token-of-nobody")
+	send(401, "a-wrong-token-of-a-shop", "X-Outsight-Tenant", "shop")
+	for token, want := range map[string]string{"0123456789abcdef": "unauthorized 1, malformed 2", "fedcba9876543210": "unauthorized 1"} {
+		r := httptest.NewRequest("GET", "/api/outsight/status", nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, r)
+		var a struct {
+			Drops    []any
+			Refusals []struct {
+				What, Reason, From, Said string
+				Count                    int
+			}
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &a); w.Code != 200 || err != nil {
+			t.Fatalf("%d %s, %v", w.Code, w.Body, err)
+		}
+		var got []string
+		for _, r := range a.Refusals {
+			got = append(got, fmt.Sprint(r.Reason, " ", r.Count))
+			if r.What != model.RefusedRequests || r.From != "192.0.2.1" || r.Said == "" {
+				t.Errorf("got %+v", r)
+			}
+		}
+		if strings.Join(got, ", ") != want || len(a.Drops) != 0 {
+			t.Errorf("with %s: got %q, drops %v, want %q", token, got, a.Drops, want)
+		}
+	}
+	// All of them are counted for who runs the server.
+	counted := map[string]uint64{}
+	for _, r := range in.ingest.Refusals("") {
+		counted[r.Reason] = r.Count
+	}
+	if len(counted) != 2 || counted["malformed"] != 2 || counted["unauthorized"] != 3 {
+		t.Errorf("got %v", counted)
+	}
+	page.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/api/outsight/status", nil))
+	w := httptest.NewRecorder()
+	in.metrics().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	if !strings.Contains(w.Body.String(), "\noutsight_api_refused_requests_total 1\n") {
+		t.Errorf("a reader without a token is not counted:\n%s", w.Body)
+	}
+}
 
 // TestAgentsSendOverTLS: what an agent sends with a token and TLS is in the store; one with another token keeps it.
 func TestAgentsSendOverTLS(t *testing.T) {

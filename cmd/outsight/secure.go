@@ -52,7 +52,7 @@ func serveFrom(kept anyStore, a access.Access, header tenantHeader, options api.
 	}
 	of := func(tenant string) http.Handler {
 		o, view := options, store.ForTenant(kept, tenant)
-		o.Prometheus = api.Prometheus(view)
+		o.Prometheus, o.Tenant = api.Prometheus(view), tenant
 		return api.New(view, o)
 	}
 	if tenants := a.Auth.Tenants(); len(tenants) > 0 {

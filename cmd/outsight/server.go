@@ -141,7 +141,7 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 		} else {
 			o.logger.Debug("no Kubernetes", "reason", feature.Reason)
 		}
-		options.Metrics, options.Ready = in.metrics(), in.ready
+		options.Metrics, options.Ready, options.Refusals = in.metrics(), in.ready, in.ingest.Refusals
 		options.Bounds = func(ctx context.Context) []model.Drop {
 			// What the queue does not tell is zero then.
 			s, _ := in.ingest.Stats(ctx)

@@ -24,16 +24,24 @@ type table struct {
 	width int
 }
 
+// row is a container of the table.
+type row struct {
+	*graph.Node
+	// wait is what it waited for a CPU behind, nil where it did not; waitKnown is whether that is counted at all.
+	wait      *graph.Wait
+	waitKnown bool
+}
+
 // rows are the containers to show, in order.
-func (t *table) rows() []*graph.Node {
-	var rows []*graph.Node
+func (t *table) rows() []row {
+	var rows []row
 	wanted := strings.ToLower(t.filter)
 	for _, n := range t.graph.Nodes {
 		if n.Kind != graph.KindOutside && (strings.Contains(strings.ToLower(n.Name), wanted) || strings.Contains(strings.ToLower(n.Image), wanted)) {
-			rows = append(rows, n)
+			rows = append(rows, row{n, t.waits[n.ID], t.waitsKnown && n.Usage != nil})
 		}
 	}
-	slices.SortStableFunc(rows, func(a, b *graph.Node) int {
+	slices.SortStableFunc(rows, func(a, b row) int {
 		order := 0
 		if t.sort < len(columns) {
 			order = compareLargestFirst(columns[t.sort].value(a), columns[t.sort].value(b))
@@ -65,7 +73,7 @@ type layout struct {
 	name, image int
 }
 
-func (t *table) layout(rows []*graph.Node) layout {
+func (t *table) layout(rows []row) layout {
 	l := layout{name: nameWidthMin}
 	name, image := 0, 0
 	for _, n := range rows {
@@ -98,8 +106,8 @@ func (t *table) layout(rows []*graph.Node) layout {
 }
 
 // empty tells a column that says nothing of any container and is not missed.
-func (c column) empty(rows []*graph.Node) bool {
-	return c.optional && !slices.ContainsFunc(rows, func(n *graph.Node) bool { return !math.IsNaN(c.value(n)) && c.value(n) > 0 })
+func (c column) empty(rows []row) bool {
+	return c.optional && !slices.ContainsFunc(rows, func(n row) bool { return !math.IsNaN(c.value(n)) && c.value(n) > 0 })
 }
 
 // numbers is the width of the columns between name and image.
@@ -143,7 +151,22 @@ func (t *table) summary() []string {
 			used, h.Cores, bytesText(t.memory), bytesText(float64(h.MemoryBytes)), graph.PerSecond(&t.requests),
 			whose, percent(&t.agentCores), bytesText(float64(self.RSSBytes))),
 	}
-	return append(lines, t.trust())
+	lines = append(lines, t.trust())
+	if t.waitsKnown {
+		lines = append(lines, t.longestWait())
+	}
+	return lines
+}
+
+// leastWait is from which rate on a wait is worth a line, in ms per second.
+const leastWait = 1
+
+// longestWait says of the container that waited longest for a CPU what it waited behind.
+func (t *table) longestWait() string {
+	if t.longest == nil || t.longest.Rate < leastWait {
+		return "no container waited for a CPU"
+	}
+	return t.longest.Line
 }
 
 // trust says what share of the truth the numbers are.
@@ -167,7 +190,7 @@ type paint func(column int, cell string) string
 func (t *table) header(l layout, paint paint) string {
 	line := paint(byName, pad("container", l.name, true))
 	for _, i := range l.shown {
-		line += strings.Repeat(" ", gap) + paint(i, pad(columns[i].title, columns[i].width, false))
+		line += strings.Repeat(" ", gap) + paint(i, pad(columns[i].title, columns[i].width, columns[i].left))
 	}
 	if l.image > 0 {
 		line += strings.Repeat(" ", gap) + paint(len(columns), pad("image", l.image, true))
@@ -175,14 +198,14 @@ func (t *table) header(l layout, paint paint) string {
 	return line
 }
 
-func (t *table) row(l layout, n *graph.Node, paint paint) string {
+func (t *table) row(l layout, n row, paint paint) string {
 	name := graph.Clean(n.Name)
 	if n.Gone {
 		name += " (ended)"
 	}
 	line := paint(byName, pad(name, l.name, true))
 	for _, i := range l.shown {
-		line += strings.Repeat(" ", gap) + paint(i, pad(columns[i].cell(n), columns[i].width, false))
+		line += strings.Repeat(" ", gap) + paint(i, pad(columns[i].cell(n), columns[i].width, columns[i].left))
 	}
 	if l.image > 0 {
 		line += strings.Repeat(" ", gap) + paint(len(columns), pad(graph.Clean(n.Image), l.image, true))

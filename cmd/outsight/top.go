@@ -25,8 +25,8 @@ func newTop() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top",
 		Short: "The containers of this host and what each costs, live",
-		Long: `Show what each container uses: CPU, waiting for a CPU, memory, network, disk, and the requests
-that it serves. Asks the agent that runs on this host, or loads the kernel programs for the time
+		Long: `Show what each container uses: CPU, waiting for a CPU and whom it waited behind, memory, network, disk, and
+the requests that it serves. Asks the agent that runs on this host, or loads the kernel programs for the time
 being, which needs root.`,
 		Example: `  sudo outsight top
   sudo outsight top --sort memory --filter shop

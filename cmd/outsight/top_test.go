@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -82,6 +83,61 @@ func TestTable(t *testing.T) {
 	table.width = 0
 	if text := table.plain(); !strings.Contains(text, "of limit") || !strings.Contains(text, "95.0 %") || strings.Contains(text, "throttled") {
 		t.Errorf("want the limit, which db has, and no throttling, which nobody has:\n%s", text)
+	}
+}
+
+// contended are the same two seconds, in which web waited behind db and its quota, and db hardly.
+func contended() (from, to *model.Snapshot) {
+	from, to = twoSeconds()
+	rest := *to.Containers[0].Container
+	rest.ID = model.HostContainerID
+	for i, s := range []*model.Snapshot{from, to} {
+		ms := uint64(i) * 1e6
+		s.Containers[0].Container = &rest
+		s.Containers[0].Contention = &model.Contention{ContentionRest: model.ContentionRest{OwnNS: 500 * ms}}
+		s.Containers[1].Contention = &model.Contention{ContentionRest: model.ContentionRest{OwnNS: ms / 100}}
+		s.Containers[2].Contention = &model.Contention{ContentionRest: model.ContentionRest{QuotaNS: 7 * ms},
+			By: []model.Contender{{ID: "id-db", Name: "db", WaitNS: 31 * ms}}}
+	}
+	return from, to
+}
+
+// TestTopTellsWhoWaited: in 80 columns there is room for who waited behind whom, and a line has the worst of it in full.
+func TestTopTellsWhoWaited(t *testing.T) {
+	from, to := contended()
+	table := table{look: newLook(from, to), sort: columnNamed("behind"), width: 80}
+	lines := strings.Split(table.plain(), "\n")
+	want := []string{
+		"web waited 38 ms/s for a CPU: 31 behind db, 7.0 own quota",
+		"",
+		"container             CPU  waited behind             memory    served        p99",
+		"host               10.0 %  500 ms/s itself                –         –          –",
+		"web                50.0 %  38 ms/s db              10.0 MiB         –          –",
+		"db                 20.0 %  0                       95.0 MiB         –          –",
+		"",
+	}
+	if got := lines[3:]; strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	v := newTopView(topOptions{sort: "behind"}, "test")
+	v.Update(newLook(from, to))
+	v.Update(tea.WindowSizeMsg{Width: 80, Height: 9})
+	shown := strings.Split(ansi.Strip(v.text()), "\n")
+	if len(shown) != 9 || !strings.Contains(shown[3], "31 behind db") || !strings.HasPrefix(shown[7], "web") || !strings.Contains(shown[8], "1–2 of 3") {
+		t.Errorf("got\n%s", strings.Join(shown, "\n"))
+	}
+	// Nobody waited, and nobody counts.
+	table.look = newLook(to, to)
+	if got := table.summary(); len(got) != 4 || got[3] != "no container waited for a CPU" {
+		t.Errorf("got %q", got)
+	}
+	table.look = newLook(twoSeconds())
+	if text := table.plain(); strings.Contains(text, "waited") {
+		t.Errorf("it tells of waits that nobody counts:\n%s", text)
+	}
+	text, err := json.Marshal(newLook(from, to).document(topOptions{sort: "behind"}))
+	if err != nil || !strings.Contains(string(text), `"line":"web waited 38 ms/s for a CPU: 31 behind db, 7.0 own quota"`) || strings.Count(string(text), `"contention"`) != 3 {
+		t.Errorf("got %s, %v", text, err)
 	}
 }
 

@@ -164,9 +164,15 @@ func (v *topView) text() string {
 }
 
 // room is how many containers there is room for.
-func (v *topView) room() int { return max(1, v.height-topLines-3) }
+func (v *topView) room() int {
+	lines := topLines
+	if v.table.waitsKnown {
+		lines++
+	}
+	return max(1, v.height-lines-3)
+}
 
-// topLines is the number of lines of top.
+// topLines is the number of lines of top, without that of who waited.
 const topLines = 3
 
 // top is the summary, with a bar of the CPUs.
@@ -184,6 +190,13 @@ func (v *topView) top() []string {
 		lines[2] = style(yellow, plain[2])
 	} else {
 		lines[2] = style(green, "✓ ") + style(dim, plain[2])
+	}
+	if t.waitsKnown {
+		line := style(dim, plain[3])
+		if t.longest != nil && t.longest.Rate >= longWait {
+			line = style(yellow, plain[3])
+		}
+		lines = append(lines, line)
 	}
 	return lines
 }
@@ -214,7 +227,7 @@ func (v *topView) paintHeader(i int, cell string) string {
 	return style(bold+";"+cyan, cell)
 }
 
-func (v *topView) row(l layout, n *graph.Node) string {
+func (v *topView) row(l layout, n row) string {
 	return v.table.row(l, n, func(i int, cell string) string {
 		switch {
 		case i == byName && n.Gone, i == len(columns):

@@ -23,6 +23,8 @@ type Authenticator struct {
 	// token as for a wrong one. The tenant is "" where there are no tenants.
 	tenants map[[sha256.Size]byte]string
 	refused atomic.Uint64
+	// readers are those of them that asked for something here.
+	readers turnedAway
 }
 
 // Bounds of a file of tokens.
@@ -154,7 +156,7 @@ func (a *Authenticator) Check(authorization string) (tenant string, ok bool) {
 	return tenant, ok
 }
 
-// Refused counts what Check refused.
+// Refused counts what Check refused, to senders and readers.
 func (a *Authenticator) Refused() uint64 {
 	if a == nil {
 		return 0

@@ -17,7 +17,7 @@ func (a *Authenticator) Require(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isPublic(r.URL.Path) {
 			if _, ok := a.Check(r.Header.Get("Authorization")); !ok {
-				unauthorized(w)
+				a.refuse(w, r)
 				return
 			}
 		}
@@ -41,7 +41,7 @@ func ByTenant(a *Authenticator, handlers map[string]http.Handler) http.Handler {
 		tenant, ok := a.Check(r.Header.Get("Authorization"))
 		handler := handlers[tenant]
 		if !ok || handler == nil {
-			unauthorized(w)
+			a.refuse(w, r)
 			return
 		}
 		handler.ServeHTTP(w, r)

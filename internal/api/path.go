@@ -16,8 +16,10 @@ type pathAnswer struct {
 	*graph.Analysis
 	CriticalPath *graph.Path `json:"critical_path,omitempty"`
 	// Formulas say how the numbers are computed, by their names here.
-	Formulas     map[string]string `json:"formulas"`
-	Completeness completeness      `json:"completeness"`
+	Formulas map[string]string `json:"formulas"`
+	// ArrivalQuery is the arrival rate of all entries, with $window for a duration.
+	ArrivalQuery string       `json:"arrival_query,omitempty"`
+	Completeness completeness `json:"completeness"`
 }
 
 var pathFormulas = map[string]string{
@@ -46,5 +48,5 @@ func (s *server) path(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	a := g.Analyse(data.cores())
-	return pathAnswer{g.From, g.To, g.CoveredSeconds, a, g.CriticalPath(percentile, a.Entries), pathFormulas, data.completeness(g)}, nil
+	return pathAnswer{g.From, g.To, g.CoveredSeconds, a, g.CriticalPath(percentile, a.Entries), pathFormulas, arrivalQuery(g, a.Entries), data.completeness(g)}, nil
 }

@@ -50,6 +50,11 @@ type Options struct {
 	AnomalyFiles string
 	// Bounds are those of this process that no agent tells of, for the status; nil for none.
 	Bounds func(context.Context) []model.Drop
+	// Refusals are what senders were refused: everybody's for "", else those of one tenant; nil for none.
+	Refusals func(tenant string) []model.Refusal
+	// Tenant is whose view this is, where each tenant has one. Its status has the refusals of this tenant alone, and none of
+	// Bounds, which tell how much others send.
+	Tenant string
 	// Ready is why the server cannot answer yet, or nil.
 	Ready func() error
 	// Sources names what the numbers come from, for the status ("agent in this process").

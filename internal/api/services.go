@@ -22,6 +22,7 @@ type servicesAnswer struct {
 	Hosts          []host             `json:"hosts"`
 	Entries        []graph.Entry      `json:"entries"`
 	ArrivalRate    float64            `json:"arrival_rate"`
+	ArrivalQuery   string             `json:"arrival_query,omitempty"` // of ArrivalRate, with $window for a duration
 	SaturationRate *float64           `json:"saturation_rate,omitempty"`
 	Extrapolation  *float64           `json:"extrapolation,omitempty"`
 	Bottleneck     string             `json:"bottleneck,omitempty"`
@@ -86,7 +87,7 @@ func (s *server) services(ctx context.Context, r *http.Request) (any, error) {
 	a, list := g.Services(cores)
 	answer := servicesAnswer{From: g.From, To: g.To, CoveredSeconds: g.CoveredSeconds, ErrorBound: g.ErrorBound, Hosts: data.hosts(),
 		Entries: a.Entries, ArrivalRate: a.ArrivalRate, SaturationRate: a.SaturationRate, Extrapolation: a.Extrapolation, Bottleneck: a.Bottleneck,
-		Services: list, Columns: slices.Clone(serviceColumns), Cores: cores, Completeness: data.completeness(g)}
+		Services: list, Columns: slices.Clone(serviceColumns), ArrivalQuery: arrivalQuery(g, a.Entries), Cores: cores, Completeness: data.completeness(g)}
 	if a.Bottleneck != "" {
 		answer.BottleneckName = a.Resources[0].Name
 	}
@@ -104,6 +105,14 @@ func (d *windowData) cores() map[string]float64 {
 		cores[h.Name] = h.Cores
 	}
 	return cores
+}
+
+// arrivalQuery is the rate at which requests come in at the entries, empty where there are none.
+func arrivalQuery(g *graph.Graph, entries []graph.Entry) string {
+	if len(entries) == 0 {
+		return ""
+	}
+	return strings.ReplaceAll(entriesQuery, "$entries", entriesMatch(g, entries))
 }
 
 // entriesMatch selects the edges at which requests come in, as the servers counted them. Clients

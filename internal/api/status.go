@@ -22,6 +22,7 @@ type statusAnswer struct {
 	Features []feature     `json:"features"`
 	Drops    []drop        `json:"drops"`
 	Programs []programCost `json:"programs"`
+	Refusals []refusal     `json:"refusals"`
 	// Completeness is that of the last 5 minutes.
 	Completeness completeness `json:"completeness"`
 }
@@ -67,7 +68,7 @@ type programCost struct {
 func (s *server) status(ctx context.Context, _ *http.Request) (any, error) {
 	now := s.Now().Truncate(time.Millisecond)
 	a := &statusAnswer{Version: s.Version, Now: now, Sources: s.Sources, Hosts: []hostStatus{}, Features: []feature{},
-		Drops: []drop{}, Programs: []programCost{}}
+		Drops: []drop{}, Programs: []programCost{}, Refusals: s.refusals()}
 	if a.Sources == nil {
 		a.Sources = []string{}
 	}
@@ -80,13 +81,10 @@ func (s *server) status(ctx context.Context, _ *http.Request) (any, error) {
 	} else if err := s.statusFromStore(ctx, a); err != nil {
 		return nil, err
 	}
-	if s.Bounds != nil {
+	if s.Bounds != nil && s.Tenant == "" {
 		for _, d := range s.Bounds(ctx) {
 			a.Drops = append(a.Drops, drop{serverName, d.Name, d.Count, d.Used, d.Capacity})
 		}
-	}
-	if s.Auth != nil {
-		a.Drops = append(a.Drops, drop{Host: serverName, Name: refusedRequests, Count: s.Auth.Refused()})
 	}
 	g, data, err := s.build(ctx, now.Add(-defaultFrom), now, graph.ByContainer)
 	if err != nil {
@@ -98,9 +96,6 @@ func (s *server) status(ctx context.Context, _ *http.Request) (any, error) {
 
 // serverName is what a server's own bounds are listed under, beside the hosts.
 const serverName = "server"
-
-// refusedRequests counts those that had no token, or a wrong one.
-const refusedRequests = "api/refused-requests"
 
 func (a *statusAnswer) fromSnapshot(s *model.Snapshot) {
 	name := s.Host.Name

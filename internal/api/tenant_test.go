@@ -2,10 +2,12 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -178,4 +180,60 @@ func openPeer(t *testing.T, o store.RemoteOptions) *store.Remote {
 	}
 	t.Cleanup(func() { r.Close() })
 	return r
+}
+
+// A reader sees the refusals of its own tenant, and nothing of what the process counts of all: that tells of others.
+func TestRefusalsOfATenant(t *testing.T) {
+	auth, err := access.NewAuthenticator(map[string][]string{"qzz": {tokenA}, "wzz": {tokenB}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := begin.Add(time.Second)
+	counted := map[string][]model.Refusal{
+		"qzz": {{What: model.RefusedRequests, Reason: "unauthorized", Count: 3, Last: at, From: "10.0.0.7", Said: "this token is of another tenant"}},
+		"wzz": {{What: model.RefusedPoints, Reason: "future", Count: 9, Last: at, From: "10.0.0.8", Said: "set the sender's clock"}},
+		"":    {{What: model.RefusedRequests, Reason: "unauthorized", Count: 44, Last: at, From: "10.0.0.9"}, {What: model.RefusedPoints, Reason: "future", Count: 9}},
+	}
+	options := Options{Now: func() time.Time { return at },
+		Refusals: func(tenant string) []model.Refusal { return counted[tenant] },
+		Bounds:   func(context.Context) []model.Drop { return []model.Drop{{Name: "of-everybody", Count: 77}} }}
+	handlers := map[string]http.Handler{}
+	for _, tenant := range auth.Tenants() {
+		options.Tenant = tenant
+		handlers[tenant] = New(nothing{}, options)
+	}
+	h := access.ByTenant(auth, handlers)
+	ask := func(token string) (a statusAnswer, body string) {
+		t.Helper()
+		r := httptest.NewRequest(http.MethodGet, "/api/outsight/status", nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if err := json.Unmarshal(w.Body.Bytes(), &a); w.Code != http.StatusOK || err != nil {
+			t.Fatalf("%d %s, %v", w.Code, w.Body, err)
+		}
+		return a, w.Body.String()
+	}
+	for token, want := range map[string]refusal{
+		tokenA: {"requests", "unauthorized", 3, &at, "10.0.0.7", "this token is of another tenant"},
+		tokenB: {"points", "future", 9, &at, "10.0.0.8", "set the sender's clock"},
+	} {
+		a, body := ask(token)
+		if !reflect.DeepEqual(a.Refusals, []refusal{want}) || len(a.Drops) != 0 || strings.Contains(body, "of-everybody") || strings.Contains(body, "44") {
+			t.Errorf("got %s, want the refusal %+v alone", body, want)
+		}
+	}
+	// A reader without a token belongs to no tenant.
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/outsight/status", nil))
+	if a, _ := ask(tokenA); w.Code != http.StatusUnauthorized || auth.RefusedReaders() != 1 || len(a.Refusals) != 1 {
+		t.Errorf("%d, %d refused, got %+v", w.Code, auth.RefusedReaders(), a.Refusals)
+	}
+	// Without tenants, the whole is told.
+	options.Tenant = ""
+	var a statusAnswer
+	get200(t, New(nothing{}, options), "/api/outsight/status", &a)
+	if len(a.Refusals) != 2 || a.Refusals[0].Count != 44 || a.Refusals[1].Last != nil || len(a.Drops) != 1 || a.Drops[0].Name != "of-everybody" {
+		t.Errorf("got %+v, %+v", a.Refusals, a.Drops)
+	}
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -57,6 +58,14 @@ func TestServicesQueriesTellTheSame(t *testing.T) {
 	get200(t, h, "/api/outsight/services?from=now-120s", &a)
 	var g graphAnswer
 	get200(t, h, "/api/outsight/graph?from=now-120s", &g)
+	results, err := st.Instant(t.Context(), strings.ReplaceAll(a.ArrivalQuery, "$window", "120s"), now)
+	if err != nil || len(results) != 1 || last(results[0]) < 0.9*a.ArrivalRate || last(results[0]) > 1.1*a.ArrivalRate {
+		t.Errorf("%v, %v for %s, want %v", results, err, a.ArrivalQuery, a.ArrivalRate)
+	}
+	var p pathAnswer
+	if get200(t, h, "/api/outsight/path?from=now-120s", &p); p.ArrivalQuery != a.ArrivalQuery {
+		t.Errorf("the path has %q, the services %q", p.ArrivalQuery, a.ArrivalQuery)
+	}
 	for _, s := range a.Services {
 		if s.Name != "gateway" {
 			continue
@@ -216,7 +225,16 @@ func TestStatusTellsOfRefusedRequests(t *testing.T) {
 	r.Header.Set("Authorization", "Bearer 0123456789abcdef")
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `{"host":"server","name":"api/refused-requests","count":3}`) {
-		t.Errorf("%d %s", w.Code, w.Body)
+	var a statusAnswer
+	if err := json.Unmarshal(w.Body.Bytes(), &a); w.Code != http.StatusOK || err != nil {
+		t.Fatalf("%d %s, %v", w.Code, w.Body, err)
+	}
+	if len(a.Refusals) != 1 || a.Refusals[0].What != model.RefusedReaders || a.Refusals[0].Count != 3 || a.Refusals[0].From != "192.0.2.1" || a.Refusals[0].Last == nil {
+		t.Errorf("got %+v", a.Refusals)
+	}
+	// A sender that is refused by the same tokens is no reader.
+	auth.Check("Bearer of-a-sender")
+	if got := auth.RefusedReaders(); got != 3 {
+		t.Errorf("%d readers were refused, want 3", got)
 	}
 }

@@ -280,6 +280,26 @@ func (w *Wait) line() string {
 	return b.String()
 }
 
+// inFewWords are the reasons that are no container, for where there is little room.
+var inFewWords = map[string]string{"own": "itself", "idle": "wake-up", "quota": "own quota", "migrated": "moved", "other": "others"}
+
+// Short is the rate, and what most of it was behind, in few words: "38 ms/s batch".
+func (w *Wait) Short() string {
+	if w == nil || w.Rate < 0.05 {
+		return "0"
+	}
+	text := millis(w.Rate) + " ms/s"
+	if len(w.By) > 0 {
+		by := w.By[0]
+		reason := inFewWords[by.Name]
+		if by.ID != "" || reason == "" {
+			reason = Clean(by.Name)
+		}
+		text += " " + reason
+	}
+	return text
+}
+
 func millis(ms float64) string {
 	if ms < 10 {
 		return fmt.Sprintf("%.1f", ms)

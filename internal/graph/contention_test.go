@@ -62,6 +62,17 @@ func TestWaitsOfSnapshots(t *testing.T) {
 	if got, want := w.Of("c1").Line, "cart waited 38 ms/s for a CPU: 31 behind batch, 7.0 own quota"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	if got, want := w.Of("c1").Short(), "38 ms/s batch"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	calm := snapshot(2, &model.Contention{ContentionRest: model.ContentionRest{QuotaNS: 5e6, OwnNS: 1e6 + 1e4}})
+	if got := WaitsFromSnapshots(before, calm).Of("c1").Short() + (*Wait)(nil).Short(); got != "00" {
+		t.Errorf("got %q of who hardly waited, and of nobody", got)
+	}
+	throttled := snapshot(2, &model.Contention{ContentionRest: model.ContentionRest{QuotaNS: 705e6, OwnNS: 2e6}})
+	if got, want := WaitsFromSnapshots(before, throttled).Of("c1").Short(), "350 ms/s own quota"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
 	if _, err := json.Marshal(WaitsFromSnapshots(nil, after)); err != nil {
 		t.Error(err)
 	}

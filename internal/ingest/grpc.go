@@ -16,6 +16,7 @@ import (
 	_ "google.golang.org/grpc/encoding/gzip" // senders compress with it by default
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
@@ -40,7 +41,7 @@ func (i *Ingest) GRPC(options ...grpc.ServerOption) *grpc.Server {
 			}
 			if err != nil {
 				i.counts.requests[overGRPC].Add(1)
-				i.refuse(err)
+				i.turnAway(sender{tenant, peerOf(ctx)}, err)
 				return nil, i.status(err)
 			}
 			return context.WithValue(ctx, admittedKey{}, admitted{tenant, batch}), nil
@@ -61,12 +62,21 @@ type admitted struct{ tenant, batch string }
 
 type admittedKey struct{}
 
+// peerOf is the address of the other end, empty where it is not known.
+func peerOf(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		return p.Addr.String()
+	}
+	return ""
+}
+
 func export(service any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 	i := service.(*Ingest)
 	i.counts.requests[overGRPC].Add(1)
 	rejected, err := i.export(ctx, decode)
 	if err != nil {
-		i.refuse(err)
+		who, _ := ctx.Value(admittedKey{}).(admitted)
+		i.turnAway(sender{who.tenant, peerOf(ctx)}, err)
 		return nil, i.status(err)
 	}
 	return response(rejected), nil
@@ -87,7 +97,7 @@ func (i *Ingest) export(ctx context.Context, decode func(any) error) (rejected R
 	}
 	defer i.release(held)
 	i.counts.bytes.Add(uint64(len(body)))
-	return i.take(ctx, request{body: body, tenant: who.tenant, batch: who.batch})
+	return i.take(ctx, request{body: body, sender: sender{who.tenant, peerOf(ctx)}, batch: who.batch})
 }
 
 // receive reads and decompresses a message. How much memory that takes is known when it is there, so few are read at a time.

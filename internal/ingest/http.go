@@ -41,9 +41,9 @@ func (i *Ingest) Handler() http.Handler {
 		a := answerer{w: w, json: media == jsonType, retryAfter: i.options.RetryAfter}
 		// The errors of setting a deadline are of writers that have none.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
-		rejected, err := i.post(w, r, media)
+		tenant, rejected, err := i.post(w, r, media)
 		if err != nil {
-			i.refuse(err)
+			i.turnAway(sender{tenant, r.RemoteAddr}, err)
 			a.failed(err)
 			return
 		}
@@ -52,44 +52,45 @@ func (i *Ingest) Handler() http.Handler {
 	return mux
 }
 
-func (i *Ingest) post(w http.ResponseWriter, r *http.Request, media string) (rejected Rejections, err error) {
+func (i *Ingest) post(w http.ResponseWriter, r *http.Request, media string) (tenant string, rejected Rejections, err error) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return rejected, fmt.Errorf("%w: method %.20q, want POST", errUnsupported, r.Method)
+		return "", rejected, fmt.Errorf("%w: method %.20q, want POST", errUnsupported, r.Method)
 	}
 	tenant, batch, err := i.admit(r.Header.Values)
 	if err != nil {
-		return rejected, err
+		return tenant, rejected, err
 	}
 	if media != protobufType && media != jsonType {
-		return rejected, fmt.Errorf("%w: Content-Type %.80q, want %s or %s", errUnsupported, media, protobufType, jsonType)
+		return tenant, rejected, fmt.Errorf("%w: Content-Type %.80q, want %s or %s", errUnsupported, media, protobufType, jsonType)
 	}
 	if r.ContentLength > i.options.MaxBody {
-		return rejected, fmt.Errorf("%w: %d bytes, at most %d", errTooLarge, r.ContentLength, i.options.MaxBody)
+		return tenant, rejected, fmt.Errorf("%w: %d bytes, at most %d", errTooLarge, r.ContentLength, i.options.MaxBody)
 	}
 	raw, held, err := i.read(r.Body, i.options.MaxBody)
 	defer func() { i.release(held) }()
 	if err != nil {
-		return rejected, asMalformed("reading the body", err)
+		return tenant, rejected, asMalformed("reading the body", err)
 	}
 	encoding := strings.ToLower(r.Header.Get("Content-Encoding"))
 	body, more, err := i.decompress(encoding, raw)
 	held += more
 	if err != nil {
-		return rejected, err
+		return tenant, rejected, err
 	}
-	in := request{body: body, tenant: tenant, batch: batch}
+	in := request{body: body, sender: sender{tenant, r.RemoteAddr}, batch: batch}
 	if encoding == "zstd" {
 		in.compressed = raw
 	}
 	if media == jsonType {
 		if in.body, err = fromJSON(body); err != nil {
-			return rejected, err
+			return tenant, rejected, err
 		}
 		in.compressed = nil
 	}
 	i.counts.bytes.Add(uint64(len(in.body)))
-	return i.take(r.Context(), in)
+	rejected, err = i.take(r.Context(), in)
+	return tenant, rejected, err
 }
 
 // classify is why a request was turned away.
@@ -111,9 +112,10 @@ func classify(err error) Refusal {
 	return Failed
 }
 
-func (i *Ingest) refuse(err error) {
+// turnAway counts a request of which nothing was taken.
+func (i *Ingest) turnAway(who sender, err error) {
 	why := classify(err)
-	i.counts.refused[why].Add(1)
+	i.refuse(who, why, err)
 	if why == Failed && !errors.Is(err, context.Canceled) {
 		i.options.Logger.Warn("a request could not be taken", "error", err)
 	}

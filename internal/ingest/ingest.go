@@ -68,6 +68,8 @@ type Options struct {
 	// Tenants puts the label TenantLabel on all series: what Auth says, else access.NamedTenant, else DefaultTenant, or
 	// where TenantRequired, nothing: then the request is refused.
 	Tenants, TenantRequired bool
+	// TenantNames are the tenants whose refusals are counted each by itself, beside the sum of all.
+	TenantNames []string
 	// Name adds labels to the series of agents before they are kept, as kubernetes.Cluster.Name does; nil adds none. It
 	// changes nothing of what it is given.
 	Name func([]model.Series) []model.Series
@@ -114,6 +116,9 @@ type Ingest struct {
 	// receiving has a place for each message of gRPC that is being read.
 	receiving chan struct{}
 	counts    counts
+	// all counts what was refused to everybody, tenants the same of each of Options.TenantNames. The map stays as New made it.
+	all     ledger
+	tenants map[string]*ledger
 	// suspect is the message that a process before this one never came to the end of.
 	suspect struct{ sequence, tries uint64 }
 }
@@ -144,6 +149,10 @@ func New(q *queue.Queue, s Store, o Options) (*Ingest, error) {
 		i.decoders = append(i.decoders, &sharedDecoder{Decoder: NewDecoder(i.options.Limits)})
 	}
 	i.handed.batches = map[string]*Batch{}
+	i.tenants = make(map[string]*ledger, len(i.options.TenantNames))
+	for _, name := range i.options.TenantNames {
+		i.tenants[name] = &ledger{}
+	}
 	i.readSuspect()
 	return i, nil
 }
@@ -164,7 +173,7 @@ const (
 type request struct {
 	// body is an ExportMetricsServiceRequest, compressed the same as zstd where the sender sent that.
 	body, compressed []byte
-	tenant           string
+	sender
 	// batch is the value of otlp.BatchHeader: who sent it and a number, or empty.
 	batch string
 }
@@ -181,7 +190,7 @@ func (i *Ingest) take(ctx context.Context, r request) (rejected Rejections, err 
 	}
 	i.counts.points.Add(batch.Points)
 	for reason, n := range batch.Rejected {
-		i.counts.rejected[reason].Add(n)
+		i.reject(r.sender, Reason(reason), n, explanations[reason])
 	}
 	if len(batch.Series) == 0 {
 		return batch.Rejected, nil
@@ -260,7 +269,8 @@ var (
 	errBadHeader    = errors.New("a header makes no sense")
 )
 
-// admit finds the tenant and the batch of a request by its headers.
+// admit finds the tenant and the batch of a request by its headers. With an error, the tenant is the one that was refused, or
+// that somebody names who has not shown to be of it.
 func (i *Ingest) admit(values func(header string) []string) (tenant, batch string, err error) {
 	header := func(name string) string {
 		if all := values(name); len(all) > 0 {
@@ -271,17 +281,18 @@ func (i *Ingest) admit(values func(header string) []string) (tenant, batch strin
 	if i.options.Auth != nil {
 		var ok bool
 		if tenant, ok = i.options.Auth.Check(header("Authorization")); !ok {
-			return "", "", errUnauthorized
+			tenant, _ = access.NamedTenant(values)
+			return tenant, "", errUnauthorized
 		}
 	}
 	if !i.options.Tenants {
 		tenant = ""
 	} else if tenant, err = i.tenant(tenant, values); err != nil {
-		return "", "", err
+		return tenant, "", err
 	}
 	batch = header(otlp.BatchHeader)
 	if batch != "" && !batchName.MatchString(batch) {
-		return "", "", fmt.Errorf("%w: %s %.80q", errBadHeader, otlp.BatchHeader, batch)
+		return tenant, "", fmt.Errorf("%w: %s %.80q", errBadHeader, otlp.BatchHeader, batch)
 	}
 	return tenant, batch, nil
 }
@@ -291,9 +302,9 @@ func (i *Ingest) tenant(ofToken string, values func(header string) []string) (st
 	named, err := access.NamedTenant(values)
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("%w: %w", errBadHeader, err)
+		return ofToken, fmt.Errorf("%w: %w", errBadHeader, err)
 	case ofToken != "" && named != "" && named != ofToken:
-		return "", errForbidden
+		return ofToken, errForbidden
 	case ofToken == "" && named == "" && i.options.TenantRequired:
 		return "", fmt.Errorf("%w: %w", errBadHeader, access.ErrNoTenant)
 	}

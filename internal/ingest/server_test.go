@@ -411,7 +411,7 @@ func (a tokens) Check(authorization string) (string, bool) {
 }
 
 func TestTenants(t *testing.T) {
-	s := start(t, t.TempDir(), setup{Options: ingest.Options{Tenants: true, Auth: tokens{"a": "shop", "b": ""}}})
+	s := start(t, t.TempDir(), setup{Options: ingest.Options{Tenants: true, TenantNames: []string{"shop", "bank"}, Auth: tokens{"a": "shop", "b": ""}}})
 	now := time.Now()
 	f := func(want int, name string, h header) {
 		t.Helper()
@@ -435,6 +435,43 @@ func TestTenants(t *testing.T) {
 	}
 	if stats.Refused[ingest.Unauthorized] != 3 {
 		t.Errorf("got %+v", stats)
+	}
+	// Each tenant's refusals are counted by itself, whoever asks for which over what.
+	if answer, _ := s.post(t, gaugeRequest(t, "old", now.Add(-1000*time.Hour), 1), header{"Authorization": "Bearer b", "X-Scope-OrgID": "bank"}); answer.StatusCode != 200 {
+		t.Errorf("%s", answer.Status)
+	}
+	conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	call := func(token string) error {
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token, "x-outsight-tenant", "bank")
+		return conn.Invoke(ctx, "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export", gaugeMessage("g", now, 1), &colpb.ExportMetricsServiceResponse{})
+	}
+	if err := call("a"); status.Code(err) != codes.PermissionDenied {
+		t.Error(err)
+	}
+	if err := call("c"); status.Code(err) != codes.Unauthenticated {
+		t.Error(err)
+	}
+	told := func(tenant string) string {
+		var all []string
+		for _, r := range s.ingest.Refusals(tenant) {
+			all = append(all, fmt.Sprint(r.What, " ", r.Reason, " ", r.Count, " ", r.From))
+			if r.Said == "" || r.Last.Before(now) {
+				t.Errorf("%s: got %+v", tenant, r)
+			}
+		}
+		return strings.Join(all, ", ")
+	}
+	for tenant, want := range map[string]string{
+		"shop": "requests unauthorized 2 127.0.0.1", "bank": "requests unauthorized 1 127.0.0.1, points too_old 1 127.0.0.1", "default": "", "../etc": "",
+		"": "requests unauthorized 5 127.0.0.1, requests malformed 1 127.0.0.1, points too_old 1 127.0.0.1",
+	} {
+		if got := told(tenant); got != want {
+			t.Errorf("tenant %q: got %q, want %q", tenant, got, want)
+		}
 	}
 }
 

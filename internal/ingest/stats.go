@@ -36,10 +36,8 @@ func (r Refusal) String() string {
 // counts are the counters behind Stats.
 type counts struct {
 	requests                                      [2]atomic.Uint64
-	refused                                       [refusals]atomic.Uint64
 	points, samples, duplicates, appended, poison atomic.Uint64
 	bytes                                         atomic.Uint64
-	rejected                                      [reasons]atomic.Uint64
 }
 
 // Transports, as indexes of Stats.Requests.
@@ -75,10 +73,10 @@ func (i *Ingest) Stats(ctx context.Context) (Stats, error) {
 		InFlight: i.inFlight.Load(), MaxInFlight: i.options.InFlight,
 	}
 	for r := range s.Refused {
-		s.Refused[r] = i.counts.refused[r].Load()
+		s.Refused[r] = i.all.requests[r].count.Load()
 	}
 	for r := range s.Rejected {
-		s.Rejected[r] = i.counts.rejected[r].Load()
+		s.Rejected[r] = i.all.points[r].count.Load()
 	}
 	var err error
 	if s.Queue, err = i.queue.Stats(ctx); err == nil && !s.Queue.Oldest.IsZero() {
@@ -87,15 +85,11 @@ func (i *Ingest) Stats(ctx context.Context) (Stats, error) {
 	return s, err
 }
 
-// Drops are the bounds, for the status and for doctor.
+// Drops are the bounds, for the status. What was refused for other reasons than want of room is told by Ingest.Refusals.
 func (s *Stats) Drops() []model.Drop {
 	return []model.Drop{
 		{Name: "ingest/in-flight-bytes", Count: s.Refused[Busy], Used: uint64(s.InFlight), Capacity: uint64(s.MaxInFlight)},
 		{Name: "ingest/queue-bytes", Count: s.Refused[Full], Used: s.Queue.Bytes, Capacity: uint64(s.Queue.MaxBytes)},
-		{Name: "ingest/too-large-requests", Count: s.Refused[TooLarge]},
-		{Name: "ingest/malformed-requests", Count: s.Refused[Malformed] + s.Refused[Unsupported]},
-		{Name: "ingest/unauthorized-requests", Count: s.Refused[Unauthorized]},
-		{Name: "ingest/rejected-points", Count: s.Rejected.Total()},
 		{Name: "ingest/poison-messages", Count: s.Poison, Used: s.Queue.Aside},
 	}
 }

@@ -66,6 +66,27 @@ func TestWhoDisturbsWhom(t *testing.T) {
 		t.Errorf("got %+v, want it behind %s above all", answer, hog.name)
 	}
 	t.Log(answer.Containers)
+	// The terminal tells the same of a second.
+	eventually(t, time.Minute, func() error {
+		var top struct {
+			Containers []struct {
+				ID         string
+				Contention struct{ Line string }
+			}
+		}
+		if err := json.Unmarshal([]byte(o.run("top", "--once", "--output", "json")), &top); err != nil {
+			return err
+		}
+		for _, c := range top.Containers {
+			if c.ID == victim.id && strings.Contains(c.Contention.Line, "behind "+hog.name) {
+				return nil
+			}
+		}
+		return fmt.Errorf("got %+v, want %s behind %s", top, victim.name, hog.name)
+	})
+	if text := o.run("top", "--once"); !strings.Contains(text, "waited behind") || !strings.Contains(text, " ms/s for a CPU: ") {
+		t.Errorf("top does not tell who waited:\n%s", text)
+	}
 
 	eventually(t, time.Minute, func() error {
 		kills := o.number(fmt.Sprintf(`sum(container_oom_victims_total{id=%q,process="tail"}) or vector(0)`, eater.id))

@@ -24,7 +24,7 @@ var allowed = map[string]map[string]string{
 		"internal/topology": "which hardware threads share a core, and which CPUs are on line",
 	},
 	"internal/topology": {},
-	"internal/access":   {"internal/otlp": "the header that names a tenant"},
+	"internal/access":   {"internal/otlp": "the header that names a tenant", "internal/model": "what was refused"},
 	"internal/energy": {
 		"internal/model":    "CPU time and weighted cycles in, energy out",
 		"internal/topology": "lists of CPUs in sysfs",

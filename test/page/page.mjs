@@ -170,6 +170,12 @@ const steps = {
       assert.equal(await page.locator('.login').count(), 0)
       await page.reload()
       await page.waitForSelector('h2:has-text("Nothing was seen")')
+      // Who was turned away is told, with what to do.
+      await page.goto(url + '#view=health')
+      await page.waitForSelector('[data-refusal="readers/unauthorized"]')
+      assert.match(await page.locator('[data-refusal="readers/unauthorized"]').innerText(), /readers without a valid token[^]*from 127\.0\.0\.1[^]*give the token/)
+      await page.locator('.finding', { hasText: 'readers' }).click()
+      await page.goto(url)
       // A link with the token opens the view, and the address does not keep it.
       const linked = await (await browser.newContext()).newPage()
       await linked.goto(`${url}#window=60&token=${token}`)
@@ -371,6 +377,7 @@ const steps = {
     await page.click('[data-view=changes]')
     await page.waitForSelector('[data-change]')
     assert.deepEqual(await page.locator('[data-change]').evaluateAll((rows) => rows.map((r) => [r.dataset.of, r.dataset.change, r.matches('.doubtful')])), want.changes.map((c) => [c.node ?? c.edge, c.what, !c.sure]))
+    await page.waitForSelector('[data-changes] [data-spark]')
     await page.locator(`[data-of=${JSON.stringify(row.edge)}][data-change=${row.what}]`).click()
     await page.waitForSelector('.panel .tiles')
     assert.equal((await page.locator('.panel h2').innerText()).replace(/\s+/g, ' '), row.name)
@@ -443,6 +450,73 @@ const steps = {
     await page.waitForFunction(() => !document.querySelector('[data-tip]'))
     await page.context().close()
     await looks('containers', `#view=containers&from=${from}&to=${to}`, 'tbody tr')
+  },
+
+  async 'draws lines in the other tables, too, and never a query for a cell'() {
+    await until(async () => (await graphOf('from=now-5m')).covered_seconds > 40)
+    const services = await json('services?from=now-5m')
+    const busy = services.services.find((s) => s.http?.p99 > 0 && s.cpu_cores > 0 && s.demand)
+    for (const [view, row, least, most] of [
+      ['services', `tr[data-of=${JSON.stringify(busy.node)}]`, 8, 13], ['path', 'tr[data-resource]:first-of-type', 1, 8], ['hosts', '[data-host] .host-facts', 4, 10], ['hosts', '[data-host] .host-parts', 3, 10],
+      ['health', 'tr[data-cost]', 2, 9],
+    ]) {
+      const page = await open({}, '', 'tbody tr')
+      await hold(page)
+      const asked = []
+      page.on('request', (r) => r.url().includes('/query_range') && asked.push(new URL(r.url()).searchParams.get('query')))
+      await page.click(`[data-view=${view}]`)
+      await page.waitForFunction(([row, least]) => document.querySelector(row)?.querySelectorAll('[data-spark]').length >= least, [row, least])
+      assert.ok(asked.length <= most && new Set(asked).size === asked.length, `${view}: ${asked.length} queries:\n${asked.join('\n')}`)
+      assert.equal(await page.locator('[data-lines-error]').count(), 0)
+      await page.context().close()
+    }
+    // What cannot be read is said, and the numbers stay.
+    const page = await open({}, '', 'tbody tr')
+    page.expected.push('422')
+    await page.route('**/api/v1/query_range*', (r) => r.fulfill({ status: 422, contentType: 'application/json', body: '{"status":"error","errorType":"execution","error":"query limit"}' }))
+    await page.click('[data-view=services]')
+    await page.waitForSelector('[data-lines-error]')
+    assert.match(await page.locator('[data-lines-error]').innerText(), /query limit/)
+    assert.ok((await page.locator('[data-service]').count()) > 3)
+    await page.context().close()
+  },
+
+  async 'says in the panel what could not be read'() {
+    const page = await open()
+    await until(async () => (await graphOf('from=now-5m')).covered_seconds > 15)
+    page.expected.push('422', 'ERR_FAILED', '502')
+    await page.locator('td [data-number="usage.cpu_cores"]').first().click()
+    await chartShows(page)
+    // The chart: a limit of queries, and then the numbers again.
+    await page.route('**/api/v1/query_range*', (r) => r.fulfill({ status: 422, contentType: 'application/json', body: '{"status":"error","errorType":"execution","error":"query limit"}' }))
+    await page.waitForSelector('[data-chart-error]')
+    assert.match(await page.locator('[data-chart-error]').innerText(), /query limit/)
+    // Another number has nothing of the one before.
+    await page.locator('.panel [data-number="usage.threads"]').click()
+    await page.waitForSelector('[data-chart-error]')
+    assert.equal(await page.locator('.plot').getAttribute('data-points'), '0')
+    await page.unroute('**/api/v1/query_range*')
+    await chartShows(page)
+    await page.waitForFunction(() => !document.querySelector('[data-chart-error]'))
+    // What it waited behind.
+    await page.route('**/api/v1/query?*', (r) => r.fulfill({ status: 502, body: 'a proxy' }))
+    await page.reload()
+    await page.waitForSelector('[data-contention-error]')
+    // The graph: first old numbers, and then none.
+    await page.route('**/api/outsight/graph*', (r) => r.abort())
+    await page.waitForSelector('[data-panel-error]')
+    assert.match(await page.locator('[data-panel-error]').innerText(), /cannot be reached.*The numbers below are of/)
+    await page.reload()
+    await page.waitForFunction(() => document.querySelector('.panel h2')?.textContent === 'Could not be read')
+    assert.match(await page.locator('[data-panel-error]').innerText(), /cannot be reached/)
+    await page.goto(base + '#view=health')
+    await page.reload()
+    await page.waitForSelector('.verdict.bad [role=alert]')
+    assert.ok(!(await page.locator('.verdict').innerText()).includes('Nothing is lost'))
+    await page.unroute('**/api/outsight/graph*')
+    await page.unroute('**/api/v1/query?*')
+    await page.waitForFunction(() => !document.querySelector('.verdict [role=alert]'))
+    await page.context().close()
   },
 
   async 'lists what the flight recorder has kept, and opens it at that moment'() {
@@ -541,7 +615,8 @@ const steps = {
     const bad = await open({}, '#view=map')
     await bad.route('**/api/outsight/status', async (r) => {
       const a = await (await r.fetch()).json()
-      a.drops = [{ host: 'server', name: 'ingest/unauthorized-requests', count: 4 }, ...a.drops]
+      a.drops = [{ host: 'server', name: 'store/refused-samples', count: 4 }, ...a.drops]
+      a.refusals = [{ what: 'requests', reason: 'unauthorized', count: 4, last: new Date().toISOString(), from: '10.0.0.7', said: 'a token is needed' }]
       await r.fulfill({ json: a })
     })
     const series = { outsight_feature_shed: [{ metric: { host: 'vm-1', feature: 'endpoints' }, value: [0, '1'] }], outsight_budget_ratio: [{ metric: { host: 'vm-1' }, value: [0, '1.3'] }], outsight_program_runs_total: [{ metric: { host: 'vm-1', program: 'sched_switch' }, value: [0, '9000'] }], outsight_program_run_seconds_total: [{ metric: { host: 'vm-1', program: 'sched_switch' }, value: [0, '0.0018'] }] }
@@ -552,8 +627,10 @@ const steps = {
     })
     await bad.goto(base + '#view=health')
     await bad.reload()
-    await bad.waitForSelector('[data-bound="ingest/unauthorized-requests"]')
-    assert.match(await bad.locator('[data-bound="ingest/unauthorized-requests"]').innerText(), /4 since the start[^]*--token-file/)
+    await bad.waitForSelector('[data-bound="store/refused-samples"]')
+    assert.match(await bad.locator('[data-bound="store/refused-samples"]').innerText(), /4 since the start[^]*Compare the clocks/)
+    assert.match(await bad.locator('[data-refusal="requests/unauthorized"]').innerText(), /4[^]*from 10\.0\.0\.7[^]*a token is needed[^]*--token-file/)
+    assert.match(await bad.locator('.verdict').innerText(), /requests of senders without a valid token were refused: 4/)
     assert.match(await bad.locator('[data-cost=vm-1]').innerText(), /130 %[^]*shed: endpoints[^]*--budget/)
     assert.match(await bad.locator('[data-programs]').innerText(), /sched_switch\s+9\.00k\/s\s+200 ns\s+0\.18 %/)
     await picture(bad, 'health-bad')

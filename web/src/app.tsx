@@ -1,6 +1,6 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { ChangesView } from './changesview'
-import { useGraph, useStatus } from './data'
+import { AGAIN, useGraph, useStatus } from './data'
 import { clock } from './format'
 import { explainEndpoint, explainNumber } from './explain'
 import { Header } from './header'
@@ -90,7 +90,7 @@ export function App() {
           <strong>{graph.error}</strong>
           <span>
             {g && graph.at ? `The numbers below are of ${clock(graph.at)}. ` : ''}
-            {live ? `Trying again every ${period(state.window) / 1000} s.` : 'Choose another range, or go live.'}
+            {live ? `Trying again every ${period(state.window) / 1000} s.` : `Trying again every ${AGAIN / 1000} s; or choose another range, or go live.`}
           </span>
         </div>
       )}
@@ -114,12 +114,12 @@ export function App() {
             <section class="map" aria-label={title}>
               {state.view === 'recordings' && <RecordingsView state={state} change={change} />}
               {state.view === 'hosts' && <HostsView state={state} change={change} query={window} period={every} />}
-              {state.view === 'health' && <HealthView graph={g} status={status} state={state} change={change} />}
+              {state.view === 'health' && <HealthView graph={g} away={graph.error} status={status} state={state} change={change} />}
             </section>
           )}
           {state.view === 'map' && g && g.nodes.length > 0 && <Table graph={g} state={state} change={change} />}
         </main>
-        {open && <Panel graph={g} status={status} state={state} change={change} node={node} edge={edge} range={range} theme={theme} close={close} />}
+        {open && <Panel graph={g} status={status} state={state} change={change} node={node} edge={edge} range={range} theme={theme} away={graph.error} at={graph.at} close={close} />}
       </div>
       {help && <Help close={() => setHelp(false)} />}
       <Tip />

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
-import { numberOf, sureOf, timesOf, whatOf } from './changes'
+import { lineColumns, numberOf, sureOf, timesOf, whatOf } from './changes'
 import { agoOf, parse } from './state'
-import type { ChangeOf } from './types'
+import type { ChangeOf, Graph } from './types'
 
 const change = (more: Partial<ChangeOf> = {}): ChangeOf => ({ edge: 'a>b', name: 'a → b', what: 'mean', unit: 's', before: 0.002, after: 0.005, deviations: 5.2, sure: true, ...more })
 const told = (c: ChangeOf) => [whatOf(c), numberOf(c, 'before'), numberOf(c, 'after'), timesOf(c), sureOf(c)]
@@ -22,4 +22,13 @@ it('says what came and what went, without numbers', () => {
 
 it('compares with the window before where the two would overlap', () => {
   expect(['#ago=1h', '#window=1h&ago=1h', '#window=6h&ago=1h', '#window=6h&ago=1d', '#from=0&to=90000&ago=1d', '#from=0&to=90000&ago=7d'].map((hash) => agoOf(parse(hash)))).toEqual(['1h', '1h', '', '1d', '', '7d'])
+})
+
+it('asks for one line for each kind of number, of what is listed', () => {
+  const number = (key: string) => ({ key, title: key, unit: 's' as const, query: `sum(${key}{$match})` })
+  const g = { nodes: [{ id: 'a' }], edges: [{ id: 'a>b', client: 'a', server: 'b' }], numbers: { usage: [number('cpu_cores'), number('memory_bytes')], side: [number('p99'), number('mean')], endpoint: [] } } as unknown as Graph
+  const list = [change(), change({ what: 'p99' }), change({ edge: undefined, node: 'a', what: 'cpu' }), change({ what: 'presence', edge: 'x>y' })]
+  expect(lineColumns(list, g, 'container').map((c) => c.key)).toEqual(['usage.cpu_cores', 'edge.mean', 'edge.p99'])
+  expect(lineColumns(list, g, 'pod').map((c) => c.key)).toEqual(['usage.cpu_cores'])
+  expect(lineColumns([], g, 'container')).toEqual([])
 })

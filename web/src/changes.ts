@@ -1,5 +1,7 @@
 import { digits, format, NONE } from './format'
-import type { ChangeOf } from './types'
+import { edgeColumns, nodeColumns, type LineColumn } from './spark'
+import { edgeOf, nodeOf, type Grouping } from './state'
+import type { ChangeOf, Graph } from './types'
 
 // What changed between two windows, in words.
 
@@ -9,6 +11,21 @@ const WHAT: Record<string, string> = {
 }
 
 export const whatOf = (c: ChangeOf): string => (c.what === 'presence' ? (c.after === undefined ? 'Gone' : 'New') : (WHAT[c.what] ?? c.what))
+
+/** Which line is beside what changed: of a number of nodes, or of edges. */
+export const LINES: Record<string, string> = {
+  cpu: 'usage.cpu_cores', memory: 'usage.memory_bytes', rate: 'edge.transactions_per_second', mean: 'edge.mean', p99: 'edge.p99', failures: 'edge.failures', retransmits: 'edge.retransmits',
+}
+
+/** The columns of lines of changes: one query for each kind of number. Edges have lines where they are between containers. */
+export function lineColumns(changes: ChangeOf[], g: Graph, by: Grouping): LineColumn[] {
+  const kinds = [...new Set(changes.flatMap((c) => LINES[c.what] ?? []))].sort()
+  const edges = by === 'container' ? [...new Set(changes.flatMap((c) => (c.what === 'presence' ? [] : (edgeOf(g, c.edge) ?? []))))] : []
+  return [
+    ...nodeColumns(g.numbers, kinds.filter((k) => k.startsWith('usage.')), by, [...new Set(changes.flatMap((c) => nodeOf(g, c.node) ?? []))]),
+    ...edgeColumns(g.numbers.side, kinds.filter((k) => k.startsWith('edge.')).map((k) => k.slice(5)), edges),
+  ]
+}
 
 /** The number in one of the windows, or whether it was there. */
 export function numberOf(c: ChangeOf, when: 'before' | 'after'): string {

@@ -1,7 +1,8 @@
-import { numberOf, sureOf, timesOf, whatOf } from './changes'
+import { lineColumns, LINES, numberOf, sureOf, timesOf, whatOf } from './changes'
 import { useChanges } from './data'
 import { clock, span } from './format'
 import { Period } from './header'
+import { LinesNote, Spark, useLines } from './sparkview'
 import { agoOf, edgeOf, nodeOf, short, type Change, type State } from './state'
 import { useExplainer } from './tip'
 import type { Changes, Graph } from './types'
@@ -36,6 +37,7 @@ export function ChangesView(p: Props) {
   return (
     <div class="changes">
       {error && <p class="inline-error" role="alert">{error}</p>}
+      {!data && !error && <p class="note">Reading…</p>}
       {data && <Windows of={data} />}
       {data && missing(data) && <p class="note">Nothing was seen in the earlier time, so there is nothing to compare with.</p>}
       {data && !missing(data) && data.changes.length === 0 && <p class="note">Nothing changed by over a tenth.</p>}
@@ -63,6 +65,7 @@ const SURE = 'Standard deviations of chance: of counts as of a Poisson process, 
 
 function List({ of, graph, state, change }: Props & { of: Changes }) {
   const chosen = nodeOf(graph, state.node)?.id ?? edgeOf(graph, state.edge)?.id
+  const sparks = useLines(graph, `changes ${state.by}`, lineColumns(of.changes, graph, state.by))
   return (
     <>
       <div class="scroll tall">
@@ -88,7 +91,7 @@ function List({ of, graph, state, change }: Props & { of: Changes }) {
                   <td class="words">{whatOf(c)}</td>
                   <td data-explain="change.before" data-what={c.what}>{numberOf(c, 'before')}</td>
                   <td class="muted to">→</td>
-                  <td data-explain="change.after" data-what={c.what}>{numberOf(c, 'after')}</td>
+                  <td data-explain="change.after" data-what={c.what}>{id && LINES[c.what] && <Spark values={sparks.lines.get(LINES[c.what]!)?.get(id)} />}{numberOf(c, 'after')}</td>
                   <td data-explain="change.times" data-what={c.what}>{timesOf(c)}</td>
                   <td data-explain="change.sure" data-what={c.what}>{sureOf(c)}</td>
                 </tr>
@@ -97,6 +100,7 @@ function List({ of, graph, state, change }: Props & { of: Changes }) {
           </tbody>
         </table>
       </div>
+      <LinesNote of={sparks} />
       <p class="map-foot muted">
         <span>
           {of.changes.some((c) => !c.sure) && 'Grey ones may be chance. '}Changes of less than a tenth are not listed.

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import uPlot from 'uplot'
 import 'uplot/dist/uPlot.min.css'
-import { loadChart, stepOf, type Chart as Data, type Line } from './data'
+import { AGAIN, loadChart, stepOf, type Chart as Data, type Line } from './data'
 import { digits, format, span } from './format'
 import { colour } from './theme'
 import type { NumberInfo } from './types'
@@ -25,8 +25,9 @@ const COLOURS = ['--line-1', '--line-2']
 export function Chart({ title, unit, lines, range, theme, bound, zoom, close }: Props) {
   const box = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot | undefined>(undefined)
-  const [data, set] = useState<Data>()
+  const [loaded, set] = useState<{ of: string; data: Data }>()
   const [error, setError] = useState('')
+  const [tries, again] = useState(0)
   const zoomed = useRef(zoom)
   zoomed.current = zoom
   const [from, to] = range
@@ -34,17 +35,28 @@ export function Chart({ title, unit, lines, range, theme, bound, zoom, close }: 
   const rates = Math.max(10, 2 * step)
   const queries = lines.map((l) => l.query.replaceAll('$window', `${rates}s`))
   const key = queries.join('\n')
+  // What was read of another node is not of this one.
+  const data = loaded?.of === key ? loaded.data : undefined
 
   useEffect(() => {
     const stop = new AbortController()
+    let timer = 0
     loadChart(lines.map((l, i) => ({ ...l, query: queries[i]! })), from, to, step, stop.signal)
       .then((d) => {
-        set(d)
+        if (stop.signal.aborted) return
+        set({ of: key, data: d })
         setError('')
       })
-      .catch((e: Error) => !stop.signal.aborted && setError(e.message))
-    return () => stop.abort()
-  }, [key, from, to])
+      .catch((e: Error) => {
+        if (stop.signal.aborted) return
+        setError(e.message)
+        timer = window.setTimeout(() => again((n) => n + 1), AGAIN)
+      })
+    return () => {
+      stop.abort()
+      clearTimeout(timer)
+    }
+  }, [key, from, to, tries])
 
   useEffect(() => {
     const element = box.current
@@ -114,7 +126,8 @@ export function Chart({ title, unit, lines, range, theme, bound, zoom, close }: 
         <h3>{title}</h3>
         <button class="quiet" aria-label="Close the chart" onClick={close}>×</button>
       </div>
-      {error && <p class="inline-error" role="alert">{error}</p>}
+      {error && <p class="inline-error" role="alert" data-chart-error>{data ? `It could not be read anew: ${error}` : error}</p>}
+      {!data && !error && <p class="muted chart-empty">Reading…</p>}
       {empty && <p class="muted chart-empty">No value in this time.</p>}
       <div class="plot" ref={box} data-points={data ? data.values.reduce((n, c) => n + c.filter((v) => v !== null).length, 0) : 0} />
       <p class="muted small">One point per {span(step)}{key.includes(`[${rates}s]`) ? `, each over ${span(rates)}` : ''}. Drag across to zoom.</p>

@@ -9,12 +9,13 @@ export function Contention({ graph, node, state, change }: { graph: Graph; node:
   const live = state.from === undefined
   const seconds = live ? Math.min(state.window, 300) : Math.max(10, Math.round(graph.covered_seconds))
   const known = match !== '' && node.usage !== undefined
-  const { by, quota } = useSamples(
+  const { of: { by, quota }, error } = useSamples(
     known ? {
       by: `sum by (by_name, by_id) (rate(container_run_queue_wait_by_seconds_total{${match}}[${seconds}s]))`,
       quota: `sum(rate(container_cpu_cfs_throttled_seconds_total{${match}}[${seconds}s]))`,
     } : {},
     live ? 0 : Date.parse(graph.to) / 1000, live ? 5000 : 0)
+  if (error && !by) return <p class="inline-error" role="alert" data-contention-error>What it waited for a CPU behind could not be read: {error}</p>
   // A quota alone is on the panel already, as a number.
   const w = by?.length ? waited(by, quota ?? []) : undefined
   if (!w) return null

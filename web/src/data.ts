@@ -5,6 +5,9 @@ import type { Changes, Flight, Graph, Heat, Hosts, PathAnswer, Recordings, Secon
 
 const TIMEOUT = 25_000
 
+/** When what failed is tried again that is read once otherwise, in ms. */
+export const AGAIN = 10_000
+
 async function get<T>(path: string, signal: AbortSignal): Promise<T> {
   let response: Response
   try {
@@ -32,7 +35,7 @@ export interface Loaded<T> {
 }
 
 /**
- * Loads from path(), again every period ms (0: once) while the page is visible. The last data
+ * Loads from path(), again every period ms (0: once, unless it fails) while the page is visible. The last data
  * stay while an error lasts; a new key forgets nothing either, so that the view does not blink.
  */
 export function usePoll<T>(key: string, path: () => string, period: number): Loaded<T> {
@@ -43,22 +46,26 @@ export function usePoll<T>(key: string, path: () => string, period: number): Loa
     const stop = new AbortController()
     let timer: number | undefined
     let running = false
+    let done = false
     const run = async () => {
       clearTimeout(timer)
       if (running || document.hidden) return
       running = true
+      let failed = false
       try {
         const data = await get<T>(make.current(), stop.signal)
+        done = true
         if (!stop.signal.aborted) set({ data, at: Date.now() / 1000, loading: false })
       } catch (e) {
+        failed = true
         if (!stop.signal.aborted) set((old) => ({ ...old, error: (e as Error).message, loading: false }))
       }
       running = false
-      if (!stop.signal.aborted && (period || document.hidden)) timer = window.setTimeout(run, period || 2000)
+      if (!stop.signal.aborted && (period || failed || document.hidden)) timer = window.setTimeout(run, period || (failed ? AGAIN : 2000))
     }
     set((old) => ({ ...old, loading: true }))
     void run()
-    const visible = () => period && void run()
+    const visible = () => (period || !done) && void run()
     document.addEventListener('visibilitychange', visible)
     return () => {
       stop.abort()
@@ -103,28 +110,37 @@ export interface Sample {
   value: number
 }
 
-/**
- * Answers of instant queries by name, at a time (0: now), again every period ms. A query that finds no series
- * answers none, and so does one that fails: what it asks for may not exist there.
- */
-export function useSamples(queries: Record<string, string>, at: number, period: number): Record<string, Sample[]> {
-  const [samples, set] = useState<Record<string, Sample[]>>({})
+/** Answers of instant queries by name; one that failed keeps its last, and error says why. */
+export interface Samples {
+  of: Record<string, Sample[] | undefined>
+  error?: string
+}
+
+/** Answers of instant queries by name, at a time (0: now), again every period ms. A query that finds no series answers none. */
+export function useSamples(queries: Record<string, string>, at: number, period: number): Samples {
+  const [samples, set] = useState<Samples>({ of: {} })
   const key = JSON.stringify([queries, at])
   useEffect(() => {
     const stop = new AbortController()
     let timer = 0
     const run = async () => {
       const next: Record<string, Sample[]> = {}
+      let error: string | undefined
       for (const [name, query] of Object.entries(queries)) {
         const p = new URLSearchParams(at ? { query, time: String(at) } : { query })
-        const answer = await get<{ data: { result: { metric: Record<string, string>; value: [number, string] }[] } }>('/api/v1/query?' + p, stop.signal).catch(() => undefined)
-        next[name] = (answer?.data.result ?? []).map((r) => ({ metric: r.metric, value: Number(r.value[1]) })).filter((s) => Number.isFinite(s.value))
+        try {
+          const answer = await get<{ data: { result: { metric: Record<string, string>; value: [number, string] }[] } }>('/api/v1/query?' + p, stop.signal)
+          next[name] = answer.data.result.map((r) => ({ metric: r.metric, value: Number(r.value[1]) })).filter((s) => Number.isFinite(s.value))
+        } catch (e) {
+          if (stop.signal.aborted) return
+          error = (e as Error).message
+        }
       }
       if (stop.signal.aborted) return
-      set(next)
-      if (period) timer = window.setTimeout(run, period)
+      set((old) => ({ of: { ...old.of, ...next }, error }))
+      if (period || error) timer = window.setTimeout(run, period || AGAIN)
     }
-    set({})
+    set({ of: {} })
     void run()
     return () => {
       stop.abort()

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { adviceOf, BUDGET, boundsOf, costsOf, incompleteEdges, programsOf, verdict } from './health'
-import type { Graph, Status } from './types'
+import { adviceOf, ASKED, BUDGET, boundsOf, costsOf, healthLines, incompleteEdges, lastOf, lineColumns, programsOf, refusalsOf, silentOf, verdict, wordsOf } from './health'
+import type { Graph, Refusal, Status } from './types'
 
 const completeness = { window_seconds: 300, covered_seconds: 300, state: 'complete', tables: [], sinks: [], ended_omitted: 0 }
 const status = (more: Partial<Status> = {}): Status => ({ version: '1', now: '', sources: [], hosts: [], features: [], drops: [], programs: [], completeness, ...more }) as Status
@@ -13,17 +13,17 @@ describe('what is lost', () => {
     { host: 'vm', name: 'cgroups', count: 9, used: 13, capacity: 1024 },
     { host: 'vm', name: 'listeners', count: 0, used: 90, capacity: 100 },
     { host: 'vm', name: 'processes', count: 0, used: 1, capacity: 100 },
-    { host: 'server', name: 'api/refused-requests', count: 4 },
+    { host: 'server', name: 'ingest/queue-bytes', count: 4 },
   ]
   it('is told by table, that of the window first', () => {
     const b = boundsOf(status({ drops }), graph({ completeness: { ...completeness, tables: [{ host: 'vm', name: 'edges', dropped: 7 }] } as Graph['completeness'] }))
-    expect(b.lost.map((x) => [x.name, x.dropped, x.total])).toEqual([['edges', 7, 12], ['api/refused-requests', undefined, 4]])
+    expect(b.lost.map((x) => [x.name, x.dropped, x.total])).toEqual([['edges', 7, 12], ['ingest/queue-bytes', undefined, 4]])
     expect(b.before.map((x) => x.name)).toEqual(['cgroups'])
     expect(b.near.map((x) => x.name)).toEqual(['listeners'])
     expect(b.roomy).toBe(1)
   })
   it('comes with what to do, for every table of an agent and a server', () => {
-    const names = ['missed_events', 'cgroups', 'cgroup_events', 'thread_states', 'datagram_peers', 'datagram_flows', 'dns_queries', 'endpoints', 'other_endpoints', 'edges', 'edge_clients', 'connections', 'connection_pairs', 'listeners', 'untold_closes', 'multipath_transfers', 'forwarded_clients', 'http2_streams', 'http2_connections', 'http2_paths', 'edge_histograms', 'container/containers', 'container/groups', 'container/open-files', 'store/series', 'store/refused-samples', 'store/waiting-queries', 'store/query-samples', 'store/bytes', 'store/disk-space', 'recorder/ticks', 'recorder/flight-bytes', 'recorder/anomaly-bytes', 'network idle edges', 'network identities', 'processes', 'agent/sink-store', 'tls_calls', 'kubernetes/services', 'export/spool-bytes', 'export/retries', 'export/refused-batches', 'ingest/queue-bytes', 'ingest/unauthorized-requests', 'ingest/rejected-points', 'api/refused-requests']
+    const names = ['missed_events', 'cgroups', 'cgroup_events', 'thread_states', 'datagram_peers', 'datagram_flows', 'dns_queries', 'endpoints', 'other_endpoints', 'edges', 'edge_clients', 'connections', 'connection_pairs', 'listeners', 'untold_closes', 'multipath_transfers', 'forwarded_clients', 'http2_streams', 'http2_connections', 'http2_paths', 'edge_histograms', 'container/containers', 'container/groups', 'container/open-files', 'store/series', 'store/refused-samples', 'store/waiting-queries', 'store/query-samples', 'store/bytes', 'store/disk-space', 'recorder/ticks', 'recorder/flight-bytes', 'recorder/anomaly-bytes', 'network idle edges', 'network identities', 'processes', 'agent/sink-store', 'tls_calls', 'kubernetes/services', 'export/spool-bytes', 'export/retries', 'export/refused-batches', 'ingest/queue-bytes', 'ingest/in-flight-bytes', 'ingest/poison-messages']
     const plain = adviceOf('something new')
     for (const name of names) expect(adviceOf(name).means, name).not.toBe(plain.means)
   })
@@ -52,11 +52,63 @@ it('lists edges of which not all was seen', () => {
   expect(incompleteEdges(g).map((e) => [e.edge.id, e.share])).toEqual([['z', 0.2], ['y', 0.5]])
 })
 
+describe('what was refused', () => {
+  const now = Date.parse('2026-11-22T07:05:00Z') / 1000
+  const r = (more: Partial<Refusal>): Refusal => ({ what: 'requests', reason: 'unauthorized', count: 3, last: '2026-11-22T07:04:48Z', from: '10.0.0.7', said: 'a token is needed', ...more })
+  it('is of this time or of before, the latest first', () => {
+    const s = status({ refusals: [r({}), r({ reason: 'malformed', last: '2026-11-22T06:00:00Z' }), r({ what: 'points', reason: 'future', last: '2026-11-22T07:04:59Z' }), r({ reason: 'failed', count: 0 })] })
+    const { now: in_, before } = refusalsOf(s, now - 300)
+    expect([in_.map((x) => x.reason), before.map((x) => x.reason)]).toEqual([['future', 'unauthorized'], ['malformed']])
+    expect(refusalsOf(status(), now)).toEqual({ now: [], before: [] })
+  })
+  it('is told once: want of room with the tables, where there are any', () => {
+    const refusals = [r({ reason: 'queue_full' })]
+    expect(refusalsOf(status({ refusals }), 0).now).toHaveLength(1)
+    expect(refusalsOf(status({ refusals, drops: [{ host: 'server', name: 'ingest/queue-bytes', count: 3 }] }), 0).now).toHaveLength(0)
+  })
+  it('comes with what to do, whatever the reason', () => {
+    const plain = wordsOf(r({ reason: 'something new' }))
+    for (const [what, reasons] of [['requests', ['unauthorized', 'malformed', 'too_large', 'unsupported', 'busy', 'queue_full', 'failed']], ['points', ['delta', 'too_old', 'future', 'labels', 'name', 'histogram', 'store']], ['readers', ['unauthorized']]] as const)
+      for (const reason of reasons) expect(wordsOf(r({ what, reason })).means, `${what}/${reason}`).not.toBe(plain.means)
+  })
+  it('is told with when and from where the last one came', () => {
+    expect(lastOf(r({}), now)).toBe('12 s ago from 10.0.0.7')
+    expect(lastOf(r({ last: undefined, from: undefined }), now)).toBe('')
+    expect(lastOf(r({ last: '2026-11-22T07:05:09Z', from: undefined }), now)).toBe('just now')
+  })
+})
+
+it('tells of hosts that fell silent', () =>
+  expect(silentOf({ silent: [on(3), on(70, { host: 'b' }), on(900, { host: 'c' })] })).toEqual([{ host: 'c', seconds: 900 }, { host: 'b', seconds: 70 }]))
+
+describe('lines', () => {
+  it('are one query for each column, of what is shown', () => {
+    const columns = lineColumns([{ host: 'vm', name: 'on_switch', missed: 0 }], [{ host: 'vm', name: 'edges', total: 1 }, { host: 'vm', name: 'a.b', total: 1 }, { host: 'server', name: 'queue', total: 1 }])
+    expect(columns.map((c) => c.key)).toEqual(['cpu', 'memory', 'read', 'budget', 'runs', 'time', 'missed', 'dropped', 'used'])
+    const query = (key: string) => columns.find((c) => c.key === key)!.query(60)
+    expect(query('cpu')).toBe('rate(outsight_agent_cpu_seconds_total[60s])')
+    expect(query('time')).toBe('rate(outsight_program_run_seconds_total{host=~"vm",program=~"on_switch"}[60s])')
+    expect(query('used')).toBe('sum by (host, name) (outsight_entries{host=~"vm",name=~"a\\\\.b|edges"})')
+    expect(columns.at(-1)!.of({ host: 'vm', name: 'edges' })).toBe('vm/edges')
+    expect(lineColumns([], []).map((c) => c.key)).toEqual(['cpu', 'memory', 'read', 'budget'])
+  })
+  it('have the time per run as that over the runs', () =>
+    expect(healthLines(new Map([['time', new Map([['vm/a', [0.5, 1, null]]])], ['runs', new Map([['vm/a', [10, 0, 4]]])]])).get('run')!.get('vm/a')).toEqual([0.05, null, null]))
+  it('leave the numbers with a window of their own', () => expect(ASKED.cpu).toBe('rate(outsight_agent_cpu_seconds_total[300s])'))
+})
+
 describe('the verdict', () => {
-  it('is empty where all is well', () => expect(verdict(status(), graph(), { cpu: [on(0.001)] })).toEqual([]))
+  const now = Date.parse('2026-11-22T07:05:00Z') / 1000
+  it('is empty where all is well', () => expect(verdict(status(), graph(), { cpu: [on(0.001)], silent: [on(1)] }, now - 300, now)).toEqual([]))
+  it('says that nobody was heard of', () =>
+    expect(verdict(status(), graph({ completeness: { ...completeness, covered_seconds: 0 } as Graph['completeness'] }), {}, now - 300, now)).toEqual([{ part: 'missing', text: 'no agent was heard of in these 5 min' }]))
   it('has a line for each thing that is wrong', () => {
-    const s = status({ drops: [{ host: 'server', name: 'queue', count: 3 }, { host: 'server', name: 'api/refused-requests', count: 2 }], features: [{ host: 'vm', name: 'x', purpose: 'CPU time', state: 'absent', required: true }] })
-    expect(verdict(s, graph({ counted_share: { vm: 0.5 } }), { cpu: [on(0.02)], memory: [on(1024)], shed: [on(1, { feature: 'e' })] })).toEqual([
-      '3 updates found no room in “queue” of server', '2 were refused by server: “api/refused-requests”', 'the agent on vm takes 2.00 % of a core and 1.00 KiB', '1 feature is shed on vm', 'CPU time cannot be had on vm', '50 % of the bytes received on vm are counted'])
+    const s = status({ drops: [{ host: 'server', name: 'queue', count: 3 }, { host: 'server', name: 'store/refused-samples', count: 2 }],
+      refusals: [{ what: 'requests', reason: 'unauthorized', count: 4, last: '2026-11-22T07:04:48Z', from: '10.0.0.7' }, { what: 'points', reason: 'future', count: 9, last: '2026-11-22T05:00:00Z' }], features: [{ host: 'vm', name: 'x', purpose: 'CPU time', state: 'absent', required: true }] })
+    const found = verdict(s, graph({ counted_share: { vm: 0.5 } }), { cpu: [on(0.02)], memory: [on(1024)], shed: [on(1, { feature: 'e' })], silent: [on(200, { host: 'b' })] }, now - 300, now)
+    expect(found.map((f) => `${f.part}: ${f.text}`)).toEqual([
+      'missing: b has not been heard of for 3 min 20 s', 'refused: requests of senders without a valid token were refused: 4, the last 12 s ago from 10.0.0.7',
+      'lost: 3 updates found no room in “queue” of server', 'lost: 2 were refused by server: “store/refused-samples”', 'cost: the agent on vm takes 2.00 % of a core and 1.00 KiB',
+      'cost: 1 feature is shed on vm', 'missing: CPU time cannot be had on vm', 'complete: 50 % of the bytes received on vm are counted'])
   })
 })

@@ -1,6 +1,7 @@
 import type { Sample } from './data'
 import { bytes, digits, floorPercent, format, span } from './format'
-import type { Edge, Graph, Node, Status } from './types'
+import { literal, ratioOf, windowOf, type LineColumn, type Lines } from './spark'
+import type { Edge, Graph, Node, Refusal, Status } from './types'
 
 // What is lost, over budget or missing, and what to do about each.
 
@@ -35,10 +36,8 @@ const ADVICE: [RegExp, string, string][] = [
   [/^export\/retries$/, 'Batches were sent more than once: the server was away, or busy.', 'Nothing is lost; if it goes on, look at the way to the server.'],
   [/^export\/(refused|rejected)/, 'The server refused what was sent.', 'Look at the agent’s log for the reason: a wrong token, an old clock, or too many series.'],
   [/^export\//, 'The agent’s spool had no room, and the oldest batches went.', 'Give --spool-bytes or room on the disk, or mend the way to the server.'],
-  [/^api\/refused-requests$/, 'Requests without a token, or with a wrong one.', 'Expected of scanners; else give the token to who asks: a page left open asks again and again.'],
   [/^kubernetes\//, 'Names of some pods or services are not known.', 'Look at the agent’s rights in the cluster (docs/kubernetes.md).'],
-  [/^ingest\/unauthorized/, 'Senders without a token, or with a wrong one, were refused.', 'Give them a line of the file of --token-file; expected of scanners.'],
-  [/^ingest\/(malformed|too-large|rejected|poison)/, 'What was sent was malformed, too large, too old or too far ahead.', 'Look at the sender’s log, which has the reason of each answer; compare the clocks.'],
+  [/^ingest\/poison/, 'Messages that could not be stored were set aside.', 'Look at the server’s log for the reason; they are kept in the queue.'],
   [/^ingest\//, 'The server’s queue was full: senders were told to come again.', 'Nothing is lost while they do. If it lasts, the disk is too slow: --queue-bytes gives time, not speed.'],
 ]
 
@@ -73,17 +72,109 @@ export function boundsOf(status: Status, graph?: Graph): { lost: Bound[]; before
   return { lost, before, near, roomy: all.length - lost.length - before.length - near.length }
 }
 
-/** What the page asks the store for beside the status: rates over the last minutes. */
+interface Words {
+  /** What was refused, for a line. */
+  what: string
+  means: string
+  then: string
+}
+
+/** What refusals mean, by what was refused and why. */
+const REFUSALS: Record<string, Words> = {
+  'requests/unauthorized': { what: 'requests of senders without a valid token', means: 'They showed no token, a wrong one, or that of another tenant. Their data are not here.', then: 'Give the sender a token of the server’s file (outsight agent --token-file). Expected of scanners.' },
+  'requests/malformed': { what: 'requests that are not OTLP', means: 'What came could not be read.', then: 'Look at what the sender was told; see that it exports OTLP metrics to /v1/metrics.' },
+  'requests/too_large': { what: 'requests that are too large', means: 'They have more bytes or points than a request may.', then: 'Let the sender make smaller batches.' },
+  'requests/unsupported': { what: 'requests of another kind', means: 'Their method, type or compression is not that of OTLP over HTTP.', then: 'Set the sender to protobuf or JSON, with gzip, zstd or no compression.' },
+  'requests/busy': { what: 'requests while too much was under way', means: 'Senders were told to come again; nothing is lost while they do.', then: 'If it lasts: fewer senders at a time, or a larger server.' },
+  'requests/queue_full': { what: 'requests while the queue was full', means: 'Senders were told to come again; nothing is lost while they do.', then: 'If it lasts, the disk is too slow: --queue-bytes gives time, not speed.' },
+  'requests/failed': { what: 'requests that the server could not keep', means: 'Its queue did not take them, or the sender went away meanwhile.', then: 'Look at the server’s log; senders come again.' },
+  'points/delta': { what: 'data points of delta temporality', means: 'Such points have no sum to add them to.', then: 'Let the sender export cumulative ones (OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=cumulative).' },
+  'points/too_old': { what: 'data points that are too old', means: 'They are from before what is still taken, or have no time.', then: 'Compare the clocks. What waited longer with a sender than the server takes is lost.' },
+  'points/future': { what: 'data points from the future', means: 'The sender’s clock is ahead of the server’s.', then: 'Set the clock of the sender’s host (NTP).' },
+  'points/labels': { what: 'data points with unusable labels', means: 'Labels are too many, doubled, or have names that cannot be stored.', then: 'Let the sender leave such attributes out.' },
+  'points/name': { what: 'data points of metrics without a usable name', means: 'The metric has no name, or one that cannot be stored.', then: 'Name it in the sender.' },
+  'points/histogram': { what: 'histograms that make no sense', means: 'They contradict themselves, or have too many buckets.', then: 'Look at the sender’s library; fewer buckets.' },
+  'points/store': { what: 'data points that the store refused', means: 'They are too old, contradict what is stored, or are of new series that found no room.', then: 'Compare the clocks; see that no two agents have one name; give --max-series.' },
+  'readers/unauthorized': { what: 'requests of readers without a valid token', means: 'Somebody asked the page or the API without the right token.', then: 'Expected of scanners; else give the token to who asks: a page left open asks again and again.' },
+}
+
+/** What a refusal is, what it means and what to do. */
+export const wordsOf = (r: Refusal): Words =>
+  REFUSALS[`${r.what}/${r.reason}`] ?? { what: `${r.what === 'points' ? 'data points' : 'requests'} (${r.reason})`, means: 'The server did not take them.', then: 'Look at what the sender was told.' }
+
+/** What was refused from a time on, in Unix seconds, and what only before; the latest first. */
+export function refusalsOf(status: Status, from: number): { now: Refusal[]; before: Refusal[] } {
+  // Want of room is told with the tables, where there are any.
+  const told = status.drops.some((d) => d.name === 'ingest/queue-bytes') ? ['busy', 'queue_full'] : []
+  const at = (r: Refusal) => (r.last ? Date.parse(r.last) / 1000 : Infinity)
+  const all = (status.refusals ?? []).filter((r) => r.count > 0 && !told.includes(r.reason)).sort((a, b) => at(b) - at(a) || 0)
+  return { now: all.filter((r) => at(r) >= from), before: all.filter((r) => at(r) < from) }
+}
+
+/** When and from where the last one came: "12 s ago from 10.0.0.7". */
+export function lastOf(r: Refusal, now: number): string {
+  const ago = r.last ? Math.max(0, now - Date.parse(r.last) / 1000) : undefined
+  return [ago === undefined ? '' : ago < 5 ? 'just now' : `${span(ago)} ago`, r.from ? `from ${r.from}` : ''].filter(Boolean).join(' ')
+}
+
+/** What the page asks the store for beside the status; rates are over $window. */
 export const QUERIES = {
-  cpu: 'rate(outsight_agent_cpu_seconds_total[5m])',
+  cpu: 'rate(outsight_agent_cpu_seconds_total[$window])',
   memory: 'outsight_agent_resident_memory_bytes',
   read: 'outsight_agent_read_seconds',
   budget: 'sum by (host) (outsight_cost_ratio) / on (host) outsight_budget_ratio',
   shed: 'outsight_feature_shed',
-  runs: 'rate(outsight_program_runs_total[5m])',
-  time: 'rate(outsight_program_run_seconds_total[5m])',
-  missed: 'rate(outsight_program_missed_events_total[5m])',
+  runs: 'rate(outsight_program_runs_total[$window])',
+  time: 'rate(outsight_program_run_seconds_total[$window])',
+  missed: 'rate(outsight_program_missed_events_total[$window])',
+  silent: 'time() - max by (host) (timestamp(outsight_agent_cpu_seconds_total) or max_over_time(timestamp(outsight_agent_cpu_seconds_total)[1h:30s]))',
 } as const
+
+/** A query with rates over so many seconds. */
+export const over = (query: string, seconds: number): string => query.replaceAll('$window', windowOf(seconds))
+
+/** The window of numbers that have none in their table, in s. */
+export const RATES = 300
+
+/** The same queries as they are asked for numbers. */
+export const ASKED = Object.fromEntries(Object.entries(QUERIES).map(([name, query]) => [name, over(query, RATES)]))
+
+/** Lines are over at least so many seconds: programs are timed for a moment every ten. */
+export const LINE_WINDOW = 60
+
+const programKey = (labels: Record<string, string>) => `${labels.host ?? ''}/${labels.program ?? ''}`
+export const boundKey = (b: Pick<Bound, 'host' | 'name'>): string => `${b.host}/${b.name}`
+
+/** The columns of lines of the tables: of what agents cost, of these programs and of these bounds. */
+export function lineColumns(programs: Program[], bounds: Bound[]): LineColumn[] {
+  const host = (labels: Record<string, string>) => labels.host ?? ''
+  const list: LineColumn[] = (['cpu', 'memory', 'read', 'budget'] as const).map((key) => ({ key, query: (s) => over(QUERIES[key], s), of: host }))
+  // A query has the series that are shown, of however many hosts.
+  const some = (names: string[]) => JSON.stringify([...new Set(names)].sort().map(literal).join('|'))
+  if (programs.length > 0) {
+    const match = `{host=~${some(programs.map((p) => p.host))},program=~${some(programs.map((p) => p.name))}}`
+    for (const key of ['runs', 'time', 'missed'] as const) list.push({ key, query: (s) => over(QUERIES[key].replace('_total', `_total${match}`), s), of: programKey })
+  }
+  const own = bounds.filter((b) => b.host !== 'server') // which are not in the store
+  if (own.length > 0) {
+    const match = `{host=~${some(own.map((b) => b.host))},name=~${some(own.map((b) => b.name))}}`
+    const of = (labels: Record<string, string>) => boundKey({ host: labels.host ?? '', name: labels.name ?? '' })
+    list.push({ key: 'dropped', query: (s) => over(`sum by (host, name) (rate(outsight_drops_total${match}[$window]))`, s), of })
+    list.push({ key: 'used', query: () => `sum by (host, name) (outsight_entries${match})`, of })
+  }
+  return list
+}
+
+/** The lines with that of the time per run, which is what programs take over how often they run. */
+export const healthLines = (lines: Lines): Lines =>
+  new Map(lines).set('run', new Map([...(lines.get('time') ?? [])].map(([key, line]) => [key, ratioOf(line, lines.get('runs')?.get(key))])))
+
+/** From so many seconds on a host that writes each second is said to be silent. */
+const SILENT = 60
+
+/** Hosts whose agents fell silent within the last hour, the longest first. */
+export const silentOf = (a: Answers): { host: string; seconds: number }[] =>
+  (a.silent ?? []).filter((s) => s.value >= SILENT).map((s) => ({ host: s.metric.host ?? '', seconds: s.value })).sort((x, y) => y.seconds - x.seconds)
 
 export type Answers = { [name in keyof typeof QUERIES]?: Sample[] }
 
@@ -157,22 +248,36 @@ export function incompleteEdges(g: Graph): { edge: Edge; share: number; client?:
 }
 
 /** Names of what counts refusals and not want of room. */
-const REFUSED = /refus|unauthor|reject|malformed|too-large|poison/
+const REFUSED = /refus|reject|poison/
 
-/** All of it in a line for each thing that is wrong; empty where nothing is. */
-export function verdict(status: Status, graph: Graph | undefined, a: Answers): string[] {
+/** The parts of the view, in their order. */
+export type Part = 'refused' | 'lost' | 'missing' | 'complete' | 'cost'
+
+export interface Finding {
+  text: string
+  /** Which part tells more. */
+  part: Part
+}
+
+/** All of it in a line for each thing that is wrong, what is wrong with the data first; empty where nothing is. now is in Unix seconds. */
+export function verdict(status: Status, graph: Graph | undefined, a: Answers, from: number, now: number): Finding[] {
   const { lost } = boundsOf(status, graph)
-  const list = lost.map((b) => {
+  const list: Finding[] = []
+  const add = (part: Part, text: string) => list.push({ part, text })
+  for (const s of silentOf(a)) add('missing', `${s.host} has not been heard of for ${span(s.seconds)}`)
+  for (const r of refusalsOf(status, from).now) add('refused', `${wordsOf(r).what} were refused: ${format(r.count, '')}${r.last ? `, the last ${lastOf(r, now)}` : ''}`)
+  for (const b of lost) {
     const n = format(b.dropped ?? b.total, '')
-    return REFUSED.test(b.name) ? `${n} were refused by ${b.host}: “${b.name}”` : `${n} updates found no room in “${b.name}” of ${b.host}`
-  })
-  const c = graph?.completeness
-  if (c && c.covered_seconds < c.window_seconds - 2) list.push(`${span(c.covered_seconds)} of ${span(c.window_seconds)} were watched`)
-  for (const cost of costsOf(a)) {
-    if (cost.over) list.push(`the agent on ${cost.host} takes ${cost.budget !== undefined ? `${digits(cost.budget * 100)} % of its budget` : `${digits((cost.cpu ?? 0) * 100)} % of a core and ${bytes(cost.memory ?? 0)}`}`)
-    if (cost.shed.length > 0) list.push(`${cost.shed.length} feature${cost.shed.length > 1 ? 's are' : ' is'} shed on ${cost.host}`)
+    add('lost', REFUSED.test(b.name) ? `${n} were refused by ${b.host}: “${b.name}”` : `${n} updates found no room in “${b.name}” of ${b.host}`)
   }
-  for (const f of status.features) if (f.state === 'absent' && f.required) list.push(`${f.purpose} cannot be had on ${f.host}`)
-  for (const [host, share] of Object.entries(graph?.counted_share ?? {})) if (share < 0.999) list.push(`${floorPercent(share)} of the bytes received on ${host} are counted`)
+  const c = graph?.completeness
+  if (c && c.covered_seconds === 0) add('missing', `no agent was heard of in these ${span(c.window_seconds)}`)
+  else if (c && c.covered_seconds < c.window_seconds - 2) add('complete', `${span(c.covered_seconds)} of ${span(c.window_seconds)} were watched`)
+  for (const cost of costsOf(a)) {
+    if (cost.over) add('cost', `the agent on ${cost.host} takes ${cost.budget !== undefined ? `${digits(cost.budget * 100)} % of its budget` : `${digits((cost.cpu ?? 0) * 100)} % of a core and ${bytes(cost.memory ?? 0)}`}`)
+    if (cost.shed.length > 0) add('cost', `${cost.shed.length} feature${cost.shed.length > 1 ? 's are' : ' is'} shed on ${cost.host}`)
+  }
+  for (const f of status.features) if (f.state === 'absent' && f.required) add('missing', `${f.purpose} cannot be had on ${f.host}`)
+  for (const [host, share] of Object.entries(graph?.counted_share ?? {})) if (share < 0.999) add('complete', `${floorPercent(share)} of the bytes received on ${host} are counted`)
   return list
 }

@@ -31,6 +31,7 @@ export function HeatMap({ graph, state, change, query, period }: Props) {
     <div class="heat">
       {heat.error && <p class="inline-error" role="alert">{heat.error}</p>}
       <div class="map-frame whole" ref={frame}>
+        {!h && !heat.error && <p class="note">Reading…</p>}
         {h && h.cells.length === 0 && <p class="note">{(graph.hidden_edges ?? 0) > 0 ? 'All edges are under the share of traffic that is shown.' : 'No traffic was seen in this time.'}</p>}
         {h && h.cells.length > 0 && width > 0 && (
           <Matrix heat={h} quantity={state.quantity} frame={frameOf(h.nodes.length, width - 4)} chosen={chosen?.id} pointed={at} point={point} choose={(id) => change({ edge: short(id), node: undefined, status: undefined, chart: undefined })} />
@@ -125,11 +126,13 @@ function Legend({ heat, quantity }: { heat: Heat; quantity: Quantity }) {
   return (
     <p class="heat-legend" data-legend>
       <span>{title}, logarithmic:</span>
-      <span>{format(low, unit)}</span>
-      <svg width={STEPS * 18} height="12" aria-hidden="true">
-        {Array.from({ length: STEPS }, (_, i) => <rect key={i} class={`heat-cell step-${i}`} x={i * 18} y="0" width="18" height="12" />)}
-      </svg>
-      <span>{format(high, unit)}</span>
+      <span>
+        {format(low, unit)}{' '}
+        <svg width={STEPS * 18} height="12" aria-hidden="true">
+          {Array.from({ length: STEPS }, (_, i) => <rect key={i} class={`heat-cell step-${i}`} x={i * 18} y="0" width="18" height="12" />)}
+        </svg>{' '}
+        {format(high, unit)}
+      </span>
       {cells.some((c) => valueOf(c, quantity) === undefined) && <span><svg width="14" height="12" aria-hidden="true"><rect class="heat-cell none" x="0.500" y="0.500" width="13" height="11" rx="2" /></svg> no value</span>}
     </p>
   )

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { barOf, heardOf, memoryOf, seenOf } from './hosts'
+import { agentOf, barOf, heardOf, lineColumns, memoryOf, partLine, seenOf } from './hosts'
 import type { HostPart, HostRow } from './types'
 
 const part = (kind: HostPart['kind'], share: number): HostPart => ({ kind, name: kind, cpu_cores: share * 2, share })
@@ -28,4 +28,25 @@ it('knows how full memory is', () => {
   expect(memoryOf(row())).toBeUndefined()
   expect(memoryOf(row({ memory_bytes: 1000, containers_memory_bytes: 250 }))).toBe(0.25)
   expect(memoryOf(row({ memory_bytes: 1000, containers_memory_bytes: 2500 }))).toBe(1)
+})
+
+it('asks for the lines of all hosts at once, and of containers of those that are looked at', () => {
+  const keys = ['cpu', 'memory', 'containers', 'in', 'out', 'agent', 'agent-memory', 'seen']
+  expect(lineColumns([]).map((c) => c.key)).toEqual(keys)
+  const columns = lineColumns([row({ name: 'b.example' }), row({ name: 'a' })])
+  expect(columns.map((c) => c.key)).toEqual([...keys, 'part', 'idle'])
+  const [part, idle] = columns.slice(-2)
+  expect(part!.query(30)).toBe('sum by (host, id) (rate(container_cpu_usage_seconds_total{host=~"a|b\\\\.example"}[30s]))')
+  // Whose a series is, a part knows by the same key.
+  const h = row({ name: 'a' })
+  expect(part!.of({ host: 'a', id: 'host' })).toBe(partLine(h, { kind: 'host', name: 'host', cpu_cores: 1, share: 1 }))
+  expect(part!.of({ host: 'a', id: 'c1' })).toBe(partLine(h, { kind: 'container', node: 'c1', name: 'web', cpu_cores: 1, share: 1 }))
+  expect(idle!.of({ host: 'a' })).toBe(partLine(h, { kind: 'idle', name: 'idle', cpu_cores: 1, share: 1 }))
+  expect(partLine(h, { kind: 'untold', name: 'not told', cpu_cores: 1, share: 1 })).toBeUndefined()
+})
+
+it('says what the agent takes', () => {
+  expect(agentOf(row())).toBe('–')
+  expect(agentOf(row({ agent_cpu_cores: 0.0042, agent_memory_bytes: 40 << 20 }))).toBe('0.42 % of a core · 40.0 MiB')
+  expect(agentOf(row({ agent_memory_bytes: 40 << 20 }))).toBe('40.0 MiB')
 })

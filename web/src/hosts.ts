@@ -1,4 +1,5 @@
 import { bytes, digits, floorPercent, format, span } from './format'
+import { literal, nodeIdOf, windowOf, type LineColumn } from './spark'
 import type { HostPart, HostRow } from './types'
 
 // What each host is used for, in bars and words.
@@ -37,6 +38,36 @@ export const WHAT: Record<HostPart['kind'], string> = {
   untold: 'what nobody counted: the edges of the window, or a CPU that was taken away from this virtual machine',
 }
 
+/** How many hosts' containers have lines: a query names these hosts. */
+const NAMED = 20
+
+/** Whose line that of a part of a host is; undefined for parts that nobody counts. */
+export const partLine = (h: HostRow, p: HostPart): string | undefined =>
+  p.kind === 'idle' ? `${h.name}/idle` : p.kind === 'host' ? `${h.name}/host/${h.name}` : p.kind === 'container' && p.node ? `${h.name}/${p.node}` : undefined
+
+/** The columns of lines of hosts: one query each for all of them, and one for the containers of those that are looked at. */
+export function lineColumns(told: HostRow[]): LineColumn[] {
+  const host = (labels: Record<string, string>) => labels.host ?? ''
+  const rate = (key: string, name: string, match = 'host!=""'): LineColumn => ({ key, query: (s) => `sum by (host) (rate(${name}{${match}}[${windowOf(s)}]))`, of: host })
+  const level = (key: string, query: string): LineColumn => ({ key, query: () => query, of: host })
+  const inContainers = 'id!="host"'
+  const list = [
+    rate('cpu', 'container_cpu_usage_seconds_total'),
+    level('memory', `sum by (host) (container_memory_usage_bytes{${inContainers}})`),
+    level('containers', `count by (host) (container_cpu_usage_seconds_total{${inContainers}})`),
+    rate('in', 'container_network_receive_bytes_total', inContainers),
+    rate('out', 'container_network_transmit_bytes_total', inContainers),
+    rate('agent', 'outsight_agent_cpu_seconds_total'),
+    level('agent-memory', 'max by (host) (outsight_agent_resident_memory_bytes)'),
+    level('seen', 'max by (host) (outsight_edges_completeness_ratio)'),
+  ]
+  if (told.length === 0) return list
+  const names = JSON.stringify(told.slice(0, NAMED).map((h) => literal(h.name)).sort().join('|'))
+  list.push({ key: 'part', query: (s) => `sum by (host, id) (rate(container_cpu_usage_seconds_total{host=~${names}}[${windowOf(s)}]))`, of: (labels) => `${host(labels)}/${nodeIdOf(labels, 'usage', 'container')}` })
+  list.push({ key: 'idle', query: (s) => `sum by (host) (rate(outsight_host_cpu_idle_seconds_total{host=~${names}}[${windowOf(s)}]))`, of: (labels) => `${host(labels)}/idle` })
+  return list
+}
+
 /** What a host has, in a line. */
 export const sizeOf = (h: HostRow): string => [`${h.cores} core${h.cores === 1 ? '' : 's'}`, h.memory_bytes ? bytes(h.memory_bytes) : ''].filter(Boolean).join(' · ')
 
@@ -51,5 +82,11 @@ export function seenOf(h: HostRow, window: number): { text: string; bad: boolean
   return { text: words.join(', '), bad: h.dropped > 0 || (h.counted_share ?? 1) < 0.99 }
 }
 
-/** What the agent itself takes. */
-export const agentOf = (h: HostRow): string => (h.agent_cpu_cores === undefined ? '–' : `${digits(h.agent_cpu_cores * 100)} % of a core${h.agent_memory_bytes ? ` · ${bytes(h.agent_memory_bytes)}` : ''}`)
+/** What the agent itself takes: CPU, and memory. */
+export const agentParts = (h: HostRow): { cpu?: string; memory?: string } => ({
+  cpu: h.agent_cpu_cores === undefined ? undefined : `${digits(h.agent_cpu_cores * 100)} % of a core`,
+  memory: h.agent_memory_bytes ? bytes(h.agent_memory_bytes) : undefined,
+})
+
+/** The same in words. */
+export const agentOf = (h: HostRow): string => Object.values(agentParts(h)).filter(Boolean).join(' · ') || '–'

@@ -1,7 +1,11 @@
+import type { ComponentChildren } from 'preact'
+import { useState } from 'preact/hooks'
 import { useHosts } from './data'
 import { windowOf } from './explain'
 import { bytes, digits, format, NONE } from './format'
-import { agentOf, barOf, heardOf, memoryOf, seenOf, sizeOf, WHAT } from './hosts'
+import { agentOf, agentParts, barOf, heardOf, lineColumns, memoryOf, partLine, seenOf, sizeOf, WHAT } from './hosts'
+import type { Lines } from './spark'
+import { LinesNote, Spark, useLines } from './sparkview'
 import { short, type Change, type State } from './state'
 import { useExplainer } from './tip'
 import type { HostRow } from './types'
@@ -20,6 +24,10 @@ export function HostsView({ state, change, query, period }: Props) {
   const { data, error, at } = useHosts(query, () => `/api/outsight/hosts?${query}`, period)
   const q = state.q.toLowerCase()
   const rows = (data?.hosts ?? []).filter((h) => q === '' || h.name.toLowerCase().includes(q) || h.parts.some((p) => p.name.toLowerCase().includes(q)))
+  // Those whose containers are looked at: all where there are few, and those that somebody opened.
+  const [opened, open] = useState<Record<string, boolean>>({})
+  const isOpen = (h: HostRow) => opened[h.name] ?? rows.length <= 4
+  const sparks = useLines(data, 'hosts', lineColumns(rows.filter(isOpen)))
   const now = state.from === undefined ? (at ?? 0) : Date.parse(data?.to ?? '') / 1000
   useExplainer(['host'], (key, of) => {
     const h = data?.hosts.find((h) => h.name === of)
@@ -51,20 +59,33 @@ export function HostsView({ state, change, query, period }: Props) {
         <Filter state={state} change={change} what="host or container" />
       </div>
       {data.hosts.length === 0 && <p class="note">No agent wrote in this time. <code>outsight up</code> watches this machine, and <code>outsight-agent --server URL</code> sends what it sees here.</p>}
-      {rows.map((h) => <HostCard key={h.name} host={h} now={now} window={data.completeness.window_seconds} change={change} open={rows.length <= 4} />)}
+      {rows.map((h) => <HostCard key={h.name} host={h} now={now} window={data.completeness.window_seconds} change={change} lines={sparks.lines} open={isOpen(h)} toggle={(on) => on !== isOpen(h) && open((old) => ({ ...old, [h.name]: on }))} />)}
+      <LinesNote of={sparks} />
     </div>
   )
 }
 
-function HostCard({ host: h, now, window, change, open }: { host: HostRow; now: number; window: number; change: Change; open: boolean }) {
+interface CardProps {
+  host: HostRow
+  now: number
+  window: number
+  change: Change
+  lines: Lines
+  open: boolean
+  toggle: (open: boolean) => void
+}
+
+function HostCard({ host: h, now, window, change, lines, open, toggle }: CardProps) {
   const heard = heardOf(h, now)
   const seen = seenOf(h, window)
   const memory = memoryOf(h)
   const bar = barOf(h.parts)
   const choose = (node: string) => change({ node: short(node), edge: undefined, status: undefined, chart: undefined, by: 'container' })
-  const fact = (key: string, title: string, text: string, bad = false) => (
+  const line = (key: string) => <Spark values={lines.get(key)?.get(h.name)} />
+  const fact = (key: string, title: string, text: ComponentChildren, bad = false) => (
     <div><dt>{title}</dt><dd class={bad ? 'bad' : undefined} data-explain={`host.${key}`} tabindex={0}>{text}</dd></div>
   )
+  const agent = agentParts(h)
   return (
     <article class="host-card" data-of={h.name} data-host={h.name}>
       <div class="host-head">
@@ -78,7 +99,7 @@ function HostCard({ host: h, now, window, change, open }: { host: HostRow; now: 
         <svg class="stack" viewBox="0 0 100 10" preserveAspectRatio="none" role="img" aria-label={`CPU of ${h.name}: ${h.parts.map((p) => `${p.name} ${digits(p.share * 100)} %`).join(', ')}`} data-shares={h.parts.reduce((sum, p) => sum + p.share, 0)}>
           {bar.map((b, i) => <rect key={b.part.kind + (b.part.node ?? '')} class={b.shade} x={b.x} width={b.width} height="10" data-explain={`host.part.${i}`} onClick={() => b.part.node && choose(b.part.node)} />)}
         </svg>
-        <span data-explain="host.cpu" tabindex={0}><strong>{format(h.cpu_cores, 'cores')}</strong> of {h.cores}</span>
+        <span data-explain="host.cpu" tabindex={0}>{line('cpu')}<strong>{format(h.cpu_cores, 'cores')}</strong> of {h.cores}</span>
       </div>
       {memory !== undefined && (
         <div class="host-bar">
@@ -87,21 +108,21 @@ function HostCard({ host: h, now, window, change, open }: { host: HostRow; now: 
             <rect class="track" width="100" height="10" />
             <rect class={memory >= 0.9 ? 'part-full' : 'part-0'} width={memory * 100} height="10" />
           </svg>
-          <span data-explain="host.memory" tabindex={0}><strong>{bytes(h.containers_memory_bytes!)}</strong> of {bytes(h.memory_bytes!)} in containers</span>
+          <span data-explain="host.memory" tabindex={0}>{line('memory')}<strong>{bytes(h.containers_memory_bytes!)}</strong> of {bytes(h.memory_bytes!)} in containers</span>
         </div>
       )}
       <dl class="host-facts">
-        <div><dt>Containers</dt><dd>{h.containers}</dd></div>
-        {fact('in', 'Network in', h.network_receive_bytes === undefined ? NONE : format(h.network_receive_bytes, 'B/s'))}
-        {fact('out', 'Network out', h.network_transmit_bytes === undefined ? NONE : format(h.network_transmit_bytes, 'B/s'))}
-        {fact('agent', 'Agent takes', agentOf(h))}
-        {fact('seen', 'Counted', seen.text, seen.bad)}
+        <div><dt>Containers</dt><dd>{line('containers')}{h.containers}</dd></div>
+        {fact('in', 'Network in', h.network_receive_bytes === undefined ? NONE : <>{line('in')}{format(h.network_receive_bytes, 'B/s')}</>)}
+        {fact('out', 'Network out', h.network_transmit_bytes === undefined ? NONE : <>{line('out')}{format(h.network_transmit_bytes, 'B/s')}</>)}
+        {fact('agent', 'Agent takes', agent.cpu || agent.memory ? <>{agent.cpu && <>{line('agent')}{agent.cpu}</>}{agent.cpu && agent.memory && ' · '}{agent.memory && <>{line('agent-memory')}{agent.memory}</>}</> : NONE)}
+        {fact('seen', 'Counted', <>{h.counted_share !== undefined && line('seen')}{seen.text}</>, seen.bad)}
       </dl>
-      <details open={open}>
+      <details open={open} onToggle={(e) => toggle(e.currentTarget.open)}>
         <summary class="muted small">CPU by container; the parts add up to all {h.cores} cores</summary>
         <ul class="host-parts">
           {bar.map((b, i) => {
-            const text = <><i class={`swatch ${b.shade}`} aria-hidden="true" /><span class="part-name">{b.part.kind === 'host' ? 'in no container' : b.part.name}</span><span class="part-value">{format(b.part.cpu_cores, 'cores')} · {digits(b.part.share * 100)} %</span></>
+            const text = <><i class={`swatch ${b.shade}`} aria-hidden="true" /><span class="part-name">{b.part.kind === 'host' ? 'in no container' : b.part.name}</span><Spark values={lines.get(b.part.kind === 'idle' ? 'idle' : 'part')?.get(partLine(h, b.part) ?? '')} /><span class="part-value">{format(b.part.cpu_cores, 'cores')} · {digits(b.part.share * 100)} %</span></>
             return (
               <li key={b.part.kind + (b.part.node ?? '')}>
                 {b.part.node ? <button class="part" data-explain={`host.part.${i}`} onClick={() => choose(b.part.node!)}>{text}</button> : <span class="part" data-explain={`host.part.${i}`} tabindex={0}>{text}</span>}

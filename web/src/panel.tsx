@@ -21,6 +21,9 @@ interface Props {
   edge?: Edge
   range: [number, number]
   theme: string
+  /** Why the graph could not be read, and when the one that is shown was, in Unix seconds. */
+  away?: string
+  at?: number
   close: () => void
 }
 
@@ -29,6 +32,7 @@ export function Panel(p: Props) {
   useEffect(() => top.current?.scrollTo(0, 0), [p.state.node, p.state.edge, p.state.chart, p.state.status])
   return (
     <aside class="panel" ref={top} aria-label="Details">
+      {p.away && <p class="inline-error" role="alert" data-panel-error>{p.away}{p.graph && p.at ? ` The numbers below are of ${clock(p.at)}.` : ''} It is tried again.</p>}
       {p.state.status ? <StatusPanel {...p} /> : p.graph && p.edge ? <EdgePanel {...p} graph={p.graph} edge={p.edge} /> : p.graph && p.node ? <NodePanel {...p} graph={p.graph} node={p.node} /> : <Missing {...p} />}
     </aside>
   )
@@ -47,11 +51,12 @@ function Head({ kind, title, close, children }: { kind: string; title: Component
   )
 }
 
-function Missing({ graph, state, close }: Props) {
+function Missing({ graph, state, away, close }: Props) {
   return (
     <>
-      <Head kind={state.edge ? 'edge' : 'container'} title={graph ? 'Not in this time' : '…'} close={close} />
-      {graph && <p class="note">Nothing was seen of “{state.edge ?? state.node}” in the chosen range. It shows here again when it is.</p>}
+      <Head kind={state.edge ? 'edge' : 'container'} title={away ? 'Could not be read' : graph ? 'Not in this time' : '…'} close={close} />
+      {!graph && !away && <p class="note">Reading the store…</p>}
+      {graph && !away && <p class="note">Nothing was seen of “{state.edge ?? state.node}” in the chosen range. It shows here again when it is.</p>}
     </>
   )
 }
@@ -245,6 +250,7 @@ function StatusPanel({ graph, status: { data, error }, range, close, change }: P
       {graph && <Worth graph={graph} range={range} />}
       <p class="group"><button class="link" data-to-health onClick={() => change({ view: 'health', status: undefined })}>Health: what is lost, over budget or missing, and what to do</button></p>
       {error && <p class="inline-error" role="alert">{error}</p>}
+      {!data && !error && <p class="note">Reading…</p>}
       {data && (
         <>
           {data.hosts.map((h) => (

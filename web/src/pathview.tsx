@@ -1,6 +1,9 @@
+import { useMemo } from 'preact/hooks'
 import { usePath } from './data'
 import { clock, duration, format, NONE, span } from './format'
 import { firstLimit, limitOf, longest, nodeFor, PARTS, partsOf } from './path'
+import { analysedLines, lineColumns, LINES } from './services'
+import { LinesNote, Spark, useLines } from './sparkview'
 import { edgeOf, nodeOf, short, type Change, type State } from './state'
 import { useExplainer } from './tip'
 import type { Graph, Hop, PathAnswer, Resource } from './types'
@@ -33,6 +36,7 @@ export function PathView(p: Props) {
   return (
     <div class="path">
       {error && <p class="inline-error" role="alert">{error}</p>}
+      {!data && !error && <p class="note">Reading…</p>}
       {data && data.entries.length === 0 && <p class="note">No requests came in from outside of the containers in this time.</p>}
       {data && data.entries.length > 0 && (
         <>
@@ -149,6 +153,10 @@ const COLUMNS: [string, string, (r: Resource) => string][] = [
 /** How near each resource is to its limit (paper 000, table 4). */
 function Resources({ answer: a, graph, state, change }: Part) {
   const chosen = nodeOf(graph, state.node)
+  const rows = a.resources.flatMap((r) => nodeOf(graph, r.node) ?? [])
+  const cpus = a.resources.some((r) => r.node.startsWith('cpus/'))
+  const sparks = useLines(graph, `path ${state.by}`, lineColumns({ numbers: graph.numbers, by: state.by, rows, keys: ['utilisation', ...COLUMNS.map(([key]) => key)], columns: [], arrival: a.arrival_query, cpus }))
+  const lines = useMemo(() => analysedLines(sparks.lines), [sparks.lines])
   const heading = (key: string, title: string) => <th key={key} scope="col"><span class="explained" tabindex={0} data-explain={`path.${key}`} data-value=" ">{title}</span></th>
   return (
     <>
@@ -170,19 +178,21 @@ function Resources({ answer: a, graph, state, change }: Part) {
                 <tr key={r.node} class={`${choose ? 'pick' : ''}${node && node === chosen ? ' chosen' : ''}`} data-resource={r.node} onClick={choose}>
                   <th scope="row" class="name">{choose ? <button><span>{r.name}</span></button> : <span class="name-text">{r.name}</span>}</th>
                   <td class="share" data-explain="path.utilisation" data-value={format(r.utilisation, 'ratio')}>
+                    <Spark values={lines.get(LINES.utilisation!)?.get(r.node)} />
                     {format(r.utilisation, 'ratio')}
                     <svg class={r.utilisation >= 0.8 ? 'share-bar full' : 'share-bar'} viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
                       <rect class="track" width="100" height="8" />
                       <rect width={r.utilisation * 100} height="8" />
                     </svg>
                   </td>
-                  {COLUMNS.map(([key, , text]) => <td key={key} data-number={key} data-explain={`path.${key}`} class={text(r) === NONE ? 'none' : undefined}>{text(r)}</td>)}
+                  {COLUMNS.map(([key, , text]) => <td key={key} data-number={key} data-explain={`path.${key}`} class={text(r) === NONE ? 'none' : undefined}>{LINES[key] && text(r) !== NONE && <Spark values={lines.get(LINES[key]!)?.get(r.node)} />}{text(r)}</td>)}
                 </tr>
               )
             })}
           </tbody>
         </table>
       </div>
+      <LinesNote of={sparks} />
     </>
   )
 }

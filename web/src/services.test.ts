@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { columnsOf, explainCell, idle, ordered, summaryOf, textOf, valueOf } from './services'
+import { analysedLines, chartOf, columnsOf, explainCell, idle, lineColumns, LINES, ordered, summaryOf, textOf, valueOf } from './services'
 import type { Graph, Node, Service, ServiceColumn, Services } from './types'
 
 const service = (name: string, more: Partial<Service> = {}): Service =>
@@ -25,6 +25,34 @@ describe('a number of a service', () => {
     expect(columnsOf(answer(), power).map((c) => c.key)).toEqual(['utilisation', 'power'])
     expect(textOf(column('power', { unit: 'W' }), service('a'), power)).toBe('1.23 W')
   })
+})
+
+describe('lines of the table', () => {
+  const number = (key: string) => ({ key, title: key, unit: '' as const, query: `sum(rate(${key}{$match}[$window]))` })
+  const numbers = { usage: [number('cpu_cores'), { ...number('threads'), query: 'sum(threads{$match})' }], side: ['transactions_per_second', 'p50', 'p99', 'mean'].map(number), endpoint: [] }
+  const own = [column('http_p99', { query: 'histogram_quantile(0.99, sum(rate(d{$served,protocol="http"}[$window])))' }), column('error_share', { query: 'sum(rate(f{$served}[$window])) / sum(rate(t{$served}[$window]))' }),
+    column('demand', { query: 'sum(rate(cpu{$usage}[$window])) / $parallel / sum(rate(t{x="y"}[$window]))' }), column('power')]
+  const keys = ['utilisation', 'arrival_rate', 'demand', 'max_arrival_rate', 'power', 'threads', 'http_p99', 'tcp_p50', 'tcp_p99', 'error_share']
+  const columns = lineColumns({ numbers, by: 'container', rows: [], keys, columns: own, arrival: 'sum(rate(t{x="y"}[$window]))', cpus: true })
+  const query = (key: string) => columns.find((c) => c.key === key)?.query(20)
+  it('are of one query for each column, whatever the number of rows', () => {
+    expect(new Set(columns.map((c) => c.key)).size).toBe(columns.length)
+    // Every column has one, or follows from two others.
+    for (const k of keys) expect(['demand', 'max_arrival_rate'].includes(k) || columns.some((c) => c.key === LINES[k]), k).toBe(true)
+    expect(query('service.http_p99')).toBe('histogram_quantile(0.99, sum by (host, server_id) (rate(d{side="server",protocol="http"}[20s])))')
+    expect(query('service.error_share')).toBe('sum by (host, server_id) (rate(f{side="server"}[20s])) / sum by (host, server_id) (rate(t{side="server"}[20s]))')
+    expect(query('cpus')).toBe('sum by (host) (rate(cpu_cores{host!=""}[20s]))')
+    expect(query('service.power')).toContain('sum by (host, id) (rate(container_energy_joules_total')
+    expect(query('arrival')).toBe('sum(rate(t{x="y"}[20s]))')
+    expect(query('service.demand')).toBeUndefined()
+  })
+  it('of demand and of what could be served follow from others', () => {
+    const lines = analysedLines(new Map([['usage.cpu_cores', new Map([['a', [0.5, 1]]])], ['cpus', new Map([['cpus/vm', [2, 1]]])], ['arrival', new Map([['', [10, 0]]])], ['served.transactions_per_second', new Map([['a', [4, 5]], ['b', [1, 1]]])]]))
+    expect([...lines.get('service.demand')!]).toEqual([['a', [0.05, null]], ['cpus/vm', [0.2, null]]])
+    expect([...lines.get('service.max_arrival_rate')!]).toEqual([['a', [8, 5]]])
+    expect(analysedLines(new Map()).get('service.demand')!.size).toBe(0)
+  })
+  it('are charted where a node has the number', () => expect([chartOf('utilisation'), chartOf('demand'), chartOf('http_p50'), chartOf('parallel')]).toEqual(['usage.cpu_cores', undefined, undefined, undefined]))
 })
 
 it('orders services, and those without a number last in both directions', () => {

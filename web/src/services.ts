@@ -2,6 +2,8 @@ import { asNumber } from './data'
 import { expand, seenOf, type Explanation } from './explain'
 import { clock, format, missing, NONE, span } from './format'
 import { limitOf } from './path'
+import { columnQuery, nodeColumns, nodeIdOf, ratioOf, windowOf, type Line, type LineColumn, type Lines } from './spark'
+import type { Grouping } from './state'
 import { unnamed, type Graph, type Node, type Seconds, type Service, type ServiceColumn, type Services } from './types'
 
 // The table of operational analysis: its numbers, its order, and what is said of each.
@@ -23,6 +25,69 @@ export function valueOf(s: Service, key: string, power: Power): Seconds | undefi
       return power.get(s.node)
   }
   return (s as unknown as Record<string, Seconds | undefined>)[key]
+}
+
+/** Which line is beside a column: that of a number that nodes have, or one of the table's own. */
+export const LINES: Record<string, string> = {
+  utilisation: 'usage.cpu_cores', arrival_rate: 'served.transactions_per_second', threads: 'usage.threads', latency: 'served.mean', tcp_p50: 'served.p50', tcp_p99: 'served.p99',
+  demand: 'service.demand', max_arrival_rate: 'service.max_arrival_rate', power: 'service.power', http_p50: 'service.http_p50', http_p99: 'service.http_p99', error_share: 'service.error_share',
+}
+
+/** The number of a node that is charted for a column; undefined where only the table has it. */
+export const chartOf = (key: string): string | undefined => (LINES[key]?.startsWith('service.') ? undefined : LINES[key])
+
+const [CPUS, ARRIVAL] = ['cpus', 'arrival']
+
+/** The labels by which the power of a grouping is told apart. */
+export function powerLabels(by: Grouping): string {
+  switch (by) {
+    case 'host':
+    case 'namespace':
+      return by
+    case 'pod':
+      return 'namespace, pod'
+    case 'workload':
+      return 'namespace, workload_kind, workload'
+  }
+  return 'host, id'
+}
+
+/** What lines of a table of operational analysis are made of. */
+export interface Analysed {
+  numbers: Graph['numbers']
+  by: Grouping
+  rows: Node[]
+  /** Keys of the columns that are shown, and what the server says of them where it says more. */
+  keys: string[]
+  columns: ServiceColumn[]
+  /** The query of the arrival rate at the entries. */
+  arrival?: string
+  /** Whether the CPUs of a host are a row. */
+  cpus: boolean
+}
+
+/** One query for each column; demand and what could be served are made of those of others (analysedLines). */
+export function lineColumns(a: Analysed): LineColumn[] {
+  const list = nodeColumns(a.numbers, [...new Set(a.keys.flatMap((k) => chartOf(k) ?? []))], a.by, a.rows)
+  const cpu = a.numbers.usage.find((n) => n.key === 'cpu_cores')
+  if (a.cpus && cpu) list.push({ key: CPUS, query: (s) => columnQuery(cpu, 'usage', 'host', s), of: (labels) => `cpus/${labels.host ?? ''}` })
+  for (const c of a.columns) {
+    if (!a.keys.includes(c.key) || chartOf(c.key) || !c.query || c.query.includes('$usage')) continue
+    const query = c.query.replaceAll('$served', '$match')
+    list.push({ key: LINES[c.key]!, query: (s) => columnQuery({ query }, 'served', a.by, s, a.rows), of: (labels) => nodeIdOf(labels, 'served', a.by) })
+  }
+  if (a.keys.includes('power')) list.push({ key: LINES.power!, query: (s) => powerQuery('', windowOf(s), powerLabels(a.by)), of: (labels) => nodeIdOf(labels, 'usage', a.by) })
+  if (a.arrival && a.keys.includes('demand')) list.push({ key: ARRIVAL, query: (s) => a.arrival!.replaceAll('$window', windowOf(s)), of: () => '' })
+  return list
+}
+
+/** The lines with those that follow from others: D = U / λ and λᵢ / U, both up to how much CPU a row could use, which is the same at all times. */
+export function analysedLines(lines: Lines): Lines {
+  const cpu = new Map([...(lines.get(LINES.utilisation!) ?? []), ...(lines.get(CPUS) ?? [])])
+  const [arrival, served] = [lines.get(ARRIVAL)?.get(''), lines.get(LINES.arrival_rate!)]
+  const each = (of: Map<string, Line> | undefined, over: (id: string) => Line | undefined) =>
+    new Map([...(of ?? [])].flatMap(([id, line]) => { const b = over(id); return b ? [[id, ratioOf(line, b)] as const] : [] }))
+  return new Map(lines).set(LINES.utilisation!, cpu).set(LINES.demand!, each(cpu, () => arrival)).set(LINES.max_arrival_rate!, each(served, (id) => cpu.get(id)))
 }
 
 /** The columns that are shown: power only where it is known of some. */

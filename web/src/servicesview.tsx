@@ -1,10 +1,11 @@
+import { useMemo } from 'preact/hooks'
 import { useSamples, useServices } from './data'
 import { format } from './format'
 import { matches } from './map'
-import { columnsOf, explainCell, explainColumn, idle, ordered, summaryOf, textOf, valueOf, type Power, powerQuery } from './services'
+import { analysedLines, chartOf, columnsOf, explainCell, explainColumn, idle, lineColumns, LINES, ordered, powerLabels, powerQuery, summaryOf, textOf, valueOf, type Power } from './services'
 import { nodeFor } from './path'
 import { nodeIdOf } from './spark'
-import { Spark, useSparks } from './sparkview'
+import { LinesNote, Spark, useLines } from './sparkview'
 import { nodeOf, short, type Change, type State } from './state'
 import { useExplainer } from './tip'
 import type { Graph, Node } from './types'
@@ -18,37 +19,32 @@ interface Props {
   period: number
 }
 
-/** Which line of the graph's numbers is drawn beside a column. */
-const LINES: Record<string, string> = {
-  utilisation: 'usage.cpu_cores', arrival_rate: 'served.transactions_per_second', threads: 'usage.threads', tcp_p50: 'served.p50', tcp_p99: 'served.p99',
-}
-const PATHS = [...new Set(Object.values(LINES))]
-
 /** How many rows are drawn; the filter finds the others. */
 const MOST = 200
 
-/** Power by node, where anything tells it. */
-function usePower(graph: Graph, state: State, period: number): Power {
+/** Power by node, where anything tells it, and why it could not be read. */
+function usePower(graph: Graph, state: State, period: number): { power: Power; error?: string } {
   const seconds = Math.max(10, Math.round(graph.covered_seconds))
   const at = state.from === undefined ? 0 : Date.parse(graph.to) / 1000
   // Live, the window's length in whole minutes: another query every two seconds would say no more.
   const window = at ? seconds : Math.max(10, Math.min(seconds, state.window))
-  const by = state.by === 'container' || state.by === 'process' ? 'host, id' : state.by === 'host' ? 'host' : state.by === 'namespace' ? 'namespace' : state.by === 'pod' ? 'namespace, pod' : 'namespace, workload_kind, workload'
   const rounded = window < 60 ? 10 : window
-  const { power } = useSamples({ power: powerQuery('', `${rounded}s`, by) }, at, period ? 10_000 : 0)
-  return new Map((power ?? []).map((s) => [nodeIdOf(s.metric, 'usage', state.by), s.value]))
+  const { of, error } = useSamples({ power: powerQuery('', `${rounded}s`, powerLabels(state.by)) }, at, period ? 10_000 : 0)
+  return { power: new Map((of.power ?? []).map((s) => [nodeIdOf(s.metric, 'usage', state.by), s.value])), error }
 }
 
 /** How near each service is to its limit, and how it answers. */
 export function ServicesView({ graph, state, change, query, period }: Props) {
   const { data, error } = useServices(query, () => `/api/outsight/services?${query}`, period)
-  const power = usePower(graph, state, period)
+  const { power, error: powerError } = usePower(graph, state, period)
   const sort = /^-?service\.|name$/.test(state.sort) ? state.sort : '-service.utilisation'
   const q = state.q.toLowerCase()
   const told = data?.services.filter((s) => !idle(s, nodeOf(graph, s.node))) ?? []
   const list = data ? ordered(told.filter((s) => q === '' || (nodeOf(graph, s.node) ? matches(nodeOf(graph, s.node)!, q) : s.name.toLowerCase().includes(q))), sort, power) : []
   const rows = list.slice(0, MOST).flatMap((s) => nodeOf(graph, s.node) ?? [])
-  const sparks = useSparks(graph, PATHS, state.by, rows)
+  const columns = data ? columnsOf(data, power) : []
+  const sparks = useLines(graph, `services ${state.by}`, data ? lineColumns({ numbers: graph.numbers, by: state.by, rows, keys: data.columns.map((c) => c.key), columns: data.columns, arrival: data.arrival_query, cpus: data.services.some((s) => s.kind === 'cpus') }) : [])
+  const lines = useMemo(() => analysedLines(sparks.lines), [sparks.lines])
   useExplainer(['service'], (key, of) => {
     const c = data?.columns.find((c) => c.key === key)
     const s = data?.services.find((s) => s.node === of)
@@ -56,7 +52,6 @@ export function ServicesView({ graph, state, change, query, period }: Props) {
   })
   if (error && !data) return <p class="inline-error" role="alert">{error}</p>
   if (!data) return <p class="note">Reading…</p>
-  const columns = columnsOf(data, power)
   const by = sort.replace(/^-/, '')
   const down = sort.startsWith('-')
   const chosen = nodeOf(graph, state.node)
@@ -80,7 +75,7 @@ export function ServicesView({ graph, state, change, query, period }: Props) {
       </p>
       <div class="bar-row">
         <h2>Services</h2>
-        <span class="muted">{list.length === told.length ? list.length : `${list.length} of ${told.length}`}{told.length < data.services.length && ` · ${data.services.length - told.length} that ended without a request are left out`}{power.size === 0 && ' · no meter tells the power of this host'}</span>
+        <span class="muted">{list.length === told.length ? list.length : `${list.length} of ${told.length}`}{told.length < data.services.length && ` · ${data.services.length - told.length} that ended without a request are left out`}{power.size === 0 && (powerError ? ` · power could not be read: ${powerError}` : ' · no meter tells the power of this host')}</span>
       </div>
       <div class="scroll">
         <table data-services>
@@ -98,11 +93,11 @@ export function ServicesView({ graph, state, change, query, period }: Props) {
                   {columns.map((c) => {
                     const text = textOf(c, s, power)
                     const v = valueOf(s, c.key, power)
-                    const path = LINES[c.key]
+                    const line = lines.get(LINES[c.key] ?? '')?.get(s.node)
                     return (
                       <td key={c.key}>
-                        <button data-explain={`service.${c.key}`} data-number={c.key} class={v === undefined ? 'none' : v === 0 ? 'zero' : c.key === 'error_share' ? 'bad' : c.key === 'utilisation' && Number(v) >= 0.8 ? 'full' : ''} onClick={() => choose(node, v === undefined ? undefined : path)}>
-                          {path && <Spark values={sparks.get(path)?.get(s.node)} />}
+                        <button data-explain={`service.${c.key}`} data-number={c.key} class={v === undefined ? 'none' : v === 0 ? 'zero' : c.key === 'error_share' ? 'bad' : c.key === 'utilisation' && Number(v) >= 0.8 ? 'full' : ''} onClick={() => choose(node, v === undefined ? undefined : chartOf(c.key))}>
+                          {v !== undefined && <Spark values={line} />}
                           {c.key === 'utilisation' && v !== undefined ? format(v, 'ratio') : text}
                         </button>
                       </td>
@@ -114,6 +109,7 @@ export function ServicesView({ graph, state, change, query, period }: Props) {
           </tbody>
         </table>
       </div>
+      <LinesNote of={sparks} />
       <p class="map-foot muted"><span>U of 100 % is all that a service can use: its cores, its quota, or its busy threads. Point at a number for its formula and its query.{list.length > MOST && ` ${list.length - MOST} more are found by the filter.`}</span></p>
     </div>
   )

@@ -1,5 +1,5 @@
 import { short, type Grouping } from './state'
-import type { Node, NumberInfo } from './types'
+import type { Edge, Graph, Node, NumberInfo } from './types'
 
 // Sparklines: a small line beside a number, of the last part of the window. One query answers a
 // column, for all of its rows.
@@ -42,22 +42,87 @@ const BARE: Record<Scope, string> = { usage: 'host!=""', served: 'side="server"'
 /** How many rows are named in a query; more are asked for without. */
 const NAMED = 80
 
+/** Values on steps; null where there is none. */
+export type Line = (number | null)[]
+
+/** Lines by the keys of their columns, then by whose they are. */
+export type Lines = Map<string, Map<string, Line>>
+
+/** A column of lines: one query answers it, for all of its rows. */
+export interface LineColumn {
+  key: string
+  /** With rates over so many seconds; undefined where there is none. */
+  query: (seconds: number) => string | undefined
+  /** Whose line a series is. */
+  of: (labels: Record<string, string>) => string
+}
+
+/** The columns of numbers that nodes have, by their paths, as "usage.cpu_cores". */
+export function nodeColumns(numbers: Graph['numbers'], paths: string[], by: Grouping, rows: Node[]): LineColumn[] {
+  return paths.flatMap((path) => {
+    const [scope, key] = path.split('.') as [Scope, string]
+    const n = (scope === 'usage' ? numbers.usage : numbers.side).find((n) => n.key === key)
+    return n ? [{ key: path, query: (seconds: number) => columnQuery(n, scope, by, seconds, rows), of: (labels: Record<string, string>) => nodeIdOf(labels, scope, by) }] : []
+  })
+}
+
+/** How often lines are read anew at most, in s. */
+const LEAST = 10
+
+/** What is drawn of a window of which so many seconds were seen, in Unix seconds; undefined where it is too short for a line. */
+export function stretchOf(from: number, to: number, covered: number): { begin: number; end: number; step: number; points: number } | undefined {
+  const tail = tailOf(to - from)
+  const step = sparkStep(tail)
+  const every = Math.max(LEAST, step)
+  const end = Math.floor(to / every) * every
+  // Before the first sample there is nothing to draw.
+  const begin = Math.max(end - tail, Math.ceil((to - covered) / step) * step)
+  const points = Math.floor((end - begin) / step) + 1
+  return points < 2 ? undefined : { begin, end, step, points }
+}
+
+/** One line over another, point by point; a gap where the other is not above 0. */
+export const ratioOf = (a: Line, b: Line | undefined): Line => a.map((v, i) => (v !== null && (b?.[i] ?? 0) > 0 ? v / b![i]! : null))
+
+/** The window of a rate: with fewer than ten seconds one would be of too few samples. */
+export const windowOf = (seconds: number): string => `${Math.max(10, Math.round(seconds))}s`
+
 /** The query of a column of numbers; undefined where there is none for this grouping. */
-export function columnQuery(n: NumberInfo, scope: Scope, by: Grouping, seconds: number, rows: Node[] = []): string | undefined {
+export function columnQuery(n: Pick<NumberInfo, 'query'>, scope: Scope, by: Grouping, seconds: number, rows: Node[] = []): string | undefined {
   const labels = labelsOf(scope, by)
   if (!labels) return undefined
   let match = BARE[scope]
   if (by === 'container' && rows.length > 0 && rows.length <= NAMED) {
-    // The beginning of an id tells it well enough, and keeps the address short.
-    const ids = [...new Set(rows.map((r) => (r.id.startsWith('host/') ? 'host' : escape(short(r.id)) + (/^[0-9a-f]{64}$/.test(r.id) ? '.*' : ''))))]
-    match += `,${labels[1]}=~${JSON.stringify(ids.sort().join('|'))}`
+    match += `,${labels[1]}=~${anyOf(rows.map((r) => r.id))}`
   }
   // On a window of seconds "sum" is by node; what is around it goes by the same labels.
-  const query = n.query.replaceAll('$match', match).replaceAll('$window', `${Math.max(10, Math.round(seconds))}s`)
+  const query = n.query.replaceAll('$match', match).replaceAll('$window', windowOf(seconds))
   return query.replace(/\b(sum|min|max)\(/g, `$1 by (${labels.join(', ')}) (`)
 }
 
-const escape = (id: string) => id.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+/** A pattern that a text alone fits. */
+export const literal = (id: string): string => id.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+
+/** What of a query selects ids: the beginning of one tells it well enough, and keeps the address short. */
+const anyOf = (ids: string[]): string =>
+  JSON.stringify([...new Set(ids.map((id) => (id.startsWith('host/') ? 'host' : literal(short(id)) + (/^[0-9a-f]{64}$/.test(id) ? '.*' : ''))))].sort().join('|'))
+
+/** The columns of numbers of edges between containers, by their keys, as "p99": as the client counted them, or else the server. */
+export function edgeColumns(numbers: NumberInfo[], keys: string[], edges: Edge[]): LineColumn[] {
+  if (edges.length === 0 || edges.length > NAMED) return []
+  const ends = `client_id=~${anyOf(edges.map((e) => e.client))},server_id=~${anyOf(edges.map((e) => e.server))}`
+  const by = (query: string, side: string, seconds: number) =>
+    query.replaceAll('$match', `side="${side}",${ends}`).replaceAll('$window', windowOf(seconds)).replace(/\b(sum|min|max)\(/g, '$1 by (host, client_id, server_id, transport) (')
+  const id = (labels: Record<string, string>, end: string) => (labels[end] === 'host' ? `host/${labels.host ?? ''}` : (labels[end] ?? ''))
+  return keys.flatMap((key) => {
+    const n = numbers.find((n) => n.key === key)
+    return n ? [{
+      key: `edge.${key}`,
+      query: (seconds: number) => `(${by(n.query, 'client', seconds)}) or (${by(n.query, 'server', seconds)})`,
+      of: (labels: Record<string, string>) => `${id(labels, 'client_id')}>${id(labels, 'server_id')}${labels.transport === 'udp' ? '/udp' : ''}`,
+    }] : []
+  })
+}
 
 /** The id of the node that a series of a column is of. */
 export function nodeIdOf(labels: Record<string, string>, scope: Scope, by: Grouping): string {
@@ -85,8 +150,8 @@ export interface Series {
 }
 
 /** Values at from, from + step and so on; null where a series has none. */
-export function onSteps(values: [number, string][], from: number, step: number, points: number): (number | null)[] {
-  const column: (number | null)[] = Array.from({ length: points }, () => null)
+export function onSteps(values: [number, string][], from: number, step: number, points: number): Line {
+  const column: Line = Array.from({ length: points }, () => null)
   for (const [t, text] of values) {
     const i = Math.round((t - from) / step)
     const v = Number(text)
@@ -96,7 +161,7 @@ export function onSteps(values: [number, string][], from: number, step: number, 
 }
 
 /** The path of a line from 0 up in a box; gaps stay gaps. Empty where there are fewer than two values. */
-export function sparkPath(values: (number | null)[], width: number, height: number): string {
+export function sparkPath(values: Line, width: number, height: number): string {
   const most = values.reduce<number>((m, v) => Math.max(m, v ?? 0), 0)
   // A value between two gaps would be a dot.
   if (!values.some((v, i) => v !== null && values[i + 1] != null)) return ''

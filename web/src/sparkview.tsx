@@ -1,60 +1,78 @@
 import { Component } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { loadSeries } from './data'
-import { columnQuery, nodeIdOf, onSteps, sparkPath, sparkStep, tailOf, type Scope } from './spark'
+import { nodeColumns, onSteps, sparkPath, stretchOf, type Line, type LineColumn, type Lines } from './spark'
 import type { Grouping } from './state'
 import type { Graph, Node } from './types'
 
-/** Lines of nodes by the paths of their columns, as "usage.cpu_cores". */
-export type Sparks = Map<string, Map<string, (number | null)[]>>
+export interface Sparks {
+  lines: Lines
+  /** Why some could not be read. */
+  error?: string
+}
 
-/** How often lines are read anew at most, in s. */
-const LEAST = 10
+/** After so many queries in a row that fail, the others are not asked. */
+const FAILURES = 2
 
-/** Loads the lines of columns, one query each and one after the other: numbers come first. */
-export function useSparks(graph: Graph, paths: string[], by: Grouping, rows: Node[]): Sparks {
-  const [sparks, set] = useState<Sparks>(new Map())
-  const [from, to] = [Date.parse(graph.from) / 1000, Date.parse(graph.to) / 1000]
-  const tail = tailOf(to - from)
-  const step = sparkStep(tail)
-  const every = Math.max(LEAST, step)
-  const end = Math.floor(to / every) * every
-  // Before the first sample there is nothing to draw.
-  const begin = Math.max(end - tail, Math.ceil((to - graph.covered_seconds) / step) * step)
-  const points = Math.floor((end - begin) / step) + 1
-  const ids = rows.map((r) => r.id).join()
+/**
+ * Loads the lines of columns for a window, one query each and one after the other: numbers come first. Lines
+ * of another what are not these and are forgotten. Rates are over at least so many seconds.
+ */
+export function useLines(frame: Pick<Graph, 'from' | 'to' | 'covered_seconds'> | undefined, what: string, columns: LineColumn[], least = 0): Sparks {
+  const [sparks, set] = useState<Sparks>({ lines: new Map() })
+  const s = frame && stretchOf(Date.parse(frame.from) / 1000, Date.parse(frame.to) / 1000, frame.covered_seconds)
+  const queries = s ? columns.map((c) => c.query(Math.max(least, 2 * s.step))) : []
   const drawn = useRef('')
+  // What was asked for each column that is drawn: the same is not asked again.
+  const had = useRef(new Map<string, string>())
   useEffect(() => {
-    if (points < 2) return
+    if (!s) return
     const stop = new AbortController()
-    // Lines of another grouping or of other columns are not these.
-    const what = `${by} ${paths.join()}`
-    if (drawn.current !== what) set(new Map())
+    if (drawn.current !== what) {
+      set({ lines: new Map() })
+      had.current.clear()
+    }
     drawn.current = what
     const load = async () => {
-      for (const path of paths) {
-        const [scope, key] = path.split('.') as [Scope, string]
-        const n = (scope === 'usage' ? graph.numbers.usage : graph.numbers.side).find((n) => n.key === key)
-        const query = n && columnQuery(n, scope, by, 2 * step, rows)
-        if (!query) continue
-        const list = await loadSeries(query, begin, end, step, stop.signal)
-        const lines = new Map(list.map((s) => [nodeIdOf(s.metric, scope, by), onSteps(s.values, begin, step, points)]))
-        if (stop.signal.aborted) return
-        set((old) => new Map(old).set(path, lines))
+      let error: string | undefined
+      let failures = 0
+      for (const [i, c] of columns.entries()) {
+        const query = queries[i]
+        const asked = `${s.begin} ${s.end} ${s.step} ${query}`
+        if (!query || had.current.get(c.key) === asked) continue
+        try {
+          const list = await loadSeries(query, s.begin, s.end, s.step, stop.signal)
+          if (stop.signal.aborted) return
+          const lines = new Map(list.map((series) => [c.of(series.metric), onSteps(series.values, s.begin, s.step, s.points)]))
+          set((old) => ({ ...old, lines: new Map(old.lines).set(c.key, lines) }))
+          had.current.set(c.key, asked)
+          failures = 0
+        } catch (e) {
+          if (stop.signal.aborted) return
+          error = (e as Error).message
+          if (++failures === FAILURES) break
+        }
       }
+      set((old) => (old.error === error ? old : { ...old, error }))
     }
-    // A number without a line is a number all the same.
-    load().catch(() => undefined)
+    void load()
     return () => stop.abort()
-  }, [end, begin, step, by, paths.join(), ids])
+  }, [s?.end, s?.begin, s?.step, what, queries.join('\n')])
   return sparks
 }
+
+/** The lines of numbers that nodes have, by their paths, as "usage.cpu_cores". */
+export const useSparks = (graph: Graph, paths: string[], by: Grouping, rows: Node[]): Sparks =>
+  useLines(graph, `${by} ${paths.join()}`, nodeColumns(graph.numbers, paths, by, rows))
+
+/** Says that lines could not be read. A number that nothing is stored of has none, without a word. */
+export const LinesNote = ({ of }: { of: Sparks }) => (of.error ? <p class="muted small pad" role="status" data-lines-error>The lines beside the numbers could not all be read: {of.error}</p> : null)
 
 const [WIDTH, HEIGHT] = [34, 14]
 
 /** A line beside a number. It is drawn again only when it is another. */
-export class Spark extends Component<{ values?: (number | null)[] }> {
-  override shouldComponentUpdate(next: { values?: (number | null)[] }) {
+export class Spark extends Component<{ values?: Line }> {
+  override shouldComponentUpdate(next: { values?: Line }) {
     return next.values !== this.props.values
   }
 

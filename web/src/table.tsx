@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { asNumber } from './data'
 import { format } from './format'
 import { matches } from './map'
-import { Spark, useSparks } from './sparkview'
+import { LinesNote, Spark, useSparks } from './sparkview'
 import { nodeOf, short, type Change, type State } from './state'
 import { unnamed, type Graph, type Node, type NumberInfo, type Seconds } from './types'
 
@@ -113,7 +113,7 @@ export function Table({ graph, state, change }: { graph: Graph; state: State; ch
                         <span class="none" title="Not available">–</span>
                       ) : (
                         <button class={isZero(v) ? 'zero' : ''} data-number={c.key} data-explain={c.key} onClick={() => change({ node: short(n.id), edge: undefined, status: undefined, chart: c.key })}>
-                          <Spark values={sparks.get(c.key)?.get(n.id)} />
+                          <Spark values={sparks.lines.get(c.key)?.get(n.id)} />
                           {format(v, c.unit)}
                           {share !== undefined && <Meter share={share} />}
                         </button>
@@ -130,6 +130,7 @@ export function Table({ graph, state, change }: { graph: Graph; state: State; ch
             )}
           </tbody>
         </table>
+        <LinesNote of={sparks} />
         {rows.length === 0 && <p class="note">No name or image contains “{state.q}”. <button class="link" onClick={() => change({ q: '' }, true)}>Show all</button></p>}
       </div>
     </section>

@@ -235,6 +235,8 @@ export interface Services {
   entries: PathAnswer['entries']
   arrival_rate: number
   saturation_rate?: number
+  /** With $window in place of the window of rates. */
+  arrival_query?: string
   extrapolation?: number
   bottleneck?: string
   bottleneck_name?: string
@@ -324,6 +326,8 @@ export interface PathAnswer {
   to: string
   entries: { node: string; name: string; arrival_rate: number; clients: string[] }[]
   arrival_rate: number
+  /** With $window in place of the window of rates. */
+  arrival_query?: string
   saturation_rate?: number
   bottleneck?: string
   extrapolation?: number
@@ -406,6 +410,17 @@ export interface Mark {
   edges: { id: string; client: string; server: string }[]
 }
 
+/** What a server refused for one reason since it began: senders' requests, data points in them, readers' requests. */
+export interface Refusal {
+  what: 'requests' | 'points' | 'readers'
+  reason: string
+  count: number
+  /** When the last one was, the address that it came from, and what its sender was told. */
+  last?: string
+  from?: string
+  said?: string
+}
+
 export interface Status {
   version: string
   now: string
@@ -422,6 +437,8 @@ export interface Status {
   features: { host: string; name: string; purpose: string; state: 'works' | 'absent' | 'off'; reason?: string; remedy?: string; required?: boolean }[]
   drops: { host: string; name: string; count: number; used?: number; capacity?: number }[]
   programs: { host: string; name: string; runs: number; run_seconds: number }[]
+  /** Of servers that tell it. */
+  refusals?: Refusal[]
   completeness: Completeness
 }
 

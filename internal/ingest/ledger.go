@@ -1,0 +1,105 @@
+package ingest
+
+import (
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"outsight/internal/model"
+)
+
+// ledger counts what senders were refused: all of them, or those of one tenant.
+type ledger struct {
+	requests [refusals]refused
+	points   [reasons]refused
+}
+
+// refused counts what was refused for one reason.
+type refused struct {
+	count atomic.Uint64
+	// last is the latest of them, nil where there was none.
+	last atomic.Pointer[occasion]
+}
+
+// occasion is when something was refused, to which address, and what its sender was told.
+type occasion struct {
+	at         time.Time
+	from, said string
+}
+
+// maxSaid bounds, in bytes, what is kept of an answer: parts of it are the sender's words.
+const maxSaid = 200
+
+func (r *refused) add(n uint64, o occasion) {
+	r.count.Add(n)
+	r.last.Store(&o)
+}
+
+// listed appends r to list where it counted anything.
+func (r *refused) listed(list []model.Refusal, what, reason string) []model.Refusal {
+	n := r.count.Load()
+	if n == 0 {
+		return list
+	}
+	one := model.Refusal{What: what, Reason: reason, Count: n}
+	// The count comes first, so that there may be none yet.
+	if o := r.last.Load(); o != nil {
+		one.Last, one.From, one.Said = o.at, o.from, o.said
+	}
+	return append(list, one)
+}
+
+// sender is who sends: a tenant, empty where there are none or it is not known, and an address.
+type sender struct{ tenant, address string }
+
+// occasion is that of now.
+func (i *Ingest) occasion(who sender, said string) occasion {
+	if len(said) > maxSaid {
+		said = strings.ToValidUTF8(said[:maxSaid], "") + "…"
+	}
+	host, _, err := net.SplitHostPort(who.address)
+	if err != nil {
+		host = who.address
+	}
+	return occasion{i.options.Now(), host, said}
+}
+
+// refuse counts a request that was turned away, for everybody and for its tenant.
+func (i *Ingest) refuse(who sender, why Refusal, err error) {
+	o := i.occasion(who, err.Error())
+	i.all.requests[why].add(1, o)
+	if own := i.tenants[who.tenant]; own != nil {
+		own.requests[why].add(1, o)
+	}
+}
+
+// reject counts data points that were not taken, for everybody and for their tenant.
+func (i *Ingest) reject(who sender, why Reason, n uint64, said string) {
+	if n == 0 {
+		return
+	}
+	o := i.occasion(who, said)
+	i.all.points[why].add(n, o)
+	if own := i.tenants[who.tenant]; own != nil {
+		own.points[why].add(n, o)
+	}
+}
+
+// Refusals are what senders were refused since New, by reason: all of them for "", or those of one of Options.TenantNames.
+// Who shows no valid token belongs to no tenant, unless it names one: then the request was for that tenant.
+func (i *Ingest) Refusals(tenant string) (list []model.Refusal) {
+	l := &i.all
+	if tenant != "" {
+		if l = i.tenants[tenant]; l == nil {
+			return nil
+		}
+	}
+	for r := range l.requests {
+		list = l.requests[r].listed(list, model.RefusedRequests, Refusal(r).String())
+	}
+	for r := range l.points {
+		list = l.points[r].listed(list, model.RefusedPoints, Reason(r).String())
+	}
+	return list
+}
