@@ -31,6 +31,25 @@ func (i *Ingest) reserve(n int64) error {
 
 func (i *Ingest) release(n int64) { i.inFlight.Add(-n) }
 
+// maxKeptBody bounds the buffers that are kept for the next request, in bytes.
+const maxKeptBody = 4 << 20
+
+// buffer is an empty one with room for n bytes.
+func (i *Ingest) buffer(n int) []byte {
+	if kept, _ := i.bodies.Get().(*[]byte); kept != nil && cap(*kept) >= n {
+		return (*kept)[:0]
+	}
+	return make([]byte, 0, n)
+}
+
+// reuse takes back what buffer has given, of which nobody may have a part any more.
+func (i *Ingest) reuse(b []byte) {
+	if c := cap(b); c >= 64<<10 && c <= maxKeptBody {
+		b = b[:0]
+		i.bodies.Put(&b)
+	}
+}
+
 // read reads all of r, at most limit bytes, and tells how much was reserved for it, also with an error.
 func (i *Ingest) read(r io.Reader, limit int64) (b []byte, held int64, err error) {
 	const first = 16 << 10
@@ -79,7 +98,7 @@ func (i *Ingest) decompress(encoding string, raw []byte) (b []byte, held int64, 
 			if err := i.reserve(held); err != nil {
 				return nil, 0, err
 			}
-			b, err := i.decoder.DecodeAll(raw, make([]byte, 0, held))
+			b, err := i.decoder.DecodeAll(raw, i.buffer(int(held)))
 			return b, held, asMalformed("zstd", i.asTooLarge(err))
 		}
 		z, err := zstd.NewReader(bytes.NewReader(raw), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),

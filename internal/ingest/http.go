@@ -81,6 +81,8 @@ func (i *Ingest) post(w http.ResponseWriter, r *http.Request, media string) (rej
 	in := request{body: body, tenant: tenant, batch: batch}
 	if encoding == "zstd" {
 		in.compressed = raw
+		// What is sent to the queue is raw, or what was made of the body.
+		defer i.reuse(body)
 	}
 	if media == jsonType {
 		if in.body, err = fromJSON(body); err != nil {

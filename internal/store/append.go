@@ -177,11 +177,19 @@ func (b *batch) add(s *model.Series) {
 		b.counts.malformed++
 		return
 	}
-	src := b.source(s)
 	e, hash := b.books.cache.find(s)
+	var src *source
+	if e != nil && e.from.parts == b.parts {
+		// Its labels say where it is from; they need not be read again.
+		src = e.from
+		b.touch(src)
+	} else {
+		src = b.source(s)
+	}
 	var start int64
 	if e == nil {
 		e = b.books.cache.add(s, hash)
+		e.from = src
 		// One that the store has already, from before a restart or a silence, takes no room.
 		if e.ref = b.known(e); e.ref == 0 {
 			if b.room <= 0 {
@@ -274,12 +282,17 @@ func (b *batch) source(s *model.Series) *source {
 		src = &source{parts: b.parts}
 		b.books.sources[key] = src
 	}
+	b.touch(src)
+	b.recent, b.recentHost, b.recentTenant = src, host, tenant
+	return src
+}
+
+// touch notes that a source has a part in the batch.
+func (b *batch) touch(src *source) {
 	if src.batch != b.number {
 		src.batch, src.newest, src.came = b.number, math.MinInt64, b.books.now()
 		b.touched = append(b.touched, src)
 	}
-	b.recent, b.recentHost, b.recentTenant = src, host, tenant
-	return src
 }
 
 // partsKey is the one source of all that comes by AppendPart; no host has it.
@@ -302,7 +315,7 @@ func (b *batch) end() {
 		}
 	}
 	for _, src := range b.books.sources {
-		if src.batch != b.number && !src.parts && b.recent != nil && b.books.now().Sub(src.came) > idleAfter {
+		if src.batch != b.number && !src.parts && len(b.touched) > 0 && b.books.now().Sub(src.came) > idleAfter {
 			for _, e := range src.live {
 				b.mark(e, src.last+1)
 			}

@@ -25,6 +25,8 @@ type entry struct {
 	batch uint64
 	// last is the time of its newest sample, in ms.
 	last int64
+	// from is the source that it lives in.
+	from *source
 	// next entry with the same hash.
 	next *entry
 }
