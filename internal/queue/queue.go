@@ -188,7 +188,7 @@ func (q *Queue) Publish(ctx context.Context, m Message) (duplicate bool, err err
 				q.counts.duplicates.Add(1)
 			}
 			return ack.Duplicate, nil
-		case !isBusy(err) && !isAway(err) || ctx.Err() != nil:
+		case !isBusy(err) && !isAway(err):
 			q.counts.failed.Add(1)
 			if isFull(err) {
 				return false, fmt.Errorf("%w: %w", ErrFull, err)
