@@ -91,6 +91,8 @@ const (
 	serverMemory = 512 << 20
 	seriesMemory = 4 << 10
 	serverGC     = 200
+	// A query may hold at least leastSamples, and as many as the map of all series needs: one of each, and the buckets of a tenth.
+	leastSamples, samplesPerSeries = 5_000_000, 5
 	// serverLate is how much later than the newest a sample may come: as long as agents spool while a server is away.
 	serverLate = 24 * time.Hour
 )
@@ -111,6 +113,7 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 	defer page.Close()
 	kept, err := o.storeFlags.openOr(o.data, store.Options{
 		Retention: o.retention, MaxBytes: o.maxBytes, MaxSeries: o.maxSeries, OutOfOrder: min(serverLate, o.retention), Logger: o.logger,
+		MaxSamples: max(leastSamples, samplesPerSeries*o.maxSeries),
 	})
 	if err != nil {
 		return err
