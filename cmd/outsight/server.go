@@ -92,7 +92,7 @@ const (
 	seriesMemory = 4 << 10
 	serverGC     = 200
 	// A query may hold at least leastSamples, and as many as the map of all series needs: one of each, and the buckets of a tenth.
-	leastSamples, samplesPerSeries = 5_000_000, 5
+	leastSamples, samplesPerSeries = 5_000_000, 8
 	// serverLate is how much later than the newest a sample may come: as long as agents spool while a server is away.
 	serverLate = 24 * time.Hour
 )
