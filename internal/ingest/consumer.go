@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"outsight/internal/model"
 	"outsight/internal/queue"
 	"outsight/internal/store"
 )
@@ -92,24 +91,6 @@ func (i *Ingest) append(ctx context.Context, b *Batch, whole bool) (err error) {
 		return i.store.Append(ctx, i.named(b.Series))
 	}
 	return i.store.AppendPart(ctx, b.Series)
-}
-
-// nameable is how old samples may be to get names: who has an address changes.
-const nameable = 5 * time.Minute
-
-// named has the labels of Options.Name: series of our agents, whose labels mean what it thinks, and of now. One that
-// got some is no longer the one that its key stands for.
-func (i *Ingest) named(series []model.Series) []model.Series {
-	if i.options.Name == nil || len(series) == 0 || i.options.Now().Sub(series[0].Time) > nameable {
-		return series
-	}
-	named := i.options.Name(series)
-	for n := range named {
-		if len(named[n].Labels) != len(series[n].Labels) {
-			named[n].Key = 0
-		}
-	}
-	return named
 }
 
 func (i *Ingest) batchOf(d *queue.Delivery) (b *Batch, err error) {

@@ -104,9 +104,11 @@ type Ingest struct {
 	decoder  *zstd.Decoder
 	decoders []*sharedDecoder
 	// bodies are buffers of requests that can be used again.
-	bodies   sync.Pool
-	seed     maphash.Seed
-	handed   handover
+	bodies sync.Pool
+	seed   maphash.Seed
+	handed handover
+	// names are the consumer's.
+	names    names
 	inFlight atomic.Int64
 	// receiving has a place for each message of gRPC that is being read.
 	receiving chan struct{}
@@ -137,6 +139,7 @@ func New(q *queue.Queue, s Store, o Options) (*Ingest, error) {
 		i.decoders = append(i.decoders, &sharedDecoder{Decoder: NewDecoder(i.options.Limits)})
 	}
 	i.handed.batches = map[string]*Batch{}
+	i.names.most = i.options.Limits.Remembered
 	i.readSuspect()
 	return i, nil
 }
