@@ -31,25 +31,6 @@ func (i *Ingest) reserve(n int64) error {
 
 func (i *Ingest) release(n int64) { i.inFlight.Add(-n) }
 
-// maxKeptBody bounds the buffers that are kept for the next request, in bytes.
-const maxKeptBody = 4 << 20
-
-// buffer is an empty one with room for n bytes.
-func (i *Ingest) buffer(n int) []byte {
-	if kept, _ := i.bodies.Get().(*[]byte); kept != nil && cap(*kept) >= n {
-		return (*kept)[:0]
-	}
-	return make([]byte, 0, n)
-}
-
-// reuse takes back what buffer has given, of which nobody may have a part any more.
-func (i *Ingest) reuse(b []byte) {
-	if c := cap(b); c >= 64<<10 && c <= maxKeptBody {
-		b = b[:0]
-		i.bodies.Put(&b)
-	}
-}
-
 // read reads all of r, at most limit bytes, and tells how much was reserved for it, also with an error.
 func (i *Ingest) read(r io.Reader, limit int64) (b []byte, held int64, err error) {
 	const first = 16 << 10
@@ -59,11 +40,12 @@ func (i *Ingest) read(r io.Reader, limit int64) (b []byte, held int64, err error
 			return nil, held, err
 		}
 		held = size
-		grown := make([]byte, len(b), size)
+		grown := i.bodies.get(int(size))[:len(b)]
 		copy(grown, b)
+		i.bodies.put(b)
 		b = grown
-		for len(b) < cap(b) {
-			n, err := r.Read(b[len(b):cap(b)])
+		for int64(len(b)) < size {
+			n, err := r.Read(b[len(b):size])
 			b = b[:len(b)+n]
 			if err == io.EOF {
 				return b, held, nil
@@ -92,13 +74,12 @@ func (i *Ingest) decompress(encoding string, raw []byte) (b []byte, held int64, 
 		return b, held, asMalformed("gzip", err)
 	case "zstd":
 		// A frame that tells its size is read at once.
-		var head zstd.Header
-		if head.Decode(raw) == nil && head.HasFCS && head.FrameContentSize <= uint64(i.options.MaxDecompressed) {
-			held = int64(head.FrameContentSize)
+		if size, told := i.sizeOf(raw); told {
+			held = int64(size)
 			if err := i.reserve(held); err != nil {
 				return nil, 0, err
 			}
-			b, err := i.decoder.DecodeAll(raw, i.buffer(int(held)))
+			b, err := i.decoder.DecodeAll(raw, i.bodies.get(size))
 			return b, held, asMalformed("zstd", i.asTooLarge(err))
 		}
 		z, err := zstd.NewReader(bytes.NewReader(raw), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
@@ -111,6 +92,15 @@ func (i *Ingest) decompress(encoding string, raw []byte) (b []byte, held int64, 
 		return b, held, asMalformed("zstd", i.asTooLarge(err))
 	}
 	return nil, 0, fmt.Errorf("%w: Content-Encoding %.40q, want gzip, zstd or identity", errUnsupported, encoding)
+}
+
+// sizeOf is how many bytes a frame of zstd says that it has, if it says that and may have so many.
+func (i *Ingest) sizeOf(frame []byte) (size int, told bool) {
+	var head zstd.Header
+	if head.Decode(frame) != nil || !head.HasFCS || head.FrameContentSize > uint64(i.options.MaxDecompressed) {
+		return 0, false
+	}
+	return int(head.FrameContentSize), true
 }
 
 func (i *Ingest) asTooLarge(err error) error {

@@ -106,11 +106,12 @@ func (i *Ingest) batchOf(d *queue.Delivery) (b *Batch, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: header %s: %w", errPoison, headerReceived, err)
 	}
-	body, err := i.decoder.DecodeAll(d.Data, i.buffer(0))
+	size, _ := i.sizeOf(d.Data)
+	body, err := i.decoder.DecodeAll(d.Data, i.bodies.get(size))
 	if err != nil {
 		return nil, fmt.Errorf("%w: decompressing: %w", errPoison, err)
 	}
-	defer i.reuse(body)
+	defer i.bodies.put(body)
 	tenant := d.Header(headerTenant)
 	if b, err = i.decode(request{body: body, tenant: tenant, batch: namedBatch(d.Header(headerID), tenant)}, time.UnixMilli(received)); err != nil {
 		return nil, fmt.Errorf("%w: %w", errPoison, err)

@@ -73,16 +73,19 @@ func (i *Ingest) post(w http.ResponseWriter, r *http.Request, media string) (rej
 		return rejected, asMalformed("reading the body", err)
 	}
 	encoding := strings.ToLower(r.Header.Get("Content-Encoding"))
+	// The queue has its own copy of what it took.
+	defer i.bodies.put(raw)
 	body, more, err := i.decompress(encoding, raw)
 	held += more
 	if err != nil {
 		return rejected, err
 	}
+	if encoding == "zstd" || encoding == "gzip" {
+		defer i.bodies.put(body)
+	}
 	in := request{body: body, tenant: tenant, batch: batch}
 	if encoding == "zstd" {
 		in.compressed = raw
-		// What is sent to the queue is raw, or what was made of the body.
-		defer i.reuse(body)
 	}
 	if media == jsonType {
 		if in.body, err = fromJSON(body); err != nil {

@@ -103,10 +103,9 @@ type Ingest struct {
 	encoder  *zstd.Encoder
 	decoder  *zstd.Decoder
 	decoders []*sharedDecoder
-	// bodies are buffers of requests that can be used again.
-	bodies sync.Pool
-	seed   maphash.Seed
-	handed handover
+	bodies   buffers
+	seed     maphash.Seed
+	handed   handover
 	// names are the consumer's.
 	names    names
 	inFlight atomic.Int64
