@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,10 +64,6 @@ serves what is in there.`,
 			}
 			o.begin = o.any() && (asked(c) || !c.Flags().Changed("data"))
 			limitMemory(serverMemory + int64(o.maxSeries)*seriesMemory)
-			if os.Getenv("GOGC") == "" {
-				// Most of the heap is series, which stay: to look through them half as often is worth the room.
-				debug.SetGCPercent(serverGC)
-			}
 			return runServer(c.Context(), o, c.OutOrStdout())
 		},
 	}
@@ -90,7 +85,6 @@ const (
 	// serverMemory and seriesMemory are near what a server needs, without series and for each of them.
 	serverMemory = 512 << 20
 	seriesMemory = 4 << 10
-	serverGC     = 200
 	// A query may hold at least leastSamples, and as many as the map of all series needs: one of each, and the buckets of a tenth.
 	leastSamples, samplesPerSeries = 5_000_000, 8
 	// serverLate is how much later than the newest a sample may come: as long as agents spool while a server is away.

@@ -83,9 +83,9 @@ func (r *reading) set(raw []byte, field int32) (*labelSet, error) {
 	for s := r.older[hash]; s != nil; s = s.next {
 		if s.origin == r.origin && s.raw == string(raw) {
 			again := *s
-			again.next = r.recent[hash]
+			// Some of the parts may be of metrics that are gone; the others are made anew.
+			again.next, again.parts = r.recent[hash], nil
 			r.recent[hash] = &again
-			r.divided += len(s.parts)
 			return &again, nil
 		}
 	}

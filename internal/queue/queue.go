@@ -108,6 +108,9 @@ func Open(ctx context.Context, conn *nats.Conn, o Options) (*Queue, error) {
 	}
 }
 
+// errComing means that the servers which are to have the consumer do not have the stream yet.
+var errComing = errors.New("copies of the stream are being made")
+
 // openTime bounds an attempt to open a stream: a cluster does not answer what came while it had no leader.
 const openTime = 10 * time.Second
 
@@ -141,6 +144,9 @@ func open(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, o Option
 	q.consumer, err = q.stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy, AckWait: o.AckWait, MaxDeliver: -1, MaxAckPending: 100_000,
 	})
+	if hasCode(err, codeNoResources) {
+		err = fmt.Errorf("%w: %w", errComing, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("making the consumer of %q: %w", o.Stream, err)
 	}
@@ -230,7 +236,7 @@ func isFull(err error) bool {
 
 // isAway is whether there is nobody to answer, as while a cluster elects a leader.
 func isAway(err error) bool {
-	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrTimeout) ||
+	return errors.Is(err, errComing) || errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrTimeout) ||
 		errors.Is(err, context.DeadlineExceeded) || hasCode(err, codeUnavailable) || hasCode(err, codeNotLeader) || hasCode(err, codeNoPeers)
 }
 

@@ -167,6 +167,8 @@ type batch struct {
 	added   []*entry
 	ended   []*entry
 	counts  counts
+	// before is the entry of the series before.
+	before *entry
 	// recent is the source of the series before: nearly always that of the next, too.
 	recent                   *source
 	recentHost, recentTenant string
@@ -177,7 +179,7 @@ func (b *batch) add(s *model.Series) {
 		b.counts.malformed++
 		return
 	}
-	e, hash := b.books.cache.find(s)
+	e, hash := b.find(s)
 	var src *source
 	if e != nil && e.from.parts == b.parts {
 		// Its labels say where it is from; they need not be read again.
@@ -203,11 +205,27 @@ func (b *batch) add(s *model.Series) {
 		b.added = append(b.added, e)
 		src.live = append(src.live, e)
 	}
+	if b.before != nil {
+		b.before.after = e
+	}
+	b.before = e
 	e.batch, e.kind = b.number, s.Kind
 	at := s.Time.UnixMilli()
 	e.last = max(e.last, at)
 	src.newest = max(src.newest, at)
 	b.append(e, start, at, s.Value, nativeOf(s))
+}
+
+// find is the entry of s, or nil, and the hash to add one by. A source sends its series in one order, and to look at the entry that came
+// next the last time spares a look into a map of all of them.
+func (b *batch) find(s *model.Series) (*entry, uint64) {
+	if b.before != nil && s.Key != 0 {
+		// One that was removed has no key.
+		if e := b.before.after; e != nil && e.key == s.Key {
+			return e, e.hash
+		}
+	}
+	return b.books.cache.find(s)
 }
 
 // known is the reference of a series that the store has in memory, 0 where it has not.

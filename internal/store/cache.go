@@ -29,6 +29,8 @@ type entry struct {
 	from *source
 	// next entry with the same hash.
 	next *entry
+	// after is the one that came after it in a batch: nearly always it does so again.
+	after *entry
 }
 
 // cache finds entries by name and labels.
@@ -97,6 +99,7 @@ func (c *cache) setKey(e *entry, key uint64) {
 
 func (c *cache) remove(e *entry) {
 	c.setKey(e, 0)
+	e.after = nil
 	first := c.entries[e.hash]
 	if first == e {
 		if e.next == nil {
