@@ -33,6 +33,8 @@ const (
 	ingestTime, paceTime = 20 * time.Second, 15 * time.Second
 	// behind is how long the server may take to store what it took before it counts as overrun.
 	behind = 3 * time.Second
+	// liveGoal is what a series may take in memory while it is written to, in bytes.
+	liveGoal = 5000
 )
 
 // measureServer finds how many samples a server takes on one core, over the whole way: sockets, queue with every message
@@ -55,7 +57,8 @@ func measureServer(ctx context.Context, o options) ([]row, error) {
 	}
 	rows = append(rows, full...)
 	curve = append(curve, []string{"agents, once a second", "samples/s", "CPU of one core", "resident", "queue at the end", ""})
-	for _, n := range []int{10, 20, 30, 35, 40, 45, 50, 60, 70} {
+	most := 1
+	for _, n := range []int{10, 20, 30, 35, 40, 45, 50, 55, 60, 65, 70, 80} {
 		line, held, err := measurePace(ctx, o, n)
 		if err != nil {
 			return nil, err
@@ -64,16 +67,51 @@ func measureServer(ctx context.Context, o options) ([]row, error) {
 		if !held {
 			break
 		}
+		most = n
 		rows = append(rows[:len(full)], row{what: "server: agents held on one core, at one batch a second", value: float64(n), unit: "agents",
-			detail: fmt.Sprintf("%d containers and %d edges each", simulatedContainers, simulatedEdges)})
+			detail: fmt.Sprintf("%d containers and %d edges each", simulatedContainers, simulatedEdges)},
+			row{what: "server: edges updated per second, on one core", value: float64(n * simulatedEdges), unit: "edges/s",
+				detail: fmt.Sprintf("%d agents with %d edges each; each edge has %d series", n, simulatedEdges, seriesOfEdge())})
 	}
+	large, err := measureGraph(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	rows = append(rows, large...)
 	killed, err := measureKills(ctx)
 	if err != nil {
 		return nil, err
 	}
 	rows = append(rows, killed)
-	return rows, o.document("server.md", "server", rowsTable(rows)+"\n"+markdown(curve))
+	return rows, o.document("server.md", "server", rowsTable(rows)+"\n"+markdown(curve)+"\n"+fleet(rows, most))
 }
+
+// fleet says what agents in great number need, by what was measured.
+func fleet(rows []row, held int) string {
+	const agents = 1000
+	of := func(what string) float64 {
+		for _, r := range rows {
+			if r.what == what {
+				return r.value
+			}
+		}
+		panic("BUG: no row " + what)
+	}
+	each := len(newSimulated(0).series)
+	series, cpu, memory := float64(agents*each), of(rowPerCPU), of(rowResident)
+	servers := (agents + held - 1) / held
+	return fmt.Sprintf(`**%d agents** like these have %d × %d = %.2f million series and send as many samples a second. That is %.2f million / %.0f = %.1f cores, and
+%.2f million × %.1f KB = %.0f GB of memory, at %.1f KB resident for each series. One server stores what comes in one thread, so that it does not use
+that many cores: it takes %d / %d = %d servers of one core and %d × %d × %.1f KB = %.1f GB each, every one with agents of its own.
+`, agents, agents, each, series/1e6, series/1e6, cpu, series/cpu, series/1e6, memory/1e3, series*memory/1e9, memory/1e3,
+		agents, held, servers, held, each, memory/1e3, float64(held*each)*memory/1e9)
+}
+
+// The rows that fleet reckons with.
+const (
+	rowPerCPU   = "server: samples per second of CPU time"
+	rowResident = "server: resident memory per active series"
+)
 
 // fedServer is a server, alone on CPU 0, and agents that feed it.
 type fedServer struct {
@@ -157,6 +195,14 @@ func newSimulated(n int) *simulated {
 	a.encoder, _ = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(256<<10))
 	a.series = otlp.Convert(simulatedSnapshot(n, a.at))
 	return a
+}
+
+// seriesOfEdge is how many series a simulated edge has.
+func seriesOfEdge() int {
+	s := simulatedSnapshot(0, time.Now())
+	whole := len(otlp.Convert(s))
+	s.Edges = nil
+	return (whole - len(otlp.Convert(s))) / simulatedEdges
 }
 
 func simulatedSnapshot(host int, at time.Time) *model.Snapshot {
@@ -282,10 +328,11 @@ func measureIngest(ctx context.Context, o options) ([]row, error) {
 		return nil, err
 	}
 	defer s.close()
-	_, empty, err := s.usage()
+	_, emptyResident, err := s.usage()
 	if err != nil {
 		return nil, err
 	}
+	empty := s.metric("outsight_heap_live_bytes")
 	// A first round makes the series, which happens once.
 	first := map[*simulated]bool{}
 	var mu sync.Mutex
@@ -319,12 +366,14 @@ func measureIngest(ctx context.Context, o options) ([]row, error) {
 		return nil, err
 	}
 	used := after - cpu
+	live := s.metric("outsight_heap_live_bytes")
 	series := float64(len(s.agents[0].series) * agents)
 	detail := fmt.Sprintf("%d agents as fast as they are answered, %.0f series, %v", agents, series, ingestTime)
 	return []row{
 		{what: "server: samples from the socket to the store, per second", value: samples / took.Seconds(), unit: "samples/s", detail: detail},
-		{what: "server: samples per second of CPU time", value: samples / used.Seconds(), unit: "samples/s", detail: "the same run"},
-		{what: "server: memory per active series", value: float64(rss-empty) / series, unit: "B", detail: fmt.Sprintf("%.0f MiB resident, %.0f MiB without series", float64(rss)/(1<<20), float64(empty)/(1<<20))},
+		{what: rowPerCPU, value: samples / used.Seconds(), unit: "samples/s", detail: "the same run"},
+		{what: "server: memory in use per active series", value: (live - empty) / series, unit: "B", budget: liveGoal, detail: fmt.Sprintf("%.0f MiB in use, %.0f MiB without series", live/(1<<20), empty/(1<<20))},
+		{what: rowResident, value: (float64(rss) - float64(emptyResident)) / series, unit: "B", detail: fmt.Sprintf("%.0f MiB resident, %.0f MiB without series; the rest is what waits to be collected", float64(rss)/(1<<20), float64(emptyResident)/(1<<20))},
 	}, nil
 }
 

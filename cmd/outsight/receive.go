@@ -28,7 +28,7 @@ import (
 type receiveFlags struct {
 	// grpc and http are the addresses; empty for none.
 	grpc, http string
-	nats       string
+	nats       queue.Server
 	stream     string
 	replicas   int
 	queueBytes int64
@@ -49,7 +49,11 @@ const (
 func (f *receiveFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.grpc, "otlp", defaultOTLP, "address where OTLP comes by gRPC; empty for none")
 	c.Flags().StringVar(&f.http, "otlp-http", defaultOTLPHTTP, "address where OTLP comes by HTTP, from agents and others; empty for none")
-	c.Flags().StringVar(&f.nats, "nats", "", "URL of a NATS cluster with JetStream that keeps what comes until it is stored (default: in this process)")
+	c.Flags().StringVar(&f.nats.URL, "nats", "", "URLs of a NATS cluster with JetStream that keeps what comes until it is stored (default: in this process)")
+	c.Flags().StringVar(&f.nats.Credentials, "nats-creds", "", "file of the credentials to show there; a user and password, or a token, may be in the URL instead")
+	c.Flags().StringVar(&f.nats.CA, "nats-ca", "", "file of certificates that must have signed the cluster's (default: the system's)")
+	c.Flags().StringVar(&f.nats.Cert, "nats-cert", "", "file of the certificate to show there")
+	c.Flags().StringVar(&f.nats.Key, "nats-key", "", "file of its key")
 	c.Flags().StringVar(&f.stream, "nats-stream", "OUTSIGHT", "name of the stream there; each server needs one of its own")
 	c.Flags().IntVar(&f.replicas, "nats-replicas", 0, "copies of the stream there (default: as many as it has, or 1)")
 	c.Flags().Int64Var(&f.queueBytes, "queue-bytes", 1<<30, "bytes that may wait to be stored; senders are told to wait when it is full")
@@ -109,8 +113,13 @@ func openReceiver(ctx context.Context, f receiveFlags, a access.Access, data str
 			r.close()
 		}
 	}()
-	if f.queueBytes < 1<<20 {
+	switch n := f.nats; {
+	case f.queueBytes < 1<<20:
 		return r, usagef("--queue-bytes is %d, want at least %d", f.queueBytes, 1<<20)
+	case n.URL == "" && (n != queue.Server{} || f.replicas != 0):
+		return r, usagef("--nats-creds, --nats-ca, --nats-cert, --nats-key and --nats-replicas are of the cluster that --nats names, and there is none")
+	case (n.Cert == "") != (n.Key == ""):
+		return r, usagef("--nats-cert and --nats-key: want both or neither")
 	}
 	if f.grpc != "" {
 		// gRPC does TLS itself, so that it can tell what the client has shown.
@@ -127,10 +136,9 @@ func openReceiver(ctx context.Context, f receiveFlags, a access.Access, data str
 		r.http = a.Secure(netutil.LimitListener(r.http, maxSenders))
 	}
 	dir := filepath.Join(data, "queue")
-	if f.nats != "" {
-		r.conn, err = nats.Connect(f.nats, nats.Name("outsight server"), nats.MaxReconnects(-1), nats.Timeout(5*time.Second))
-		if err != nil {
-			return r, fmt.Errorf("connecting to --nats %q: %w", f.nats, err)
+	if f.nats.URL != "" {
+		if r.conn, err = queue.Connect(f.nats, log); err != nil {
+			return r, fmt.Errorf("--nats: %w", err)
 		}
 	} else {
 		if r.embedded, err = ingest.Embed(dir, f.queueBytes+asideBytes+queueRoom, log); err != nil {

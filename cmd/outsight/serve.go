@@ -3,8 +3,6 @@ package main
 import (
 	"errors"
 	"net"
-	"os"
-	"runtime/debug"
 
 	"outsight/internal/access"
 	"outsight/internal/agent"
@@ -36,12 +34,4 @@ func asListenError(address string, err error) error {
 		return listenError{address, err}
 	}
 	return err
-}
-
-// limitMemory makes the collector of unused memory work harder near a limit, unless the user
-// has set one.
-func limitMemory(bytes int64) {
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(bytes)
-	}
 }

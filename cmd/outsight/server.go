@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -69,10 +68,6 @@ serves what is in there.`,
 			}
 			o.begin = o.any() && (asked(c) || !c.Flags().Changed("data"))
 			limitMemory(serverMemory + int64(o.maxSeries)*seriesMemory)
-			if os.Getenv("GOGC") == "" {
-				// Most of the heap is series, which stay: to look through them half as often is worth the room.
-				debug.SetGCPercent(serverGC)
-			}
 			return runServer(c.Context(), o, c.OutOrStdout())
 		},
 	}
@@ -94,7 +89,8 @@ const (
 	// serverMemory and seriesMemory are near what a server needs, without series and for each of them.
 	serverMemory = 512 << 20
 	seriesMemory = 4 << 10
-	serverGC     = 200
+	// A query may hold at least leastSamples, and as many as the map of all series needs: one of each, and the buckets of a tenth.
+	leastSamples, samplesPerSeries = 5_000_000, 8
 	// serverLate is how much later than the newest a sample may come: as long as agents spool while a server is away.
 	serverLate = 24 * time.Hour
 )
@@ -115,6 +111,7 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 	defer page.Close()
 	kept, err := o.storeFlags.openOr(o.data, store.Options{
 		Retention: o.retention, MaxBytes: o.maxBytes, MaxSeries: o.maxSeries, OutOfOrder: min(serverLate, o.retention), Logger: o.logger,
+		MaxSamples: max(leastSamples, samplesPerSeries*o.maxSeries),
 	})
 	if err != nil {
 		return err

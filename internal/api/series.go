@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"outsight/internal/graph"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
@@ -133,16 +135,35 @@ func (s *server) read(ctx context.Context, from, to time.Time) (windowData, erro
 	if err != nil {
 		return data, err
 	}
-	query := fmt.Sprintf("last_over_time(%s[%ds])", windowQuery, int(recent.Seconds()))
-	for _, at := range times {
-		results, err := s.querier.Instant(ctx, query, at)
-		if err != nil {
-			return data, fmt.Errorf("reading the values at %s: %w", at.Format(time.RFC3339), err)
-		}
-		data.add(results)
+	if err := s.readAt(ctx, times, &data); err != nil {
+		return data, err
 	}
 	err = s.readEnded(ctx, &data)
 	return data, err
+}
+
+// readAt adds the values at some times. Two are read at once: most windows have but a beginning and an end, and where series are many
+// the reading is nearly all that a map takes.
+func (s *server) readAt(ctx context.Context, times []time.Time, data *windowData) error {
+	query := fmt.Sprintf("last_over_time(%s[%ds])", windowQuery, int(recent.Seconds()))
+	read := make([][]model.QueryResult, len(times))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(2)
+	for i, at := range times {
+		group.Go(func() (err error) {
+			if read[i], err = s.querier.Instant(ctx, query, at); err != nil {
+				return fmt.Errorf("reading the values at %s: %w", at.Format(time.RFC3339), err)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for _, results := range read {
+		data.add(results)
+	}
+	return nil
 }
 
 // maxRestarts bounds the restarts of agents that are followed in a window; past it, what was

@@ -33,6 +33,7 @@ func BenchmarkDecode(b *testing.B) {
 		if err != nil || len(batch.Series) != len(series) {
 			b.Fatal(err)
 		}
+		batch.release()
 	}
 	b.ReportMetric(float64(b.N)*float64(len(series))/b.Elapsed().Seconds(), "samples/s")
 }

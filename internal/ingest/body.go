@@ -40,11 +40,12 @@ func (i *Ingest) read(r io.Reader, limit int64) (b []byte, held int64, err error
 			return nil, held, err
 		}
 		held = size
-		grown := make([]byte, len(b), size)
+		grown := i.bodies.get(int(size))[:len(b)]
 		copy(grown, b)
+		i.bodies.put(b)
 		b = grown
-		for len(b) < cap(b) {
-			n, err := r.Read(b[len(b):cap(b)])
+		for int64(len(b)) < size {
+			n, err := r.Read(b[len(b):size])
 			b = b[:len(b)+n]
 			if err == io.EOF {
 				return b, held, nil
@@ -73,17 +74,18 @@ func (i *Ingest) decompress(encoding string, raw []byte) (b []byte, held int64, 
 		return b, held, asMalformed("gzip", err)
 	case "zstd":
 		// A frame that tells its size is read at once.
-		var head zstd.Header
-		if head.Decode(raw) == nil && head.HasFCS && head.FrameContentSize <= uint64(i.options.MaxDecompressed) {
-			held = int64(head.FrameContentSize)
+		if size, told := i.sizeOf(raw); told {
+			held = int64(size)
 			if err := i.reserve(held); err != nil {
 				return nil, 0, err
 			}
-			b, err := i.sized.DecodeAll(raw, make([]byte, 0, held))
+			buffer := i.bodies.get(size)
+			b, err := i.sized.DecodeAll(raw, buffer[:0:held])
 			if !errors.Is(err, zstd.ErrDecoderSizeExceeded) {
-				return b, held, asMalformed("zstd", i.asTooLarge(err))
+				return buffer[:len(b)], held, asMalformed("zstd", i.asTooLarge(err))
 			}
 			// More frames follow, of which nothing is known: they count as they come.
+			i.bodies.put(buffer)
 			i.release(held)
 		}
 		z, err := zstd.NewReader(bytes.NewReader(raw), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
@@ -96,6 +98,15 @@ func (i *Ingest) decompress(encoding string, raw []byte) (b []byte, held int64, 
 		return b, held, asMalformed("zstd", i.asTooLarge(err))
 	}
 	return nil, 0, fmt.Errorf("%w: Content-Encoding %.40q, want gzip, zstd or identity", errUnsupported, encoding)
+}
+
+// sizeOf is how many bytes a frame of zstd says that it has, if it says that and may have so many.
+func (i *Ingest) sizeOf(frame []byte) (size int, told bool) {
+	var head zstd.Header
+	if head.Decode(frame) != nil || !head.HasFCS || head.FrameContentSize > uint64(i.options.MaxDecompressed) {
+		return 0, false
+	}
+	return int(head.FrameContentSize), true
 }
 
 func (i *Ingest) asTooLarge(err error) error {

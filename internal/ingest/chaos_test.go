@@ -32,6 +32,8 @@ func TestMain(m *testing.M) {
 	switch os.Getenv(roleEnv) {
 	case "server":
 		fmt.Println(serve(os.Getenv("DIR"), os.Getenv("ADDRESS")))
+	case "nats":
+		fmt.Println(natsNode(os.Getenv("DIR"), os.Getenv("ADDRESS")))
 	case "agent":
 		fmt.Println(watch(os.Getenv("DIR"), "http://"+os.Getenv("ADDRESS")))
 	default:

@@ -50,6 +50,10 @@ func (i *Ingest) appendOne(ctx context.Context, d *queue.Delivery) error {
 	if err == nil {
 		err = i.append(ctx, batch, d.Header(headerWhole) != "")
 	}
+	if !errors.Is(err, errPoison) {
+		// Whoever panicked may have kept anything of it.
+		defer batch.release()
+	}
 	switch {
 	case err == nil:
 		i.counts.appended.Add(uint64(len(batch.Series)))
@@ -102,11 +106,14 @@ func (i *Ingest) batchOf(d *queue.Delivery) (b *Batch, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: header %s: %w", errPoison, headerReceived, err)
 	}
-	body, err := i.decoder.DecodeAll(d.Data, nil)
+	size, _ := i.sizeOf(d.Data)
+	body, err := i.decoder.DecodeAll(d.Data, i.bodies.get(size))
 	if err != nil {
 		return nil, fmt.Errorf("%w: decompressing: %w", errPoison, err)
 	}
-	if b, err = i.own.Decode(body, d.Header(headerTenant), time.UnixMilli(received)); err != nil {
+	defer i.bodies.put(body)
+	tenant := d.Header(headerTenant)
+	if b, err = i.decode(request{body: body, sender: sender{tenant: tenant}, batch: namedBatch(d.Header(headerID), tenant)}, time.UnixMilli(received)); err != nil {
 		return nil, fmt.Errorf("%w: %w", errPoison, err)
 	}
 	if length := d.Header(headerNames); length != "" {

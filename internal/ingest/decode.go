@@ -26,8 +26,8 @@ type Limits struct {
 	Labels int
 	// Ahead is how far a time may lie ahead of the server's clock (10 min), Behind how far back (24 h).
 	Ahead, Behind time.Duration
-	// Remembered sets of labels (500,000, of about 1 KB each); twice as many for a moment. Where more series than that
-	// come, each is read anew.
+	// Remembered sets of labels (500,000, of about 1 KB each), of which all metrics of a container or an edge have one or two, and
+	// those of each classic histogram; twice as many for a moment. Where more than that come, each is read anew.
 	Remembered int
 }
 
@@ -51,17 +51,6 @@ const (
 	cachedOrigins = 20_000
 )
 
-// Batch is what a request holds.
-type Batch struct {
-	// Series in the order of the request. Labels are shared with those of other batches and must not be changed.
-	Series []model.Series
-	// Points is the number of data points in the request, of which Rejected have no place in Series.
-	Points   uint64
-	Rejected Rejections
-	// ours is whether all of it is in otlp.Scope.
-	ours bool
-}
-
 // Decoder turns requests into series. It remembers sets of labels: what an agent sends every second is found by one
 // comparison of bytes. It is for one goroutine.
 type Decoder struct {
@@ -71,8 +60,10 @@ type Decoder struct {
 	metrics map[metricKey]*metric
 	// sets of labels by hash: those used since the last turn, and those used before it.
 	recent, older map[uint64]*labelSet
-	seed          maphash.Seed
-	numbers       uint64
+	// divided counts what the recent ones remember of points that are several series.
+	divided int
+	seed    maphash.Seed
+	numbers uint64
 	// bytes and series of the last request.
 	bytes, series int
 }
@@ -104,10 +95,11 @@ type reading struct {
 func (d *Decoder) Decode(body []byte, tenant string, received time.Time) (*Batch, error) {
 	d.turn()
 	r := &reading{
-		Decoder: d, batch: &Batch{ours: true, Series: make([]model.Series, 0, len(body)/d.pointBytes()+16)},
+		Decoder: d, batch: newBatch(len(body)/d.pointBytes() + 16),
 		oldest: received.Add(-d.limits.Behind).UnixMilli(), newest: received.Add(d.limits.Ahead).UnixMilli(),
 	}
 	if err := r.request(body, tenant); err != nil {
+		r.batch.release()
 		return nil, err
 	}
 	d.bytes, d.series = len(body), len(r.batch.Series)
@@ -119,12 +111,12 @@ func (d *Decoder) pointBytes() int { return max(32, d.bytes*15/16/(d.series+1)) 
 
 // turn lets go of what was not used for long. What is used again moves to the recent ones.
 func (d *Decoder) turn() {
-	if len(d.recent) >= d.limits.Remembered {
-		d.older, d.recent = d.recent, map[uint64]*labelSet{}
+	if len(d.recent)+d.divided >= d.limits.Remembered {
+		d.older, d.recent, d.divided = d.recent, map[uint64]*labelSet{}, 0
 	}
 	if len(d.origins) >= cachedOrigins || len(d.metrics) >= cachedOrigins {
 		d.origins, d.metrics = map[string]*origin{}, map[metricKey]*metric{}
-		d.recent, d.older = map[uint64]*labelSet{}, nil
+		d.recent, d.older, d.divided = map[uint64]*labelSet{}, nil, 0
 	}
 }
 

@@ -102,10 +102,18 @@ func (r *reading) part(p *point, to part, v float64) {
 // parts are the series that a set's points are stored as, made anew where the bounds are others than before. They are nil
 // for bounds that are not in order.
 func (r *reading) parts(set *labelSet, bounds []uint64, build func() []part) []part {
-	if set.parts == nil || !slices.Equal(set.bounds, bounds) {
-		set.parts, set.bounds = build(), slices.Clone(bounds)
+	known := set.parts[r.metric]
+	if known == nil || !slices.Equal(known.bounds, bounds) {
+		known = &partSet{slices.Clone(bounds), build()}
+		if set.parts == nil {
+			set.parts = map[*metric]*partSet{}
+		}
+		if set.parts[r.metric] == nil {
+			r.divided++
+		}
+		set.parts[r.metric] = known
 	}
-	return set.parts
+	return known.parts
 }
 
 func classicParts(name string, labels []model.Label, bounds []uint64) []part {
@@ -150,14 +158,21 @@ type buckets struct {
 }
 
 func (r *reading) buckets(b []byte) (s buckets, ok bool) {
+	// A count takes at least a byte.
+	all := r.batch.room(min(len(b), maxBuckets+1))
+	from := len(all)
 	f := fields{rest: b}
 	for f.next() {
 		switch {
 		case f.varint(1):
 			s.offset = int32(uint32(f.number)>>1) ^ -int32(f.number&1)
 		case f.num == 2:
-			s.counts = f.appendVarints(s.counts, maxBuckets)
+			all = f.appendVarints(all, from+maxBuckets)
 		}
+	}
+	r.batch.counts = all
+	if len(all) > from {
+		s.counts = all[from:len(all):len(all)]
 	}
 	// Far from any limit of what is computed with it.
 	return s, !f.bad && len(s.counts) <= maxBuckets && s.offset > -1<<24 && s.offset < 1<<24
@@ -177,7 +192,7 @@ func (r *reading) exponential(p *point) error {
 		r.reject(BadHistogram)
 		return nil
 	}
-	s := model.Series{Name: r.metric.name, Labels: p.set.labels, Kind: model.HistogramSeries, Time: p.time(), Start: p.startTime(), Key: p.set.key}
+	s := model.Series{Name: r.metric.name, Labels: p.set.labels, Kind: model.HistogramSeries, Time: p.time(), Start: p.startTime(), Key: p.set.key(r.metric)}
 	if r.origin.ours && p.scale == model.Scale && len(negative.counts) == 0 && p.zeroThreshold == model.ZeroThreshold.Seconds() && p.sum >= 0 && p.sum < 1.8e10 {
 		if h, ok := model.NewDense(positive.offset+1, positive.counts, p.count, p.zero, uint64(math.Round(p.sum*1e9))); ok {
 			s.Histogram = h

@@ -73,10 +73,15 @@ func (i *Ingest) post(w http.ResponseWriter, r *http.Request, media string) (ten
 		return tenant, rejected, asMalformed("reading the body", err)
 	}
 	encoding := strings.ToLower(r.Header.Get("Content-Encoding"))
+	// The queue has its own copy of what it took.
+	defer i.bodies.put(raw)
 	body, more, err := i.decompress(encoding, raw)
 	held += more
 	if err != nil {
 		return tenant, rejected, err
+	}
+	if encoding == "zstd" || encoding == "gzip" {
+		defer i.bodies.put(body)
 	}
 	in := request{body: body, sender: sender{tenant, r.RemoteAddr}, batch: batch}
 	if encoding == "zstd" {

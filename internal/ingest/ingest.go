@@ -27,6 +27,7 @@ import (
 	"regexp"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,9 +110,10 @@ type Ingest struct {
 	// sized gives no more than there is room for already.
 	sized    *zstd.Decoder
 	decoders []*sharedDecoder
-	own      *Decoder
+	bodies   buffers
 	seed     maphash.Seed
 	handed   handover
+	names    names
 	inFlight atomic.Int64
 	// receiving has a place for each message of gRPC that is being read.
 	receiving chan struct{}
@@ -144,7 +146,6 @@ func New(q *queue.Queue, s Store, o Options) (*Ingest, error) {
 	if i.sized, err = zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(maxWindow)); err != nil {
 		return nil, fmt.Errorf("making a decompressor: %w", err)
 	}
-	i.own = NewDecoder(i.options.Limits)
 	for range min(runtime.GOMAXPROCS(0), 4) {
 		i.decoders = append(i.decoders, &sharedDecoder{Decoder: NewDecoder(i.options.Limits)})
 	}
@@ -153,6 +154,7 @@ func New(q *queue.Queue, s Store, o Options) (*Ingest, error) {
 	for _, name := range i.options.TenantNames {
 		i.tenants[name] = &ledger{}
 	}
+	i.names.most = i.options.Limits.Remembered
 	i.readSuspect()
 	return i, nil
 }
@@ -182,18 +184,20 @@ type request struct {
 var errBusy = errors.New("too much is under way")
 
 // take keeps a request. It has returned without an error when the request outlives the loss of power.
-func (i *Ingest) take(ctx context.Context, r request) (rejected Rejections, err error) {
+func (i *Ingest) take(ctx context.Context, r request) (_ Rejections, err error) {
 	received := i.options.Now().Truncate(time.Millisecond)
 	batch, err := i.decode(r, received)
 	if err != nil {
-		return rejected, err
+		return Rejections{}, err
 	}
 	i.counts.points.Add(batch.Points)
 	for reason, n := range batch.Rejected {
 		i.reject(r.sender, Reason(reason), n, explanations[reason])
 	}
-	if len(batch.Series) == 0 {
-		return batch.Rejected, nil
+	rejected, samples := batch.Rejected, uint64(len(batch.Series))
+	if samples == 0 {
+		batch.release()
+		return rejected, nil
 	}
 	m := queue.Message{ID: r.id(), Data: r.compressed, Header: map[string]string{
 		headerReceived: strconv.FormatInt(received.UnixMilli(), 10),
@@ -209,6 +213,7 @@ func (i *Ingest) take(ctx context.Context, r request) (rejected Rejections, err 
 		m.Header[headerWhole] = "1"
 		named, err := i.name(ctx, batch.Series)
 		if err != nil {
+			batch.release()
 			return rejected, err
 		}
 		var length int
@@ -217,17 +222,16 @@ func (i *Ingest) take(ctx context.Context, r request) (rejected Rejections, err 
 		}
 		batch.Series = named
 	}
-	// Before it is published: the consumer may have it at once.
-	rejected, samples := batch.Rejected, uint64(len(batch.Series))
+	// Before it is published: the consumer may have it at once, and it is the consumer's then.
 	i.handed.put(m.ID, batch)
 	duplicate, err := i.queue.Publish(ctx, m)
 	if err != nil {
-		i.handed.take(m.ID)
+		i.handed.take(m.ID).release()
 		return rejected, err
 	}
 	if duplicate {
 		// The consumer gets the first one alone.
-		i.handed.take(m.ID)
+		i.handed.take(m.ID).release()
 		i.counts.duplicates.Add(1)
 		return rejected, nil
 	}
@@ -244,17 +248,26 @@ func (r *request) id() string {
 	return r.tenant + "/" + hex.EncodeToString(sum[:16])
 }
 
+// decode reads a request with the Decoder that has read the same sender's before.
 func (i *Ingest) decode(r request, received time.Time) (*Batch, error) {
-	key := r.batch
-	if n := len(key) - batchNumberBytes; n > 0 {
-		key = key[:n]
+	hash := uint64(0)
+	if n := len(r.batch) - batchNumberBytes; n > 0 {
+		hash = maphash.String(i.seed, r.batch[:n])
 	} else {
-		key = string(r.body[:min(len(r.body), 128)])
+		hash = maphash.Bytes(i.seed, r.body[:min(len(r.body), 128)])
 	}
-	d := i.decoders[maphash.String(i.seed, key)%uint64(len(i.decoders))]
+	d := i.decoders[hash%uint64(len(i.decoders))]
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.Decode(r.body, r.tenant, received)
+}
+
+// namedBatch is the batch of which id is the ID, empty where that is of a request without one.
+func namedBatch(id, tenant string) string {
+	if batch := strings.TrimPrefix(id, tenant+"/"); batchName.MatchString(batch) {
+		return batch
+	}
+	return ""
 }
 
 // batchNumberBytes is the length of the number at the end of a batch's name.
@@ -334,11 +347,13 @@ func (b *Batch) weight() int {
 	return n
 }
 
+// put takes over b, whether there is room for it or not.
 func (h *handover) put(id string, b *Batch) {
 	weight := b.weight()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.weight+weight > maxHanded || h.batches[id] != nil {
+		b.release()
 		return
 	}
 	h.batches[id] = b

@@ -34,45 +34,62 @@ type origin struct {
 	bad            bool
 }
 
-// labelSet is the labels of a series, and what they were made from.
+// labelSet is the labels of points, and what they were made from. All metrics whose points have the same attributes share
+// it: an edge's or a container's series are some thirty, and one set for each would be most of what a Decoder holds.
 type labelSet struct {
 	origin *origin
-	metric *metric
 	// raw attributes; the values of labels are parts of it.
 	raw    string
 	labels []model.Label
-	// key of the series, where the set is that of one.
-	key uint64
-	bad bool
-	// bounds and parts of a point that is several series.
-	bounds []uint64
-	parts  []part
-	next   *labelSet
+	// number of the set, of its own in this process.
+	number uint64
+	bad    bool
+	// parts of the metrics of which a point is several series.
+	parts map[*metric]*partSet
+	next  *labelSet
 }
 
-// seriesKeys gives each set of labels of each metric a number.
-var seriesKeys atomic.Uint64
+// partSet is what a point of some bounds is stored as.
+type partSet struct {
+	bounds []uint64
+	parts  []part
+}
 
-// set finds or makes the labels of a point of the current metric.
+// setNumbers gives each set of labels a number. With that of a metric it is the key of a series.
+var setNumbers atomic.Uint64
+
+// metricBits of a series' key tell metrics apart, the others sets of labels.
+const metricBits = 24
+
+// key is what stands for the series of a metric that has the labels of s; 0 where there are too many metrics for that.
+func (s *labelSet) key(m *metric) uint64 {
+	if m.number >= 1<<metricBits {
+		return 0
+	}
+	return s.number<<metricBits | m.number
+}
+
+// set finds or makes the labels of a point.
 func (r *reading) set(raw []byte, field int32) (*labelSet, error) {
 	if len(raw) > maxRemembered {
 		return &labelSet{bad: true}, nil
 	}
-	hash := maphash.Bytes(r.seed, raw) ^ (r.origin.number*0x9e3779b97f4a7c15 + r.metric.number*0xc2b2ae3d27d4eb4f)
+	hash := maphash.Bytes(r.seed, raw) ^ r.origin.number*0x9e3779b97f4a7c15
 	for s := r.recent[hash]; s != nil; s = s.next {
-		if s.origin == r.origin && s.metric == r.metric && s.raw == string(raw) {
+		if s.origin == r.origin && s.raw == string(raw) {
 			return s, nil
 		}
 	}
 	for s := r.older[hash]; s != nil; s = s.next {
-		if s.origin == r.origin && s.metric == r.metric && s.raw == string(raw) {
+		if s.origin == r.origin && s.raw == string(raw) {
 			again := *s
-			again.next = r.recent[hash]
+			// Some of the parts may be of metrics that are gone; the others are made anew.
+			again.next, again.parts = r.recent[hash], nil
 			r.recent[hash] = &again
 			return &again, nil
 		}
 	}
-	s := &labelSet{origin: r.origin, metric: r.metric, raw: string(raw), key: seriesKeys.Add(1)}
+	s := &labelSet{origin: r.origin, raw: string(raw), number: setNumbers.Add(1)}
 	pairs, err := attributes(raw, s.raw, field)
 	if err != nil {
 		return nil, err

@@ -31,8 +31,7 @@ func (r *reading) metricOf(name, unit []byte, kind uint8, monotonic bool) *metri
 	if m := r.metrics[key]; m != nil {
 		return m
 	}
-	r.numbers++
-	m := &metric{number: r.numbers, name: key.name}
+	m := &metric{number: uint64(len(r.metrics)) + 1, name: key.name}
 	if !key.ours {
 		var err error
 		if m.name, err = metricNamer.Build(otlptranslator.Metric{Name: key.name, Unit: key.unit, Type: key.otlpType()}); err != nil {

@@ -44,11 +44,7 @@ func (i *Ingest) name(ctx context.Context, series []model.Series) ([]model.Serie
 		return series, nil
 	}
 	named := i.options.Name(series)
-	for n := range named {
-		if len(named[n].Labels) != len(series[n].Labels) {
-			named[n].Key = 0
-		}
-	}
+	i.names.settle(series, named)
 	return named, nil
 }
 

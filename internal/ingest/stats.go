@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime/metrics"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -121,6 +122,7 @@ func (s *Stats) WriteMetrics(w io.Writer) error {
 	family("outsight_ingest_duplicate_requests_total", "counter", "Requests that had been taken before", "", s.Duplicates)
 	family("outsight_ingest_poison_messages_total", "counter", "Messages that were set aside since they cannot be stored", "", s.Poison)
 	family("outsight_ingest_in_flight_bytes", "gauge", "Bytes of requests that are being worked on", "", s.InFlight)
+	family("outsight_heap_live_bytes", "gauge", "Memory of this process that was in use when the collector of unused memory last looked", "", liveHeap())
 	family("outsight_queue_messages", "gauge", "Messages that wait in the queue", "", s.Queue.Messages)
 	family("outsight_queue_bytes", "gauge", "Bytes of messages that wait in the queue", "", s.Queue.Bytes)
 	family("outsight_queue_capacity_bytes", "gauge", "Bytes for which the queue has room", "", s.Queue.MaxBytes)
@@ -130,6 +132,16 @@ func (s *Stats) WriteMetrics(w io.Writer) error {
 	family("outsight_queue_redelivered_total", "counter", "Messages that the queue handed out again", "", s.Queue.Redelivered)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// liveHeap is what the last collection left, in bytes: what is needed, without what waits to be collected.
+func liveHeap() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(sample)
+	if sample[0].Value.Kind() != metrics.KindUint64 {
+		return 0
+	}
+	return sample[0].Value.Uint64()
 }
 
 // Metrics answers /metrics.

@@ -63,6 +63,11 @@ func (n *namer) name(s *model.Series) {
 	if len(s.Labels) == 0 {
 		return
 	}
+	// Nearly always it has the labels of a series before it; only this metric is more than its labels.
+	if labels, ok := n.whole[wholeKey{&s.Labels[0], len(s.Labels)}]; ok && s.Name != otlp.EdgeConfidence {
+		s.Labels = labels
+		return
+	}
 	if value(s.Labels, otlp.LabelSide) != "" {
 		ends := n.edge(s.Labels)
 		n.add(s, ends.labels)
@@ -83,10 +88,11 @@ func (n *namer) name(s *model.Series) {
 }
 
 func (n *namer) add(s *model.Series, labels []model.Label) {
+	key := wholeKey{&s.Labels[0], len(s.Labels)}
 	if len(labels) == 0 {
+		n.whole[key] = s.Labels
 		return
 	}
-	key := wholeKey{&s.Labels[0], len(s.Labels)}
 	merged, ok := n.whole[key]
 	if !ok {
 		merged = merge(s.Labels, labels)

@@ -24,6 +24,10 @@ type Span struct {
 // and it is what a reader that checks sums must be given.
 func (h *Histogram) Sparse() (spans []Span, deltas []int64, total uint64) {
 	total = h.ZeroCount
+	// Who stores histograms does this for each of them every second, and keeps the last one.
+	if runs, counts := h.sparseSize(); counts > 0 {
+		spans, deltas = make([]Span, 0, runs), make([]int64, 0, counts)
+	}
 	next, last := int32(0), uint64(0)
 	add := func(index int32, n uint64) {
 		gap := index - next
@@ -50,6 +54,29 @@ func (h *Histogram) Sparse() (spans []Span, deltas []int64, total uint64) {
 		add(OverflowBucket, h.OverflowCount)
 	}
 	return spans, deltas, total
+}
+
+// sparseSize is how many spans and counts Sparse gives.
+func (h *Histogram) sparseSize() (runs, counts int) {
+	next := int32(0)
+	add := func(index int32) {
+		if gap := index - next; runs == 0 || gap > mergeGap {
+			runs++
+		} else {
+			counts += int(gap)
+		}
+		counts++
+		next = index + 1
+	}
+	for i, n := range h.Buckets {
+		if n != 0 {
+			add(h.Offset + int32(i))
+		}
+	}
+	if h.OverflowCount != 0 {
+		add(OverflowBucket)
+	}
+	return runs, counts
 }
 
 // Dense is h as the counts of consecutive buckets and the index of the first of them, the OverflowCount in the

@@ -12,8 +12,6 @@ import (
 )
 
 const (
-	// ackWait is how long a consumer that says nothing may take before a message is handed out again.
-	ackWait = time.Minute
 	// What is handed to the consumer at a time is bounded by these.
 	groupMessages = 256
 	groupBytes    = 16 << 20
@@ -92,7 +90,7 @@ func (q *Queue) deal(ctx context.Context, group []*Delivery, handle func(context
 		}
 		q.options.Logger.Warn("messages wait in the queue", "messages", len(group), "error", err)
 		for _, d := range group {
-			// What fails here is handed out again after ackWait, which does no harm.
+			// What fails here is handed out again after AckWait, which does no harm.
 			_ = d.msg.InProgress()
 		}
 		wait(ctx, pause)

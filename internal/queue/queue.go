@@ -39,6 +39,8 @@ type Options struct {
 	Patience time.Duration
 	// Duplicates is how long a message's ID is remembered (2 min).
 	Duplicates time.Duration
+	// AckWait is how long a consumer that says nothing may take before a message is handed out again (1 min).
+	AckWait time.Duration
 	// Replicas of the streams in a cluster (as many as they have, or 1 where they are missing).
 	Replicas int
 	Logger   *slog.Logger
@@ -51,6 +53,7 @@ func (o Options) withDefaults() Options {
 	o.InFlight = cmp.Or(o.InFlight, 32<<20)
 	o.Patience = cmp.Or(o.Patience, 5*time.Second)
 	o.Duplicates = cmp.Or(o.Duplicates, 2*time.Minute)
+	o.AckWait = cmp.Or(o.AckWait, time.Minute)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -88,12 +91,30 @@ func replicas(ctx context.Context, js jetstream.JetStream, name string, wanted i
 }
 
 // Open makes the stream where it is missing, and takes it over from any other Queue: a stream is read by one process.
+// While a cluster comes up or has no leader it waits, until ctx ends.
 func Open(ctx context.Context, conn *nats.Conn, o Options) (*Queue, error) {
-	o = o.withDefaults()
 	js, err := jetstream.New(conn)
 	if err != nil {
 		return nil, fmt.Errorf("opening the queue: %w", err)
 	}
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		attempt, cancel := context.WithTimeout(ctx, openTime)
+		q, err := open(attempt, conn, js, o.withDefaults())
+		cancel()
+		if err == nil || ctx.Err() != nil || !isAway(err) {
+			return q, err
+		}
+		wait(ctx, pause)
+	}
+}
+
+// errComing means that the servers which are to have the consumer do not have the stream yet.
+var errComing = errors.New("copies of the stream are being made")
+
+// openTime bounds an attempt to open a stream: a cluster does not answer what came while it had no leader.
+const openTime = 10 * time.Second
+
+func open(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, o Options) (_ *Queue, err error) {
 	q := &Queue{options: o, conn: conn, js: js, inFlight: semaphore.NewWeighted(o.InFlight)}
 	q.stream, err = js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name: o.Stream, Subjects: []string{subject(o.Stream)}, Retention: jetstream.WorkQueuePolicy,
@@ -111,7 +132,7 @@ func Open(ctx context.Context, conn *nats.Conn, o Options) (*Queue, error) {
 		return nil, fmt.Errorf("making the stream %q: %w", aside(o.Stream), err)
 	}
 	// A new consumer begins with the oldest message at once. The one of a server that was killed would hand out what that one had only
-	// after ackWait, behind younger messages.
+	// after AckWait, behind younger messages.
 	if err := q.stream.DeleteConsumer(ctx, consumerName); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil, fmt.Errorf("taking over the consumer of %q: %w", o.Stream, err)
 	}
@@ -121,8 +142,11 @@ func Open(ctx context.Context, conn *nats.Conn, o Options) (*Queue, error) {
 	}
 	q.leftover = info.State.LastSeq
 	q.consumer, err = q.stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
-		Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxDeliver: -1, MaxAckPending: 100_000,
+		Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy, AckWait: o.AckWait, MaxDeliver: -1, MaxAckPending: 100_000,
 	})
+	if hasCode(err, codeNoResources) {
+		err = fmt.Errorf("%w: %w", errComing, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("making the consumer of %q: %w", o.Stream, err)
 	}
@@ -170,7 +194,7 @@ func (q *Queue) Publish(ctx context.Context, m Message) (duplicate bool, err err
 				q.counts.duplicates.Add(1)
 			}
 			return ack.Duplicate, nil
-		case !isBusy(err):
+		case !isBusy(err) && !isAway(err):
 			q.counts.failed.Add(1)
 			if isFull(err) {
 				return false, fmt.Errorf("%w: %w", ErrFull, err)
@@ -180,6 +204,10 @@ func (q *Queue) Publish(ctx context.Context, m Message) (duplicate bool, err err
 		q.counts.retried.Add(1)
 		select {
 		case <-ctx.Done():
+			if isAway(err) {
+				q.counts.failed.Add(1)
+				return false, fmt.Errorf("writing to the queue: %w", err)
+			}
 			q.counts.full.Add(1)
 			return false, fmt.Errorf("%w: %w", ErrFull, err)
 		case <-time.After(pause):
@@ -196,11 +224,20 @@ const (
 	codeStoreFailed     = 10077 // the stream's own bounds among others
 	codeNoStorage       = 10047
 	codeNoResources     = 10023
+	codeUnavailable     = 10008
+	codeNotLeader       = 10009
+	codeNoPeers         = 10005 // of those that there should be, too few have come yet
 )
 
 func isBusy(err error) bool { return hasCode(err, codeTooManyRequests) }
 func isFull(err error) bool {
 	return hasCode(err, codeStoreFailed) || hasCode(err, codeNoStorage) || hasCode(err, codeNoResources)
+}
+
+// isAway is whether there is nobody to answer, as while a cluster elects a leader.
+func isAway(err error) bool {
+	return errors.Is(err, errComing) || errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrTimeout) ||
+		errors.Is(err, context.DeadlineExceeded) || hasCode(err, codeUnavailable) || hasCode(err, codeNotLeader) || hasCode(err, codeNoPeers)
 }
 
 func hasCode(err error, code jetstream.ErrorCode) bool {

@@ -167,6 +167,8 @@ type batch struct {
 	added   []*entry
 	ended   []*entry
 	counts  counts
+	// before is the entry of the series before.
+	before *entry
 	// recent is the source of the series before: nearly always that of the next, too.
 	recent                   *source
 	recentHost, recentTenant string
@@ -177,11 +179,19 @@ func (b *batch) add(s *model.Series) {
 		b.counts.malformed++
 		return
 	}
-	src := b.source(s)
-	e, hash := b.books.cache.find(s)
+	e, hash := b.find(s)
+	var src *source
+	if e != nil && e.from.parts == b.parts {
+		// Its labels say where it is from; they need not be read again.
+		src = e.from
+		b.touch(src)
+	} else {
+		src = b.source(s)
+	}
 	var start int64
 	if e == nil {
 		e = b.books.cache.add(s, hash)
+		e.from = src
 		// One that the store has already, from before a restart or a silence, takes no room.
 		if e.ref = b.known(e); e.ref == 0 {
 			if b.room <= 0 {
@@ -195,11 +205,27 @@ func (b *batch) add(s *model.Series) {
 		b.added = append(b.added, e)
 		src.live = append(src.live, e)
 	}
+	if b.before != nil {
+		b.before.after = e
+	}
+	b.before = e
 	e.batch, e.kind = b.number, s.Kind
 	at := s.Time.UnixMilli()
 	e.last = max(e.last, at)
 	src.newest = max(src.newest, at)
 	b.append(e, start, at, s.Value, nativeOf(s))
+}
+
+// find is the entry of s, or nil, and the hash to add one by. A source sends its series in one order, and to look at the entry that came
+// next the last time spares a look into a map of all of them.
+func (b *batch) find(s *model.Series) (*entry, uint64) {
+	if b.before != nil && s.Key != 0 {
+		// One that was removed has no key.
+		if e := b.before.after; e != nil && e.key == s.Key {
+			return e, e.hash
+		}
+	}
+	return b.books.cache.find(s)
 }
 
 // known is the reference of a series that the store has in memory, 0 where it has not.
@@ -274,12 +300,17 @@ func (b *batch) source(s *model.Series) *source {
 		src = &source{parts: b.parts}
 		b.books.sources[key] = src
 	}
+	b.touch(src)
+	b.recent, b.recentHost, b.recentTenant = src, host, tenant
+	return src
+}
+
+// touch notes that a source has a part in the batch.
+func (b *batch) touch(src *source) {
 	if src.batch != b.number {
 		src.batch, src.newest, src.came = b.number, math.MinInt64, b.books.now()
 		b.touched = append(b.touched, src)
 	}
-	b.recent, b.recentHost, b.recentTenant = src, host, tenant
-	return src
 }
 
 // partsKey is the one source of all that comes by AppendPart; no host has it.
@@ -302,7 +333,7 @@ func (b *batch) end() {
 		}
 	}
 	for _, src := range b.books.sources {
-		if src.batch != b.number && !src.parts && b.recent != nil && b.books.now().Sub(src.came) > idleAfter {
+		if src.batch != b.number && !src.parts && len(b.touched) > 0 && b.books.now().Sub(src.came) > idleAfter {
 			for _, e := range src.live {
 				b.mark(e, src.last+1)
 			}

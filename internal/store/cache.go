@@ -25,8 +25,12 @@ type entry struct {
 	batch uint64
 	// last is the time of its newest sample, in ms.
 	last int64
+	// from is the source that it lives in.
+	from *source
 	// next entry with the same hash.
 	next *entry
+	// after is the one that came after it in a batch: nearly always it does so again.
+	after *entry
 }
 
 // cache finds entries by name and labels.
@@ -95,6 +99,7 @@ func (c *cache) setKey(e *entry, key uint64) {
 
 func (c *cache) remove(e *entry) {
 	c.setKey(e, 0)
+	e.after = nil
 	first := c.entries[e.hash]
 	if first == e {
 		if e.next == nil {

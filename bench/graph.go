@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"outsight/internal/api"
+	"outsight/internal/graph"
+	"outsight/internal/model"
+	"outsight/internal/otlp"
+	"outsight/internal/store"
+)
+
+const (
+	// mapGoal is how long each question about a large map may take, in seconds.
+	mapGoal = 1
+	// mapNodes and mapEdges are of the map that the goals are about.
+	mapNodes, mapEdges = 10_000, 100_000
+	mapHosts           = 50
+	mapLayers          = 10
+	// mapMemory is what must be free for the store of such a map, of three million series, and for the answer to a query over all of it,
+	// in bytes.
+	mapMemory = 32 << 30
+)
+
+// measureGraph times what the page asks of a large map: to build it, what limits the application, the critical path, and the request
+// for the map itself, through the API and out of a store that holds its series.
+func measureGraph(ctx context.Context, o options) ([]row, error) {
+	rows := measureAnalysis()
+	sizes := []mapSize{{mapNodes / 10, mapEdges / 10, 30}}
+	if free := availableMemory(); free >= mapMemory {
+		sizes = append(sizes, mapSize{mapNodes, mapEdges, 3})
+	} else {
+		fmt.Fprintf(os.Stderr, "bench: %d MiB are free, not %d: the request for the largest map is not measured\n", free>>20, mapMemory>>20)
+	}
+	for _, size := range sizes {
+		r, err := measureMapRequest(ctx, size)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, r)
+	}
+	return rows, nil
+}
+
+// mapSize is a map, and for how many seconds a store has its samples.
+type mapSize struct{ nodes, edges, seconds int }
+
+func measureAnalysis() []row {
+	before, after := layered(mapNodes, mapEdges, 1), layered(mapNodes, mapEdges, 2)
+	after.Time = before.Time.Add(time.Second)
+	var build, analyse, path []float64
+	for range 5 {
+		began := time.Now()
+		g := graph.FromSnapshots(before, after)
+		built := time.Now()
+		a := g.Analyse(map[string]float64{after.Host.Name: float64(after.Host.Cores)})
+		analysed := time.Now()
+		p := g.CriticalPath(graph.P99, a.Entries)
+		path = append(path, time.Since(analysed).Seconds())
+		build, analyse = append(build, built.Sub(began).Seconds()), append(analyse, analysed.Sub(built).Seconds())
+		if a.SaturationRate == nil || p == nil || len(p.Hops) < 2 {
+			panic(fmt.Sprintf("BUG: nothing was found in %d nodes and %d edges", len(g.Nodes), len(g.Edges)))
+		}
+	}
+	of := func(what string, seconds []float64) row {
+		return row{what: "map of 10,000 containers and 100,000 edges: " + what, value: median(seconds), unit: "s", budget: mapGoal, low: quartile(seconds, 1), high: quartile(seconds, 3), detail: "median of 5, in memory"}
+	}
+	return []row{of("to build it", build), of("what limits it", analyse), of("its critical path", path)}
+}
+
+// layered is an application of layers, each container of which calls some of the next layer; requests come in at the first.
+func layered(nodes, edges, number int) *model.Snapshot {
+	at := time.Now().Add(-time.Hour).Truncate(time.Second)
+	n := uint64(number)
+	h := &model.Histogram{Count: 400 * n, SumNS: n * 1e9, Offset: -300, Buckets: make([]uint64, 40)}
+	for i := range h.Buckets {
+		h.Buckets[i] = 10 * n
+	}
+	s := &model.Snapshot{Time: at, Window: time.Second, Host: model.Host{Name: "host", Cores: 64}}
+	var containers []*model.Container
+	for i := range nodes {
+		c := &model.Container{ID: fmt.Sprintf("%064x", i+1), Name: fmt.Sprint("service-", i), Image: "registry.example/shop/service:1.2.3", Runtime: model.Docker, Started: at.Add(-time.Hour)}
+		containers = append(containers, c)
+		s.Containers = append(s.Containers, model.ContainerSample{Container: c,
+			CPU:       &model.CPUCounters{UsageNS: n * uint64(1e6+i%1000*1e5), RunQueue: h},
+			Processes: &model.ProcessCounters{Threads: 4, BusyThreads: 1}, Throttle: &model.ThrottleCounters{}, Memory: &model.MemorySample{UsageBytes: 11e6},
+			Disk: &model.DiskCounters{ReadBytes: 21 * n}, Network: &model.NetworkCounters{ReceiveBytes: 31 * n}, TCP: &model.TCPCounters{}})
+	}
+	counters := model.EdgeCounters{SentBytes: 100 * n, ReceivedBytes: 2000 * n, Opens: 3, Requests: 20 * n, Replies: 20 * n, Latency: h, TimeToFirstByte: h, RTT: h, Duration: h}
+	edge := func(side model.Role, client, server model.Peer, to, i int) {
+		s.Edges = append(s.Edges, model.Edge{Side: side, Client: client, Server: server, Confidence: model.Exact, Counters: counters,
+			Service: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(to >> 16), byte(to >> 8), byte(to)}), uint16(8000+i))})
+	}
+	per := nodes / mapLayers
+	for i := 0; i < per; i += 10 {
+		edge(model.RoleServer, model.Peer{Address: netip.AddrFrom4([4]byte{192, 0, 2, byte(i)})}, model.Peer{Container: containers[i]}, i, 0)
+	}
+	calls := max(1, (edges-len(s.Edges))/(nodes-per))
+	for i := range nodes - per {
+		for k := range calls {
+			to := (i/per+1)*per + (i*calls+k*7)%per
+			edge(model.RoleClient, model.Peer{Container: containers[i]}, model.Peer{Container: containers[to]}, to, k)
+		}
+	}
+	for i := 0; len(s.Edges) < edges; i++ { // the rest of the division
+		to := per + (i*11+5)%per
+		edge(model.RoleClient, model.Peer{Container: containers[i%per]}, model.Peer{Container: containers[to]}, to, 1000+i/per)
+	}
+	return s
+}
+
+// parted are the snapshots of the agents of so many hosts that together see what s has.
+func parted(s *model.Snapshot, hosts int) (all []*model.Snapshot) {
+	per := (len(s.Containers) + hosts - 1) / hosts
+	on := map[*model.Container]int{}
+	for i := range hosts {
+		part := *s
+		part.Host.Name = fmt.Sprintf("host-%02d.example", i)
+		part.Containers = s.Containers[min(i*per, len(s.Containers)):min((i+1)*per, len(s.Containers))]
+		part.Edges = nil
+		part.Self.CPUNS = uint64(s.Time.Unix()) * 1e6
+		for _, c := range part.Containers {
+			on[c.Container] = i
+		}
+		all = append(all, &part)
+	}
+	for _, e := range s.Edges {
+		watched := e.Client.Container
+		if e.Side == model.RoleServer {
+			watched = e.Server.Container
+		}
+		to := all[on[watched]]
+		to.Edges = append(to.Edges, e)
+	}
+	return all
+}
+
+// measureMapRequest fills a store and times the request that the page makes for its map.
+func measureMapRequest(ctx context.Context, size mapSize) (row, error) {
+	defer debug.SetGCPercent(debug.SetGCPercent(30))
+	defer runtime.GC()
+	dir, err := os.MkdirTemp("/var/tmp", "outsight-bench-")
+	if err != nil {
+		return row{}, err
+	}
+	defer os.RemoveAll(dir)
+	st, err := store.Open(dir, store.Options{MaxSeries: 8_000_000, MaxSamples: 200_000_000, MaxBytes: 32 << 30, QueryTimeout: 10 * time.Minute})
+	if err != nil {
+		return row{}, err
+	}
+	defer st.Close()
+	began := time.Now().Add(-time.Hour).Truncate(time.Second)
+	for second := range size.seconds {
+		whole := layered(size.nodes, size.edges, second+1)
+		whole.Time = began.Add(time.Duration(second) * time.Second)
+		for _, s := range parted(whole, mapHosts) {
+			if err := st.Append(ctx, otlp.Convert(s)); err != nil {
+				return row{}, fmt.Errorf("filling the store: %w", err)
+			}
+		}
+	}
+	to := began.Add(time.Duration(size.seconds-1) * time.Second)
+	h := api.New(st, api.Options{Now: func() time.Time { return to }, Timeout: 10 * time.Minute})
+	var times []float64
+	for range 3 {
+		w := httptest.NewRecorder()
+		at := time.Now()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("/api/outsight/graph?from=%d&to=%d", began.Unix(), to.Unix()), nil))
+		times = append(times, time.Since(at).Seconds())
+		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"omitted_edges":`) {
+			return row{}, fmt.Errorf("asking for the map: %d %.200s", w.Code, w.Body)
+		}
+	}
+	return row{what: fmt.Sprintf("map of %s containers and %s edges: the page's request", grouped(size.nodes), grouped(size.edges)), value: median(times), unit: "s", budget: mapGoal,
+		low: quartile(times, 1), high: quartile(times, 3),
+		detail: fmt.Sprintf("out of a store with %s series of %d samples; median of 3, %d cores", grouped(st.Stats().Live), size.seconds, runtime.GOMAXPROCS(0))}, nil
+}
+
+// grouped is n with commas.
+func grouped(n int) string {
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// availableMemory is what can be used without taking it from anybody, in bytes.
+func availableMemory() int64 {
+	text, _ := os.ReadFile("/proc/meminfo")
+	_, after, _ := strings.Cut(string(text), "MemAvailable:")
+	line, _, _ := strings.Cut(after, "\n")
+	kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(line), " kB"), 10, 64)
+	return kib << 10
+}

@@ -1,0 +1,58 @@
+package ingest
+
+import (
+	"slices"
+	"sync"
+
+	"outsight/internal/model"
+)
+
+// names remember what labels became with names, so that their series have keys as well.
+type names struct {
+	// mu guards sets.
+	mu sync.Mutex
+	// sets by the number of the set of labels without the names.
+	sets map[uint64]*namedSet
+	most int
+}
+
+// namedSet is a set of labels with names.
+type namedSet struct {
+	labels []model.Label
+	// number is its own, as that of a labelSet.
+	number uint64
+	// came is where the labels of the last batch were: there they are the same for all its series of the set.
+	came *model.Label
+}
+
+// settle gives the series that got names the keys of what they are with them; before is what they were.
+func (n *names) settle(before, named []model.Series) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i := range named {
+		if len(named[i].Labels) != len(before[i].Labels) {
+			n.one(&named[i])
+		}
+	}
+}
+
+// one is settle for a series that changed; mu is held.
+func (n *names) one(s *model.Series) {
+	if s.Key == 0 || len(s.Labels) == 0 {
+		s.Key = 0
+		return
+	}
+	without := s.Key >> metricBits
+	set := n.sets[without]
+	if set == nil || set.came != &s.Labels[0] {
+		if set == nil || !slices.Equal(set.labels, s.Labels) {
+			if n.sets == nil || len(n.sets) >= n.most {
+				n.sets = map[uint64]*namedSet{}
+			}
+			set = &namedSet{labels: s.Labels, number: setNumbers.Add(1)}
+			n.sets[without] = set
+		}
+		set.came = &s.Labels[0]
+	}
+	s.Labels, s.Key = set.labels, set.number<<metricBits|s.Key&(1<<metricBits-1)
+}
