@@ -35,6 +35,7 @@ describe('what watching costs', () => {
     expect(costsOf({ cpu: [on(0.02)], memory: [on(40 << 20)] })[0]).toMatchObject({ over: true, then: expect.stringContaining('--flight 0') })
     expect(costsOf({ memory: [on(BUDGET.bytes + 1)] })[0]).toMatchObject({ over: true, then: expect.stringContaining('--max-edges') })
     expect(costsOf({ cpu: [on(0.02)], budget: [on(0.7)] })[0]!.over).toBe(false)
+    expect(costsOf({ cpu: [on(0.001)], sent: [on(1500)] })[0]!.sent).toBe(1500)
   })
   it('tells what was shed', () => {
     const [c] = costsOf({ cpu: [on(0.001)], budget: [on(1)], shed: [on(1, { feature: 'endpoints' }), on(0, { feature: 'ticks' })] })
@@ -84,13 +85,13 @@ it('tells of hosts that fell silent', () =>
 describe('lines', () => {
   it('are one query for each column, of what is shown', () => {
     const columns = lineColumns([{ host: 'vm', name: 'on_switch', missed: 0 }], [{ host: 'vm', name: 'edges', total: 1 }, { host: 'vm', name: 'a.b', total: 1 }, { host: 'server', name: 'queue', total: 1 }])
-    expect(columns.map((c) => c.key)).toEqual(['cpu', 'memory', 'read', 'budget', 'runs', 'time', 'missed', 'dropped', 'used'])
+    expect(columns.map((c) => c.key)).toEqual(['cpu', 'memory', 'read', 'sent', 'budget', 'runs', 'time', 'missed', 'dropped', 'used'])
     const query = (key: string) => columns.find((c) => c.key === key)!.query(60)
     expect(query('cpu')).toBe('rate(outsight_agent_cpu_seconds_total[60s])')
     expect(query('time')).toBe('rate(outsight_program_run_seconds_total{host=~"vm",program=~"on_switch"}[60s])')
     expect(query('used')).toBe('sum by (host, name) (outsight_entries{host=~"vm",name=~"a\\\\.b|edges"})')
     expect(columns.at(-1)!.of({ host: 'vm', name: 'edges' })).toBe('vm/edges')
-    expect(lineColumns([], []).map((c) => c.key)).toEqual(['cpu', 'memory', 'read', 'budget'])
+    expect(lineColumns([], []).map((c) => c.key)).toEqual(['cpu', 'memory', 'read', 'sent', 'budget'])
   })
   it('have the time per run as that over the runs', () =>
     expect(healthLines(new Map([['time', new Map([['vm/a', [0.5, 1, null]]])], ['runs', new Map([['vm/a', [10, 0, 4]]])]])).get('run')!.get('vm/a')).toEqual([0.05, null, null]))

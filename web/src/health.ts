@@ -122,6 +122,7 @@ export const QUERIES = {
   cpu: 'rate(outsight_agent_cpu_seconds_total[$window])',
   memory: 'outsight_agent_resident_memory_bytes',
   read: 'outsight_agent_read_seconds',
+  sent: 'sum by (host) (rate(outsight_agent_sent_bytes_total[$window]))',
   budget: 'sum by (host) (outsight_cost_ratio) / on (host) outsight_budget_ratio',
   shed: 'outsight_feature_shed',
   runs: 'rate(outsight_program_runs_total[$window])',
@@ -148,7 +149,7 @@ export const boundKey = (b: Pick<Bound, 'host' | 'name'>): string => `${b.host}/
 /** The columns of lines of the tables: of what agents cost, of these programs and of these bounds. */
 export function lineColumns(programs: Program[], bounds: Bound[]): LineColumn[] {
   const host = (labels: Record<string, string>) => labels.host ?? ''
-  const list: LineColumn[] = (['cpu', 'memory', 'read', 'budget'] as const).map((key) => ({ key, query: (s) => over(QUERIES[key], s), of: host }))
+  const list: LineColumn[] = (['cpu', 'memory', 'read', 'sent', 'budget'] as const).map((key) => ({ key, query: (s) => over(QUERIES[key], s), of: host }))
   // A query has the series that are shown, of however many hosts.
   const some = (names: string[]) => JSON.stringify([...new Set(names)].sort().map(literal).join('|'))
   if (programs.length > 0) {
@@ -186,6 +187,8 @@ export interface Cost {
   cpu?: number
   memory?: number
   read?: number
+  /** Bytes per second that it sends, to whomever. */
+  sent?: number
   /** What it takes over what it may, where the agent tells. */
   budget?: number
   shed: string[]
@@ -205,7 +208,7 @@ export function costsOf(a: Answers): Cost[] {
       : !over ? ''
       : (cpu ?? 0) > BUDGET.cores ? '--flight 0 leaves the flight recorder out, which is about half of it; --times-only times requests without reading them.'
       : 'Smaller tables (--max-edges, --max-groups) and --flight 0 take less memory.'
-    return { host, cpu, memory, read: of(a.read, host), budget, shed, over, then }
+    return { host, cpu, memory, read: of(a.read, host), sent: of(a.sent, host), budget, shed, over, then }
   })
 }
 

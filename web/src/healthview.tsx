@@ -26,6 +26,7 @@ const TOLD: Record<string, { title: string; what: string; query?: string }> = {
   cpu: { title: 'CPU time of the agent', what: 'of its own process, over five minutes; the time of its kernel programs is below', query: ASKED.cpu },
   memory: { title: 'Memory of the agent', what: 'resident memory of its process', query: ASKED.memory },
   read: { title: 'A reading', what: 'time that the last reading of all counters took', query: ASKED.read },
+  sent: { title: 'Sent', what: 'bytes that the agent writes to sockets, compressed and encrypted as they are: to a server or a store, to readers of /metrics, the API and the local socket', query: ASKED.sent },
   budget: { title: 'Of the budget', what: 'what the agent and its kernel programs take, over what they may', query: ASKED.budget },
   runs: { title: 'Runs per second', what: 'how often the kernel ran the program', query: ASKED.runs },
   run: { title: 'Time per run', what: 'mean time of a run; about 40 ns of it are the statistics themselves', query: `${ASKED.time} / ${ASKED.runs}` },
@@ -102,7 +103,7 @@ export function HealthView({ graph, away, status: { data, error }, state, change
         {costs.length > 0 && (
           <div class="scroll">
             <table class="plain stacks" data-costs>
-              <thead><tr><th scope="col" class="name">Host</th><th scope="col">CPU</th><th scope="col">Memory</th><th scope="col">A reading</th>{costs.some((c) => c.budget !== undefined) && <th scope="col">Of its budget</th>}<th scope="col" class="words">What to do</th></tr></thead>
+              <thead><tr><th scope="col" class="name">Host</th><th scope="col">CPU</th><th scope="col">Memory</th><th scope="col">A reading</th><th scope="col">Sent</th>{costs.some((c) => c.budget !== undefined) && <th scope="col">Of its budget</th>}<th scope="col" class="words">What to do</th></tr></thead>
               <tbody>
                 {costs.map((c) => (
                   <tr key={c.host} data-cost={c.host}>
@@ -110,6 +111,7 @@ export function HealthView({ graph, away, status: { data, error }, state, change
                     <td data-explain="health.cpu" data-label="CPU" class={c.budget === undefined && (c.cpu ?? 0) > BUDGET.cores ? 'over' : undefined}>{c.cpu === undefined ? NONE : <>{line('cpu', c.host)}{digits(c.cpu * 100)} % of a core</>}</td>
                     <td data-explain="health.memory" data-label="Memory" class={c.budget === undefined && (c.memory ?? 0) > BUDGET.bytes ? 'over' : undefined}>{c.memory === undefined ? NONE : <>{line('memory', c.host)}{bytes(c.memory)}</>}</td>
                     <td data-explain="health.read" data-label="A reading">{c.read === undefined ? NONE : <>{line('read', c.host)}{digits(c.read * 1000)} ms</>}</td>
+                    <td data-explain="health.sent" data-label="Sent">{c.sent === undefined ? NONE : <>{line('sent', c.host)}{format(c.sent, 'B/s')}</>}</td>
                     {costs.some((x) => x.budget !== undefined) && <td data-explain="health.budget" data-label="Of its budget" class={(c.budget ?? 0) > 1 ? 'over' : undefined}>{c.budget === undefined ? NONE : <>{line('budget', c.host)}{format(c.budget, 'ratio')}</>}</td>}
                     <td class="words advice">{c.shed.length > 0 && <strong>shed: {c.shed.join(', ')}. </strong>}{c.then || (c.budget === undefined ? `within ${digits(BUDGET.cores * 100)} % of a core and ${bytes(BUDGET.bytes)}` : 'within its budget')}</td>
                   </tr>
