@@ -78,7 +78,7 @@ func (p *Probes) openCounters(k *kernel) {
 	r.weights = threadWeights(cmp.Or(p.options.HTRatio, DefaultHTRatio))
 	if err := p.startCounters(k, r); err != nil {
 		r.absent.Store(&err)
-		p.options.Logger.Info("no hardware counters", "reason", refusal(err))
+		p.options.Logger.Debug("no hardware counters", "reason", refusal(err))
 	}
 }
 

@@ -1,11 +1,13 @@
 package bpf
 
 import (
+	"context"
 	"bufio"
 	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -98,7 +100,12 @@ func (p *Probes) addFeature(h hook, err error) {
 	f := model.Feature{Name: h.name, Purpose: h.purpose, Required: h.required, State: model.FeatureWorks}
 	if err != nil {
 		f.State, f.Reason, f.Remedy = model.FeatureAbsent, refusal(err), h.remedy
-		p.options.Logger.Warn("kernel program refused", "hook", h.name, "error", f.Reason)
+		// What the main job does without is told by doctor and on the page.
+		level := slog.LevelDebug
+		if h.required {
+			level = slog.LevelWarn
+		}
+		p.options.Logger.Log(context.Background(), level, "kernel program refused", "hook", h.name, "error", f.Reason)
 	}
 	p.features = append(p.features, f)
 }
