@@ -1,9 +1,9 @@
 package bpf
 
 import (
-	"context"
 	"bufio"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
