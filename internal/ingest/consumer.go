@@ -117,8 +117,14 @@ func (i *Ingest) batchOf(d *queue.Delivery) (b *Batch, err error) {
 		return nil, fmt.Errorf("%w: %w", errPoison, err)
 	}
 	if length := d.Header(headerNames); length != "" {
-		if b.Series, err = applyNames(d.Data, length, b.Series); err != nil {
+		named, err := applyNames(d.Data, length, b.Series, i.decoder)
+		switch {
+		case errors.Is(err, errOtherSeries):
+			i.options.Logger.Warn("a message is stored without the names in it", "sequence", d.Sequence, "error", err)
+		case err != nil:
 			return nil, fmt.Errorf("%w: %w", errPoison, err)
+		default:
+			b.Series = named
 		}
 	}
 	return b, nil

@@ -217,7 +217,7 @@ func (i *Ingest) take(ctx context.Context, r request) (_ Rejections, err error) 
 			return rejected, err
 		}
 		var length int
-		if m.Data, length = appendNames(m.Data, batch.Series, named); length > 0 {
+		if m.Data, length = appendNames(m.Data, batch.Series, named, i.encoder); length > 0 {
 			m.Header[headerNames] = strconv.Itoa(length)
 		}
 		batch.Series = named

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
+
 	"outsight/internal/model"
 )
 
@@ -61,9 +63,21 @@ func keyOf(labels []model.Label) labelsKey {
 	return labelsKey{&labels[0], len(labels)}
 }
 
-// appendNames appends to a message's data what makes named of series: sets of labels, which set each series got, and
-// the values that changed. It appends nothing where nothing was named.
-func appendNames(data []byte, series, named []model.Series) (_ []byte, length int) {
+// appendNames appends to a message's data what makes named of series, compressed. It appends nothing where nothing was
+// named.
+func appendNames(data []byte, series, named []model.Series, encoder *zstd.Encoder) (_ []byte, length int) {
+	names := encodeNames(series, named)
+	if names == nil {
+		return data, 0
+	}
+	names = encoder.EncodeAll(names, nil)
+	data = binary.LittleEndian.AppendUint32(data, skippableFrame)
+	data = binary.LittleEndian.AppendUint32(data, uint32(len(names)))
+	return append(data, names...), frameHead + len(names)
+}
+
+// encodeNames is sets of labels, which set each series got, and the values that changed; nil where nothing did.
+func encodeNames(series, named []model.Series) []byte {
 	type pair struct{ before, after labelsKey }
 	// A set has a number from 1 on, by its bytes; 0 is none.
 	numbers, known := map[string]uint64{}, map[pair]uint64{}
@@ -98,16 +112,13 @@ func appendNames(data []byte, series, named []model.Series) (_ []byte, length in
 		}
 	}
 	if len(numbers) == 0 && changed == 0 {
-		return data, 0
+		return nil
 	}
 	runs = binary.AppendUvarint(binary.AppendUvarint(runs, last), run)
 	payload := binary.AppendUvarint(nil, uint64(len(series)))
 	payload = append(binary.AppendUvarint(payload, uint64(len(numbers))), sets...)
 	payload = append(payload, runs...)
-	payload = append(binary.AppendUvarint(payload, changed), values...)
-	data = binary.LittleEndian.AppendUint32(data, skippableFrame)
-	data = binary.LittleEndian.AppendUint32(data, uint32(len(payload)))
-	return append(data, payload...), frameHead + len(payload)
+	return append(binary.AppendUvarint(payload, changed), values...)
 }
 
 // addedLabels are those of after that before has not; nil where there are none.
@@ -129,17 +140,30 @@ func addedLabels(before, after []model.Label) []byte {
 	return append(binary.AppendUvarint(nil, n), b...)
 }
 
-var errNames = errors.New("the names in it cannot be read")
+var (
+	errNames = errors.New("the names in it cannot be read")
+	// errOtherSeries: the request was read otherwise when it was named, by another release of this program, say.
+	errOtherSeries = errors.New("the names in it are of other series")
+)
 
 // applyNames is what appendNames was given as named. The frame is the last of the data, and of this length.
-func applyNames(data []byte, length string, series []model.Series) ([]model.Series, error) {
+func applyNames(data []byte, length string, series []model.Series, decoder *zstd.Decoder) ([]model.Series, error) {
 	n, err := strconv.Atoi(length)
 	if err != nil || n < frameHead || n > len(data) {
 		return nil, fmt.Errorf("%w: they have %q bytes of %d", errNames, length, len(data))
 	}
-	r := nameReader{rest: data[len(data)-n+frameHead:]}
+	names, err := decoder.DecodeAll(data[len(data)-n+frameHead:], nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNames, err)
+	}
+	return decodeNames(names, series)
+}
+
+// decodeNames is what encodeNames was given as named.
+func decodeNames(names []byte, series []model.Series) ([]model.Series, error) {
+	r := nameReader{rest: names}
 	if count := r.number(); count != uint64(len(series)) {
-		return nil, fmt.Errorf("%w: they are of %d series, and there are %d", errNames, count, len(series))
+		return nil, fmt.Errorf("%w: they are of %d, and there are %d", errOtherSeries, count, len(series))
 	}
 	sets := make([][]model.Label, r.count())
 	for n := range sets {

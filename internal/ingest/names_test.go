@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -41,7 +42,7 @@ func TestNamesAreReadBack(t *testing.T) {
 		decoder, _ := zstd.NewReader(nil)
 		defer decoder.Close()
 		body := []byte("the request itself")
-		data, length := appendNames(encoder.EncodeAll(body, nil), series, named)
+		data, length := appendNames(encoder.EncodeAll(body, nil), series, named, encoder)
 		if (length > 0) != frame {
 			t.Errorf("%s: %d bytes of names", name, length)
 		}
@@ -51,12 +52,12 @@ func TestNamesAreReadBack(t *testing.T) {
 		if length == 0 {
 			return
 		}
-		got, err := applyNames(data, strconv.Itoa(length), series)
+		got, err := applyNames(data, strconv.Itoa(length), series, decoder)
 		if err != nil || !reflect.DeepEqual(got, named) {
 			t.Errorf("%s: got %+v, %v, want %+v", name, got, err, named)
 		}
 		// Of another number of series they are not.
-		if _, err := applyNames(data, strconv.Itoa(length), series[1:]); err == nil {
+		if _, err := applyNames(data, strconv.Itoa(length), series[1:], decoder); !errors.Is(err, errOtherSeries) {
 			t.Errorf("%s: names of %d series were put to %d", name, n, n-1)
 		}
 	}
@@ -92,13 +93,13 @@ func FuzzNames(f *testing.F) {
 		named[i].Labels = withLabels(named[i].Labels, []model.Label{{Name: "pod", Value: fmt.Sprint(i)}})
 	}
 	named[8].Value = 7
-	data, _ := appendNames(nil, series, named)
+	data := encodeNames(series, named)
 	f.Add(data)
 	f.Add(data[:len(data)-1])
-	f.Add([]byte("01234567\x09\x00\x00\x09\x00"))
+	f.Add([]byte("\x09\x00\x00\x09\x00"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		before := someSeries(9)
-		got, err := applyNames(data, strconv.Itoa(len(data)), before)
+		got, err := decodeNames(data, before)
 		if err == nil && len(got) != len(before) {
 			t.Errorf("%d series, want %d", len(got), len(before))
 		}
