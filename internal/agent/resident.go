@@ -48,16 +48,19 @@ func cleanMappings() ([]mapping, error) {
 	defer file.Close()
 	var clean []mapping
 	var m mapping
-	lines, ours := bufio.NewScanner(file), false
+	lines, ours, own := bufio.NewScanner(file), false, false
 	for lines.Scan() {
 		words := strings.Fields(lines.Text())
 		switch {
 		case len(words) >= 5 && !strings.HasSuffix(words[0], ":"): // begin-end mode offset device inode path
+			own = false
 			ours = len(words) == 6 && words[5] == executable && words[1][1] != 'w' && words[1][3] == 'p'
 			if _, err := fmt.Sscanf(words[0], "%x-%x", &m.begin, &m.end); err != nil {
 				return nil, fmt.Errorf("reading the memory map's %q: %w", lines.Text(), err)
 			}
-		case ours && words[0] == "Anonymous:" && words[1] == "0":
+		case words[0] == "Anonymous:":
+			own = words[1] != "0"
+		case words[0] == "Swap:" && ours && !own && words[1] == "0":
 			clean = append(clean, m)
 		}
 	}
