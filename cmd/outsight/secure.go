@@ -63,6 +63,9 @@ func serveFrom(kept anyStore, a access.Access, header tenantHeader, options api.
 		return access.ByTenant(a.Auth, handlers)
 	}
 	options.Auth = a.Auth // for the handlers that of makes, too
+	if header != headerOff {
+		options.Busy = make(chan struct{}, 2) // whoever asks can name any number of tenants
+	}
 	o := options
 	o.Prometheus = api.Prometheus(kept)
 	all := api.New(kept, o)

@@ -121,8 +121,8 @@ func (s *server) build(ctx context.Context, from, to time.Time, by graph.Groupin
 // enter waits for room to compute something large.
 func (s *server) enter(ctx context.Context) (leave func(), err error) {
 	select {
-	case s.busy <- struct{}{}:
-		return func() { <-s.busy }, nil
+	case s.Busy <- struct{}{}:
+		return func() { <-s.Busy }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

@@ -148,16 +148,31 @@ func (s *server) readAt(ctx context.Context, times []time.Time, data *windowData
 	query := fmt.Sprintf("last_over_time(%s[%ds])", windowQuery, int(recent.Seconds()))
 	read := make([][]model.QueryResult, len(times))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(2)
-	for i, at := range times {
-		group.Go(func() (err error) {
-			if read[i], err = s.querier.Instant(ctx, query, at); err != nil {
-				return fmt.Errorf("reading the values at %s: %w", at.Format(time.RFC3339), err)
-			}
-			return nil
-		})
+	group.SetLimit(1)
+	one := func(i int) (err error) {
+		if read[i], err = s.querier.Instant(ctx, query, times[i]); err != nil {
+			return fmt.Errorf("reading the values at %s: %w", times[i].Format(time.RFC3339), err)
+		}
+		return nil
 	}
-	if err := group.Wait(); err != nil {
+	// The later half is read here: what a request costs is known by its own thread.
+	half := len(times) / 2
+	group.Go(func() error {
+		for i := range half {
+			if err := one(i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	var err error
+	for i := half; i < len(times) && err == nil; i++ {
+		err = one(i)
+	}
+	if other := group.Wait(); other != nil {
+		return other
+	}
+	if err != nil {
 		return err
 	}
 	for _, results := range read {

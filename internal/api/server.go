@@ -67,6 +67,9 @@ type Options struct {
 	MaxEdges int
 	// RelativeError is that of the querier's histograms, where it is greater than model.RelativeError.
 	RelativeError float64
+	// Busy has room for as many graphs, or stretches of the flight recorder, as are computed at a time, by all handlers that
+	// share it; nil for two of this one alone.
+	Busy chan struct{}
 	// Timeout bounds one answer of the JSON API; 0 stands for 20 s.
 	Timeout time.Duration
 	// Now is the clock; nil for time.Now.
@@ -74,16 +77,20 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+// graphsAtOnce is how many graphs are computed at a time.
+const graphsAtOnce = 2
+
 type server struct {
 	Options
 	querier Querier
-	// busy has room for as many graphs, or stretches of the flight recorder, as are computed at a time.
-	busy chan struct{}
 }
 
 // New is the handler of everything that Outsight serves.
 func New(querier Querier, options Options) http.Handler {
-	s := &server{Options: options, querier: querier, busy: make(chan struct{}, 2)}
+	s := &server{Options: options, querier: querier}
+	if s.Busy == nil {
+		s.Busy = make(chan struct{}, graphsAtOnce)
+	}
 	if s.MaxEdges == 0 {
 		s.MaxEdges = 1000
 	}
