@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"sync/atomic"
 
@@ -68,6 +70,8 @@ type cgroupReader struct {
 	// last look at all threads.
 	threadStates *ebpf.Map
 	round        uint32
+	// sweepless is for how many looks nothing is taken away.
+	sweepless int
 	// used is how many slots had an owner at the last reading.
 	used atomic.Uint64
 	// cached histograms, by slot, with the number of waits that they hold.
@@ -185,7 +189,7 @@ func (p *Probes) readCgroupsFrom(maps *ebpf.Collection, k *kernel) error {
 		maps: maps, cpus: k.cpus, waitLanes: int(runQueueLanes(k.cpus)), runQueue: histograms{cells: maps.Maps["run_queue"]}, runQueueClock: k.runQueueClock, slotOf: maps.Maps["slot_of_cgroup"], free: maps.Maps["free_slots"],
 		dropped: maps.Maps["cgroup_drops"],
 	}
-	if states := maps.Maps["task_states"]; states.Type() == ebpf.Hash {
+	if states := maps.Maps["task_states"]; states.Type() == ebpf.Hash && seesAllThreads(p.options.ProcFS) {
 		r.threadStates = states
 	}
 	var err error
@@ -276,6 +280,10 @@ func (r *cgroupReader) lookAtThreads() error {
 	if r.threadStates == nil {
 		return run(r.tasks)
 	}
+	if r.sweepless > 0 {
+		r.sweepless--
+		return run(r.tasks)
+	}
 	r.round++
 	if err := r.maps.Variables["states_round"].Set(r.round); err != nil {
 		return err
@@ -284,10 +292,23 @@ func (r *cgroupReader) lookAtThreads() error {
 		return err
 	}
 	forgotten, err := r.forgetThreads()
+	if forgotten == 0 {
+		r.sweepless = sweepRest // the table is full of threads that live
+	}
 	if err != nil || forgotten == 0 {
 		return err
 	}
 	return run(r.tasks) // there may have been no room for some
+}
+
+// sweepRest is for how many looks a table is left alone in which all states were of threads that live.
+const sweepRest = 60
+
+// seesAllThreads tells whether this process is in the first namespace of process ids. An iterator lists the threads of its reader's.
+func seesAllThreads(procfs string) bool {
+	const first = "pid:[4026531836]" // PROC_PID_INIT_INO of include/linux/proc_ns.h
+	own, err := os.Readlink(filepath.Join(procfs, "self/ns/pid"))
+	return err == nil && own == first
 }
 
 // forgetThreads takes away the states that the last look did not see.

@@ -256,7 +256,7 @@ static __always_inline void next_slice(u32 cpu, struct counter_cpu *c, struct co
 		if (lane)
 			add_slice(lane, c, now, with_ns);
 		/* Groups that have no slot are nobody's, and so are their processes. */
-		if (process && c->slot != CGROUP_SLOT_OTHER)
+		if (process && process->began_ns && c->slot != CGROUP_SLOT_OTHER)
 			add_process_slice(process, c, now);
 	}
 	for (int i = 0; i < COUNTERS; i++)
@@ -325,6 +325,11 @@ int count_now(struct bpf_raw_tracepoint_args *ctx)
 
 	if (!state || !c || !state->since_ns)
 		return 0;
-	next_slice(cpu, c, slice_here(), state->slot, bpf_ktime_get_ns() + ctx->args[0]);
+	struct counter_process_slice *process = slice_here();
+
+	/* Whose slice begins here is known from the next switch on. */
+	if (process && !c->state)
+		process->began_ns = 0;
+	next_slice(cpu, c, process, state->slot, bpf_ktime_get_ns() + ctx->args[0]);
 	return 0;
 }

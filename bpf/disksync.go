@@ -49,6 +49,9 @@ func (p *Probes) attachSyncs(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Co
 			}
 			if errors.Is(err, unix.EPERM) {
 				err = errNoTrampolines // others were attached with the same privileges
+				if _, module := os.Stat(filepath.Join("/sys/module", w.fileSystem, "initstate")); module == nil {
+					err = errModule
+				}
 			}
 			p.addFeature(h, err)
 		}
@@ -58,6 +61,9 @@ func (p *Probes) attachSyncs(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Co
 }
 
 var errNoTrampolines = errors.New("this kernel lets no program be attached to its functions")
+
+// errModule: libbpf and its like look through the types of all modules for the right one, with BPF_BTF_GET_NEXT_ID.
+var errModule = errors.New("it is a module, whose functions the kernel shows to those with CAP_SYS_ADMIN alone, or this kernel lets no program be attached to functions")
 
 // knowsFileSystem tells whether the kernel has a file system, or its module.
 func knowsFileSystem(procfs, name string) bool {

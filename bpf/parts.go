@@ -34,7 +34,7 @@ var parts = []part{
 		detaching: func(p *Probes) error { return p.edges.setNamesShed(1) },
 		attached:  func(p *Probes) error { return p.edges.setNamesShed(0) }},
 	{Part: model.Part{Name: "transfers", Purpose: "bytes and transactions of connections"},
-		programs:  []string{"sock_send_length", "sock_recv_length", "after_inet_sendmsg", "after_inet_recvmsg", "after_inet_sendpage"},
+		programs:  []string{"sock_send_length", "sock_recv_length", "after_inet_sendmsg", "after_inet_recvmsg", "after_inet6_sendmsg", "after_inet6_recvmsg", "after_inet_sendpage"},
 		detaching: func(p *Probes) error { return p.watch(false) },
 		attached:  func(p *Probes) error { return p.watch(true) }},
 	{Part: model.Part{Name: "switches", Purpose: "run-queue latency and context switches; CPU time then comes from files"},
