@@ -17,7 +17,7 @@ import (
 const kernelBudget = 0.5
 
 // kernelTurns is how many pairs of turns are compared for each computation.
-const kernelTurns = 300
+const kernelTurns = 150
 
 // ownProcess is for how long the agent's own process is watched beside a computation.
 const ownProcess = 20 * time.Second
