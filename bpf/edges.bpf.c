@@ -537,6 +537,17 @@ volatile u32 names_shed = 0;
 volatile u64 watched_since_ns = 0;
 
 /*
+ * Whether a part of a request may be where following HTTP/2 can begin. A long request of an unknown
+ * protocol, such as a stream, has no end at which it would be found to be none.
+ */
+static __always_inline bool may_join_http2(struct connection *c)
+{
+	if (!(c->flags & (CONNECTION_OLD | CONNECTION_REJOINED)) || !machine || c->head.protocol)
+		return false;
+	return c->phase != PHASE_REQUEST || ++c->head.looks <= JOIN_LOOKS || c->head.looks % JOIN_THEN_EVERY == 0;
+}
+
+/*
  * Here and in on_reply the clock is read only where a time is kept: it is a third of the cost of
  * a part of a long request.
  *
@@ -547,7 +558,7 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 {
 	if (c->flags & CONNECTION_STREAM)
 		return;
-	if ((c->flags & (CONNECTION_OLD | CONNECTION_REJOINED)) && machine && !c->head.protocol && join_http2(sk, c, edge, readable))
+	if (may_join_http2(c) && join_http2(sk, c, edge, readable))
 		return;
 	if (c->phase == PHASE_REQUEST) {
 		if (reads_tls && (c->flags & CONNECTION_TLS) && c->head.state == HEAD_NONE) {

@@ -60,7 +60,8 @@ type edgesConnection struct {
 		Failures     uint8
 		Streams      uint8
 		Greeted      uint8
-		Pad          [6]uint8
+		Pad          [2]uint8
+		Looks        uint32
 		Reply        [64]uint8
 		Bytes        [128]uint8
 		Name         [48]uint8

@@ -104,7 +104,8 @@ struct head {
 	u8 failures; /* requests that were not recognised, while the protocol is not known */
 	u8 streams;  /* if the reply is no error, the connection has transactions no more */
 	u8 greeted;  /* GREETED_*: what the server sent before the first request */
-	u8 pad[6];
+	u8 pad[2];
+	u32 looks;   /* parts of requests in which HTTP/2 was looked for; see may_join_http2 */
 	/* What follows up to name is touched by every transaction, the rest by new requests only. */
 	u8 reply[REPLY_BYTES];
 	u8 bytes[HEAD_BYTES];
@@ -115,6 +116,14 @@ struct head {
 
 /* After so many requests that were not recognised a connection is left alone. */
 #define HEAD_FAILURES 8
+
+/*
+ * HTTP/2 is looked for in so many parts of requests of a connection that is older than the probes, then in every
+ * JOIN_THEN_EVERYth, a prime, lest a regular pattern of calls is always looked at in the same place. Looking
+ * costs as much as two transfers.
+ */
+#define JOIN_LOOKS 64
+#define JOIN_THEN_EVERY 31
 
 enum endpoint_drop {
 	DROP_ENDPOINT = 0,     /* counted under "other" of its edge */

@@ -325,6 +325,71 @@ func TestGRPCJoined(t *testing.T) {
 	}
 }
 
+// Requests of HTTP/2 are found behind a long upload, which looks like one request without an end.
+func TestHTTP2JoinedDuringAnUpload(t *testing.T) {
+	const parts, unanswered, followed = 500, 100, 50
+	service := serve(t, func(conn *net.TCPConn) {
+		defer conn.Close()
+		io.CopyN(io.Discard, conn, int64(len(http2.ClientPreface)))
+		frames, heads := http2.NewFramer(conn, conn), 0
+		for {
+			frame, err := frames.ReadFrame()
+			if err != nil {
+				return
+			}
+			if _, ok := frame.(*http2.HeadersFrame); !ok {
+				continue
+			}
+			if heads++; heads == 1+unanswered {
+				frames.WriteSettings()
+			}
+		}
+	})
+	conn, err := net.Dial("tcp", service.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	io.WriteString(conn, http2.ClientPreface)
+	client := http2.NewFramer(conn, conn)
+	client.WriteSettings()
+	var block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	stream := uint32(1)
+	request := func(whole bool) {
+		block.Reset()
+		encoder.WriteField(hpack.HeaderField{Name: ":path", Value: "/upload"})
+		if err := client.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, EndHeaders: true, EndStream: whole, BlockFragment: block.Bytes()}); err != nil {
+			t.Fatal(err)
+		}
+		stream += 2
+	}
+	request(false)
+	p := open(t, Options{})
+	for range parts {
+		if err := client.WriteData(1, false, []byte("part")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range unanswered {
+		request(true)
+	}
+	if _, err := client.ReadFrame(); err != nil { // from here on both directions are followed
+		t.Fatal(err)
+	}
+	for range followed {
+		request(true)
+	}
+	var c model.EdgeCounters
+	eventually(t, "requests are followed", func() bool {
+		c = edge(t, p, service, model.RoleClient).Counters
+		return c.Requests >= 1+followed // the upload was taken for one
+	})
+	if c.Requests != 1+followed || c.Lost != 1 || c.Replies != 0 {
+		t.Errorf("%d requests, %d lost, %d replies", c.Requests, c.Lost, c.Replies)
+	}
+}
+
 // Plain HTTP/2, by other implementations at both ends. A file's bytes pass no buffer that could be read.
 func TestHTTP2OfNginx(t *testing.T) {
 	port, dir := freePort(t), t.TempDir()
