@@ -45,26 +45,10 @@ type toucher struct {
 
 func (g *testGroup) toucher(t *testing.T) *toucher {
 	t.Helper()
-	var procs []string
-	for _, dir := range g.dirs {
-		procs = append(procs, filepath.Join(dir, "cgroup.procs"))
-	}
-	cmd := exec.Command(os.Args[0], procs...)
-	cmd.Env = append(os.Environ(), workloadVariable+"=faults", "GODEBUG=asyncpreemptoff=1")
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmd := g.workload("faults", "GODEBUG=asyncpreemptoff=1")
+	in, out := startTalking(t, cmd)
 	t.Cleanup(func() { in.Close(); cmd.Wait() })
-	w := &toucher{cmd.Process.Pid, in, bufio.NewReader(out)}
+	w := &toucher{cmd.Process.Pid, in, out}
 	w.lines.ReadString('\n')
 	return w
 }

@@ -81,42 +81,21 @@ const (
 func TestCountersAreTheKernels(t *testing.T) {
 	p := openCounting(t, Options{})
 	g := newGroup(t, "faults")
-	var procs []string
-	for _, dir := range g.dirs {
-		procs = append(procs, filepath.Join(dir, "cgroup.procs"))
-	}
-	cmd := exec.Command(os.Args[0], procs...)
-	cmd.Env = append(os.Environ(), workloadVariable+"=faults", "GODEBUG=asyncpreemptoff=1")
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { in.Close(); cmd.Wait() }()
-	lines := bufio.NewReader(out)
-	lines.ReadString('\n')
+	w := g.toucher(t)
 	settled := func() (ours, kernels uint64, c model.CgroupCounters) {
 		eventually(t, "the process sleeps", func() bool {
-			before := minorFaults(t, cmd.Process.Pid)
+			before := minorFaults(t, w.pid)
 			c, _ = readWork(t, p, g.id(t))
 			ours = c.Perf[0].Counts[pageFaults]
 			again, _ := readWork(t, p, g.id(t))
-			kernels = minorFaults(t, cmd.Process.Pid)
+			kernels = minorFaults(t, w.pid)
 			return before == kernels && again.Perf[0].Counts == c.Perf[0].Counts
 		})
 		return ours, kernels, c
 	}
 	oursBefore, kernelsBefore, _ := settled()
 	for range 5 {
-		fmt.Fprintln(in)
-		lines.ReadString('\n')
+		w.touch()
 	}
 	oursAfter, kernelsAfter, c := settled()
 	ours, kernels := oursAfter-oursBefore, kernelsAfter-kernelsBefore

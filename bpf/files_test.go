@@ -34,19 +34,8 @@ type ioWorker struct {
 func (g *testGroup) worker(t *testing.T) *ioWorker {
 	t.Helper()
 	cmd := g.shell("python3", "-c", worker)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	w := &ioWorker{pid: cmd.Process.Pid, in: in, out: bufio.NewReader(out)}
+	in, out := startTalking(t, cmd)
+	w := &ioWorker{pid: cmd.Process.Pid, in: in, out: out}
 	ended := false
 	w.end = func() {
 		if !ended {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"os/exec"
 	"testing"
 	"time"
@@ -164,18 +163,7 @@ func TestTLSEntriesThatGaveWayAreCounted(t *testing.T) {
 	const room, connections = 32, 100
 	cert, key := certificate(t)
 	cmd := exec.Command("python3", "-c", pythonPairs, cert, key, fmt.Sprint(connections))
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := startTalking(t, cmd)
 	defer func() { cmd.Process.Kill(); cmd.Wait() }()
 	lines := bufio.NewScanner(out)
 	lines.Scan()

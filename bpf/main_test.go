@@ -3,6 +3,7 @@ package bpf
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -288,27 +289,40 @@ func readNumber(t *testing.T, path string) int64 {
 	return n
 }
 
-// start runs a workload in the group; stop ends it and waits for it.
-func (g *testGroup) start(t *testing.T, work string) (pid int, stop func()) {
-	t.Helper()
+// workload is this program as one of its workloads, in the group.
+func (g *testGroup) workload(work string, environment ...string) *exec.Cmd {
 	var procs []string
 	for _, dir := range g.dirs {
 		procs = append(procs, filepath.Join(dir, "cgroup.procs"))
 	}
 	cmd := exec.Command(os.Args[0], procs...)
-	cmd.Env = append(os.Environ(), workloadVariable+"="+work)
+	cmd.Env = append(append(os.Environ(), workloadVariable+"="+work), environment...)
+	return cmd
+}
+
+// startTalking starts a program that is told what to do by its input, and tells what it did by its output.
+func startTalking(t *testing.T, cmd *exec.Cmd) (in io.WriteCloser, out *bufio.Reader) {
+	t.Helper()
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := cmd.StdoutPipe()
+	output, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	return in, bufio.NewReader(output)
+}
+
+// start runs a workload in the group; stop ends it and waits for it.
+func (g *testGroup) start(t *testing.T, work string) (pid int, stop func()) {
+	t.Helper()
+	cmd := g.workload(work)
+	in, out := startTalking(t, cmd)
 	stop = sync.OnceFunc(func() {
 		in.Close()
 		if err := cmd.Wait(); err != nil {
@@ -316,7 +330,7 @@ func (g *testGroup) start(t *testing.T, work string) (pid int, stop func()) {
 		}
 	})
 	t.Cleanup(stop)
-	bufio.NewReader(out).ReadString('\n')
+	out.ReadString('\n')
 	return cmd.Process.Pid, stop
 }
 

@@ -82,10 +82,11 @@ type Recorder struct {
 	starter *ebpf.Program
 	// states finds where the controllers count for new groups; nil where the kernel lacks a hook.
 	states *link.Iter
-	// groups is the sum of the groups' ids at the last update, stateLooks how many updates it has been that since.
-	groups     uint64
-	stateLooks int
-	links      []link.Link
+	// groups is the sum of the ids of the groups in slots; stateLooks is how many updates it has been the same.
+	groups        uint64
+	groupsChanged bool
+	stateLooks    int
+	links         []link.Link
 }
 
 // Record starts a recorder. Its first tick is due at the next whole interval of the monotonic
@@ -350,6 +351,7 @@ func (r *Recorder) update() error {
 		return nil
 	}
 	r.listed = now
+	r.listGroups()
 	if r.probes.edges != nil {
 		r.listEdges()
 	}
@@ -362,16 +364,25 @@ func (r *Recorder) update() error {
 	return nil
 }
 
+// listGroups lists the groups that have a slot.
+func (r *Recorder) listGroups() {
+	clear(r.slots)
+	groups := uint64(0)
+	for slot := slotFirst; slot < len(r.probes.cgroups.slots.entries); slot++ {
+		if id := load(&r.probes.cgroups.slots.entries[slot]); id != 0 {
+			r.slots[model.CgroupID(id)] = uint32(slot)
+			groups += id
+		}
+	}
+	r.groups, r.groupsChanged = groups, groups != r.groups
+}
+
 // statesDue tells whether it is time to look at all tasks for where the controllers count, which takes 2 ms with
 // 500 tasks. A new group may get its first task some time after it was made.
 func (r *Recorder) statesDue() bool {
-	groups := uint64(0)
-	for slot := slotFirst; slot < len(r.probes.cgroups.slots.entries); slot++ {
-		groups += load(&r.probes.cgroups.slots.entries[slot])
-	}
 	r.stateLooks++
-	if groups != r.groups {
-		r.groups, r.stateLooks = groups, 0
+	if r.groupsChanged {
+		r.stateLooks = 0
 	}
 	return r.stateLooks < statesNewLooks || r.stateLooks%statesEvery == 0
 }
@@ -379,12 +390,6 @@ func (r *Recorder) statesDue() bool {
 // listEdges lists the edges whose owners are sampled. The kernel compares the owners, so that a
 // place that was given to another edge meanwhile does not count for the old one.
 func (r *Recorder) listEdges() {
-	clear(r.slots)
-	for slot := slotFirst; slot < len(r.probes.cgroups.slots.entries); slot++ {
-		if id := load(&r.probes.cgroups.slots.entries[slot]); id != 0 {
-			r.slots[model.CgroupID(id)] = uint32(slot)
-		}
-	}
 	listed, edges := uint32(0), r.probes.edges.edges.entries
 	for place := edgeOverflow + 1; place < len(edges); place++ {
 		if load(&edges[place].Used) == 0 {

@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+
+	"outsight/internal/agent"
 )
 
 // limitMemory makes the collector of unused memory work harder near a limit, unless the user has set one: at what is needed, or where
@@ -22,11 +24,8 @@ func limitMemory(need int64) {
 func machineMemory(meminfo, cgroups string) int64 {
 	least := int64(math.MaxInt64)
 	text, _ := os.ReadFile(meminfo)
-	if _, after, ok := strings.Cut("\n"+string(text), "\nMemTotal:"); ok {
-		line, _, _ := strings.Cut(after, "\n")
-		if kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(line), " kB"), 10, 64); err == nil && kib > 0 {
-			least = kib << 10
-		}
+	if bytes, err := agent.ParseMeminfo(text); err == nil && bytes > 0 {
+		least = int64(bytes)
 	}
 	// A container sees its own control group as the root of the hierarchy; of others, the service manager's settings are theirs.
 	for _, name := range []string{"memory.max", "memory/memory.limit_in_bytes"} {

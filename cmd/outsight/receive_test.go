@@ -22,6 +22,35 @@ import (
 	"outsight/test/issuer"
 )
 
+// openReceiverIn opens a store and what takes senders' data to it, over HTTP on a port of its own.
+func openReceiverIn(t *testing.T, data string, door access.Access, header tenantHeader) (*store.Store, *receiver) {
+	t.Helper()
+	kept, err := store.Open(data, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { kept.Close() })
+	in, err := openReceiver(t.Context(), receiveFlags{http: "127.0.0.1:0", queueBytes: 64 << 20, stream: "OUTSIGHT", header: header}, door, data, 1000, kept, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.close() })
+	return kept, in
+}
+
+// runReceiver runs it to the end of the test.
+func runReceiver(t *testing.T, in *receiver) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- in.run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestTenantsSeeTheirOwnRefusals: what a tenant's senders were refused is on this tenant's page alone, with what they were told.
 func TestTenantsSeeTheirOwnRefusals(t *testing.T) {
 	dir := t.TempDir()
@@ -34,16 +63,7 @@ func TestTenantsSeeTheirOwnRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept, err := store.Open(dir+"/data", store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer kept.Close()
-	in, err := openReceiver(t.Context(), receiveFlags{http: "127.0.0.1:0", queueBytes: 64 << 20, stream: "OUTSIGHT"}, door, dir+"/data", 1000, kept, nil, log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.close()
+	kept, in := openReceiverIn(t, dir+"/data", door, headerOff)
 	page := serveFrom(kept, door, headerOff, api.Options{Logger: log, Refusals: in.ingest.Refusals, Bounds: func(ctx context.Context) []model.Drop {
 		s, _ := in.ingest.Stats(ctx)
 		return s.Drops()
@@ -127,25 +147,8 @@ func TestAgentsSendOverTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept, err := store.Open(dir+"/data", store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer kept.Close()
-	in, err := openReceiver(t.Context(), receiveFlags{http: "127.0.0.1:0", queueBytes: 64 << 20, stream: "OUTSIGHT"}, door, dir+"/data", 1000, kept, nil, log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.close()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- in.run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}()
+	kept, in := openReceiverIn(t, dir+"/data", door, headerOff)
+	runReceiver(t, in)
 	start := func(token, name string) *export.Exporter {
 		t.Helper()
 		o := export.Options{Server: "https://" + in.http.Addr().String(), Spool: filepath.Join(dir, name), Logger: log}

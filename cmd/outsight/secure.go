@@ -64,7 +64,7 @@ func serveFrom(kept anyStore, a access.Access, header tenantHeader, options api.
 	}
 	options.Auth = a.Auth // for the handlers that of makes, too
 	if header != headerOff {
-		options.Busy = make(chan struct{}, 2) // whoever asks can name any number of tenants
+		options.Busy = make(chan struct{}, api.GraphsAtOnce) // whoever asks can name any number of tenants
 	}
 	o := options
 	o.Prometheus = api.Prometheus(kept)

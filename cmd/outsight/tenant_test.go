@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,7 +16,6 @@ import (
 	"outsight/internal/api"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
-	"outsight/internal/store"
 )
 
 // Without a file of tenants, senders and readers say whose series they mean: who names a tenant reads that one's
@@ -25,26 +23,9 @@ import (
 func TestTenantsByHeader(t *testing.T) {
 	for _, mode := range []tenantHeader{headerOff, headerOptional, headerRequired} {
 		t.Run(string(mode), func(t *testing.T) {
-			log, dir := slog.New(slog.DiscardHandler), t.TempDir()
-			kept, err := store.Open(dir+"/data", store.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer kept.Close()
-			in, err := openReceiver(t.Context(), receiveFlags{http: "127.0.0.1:0", queueBytes: 64 << 20, stream: "OUTSIGHT", header: mode}, access.Access{}, dir+"/data", 1000, kept, nil, log)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer in.close()
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error)
-			go func() { ended <- in.run(ctx) }()
-			defer func() {
-				cancel()
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
-			}()
+			log := slog.New(slog.DiscardHandler)
+			kept, in := openReceiverIn(t, t.TempDir()+"/data", access.Access{}, mode)
+			runReceiver(t, in)
 			server := httptest.NewServer(serveFrom(kept, access.Access{}, mode, api.Options{Metrics: in.metrics(), Logger: log}))
 			defer server.Close()
 			ask := func(method, target, header, tenant string, body []byte) (int, string) {

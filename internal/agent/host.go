@@ -38,7 +38,7 @@ func ReadHost(procRoot, cgroupLayout string) (model.Host, error) {
 	if err != nil {
 		return h, fmt.Errorf("reading the memory's size: %w", err)
 	}
-	if h.MemoryBytes, err = parseMeminfo(memory); err != nil {
+	if h.MemoryBytes, err = ParseMeminfo(memory); err != nil {
 		return h, fmt.Errorf("reading the memory's size: %w", err)
 	}
 	return h, nil
@@ -67,8 +67,8 @@ func parseStat(b []byte) (cores int, boot time.Time, err error) {
 	return cores, boot, lines.Err()
 }
 
-// parseMeminfo reads the size of the memory in bytes.
-func parseMeminfo(b []byte) (uint64, error) {
+// ParseMeminfo reads the size of the memory in bytes from the text of /proc/meminfo.
+func ParseMeminfo(b []byte) (uint64, error) {
 	for line := range strings.Lines(string(b)) {
 		value, ok := strings.CutPrefix(line, "MemTotal:")
 		if !ok {

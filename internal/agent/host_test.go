@@ -29,12 +29,12 @@ func TestParseStat(t *testing.T) {
 }
 
 func TestParseMeminfo(t *testing.T) {
-	n, err := parseMeminfo(testdata(t, "meminfo"))
+	n, err := ParseMeminfo(testdata(t, "meminfo"))
 	if err != nil || n < 1<<28 || n%1024 != 0 {
 		t.Errorf("got %d bytes, error %v", n, err)
 	}
 	for _, bad := range []string{"", "MemFree: 3 kB\n", "MemTotal: kB\n", "MemTotal: 99999999999999999999 kB\n"} {
-		if n, err := parseMeminfo([]byte(bad)); err == nil {
+		if n, err := ParseMeminfo([]byte(bad)); err == nil {
 			t.Errorf("%q: got %d, want an error", bad, n)
 		}
 	}
@@ -96,7 +96,7 @@ func FuzzParseStat(f *testing.F) {
 func FuzzParseMeminfo(f *testing.F) {
 	f.Add(testdata(f, "meminfo"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if n, err := parseMeminfo(b); err != nil && n != 0 {
+		if n, err := ParseMeminfo(b); err != nil && n != 0 {
 			t.Errorf("%q: %d with error %v", b, n, err)
 		}
 	})

@@ -68,7 +68,7 @@ type Options struct {
 	// RelativeError is that of the querier's histograms, where it is greater than model.RelativeError.
 	RelativeError float64
 	// Busy has room for as many graphs, or stretches of the flight recorder, as are computed at a time, by all handlers that
-	// share it; nil for two of this one alone.
+	// share it; nil for GraphsAtOnce of this one alone.
 	Busy chan struct{}
 	// Timeout bounds one answer of the JSON API; 0 stands for 20 s.
 	Timeout time.Duration
@@ -77,8 +77,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// graphsAtOnce is how many graphs are computed at a time.
-const graphsAtOnce = 2
+// GraphsAtOnce is how many graphs are computed at a time.
+const GraphsAtOnce = 2
 
 type server struct {
 	Options
@@ -89,7 +89,7 @@ type server struct {
 func New(querier Querier, options Options) http.Handler {
 	s := &server{Options: options, querier: querier}
 	if s.Busy == nil {
-		s.Busy = make(chan struct{}, graphsAtOnce)
+		s.Busy = make(chan struct{}, GraphsAtOnce)
 	}
 	if s.MaxEdges == 0 {
 		s.MaxEdges = 1000
