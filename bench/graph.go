@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -29,7 +28,7 @@ const (
 	mapLayers          = 10
 	// mapMemory is what must be free for the store of such a map, of three million series, and for the answer to a query over all of it,
 	// in bytes.
-	mapMemory = 32 << 30
+	mapMemory = 48 << 30
 )
 
 // measureGraph times what the page asks of a large map: to build it, what limits the application, the critical path, and the request
@@ -147,7 +146,6 @@ func parted(s *model.Snapshot, hosts int) (all []*model.Snapshot) {
 
 // measureMapRequest fills a store and times the request that the page makes for its map.
 func measureMapRequest(ctx context.Context, size mapSize) (row, error) {
-	defer debug.SetGCPercent(debug.SetGCPercent(30))
 	defer runtime.GC()
 	dir, err := os.MkdirTemp("/var/tmp", "outsight-bench-")
 	if err != nil {

@@ -541,6 +541,10 @@ func (n nothing) Range(context.Context, string, time.Time, time.Time, time.Durat
 	return nil, n.err
 }
 
+func (n nothing) Last(context.Context, []string, []time.Time, time.Duration) ([]model.NamedResult, error) {
+	return nil, n.err
+}
+
 func TestEmptyStore(t *testing.T) {
 	h := New(nothing{}, Options{})
 	var a graphAnswer

@@ -72,11 +72,12 @@ func endedIDs(known []model.QueryResult, in graph.Input) []string {
 // addEnded adds last values as points just before the window's end: not at the end, which would
 // say that the series goes on.
 func (d *windowData) addEnded(results []model.QueryResult) {
-	for i := range results {
-		r := &results[i]
+	named := make([]model.NamedResult, len(results))
+	for i, r := range results {
 		for j := range r.Points {
 			r.Points[j].Time = d.input.To.Add(-time.Millisecond)
 		}
+		named[i] = r.TakeName()
 	}
-	d.add(results)
+	d.add(named)
 }

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"outsight/internal/graph"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
@@ -97,9 +95,8 @@ var fields = map[[2]string]graph.Field{
 var selfMetrics = []string{otlp.HostCores, otlp.HostMemory, otlp.Drops, otlp.Entries, otlp.Capacity,
 	otlp.HostCPUIdle, otlp.HostCPUOther, otlp.AgentCPU, otlp.AgentResidentMemory, otlp.BuildInfo}
 
-// windowQuery selects everything that a graph is made of. One query for all: its cost is in the
-// samples that it reads, not in their number.
-var windowQuery = func() string {
+// windowNames are the series that a graph is made of.
+var windowNames = func() []string {
 	names := slices.Clone(selfMetrics)
 	for key := range fields {
 		if !slices.Contains(names, key[0]) {
@@ -107,8 +104,11 @@ var windowQuery = func() string {
 		}
 	}
 	slices.Sort(names)
-	return fmt.Sprintf(`{%s=~"%s"}`, nameLabel, strings.Join(names, "|"))
+	return names
 }()
+
+// windowQuery selects them.
+var windowQuery = fmt.Sprintf(`{%s=~"%s"}`, nameLabel, strings.Join(windowNames, "|"))
 
 // recent is how old a value may be to be that of a moment. It is many times the agent's
 // interval, and short, because a query reads all samples that lie in it.
@@ -135,50 +135,13 @@ func (s *server) read(ctx context.Context, from, to time.Time) (windowData, erro
 	if err != nil {
 		return data, err
 	}
-	if err := s.readAt(ctx, times, &data); err != nil {
-		return data, err
+	results, err := s.querier.Last(ctx, windowNames, times, recent)
+	if err != nil {
+		return data, fmt.Errorf("reading the values from %s to %s: %w", from.Format(time.RFC3339), to.Format(time.RFC3339), err)
 	}
+	data.add(results)
 	err = s.readEnded(ctx, &data)
 	return data, err
-}
-
-// readAt adds the values at some times. Two are read at once: most windows have but a beginning and an end, and where series are many
-// the reading is nearly all that a map takes.
-func (s *server) readAt(ctx context.Context, times []time.Time, data *windowData) error {
-	query := fmt.Sprintf("last_over_time(%s[%ds])", windowQuery, int(recent.Seconds()))
-	read := make([][]model.QueryResult, len(times))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(1)
-	one := func(i int) (err error) {
-		if read[i], err = s.querier.Instant(ctx, query, times[i]); err != nil {
-			return fmt.Errorf("reading the values at %s: %w", times[i].Format(time.RFC3339), err)
-		}
-		return nil
-	}
-	// The later half is read here: what a request costs is known by its own thread.
-	half := len(times) / 2
-	group.Go(func() error {
-		for i := range half {
-			if err := one(i); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	var err error
-	for i := half; i < len(times) && err == nil; i++ {
-		err = one(i)
-	}
-	if other := group.Wait(); other != nil {
-		return other
-	}
-	if err != nil {
-		return err
-	}
-	for _, results := range read {
-		data.add(results)
-	}
-	return nil
 }
 
 // maxRestarts bounds the restarts of agents that are followed in a window; past it, what was
@@ -244,13 +207,12 @@ func (s *server) sharpen(ctx context.Context, data *windowData, step time.Durati
 	return nil
 }
 
-func (d *windowData) add(results []model.QueryResult) {
+func (d *windowData) add(results []model.NamedResult) {
 	for _, r := range results {
-		name := r.Labels[nameLabel]
-		if field, ok := fields[[2]string{name, r.Labels[otlp.LabelType]}]; ok {
-			d.input.Series[field] = append(d.input.Series[field], r)
-		} else if slices.Contains(selfMetrics, name) {
-			d.self[name] = append(d.self[name], r)
+		if field, ok := fields[[2]string{r.Name, r.Type}]; ok {
+			d.input.Series[field] = append(d.input.Series[field], r.QueryResult)
+		} else if slices.Contains(selfMetrics, r.Name) {
+			d.self[r.Name] = append(d.self[r.Name], r.QueryResult)
 		}
 	}
 }

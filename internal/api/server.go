@@ -26,6 +26,8 @@ type Querier interface {
 	Instant(ctx context.Context, query string, at time.Time) ([]model.QueryResult, error)
 	// Range is the values of a query at from, from+step and so on up to and with to.
 	Range(ctx context.Context, query string, from, to time.Time, step time.Duration) ([]model.QueryResult, error)
+	// Last is the newest sample, no older than recent, of all series with one of the names at each of the times, which are in ascending order.
+	Last(ctx context.Context, names []string, times []time.Time, recent time.Duration) ([]model.NamedResult, error)
 }
 
 // Options of New. The zero value works.

@@ -3,6 +3,7 @@ package graph
 import (
 	"cmp"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -83,47 +84,72 @@ func identityKey(labels map[string]string, identity []string) string {
 
 func gather(in Input) things {
 	t := things{map[string]*thing{}, map[string]*thing{}, map[string]*thing{}, map[string]time.Time{}}
+	containers, edges, endpoints := finder{t.containers, containerIdentity, len(in.Series), sameLabels{}},
+		finder{t.edges, edgeIdentity, len(edgeFields), sameLabels{}}, finder{t.endpoints, endpointIdentity, len(endpointFields), sameLabels{}}
 	for field, results := range in.Series {
+		of := &containers
+		switch {
+		case endpointFields[field]:
+			of = &endpoints
+		case edgeFields[field]:
+			of = &edges
+		}
 		for _, r := range results {
-			r.Points = slices.DeleteFunc(slices.Clone(r.Points), func(p model.Point) bool {
-				return math.IsNaN(p.Value) || math.IsInf(p.Value, 0)
-			})
+			if slices.ContainsFunc(r.Points, noNumber) {
+				r.Points = slices.DeleteFunc(slices.Clone(r.Points), noNumber)
+			}
 			if len(r.Points) == 0 {
 				continue
 			}
-			host, first := r.Labels["host"], r.Points[0].Time
-			if known, ok := t.hostFirst[host]; !ok || first.Before(known) {
-				t.hostFirst[host] = first
-			}
-			switch {
-			case endpointFields[field]:
-				add(t.endpoints, r, field, endpointIdentity)
-			case edgeFields[field]:
-				add(t.edges, r, field, edgeIdentity)
-			default:
-				add(t.containers, r, field, containerIdentity)
+			th, first := of.add(r, field), r.Points[0].Time
+			if known, ok := t.hostFirst[th.host]; !ok || first.Before(known) {
+				t.hostFirst[th.host] = first
 			}
 		}
 	}
 	return t
 }
 
-func add(all map[string]*thing, r model.QueryResult, field Field, identity []string) {
-	key := identityKey(r.Labels, identity)
-	th := all[key]
-	last := r.Points[len(r.Points)-1].Time
+func noNumber(p model.Point) bool { return math.IsNaN(p.Value) || math.IsInf(p.Value, 0) }
+
+// finder finds the thing that a series is one of.
+type finder struct {
+	all      map[string]*thing
+	identity []string
+	// fields that a thing may have.
+	fields int
+	same   sameLabels
+}
+
+// sameLabels are things by the labels that their series share, where a store lets them: to read what is in the labels takes longer than all else.
+type sameLabels map[uintptr]*thing
+
+// addressOf tells labels apart without a look into them.
+func addressOf(labels map[string]string) uintptr { return reflect.ValueOf(labels).Pointer() }
+
+func (f *finder) add(r model.QueryResult, field Field) *thing {
+	address, last := addressOf(r.Labels), r.Points[len(r.Points)-1].Time
+	th := f.same[address]
 	if th == nil {
-		th = &thing{host: r.Labels["host"], series: map[Field][]model.Point{}, first: r.Points[0].Time}
-		all[key] = th
+		key := identityKey(r.Labels, f.identity)
+		if th = f.all[key]; th == nil {
+			th = &thing{host: r.Labels["host"], series: make(map[Field][]model.Point, f.fields), first: r.Points[0].Time}
+			f.all[key] = th
+		}
+		f.same[address] = th
 	}
 	if r.Points[0].Time.Before(th.first) {
 		th.first = r.Points[0].Time
 	}
-	told := toldOf(r.Labels)
-	if last.After(th.last) || last.Equal(th.last) && (told > th.told || told == th.told && newer(r.Labels, th.labels)) {
+	if th.labels != nil && addressOf(th.labels) == address {
+		if last.After(th.last) {
+			th.last = last
+		}
+	} else if told := toldOf(r.Labels); last.After(th.last) || last.Equal(th.last) && (told > th.told || told == th.told && newer(r.Labels, th.labels)) {
 		th.last, th.labels, th.told = last, r.Labels, told
 	}
 	th.series[field] = join(th.series[field], r.Points)
+	return th
 }
 
 func toldOf(l map[string]string) (n int) {
@@ -180,7 +206,7 @@ func join(a, b []model.Point) []model.Point {
 // that the kernel programs count, but not for a file's counter that appears late on a container
 // that was there before: its first point is what it counts from.
 func (th *thing) change(hostFirst, to time.Time) change {
-	c := change{values: map[Field]float64{}, seconds: to.Sub(hostFirst).Seconds()}
+	c := change{values: make(map[Field]float64, len(th.series)), seconds: to.Sub(hostFirst).Seconds()}
 	for field, points := range th.series {
 		late := points[0].Time.After(hostFirst)
 		switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunks"
 )
 
-const tooManySamples = promql.ErrTooManySamples("remote read")
+const tooManySamples = promql.ErrTooManySamples("a read of samples")
 
 // bounded is a store of which a remote read takes no more than its budget.
 type bounded struct {

@@ -59,12 +59,7 @@ func fromNative(n *histogram.FloatHistogram) (*model.FloatHistogram, error) {
 	}
 	h := &model.FloatHistogram{Count: n.Count, Sum: n.Sum, ZeroCount: n.ZeroCount}
 	first, last := int32(math.MaxInt32), int32(math.MinInt32)
-	it := n.PositiveBucketIterator()
-	for it.Next() {
-		if b := it.At(); b.Count != 0 {
-			first, last = min(first, b.Index), max(last, b.Index)
-		}
-	}
+	eachBucket(n, func(i int32, _ float64) { first, last = min(first, i), max(last, i) })
 	if first > last {
 		return h, nil
 	}
@@ -72,13 +67,23 @@ func fromNative(n *histogram.FloatHistogram) (*model.FloatHistogram, error) {
 		return nil, fmt.Errorf("a histogram from bucket %d to %d is wider than %d buckets", first, last, maxBuckets)
 	}
 	h.Offset, h.Buckets = first, make([]float64, last-first+1)
-	it = n.PositiveBucketIterator()
-	for it.Next() {
-		if b := it.At(); b.Count != 0 {
-			h.Buckets[b.Index-first] = b.Count
-		}
-	}
+	eachBucket(n, func(i int32, count float64) { h.Buckets[i-first] = count })
 	return h, nil
+}
+
+// eachBucket calls f for each bucket that is not empty.
+func eachBucket(n *histogram.FloatHistogram, f func(i int32, count float64)) {
+	i, counts := int32(0), n.PositiveBuckets
+	for _, span := range n.PositiveSpans {
+		i += span.Offset
+		for _, count := range counts[:span.Length] {
+			if count != 0 {
+				f(i, count)
+			}
+			i++
+		}
+		counts = counts[span.Length:]
+	}
 }
 
 // maxBuckets bounds the width of a histogram that somebody else's samples made: 32 buckets in

@@ -20,6 +20,7 @@ import (
 type Readable interface {
 	Evaluate(context.Context, Evaluation) (Answer, error)
 	Results(context.Context, Evaluation) ([]model.QueryResult, error)
+	LastOf(context.Context, Moments) ([]model.NamedResult, error)
 	Find(context.Context, Lookup) (Answer, error)
 	Format(query string) (string, error)
 	RemoteRead(w http.ResponseWriter, r *http.Request, tenant string) error
