@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -558,11 +559,49 @@ func TestGroupsAreLearntFromTheirTasks(t *testing.T) {
 // TestSyncsAreTimed has a program sync a known number of times.
 func TestSyncsAreTimed(t *testing.T) {
 	p := openDisks(t, Options{})
-	file := filepath.Join(t.TempDir(), "synced")
-	if kind, _ := exec.Command("stat", "-f", "-c", "%T", filepath.Dir(file)).Output(); strings.TrimSpace(string(kind)) != "ext2/ext3" {
-		t.Skipf("the file system here is %s, no ext4", kind)
+	dir := cmp.Or(fileSystem("ext4"), t.TempDir())
+	var about unix.Statfs_t
+	if err := unix.Statfs(dir, &about); err != nil {
+		t.Fatal(err)
 	}
-	countSyncs(t, p, file)
+	if about.Type != unix.EXT4_SUPER_MAGIC {
+		if fileSystem("ext4") != "" {
+			t.Fatalf("no ext4 is mounted at %s", dir)
+		}
+		t.Skipf("the file system here is %#x, no ext4", about.Type)
+	}
+	countSyncs(t, p, filepath.Join(dir, "synced"))
+}
+
+// Of a pair of hooks whose second cannot be had, nothing stays.
+func TestPairOfHooks(t *testing.T) {
+	p := openDisks(t, Options{})
+	spec, err := loadDisk()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, m := range p.disks.maps.Maps {
+		spec.Maps[name].MaxEntries = m.MaxEntries()
+	}
+	good := diskHooks[len(diskHooks)-1]
+	absent := good
+	absent.program = "none"
+	before := []int{len(p.programs), len(p.attachments), len(p.closers)}
+	if err, _ := p.attachAll(p.kernel, spec, p.disks.maps, way{good, absent}); err == nil {
+		t.Error("a program that does not exist was attached")
+	}
+	if after := []int{len(p.programs), len(p.attachments), len(p.closers)}; !slices.Equal(before, after) {
+		t.Errorf("there were %d programs, attachments and things to be closed, and are %d", before, after)
+	}
+}
+
+// fileSystem is where a file system of this kind is mounted already, or empty; see test/kernels.
+func fileSystem(kind string) string {
+	dir := os.Getenv("OUTSIGHT_FILE_SYSTEMS")
+	if dir == "" {
+		return ""
+	}
+	return filepath.Join(dir, kind)
 }
 
 // TestSyncsOfOtherFileSystems does the same on each file system that is timed and that this kernel has.
@@ -571,6 +610,9 @@ func TestSyncsOfOtherFileSystems(t *testing.T) {
 	for _, w := range syncWays {
 		t.Run(w.fileSystem, func(t *testing.T) {
 			if !knowsFileSystem("/proc", w.fileSystem) {
+				if fileSystem(w.fileSystem) != "" {
+					t.Fatal("its module was not loaded")
+				}
 				t.Skipf("this kernel has no %s", w.fileSystem)
 			}
 			if withoutTrampolines() {
@@ -583,26 +625,10 @@ func TestSyncsOfOtherFileSystems(t *testing.T) {
 				}
 				return
 			}
-			if _, err := exec.LookPath("mkfs." + w.fileSystem); err != nil {
-				t.Skip(err)
+			dir := fileSystem(w.fileSystem)
+			if dir == "" {
+				dir = mountNew(t, w.fileSystem)
 			}
-			file := filepath.Join(t.TempDir(), "disk")
-			if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, 320<<20)); err != nil {
-				t.Fatal(err)
-			}
-			device := loopOver(t, file)
-			if out, err := exec.Command("mkfs."+w.fileSystem, device.path).CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
-			dir := t.TempDir()
-			if out, err := exec.Command("mount", "-t", w.fileSystem, device.path, dir).CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
-			t.Cleanup(func() {
-				if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
-					t.Errorf("%v: %s", err, out)
-				}
-			})
 			countSyncs(t, p, filepath.Join(dir, "synced"))
 		})
 	}
@@ -646,18 +672,38 @@ func TestSyncsOfOtherFileSystems(t *testing.T) {
 	}
 }
 
+// mountNew makes a file system and mounts it until the test ends.
+func mountNew(t *testing.T, kind string) (dir string) {
+	t.Helper()
+	if _, err := exec.LookPath("mkfs." + kind); err != nil {
+		t.Skip(err)
+	}
+	file := filepath.Join(t.TempDir(), "disk")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, 320<<20)); err != nil {
+		t.Fatal(err)
+	}
+	device := loopOver(t, file)
+	if out, err := exec.Command("mkfs."+kind, device.path).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	dir = t.TempDir()
+	if out, err := exec.Command("mount", "-t", kind, device.path, dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	return dir
+}
+
 // countSyncs has a program write a file and synchronise it a known number of times.
 func countSyncs(t *testing.T, p *Probes, file string) {
 	t.Helper()
 	g := diskGroup(t, "synced", nil)
 	begun := time.Now()
-	const script = `import os, sys
-f = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY)
-for i in range(32):
-    os.write(f, b"x" * 4096); os.fsync(f)
-for i in range(16):
-    os.write(f, b"x" * 4096); os.fdatasync(f)`
-	if out, err := g.shell("python3", "-c", script, file).CombinedOutput(); err != nil {
+	if out, err := g.workload("sync", syncedVariable+"="+file).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	window := time.Since(begun)
@@ -673,6 +719,29 @@ for i in range(16):
 	if sum := time.Duration(got.FSync.TimeNS + got.FDataSync.TimeNS); sum == 0 || sum > window {
 		t.Errorf("they took %v of %v", sum, window)
 	}
+}
+
+// syncedVariable holds the file of syncFile.
+const syncedVariable = "OUTSIGHT_TEST_SYNCED"
+
+// syncFile is a workload: it writes a file, and synchronises it 32 times and its data 16 times.
+func syncFile() int {
+	file, err := os.Create(os.Getenv(syncedVariable))
+	for i := 0; err == nil && i < 48; i++ {
+		if _, err = file.Write(make([]byte, 4096)); err != nil {
+			break
+		}
+		if i < 32 {
+			err = unix.Fsync(int(file.Fd()))
+		} else {
+			err = unix.Fdatasync(int(file.Fd()))
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }
 
 func TestDevicesThatHaveNoRequests(t *testing.T) {

@@ -64,6 +64,8 @@ func workload(name string) int {
 		return touchPages()
 	case "rename":
 		return renameProcess()
+	case "sync":
+		return syncFile()
 	case "spin":
 	case "spin8":
 		threads = 8

@@ -22,19 +22,19 @@ type initramfs struct {
 	inode  int
 }
 
-// newInitramfs holds the given programs (place in the guest → file here), their directories and
+// newInitramfs holds the given files (place in the guest → file here), their directories and
 // the console that the first process writes to.
-func newInitramfs(programs map[string]string) ([]byte, error) {
+func newInitramfs(files map[string]string) ([]byte, error) {
 	var a initramfs
 	a.add("dev", directoryMode, 0, 0, nil)
 	a.add("dev/console", deviceMode, 5, 1, nil)
 	made := map[string]bool{".": true, "dev": true}
-	for _, place := range slices.Sorted(maps.Keys(programs)) {
+	for _, place := range slices.Sorted(maps.Keys(files)) {
 		if dir := path.Dir(place); !made[dir] {
 			a.add(dir, directoryMode, 0, 0, nil)
 			made[dir] = true
 		}
-		content, err := os.ReadFile(programs[place])
+		content, err := os.ReadFile(files[place])
 		if err != nil {
 			return nil, fmt.Errorf("packing the guest's %s: %w", place, err)
 		}
@@ -42,6 +42,15 @@ func newInitramfs(programs map[string]string) ([]byte, error) {
 	}
 	a.add("TRAILER!!!", 0, 0, 0, nil)
 	return a.buffer.Bytes(), nil
+}
+
+// writeInitramfs writes one to a file.
+func writeInitramfs(file string, files map[string]string) (string, error) {
+	content, err := newInitramfs(files)
+	if err != nil {
+		return "", err
+	}
+	return file, os.WriteFile(file, content, 0o644)
 }
 
 func (a *initramfs) add(name string, mode, major, minor uint32, content []byte) {

@@ -35,67 +35,84 @@ var all = [...]series{
 	{name: "6.12", pattern: `^linux-image-6\.12\.[0-9]+\+deb12-amd64$`},
 }
 
-// image is the file with the series' newest kernel, uncompressed. It is fetched once.
-func (s series) image(dir string) (string, error) {
+// kernel is what a guest boots: the file with the kernel, uncompressed, and those with its modules, in the order in which
+// they can be loaded.
+type kernel struct {
+	image   string
+	modules []string
+}
+
+// kernel is the series' newest one. It is fetched once.
+func (s series) kernel(dir string) (kernel, error) {
 	dir, err := filepath.Abs(dir) // apt-get downloads into its working directory
 	if err == nil {
 		err = os.MkdirAll(dir, 0o755)
 	}
 	if err != nil {
-		return "", err
+		return kernel{}, err
 	}
 	apt := apt{}
 	if s.suite != "" {
 		if apt, err = otherSuite(filepath.Join(dir, s.suite), s.suite); err != nil {
-			return "", err
+			return kernel{}, err
 		}
 	}
-	image, err := apt.image(dir, s.pattern)
+	k, err := apt.kernel(dir, s.pattern)
 	if err == nil {
-		return image, nil
+		return k, nil
 	}
 	// The lists may be older than the archive, or not be there.
 	if _, failed := apt.output("", "apt-get", "-q", "update"); failed != nil {
-		return "", errors.Join(err, failed)
+		return k, errors.Join(err, failed)
 	}
-	return apt.image(dir, s.pattern)
+	return apt.kernel(dir, s.pattern)
 }
 
-// image is the file with the newest kernel of a pattern.
-func (a apt) image(dir, pattern string) (string, error) {
+// kernel is the newest one of a pattern, in a directory of its own.
+func (a apt) kernel(dir, pattern string) (kernel, error) {
 	name, err := a.newest(pattern)
 	if err != nil {
-		return "", err
+		return kernel{}, err
 	}
-	image := filepath.Join(dir, "vmlinux-"+strings.TrimPrefix(name, "linux-image-"))
-	if _, err := os.Stat(image); err == nil {
-		return image, nil
+	place := filepath.Join(dir, strings.TrimPrefix(name, "linux-image-"))
+	if k, err := kernelIn(place); err == nil {
+		return k, nil
 	}
 	scratch, err := os.MkdirTemp(dir, "package-")
 	if err != nil {
-		return "", err
+		return kernel{}, err
 	}
 	defer os.RemoveAll(scratch)
 	if err := a.download(scratch, name); err != nil {
-		return "", err
+		return kernel{}, err
 	}
 	packages, err := filepath.Glob(filepath.Join(scratch, "*.deb"))
 	if err != nil || len(packages) != 1 {
-		return "", fmt.Errorf("downloading %s brought the files %q", name, packages)
+		return kernel{}, fmt.Errorf("downloading %s brought the files %q", name, packages)
 	}
-	compressed, err := bootImage(packages[0])
-	if err != nil {
-		return "", err
+	part := filepath.Join(scratch, "unpacked")
+	if err := os.Mkdir(part, 0o755); err != nil {
+		return kernel{}, err
 	}
-	kernel, err := uncompressed(compressed)
-	if err != nil {
-		return "", fmt.Errorf("unpacking the kernel of %s: %w", name, err)
+	if err := unpack(packages[0], part); err != nil {
+		return kernel{}, fmt.Errorf("unpacking %s: %w", name, err)
 	}
-	part := filepath.Join(scratch, "vmlinux")
-	if err := os.WriteFile(part, kernel, 0o644); err != nil {
-		return "", err
+	if err := os.Rename(part, place); err != nil {
+		return kernel{}, err
 	}
-	return image, os.Rename(part, image)
+	return kernelIn(place)
+}
+
+const imageName = "vmlinux"
+
+// kernelIn is what unpack has put into a directory.
+func kernelIn(dir string) (k kernel, err error) {
+	k.image = filepath.Join(dir, imageName)
+	if _, err := os.Stat(k.image); err != nil {
+		return k, err
+	}
+	k.modules, err = filepath.Glob(filepath.Join(dir, "*"+moduleSuffix)) // sorted
+	return k, err
 }
 
 // apt is the host's package manager; with options, one with lists of its own.
@@ -184,27 +201,48 @@ func (a apt) download(dir, name string) error {
 	return err
 }
 
-// bootImage takes the compressed kernel out of a package.
-func bootImage(file string) ([]byte, error) {
+// unpack puts the kernel of a package and the modules that guests need into a directory.
+func unpack(file, dir string) error {
 	command := exec.Command("dpkg-deb", "--fsys-tarfile", file)
 	content, err := command.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := command.Start(); err != nil {
-		return nil, fmt.Errorf("unpacking %s: %w", file, err)
+		return err
 	}
 	defer command.Wait()
 	defer content.Close()
+	var image []byte
+	modules := map[string]module{}
 	for files := tar.NewReader(content); ; {
 		header, err := files.Next()
+		if err == io.EOF {
+			break
+		}
 		if err != nil {
-			return nil, fmt.Errorf("looking for the kernel in %s: %w", file, err)
+			return err
 		}
 		if strings.HasPrefix(filepath.Base(header.Name), "vmlinuz-") {
-			return io.ReadAll(files)
+			if image, err = io.ReadAll(files); err != nil {
+				return err
+			}
+		} else if name, ok := moduleName(header.Name); ok {
+			m, err := io.ReadAll(files)
+			if err != nil {
+				return err
+			}
+			modules[name] = module{content: m, compressed: strings.HasSuffix(header.Name, ".xz")}
 		}
 	}
+	image, err = uncompressed(image)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, imageName), image, 0o644)
+	}
+	if err != nil {
+		return err
+	}
+	return writeModules(modules, dir)
 }
 
 // uncompressed is the ELF file within a bzImage. A machine without hardware virtualization boots

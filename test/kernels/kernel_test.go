@@ -48,3 +48,18 @@ func TestUncompressed(t *testing.T) {
 		}
 	}
 }
+
+func TestModuleNames(t *testing.T) {
+	for path, want := range map[string]string{
+		"./lib/modules/6.1.0-9-amd64/kernel/fs/xfs/xfs.ko":             "xfs",
+		"./usr/lib/modules/6.12.9/kernel/lib/zstd/zstd-compress.ko.xz": "zstd_compress",
+		"./lib/modules/6.1.0-9-amd64/kernel/drivers/block/loop.ko":     "loop",
+		"./lib/modules/6.1.0-9-amd64/kernel/drivers/net/dummy.ko":      "",
+		"./lib/modules/6.1.0-9-amd64/kernel/fs/xfs":                    "",
+		"./lib/modules/6.1.0-9-amd64/modules.order":                    "",
+	} {
+		if name, ok := moduleName(path); ok != (want != "") || ok && name != want {
+			t.Errorf("%s is %q, %v, want %q", path, name, ok, want)
+		}
+	}
+}

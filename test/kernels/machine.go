@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -22,14 +21,13 @@ const guestLimit = 15 * time.Minute
 const commandLine = "console=ttyS0 loglevel=5 softlockup_all_cpu_backtrace=1 panic=-1 tsc=reliable no_timer_check mitigations=off"
 
 // run boots a kernel without hardware virtualization, which not every host has, and waits for the
-// guest's report. The settings become the environment of its first process; what it prints goes to
+// guest's report, which comes by that file. The settings become the environment of its first process; what it prints goes to
 // console.
 //
 // One host thread plays both CPUs: with two, QEMU 7.2 now and then runs code that the guest's other
 // CPU has just changed, which is what attaching programs does, and the guest stops with an int3.
-func run(kernel, archive, scratch string, settings []string, console io.Writer) (report.Report, error) {
+func run(kernel, archive, file string, settings []string, console io.Writer) (report.Report, error) {
 	var r report.Report
-	file := filepath.Join(scratch, filepath.Base(kernel)+".json")
 	ctx, cancel := context.WithTimeout(context.Background(), guestLimit)
 	defer cancel()
 	machine := exec.CommandContext(ctx, "qemu-system-x86_64",

@@ -10,7 +10,12 @@ const (
 	// WithoutEdges is set for kernels that are known to count no edges. The kernel tests know it
 	// by the same name.
 	WithoutEdges = "OUTSIGHT_WITHOUT_EDGES"
+	// FileSystems tells the kernel tests, by the same name, where file systems are mounted, each under its kind.
+	FileSystems = "OUTSIGHT_FILE_SYSTEMS"
 )
+
+// FileSystemsDir is where a guest mounts them.
+const FileSystemsDir = "/filesystems"
 
 // Report is one boot.
 type Report struct {
