@@ -15,7 +15,8 @@ import (
 const syncRemedy = "Linux 5.12 or later with BTF and BPF trampolines (on arm64 6.0)"
 
 // syncWays are of file systems that have no tracepoint for the end of a synchronisation: their functions for it,
-// each with what is attached to its end and to its beginning.
+// each with what is attached to its end and to its beginning. The end comes first: one whose beginning was not seen is
+// passed over.
 var syncWays = []struct {
 	fileSystem string
 	hooks      way
@@ -41,18 +42,14 @@ func (p *Probes) attachSyncs(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Co
 			}
 			continue
 		}
-		// The end first: one whose beginning was not seen is passed over.
-		var err error
+		err, _ := p.attachAll(k, spec, maps, w.hooks)
+		if errors.Is(err, unix.EPERM) {
+			err = errNoTrampolines // others were attached with the same privileges
+			if _, module := os.Stat(filepath.Join("/sys/module", w.fileSystem, "initstate")); module == nil {
+				err = errModule
+			}
+		}
 		for _, h := range w.hooks {
-			if err == nil {
-				err = p.tryAttach(k, spec, maps, h)
-			}
-			if errors.Is(err, unix.EPERM) {
-				err = errNoTrampolines // others were attached with the same privileges
-				if _, module := os.Stat(filepath.Join("/sys/module", w.fileSystem, "initstate")); module == nil {
-					err = errModule
-				}
-			}
 			p.addFeature(h, err)
 		}
 		some = some || err == nil

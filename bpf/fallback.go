@@ -94,6 +94,17 @@ func (w way) String() string {
 	return strings.Join(names, " ")
 }
 
+// hookError is why one of several hooks cannot be had.
+type hookError struct {
+	name  string
+	cause error
+}
+
+func (e *hookError) Error() string { return e.name + ": " + refusal(e.cause) }
+
+// Unwrap is the cause.
+func (e *hookError) Unwrap() error { return e.cause }
+
 // attachAll attaches all programs of a way, or none. It tells whether it was the verifier that refused one.
 func (p *Probes) attachAll(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, w way) (err error, refused bool) {
 	programs, attachments, closers := len(p.programs), len(p.attachments), len(p.closers)
@@ -107,7 +118,7 @@ func (p *Probes) attachAll(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Coll
 		}
 		p.programs, p.attachments, p.closers = p.programs[:programs], p.attachments[:attachments], p.closers[:closers]
 		var verifier *ebpf.VerifierError
-		return fmt.Errorf("%s: %s", h.name, refusal(err)), errors.As(err, &verifier)
+		return &hookError{h.name, err}, errors.As(err, &verifier)
 	}
 	return nil, false
 }

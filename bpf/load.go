@@ -112,8 +112,13 @@ func (p *Probes) addFeature(h hook, err error) {
 
 // refusal is the short reason of a load error; the verifier's full log is of no use to users.
 func refusal(err error) string {
-	var verifier *ebpf.VerifierError
+	var (
+		hook     *hookError
+		verifier *ebpf.VerifierError
+	)
 	switch {
+	case errors.As(err, &hook):
+		return err.Error()
 	case errors.As(err, &verifier):
 		return fmt.Sprintf("%v", verifier)
 	case errors.Is(err, unix.EPERM):
