@@ -14,6 +14,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 
 	"outsight/internal/access"
@@ -27,10 +28,15 @@ const DefaultListen = "127.0.0.1:8471"
 const (
 	// stopTime is how long open requests may go on when a server ends.
 	stopTime = 3 * time.Second
+	// idleTime is how long a connection may be without a request: others may wait for its place.
+	idleTime = 20 * time.Second
 	// memoryLimit keeps the heap of an agent small: with the program itself and the counters of
 	// the kernel's tables that are mapped (histograms are read by look-ups), it stays within 50 MiB.
 	memoryLimit = 32 << 20
 )
+
+// maxConnections bounds those of /metrics at a time: others wait, and none takes the descriptors that the files of containers need.
+const maxConnections = 64
 
 // ErrListen says that the address of /metrics cannot be had.
 var ErrListen = errors.New("listening")
@@ -73,6 +79,7 @@ func Serve(ctx context.Context, o ServeOptions) error {
 			return fmt.Errorf("%w for /metrics: %w", ErrListen, err)
 		}
 		defer metrics.Close()
+		metrics = netutil.LimitListener(metrics, maxConnections)
 	}
 	socket, err := Listen(cmp.Or(o.Socket, DefaultSocket))
 	if err != nil {
@@ -129,7 +136,7 @@ func metricsHandler(newest func() *model.Snapshot) http.Handler {
 // ServeHTTP answers requests until ctx ends, and closes l.
 func ServeHTTP(ctx context.Context, l net.Listener, handler http.Handler, logger *slog.Logger) error {
 	server := &http.Server{
-		Handler: counted(handler), ConnContext: withCounted, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		Handler: counted(handler), ConnContext: withCounted, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: idleTime,
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
 	stopped := make(chan struct{})
