@@ -283,8 +283,9 @@ func sampleCost(ctx context.Context, l container.Layout, p *bpf.Probes, g *bench
 	defer r.Close()
 	var kernel, samples, ticks uint64
 	begun := cpuClock(unix.CLOCK_THREAD_CPUTIME_ID)
-	for range length / (250 * time.Millisecond) {
-		if err := sleep(ctx, 250*time.Millisecond); err != nil {
+	every := recorder.DrainEvery(interval)
+	for range length / every {
+		if err := sleep(ctx, every); err != nil {
 			return nil, err
 		}
 		err := r.Drain(func(t *model.Tick) {
@@ -319,7 +320,7 @@ func sampleCost(ctx context.Context, l container.Layout, p *bpf.Probes, g *bench
 	name := fmt.Sprintf("%d groups: ", n)
 	return []row{
 		{what: name + "a sample in the kernel", value: inKernel, unit: "ns", detail: fmt.Sprintf("%d samples in %d ticks of %v, by the ticks' own clock", samples, ticks, interval)},
-		{what: name + "taking a sample out", value: taken, unit: "ns", detail: "CPU time of the thread that drains four times a second"},
+		{what: name + "taking a sample out", value: taken, unit: "ns", detail: fmt.Sprintf("CPU time of the thread that drains every %v, as outsight record does", every)},
 		{what: name + "reading a group's files", value: files, unit: "ns", detail: fmt.Sprintf("%d columns, descriptors kept open", len(values))},
 		{what: name + "files against samples", value: files / (inKernel + taken), unit: "times", detail: "both parts of a sample"},
 	}, nil

@@ -27,9 +27,9 @@ type Containers interface {
 	Containers() []*model.Container
 }
 
-// drainEvery is how often the ring is emptied: it lasts four times as long, unless ticks are so
+// DrainEvery is how often the ring is emptied: it lasts four times as long, unless ticks are so
 // frequent that its bound cuts it short.
-func drainEvery(interval time.Duration) time.Duration {
+func DrainEvery(interval time.Duration) time.Duration {
 	if interval < 10*time.Millisecond {
 		return 250 * time.Millisecond
 	}

@@ -191,7 +191,7 @@ func (r *Recording) run(ctx context.Context) error {
 			if err := r.drain(); err != nil {
 				return err
 			}
-			nextDrain = following(begun, now, drainEvery(r.ticks.Interval()))
+			nextDrain = following(begun, now, DrainEvery(r.ticks.Interval()))
 		}
 		next := nextFiles
 		if nextDrain.Before(next) {
