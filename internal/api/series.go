@@ -13,9 +13,6 @@ import (
 	"outsight/internal/otlp"
 )
 
-// nameLabel is the label that holds a series' name in PromQL.
-const nameLabel = "__name__"
-
 // fields tells which input of the graph a stored series is; the key is the name, and the value
 // of the label "type" where a metric has it.
 var fields = map[[2]string]graph.Field{
@@ -108,7 +105,7 @@ var windowNames = func() []string {
 }()
 
 // windowQuery selects them.
-var windowQuery = fmt.Sprintf(`{%s=~"%s"}`, nameLabel, strings.Join(windowNames, "|"))
+var windowQuery = fmt.Sprintf(`{%s=~"%s"}`, model.NameLabel, strings.Join(windowNames, "|"))
 
 // recent is how old a value may be to be that of a moment. It is many times the agent's
 // interval, and short, because a query reads all samples that lie in it.
@@ -214,6 +211,12 @@ func (d *windowData) add(results []model.NamedResult) {
 		} else if slices.Contains(selfMetrics, r.Name) {
 			d.self[r.Name] = append(d.self[r.Name], r.QueryResult)
 		}
+	}
+	// Of several that an agent had one after the other, the newest is the last.
+	for _, results := range d.self {
+		slices.SortStableFunc(results, func(a, b model.QueryResult) int {
+			return a.Points[len(a.Points)-1].Time.Compare(b.Points[len(b.Points)-1].Time)
+		})
 	}
 }
 

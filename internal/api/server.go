@@ -20,7 +20,7 @@ import (
 // and the API ask nobody who they are.
 const DefaultAddress = "127.0.0.1:8470"
 
-// Querier answers PromQL.
+// Querier answers PromQL, and tells what series were at some times.
 type Querier interface {
 	// Instant is the value of a query at a time: one point per series, or the samples of a range.
 	Instant(ctx context.Context, query string, at time.Time) ([]model.QueryResult, error)

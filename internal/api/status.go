@@ -115,7 +115,7 @@ func (a *statusAnswer) fromSnapshot(s *model.Snapshot) {
 
 // statusFromStore fills in what agents elsewhere have told, which is less: no reasons.
 func (s *server) statusFromStore(ctx context.Context, a *statusAnswer) error {
-	results, err := s.querier.Instant(ctx, `{`+nameLabel+`=~"outsight_.+",`+nameLabel+`!~"outsight_edge_.+"}`, a.Now)
+	results, err := s.querier.Instant(ctx, `{`+model.NameLabel+`=~"outsight_.+",`+model.NameLabel+`!~"outsight_edge_.+"}`, a.Now)
 	if err != nil {
 		return fmt.Errorf("reading the status: %w", err)
 	}
@@ -124,7 +124,7 @@ func (s *server) statusFromStore(ctx context.Context, a *statusAnswer) error {
 		v, name, l := max(0, last(r)), r.Labels[otlp.LabelHost], r.Labels
 		h := get(hosts, name, hostStatus{Name: name})
 		of := [2]string{name, l[otlp.LabelName] + l[otlp.LabelProgram]}
-		switch l[nameLabel] {
+		switch l[model.NameLabel] {
 		case otlp.HostCores:
 			h.Cores = int(v)
 		case otlp.HostMemory:

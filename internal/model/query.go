@@ -48,6 +48,12 @@ func (h *FloatHistogram) Merge(other *FloatHistogram) {
 		return
 	}
 	first, end := other.Offset, other.Offset+int32(len(other.Buckets))
+	if first >= h.Offset && end <= h.Offset+int32(len(h.Buckets)) {
+		for i, n := range other.Buckets {
+			h.Buckets[first-h.Offset+int32(i)] += n
+		}
+		return
+	}
 	if len(h.Buckets) > 0 {
 		first, end = min(first, h.Offset), max(end, h.Offset+int32(len(h.Buckets)))
 	}
@@ -83,7 +89,7 @@ const (
 	TypeLabel = "type"
 )
 
-// TakeName takes name and type out of the labels of r.
+// TakeName takes name and type out of the labels of r, which are changed.
 func (r QueryResult) TakeName() NamedResult {
 	named := NamedResult{r.Labels[NameLabel], r.Labels[TypeLabel], r}
 	delete(r.Labels, NameLabel)

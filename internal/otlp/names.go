@@ -1,5 +1,7 @@
 package otlp
 
+import "outsight/internal/model"
+
 // Stored names of the metrics of a container. Their labels are host, id, name, image and
 // runtime, without those whose value is not known.
 const (
@@ -151,7 +153,7 @@ const (
 	LabelName      = "name"
 	LabelImage     = "image"
 	LabelRuntime   = "runtime"
-	LabelType      = "type"
+	LabelType      = model.TypeLabel
 	LabelDevice    = "device"
 	LabelDirection = "direction"
 	LabelPod       = "pod"

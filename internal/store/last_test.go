@@ -31,6 +31,19 @@ func asked(t *testing.T, m Moments, instant func(context.Context, string, time.T
 	return all
 }
 
+// unnamed are results as those of a query: with names and types among the labels.
+func unnamed(results []model.NamedResult) (all []model.QueryResult) {
+	for _, r := range results {
+		r.Labels = maps.Clone(r.Labels)
+		r.Labels[model.NameLabel] = r.Name
+		if r.Type != "" {
+			r.Labels[model.TypeLabel] = r.Type
+		}
+		all = append(all, r.QueryResult)
+	}
+	return all
+}
+
 // bySeries are the points of each series in the order in which they came.
 func bySeries(results []model.NamedResult) map[string][]model.Point {
 	all := map[string][]model.Point{}
@@ -94,6 +107,49 @@ func TestLastIsLastOverTime(t *testing.T) {
 	}
 }
 
+// A series whose end lies behind the boundary of a block, or that has samples that came late, is what PromQL says it is.
+func TestLastOverBoundaries(t *testing.T) {
+	s := open(t, t.TempDir(), Options{Retention: 8 * time.Minute}) // a block is of four
+	h := &model.Histogram{}
+	for i := range 400 {
+		second := float64(i)
+		batch := []model.Series{counterAt(second, second, "always")}
+		if i%61 > 3 {
+			batch = append(batch, counterAt(second, second, "ends"))
+		}
+		if i%60 < 2 {
+			batch = append(batch, counterAt(second, -second, "begins"))
+		}
+		observe(h, time.Millisecond)
+		if i%7 < 3 {
+			batch = append(batch, histogramAt(second, h, "mixed"))
+		} else if i%7 < 6 {
+			batch = append(batch, counterAt(second, second, "mixed"))
+		}
+		appendAll(t, s, batch...)
+		if i%10 == 9 {
+			// Late ones, in parts, since a batch is a whole.
+			if err := s.AppendPart(t.Context(), []model.Series{counterAt(second-4.5, 1000+second, "always"), counterAt(second-20.25, second, "late")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := s.db.Compact(t.Context()); err != nil || len(s.db.Blocks()) == 0 {
+		t.Fatalf("%d blocks: %v", len(s.db.Blocks()), err)
+	}
+	for i := range 380 {
+		m := Moments{Names: []string{"always", "begins", "ends", "late", "mixed"}, Recent: 10 * time.Second,
+			Times: []time.Time{at(float64(i)), at(float64(i) + 1.5), at(float64(i) + 3), at(float64(i) + 3), at(float64(i) + 9)}}
+		got, err := s.Last(t.Context(), m.Names, m.Times, m.Recent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if expected := bySeries(asked(t, m, s.Instant)); !reflect.DeepEqual(bySeries(got), expected) {
+			t.Fatalf("at %d: got %v, want %v", i, bySeries(got), expected)
+		}
+	}
+}
+
 func TestLastSharesLabels(t *testing.T) {
 	s := open(t, t.TempDir(), Options{})
 	appendAll(t, s, counterAt(0, 1, "a", "id", "x"), counterAt(0, 1, "c", "id", "x", "type", "t"), counterAt(0, 1, "c", "id", "y"))
@@ -116,12 +172,18 @@ func TestBoundsOfLast(t *testing.T) {
 	for i := range 100 {
 		batch = append(batch, counterAt(0, 1, "many", "id", fmt.Sprint(i)))
 	}
-	h := &model.Histogram{Count: 1000, Buckets: slices.Repeat([]uint64{1}, 500)}
+	h := &model.Histogram{Count: 800, Offset: -400, Buckets: slices.Repeat([]uint64{1}, 800)}
 	appendAll(t, s, append(batch, counterAt(0, 1, "one"), histogramAt(0, h, "wide"))...)
 	f := func(ctx context.Context, want error, names ...string) {
 		t.Helper()
-		if _, err := s.Last(ctx, names, []time.Time{at(0)}, time.Second); !errors.Is(err, want) {
+		_, err := s.Last(ctx, names, []time.Time{at(0)}, time.Second)
+		if !errors.Is(err, want) {
 			t.Errorf("%v: %v, want %v", names, err, want)
+		}
+		for _, other := range []error{ErrBadQuery, ErrExecution, ErrTimeout, ErrCanceled, ErrBusy, ErrStorage} {
+			if other != want && errors.Is(err, other) {
+				t.Errorf("%v: %v is %v as well as %v", names, err, other, want)
+			}
 		}
 	}
 	f(t.Context(), nil, "one")

@@ -8,6 +8,8 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 	"github.com/prometheus/prometheus/tsdb/chunks"
 	"github.com/prometheus/prometheus/util/compression"
+
+	"outsight/internal/model"
 )
 
 // Options of a Store. A zero field means its default.
@@ -104,4 +106,4 @@ func (o Options) tsdbOptions() *tsdb.Options {
 }
 
 // nameLabel is where a series keeps its name.
-const nameLabel = "__name__"
+const nameLabel = model.NameLabel

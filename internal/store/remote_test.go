@@ -90,6 +90,20 @@ func TestRemoteAnswersLikeTheEmbeddedStore(t *testing.T) {
 					`avg_over_time(g[20s:])`, `histogram_avg(rate(h_seconds{id="a"}[10s]))`, `g{id="comes and goes"}[40s]`)
 			}
 			compared := 0
+			for _, seconds := range []float64{11.5, 30.5, 59.5} {
+				names, times := []string{"c_total", "g", "h_seconds"}, []time.Time{begin.Add(time.Duration(seconds * float64(time.Second)))}
+				want, err := embedded.Last(t.Context(), names, times, 10*time.Second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := remote.Last(t.Context(), names, times, 10*time.Second)
+				if err == nil {
+					err = sameResults(unnamed(got), unnamed(want))
+				}
+				if err != nil || len(want) == 0 {
+					t.Errorf("the last values at %v, %d: %v", seconds, len(want), err)
+				}
+			}
 			for _, query := range queries {
 				// Not on a sample: releases of Prometheus differ in which end of a range counts.
 				for _, seconds := range []float64{11.5, 15.5, 19.7, 25.5, 30.5, 44.5, 59.5} {
