@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -103,9 +104,17 @@ func build(from, to time.Time, covered float64, by Grouping, containers []contai
 		}
 	}
 	g.Unplaced = g.Unplaced.finish(covered)
-	unmatched, unmatchedBytes, bytes := 0, 0.0, 0.0
 	for _, e := range b.edges {
-		g.Edges = append(g.Edges, b.finishEdge(e))
+		g.Edges = append(g.Edges, e)
+	}
+	halves(len(g.Edges), func(from, to int) {
+		for _, e := range g.Edges[from:to] {
+			e.finish(covered)
+		}
+	})
+	b.addSides(g.Edges)
+	unmatched, unmatchedBytes, bytes := 0, 0.0, 0.0
+	for _, e := range g.Edges {
 		bytes += e.bytes()
 		if e.confidence == model.NotFound {
 			unmatched++
@@ -209,27 +218,38 @@ func (b *builder) node(e end, server bool) *Node {
 	return n
 }
 
-func (b *builder) finishEdge(e *Edge) *Edge {
+// ends are the edge as its server serves it, and as its client calls it; each as the other sees it where one of them does not tell.
+func (e *Edge) ends() (served, called *Side) {
+	return cmp.Or(e.ServerSide, e.ClientSide), cmp.Or(e.ClientSide, e.ServerSide)
+}
+
+func (e *Edge) finish(seconds float64) {
 	slices.Sort(e.Services)
 	if e.Services == nil {
 		e.Services = []string{}
 	}
-	e.ClientSide, e.ServerSide = e.ClientSide.finish(b.seconds), e.ServerSide.finish(b.seconds)
-	served, called := e.ServerSide, e.ClientSide
-	if served == nil {
-		served = e.ClientSide
-	}
-	if called == nil {
-		called = e.ServerSide
-	}
-	e.Endpoints, e.OmittedEndpoints, e.OtherEndpoints = served.endpoints.top(MaxEndpoints, b.seconds)
-	b.served[e.Server] = b.served[e.Server].merge(served)
-	b.called[e.Client] = b.called[e.Client].merge(called)
+	e.ClientSide, e.ServerSide = e.ClientSide.finish(seconds), e.ServerSide.finish(seconds)
+	served, _ := e.ends()
+	e.Endpoints, e.OmittedEndpoints, e.OtherEndpoints = served.endpoints.top(MaxEndpoints, seconds)
 	e.Paired = e.Paired && e.ClientSide != nil && e.ServerSide != nil && (!e.settled || agree(e.ClientSide, e.ServerSide))
 	if e.Paired && e.ClientSide.P50 != nil && e.ServerSide.P50 != nil {
 		if d := float64(*e.ClientSide.P50 - *e.ServerSide.P50); !math.IsNaN(d) && !math.IsInf(d, 0) {
 			e.NetworkSeconds = &d
 		}
 	}
-	return e
+}
+
+// addSides adds up the edges of each node.
+func (b *builder) addSides(edges []*Edge) {
+	both(func() {
+		for _, e := range edges {
+			served, _ := e.ends()
+			b.served[e.Server] = b.served[e.Server].merge(served)
+		}
+	}, func() {
+		for _, e := range edges {
+			_, called := e.ends()
+			b.called[e.Client] = b.called[e.Client].merge(called)
+		}
+	})
 }

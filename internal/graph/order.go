@@ -9,14 +9,34 @@ func (g *Graph) sort() {
 	slices.SortFunc(g.Nodes, func(x, y *Node) int {
 		return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID))
 	})
-	names := map[string]string{}
-	for _, n := range g.Nodes {
-		names[n.ID] = n.Name
+	// Nodes of one name have one place.
+	places := make(map[string]int, len(g.Nodes))
+	for i, n := range g.Nodes {
+		places[n.ID] = i
+		if i > 0 && n.Name == g.Nodes[i-1].Name {
+			places[n.ID] = places[g.Nodes[i-1].ID]
+		}
 	}
-	slices.SortFunc(g.Edges, func(x, y *Edge) int {
-		return cmp.Or(cmp.Compare(names[x.Client], names[y.Client]),
-			cmp.Compare(names[x.Server], names[y.Server]), cmp.Compare(x.ID, y.ID))
+	type placed struct {
+		client, server int
+		*Edge
+	}
+	edges := make([]placed, len(g.Edges))
+	for i, e := range g.Edges {
+		edges[i] = placed{places[e.Client], places[e.Server], e}
+	}
+	slices.SortFunc(edges, func(x, y placed) int {
+		if x.client != y.client {
+			return x.client - y.client
+		}
+		if x.server != y.server {
+			return x.server - y.server
+		}
+		return cmp.Compare(x.ID, y.ID)
 	})
+	for i, e := range edges {
+		g.Edges[i] = e.Edge
+	}
 }
 
 // Limit leaves the n edges with the most bytes, and counts the others in OmittedEdges. Nodes

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -39,12 +40,15 @@ func FromSeries(in Input) *Graph {
 		key := identityKey(th.labels, edgeIdentity)
 		endpoints[key] = append(endpoints[key], th.endpoint(t.hostFirst[th.host], in.To))
 	}
-	edges := make([]edgeChange, 0, len(t.edges))
-	for key, th := range t.edges {
-		edge := th.edge(t.hostFirst[th.host], in.To)
-		edge.endpoints = endpoints[key]
-		edges = append(edges, edge)
-	}
+	keys := slices.Collect(maps.Keys(t.edges))
+	edges := make([]edgeChange, len(keys))
+	halves(len(keys), func(from, to int) {
+		for i := from; i < to; i++ {
+			th := t.edges[keys[i]]
+			edges[i] = th.edge(t.hostFirst[th.host], in.To)
+			edges[i].endpoints = endpoints[keys[i]]
+		}
+	})
 	return build(in.From, in.To, covered, in.By, containers, edges)
 }
 
@@ -84,7 +88,7 @@ func identityKey(labels map[string]string, identity []string) string {
 
 func gather(in Input) things {
 	t := things{map[string]*thing{}, map[string]*thing{}, map[string]*thing{}, map[string]time.Time{}}
-	containers, edges, endpoints := finder{t.containers, containerIdentity, len(in.Series), sameLabels{}},
+	containers, edges, endpoints := finder{t.containers, containerIdentity, max(0, len(in.Series)-len(edgeFields)-len(endpointFields)), sameLabels{}},
 		finder{t.edges, edgeIdentity, len(edgeFields), sameLabels{}}, finder{t.endpoints, endpointIdentity, len(endpointFields), sameLabels{}}
 	for field, results := range in.Series {
 		of := &containers

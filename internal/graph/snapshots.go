@@ -32,11 +32,13 @@ func GroupSnapshots(prev, cur *model.Snapshot, by Grouping) *Graph {
 		c := &cur.Containers[i]
 		containers = append(containers, containerSince(cur.Host.Name, before[c.Container.ID], c, seconds))
 	}
-	edges := make([]edgeChange, 0, len(cur.Edges))
-	for i := range cur.Edges {
-		e := &cur.Edges[i]
-		edges = append(edges, edgeSince(cur.Host.Name, beforeEdge[edgeKey(e)], e, seconds))
-	}
+	edges := make([]edgeChange, len(cur.Edges))
+	halves(len(edges), func(from, to int) {
+		for i := from; i < to; i++ {
+			e := &cur.Edges[i]
+			edges[i] = edgeSince(cur.Host.Name, beforeEdge[edgeKey(e)], e, seconds)
+		}
+	})
 	return build(from, cur.Time, seconds, by, containers, edges)
 }
 
@@ -191,9 +193,9 @@ func floats(h *model.Histogram) *model.FloatHistogram {
 		return nil
 	}
 	f := &model.FloatHistogram{Count: float64(h.Count), Sum: float64(h.SumNS) / 1e9, ZeroCount: float64(h.ZeroCount),
-		Offset: h.Offset}
-	for _, n := range h.Buckets {
-		f.Buckets = append(f.Buckets, float64(n))
+		Offset: h.Offset, Buckets: make([]float64, len(h.Buckets))}
+	for i, n := range h.Buckets {
+		f.Buckets[i] = float64(n)
 	}
 	if h.OverflowCount > 0 {
 		f.Merge(&model.FloatHistogram{Offset: model.MaxBucket + 1, Buckets: []float64{float64(h.OverflowCount)}})

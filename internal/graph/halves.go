@@ -1,0 +1,29 @@
+package graph
+
+// worthHalving is how many things take longer than a goroutine for half of them.
+const worthHalving = 1000
+
+// halves calls f for all of n things: for both halves at once where they are many.
+func halves(n int, f func(from, to int)) {
+	if n < worthHalving {
+		f(0, n)
+		return
+	}
+	both(func() { f(0, n/2) }, func() { f(n/2, n) })
+}
+
+// both calls both at once. If the second panics, so does both.
+func both(first, second func()) {
+	var failed any
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { failed = recover() }()
+		second()
+	}()
+	first()
+	<-done
+	if failed != nil {
+		panic(failed)
+	}
+}
