@@ -11,7 +11,7 @@ import (
 const maxDevices = 16
 
 // disks sums what control groups did on devices to what containers did. As with groups, what became known
-// late stays with the host, and what a group did is kept when it is gone.
+// later than at the second reading stays with the host, and what a group did is kept when it is gone.
 type disks struct {
 	entries map[uint64]*diskEntry
 	totals  map[string]*diskTotal
@@ -23,6 +23,9 @@ type diskEntry struct {
 	last    model.KernelDisk
 	owner   string
 	reading uint64
+	// waits is the first reading of an entry that may be of a container that began after the containers were listed. The next
+	// reading tells.
+	waits *model.KernelDisk
 }
 
 // diskTotal is a container. Histograms in it are replaced, never changed: they are in snapshots.
@@ -43,15 +46,20 @@ func (d *disks) update(read []model.KernelDisk, lookup func(model.CgroupID) *mod
 		d.enter(&read[i], lookup)
 	}
 	for id, e := range d.entries {
-		if e.reading != d.reading {
-			delete(d.entries, id)
+		if e.reading == d.reading {
+			continue
 		}
+		if e.waits != nil {
+			d.total(e.owner).gain(e.waits, &e.last)
+		}
+		delete(d.entries, id)
 	}
 }
 
 func (d *disks) enter(now *model.KernelDisk, lookup func(model.CgroupID) *model.Container) {
 	e := d.entries[now.Entry]
-	if e == nil {
+	fresh := e == nil
+	if fresh {
 		e = &diskEntry{owner: model.HostContainerID}
 		d.entries[now.Entry] = e
 	}
@@ -60,13 +68,27 @@ func (d *disks) enter(now *model.KernelDisk, lookup func(model.CgroupID) *model.
 			e.owner = c.ID
 		}
 	}
-	before := e.last
-	e.last, e.reading = *now, d.reading
-	t := d.totals[e.owner]
+	e.reading = d.reading
+	if fresh && e.owner == model.HostContainerID && (now.Group != 0 || now.BlockGroup != 0) {
+		first := *now
+		e.waits = &first
+		return
+	}
+	d.total(e.owner).gain(now, &e.last)
+	e.last, e.waits = *now, nil
+}
+
+func (d *disks) total(owner string) *diskTotal {
+	t := d.totals[owner]
 	if t == nil {
 		t = &diskTotal{}
-		d.totals[e.owner] = t
+		d.totals[owner] = t
 	}
+	return t
+}
+
+// gain adds what an entry of the kernel's table gained.
+func (t *diskTotal) gain(now, before *model.KernelDisk) {
 	if now.Syncs != nil {
 		t.addSyncs(now.Syncs, before.Syncs)
 		return

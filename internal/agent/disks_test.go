@@ -51,7 +51,7 @@ func TestDisksSumTheGroupsOfAContainer(t *testing.T) {
 	}, ownersOf)
 	checkReads(t, d, "web", sda, 7)
 	checkReads(t, d, "web", dm, 5)
-	checkReads(t, d, model.HostContainerID, sda, 6)
+	checkReads(t, d, model.HostContainerID, sda, 0) // it may yet be known
 	before, _ := d.of("web")
 	// One group is gone; another has the same place of the kernel's table.
 	d.update([]model.KernelDisk{
@@ -60,6 +60,7 @@ func TestDisksSumTheGroupsOfAContainer(t *testing.T) {
 	}, ownersOf)
 	checkReads(t, d, "web", sda, 15)
 	checkReads(t, d, "web", dm, 5)
+	checkReads(t, d, model.HostContainerID, sda, 6) // it was gone before it was known
 	if n := before[0].Counters.Read; n.Operations != 7 || n.Latency.Count != 7 {
 		t.Errorf("what was handed out has changed: %+v", n)
 	}
@@ -71,20 +72,25 @@ func TestDisksSumTheGroupsOfAContainer(t *testing.T) {
 	checkReads(t, d, "web", sda, 15)
 }
 
-// TestDisksThatAreKnownLate stay the host's up to then.
+// TestDisksThatAreKnownLate: what is known at the second reading has all of it, else the host has what there was up to then.
 func TestDisksThatAreKnownLate(t *testing.T) {
-	d := newDisks()
-	for _, step := range []struct {
+	type step struct {
 		group         model.CgroupID
 		count         uint64
 		ofHost, ofWeb uint64
-	}{
-		{group: 0, count: 2, ofHost: 2}, {group: 2, count: 5, ofHost: 2, ofWeb: 3}, {group: 0, count: 6, ofHost: 2, ofWeb: 4},
-	} {
-		d.update([]model.KernelDisk{{Entry: 2, Group: step.group, BlockGroup: 20, Device: sda, Counters: reads(step.count)}}, ownersOf)
-		checkReads(t, d, model.HostContainerID, sda, step.ofHost)
-		checkReads(t, d, "web", sda, step.ofWeb)
 	}
+	f := func(steps ...step) {
+		t.Helper()
+		d := newDisks()
+		for _, step := range steps {
+			d.update([]model.KernelDisk{{Entry: 2, Group: step.group, BlockGroup: 20, Device: sda, Counters: reads(step.count)}}, ownersOf)
+			checkReads(t, d, model.HostContainerID, sda, step.ofHost)
+			checkReads(t, d, "web", sda, step.ofWeb)
+		}
+	}
+	f(step{group: 0, count: 2}, step{group: 2, count: 5, ofWeb: 5}, step{group: 0, count: 6, ofWeb: 6})
+	f(step{group: 9, count: 2}, step{group: 2, count: 2, ofWeb: 2})
+	f(step{group: 0, count: 2}, step{group: 0, count: 4, ofHost: 4}, step{group: 2, count: 7, ofHost: 4, ofWeb: 3})
 }
 
 func TestDevicesOfAContainerAreBounded(t *testing.T) {
