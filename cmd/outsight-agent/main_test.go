@@ -120,6 +120,40 @@ func TestWhoMayReadMetrics(t *testing.T) {
 	}
 }
 
+// Connections that say nothing do not take the descriptors that the files of containers need, and do not keep others out for long.
+func TestConnectionsAreBounded(t *testing.T) {
+	_, metrics, _ := start(t)
+	fetch(t, metrics) // there are counters
+	address := strings.TrimSuffix(strings.TrimPrefix(metrics, "http://"), "/metrics")
+	for range 64 {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	get := func() error {
+		answer, err := client.Get(metrics)
+		if err != nil {
+			return err
+		}
+		return answer.Body.Close()
+	}
+	if get() == nil {
+		t.Error("a connection more than 64 was answered")
+	}
+	for deadline := time.Now().Add(time.Minute); ; {
+		err := get()
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
 func command(args ...string) *exec.Cmd {
 	c := exec.Command(os.Args[0], args...)
 	c.Env = append(os.Environ(), asCommand+"=1")
