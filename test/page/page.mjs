@@ -463,11 +463,18 @@ const steps = {
       const page = await open({}, '', 'tbody tr')
       await hold(page)
       const asked = []
-      page.on('request', (r) => r.url().includes('/query_range') && asked.push(new URL(r.url()).searchParams.get('query')))
+      // The same again after ten seconds is what a page does that lives.
+      const last = new Map()
+      page.on('request', (r) => {
+        if (!r.url().includes('/query_range')) return
+        const query = new URL(r.url()).searchParams.get('query')
+        asked.push(Date.now() - (last.get(query) ?? 0) < 9000 ? `AGAIN ${query}` : query)
+        last.set(query, Date.now())
+      })
       await page.click(`[data-view=${view}]`)
       await page.waitForFunction(([row, least]) => document.querySelector(row)?.querySelectorAll('[data-spark]').length >= least, [row, least])
       // Some of those of the table before may still be under way when the view is left.
-      assert.ok(asked.length <= most + 10 && new Set(asked).size === asked.length, `${view}: ${asked.length} queries:\n${asked.join('\n')}`)
+      assert.ok(new Set(asked).size <= most + 10 && !asked.some((query) => query.startsWith('AGAIN')), `${view}: ${asked.length} queries:\n${asked.join('\n')}`)
       assert.equal(await page.locator('[data-lines-error]').count(), 0)
       await page.context().close()
     }
