@@ -587,7 +587,7 @@ func TestPairOfHooks(t *testing.T) {
 	absent := good
 	absent.program = "none"
 	before := []int{len(p.programs), len(p.attachments), len(p.closers)}
-	if err, _ := p.attachAll(p.kernel, spec, p.disks.maps, way{good, absent}); err == nil {
+	if err := p.attachAll(p.kernel, spec, p.disks.maps, way{good, absent}); err == nil {
 		t.Error("a program that does not exist was attached")
 	}
 	if after := []int{len(p.programs), len(p.attachments), len(p.closers)}; !slices.Equal(before, after) {

@@ -42,7 +42,7 @@ func (p *Probes) attachSyncs(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Co
 			}
 			continue
 		}
-		err, _ := p.attachAll(k, spec, maps, w.hooks)
+		err := p.attachAll(k, spec, maps, w.hooks)
 		if errors.Is(err, unix.EPERM) {
 			err = errNoTrampolines // others were attached with the same privileges
 			if _, module := os.Stat(filepath.Join("/sys/module", w.fileSystem, "initstate")); module == nil {

@@ -53,11 +53,12 @@ func (p *Probes) attachData(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Col
 	var errs []error
 	for _, w := range p.dataWays() {
 		data := spec
-		unfollowed, refused := p.attachAll(k, data, maps, w)
+		unfollowed := p.attachAll(k, data, maps, w)
 		err := unfollowed
-		if refused {
+		var refused *ebpf.VerifierError
+		if errors.As(err, &refused) {
 			data = withoutFunctions(spec, http2Functions)
-			err, _ = p.attachAll(k, data, maps, w)
+			err = p.attachAll(k, data, maps, w)
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -105,8 +106,8 @@ func (e *hookError) Error() string { return e.name + ": " + refusal(e.cause) }
 // Unwrap is the cause.
 func (e *hookError) Unwrap() error { return e.cause }
 
-// attachAll attaches all programs of a way, or none. It tells whether it was the verifier that refused one.
-func (p *Probes) attachAll(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, w way) (err error, refused bool) {
+// attachAll attaches all programs of a way, or none.
+func (p *Probes) attachAll(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, w way) error {
 	programs, attachments, closers := len(p.programs), len(p.attachments), len(p.closers)
 	for _, h := range w {
 		err := p.tryAttach(k, spec, maps, h)
@@ -117,10 +118,9 @@ func (p *Probes) attachAll(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Coll
 			err = errors.Join(err, p.closers[i].Close())
 		}
 		p.programs, p.attachments, p.closers = p.programs[:programs], p.attachments[:attachments], p.closers[:closers]
-		var verifier *ebpf.VerifierError
-		return &hookError{h.name, err}, errors.As(err, &verifier)
+		return &hookError{h.name, err}
 	}
-	return nil, false
+	return nil
 }
 
 func (p *Probes) tryAttach(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, h hook) error {

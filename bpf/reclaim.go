@@ -68,7 +68,7 @@ func (p *Probes) openReclaim(k *kernel) error {
 		return fail(err)
 	}
 	p.onClose(r.groups)
-	err, _ = p.attachAll(k, spec, maps, reclaimHooks)
+	err = p.attachAll(k, spec, maps, reclaimHooks)
 	p.addFeature(reclaimHook, err)
 	if err == nil {
 		p.reclaim = r
