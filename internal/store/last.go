@@ -2,14 +2,12 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/prometheus/model/histogram"
@@ -60,7 +58,9 @@ func (s *Store) LastOf(ctx context.Context, m Moments) ([]model.NamedResult, err
 	}
 	defer done()
 	// Two halves at once, of which one is read here: what a request costs is known by its own thread.
-	group, ctx := errgroup.WithContext(ctx)
+	// The first that fails ends the other, and its error is the cause.
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	var halves [2]lastReader
 	shared := &sharedLabels{known: map[string]map[string]string{}}
 	for i := range halves {
@@ -84,19 +84,16 @@ func (s *Store) LastOf(ctx context.Context, m Moments) ([]model.NamedResult, err
 			}
 		}
 	}
-	var otherErr error
-	group.Go(func() error {
-		otherErr = halves[1].read(ctx)
-		return otherErr // ends the first half
-	})
-	if err = halves[0].read(ctx); err != nil {
-		halves[1].stop.Store(true)
+	read := func(l *lastReader) {
+		if err := l.read(ctx); err != nil {
+			fail(err)
+		}
 	}
-	_ = group.Wait() // it is in otherErr
-	if err == nil || otherErr != nil && errors.Is(err, context.Canceled) {
-		err = otherErr
-	}
-	if err != nil {
+	var other sync.WaitGroup
+	other.Go(func() { read(&halves[1]) })
+	read(&halves[0])
+	other.Wait()
+	if err := context.Cause(ctx); err != nil {
 		return nil, s.gate.sort(err)
 	}
 	return append(halves[0].results, halves[1].results...), nil
@@ -128,10 +125,8 @@ type lastReader struct {
 	// known are labels that are shared, of those that this reader has met: others need not wait for it.
 	known map[string]map[string]string
 	// key is room for the bytes of labels.
-	key    []byte
-	budget readBudget
-	// stop is set where nobody wants the results.
-	stop    atomic.Bool
+	key     []byte
+	budget  readBudget
 	results []model.NamedResult
 	// points are what results have a part of.
 	points []model.Point
@@ -193,7 +188,7 @@ func (l *lastReader) stretch(ctx context.Context, s lastStretch) error {
 	}
 	set := s.querier.Select(ctx, false, &storage.SelectHints{Start: s.from, End: s.to, Func: "last_over_time"}, l.named)
 	var samples chunkenc.Iterator
-	for l.budget.take(1) && !l.stop.Load() && set.Next() {
+	for l.budget.take(1) && set.Next() {
 		series := set.At()
 		samples = series.Iterator(samples)
 		points, err := l.at(samples, s.times)
