@@ -138,6 +138,12 @@ func (s *server) read(ctx context.Context, from, to time.Time) (windowData, erro
 	}
 	data.add(results)
 	err = s.readEnded(ctx, &data)
+	// Of several that an agent had one after the other, the newest is the last.
+	for _, results := range data.self {
+		slices.SortStableFunc(results, func(a, b model.QueryResult) int {
+			return a.Points[len(a.Points)-1].Time.Compare(b.Points[len(b.Points)-1].Time)
+		})
+	}
 	return data, err
 }
 
@@ -211,12 +217,6 @@ func (d *windowData) add(results []model.NamedResult) {
 		} else if slices.Contains(selfMetrics, r.Name) {
 			d.self[r.Name] = append(d.self[r.Name], r.QueryResult)
 		}
-	}
-	// Of several that an agent had one after the other, the newest is the last.
-	for _, results := range d.self {
-		slices.SortStableFunc(results, func(a, b model.QueryResult) int {
-			return a.Points[len(a.Points)-1].Time.Compare(b.Points[len(b.Points)-1].Time)
-		})
 	}
 }
 
