@@ -38,7 +38,7 @@ func moduleName(path string) (name string, ok bool) {
 // writeModules writes guestModules and what they depend on, under names in the order in which they can be loaded. One of the
 // former that is not there is in the kernel itself.
 func writeModules(all map[string]module, dir string) error {
-	written := map[string]bool{}
+	written, place := map[string]bool{}, 0
 	var write func(name string) error
 	write = func(name string) error {
 		if written[name] {
@@ -67,11 +67,8 @@ func writeModules(all map[string]module, dir string) error {
 				return err
 			}
 		}
-		place, err := filepath.Glob(filepath.Join(dir, "*"+moduleSuffix))
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02d-%s%s", len(place), name, moduleSuffix)), m.content, 0o644)
+		place++
+		return os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02d-%s%s", place, name, moduleSuffix)), m.content, 0o644)
 	}
 	for _, name := range guestModules {
 		if _, ok := all[name]; !ok {
