@@ -139,7 +139,7 @@ func (p *Probes) openCgroups(k *kernel) error {
 	for _, h := range cgroupHooks {
 		errs = append(errs, p.attach(k, spec, maps, h))
 	}
-	visitCPUs(k.cpus)
+	switchCPUs(k.cpus)
 	return errors.Join(errs...)
 }
 
@@ -156,9 +156,18 @@ func (r *cgroupReader) share(other *ebpf.CollectionSpec, also ...string) map[str
 	return shared
 }
 
-// visitCPUs makes every CPU switch once: until then it is not known since when the thread that
+// switchCPUs makes every CPU switch once: until then it is not known since when the thread that
 // runs on it does. A CPU that is offline or not allowed is left out.
-func visitCPUs(cpus int) {
+func switchCPUs(cpus int) {
+	all := make([]int, cpus)
+	for cpu := range all {
+		all[cpu] = cpu
+	}
+	visitCPUs(all, func() {}) // the thread is moved there, which is a switch
+}
+
+// visitCPUs does something on each of the CPUs that is online and allowed.
+func visitCPUs(cpus []int, do func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var allowed unix.CPUSet
@@ -166,11 +175,12 @@ func visitCPUs(cpus int) {
 		return
 	}
 	defer unix.SchedSetaffinity(0, &allowed)
-	for cpu := range cpus {
+	for _, cpu := range cpus {
 		var one unix.CPUSet
 		one.Set(cpu)
-		// The thread is moved there, which is a switch.
-		_ = unix.SchedSetaffinity(0, &one)
+		if unix.SchedSetaffinity(0, &one) == nil {
+			do()
+		}
 	}
 }
 

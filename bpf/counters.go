@@ -136,7 +136,7 @@ func (p *Probes) startCounters(k *kernel, r *counterReader) (err error) {
 		}
 		return nil
 	}
-	visitCPUs(k.cpus)
+	switchCPUs(k.cpus)
 	return nil
 }
 

@@ -204,7 +204,7 @@ func (p *Probes) forgetWaits() error {
 // beginSwitches lets the CPUs' slices begin.
 func (p *Probes) beginSwitches() error {
 	if p.cgroups != nil {
-		visitCPUs(p.cgroups.cpus)
+		switchCPUs(p.cgroups.cpus)
 	}
 	return nil
 }

@@ -2,9 +2,12 @@
 
 // SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only)
 /*
- * A timer that samples, at each tick, every control group that cgroups.bpf.c counts. It reads the
- * counters of the other programs and changes none, so any number of recorders run side by side.
- * The timer ends with the last descriptor of its map: nothing stays of a process that is killed.
+ * Timers that sample, at each tick, every control group that cgroups.bpf.c counts. They read the
+ * counters of the other programs and change none, so any number of recorders run side by side.
+ * They end with the last descriptor of their map: nothing stays of a process that is killed.
+ *
+ * A timer's function is called in a softirq, after what its CPU does in one already, which may be
+ * milliseconds of RCU's callbacks. So there are timers on two CPUs, and the first takes the tick.
  */
 #include "kernel.h"
 #include "histogram.h"
@@ -18,6 +21,7 @@ char LICENSE[] SEC("license") = "GPL";
 
 #define CLOCK_MONOTONIC 1
 #define BPF_F_TIMER_ABS 1
+#define BPF_F_TIMER_CPU_PIN 2
 #define EBUSY 16
 #define EINVAL 22
 
@@ -27,6 +31,7 @@ struct bpf_timer {
 
 struct recorder_timer {
 	struct bpf_timer timer;
+	u64 due_ns;
 };
 
 /* Set by the loader. */
@@ -43,6 +48,8 @@ const volatile bool counts_disk = false;
 const volatile s32 memory_index = -1;
 const volatile s32 cpu_index = -1;
 const volatile u32 page_bytes = 4096;
+
+#define RECORDER_TIMERS 2
 
 /* What read_clocks says. */
 struct clocks clocks_read;
@@ -73,7 +80,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, RECORDER_TIMERS);
 	__type(key, u32);
 	__type(value, struct recorder_timer);
 } timers SEC(".maps");
@@ -635,11 +642,34 @@ static __noinline int take_sample(struct recorder_control *c)
 	return 0;
 }
 
-/* Absolute expiry since 6.4 (f71f8530494b); before that a little of each tick's time is lost. */
+/*
+ * Stays on its CPU since 6.7 (d6247ecb6c1e), where the kernel may else move it to one that is awake.
+ * Absolute expiry since 6.4 (f71f8530494b); before that a little of each tick's time is lost.
+ */
 static __always_inline void arm(struct bpf_timer *timer, u64 due, u64 now)
 {
+	if (bpf_timer_start(timer, due, BPF_F_TIMER_ABS | BPF_F_TIMER_CPU_PIN) != -EINVAL)
+		return;
 	if (bpf_timer_start(timer, due, BPF_F_TIMER_ABS) == -EINVAL)
 		bpf_timer_start(timer, due > now ? due - now : 0, 0);
+}
+
+/* Takes the tick that is due at a timer, unless another timer has taken it or is at one. */
+static __always_inline void take_tick(struct recorder_control *c, u64 due)
+{
+	if (__sync_lock_test_and_set(&c->taking, 1))
+		return;
+	if (due >= c->due_ns) {
+		u64 left_out = (due - c->due_ns) / interval_ns;
+
+		c->ticks_late += left_out;
+		c->number += left_out;
+		c->due_ns = due;
+		take_sample(c);
+		c->number++;
+		c->due_ns += interval_ns;
+	}
+	__sync_lock_test_and_set(&c->taking, 0);
 }
 
 static int on_timer(void *map, u32 *key, struct recorder_timer *value)
@@ -649,27 +679,27 @@ static int on_timer(void *map, u32 *key, struct recorder_timer *value)
 
 	if (!c || c->stopped)
 		return 0;
-	take_sample(c);
+	u64 due = value->due_ns;
+	take_tick(c, due);
 	u64 now = bpf_ktime_get_ns();
-	c->number++;
-	c->due_ns += interval_ns;
-	if (c->due_ns <= now) {
-		u64 late = (now - c->due_ns) / interval_ns + 1;
-
-		c->ticks_late += late;
-		c->number += late;
-		c->due_ns += late * interval_ns;
-	}
-	arm(&value->timer, c->due_ns, now);
+	due += interval_ns;
+	if (due <= now)
+		due += ((now - due) / interval_ns + 1) * interval_ns;
+	value->due_ns = due;
+	arm(&value->timer, due, now);
 	return 0;
 }
 
-/* The first tick is due at control.due_ns. */
+struct start {
+	u32 timer;
+};
+
+/* Starts a timer on the CPU that this runs on. Its first tick is due at control.due_ns. */
 SEC("syscall")
-int start_recorder(void *ctx)
+int start_recorder(struct start *ctx)
 {
-	u32 zero = 0;
-	struct recorder_timer *value = bpf_map_lookup_elem(&timers, &zero);
+	u32 zero = 0, number = ctx->timer;
+	struct recorder_timer *value = bpf_map_lookup_elem(&timers, &number);
 	struct recorder_control *c = bpf_map_lookup_elem(&control, &zero);
 
 	if (!value || !c)
@@ -679,6 +709,7 @@ int start_recorder(void *ctx)
 		return 2;
 	if (bpf_timer_set_callback(&value->timer, on_timer))
 		return 3;
-	arm(&value->timer, c->due_ns, bpf_ktime_get_ns());
+	value->due_ns = c->due_ns;
+	arm(&value->timer, value->due_ns, bpf_ktime_get_ns());
 	return 0;
 }

@@ -1,11 +1,13 @@
 package bpf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/bits"
 	"os"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"outsight/internal/model"
 )
@@ -58,8 +61,8 @@ type RecorderOptions struct {
 	RingBytes int
 }
 
-// Recorder is a timer in the kernel that samples every control group at each tick, and the ring
-// that it fills. It is for one goroutine. Any number of recorders may run; they share only what
+// Recorder are timers in the kernel, on two CPUs, the first of which samples every control group at each tick,
+// and the ring that they fill. It is for one goroutine. Any number of recorders may run; they share only what
 // they read.
 type Recorder struct {
 	probes   *Probes
@@ -78,8 +81,9 @@ type Recorder struct {
 	slots  map[model.CgroupID]uint32
 	// listed is when the edges were.
 	listed time.Time
-	// starter arms the timer.
-	starter *ebpf.Program
+	// starter arms a timer on the CPU that runs it.
+	starter   *ebpf.Program
+	timerCPUs []int
 	// states finds where the controllers count for new groups; nil where the kernel lacks a hook.
 	states *link.Iter
 	// groups is the sum of the ids of the groups in slots; stateLooks is how many updates it has been the same.
@@ -226,6 +230,9 @@ func (r *Recorder) start(spec *ebpf.CollectionSpec) error {
 	if err := r.update(); err != nil {
 		return err
 	}
+	if r.timerCPUs, err = timerCPUs(); err != nil {
+		return err
+	}
 	interval := uint64(r.interval)
 	return r.arm((monotonicNS()/interval + 1) * interval)
 }
@@ -253,28 +260,59 @@ func (r *Recorder) findStates(load func(string) (*ebpf.Program, error)) error {
 	return nil
 }
 
-// arm starts the timer with a tick that is due then.
+// arm starts the timers with a tick that is due then.
 func (r *Recorder) arm(dueNS uint64) error {
 	c := &r.control.entries[0]
 	atomic.StoreUint64(&c.DueNs, dueNS)
 	atomic.StoreUint32(&c.Stopped, 0)
-	result, err := r.starter.Run(&ebpf.RunOptions{})
-	if err != nil {
-		return fmt.Errorf("starting the timer: %w", err)
-	}
-	if result != 0 {
-		return fmt.Errorf("starting the timer: the kernel refused step %d", result)
+	started, err := uint32(0), error(nil)
+	visitCPUs(r.timerCPUs, func() {
+		if failure := r.startTimer(started); failure != nil {
+			err = failure
+		} else {
+			started++
+		}
+	})
+	if started == 0 {
+		return fmt.Errorf("starting a timer: %w", cmp.Or(err, errors.New("no CPU is allowed")))
 	}
 	return nil
+}
+
+// startTimer starts one on the CPU that the caller is on.
+func (r *Recorder) startTimer(number uint32) error {
+	result, err := r.starter.Run(&ebpf.RunOptions{Context: number})
+	if err != nil {
+		return err
+	}
+	if result != 0 {
+		return fmt.Errorf("the kernel refused step %d", result)
+	}
+	return nil
+}
+
+// timerCPUs are the first and the last of the allowed CPUs, which are seldom threads of one core.
+func timerCPUs() ([]int, error) {
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return nil, fmt.Errorf("finding CPUs for the timers: %w", err)
+	}
+	var cpus []int
+	for cpu := range len(allowed) * bits.UintSize {
+		if allowed.IsSet(cpu) {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return slices.Compact([]int{cpus[0], cpus[len(cpus)-1]}), nil
 }
 
 // Cost is the time that all ticks so far have taken, in ns.
 func (r *Recorder) Cost() uint64 { return load(&r.control.entries[0].CostNs) }
 
-// Pause stops the timer until Resume. Ticks in between have no numbers.
+// Pause stops the timers until Resume. Ticks in between have no numbers.
 func (r *Recorder) Pause() { atomic.StoreUint32(&r.control.entries[0].Stopped, 1) }
 
-// Resume starts the timer again, with a tick that is due within two intervals.
+// Resume starts the timers again, with a tick that is due within two intervals.
 func (r *Recorder) Resume() error {
 	interval := uint64(r.interval)
 	return r.arm((monotonicNS()/interval + 2) * interval)
@@ -413,7 +451,7 @@ func (r *Recorder) listEdges() {
 	atomic.StoreUint32(&r.control.entries[0].Edges, listed)
 }
 
-// Close stops the timer and gives the ring back.
+// Close stops the timers and gives the ring back.
 func (r *Recorder) Close() error {
 	var errs []error
 	if r.control != nil {

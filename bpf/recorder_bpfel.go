@@ -166,7 +166,7 @@ type recorderRecorderControl struct {
 	Number       uint64
 	DueNs        uint64
 	CostNs       uint64
-	Unused       uint64
+	Taking       uint64
 	TicksTaken   uint64
 	SamplesTaken uint64
 	ClockAheadNs int64
@@ -222,6 +222,7 @@ type recorderRecorderTimer struct {
 		_      structs.HostLayout
 		Opaque [2]uint64
 	}
+	DueNs uint64
 }
 
 type recorderSlotSums struct {

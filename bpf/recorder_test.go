@@ -9,9 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -82,20 +84,22 @@ func TestRecorderTicksOnceEachInterval(t *testing.T) {
 			r := record(t, p, RecorderOptions{Interval: interval})
 			r.run(t, time.Second)
 			ended := monotonicNS()
+			r.drain(t)
+			drained := monotonicNS()
 			if len(r.ticks) == 0 {
 				t.Fatal("no ticks")
 			}
 			first, last := r.ticks[0], r.ticks[len(r.ticks)-1]
 			losses := r.Losses()
-			if first.Number == 0 && first.DueNS < begun || last.BeganNS > ended {
-				t.Errorf("ticks from %d to %d, recorded from %d to %d", first.DueNS, last.BeganNS, begun, ended)
+			if first.Number == 0 && first.DueNS < begun || last.BeganNS > drained {
+				t.Errorf("ticks from %d to %d, recorded from %d to %d", first.DueNS, last.BeganNS, begun, drained)
 			}
 			if got, want := uint64(len(r.ticks))+losses.Full+losses.Late, last.Number+1; got < want {
 				t.Errorf("%d ticks and %+v lost, want %d together", len(r.ticks), losses, want)
 			}
 			// All that were due are there: the last began at most one interval, and what a busy
 			// host delays it, before the end.
-			if due := (ended - begun) / uint64(interval); due > last.Number+2+50*uint64(time.Millisecond)/uint64(interval) {
+			if due := first.Number + (ended-first.DueNS)/uint64(interval); due > last.Number+2+50*uint64(time.Millisecond)/uint64(interval) {
 				t.Errorf("%d ticks were due, the last is number %d", due, last.Number)
 			}
 			for i, tick := range r.ticks {
@@ -110,6 +114,30 @@ func TestRecorderTicksOnceEachInterval(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestEitherTimerTakesTheTicks(t *testing.T) {
+	p := open(t, Options{WithoutEndpoints: true})
+	r := record(t, p, RecorderOptions{Interval: 10 * time.Millisecond})
+	if want := min(runtime.NumCPU(), 2); len(r.timerCPUs) != want {
+		t.Fatalf("timers on CPUs %v, want %d", r.timerCPUs, want)
+	}
+	for number := range r.timerCPUs {
+		r.Pause()
+		time.Sleep(5 * r.Interval()) // both have ended
+		r.drain(t)
+		r.ticks = nil
+		c := &r.control.entries[0]
+		atomic.StoreUint64(&c.DueNs, monotonicNS())
+		atomic.StoreUint32(&c.Stopped, 0)
+		if err := r.startTimer(uint32(number)); err != nil {
+			t.Fatal(err)
+		}
+		r.run(t, 20*r.Interval())
+		if len(r.ticks) < 5 {
+			t.Errorf("timer %d alone made %d ticks in 20 intervals", number, len(r.ticks))
+		}
 	}
 }
 
