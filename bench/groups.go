@@ -26,7 +26,7 @@ func hierarchies(l container.Layout) []string {
 		return []string{l.MountPoint}
 	}
 	all := []string{l.MountPoint}
-	for _, controller := range []string{"memory", "cpuacct", "cpu", "pids", "blkio"} {
+	for _, controller := range []string{"memory", "cpuacct", "cpu", "pids", "blkio", "unified"} {
 		directory := filepath.Join(filepath.Dir(l.MountPoint), controller)
 		if _, err := os.Stat(directory); err == nil && directory != l.MountPoint {
 			all = append(all, directory)

@@ -104,7 +104,7 @@ func sampleFiles(ctx context.Context, lane *container.Lane, containers []*model.
 		}
 		s.times = append(s.times, monotonic())
 		for _, c := range containers {
-			lane.Read(c, values)
+			lane.Read(c, values, true)
 		}
 	}
 }
@@ -310,7 +310,7 @@ func sampleCost(ctx context.Context, l container.Layout, p *bpf.Probes, g *bench
 			begun = cpuClock(unix.CLOCK_THREAD_CPUTIME_ID)
 		}
 		for _, c := range g.containers {
-			if err := lane.Read(c, values); err != nil {
+			if err := lane.Read(c, values, true); err != nil {
 				return nil, err
 			}
 		}
@@ -329,55 +329,78 @@ func sampleCost(ctx context.Context, l container.Layout, p *bpf.Probes, g *bench
 // warmUp is left out at the beginning of a measurement.
 const warmUp = 3 * time.Second
 
-// recorderWhole takes the whole recorder's CPU: the ticks, the file lane once a second, and writing.
-func recorderWhole(ctx context.Context, o options, l container.Layout) ([]row, error) {
-	progress("recorder: the whole of it with %d groups every 50ms", recorderGroups)
-	return withGroups(l, recorderGroups, func(p *bpf.Probes, g *benchGroups) ([]row, error) {
-		dir, err := os.MkdirTemp("", "outsight-bench-")
-		if err != nil {
-			return nil, err
-		}
-		defer os.RemoveAll(dir)
-		ticks, err := p.Record(bpf.RecorderOptions{})
-		if err != nil {
-			return nil, err
-		}
-		defer ticks.Close()
-		lane := container.NewLane(l, container.Options{})
-		defer lane.Close()
-		r := recorder.New(ticks, g, lane, recorder.Options{Wanted: func(c *model.Container) bool { return c != benchHost },
-			Create: func(h csvy.Head) (recorder.Writer, error) { return csvy.Create(dir, csvy.CSVY, h, csvy.Options{}) }})
-		length := o.recorder / 4
-		ctx, cancel := context.WithTimeout(ctx, warmUp+length)
-		defer cancel()
-		// What it takes to begin, to open the files above all, is left out.
-		var begun time.Time
-		var used time.Duration
-		started := time.AfterFunc(warmUp, func() { begun, used = time.Now(), cpuClock(unix.CLOCK_PROCESS_CPUTIME_ID) })
-		defer started.Stop()
-		if err := r.Run(ctx); err != nil {
-			return nil, err
-		}
-		used = cpuClock(unix.CLOCK_PROCESS_CPUTIME_ID) - used
-		wall, done := time.Since(begun), r.Progress()
-		kernel := float64(done.CostNS) / float64(done.Ticks) * float64(wall/ticks.Interval())
-		files, _ := filepath.Glob(filepath.Join(dir, "*"))
-		var bytes int64
-		for _, f := range files {
-			if info, err := os.Stat(f); err == nil {
-				bytes += info.Size()
+// recorderWhole takes the whole recorder's CPU: the ticks, the file lane once a second, and writing. Groups are at
+// rest, or have a process each that looks at a file ten times a second.
+func recorderWhole(ctx context.Context, o options, l container.Layout) (rows []row, err error) {
+	for _, busy := range []bool{false, true} {
+		measured, err := withGroups(l, recorderGroups, func(p *bpf.Probes, g *benchGroups) ([]row, error) {
+			name := fmt.Sprintf("whole recorder, 50 ms, %d groups at rest: ", recorderGroups)
+			if busy {
+				name = fmt.Sprintf("whole recorder, 50 ms, %d groups that run ten times a second: ", recorderGroups)
+				for i := range recorderGroups {
+					command := g.inGroup(i, "tail", "-n0", "-f", "---disable-inotify", "-s", "0.1", "/etc/passwd")
+					process, err := startProcess(command[0], command[1:]...)
+					if err != nil {
+						return nil, err
+					}
+					defer process.stop()
+				}
 			}
+			progress("recorder: %s", name)
+			return wholeRecorder(ctx, l, p, g, name, o.recorder/4)
+		})
+		if err != nil {
+			return nil, err
 		}
-		if done.Rows < uint64(recorderGroups)*done.Ticks*9/10 {
-			return nil, fmt.Errorf("%+v in %d files", done, len(files))
+		rows = append(rows, measured...)
+	}
+	return rows, nil
+}
+
+func wholeRecorder(ctx context.Context, l container.Layout, p *bpf.Probes, g *benchGroups, name string, length time.Duration) ([]row, error) {
+	dir, err := os.MkdirTemp("", "outsight-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	ticks, err := p.Record(bpf.RecorderOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer ticks.Close()
+	lane := container.NewLane(l, container.Options{})
+	defer lane.Close()
+	r := recorder.New(ticks, g, lane, recorder.Options{Wanted: func(c *model.Container) bool { return c != benchHost },
+		Create: func(h csvy.Head) (recorder.Writer, error) { return csvy.Create(dir, csvy.CSVY, h, csvy.Options{}) }})
+	ctx, cancel := context.WithTimeout(ctx, warmUp+length)
+	defer cancel()
+	// What it takes to begin, to open the files above all, is left out.
+	var begun time.Time
+	var used time.Duration
+	started := time.AfterFunc(warmUp, func() { begun, used = time.Now(), cpuClock(unix.CLOCK_PROCESS_CPUTIME_ID) })
+	defer started.Stop()
+	if err := r.Run(ctx); err != nil {
+		return nil, err
+	}
+	used = cpuClock(unix.CLOCK_PROCESS_CPUTIME_ID) - used
+	wall, done := time.Since(begun), r.Progress()
+	kernel := float64(done.CostNS) / float64(done.Ticks) * float64(wall/ticks.Interval())
+	files, _ := filepath.Glob(filepath.Join(dir, "*"))
+	var bytes int64
+	for _, f := range files {
+		if info, err := os.Stat(f); err == nil {
+			bytes += info.Size()
 		}
-		return []row{
-			{what: "whole recorder, 50 ms, 100 groups: CPU", value: 100 * (float64(used) + kernel) / float64(wall), unit: "% of a core", budget: 1,
-				detail: fmt.Sprintf("process and ticks, files once a second, csvy written, for %v; the ticks alone %.2f %%", wall.Round(time.Second), 100*kernel/float64(wall))},
-			{what: "whole recorder, 50 ms, 100 groups: written", value: float64(bytes) / float64(done.Rows), unit: "bytes per row", detail: fmt.Sprintf("%d files", len(files))},
-			{what: "whole recorder, 50 ms: memory of the ring", value: float64(ticks.RingBytes()) / (1 << 20), unit: "MiB", detail: "kernel memory, up to 16 MiB at 1 ms"},
-		}, nil
-	})
+	}
+	if done.Rows < uint64(recorderGroups)*done.Ticks*9/10 {
+		return nil, fmt.Errorf("%+v in %d files", done, len(files))
+	}
+	return []row{
+		{what: name + "CPU", value: 100 * (float64(used) + kernel) / float64(wall), unit: "% of a core", budget: 1,
+			detail: fmt.Sprintf("process and ticks, files once a second, csvy written, for %v; the ticks alone %.2f %%", wall.Round(time.Second), 100*kernel/float64(wall))},
+		{what: name + "written", value: float64(bytes) / float64(done.Rows), unit: "bytes per row", detail: fmt.Sprintf("%d files", len(files))},
+		{what: name + "memory of the ring", value: float64(ticks.RingBytes()) / (1 << 20), unit: "MiB", detail: "kernel memory, up to 16 MiB at 1 ms"},
+	}, nil
 }
 
 // kernels are what the recorder must not slow down; each answers something of what it computed.

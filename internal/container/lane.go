@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"math"
 	"slices"
 	"strconv"
@@ -22,6 +23,7 @@ type Lane struct {
 	version int
 	groups  map[string]*laneGroup
 	buffer  textBuffer
+	seed    maphash.Seed
 	// open descriptors of maxOpen; a file for which there is none is opened at each reading.
 	open, maxOpen int
 }
@@ -39,10 +41,17 @@ type laneFile struct {
 
 type laneGroup struct {
 	cgroup model.CgroupID
-	fds    []int
+	files  []laneText
 	// readings of the group so far, and the values of the last one in which its limits were read.
-	readings int
+	readings uint64
 	limits   []float64
+}
+
+// laneText is a group's file, and what it said.
+type laneText struct {
+	fd   int
+	sum  uint64
+	rest rest
 }
 
 // laneParser puts a file's numbers into values; those that it does not have stay as they are.
@@ -52,7 +61,7 @@ type laneParser func(f *laneFile, text []byte, values []float64) error
 func NewLane(l Layout, o Options) *Lane {
 	o = o.withDefaults()
 	r := &Lane{proc: newProcesses(o.ProcRoot, l.Subsystem), groups: make(map[string]*laneGroup),
-		buffer: make(textBuffer, 16<<10), maxOpen: openLimit(), version: 2}
+		buffer: make(textBuffer, 16<<10), seed: maphash.MakeSeed(), maxOpen: openLimit(), version: 2}
 	if l.v1["memory"] != "" || l.v1["cpuacct"] != "" {
 		r.version = 1
 	}
@@ -117,8 +126,9 @@ func (r *Lane) Version() int { return r.version }
 
 // Read reads a container's files into values, which has one for each column: NaN where there is
 // none, +Inf where there is no limit. Limits are read again with every limitEvery-th
-// reading. A group that has vanished is no error.
-func (r *Lane) Read(c *model.Container, values []float64) error {
+// reading, and unless all files are wanted, one that has said the same for long is left out for two of three
+// readings: then its values are NaN. A group that has vanished is no error.
+func (r *Lane) Read(c *model.Container, values []float64, all bool) error {
 	for i := range values {
 		values[i] = math.NaN()
 	}
@@ -128,25 +138,30 @@ func (r *Lane) Read(c *model.Container, values []float64) error {
 	g := r.groups[c.ID]
 	if g == nil || g.cgroup != c.Cgroup {
 		r.Forget(c.ID)
-		g = &laneGroup{cgroup: c.Cgroup, fds: make([]int, len(r.files)), limits: make([]float64, len(values))}
-		for i := range g.fds {
-			g.fds[i] = notOpened
+		g = &laneGroup{cgroup: c.Cgroup, files: make([]laneText, len(r.files)), limits: make([]float64, len(values))}
+		for i := range g.files {
+			g.files[i].fd = notOpened
 		}
 		r.groups[c.ID] = g
 	}
 	fresh := g.readings%limitEvery == 0
+	turn := g.readings + uint64(c.Cgroup)
 	g.readings++
 	var errs []error
 	for i := range r.files {
-		f := &r.files[i]
+		f, t := &r.files[i], &g.files[i]
 		if f.limit && !fresh {
 			for _, column := range f.columns {
 				values[column] = g.limits[column]
 			}
 			continue
 		}
-		text, err := r.text(c, g, i)
+		if t.fd == failed && !fresh || !all && t.rest.now(turn, 0) {
+			continue
+		}
+		text, err := r.text(c, t, f)
 		if err == nil {
+			t.note(maphash.Bytes(r.seed, text))
 			err = f.parse(f, text, values)
 		}
 		// Pressure may be switched off for one group.
@@ -160,23 +175,32 @@ func (r *Lane) Read(c *model.Container, values []float64) error {
 	return errors.Join(errs...)
 }
 
-func (r *Lane) text(c *model.Container, g *laneGroup, i int) ([]byte, error) {
-	name := r.files[i].names[0]
-	switch fd := g.fds[i]; {
-	case fd == absent:
+// note takes note of a reading by the sum of its text.
+func (t *laneText) note(sum uint64) {
+	t.rest.read(sum == t.sum)
+	t.sum = sum
+}
+
+// failed is the state of a file that could not be opened: it is tried again when limits are read.
+const failed = -3
+
+func (r *Lane) text(c *model.Container, t *laneText, f *laneFile) ([]byte, error) {
+	name := f.names[0]
+	switch {
+	case t.fd == absent:
 		return nil, errAbsent
-	case fd >= 0:
-		return r.buffer.read(fd, name)
+	case t.fd >= 0:
+		return r.buffer.read(t.fd, name)
 	}
-	fd, err := r.files[i].source.open(r.proc, c)
-	if errors.Is(err, errAbsent) {
-		g.fds[i] = absent
-	}
+	fd, err := f.source.open(r.proc, c)
 	if err != nil {
+		if t.fd = failed; errors.Is(err, errAbsent) {
+			t.fd = absent
+		}
 		return nil, err
 	}
 	if r.open < r.maxOpen {
-		g.fds[i] = fd
+		t.fd = fd
 		r.open++
 	} else {
 		defer syscall.Close(fd)
@@ -190,9 +214,9 @@ func (r *Lane) Forget(id string) {
 	if g == nil {
 		return
 	}
-	for _, fd := range g.fds {
-		if fd >= 0 {
-			syscall.Close(fd) // was opened for reading: nothing can be lost
+	for _, t := range g.files {
+		if t.fd >= 0 {
+			syscall.Close(t.fd) // was opened for reading: nothing can be lost
 			r.open--
 		}
 	}
@@ -242,6 +266,19 @@ func laneWords(f *laneFile, text []byte, values []float64) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// lanePerCPU reads a number for each CPU, and their sum, which is the last column.
+func lanePerCPU(f *laneFile, text []byte, values []float64) error {
+	if err := laneWords(f, text, values); err != nil {
+		return err
+	}
+	total, last := 0.0, len(f.columns)-1
+	for _, column := range f.columns[:last] {
+		total += values[column]
+	}
+	values[f.columns[last]] = total
 	return nil
 }
 

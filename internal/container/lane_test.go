@@ -38,7 +38,7 @@ func v2Lane(t testing.TB) (*Lane, *model.Container, string) {
 func TestLaneReadsV2(t *testing.T) {
 	r, c, dir := v2Lane(t)
 	values := make([]float64, len(r.Columns()))
-	if err := r.Read(c, values); err != nil {
+	if err := r.Read(c, values, true); err != nil {
 		t.Fatal(err)
 	}
 	want := func(column string, want float64) {
@@ -70,7 +70,7 @@ func TestLaneReadsV2(t *testing.T) {
 	want("io.stat/dios", dios(t))
 	// The files stay open: their new text is read, and a group that is gone has no numbers.
 	writeFile(t, filepath.Join(dir, "memory.current"), "5\n")
-	if err := r.Read(c, values); err != nil {
+	if err := r.Read(c, values, true); err != nil {
 		t.Fatal(err)
 	}
 	want("memory.current", 5)
@@ -78,7 +78,7 @@ func TestLaneReadsV2(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Read(c, values); err != nil {
+	if err := r.Read(c, values, true); err != nil {
 		t.Errorf("reading a group that is gone: %v", err)
 	}
 	want("memory.current", math.NaN())
@@ -120,7 +120,7 @@ func TestLaneOfOtherKernels(t *testing.T) {
 	values := make([]float64, len(r.Columns()))
 	check := func(want map[string]float64) {
 		t.Helper()
-		if err := r.Read(c, values); err != nil {
+		if err := r.Read(c, values, true); err != nil {
 			t.Fatal(err)
 		}
 		for column, want := range want {
@@ -166,12 +166,76 @@ func TestLaneSaysWhatItCannotParse(t *testing.T) {
 	r, c, dir := v2Lane(t)
 	writeFile(t, filepath.Join(dir, "memory.stat"), "anon twelve\n")
 	values := make([]float64, len(r.Columns()))
-	err := r.Read(c, values)
+	err := r.Read(c, values, true)
 	if err == nil || !strings.Contains(err.Error(), "memory.stat") {
 		t.Errorf("%v, want an error that names memory.stat", err)
 	}
 	if got := laneValue(t, r, values, "memory.current"); got != 61775872 {
 		t.Errorf("the other files were not read: memory.current is %v", got)
+	}
+}
+
+func TestLaneLeavesOutWhatRests(t *testing.T) {
+	r, c, dir := v2Lane(t)
+	values := make([]float64, len(r.Columns()))
+	memory := func(all bool) float64 {
+		t.Helper()
+		if err := r.Read(c, values, all); err != nil {
+			t.Fatal(err)
+		}
+		if got := laneValue(t, r, values, "pids.max"); !math.IsInf(got, 1) {
+			t.Errorf("the limit is %v", got)
+		}
+		return laneValue(t, r, values, "memory.current")
+	}
+	given := func(readings int, all bool) (n int) {
+		for range readings {
+			if !math.IsNaN(memory(all)) {
+				n++
+			}
+		}
+		return n
+	}
+	if got := given(1+restAfter, false); got != 1+restAfter {
+		t.Errorf("%d of the first %d readings give the value", got, 1+restAfter)
+	}
+	if got, want := given(4*restEvery, false), 4; got != want {
+		t.Errorf("%d of the next %d do, want %d", got, 4*restEvery, want)
+	}
+	if got := given(2*restEvery, true); got != 2*restEvery {
+		t.Errorf("%d of %d do where all are wanted", got, 2*restEvery)
+	}
+	writeFile(t, filepath.Join(dir, "memory.current"), "4096\n")
+	if got := given(restEvery, false); got == 0 {
+		t.Errorf("what changed is not given within %d readings", restEvery)
+	}
+	if got := given(restAfter, false); got < restAfter-restEvery {
+		t.Errorf("%d of %d give what has changed lately", got, restAfter)
+	}
+	if got := memory(true); got != 4096 {
+		t.Errorf("memory.current is %v", got)
+	}
+}
+
+func TestLaneTriesAgainWhatItCouldNotOpen(t *testing.T) {
+	r, c, dir := v2Lane(t)
+	values := make([]float64, len(r.Columns()))
+	if err := os.Rename(dir, dir+".later"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Read(c, values, true); err != nil {
+		t.Fatal(err) // it may have ended
+	}
+	if err := os.Rename(dir+".later", dir); err != nil {
+		t.Fatal(err)
+	}
+	for i := range limitEvery {
+		if err := r.Read(c, values, true); err != nil {
+			t.Fatal(err)
+		}
+		if got, found := laneValue(t, r, values, "memory.current"), i == limitEvery-1; math.IsNaN(got) == found {
+			t.Errorf("reading %d gives %v", 2+i, got)
+		}
 	}
 }
 
@@ -186,7 +250,7 @@ func TestLaneReadsThisHost(t *testing.T) {
 	t.Cleanup(f.Close)
 	values := make([]float64, len(r.Columns()))
 	before := readOne(t, f, c)
-	if err := r.Read(c, values); err != nil {
+	if err := r.Read(c, values, true); err != nil {
 		t.Fatal(err)
 	}
 	after := readOne(t, f, c)
@@ -201,7 +265,7 @@ func TestLaneReadsThisHost(t *testing.T) {
 	if got := laneValue(t, r, values, cpu); !(got > 0) {
 		t.Errorf("%s is %v", cpu, got)
 	}
-	if allocations := testing.AllocsPerRun(50, func() { r.Read(c, values) }); allocations != 0 {
+	if allocations := testing.AllocsPerRun(50, func() { r.Read(c, values, true) }); allocations != 0 {
 		t.Errorf("a reading allocates %v times", allocations)
 	}
 }

@@ -83,10 +83,10 @@ func laneFilesV1() []laneSpec {
 	files := []laneSpec{
 		oneNumber("pids", "pids.current", "pids.current"),
 		limitOf(oneNumber("pids", "pids.max", "pids.max")),
-		oneNumber("cpuacct", "cpuacct.usage", "cpu.usage.total"),
 		oneNumber("cpuacct", "cpuacct.usage_sys", "cpu.usage.system"),
 		oneNumber("cpuacct", "cpuacct.usage_user", "cpu.usage.user"),
-		spec("cpuacct", []string{"cpuacct.usage_percpu"}, laneWords, []laneColumn{{"", perCPUUsage}}),
+		// cpuacct.usage is the same sum (cpuusage_read in kernel/sched/cpuacct.c).
+		spec("cpuacct", []string{"cpuacct.usage_percpu"}, lanePerCPU, []laneColumn{{"", perCPUUsage}, {"", "cpu.usage.total"}}),
 		spec("cpuacct", []string{"cpuacct.stat"}, laneKeys, named("cpu.stat.", "user", "system")),
 		spec("cpu", []string{"cpu.stat"}, laneKeys, []laneColumn{{"nr_periods", "cpu.throttling.periods"},
 			{"nr_throttled", "cpu.throttling.throttled.count"}, {"throttled_time", "cpu.throttling.throttled.time"}}),

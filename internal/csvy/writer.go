@@ -73,6 +73,10 @@ type textWriter struct {
 	part   []bool
 	// lane are the values that come from files: rAdvisor writes no row without one.
 	lane []int
+	// own are the cells that have a value in a row without one from files, which most rows are; rest is what
+	// follows the last of them.
+	own  []ownCell
+	rest string
 
 	file    *File
 	buffer  []byte
@@ -81,6 +85,13 @@ type textWriter struct {
 	began, flushed, last time.Time
 	lost, lostWritten    uint64
 	err                  error
+}
+
+// ownCell is a cell that needs no value from files.
+type ownCell struct {
+	cell
+	// before is what the cells between the one before and this one are written as, this one's comma with it.
+	before, absent string
 }
 
 // flushBytes is as much as is kept for a flush, whatever the time.
@@ -118,11 +129,25 @@ func (w *textWriter) layout() {
 		w.columns = append(w.columns, ColumnNamed(LostTicks)) // without a cell: see appendRow
 	}
 	for i, c := range w.head.Columns {
-		if c.Source == FromFile {
+		if _, part := vectorOf(c.Name); part || c.Source == FromFile {
 			w.lane = append(w.lane, i)
 		}
 	}
+	for i, c := range w.cells {
+		if w.part[i] {
+			continue // its vector is missing, which the first cell tells
+		}
+		w.rest += ","
+		if vector := i+1 < len(w.part) && w.part[i+1]; vector || len(c.terms) == 0 || slices.ContainsFunc(c.terms, w.fromFile) {
+			w.rest += w.absent[i]
+			continue
+		}
+		w.own = append(w.own, ownCell{c, w.rest, w.absent[i]})
+		w.rest = ""
+	}
 }
+
+func (w *textWriter) fromFile(t cellTerm) bool { return slices.Contains(w.lane, t.index) }
 
 func (w *textWriter) add(columns ...Column) {
 	for _, c := range columns {
@@ -192,7 +217,8 @@ func (w *textWriter) Row(at time.Time, values []float64) error {
 	if len(values) != len(w.head.Columns) {
 		return fmt.Errorf("writing a row: got %d values, want %d", len(values), len(w.head.Columns))
 	}
-	if w.format == RAdvisor && len(w.lane) > 0 && !slices.ContainsFunc(w.lane, func(i int) bool { return !math.IsNaN(values[i]) }) {
+	read := slices.ContainsFunc(w.lane, func(i int) bool { return !math.IsNaN(values[i]) })
+	if w.format == RAdvisor && len(w.lane) > 0 && !read {
 		return nil
 	}
 	if err := w.rotate(at); err != nil {
@@ -202,7 +228,11 @@ func (w *textWriter) Row(at time.Time, values []float64) error {
 		w.began, w.flushed = at, at
 	}
 	w.last = at
-	w.buffer = w.appendRow(w.buffer, at, values)
+	if read {
+		w.buffer = w.appendRow(w.buffer, at, values)
+	} else {
+		w.buffer = w.appendOwn(w.buffer, at, values)
+	}
 	w.pending++
 	if len(w.buffer) >= flushBytes || w.o.FlushEvery < 0 || at.Sub(w.flushed) >= w.o.FlushEvery || at.Before(w.flushed) {
 		return w.flush(at)
@@ -231,6 +261,25 @@ func (w *textWriter) appendRow(b []byte, at time.Time, values []float64) []byte 
 		}
 		b = AppendNumber(b, v)
 	}
+	return w.endRow(b)
+}
+
+// appendOwn writes what appendRow does for a row without a value from files.
+func (w *textWriter) appendOwn(b []byte, at time.Time, values []float64) []byte {
+	b = strconv.AppendInt(b, at.UnixNano(), 10)
+	for i := range w.own {
+		c := &w.own[i]
+		b = append(b, c.before...)
+		if v := c.value(values); math.IsNaN(v) {
+			b = append(b, c.absent...)
+		} else {
+			b = AppendNumber(b, v)
+		}
+	}
+	return w.endRow(append(b, w.rest...))
+}
+
+func (w *textWriter) endRow(b []byte) []byte {
 	if w.format == CSVY {
 		b = strconv.AppendUint(append(b, ','), w.lost, 10)
 		w.lostWritten = w.lost

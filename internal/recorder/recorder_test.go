@@ -78,13 +78,16 @@ func sample(id model.CgroupID, cpu uint64) model.TickSample {
 type files struct {
 	readings float64
 	err      error
+	// all is whether the last reading was to leave nothing out.
+	all bool
 }
 
 func (f *files) Columns() []string { return []string{"memory.current"} }
 func (f *files) Version() int      { return 2 }
 func (f *files) Forget(string)     {}
-func (f *files) Read(_ *model.Container, values []float64) error {
+func (f *files) Read(_ *model.Container, values []float64, all bool) error {
 	f.readings++
+	f.all = all
 	values[0] = f.readings
 	return f.err
 }
@@ -264,7 +267,8 @@ func TestReadingsAreInTheNextRow(t *testing.T) {
 		s, written := newScript(), sheets{}
 		s.begun = monotonicNS() - uint64(time.Second)
 		s.add(&model.Container{ID: "web", Name: "web", Cgroup: 10})
-		r := New(s, s, &files{}, Options{Create: written.create, HoldFiles: hold})
+		f := &files{}
+		r := New(s, s, f, Options{Create: written.create, HoldFiles: hold})
 		s.tick() // before the first reading
 		r.readFiles()
 		s.begun += uint64(2 * time.Second)
@@ -283,6 +287,9 @@ func TestReadingsAreInTheNextRow(t *testing.T) {
 		got, between := written["web"].column(t, "memory.current"), math.NaN()
 		if hold {
 			between = 1
+		}
+		if f.all != hold {
+			t.Errorf("hold %v: all files are read: %v", hold, f.all)
 		}
 		for i, v := range []float64{math.NaN(), 1, between, 3} {
 			if got[i] != v && !(math.IsNaN(got[i]) && math.IsNaN(v)) {

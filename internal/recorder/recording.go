@@ -28,8 +28,9 @@ type Files interface {
 	Columns() []string
 	// Version of the control groups: 1 or 2.
 	Version() int
-	// Read reads a container's numbers, one for each column.
-	Read(c *model.Container, values []float64) error
+	// Read reads a container's numbers, one for each column. Unless all are wanted, those that have
+	// been the same for long may be left out, which is NaN.
+	Read(c *model.Container, values []float64, all bool) error
 	Forget(id string)
 }
 
@@ -82,6 +83,8 @@ type row struct {
 	// lane are readings of the files that no tick had yet, of which used are in use.
 	lane []reading
 	used int
+	// filled is true while values has a reading of the files.
+	filled bool
 }
 
 // reading is one of the files, at a time of the monotonic clock.
@@ -224,7 +227,7 @@ func (r *Recording) readFiles() {
 		}
 		at := &w.lane[w.used]
 		at.ns = monotonicNS()
-		if err := r.files.Read(t.container, at.values); err != nil && r.filesErr == nil {
+		if err := r.files.Read(t.container, at.values, r.o.HoldFiles); err != nil && r.filesErr == nil {
 			r.filesErr = err
 		}
 		w.used++
@@ -332,14 +335,16 @@ func (w *row) fill(ns uint64, values []float64, hold bool) {
 		old++
 	}
 	if old == 0 {
-		if !hold {
+		if w.filled && !hold {
 			for i := range values {
 				values[i] = math.NaN()
 			}
+			w.filled = false
 		}
 		return
 	}
 	copy(values, w.lane[old-1].values)
+	w.filled = true
 	// The readings that are done with go behind the others, to be used again.
 	for i := old; i < w.used; i++ {
 		w.lane[i-old], w.lane[i] = w.lane[i], w.lane[i-old]
