@@ -159,7 +159,7 @@ func openReceiver(ctx context.Context, f receiveFlags, a access.Access, data str
 		o.Dir = dir
 	}
 	if a.Auth != nil {
-		o.Auth = a.Auth
+		o.Auth = access.Senders{Authenticator: a.Auth}
 	}
 	if cluster != nil {
 		o.Name, o.Named = cluster.Name, r.named

@@ -58,8 +58,12 @@ func TestTenantsSeeTheirOwnRefusals(t *testing.T) {
 	if err := os.WriteFile(tenants, []byte("shop: [0123456789abcdef]\nbank: [fedcba9876543210]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	operator := filepath.Join(dir, "operator")
+	if err := os.WriteFile(operator, []byte("an-operator-reads-sums\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	log := slog.New(slog.DiscardHandler)
-	door, err := (&secureFlags{access.Files{Tenants: tenants}}).open(log, "127.0.0.1:0")
+	door, err := (&secureFlags{access.Files{Tenants: tenants, Tokens: operator}}).open(log, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,6 +90,7 @@ func TestTenantsSeeTheirOwnRefusals(t *testing.T) {
 	send(400, "0123456789abcdef")
 	send(403, "fedcba9876543210", "X-Outsight-Tenant", "shop")
 	send(401, "a-wrong-token-of-nobody")
+	send(401, "an-operator-reads-sums") // and sends nothing
 	send(401, "a-wrong-token-of-a-shop", "X-Outsight-Tenant", "shop")
 	for token, want := range map[string]string{"0123456789abcdef": "unauthorized 1, malformed 2", "fedcba9876543210": "unauthorized 1"} {
 		r := httptest.NewRequest("GET", "/api/outsight/status", nil)
@@ -118,7 +123,7 @@ func TestTenantsSeeTheirOwnRefusals(t *testing.T) {
 	for _, r := range in.ingest.Refusals("") {
 		counted[r.Reason] = r.Count
 	}
-	if len(counted) != 2 || counted["malformed"] != 2 || counted["unauthorized"] != 3 {
+	if len(counted) != 2 || counted["malformed"] != 2 || counted["unauthorized"] != 4 {
 		t.Errorf("got %v", counted)
 	}
 	page.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/api/outsight/status", nil))

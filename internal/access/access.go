@@ -13,7 +13,7 @@ import (
 // Files say who may talk to what a process listens on. They are read once, by Open, and hold for all its addresses.
 type Files struct {
 	// Tokens has a token on each line, one of which requests must have. Tenants is a YAML file of tenants and their
-	// tokens instead.
+	// tokens; with it, those of Tokens are the operator's, who may read the sums over all tenants in /metrics and no more.
 	Tokens, Tenants string
 	// Cert and Key in PEM are shown to clients: talk TLS. ClientCA has the certificates one of which must have
 	// signed a client's.
@@ -58,22 +58,13 @@ type Access struct {
 // this host can reach, without a token or a client's certificate. That, and flags that do not go together, is
 // a UsageError.
 func (f *Files) Open(log *slog.Logger, addresses ...string) (a Access, err error) {
-	if f.Tokens != "" && f.Tenants != "" {
-		return a, usage("--%s and --tenants cannot both be given: the file of tenants has their tokens", f.flag("token-file"))
-	}
 	if (f.Cert == "") != (f.Key == "") {
 		return a, usage("--%s and --%s go together", f.flag("tls-cert"), f.flag("tls-key"))
 	}
 	if f.ClientCA != "" && f.Cert == "" {
 		return a, usage("--%s needs --%s and --%s: certificates are asked for over TLS alone", f.flag("client-ca"), f.flag("tls-cert"), f.flag("tls-key"))
 	}
-	switch {
-	case f.Tokens != "":
-		a.Auth, err = ReadTokens(f.Tokens)
-	case f.Tenants != "":
-		a.Auth, err = ReadTenants(f.Tenants)
-	}
-	if err != nil {
+	if a.Auth, err = f.authenticator(); err != nil {
 		return a, err
 	}
 	if a.TLS, err = f.readTLS(); err != nil {
@@ -93,6 +84,16 @@ func (f *Files) Open(log *slog.Logger, addresses ...string) (a Access, err error
 		}
 	}
 	return a, nil
+}
+
+func (f *Files) authenticator() (*Authenticator, error) {
+	switch {
+	case f.Tenants != "":
+		return ReadTenants(f.Tenants, f.Tokens)
+	case f.Tokens != "":
+		return ReadTokens(f.Tokens)
+	}
+	return nil, nil
 }
 
 func (f *Files) readTLS() (*tls.Config, error) {

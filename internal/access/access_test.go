@@ -101,7 +101,12 @@ func TestWhoMayListenWhere(t *testing.T) {
 		f(address, Files{Tokens: tokens}, false)
 		f(address, Files{Cert: cert, Key: key, ClientCA: i.CA}, false)
 	}
-	f("127.0.0.1:80", Files{Tokens: tokens, Tenants: tokens}, true)
+	tenants := filepath.Join(dir, "tenants.yml")
+	if err := os.WriteFile(tenants, []byte("shop: [fedcba9876543210]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f("10.1.2.3:80", Files{Tokens: tokens, Tenants: tenants}, false)
+	f("10.1.2.3:80", Files{Tenants: tenants}, false)
 	f("127.0.0.1:80", Files{Cert: cert, Key: key, ClientCA: key}, true)
 }
 

@@ -22,7 +22,9 @@ type Authenticator struct {
 	// tenants of tokens, by the token's hash: a look-up by it takes as long for a nearly right
 	// token as for a wrong one. The tenant is "" where there are no tenants.
 	tenants map[[sha256.Size]byte]string
-	refused atomic.Uint64
+	// separate is whether there are tenants.
+	separate bool
+	refused  atomic.Uint64
 	// readers are those of them that asked for something here.
 	readers turnedAway
 }
@@ -55,6 +57,7 @@ func NewAuthenticator(tokens map[string][]string) (*Authenticator, error) {
 				return nil, fmt.Errorf("token %d of %q is that of %q already", i+1, tenant, other)
 			}
 			a.tenants[hash] = tenant
+			a.separate = a.separate || tenant != ""
 		}
 	}
 	if n := len(a.tenants); n == 0 || n > maxTokens {
@@ -68,11 +71,22 @@ func notInToken(r rune) bool { return r <= ' ' || r > '~' }
 // ReadTokens reads a file with a token on each line. Empty lines and those that begin with # do
 // not count.
 func ReadTokens(path string) (*Authenticator, error) {
+	tokens, err := readTokens(path)
+	if err != nil {
+		return nil, err
+	}
+	a, err := NewAuthenticator(map[string][]string{"": tokens})
+	if err != nil {
+		return nil, fmt.Errorf("reading tokens in %q: %w", path, err)
+	}
+	return a, nil
+}
+
+func readTokens(path string) (tokens []string, err error) {
 	text, err := readSmall(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading tokens: %w", err)
 	}
-	var tokens []string
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for lines.Scan() {
 		if line := strings.TrimSpace(lines.Text()); line != "" && line[0] != '#' {
@@ -82,15 +96,12 @@ func ReadTokens(path string) (*Authenticator, error) {
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("reading tokens in %q: %w", path, err)
 	}
-	a, err := NewAuthenticator(map[string][]string{"": tokens})
-	if err != nil {
-		return nil, fmt.Errorf("reading tokens in %q: %w", path, err)
-	}
-	return a, nil
+	return tokens, nil
 }
 
-// ReadTenants reads a YAML file that maps each tenant to a list of its tokens.
-func ReadTenants(path string) (*Authenticator, error) {
+// ReadTenants reads a YAML file that maps each tenant to a list of its tokens, and, unless it is "", a file of tokens
+// of the operator, who belongs to none.
+func ReadTenants(path, operator string) (*Authenticator, error) {
 	text, err := readSmall(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading tenants: %w", err)
@@ -101,6 +112,11 @@ func ReadTenants(path string) (*Authenticator, error) {
 	}
 	if _, ok := tokens[""]; ok || len(tokens) == 0 {
 		return nil, fmt.Errorf(`reading tenants in %q: want lines such as "shop: [TOKEN, TOKEN]"`, path)
+	}
+	if operator != "" {
+		if tokens[""], err = readTokens(operator); err != nil {
+			return nil, err
+		}
 	}
 	a, err := NewAuthenticator(tokens)
 	if err != nil {
@@ -120,6 +136,22 @@ func readSmall(path string) ([]byte, error) {
 		err = fmt.Errorf("%q has more than %d bytes", path, maxTokenFile)
 	}
 	return text, err
+}
+
+// isOperator is whether a token that Check found to be of this tenant is the operator's: of none, where there are tenants.
+func (a *Authenticator) isOperator(tenant string) bool { return a.separate && tenant == "" }
+
+// Senders is an Authenticator for those who send: where there are tenants, the operator is none of them.
+type Senders struct{ *Authenticator }
+
+// Check is that of Authenticator, and refuses the operator.
+func (s Senders) Check(authorization string) (tenant string, ok bool) {
+	tenant, ok = s.Authenticator.Check(authorization)
+	if ok && s.Authenticator != nil && s.isOperator(tenant) {
+		s.refused.Add(1)
+		return "", false
+	}
+	return tenant, ok
 }
 
 // Tenants are the names of all tenants in order; nil where there are none.

@@ -13,6 +13,7 @@ import (
 const (
 	tokenA = "aaaaaaaaaaaaaaaa-1"
 	tokenB = "bbbbbbbbbbbbbbbb-1"
+	tokenC = "cccccccccccccccc-1"
 )
 
 func TestCheckFindsTheTenantOfAToken(t *testing.T) {
@@ -76,14 +77,37 @@ func TestFilesOfTokens(t *testing.T) {
 	f(ReadTokens, "with spaces in between", "printable ones without spaces")
 	f(ReadTokens, tokenA+"\n"+tokenA, "is that of")
 	f(ReadTokens, strings.Repeat("#", maxTokenFile+1), "has more than 1048576 bytes")
-	f(ReadTenants, "shop: ["+tokenA+"]\nbank:\n- "+tokenB+"\n", "")
-	f(ReadTenants, "", "want lines such as")
-	f(ReadTenants, "shop: ["+tokenA+"]\nbank: ["+tokenA+"]", "already")
-	f(ReadTenants, "shop: ["+tokenA+"]\nshop: ["+tokenB+"]", "already defined")
-	f(ReadTenants, "shop: []", `tenant "shop" has no token`)
-	f(ReadTenants, "a/b: ["+tokenA+"]", `tenant "a/b"`)
-	f(ReadTenants, `"": [`+tokenA+`]`, "want lines such as")
-	f(ReadTenants, "shop: {token: x}", "reading tenants")
+	ofTenants := func(path string) (*Authenticator, error) { return ReadTenants(path, "") }
+	f(ofTenants, "shop: ["+tokenA+"]\nbank:\n- "+tokenB+"\n", "")
+	f(ofTenants, "", "want lines such as")
+	f(ofTenants, "shop: ["+tokenA+"]\nbank: ["+tokenA+"]", "already")
+	f(ofTenants, "shop: ["+tokenA+"]\nshop: ["+tokenB+"]", "already defined")
+	f(ofTenants, "shop: []", `tenant "shop" has no token`)
+	f(ofTenants, "a/b: ["+tokenA+"]", `tenant "a/b"`)
+	f(ofTenants, `"": [`+tokenA+`]`, "want lines such as")
+	f(ofTenants, "shop: {token: x}", "reading tenants")
+	operator := filepath.Join(t.TempDir(), "operator")
+	if err := os.WriteFile(operator, []byte(tokenB+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	withOperator := func(path string) (*Authenticator, error) {
+		a, err := ReadTenants(path, operator)
+		if err != nil {
+			return a, err
+		}
+		for token, want := range map[string]bool{tokenA: false, tokenB: true} {
+			if tenant, ok := a.Check("Bearer " + token); !ok || a.isOperator(tenant) != want {
+				t.Errorf("%s is of %q, %v, want the operator: %v", token, tenant, ok, want)
+			}
+		}
+		if got := a.Tenants(); len(got) != 1 || got[0] != "shop" {
+			t.Errorf("tenants %q", got)
+		}
+		return a, nil
+	}
+	f(withOperator, "shop: ["+tokenA+"]", "")
+	f(withOperator, "shop: ["+tokenB+"]", "already")
+	f(func(path string) (*Authenticator, error) { return ReadTenants(path, path+".none") }, "shop: ["+tokenA+"]", "reading tokens")
 	var many strings.Builder
 	for i := range maxTokens + 1 {
 		fmt.Fprintf(&many, "token-number-%08d\n", i)

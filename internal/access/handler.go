@@ -26,7 +26,8 @@ func (a *Authenticator) Require(next http.Handler) http.Handler {
 }
 
 // ByTenant gives each request to the handler of its tenant, chosen by the token alone. Handlers
-// has one for each of a's Tenants; all of them serve the same page.
+// has one for each of a's Tenants; all of them serve the same page, and the same /metrics, which are sums over all tenants
+// and for the operator alone.
 func ByTenant(a *Authenticator, handlers map[string]http.Handler) http.Handler {
 	tenants := a.Tenants()
 	if len(tenants) == 0 || len(tenants) != len(handlers) {
@@ -39,12 +40,16 @@ func ByTenant(a *Authenticator, handlers map[string]http.Handler) http.Handler {
 			return
 		}
 		tenant, ok := a.Check(r.Header.Get("Authorization"))
-		handler := handlers[tenant]
-		if !ok || handler == nil {
+		switch {
+		case !ok:
 			a.refuse(w, r)
-			return
+		case a.isOperator(tenant) != (r.URL.Path == "/metrics"):
+			refuse(w, http.StatusForbidden, "forbidden", "/metrics has sums over all tenants: a token of the operator reads it, and nothing else")
+		case a.isOperator(tenant):
+			public.ServeHTTP(w, r)
+		default:
+			handlers[tenant].ServeHTTP(w, r)
 		}
-		handler.ServeHTTP(w, r)
 	})
 }
 

@@ -38,6 +38,34 @@ func told(name string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, name) })
 }
 
+func TestByTenant(t *testing.T) {
+	a, err := NewAuthenticator(map[string][]string{"shop": {tokenA}, "bank": {tokenB}, "": {tokenC}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := ByTenant(a, map[string]http.Handler{"shop": told("shop's"), "bank": told("bank's")})
+	f := func(path, token string, code int, want string) {
+		t.Helper()
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != code || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s with %s: %d %q, want %d %q", path, token, w.Code, w.Body, code, want)
+		}
+	}
+	for _, path := range []string{"/api", "/api/v1/query", "/api/outsight/graph"} {
+		f(path, tokenA, http.StatusOK, "shop's")
+		f(path, tokenB, http.StatusOK, "bank's")
+		f(path, tokenC, http.StatusForbidden, "a token of the operator reads it, and nothing else")
+		f(path, "", http.StatusUnauthorized, "a token is needed")
+	}
+	f("/metrics", tokenA, http.StatusForbidden, "sums over all tenants")
+	f("/metrics", "another one of 16", http.StatusUnauthorized, "a token is needed")
+	f("/metrics", tokenC, http.StatusOK, "bank's") // each has the same
+	f("/app.js", "", http.StatusOK, "bank's")
+}
+
 func TestByHeader(t *testing.T) {
 	made := map[string]int{}
 	forTenant := func(tenant string) http.Handler {
