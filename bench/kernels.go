@@ -16,8 +16,9 @@ import (
 // kernelBudget is in percent of a program's run time.
 const kernelBudget = 0.5
 
-// kernelTurns is how many pairs of turns are compared for each computation.
-const kernelTurns = 150
+// kernelTurns is how many pairs of turns are compared for each computation, and where there is a budget: fewer of MG, whose
+// speed changes most by itself, cannot tell half a percent.
+const kernelTurns, budgetTurns = 150, 400
 
 // ownProcess is for how long the agent's own process is watched beside a computation.
 const ownProcess = 20 * time.Second
@@ -163,12 +164,13 @@ func measureKernels(ctx context.Context, o options) ([]row, error) {
 		agent  string
 		probes bpf.Options
 		budget float64
+		pairs  int
 	}{
-		{"outsight-agent", bpf.Options{}, kernelBudget},
-		{"outsight-agent --counters software", bpf.Options{Counters: "software"}, 0},
+		{"outsight-agent", bpf.Options{}, kernelBudget, budgetTurns},
+		{"outsight-agent --counters software", bpf.Options{Counters: "software"}, 0, kernelTurns},
 	} {
 		config.probes.Controller = l.Subsystem
-		measured, err := kernelsWith(ctx, o, config.agent, config.probes, config.budget)
+		measured, err := kernelsWith(ctx, o, config.agent, config.probes, config.budget, config.pairs)
 		if err != nil {
 			return nil, err
 		}
@@ -177,7 +179,7 @@ func measureKernels(ctx context.Context, o options) ([]row, error) {
 	return rows, nil
 }
 
-func kernelsWith(ctx context.Context, o options, agent string, probes bpf.Options, budget float64) (rows []row, err error) {
+func kernelsWith(ctx context.Context, o options, agent string, probes bpf.Options, budget float64, pairs int) (rows []row, err error) {
 	var own []float64
 	for _, c := range computations {
 		share, err := ownShare(ctx, o, agent, c.compute)
@@ -197,8 +199,8 @@ func kernelsWith(ctx context.Context, o options, agent string, probes bpf.Option
 	}
 	defer r.Close()
 	for i, c := range computations {
-		progress("kernels: %s with the hooks of %s, in %d pairs of turns", c.name, agent, kernelTurns)
-		losses, err := effectOn(ctx, p, r, c.compute, kernelTurns)
+		progress("kernels: %s with the hooks of %s, in %d pairs of turns", c.name, agent, pairs)
+		losses, err := effectOn(ctx, p, r, c.compute, pairs)
 		if err != nil {
 			return nil, err
 		}
