@@ -81,7 +81,7 @@ type Recorder struct {
 	slots  map[model.CgroupID]uint32
 	// listed is when the edges were.
 	listed time.Time
-	// starter arms a timer on the CPU that runs it.
+	// starter arms a timer on the CPU that runs it, one of timerCPUs.
 	starter   *ebpf.Program
 	timerCPUs []int
 	// states finds where the controllers count for new groups; nil where the kernel lacks a hook.
@@ -230,9 +230,6 @@ func (r *Recorder) start(spec *ebpf.CollectionSpec) error {
 	if err := r.update(); err != nil {
 		return err
 	}
-	if r.timerCPUs, err = timerCPUs(); err != nil {
-		return err
-	}
 	interval := uint64(r.interval)
 	return r.arm((monotonicNS()/interval + 1) * interval)
 }
@@ -261,11 +258,14 @@ func (r *Recorder) findStates(load func(string) (*ebpf.Program, error)) error {
 }
 
 // arm starts the timers with a tick that is due then.
-func (r *Recorder) arm(dueNS uint64) error {
+func (r *Recorder) arm(dueNS uint64) (err error) {
+	if r.timerCPUs, err = timerCPUs(); err != nil {
+		return err
+	}
 	c := &r.control.entries[0]
 	atomic.StoreUint64(&c.DueNs, dueNS)
 	atomic.StoreUint32(&c.Stopped, 0)
-	started, err := uint32(0), error(nil)
+	started := uint32(0)
 	visitCPUs(r.timerCPUs, func() {
 		if failure := r.startTimer(started); failure != nil {
 			err = failure
