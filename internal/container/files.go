@@ -47,8 +47,9 @@ type groupFiles struct {
 	process     process
 	stat        memoryStat
 	last        numbers
-	// throttle, disk and pressure say whether those numbers rest.
-	throttle, disk, pressure rest
+	// throttle, disk, kills and each file of pressure say whether those numbers rest.
+	throttle, disk, kills rest
+	pressure              [len(pressureFiles)]rest
 	// ran is how long each thread had run when readBusy looked last, in ns.
 	ran map[uint32]uint64
 }

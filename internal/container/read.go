@@ -61,15 +61,21 @@ func (f *Files) memory(c *model.Container, g *groupFiles, m *model.MemorySample)
 			return err
 		}
 	}
+	if g.kills.now(f.turn, g.first) {
+		return nil
+	}
 	if text, err = f.text(c, g, memoryEvents); err != nil {
 		if errors.Is(err, errAbsent) {
 			return nil
 		}
 		return err
 	}
-	if m.OOMKills, _, err = parseKey(text, "oom_kill"); err != nil {
+	kills, _, err := parseKey(text, "oom_kill")
+	if err != nil {
 		return f.failed(c, memoryEvents, err)
 	}
+	g.kills.read(kills == m.OOMKills)
+	m.OOMKills = kills
 	return nil
 }
 
