@@ -21,6 +21,8 @@ const (
 type contention struct {
 	// pairs and rests are the kernel's counters at the last reading.
 	pairs map[groupPair]model.CgroupPair
+	// spare is the map for the pairs of the next reading.
+	spare map[groupPair]model.CgroupPair
 	rests map[model.CgroupID]model.ContentionRest
 	// victims by the ID of the container that waited.
 	victims map[string]*victim
@@ -43,7 +45,8 @@ type gain struct {
 }
 
 func newContention() *contention {
-	return &contention{pairs: make(map[groupPair]model.CgroupPair), rests: make(map[model.CgroupID]model.ContentionRest),
+	return &contention{pairs: make(map[groupPair]model.CgroupPair), spare: make(map[groupPair]model.CgroupPair),
+		rests:   make(map[model.CgroupID]model.ContentionRest),
 		victims: make(map[string]*victim)}
 }
 
@@ -76,7 +79,8 @@ func (c *contention) update(read *model.KernelContention, owner func(model.Cgrou
 
 // gains is what each pair of containers gained, the largest first; what is between groups of one container is its own.
 func (c *contention) gains(read []model.CgroupPair, owner func(model.CgroupID) string) []gain {
-	pairs := make(map[groupPair]model.CgroupPair, len(read))
+	pairs := c.spare
+	clear(pairs)
 	sums := make(map[[2]string]*gain)
 	for _, p := range read {
 		key := groupPair{p.Victim, p.Culprit}
@@ -104,7 +108,7 @@ func (c *contention) gains(read []model.CgroupPair, owner func(model.CgroupID) s
 		sum.waitNS += gained.WaitNS
 		sum.preemptions += gained.Preemptions
 	}
-	c.pairs = pairs
+	c.pairs, c.spare = pairs, c.pairs
 	all := make([]gain, 0, len(sums))
 	for _, g := range sums {
 		all = append(all, *g)

@@ -35,7 +35,7 @@ func noPressure(l *Layout, procRoot string) string {
 }
 
 func (f *Files) readPressure(c *model.Container, g *groupFiles) error {
-	all := g.last.pressure
+	all := &g.last.pressure
 	for i, file := range pressureFiles {
 		if g.pressure[i].now(f.turn, g.first) {
 			continue
@@ -51,14 +51,13 @@ func (f *Files) readPressure(c *model.Container, g *groupFiles) error {
 				return g.keep(pressureNumbers, f.failed(c, file.kind, err))
 			}
 		}
-		last := file.of(&all)
+		last := file.of(all)
 		g.pressure[i].read(p == *last)
 		*last = p
 	}
 	if !all.CPU.Known && !all.Memory.Known && !all.IO.Known {
 		return g.keep(pressureNumbers, errAbsent)
 	}
-	g.last.pressure = all
 	return g.keep(pressureNumbers, nil)
 }
 

@@ -169,8 +169,10 @@ func (f *Files) blkio(c *model.Container, g *groupFiles) (d model.DiskCounters, 
 	if d.ReadBytes, d.WriteBytes, devices, err = parseBlkio(text); err != nil {
 		return d, f.failed(c, diskBytes, err)
 	}
-	f.counted = f.counted || devices > 0
-	if !f.counted {
+	if devices > 0 {
+		f.counted.Store(true)
+	}
+	if !f.counted.Load() {
 		return d, errAbsent
 	}
 	if text, err = f.text(c, g, diskOperations); err != nil {
