@@ -21,8 +21,6 @@ const (
 type contention struct {
 	// pairs and rests are the kernel's counters at the last reading.
 	pairs map[groupPair]model.CgroupPair
-	// spare is the map for the pairs of the next reading.
-	spare map[groupPair]model.CgroupPair
 	rests map[model.CgroupID]model.ContentionRest
 	// victims by the ID of the container that waited.
 	victims map[string]*victim
@@ -45,8 +43,7 @@ type gain struct {
 }
 
 func newContention() *contention {
-	return &contention{pairs: make(map[groupPair]model.CgroupPair), spare: make(map[groupPair]model.CgroupPair),
-		rests:   make(map[model.CgroupID]model.ContentionRest),
+	return &contention{pairs: make(map[groupPair]model.CgroupPair), rests: make(map[model.CgroupID]model.ContentionRest),
 		victims: make(map[string]*victim)}
 }
 
@@ -79,13 +76,14 @@ func (c *contention) update(read *model.KernelContention, owner func(model.Cgrou
 
 // gains is what each pair of containers gained, the largest first; what is between groups of one container is its own.
 func (c *contention) gains(read []model.CgroupPair, owner func(model.CgroupID) string) []gain {
-	pairs := c.spare
-	clear(pairs)
 	sums := make(map[[2]string]*gain)
 	for _, p := range read {
 		key := groupPair{p.Victim, p.Culprit}
-		pairs[key] = p
 		gained, before := p, c.pairs[key]
+		if before == p {
+			continue
+		}
+		c.pairs[key] = p
 		if before.WaitNS <= p.WaitNS && before.Preemptions <= p.Preemptions {
 			gained.WaitNS -= before.WaitNS
 			gained.Preemptions -= before.Preemptions
@@ -108,7 +106,12 @@ func (c *contention) gains(read []model.CgroupPair, owner func(model.CgroupID) s
 		sum.waitNS += gained.WaitNS
 		sum.preemptions += gained.Preemptions
 	}
-	c.pairs, c.spare = pairs, c.pairs
+	if len(c.pairs) > len(read) { // some are gone
+		clear(c.pairs)
+		for _, p := range read {
+			c.pairs[groupPair{p.Victim, p.Culprit}] = p
+		}
+	}
 	all := make([]gain, 0, len(sums))
 	for _, g := range sums {
 		all = append(all, *g)
