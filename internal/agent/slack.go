@@ -16,7 +16,7 @@ import (
 const timerSlack = time.Millisecond
 
 // setTimerSlack sets it for all threads of this process; those to come inherit it from the threads that make them. It needs
-// CAP_SYS_NICE.
+// CAP_SYS_NICE, which is not worth giving to an agent that has not got it (deploy/): things stay as they are there.
 func setTimerSlack(slack time.Duration) error {
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
