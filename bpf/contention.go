@@ -31,8 +31,8 @@ type contentionReader struct {
 	running *ebpf.Map
 	dropped *ebpf.Map
 	cpus    int
-	// sums of the pairs over all CPUs, at the reading that is being made.
-	sums map[pairKey]*model.CgroupPair
+	// places of the pairs in the reading that is being made.
+	places map[pairKey]int
 	// forgotten groups, with the readings since; their pairs are given up.
 	forgotten map[model.CgroupID]int
 	used      uint64
@@ -83,7 +83,7 @@ func (p *Probes) tryContention(k *kernel) error {
 	}
 	p.onClose(closerFunc(maps.Close))
 	r := &contentionReader{running: maps.Maps["contention_cpus"], dropped: maps.Maps["contention_drops"], cpus: k.cpus,
-		sums: make(map[pairKey]*model.CgroupPair), forgotten: make(map[model.CgroupID]int)}
+		places: make(map[pairKey]int), forgotten: make(map[model.CgroupID]int)}
 	if r.lanes, err = mapTable[contentionContentionLane](maps.Maps["contention_lanes"]); err != nil {
 		return err
 	}
@@ -150,19 +150,17 @@ func (p *Probes) ReadContention() (*model.KernelContention, error) {
 		}
 		all.Groups = append(all.Groups, g)
 	}
-	r.sumPairs()
-	all.Pairs = make([]model.CgroupPair, 0, len(r.sums))
-	for _, pair := range r.sums {
-		all.Pairs = append(all.Pairs, *pair)
-	}
-	clear(r.sums)
+	all.Pairs = r.sumPairs()
 	return all, nil
 }
 
 // settled is after how many readings nobody waits any more who began to while a forgotten group ran.
 const settled = 2
 
-func (r *contentionReader) sumPairs() {
+// sumPairs sums the pairs over all CPUs.
+func (r *contentionReader) sumPairs() []model.CgroupPair {
+	pairs := make([]model.CgroupPair, 0, len(r.places))
+	clear(r.places)
 	r.used = 0
 	for i := range r.pairs.entries {
 		e := &r.pairs.entries[i]
@@ -172,11 +170,13 @@ func (r *contentionReader) sumPairs() {
 		}
 		r.used++
 		key := pairKey{model.CgroupID(victim), model.CgroupID(load(&e.Culprit))}
-		sum := r.sums[key]
-		if sum == nil {
-			sum = &model.CgroupPair{Victim: key.victim, Culprit: key.culprit}
-			r.sums[key] = sum
+		place, found := r.places[key]
+		if !found {
+			place = len(pairs)
+			r.places[key] = place
+			pairs = append(pairs, model.CgroupPair{Victim: key.victim, Culprit: key.culprit})
 		}
+		sum := &pairs[place]
 		sum.WaitNS += load(&e.WaitNs)
 		sum.Preemptions += load(&e.Preemptions)
 		if r.forgotten[key.victim] >= settled || r.forgotten[key.culprit] >= settled {
@@ -190,6 +190,7 @@ func (r *contentionReader) sumPairs() {
 			r.forgotten[id] = readings + 1
 		}
 	}
+	return pairs
 }
 
 // forget empties the slot of a group that is gone, before another gets it.

@@ -157,9 +157,10 @@ type Agent struct {
 	listening []model.Listener
 	listeners *listeners
 	network   hostNetwork
-	// translations as they were found at translationsRead.
+	// translations as they were found at translationsRead, when so many connections had been tried that need them.
 	translations     []model.Translation
 	translationsRead time.Time
+	translationsOf   uint64
 	// keeping is nil where costs are not measured.
 	keeping *keeping
 	spent   spending

@@ -76,12 +76,14 @@ func (c *contention) update(read *model.KernelContention, owner func(model.Cgrou
 
 // gains is what each pair of containers gained, the largest first; what is between groups of one container is its own.
 func (c *contention) gains(read []model.CgroupPair, owner func(model.CgroupID) string) []gain {
-	pairs := make(map[groupPair]model.CgroupPair, len(read))
 	sums := make(map[[2]string]*gain)
 	for _, p := range read {
 		key := groupPair{p.Victim, p.Culprit}
-		pairs[key] = p
 		gained, before := p, c.pairs[key]
+		if before == p {
+			continue
+		}
+		c.pairs[key] = p
 		if before.WaitNS <= p.WaitNS && before.Preemptions <= p.Preemptions {
 			gained.WaitNS -= before.WaitNS
 			gained.Preemptions -= before.Preemptions
@@ -104,7 +106,12 @@ func (c *contention) gains(read []model.CgroupPair, owner func(model.CgroupID) s
 		sum.waitNS += gained.WaitNS
 		sum.preemptions += gained.Preemptions
 	}
-	c.pairs = pairs
+	if len(c.pairs) > len(read) { // some are gone
+		clear(c.pairs)
+		for _, p := range read {
+			c.pairs[groupPair{p.Victim, p.Culprit}] = p
+		}
+	}
 	all := make([]gain, 0, len(sums))
 	for _, g := range sums {
 		all = append(all, *g)

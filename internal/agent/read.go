@@ -98,23 +98,31 @@ func (a *Agent) readEdges(now time.Time, containers []*model.Container) ([]model
 }
 
 const (
-	// translationsEvery is how often the host's table of translated connections is looked at, and
-	// maxTranslations how much of it.
-	translationsEvery = 10 * time.Second
-	maxTranslations   = 16384
+	// translationsEvery is how often at most the host's table of translated connections is looked at, translationsRarely
+	// how often while nobody connects, and maxTranslations how much of it. A look takes the kernel some milliseconds: it goes
+	// through all places of the table, 262144 by default with 4 GiB of memory.
+	translationsEvery  = 10 * time.Second
+	translationsRarely = time.Minute
+	maxTranslations    = 16384
 )
 
 // readTranslations looks at the host's translated connections while there are edges that they
 // could complete. The next reading of edges uses them.
 func (a *Agent) readTranslations(now time.Time, edges []model.Edge) []model.Translation {
-	if a.sources.Translations == nil || !network.NeedTranslations(edges) {
+	if a.sources.Translations == nil {
+		return nil
+	}
+	attempts, need := network.NeedTranslations(edges)
+	if !need {
 		return nil
 	}
 	defer a.spent.on(partConnections)()
-	if now.Sub(a.translationsRead) >= translationsEvery {
+	// A connection keeps the translation that it began with.
+	since := now.Sub(a.translationsRead)
+	if since >= translationsRarely || since >= translationsEvery && attempts != a.translationsOf {
 		found, err := a.sources.Translations(maxTranslations)
 		a.failures.note("translated connections", err)
-		a.translations, a.translationsRead = found, now
+		a.translations, a.translationsRead, a.translationsOf = found, now, attempts
 	}
 	return network.OfEdges(a.translations, edges)
 }

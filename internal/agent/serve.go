@@ -33,6 +33,9 @@ const (
 	// memoryLimit keeps the heap of an agent small: with the program itself and the counters of
 	// the kernel's tables that are mapped (histograms are read by look-ups), it stays within 50 MiB.
 	memoryLimit = 32 << 20
+	// garbage is how much of it there may be, in percent of the memory that is in use (some 3 MB with 50 containers), until it is
+	// cleared: half as often as by default, for 2 MB more.
+	garbage = 200
 )
 
 // maxConnections bounds those of /metrics at a time: others wait, and none takes the descriptors that the files of containers need.
@@ -72,6 +75,12 @@ func Serve(ctx context.Context, o ServeOptions) error {
 	// host, and saves what the runtime's threads pay to wake each other: a sixth of all.
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(1)
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbage)
+	}
+	if err := setTimerSlack(timerSlack); err != nil {
+		o.Host.Logger.Debug("The runtime looks after its threads more often than needed.", "error", err)
 	}
 	var metrics net.Listener
 	if o.Listen != "" {

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"outsight/internal/model"
 )
 
@@ -57,7 +59,7 @@ func (b bundles) feature() model.Feature {
 	f := model.Feature{Name: "oci-bundles", State: model.FeatureWorks,
 		Purpose: "names, images and pods of containerd, CRI-O and Podman containers"}
 	for _, root := range append(append([]string(nil), b.tasks...), b.storage...) {
-		if _, err := os.ReadDir(root); err == nil {
+		if unix.Access(root, unix.R_OK|unix.X_OK) == nil {
 			return f
 		}
 	}

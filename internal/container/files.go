@@ -3,6 +3,7 @@ package container
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"outsight/internal/model"
 )
@@ -25,7 +26,7 @@ type Files struct {
 	// pressureless is why there is no pressure stall information; empty where there is.
 	pressureless string
 	// counted is true once the kernel is known to count block I/O of v1 groups.
-	counted bool
+	counted atomic.Bool
 }
 
 // network is one reading of a namespace's network.
@@ -47,8 +48,9 @@ type groupFiles struct {
 	process     process
 	stat        memoryStat
 	last        numbers
-	// throttle, disk and pressure say whether those numbers rest.
-	throttle, disk, pressure rest
+	// throttle, disk, kills and each file of pressure say whether those numbers rest.
+	throttle, disk, kills rest
+	pressure              [len(pressureFiles)]rest
 	// ran is how long each thread had run when readBusy looked last, in ns.
 	ran map[uint32]uint64
 }
@@ -77,8 +79,8 @@ func NewFiles(l Layout, o Options) *Files {
 // returns the last numbers. Files of containers that are not in the list are closed.
 func (f *Files) Read(containers []*model.Container, usages []Usage) {
 	f.turn++
-	if !f.counted && f.turn%16 == 1 {
-		f.counted = f.rootCountsDisk()
+	if !f.counted.Load() && f.turn%16 == 1 {
+		f.counted.Store(f.rootCountsDisk())
 	}
 	for i, c := range containers {
 		f.read(c, &usages[i])
@@ -148,7 +150,7 @@ func (f *Files) Features() []model.Feature {
 	}
 	features = append(features, pressure)
 	add("cgroup/disk", "block I/O of containers", diskBytes, boot)
-	if disk := &features[len(features)-1]; disk.State == model.FeatureWorks && !f.sources[diskBytes].v2 && !f.rootCountsDisk() {
+	if disk := &features[len(features)-1]; disk.State == model.FeatureWorks && !f.sources[diskBytes].v2 && !f.counted.Load() && !f.rootCountsDisk() {
 		disk.State = model.FeatureAbsent
 		disk.Reason = "this kernel counts block I/O of cgroup v1 only on devices with a throttling rule, and there is none"
 		disk.Remedy = "boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)"

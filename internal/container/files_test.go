@@ -249,7 +249,7 @@ func TestNoAllocation(t *testing.T) {
 	if u := usages[0]; u.Err != nil || u.Memory == nil || u.Network == nil {
 		t.Fatalf("%+v", u)
 	}
-	f.counted = true // looking for devices at the root is no part of the steady state
+	f.counted.Store(true) // looking for devices at the root is no part of the steady state
 	if n := testing.AllocsPerRun(100, func() { f.Read(containers, usages) }); n != 0 {
 		t.Errorf("%v allocations in a reading", n)
 	}

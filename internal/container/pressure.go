@@ -14,7 +14,7 @@ import (
 // host, containers have a group there, too.
 
 // pressureFiles are the files and where their numbers go.
-var pressureFiles = []struct {
+var pressureFiles = [...]struct {
 	kind fileKind
 	of   func(*model.PressureCounters) *model.Pressure
 }{
@@ -35,27 +35,29 @@ func noPressure(l *Layout, procRoot string) string {
 }
 
 func (f *Files) readPressure(c *model.Container, g *groupFiles) error {
-	if g.pressure.now(f.turn, g.first) {
-		return nil
-	}
-	var all model.PressureCounters
-	for _, file := range pressureFiles {
+	all := &g.last.pressure
+	for i, file := range pressureFiles {
+		if g.pressure[i].now(f.turn, g.first) {
+			continue
+		}
 		text, err := f.text(c, g, file.kind)
-		if errors.Is(err, errAbsent) || errors.Is(err, syscall.EOPNOTSUPP) {
-			continue // it may be switched off for one group
-		}
-		if err != nil {
+		var p model.Pressure // stays unknown where it is switched off for this group
+		switch {
+		case errors.Is(err, errAbsent) || errors.Is(err, syscall.EOPNOTSUPP):
+		case err != nil:
 			return g.keep(pressureNumbers, err)
+		default:
+			if p, err = parsePressure(text); err != nil {
+				return g.keep(pressureNumbers, f.failed(c, file.kind, err))
+			}
 		}
-		if *file.of(&all), err = parsePressure(text); err != nil {
-			return g.keep(pressureNumbers, f.failed(c, file.kind, err))
-		}
+		last := file.of(all)
+		g.pressure[i].read(p == *last)
+		*last = p
 	}
 	if !all.CPU.Known && !all.Memory.Known && !all.IO.Known {
 		return g.keep(pressureNumbers, errAbsent)
 	}
-	g.pressure.read(all == g.last.pressure)
-	g.last.pressure = all
 	return g.keep(pressureNumbers, nil)
 }
 

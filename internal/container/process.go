@@ -5,12 +5,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -178,11 +178,27 @@ func firstPID(directory string, depth int) (int, error) {
 	return 0, nil
 }
 
-func readLimited(name string, limit int64) ([]byte, error) {
-	file, err := os.Open(name)
+// readLimited reads the beginning of a file, up to limit. It is for files that the kernel makes: package os would have
+// the runtime wait for them, which takes as long as to read most of them.
+func readLimited(name string, limit int) ([]byte, error) {
+	fd, err := syscall.Open(name, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, err
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}
-	defer file.Close()
-	return io.ReadAll(io.LimitReader(file, limit))
+	defer syscall.Close(fd)
+	text := make([]byte, 0, 4<<10)
+	for len(text) < limit {
+		text = slices.Grow(text, 1)
+		n, err := syscall.Read(fd, text[len(text):min(cap(text), limit)])
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			return nil, &os.PathError{Op: "read", Path: name, Err: err}
+		case n == 0:
+			return text, nil
+		default:
+			text = text[:len(text)+n]
+		}
+	}
+	return text, nil
 }

@@ -61,15 +61,21 @@ func (f *Files) memory(c *model.Container, g *groupFiles, m *model.MemorySample)
 			return err
 		}
 	}
+	if g.kills.now(f.turn, g.first) {
+		return nil
+	}
 	if text, err = f.text(c, g, memoryEvents); err != nil {
 		if errors.Is(err, errAbsent) {
 			return nil
 		}
 		return err
 	}
-	if m.OOMKills, _, err = parseKey(text, "oom_kill"); err != nil {
+	kills, _, err := parseKey(text, "oom_kill")
+	if err != nil {
 		return f.failed(c, memoryEvents, err)
 	}
+	g.kills.read(kills == m.OOMKills)
+	m.OOMKills = kills
 	return nil
 }
 
@@ -163,8 +169,10 @@ func (f *Files) blkio(c *model.Container, g *groupFiles) (d model.DiskCounters, 
 	if d.ReadBytes, d.WriteBytes, devices, err = parseBlkio(text); err != nil {
 		return d, f.failed(c, diskBytes, err)
 	}
-	f.counted = f.counted || devices > 0
-	if !f.counted {
+	if devices > 0 {
+		f.counted.Store(true)
+	}
+	if !f.counted.Load() {
 		return d, errAbsent
 	}
 	if text, err = f.text(c, g, diskOperations); err != nil {

@@ -1,54 +1,79 @@
 package container
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
 )
 
 // TestUnchangedFilesRest: what says the same again and again is read less often, a change is seen within
-// restEvery readings, and what changes is read each time.
+// restEvery readings, and what changes is read each time. Files rest each by itself.
 func TestUnchangedFilesRest(t *testing.T) {
-	f, c, dir := v2Group(t)
-	write := func(reads string) {
-		t.Helper()
-		writeFile(t, filepath.Join(dir, "io.stat"), "8:0 rbytes=4096 wbytes=0 rios="+reads+" wios=0 dbytes=0 dios=0\n")
+	for _, file := range []struct {
+		name, text string
+		number     func(*Usage) uint64
+	}{
+		{"io.stat", "8:0 rbytes=4096 wbytes=0 rios=%d wios=0 dbytes=0 dios=0\n", func(u *Usage) uint64 { return u.Disk.Reads }},
+		{"memory.events", "low 0\noom 0\noom_kill %d\n", func(u *Usage) uint64 { return u.Memory.OOMKills }},
+		{"memory.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=%d\n", func(u *Usage) uint64 { return u.Pressure.Memory.WaitingNS / 1000 }},
+	} {
+		t.Run(file.name, func(t *testing.T) { restsUnchanged(t, file.name, file.text, file.number) })
 	}
-	reads := func() uint64 {
+}
+
+func restsUnchanged(t *testing.T, name, text string, number func(*Usage) uint64) {
+	f, c, dir := v2Group(t)
+	write := func(n uint64) {
 		t.Helper()
+		writeFile(t, filepath.Join(dir, name), fmt.Sprintf(text, n))
+	}
+	waited := uint64(0)
+	read := func() uint64 {
+		t.Helper()
+		waited++
+		writeFile(t, filepath.Join(dir, "cpu.pressure"), fmt.Sprintf("some avg10=0.00 avg60=0.00 avg300=0.00 total=%d\n", waited))
 		u := readOne(t, f, c)
-		if u.Err != nil || u.Disk == nil {
+		if u.Err != nil || u.Disk == nil || u.Memory == nil || u.Pressure == nil {
 			t.Fatalf("%+v", u)
 		}
-		return u.Disk.Reads
+		if u.Pressure.CPU.WaitingNS != waited*1000 {
+			t.Fatalf("pressure on the CPU changes each time: %d ns, want %d", u.Pressure.CPU.WaitingNS, waited*1000)
+		}
+		return number(u)
 	}
-	write("10")
-	for range restAfter {
-		if n := reads(); n != 10 {
-			t.Fatalf("%d reads, want 10", n)
+	write(10)
+	for range restAfter + 2 { // the first said something new, and the next is no turn of it
+		if n := read(); n != 10 {
+			t.Fatalf("%d, want 10", n)
 		}
 	}
-	for _, next := range []struct {
-		text string
-		want uint64
-	}{{"20", 20}, {"30", 30}, {"40", 40}} {
-		write(next.text)
-		n, readings := reads(), 1
-		for ; n != next.want && readings < restEvery; readings++ {
-			n = reads()
+	rested := false
+	for _, want := range []uint64{20, 30, 40} {
+		write(want)
+		n, readings := read(), 1
+		for ; n != want && readings < restEvery; readings++ {
+			n = read()
 		}
-		if n != next.want {
-			t.Fatalf("after %d readings %d reads, want %d", readings, n, next.want)
+		if n != want {
+			t.Fatalf("after %d readings %d, want %d", readings, n, want)
 		}
-		if next.want > 20 && readings != 1 {
-			t.Errorf("%d reads were seen after %d readings, though the reading before them had told something new", next.want, readings)
+		rested = rested || readings > 1
+		if want > 20 && readings != 1 {
+			t.Errorf("%d was seen after %d readings, though the reading before them had told something new", want, readings)
 		}
 		for range restAfter - 2 {
-			if n := reads(); n != next.want {
-				t.Fatalf("%d reads, want %d", n, next.want)
+			if n := read(); n != want {
+				t.Fatalf("%d, want %d", n, want)
 			}
 		}
 	}
-	// Of containers that begin at different times, one in restEvery is read in each turn.
+	if !rested {
+		t.Errorf("%s was read each time, though it had said the same %d times", name, restAfter)
+	}
+}
+
+// TestRestsAreSpread: of containers that begin at different times, one in restEvery is read in each turn.
+func TestRestsAreSpread(t *testing.T) {
 	for i := range restEvery {
 		if turn := uint64(100 + i); rest(restAfter).now(turn, turn) || !rest(restAfter).now(turn, turn-1) || rest(restAfter-1).now(turn, turn-1) {
 			t.Errorf("turn %d: wrong rest", turn)

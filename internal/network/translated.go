@@ -33,11 +33,16 @@ func (p *peers) backend(s *sighting) netip.AddrPort {
 	return found
 }
 
-// NeedTranslations tells whether there are edges that translations could complete.
-func NeedTranslations(edges []model.Edge) bool {
-	return slices.ContainsFunc(edges, func(e model.Edge) bool {
-		return e.Confidence == model.NotFound && e.Transport == model.TCP && e.Service.IsValid()
-	})
+// NeedTranslations tells whether there are edges that translations could complete, and how many connections of
+// these were tried so far: while that stays the same there are no new translations of them.
+func NeedTranslations(edges []model.Edge) (attempts uint64, need bool) {
+	for i := range edges {
+		if e := &edges[i]; e.Confidence == model.NotFound && e.Transport == model.TCP && e.Service.IsValid() {
+			attempts += e.Counters.Opens + e.Counters.Failures
+			need = true
+		}
+	}
+	return attempts, need
 }
 
 // OfEdges are the translations, each once and in order, that are about edges whose other end was

@@ -1,0 +1,41 @@
+package agent
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"outsight/internal/model"
+)
+
+// TestTranslationsAreReadForNewConnections: the host's table is looked at when edges need it and connections were
+// tried since, at most every translationsEvery, and else rarely.
+func TestTranslationsAreReadForNewConnections(t *testing.T) {
+	looks, now := 0, time.Unix(1e9, 0)
+	service := netip.MustParseAddrPort("10.96.0.1:80")
+	found := model.Translation{Dialled: service, Reached: netip.MustParseAddrPort("10.0.0.2:8080")}
+	a := New(Sources{Translations: func(int) ([]model.Translation, error) {
+		looks++
+		return []model.Translation{found}, nil
+	}}, Options{})
+	read := func(what string, later time.Duration, opens, failures uint64, confidence model.Confidence, want int) {
+		t.Helper()
+		now = now.Add(later)
+		edge := model.Edge{Transport: model.TCP, Confidence: confidence, Service: service}
+		edge.Counters.Opens, edge.Counters.Failures = opens, failures
+		told := a.readTranslations(now, []model.Edge{edge})
+		if looks != want {
+			t.Errorf("%s: looked %d times, want %d", what, looks, want)
+		}
+		if needed := confidence == model.NotFound; needed != (len(told) == 1 && told[0] == found) {
+			t.Errorf("%s: told %v", what, told)
+		}
+	}
+	read("its other end is known", time.Second, 7, 0, model.Exact, 0)
+	read("needed for the first time", time.Second, 7, 0, model.NotFound, 1)
+	read("new connections, too soon", translationsEvery-time.Second, 8, 0, model.NotFound, 1)
+	read("these a little later", time.Second, 8, 0, model.NotFound, 2)
+	read("no new connections", 2*translationsEvery, 8, 0, model.NotFound, 2)
+	read("a connection that failed", time.Second, 8, 1, model.NotFound, 3)
+	read("no new connections for long", translationsRarely, 8, 1, model.NotFound, 4)
+}
