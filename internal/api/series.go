@@ -127,7 +127,7 @@ type windowData struct {
 // values of the containers that ended. Its cost hardly depends on the window's length.
 func (s *server) read(ctx context.Context, from, to time.Time) (windowData, error) {
 	data := windowData{observed: to, self: map[string][]model.QueryResult{},
-		input: graph.Input{From: from, To: to, Series: map[graph.Field][]model.QueryResult{}}}
+		input: graph.Input{From: from, To: to}}
 	times, err := s.moments(ctx, &data)
 	if err != nil {
 		return data, err
@@ -211,9 +211,10 @@ func (s *server) sharpen(ctx context.Context, data *windowData, step time.Durati
 }
 
 func (d *windowData) add(results []model.NamedResult) {
+	d.input.Series = slices.Grow(d.input.Series, len(results))
 	for _, r := range results {
 		if field, ok := fields[[2]string{r.Name, r.Type}]; ok {
-			d.input.Series[field] = append(d.input.Series[field], r.QueryResult)
+			d.input.Series = append(d.input.Series, graph.FieldResult{Field: field, QueryResult: r.QueryResult})
 		} else if slices.Contains(selfMetrics, r.Name) {
 			d.self[r.Name] = append(d.self[r.Name], r.QueryResult)
 		}

@@ -65,10 +65,13 @@ type edgeChange struct {
 	endpoints      []endpointChange
 }
 
+// lasting are the places of what stays when nothing happens.
+var lasting = [maxPlaces]bool{Paired & placeMask: true, Confidence & placeMask: true, RTTMin & placeMask: true}
+
 // idle is true where nothing happened in the window and no connection is open.
 func (e *edgeChange) idle() bool {
-	for f, v := range e.values {
-		if v != 0 && f != Paired && f != Confidence && f != RTTMin {
+	for i, v := range e.numbers {
+		if v != 0 && !lasting[i] {
 			return false
 		}
 	}
@@ -96,7 +99,7 @@ func build(from, to time.Time, covered float64, by Grouping, containers []contai
 			b.addEdge(e)
 			counted[e.client.host] += e.received()
 		}
-		received[e.client.host] += e.received() + e.values[UnseenBytes]
+		received[e.client.host] += e.received() + e.of(UnseenBytes)
 	}
 	for host, n := range received {
 		if n > 0 {
@@ -166,11 +169,11 @@ func (b *builder) addEdge(e *edgeChange) {
 		edge.Services = append(edge.Services, e.service)
 	}
 	settled := e.client.settled || e.server.settled
-	edge.Paired = edge.Paired && (e.values[Paired] == 1 || settled)
+	edge.Paired = edge.Paired && (e.of(Paired) == 1 || settled)
 	edge.settled = edge.settled || settled
 	// A level that is not stored is of before it was: the end was found if it has a name.
-	confidence, ok := e.values[Confidence]
-	if !ok && !e.client.outside() && !e.server.outside() {
+	confidence := e.of(Confidence)
+	if !e.has(Confidence) && !e.client.outside() && !e.server.outside() {
 		confidence = float64(model.ByAddress)
 	}
 	edge.confidence = min(edge.confidence, model.Confidence(confidence))

@@ -142,6 +142,6 @@ func (th *thing) endpoint(hostFirst, to time.Time) endpointChange {
 		key: model.EndpointKey{
 			Protocol: model.Protocol(th.labels["protocol"]), Name: th.labels["endpoint"], Status: th.labels["status"],
 		},
-		requests: c.values[EndpointRequests], latency: c.latency,
+		requests: c.of(EndpointRequests), latency: c.latency,
 	}
 }

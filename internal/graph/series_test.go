@@ -42,8 +42,18 @@ func edgeLabels(side string) []string {
 
 var none = math.NaN()
 
+// listed has fields in any order.
+func listed(series map[Field][]model.QueryResult) (all []FieldResult) {
+	for field, results := range series {
+		for _, r := range results {
+			all = append(all, FieldResult{field, r})
+		}
+	}
+	return all
+}
+
 func window(series map[Field][]model.QueryResult) *Graph {
-	return FromSeries(Input{From: start, To: start.Add(20 * time.Second), Series: series})
+	return FromSeries(Input{From: start, To: start.Add(20 * time.Second), Series: listed(series)})
 }
 
 // host is a series that was there all the time, so that others can appear while it is watched.

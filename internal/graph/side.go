@@ -6,29 +6,30 @@ import (
 	"outsight/internal/model"
 )
 
+// add adds what was counted at one end. The histograms of e are those of s from now on.
 func (s *Side) add(e *edgeChange) *Side {
 	if s == nil {
 		s = &Side{}
 	}
-	s.RequestBytes += e.values[RequestBytes]
-	s.ResponseBytes += e.values[ResponseBytes]
-	s.ConnectionsOpened += e.values[ConnectionsOpened]
-	s.ConnectionsClosed += e.values[ConnectionsClosed]
+	s.RequestBytes += e.of(RequestBytes)
+	s.ResponseBytes += e.of(ResponseBytes)
+	s.ConnectionsOpened += e.of(ConnectionsOpened)
+	s.ConnectionsClosed += e.of(ConnectionsClosed)
 	s.ConnectionsOpen += max(0, e.opened-e.closed)
-	s.FailuresRefused += e.values[FailuresRefused]
-	s.FailuresTimedOut += e.values[FailuresTimedOut]
-	s.FailuresUnreachable += e.values[FailuresUnreachable]
-	s.Failures += e.values[FailuresRefused] + e.values[FailuresTimedOut] + e.values[FailuresUnreachable] + e.values[FailuresOther]
-	s.Retransmits += e.values[Retransmits]
-	s.Aborted += e.values[Aborted]
-	s.Continued += e.values[Continued]
-	s.RequestPackets += e.values[RequestPackets]
-	s.ResponsePackets += e.values[ResponsePackets]
-	s.OneWay += e.values[OneWay]
+	s.FailuresRefused += e.of(FailuresRefused)
+	s.FailuresTimedOut += e.of(FailuresTimedOut)
+	s.FailuresUnreachable += e.of(FailuresUnreachable)
+	s.Failures += e.of(FailuresRefused) + e.of(FailuresTimedOut) + e.of(FailuresUnreachable) + e.of(FailuresOther)
+	s.Retransmits += e.of(Retransmits)
+	s.Aborted += e.of(Aborted)
+	s.Continued += e.of(Continued)
+	s.RequestPackets += e.of(RequestPackets)
+	s.ResponsePackets += e.of(ResponsePackets)
+	s.OneWay += e.of(OneWay)
 	s.addConnections(e)
-	s.latency.Merge(e.latency)
-	if n, ok := e.values[Transactions]; ok {
-		s.Transactions += n
+	take(&s.latency, e.latency)
+	if e.has(Transactions) {
+		s.Transactions += e.of(Transactions)
 	} else if e.latency != nil {
 		s.Transactions += e.latency.Count
 	}
@@ -38,20 +39,20 @@ func (s *Side) add(e *edgeChange) *Side {
 
 // addConnections adds what is told of the ways that connections go, beside their requests.
 func (s *Side) addConnections(e *edgeChange) {
-	s.InFlight += e.values[InFlight]
-	s.Transfers += e.values[Transfers]
-	s.Held += e.values[Held]
-	s.Pushes += e.values[Pushes]
-	s.Resets += e.values[Resets]
-	s.TimedOut += e.values[TimedOut]
-	s.UnseenBytes += e.values[UnseenBytes]
-	s.LostTransactions += e.values[LostTransactions]
-	s.rttDeviation += e.values[RTTDeviation]
-	s.firstByte.Merge(e.firstByte)
-	s.rtt.Merge(e.rtt)
-	s.duration.Merge(e.duration)
-	s.WindowLimitedSeconds += e.values[WindowLimited]
-	if least := Seconds(e.values[RTTMin]); least > 0 {
+	s.InFlight += e.of(InFlight)
+	s.Transfers += e.of(Transfers)
+	s.Held += e.of(Held)
+	s.Pushes += e.of(Pushes)
+	s.Resets += e.of(Resets)
+	s.TimedOut += e.of(TimedOut)
+	s.UnseenBytes += e.of(UnseenBytes)
+	s.LostTransactions += e.of(LostTransactions)
+	s.rttDeviation += e.of(RTTDeviation)
+	take(&s.firstByte, e.firstByte)
+	take(&s.rtt, e.rtt)
+	take(&s.duration, e.duration)
+	s.WindowLimitedSeconds += e.of(WindowLimited)
+	if least := Seconds(e.of(RTTMin)); least > 0 {
 		s.leastRTT(&least)
 	}
 	s.received += e.received()
@@ -60,9 +61,9 @@ func (s *Side) addConnections(e *edgeChange) {
 // received is how many bytes the end that counted has received.
 func (e *edgeChange) received() float64 {
 	if e.side == model.RoleServer {
-		return e.values[RequestBytes]
+		return e.of(RequestBytes)
 	}
-	return e.values[ResponseBytes]
+	return e.of(ResponseBytes)
 }
 
 func (s *Side) leastRTT(other *Seconds) {
