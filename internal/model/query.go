@@ -49,8 +49,9 @@ func (h *FloatHistogram) Merge(other *FloatHistogram) {
 	}
 	first, end := other.Offset, other.Offset+int32(len(other.Buckets))
 	if first >= h.Offset && end <= h.Offset+int32(len(h.Buckets)) {
+		into := h.Buckets[first-h.Offset:][:len(other.Buckets)]
 		for i, n := range other.Buckets {
-			h.Buckets[first-h.Offset+int32(i)] += n
+			into[i] += n
 		}
 		return
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -96,7 +97,7 @@ func (s *Store) LastOf(ctx context.Context, m Moments) ([]model.NamedResult, err
 	if err := context.Cause(ctx); err != nil {
 		return nil, s.gate.sort(err)
 	}
-	return append(halves[0].results, halves[1].results...), nil
+	return slices.Concat(append(halves[0].results, halves[1].results...)...), nil
 }
 
 // nearTimes are times whose values lie in the same chunks or in neighbours: it is cheaper to read on than to find the series again.
@@ -124,10 +125,13 @@ type lastReader struct {
 	shared       *sharedLabels
 	// known are labels that are shared, of those that this reader has met: others need not wait for it.
 	known map[string]map[string]string
-	// key is room for the bytes of labels.
-	key     []byte
-	budget  readBudget
-	results []model.NamedResult
+	// key are the bytes of the labels of the series before, which mostly are those of the next one, and before are these labels; next is
+	// room for the bytes of the next one's.
+	key, next []byte
+	before    map[string]string
+	budget    readBudget
+	// results are in blocks, because there are many: to make one large array longer copies it.
+	results [][]model.NamedResult
 	// points are what results have a part of.
 	points []model.Point
 	// native are the histograms of the sample before and of the one that is read.
@@ -199,7 +203,7 @@ func (l *lastReader) stretch(ctx context.Context, s lastStretch) error {
 			continue
 		}
 		of := series.Labels()
-		l.results = append(l.results, model.NamedResult{Name: l.names[of.Get(nameLabel)], Type: l.typeOf(of),
+		l.add(model.NamedResult{Name: l.names[of.Get(nameLabel)], Type: l.typeOf(of),
 			QueryResult: model.QueryResult{Labels: l.labels(of), Points: points}})
 		l.budget.take(resultBytes / sampleBytes)
 	}
@@ -210,6 +214,17 @@ func (l *lastReader) stretch(ctx context.Context, s lastStretch) error {
 		return promql.ErrStorage{Err: err}
 	}
 	return ctx.Err()
+}
+
+// blockResults is how many results are in a block.
+const blockResults = 1 << 10
+
+func (l *lastReader) add(r model.NamedResult) {
+	if n := len(l.results); n == 0 || len(l.results[n-1]) == blockResults {
+		l.results = append(l.results, make([]model.NamedResult, 0, blockResults))
+	}
+	block := &l.results[len(l.results)-1]
+	*block = append(*block, r)
 }
 
 // resultBytes is near what a result takes in memory, without its points and its labels; pointBytes, what one of its points does.
@@ -238,7 +253,11 @@ type sharedLabels struct {
 
 // labels are those of a series without its name and type.
 func (l *lastReader) labels(of labels.Labels) map[string]string {
-	l.key = of.BytesWithoutLabels(l.key, nameLabel, model.TypeLabel) // in order
+	l.next = of.BytesWithoutLabels(l.next, nameLabel, model.TypeLabel) // in order
+	if l.before != nil && bytes.Equal(l.next, l.key) {
+		return l.before
+	}
+	l.key, l.next = l.next, l.key
 	known := l.known[string(l.key)]
 	if known == nil {
 		key := string(l.key)
@@ -246,6 +265,7 @@ func (l *lastReader) labels(of labels.Labels) map[string]string {
 		l.known[key] = known
 		l.budget.take(1 + labelBytes(of)/sampleBytes)
 	}
+	l.before = known
 	return known
 }
 
