@@ -26,11 +26,11 @@ type end struct {
 	settled bool
 }
 
-func (e end) outside() bool {
+func (e *end) outside() bool {
 	return e.group == nil && (isAddress(e.id) || e.id == "others" || e.id == "")
 }
 
-func (e end) nodeID() string {
+func (e *end) nodeID() string {
 	if e.group != nil {
 		return e.group.ID
 	}
@@ -80,7 +80,7 @@ func (e *edgeChange) idle() bool {
 
 func build(from, to time.Time, covered float64, by Grouping, containers []containerChange, edges []edgeChange) *Graph {
 	containers = by.regroup(containers, edges)
-	b := builder{nodes: map[string]*Node{}, edges: map[string]*Edge{}, outside: outsideIDs(edges),
+	b := builder{nodes: make(map[string]*Node, len(containers)), edges: make(map[edgeEnds]*Edge, len(edges)), outside: outsideIDs(edges),
 		served: map[string]*Side{}, called: map[string]*Side{}, seconds: covered}
 	for i := range containers {
 		b.addContainer(&containers[i])
@@ -107,6 +107,7 @@ func build(from, to time.Time, covered float64, by Grouping, containers []contai
 		}
 	}
 	g.Unplaced = g.Unplaced.finish(covered)
+	g.Edges = slices.Grow(g.Edges, len(b.edges))
 	for _, e := range b.edges {
 		g.Edges = append(g.Edges, e)
 	}
@@ -137,10 +138,16 @@ func build(from, to time.Time, covered float64, by Grouping, containers []contai
 
 type builder struct {
 	nodes          map[string]*Node
-	edges          map[string]*Edge
+	edges          map[edgeEnds]*Edge
 	outside        map[string]string // an outside end's id -> its node's ID, for servers
 	served, called map[string]*Side
 	seconds        float64
+}
+
+// edgeEnds is what there is one edge of.
+type edgeEnds struct {
+	client, server *Node
+	transport      string
 }
 
 func (b *builder) addContainer(c *containerChange) {
@@ -155,15 +162,15 @@ func (b *builder) addContainer(c *containerChange) {
 }
 
 func (b *builder) addEdge(e *edgeChange) {
-	client, server := b.node(e.client, false), b.node(e.server, true)
-	id := client.ID + ">" + server.ID
-	if e.transport != model.TCP.String() {
-		id += "/" + e.transport
-	}
-	edge := b.edges[id]
+	client, server := b.node(&e.client, false), b.node(&e.server, true)
+	key := edgeEnds{client, server, e.transport}
+	edge := b.edges[key]
 	if edge == nil {
-		edge = &Edge{ID: id, Client: client.ID, Server: server.ID, Transport: e.transport, Paired: true, confidence: model.Exact}
-		b.edges[id] = edge
+		edge = &Edge{ID: client.ID + ">" + server.ID, Client: client.ID, Server: server.ID, Transport: e.transport, Paired: true, confidence: model.Exact}
+		if e.transport != model.TCP.String() {
+			edge.ID += "/" + e.transport
+		}
+		b.edges[key] = edge
 	}
 	if e.service != "" && !slices.Contains(edge.Services, e.service) {
 		edge.Services = append(edge.Services, e.service)
@@ -190,7 +197,7 @@ func (b *builder) addEdge(e *edgeChange) {
 
 // node finds or makes the node of an end. A container that has numbers of its own is there
 // already.
-func (b *builder) node(e end, server bool) *Node {
+func (b *builder) node(e *end, server bool) *Node {
 	id := e.nodeID()
 	if e.outside() {
 		id = OutsideID

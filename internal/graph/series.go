@@ -52,7 +52,7 @@ func FromSeries(in Input) *Graph {
 	halves(len(keys), func(from, to int) {
 		for i := from; i < to; i++ {
 			th := t.edges[keys[i]]
-			edges[i] = th.edge(t.hostFirst[th.host], in.To)
+			th.edge(&edges[i], t.hostFirst[th.host], in.To)
 			edges[i].endpoints = endpoints[keys[i]]
 		}
 	})
@@ -328,9 +328,10 @@ func (th *thing) container(hostFirst, to time.Time) containerChange {
 	}}
 }
 
-func (th *thing) edge(hostFirst, to time.Time) edgeChange {
+// edge makes e what happened to the side of an edge whose series these are.
+func (th *thing) edge(e *edgeChange, hostFirst, to time.Time) {
 	l := th.labels
-	e := edgeChange{change: th.change(hostFirst, to), side: model.RoleClient, service: l["service"],
+	*e = edgeChange{change: th.change(hostFirst, to), side: model.RoleClient, service: l["service"],
 		transport: cmp.Or(l["transport"], "tcp"), via: l["via"],
 		client: end{host: l["host"], id: l["client_id"], name: l["client"], process: l["client_process"], kube: kubeEnd(l, "client_")},
 		server: end{host: l["host"], id: l["server_id"], name: l["server"], process: l["server_process"], kube: kubeEnd(l, "server_")}}
@@ -345,7 +346,6 @@ func (th *thing) edge(hostFirst, to time.Time) edgeChange {
 	} else {
 		e.opened, e.closed = lastValue(th.series[ConnectionsOpened.place()]), lastValue(th.series[ConnectionsClosed.place()])
 	}
-	return e
 }
 
 func lastValue(points []model.Point) float64 {

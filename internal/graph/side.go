@@ -1,10 +1,6 @@
 package graph
 
-import (
-	"math"
-
-	"outsight/internal/model"
-)
+import "outsight/internal/model"
 
 // add adds what was counted at one end. The histograms of e are those of s from now on.
 func (s *Side) add(e *edgeChange) *Side {
@@ -119,15 +115,14 @@ func (s *Side) finish(seconds float64) *Side {
 	s.TransactionsPerSecond = per(s.Transactions, seconds)
 	s.RequestBytesPerSecond = per(s.RequestBytes, seconds)
 	s.ResponseBytesPerSecond = per(s.ResponseBytes, seconds)
-	s.P50, s.P75 = quantile(&s.latency, 0.5), quantile(&s.latency, 0.75)
-	s.P90, s.P99 = quantile(&s.latency, 0.9), quantile(&s.latency, 0.99)
+	quantiles(&s.latency, []**Seconds{&s.P50, &s.P75, &s.P90, &s.P99}, 0.5, 0.75, 0.9, 0.99)
 	if s.latency.Count > 0 {
 		mean := Seconds(s.latency.Sum / s.latency.Count)
 		s.Mean = &mean
 	}
-	s.FirstByteP50, s.FirstByteP99 = quantile(&s.firstByte, 0.5), quantile(&s.firstByte, 0.99)
-	s.RTTP50, s.RTTP99 = quantile(&s.rtt, 0.5), quantile(&s.rtt, 0.99)
-	s.DurationP50, s.DurationP99 = quantile(&s.duration, 0.5), quantile(&s.duration, 0.99)
+	quantiles(&s.firstByte, []**Seconds{&s.FirstByteP50, &s.FirstByteP99}, 0.5, 0.99)
+	quantiles(&s.rtt, []**Seconds{&s.RTTP50, &s.RTTP99}, 0.5, 0.99)
+	quantiles(&s.duration, []**Seconds{&s.DurationP50, &s.DurationP99}, 0.5, 0.99)
 	if s.rtt.Count > 0 {
 		jitter := Seconds(s.rttDeviation / s.rtt.Count)
 		s.Jitter = &jitter
@@ -139,10 +134,21 @@ func (s *Side) finish(seconds float64) *Side {
 	return s
 }
 
-func quantile(h *model.FloatHistogram, q float64) *Seconds {
-	v := Seconds(h.Quantile(q))
-	if math.IsNaN(float64(v)) {
-		return nil
+func quantile(h *model.FloatHistogram, q float64) (one *Seconds) {
+	quantiles(h, []**Seconds{&one}, q)
+	return one
+}
+
+// quantiles are those of h at the shares, which are in ascending order; they stay nil where it is empty.
+func quantiles(h *model.FloatHistogram, into []**Seconds, shares ...float64) {
+	if h == nil || h.Count <= 0 {
+		return
 	}
-	return &v
+	var values [4]float64
+	h.Quantiles(values[:], shares...)
+	kept := make([]Seconds, len(shares))
+	for i, v := range values[:len(shares)] {
+		kept[i] = Seconds(v)
+		*into[i] = &kept[i]
+	}
 }

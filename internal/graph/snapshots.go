@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"sync"
 	"time"
 
 	"outsight/internal/model"
@@ -17,15 +18,28 @@ func GroupSnapshots(prev, cur *model.Snapshot, by Grouping) *Graph {
 	}
 	from, seconds := cur.Time, 0.0
 	before := map[string]*model.ContainerSample{}
-	beforeEdge := map[snapshotEdgeKey]*model.Edge{}
+	var edgesBefore []model.Edge
 	if prev != nil {
 		from, seconds = prev.Time, cur.Time.Sub(prev.Time).Seconds()
 		for i := range prev.Containers {
 			before[prev.Containers[i].Container.ID] = &prev.Containers[i]
 		}
-		for i := range prev.Edges {
-			beforeEdge[edgeKey(&prev.Edges[i])] = &prev.Edges[i]
+		edgesBefore = prev.Edges
+	}
+	byKey := sync.OnceValue(func() map[snapshotEdgeKey]*model.Edge {
+		all := make(map[snapshotEdgeKey]*model.Edge, len(edgesBefore))
+		for i := range edgesBefore {
+			all[edgeKey(&edgesBefore[i])] = &edgesBefore[i]
 		}
+		return all
+	})
+	// Most edges are where they were a second ago.
+	edgeBefore := func(i int) *model.Edge {
+		key := edgeKey(&cur.Edges[i])
+		if i < len(edgesBefore) && edgeKey(&edgesBefore[i]) == key {
+			return &edgesBefore[i]
+		}
+		return byKey()[key]
 	}
 	containers := make([]containerChange, 0, len(cur.Containers))
 	for i := range cur.Containers {
@@ -34,9 +48,9 @@ func GroupSnapshots(prev, cur *model.Snapshot, by Grouping) *Graph {
 	}
 	edges := make([]edgeChange, len(cur.Edges))
 	halves(len(edges), func(from, to int) {
+		var room model.Histogram
 		for i := from; i < to; i++ {
-			e := &cur.Edges[i]
-			edges[i] = edgeSince(cur.Host.Name, beforeEdge[edgeKey(e)], e, seconds)
+			edges[i].since(cur.Host.Name, edgeBefore(i), &cur.Edges[i], seconds, &room)
 		}
 	})
 	return build(from, cur.Time, seconds, by, containers, edges)
@@ -149,7 +163,8 @@ func or[T any](p, otherwise *T) *T {
 	return otherwise
 }
 
-func edgeSince(host string, before, e *model.Edge, seconds float64) edgeChange {
+// since makes out what happened to e after before. What is in room is lost.
+func (out *edgeChange) since(host string, before, e *model.Edge, seconds float64, room *model.Histogram) {
 	if before == nil {
 		before = &model.Edge{}
 	}
@@ -162,12 +177,12 @@ func edgeSince(host string, before, e *model.Edge, seconds float64) edgeChange {
 	if e.Side == model.RoleServer {
 		sentPackets, receivedPackets = receivedPackets, sentPackets
 	}
-	out := edgeChange{side: e.Side, transport: e.Transport.String(),
+	*out = edgeChange{side: e.Side, transport: e.Transport.String(),
 		client: peerEnd(host, e.Client), server: peerEnd(host, e.Server),
 		opened: float64(n.Opens), closed: float64(n.Closes),
-		change: change{seconds: seconds, latency: floats(n.Latency.Since(b.Latency)),
-			firstByte: floats(n.TimeToFirstByte.Since(b.TimeToFirstByte)), rtt: floats(n.RTT.Since(b.RTT)),
-			duration: floats(n.Duration.Since(b.Duration))}}
+		change: change{seconds: seconds, latency: floatsSince(n.Latency, b.Latency, room),
+			firstByte: floatsSince(n.TimeToFirstByte, b.TimeToFirstByte, room), rtt: floatsSince(n.RTT, b.RTT, room),
+			duration: floatsSince(n.Duration, b.Duration, room)}}
 	v := &out.values
 	v.set(RequestBytes, sent)
 	v.set(ResponseBytes, received)
@@ -204,7 +219,15 @@ func edgeSince(host string, before, e *model.Edge, seconds float64) edgeChange {
 	if e.Paired {
 		v.set(Paired, 1)
 	}
-	return out
+}
+
+// floatsSince is what a histogram gained. What is in room is lost.
+func floatsSince(now, before, room *model.Histogram) *model.FloatHistogram {
+	if now == nil {
+		return nil
+	}
+	room.SetSince(now, before)
+	return floats(room)
 }
 
 func peerEnd(host string, p model.Peer) end {

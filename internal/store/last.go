@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -66,7 +65,7 @@ func (s *Store) LastOf(ctx context.Context, m Moments) ([]model.NamedResult, err
 	shared := &sharedLabels{known: map[string]map[string]string{}}
 	for i := range halves {
 		halves[i] = lastReader{recent: m.Recent.Milliseconds(), names: map[string]string{}, types: map[string]string{}, shared: shared,
-			known: map[string]map[string]string{}, budget: readBudget{ctx: ctx, left: s.options.MaxSamples * len(m.Times)}}
+			known: map[string]*lastLabels{}, before: &lastLabels{}, budget: readBudget{ctx: ctx, left: s.options.MaxSamples * len(m.Times)}}
 	}
 	for i, name := range m.Names {
 		halves[i%len(halves)].names[name] = name
@@ -123,13 +122,13 @@ type lastReader struct {
 	named        *labels.Matcher
 	stretches    []lastStretch
 	shared       *sharedLabels
-	// known are labels that are shared, of those that this reader has met: others need not wait for it.
-	known map[string]map[string]string
-	// key are the bytes of the labels of the series before, which mostly are those of the next one, and before are these labels; next is
-	// room for the bytes of the next one's.
-	key, next []byte
-	before    map[string]string
-	budget    readBudget
+	// known are labels that are shared, of those that this reader has met, by their bytes: others need not wait for it.
+	known map[string]*lastLabels
+	// before are the labels of the series before.
+	before *lastLabels
+	// key is room for the bytes of labels.
+	key    []byte
+	budget readBudget
 	// results are in blocks, because there are many: to make one large array longer copies it.
 	results [][]model.NamedResult
 	// points are what results have a part of.
@@ -251,22 +250,30 @@ type sharedLabels struct {
 	known map[string]map[string]string
 }
 
+// lastLabels are labels that series share.
+type lastLabels struct {
+	key    string
+	labels map[string]string
+	// next are those of the series that came after one with these. An agent tells of all of its edges under one name after the other, in
+	// one order, and a store keeps that: so the next ones are mostly found without a look at the map.
+	next *lastLabels
+}
+
 // labels are those of a series without its name and type.
 func (l *lastReader) labels(of labels.Labels) map[string]string {
-	l.next = of.BytesWithoutLabels(l.next, nameLabel, model.TypeLabel) // in order
-	if l.before != nil && bytes.Equal(l.next, l.key) {
-		return l.before
+	l.key = of.BytesWithoutLabels(l.key, nameLabel, model.TypeLabel) // in order
+	found := l.before.next
+	if found == nil || found.key != string(l.key) {
+		found = l.known[string(l.key)]
 	}
-	l.key, l.next = l.next, l.key
-	known := l.known[string(l.key)]
-	if known == nil {
+	if found == nil {
 		key := string(l.key)
-		known = l.shared.find(key, of)
-		l.known[key] = known
+		found = &lastLabels{key: key, labels: l.shared.find(key, of)}
+		l.known[key] = found
 		l.budget.take(1 + labelBytes(of)/sampleBytes)
 	}
-	l.before = known
-	return known
+	l.before.next, l.before = found, found
+	return found.labels
 }
 
 // find is what of is without its name and type.
