@@ -212,8 +212,14 @@ func (s *server) sharpen(ctx context.Context, data *windowData, step time.Durati
 
 func (d *windowData) add(results []model.NamedResult) {
 	d.input.Series = slices.Grow(d.input.Series, len(results))
+	var key [2]string // of the series before, mostly that of the next one
+	field, known := graph.Field(0), false
 	for _, r := range results {
-		if field, ok := fields[[2]string{r.Name, r.Type}]; ok {
+		if r.Name != key[0] || r.Type != key[1] {
+			key = [2]string{r.Name, r.Type}
+			field, known = fields[key]
+		}
+		if known {
 			d.input.Series = append(d.input.Series, graph.FieldResult{Field: field, QueryResult: r.QueryResult})
 		} else if slices.Contains(selfMetrics, r.Name) {
 			d.self[r.Name] = append(d.self[r.Name], r.QueryResult)

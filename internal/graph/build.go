@@ -107,10 +107,7 @@ func build(from, to time.Time, covered float64, by Grouping, containers []contai
 		}
 	}
 	g.Unplaced = g.Unplaced.finish(covered)
-	g.Edges = slices.Grow(g.Edges, len(b.edges))
-	for _, e := range b.edges {
-		g.Edges = append(g.Edges, e)
-	}
+	g.Edges = append(g.Edges, b.inOrder...)
 	halves(len(g.Edges), func(from, to int) {
 		for _, e := range g.Edges[from:to] {
 			e.finish(covered)
@@ -139,6 +136,7 @@ func build(from, to time.Time, covered float64, by Grouping, containers []contai
 type builder struct {
 	nodes          map[string]*Node
 	edges          map[edgeEnds]*Edge
+	inOrder        []*Edge           // in which they were met
 	outside        map[string]string // an outside end's id -> its node's ID, for servers
 	served, called map[string]*Side
 	seconds        float64
@@ -170,7 +168,7 @@ func (b *builder) addEdge(e *edgeChange) {
 		if e.transport != model.TCP.String() {
 			edge.ID += "/" + e.transport
 		}
-		b.edges[key] = edge
+		b.edges[key], b.inOrder = edge, append(b.inOrder, edge)
 	}
 	if e.service != "" && !slices.Contains(edge.Services, e.service) {
 		edge.Services = append(edge.Services, e.service)

@@ -2,7 +2,6 @@ package graph
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -19,7 +18,7 @@ import (
 // be several results.
 type Input struct {
 	From, To time.Time
-	// Series in any order; it takes the least time if those that share their labels follow each other.
+	// Series in any order; it takes the least time if those of each field come in the same order, and share their labels with those of others.
 	Series []FieldResult
 	// By is what a node stands for.
 	By Grouping
@@ -47,13 +46,12 @@ func FromSeries(in Input) *Graph {
 		key := identityKey(th.labels, edgeIdentity)
 		endpoints[key] = append(endpoints[key], th.endpoint(t.hostFirst[th.host], in.To))
 	}
-	keys := slices.Collect(maps.Keys(t.edges))
-	edges := make([]edgeChange, len(keys))
-	halves(len(keys), func(from, to int) {
-		for i := from; i < to; i++ {
-			th := t.edges[keys[i]]
-			th.edge(&edges[i], t.hostFirst[th.host], in.To)
-			edges[i].endpoints = endpoints[keys[i]]
+	edges := make([]edgeChange, len(t.edges))
+	halves(len(edges), func(from, to int) {
+		for i, th := range t.edges[from:to] {
+			e := &edges[from+i]
+			th.edge(e, t.hostFirst[th.host], in.To)
+			e.endpoints = endpoints[th.key]
 		}
 	})
 	return build(in.From, in.To, covered, in.By, containers, edges)
@@ -62,6 +60,7 @@ func FromSeries(in Input) *Graph {
 // thing is all series of one container or of one side of an edge, whatever names it had.
 type thing struct {
 	kind   Field
+	key    string // the values of the labels that tell it apart
 	host   string
 	labels map[string]string // the newest
 	told   int               // how many of toldLate it has
@@ -70,8 +69,9 @@ type thing struct {
 	last   time.Time
 }
 
+// things are in the order in which they were met, so that sums of them are the same each time.
 type things struct {
-	containers, edges, endpoints map[string]*thing
+	containers, edges, endpoints []*thing
 	hostFirst                    map[string]time.Time
 }
 
@@ -101,7 +101,7 @@ func gather(in Input) things {
 		{kind: ofEndpoint, identity: endpointIdentity, fields: EndpointLatency.place() + 1},
 	}
 	for i := range finders {
-		finders[i].all, finders[i].same = map[string]*thing{}, sameLabels{}
+		finders[i].byKey, finders[i].same, finders[i].before = map[string]*thing{}, map[uintptr]*sameLabels{}, &sameLabels{}
 	}
 	for _, r := range in.Series {
 		if slices.ContainsFunc(r.Points, noNumber) {
@@ -126,44 +126,54 @@ func noNumber(p model.Point) bool { return math.IsNaN(p.Value) || math.IsInf(p.V
 
 // finder finds the thing that a series is one of.
 type finder struct {
-	all      map[string]*thing
+	all      []*thing
+	byKey    map[string]*thing
 	kind     Field
 	identity []string
 	// fields that a thing may have.
 	fields int
-	same   sameLabels
-	// last is the thing of the series before, and address that of its labels.
-	last    *thing
-	address uintptr
+	same   map[uintptr]*sameLabels
+	// before are the labels of the series before.
+	before *sameLabels
 }
 
-// sameLabels are things by the labels that their series share, where a store lets them: to read what is in the labels takes longer than all else.
-type sameLabels map[uintptr]*thing
+// sameLabels are labels that series share, where a store lets them, and the thing that they are of: to read what is in them takes longer
+// than all else.
+type sameLabels struct {
+	address uintptr
+	thing   *thing
+	// next are those of the series that came after one with these, which they mostly do again.
+	next *sameLabels
+}
 
 // addressOf tells labels apart without a look into them.
 func addressOf(labels map[string]string) uintptr { return reflect.ValueOf(labels).Pointer() }
 
-// find finds the thing that has the labels of r.
-func (f *finder) find(r *FieldResult, address uintptr) *thing {
-	if th := f.same[address]; th != nil {
-		return th
+// find finds the thing that has the labels of r, and the address of these.
+func (f *finder) find(r *FieldResult) (*thing, uintptr) {
+	address := addressOf(r.Labels)
+	same := f.before.next
+	if same == nil || same.address != address {
+		same = f.same[address]
 	}
-	key := identityKey(r.Labels, f.identity)
-	th := f.all[key]
-	if th == nil {
-		th = &thing{kind: f.kind, host: r.Labels["host"], series: make([][]model.Point, f.fields), first: r.Points[0].Time}
-		f.all[key] = th
+	if same == nil {
+		key := identityKey(r.Labels, f.identity)
+		th := f.byKey[key]
+		if th == nil {
+			th = &thing{kind: f.kind, key: key, host: r.Labels["host"], series: make([][]model.Point, f.fields), first: r.Points[0].Time}
+			f.byKey[key] = th
+			f.all = append(f.all, th)
+		}
+		same = &sameLabels{address: address, thing: th}
+		f.same[address] = same
 	}
-	f.same[address] = th
-	return th
+	f.before.next, f.before = same, same
+	return same.thing, address
 }
 
 func (f *finder) add(r *FieldResult) {
-	address, last := addressOf(r.Labels), r.Points[len(r.Points)-1].Time
-	if f.last == nil || f.address != address {
-		f.last, f.address = f.find(r, address), address
-	}
-	th := f.last
+	th, address := f.find(r)
+	last := r.Points[len(r.Points)-1].Time
 	if r.Points[0].Time.Before(th.first) {
 		th.first = r.Points[0].Time
 	}

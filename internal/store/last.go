@@ -299,8 +299,14 @@ func (l *lastReader) at(samples chunkenc.Iterator, times []time.Time) ([]model.P
 	newest := lastSample{at: math.MinInt64}
 	for _, t := range times {
 		until := t.UnixMilli()
-		for kind := samples.Seek(until - l.recent + 1); kind != chunkenc.ValNone && samples.AtT() <= until; kind = samples.Next() {
-			l.take(samples, kind, &newest)
+		for kind := samples.Seek(until - l.recent + 1); kind != chunkenc.ValNone; kind = samples.Next() {
+			at := samples.AtT()
+			if at > until {
+				break
+			}
+			if at > newest.at {
+				l.take(samples, kind, at, &newest)
+			}
 		}
 		if err := samples.Err(); err != nil {
 			return nil, promql.ErrStorage{Err: err}
@@ -329,21 +335,18 @@ type lastSample struct {
 	native *histogram.FloatHistogram
 }
 
-// take makes the sample at which samples are the newest. The mark of an end is no value, and what is at its end may go back to a sample
-// before when it is asked to go on.
-func (l *lastReader) take(samples chunkenc.Iterator, kind chunkenc.ValueType, newest *lastSample) {
-	if samples.AtT() <= newest.at {
-		return
-	}
+// take makes the sample of the time at, where samples are, the newest. The mark of an end is no value, and what is at its end may go back to a
+// sample before when it is asked to go on.
+func (l *lastReader) take(samples chunkenc.Iterator, kind chunkenc.ValueType, at int64, newest *lastSample) {
 	if kind == chunkenc.ValFloat {
-		if at, v := samples.At(); !value.IsStaleNaN(v) {
-			*newest = lastSample{at: at, value: v}
+		if _, v := samples.At(); !value.IsStaleNaN(v) {
+			newest.at, newest.value, newest.native = at, v, nil
 		}
 		return
 	}
-	at, h := samples.AtFloatHistogram(l.native[1])
+	_, h := samples.AtFloatHistogram(l.native[1])
 	if l.native[1] = h; !value.IsStaleNaN(h.Sum) {
-		*newest = lastSample{at: at, native: h}
+		newest.at, newest.value, newest.native = at, 0, h
 		l.native[0], l.native[1] = l.native[1], l.native[0]
 	}
 }
