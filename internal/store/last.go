@@ -23,7 +23,7 @@ import (
 
 // Moments are the times at which the values of series are wanted.
 type Moments struct {
-	// Names of the series; all of their labels are wanted.
+	// Names of the series; all of their labels are wanted. They are dealt out in turns to two readers, so what takes long is better put first.
 	Names []string
 	// Times in ascending order.
 	Times []time.Time
