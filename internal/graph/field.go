@@ -12,7 +12,7 @@ const (
 	kinds     = 3
 	kindShift = 6
 	placeMask = ofEdge - 1
-	maxPlaces = 40 // that a kind of thing uses
+	maxPlaces = int(Info) + 1 // a container has the most fields, of which Info is the last
 )
 
 func (f Field) kind() Field { return f &^ placeMask }
