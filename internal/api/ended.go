@@ -53,8 +53,8 @@ func (s *server) readEnded(ctx context.Context, data *windowData) error {
 // endedIDs are those of known containers that have no value at the end of the window.
 func endedIDs(known []model.QueryResult, in graph.Input) []string {
 	runs := map[string]bool{}
-	for _, r := range in.Series[graph.Info] {
-		if len(r.Points) > 0 && !r.Points[len(r.Points)-1].Time.Before(in.To) {
+	for _, r := range in.Series {
+		if r.Field == graph.Info && len(r.Points) > 0 && !r.Points[len(r.Points)-1].Time.Before(in.To) {
 			runs[r.Labels[otlp.LabelID]] = true
 		}
 	}

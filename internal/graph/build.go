@@ -26,11 +26,11 @@ type end struct {
 	settled bool
 }
 
-func (e end) outside() bool {
+func (e *end) outside() bool {
 	return e.group == nil && (isAddress(e.id) || e.id == "others" || e.id == "")
 }
 
-func (e end) nodeID() string {
+func (e *end) nodeID() string {
 	if e.group != nil {
 		return e.group.ID
 	}
@@ -65,10 +65,13 @@ type edgeChange struct {
 	endpoints      []endpointChange
 }
 
+// lasting are the places of what stays when nothing happens.
+var lasting = [maxPlaces]bool{Paired & placeMask: true, Confidence & placeMask: true, RTTMin & placeMask: true}
+
 // idle is true where nothing happened in the window and no connection is open.
 func (e *edgeChange) idle() bool {
-	for f, v := range e.values {
-		if v != 0 && f != Paired && f != Confidence && f != RTTMin {
+	for i, v := range e.numbers {
+		if v != 0 && !lasting[i] {
 			return false
 		}
 	}
@@ -77,7 +80,7 @@ func (e *edgeChange) idle() bool {
 
 func build(from, to time.Time, covered float64, by Grouping, containers []containerChange, edges []edgeChange) *Graph {
 	containers = by.regroup(containers, edges)
-	b := builder{nodes: map[string]*Node{}, edges: map[string]*Edge{}, outside: outsideIDs(edges),
+	b := builder{nodes: make(map[string]*Node, len(containers)), edges: make(map[edgeEnds]*Edge, len(edges)), outside: outsideIDs(edges),
 		served: map[string]*Side{}, called: map[string]*Side{}, seconds: covered}
 	for i := range containers {
 		b.addContainer(&containers[i])
@@ -96,7 +99,7 @@ func build(from, to time.Time, covered float64, by Grouping, containers []contai
 			b.addEdge(e)
 			counted[e.client.host] += e.received()
 		}
-		received[e.client.host] += e.received() + e.values[UnseenBytes]
+		received[e.client.host] += e.received() + e.of(UnseenBytes)
 	}
 	for host, n := range received {
 		if n > 0 {
@@ -104,9 +107,7 @@ func build(from, to time.Time, covered float64, by Grouping, containers []contai
 		}
 	}
 	g.Unplaced = g.Unplaced.finish(covered)
-	for _, e := range b.edges {
-		g.Edges = append(g.Edges, e)
-	}
+	g.Edges = append(g.Edges, b.inOrder...)
 	halves(len(g.Edges), func(from, to int) {
 		for _, e := range g.Edges[from:to] {
 			e.finish(covered)
@@ -134,10 +135,17 @@ func build(from, to time.Time, covered float64, by Grouping, containers []contai
 
 type builder struct {
 	nodes          map[string]*Node
-	edges          map[string]*Edge
+	edges          map[edgeEnds]*Edge
+	inOrder        []*Edge           // in which they were met
 	outside        map[string]string // an outside end's id -> its node's ID, for servers
 	served, called map[string]*Side
 	seconds        float64
+}
+
+// edgeEnds is what there is one edge of.
+type edgeEnds struct {
+	client, server *Node
+	transport      string
 }
 
 func (b *builder) addContainer(c *containerChange) {
@@ -152,25 +160,25 @@ func (b *builder) addContainer(c *containerChange) {
 }
 
 func (b *builder) addEdge(e *edgeChange) {
-	client, server := b.node(e.client, false), b.node(e.server, true)
-	id := client.ID + ">" + server.ID
-	if e.transport != model.TCP.String() {
-		id += "/" + e.transport
-	}
-	edge := b.edges[id]
+	client, server := b.node(&e.client, false), b.node(&e.server, true)
+	key := edgeEnds{client, server, e.transport}
+	edge := b.edges[key]
 	if edge == nil {
-		edge = &Edge{ID: id, Client: client.ID, Server: server.ID, Transport: e.transport, Paired: true, confidence: model.Exact}
-		b.edges[id] = edge
+		edge = &Edge{ID: client.ID + ">" + server.ID, Client: client.ID, Server: server.ID, Transport: e.transport, Paired: true, confidence: model.Exact}
+		if e.transport != model.TCP.String() {
+			edge.ID += "/" + e.transport
+		}
+		b.edges[key], b.inOrder = edge, append(b.inOrder, edge)
 	}
 	if e.service != "" && !slices.Contains(edge.Services, e.service) {
 		edge.Services = append(edge.Services, e.service)
 	}
 	settled := e.client.settled || e.server.settled
-	edge.Paired = edge.Paired && (e.values[Paired] == 1 || settled)
+	edge.Paired = edge.Paired && (e.of(Paired) == 1 || settled)
 	edge.settled = edge.settled || settled
 	// A level that is not stored is of before it was: the end was found if it has a name.
-	confidence, ok := e.values[Confidence]
-	if !ok && !e.client.outside() && !e.server.outside() {
+	confidence := e.of(Confidence)
+	if !e.has(Confidence) && !e.client.outside() && !e.server.outside() {
 		confidence = float64(model.ByAddress)
 	}
 	edge.confidence = min(edge.confidence, model.Confidence(confidence))
@@ -187,7 +195,7 @@ func (b *builder) addEdge(e *edgeChange) {
 
 // node finds or makes the node of an end. A container that has numbers of its own is there
 // already.
-func (b *builder) node(e end, server bool) *Node {
+func (b *builder) node(e *end, server bool) *Node {
 	id := e.nodeID()
 	if e.outside() {
 		id = OutsideID

@@ -110,7 +110,7 @@ func (e *Endpoint) finish(seconds float64) *Endpoint {
 	}
 	e.RequestsPerSecond, e.ErrorsPerSecond = per(e.Requests, seconds), per(e.failed, seconds)
 	e.ErrorShare = e.failed / e.Requests
-	e.P50, e.P99 = quantile(&e.latency, 0.5), quantile(&e.latency, 0.99)
+	quantiles(&e.latency, []**Seconds{&e.P50, &e.P99}, 0.5, 0.99)
 	if e.latency.Count > 0 {
 		mean := Seconds(e.latency.Sum / e.latency.Count)
 		e.Mean = &mean
@@ -142,6 +142,6 @@ func (th *thing) endpoint(hostFirst, to time.Time) endpointChange {
 		key: model.EndpointKey{
 			Protocol: model.Protocol(th.labels["protocol"]), Name: th.labels["endpoint"], Status: th.labels["status"],
 		},
-		requests: c.values[EndpointRequests], latency: c.latency,
+		requests: c.of(EndpointRequests), latency: c.latency,
 	}
 }

@@ -208,6 +208,21 @@ func TestUnplacedConnections(t *testing.T) {
 	}
 }
 
+// TestEdgesThatMoved: an edge is compared with itself, wherever it was in the snapshot before.
+func TestEdgesThatMoved(t *testing.T) {
+	want, err := json.Marshal(shopGraph())
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after := shop(start, 1), shop(start.Add(2*time.Second), 3)
+	for range before.Edges {
+		before.Edges = append(before.Edges[1:], before.Edges[0])
+		if got, err := json.Marshal(FromSnapshots(before, after)); err != nil || string(got) != string(want) {
+			t.Fatalf("%v: got %s, want %s", err, got, want)
+		}
+	}
+}
+
 func TestUsage(t *testing.T) {
 	g := shopGraph()
 	n := g.Node("b2")

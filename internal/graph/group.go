@@ -137,24 +137,22 @@ func (c *containerChange) add(other *containerChange) {
 	c.seconds = max(c.seconds, other.seconds)
 	var unlimited []Field
 	for _, limit := range []Field{MemoryLimit, CPUQuota} {
-		if c.values[limit] == 0 || other.values[limit] == 0 {
+		if c.of(limit) == 0 || other.of(limit) == 0 {
 			unlimited = append(unlimited, limit)
 		}
 	}
 	started := math.Inf(1)
-	for _, values := range []map[Field]float64{c.values, other.values} {
-		if v, ok := values[StartTime]; ok {
-			started = min(started, v)
+	for _, v := range []*values{&c.values, &other.values} {
+		if v.has(StartTime) {
+			started = min(started, v.of(StartTime))
 		}
 	}
-	for field, v := range other.values {
-		c.values[field] += v
-	}
+	c.values.add(&other.values)
 	if !math.IsInf(started, 1) {
-		c.values[StartTime] = started
+		c.set(StartTime, started)
 	}
 	for _, limit := range unlimited {
-		delete(c.values, limit)
+		c.remove(limit)
 	}
 	if other.latency != nil {
 		if c.latency == nil {
@@ -165,11 +163,6 @@ func (c *containerChange) add(other *containerChange) {
 }
 
 func (c change) clone() change {
-	values := make(map[Field]float64, len(c.values))
-	for field, v := range c.values {
-		values[field] = v
-	}
-	c.values = values
 	if c.latency != nil {
 		latency := &model.FloatHistogram{}
 		latency.Merge(c.latency)

@@ -239,12 +239,12 @@ func TestGroupSeries(t *testing.T) {
 	counter := func(l map[string]string, from, to float64) model.QueryResult {
 		return model.QueryResult{Labels: l, Points: []model.Point{{Time: start, Value: from}, {Time: start.Add(10 * time.Second), Value: to}}}
 	}
-	in := Input{From: start, To: start.Add(10 * time.Second), By: ByProcess, Series: map[Field][]model.QueryResult{
+	in := Input{From: start, To: start.Add(10 * time.Second), By: ByProcess, Series: listed(map[Field][]model.QueryResult{
 		RequestBytes: {
 			counter(labels("client", "web", "php", "db", "postgres"), 5, 15),
 			counter(labels("client", "web", "cron", "db", "postgres"), 100, 300),
 		},
-	}}
+	})}
 	bytes := func(g *Graph) map[string]float64 {
 		m := map[string]float64{}
 		for _, e := range g.Edges {

@@ -3,6 +3,7 @@ package graph
 import (
 	"math"
 	"net/netip"
+	"strings"
 )
 
 // kube is what labels tell of an end in Kubernetes, or of the service that is asked for there.
@@ -136,6 +137,9 @@ func agree(client, server *Side) bool {
 
 // isAddress tells an end's id that is an address from that of a container.
 func isAddress(id string) bool {
+	if !strings.ContainsAny(id, ".:") { // most are hexadecimal, and to find out by an error takes long
+		return false
+	}
 	_, err := netip.ParseAddr(id)
 	return err == nil
 }

@@ -79,7 +79,7 @@ func TestGroupingsInKubernetes(t *testing.T) {
 			"node all/n1 (host) [10.0.0.1]", "node all/n2 (host) [10.0.0.2]", "node all/n3 (host) [10.0.0.3]",
 		},
 	} {
-		in := Input{From: start, To: start.Add(20e9), Series: labelled(), By: by}
+		in := Input{From: start, To: start.Add(20e9), Series: listed(labelled()), By: by}
 		g := FromSeries(in)
 		var got []string
 		for _, e := range g.Edges {
@@ -106,7 +106,7 @@ func TestGroupingsInKubernetes(t *testing.T) {
 			t.Errorf("by %s: got\n %s\nwant\n %s", by, strings.Join(got, "\n "), strings.Join(want, "\n "))
 		}
 	}
-	g := FromSeries(Input{From: start, To: start.Add(20e9), Series: labelled(), By: ByWorkload})
+	g := FromSeries(Input{From: start, To: start.Add(20e9), Series: listed(labelled()), By: ByWorkload})
 	if n := g.Node("workload/data/StatefulSet/db"); n == nil || *n.Usage.CPUCores != 20 || n.WorkloadKind != "StatefulSet" || n.Name != "data/db" {
 		t.Errorf("the workload is %+v", n)
 	}
@@ -117,10 +117,10 @@ func TestGroupingsInKubernetes(t *testing.T) {
 func TestNamesThatComeLate(t *testing.T) {
 	plain := "side=client client_id=aaa client=main server_id=10.0.0.2 server=10.0.0.2 service=10.0.0.2:1"
 	early, late := points(1000, 1100, none), points(none, none, 1250)
-	g := FromSeries(Input{From: start, To: start.Add(20e9), By: ByPod, Series: map[Field][]model.QueryResult{
+	g := FromSeries(Input{From: start, To: start.Add(20e9), By: ByPod, Series: listed(map[Field][]model.QueryResult{
 		CPUSeconds:   {host()},
 		RequestBytes: {result(early, pairs(plain)...), result(late, pairs(plain+" server_namespace=data server_pod=db-0")...)},
-	}})
+	})})
 	if len(g.Edges) != 1 || g.Edges[0].Server != "pod/data/db-0" || g.Edges[0].ClientSide.RequestBytes != 250 {
 		t.Errorf("edges are %+v", g.Edges[0])
 	}
@@ -133,7 +133,7 @@ func TestSidesOfTwoHostsArePaired(t *testing.T) {
 		series[Transactions] = []model.QueryResult{
 			result(points(0, 0, 1000), labelsOf(series[RequestBytes][0])...), result(points(0, 0, served), labelsOf(series[RequestBytes][1])...),
 		}
-		g := FromSeries(Input{From: start, To: start.Add(20e9), Series: series})
+		g := FromSeries(Input{From: start, To: start.Add(20e9), Series: listed(series)})
 		for _, e := range g.Edges {
 			if e.ID == "aaa>bbb" && e.Paired != want || e.ID != "aaa>bbb" && e.Paired {
 				t.Errorf("%v requests sent and %v served: %s is paired: %v", 1000, served, e.ID, e.Paired)

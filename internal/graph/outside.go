@@ -38,7 +38,7 @@ func outsideIDs(edges []edgeChange) map[string]string {
 	bytes := map[string]float64{}
 	for i := range edges {
 		if e := &edges[i]; e.side != model.RoleUnknown && e.server.outside() && !e.idle() {
-			bytes[e.server.id] += e.values[RequestBytes] + e.values[ResponseBytes]
+			bytes[e.server.id] += e.of(RequestBytes) + e.of(ResponseBytes)
 		}
 	}
 	ids := make([]string, 0, len(bytes))

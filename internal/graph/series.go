@@ -2,7 +2,6 @@ package graph
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -19,9 +18,16 @@ import (
 // be several results.
 type Input struct {
 	From, To time.Time
-	Series   map[Field][]model.QueryResult
+	// Series in any order; it takes the least time if those of each field come in the same order, and share their labels with those of others.
+	Series []FieldResult
 	// By is what a node stands for.
 	By Grouping
+}
+
+// FieldResult is one series of a Field.
+type FieldResult struct {
+	Field Field
+	model.QueryResult
 }
 
 // FromSeries is the graph of a window of stored series.
@@ -40,13 +46,12 @@ func FromSeries(in Input) *Graph {
 		key := identityKey(th.labels, edgeIdentity)
 		endpoints[key] = append(endpoints[key], th.endpoint(t.hostFirst[th.host], in.To))
 	}
-	keys := slices.Collect(maps.Keys(t.edges))
-	edges := make([]edgeChange, len(keys))
-	halves(len(keys), func(from, to int) {
-		for i := from; i < to; i++ {
-			th := t.edges[keys[i]]
-			edges[i] = th.edge(t.hostFirst[th.host], in.To)
-			edges[i].endpoints = endpoints[keys[i]]
+	edges := make([]edgeChange, len(t.edges))
+	halves(len(edges), func(from, to int) {
+		for i, th := range t.edges[from:to] {
+			e := &edges[from+i]
+			th.edge(e, t.hostFirst[th.host], in.To)
+			e.endpoints = endpoints[th.key]
 		}
 	})
 	return build(in.From, in.To, covered, in.By, containers, edges)
@@ -54,16 +59,19 @@ func FromSeries(in Input) *Graph {
 
 // thing is all series of one container or of one side of an edge, whatever names it had.
 type thing struct {
+	kind   Field
+	key    string // the values of the labels that tell it apart
 	host   string
 	labels map[string]string // the newest
 	told   int               // how many of toldLate it has
-	series map[Field][]model.Point
+	series [][]model.Point   // by the place of their Field
 	first  time.Time
 	last   time.Time
 }
 
+// things are in the order in which they were met, so that sums of them are the same each time.
 type things struct {
-	containers, edges, endpoints map[string]*thing
+	containers, edges, endpoints []*thing
 	hostFirst                    map[string]time.Time
 }
 
@@ -87,27 +95,27 @@ func identityKey(labels map[string]string, identity []string) string {
 }
 
 func gather(in Input) things {
-	t := things{map[string]*thing{}, map[string]*thing{}, map[string]*thing{}, map[string]time.Time{}}
-	containers, edges, endpoints := finder{t.containers, containerIdentity, max(0, len(in.Series)-len(edgeFields)-len(endpointFields)), sameLabels{}},
-		finder{t.edges, edgeIdentity, len(edgeFields), sameLabels{}}, finder{t.endpoints, endpointIdentity, len(endpointFields), sameLabels{}}
-	for field, results := range in.Series {
-		of := &containers
-		switch {
-		case endpointFields[field]:
-			of = &endpoints
-		case edgeFields[field]:
-			of = &edges
+	finders := [kinds]finder{
+		{kind: ofContainer, identity: containerIdentity, fields: Info.place() + 1},
+		{kind: ofEdge, identity: edgeIdentity, fields: Confidence.place() + 1},
+		{kind: ofEndpoint, identity: endpointIdentity, fields: EndpointLatency.place() + 1},
+	}
+	for i := range finders {
+		finders[i].byKey, finders[i].same, finders[i].before = map[string]*thing{}, map[uintptr]*sameLabels{}, &sameLabels{}
+	}
+	for _, r := range in.Series {
+		if slices.ContainsFunc(r.Points, noNumber) {
+			r.Points = slices.DeleteFunc(slices.Clone(r.Points), noNumber)
 		}
-		for _, r := range results {
-			if slices.ContainsFunc(r.Points, noNumber) {
-				r.Points = slices.DeleteFunc(slices.Clone(r.Points), noNumber)
-			}
-			if len(r.Points) == 0 {
-				continue
-			}
-			th, first := of.add(r, field), r.Points[0].Time
-			if known, ok := t.hostFirst[th.host]; !ok || first.Before(known) {
-				t.hostFirst[th.host] = first
+		if len(r.Points) > 0 {
+			finders[r.Field.kind()>>kindShift].add(&r)
+		}
+	}
+	t := things{finders[0].all, finders[1].all, finders[2].all, map[string]time.Time{}}
+	for _, f := range finders {
+		for _, th := range f.all {
+			if known, ok := t.hostFirst[th.host]; !ok || th.first.Before(known) {
+				t.hostFirst[th.host] = th.first
 			}
 		}
 	}
@@ -118,30 +126,54 @@ func noNumber(p model.Point) bool { return math.IsNaN(p.Value) || math.IsInf(p.V
 
 // finder finds the thing that a series is one of.
 type finder struct {
-	all      map[string]*thing
+	all      []*thing
+	byKey    map[string]*thing
+	kind     Field
 	identity []string
 	// fields that a thing may have.
 	fields int
-	same   sameLabels
+	same   map[uintptr]*sameLabels
+	// before are the labels of the series before.
+	before *sameLabels
 }
 
-// sameLabels are things by the labels that their series share, where a store lets them: to read what is in the labels takes longer than all else.
-type sameLabels map[uintptr]*thing
+// sameLabels are labels that series share, where a store lets them, and the thing that they are of: to read what is in them takes longer
+// than all else.
+type sameLabels struct {
+	address uintptr
+	thing   *thing
+	// next are those of the series that came after one with these, which they mostly do again.
+	next *sameLabels
+}
 
 // addressOf tells labels apart without a look into them.
 func addressOf(labels map[string]string) uintptr { return reflect.ValueOf(labels).Pointer() }
 
-func (f *finder) add(r model.QueryResult, field Field) *thing {
-	address, last := addressOf(r.Labels), r.Points[len(r.Points)-1].Time
-	th := f.same[address]
-	if th == nil {
-		key := identityKey(r.Labels, f.identity)
-		if th = f.all[key]; th == nil {
-			th = &thing{host: r.Labels["host"], series: make(map[Field][]model.Point, f.fields), first: r.Points[0].Time}
-			f.all[key] = th
-		}
-		f.same[address] = th
+// find finds the thing that has the labels of r, and the address of these.
+func (f *finder) find(r *FieldResult) (*thing, uintptr) {
+	address := addressOf(r.Labels)
+	same := f.before.next
+	if same == nil || same.address != address {
+		same = f.same[address]
 	}
+	if same == nil {
+		key := identityKey(r.Labels, f.identity)
+		th := f.byKey[key]
+		if th == nil {
+			th = &thing{kind: f.kind, key: key, host: r.Labels["host"], series: make([][]model.Point, f.fields), first: r.Points[0].Time}
+			f.byKey[key] = th
+			f.all = append(f.all, th)
+		}
+		same = &sameLabels{address: address, thing: th}
+		f.same[address] = same
+	}
+	f.before.next, f.before = same, same
+	return same.thing, address
+}
+
+func (f *finder) add(r *FieldResult) {
+	th, address := f.find(r)
+	last := r.Points[len(r.Points)-1].Time
 	if r.Points[0].Time.Before(th.first) {
 		th.first = r.Points[0].Time
 	}
@@ -152,8 +184,8 @@ func (f *finder) add(r model.QueryResult, field Field) *thing {
 	} else if told := toldOf(r.Labels); last.After(th.last) || last.Equal(th.last) && (told > th.told || told == th.told && newer(r.Labels, th.labels)) {
 		th.last, th.labels, th.told = last, r.Labels, told
 	}
-	th.series[field] = join(th.series[field], r.Points)
-	return th
+	points := &th.series[r.Field.place()]
+	*points = join(*points, r.Points)
 }
 
 func toldOf(l map[string]string) (n int) {
@@ -210,9 +242,12 @@ func join(a, b []model.Point) []model.Point {
 // that the kernel programs count, but not for a file's counter that appears late on a container
 // that was there before: its first point is what it counts from.
 func (th *thing) change(hostFirst, to time.Time) change {
-	c := change{values: make(map[Field]float64, len(th.series)), seconds: to.Sub(hostFirst).Seconds()}
-	for field, points := range th.series {
-		late := points[0].Time.After(hostFirst)
+	c := change{seconds: to.Sub(hostFirst).Seconds()}
+	for place, points := range th.series {
+		if len(points) == 0 {
+			continue
+		}
+		field, late := th.kind|Field(place), points[0].Time.After(hostFirst)
 		switch {
 		case field == RunQueue || field == Latency || field == EndpointLatency:
 			c.latency = histogramIncrease(points, late)
@@ -223,9 +258,9 @@ func (th *thing) change(hostFirst, to time.Time) change {
 		case field == ConnectionDuration:
 			c.duration = histogramIncrease(points, late)
 		case levels[field]:
-			c.values[field] = points[len(points)-1].Value
+			c.set(field, points[len(points)-1].Value)
 		default:
-			c.values[field] = increase(points, late && (edgeFields[field] || endpointFields[field] || points[0].Time.Equal(th.first)))
+			c.set(field, increase(points, late && (th.kind != ofContainer || points[0].Time.Equal(th.first))))
 		}
 	}
 	return c
@@ -246,40 +281,53 @@ func increase(points []model.Point, fromZero bool) float64 {
 	return sum
 }
 
+// histogramIncrease shares nothing with points.
 func histogramIncrease(points []model.Point, fromZero bool) *model.FloatHistogram {
 	sum := &model.FloatHistogram{}
 	var before *model.FloatHistogram
-	if !fromZero {
-		before = points[0].Histogram
-	}
-	for _, p := range points {
+	for i, p := range points {
 		if p.Histogram == nil {
 			continue
 		}
-		sum.Merge(histogramSince(before, p.Histogram))
+		if i > 0 || fromZero {
+			take(sum, histogramSince(before, p.Histogram))
+		}
 		before = p.Histogram
 	}
 	return sum
 }
 
-// histogramSince is what now gained after before, or now where it is not a later state of it.
-func histogramSince(before, now *model.FloatHistogram) *model.FloatHistogram {
-	if before == nil || before.Count == 0 || now.Count < before.Count || now.ZeroCount < before.ZeroCount {
-		return now
+// take adds other to h; other is h's from now on.
+func take(h, other *model.FloatHistogram) {
+	if other != nil && h.Count == 0 && len(h.Buckets) == 0 {
+		sum := h.Sum
+		*h = *other
+		h.Sum += sum
+		return
 	}
-	d := &model.FloatHistogram{Count: now.Count - before.Count, Sum: now.Sum - before.Sum,
-		ZeroCount: now.ZeroCount - before.ZeroCount, Offset: now.Offset, Buckets: slices.Clone(now.Buckets)}
+	h.Merge(other)
+}
+
+// histogramSince is what now gained after before, or all of now where it is not a later state of it. It shares nothing with either.
+func histogramSince(before, now *model.FloatHistogram) *model.FloatHistogram {
+	d := *now
+	d.Buckets = slices.Clone(now.Buckets)
+	if before == nil || before.Count == 0 || now.Count < before.Count || now.ZeroCount < before.ZeroCount {
+		return &d
+	}
 	for i, n := range before.Buckets {
 		at := int(before.Offset-now.Offset) + i
 		if n == 0 {
 			continue
 		}
 		if at < 0 || at >= len(d.Buckets) || d.Buckets[at] < n {
-			return now
+			copy(d.Buckets, now.Buckets)
+			return &d
 		}
 		d.Buckets[at] -= n
 	}
-	return d
+	d.Count, d.Sum, d.ZeroCount = now.Count-before.Count, now.Sum-before.Sum, now.ZeroCount-before.ZeroCount
+	return &d
 }
 
 func (th *thing) container(hostFirst, to time.Time) containerChange {
@@ -290,9 +338,10 @@ func (th *thing) container(hostFirst, to time.Time) containerChange {
 	}}
 }
 
-func (th *thing) edge(hostFirst, to time.Time) edgeChange {
+// edge makes e what happened to the side of an edge whose series these are.
+func (th *thing) edge(e *edgeChange, hostFirst, to time.Time) {
 	l := th.labels
-	e := edgeChange{change: th.change(hostFirst, to), side: model.RoleClient, service: l["service"],
+	*e = edgeChange{change: th.change(hostFirst, to), side: model.RoleClient, service: l["service"],
 		transport: cmp.Or(l["transport"], "tcp"), via: l["via"],
 		client: end{host: l["host"], id: l["client_id"], name: l["client"], process: l["client_process"], kube: kubeEnd(l, "client_")},
 		server: end{host: l["host"], id: l["server_id"], name: l["server"], process: l["server_process"], kube: kubeEnd(l, "server_")}}
@@ -303,11 +352,10 @@ func (th *thing) edge(hostFirst, to time.Time) edgeChange {
 		}
 	}
 	if th.last.Before(to) {
-		delete(e.values, InFlight) // it ended, and its requests with it
+		e.remove(InFlight) // it ended, and its requests with it
 	} else {
-		e.opened, e.closed = lastValue(th.series[ConnectionsOpened]), lastValue(th.series[ConnectionsClosed])
+		e.opened, e.closed = lastValue(th.series[ConnectionsOpened.place()]), lastValue(th.series[ConnectionsClosed.place()])
 	}
-	return e
 }
 
 func lastValue(points []model.Point) float64 {

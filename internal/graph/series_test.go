@@ -1,7 +1,13 @@
 package graph
 
 import (
+	"encoding/json"
+	"fmt"
+	"maps"
 	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,8 +48,18 @@ func edgeLabels(side string) []string {
 
 var none = math.NaN()
 
+// listed has fields in any order.
+func listed(series map[Field][]model.QueryResult) (all []FieldResult) {
+	for field, results := range series {
+		for _, r := range results {
+			all = append(all, FieldResult{field, r})
+		}
+	}
+	return all
+}
+
 func window(series map[Field][]model.QueryResult) *Graph {
-	return FromSeries(Input{From: start, To: start.Add(20 * time.Second), Series: series})
+	return FromSeries(Input{From: start, To: start.Add(20 * time.Second), Series: listed(series)})
 }
 
 // host is a series that was there all the time, so that others can appear while it is watched.
@@ -128,6 +144,43 @@ func TestNodeOfAnEdgeThatEnded(t *testing.T) {
 	g := window(map[Field][]model.QueryResult{CPUSeconds: {host(), result(points(1, 2, none), "id", "x", "name", "x")}})
 	if !g.Node("x").Gone || g.Node("host/vm").Gone {
 		t.Error("only the container that ended is gone")
+	}
+}
+
+// TestSeriesInAnyOrder: it is all the same in which order series come and whether they share their labels, and they stay as they were.
+func TestSeriesInAnyOrder(t *testing.T) {
+	const half = time.Second / 2 // sums of it are exact, in whatever order
+	var shared []FieldResult
+	for i := range 30 {
+		r := result(points(0, float64(i), 100), append(edgeLabels("client"), "server_id", fmt.Sprint("s", i))...)
+		for _, field := range []Field{RequestBytes, Transactions, Latency, RTT} {
+			if field == Latency || field == RTT {
+				r.Points = histograms(latency(1, time.Second), latency(uint64(i+1), time.Second, half), latency(uint64(i+5), time.Second, half))
+			}
+			shared = append(shared, FieldResult{field, r})
+		}
+	}
+	graphOf := func(series []FieldResult) string {
+		text, err := json.Marshal(FromSeries(Input{From: start, To: start.Add(20 * time.Second), Series: series}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	own := slices.Clone(shared)
+	for i := range own {
+		own[i].Labels = maps.Clone(own[i].Labels)
+	}
+	want := graphOf(own)
+	if !strings.Contains(want, `"p99":`) {
+		t.Fatal(want)
+	}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 20 {
+		if got := graphOf(shared); got != want {
+			t.Fatalf("got %s, want %s", got, want)
+		}
+		rnd.Shuffle(len(shared), func(i, j int) { shared[i], shared[j] = shared[j], shared[i] })
 	}
 }
 

@@ -1,34 +1,31 @@
 package graph
 
-import (
-	"math"
+import "outsight/internal/model"
 
-	"outsight/internal/model"
-)
-
+// add adds what was counted at one end. The histograms of e are those of s from now on.
 func (s *Side) add(e *edgeChange) *Side {
 	if s == nil {
 		s = &Side{}
 	}
-	s.RequestBytes += e.values[RequestBytes]
-	s.ResponseBytes += e.values[ResponseBytes]
-	s.ConnectionsOpened += e.values[ConnectionsOpened]
-	s.ConnectionsClosed += e.values[ConnectionsClosed]
+	s.RequestBytes += e.of(RequestBytes)
+	s.ResponseBytes += e.of(ResponseBytes)
+	s.ConnectionsOpened += e.of(ConnectionsOpened)
+	s.ConnectionsClosed += e.of(ConnectionsClosed)
 	s.ConnectionsOpen += max(0, e.opened-e.closed)
-	s.FailuresRefused += e.values[FailuresRefused]
-	s.FailuresTimedOut += e.values[FailuresTimedOut]
-	s.FailuresUnreachable += e.values[FailuresUnreachable]
-	s.Failures += e.values[FailuresRefused] + e.values[FailuresTimedOut] + e.values[FailuresUnreachable] + e.values[FailuresOther]
-	s.Retransmits += e.values[Retransmits]
-	s.Aborted += e.values[Aborted]
-	s.Continued += e.values[Continued]
-	s.RequestPackets += e.values[RequestPackets]
-	s.ResponsePackets += e.values[ResponsePackets]
-	s.OneWay += e.values[OneWay]
+	s.FailuresRefused += e.of(FailuresRefused)
+	s.FailuresTimedOut += e.of(FailuresTimedOut)
+	s.FailuresUnreachable += e.of(FailuresUnreachable)
+	s.Failures += e.of(FailuresRefused) + e.of(FailuresTimedOut) + e.of(FailuresUnreachable) + e.of(FailuresOther)
+	s.Retransmits += e.of(Retransmits)
+	s.Aborted += e.of(Aborted)
+	s.Continued += e.of(Continued)
+	s.RequestPackets += e.of(RequestPackets)
+	s.ResponsePackets += e.of(ResponsePackets)
+	s.OneWay += e.of(OneWay)
 	s.addConnections(e)
-	s.latency.Merge(e.latency)
-	if n, ok := e.values[Transactions]; ok {
-		s.Transactions += n
+	take(&s.latency, e.latency)
+	if e.has(Transactions) {
+		s.Transactions += e.of(Transactions)
 	} else if e.latency != nil {
 		s.Transactions += e.latency.Count
 	}
@@ -38,20 +35,20 @@ func (s *Side) add(e *edgeChange) *Side {
 
 // addConnections adds what is told of the ways that connections go, beside their requests.
 func (s *Side) addConnections(e *edgeChange) {
-	s.InFlight += e.values[InFlight]
-	s.Transfers += e.values[Transfers]
-	s.Held += e.values[Held]
-	s.Pushes += e.values[Pushes]
-	s.Resets += e.values[Resets]
-	s.TimedOut += e.values[TimedOut]
-	s.UnseenBytes += e.values[UnseenBytes]
-	s.LostTransactions += e.values[LostTransactions]
-	s.rttDeviation += e.values[RTTDeviation]
-	s.firstByte.Merge(e.firstByte)
-	s.rtt.Merge(e.rtt)
-	s.duration.Merge(e.duration)
-	s.WindowLimitedSeconds += e.values[WindowLimited]
-	if least := Seconds(e.values[RTTMin]); least > 0 {
+	s.InFlight += e.of(InFlight)
+	s.Transfers += e.of(Transfers)
+	s.Held += e.of(Held)
+	s.Pushes += e.of(Pushes)
+	s.Resets += e.of(Resets)
+	s.TimedOut += e.of(TimedOut)
+	s.UnseenBytes += e.of(UnseenBytes)
+	s.LostTransactions += e.of(LostTransactions)
+	s.rttDeviation += e.of(RTTDeviation)
+	take(&s.firstByte, e.firstByte)
+	take(&s.rtt, e.rtt)
+	take(&s.duration, e.duration)
+	s.WindowLimitedSeconds += e.of(WindowLimited)
+	if least := Seconds(e.of(RTTMin)); least > 0 {
 		s.leastRTT(&least)
 	}
 	s.received += e.received()
@@ -60,9 +57,9 @@ func (s *Side) addConnections(e *edgeChange) {
 // received is how many bytes the end that counted has received.
 func (e *edgeChange) received() float64 {
 	if e.side == model.RoleServer {
-		return e.values[RequestBytes]
+		return e.of(RequestBytes)
 	}
-	return e.values[ResponseBytes]
+	return e.of(ResponseBytes)
 }
 
 func (s *Side) leastRTT(other *Seconds) {
@@ -118,15 +115,14 @@ func (s *Side) finish(seconds float64) *Side {
 	s.TransactionsPerSecond = per(s.Transactions, seconds)
 	s.RequestBytesPerSecond = per(s.RequestBytes, seconds)
 	s.ResponseBytesPerSecond = per(s.ResponseBytes, seconds)
-	s.P50, s.P75 = quantile(&s.latency, 0.5), quantile(&s.latency, 0.75)
-	s.P90, s.P99 = quantile(&s.latency, 0.9), quantile(&s.latency, 0.99)
+	quantiles(&s.latency, []**Seconds{&s.P50, &s.P75, &s.P90, &s.P99}, 0.5, 0.75, 0.9, 0.99)
 	if s.latency.Count > 0 {
 		mean := Seconds(s.latency.Sum / s.latency.Count)
 		s.Mean = &mean
 	}
-	s.FirstByteP50, s.FirstByteP99 = quantile(&s.firstByte, 0.5), quantile(&s.firstByte, 0.99)
-	s.RTTP50, s.RTTP99 = quantile(&s.rtt, 0.5), quantile(&s.rtt, 0.99)
-	s.DurationP50, s.DurationP99 = quantile(&s.duration, 0.5), quantile(&s.duration, 0.99)
+	quantiles(&s.firstByte, []**Seconds{&s.FirstByteP50, &s.FirstByteP99}, 0.5, 0.99)
+	quantiles(&s.rtt, []**Seconds{&s.RTTP50, &s.RTTP99}, 0.5, 0.99)
+	quantiles(&s.duration, []**Seconds{&s.DurationP50, &s.DurationP99}, 0.5, 0.99)
 	if s.rtt.Count > 0 {
 		jitter := Seconds(s.rttDeviation / s.rtt.Count)
 		s.Jitter = &jitter
@@ -138,10 +134,21 @@ func (s *Side) finish(seconds float64) *Side {
 	return s
 }
 
-func quantile(h *model.FloatHistogram, q float64) *Seconds {
-	v := Seconds(h.Quantile(q))
-	if math.IsNaN(float64(v)) {
-		return nil
+func quantile(h *model.FloatHistogram, q float64) (one *Seconds) {
+	quantiles(h, []**Seconds{&one}, q)
+	return one
+}
+
+// quantiles are those of h at the shares, which are in ascending order; they stay nil where it is empty.
+func quantiles(h *model.FloatHistogram, into []**Seconds, shares ...float64) {
+	if h == nil || h.Count <= 0 {
+		return
 	}
-	return &v
+	var values [4]float64
+	h.Quantiles(values[:], shares...)
+	kept := make([]Seconds, len(shares))
+	for i, v := range values[:len(shares)] {
+		kept[i] = Seconds(v)
+		*into[i] = &kept[i]
+	}
 }

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"sync"
 	"time"
 
 	"outsight/internal/model"
@@ -17,15 +18,28 @@ func GroupSnapshots(prev, cur *model.Snapshot, by Grouping) *Graph {
 	}
 	from, seconds := cur.Time, 0.0
 	before := map[string]*model.ContainerSample{}
-	beforeEdge := map[snapshotEdgeKey]*model.Edge{}
+	var edgesBefore []model.Edge
 	if prev != nil {
 		from, seconds = prev.Time, cur.Time.Sub(prev.Time).Seconds()
 		for i := range prev.Containers {
 			before[prev.Containers[i].Container.ID] = &prev.Containers[i]
 		}
-		for i := range prev.Edges {
-			beforeEdge[edgeKey(&prev.Edges[i])] = &prev.Edges[i]
+		edgesBefore = prev.Edges
+	}
+	byKey := sync.OnceValue(func() map[snapshotEdgeKey]*model.Edge {
+		all := make(map[snapshotEdgeKey]*model.Edge, len(edgesBefore))
+		for i := range edgesBefore {
+			all[edgeKey(&edgesBefore[i])] = &edgesBefore[i]
 		}
+		return all
+	})
+	// Most edges are where they were a second ago.
+	edgeBefore := func(i int) *model.Edge {
+		key := edgeKey(&cur.Edges[i])
+		if i < len(edgesBefore) && edgeKey(&edgesBefore[i]) == key {
+			return &edgesBefore[i]
+		}
+		return byKey()[key]
 	}
 	containers := make([]containerChange, 0, len(cur.Containers))
 	for i := range cur.Containers {
@@ -34,9 +48,9 @@ func GroupSnapshots(prev, cur *model.Snapshot, by Grouping) *Graph {
 	}
 	edges := make([]edgeChange, len(cur.Edges))
 	halves(len(edges), func(from, to int) {
+		var room model.Histogram
 		for i := from; i < to; i++ {
-			e := &cur.Edges[i]
-			edges[i] = edgeSince(cur.Host.Name, beforeEdge[edgeKey(e)], e, seconds)
+			edges[i].since(cur.Host.Name, edgeBefore(i), &cur.Edges[i], seconds, &room)
 		}
 	})
 	return build(from, cur.Time, seconds, by, containers, edges)
@@ -68,11 +82,11 @@ func containerSince(host string, before, now *model.ContainerSample, seconds flo
 	out := containerChange{
 		node: Node{ID: c.ID, Name: c.Name, Host: host, Image: c.Image, Runtime: string(c.Runtime),
 			PodName: c.PodName, PodNamespace: c.PodNamespace, Workload: c.Workload, WorkloadKind: c.WorkloadKind, Gone: !c.Ended.IsZero()},
-		change: change{values: map[Field]float64{}, seconds: seconds},
+		change: change{seconds: seconds},
 	}
-	v := out.values
+	v := &out.values
 	if !c.Started.IsZero() {
-		v[StartTime] = float64(c.Started.UnixMilli()) / 1e3
+		v.set(StartTime, float64(c.Started.UnixMilli())/1e3)
 	}
 	// A group that was absent before, of a container that was not, has no known start: its
 	// increase is 0. A container that was not there before started from 0.
@@ -83,50 +97,61 @@ func containerSince(host string, before, now *model.ContainerSample, seconds flo
 	}
 	if n := now.CPU; n != nil {
 		b := or(before.CPU, n)
-		v[CPUSeconds] = since(b.UsageNS, n.UsageNS) / 1e9
-		v[VoluntarySwitches] = since(b.Voluntary, n.Voluntary)
-		v[InvoluntarySwitches] = since(b.Involuntary, n.Involuntary)
+		v.set(CPUSeconds, since(b.UsageNS, n.UsageNS)/1e9)
+		v.set(VoluntarySwitches, since(b.Voluntary, n.Voluntary))
+		v.set(InvoluntarySwitches, since(b.Involuntary, n.Involuntary))
 		out.latency = floats(n.RunQueue.Since(b.RunQueue))
 	}
 	if n := now.Processes; n != nil {
 		b := or(before.Processes, n)
-		v[Forks], v[Execs], v[Exits] = since(b.Forks, n.Forks), since(b.Execs, n.Execs), since(b.Exits, n.Exits)
-		v[Threads] = float64(n.Threads)
+		v.set(Forks, since(b.Forks, n.Forks))
+		v.set(Execs, since(b.Execs, n.Execs))
+		v.set(Exits, since(b.Exits, n.Exits))
+		v.set(Threads, float64(n.Threads))
 		if n.BusyThreads > 0 {
-			v[BusyThreads] = n.BusyThreads
+			v.set(BusyThreads, n.BusyThreads)
 		}
 	}
 	if n := now.Throttle; n != nil {
 		b := or(before.Throttle, n)
-		v[ThrottlePeriods] = since(b.Periods, n.Periods)
-		v[ThrottledPeriods] = since(b.ThrottledPeriods, n.ThrottledPeriods)
-		v[ThrottledSeconds] = since(b.ThrottledNS, n.ThrottledNS) / 1e9
-		v[CPUQuota] = n.QuotaCores
+		v.set(ThrottlePeriods, since(b.Periods, n.Periods))
+		v.set(ThrottledPeriods, since(b.ThrottledPeriods, n.ThrottledPeriods))
+		v.set(ThrottledSeconds, since(b.ThrottledNS, n.ThrottledNS)/1e9)
+		v.set(CPUQuota, n.QuotaCores)
 	}
 	if n := now.Memory; n != nil {
 		b := or(before.Memory, n)
-		v[MemoryUsage], v[MemoryWorkingSet] = float64(n.UsageBytes), float64(n.WorkingSetBytes)
-		v[MemoryRSS], v[MemoryCache] = float64(n.RSSBytes), float64(n.CacheBytes)
-		v[MemoryLimit] = float64(n.LimitBytes)
-		v[MinorFaults] = since(b.PageFaults-min(b.PageFaults, b.MajorPageFaults), n.PageFaults-min(n.PageFaults, n.MajorPageFaults))
-		v[MajorFaults] = since(b.MajorPageFaults, n.MajorPageFaults)
-		v[OOMKills] = since(b.OOMKills, n.OOMKills)
+		v.set(MemoryUsage, float64(n.UsageBytes))
+		v.set(MemoryWorkingSet, float64(n.WorkingSetBytes))
+		v.set(MemoryRSS, float64(n.RSSBytes))
+		v.set(MemoryCache, float64(n.CacheBytes))
+		v.set(MemoryLimit, float64(n.LimitBytes))
+		v.set(MinorFaults, since(b.PageFaults-min(b.PageFaults, b.MajorPageFaults), n.PageFaults-min(n.PageFaults, n.MajorPageFaults)))
+		v.set(MajorFaults, since(b.MajorPageFaults, n.MajorPageFaults))
+		v.set(OOMKills, since(b.OOMKills, n.OOMKills))
 	}
 	if n := now.Disk; n != nil {
 		b := or(before.Disk, n)
-		v[DiskReadBytes], v[DiskWriteBytes] = since(b.ReadBytes, n.ReadBytes), since(b.WriteBytes, n.WriteBytes)
-		v[DiskReads], v[DiskWrites] = since(b.Reads, n.Reads), since(b.Writes, n.Writes)
+		v.set(DiskReadBytes, since(b.ReadBytes, n.ReadBytes))
+		v.set(DiskWriteBytes, since(b.WriteBytes, n.WriteBytes))
+		v.set(DiskReads, since(b.Reads, n.Reads))
+		v.set(DiskWrites, since(b.Writes, n.Writes))
 	}
 	if n := now.Network; n != nil {
 		b := or(before.Network, n)
-		v[ReceiveBytes], v[TransmitBytes] = since(b.ReceiveBytes, n.ReceiveBytes), since(b.TransmitBytes, n.TransmitBytes)
-		v[ReceivePackets], v[TransmitPackets] = since(b.ReceivePackets, n.ReceivePackets), since(b.TransmitPackets, n.TransmitPackets)
-		v[ReceiveErrors], v[TransmitErrors] = since(b.ReceiveErrors, n.ReceiveErrors), since(b.TransmitErrors, n.TransmitErrors)
-		v[ReceiveDropped], v[TransmitDropped] = since(b.ReceiveDropped, n.ReceiveDropped), since(b.TransmitDropped, n.TransmitDropped)
+		v.set(ReceiveBytes, since(b.ReceiveBytes, n.ReceiveBytes))
+		v.set(TransmitBytes, since(b.TransmitBytes, n.TransmitBytes))
+		v.set(ReceivePackets, since(b.ReceivePackets, n.ReceivePackets))
+		v.set(TransmitPackets, since(b.TransmitPackets, n.TransmitPackets))
+		v.set(ReceiveErrors, since(b.ReceiveErrors, n.ReceiveErrors))
+		v.set(TransmitErrors, since(b.TransmitErrors, n.TransmitErrors))
+		v.set(ReceiveDropped, since(b.ReceiveDropped, n.ReceiveDropped))
+		v.set(TransmitDropped, since(b.TransmitDropped, n.TransmitDropped))
 	}
 	if n := now.TCP; n != nil {
 		b := or(before.TCP, n)
-		v[ZeroWindows], v[ListenOverflows] = since(b.ZeroWindows, n.ZeroWindows), since(b.ListenOverflows, n.ListenOverflows)
+		v.set(ZeroWindows, since(b.ZeroWindows, n.ZeroWindows))
+		v.set(ListenOverflows, since(b.ListenOverflows, n.ListenOverflows))
 	}
 	return out
 }
@@ -138,7 +163,8 @@ func or[T any](p, otherwise *T) *T {
 	return otherwise
 }
 
-func edgeSince(host string, before, e *model.Edge, seconds float64) edgeChange {
+// since makes out what happened to e after before. What is in room is lost.
+func (out *edgeChange) since(host string, before, e *model.Edge, seconds float64, room *model.Histogram) {
 	if before == nil {
 		before = &model.Edge{}
 	}
@@ -151,35 +177,57 @@ func edgeSince(host string, before, e *model.Edge, seconds float64) edgeChange {
 	if e.Side == model.RoleServer {
 		sentPackets, receivedPackets = receivedPackets, sentPackets
 	}
-	out := edgeChange{side: e.Side, transport: e.Transport.String(),
+	*out = edgeChange{side: e.Side, transport: e.Transport.String(),
 		client: peerEnd(host, e.Client), server: peerEnd(host, e.Server),
 		opened: float64(n.Opens), closed: float64(n.Closes),
-		change: change{seconds: seconds, latency: floats(n.Latency.Since(b.Latency)),
-			firstByte: floats(n.TimeToFirstByte.Since(b.TimeToFirstByte)), rtt: floats(n.RTT.Since(b.RTT)),
-			duration: floats(n.Duration.Since(b.Duration)), values: map[Field]float64{
-				RequestBytes: sent, ResponseBytes: received,
-				ConnectionsOpened: since(b.Opens, n.Opens), ConnectionsClosed: since(b.Closes, n.Closes),
-				FailuresRefused: since(b.FailuresRefused, n.FailuresRefused), FailuresTimedOut: since(b.FailuresTimedOut, n.FailuresTimedOut),
-				FailuresUnreachable: since(b.FailuresUnreachable, n.FailuresUnreachable),
-				FailuresOther:       since(b.Failures, n.Failures) - since(b.FailuresRefused+b.FailuresTimedOut+b.FailuresUnreachable, n.FailuresRefused+n.FailuresTimedOut+n.FailuresUnreachable),
-				Retransmits:         since(b.Retransmits, n.Retransmits),
-				Aborted:             since(b.Aborts, n.Aborts), Continued: since(b.Continued, n.Continued),
-				RequestPackets: sentPackets, ResponsePackets: receivedPackets, OneWay: since(b.OneWay, n.OneWay),
-				Transactions: since(b.Transactions(), n.Transactions()), InFlight: float64(n.InFlight()),
-				Transfers: since(b.Transfers, n.Transfers), Held: since(b.Held, n.Held), Pushes: since(b.Pushes, n.Pushes),
-				Resets: since(b.Resets, n.Resets), TimedOut: since(b.TimedOut, n.TimedOut),
-				UnseenBytes: since(b.UnseenBytes, n.UnseenBytes), LostTransactions: since(b.Lost, n.Lost), RTTMin: float64(n.RTTMinNS) / 1e9,
-				RTTDeviation: since(b.JitterSumNS, n.JitterSumNS) / 1e9, WindowLimited: since(b.WindowLimitedNS, n.WindowLimitedNS) / 1e9,
-			}}}
+		change: change{seconds: seconds, latency: floatsSince(n.Latency, b.Latency, room),
+			firstByte: floatsSince(n.TimeToFirstByte, b.TimeToFirstByte, room), rtt: floatsSince(n.RTT, b.RTT, room),
+			duration: floatsSince(n.Duration, b.Duration, room)}}
+	v := &out.values
+	v.set(RequestBytes, sent)
+	v.set(ResponseBytes, received)
+	v.set(ConnectionsOpened, since(b.Opens, n.Opens))
+	v.set(ConnectionsClosed, since(b.Closes, n.Closes))
+	v.set(FailuresRefused, since(b.FailuresRefused, n.FailuresRefused))
+	v.set(FailuresTimedOut, since(b.FailuresTimedOut, n.FailuresTimedOut))
+	v.set(FailuresUnreachable, since(b.FailuresUnreachable, n.FailuresUnreachable))
+	v.set(FailuresOther, since(b.Failures, n.Failures)-since(b.FailuresRefused+b.FailuresTimedOut+b.FailuresUnreachable, n.FailuresRefused+n.FailuresTimedOut+n.FailuresUnreachable))
+	v.set(Retransmits, since(b.Retransmits, n.Retransmits))
+	v.set(Aborted, since(b.Aborts, n.Aborts))
+	v.set(Continued, since(b.Continued, n.Continued))
+	v.set(RequestPackets, sentPackets)
+	v.set(ResponsePackets, receivedPackets)
+	v.set(OneWay, since(b.OneWay, n.OneWay))
+	v.set(Transactions, since(b.Transactions(), n.Transactions()))
+	v.set(InFlight, float64(n.InFlight()))
+	v.set(Transfers, since(b.Transfers, n.Transfers))
+	v.set(Held, since(b.Held, n.Held))
+	v.set(Pushes, since(b.Pushes, n.Pushes))
+	v.set(Resets, since(b.Resets, n.Resets))
+	v.set(TimedOut, since(b.TimedOut, n.TimedOut))
+	v.set(UnseenBytes, since(b.UnseenBytes, n.UnseenBytes))
+	v.set(LostTransactions, since(b.Lost, n.Lost))
+	v.set(RTTMin, float64(n.RTTMinNS)/1e9)
+	v.set(RTTDeviation, since(b.JitterSumNS, n.JitterSumNS)/1e9)
+	v.set(WindowLimited, since(b.WindowLimitedNS, n.WindowLimitedNS)/1e9)
 	out.endpoints = endpointsSince(before.Endpoints, e.Endpoints)
 	if e.Service.IsValid() {
 		out.service = e.Service.String()
 	}
-	out.via, out.values[Confidence] = e.Via, float64(e.Confidence)
+	out.via = e.Via
+	v.set(Confidence, float64(e.Confidence))
 	if e.Paired {
-		out.values[Paired] = 1
+		v.set(Paired, 1)
 	}
-	return out
+}
+
+// floatsSince is what a histogram gained. What is in room is lost.
+func floatsSince(now, before, room *model.Histogram) *model.FloatHistogram {
+	if now == nil {
+		return nil
+	}
+	room.SetSince(now, before)
+	return floats(room)
 }
 
 func peerEnd(host string, p model.Peer) end {

@@ -5,7 +5,7 @@ import "outsight/internal/model"
 // change is what happened to one thing in the window: increases of its counters and the last
 // values of its levels, by Field, and how long it was observed.
 type change struct {
-	values  map[Field]float64
+	values
 	latency *model.FloatHistogram
 	// firstByte, rtt and duration are of edges alone.
 	firstByte, rtt, duration *model.FloatHistogram
@@ -13,18 +13,17 @@ type change struct {
 }
 
 func (c *change) rate(f Field) *float64 {
-	v, ok := c.values[f]
-	if !ok {
+	if !c.has(f) {
 		return nil
 	}
-	return per(v, c.seconds)
+	return per(c.of(f), c.seconds)
 }
 
 func (c *change) value(fields ...Field) *float64 {
 	sum, found := 0.0, false
 	for _, f := range fields {
-		if v, ok := c.values[f]; ok {
-			sum, found = sum+v, true
+		if c.has(f) {
+			sum, found = sum+c.of(f), true
 		}
 	}
 	if !found {
@@ -71,7 +70,7 @@ func usage(c *change) *Usage {
 		u.MemoryLimitBytes = limit
 	}
 	if periods := c.value(ThrottlePeriods); periods != nil && *periods > 0 {
-		u.ThrottledShare = per(c.values[ThrottledPeriods], *periods)
+		u.ThrottledShare = per(c.of(ThrottledPeriods), *periods)
 	}
 	return u
 }

@@ -2,7 +2,6 @@ package model
 
 import (
 	"math"
-	"slices"
 	"time"
 )
 
@@ -136,29 +135,39 @@ func (h *Histogram) Merge(other *Histogram) {
 // Since is what h gained after before, an earlier state of the same histogram; nil for a nil h.
 // Where h is not a later state of it (a counter restarted), h itself is what was gained.
 func (h *Histogram) Since(before *Histogram) *Histogram {
-	if h == nil || before == nil || before.Count == 0 || h.Count < before.Count || h.SumNS < before.SumNS ||
-		h.ZeroCount < before.ZeroCount || h.OverflowCount < before.OverflowCount {
-		return h.Clone()
+	if h == nil {
+		return nil
 	}
-	d := &Histogram{
-		Count:         h.Count - before.Count,
-		SumNS:         h.SumNS - before.SumNS,
-		ZeroCount:     h.ZeroCount - before.ZeroCount,
-		OverflowCount: h.OverflowCount - before.OverflowCount,
-		Offset:        h.Offset,
-		Buckets:       slices.Clone(h.Buckets),
+	d := &Histogram{}
+	d.SetSince(h, before)
+	return d
+}
+
+// SetSince makes h what now.Since(before) is, in the memory that h has. It shares nothing with either.
+func (h *Histogram) SetSince(now, before *Histogram) {
+	buckets := append(h.Buckets[:0], now.Buckets...)
+	*h = *now
+	h.Buckets = buckets
+	if before == nil || before.Count == 0 || now.Count < before.Count || now.SumNS < before.SumNS ||
+		now.ZeroCount < before.ZeroCount || now.OverflowCount < before.OverflowCount {
+		return
 	}
 	for i, n := range before.Buckets {
-		at := int(before.Offset-h.Offset) + i
+		at := int(before.Offset-now.Offset) + i
 		if n == 0 {
 			continue
 		}
-		if at < 0 || at >= len(d.Buckets) || d.Buckets[at] < n {
-			return h.Clone()
+		if at < 0 || at >= len(buckets) || buckets[at] < n {
+			copy(buckets, now.Buckets)
+			return
 		}
-		d.Buckets[at] -= n
+		buckets[at] -= n
 	}
-	return d.trim()
+	h.Count -= before.Count
+	h.SumNS -= before.SumNS
+	h.ZeroCount -= before.ZeroCount
+	h.OverflowCount -= before.OverflowCount
+	h.trim()
 }
 
 func (h *Histogram) trim() *Histogram {

@@ -2,6 +2,7 @@ package model
 
 import (
 	"math"
+	"math/rand/v2"
 	"reflect"
 	"testing"
 	"time"
@@ -26,10 +27,18 @@ func histogramOf(durations ...time.Duration) *Histogram {
 }
 
 func TestSince(t *testing.T) {
+	room := &Histogram{}
 	f := func(now, before, want *Histogram) {
 		t.Helper()
+		unchanged := now.Clone()
 		if got := now.Since(before); !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, want %+v", got, want)
+		}
+		if now == nil {
+			return
+		}
+		if room.SetSince(now, before); !reflect.DeepEqual(room, want) || !reflect.DeepEqual(now, unchanged) {
+			t.Errorf("in the room of another: got %+v, want %+v", room, want)
 		}
 	}
 	const ms, s = time.Millisecond, time.Second
@@ -43,6 +52,52 @@ func TestSince(t *testing.T) {
 	f(histogramOf(ms, ms, 2*s), histogramOf(s), histogramOf(ms, ms, 2*s))
 	f(histogramOf(ms, s, 3*s), histogramOf(ms, ms), histogramOf(ms, s, 3*s))
 	f(histogramOf(ms), histogramOf(ms, ms), histogramOf(ms))
+}
+
+// TestQuantilesAreEachAQuantile: several at once are what each is alone, and that is where the counts reach the share.
+func TestQuantilesAreEachAQuantile(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	shares := []float64{0, 0.001, 0.25, 0.5, 0.5, 0.75, 0.9, 0.99, 1}
+	for range 2000 {
+		h := &FloatHistogram{Offset: MaxBucket - int32(rnd.IntN(900)), Buckets: make([]float64, rnd.IntN(40))}
+		if rnd.IntN(3) == 0 {
+			h.ZeroCount = float64(rnd.IntN(20))
+		}
+		h.Count = h.ZeroCount
+		for i := range h.Buckets {
+			if rnd.IntN(2) == 0 {
+				h.Buckets[i] = float64(rnd.IntN(10))
+				h.Count += h.Buckets[i]
+			}
+		}
+		got := make([]float64, len(shares))
+		h.Quantiles(got, shares...)
+		for i, q := range shares {
+			want := math.Inf(1)
+			switch seen := h.ZeroCount; {
+			case h.Count == 0:
+				want = math.NaN()
+			case q*h.Count <= seen && seen > 0:
+				want = 0
+			default:
+				for j, n := range h.Buckets {
+					if seen += n; n > 0 && q*h.Count <= seen {
+						if at := h.Offset + int32(j); at <= MaxBucket {
+							want = BucketMiddle(at)
+						}
+						break
+					}
+				}
+			}
+			if one := h.Quantile(q); math.Float64bits(got[i]) != math.Float64bits(want) || math.Float64bits(one) != math.Float64bits(want) {
+				t.Fatalf("%+v: quantile %v is %v, %v alone, want %v", h, q, got[i], one, want)
+			}
+		}
+	}
+	none := []float64{1}
+	if (*FloatHistogram)(nil).Quantiles(none, 0.5); !math.IsNaN(none[0]) {
+		t.Errorf("the quantile of no histogram is %v", none[0])
+	}
 }
 
 func TestMergeIsExact(t *testing.T) {

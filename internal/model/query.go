@@ -17,23 +17,36 @@ type FloatHistogram struct {
 // Quantile is the duration, in seconds, below which the share q (0 to 1) lies; relative error at
 // most RelativeError. NaN for an empty histogram, 0 in the zero bucket, +Inf past the last one.
 func (h *FloatHistogram) Quantile(q float64) float64 {
-	if h == nil || h.Count <= 0 || q < 0 || q > 1 {
-		return math.NaN()
+	var one [1]float64
+	h.Quantiles(one[:], q)
+	return one[0]
+}
+
+// Quantiles puts the Quantile of each of the shares, which are in ascending order, into values.
+func (h *FloatHistogram) Quantiles(values []float64, shares ...float64) {
+	bucket, seen := -1, 0.0 // what was seen up to this bucket
+	if h != nil {
+		seen = h.ZeroCount
 	}
-	rank, seen := q*h.Count, h.ZeroCount
-	if rank <= seen && seen > 0 {
-		return 0
-	}
-	for i, n := range h.Buckets {
-		if seen += n; n > 0 && rank <= seen*(1+1e-12) {
-			i := h.Offset + int32(i)
-			if i > MaxBucket {
-				return math.Inf(1)
+	for i, q := range shares {
+		switch {
+		case h == nil || h.Count <= 0 || q < 0 || q > 1:
+			values[i] = math.NaN()
+			continue
+		case q*h.Count <= h.ZeroCount && h.ZeroCount > 0:
+			values[i] = 0
+			continue
+		}
+		for bucket < 0 || bucket < len(h.Buckets) && (h.Buckets[bucket] <= 0 || q*h.Count > seen*(1+1e-12)) {
+			if bucket++; bucket < len(h.Buckets) {
+				seen += h.Buckets[bucket]
 			}
-			return BucketMiddle(i)
+		}
+		values[i] = math.Inf(1)
+		if at := int64(h.Offset) + int64(bucket); bucket < len(h.Buckets) && at <= MaxBucket {
+			values[i] = BucketMiddle(int32(at))
 		}
 	}
-	return math.Inf(1)
 }
 
 // Merge adds other to h.
@@ -49,8 +62,9 @@ func (h *FloatHistogram) Merge(other *FloatHistogram) {
 	}
 	first, end := other.Offset, other.Offset+int32(len(other.Buckets))
 	if first >= h.Offset && end <= h.Offset+int32(len(h.Buckets)) {
+		into := h.Buckets[first-h.Offset:][:len(other.Buckets)]
 		for i, n := range other.Buckets {
-			h.Buckets[first-h.Offset+int32(i)] += n
+			into[i] += n
 		}
 		return
 	}

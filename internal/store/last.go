@@ -23,7 +23,7 @@ import (
 
 // Moments are the times at which the values of series are wanted.
 type Moments struct {
-	// Names of the series; all of their labels are wanted.
+	// Names of the series; all of their labels are wanted. They are dealt out in turns to two readers, so what takes long is better put first.
 	Names []string
 	// Times in ascending order.
 	Times []time.Time
@@ -65,7 +65,7 @@ func (s *Store) LastOf(ctx context.Context, m Moments) ([]model.NamedResult, err
 	shared := &sharedLabels{known: map[string]map[string]string{}}
 	for i := range halves {
 		halves[i] = lastReader{recent: m.Recent.Milliseconds(), names: map[string]string{}, types: map[string]string{}, shared: shared,
-			known: map[string]map[string]string{}, budget: readBudget{ctx: ctx, left: s.options.MaxSamples * len(m.Times)}}
+			known: map[string]*lastLabels{}, before: &lastLabels{}, budget: readBudget{ctx: ctx, left: s.options.MaxSamples * len(m.Times)}}
 	}
 	for i, name := range m.Names {
 		halves[i%len(halves)].names[name] = name
@@ -96,7 +96,7 @@ func (s *Store) LastOf(ctx context.Context, m Moments) ([]model.NamedResult, err
 	if err := context.Cause(ctx); err != nil {
 		return nil, s.gate.sort(err)
 	}
-	return append(halves[0].results, halves[1].results...), nil
+	return slices.Concat(append(halves[0].results, halves[1].results...)...), nil
 }
 
 // nearTimes are times whose values lie in the same chunks or in neighbours: it is cheaper to read on than to find the series again.
@@ -122,12 +122,15 @@ type lastReader struct {
 	named        *labels.Matcher
 	stretches    []lastStretch
 	shared       *sharedLabels
-	// known are labels that are shared, of those that this reader has met: others need not wait for it.
-	known map[string]map[string]string
+	// known are labels that are shared, of those that this reader has met, by their bytes: others need not wait for it.
+	known map[string]*lastLabels
+	// before are the labels of the series before.
+	before *lastLabels
 	// key is room for the bytes of labels.
-	key     []byte
-	budget  readBudget
-	results []model.NamedResult
+	key    []byte
+	budget readBudget
+	// results are in blocks, because there are many: to make one large array longer copies it.
+	results [][]model.NamedResult
 	// points are what results have a part of.
 	points []model.Point
 	// native are the histograms of the sample before and of the one that is read.
@@ -199,7 +202,7 @@ func (l *lastReader) stretch(ctx context.Context, s lastStretch) error {
 			continue
 		}
 		of := series.Labels()
-		l.results = append(l.results, model.NamedResult{Name: l.names[of.Get(nameLabel)], Type: l.typeOf(of),
+		l.add(model.NamedResult{Name: l.names[of.Get(nameLabel)], Type: l.typeOf(of),
 			QueryResult: model.QueryResult{Labels: l.labels(of), Points: points}})
 		l.budget.take(resultBytes / sampleBytes)
 	}
@@ -210,6 +213,17 @@ func (l *lastReader) stretch(ctx context.Context, s lastStretch) error {
 		return promql.ErrStorage{Err: err}
 	}
 	return ctx.Err()
+}
+
+// blockResults is how many results are in a block.
+const blockResults = 1 << 10
+
+func (l *lastReader) add(r model.NamedResult) {
+	if n := len(l.results); n == 0 || len(l.results[n-1]) == blockResults {
+		l.results = append(l.results, make([]model.NamedResult, 0, blockResults))
+	}
+	block := &l.results[len(l.results)-1]
+	*block = append(*block, r)
 }
 
 // resultBytes is near what a result takes in memory, without its points and its labels; pointBytes, what one of its points does.
@@ -236,17 +250,30 @@ type sharedLabels struct {
 	known map[string]map[string]string
 }
 
+// lastLabels are labels that series share.
+type lastLabels struct {
+	key    string
+	labels map[string]string
+	// next are those of the series that came after one with these. An agent tells of all of its edges under one name after the other, in
+	// one order, and a store keeps that: so the next ones are mostly found without a look at the map.
+	next *lastLabels
+}
+
 // labels are those of a series without its name and type.
 func (l *lastReader) labels(of labels.Labels) map[string]string {
 	l.key = of.BytesWithoutLabels(l.key, nameLabel, model.TypeLabel) // in order
-	known := l.known[string(l.key)]
-	if known == nil {
+	found := l.before.next
+	if found == nil || found.key != string(l.key) {
+		found = l.known[string(l.key)]
+	}
+	if found == nil {
 		key := string(l.key)
-		known = l.shared.find(key, of)
-		l.known[key] = known
+		found = &lastLabels{key: key, labels: l.shared.find(key, of)}
+		l.known[key] = found
 		l.budget.take(1 + labelBytes(of)/sampleBytes)
 	}
-	return known
+	l.before.next, l.before = found, found
+	return found.labels
 }
 
 // find is what of is without its name and type.
@@ -272,8 +299,14 @@ func (l *lastReader) at(samples chunkenc.Iterator, times []time.Time) ([]model.P
 	newest := lastSample{at: math.MinInt64}
 	for _, t := range times {
 		until := t.UnixMilli()
-		for kind := samples.Seek(until - l.recent + 1); kind != chunkenc.ValNone && samples.AtT() <= until; kind = samples.Next() {
-			l.take(samples, kind, &newest)
+		for kind := samples.Seek(until - l.recent + 1); kind != chunkenc.ValNone; kind = samples.Next() {
+			at := samples.AtT()
+			if at > until {
+				break
+			}
+			if at > newest.at {
+				l.take(samples, kind, at, &newest)
+			}
 		}
 		if err := samples.Err(); err != nil {
 			return nil, promql.ErrStorage{Err: err}
@@ -302,21 +335,18 @@ type lastSample struct {
 	native *histogram.FloatHistogram
 }
 
-// take makes the sample at which samples are the newest. The mark of an end is no value, and what is at its end may go back to a sample
-// before when it is asked to go on.
-func (l *lastReader) take(samples chunkenc.Iterator, kind chunkenc.ValueType, newest *lastSample) {
-	if samples.AtT() <= newest.at {
-		return
-	}
+// take makes the sample of the time at, where samples are, the newest. The mark of an end is no value, and what is at its end may go back to a
+// sample before when it is asked to go on.
+func (l *lastReader) take(samples chunkenc.Iterator, kind chunkenc.ValueType, at int64, newest *lastSample) {
 	if kind == chunkenc.ValFloat {
-		if at, v := samples.At(); !value.IsStaleNaN(v) {
-			*newest = lastSample{at: at, value: v}
+		if _, v := samples.At(); !value.IsStaleNaN(v) {
+			newest.at, newest.value, newest.native = at, v, nil
 		}
 		return
 	}
-	at, h := samples.AtFloatHistogram(l.native[1])
+	_, h := samples.AtFloatHistogram(l.native[1])
 	if l.native[1] = h; !value.IsStaleNaN(h.Sum) {
-		*newest = lastSample{at: at, native: h}
+		newest.at, newest.value, newest.native = at, 0, h
 		l.native[0], l.native[1] = l.native[1], l.native[0]
 	}
 }

@@ -77,6 +77,9 @@ func TestLastIsLastOverTime(t *testing.T) {
 		}
 		appendAll(t, s, batch...)
 	}
+	if err := s.db.Compact(t.Context()); err != nil || len(s.db.Blocks()) == 0 {
+		t.Fatalf("%d blocks: %v", len(s.db.Blocks()), err)
+	}
 	for range 60 {
 		m := Moments{Names: []string{"bytes", "latency", "requests", "none"}, Recent: time.Duration(1+rnd.IntN(20_000)) * time.Millisecond}
 		for range 1 + rnd.IntN(6) {
@@ -101,9 +104,6 @@ func TestLastIsLastOverTime(t *testing.T) {
 		if expected := bySeries(asked(t, m, shop.Instant)); !reflect.DeepEqual(bySeries(got), expected) {
 			t.Fatalf("%+v of a tenant: got %v, want %v", m, bySeries(got), expected)
 		}
-	}
-	if blocks := len(s.db.Blocks()); blocks == 0 {
-		t.Error("everything was read from memory")
 	}
 }
 
@@ -163,6 +163,37 @@ func TestLastSharesLabels(t *testing.T) {
 	one := func(i int) uintptr { return reflect.ValueOf(results[i].Labels).Pointer() }
 	if len(results) != 3 || one(0) != one(1) || one(1) == one(2) {
 		t.Errorf("%+v", results)
+	}
+}
+
+// Labels are found, and shared, also where those of one name came in another order than those of the name before, and some are missing.
+func TestLastFindsLabelsInAnyOrder(t *testing.T) {
+	s := open(t, t.TempDir(), Options{})
+	rnd := rand.New(rand.NewPCG(3, 4))
+	m := Moments{Names: []string{"a", "b", "c", "d", "e"}, Times: []time.Time{at(0), at(1)}, Recent: time.Second}
+	for second := range 2 {
+		var batch []model.Series
+		for _, name := range m.Names {
+			for _, id := range rnd.Perm(50)[:10+rnd.IntN(40)] {
+				batch = append(batch, counterAt(float64(second), rnd.Float64(), name, "id", fmt.Sprint(id), "type", fmt.Sprint(id%3)))
+			}
+		}
+		appendAll(t, s, batch...)
+	}
+	got, err := s.Last(t.Context(), m.Names, m.Times, m.Recent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if expected := bySeries(asked(t, m, s.Instant)); !reflect.DeepEqual(bySeries(got), expected) {
+		t.Errorf("got %v, want %v", bySeries(got), expected)
+	}
+	shared := map[string]uintptr{}
+	for _, r := range got {
+		id, labels := r.Labels["id"], reflect.ValueOf(r.Labels).Pointer()
+		if known, ok := shared[id]; ok && known != labels {
+			t.Errorf("series of %s do not share their labels", id)
+		}
+		shared[id] = labels
 	}
 }
 
