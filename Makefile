@@ -93,6 +93,11 @@ test-grafana: ## let Grafana's Prometheus data source and its dashboards ask a s
 	@cd test/grafana/datasource && go vet ./...
 	@go test -count=1 -v -timeout 10m ./test/grafana
 
+.PHONY: test-thanos
+test-thanos: ## keep series in a Thanos built from source, and compare (five minutes of building the first time; not part of test)
+	@go vet -tags thanos ./internal/store
+	@go test -count=1 -v -timeout 20m -tags thanos -run Thanos ./internal/store
+
 .PHONY: page
 page: build ## the page: types, units, and in headless Chromium (root, Docker)
 	@scripts/page-modules
