@@ -57,13 +57,20 @@ func TestDataSource(t *testing.T) {
 		tls("bearer", bearer, map[string]string{"httpHeaderValue1": "Bearer " + token}),
 		tls("shop", bearer, map[string]string{"httpHeaderValue1": "Bearer " + token, "httpHeaderValue2": "shop"}),
 	)
-	t.Run("health", g.testHealth)
-	t.Run("values", g.testValues)
-	t.Run("native histograms", g.testHistograms)
-	t.Run("errors", g.testErrors)
-	t.Run("resources", g.testResources)
-	t.Run("tenant", g.testTenant)
-	t.Run("dashboards", g.testDashboards)
+	run := func(name string, test func(*grafana, *testing.T)) {
+		t.Run(name, func(t *testing.T) {
+			own := *g
+			own.t = t
+			test(&own, t)
+		})
+	}
+	run("health", (*grafana).testHealth)
+	run("values", (*grafana).testValues)
+	run("native histograms", (*grafana).testHistograms)
+	run("errors", (*grafana).testErrors)
+	run("resources", (*grafana).testResources)
+	run("tenant", (*grafana).testTenant)
+	run("dashboards", (*grafana).testDashboards)
 }
 
 func (g *grafana) testHealth(t *testing.T) {
