@@ -74,7 +74,7 @@ unit: ## package tests with the race detector, kernel programs loaded for real (
 
 .PHONY: end-to-end
 end-to-end: ## the built binary against real containers (root, Docker)
-	@scripts/with-docker $(GOTEST) --packages "$$(go list ./test/... | grep -v -e '^outsight/test/kernels' -e '^outsight/test/neo4j')" -- -count=1 -p 1 -timeout 15m
+	@scripts/with-docker $(GOTEST) --packages "$$(go list ./test/... | grep -v -e '^outsight/test/kernels' -e '^outsight/test/neo4j' -e '^outsight/test/grafana')" -- -count=1 -p 1 -timeout 15m
 
 .PHONY: test-kernels
 test-kernels: ## older kernels in virtual machines, and a table of what works on which
@@ -85,6 +85,18 @@ test-kernels: ## older kernels in virtual machines, and a table of what works on
 test-neo4j: ## load the map's Cypher into a real Neo4j (Java 17, Maven; fetches 150 MB; not part of test)
 	@scripts/install neo4j
 	@go test -count=1 -v -timeout 20m ./test/neo4j
+
+.PHONY: test-grafana
+test-grafana: ## let Grafana's Prometheus data source and its dashboards ask a server (Node, Chromium; fetches 200 MB; not part of test)
+	@scripts/install grafana
+	@scripts/page-modules test/grafana/browser
+	@cd test/grafana/datasource && go vet ./...
+	@go test -count=1 -v -timeout 10m ./test/grafana
+
+.PHONY: test-thanos
+test-thanos: ## keep series in a Thanos built from source, and compare (five minutes of building the first time; not part of test)
+	@go vet -tags thanos ./internal/store
+	@go test -count=1 -v -timeout 20m -tags thanos -run Thanos ./internal/store
 
 .PHONY: page
 page: build ## the page: types, units, and in headless Chromium (root, Docker)

@@ -16,6 +16,16 @@ import (
 	"outsight/internal/model"
 )
 
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
 // startPeer runs a program that serves at an address of its own and waits until it is ready.
 func startPeer(t testing.TB, name string, arguments func(address, dir string) []string, ready string) (url string) {
 	t.Helper()
@@ -23,13 +33,7 @@ func startPeer(t testing.TB, name string, arguments func(address, dir string) []
 	if err != nil {
 		t.Fatalf("%s is not installed (Debian: %s)", name, name)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
-	dir := t.TempDir()
+	address, dir := freeAddress(t), t.TempDir()
 	command := exec.Command(binary, arguments(address, dir)...)
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {

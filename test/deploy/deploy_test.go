@@ -1,10 +1,7 @@
-// Package deploy checks what is under deploy/: that it says what the programs understand, and asks
-// for metrics that there are.
 package deploy
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
@@ -21,8 +18,6 @@ import (
 
 	"outsight/internal/otlp"
 )
-
-const root = "../../deploy/"
 
 // documents are the YAML documents of a file.
 func documents(t *testing.T, path string) (all []map[string]any) {
@@ -73,12 +68,8 @@ type expression struct{ where, query string }
 // expressions are all queries of the dashboards and the alerts.
 func expressions(t *testing.T) (all []expression) {
 	t.Helper()
-	files, err := filepath.Glob(root + "grafana/*.json")
-	if err != nil || len(files) != 4 {
-		t.Fatalf("dashboards %q, %v", files, err)
-	}
-	for _, file := range files {
-		for _, p := range readDashboard(t, file).Panels {
+	for _, file := range Dashboards(t) {
+		for _, p := range ReadDashboard(t, file).Panels {
 			for _, target := range p.Targets {
 				all = append(all, expression{filepath.Base(file) + ": " + p.Title, target.Expr})
 			}
@@ -94,44 +85,12 @@ func expressions(t *testing.T) (all []expression) {
 	return all
 }
 
-type dashboard struct {
-	Inputs []struct{ Name, PluginID string } `json:"__inputs"`
-	UID    string
-	Title  string
-	Panels []struct {
-		ID         int
-		Title      string
-		Datasource struct{ UID string }
-		GridPos    struct{ X, Y, W, H int }
-		Targets    []struct {
-			Expr, RefID string
-			Datasource  struct{ UID string }
-		}
-	}
-	Templating struct {
-		List []struct{ Name, Definition string }
-	}
-}
-
-func readDashboard(t *testing.T, file string) (d dashboard) {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err == nil {
-		err = json.Unmarshal(text, &d)
-	}
-	if err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
-	return d
-}
-
 // A dashboard can be imported: it asks for a data source and uses it everywhere, and its panels
 // do not lie over each other.
 func TestDashboardsCanBeImported(t *testing.T) {
-	files, _ := filepath.Glob(root + "grafana/*.json")
 	uids := map[string]bool{}
-	for _, file := range files {
-		d := readDashboard(t, file)
+	for _, file := range Dashboards(t) {
+		d := ReadDashboard(t, file)
 		if len(d.Inputs) != 1 || d.Inputs[0].Name != "DS_PROMETHEUS" || d.Title == "" || uids[d.UID] || d.UID == "" || len(d.Panels) < 5 {
 			t.Errorf("%s: %+v", file, d)
 		}
