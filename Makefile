@@ -87,7 +87,7 @@ test-neo4j: ## load the map's Cypher into a real Neo4j (Java 17, Maven; fetches 
 	@go test -count=1 -v -timeout 20m ./test/neo4j
 
 .PHONY: test-grafana
-test-grafana: ## let Grafana's Prometheus data source and its dashboards ask a server (Node, Chromium; fetches 200 MB; not part of test)
+test-grafana: ## let Grafana's Prometheus data source and its dashboards ask a server (Node, Chromium; fetches some 500 MB; not part of test)
 	@scripts/install grafana
 	@scripts/page-modules test/grafana/browser
 	@cd test/grafana/datasource && go vet ./...
