@@ -49,8 +49,6 @@ const volatile s32 memory_index = -1;
 const volatile s32 cpu_index = -1;
 const volatile u32 page_bytes = 4096;
 
-#define RECORDER_TIMERS 2
-
 /* What read_clocks says. */
 struct clocks clocks_read;
 
@@ -78,9 +76,10 @@ struct {
 
 /* --- the recorder's own --- */
 
+/* As many as there are timers. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, RECORDER_TIMERS);
+	__uint(max_entries, 2);
 	__type(key, u32);
 	__type(value, struct recorder_timer);
 } timers SEC(".maps");
@@ -545,14 +544,18 @@ static __always_inline void read_disk(struct recorder_sample *s, u32 slot)
 
 static long add_sample(u32 slot, struct walk *w)
 {
-	struct lane_sum sum = {.slot = slot};
 	u64 *group = bpf_map_lookup_elem(&cgroup_slots, &slot);
-	u64 *not_wanted = bpf_map_lookup_elem(&unwanted, &slot);
 
-	if (!group || !not_wanted)
+	if (!group)
 		return 1;
 	u64 id = *group;
-	if (!id || *not_wanted == id)
+	if (!id) /* most of the slots */
+		return 0;
+	struct lane_sum sum = {.slot = slot};
+	u64 *not_wanted = bpf_map_lookup_elem(&unwanted, &slot);
+	if (!not_wanted)
+		return 1;
+	if (*not_wanted == id)
 		return 0;
 	if (w->used >= w->room) {
 		w->full = 1;
@@ -622,7 +625,6 @@ static __noinline int take_sample(struct recorder_control *c)
 		w.full = 1;
 	else
 		bpf_loop(slots, add_sample, &w, 0);
-	c->cost_ns += bpf_ktime_get_ns() - began;
 	if (w.full) {
 		c->ticks_full++;
 		return 0;
@@ -657,7 +659,7 @@ static __always_inline void arm(struct bpf_timer *timer, u64 due, u64 now)
 /* Takes the tick that is due at a timer, unless another timer has taken it or is at one. */
 static __always_inline void take_tick(struct recorder_control *c, u64 due)
 {
-	if (__sync_lock_test_and_set(&c->taking, 1))
+	if (due < *(volatile u64 *)&c->due_ns || __sync_lock_test_and_set(&c->taking, 1))
 		return;
 	if (due >= c->due_ns) {
 		u64 left_out = (due - c->due_ns) / interval_ns;
@@ -679,7 +681,7 @@ static int on_timer(void *map, u32 *key, struct recorder_timer *value)
 
 	if (!c || c->stopped)
 		return 0;
-	u64 due = value->due_ns;
+	u64 began = bpf_ktime_get_ns(), due = value->due_ns;
 	take_tick(c, due);
 	u64 now = bpf_ktime_get_ns();
 	due += interval_ns;
@@ -687,6 +689,7 @@ static int on_timer(void *map, u32 *key, struct recorder_timer *value)
 		due += ((now - due) / interval_ns + 1) * interval_ns;
 	value->due_ns = due;
 	arm(&value->timer, due, now);
+	__sync_fetch_and_add(&c->cost_ns, bpf_ktime_get_ns() - began);
 	return 0;
 }
 

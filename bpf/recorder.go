@@ -1,7 +1,6 @@
 package bpf
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -257,24 +256,30 @@ func (r *Recorder) findStates(load func(string) (*ebpf.Program, error)) error {
 	return nil
 }
 
-// arm starts the timers with a tick that is due then.
-func (r *Recorder) arm(dueNS uint64) (err error) {
-	if r.timerCPUs, err = timerCPUs(); err != nil {
-		return err
-	}
+// arm starts the timers with a tick that is due then. One is enough.
+func (r *Recorder) arm(dueNS uint64) error {
 	c := &r.control.entries[0]
 	atomic.StoreUint64(&c.DueNs, dueNS)
 	atomic.StoreUint32(&c.Stopped, 0)
-	started := uint32(0)
-	visitCPUs(r.timerCPUs, func() {
-		if failure := r.startTimer(started); failure != nil {
-			err = failure
-		} else {
-			started++
+	want, started := int(r.maps.Maps["timers"].MaxEntries()), 0
+	var errs []error
+	start := func() {
+		if err := r.startTimer(uint32(started)); err != nil {
+			errs = append(errs, err)
+			return
 		}
-	})
+		started++
+	}
+	r.timerCPUs = timerCPUs(want)
+	visitCPUs(r.timerCPUs, start)
 	if started == 0 {
-		return fmt.Errorf("starting a timer: %w", cmp.Or(err, errors.New("no CPU is allowed")))
+		start() // on whatever CPU this is
+	}
+	if started == 0 {
+		return fmt.Errorf("starting a timer: %w", errors.Join(errs...))
+	}
+	if started < want {
+		r.probes.options.Logger.Debug("fewer timers take the recorder's ticks than could", "timers", started, "cpus", r.timerCPUs, "error", errors.Join(errs...))
 	}
 	return nil
 }
@@ -291,22 +296,25 @@ func (r *Recorder) startTimer(number uint32) error {
 	return nil
 }
 
-// timerCPUs are the first and the last of the allowed CPUs, which are seldom threads of one core.
-func timerCPUs() ([]int, error) {
+// timerCPUs are that many of the allowed CPUs, as far apart as can be; none where there are more than can be told.
+func timerCPUs(n int) (cpus []int) {
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
-		return nil, fmt.Errorf("finding CPUs for the timers: %w", err)
+		return nil
 	}
-	var cpus []int
+	var all []int
 	for cpu := range len(allowed) * bits.UintSize {
 		if allowed.IsSet(cpu) {
-			cpus = append(cpus, cpu)
+			all = append(all, cpu)
 		}
 	}
-	return slices.Compact([]int{cpus[0], cpus[len(cpus)-1]}), nil
+	for i := range n {
+		cpus = append(cpus, all[i*(len(all)-1)/max(n-1, 1)])
+	}
+	return slices.Compact(cpus)
 }
 
-// Cost is the time that all ticks so far have taken, in ns.
+// Cost is the time that the timers have taken so far, ticks and all, in ns.
 func (r *Recorder) Cost() uint64 { return load(&r.control.entries[0].CostNs) }
 
 // Pause stops the timers until Resume. Ticks in between have no numbers.

@@ -14,7 +14,7 @@ struct recorder_control {
 	u64 ticks_late; /* ticks left out because all timers, or the tick before, were too late */
 	u64 number;	/* of the next tick */
 	u64 due_ns;	/* when the next tick is due */
-	u64 cost_ns;	/* of all ticks so far */
+	u64 cost_ns;	/* of all timers so far */
 	u64 taking;	/* 1 while a timer takes a tick */
 	/* of the reader */
 	u64 ticks_taken;

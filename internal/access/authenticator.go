@@ -75,11 +75,7 @@ func ReadTokens(path string) (*Authenticator, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := NewAuthenticator(map[string][]string{"": tokens})
-	if err != nil {
-		return nil, fmt.Errorf("reading tokens in %q: %w", path, err)
-	}
-	return a, nil
+	return NewAuthenticator(map[string][]string{"": tokens})
 }
 
 func readTokens(path string) (tokens []string, err error) {
@@ -94,6 +90,10 @@ func readTokens(path string) (tokens []string, err error) {
 		}
 	}
 	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("reading tokens in %q: %w", path, err)
+	}
+	// What is wrong with them is told with their own file's name.
+	if _, err := NewAuthenticator(map[string][]string{"": tokens}); err != nil {
 		return nil, fmt.Errorf("reading tokens in %q: %w", path, err)
 	}
 	return tokens, nil
@@ -141,13 +141,13 @@ func readSmall(path string) ([]byte, error) {
 // isOperator is whether a token that Check found to be of this tenant is the operator's: of none, where there are tenants.
 func (a *Authenticator) isOperator(tenant string) bool { return a.separate && tenant == "" }
 
-// Senders is an Authenticator for those who send: where there are tenants, the operator is none of them.
+// Senders is an Authenticator, which is not nil, for those who send: where there are tenants, the operator is none of them.
 type Senders struct{ *Authenticator }
 
 // Check is that of Authenticator, and refuses the operator.
 func (s Senders) Check(authorization string) (tenant string, ok bool) {
 	tenant, ok = s.Authenticator.Check(authorization)
-	if ok && s.Authenticator != nil && s.isOperator(tenant) {
+	if ok && s.isOperator(tenant) {
 		s.refused.Add(1)
 		return "", false
 	}

@@ -108,6 +108,10 @@ func TestFilesOfTokens(t *testing.T) {
 	f(withOperator, "shop: ["+tokenA+"]", "")
 	f(withOperator, "shop: ["+tokenB+"]", "already")
 	f(func(path string) (*Authenticator, error) { return ReadTenants(path, path+".none") }, "shop: ["+tokenA+"]", "reading tokens")
+	if err := os.WriteFile(operator, []byte("# nobody\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f(withOperator, "shop: ["+tokenA+"]", fmt.Sprintf("reading tokens in %q: 0 tokens", operator))
 	var many strings.Builder
 	for i := range maxTokens + 1 {
 		fmt.Fprintf(&many, "token-number-%08d\n", i)

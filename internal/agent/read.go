@@ -100,7 +100,7 @@ func (a *Agent) readEdges(now time.Time, containers []*model.Container) ([]model
 const (
 	// translationsEvery is how often at most the host's table of translated connections is looked at, translationsRarely
 	// how often while nobody connects, and maxTranslations how much of it. A look takes the kernel some milliseconds: it goes
-	// through all places of the table, 262144 by default with 4 GiB of memory.
+	// through all places of the table, often 262144.
 	translationsEvery  = 10 * time.Second
 	translationsRarely = time.Minute
 	maxTranslations    = 16384
@@ -117,12 +117,15 @@ func (a *Agent) readTranslations(now time.Time, edges []model.Edge) []model.Tran
 		return nil
 	}
 	defer a.spent.on(partConnections)()
-	// A connection keeps the translation that it began with.
+	// A connection keeps the translation that it began with. After a look that failed, those of the one before hold.
 	since := now.Sub(a.translationsRead)
 	if since >= translationsRarely || since >= translationsEvery && attempts != a.translationsOf {
 		found, err := a.sources.Translations(maxTranslations)
 		a.failures.note("translated connections", err)
-		a.translations, a.translationsRead, a.translationsOf = found, now, attempts
+		a.translationsRead = now
+		if err == nil {
+			a.translations, a.translationsOf = found, attempts
+		}
 	}
 	return network.OfEdges(a.translations, edges)
 }

@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // timerSlack is how late the kernel may end a sleep of the agent's threads. The Go runtime has a thread that looks after
@@ -18,10 +22,23 @@ const timerSlack = time.Millisecond
 // setTimerSlack sets it for all threads of this process; those to come inherit it from the threads that make them. It needs
 // CAP_SYS_NICE, which is not worth giving to an agent that has not got it (deploy/): things stay as they are there.
 func setTimerSlack(slack time.Duration) error {
+	// A thread may set its own without the capability: it comes last, so that all or none have it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		return fmt.Errorf("listing the own threads: %w", err)
 	}
+	own := strconv.Itoa(unix.Gettid())
+	slices.SortStableFunc(threads, func(a, b os.DirEntry) int {
+		switch own {
+		case a.Name():
+			return 1
+		case b.Name():
+			return -1
+		}
+		return 0
+	})
 	for _, thread := range threads {
 		err := os.WriteFile("/proc/"+thread.Name()+"/timerslack_ns", strconv.AppendInt(nil, slack.Nanoseconds(), 10), 0)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ESRCH) { // one that has ended

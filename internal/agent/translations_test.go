@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"net/netip"
 	"testing"
 	"time"
@@ -12,16 +13,21 @@ import (
 // tried since, at most every translationsEvery, and else rarely.
 func TestTranslationsAreReadForNewConnections(t *testing.T) {
 	looks, now := 0, time.Unix(1e9, 0)
+	client, failure := "job-1", error(nil)
 	service := netip.MustParseAddrPort("10.96.0.1:80")
 	found := model.Translation{Dialled: service, Reached: netip.MustParseAddrPort("10.0.0.2:8080")}
 	a := New(Sources{Translations: func(int) ([]model.Translation, error) {
 		looks++
+		if failure != nil {
+			return nil, failure
+		}
 		return []model.Translation{found}, nil
 	}}, Options{})
 	read := func(what string, later time.Duration, opens, failures uint64, confidence model.Confidence, want int) {
 		t.Helper()
 		now = now.Add(later)
 		edge := model.Edge{Transport: model.TCP, Confidence: confidence, Service: service}
+		edge.Client.Container = &model.Container{ID: client}
 		edge.Counters.Opens, edge.Counters.Failures = opens, failures
 		told := a.readTranslations(now, []model.Edge{edge})
 		if looks != want {
@@ -38,4 +44,12 @@ func TestTranslationsAreReadForNewConnections(t *testing.T) {
 	read("no new connections", 2*translationsEvery, 8, 0, model.NotFound, 2)
 	read("a connection that failed", time.Second, 8, 1, model.NotFound, 3)
 	read("no new connections for long", translationsRarely, 8, 1, model.NotFound, 4)
+	client = "job-2"
+	read("another client, with as many", translationsEvery, 8, 1, model.NotFound, 5)
+	failure = errors.New("no memory")
+	read("a look that fails", translationsEvery, 9, 1, model.NotFound, 6)
+	read("another try, too soon", time.Second, 9, 1, model.NotFound, 6)
+	failure = nil
+	read("another try", translationsEvery, 9, 1, model.NotFound, 7)
+	read("which has seen these", translationsEvery, 9, 1, model.NotFound, 7)
 }

@@ -156,13 +156,15 @@ func (r *Lane) Read(c *model.Container, values []float64, all bool) error {
 			}
 			continue
 		}
-		if t.fd == failed && !fresh || !all && t.rest.now(turn, 0) {
+		if t.fd == failed && !fresh || !all && !f.limit && t.rest.now(turn, 0) {
 			continue
 		}
 		text, err := r.text(c, t, f)
 		if err == nil {
 			t.note(maphash.Bytes(r.seed, text))
 			err = f.parse(f, text, values)
+		} else {
+			t.rest = 0
 		}
 		// Pressure may be switched off for one group.
 		if err != nil && !gone(err) && !errors.Is(err, errAbsent) && !errors.Is(err, syscall.EOPNOTSUPP) {

@@ -215,6 +215,7 @@ func TestLaneLeavesOutWhatRests(t *testing.T) {
 	if got := memory(true); got != 4096 {
 		t.Errorf("memory.current is %v", got)
 	}
+	given(limitEvery*(restAfter+2*restEvery), false) // limits say the same for long, too, and are in each reading
 }
 
 func TestLaneTriesAgainWhatItCouldNotOpen(t *testing.T) {

@@ -45,9 +45,11 @@ func (f *Files) readPressure(c *model.Container, g *groupFiles) error {
 		switch {
 		case errors.Is(err, errAbsent) || errors.Is(err, syscall.EOPNOTSUPP):
 		case err != nil:
+			g.pressure[i] = 0
 			return g.keep(pressureNumbers, err)
 		default:
 			if p, err = parsePressure(text); err != nil {
+				g.pressure[i] = 0
 				return g.keep(pressureNumbers, f.failed(c, file.kind, err))
 			}
 		}

@@ -68,10 +68,12 @@ func (f *Files) memory(c *model.Container, g *groupFiles, m *model.MemorySample)
 		if errors.Is(err, errAbsent) {
 			return nil
 		}
+		g.kills = 0
 		return err
 	}
 	kills, _, err := parseKey(text, "oom_kill")
 	if err != nil {
+		g.kills = 0
 		return f.failed(c, memoryEvents, err)
 	}
 	g.kills.read(kills == m.OOMKills)

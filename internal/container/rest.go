@@ -1,7 +1,8 @@
 package container
 
 // Numbers that stay the same rest: a file costs 15 to 30 µs to read, most files of most containers say the
-// same for hours, and all they say is cumulative, so a late reading loses no count.
+// same for hours, and all they say is cumulative, so a late reading loses no count; but of a container that ends, what its files
+// said after the last reading is lost, as it is where they do not rest. Kills by the OOM killer are told by its hook as well.
 const (
 	// restAfter is the number of readings in a row that must say the same.
 	restAfter = 8

@@ -1,9 +1,9 @@
 package model
 
-// Tick is what the recorder's timer saw, at one moment, of all the control groups that it watches.
+// Tick is what the recorder's timers saw, at one moment, of all the control groups that it watches.
 type Tick struct {
 	// Number counts the ticks of a recording from 0. Numbers that are missing are ticks that found
-	// no room or that the timer left out because it was late.
+	// no room or that the timers left out because they were late.
 	Number uint64
 	// DueNS and BeganNS are when the tick was due and when it began, on the monotonic clock in
 	// nanoseconds; CostNS is how long it took.
@@ -51,6 +51,6 @@ type TickSample struct {
 type TickLosses struct {
 	// Full are ticks that found no room, because nobody took the earlier ones out in time.
 	Full uint64
-	// Late are ticks that the timer left out, because the tick before began or ended too late.
+	// Late are ticks that were left out, because all timers, or the tick before, were too late.
 	Late uint64
 }

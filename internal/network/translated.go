@@ -2,6 +2,7 @@ package network
 
 import (
 	"cmp"
+	"hash/maphash"
 	"net/netip"
 	"slices"
 
@@ -33,17 +34,30 @@ func (p *peers) backend(s *sighting) netip.AddrPort {
 	return found
 }
 
-// NeedTranslations tells whether there are edges that translations could complete, and how many connections of
-// these were tried so far: while that stays the same there are no new translations of them.
+// NeedTranslations tells whether there are edges that translations could complete. Attempts stands for which these are and how many of
+// their connections were tried so far: while it stays the same there are no new translations of them.
 func NeedTranslations(edges []model.Edge) (attempts uint64, need bool) {
 	for i := range edges {
 		if e := &edges[i]; e.Confidence == model.NotFound && e.Transport == model.TCP && e.Service.IsValid() {
-			attempts += e.Counters.Opens + e.Counters.Failures
+			of := attempted{service: e.Service, attempts: e.Counters.Opens + e.Counters.Failures}
+			if e.Client.Container != nil {
+				of.client = e.Client.Container.ID
+			}
+			attempts += maphash.Comparable(attemptSeed, of) // the order does not matter
 			need = true
 		}
 	}
 	return attempts, need
 }
+
+// attempted is what a client tried of a service.
+type attempted struct {
+	client   string
+	service  netip.AddrPort
+	attempts uint64
+}
+
+var attemptSeed = maphash.MakeSeed()
 
 // OfEdges are the translations, each once and in order, that are about edges whose other end was
 // not found: what another host needs to find it.

@@ -303,7 +303,7 @@ func (f *Flight) data(since uint64) *FlightData {
 	return d
 }
 
-// Features are none: the timer is one of the kernel's.
+// Features are none: the timers are the kernel's.
 func (f *Flight) Features() []model.Feature { return nil }
 
 // Drops tells which ticks are missing, and how full the memory is.

@@ -108,6 +108,9 @@ func (g *grafana) testDashboards(t *testing.T) {
 	}
 	variables := map[string][]string{"host": {"node"}, "name": {odd, "web"}, "client": {"web"}, "server": {"db"}}
 	for i, d := range answer.Dashboards {
+		if asks := choices[i].asks; len(d.Panels) != len(asks.Panels) || len(d.Variables) != len(asks.Templating.List) {
+			t.Fatalf("%s: %d panels and %d variables, want %d and %d", choices[i].file, len(d.Panels), len(d.Variables), len(asks.Panels), len(asks.Templating.List))
+		}
 		for name, values := range d.Variables {
 			if !slices.Equal(values, variables[name]) {
 				t.Errorf("%s: $%s is one of %q, want %q", choices[i].file, name, values, variables[name])
