@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -27,8 +28,8 @@ const (
 	mapHosts           = 50
 	mapLayers          = 10
 	// mapMemory is what must be free for the store of such a map, of three million series, and for the answer to a query over all of it,
-	// in bytes.
-	mapMemory = 48 << 30
+	// in bytes; mapLimit is what Go may take of it before it collects garbage earlier.
+	mapMemory, mapLimit = 20 << 30, 16 << 30
 )
 
 // measureGraph times what the page asks of a large map: to build it, what limits the application, the critical path, and the request
@@ -148,6 +149,7 @@ func parted(s *model.Snapshot, hosts int) (all []*model.Snapshot) {
 // measureMapRequest fills a store and times the request that the page makes for its map.
 func measureMapRequest(ctx context.Context, size mapSize) (row, error) {
 	defer runtime.GC()
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(mapLimit))
 	dir, err := os.MkdirTemp("/var/tmp", "outsight-bench-")
 	if err != nil {
 		return row{}, err
