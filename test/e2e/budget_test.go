@@ -51,13 +51,13 @@ func TestBudgetIsKept(t *testing.T) {
 		}
 		return nil
 	})
-	time.Sleep(time.Second) // so that the file was read after the last of them
+	reading := time.Duration(o.number("max_over_time(outsight_agent_read_seconds[15s])") * float64(time.Second))
+	time.Sleep(reading + time.Second) // so that the file was read after the last of them
 	files.close(t)
 	if shed("switches") != 1 {
 		t.Fatal("switches were taken up again in the storm")
 	}
 	first, last := points[0], points[len(points)-1]
-	reading := time.Duration(o.number("max_over_time(outsight_agent_read_seconds[15s])") * float64(time.Second))
 	firstBefore, firstAfter := files.around(t, storm.id, first.time, reading)
 	lastBefore, lastAfter := files.around(t, storm.id, last.time, reading)
 	checkCPU(t, storm, (last.value-first.value)*1e9, lastBefore-firstAfter, lastAfter-firstBefore)
