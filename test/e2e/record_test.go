@@ -178,7 +178,9 @@ func TestRecordLastMinutes(t *testing.T) {
 func TestRecordAnAnomaly(t *testing.T) {
 	data := t.TempDir()
 	o := upAt(t, freePort(t), data)
-	c := shell(t, "bursting", `sleep 3; while :; do for i in 1 2 3 4 5 6 7 8; do busybox timeout 0.3 busybox sh -c 'while :; do :; done' & done; wait; sleep 3; done`)
+	c := shell(t, "bursting", `sleep 3; while :; do
+		spinning=; for i in 1 2 3 4 5 6 7 8; do busybox sh -c 'while :; do :; done' & spinning="$spinning $!"; done
+		busybox usleep 300000; kill $spinning; wait; sleep 3; done`)
 	var number string
 	listed := func(o *outsight) error {
 		text, code := output(t, "record", "--anomalies", "--socket", o.argument("--socket"))
