@@ -6,8 +6,8 @@
  * counters of the other programs and change none, so any number of recorders run side by side.
  * They end with the last descriptor of their map: nothing stays of a process that is killed.
  *
- * A timer's function is called in a softirq, after what its CPU does in one already, which may be
- * milliseconds of RCU's callbacks. So there are timers on two CPUs, and the first takes the tick.
+ * A timer's function is called in a softirq, after what its CPU does in one already, and not before
+ * the hypervisor runs that CPU. So there are timers on two CPUs, and the first takes the tick.
  */
 #include "kernel.h"
 #include "histogram.h"

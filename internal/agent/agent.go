@@ -157,7 +157,8 @@ type Agent struct {
 	listening []model.Listener
 	listeners *listeners
 	network   hostNetwork
-	// translations as they were found at translationsRead, when so many connections had been tried that need them.
+	// translations as they were found at the last look that did not fail; translationsOf stands for the attempts of then, see
+	// network.NeedTranslations. translationsRead is when the last look was.
 	translations     []model.Translation
 	translationsRead time.Time
 	translationsOf   uint64

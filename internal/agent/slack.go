@@ -30,15 +30,9 @@ func setTimerSlack(slack time.Duration) error {
 		return fmt.Errorf("listing the own threads: %w", err)
 	}
 	own := strconv.Itoa(unix.Gettid())
-	slices.SortStableFunc(threads, func(a, b os.DirEntry) int {
-		switch own {
-		case a.Name():
-			return 1
-		case b.Name():
-			return -1
-		}
-		return 0
-	})
+	if at, last := slices.IndexFunc(threads, func(t os.DirEntry) bool { return t.Name() == own }), len(threads)-1; at >= 0 {
+		threads[at], threads[last] = threads[last], threads[at]
+	}
 	for _, thread := range threads {
 		err := os.WriteFile("/proc/"+thread.Name()+"/timerslack_ns", strconv.AppendInt(nil, slack.Nanoseconds(), 10), 0)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ESRCH) { // one that has ended

@@ -90,6 +90,8 @@ var errAbsent = errors.New("there is no such file")
 const (
 	notOpened = -1
 	absent    = -2
+	// failed: could not be opened; a Lane tries again when it reads limits.
+	failed = -3
 )
 
 func (g *groupFiles) reset() {

@@ -183,9 +183,6 @@ func (t *laneText) note(sum uint64) {
 	t.sum = sum
 }
 
-// failed is the state of a file that could not be opened: it is tried again when limits are read.
-const failed = -3
-
 func (r *Lane) text(c *model.Container, t *laneText, f *laneFile) ([]byte, error) {
 	name := f.names[0]
 	switch {

@@ -3,7 +3,6 @@ package container
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"outsight/internal/model"
 )
@@ -193,7 +192,7 @@ func (f *Files) rootCountsDisk() bool {
 		return false
 	}
 	for _, name := range s.names {
-		text, err := os.ReadFile(s.mount + "/" + name)
+		text, err := readLimited(s.mount+"/"+name, bufferLimit)
 		if err != nil {
 			continue
 		}
