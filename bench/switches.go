@@ -19,8 +19,12 @@ import (
 	"outsight/internal/container"
 )
 
-// switchBudget is in nanoseconds per switch without counters.
-const switchBudget = 150
+const (
+	// switchBudget is in nanoseconds per switch without counters.
+	switchBudget = 150
+	// switchTurns is how many turns each set of programs gets.
+	switchTurns = 100
+)
 
 // measureCounters takes what a context switch costs without and with counters. The load is two processes
 // in two control groups that pass a byte to and fro on one CPU, so that every switch is to another
@@ -56,7 +60,7 @@ func measureCounters(ctx context.Context, o options) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	more, err := costInTurns(ctx, g, off, on, o)
+	more, err := costInTurns(ctx, g, off, on)
 	return append(rows, more...), err
 }
 
@@ -132,45 +136,66 @@ func runsOf(p *bpf.Probes, programs []string, length time.Duration) (ns, perSeco
 	return float64(spentAfter-spent) / float64(runsAfter-runs), float64(runsAfter-runs) / seconds, nil
 }
 
-// costInTurns lets the load run as fast as it can, without programs, with those without counters and
-// with those with counters in turn, and compares the time of a switch.
-func costInTurns(ctx context.Context, g *benchGroups, off, on *bpf.Probes, o options) ([]row, error) {
-	progress("switches: in turns without programs, without counters and with them")
+// switchMode is something that is attached while a switch is timed.
+type switchMode struct {
+	what   string
+	budget float64
+	attach func() (detach func() error, err error)
+}
+
+func switchModes(off, on *bpf.Probes) []switchMode {
+	empty := func(programs int) func() (func() error, error) {
+		return func() (func() error, error) { return bpf.AttachNothing(programs) }
+	}
+	return []switchMode{
+		{attach: empty(0)},
+		{"an empty program at the same hook", 0, empty(1)},
+		{"two empty programs", 0, empty(2)},
+		{"all programs without counters, contention given up", switchBudget, func() (func() error, error) {
+			return off.Pause, errors.Join(off.Resume(), off.Shed("contention"))
+		}},
+		{"all programs without counters", switchBudget, func() (func() error, error) { return off.Pause, off.Resume() }},
+		{"all programs with counters", 0, func() (func() error, error) { return on.Pause, on.Resume() }},
+	}
+}
+
+// costInTurns lets the load run as fast as it can, without programs and with some in turn, and compares the time of a switch.
+func costInTurns(ctx context.Context, g *benchGroups, off, on *bpf.Probes) ([]row, error) {
+	progress("switches: in turns without programs and with some")
 	p, err := startPingPong(ctx, g, "")
 	if err != nil {
 		return nil, err
 	}
 	defer p.stop()
-	modes := []func() error{
-		func() error { return nil },
-		off.Resume,
-		on.Resume,
-	}
+	modes := switchModes(off, on)
 	times := make([][]float64, len(modes)) // ns per switch
-	for turnNumber := range 3 * o.pairs * 5 {
-		mode := turnNumber % 3
-		if turnNumber/3%2 == 1 {
-			mode = 2 - mode
+	for number := range len(modes) * switchTurns {
+		i := number % len(modes)
+		if number/len(modes)%2 == 1 {
+			i = len(modes) - 1 - i
 		}
-		if err := modes[mode](); err != nil {
-			return nil, err
+		detach, err := modes[i].attach()
+		if err != nil {
+			return nil, errors.Join(err, detach())
 		}
 		ns, err := p.turn()
-		if err := errors.Join(err, off.Pause(), on.Pause()); err != nil {
+		if err := errors.Join(err, detach()); err != nil {
 			return nil, err
 		}
-		times[mode] = append(times[mode], ns)
-	}
-	var added, addedOn []float64
-	for i := range times[0] {
-		added = append(added, times[1][i]-times[0][i])
-		addedOn = append(addedOn, times[2][i]-times[0][i])
+		times[i] = append(times[i], ns)
 	}
 	detail := fmt.Sprintf("%d turns of %v each; a switch and what the two processes do takes %.0f ns of CPU time without programs", len(times[0]), turn, median(times[0]))
-	return []row{
-		{what: "added to a switch without counters", value: median(added), unit: "ns", budget: switchBudget, low: quartile(added, 1), high: quartile(added, 3), detail: detail},
-		{what: "added to a switch with counters", value: median(addedOn), unit: "ns", low: quartile(addedOn, 1), high: quartile(addedOn, 3), detail: detail},
-	}, nil
+	var rows []row
+	for i := 1; i < len(modes); i++ {
+		var added []float64
+		for n := range times[0] {
+			added = append(added, times[i][n]-times[0][n])
+		}
+		low, high := interval(added)
+		rows = append(rows, row{what: "added to a switch by " + modes[i].what, value: median(added), unit: "ns", budget: modes[i].budget, low: low, high: high,
+			detail: fmt.Sprintf("%.0f to %.0f with 95 %% certainty; %s", low, high, detail)})
+	}
+	return rows, nil
 }
 
 // pingPongLoad is two processes that run on the last CPU.
@@ -223,15 +248,24 @@ func startPingPong(ctx context.Context, g *benchGroups, rate string) (*pingPongL
 	}
 }
 
-// switches is how often ping went to sleep.
-func (p *pingPongLoad) switches() (uint64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.ping.Process.Pid))
-	if err != nil {
-		return 0, err
+// switches is how often the two were switched out, for whatever reason: whom a byte wakes may run before its sender goes to sleep.
+func (p *pingPongLoad) switches() (sum uint64, err error) {
+	for _, c := range []*exec.Cmd{p.ping, p.pong} {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.Process.Pid))
+		if err != nil {
+			return 0, err
+		}
+		for _, kind := range []string{"\nvoluntary_ctxt_switches:", "\nnonvoluntary_ctxt_switches:"} {
+			_, after, _ := strings.Cut(string(text), kind)
+			line, _, _ := strings.Cut(after, "\n")
+			n, err := strconv.ParseUint(strings.TrimSpace(line), 10, 64)
+			if err != nil {
+				return 0, err
+			}
+			sum += n
+		}
 	}
-	_, after, _ := strings.Cut(string(text), "\nvoluntary_ctxt_switches:")
-	line, _, _ := strings.Cut(after, "\n")
-	return strconv.ParseUint(strings.TrimSpace(line), 10, 64)
+	return sum, nil
 }
 
 // ran is the CPU time of both processes in nanoseconds, the switches between them included.
@@ -250,7 +284,7 @@ func (p *pingPongLoad) ran() (sum uint64, err error) {
 	return sum, nil
 }
 
-// turn measures the CPU time of a switch for a while: a round is two. Others on the CPU do not add to it.
+// turn measures the CPU time of a switch for a while. Others on the CPU do not add to it.
 func (p *pingPongLoad) turn() (ns float64, err error) {
 	time.Sleep(rest)
 	first, err := p.switches()
@@ -267,7 +301,7 @@ func (p *pingPongLoad) turn() (ns float64, err error) {
 	if last == first {
 		return 0, errors.New("the load stands still")
 	}
-	return float64(ranAfter-ran) / float64(last-first) / 2, nil
+	return float64(ranAfter-ran) / float64(last-first), nil
 }
 
 func (p *pingPongLoad) stop() {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 )
 
@@ -68,4 +69,29 @@ func (p *Probes) Resume() error {
 		}
 	}
 	return p.goOnWatching(true)
+}
+
+// AttachNothing attaches programs that do nothing to the hook of a context switch, until detach: what is added then is what the kernel spends on
+// calling them. It is for benchmarks.
+func AttachNothing(programs int) (detach func() error, err error) {
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "sched_switch",
+		License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}})
+	if err != nil {
+		return func() error { return nil }, fmt.Errorf("loading an empty program: %w", err)
+	}
+	all := make([]attachment, programs)
+	detach = func() error {
+		errs := []error{program.Close()}
+		for i := range all {
+			errs = append(errs, all[i].Close())
+		}
+		return errors.Join(errs...)
+	}
+	for i := range all {
+		all[i].program = program
+		if err := all[i].attach(); err != nil {
+			return detach, fmt.Errorf("attaching an empty program: %w", err)
+		}
+	}
+	return detach, nil
 }
