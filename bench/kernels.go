@@ -16,8 +16,7 @@ import (
 // kernelBudget is in percent of a program's run time.
 const kernelBudget = 0.5
 
-// kernelTurns is how many pairs of turns are compared for each computation, and where there is a budget: fewer of MG, whose
-// speed changes most by itself, cannot tell half a percent.
+// kernelTurns is how many pairs of turns are compared for each computation, and where there is a budget: fewer cannot tell half a percent.
 const kernelTurns, budgetTurns = 150, 400
 
 // ownProcess is for how long the agent's own process is watched beside a computation.
@@ -33,7 +32,9 @@ type computation func(seed int, did func(points int) bool) (result float64)
 var computations = []struct {
 	name    string
 	compute computation
-}{{"EP", embarrassinglyParallel}, {"CG", conjugateGradient}, {"MG", multigrid}}
+	// turns is how many times as many pairs of turns it needs: the speed of some changes more by itself.
+	turns int
+}{{"EP", embarrassinglyParallel, 1}, {"CG", conjugateGradient, 1}, {"MG", multigrid, 3}}
 
 // embarrassinglyParallel counts pairs of normal deviates, made by the polar method of a linear
 // congruential generator, as EP does.
@@ -199,8 +200,8 @@ func kernelsWith(ctx context.Context, o options, agent string, probes bpf.Option
 	}
 	defer r.Close()
 	for i, c := range computations {
-		progress("kernels: %s with the hooks of %s, in %d pairs of turns", c.name, agent, pairs)
-		losses, err := effectOn(ctx, p, r, c.compute, pairs)
+		progress("kernels: %s with the hooks of %s, in %d pairs of turns", c.name, agent, c.turns*pairs)
+		losses, err := effectOn(ctx, p, r, c.compute, c.turns*pairs)
 		if err != nil {
 			return nil, err
 		}
