@@ -137,7 +137,7 @@ bench-server: ## how many samples and agents a server takes, and 100 SIGKILLs; r
 	@$(SUDO) env "PATH=$$PATH" go run ./bench -only server -docs docs
 
 .PHONY: bench-cost
-bench-cost: ## what a switch, a disk request and a computation cost, and whether the parts add up; rewrites docs/cost.md (root; 24 minutes)
+bench-cost: ## what a switch, a disk request and a computation cost, and whether the parts add up; rewrites docs/cost.md (root; 21 minutes)
 	@scripts/install bench
 	@$(SUDO) scripts/with-docker go run ./bench -only contention,disk,counters,kernels,whole -docs docs
 
