@@ -34,7 +34,12 @@ func filled(t testing.TB, seconds int, change func(second int, s *model.Snapshot
 
 func fill(t testing.TB, seconds int, change func(second int, s *model.Snapshot) *model.Snapshot) (*store.Store, *shop, time.Time) {
 	t.Helper()
-	st, err := store.Open(t.TempDir(), store.Options{})
+	return fillWith(t, store.Options{}, seconds, change)
+}
+
+func fillWith(t testing.TB, o store.Options, seconds int, change func(second int, s *model.Snapshot) *model.Snapshot) (*store.Store, *shop, time.Time) {
+	t.Helper()
+	st, err := store.Open(t.TempDir(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,6 +155,54 @@ func TestGraphOfAWindowThatBeganEarlier(t *testing.T) {
 	}
 	if rate := *edgeBetween(t, a.Graph, "gateway", "catalogue").ClientSide.TransactionsPerSecond; rate < 150 || rate > 280 {
 		t.Errorf("%v req/s, want about 215", rate)
+	}
+}
+
+// A store that keeps moments gives the same graph as one that reads it out of chunks; the window moves to what is kept.
+func TestGraphOfKeptMoments(t *testing.T) {
+	change := func(second int, s *model.Snapshot) *model.Snapshot {
+		if second > 250 && second < 330 { // containers that end and come again
+			s.Containers = s.Containers[:len(s.Containers)-1]
+		}
+		return inKubernetes(s)
+	}
+	kept, _, now := fillWith(t, store.Options{KeepFrom: 1}, 400, change)
+	read, _, _ := fill(t, 400, change)
+	options := Options{Now: func() time.Time { return now }}
+	fast, exact := New(kept, options), New(read, options)
+	for _, c := range []struct {
+		window, by string
+		moves      bool
+	}{{"from=now-61s", "", true}, {"from=now-303s", "", true}, {"from=now-303s&to=now-33s", "", true}, {"from=now-36s", "workload", true},
+		{"from=now-5s&to=now-3s", "", false}, {"from=now-399s", "", false}} {
+		var got, want graphAnswer
+		get200(t, fast, "/api/outsight/graph?by="+c.by+"&"+c.window, &got)
+		get200(t, exact, fmt.Sprintf("/api/outsight/graph?by=%s&from=%s&to=%s", c.by, got.From.Format(time.RFC3339), got.To.Format(time.RFC3339)), &want)
+		var asked graphAnswer
+		get200(t, exact, "/api/outsight/graph?"+c.window, &asked)
+		if moved := !got.From.Equal(asked.From) || !got.To.Equal(asked.To); moved != c.moves {
+			t.Errorf("%s: from %v to %v; asked for were %v to %v", c.window, got.From, got.To, asked.From, asked.To)
+		}
+		if early := asked.From.Sub(got.From); early < 0 || early > asked.To.Sub(asked.From)/5 {
+			t.Errorf("%s: it begins %v earlier", c.window, early)
+		}
+		if !want.From.Equal(got.From) || !want.To.Equal(got.To) || want.CoveredSeconds != got.CoveredSeconds {
+			t.Fatalf("%s: %+v, want %+v", c.window, got.Graph, want.Graph)
+		}
+		edges, expected := withoutMeans(t, got.Edges), withoutMeans(t, want.Edges)
+		if edges != expected || len(got.Edges) == 0 {
+			t.Errorf("%s: edges\ngot  %s\nwant %s", c.window, edges, expected)
+		}
+		for i, n := range got.Nodes {
+			for _, s := range []*graph.Side{n.Served, n.Called, want.Nodes[i].Served, want.Nodes[i].Called} {
+				if s != nil {
+					s.Mean, s.Jitter = nil, nil
+				}
+			}
+		}
+		if !reflect.DeepEqual(got.Nodes, want.Nodes) || !reflect.DeepEqual(got.Hosts, want.Hosts) || !reflect.DeepEqual(got.Completeness, want.Completeness) {
+			t.Errorf("%s: nodes\ngot  %+v\nwant %+v", c.window, got.Nodes, want.Nodes)
+		}
 	}
 }
 
@@ -541,7 +594,9 @@ func (n nothing) Range(context.Context, string, time.Time, time.Time, time.Durat
 	return nil, n.err
 }
 
-func (n nothing) Last(context.Context, []string, []time.Time, time.Duration) ([]model.NamedResult, error) {
+func (n nothing) Kept(t time.Time, _ time.Duration) (time.Time, bool) { return t, false }
+
+func (n nothing) Last(context.Context, store.Moments) (*store.Values, error) {
 	return nil, n.err
 }
 

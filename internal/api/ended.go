@@ -79,5 +79,5 @@ func (d *windowData) addEnded(results []model.QueryResult) {
 		}
 		named[i] = r.TakeName()
 	}
-	d.add(named)
+	d.add([][]model.NamedResult{named})
 }

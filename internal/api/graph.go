@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"outsight/internal/graph"
+	"outsight/internal/store"
 )
 
 // graphAnswer is the service map of a window, with what the page needs to chart each number.
@@ -111,11 +112,28 @@ func (s *server) build(ctx context.Context, from, to time.Time, by graph.Groupin
 	if err != nil {
 		return nil, nil, err
 	}
-	data.input.By = by
+	data.input.By, data.input.Own = by, true
+	if all, ok := ctx.Value(held{}).(*[]*store.Values); ok {
+		*all = append(*all, data.values) // whose histograms the graph has
+	}
 	g := graph.FromSeries(data.input)
+	data.forgetSeries()
 	g.ErrorBound = max(g.ErrorBound, s.RelativeError)
 	g.Limit(s.MaxEdges)
 	return g, &data, nil
+}
+
+// held is, in the context of a request, the list of values that are held until it is answered.
+type held struct{}
+
+// hold holds values until release.
+func hold(ctx context.Context) (_ context.Context, release func()) {
+	var all []*store.Values
+	return context.WithValue(ctx, held{}, &all), func() {
+		for _, v := range all {
+			v.Release()
+		}
+	}
 }
 
 // enter waits for room to compute something large.

@@ -27,6 +27,8 @@ func (s *server) json(f func(ctx context.Context, r *http.Request) (any, error))
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), s.Timeout)
 		defer cancel()
+		ctx, release := hold(ctx)
+		defer release()
 		answer, err := f(ctx, r)
 		var bad requestError
 		switch {

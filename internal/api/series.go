@@ -6,11 +6,13 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"outsight/internal/graph"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
+	"outsight/internal/store"
 )
 
 // fields tells which input of the graph a stored series is; the key is the name, and the value
@@ -115,13 +117,25 @@ var windowNames = func() []string {
 // windowQuery selects them.
 var windowQuery = fmt.Sprintf(`{%s=~"%s"}`, model.NameLabel, strings.Join(windowNames, "|"))
 
+// sparseNames are those of windowNames that an edge without them is the same as one where they are zero.
+var sparseNames = func() (names []string) {
+	for key, field := range fields {
+		if field.IsSparse() && !slices.Contains(names, key[0]) {
+			names = append(names, key[0])
+		}
+	}
+	return names
+}()
+
 // recent is how old a value may be to be that of a moment. It is many times the agent's
 // interval, and short, because a query reads all samples that lie in it.
-const recent = 10 * time.Second
+const recent = store.KeptRecent
 
 // windowData is what the store holds of a window.
 type windowData struct {
 	input graph.Input
+	// values are what the series of the input are of.
+	values *store.Values
 	// observed is the time at which the window's data begin, no earlier than its start.
 	observed time.Time
 	// self has the series of selfMetrics, by name.
@@ -134,17 +148,18 @@ type windowData struct {
 // exact differences, around restarts of agents, where counters begin again, and for the last
 // values of the containers that ended. Its cost hardly depends on the window's length.
 func (s *server) read(ctx context.Context, from, to time.Time) (windowData, error) {
+	from, to = s.near(from, to)
 	data := windowData{observed: to, self: map[string][]model.QueryResult{},
 		input: graph.Input{From: from, To: to}}
 	times, err := s.moments(ctx, &data)
 	if err != nil {
 		return data, err
 	}
-	results, err := s.querier.Last(ctx, windowNames, times, recent)
+	data.values, err = s.querier.Last(ctx, store.Moments{Names: windowNames, Sparse: sparseNames, Times: times, Recent: recent})
 	if err != nil {
 		return data, fmt.Errorf("reading the values from %s to %s: %w", from.Format(time.RFC3339), to.Format(time.RFC3339), err)
 	}
-	data.add(results)
+	data.add(data.values.Blocks)
 	err = s.readEnded(ctx, &data)
 	// Of several that an agent had one after the other, the newest is the last.
 	for _, results := range data.self {
@@ -153,6 +168,17 @@ func (s *server) read(ctx context.Context, from, to time.Time) (windowData, erro
 		})
 	}
 	return data, err
+}
+
+// near is a window that a store of very many series has at hand, where it begins and ends at most a fifth of the window's length earlier.
+func (s *server) near(from, to time.Time) (time.Time, time.Time) {
+	most := to.Sub(from) / 5
+	begin, ok := s.querier.Kept(from, most)
+	end, both := s.querier.Kept(to, most)
+	if ok && both && begin.Before(end) {
+		return begin, end
+	}
+	return from, to
 }
 
 // maxRestarts bounds the restarts of agents that are followed in a window; past it, what was
@@ -218,21 +244,65 @@ func (s *server) sharpen(ctx context.Context, data *windowData, step time.Durati
 	return nil
 }
 
-func (d *windowData) add(results []model.NamedResult) {
-	d.input.Series = slices.Grow(d.input.Series, len(results))
+// add takes over what was read, two halves of it at once.
+func (d *windowData) add(blocks [][]model.NamedResult) {
+	if room, _ := seriesRoom.Get().(*[]graph.FieldResult); d.input.Series == nil && room != nil {
+		d.input.Series = *room
+	}
+	half := len(blocks) / 2
+	begin, middle, end := len(d.input.Series), resultsIn(blocks[:half]), resultsIn(blocks)
+	d.input.Series = slices.Grow(d.input.Series, end)[:begin+end]
+	into := d.input.Series[begin:]
+	var first, second []model.NamedResult
+	var other sync.WaitGroup
+	other.Go(func() { second = sortOut(into[middle:], blocks[half:]) })
+	first = sortOut(into[:middle], blocks[:half])
+	other.Wait()
+	for _, r := range slices.Concat(first, second) {
+		d.self[r.Name] = append(d.self[r.Name], model.QueryResult{Labels: r.Labels, Points: slices.Clone(r.Points)}) // which outlast windowData.values
+	}
+}
+
+func resultsIn(blocks [][]model.NamedResult) (n int) {
+	for _, block := range blocks {
+		n += len(block)
+	}
+	return n
+}
+
+// sortOut puts the series of a graph into their places, one without points for another series, and answers those of selfMetrics.
+func sortOut(into []graph.FieldResult, blocks [][]model.NamedResult) (self []model.NamedResult) {
 	var key [2]string // of the series before, mostly that of the next one
 	field, known := graph.Field(0), false
-	for _, r := range results {
-		if r.Name != key[0] || r.Type != key[1] {
-			key = [2]string{r.Name, r.Type}
-			field, known = fields[key]
+	for _, block := range blocks {
+		for i := range block {
+			r := &block[i]
+			if r.Name != key[0] || r.Type != key[1] {
+				key = [2]string{r.Name, r.Type}
+				field, known = fields[key]
+			}
+			if known {
+				into[i] = graph.FieldResult{Field: field, QueryResult: r.QueryResult}
+				continue
+			}
+			into[i] = graph.FieldResult{}
+			if slices.Contains(selfMetrics, r.Name) {
+				self = append(self, *r)
+			}
 		}
-		if known {
-			d.input.Series = append(d.input.Series, graph.FieldResult{Field: field, QueryResult: r.QueryResult})
-		} else if slices.Contains(selfMetrics, r.Name) {
-			d.self[r.Name] = append(d.self[r.Name], r.QueryResult)
-		}
+		into = into[len(block):]
 	}
+	return self
+}
+
+// seriesRoom has memory for series of windows.
+var seriesRoom sync.Pool
+
+// forgetSeries lets go of the series, of which a graph has no part.
+func (d *windowData) forgetSeries() {
+	room := d.input.Series[:0]
+	d.input.Series = nil
+	seriesRoom.Put(&room)
 }
 
 // host is a machine in the window.

@@ -13,6 +13,7 @@ import (
 	"outsight/internal/access"
 	"outsight/internal/model"
 	"outsight/internal/recorder"
+	"outsight/internal/store"
 	"outsight/web"
 )
 
@@ -26,8 +27,10 @@ type Querier interface {
 	Instant(ctx context.Context, query string, at time.Time) ([]model.QueryResult, error)
 	// Range is the values of a query at from, from+step and so on up to and with to.
 	Range(ctx context.Context, query string, from, to time.Time, step time.Duration) ([]model.QueryResult, error)
-	// Last is the newest sample, no older than recent, of all series with one of the names at each of the times, which are in ascending order.
-	Last(ctx context.Context, names []string, times []time.Time, recent time.Duration) ([]model.NamedResult, error)
+	// Last is the newest sample of each of the series at each of the times.
+	Last(context.Context, store.Moments) (*store.Values, error)
+	// Kept is a moment no more than most before t at which Last takes the least time; false where there is none.
+	Kept(t time.Time, most time.Duration) (time.Time, bool)
 }
 
 // Options of New. The zero value works.

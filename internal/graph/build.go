@@ -63,6 +63,8 @@ type edgeChange struct {
 	transport, via string
 	opened, closed float64 // in total, not in the window
 	endpoints      []endpointChange
+	// alone is the side of an edge that has nothing but this.
+	alone *Side
 }
 
 // lasting are the places of what stays when nothing happens.
@@ -87,6 +89,13 @@ func build(from, to time.Time, covered float64, by Grouping, containers []contai
 	}
 	g := &Graph{From: from, To: to, CoveredSeconds: covered, ErrorBound: model.RelativeError,
 		Nodes: []*Node{}, Edges: []*Edge{}, CountedShare: map[string]float64{}}
+	halves(len(edges), func(from, to int) {
+		for i := range edges[from:to] {
+			if e := &edges[from+i]; e.side != model.RoleUnknown && !e.idle() {
+				e.alone = (*Side)(nil).add(e)
+			}
+		}
+	})
 	counted, received := map[string]float64{}, map[string]float64{}
 	for i := range edges {
 		e := &edges[i]
@@ -186,10 +195,14 @@ func (b *builder) addEdge(e *edgeChange) {
 	if e.via != "" {
 		edge.Via = e.via
 	}
+	side := &edge.ClientSide
 	if e.side == model.RoleServer {
-		edge.ServerSide = edge.ServerSide.add(e)
+		side = &edge.ServerSide
+	}
+	if *side == nil {
+		*side = e.alone
 	} else {
-		edge.ClientSide = edge.ClientSide.add(e)
+		(*side).add(e)
 	}
 }
 

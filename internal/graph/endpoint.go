@@ -3,7 +3,6 @@ package graph
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"outsight/internal/model"
 )
@@ -136,8 +135,9 @@ func endpointsSince(before, now []model.Endpoint) []endpointChange {
 }
 
 // endpoint is what happened to the endpoint whose series these are.
-func (th *thing) endpoint(hostFirst, to time.Time) endpointChange {
-	c := th.change(hostFirst, to)
+func (t *things) endpoint(th *thing) endpointChange {
+	var c change
+	t.change(&c, th)
 	return endpointChange{
 		key: model.EndpointKey{
 			Protocol: model.Protocol(th.labels["protocol"]), Name: th.labels["endpoint"], Status: th.labels["status"],

@@ -139,3 +139,7 @@ var levels = [kinds << kindShift]bool{
 	Threads: true, BusyThreads: true, CPUQuota: true, MemoryUsage: true, MemoryWorkingSet: true, MemoryRSS: true, MemoryCache: true,
 	MemoryLimit: true, StartTime: true, Info: true, Paired: true, RTTMin: true, InFlight: true, Confidence: true,
 }
+
+// IsSparse tells whether a series of the field that was zero all the time may be left out of an Input: those of edges, but for
+// transactions, which would be taken from the histogram then, and for Confidence, without which it is not known.
+func (f Field) IsSparse() bool { return f.kind() == ofEdge && f != Transactions && f != Confidence }

@@ -7,7 +7,10 @@ import (
 
 func (g *Graph) sort() {
 	slices.SortFunc(g.Nodes, func(x, y *Node) int {
-		return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID))
+		if c := cmp.Compare(x.Name, y.Name); c != 0 {
+			return c
+		}
+		return cmp.Compare(x.ID, y.ID)
 	})
 	// Nodes of one name have one place.
 	places := make(map[string]int, len(g.Nodes))
@@ -46,7 +49,10 @@ func (g *Graph) Limit(n int) {
 		return
 	}
 	slices.SortFunc(g.Edges, func(x, y *Edge) int {
-		return cmp.Or(cmp.Compare(y.bytes(), x.bytes()), cmp.Compare(x.ID, y.ID))
+		if c := cmp.Compare(y.bytes(), x.bytes()); c != 0 {
+			return c
+		}
+		return cmp.Compare(x.ID, y.ID)
 	})
 	g.OmittedEdges += len(g.Edges) - n
 	g.Edges = g.Edges[:n]

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"outsight/internal/model"
@@ -18,10 +19,12 @@ import (
 // be several results.
 type Input struct {
 	From, To time.Time
-	// Series in any order; it takes the least time if those of each field come in the same order, and share their labels with those of others.
+	// Series in any order; it takes the least time if those that share their labels come one after the other, or those of each field in one order.
 	Series []FieldResult
 	// By is what a node stands for.
 	By Grouping
+	// Own is whether the graph may change the histograms of Series and keep them, instead of copies.
+	Own bool
 }
 
 // FieldResult is one series of a Field.
@@ -33,29 +36,40 @@ type FieldResult struct {
 // FromSeries is the graph of a window of stored series.
 func FromSeries(in Input) *Graph {
 	t := gather(in)
+	defer t.release()
 	covered := 0.0
 	for _, first := range t.hostFirst {
 		covered = max(covered, in.To.Sub(first).Seconds())
 	}
 	containers := make([]containerChange, 0, len(t.containers))
 	for _, th := range t.containers {
-		containers = append(containers, th.container(t.hostFirst[th.host], in.To))
+		containers = append(containers, t.container(th))
 	}
 	endpoints := map[string][]endpointChange{}
 	for _, th := range t.endpoints {
 		key := identityKey(th.labels, edgeIdentity)
-		endpoints[key] = append(endpoints[key], th.endpoint(t.hostFirst[th.host], in.To))
+		endpoints[key] = append(endpoints[key], t.endpoint(th))
 	}
-	edges := make([]edgeChange, len(t.edges))
+	room, _ := edgeRoom.Get().(*[]edgeChange)
+	if room == nil {
+		room = new([]edgeChange)
+	}
+	defer edgeRoom.Put(room)
+	*room = slices.Grow((*room)[:0], len(t.edges))[:len(t.edges)]
+	edges := *room
 	halves(len(edges), func(from, to int) {
+		clear(edges[from:to])
 		for i, th := range t.edges[from:to] {
 			e := &edges[from+i]
-			th.edge(e, t.hostFirst[th.host], in.To)
+			t.edge(e, th)
 			e.endpoints = endpoints[th.key]
 		}
 	})
 	return build(in.From, in.To, covered, in.By, containers, edges)
 }
+
+// edgeRoom has memory for edges, of which a graph keeps none: 900 bytes each are not to be had anew for every graph.
+var edgeRoom sync.Pool
 
 // thing is all series of one container or of one side of an edge, whatever names it had.
 type thing struct {
@@ -73,6 +87,31 @@ type thing struct {
 type things struct {
 	containers, edges, endpoints []*thing
 	hostFirst                    map[string]time.Time
+	to                           time.Time
+	own                          bool
+	// room is what they are in.
+	room []*thingRoom
+}
+
+// thingRoom has memory for things of one kind, of which a graph keeps none.
+type thingRoom struct {
+	kind   Field
+	used   int
+	things []thing
+	series [][]model.Point
+}
+
+// thingRooms are those that are not used, by kind.
+var thingRooms [kinds]sync.Pool
+
+// release lets go of the things.
+func (t *things) release() {
+	for _, room := range t.room {
+		clear(room.things)
+		clear(room.series)
+		room.used = 0
+		thingRooms[room.kind>>kindShift].Put(room)
+	}
 }
 
 // The labels that tell two things apart.
@@ -87,6 +126,7 @@ var toldLate = []string{"pod", "workload", "client_pod", "client_workload", "ser
 
 func identityKey(labels map[string]string, identity []string) string {
 	var key strings.Builder
+	key.Grow(256)
 	for _, name := range identity {
 		key.WriteString(labels[name])
 		key.WriteByte(0)
@@ -95,31 +135,51 @@ func identityKey(labels map[string]string, identity []string) string {
 }
 
 func gather(in Input) things {
-	finders := [kinds]finder{
-		{kind: ofContainer, identity: containerIdentity, fields: Info.place() + 1},
-		{kind: ofEdge, identity: edgeIdentity, fields: Confidence.place() + 1},
-		{kind: ofEndpoint, identity: endpointIdentity, fields: EndpointLatency.place() + 1},
-	}
-	for i := range finders {
-		finders[i].byKey, finders[i].same, finders[i].before = map[string]*thing{}, map[uintptr]*sameLabels{}, &sameLabels{}
-	}
-	for _, r := range in.Series {
-		if slices.ContainsFunc(r.Points, noNumber) {
-			r.Points = slices.DeleteFunc(slices.Clone(r.Points), noNumber)
+	var first, second finders
+	halves(len(in.Series), func(from, to int) {
+		part := findersOf(in.Series[from:to])
+		if from == 0 {
+			first = part
+		} else {
+			second = part
 		}
-		if len(r.Points) > 0 {
-			finders[r.Field.kind()>>kindShift].add(&r)
-		}
-	}
-	t := things{finders[0].all, finders[1].all, finders[2].all, map[string]time.Time{}}
-	for _, f := range finders {
-		for _, th := range f.all {
+	})
+	t := things{hostFirst: map[string]time.Time{}, to: in.To, own: in.Own}
+	for i, all := range []*[]*thing{&t.containers, &t.edges, &t.endpoints} {
+		first[i].take(second[i].all)
+		t.room = slices.Concat(t.room, first[i].room, second[i].room)
+		*all = first[i].all
+		for _, th := range *all {
 			if known, ok := t.hostFirst[th.host]; !ok || th.first.Before(known) {
 				t.hostFirst[th.host] = th.first
 			}
 		}
 	}
 	return t
+}
+
+// finders are those of each kind of thing.
+type finders [kinds]finder
+
+func findersOf(series []FieldResult) finders {
+	all := finders{
+		{kind: ofContainer, identity: containerIdentity, fields: Info.place() + 1},
+		{kind: ofEdge, identity: edgeIdentity, fields: Confidence.place() + 1},
+		{kind: ofEndpoint, identity: endpointIdentity, fields: EndpointLatency.place() + 1},
+	}
+	for i := range all {
+		many := len(series) / (2 * all[i].fields)
+		all[i].byKey, all[i].same, all[i].before = make(map[string]*thing, many), make(map[uintptr]*sameLabels, many), &sameLabels{}
+	}
+	for _, r := range series {
+		if slices.ContainsFunc(r.Points, noNumber) {
+			r.Points = slices.DeleteFunc(slices.Clone(r.Points), noNumber)
+		}
+		if len(r.Points) > 0 {
+			all[r.Field.kind()>>kindShift].add(&r)
+		}
+	}
+	return all
 }
 
 func noNumber(p model.Point) bool { return math.IsNaN(p.Value) || math.IsInf(p.Value, 0) }
@@ -132,7 +192,9 @@ type finder struct {
 	identity []string
 	// fields that a thing may have.
 	fields int
-	same   map[uintptr]*sameLabels
+	// room is what the things are in.
+	room []*thingRoom
+	same map[uintptr]*sameLabels
 	// before are the labels of the series before.
 	before *sameLabels
 }
@@ -152,6 +214,9 @@ func addressOf(labels map[string]string) uintptr { return reflect.ValueOf(labels
 // find finds the thing that has the labels of r, and the address of these.
 func (f *finder) find(r *FieldResult) (*thing, uintptr) {
 	address := addressOf(r.Labels)
+	if f.before.address == address {
+		return f.before.thing, address
+	}
 	same := f.before.next
 	if same == nil || same.address != address {
 		same = f.same[address]
@@ -160,7 +225,8 @@ func (f *finder) find(r *FieldResult) (*thing, uintptr) {
 		key := identityKey(r.Labels, f.identity)
 		th := f.byKey[key]
 		if th == nil {
-			th = &thing{kind: f.kind, key: key, host: r.Labels["host"], series: make([][]model.Point, f.fields), first: r.Points[0].Time}
+			th = f.thing()
+			*th = thing{kind: f.kind, key: key, host: r.Labels["host"], series: th.series, first: r.Points[0].Time}
 			f.byKey[key] = th
 			f.all = append(f.all, th)
 		}
@@ -171,21 +237,68 @@ func (f *finder) find(r *FieldResult) (*thing, uintptr) {
 	return same.thing, address
 }
 
+// roomThings is how many things a thingRoom has.
+const roomThings = 256
+
+// thing is a new one with room for its series.
+func (f *finder) thing() *thing {
+	if n := len(f.room); n == 0 || f.room[n-1].used == roomThings {
+		room, _ := thingRooms[f.kind>>kindShift].Get().(*thingRoom)
+		if room == nil {
+			room = &thingRoom{kind: f.kind, things: make([]thing, roomThings), series: make([][]model.Point, roomThings*f.fields)}
+		}
+		f.room = append(f.room, room)
+	}
+	room := f.room[len(f.room)-1]
+	th, from := &room.things[room.used], room.used*f.fields
+	room.used++
+	th.series = room.series[from : from+f.fields : from+f.fields]
+	return th
+}
+
 func (f *finder) add(r *FieldResult) {
 	th, address := f.find(r)
-	last := r.Points[len(r.Points)-1].Time
 	if r.Points[0].Time.Before(th.first) {
 		th.first = r.Points[0].Time
 	}
+	last := r.Points[len(r.Points)-1].Time
 	if th.labels != nil && addressOf(th.labels) == address {
 		if last.After(th.last) {
 			th.last = last
 		}
-	} else if told := toldOf(r.Labels); last.After(th.last) || last.Equal(th.last) && (told > th.told || told == th.told && newer(r.Labels, th.labels)) {
-		th.last, th.labels, th.told = last, r.Labels, told
+	} else {
+		th.name(r.Labels, last)
 	}
 	points := &th.series[r.Field.place()]
 	*points = join(*points, r.Points)
+}
+
+// name gives a thing the labels of some of its series, which were seen last at this time, where they tell more than those that it has.
+func (th *thing) name(labels map[string]string, last time.Time) {
+	told := toldOf(labels)
+	if last.After(th.last) || last.Equal(th.last) && (told > th.told || told == th.told && newer(labels, th.labels)) {
+		th.last, th.labels, th.told = last, labels, told
+	}
+}
+
+// take adds things that were found in later series.
+func (f *finder) take(later []*thing) {
+	for _, th := range later {
+		known := f.byKey[th.key]
+		if known == nil {
+			f.all = append(f.all, th)
+			continue
+		}
+		if th.first.Before(known.first) {
+			known.first = th.first
+		}
+		known.name(th.labels, th.last)
+		for place, points := range th.series {
+			if len(points) > 0 {
+				known.series[place] = join(known.series[place], points)
+			}
+		}
+	}
 }
 
 func toldOf(l map[string]string) (n int) {
@@ -241,8 +354,9 @@ func join(a, b []model.Point) []model.Point {
 // otherwise the first point is what the increase is counted from. That holds for each series
 // that the kernel programs count, but not for a file's counter that appears late on a container
 // that was there before: its first point is what it counts from.
-func (th *thing) change(hostFirst, to time.Time) change {
-	c := change{seconds: to.Sub(hostFirst).Seconds()}
+func (t *things) change(c *change, th *thing) {
+	hostFirst := t.hostFirst[th.host]
+	c.seconds = t.to.Sub(hostFirst).Seconds()
 	for place, points := range th.series {
 		if len(points) == 0 {
 			continue
@@ -250,20 +364,19 @@ func (th *thing) change(hostFirst, to time.Time) change {
 		field, late := th.kind|Field(place), points[0].Time.After(hostFirst)
 		switch {
 		case field == RunQueue || field == Latency || field == EndpointLatency:
-			c.latency = histogramIncrease(points, late)
+			c.latency = histogramIncrease(points, late, t.own)
 		case field == FirstByte:
-			c.firstByte = histogramIncrease(points, late)
+			c.firstByte = histogramIncrease(points, late, t.own)
 		case field == RTT:
-			c.rtt = histogramIncrease(points, late)
+			c.rtt = histogramIncrease(points, late, t.own)
 		case field == ConnectionDuration:
-			c.duration = histogramIncrease(points, late)
+			c.duration = histogramIncrease(points, late, t.own)
 		case levels[field]:
 			c.set(field, points[len(points)-1].Value)
 		default:
 			c.set(field, increase(points, late && (th.kind != ofContainer || points[0].Time.Equal(th.first))))
 		}
 	}
-	return c
 }
 
 func increase(points []model.Point, fromZero bool) float64 {
@@ -281,18 +394,26 @@ func increase(points []model.Point, fromZero bool) float64 {
 	return sum
 }
 
-// histogramIncrease shares nothing with points.
-func histogramIncrease(points []model.Point, fromZero bool) *model.FloatHistogram {
-	sum := &model.FloatHistogram{}
-	var before *model.FloatHistogram
-	for i, p := range points {
-		if p.Histogram == nil {
+// histogramIncrease shares nothing with points, unless own says that it may use them up.
+func histogramIncrease(points []model.Point, fromZero, own bool) *model.FloatHistogram {
+	var sum *model.FloatHistogram
+	// The newest first: a later one is not what it was when it was used.
+	for i := len(points) - 1; i >= 0; i-- {
+		if points[i].Histogram == nil || i == 0 && !fromZero {
 			continue
 		}
-		if i > 0 || fromZero {
-			take(sum, histogramSince(before, p.Histogram))
+		var before *model.FloatHistogram
+		for k := i - 1; k >= 0 && before == nil; k-- {
+			before = points[k].Histogram
 		}
-		before = p.Histogram
+		if more := histogramSince(before, points[i].Histogram, own); sum == nil {
+			sum = more
+		} else {
+			take(sum, more)
+		}
+	}
+	if sum == nil {
+		return &model.FloatHistogram{}
 	}
 	return sum
 }
@@ -308,50 +429,55 @@ func take(h, other *model.FloatHistogram) {
 	h.Merge(other)
 }
 
-// histogramSince is what now gained after before, or all of now where it is not a later state of it. It shares nothing with either.
-func histogramSince(before, now *model.FloatHistogram) *model.FloatHistogram {
-	d := *now
-	d.Buckets = slices.Clone(now.Buckets)
+// histogramSince is what now gained after before, or all of now where it is not a later state of it. It shares nothing with either, unless
+// own says that it may be now.
+func histogramSince(before, now *model.FloatHistogram, own bool) *model.FloatHistogram {
+	d := now
+	if !own {
+		d = &model.FloatHistogram{Count: now.Count, Sum: now.Sum, ZeroCount: now.ZeroCount, Offset: now.Offset, Buckets: slices.Clone(now.Buckets)}
+	}
 	if before == nil || before.Count == 0 || now.Count < before.Count || now.ZeroCount < before.ZeroCount {
-		return &d
+		return d
+	}
+	shift := int(before.Offset - now.Offset)
+	for i, n := range before.Buckets {
+		if at := shift + i; n != 0 && (at < 0 || at >= len(now.Buckets) || now.Buckets[at] < n) {
+			return d
+		}
 	}
 	for i, n := range before.Buckets {
-		at := int(before.Offset-now.Offset) + i
-		if n == 0 {
-			continue
+		if n != 0 {
+			d.Buckets[shift+i] -= n
 		}
-		if at < 0 || at >= len(d.Buckets) || d.Buckets[at] < n {
-			copy(d.Buckets, now.Buckets)
-			return &d
-		}
-		d.Buckets[at] -= n
 	}
 	d.Count, d.Sum, d.ZeroCount = now.Count-before.Count, now.Sum-before.Sum, now.ZeroCount-before.ZeroCount
-	return &d
+	return d
 }
 
-func (th *thing) container(hostFirst, to time.Time) containerChange {
+func (t *things) container(th *thing) containerChange {
 	l := th.labels
-	return containerChange{change: th.change(hostFirst, to), node: Node{
+	c := containerChange{node: Node{
 		ID: l["id"], Name: l["name"], Host: l["host"], Image: l["image"], Runtime: l["runtime"],
-		PodName: l["pod"], PodNamespace: l["namespace"], Workload: l["workload"], WorkloadKind: l["workload_kind"], Gone: th.last.Before(to),
+		PodName: l["pod"], PodNamespace: l["namespace"], Workload: l["workload"], WorkloadKind: l["workload_kind"], Gone: th.last.Before(t.to),
 	}}
+	t.change(&c.change, th)
+	return c
 }
 
-// edge makes e what happened to the side of an edge whose series these are.
-func (th *thing) edge(e *edgeChange, hostFirst, to time.Time) {
+// edge makes e, which is zero, what happened to the side of an edge whose series these are.
+func (t *things) edge(e *edgeChange, th *thing) {
 	l := th.labels
-	*e = edgeChange{change: th.change(hostFirst, to), side: model.RoleClient, service: l["service"],
-		transport: cmp.Or(l["transport"], "tcp"), via: l["via"],
-		client: end{host: l["host"], id: l["client_id"], name: l["client"], process: l["client_process"], kube: kubeEnd(l, "client_")},
-		server: end{host: l["host"], id: l["server_id"], name: l["server"], process: l["server_process"], kube: kubeEnd(l, "server_")}}
+	t.change(&e.change, th)
+	e.side, e.service, e.transport, e.via = model.RoleClient, l["service"], cmp.Or(l["transport"], "tcp"), l["via"]
+	e.client = end{host: l["host"], id: l["client_id"], name: l["client"], process: l["client_process"], kube: kubeEnd(l, "client_")}
+	e.server = end{host: l["host"], id: l["server_id"], name: l["server"], process: l["server_process"], kube: kubeEnd(l, "server_")}
 	e.server.kube.serviceNamespace, e.server.kube.service = l["service_namespace"], l["service_name"]
 	for _, side := range []model.Role{model.RoleServer, model.RoleUnknown} {
 		if l["side"] == side.String() {
 			e.side = side
 		}
 	}
-	if th.last.Before(to) {
+	if th.last.Before(t.to) {
 		e.remove(InFlight) // it ended, and its requests with it
 	} else {
 		e.opened, e.closed = lastValue(th.series[ConnectionsOpened.place()]), lastValue(th.series[ConnectionsClosed.place()])

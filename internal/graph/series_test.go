@@ -151,17 +151,39 @@ func TestNodeOfAnEdgeThatEnded(t *testing.T) {
 func TestSeriesInAnyOrder(t *testing.T) {
 	const half = time.Second / 2 // sums of it are exact, in whatever order
 	var shared []FieldResult
-	for i := range 30 {
+	for i := range worthHalving / 4 {
 		r := result(points(0, float64(i), 100), append(edgeLabels("client"), "server_id", fmt.Sprint("s", i))...)
 		for _, field := range []Field{RequestBytes, Transactions, Latency, RTT} {
 			if field == Latency || field == RTT {
 				r.Points = histograms(latency(1, time.Second), latency(uint64(i+1), time.Second, half), latency(uint64(i+5), time.Second, half))
 			}
 			shared = append(shared, FieldResult{field, r})
+			if i%3 == 0 { // its pod was told late: it goes on as another series
+				first, second := r, result(r.Points[2:], append(edgeLabels("client"), "server_id", fmt.Sprint("s", i), "server_pod", "shop-0")...)
+				first.Points = r.Points[:2]
+				shared[len(shared)-1] = FieldResult{field, first}
+				shared = append(shared, FieldResult{field, second})
+			}
 		}
 	}
-	graphOf := func(series []FieldResult) string {
-		text, err := json.Marshal(FromSeries(Input{From: start, To: start.Add(20 * time.Second), Series: series}))
+	if len(shared) < worthHalving {
+		t.Fatal("one half is all")
+	}
+	graphOf := func(series []FieldResult, own bool) string {
+		if own {
+			series = slices.Clone(series)
+			for i := range series {
+				series[i].Points = slices.Clone(series[i].Points)
+				for k, p := range series[i].Points {
+					if h := p.Histogram; h != nil {
+						mine := *h
+						mine.Buckets = slices.Clone(h.Buckets)
+						series[i].Points[k].Histogram = &mine
+					}
+				}
+			}
+		}
+		text, err := json.Marshal(FromSeries(Input{From: start, To: start.Add(20 * time.Second), Series: series, Own: own}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,16 +193,60 @@ func TestSeriesInAnyOrder(t *testing.T) {
 	for i := range own {
 		own[i].Labels = maps.Clone(own[i].Labels)
 	}
-	want := graphOf(own)
+	want := graphOf(own, false)
 	if !strings.Contains(want, `"p99":`) {
 		t.Fatal(want)
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
-	for range 20 {
-		if got := graphOf(shared); got != want {
+	for i := range 20 {
+		if got := graphOf(shared, i%2 == 1); got != want {
 			t.Fatalf("got %s, want %s", got, want)
 		}
 		rnd.Shuffle(len(shared), func(i, j int) { shared[i], shared[j] = shared[j], shared[i] })
+	}
+}
+
+// Of an edge, series that were zero all the time say no more than none.
+func TestSparseSeries(t *testing.T) {
+	all := map[Field][]model.QueryResult{CPUSeconds: {host()}}
+	few := maps.Clone(all)
+	empty := &model.Histogram{}
+	left := 0
+	for _, side := range []string{"client", "server", "unknown"} {
+		for f := RequestBytes; f <= Confidence; f++ {
+			p, busy := points(0, 0, 0), points(1, 2, 3)
+			if f == Latency || f == FirstByte || f == RTT || f == ConnectionDuration {
+				p, busy = histograms(empty, empty, empty), histograms(latency(1, time.Second), latency(2, time.Second), latency(3, time.Second))
+			}
+			for id, busyFields := range map[string][]Field{"idle": nil, "busy": {RequestBytes, Latency, ConnectionsOpened}, "open": {ConnectionsOpened, Paired}} {
+				r := result(p, append(edgeLabels(side), "server_id", id)...)
+				zero := !slices.Contains(busyFields, f)
+				if !zero {
+					r.Points = busy
+				}
+				all[f] = append(all[f], r)
+				if zero && f.IsSparse() {
+					left++
+				} else {
+					few[f] = append(few[f], r)
+				}
+			}
+		}
+	}
+	text := func(series map[Field][]model.QueryResult) string {
+		b, err := json.Marshal(window(series))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	if want, got := text(all), text(few); got != want || left < 200 || !strings.Contains(want, `"server":"busy"`) {
+		t.Errorf("%d left out: got %s, want %s", left, got, want)
+	}
+	for _, f := range []Field{CPUSeconds, Info, EndpointRequests, Transactions, Confidence} {
+		if f.IsSparse() {
+			t.Errorf("%d is sparse", f)
+		}
 	}
 }
 
@@ -188,10 +254,10 @@ func TestRestartedHistogram(t *testing.T) {
 	ms := time.Millisecond
 	before, after := latency(10, ms, 2*ms), latency(30, 3*ms)
 	p := histograms(before, after)
-	if got := histogramIncrease(p, false).Count; got != 30 {
+	if got := histogramIncrease(p, false, false).Count; got != 30 {
 		t.Errorf("a histogram that restarted gained %v, want 30", got)
 	}
-	if got := histogramIncrease(p, true).Count; got != 50 {
+	if got := histogramIncrease(p, true, false).Count; got != 50 {
 		t.Errorf("from zero it gained %v, want 50", got)
 	}
 }

@@ -58,6 +58,8 @@ type source struct {
 	batch  uint64
 	// parts is whether series come by AppendPart: none ends because another came without it.
 	parts bool
+	// kept are its values at some moments; nil where they are not kept.
+	kept *keptSource
 }
 
 // idleAfter is how long a source may be silent before its series are ended and forgotten.
@@ -92,6 +94,7 @@ func (s *Store) append(ctx context.Context, series []model.Series, parts bool) e
 		s.books.counts.noSpace += uint64(len(series))
 		return fmt.Errorf("appending %d series: %w", len(series), err)
 	}
+	s.books.keeper.begin(s.books.live(), s.newest)
 	return s.books.append(s.db.AppenderV2(ctx), s.options.MaxSeries-int(s.db.Head().NumSeries()), series, parts)
 }
 
@@ -110,6 +113,8 @@ func (s *Store) checkSpace() error {
 type books struct {
 	sources map[string]*source
 	cache   cache
+	// keeper keeps values at some moments; nil where they can't be read from it.
+	keeper *keeper
 	// batches begun, failed ones too.
 	batches uint64
 	counts  counts
@@ -213,7 +218,24 @@ func (b *batch) add(s *model.Series) {
 	at := s.Time.UnixMilli()
 	e.last = max(e.last, at)
 	src.newest = max(src.newest, at)
-	b.append(e, start, at, s.Value, nativeOf(s))
+	if h := nativeOf(s); b.append(e, start, at, s.Value, h) && b.books.keeper != nil {
+		b.keep(src, e, start, at, s.Value, h)
+	}
+}
+
+// keep keeps a sample that was appended, where values are kept.
+func (b *batch) keep(src *source, e *entry, start, at int64, v float64, h *histogram.Histogram) {
+	switch k := b.books.keeper; {
+	case !k.on:
+	case b.parts:
+		k.part(e.name, at)
+	default:
+		if src.kept == nil {
+			host, tenant := originOf(e.labels)
+			src.kept = k.source(tenant, sourceKey(host, tenant))
+		}
+		src.kept.take(e, start, at, v, h)
+	}
 }
 
 // find is the entry of s, or nil, and the hash to add one by. A source sends its series in one order, and to look at the entry that came
@@ -261,7 +283,8 @@ func nativeOf(s *model.Series) *histogram.Histogram {
 	return native(s.Histogram)
 }
 
-func (b *batch) append(e *entry, start, at int64, v float64, h *histogram.Histogram) {
+// append is whether the sample was taken.
+func (b *batch) append(e *entry, start, at int64, v float64, h *histogram.Histogram) bool {
 	ref, err := b.app.Append(e.ref, e.stored, start, at, v, h, nil, storage.AOptions{})
 	switch {
 	case err == nil:
@@ -274,24 +297,33 @@ func (b *batch) append(e *entry, start, at int64, v float64, h *histogram.Histog
 	default:
 		b.counts.malformed++
 	}
+	return err == nil
 }
+
+// originOf says where a series is from.
+func originOf(of []model.Label) (host, tenant string) {
+	for _, l := range of {
+		switch l.Name {
+		case hostLabel:
+			host = l.Value
+		case TenantLabel: // tenants may have hosts of one name
+			tenant = l.Value
+		}
+	}
+	return host, tenant
+}
+
+func sourceKey(host, tenant string) string { return tenant + "\x00" + host }
 
 func (b *batch) source(s *model.Series) *source {
 	host, tenant := "", ""
 	if !b.parts {
-		for _, l := range s.Labels {
-			switch l.Name {
-			case hostLabel:
-				host = l.Value
-			case TenantLabel: // tenants may have hosts of one name
-				tenant = l.Value
-			}
-		}
+		host, tenant = originOf(s.Labels)
 	}
 	if b.recent != nil && host == b.recentHost && tenant == b.recentTenant {
 		return b.recent
 	}
-	key := tenant + "\x00" + host
+	key := sourceKey(host, tenant)
 	if b.parts {
 		key = partsKey
 	}
@@ -380,6 +412,19 @@ func (b *batch) undo() {
 	}
 	for _, src := range b.touched {
 		src.drop(func(e *entry) bool { return isAdded[e] })
+		if src.kept != nil {
+			src.kept.undo()
+		}
+	}
+	endKept(b.added)
+}
+
+// endKept says of series that are kept that they go on no more.
+func endKept(entries []*entry) {
+	for _, e := range entries {
+		if e.thing != nil && e.from.kept != nil {
+			e.from.kept.end(e)
+		}
 	}
 }
 
@@ -387,6 +432,12 @@ func (b *batch) undo() {
 func (b *batch) settle() {
 	b.counts.batches = 1
 	b.books.counts.add(&b.counts)
+	endKept(b.ended)
+	for _, src := range b.touched {
+		if src.kept != nil {
+			src.kept.settle(b.books.now())
+		}
+	}
 	gone := make(map[*entry]bool, len(b.ended))
 	for _, e := range b.ended {
 		b.books.cache.remove(e)

@@ -27,6 +27,9 @@ type entry struct {
 	last int64
 	// from is the source that it lives in.
 	from *source
+	// thing and place are where its values are kept; thing is nil where they are not.
+	thing *keptThing
+	place keptPlace
 	// next entry with the same hash.
 	next *entry
 	// after is the one that came after it in a batch: nearly always it does so again.

@@ -21,10 +21,12 @@ import (
 	"outsight/internal/model"
 )
 
-// Moments are the times at which the values of series are wanted.
+// Moments are the times at which the newest values of series are wanted.
 type Moments struct {
 	// Names of the series; all of their labels are wanted. They are dealt out in turns to two readers, so what takes long is better put first.
 	Names []string
+	// Sparse are those of Names of which series may be left out that were zero at all of the times.
+	Sparse []string
 	// Times in ascending order.
 	Times []time.Time
 	// Recent is how old a sample may be to be the value of a time.
@@ -38,25 +40,41 @@ func (m *Moments) query() string {
 	return fmt.Sprintf("last_over_time({%s=~%q}[%dms])", nameLabel, strings.Join(m.Names, "|"), m.Recent.Milliseconds())
 }
 
-// Last is the newest sample of each series with one of these names at each of some times, which are in ascending order; a sample
-// that is older than recent is none. It is what last_over_time says at these times, and takes a fourth of the time: samples are
-// read out of the chunks, and series that differ in name and type alone share their labels. The results of one series come in the order
-// of time, those of several in any. Histograms must have buckets of model.Scale. It may hold what queries for each of the times
-// may hold together.
-func (s *Store) Last(ctx context.Context, names []string, times []time.Time, recent time.Duration) ([]model.NamedResult, error) {
-	return s.LastOf(ctx, Moments{Names: names, Times: times, Recent: recent})
+// Values are what Last found, in blocks. Their labels may be kept, and are not to be changed.
+type Values struct {
+	Blocks  [][]model.NamedResult
+	release func()
 }
 
-// LastOf is Last of one tenant's series.
-func (s *Store) LastOf(ctx context.Context, m Moments) ([]model.NamedResult, error) {
+// Release says that the points and histograms of the results are needed no more, and that their memory may be used again. It need not be
+// called, and may be called once.
+func (v *Values) Release() {
+	if v.release != nil {
+		v.release()
+	}
+}
+
+// Last is the newest sample of each series with one of the names at each of the times; a sample that is older than recent is none. It is
+// what last_over_time says at these times, and takes a fourth of the time: samples are read out of the chunks, and series that differ in
+// name and type alone share their labels. Where the times are Kept it reads no chunk at all. The results of one series come in the order
+// of time, those of several in any. Histograms must have buckets of model.Scale. It may hold what queries for each of the times
+// may hold together.
+func (s *Store) Last(ctx context.Context, m Moments) (*Values, error) {
 	if len(m.Names) == 0 || len(m.Times) == 0 {
-		return nil, nil
+		return &Values{}, nil
 	}
 	ctx, done, err := s.gate.turn(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
+	budget := func() readBudget { return readBudget{ctx: ctx, left: s.options.MaxSamples * len(m.Times)} }
+	switch values, ok, err := s.books.keeper.last(&m, budget); {
+	case err != nil:
+		return nil, s.gate.sort(err)
+	case ok:
+		return values, nil
+	}
 	// Two halves at once, of which one is read here: what a request costs is known by its own thread.
 	// The first that fails ends the other, and its error is the cause.
 	ctx, fail := context.WithCancelCause(ctx)
@@ -65,7 +83,7 @@ func (s *Store) LastOf(ctx context.Context, m Moments) ([]model.NamedResult, err
 	shared := &sharedLabels{known: map[string]map[string]string{}}
 	for i := range halves {
 		halves[i] = lastReader{recent: m.Recent.Milliseconds(), names: map[string]string{}, types: map[string]string{}, shared: shared,
-			known: map[string]*lastLabels{}, before: &lastLabels{}, budget: readBudget{ctx: ctx, left: s.options.MaxSamples * len(m.Times)}}
+			known: map[string]*lastLabels{}, before: &lastLabels{}, budget: budget()}
 	}
 	for i, name := range m.Names {
 		halves[i%len(halves)].names[name] = name
@@ -96,7 +114,7 @@ func (s *Store) LastOf(ctx context.Context, m Moments) ([]model.NamedResult, err
 	if err := context.Cause(ctx); err != nil {
 		return nil, s.gate.sort(err)
 	}
-	return slices.Concat(append(halves[0].results, halves[1].results...)...), nil
+	return &Values{Blocks: append(halves[0].results, halves[1].results...)}, nil
 }
 
 // nearTimes are times whose values lie in the same chunks or in neighbours: it is cheaper to read on than to find the series again.
@@ -351,37 +369,45 @@ func (l *lastReader) take(samples chunkenc.Iterator, kind chunkenc.ValueType, at
 	}
 }
 
-// Last is Store.Last over the other system.
-func (r *Remote) Last(ctx context.Context, names []string, times []time.Time, recent time.Duration) ([]model.NamedResult, error) {
-	return r.LastOf(ctx, Moments{Names: names, Times: times, Recent: recent})
-}
-
-// LastOf is Last of one tenant's series. Two times are read at once.
-func (r *Remote) LastOf(ctx context.Context, m Moments) (named []model.NamedResult, err error) {
+// Last is Store.Last over the other system. Two times are read at once.
+func (r *Remote) Last(ctx context.Context, m Moments) (*Values, error) {
 	if len(m.Names) == 0 {
-		return nil, nil
+		return &Values{}, nil
 	}
-	query, read := m.query(), make([][]model.QueryResult, len(m.Times))
+	query, blocks := m.query(), make([][]model.NamedResult, len(m.Times))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(2)
 	for i, t := range m.Times {
-		group.Go(func() (err error) {
-			read[i], err = r.Results(ctx, Evaluation{Query: query, From: t, To: t, Tenant: m.Tenant})
+		group.Go(func() error {
+			results, err := r.Results(ctx, Evaluation{Query: query, From: t, To: t, Tenant: m.Tenant})
+			for _, result := range results {
+				blocks[i] = append(blocks[i], result.TakeName())
+			}
 			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	for _, results := range read {
-		for _, result := range results {
-			named = append(named, result.TakeName())
-		}
-	}
-	return named, nil
+	return &Values{Blocks: blocks}, nil
 }
 
 // Last is Store.Last over the tenant's series.
-func (t *Tenant) Last(ctx context.Context, names []string, times []time.Time, recent time.Duration) ([]model.NamedResult, error) {
-	return t.store.LastOf(ctx, Moments{Names: names, Times: times, Recent: recent, Tenant: t.name})
+func (t *Tenant) Last(ctx context.Context, m Moments) (*Values, error) {
+	m.Tenant = t.name
+	return t.store.Last(ctx, m)
+}
+
+// Kept is the newest moment at or before t, no more than most before it, at which Last finds the values of KeptRecent in memory, side by
+// side; false where there is none.
+func (s *Store) Kept(t time.Time, most time.Duration) (time.Time, bool) {
+	return s.books.keeper.near(t, most)
+}
+
+// Kept finds none: the other system has the values.
+func (r *Remote) Kept(t time.Time, _ time.Duration) (time.Time, bool) { return t, false }
+
+// Kept is that of the store: moments are the same for all tenants.
+func (t *Tenant) Kept(at time.Time, most time.Duration) (time.Time, bool) {
+	return t.store.Kept(at, most)
 }

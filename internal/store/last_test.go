@@ -31,6 +31,16 @@ func asked(t *testing.T, m Moments, instant func(context.Context, string, time.T
 	return all
 }
 
+// lastResults are the results of Last together.
+func lastResults(t *testing.T, from Readable, m Moments) ([]model.NamedResult, error) {
+	t.Helper()
+	values, err := from.Last(t.Context(), m)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(values.Blocks...), nil
+}
+
 // unnamed are results as those of a query: with names and types among the labels.
 func unnamed(results []model.NamedResult) (all []model.QueryResult) {
 	for _, r := range results {
@@ -89,7 +99,7 @@ func TestLastIsLastOverTime(t *testing.T) {
 			m.Times = append(m.Times, m.Times[0].Add(time.Duration(rnd.IntN(30_000))*time.Millisecond))
 		}
 		slices.SortFunc(m.Times, time.Time.Compare)
-		got, err := s.Last(t.Context(), m.Names, m.Times, m.Recent)
+		got, err := lastResults(t, s, m)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +107,7 @@ func TestLastIsLastOverTime(t *testing.T) {
 			t.Fatalf("%+v: got %v, want %v", m, bySeries(got), expected)
 		}
 		shop := ForTenant(s, "shop")
-		got, err = shop.Last(t.Context(), m.Names, m.Times, m.Recent)
+		got, err = lastResults(t, shop, m)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +150,7 @@ func TestLastOverBoundaries(t *testing.T) {
 	for i := range 380 {
 		m := Moments{Names: []string{"always", "begins", "ends", "late", "mixed"}, Recent: 10 * time.Second,
 			Times: []time.Time{at(float64(i)), at(float64(i) + 1.5), at(float64(i) + 3), at(float64(i) + 3), at(float64(i) + 9)}}
-		got, err := s.Last(t.Context(), m.Names, m.Times, m.Recent)
+		got, err := lastResults(t, s, m)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +163,7 @@ func TestLastOverBoundaries(t *testing.T) {
 func TestLastSharesLabels(t *testing.T) {
 	s := open(t, t.TempDir(), Options{})
 	appendAll(t, s, counterAt(0, 1, "a", "id", "x"), counterAt(0, 1, "c", "id", "x", "type", "t"), counterAt(0, 1, "c", "id", "y"))
-	results, err := s.Last(t.Context(), []string{"a", "b", "c"}, []time.Time{at(0)}, time.Second)
+	results, err := lastResults(t, s, Moments{Names: []string{"a", "b", "c"}, Times: []time.Time{at(0)}, Recent: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +190,7 @@ func TestLastFindsLabelsInAnyOrder(t *testing.T) {
 		}
 		appendAll(t, s, batch...)
 	}
-	got, err := s.Last(t.Context(), m.Names, m.Times, m.Recent)
+	got, err := lastResults(t, s, m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +217,7 @@ func TestBoundsOfLast(t *testing.T) {
 	appendAll(t, s, append(batch, counterAt(0, 1, "one"), histogramAt(0, h, "wide"))...)
 	f := func(ctx context.Context, want error, names ...string) {
 		t.Helper()
-		_, err := s.Last(ctx, names, []time.Time{at(0)}, time.Second)
+		_, err := s.Last(ctx, Moments{Names: names, Times: []time.Time{at(0)}, Recent: time.Second})
 		if !errors.Is(err, want) {
 			t.Errorf("%v: %v, want %v", names, err, want)
 		}

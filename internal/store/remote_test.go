@@ -101,11 +101,11 @@ func testLikeTheEmbeddedStore(t *testing.T, remote *Remote, rates bool, added ..
 	compared := 0
 	for _, seconds := range []float64{11.5, 30.5, 59.5} {
 		names, times := []string{"c_total", "g", "h_seconds"}, []time.Time{begin.Add(time.Duration(seconds * float64(time.Second)))}
-		want, err := embedded.Last(t.Context(), names, times, 10*time.Second)
+		want, err := lastResults(t, embedded, Moments{Names: names, Times: times, Recent: 10 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := remote.Last(t.Context(), names, times, 10*time.Second)
+		got, err := lastResults(t, remote, Moments{Names: names, Times: times, Recent: 10 * time.Second})
 		if err == nil {
 			err = sameResults(unnamed(got), unnamed(want))
 		}

@@ -20,6 +20,8 @@ type Stats struct {
 	Refused uint64
 	// NoSpace counts those of batches that met ErrNoSpace.
 	NoSpace uint64
+	// Moments that are kept of the source with the most of them.
+	Moments int
 	// Queries answered or failed, those that ran out of time or of samples, and those turned
 	// away because too many waited.
 	Queries, QueriesTooLarge, QueriesTooSlow, QueriesTurnedAway uint64
@@ -69,6 +71,7 @@ func (s *Store) Stats() Stats {
 	head := s.db.Head()
 	stats := s.books.stats()
 	s.gate.counts.addTo(&stats)
+	stats.Moments = s.books.keeper.moments()
 	stats.Series, stats.MaxSeries, stats.MaxBytes = int(head.NumSeries()), s.options.MaxSeries, s.options.MaxBytes
 	if s.closed {
 		return stats
@@ -76,13 +79,22 @@ func (s *Store) Stats() Stats {
 	stats.Bytes = head.Size()
 	blocks := s.db.Blocks()
 	stats.Blocks = len(blocks)
-	oldest, newest := head.MinTime(), head.MaxTime()
+	oldest, newest := head.MinTime(), s.newest()
 	for _, b := range blocks {
 		stats.Bytes += b.Size()
-		oldest, newest = min(oldest, b.MinTime()), max(newest, b.MaxTime())
+		oldest = min(oldest, b.MinTime())
 	}
 	if oldest <= newest {
 		stats.Oldest, stats.Newest = time.UnixMilli(oldest), time.UnixMilli(newest)
 	}
 	return stats
+}
+
+// newest is the time of the newest sample, in ms; the least number where there is none.
+func (s *Store) newest() int64 {
+	newest := s.db.Head().MaxTime()
+	for _, b := range s.db.Blocks() {
+		newest = max(newest, b.MaxTime())
+	}
+	return newest
 }

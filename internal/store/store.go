@@ -56,6 +56,7 @@ func Open(dir string, options Options) (*Store, error) {
 		gate:   newGate(options.MaxQueries, options.QueryTimeout),
 		books:  newBooks(),
 	}
+	s.books.keeper = newKeeper(options.KeepFrom)
 	s.engine = promql.NewEngine(promql.EngineOpts{
 		Logger: logger, MaxSamples: options.MaxSamples, Timeout: options.QueryTimeout,
 		LookbackDelta: options.Lookback, EnableAtModifier: true, EnableNegativeOffset: true,

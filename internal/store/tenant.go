@@ -20,7 +20,8 @@ import (
 type Readable interface {
 	Evaluate(context.Context, Evaluation) (Answer, error)
 	Results(context.Context, Evaluation) ([]model.QueryResult, error)
-	LastOf(context.Context, Moments) ([]model.NamedResult, error)
+	Last(context.Context, Moments) (*Values, error)
+	Kept(t time.Time, most time.Duration) (time.Time, bool)
 	Find(context.Context, Lookup) (Answer, error)
 	Format(query string) (string, error)
 	RemoteRead(w http.ResponseWriter, r *http.Request, tenant string) error
