@@ -131,7 +131,7 @@ bench-recorder: ## the recorder's regularity under load and its cost; rewrites d
 	@$(SUDO) go run ./bench -only recorder -docs docs
 
 .PHONY: bench-server
-bench-server: ## how many samples and agents a server takes, and 100 SIGKILLs; rewrites docs/server.md (root; 8 minutes)
+bench-server: ## how many samples and agents a server takes, and 100 SIGKILLs; rewrites docs/server.md (root; 13 minutes)
 	@scripts/install bench
 	@$(MAKE) build
 	@$(SUDO) env "PATH=$$PATH" go run ./bench -only server -docs docs

@@ -81,14 +81,14 @@ serves what is in there.`,
 	// What was copied here to be looked at must not be deleted because it is old.
 	c.Flags().DurationVar(&o.retention, "retention", 10*365*24*time.Hour, "remove what is older")
 	c.Flags().Int64Var(&o.maxBytes, "max-bytes", 2<<30, "bytes of stored data; the oldest goes when there is more")
-	c.Flags().IntVar(&o.maxSeries, "max-series", 500_000, "series in memory, of about 4 KB each")
+	c.Flags().IntVar(&o.maxSeries, "max-series", 500_000, "series in memory, of about 6 KB each")
 	return c
 }
 
 const (
 	// serverMemory and seriesMemory are near what a server needs, without series and for each of them.
 	serverMemory = 512 << 20
-	seriesMemory = 4 << 10
+	seriesMemory = 6 << 10
 	// A query may hold at least leastSamples, and as many as the map of all series needs: one of each, and the buckets of a tenth.
 	leastSamples, samplesPerSeries = 5_000_000, 8
 	// serverLate is how much later than the newest a sample may come: as long as agents spool while a server is away.

@@ -29,7 +29,7 @@ type Options struct {
 	// the last hour (100,000, of 1.5 to 2.5 KB each).
 	MaxSeries int
 	// KeepFrom is the number of live series from which on their values at moments of the last hour are kept side by side in memory, for
-	// Kept and Last (200,000; it takes near 0.5 KB for each). With fewer, Last takes no time that anybody would notice.
+	// Kept and Last (200,000; it takes near 1 KB for each). With fewer, Last takes no time that anybody would notice.
 	KeepFrom int
 	// Lookback is how old the newest sample of a series may be to count as its value, where
 	// nothing marked its end (5 min, as in Prometheus).
