@@ -246,8 +246,10 @@ func (s *server) sharpen(ctx context.Context, data *windowData, step time.Durati
 
 // add takes over what was read, two halves of it at once.
 func (d *windowData) add(blocks [][]model.NamedResult) {
-	if room, _ := seriesRoom.Get().(*[]graph.FieldResult); d.input.Series == nil && room != nil {
-		d.input.Series = *room
+	if d.input.Series == nil {
+		if room, ok := seriesRoom.Get().(*[]graph.FieldResult); ok {
+			d.input.Series = *room
+		}
 	}
 	half := len(blocks) / 2
 	begin, middle, end := len(d.input.Series), resultsIn(blocks[:half]), resultsIn(blocks)
