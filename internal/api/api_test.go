@@ -597,7 +597,7 @@ func (n nothing) Range(context.Context, string, time.Time, time.Time, time.Durat
 func (n nothing) Kept(t time.Time, _ time.Duration) (time.Time, bool) { return t, false }
 
 func (n nothing) Last(context.Context, store.Moments) (*store.Values, error) {
-	return nil, n.err
+	return &store.Values{}, n.err
 }
 
 func TestEmptyStore(t *testing.T) {
