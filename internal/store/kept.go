@@ -203,7 +203,9 @@ type keptRow struct {
 	kind string // its label "type"
 	name int32
 	keptPlace
-	// ended is the time of the last sample, in ms, of one that goes on no more; else 0.
+	// entries are how many have it: two where one says that a label is empty, and the other nothing of it.
+	entries int32
+	// ended is the time of the last sample, in ms, where no entry has it any more.
 	ended int64
 }
 
@@ -351,7 +353,7 @@ func (s *keptSource) find(e *entry, isHistogram bool) {
 			continue
 		}
 		if row.isHistogram == isHistogram {
-			row.ended, e.place = 0, row.keptPlace
+			row.entries, e.place = row.entries+1, row.keptPlace
 			return
 		}
 		s.keeper.doubt(e.last)
@@ -362,15 +364,18 @@ func (s *keptSource) find(e *entry, isHistogram bool) {
 	} else {
 		e.place.slot = s.numbers.add()
 	}
-	th.rows = append(th.rows, keptRow{kind: kind, name: name, keptPlace: e.place})
+	th.rows = append(th.rows, keptRow{kind: kind, name: name, keptPlace: e.place, entries: 1})
 }
 
 // end says that a series goes on no more.
 func (s *keptSource) end(e *entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e.thing.rows[e.thing.row(e.place)].ended = e.last
-	s.ended = append(s.ended, endedSeries{e.thing, e.place, e.last})
+	row := &e.thing.rows[e.thing.row(e.place)]
+	if row.entries--; row.entries == 0 {
+		row.ended = e.last
+		s.ended = append(s.ended, endedSeries{e.thing, e.place, e.last})
+	}
 	e.thing = nil
 }
 
@@ -454,7 +459,7 @@ func (s *keptSource) free() {
 	for ; n < len(s.ended) && s.ended[n].at+keptRecent <= s.columns[0].at; n++ {
 		th, p := s.ended[n].thing, s.ended[n].place
 		row := th.row(p)
-		if row < 0 || th.rows[row].ended != s.ended[n].at {
+		if row < 0 || th.rows[row].entries > 0 || th.rows[row].ended != s.ended[n].at {
 			continue // it came again, and may have ended later
 		}
 		if p.isHistogram {

@@ -389,6 +389,24 @@ func TestKeptIsReadWhileItGrows(t *testing.T) {
 	readers.Wait()
 }
 
+// A label that is empty and one that is not there are the same series, which goes on when it is told the other way.
+func TestKeptOfAnEmptyLabel(t *testing.T) {
+	s := open(t, t.TempDir(), Options{KeepFrom: 1})
+	const seconds = 5 * 3600
+	for i := 0; i < seconds; i += 10 {
+		same := counterAt(float64(i), float64(i), "requests", "id", "x")
+		if i < 600 {
+			same = counterAt(float64(i), float64(i), "requests", "id", "x", "zone", "")
+		}
+		appendAll(t, s, same, counterAt(float64(i), 1, "requests", "id", fmt.Sprint(i/30)))
+	}
+	m := Moments{Names: []string{"requests"}, Times: []time.Time{newestKept(t, s, seconds-10)}, Recent: KeptRecent}
+	got, ok := keptResults(t, s, m)
+	if expected := bySeries(asked(t, m, s.Instant)); !ok || len(expected) != 2 || !reflect.DeepEqual(bySeries(got), expected) {
+		t.Errorf("%v: got %v, want %v", ok, bySeries(got), expected)
+	}
+}
+
 // A source that is hours behind is not forgotten: when it has caught up, its values are there.
 func TestKeptSourceFarBehind(t *testing.T) {
 	s := open(t, t.TempDir(), Options{KeepFrom: 1, OutOfOrder: 24 * time.Hour})
