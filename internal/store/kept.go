@@ -56,20 +56,21 @@ type keeper struct {
 	from int
 	// since is the moment, in ms, before which not all is known; newest the newest sample that was kept.
 	since, newest atomic.Int64
-	// on is whether values are kept, and parts the newest sample that came in parts. Who appends uses both alone.
-	on    bool
-	parts int64
+	// on is whether values are kept. Who appends uses it alone.
+	on bool
 
 	// mu guards what follows.
 	mu      sync.Mutex
 	sources map[string]*keptSource
 	names   map[string]int32
+	// parts are the newest samples, in ms, that came in parts, by name. They are not kept.
+	parts map[string]int64
 	// readers are those of earlier requests, with their memory.
 	readers sync.Pool
 }
 
 func newKeeper(from int) *keeper {
-	k := &keeper{from: from, parts: noSample, sources: map[string]*keptSource{}, names: map[string]int32{}}
+	k := &keeper{from: from, sources: map[string]*keptSource{}, names: map[string]int32{}, parts: map[string]int64{}}
 	k.since.Store(noSample)
 	k.newest.Store(noSample)
 	return k
@@ -110,19 +111,42 @@ func (k *keeper) name(name string) int32 {
 	if !ok {
 		n = int32(len(k.names))
 		k.names[name] = n
-		k.doubt(k.parts) // which may have been of this name
+		if at, ok := k.parts[name]; ok {
+			k.doubt(at)
+		}
 	}
 	return n
 }
 
+// maxPartNames bounds the names that are known to come in parts.
+const maxPartNames = 10_000
+
 // part says that a sample came in parts. It is not kept; where others of its name are, these are not all.
 func (k *keeper) part(name string, at int64) {
-	k.parts = max(k.parts, at)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if _, ok := k.names[name]; ok {
+	before, known := k.parts[name]
+	if _, kept := k.names[name]; kept || !known && len(k.parts) == maxPartNames {
 		k.doubt(at)
+		return
 	}
+	if !known || at > before {
+		k.parts[name] = at
+	}
+}
+
+// knows is whether all that m asks for is kept, where a source does not say otherwise.
+func (k *keeper) knows(m *Moments) bool {
+	first := m.Times[0].UnixMilli()
+	if m.Recent != KeptRecent || k.newest.Load() == noSample || first < k.since.Load() {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !slices.ContainsFunc(m.Names, func(name string) bool {
+		at, ok := k.parts[name]
+		return ok && at+keptRecent > first
+	})
 }
 
 // forget lets go of sources that have been silent for so long that their values are all past. One that is far behind is not silent.
@@ -739,10 +763,7 @@ func (k *keeper) of(tenant string) (all []*keptSource) {
 
 // last is Store.Last out of what is kept; false where that is not all.
 func (k *keeper) last(m *Moments, budget func() readBudget) (*Values, bool, error) {
-	known := func() bool {
-		return m.Recent == KeptRecent && k.newest.Load() != noSample && m.Times[0].UnixMilli() >= k.since.Load()
-	}
-	if !known() {
+	if !k.knows(m) {
 		return nil, false, nil
 	}
 	sources := k.of(m.Tenant)
@@ -786,7 +807,7 @@ func (k *keeper) last(m *Moments, budget func() readBudget) (*Values, bool, erro
 		}
 	}
 	// A sample may have come meanwhile that is not kept.
-	if missing.Load() || !known() {
+	if missing.Load() || !k.knows(m) {
 		values.Release()
 		return nil, false, nil
 	}

@@ -222,8 +222,16 @@ func TestKeptDoubts(t *testing.T) {
 	if err := s.AppendPart(t.Context(), []model.Series{counterAt(second-1, 1, "other", "id", "y")}); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := s.Kept(at(second-1), 2*time.Second); !ok {
+	moment, ok := s.Kept(at(second-1), 2*time.Second)
+	if !ok {
 		t.Error("a part of another name is in the way")
+	}
+	both := Moments{Names: []string{"other", "requests"}, Times: []time.Time{moment}, Recent: KeptRecent}
+	if _, ok := keptResults(t, s, both); ok {
+		t.Error("what came in parts is taken for kept")
+	}
+	if got, err := lastResults(t, s, both); err != nil || !reflect.DeepEqual(bySeries(got), bySeries(asked(t, both, s.Instant))) {
+		t.Errorf("%v, %v", got, err)
 	}
 	appendAll(t, s, counterAt(second-1.5, 3, "requests", "id", "late"))
 	check("out of order", s)
