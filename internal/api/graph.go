@@ -102,7 +102,14 @@ func (s *server) heatMap(ctx context.Context, r *http.Request) (any, error) {
 	return heatAnswer{g.From, g.To, g.CoveredSeconds, g.HeatMap(maxHeatNodes), data.completeness(g)}, nil
 }
 
+// build is the graph of a window, or of one near it that the store has at hand.
 func (s *server) build(ctx context.Context, from, to time.Time, by graph.Grouping) (*graph.Graph, *windowData, error) {
+	from, to = s.near(from, to)
+	return s.buildOf(ctx, from, to, by)
+}
+
+// buildOf is the graph of a window.
+func (s *server) buildOf(ctx context.Context, from, to time.Time, by graph.Grouping) (*graph.Graph, *windowData, error) {
 	leave, err := s.enter(ctx)
 	if err != nil {
 		return nil, nil, err

@@ -148,7 +148,6 @@ type windowData struct {
 // exact differences, around restarts of agents, where counters begin again, and for the last
 // values of the containers that ended. Its cost hardly depends on the window's length.
 func (s *server) read(ctx context.Context, from, to time.Time) (windowData, error) {
-	from, to = s.near(from, to)
 	data := windowData{observed: to, self: map[string][]model.QueryResult{},
 		input: graph.Input{From: from, To: to}}
 	times, err := s.moments(ctx, &data)
@@ -302,6 +301,7 @@ var seriesRoom sync.Pool
 
 // forgetSeries lets go of the series, of which a graph has no part.
 func (d *windowData) forgetSeries() {
+	clear(d.input.Series)
 	room := d.input.Series[:0]
 	d.input.Series = nil
 	seriesRoom.Put(&room)

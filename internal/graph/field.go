@@ -140,6 +140,8 @@ var levels = [kinds << kindShift]bool{
 	MemoryLimit: true, StartTime: true, Info: true, Paired: true, RTTMin: true, InFlight: true, Confidence: true,
 }
 
-// IsSparse tells whether a series of the field that was zero all the time may be left out of an Input: those of edges, but for
-// transactions, which would be taken from the histogram then, and for Confidence, without which it is not known.
-func (f Field) IsSparse() bool { return f.kind() == ofEdge && f != Transactions && f != Confidence }
+// IsSparse tells whether a series of the field that was zero all the time may be left out of an Input: counters and histograms of edges, but for
+// transactions, which would be taken from the histogram then, and those of which the last value counts, which may be of another series of the edge.
+func (f Field) IsSparse() bool {
+	return f.kind() == ofEdge && !levels[f] && f != Transactions && f != ConnectionsOpened && f != ConnectionsClosed
+}

@@ -36,7 +36,6 @@ type FieldResult struct {
 // FromSeries is the graph of a window of stored series.
 func FromSeries(in Input) *Graph {
 	t := gather(in)
-	defer t.release()
 	covered := 0.0
 	for _, first := range t.hostFirst {
 		covered = max(covered, in.To.Sub(first).Seconds())
@@ -54,21 +53,23 @@ func FromSeries(in Input) *Graph {
 	if room == nil {
 		room = new([]edgeChange)
 	}
-	defer edgeRoom.Put(room)
 	*room = slices.Grow((*room)[:0], len(t.edges))[:len(t.edges)]
 	edges := *room
 	halves(len(edges), func(from, to int) {
-		clear(edges[from:to])
 		for i, th := range t.edges[from:to] {
 			e := &edges[from+i]
 			t.edge(e, th)
 			e.endpoints = endpoints[th.key]
 		}
 	})
-	return build(in.From, in.To, covered, in.By, containers, edges)
+	g := build(in.From, in.To, covered, in.By, containers, edges)
+	halves(len(edges), func(from, to int) { clear(edges[from:to]) })
+	edgeRoom.Put(room)
+	t.release()
+	return g
 }
 
-// edgeRoom has memory for edges, of which a graph keeps none: 900 bytes each are not to be had anew for every graph.
+// edgeRoom has memory, all zero, for edges, of which a graph keeps none: 900 bytes each are not to be had anew for every graph.
 var edgeRoom sync.Pool
 
 // thing is all series of one container or of one side of an edge, whatever names it had.
@@ -214,7 +215,7 @@ func addressOf(labels map[string]string) uintptr { return reflect.ValueOf(labels
 // find finds the thing that has the labels of r, and the address of these.
 func (f *finder) find(r *FieldResult) (*thing, uintptr) {
 	address := addressOf(r.Labels)
-	if f.before.address == address {
+	if f.before.thing != nil && f.before.address == address {
 		return f.before.thing, address
 	}
 	same := f.before.next

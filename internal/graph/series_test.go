@@ -231,6 +231,13 @@ func TestSparseSeries(t *testing.T) {
 					few[f] = append(few[f], r)
 				}
 			}
+			// One that goes on as another series, which is zero.
+			first := result(busy[:1], append(edgeLabels(side), "server_id", "renamed")...)
+			second := result(p[1:], append(edgeLabels(side), "server_id", "renamed", "server_pod", "shop-0")...)
+			all[f], few[f] = append(all[f], first, second), append(few[f], first)
+			if !f.IsSparse() {
+				few[f] = append(few[f], second)
+			}
 		}
 	}
 	text := func(series map[Field][]model.QueryResult) string {

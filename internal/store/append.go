@@ -129,6 +129,11 @@ func newBooks() books {
 func (k *books) append(app storage.AppenderV2, room int, series []model.Series, parts bool) error {
 	k.batches++
 	b := &batch{books: k, parts: parts, app: app, number: k.batches, room: room}
+	defer func() {
+		if !b.done { // a panic
+			b.undoKept()
+		}
+	}()
 	for i := range series {
 		b.add(&series[i])
 	}
@@ -172,6 +177,8 @@ type batch struct {
 	added   []*entry
 	ended   []*entry
 	counts  counts
+	// done is whether it is known what became of it.
+	done bool
 	// before is the entry of the series before.
 	before *entry
 	// recent is the source of the series before: nearly always that of the next, too.
@@ -227,12 +234,12 @@ func (b *batch) add(s *model.Series) {
 func (b *batch) keep(src *source, e *entry, start, at int64, v float64, h *histogram.Histogram) {
 	switch k := b.books.keeper; {
 	case !k.on:
-	case b.parts:
+	case b.parts, e.from != src: // it was known by parts first
 		k.part(e.name, at)
 	default:
 		if src.kept == nil {
 			host, tenant := originOf(e.labels)
-			src.kept = k.source(tenant, sourceKey(host, tenant))
+			src.kept = k.source(tenant, sourceKey(host, tenant), b.books.now())
 		}
 		src.kept.take(e, start, at, v, h)
 	}
@@ -412,11 +419,19 @@ func (b *batch) undo() {
 	}
 	for _, src := range b.touched {
 		src.drop(func(e *entry) bool { return isAdded[e] })
+	}
+	b.undoKept()
+	endKept(b.added)
+	b.done = true
+}
+
+// undoKept forgets what would have been kept of the batch.
+func (b *batch) undoKept() {
+	for _, src := range b.touched {
 		if src.kept != nil {
 			src.kept.undo()
 		}
 	}
-	endKept(b.added)
 }
 
 // endKept says of series that are kept that they go on no more.
@@ -438,6 +453,10 @@ func (b *batch) settle() {
 			src.kept.settle(b.books.now())
 		}
 	}
+	if k := b.books.keeper; k != nil && k.on {
+		k.forget(b.books.now())
+	}
+	b.done = true
 	gone := make(map[*entry]bool, len(b.ended))
 	for _, e := range b.ended {
 		b.books.cache.remove(e)

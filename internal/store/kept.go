@@ -49,8 +49,9 @@ type keeper struct {
 	from int
 	// since is the moment, in ms, before which not all is known; newest the newest sample that was kept.
 	since, newest atomic.Int64
-	// on is whether values are kept. Who appends uses it alone.
-	on bool
+	// on is whether values are kept, and looked the period in which forget last looked. Who appends uses both alone.
+	on     bool
+	looked int64
 
 	// mu guards what follows.
 	mu      sync.Mutex
@@ -85,12 +86,12 @@ func (k *keeper) doubt(at int64) {
 }
 
 // source is that of a key, which says for which host of which tenant it is.
-func (k *keeper) source(tenant, key string) *keptSource {
+func (k *keeper) source(tenant, key string, now time.Time) *keptSource {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.sources[key]
 	if s == nil {
-		s = &keptSource{keeper: k, tenant: tenant, byLabels: map[string]*keptThing{}}
+		s = &keptSource{keeper: k, tenant: tenant, came: now, byLabels: map[string]*keptThing{}}
 		k.sources[key] = s
 	}
 	return s
@@ -144,11 +145,17 @@ func (k *keeper) knows(m *Moments) bool {
 
 // forget lets go of sources that have been silent for so long that their values are all past. One that is far behind is not silent.
 func (k *keeper) forget(now time.Time) {
+	if period := k.newest.Load() / keptPast; period == k.looked {
+		return
+	} else {
+		k.looked = period
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for key, s := range k.sources {
-		if s.begun && now.Sub(s.came).Milliseconds() > 2*keptPast {
+		if now.Sub(s.came).Milliseconds() > 2*keptPast {
 			delete(k.sources, key)
+			k.doubt(s.last)
 		}
 	}
 }
@@ -191,7 +198,7 @@ func (k *keeper) of(tenant string) (all []*keptSource) {
 }
 
 // last is Store.Last out of what is kept; false where that is not all.
-func (k *keeper) last(m *Moments, budget func() readBudget) (*Values, bool, error) {
+func (k *keeper) last(m *Moments, budget func(readers int) readBudget) (*Values, bool, error) {
 	if !k.knows(m) {
 		return nil, false, nil
 	}
@@ -201,6 +208,7 @@ func (k *keeper) last(m *Moments, budget func() readBudget) (*Values, bool, erro
 	readers := make([]*keptReader, max(1, min(runtime.GOMAXPROCS(0), len(sources))))
 	values := &Values{Blocks: results, release: func() {
 		for _, r := range readers {
+			r.views, r.budget = nil, readBudget{}
 			k.readers.Put(r)
 		}
 	}}
@@ -222,7 +230,7 @@ func (k *keeper) last(m *Moments, budget func() readBudget) (*Values, bool, erro
 		if readers[i] == nil {
 			readers[i] = &keptReader{}
 		}
-		readers[i].begin(k, m, budget())
+		readers[i].begin(k, m, budget(len(readers)))
 		if i > 0 {
 			others.Go(func() { read(readers[i]) })
 		}

@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/binary"
 	"math"
+	"math/bits"
 	"time"
 
 	"github.com/prometheus/prometheus/model/histogram"
@@ -46,7 +47,7 @@ func (a *arena[T]) take(n int) []T {
 			return (*c)[from : from+n : from+n]
 		}
 	}
-	a.chunks = append(a.chunks, make([]T, n, max(n, arenaChunk)))
+	a.chunks = append(a.chunks, make([]T, n, max(arenaChunk, 1<<bits.Len(uint(n-1)))))
 	return a.chunks[a.used][:n:n]
 }
 

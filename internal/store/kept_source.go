@@ -3,6 +3,7 @@ package store
 import (
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -128,14 +129,19 @@ func (s *keptSlots[V]) undo() {
 // take keeps a sample, from settle on. start is the time of a zero before it, or 0.
 func (s *keptSource) take(e *entry, start, at int64, v float64, h *histogram.Histogram) {
 	switch {
-	case h != nil && !canKeep(h), h == nil && value.IsStaleNaN(v), e.thing != nil && e.place.isHistogram != (h != nil):
+	case h != nil && !canKeep(h), h == nil && value.IsStaleNaN(v):
 		s.keeper.doubt(at)
 		return
+	case e.thing != nil && e.place.isHistogram != (h != nil): // it is of another kind from now on
+		s.end(e)
 	}
 	if e.thing == nil {
 		s.find(e, h != nil)
 		if start != 0 && start < at {
 			s.batch.begun = append(s.batch.begun, begunSeries{e.place, start})
+			if newest := s.keeper.newest.Load(); newest != noSample && start < newest-keptZero {
+				s.keeper.doubt(start)
+			}
 		}
 	}
 	if at < s.last {
@@ -143,12 +149,12 @@ func (s *keptSource) take(e *entry, start, at int64, v float64, h *histogram.His
 	}
 	slot := e.place.slot
 	if h != nil {
-		if at <= s.histograms.now[slot].at {
+		if !s.isNew(at, s.histograms.now[slot].at, s.histograms.next[slot].at) {
 			return
 		}
 		s.histograms.next[slot] = keptSample[*histogram.Histogram]{at, h}
 	} else {
-		if at <= s.numbers.now[slot].at {
+		if !s.isNew(at, s.numbers.now[slot].at, s.numbers.next[slot].at) {
 			return
 		}
 		s.numbers.next[slot] = keptSample[float64]{at, v}
@@ -158,6 +164,18 @@ func (s *keptSource) take(e *entry, start, at int64, v float64, h *histogram.His
 		b.least, b.newest = at, at
 	}
 	b.least, b.newest = min(b.least, at), max(b.newest, at)
+}
+
+// keptZero is how far behind the newest sample a zero may be, in ms: the store refuses those that are much older.
+const keptZero = 30 * 60_000
+
+// isNew is whether a sample of the time at is newer than that which is kept and that of the batch before it.
+func (s *keptSource) isNew(at, now, next int64) bool {
+	if next != noSample && at <= next {
+		s.keeper.doubt(next) // there are two in the batch, of which the store has chosen
+		return false
+	}
+	return at > now
 }
 
 // canKeep is whether fromNative takes h as it is.
@@ -175,19 +193,11 @@ func canKeep(h *histogram.Histogram) bool {
 func (s *keptSource) find(e *entry, isHistogram bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	kind, key := "", s.key[:0]
-	for _, l := range e.labels {
-		switch {
-		case l.Name == model.TypeLabel:
-			kind = l.Value
-		case l.Value != "":
-			key = append(append(append(append(key, l.Name...), 0xff), l.Value...), 0xff)
-		}
-	}
-	s.key = key
-	th := s.byLabels[string(key)]
+	kind := strings.Clone(e.stored.Get(model.TypeLabel))
+	s.key = e.stored.BytesWithoutLabels(s.key, nameLabel, model.TypeLabel) // in order
+	th := s.byLabels[string(s.key)]
 	if th == nil {
-		th = &keptThing{key: string(key), labels: make(map[string]string, len(e.labels)), place: len(s.things)}
+		th = &keptThing{key: string(s.key), labels: make(map[string]string, len(e.labels)), place: len(s.things)}
 		for _, l := range e.labels {
 			if l.Name != model.TypeLabel && l.Value != "" {
 				th.labels[l.Name] = l.Value
@@ -198,16 +208,20 @@ func (s *keptSource) find(e *entry, isHistogram bool) {
 	}
 	name := s.keeper.name(e.name)
 	e.thing = th
+	known := false
 	for i := range th.rows {
 		row := &th.rows[i]
 		if row.name != name || row.kind != kind {
 			continue
 		}
 		if row.isHistogram == isHistogram {
-			row.entries, e.place = row.entries+1, row.keptPlace
-			return
+			row.entries, e.place, known = row.entries+1, row.keptPlace, true
+		} else {
+			s.keeper.doubt(e.last)
 		}
-		s.keeper.doubt(e.last)
+	}
+	if known {
+		return
 	}
 	e.place.isHistogram = isHistogram
 	if isHistogram {
@@ -251,6 +265,9 @@ func (s *keptSource) settle(now time.Time) {
 	least, newest := s.batch.least, s.batch.newest
 	if !s.begun {
 		s.begun, s.first, s.last = true, least, newest
+		for _, b := range s.batch.begun {
+			s.first = min(s.first, b.at)
+		}
 	}
 	made := s.advance(least, newest)
 	s.numbers.settle()
@@ -259,9 +276,6 @@ func (s *keptSource) settle(now time.Time) {
 	s.last = max(s.last, newest)
 	if before := s.keeper.newest.Load(); newest > before {
 		s.keeper.newest.Store(newest)
-		if before/keptPast != newest/keptPast {
-			defer s.keeper.forget(now)
-		}
 	}
 	if made {
 		s.free()

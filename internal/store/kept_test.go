@@ -21,7 +21,7 @@ import (
 // keptResults are what is kept of the moments, and whether all is.
 func keptResults(t *testing.T, s *Store, m Moments) ([]model.NamedResult, bool) {
 	t.Helper()
-	values, ok, err := s.books.keeper.last(&m, func() readBudget { return readBudget{ctx: t.Context(), left: math.MaxInt} })
+	values, ok, err := s.books.keeper.last(&m, func(int) readBudget { return readBudget{ctx: t.Context(), left: math.MaxInt} })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,6 +245,41 @@ func TestKeptDoubts(t *testing.T) {
 		Foreign: &model.ForeignHistogram{Scale: 2, Count: 1, Sum: 1, Positive: []uint64{1}}})
 	second++
 	check("a histogram of other buckets", s)
+	for _, v := range []float64{1, 2} { // the second is a conflict, or is not told
+		err := s.Append(t.Context(), []model.Series{counterAt(second, v, "requests", "id", "x"), counterAt(second, v+5, "requests", "id", "x")})
+		if err != nil && !errors.Is(err, ErrRejected) {
+			t.Fatal(err)
+		}
+	}
+	second++
+	check("one twice in a batch", s)
+	for i := range 6 { // a number, a histogram, a number within ten seconds
+		batch := []model.Series{counterAt(second, second, "requests", "id", "x")}
+		switch i / 2 {
+		case 0, 2:
+			batch = append(batch, counterAt(second, second, "flips"))
+		case 1:
+			batch = append(batch, histogramAt(second, &model.Histogram{}, "flips"))
+		}
+		appendAll(t, s, batch...)
+		second++
+		if i%2 == 1 {
+			appendAll(t, s, counterAt(second, second, "requests", "id", "x"))
+			second++
+		}
+	}
+	check("a kind that flips", s)
+	if err := s.AppendPart(t.Context(), []model.Series{counterAt(second, 1, "first in parts", "id", "p")}); err != nil {
+		t.Fatal(err)
+	}
+	for range 30 {
+		appendAll(t, s, counterAt(second, second, "requests", "id", "x"), counterAt(second, 1, "first in parts", "id", "p"))
+		second++
+	}
+	both = Moments{Names: []string{"first in parts"}, Times: []time.Time{at(second - 1).Truncate(2 * time.Second)}, Recent: KeptRecent}
+	if got, err := lastResults(t, s, both); err != nil || len(got) != 1 {
+		t.Errorf("%v, %v", got, err)
+	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Append(cancelled, []model.Series{counterAt(second, 1, "requests", "id", "x")}); !errors.Is(err, context.Canceled) {
@@ -412,6 +447,62 @@ func TestKeptOfAnEmptyLabel(t *testing.T) {
 	got, ok := keptResults(t, s, m)
 	if expected := bySeries(asked(t, m, s.Instant)); !ok || len(expected) != 2 || !reflect.DeepEqual(bySeries(got), expected) {
 		t.Errorf("%v: got %v, want %v", ok, bySeries(got), expected)
+	}
+}
+
+// Hosts that come again together after a long silence are both there.
+func TestKeptHostsAfterASilence(t *testing.T) {
+	s := open(t, t.TempDir(), Options{KeepFrom: 1})
+	var second float64
+	s.books.now = func() time.Time { return at(second) }
+	add := func(seconds float64) {
+		for range 60 {
+			second = seconds
+			appendAll(t, s, counterAt(second, second, "requests", "host", "a"), counterAt(second, second, "requests", "host", "b"))
+			seconds++
+		}
+	}
+	add(0)
+	add(4 * 3600)
+	m := Moments{Names: []string{"requests"}, Times: []time.Time{newestKept(t, s, second)}, Recent: KeptRecent}
+	got, ok := keptResults(t, s, m)
+	if expected := bySeries(asked(t, m, s.Instant)); !ok || len(expected) != 2 || !reflect.DeepEqual(bySeries(got), expected) {
+		t.Errorf("%v: got %v, want %v", ok, bySeries(got), expected)
+	}
+}
+
+// A zero before the first sample that is kept of a source, which was there before, is not taken for nothing.
+func TestKeptZeroBeforeTheFirst(t *testing.T) {
+	s := open(t, t.TempDir(), Options{KeepFrom: 2})
+	appendAll(t, s, counterAt(0, 1, "requests", "host", "b"))
+	appendAll(t, s, counterAt(1, 1, "requests", "host", "a"), counterAt(1, 1, "bytes", "host", "a"))
+	for i := range 60 {
+		appendAll(t, s, counterAt(float64(2+i), 1, "requests", "host", "a"), counterAt(float64(2+i), 1, "bytes", "host", "a"))
+	}
+	begun := counterAt(60, 7, "bytes", "host", "b")
+	begun.Start = at(25)
+	appendAll(t, s, counterAt(60, 1, "requests", "host", "b"), begun)
+	m := Moments{Names: []string{"requests", "bytes"}, Times: []time.Time{at(30)}, Recent: KeptRecent}
+	got, err := lastResults(t, s, m)
+	if expected := bySeries(asked(t, m, s.Instant)); err != nil || len(expected) != 3 || !reflect.DeepEqual(bySeries(got), expected) {
+		t.Errorf("%v: got %v, want %v", err, bySeries(got), expected)
+	}
+}
+
+// A source that grows makes no reader grow without end.
+func TestArenaOfGrowingParts(t *testing.T) {
+	var a arena[int]
+	for n := arenaChunk; n < 4*arenaChunk; n += 50 {
+		a.take(n)
+		a.take(10)
+		a.reset()
+	}
+	total := 0
+	for _, c := range a.chunks {
+		total += cap(c)
+	}
+	if total > 16*arenaChunk {
+		t.Errorf("%d were made", total)
 	}
 }
 

@@ -68,7 +68,10 @@ func (s *Store) Last(ctx context.Context, m Moments) (*Values, error) {
 		return nil, err
 	}
 	defer done()
-	budget := func() readBudget { return readBudget{ctx: ctx, left: s.options.MaxSamples * len(m.Times)} }
+	// Two readers may hold what a query for each of the times may, more of them no more than two.
+	budget := func(readers int) readBudget {
+		return readBudget{ctx: ctx, left: s.options.MaxSamples * len(m.Times) * min(readers, 2) / readers}
+	}
 	switch values, ok, err := s.books.keeper.last(&m, budget); {
 	case err != nil:
 		return nil, s.gate.sort(err)
@@ -83,7 +86,7 @@ func (s *Store) Last(ctx context.Context, m Moments) (*Values, error) {
 	shared := &sharedLabels{known: map[string]map[string]string{}}
 	for i := range halves {
 		halves[i] = lastReader{recent: m.Recent.Milliseconds(), names: map[string]string{}, types: map[string]string{}, shared: shared,
-			known: map[string]*lastLabels{}, before: &lastLabels{}, budget: budget()}
+			known: map[string]*lastLabels{}, before: &lastLabels{}, budget: budget(len(halves))}
 	}
 	for i, name := range m.Names {
 		halves[i%len(halves)].names[name] = name
