@@ -119,14 +119,13 @@ func (s *server) buildOf(ctx context.Context, from, to time.Time, by graph.Group
 	if err != nil {
 		return nil, nil, err
 	}
-	data.input.By, data.input.Own = by, true
+	data.input.By, data.input.Own, data.input.MaxEdges = by, true, s.MaxEdges
 	if all, ok := ctx.Value(held{}).(*[]*store.Values); ok {
 		*all = append(*all, data.values) // whose histograms the graph has
 	}
 	g := graph.FromSeries(data.input)
 	data.forgetSeries()
 	g.ErrorBound = max(g.ErrorBound, s.RelativeError)
-	g.Limit(s.MaxEdges)
 	return g, &data, nil
 }
 

@@ -61,22 +61,41 @@ func writeError(w http.ResponseWriter, status int, format string, args ...any) {
 }
 
 func writeJSON(w http.ResponseWriter, r *http.Request, answer any) {
-	body, err := json.Marshal(answer)
-	if err != nil {
+	body := jsonBody{w: w, gzip: acceptsGzip(r)}
+	if err := json.NewEncoder(&body).Encode(answer); err != nil && !body.begun {
 		writeError(w, http.StatusInternalServerError, "writing the answer: %s", err)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("Vary", "Accept-Encoding")
-	if len(body) < 1<<10 || !acceptsGzip(r) {
-		_, _ = w.Write(body) // who asked has gone
-		return
+	if body.z != nil {
+		_ = body.z.Close() // who asked may have gone
 	}
-	w.Header().Set("Content-Encoding", "gzip")
-	z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is valid
-	_, _ = z.Write(body)
-	_ = z.Close()
+}
+
+// jsonBody writes an answer as it comes out of the encoder, which has room for all of it already.
+type jsonBody struct {
+	w http.ResponseWriter
+	// gzip is whether who asked takes it.
+	gzip, begun bool
+	z           *gzip.Writer
+}
+
+// Write implements io.Writer.
+func (b *jsonBody) Write(p []byte) (int, error) {
+	if !b.begun {
+		b.begun = true
+		h := b.w.Header()
+		h.Set("Content-Type", "application/json")
+		h.Set("Cache-Control", "no-store")
+		h.Set("Vary", "Accept-Encoding")
+		if b.gzip && len(p) >= 1<<10 {
+			h.Set("Content-Encoding", "gzip")
+			b.z, _ = gzip.NewWriterLevel(b.w, gzip.BestSpeed) // the level is valid
+		}
+	}
+	if b.z != nil {
+		return b.z.Write(p)
+	}
+	return b.w.Write(p)
 }
 
 func acceptsGzip(r *http.Request) bool {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"outsight/internal/model"
@@ -63,8 +64,6 @@ type edgeChange struct {
 	transport, via string
 	opened, closed float64 // in total, not in the window
 	endpoints      []endpointChange
-	// alone is the side of an edge that has nothing but this.
-	alone *Side
 }
 
 // lasting are the places of what stays when nothing happens.
@@ -80,19 +79,60 @@ func (e *edgeChange) idle() bool {
 	return e.opened <= e.closed && (e.latency == nil || e.latency.Count == 0)
 }
 
-func build(from, to time.Time, covered float64, by Grouping, containers []containerChange, edges []edgeChange) *Graph {
+// edgeRoom has memory, all zero, for what edges are made of, of which a graph keeps none: two kilobytes each are not to be had anew for every
+// graph.
+type edgeRoom struct {
+	changes []edgeChange
+	// sides are of the changes, relations of those of the edges.
+	sides     []Side
+	relations []relation
+	byEnds    map[edgeEnds]*relation
+}
+
+// edgeRooms are those that are not used.
+var edgeRooms sync.Pool
+
+func newEdgeRoom(changes int) *edgeRoom {
+	r, _ := edgeRooms.Get().(*edgeRoom)
+	if r == nil {
+		r = &edgeRoom{byEnds: make(map[edgeEnds]*relation, changes)}
+	}
+	r.changes = slices.Grow(r.changes[:0], changes)[:changes]
+	r.sides = slices.Grow(r.sides[:0], changes)[:changes]
+	r.relations = slices.Grow(r.relations[:0], changes)
+	return r
+}
+
+func (r *edgeRoom) release() {
+	halves(len(r.changes), func(from, to int) {
+		clear(r.changes[from:to])
+		clear(r.sides[from:to])
+		clear(r.relations[min(from, len(r.relations)):min(to, len(r.relations))])
+	})
+	clear(r.byEnds)
+	edgeRooms.Put(r)
+}
+
+// relation is an edge that is being made.
+type relation struct {
+	Edge
+	client, server *Node
+}
+
+// build makes a graph with at most so many edges, 0 for all.
+func build(from, to time.Time, covered float64, by Grouping, containers []containerChange, room *edgeRoom, most int) *Graph {
+	edges := room.changes
 	containers = by.regroup(containers, edges)
-	b := builder{nodes: make(map[string]*Node, len(containers)), edges: make(map[edgeEnds]*Edge, len(edges)), outside: outsideIDs(edges),
-		served: map[string]*Side{}, called: map[string]*Side{}, seconds: covered}
+	b := builder{nodes: make(map[string]*Node, len(containers)), room: room, outside: outsideIDs(edges), seconds: covered}
 	for i := range containers {
 		b.addContainer(&containers[i])
 	}
 	g := &Graph{From: from, To: to, CoveredSeconds: covered, ErrorBound: model.RelativeError,
 		Nodes: []*Node{}, Edges: []*Edge{}, CountedShare: map[string]float64{}}
 	halves(len(edges), func(from, to int) {
-		for i := range edges[from:to] {
-			if e := &edges[from+i]; e.side != model.RoleUnknown && !e.idle() {
-				e.alone = (*Side)(nil).add(e)
+		for i := from; i < to; i++ {
+			if e := &edges[i]; e.side != model.RoleUnknown && !e.idle() {
+				room.sides[i].add(e)
 			}
 		}
 	})
@@ -105,7 +145,7 @@ func build(from, to time.Time, covered float64, by Grouping, containers []contai
 		case e.side == model.RoleUnknown:
 			g.Unplaced = g.Unplaced.add(e)
 		default:
-			b.addEdge(e)
+			b.addEdge(e, &room.sides[i])
 			counted[e.client.host] += e.received()
 		}
 		received[e.client.host] += e.received() + e.of(UnseenBytes)
@@ -116,15 +156,11 @@ func build(from, to time.Time, covered float64, by Grouping, containers []contai
 		}
 	}
 	g.Unplaced = g.Unplaced.finish(covered)
-	g.Edges = append(g.Edges, b.inOrder...)
-	halves(len(g.Edges), func(from, to int) {
-		for _, e := range g.Edges[from:to] {
-			e.finish(covered)
-		}
-	})
-	b.addSides(g.Edges)
+	b.addSides()
 	unmatched, unmatchedBytes, bytes := 0, 0.0, 0.0
-	for _, e := range g.Edges {
+	for i := range room.relations {
+		e := &room.relations[i].Edge
+		g.Edges = append(g.Edges, e)
 		bytes += e.bytes()
 		if e.confidence == model.NotFound {
 			unmatched++
@@ -134,21 +170,32 @@ func build(from, to time.Time, covered float64, by Grouping, containers []contai
 	g.UnmatchedShare = float64(unmatched) / float64(max(len(g.Edges), 1))
 	g.UnmatchedBytesShare = unmatchedBytes / max(bytes, 1)
 	for _, n := range b.nodes {
-		n.Served, n.Called = b.served[n.ID].finish(covered), b.called[n.ID].finish(covered)
-		finishAddresses(n)
 		g.Nodes = append(g.Nodes, n)
 	}
+	halves(len(g.Nodes), func(from, to int) {
+		for _, n := range g.Nodes[from:to] {
+			n.Served, n.Called = n.Served.finish(covered), n.Called.finish(covered)
+			finishAddresses(n)
+		}
+	})
+	if most > 0 && len(g.Edges) > most {
+		g.leave(most)
+	}
+	halves(len(g.Edges), func(from, to int) {
+		for i := from; i < to; i++ {
+			g.Edges[i] = g.Edges[i].own()
+			g.Edges[i].finish(covered)
+		}
+	})
 	g.sort()
 	return g
 }
 
 type builder struct {
-	nodes          map[string]*Node
-	edges          map[edgeEnds]*Edge
-	inOrder        []*Edge           // in which they were met
-	outside        map[string]string // an outside end's id -> its node's ID, for servers
-	served, called map[string]*Side
-	seconds        float64
+	nodes   map[string]*Node
+	room    *edgeRoom
+	outside map[string]string // an outside end's id -> its node's ID, for servers
+	seconds float64
 }
 
 // edgeEnds is what there is one edge of.
@@ -168,16 +215,16 @@ func (b *builder) addContainer(c *containerChange) {
 	b.nodes[n.ID] = &n
 }
 
-func (b *builder) addEdge(e *edgeChange) {
+// addEdge adds a change, whose side it is.
+func (b *builder) addEdge(e *edgeChange, counted *Side) {
 	client, server := b.node(&e.client, false), b.node(&e.server, true)
 	key := edgeEnds{client, server, e.transport}
-	edge := b.edges[key]
+	edge := b.room.byEnds[key]
 	if edge == nil {
-		edge = &Edge{ID: client.ID + ">" + server.ID, Client: client.ID, Server: server.ID, Transport: e.transport, Paired: true, confidence: model.Exact}
-		if e.transport != model.TCP.String() {
-			edge.ID += "/" + e.transport
-		}
-		b.edges[key], b.inOrder = edge, append(b.inOrder, edge)
+		b.room.relations = append(b.room.relations, relation{client: client, server: server,
+			Edge: Edge{Client: client.ID, Server: server.ID, Transport: e.transport, Paired: true, confidence: model.Exact}})
+		edge = &b.room.relations[len(b.room.relations)-1]
+		b.room.byEnds[key] = edge
 	}
 	if e.service != "" && !slices.Contains(edge.Services, e.service) {
 		edge.Services = append(edge.Services, e.service)
@@ -191,7 +238,6 @@ func (b *builder) addEdge(e *edgeChange) {
 		confidence = float64(model.ByAddress)
 	}
 	edge.confidence = min(edge.confidence, model.Confidence(confidence))
-	edge.Confidence = edge.confidence.String()
 	if e.via != "" {
 		edge.Via = e.via
 	}
@@ -200,7 +246,7 @@ func (b *builder) addEdge(e *edgeChange) {
 		side = &edge.ServerSide
 	}
 	if *side == nil {
-		*side = e.alone
+		*side = counted
 	} else {
 		(*side).add(e)
 	}
@@ -244,7 +290,19 @@ func (e *Edge) ends() (served, called *Side) {
 	return cmp.Or(e.ServerSide, e.ClientSide), cmp.Or(e.ClientSide, e.ServerSide)
 }
 
+// own is e with memory of its own.
+func (e *Edge) own() *Edge {
+	edge := *e
+	edge.ClientSide, edge.ServerSide = e.ClientSide.own(), e.ServerSide.own()
+	return &edge
+}
+
 func (e *Edge) finish(seconds float64) {
+	e.ID = e.Client + ">" + e.Server
+	if e.Transport != model.TCP.String() {
+		e.ID += "/" + e.Transport
+	}
+	e.Confidence = e.confidence.String()
 	slices.Sort(e.Services)
 	if e.Services == nil {
 		e.Services = []string{}
@@ -261,16 +319,19 @@ func (e *Edge) finish(seconds float64) {
 }
 
 // addSides adds up the edges of each node.
-func (b *builder) addSides(edges []*Edge) {
+func (b *builder) addSides() {
+	relations := b.room.relations
 	both(func() {
-		for _, e := range edges {
-			served, _ := e.ends()
-			b.served[e.Server] = b.served[e.Server].merge(served)
+		for i := range relations {
+			r := &relations[i]
+			served, _ := r.ends()
+			r.server.Served = r.server.Served.merge(served)
 		}
 	}, func() {
-		for _, e := range edges {
-			_, called := e.ends()
-			b.called[e.Client] = b.called[e.Client].merge(called)
+		for i := range relations {
+			r := &relations[i]
+			_, called := r.ends()
+			r.client.Called = r.client.Called.merge(called)
 		}
 	})
 }

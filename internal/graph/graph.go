@@ -261,7 +261,14 @@ func (s Seconds) MarshalJSON() ([]byte, error) {
 	if math.IsInf(float64(s), 1) {
 		return []byte(`"+Inf"`), nil
 	}
-	return json.Marshal(float64(s))
+	if math.IsNaN(float64(s)) || math.IsInf(float64(s), -1) {
+		return json.Marshal(float64(s)) // which is an error
+	}
+	format := byte('f')
+	if abs := math.Abs(float64(s)); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
+		format = 'e'
+	}
+	return strconv.AppendFloat(make([]byte, 0, 24), float64(s), format, -1, 64), nil
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.

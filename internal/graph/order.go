@@ -48,20 +48,46 @@ func (g *Graph) Limit(n int) {
 	if len(g.Edges) <= n {
 		return
 	}
-	slices.SortFunc(g.Edges, func(x, y *Edge) int {
-		if c := cmp.Compare(y.bytes(), x.bytes()); c != 0 {
-			return c
-		}
-		return cmp.Compare(x.ID, y.ID)
-	})
-	g.OmittedEdges += len(g.Edges) - n
-	g.Edges = g.Edges[:n]
+	g.leave(n)
+	g.sort()
+}
+
+// leave is Limit, with the most bytes first.
+func (g *Graph) leave(n int) {
+	before := len(g.Edges)
+	g.Edges = mostBytes(g.Edges, n)
+	g.OmittedEdges += before - len(g.Edges)
 	used := map[string]bool{}
 	for _, e := range g.Edges {
 		used[e.Client], used[e.Server] = true, true
 	}
 	g.Nodes = slices.DeleteFunc(g.Nodes, func(n *Node) bool { return n.Kind == KindOutside && !used[n.ID] })
-	g.sort()
+}
+
+// mostBytes are the n edges with the most bytes, these first. Of many edges few are put in order: what has less than the last of n others is
+// left out at once.
+func mostBytes(edges []*Edge, n int) []*Edge {
+	best := make([]*Edge, 0, 2*n)
+	var last *Edge
+	for _, e := range edges {
+		if n == 0 || last != nil && byBytes(last, e) < 0 {
+			continue
+		}
+		if best = append(best, e); len(best) == 2*n {
+			slices.SortFunc(best, byBytes)
+			best, last = best[:n], best[n-1]
+		}
+	}
+	slices.SortFunc(best, byBytes)
+	return slices.Clone(best[:min(n, len(best))])
+}
+
+// byBytes puts the edge with the most bytes first.
+func byBytes(x, y *Edge) int {
+	if c := cmp.Compare(y.bytes(), x.bytes()); c != 0 {
+		return c
+	}
+	return cmp.Or(cmp.Compare(x.Client, y.Client), cmp.Compare(x.Server, y.Server), cmp.Compare(x.Transport, y.Transport))
 }
 
 func (e *Edge) bytes() float64 { return e.Best().RequestBytes + e.Best().ResponseBytes }

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"cmp"
+	"hash/maphash"
 	"math"
 	"reflect"
 	"slices"
@@ -25,6 +26,8 @@ type Input struct {
 	By Grouping
 	// Own is whether the graph may change the histograms of Series and keep them, instead of copies.
 	Own bool
+	// MaxEdges is how many edges the graph has at most, as after Limit, which takes longer; 0 for all.
+	MaxEdges int
 }
 
 // FieldResult is one series of a Field.
@@ -44,44 +47,38 @@ func FromSeries(in Input) *Graph {
 	for _, th := range t.containers {
 		containers = append(containers, t.container(th))
 	}
-	endpoints := map[string][]endpointChange{}
 	for _, th := range t.endpoints {
-		key := identityKey(th.labels, edgeIdentity)
-		endpoints[key] = append(endpoints[key], t.endpoint(th))
+		if edge := t.edgeOf(th); edge != nil {
+			edge.endpoints = append(edge.endpoints, t.endpoint(th))
+		}
 	}
-	room, _ := edgeRoom.Get().(*[]edgeChange)
-	if room == nil {
-		room = new([]edgeChange)
-	}
-	*room = slices.Grow((*room)[:0], len(t.edges))[:len(t.edges)]
-	edges := *room
-	halves(len(edges), func(from, to int) {
+	room := newEdgeRoom(len(t.edges))
+	halves(len(t.edges), func(from, to int) {
 		for i, th := range t.edges[from:to] {
-			e := &edges[from+i]
-			t.edge(e, th)
-			e.endpoints = endpoints[th.key]
+			t.edge(&room.changes[from+i], th)
 		}
 	})
-	g := build(in.From, in.To, covered, in.By, containers, edges)
-	halves(len(edges), func(from, to int) { clear(edges[from:to]) })
-	edgeRoom.Put(room)
+	g := build(in.From, in.To, covered, in.By, containers, room, in.MaxEdges)
+	room.release()
 	t.release()
 	return g
 }
 
-// edgeRoom has memory, all zero, for edges, of which a graph keeps none: 900 bytes each are not to be had anew for every graph.
-var edgeRoom sync.Pool
-
 // thing is all series of one container or of one side of an edge, whatever names it had.
 type thing struct {
-	kind   Field
-	key    string // the values of the labels that tell it apart
-	host   string
-	labels map[string]string // the newest
-	told   int               // how many of toldLate it has
-	series [][]model.Point   // by the place of their Field
-	first  time.Time
-	last   time.Time
+	kind Field
+	// identity are some of its labels: all have the same values of those that tell it apart, of which hash is made.
+	identity map[string]string
+	hash     uint64
+	// twin is another thing with this hash.
+	twin      *thing
+	host      string
+	labels    map[string]string // the newest
+	told      int               // how many of toldLate it has
+	series    [][]model.Point   // by the place of their Field
+	first     time.Time
+	last      time.Time
+	endpoints []endpointChange // of an edge
 }
 
 // things are in the order in which they were met, so that sums of them are the same each time.
@@ -90,29 +87,35 @@ type things struct {
 	hostFirst                    map[string]time.Time
 	to                           time.Time
 	own                          bool
-	// room is what they are in.
-	room []*thingRoom
+	// found are the finders that they are in; the first ones find all of them.
+	found [2]*finders
 }
 
-// thingRoom has memory for things of one kind, of which a graph keeps none.
-type thingRoom struct {
-	kind   Field
-	used   int
-	things []thing
-	series [][]model.Point
+// edgeOf is the edge that an endpoint is of, nil where there is none.
+func (t *things) edgeOf(endpoint *thing) *thing {
+	edges := &t.found[0][ofEdge>>kindShift]
+	return edges.known(endpoint.labels, hashOf(endpoint.labels, edges.identity))
 }
-
-// thingRooms are those that are not used, by kind.
-var thingRooms [kinds]sync.Pool
 
 // release lets go of the things.
 func (t *things) release() {
-	for _, room := range t.room {
-		clear(room.things)
-		clear(room.series)
-		room.used = 0
-		thingRooms[room.kind>>kindShift].Put(room)
+	for _, all := range t.found {
+		if all != nil {
+			for i := range all {
+				all[i].reset()
+			}
+			findersRoom.Put(all)
+		}
 	}
+}
+
+// findersRoom has finders that are not used, with their memory.
+var findersRoom sync.Pool
+
+// thingRoom has memory for things of one kind, of which a graph keeps none.
+type thingRoom struct {
+	things []thing
+	series [][]model.Point
 }
 
 // The labels that tell two things apart.
@@ -122,34 +125,38 @@ var (
 	endpointIdentity  = slices.Concat(edgeIdentity, []string{"protocol", "endpoint", "status"})
 )
 
+var identitySeed = maphash.MakeSeed()
+
+// hashOf is that of the values of labels.
+func hashOf(labels map[string]string, identity []string) uint64 {
+	var h maphash.Hash
+	h.SetSeed(identitySeed)
+	for _, name := range identity {
+		h.WriteString(labels[name])
+		h.WriteByte(0)
+	}
+	return h.Sum64()
+}
+
 // toldLate are labels that a series may gain.
 var toldLate = []string{"pod", "workload", "client_pod", "client_workload", "server_pod", "server_workload", "service_name"}
 
-func identityKey(labels map[string]string, identity []string) string {
-	var key strings.Builder
-	key.Grow(256)
-	for _, name := range identity {
-		key.WriteString(labels[name])
-		key.WriteByte(0)
-	}
-	return key.String()
-}
-
 func gather(in Input) things {
-	var first, second finders
+	t := things{hostFirst: map[string]time.Time{}, to: in.To, own: in.Own}
 	halves(len(in.Series), func(from, to int) {
 		part := findersOf(in.Series[from:to])
 		if from == 0 {
-			first = part
+			t.found[0] = part
 		} else {
-			second = part
+			t.found[1] = part
 		}
 	})
-	t := things{hostFirst: map[string]time.Time{}, to: in.To, own: in.Own}
 	for i, all := range []*[]*thing{&t.containers, &t.edges, &t.endpoints} {
-		first[i].take(second[i].all)
-		t.room = slices.Concat(t.room, first[i].room, second[i].room)
-		*all = first[i].all
+		first := &t.found[0][i]
+		if second := t.found[1]; second != nil {
+			first.take(second[i].all)
+		}
+		*all = first.all
 		for _, th := range *all {
 			if known, ok := t.hostFirst[th.host]; !ok || th.first.Before(known) {
 				t.hostFirst[th.host] = th.first
@@ -162,15 +169,24 @@ func gather(in Input) things {
 // finders are those of each kind of thing.
 type finders [kinds]finder
 
-func findersOf(series []FieldResult) finders {
-	all := finders{
-		{kind: ofContainer, identity: containerIdentity, fields: Info.place() + 1},
-		{kind: ofEdge, identity: edgeIdentity, fields: Confidence.place() + 1},
-		{kind: ofEndpoint, identity: endpointIdentity, fields: EndpointLatency.place() + 1},
+func newFinders() *finders {
+	all := &finders{
+		{identity: containerIdentity, fields: Info.place() + 1},
+		{identity: edgeIdentity, fields: Confidence.place() + 1},
+		{identity: endpointIdentity, fields: EndpointLatency.place() + 1},
 	}
 	for i := range all {
-		many := len(series) / (2 * all[i].fields)
-		all[i].byKey, all[i].same, all[i].before = make(map[string]*thing, many), make(map[uintptr]*sameLabels, many), &sameLabels{}
+		all[i].kind = Field(i) << kindShift
+		all[i].byHash, all[i].same = map[uint64]*thing{}, map[uintptr]int32{}
+		all[i].reset()
+	}
+	return all
+}
+
+func findersOf(series []FieldResult) *finders {
+	all, _ := findersRoom.Get().(*finders)
+	if all == nil {
+		all = newFinders()
 	}
 	for _, r := range series {
 		if slices.ContainsFunc(r.Points, noNumber) {
@@ -187,17 +203,20 @@ func noNumber(p model.Point) bool { return math.IsNaN(p.Value) || math.IsInf(p.V
 
 // finder finds the thing that a series is one of.
 type finder struct {
-	all      []*thing
-	byKey    map[string]*thing
 	kind     Field
 	identity []string
 	// fields that a thing may have.
 	fields int
-	// room is what the things are in.
-	room []*thingRoom
-	same map[uintptr]*sameLabels
-	// before are the labels of the series before.
-	before *sameLabels
+	all    []*thing
+	byHash map[uint64]*thing
+	// rooms are what the things are in, of which used have been given away.
+	rooms []*thingRoom
+	used  int
+	// same are places in labels, by the address of a series' labels.
+	same   map[uintptr]int32
+	labels []sameLabels
+	// before is the place of the labels of the series before.
+	before int32
 }
 
 // sameLabels are labels that series share, where a store lets them, and the thing that they are of: to read what is in them takes longer
@@ -205,8 +224,8 @@ type finder struct {
 type sameLabels struct {
 	address uintptr
 	thing   *thing
-	// next are those of the series that came after one with these, which they mostly do again.
-	next *sameLabels
+	// next is the place of those of the series that came after one with these, which they mostly do again.
+	next int32
 }
 
 // addressOf tells labels apart without a look into them.
@@ -215,27 +234,49 @@ func addressOf(labels map[string]string) uintptr { return reflect.ValueOf(labels
 // find finds the thing that has the labels of r, and the address of these.
 func (f *finder) find(r *FieldResult) (*thing, uintptr) {
 	address := addressOf(r.Labels)
-	if f.before.thing != nil && f.before.address == address {
-		return f.before.thing, address
+	before := &f.labels[f.before]
+	if before.thing != nil && before.address == address {
+		return before.thing, address
 	}
-	same := f.before.next
-	if same == nil || same.address != address {
-		same = f.same[address]
-	}
-	if same == nil {
-		key := identityKey(r.Labels, f.identity)
-		th := f.byKey[key]
-		if th == nil {
-			th = f.thing()
-			*th = thing{kind: f.kind, key: key, host: r.Labels["host"], series: th.series, first: r.Points[0].Time}
-			f.byKey[key] = th
-			f.all = append(f.all, th)
+	at := before.next
+	if f.labels[at].address != address || at == 0 {
+		var known bool
+		if at, known = f.same[address]; !known {
+			at = int32(len(f.labels))
+			f.same[address] = at
+			f.labels = append(f.labels, sameLabels{address: address, thing: f.of(r)})
 		}
-		same = &sameLabels{address: address, thing: th}
-		f.same[address] = same
 	}
-	f.before.next, f.before = same, same
-	return same.thing, address
+	f.labels[f.before].next, f.before = at, at
+	return f.labels[at].thing, address
+}
+
+// of is the thing with the identity of r, which may be new.
+func (f *finder) of(r *FieldResult) *thing {
+	hash := hashOf(r.Labels, f.identity)
+	th := f.known(r.Labels, hash)
+	if th == nil {
+		th = f.thing()
+		*th = thing{kind: f.kind, identity: r.Labels, hash: hash, host: r.Labels["host"], series: th.series, first: r.Points[0].Time}
+		f.insert(th)
+	}
+	return th
+}
+
+func (f *finder) insert(th *thing) {
+	th.twin, f.byHash[th.hash] = f.byHash[th.hash], th
+	f.all = append(f.all, th)
+}
+
+// known is the thing with the identity of labels, whose hash it is; nil where there is none.
+func (f *finder) known(labels map[string]string, hash uint64) *thing {
+	th := f.byHash[hash]
+	for ; th != nil; th = th.twin {
+		if !slices.ContainsFunc(f.identity, func(name string) bool { return labels[name] != th.identity[name] }) {
+			break
+		}
+	}
+	return th
 }
 
 // roomThings is how many things a thingRoom has.
@@ -243,18 +284,28 @@ const roomThings = 256
 
 // thing is a new one with room for its series.
 func (f *finder) thing() *thing {
-	if n := len(f.room); n == 0 || f.room[n-1].used == roomThings {
-		room, _ := thingRooms[f.kind>>kindShift].Get().(*thingRoom)
-		if room == nil {
-			room = &thingRoom{kind: f.kind, things: make([]thing, roomThings), series: make([][]model.Point, roomThings*f.fields)}
-		}
-		f.room = append(f.room, room)
+	if f.used == len(f.rooms)*roomThings {
+		f.rooms = append(f.rooms, &thingRoom{make([]thing, roomThings), make([][]model.Point, roomThings*f.fields)})
 	}
-	room := f.room[len(f.room)-1]
-	th, from := &room.things[room.used], room.used*f.fields
-	room.used++
-	th.series = room.series[from : from+f.fields : from+f.fields]
+	room, i := f.rooms[f.used/roomThings], f.used%roomThings
+	f.used++
+	th := &room.things[i]
+	th.series = room.series[i*f.fields : (i+1)*f.fields : (i+1)*f.fields]
 	return th
+}
+
+// reset makes f as it was when it had found nothing.
+func (f *finder) reset() {
+	for i := 0; i < f.used; i += roomThings {
+		clear(f.rooms[i/roomThings].things)
+		clear(f.rooms[i/roomThings].series)
+	}
+	clear(f.all)
+	clear(f.labels)
+	clear(f.byHash)
+	clear(f.same)
+	f.all, f.used, f.before = f.all[:0], 0, 0
+	f.labels = append(f.labels[:0], sameLabels{}) // those before the first
 }
 
 func (f *finder) add(r *FieldResult) {
@@ -285,9 +336,9 @@ func (th *thing) name(labels map[string]string, last time.Time) {
 // take adds things that were found in later series.
 func (f *finder) take(later []*thing) {
 	for _, th := range later {
-		known := f.byKey[th.key]
+		known := f.known(th.identity, th.hash)
 		if known == nil {
-			f.all = append(f.all, th)
+			f.insert(th)
 			continue
 		}
 		if th.first.Before(known.first) {
@@ -469,6 +520,7 @@ func (t *things) container(th *thing) containerChange {
 func (t *things) edge(e *edgeChange, th *thing) {
 	l := th.labels
 	t.change(&e.change, th)
+	e.endpoints = th.endpoints
 	e.side, e.service, e.transport, e.via = model.RoleClient, l["service"], cmp.Or(l["transport"], "tcp"), l["via"]
 	e.client = end{host: l["host"], id: l["client_id"], name: l["client"], process: l["client_process"], kube: kubeEnd(l, "client_")}
 	e.server = end{host: l["host"], id: l["server_id"], name: l["server"], process: l["server_process"], kube: kubeEnd(l, "server_")}

@@ -268,3 +268,91 @@ func TestRestartedHistogram(t *testing.T) {
 		t.Errorf("from zero it gained %v, want 50", got)
 	}
 }
+
+// The graph with at most so many edges is that of all, limited, and what is made of the memory of earlier graphs is no part of them.
+func TestMostEdges(t *testing.T) {
+	series := func(seed uint64) (all []FieldResult) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		for i := range 3000 {
+			// Some edges have two services, some are seen from both ends, some lead outside, and many carry as much as others.
+			client, server := fmt.Sprintf("c%012d", random.IntN(50)), fmt.Sprintf("c%012d", random.IntN(50))
+			if random.IntN(10) == 0 {
+				server = fmt.Sprint("203.0.113.", random.IntN(200))
+			}
+			labels := map[string]string{"host": "vm", "side": []string{"client", "server"}[random.IntN(2)], "client_id": client, "server_id": server,
+				"service": fmt.Sprint("10.0.0.2:", 80+random.IntN(2)), "transport": []string{"tcp", "udp"}[random.IntN(2)]}
+			all = append(all, FieldResult{RequestBytes, model.QueryResult{Labels: labels, Points: points(0, float64(random.IntN(20)))}},
+				FieldResult{Latency, model.QueryResult{Labels: labels, Points: histograms(latency(1, time.Millisecond), latency(uint64(2+i%3), time.Duration(1+i%7)*time.Millisecond))}})
+		}
+		return all
+	}
+	of := func(seed uint64, most int) *Graph {
+		return FromSeries(Input{From: start, To: start.Add(10 * time.Second), Series: series(seed), MaxEdges: most})
+	}
+	text := func(g *Graph) string {
+		b, err := json.Marshal(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	for seed := range uint64(5) {
+		all := of(seed, 0)
+		edges, whole := len(all.Edges), text(all)
+		for _, most := range []int{1, 30, edges - 1, edges, edges + 1} {
+			limited := of(seed, most)
+			if len(limited.Edges) != min(most, edges) || limited.OmittedEdges != edges-len(limited.Edges) {
+				t.Fatalf("%d of %d edges, %d left out, want %d", len(limited.Edges), edges, limited.OmittedEdges, most)
+			}
+			want := of(seed, 0)
+			want.Limit(most)
+			if text(limited) != text(want) {
+				t.Errorf("seed %d: with at most %d edges it is not what is left of %d", seed, most, edges)
+			}
+		}
+		if text(all) != whole {
+			t.Errorf("seed %d: a graph is another after others were made", seed)
+		}
+	}
+}
+
+func TestMostBytes(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var edges []*Edge
+	for i := range 500 {
+		edges = append(edges, &Edge{Client: fmt.Sprint(random.IntN(9)), Server: fmt.Sprint(i), ClientSide: &Side{RequestBytes: float64(random.IntN(30))}})
+	}
+	sorted := slices.SortedFunc(slices.Values(edges), byBytes)
+	for _, order := range []func(){
+		func() {},
+		func() { slices.SortFunc(edges, byBytes) },
+		func() { slices.Reverse(edges) },
+	} {
+		order()
+		for _, n := range []int{0, 1, 2, 7, 249, 250, 251, 499, 500, 501} {
+			if best := mostBytes(edges, n); !slices.Equal(best, sorted[:min(n, 500)]) {
+				t.Errorf("the %d with the most bytes are others", n)
+			}
+		}
+	}
+}
+
+// Two things may have one hash.
+func TestTwins(t *testing.T) {
+	f := &newFinders()[ofContainer>>kindShift]
+	for _, id := range []string{"a", "b", "c"} {
+		f.insert(&thing{identity: map[string]string{"host": "vm", "id": id, "name": "of " + id}, hash: 1})
+	}
+	for _, id := range []string{"a", "b", "c"} {
+		if th := f.known(map[string]string{"host": "vm", "id": id}, 1); th == nil || th.identity["id"] != id {
+			t.Errorf("%s is %v", id, th)
+		}
+	}
+	if th := f.known(map[string]string{"host": "vm", "id": "d"}, 1); th != nil {
+		t.Errorf("d is %v", th)
+	}
+	f.reset()
+	if th := f.known(map[string]string{"host": "vm", "id": "a"}, 1); th != nil {
+		t.Errorf("%v is known after all were forgotten", th)
+	}
+}

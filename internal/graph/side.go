@@ -68,6 +68,15 @@ func (s *Side) leastRTT(other *Seconds) {
 	}
 }
 
+// own is s with memory of its own, but for that of its histograms.
+func (s *Side) own() *Side {
+	if s == nil {
+		return nil
+	}
+	side := *s
+	return &side
+}
+
 func (s *Side) merge(o *Side) *Side {
 	if s == nil {
 		s = &Side{}

@@ -14,7 +14,7 @@ func FromSnapshots(prev, cur *model.Snapshot) *Graph { return GroupSnapshots(pre
 // GroupSnapshots is FromSnapshots with nodes of another kind.
 func GroupSnapshots(prev, cur *model.Snapshot, by Grouping) *Graph {
 	if cur == nil {
-		return build(time.Time{}, time.Time{}, 0, by, nil, nil)
+		return build(time.Time{}, time.Time{}, 0, by, nil, newEdgeRoom(0), 0)
 	}
 	from, seconds := cur.Time, 0.0
 	before := map[string]*model.ContainerSample{}
@@ -46,14 +46,15 @@ func GroupSnapshots(prev, cur *model.Snapshot, by Grouping) *Graph {
 		c := &cur.Containers[i]
 		containers = append(containers, containerSince(cur.Host.Name, before[c.Container.ID], c, seconds))
 	}
-	edges := make([]edgeChange, len(cur.Edges))
-	halves(len(edges), func(from, to int) {
-		var room model.Histogram
+	room := newEdgeRoom(len(cur.Edges))
+	defer room.release()
+	halves(len(cur.Edges), func(from, to int) {
+		var scratch model.Histogram
 		for i := from; i < to; i++ {
-			edges[i].since(cur.Host.Name, edgeBefore(i), &cur.Edges[i], seconds, &room)
+			room.changes[i].since(cur.Host.Name, edgeBefore(i), &cur.Edges[i], seconds, &scratch)
 		}
 	})
-	return build(from, cur.Time, seconds, by, containers, edges)
+	return build(from, cur.Time, seconds, by, containers, room, 0)
 }
 
 type snapshotEdgeKey struct {
