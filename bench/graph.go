@@ -196,14 +196,14 @@ func measureMapRequests(ctx context.Context, size mapSize) ([]row, error) {
 	defer remove()
 	to := middle.Add(mapWindow)
 	h := api.New(st, api.Options{Now: func() time.Time { return to }, Timeout: 10 * time.Minute})
-	ask := func(from, to time.Time, requests int, pause time.Duration) (seconds []float64, err error) {
+	ask := func(what string, from, to time.Time, requests int, pause time.Duration) (seconds []float64, err error) {
 		for range requests {
 			var w unread
 			at := time.Now()
-			h.ServeHTTP(&w, httptest.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("/api/outsight/graph?from=%d&to=%d", from.Unix(), to.Unix()), nil))
+			h.ServeHTTP(&w, httptest.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("/api/outsight/%s?from=%d&to=%d", what, from.Unix(), to.Unix()), nil))
 			seconds = append(seconds, time.Since(at).Seconds())
-			if w.status > http.StatusOK || !strings.Contains(w.begin, `"nodes":[{`) {
-				return nil, fmt.Errorf("asking for the map: %d %.200s", w.status, w.begin)
+			if w.status > http.StatusOK || !strings.Contains(w.begin, found[what]) {
+				return nil, fmt.Errorf("asking for the %s: %d %.200s", what, w.status, w.begin)
 			}
 			time.Sleep(pause - time.Since(at))
 		}
@@ -212,7 +212,11 @@ func measureMapRequests(ctx context.Context, size mapSize) ([]row, error) {
 	if _, ok := st.Kept(middle, 0); !ok {
 		return nil, errors.New("asking for the map: the middle is not kept")
 	}
-	kept, err := ask(middle, to, 15, pagePause)
+	kept, err := ask("graph", middle, to, 15, pagePause)
+	if err != nil {
+		return nil, err
+	}
+	path, err := ask("path", middle, to, 15, pagePause)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +224,7 @@ func measureMapRequests(ctx context.Context, size mapSize) ([]row, error) {
 	if moment, ok := st.Kept(first, mapWindow); ok {
 		return nil, fmt.Errorf("asking for the map: %v is kept, near %v", moment, first)
 	}
-	read, err := ask(first, middle, 3, 0)
+	read, err := ask("graph", first, middle, 3, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -230,8 +234,13 @@ func measureMapRequests(ctx context.Context, size mapSize) ([]row, error) {
 			detail: fmt.Sprintf("%s series, %s; median of %d, %d cores; the slowest, while memory is collected, %.2f s; before the server's measurements",
 				grouped(st.Stats().Live), detail, len(seconds), runtime.GOMAXPROCS(0), slices.Max(seconds))}
 	}
-	return []row{of("of moments of the last hour", "out of what is kept, once in 2 s", kept), of("of older ones", "out of the store's chunks, one after the other", read)}, nil
+	return []row{of("of moments of the last hour", "out of what is kept, once in 2 s", kept),
+		of("for what limits it and its critical path", "of all edges, out of what is kept, once in 2 s", path),
+		of("of older ones", "out of the store's chunks, one after the other", read)}, nil
 }
+
+// found is in the beginning of an answer that has something.
+var found = map[string]string{"graph": `"nodes":[{`, "path": `"entries":[{"node":`}
 
 // pagePause is how often the live page asks.
 const pagePause = 2 * time.Second

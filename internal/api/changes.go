@@ -41,11 +41,11 @@ func (s *server) changes(ctx context.Context, r *http.Request) (any, error) {
 			return nil, badRequest("ago=%s: the two windows of %s would overlap", text, to.Sub(from))
 		}
 	}
-	after, data, err := s.build(ctx, from, to, by)
+	after, data, err := s.build(ctx, from, to, by, allEdges)
 	if err != nil {
 		return nil, err
 	}
-	before, beforeData, err := s.build(ctx, from.Add(-ago), to.Add(-ago), by)
+	before, beforeData, err := s.build(ctx, from.Add(-ago), to.Add(-ago), by, allEdges)
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func (s *server) containers(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, data, err := s.build(ctx, from, to, graph.ByContainer)
+	g, data, err := s.build(ctx, from, to, graph.ByContainer, s.MaxEdges)
 	if err != nil {
 		return nil, err
 	}

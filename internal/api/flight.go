@@ -155,7 +155,7 @@ func (s *server) flight(ctx context.Context, r *http.Request) (any, error) {
 		if now := s.Now(); end.After(now) {
 			end = now
 		}
-		g, _, err := s.buildOf(ctx, from.Add(-time.Minute), end, graph.ByContainer)
+		g, _, err := s.buildOf(ctx, from.Add(-time.Minute), end, graph.ByContainer, allEdges)
 		if err != nil {
 			return nil, fmt.Errorf("reading the edges: %w", err)
 		}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"outsight/internal/graph"
-	"outsight/internal/store"
 )
 
 // graphAnswer is the service map of a window, with what the page needs to chart each number.
@@ -37,7 +36,7 @@ type numbers struct {
 }
 
 func (s *server) graph(ctx context.Context, r *http.Request) (any, error) {
-	g, data, err := s.grouped(ctx, r)
+	g, data, err := s.grouped(ctx, r, s.MaxEdges)
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +58,8 @@ func (s *server) graph(ctx context.Context, r *http.Request) (any, error) {
 }
 
 // grouped is the map that a request asks for: a window, what a node is (by=container, pod, process,
-// workload, namespace or host) and the least share of all bytes that an edge is shown with (share=0 to 1).
-func (s *server) grouped(ctx context.Context, r *http.Request) (*graph.Graph, *windowData, error) {
+// workload, namespace or host) and the least share of all bytes that an edge is shown with (share=0 to 1). It has at most so many edges.
+func (s *server) grouped(ctx context.Context, r *http.Request, edges int) (*graph.Graph, *windowData, error) {
 	from, to, err := s.window(r)
 	if err != nil {
 		return nil, nil, err
@@ -75,7 +74,7 @@ func (s *server) grouped(ctx context.Context, r *http.Request) (*graph.Graph, *w
 			return nil, nil, badRequest("share=%q, want a number from 0 to 1", text)
 		}
 	}
-	g, data, err := s.build(ctx, from, to, by)
+	g, data, err := s.build(ctx, from, to, by, edges)
 	if err == nil {
 		g.HideBelow(share)
 	}
@@ -95,21 +94,24 @@ type heatAnswer struct {
 }
 
 func (s *server) heatMap(ctx context.Context, r *http.Request) (any, error) {
-	g, data, err := s.grouped(ctx, r)
+	g, data, err := s.grouped(ctx, r, allEdges)
 	if err != nil {
 		return nil, err
 	}
 	return heatAnswer{g.From, g.To, g.CoveredSeconds, g.HeatMap(maxHeatNodes), data.completeness(g)}, nil
 }
 
-// build is the graph of a window, or of one near it that the store has at hand.
-func (s *server) build(ctx context.Context, from, to time.Time, by graph.Grouping) (*graph.Graph, *windowData, error) {
+// allEdges is for graphs that are no answer themselves, but what one is computed from.
+const allEdges = 0
+
+// build is the graph of a window, or of one near it that the store has at hand, with at most so many edges.
+func (s *server) build(ctx context.Context, from, to time.Time, by graph.Grouping, edges int) (*graph.Graph, *windowData, error) {
 	from, to = s.near(from, to)
-	return s.buildOf(ctx, from, to, by)
+	return s.buildOf(ctx, from, to, by, edges)
 }
 
-// buildOf is the graph of a window.
-func (s *server) buildOf(ctx context.Context, from, to time.Time, by graph.Grouping) (*graph.Graph, *windowData, error) {
+// buildOf is the graph of a window, with at most so many edges.
+func (s *server) buildOf(ctx context.Context, from, to time.Time, by graph.Grouping, edges int) (*graph.Graph, *windowData, error) {
 	leave, err := s.enter(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -119,25 +121,28 @@ func (s *server) buildOf(ctx context.Context, from, to time.Time, by graph.Group
 	if err != nil {
 		return nil, nil, err
 	}
-	data.input.By, data.input.Own, data.input.MaxEdges = by, true, s.MaxEdges
-	if all, ok := ctx.Value(held{}).(*[]*store.Values); ok {
-		*all = append(*all, data.values) // whose histograms the graph has
-	}
+	data.input.By, data.input.Own, data.input.MaxEdges = by, true, edges
 	g := graph.FromSeries(data.input)
+	if all, ok := ctx.Value(held{}).(*[]releaser); ok {
+		*all = append(*all, data.values, g) // the graph has histograms of the values
+	}
 	data.forgetSeries()
 	g.ErrorBound = max(g.ErrorBound, s.RelativeError)
 	return g, &data, nil
 }
 
-// held is, in the context of a request, the list of values that are held until it is answered.
+// held is, in the context of a request, the list of what is held until it is answered.
 type held struct{}
 
-// hold holds values until release.
+// releaser has memory that may be used again after Release.
+type releaser interface{ Release() }
+
+// hold holds values and graphs until release.
 func hold(ctx context.Context) (_ context.Context, release func()) {
-	var all []*store.Values
+	var all []releaser
 	return context.WithValue(ctx, held{}, &all), func() {
-		for _, v := range all {
-			v.Release()
+		for _, r := range all {
+			r.Release()
 		}
 	}
 }

@@ -43,7 +43,7 @@ func (s *server) path(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, badRequest("%w", err)
 	}
-	g, data, err := s.grouped(ctx, r)
+	g, data, err := s.grouped(ctx, r, allEdges)
 	if err != nil {
 		return nil, err
 	}

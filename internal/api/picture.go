@@ -12,7 +12,7 @@ import (
 type picture string
 
 func (s *server) picture(ctx context.Context, r *http.Request) (any, error) {
-	g, _, err := s.grouped(ctx, r)
+	g, _, err := s.grouped(ctx, r, s.MaxEdges)
 	if err != nil {
 		return nil, err
 	}

@@ -86,7 +86,7 @@ func (s *server) status(ctx context.Context, _ *http.Request) (any, error) {
 			a.Drops = append(a.Drops, drop{serverName, d.Name, d.Count, d.Used, d.Capacity})
 		}
 	}
-	g, data, err := s.build(ctx, now.Add(-defaultFrom), now, graph.ByContainer)
+	g, data, err := s.build(ctx, now.Add(-defaultFrom), now, graph.ByContainer, s.MaxEdges)
 	if err != nil {
 		return nil, err
 	}

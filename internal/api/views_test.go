@@ -1,7 +1,10 @@
 package api
 
 import (
+	"compress/gzip"
 	"encoding/json"
+	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -47,6 +50,65 @@ func TestServicesAreOfTheGraph(t *testing.T) {
 	}
 	if len(byName) != len(work)+1 {
 		t.Errorf("%d services, want the %d containers and the host's CPUs: %v", len(byName), len(work), byName)
+	}
+}
+
+// What is computed from the map is computed from all of its edges, however few are shown.
+func TestAnswersAreOfAllEdges(t *testing.T) {
+	st, _, now := fill(t, 60, nil)
+	body := func(edges int, path string) string {
+		w := httptest.NewRecorder()
+		New(st, Options{Now: func() time.Time { return now }, MaxEdges: edges}).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		if w.Code != http.StatusOK {
+			t.Fatalf("%s: %d %s", path, w.Code, w.Body)
+		}
+		return w.Body.String()
+	}
+	for _, path := range []string{"services?from=now-20s", "path?from=now-20s&percentile=p99", "changes?from=now-20s", "heatmap?from=now-20s"} {
+		if few, all := body(1, "/api/outsight/"+path), body(0, "/api/outsight/"+path); few != all {
+			t.Errorf("%s is of the edges that are shown:\n%s\nand of all:\n%s", path, few, all)
+		}
+	}
+	var few, all graphAnswer
+	for into, edges := range map[*graphAnswer]int{&few: 1, &all: 0} {
+		if err := json.Unmarshal([]byte(body(edges, "/api/outsight/graph?from=now-20s")), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(few.Edges) != 1 || few.OmittedEdges != len(all.Edges)-1 || len(few.EdgeMatches) != 1 || all.OmittedEdges != 0 {
+		t.Errorf("%d edges and %d left out of %d", len(few.Edges), few.OmittedEdges, len(all.Edges))
+	}
+	for _, n := range all.Nodes {
+		if shown := few.Node(n.ID); shown != nil && n.Served != nil && *shown.Served.TransactionsPerSecond != *n.Served.TransactionsPerSecond {
+			t.Errorf("%s serves %v requests per second of %v", n.Name, *shown.Served.TransactionsPerSecond, *n.Served.TransactionsPerSecond)
+		}
+	}
+}
+
+func TestWriteJSON(t *testing.T) {
+	request := httptest.NewRequest("GET", "/", nil)
+	request.Header.Set("Accept-Encoding", "gzip")
+	w := httptest.NewRecorder()
+	writeJSON(w, request, map[string]any{"a": 1, "b": math.NaN()})
+	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "writing the answer") || w.Header().Get("Content-Encoding") != "" {
+		t.Errorf("of no number: %d %v %s", w.Code, w.Header(), w.Body)
+	}
+	for _, n := range []int{1, 100_000} {
+		w := httptest.NewRecorder()
+		writeJSON(w, request, strings.Repeat("<", n))
+		var body io.Reader = w.Body
+		if packed := w.Header().Get("Content-Encoding") == "gzip"; packed != (n > 1) {
+			t.Errorf("%d characters are packed: %v", n, packed)
+		} else if packed {
+			var err error
+			if body, err = gzip.NewReader(body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var got string
+		if err := json.NewDecoder(body).Decode(&got); err != nil || got != strings.Repeat("<", n) || w.Header().Get("Content-Type") != "application/json" {
+			t.Errorf("%d characters: %d of them, %v %v", n, len(got), err, w.Header())
+		}
 	}
 }
 

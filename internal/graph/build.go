@@ -79,38 +79,54 @@ func (e *edgeChange) idle() bool {
 	return e.opened <= e.closed && (e.latency == nil || e.latency.Count == 0)
 }
 
-// edgeRoom has memory, all zero, for what edges are made of, of which a graph keeps none: two kilobytes each are not to be had anew for every
-// graph.
+// edgeRoom has memory, all zero, for what edges are made of, of which a graph keeps none: a kilobyte each is not to be had anew for every graph.
 type edgeRoom struct {
 	changes []edgeChange
-	// sides are of the changes, relations of those of the edges.
-	sides     []Side
-	relations []relation
-	byEnds    map[edgeEnds]*relation
+	byEnds  map[edgeEnds]*relation
+	// made is what becomes a part of the graph, if all of the edges do.
+	made *madeRoom
 }
 
-// edgeRooms are those that are not used.
-var edgeRooms sync.Pool
+// madeRoom has memory, all zero, for edges: the sides of changes, and relations of these.
+type madeRoom struct {
+	sides     []Side
+	relations []relation
+}
+
+// edgeRooms and madeRooms are those that are not used.
+var edgeRooms, madeRooms sync.Pool
 
 func newEdgeRoom(changes int) *edgeRoom {
 	r, _ := edgeRooms.Get().(*edgeRoom)
 	if r == nil {
 		r = &edgeRoom{byEnds: make(map[edgeEnds]*relation, changes)}
 	}
+	if r.made, _ = madeRooms.Get().(*madeRoom); r.made == nil {
+		r.made = &madeRoom{}
+	}
 	r.changes = slices.Grow(r.changes[:0], changes)[:changes]
-	r.sides = slices.Grow(r.sides[:0], changes)[:changes]
-	r.relations = slices.Grow(r.relations[:0], changes)
+	r.made.sides = slices.Grow(r.made.sides[:0], changes)[:changes]
+	r.made.relations = slices.Grow(r.made.relations[:0], changes)
 	return r
 }
 
 func (r *edgeRoom) release() {
-	halves(len(r.changes), func(from, to int) {
-		clear(r.changes[from:to])
+	halves(len(r.changes), func(from, to int) { clear(r.changes[from:to]) })
+	clear(r.byEnds)
+	r.made.release()
+	r.made = nil
+	edgeRooms.Put(r)
+}
+
+func (r *madeRoom) release() {
+	if r == nil {
+		return
+	}
+	halves(len(r.sides), func(from, to int) {
 		clear(r.sides[from:to])
 		clear(r.relations[min(from, len(r.relations)):min(to, len(r.relations))])
 	})
-	clear(r.byEnds)
-	edgeRooms.Put(r)
+	madeRooms.Put(r)
 }
 
 // relation is an edge that is being made.
@@ -132,7 +148,7 @@ func build(from, to time.Time, covered float64, by Grouping, containers []contai
 	halves(len(edges), func(from, to int) {
 		for i := from; i < to; i++ {
 			if e := &edges[i]; e.side != model.RoleUnknown && !e.idle() {
-				room.sides[i].add(e)
+				room.made.sides[i].add(e)
 			}
 		}
 	})
@@ -145,7 +161,7 @@ func build(from, to time.Time, covered float64, by Grouping, containers []contai
 		case e.side == model.RoleUnknown:
 			g.Unplaced = g.Unplaced.add(e)
 		default:
-			b.addEdge(e, &room.sides[i])
+			b.addEdge(e, &room.made.sides[i])
 			counted[e.client.host] += e.received()
 		}
 		received[e.client.host] += e.received() + e.of(UnseenBytes)
@@ -157,18 +173,18 @@ func build(from, to time.Time, covered float64, by Grouping, containers []contai
 	}
 	g.Unplaced = g.Unplaced.finish(covered)
 	b.addSides()
-	unmatched, unmatchedBytes, bytes := 0, 0.0, 0.0
-	for i := range room.relations {
-		e := &room.relations[i].Edge
+	unmatched, unmatchedBytes := 0, 0.0
+	for i := range room.made.relations {
+		e := &room.made.relations[i].Edge
 		g.Edges = append(g.Edges, e)
-		bytes += e.bytes()
+		g.bytes += e.bytes()
 		if e.confidence == model.NotFound {
 			unmatched++
 			unmatchedBytes += e.bytes()
 		}
 	}
 	g.UnmatchedShare = float64(unmatched) / float64(max(len(g.Edges), 1))
-	g.UnmatchedBytesShare = unmatchedBytes / max(bytes, 1)
+	g.UnmatchedBytesShare = unmatchedBytes / max(g.bytes, 1)
 	for _, n := range b.nodes {
 		g.Nodes = append(g.Nodes, n)
 	}
@@ -180,11 +196,15 @@ func build(from, to time.Time, covered float64, by Grouping, containers []contai
 	})
 	if most > 0 && len(g.Edges) > most {
 		g.leave(most)
+		for i, e := range g.Edges {
+			g.Edges[i] = e.own()
+		}
+	} else {
+		g.made, room.made = room.made, nil
 	}
 	halves(len(g.Edges), func(from, to int) {
-		for i := from; i < to; i++ {
-			g.Edges[i] = g.Edges[i].own()
-			g.Edges[i].finish(covered)
+		for _, e := range g.Edges[from:to] {
+			e.finish(covered)
 		}
 	})
 	g.sort()
@@ -221,9 +241,10 @@ func (b *builder) addEdge(e *edgeChange, counted *Side) {
 	key := edgeEnds{client, server, e.transport}
 	edge := b.room.byEnds[key]
 	if edge == nil {
-		b.room.relations = append(b.room.relations, relation{client: client, server: server,
+		made := b.room.made
+		made.relations = append(made.relations, relation{client: client, server: server,
 			Edge: Edge{Client: client.ID, Server: server.ID, Transport: e.transport, Paired: true, confidence: model.Exact}})
-		edge = &b.room.relations[len(b.room.relations)-1]
+		edge = &made.relations[len(made.relations)-1]
 		b.room.byEnds[key] = edge
 	}
 	if e.service != "" && !slices.Contains(edge.Services, e.service) {
@@ -320,7 +341,7 @@ func (e *Edge) finish(seconds float64) {
 
 // addSides adds up the edges of each node.
 func (b *builder) addSides() {
-	relations := b.room.relations
+	relations := b.room.made.relations
 	both(func() {
 		for i := range relations {
 			r := &relations[i]

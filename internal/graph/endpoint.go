@@ -109,7 +109,7 @@ func (e *Endpoint) finish(seconds float64) *Endpoint {
 	}
 	e.RequestsPerSecond, e.ErrorsPerSecond = per(e.Requests, seconds), per(e.failed, seconds)
 	e.ErrorShare = e.failed / e.Requests
-	quantiles(&e.latency, []**Seconds{&e.P50, &e.P99}, 0.5, 0.99)
+	quantiles(&e.latency, make([]Seconds, 2), []**Seconds{&e.P50, &e.P99}, 0.5, 0.99)
 	if e.latency.Count > 0 {
 		mean := Seconds(e.latency.Sum / e.latency.Count)
 		e.Mean = &mean

@@ -39,6 +39,18 @@ type Graph struct {
 	// CountedShare is, for each host with traffic, the share of the bytes received there that
 	// was seen and is in an edge.
 	CountedShare map[string]float64 `json:"counted_share"`
+
+	// bytes are those of all edges, whatever was left out later.
+	bytes float64
+	// made is what the edges are in; nil where each has memory of its own.
+	made *madeRoom
+}
+
+// Release says that nothing of the graph is needed any more, and that the memory of its edges may be used again. It need not be called, and
+// may be called once.
+func (g *Graph) Release() {
+	g.made.release()
+	g.made, g.Edges = nil, nil
 }
 
 // Kind tells what a node stands for.
@@ -249,6 +261,9 @@ type Side struct {
 	latency, firstByte, rtt, duration model.FloatHistogram
 	rttDeviation, received            float64
 	endpoints                         endpoints
+	// durations and numbers are what the others point to.
+	durations [12]Seconds
+	numbers   [4]float64
 }
 
 // Seconds is a duration that may lie past the end of a histogram: +Inf, which JSON shows as the

@@ -343,3 +343,24 @@ func TestUnits(t *testing.T) {
 	f(Bytes(n(13107200)), "12.5 MiB")
 	f(Bytes(n(1000)), "0.98 KiB")
 }
+
+func TestSecondsInJSON(t *testing.T) {
+	for _, want := range []float64{0, 1, 0.25, 1e-6, 9.99e-7, 5e-9, 1.0 / 3, 123456.789, 1e20, 1e21, 3e300, -2.5} {
+		b, err := json.Marshal(Seconds(want))
+		var got Seconds
+		if err == nil {
+			err = json.Unmarshal(b, &got)
+		}
+		if err != nil || float64(got) != want {
+			t.Errorf("%v is %s, which is %v: %v", want, b, got, err)
+		}
+	}
+	if b, err := json.Marshal(Seconds(math.Inf(1))); err != nil || string(b) != `"+Inf"` {
+		t.Errorf("infinity is %s: %v", b, err)
+	}
+	for _, none := range []float64{math.NaN(), math.Inf(-1)} {
+		if b, err := json.Marshal(Seconds(none)); err == nil {
+			t.Errorf("%v is %s", none, b)
+		}
+	}
+}

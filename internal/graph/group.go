@@ -174,13 +174,9 @@ func (c change) clone() change {
 // HideBelow leaves out the edges with less than a share (0 to 1) of all bytes, and counts them in
 // HiddenEdges. Nodes stay, but for outside ones that have no edge left.
 func (g *Graph) HideBelow(share float64) {
-	total := 0.0
-	for _, e := range g.Edges {
-		total += e.bytes()
-	}
 	kept := 0
 	for _, e := range g.Edges {
-		if e.bytes() >= share*total {
+		if e.bytes() >= share*g.bytes {
 			kept++
 		}
 	}

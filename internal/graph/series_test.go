@@ -309,6 +309,8 @@ func TestMostEdges(t *testing.T) {
 			if text(limited) != text(want) {
 				t.Errorf("seed %d: with at most %d edges it is not what is left of %d", seed, most, edges)
 			}
+			limited.Release()
+			want.Release()
 		}
 		if text(all) != whole {
 			t.Errorf("seed %d: a graph is another after others were made", seed)

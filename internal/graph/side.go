@@ -121,43 +121,52 @@ func (s *Side) finish(seconds float64) *Side {
 	if s == nil {
 		return nil
 	}
-	s.TransactionsPerSecond = per(s.Transactions, seconds)
-	s.RequestBytesPerSecond = per(s.RequestBytes, seconds)
-	s.ResponseBytesPerSecond = per(s.ResponseBytes, seconds)
-	quantiles(&s.latency, []**Seconds{&s.P50, &s.P75, &s.P90, &s.P99}, 0.5, 0.75, 0.9, 0.99)
-	if s.latency.Count > 0 {
-		mean := Seconds(s.latency.Sum / s.latency.Count)
-		s.Mean = &mean
+	numbers, durations := s.numbers[:], s.durations[:]
+	number := func(into **float64, v float64) {
+		numbers[0] = v
+		*into, numbers = &numbers[0], numbers[1:]
 	}
-	quantiles(&s.firstByte, []**Seconds{&s.FirstByteP50, &s.FirstByteP99}, 0.5, 0.99)
-	quantiles(&s.rtt, []**Seconds{&s.RTTP50, &s.RTTP99}, 0.5, 0.99)
-	quantiles(&s.duration, []**Seconds{&s.DurationP50, &s.DurationP99}, 0.5, 0.99)
+	duration := func(into **Seconds, v float64) {
+		durations[0] = Seconds(v)
+		*into, durations = &durations[0], durations[1:]
+	}
+	if seconds > 0 {
+		number(&s.TransactionsPerSecond, s.Transactions/seconds)
+		number(&s.RequestBytesPerSecond, s.RequestBytes/seconds)
+		number(&s.ResponseBytesPerSecond, s.ResponseBytes/seconds)
+	}
+	durations = quantiles(&s.latency, durations, []**Seconds{&s.P50, &s.P75, &s.P90, &s.P99}, 0.5, 0.75, 0.9, 0.99)
+	if s.latency.Count > 0 {
+		duration(&s.Mean, s.latency.Sum/s.latency.Count)
+	}
+	durations = quantiles(&s.firstByte, durations, []**Seconds{&s.FirstByteP50, &s.FirstByteP99}, 0.5, 0.99)
+	durations = quantiles(&s.rtt, durations, []**Seconds{&s.RTTP50, &s.RTTP99}, 0.5, 0.99)
+	durations = quantiles(&s.duration, durations, []**Seconds{&s.DurationP50, &s.DurationP99}, 0.5, 0.99)
 	if s.rtt.Count > 0 {
-		jitter := Seconds(s.rttDeviation / s.rtt.Count)
-		s.Jitter = &jitter
+		duration(&s.Jitter, s.rttDeviation/s.rtt.Count)
 	}
 	if s.received+s.UnseenBytes > 0 {
-		share := model.Completeness(s.received, s.UnseenBytes, s.Transactions, s.LostTransactions)
-		s.Completeness = &share
+		number(&s.Completeness, model.Completeness(s.received, s.UnseenBytes, s.Transactions, s.LostTransactions))
 	}
 	return s
 }
 
 func quantile(h *model.FloatHistogram, q float64) (one *Seconds) {
-	quantiles(h, []**Seconds{&one}, q)
+	quantiles(h, make([]Seconds, 1), []**Seconds{&one}, q)
 	return one
 }
 
-// quantiles are those of h at the shares, which are in ascending order; they stay nil where it is empty.
-func quantiles(h *model.FloatHistogram, into []**Seconds, shares ...float64) {
+// quantiles are those of h at the shares, which are in ascending order, in a part of room, of which it is the rest; they stay nil where h is
+// empty.
+func quantiles(h *model.FloatHistogram, room []Seconds, into []**Seconds, shares ...float64) (rest []Seconds) {
 	if h == nil || h.Count <= 0 {
-		return
+		return room
 	}
 	var values [4]float64
 	h.Quantiles(values[:], shares...)
-	kept := make([]Seconds, len(shares))
 	for i, v := range values[:len(shares)] {
-		kept[i] = Seconds(v)
-		*into[i] = &kept[i]
+		room[i] = Seconds(v)
+		*into[i] = &room[i]
 	}
+	return room[len(shares):]
 }
