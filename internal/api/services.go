@@ -120,8 +120,12 @@ func arrivalQuery(g *graph.Graph, entries []graph.Entry) string {
 func entriesMatch(g *graph.Graph, entries []graph.Entry) string {
 	var servers, clients []string
 	outside := false
+	nodes := make(map[string]*graph.Node, len(g.Nodes))
+	for _, n := range g.Nodes {
+		nodes[n.ID] = n
+	}
 	id := func(node string) string {
-		if n := g.Node(node); n != nil && n.SeriesID != "" {
+		if n := nodes[node]; n != nil && n.SeriesID != "" {
 			return regexp.QuoteMeta(n.SeriesID)
 		}
 		return ""
@@ -129,7 +133,7 @@ func entriesMatch(g *graph.Graph, entries []graph.Entry) string {
 	for _, e := range entries {
 		servers = append(servers, id(e.Node))
 		for _, c := range e.Clients {
-			if n := g.Node(c); n != nil && n.Kind == graph.KindOutside {
+			if n := nodes[c]; n != nil && n.Kind == graph.KindOutside {
 				outside = true
 			} else {
 				clients = append(clients, id(c))
