@@ -134,7 +134,7 @@ func (g *Graph) roads(p Percentile) *roads {
 	for _, n := range g.Nodes {
 		beyond[n.ID] = n.Kind == KindHost || n.Kind == KindOutside
 	}
-	between := map[[2]int]*road{}
+	between := make(map[[2]int]*road, len(g.Edges))
 	for _, e := range g.Edges {
 		w := p.of(served(e))
 		if w == nil || e.Client == e.Server || beyond[e.Server] {
