@@ -49,6 +49,8 @@ const (
 	anomalies = "recorder/anomaly-bytes"
 )
 
+const incomplete = "incomplete"
+
 func (d *windowData) completeness(g *graph.Graph) completeness {
 	c := completeness{WindowSeconds: d.input.To.Sub(d.input.From).Seconds(), CoveredSeconds: d.input.To.Sub(d.observed).Seconds(),
 		State: "complete", Tables: []loss{}, Sinks: []loss{}, EndedOmitted: d.endedOmitted}
@@ -61,8 +63,8 @@ func (d *windowData) completeness(g *graph.Graph) completeness {
 		}
 	}
 	// A connection without a room of its own goes on to be counted long after it found none.
-	if len(c.Tables) > 0 || c.EndedOmitted > 0 || g.OmittedEdges > 0 || g.Unplaced != nil {
-		c.State = "incomplete"
+	if len(c.Tables) > 0 || c.EndedOmitted > 0 || g.Unplaced != nil {
+		c.State = incomplete
 	}
 	return c
 }

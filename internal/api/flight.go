@@ -159,8 +159,9 @@ func (s *server) flight(ctx context.Context, r *http.Request) (any, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the edges: %w", err)
 		}
+		asked := callersOf(g)
 		for i := range answer.Marks {
-			answer.Marks[i].slowed(g)
+			answer.Marks[i].slowed(asked)
 		}
 	}
 	return answer, nil
@@ -511,7 +512,7 @@ func extremes(values []float64) (float64, float64) {
 // is about, and where CPUs were short from those that lacked them, back to clients that waited for
 // replies meanwhile, and to theirs. Who asks one that stands still waits for it, however usual that is. Of clients outside it is not known whether they waited; they are
 // taken for it.
-func (m *flightMark) slowed(g *graph.Graph) {
+func (m *flightMark) slowed(callers callers) {
 	level, waits := []string{m.ID}, map[string]bool{}
 	for _, e := range m.Effects {
 		switch {
@@ -521,22 +522,23 @@ func (m *flightMark) slowed(g *graph.Graph) {
 			level = append(level, e.ID)
 		}
 	}
-	nodes, reached := map[string]*graph.Node{}, map[string]bool{}
-	for _, n := range g.Nodes {
-		nodes[n.ID] = n
-	}
+	reached := map[string]bool{}
 	for len(level) > 0 {
 		for _, id := range level {
 			reached[id] = true
 		}
+		var calls []call
+		for _, id := range slices.Compact(slices.Sorted(slices.Values(level))) {
+			calls = append(calls, callers[id]...)
+		}
+		slices.SortFunc(calls, func(x, y call) int { return x.place - y.place })
 		var next []string
-		for _, e := range g.Edges {
-			client, server := nodes[e.Client], nodes[e.Server]
-			if client == nil || server == nil || client == server || !slices.Contains(level, server.SeriesID) || !hadRequests(e) ||
-				!waits[client.SeriesID] && client.Kind != graph.KindOutside && !(server.SeriesID == m.ID && m.asked[client.SeriesID]) {
+		for _, c := range calls {
+			client, server := c.client, c.server
+			if !waits[client.SeriesID] && client.Kind != graph.KindOutside && !(server.SeriesID == m.ID && m.asked[client.SeriesID]) {
 				continue
 			}
-			m.Edges = append(m.Edges, flightEdge{e.ID, client.Name, server.Name})
+			m.Edges = append(m.Edges, flightEdge{c.edge, client.Name, server.Name})
 			if client.Kind != graph.KindOutside && !reached[client.SeriesID] {
 				next = append(next, client.SeriesID)
 				reached[client.SeriesID] = true
@@ -544,6 +546,29 @@ func (m *flightMark) slowed(g *graph.Graph) {
 		}
 		level = next
 	}
+}
+
+// callers are the edges with requests by the id of their server's series.
+type callers map[string][]call
+
+// call is an edge, and its place among those of the graph.
+type call struct {
+	place          int
+	edge           string
+	client, server *graph.Node
+}
+
+func callersOf(g *graph.Graph) callers {
+	nodes, all := make(map[string]*graph.Node, len(g.Nodes)), callers{}
+	for _, n := range g.Nodes {
+		nodes[n.ID] = n
+	}
+	for i, e := range g.Edges {
+		if client, server := nodes[e.Client], nodes[e.Server]; client != nil && server != nil && client != server && hadRequests(e) {
+			all[server.SeriesID] = append(all[server.SeriesID], call{i, e.ID, client, server})
+		}
+	}
+	return all
 }
 
 func hadRequests(e *graph.Edge) bool {

@@ -355,10 +355,10 @@ func TestFlightKnowsWhoAskedAStall(t *testing.T) {
 	}
 	m := flightMark{Saturation: s, asked: asked}
 	requests := &graph.Side{Transactions: 5}
-	m.slowed(&graph.Graph{
+	m.slowed(callersOf(&graph.Graph{
 		Nodes: []*graph.Node{{ID: "still", SeriesID: "still"}, {ID: "client", SeriesID: "client"}, {ID: "far", SeriesID: "far"}},
 		Edges: []*graph.Edge{{ID: "a", Client: "client", Server: "still", ClientSide: requests}, {ID: "b", Client: "far", Server: "client", ClientSide: requests}},
-	})
+	}))
 	if len(m.Edges) != 1 || m.Edges[0].ID != "a" {
 		t.Errorf("%+v", m.Edges)
 	}

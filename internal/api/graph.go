@@ -42,6 +42,9 @@ func (s *server) graph(ctx context.Context, r *http.Request) (any, error) {
 	}
 	answer := graphAnswer{Graph: g, Hosts: data.hosts(), Completeness: data.completeness(g),
 		Numbers: numbers{usageNumbers, sideNumbers, endpointNumbers}, Matches: map[string]nodeMatches{}, EdgeMatches: map[string]string{}}
+	if g.OmittedEdges > 0 {
+		answer.Completeness.State = incomplete
+	}
 	by, err := graph.ParseGrouping(r.URL.Query().Get("by"))
 	if err != nil {
 		return nil, badRequest("%w", err)
@@ -123,36 +126,65 @@ func (s *server) buildOf(ctx context.Context, from, to time.Time, by graph.Group
 	}
 	data.input.By, data.input.Own, data.input.MaxEdges = by, true, edges
 	g := graph.FromSeries(data.input)
-	if all, ok := ctx.Value(held{}).(*[]releaser); ok {
-		*all = append(*all, data.values, g) // the graph has histograms of the values
+	if h := heldOf(ctx); h != nil {
+		h.all = append(h.all, data.values, g) // the graph has histograms of the values
 	}
 	data.forgetSeries()
 	g.ErrorBound = max(g.ErrorBound, s.RelativeError)
 	return g, &data, nil
 }
 
-// held is, in the context of a request, the list of what is held until it is answered.
-type held struct{}
+// held is what a request holds until its answer is encoded: memory that may be used again, and its place among those that compute something
+// large, so that there is no more of it than there are places.
+type held struct {
+	all   []releaser
+	leave func()
+}
 
 // releaser has memory that may be used again after Release.
 type releaser interface{ Release() }
 
-// hold holds values and graphs until release.
-func hold(ctx context.Context) (_ context.Context, release func()) {
-	var all []releaser
-	return context.WithValue(ctx, held{}, &all), func() {
-		for _, r := range all {
-			r.Release()
-		}
+// release lets go of all. It may be called again.
+func (h *held) release() {
+	for _, r := range h.all {
+		r.Release()
+	}
+	h.all = nil
+	if h.leave != nil {
+		h.leave()
+		h.leave = nil
 	}
 }
 
-// enter waits for room to compute something large.
+type heldKey struct{}
+
+// hold gives a request something to hold things in.
+func hold(ctx context.Context) (context.Context, *held) {
+	h := &held{}
+	return context.WithValue(ctx, heldKey{}, h), h
+}
+
+// heldOf is nil for what holds nothing.
+func heldOf(ctx context.Context) *held {
+	h, _ := ctx.Value(heldKey{}).(*held)
+	return h
+}
+
+// enter waits for room to compute something large. A request that holds things stays there until it lets go of them.
 func (s *server) enter(ctx context.Context) (leave func(), err error) {
+	h := heldOf(ctx)
+	if h != nil && h.leave != nil {
+		return func() {}, nil
+	}
 	select {
 	case s.Busy <- struct{}{}:
-		return func() { <-s.Busy }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	leave = func() { <-s.Busy }
+	if h == nil {
+		return leave, nil
+	}
+	h.leave = leave
+	return func() {}, nil
 }

@@ -27,9 +27,12 @@ func (s *server) json(f func(ctx context.Context, r *http.Request) (any, error))
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), s.Timeout)
 		defer cancel()
-		ctx, release := hold(ctx)
-		defer release()
+		ctx, held := hold(ctx)
+		defer held.release()
 		answer, err := f(ctx, r)
+		if err != nil {
+			held.release()
+		}
 		var bad requestError
 		switch {
 		case errors.As(err, &bad):
@@ -45,10 +48,11 @@ func (s *server) json(f func(ctx context.Context, r *http.Request) (any, error))
 			writeError(w, http.StatusInternalServerError, "%s", err)
 		default:
 			if p, is := answer.(picture); is {
+				held.release()
 				p.write(w)
 				return
 			}
-			writeJSON(w, r, answer)
+			writeJSON(w, r, answer, held.release)
 		}
 	}
 }
@@ -60,8 +64,9 @@ func writeError(w http.ResponseWriter, status int, format string, args ...any) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": fmt.Sprintf(format, args...)}) // who asked has gone
 }
 
-func writeJSON(w http.ResponseWriter, r *http.Request, answer any) {
-	body := jsonBody{w: w, gzip: acceptsGzip(r)}
+// writeJSON calls encoded before it writes: who asked may read slowly.
+func writeJSON(w http.ResponseWriter, r *http.Request, answer any, encoded func()) {
+	body := jsonBody{w: w, gzip: acceptsGzip(r), encoded: encoded}
 	if err := json.NewEncoder(&body).Encode(answer); err != nil && !body.begun {
 		writeError(w, http.StatusInternalServerError, "writing the answer: %s", err)
 		return
@@ -77,12 +82,14 @@ type jsonBody struct {
 	// gzip is whether who asked takes it.
 	gzip, begun bool
 	z           *gzip.Writer
+	encoded     func()
 }
 
 // Write implements io.Writer.
 func (b *jsonBody) Write(p []byte) (int, error) {
 	if !b.begun {
 		b.begun = true
+		b.encoded()
 		h := b.w.Header()
 		h.Set("Content-Type", "application/json")
 		h.Set("Cache-Control", "no-store")

@@ -68,7 +68,7 @@ type Options struct {
 	// Hosts are names, besides "localhost", under which a server on loopback may be addressed.
 	// Other names are refused there: a hostile page could make its own name point to loopback.
 	Hosts []string
-	// MaxEdges bounds the edges of one graph; 0 stands for 1000.
+	// MaxEdges bounds the edges that an answer shows; 0 stands for 1000. What is computed from a graph is computed from all of its edges.
 	MaxEdges int
 	// RelativeError is that of the querier's histograms, where it is greater than model.RelativeError.
 	RelativeError float64

@@ -11,6 +11,7 @@ import (
 
 	"outsight/internal/graph"
 	"outsight/internal/otlp"
+	"outsight/internal/store"
 )
 
 // servicesAnswer is every node with how near it is to its limit and how it answers.
@@ -93,7 +94,7 @@ func (s *server) services(ctx context.Context, r *http.Request) (any, error) {
 	}
 	entries := entriesMatch(g, a.Entries)
 	for i := range answer.Columns {
-		answer.Columns[i].Query = strings.ReplaceAll(answer.Columns[i].Query, "$entries", entries)
+		answer.Columns[i].Query = withEntries(answer.Columns[i].Query, entries)
 	}
 	return answer, nil
 }
@@ -112,8 +113,22 @@ func arrivalQuery(g *graph.Graph, entries []graph.Entry) string {
 	if len(entries) == 0 {
 		return ""
 	}
-	return strings.ReplaceAll(entriesQuery, "$entries", entriesMatch(g, entries))
+	return withEntries(entriesQuery, entriesMatch(g, entries))
 }
+
+// withEntries is a query with the matchers of the edges at which requests come in; empty where they are so many that no store would answer it.
+func withEntries(query, entries string) string {
+	if !strings.Contains(query, "$entries") {
+		return query
+	}
+	if query = strings.ReplaceAll(query, "$entries", entries); len(query) > store.MaxQueryBytes-roomOfQuery {
+		return ""
+	}
+	return query
+}
+
+// roomOfQuery is for what the page puts into a query, in bytes.
+const roomOfQuery = 4 << 10
 
 // entriesMatch selects the edges at which requests come in, as the servers counted them. Clients
 // outside are selected by what their ids look like.

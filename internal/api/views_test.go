@@ -18,6 +18,7 @@ import (
 	"outsight/internal/model"
 	"outsight/internal/otlp"
 	"outsight/internal/recorder"
+	"outsight/internal/store"
 )
 
 // The table of services is of the numbers of the map and of the path.
@@ -85,17 +86,65 @@ func TestAnswersAreOfAllEdges(t *testing.T) {
 	}
 }
 
+// A request is among those that compute something large until its answer is encoded, however often it computes, and no longer.
+func TestPlaceOfARequest(t *testing.T) {
+	st, _, now := fill(t, 60, nil)
+	busy := make(chan struct{}, 1)
+	h := New(st, Options{Now: func() time.Time { return now }, Busy: busy})
+	for _, path := range []string{"graph", "changes", "picture", "path", "graph?by=nothing"} {
+		w := watched{ResponseRecorder: httptest.NewRecorder(), t: t, busy: busy}
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/api/outsight/"+path, nil))
+		if w.Body.Len() == 0 {
+			t.Errorf("%s: %d without an answer", path, w.Code)
+		}
+	}
+}
+
+// watched sees to it that nothing is written while the request has a place.
+type watched struct {
+	*httptest.ResponseRecorder
+	t    *testing.T
+	busy chan struct{}
+}
+
+func (w watched) Write(b []byte) (int, error) {
+	if len(w.busy) > 0 {
+		w.t.Error("the request has its place while it is answered")
+	}
+	return w.ResponseRecorder.Write(b)
+}
+
+func TestQueryOfManyEntries(t *testing.T) {
+	if got := withEntries("sum(rate(x{$entries}[$window]))", `a="b"`); got != `sum(rate(x{a="b"}[$window]))` {
+		t.Error(got)
+	}
+	if got := withEntries("sum(rate(x{$entries}[$window]))", strings.Repeat("x", store.MaxQueryBytes)); got != "" {
+		t.Errorf("a query of %d bytes, which is not answered", len(got))
+	}
+	if got := withEntries("up", strings.Repeat("x", store.MaxQueryBytes)); got != "up" {
+		t.Error(got)
+	}
+}
+
 func TestWriteJSON(t *testing.T) {
 	request := httptest.NewRequest("GET", "/", nil)
 	request.Header.Set("Accept-Encoding", "gzip")
 	w := httptest.NewRecorder()
-	writeJSON(w, request, map[string]any{"a": 1, "b": math.NaN()})
+	writeJSON(w, request, map[string]any{"a": 1, "b": math.NaN()}, func() { t.Error("it is encoded") })
 	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "writing the answer") || w.Header().Get("Content-Encoding") != "" {
 		t.Errorf("of no number: %d %v %s", w.Code, w.Header(), w.Body)
 	}
 	for _, n := range []int{1, 100_000} {
 		w := httptest.NewRecorder()
-		writeJSON(w, request, strings.Repeat("<", n))
+		encoded := 0
+		writeJSON(w, request, strings.Repeat("<", n), func() {
+			if encoded++; w.Body.Len() > 0 {
+				t.Error("something was written before")
+			}
+		})
+		if encoded != 1 {
+			t.Errorf("%d characters were encoded %d times", n, encoded)
+		}
 		var body io.Reader = w.Body
 		if packed := w.Header().Get("Content-Encoding") == "gzip"; packed != (n > 1) {
 			t.Errorf("%d characters are packed: %v", n, packed)

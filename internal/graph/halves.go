@@ -21,9 +21,11 @@ func both(first, second func()) {
 		defer func() { failed = recover() }()
 		second()
 	}()
+	defer func() {
+		<-done // also where the first panics: the second may still write to what they share
+		if failed != nil {
+			panic(failed)
+		}
+	}()
 	first()
-	<-done
-	if failed != nil {
-		panic(failed)
-	}
 }

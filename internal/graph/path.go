@@ -207,16 +207,24 @@ func (w *widths) Pop() any {
 
 // attribute splits the time in which each hop answers.
 func (p *Path) attribute(g *Graph) {
-	nodes := g.byID()
+	nodes, calls := g.byID(), map[string][]*Edge{}
+	for _, h := range p.Hops {
+		calls[h.Node] = nil
+	}
+	for _, e := range g.Edges {
+		if of, ok := calls[e.Client]; ok {
+			calls[e.Client] = append(of, e)
+		}
+	}
 	for i := range p.Hops {
 		h := &p.Hops[i]
 		n := nodes[h.Node]
 		if h.Served == nil || n.Served.Transactions == 0 {
 			continue
 		}
-		for _, e := range g.Edges {
+		for _, e := range calls[h.Node] {
 			best := e.Best()
-			if e.Client != h.Node || e.Server == h.Node || best.Mean == nil || math.IsInf(float64(*best.Mean), 0) {
+			if e.Server == h.Node || best.Mean == nil || math.IsInf(float64(*best.Mean), 0) {
 				continue
 			}
 			wait := best.Transactions / n.Served.Transactions * float64(*best.Mean)

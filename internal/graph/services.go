@@ -72,11 +72,13 @@ func (g *Graph) Services(cores map[string]float64) (*Analysis, []Service) {
 		s.serve(n.Served, asked[n.ID], g.CoveredSeconds)
 		list = append(list, s)
 	}
+	hosts := make(map[string]string, len(cores))
 	for host := range cores {
-		for _, r := range a.Resources {
-			if r.Node == cpusOf(host) {
-				list = append(list, Service{Resource: r, Kind: KindCPUs, Host: host, Reached: true})
-			}
+		hosts[cpusOf(host)] = host
+	}
+	for _, r := range a.Resources {
+		if host, ok := hosts[r.Node]; ok {
+			list = append(list, Service{Resource: r, Kind: KindCPUs, Host: host, Reached: true})
 		}
 	}
 	slices.SortFunc(list, func(x, y Service) int {
