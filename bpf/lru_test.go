@@ -125,15 +125,18 @@ func TestPathsThatGaveWayAreCounted(t *testing.T) {
 	if d := dropOf(t, p, "http2_paths"); d.Count != 0 || d.Capacity != 16 {
 		t.Errorf("with one path: %+v", d)
 	}
-	for i := range 40 {
-		call(t.Context(), conn, fmt.Sprint("Other", i), 0)
+	// Each end keeps the paths of the first round, and refers to them in the second. Which of them give way is the kernel's choice, and
+	// those that were in use may stay for long.
+	const others = 40
+	for range 2 {
+		for i := range others {
+			call(t.Context(), conn, fmt.Sprint("Other", i), 0)
+		}
 	}
-	call(t.Context(), conn, "Sleep", 0)
-	// Which entries give way, and at which of the ends, is the kernel's choice.
 	unnamed := func() uint64 {
-		return asked(t, p, portOf(at), model.RoleServer)["unknown ok"] + asked(t, p, portOf(at), model.RoleClient)["unknown ok"]
+		return asked(t, p, portOf(at), model.RoleServer)["unknown unimplemented"] + asked(t, p, portOf(at), model.RoleClient)["unknown unimplemented"]
 	}
-	eventually(t, "the call has no name", func() bool { return unnamed() >= 1 })
+	eventually(t, "calls of paths that gave way have no name", func() bool { return unnamed() >= 2*others-16 })
 	eventually(t, "each call without a name is one path that gave way", func() bool { return dropOf(t, p, "http2_paths").Count == unnamed() })
 }
 
