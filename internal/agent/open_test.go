@@ -237,7 +237,7 @@ func randomID() string {
 }
 
 // TestDisksOfAContainerOnThisHost has processes of a container, which hardly anybody sees alive, read a file past the page
-// cache, and synchronise one.
+// cache, and synchronise one. It is read twice, and has to be seen once: a hypervisor's agent may keep programs from running.
 func TestDisksOfAContainerOnThisHost(t *testing.T) {
 	dir := t.TempDir()
 	const bytes = 1 << 20
@@ -275,7 +275,7 @@ func TestDisksOfAContainerOnThisHost(t *testing.T) {
 		defer os.Remove(group)
 		script += "echo $$ > " + group + "/cgroup.procs; "
 	}
-	script += `cd "$1"; dd if=read of=/dev/null bs=64k iflag=direct; dd if=/dev/zero of=written bs=64k count=4 conv=fsync`
+	script += `cd "$1"; for time in 1 2; do dd if=read of=/dev/null bs=64k iflag=direct; done; dd if=/dev/zero of=written bs=64k count=4 conv=fsync`
 	if out, err := exec.Command("sh", "-ec", script, "sh", dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -294,7 +294,7 @@ func TestDisksOfAContainerOnThisHost(t *testing.T) {
 			t.Fatalf("devices %+v, synchronised %+v, files %+v", got.Devices, got.Syncs, got.Files)
 		}
 	}
-	if got.Syncs.FSync.Operations != 1 || got.Files.ReadBytes < bytes+4<<16 || got.Files.WriteBytes < bytes+4<<16 {
+	if got.Syncs.FSync.Operations != 1 || got.Files.ReadBytes < 2*bytes+4<<16 || got.Files.WriteBytes < bytes+4<<16 {
 		t.Errorf("synchronised %+v, files %+v", got.Syncs, got.Files)
 	}
 }
