@@ -64,6 +64,9 @@ type mapSize struct {
 // mapWindow is the length of the windows that are asked for. A store has samples of one before and of one after the moment in the middle.
 const mapWindow = 70 * time.Second
 
+// mapPast is how long before the middle a window begins that ends there: long enough for its ends to have files.
+const mapPast = 6 * time.Minute
+
 func measureAnalysis() []row {
 	before, after := layered(mapNodes, mapEdges, 1), layered(mapNodes, mapEdges, 2)
 	after.Time = before.Time.Add(time.Second)
@@ -155,46 +158,81 @@ func parted(s *model.Snapshot, hosts int) (all []*model.Snapshot) {
 	return all
 }
 
-// fillStore makes a store with the samples of two windows, of which the second begins at the time that it answers.
-func fillStore(ctx context.Context, size mapSize, o store.Options) (st *store.Store, middle time.Time, remove func(), err error) {
-	dir, err := os.MkdirTemp("/var/tmp", "outsight-bench-")
-	if err != nil {
-		return nil, middle, nil, err
-	}
-	o.MaxSeries, o.MaxSamples, o.MaxBytes, o.QueryTimeout = 8_000_000, 200_000_000, 32<<30, 10*time.Minute
-	if st, err = store.Open(dir, o); err != nil {
-		return nil, middle, nil, err
-	}
-	remove = func() {
-		st.Close()
-		os.RemoveAll(dir)
-	}
-	middle = time.Now().Add(-time.Hour).Truncate(time.Minute)
-	for i := range int(2*mapWindow/size.every) + 1 {
-		whole := layered(size.nodes, size.edges, i+1)
-		whole.Time = middle.Add(time.Duration(i)*size.every - mapWindow)
-		for _, s := range parted(whole, mapHosts) {
-			if err := st.Append(ctx, otlp.Convert(s)); err != nil {
-				remove()
-				return nil, middle, nil, fmt.Errorf("filling the store: %w", err)
-			}
-		}
-	}
-	runtime.GC() // of what the filling left
-	return st, middle, remove, nil
+// filledStore has the samples of two windows, of which the second begins in the middle, and those of mapPast before.
+type filledStore struct {
+	*store.Store
+	size   mapSize
+	middle time.Time
+	dir    string
 }
 
-// measureMapRequests times the request that the page makes for its map: of a window that the store keeps, as often as the page asks,
-// and of one that is read out of chunks.
-func measureMapRequests(ctx context.Context, size mapSize) ([]row, error) {
-	defer runtime.GC()
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(mapLimit))
-	st, middle, remove, err := fillStore(ctx, size, store.Options{})
+func fillStore(ctx context.Context, size mapSize, o store.Options) (*filledStore, error) {
+	dir, err := os.MkdirTemp("/var/tmp", "outsight-bench-")
 	if err != nil {
 		return nil, err
 	}
-	defer remove()
-	to := middle.Add(mapWindow)
+	o.MaxSeries, o.MaxSamples, o.MaxBytes, o.QueryTimeout = 8_000_000, 200_000_000, 32<<30, 10*time.Minute
+	st, err := store.Open(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	f := &filledStore{st, size, time.Now().Add(-time.Hour).Truncate(time.Minute), dir}
+	times := []time.Duration{-mapPast - mapWindow, -mapPast} // the first is before values are kept
+	for i := -mapWindow; i <= mapWindow; i += size.every {
+		times = append(times, i)
+	}
+	for _, t := range times {
+		if err := f.add(ctx, t); err != nil {
+			f.remove()
+			return nil, err
+		}
+	}
+	runtime.GC() // of what the filling left
+	return f, nil
+}
+
+// add stores what all agents see at a time after the middle.
+func (f *filledStore) add(ctx context.Context, after time.Duration) error {
+	whole := layered(f.size.nodes, f.size.edges, int((after+mapPast+mapWindow)/time.Second)+1)
+	whole.Time = f.middle.Add(after)
+	for _, s := range parted(whole, mapHosts) {
+		if err := f.Append(ctx, otlp.Convert(s)); err != nil {
+			return fmt.Errorf("filling the store: %w", err)
+		}
+	}
+	return nil
+}
+
+func (f *filledStore) remove() {
+	f.Close()
+	os.RemoveAll(f.dir)
+}
+
+// age makes what was stored so old that it is not kept in memory, and waits until files have what they are to have.
+func (f *filledStore) age(ctx context.Context) error {
+	for end := time.Now().Add(2 * time.Minute); f.Stats().MomentFiles <= int(mapPast/time.Minute); time.Sleep(time.Second) {
+		if time.Now().After(end) {
+			return fmt.Errorf("asking for the map: %d moments have files", f.Stats().MomentFiles)
+		}
+	}
+	if err := f.add(ctx, 20*time.Minute); err != nil {
+		return err
+	}
+	runtime.GC()
+	return nil
+}
+
+// measureMapRequests times the request that the page makes for its map: of a window that the store keeps, as often as the page asks, of
+// one that is read out of files, and of one that is read out of chunks.
+func measureMapRequests(ctx context.Context, size mapSize) ([]row, error) {
+	defer runtime.GC()
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(mapLimit))
+	st, err := fillStore(ctx, size, store.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer st.remove()
+	middle, to := st.middle, st.middle.Add(mapWindow)
 	h := api.New(st, api.Options{Now: func() time.Time { return to }, Timeout: 10 * time.Minute})
 	ask := func(what string, from, to time.Time, requests int, pause time.Duration) (seconds []float64, err error) {
 		for range requests {
@@ -220,8 +258,22 @@ func measureMapRequests(ctx context.Context, size mapSize) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := st.age(ctx); err != nil {
+		return nil, err
+	}
+	to = middle.Add(20 * time.Minute)
+	past := middle.Add(-mapPast)
+	for _, t := range []time.Time{past, middle} {
+		if _, ok := st.Kept(t, 0); !ok {
+			return nil, fmt.Errorf("asking for the map: %v has no file", t)
+		}
+	}
+	filed, err := ask("graph", past, middle, 15, pagePause)
+	if err != nil {
+		return nil, err
+	}
 	first := middle.Add(-mapWindow)
-	if moment, ok := st.Kept(first, mapWindow); ok {
+	if moment, ok := st.Kept(first, mapWindow/5); ok {
 		return nil, fmt.Errorf("asking for the map: %v is kept, near %v", moment, first)
 	}
 	read, err := ask("graph", first, middle, 3, 0)
@@ -234,9 +286,10 @@ func measureMapRequests(ctx context.Context, size mapSize) ([]row, error) {
 			detail: fmt.Sprintf("%s series, %s; median of %d, %d cores; the slowest, while memory is collected, %.2f s; before the server's measurements",
 				grouped(st.Stats().Live), detail, len(seconds), runtime.GOMAXPROCS(0), slices.Max(seconds))}
 	}
-	return []row{of("of moments of the last hour", "out of what is kept, once in 2 s", kept),
+	return []row{of("of the last minute", "out of what is kept, once in 2 s", kept),
 		of("for what limits it and its critical path", "of all edges, out of what is kept, once in 2 s", path),
-		of("of older ones", "out of the store's chunks, one after the other", read)}, nil
+		of("of six minutes long ago", "out of files, once in 2 s", filed),
+		of("of one minute long ago", "out of the store's chunks, one after the other", read)}, nil
 }
 
 // found is in the beginning of an answer that has something.
@@ -275,14 +328,14 @@ func measureKept(ctx context.Context, size mapSize) (row, error) {
 	var taken [2]uint64
 	var stats store.Stats
 	for i, from := range []int{1 << 40, 0} {
-		st, _, remove, err := fillStore(ctx, size, store.Options{KeepFrom: from})
+		st, err := fillStore(ctx, size, store.Options{KeepFrom: from})
 		if err != nil {
 			return row{}, err
 		}
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		taken[i], stats = m.HeapAlloc, st.Stats()
-		remove()
+		st.remove()
 		runtime.GC()
 	}
 	of := float64(taken[1]-min(taken[0], taken[1])) / float64(stats.Live)

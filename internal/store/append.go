@@ -138,6 +138,9 @@ func (k *books) append(app storage.AppenderV2, room int, series []model.Series, 
 		b.add(&series[i])
 	}
 	b.end()
+	if k.keeper != nil {
+		k.keeper.files.sync()
+	}
 	if err := b.app.Commit(); err != nil {
 		var partial refusedError
 		if !errors.As(err, &partial) {
@@ -226,6 +229,7 @@ func (b *batch) add(s *model.Series) {
 	e.last = max(e.last, at)
 	src.newest = max(src.newest, at)
 	if h := nativeOf(s); b.append(e, start, at, s.Value, h) && b.books.keeper != nil {
+		b.books.keeper.came(start, at)
 		b.keep(src, e, start, at, s.Value, h)
 	}
 }
@@ -237,9 +241,12 @@ func (b *batch) keep(src *source, e *entry, start, at int64, v float64, h *histo
 	case b.parts, e.from != src: // it was known by parts first
 		k.part(e.name, at)
 	default:
-		if src.kept == nil {
+		if src.kept == nil || src.kept.forgotten {
 			host, tenant := originOf(e.labels)
 			src.kept = k.source(tenant, sourceKey(host, tenant), b.books.now())
+			for _, live := range src.live { // their places were in one that was forgotten
+				live.thing = nil
+			}
 		}
 		src.kept.take(e, start, at, v, h)
 	}
@@ -348,6 +355,9 @@ func (b *batch) source(s *model.Series) *source {
 func (b *batch) touch(src *source) {
 	if src.batch != b.number {
 		src.batch, src.newest, src.came = b.number, math.MinInt64, b.books.now()
+		if src.kept != nil {
+			src.kept.came = src.came
+		}
 		b.touched = append(b.touched, src)
 	}
 }
@@ -450,7 +460,7 @@ func (b *batch) settle() {
 	endKept(b.ended)
 	for _, src := range b.touched {
 		if src.kept != nil {
-			src.kept.settle(b.books.now())
+			src.kept.settle()
 		}
 	}
 	if k := b.books.keeper; k != nil && k.on {

@@ -1,9 +1,8 @@
 package store
 
 import (
-	"encoding/binary"
-	"math"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/prometheus/prometheus/model/histogram"
@@ -13,12 +12,15 @@ import (
 
 // keptReader reads kept values. What it has read lasts until it is used again.
 type keptReader struct {
-	// wanted is by the number of a name whether its series are read, sparse whether those are left out that were zero.
-	wanted, sparse []bool
-	names          []string
-	times          []time.Time
-	budget         readBudget
-	views          []keptView
+	// names are those that are asked for, sparse whether their series are left out that were zero, and places where they are in names, by
+	// the keeper's numbers; -1 of others.
+	names  []string
+	sparse []bool
+	places []int32
+	times  []time.Time
+	budget readBudget
+	views  []keptView
+	merger momentMerger
 	// found are the results of a source so far, now the points of a series.
 	found      []model.NamedResult
 	now        []model.Point
@@ -63,17 +65,12 @@ func (a *arena[T]) reset() {
 func (r *keptReader) begin(k *keeper, m *Moments, budget readBudget) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	n := len(k.names)
-	r.wanted, r.sparse, r.names = make([]bool, n), make([]bool, n), make([]string, n)
+	r.names, r.sparse, r.places = m.Names, make([]bool, len(m.Names)), slices.Repeat([]int32{-1}, len(k.names))
 	r.times, r.budget, r.views = m.Times, budget, make([]keptView, len(m.Times))
-	for _, name := range m.Names {
+	for i, name := range m.Names {
+		r.sparse[i] = slices.Contains(m.Sparse, name)
 		if n, ok := k.names[name]; ok {
-			r.wanted[n], r.names[n] = true, name
-		}
-	}
-	for _, name := range m.Sparse {
-		if n, ok := k.names[name]; ok {
-			r.sparse[n] = true
+			r.places[n] = int32(i)
 		}
 	}
 	r.results.reset()
@@ -95,7 +92,8 @@ func (r *keptReader) read(s *keptSource) (results []model.NamedResult, known boo
 	for _, th := range s.things {
 		for i := range th.rows {
 			row := &th.rows[i]
-			if n := int(row.name); n >= len(r.wanted) || !r.wanted[n] {
+			name := r.place(row)
+			if name < 0 {
 				continue
 			}
 			read := r.numbers
@@ -103,20 +101,38 @@ func (r *keptReader) read(s *keptSource) (results []model.NamedResult, known boo
 				read = r.distributions
 			}
 			r.now = r.now[:0]
-			if zero := read(row); len(r.now) == 0 || zero && r.sparse[row.name] {
+			if zero := read(row); len(r.now) == 0 || zero && r.sparse[name] {
 				continue
 			}
-			points := r.points.take(len(r.now))
-			copy(points, r.now)
-			r.found = append(r.found, model.NamedResult{Name: r.names[row.name], Type: row.kind, QueryResult: model.QueryResult{Labels: th.labels, Points: points}})
-			if !r.budget.take((resultBytes + len(points)*pointBytes) / sampleBytes) {
+			if !r.add(name, row.kind, th.labels) {
 				return nil, true
 			}
 		}
 	}
-	results = r.results.take(len(r.found))
+	return r.taken(), true
+}
+
+// add makes the points of a series a result; false where there is no room.
+func (r *keptReader) add(name int32, kind string, labels map[string]string) bool {
+	points := r.points.take(len(r.now))
+	copy(points, r.now)
+	r.found = append(r.found, model.NamedResult{Name: r.names[name], Type: kind, QueryResult: model.QueryResult{Labels: labels, Points: points}})
+	return r.budget.take((resultBytes + len(points)*pointBytes) / sampleBytes)
+}
+
+// taken are the results of a source, which last as long as the points do.
+func (r *keptReader) taken() []model.NamedResult {
+	results := r.results.take(len(r.found))
 	copy(results, r.found)
-	return results, true
+	return results
+}
+
+// place is where the name of a series is in names; -1 where it is not asked for.
+func (r *keptReader) place(row *keptRow) int32 {
+	if int(row.name) >= len(r.places) {
+		return -1 // the first of its name came after begin
+	}
+	return r.places[row.name]
 }
 
 // numbers puts the values of a series into the points; zero is whether all are.
@@ -170,31 +186,29 @@ func (r *keptReader) native(from *histogram.Histogram) *model.FloatHistogram {
 	return h
 }
 
-// decode is what encodeKept has encoded.
+// decode is what encodeKept has encoded. It panics with errBadMoment where that makes no sense.
 func (r *keptReader) decode(b []byte) *model.FloatHistogram {
-	count, n := binary.Uvarint(b)
-	b = b[n:]
-	zeros, n := binary.Uvarint(b)
-	b = b[n:]
-	sum := math.Float64frombits(binary.LittleEndian.Uint64(b))
-	if b = b[8:]; len(b) == 0 {
+	d := momentDecoder{rest: b}
+	count, zeros, sum := d.number(), d.number(), d.float()
+	if len(d.rest) == 0 && !d.bad {
 		return r.histogram(count, zeros, sum, 0, 0)
 	}
-	first, n := binary.Varint(b)
-	b = b[n:]
-	width, n := binary.Uvarint(b)
-	b = b[n:]
+	first, width := d.signed(), d.number()
+	if width > maxBuckets {
+		d.fail()
+		width = 0
+	}
 	h := r.histogram(count, zeros, sum, int32(first), int(width))
 	for i := 0; i < len(h.Buckets); i++ {
-		count, n := binary.Uvarint(b)
-		b = b[n:]
+		count := d.number()
 		if count == 0 {
-			empty, n := binary.Uvarint(b)
-			b = b[n:]
-			i += int(empty)
+			i += int(min(d.number(), maxBuckets))
 			continue
 		}
 		h.Buckets[i] = float64(count)
+	}
+	if d.bad {
+		panic(errBadMoment)
 	}
 	return h
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
 
 	"outsight/internal/model"
@@ -15,27 +16,30 @@ import (
 
 // keptSource are the kept values of one source.
 type keptSource struct {
-	keeper *keeper
-	tenant string
+	keeper      *keeper
+	tenant, key string
 
 	// mu guards what follows, but for what is of who appends.
 	mu       sync.Mutex
 	things   []*keptThing
 	byLabels map[string]*keptThing
-	// key is room for the bytes of labels.
-	key []byte
+	// room is for the bytes of labels.
+	room []byte
 	// numbers and histograms are by the slots of series.
 	numbers    keptSlots[float64]
 	histograms keptSlots[*histogram.Histogram]
-	// first and last are the times, in ms, of the oldest and the newest kept sample; came is when that came, by this host's clock.
+	// first and last are the times, in ms, of the oldest and the newest kept sample.
 	begun       bool
 	first, last int64
-	came        time.Time
 	columns     []keptColumn // in the order of their times
 	// ended are series that went on no more, in that order, for as long as a column may have their values.
 	ended []endedSeries
 
-	// batch is what was appended since settle, of who appends.
+	// What follows is of who appends: came is when its last batch came, by this host's clock, and forgotten whether the keeper has let go
+	// of it, which makes it of no use.
+	came      time.Time
+	forgotten bool
+	// batch is what was appended since settle.
 	batch struct {
 		samples, least, newest int64
 		begun                  []begunSeries
@@ -139,8 +143,8 @@ func (s *keptSource) take(e *entry, start, at int64, v float64, h *histogram.His
 		s.find(e, h != nil)
 		if start != 0 && start < at {
 			s.batch.begun = append(s.batch.begun, begunSeries{e.place, start})
-			if newest := s.keeper.newest.Load(); newest != noSample && start < newest-keptZero {
-				s.keeper.doubt(start)
+			if from, ok := s.keeper.zeroFrom(); !ok || start < from || start <= s.last {
+				s.keeper.doubt(start) // the store may have refused it, or have another sample of that time
 			}
 		}
 	}
@@ -165,9 +169,6 @@ func (s *keptSource) take(e *entry, start, at int64, v float64, h *histogram.His
 	}
 	b.least, b.newest = min(b.least, at), max(b.newest, at)
 }
-
-// keptZero is how far behind the newest sample a zero may be, in ms: the store refuses those that are much older.
-const keptZero = 30 * 60_000
 
 // isNew is whether a sample of the time at is newer than that which is kept and that of the batch before it.
 func (s *keptSource) isNew(at, now, next int64) bool {
@@ -194,10 +195,10 @@ func (s *keptSource) find(e *entry, isHistogram bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	kind := strings.Clone(e.stored.Get(model.TypeLabel))
-	s.key = e.stored.BytesWithoutLabels(s.key, nameLabel, model.TypeLabel) // in order
-	th := s.byLabels[string(s.key)]
+	s.room = appendLabels(s.room[:0], e.stored)
+	th := s.byLabels[string(s.room)]
 	if th == nil {
-		th = &keptThing{key: string(s.key), labels: make(map[string]string, len(e.labels)), place: len(s.things)}
+		th = &keptThing{key: string(s.room), labels: make(map[string]string, len(e.labels)), place: len(s.things)}
 		for _, l := range e.labels {
 			if l.Name != model.TypeLabel && l.Value != "" {
 				th.labels[l.Name] = l.Value
@@ -232,6 +233,16 @@ func (s *keptSource) find(e *entry, isHistogram bool) {
 	th.rows = append(th.rows, keptRow{kind: kind, name: name, keptPlace: e.place, entries: 1})
 }
 
+// appendLabels encodes labels without name and type.
+func appendLabels(b []byte, of labels.Labels) []byte {
+	of.Range(func(l labels.Label) {
+		if l.Name != nameLabel && l.Name != model.TypeLabel {
+			b = appendString(appendString(b, l.Name), l.Value)
+		}
+	})
+	return b
+}
+
 // end says that a series goes on no more.
 func (s *keptSource) end(e *entry) {
 	s.mu.Lock()
@@ -255,10 +266,9 @@ func (s *keptSource) undo() {
 }
 
 // settle takes over the batch: it was stored.
-func (s *keptSource) settle(now time.Time) {
+func (s *keptSource) settle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.came = now
 	if s.batch.samples == 0 {
 		return
 	}
@@ -285,8 +295,7 @@ func (s *keptSource) settle(now time.Time) {
 // advance makes columns of the moments that the batch goes past, and lets go of those that are too old.
 func (s *keptSource) advance(least, newest int64) (made bool) {
 	step := keptLevels[0].step
-	begin := max(s.last, newest-keptPast)
-	for at := begin + (step-begin%step)%step; at < newest; at += step {
+	for at := momentFrom(max(s.last, newest-keptPast), step); at < newest; at += step {
 		if !isKept(at, newest) {
 			continue
 		}

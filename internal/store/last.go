@@ -56,7 +56,7 @@ func (v *Values) Release() {
 
 // Last is the newest sample of each series with one of the names at each of the times; a sample that is older than recent is none. It is
 // what last_over_time says at these times, and takes a fourth of the time: samples are read out of the chunks, and series that differ in
-// name and type alone share their labels. Where the times are Kept it reads no chunk at all. The results of one series come in the order
+// name and type alone share their labels. Where each of the times is Kept it reads no chunk at all. The results of one series come in the order
 // of time, those of several in any. Histograms must have buckets of model.Scale. It may hold what queries for each of the times
 // may hold together.
 func (s *Store) Last(ctx context.Context, m Moments) (*Values, error) {
@@ -401,10 +401,10 @@ func (t *Tenant) Last(ctx context.Context, m Moments) (*Values, error) {
 	return t.store.Last(ctx, m)
 }
 
-// Kept is the newest moment at or before t, no more than most before it, at which Last finds the values of KeptRecent in memory, side by
-// side; false where there is none.
+// Kept is the newest moment at or before t, no more than most before it, at which Last finds the values of KeptRecent side by side, in memory
+// or in a file; false where there is none.
 func (s *Store) Kept(t time.Time, most time.Duration) (time.Time, bool) {
-	return s.books.keeper.near(t, most)
+	return s.books.keeper.near(t, most, s.oldest())
 }
 
 // Kept finds none: the other system has the values.

@@ -17,7 +17,8 @@ type Options struct {
 	// Retention is how long samples are kept (24 h).
 	Retention time.Duration
 	// MaxBytes bounds the data directory (2 GiB); the oldest samples go first. What was not yet
-	// made into a block, about the last hour, counts but is never removed.
+	// made into a block, about the last hour, counts but is never removed. Where MaxSeries is KeepFrom or more, a sixteenth of it
+	// is for files of moments.
 	MaxBytes int64
 	// MinFree is the free space in bytes below which nothing more is stored (128 MiB): a log
 	// that meets a full disk in the middle of a record loses what is written after it at the
@@ -28,8 +29,9 @@ type Options struct {
 	// MaxSeries bounds the series in memory: the live ones and those that ended within about
 	// the last hour (100,000, of 1.5 to 2.5 KB each).
 	MaxSeries int
-	// KeepFrom is the number of live series from which on their values at moments of the last hour are kept side by side in memory, for
-	// Kept and Last (200,000; it takes near 1 KB for each). With fewer, Last takes no time that anybody would notice.
+	// KeepFrom is the number of live series from which on their values at some moments are kept side by side, for Kept and Last: those of the
+	// last minutes in memory (200,000; it takes near 1 KB for each), those of each minute in files. With fewer, Last takes no time that
+	// anybody would notice.
 	KeepFrom int
 	// Lookback is how old the newest sample of a series may be to count as its value, where
 	// nothing marked its end (5 min, as in Prometheus).
@@ -76,6 +78,14 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
+// momentBytes is how much of MaxBytes is for files of moments.
+func (o Options) momentBytes() int64 {
+	if o.MaxSeries < o.KeepFrom {
+		return 0
+	}
+	return o.MaxBytes / momentShare
+}
+
 func setDefault[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
@@ -93,7 +103,7 @@ const blockDuration = 30 * time.Minute
 func (o Options) tsdbOptions() *tsdb.Options {
 	t := tsdb.DefaultOptions()
 	t.RetentionDuration = o.Retention.Milliseconds()
-	t.MaxBytes = o.MaxBytes
+	t.MaxBytes = o.MaxBytes - o.momentBytes()
 	t.OutOfOrderTimeWindow = o.OutOfOrder.Milliseconds()
 	block := min(blockDuration, max(o.Retention/2, time.Minute))
 	t.MinBlockDuration = block.Milliseconds()

@@ -20,8 +20,11 @@ type Stats struct {
 	Refused uint64
 	// NoSpace counts those of batches that met ErrNoSpace.
 	NoSpace uint64
-	// Moments that are kept of the source with the most of them.
-	Moments int
+	// Moments that are kept in memory of the source with the most of them; files of moments, and their bytes, which are in Bytes, too.
+	Moments, MomentFiles int
+	MomentBytes          int64
+	// MomentsLate counts files of moments that were removed because a sample came late, or because they were damaged.
+	MomentsLate uint64
 	// Queries answered or failed, those that ran out of time or of samples, and those turned
 	// away because too many waited.
 	Queries, QueriesTooLarge, QueriesTooSlow, QueriesTurnedAway uint64
@@ -76,15 +79,14 @@ func (s *Store) Stats() Stats {
 	if s.closed {
 		return stats
 	}
-	stats.Bytes = head.Size()
+	stats.MomentFiles, stats.MomentBytes, stats.MomentsLate = s.books.keeper.files.size()
+	stats.Bytes = head.Size() + stats.MomentBytes
 	blocks := s.db.Blocks()
 	stats.Blocks = len(blocks)
-	oldest, newest := head.MinTime(), s.newest()
 	for _, b := range blocks {
 		stats.Bytes += b.Size()
-		oldest = min(oldest, b.MinTime())
 	}
-	if oldest <= newest {
+	if oldest, newest := s.oldest(), s.newest(); oldest <= newest {
 		stats.Oldest, stats.Newest = time.UnixMilli(oldest), time.UnixMilli(newest)
 	}
 	return stats
@@ -97,4 +99,13 @@ func (s *Store) newest() int64 {
 		newest = max(newest, b.MaxTime())
 	}
 	return newest
+}
+
+// oldest is the time of the oldest sample, in ms; the greatest number where there is none.
+func (s *Store) oldest() int64 {
+	oldest := s.db.Head().MinTime()
+	for _, b := range s.db.Blocks() {
+		oldest = min(oldest, b.MinTime())
+	}
+	return oldest
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -27,6 +28,9 @@ type Store struct {
 	mu     sync.Mutex
 	closed bool
 	books  books
+
+	// stopMoments ends who writes files of moments, and waits for it.
+	stopMoments func()
 }
 
 // Open opens the store in dir, making the directory where it is missing. What a crash left
@@ -50,20 +54,86 @@ func Open(dir string, options Options) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("opening data directory %q: %w; "+
 			"if the files are damaged, move the directory away or restore it", dir, err), lock.Close())
 	}
+	moments, err := openMoments(filepath.Join(dir, "moments"), options.momentBytes(), options.Logger)
+	if err != nil {
+		return nil, errors.Join(err, db.Close(), lock.Close())
+	}
 	s := &Store{
 		options: options, lock: lock, db: db,
 		parser: newParser(),
 		gate:   newGate(options.MaxQueries, options.QueryTimeout),
 		books:  newBooks(),
 	}
-	s.books.keeper = newKeeper(options.KeepFrom)
+	s.books.keeper = newKeeper(options.KeepFrom, moments)
+	s.books.keeper.zeroFrom = db.Head().AppendableMinValidTime
+	moments.prune(s.oldest())
 	s.engine = promql.NewEngine(promql.EngineOpts{
 		Logger: logger, MaxSamples: options.MaxSamples, Timeout: options.QueryTimeout,
 		LookbackDelta: options.Lookback, EnableAtModifier: true, EnableNegativeOffset: true,
 		NoStepSubqueryIntervalFn: func(int64) int64 { return defaultSubqueryStep.Milliseconds() },
 		Parser:                   s.parser,
 	})
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	s.stopMoments = sync.OnceFunc(func() {
+		close(stop)
+		<-stopped
+	})
+	go func() {
+		defer close(stopped)
+		s.writeMoments(stop)
+	}()
 	return s, nil
+}
+
+// momentPause is how often it is looked for moments that have no file yet.
+const momentPause = 5 * time.Second
+
+// writeMoments writes the files of moments until it is to stop.
+func (s *Store) writeMoments(stop <-chan struct{}) {
+	ticker := time.NewTicker(momentPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-ticker.C:
+			s.writeDueMoments(false)
+		}
+	}
+}
+
+// writeDueMoments writes the files of moments that are due, and removes those for which there is no room or that are of samples which are gone;
+// final is that nothing comes any more. It is for one caller at a time.
+func (s *Store) writeDueMoments(final bool) {
+	k := s.books.keeper
+	begin := func() (moment int64, sources []*keptSource, ok bool) {
+		crowded := k.files.prune(s.oldest())
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		k.files.skip = max(k.files.skip, crowded)
+		if s.closed && !final || s.checkSpace() != nil {
+			return 0, nil, false
+		}
+		if moment, sources, ok = k.due(s.books.now(), final); ok {
+			k.files.begin(moment)
+		}
+		return moment, sources, ok
+	}
+	for {
+		moment, sources, ok := begin()
+		if !ok {
+			return
+		}
+		written, err := k.files.write(moment, k.partsSince(moment), sources, s.Sync)
+		if err != nil { // it would fail again
+			s.mu.Lock()
+			k.files.skip = max(k.files.skip, moment)
+			s.mu.Unlock()
+		}
+		if !written {
+			return
+		}
+	}
 }
 
 func newParser() parser.Parser {
@@ -84,6 +154,8 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.gate.close()
+	s.stopMoments()
+	s.writeDueMoments(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return errors.Join(s.books.endAll(s.db.AppenderV2(context.Background())), s.engine.Close(), s.db.Close(), s.lock.Close())
