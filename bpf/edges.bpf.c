@@ -554,17 +554,18 @@ static __always_inline bool may_join_http2(struct connection *c)
  * readable is how many of the bytes the calling task has in its buffer. A request that cannot be
  * named yet is counted when more of it, or its reply, tells that it has one.
  */
-static __always_inline void on_request(struct sock *sk, struct connection *c, struct edge *edge, u32 readable)
+static __always_inline void on_request(struct sock *sk, struct connection *c, struct edge *edge, u32 readable,
+				       bool early)
 {
 	if (c->flags & CONNECTION_STREAM)
 		return;
-	if (may_join_http2(c) && join_http2(sk, c, edge, readable))
+	if (!early && may_join_http2(c) && join_http2(sk, c, edge, readable))
 		return;
 	if (c->phase == PHASE_REQUEST) {
 		if (reads_tls && (c->flags & CONNECTION_TLS) && c->head.state == HEAD_NONE) {
 			/* What was sent before was of the handshake. */
 			if (c->role == ROLE_CLIENT && c->head.protocol != PROTOCOL_OPAQUE &&
-			    read_request(c, readable) == HEAD_NAMED)
+			    read_request(c, readable, early) == HEAD_NAMED)
 				c->first_ns = bpf_ktime_get_ns();
 			else
 				c->head.state = HEAD_NONE;
@@ -575,7 +576,7 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 				another_query(&c->head, readable);
 			return;
 		}
-		int state = read_more_request(c, readable);
+		int state = read_more_request(c, readable, early);
 		if (state == HEAD_HTTP2)
 			c->head.protocol = PROTOCOL_OPAQUE; /* a preface in pieces: nobody does it */
 		if (state == HEAD_SILENT)
@@ -593,16 +594,16 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 	}
 	clear_flags(c, CONNECTION_SWEPT);
 	c->pushes = 0;
-	u64 now = bpf_ktime_get_ns();
+	u64 now = early ? c->early.first_ns : bpf_ktime_get_ns();
 	if (names_shed) {
 		c->head.state = HEAD_NONE;
 		c->head.target = 0;
 	} else if (machine && c->head.protocol != PROTOCOL_OPAQUE) {
-		int state = read_request(c, readable);
+		int state = read_request(c, readable, early);
 
 		if (state == HEAD_HTTP2) {
 			/* Of an encrypted connection, only the beginnings of requests are seen. */
-			if (c->flags & CONNECTION_TLS) {
+			if (early || (c->flags & CONNECTION_TLS)) {
 				c->head.protocol = PROTOCOL_OPAQUE;
 				state = HEAD_NONE;
 			} else {
@@ -617,7 +618,7 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 	if (c->head.state != HEAD_PARTIAL)
 		count_request(edge);
 	/* The other end's reset came within the call: nothing follows that could end the request. */
-	if (c->state == TCP_CLOSE)
+	if (c->state == TCP_CLOSE && !c->early.state)
 		abort_request(c, edge);
 }
 
@@ -631,6 +632,8 @@ static __always_inline void on_push(struct connection *c, struct edge *edge)
 	}
 	if ((c->flags & (CONNECTION_OLD | CONNECTION_REJOINED)) && !c->first_ns)
 		return; /* its request was not seen */
+	if (c->state == TCP_CLOSE)
+		return; /* the rest of a reply that is read after the end */
 	__sync_fetch_and_add(&edge->pushes, 1);
 	if (c->head.watch & HEAD_WATCH_NOTICE)
 		return;
@@ -638,12 +641,22 @@ static __always_inline void on_push(struct connection *c, struct edge *edge)
 		set_flags(c, CONNECTION_STREAM);
 }
 
-static __always_inline void on_reply(struct sock *sk, struct connection *c, struct edge *edge, u32 readable)
+static __always_inline void reply_began(struct connection *c, struct edge *edge, u64 now)
+{
+	c->last_ns = now;
+	c->reply_ns = now;
+	c->phase = PHASE_REPLY;
+	__sync_fetch_and_add(&edge->replies, 1);
+	add_sample(edge, EDGE_TTFB, &edge->ttfb_sum_ns, elapsed(c->first_ns, now));
+}
+
+static __always_inline void on_reply(struct sock *sk, struct connection *c, struct edge *edge, u32 readable,
+				     bool early)
 {
 	int reply = REPLY_BEGINS;
 
 	if (c->phase == PHASE_IDLE) {
-		if (machine && !c->head.protocol && !c->head.failures && (c->flags & CONNECTION_WHOLE) &&
+		if (!early && machine && !c->head.protocol && !c->head.failures && (c->flags & CONNECTION_WHOLE) &&
 		    !(c->flags & (CONNECTION_STREAM | CONNECTION_REJOINED))) {
 			read_greeting(c, readable);
 			if (is_http2_greeting(c, readable))
@@ -652,9 +665,9 @@ static __always_inline void on_reply(struct sock *sk, struct connection *c, stru
 		on_push(c, edge);
 		return;
 	}
-	u64 now = bpf_ktime_get_ns();
+	u64 now = early ? c->early.first_ns : bpf_ktime_get_ns();
 	if (c->phase == PHASE_REPLY) {
-		if (c->head.watch && is_notice(c, readable))
+		if (c->head.watch && is_notice(c, readable, early))
 			__sync_fetch_and_add(&edge->pushes, 1);
 		else
 			c->last_ns = now;
@@ -663,23 +676,21 @@ static __always_inline void on_reply(struct sock *sk, struct connection *c, stru
 	if (c->head.state || (reads_tls && (c->flags & CONNECTION_TLS))) {
 		bool late = c->head.state == HEAD_PARTIAL;
 
-		reply = begin_reply(c, readable);
+		reply = begin_reply(c, readable, early);
 		if (late)
 			count_request(edge);
 	}
 	if (reply == REPLY_WAITS)
 		return;
-	c->last_ns = now;
-	c->reply_ns = now;
-	c->phase = PHASE_REPLY;
-	__sync_fetch_and_add(&edge->replies, 1);
-	add_sample(edge, EDGE_TTFB, &edge->ttfb_sum_ns, elapsed(c->first_ns, now));
+	reply_began(c, edge, now);
 	if (reply == REPLY_SWITCHES) {
 		set_flags(c, CONNECTION_STREAM);
 		__sync_fetch_and_add(&edge->upgrades, 1);
 		finish(sk, c);
 	}
 }
+
+#include "early.h"
 
 /* --- connections --- */
 
@@ -743,8 +754,10 @@ static __noinline int own(struct sock *sk, struct connection *c, struct task_str
 		return 0;
 	if (c->role == ROLE_CLIENT && (c->flags & CONNECTION_WHOLE || c->unsettled)) {
 		/* It is established, and nobody told. */
-		if (c->state == TCP_SYN_SENT && !handled(c, TCP_ESTABLISHED))
+		if (c->state == TCP_SYN_SENT && !handled(c, TCP_ESTABLISHED)) {
 			c->unsettled = 1;
+			note_told(sk, c);
+		}
 		if (used)
 			settle(sk, c);
 		return 0;
@@ -799,6 +812,8 @@ static __noinline int rejoin(struct sock *sk, struct connection *c, struct edge 
 	c->first_ns = 0;
 	c->pushes = 0;
 	__builtin_memset(&c->head, 0, sizeof(c->head));
+	c->early.state = EARLY_NONE;
+	note_told(sk, c);
 	set_flags(c, CONNECTION_REJOINED);
 	c->watched = watching;
 	return 0;
@@ -849,10 +864,28 @@ static __always_inline int transferred(struct sock *sk, int bytes, u32 readable,
 		__sync_fetch_and_add(&c->received_bytes, bytes); /* several threads may receive at once */
 	if (c->flags & CONNECTION_HTTP2)
 		return http2_transferred(sk, c, bytes, readable, sent != (c->role == ROLE_CLIENT));
-	if (sent == (c->role == ROLE_CLIENT))
-		on_request(sk, c, edge, readable);
-	else
-		on_reply(sk, c, edge, readable);
+	if (c->flags & CONNECTION_STREAM)
+		;
+	else if (sent)
+		meets_early(sk, c, edge, bytes);
+	else if (is_sending(sk, c) && keep_early(sk, c, readable))
+		return 0;
+	/* Then what was received early, which goes the other way. */
+#pragma clang loop unroll(disable)
+	for (u32 early = 0; early < 2; early++) {
+		if (early)
+			readable = c->early.size;
+		if ((sent != early) == (c->role == ROLE_CLIENT))
+			on_request(sk, c, edge, readable, early);
+		else
+			on_reply(sk, c, edge, readable, early);
+		if (!sent || early || !comes_late(sk, c))
+			break;
+	}
+	if (sent && c->early.state == EARLY_LATE)
+		end_early(c);
+	if (c->state == TCP_CLOSE)
+		finish(sk, c); /* a reply that is read after the end, which had left it to be */
 	return 0;
 }
 
@@ -894,6 +927,7 @@ static __always_inline void connecting(struct sock *sk)
 	c->tls_connection = 0;
 	c->tls_group = 0;
 	__builtin_memset(&c->head, 0, sizeof(c->head));
+	c->early.state = EARLY_NONE;
 	bpf_sk_storage_delete(&http2_connections, sk);
 	if (is_forwarder(&c->process, netns_of(sk))) {
 		set_flags(c, CONNECTION_FORWARDER);
@@ -951,6 +985,14 @@ static __always_inline void count_failure(struct sock *sk, struct edge *edge)
 		__sync_fetch_and_add(&edge->failures_unreachable, 1);
 }
 
+/* What was received of which no call has told. The other end's FIN counts as a byte. */
+static __always_inline u64 untold_bytes(const struct tcp_sock *tcp, const struct connection *c)
+{
+	u64 told = c->received_bytes + 1;
+
+	return (c->flags & CONNECTION_WHOLE) && tcp->bytes_received > told ? tcp->bytes_received - told : 0;
+}
+
 /* How the connection ended, and what only its end tells. */
 static __always_inline void count_end(struct sock *sk, struct connection *c, struct edge *edge)
 {
@@ -974,9 +1016,23 @@ static __always_inline void count_end(struct sock *sk, struct connection *c, str
 	 * one another; the next one mends it. */
 	if (tcp->rtt_min.s[0].v != ~0U && (!edge->rtt_min_ns || rtt_min_ns < edge->rtt_min_ns))
 		edge->rtt_min_ns = rtt_min_ns;
-	/* A received FIN counts as a byte. */
-	if ((c->flags & CONNECTION_WHOLE) && tcp->bytes_received > c->received_bytes + 1)
-		__sync_fetch_and_add(&edge->unseen_bytes, tcp->bytes_received - c->received_bytes - 1);
+	u64 untold = untold_bytes(tcp, c);
+	if (untold)
+		__sync_fetch_and_add(&edge->unseen_bytes, untold);
+}
+
+/*
+ * Whether a client that had ended its own side before has a reply that no call has told of yet: reading ends
+ * its transaction.
+ */
+static __always_inline bool may_read_on(struct sock *sk, struct connection *c, int old_state)
+{
+	if (c->role != ROLE_CLIENT || sk->sk_err)
+		return false;
+	if (old_state != TCP_FIN_WAIT1 && old_state != TCP_FIN_WAIT2 && old_state != TCP_CLOSING)
+		return false;
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+	return tcp && untold_bytes(tcp, c);
 }
 
 static __always_inline void closed(struct sock *sk, int old_state)
@@ -1000,7 +1056,9 @@ static __always_inline void closed(struct sock *sk, int old_state)
 		return;
 	if (c->watched != watching)
 		rejoin(sk, c, edge);
-	if (!finish(sk, c) && c->phase == PHASE_REQUEST)
+	if (c->phase == PHASE_REQUEST && take_early(c))
+		count_early(sk, c, edge);
+	if (!finish(sk, c) && c->phase == PHASE_REQUEST && !may_read_on(sk, c, old_state))
 		abort_request(c, edge);
 	if (c->flags & CONNECTION_HTTP2)
 		http2_closed(sk);
@@ -1142,7 +1200,10 @@ int sweep_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 		if (edge)
 			__sync_fetch_and_add(&edge->open, 1);
 	}
-	if (c->phase != PHASE_REPLY || bpf_ktime_get_ns() - c->last_ns < SWEEP_AFTER_NS)
+	u64 now = bpf_ktime_get_ns();
+	if (c->early.state == EARLY_KEPT && elapsed(c->early.last_ns, now) > SWEEP_AFTER_NS)
+		give_up_call(sk, c);
+	if (c->phase != PHASE_REPLY || elapsed(c->last_ns, now) < SWEEP_AFTER_NS)
 		return 0;
 	set_flags(c, CONNECTION_SWEPT);
 	finish(sk, c);

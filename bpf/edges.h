@@ -148,6 +148,25 @@ enum connection_phase {
 #define CONNECTION_REJOINED 2048 /* nothing was seen of it for a while */
 #define CONNECTION_TLS 1024	 /* encrypted: its plaintext is at a library, if anywhere */
 
+enum early_state {
+	EARLY_NONE = 0,
+	EARLY_KEPT = 1,
+	EARLY_TAKEN = 2, /* by one who fills or counts it */
+	EARLY_LATE = 3,	 /* taken by a call that came late, to be counted after it */
+};
+
+/* What was received before the call that sent what it answers was told of; see early.h. */
+struct early {
+	u64 first_ns; /* when it was received */
+	u64 last_ns;  /* and the last of what came behind it */
+	u64 sent_ns;  /* when the kernel had sent what it answers */
+	u32 state;    /* enum early_state */
+	u32 sequence; /* of what had been handed to the socket by then */
+	u32 size;
+	u32 length; /* of text */
+	u8 text[HEAD_BYTES];
+};
+
 /* What is known of one socket. It lives and ends with the socket. */
 struct connection {
 	u64 owner;
@@ -173,6 +192,9 @@ struct connection {
 	u32 tls_group;	    /* with tls_connection, what a TLS library calls the connection; see tls.h */
 	u64 tls_connection;
 	struct process process;
+	u32 told_sequence; /* of what was handed to the socket when a call was last told of that sent */
+	u32 unused;
+	struct early early;
 	struct head head;
 };
 

@@ -44,6 +44,19 @@ type edgesConnection struct {
 		Id     uint32
 		Unused uint32
 	}
+	ToldSequence uint32
+	Unused       uint32
+	Early        struct {
+		_        structs.HostLayout
+		FirstNs  uint64
+		LastNs   uint64
+		SentNs   uint64
+		State    uint32
+		Sequence uint32
+		Size     uint32
+		Length   uint32
+		Text     [128]uint8
+	}
 	Head struct {
 		_            structs.HostLayout
 		Target       uint64

@@ -15,34 +15,35 @@
 struct msghdr;
 struct page;
 
-/* One copy for all of the programs here. */
-static __noinline int transferred_by(struct sock *sk, int bytes, u32 readable, bool sent)
+/* Not called: older verifiers allow too little stack for another call. */
+static __always_inline int sent_on(struct sock *sk, int bytes, u32 readable)
 {
-	return sk ? transferred(sk, bytes, readable, sent) : 0;
+	return sk ? transferred(sk, bytes, readable, true) : 0;
 }
 
-static __always_inline int sent_by(struct socket *socket, int ret, u32 readable)
+/* One copy for both programs. */
+static __noinline int received_on(struct sock *sk, int bytes, u32 readable)
 {
-	return transferred_by(socket->sk, ret, readable, true);
+	return sk ? transferred(sk, bytes, readable, false) : 0;
 }
 
 static __always_inline int received_by(struct socket *socket, int flags, int ret)
 {
 	if (flags & (MSG_PEEK | MSG_ERRQUEUE))
 		return 0;
-	return transferred_by(socket->sk, ret, flags & MSG_TRUNC ? 0 : ret, false);
+	return received_on(socket->sk, ret, flags & MSG_TRUNC ? 0 : ret);
 }
 
 SEC("fexit/inet_sendmsg")
 int BPF_PROG(after_inet_sendmsg, struct socket *socket, struct msghdr *message, u64 size, int ret)
 {
-	return sent_by(socket, ret, ret);
+	return sent_on(socket->sk, ret, ret);
 }
 
 SEC("fexit/inet6_sendmsg")
 int BPF_PROG(after_inet6_sendmsg, struct socket *socket, struct msghdr *message, u64 size, int ret)
 {
-	return sent_by(socket, ret, ret);
+	return sent_on(socket->sk, ret, ret);
 }
 
 SEC("fexit/inet_recvmsg")
@@ -64,7 +65,7 @@ SEC("fexit/inet_sendpage")
 int BPF_PROG(after_inet_sendpage, struct socket *socket, struct page *page, int offset, u64 size,
 	     int flags, int ret)
 {
-	return sent_by(socket, ret, 0);
+	return sent_on(socket->sk, ret, 0);
 }
 
 #endif

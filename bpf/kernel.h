@@ -71,9 +71,12 @@ enum tcp_state {
 	TCP_ESTABLISHED = 1,
 	TCP_SYN_SENT = 2,
 	TCP_SYN_RECV = 3,
+	TCP_FIN_WAIT1 = 4,
+	TCP_FIN_WAIT2 = 5,
 	TCP_CLOSE = 7,
 	TCP_CLOSE_WAIT = 8,
 	TCP_LISTEN = 10,
+	TCP_CLOSING = 11,
 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -192,6 +195,8 @@ struct minmax {
 struct tcp_sock {
 	u32 snd_una;
 	u32 rcv_nxt;
+	u32 write_seq;
+	u64 first_tx_mstamp; /* microseconds */
 	u32 srtt_us; /* eight times the value */
 	u32 mdev_us; /* four times the value */
 	u32 chrono_stat[3]; /* jiffies; the second: limited by the receiver's window */

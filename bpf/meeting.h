@@ -138,6 +138,7 @@ static __always_inline void sequences_of(struct sock *sk, struct connection *c)
 	u32 sent = tcp->snd_una, received = tcp->rcv_nxt;
 	c->client_sequence = c->role == ROLE_CLIENT ? sent : received;
 	c->server_sequence = c->role == ROLE_CLIENT ? received : sent;
+	c->told_sequence = tcp->write_seq;
 }
 
 /* No address is zero, so that these keys and those of address pairs are never equal. */

@@ -255,6 +255,15 @@ static __always_inline u32 read_buffer(u8 *to, u32 limit, u32 size)
 	return first + second;
 }
 
+/* As read_buffer, or of what was kept of an early transfer. */
+static __always_inline u32 read_transfer(struct connection *c, u8 *to, u32 limit, u32 size, bool early)
+{
+	if (!early)
+		return read_buffer(to, limit, size);
+	u32 n = at_most(c->early.length, limit);
+	return bpf_probe_read_kernel(to, n, c->early.text) ? 0 : n;
+}
+
 #include "tls_text.h"
 
 /* --- endpoints --- */
@@ -402,14 +411,14 @@ static __always_inline bool is_same_head(const struct head *h, const u64 *fresh,
 	return !((fresh[whole] ^ old[whole]) & ((1ULL << (8 * (used & 7))) - 1));
 }
 
-static __noinline int read_request(struct connection *c, u32 size)
+static __noinline int read_request(struct connection *c, u32 size, bool early)
 {
 	u64 fresh[HEAD_BYTES / 8] = {};
 
 	if (!c)
 		return HEAD_NONE;
 	struct head *h = &c->head;
-	u32 n = read_buffer((u8 *)fresh, HEAD_BYTES, size);
+	u32 n = read_transfer(c, (u8 *)fresh, HEAD_BYTES, size, early);
 	if (reads_tls && is_tls_transfer(c, (u8 *)fresh, n, size))
 		n = read_tls_request(c, fresh, n, &size);
 	h->target = 0;
@@ -425,7 +434,7 @@ static __noinline int read_request(struct connection *c, u32 size)
 	return h->state;
 }
 
-static __noinline int read_more_request(struct connection *c, u32 size)
+static __noinline int read_more_request(struct connection *c, u32 size, bool early)
 {
 	if (!c)
 		return HEAD_NONE;
@@ -438,7 +447,7 @@ static __noinline int read_more_request(struct connection *c, u32 size)
 	}
 	h->size += size;
 	if (at < HEAD_BYTES / 2)
-		h->length = at + read_buffer(h->bytes + at, HEAD_BYTES / 2, size);
+		h->length = at + read_transfer(c, h->bytes + at, HEAD_BYTES / 2, size, early);
 	h->state = parse_head(h);
 	return h->state;
 }
@@ -455,7 +464,7 @@ static __noinline int another_query(struct head *h, u32 size)
 }
 
 /* Reads a part of a reply behind what is there of it. */
-static __always_inline int read_reply(struct connection *c, u32 size)
+static __always_inline int read_reply(struct connection *c, u32 size, bool early)
 {
 	if (reads_tls && (c->flags & CONNECTION_TLS))
 		return read_tls_reply(c, size);
@@ -464,7 +473,7 @@ static __always_inline int read_reply(struct connection *c, u32 size)
 
 	if (at > REPLY_BYTES / 4)
 		at = 0;
-	u32 n = read_buffer(h->reply + at, REPLY_BYTES * 3 / 4, size);
+	u32 n = read_transfer(c, h->reply + at, REPLY_BYTES * 3 / 4, size, early);
 	if (!n)
 		return STATUS_UNKNOWN;
 	h->reply_length = at + n;
@@ -491,7 +500,7 @@ enum reply {
 	REPLY_SWITCHES = 2, /* the last reply: what follows are no transactions */
 };
 
-static __noinline int begin_reply(struct connection *c, u32 size)
+static __noinline int begin_reply(struct connection *c, u32 size, bool early)
 {
 	if (!c)
 		return REPLY_BEGINS;
@@ -504,7 +513,7 @@ static __noinline int begin_reply(struct connection *c, u32 size)
 		return REPLY_BEGINS;
 	if (h->state != HEAD_NAMED)
 		return REPLY_BEGINS;
-	int status = read_reply(c, size);
+	int status = read_reply(c, size, early);
 	if (status == REPLY_INTERIM) {
 		h->reply_length = 0;
 		return REPLY_WAITS;
@@ -524,14 +533,14 @@ static __noinline int begin_reply(struct connection *c, u32 size)
 }
 
 /* Looks at a further part of a reply where that is needed; true if it is no part of it. */
-static __noinline int is_notice(struct connection *c, u32 size)
+static __noinline int is_notice(struct connection *c, u32 size, bool early)
 {
 	if (!c)
 		return false;
 	struct head *h = &c->head;
 
 	if (h->watch & HEAD_WATCH_STATUS) {
-		int status = read_reply(c, size);
+		int status = read_reply(c, size, early);
 
 		if (status == REPLY_PARTIAL || status == REPLY_INTERIM || status == 1)
 			return false;
@@ -541,7 +550,7 @@ static __noinline int is_notice(struct connection *c, u32 size)
 	}
 	/* PostgreSQL tells of what was listened for between replies, not within one. */
 	h->reply_length = 0;
-	read_reply(c, size);
+	read_reply(c, size, early);
 	return h->reply_length && h->reply[0] == 'A';
 }
 
@@ -552,7 +561,7 @@ static __noinline int read_greeting(struct connection *c, u32 size)
 	struct head *h = &c->head;
 
 	h->size += size;
-	read_reply(c, size);
+	read_reply(c, size, false);
 	if (is_mysql_greeting(h, h->size)) {
 		h->protocol = PROTOCOL_MYSQL;
 		h->reply_length = 0;

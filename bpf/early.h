@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
+/*
+ * What is received before the call that sent what it answers has come to its end.
+ *
+ * A call is told of when it returns. Where one thread sends and another receives, as in clients of Go's
+ * library, a reply may be received on another CPU before the call that sent its request returns, and a
+ * server may be asked again before the call that sent its reply returns. Taken in the order in which they are
+ * told, the one would be a reply to nobody, and the other would make one request of two.
+ *
+ * The kernel knows better: what was handed to the socket is ahead of what calls have told. What is received
+ * then is kept, with its time and its first bytes, until that call is told of. HTTP/2 needs none of this: its streams
+ * may begin at either side, see http2_streams.h.
+ *
+ * Included by edges.bpf.c.
+ */
+#ifndef OUTSIGHT_EARLY_H
+#define OUTSIGHT_EARLY_H
+
+static __always_inline void note_told(struct sock *sk, struct connection *c)
+{
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+
+	if (tcp)
+		c->told_sequence = tcp->write_seq;
+}
+
+/* Whether a call is sending, or has sent, that was not told of yet. */
+static __always_inline bool is_sending(struct sock *sk, struct connection *c)
+{
+	u8 state = sk->__sk_common.skc_state;
+
+	/* In others the sequence is ahead by one: this end has ended. */
+	if (state != TCP_ESTABLISHED && state != TCP_CLOSE_WAIT)
+		return false;
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+	return tcp && tcp->write_seq != c->told_sequence;
+}
+
+/* Takes what is kept: from then on it is nobody else's to take. */
+static __always_inline bool take_early(struct connection *c)
+{
+	return c->early.state == EARLY_KEPT &&
+	       __sync_val_compare_and_swap(&c->early.state, EARLY_KEPT, EARLY_TAKEN) == EARLY_KEPT;
+}
+
+/* Keeps what the calling task has received; false if it is to be taken as it comes. */
+static __noinline int keep_early(struct sock *sk, struct connection *c, u32 readable)
+{
+	if (!sk || !c)
+		return false;
+	struct early *e = &c->early;
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+	if (!tcp)
+		return false;
+	/* The server's settings may come while the client sends its preface: their place does not matter, and they are needed whole. */
+	if (c->role == ROLE_CLIENT ? !c->first_ns && readable && chain_of(readable) : c->phase == PHASE_IDLE)
+		return false;
+	u64 now = bpf_ktime_get_ns();
+	u32 before = __sync_val_compare_and_swap(&e->state, EARLY_NONE, EARLY_TAKEN);
+	if (before != EARLY_NONE) {
+		e->last_ns = now;
+		return true;
+	}
+	e->sequence = tcp->write_seq;
+	e->first_ns = now;
+	e->last_ns = now;
+	/* When what was acknowledged last was sent, on the same clock: tcp_rate_skb_delivered. */
+	e->sent_ns = tcp->first_tx_mstamp * 1000;
+	e->size = readable;
+	e->length = readable ? read_buffer(e->text, HEAD_BYTES, readable) : 0;
+	__sync_val_compare_and_swap(&e->state, EARLY_TAKEN, EARLY_KEPT);
+	/* If the call was told of meanwhile, nothing was seen that was kept. */
+	if (is_sending(sk, c) || !take_early(c))
+		return true;
+	e->state = EARLY_NONE;
+	return false;
+}
+
+/* What a late call sent was sent before what answers it was received. */
+static __always_inline void set_back(struct connection *c)
+{
+	const struct early *e = &c->early;
+	u64 at = e->sent_ns < e->first_ns ? e->sent_ns : e->first_ns;
+
+	if (c->role == ROLE_CLIENT) {
+		if (c->phase == PHASE_REQUEST && c->first_ns > at)
+			c->first_ns = at > c->last_ns ? at : c->last_ns;
+		return;
+	}
+	if (c->phase != PHASE_REPLY || c->last_ns <= at)
+		return;
+	c->last_ns = at > c->first_ns ? at : c->first_ns;
+	if (c->reply_ns > c->last_ns)
+		c->reply_ns = c->last_ns;
+}
+
+/* Done with what was taken. */
+static __always_inline void end_early(struct connection *c)
+{
+	if (c->phase == PHASE_REPLY && c->last_ns < c->early.last_ns)
+		c->last_ns = c->early.last_ns;
+	c->early.state = EARLY_NONE;
+}
+
+/*
+ * Counts what was taken where the call that it came before is not told of at this place, or never: by its
+ * times alone. A name or a status is not worth the depth of calls that older verifiers allow.
+ */
+static __always_inline void count_early(struct sock *sk, struct connection *c, struct edge *edge)
+{
+	u64 at = c->early.first_ns;
+
+	if (c->role == ROLE_CLIENT) {
+		if (c->phase == PHASE_IDLE)
+			on_push(c, edge);
+		if (c->phase == PHASE_REQUEST)
+			reply_began(c, edge, at);
+	} else {
+		if (c->phase == PHASE_REQUEST)
+			__sync_fetch_and_add(&edge->lost, 1);
+		finish(sk, c);
+		c->head.state = HEAD_NONE;
+		c->head.target = 0;
+		c->first_ns = at;
+		c->phase = PHASE_REQUEST;
+		count_request(edge);
+	}
+	end_early(c);
+}
+
+/*
+ * A call is told of, and has sent so many bytes, while something may be kept. It was received after the call had begun, and
+ * waits for it to be counted; or else the call before it was never told of.
+ */
+static __always_inline void meets_early(struct sock *sk, struct connection *c, struct edge *edge, u32 bytes)
+{
+	if (!take_early(c))
+		return;
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+	if (tcp && (s32)(tcp->write_seq - bytes - c->early.sequence) < 0)
+		c->early.state = EARLY_LATE;
+	else
+		count_early(sk, c, edge);
+}
+
+/* A call that sends was told of. True if it is late: what was received after it comes now. */
+static __always_inline bool comes_late(struct sock *sk, struct connection *c)
+{
+	note_told(sk, c);
+	if (c->early.state != EARLY_LATE) {
+		if (!take_early(c))
+			return false;
+		c->early.state = EARLY_LATE;
+	}
+	set_back(c);
+	return !(c->flags & (CONNECTION_HTTP2 | CONNECTION_STREAM));
+}
+
+/* Nobody will tell of the call any more, unless it waits for room for what it sends. */
+static __always_inline void give_up_call(struct sock *sk, struct connection *c)
+{
+	u32 place = c->edge;
+	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+
+	if (!edge || !tcp || tcp->snd_una != tcp->write_seq || !take_early(c))
+		return;
+	c->told_sequence = tcp->write_seq;
+	count_early(sk, c, edge);
+}
+
+#endif
