@@ -64,7 +64,7 @@ static __noinline int keep_early(struct sock *sk, struct connection *c, u32 read
 	e->sequence = tcp->write_seq;
 	e->first_ns = now;
 	e->last_ns = now;
-	/* When what was acknowledged last was sent, on the same clock: tcp_rate_skb_delivered. */
+	/* Of the segment that was acknowledged last, on the same clock: tcp_rate_skb_delivered. */
 	e->sent_ns = tcp->first_tx_mstamp * 1000;
 	e->size = readable;
 	e->length = readable ? read_buffer(e->text, HEAD_BYTES, readable) : 0;
@@ -102,22 +102,36 @@ static __always_inline void end_early(struct connection *c)
 	c->early.state = EARLY_NONE;
 }
 
+/* A server has sent its reply, and no call has told of it. */
+static __always_inline void lose_request(struct connection *c, struct edge *edge)
+{
+	if (c->phase != PHASE_REQUEST)
+		return;
+	if (c->head.state != HEAD_PARTIAL)
+		__sync_fetch_and_add(&edge->lost, 1);
+	c->phase = PHASE_IDLE;
+}
+
 /*
- * Counts what was taken where the call that it came before is not told of at this place, or never: by its
- * times alone. A name or a status is not worth the depth of calls that older verifiers allow.
+ * Counts what was taken where no call that sends is told of, by its times alone: a name or a status is not worth
+ * the depth of calls that older verifiers allow.
  */
 static __always_inline void count_early(struct sock *sk, struct connection *c, struct edge *edge)
 {
 	u64 at = c->early.first_ns;
 
 	if (c->role == ROLE_CLIENT) {
-		if (c->phase == PHASE_IDLE)
+		if (c->phase == PHASE_IDLE) {
 			on_push(c, edge);
-		if (c->phase == PHASE_REQUEST)
+		} else if (c->phase == PHASE_REQUEST) {
+			if (c->head.state == HEAD_PARTIAL) {
+				count_request(edge);
+				c->head.state = HEAD_NONE;
+			}
 			reply_began(c, edge, at);
+		}
 	} else {
-		if (c->phase == PHASE_REQUEST)
-			__sync_fetch_and_add(&edge->lost, 1);
+		lose_request(c, edge);
 		finish(sk, c);
 		c->head.state = HEAD_NONE;
 		c->head.target = 0;
@@ -128,35 +142,45 @@ static __always_inline void count_early(struct sock *sk, struct connection *c, s
 	end_early(c);
 }
 
+/* What a call that sends has met: something that was received before it had begun, or after. */
+#define EARLY_BEFORE 1
+#define EARLY_AFTER 2
+
 /*
- * A call is told of, and has sent so many bytes, while something may be kept. It was received after the call had begun, and
- * waits for it to be counted; or else the call before it was never told of.
+ * A call is told of, and has sent so many bytes, while something may be kept; then it is the caller's. If that was received
+ * before the call had begun, the call before it was not told of, nor will it be (unless several threads send at once).
  */
-static __always_inline void meets_early(struct sock *sk, struct connection *c, struct edge *edge, u32 bytes)
+static __always_inline u32 meets_early(struct sock *sk, struct connection *c, struct edge *edge, u32 bytes)
 {
 	if (!take_early(c))
-		return;
+		return EARLY_NONE;
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
 	if (tcp && (s32)(tcp->write_seq - bytes - c->early.sequence) < 0)
-		c->early.state = EARLY_LATE;
-	else
-		count_early(sk, c, edge);
+		return EARLY_AFTER;
+	if (c->role == ROLE_SERVER)
+		lose_request(c, edge);
+	return EARLY_BEFORE;
 }
 
-/* A call that sends was told of. True if it is late: what was received after it comes now. */
-static __always_inline bool comes_late(struct sock *sk, struct connection *c)
+/* A call that sends was told of. True if it is late: what was received after it comes now, and is the caller's. */
+static __always_inline bool comes_late(struct sock *sk, struct connection *c, bool met)
 {
-	note_told(sk, c);
-	if (c->early.state != EARLY_LATE) {
-		if (!take_early(c))
-			return false;
-		c->early.state = EARLY_LATE;
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+
+	/* A barrier: first this, then whether something is kept; keep_early keeps first, and then looks at this. */
+	if (tcp)
+		__sync_lock_test_and_set(&c->told_sequence, tcp->write_seq);
+	if (!met && !take_early(c))
+		return false;
+	if (c->flags & (CONNECTION_HTTP2 | CONNECTION_STREAM)) {
+		c->early.state = EARLY_NONE;
+		return false;
 	}
 	set_back(c);
-	return !(c->flags & (CONNECTION_HTTP2 | CONNECTION_STREAM));
+	return true;
 }
 
-/* Nobody will tell of the call any more, unless it waits for room for what it sends. */
+/* Nobody has told of the call for long, and it does not wait for room for what it sends. */
 static __always_inline void give_up_call(struct sock *sk, struct connection *c)
 {
 	u32 place = c->edge;

@@ -24,7 +24,7 @@ func inTwoThreads(conn *net.TCPConn, read func(lines *bufio.Reader, write chan<-
 		}
 	}()
 	runtime.LockOSThread() // not unlocked: the thread ends with it
-	read(bufio.NewReader(conn), texts)
+	read(bufio.NewReaderSize(conn, 32), texts) // a head takes more than one call
 	close(texts)
 }
 
@@ -105,6 +105,7 @@ func waiting(t *testing.T, conn *net.TCPConn) (fd int) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { file.Close() })
+	conn.SetWriteBuffer(1 << 16)
 	return int(file.Fd())
 }
 
@@ -113,11 +114,14 @@ func waiting(t *testing.T, conn *net.TCPConn) (fd int) {
 func TestReplyBeforeTheRequestIsSent(t *testing.T) {
 	p := open(t, Options{})
 	const held = 2500 * time.Millisecond // longer than a sweep waits
+	const refused = 200 * time.Millisecond
 	service := serve(t, func(conn *net.TCPConn) {
 		defer conn.Close()
+		conn.SetReadBuffer(1 << 16)
 		if _, err := skipHead(bufio.NewReader(conn)); err != nil {
 			return
 		}
+		time.Sleep(refused)
 		io.WriteString(conn, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n")
 		time.Sleep(held)
 		io.Copy(io.Discard, conn)
@@ -125,7 +129,7 @@ func TestReplyBeforeTheRequestIsSent(t *testing.T) {
 	conn := waiting(t, dial(t, service.String()).(*net.TCPConn))
 	sent := make(chan error)
 	go func() {
-		_, err := syscall.Write(conn, []byte("POST /upload HTTP/1.1\r\nContent-Length: 33554432\r\n\r\n"+strings.Repeat("x", 32<<20)))
+		_, err := syscall.Write(conn, []byte("POST /upload HTTP/1.1\r\nContent-Length: 4194304\r\n\r\n"+strings.Repeat("x", 4<<20)))
 		sent <- err
 	}()
 	if n, err := syscall.Read(conn, make([]byte, 1000)); err != nil || n == 0 {
@@ -147,7 +151,7 @@ func TestReplyBeforeTheRequestIsSent(t *testing.T) {
 	if c.Requests != 1 || c.Replies != 1 || c.Pushes != 0 || c.Aborts != 0 {
 		t.Errorf("%d requests, %d replies, %d pushes, %d aborts", c.Requests, c.Replies, c.Pushes, c.Aborts)
 	}
-	if took := c.Latency.Quantile(1); took >= held.Seconds() {
+	if took := c.Latency.Quantile(1); took <= 0 || took >= held.Seconds() {
 		t.Errorf("it took %v s", took)
 	}
 }
@@ -156,8 +160,8 @@ func TestReplyBeforeTheRequestIsSent(t *testing.T) {
 func TestRequestBeforeTheReplyIsSent(t *testing.T) {
 	p := open(t, Options{})
 	const held = 2500 * time.Millisecond // longer than a sweep waits
-	body := strings.Repeat("x", 32<<20)
-	first := "HTTP/1.1 200 OK\r\nContent-Length: 33554432\r\n\r\n" + body
+	body := strings.Repeat("x", 4<<20)
+	first := "HTTP/1.1 200 OK\r\nContent-Length: 4194304\r\n\r\n" + body
 	second := "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 	service := serve(t, func(conn *net.TCPConn) {
 		defer conn.Close()
@@ -178,6 +182,7 @@ func TestRequestBeforeTheReplyIsSent(t *testing.T) {
 		syscall.Read(fd, request)
 	})
 	conn := dial(t, service.String())
+	conn.(*net.TCPConn).SetReadBuffer(1 << 16)
 	io.WriteString(conn, "GET /long HTTP/1.1\r\n\r\n")
 	reply := make([]byte, len(first)+len(second))
 	if _, err := io.ReadFull(conn, reply[:1000]); err != nil {
@@ -211,11 +216,47 @@ func TestReplyAfterTheClientHasEnded(t *testing.T) {
 		io.Copy(io.Discard, conn)
 		io.WriteString(conn, okay)
 	})
-	conn := dial(t, service.String()).(*net.TCPConn)
-	io.WriteString(conn, "GET /last HTTP/1.1\r\n\r\n")
-	conn.CloseWrite()
-	if _, err := skipHead(bufio.NewReader(conn)); err != nil {
-		t.Fatal(err)
+	const times = 20
+	for i := range times {
+		conn := dial(t, service.String()).(*net.TCPConn)
+		io.WriteString(conn, "GET /last HTTP/1.1\r\n\r\n")
+		conn.CloseWrite()
+		if i%2 == 0 {
+			time.Sleep(20 * time.Millisecond) // both ends have ended, and the kernel has closed the connection
+		}
+		if _, err := skipHead(bufio.NewReader(conn)); err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
 	}
-	expect(t, p, service.(*net.TCPAddr).AddrPort().Port(), map[string]uint64{"GET /last 2xx": 1})
+	expect(t, p, service.(*net.TCPAddr).AddrPort().Port(), map[string]uint64{"GET /last 2xx": times})
+	if c := edge(t, p, service, model.RoleClient).Counters; c.Requests != times || c.Replies != times || c.Pushes != 0 || c.Aborts != 0 {
+		t.Errorf("%d requests, %d replies, %d pushes, %d aborts", c.Requests, c.Replies, c.Pushes, c.Aborts)
+	}
+}
+
+// A client that gives up has no transaction: not while it waits, and not with a reply that it has not read.
+func TestClientThatGivesUp(t *testing.T) {
+	p := open(t, Options{})
+	answers := make(chan bool, 1)
+	service := serve(t, func(conn *net.TCPConn) {
+		defer conn.Close()
+		lines := bufio.NewReader(conn)
+		skipHead(lines)
+		if <-answers {
+			io.WriteString(conn, okay)
+		}
+		lines.ReadByte() // until the client has closed
+		lines.ReadByte()
+	})
+	for _, answered := range []bool{false, true, true} {
+		conn := dial(t, service.String()).(*net.TCPConn)
+		io.WriteString(conn, "GET /slow HTTP/1.1\r\n\r\n")
+		answers <- answered
+		time.Sleep(50 * time.Millisecond)
+		conn.Close()
+	}
+	eventually(t, "the client has given up three requests", func() bool {
+		return edge(t, p, service, model.RoleClient).Counters.Aborts == 3
+	})
 }

@@ -617,9 +617,6 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 	c->phase = PHASE_REQUEST;
 	if (c->head.state != HEAD_PARTIAL)
 		count_request(edge);
-	/* The other end's reset came within the call: nothing follows that could end the request. */
-	if (c->state == TCP_CLOSE && !c->early.state)
-		abort_request(c, edge);
 }
 
 /* The server sends without having been asked: it greets, goes on after a silence, or pushes. */
@@ -680,7 +677,8 @@ static __always_inline void on_reply(struct sock *sk, struct connection *c, stru
 		if (late)
 			count_request(edge);
 	}
-	if (reply == REPLY_WAITS)
+	/* Of what is kept, only the first part is. */
+	if (reply == REPLY_WAITS && !(early && c->early.last_ns != c->early.first_ns))
 		return;
 	reply_began(c, edge, now);
 	if (reply == REPLY_SWITCHES) {
@@ -864,28 +862,31 @@ static __always_inline int transferred(struct sock *sk, int bytes, u32 readable,
 		__sync_fetch_and_add(&c->received_bytes, bytes); /* several threads may receive at once */
 	if (c->flags & CONNECTION_HTTP2)
 		return http2_transferred(sk, c, bytes, readable, sent != (c->role == ROLE_CLIENT));
+	u32 met = EARLY_NONE;
 	if (c->flags & CONNECTION_STREAM)
 		;
 	else if (sent)
-		meets_early(sk, c, edge, bytes);
-	else if (is_sending(sk, c) && keep_early(sk, c, readable))
+		met = meets_early(sk, c, edge, bytes);
+	else if ((c->early.state || is_sending(sk, c)) && keep_early(sk, c, readable))
 		return 0;
-	/* Then what was received early, which goes the other way. */
+	/* 1 is the call; 0 and 2 are what was received early, which goes the other way, before it or after it. */
 #pragma clang loop unroll(disable)
-	for (u32 early = 0; early < 2; early++) {
-		if (early)
-			readable = c->early.size;
+	for (u32 turn = met == EARLY_BEFORE ? 0 : 1; turn < 3; turn++) {
+		bool early = turn != 1;
+		u32 part = early ? c->early.size : readable;
+
 		if ((sent != early) == (c->role == ROLE_CLIENT))
-			on_request(sk, c, edge, readable, early);
+			on_request(sk, c, edge, part, early);
 		else
-			on_reply(sk, c, edge, readable, early);
-		if (!sent || early || !comes_late(sk, c))
+			on_reply(sk, c, edge, part, early);
+		if (early)
+			end_early(c);
+		else if (!sent || !comes_late(sk, c, met == EARLY_AFTER))
 			break;
 	}
-	if (sent && c->early.state == EARLY_LATE)
-		end_early(c);
-	if (c->state == TCP_CLOSE)
-		finish(sk, c); /* a reply that is read after the end, which had left it to be */
+	/* The end came within the call, or before a reply was read: nothing follows that could end the transaction. */
+	if (c->state == TCP_CLOSE && !finish(sk, c) && c->phase == PHASE_REQUEST)
+		abort_request(c, edge);
 	return 0;
 }
 
@@ -1027,12 +1028,15 @@ static __always_inline void count_end(struct sock *sk, struct connection *c, str
  */
 static __always_inline bool may_read_on(struct sock *sk, struct connection *c, int old_state)
 {
-	if (c->role != ROLE_CLIENT || sk->sk_err)
+	if (c->role != ROLE_CLIENT || sk->sk_err || !sk->sk_socket)
 		return false;
 	if (old_state != TCP_FIN_WAIT1 && old_state != TCP_FIN_WAIT2 && old_state != TCP_CLOSING)
 		return false;
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
-	return tcp && untold_bytes(tcp, c);
+	if (!tcp || !untold_bytes(tcp, c))
+		return false;
+	/* Closing has thrown away what was not read. */
+	return tcp->rcv_nxt - tcp->copied_seq <= 1 || sk->sk_receive_queue.qlen;
 }
 
 static __always_inline void closed(struct sock *sk, int old_state)
@@ -1056,9 +1060,8 @@ static __always_inline void closed(struct sock *sk, int old_state)
 		return;
 	if (c->watched != watching)
 		rejoin(sk, c, edge);
-	if (c->phase == PHASE_REQUEST && take_early(c))
-		count_early(sk, c, edge);
-	if (!finish(sk, c) && c->phase == PHASE_REQUEST && !may_read_on(sk, c, old_state))
+	/* A call that sends, or receives, may still be told of. */
+	if (!finish(sk, c) && c->phase == PHASE_REQUEST && !c->early.state && !may_read_on(sk, c, old_state))
 		abort_request(c, edge);
 	if (c->flags & CONNECTION_HTTP2)
 		http2_closed(sk);
@@ -1201,7 +1204,7 @@ int sweep_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 			__sync_fetch_and_add(&edge->open, 1);
 	}
 	u64 now = bpf_ktime_get_ns();
-	if (c->early.state == EARLY_KEPT && elapsed(c->early.last_ns, now) > SWEEP_AFTER_NS)
+	if (c->early.state == EARLY_KEPT && elapsed(c->early.first_ns, now) > SWEEP_AFTER_NS)
 		give_up_call(sk, c);
 	if (c->phase != PHASE_REPLY || elapsed(c->last_ns, now) < SWEEP_AFTER_NS)
 		return 0;

@@ -152,14 +152,13 @@ enum early_state {
 	EARLY_NONE = 0,
 	EARLY_KEPT = 1,
 	EARLY_TAKEN = 2, /* by one who fills or counts it */
-	EARLY_LATE = 3,	 /* taken by a call that came late, to be counted after it */
 };
 
 /* What was received before the call that sent what it answers was told of; see early.h. */
 struct early {
 	u64 first_ns; /* when it was received */
 	u64 last_ns;  /* and the last of what came behind it */
-	u64 sent_ns;  /* when the kernel had sent what it answers */
+	u64 sent_ns;  /* when the kernel had sent what it answers, or the last of it that was acknowledged */
 	u32 state;    /* enum early_state */
 	u32 sequence; /* of what had been handed to the socket by then */
 	u32 size;

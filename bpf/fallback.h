@@ -15,23 +15,17 @@
 struct msghdr;
 struct page;
 
-/* Not called: older verifiers allow too little stack for another call. */
+/* Nothing is shared by calling it: older verifiers allow too little stack. */
 static __always_inline int sent_on(struct sock *sk, int bytes, u32 readable)
 {
 	return sk ? transferred(sk, bytes, readable, true) : 0;
-}
-
-/* One copy for both programs. */
-static __noinline int received_on(struct sock *sk, int bytes, u32 readable)
-{
-	return sk ? transferred(sk, bytes, readable, false) : 0;
 }
 
 static __always_inline int received_by(struct socket *socket, int flags, int ret)
 {
 	if (flags & (MSG_PEEK | MSG_ERRQUEUE))
 		return 0;
-	return received_on(socket->sk, ret, flags & MSG_TRUNC ? 0 : ret);
+	return socket->sk ? transferred(socket->sk, ret, flags & MSG_TRUNC ? 0 : ret, false) : 0;
 }
 
 SEC("fexit/inet_sendmsg")

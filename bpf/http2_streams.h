@@ -437,7 +437,8 @@ static __always_inline bool is_http2_greeting(struct connection *c, u32 size)
 /* The call begins with a client's preface. */
 static __always_inline void begin_http2(struct sock *sk, struct connection *c, u32 size)
 {
-	u32 replies = c->head.greeted == GREETED_OTHERWISE ? HTTP2_JOINING : HTTP2_FOLLOWED;
+	/* Of what was received early, not all is kept. */
+	u32 replies = c->head.greeted == GREETED_OTHERWISE || c->early.state ? HTTP2_JOINING : HTTP2_FOLLOWED;
 
 	if (follow_http2(sk, c, HTTP2_GREETS, replies))
 		http2_transferred(sk, c, size, size, false);

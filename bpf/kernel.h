@@ -175,8 +175,14 @@ typedef struct {
 	int counter;
 } atomic_t;
 
+struct sk_buff_head {
+	u32 qlen;
+};
+
 struct sock {
 	struct sock_common __sk_common;
+	struct socket *sk_socket; /* none once it is closed */
+	struct sk_buff_head sk_receive_queue;
 	u16 sk_protocol;
 	int sk_err;
 	u8 sk_shutdown;
@@ -195,6 +201,7 @@ struct minmax {
 struct tcp_sock {
 	u32 snd_una;
 	u32 rcv_nxt;
+	u32 copied_seq;
 	u32 write_seq;
 	u64 first_tx_mstamp; /* microseconds */
 	u32 srtt_us; /* eight times the value */
