@@ -23,7 +23,7 @@ func inTwoThreads(conn *net.TCPConn, read func(lines *bufio.Reader, write chan<-
 			io.WriteString(conn, text)
 		}
 	}()
-	runtime.LockOSThread() // not unlocked: the thread ends with it
+	runtime.LockOSThread()                     // not unlocked: the thread ends with it
 	read(bufio.NewReaderSize(conn, 32), texts) // a head takes more than one call
 	close(texts)
 }
