@@ -7,7 +7,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	"outsight/test/kernels/report"
@@ -37,6 +39,11 @@ func run(kernel, archive, file string, settings []string, console io.Writer) (re
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-nic", "none",
 		"-serial", "stdio", "-serial", "file:"+file)
 	machine.Stdout, machine.Stderr = console, console
+	// A test that is killed must not leave a guest that computes. The kernel sends the signal when the thread ends that
+	// started the guest, so this goroutine stays on it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	machine.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := machine.Run(); err != nil {
 		if ctx.Err() != nil {
 			return r, fmt.Errorf("the guest was not done within %v", guestLimit)
