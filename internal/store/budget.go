@@ -13,6 +13,8 @@ import (
 type Budget struct {
 	// total is for all, perTenant for one tenant's, and perQuery for one query or answer.
 	total, perTenant, perQuery int64
+	// process is how many bytes the process may have before a query is ended; 0 for no bound.
+	process int64
 
 	// mu guards what follows, and account.held.
 	mu       sync.Mutex
@@ -52,8 +54,9 @@ func (b *Budget) ofTenant(tenant string) *tenantMemory {
 // budgetGrain is how many bytes a query reserves at least, so that the lock is not taken for each series.
 const budgetGrain = 256 << 10
 
-func newBudget(total, perTenant int64) *Budget {
-	return &Budget{total: total, perTenant: min(perTenant, total), perQuery: total / 2, tenants: map[string]*tenantMemory{}, accounts: map[*account]struct{}{}}
+func newBudget(o *QueryBounds) *Budget {
+	return &Budget{total: o.Memory, perTenant: int64(o.TenantShare * float64(o.Memory)), perQuery: o.Memory / 2, process: o.ProcessMemory,
+		tenants: map[string]*tenantMemory{}, accounts: map[*account]struct{}{}}
 }
 
 // Hold reserves n bytes for an answer of a tenant until release is called. The error wraps ErrBusy or ErrExecution.
@@ -86,7 +89,7 @@ func (b *Budget) open(tenant string, stop context.CancelCauseFunc) *account {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.accounts[a] = struct{}{}
-	if stop != nil && !b.watching {
+	if stop != nil && b.process > 0 && !b.watching {
 		b.watching = true
 		go b.watch()
 	}

@@ -2,7 +2,6 @@ package store
 
 import (
 	"fmt"
-	"math"
 	"runtime/metrics"
 	"time"
 )
@@ -14,8 +13,7 @@ const watchPause = 10 * time.Millisecond
 // watchRest is for how many looks no other query is ended, so that the memory of the last one can be collected.
 const watchRest = 25
 
-// watch ends the query that holds most where the process has more memory than its limit by a sixteenth, which the collector of unused memory
-// keeps to as long as it can. It returns when no query is left.
+// watch ends the query that holds most where the process has more memory than it may. It returns when no query is left.
 func (b *Budget) watch() {
 	m := newMemoryReader()
 	ticker := time.NewTicker(watchPause)
@@ -23,7 +21,7 @@ func (b *Budget) watch() {
 	rest := 0
 	for range ticker.C {
 		rest--
-		over := rest < 0 && m.isOver()
+		over := rest < 0 && m.bytes() > b.process
 		b.mu.Lock()
 		if b.watching = b.hasQueries(); !b.watching {
 			b.mu.Unlock()
@@ -64,21 +62,14 @@ func (b *Budget) stopLargest() bool {
 	return true
 }
 
-// memoryReader reads what memory the process has.
-type memoryReader struct{ samples []metrics.Sample }
+// memoryReader reads how much memory the process has.
+type memoryReader struct{ samples [2]metrics.Sample }
 
 func newMemoryReader() *memoryReader {
-	names := []string{"/gc/gomemlimit:bytes", "/memory/classes/total:bytes", "/memory/classes/heap/released:bytes"}
-	m := &memoryReader{samples: make([]metrics.Sample, len(names))}
-	for i, name := range names {
-		m.samples[i].Name = name
-	}
-	return m
+	return &memoryReader{[2]metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}}
 }
 
-// isOver is whether the process has more than its limit and a sixteenth of it.
-func (m *memoryReader) isOver() bool {
-	metrics.Read(m.samples)
-	limit, has := m.samples[0].Value.Uint64(), m.samples[1].Value.Uint64()-m.samples[2].Value.Uint64()
-	return limit < math.MaxInt64 && has > limit+limit/16
+func (m *memoryReader) bytes() int64 {
+	metrics.Read(m.samples[:])
+	return int64(m.samples[0].Value.Uint64() - m.samples[1].Value.Uint64())
 }

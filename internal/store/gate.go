@@ -43,7 +43,7 @@ func newGate(places int, timeout time.Duration, o QueryBounds) *gate {
 		timeout: timeout,
 		turns: NewTurns(TurnOptions{Places: places, Spare: places, Waiting: maxWaitingFactor * places, Share: o.TenantShare,
 			Quota: time.Duration(o.TenantShare * float64(places) * float64(time.Minute))}),
-		budget:  newBudget(o.Memory, int64(o.TenantShare*float64(o.Memory))),
+		budget:  newBudget(&o),
 		closing: make(chan struct{}),
 	}
 }
@@ -55,10 +55,12 @@ type QueryBounds struct {
 	// TenantShare is the greatest share that one tenant has: of Memory, of the places of queries while others want some, and of the time of
 	// all places in a minute, past which it has one place while others want some (0.5).
 	TenantShare float64
+	// ProcessMemory is how many bytes the process may have before the query that holds most is ended (no bound).
+	ProcessMemory int64
 }
 
 func (o *QueryBounds) setDefaults() error {
-	if o.Memory < 0 || o.TenantShare < 0 || o.TenantShare > 1 {
+	if o.Memory < 0 || o.ProcessMemory < 0 || o.TenantShare < 0 || o.TenantShare > 1 {
 		return fmt.Errorf("bounds of queries %+v: want bytes, and a share from 0 to 1", *o)
 	}
 	setDefault(&o.Memory, 1<<30)

@@ -126,7 +126,7 @@ func (t *Turns) leave(of *turnTenant, began time.Duration) {
 }
 
 func (t *Turns) busy(of *turnTenant) error {
-	return &queryError{ErrBusy, fmt.Errorf("%d queries run and %d wait, %d of them of this tenant: try again later", t.running, t.waiting, len(of.queue))}
+	return &queryError{ErrBusy, fmt.Errorf("%d requests run and %d wait, %d of them of this tenant: try again later", t.running, t.waiting, len(of.queue))}
 }
 
 // tenant finds a tenant, or makes it.
@@ -233,6 +233,13 @@ func (t *Turns) displace(of *turnTenant) bool {
 	w.away = true
 	close(w.ready)
 	return true
+}
+
+// Running is how many have a place.
+func (t *Turns) Running() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.running
 }
 
 // TenantQueries is what the queries of a tenant use.
