@@ -12,11 +12,12 @@ import (
 )
 
 // limitMemory makes the collector of unused memory work harder near a limit, unless the user has set one: at what is needed, or where
-// the machine has less than that, at three quarters of what it has.
-func limitMemory(need int64) {
+// the machine has less than that, at three quarters of what it has. It answers the limit.
+func limitMemory(need int64) int64 {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(min(need, machineMemory("/proc/meminfo", "/sys/fs/cgroup")/4*3))
 	}
+	return debug.SetMemoryLimit(-1)
 }
 
 // machineMemory is how many bytes this process may have: those of the machine, or of its control group where that has fewer.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/textproto"
 	"os"
@@ -28,6 +27,7 @@ type anyStore interface {
 	AppendPart(context.Context, []model.Series) error
 	Sync() error
 	Stats() store.Stats
+	TenantQueries() []store.TenantQueries
 	Close() error
 }
 
@@ -62,14 +62,15 @@ func (f *storeFlags) add(c *cobra.Command) {
 
 func (f *storeFlags) isSet() bool { return f.url != "" || f.writeURL != "" || f.readURL != "" }
 
-// open opens the remote store, for so many live series or as many as it has by itself.
-func (f *storeFlags) open(series int, log *slog.Logger) (*store.Remote, error) {
+// open opens the remote store, for as many live series as of the embedded one, or as many as it has by itself.
+func (f *storeFlags) open(embedded store.Options) (*store.Remote, error) {
 	if f.url == "" && (f.writeURL == "" || f.readURL == "") {
 		return nil, usagef("--store-write-url and --store-read-url go together, or with --store")
 	}
 	o := store.RemoteOptions{
 		URL: f.url, WriteURL: f.writeURL, ReadURL: f.readURL, Protocol: store.WriteProtocol(f.protocol),
-		Histograms: store.HistogramForm(f.histograms), BucketsPerOctave: f.buckets, User: f.user, RetryFor: f.retry, MaxSeries: series, Logger: log,
+		Histograms: store.HistogramForm(f.histograms), BucketsPerOctave: f.buckets, User: f.user, RetryFor: f.retry,
+		MaxSeries: embedded.MaxSeries, QueryBounds: embedded.QueryBounds, Logger: embedded.Logger,
 		Header: http.Header{},
 	}
 	var err error
@@ -146,7 +147,7 @@ func (f *storeFlags) place() string { return cmp.Or(f.url, f.readURL) }
 func (f *storeFlags) openOr(data string, o store.Options) (anyStore, error) {
 	// A nil pointer of either kind would be no nil interface.
 	if f.isSet() {
-		r, err := f.open(o.MaxSeries, o.Logger)
+		r, err := f.open(o)
 		if err != nil {
 			return nil, err
 		}

@@ -50,6 +50,7 @@ func serveFrom(kept anyStore, a access.Access, header tenantHeader, options api.
 	if r, ok := kept.(interface{ RelativeError() float64 }); ok {
 		options.RelativeError = r.RelativeError()
 	}
+	options.Busy, options.Hold, options.TenantQueries = api.NewPlaces(), kept.Hold, kept.TenantQueries
 	of := func(tenant string) http.Handler {
 		o, view := options, store.ForTenant(kept, tenant)
 		o.Prometheus, o.Tenant = api.Prometheus(view), tenant
@@ -63,9 +64,6 @@ func serveFrom(kept anyStore, a access.Access, header tenantHeader, options api.
 		return access.ByTenant(a.Auth, handlers)
 	}
 	options.Auth = a.Auth // for the handlers that of makes, too
-	if header != headerOff {
-		options.Busy = make(chan struct{}, api.GraphsAtOnce) // whoever asks can name any number of tenants
-	}
 	o := options
 	o.Prometheus = api.Prometheus(kept)
 	all := api.New(kept, o)

@@ -25,6 +25,7 @@ type serverOptions struct {
 	secureFlags
 	receiveFlags
 	storeFlags
+	queryFlags
 	kubernetes   kubernetesFlags
 	listen, data string
 	retention    time.Duration
@@ -32,6 +33,7 @@ type serverOptions struct {
 	maxSeries    int
 	// begin is whether a missing data directory is made.
 	begin  bool
+	bounds store.QueryBounds
 	logger *slog.Logger
 }
 
@@ -67,7 +69,9 @@ serves what is in there.`,
 				return usagef("--max-bytes is %d and --max-series %d, want more than nothing", o.maxBytes, o.maxSeries)
 			}
 			o.begin = o.any() && (asked(c) || !c.Flags().Changed("data"))
-			limitMemory(serverMemory + int64(o.maxSeries)*seriesMemory)
+			if o.bounds, err = o.queryFlags.bounds(limitMemory(serverMemory + int64(o.maxSeries)*seriesMemory)); err != nil {
+				return err
+			}
 			return runServer(c.Context(), o, c.OutOrStdout())
 		},
 	}
@@ -75,6 +79,8 @@ serves what is in there.`,
 	o.secureFlags.addTenants(c)
 	o.receiveFlags.add(c)
 	o.storeFlags.add(c)
+	o.queryFlags.add(c)
+	o.queryFlags.addTenants(c)
 	o.kubernetes.add(c)
 	c.Flags().StringVar(&o.listen, "listen", api.DefaultAddress, "address of the page and the API")
 	c.Flags().StringVar(&o.data, "data", defaultData, "directory that keeps what was seen, and what waits to be stored")
@@ -111,7 +117,7 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 	defer page.Close()
 	kept, err := o.storeFlags.openOr(o.data, store.Options{
 		Retention: o.retention, MaxBytes: o.maxBytes, MaxSeries: o.maxSeries, OutOfOrder: min(serverLate, o.retention), Logger: o.logger,
-		MaxSamples: max(leastSamples, samplesPerSeries*o.maxSeries),
+		MaxSamples: max(leastSamples, samplesPerSeries*o.maxSeries), QueryBounds: o.bounds,
 	})
 	if err != nil {
 		return err
@@ -138,7 +144,7 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 		} else {
 			o.logger.Debug("no Kubernetes", "reason", feature.Reason)
 		}
-		options.Metrics, options.Ready, options.Refusals = in.metrics(), in.ready, in.ingest.Refusals
+		options.Metrics, options.Ready, options.Refusals = withTenantQueries(in.metrics(), kept), in.ready, in.ingest.Refusals
 		options.Bounds = func(ctx context.Context) []model.Drop {
 			// What the queue does not tell is zero then.
 			s, _ := in.ingest.Stats(ctx)

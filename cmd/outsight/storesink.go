@@ -60,6 +60,7 @@ func storeDrops(s store.Stats, remote bool) []model.Drop {
 		{Name: "store/waiting-queries", Count: s.QueriesTurnedAway},
 		{Name: "store/query-samples", Count: s.QueriesTooLarge},
 		{Name: "store/query-time", Count: s.QueriesTooSlow},
+		{Name: "store/query-memory", Count: s.QueriesWithoutMemory + s.QueriesStopped, Used: uint64(s.QueryMemory), Capacity: uint64(s.MaxQueryMemory)},
 	}
 	if remote {
 		return append(drops,

@@ -31,8 +31,10 @@ type upOptions struct {
 	watchFlags
 	secureFlags
 	storeFlags
+	queryFlags
 	listen, data string
 	retention    time.Duration
+	bounds       store.QueryBounds
 	logger       *slog.Logger
 }
 
@@ -51,6 +53,9 @@ query API and /metrics. Needs root.`,
 				return err
 			}
 			limitMemory(upMemory)
+			if o.bounds, err = o.queryFlags.bounds(min(machineMemory("/proc/meminfo", "/sys/fs/cgroup"), queryMemoryShare*mostUpQueryMemory)); err != nil {
+				return err
+			}
 			u, err := openUp(o)
 			if err != nil {
 				return err
@@ -65,6 +70,7 @@ query API and /metrics. Needs root.`,
 	o.watchFlags.addFlight(c)
 	o.secureFlags.add(c)
 	o.storeFlags.add(c)
+	o.queryFlags.add(c)
 	c.Flags().StringVar(&o.listen, "listen", api.DefaultAddress, "address of the page and the API")
 	c.Flags().StringVar(&o.data, "data", defaultData, "directory that keeps what was seen")
 	c.Flags().DurationVar(&o.retention, "retention", defaultRetention, "how long it is kept")
@@ -110,7 +116,7 @@ func openUp(o upOptions) (u *up, err error) {
 	if u.socket, err = agent.Listen(o.socket); err != nil {
 		return u, err
 	}
-	if u.store, err = o.storeFlags.openOr(o.data, store.Options{Retention: o.retention, Logger: o.logger}); err != nil {
+	if u.store, err = o.storeFlags.openOr(o.data, store.Options{Retention: o.retention, QueryBounds: o.bounds, Logger: o.logger}); err != nil {
 		return u, err
 	}
 	cluster, _, err := o.kubernetes.cluster(o.logger)

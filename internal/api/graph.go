@@ -176,12 +176,9 @@ func (s *server) enter(ctx context.Context) (leave func(), err error) {
 	if h != nil && h.leave != nil {
 		return func() {}, nil
 	}
-	select {
-	case s.Busy <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if leave, err = s.Busy.Enter(ctx, s.Tenant); err != nil {
+		return nil, err
 	}
-	leave = func() { <-s.Busy }
 	if h == nil {
 		return leave, nil
 	}

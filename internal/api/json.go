@@ -1,7 +1,6 @@
 package api
 
 import (
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,17 +41,19 @@ func (s *server) json(f func(ctx context.Context, r *http.Request) (any, error))
 		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, store.ErrTimeout), errors.Is(err, store.ErrCanceled):
 			writeError(w, http.StatusServiceUnavailable, "no answer within %s; ask for a shorter window", s.Timeout)
 		case errors.Is(err, store.ErrBusy):
-			writeError(w, http.StatusServiceUnavailable, "%s; try again later", err)
+			writeError(w, http.StatusServiceUnavailable, "%s", err)
+		case errors.Is(err, store.ErrExecution):
+			writeError(w, http.StatusUnprocessableEntity, "%s", err)
 		case err != nil:
 			s.Logger.Warn("answering a request", "path", r.URL.Path, "error", err)
 			writeError(w, http.StatusInternalServerError, "%s", err)
 		default:
 			if p, is := answer.(picture); is {
 				held.release()
-				p.write(w)
+				s.writePicture(w, r, p)
 				return
 			}
-			writeJSON(w, r, answer, held.release)
+			s.writeJSON(w, r, answer, held.release)
 		}
 	}
 }
@@ -65,44 +66,42 @@ func writeError(w http.ResponseWriter, status int, format string, args ...any) {
 }
 
 // writeJSON calls encoded before it writes: who asked may read slowly.
-func writeJSON(w http.ResponseWriter, r *http.Request, answer any, encoded func()) {
-	body := jsonBody{w: w, gzip: acceptsGzip(r), encoded: encoded}
-	if err := json.NewEncoder(&body).Encode(answer); err != nil && !body.begun {
+func (s *server) writeJSON(w http.ResponseWriter, r *http.Request, answer any, encoded func()) {
+	body := jsonBody{server: s, w: w, r: r, encoded: encoded}
+	if err := json.NewEncoder(&body).Encode(answer); err != nil {
 		writeError(w, http.StatusInternalServerError, "writing the answer: %s", err)
-		return
-	}
-	if body.z != nil {
-		_ = body.z.Close() // who asked may have gone
 	}
 }
 
-// jsonBody writes an answer as it comes out of the encoder, which has room for all of it already.
+// jsonBody writes an answer, all of which comes out of the encoder at once.
 type jsonBody struct {
-	w http.ResponseWriter
-	// gzip is whether who asked takes it.
-	gzip, begun bool
-	z           *gzip.Writer
-	encoded     func()
+	server  *server
+	w       http.ResponseWriter
+	r       *http.Request
+	encoded func()
 }
 
 // Write implements io.Writer.
 func (b *jsonBody) Write(p []byte) (int, error) {
-	if !b.begun {
-		b.begun = true
-		b.encoded()
-		h := b.w.Header()
-		h.Set("Content-Type", "application/json")
-		h.Set("Cache-Control", "no-store")
-		h.Set("Vary", "Accept-Encoding")
-		if b.gzip && len(p) >= 1<<10 {
-			h.Set("Content-Encoding", "gzip")
-			b.z, _ = gzip.NewWriterLevel(b.w, gzip.BestSpeed) // the level is valid
-		}
+	b.encoded()
+	release, err := b.server.hold(int64(len(p)))
+	if err != nil {
+		writeError(b.w, http.StatusServiceUnavailable, "%s", err)
+		return len(p), nil
 	}
-	if b.z != nil {
-		return b.z.Write(p)
+	defer release()
+	b.w.Header().Set("Content-Type", "application/json")
+	b.w.Header().Set("Cache-Control", "no-store")
+	b.server.pace.write(b.w, b.r, p)
+	return len(p), nil
+}
+
+// hold reserves memory for an answer until release.
+func (s *server) hold(n int64) (release func(), err error) {
+	if s.Hold == nil {
+		return func() {}, nil
 	}
-	return b.w.Write(p)
+	return s.Hold(s.Tenant, n)
 }
 
 func acceptsGzip(r *http.Request) bool {

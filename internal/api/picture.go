@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"io"
 	"net/http"
 
 	"outsight/internal/graph"
@@ -19,11 +18,17 @@ func (s *server) picture(ctx context.Context, r *http.Request) (any, error) {
 	return picture(graph.SVG(g)), nil
 }
 
-func (p picture) write(w http.ResponseWriter) {
+func (s *server) writePicture(w http.ResponseWriter, r *http.Request, p picture) {
+	release, err := s.hold(int64(len(p)))
+	if err != nil {
+		writeError(w, http.StatusServiceUnavailable, "%s", err)
+		return
+	}
+	defer release()
 	h := w.Header()
 	h.Set("Content-Type", "image/svg+xml")
 	h.Set("Cache-Control", "no-store")
 	// It brings its own style, and nothing else may be in it.
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; sandbox")
-	_, _ = io.WriteString(w, string(p)) // who asked has gone
+	s.pace.write(w, r, []byte(p))
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,13 +31,13 @@ const (
 // the same form, so that Grafana, promtool and scripts work, and its remote read. There are no rules, alerts or
 // exemplars: their lists are empty.
 func Prometheus(q Backend) http.Handler {
-	p := &prometheus{q}
+	p := &prometheus{q, usualPace}
 	mux := http.NewServeMux()
 	read := func(path string, f func(*http.Request) (store.Answer, error)) {
-		mux.Handle(path, promHandler(f, http.MethodGet))
+		mux.Handle(path, p.handler(f, http.MethodGet))
 	}
 	ask := func(path string, f func(*http.Request) (store.Answer, error)) {
-		mux.Handle(path, promHandler(f, http.MethodGet, http.MethodPost))
+		mux.Handle(path, p.handler(f, http.MethodGet, http.MethodPost))
 	}
 	ask("/api/v1/query", p.query)
 	ask("/api/v1/query_range", p.queryRange)
@@ -58,7 +57,15 @@ func Prometheus(q Backend) http.Handler {
 	return mux
 }
 
-type prometheus struct{ backend Backend }
+type prometheus struct {
+	backend Backend
+	pace    pace
+}
+
+// answerHolder is a Backend that bounds the bytes of answers that are being written.
+type answerHolder interface {
+	Hold(tenant string, n int64) (release func(), err error)
+}
 
 // remoteReader is a Backend that can be read by Prometheus's remote read. An error goes before any answer.
 type remoteReader interface {
@@ -145,8 +152,8 @@ func promJSON(v any) (store.Answer, error) {
 	return store.Answer{JSON: data}, err
 }
 
-// promHandler reads the request's form and writes what f answers.
-func promHandler(f func(*http.Request) (store.Answer, error), methods ...string) http.Handler {
+// handler reads the request's form and writes what f answers.
+func (p *prometheus) handler(f func(*http.Request) (store.Answer, error), methods ...string) http.Handler {
 	allowed := strings.Join(methods, " or ")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !slices.Contains(methods, r.Method) {
@@ -170,7 +177,7 @@ func promHandler(f func(*http.Request) (store.Answer, error), methods ...string)
 			promError(w, status, kind, err.Error())
 			return
 		}
-		promAnswer(w, r, answer)
+		p.answer(w, r, answer)
 	})
 }
 
@@ -213,24 +220,21 @@ func promError(w http.ResponseWriter, status int, errorType, message string) {
 	_ = json.NewEncoder(w).Encode(promEnvelope{Status: "error", ErrorType: errorType, Error: message})
 }
 
-func promAnswer(w http.ResponseWriter, r *http.Request, a store.Answer) {
+func (p *prometheus) answer(w http.ResponseWriter, r *http.Request, a store.Answer) {
 	envelope, err := json.Marshal(promEnvelope{Status: "success", Warnings: a.Warnings, Infos: a.Infos})
 	if err != nil {
 		promError(w, http.StatusInternalServerError, "internal", err.Error())
 		return
 	}
-	var body []byte
-	body = append(body, envelope[:len(envelope)-1]...)
-	body = append(body, `,"data":`...)
-	body = append(append(body, a.JSON...), '}')
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Vary", "Accept-Encoding")
-	if len(body) < 1<<10 || !acceptsGzip(r) {
-		_, _ = w.Write(body)
-		return
+	if holder, ok := p.backend.(answerHolder); ok {
+		release, err := holder.Hold("", int64(len(a.JSON)))
+		if err != nil {
+			status, kind := promErrorKind(err)
+			promError(w, status, kind, err.Error())
+			return
+		}
+		defer release()
 	}
-	w.Header().Set("Content-Encoding", "gzip")
-	z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is valid
-	_, _ = z.Write(body)
-	_ = z.Close()
+	w.Header().Set("Content-Type", "application/json")
+	p.pace.write(w, r, append(envelope[:len(envelope)-1], `,"data":`...), a.JSON, []byte{'}'})
 }

@@ -72,9 +72,13 @@ type Options struct {
 	MaxEdges int
 	// RelativeError is that of the querier's histograms, where it is greater than model.RelativeError.
 	RelativeError float64
-	// Busy has room for as many graphs, or stretches of the flight recorder, as are computed at a time, by all handlers that
-	// share it; nil for GraphsAtOnce of this one alone.
-	Busy chan struct{}
+	// Busy has a place for each graph, or stretch of the flight recorder, that is computed at a time, by all handlers that share it; nil
+	// for NewPlaces of this one alone.
+	Busy *store.Turns
+	// Hold reserves memory for an answer of a tenant until release is called; nil where answers are not bounded.
+	Hold func(tenant string, bytes int64) (release func(), err error)
+	// TenantQueries tells what the queries of each tenant use, for the status; nil for none.
+	TenantQueries func() []store.TenantQueries
 	// Timeout bounds one answer of the JSON API; 0 stands for 20 s.
 	Timeout time.Duration
 	// Now is the clock; nil for time.Now.
@@ -82,19 +86,25 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// GraphsAtOnce is how many graphs are computed at a time.
-const GraphsAtOnce = 2
+// graphsAtOnce is how many graphs are computed at a time; one more may be of a tenant that has none. graphsWaiting bounds those that wait.
+const graphsAtOnce, graphsWaiting = 2, 256
+
+// NewPlaces are places to compute graphs in, which tenants share.
+func NewPlaces() *store.Turns {
+	return store.NewTurns(store.TurnOptions{Places: graphsAtOnce, Spare: 1, Waiting: graphsWaiting, Share: 0.5})
+}
 
 type server struct {
 	Options
 	querier Querier
+	pace    pace
 }
 
 // New is the handler of everything that Outsight serves.
 func New(querier Querier, options Options) http.Handler {
-	s := &server{Options: options, querier: querier}
+	s := &server{Options: options, querier: querier, pace: usualPace}
 	if s.Busy == nil {
-		s.Busy = make(chan struct{}, GraphsAtOnce)
+		s.Busy = NewPlaces()
 	}
 	if s.MaxEdges == 0 {
 		s.MaxEdges = 1000

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,17 @@ var serve = flag.String("serve", "", "serve a made-up shop at this address inste
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if series := os.Getenv(littleServer); series != "" {
+		n, err := strconv.Atoi(series)
+		if err == nil {
+			err = serveLittle(n)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if *serve != "" {
 		if err := serveShop(*serve); err != nil {
 			fmt.Fprintln(os.Stderr, err)

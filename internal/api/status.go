@@ -23,6 +23,8 @@ type statusAnswer struct {
 	Drops    []drop        `json:"drops"`
 	Programs []programCost `json:"programs"`
 	Refusals []refusal     `json:"refusals"`
+	// TenantQueries are what the queries of each tenant use.
+	TenantQueries []tenantQueries `json:"tenant_queries"`
 	// Completeness is that of the last 5 minutes.
 	Completeness completeness `json:"completeness"`
 }
@@ -68,7 +70,7 @@ type programCost struct {
 func (s *server) status(ctx context.Context, _ *http.Request) (any, error) {
 	now := s.Now().Truncate(time.Millisecond)
 	a := &statusAnswer{Version: s.Version, Now: now, Sources: s.Sources, Hosts: []hostStatus{}, Features: []feature{},
-		Drops: []drop{}, Programs: []programCost{}, Refusals: s.refusals()}
+		Drops: []drop{}, Programs: []programCost{}, Refusals: s.refusals(), TenantQueries: s.tenantQueries()}
 	if a.Sources == nil {
 		a.Sources = []string{}
 	}

@@ -89,7 +89,7 @@ func TestAnswersAreOfAllEdges(t *testing.T) {
 // A request is among those that compute something large until its answer is encoded, however often it computes, and no longer.
 func TestPlaceOfARequest(t *testing.T) {
 	st, _, now := fill(t, 60, nil)
-	busy := make(chan struct{}, 1)
+	busy := store.NewTurns(store.TurnOptions{Places: 1, Waiting: 1})
 	h := New(st, Options{Now: func() time.Time { return now }, Busy: busy})
 	for _, path := range []string{"graph", "changes", "picture", "path", "graph?by=nothing"} {
 		w := watched{ResponseRecorder: httptest.NewRecorder(), t: t, busy: busy}
@@ -104,11 +104,11 @@ func TestPlaceOfARequest(t *testing.T) {
 type watched struct {
 	*httptest.ResponseRecorder
 	t    *testing.T
-	busy chan struct{}
+	busy *store.Turns
 }
 
 func (w watched) Write(b []byte) (int, error) {
-	if len(w.busy) > 0 {
+	if w.busy.Running() > 0 {
 		w.t.Error("the request has its place while it is answered")
 	}
 	return w.ResponseRecorder.Write(b)
@@ -130,14 +130,14 @@ func TestWriteJSON(t *testing.T) {
 	request := httptest.NewRequest("GET", "/", nil)
 	request.Header.Set("Accept-Encoding", "gzip")
 	w := httptest.NewRecorder()
-	writeJSON(w, request, map[string]any{"a": 1, "b": math.NaN()}, func() { t.Error("it is encoded") })
+	(&server{pace: usualPace}).writeJSON(w, request, map[string]any{"a": 1, "b": math.NaN()}, func() { t.Error("it is encoded") })
 	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "writing the answer") || w.Header().Get("Content-Encoding") != "" {
 		t.Errorf("of no number: %d %v %s", w.Code, w.Header(), w.Body)
 	}
 	for _, n := range []int{1, 100_000} {
 		w := httptest.NewRecorder()
 		encoded := 0
-		writeJSON(w, request, strings.Repeat("<", n), func() {
+		(&server{pace: usualPace}).writeJSON(w, request, strings.Repeat("<", n), func() {
 			if encoded++; w.Body.Len() > 0 {
 				t.Error("something was written before")
 			}

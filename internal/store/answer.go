@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -32,18 +33,21 @@ func (a *Answer) annotate(query string, notes annotations.Annotations) {
 // Evaluate answers a query in the form of Prometheus's API, in the very bytes that a
 // Prometheus server would give.
 func (s *Store) Evaluate(ctx context.Context, e Evaluation) (a Answer, err error) {
-	err = s.evaluate(ctx, e, func(r *promql.Result) error {
+	err = s.evaluate(ctx, e, func(r *promql.Result, p *purse) error {
 		notes := r.Warnings
 		value, cut := limited(r.Value, e.Limit)
 		if cut {
 			notes.Add(errTruncated)
 		}
-		w := newWriter()
+		w := newWriter(p)
 		defer w.release()
 		w.value(value)
+		if err := cmp.Or(w.err, w.stream.Error); err != nil {
+			return err
+		}
 		a.JSON = w.bytes()
 		a.annotate(e.Query, notes)
-		return w.stream.Error
+		return nil
 	})
 	return a, err
 }
@@ -67,27 +71,48 @@ type writer struct {
 	stream *jsoniter.Stream
 	// empty is true until the array that is being written has an item.
 	empty bool
+	// purse pays for the text, which has room for charged bytes. err is why there is no more.
+	purse   *purse
+	charged int
+	err     error
 }
 
-func newWriter() *writer {
-	return &writer{stream: jsoniter.ConfigCompatibleWithStandardLibrary.BorrowStream(nil)}
+func newWriter(p *purse) *writer {
+	return &writer{stream: jsoniter.ConfigCompatibleWithStandardLibrary.BorrowStream(nil), purse: p}
 }
 
 func (w *writer) release() { jsoniter.ConfigCompatibleWithStandardLibrary.ReturnStream(w.stream) }
 
-func (w *writer) bytes() []byte { return slices.Clone(w.stream.Buffer()) }
+// largeAnswer is from when on a text is given away instead of copied.
+const largeAnswer = 64 << 10
+
+func (w *writer) bytes() []byte {
+	text := w.stream.Buffer()
+	if len(text) < largeAnswer {
+		return slices.Clone(text)
+	}
+	w.stream.SetBuffer(nil)
+	return text
+}
 
 func (w *writer) array() {
 	w.stream.WriteArrayStart()
 	w.empty = true
 }
 
-// item goes before each item of an array.
-func (w *writer) item() {
+// item goes before each item of an array; false where there is no room for one more.
+func (w *writer) item() bool {
+	if room := cap(w.stream.Buffer()); room > w.charged {
+		if w.err = w.purse.take(int64(room - w.charged)); w.err != nil {
+			return false
+		}
+		w.charged = room
+	}
 	if !w.empty {
 		w.stream.WriteMore()
 	}
 	w.empty = false
+	return true
 }
 
 func (w *writer) endArray() {
@@ -116,14 +141,18 @@ func (w *writer) value(v parser.Value) {
 	case promql.Vector:
 		w.array()
 		for i := range v {
-			w.item()
+			if !w.item() {
+				return
+			}
 			w.sample(&v[i])
 		}
 		w.endArray()
 	case promql.Matrix:
 		w.array()
 		for i := range v {
-			w.item()
+			if !w.item() {
+				return
+			}
 			w.series(&v[i])
 		}
 		w.endArray()
@@ -172,7 +201,9 @@ func (w *writer) series(series *promql.Series) {
 		s.WriteObjectField("values")
 		w.array()
 		for _, p := range series.Floats {
-			w.item()
+			if !w.item() {
+				return
+			}
 			w.float(p.T, p.F)
 		}
 		w.endArray()
@@ -182,7 +213,9 @@ func (w *writer) series(series *promql.Series) {
 		s.WriteObjectField("histograms")
 		w.array()
 		for _, p := range series.Histograms {
-			w.item()
+			if !w.item() {
+				return
+			}
 			w.histogram(p)
 		}
 		w.endArray()

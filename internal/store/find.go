@@ -51,7 +51,7 @@ func (s *Store) Find(ctx context.Context, l Lookup) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	ctx, done, err := s.gate.turn(ctx, 0)
+	ctx, account, done, err := s.gate.turn(ctx, l.Tenant, 0)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -62,14 +62,14 @@ func (s *Store) Find(ctx context.Context, l Lookup) (Answer, error) {
 		return Answer{}, &queryError{ErrStorage, err}
 	}
 	defer querier.Close()
-	f := finder{querier: querier, from: from, to: to, limit: l.Limit}
+	f := finder{querier: querier, from: from, to: to, limit: l.Limit, purse: purse{account: account}}
 	if l.What == FindSeries {
 		err = f.series(ctx, sets)
 	} else {
 		err = f.strings(ctx, l, sets)
 	}
 	if err != nil {
-		return Answer{}, s.gate.sort(err)
+		return Answer{}, s.gate.sort(ctx, err)
 	}
 	f.answer.annotate("", f.notes)
 	return f.answer, nil
@@ -84,8 +84,8 @@ func matchers(p parser.Parser, l Lookup) ([][]*labels.Matcher, error) {
 	}
 	var sets [][]*labels.Matcher
 	for _, m := range l.Matchers {
-		if len(m) > MaxQueryBytes {
-			return nil, badQuery("matcher of %d bytes: at most %d", len(m), MaxQueryBytes)
+		if err := checkText(m); err != nil {
+			return nil, err
 		}
 		set, err := p.ParseMetricSelector(m)
 		if err != nil {
@@ -116,6 +116,7 @@ type finder struct {
 	querier  storage.Querier
 	from, to int64
 	limit    int
+	purse    purse
 	answer   Answer
 	notes    annotations.Annotations
 }
@@ -130,7 +131,7 @@ func (f *finder) series(ctx context.Context, sets [][]*labels.Matcher) error {
 	if len(selected) > 1 {
 		all = storage.NewMergeSeriesSet(selected, 0, storage.ChainedSeriesMerge)
 	}
-	w := newWriter()
+	w := newWriter(&f.purse)
 	defer w.release()
 	w.array()
 	n := 0
@@ -142,7 +143,9 @@ func (f *finder) series(ctx context.Context, sets [][]*labels.Matcher) error {
 			f.notes.Add(errTruncated)
 			break
 		}
-		w.item()
+		if !w.item() {
+			return w.err
+		}
 		w.labels(all.At().Labels())
 	}
 	w.endArray()
@@ -170,6 +173,13 @@ func (f *finder) strings(ctx context.Context, l Lookup, sets [][]*labels.Matcher
 			return err
 		}
 		f.notes.Merge(notes)
+		bytes := int64(0)
+		for _, v := range found {
+			bytes += int64(len(v)) + sampleBytes
+		}
+		if err := f.purse.take(bytes); err != nil {
+			return err
+		}
 		all = append(all, found...)
 	}
 	slices.Sort(all)
@@ -178,11 +188,13 @@ func (f *finder) strings(ctx context.Context, l Lookup, sets [][]*labels.Matcher
 		all = all[:f.limit]
 		f.notes.Add(errTruncated)
 	}
-	w := newWriter()
+	w := newWriter(&f.purse)
 	defer w.release()
 	w.array()
 	for _, v := range all {
-		w.item()
+		if !w.item() {
+			return w.err
+		}
 		w.string(v)
 	}
 	w.endArray()
@@ -202,12 +214,9 @@ func (f *finder) hint() int {
 func (s *Store) Format(query string) (string, error) { return format(s.parser, query) }
 
 func format(p parser.Parser, query string) (string, error) {
-	if len(query) > MaxQueryBytes {
-		return "", badQuery("query of %d bytes: at most %d", len(query), MaxQueryBytes)
-	}
-	expr, err := p.ParseExpr(query)
+	expr, err := parse(p, query)
 	if err != nil {
-		return "", &queryError{ErrBadQuery, err}
+		return "", err
 	}
 	return parser.Prettify(expr), nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,9 +15,9 @@ import (
 // gate bounds the queries of a store.
 type gate struct {
 	timeout time.Duration
-	// running has a place for each query that runs; waiting counts those that want one.
-	running chan struct{}
-	waiting atomic.Int64
+	// turns has a place for each query that runs.
+	turns  *Turns
+	budget *Budget
 	// closing is closed when close begins; queries counts those that must end before it is over.
 	closing chan struct{}
 	queries sync.WaitGroup
@@ -30,13 +31,41 @@ type gate struct {
 // queryCounts are the counters behind Stats of queries.
 type queryCounts struct{ all, tooLarge, tooSlow, turnedAway atomic.Uint64 }
 
-func (c *queryCounts) addTo(s *Stats) {
+func (g *gate) addTo(s *Stats) {
+	c := &g.counts
+	g.budget.addTo(s)
 	s.Queries, s.QueriesTooLarge = c.all.Load(), c.tooLarge.Load()
 	s.QueriesTooSlow, s.QueriesTurnedAway = c.tooSlow.Load(), c.turnedAway.Load()
 }
 
-func newGate(queries int, timeout time.Duration) *gate {
-	return &gate{timeout: timeout, running: make(chan struct{}, queries), closing: make(chan struct{})}
+func newGate(places int, timeout time.Duration, o QueryBounds) *gate {
+	return &gate{
+		timeout: timeout,
+		turns: NewTurns(TurnOptions{Places: places, Spare: places, Waiting: maxWaitingFactor * places, Share: o.TenantShare,
+			Quota: time.Duration(o.TenantShare * float64(places) * float64(time.Minute))}),
+		budget:  newBudget(&o),
+		closing: make(chan struct{}),
+	}
+}
+
+// QueryBounds are the bounds of what queries take together. A zero field means its default.
+type QueryBounds struct {
+	// Memory bounds the bytes that all queries and answers hold; one query or answer may have half of it (1 GiB).
+	Memory int64
+	// TenantShare is the greatest share that one tenant has: of Memory, of the places of queries while others want some, and of the time of
+	// all places in a minute, past which it has one place while others want some (0.5).
+	TenantShare float64
+	// ProcessMemory is how many bytes the process may have before the query that holds most is ended (no bound).
+	ProcessMemory int64
+}
+
+func (o *QueryBounds) setDefaults() error {
+	if o.Memory < 0 || o.ProcessMemory < 0 || o.TenantShare < 0 || o.TenantShare > 1 {
+		return fmt.Errorf("bounds of queries %+v: want bytes, and a share from 0 to 1", *o)
+	}
+	setDefault(&o.Memory, 1<<30)
+	setDefault(&o.TenantShare, 0.5)
+	return nil
 }
 
 // close cancels the queries and waits until none is left. It is called once.
@@ -48,8 +77,8 @@ func (g *gate) close() {
 	g.queries.Wait()
 }
 
-// turn waits until the query may run; done must be called when it has.
-func (g *gate) turn(ctx context.Context, timeout time.Duration) (_ context.Context, done func(), err error) {
+// turn waits until the query may run; done must be called when it has. What the query holds is to be taken from the account, which done closes.
+func (g *gate) turn(ctx context.Context, tenant string, timeout time.Duration) (_ context.Context, _ *account, done func(), err error) {
 	g.counts.all.Add(1)
 	g.mu.Lock()
 	closed := g.closed
@@ -58,12 +87,13 @@ func (g *gate) turn(ctx context.Context, timeout time.Duration) (_ context.Conte
 	}
 	g.mu.Unlock()
 	if closed {
-		return nil, nil, &queryError{ErrCanceled, ErrClosed}
+		return nil, nil, nil, &queryError{ErrCanceled, ErrClosed}
 	}
 	if timeout <= 0 || timeout > g.timeout {
 		timeout = g.timeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, stop := context.WithCancelCause(ctx)
 	go func() {
 		select {
 		case <-g.closing:
@@ -71,43 +101,52 @@ func (g *gate) turn(ctx context.Context, timeout time.Duration) (_ context.Conte
 		case <-ctx.Done():
 		}
 	}()
-	if err := g.wait(ctx); err != nil {
+	leave, err := g.turns.Enter(ctx, tenant)
+	if err != nil {
+		stop(nil)
 		cancel()
 		g.queries.Done()
-		return nil, nil, err
+		if errors.Is(err, ErrBusy) {
+			g.counts.turnedAway.Add(1)
+			return nil, nil, nil, err
+		}
+		return nil, nil, nil, g.sort(ctx, fmt.Errorf("waiting for other queries: %w", err))
 	}
-	return ctx, func() { cancel(); <-g.running; g.queries.Done() }, nil
+	a := g.budget.open(tenant, stop)
+	return ctx, a, func() {
+		a.close()
+		stop(nil)
+		cancel()
+		leave()
+		g.queries.Done()
+	}, nil
 }
 
-func (g *gate) wait(ctx context.Context) error {
-	select {
-	case g.running <- struct{}{}:
-		return nil
-	default:
+// tenantQueries tells what each tenant uses.
+func (g *gate) tenantQueries() []TenantQueries {
+	all := g.turns.use()
+	for i := range all {
+		all[i].Bytes, all[i].MaxBytes, all[i].WithoutMemory = g.budget.useOf(all[i].Tenant)
 	}
-	limit := int64(maxWaitingFactor * cap(g.running))
-	defer g.waiting.Add(-1)
-	if g.waiting.Add(1) > limit {
-		g.counts.turnedAway.Add(1)
-		return &queryError{ErrBusy, fmt.Errorf("%d queries run and %d wait: try again later", cap(g.running), limit)}
-	}
-	select {
-	case g.running <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return g.sort(fmt.Errorf("waiting for other queries: %w", ctx.Err()))
-	}
+	return all
 }
 
 // sort sorts the errors of the engine by kind.
-func (g *gate) sort(err error) error {
+func (g *gate) sort(ctx context.Context, err error) error {
+	if stopped := (*queryError)(nil); errors.As(context.Cause(ctx), &stopped) {
+		return stopped
+	}
 	var (
+		own      *queryError
 		canceled promql.ErrQueryCanceled
 		timeout  promql.ErrQueryTimeout
 		tooMany  promql.ErrTooManySamples
 		disk     promql.ErrStorage
 	)
+	err = shortened(err)
 	switch {
+	case errors.As(err, &own):
+		return &queryError{own.kind, own.err}
 	case errors.As(err, &timeout), errors.Is(err, context.DeadlineExceeded):
 		g.counts.tooSlow.Add(1)
 		return &queryError{ErrTimeout, err}
@@ -121,3 +160,22 @@ func (g *gate) sort(err error) error {
 	}
 	return &queryError{ErrExecution, err}
 }
+
+// maxQueryError bounds the text of an error, which may tell of a series' labels.
+const maxQueryError = 4 << 10
+
+// shortened is err, whose text is cut if it is very long.
+func shortened(err error) error {
+	if text := err.Error(); len(text) > maxQueryError {
+		return &shortError{err, strings.ToValidUTF8(text[:maxQueryError], "") + "…"}
+	}
+	return err
+}
+
+type shortError struct {
+	error
+	text string
+}
+
+func (e *shortError) Error() string { return e.text }
+func (e *shortError) Unwrap() error { return e.error }

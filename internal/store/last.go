@@ -63,18 +63,18 @@ func (s *Store) Last(ctx context.Context, m Moments) (*Values, error) {
 	if len(m.Names) == 0 || len(m.Times) == 0 {
 		return &Values{}, nil
 	}
-	ctx, done, err := s.gate.turn(ctx, 0)
+	ctx, account, done, err := s.gate.turn(ctx, m.Tenant, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	// Two readers may hold what a query for each of the times may, more of them no more than two.
 	budget := func(readers int) readBudget {
-		return readBudget{ctx: ctx, left: s.options.MaxSamples * len(m.Times) * min(readers, 2) / readers}
+		return readBudget{ctx: ctx, left: s.options.MaxSamples * len(m.Times) * min(readers, 2) / readers, purse: purse{account: account}}
 	}
 	switch values, ok, err := s.books.keeper.last(&m, budget); {
 	case err != nil:
-		return nil, s.gate.sort(err)
+		return nil, s.gate.sort(ctx, err)
 	case ok:
 		return values, nil
 	}
@@ -101,7 +101,7 @@ func (s *Store) Last(ctx context.Context, m Moments) (*Values, error) {
 	for _, times := range stretches(m.Times) {
 		for i := range halves {
 			if err := halves[i].open(s.queryable(m.Tenant), times); err != nil {
-				return nil, s.gate.sort(err)
+				return nil, s.gate.sort(ctx, err)
 			}
 		}
 	}
@@ -115,7 +115,7 @@ func (s *Store) Last(ctx context.Context, m Moments) (*Values, error) {
 	read(&halves[0])
 	other.Wait()
 	if err := context.Cause(ctx); err != nil {
-		return nil, s.gate.sort(err)
+		return nil, s.gate.sort(ctx, err)
 	}
 	return &Values{Blocks: append(halves[0].results, halves[1].results...)}, nil
 }

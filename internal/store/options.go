@@ -40,8 +40,11 @@ type Options struct {
 	QueryTimeout time.Duration
 	// MaxSamples bounds the samples that one query holds in memory (5,000,000, of 16 bytes).
 	MaxSamples int
-	// MaxQueries bounds the queries that run at a time (4). Sixteen times as many may wait.
+	// MaxQueries bounds the queries that run at a time (4); as many more may of tenants that have none running. Sixteen times as many
+	// may wait.
 	MaxQueries int
+	// QueryBounds are what queries take together.
+	QueryBounds
 	// Logger gets warnings, and debug messages about blocks (none).
 	Logger *slog.Logger
 }
@@ -72,6 +75,9 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.QueryTimeout, 30*time.Second)
 	setDefault(&o.MaxSamples, 5_000_000)
 	setDefault(&o.MaxQueries, 4)
+	if err := o.QueryBounds.setDefaults(); err != nil {
+		return o, err
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
 
 	"outsight/internal/model"
 )
@@ -16,13 +18,13 @@ import (
 var (
 	// ErrBadQuery: the query cannot be understood, or its parameters make no sense.
 	ErrBadQuery = errors.New("bad query")
-	// ErrExecution: it makes no sense of the data, or would hold more than MaxSamples.
+	// ErrExecution: it makes no sense of the data, or would hold more than MaxSamples or its share of QueryBounds.Memory.
 	ErrExecution = errors.New("query failed")
 	// ErrTimeout: it took longer than QueryTimeout.
 	ErrTimeout = errors.New("query timed out")
 	// ErrCanceled: nobody waits for the answer, or the store was closed meanwhile.
 	ErrCanceled = errors.New("query canceled")
-	// ErrBusy: too many queries wait already.
+	// ErrBusy: too many queries wait already, or there is no memory for one more.
 	ErrBusy = errors.New("too many queries")
 	// ErrStorage: the data could not be read.
 	ErrStorage = errors.New("reading data failed")
@@ -54,10 +56,13 @@ func (s *Store) Range(ctx context.Context, query string, from, to time.Time, ste
 
 // Results evaluates a query. Histograms must have buckets of model.Scale.
 func (s *Store) Results(ctx context.Context, e Evaluation) (results []model.QueryResult, err error) {
-	err = s.evaluate(ctx, e, func(r *promql.Result) error {
+	err = s.evaluate(ctx, e, func(r *promql.Result, p *purse) error {
+		if err := p.take(resultSize(r.Value)); err != nil {
+			return err
+		}
 		results, err = toResults(r)
 		if err != nil {
-			return &queryError{ErrExecution, err}
+			return &queryError{ErrExecution, shortened(err)}
 		}
 		return nil
 	})
@@ -80,8 +85,6 @@ type Evaluation struct {
 
 func (e *Evaluation) check() error {
 	switch {
-	case len(e.Query) > MaxQueryBytes:
-		return badQuery("query of %d bytes: at most %d", len(e.Query), MaxQueryBytes)
 	case e.Step < 0 || e.Timeout < 0 || e.Lookback < 0 || e.Limit < 0:
 		return badQuery("step %v, timeout %v, lookback %v, limit %d: must not be negative", e.Step, e.Timeout, e.Lookback, e.Limit)
 	case e.To.Before(e.From):
@@ -99,31 +102,62 @@ func (e *Evaluation) check() error {
 }
 
 // evaluate runs a query when it is its turn, and gives the answer to use, which must not keep it.
-func (s *Store) evaluate(ctx context.Context, e Evaluation, use func(*promql.Result) error) error {
+func (s *Store) evaluate(ctx context.Context, e Evaluation, use func(*promql.Result, *purse) error) error {
 	if err := e.check(); err != nil {
 		return err
 	}
-	ctx, done, err := s.gate.turn(ctx, e.Timeout)
+	ctx, account, done, err := s.gate.turn(ctx, e.Tenant, e.Timeout)
 	if err != nil {
 		return err
 	}
 	defer done()
+	expr, err := parse(s.parser, e.Query)
+	if err != nil {
+		return err
+	}
+	m := &meter{purse: purse{account: account}}
+	if m.cost, err = costOf(expr, e.To.Sub(e.From), e.Step); err != nil {
+		return err
+	}
+	if err := m.begin(); err != nil {
+		return err
+	}
+	from := metered{s.queryable(e.Tenant), m}
 	options := promql.NewPrometheusQueryOpts(false, e.Lookback)
 	var query promql.Query
 	if e.Step == 0 {
-		query, err = s.engine.NewInstantQuery(ctx, s.queryable(e.Tenant), options, e.Query, e.From)
+		query, err = s.engine.NewInstantQuery(ctx, from, options, e.Query, e.From)
 	} else {
-		query, err = s.engine.NewRangeQuery(ctx, s.queryable(e.Tenant), options, e.Query, e.From, e.To, e.Step)
+		query, err = s.engine.NewRangeQuery(ctx, from, options, e.Query, e.From, e.To, e.Step)
 	}
 	if err != nil {
-		return &queryError{ErrBadQuery, err}
+		return &queryError{ErrBadQuery, shortened(err)}
 	}
 	defer query.Close()
 	result := query.Exec(ctx)
 	if result.Err != nil {
-		return s.gate.sort(result.Err)
+		return s.gate.sort(ctx, result.Err)
 	}
-	return use(result)
+	return use(result, &m.purse)
+}
+
+// resultSize is near what the results of a query take in memory.
+func resultSize(v parser.Value) (n int64) {
+	of := func(l labels.Labels, points int) {
+		// A map has room for twice as much, and a string for each of its names and values.
+		n += resultBytes + 2*int64(l.ByteSize()) + 64*int64(l.Len()) + pointBytes*int64(points)
+	}
+	switch v := v.(type) {
+	case promql.Vector:
+		for i := range v {
+			of(v[i].Metric, 1)
+		}
+	case promql.Matrix:
+		for i := range v {
+			of(v[i].Metric, len(v[i].Floats)+len(v[i].Histograms))
+		}
+	}
+	return n
 }
 
 func toResults(r *promql.Result) ([]model.QueryResult, error) {

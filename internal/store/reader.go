@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -38,7 +39,7 @@ func (s *Store) RemoteRead(w http.ResponseWriter, r *http.Request, tenant string
 	if err != nil {
 		return err
 	}
-	ctx, done, err := s.gate.turn(r.Context(), 0)
+	ctx, account, done, err := s.gate.turn(r.Context(), tenant, 0)
 	if err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func (s *Store) RemoteRead(w http.ResponseWriter, r *http.Request, tenant string
 	c := http.NewResponseController(w)
 	_ = c.SetWriteDeadline(time.Now().Add(s.options.QueryTimeout))
 	defer func() { _ = c.SetWriteDeadline(time.Time{}) }()
-	budget := &readBudget{ctx: ctx, left: s.options.MaxSamples}
+	budget := &readBudget{ctx: ctx, left: s.options.MaxSamples, purse: purse{account: account}}
 	out := &readWriter{ResponseWriter: w}
 	request := r.WithContext(ctx)
 	request.Body = io.NopCloser(bytes.NewReader(body))
@@ -62,9 +63,9 @@ func (s *Store) RemoteRead(w http.ResponseWriter, r *http.Request, tenant string
 	}
 	w.Header().Del("Content-Encoding")
 	if !budget.inTime() { // which the handler may have seen first
-		return s.gate.sort(budget.err)
+		return s.gate.sort(ctx, budget.err)
 	}
-	return s.gate.sort(errors.New(strings.TrimSpace(string(out.fault))))
+	return s.gate.sort(ctx, errors.New(strings.TrimSpace(string(out.fault))))
 }
 
 // noExternalLabels: there is no other server that has the same series.
@@ -102,7 +103,16 @@ func checkRead(asked *prompb.ReadRequest) error {
 	if _, err := remote.NegotiateResponseType(asked.AcceptedResponseTypes); err != nil {
 		return badQuery("remote read: %w", err)
 	}
+	size := 0
 	for _, q := range asked.Queries {
+		for _, m := range q.Matchers {
+			if m.Type == prompb.LabelMatcher_RE || m.Type == prompb.LabelMatcher_NRE {
+				size = min(size+regexSize(m.Value), math.MaxInt32)
+			}
+		}
+		if size > maxRegexSize {
+			return badQuery("remote read: regular expressions of more than %d instructions: use fewer or smaller repetitions", maxRegexSize)
+		}
 		if q.EndTimestampMs < q.StartTimestampMs {
 			return badQuery("remote read: end %d is before start %d", q.EndTimestampMs, q.StartTimestampMs)
 		}
@@ -154,6 +164,8 @@ type readBudget struct {
 	ctx context.Context
 	// left are samples, or as many times 16 bytes of something else.
 	left int
+	// purse pays for them.
+	purse purse
 	// err is why there is no more.
 	err error
 }
@@ -162,6 +174,9 @@ type readBudget struct {
 func (b *readBudget) take(n int) bool {
 	if b.left -= n; b.left < 0 && b.err == nil {
 		b.err = tooManySamples
+	}
+	if b.err == nil {
+		b.err = b.purse.take(int64(n) * sampleBytes)
 	}
 	// A context is asked not too often: it locks.
 	if b.err == nil && (n > 1 || b.left%1024 == 0) {

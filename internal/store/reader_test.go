@@ -268,11 +268,13 @@ func TestBoundsOfRemoteRead(t *testing.T) {
 		t.Errorf("a client that has gone: %v", err)
 	}
 	// The only place is taken, and as many wait as may.
-	s.gate.running <- struct{}{}
-	s.gate.waiting.Add(maxWaitingFactor)
+	leave, err := s.gate.turns.Enter(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.gate.turns.options.Waiting = 0
 	f(ErrBusy, readBody(t, stream, counters))
-	s.gate.waiting.Add(-maxWaitingFactor)
-	<-s.gate.running
+	leave()
 	f(nil, readBody(t, stream, counters))
 	s.options.QueryTimeout, s.gate.timeout = time.Nanosecond, time.Nanosecond
 	f(ErrTimeout, readBody(t, samples, counters))
@@ -305,7 +307,7 @@ func TestRemoteReadIsBrokenOff(t *testing.T) {
 		if err := s.RemoteRead(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(readBody(t, readKinds[1]))), ""); err != nil {
 			t.Error(err)
 		}
-		if n := len(s.gate.running); n != 0 {
+		if n := s.gate.turns.running; n != 0 {
 			t.Errorf("%d queries still run", n)
 		}
 	}()

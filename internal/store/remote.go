@@ -66,6 +66,7 @@ type RemoteOptions struct {
 	// QueryTimeout and MaxQueries are as in Options.
 	QueryTimeout time.Duration
 	MaxQueries   int
+	QueryBounds
 	// MaxAnswerBytes bounds an answer that is read (64 MiB).
 	MaxAnswerBytes int64
 	// MaxSeries bounds the live series (100,000).
@@ -84,6 +85,9 @@ func (o RemoteOptions) withDefaults() (RemoteOptions, error) {
 	setDefault(&o.MaxQueries, 4)
 	setDefault(&o.MaxAnswerBytes, 64<<20)
 	setDefault(&o.MaxSeries, 100_000)
+	if err := o.QueryBounds.setDefaults(); err != nil {
+		return o, err
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -157,7 +161,7 @@ func OpenRemote(options RemoteOptions) (*Remote, error) {
 		return nil, err
 	}
 	r := &Remote{
-		options: options, parser: newParser(), gate: newGate(options.MaxQueries, options.QueryTimeout),
+		options: options, parser: newParser(), gate: newGate(options.MaxQueries, options.QueryTimeout, options.QueryBounds),
 		writing: make(chan struct{}, 1), books: newBooks(), protocol: options.Protocol,
 	}
 	r.client = newClient(&options, &r.written.sent)
@@ -214,7 +218,7 @@ func (r *Remote) append(ctx context.Context, series []model.Series, parts bool) 
 // Stats is the state of what this process has written and read.
 func (r *Remote) Stats() Stats {
 	s := *r.stats.Load()
-	r.gate.counts.addTo(&s)
+	r.gate.addTo(&s)
 	s.WriteRequests, s.WriteBytes, s.WriteRetries = r.written.requests.Load(), r.written.bytes.Load(), r.written.retries.Load()
 	s.SentBytes = r.written.sent.Load()
 	s.Unwritten, s.AnswersTooLarge, s.BadAnswers = r.written.failed.Load(), r.answersTooLarge.Load(), r.badAnswers.Load()

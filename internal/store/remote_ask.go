@@ -23,7 +23,7 @@ type remoteEnvelope struct {
 }
 
 // ask makes one request; reads are not tried again, since somebody waits for the answer.
-func (r *Remote) ask(ctx context.Context, method, path string, form url.Values) (a Answer, err error) {
+func (r *Remote) ask(ctx context.Context, account *account, method, path string, form url.Values) (a Answer, err error) {
 	address, body := r.options.ReadURL+"/api/v1/"+path, []byte(form.Encode())
 	if method == http.MethodGet {
 		address, body = address+"?"+string(body), nil
@@ -44,7 +44,10 @@ func (r *Remote) ask(ctx context.Context, method, path string, form url.Values) 
 	if response.StatusCode/100 != 2 {
 		limit = maxErrorBytes
 	}
-	text, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
+	text, err := io.ReadAll(&chargedReader{io.LimitReader(response.Body, limit+1), purse{account: account}})
+	if own := (*queryError)(nil); errors.As(err, &own) {
+		return a, own
+	}
 	if err != nil {
 		return a, r.unread(ctx, err)
 	}
@@ -68,9 +71,27 @@ func (r *Remote) ask(ctx context.Context, method, path string, form url.Values) 
 	return Answer{JSON: e.Data, Warnings: e.Warnings[:min(len(e.Warnings), maxNotes)], Infos: e.Infos[:min(len(e.Infos), maxNotes)]}, nil
 }
 
+// chargedReader charges what is read, and what is made of it.
+type chargedReader struct {
+	io.Reader
+	purse purse
+}
+
+// answerFactor is how many times a text is held: as it came, its data apart, and what is made of it.
+const answerFactor = 3
+
+// Read implements io.Reader.
+func (r *chargedReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if full := r.purse.take(int64(n) * answerFactor); full != nil {
+		return n, full
+	}
+	return n, err
+}
+
 func (r *Remote) unread(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return r.gate.sort(fmt.Errorf("asking the remote store: %w", ctx.Err()))
+		return r.gate.sort(ctx, fmt.Errorf("asking the remote store: %w", ctx.Err()))
 	}
 	return &queryError{ErrStorage, fmt.Errorf("asking the remote store: %w", err)}
 }

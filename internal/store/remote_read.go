@@ -70,7 +70,7 @@ func (r *Remote) Results(ctx context.Context, e Evaluation) ([]model.QueryResult
 
 // lastOf is the range selector of a query that is last_over_time of one.
 func lastOf(p parser.Parser, query string) (inner string, ok bool) {
-	expr, err := p.ParseExpr(query)
+	expr, err := parse(p, query)
 	if err != nil {
 		return "", false
 	}
@@ -92,7 +92,7 @@ func (r *Remote) isOld(ctx context.Context) bool {
 	if known := r.old.Load(); known != nil {
 		return *known
 	}
-	a, err := r.ask(ctx, http.MethodGet, "status/buildinfo", nil)
+	a, err := r.ask(ctx, nil, http.MethodGet, "status/buildinfo", nil)
 	var build struct {
 		Version string `json:"version"`
 	}
@@ -140,7 +140,7 @@ func (r *Remote) evaluate(ctx context.Context, e Evaluation, widen bool) (a Answ
 	if e.Limit > 0 {
 		form.Set("limit", strconv.Itoa(e.Limit))
 	}
-	ctx, done, err := r.gate.turn(ctx, e.Timeout)
+	ctx, account, done, err := r.gate.turn(ctx, e.Tenant, e.Timeout)
 	if err != nil {
 		return a, err
 	}
@@ -148,7 +148,7 @@ func (r *Remote) evaluate(ctx context.Context, e Evaluation, widen bool) (a Answ
 	if deadline, ok := ctx.Deadline(); ok {
 		form.Set("timeout", wireSeconds(max(time.Until(deadline), time.Millisecond)))
 	}
-	a, err = r.ask(ctx, http.MethodPost, path, form)
+	a, err = r.ask(ctx, account, http.MethodPost, path, form)
 	if err != nil {
 		return a, err
 	}
@@ -157,9 +157,9 @@ func (r *Remote) evaluate(ctx context.Context, e Evaluation, widen bool) (a Answ
 
 // translate is a query as the other system is to evaluate it, for one tenant unless it is empty.
 func (r *Remote) translate(query, tenant string, widen bool) (string, error) {
-	expr, err := r.parser.ParseExpr(query)
+	expr, err := parse(r.parser, query)
 	if err != nil {
-		return "", &queryError{ErrBadQuery, err}
+		return "", err
 	}
 	w := rewriter{parser: r.parser, form: r.options.Histograms, widen: widen}
 	expr = w.rewrite(expr, whole)
@@ -215,12 +215,12 @@ func (r *Remote) Find(ctx context.Context, l Lookup) (a Answer, err error) {
 	case FindLabelValues:
 		method, path = http.MethodGet, "label/"+url.PathEscape(l.Label)+"/values"
 	}
-	ctx, done, err := r.gate.turn(ctx, 0)
+	ctx, account, done, err := r.gate.turn(ctx, l.Tenant, 0)
 	if err != nil {
 		return a, err
 	}
 	defer done()
-	a, err = r.ask(ctx, method, path, form)
+	a, err = r.ask(ctx, account, method, path, form)
 	if err != nil {
 		return a, err
 	}
@@ -248,12 +248,12 @@ func (r *Remote) Metadata(ctx context.Context, metric string, limit int) (Answer
 	if limit > 0 {
 		form.Set("limit", strconv.Itoa(limit))
 	}
-	ctx, done, err := r.gate.turn(ctx, 0)
+	ctx, account, done, err := r.gate.turn(ctx, "", 0)
 	if err != nil {
 		return Answer{}, err
 	}
 	defer done()
-	return r.ask(ctx, http.MethodGet, "metadata", form)
+	return r.ask(ctx, account, http.MethodGet, "metadata", form)
 }
 
 func (a *Answer) warn(err error) {

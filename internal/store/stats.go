@@ -28,6 +28,11 @@ type Stats struct {
 	// Queries answered or failed, those that ran out of time or of samples, and those turned
 	// away because too many waited.
 	Queries, QueriesTooLarge, QueriesTooSlow, QueriesTurnedAway uint64
+	// QueryMemory are the bytes that queries and answers hold, of at most MaxQueryMemory.
+	QueryMemory, MaxQueryMemory int64
+	// QueriesWithoutMemory counts queries and answers for which there was no room, QueriesStopped those that were ended because the process had
+	// too little memory left.
+	QueriesWithoutMemory, QueriesStopped uint64
 	// Of a remote store: requests to write, the bytes in them, those that were tried again, series of
 	// batches that could not be written and may be appended again, and answers to queries that were
 	// too large or no answers.
@@ -73,7 +78,7 @@ func (s *Store) Stats() Stats {
 	defer s.mu.Unlock()
 	head := s.db.Head()
 	stats := s.books.stats()
-	s.gate.counts.addTo(&stats)
+	s.gate.addTo(&stats)
 	stats.Moments = s.books.keeper.moments()
 	stats.Series, stats.MaxSeries, stats.MaxBytes = int(head.NumSeries()), s.options.MaxSeries, s.options.MaxBytes
 	if s.closed {

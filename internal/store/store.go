@@ -61,7 +61,7 @@ func Open(dir string, options Options) (*Store, error) {
 	s := &Store{
 		options: options, lock: lock, db: db,
 		parser: newParser(),
-		gate:   newGate(options.MaxQueries, options.QueryTimeout),
+		gate:   newGate(options.MaxQueries, options.QueryTimeout, options.QueryBounds),
 		books:  newBooks(),
 	}
 	s.books.keeper = newKeeper(options.KeepFrom, moments)

@@ -351,7 +351,7 @@ func TestQueryBounds(t *testing.T) {
 // Queries take turns; past the waiting line they are turned away.
 func TestQueriesTakeTurns(t *testing.T) {
 	s := open(t, t.TempDir(), Options{MaxQueries: 1})
-	_, done, err := s.gate.turn(context.Background(), 0)
+	_, _, done, err := s.gate.turn(context.Background(), "", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -376,8 +376,8 @@ func TestQueriesTakeTurns(t *testing.T) {
 		}
 	}
 	cancel()
-	if got := s.Stats(); got.QueriesTurnedAway != 3 || got.Queries != asked+1 || s.gate.waiting.Load() != 0 {
-		t.Errorf("got %+v, %d wait", got, s.gate.waiting.Load())
+	if got := s.Stats(); got.QueriesTurnedAway != 3 || got.Queries != asked+1 || s.gate.turns.waiting != 0 {
+		t.Errorf("got %+v, %d wait", got, s.gate.turns.waiting)
 	}
 }
 
@@ -386,7 +386,7 @@ func TestCloseCancelsQueries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, done, err := s.gate.turn(context.Background(), 0)
+	ctx, _, done, err := s.gate.turn(context.Background(), "", 0)
 	if err != nil {
 		t.Fatal(err)
 	}

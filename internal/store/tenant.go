@@ -24,6 +24,7 @@ type Readable interface {
 	Kept(t time.Time, most time.Duration) (time.Time, bool)
 	Find(context.Context, Lookup) (Answer, error)
 	Format(query string) (string, error)
+	Hold(tenant string, n int64) (release func(), err error)
 	RemoteRead(w http.ResponseWriter, r *http.Request, tenant string) error
 }
 

@@ -1,0 +1,182 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+)
+
+// Budget bounds the bytes that all queries and answers hold at a time. Its methods may be called at the same time, and a nil *Budget
+// bounds nothing.
+type Budget struct {
+	// total is for all, perTenant for one tenant's, and perQuery for one query or answer.
+	total, perTenant, perQuery int64
+	// process is how many bytes the process may have before a query is ended; 0 for no bound.
+	process int64
+
+	// mu guards what follows, and account.held.
+	mu       sync.Mutex
+	used     int64
+	tenants  map[string]*tenantMemory
+	accounts map[*account]struct{}
+	// tooLarge counts queries beyond perQuery, refused those for which there was no room, stopped those that ended because the process was
+	// about to run out of memory.
+	tooLarge, refused, stopped uint64
+	watching                   bool
+}
+
+// tenantMemory is what a tenant holds, and how often it was refused more.
+type tenantMemory struct {
+	used    int64
+	refused uint64
+}
+
+// ofTenant finds what a tenant holds, or makes it.
+func (b *Budget) ofTenant(tenant string) *tenantMemory {
+	t := b.tenants[tenant]
+	if t == nil {
+		if len(b.tenants) >= maxTurnTenants {
+			for name, other := range b.tenants {
+				if other.used == 0 {
+					delete(b.tenants, name)
+					break
+				}
+			}
+		}
+		t = &tenantMemory{}
+		b.tenants[tenant] = t
+	}
+	return t
+}
+
+// budgetGrain is how many bytes a query reserves at least, so that the lock is not taken for each series.
+const budgetGrain = 256 << 10
+
+func newBudget(o *QueryBounds) *Budget {
+	return &Budget{total: o.Memory, perTenant: int64(o.TenantShare * float64(o.Memory)), perQuery: o.Memory / 2, process: o.ProcessMemory,
+		tenants: map[string]*tenantMemory{}, accounts: map[*account]struct{}{}}
+}
+
+// Hold reserves n bytes for an answer of a tenant until release is called. The error wraps ErrBusy or ErrExecution.
+func (b *Budget) Hold(tenant string, n int64) (release func(), err error) {
+	if b == nil {
+		return func() {}, nil
+	}
+	a := b.open(tenant, nil)
+	if _, err := a.take(n, 0); err != nil {
+		a.close()
+		return nil, err
+	}
+	return a.close, nil
+}
+
+// account is what one query or answer holds.
+type account struct {
+	budget *Budget
+	tenant string
+	// stop ends the query; nil for what is no query.
+	stop context.CancelCauseFunc
+	held int64
+	// closed and stopped are guarded by the budget's lock.
+	closed, stopped bool
+}
+
+// open is an account for a query, which stop can end.
+func (b *Budget) open(tenant string, stop context.CancelCauseFunc) *account {
+	a := &account{budget: b, tenant: tenant, stop: stop}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.accounts[a] = struct{}{}
+	if stop != nil && b.process > 0 && !b.watching {
+		b.watching = true
+		go b.watch()
+	}
+	return a
+}
+
+// take reserves n more bytes, and up to extra more where there is room for them; got is how many it reserved.
+func (a *account) take(n, extra int64) (got int64, err error) {
+	b := a.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := b.ofTenant(a.tenant)
+	ofTenant := int64(math.MaxInt64)
+	if a.tenant != "" {
+		ofTenant = b.perTenant - t.used
+	}
+	err = nil
+	switch {
+	case a.closed:
+		return 0, errors.New("BUG: memory for a query that is over")
+	case n > b.perQuery-a.held:
+		b.tooLarge++
+		err = &queryError{ErrExecution, fmt.Errorf("the query or its answer needs more than %d MiB of memory: "+
+			"ask for fewer series, fewer or shorter labels or fewer steps, or raise --query-memory", b.perQuery>>20)}
+	case n > ofTenant:
+		b.refused++
+		err = &queryError{ErrBusy, fmt.Errorf("queries and answers of tenant %q hold %d of their %d MiB already: "+
+			"try again later, or raise --tenant-query-share", a.tenant, t.used>>20, b.perTenant>>20)}
+	case n > b.total-b.used:
+		b.refused++
+		err = &queryError{ErrBusy, fmt.Errorf("queries and answers hold %d of %d MiB already: try again later, or raise --query-memory", b.used>>20, b.total>>20)}
+	}
+	if err != nil {
+		t.refused++
+		return 0, err
+	}
+	got = min(n+extra, b.perQuery-a.held, ofTenant, b.total-b.used)
+	a.held += got
+	b.used += got
+	t.used += got
+	return got, nil
+}
+
+// close gives back what is held. It may be called again.
+func (a *account) close() {
+	b := a.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a.closed {
+		return
+	}
+	a.closed = true
+	b.used -= a.held
+	b.ofTenant(a.tenant).used -= a.held
+	delete(b.accounts, a)
+}
+
+// purse takes from an account for one goroutine. The zero purse bounds nothing.
+type purse struct {
+	account *account
+	spare   int64
+}
+
+func (p *purse) take(n int64) error {
+	if p.spare -= n; p.spare >= 0 || p.account == nil {
+		return nil
+	}
+	got, err := p.account.take(-p.spare, budgetGrain)
+	p.spare += got
+	return err
+}
+
+// addTo tells of the budget in s.
+func (b *Budget) addTo(s *Stats) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.QueryMemory, s.MaxQueryMemory = b.used, b.total
+	s.QueriesWithoutMemory, s.QueriesStopped = b.tooLarge+b.refused, b.stopped
+}
+
+// useOf is what a tenant holds, of how much, and how often it was refused more.
+func (b *Budget) useOf(tenant string) (used, most int64, refused uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := b.ofTenant(tenant)
+	if most = b.perTenant; tenant == "" {
+		most = b.total
+	}
+	return t.used, most, t.refused
+}

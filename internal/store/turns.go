@@ -1,0 +1,276 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Turns shares places between tenants: whoever waits gets one when it is the turn of its tenant, round robin. A tenant's first request has
+// spare places besides, so that it need not wait for others' that run long. Where there is one tenant alone it has all places.
+type Turns struct {
+	options TurnOptions
+
+	// mu guards what follows.
+	mu      sync.Mutex
+	epoch   time.Time
+	running int
+	waiting int
+	// active are the tenants that have something running or waiting, in the order of their turns.
+	active  []*turnTenant
+	tenants map[string]*turnTenant
+}
+
+// TurnOptions are the bounds of Turns.
+type TurnOptions struct {
+	// Places is how many run at a time. Spare is how many more may, of tenants that have nothing running.
+	Places, Spare int
+	// Waiting bounds those that wait. Where it is reached, who waits longest in line of the tenant with the most waiting makes room for a
+	// tenant with fewer.
+	Waiting int
+	// Share is the greatest share of the places that one tenant has while others have something running or waiting.
+	Share float64
+	// Quota is the time of requests that a tenant may use in a minute. Past it, it has one place at a time while others want any.
+	Quota time.Duration
+	// Now is the clock; nil for time.Now.
+	Now func() time.Time
+}
+
+// turnTenant is a tenant that has or had a place.
+type turnTenant struct {
+	name    string
+	running int
+	queue   []*turn
+	// begun is the sum of the times since the epoch of Turns at which what runs began, used the time that was used of the quota by checked.
+	begun, used time.Duration
+	checked     time.Time
+
+	all, turnedAway uint64
+	seconds         float64
+}
+
+// turn is a request that waits.
+type turn struct {
+	tenant *turnTenant
+	// ready is closed when it has a place, or when it was turned away.
+	ready chan struct{}
+	// away is that it was turned away, placed that it has a place, since began.
+	away, placed bool
+	began        time.Duration
+}
+
+// maxTurnTenants bounds the tenants that are remembered: whoever asks may be able to name any number.
+const maxTurnTenants = 1000
+
+// NewTurns makes Turns. Share is 1 where it is 0.
+func NewTurns(o TurnOptions) *Turns {
+	setDefault(&o.Share, 1)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Turns{options: o, epoch: o.Now(), tenants: map[string]*turnTenant{}}
+}
+
+// Enter waits for a place, which leave gives back. The error wraps ErrBusy, or is that of ctx.
+func (t *Turns) Enter(ctx context.Context, tenant string) (leave func(), err error) {
+	t.mu.Lock()
+	of := t.tenant(tenant)
+	of.all++
+	w := &turn{tenant: of, ready: make(chan struct{})}
+	if t.waiting >= t.options.Waiting && !t.mayRun(of) && !t.displace(of) {
+		of.turnedAway++
+		err := t.busy(of)
+		t.mu.Unlock()
+		return nil, err
+	}
+	t.activate(of)
+	of.queue = append(of.queue, w)
+	t.waiting++
+	t.deal()
+	t.mu.Unlock()
+	select {
+	case <-w.ready:
+	case <-ctx.Done():
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case w.away:
+		return nil, t.busy(of)
+	case !w.placed:
+		of.queue = slices.DeleteFunc(of.queue, func(other *turn) bool { return other == w })
+		t.waiting--
+		t.retire(of)
+		return nil, ctx.Err()
+	}
+	return sync.OnceFunc(func() { t.leave(of, w.began) }), nil
+}
+
+func (t *Turns) sinceEpoch() time.Duration { return t.options.Now().Sub(t.epoch) }
+
+func (t *Turns) leave(of *turnTenant, began time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	took := max(t.sinceEpoch()-began, 0)
+	t.settle(of)
+	of.used += took
+	of.seconds += took.Seconds()
+	of.begun -= began
+	of.running--
+	t.running--
+	t.retire(of)
+	t.deal()
+}
+
+func (t *Turns) busy(of *turnTenant) error {
+	return &queryError{ErrBusy, fmt.Errorf("%d requests run and %d wait, %d of them of this tenant: try again later", t.running, t.waiting, len(of.queue))}
+}
+
+// tenant finds a tenant, or makes it.
+func (t *Turns) tenant(name string) *turnTenant {
+	of := t.tenants[name]
+	if of == nil {
+		if len(t.tenants) >= maxTurnTenants {
+			for name, other := range t.tenants {
+				if other.running+len(other.queue) == 0 {
+					delete(t.tenants, name)
+					break
+				}
+			}
+		}
+		of = &turnTenant{name: name, checked: t.options.Now()}
+		t.tenants[name] = of
+	}
+	return of
+}
+
+func (t *Turns) activate(of *turnTenant) {
+	if of.running+len(of.queue) == 0 {
+		t.active = append(t.active, of)
+	}
+}
+
+func (t *Turns) retire(of *turnTenant) {
+	if of.running+len(of.queue) == 0 {
+		t.active = slices.DeleteFunc(t.active, func(other *turnTenant) bool { return other == of })
+	}
+}
+
+// settle takes from what a tenant has used what its quota has given it since.
+func (t *Turns) settle(of *turnTenant) {
+	now := t.options.Now()
+	of.used = max(0, of.used-time.Duration(float64(t.options.Quota)*now.Sub(of.checked).Minutes()))
+	of.checked = now
+}
+
+// isOver is whether a tenant has used its quota of time.
+func (t *Turns) isOver(of *turnTenant) bool {
+	if t.options.Quota == 0 {
+		return false
+	}
+	t.settle(of)
+	return of.used+t.underWay(of) > t.options.Quota
+}
+
+// underWay is how long what runs has run, together.
+func (t *Turns) underWay(of *turnTenant) time.Duration {
+	return max(time.Duration(of.running)*t.sinceEpoch()-of.begun, 0)
+}
+
+// mayRun is whether a tenant may have one more place.
+func (t *Turns) mayRun(of *turnTenant) bool {
+	others := len(t.active) > 1 || len(t.active) == 1 && t.active[0] != of
+	places := t.options.Places
+	if others {
+		if places = max(1, int(float64(places)*t.options.Share)); t.isOver(of) {
+			places = 1
+		}
+	}
+	return t.running < t.options.Places && of.running < places || of.running == 0 && t.running < t.options.Places+t.options.Spare
+}
+
+// deal gives places to those whose turn it is, as long as there are any.
+func (t *Turns) deal() {
+	for i := 0; i < len(t.active); {
+		of := t.active[i]
+		if len(of.queue) == 0 || !t.mayRun(of) {
+			i++
+			continue
+		}
+		w := of.queue[0]
+		of.queue = of.queue[1:]
+		t.waiting--
+		t.running++
+		of.running++
+		w.placed, w.began = true, t.sinceEpoch()
+		of.begun += w.began
+		close(w.ready)
+		// The others come first now.
+		t.active = append(slices.Delete(t.active, i, i+1), of)
+		i = 0
+	}
+}
+
+// displace turns away the newest request of the tenant with the most waiting, if that has more than of; false where there is none.
+func (t *Turns) displace(of *turnTenant) bool {
+	var most *turnTenant
+	for _, other := range t.active {
+		if most == nil || len(other.queue) > len(most.queue) {
+			most = other
+		}
+	}
+	if most == nil || most == of || len(most.queue) <= len(of.queue)+1 {
+		return false
+	}
+	last := len(most.queue) - 1
+	w := most.queue[last]
+	most.queue = most.queue[:last]
+	t.waiting--
+	most.turnedAway++
+	w.away = true
+	close(w.ready)
+	return true
+}
+
+// Running is how many have a place.
+func (t *Turns) Running() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.running
+}
+
+// TenantQueries is what the queries of a tenant use.
+type TenantQueries struct {
+	// Tenant is empty for who reads everybody's.
+	Tenant           string
+	Running, Waiting int
+	// MaxRunning is the greatest number that may run while others want places.
+	MaxRunning int
+	// Queries since the start, those that were turned away because too many waited, those for which there was no memory, and the time that
+	// they took.
+	Queries, TurnedAway, WithoutMemory uint64
+	Seconds                            float64
+	// Used is the time of the quota of a minute that is used now.
+	Used, Quota time.Duration
+	// Bytes that queries and answers hold, of at most MaxBytes.
+	Bytes, MaxBytes int64
+}
+
+// use tells of each tenant, by name.
+func (t *Turns) use() (all []TenantQueries) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, of := range t.tenants {
+		t.settle(of)
+		all = append(all, TenantQueries{
+			Tenant: of.name, Running: of.running, Waiting: len(of.queue), MaxRunning: max(1, int(float64(t.options.Places)*t.options.Share)),
+			Queries: of.all, TurnedAway: of.turnedAway, Seconds: of.seconds + t.underWay(of).Seconds(),
+			Used: of.used + t.underWay(of), Quota: t.options.Quota,
+		})
+	}
+	slices.SortFunc(all, func(a, b TenantQueries) int { return cmp.Compare(a.Tenant, b.Tenant) })
+	return all
+}
