@@ -8,9 +8,6 @@ import (
 	"io"
 
 	"github.com/klauspost/compress/zstd"
-	colpb "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 )
 
 // Errors of a body.
@@ -126,15 +123,16 @@ func asMalformed(what string, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrMalformed, what, err)
 }
 
-// fromJSON turns a request in OTLP's JSON into the same in protobuf.
-func fromJSON(b []byte) ([]byte, error) {
-	var m colpb.ExportMetricsServiceRequest
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(b, &m); err != nil {
-		return nil, fmt.Errorf("%w: JSON: %w", ErrMalformed, err)
+// jsonLimits bound a request in JSON, and add what is reserved for it to held.
+func (i *Ingest) jsonLimits(held *int64) jsonLimits {
+	return jsonLimits{
+		bytes: int(i.options.MaxDecompressed), elements: i.options.Limits.Points + i.options.Limits.elements(),
+		grow: func(n int64) error {
+			if err := i.reserve(n); err != nil {
+				return err
+			}
+			*held += n
+			return nil
+		},
 	}
-	out, err := proto.Marshal(&m)
-	if err != nil {
-		return nil, fmt.Errorf("%w: JSON: %w", ErrMalformed, err)
-	}
-	return out, nil
 }

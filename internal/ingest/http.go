@@ -88,7 +88,7 @@ func (i *Ingest) post(w http.ResponseWriter, r *http.Request, media string) (ten
 		in.compressed = raw
 	}
 	if media == jsonType {
-		if in.body, err = fromJSON(body); err != nil {
+		if in.body, err = fromJSON(body, i.jsonLimits(&held)); err != nil {
 			return tenant, rejected, err
 		}
 		in.compressed = nil
@@ -103,7 +103,7 @@ func classify(err error) Refusal {
 	switch {
 	case errors.Is(err, errUnauthorized), errors.Is(err, errForbidden):
 		return Unauthorized
-	case errors.Is(err, errTooLarge), errors.Is(err, ErrTooManyPoints), errors.Is(err, queue.ErrTooLarge):
+	case errors.Is(err, errTooLarge), errors.Is(err, ErrTooManyPoints), errors.Is(err, ErrTooMuch), errors.Is(err, queue.ErrTooLarge):
 		return TooLarge
 	case errors.Is(err, ErrMalformed), errors.Is(err, errBadHeader):
 		return Malformed

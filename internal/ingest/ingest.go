@@ -146,8 +146,8 @@ func New(q *queue.Queue, s Store, o Options) (*Ingest, error) {
 	if i.sized, err = zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(maxWindow)); err != nil {
 		return nil, fmt.Errorf("making a decompressor: %w", err)
 	}
-	for range min(runtime.GOMAXPROCS(0), 4) {
-		i.decoders = append(i.decoders, &sharedDecoder{Decoder: NewDecoder(i.options.Limits)})
+	for _, d := range newDecoders(i.options.Limits, min(runtime.GOMAXPROCS(0), 4)) {
+		i.decoders = append(i.decoders, &sharedDecoder{Decoder: d})
 	}
 	i.handed.batches = map[string]*Batch{}
 	i.tenants = make(map[string]*ledger, len(i.options.TenantNames))
