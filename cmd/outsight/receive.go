@@ -14,8 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 
 	"outsight/internal/access"
 	"outsight/internal/agent"
@@ -122,11 +120,10 @@ func openReceiver(ctx context.Context, f receiveFlags, a access.Access, data str
 		return r, usagef("--nats-cert and --nats-key: want both or neither")
 	}
 	if f.grpc != "" {
-		// gRPC does TLS itself, so that it can tell what the client has shown.
 		if r.grpc, err = listen(f.grpc); err != nil {
 			return r, receiveError{"otlp", err}
 		}
-		r.grpc = netutil.LimitListener(r.grpc, maxSenders)
+		r.grpc = a.Secure(netutil.LimitListener(r.grpc, maxSenders))
 	}
 	if f.http != "" {
 		if r.http, err = listen(f.http); err != nil {
@@ -184,23 +181,7 @@ func (r *receiver) run(ctx context.Context) error {
 		group.Go(func() error { return agent.ServeHTTP(ctx, r.http, r.ingest.Handler(), r.log) })
 	}
 	if r.grpc != nil {
-		var options []grpc.ServerOption
-		if r.access.TLS != nil {
-			options = append(options, grpc.Creds(credentials.NewTLS(r.access.TLS)))
-		}
-		server := r.ingest.GRPC(options...)
-		stop := context.AfterFunc(ctx, func() {
-			hard := time.AfterFunc(grpcStopTime, server.Stop)
-			server.GracefulStop()
-			hard.Stop()
-		})
-		defer stop()
-		group.Go(func() error {
-			if err := server.Serve(r.grpc); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-				return fmt.Errorf("serving %s: %w", r.grpc.Addr(), err)
-			}
-			return nil
-		})
+		group.Go(func() error { return r.ingest.ServeGRPC(ctx, r.grpc) })
 	}
 	if r.cluster != nil {
 		group.Go(func() error {
@@ -225,9 +206,6 @@ func (r *receiver) awaitNames(ctx context.Context) {
 		r.log.Warn("what comes is stored without names of pods: Kubernetes does not answer", "waited", namesPatience)
 	}
 }
-
-// grpcStopTime is how long requests under way may go on when the server ends.
-const grpcStopTime = 3 * time.Second
 
 // describe tells where metrics come in, for people.
 func (r *receiver) describe() (lines []string) {

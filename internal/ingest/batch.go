@@ -20,6 +20,8 @@ type Batch struct {
 	wanted int
 	// built is what was made for the batch besides, in bytes: labels that were not known yet.
 	built int
+	// labels are the bytes of all labels of its series, known ones too.
+	labels int64
 }
 
 // bytes is about what the batch takes in memory, without labels that it shares with others.

@@ -104,6 +104,7 @@ func (r *reading) part(p *point, to part, v float64) {
 	if p.flags&noRecordedValue != 0 {
 		s.Value = model.Stale()
 	}
+	r.batch.labels += p.set.bytes
 	r.add(s)
 }
 
@@ -216,6 +217,7 @@ func (r *reading) exponential(p *point) error {
 		r.reject(BadHistogram)
 		return nil
 	}
+	r.batch.labels += p.set.bytes
 	s := model.Series{Name: r.metric.name, Labels: p.set.labels, Kind: model.HistogramSeries, Time: p.time(), Start: p.startTime(), Key: p.set.key(r.metric)}
 	if r.origin.ours && p.scale == model.Scale && len(negative.counts) == 0 && p.zeroThreshold == model.ZeroThreshold.Seconds() && p.sum >= 0 && p.sum < 1.8e10 {
 		if h, ok := model.NewDense(positive.offset+1, positive.counts, p.count, p.zero, uint64(math.Round(p.sum*1e9))); ok {

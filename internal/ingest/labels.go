@@ -42,6 +42,8 @@ type labelSet struct {
 	// raw attributes; the values of labels are parts of it.
 	raw    string
 	labels []model.Label
+	// bytes of the labels' names and values.
+	bytes int64
 	// number of the set, of its own in this process.
 	number uint64
 	bad    bool
@@ -100,6 +102,9 @@ func (r *reading) set(raw []byte, field int32) (*labelSet, error) {
 		s.labels, ok = r.build(r.origin, pairs)
 	}
 	s.bad = !ok
+	for _, l := range s.labels {
+		s.bytes += int64(len(l.Name) + len(l.Value))
+	}
 	r.hold(setBytes + len(raw) + labelBytes*cap(s.labels))
 	s.next = r.recent[hash]
 	r.recent[hash] = s

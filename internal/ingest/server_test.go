@@ -83,10 +83,15 @@ func start(t testing.TB, dir string, o setup) *server {
 	s.http = httptest.NewServer(s.ingest.Handler())
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check()
-	g := s.ingest.GRPC()
-	go g.Serve(l)
 	s.grpc = l.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		if err := s.ingest.ServeGRPC(ctx, l); err != nil {
+			t.Error(err)
+		}
+	}()
 	ended := make(chan struct{})
 	if o.idle {
 		close(ended)
@@ -100,8 +105,8 @@ func start(t testing.TB, dir string, o setup) *server {
 		}
 		stopped = true
 		s.http.Close()
-		g.Stop()
 		cancel()
+		<-served
 		<-ended
 		s.conn.Close()
 		if err := embedded.Close(); err != nil {
