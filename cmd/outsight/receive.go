@@ -20,6 +20,7 @@ import (
 	"outsight/internal/ingest"
 	"outsight/internal/kubernetes"
 	"outsight/internal/queue"
+	"outsight/internal/quota"
 )
 
 // receiveFlags say how a server takes metrics.
@@ -31,6 +32,9 @@ type receiveFlags struct {
 	replicas   int
 	queueBytes int64
 	header     tenantHeader
+	// quotaFile has limits of tenants, which quotas are then.
+	quotaFile string
+	quotas    quota.Table
 }
 
 const (
@@ -57,10 +61,17 @@ func (f *receiveFlags) add(c *cobra.Command) {
 	c.Flags().Int64Var(&f.queueBytes, "queue-bytes", 1<<30, "bytes that may wait to be stored; senders are told to wait when it is full")
 	c.Flags().StringVar((*string)(&f.header), "tenant-header", string(headerOff),
 		"who sends and who reads names its tenant by the header X-Outsight-Tenant or X-Scope-OrgID: optional (without a value), required or off")
+	c.Flags().StringVar(&f.quotaFile, "tenant-quotas", "",
+		"YAML file of limits of tenants below their shares, as in \"shop: {series: 50000, label_bytes: 60000000, samples_per_second: 20000, in_flight_bytes: 8000000}\"; \"*\" is every other")
 	c.Flags().Lookup("tenant-header").NoOptDefVal = string(headerOptional)
 }
 
-func (f *receiveFlags) check() error {
+func (f *receiveFlags) check() (err error) {
+	if f.quotaFile != "" {
+		if f.quotas, err = quota.Read(f.quotaFile); err != nil {
+			return fmt.Errorf("--tenant-quotas: %w", err)
+		}
+	}
 	return oneOf("tenant-header", string(f.header), string(headerOptional), string(headerRequired), string(headerOff))
 }
 
@@ -78,6 +89,15 @@ func asked(c *cobra.Command) bool {
 
 // named is whether tenants are named in headers.
 func (f *receiveFlags) named() bool { return f.header == headerOptional || f.header == headerRequired }
+
+// tenants are those among whom the store is divided, nil where there are none.
+func (f *receiveFlags) tenants(a access.Access) *quota.Tenants {
+	names := a.Auth.Tenants()
+	if !f.any() || !f.named() && len(names) == 0 {
+		return nil
+	}
+	return &quota.Tenants{Names: names, Open: len(names) == 0}
+}
 
 func (f *receiveFlags) addresses() (all []string) {
 	for _, a := range []string{f.grpc, f.http} {
@@ -103,8 +123,8 @@ type receiver struct {
 	log   *slog.Logger
 }
 
-// openReceiver opens the queue in the directory data, and the addresses. Of so many series it remembers the labels.
-func openReceiver(ctx context.Context, f receiveFlags, a access.Access, data string, series int, kept anyStore, cluster *kubernetes.Cluster, log *slog.Logger) (r *receiver, err error) {
+// openReceiver opens the queue in the directory data, and the addresses. Of so many series it remembers the labels, in half of what they may take in the store.
+func openReceiver(ctx context.Context, f receiveFlags, a access.Access, data string, series int, labelBytes int64, kept anyStore, cluster *kubernetes.Cluster, log *slog.Logger) (r *receiver, err error) {
 	r = &receiver{flags: f, access: a, cluster: cluster, named: make(chan struct{}), log: log}
 	defer func() {
 		if err != nil {
@@ -151,7 +171,7 @@ func openReceiver(ctx context.Context, f receiveFlags, a access.Access, data str
 	if err != nil {
 		return r, err
 	}
-	o := ingest.Options{Limits: ingest.Limits{Remembered: series}, Tenants: f.named() || len(a.Auth.Tenants()) > 0, TenantRequired: f.header == headerRequired, TenantNames: a.Auth.Tenants(), Logger: log}
+	o := ingest.Options{Limits: ingest.Limits{Remembered: series, RememberedBytes: labelBytes / 2}, Quotas: f.quotas, Tenants: f.named() || len(a.Auth.Tenants()) > 0, TenantRequired: f.header == headerRequired, TenantNames: a.Auth.Tenants(), Logger: log}
 	if r.embedded != nil {
 		o.Dir = dir
 	}

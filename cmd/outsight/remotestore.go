@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/textproto"
 	"os"
@@ -62,14 +61,15 @@ func (f *storeFlags) add(c *cobra.Command) {
 
 func (f *storeFlags) isSet() bool { return f.url != "" || f.writeURL != "" || f.readURL != "" }
 
-// open opens the remote store, for so many live series or as many as it has by itself.
-func (f *storeFlags) open(series int, log *slog.Logger) (*store.Remote, error) {
+// open opens the remote store, with the bounds of of on live series, or its own where of has none.
+func (f *storeFlags) open(of store.Options) (*store.Remote, error) {
 	if f.url == "" && (f.writeURL == "" || f.readURL == "") {
 		return nil, usagef("--store-write-url and --store-read-url go together, or with --store")
 	}
 	o := store.RemoteOptions{
 		URL: f.url, WriteURL: f.writeURL, ReadURL: f.readURL, Protocol: store.WriteProtocol(f.protocol),
-		Histograms: store.HistogramForm(f.histograms), BucketsPerOctave: f.buckets, User: f.user, RetryFor: f.retry, MaxSeries: series, Logger: log,
+		Histograms: store.HistogramForm(f.histograms), BucketsPerOctave: f.buckets, User: f.user, RetryFor: f.retry, MaxSeries: of.MaxSeries, Logger: of.Logger,
+		LabelBytes: of.LabelBytes, Tenants: of.Tenants, Quotas: of.Quotas,
 		Header: http.Header{},
 	}
 	var err error
@@ -146,7 +146,7 @@ func (f *storeFlags) place() string { return cmp.Or(f.url, f.readURL) }
 func (f *storeFlags) openOr(data string, o store.Options) (anyStore, error) {
 	// A nil pointer of either kind would be no nil interface.
 	if f.isSet() {
-		r, err := f.open(o.MaxSeries, o.Logger)
+		r, err := f.open(o)
 		if err != nil {
 			return nil, err
 		}

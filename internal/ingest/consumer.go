@@ -68,7 +68,8 @@ func (i *Ingest) appendOne(ctx context.Context, d *queue.Delivery) error {
 		if errors.As(err, &rejected) {
 			refused = min(rejected.Samples, uint64(len(batch.Series)))
 		}
-		i.reject(sender{tenant: d.Header(headerTenant)}, Refused, refused, err.Error())
+		told := min(i.room.told(d.Header(headerID)), refused)
+		i.reject(sender{tenant: d.Header(headerTenant)}, Refused, refused-told, err.Error())
 		i.counts.appended.Add(uint64(len(batch.Series)) - refused)
 		i.options.Logger.Debug("the store refused some samples", "error", err)
 		return nil

@@ -35,6 +35,8 @@ type claim struct {
 	room   *room
 	tenant string
 	claims
+	// without counts the series of which the sender was told that they have no room.
+	without int64
 }
 
 // shortage is what of a request had no room.
@@ -80,7 +82,7 @@ func (r *room) claim(tenant string, series []model.Series, bytes int64) (*claim,
 	room, roomBytes = max(0, room-all.series-all.unknown), max(0, roomBytes-all.bytes-all.unknownBytes)
 	r.mu.Unlock()
 	fresh, freshBytes, without, first := r.store.Fresh(series, room, roomBytes)
-	c.series, c.bytes = fresh, freshBytes
+	c.series, c.bytes, c.without = fresh, freshBytes, without
 	r.mu.Lock()
 	r.of(tenant).add(&c.claims, 1)
 	r.mu.Unlock()
@@ -130,6 +132,16 @@ func (c *claim) keep(id string) {
 		return
 	}
 	c.room.waiting[id] = c
+}
+
+// told is how many series of a message the sender knows not to be taken.
+func (r *room) told(id string) uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.waiting[id]; c != nil {
+		return uint64(c.without)
+	}
+	return 0
 }
 
 // done gives up the claim of a message, if it has one.

@@ -154,5 +154,6 @@ func (i *Ingest) Metrics() http.Handler {
 		s, _ := i.Stats(ctx)
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		_ = s.WriteMetrics(w) // who asked has gone
+		_ = i.writeQuotas(w)
 	})
 }

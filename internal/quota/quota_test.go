@@ -128,7 +128,7 @@ func TestRates(t *testing.T) {
 	if got := r.Wait("slow"); got != 0 {
 		t.Errorf("has to wait for %v", got)
 	}
-	if got := r.All()["slow"]; got != (Rate{Taken: 2601, Refused: 3, PerSecond: 100}) {
+	if got := r.All()["slow"]; got != (Rate{Taken: 2601, Refused: 3, PerSecond: 100, Recent: 90}) {
 		t.Errorf("got %+v", got)
 	}
 }

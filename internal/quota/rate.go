@@ -76,8 +76,8 @@ func (r *Rates) Took(tenant string, n int) {
 // Rate is what a tenant took.
 type Rate struct {
 	Taken, Refused uint64
-	// PerSecond is its limit, 0 for none.
-	PerSecond int64
+	// PerSecond is its limit, 0 for none, and Recent about what it took of that in a second of the last ten.
+	PerSecond, Recent int64
 }
 
 // All are the rates of all tenants that took anything.
@@ -85,8 +85,10 @@ func (r *Rates) All() map[string]Rate {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := make(map[string]Rate, len(r.tenants))
-	for tenant, t := range r.tenants {
-		all[tenant] = Rate{t.taken, t.refused, r.perSecond(tenant)}
+	for tenant := range r.tenants {
+		t, perSecond := r.of(tenant)
+		recent := perSecond - t.left/rateWindow.Seconds()
+		all[tenant] = Rate{t.taken, t.refused, int64(perSecond), int64(recent)}
 	}
 	return all
 }

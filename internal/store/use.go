@@ -27,6 +27,8 @@ type use struct {
 	replay atomic.Int64
 	// unread counts series of the log that did not fit into memory when it was opened.
 	unread atomic.Uint64
+	// noLabelRoom counts series for whose labels there was no room.
+	noLabelRoom atomic.Uint64
 }
 
 func newUse(series int, labelBytes int64, tenants *quota.Tenants, limits quota.Table) *use {
@@ -58,6 +60,7 @@ func (u *use) room(all labels.Labels) bool {
 	}
 	if u.bytes.Room(tenant) < bytes {
 		u.bytes.Refuse(tenant, 1)
+		u.noLabelRoom.Add(1)
 		return false
 	}
 	return true
