@@ -14,14 +14,13 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 
 	"outsight/internal/access"
 	"outsight/internal/agent"
 	"outsight/internal/ingest"
 	"outsight/internal/kubernetes"
 	"outsight/internal/queue"
+	"outsight/internal/quota"
 )
 
 // receiveFlags say how a server takes metrics.
@@ -33,6 +32,9 @@ type receiveFlags struct {
 	replicas   int
 	queueBytes int64
 	header     tenantHeader
+	// quotaFile has limits of tenants, which quotas are then.
+	quotaFile string
+	quotas    quota.Table
 }
 
 const (
@@ -59,10 +61,17 @@ func (f *receiveFlags) add(c *cobra.Command) {
 	c.Flags().Int64Var(&f.queueBytes, "queue-bytes", 1<<30, "bytes that may wait to be stored; senders are told to wait when it is full")
 	c.Flags().StringVar((*string)(&f.header), "tenant-header", string(headerOff),
 		"who sends and who reads names its tenant by the header X-Outsight-Tenant or X-Scope-OrgID: optional (without a value), required or off")
+	c.Flags().StringVar(&f.quotaFile, "tenant-quotas", "",
+		"YAML file of limits of tenants below their shares, as in \"shop: {series: 50000, label_bytes: 60000000, samples_per_second: 20000, in_flight_bytes: 8000000}\"; \"*\" is every other")
 	c.Flags().Lookup("tenant-header").NoOptDefVal = string(headerOptional)
 }
 
-func (f *receiveFlags) check() error {
+func (f *receiveFlags) check() (err error) {
+	if f.quotaFile != "" {
+		if f.quotas, err = quota.Read(f.quotaFile); err != nil {
+			return fmt.Errorf("--tenant-quotas: %w", err)
+		}
+	}
 	return oneOf("tenant-header", string(f.header), string(headerOptional), string(headerRequired), string(headerOff))
 }
 
@@ -80,6 +89,15 @@ func asked(c *cobra.Command) bool {
 
 // named is whether tenants are named in headers.
 func (f *receiveFlags) named() bool { return f.header == headerOptional || f.header == headerRequired }
+
+// tenants are those among whom the store is divided, nil where there are none.
+func (f *receiveFlags) tenants(a access.Access) *quota.Tenants {
+	names := a.Auth.Tenants()
+	if !f.any() || !f.named() && len(names) == 0 {
+		return nil
+	}
+	return &quota.Tenants{Names: names, Open: len(names) == 0}
+}
 
 func (f *receiveFlags) addresses() (all []string) {
 	for _, a := range []string{f.grpc, f.http} {
@@ -105,8 +123,8 @@ type receiver struct {
 	log   *slog.Logger
 }
 
-// openReceiver opens the queue in the directory data, and the addresses. Of so many series it remembers the labels.
-func openReceiver(ctx context.Context, f receiveFlags, a access.Access, data string, series int, kept anyStore, cluster *kubernetes.Cluster, log *slog.Logger) (r *receiver, err error) {
+// openReceiver opens the queue in the directory data, and the addresses. Of so many series it remembers the labels, in half of what they may take in the store.
+func openReceiver(ctx context.Context, f receiveFlags, a access.Access, data string, series int, labelBytes int64, kept anyStore, cluster *kubernetes.Cluster, log *slog.Logger) (r *receiver, err error) {
 	r = &receiver{flags: f, access: a, cluster: cluster, named: make(chan struct{}), log: log}
 	defer func() {
 		if err != nil {
@@ -122,11 +140,10 @@ func openReceiver(ctx context.Context, f receiveFlags, a access.Access, data str
 		return r, usagef("--nats-cert and --nats-key: want both or neither")
 	}
 	if f.grpc != "" {
-		// gRPC does TLS itself, so that it can tell what the client has shown.
 		if r.grpc, err = listen(f.grpc); err != nil {
 			return r, receiveError{"otlp", err}
 		}
-		r.grpc = netutil.LimitListener(r.grpc, maxSenders)
+		r.grpc = a.Secure(netutil.LimitListener(r.grpc, maxSenders))
 	}
 	if f.http != "" {
 		if r.http, err = listen(f.http); err != nil {
@@ -154,7 +171,7 @@ func openReceiver(ctx context.Context, f receiveFlags, a access.Access, data str
 	if err != nil {
 		return r, err
 	}
-	o := ingest.Options{Limits: ingest.Limits{Remembered: series}, Tenants: f.named() || len(a.Auth.Tenants()) > 0, TenantRequired: f.header == headerRequired, TenantNames: a.Auth.Tenants(), Logger: log}
+	o := ingest.Options{Limits: ingest.Limits{Remembered: series, RememberedBytes: labelBytes / 2}, Quotas: f.quotas, Tenants: f.named() || len(a.Auth.Tenants()) > 0, TenantRequired: f.header == headerRequired, TenantNames: a.Auth.Tenants(), Logger: log}
 	if r.embedded != nil {
 		o.Dir = dir
 	}
@@ -184,23 +201,7 @@ func (r *receiver) run(ctx context.Context) error {
 		group.Go(func() error { return agent.ServeHTTP(ctx, r.http, r.ingest.Handler(), r.log) })
 	}
 	if r.grpc != nil {
-		var options []grpc.ServerOption
-		if r.access.TLS != nil {
-			options = append(options, grpc.Creds(credentials.NewTLS(r.access.TLS)))
-		}
-		server := r.ingest.GRPC(options...)
-		stop := context.AfterFunc(ctx, func() {
-			hard := time.AfterFunc(grpcStopTime, server.Stop)
-			server.GracefulStop()
-			hard.Stop()
-		})
-		defer stop()
-		group.Go(func() error {
-			if err := server.Serve(r.grpc); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-				return fmt.Errorf("serving %s: %w", r.grpc.Addr(), err)
-			}
-			return nil
-		})
+		group.Go(func() error { return r.ingest.ServeGRPC(ctx, r.grpc) })
 	}
 	if r.cluster != nil {
 		group.Go(func() error {
@@ -225,9 +226,6 @@ func (r *receiver) awaitNames(ctx context.Context) {
 		r.log.Warn("what comes is stored without names of pods: Kubernetes does not answer", "waited", namesPatience)
 	}
 }
-
-// grpcStopTime is how long requests under way may go on when the server ends.
-const grpcStopTime = 3 * time.Second
 
 // describe tells where metrics come in, for people.
 func (r *receiver) describe() (lines []string) {

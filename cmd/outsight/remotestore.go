@@ -62,7 +62,7 @@ func (f *storeFlags) add(c *cobra.Command) {
 
 func (f *storeFlags) isSet() bool { return f.url != "" || f.writeURL != "" || f.readURL != "" }
 
-// open opens the remote store, for as many live series as of the embedded one, or as many as it has by itself.
+// open opens the remote store, with the bounds of embedded on live series, or its own where embedded has none.
 func (f *storeFlags) open(embedded store.Options) (*store.Remote, error) {
 	if f.url == "" && (f.writeURL == "" || f.readURL == "") {
 		return nil, usagef("--store-write-url and --store-read-url go together, or with --store")
@@ -71,6 +71,7 @@ func (f *storeFlags) open(embedded store.Options) (*store.Remote, error) {
 		URL: f.url, WriteURL: f.writeURL, ReadURL: f.readURL, Protocol: store.WriteProtocol(f.protocol),
 		Histograms: store.HistogramForm(f.histograms), BucketsPerOctave: f.buckets, User: f.user, RetryFor: f.retry,
 		MaxSeries: embedded.MaxSeries, QueryBounds: embedded.QueryBounds, Logger: embedded.Logger,
+		LabelBytes: embedded.LabelBytes, Tenants: embedded.Tenants, Quotas: embedded.Quotas,
 		Header: http.Header{},
 	}
 	var err error

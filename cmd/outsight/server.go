@@ -31,6 +31,7 @@ type serverOptions struct {
 	retention    time.Duration
 	maxBytes     int64
 	maxSeries    int
+	labelBytes   int64
 	// begin is whether a missing data directory is made.
 	begin  bool
 	bounds store.QueryBounds
@@ -67,6 +68,10 @@ serves what is in there.`,
 				return usagef("--retention is %v, want more than nothing", o.retention)
 			case o.maxBytes <= 0 || o.maxSeries <= 0:
 				return usagef("--max-bytes is %d and --max-series %d, want more than nothing", o.maxBytes, o.maxSeries)
+			case o.labelBytes < 0:
+				return usagef("--max-label-bytes is %d, want more than nothing, or 0 for what fits into memory", o.labelBytes)
+			case o.labelBytes == 0:
+				o.labelBytes = defaultLabelBytes(o.maxSeries, machineMemory("/proc/meminfo", "/sys/fs/cgroup"))
 			}
 			o.begin = o.any() && (asked(c) || !c.Flags().Changed("data"))
 			if o.bounds, err = o.queryFlags.bounds(limitMemory(serverMemory + int64(o.maxSeries)*seriesMemory)); err != nil {
@@ -88,10 +93,17 @@ serves what is in there.`,
 	c.Flags().DurationVar(&o.retention, "retention", 10*365*24*time.Hour, "remove what is older")
 	c.Flags().Int64Var(&o.maxBytes, "max-bytes", 2<<30, "bytes of stored data; the oldest goes when there is more")
 	c.Flags().IntVar(&o.maxSeries, "max-series", 500_000, "series in memory, of about 6 KB each")
+	c.Flags().Int64Var(&o.labelBytes, "max-label-bytes", 0, "bytes of their labels in memory, each label with 64 more for the index (default: 2 KiB for each of --max-series, and at most a fifth of the machine's memory)")
 	return c
 }
 
+// defaultLabelBytes is what the labels of so many series may take of a machine's memory. Memory is up to two and a half times as much.
+func defaultLabelBytes(series int, memory int64) int64 {
+	return min(int64(series)*labelBytesPerSeries, memory/5)
+}
+
 const (
+	labelBytesPerSeries = 2 << 10
 	// serverMemory and seriesMemory are near what a server needs, without series and for each of them.
 	serverMemory = 512 << 20
 	seriesMemory = 6 << 10
@@ -118,6 +130,7 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 	kept, err := o.storeFlags.openOr(o.data, store.Options{
 		Retention: o.retention, MaxBytes: o.maxBytes, MaxSeries: o.maxSeries, OutOfOrder: min(serverLate, o.retention), Logger: o.logger,
 		MaxSamples: max(leastSamples, samplesPerSeries*o.maxSeries), QueryBounds: o.bounds,
+		LabelBytes: o.labelBytes, Tenants: o.tenants(door), Quotas: o.quotas,
 	})
 	if err != nil {
 		return err
@@ -135,7 +148,7 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if in, err = openReceiver(ctx, o.receiveFlags, door, o.data, o.maxSeries, kept, cluster, o.logger); err != nil {
+		if in, err = openReceiver(ctx, o.receiveFlags, door, o.data, o.maxSeries, o.labelBytes, kept, cluster, o.logger); err != nil {
 			return err
 		}
 		defer in.close()
@@ -144,7 +157,8 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 		} else {
 			o.logger.Debug("no Kubernetes", "reason", feature.Reason)
 		}
-		options.Metrics, options.Ready, options.Refusals = withTenantQueries(in.metrics(), kept), in.ready, in.ingest.Refusals
+		options.Metrics, options.Ready = withTenantQueries(in.metrics(), kept), in.ready
+		options.Refusals, options.Quotas = in.ingest.Refusals, in.ingest.Quotas
 		options.Bounds = func(ctx context.Context) []model.Drop {
 			// What the queue does not tell is zero then.
 			s, _ := in.ingest.Stats(ctx)

@@ -57,6 +57,8 @@ type Options struct {
 	Bounds func(context.Context) []model.Drop
 	// Refusals are what senders were refused: everybody's for "", else those of one tenant; nil for none.
 	Refusals func(tenant string) []model.Refusal
+	// Quotas are what tenants have of what they may have: everybody's for "", else those of one tenant; nil for none.
+	Quotas func(tenant string) []model.Quota
 	// Tenant is whose view this is, where each tenant has one. Its status has the refusals of this tenant alone, and none of
 	// Bounds, which tell how much others send.
 	Tenant string

@@ -23,8 +23,7 @@ type statusAnswer struct {
 	Drops    []drop        `json:"drops"`
 	Programs []programCost `json:"programs"`
 	Refusals []refusal     `json:"refusals"`
-	// TenantQueries are what the queries of each tenant use.
-	TenantQueries []tenantQueries `json:"tenant_queries"`
+	Quotas   []quota       `json:"quotas"`
 	// Completeness is that of the last 5 minutes.
 	Completeness completeness `json:"completeness"`
 }
@@ -60,6 +59,27 @@ type drop struct {
 	Capacity uint64 `json:"capacity,omitempty"`
 }
 
+// quota is what a tenant has of what the server divides among tenants.
+type quota struct {
+	Tenant     string `json:"tenant"`
+	What       string `json:"what"`
+	Used       int64  `json:"used"`
+	Limit      int64  `json:"limit"`
+	Guaranteed int64  `json:"guaranteed"`
+	Refused    uint64 `json:"refused"`
+}
+
+// quotas are those of all tenants, or of the one whose view this is.
+func (s *server) quotas() []quota {
+	all := []quota{}
+	if s.Quotas != nil {
+		for _, q := range s.Quotas(s.Tenant) {
+			all = append(all, quota(q))
+		}
+	}
+	return append(all, s.queryQuotas()...)
+}
+
 type programCost struct {
 	Host       string  `json:"host"`
 	Name       string  `json:"name"`
@@ -70,7 +90,7 @@ type programCost struct {
 func (s *server) status(ctx context.Context, _ *http.Request) (any, error) {
 	now := s.Now().Truncate(time.Millisecond)
 	a := &statusAnswer{Version: s.Version, Now: now, Sources: s.Sources, Hosts: []hostStatus{}, Features: []feature{},
-		Drops: []drop{}, Programs: []programCost{}, Refusals: s.refusals(), TenantQueries: s.tenantQueries()}
+		Drops: []drop{}, Programs: []programCost{}, Refusals: s.refusals(), Quotas: s.quotas()}
 	if a.Sources == nil {
 		a.Sources = []string{}
 	}

@@ -1,34 +1,23 @@
 package api
 
-// tenantQueries is what the queries of a tenant use, of how much. Limits hold while other tenants want places.
-type tenantQueries struct {
-	// Tenant is empty for who reads everybody's.
-	Tenant        string  `json:"tenant"`
-	Running       int     `json:"running"`
-	RunningLimit  int     `json:"running_limit"`
-	Waiting       int     `json:"waiting"`
-	Seconds       float64 `json:"quota_used_seconds"`
-	SecondsLimit  float64 `json:"quota_seconds"`
-	MemoryBytes   int64   `json:"memory_bytes"`
-	MemoryLimit   int64   `json:"memory_limit_bytes"`
-	TurnedAway    uint64  `json:"turned_away"`
-	WithoutMemory uint64  `json:"without_memory"`
-}
+import "outsight/internal/model"
 
-// tenantQueries are those of each tenant, or of the one whose view this is.
-func (s *server) tenantQueries() []tenantQueries {
-	list := []tenantQueries{}
+// queryQuotas are what the queries of each tenant use, or of the one whose view this is. All of a limit is guaranteed: it
+// holds only while other tenants want some.
+func (s *server) queryQuotas() (all []quota) {
 	if s.TenantQueries == nil {
-		return list
+		return nil
 	}
 	for _, t := range s.TenantQueries() {
 		if s.Tenant != "" && s.Tenant != t.Tenant {
 			continue
 		}
-		list = append(list, tenantQueries{
-			Tenant: t.Tenant, Running: t.Running, RunningLimit: t.MaxRunning, Waiting: t.Waiting, Seconds: t.Used.Seconds(), SecondsLimit: t.Quota.Seconds(),
-			MemoryBytes: t.Bytes, MemoryLimit: t.MaxBytes, TurnedAway: t.TurnedAway, WithoutMemory: t.WithoutMemory,
-		})
+		row := func(what string, used, limit int64, refused uint64) {
+			all = append(all, quota{Tenant: t.Tenant, What: what, Used: used, Limit: limit, Guaranteed: limit, Refused: refused})
+		}
+		row(model.QuotaQueries, int64(t.Running), int64(t.MaxRunning), t.TurnedAway)
+		row(model.QuotaQueryTime, t.Used.Milliseconds(), t.Quota.Milliseconds(), 0)
+		row(model.QuotaQueryMemory, t.Bytes, t.MaxBytes, t.WithoutMemory)
 	}
-	return list
+	return all
 }

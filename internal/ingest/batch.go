@@ -18,7 +18,14 @@ type Batch struct {
 	// counts are those of the histograms' buckets, parts of which they are; wanted is how many there were in all.
 	counts []uint64
 	wanted int
+	// built is what was made for the batch besides, in bytes: labels that were not known yet.
+	built int
+	// labels are the bytes of all labels of its series, known ones too.
+	labels int64
 }
+
+// bytes is about what the batch takes in memory, without labels that it shares with others.
+func (b *Batch) bytes() int { return b.built + 8*b.wanted + seriesBytes*len(b.Series) }
 
 // Bounds of what a batch keeps for the next one: a great request must not stay in memory after it.
 const (

@@ -8,9 +8,8 @@ import (
 	"io"
 
 	"github.com/klauspost/compress/zstd"
-	colpb "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
+
+	"outsight/internal/quota"
 )
 
 // Errors of a body.
@@ -19,25 +18,42 @@ var (
 	errUnsupported = errors.New("not supported")
 )
 
-// reserve takes n bytes of what all requests may hold, or fails. Memory is taken for a body as it comes, not by what the sender
-// says of its length.
-func (i *Ingest) reserve(n int64) error {
-	if i.inFlight.Add(n) > i.options.InFlight {
-		i.inFlight.Add(-n)
-		return fmt.Errorf("%w: requests hold %d bytes already", errBusy, i.options.InFlight)
+// hold is what a request holds of its tenant's share of the bytes in memory. Memory is taken for a body as it comes, not by what the sender says
+// of its length.
+type hold struct {
+	shares *quota.Shares
+	tenant string
+	bytes  int64
+}
+
+// more takes n bytes, or fails.
+func (h *hold) more(n int64) error {
+	if !h.shares.Take(h.tenant, n) {
+		who := ""
+		if h.tenant != "" {
+			who = fmt.Sprintf(" of tenant %q", h.tenant)
+		}
+		return fmt.Errorf("%w: no room for %d bytes more of requests%s, of %d for all", errBusy, n, who, h.shares.Capacity())
 	}
+	h.bytes += n
 	return nil
 }
 
-func (i *Ingest) release(n int64) { i.inFlight.Add(-n) }
+// less gives n bytes back.
+func (h *hold) less(n int64) {
+	h.shares.Add(h.tenant, -n)
+	h.bytes -= n
+}
 
-// read reads all of r, at most limit bytes, and tells how much was reserved for it, also with an error.
-func (i *Ingest) read(r io.Reader, limit int64) (b []byte, held int64, err error) {
+func (h *hold) release() { h.less(h.bytes) }
+
+// read reads all of r, at most limit bytes, which hold takes as they come.
+func (i *Ingest) read(r io.Reader, limit int64, hold *hold) (b []byte, err error) {
 	const first = 16 << 10
-	for size := int64(first); ; size *= 2 {
+	for held, size := int64(0), int64(first); ; size *= 2 {
 		size = min(size, limit+1)
-		if err := i.reserve(size - held); err != nil {
-			return nil, held, err
+		if err := hold.more(size - held); err != nil {
+			return nil, err
 		}
 		held = size
 		grown := i.bodies.get(int(size))[:len(b)]
@@ -48,56 +64,55 @@ func (i *Ingest) read(r io.Reader, limit int64) (b []byte, held int64, err error
 			n, err := r.Read(b[len(b):size])
 			b = b[:len(b)+n]
 			if err == io.EOF {
-				return b, held, nil
+				return b, nil
 			}
 			if err != nil {
-				return nil, held, err
+				return nil, err
 			}
 		}
 		if size == limit+1 {
-			return nil, held, fmt.Errorf("%w: more than %d bytes", errTooLarge, limit)
+			return nil, fmt.Errorf("%w: more than %d bytes", errTooLarge, limit)
 		}
 	}
 }
 
-// decompress is raw without its encoding.
-func (i *Ingest) decompress(encoding string, raw []byte) (b []byte, held int64, err error) {
+// decompress is raw without its encoding, for which hold takes what it becomes.
+func (i *Ingest) decompress(encoding string, raw []byte, hold *hold) (b []byte, err error) {
 	switch encoding {
 	case "", "identity":
-		return raw, 0, nil
+		return raw, nil
 	case "gzip":
 		z, err := gzip.NewReader(bytes.NewReader(raw))
 		if err != nil {
-			return nil, 0, fmt.Errorf("%w: gzip: %w", ErrMalformed, err)
+			return nil, fmt.Errorf("%w: gzip: %w", ErrMalformed, err)
 		}
-		b, held, err = i.read(z, i.options.MaxDecompressed)
-		return b, held, asMalformed("gzip", err)
+		b, err = i.read(z, i.options.MaxDecompressed, hold)
+		return b, asMalformed("gzip", err)
 	case "zstd":
 		// A frame that tells its size is read at once.
 		if size, told := i.sizeOf(raw); told {
-			held = int64(size)
-			if err := i.reserve(held); err != nil {
-				return nil, 0, err
+			if err := hold.more(int64(size)); err != nil {
+				return nil, err
 			}
 			buffer := i.bodies.get(size)
-			b, err := i.sized.DecodeAll(raw, buffer[:0:held])
+			b, err := i.sized.DecodeAll(raw, buffer[:0:size])
 			if !errors.Is(err, zstd.ErrDecoderSizeExceeded) {
-				return buffer[:len(b)], held, asMalformed("zstd", i.asTooLarge(err))
+				return buffer[:len(b)], asMalformed("zstd", i.asTooLarge(err))
 			}
 			// More frames follow, of which nothing is known: they count as they come.
 			i.bodies.put(buffer)
-			i.release(held)
+			hold.less(int64(size))
 		}
 		z, err := zstd.NewReader(bytes.NewReader(raw), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 			zstd.WithDecoderMaxMemory(uint64(max(i.options.MaxDecompressed, maxWindow))+1), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
-			return nil, 0, fmt.Errorf("%w: zstd: %w", ErrMalformed, err)
+			return nil, fmt.Errorf("%w: zstd: %w", ErrMalformed, err)
 		}
 		defer z.Close()
-		b, held, err = i.read(z, i.options.MaxDecompressed)
-		return b, held, asMalformed("zstd", i.asTooLarge(err))
+		b, err = i.read(z, i.options.MaxDecompressed, hold)
+		return b, asMalformed("zstd", i.asTooLarge(err))
 	}
-	return nil, 0, fmt.Errorf("%w: Content-Encoding %.40q, want gzip, zstd or identity", errUnsupported, encoding)
+	return nil, fmt.Errorf("%w: Content-Encoding %.40q, want gzip, zstd or identity", errUnsupported, encoding)
 }
 
 // sizeOf is how many bytes a frame of zstd says that it has, if it says that and may have so many.
@@ -124,17 +139,4 @@ func asMalformed(what string, err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %s: %w", ErrMalformed, what, err)
-}
-
-// fromJSON turns a request in OTLP's JSON into the same in protobuf.
-func fromJSON(b []byte) ([]byte, error) {
-	var m colpb.ExportMetricsServiceRequest
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(b, &m); err != nil {
-		return nil, fmt.Errorf("%w: JSON: %w", ErrMalformed, err)
-	}
-	out, err := proto.Marshal(&m)
-	if err != nil {
-		return nil, fmt.Errorf("%w: JSON: %w", ErrMalformed, err)
-	}
-	return out, nil
 }

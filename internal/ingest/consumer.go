@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -29,6 +30,7 @@ func (i *Ingest) deal(ctx context.Context, group []*queue.Delivery) error {
 		}
 		if err := i.suspected(d); err != nil {
 			d.SetAside(err.Error())
+			i.room.done(d.Header(headerID))
 			d.Done = true
 			i.counts.poison.Add(1)
 			continue
@@ -36,6 +38,7 @@ func (i *Ingest) deal(ctx context.Context, group []*queue.Delivery) error {
 		if err := i.appendOne(ctx, d); err != nil {
 			return err
 		}
+		i.room.done(d.Header(headerID))
 		d.Done = true
 	}
 	if err := i.store.Sync(); err != nil {
@@ -46,7 +49,7 @@ func (i *Ingest) deal(ctx context.Context, group []*queue.Delivery) error {
 
 // appendOne appends a message, or sets it aside where that can never work.
 func (i *Ingest) appendOne(ctx context.Context, d *queue.Delivery) error {
-	batch, err := i.batchOf(d)
+	batch, err := i.batchOf(ctx, d)
 	if err == nil {
 		err = i.append(ctx, batch, d.Header(headerWhole) != "")
 	}
@@ -65,7 +68,8 @@ func (i *Ingest) appendOne(ctx context.Context, d *queue.Delivery) error {
 		if errors.As(err, &rejected) {
 			refused = min(rejected.Samples, uint64(len(batch.Series)))
 		}
-		i.reject(sender{tenant: d.Header(headerTenant)}, Refused, refused, err.Error())
+		told := min(i.room.told(d.Header(headerID)), refused)
+		i.reject(sender{tenant: d.Header(headerTenant)}, Refused, refused-told, err.Error())
 		i.counts.appended.Add(uint64(len(batch.Series)) - refused)
 		i.options.Logger.Debug("the store refused some samples", "error", err)
 		return nil
@@ -93,7 +97,7 @@ func (i *Ingest) append(ctx context.Context, b *Batch, whole bool) (err error) {
 	return i.store.AppendPart(ctx, b.Series)
 }
 
-func (i *Ingest) batchOf(d *queue.Delivery) (b *Batch, err error) {
+func (i *Ingest) batchOf(ctx context.Context, d *queue.Delivery) (b *Batch, err error) {
 	if b := i.handed.take(d.Header(headerID)); b != nil {
 		return b, nil
 	}
@@ -113,7 +117,10 @@ func (i *Ingest) batchOf(d *queue.Delivery) (b *Batch, err error) {
 	}
 	defer i.bodies.put(body)
 	tenant := d.Header(headerTenant)
-	if b, err = i.decode(request{body: body, sender: sender{tenant: tenant}, batch: namedBatch(d.Header(headerID), tenant)}, time.UnixMilli(received)); err != nil {
+	r := request{body: body, sender: sender{tenant: tenant}, batch: namedBatch(d.Header(headerID), tenant)}
+	if b, err = i.decode(ctx, r, time.UnixMilli(received), math.MaxInt); errors.Is(err, errBusy) {
+		return nil, err
+	} else if err != nil {
 		return nil, fmt.Errorf("%w: %w", errPoison, err)
 	}
 	if length := d.Header(headerNames); length != "" {

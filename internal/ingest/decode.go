@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"outsight/internal/model"
@@ -16,34 +17,52 @@ import (
 var (
 	ErrMalformed     = errors.New("not an OTLP metrics request")
 	ErrTooManyPoints = errors.New("too many data points in one request")
+	// ErrTooMuch is of a request that would become more in memory than it may.
+	ErrTooMuch = errors.New("request becomes too large")
 )
 
 // Limits bound what a request may hold. The zero Limits has the defaults.
 type Limits struct {
 	// Points in one request (100,000). A classic histogram counts one for each of its buckets.
 	Points int
-	// Labels of one series (64).
-	Labels int
+	// Labels of one series (64), and bytes of their names and values (16 KiB).
+	Labels, LabelBytes int
+	// Built bounds the bytes that one request becomes in memory (64 MiB): series, counts, and labels that were not known yet.
+	Built int
 	// Ahead is how far a time may lie ahead of the server's clock (10 min), Behind how far back (24 h).
 	Ahead, Behind time.Duration
 	// Remembered sets of labels (500,000, of about 1 KB each), of which all metrics of a container or an edge have one or two, and
 	// those of each classic histogram; twice as many for a moment. Where more than that come, each is read anew.
 	Remembered int
+	// RememberedBytes bounds the bytes of what is remembered (1 KiB for each of Remembered). Decoders of one server share them.
+	RememberedBytes int64
 }
 
 func (l Limits) withDefaults() Limits {
 	l.Points = cmp.Or(l.Points, 100_000)
 	l.Labels = cmp.Or(l.Labels, 64)
+	l.LabelBytes = cmp.Or(l.LabelBytes, 16<<10)
+	l.Built = cmp.Or(l.Built, 64<<20)
 	l.Remembered = cmp.Or(l.Remembered, 500_000)
+	l.RememberedBytes = cmp.Or(l.RememberedBytes, int64(l.Remembered)<<10)
 	l.Ahead = cmp.Or(l.Ahead, 10*time.Minute)
 	l.Behind = cmp.Or(l.Behind, 24*time.Hour)
 	return l
 }
 
+// elements are how many resources, scopes and metrics a request may have.
+func (l *Limits) elements() int { return 3 * l.Points }
+
 // Bounds of what is not worth an option.
 const (
 	maxNameBytes = 512
-	maxBuckets   = 4096
+	// maxAttributes bounds the attributes of a resource, most of which are labels of target_info.
+	maxAttributes = 1024
+	// maxNested bounds the bytes of an attribute that is a list; it is a label of at most otlp.MaxLabelBytes.
+	maxNested = 8 << 10
+	// seriesBytes is what a series of a batch takes, without what it points to; setBytes a set of labels without those.
+	seriesBytes, labelBytes, setBytes = 144, 32, 160
+	maxBuckets                        = 4096
 	// maxRemembered bounds the bytes of a point's attributes, of a resource's and of a metric's name, which
 	// are kept as they came.
 	maxRemembered = 64 << 10
@@ -62,6 +81,11 @@ type Decoder struct {
 	recent, older map[uint64]*labelSet
 	// divided counts what the recent ones remember of points that are several series.
 	divided int
+	// held is what is remembered, in bytes: of the recent sets and what they were made from, and of the older ones.
+	held, olderHeld, originsHeld int64
+	// shared is what all decoders that share a bound remember; share is this one's part of the bound.
+	shared  *atomic.Int64
+	share   int64
 	seed    maphash.Seed
 	numbers uint64
 	// bytes and series of the last request.
@@ -70,11 +94,21 @@ type Decoder struct {
 
 // NewDecoder makes a Decoder.
 func NewDecoder(l Limits) *Decoder {
-	return &Decoder{
-		limits: l.withDefaults(), seed: maphash.MakeSeed(),
-		origins: map[string]*origin{}, metrics: map[metricKey]*metric{},
-		recent: map[uint64]*labelSet{},
+	return newDecoders(l, 1)[0]
+}
+
+// newDecoders makes so many Decoders that share the bound of what is remembered.
+func newDecoders(l Limits, n int) (all []*Decoder) {
+	l = l.withDefaults()
+	shared := new(atomic.Int64)
+	for range n {
+		all = append(all, &Decoder{
+			limits: l, seed: maphash.MakeSeed(),
+			origins: map[string]*origin{}, metrics: map[metricKey]*metric{},
+			recent: map[uint64]*labelSet{}, shared: shared, share: l.RememberedBytes / int64(2*n),
+		})
 	}
+	return all
 }
 
 // reading is one Decode under way.
@@ -88,19 +122,35 @@ type reading struct {
 	last int64
 	// cumulative and monotonic as the metric says.
 	cumulative, monotonic bool
+	// elements that were read: resources, scopes and metrics.
+	elements int
+	// most is how many bytes the batch may become.
+	most int
+	// origins of the resource that is read, by whether its scope is ours.
+	ofResource [2]*origin
 }
 
 // Decode reads an ExportMetricsServiceRequest. Tenant, if there is one, becomes a label of each series. Received is
-// when the request came; the same arguments give the same batch. Errors are ErrMalformed and ErrTooManyPoints.
+// when the request came; the same arguments give the same batch. Errors are ErrMalformed, ErrTooManyPoints and ErrTooMuch.
 func (d *Decoder) Decode(body []byte, tenant string, received time.Time) (*Batch, error) {
+	return d.decode(body, tenant, received, d.limits.Built)
+}
+
+// decode is Decode for a request that may become so many bytes. One that was taken is not refused for that: it becomes more where less of it is
+// known.
+func (d *Decoder) decode(body []byte, tenant string, received time.Time, most int) (*Batch, error) {
 	d.turn()
 	r := &reading{
-		Decoder: d, batch: newBatch(len(body)/d.pointBytes() + 16),
+		Decoder: d, batch: newBatch(min(len(body)/d.pointBytes(), d.limits.Points) + 16), most: most,
 		oldest: received.Add(-d.limits.Behind).UnixMilli(), newest: received.Add(d.limits.Ahead).UnixMilli(),
 	}
 	if err := r.request(body, tenant); err != nil {
 		r.batch.release()
 		return nil, err
+	}
+	if d.turn(); r.over() {
+		defer r.batch.release()
+		return nil, r.tooMuch()
 	}
 	d.bytes, d.series = len(body), len(r.batch.Series)
 	return r.batch, nil
@@ -111,13 +161,48 @@ func (d *Decoder) pointBytes() int { return max(32, d.bytes*15/16/(d.series+1)) 
 
 // turn lets go of what was not used for long. What is used again moves to the recent ones.
 func (d *Decoder) turn() {
-	if len(d.recent)+d.divided >= d.limits.Remembered {
-		d.older, d.recent, d.divided = d.recent, map[uint64]*labelSet{}, 0
-	}
-	if len(d.origins) >= cachedOrigins || len(d.metrics) >= cachedOrigins {
+	if len(d.origins) >= cachedOrigins || len(d.metrics) >= cachedOrigins || d.originsHeld > d.share {
 		d.origins, d.metrics = map[string]*origin{}, map[metricKey]*metric{}
 		d.recent, d.older, d.divided = map[uint64]*labelSet{}, nil, 0
+		d.shared.Add(-d.held - d.olderHeld - d.originsHeld)
+		d.held, d.olderHeld, d.originsHeld = 0, 0, 0
 	}
+	// One that has no more than its share leaves room to those that have.
+	crowded := d.shared.Load() > d.limits.RememberedBytes && d.held+d.olderHeld > d.share
+	if crowded || len(d.recent)+d.divided >= d.limits.Remembered {
+		d.shared.Add(-d.olderHeld)
+		d.older, d.recent, d.divided = d.recent, map[uint64]*labelSet{}, 0
+		d.olderHeld, d.held = d.held, 0
+	}
+}
+
+// hold counts bytes of sets that are remembered and that the batch is the first to have.
+func (r *reading) hold(n int) {
+	r.held += int64(n)
+	r.shared.Add(int64(n))
+	r.batch.built += n
+}
+
+// holdOrigin is hold for what sets are made from.
+func (r *reading) holdOrigin(n int) {
+	r.originsHeld += int64(n)
+	r.shared.Add(int64(n))
+	r.batch.built += n
+}
+
+// over is whether the batch becomes more than it may.
+func (r *reading) over() bool { return r.batch.bytes() > r.most }
+
+func (r *reading) tooMuch() error {
+	return fmt.Errorf("%w: more than %d bytes in memory; send smaller batches", ErrTooMuch, r.most)
+}
+
+// element counts a resource, a scope or a metric.
+func (r *reading) element() error {
+	if r.elements++; r.elements > r.limits.elements() {
+		return fmt.Errorf("%w: more than %d resources, scopes and metrics", ErrTooManyPoints, r.limits.elements())
+	}
+	return nil
 }
 
 func (r *reading) request(body []byte, tenant string) error {
@@ -140,6 +225,10 @@ func check(f *fields) error {
 }
 
 func (r *reading) resource(b []byte, tenant string) error {
+	if err := r.element(); err != nil {
+		return err
+	}
+	r.ofResource = [2]*origin{}
 	var about []byte
 	f := fields{rest: b}
 	for f.next() {
@@ -165,6 +254,9 @@ func (r *reading) resource(b []byte, tenant string) error {
 }
 
 func (r *reading) scope(b, about []byte, tenant string) error {
+	if err := r.element(); err != nil {
+		return err
+	}
 	ours := false
 	f := fields{rest: b}
 	for f.next() {
@@ -205,6 +297,9 @@ const (
 )
 
 func (r *reading) readMetric(b []byte) error {
+	if err := r.element(); err != nil {
+		return err
+	}
 	var name, unit, data []byte
 	kind := uint8(0)
 	f := fields{rest: b}
@@ -241,6 +336,9 @@ func (r *reading) readMetric(b []byte) error {
 		r.batch.Points++
 		if r.batch.Points > uint64(r.limits.Points) || len(r.batch.Series) > r.limits.Points {
 			return fmt.Errorf("%w: more than %d", ErrTooManyPoints, r.limits.Points)
+		}
+		if r.over() {
+			return r.tooMuch()
 		}
 		switch {
 		case !r.cumulative:

@@ -144,7 +144,7 @@ func TestForeignKinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := fromJSON(asJSON)
+	body, err := jsonToProto(asJSON)
 	if err != nil {
 		t.Fatal(err)
 	}

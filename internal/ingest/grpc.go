@@ -2,133 +2,196 @@ package ingest
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"sync"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	"google.golang.org/grpc"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/gzip" // senders compress with it by default
-	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/mem"
-	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
+// grpcPath is the one method that there is.
+const grpcPath = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
+
 const (
-	grpcService = "opentelemetry.proto.collector.metrics.v1.MetricsService"
 	// maxStreams bounds the requests at a time on one connection.
 	maxStreams = 32
+	// streamBuffer and connectionBuffer bound what came and nobody has read yet, in bytes.
+	streamBuffer, connectionBuffer = 64 << 10, 256 << 10
+	// grpcStopTime is how long requests under way may go on when the server ends.
+	grpcStopTime = 3 * time.Second
 )
 
-// GRPC is a server that takes metrics over gRPC. TLS is the listener's.
-func (i *Ingest) GRPC(options ...grpc.ServerOption) *grpc.Server {
-	s := grpc.NewServer(append([]grpc.ServerOption{
-		grpc.ForceServerCodecV2(rawCodec{}), grpc.MaxRecvMsgSize(int(i.options.MaxDecompressed)), grpc.MaxConcurrentStreams(maxStreams),
-		// Before the message is read: who sends it, and whether there is room.
-		grpc.InTapHandle(func(ctx context.Context, about *tap.Info) (context.Context, error) {
-			tenant, batch, err := i.admit(about.Header.Get)
-			if err == nil && i.inFlight.Load() >= i.options.InFlight {
-				err = errBusy
-			}
-			if err != nil {
-				i.counts.requests[overGRPC].Add(1)
-				i.turnAway(sender{tenant, peerOf(ctx)}, err)
-				return nil, i.status(err)
-			}
-			return context.WithValue(ctx, admittedKey{}, admitted{tenant, batch}), nil
-		}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 5 * time.Minute}),
-		grpc.ConnectionTimeout(10 * time.Second), grpc.MaxHeaderListSize(16 << 10),
-	}, options...)...)
-	s.RegisterService(&grpc.ServiceDesc{
-		ServiceName: grpcService, HandlerType: (*any)(nil),
-		Methods:  []grpc.MethodDesc{{MethodName: "Export", Handler: export}},
-		Metadata: "opentelemetry/proto/collector/metrics/v1/metrics_service.proto",
-	}, i)
-	return s
-}
-
-// admitted is who may send, and what it calls the batch.
-type admitted struct{ tenant, batch string }
-
-type admittedKey struct{}
-
-// peerOf is the address of the other end, empty where it is not known.
-func peerOf(ctx context.Context) string {
-	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
-		return p.Addr.String()
+// ServeGRPC takes metrics over gRPC on the connections of l until ctx ends, and closes l. It is unary gRPC over HTTP/2 as net/http talks it, and not
+// the library's server: that one reads a message whole before anybody can count its bytes, and the one here reads it as
+// that of any other request, bounded while it comes and while it is decompressed.
+func (i *Ingest) ServeGRPC(ctx context.Context, l net.Listener) error {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{
+		Handler: i.GRPC(), Protocols: protocols, MaxHeaderBytes: 16 << 10, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 5 * time.Minute,
+		ErrorLog: slog.NewLogLogger(i.options.Logger.Handler(), slog.LevelDebug),
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: streamBuffer, MaxReceiveBufferPerConnection: connectionBuffer},
 	}
-	return ""
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), grpcStopTime)
+		defer cancel()
+		if server.Shutdown(deadline) != nil {
+			server.Close()
+		}
+	})
+	err := server.Serve(l)
+	if !stop() {
+		<-stopped
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serving %s: %w", l.Addr(), err)
 }
 
-func export(service any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-	i := service.(*Ingest)
-	i.counts.requests[overGRPC].Add(1)
-	rejected, err := i.export(ctx, decode)
+// GRPC takes metrics over gRPC, on HTTP/2 alone.
+func (i *Ingest) GRPC() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+		if r.Method != http.MethodPost || r.ProtoMajor != 2 || media != "application/grpc" && media != "application/grpc+proto" {
+			i.counts.requests[overGRPC].Add(1)
+			i.turnAway(sender{"", r.RemoteAddr}, fmt.Errorf("%w: %.20q with Content-Type %.80q, want gRPC", errUnsupported, r.Method, media))
+			http.Error(w, "want gRPC", http.StatusUnsupportedMediaType)
+			return
+		}
+		w.Header().Set("Content-Type", "application/grpc")
+		w.Header().Set("Grpc-Accept-Encoding", "identity, gzip, zstd")
+		if r.URL.Path != grpcPath {
+			finish(w, &statuspb.Status{Code: int32(codes.Unimplemented), Message: fmt.Sprintf("unknown method %.200q, want %s", r.URL.Path, grpcPath)})
+			return
+		}
+		i.counts.requests[overGRPC].Add(1)
+		tenant, taken, err := i.export(w, r)
+		if err == nil {
+			err = writeMessage(w, taken.response())
+		}
+		if err != nil {
+			i.turnAway(sender{tenant, r.RemoteAddr}, err)
+			finish(w, i.status(err))
+			return
+		}
+		finish(w, &statuspb.Status{})
+	})
+}
+
+// messageHead is what comes before a message: whether it is compressed, and its length.
+const messageHead = 5
+
+// errCodec is of a message in an encoding that is not known here.
+var errCodec = errors.New("unknown grpc-encoding")
+
+func (i *Ingest) export(w http.ResponseWriter, r *http.Request) (tenant string, taken outcome, err error) {
+	// Header names of HTTP/2 are lower case; those of r are as Go writes them.
+	tenant, batch, err := i.admit(r.Header.Values)
 	if err != nil {
-		who, _ := ctx.Value(admittedKey{}).(admitted)
-		i.turnAway(sender{who.tenant, peerOf(ctx)}, err)
-		return nil, i.status(err)
+		return tenant, taken, err
 	}
-	return response(rejected), nil
+	encoding := strings.ToLower(r.Header.Get("Grpc-Encoding"))
+	if encoding != "" && encoding != "identity" && encoding != "gzip" && encoding != "zstd" {
+		return tenant, taken, fmt.Errorf("%w: %w %.40q, want gzip, zstd or identity", errUnsupported, errCodec, encoding)
+	}
+	ctx, cancel := withTimeout(r.Context(), r.Header.Get("Grpc-Timeout"))
+	defer cancel()
+	body := patient(w, r.Body)
+	var head [messageHead]byte
+	if _, err := io.ReadFull(body, head[:]); err != nil {
+		return tenant, taken, asMalformed("reading a message's head", err)
+	}
+	length := int64(binary.BigEndian.Uint32(head[1:]))
+	most := i.options.MaxDecompressed
+	if head[0] == 0 {
+		encoding = ""
+	} else if most = i.options.MaxBody; head[0] != 1 || encoding == "" || encoding == "identity" {
+		return tenant, taken, fmt.Errorf("%w: a message's head is %x, and the encoding %q", ErrMalformed, head, encoding)
+	}
+	if length > most {
+		return tenant, taken, fmt.Errorf("%w: %d bytes, at most %d", errTooLarge, length, most)
+	}
+	taken, err = i.receive(ctx, incoming{
+		body: io.LimitReader(body, length), length: length, most: most, encoding: encoding, sender: sender{tenant, r.RemoteAddr}, batch: batch})
+	return tenant, taken, err
 }
 
-func (i *Ingest) export(ctx context.Context, decode func(any) error) (rejected Rejections, err error) {
-	who, ok := ctx.Value(admittedKey{}).(admitted)
-	if !ok {
-		return rejected, errUnauthorized
+// withTimeout ends ctx when the caller no longer waits: "5S" is five seconds.
+func withTimeout(ctx context.Context, timeout string) (context.Context, context.CancelFunc) {
+	units := map[byte]time.Duration{'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond}
+	if len(timeout) < 2 || len(timeout) > 9 {
+		return ctx, func() {}
 	}
-	body, err := i.receive(ctx, decode)
+	n, err := strconv.ParseUint(timeout[:len(timeout)-1], 10, 32)
+	unit := units[timeout[len(timeout)-1]]
+	if err != nil || unit == 0 {
+		return ctx, func() {}
+	}
+	if n > uint64(time.Hour/unit) { // none waits longer
+		n, unit = 1, time.Hour
+	}
+	return context.WithTimeout(ctx, time.Duration(n)*unit)
+}
+
+func writeMessage(w io.Writer, m proto.Message) error {
+	b, err := proto.Marshal(m)
 	if err != nil {
-		return rejected, err
+		return fmt.Errorf("encoding an answer: %w", err)
 	}
-	held := int64(len(body))
-	if err := i.reserve(held); err != nil {
-		return rejected, err
-	}
-	defer i.release(held)
-	i.counts.bytes.Add(uint64(len(body)))
-	return i.take(ctx, request{body: body, sender: sender{who.tenant, peerOf(ctx)}, batch: who.batch})
+	head := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(b)))
+	_, _ = w.Write(append(head, b...)) // who sent has gone
+	return nil
 }
 
-// receive reads and decompresses a message. How much memory that takes is known when it is there, so few are read at a time.
-func (i *Ingest) receive(ctx context.Context, decode func(any) error) (body []byte, err error) {
-	select {
-	case i.receiving <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+// finish writes the status that ends an answer.
+func finish(w http.ResponseWriter, s *statuspb.Status) {
+	trailer := func(name, value string) { w.Header().Set(http.TrailerPrefix+name, value) }
+	trailer("Grpc-Status", strconv.Itoa(int(s.Code)))
+	if s.Message != "" {
+		s.Message = strings.ToValidUTF8(s.Message, "\ufffd")
+		trailer("Grpc-Message", percent(s.Message))
 	}
-	defer func() { <-i.receiving }()
-	if err := decode(&body); err != nil {
-		return nil, receivedError{err}
+	if len(s.Details) > 0 {
+		if b, err := proto.Marshal(s); err == nil {
+			trailer("Grpc-Status-Details-Bin", base64.RawStdEncoding.EncodeToString(b))
+		}
 	}
-	return body, nil
 }
 
-// receivedError is what gRPC itself says of a message.
-type receivedError struct{ error }
-
-// Is makes it an ErrMalformed.
-func (e receivedError) Is(target error) bool { return target == ErrMalformed }
-
-func (e receivedError) Unwrap() error { return e.error }
+// percent encodes what must not be in a header as gRPC asks.
+func percent(message string) string {
+	var b strings.Builder
+	for _, c := range []byte(message) {
+		if c < ' ' || c > '~' || c == '%' {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
 
 // status is what gRPC answers. Only RESOURCE_EXHAUSTED with a RetryInfo lets a sender try again.
-func (i *Ingest) status(err error) error {
-	var received receivedError
-	if errors.As(err, &received) {
-		return received.error
-	}
+func (i *Ingest) status(err error) *statuspb.Status {
 	code := codes.Unavailable
+	s := &statuspb.Status{Message: err.Error()}
 	switch classify(err) {
 	case Unauthorized:
 		code = codes.Unauthenticated
@@ -137,98 +200,18 @@ func (i *Ingest) status(err error) error {
 		}
 	case TooLarge, Malformed, Unsupported:
 		code = codes.InvalidArgument
-	case Busy, Full:
-		s, detailErr := status.New(codes.ResourceExhausted, err.Error()).WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(i.options.RetryAfter)})
-		if detailErr == nil {
-			return s.Err()
+		switch {
+		case errors.Is(err, errTooLarge):
+			code = codes.ResourceExhausted
+		case errors.Is(err, errCodec):
+			code = codes.Unimplemented
 		}
+	case Busy, Full, TooFast:
 		code = codes.ResourceExhausted
-	}
-	return status.Error(code, err.Error())
-}
-
-// rawCodec leaves requests as the bytes that they are.
-type rawCodec struct{}
-
-// Name implements encoding.CodecV2.
-func (rawCodec) Name() string { return "proto" }
-
-// Marshal implements encoding.CodecV2.
-func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
-	m, ok := v.(proto.Message)
-	if !ok {
-		return nil, fmt.Errorf("encoding a %T: want a message", v)
-	}
-	b, err := proto.Marshal(m)
-	return mem.BufferSlice{mem.SliceBuffer(b)}, err
-}
-
-// Unmarshal implements encoding.CodecV2.
-func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	to, ok := v.(*[]byte)
-	if !ok {
-		return fmt.Errorf("decoding into a %T: want bytes", v)
-	}
-	*to = data.Materialize()
-	return nil
-}
-
-func init() { encoding.RegisterCompressor(zstdCompressor{}) }
-
-// zstdCompressor lets gRPC senders compress with zstd.
-type zstdCompressor struct{}
-
-var zstdReaders, zstdWriters sync.Pool
-
-// Name implements encoding.Compressor.
-func (zstdCompressor) Name() string { return "zstd" }
-
-// Compress implements encoding.Compressor.
-func (zstdCompressor) Compress(w io.Writer) (io.WriteCloser, error) {
-	z, ok := zstdWriters.Get().(*zstd.Encoder)
-	if !ok {
-		var err error
-		if z, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(1<<20)); err != nil {
-			return nil, err
+		if info, detailErr := anypb.New(&errdetails.RetryInfo{RetryDelay: durationpb.New(i.retryAfter(err))}); detailErr == nil {
+			s.Details = append(s.Details, info)
 		}
 	}
-	z.Reset(w)
-	return &pooledWriter{z}, nil
-}
-
-type pooledWriter struct{ *zstd.Encoder }
-
-func (p *pooledWriter) Close() error {
-	err := p.Encoder.Close()
-	zstdWriters.Put(p.Encoder)
-	return err
-}
-
-// Decompress implements encoding.Compressor. How much is read of it, gRPC bounds.
-func (zstdCompressor) Decompress(r io.Reader) (io.Reader, error) {
-	z, ok := zstdReaders.Get().(*zstd.Decoder)
-	if !ok {
-		var err error
-		if z, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow)); err != nil {
-			return nil, err
-		}
-	}
-	if err := z.Reset(r); err != nil {
-		return nil, err
-	}
-	return &pooledReader{z}, nil
-}
-
-type pooledReader struct{ decoder *zstd.Decoder }
-
-func (p *pooledReader) Read(b []byte) (int, error) {
-	if p.decoder == nil {
-		return 0, io.EOF
-	}
-	n, err := p.decoder.Read(b)
-	if err == io.EOF {
-		zstdReaders.Put(p.decoder)
-		p.decoder = nil
-	}
-	return n, err
+	s.Code = int32(code)
+	return s
 }

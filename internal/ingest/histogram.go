@@ -24,6 +24,11 @@ func (r *reading) histogram(p *point, b []byte) error {
 		r.reject(BadHistogram)
 		return nil
 	}
+	// Counts that are more than there are would make a counter of a greater bound less than that of a smaller one.
+	if _, ok := rest(p.count, counts); !ok {
+		r.reject(BadHistogram)
+		return nil
+	}
 	parts := r.parts(p.set, bounds, func() []part { return classicParts(r.metric.name, p.set.labels, bounds) })
 	if parts == nil {
 		r.reject(BadHistogram)
@@ -81,6 +86,9 @@ func (r *reading) summary(p *point, b []byte) error {
 	return nil
 }
 
+// partBytes is what a part takes without its labels: itself, its name and its bound.
+const partBytes = 96
+
 // part is one series of several that a point is stored as.
 type part struct {
 	name   string
@@ -96,6 +104,7 @@ func (r *reading) part(p *point, to part, v float64) {
 	if p.flags&noRecordedValue != 0 {
 		s.Value = model.Stale()
 	}
+	r.batch.labels += p.set.bytes
 	r.add(s)
 }
 
@@ -111,6 +120,7 @@ func (r *reading) parts(set *labelSet, bounds []uint64, build func() []part) []p
 		if set.parts[r.metric] == nil {
 			r.divided++
 		}
+		r.hold(setBytes + 8*len(bounds) + len(known.parts)*(partBytes+labelBytes*(len(set.labels)+1)))
 		set.parts[r.metric] = known
 	}
 	return known.parts
@@ -174,24 +184,40 @@ func (r *reading) buckets(b []byte) (s buckets, ok bool) {
 	if len(all) > from {
 		s.counts = all[from:len(all):len(all)]
 	}
-	// Far from any limit of what is computed with it.
-	return s, !f.bad && len(s.counts) <= maxBuckets && s.offset > -1<<24 && s.offset < 1<<24
+	return s, !f.bad && len(s.counts) <= maxBuckets
+}
+
+// rest is whole without the counts; ok is whether they are no more than that.
+func rest(whole uint64, counts []uint64) (_ uint64, ok bool) {
+	for _, n := range counts {
+		if n > whole {
+			return 0, false
+		}
+		whole -= n
+	}
+	return whole, true
+}
+
+// finite is whether the buckets are of sizes that a float64 can have, from 2^-1074 to 2^1024.
+func (s *buckets) finite(scale int32) bool {
+	exponent := func(bucket int64) float64 { return math.Ldexp(float64(bucket), -int(scale)) }
+	return len(s.counts) == 0 || exponent(int64(s.offset)) >= -1100 && exponent(int64(s.offset)+int64(len(s.counts))) <= 1100
 }
 
 func (r *reading) exponential(p *point) error {
 	positive, ok := r.buckets(p.positive)
 	negative, alsoOK := r.buckets(p.negative)
-	total := p.zero
-	for _, n := range positive.counts {
-		total += n
-	}
-	for _, n := range negative.counts {
-		total += n
-	}
-	if !ok || !alsoOK || p.flags&noRecordedValue != 0 || p.scale < model.MinForeignScale || p.scale > 20 || total != p.count {
+	// What is left of the count: nothing, where the parts add up to it without an overflow.
+	left, zeroFits := rest(p.count, []uint64{p.zero})
+	left, positiveFit := rest(left, positive.counts)
+	left, negativeFit := rest(left, negative.counts)
+	if !ok || !alsoOK || p.flags&noRecordedValue != 0 || p.scale < model.MinForeignScale || p.scale > 20 ||
+		!zeroFits || !positiveFit || !negativeFit || left != 0 || !positive.finite(p.scale) || !negative.finite(p.scale) ||
+		!(p.zeroThreshold >= 0 && p.zeroThreshold <= math.MaxFloat64) {
 		r.reject(BadHistogram)
 		return nil
 	}
+	r.batch.labels += p.set.bytes
 	s := model.Series{Name: r.metric.name, Labels: p.set.labels, Kind: model.HistogramSeries, Time: p.time(), Start: p.startTime(), Key: p.set.key(r.metric)}
 	if r.origin.ours && p.scale == model.Scale && len(negative.counts) == 0 && p.zeroThreshold == model.ZeroThreshold.Seconds() && p.sum >= 0 && p.sum < 1.8e10 {
 		if h, ok := model.NewDense(positive.offset+1, positive.counts, p.count, p.zero, uint64(math.Round(p.sum*1e9))); ok {

@@ -1,10 +1,10 @@
 package ingest
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"mime"
 	"net/http"
@@ -24,8 +24,8 @@ import (
 // Path is where OTLP over HTTP sends metrics.
 const Path = "/v1/metrics"
 
-// bodyTime is how long a sender may take to send a body.
-const bodyTime = 30 * time.Second
+// bodyTime is how long a sender may take to send a body, idleTime how long until the next byte of it.
+const bodyTime, idleTime = 30 * time.Second, 10 * time.Second
 
 const (
 	protobufType = "application/x-protobuf"
@@ -38,64 +38,108 @@ func (i *Ingest) Handler() http.Handler {
 	mux.HandleFunc(Path, func(w http.ResponseWriter, r *http.Request) {
 		i.counts.requests[overHTTP].Add(1)
 		media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-		a := answerer{w: w, json: media == jsonType, retryAfter: i.options.RetryAfter}
-		// The errors of setting a deadline are of writers that have none.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
-		tenant, rejected, err := i.post(w, r, media)
+		a := answerer{w: w, json: media == jsonType}
+		tenant, taken, err := i.post(w, r, media)
 		if err != nil {
 			i.turnAway(sender{tenant, r.RemoteAddr}, err)
-			a.failed(err)
+			a.failed(err, i.retryAfter(err))
 			return
 		}
-		a.taken(rejected)
+		a.write(http.StatusOK, taken.response())
 	})
 	return mux
 }
 
-func (i *Ingest) post(w http.ResponseWriter, r *http.Request, media string) (tenant string, rejected Rejections, err error) {
+func (i *Ingest) post(w http.ResponseWriter, r *http.Request, media string) (tenant string, taken outcome, err error) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return "", rejected, fmt.Errorf("%w: method %.20q, want POST", errUnsupported, r.Method)
+		return "", taken, fmt.Errorf("%w: method %.20q, want POST", errUnsupported, r.Method)
 	}
 	tenant, batch, err := i.admit(r.Header.Values)
 	if err != nil {
-		return tenant, rejected, err
+		return tenant, taken, err
 	}
 	if media != protobufType && media != jsonType {
-		return tenant, rejected, fmt.Errorf("%w: Content-Type %.80q, want %s or %s", errUnsupported, media, protobufType, jsonType)
+		return tenant, taken, fmt.Errorf("%w: Content-Type %.80q, want %s or %s", errUnsupported, media, protobufType, jsonType)
 	}
 	if r.ContentLength > i.options.MaxBody {
-		return tenant, rejected, fmt.Errorf("%w: %d bytes, at most %d", errTooLarge, r.ContentLength, i.options.MaxBody)
+		return tenant, taken, fmt.Errorf("%w: %d bytes, at most %d", errTooLarge, r.ContentLength, i.options.MaxBody)
 	}
-	raw, held, err := i.read(r.Body, i.options.MaxBody)
-	defer func() { i.release(held) }()
+	taken, err = i.receive(r.Context(), incoming{
+		body: patient(w, r.Body), length: -1, most: i.options.MaxBody, encoding: strings.ToLower(r.Header.Get("Content-Encoding")),
+		json: media == jsonType, sender: sender{tenant, r.RemoteAddr}, batch: batch})
+	return tenant, taken, err
+}
+
+// incoming is a request of which the body comes.
+type incoming struct {
+	body io.Reader
+	// length of the body, -1 where it is not known; at most bytes of it are read.
+	length, most int64
+	// encoding is how it is compressed, json whether it is JSON then.
+	encoding string
+	json     bool
+	sender
+	batch string
+}
+
+// receive reads a request and keeps it. While it comes it holds the bytes that have come, and nothing else: neither a place nor a lock.
+func (i *Ingest) receive(ctx context.Context, in incoming) (taken outcome, err error) {
+	if wait := i.rates.Wait(in.tenant); wait > 0 {
+		return taken, rateError{in.tenant, i.options.Quotas.Of(in.tenant).SamplesPerSecond, wait}
+	}
+	hold := &hold{shares: i.inFlight, tenant: in.tenant}
+	defer hold.release()
+	raw, err := i.read(in.body, in.most, hold)
 	if err != nil {
-		return tenant, rejected, asMalformed("reading the body", err)
+		return taken, asMalformed("reading the body", err)
 	}
-	encoding := strings.ToLower(r.Header.Get("Content-Encoding"))
 	// The queue has its own copy of what it took.
 	defer i.bodies.put(raw)
-	body, more, err := i.decompress(encoding, raw)
-	held += more
-	if err != nil {
-		return tenant, rejected, err
+	if in.length >= 0 && int64(len(raw)) != in.length {
+		return taken, fmt.Errorf("%w: a message of %d bytes, and %d came", ErrMalformed, in.length, len(raw))
 	}
-	if encoding == "zstd" || encoding == "gzip" {
+	body, err := i.decompress(in.encoding, raw, hold)
+	if err != nil {
+		return taken, err
+	}
+	r := request{body: body, sender: in.sender, batch: in.batch}
+	if in.encoding == "zstd" || in.encoding == "gzip" {
 		defer i.bodies.put(body)
 	}
-	in := request{body: body, sender: sender{tenant, r.RemoteAddr}, batch: batch}
-	if encoding == "zstd" {
-		in.compressed = raw
+	if in.encoding == "zstd" {
+		r.compressed = raw
 	}
-	if media == jsonType {
-		if in.body, err = fromJSON(body); err != nil {
-			return tenant, rejected, err
+	if in.json {
+		limits := jsonLimits{bytes: int(i.options.MaxDecompressed), elements: i.options.Limits.Points + i.options.Limits.elements(), grow: hold.more}
+		if r.body, err = fromJSON(body, limits); err != nil {
+			return taken, err
 		}
-		in.compressed = nil
+		r.compressed = nil
 	}
-	i.counts.bytes.Add(uint64(len(in.body)))
-	rejected, err = i.take(r.Context(), in)
-	return tenant, rejected, err
+	i.counts.bytes.Add(uint64(len(r.body)))
+	return i.take(ctx, r, hold)
+}
+
+// patient is a body whose sender may take bodyTime for all of it and idleTime without a byte.
+func patient(w http.ResponseWriter, body io.Reader) io.Reader {
+	return &patientReader{http.NewResponseController(w), body, time.Now().Add(bodyTime)}
+}
+
+type patientReader struct {
+	control *http.ResponseController
+	body    io.Reader
+	until   time.Time
+}
+
+func (p *patientReader) Read(b []byte) (int, error) {
+	by := time.Now().Add(idleTime)
+	if by.After(p.until) {
+		by = p.until
+	}
+	// The errors of setting a deadline are of writers that have none.
+	_ = p.control.SetReadDeadline(by)
+	return p.body.Read(b)
 }
 
 // classify is why a request was turned away.
@@ -103,12 +147,14 @@ func classify(err error) Refusal {
 	switch {
 	case errors.Is(err, errUnauthorized), errors.Is(err, errForbidden):
 		return Unauthorized
-	case errors.Is(err, errTooLarge), errors.Is(err, ErrTooManyPoints), errors.Is(err, queue.ErrTooLarge):
+	case errors.Is(err, errTooLarge), errors.Is(err, ErrTooManyPoints), errors.Is(err, ErrTooMuch), errors.Is(err, queue.ErrTooLarge):
 		return TooLarge
 	case errors.Is(err, ErrMalformed), errors.Is(err, errBadHeader):
 		return Malformed
 	case errors.Is(err, errUnsupported):
 		return Unsupported
+	case errors.As(err, new(rateError)):
+		return TooFast
 	case errors.Is(err, errBusy):
 		return Busy
 	case errors.Is(err, queue.ErrFull):
@@ -128,25 +174,51 @@ func (i *Ingest) turnAway(who sender, err error) {
 
 // answerer writes answers in the form of the request.
 type answerer struct {
-	w          http.ResponseWriter
-	json       bool
-	retryAfter time.Duration
+	w    http.ResponseWriter
+	json bool
 }
 
-func (a answerer) taken(rejected Rejections) {
-	a.write(http.StatusOK, response(rejected))
+// outcome is what became of a request that was taken.
+type outcome struct {
+	Rejections
+	// said is what the sender is told of those, besides the sums.
+	said string
 }
 
 // response tells the sender of what was rejected.
-func response(rejected Rejections) *colpb.ExportMetricsServiceResponse {
+func (o *outcome) response() *colpb.ExportMetricsServiceResponse {
 	m := &colpb.ExportMetricsServiceResponse{}
-	if n := rejected.Total(); n > 0 {
-		m.PartialSuccess = &colpb.ExportMetricsPartialSuccess{RejectedDataPoints: int64(n), ErrorMessage: rejected.String()}
+	if n := o.Total(); n > 0 {
+		text := o.String()
+		if o.said != "" {
+			text += "; " + o.said
+		}
+		m.PartialSuccess = &colpb.ExportMetricsPartialSuccess{RejectedDataPoints: int64(n), ErrorMessage: strings.ToValidUTF8(text, "\ufffd")}
 	}
 	return m
 }
 
-func (a answerer) failed(err error) {
+// rateError is of a tenant that sends more in a second than it may.
+type rateError struct {
+	tenant string
+	limit  int64
+	wait   time.Duration
+}
+
+func (e rateError) Error() string {
+	return fmt.Sprintf("too many samples: tenant %q may send %d a second", e.tenant, e.limit)
+}
+
+// retryAfter is when a sender that was turned away should come again.
+func (i *Ingest) retryAfter(err error) time.Duration {
+	var fast rateError
+	if errors.As(err, &fast) {
+		return max(fast.wait, i.options.RetryAfter)
+	}
+	return i.options.RetryAfter
+}
+
+func (a answerer) failed(err error, retryAfter time.Duration) {
 	status, code := http.StatusServiceUnavailable, codes.Unavailable
 	switch classify(err) {
 	case Unauthorized:
@@ -165,11 +237,11 @@ func (a answerer) failed(err error) {
 		if a.w.Header().Get("Allow") != "" {
 			status = http.StatusMethodNotAllowed
 		}
-	case Busy, Full:
+	case Busy, Full, TooFast:
 		status, code = http.StatusTooManyRequests, codes.ResourceExhausted
 	}
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-		a.w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(cmp.Or(a.retryAfter, time.Second).Seconds()))))
+		a.w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(retryAfter.Seconds()))))
 	}
 	a.write(status, &statuspb.Status{Code: int32(code), Message: err.Error()})
 }

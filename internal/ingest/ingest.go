@@ -29,7 +29,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -38,6 +37,7 @@ import (
 	"outsight/internal/model"
 	"outsight/internal/otlp"
 	"outsight/internal/queue"
+	"outsight/internal/quota"
 )
 
 // Store takes what was ingested.
@@ -60,8 +60,10 @@ type Options struct {
 	Limits Limits
 	// MaxBody and MaxDecompressed bound one request in bytes (8 MiB, 32 MiB).
 	MaxBody, MaxDecompressed int64
-	// InFlight bounds the bytes of all requests that are being worked on (128 MiB).
+	// InFlight bounds the bytes of all requests that are being worked on (128 MiB). Half of it is guaranteed to tenants, in equal parts.
 	InFlight int64
+	// Quotas are limits of tenants besides; nil for none.
+	Quotas quota.Table
 	// RetryAfter is when a sender that was turned away should come again (1 s).
 	RetryAfter time.Duration
 	// Auth lets requests in; nil for everybody's.
@@ -80,6 +82,14 @@ type Options struct {
 	Dir    string
 	Now    func() time.Time
 	Logger *slog.Logger
+}
+
+// divided is among whom things are divided. Where tenants are named in a header, any may come.
+func (o *Options) divided() quota.Tenants {
+	if !o.Tenants {
+		return quota.Tenants{}
+	}
+	return quota.Tenants{Names: o.TenantNames, Open: len(o.TenantNames) == 0}
 }
 
 // DefaultTenant is the tenant of who names none.
@@ -114,10 +124,13 @@ type Ingest struct {
 	seed     maphash.Seed
 	handed   handover
 	names    names
-	inFlight atomic.Int64
-	// receiving has a place for each message of gRPC that is being read.
-	receiving chan struct{}
-	counts    counts
+	// inFlight are the bytes of requests that are worked on, rates what each tenant sends.
+	inFlight *quota.Shares
+	rates    *quota.Rates
+	// publishing has places for those whose requests are written to the queue.
+	publishing *turns
+	room       room
+	counts     counts
 	// all counts what was refused to everybody, tenants the same of each of Options.TenantNames. The map stays as New made it.
 	all     ledger
 	tenants map[string]*ledger
@@ -127,14 +140,21 @@ type Ingest struct {
 
 // sharedDecoder is a Decoder for requests of some of the senders.
 type sharedDecoder struct {
-	// mu guards Decoder.
-	mu sync.Mutex
+	// turn is of who uses it.
+	turn *turns
 	*Decoder
 }
 
+// publishers is how many requests are written to the queue at a time.
+const publishers = 32
+
 // New makes an Ingest. Nothing goes into the store before Run.
 func New(q *queue.Queue, s Store, o Options) (*Ingest, error) {
-	i := &Ingest{options: o.withDefaults(), queue: q, store: s, seed: maphash.MakeSeed(), receiving: make(chan struct{}, 2)}
+	i := &Ingest{options: o.withDefaults(), queue: q, store: s, seed: maphash.MakeSeed(), publishing: newTurns(publishers)}
+	o = i.options
+	i.inFlight = quota.NewShares(o.InFlight, o.divided(), func(tenant string) int64 { return o.Quotas.Of(tenant).InFlightBytes })
+	i.rates = quota.NewRates(o.Now, func(tenant string) int64 { return o.Quotas.Of(tenant).SamplesPerSecond })
+	i.room.init(s)
 	var err error
 	if i.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(1<<20)); err != nil {
 		return nil, fmt.Errorf("making a compressor: %w", err)
@@ -146,8 +166,8 @@ func New(q *queue.Queue, s Store, o Options) (*Ingest, error) {
 	if i.sized, err = zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(maxWindow)); err != nil {
 		return nil, fmt.Errorf("making a decompressor: %w", err)
 	}
-	for range min(runtime.GOMAXPROCS(0), 4) {
-		i.decoders = append(i.decoders, &sharedDecoder{Decoder: NewDecoder(i.options.Limits)})
+	for _, d := range newDecoders(i.options.Limits, min(runtime.GOMAXPROCS(0), 4)) {
+		i.decoders = append(i.decoders, &sharedDecoder{newTurns(1), d})
 	}
 	i.handed.batches = map[string]*Batch{}
 	i.tenants = make(map[string]*ledger, len(i.options.TenantNames))
@@ -183,21 +203,27 @@ type request struct {
 // errBusy means that the sender should come again later.
 var errBusy = errors.New("too much is under way")
 
-// take keeps a request. It has returned without an error when the request outlives the loss of power.
-func (i *Ingest) take(ctx context.Context, r request) (_ Rejections, err error) {
+// take keeps a request, and takes what it becomes from hold. It has returned without an error when the request outlives the loss of power.
+func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome, err error) {
 	received := i.options.Now().Truncate(time.Millisecond)
-	batch, err := i.decode(r, received)
+	batch, err := i.decode(ctx, r, received, i.options.Limits.Built)
 	if err != nil {
-		return Rejections{}, err
+		return taken, err
+	}
+	if err := hold.more(int64(batch.bytes())); err != nil {
+		batch.release()
+		return taken, err
 	}
 	i.counts.points.Add(batch.Points)
+	i.rates.Took(r.tenant, int(batch.Points))
 	for reason, n := range batch.Rejected {
 		i.reject(r.sender, Reason(reason), n, explanations[reason])
 	}
-	rejected, samples := batch.Rejected, uint64(len(batch.Series))
+	taken.Rejections = batch.Rejected
+	samples := uint64(len(batch.Series))
 	if samples == 0 {
 		batch.release()
-		return rejected, nil
+		return taken, nil
 	}
 	m := queue.Message{ID: r.id(), Data: r.compressed, Header: map[string]string{
 		headerReceived: strconv.FormatInt(received.UnixMilli(), 10),
@@ -206,37 +232,62 @@ func (i *Ingest) take(ctx context.Context, r request) (_ Rejections, err error) 
 	if r.tenant != "" {
 		m.Header[headerTenant] = r.tenant
 	}
+	var named []model.Series
+	if whole := r.batch != "" && batch.ours; whole {
+		m.Header[headerWhole] = "1"
+		if named, err = i.name(ctx, batch.Series); err != nil {
+			batch.release()
+			return taken, err
+		}
+	}
+	series := batch.Series
+	if named != nil {
+		series = named
+	}
+	claim, without := i.room.claim(r.tenant, series, batch.labels)
+	if without.series > 0 {
+		taken.Rejections[NoRoom] += without.series
+		taken.said = without.said(r.tenant)
+		i.reject(r.sender, NoRoom, without.series, taken.said)
+		if without.series == samples {
+			batch.release()
+			return taken, nil
+		}
+	}
+	if err := i.publishing.take(ctx, r.tenant); err != nil {
+		claim.drop()
+		batch.release()
+		return taken, err
+	}
+	defer i.publishing.give()
 	if m.Data == nil {
 		m.Data = i.encoder.EncodeAll(r.body, make([]byte, 0, len(r.body)/4+64))
 	}
-	if r.batch != "" && batch.ours {
-		m.Header[headerWhole] = "1"
-		named, err := i.name(ctx, batch.Series)
-		if err != nil {
-			batch.release()
-			return rejected, err
-		}
+	if named != nil {
 		var length int
 		if m.Data, length = appendNames(m.Data, batch.Series, named, i.encoder); length > 0 {
 			m.Header[headerNames] = strconv.Itoa(length)
 		}
 		batch.Series = named
 	}
+	claim.keep(m.ID)
 	// Before it is published: the consumer may have it at once, and it is the consumer's then.
 	i.handed.put(m.ID, batch)
 	duplicate, err := i.queue.Publish(ctx, m)
 	if err != nil {
 		i.handed.take(m.ID).release()
-		return rejected, err
+		i.room.done(m.ID)
+		return taken, err
 	}
 	if duplicate {
 		// The consumer gets the first one alone.
 		i.handed.take(m.ID).release()
+		i.room.done(m.ID)
 		i.counts.duplicates.Add(1)
-		return rejected, nil
+		return taken, nil
 	}
-	i.counts.samples.Add(samples)
-	return rejected, nil
+	i.counts.samples.Add(samples - without.series)
+	return taken, nil
 }
 
 // id tells a request from all others; one that is sent again has the same.
@@ -248,8 +299,8 @@ func (r *request) id() string {
 	return r.tenant + "/" + hex.EncodeToString(sum[:16])
 }
 
-// decode reads a request with the Decoder that has read the same sender's before.
-func (i *Ingest) decode(r request, received time.Time) (*Batch, error) {
+// decode reads a request with the Decoder that has read the same sender's before. It may become so many bytes.
+func (i *Ingest) decode(ctx context.Context, r request, received time.Time, most int) (*Batch, error) {
 	hash := uint64(0)
 	if n := len(r.batch) - batchNumberBytes; n > 0 {
 		hash = maphash.String(i.seed, r.batch[:n])
@@ -257,9 +308,11 @@ func (i *Ingest) decode(r request, received time.Time) (*Batch, error) {
 		hash = maphash.Bytes(i.seed, r.body[:min(len(r.body), 128)])
 	}
 	d := i.decoders[hash%uint64(len(i.decoders))]
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.Decode(r.body, r.tenant, received)
+	if err := d.turn.take(ctx, r.tenant); err != nil {
+		return nil, err
+	}
+	defer d.turn.give()
+	return d.Decoder.decode(r.body, r.tenant, received, most)
 }
 
 // namedBatch is the batch of which id is the ID, empty where that is of a request without one.
@@ -333,7 +386,7 @@ type handover struct {
 }
 
 // maxHanded bounds what waits in memory for the consumer, which reads the queue where there is more: in series, and as many
-// more as foreign histograms weigh.
+// more as foreign histograms and labels that were new weigh.
 const maxHanded = 200_000
 
 // weight is about what the batch takes, in series without a histogram.
@@ -344,7 +397,7 @@ func (b *Batch) weight() int {
 			n += (len(f.Positive) + len(f.Negative)) / 16
 		}
 	}
-	return n
+	return n + b.built/(4*seriesBytes)
 }
 
 // put takes over b, whether there is room for it or not.

@@ -3,6 +3,7 @@ package ingest
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -41,6 +42,8 @@ type labelSet struct {
 	// raw attributes; the values of labels are parts of it.
 	raw    string
 	labels []model.Label
+	// bytes of the labels' names and values.
+	bytes int64
 	// number of the set, of its own in this process.
 	number uint64
 	bad    bool
@@ -85,18 +88,24 @@ func (r *reading) set(raw []byte, field int32) (*labelSet, error) {
 			again := *s
 			// Some of the parts may be of metrics that are gone; the others are made anew.
 			again.next, again.parts = r.recent[hash], nil
+			r.hold(setBytes + len(raw) + labelBytes*cap(s.labels))
 			r.recent[hash] = &again
 			return &again, nil
 		}
 	}
 	s := &labelSet{origin: r.origin, raw: string(raw), number: setNumbers.Add(1)}
-	pairs, err := attributes(raw, s.raw, field)
+	pairs, ok, err := attributes(raw, s.raw, field, r.limits.Labels)
 	if err != nil {
 		return nil, err
 	}
-	var ok bool
-	s.labels, ok = r.build(r.origin, pairs)
+	if ok {
+		s.labels, ok = r.build(r.origin, pairs)
+	}
 	s.bad = !ok
+	for _, l := range s.labels {
+		s.bytes += int64(len(l.Name) + len(l.Value))
+	}
+	r.hold(setBytes + len(raw) + labelBytes*cap(s.labels))
 	s.next = r.recent[hash]
 	r.recent[hash] = s
 	return s, nil
@@ -141,7 +150,11 @@ func (d *Decoder) build(from *origin, pairs []model.Label) (labels []model.Label
 		}
 	}
 	sortLabels(labels)
-	return labels, true
+	bytes := 0
+	for _, l := range labels {
+		bytes += len(l.Name) + len(l.Value)
+	}
+	return labels, bytes <= d.limits.LabelBytes
 }
 
 func indexOf(labels []model.Label, name string) int {
@@ -189,20 +202,25 @@ func (r *reading) originOf(about []byte, tenant string, ours bool) (*origin, err
 	if len(about) > maxRemembered {
 		return nil, fmt.Errorf("%w: a resource with %d bytes of attributes, want at most %d", ErrMalformed, len(about), maxRemembered)
 	}
+	of := 0
 	key := "foreign\x00"
 	if ours {
-		key = "ours\x00"
+		of, key = 1, "ours\x00"
+	}
+	if o := r.ofResource[of]; o != nil {
+		return o, nil
 	}
 	key += tenant + "\x00" + string(about)
 	if o := r.origins[key]; o != nil {
+		r.ofResource[of] = o
 		return o, nil
 	}
-	pairs, err := attributes(about, string(about), 1)
+	pairs, ok, err := attributes(about, string(about), 1, maxAttributes)
 	if err != nil {
 		return nil, err
 	}
 	r.numbers++
-	o := &origin{number: r.numbers, ours: ours, tenant: tenant}
+	o := &origin{number: r.numbers, ours: ours, tenant: tenant, bad: !ok}
 	if ours {
 		o.fromAgent(pairs)
 	} else {
@@ -214,7 +232,8 @@ func (r *reading) originOf(about []byte, tenant string, ours bool) (*origin, err
 			o.target = insert(o.target, TenantLabel, tenant)
 		}
 	}
-	r.origins[key] = o
+	r.origins[key], r.ofResource[of] = o, o
+	r.holdOrigin(setBytes + 2*len(key) + labelBytes*(len(o.labels)+len(o.target)))
 	return o, nil
 }
 
@@ -266,13 +285,14 @@ func (o *origin) fromResource(pairs []model.Label, most int) {
 
 // targetInfo adds the series that tells the other attributes of the current resource.
 func (r *reading) targetInfo() {
-	if o := r.origin; o.target != nil {
+	if o := r.origin; o.target != nil && !o.bad {
 		r.add(model.Series{Name: "target_info", Labels: o.target, Kind: model.Gauge, Time: time.UnixMilli(r.last), Value: 1})
 	}
 }
 
-// attributes reads the KeyValues that are field of the message b; all is b as text, which the pairs keep parts of.
-func attributes(b []byte, all string, field int32) (pairs []model.Label, err error) {
+// attributes reads the KeyValues that are field of the message b, unless they are more than most or one is a list that is too large; all is b as
+// text, which the pairs keep parts of.
+func attributes(b []byte, all string, field int32, most int) (pairs []model.Label, ok bool, err error) {
 	f := fields{rest: b}
 	for f.next() {
 		if f.typ != 2 || int32(f.num) != field {
@@ -288,18 +308,28 @@ func attributes(b []byte, all string, field int32) (pairs []model.Label, err err
 			case kv.message(1):
 				p.Name = all[to-len(kv.bytes) : to]
 			case kv.message(2):
-				if p.Value, err = anyValue(kv.bytes, all[to-len(kv.bytes):to]); err != nil {
-					return nil, err
+				p.Value, err = anyValue(kv.bytes, all[to-len(kv.bytes):to])
+				if errors.Is(err, errNested) {
+					return nil, false, nil
+				}
+				if err != nil {
+					return nil, false, err
 				}
 			}
 		}
 		if err := check(&kv); err != nil {
-			return nil, err
+			return nil, false, err
+		}
+		if len(pairs) == most {
+			return nil, false, nil
 		}
 		pairs = append(pairs, p)
 	}
-	return pairs, check(&f)
+	return pairs, true, check(&f)
 }
+
+// errNested is of a list with more in it than is worth to become a label.
+var errNested = errors.New("a list that is too large")
 
 // anyValue is an attribute's value as text; text is b.
 func anyValue(b []byte, text string) (value string, err error) {
@@ -316,6 +346,9 @@ func anyValue(b []byte, text string) (value string, err error) {
 		case f.fixed(4):
 			value = floatText(f.double())
 		case f.message(5), f.message(6):
+			if len(b) > maxNested {
+				return "", errNested
+			}
 			var v commonpb.AnyValue
 			if proto.Unmarshal(b, &v) != nil {
 				f.bad = true

@@ -42,6 +42,7 @@ func (r *reading) metricOf(name, unit []byte, kind uint8, monotonic bool) *metri
 		m.name = ""
 	}
 	r.metrics[key] = m
+	r.holdOrigin(setBytes + len(name) + len(unit) + len(m.name))
 	return m
 }
 

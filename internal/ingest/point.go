@@ -160,5 +160,6 @@ func (r *reading) number(p *point) {
 	if p.flags&noRecordedValue != 0 {
 		s.Value = model.Stale()
 	}
+	r.batch.labels += p.set.bytes
 	r.add(s)
 }

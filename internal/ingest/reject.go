@@ -17,12 +17,13 @@ const (
 	BadName
 	BadHistogram
 	Refused
+	NoRoom
 	reasons
 )
 
 // String names r as metrics do.
 func (r Reason) String() string {
-	return [reasons]string{"delta", "too_old", "future", "labels", "name", "histogram", "store"}[r]
+	return [reasons]string{"delta", "too_old", "future", "labels", "name", "histogram", "store", "no_room"}[r]
 }
 
 // explanations are for the person who looks after the sender.
@@ -30,10 +31,11 @@ var explanations = [reasons]string{
 	"of delta temporality: let the sender export cumulative ones",
 	"too old or without a time",
 	"ahead of this server's clock: set the sender's clock",
-	"with too many labels, labels twice, or names of labels that cannot be stored",
+	"with too many labels or bytes of labels, labels twice, or names of labels that cannot be stored",
 	"of metrics without a name or with one that cannot be stored",
 	"of histograms that contradict themselves or have too many buckets",
 	"that the store refused",
+	"of new series for which there is no room: send fewer different labels, or have the quota raised",
 }
 
 // Rejections counts data points by reason.

@@ -83,10 +83,15 @@ func start(t testing.TB, dir string, o setup) *server {
 	s.http = httptest.NewServer(s.ingest.Handler())
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check()
-	g := s.ingest.GRPC()
-	go g.Serve(l)
 	s.grpc = l.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		if err := s.ingest.ServeGRPC(ctx, l); err != nil {
+			t.Error(err)
+		}
+	}()
 	ended := make(chan struct{})
 	if o.idle {
 		close(ended)
@@ -100,8 +105,8 @@ func start(t testing.TB, dir string, o setup) *server {
 		}
 		stopped = true
 		s.http.Close()
-		g.Stop()
 		cancel()
+		<-served
 		<-ended
 		s.conn.Close()
 		if err := embedded.Close(); err != nil {
@@ -589,8 +594,9 @@ func TestMillionLabelValues(t *testing.T) {
 	}
 	s.drained(t)
 	stats := s.store.Stats()
-	if stats.Series != 1000 || stats.NoRoom != requests*each-999 {
-		t.Errorf("got %+v", stats)
+	// Each of them was told to its sender.
+	if told, err := s.ingest.Stats(t.Context()); stats.Series != 1000 || stats.NoRoom > each || told.Rejected[ingest.Refused] != 0 || told.Rejected[ingest.NoRoom] != requests*each-999 {
+		t.Errorf("got %+v, %+v, %v", stats, told, err)
 	}
 	if got := s.value(t, "before", now.Add(time.Second)); got != "4" {
 		t.Errorf("another series has %q", got)

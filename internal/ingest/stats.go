@@ -17,7 +17,7 @@ import (
 // Refusal says why a whole request was turned away.
 type Refusal uint8
 
-// The refusals. Busy and Full are worth another try.
+// The refusals. Busy, Full and TooFast are worth another try.
 const (
 	Unauthorized Refusal = iota
 	Malformed
@@ -25,13 +25,14 @@ const (
 	Unsupported
 	Busy
 	Full
+	TooFast
 	Failed
 	refusals
 )
 
 // String names r as metrics do.
 func (r Refusal) String() string {
-	return [refusals]string{"unauthorized", "malformed", "too_large", "unsupported", "busy", "queue_full", "failed"}[r]
+	return [refusals]string{"unauthorized", "malformed", "too_large", "unsupported", "busy", "queue_full", "rate", "failed"}[r]
 }
 
 // counts are the counters behind Stats.
@@ -71,7 +72,7 @@ func (i *Ingest) Stats(ctx context.Context) (Stats, error) {
 		HTTP: i.counts.requests[overHTTP].Load(), GRPC: i.counts.requests[overGRPC].Load(), Bytes: i.counts.bytes.Load(),
 		Points: i.counts.points.Load(), Samples: i.counts.samples.Load(), Appended: i.counts.appended.Load(),
 		Duplicates: i.counts.duplicates.Load(), Poison: i.counts.poison.Load(),
-		InFlight: i.inFlight.Load(), MaxInFlight: i.options.InFlight,
+		InFlight: i.inFlight.Used(), MaxInFlight: i.options.InFlight,
 	}
 	for r := range s.Refused {
 		s.Refused[r] = i.all.requests[r].count.Load()
@@ -153,5 +154,6 @@ func (i *Ingest) Metrics() http.Handler {
 		s, _ := i.Stats(ctx)
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		_ = s.WriteMetrics(w) // who asked has gone
+		_ = i.writeQuotas(w)
 	})
 }

@@ -95,7 +95,7 @@ func (s *Store) append(ctx context.Context, series []model.Series, parts bool) e
 		return fmt.Errorf("appending %d series: %w", len(series), err)
 	}
 	s.books.keeper.begin(s.books.live(), s.newest)
-	return s.books.append(s.db.AppenderV2(ctx), s.options.MaxSeries-int(s.db.Head().NumSeries()), series, parts)
+	return s.books.append(s.db.AppenderV2(ctx), series, parts)
 }
 
 func (s *Store) checkSpace() error {
@@ -119,16 +119,19 @@ type books struct {
 	batches uint64
 	counts  counts
 	now     func() time.Time
+	// use counts what is in memory. The TSDB tells it of series; where there is none, countsItself is true.
+	use          *use
+	countsItself bool
 }
 
-func newBooks() books {
-	return books{sources: map[string]*source{}, cache: newCache(), now: time.Now}
+func newBooks(u *use) books {
+	return books{sources: map[string]*source{}, cache: newCache(), now: time.Now, use: u}
 }
 
-// append writes a batch to app and commits it. room is how many new series may be added; of parts, see AppendPart.
-func (k *books) append(app storage.AppenderV2, room int, series []model.Series, parts bool) error {
+// append writes a batch to app and commits it; of parts, see AppendPart.
+func (k *books) append(app storage.AppenderV2, series []model.Series, parts bool) error {
 	k.batches++
-	b := &batch{books: k, parts: parts, app: app, number: k.batches, room: room}
+	b := &batch{books: k, parts: parts, app: app, number: k.batches}
 	defer func() {
 		if !b.done { // a panic
 			b.undoKept()
@@ -160,6 +163,14 @@ func (k *books) append(app storage.AppenderV2, room int, series []model.Series, 
 	return nil
 }
 
+// remove forgets a series.
+func (k *books) remove(e *entry) {
+	k.cache.remove(e)
+	if k.countsItself {
+		k.use.add(e.stored, -1)
+	}
+}
+
 // live counts the live series.
 func (k *books) live() (n int) {
 	for _, src := range k.sources {
@@ -170,12 +181,10 @@ func (k *books) live() (n int) {
 
 // batch is one Append under way.
 type batch struct {
-	books  *books
-	app    storage.AppenderV2
-	number uint64
-	parts  bool
-	// room is how many new series may be added.
-	room    int
+	books   *books
+	app     storage.AppenderV2
+	number  uint64
+	parts   bool
 	touched []*source
 	added   []*entry
 	ended   []*entry
@@ -209,12 +218,14 @@ func (b *batch) add(s *model.Series) {
 		e.from = src
 		// One that the store has already, from before a restart or a silence, takes no room.
 		if e.ref = b.known(e); e.ref == 0 {
-			if b.room <= 0 {
+			if !b.books.use.room(e.stored) {
 				b.books.cache.remove(e)
 				b.counts.noRoom++
 				return
 			}
-			b.room--
+		}
+		if b.books.countsItself {
+			b.books.use.add(e.stored, 1)
 		}
 		start = b.startOf(s, src)
 		b.added = append(b.added, e)
@@ -421,7 +432,7 @@ func (b *batch) mark(e *entry, at int64) {
 // undo forgets the series that a failed batch added.
 func (b *batch) undo() {
 	for _, e := range b.added {
-		b.books.cache.remove(e)
+		b.books.remove(e)
 	}
 	isAdded := make(map[*entry]bool, len(b.added))
 	for _, e := range b.added {
@@ -469,7 +480,7 @@ func (b *batch) settle() {
 	b.done = true
 	gone := make(map[*entry]bool, len(b.ended))
 	for _, e := range b.ended {
-		b.books.cache.remove(e)
+		b.books.remove(e)
 		gone[e] = true
 	}
 	for host, src := range b.books.sources {

@@ -75,7 +75,21 @@ func (c *cache) find(s *model.Series) (*entry, uint64) {
 	return nil, hash
 }
 
-func (c *cache) add(s *model.Series, hash uint64) *entry {
+// has is whether there is an entry of s; it changes nothing.
+func (c *cache) has(s *model.Series) bool {
+	if s.Key != 0 && c.keyed[s.Key] != nil {
+		return true
+	}
+	for e := c.entries[c.hash(s)]; e != nil; e = e.next {
+		if e.name == s.Name && slices.Equal(e.labels, s.Labels) {
+			return true
+		}
+	}
+	return false
+}
+
+// storedLabels are the labels of s as they are stored, its name among them.
+func (c *cache) storedLabels(s *model.Series) labels.Labels {
 	c.builder.Reset()
 	c.builder.Add(nameLabel, s.Name)
 	for _, l := range s.Labels {
@@ -84,7 +98,11 @@ func (c *cache) add(s *model.Series, hash uint64) *entry {
 		}
 	}
 	c.builder.Sort()
-	e := &entry{name: s.Name, labels: s.Labels, hash: hash, stored: c.builder.Labels(), kind: s.Kind}
+	return c.builder.Labels()
+}
+
+func (c *cache) add(s *model.Series, hash uint64) *entry {
+	e := &entry{name: s.Name, labels: s.Labels, hash: hash, stored: c.storedLabels(s), kind: s.Kind}
 	e.next = c.entries[hash]
 	c.entries[hash] = e
 	c.setKey(e, s.Key)

@@ -314,7 +314,7 @@ func TestKeptUndo(t *testing.T) {
 		appendAll(t, s, counterAt(float64(i), 1, "requests", "id", "x"))
 	}
 	failing := &failingAppender{AppenderV2: s.db.AppenderV2(t.Context())}
-	err := s.books.append(failing, 100, []model.Series{counterAt(31, 2, "requests", "id", "x"), counterAt(31, 2, "requests", "id", "y")}, false)
+	err := s.books.append(failing, []model.Series{counterAt(31, 2, "requests", "id", "x"), counterAt(31, 2, "requests", "id", "y")}, false)
 	if err == nil {
 		t.Fatal("nothing failed")
 	}

@@ -567,7 +567,7 @@ func TestMomentsAfterFailures(t *testing.T) {
 		second += 60
 		for _, host := range hosts {
 			failing := &failingAppender{AppenderV2: s.db.AppenderV2(t.Context())}
-			if err := s.books.append(failing, 100, []model.Series{counterAt(second, 1, "requests", "host", host)}, false); err == nil {
+			if err := s.books.append(failing, []model.Series{counterAt(second, 1, "requests", "host", host)}, false); err == nil {
 				t.Fatal("nothing failed")
 			}
 			if err := failing.Rollback(); err != nil {

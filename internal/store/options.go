@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/prometheus/util/compression"
 
 	"outsight/internal/model"
+	"outsight/internal/quota"
 )
 
 // Options of a Store. A zero field means its default.
@@ -29,6 +30,12 @@ type Options struct {
 	// MaxSeries bounds the series in memory: the live ones and those that ended within about
 	// the last hour (100,000, of 1.5 to 2.5 KB each).
 	MaxSeries int
+	// LabelBytes bounds the bytes of the labels of the series in memory, where each label counts its name, its value and 64 more for the index (2 KiB
+	// for each of MaxSeries). Memory is near two and a half times that.
+	LabelBytes int64
+	// Tenants says among whom MaxSeries and LabelBytes are divided, by the label TenantLabel; nil for nobody. Quotas are limits of each besides.
+	Tenants *quota.Tenants
+	Quotas  quota.Table
 	// KeepFrom is the number of live series from which on their values at some moments are kept side by side, for Kept and Last: those of the
 	// last minutes in memory (200,000; it takes near 1 KB for each), those of each minute in files. With fewer, Last takes no time that
 	// anybody would notice.
@@ -58,10 +65,12 @@ const (
 	MaxQueryBytes = 32 << 10
 
 	maxWaitingFactor = 16
+	// labelBytesPerSeries is what the labels of a series count, on average, where nobody says.
+	labelBytesPerSeries = 2 << 10
 )
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Retention < 0 || o.MaxBytes < 0 || o.MinFree < 0 || o.OutOfOrder < 0 || o.MaxSeries < 0 ||
+	if o.Retention < 0 || o.MaxBytes < 0 || o.MinFree < 0 || o.OutOfOrder < 0 || o.MaxSeries < 0 || o.LabelBytes < 0 ||
 		o.KeepFrom < 0 || o.Lookback < 0 || o.QueryTimeout < 0 || o.MaxSamples < 0 || o.MaxQueries < 0 {
 		return o, fmt.Errorf("store options %+v: a bound is negative", o)
 	}
@@ -70,6 +79,7 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.MinFree, 128<<20)
 	setDefault(&o.OutOfOrder, 10*time.Minute)
 	setDefault(&o.MaxSeries, 100_000)
+	setDefault(&o.LabelBytes, int64(o.MaxSeries)*labelBytesPerSeries)
 	setDefault(&o.KeepFrom, 200_000)
 	setDefault(&o.Lookback, 5*time.Minute)
 	setDefault(&o.QueryTimeout, 30*time.Second)

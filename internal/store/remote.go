@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"outsight/internal/model"
+	"outsight/internal/quota"
 )
 
 // HistogramForm is how a Remote writes and reads histograms.
@@ -71,6 +72,10 @@ type RemoteOptions struct {
 	MaxAnswerBytes int64
 	// MaxSeries bounds the live series (100,000).
 	MaxSeries int
+	// LabelBytes, Tenants and Quotas are as in Options, of the live series.
+	LabelBytes int64
+	Tenants    *quota.Tenants
+	Quotas     quota.Table
 	// Logger gets warnings (none).
 	Logger *slog.Logger
 }
@@ -88,6 +93,7 @@ func (o RemoteOptions) withDefaults() (RemoteOptions, error) {
 	if err := o.QueryBounds.setDefaults(); err != nil {
 		return o, err
 	}
+	setDefault(&o.LabelBytes, int64(o.MaxSeries)*labelBytesPerSeries)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -115,7 +121,7 @@ func (o RemoteOptions) withDefaults() (RemoteOptions, error) {
 		return o, fmt.Errorf("%d buckets per octave: want 1, 2, 4, 8, 16 or 32", o.BucketsPerOctave)
 	case o.Token != "" && o.User != "":
 		return o, errors.New("a token and a user for the remote store: only one can be sent")
-	case o.RetryFor < 0 || o.WriteTimeout < 0 || o.QueryTimeout < 0 || o.MaxQueries < 0 || o.MaxAnswerBytes < 0 || o.MaxSeries < 0:
+	case o.RetryFor < 0 || o.WriteTimeout < 0 || o.QueryTimeout < 0 || o.MaxQueries < 0 || o.MaxAnswerBytes < 0 || o.MaxSeries < 0 || o.LabelBytes < 0:
 		return o, fmt.Errorf("options of the remote store: a bound is negative")
 	}
 	return o, nil
@@ -162,8 +168,10 @@ func OpenRemote(options RemoteOptions) (*Remote, error) {
 	}
 	r := &Remote{
 		options: options, parser: newParser(), gate: newGate(options.MaxQueries, options.QueryTimeout, options.QueryBounds),
-		writing: make(chan struct{}, 1), books: newBooks(), protocol: options.Protocol,
+		writing: make(chan struct{}, 1), protocol: options.Protocol,
+		books: newBooks(newUse(options.MaxSeries, options.LabelBytes, options.Tenants, options.Quotas)),
 	}
+	r.books.countsItself = true
 	r.client = newClient(&options, &r.written.sent)
 	if options.Histograms != Native {
 		r.bounds = classicBounds(options.BucketsPerOctave)
@@ -205,7 +213,7 @@ func (r *Remote) append(ctx context.Context, series []model.Series, parts bool) 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.running, cancel)()
-	err := r.books.append(&remoteAppender{remote: r, ctx: ctx}, r.options.MaxSeries-r.books.live(), series, parts)
+	err := r.books.append(&remoteAppender{remote: r, ctx: ctx}, series, parts)
 	if err != nil && !errors.Is(err, ErrRejected) {
 		r.written.failed.Add(uint64(len(series)))
 	}

@@ -6,7 +6,11 @@ import "time"
 type Stats struct {
 	// Series in memory, of at most MaxSeries; Live of them were in their host's last batch.
 	Series, MaxSeries, Live int
-	Sources                 int
+	// LabelBytes of the series in memory, of at most MaxLabelBytes. Unread series of the log had more labels than fit when the store was opened.
+	// NoLabelRoom of those that had no room lacked room for their labels.
+	LabelBytes, MaxLabelBytes int64
+	Unread, NoLabelRoom       uint64
+	Sources                   int
 	// Oldest and Newest sample; both zero while there is none.
 	Oldest, Newest time.Time
 	// Blocks and bytes on disk, the log included, of at most MaxBytes.
@@ -68,6 +72,7 @@ func (k *books) stats() Stats {
 	c := &k.counts
 	return Stats{
 		Sources: len(k.sources), Live: k.live(), Batches: c.batches, Samples: c.samples, Ended: c.ended,
+		LabelBytes: k.use.bytes.Used(), MaxLabelBytes: k.use.bytes.Capacity(), Unread: k.use.unread.Load(), NoLabelRoom: k.use.noLabelRoom.Load(),
 		TooOld: c.tooOld, Conflicts: c.conflicts, Malformed: c.malformed, NoRoom: c.noRoom, NoSpace: c.noSpace, Refused: c.refused,
 	}
 }

@@ -49,7 +49,8 @@ func Open(dir string, options Options) (*Store, error) {
 		return nil, err
 	}
 	logger := slog.New(demoted{options.Logger.Handler()}).With("part", "tsdb")
-	db, err := tsdb.Open(dir, logger, nil, options.tsdbOptions(), nil)
+	counted := newUse(options.MaxSeries, options.LabelBytes, options.Tenants, options.Quotas)
+	db, err := openTSDB(dir, logger, options, counted)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening data directory %q: %w; "+
 			"if the files are damaged, move the directory away or restore it", dir, err), lock.Close())
@@ -62,7 +63,7 @@ func Open(dir string, options Options) (*Store, error) {
 		options: options, lock: lock, db: db,
 		parser: newParser(),
 		gate:   newGate(options.MaxQueries, options.QueryTimeout, options.QueryBounds),
-		books:  newBooks(),
+		books:  newBooks(counted),
 	}
 	s.books.keeper = newKeeper(options.KeepFrom, moments)
 	s.books.keeper.zeroFrom = db.Head().AppendableMinValidTime

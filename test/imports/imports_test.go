@@ -58,7 +58,11 @@ var allowed = map[string]map[string]string{
 		"internal/model": "ticks in, containers beside them",
 		"internal/csvy":  "rows out: the names of columns, and the heads of files",
 	},
-	"internal/store": {"internal/model": "series in, query results out"},
+	"internal/quota": {},
+	"internal/store": {
+		"internal/model": "series in, query results out",
+		"internal/quota": "what each tenant may have of it",
+	},
 	"internal/queue": {},
 	"internal/export": {
 		"internal/model": "snapshots in",
@@ -69,6 +73,7 @@ var allowed = map[string]map[string]string{
 		"internal/otlp":   "the names of the protocol's headers and of what agents send",
 		"internal/queue":  "what was taken waits there",
 		"internal/store":  "what its errors mean",
+		"internal/quota":  "what each tenant may send",
 		"internal/access": "which tenant a header names",
 	},
 	"internal/csvy": {},
@@ -100,6 +105,7 @@ var allowed = map[string]map[string]string{
 		"internal/queue": "", "internal/ingest": "", "internal/export": "",
 		"internal/recorder": "", "internal/csvy": "", "internal/csvy/parquet": "", "internal/report": "",
 		"internal/kubernetes": "", "internal/budget": "", "internal/energy": "", "internal/access": "",
+		"internal/quota": "",
 	},
 	"cmd/outsight-agent": {
 		"internal/model": "", "bpf": "", "internal/container": "", "internal/network": "",

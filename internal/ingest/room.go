@@ -1,0 +1,155 @@
+package ingest
+
+import (
+	"fmt"
+	"sync"
+
+	"outsight/internal/model"
+)
+
+// accounts is a store that counts what each tenant has in it.
+type accounts interface {
+	// Room is how many series more of a tenant there is room for, and how many bytes of their labels.
+	Room(tenant string) (series, labelBytes int64)
+	// Fresh is how many of the series the store has not, as far as there is room for so many and so many bytes of their labels: without counts
+	// the others, of which first is one.
+	Fresh(series []model.Series, room, roomBytes int64) (fresh, freshBytes, without int64, first *model.Series)
+}
+
+// room is who has claims on the room for series. A request is answered before its series are in the store: what it was told to be taken must
+// have room there until then.
+type room struct {
+	store accounts
+	// mu guards the rest.
+	mu      sync.Mutex
+	tenants map[string]*claims
+	// waiting are the claims of messages, by their IDs.
+	waiting map[string]*claim
+}
+
+// claims are those of a tenant: of series that are new, and of series of which nobody has looked whether they are.
+type claims struct{ series, bytes, unknown, unknownBytes int64 }
+
+// claim is that of a request.
+type claim struct {
+	room   *room
+	tenant string
+	claims
+	// without counts the series of which the sender was told that they have no room.
+	without int64
+}
+
+// shortage is what of a request had no room.
+type shortage struct {
+	series uint64
+	first  *model.Series
+	room   int64
+}
+
+// said tells the sender.
+func (s *shortage) said(tenant string) string {
+	who := ""
+	if tenant != "" {
+		who = fmt.Sprintf("tenant %q has ", tenant)
+	}
+	return fmt.Sprintf("%sroom for %d new series, and the first without is %.200q with labels %.400q", who, s.room, s.first.Name, fmt.Sprint(s.first.Labels))
+}
+
+func (r *room) init(s Store) {
+	r.store, _ = s.(accounts)
+	r.tenants, r.waiting = map[string]*claims{}, map[string]*claim{}
+}
+
+// roomFactor is how many times the series of a request must have room for it to be taken without a look at each of them.
+const roomFactor = 4
+
+// claim claims room for the series that are new, and tells which have none. bytes are about those of the labels of all.
+func (r *room) claim(tenant string, series []model.Series, bytes int64) (*claim, shortage) {
+	c := &claim{room: r, tenant: tenant}
+	if r.store == nil {
+		return c, shortage{}
+	}
+	room, roomBytes := r.store.Room(tenant)
+	n := int64(len(series))
+	r.mu.Lock()
+	all := r.of(tenant)
+	if room-all.series-all.unknown >= roomFactor*n && roomBytes-all.bytes-all.unknownBytes >= roomFactor*bytes {
+		c.unknown, c.unknownBytes = n, bytes
+		all.add(&c.claims, 1)
+		r.mu.Unlock()
+		return c, shortage{}
+	}
+	room, roomBytes = max(0, room-all.series-all.unknown), max(0, roomBytes-all.bytes-all.unknownBytes)
+	r.mu.Unlock()
+	fresh, freshBytes, without, first := r.store.Fresh(series, room, roomBytes)
+	c.series, c.bytes, c.without = fresh, freshBytes, without
+	r.mu.Lock()
+	r.of(tenant).add(&c.claims, 1)
+	r.mu.Unlock()
+	return c, shortage{uint64(without), first, room}
+}
+
+// of is the claims of a tenant; mu is held.
+func (r *room) of(tenant string) *claims {
+	c := r.tenants[tenant]
+	if c == nil {
+		c = &claims{}
+		r.tenants[tenant] = c
+	}
+	return c
+}
+
+func (c *claims) add(other *claims, sign int64) {
+	c.series += sign * other.series
+	c.bytes += sign * other.bytes
+	c.unknown += sign * other.unknown
+	c.unknownBytes += sign * other.unknownBytes
+}
+
+// drop gives up a claim.
+func (c *claim) drop() {
+	c.room.mu.Lock()
+	defer c.room.mu.Unlock()
+	c.end()
+}
+
+// end is drop with mu held.
+func (c *claim) end() {
+	all := c.room.of(c.tenant)
+	all.add(&c.claims, -1)
+	c.claims = claims{}
+	if *all == (claims{}) {
+		delete(c.room.tenants, c.tenant)
+	}
+}
+
+// keep keeps a claim until the message of this ID is in the store, or is not taken.
+func (c *claim) keep(id string) {
+	c.room.mu.Lock()
+	defer c.room.mu.Unlock()
+	if c.room.waiting[id] != nil { // it is the same request
+		c.end()
+		return
+	}
+	c.room.waiting[id] = c
+}
+
+// told is how many series of a message the sender knows not to be taken.
+func (r *room) told(id string) uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.waiting[id]; c != nil {
+		return uint64(c.without)
+	}
+	return 0
+}
+
+// done gives up the claim of a message, if it has one.
+func (r *room) done(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.waiting[id]; c != nil {
+		delete(r.waiting, id)
+		c.end()
+	}
+}

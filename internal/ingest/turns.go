@@ -1,0 +1,91 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// turns let some work at a time. Those who wait get their places tenant by tenant, so that one with many requests does not keep another waiting
+// for longer than the work of one.
+type turns struct {
+	// mu guards the rest.
+	mu   sync.Mutex
+	free int
+	// waiting are those of each tenant, the first one first; order has the tenants with any, the next one first.
+	waiting map[string][]chan struct{}
+	order   []string
+}
+
+func newTurns(places int) *turns { return &turns{free: places, waiting: map[string][]chan struct{}{}} }
+
+// turnPatience is how long a request may wait for its turn.
+const turnPatience = 5 * time.Second
+
+// take waits for a place. Who has one gives it back.
+func (t *turns) take(ctx context.Context, tenant string) error {
+	t.mu.Lock()
+	if t.free > 0 {
+		t.free--
+		t.mu.Unlock()
+		return nil
+	}
+	place := make(chan struct{})
+	if len(t.waiting[tenant]) == 0 {
+		t.order = append(t.order, tenant)
+	}
+	t.waiting[tenant] = append(t.waiting[tenant], place)
+	t.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(ctx, turnPatience)
+	defer cancel()
+	select {
+	case <-place:
+		return nil
+	case <-ctx.Done():
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	select {
+	case <-place: // it came meanwhile
+		t.pass()
+	default:
+		t.leave(tenant, place)
+	}
+	return fmt.Errorf("%w: no turn within %v", errBusy, turnPatience)
+}
+
+// give gives a place back.
+func (t *turns) give() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pass()
+}
+
+// pass hands a place to the next tenant's first; mu is held.
+func (t *turns) pass() {
+	if len(t.order) == 0 {
+		t.free++
+		return
+	}
+	tenant := t.order[0]
+	next := t.waiting[tenant][0]
+	t.leave(tenant, next)
+	if len(t.waiting[tenant]) > 0 { // it is the last one now
+		t.order = append(slices.DeleteFunc(t.order, func(name string) bool { return name == tenant }), tenant)
+	}
+	close(next)
+}
+
+// leave forgets one that waits; mu is held.
+func (t *turns) leave(tenant string, place chan struct{}) {
+	rest := slices.DeleteFunc(t.waiting[tenant], func(c chan struct{}) bool { return c == place })
+	if len(rest) > 0 {
+		t.waiting[tenant] = rest
+		return
+	}
+	delete(t.waiting, tenant)
+	t.order = slices.DeleteFunc(t.order, func(name string) bool { return name == tenant })
+}

@@ -1,0 +1,67 @@
+package quota
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Limits are a tenant's own, below what it could have by its share. 0 is none.
+type Limits struct {
+	// Series in memory, and bytes of their labels.
+	Series     int64 `yaml:"series"`
+	LabelBytes int64 `yaml:"label_bytes"`
+	// SamplesPerSecond that are taken, on average over ten seconds.
+	SamplesPerSecond int64 `yaml:"samples_per_second"`
+	// InFlightBytes of requests that are worked on.
+	InFlightBytes int64 `yaml:"in_flight_bytes"`
+}
+
+// Everybody is the name under which limits are those of each tenant that has none of its own.
+const Everybody = "*"
+
+// Table is the limits of tenants by name.
+type Table map[string]Limits
+
+// Of is the limits of a tenant.
+func (t Table) Of(tenant string) Limits {
+	if l, ok := t[tenant]; ok {
+		return l
+	}
+	return t[Everybody]
+}
+
+// maxTableBytes bounds a file of limits.
+const maxTableBytes = 1 << 20
+
+// Read reads a YAML file of limits, such as "shop: {series: 50000, samples_per_second: 20000}".
+func Read(path string) (Table, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading quotas: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxTableBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading quotas: %w", err)
+	}
+	if len(text) > maxTableBytes {
+		return nil, fmt.Errorf("reading quotas in %q: more than %d bytes", path, maxTableBytes)
+	}
+	t := Table{}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(&t); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("reading quotas in %q: %w; want lines such as \"shop: {series: 50000, samples_per_second: 20000}\"", path, err)
+	}
+	for tenant, l := range t {
+		if l.Series < 0 || l.LabelBytes < 0 || l.SamplesPerSecond < 0 || l.InFlightBytes < 0 {
+			return nil, fmt.Errorf("reading quotas in %q: tenant %q has a limit below 0: leave it out for none", path, tenant)
+		}
+	}
+	return t, nil
+}

@@ -1,0 +1,165 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunks"
+
+	"outsight/internal/model"
+	"outsight/internal/quota"
+)
+
+// labelOverhead is what a label counts beside its name and its value, in bytes: the index has an entry for each that no other series has. With it,
+// memory is at most near two and a half times what labels count.
+const labelOverhead = 64
+
+// use counts the series in memory and the bytes of their labels, by tenant. The TSDB tells it of each series that it makes or forgets, and of those of its log
+// when it is opened.
+type use struct {
+	series, bytes *quota.Shares
+	// tenants is whether a series' label says whose it is.
+	tenants bool
+	// replay bounds the bytes of labels while the log is read, 0 after that.
+	replay atomic.Int64
+	// unread counts series of the log that did not fit into memory when it was opened.
+	unread atomic.Uint64
+	// noLabelRoom counts series for whose labels there was no room.
+	noLabelRoom atomic.Uint64
+}
+
+func newUse(series int, labelBytes int64, tenants *quota.Tenants, limits quota.Table) *use {
+	u := &use{tenants: tenants != nil}
+	var among quota.Tenants
+	if u.tenants {
+		among = *tenants
+	}
+	u.series = quota.NewShares(int64(series), among, func(tenant string) int64 { return limits.Of(tenant).Series })
+	u.bytes = quota.NewShares(labelBytes, among, func(tenant string) int64 { return limits.Of(tenant).LabelBytes })
+	return u
+}
+
+// of is whose a series is, and what its labels count.
+func (u *use) of(all labels.Labels) (tenant string, bytes int64) {
+	all.Range(func(l labels.Label) { bytes += int64(len(l.Name)+len(l.Value)) + labelOverhead })
+	if u.tenants {
+		tenant = all.Get(TenantLabel)
+	}
+	return tenant, bytes
+}
+
+// room is whether there is room for a series.
+func (u *use) room(all labels.Labels) bool {
+	tenant, bytes := u.of(all)
+	if u.series.Room(tenant) < 1 {
+		u.series.Refuse(tenant, 1)
+		return false
+	}
+	if u.bytes.Room(tenant) < bytes {
+		u.bytes.Refuse(tenant, 1)
+		u.noLabelRoom.Add(1)
+		return false
+	}
+	return true
+}
+
+// add counts a series, or with -1 that it has gone.
+func (u *use) add(all labels.Labels, sign int64) {
+	tenant, bytes := u.of(all)
+	u.series.Add(tenant, sign)
+	u.bytes.Add(tenant, sign*bytes)
+}
+
+// errReplay means that the log has more labels than there may be in memory.
+var errReplay = errors.New("labels of the log need too much memory")
+
+// PreCreation implements tsdb.SeriesLifecycleCallback. While the log is read it ends the reading before memory does.
+func (u *use) PreCreation(all labels.Labels) error {
+	if most := u.replay.Load(); most > 0 {
+		if _, bytes := u.of(all); u.bytes.Used()+bytes > most {
+			return errReplay
+		}
+	}
+	return nil
+}
+
+// PostCreation implements tsdb.SeriesLifecycleCallback.
+func (u *use) PostCreation(all labels.Labels) { u.add(all, 1) }
+
+// PostDeletion implements tsdb.SeriesLifecycleCallback.
+func (u *use) PostDeletion(gone map[chunks.HeadSeriesRef]labels.Labels) {
+	for _, all := range gone {
+		u.add(all, -1)
+	}
+}
+
+// Room is how many series more of a tenant there is room for, and how many bytes of their labels.
+func (s *Store) Room(tenant string) (series, labelBytes int64) { return s.books.use.roomOf(tenant) }
+
+// Room is as that of Store.
+func (r *Remote) Room(tenant string) (series, labelBytes int64) { return r.books.use.roomOf(tenant) }
+
+func (u *use) roomOf(tenant string) (series, labelBytes int64) {
+	return u.series.Room(tenant), u.bytes.Room(tenant)
+}
+
+// Fresh is how many of the series the store has not, as far as there is room for so many and so many bytes of their labels; without counts the others, of
+// which first is one.
+func (s *Store) Fresh(series []model.Series, room, roomBytes int64) (fresh, freshBytes, without int64, first *model.Series) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return 0, 0, 0, nil
+	}
+	app := s.db.AppenderV2(context.Background())
+	defer app.Rollback()
+	known, _ := app.(storage.GetRef)
+	return s.books.fresh(series, known, room, roomBytes)
+}
+
+// Fresh is as that of Store. While a batch is written, which may take long, it knows of none.
+func (r *Remote) Fresh(series []model.Series, room, roomBytes int64) (fresh, freshBytes, without int64, first *model.Series) {
+	select {
+	case r.writing <- struct{}{}:
+		defer func() { <-r.writing }()
+		return r.books.fresh(series, nil, room, roomBytes)
+	default:
+		return 0, 0, 0, nil
+	}
+}
+
+func (k *books) fresh(series []model.Series, known storage.GetRef, room, roomBytes int64) (fresh, freshBytes, without int64, first *model.Series) {
+	for i := range series {
+		s := &series[i]
+		if k.cache.has(s) {
+			continue
+		}
+		all := k.cache.storedLabels(s)
+		if known != nil {
+			if ref, _ := known.GetRef(all, all.Hash()); ref != 0 {
+				continue
+			}
+		}
+		_, bytes := k.use.of(all)
+		if fresh+1 > room || freshBytes+bytes > roomBytes {
+			if without++; first == nil {
+				first = s
+			}
+			continue
+		}
+		fresh++
+		freshBytes += bytes
+	}
+	return fresh, freshBytes, without, first
+}
+
+// Uses are the series and the bytes of labels in memory, by tenant.
+func (s *Store) Uses() (series, labelBytes []quota.Use) { return s.books.use.uses() }
+
+// Uses are as those of Store.
+func (r *Remote) Uses() (series, labelBytes []quota.Use) { return r.books.use.uses() }
+
+func (u *use) uses() (series, labelBytes []quota.Use) { return u.series.Uses(), u.bytes.Uses() }
