@@ -156,7 +156,7 @@ func openReceiver(ctx context.Context, f receiveFlags, a access.Access, data str
 	}
 	o := ingest.Options{Limits: ingest.Limits{Remembered: series}, Tenants: f.named() || len(a.Auth.Tenants()) > 0, TenantRequired: f.header == headerRequired, TenantNames: a.Auth.Tenants(), Logger: log}
 	if r.embedded != nil {
-		o.Dir = dir
+		o.Dir, o.Repaired = dir, r.embedded.Repaired()
 	}
 	if a.Auth != nil {
 		o.Auth = access.Senders{Authenticator: a.Auth}

@@ -77,9 +77,11 @@ type Options struct {
 	// Named is closed when Name knows what it can know: agents' batches wait for it. Nil is at once.
 	Named <-chan struct{}
 	// Dir is where the consumer notes which message it suspects of ending the process; empty for nowhere.
-	Dir    string
-	Now    func() time.Time
-	Logger *slog.Logger
+	Dir string
+	// Repaired is what was damaged when the queue was opened.
+	Repaired Repaired
+	Now      func() time.Time
+	Logger   *slog.Logger
 }
 
 // DefaultTenant is the tenant of who names none.
