@@ -14,6 +14,8 @@ type Stats struct {
 	Bytes, MaxBytes int64
 	// Batches and Samples stored; Ended series that were marked so.
 	Batches, Samples, Ended uint64
+	// DamagedFiles were found when the store was opened, and about Damaged samples are lost with them.
+	DamagedFiles, Damaged uint64
 	// Samples that were not stored: see ErrRejected.
 	TooOld, Conflicts, Malformed, NoRoom uint64
 	// Refused by a remote store, which does not always say why.
@@ -74,6 +76,7 @@ func (s *Store) Stats() Stats {
 	head := s.db.Head()
 	stats := s.books.stats()
 	s.gate.counts.addTo(&stats)
+	stats.DamagedFiles, stats.Damaged = uint64(s.repaired.files), s.repaired.lost
 	stats.Moments = s.books.keeper.moments()
 	stats.Series, stats.MaxSeries, stats.MaxBytes = int(head.NumSeries()), s.options.MaxSeries, s.options.MaxBytes
 	if s.closed {

@@ -23,6 +23,8 @@ type Store struct {
 	engine  *promql.Engine
 	parser  parser.Parser
 	gate    *gate
+	// repaired is what was damaged when it was opened.
+	repaired repaired
 
 	// mu guards what Append keeps between batches.
 	mu     sync.Mutex
@@ -34,8 +36,8 @@ type Store struct {
 }
 
 // Open opens the store in dir, making the directory where it is missing. What a crash left
-// half-written at the end of the log is cut off, which is told in a warning; older damage is an
-// error. Only one Store can have a directory open: the second gets ErrInUse.
+// half-written at the end of the log is cut off. Of what is damaged a copy goes to the directory
+// damaged in dir; what can be read of it is read, and what is lost is logged. Only one Store can have a directory open: the second gets ErrInUse.
 func Open(dir string, options Options) (*Store, error) {
 	options, err := options.withDefaults()
 	if err != nil {
@@ -48,6 +50,10 @@ func Open(dir string, options Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	found, err := repair(dir, options)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening data directory %q: %w", dir, err), lock.Close())
+	}
 	logger := slog.New(demoted{options.Logger.Handler()}).With("part", "tsdb")
 	db, err := tsdb.Open(dir, logger, nil, options.tsdbOptions(), nil)
 	if err != nil {
@@ -59,7 +65,7 @@ func Open(dir string, options Options) (*Store, error) {
 		return nil, errors.Join(err, db.Close(), lock.Close())
 	}
 	s := &Store{
-		options: options, lock: lock, db: db,
+		options: options, lock: lock, db: db, repaired: found,
 		parser: newParser(),
 		gate:   newGate(options.MaxQueries, options.QueryTimeout),
 		books:  newBooks(),
