@@ -148,7 +148,7 @@ func (u *up) handler() http.Handler {
 			if u.host.Snapshot() == nil {
 				return errors.New("no counters have been read yet")
 			}
-			return nil
+			return roomOf(u.store)()
 		},
 		Sources: []string{"agent in this process"},
 		Version: version(),

@@ -78,6 +78,8 @@ type Options struct {
 	Named <-chan struct{}
 	// Dir is where the consumer notes which message it suspects of ending the process; empty for nowhere.
 	Dir string
+	// Room is why there is no room for more on the disk of the queue, or nil; nil is always.
+	Room func() error
 	// Repaired is what was damaged when the queue was opened.
 	Repaired Repaired
 	Now      func() time.Time
@@ -187,6 +189,12 @@ var errBusy = errors.New("too much is under way")
 
 // take keeps a request. It has returned without an error when the request outlives the loss of power.
 func (i *Ingest) take(ctx context.Context, r request) (_ Rejections, err error) {
+	// What waits for room in the store would fill the rest of the disk.
+	if i.options.Room != nil {
+		if err := i.options.Room(); err != nil {
+			return Rejections{}, fmt.Errorf("%w: %w", queue.ErrFull, err)
+		}
+	}
 	received := i.options.Now().Truncate(time.Millisecond)
 	batch, err := i.decode(r, received)
 	if err != nil {

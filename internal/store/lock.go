@@ -26,13 +26,12 @@ func lockDir(dir string) (*os.File, error) {
 		f.Close()
 		return nil, fmt.Errorf("data directory %q is %w by another server (%s)", dir, ErrInUse, orUnknown(string(holder)))
 	}
-	if err == nil {
-		err = errors.Join(f.Truncate(0), writePID(f))
-	}
 	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("locking data directory %q: %w", dir, err)
 	}
+	// For people alone. A full disk may have no room for it.
+	_ = errors.Join(f.Truncate(0), writePID(f))
 	return f, nil
 }
 

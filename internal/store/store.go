@@ -50,6 +50,9 @@ func Open(dir string, options Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := makeRoom(dir, options); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening data directory %q: %w", dir, err), lock.Close())
+	}
 	found, err := repair(dir, options)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening data directory %q: %w", dir, err), lock.Close())
@@ -60,6 +63,7 @@ func Open(dir string, options Options) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("opening data directory %q: %w; "+
 			"if the files are damaged, move the directory away or restore it", dir, err), lock.Close())
 	}
+	keepRoom(dir, options)
 	moments, err := openMoments(filepath.Join(dir, "moments"), options.momentBytes(), options.Logger)
 	if err != nil {
 		return nil, errors.Join(err, db.Close(), lock.Close())
@@ -103,6 +107,7 @@ func (s *Store) writeMoments(stop <-chan struct{}) {
 		case <-stop:
 			return
 		case <-ticker.C:
+			keepRoom(s.db.Dir(), s.options)
 			s.writeDueMoments(false)
 		}
 	}
