@@ -67,6 +67,7 @@ serves what is in there.`,
 				return usagef("--max-bytes is %d and --max-series %d, want more than nothing", o.maxBytes, o.maxSeries)
 			}
 			o.begin = o.any() && (asked(c) || !c.Flags().Changed("data"))
+			privateFiles()
 			limitMemory(serverMemory + int64(o.maxSeries)*seriesMemory)
 			return runServer(c.Context(), o, c.OutOrStdout())
 		},

@@ -50,6 +50,7 @@ query API and /metrics. Needs root.`,
 			if o.logger, err = logger(c); err != nil {
 				return err
 			}
+			privateFiles()
 			limitMemory(upMemory)
 			u, err := openUp(o)
 			if err != nil {

@@ -29,10 +29,10 @@ type Embedded struct {
 // Embed starts a server that keeps up to maxBytes in dir. What it has acknowledged is on the disk, not only in
 // the page cache. Only one process can have dir open: the next one gets ErrInUse.
 func Embed(dir string, maxBytes int64, logger *slog.Logger) (*Embedded, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the queue's directory: %w", err)
 	}
-	lock, err := os.OpenFile(dir+"/lock", os.O_RDWR|os.O_CREATE, 0o644)
+	lock, err := os.OpenFile(dir+"/lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("the queue's directory %q cannot be written: %w", dir, err)
 	}

@@ -16,7 +16,7 @@ var ErrInUse = errors.New("in use")
 // lockDir takes the lock of a data directory. The lock goes with the process, however it
 // ends; the file stays and does not matter. A Prometheus server honours the same file.
 func lockDir(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("data directory %q cannot be written: %w", dir, err)
 	}

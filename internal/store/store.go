@@ -43,8 +43,8 @@ func Open(dir string, options Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("making data directory: %w", err)
+	if err := makePrivate(dir, options.Logger); err != nil {
+		return nil, err
 	}
 	lock, err := lockDir(dir)
 	if err != nil {
