@@ -93,6 +93,10 @@ func (s *Store) append(ctx context.Context, series []model.Series, parts bool) e
 		s.books.counts.noSpace += uint64(len(series))
 		return fmt.Errorf("appending %d series: %w", len(series), err)
 	}
+	if err := s.checkClock(); err != nil {
+		s.books.counts.clock += uint64(len(series))
+		return fmt.Errorf("appending %d series: %w", len(series), err)
+	}
 	s.books.keeper.begin(s.books.live(), s.newest)
 	return s.books.append(s.db.AppenderV2(ctx), s.options.MaxSeries-int(s.db.Head().NumSeries()), series, parts)
 }

@@ -42,6 +42,8 @@ type Options struct {
 	MaxSamples int
 	// MaxQueries bounds the queries that run at a time (4). Sixteen times as many may wait.
 	MaxQueries int
+	// Now is the clock (the host's).
+	Now func() time.Time
 	// Logger gets warnings, and debug messages about blocks (none).
 	Logger *slog.Logger
 }
@@ -72,6 +74,9 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.QueryTimeout, 30*time.Second)
 	setDefault(&o.MaxSamples, 5_000_000)
 	setDefault(&o.MaxQueries, 4)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -44,26 +44,29 @@ type repairer struct {
 	holed bool
 }
 
+func newRepairer(dir string, o Options) *repairer {
+	return &repairer{keep: damaged.Dir{Path: filepath.Join(dir, "damaged"), MaxBytes: max(leastDamaged, o.MaxBytes/damagedShare)}, logger: o.Logger}
+}
+
 // repair makes dir such that the TSDB opens it and reads all that can be read.
-func repair(dir string, o Options) (repaired, error) {
-	r := &repairer{keep: damaged.Dir{Path: filepath.Join(dir, "damaged"), MaxBytes: max(leastDamaged, o.MaxBytes/damagedShare)}, logger: o.Logger}
+func (r *repairer) repair(dir string) error {
 	logs := []string{filepath.Join(dir, "wal"), filepath.Join(dir, "wbl")}
 	checkpoints, err := filepath.Glob(filepath.Join(dir, "wal", "checkpoint.*"))
 	if err != nil {
-		return r.found, err
+		return err
 	}
 	for _, path := range append(checkpoints, logs...) {
 		if strings.HasSuffix(path, ".tmp") {
 			continue // one that was not finished
 		}
 		if err := r.log(path); err != nil {
-			return r.found, fmt.Errorf("repairing the log %q: %w", path, err)
+			return fmt.Errorf("repairing the log %q: %w", path, err)
 		}
 	}
 	if r.holed {
 		r.countOrphans(append(checkpoints, logs...))
 	}
-	return r.found, r.blocks(dir)
+	return r.blocks(dir)
 }
 
 // segments are the files of a log, in order. It makes those that are missing between others, because the TSDB wants all.

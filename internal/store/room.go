@@ -87,5 +87,10 @@ func reserve(path string, size int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// Room is an error, ErrNoSpace, while the disk has too little room for more samples.
-func (s *Store) Room() error { return s.checkSpace() }
+// Room is why no samples can be stored now, or nil: ErrNoSpace while the disk has too little room, ErrClock while the clock is behind.
+func (s *Store) Room() error {
+	if err := s.checkSpace(); err != nil {
+		return err
+	}
+	return s.checkClock()
+}

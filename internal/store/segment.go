@@ -192,8 +192,9 @@ func newLogReader() *logReader {
 	return &logReader{decoder: record.NewDecoder(labels.NewSymbolTable(), slog.New(slog.DiscardHandler)), buffer: compression.NewSyncDecodeBuffer()}
 }
 
-// read calls series and sample for all that is in a record. What cannot be decoded has nothing.
-func (l *logReader) read(r logRecord, series func(chunks.HeadSeriesRef), sample func(ref chunks.HeadSeriesRef, at int64)) {
+// read calls series and sample for all that is in a record, and tells whether it is a marker of chunks on the disk. What cannot be decoded has
+// nothing.
+func (l *logReader) read(r logRecord, series func(chunks.HeadSeriesRef), sample func(ref chunks.HeadSeriesRef, at int64)) (marker bool) {
 	kind := compression.None
 	switch {
 	case r.flags&snappyFlag != 0:
@@ -203,9 +204,11 @@ func (l *logReader) read(r logRecord, series func(chunks.HeadSeriesRef), sample 
 	}
 	b, err := compression.Decode(kind, r.bytes, l.buffer)
 	if err != nil {
-		return
+		return false
 	}
 	switch l.decoder.Type(b) {
+	case record.MmapMarkers:
+		return true
 	case record.Series:
 		l.series, err = l.decoder.Series(b, l.series[:0])
 		for _, s := range l.series {
@@ -228,6 +231,7 @@ func (l *logReader) read(r logRecord, series func(chunks.HeadSeriesRef), sample 
 		}
 	}
 	_ = err // what was decoded before it counts
+	return false
 }
 
 // count finds out how many samples there are, and between which times the holes are.

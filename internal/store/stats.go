@@ -1,6 +1,10 @@
 package store
 
-import "time"
+import (
+	"time"
+
+	"github.com/prometheus/prometheus/tsdb"
+)
 
 // Stats tells what a Store holds and what its bounds turned away. Counts are since Open.
 type Stats struct {
@@ -22,6 +26,8 @@ type Stats struct {
 	Refused uint64
 	// NoSpace counts those of batches that met ErrNoSpace.
 	NoSpace uint64
+	// Clock counts those of batches that met ErrClock.
+	Clock uint64
 	// Moments that are kept in memory of the source with the most of them; files of moments, and their bytes, which are in Bytes, too.
 	Moments, MomentFiles int
 	MomentBytes          int64
@@ -44,7 +50,7 @@ type counts struct {
 	batches, samples, ended              uint64
 	tooOld, conflicts, malformed, noRoom uint64
 	refused                              uint64
-	noSpace                              uint64
+	noSpace, clock                       uint64
 }
 
 func (c *counts) add(other *counts) {
@@ -65,7 +71,7 @@ func (k *books) stats() Stats {
 	c := &k.counts
 	return Stats{
 		Sources: len(k.sources), Live: k.live(), Batches: c.batches, Samples: c.samples, Ended: c.ended,
-		TooOld: c.tooOld, Conflicts: c.conflicts, Malformed: c.malformed, NoRoom: c.noRoom, NoSpace: c.noSpace, Refused: c.refused,
+		TooOld: c.tooOld, Conflicts: c.conflicts, Malformed: c.malformed, NoRoom: c.noRoom, NoSpace: c.noSpace, Clock: c.clock, Refused: c.refused,
 	}
 }
 
@@ -96,9 +102,11 @@ func (s *Store) Stats() Stats {
 }
 
 // newest is the time of the newest sample, in ms; the least number where there is none.
-func (s *Store) newest() int64 {
-	newest := s.db.Head().MaxTime()
-	for _, b := range s.db.Blocks() {
+func (s *Store) newest() int64 { return newestOf(s.db) }
+
+func newestOf(db *tsdb.DB) int64 {
+	newest := db.Head().MaxTime()
+	for _, b := range db.Blocks() {
 		newest = max(newest, b.MaxTime())
 	}
 	return newest

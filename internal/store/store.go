@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/prometheus/promql"
@@ -53,12 +54,8 @@ func Open(dir string, options Options) (*Store, error) {
 	if err := makeRoom(dir, options); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening data directory %q: %w", dir, err), lock.Close())
 	}
-	found, err := repair(dir, options)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening data directory %q: %w", dir, err), lock.Close())
-	}
 	logger := slog.New(demoted{options.Logger.Handler()}).With("part", "tsdb")
-	db, err := tsdb.Open(dir, logger, nil, options.tsdbOptions(), nil)
+	db, found, err := openTSDB(dir, logger, options)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening data directory %q: %w; "+
 			"if the files are damaged, move the directory away or restore it", dir, err), lock.Close())
@@ -74,6 +71,7 @@ func Open(dir string, options Options) (*Store, error) {
 		gate:   newGate(options.MaxQueries, options.QueryTimeout),
 		books:  newBooks(),
 	}
+	s.books.now = options.Now
 	s.books.keeper = newKeeper(options.KeepFrom, moments)
 	s.books.keeper.zeroFrom = db.Head().AppendableMinValidTime
 	moments.prune(s.oldest())
@@ -93,6 +91,32 @@ func Open(dir string, options Options) (*Store, error) {
 		s.writeMoments(stop)
 	}()
 	return s, nil
+}
+
+// openTSDB opens the TSDB in dir, after what is damaged was repaired, and what is of the future was set aside.
+func openTSDB(dir string, logger *slog.Logger, options Options) (*tsdb.DB, repaired, error) {
+	r := newRepairer(dir, options)
+	if err := r.repair(dir); err != nil {
+		return nil, r.found, err
+	}
+	for again := false; ; again = true {
+		var db atomic.Pointer[tsdb.DB]
+		o := options.tsdbOptions()
+		o.BlocksToDelete = retain(options, db.Load)
+		opened, err := tsdb.Open(dir, logger, nil, o, nil)
+		if err != nil {
+			return nil, r.found, err
+		}
+		db.Store(opened)
+		limit := options.Now().Add(aheadOfClock)
+		if again || newestOf(opened) <= limit.UnixMilli() {
+			return opened, r.found, nil
+		}
+		options.Logger.Error("there are samples of the future: this host's clock was ahead, or is behind", "newest", time.UnixMilli(newestOf(opened)))
+		if err := errors.Join(opened.Close(), r.setFutureAside(dir, limit)); err != nil {
+			return nil, r.found, err
+		}
+	}
 }
 
 // momentPause is how often it is looked for moments that have no file yet.
