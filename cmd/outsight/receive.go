@@ -21,6 +21,7 @@ import (
 	"outsight/internal/kubernetes"
 	"outsight/internal/queue"
 	"outsight/internal/quota"
+	"outsight/internal/store"
 )
 
 // receiveFlags say how a server takes metrics.
@@ -120,12 +121,15 @@ type receiver struct {
 	cluster *kubernetes.Cluster
 	// named is closed when it is known, or is waited for no longer.
 	named chan struct{}
-	log   *slog.Logger
+	// room is why the disk has none for more, or nil.
+	room func() error
+	log  *slog.Logger
 }
 
-// openReceiver opens the queue in the directory data, and the addresses. Of so many series it remembers the labels, in half of what they may take in the store.
+// openReceiver opens the queue in the directory data, and the addresses. Of so many series it remembers the labels, in half
+// of what they may take in the store.
 func openReceiver(ctx context.Context, f receiveFlags, a access.Access, data string, series int, labelBytes int64, kept anyStore, cluster *kubernetes.Cluster, log *slog.Logger) (r *receiver, err error) {
-	r = &receiver{flags: f, access: a, cluster: cluster, named: make(chan struct{}), log: log}
+	r = &receiver{flags: f, access: a, cluster: cluster, named: make(chan struct{}), room: roomOf(kept), log: log}
 	defer func() {
 		if err != nil {
 			r.close()
@@ -173,7 +177,7 @@ func openReceiver(ctx context.Context, f receiveFlags, a access.Access, data str
 	}
 	o := ingest.Options{Limits: ingest.Limits{Remembered: series, RememberedBytes: labelBytes / 2}, Quotas: f.quotas, Tenants: f.named() || len(a.Auth.Tenants()) > 0, TenantRequired: f.header == headerRequired, TenantNames: a.Auth.Tenants(), Logger: log}
 	if r.embedded != nil {
-		o.Dir = dir
+		o.Dir, o.Repaired, o.Room = dir, r.embedded.Repaired(), roomOf(kept)
 	}
 	if a.Auth != nil {
 		o.Auth = access.Senders{Authenticator: a.Auth}
@@ -244,7 +248,15 @@ func (r *receiver) ready() error {
 	if !r.conn.IsConnected() {
 		return errors.New("the queue is away")
 	}
-	return nil
+	return r.room()
+}
+
+// roomOf is whether there is room on the disk of a store; that of a remote one is its own matter.
+func roomOf(kept anyStore) func() error {
+	if local, ok := kept.(*store.Store); ok {
+		return local.CanStore
+	}
+	return func() error { return nil }
 }
 
 // metrics are those of what comes in, and of readers that were refused.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"math"
-	"os"
 	"path"
 	"strconv"
 	"strings"
@@ -62,8 +61,8 @@ longer: --anomalies lists them, --anomaly writes one.`,
 			if o.anomalies {
 				return listAnomalies(c.Context(), o.socket, c.OutOrStdout())
 			}
-			if err := os.MkdirAll(o.directory, 0o755); err != nil {
-				return fmt.Errorf("making the directory of the recording: %w", err)
+			if err := makeRecordings(o.directory); err != nil {
+				return err
 			}
 			ctx := c.Context()
 			if o.kept() != "" {
@@ -154,7 +153,7 @@ func (o *recordOptions) wanted(c *model.Container) bool {
 
 // creator makes the files.
 func (o *recordOptions) creator() func(csvy.Head) (recorder.Writer, error) {
-	options := csvy.Options{RotateBytes: int64(o.rotateSize), RotateEvery: o.rotateEvery,
+	options := csvy.Options{Own: giveToCaller, RotateBytes: int64(o.rotateSize), RotateEvery: o.rotateEvery,
 		Sync: map[string]csvy.SyncPolicy{"close": csvy.SyncOnClose, "flush": csvy.SyncOnFlush, "never": csvy.SyncNever}[o.sync]}
 	if o.maxDisk > 0 {
 		options.Bound = csvy.NewBound(int64(o.maxDisk))

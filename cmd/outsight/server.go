@@ -74,6 +74,7 @@ serves what is in there.`,
 				o.labelBytes = defaultLabelBytes(o.maxSeries, machineMemory("/proc/meminfo", "/sys/fs/cgroup"))
 			}
 			o.begin = o.any() && (asked(c) || !c.Flags().Changed("data"))
+			privateFiles()
 			if o.bounds, err = o.queryFlags.bounds(limitMemory(serverMemory + int64(o.maxSeries)*seriesMemory)); err != nil {
 				return err
 			}

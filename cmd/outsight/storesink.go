@@ -73,5 +73,9 @@ func storeDrops(s store.Stats, remote bool) []model.Drop {
 	return append(drops,
 		// What is above MaxBytes is the oldest, which goes; samples are lost where the disk is full.
 		model.Drop{Name: "store/bytes", Used: uint64(s.Bytes), Capacity: uint64(s.MaxBytes)},
-		model.Drop{Name: "store/disk-space", Count: s.NoSpace})
+		model.Drop{Name: "store/disk-space", Count: s.NoSpace},
+		model.Drop{Name: "store/clock", Count: s.Clock},
+		// Of files that were damaged when the store was opened.
+		model.Drop{Name: "store/damaged-files", Count: s.DamagedFiles},
+		model.Drop{Name: "store/damaged-samples", Count: s.Damaged})
 }

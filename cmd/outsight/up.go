@@ -52,6 +52,7 @@ query API and /metrics. Needs root.`,
 			if o.logger, err = logger(c); err != nil {
 				return err
 			}
+			privateFiles()
 			limitMemory(upMemory)
 			if o.bounds, err = o.queryFlags.bounds(min(machineMemory("/proc/meminfo", "/sys/fs/cgroup"), queryMemoryShare*mostUpQueryMemory)); err != nil {
 				return err
@@ -154,7 +155,7 @@ func (u *up) handler() http.Handler {
 			if u.host.Snapshot() == nil {
 				return errors.New("no counters have been read yet")
 			}
-			return nil
+			return roomOf(u.store)()
 		},
 		Sources: []string{"agent in this process"},
 		Version: version(),

@@ -32,8 +32,13 @@ func CreateFile(dir string, h *Head, at time.Time, extension string, o Options) 
 			name += "-" + strconv.Itoa(n)
 		}
 		path := filepath.Join(dir, name+extension)
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		switch {
+		case err == nil && o.Own != nil:
+			if err := o.Own(f); err != nil {
+				return nil, errors.Join(fmt.Errorf("creating a recording: %w", err), f.Close())
+			}
+			fallthrough
 		case err == nil:
 			return &File{path: path, file: f, sync: o.Sync, bound: o.Bound}, nil
 		case !errors.Is(err, os.ErrExist) || n == 1000:

@@ -30,6 +30,8 @@ type Options struct {
 	Sync        SyncPolicy
 	// Bound is the disk that this writer may fill together with others; nil is all there is.
 	Bound *Bound
+	// Own is called with each file that is made, which is for its owner alone; nil leaves it to whoever runs this.
+	Own func(*os.File) error
 }
 
 // ErrBound is the error of a recording that has filled the disk space that it was allowed.

@@ -153,7 +153,7 @@ func (i *Ingest) suspected(d *queue.Delivery) error {
 	if tries >= suspectTries {
 		return fmt.Errorf("the server ended %d times while it worked on this message", tries)
 	}
-	if err := os.WriteFile(i.suspectFile(), fmt.Appendf(nil, "%d %d\n", d.Sequence, tries+1), 0o644); err != nil {
+	if err := os.WriteFile(i.suspectFile(), fmt.Appendf(nil, "%d %d\n", d.Sequence, tries+1), 0o600); err != nil {
 		i.options.Logger.Warn("cannot note which message is worked on", "error", err)
 	}
 	return nil

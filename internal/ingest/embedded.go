@@ -21,17 +21,18 @@ const maxMessage = 8 << 20
 
 // Embedded is a NATS server inside this process. It listens nowhere.
 type Embedded struct {
-	server *server.Server
-	lock   *os.File
+	server   *server.Server
+	lock     *os.File
+	repaired Repaired
 }
 
 // Embed starts a server that keeps up to maxBytes in dir. What it has acknowledged is on the disk, not only in
 // the page cache. Only one process can have dir open: the next one gets ErrInUse.
 func Embed(dir string, maxBytes int64, logger *slog.Logger) (*Embedded, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the queue's directory: %w", err)
 	}
-	lock, err := os.OpenFile(dir+"/lock", os.O_RDWR|os.O_CREATE, 0o644)
+	lock, err := os.OpenFile(dir+"/lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("the queue's directory %q cannot be written: %w", dir, err)
 	}
@@ -41,6 +42,11 @@ func Embed(dir string, maxBytes int64, logger *slog.Logger) (*Embedded, error) {
 			return nil, fmt.Errorf("the queue's directory %q is %w by another server", dir, ErrInUse)
 		}
 		return nil, fmt.Errorf("locking the queue's directory %q: %w", dir, err)
+	}
+	repaired, err := repairStreams(dir, logger)
+	if err != nil {
+		lock.Close()
+		return nil, err
 	}
 	s, err := server.NewServer(&server.Options{
 		ServerName: "outsight", DontListen: true, NoSigs: true, NoSystemAccount: true, DisableJetStreamBanner: true,
@@ -53,7 +59,7 @@ func Embed(dir string, maxBytes int64, logger *slog.Logger) (*Embedded, error) {
 	}
 	s.SetLoggerV2(natsLogger{logger}, logger.Enabled(context.Background(), slog.LevelDebug-4), false, false)
 	s.Start()
-	e := &Embedded{s, lock}
+	e := &Embedded{s, lock, repaired}
 	if !s.ReadyForConnections(startTime) || !s.JetStreamEnabled() {
 		e.Close()
 		return nil, fmt.Errorf("starting the queue in %q: not ready after %v", dir, startTime)
@@ -72,6 +78,9 @@ func (e *Embedded) Connect() (*nats.Conn, error) {
 	}
 	return c, nil
 }
+
+// Repaired tells what was damaged when the queue was opened.
+func (e *Embedded) Repaired() Repaired { return e.repaired }
 
 // Close ends the server.
 func (e *Embedded) Close() error {

@@ -79,9 +79,13 @@ type Options struct {
 	// Named is closed when Name knows what it can know: agents' batches wait for it. Nil is at once.
 	Named <-chan struct{}
 	// Dir is where the consumer notes which message it suspects of ending the process; empty for nowhere.
-	Dir    string
-	Now    func() time.Time
-	Logger *slog.Logger
+	Dir string
+	// Room is why there is no room for more on the disk of the queue, or nil; nil is always.
+	Room func() error
+	// Repaired is what was damaged when the queue was opened.
+	Repaired Repaired
+	Now      func() time.Time
+	Logger   *slog.Logger
 }
 
 // divided is among whom things are divided. Where tenants are named in a header, any may come.
@@ -205,6 +209,12 @@ var errBusy = errors.New("too much is under way")
 
 // take keeps a request, and takes what it becomes from hold. It has returned without an error when the request outlives the loss of power.
 func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome, err error) {
+	// What waits for room in the store would fill the rest of the disk.
+	if i.options.Room != nil {
+		if err := i.options.Room(); err != nil {
+			return taken, fmt.Errorf("%w: %w", queue.ErrFull, err)
+		}
+	}
 	received := i.options.Now().Truncate(time.Millisecond)
 	batch, err := i.decode(ctx, r, received, i.options.Limits.Built)
 	if err != nil {

@@ -62,6 +62,8 @@ type Stats struct {
 	// InFlight bytes of requests that are being worked on, of at most MaxInFlight.
 	InFlight, MaxInFlight int64
 	Queue                 queue.Stats
+	// Lost are messages that were taken and cannot be read: their blocks in the queue are damaged.
+	Lost uint64
 	// Lag is how long the oldest message in the queue has waited.
 	Lag time.Duration
 }
@@ -84,6 +86,7 @@ func (i *Ingest) Stats(ctx context.Context) (Stats, error) {
 	if s.Queue, err = i.queue.Stats(ctx); err == nil && !s.Queue.Oldest.IsZero() {
 		s.Lag = max(0, i.options.Now().Sub(s.Queue.Oldest))
 	}
+	s.Lost = i.options.Repaired.Lost + s.Queue.Lost
 	return s, err
 }
 
@@ -93,6 +96,7 @@ func (s *Stats) Drops() []model.Drop {
 		{Name: "ingest/in-flight-bytes", Count: s.Refused[Busy], Used: uint64(s.InFlight), Capacity: uint64(s.MaxInFlight)},
 		{Name: "ingest/queue-bytes", Count: s.Refused[Full], Used: s.Queue.Bytes, Capacity: uint64(s.Queue.MaxBytes)},
 		{Name: "ingest/poison-messages", Count: s.Poison, Used: s.Queue.Aside},
+		{Name: "ingest/damaged-messages", Count: s.Lost},
 	}
 }
 
@@ -129,6 +133,7 @@ func (s *Stats) WriteMetrics(w io.Writer) error {
 	family("outsight_queue_capacity_bytes", "gauge", "Bytes for which the queue has room", "", s.Queue.MaxBytes)
 	family("outsight_queue_lag_seconds", "gauge", "Time for which the oldest message has waited in the queue", "", s.Lag.Seconds())
 	family("outsight_queue_aside_messages", "gauge", "Messages that were set aside and are still there", "", s.Queue.Aside)
+	family("outsight_queue_lost_messages_total", "counter", "Messages that were taken and cannot be read: their blocks on the disk are damaged", "", s.Lost)
 	family("outsight_queue_retries_total", "counter", "Times that the queue was busy and a message was offered to it again", "", s.Queue.Retried)
 	family("outsight_queue_redelivered_total", "counter", "Messages that the queue handed out again", "", s.Queue.Redelivered)
 	_, err := io.WriteString(w, b.String())

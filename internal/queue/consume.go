@@ -70,6 +70,7 @@ func (q *Queue) fetch(ctx context.Context) ([]*Delivery, error) {
 			if meta.NumDelivered > 1 {
 				q.counts.redelivered.Add(1)
 			}
+			q.follow(meta.Sequence.Stream)
 		}
 		group = append(group, d)
 	}
@@ -77,6 +78,27 @@ func (q *Queue) fetch(ctx context.Context) ([]*Delivery, error) {
 		return nil, fmt.Errorf("waiting for messages: %w", err)
 	}
 	return group, nil
+}
+
+// follow counts the messages between the one before and this one that were never handed out: the server has lost them.
+func (q *Queue) follow(seq uint64) {
+	if seq < q.next {
+		return // it was handed out before
+	}
+	lost := uint64(0)
+	if seq > q.next {
+		lost = seq - q.next
+		for gone := range q.deleted {
+			if q.next <= gone && gone < seq {
+				lost--
+			}
+		}
+	}
+	if lost > 0 {
+		q.counts.lost.Add(lost)
+		q.options.Logger.Error("messages of the queue are lost: its server could not read them", "messages", lost, "first", q.next, "last", seq-1)
+	}
+	q.next = seq + 1
 }
 
 func (q *Queue) deal(ctx context.Context, group []*Delivery, handle func(context.Context, []*Delivery) error) error {

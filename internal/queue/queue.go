@@ -73,8 +73,11 @@ type Queue struct {
 	inFlight *semaphore.Weighted
 	// leftover is the last message that was there at Open.
 	leftover uint64
-	counts   struct {
-		published, duplicates, retried, full, failed, acknowledged, redelivered, aside atomic.Uint64
+	// next is the message that should be handed out next, deleted those behind it that were gone at Open. Both are Consume's.
+	next    uint64
+	deleted map[uint64]bool
+	counts  struct {
+		published, duplicates, retried, full, failed, acknowledged, redelivered, aside, lost atomic.Uint64
 	}
 }
 
@@ -136,11 +139,14 @@ func open(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, o Option
 	if err := q.stream.DeleteConsumer(ctx, consumerName); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil, fmt.Errorf("taking over the consumer of %q: %w", o.Stream, err)
 	}
-	info, err := q.stream.Info(ctx)
+	info, err := q.stream.Info(ctx, jetstream.WithDeletedDetails(true))
 	if err != nil {
 		return nil, fmt.Errorf("asking for the state of %q: %w", o.Stream, err)
 	}
-	q.leftover = info.State.LastSeq
+	q.leftover, q.next, q.deleted = info.State.LastSeq, info.State.FirstSeq, make(map[uint64]bool, len(info.State.Deleted))
+	for _, seq := range info.State.Deleted {
+		q.deleted[seq] = true
+	}
 	q.consumer, err = q.stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy, AckWait: o.AckWait, MaxDeliver: -1, MaxAckPending: 100_000,
 	})

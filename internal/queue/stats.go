@@ -18,6 +18,8 @@ type Stats struct {
 	// Published messages, Duplicates among them; publishing was Retried because the server was busy, and
 	// refused because there was no room (Full) or it Failed otherwise.
 	Published, Duplicates, Retried, Full, Failed uint64
+	// Lost messages: they were in the stream, and the server could not read them.
+	Lost uint64
 	// Acknowledged messages, those Redelivered (handed out again), and those SetAside.
 	Acknowledged, Redelivered, SetAside uint64
 }
@@ -28,6 +30,7 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 		MaxBytes: q.options.MaxBytes, Published: q.counts.published.Load(), Duplicates: q.counts.duplicates.Load(),
 		Retried: q.counts.retried.Load(), Full: q.counts.full.Load(), Failed: q.counts.failed.Load(),
 		Acknowledged: q.counts.acknowledged.Load(), Redelivered: q.counts.redelivered.Load(), SetAside: q.counts.aside.Load(),
+		Lost: q.counts.lost.Load(),
 	}
 	info, err := q.stream.Info(ctx)
 	if err != nil {

@@ -3,7 +3,9 @@ package recorder
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -308,6 +310,39 @@ func (a *anomalies) fileOf(kept *anomaly) string {
 	return filepath.Join(a.o.Directory, strconv.FormatUint(kept.Number, 10)+".json")
 }
 
+// maxAnomalyFile bounds what is read of a file, in bytes: larger ones are damaged.
+const maxAnomalyFile = 64 << 20
+
+// read reads the file of an anomaly. It fails where what is in it makes no sense.
+func (a *anomaly) read(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxAnomalyFile+1))
+	if err != nil {
+		return err
+	}
+	if len(text) > maxAnomalyFile {
+		return fmt.Errorf("it has more than %d bytes", maxAnomalyFile)
+	}
+	if err := json.Unmarshal(text, a); err != nil {
+		return err
+	}
+	if d := a.Data.Interval; d <= 0 || d > time.Minute {
+		return fmt.Errorf("its interval is %v", d)
+	}
+	for _, b := range a.Data.Blocks {
+		for _, t := range b.Targets {
+			if t.Container == nil {
+				return errors.New("a part of a block is of no container")
+			}
+		}
+	}
+	return nil
+}
+
 // load reads what an earlier Flight has kept. What cannot be read stays where it is. Blocks that
 // several files have are one again.
 func (a *anomalies) load() {
@@ -319,17 +354,15 @@ func (a *anomalies) load() {
 	files, _ := filepath.Glob(filepath.Join(a.o.Directory, "*.json"))
 	for _, file := range files {
 		kept := &anomaly{whole: true, saved: true}
-		text, err := os.ReadFile(file)
-		if err == nil {
-			err = json.Unmarshal(text, kept)
-		}
+		err := kept.read(file)
 		if err == nil && a.fileOf(kept) != file {
 			err = fmt.Errorf("it says that it is number %d", kept.Number)
 		}
 		if err != nil {
-			a.problem = fmt.Errorf("reading the anomaly in %s: %w", file, err)
-			number, _ := strconv.ParseUint(filepath.Base(file[:len(file)-len(".json")]), 10, 64)
-			a.next = max(a.next, number+1)
+			a.problem = errors.Join(a.problem, fmt.Errorf("reading the anomaly in %s: %w; remove the file if it is not needed", file, err))
+			if number, err := strconv.ParseUint(filepath.Base(file[:len(file)-len(".json")]), 10, 63); err == nil {
+				a.next = max(a.next, number+1)
+			}
 			continue
 		}
 		for i, b := range kept.Data.Blocks {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/prometheus/model/histogram"
@@ -94,16 +93,20 @@ func (s *Store) append(ctx context.Context, series []model.Series, parts bool) e
 		s.books.counts.noSpace += uint64(len(series))
 		return fmt.Errorf("appending %d series: %w", len(series), err)
 	}
+	if err := s.checkClock(); err != nil {
+		s.books.counts.clock += uint64(len(series))
+		return fmt.Errorf("appending %d series: %w", len(series), err)
+	}
 	s.books.keeper.begin(s.books.live(), s.newest)
 	return s.books.append(s.db.AppenderV2(ctx), series, parts)
 }
 
 func (s *Store) checkSpace() error {
-	var fs syscall.Statfs_t
-	if err := syscall.Statfs(s.db.Dir(), &fs); err != nil {
-		return fmt.Errorf("reading free space of %q: %w", s.db.Dir(), err)
+	free, err := freeBytes(s.db.Dir())
+	if err != nil {
+		return err
 	}
-	if free := int64(fs.Bavail) * fs.Bsize; free < s.options.MinFree {
+	if free < s.options.MinFree {
 		return fmt.Errorf("%w: data directory %q has %d bytes left, less than %d", ErrNoSpace, s.db.Dir(), free, s.options.MinFree)
 	}
 	return nil

@@ -128,3 +128,65 @@ func TestNoSpace(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A store opens on a disk that is full, from the room it has kept; it answers, takes nothing, and goes on when there is room again.
+func TestOpenOnFullDisk(t *testing.T) {
+	disk, fill := smallDisk(t)
+	dir, options := filepath.Join(disk, "data"), Options{MinFree: 4 << 20}
+	s := open(t, dir, options)
+	const batches = 150 // more than a chunk has
+	batch := func(i int) []model.Series {
+		b := make([]model.Series, 500)
+		for id := range b {
+			b[id] = counterAt(float64(i), float64(i), "c", "id", fmt.Sprint(id))
+		}
+		return b
+	}
+	for i := range batches {
+		appendAll(t, s, batch(i)...)
+	}
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	// As a kill leaves it.
+	was := killed(t, dir)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(dir, os.DirFS(was)); err != nil {
+		t.Fatal(err)
+	}
+	free := fill()
+	s = open(t, dir, options)
+	want(t, s, "sum(count_over_time(c[1h]))", batches, fmt.Sprintf("%d:%d", batches, 500*batches))
+	if err := s.Append(t.Context(), batch(batches)); !errors.Is(err, ErrNoSpace) || !errors.Is(s.CanStore(), ErrNoSpace) {
+		t.Errorf("appending says %v, and of the room %v, want %v", err, s.CanStore(), ErrNoSpace)
+	}
+	free()
+	appendAll(t, s, batch(batches)...)
+	if err := s.CanStore(); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// The reserve is there again after the next start, and where it is not, the error says what is needed.
+	s = open(t, dir, options)
+	path := filepath.Join(dir, reserveName)
+	if info, err := os.Stat(path); err != nil || info.Size() != options.MinFree/2 {
+		t.Errorf("the reserve: %v, %v", info, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	fill()
+	if _, err := Open(dir, options); !errors.Is(err, ErrNoSpace) {
+		t.Errorf("opening without a reserve says %v, want %v", err, ErrNoSpace)
+	}
+}

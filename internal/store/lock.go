@@ -16,7 +16,7 @@ var ErrInUse = errors.New("in use")
 // lockDir takes the lock of a data directory. The lock goes with the process, however it
 // ends; the file stays and does not matter. A Prometheus server honours the same file.
 func lockDir(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("data directory %q cannot be written: %w", dir, err)
 	}
@@ -26,13 +26,12 @@ func lockDir(dir string) (*os.File, error) {
 		f.Close()
 		return nil, fmt.Errorf("data directory %q is %w by another server (%s)", dir, ErrInUse, orUnknown(string(holder)))
 	}
-	if err == nil {
-		err = errors.Join(f.Truncate(0), writePID(f))
-	}
 	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("locking data directory %q: %w", dir, err)
 	}
+	// For people alone. A full disk may have no room for it.
+	_ = errors.Join(f.Truncate(0), writePID(f))
 	return f, nil
 }
 

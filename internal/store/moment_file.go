@@ -56,7 +56,7 @@ type momentWriter struct {
 }
 
 func newMomentWriter(path string, parts []string) (*momentWriter, error) {
-	f, err := os.Create(path)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -198,7 +198,7 @@ func (m *momentFiles) damaged(b *badMoment) {
 // write writes the file of the moment that was begun; false where a late sample has come meanwhile. stored returns when the samples are
 // on the disk: a file must not have what a loss of power takes from the store.
 func (m *momentFiles) write(at int64, parts []string, sources []*keptSource, stored func() error) (bool, error) {
-	err := os.MkdirAll(m.dir, 0o755)
+	err := os.MkdirAll(m.dir, 0o700)
 	made := m.path(at) + ".new"
 	size := int64(0)
 	if err == nil {

@@ -52,6 +52,8 @@ type Options struct {
 	MaxQueries int
 	// QueryBounds are what queries take together.
 	QueryBounds
+	// Now is the clock (the host's).
+	Now func() time.Time
 	// Logger gets warnings, and debug messages about blocks (none).
 	Logger *slog.Logger
 }
@@ -85,6 +87,9 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.QueryTimeout, 30*time.Second)
 	setDefault(&o.MaxSamples, 5_000_000)
 	setDefault(&o.MaxQueries, 4)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	if err := o.QueryBounds.setDefaults(); err != nil {
 		return o, err
 	}

@@ -19,10 +19,9 @@ import (
 // replayFactor is how many times the bytes of labels that may be in memory the log may have: those of series that have ended are in it, too, until it is cut.
 const replayFactor = 2
 
-// openTSDB opens the database in dir. Where its log has labels of more bytes than fit into memory, as after a flood that ended the process, the series with the
-// most of them are taken out of the log, and counted.
-func openTSDB(dir string, log *slog.Logger, o Options, u *use) (*tsdb.DB, error) {
-	options := o.tsdbOptions()
+// openBounded opens the database in dir. Where its log has labels of more bytes than fit into memory, as after a flood that
+// ended the process, the series with the most of them are taken out of the log, and counted.
+func openBounded(dir string, log *slog.Logger, o Options, options *tsdb.Options, u *use) (*tsdb.DB, error) {
 	options.SeriesLifecycleCallback = u
 	most := replayFactor * o.LabelBytes
 	u.replay.Store(most)

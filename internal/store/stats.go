@@ -1,6 +1,10 @@
 package store
 
-import "time"
+import (
+	"time"
+
+	"github.com/prometheus/prometheus/tsdb"
+)
 
 // Stats tells what a Store holds and what its bounds turned away. Counts are since Open.
 type Stats struct {
@@ -18,12 +22,16 @@ type Stats struct {
 	Bytes, MaxBytes int64
 	// Batches and Samples stored; Ended series that were marked so.
 	Batches, Samples, Ended uint64
+	// DamagedFiles were found when the store was opened, and about Damaged samples are lost with them.
+	DamagedFiles, Damaged uint64
 	// Samples that were not stored: see ErrRejected.
 	TooOld, Conflicts, Malformed, NoRoom uint64
 	// Refused by a remote store, which does not always say why.
 	Refused uint64
 	// NoSpace counts those of batches that met ErrNoSpace.
 	NoSpace uint64
+	// Clock counts those of batches that met ErrClock.
+	Clock uint64
 	// Moments that are kept in memory of the source with the most of them; files of moments, and their bytes, which are in Bytes, too.
 	Moments, MomentFiles int
 	MomentBytes          int64
@@ -51,7 +59,7 @@ type counts struct {
 	batches, samples, ended              uint64
 	tooOld, conflicts, malformed, noRoom uint64
 	refused                              uint64
-	noSpace                              uint64
+	noSpace, clock                       uint64
 }
 
 func (c *counts) add(other *counts) {
@@ -73,7 +81,7 @@ func (k *books) stats() Stats {
 	return Stats{
 		Sources: len(k.sources), Live: k.live(), Batches: c.batches, Samples: c.samples, Ended: c.ended,
 		LabelBytes: k.use.bytes.Used(), MaxLabelBytes: k.use.bytes.Capacity(), Unread: k.use.unread.Load(), NoLabelRoom: k.use.noLabelRoom.Load(),
-		TooOld: c.tooOld, Conflicts: c.conflicts, Malformed: c.malformed, NoRoom: c.noRoom, NoSpace: c.noSpace, Refused: c.refused,
+		TooOld: c.tooOld, Conflicts: c.conflicts, Malformed: c.malformed, NoRoom: c.noRoom, NoSpace: c.noSpace, Clock: c.clock, Refused: c.refused,
 	}
 }
 
@@ -84,6 +92,7 @@ func (s *Store) Stats() Stats {
 	head := s.db.Head()
 	stats := s.books.stats()
 	s.gate.addTo(&stats)
+	stats.DamagedFiles, stats.Damaged = uint64(s.repaired.files), s.repaired.lost
 	stats.Moments = s.books.keeper.moments()
 	stats.Series, stats.MaxSeries, stats.MaxBytes = int(head.NumSeries()), s.options.MaxSeries, s.options.MaxBytes
 	if s.closed {
@@ -103,9 +112,11 @@ func (s *Store) Stats() Stats {
 }
 
 // newest is the time of the newest sample, in ms; the least number where there is none.
-func (s *Store) newest() int64 {
-	newest := s.db.Head().MaxTime()
-	for _, b := range s.db.Blocks() {
+func (s *Store) newest() int64 { return newestOf(s.db) }
+
+func newestOf(db *tsdb.DB) int64 {
+	newest := db.Head().MaxTime()
+	for _, b := range db.Blocks() {
 		newest = max(newest, b.MaxTime())
 	}
 	return newest

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/prometheus/promql"
@@ -23,6 +24,8 @@ type Store struct {
 	engine  *promql.Engine
 	parser  parser.Parser
 	gate    *gate
+	// repaired is what was damaged when it was opened.
+	repaired repaired
 
 	// mu guards what Append keeps between batches.
 	mu     sync.Mutex
@@ -34,37 +37,42 @@ type Store struct {
 }
 
 // Open opens the store in dir, making the directory where it is missing. What a crash left
-// half-written at the end of the log is cut off, which is told in a warning; older damage is an
-// error. Only one Store can have a directory open: the second gets ErrInUse.
+// half-written at the end of the log is cut off. Of what is damaged a copy goes to the directory
+// damaged in dir; what can be read of it is read, and what is lost is logged. Only one Store can have a directory open: the second gets ErrInUse.
 func Open(dir string, options Options) (*Store, error) {
 	options, err := options.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("making data directory: %w", err)
+	if err := makePrivate(dir, options.Logger); err != nil {
+		return nil, err
 	}
 	lock, err := lockDir(dir)
 	if err != nil {
 		return nil, err
 	}
+	if err := makeRoom(dir, options); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening data directory %q: %w", dir, err), lock.Close())
+	}
 	logger := slog.New(demoted{options.Logger.Handler()}).With("part", "tsdb")
 	counted := newUse(options.MaxSeries, options.LabelBytes, options.Tenants, options.Quotas)
-	db, err := openTSDB(dir, logger, options, counted)
+	db, found, err := openTSDB(dir, logger, options, counted)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening data directory %q: %w; "+
 			"if the files are damaged, move the directory away or restore it", dir, err), lock.Close())
 	}
+	keepRoom(dir, options)
 	moments, err := openMoments(filepath.Join(dir, "moments"), options.momentBytes(), options.Logger)
 	if err != nil {
 		return nil, errors.Join(err, db.Close(), lock.Close())
 	}
 	s := &Store{
-		options: options, lock: lock, db: db,
+		options: options, lock: lock, db: db, repaired: found,
 		parser: newParser(),
 		gate:   newGate(options.MaxQueries, options.QueryTimeout, options.QueryBounds),
 		books:  newBooks(counted),
 	}
+	s.books.now = options.Now
 	s.books.keeper = newKeeper(options.KeepFrom, moments)
 	s.books.keeper.zeroFrom = db.Head().AppendableMinValidTime
 	moments.prune(s.oldest())
@@ -86,6 +94,33 @@ func Open(dir string, options Options) (*Store, error) {
 	return s, nil
 }
 
+// openTSDB opens the TSDB in dir, after what is damaged was repaired, and what is of the future was set aside.
+func openTSDB(dir string, logger *slog.Logger, options Options, counted *use) (*tsdb.DB, repaired, error) {
+	r := newRepairer(dir, options)
+	if err := r.repair(dir); err != nil {
+		return nil, r.found, err
+	}
+	for again := false; ; again = true {
+		var db atomic.Pointer[tsdb.DB]
+		o := options.tsdbOptions()
+		o.BlocksToDelete = retain(options, db.Load)
+		opened, err := openBounded(dir, logger, options, o, counted)
+		if err != nil {
+			return nil, r.found, err
+		}
+		db.Store(opened)
+		limit := options.Now().Add(aheadOfClock)
+		if again || newestOf(opened) <= limit.UnixMilli() {
+			return opened, r.found, nil
+		}
+		options.Logger.Error("there are samples of the future: this host's clock was ahead, or is behind", "newest", time.UnixMilli(newestOf(opened)))
+		if err := errors.Join(opened.Close(), r.setFutureAside(dir, limit)); err != nil {
+			return nil, r.found, err
+		}
+		counted.forget()
+	}
+}
+
 // momentPause is how often it is looked for moments that have no file yet.
 const momentPause = 5 * time.Second
 
@@ -98,6 +133,7 @@ func (s *Store) writeMoments(stop <-chan struct{}) {
 		case <-stop:
 			return
 		case <-ticker.C:
+			keepRoom(s.db.Dir(), s.options)
 			s.writeDueMoments(false)
 		}
 	}

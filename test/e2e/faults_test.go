@@ -74,8 +74,7 @@ func TestDataDirectoryIsAFile(t *testing.T) {
 	fails(t, nil, []string{file, "not a directory"}, "up", "--listen", freePort(t), "--data", file, "--socket", socket(t))
 }
 
-// TestDataDirectoryCorrupt: a block whose index is garbage cannot be repaired, and must not be
-// passed over as if it had never been.
+// TestDataDirectoryCorrupt: a block whose index is garbage is set aside, and not passed over as if it had never been.
 func TestDataDirectoryCorrupt(t *testing.T) {
 	const id = "01JD7Z0000000000000000000A"
 	data := t.TempDir()
@@ -93,7 +92,13 @@ func TestDataDirectoryCorrupt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	fails(t, nil, []string{data, "corrupt"}, "up", "--listen", freePort(t), "--data", data, "--socket", socket(t))
+	o := upAt(t, freePort(t), data)
+	if text := o.log.String(); !strings.Contains(text, "set aside") || !strings.Contains(text, id) {
+		t.Errorf("the log does not name the block: %s", text)
+	}
+	if kept, err := filepath.Glob(filepath.Join(data, "damaged", "*"+id)); err != nil || len(kept) != 1 {
+		t.Errorf("set aside: %q, %v", kept, err)
+	}
 }
 
 // TestNotRoot: one line that names the capability that is missing.

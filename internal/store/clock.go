@@ -1,0 +1,178 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/prometheus/prometheus/tsdb"
+	"github.com/prometheus/prometheus/tsdb/chunks"
+
+	"outsight/internal/damaged"
+)
+
+// This host's clock may jump: years ahead and back, by a wrong time server or a battery. What is stored meanwhile has a wrong time. It must
+// not make the TSDB delete what is right because it is older, nor refuse for ever what comes after the clock was set right.
+
+const (
+	// aheadOfClock is how much newer than the clock what is stored may be. Senders' clocks may be ahead by less.
+	aheadOfClock = time.Hour
+	// longestGap is how long a time without samples counts for the retention.
+	longestGap = time.Hour
+)
+
+// ErrClock means that this host's clock is behind what is stored already: it was ahead, or is behind now. Nothing of the batch is stored; it
+// can be later, when the clock is right or the store was opened again.
+var ErrClock = errors.New("the clock is behind the newest sample")
+
+// checkClock fails while the newest sample in memory is of the future.
+func (s *Store) checkClock() error {
+	newest, now := s.db.Head().MaxTime(), s.books.now()
+	if newest <= now.Add(aheadOfClock).UnixMilli() {
+		return nil
+	}
+	return fmt.Errorf("%w: it is %s, and there are samples up to %s; set the clock, or if it is right, start the server again: it sets those of the future aside",
+		ErrClock, now.UTC().Format(time.RFC3339), time.UnixMilli(newest).UTC().Format(time.RFC3339))
+}
+
+// beyondRetention are the blocks that are to be deleted. Time counts where there are samples: a gap, as a jump of the clock makes one, counts as
+// longestGap at most. They are sorted, the newest first.
+func beyondRetention(blocks []*tsdb.Block, retention time.Duration) map[ulid.ULID]struct{} {
+	slices.SortFunc(blocks, func(a, b *tsdb.Block) int { return int(min(1, max(-1, b.MaxTime()-a.MaxTime()))) })
+	deletable, age := map[ulid.ULID]struct{}{}, int64(0)
+	begin := int64(0) // of the time that newer blocks have
+	for i, b := range blocks {
+		if i > 0 {
+			if gap := begin - b.MaxTime(); gap > 0 {
+				age += min(gap, longestGap.Milliseconds())
+			}
+			if age >= retention.Milliseconds() {
+				deletable[b.Meta().ULID] = struct{}{}
+			}
+		}
+		if b.Meta().Compaction.Deletable {
+			deletable[b.Meta().ULID] = struct{}{}
+		}
+		from, to := b.MinTime(), b.MaxTime()
+		if i > 0 {
+			to = min(to, begin)
+		} else {
+			begin = to
+		}
+		age += max(0, to-from)
+		begin = min(begin, from)
+	}
+	return deletable
+}
+
+// retain tells the TSDB which blocks to delete. db is there once it has opened: before, none is too old.
+func retain(options Options, db func() *tsdb.DB) tsdb.BlocksToDeleteFunc {
+	return func(blocks []*tsdb.Block) map[ulid.ULID]struct{} {
+		deletable := beyondRetention(blocks, options.Retention)
+		if open := db(); open != nil {
+			for id := range tsdb.BeyondSizeRetention(open, blocks) {
+				deletable[id] = struct{}{}
+			}
+		}
+		return deletable
+	}
+}
+
+// setFutureAside takes away what is stored of the time after limit. The TSDB must be closed.
+func (r *repairer) setFutureAside(dir string, limit time.Time) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if _, err := ulid.ParseStrict(e.Name()); err != nil || !e.IsDir() {
+			continue
+		}
+		meta, err := readMeta(path)
+		if err != nil || meta.MaxTime <= limit.UnixMilli() {
+			continue
+		}
+		kept, err := r.keep.Move(path)
+		if err != nil {
+			return err
+		}
+		r.found.files++
+		r.logger.Error("a block has samples of the future and is set aside", "block", e.Name(), "samples", meta.Stats.NumSamples,
+			"from", time.UnixMilli(meta.MinTime), "to", time.UnixMilli(meta.MaxTime), "copy", kept)
+	}
+	// What they have, the log has too; files of moments are only faster to read.
+	for _, name := range []string{"chunks_head", "moments"} {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	checkpoints, err := filepath.Glob(filepath.Join(dir, "wal", "checkpoint.*"))
+	if err != nil {
+		return err
+	}
+	for _, log := range append(checkpoints, filepath.Join(dir, "wal"), filepath.Join(dir, "wbl")) {
+		if err := r.futureLog(log, limit.UnixMilli()); err != nil {
+			return fmt.Errorf("setting samples of the future aside, in %q: %w", log, err)
+		}
+	}
+	return nil
+}
+
+// futureLog writes segments again without records that have samples of the time after limit. A record is of one batch, and so of one time.
+func (r *repairer) futureLog(dir string, limit int64) error {
+	paths, err := r.segments(dir)
+	if err != nil {
+		return err
+	}
+	l := newLogReader()
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		var kept []logRecord
+		samples, changed := 0, false
+		for _, record := range scanSegment(content).records {
+			n, newest := 0, int64(noSample)
+			marker := l.read(record, func(chunks.HeadSeriesRef) {}, func(_ chunks.HeadSeriesRef, at int64) {
+				n++
+				newest = max(newest, at)
+			})
+			switch {
+			case marker: // of chunks on the disk, which are gone
+				changed = true
+			case newest > limit:
+				changed = true
+				samples += n
+			default:
+				kept = append(kept, record)
+			}
+		}
+		if !changed {
+			continue
+		}
+		copied := ""
+		if samples > 0 {
+			if copied, err = r.keep.Copy(path); err != nil {
+				return err
+			}
+			r.found.files++
+		}
+		if err := damaged.Replace(path, encodeSegment(kept)); err != nil {
+			return err
+		}
+		if samples > 0 {
+			r.logger.Error("a segment of the log has samples of the future: they are set aside", "file", path, "samples", samples, "copy", copied)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// The TSDB writes chunks to the disk while it opens, and now and then later, and panics where that fails. So a file in the data directory holds
+// some room for it, which is given free when the disk is full.
+
+// reserveName is the file's, in the data directory.
+const reserveName = "reserve"
+
+// reserveBytes is its size: of MinFree, below which nothing is appended, half.
+func (o Options) reserveBytes() int64 { return o.MinFree / 2 }
+
+// lowRoom is the free space below which the reserve is given free.
+func (o Options) lowRoom() int64 { return o.MinFree / 4 }
+
+func freeBytes(dir string) (int64, error) {
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(dir, &fs); err != nil {
+		return 0, fmt.Errorf("reading free space of %q: %w", dir, err)
+	}
+	return int64(fs.Bavail) * fs.Bsize, nil
+}
+
+// makeRoom gives the reserve free where the disk is full. It fails with ErrNoSpace where that is not enough to open the store.
+func makeRoom(dir string, o Options) error {
+	free, err := freeBytes(dir)
+	if err != nil {
+		return err
+	}
+	if free >= o.lowRoom() {
+		return nil
+	}
+	switch err := os.Remove(filepath.Join(dir, reserveName)); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return fmt.Errorf("giving the reserve of the data directory free: %w", err)
+	default:
+		o.Logger.Warn("the disk is full: the store opens with the room it has kept for that, answers queries, and takes no samples until there is more",
+			"data", dir, "free_bytes", free, "wanted_bytes", o.MinFree)
+		if free, err = freeBytes(dir); err != nil {
+			return err
+		}
+	}
+	if free < o.lowRoom() {
+		return fmt.Errorf("%w: data directory %q has %d bytes left, and %d are needed to open it; "+
+			"remove other files of that disk, or the directory damaged in it", ErrNoSpace, dir, free, o.lowRoom())
+	}
+	return nil
+}
+
+// keepRoom makes the reserve where there is room, and gives it free where the disk is full.
+func keepRoom(dir string, o Options) {
+	size, path := o.reserveBytes(), filepath.Join(dir, reserveName)
+	free, err := freeBytes(dir)
+	if err != nil || size <= 0 {
+		return
+	}
+	info, err := os.Stat(path)
+	switch made := err == nil && info.Size() == size; {
+	case made && free < o.lowRoom():
+		if err := os.Remove(path); err == nil {
+			o.Logger.Warn("the disk is full: the store takes no samples until there is room", "data", dir, "free_bytes", free, "wanted_bytes", o.MinFree)
+		}
+	case !made && free > o.MinFree+2*size:
+		if err := reserve(path, size); err != nil {
+			o.Logger.Warn("no room can be kept for a full disk", "data", dir, "err", err)
+			os.Remove(path)
+		}
+	}
+}
+
+// reserve makes a file that has its room on the disk. Where the filesystem cannot do that without writing, it has none.
+func reserve(path string, size int64) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	err = syscall.Fallocate(int(f.Fd()), 0, 0, size)
+	return errors.Join(err, f.Close())
+}
+
+// CanStore is why no samples can be stored now, or nil: ErrNoSpace while the disk has too little room, ErrClock while the clock is behind.
+func (s *Store) CanStore() error {
+	if err := s.checkSpace(); err != nil {
+		return err
+	}
+	return s.checkClock()
+}
