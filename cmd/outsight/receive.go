@@ -12,10 +12,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
-	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
 
 	"outsight/internal/access"
 	"outsight/internal/agent"
@@ -38,8 +38,6 @@ type receiveFlags struct {
 const (
 	defaultOTLP     = "127.0.0.1:4317"
 	defaultOTLPHTTP = "127.0.0.1:4318"
-	// maxSenders bounds the connections of each of the two addresses.
-	maxSenders = 4096
 	// asideBytes bounds the messages that cannot be stored and were set aside.
 	asideBytes = 64 << 20
 	// queueRoom is what the embedded queue may take on top of its messages.
@@ -94,6 +92,7 @@ func (f *receiveFlags) addresses() (all []string) {
 type receiver struct {
 	flags      receiveFlags
 	access     access.Access
+	listeners  *access.Listeners
 	grpc, http net.Listener
 	embedded   *ingest.Embedded
 	conn       *nats.Conn
@@ -106,8 +105,8 @@ type receiver struct {
 }
 
 // openReceiver opens the queue in the directory data, and the addresses. Of so many series it remembers the labels.
-func openReceiver(ctx context.Context, f receiveFlags, a access.Access, data string, series int, kept anyStore, cluster *kubernetes.Cluster, log *slog.Logger) (r *receiver, err error) {
-	r = &receiver{flags: f, access: a, cluster: cluster, named: make(chan struct{}), log: log}
+func openReceiver(ctx context.Context, f receiveFlags, a access.Access, listeners *access.Listeners, data string, series int, kept anyStore, cluster *kubernetes.Cluster, log *slog.Logger) (r *receiver, err error) {
+	r = &receiver{flags: f, access: a, listeners: listeners, cluster: cluster, named: make(chan struct{}), log: log}
 	defer func() {
 		if err != nil {
 			r.close()
@@ -126,14 +125,14 @@ func openReceiver(ctx context.Context, f receiveFlags, a access.Access, data str
 		if r.grpc, err = listen(f.grpc); err != nil {
 			return r, receiveError{"otlp", err}
 		}
-		r.grpc = netutil.LimitListener(r.grpc, maxSenders)
+		r.grpc = listeners.Limit(r.grpc, "otlp-grpc", access.SenderLimits)
 	}
 	if f.http != "" {
 		if r.http, err = listen(f.http); err != nil {
 			return r, receiveError{"otlp-http", err}
 		}
 		// TLS comes last: net/http talks HTTP/2 on connections alone that it knows to be TLS.
-		r.http = a.Secure(netutil.LimitListener(r.http, maxSenders))
+		r.http = a.Secure(listeners.Limit(r.http, "otlp-http", access.SenderLimits))
 	}
 	dir := filepath.Join(data, "queue")
 	if f.nats.URL != "" {
@@ -181,10 +180,10 @@ func (e receiveError) Unwrap() error { return e.error }
 func (r *receiver) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if r.http != nil {
-		group.Go(func() error { return agent.ServeHTTP(ctx, r.http, r.ingest.Handler(), r.log) })
+		group.Go(func() error { return agent.ServeHTTP(ctx, r.http, r.access.Senders(r.ingest.Handler()), r.log) })
 	}
 	if r.grpc != nil {
-		var options []grpc.ServerOption
+		options := []grpc.ServerOption{grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastPing, PermitWithoutStream: true})}
 		if r.access.TLS != nil {
 			options = append(options, grpc.Creds(credentials.NewTLS(r.access.TLS)))
 		}
@@ -226,6 +225,10 @@ func (r *receiver) awaitNames(ctx context.Context) {
 	}
 }
 
+// leastPing is how long a gRPC client waits at least until it asks again whether the connection lives; one that asks more
+// often is disconnected.
+const leastPing = 10 * time.Second
+
 // grpcStopTime is how long requests under way may go on when the server ends.
 const grpcStopTime = 3 * time.Second
 
@@ -249,13 +252,23 @@ func (r *receiver) ready() error {
 	return nil
 }
 
-// metrics are those of what comes in, and of readers that were refused.
+// metrics are those of what comes in, of readers that were refused, and of the listeners.
 func (r *receiver) metrics() http.Handler {
 	own := r.ingest.Metrics()
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		own.ServeHTTP(w, q)
 		fmt.Fprintf(w, "# HELP outsight_api_refused_requests_total Requests of readers without a valid token\n"+
 			"# TYPE outsight_api_refused_requests_total counter\noutsight_api_refused_requests_total %d\n", r.access.Auth.RefusedReaders())
+		fmt.Fprint(w, "# HELP outsight_access_refused_requests_total Requests that were refused before any handler: without a token that may, by a foreign name, or of a foreign page\n"+
+			"# TYPE outsight_access_refused_requests_total counter\n")
+		for _, refused := range r.access.Refusals() {
+			fmt.Fprintf(w, "outsight_access_refused_requests_total{reason=%q} %d\n", refused.Reason, refused.Count)
+		}
+		fmt.Fprint(w, "# HELP outsight_listener_dropped_connections_total Connections that were closed because there were too many, or because nobody read the answer\n"+
+			"# TYPE outsight_listener_dropped_connections_total counter\n")
+		for _, d := range r.listeners.Drops() {
+			fmt.Fprintf(w, "outsight_listener_dropped_connections_total{bound=%q} %d\n", d.Name, d.Count)
+		}
 	})
 }
 

@@ -21,6 +21,8 @@ import (
 	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"outsight/internal/access"
 )
 
 const (
@@ -43,6 +45,9 @@ func (i *Ingest) GRPC(options ...grpc.ServerOption) *grpc.Server {
 				i.counts.requests[overGRPC].Add(1)
 				i.turnAway(sender{tenant, peerOf(ctx)}, err)
 				return nil, i.status(err)
+			}
+			if p, ok := peer.FromContext(ctx); ok {
+				access.Admit(p.Addr)
 			}
 			return context.WithValue(ctx, admittedKey{}, admitted{tenant, batch}), nil
 		}),
