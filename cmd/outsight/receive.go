@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -29,6 +31,7 @@ type receiveFlags struct {
 	// grpc and http are the addresses; empty for none.
 	grpc, http string
 	nats       queue.Server
+	natsFile   string
 	stream     string
 	replicas   int
 	queueBytes int64
@@ -48,7 +51,8 @@ func (f *receiveFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.grpc, "otlp", defaultOTLP, "address where OTLP comes by gRPC; empty for none")
 	c.Flags().StringVar(&f.http, "otlp-http", defaultOTLPHTTP, "address where OTLP comes by HTTP, from agents and others; empty for none")
 	c.Flags().StringVar(&f.nats.URL, "nats", "", "URLs of a NATS cluster with JetStream that keeps what comes until it is stored (default: in this process)")
-	c.Flags().StringVar(&f.nats.Credentials, "nats-creds", "", "file of the credentials to show there; a user and password, or a token, may be in the URL instead")
+	c.Flags().StringVar(&f.natsFile, "nats-file", "", "file of these URLs on one line, where there is a password in them: all users of a host see arguments")
+	c.Flags().StringVar(&f.nats.Credentials, "nats-creds", "", "file of the credentials to show there; a user and password, or a token, may be in the URLs of --nats-file instead")
 	c.Flags().StringVar(&f.nats.CA, "nats-ca", "", "file of certificates that must have signed the cluster's (default: the system's)")
 	c.Flags().StringVar(&f.nats.Cert, "nats-cert", "", "file of the certificate to show there")
 	c.Flags().StringVar(&f.nats.Key, "nats-key", "", "file of its key")
@@ -61,14 +65,38 @@ func (f *receiveFlags) add(c *cobra.Command) {
 }
 
 func (f *receiveFlags) check() error {
+	if err := f.readNATS(); err != nil {
+		return err
+	}
 	return oneOf("tenant-header", string(f.header), string(headerOptional), string(headerRequired), string(headerOff))
+}
+
+// readNATS finds out where the cluster is, and that no password of it stands among the arguments.
+func (f *receiveFlags) readNATS() (err error) {
+	for text := range strings.SplitSeq(f.nats.URL, ",") {
+		if u, err := url.Parse(strings.TrimSpace(text)); strings.Contains(text, "@") || err == nil && u.User != nil {
+			return usagef("--nats has a password or a token, which all users of this host can see: write the URLs to a file, and give --nats-file")
+		}
+	}
+	if f.natsFile != "" {
+		if f.nats.URL != "" {
+			return usagef("--nats and --nats-file: want one of them")
+		}
+		if f.nats.URL, err = secretIn("nats-file", f.natsFile); err != nil {
+			return err
+		}
+	}
+	if err := access.CheckSecretFile(f.nats.Credentials); err != nil {
+		return fmt.Errorf("reading --nats-creds: %w", err)
+	}
+	return nil
 }
 
 // any is whether anything is received, and asked whether the user said so.
 func (f *receiveFlags) any() bool { return f.grpc != "" || f.http != "" }
 
 func asked(c *cobra.Command) bool {
-	for _, name := range []string{"otlp", "otlp-http", "nats"} {
+	for _, name := range []string{"otlp", "otlp-http", "nats", "nats-file"} {
 		if c.Flags().Changed(name) {
 			return true
 		}

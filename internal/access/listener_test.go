@@ -206,6 +206,28 @@ func TestLargeHeadersAreRefused(t *testing.T) {
 	}
 }
 
+// Beside chunks a length does not count: what follows the last chunk is the next request, whatever the length says.
+func TestChunksEndARequest(t *testing.T) {
+	l := serveLimited(t, PageLimits, nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s %q %v", r.URL.Path, body, err)
+	}))
+	c := dial(t, l, "127.0.0.1")
+	fmt.Fprint(c, "POST /first HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\nTransfer-Encoding: chunked\r\n\r\n"+
+		"2\r\nab\r\n0\r\n\r\nGET /second HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	answers := bufio.NewReader(c)
+	for _, want := range []string{`/first "ab" <nil>`, `/second "" <nil>`} {
+		answer, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		if err != nil || string(body) != want {
+			t.Errorf("got %q, %v, want %q", body, err, want)
+		}
+	}
+}
+
 // secured is TLS for a server and a client that trusts it.
 func secured(t *testing.T) (server, client *tls.Config) {
 	t.Helper()
