@@ -16,15 +16,15 @@ import (
 // Door keeps requests out that a web page of somebody else makes a browser send. A nil one knows no names but those of
 // loopback, and takes what arrives there to be unasked for credentials.
 type Door struct {
-	// Names are those by which requests may call this process where it asks nobody for credentials, besides IP addresses and
-	// localhost, and the hosts of other pages that may send requests. They are in lower case.
+	// Names are those by which requests may call this process where it asks nobody for credentials, besides IP
+	// addresses and localhost. They are in lower case.
 	Names []string
 	// Flag adds a name; messages have it.
 	Flag string
-	// Asks is whether credentials are asked for. The name is of no matter then: a page that has made its own name lead here
-	// has none to show.
+	// Asks is whether credentials are asked for. The name is of no matter then: a page that has made its own name
+	// lead here has none to show.
 	Asks bool
-	// allowed are those of Names that the flag gave.
+	// allowed are those of Names that the flag gave: pages of these hosts may send requests.
 	allowed []string
 
 	foreignHosts, foreignPages turnedAway
@@ -67,21 +67,22 @@ func bareName(host string) string {
 }
 
 // admitsHost answers requests that call this process by a name which is not its own. Only programs of this host can
-// reach an address that asks for no credentials; but a page in somebody's browser is one of them, once its own name leads
-// to 127.0.0.1.
+// reach an address that asks for no credentials; but a page in somebody's browser is one of them, once its own name
+// leads to 127.0.0.1.
 func (d *Door) admitsHost(w http.ResponseWriter, r *http.Request) bool {
 	if d != nil && d.Asks || !overLoopback(r) {
 		return true
 	}
 	host := bareName(r.Host)
-	if _, err := netip.ParseAddr(host); err == nil || host == "localhost" || strings.HasSuffix(host, ".localhost") || d.knows(host) {
+	_, err := netip.ParseAddr(host)
+	if err == nil || host == "localhost" || strings.HasSuffix(host, ".localhost") || d.knows(host) {
 		return true
 	}
 	if d != nil {
 		d.foreignHosts.add(r)
 	}
-	refuse(w, http.StatusForbidden, "forbidden",
-		fmt.Sprintf("this server is not called %.100q: address it by its IP address or as localhost, or start it with --%s %.100s", r.Host, d.flag(), host))
+	refuse(w, http.StatusForbidden, "forbidden", fmt.Sprintf("this server is not called %.100q: "+
+		"address it by its IP address or as localhost, or start it with --%s %.100s", r.Host, d.flag(), host))
 	return false
 }
 
@@ -102,8 +103,9 @@ func (d *Door) admitsOrigin(w http.ResponseWriter, r *http.Request) bool {
 	if origin == "" {
 		origin = "another site"
 	}
-	refuse(w, http.StatusForbidden, "forbidden", fmt.Sprintf("the page that asks is of %.100q and not of this server (%.100q): "+
-		"open the address itself, or start the server with --%s and the name of the page's host", origin, r.Host, d.flag()))
+	refuse(w, http.StatusForbidden, "forbidden", fmt.Sprintf("the page that asks is of %.100q "+
+		"and not of this server (%.100q): open the address itself, or start the server with --%s and the name of the "+
+		"page's host", origin, r.Host, d.flag()))
 	return false
 }
 

@@ -23,7 +23,8 @@ type Limits struct {
 	Stall time.Duration
 }
 
-// The limits of addresses of a server: senders, the page and the API; and of an agent: /metrics and the command line's socket.
+// The limits of addresses of a server: senders, the page and the API; and of an agent: /metrics and the command
+// line's socket.
 var (
 	SenderLimits  = Limits{Known: 4096, Strangers: 512}
 	PageLimits    = Limits{Known: 1024, Strangers: 256}
@@ -148,7 +149,8 @@ func (p *places) fullest() (most []*conn) {
 	return most
 }
 
-// makeRoom takes the oldest connection of the fullest source out, where there is no room for another one. The caller closes it.
+// makeRoom takes the oldest connection of the fullest source out, where there is no room for another one. The caller
+// closes it.
 func (p *places) makeRoom() *conn {
 	if p.count < p.max {
 		return nil
@@ -161,6 +163,10 @@ func (p *places) makeRoom() *conn {
 	p.remove(victim)
 	p.evicted++
 	return victim
+}
+
+func (p *places) drop(name string) model.Drop {
+	return model.Drop{Name: name, Count: p.evicted, Capacity: uint64(p.max), Used: uint64(p.count)}
 }
 
 // admit moves a connection to the known ones. Where all places are taken, one of a source with more is closed for it;
@@ -188,19 +194,17 @@ func (l *Listener) admit(c *conn) {
 	}
 }
 
-// Drops are the bounds, with how many connections were closed for others: those that had shown nothing yet, and the rest;
-// and how many because their readers took nothing.
+// Drops are the bounds, with how many connections were closed for others: those that had shown nothing yet, and the
+// rest; and how many because their readers took nothing.
 func (l *Listener) Drops() []model.Drop {
 	if l == nil {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return []model.Drop{
-		{Name: l.name + "/connections", Count: l.known.evicted + l.unadmitted, Capacity: uint64(l.known.max), Used: uint64(l.known.count)},
-		{Name: l.name + "/unauthenticated-connections", Count: l.strangers.evicted, Capacity: uint64(l.strangers.max), Used: uint64(l.strangers.count)},
-		{Name: l.name + "/slow-readers", Count: l.slow.Load()},
-	}
+	known, strangers := l.known.drop(l.name+"/connections"), l.strangers.drop(l.name+"/unauthenticated-connections")
+	known.Count += l.unadmitted
+	return []model.Drop{known, strangers, {Name: l.name + "/slow-readers", Count: l.slow.Load()}}
 }
 
 // Listeners are all that a process has, in the form in which an agent reports what it drops.

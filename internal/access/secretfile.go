@@ -37,10 +37,12 @@ func checkSecret(f *os.File) error {
 func secretFault(path string, mode os.FileMode, owner, user int) error {
 	// A pipe has nothing that somebody could change later.
 	if mode.IsRegular() && mode.Perm()&0o022 != 0 {
-		return fmt.Errorf("%q can be written by others than its owner (mode %04o): whoever writes it lets himself in; chmod go-w it", path, mode.Perm())
+		return fmt.Errorf("%q can be written by others than its owner (mode %04o), who could let themselves in: "+
+			"chmod go-w it", path, mode.Perm())
 	}
 	if mode.IsRegular() && owner != 0 && owner != user {
-		return fmt.Errorf("%q belongs to user %d, who could change it: chown it to root or to user %d, as whom this runs", path, owner, user)
+		return fmt.Errorf("%q belongs to user %d, who could change it: chown it to root or to user %d, as whom this "+
+			"runs", path, owner, user)
 	}
 	return nil
 }

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"outsight/internal/graph"
 	"outsight/internal/access"
+	"outsight/internal/graph"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
 	"outsight/internal/store"

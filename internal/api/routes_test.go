@@ -97,6 +97,13 @@ func TestForeignPagesGetNothing(t *testing.T) {
 				if h.ServeHTTP(w, r); (w.Code == http.StatusForbidden) != (foreign && needs != access.Public) {
 					t.Errorf("%s %s from %q: %d", method, path, site, w.Code)
 				}
+				// Nor may it read an answer, or show one in a frame.
+				head := w.Header()
+				policy := head.Get("Content-Security-Policy")
+				if head.Get("Access-Control-Allow-Origin") != "" || head.Get("Cross-Origin-Resource-Policy") != "same-origin" ||
+					!strings.Contains(policy, "frame-ancestors 'none'") && !strings.Contains(policy, "sandbox") {
+					t.Errorf("%s %s from %q: headers %v", method, path, site, head)
+				}
 			}
 		}
 	}
