@@ -163,6 +163,9 @@ func serve(ctx context.Context, o agent.ServeOptions, to export.Options, files e
 	if to.Server == "" {
 		return agent.Serve(ctx, o)
 	}
+	if err := access.CheckSecretFile(files.Token); err != nil {
+		return fmt.Errorf("reading --token-file: %w", err)
+	}
 	return export.While(ctx, to, files, func(e *export.Exporter) error {
 		o.Host.Sinks, o.Host.Reporters = map[string]agent.Sink{"server": e}, []agent.Reporter{e}
 		o.Host.Senders = []agent.Sender{e}

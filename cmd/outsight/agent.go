@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -84,6 +85,9 @@ func serveAgent(ctx context.Context, o agent.ServeOptions, f exportFlags) error 
 	}
 	if err := checkPrivileges(); err != nil {
 		return err
+	}
+	if err := access.CheckSecretFile(f.files.Token); err != nil {
+		return fmt.Errorf("reading --token-file: %w", err)
 	}
 	f.options.Logger = o.Host.Logger
 	return export.While(ctx, f.options, f.files, func(e *export.Exporter) error {

@@ -7,12 +7,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
-	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 
 	"outsight/internal/access"
@@ -29,6 +30,7 @@ type receiveFlags struct {
 	// grpc and http are the addresses; empty for none.
 	grpc, http string
 	nats       queue.Server
+	natsFile   string
 	stream     string
 	replicas   int
 	queueBytes int64
@@ -41,8 +43,6 @@ type receiveFlags struct {
 const (
 	defaultOTLP     = "127.0.0.1:4317"
 	defaultOTLPHTTP = "127.0.0.1:4318"
-	// maxSenders bounds the connections of each of the two addresses.
-	maxSenders = 4096
 	// asideBytes bounds the messages that cannot be stored and were set aside.
 	asideBytes = 64 << 20
 	// queueRoom is what the embedded queue may take on top of its messages.
@@ -53,7 +53,8 @@ func (f *receiveFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.grpc, "otlp", defaultOTLP, "address where OTLP comes by gRPC; empty for none")
 	c.Flags().StringVar(&f.http, "otlp-http", defaultOTLPHTTP, "address where OTLP comes by HTTP, from agents and others; empty for none")
 	c.Flags().StringVar(&f.nats.URL, "nats", "", "URLs of a NATS cluster with JetStream that keeps what comes until it is stored (default: in this process)")
-	c.Flags().StringVar(&f.nats.Credentials, "nats-creds", "", "file of the credentials to show there; a user and password, or a token, may be in the URL instead")
+	c.Flags().StringVar(&f.natsFile, "nats-file", "", "file of these URLs on one line, where there is a password in them: all users of a host see arguments")
+	c.Flags().StringVar(&f.nats.Credentials, "nats-creds", "", "file of the credentials to show there; a user and password, or a token, may be in the URLs of --nats-file instead")
 	c.Flags().StringVar(&f.nats.CA, "nats-ca", "", "file of certificates that must have signed the cluster's (default: the system's)")
 	c.Flags().StringVar(&f.nats.Cert, "nats-cert", "", "file of the certificate to show there")
 	c.Flags().StringVar(&f.nats.Key, "nats-key", "", "file of its key")
@@ -68,6 +69,9 @@ func (f *receiveFlags) add(c *cobra.Command) {
 }
 
 func (f *receiveFlags) check() (err error) {
+	if err := f.readNATS(); err != nil {
+		return err
+	}
 	if f.quotaFile != "" {
 		if f.quotas, err = quota.Read(f.quotaFile); err != nil {
 			return fmt.Errorf("--tenant-quotas: %w", err)
@@ -76,11 +80,32 @@ func (f *receiveFlags) check() (err error) {
 	return oneOf("tenant-header", string(f.header), string(headerOptional), string(headerRequired), string(headerOff))
 }
 
+// readNATS finds out where the cluster is, and that no password of it stands among the arguments.
+func (f *receiveFlags) readNATS() (err error) {
+	for text := range strings.SplitSeq(f.nats.URL, ",") {
+		if u, err := url.Parse(strings.TrimSpace(text)); strings.Contains(text, "@") || err == nil && u.User != nil {
+			return usagef("--nats has a password or a token, which all users of this host can see: write the URLs to a file, and give --nats-file")
+		}
+	}
+	if f.natsFile != "" {
+		if f.nats.URL != "" {
+			return usagef("--nats and --nats-file: want one of them")
+		}
+		if f.nats.URL, err = secretIn("nats-file", f.natsFile); err != nil {
+			return err
+		}
+	}
+	if err := access.CheckSecretFile(f.nats.Credentials); err != nil {
+		return fmt.Errorf("reading --nats-creds: %w", err)
+	}
+	return nil
+}
+
 // any is whether anything is received, and asked whether the user said so.
 func (f *receiveFlags) any() bool { return f.grpc != "" || f.http != "" }
 
 func asked(c *cobra.Command) bool {
-	for _, name := range []string{"otlp", "otlp-http", "nats"} {
+	for _, name := range []string{"otlp", "otlp-http", "nats", "nats-file"} {
 		if c.Flags().Changed(name) {
 			return true
 		}
@@ -113,6 +138,7 @@ func (f *receiveFlags) addresses() (all []string) {
 type receiver struct {
 	flags      receiveFlags
 	access     access.Access
+	listeners  *access.Listeners
 	grpc, http net.Listener
 	embedded   *ingest.Embedded
 	conn       *nats.Conn
@@ -128,8 +154,9 @@ type receiver struct {
 
 // openReceiver opens the queue in the directory data, and the addresses. Of so many series it remembers the labels, in half
 // of what they may take in the store.
-func openReceiver(ctx context.Context, f receiveFlags, a access.Access, data string, series int, labelBytes int64, kept anyStore, cluster *kubernetes.Cluster, log *slog.Logger) (r *receiver, err error) {
-	r = &receiver{flags: f, access: a, cluster: cluster, named: make(chan struct{}), room: roomOf(kept), log: log}
+func openReceiver(ctx context.Context, f receiveFlags, a access.Access, listeners *access.Listeners, data string, series int, labelBytes int64,
+	kept anyStore, cluster *kubernetes.Cluster, log *slog.Logger) (r *receiver, err error) {
+	r = &receiver{flags: f, access: a, listeners: listeners, cluster: cluster, named: make(chan struct{}), room: roomOf(kept), log: log}
 	defer func() {
 		if err != nil {
 			r.close()
@@ -147,14 +174,14 @@ func openReceiver(ctx context.Context, f receiveFlags, a access.Access, data str
 		if r.grpc, err = listen(f.grpc); err != nil {
 			return r, receiveError{"otlp", err}
 		}
-		r.grpc = a.Secure(netutil.LimitListener(r.grpc, maxSenders))
+		r.grpc = a.Secure(listeners.Limit(r.grpc, "otlp-grpc", access.SenderLimits))
 	}
 	if f.http != "" {
 		if r.http, err = listen(f.http); err != nil {
 			return r, receiveError{"otlp-http", err}
 		}
 		// TLS comes last: net/http talks HTTP/2 on connections alone that it knows to be TLS.
-		r.http = a.Secure(netutil.LimitListener(r.http, maxSenders))
+		r.http = a.Secure(listeners.Limit(r.http, "otlp-http", access.SenderLimits))
 	}
 	dir := filepath.Join(data, "queue")
 	if f.nats.URL != "" {
@@ -202,7 +229,7 @@ func (e receiveError) Unwrap() error { return e.error }
 func (r *receiver) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if r.http != nil {
-		group.Go(func() error { return agent.ServeHTTP(ctx, r.http, r.ingest.Handler(), r.log) })
+		group.Go(func() error { return agent.ServeHTTP(ctx, r.http, r.access.Senders(r.ingest.Handler()), r.log) })
 	}
 	if r.grpc != nil {
 		group.Go(func() error { return r.ingest.ServeGRPC(ctx, r.grpc) })
@@ -259,13 +286,23 @@ func roomOf(kept anyStore) func() error {
 	return func() error { return nil }
 }
 
-// metrics are those of what comes in, and of readers that were refused.
+// metrics are those of what comes in, of readers that were refused, and of the listeners.
 func (r *receiver) metrics() http.Handler {
 	own := r.ingest.Metrics()
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		own.ServeHTTP(w, q)
 		fmt.Fprintf(w, "# HELP outsight_api_refused_requests_total Requests of readers without a valid token\n"+
 			"# TYPE outsight_api_refused_requests_total counter\noutsight_api_refused_requests_total %d\n", r.access.Auth.RefusedReaders())
+		fmt.Fprint(w, "# HELP outsight_access_refused_requests_total Requests that were refused before any handler: without a token that may, by a foreign name, or of a foreign page\n"+
+			"# TYPE outsight_access_refused_requests_total counter\n")
+		for _, refused := range r.access.Refusals() {
+			fmt.Fprintf(w, "outsight_access_refused_requests_total{reason=%q} %d\n", refused.Reason, refused.Count)
+		}
+		fmt.Fprint(w, "# HELP outsight_listener_dropped_connections_total Connections that were closed because there were too many, or because nobody read the answer\n"+
+			"# TYPE outsight_listener_dropped_connections_total counter\n")
+		for _, d := range r.listeners.Drops() {
+			fmt.Fprintf(w, "outsight_listener_dropped_connections_total{bound=%q} %d\n", d.Name, d.Count)
+		}
 	})
 }
 

@@ -130,6 +130,9 @@ func secretIn(flag, path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
+	if err := access.CheckSecretFile(path); err != nil {
+		return "", fmt.Errorf("reading --%s: %w", flag, err)
+	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", fmt.Errorf("reading --%s: %w", flag, err)

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
 
 	"github.com/spf13/cobra"
@@ -36,21 +35,13 @@ func (f *secureFlags) open(log *slog.Logger, addresses ...string) (access.Access
 	return a, err
 }
 
-// listenSecurely listens at an address, over TLS where that is configured.
-func listenSecurely(address string, a access.Access) (net.Listener, error) {
-	l, err := listen(address)
-	if err != nil {
-		return nil, err
-	}
-	return a.Secure(l), nil
-}
-
 // serveFrom is everything that is served over HTTP from a store; each tenant has a handler of its own.
 func serveFrom(kept anyStore, a access.Access, header tenantHeader, options api.Options) http.Handler {
 	if r, ok := kept.(interface{ RelativeError() float64 }); ok {
 		options.RelativeError = r.RelativeError()
 	}
 	options.Busy, options.Hold, options.TenantQueries = api.NewPlaces(), kept.Hold, kept.TenantQueries
+	options.Door = a.Door
 	of := func(tenant string) http.Handler {
 		o, view := options, store.ForTenant(kept, tenant)
 		o.Prometheus, o.Tenant = api.Prometheus(view), tenant

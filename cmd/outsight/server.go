@@ -123,10 +123,12 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	page, err := listenSecurely(o.listen, door)
+	var listeners access.Listeners
+	plain, err := listen(o.listen)
 	if err != nil {
 		return err
 	}
+	page := door.Secure(listeners.Limit(plain, "page", access.PageLimits))
 	defer page.Close()
 	kept, err := o.storeFlags.openOr(o.data, store.Options{
 		Retention: o.retention, MaxBytes: o.maxBytes, MaxSeries: o.maxSeries, OutOfOrder: min(serverLate, o.retention), Logger: o.logger,
@@ -149,7 +151,7 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if in, err = openReceiver(ctx, o.receiveFlags, door, o.data, o.maxSeries, o.labelBytes, kept, cluster, o.logger); err != nil {
+		if in, err = openReceiver(ctx, o.receiveFlags, door, &listeners, o.data, o.maxSeries, o.labelBytes, kept, cluster, o.logger); err != nil {
 			return err
 		}
 		defer in.close()
@@ -164,6 +166,7 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 			// What the queue does not tell is zero then.
 			s, _ := in.ingest.Stats(ctx)
 			drops := append(s.Drops(), storeDrops(kept.Stats(), o.storeFlags.isSet())...)
+			drops = append(drops, listeners.Drops()...)
 			if cluster != nil {
 				drops = append(drops, cluster.Drops()...)
 			}

@@ -86,6 +86,7 @@ type up struct {
 	store        anyStore
 	host         *agent.Host
 	answers      agent.Answers
+	listeners    access.Listeners
 }
 
 // openUp builds the parts: what is quick to fail and easy to understand first.
@@ -113,10 +114,12 @@ func openUp(o upOptions) (u *up, err error) {
 	if err != nil {
 		return u, err
 	}
-	u.page = u.access.Secure(u.answers.Page(page))
-	if u.socket, err = agent.Listen(o.socket); err != nil {
+	u.page = u.access.Secure(u.answers.Page(u.listeners.Limit(page, "page", access.PageLimits)))
+	socket, err := agent.Listen(o.socket)
+	if err != nil {
 		return u, err
 	}
+	u.socket = u.listeners.Limit(socket, "socket", access.SocketLimits)
 	if u.store, err = o.storeFlags.openOr(o.data, store.Options{Retention: o.retention, QueryBounds: o.bounds, Logger: o.logger}); err != nil {
 		return u, err
 	}
@@ -130,7 +133,7 @@ func openUp(o upOptions) (u *up, err error) {
 	}
 	sink := newStoreSink(u.store)
 	sink.cluster = cluster
-	host.Sinks, host.Reporters = map[string]agent.Sink{"store": sink}, []agent.Reporter{sink}
+	host.Sinks, host.Reporters = map[string]agent.Sink{"store": sink}, []agent.Reporter{sink, &u.listeners}
 	host.Answers = &u.answers
 	if remote, ok := u.store.(*store.Remote); ok {
 		host.Senders = []agent.Sender{remoteSender{remote}}

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
+
+	"outsight/internal/model"
 )
 
 // Files say who may talk to what a process listens on. They are read once, by Open, and hold for all its addresses.
@@ -18,6 +21,8 @@ type Files struct {
 	// Cert and Key in PEM are shown to clients: talk TLS. ClientCA has the certificates one of which must have
 	// signed a client's.
 	Cert, Key, ClientCA string
+	// Names are hosts with commas between them, as Door has them.
+	Names string
 	// Prefix is what the names of Flags begin with.
 	Prefix string
 }
@@ -32,10 +37,11 @@ type Flag struct {
 // commands keep more than one.
 func (f *Files) Flags() []Flag {
 	return []Flag{
-		{f.flag("token-file"), "file of tokens, one on each line, one of which requests must have", &f.Tokens},
+		{f.flag("token-file"), "file of tokens, one of which requests must have: on each line one and its roles, as in \"TOKEN read,record\" (send, read, record, administer; without, all)", &f.Tokens},
 		{f.flag("tls-cert"), "certificate to show, in PEM: talk TLS", &f.Cert},
 		{f.flag("tls-key"), "its key, in PEM", &f.Key},
 		{f.flag("client-ca"), "certificates in PEM, one of which must have signed a client's", &f.ClientCA},
+		{f.flag(defaultNameFlag), "names of hosts, with commas between them, by which requests may call this process besides its own, and whose pages may send requests: that of a proxy, say", &f.Names},
 	}
 }
 
@@ -52,6 +58,8 @@ type Access struct {
 	Auth *Authenticator
 	// TLS is nil where TLS is not talked.
 	TLS *tls.Config
+	// Door keeps out what web pages of others send; nil for the default.
+	Door *Door
 }
 
 // Open reads the files, and refuses what would let strangers in: an address that others than
@@ -68,6 +76,9 @@ func (f *Files) Open(log *slog.Logger, addresses ...string) (a Access, err error
 		return a, err
 	}
 	if a.TLS, err = f.readTLS(); err != nil {
+		return a, err
+	}
+	if a.Door, err = newDoor(f.flag(defaultNameFlag), f.Names, a.Auth != nil || f.ClientCA != "", addresses); err != nil {
 		return a, err
 	}
 	for _, address := range addresses {
@@ -133,6 +144,25 @@ func (a *Access) Secure(l net.Listener) net.Listener {
 		return l
 	}
 	return tls.NewListener(l, a.TLS)
+}
+
+// Senders passes on to a handler of senders what no web page of others sent. The handler asks for tokens itself, since it
+// tells senders in its own way.
+func (a *Access) Senders(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !a.Door.admitsHost(w, r) || !a.Door.admitsOrigin(w, r) {
+			return
+		}
+		if g, ok := a.Auth.find(r.Header.Get("Authorization")); ok && g.roles&Send != 0 {
+			Admit(r)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Refusals are the requests that were refused for want of a token, of a role, or because of where they come from.
+func (a *Access) Refusals() []model.Refusal {
+	return append(a.Auth.Refusals(), a.Door.Refusals()...)
 }
 
 // Scheme is that of the URLs of what listens: http or https.

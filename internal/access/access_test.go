@@ -117,7 +117,7 @@ func TestMessagesNameTheFlags(t *testing.T) {
 	for _, flag := range f.Flags() {
 		names = append(names, flag.Name)
 	}
-	if got := strings.Join(names, " "); got != "listen-token-file listen-tls-cert listen-tls-key listen-client-ca" {
+	if got := strings.Join(names, " "); got != "listen-token-file listen-tls-cert listen-tls-key listen-client-ca listen-allow-host" {
 		t.Errorf("flags %s", got)
 	}
 	_, err := f.Open(slog.New(slog.DiscardHandler), "0.0.0.0:8471")

@@ -6,9 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
-	"io"
-	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -19,14 +16,20 @@ import (
 // Authenticator decides by a token who may ask, and for which tenant. A nil one lets everybody
 // in. It serves HTTP here; others that listen (for gRPC, say) call Check.
 type Authenticator struct {
-	// tenants of tokens, by the token's hash: a look-up by it takes as long for a nearly right
-	// token as for a wrong one. The tenant is "" where there are no tenants.
-	tenants map[[sha256.Size]byte]string
+	// grants of tokens, by the token's hash: a look-up by it takes as long for a nearly right
+	// token as for a wrong one.
+	grants map[[sha256.Size]byte]grant
 	// separate is whether there are tenants.
 	separate bool
 	refused  atomic.Uint64
-	// readers are those of them that asked for something here.
-	readers turnedAway
+	// readers are those of them that asked for something here, forbidden those whose token lacks a role for it.
+	readers, forbidden turnedAway
+}
+
+// grant is what a token lets its bearer do. The tenant is "" where there are no tenants, and for the operator.
+type grant struct {
+	tenant string
+	roles  Roles
 }
 
 // Bounds of a file of tokens.
@@ -37,10 +40,14 @@ const (
 	maxTokenFile = 1 << 20
 )
 
-// NewAuthenticator lets in who has one of the tokens. The keys are names of tenants; tokens under
-// the key "" belong to none.
+// NewAuthenticator lets in who has one of the tokens. The keys are names of tenants; tokens under the key "" belong to
+// none: they are the operator's where there are tenants. Each token is as a line of a file of tokens: "TOKEN" or "TOKEN
+// role,role".
 func NewAuthenticator(tokens map[string][]string) (*Authenticator, error) {
-	a := &Authenticator{tenants: map[[sha256.Size]byte]string{}}
+	a := &Authenticator{grants: map[[sha256.Size]byte]grant{}}
+	for tenant := range tokens {
+		a.separate = a.separate || tenant != ""
+	}
 	for tenant, own := range tokens {
 		if tenant != "" && !IsTenant(tenant) {
 			return nil, fmt.Errorf("tenant %q: want %s", tenant, tenantShape)
@@ -48,28 +55,54 @@ func NewAuthenticator(tokens map[string][]string) (*Authenticator, error) {
 		if tenant != "" && len(own) == 0 {
 			return nil, fmt.Errorf("tenant %q has no token", tenant)
 		}
-		for i, token := range own {
-			if len(token) < minToken || len(token) > maxToken || strings.ContainsFunc(token, notInToken) {
-				return nil, fmt.Errorf("token %d of %q has %d bytes: want %d to %d printable ones without spaces", i+1, tenant, len(token), minToken, maxToken)
+		for i, entry := range own {
+			if err := a.add(tenant, entry); err != nil {
+				return nil, fmt.Errorf("token %d of %q %w", i+1, tenant, err)
 			}
-			hash := sha256.Sum256([]byte(token))
-			if other, ok := a.tenants[hash]; ok {
-				return nil, fmt.Errorf("token %d of %q is that of %q already", i+1, tenant, other)
-			}
-			a.tenants[hash] = tenant
-			a.separate = a.separate || tenant != ""
 		}
 	}
-	if n := len(a.tenants); n == 0 || n > maxTokens {
+	if n := len(a.grants); n == 0 || n > maxTokens {
 		return nil, fmt.Errorf("%d tokens: want 1 to %d", n, maxTokens)
 	}
 	return a, nil
 }
 
+// add takes in a token. The error goes on from "token 1 of a tenant".
+func (a *Authenticator) add(tenant, entry string) error {
+	most := a.most(tenant)
+	token, roles, err := parseEntry(entry, most)
+	if len(token) < minToken || len(token) > maxToken || strings.ContainsFunc(token, notInToken) {
+		return fmt.Errorf("has %d bytes: want %d to %d printable ones without spaces, then roles after a space", len(token), minToken, maxToken)
+	}
+	if err != nil {
+		return fmt.Errorf("has a wrong role: %w", err)
+	}
+	if more := roles &^ most; more != 0 {
+		return fmt.Errorf("has the role %v: where there are tenants, their tokens send, read and record, and the operator's administer", more)
+	}
+	hash := sha256.Sum256([]byte(token))
+	if other, ok := a.grants[hash]; ok {
+		return fmt.Errorf("is that of %q already", other.tenant)
+	}
+	a.grants[hash] = grant{tenant, roles}
+	return nil
+}
+
+// most are the roles that a tenant's tokens may have, and that those have which name none.
+func (a *Authenticator) most(tenant string) Roles {
+	switch {
+	case !a.separate:
+		return allRoles
+	case tenant == "":
+		return Administer
+	}
+	return tenantRoles
+}
+
 func notInToken(r rune) bool { return r <= ' ' || r > '~' }
 
-// ReadTokens reads a file with a token on each line. Empty lines and those that begin with # do
-// not count.
+// ReadTokens reads a file with a token on each line, and after a space its roles, as in "TOKEN read,record"; a token
+// without them has all. Empty lines and those that begin with # do not count.
 func ReadTokens(path string) (*Authenticator, error) {
 	tokens, err := readTokens(path)
 	if err != nil {
@@ -79,7 +112,7 @@ func ReadTokens(path string) (*Authenticator, error) {
 }
 
 func readTokens(path string) (tokens []string, err error) {
-	text, err := readSmall(path)
+	text, err := readSecret(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading tokens: %w", err)
 	}
@@ -102,7 +135,7 @@ func readTokens(path string) (tokens []string, err error) {
 // ReadTenants reads a YAML file that maps each tenant to a list of its tokens, and, unless it is "", a file of tokens
 // of the operator, who belongs to none.
 func ReadTenants(path, operator string) (*Authenticator, error) {
-	text, err := readSmall(path)
+	text, err := readSecret(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading tenants: %w", err)
 	}
@@ -125,33 +158,20 @@ func ReadTenants(path, operator string) (*Authenticator, error) {
 	return a, nil
 }
 
-func readSmall(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxTokenFile+1))
-	if err == nil && len(text) > maxTokenFile {
-		err = fmt.Errorf("%q has more than %d bytes", path, maxTokenFile)
-	}
-	return text, err
-}
-
 // isOperator is whether a token that Check found to be of this tenant is the operator's: of none, where there are tenants.
 func (a *Authenticator) isOperator(tenant string) bool { return a.separate && tenant == "" }
 
-// Senders is an Authenticator, which is not nil, for those who send: where there are tenants, the operator is none of them.
+// Senders is an Authenticator, which is not nil, for those who send: their tokens need that role.
 type Senders struct{ *Authenticator }
 
-// Check is that of Authenticator, and refuses the operator.
+// Check finds the tenant of a token that may send.
 func (s Senders) Check(authorization string) (tenant string, ok bool) {
-	tenant, ok = s.Authenticator.Check(authorization)
-	if ok && s.isOperator(tenant) {
+	g, ok := s.find(authorization)
+	if !ok || g.roles&Send == 0 {
 		s.refused.Add(1)
 		return "", false
 	}
-	return tenant, ok
+	return g.tenant, true
 }
 
 // Tenants are the names of all tenants in order; nil where there are none.
@@ -159,17 +179,30 @@ func (a *Authenticator) Tenants() []string {
 	if a == nil {
 		return nil
 	}
-	names := slices.Collect(maps.Values(a.tenants))
+	var names []string
+	for _, g := range a.grants {
+		if g.tenant != "" {
+			names = append(names, g.tenant)
+		}
+	}
 	slices.Sort(names)
-	names = slices.Compact(names)
-	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
+	return slices.Compact(names)
 }
 
 // Check finds the tenant of a request by its header "Authorization": "Bearer TOKEN", or "Basic
 // ..." with the token as the password of any user.
 func (a *Authenticator) Check(authorization string) (tenant string, ok bool) {
+	g, ok := a.find(authorization)
+	if !ok {
+		a.refused.Add(1)
+	}
+	return g.tenant, ok
+}
+
+// find is what the token of a header "Authorization" may do.
+func (a *Authenticator) find(authorization string) (g grant, ok bool) {
 	if a == nil {
-		return "", true
+		return grant{roles: allRoles}, true
 	}
 	scheme, token, _ := strings.Cut(authorization, " ")
 	token = strings.TrimSpace(token)
@@ -180,12 +213,9 @@ func (a *Authenticator) Check(authorization string) (tenant string, ok bool) {
 		token = ""
 	}
 	if token != "" && len(token) <= maxToken {
-		tenant, ok = a.tenants[sha256.Sum256([]byte(token))]
+		g, ok = a.grants[sha256.Sum256([]byte(token))]
 	}
-	if !ok {
-		a.refused.Add(1)
-	}
-	return tenant, ok
+	return g, ok
 }
 
 // Refused counts what Check refused, to senders and readers.

@@ -8,23 +8,6 @@ import (
 	"sync"
 )
 
-// Require passes on what has a token, and the page's own files and the health checks, which tell
-// nothing. Everything else is answered with 401.
-func (a *Authenticator) Require(next http.Handler) http.Handler {
-	if a == nil {
-		return next
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isPublic(r.URL.Path) {
-			if _, ok := a.Check(r.Header.Get("Authorization")); !ok {
-				a.refuse(w, r)
-				return
-			}
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
 // ByTenant gives each request to the handler of its tenant, chosen by the token alone. Handlers
 // has one for each of a's Tenants; all of them serve the same page, and the same /metrics, which are sums over all tenants
 // and for the operator alone.
@@ -36,19 +19,20 @@ func ByTenant(a *Authenticator, handlers map[string]http.Handler) http.Handler {
 	public := handlers[tenants[0]]
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isPublic(r.URL.Path) {
-			public.ServeHTTP(w, r)
+			// What the handler does not hold to be public asks for a role, and this is none.
+			public.ServeHTTP(w, withGrant(r, grant{}))
 			return
 		}
-		tenant, ok := a.Check(r.Header.Get("Authorization"))
+		g, ok := a.find(r.Header.Get("Authorization"))
 		switch {
 		case !ok:
 			a.refuse(w, r)
-		case a.isOperator(tenant) != (r.URL.Path == "/metrics"):
+		case a.isOperator(g.tenant) != (r.URL.Path == "/metrics"):
 			refuse(w, http.StatusForbidden, "forbidden", "/metrics has sums over all tenants: a token of the operator reads it, and nothing else")
-		case a.isOperator(tenant):
-			public.ServeHTTP(w, r)
+		case a.isOperator(g.tenant):
+			public.ServeHTTP(w, withGrant(r, g))
 		default:
-			handlers[tenant].ServeHTTP(w, r)
+			handlers[g.tenant].ServeHTTP(w, withGrant(r, g))
 		}
 	})
 }
@@ -106,7 +90,8 @@ func (b *byHeader) of(tenant string) http.Handler {
 	return h
 }
 
-// isPublic is whether a path leads to a file of the page or a health check.
+// isPublic is whether a path leads to a file of the page or a health check, of which no tenant's handler is asked. Mux
+// decides by itself what needs a token.
 func isPublic(path string) bool {
 	return path != "/metrics" && path != "/api" && !strings.HasPrefix(path, "/api/")
 }

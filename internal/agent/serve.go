@@ -12,9 +12,9 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"time"
 
-	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 
 	"outsight/internal/access"
@@ -28,8 +28,6 @@ const DefaultListen = "127.0.0.1:8471"
 const (
 	// stopTime is how long open requests may go on when a server ends.
 	stopTime = 3 * time.Second
-	// idleTime is how long a connection may be without a request: others may wait for its place.
-	idleTime = 20 * time.Second
 	// memoryLimit keeps the heap of an agent small: with the program itself and the counters of
 	// the kernel's tables that are mapped (histograms are read by look-ups), it stays within 50 MiB.
 	memoryLimit = 32 << 20
@@ -37,9 +35,6 @@ const (
 	// cleared: half as often as by default, for 2 MB more.
 	garbage = 200
 )
-
-// maxConnections bounds those of /metrics at a time: others wait, and none takes the descriptors that the files of containers need.
-const maxConnections = 64
 
 // ErrListen says that the address of /metrics cannot be had.
 var ErrListen = errors.New("listening")
@@ -83,20 +78,24 @@ func Serve(ctx context.Context, o ServeOptions) error {
 		o.Host.Logger.Debug("The runtime looks after its threads more often than needed.", "error", err)
 	}
 	var metrics net.Listener
+	var limits access.Listeners
 	if o.Listen != "" {
 		if metrics, err = net.Listen("tcp", o.Listen); err != nil {
 			return fmt.Errorf("%w for /metrics: %w", ErrListen, err)
 		}
 		defer metrics.Close()
-		metrics = netutil.LimitListener(metrics, maxConnections)
+		// None of its connections takes the descriptors that the files of containers need.
+		metrics = limits.Limit(metrics, "metrics", access.MetricsLimits)
 	}
 	socket, err := Listen(cmp.Or(o.Socket, DefaultSocket))
 	if err != nil {
 		return err
 	}
 	defer socket.Close()
+	socket = limits.Limit(socket, "socket", access.SocketLimits)
 	answers := &Answers{}
 	o.Host.Answers = answers
+	o.Host.Reporters = append(slices.Clip(o.Host.Reporters), &limits)
 	host, err := Open(o.Host)
 	if err != nil {
 		return err
@@ -120,7 +119,7 @@ func Serve(ctx context.Context, o ServeOptions) error {
 		return ServeHTTP(ctx, answers.Socket(socket), SocketHandler(host.Snapshot, host), o.Host.Logger)
 	})
 	if metrics != nil {
-		handler, listener := o.Access.Auth.Require(metricsHandler(host.Snapshot)), o.Access.Secure(answers.Metrics(metrics))
+		handler, listener := metricsHandler(o.Access, host.Snapshot), o.Access.Secure(answers.Metrics(metrics))
 		group.Go(func() error { return ServeHTTP(ctx, listener, handler, o.Host.Logger) })
 	}
 	return group.Wait()
@@ -128,11 +127,11 @@ func Serve(ctx context.Context, o ServeOptions) error {
 
 // metricsHandler answers /metrics, and for those who keep processes running /healthz and /readyz, which tell nothing
 // else.
-func metricsHandler(newest func() *model.Snapshot) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", otlp.Handler(newest))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+func metricsHandler(a access.Access, newest func() *model.Snapshot) *access.Mux {
+	mux := access.NewMux(a.Auth, a.Door)
+	mux.Handle(access.Read, "/metrics", otlp.Handler(newest))
+	mux.HandleFunc(access.Public, "GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc(access.Public, "GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if newest() == nil {
 			http.Error(w, "not ready: no counters have been read yet", http.StatusServiceUnavailable)
 			return
@@ -144,10 +143,9 @@ func metricsHandler(newest func() *model.Snapshot) http.Handler {
 
 // ServeHTTP answers requests until ctx ends, and closes l.
 func ServeHTTP(ctx context.Context, l net.Listener, handler http.Handler, logger *slog.Logger) error {
-	server := &http.Server{
-		Handler: counted(handler), ConnContext: withCounted, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: idleTime,
-		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
-	}
+	server := access.Server(counted(handler), logger)
+	known := server.ConnContext
+	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return withCounted(known(ctx, c), c) }
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"outsight/internal/access"
 	"outsight/internal/model"
 	"outsight/internal/recorder"
 )
@@ -84,9 +85,11 @@ type Flights interface {
 //	GET /flight?last=5m  what the flight recorder has of the last while
 //	GET /anomalies       those whose surroundings are kept
 //	GET /anomalies/7     what is kept around number 7
-func SocketHandler(newest func() *model.Snapshot, flights Flights) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /snapshot", func(w http.ResponseWriter, _ *http.Request) {
+//
+// Who may open the socket has all roles: its file is its owner's alone.
+func SocketHandler(newest func() *model.Snapshot, flights Flights) *access.Mux {
+	mux := access.NewMux(nil, nil)
+	mux.HandleFunc(access.Read, "GET /snapshot", func(w http.ResponseWriter, _ *http.Request) {
 		s := newest()
 		if s == nil {
 			http.Error(w, "no counters have been read yet", http.StatusServiceUnavailable)
@@ -97,7 +100,7 @@ func SocketHandler(newest func() *model.Snapshot, flights Flights) http.Handler 
 	if flights == nil {
 		return mux
 	}
-	mux.HandleFunc("GET /flight", func(w http.ResponseWriter, request *http.Request) {
+	mux.HandleFunc(access.Record, "GET /flight", func(w http.ResponseWriter, request *http.Request) {
 		last, err := time.ParseDuration(request.FormValue("last"))
 		if err != nil || last <= 0 {
 			http.Error(w, fmt.Sprintf("last is %q, want a time like 5m", request.FormValue("last")), http.StatusBadRequest)
@@ -105,10 +108,10 @@ func SocketHandler(newest func() *model.Snapshot, flights Flights) http.Handler 
 		}
 		answer(w, flights.Flight(last), "this agent has no flight recorder")
 	})
-	mux.HandleFunc("GET /anomalies", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc(access.Record, "GET /anomalies", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, flights.Anomalies(), "this agent has no flight recorder")
 	})
-	mux.HandleFunc("GET /anomalies/{number}", func(w http.ResponseWriter, request *http.Request) {
+	mux.HandleFunc(access.Record, "GET /anomalies/{number}", func(w http.ResponseWriter, request *http.Request) {
 		number, err := strconv.ParseUint(request.PathValue("number"), 10, 64)
 		if err != nil {
 			http.Error(w, fmt.Sprintf("%q is no number", request.PathValue("number")), http.StatusBadRequest)

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"outsight/internal/access"
 	"outsight/internal/graph"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
@@ -711,7 +712,7 @@ func TestPage(t *testing.T) {
 }
 
 func TestForeignNameOnLoopback(t *testing.T) {
-	h := New(nothing{}, Options{Hosts: []string{"outsight.example"}})
+	h := New(nothing{}, Options{Door: &access.Door{Names: []string{"outsight.example"}}})
 	f := func(local, host string, code int) {
 		t.Helper()
 		address, err := net.ResolveTCPAddr("tcp", local)

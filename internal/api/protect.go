@@ -1,12 +1,6 @@
 package api
 
-import (
-	"net"
-	"net/http"
-	"net/netip"
-	"slices"
-	"strings"
-)
+import "net/http"
 
 // policy lets the page load its own files and ask its own server, and nothing else: no inline
 // script or style, no frame, no other host.
@@ -21,31 +15,6 @@ func (s *server) protect(next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		if !s.addressed(r) {
-			writeError(w, http.StatusForbidden, "this server listens on loopback and is not called %q", r.Host)
-			return
-		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// addressed is whether a request names the server as its user would. It matters on loopback
-// only, where any page in the user's browser can reach the server under a name of its own.
-func (s *server) addressed(r *http.Request) bool {
-	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if !ok {
-		return true
-	}
-	if at, err := netip.ParseAddrPort(local.String()); err != nil || !at.Addr().Unmap().IsLoopback() {
-		return true
-	}
-	host := r.Host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	host = strings.ToLower(strings.Trim(host, "[]"))
-	if _, err := netip.ParseAddr(host); err == nil {
-		return true
-	}
-	return host == "localhost" || strings.HasSuffix(host, ".localhost") || slices.Contains(s.Hosts, host)
 }

@@ -39,6 +39,8 @@ type Options struct {
 	Prometheus http.Handler
 	// Auth lets requests in; nil for everybody's.
 	Auth *access.Authenticator
+	// Door knows the names of this server, and refuses what web pages of others send; nil for the default.
+	Door *access.Door
 	// Metrics answers /metrics; nil for none.
 	Metrics http.Handler
 	// Snapshot is the newest snapshot of an agent in the same process, or nil. Without it the
@@ -67,9 +69,6 @@ type Options struct {
 	// Sources names what the numbers come from, for the status ("agent in this process").
 	Sources []string
 	Version string
-	// Hosts are names, besides "localhost", under which a server on loopback may be addressed.
-	// Other names are refused there: a hostile page could make its own name point to loopback.
-	Hosts []string
 	// MaxEdges bounds the edges that an answer shows; 0 stands for 1000. What is computed from a graph is computed from all of its edges.
 	MaxEdges int
 	// RelativeError is that of the querier's histograms, where it is greater than model.RelativeError.
@@ -120,32 +119,42 @@ func New(querier Querier, options Options) http.Handler {
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.DiscardHandler)
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/outsight/graph", s.json(s.graph))
-	mux.HandleFunc("GET /api/outsight/picture", s.json(s.picture))
-	mux.HandleFunc("GET /api/outsight/path", s.json(s.path))
-	mux.HandleFunc("GET /api/outsight/contention", s.json(s.contention))
-	mux.HandleFunc("GET /api/outsight/services", s.json(s.services))
-	mux.HandleFunc("GET /api/outsight/hosts", s.json(s.hostList))
-	mux.HandleFunc("GET /api/outsight/recordings", s.json(s.recordings))
-	mux.HandleFunc("GET /api/outsight/changes", s.json(s.changes))
-	mux.HandleFunc("GET /api/outsight/heatmap", s.json(s.heatMap))
-	mux.HandleFunc("GET /api/outsight/containers", s.json(s.containers))
-	mux.HandleFunc("GET /api/outsight/flight", s.json(s.flight))
-	mux.HandleFunc("GET /api/outsight/status", s.json(s.status))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") })
-	mux.HandleFunc("GET /readyz", s.readyz)
-	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
+	return s.protect(s.routes())
+}
+
+// routes are all that is served, and who may have it.
+func (s *server) routes() *access.Mux {
+	mux := access.NewMux(s.Auth, s.Door)
+	mux.HandleFunc(access.Read, "GET /api/outsight/graph", s.json(s.graph))
+	mux.HandleFunc(access.Read, "GET /api/outsight/picture", s.json(s.picture))
+	mux.HandleFunc(access.Read, "GET /api/outsight/path", s.json(s.path))
+	mux.HandleFunc(access.Read, "GET /api/outsight/contention", s.json(s.contention))
+	mux.HandleFunc(access.Read, "GET /api/outsight/services", s.json(s.services))
+	mux.HandleFunc(access.Read, "GET /api/outsight/hosts", s.json(s.hostList))
+	mux.HandleFunc(access.Record, "GET /api/outsight/recordings", s.json(s.recordings))
+	mux.HandleFunc(access.Read, "GET /api/outsight/changes", s.json(s.changes))
+	mux.HandleFunc(access.Read, "GET /api/outsight/heatmap", s.json(s.heatMap))
+	mux.HandleFunc(access.Read, "GET /api/outsight/containers", s.json(s.containers))
+	mux.HandleFunc(access.Record, "GET /api/outsight/flight", s.json(s.flight))
+	mux.HandleFunc(access.Read, "GET /api/outsight/status", s.json(s.status))
+	missing := func(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusNotFound, "there is no %s %s", r.Method, r.URL.Path)
-	})
+	}
+	mux.HandleFunc(access.Read, "/api", missing)
+	mux.HandleFunc(access.Read, "/api/", missing)
 	if s.Prometheus != nil {
-		mux.Handle("/api/v1/", s.Prometheus)
+		mux.Handle(access.Read, "/api/v1/", s.Prometheus)
 	}
+	// With tenants, access.ByTenant gives them to the operator alone.
+	metrics := access.Read | access.Administer
+	mux.HandleFunc(metrics, "/metrics", missing)
 	if s.Metrics != nil {
-		mux.Handle("GET /metrics", s.Metrics)
+		mux.Handle(metrics, "GET /metrics", s.Metrics)
 	}
-	mux.Handle("/", embeddedPage())
-	return s.protect(s.Auth.Require(mux))
+	mux.HandleFunc(access.Public, "GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") })
+	mux.HandleFunc(access.Public, "GET /readyz", s.readyz)
+	mux.Handle(access.Public, "/", embeddedPage())
+	return mux
 }
 
 // embeddedPage is made once, however many tenants look at it.

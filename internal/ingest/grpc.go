@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
@@ -20,6 +19,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"outsight/internal/access"
 )
 
 // grpcPath is the one method that there is.
@@ -34,18 +35,18 @@ const (
 	grpcStopTime = 3 * time.Second
 )
 
-// ServeGRPC takes metrics over gRPC on the connections of l until ctx ends, and closes l. It is unary gRPC over HTTP/2 as net/http talks it, and not
-// the library's server: that one reads a message whole before anybody can count its bytes, and the one here reads it as
-// that of any other request, bounded while it comes and while it is decompressed.
+// ServeGRPC takes metrics over gRPC on the connections of l until ctx ends, and closes l. It is unary gRPC over HTTP/2 as
+// net/http talks it, and not the library's server: that one reads a message whole before anybody can count its bytes, and
+// the one here reads it as that of any other request, bounded while it comes and while it is decompressed.
 func (i *Ingest) ServeGRPC(ctx context.Context, l net.Listener) error {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP2(true)
-	protocols.SetUnencryptedHTTP2(true)
-	server := &http.Server{
-		Handler: i.GRPC(), Protocols: protocols, MaxHeaderBytes: 16 << 10, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 5 * time.Minute,
-		ErrorLog: slog.NewLogLogger(i.options.Logger.Handler(), slog.LevelDebug),
-		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: streamBuffer, MaxReceiveBufferPerConnection: connectionBuffer},
-	}
+	server := access.Server(i.GRPC(), i.options.Logger)
+	server.Protocols = new(http.Protocols)
+	server.Protocols.SetHTTP2(true)
+	server.Protocols.SetUnencryptedHTTP2(true)
+	// Senders keep a connection for as long as they live.
+	server.IdleTimeout = 5 * time.Minute
+	server.HTTP2.MaxConcurrentStreams = maxStreams
+	server.HTTP2.MaxReceiveBufferPerStream, server.HTTP2.MaxReceiveBufferPerConnection = streamBuffer, connectionBuffer
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
@@ -78,6 +79,11 @@ func (i *Ingest) GRPC() http.Handler {
 		w.Header().Set("Content-Type", "application/grpc")
 		w.Header().Set("Grpc-Accept-Encoding", "identity, gzip, zstd")
 		if r.URL.Path != grpcPath {
+			if tenant, _, err := i.admit(r.Header.Values); err != nil {
+				i.turnAway(sender{tenant, r.RemoteAddr}, err)
+				finish(w, i.status(err))
+				return
+			}
 			finish(w, &statuspb.Status{Code: int32(codes.Unimplemented), Message: fmt.Sprintf("unknown method %.200q, want %s", r.URL.Path, grpcPath)})
 			return
 		}
@@ -107,6 +113,7 @@ func (i *Ingest) export(w http.ResponseWriter, r *http.Request) (tenant string, 
 	if err != nil {
 		return tenant, taken, err
 	}
+	access.Admit(r)
 	encoding := strings.ToLower(r.Header.Get("Grpc-Encoding"))
 	if encoding != "" && encoding != "identity" && encoding != "gzip" && encoding != "zstd" {
 		return tenant, taken, fmt.Errorf("%w: %w %.40q, want gzip, zstd or identity", errUnsupported, errCodec, encoding)

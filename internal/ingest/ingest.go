@@ -340,7 +340,7 @@ var batchName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}/[0-9]{` + strconv.Itoa
 
 // Errors of who sends.
 var (
-	errUnauthorized = errors.New("a token is needed")
+	errUnauthorized = errors.New("a token with the role send is needed")
 	errForbidden    = errors.New("this token is of another tenant")
 	errBadHeader    = errors.New("a header makes no sense")
 )

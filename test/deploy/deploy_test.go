@@ -233,7 +233,7 @@ func TestProgramsKnowTheirFlags(t *testing.T) {
 	}
 	for file, program := range map[string]string{"agent": "outsight-agent", "server": "outsight server"} {
 		for _, d := range documents(t, root+"kubernetes/"+file+".yaml") {
-			if d["kind"] == "Service" || d["kind"] == "PersistentVolumeClaim" {
+			if d["kind"] != "DaemonSet" && d["kind"] != "Deployment" {
 				continue
 			}
 			for _, c := range at(t, d, "spec", "template", "spec", "containers").([]any) {

@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"bytes"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"outsight/test/issuer"
 )
 
 func run(t *testing.T, name string, arguments ...string) string {
@@ -55,7 +58,7 @@ func agentManifest(t *testing.T) manifest {
 		unconfined: at(t, security, "seccompProfile", "type") == "Unconfined", mounts: map[string]bool{}}
 	paths := map[any]string{}
 	for _, v := range at(t, pod, "volumes").([]any) {
-		if v.(map[string]any)["secret"] != nil {
+		if v.(map[string]any)["projected"] != nil {
 			paths[at(t, v, "name")] = tokenDir
 			continue
 		}
@@ -169,11 +172,21 @@ func TestImage(t *testing.T) {
 	if out := run(t, "docker", "run", "--rm", image, "--version"); !strings.Contains(out, "outsight version") {
 		t.Errorf("the image says %q", out)
 	}
-	m, address, name := agentManifest(t), freeAddress(t), fmt.Sprintf("outsight-deploy-test-%d", os.Getpid())
-	arguments := []string{"run", "-d", "--name", name, "--pid=host", "--network=host", "--read-only", "--security-opt=no-new-privileges", "--cap-drop=ALL"}
-	if m.unconfined {
-		arguments = append(arguments, "--security-opt=seccomp=unconfined")
+	m := agentManifest(t)
+	if !m.unconfined {
+		t.Error("the manifest names a profile of system calls: try that one")
 	}
+	t.Run("as in the manifest", func(t *testing.T) { runsInContainer(t, image, m, "unconfined") })
+	// What systemd refuses, Docker can refuse as well.
+	t.Run("with the system calls of the unit", func(t *testing.T) { runsInContainer(t, image, m, unitProfile(t)) })
+}
+
+// runsInContainer runs the agent of an image with a profile of system calls, and wants it to work.
+func runsInContainer(t *testing.T, image string, m manifest, profile string) {
+	t.Helper()
+	address, name := freeAddress(t), "outsight-deploy-test-"+rand.Text()
+	arguments := []string{"run", "-d", "--name", name, "--pid=host", "--network=host", "--read-only", "--security-opt=no-new-privileges", "--cap-drop=ALL"}
+	arguments = append(arguments, "--security-opt=seccomp="+profile)
 	for _, added := range m.capabilities {
 		if added == "BPF" || added == "PERFMON" {
 			added = "SYS_ADMIN" // which stands for both: Docker did not know them before release 23
@@ -187,8 +200,12 @@ func TestImage(t *testing.T) {
 			from = t.TempDir() // this host may have an agent
 		case tokenDir:
 			from = t.TempDir()
-			for name, token := range map[string]string{"token": "0123456789abcdef", "scrape": scrapeToken} {
-				if err := os.WriteFile(filepath.Join(from, name), []byte(token+"\n"), 0o640); err != nil {
+			authority, err := os.ReadFile(issuer.New(t, "outsight").CA)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, text := range map[string]string{"token": "0123456789abcdef\n", "scrape": scrapeToken + " read\n", "ca.crt": string(authority)} {
+				if err := os.WriteFile(filepath.Join(from, name), []byte(text), 0o640); err != nil {
 					t.Fatal(err)
 				}
 			}
