@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"outsight/internal/damaged"
 )
 
 // ErrInUse means that another agent has the spool's directory open.
@@ -67,7 +69,7 @@ type SpoolStats struct {
 	Bytes, MaxBytes int64
 	// DroppedBatches had to go because the spool was full; DroppedSamples were in them.
 	DroppedBatches, DroppedSamples uint64
-	// Damaged counts files whose end was cut off, as after a crash of the machine.
+	// Damaged counts batches that were taken out, and ends of files that were cut off, as after a crash of the machine.
 	Damaged uint64
 }
 
@@ -132,18 +134,44 @@ func (s *Spool) recover() error {
 	return nil
 }
 
-// scan counts what is whole in a file, and cuts off the rest.
+// scan counts what is whole in a file. Of one that is damaged before its end, a copy is kept, and it is written again without that. A
+// damaged end is cut off.
 func (s *Spool) scan(g *segment) error {
-	f, err := os.OpenFile(s.path(g), os.O_RDWR, 0)
+	f, err := os.Open(s.path(g))
 	if err != nil {
 		return fmt.Errorf("reading the spool: %w", err)
 	}
 	defer f.Close()
+	var good []byte // where a batch is damaged
+	at, holes := int64(0), uint64(0)
 	for {
-		b, size, err := readRecord(f, g.bytes)
+		b, size, err := readRecord(f, at)
 		if err != nil {
-			break
+			// Its length is nearly always right. Then another batch follows it.
+			if size == 0 {
+				break
+			}
+			if _, _, err := readRecord(f, at+size); err != nil {
+				break
+			}
+			if holes == 0 {
+				good = make([]byte, g.bytes)
+				if _, err := f.ReadAt(good, 0); err != nil {
+					return fmt.Errorf("reading the spool: %w", err)
+				}
+			}
+			holes++
+			at += size
+			continue
 		}
+		if holes > 0 {
+			record := make([]byte, size)
+			if _, err := f.ReadAt(record, at); err != nil {
+				return fmt.Errorf("reading the spool: %w", err)
+			}
+			good = append(good, record...)
+		}
+		at += size
 		g.bytes += size
 		g.batches++
 		g.samples += b.Samples
@@ -152,14 +180,26 @@ func (s *Spool) scan(g *segment) error {
 	if err != nil {
 		return fmt.Errorf("reading the spool: %w", err)
 	}
-	if info.Size() > g.bytes {
+	s.stats.Damaged += holes
+	if info.Size() > at {
 		s.stats.Damaged++
-		if err := f.Truncate(g.bytes); err != nil {
+	}
+	switch {
+	case holes > 0:
+		if _, err := (damaged.Dir{Path: filepath.Join(s.dir, "damaged"), MaxBytes: maxDamagedBytes}).Copy(f.Name()); err != nil {
+			return err
+		}
+		return damaged.Replace(f.Name(), good)
+	case info.Size() > at:
+		if err := os.Truncate(f.Name(), g.bytes); err != nil {
 			return fmt.Errorf("cutting off the end of %q: %w", f.Name(), err)
 		}
 	}
 	return nil
 }
+
+// maxDamagedBytes bounds the copies of damaged files.
+const maxDamagedBytes = 16 << 20
 
 func (s *Spool) path(g *segment) string {
 	return filepath.Join(s.dir, fmt.Sprintf("%012d", g.number)+suffix)
@@ -174,6 +214,7 @@ type Batch struct {
 	Data []byte
 }
 
+// readRecord reads the batch at an offset. With an error, size is 0 or how long the batch says to be.
 func readRecord(f io.ReaderAt, at int64) (b Batch, size int64, err error) {
 	var head [headBytes]byte
 	if _, err := f.ReadAt(head[:], at); err != nil {
@@ -189,7 +230,7 @@ func readRecord(f io.ReaderAt, at int64) (b Batch, size int64, err error) {
 		return b, 0, err
 	}
 	if crc32.Update(crc32.Checksum(head[8:], castagnoli), castagnoli, body) != sum {
-		return b, 0, errors.New("wrong checksum")
+		return b, headBytes + int64(len(body)), errors.New("wrong checksum")
 	}
 	b = Batch{Name: string(body[:name]), Samples: uint64(binary.LittleEndian.Uint32(head[8:])), Data: body[name:]}
 	return b, headBytes + int64(len(body)), nil

@@ -141,6 +141,39 @@ func TestSpoolCutOff(t *testing.T) {
 	}
 }
 
+// A batch that is damaged costs itself alone, wherever it is.
+func TestSpoolDamagedBatch(t *testing.T) {
+	dir := t.TempDir()
+	s := openSpool(t, dir, 64<<20)
+	put(t, s, 0, 6, 20)
+	s.Close()
+	files, _ := filepath.Glob(dir + "/*.spool")
+	whole, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := len(whole) / 6
+	for bad := range 5 {
+		damaged := bytes.Clone(whole)
+		damaged[(bad+1)*record-3] ^= 0x40
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(files[0])), damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := openSpool(t, dir, 64<<20)
+		if st := s.Stats(); st.Batches != 5 || st.Damaged == 0 {
+			t.Fatalf("batch %d is damaged: %+v", bad, st)
+		}
+		put(t, s, 7, 8, 20)
+		for _, i := range []int{0, 1, 2, 3, 4, 5, 7} {
+			if i != bad {
+				take(t, s, i, 20)
+			}
+		}
+		empty(t, s)
+	}
+}
+
 // A full spool gives up its oldest batches, and counts each.
 func TestSpoolFull(t *testing.T) {
 	const size = 50_000

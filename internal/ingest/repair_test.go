@@ -10,11 +10,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"outsight/internal/ingest"
 	"outsight/internal/queue"
+	"outsight/internal/store"
 )
 
 // openQueue opens the queue in dir, of few bytes, so that it has several blocks.
@@ -244,5 +247,30 @@ func TestDamagedDescriptionOfTheQueue(t *testing.T) {
 				t.Errorf("%d of %d messages", len(read), published)
 			}
 		})
+	}
+}
+
+// While the disk has no room, senders are told to come again; nothing is taken that would fill it further.
+func TestNoRoomOnTheDisk(t *testing.T) {
+	var full atomic.Bool
+	s := start(t, t.TempDir(), setup{Options: ingest.Options{Room: func() error {
+		if full.Load() {
+			return store.ErrNoSpace
+		}
+		return nil
+	}}})
+	now := time.Now()
+	full.Store(true)
+	answer, text := s.post(t, gaugeRequest(t, "g", now, 1), nil)
+	if answer.StatusCode != 429 || answer.Header.Get("Retry-After") == "" || !strings.Contains(string(text), store.ErrNoSpace.Error()) {
+		t.Errorf("%s, Retry-After %q: %s", answer.Status, answer.Header.Get("Retry-After"), text)
+	}
+	full.Store(false)
+	if answer, text := s.post(t, gaugeRequest(t, "g", now, 1), nil); answer.StatusCode != 200 {
+		t.Errorf("with room: %s: %s", answer.Status, text)
+	}
+	s.drained(t)
+	if got := s.value(t, "g", now); got != "1" {
+		t.Errorf("stored %q", got)
 	}
 }

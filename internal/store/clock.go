@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -83,6 +84,54 @@ func retain(options Options, db func() *tsdb.DB) tsdb.BlocksToDeleteFunc {
 	}
 }
 
+// hasJumped tells whether samples of the time after limit are there because the clock was ahead, and not because it is behind now: then there
+// is nothing for a while between those before and those after. The TSDB must be closed.
+func (r *repairer) hasJumped(dir string, limit time.Time) (bool, error) {
+	before, after := int64(noSample), int64(math.MaxInt64)
+	seen := func(from, to int64) {
+		switch {
+		case from > limit.UnixMilli():
+			after = min(after, from)
+		case to > limit.UnixMilli():
+			before, after = max(before, from), limit.UnixMilli()
+		default:
+			before = max(before, to)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return false, err
+	}
+	for _, e := range entries {
+		if _, err := ulid.ParseStrict(e.Name()); err == nil && e.IsDir() {
+			if meta, err := readMeta(filepath.Join(dir, e.Name())); err == nil {
+				seen(meta.MinTime, meta.MaxTime-1)
+			}
+		}
+	}
+	logs, err := logsIn(dir)
+	if err != nil {
+		return false, err
+	}
+	l := newLogReader()
+	for _, log := range logs {
+		paths, err := r.segments(log)
+		if err != nil {
+			return false, err
+		}
+		for _, path := range paths {
+			content, err := os.ReadFile(path)
+			if err != nil {
+				return false, err
+			}
+			for _, record := range scanSegment(content).records {
+				l.read(record, func(chunks.HeadSeriesRef) {}, func(_ chunks.HeadSeriesRef, at int64) { seen(at, at) })
+			}
+		}
+	}
+	return before != noSample && after >= limit.Add(aheadOfClock).UnixMilli(), nil
+}
+
 // setFutureAside takes away what is stored of the time after limit. The TSDB must be closed.
 func (r *repairer) setFutureAside(dir string, limit time.Time) error {
 	entries, err := os.ReadDir(dir)
@@ -112,11 +161,11 @@ func (r *repairer) setFutureAside(dir string, limit time.Time) error {
 			return err
 		}
 	}
-	checkpoints, err := filepath.Glob(filepath.Join(dir, "wal", "checkpoint.*"))
+	logs, err := logsIn(dir)
 	if err != nil {
 		return err
 	}
-	for _, log := range append(checkpoints, filepath.Join(dir, "wal"), filepath.Join(dir, "wbl")) {
+	for _, log := range logs {
 		if err := r.futureLog(log, limit.UnixMilli()); err != nil {
 			return fmt.Errorf("setting samples of the future aside, in %q: %w", log, err)
 		}

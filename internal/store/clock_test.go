@@ -69,6 +69,35 @@ func TestClockJumpsAheadAndBack(t *testing.T) {
 	}
 }
 
+// A clock that is behind when the store opens takes nothing away: it waits until the clock is right.
+func TestClockIsBehind(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, Options{Now: func() time.Time { return at(3 * 3600) }})
+	fill(t, s, 3)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, hours := range []float64{-24 * 365 * 50, -1, 0.5, 1.2} {
+		now := at(hours * 3600)
+		var log strings.Builder
+		s := open(t, dir, Options{Now: func() time.Time { return now }, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		sample := counterAt(3*3600, 7, "c")
+		if err := s.Append(t.Context(), []model.Series{sample}); !errors.Is(err, ErrClock) {
+			t.Errorf("%v hours: appending says %v, want %v", hours, err, ErrClock)
+		}
+		want(t, s, "count_over_time(c[1d])", 3*3600, fmt.Sprintf("%d:%d", 3*3600, 3*60))
+		if !strings.Contains(log.String(), "clock is behind") {
+			t.Errorf("%v hours: it is not said: %s", hours, &log)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s = open(t, dir, Options{Now: func() time.Time { return at(3 * 3600) }})
+	appendAll(t, s, counterAt(3*3600, 7, "c"))
+	want(t, s, "count_over_time(c[1d])", 3*3600, fmt.Sprintf("%d:%d", 3*3600, 3*60+1))
+}
+
 // The retention counts the time that there are samples of.
 func TestRetentionCountsRecordedTime(t *testing.T) {
 	dir := t.TempDir()

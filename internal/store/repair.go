@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -50,23 +51,30 @@ func newRepairer(dir string, o Options) *repairer {
 
 // repair makes dir such that the TSDB opens it and reads all that can be read.
 func (r *repairer) repair(dir string) error {
-	logs := []string{filepath.Join(dir, "wal"), filepath.Join(dir, "wbl")}
-	checkpoints, err := filepath.Glob(filepath.Join(dir, "wal", "checkpoint.*"))
+	logs, err := logsIn(dir)
 	if err != nil {
 		return err
 	}
-	for _, path := range append(checkpoints, logs...) {
-		if strings.HasSuffix(path, ".tmp") {
-			continue // one that was not finished
-		}
+	for _, path := range logs {
 		if err := r.log(path); err != nil {
 			return fmt.Errorf("repairing the log %q: %w", path, err)
 		}
 	}
 	if r.holed {
-		r.countOrphans(append(checkpoints, logs...))
+		r.countOrphans(logs)
 	}
 	return r.blocks(dir)
+}
+
+// logsIn are the directories of the log and its checkpoints.
+func logsIn(dir string) (logs []string, err error) {
+	checkpoints, err := filepath.Glob(filepath.Join(dir, "wal", "checkpoint.*"))
+	for _, path := range checkpoints {
+		if !strings.HasSuffix(path, ".tmp") { // one that was not finished
+			logs = append(logs, path)
+		}
+	}
+	return append(logs, filepath.Join(dir, "wal"), filepath.Join(dir, "wbl")), err
 }
 
 // segments are the files of a log, in order. It makes those that are missing between others, because the TSDB wants all.
@@ -198,6 +206,11 @@ func (r *repairer) blocks(dir string) error {
 		bad := openable(path)
 		if bad == nil {
 			continue
+		}
+		// Too little memory, too many open files: that is no damage.
+		var system syscall.Errno
+		if errors.As(bad, &system) && system != syscall.ENOENT && system != syscall.EIO {
+			return fmt.Errorf("opening the block %q: %w", path, bad)
 		}
 		meta, metaErr := readMeta(path)
 		kept, err := r.keep.Move(path)

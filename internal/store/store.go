@@ -38,7 +38,8 @@ type Store struct {
 
 // Open opens the store in dir, making the directory where it is missing. What a crash left
 // half-written at the end of the log is cut off. Of what is damaged a copy goes to the directory
-// damaged in dir; what can be read of it is read, and what is lost is logged. Only one Store can have a directory open: the second gets ErrInUse.
+// damaged in dir; what can be read of it is read, and what is lost is logged. Only one Store can
+// have a directory open: the second gets ErrInUse.
 func Open(dir string, options Options) (*Store, error) {
 	options, err := options.withDefaults()
 	if err != nil {
@@ -113,11 +114,22 @@ func openTSDB(dir string, logger *slog.Logger, options Options, counted *use) (*
 		if again || newestOf(opened) <= limit.UnixMilli() {
 			return opened, r.found, nil
 		}
-		options.Logger.Error("there are samples of the future: this host's clock was ahead, or is behind", "newest", time.UnixMilli(newestOf(opened)))
-		if err := errors.Join(opened.Close(), r.setFutureAside(dir, limit)); err != nil {
+		newest := time.UnixMilli(newestOf(opened))
+		if err := opened.Close(); err != nil {
 			return nil, r.found, err
 		}
 		counted.forget()
+		switch jumped, err := r.hasJumped(dir, limit); {
+		case err != nil:
+			return nil, r.found, err
+		case !jumped:
+			options.Logger.Error("this host's clock is behind the samples that are stored: nothing more is until it is right", "newest", newest)
+		default:
+			options.Logger.Error("there are samples of the future: this host's clock was ahead", "newest", newest)
+			if err := r.setFutureAside(dir, limit); err != nil {
+				return nil, r.found, err
+			}
+		}
 	}
 }
 

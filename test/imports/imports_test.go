@@ -67,8 +67,9 @@ var allowed = map[string]map[string]string{
 	},
 	"internal/queue": {},
 	"internal/export": {
-		"internal/model": "snapshots in",
-		"internal/otlp":  "requests out",
+		"internal/model":   "snapshots in",
+		"internal/otlp":    "requests out",
+		"internal/damaged": "damaged files of the spool are kept there",
 	},
 	"internal/ingest": {
 		"internal/model":   "series out",
