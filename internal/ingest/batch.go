@@ -20,7 +20,7 @@ type Batch struct {
 	wanted int
 	// built is what was made for the batch besides, in bytes: labels that were not known yet.
 	built int
-	// labels are the bytes of all labels of its series, known ones too.
+	// labels are the bytes of all labels of its series, known ones too, as the store counts them.
 	labels int64
 }
 

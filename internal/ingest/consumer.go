@@ -118,7 +118,8 @@ func (i *Ingest) batchOf(ctx context.Context, d *queue.Delivery) (b *Batch, err 
 	defer i.bodies.put(body)
 	tenant := d.Header(headerTenant)
 	r := request{body: body, sender: sender{tenant: tenant}, batch: namedBatch(d.Header(headerID), tenant)}
-	if b, err = i.decode(ctx, r, time.UnixMilli(received), math.MaxInt); errors.Is(err, errBusy) {
+	when := time.UnixMilli(received)
+	if b, err = i.decode(ctx, r, when, when, math.MaxInt); errors.Is(err, errBusy) {
 		return nil, err
 	} else if err != nil {
 		return nil, fmt.Errorf("%w: %w", errPoison, err)

@@ -19,6 +19,8 @@ var (
 	ErrTooManyPoints = errors.New("too many data points in one request")
 	// ErrTooMuch is of a request that would become more in memory than it may.
 	ErrTooMuch = errors.New("request becomes too large")
+	// errClock is of a request with points of a time that may be now or not.
+	errClock = fmt.Errorf("%w: the clock of this server has jumped and is not believed yet", errBusy)
 )
 
 // Limits bound what a request may hold. The zero Limits has the defaults.
@@ -114,10 +116,11 @@ func newDecoders(l Limits, n int) (all []*Decoder) {
 // reading is one Decode under way.
 type reading struct {
 	*Decoder
-	batch          *Batch
-	origin         *origin
-	metric         *metric
-	oldest, newest int64 // in ms
+	batch  *Batch
+	origin *origin
+	metric *metric
+	// oldest and newest time of a point, in ms; whether one after that, until doubtful, is ahead is not known at the moment.
+	oldest, newest, doubtful int64
 	// last is the time of the newest point of a resource.
 	last int64
 	// cumulative and monotonic as the metric says.
@@ -133,16 +136,17 @@ type reading struct {
 // Decode reads an ExportMetricsServiceRequest. Tenant, if there is one, becomes a label of each series. Received is
 // when the request came; the same arguments give the same batch. Errors are ErrMalformed, ErrTooManyPoints and ErrTooMuch.
 func (d *Decoder) Decode(body []byte, tenant string, received time.Time) (*Batch, error) {
-	return d.decode(body, tenant, received, d.limits.Built)
+	return d.decode(body, tenant, received, received, d.limits.Built)
 }
 
 // decode is Decode for a request that may become so many bytes. One that was taken is not refused for that: it becomes more where less of it is
 // known.
-func (d *Decoder) decode(body []byte, tenant string, received time.Time, most int) (*Batch, error) {
+func (d *Decoder) decode(body []byte, tenant string, received, doubtful time.Time, most int) (*Batch, error) {
 	d.turn()
 	r := &reading{
 		Decoder: d, batch: newBatch(min(len(body)/d.pointBytes(), d.limits.Points) + 16), most: most,
 		oldest: received.Add(-d.limits.Behind).UnixMilli(), newest: received.Add(d.limits.Ahead).UnixMilli(),
+		doubtful: doubtful.Add(d.limits.Ahead).UnixMilli(),
 	}
 	if err := r.request(body, tenant); err != nil {
 		r.batch.release()

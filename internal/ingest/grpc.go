@@ -35,9 +35,9 @@ const (
 	grpcStopTime = 3 * time.Second
 )
 
-// ServeGRPC takes metrics over gRPC on the connections of l until ctx ends, and closes l. It is unary gRPC over HTTP/2 as
-// net/http talks it, and not the library's server: that one reads a message whole before anybody can count its bytes, and
-// the one here reads it as that of any other request, bounded while it comes and while it is decompressed.
+// ServeGRPC takes metrics over gRPC on the connections of l until ctx ends, and closes l. It is unary gRPC over HTTP/2
+// as net/http talks it, and not the library's server: that one reads a message whole before anybody can count its
+// bytes, and the one here reads it as that of any other request, bounded while it comes and while it is decompressed.
 func (i *Ingest) ServeGRPC(ctx context.Context, l net.Listener) error {
 	server := access.Server(i.GRPC(), i.options.Logger)
 	server.Protocols = new(http.Protocols)

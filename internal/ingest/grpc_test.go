@@ -164,7 +164,8 @@ func TestStalledBodies(t *testing.T) {
 	}
 }
 
-// A message that decompresses to very much costs no more than the bound of one, whichever the compression, and is refused.
+// A message that decompresses to very much costs no more than the bound of one, whichever the compression, and is
+// refused.
 func TestGRPCBombs(t *testing.T) {
 	s := start(t, t.TempDir(), setup{Options: ingest.Options{MaxDecompressed: 4 << 20}})
 	bomb := make([]byte, 1<<30)

@@ -85,7 +85,9 @@ type Options struct {
 	// Repaired is what was damaged when the queue was opened.
 	Repaired Repaired
 	Now      func() time.Time
-	Logger   *slog.Logger
+	// Uptime is the time since some moment by a clock that does not jump.
+	Uptime func() time.Duration
+	Logger *slog.Logger
 }
 
 // divided is among whom things are divided. Where tenants are named in a header, any may come.
@@ -107,6 +109,10 @@ func (o Options) withDefaults() Options {
 	o.RetryAfter = cmp.Or(o.RetryAfter, time.Second)
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Uptime == nil {
+		began := time.Now()
+		o.Uptime = func() time.Duration { return time.Since(began) }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -134,6 +140,7 @@ type Ingest struct {
 	// publishing has places for those whose requests are written to the queue.
 	publishing *turns
 	room       room
+	clock      *clock
 	counts     counts
 	// all counts what was refused to everybody, tenants the same of each of Options.TenantNames. The map stays as New made it.
 	all     ledger
@@ -159,6 +166,7 @@ func New(q *queue.Queue, s Store, o Options) (*Ingest, error) {
 	i.inFlight = quota.NewShares(o.InFlight, o.divided(), func(tenant string) int64 { return o.Quotas.Of(tenant).InFlightBytes })
 	i.rates = quota.NewRates(o.Now, func(tenant string) int64 { return o.Quotas.Of(tenant).SamplesPerSecond })
 	i.room.init(s)
+	i.clock = newClock(o.Now, o.Uptime, o.Limits.Ahead, o.Logger)
 	var err error
 	if i.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(1<<20)); err != nil {
 		return nil, fmt.Errorf("making a compressor: %w", err)
@@ -215,8 +223,9 @@ func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome
 			return taken, fmt.Errorf("%w: %w", queue.ErrFull, err)
 		}
 	}
-	received := i.options.Now().Truncate(time.Millisecond)
-	batch, err := i.decode(ctx, r, received, i.options.Limits.Built)
+	received, doubtful := i.clock.now()
+	received = received.Truncate(time.Millisecond)
+	batch, err := i.decode(ctx, r, received, doubtful, i.options.Limits.Built)
 	if err != nil {
 		return taken, err
 	}
@@ -230,6 +239,9 @@ func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome
 		i.reject(r.sender, Reason(reason), n, explanations[reason])
 	}
 	taken.Rejections = batch.Rejected
+	if taken.Rejections[TooOld]+taken.Rejections[Future] > 0 {
+		taken.said = "it is " + received.UTC().Format(time.RFC3339) + " by this server's clock"
+	}
 	samples := uint64(len(batch.Series))
 	if samples == 0 {
 		batch.release()
@@ -257,8 +269,9 @@ func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome
 	claim, without := i.room.claim(r.tenant, series, batch.labels)
 	if without.series > 0 {
 		taken.Rejections[NoRoom] += without.series
-		taken.said = without.said(r.tenant)
-		i.reject(r.sender, NoRoom, without.series, taken.said)
+		said := without.said(r.tenant)
+		i.reject(r.sender, NoRoom, without.series, said)
+		taken.said = strings.TrimPrefix(taken.said+"; "+said, "; ")
 		if without.series == samples {
 			batch.release()
 			return taken, nil
@@ -309,8 +322,9 @@ func (r *request) id() string {
 	return r.tenant + "/" + hex.EncodeToString(sum[:16])
 }
 
-// decode reads a request with the Decoder that has read the same sender's before. It may become so many bytes.
-func (i *Ingest) decode(ctx context.Context, r request, received time.Time, most int) (*Batch, error) {
+// decode reads a request with the Decoder that has read the same sender's before. It may become so many bytes. Doubtful is received, or a later time that it
+// may be just as well.
+func (i *Ingest) decode(ctx context.Context, r request, received, doubtful time.Time, most int) (*Batch, error) {
 	hash := uint64(0)
 	if n := len(r.batch) - batchNumberBytes; n > 0 {
 		hash = maphash.String(i.seed, r.batch[:n])
@@ -322,7 +336,7 @@ func (i *Ingest) decode(ctx context.Context, r request, received time.Time, most
 		return nil, err
 	}
 	defer d.turn.give()
-	return d.Decoder.decode(r.body, r.tenant, received, most)
+	return d.Decoder.decode(r.body, r.tenant, received, doubtful, most)
 }
 
 // namedBatch is the batch of which id is the ID, empty where that is of a request without one.

@@ -27,13 +27,14 @@ type jsonLimits struct {
 	grow func(n int64) error
 }
 
-// maxJSONDepth bounds how deep values are nested. A request has ten levels, and lists in attributes are followed for eight more.
+// maxJSONDepth bounds how deep values are nested. A request has ten levels, and lists in attributes are followed for
+// eight more.
 const maxJSONDepth = 64
 
 var requestType = (*colpb.ExportMetricsServiceRequest)(nil).ProtoReflect().Descriptor()
 
-// fromJSON turns a request in OTLP's JSON into the same in protobuf, token by token: the generated types would take a hundred bytes for
-// an empty message of two.
+// fromJSON turns a request in OTLP's JSON into the same in protobuf, token by token: the generated types would take a
+// hundred bytes for an empty message of two.
 func fromJSON(b []byte, limits jsonLimits) ([]byte, error) {
 	r := &jsonReader{tokens: json.NewDecoder(bytes.NewReader(b)), limits: limits}
 	r.tokens.UseNumber()

@@ -19,6 +19,7 @@ import (
 
 	"outsight/internal/model"
 	"outsight/internal/otlp"
+	"outsight/internal/store"
 )
 
 // TenantLabel is the label that a request's tenant becomes.
@@ -42,7 +43,7 @@ type labelSet struct {
 	// raw attributes; the values of labels are parts of it.
 	raw    string
 	labels []model.Label
-	// bytes of the labels' names and values.
+	// bytes of the labels, as the store counts them, without the series' name.
 	bytes int64
 	// number of the set, of its own in this process.
 	number uint64
@@ -103,7 +104,7 @@ func (r *reading) set(raw []byte, field int32) (*labelSet, error) {
 	}
 	s.bad = !ok
 	for _, l := range s.labels {
-		s.bytes += int64(len(l.Name) + len(l.Value))
+		s.bytes += int64(len(l.Name)+len(l.Value)) + store.LabelOverhead
 	}
 	r.hold(setBytes + len(raw) + labelBytes*cap(s.labels))
 	s.next = r.recent[hash]

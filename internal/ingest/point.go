@@ -63,6 +63,9 @@ func (r *reading) point(kind uint8, b []byte) error {
 		p.labels = b[first:end]
 	}
 	why, ok := r.timely(&p)
+	if !ok && why == Future && p.at <= math.MaxInt64 && int64(p.at/1e6) <= r.doubtful {
+		return errClock
+	}
 	if !ok {
 		r.reject(why)
 		return nil

@@ -12,7 +12,8 @@ import (
 	"outsight/internal/quota"
 )
 
-// Quotas are what tenants have of what they may have: all of them for "", else that one. Without tenants there are none.
+// Quotas are what tenants have of what they may have: all of them for "", else that one. Without tenants there are
+// none.
 func (i *Ingest) Quotas(tenant string) (list []model.Quota) {
 	if !i.options.Tenants {
 		return nil

@@ -11,13 +11,13 @@ import (
 type accounts interface {
 	// Room is how many series more of a tenant there is room for, and how many bytes of their labels.
 	Room(tenant string) (series, labelBytes int64)
-	// Fresh is how many of the series the store has not, as far as there is room for so many and so many bytes of their labels: without counts
-	// the others, of which first is one.
+	// Fresh is how many of the series the store has not, as far as there is room for so many and so many bytes of their
+	// labels: without counts the others, of which first is one.
 	Fresh(series []model.Series, room, roomBytes int64) (fresh, freshBytes, without int64, first *model.Series)
 }
 
-// room is who has claims on the room for series. A request is answered before its series are in the store: what it was told to be taken must
-// have room there until then.
+// room is who has claims on the room for series. A request is answered before its series are in the store: what it was
+// told to be taken must have room there until then.
 type room struct {
 	store accounts
 	// mu guards the rest.
@@ -60,7 +60,11 @@ func (r *room) init(s Store) {
 	r.tenants, r.waiting = map[string]*claims{}, map[string]*claim{}
 }
 
-// roomFactor is how many times the series of a request must have room for it to be taken without a look at each of them.
+// nameBytes is more than the name of a series counts, mostly, as a label.
+const nameBytes = 128
+
+// roomFactor is how many times the series of a request must have room for it to be taken without a look at each of
+// them.
 const roomFactor = 4
 
 // claim claims room for the series that are new, and tells which have none. bytes are about those of the labels of all.
@@ -71,6 +75,7 @@ func (r *room) claim(tenant string, series []model.Series, bytes int64) (*claim,
 	}
 	room, roomBytes := r.store.Room(tenant)
 	n := int64(len(series))
+	bytes += n * nameBytes
 	r.mu.Lock()
 	all := r.of(tenant)
 	if room-all.series-all.unknown >= roomFactor*n && roomBytes-all.bytes-all.unknownBytes >= roomFactor*bytes {

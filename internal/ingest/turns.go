@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// turns let some work at a time. Those who wait get their places tenant by tenant, so that one with many requests does not keep another waiting
-// for longer than the work of one.
+// turns let some work at a time. Those who wait get their places tenant by tenant, so that one with many requests does
+// not keep another waiting for longer than the work of one.
 type turns struct {
 	// mu guards the rest.
 	mu   sync.Mutex

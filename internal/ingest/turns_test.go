@@ -3,7 +3,6 @@ package ingest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -63,7 +62,7 @@ func TestTurnsEnd(t *testing.T) {
 			}
 		}
 		if len(places.waiting) != 0 || len(places.order) != 0 || places.free != 0 {
-			t.Error(fmt.Sprintf("got %+v", places))
+			t.Errorf("got %+v", places)
 		}
 		places.give()
 		if err := places.take(gone, "c"); err != nil {

@@ -32,7 +32,8 @@ func NewRates(now func() time.Time, perSecond func(tenant string) int64) *Rates 
 	return &Rates{now: now, perSecond: perSecond, tenants: map[string]*rate{}}
 }
 
-// of is the rate of a tenant as of now; mu is held. A clock that jumps back gives nothing, one that jumps ahead no more than the window.
+// of is the rate of a tenant as of now; mu is held. A clock that jumps back gives nothing, one that jumps ahead no more
+// than the window.
 func (r *Rates) of(tenant string) (*rate, float64) {
 	if r.tenants[tenant] == nil && len(r.tenants) >= maxTenants {
 		tenant = Others

@@ -1,5 +1,6 @@
-// Package quota divides what a server has among its tenants. Half of it is guaranteed to them, in equal parts; the rest is for whoever
-// takes it first. So one tenant may use what others leave free, and can never take what another is guaranteed.
+// Package quota divides what a server has among its tenants. Half of it is guaranteed to them, in equal parts; the rest
+// is for whoever takes it first. So one tenant may use what others leave free, and can never take what another is
+// guaranteed.
 package quota
 
 import (

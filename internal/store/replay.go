@@ -16,7 +16,8 @@ import (
 	"github.com/prometheus/prometheus/tsdb/wlog"
 )
 
-// replayFactor is how many times the bytes of labels that may be in memory the log may have: those of series that have ended are in it, too, until it is cut.
+// replayFactor is how many times the bytes of labels that may be in memory the log may have: those of series that have
+// ended are in it, too, until it is cut.
 const replayFactor = 2
 
 // openBounded opens the database in dir. Where its log has labels of more bytes than fit into memory, as after a flood that
@@ -59,7 +60,8 @@ type logSeries struct {
 	bytes int64
 }
 
-// cutLog rewrites a log as a checkpoint without the series with the most bytes of labels, so that those of the others are at most so many.
+// cutLog rewrites a log as a checkpoint without the series with the most bytes of labels, so that those of the others
+// are at most so many.
 func cutLog(dir string, most int64, o Options, u *use, log *slog.Logger) (unread int, err error) {
 	first, last, err := wlog.Segments(dir)
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 	"outsight/internal/quota"
 )
 
-// labelOverhead is what a label counts beside its name and its value, in bytes: the index has an entry for each that no other series has. With it,
-// memory is at most near two and a half times what labels count.
-const labelOverhead = 64
+// LabelOverhead is what a label counts beside its name and its value, in bytes: the index has an entry for each that no
+// other series has. With it, memory is at most near two and a half times what labels count.
+const LabelOverhead = 64
 
-// use counts the series in memory and the bytes of their labels, by tenant. The TSDB tells it of each series that it makes or forgets, and of those of its log
-// when it is opened.
+// use counts the series in memory and the bytes of their labels, by tenant. The TSDB tells it of each series that it
+// makes or forgets, and of those of its log when it is opened.
 type use struct {
 	series, bytes *quota.Shares
 	// tenants is whether a series' label says whose it is.
@@ -44,7 +44,7 @@ func newUse(series int, labelBytes int64, tenants *quota.Tenants, limits quota.T
 
 // of is whose a series is, and what its labels count.
 func (u *use) of(all labels.Labels) (tenant string, bytes int64) {
-	all.Range(func(l labels.Label) { bytes += int64(len(l.Name)+len(l.Value)) + labelOverhead })
+	all.Range(func(l labels.Label) { bytes += int64(len(l.Name)+len(l.Value)) + LabelOverhead })
 	if u.tenants {
 		tenant = all.Get(TenantLabel)
 	}
@@ -106,8 +106,8 @@ func (u *use) roomOf(tenant string) (series, labelBytes int64) {
 	return u.series.Room(tenant), u.bytes.Room(tenant)
 }
 
-// Fresh is how many of the series the store has not, as far as there is room for so many and so many bytes of their labels; without counts the others, of
-// which first is one.
+// Fresh is how many of the series the store has not, as far as there is room for so many and so many bytes of their
+// labels; without counts the others, of which first is one.
 func (s *Store) Fresh(series []model.Series, room, roomBytes int64) (fresh, freshBytes, without int64, first *model.Series) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

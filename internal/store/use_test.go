@@ -65,7 +65,8 @@ func TestLabelBytesAreBounded(t *testing.T) {
 	}
 }
 
-// A log with more labels than fit into memory, as one that was written without that bound, is opened without the largest of them.
+// A log with more labels than fit into memory, as one that was written without that bound, is opened without the
+// largest of them.
 func TestLogThatDoesNotFit(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, Options{})

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { adviceOf, ASKED, BUDGET, boundsOf, costsOf, healthLines, incompleteEdges, lastOf, lineColumns, programsOf, refusalsOf, silentOf, verdict, wordsOf } from './health'
-import type { Graph, Refusal, Status } from './types'
+import { adviceOf, ASKED, BUDGET, boundsOf, costsOf, healthLines, incompleteEdges, lastOf, lineColumns, programsOf, quotasOf, refusalsOf, silentOf, verdict, wordsOf } from './health'
+import type { Graph, Quota, Refusal, Status } from './types'
 
 const completeness = { window_seconds: 300, covered_seconds: 300, state: 'complete', tables: [], sinks: [], ended_omitted: 0 }
 const status = (more: Partial<Status> = {}): Status => ({ version: '1', now: '', sources: [], hosts: [], features: [], drops: [], programs: [], completeness, ...more }) as Status
@@ -23,7 +23,7 @@ describe('what is lost', () => {
     expect(b.roomy).toBe(1)
   })
   it('comes with what to do, for every table of an agent and a server', () => {
-    const names = ['missed_events', 'cgroups', 'cgroup_events', 'thread_states', 'datagram_peers', 'datagram_flows', 'dns_queries', 'endpoints', 'other_endpoints', 'edges', 'edge_clients', 'connections', 'connection_pairs', 'listeners', 'untold_closes', 'multipath_transfers', 'forwarded_clients', 'http2_streams', 'http2_connections', 'http2_paths', 'edge_histograms', 'container/containers', 'container/groups', 'container/open-files', 'store/series', 'store/refused-samples', 'store/waiting-queries', 'store/query-samples', 'store/bytes', 'store/disk-space', 'recorder/ticks', 'recorder/flight-bytes', 'recorder/anomaly-bytes', 'network idle edges', 'network identities', 'processes', 'agent/sink-store', 'tls_calls', 'kubernetes/services', 'export/spool-bytes', 'export/retries', 'export/refused-batches', 'ingest/queue-bytes', 'ingest/in-flight-bytes', 'ingest/poison-messages']
+    const names = ['missed_events', 'cgroups', 'cgroup_events', 'thread_states', 'datagram_peers', 'datagram_flows', 'dns_queries', 'endpoints', 'other_endpoints', 'edges', 'edge_clients', 'connections', 'connection_pairs', 'listeners', 'untold_closes', 'multipath_transfers', 'forwarded_clients', 'http2_streams', 'http2_connections', 'http2_paths', 'edge_histograms', 'container/containers', 'container/groups', 'container/open-files', 'store/series', 'store/label-bytes', 'store/unread-series', 'store/refused-samples', 'store/waiting-queries', 'store/query-samples', 'store/bytes', 'store/disk-space', 'recorder/ticks', 'recorder/flight-bytes', 'recorder/anomaly-bytes', 'network idle edges', 'network identities', 'processes', 'agent/sink-store', 'tls_calls', 'kubernetes/services', 'export/spool-bytes', 'export/retries', 'export/refused-batches', 'ingest/queue-bytes', 'ingest/in-flight-bytes', 'ingest/poison-messages']
     const plain = adviceOf('something new')
     for (const name of names) expect(adviceOf(name).means, name).not.toBe(plain.means)
   })
@@ -53,6 +53,14 @@ it('lists edges of which not all was seen', () => {
   expect(incompleteEdges(g).map((e) => [e.edge.id, e.share])).toEqual([['z', 0.2], ['y', 0.5]])
 })
 
+it('lists quotas that are nearly used, or refused something, before the others', () => {
+  const of = (tenant: string, used: number, refused = 0): Quota => ({ tenant, what: 'series', used, limit: 100, guaranteed: 25, refused })
+  const { tight, roomy } = quotasOf(status({ quotas: [of('a', 10), of('b', 85), of('c', 5, 3), of('d', 100)] }))
+  expect(tight.map((q) => q.tenant)).toEqual(['c', 'd', 'b'])
+  expect(roomy.map((q) => q.tenant)).toEqual(['a'])
+  expect(quotasOf(status())).toEqual({ tight: [], roomy: [] })
+})
+
 describe('what was refused', () => {
   const now = Date.parse('2026-11-22T07:05:00Z') / 1000
   const r = (more: Partial<Refusal>): Refusal => ({ what: 'requests', reason: 'unauthorized', count: 3, last: '2026-11-22T07:04:48Z', from: '10.0.0.7', said: 'a token is needed', ...more })
@@ -69,7 +77,7 @@ describe('what was refused', () => {
   })
   it('comes with what to do, whatever the reason', () => {
     const plain = wordsOf(r({ reason: 'something new' }))
-    for (const [what, reasons] of [['requests', ['unauthorized', 'malformed', 'too_large', 'unsupported', 'busy', 'queue_full', 'failed']], ['points', ['delta', 'too_old', 'future', 'labels', 'name', 'histogram', 'store']], ['readers', ['unauthorized']]] as const)
+    for (const [what, reasons] of [['requests', ['unauthorized', 'malformed', 'too_large', 'unsupported', 'busy', 'queue_full', 'rate', 'failed']], ['points', ['delta', 'too_old', 'future', 'labels', 'name', 'histogram', 'store', 'no_room']], ['readers', ['unauthorized']]] as const)
       for (const reason of reasons) expect(wordsOf(r({ what, reason })).means, `${what}/${reason}`).not.toBe(plain.means)
   })
   it('is told with when and from where the last one came', () => {

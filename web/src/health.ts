@@ -1,7 +1,7 @@
 import type { Sample } from './data'
 import { bytes, digits, floorPercent, format, span } from './format'
 import { literal, ratioOf, windowOf, type LineColumn, type Lines } from './spark'
-import type { Edge, Graph, Node, Refusal, Status } from './types'
+import type { Edge, Graph, Node, Quota, Refusal, Status } from './types'
 
 // What is lost, over budget or missing, and what to do about each.
 
@@ -26,6 +26,8 @@ const ADVICE: [RegExp, string, string][] = [
   [/^recorder\/anomaly-bytes$/, 'Older anomalies made room for newer ones.', 'Write what you want to keep: outsight record --anomaly N -d DIRECTORY.'],
   [/^recorder\//, 'Ticks of the flight recorder are missing.', 'Keep a shorter time (--flight 5m), or leave it out (--flight 0).'],
   [/^store\/(series|unwritten)/, 'New series are not stored.', 'Give --max-series, or find which labels have so many values.'],
+  [/^store\/label-bytes$/, 'New series are not stored: the labels of those in memory take all the bytes that they may.', 'Find who sends long labels; or give --max-label-bytes, and the memory for it.'],
+  [/^store\/unread-series$/, 'When the server started, its log had more labels than fit into memory; the series with the longest were left out, with what was stored of them since the last block.', 'Find who sends such labels; or give --max-label-bytes, and the memory for it.'],
   [/^store\/refused-samples$/, 'Samples were too old, or contradicted what is stored.', 'Compare the clocks of the hosts; see that no two agents have one name.'],
   [/^store\/(waiting-queries|query)/, 'Queries were turned away: too many, too large or too slow.', 'Ask for shorter windows; see who asks (Grafana panels that refresh each second).'],
   [/^store\/(bytes|disk-space)/, 'The disk is full or its bound is reached: the oldest blocks go, or nothing more is kept.', 'Give --max-bytes or a shorter --retention, or make room.'],
@@ -87,6 +89,7 @@ const REFUSALS: Record<string, Words> = {
   'requests/unsupported': { what: 'requests of another kind', means: 'Their method, type or compression is not that of OTLP over HTTP.', then: 'Set the sender to protobuf or JSON, with gzip, zstd or no compression.' },
   'requests/busy': { what: 'requests while too much was under way', means: 'Senders were told to come again; nothing is lost while they do.', then: 'If it lasts: fewer senders at a time, or a larger server.' },
   'requests/queue_full': { what: 'requests while the queue was full', means: 'Senders were told to come again; nothing is lost while they do.', then: 'If it lasts, the disk is too slow: --queue-bytes gives time, not speed.' },
+  'requests/rate': { what: 'requests of tenants that send too fast', means: 'Their tenant sent more samples in a second than its quota; senders were told when to come again.', then: 'Let the sender send less often, or raise samples_per_second in the file of --tenant-quotas.' },
   'requests/failed': { what: 'requests that the server could not keep', means: 'Its queue did not take them, or the sender went away meanwhile.', then: 'Look at the server’s log; senders come again.' },
   'points/delta': { what: 'data points of delta temporality', means: 'Such points have no sum to add them to.', then: 'Let the sender export cumulative ones (OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=cumulative).' },
   'points/too_old': { what: 'data points that are too old', means: 'They are from before what is still taken, or have no time.', then: 'Compare the clocks. What waited longer with a sender than the server takes is lost.' },
@@ -94,6 +97,7 @@ const REFUSALS: Record<string, Words> = {
   'points/labels': { what: 'data points with unusable labels', means: 'Labels are too many, doubled, or have names that cannot be stored.', then: 'Let the sender leave such attributes out.' },
   'points/name': { what: 'data points of metrics without a usable name', means: 'The metric has no name, or one that cannot be stored.', then: 'Name it in the sender.' },
   'points/histogram': { what: 'histograms that make no sense', means: 'They contradict themselves, or have too many buckets.', then: 'Look at the sender’s library; fewer buckets.' },
+  'points/no_room': { what: 'data points of new series without room', means: 'The series that are there go on; new ones are not stored. The sender was told which.', then: 'Find which labels have so many values; or give --max-series, or raise the tenant’s quota.' },
   'points/store': { what: 'data points that the store refused', means: 'They are too old, contradict what is stored, or are of new series that found no room.', then: 'Compare the clocks; see that no two agents have one name; give --max-series.' },
   'readers/unauthorized': { what: 'requests of readers without a valid token', means: 'Somebody asked the page or the API without the right token.', then: 'Expected of scanners; else give the token to who asks: a page left open asks again and again.' },
 }
@@ -109,6 +113,23 @@ export function refusalsOf(status: Status, from: number): { now: Refusal[]; befo
   const at = (r: Refusal) => (r.last ? Date.parse(r.last) / 1000 : Infinity)
   const all = (status.refusals ?? []).filter((r) => r.count > 0 && !told.includes(r.reason)).sort((a, b) => at(b) - at(a) || 0)
   return { now: all.filter((r) => at(r) >= from), before: all.filter((r) => at(r) < from) }
+}
+
+/** What a quota is of: how it is called, and the unit of its numbers. */
+export const QUOTA: Record<Quota['what'], { name: string; unit: '' | 'B' }> = {
+  series: { name: 'series', unit: '' },
+  label_bytes: { name: 'bytes of labels', unit: 'B' },
+  in_flight_bytes: { name: 'bytes of requests', unit: 'B' },
+  samples_per_second: { name: 'samples a second', unit: '' },
+}
+
+/** Quotas that refused something or are nearly used come first, the others by tenant. */
+export function quotasOf(status: Status): { tight: Quota[]; roomy: Quota[] } {
+  const tight: Quota[] = []
+  const roomy: Quota[] = []
+  for (const q of status.quotas ?? []) (q.refused > 0 || q.used >= NEAR * q.limit ? tight : roomy).push(q)
+  tight.sort((a, b) => b.refused - a.refused || b.used / (b.limit || 1) - a.used / (a.limit || 1))
+  return { tight, roomy }
 }
 
 /** When and from where the last one came: "12 s ago from 10.0.0.7". */

@@ -3,12 +3,12 @@ import { useMemo } from 'preact/hooks'
 import { useSamples, type Loaded } from './data'
 import { windowOf } from './explain'
 import { bytes, digits, floorPercent, format, NONE, span, unmatched } from './format'
-import { adviceOf, ASKED, boundKey, boundsOf, BUDGET, costsOf, healthLines, incompleteEdges, lastOf, LINE_WINDOW, lineColumns, programsOf, refusalsOf, silentOf, verdict, wordsOf, type Answers, type Bound, type Part } from './health'
+import { adviceOf, ASKED, boundKey, boundsOf, BUDGET, costsOf, healthLines, incompleteEdges, lastOf, LINE_WINDOW, lineColumns, programsOf, QUOTA, quotasOf, refusalsOf, silentOf, verdict, wordsOf, type Answers, type Bound, type Part } from './health'
 import type { Lines } from './spark'
 import { LinesNote, Spark, useLines } from './sparkview'
 import { short, type Change, type State } from './state'
 import { useExplainer } from './tip'
-import type { Graph, Refusal, Status } from './types'
+import type { Graph, Quota, Refusal, Status } from './types'
 
 interface Props {
   graph?: Graph
@@ -36,6 +36,7 @@ const TOLD: Record<string, { title: string; what: string; query?: string }> = {
   total: { title: 'Dropped since the start', what: 'updates that found no room since the agent or the server began', query: 'outsight_drops_total' },
   used: { title: 'Used', what: 'entries in use, of those that there is room for', query: 'outsight_entries / outsight_capacity' },
   refused: { title: 'Refused', what: 'since the server began' },
+  quota: { title: 'Used', what: 'what the tenant has at the moment; half of everything is guaranteed to tenants in equal parts, and the rest is for whoever takes it first' },
   counted: { title: 'Counted', what: 'share of the bytes that the kernel received for programs and that are in an edge', query: 'outsight_edges_completeness_ratio' },
 }
 
@@ -58,6 +59,7 @@ export function HealthView({ graph, away, status: { data, error }, state, change
   const from = live ? now - state.window : state.from!
   const wrong = verdict(data, graph, answers, from, now)
   const refused = refusalsOf(data, from)
+  const quotas = quotasOf(data)
   const silent = silentOf(answers)
   const costs = costsOf(answers)
   const unread = [away && !graph && `What was seen could not be read: ${away}`, asked.error && `What agents cost could not all be read: ${asked.error}`].filter((text) => text !== undefined && text !== false)
@@ -90,6 +92,12 @@ export function HealthView({ graph, away, status: { data, error }, state, change
         {roomy > 0 && <p class="muted small">{roomy} tables and queues have room and dropped nothing since they began.</p>}
       </Section>
 
+      {quotas.tight.length + quotas.roomy.length > 0 && (
+        <Section id="quotas" title="Quotas" hint="what each tenant has of what the server divides among them">
+          {quotas.tight.length === 0 ? <p class="fine">No tenant is near what it may have.</p> : <Quotas list={quotas.tight} />}
+          {quotas.roomy.length > 0 && <details open={quotas.tight.length === 0}><summary>{quotas.roomy.length === 1 ? 'One has' : `${quotas.roomy.length} have`} room</summary><Quotas list={quotas.roomy} /></details>}
+        </Section>
+      )}
       {data.refusals && (
         <Section id="refused" title="Refused" hint="what the server did not take, and from whom">
           {refused.now.length === 0 ? <p class="fine">Nothing was refused in this time.</p> : <Refusals list={refused.now} now={now} />}
@@ -200,6 +208,29 @@ function Section({ id, title, hint, children }: { id: string; title: string; hin
       <div class="path-head"><h2>{title}</h2><span class="muted">{hint}</span></div>
       <div class="health-body">{children}</div>
     </section>
+  )
+}
+
+/** What tenants have, of what they could have. */
+function Quotas({ list }: { list: Quota[] }) {
+  return (
+    <div class="scroll">
+      <table class="plain stacks" data-quotas>
+        <thead><tr><th scope="col">Tenant</th><th scope="col">What</th><th scope="col">Used</th><th scope="col">At most now</th><th scope="col">Guaranteed</th><th scope="col">Refused</th></tr></thead>
+        <tbody>
+          {list.map((q) => (
+            <tr key={q.tenant + q.what} data-quota={`${q.tenant}/${q.what}`}>
+              <td data-label="Tenant">{q.tenant}</td>
+              <td data-label="What">{QUOTA[q.what]?.name ?? q.what}</td>
+              <td data-explain="health.quota" data-label="Used" class={q.used >= q.limit ? 'over' : undefined}>{format(q.used, QUOTA[q.what]?.unit ?? '')}</td>
+              <td data-label="At most now">{format(q.limit, QUOTA[q.what]?.unit ?? '')}</td>
+              <td data-label="Guaranteed">{format(q.guaranteed, QUOTA[q.what]?.unit ?? '')}</td>
+              <td data-label="Refused" class={q.refused > 0 ? 'over' : undefined}>{format(q.refused, '')}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
   )
 }
 

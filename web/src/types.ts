@@ -421,6 +421,17 @@ export interface Refusal {
   said?: string
 }
 
+export interface Quota {
+  tenant: string
+  what: 'series' | 'label_bytes' | 'in_flight_bytes' | 'samples_per_second'
+  used: number
+  /** What it could have in all at the moment, and what it gets whatever others take. */
+  limit: number
+  guaranteed: number
+  /** Times that it did not get more, since the server began. */
+  refused: number
+}
+
 export interface Status {
   version: string
   now: string
@@ -439,6 +450,8 @@ export interface Status {
   programs: { host: string; name: string; runs: number; run_seconds: number }[]
   /** Of servers that tell it. */
   refusals?: Refusal[]
+  /** What tenants have of what the server divides among them. */
+  quotas?: Quota[]
   completeness: Completeness
 }
 

@@ -1,0 +1,57 @@
+package ingest
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// clockTrial is how long a clock that has jumped must go on evenly before it is believed.
+const clockTrial = 10 * time.Minute
+
+// clock is this server's, of which a jump is not believed at once: samples from years ahead would make everybody's too
+// old for as long as they are stored.
+type clock struct {
+	wall func() time.Time
+	// uptime is the time since the start, which does not jump.
+	uptime func() time.Duration
+	// most is by how much the clock may be set without a doubt.
+	most time.Duration
+	log  *slog.Logger
+
+	// mu guards the rest.
+	mu sync.Mutex
+	// began is when uptime was 0, by the clock that is believed; doubted by one that is not, since is when that began.
+	began, doubted time.Time
+	since          time.Duration
+}
+
+func newClock(wall func() time.Time, uptime func() time.Duration, most time.Duration, log *slog.Logger) *clock {
+	return &clock{wall: wall, uptime: uptime, most: most, log: log, began: wall().Round(0).Add(-uptime())}
+}
+
+// now is the time. After a jump it is not known which of two it is.
+func (c *clock) now() (earlier, later time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wall, uptime := c.wall().Round(0), c.uptime()
+	began := wall.Add(-uptime)
+	jump := began.Sub(c.began)
+	if jump.Abs() <= c.most {
+		c.began, c.doubted = began, time.Time{}
+		return wall, wall
+	}
+	if c.doubted.IsZero() || began.Sub(c.doubted).Abs() > c.most {
+		c.doubted, c.since = began, uptime
+		c.log.Warn("the clock of this host has jumped: what is of the time in between is taken once the clock is believed", "by", jump, "believed_after", clockTrial)
+	}
+	if uptime-c.since >= clockTrial {
+		c.began, c.doubted = began, time.Time{}
+		return wall, wall
+	}
+	believed := c.began.Add(uptime)
+	if believed.Before(wall) {
+		return believed, wall
+	}
+	return wall, believed
+}
