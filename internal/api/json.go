@@ -41,7 +41,11 @@ func (s *server) json(f func(ctx context.Context, r *http.Request) (any, error))
 		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, store.ErrTimeout), errors.Is(err, store.ErrCanceled):
 			writeError(w, http.StatusServiceUnavailable, "no answer within %s; ask for a shorter window", s.Timeout)
 		case errors.Is(err, store.ErrBusy):
-			writeError(w, http.StatusServiceUnavailable, "%s", err)
+			text := err.Error()
+			if !strings.Contains(text, "try again") {
+				text += "; try again later"
+			}
+			writeError(w, http.StatusServiceUnavailable, "%s", text)
 		case errors.Is(err, store.ErrExecution):
 			writeError(w, http.StatusUnprocessableEntity, "%s", err)
 		case err != nil:

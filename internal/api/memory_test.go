@@ -277,3 +277,42 @@ func TestSlowReaders(t *testing.T) {
 		r.Body.Close()
 	}
 }
+
+// A tenant sees its own use of queries alone, the operator everybody's.
+func TestTenantsSeeTheirQueries(t *testing.T) {
+	st, err := store.Open(t.TempDir(), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	for _, tenant := range []string{"a", "a", "b"} {
+		if _, err := store.ForTenant(st, tenant).Instant(t.Context(), "1", time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := func(tenant string, want ...string) {
+		t.Helper()
+		s := &server{Options: Options{TenantQueries: st.TenantQueries, Tenant: tenant}}
+		var got []string
+		limits := map[string]int64{model.QuotaQueries: 2, model.QuotaQueryTime: 120_000, model.QuotaQueryMemory: 512 << 20}
+		for _, q := range s.quotas() {
+			if q.What == model.QuotaQueries {
+				got = append(got, q.Tenant)
+			}
+			if q.Limit != limits[q.What] || q.What != model.QuotaQueryTime && q.Used != 0 {
+				t.Errorf("got %+v, want a limit of %d", q, limits[q.What])
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%q sees %v, want %v", tenant, got, want)
+		}
+	}
+	f("", "a", "b")
+	f("a", "a")
+	f("c")
+	var text strings.Builder
+	store.WriteTenantQueries(&text, st.TenantQueries())
+	if !strings.Contains(text.String(), "outsight_tenant_query_requests_total{tenant=\"a\"} 2\n") {
+		t.Error(text.String())
+	}
+}

@@ -79,8 +79,10 @@ type account struct {
 	// stop ends the query; nil for what is no query.
 	stop context.CancelCauseFunc
 	held int64
-	// closed and stopped are guarded by the budget's lock.
+	// closed, stopped and looks are guarded by the budget's lock.
 	closed, stopped bool
+	// looks is how often the watchdog has met it.
+	looks int
 }
 
 // open is an account for a query, which stop can end.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"runtime/debug"
 	"runtime/metrics"
 	"time"
 )
@@ -10,45 +11,62 @@ import (
 // budget lets it, since the engine asks its context before each node and each step of an expression.
 const watchPause = 10 * time.Millisecond
 
-// watchRest is for how many looks no other query is ended, so that the memory of the last one can be collected.
-const watchRest = 25
+// watchRest is for how many looks a query that was ended has time to go before another is ended, and watchAge for how many a query must have run:
+// what was left behind by one before it is not its fault.
+const watchRest, watchAge = 25, 3
 
 // watch ends the query that holds most where the process has more memory than it may. It returns when no query is left.
 func (b *Budget) watch() {
 	m := newMemoryReader()
 	ticker := time.NewTicker(watchPause)
 	defer ticker.Stop()
-	rest := 0
 	for range ticker.C {
-		rest--
-		over := rest < 0 && m.bytes() > b.process
+		over := m.bytes() > b.process
 		b.mu.Lock()
-		if b.watching = b.hasQueries(); !b.watching {
+		if b.watching = b.hasQueries(false); !b.watching {
 			b.mu.Unlock()
 			return
 		}
-		if over && b.stopLargest() {
-			rest = watchRest
+		for a := range b.accounts {
+			a.looks++
 		}
+		ended := over && b.stopLargest()
 		b.mu.Unlock()
+		if ended {
+			b.collect(ticker.C)
+		}
 	}
 }
 
-// hasQueries is whether any account is of a query.
-func (b *Budget) hasQueries() bool {
+// collect waits for the query that was ended, and has its memory collected, so that no other has to end for it.
+func (b *Budget) collect(ticks <-chan time.Time) {
+	for range watchRest {
+		<-ticks
+		b.mu.Lock()
+		going := b.hasQueries(true)
+		b.mu.Unlock()
+		if !going {
+			debug.FreeOSMemory()
+			return
+		}
+	}
+}
+
+// hasQueries is whether any account is of a query, or of one that was ended.
+func (b *Budget) hasQueries(ended bool) bool {
 	for a := range b.accounts {
-		if a.stop != nil {
+		if a.stop != nil && (a.stopped || !ended) {
 			return true
 		}
 	}
 	return false
 }
 
-// stopLargest ends the query that holds most of those that were not ended yet; false where there is none.
+// stopLargest ends the query that holds most of those that have run for a while and were not ended yet; false where there is none.
 func (b *Budget) stopLargest() bool {
 	var largest *account
 	for a := range b.accounts {
-		if a.stop != nil && !a.stopped && (largest == nil || a.held > largest.held) {
+		if a.stop != nil && !a.stopped && a.looks >= watchAge && (largest == nil || a.held > largest.held) {
 			largest = a
 		}
 	}

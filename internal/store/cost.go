@@ -16,9 +16,9 @@ import (
 const (
 	// maxDepth bounds how deep an expression goes, and maxNodes how many parts it has: evaluation and printing recurse into it.
 	maxDepth, maxNodes = 1000, 8192
-	// maxRegexSize bounds the instructions of all regular expressions of a query: as many as a query could have that writes them out. A few
-	// characters, as in "((x{100}){100}){100}", would take gigabytes otherwise.
-	maxRegexSize = MaxQueryBytes
+	// maxRegexSize bounds the instructions of all regular expressions of a query: more than a query can have that writes them out. A few
+	// characters, as in "x{1000}", make thousands otherwise, and a query has room for thousands of them.
+	maxRegexSize = 2 * MaxQueryBytes
 	// maxSubquerySteps bounds the steps of a subquery.
 	maxSubquerySteps = 1 << 20
 	// maxBuiltLabels bounds the bytes of labels that functions give one series.

@@ -147,6 +147,51 @@ func TestChargedQueriesGiveTheSame(t *testing.T) {
 	}
 }
 
+// What a query is charged covers the labels of its answer.
+func TestChargesCoverLabels(t *testing.T) {
+	s := open(t, t.TempDir(), Options{})
+	batch := batchOf(50)
+	advance(batch, 1)
+	appendAll(t, s, batch...)
+	const cpu = "container_cpu_usage_seconds_total"
+	queries := append(ordinaryQueries(t), `label_replace(`+cpu+`, "long", "$1-$1-`+strings.Repeat("x", 3000)+`", "id", "(.*)")`,
+		`label_join(label_join(`+cpu+`, "id", "`+strings.Repeat("-", 500)+`", "id", "image", "id"), "id", "", "id", "id", "name")`,
+		cpu+` * on (host) group_left (y) label_replace(sum by (host) (`+cpu+`), "y", "`+strings.Repeat("y", 5000)+`", "", "")`,
+		`label_replace(sum by (id, name) (`+cpu+`), "name", "$1$1$1$1$1$1", "id", "(.*)")`, `absent(x{a="`+strings.Repeat("b", 9000)+`"})`)
+	for _, query := range queries {
+		expr, err := parse(s.parser, query)
+		if err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+		account := newBudget(&QueryBounds{Memory: 1 << 40, TenantShare: 1}).open("", nil)
+		m := &meter{purse: purse{account: account}}
+		if m.cost, err = costOf(expr, 0, 0); err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+		if err := m.begin(); err != nil {
+			t.Fatal(err)
+		}
+		q, err := s.engine.NewInstantQuery(t.Context(), metered{s.db, m}, nil, query, at(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		result := q.Exec(t.Context())
+		charged, built := account.held-m.purse.spare, int64(0)
+		if v, ok := result.Value.(promql.Vector); ok {
+			for _, sample := range v {
+				built += int64(sample.Metric.ByteSize())
+			}
+		}
+		if charged < built {
+			t.Errorf("%.200s: labels of %d bytes, of which %d are charged", query, built, charged)
+		}
+		if m.next != len(m.cost.flows) {
+			t.Errorf("%.200s: %d selectors were read, want %d", query, m.next, len(m.cost.flows))
+		}
+		q.Close()
+	}
+}
+
 func sortedBytes(text []byte) []byte { return slices.Sorted(slices.Values(text)) }
 
 // evaluateAlone asks the engine without anything between it and the data.
