@@ -124,12 +124,7 @@ func http2Drops(p *Probes) (n uint64) {
 // settledStreams are the counters of an end when each of so many streams has ended, or when nothing changes any more.
 func settledStreams(t *testing.T, p *Probes, at net.Addr, role model.Role, requests uint64) model.EdgeCounters {
 	t.Helper()
-	return readUntil(func() (c model.EdgeCounters) {
-		if e := edge(t, p, at, role); e != nil {
-			c = e.Counters
-		}
-		return c
-	}, func(c model.EdgeCounters) bool {
+	return readUntil(func() model.EdgeCounters { return counters(t, p, at, role) }, func(c model.EdgeCounters) bool {
 		return c.Requests > requests || c.Requests == requests && c.Transactions()+c.Aborts >= requests
 	})
 }
@@ -296,7 +291,7 @@ func TestGRPCAborts(t *testing.T) {
 	for range 5 {
 		done.Go(func() { call(t.Context(), conn, "Sleep", 3000) })
 	}
-	eventually(t, "all wait", func() bool { return edge(t, p, at, model.RoleServer).Counters.InFlight() == 5 })
+	counts(t, p, at, model.RoleServer, "all wait", func(c model.EdgeCounters) bool { return c.InFlight() == 5 })
 	conn.Close()
 	done.Wait()
 	expectStreams(t, p, at, 13, 12)
@@ -319,12 +314,10 @@ func TestGRPCJoined(t *testing.T) {
 		call(t.Context(), conn, "Fail", 5)
 	}
 	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
-		var named map[string]uint64
-		eventually(t, "streams are counted", func() bool {
-			named = asked(t, p, portOf(at), role)
-			return named["POST /test.Echoes/Fail"] == 20
+		named := readUntil(func() map[string]uint64 { return asked(t, p, portOf(at), role) }, func(named map[string]uint64) bool {
+			return named["POST /test.Echoes/Fail"] >= 20
 		})
-		if n := named["unknown"]; n < 45 || n > 50 || len(named) != 2 {
+		if n := named["unknown"]; n < 45 || n > 50 || named["POST /test.Echoes/Fail"] != 20 || len(named) != 2 {
 			t.Errorf("%v: %v", role, named)
 		}
 		if c := edge(t, p, at, role).Counters; c.InFlight() != 0 || c.Lost > 1 {
@@ -388,9 +381,7 @@ func TestHTTP2JoinedDuringAnUpload(t *testing.T) {
 	for range followed {
 		request(true)
 	}
-	var c model.EdgeCounters
-	eventually(t, "requests are followed", func() bool {
-		c = edge(t, p, service, model.RoleClient).Counters
+	c := readUntil(func() model.EdgeCounters { return counters(t, p, service, model.RoleClient) }, func(c model.EdgeCounters) bool {
 		return c.Requests >= 1+followed // the upload was taken for one
 	})
 	if c.Requests != 1+followed || c.Lost != 1 || c.Replies != 0 {
@@ -444,7 +435,9 @@ func TestHTTP2Nonsense(t *testing.T) {
 	} {
 		before := http2Drops(p)
 		port := say(t, turns...)
-		eventually(t, "both ends give up", func() bool { return http2Drops(p) == before+2 })
+		if n := readUntil(func() uint64 { return http2Drops(p) - before }, func(n uint64) bool { return n >= 2 }); n != 2 {
+			t.Errorf("%d ends give up, want 2", n)
+		}
 		expect(t, p, port, map[string]uint64{})
 	}
 }
