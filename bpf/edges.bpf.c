@@ -868,8 +868,9 @@ static __always_inline int transferred(struct sock *sk, int bytes, u32 readable,
 	if (!sent)
 		__sync_fetch_and_add(&c->received_bytes, bytes); /* several threads may receive at once */
 	bool reply = sent != (c->role == ROLE_CLIENT);
-	if (c->flags & CONNECTION_HTTP2 || (reply && greets_http2(sk, c, readable)))
-		return http2_transferred(sk, c, bytes, readable, reply);
+	if ((c->flags & CONNECTION_HTTP2 || (reply && greets_http2(sk, c, readable))) &&
+	    http2_transferred(sk, c, bytes, readable, reply))
+		return 0;
 	u32 met = EARLY_NONE;
 	if (c->flags & CONNECTION_STREAM)
 		;

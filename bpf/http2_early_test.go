@@ -516,3 +516,36 @@ func repliesBeforeRequestsAreTaken(t *testing.T, p *Probes) {
 		}
 	}
 }
+
+// A server of HTTP/2 greets whoever connects. Clients of other protocols are counted as such.
+func TestHTTP2ServerOfOtherClients(t *testing.T) {
+	p := openWith(t, Options{})
+	server := newHTTP2Sender()
+	server.greetAsServer()
+	greeting := turn{nil, []string{server.take()}}
+	const refusal = "HTTP/1.1 400 Bad Request\r\n\r\n"
+	for _, c := range []struct {
+		name string
+		say  []string
+		want map[string]uint64
+	}{
+		{"HTTP/1", []string{"GET /health HTTP/1.1\r\n\r\n"}, map[string]uint64{"GET /health 4xx": 1}},
+		{"in parts", []string{"P", "UT /health HTTP/1.1\r\n\r\n"}, map[string]uint64{"PUT /health 4xx": 1}},
+		{"alike", []string{"PRI", "NT /health HTTP/1.1\r\n\r\n"}, map[string]uint64{}},
+		{"TLS", []string{"\x16\x03\x01\x00\x05\x01aaaa"}, map[string]uint64{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			port := say(t, greeting, turn{c.say, []string{refusal}})
+			at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(port)}
+			for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+				counts(t, p, at, role, "one transaction is counted", func(c model.EdgeCounters) bool {
+					return c.Requests == 1 && c.Replies == 1 && c.Transactions() == 1 && c.Pushes == 0
+				})
+			}
+			expect(t, p, port, c.want)
+		})
+	}
+	if n := http2Drops(p); n != 0 {
+		t.Errorf("%d drops", n)
+	}
+}

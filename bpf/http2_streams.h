@@ -409,42 +409,65 @@ static __always_inline void stop_following(struct http2_connection *h, u64 now)
 	leave_streams(h, now | ENDED_LOST);
 }
 
-/* The first call of a direction since the connection is known to be HTTP/2. */
-static __always_inline void begin_half(struct connection *c, struct http2_connection *h, struct http2_half *half,
-				       bool reply)
+/* Whether what came of the first request, and this call, begin as a client's preface does. */
+static __noinline int sends_preface(const struct head *head, u32 got, u32 readable)
+{
+	u64 fresh = 0, begun = 0;
+
+	if (!head || !readable || got > 7)
+		return head && readable;
+	u32 n = got + read_buffer((u8 *)&fresh, sizeof(fresh), readable);
+	if (got)
+		begun = *(const u64 *)head->bytes & ((1ULL << 8 * got) - 1);
+	u64 mask = n > 7 ? ~0ULL : (1ULL << 8 * n) - 1;
+	return !(((begun | fresh << 8 * got) ^ W('P', 'R', 'I', ' ', '*', ' ', 'H', 'T')) & mask);
+}
+
+/* The first call of a direction since the connection is known to be HTTP/2; false if it turns out to be none. */
+static __always_inline bool begin_half(struct connection *c, struct http2_connection *h, struct http2_half *half,
+				       u32 readable, bool reply)
 {
 	half->connection = h->id;
 	if (reply) {
 		half->state = c->head.greeted ? HTTP2_JOINING : HTTP2_FOLLOWED;
-		return;
+		return true;
 	}
 	/* Of the preface, too little may have come before to be known. */
-	if (c->phase == PHASE_REQUEST && c->head.state == HEAD_PARTIAL)
-		half->got = least(c->head.length, HTTP2_PREFACE);
+	u32 got = c->phase == PHASE_REQUEST && c->head.state == HEAD_PARTIAL ? c->head.length : 0;
+	if (!sends_preface(&c->head, got, readable)) {
+		/* A client of another protocol, whose server has greeted it with settings. */
+		h->lost = 1;
+		c->head.protocol = PROTOCOL_UNKNOWN;
+		c->head.greeted = 1;
+		clear_flags(c, CONNECTION_HTTP2);
+		return false;
+	}
+	half->got = least(got, HTTP2_PREFACE);
 	half->state = HTTP2_GREETS;
 	c->head.state = HEAD_NONE;
 	c->phase = PHASE_IDLE;
+	return true;
 }
 
-/* A call on a connection that is HTTP/2. */
+/* A call on a connection that is HTTP/2; false if it is not. */
 static __noinline int http2_transferred(struct sock *sk, struct connection *c, u32 bytes, u32 readable, bool reply)
 {
 	if (!sk || !c)
-		return 0;
+		return true;
 	struct http2_connection *h = bpf_sk_storage_get(&http2_connections, sk, 0, 0);
 	if (!h || h->lost)
-		return 0;
+		return true;
 	u64 now = bpf_ktime_get_ns();
 	struct http2_half *half = reply ? &h->half[HALF_REPLIES] : &h->half[HALF_REQUESTS];
 	set_source(&half->source, bytes, readable);
 	half->now_ns = now;
-	if (half->state == HTTP2_NEW)
-		begin_half(c, h, half, reply);
+	if (half->state == HTTP2_NEW && !begin_half(c, h, half, readable, reply))
+		return false;
 	if (half->state == HTTP2_JOINING) {
 		if (!readable || !chain_of(bytes)) {
 			if (++h->tries > HTTP2_JOIN_CALLS)
 				stop_following(h, now);
-			return 0;
+			return true;
 		}
 		half->state = HTTP2_FOLLOWED;
 	}
@@ -468,7 +491,7 @@ static __noinline int http2_transferred(struct sock *sk, struct connection *c, u
 	/* The end came within the call: nothing follows that could end its streams. */
 	if (c->state == TCP_CLOSE)
 		leave_streams(h, now);
-	return 0;
+	return true;
 }
 
 /* Makes the connection one of HTTP/2. Both directions may do so at once. */
@@ -512,7 +535,7 @@ static __always_inline void begin_http2(struct sock *sk, struct connection *c, u
 		return;
 	/* Requests are not counted until their replies can be. */
 	if (c->head.greeted && h->half[HALF_REPLIES].state == HTTP2_NEW)
-		begin_half(c, h, &h->half[HALF_REPLIES], true);
+		begin_half(c, h, &h->half[HALF_REPLIES], 0, true);
 	http2_transferred(sk, c, size, size, false);
 }
 
