@@ -54,7 +54,7 @@ static __noinline int keep_early(struct sock *sk, struct connection *c, u32 read
 		return false;
 	if (c->role == ROLE_SERVER && c->phase == PHASE_IDLE)
 		return false;
-	/* If the call turns out to send a preface, following the replies has to begin behind this. */
+	/* If the call turns out to send a preface, the replies are followed from behind this on. */
 	if (!c->first_ns)
 		c->head.greeted = 1;
 	u64 now = bpf_ktime_get_ns();

@@ -251,5 +251,7 @@ func TestClientThatGivesUp(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		conn.Close()
 	}
-	counts(t, p, service, model.RoleClient, "the client has given up three requests", func(c model.EdgeCounters) bool { return c.Aborts == 3 })
+	counts(t, p, service, model.RoleClient, "the client has given up three requests", func(c model.EdgeCounters) bool {
+		return c.Aborts == 3
+	})
 }

@@ -119,7 +119,8 @@ func counters(t *testing.T, p *Probes, service net.Addr, role model.Role) (c mod
 
 // counts waits until the counters of a service's edge at one end are as they should be, and fails with what they are
 // as soon as they do not change any more.
-func counts(t *testing.T, p *Probes, service net.Addr, role model.Role, what string, so func(c model.EdgeCounters) bool) {
+func counts(t *testing.T, p *Probes, service net.Addr, role model.Role, what string,
+	so func(c model.EdgeCounters) bool) {
 	t.Helper()
 	c := readUntil(func() model.EdgeCounters { return counters(t, p, service, role) }, so)
 	if !so(c) {
@@ -258,7 +259,9 @@ func TestLatencyReachesToTheLastByte(t *testing.T) {
 	}
 	whole := time.Since(start)
 	conn.Close()
-	counts(t, p, server.Addr(), model.RoleServer, "the connection is closed", func(c model.EdgeCounters) bool { return c.Closes == 1 })
+	counts(t, p, server.Addr(), model.RoleServer, "the connection is closed", func(c model.EdgeCounters) bool {
+		return c.Closes == 1
+	})
 	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
 		latency := edge(t, p, server.Addr(), role).Counters.Latency
 		if latency.Quantile(0) < 0.050*(1-model.RelativeError) {
@@ -279,7 +282,9 @@ func TestLastReplyIsCountedWithoutAnotherRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, role := range []model.Role{model.RoleServer, model.RoleClient} {
-			counts(t, p, server.Addr(), role, "the silent reply is counted", func(c model.EdgeCounters) bool { return c.Transactions() == round })
+			counts(t, p, server.Addr(), role, "the silent reply is counted", func(c model.EdgeCounters) bool {
+				return c.Transactions() == round
+			})
 		}
 	}
 	if latency := edge(t, p, server.Addr(), model.RoleClient).Counters.Latency; latency.Quantile(1) > 0.5 {
@@ -373,7 +378,9 @@ func TestPushesMakeAStream(t *testing.T) {
 	}
 	conn.Close()
 	// The greeting is a push; each answer to a message then is the request for the next one.
-	counts(t, p, service, model.RoleServer, "the connection is closed", func(c model.EdgeCounters) bool { return c.Closes == 1 })
+	counts(t, p, service, model.RoleServer, "the connection is closed", func(c model.EdgeCounters) bool {
+		return c.Closes == 1
+	})
 	if c := edge(t, p, service, model.RoleServer).Counters; c.Pushes != 1 {
 		t.Errorf("a greeting and four replies: %d pushes, want 1", c.Pushes)
 	}
@@ -509,7 +516,9 @@ func TestConnectionsOlderThanTheProbes(t *testing.T) {
 	}
 	conn.Close()
 	for _, role := range []model.Role{model.RoleServer, model.RoleClient} {
-		counts(t, p, server.Addr(), role, "five transactions are counted", func(c model.EdgeCounters) bool { return c.Transactions() == 5 })
+		counts(t, p, server.Addr(), role, "five transactions are counted", func(c model.EdgeCounters) bool {
+			return c.Transactions() == 5
+		})
 	}
 }
 
@@ -538,12 +547,16 @@ func TestBusyConnectionsOlderThanTheProbes(t *testing.T) {
 	p := open(t, Options{})
 	both := []model.Role{model.RoleClient, model.RoleServer}
 	for _, role := range both {
-		counts(t, p, server.Addr(), role, "it counts", func(c model.EdgeCounters) bool { return c.Transactions() > 1000 })
+		counts(t, p, server.Addr(), role, "it counts", func(c model.EdgeCounters) bool {
+			return c.Transactions() > 1000
+		})
 	}
 	stop.Store(true)
 	running.Wait()
 	for _, role := range both {
-		counts(t, p, server.Addr(), role, "all are closed", func(c model.EdgeCounters) bool { return c.Closes == connections })
+		counts(t, p, server.Addr(), role, "all are closed", func(c model.EdgeCounters) bool {
+			return c.Closes == connections
+		})
 	}
 	client, served := counters(t, p, server.Addr(), model.RoleClient), counters(t, p, server.Addr(), model.RoleServer)
 	if client.Pushes != 0 || served.Pushes != 0 {
@@ -651,7 +664,9 @@ func TestCloseThatNobodyTold(t *testing.T) {
 		t.Fatalf("opened %d, closed %d, want 1 and 0", e.Counters.Opens, e.Counters.Closes)
 	}
 	p.edges.edges.entries[e.Instance].Opens += 2 // as if two connections had gone without a word
-	counts(t, p, listener.Addr(), model.RoleClient, "the two are counted as closed", func(c model.EdgeCounters) bool { return c.Closes == 2 })
+	counts(t, p, listener.Addr(), model.RoleClient, "the two are counted as closed", func(c model.EdgeCounters) bool {
+		return c.Closes == 2
+	})
 	for range 3 {
 		if e := edge(t, p, listener.Addr(), model.RoleClient); e.Counters.Closes != 2 {
 			t.Fatalf("closed %d, want 2: one is open", e.Counters.Closes)

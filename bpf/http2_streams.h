@@ -203,7 +203,7 @@ static __noinline struct http2_stream *begin_stream(struct http2_connection *h, 
 	if (half->gone)
 		count_drop(DROP_HTTP2_PATH);
 	struct http2_stream *s = put_stream(h, &key);
-	/* A barrier: first the stream is there, then it is an old one; stream_of_reply looks in the other order. */
+	/* A barrier: the stream is there before its number is; stream_of_reply reads them the other way. */
 	__sync_lock_test_and_set(&h->last_stream, half->stream);
 	if (!s) {
 		count_drop(DROP_STREAM);
@@ -228,11 +228,11 @@ static __always_inline void begin_reply_of(struct edge *edge, struct http2_strea
 }
 
 /*
- * The stream that a reply, or a reset by the server, is of. Its request may be told of later: by a client's call that
- * has not returned, or by a server's that has not taken what it looked at before.
+ * The stream that a reply, or a reset by the server, is of. Its request may be seen later: in a
+ * client's call that has not returned, or in a server's that has only peeked at it so far.
  */
-static __always_inline struct http2_stream *stream_of_reply(struct http2_connection *h, const struct http2_half *half,
-							    struct http2_stream_key *key)
+static __always_inline struct http2_stream *
+stream_of_reply(struct http2_connection *h, const struct http2_half *half, struct http2_stream_key *key)
 {
 	struct http2_stream *s = bpf_map_lookup_elem(&http2_streams, key);
 
@@ -277,7 +277,8 @@ static __noinline struct http2_stream *go_on_with_reply(struct http2_connection 
 	return (!block || half->ends) && end_stream(s, STREAM_ENDED, now) ? s : NULL;
 }
 
-static __noinline struct http2_stream *reset_stream(struct http2_connection *h, struct http2_half *half, u32 which)
+static __noinline struct http2_stream *reset_stream(struct http2_connection *h, struct http2_half *half,
+						    u32 which)
 {
 	if (!h || !half)
 		return NULL;
@@ -394,7 +395,9 @@ static __noinline int sends_settings(u32 size)
 {
 	u8 f[16];
 
-	if (read_buffer(f, sizeof(f), size) < HTTP2_FRAME_HEADER || f[3] != FRAME_SETTINGS || f[4] || !is_plausible(f))
+	if (read_buffer(f, sizeof(f), size) < HTTP2_FRAME_HEADER)
+		return false;
+	if (f[3] != FRAME_SETTINGS || f[4] || !is_plausible(f))
 		return false;
 	/* Without a setting, they may as well be a length and zeros of another protocol. */
 	return f[1] || f[2] || chain_of(size);
@@ -423,9 +426,9 @@ static __noinline int sends_preface(const struct head *head, u32 got, u32 readab
 	return !(((begun | fresh << 8 * got) ^ W('P', 'R', 'I', ' ', '*', ' ', 'H', 'T')) & mask);
 }
 
-/* The first call of a direction since the connection is known to be HTTP/2; false if it turns out to be none. */
-static __always_inline bool begin_half(struct connection *c, struct http2_connection *h, struct http2_half *half,
-				       u32 readable, bool reply)
+/* The first call of a direction since the connection is known to be HTTP/2; false if it is not. */
+static __always_inline bool begin_half(struct connection *c, struct http2_connection *h,
+				       struct http2_half *half, u32 readable, bool reply)
 {
 	half->connection = h->id;
 	if (reply) {
@@ -519,7 +522,9 @@ static __always_inline bool greets_http2(struct sock *sk, struct connection *c, 
 
 	if (c->first_ns && head->state != HEAD_PARTIAL)
 		return false; /* nearly always */
-	if ((c->flags & how) != CONNECTION_WHOLE || !machine || names_shed || head->greeted || head->failures)
+	if ((c->flags & how) != CONNECTION_WHOLE || !machine || names_shed)
+		return false;
+	if (head->greeted || head->failures)
 		return false;
 	if (head->protocol && head->protocol != PROTOCOL_HTTP2)
 		return false;

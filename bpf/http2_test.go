@@ -435,7 +435,9 @@ func TestHTTP2Nonsense(t *testing.T) {
 	} {
 		before := http2Drops(p)
 		port := say(t, turns...)
-		if n := readUntil(func() uint64 { return http2Drops(p) - before }, func(n uint64) bool { return n >= 2 }); n != 2 {
+		if n := readUntil(func() uint64 { return http2Drops(p) - before }, func(n uint64) bool {
+			return n >= 2
+		}); n != 2 {
 			t.Errorf("%d ends give up, want 2", n)
 		}
 		expect(t, p, port, map[string]uint64{})

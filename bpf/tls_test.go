@@ -78,7 +78,9 @@ func expectTLS(t *testing.T, port uint16, connections uint64, ask func(), want m
 	check := func(p *Probes, option string) {
 		t.Helper()
 		for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
-			n := readUntil(func() uint64 { return transactions(t, p, port, role) }, func(n uint64) bool { return n >= requests })
+			n := readUntil(func() uint64 { return transactions(t, p, port, role) }, func(n uint64) bool {
+				return n >= requests
+			})
 			if n < requests || n > requests+3*connections {
 				t.Errorf("%s the %v counts %d transactions, want %d and at most three for each of %d handshakes", option, role, n, requests, connections)
 			}

@@ -28,7 +28,9 @@ func TestLogAgreesWithTheHistograms(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	counts(t, p, server.Addr(), model.RoleServer, "the server has closed its ends", func(c model.EdgeCounters) bool { return c.Closes == connections })
+	counts(t, p, server.Addr(), model.RoleServer, "the server has closed its ends", func(c model.EdgeCounters) bool {
+		return c.Closes == connections
+	})
 	logged := map[model.KernelEdgeKey]*model.Histogram{}
 	all, err := p.Transactions()
 	if err != nil {
@@ -84,7 +86,9 @@ func TestLogOverflowShows(t *testing.T) {
 	}
 	conn.Close()
 	for _, role := range []model.Role{model.RoleServer, model.RoleClient} {
-		counts(t, p, server.Addr(), role, "all transactions are counted", func(c model.EdgeCounters) bool { return c.Transactions() == requests })
+		counts(t, p, server.Addr(), role, "all transactions are counted", func(c model.EdgeCounters) bool {
+			return c.Transactions() == requests
+		})
 	}
 	all, err := p.Transactions()
 	if err != nil {

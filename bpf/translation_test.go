@@ -468,7 +468,9 @@ func TestSilentConnectionsMeet(t *testing.T) {
 			client.Key.Peer == ownCgroup(t) && server.Key.Peer == ownCgroup(t)
 	})
 	conn.Close()
-	counts(t, p, server.Addr(), model.RoleClient, "it is closed", func(c model.EdgeCounters) bool { return c.Closes == 1 })
+	counts(t, p, server.Addr(), model.RoleClient, "it is closed", func(c model.EdgeCounters) bool {
+		return c.Closes == 1
+	})
 }
 
 // The first connection shows that another group accepts than listens; it is counted as opened and
