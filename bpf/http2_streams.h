@@ -393,7 +393,7 @@ static __noinline u32 chain_of(u32 size)
 /* Whether a call's bytes begin with the settings that a server sends first. */
 static __noinline int sends_settings(u32 size)
 {
-	u8 f[16];
+	u8 f[32];
 
 	if (read_buffer(f, sizeof(f), size) < HTTP2_FRAME_HEADER)
 		return false;
@@ -415,15 +415,16 @@ static __always_inline void stop_following(struct http2_connection *h, u64 now)
 /* Whether what came of the first request, and this call, begin as a client's preface does. */
 static __noinline int sends_preface(const struct head *head, u32 got, u32 readable)
 {
-	u64 fresh = 0, begun = 0;
+	/* Longer than needed: of a shorter one clang computes addresses by |=, which is refused. */
+	u64 fresh[4] = {}, begun = 0;
 
 	if (!head || !readable || got > 7)
 		return head && readable;
-	u32 n = got + read_buffer((u8 *)&fresh, sizeof(fresh), readable);
+	u32 n = got + read_buffer((u8 *)fresh, sizeof(fresh), readable);
 	if (got)
 		begun = *(const u64 *)head->bytes & ((1ULL << 8 * got) - 1);
 	u64 mask = n > 7 ? ~0ULL : (1ULL << 8 * n) - 1;
-	return !(((begun | fresh << 8 * got) ^ W('P', 'R', 'I', ' ', '*', ' ', 'H', 'T')) & mask);
+	return !(((begun | fresh[0] << 8 * got) ^ W('P', 'R', 'I', ' ', '*', ' ', 'H', 'T')) & mask);
 }
 
 /* The first call of a direction since the connection is known to be HTTP/2; false if it is not. */
