@@ -441,6 +441,7 @@ static __always_inline bool begin_half(struct connection *c, struct http2_connec
 	if (!sends_preface(&c->head, got, readable)) {
 		/* A client of another protocol, whose server has greeted it with settings. */
 		h->lost = 1;
+		leave_streams(h, half->now_ns | ENDED_LOST);
 		c->head.protocol = PROTOCOL_UNKNOWN;
 		c->head.greeted = 1;
 		clear_flags(c, CONNECTION_HTTP2);
