@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -104,11 +103,7 @@ func TestDNSOverTCP(t *testing.T) {
 		role model.Role
 		want map[string]uint64
 	}{{model.RoleClient, want}, {model.RoleServer, books}} {
-		var got map[string]uint64
-		eventually(t, fmt.Sprintf("the %v has counted %v", end.role, end.want), func() bool {
-			got = asked(t, p, 53, end.role)
-			return maps.Equal(got, end.want)
-		})
+		expectAt(t, p, 53, end.role, end.want)
 	}
 }
 

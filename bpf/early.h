@@ -9,7 +9,7 @@
  *
  * The kernel knows better: what was handed to the socket is ahead of what calls have told. What is received
  * then is kept, with its time and its first bytes, until that call is told of. HTTP/2 needs none of this: its streams
- * may begin at either side, see http2_streams.h.
+ * may begin at either side, and so may following it; see http2_streams.h.
  *
  * Included by edges.bpf.c.
  */
@@ -52,9 +52,11 @@ static __noinline int keep_early(struct sock *sk, struct connection *c, u32 read
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
 	if (!tcp)
 		return false;
-	/* The server's settings may come while the client sends its preface: their place does not matter, and they are needed whole. */
-	if (c->role == ROLE_CLIENT ? !c->first_ns && readable && chain_of(readable) : c->phase == PHASE_IDLE)
+	if (c->role == ROLE_SERVER && c->phase == PHASE_IDLE)
 		return false;
+	/* If the call turns out to send a preface, the replies are followed from behind this on. */
+	if (!c->first_ns)
+		c->head.greeted = 1;
 	u64 now = bpf_ktime_get_ns();
 	u32 before = __sync_val_compare_and_swap(&e->state, EARLY_NONE, EARLY_TAKEN);
 	if (before != EARLY_NONE) {

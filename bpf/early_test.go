@@ -144,9 +144,7 @@ func TestReplyBeforeTheRequestIsSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	port := service.(*net.TCPAddr).AddrPort().Port()
-	eventually(t, "the client has counted its request", func() bool {
-		return asked(t, p, port, model.RoleClient)["POST /upload 4xx"] == 1
-	})
+	expectAt(t, p, port, model.RoleClient, map[string]uint64{"POST /upload 4xx": 1})
 	c := edge(t, p, service, model.RoleClient).Counters
 	if c.Requests != 1 || c.Replies != 1 || c.Pushes != 0 || c.Aborts != 0 {
 		t.Errorf("%d requests, %d replies, %d pushes, %d aborts", c.Requests, c.Replies, c.Pushes, c.Aborts)
@@ -199,10 +197,7 @@ func TestRequestBeforeTheReplyIsSent(t *testing.T) {
 	}
 	conn.Close()
 	port := service.(*net.TCPAddr).AddrPort().Port()
-	eventually(t, "the server has counted both requests", func() bool {
-		counts := asked(t, p, port, model.RoleServer)
-		return counts["GET /long 2xx"] == 1 && counts["GET /missing 4xx"] == 1
-	})
+	expectAt(t, p, port, model.RoleServer, map[string]uint64{"GET /long 2xx": 1, "GET /missing 4xx": 1})
 	if c := edge(t, p, service, model.RoleServer).Counters; c.Requests != 2 || c.Replies != 2 || c.Aborts != 0 {
 		t.Errorf("%d requests, %d replies, %d aborts", c.Requests, c.Replies, c.Aborts)
 	}
@@ -256,7 +251,7 @@ func TestClientThatGivesUp(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		conn.Close()
 	}
-	eventually(t, "the client has given up three requests", func() bool {
-		return edge(t, p, service, model.RoleClient).Counters.Aborts == 3
+	counts(t, p, service, model.RoleClient, "the client has given up three requests", func(c model.EdgeCounters) bool {
+		return c.Aborts == 3
 	})
 }

@@ -508,6 +508,9 @@ static __always_inline bool finish(struct sock *sk, struct connection *c)
 	return true;
 }
 
+/* Requests are only timed, not read, while this is 1. */
+volatile u32 names_shed = 0;
+
 #include "http2_streams.h"
 
 static __always_inline void count_request(struct edge *edge)
@@ -531,8 +534,6 @@ static __always_inline void abort_request(struct connection *c, struct edge *edg
  */
 volatile u32 watching = 0;
 
-/* Requests are only timed, not read, while this is 1. */
-volatile u32 names_shed = 0;
 /* Since when, on the monotonic clock. */
 volatile u64 watched_since_ns = 0;
 
@@ -576,9 +577,16 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 				another_query(&c->head, readable);
 			return;
 		}
+		u32 before = c->head.length;
 		int state = read_more_request(c, readable, early);
-		if (state == HEAD_HTTP2)
-			c->head.protocol = PROTOCOL_OPAQUE; /* a preface in pieces: nobody does it */
+		if (state == HEAD_HTTP2 && early) {
+			c->head.protocol = PROTOCOL_OPAQUE;
+		} else if (state == HEAD_HTTP2) {
+			c->head.length = before;
+			c->head.state = HEAD_PARTIAL; /* of the preface: begin_half */
+			begin_http2(sk, c, readable);
+			return;
+		}
 		if (state == HEAD_SILENT)
 			c->phase = PHASE_IDLE;
 		else if (state != HEAD_PARTIAL)
@@ -656,8 +664,7 @@ static __always_inline void on_reply(struct sock *sk, struct connection *c, stru
 		if (!early && machine && !c->head.protocol && !c->head.failures && (c->flags & CONNECTION_WHOLE) &&
 		    !(c->flags & (CONNECTION_STREAM | CONNECTION_REJOINED))) {
 			read_greeting(c, readable);
-			if (is_http2_greeting(c, readable))
-				return;
+			c->head.greeted = 1;
 		}
 		on_push(c, edge);
 		return;
@@ -860,8 +867,10 @@ static __always_inline int transferred(struct sock *sk, int bytes, u32 readable,
 		rejoin(sk, c, edge);
 	if (!sent)
 		__sync_fetch_and_add(&c->received_bytes, bytes); /* several threads may receive at once */
-	if (c->flags & CONNECTION_HTTP2)
-		return http2_transferred(sk, c, bytes, readable, sent != (c->role == ROLE_CLIENT));
+	bool reply = sent != (c->role == ROLE_CLIENT);
+	if ((c->flags & CONNECTION_HTTP2 || (reply && greets_http2(sk, c, readable))) &&
+	    http2_transferred(sk, c, bytes, readable, reply))
+		return 0;
 	u32 met = EARLY_NONE;
 	if (c->flags & CONNECTION_STREAM)
 		;

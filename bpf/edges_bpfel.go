@@ -312,13 +312,14 @@ type edgesHttp2Connection struct {
 	LastStream uint32
 	Tries      uint32
 	Lost       uint32
-	Unused     uint32
+	Joined     uint32
 	Ended      uint32
 	Half       [2]struct {
 		_          structs.HostLayout
 		Connection uint64
 		FirstNs    uint64
 		NowNs      uint64
+		SentNs     uint64
 		Source     struct {
 			_       structs.HostLayout
 			At      uint64

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -107,6 +108,41 @@ func edge(t *testing.T, p *Probes, service net.Addr, role model.Role) *model.Ker
 	return found
 }
 
+// counters are those of a service's one edge at one end; all are zero if there is none.
+func counters(t *testing.T, p *Probes, service net.Addr, role model.Role) (c model.EdgeCounters) {
+	t.Helper()
+	if e := edge(t, p, service, role); e != nil {
+		c = e.Counters
+	}
+	return c
+}
+
+// counts waits until the counters of a service's edge at one end are as they should be, and fails with what they are
+// as soon as they do not change any more.
+func counts(t *testing.T, p *Probes, service net.Addr, role model.Role, what string,
+	so func(c model.EdgeCounters) bool) {
+	t.Helper()
+	c := readUntil(func() model.EdgeCounters { return counters(t, p, service, role) }, so)
+	if !so(c) {
+		t.Fatalf("%s: the %v's counters stay at %s", what, role, described(c))
+	}
+}
+
+// described are the counters that are not zero.
+func described(c model.EdgeCounters) string {
+	text := fmt.Sprintf("%d transactions", c.Transactions())
+	v := reflect.ValueOf(c)
+	for i := range v.NumField() {
+		if f := v.Field(i); !f.IsZero() {
+			if f.Kind() == reflect.Pointer {
+				f = f.Elem()
+			}
+			text += fmt.Sprintf(", %s %+v", v.Type().Field(i).Name, f)
+		}
+	}
+	return text
+}
+
 func ownCgroup(t *testing.T) model.CgroupID {
 	t.Helper()
 	path := "/sys/fs/cgroup"
@@ -161,9 +197,8 @@ func TestCountsAreExact(t *testing.T) {
 			}
 			clients.Wait()
 			for _, role := range []model.Role{model.RoleServer, model.RoleClient} {
-				eventually(t, "all connections are closed at both ends", func() bool {
-					e := edge(t, p, server.Addr(), role)
-					return e != nil && e.Counters.Closes == uint64(c.connections)
+				counts(t, p, server.Addr(), role, "all connections are closed", func(got model.EdgeCounters) bool {
+					return got.Closes >= uint64(c.connections)
 				})
 			}
 			n := uint64(c.connections * c.requests)
@@ -224,9 +259,8 @@ func TestLatencyReachesToTheLastByte(t *testing.T) {
 	}
 	whole := time.Since(start)
 	conn.Close()
-	eventually(t, "the transactions are counted", func() bool {
-		e := edge(t, p, server.Addr(), model.RoleServer)
-		return e != nil && e.Counters.Closes == 1
+	counts(t, p, server.Addr(), model.RoleServer, "the connection is closed", func(c model.EdgeCounters) bool {
+		return c.Closes == 1
 	})
 	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
 		latency := edge(t, p, server.Addr(), role).Counters.Latency
@@ -247,10 +281,11 @@ func TestLastReplyIsCountedWithoutAnotherRequest(t *testing.T) {
 		if err := ask(conn, 1); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the silent reply is counted", func() bool {
-			return edge(t, p, server.Addr(), model.RoleServer).Counters.Transactions() == round &&
-				edge(t, p, server.Addr(), model.RoleClient).Counters.Transactions() == round
-		})
+		for _, role := range []model.Role{model.RoleServer, model.RoleClient} {
+			counts(t, p, server.Addr(), role, "the silent reply is counted", func(c model.EdgeCounters) bool {
+				return c.Transactions() == round
+			})
+		}
 	}
 	if latency := edge(t, p, server.Addr(), model.RoleClient).Counters.Latency; latency.Quantile(1) > 0.5 {
 		t.Errorf("the silence is part of a transaction of %v s", latency.Quantile(1))
@@ -266,9 +301,8 @@ func TestUnansweredAndRefused(t *testing.T) {
 	conn := dial(t, silent.Addr().String())
 	conn.Write([]byte("hello?"))
 	conn.Close()
-	eventually(t, "the unanswered request shows", func() bool {
-		e := edge(t, p, silent.Addr(), model.RoleClient)
-		return e != nil && e.Counters.Aborts == 1 && e.Counters.Transactions() == 0
+	counts(t, p, silent.Addr(), model.RoleClient, "the unanswered request shows", func(c model.EdgeCounters) bool {
+		return c.Aborts == 1 && c.Transactions() == 0
 	})
 	silent.Close()
 	for range 3 {
@@ -277,8 +311,7 @@ func TestUnansweredAndRefused(t *testing.T) {
 			t.Fatal("connected to a closed port")
 		}
 	}
-	eventually(t, "the refused connections show", func() bool {
-		c := edge(t, p, silent.Addr(), model.RoleClient).Counters
+	counts(t, p, silent.Addr(), model.RoleClient, "the refused connections show", func(c model.EdgeCounters) bool {
 		return c.Failures == 3 && c.FailuresRefused == 3
 	})
 }
@@ -321,8 +354,7 @@ func TestLongDownloadIsATransfer(t *testing.T) {
 	}
 	conn.Close()
 	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
-		eventually(t, "the transfer is counted", func() bool {
-			c := edge(t, p, service, role).Counters
+		counts(t, p, service, role, "the transfer is counted", func(c model.EdgeCounters) bool {
 			return c.Transfers == 1 && c.Transactions() == 1 && c.Latency.Count == 0 && c.TimeToFirstByte.Count == 1
 		})
 	}
@@ -346,8 +378,8 @@ func TestPushesMakeAStream(t *testing.T) {
 	}
 	conn.Close()
 	// The greeting is a push; each answer to a message then is the request for the next one.
-	eventually(t, "the connection is closed", func() bool {
-		return edge(t, p, service, model.RoleServer).Counters.Closes == 1
+	counts(t, p, service, model.RoleServer, "the connection is closed", func(c model.EdgeCounters) bool {
+		return c.Closes == 1
 	})
 	if c := edge(t, p, service, model.RoleServer).Counters; c.Pushes != 1 {
 		t.Errorf("a greeting and four replies: %d pushes, want 1", c.Pushes)
@@ -369,8 +401,7 @@ func TestPushesMakeAStream(t *testing.T) {
 	conn.Write([]byte("quit"))
 	io.Copy(io.Discard, conn)
 	conn.Close()
-	eventually(t, "the stream is counted and is no transaction", func() bool {
-		c := edge(t, p, service, model.RoleServer).Counters
+	counts(t, p, service, model.RoleServer, "the stream is counted and is no transaction", func(c model.EdgeCounters) bool {
 		return c.Closes == 1 && c.Pushes == 6 && c.Requests == 0 && c.Transactions() == 0
 	})
 }
@@ -388,15 +419,10 @@ func TestRequestsInFlight(t *testing.T) {
 		dial(t, service.String()).Write(make([]byte, requestBytes))
 	}
 	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
-		eventually(t, "three requests wait", func() bool {
-			e := edge(t, p, service, role)
-			return e != nil && e.Counters.InFlight() == 3
-		})
+		counts(t, p, service, role, "three requests wait", func(c model.EdgeCounters) bool { return c.InFlight() == 3 })
 	}
 	close(answer)
-	eventually(t, "none waits", func() bool {
-		return edge(t, p, service, model.RoleServer).Counters.InFlight() == 0
-	})
+	counts(t, p, service, model.RoleServer, "none waits", func(c model.EdgeCounters) bool { return c.InFlight() == 0 })
 }
 
 func TestResetShows(t *testing.T) {
@@ -410,8 +436,7 @@ func TestResetShows(t *testing.T) {
 	conn.Write(make([]byte, requestBytes))
 	io.Copy(io.Discard, conn)
 	conn.Close()
-	eventually(t, "the reset and the lost request show at the client", func() bool {
-		c := edge(t, p, service, model.RoleClient).Counters
+	counts(t, p, service, model.RoleClient, "the reset and the lost request show", func(c model.EdgeCounters) bool {
 		return c.Resets == 1 && c.Aborts == 1
 	})
 }
@@ -435,8 +460,7 @@ func TestResetWithinASend(t *testing.T) {
 	if n, err := syscall.Write(int(file.Fd()), make([]byte, moreThanBuffers)); err != nil || n == moreThanBuffers {
 		t.Fatalf("sent %d bytes: %v, want a part of them", n, err)
 	}
-	eventually(t, "the request is counted, and as lost", func() bool {
-		c := edge(t, p, service, model.RoleClient).Counters
+	counts(t, p, service, model.RoleClient, "the request is counted, and as lost", func(c model.EdgeCounters) bool {
 		return c.Requests == 1 && c.Aborts == 1 && c.Resets == 1 && c.Opens == 1 && c.Closes == 1
 	})
 }
@@ -463,8 +487,7 @@ func TestUnseenBytesAreMissed(t *testing.T) {
 		t.Fatalf("moved %d bytes: %v", n, err)
 	}
 	conn.Close()
-	eventually(t, "the unseen bytes show", func() bool {
-		c := edge(t, p, service, model.RoleClient).Counters
+	counts(t, p, service, model.RoleClient, "the unseen bytes show", func(c model.EdgeCounters) bool {
 		return c.Closes == 1 && c.UnseenBytes+c.ReceivedBytes == size && c.Completeness() < 1
 	})
 }
@@ -492,10 +515,11 @@ func TestConnectionsOlderThanTheProbes(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn.Close()
-	eventually(t, "five transactions are counted at both ends", func() bool {
-		return edge(t, p, server.Addr(), model.RoleServer).Counters.Transactions() == 5 &&
-			edge(t, p, server.Addr(), model.RoleClient).Counters.Transactions() == 5
-	})
+	for _, role := range []model.Role{model.RoleServer, model.RoleClient} {
+		counts(t, p, server.Addr(), role, "five transactions are counted", func(c model.EdgeCounters) bool {
+			return c.Transactions() == 5
+		})
+	}
 }
 
 // The hooks of the two directions are attached one after the other, and requests go on meanwhile.
@@ -521,16 +545,20 @@ func TestBusyConnectionsOlderThanTheProbes(t *testing.T) {
 		})
 	}
 	p := open(t, Options{})
-	counters := func(role model.Role) *model.EdgeCounters { return &edge(t, p, server.Addr(), role).Counters }
-	eventually(t, "both ends count", func() bool {
-		return counters(model.RoleClient).Transactions() > 1000 && counters(model.RoleServer).Transactions() > 1000
-	})
+	both := []model.Role{model.RoleClient, model.RoleServer}
+	for _, role := range both {
+		counts(t, p, server.Addr(), role, "it counts", func(c model.EdgeCounters) bool {
+			return c.Transactions() > 1000
+		})
+	}
 	stop.Store(true)
 	running.Wait()
-	eventually(t, "all are closed", func() bool {
-		return counters(model.RoleClient).Closes == connections && counters(model.RoleServer).Closes == connections
-	})
-	client, served := counters(model.RoleClient), counters(model.RoleServer)
+	for _, role := range both {
+		counts(t, p, server.Addr(), role, "all are closed", func(c model.EdgeCounters) bool {
+			return c.Closes == connections
+		})
+	}
+	client, served := counters(t, p, server.Addr(), model.RoleClient), counters(t, p, server.Addr(), model.RoleServer)
 	if client.Pushes != 0 || served.Pushes != 0 {
 		t.Errorf("%d and %d pushes, want none", client.Pushes, served.Pushes)
 	}
@@ -591,13 +619,13 @@ func TestFullTableKeepsTheCounts(t *testing.T) {
 		}
 		conn.Close()
 	}
-	var served, masked uint64
-	eventually(t, "all transactions are counted", func() bool {
+	var masked uint64
+	served := readUntil(func() (served uint64) {
 		all, err := p.ReadEdges()
 		if err != nil {
 			t.Fatal(err)
 		}
-		served, masked = 0, 0
+		masked = 0
 		for _, e := range all {
 			if e.Key.Role == model.RoleServer && e.Key.Service.Port() == server.Addr().(*net.TCPAddr).AddrPort().Port() {
 				served += e.Counters.Transactions()
@@ -606,8 +634,11 @@ func TestFullTableKeepsTheCounts(t *testing.T) {
 				}
 			}
 		}
-		return served == clients
-	})
+		return served
+	}, func(served uint64) bool { return served >= clients })
+	if served != clients {
+		t.Errorf("%d transactions are counted, want %d", served, clients)
+	}
 	if masked == 0 {
 		t.Error("no client was masked in a table that is too small")
 	}
@@ -633,8 +664,8 @@ func TestCloseThatNobodyTold(t *testing.T) {
 		t.Fatalf("opened %d, closed %d, want 1 and 0", e.Counters.Opens, e.Counters.Closes)
 	}
 	p.edges.edges.entries[e.Instance].Opens += 2 // as if two connections had gone without a word
-	eventually(t, "the two are counted as closed", func() bool {
-		return edge(t, p, listener.Addr(), model.RoleClient).Counters.Closes == 2
+	counts(t, p, listener.Addr(), model.RoleClient, "the two are counted as closed", func(c model.EdgeCounters) bool {
+		return c.Closes == 2
 	})
 	for range 3 {
 		if e := edge(t, p, listener.Addr(), model.RoleClient); e.Counters.Closes != 2 {

@@ -66,9 +66,6 @@ enum head_state {
 	HEAD_HTTP2 = 4,	 /* the preface of HTTP/2 */
 };
 
-#define GREETED_FRAMES 1    /* whole frames of HTTP/2 */
-#define GREETED_OTHERWISE 2
-
 #define HEAD_WATCH_STATUS 1 /* the reply's status is not known yet */
 #define HEAD_WATCH_NOTICE 2 /* the server may send notices at any time (PostgreSQL: LISTEN) */
 
@@ -103,7 +100,7 @@ struct head {
 	u8 watch;
 	u8 failures; /* requests that were not recognised, while the protocol is not known */
 	u8 streams;  /* if the reply is no error, the connection has transactions no more */
-	u8 greeted;  /* GREETED_*: what the server sent before the first request */
+	u8 greeted;  /* the server sent before the first request, and it was not HTTP/2 */
 	u8 pad[2];
 	u32 looks;   /* parts of requests in which HTTP/2 was looked for; see may_join_http2 */
 	/* What follows up to name is touched by every transaction, the rest by new requests only. */

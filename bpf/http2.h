@@ -36,10 +36,11 @@ enum http2_frame {
 
 /* Where a direction is. */
 enum http2_state {
-	HTTP2_JOINING = 0, /* the next call that holds whole frames is where it begins */
-	HTTP2_GREETS = 1,  /* within the client's preface */
+	HTTP2_NEW = 0,	  /* nothing of it was seen since the connection is known to be HTTP/2 */
+	HTTP2_GREETS = 1, /* within the client's preface */
 	HTTP2_FOLLOWED = 2,
 	HTTP2_LOST = 3,
+	HTTP2_JOINING = 4, /* the next call that holds whole frames is where it begins */
 };
 
 /* What a step has found. */
@@ -85,6 +86,7 @@ struct http2_half {
 	u64 connection; /* a number that no other end has */
 	u64 first_ns;	/* when the block's first byte came */
 	u64 now_ns;
+	u64 sent_ns;	/* of replies, at a client: when the kernel sent what they answer; else 0 */
 	struct http2_source source;
 
 	/* The frame. */

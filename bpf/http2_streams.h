@@ -4,8 +4,9 @@
  * its socket, as for other protocols, but only if it is HTTP/2; its streams lie in a hash.
  *
  * Sending and receiving run at the same time, and a reply may even be received before the call that
- * sent its request has come to its end. Hence both directions may make a stream, and the one that
- * comes second finishes it.
+ * sent its request has returned (see early.h; nothing needs to be kept for it here). Hence both
+ * directions may find out that the connection is HTTP/2, and both may make a stream: the one that
+ * comes second finishes it. Each direction changes its own half only.
  *
  * Included by edges.bpf.c.
  */
@@ -26,7 +27,7 @@ struct http2_connection {
 	u32 last_stream; /* that the client began */
 	u32 tries;	 /* to join */
 	u32 lost;	 /* 1: not followed any more */
-	u32 unused;
+	u32 joined;	 /* 1: streams may be open that began before anything was seen */
 	u32 ended;	 /* streams in the current call */
 	struct http2_half half[2]; /* of requests, of replies */
 };
@@ -150,6 +151,8 @@ static __always_inline void close_stream(struct http2_connection *h, struct http
 /* Whether the stream is to be closed: by whoever comes second, of what begins and what ends it. */
 static __always_inline bool end_stream(struct http2_stream *s, u32 how, u64 now)
 {
+	if (s->flags & STREAM_ENDED)
+		return false; /* a reset behind a whole reply */
 	s->last_ns = now;
 	u32 before = __sync_fetch_and_or(&s->flags, how);
 	return (before & STREAM_BEGUN) && !(before & STREAM_ENDED);
@@ -175,7 +178,8 @@ static __always_inline void count_reply(struct edge *edge, struct http2_stream *
 
 static __always_inline void describe_request(struct http2_stream *s, const struct http2_half *from, u32 edge)
 {
-	s->first_ns = from->first_ns;
+	if (!s->first_ns || s->first_ns > from->first_ns)
+		s->first_ns = from->first_ns;
 	s->edge = edge;
 	s->protocol = from->grpc ? PROTOCOL_GRPC : PROTOCOL_HTTP2;
 	__builtin_memcpy(s->name, from->name, sizeof(s->name));
@@ -191,13 +195,16 @@ static __noinline struct http2_stream *begin_stream(struct http2_connection *h, 
 	/* Trailers come on a stream that is there; others on one that is newer than all. */
 	if (!(half->stream & 1) || half->stream <= h->last_stream)
 		return NULL;
-	h->last_stream = half->stream;
-	if (h->half[HALF_REPLIES].state < HTTP2_GREETS)
+	if (h->half[HALF_REPLIES].state == HTTP2_JOINING) {
+		h->last_stream = half->stream;
 		return NULL;
+	}
 	http2_name(half);
 	if (half->gone)
 		count_drop(DROP_HTTP2_PATH);
 	struct http2_stream *s = put_stream(h, &key);
+	/* A barrier: the stream is there before its number is; stream_of_reply reads them the other way. */
+	__sync_lock_test_and_set(&h->last_stream, half->stream);
 	if (!s) {
 		count_drop(DROP_STREAM);
 		return NULL;
@@ -220,6 +227,32 @@ static __always_inline void begin_reply_of(struct edge *edge, struct http2_strea
 		count_reply(edge, s);
 }
 
+/*
+ * The stream that a reply, or a reset by the server, is of. Its request may be seen later: in a
+ * client's call that has not returned, or in a server's that has only peeked at it so far.
+ */
+static __always_inline struct http2_stream *
+stream_of_reply(struct http2_connection *h, const struct http2_half *half, struct http2_stream_key *key)
+{
+	struct http2_stream *s = bpf_map_lookup_elem(&http2_streams, key);
+
+	if (s || !(half->stream & 1))
+		return s;
+	/* Where nothing was seen of the beginning, the first reply tells what began before it. */
+	u32 last = __sync_val_compare_and_swap(&h->last_stream, 0, h->joined ? half->stream : 0);
+	if (!last && h->joined)
+		return NULL;
+	/* It has ended, or was not counted; or it was begun just now, on another CPU. */
+	if (half->stream <= last)
+		return bpf_map_lookup_elem(&http2_streams, key);
+	s = put_stream(h, key);
+	if (!s)
+		count_drop(DROP_STREAM);
+	else if (!s->first_ns)
+		s->first_ns = half->sent_ns;
+	return s;
+}
+
 static __noinline struct http2_stream *go_on_with_reply(struct http2_connection *h, struct edge *edge, u32 event)
 {
 	if (!h || !edge)
@@ -230,15 +263,9 @@ static __noinline struct http2_stream *go_on_with_reply(struct http2_connection 
 	u64 now = half->now_ns;
 	if (block && half->status == 1 && !half->ends)
 		return NULL; /* a word in between */
-	struct http2_stream *s = bpf_map_lookup_elem(&http2_streams, &key);
-	if (!s) {
-		/* The client's end may be told of the reply before it is told of the request. */
-		if (!(half->stream & 1) || half->stream <= h->last_stream || !h->last_stream)
-			return NULL;
-		s = put_stream(h, &key);
-		if (!s)
-			return NULL;
-	}
+	struct http2_stream *s = stream_of_reply(h, half, &key);
+	if (!s)
+		return NULL;
 	begin_reply_of(edge, s, now);
 	if (block) {
 		if (half->status)
@@ -250,12 +277,14 @@ static __noinline struct http2_stream *go_on_with_reply(struct http2_connection 
 	return (!block || half->ends) && end_stream(s, STREAM_ENDED, now) ? s : NULL;
 }
 
-static __noinline struct http2_stream *reset_stream(struct http2_connection *h, struct http2_half *half)
+static __noinline struct http2_stream *reset_stream(struct http2_connection *h, struct http2_half *half,
+						    u32 which)
 {
 	if (!h || !half)
 		return NULL;
 	struct http2_stream_key key = {.connection = h->id, .stream = half->stream};
-	struct http2_stream *s = bpf_map_lookup_elem(&http2_streams, &key);
+	struct http2_stream *s = which == HALF_REPLIES ? stream_of_reply(h, half, &key) :
+							 bpf_map_lookup_elem(&http2_streams, &key);
 	return s && end_stream(s, STREAM_ENDED | STREAM_RESET, half->now_ns) ? s : NULL;
 }
 
@@ -285,7 +314,7 @@ __noinline int http2_found(struct http2_connection *h, u32 place, u32 which, u32
 	struct http2_stream *ended = NULL;
 	switch (event) {
 	case HTTP2_RESET:
-		ended = reset_stream(h, half);
+		ended = reset_stream(h, half, which);
 		break;
 	case HTTP2_PUSH:
 		__sync_fetch_and_add(&edge->pushes, 1);
@@ -361,6 +390,19 @@ static __noinline u32 chain_of(u32 size)
 	return http2_chain(part[0], size);
 }
 
+/* Whether a call's bytes begin with the settings that a server sends first. */
+static __noinline int sends_settings(u32 size)
+{
+	u8 f[32];
+
+	if (read_buffer(f, sizeof(f), size) < HTTP2_FRAME_HEADER)
+		return false;
+	if (f[3] != FRAME_SETTINGS || f[4] || !is_plausible(f))
+		return false;
+	/* Without a setting, they may as well be a length and zeros of another protocol. */
+	return f[1] || f[2] || chain_of(size);
+}
+
 /* The connection is a stream of bytes from here on. */
 static __always_inline void stop_following(struct http2_connection *h, u64 now)
 {
@@ -370,25 +412,75 @@ static __always_inline void stop_following(struct http2_connection *h, u64 now)
 	leave_streams(h, now | ENDED_LOST);
 }
 
-/* A call on a connection that is HTTP/2. */
+/* Whether what came of the first request, and this call, begin as a client's preface does. */
+static __noinline int sends_preface(const struct head *head, u32 got, u32 readable)
+{
+	/* Longer than needed: of a shorter one clang computes addresses by |=, which is refused. */
+	u64 fresh[4] = {}, begun = 0;
+
+	if (!head || !readable || got > 7)
+		return head && readable;
+	u32 n = got + read_buffer((u8 *)fresh, sizeof(fresh), readable);
+	if (got)
+		begun = *(const u64 *)head->bytes & ((1ULL << 8 * got) - 1);
+	u64 mask = n > 7 ? ~0ULL : (1ULL << 8 * n) - 1;
+	return !(((begun | fresh[0] << 8 * got) ^ W('P', 'R', 'I', ' ', '*', ' ', 'H', 'T')) & mask);
+}
+
+/* The first call of a direction since the connection is known to be HTTP/2; false if it is not. */
+static __always_inline bool begin_half(struct connection *c, struct http2_connection *h,
+				       struct http2_half *half, u32 readable, bool reply)
+{
+	half->connection = h->id;
+	if (reply) {
+		half->state = c->head.greeted ? HTTP2_JOINING : HTTP2_FOLLOWED;
+		return true;
+	}
+	/* Of the preface, too little may have come before to be known. */
+	u32 got = c->phase == PHASE_REQUEST && c->head.state == HEAD_PARTIAL ? c->head.length : 0;
+	if (!sends_preface(&c->head, got, readable)) {
+		/* A client of another protocol, whose server has greeted it with settings. */
+		h->lost = 1;
+		leave_streams(h, half->now_ns | ENDED_LOST);
+		c->head.protocol = PROTOCOL_UNKNOWN;
+		c->head.greeted = 1;
+		clear_flags(c, CONNECTION_HTTP2);
+		return false;
+	}
+	half->got = least(got, HTTP2_PREFACE);
+	half->state = HTTP2_GREETS;
+	c->head.state = HEAD_NONE;
+	c->phase = PHASE_IDLE;
+	return true;
+}
+
+/* A call on a connection that is HTTP/2; false if it is not. */
 static __noinline int http2_transferred(struct sock *sk, struct connection *c, u32 bytes, u32 readable, bool reply)
 {
 	if (!sk || !c)
-		return 0;
+		return true;
 	struct http2_connection *h = bpf_sk_storage_get(&http2_connections, sk, 0, 0);
 	if (!h || h->lost)
-		return 0;
+		return true;
 	u64 now = bpf_ktime_get_ns();
 	struct http2_half *half = reply ? &h->half[HALF_REPLIES] : &h->half[HALF_REQUESTS];
 	set_source(&half->source, bytes, readable);
 	half->now_ns = now;
+	if (half->state == HTTP2_NEW && !begin_half(c, h, half, readable, reply))
+		return false;
 	if (half->state == HTTP2_JOINING) {
 		if (!readable || !chain_of(bytes)) {
 			if (++h->tries > HTTP2_JOIN_CALLS)
 				stop_following(h, now);
-			return 0;
+			return true;
 		}
 		half->state = HTTP2_FOLLOWED;
+	}
+	if (reply && c->role == ROLE_CLIENT) {
+		struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+
+		/* Of the segment that was acknowledged last, on the same clock: tcp_rate_skb_delivered. */
+		half->sent_ns = tcp ? tcp->first_tx_mstamp * 1000 : 0;
 	}
 	http2_walk(h, c->edge, reply);
 	if (half->state == HTTP2_LOST)
@@ -401,47 +493,57 @@ static __noinline int http2_transferred(struct sock *sk, struct connection *c, u
 		if (edge)
 			sample_path(edge, sk, c, now);
 	}
-	return 0;
+	/* The end came within the call: nothing follows that could end its streams. */
+	if (c->state == TCP_CLOSE)
+		leave_streams(h, now);
+	return true;
 }
 
-/* Makes the connection one of HTTP/2; which of its halves begin here, says the caller. */
-static __noinline int follow_http2(struct sock *sk, struct connection *c, u32 requests, u32 replies)
+/* Makes the connection one of HTTP/2. Both directions may do so at once. */
+static __noinline struct http2_connection *follow_http2(struct sock *sk, struct connection *c)
 {
 	if (!sk || !c)
-		return false;
+		return NULL;
 	struct http2_connection *h = bpf_sk_storage_get(&http2_connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!h) {
 		count_drop(DROP_HTTP2);
 		c->head.protocol = PROTOCOL_OPAQUE;
-		return false;
+		return NULL;
 	}
-	h->id = __sync_fetch_and_add(&http2_last_id, 1) + 1;
-	h->half[HALF_REQUESTS].connection = h->id;
-	h->half[HALF_REQUESTS].state = requests;
-	h->half[HALF_REPLIES].connection = h->id;
-	h->half[HALF_REPLIES].state = replies;
+	__sync_val_compare_and_swap(&h->id, 0, __sync_fetch_and_add(&http2_last_id, 1) + 1);
 	c->head.protocol = PROTOCOL_HTTP2;
-	c->head.state = HEAD_NONE;
-	c->phase = PHASE_IDLE;
 	set_flags(c, CONNECTION_HTTP2);
-	return true;
+	return h;
 }
 
-/* Whether the server has sent frames before it was asked; its settings may come before the preface. */
-static __always_inline bool is_http2_greeting(struct connection *c, u32 size)
+/* Whether the server has sent its settings, before a call has told of the client's preface. */
+static __always_inline bool greets_http2(struct sock *sk, struct connection *c, u32 readable)
 {
-	c->head.greeted = c->head.greeted != GREETED_OTHERWISE && size && chain_of(size) ? GREETED_FRAMES : GREETED_OTHERWISE;
-	return c->head.greeted == GREETED_FRAMES;
+	const u32 how = CONNECTION_WHOLE | CONNECTION_STREAM | CONNECTION_REJOINED | CONNECTION_TLS;
+	struct head *head = &c->head;
+
+	if (c->first_ns && head->state != HEAD_PARTIAL)
+		return false; /* nearly always */
+	if ((c->flags & how) != CONNECTION_WHOLE || !machine || names_shed)
+		return false;
+	if (head->greeted || head->failures)
+		return false;
+	if (head->protocol && head->protocol != PROTOCOL_HTTP2)
+		return false;
+	return readable >= HTTP2_FRAME_HEADER && sends_settings(readable) && follow_http2(sk, c);
 }
 
-/* The call begins with a client's preface. */
+/* The call begins with a client's preface, or goes on with it. */
 static __always_inline void begin_http2(struct sock *sk, struct connection *c, u32 size)
 {
-	/* Of what was received early, not all is kept. */
-	u32 replies = c->head.greeted == GREETED_OTHERWISE || c->early.state ? HTTP2_JOINING : HTTP2_FOLLOWED;
+	struct http2_connection *h = follow_http2(sk, c);
 
-	if (follow_http2(sk, c, HTTP2_GREETS, replies))
-		http2_transferred(sk, c, size, size, false);
+	if (!h)
+		return;
+	/* Requests are not counted until their replies can be. */
+	if (c->head.greeted && h->half[HALF_REPLIES].state == HTTP2_NEW)
+		begin_half(c, h, &h->half[HALF_REPLIES], 0, true);
+	http2_transferred(sk, c, size, size, false);
 }
 
 /*
@@ -457,7 +559,17 @@ static __noinline int join_http2(struct sock *sk, struct connection *c, struct e
 		__sync_fetch_and_add(&edge->lost, 1);
 	else if (c->phase == PHASE_REPLY)
 		finish(sk, c);
-	return follow_http2(sk, c, HTTP2_FOLLOWED, HTTP2_JOINING);
+	c->head.state = HEAD_NONE;
+	c->phase = PHASE_IDLE;
+	struct http2_connection *h = follow_http2(sk, c);
+	if (!h)
+		return false;
+	h->joined = 1;
+	h->half[HALF_REQUESTS].connection = h->id;
+	h->half[HALF_REQUESTS].state = HTTP2_FOLLOWED;
+	h->half[HALF_REPLIES].connection = h->id;
+	h->half[HALF_REPLIES].state = HTTP2_JOINING;
+	return true;
 }
 
 static __always_inline void http2_closed(struct sock *sk)

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strconv"
@@ -164,12 +165,12 @@ func withoutEdges() bool { return os.Getenv("OUTSIGHT_WITHOUT_EDGES") != "" }
 // still at any moment, also between the readings of two clocks.
 func emulated() bool { return os.Getenv("OUTSIGHT_EMULATED") != "" }
 
-// patience is how long a test waits for what must come.
+// patience is how long a test waits for what must come; readUntil is for what may have come already.
 func patience() time.Duration {
 	if emulated() {
-		return 10 * time.Minute
+		return 2 * time.Minute
 	}
-	return time.Minute
+	return 30 * time.Second
 }
 
 // withoutExt4: the kernel has no such file system, or its module is not loaded.
@@ -334,6 +335,27 @@ func (g *testGroup) start(t *testing.T, work string) (pid int, stop func()) {
 	t.Cleanup(stop)
 	out.ReadString('\n')
 	return cmd.Process.Pid, stop
+}
+
+// readUntil reads until what it reads is done, or does not change any more. It is for what is counted of work that
+// has ended: then only a sweep of the table of connections may still add to it, which each reading carries out.
+func readUntil[T any](read func() T, done func(T) bool) T {
+	last := read()
+	for quiet, since := 0, time.Now(); !done(last) && (quiet < 50 || time.Since(since) < quietness()); quiet++ {
+		time.Sleep(20 * time.Millisecond)
+		if next := read(); !reflect.DeepEqual(next, last) {
+			last, quiet, since = next, 0, time.Now()
+		}
+	}
+	return last
+}
+
+// quietness is some times as long as a sweep waits.
+func quietness() time.Duration {
+	if emulated() {
+		return 20 * time.Second
+	}
+	return 5 * time.Second
 }
 
 // eventually tries until it is so, as long as there is patience.

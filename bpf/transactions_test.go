@@ -28,9 +28,8 @@ func TestLogAgreesWithTheHistograms(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	eventually(t, "the server has closed its ends", func() bool {
-		e := edge(t, p, server.Addr(), model.RoleServer)
-		return e != nil && e.Counters.Closes == connections
+	counts(t, p, server.Addr(), model.RoleServer, "the server has closed its ends", func(c model.EdgeCounters) bool {
+		return c.Closes == connections
 	})
 	logged := map[model.KernelEdgeKey]*model.Histogram{}
 	all, err := p.Transactions()
@@ -86,10 +85,11 @@ func TestLogOverflowShows(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn.Close()
-	eventually(t, "all transactions are counted", func() bool {
-		return edge(t, p, server.Addr(), model.RoleServer).Counters.Transactions() == requests &&
-			edge(t, p, server.Addr(), model.RoleClient).Counters.Transactions() == requests
-	})
+	for _, role := range []model.Role{model.RoleServer, model.RoleClient} {
+		counts(t, p, server.Addr(), role, "all transactions are counted", func(c model.EdgeCounters) bool {
+			return c.Transactions() == requests
+		})
+	}
 	all, err := p.Transactions()
 	if err != nil {
 		t.Fatal(err)

@@ -468,8 +468,8 @@ func TestSilentConnectionsMeet(t *testing.T) {
 			client.Key.Peer == ownCgroup(t) && server.Key.Peer == ownCgroup(t)
 	})
 	conn.Close()
-	eventually(t, "it is closed", func() bool {
-		return edge(t, p, server.Addr(), model.RoleClient).Counters.Closes == 1
+	counts(t, p, server.Addr(), model.RoleClient, "it is closed", func(c model.EdgeCounters) bool {
+		return c.Closes == 1
 	})
 }
 

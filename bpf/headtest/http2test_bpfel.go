@@ -31,6 +31,7 @@ type http2testHttp2Half struct {
 	Connection uint64
 	FirstNs    uint64
 	NowNs      uint64
+	SentNs     uint64
 	Source     struct {
 		_       structs.HostLayout
 		At      uint64

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // image holds an empty root; the host's /usr is mounted over it, so that any Debian software of
@@ -104,6 +105,22 @@ func shell(t *testing.T, name, script string, options ...string) container {
 func (c container) remove() { exec.Command("docker", "rm", "-f", "-v", c.name).Run() }
 
 func (c container) logs() string { c.t.Helper(); return docker(c.t, "logs", c.name) }
+
+// says waits until the container has printed a line. It fails at once if the container has ended without it.
+func (c container) says(limit time.Duration, line string) {
+	c.t.Helper()
+	eventually(c.t, limit, func() error {
+		state := docker(c.t, "inspect", "--format", "{{.State.Status}}", c.name)
+		logs := c.logs()
+		if containsLine(logs, line) {
+			return nil
+		}
+		if strings.Contains(state, "exited") || strings.Contains(state, "dead") {
+			c.t.Fatalf("%s has ended and has not said %q: %s", c.name, line, logs)
+		}
+		return fmt.Errorf("%s has not said %q: %s", c.name, line, logs)
+	})
+}
 
 func (c container) exec(command ...string) string {
 	c.t.Helper()

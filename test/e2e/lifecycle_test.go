@@ -45,19 +45,11 @@ print("done")
 while True:
     time.sleep(1)
 `, asked))
-	contains := func(text string) func() error {
-		return func() error {
-			if logs := client.logs(); !containsLine(logs, text) {
-				return fmt.Errorf("the client has not said %q: %s", text, logs)
-			}
-			return nil
-		}
-	}
-	eventually(t, 20*time.Second, contains("connected"))
+	client.says(20*time.Second, "connected")
 
 	o := up(t)
 	docker(t, "kill", "-s", "USR1", client.name)
-	eventually(t, 20*time.Second, contains("done"))
+	client.says(20*time.Second, "done")
 	checkEdges(t, o, []edge{{client: client.name, server: server.name, port: 6379, transactions: asked,
 		requestBytes: asked * uint64(len("PING\r\n")), responseBytes: asked * uint64(len("+PONG\r\n")), connections: 1}})
 }

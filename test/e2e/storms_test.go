@@ -72,12 +72,7 @@ func TestConnectionStorm(t *testing.T) {
 	}
 	begun := time.Now()
 	for _, storm := range storms {
-		eventually(t, 2*time.Minute, func() error {
-			if !containsLine(storm.logs(), "finished") {
-				return fmt.Errorf("the storm goes on: %s", storm.logs())
-			}
-			return nil
-		})
+		storm.says(2*time.Minute, "finished")
 	}
 	t.Logf("%d connections in less than %v", clients*requestsEach, time.Since(begun).Round(time.Second))
 
@@ -148,15 +143,6 @@ func TestEdgeTableOverflow(t *testing.T) {
 	python := func(name, script string, options ...string) container {
 		return start(t, name, append(options, "--network", net), "/usr/bin/python3", "-I", "-S", "-u", "-c", script)
 	}
-	says := func(c container, line string) {
-		t.Helper()
-		eventually(t, time.Minute, func() error {
-			if logs := c.logs(); !containsLine(logs, line) {
-				return fmt.Errorf("%s has not said %q: %s", c.name, line, logs)
-			}
-			return nil
-		})
-	}
 	// One connection before, during and after the flood.
 	kept := start(t, "kept-client", []string{"--network", net}, "sh", "-c", fmt.Sprintf(
 		"until redis-cli -h redis ping; do sleep 0.1; done >/dev/null 2>&1; redis-cli -h redis -r %d -i 0.05 ping >/dev/null; echo finished; sleep 3600", asked))
@@ -167,10 +153,10 @@ func TestEdgeTableOverflow(t *testing.T) {
 		return nil
 	})
 	server := python("flood-server", fmt.Sprintf(floodServer, floodPorts), "--network-alias", "flood")
-	says(server, "ready")
+	server.says(time.Minute, "ready")
 	client := python("flood-client", fmt.Sprintf(floodClient, floodPorts, floodRequests))
-	says(client, "finished")
-	says(kept, "finished")
+	client.says(time.Minute, "finished")
+	kept.says(time.Minute, "finished")
 
 	o.settled(fmt.Sprintf("sum(outsight_edge_request_bytes_total{client=~%q})", unique("")+".*"))
 	// Both ends of each connection are either edges or in the sum of what found no room. Others of

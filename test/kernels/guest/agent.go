@@ -32,21 +32,26 @@ func agentCounts() (string, error) {
 	if err := agent.Start(); err != nil {
 		return "", err
 	}
+	ended := make(chan struct{})
+	go func() {
+		agent.Wait()
+		close(ended)
+	}()
 	defer func() {
 		agent.Process.Signal(syscall.SIGTERM)
-		agent.Wait()
+		<-ended
 	}()
-	if err := eventually(func() error { _, err := metrics(); return err }); err != nil {
+	if err := eventually(ended, func() error { _, err := metrics(); return err }); err != nil {
 		return "", err
 	}
 	if withoutEdges() {
-		return "no edges", resourceCounts()
+		return "no edges", resourceCounts(ended)
 	}
 	return fmt.Sprintf("%d transactions, %d bytes", connections*requests, connections*requests*(requestBytes+replyBytes)),
-		errors.Join(edgeCounts(), resourceCounts())
+		errors.Join(edgeCounts(ended), resourceCounts(ended))
 }
 
-func edgeCounts() error {
+func edgeCounts(ended <-chan struct{}) error {
 	server, err := newGroup("a")
 	if err != nil {
 		return err
@@ -77,11 +82,11 @@ func edgeCounts() error {
 			wanted = append(wanted, series{name, labels, func() (float64, error) { return want, nil }, 0})
 		}
 	}
-	return errors.Join(eventually(func() error { return all(wanted) }), stop())
+	return errors.Join(eventually(ended, func() error { return all(wanted) }), stop())
 }
 
 // resourceCounts compares with the files of the kernel, after the groups have come to rest.
-func resourceCounts() error {
+func resourceCounts(ended <-chan struct{}) error {
 	slow, err := newGroup("c")
 	if err != nil {
 		return err
@@ -97,7 +102,7 @@ func resourceCounts() error {
 	if err := small.run("eat", strconv.Itoa(2*memoryLimit)); err == nil {
 		return errors.New("a program ate twice what it was given")
 	}
-	if err := spin(slow); err != nil {
+	if err := spin(slow, ended); err != nil {
 		return err
 	}
 	if n, err := slow.number("cpu.stat", "nr_throttled"); err != nil || n == 0 {
@@ -111,7 +116,7 @@ func resourceCounts() error {
 			return microseconds / 1e6, err
 		}
 	}
-	return eventually(func() error {
+	return eventually(ended, func() error {
 		return all([]series{
 			{"container_cpu_usage_seconds_total", of(slow), seconds("usage_usec"), emulatedShare},
 			{"container_cpu_cfs_throttled_periods_total", of(slow), func() (float64, error) { return slow.number("cpu.stat", "nr_throttled") }, 0},
@@ -123,7 +128,7 @@ func resourceCounts() error {
 }
 
 // spin runs a busy program in a group until the group has been throttled five times.
-func spin(g group) error {
+func spin(g group, ended <-chan struct{}) error {
 	command, dir, err := g.command("spin")
 	if err != nil {
 		return err
@@ -132,7 +137,7 @@ func spin(g group) error {
 	if err := command.Start(); err != nil {
 		return err
 	}
-	err = eventually(func() error {
+	err = eventually(ended, func() error {
 		n, err := g.number("cpu.stat", "nr_throttled")
 		if err == nil && n < 5 {
 			err = fmt.Errorf("throttled %v times", n)
@@ -217,13 +222,20 @@ func metrics() (string, error) {
 	return string(text), err
 }
 
-// eventually tries until there is no error, for at most five minutes, and hands back the last.
-func eventually(try func() error) error {
-	var err error
-	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
-		if err = try(); err == nil {
+// eventually tries until there is no error, until the agent has ended, or for at most two minutes, and hands back the
+// last error.
+func eventually(ended <-chan struct{}, try func() error) error {
+	for end := time.After(2 * time.Minute); ; {
+		err := try()
+		if err == nil {
 			return nil
 		}
+		select {
+		case <-ended:
+			return fmt.Errorf("the agent has ended: %w", err)
+		case <-end:
+			return fmt.Errorf("not within two minutes: %w", err)
+		case <-time.After(200 * time.Millisecond):
+		}
 	}
-	return err
 }
