@@ -25,6 +25,12 @@ const (
 	defaultRetention = 24 * time.Hour
 	// upMemory is near what agent and store need with their tables full.
 	upMemory = 512 << 20
+	// upSeries bounds the series of up. Of them, at most newEdgeShare per cent are for edges that begin within an hour,
+	// which is how long the store keeps series that ended: what is left is for containers and for what stays.
+	upSeries       = 100_000
+	leastUpSeries  = 10_000
+	newEdgeShare   = 50
+	seriesOfAnEdge = 35
 )
 
 type upOptions struct {
@@ -33,6 +39,7 @@ type upOptions struct {
 	storeFlags
 	listen, data string
 	retention    time.Duration
+	maxSeries    int
 	logger       *slog.Logger
 }
 
@@ -68,6 +75,7 @@ query API and /metrics. Needs root.`,
 	c.Flags().StringVar(&o.listen, "listen", api.DefaultAddress, "address of the page and the API")
 	c.Flags().StringVar(&o.data, "data", defaultData, "directory that keeps what was seen")
 	c.Flags().DurationVar(&o.retention, "retention", defaultRetention, "how long it is kept")
+	c.Flags().IntVar(&o.maxSeries, "max-series", upSeries, "series in memory, of about 2 KB each; a container may take a part of them, and what it makes beyond that is summed up")
 	return c
 }
 
@@ -92,6 +100,9 @@ func openUp(o upOptions) (u *up, err error) {
 	if o.retention <= 0 {
 		return u, usagef("--retention is %v, want more than nothing", o.retention)
 	}
+	if o.maxSeries < leastUpSeries {
+		return u, usagef("--max-series is %d, want at least %d", o.maxSeries, leastUpSeries)
+	}
 	if u.access, err = o.secureFlags.open(o.logger, o.listen); err != nil {
 		return u, err
 	}
@@ -110,7 +121,7 @@ func openUp(o upOptions) (u *up, err error) {
 	if u.socket, err = agent.Listen(o.socket); err != nil {
 		return u, err
 	}
-	if u.store, err = o.storeFlags.openOr(o.data, store.Options{Retention: o.retention, Logger: o.logger}); err != nil {
+	if u.store, err = o.storeFlags.openOr(o.data, store.Options{Retention: o.retention, MaxSeries: o.maxSeries, Logger: o.logger}); err != nil {
 		return u, err
 	}
 	cluster, _, err := o.kubernetes.cluster(o.logger)
@@ -129,6 +140,8 @@ func openUp(o upOptions) (u *up, err error) {
 		host.Senders = []agent.Sender{remoteSender{remote}}
 	}
 	host.Anomalies = anomaliesIn(o.data)
+	host.Network.MaxNewEdges = o.maxSeries * newEdgeShare / 100 / seriesOfAnEdge
+	host.Network.MaxContainerEdges = min(256, host.Network.MaxNewEdges/4)
 	u.host, err = agent.Open(host)
 	return u, err
 }
