@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -185,11 +186,26 @@ func (u *up) tell(out io.Writer) {
 func (u *up) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return u.host.Run(ctx) })
+	if !u.options.storeFlags.isSet() {
+		group.Go(func() error { keepMappedSmall(ctx, u.dataPath(), u.options.logger); return nil })
+	}
 	group.Go(func() error { return agent.ServeHTTP(ctx, u.page, u.handler(), u.options.logger) })
 	group.Go(func() error {
 		return agent.ServeHTTP(ctx, u.answers.Socket(u.socket), agent.SocketHandler(u.host.Snapshot, u.host), u.options.logger)
 	})
 	return group.Wait()
+}
+
+// dataPath is the data directory as the kernel calls it.
+func (u *up) dataPath() string {
+	path, err := filepath.Abs(u.options.data)
+	if err != nil {
+		return u.options.data
+	}
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		return resolved
+	}
+	return path
 }
 
 // close ends the parts in reverse order. Those that were never built are left out.
