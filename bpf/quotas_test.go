@@ -11,20 +11,42 @@ import (
 	"outsight/internal/model"
 )
 
-// manyListeners listens at as many loopback addresses as its environment says, and asks each of them once over a
-// connection that stays open.
+// manyListeners reads how many loopback addresses to listen at, and asks each of them once over a connection that stays open, until
+// its input ends.
 func manyListeners() int {
-	n, _ := strconv.Atoi(os.Getenv(listenersVariable))
-	if err := listenAndAsk(n); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		n, err := strconv.Atoi(lines.Text())
+		if err == nil {
+			err = listenAndAsk(n)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		fmt.Println("ready")
 	}
-	fmt.Println("ready")
-	bufio.NewReader(os.Stdin).ReadByte()
 	return 0
 }
 
-const listenersVariable = "OUTSIGHT_TEST_LISTENERS"
+// listenIn starts a program in a group; what is returned makes it listen at more addresses.
+func listenIn(t *testing.T, g *testGroup) (listen func(n int)) {
+	t.Helper()
+	cmd := g.workload("listen")
+	in, out := startTalking(t, cmd)
+	t.Cleanup(func() {
+		in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	return func(n int) {
+		t.Helper()
+		fmt.Fprintln(in, n)
+		if line, err := out.ReadString('\n'); err != nil {
+			t.Fatalf("who listens said %q: %v", line, err)
+		}
+	}
+}
 
 var request = []byte("0123456789")
 
@@ -61,24 +83,12 @@ func TestQuotaOfEdges(t *testing.T) {
 	const many, few = 500, 5
 	p := open(t, Options{MaxEdges: 256, MaxListeners: 1024})
 	flooder := newGroup(t, "flood")
-	cmd := flooder.workload("listen", listenersVariable+"="+strconv.Itoa(many))
-	in, out := startTalking(t, cmd)
-	defer cmd.Wait()
-	defer in.Close()
-	if line, err := out.ReadString('\n'); err != nil {
-		t.Fatalf("the flood said %q: %v", line, err)
-	}
-	if err := errorOf(p.ReadEdges()); err != nil {
+	listenIn(t, flooder)(many)
+	if _, err := p.ReadEdges(); err != nil {
 		t.Fatal(err)
 	}
 	quiet := newGroup(t, "quiet")
-	other := quiet.workload("listen", listenersVariable+"="+strconv.Itoa(few))
-	otherIn, otherOut := startTalking(t, other)
-	defer other.Wait()
-	defer otherIn.Close()
-	if line, err := otherOut.ReadString('\n'); err != nil {
-		t.Fatalf("the other said %q: %v", line, err)
-	}
+	listenIn(t, quiet)(few)
 
 	edges, err := p.ReadEdges()
 	if err != nil {
@@ -127,4 +137,38 @@ func TestQuotaOfEdges(t *testing.T) {
 	}
 }
 
-func errorOf(_ []model.KernelEdge, err error) error { return err }
+// TestQuotasAreShared: groups of one container have one quota, from the reading on that has found them.
+func TestQuotasAreShared(t *testing.T) {
+	p := open(t, Options{MaxEdges: 256})
+	one, two, other := newGroup(t, "one"), newGroup(t, "two"), newGroup(t, "other")
+	p.ShareQuotas(func(id model.CgroupID) model.CgroupID {
+		if id == two.id(t) {
+			return one.id(t)
+		}
+		return id
+	})
+	edgesOf := func() map[model.CgroupID]int {
+		t.Helper()
+		all, err := p.ReadEdges()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := map[model.CgroupID]int{}
+		for _, e := range all {
+			n[e.Key.Owner]++
+		}
+		return n
+	}
+	listenIn(t, one)(100)
+	inTwo, inOther := listenIn(t, two), listenIn(t, other)
+	inTwo(1)
+	inOther(1)
+	edgesOf()
+	inTwo(10)
+	inOther(10)
+	n := edgesOf()
+	// Clients and servers at one address, and then one sum of each.
+	if n[two.id(t)] != 2+2 || n[other.id(t)] != 2+20 {
+		t.Errorf("%d edges of a group whose container has its quota, and %d of another; want 4 and 22", n[two.id(t)], n[other.id(t)])
+	}
+}

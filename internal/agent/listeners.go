@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// maxListeners bounds the addresses of one container whose drops are told each by itself, and how many new ones may be in an
-	// hour, since a store keeps their series for about as long; further ones are told together.
+	// maxListeners bounds the addresses of one container whose drops are told each by itself. Twice as many, and then as many in each
+	// hour, may be new: a store keeps their series for about as long. Further ones are told together.
 	maxListeners = 64
 	// maxAttached bounds the addresses that are told of one container.
 	maxAttached = 256
@@ -84,7 +84,7 @@ func (l *listeners) of(id string) *listenerDrops {
 	d := l.drops[id]
 	if d == nil {
 		d = &listenerDrops{total: make(map[netip.AddrPort]uint64),
-			fresh: rate.NewLimiter(rate.Limit(maxListeners/time.Hour.Seconds()), maxListeners)}
+			fresh: rate.NewLimiter(rate.Limit(maxListeners/time.Hour.Seconds()), 2*maxListeners)}
 		l.drops[id] = d
 	}
 	return d

@@ -57,9 +57,9 @@ type ledger struct {
 	options Options
 	// idle are the edges without a kernel edge, at most options.MaxEdges.
 	idle int
-	// quotas by container; all is that of all containers together.
-	quotas map[string]*quota
-	all    *rate.Limiter
+	// quotas by container; all and allEndpoints are those of all containers together.
+	quotas            map[string]*quota
+	all, allEndpoints *rate.Limiter
 	// now is the time of the view.
 	now      time.Time
 	lines    map[lineKey]*line
@@ -113,7 +113,7 @@ type total struct {
 
 func newLedger(o Options) *ledger {
 	return &ledger{options: o, lines: make(map[lineKey]*line), totals: make(map[edgeKey]*total),
-		quotas: make(map[string]*quota), all: limiter(o.MaxNewEdges)}
+		quotas: make(map[string]*quota), all: limiter(o.MaxNewEdges), allEndpoints: limiter(4 * o.MaxNewEdges)}
 }
 
 // enter takes in a view of that time and makes the edges of it that a container in present counted.

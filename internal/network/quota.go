@@ -88,7 +88,7 @@ func (t *total) admit(k model.EndpointKey) model.EndpointKey {
 	if t.admitted[k] {
 		return k
 	}
-	if len(t.admitted) < maxEdgeEndpoints && t.quota.endpoints.AllowN(t.quota.ledger.now, 1) {
+	if len(t.admitted) < maxEdgeEndpoints && t.quota.admitEndpoint() {
 		t.admitted[k] = true
 		return k
 	}
@@ -104,6 +104,10 @@ func (t *total) admit(k model.EndpointKey) model.EndpointKey {
 		k.Status = ""
 	}
 	return k
+}
+
+func (q *quota) admitEndpoint() bool {
+	return q.endpoints.AllowN(q.ledger.now, 1) && q.ledger.allEndpoints.AllowN(q.ledger.now, 1)
 }
 
 // drops name the containers that would have had more.

@@ -28,7 +28,7 @@ type Options struct {
 	// count as "other".
 	MaxContainerEdges int
 	// MaxNewEdges bounds the edges that all containers together may add in an hour (default 4096), but for the
-	// first of each.
+	// first of each, and four times as many endpoints.
 	MaxNewEdges int
 	// MaxIdentities bounds the remembered owners of control groups that are gone (default 8192).
 	MaxIdentities int
