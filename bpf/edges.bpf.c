@@ -430,7 +430,8 @@ static __noinline u32 new_edge(struct edge_key *key)
 	if (over)
 		owner_is_over(key->owner, QUOTA_EDGES);
 	if (key->role == ROLE_SERVER) {
-		count_drop(DROP_EDGE_CLIENT);
+		if (!over)
+			count_drop(DROP_EDGE_CLIENT);
 		leave_client_out(key);
 		known = bpf_map_lookup_elem(&edge_of_key, key);
 		if (known)
