@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"testing"
+	"time"
 
 	"outsight/internal/model"
 )
@@ -134,6 +135,40 @@ func TestQuotaOfEdges(t *testing.T) {
 	}
 	if !told["edges"] || !told["listeners"] {
 		t.Errorf("over its quotas the flood is said to be: %v, want edges and listeners", told)
+	}
+}
+
+// TestEdgesOfAFloodAreGivenUp: when a flood has ended, its edges go soon; those of others stay, however silent they are.
+func TestEdgesOfAFloodAreGivenUp(t *testing.T) {
+	p := open(t, Options{MaxEdges: 256})
+	flooder, quiet := newGroup(t, "flood"), newGroup(t, "quiet")
+	edgesOf := func() (flood, other int) {
+		t.Helper()
+		all, err := p.ReadEdges()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range all {
+			switch e.Key.Owner {
+			case flooder.id(t):
+				flood++
+			case quiet.id(t):
+				other++
+			}
+		}
+		return flood, other
+	}
+	t.Run("flood", func(t *testing.T) { listenIn(t, flooder)(100) }) // it ends with this
+	t.Run("quiet", func(t *testing.T) { listenIn(t, quiet)(2) })
+	if flood, other := edgesOf(); flood < 64 || other != 4 {
+		t.Fatalf("%d edges of the flood and %d of the other, want its quota and 4", flood, other)
+	}
+	later := time.Now().Add(crowdedIdleTime + time.Second)
+	for range 2 {
+		p.edges.release(later, 0)
+	}
+	if flood, other := edgesOf(); flood != 0 || other != 4 {
+		t.Errorf("%d edges of the flood and %d of the other are left, want none and 4", flood, other)
 	}
 }
 
