@@ -60,6 +60,8 @@ type ledger struct {
 	// quotas by container; all and allEndpoints are those of all containers together.
 	quotas            map[string]*quota
 	all, allEndpoints *rate.Limiter
+	// refused edges and endpoints found none of those.
+	refused, refusedEndpoints uint64
 	// now is the time of the view.
 	now      time.Time
 	lines    map[lineKey]*line

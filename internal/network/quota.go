@@ -56,13 +56,22 @@ func (g *ledger) admit(k edgeKey, counting model.Peer) edgeKey {
 		q.any = true
 		return k
 	}
-	if q.edges.AllowN(g.now, 1) && g.all.AllowN(g.now, 1) {
+	if g.all.TokensAt(g.now) < 1 {
+		g.refused++
+		return k.others()
+	}
+	if q.edges.AllowN(g.now, 1) {
+		g.all.AllowN(g.now, 1)
 		return k
 	}
 	q.overEdges++
 	q.name = counting.Name()
 	k = k.ends()
-	if g.totals[k] != nil || q.ends.AllowN(g.now, 1) && g.all.AllowN(g.now, 1) {
+	if g.totals[k] != nil {
+		return k
+	}
+	if q.ends.AllowN(g.now, 1) {
+		g.all.AllowN(g.now, 1)
 		return k
 	}
 	return k.others()
@@ -88,12 +97,10 @@ func (t *total) admit(k model.EndpointKey) model.EndpointKey {
 	if t.admitted[k] {
 		return k
 	}
-	if len(t.admitted) < maxEdgeEndpoints && t.quota.admitEndpoint() {
+	if len(t.admitted) < maxEdgeEndpoints && t.quota.admitEndpoint(t.countingPeer()) {
 		t.admitted[k] = true
 		return k
 	}
-	t.quota.overEndpoint++
-	t.quota.name = t.countingPeer().Name()
 	k.Name = model.OtherEndpoint
 	switch {
 	case t.admitted[k]:
@@ -106,13 +113,27 @@ func (t *total) admit(k model.EndpointKey) model.EndpointKey {
 	return k
 }
 
-func (q *quota) admitEndpoint() bool {
-	return q.endpoints.AllowN(q.ledger.now, 1) && q.ledger.allEndpoints.AllowN(q.ledger.now, 1)
+func (q *quota) admitEndpoint(counting model.Peer) bool {
+	g := q.ledger
+	if g.allEndpoints.TokensAt(g.now) < 1 {
+		g.refusedEndpoints++
+		return false
+	}
+	if !q.endpoints.AllowN(g.now, 1) {
+		q.overEndpoint++
+		q.name = counting.Name()
+		return false
+	}
+	return g.allEndpoints.AllowN(g.now, 1)
 }
 
-// drops name the containers that would have had more.
+// drops tell what all together would have had more, and name the containers that would.
 func (g *ledger) drops() []model.Drop {
-	var all []model.Drop
+	used := func(l *rate.Limiter) uint64 { return uint64(l.Burst()) - uint64(max(l.TokensAt(g.now), 0)) }
+	all := []model.Drop{
+		{Name: "network new edges", Count: g.refused, Capacity: uint64(g.all.Burst()), Used: used(g.all)},
+		{Name: "network new endpoints", Count: g.refusedEndpoints, Capacity: uint64(g.allEndpoints.Burst()), Used: used(g.allEndpoints)},
+	}
 	for _, q := range g.quotas {
 		for _, d := range []model.Drop{{Name: "container-new-edges/" + q.name, Count: q.overEdges},
 			{Name: "container-new-endpoints/" + q.name, Count: q.overEndpoint}} {

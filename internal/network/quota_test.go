@@ -98,6 +98,11 @@ func TestFirstEdgeHasRoom(t *testing.T) {
 	w.docker("late", 30, 300, "172.17.0.4")
 	w.dials(30, 300, "198.51.100.1:443", 5)
 	edges, _ := sums(r.Resolve(w.view()))
+	for _, d := range r.Drops() {
+		if d.Name == "network new edges" && (d.Count == 0 || d.Used != 10) {
+			t.Errorf("%+v, want all ten used and more refused", d)
+		}
+	}
 	if edges["late"] != 1 || edges["quiet"] != 1 {
 		t.Errorf("edges %v, want one of each who came", edges)
 	}

@@ -124,7 +124,7 @@ func compareEnds(a, b model.Edge) int {
 
 // Drops tells how full the resolver's tables are and what found no room in them.
 func (r *Resolver) Drops() []model.Drop {
-	return append(r.ledger.drops(), r.ledger.drop(), r.identities.drop())
+	return append([]model.Drop{r.ledger.drop(), r.identities.drop()}, r.ledger.drops()...)
 }
 
 // sight finds the container that counted an edge. It answers false for connections whose role was
