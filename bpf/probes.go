@@ -34,9 +34,9 @@ type Options struct {
 	// MaxEdges bounds the edges (default DefaultMaxEdges, 7 KiB of kernel memory each). When three
 	// quarters are in use, edges without connections and traffic are given up.
 	MaxEdges int
-	// MaxGroupEdges bounds the edges of one control group, or one container (see ShareQuotas; default an eighth of MaxEdges, at
-	// least 64): what it has beyond them is counted under few. Of listeners one may have an eighth, of endpoints and
-	// connections a quarter.
+	// MaxGroupEdges bounds the edges of one control group, or one container (see ShareQuotas; default an eighth of
+	// MaxEdges, at least 64): what it has beyond them is counted under few. Of listeners one may have an eighth, of
+	// endpoints and connections a quarter.
 	MaxGroupEdges int
 	// MaxConnections bounds the open connections whose server learns its client's control
 	// group from the kernel (default 65536, about 0.2 KiB each while open).

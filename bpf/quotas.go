@@ -140,8 +140,8 @@ func (q *quotaReader) forget(id model.CgroupID) {
 	_ = q.pairs.Delete(uint64(id))
 }
 
-// ReadOverQuota tells which control groups would have had more than their quotas, as of the last ReadEdges. The counts only
-// grow while a group is there.
+// ReadOverQuota tells which control groups would have had more than their quotas, as of the last ReadEdges. The
+// counts only grow while a group is there.
 func (p *Probes) ReadOverQuota() []model.OverQuota {
 	if p.edges == nil {
 		return nil

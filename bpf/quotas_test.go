@@ -12,8 +12,8 @@ import (
 	"outsight/internal/model"
 )
 
-// manyListeners reads how many loopback addresses to listen at, and asks each of them once over a connection that stays open, until
-// its input ends.
+// manyListeners reads how many loopback addresses to listen at, and asks each of them once over a connection that
+// stays open, until its input ends.
 func manyListeners() int {
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		n, err := strconv.Atoi(lines.Text())
@@ -104,7 +104,8 @@ func TestQuotaOfEdges(t *testing.T) {
 	for _, e := range edges {
 		if of := sums[e.Key.Owner]; of != nil {
 			s := of[e.Key.Role]
-			of[e.Key.Role] = sum{s.edges + 1, s.bytes + int(e.Counters.SentBytes), s.requests + int(e.Counters.Requests), s.opens + int(e.Counters.Opens)}
+			c := &e.Counters
+			of[e.Key.Role] = sum{s.edges + 1, s.bytes + int(c.SentBytes), s.requests + int(c.Requests), s.opens + int(c.Opens)}
 		}
 	}
 	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
@@ -138,7 +139,8 @@ func TestQuotaOfEdges(t *testing.T) {
 	}
 }
 
-// TestEdgesOfAFloodAreGivenUp: when a flood has ended, its edges go soon; those of others stay, however silent they are.
+// TestEdgesOfAFloodAreGivenUp: when a flood has ended, its edges go soon; those of others stay, however silent they
+// are.
 func TestEdgesOfAFloodAreGivenUp(t *testing.T) {
 	p := open(t, Options{MaxEdges: 256})
 	flooder, quiet := newGroup(t, "flood"), newGroup(t, "quiet")

@@ -198,7 +198,8 @@ const maxBoundName = 512
 func (r *report) setBounds(of string, s *model.Snapshot) {
 	r.BoundsOf, r.Bounds = of, []reportBound{}
 	for _, d := range s.Self.Drops {
-		r.Bounds = append(r.Bounds, reportBound{Name: model.Printable(d.Name, maxBoundName), Used: d.Used, Capacity: d.Capacity, Dropped: d.Count})
+		name := model.Printable(d.Name, maxBoundName)
+		r.Bounds = append(r.Bounds, reportBound{Name: name, Used: d.Used, Capacity: d.Capacity, Dropped: d.Count})
 	}
 }
 

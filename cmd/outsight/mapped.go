@@ -43,8 +43,8 @@ type mapping struct {
 	resident   uint64
 }
 
-// letMappedGo lets the pages of all mapped files below dir go if more than limit bytes of them are resident. A range may be another
-// mapping's by now: so it asks for pages to be written out, which loses nothing whatever they hold.
+// letMappedGo lets the pages of all mapped files below dir go if more than limit bytes of them are resident. A range
+// may be another mapping's by now: so it asks for pages to be written out, which loses nothing whatever they hold.
 func letMappedGo(dir string, limit uint64) error {
 	all, err := mappingsBelow(dir)
 	if err != nil {

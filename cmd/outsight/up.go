@@ -76,7 +76,7 @@ query API and /metrics. Needs root.`,
 	c.Flags().StringVar(&o.listen, "listen", api.DefaultAddress, "address of the page and the API")
 	c.Flags().StringVar(&o.data, "data", defaultData, "directory that keeps what was seen")
 	c.Flags().DurationVar(&o.retention, "retention", defaultRetention, "how long it is kept")
-	c.Flags().IntVar(&o.maxSeries, "max-series", upSeries, "series in memory, of about 2 KB each; a container may take a part of them, and what it makes beyond that is summed up")
+	c.Flags().IntVar(&o.maxSeries, "max-series", upSeries, "series in memory, of about 2 KB each, of which a container may take a part")
 	return c
 }
 
@@ -122,7 +122,8 @@ func openUp(o upOptions) (u *up, err error) {
 	if u.socket, err = agent.Listen(o.socket); err != nil {
 		return u, err
 	}
-	if u.store, err = o.storeFlags.openOr(o.data, store.Options{Retention: o.retention, MaxSeries: o.maxSeries, Logger: o.logger}); err != nil {
+	kept := store.Options{Retention: o.retention, MaxSeries: o.maxSeries, Logger: o.logger}
+	if u.store, err = o.storeFlags.openOr(o.data, kept); err != nil {
 		return u, err
 	}
 	cluster, _, err := o.kubernetes.cluster(o.logger)

@@ -278,8 +278,8 @@ func TestListenerDropsOnlyGrow(t *testing.T) {
 	}
 }
 
-// TestNewListenersAreBounded: a container that opens other ports all the time has no series for each of them, and what was dropped
-// there counts all the same.
+// TestNewListenersAreBounded: a container that opens other ports all the time has no series for each of them, and
+// what was dropped there counts all the same.
 func TestNewListenersAreBounded(t *testing.T) {
 	s := newScript()
 	s.add("web", 10)

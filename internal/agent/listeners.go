@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// maxListeners bounds the addresses of one container whose drops are told each by itself. Twice as many, and then as many in each
-	// hour, may be new: a store keeps their series for about as long. Further ones are told together.
+	// maxListeners bounds the addresses of one container whose drops are told each by itself. Twice as many, and then
+	// as many in each hour, may be new: a store keeps their series for about as long. Further ones are told together.
 	maxListeners = 64
 	// maxAttached bounds the addresses that are told of one container.
 	maxAttached = 256

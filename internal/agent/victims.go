@@ -11,8 +11,8 @@ import (
 // maxVictimNames bounds the process names that are told apart, of one container; further ones are counted under "other".
 const maxVictimNames = 8
 
-// maxVictimName bounds the name of one, in bytes; the kernel keeps fewer, but the name may have bytes that take more when they are
-// made printable.
+// maxVictimName bounds the name of one, in bytes; the kernel keeps fewer, but the name may have bytes that take more
+// when they are made printable.
 const maxVictimName = 64
 
 // victims are the processes that were killed for lack of memory.

@@ -10,8 +10,8 @@ import (
 const (
 	// busyEvery is how many readings apart the times of a container's threads are read.
 	busyEvery = 10
-	// maxBusyThreads bounds the threads that are looked at, of one container, and of all in one reading: each is a file to be
-	// opened. A container that finds no room in a reading has its turn in a later one.
+	// maxBusyThreads bounds the threads that are looked at, of one container, and of all in one reading: each is a
+	// file to be opened. A container that finds no room in a reading has its turn in a later one.
 	maxBusyThreads = 1024
 	// longestThread is how long the line of a thread is.
 	longestThread = len("4194304\n")

@@ -72,8 +72,8 @@ func TestBusyThreads(t *testing.T) {
 	look(1.5, map[int]int{100: 7000, 102: 251, 103: 200}) // nothing ran: the last is kept
 }
 
-// TestVeryManyThreads: a container with more threads than the kernel lists in a bounded text costs no more than the bound, and
-// others have their turn.
+// TestVeryManyThreads: a container with more threads than the kernel lists in a bounded text costs no more than the
+// bound, and others have their turn.
 func TestVeryManyThreads(t *testing.T) {
 	const threads = 300_000
 	group, proc := t.TempDir(), t.TempDir()

@@ -124,10 +124,13 @@ func (f *Files) text(c *model.Container, g *groupFiles, k fileKind) ([]byte, err
 
 // beginning reads the whole lines in the first most bytes of a file into the buffer.
 func (f *Files) beginning(c *model.Container, g *groupFiles, k fileKind, most int) ([]byte, error) {
-	return f.readKind(c, g, k, func(fd int, name string) ([]byte, error) { return f.buffer.readBeginning(fd, name, most) })
+	return f.readKind(c, g, k, func(fd int, name string) ([]byte, error) {
+		return f.buffer.readBeginning(fd, name, most)
+	})
 }
 
-func (f *Files) readKind(c *model.Container, g *groupFiles, k fileKind, read func(int, string) ([]byte, error)) ([]byte, error) {
+func (f *Files) readKind(c *model.Container, g *groupFiles, k fileKind,
+	read func(fd int, name string) ([]byte, error)) ([]byte, error) {
 	switch fd := g.fds[k]; {
 	case fd == absent:
 		return nil, errAbsent

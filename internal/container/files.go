@@ -20,8 +20,8 @@ type Files struct {
 	// threads of the container that is looked at.
 	threads []uint32
 	turn    uint64
-	// looked are the threads that were looked at in this reading; postponed is how often that of a container had to wait
-	// for a later one.
+	// looked are the threads that were looked at in this reading; postponed is how often that of a container had to
+	// wait for a later one.
 	looked    int
 	postponed uint64
 	// open descriptors of maxOpen; reopened counts the readings for which there was none to keep.

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Printable makes a text that a container has chosen fit to be shown and to be a label: valid UTF-8, without control characters and
-// others that a terminal or a page would act on, of at most so many bytes. What is cut ends with "…".
+// Printable makes a text that a container has chosen fit to be shown and to be a label: valid UTF-8, without control
+// characters and others that a terminal or a page would act on, of at most so many bytes. What is cut ends with "…".
 func Printable(text string, most int) string {
 	if len(text) <= most && isPlain(text) {
 		return text

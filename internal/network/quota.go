@@ -39,7 +39,8 @@ func (g *ledger) quota(container string) *quota {
 	q := g.quotas[container]
 	if q == nil {
 		most := g.options.MaxContainerEdges
-		q = &quota{ledger: g, edges: limiter(most), ends: limiter(max(most/reservedShare, 1)), endpoints: limiter(2 * most)}
+		q = &quota{ledger: g, edges: limiter(most), ends: limiter(max(most/reservedShare, 1)),
+			endpoints: limiter(2 * most)}
 		g.quotas[container] = q
 	}
 	return q
@@ -132,7 +133,8 @@ func (g *ledger) drops() []model.Drop {
 	used := func(l *rate.Limiter) uint64 { return uint64(l.Burst()) - uint64(max(l.TokensAt(g.now), 0)) }
 	all := []model.Drop{
 		{Name: "network new edges", Count: g.refused, Capacity: uint64(g.all.Burst()), Used: used(g.all)},
-		{Name: "network new endpoints", Count: g.refusedEndpoints, Capacity: uint64(g.allEndpoints.Burst()), Used: used(g.allEndpoints)},
+		{Name: "network new endpoints", Count: g.refusedEndpoints, Capacity: uint64(g.allEndpoints.Burst()),
+			Used: used(g.allEndpoints)},
 	}
 	for _, q := range g.quotas {
 		for _, d := range []model.Drop{{Name: "container-new-edges/" + q.name, Count: q.overEdges},

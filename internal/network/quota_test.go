@@ -88,8 +88,32 @@ func TestQuotaOfContainerEdges(t *testing.T) {
 	}
 }
 
-// TestFirstEdgeHasRoom: where all containers together have made as many edges as there may be in an hour, one that comes
-// has its first edge.
+// TestNamesOfTheOtherEnd: a client that changes the name of its process all the time does not use up what its server
+// may have: another client of it has an edge of its own.
+func TestNamesOfTheOtherEnd(t *testing.T) {
+	const names, most = 1000, 64
+	w := flooded(0)
+	w.edges = nil
+	w.docker("victim", 30, 300, "172.17.0.4")
+	serve := func(client model.CgroupID, address, process string, n uint64) {
+		w.serves(30, 300, "172.17.0.4:80", address, client, n)
+		w.by("nginx", process)
+	}
+	for i := range names {
+		serve(10, "172.17.0.2", fmt.Sprintf("name-%d", i), 3)
+	}
+	serve(20, "172.17.0.3", "curl", 7)
+	bytes := map[string]uint64{}
+	for _, e := range New(Options{MaxContainerEdges: most}).Resolve(w.view()) {
+		bytes[e.Client.Name()] += e.Counters.SentBytes
+	}
+	if bytes["flood"] != 3*names || bytes["quiet"] != 7 || len(bytes) != 2 {
+		t.Errorf("by clients the server counted %v, want %d and 7", bytes, 3*names)
+	}
+}
+
+// TestFirstEdgeHasRoom: where all containers together have made as many edges as there may be in an hour, one that
+// comes has its first edge.
 func TestFirstEdgeHasRoom(t *testing.T) {
 	w := flooded(200)
 	r := New(Options{MaxNewEdges: 10})
@@ -127,8 +151,8 @@ func TestOthersOfTheKernel(t *testing.T) {
 		"server others -> flood invalid AddrPort 9/9")
 }
 
-// TestQuotaOfContainerEndpoints: routes that differ by request are "other" once a container has had its quota of them, on
-// whatever edge; their number is kept.
+// TestQuotaOfContainerEndpoints: routes that differ by request are "other" once a container has had its quota of
+// them, on whatever edge; their number is kept.
 func TestQuotaOfContainerEndpoints(t *testing.T) {
 	const edges, routes, most = 30, 50, 100
 	w := newWorld()

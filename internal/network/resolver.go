@@ -23,9 +23,9 @@ type Options struct {
 	// MaxEdges bounds the edges that are remembered after the kernel has forgotten them
 	// (default 16384). What is past it is added to the edge of "others".
 	MaxEdges int
-	// MaxContainerEdges bounds the edges that one container may add in an hour, at its own end (default 256; a quarter more where
-	// processes are left out); further ones count on its edge of "others". Of endpoints it may add twice as many; further ones
-	// count as "other".
+	// MaxContainerEdges bounds the edges that one container may add in an hour, at its own end (default 256; a
+	// quarter more where processes are left out); further ones count on its edge of "others". Of endpoints it may add
+	// twice as many; further ones count as "other".
 	MaxContainerEdges int
 	// MaxNewEdges bounds the edges that all containers together may add in an hour (default 4096), but for the
 	// first of each, and four times as many endpoints.

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// flood is what one container does to be in the way of the others: listeners and connections to each of them, processes with
-// names of their own, requests with names of their own, datagrams to many ports.
+// flood is what one container does to be in the way of the others: listeners and connections to each of them,
+// processes with names of their own, requests with names of their own, datagrams to many ports.
 const (
 	floodListeners, floodNames, floodRoutes = 4000, 300, 2000
 	floodScript                             = `
@@ -92,8 +92,8 @@ time.sleep(3600)
 `
 )
 
-// TestFloodByOneContainer: whatever one container makes very many of, the numbers of twenty others stay exact, what it did itself is
-// in sums, and one that comes afterwards is seen.
+// TestFloodByOneContainer: whatever one container makes very many of, the numbers of twenty others stay exact, what
+// it did itself is in sums, and one that comes afterwards is seen.
 func TestFloodByOneContainer(t *testing.T) {
 	o := up(t)
 	net := newNetwork(t)
@@ -212,8 +212,8 @@ func exists(name string) bool {
 	return err == nil
 }
 
-// TestDockerResolver: what a container asks Docker's resolver, which is a socket of dockerd in the container's network namespace, is
-// between the container and itself, by way of dockerd.
+// TestDockerResolver: what a container asks Docker's resolver, which is a socket of dockerd in the container's
+// network namespace, is between the container and itself, by way of dockerd.
 func TestDockerResolver(t *testing.T) {
 	const asked = 20
 	o := up(t)
