@@ -10,6 +10,7 @@
 #include "cgroup_id.h"
 #include "edges.h"
 #include "lru.h"
+#include "quotas.h"
 #include "requests.h"
 #include "datagrams.h"
 
@@ -62,7 +63,10 @@ struct {
 	__type(value, u32);
 } free_edges SEC(".maps");
 
-/* Kept back for servers whose clients, all together, get one edge when free_edges is used up. */
+/*
+ * Kept back for when free_edges is used up: for the first edge of a control group, for servers whose
+ * clients get one edge all together, and for what a control group has beyond its quota.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
 	__uint(max_entries, 1);
@@ -258,6 +262,10 @@ static __always_inline void add_listener(struct sock *sk, struct task_struct *ta
 	} else {
 		struct listener first = {.owner = task_cgroup_id(task), .sockets = 1};
 
+		if (owner_has(first.owner, QUOTA_LISTENERS) >= max_owner_listeners) {
+			owner_is_over(first.owner, QUOTA_LISTENERS);
+			return;
+		}
 		process_of(task, &first.process);
 		if (is_forwarder(&first.process, key.netns)) {
 			u64 none = 0;
@@ -269,6 +277,7 @@ static __always_inline void add_listener(struct sock *sk, struct task_struct *ta
 			count_drop(DROP_LISTENER);
 			return;
 		}
+		owner_gains(first.owner, QUOTA_LISTENERS);
 	}
 	set_flags(c, CONNECTION_LISTENER);
 }
@@ -298,6 +307,7 @@ static __always_inline void remove_listener(struct sock *sk)
 	if (known && __sync_fetch_and_add(&known->sockets, -1) <= 1) {
 		if (known->forwarder)
 			bpf_map_delete_elem(&proxies, &known->process.id);
+		owner_loses(known->owner, QUOTA_LISTENERS);
 		bpf_map_delete_elem(&listeners, &key);
 	}
 }
@@ -330,19 +340,32 @@ static __always_inline void key_of(struct sock *sk, struct connection *c, struct
 	meet_client(sk, c, key);
 }
 
-static __always_inline u32 place_edge(struct edge_key *key, u32 place, bool reserved)
+/* A free place; every eighth is of the reserve. */
+static __always_inline bool take_place(u32 *place, bool reserve)
+{
+	if (reserve && !bpf_map_pop_elem(&reserved_edges, place))
+		return true;
+	return !bpf_map_pop_elem(&free_edges, place);
+}
+
+static __always_inline u32 place_edge(struct edge_key *key, u32 place)
 {
 	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	struct edge_endpoints *endpoints_of = bpf_map_lookup_elem(&edge_endpoints, &place);
 
 	if (!edge)
 		return EDGE_OVERFLOW;
 	edge->key = *key;
 	edge->used = 1;
-	if (!bpf_map_update_elem(&edge_of_key, key, &place, BPF_NOEXIST))
+	if (!bpf_map_update_elem(&edge_of_key, key, &place, BPF_NOEXIST)) {
+		if (endpoints_of)
+			endpoints_of->owner = key->owner;
+		owner_gains(key->owner, QUOTA_EDGES);
 		return place;
+	}
 	/* Another CPU was first. */
 	edge->used = 0;
-	if (reserved)
+	if (place % EDGE_RESERVE == 0)
 		bpf_map_push_elem(&reserved_edges, &place, BPF_ANY);
 	else
 		bpf_map_push_elem(&free_edges, &place, BPF_ANY);
@@ -350,29 +373,76 @@ static __always_inline u32 place_edge(struct edge_key *key, u32 place, bool rese
 	return theirs ? *theirs : EDGE_OVERFLOW;
 }
 
+/*
+ * The edge of what an owner has beyond its quota, or beyond all room. The key becomes that edge's: there
+ * is no stack for another one.
+ */
+static __always_inline u32 others_edge(struct edge_key *key)
+{
+	u64 owner = key->owner;
+	u8 role = key->role, transport = key->transport, forwarder = key->forwarder & FORWARDS;
+	u32 place;
+
+	__builtin_memset(key, 0, sizeof(*key));
+	key->owner = owner;
+	key->role = role;
+	key->transport = transport;
+	key->forwarder = forwarder;
+	key->others = 1;
+	u32 *known = bpf_map_lookup_elem(&edge_of_key, key);
+	if (known)
+		return *known;
+	if (owner && take_place(&place, true))
+		return place_edge(key, place);
+	return EDGE_OVERFLOW;
+}
+
+static __always_inline void leave_client_out(struct edge_key *key)
+{
+	__builtin_memset(&key->client, 0, sizeof(key->client));
+	__builtin_memset(&key->far, 0, sizeof(key->far));
+	__builtin_memset(key->peer_process, 0, sizeof(key->peer_process));
+	key->far_port = 0;
+	key->peer = 0;
+}
+
+/*
+ * An owner that has half of its quota gets no more edges that differ in the other end's process: the
+ * other end may choose any name. With the whole quota, clients of one service count together, for as
+ * many services as an eighth of the quota; all else is one edge.
+ */
 static __noinline u32 new_edge(struct edge_key *key)
 {
-	u32 place;
+	u32 place, *known;
 
 	if (!key)
 		return EDGE_OVERFLOW;
-	if (!bpf_map_pop_elem(&free_edges, &place))
-		return place_edge(key, place, false);
-	if (key->role == ROLE_SERVER) {
-		count_drop(DROP_EDGE_CLIENT);
-		__builtin_memset(&key->client, 0, sizeof(key->client));
-		__builtin_memset(&key->far, 0, sizeof(key->far));
+	u32 has = owner_has(key->owner, QUOTA_EDGES);
+	if (has >= max_owner_edges / 2 && key->peer_process[0]) {
 		__builtin_memset(key->peer_process, 0, sizeof(key->peer_process));
-		key->far_port = 0;
-		key->peer = 0;
-		u32 *known = bpf_map_lookup_elem(&edge_of_key, key);
+		known = bpf_map_lookup_elem(&edge_of_key, key);
 		if (known)
 			return *known;
-		if (!bpf_map_pop_elem(&reserved_edges, &place))
-			return place_edge(key, place, true);
 	}
-	count_drop(DROP_EDGE);
-	return EDGE_OVERFLOW;
+	bool over = has >= max_owner_edges;
+	if (!over && (take_place(&place, false) || (!has && take_place(&place, true))))
+		return place_edge(key, place);
+	if (over)
+		owner_is_over(key->owner, QUOTA_EDGES);
+	if (key->role == ROLE_SERVER) {
+		if (!over)
+			count_drop(DROP_EDGE_CLIENT);
+		leave_client_out(key);
+		known = bpf_map_lookup_elem(&edge_of_key, key);
+		if (known)
+			return *known;
+		if (has < max_owner_edges + max_owner_edges / 8 && take_place(&place, true))
+			return place_edge(key, place);
+	}
+	place = others_edge(key);
+	if (!over || place == EDGE_OVERFLOW)
+		count_drop(DROP_EDGE);
+	return place;
 }
 
 static __noinline u32 edge_of(struct sock *sk, struct connection *c)

@@ -49,6 +49,7 @@ type edgeReader struct {
 	datagrams *datagramReader
 	endpoints *endpointReader
 	streams   streamReader
+	quotas    *quotaReader
 	capacity  int
 	used      atomic.Uint64
 	listeners atomic.Uint64
@@ -114,9 +115,15 @@ type edgePlace struct {
 	leaving bool
 }
 
-// edgeIdleTime is how long an edge without open connections must have been silent before its
-// place is given to another, and only when the table is three quarters full.
-const edgeIdleTime = time.Minute
+const (
+	// edgeIdleTime is how long an edge without open connections must have been silent before its
+	// place is given to another, and only when the table is three quarters full.
+	edgeIdleTime = time.Minute
+	// crowdedIdleTime is that of an owner that has half of its quota.
+	crowdedIdleTime = 15 * time.Second
+	// edgeReserve: every so many places are of the reserve, as in edges.h.
+	edgeReserve = 8
+)
 
 func (p *Probes) openEdges(k *kernel) error {
 	spec, err := loadEdges()
@@ -132,7 +139,7 @@ func (p *Probes) openEdges(k *kernel) error {
 		spec.Maps[name].MaxEntries = entries
 	}
 	p.prepareStreams(spec)
-	err = errors.Join(p.prepareEndpoints(spec, places), p.prepareTLS(spec), spec.Variables["cgroup_subsys_index"].Set(k.subsys), spec.Variables["jiffy_ns"].Set(k.jiffyNS), p.prepareLog(spec),
+	err = errors.Join(p.prepareQuotas(spec), p.prepareEndpoints(spec, places), p.prepareTLS(spec), spec.Variables["cgroup_subsys_index"].Set(k.subsys), spec.Variables["jiffy_ns"].Set(k.jiffyNS), p.prepareLog(spec),
 		spec.Variables["host_netns"].Set(ownNamespace(p.options.ProcFS)))
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
@@ -168,7 +175,7 @@ func (p *Probes) openEdges(k *kernel) error {
 }
 
 func (p *Probes) readEdgesFrom(maps *ebpf.Collection) error {
-	r := &edgeReader{maps: maps, capacity: p.options.MaxEdges}
+	r := &edgeReader{maps: maps, capacity: p.options.MaxEdges, quotas: newQuotaReader(maps, &p.options)}
 	r.meetings = meetingReader{pairs: maps.Maps["pairs"], round: maps.Variables["meeting_round"],
 		marking: maps.Variables["marks_meetings"], found: maps.Variables["meetings_found"]}
 	var err error
@@ -196,10 +203,10 @@ func (p *Probes) readEdgesFrom(maps *ebpf.Collection) error {
 	return nil
 }
 
-// free puts a place on its list: every eighth is kept for clients that are counted together.
+// free puts a place on its list.
 func (r *edgeReader) free(place uint32) error {
 	list := "free_edges"
-	if place%8 == 0 {
+	if place%edgeReserve == 0 {
 		list = "reserved_edges"
 	}
 	return r.maps.Maps[list].Update(nil, place, ebpf.UpdateAny)
@@ -246,7 +253,9 @@ func (p *Probes) ReadEdges() ([]model.KernelEdge, error) {
 	sweepError := r.sweepConnections()
 	sweepError = errors.Join(sweepError, r.datagrams.sweep(r.edges.entries), r.streams.sweepStreams())
 	now, used := time.Now(), uint64(0)
-	endpoints := r.endpoints.read(now)
+	r.quotas.begin(quotaEdges)
+	r.quotas.begin(quotaEndpoints)
+	endpoints := r.endpoints.read(now, r.quotas)
 	all := make([]model.KernelEdge, 0, r.used.Load()+8)
 	for place := range r.inUse() {
 		k := r.read(place, now)
@@ -256,12 +265,14 @@ func (p *Probes) ReadEdges() ([]model.KernelEdge, error) {
 		}
 		if place != edgeOverflow {
 			used++
+			r.quotas.has(uint64(k.Key.Owner), quotaEdges)
 		}
 		all = append(all, k)
 	}
 	r.used.Store(used)
+	quotaError := r.quotas.settle()
 	r.release(now, int(used))
-	return all, sweepError
+	return all, errors.Join(sweepError, quotaError)
 }
 
 // inUse are the places that hold an edge, the overflow's among them.
@@ -365,10 +376,14 @@ func keyOf(k *edgesEdgeKey) model.KernelEdgeKey {
 	if k.FarPort != 0 {
 		far = netip.AddrPortFrom(netip.AddrFrom16(k.Far.Bytes).Unmap(), k.FarPort)
 	}
+	service := netip.AddrPortFrom(netip.AddrFrom16(k.Service.Bytes).Unmap(), k.Port)
+	if k.Others != 0 {
+		service = netip.AddrPort{}
+	}
 	return model.KernelEdgeKey{
-		Owner: model.CgroupID(k.Owner), Peer: model.CgroupID(k.Peer), NetNS: k.Netns, Role: model.Role(k.Role),
+		Others: k.Others != 0, Owner: model.CgroupID(k.Owner), Peer: model.CgroupID(k.Peer), NetNS: k.Netns, Role: model.Role(k.Role),
 		Transport: model.Transport(k.Transport),
-		Service:   netip.AddrPortFrom(netip.AddrFrom16(k.Service.Bytes).Unmap(), k.Port), Client: client,
+		Service:   service, Client: client,
 		Far: far, Process: processName(&k.Process), PeerProcess: processName(&k.PeerProcess), Forwarder: k.Forwarder == 1,
 		Forwarded: k.Forwarder == 2,
 	}
@@ -395,7 +410,11 @@ func (r *edgeReader) release(now time.Time, used int) {
 		if load(&edge.Used) == 0 {
 			continue
 		}
-		idle := load(&edge.Opens) == load(&edge.Closes) && now.Sub(memory.changed) > edgeIdleTime
+		idleTime, crowded := edgeIdleTime, r.quotas.crowded[edge.Key.Owner]
+		if crowded {
+			idleTime = crowdedIdleTime
+		}
+		idle := load(&edge.Opens) == load(&edge.Closes) && now.Sub(memory.changed) > idleTime
 		ownerless := memory.ownerless && load(&edge.Opens) == load(&edge.Closes) && now.Sub(memory.changed) > 2*time.Second
 		switch {
 		case memory.leaving && load(&edge.Opens) == load(&edge.Closes):
@@ -407,7 +426,7 @@ func (r *edgeReader) release(now time.Time, used int) {
 			*edge = edgesEdge{}
 			r.datagrams.free(place)
 			_ = r.free(uint32(place)) // the list has a place for every edge
-		case !memory.leaving && (full && idle || ownerless):
+		case !memory.leaving && ((full || crowded) && idle || ownerless):
 			key := edge.Key
 			if err := r.maps.Maps["edge_of_key"].Delete(&key); err == nil || errors.Is(err, ebpf.ErrKeyNotExist) {
 				memory.leaving = true
@@ -442,6 +461,7 @@ func (r *edgeReader) forget(id model.CgroupID) {
 			r.places[place].ownerless = true
 		}
 	}
+	r.quotas.forget(id)
 }
 
 // ReadListeners reads all listening TCP sockets. Their drops are those of the last ReadEdges.
@@ -449,7 +469,8 @@ func (p *Probes) ReadListeners() ([]model.Listener, error) {
 	if p.edges == nil {
 		return nil, errors.New("reading listeners: no kernel program knows them")
 	}
-	m := p.edges.maps.Maps["listeners"]
+	m, quotas := p.edges.maps.Maps["listeners"], p.edges.quotas
+	quotas.begin(quotaListeners)
 	keys := make([]edgesListenerKey, 512)
 	values := make([]edgesListener, 512)
 	var cursor ebpf.MapBatchCursor
@@ -457,6 +478,7 @@ func (p *Probes) ReadListeners() ([]model.Listener, error) {
 	for {
 		n, err := m.BatchLookup(&cursor, keys, values, nil)
 		for i := range n {
+			quotas.has(values[i].Owner, quotaListeners)
 			all = append(all, model.Listener{
 				NetNS: keys[i].Netns, Owner: model.CgroupID(values[i].Owner), Forwarder: values[i].Forwarder != 0,
 				Process: processName(&values[i].Process.Name), PID: int(values[i].Process.Id),

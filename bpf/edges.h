@@ -7,6 +7,8 @@
 
 /* The edge that collects what found no room in the table. */
 #define EDGE_OVERFLOW 0
+/* Every so many places are of the reserve. */
+#define EDGE_RESERVE 8
 
 enum edge_role {
 	ROLE_UNKNOWN = 0,
@@ -56,7 +58,8 @@ struct edge_key {
 	u8 role;
 	u8 forwarder;	/* FORWARDS or FORWARDED, or 0 */
 	u8 transport;	/* enum transport */
-	u8 pad[5];
+	u8 others;	/* 1: what its owner has beyond its quota; only owner, role and transport are set */
+	u8 pad[4];
 };
 
 #define EDGE_HISTOGRAMS 3
@@ -197,8 +200,33 @@ struct connection {
 	struct head head;
 };
 
+/*
+ * What a control group may have of the tables that all share. What is over a quota is counted under
+ * fewer keys, so that one group cannot take the room of the others.
+ */
+enum quota {
+	QUOTA_EDGES = 0,
+	QUOTA_LISTENERS = 1,
+	QUOTA_ENDPOINTS = 2,
+	QUOTA_PAIRS = 3,
+	QUOTAS = 4,
+};
+
+/*
+ * Entries that a control group has. The programs only add; the reader counts anew at each reading,
+ * and takes groups of one container together.
+ */
+struct owner_use {
+	u32 used[QUOTAS];
+};
+
+/* How often a control group would have had more. */
+struct owner_drops {
+	u64 over[QUOTAS];
+};
+
 enum edge_drop {
-	DROP_EDGE = 0,	     /* no free edge: counted under EDGE_OVERFLOW */
+	DROP_EDGE = 0,	     /* no free edge: counted under its owner's others, or under EDGE_OVERFLOW */
 	DROP_EDGE_CLIENT = 1, /* few free edges: the client's address was masked */
 	DROP_CONNECTION = 2, /* no memory for a connection's state: its traffic is not counted */
 	DROP_PAIR = 3,	     /* pairs is full: the server will not know its client's group */

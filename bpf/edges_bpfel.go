@@ -235,8 +235,10 @@ type edgesEdge struct {
 }
 
 type edgesEdgeEndpoints struct {
-	_     structs.HostLayout
-	Count uint32
+	_      structs.HostLayout
+	Owner  uint64
+	Count  uint32
+	Unused uint32
 }
 
 type edgesEdgeKey struct {
@@ -263,7 +265,8 @@ type edgesEdgeKey struct {
 	Role        uint8
 	Forwarder   uint8
 	Transport   uint8
-	Pad         [5]uint8
+	Others      uint8
+	Pad         [4]uint8
 }
 
 type edgesEndpoint struct {
@@ -468,6 +471,16 @@ type edgesMeeting struct {
 	Round         uint32
 }
 
+type edgesOwnerDrops struct {
+	_    structs.HostLayout
+	Over [4]uint64
+}
+
+type edgesOwnerUse struct {
+	_    structs.HostLayout
+	Used [4]uint32
+}
+
 type edgesPairKey struct {
 	_      structs.HostLayout
 	Client struct {
@@ -554,8 +567,11 @@ const (
 	edgesMapHttp2Streams          = "http2_streams"
 	edgesMapListeners             = "listeners"
 	edgesMapLruEntries            = "lru_entries"
+	edgesMapOwnerPairs            = "owner_pairs"
+	edgesMapOwnerUses             = "owner_uses"
 	edgesMapPairs                 = "pairs"
 	edgesMapProxies               = "proxies"
+	edgesMapQuotaDrops            = "quota_drops"
 	edgesMapReservedEdges         = "reserved_edges"
 	edgesMapReservedEndpoints     = "reserved_endpoints"
 	edgesMapTlsCalls              = "tls_calls"
@@ -589,6 +605,10 @@ const (
 	edgesVarMachine               = "machine"
 	edgesVarMarksMeetings         = "marks_meetings"
 	edgesVarMaxEdgeEndpoints      = "max_edge_endpoints"
+	edgesVarMaxOwnerEdges         = "max_owner_edges"
+	edgesVarMaxOwnerEndpoints     = "max_owner_endpoints"
+	edgesVarMaxOwnerListeners     = "max_owner_listeners"
+	edgesVarMaxOwnerPairs         = "max_owner_pairs"
 	edgesVarMeetingRound          = "meeting_round"
 	edgesVarMeetingsFound         = "meetings_found"
 	edgesVarNamesShed             = "names_shed"
@@ -692,8 +712,11 @@ type edgesMapSpecs struct {
 	Http2Streams      *ebpf.MapSpec `ebpf:"http2_streams"`
 	Listeners         *ebpf.MapSpec `ebpf:"listeners"`
 	LruEntries        *ebpf.MapSpec `ebpf:"lru_entries"`
+	OwnerPairs        *ebpf.MapSpec `ebpf:"owner_pairs"`
+	OwnerUses         *ebpf.MapSpec `ebpf:"owner_uses"`
 	Pairs             *ebpf.MapSpec `ebpf:"pairs"`
 	Proxies           *ebpf.MapSpec `ebpf:"proxies"`
+	QuotaDrops        *ebpf.MapSpec `ebpf:"quota_drops"`
 	ReservedEdges     *ebpf.MapSpec `ebpf:"reserved_edges"`
 	ReservedEndpoints *ebpf.MapSpec `ebpf:"reserved_endpoints"`
 	TlsCalls          *ebpf.MapSpec `ebpf:"tls_calls"`
@@ -715,6 +738,10 @@ type edgesVariableSpecs struct {
 	Machine              *ebpf.VariableSpec `ebpf:"machine"`
 	MarksMeetings        *ebpf.VariableSpec `ebpf:"marks_meetings"`
 	MaxEdgeEndpoints     *ebpf.VariableSpec `ebpf:"max_edge_endpoints"`
+	MaxOwnerEdges        *ebpf.VariableSpec `ebpf:"max_owner_edges"`
+	MaxOwnerEndpoints    *ebpf.VariableSpec `ebpf:"max_owner_endpoints"`
+	MaxOwnerListeners    *ebpf.VariableSpec `ebpf:"max_owner_listeners"`
+	MaxOwnerPairs        *ebpf.VariableSpec `ebpf:"max_owner_pairs"`
 	MeetingRound         *ebpf.VariableSpec `ebpf:"meeting_round"`
 	MeetingsFound        *ebpf.VariableSpec `ebpf:"meetings_found"`
 	NamesShed            *ebpf.VariableSpec `ebpf:"names_shed"`
@@ -772,8 +799,11 @@ type edgesMaps struct {
 	Http2Streams      *ebpf.Map `ebpf:"http2_streams"`
 	Listeners         *ebpf.Map `ebpf:"listeners"`
 	LruEntries        *ebpf.Map `ebpf:"lru_entries"`
+	OwnerPairs        *ebpf.Map `ebpf:"owner_pairs"`
+	OwnerUses         *ebpf.Map `ebpf:"owner_uses"`
 	Pairs             *ebpf.Map `ebpf:"pairs"`
 	Proxies           *ebpf.Map `ebpf:"proxies"`
+	QuotaDrops        *ebpf.Map `ebpf:"quota_drops"`
 	ReservedEdges     *ebpf.Map `ebpf:"reserved_edges"`
 	ReservedEndpoints *ebpf.Map `ebpf:"reserved_endpoints"`
 	TlsCalls          *ebpf.Map `ebpf:"tls_calls"`
@@ -809,8 +839,11 @@ func (m *edgesMaps) Close() error {
 		m.Http2Streams,
 		m.Listeners,
 		m.LruEntries,
+		m.OwnerPairs,
+		m.OwnerUses,
 		m.Pairs,
 		m.Proxies,
+		m.QuotaDrops,
 		m.ReservedEdges,
 		m.ReservedEndpoints,
 		m.TlsCalls,
@@ -833,6 +866,10 @@ type edgesVariables struct {
 	Machine              *ebpf.Variable `ebpf:"machine"`
 	MarksMeetings        *ebpf.Variable `ebpf:"marks_meetings"`
 	MaxEdgeEndpoints     *ebpf.Variable `ebpf:"max_edge_endpoints"`
+	MaxOwnerEdges        *ebpf.Variable `ebpf:"max_owner_edges"`
+	MaxOwnerEndpoints    *ebpf.Variable `ebpf:"max_owner_endpoints"`
+	MaxOwnerListeners    *ebpf.Variable `ebpf:"max_owner_listeners"`
+	MaxOwnerPairs        *ebpf.Variable `ebpf:"max_owner_pairs"`
 	MeetingRound         *ebpf.Variable `ebpf:"meeting_round"`
 	MeetingsFound        *ebpf.Variable `ebpf:"meetings_found"`
 	NamesShed            *ebpf.Variable `ebpf:"names_shed"`

@@ -112,7 +112,7 @@ func (r *endpointReader) free(place uint32) error {
 }
 
 // read is all endpoints, by the place of their edge.
-func (r *endpointReader) read(now time.Time) map[int][]model.Endpoint {
+func (r *endpointReader) read(now time.Time, quotas *quotaReader) map[int][]model.Endpoint {
 	all, used := make(map[int][]model.Endpoint), uint64(0)
 	for place := range r.endpoints.entries {
 		e, memory := &r.endpoints.entries[place], &r.places[place]
@@ -120,6 +120,9 @@ func (r *endpointReader) read(now time.Time) map[int][]model.Endpoint {
 			continue
 		}
 		used++
+		if of := e.Key.Edge; int(of) < len(r.ofEdge.entries) {
+			quotas.has(load(&r.ofEdge.entries[of].Owner), quotaEndpoints)
+		}
 		if memory.raw != e.Key {
 			memory.raw, memory.key = e.Key, endpointKey(&e.Key)
 		}
@@ -142,7 +145,7 @@ func (r *endpointReader) read(now time.Time) map[int][]model.Endpoint {
 
 func endpointKey(k *edgesEndpointKey) model.EndpointKey {
 	name, _, _ := bytes.Cut(k.Name[:], []byte{0})
-	key := model.EndpointKey{Protocol: protocols[k.Protocol], Name: string(name)}
+	key := model.EndpointKey{Protocol: protocols[k.Protocol], Name: model.Printable(string(name), len(k.Name))}
 	switch s := k.Status; {
 	case s >= 1 && s <= 5:
 		key.Status = strconv.Itoa(int(s)) + "xx"

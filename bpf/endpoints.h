@@ -53,9 +53,11 @@ struct endpoint {
 	u64 unused[6];
 };
 
-/* How many endpoints an edge has; other than those called "other". */
+/* How many endpoints an edge has, other than those called "other", and whose the edge is. */
 struct edge_endpoints {
+	u64 owner;
 	u32 count;
+	u32 unused;
 };
 
 enum head_state {

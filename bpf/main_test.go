@@ -67,6 +67,8 @@ func workload(name string) int {
 		return renameProcess()
 	case "sync":
 		return syncFile()
+	case "listen":
+		return manyListeners()
 	case "spin":
 	case "spin8":
 		threads = 8

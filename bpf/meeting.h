@@ -170,6 +170,33 @@ static __always_inline void address_key_of(struct sock *sk, const struct connect
 
 /* --- meetings --- */
 
+static __noinline int make_meeting(struct pair_key *key, struct meeting *m)
+{
+	if (!key || !m)
+		return 0;
+	if (bpf_map_lookup_elem(&pairs, key)) {
+		bpf_map_update_elem(&pairs, key, m, BPF_ANY);
+	} else if (take_pair(m->client)) {
+		if (bpf_map_update_elem(&pairs, key, m, BPF_ANY)) {
+			give_pair(m->client);
+			count_drop(DROP_PAIR);
+		}
+	}
+	return 0;
+}
+
+static __noinline int end_meeting(struct pair_key *key)
+{
+	struct meeting *m = key ? bpf_map_lookup_elem(&pairs, key) : NULL;
+
+	if (!m)
+		return 0;
+	u64 client = m->client;
+	if (!bpf_map_delete_elem(&pairs, key))
+		give_pair(client);
+	return 0;
+}
+
 /* Tells the server's end who dialled, and what. */
 static __noinline int publish_client(struct sock *sk, struct connection *c)
 {
@@ -193,13 +220,11 @@ static __noinline int publish_client(struct sock *sk, struct connection *c)
 		__builtin_memcpy(m.client_process, edge->key.peer_process, PROCESS_NAME);
 	}
 	sequence_key_of(c, &key);
-	if (bpf_map_update_elem(&pairs, &key, &m, BPF_ANY))
-		count_drop(DROP_PAIR);
+	make_meeting(&key, &m);
 	if (!(c->flags & CONNECTION_OLD))
 		return 0;
 	address_key_of(sk, c, &key);
-	if (bpf_map_update_elem(&pairs, &key, &m, BPF_ANY))
-		count_drop(DROP_PAIR);
+	make_meeting(&key, &m);
 	return 0;
 }
 
@@ -228,14 +253,14 @@ static __always_inline void leave_meeting(struct sock *sk, const struct connecti
 	if (c->flags & CONNECTION_OLD) {
 		if (c->role != ROLE_CLIENT)
 			return;
-		bpf_map_delete_elem(&pairs, &key);
+		end_meeting(&key);
 		address_key_of(sk, c, &key);
-		bpf_map_delete_elem(&pairs, &key);
+		end_meeting(&key);
 		return;
 	}
 	struct meeting *m = bpf_map_lookup_elem(&pairs, &key);
 	if (m && __sync_fetch_and_add(&m->ends, -1) <= 1)
-		bpf_map_delete_elem(&pairs, &key);
+		end_meeting(&key);
 }
 
 static __always_inline void mark_meeting(struct pair_key *key)
@@ -273,7 +298,7 @@ int sweep_meetings(struct bpf_iter__bpf_map_elem *ctx)
 	if (m->round != meeting_round) {
 		struct pair_key key = *found;
 
-		bpf_map_delete_elem(&pairs, &key);
+		end_meeting(&key);
 		return 0;
 	}
 	meetings_found++;

@@ -34,6 +34,10 @@ type Options struct {
 	// MaxEdges bounds the edges (default DefaultMaxEdges, 7 KiB of kernel memory each). When three
 	// quarters are in use, edges without connections and traffic are given up.
 	MaxEdges int
+	// MaxGroupEdges bounds the edges of one control group, or one container (see ShareQuotas; default an eighth of
+	// MaxEdges, at least 64): what it has beyond them is counted under few. Of listeners one may have an eighth, of
+	// endpoints and connections a quarter.
+	MaxGroupEdges int
 	// MaxConnections bounds the open connections whose server learns its client's control
 	// group from the kernel (default 65536, about 0.2 KiB each while open).
 	MaxConnections int
@@ -114,6 +118,7 @@ type Options struct {
 func (o *Options) setDefaults() {
 	o.MaxCgroups = max(defaultTo(o.MaxCgroups, DefaultMaxCgroups), 16)
 	o.MaxEdges = max(defaultTo(o.MaxEdges, DefaultMaxEdges), 16)
+	o.MaxGroupEdges = defaultTo(o.MaxGroupEdges, max(o.MaxEdges/8, 64))
 	o.MaxConnections = defaultTo(o.MaxConnections, 65536)
 	o.MaxFlows = defaultTo(o.MaxFlows, 16384)
 	o.MaxStreams = defaultTo(o.MaxStreams, 65536)

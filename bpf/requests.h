@@ -289,6 +289,8 @@ static __always_inline u64 place_endpoint(struct endpoint_key *key, u32 place, b
 
 		if (of_edge && !reserved)
 			__sync_fetch_and_add(&of_edge->count, 1);
+		if (of_edge)
+			owner_gains(of_edge->owner, QUOTA_ENDPOINTS);
 		return place | (u64)e->generation << 32;
 	}
 	/* Another CPU was first. */
@@ -309,7 +311,13 @@ static __noinline u64 new_endpoint(struct endpoint_key *key)
 		return 0;
 	u32 edge = key->edge;
 	struct edge_endpoints *of_edge = bpf_map_lookup_elem(&edge_endpoints, &edge);
-	if (of_edge && of_edge->count < max_edge_endpoints && !bpf_map_pop_elem(&free_endpoints, &place))
+	if (!of_edge)
+		return 0;
+	u32 has = owner_has(of_edge->owner, QUOTA_ENDPOINTS);
+	bool over = has >= max_owner_endpoints;
+	if (over)
+		owner_is_over(of_edge->owner, QUOTA_ENDPOINTS);
+	else if (of_edge->count < max_edge_endpoints && !bpf_map_pop_elem(&free_endpoints, &place))
 		return place_endpoint(key, place, false);
 
 	count_endpoint_drop(DROP_ENDPOINT);
@@ -318,7 +326,7 @@ static __noinline u64 new_endpoint(struct endpoint_key *key)
 	u32 *known = bpf_map_lookup_elem(&endpoint_of_key, key);
 	if (known)
 		return target_of(*known);
-	if (!bpf_map_pop_elem(&reserved_endpoints, &place))
+	if (has < max_owner_endpoints + max_owner_endpoints / 8 && !bpf_map_pop_elem(&reserved_endpoints, &place))
 		return place_endpoint(key, place, true);
 	count_endpoint_drop(DROP_ENDPOINT_ALL);
 	return target_of(ENDPOINT_OVERFLOW);

@@ -192,10 +192,14 @@ func (r *report) addBounds(ctx context.Context, socket string) {
 	}
 }
 
+// maxBoundName is more than any name has, the name of a container included.
+const maxBoundName = 512
+
 func (r *report) setBounds(of string, s *model.Snapshot) {
 	r.BoundsOf, r.Bounds = of, []reportBound{}
 	for _, d := range s.Self.Drops {
-		r.Bounds = append(r.Bounds, reportBound{Name: d.Name, Used: d.Used, Capacity: d.Capacity, Dropped: d.Count})
+		name := model.Printable(d.Name, maxBoundName)
+		r.Bounds = append(r.Bounds, reportBound{Name: name, Used: d.Used, Capacity: d.Capacity, Dropped: d.Count})
 	}
 }
 

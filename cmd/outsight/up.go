@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,6 +26,12 @@ const (
 	defaultRetention = 24 * time.Hour
 	// upMemory is near what agent and store need with their tables full.
 	upMemory = 512 << 20
+	// upSeries bounds the series of up. Of them, at most newEdgeShare per cent are for edges that begin within an hour,
+	// which is how long the store keeps series that ended: what is left is for containers and for what stays.
+	upSeries       = 100_000
+	leastUpSeries  = 10_000
+	newEdgeShare   = 50
+	seriesOfAnEdge = 35
 )
 
 type upOptions struct {
@@ -35,6 +42,7 @@ type upOptions struct {
 	listen, data string
 	retention    time.Duration
 	bounds       store.QueryBounds
+	maxSeries    int
 	logger       *slog.Logger
 }
 
@@ -75,6 +83,7 @@ query API and /metrics. Needs root.`,
 	c.Flags().StringVar(&o.listen, "listen", api.DefaultAddress, "address of the page and the API")
 	c.Flags().StringVar(&o.data, "data", defaultData, "directory that keeps what was seen")
 	c.Flags().DurationVar(&o.retention, "retention", defaultRetention, "how long it is kept")
+	c.Flags().IntVar(&o.maxSeries, "max-series", upSeries, "series in memory, of about 2 KB each, of which a container may take a part")
 	return c
 }
 
@@ -100,6 +109,9 @@ func openUp(o upOptions) (u *up, err error) {
 	if o.retention <= 0 {
 		return u, usagef("--retention is %v, want more than nothing", o.retention)
 	}
+	if o.maxSeries < leastUpSeries {
+		return u, usagef("--max-series is %d, want at least %d", o.maxSeries, leastUpSeries)
+	}
 	if u.access, err = o.secureFlags.open(o.logger, o.listen); err != nil {
 		return u, err
 	}
@@ -120,7 +132,8 @@ func openUp(o upOptions) (u *up, err error) {
 		return u, err
 	}
 	u.socket = u.listeners.Limit(socket, "socket", access.SocketLimits)
-	if u.store, err = o.storeFlags.openOr(o.data, store.Options{Retention: o.retention, QueryBounds: o.bounds, Logger: o.logger}); err != nil {
+	kept := store.Options{Retention: o.retention, MaxSeries: o.maxSeries, QueryBounds: o.bounds, Logger: o.logger}
+	if u.store, err = o.storeFlags.openOr(o.data, kept); err != nil {
 		return u, err
 	}
 	cluster, _, err := o.kubernetes.cluster(o.logger)
@@ -139,6 +152,8 @@ func openUp(o upOptions) (u *up, err error) {
 		host.Senders = []agent.Sender{remoteSender{remote}}
 	}
 	host.Anomalies = anomaliesIn(o.data)
+	host.Network.MaxNewEdges = o.maxSeries * newEdgeShare / 100 / seriesOfAnEdge
+	host.Network.MaxContainerEdges = min(256, host.Network.MaxNewEdges/4)
 	u.host, err = agent.Open(host)
 	return u, err
 }
@@ -182,11 +197,26 @@ func (u *up) tell(out io.Writer) {
 func (u *up) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return u.host.Run(ctx) })
+	if !u.options.storeFlags.isSet() {
+		group.Go(func() error { keepMappedSmall(ctx, u.dataPath(), u.options.logger); return nil })
+	}
 	group.Go(func() error { return agent.ServeHTTP(ctx, u.page, u.handler(), u.options.logger) })
 	group.Go(func() error {
 		return agent.ServeHTTP(ctx, u.answers.Socket(u.socket), agent.SocketHandler(u.host.Snapshot, u.host), u.options.logger)
 	})
 	return group.Wait()
+}
+
+// dataPath is the data directory as the kernel calls it.
+func (u *up) dataPath() string {
+	path, err := filepath.Abs(u.options.data)
+	if err != nil {
+		return u.options.data
+	}
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		return resolved
+	}
+	return path
 }
 
 // close ends the parts in reverse order. Those that were never built are left out.

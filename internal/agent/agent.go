@@ -38,6 +38,12 @@ type Contention interface {
 	ReadContention() (*model.KernelContention, error)
 }
 
+// Quotas tells which control groups would have had more of the kernel's tables than their quotas. It is called by the
+// goroutine that reads the Counters.
+type Quotas interface {
+	ReadOverQuota() []model.OverQuota
+}
+
 // Lifecycle tells of control groups that come and go, and takes back what is kept of them.
 type Lifecycle interface {
 	// Events is closed when no more will come.
@@ -84,6 +90,8 @@ type Programs interface {
 type Sources struct {
 	Counters Counters
 	Registry Registry
+	// Quotas is nil where there are none.
+	Quotas Quotas
 	// Contention is nil where nobody counts it.
 	Contention Contention
 	// CountsReclaim tells whether the Counters count how long threads had to free memory.

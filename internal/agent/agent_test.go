@@ -278,6 +278,34 @@ func TestListenerDropsOnlyGrow(t *testing.T) {
 	}
 }
 
+// TestNewListenersAreBounded: a container that opens other ports all the time has no series for each of them, and
+// what was dropped there counts all the same.
+func TestNewListenersAreBounded(t *testing.T) {
+	s := newScript()
+	s.add("web", 10)
+	a := New(s.sources(), Options{})
+	seen := map[netip.AddrPort]bool{}
+	drops := uint64(0)
+	for i := range 1000 {
+		s.listening = []model.Listener{{Owner: 10, Drops: 1, Address: netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(1000+i))}}
+		drops = 0
+		for _, l := range a.read().Containers[1].Listeners {
+			seen[l.Address] = true
+			drops += l.Drops
+		}
+	}
+	if len(seen) > 2*maxListeners+2 || drops != 1000 {
+		t.Errorf("%d addresses had series, and counted %d drops; want at most %d and 1000", len(seen), drops, 2*maxListeners+2)
+	}
+	s.listening = nil
+	for i := range 1000 {
+		s.listening = append(s.listening, model.Listener{Owner: 10, Address: netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(1000+i))})
+	}
+	if n := len(a.read().Containers[1].Container.Listeners); n != maxAttached {
+		t.Errorf("%d addresses are told of the container, want %d", n, maxAttached)
+	}
+}
+
 func TestAFailingSourceLeavesTheRest(t *testing.T) {
 	var log bytes.Buffer
 	s := newScript()

@@ -3,13 +3,20 @@ package agent
 import (
 	"net/netip"
 	"slices"
+	"time"
+
+	"golang.org/x/time/rate"
 
 	"outsight/internal/model"
 )
 
-// maxListeners bounds the addresses of one container whose drops are told each by itself; further
-// ones are told together.
-const maxListeners = 64
+const (
+	// maxListeners bounds the addresses of one container whose drops are told each by itself. Twice as many, and then
+	// as many in each hour, may be new: a store keeps their series for about as long. Further ones are told together.
+	maxListeners = 64
+	// maxAttached bounds the addresses that are told of one container.
+	maxAttached = 256
+)
 
 // listeners adds the addresses on which containers listen to what is told of them.
 type listeners struct {
@@ -35,13 +42,16 @@ type listenerDrops struct {
 	total map[netip.AddrPort]uint64
 	// told is what was handed out last; nil when it has changed.
 	told []model.ListenerCounters
+	// fresh admits addresses.
+	fresh *rate.Limiter
 }
 
 func newListeners() *listeners {
 	return &listeners{attached: make(map[string]attachment), drops: make(map[string]*listenerDrops)}
 }
 
-func (l *listeners) update(found []model.Listener, lookup func(model.CgroupID) *model.Container) {
+func (l *listeners) update(now time.Time, found []model.Listener, lookup func(model.CgroupID) *model.Container,
+	holder func(*model.Container, uint32) *model.Container) {
 	l.addresses = make(map[string][]netip.AddrPort)
 	last := make(map[listenerKey]uint64, len(found))
 	for _, f := range found {
@@ -49,6 +59,7 @@ func (l *listeners) update(found []model.Listener, lookup func(model.CgroupID) *
 		if c == nil {
 			continue
 		}
+		c = holder(c, f.NetNS)
 		l.addresses[c.ID] = append(l.addresses[c.ID], f.Address)
 		key := listenerKey{f.NetNS, f.Address}
 		last[key] = f.Drops
@@ -56,12 +67,13 @@ func (l *listeners) update(found []model.Listener, lookup func(model.CgroupID) *
 		if before := l.last[key]; before <= gained { // else it is a new socket
 			gained -= before
 		}
-		l.of(c.ID).add(f.Address, gained)
+		l.of(c.ID).add(now, f.Address, gained)
 	}
 	l.last = last
 	for id, all := range l.addresses {
 		slices.SortFunc(all, netip.AddrPort.Compare)
-		l.addresses[id] = slices.Compact(all)
+		all = slices.Compact(all)
+		l.addresses[id] = all[:min(len(all), maxAttached)]
 	}
 	for id, d := range l.drops {
 		d.forget(l.addresses[id])
@@ -71,15 +83,16 @@ func (l *listeners) update(found []model.Listener, lookup func(model.CgroupID) *
 func (l *listeners) of(id string) *listenerDrops {
 	d := l.drops[id]
 	if d == nil {
-		d = &listenerDrops{total: make(map[netip.AddrPort]uint64)}
+		d = &listenerDrops{total: make(map[netip.AddrPort]uint64),
+			fresh: rate.NewLimiter(rate.Limit(maxListeners/time.Hour.Seconds()), 2*maxListeners)}
 		l.drops[id] = d
 	}
 	return d
 }
 
-func (d *listenerDrops) add(address netip.AddrPort, n uint64) {
+func (d *listenerDrops) add(now time.Time, address netip.AddrPort, n uint64) {
 	before, known := d.total[address]
-	if !known && len(d.total) >= maxListeners {
+	if !known && (len(d.total) >= maxListeners || !d.fresh.AllowN(now, 1)) {
 		address = netip.AddrPort{}
 		before, known = d.total[address]
 	}

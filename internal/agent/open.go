@@ -156,8 +156,16 @@ func Open(o HostOptions) (*Host, error) {
 			reporters = append(reporters, h.flight)
 		}
 	}
+	probes.ShareQuotas(func(id model.CgroupID) model.CgroupID {
+		if c := registry.Lookup(id); c != nil && c.Runtime != model.HostRuntime && c.Cgroup != 0 {
+			return c.Cgroup
+		}
+		return id
+	})
+	o.Network.MaxContainerEdges = cmp.Or(o.Network.MaxContainerEdges, max(o.Kernel.MaxEdges/8, 256))
+	o.Network.MaxNewEdges = cmp.Or(o.Network.MaxNewEdges, max(2*o.Kernel.MaxEdges, 4096))
 	sources := Sources{
-		Counters: probes, Disks: probes, Lifecycle: probes, Programs: probes,
+		Counters: probes, Quotas: probes, Disks: probes, Lifecycle: probes, Programs: probes,
 		Registry: registry, Files: h.files, Processes: container.NewPrograms(container.ProgramOptions{ProcRoot: o.ProcRoot}),
 		Translations: network.ReadTranslations,
 		Work:         probes, Energy: h.energy,

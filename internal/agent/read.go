@@ -37,7 +37,7 @@ func (a *Agent) read() *model.Snapshot {
 	a.readProcesses()
 	a.readDisks()
 	contended := a.readContention(containers)
-	listenersErr := a.readListeners()
+	listenersErr := a.readListeners(begin, containers)
 	edges, edgesErr := a.readEdges(begin, containers)
 	s.Edges = edges
 	unread := errors.Join(cgroupsErr, listenersErr, edgesErr)
@@ -67,14 +67,14 @@ func (a *Agent) readDisks() {
 	}
 }
 
-func (a *Agent) readListeners() error {
+func (a *Agent) readListeners(now time.Time, containers []*model.Container) error {
 	defer a.spent.on(partConnections)()
 	found, err := a.sources.Counters.ReadListeners()
 	a.failures.note("listening sockets", err)
 	if err == nil {
 		a.listening = found
 	}
-	a.listeners.update(a.listening, a.sources.Registry.Lookup)
+	a.listeners.update(now, a.listening, a.sources.Registry.Lookup, network.Holders(containers))
 	return err
 }
 

@@ -3,7 +3,9 @@ package agent
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,6 +29,7 @@ func (a *Agent) readSelf(s *model.SelfSample) {
 		s.Drops = append(s.Drops, r.Drops()...)
 	}
 	s.Drops = append(s.Drops, a.resolver.Drops()...)
+	s.Drops = append(s.Drops, a.overQuota()...)
 	if a.sources.Contention != nil {
 		s.Drops = append(s.Drops, a.contention.drop())
 	}
@@ -45,6 +48,26 @@ func (a *Agent) readSelf(s *model.SelfSample) {
 	for _, q := range a.sinks {
 		s.Drops = append(s.Drops, q.drop())
 	}
+}
+
+// overQuota names the containers that would have had more of the kernel's tables than their quotas.
+func (a *Agent) overQuota() []model.Drop {
+	if a.sources.Quotas == nil {
+		return nil
+	}
+	counts := make(map[string]uint64)
+	for _, o := range a.sources.Quotas.ReadOverQuota() {
+		name := model.HostContainerID
+		if c := a.sources.Registry.Lookup(o.Owner); c != nil {
+			name = c.Name
+		}
+		counts["container-"+o.Of+"/"+name] += o.Count
+	}
+	drops := make([]model.Drop, 0, len(counts))
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		drops = append(drops, model.Drop{Name: name, Count: counts[name]})
+	}
+	return drops
 }
 
 // missedEvents sums the events at which the kernel did not run a program that counts. Those of

@@ -11,6 +11,10 @@ import (
 // maxVictimNames bounds the process names that are told apart, of one container; further ones are counted under "other".
 const maxVictimNames = 8
 
+// maxVictimName bounds the name of one, in bytes; the kernel keeps fewer, but the name may have bytes that take more
+// when they are made printable.
+const maxVictimName = 64
+
 // victims are the processes that were killed for lack of memory.
 type victims struct {
 	mu sync.Mutex
@@ -22,6 +26,7 @@ func newVictims() *victims { return &victims{of: make(map[string]*model.OOMVicti
 
 // killed takes note of a process that was killed.
 func (a *Agent) killed(e model.CgroupEvent) {
+	e.Path = model.Printable(e.Path, maxVictimName)
 	id, name := model.HostContainerID, "host"
 	if c := a.sources.Registry.Lookup(e.ID); c != nil {
 		id, name = c.ID, c.Name

@@ -87,6 +87,7 @@ func describeTask(name, namespace string) (description, error) {
 		podName:      annotations[cri+"sandbox-name"],
 		podNamespace: annotations[cri+"sandbox-namespace"],
 		podUID:       annotations[cri+"sandbox-uid"],
+		byRuntime:    true,
 	}
 	if annotations[cri+"container-type"] == "sandbox" {
 		d.name = sandboxName
@@ -113,6 +114,7 @@ func describeStorage(root, id string) (description, error) {
 		labels:  annotations,
 	}
 	d = d.withPodLabels()
+	d.podContainer, d.byRuntime = "", true
 	d.name = first(annotations, labelContainerName, crio+"ContainerName")
 	if annotations[crio+"ContainerType"] == "sandbox" {
 		d.name = sandboxName

@@ -10,19 +10,27 @@ import (
 const (
 	// busyEvery is how many readings apart the times of a container's threads are read.
 	busyEvery = 10
-	// maxBusyThreads bounds the threads that are looked at, of one container.
+	// maxBusyThreads bounds the threads that are looked at, of one container, and of all in one reading: each is a
+	// file to be opened. A container that finds no room in a reading has its turn in a later one.
 	maxBusyThreads = 1024
+	// longestThread is how long the line of a thread is.
+	longestThread = len("4194304\n")
 )
 
 // readBusy finds out over how many threads the CPU time since the last such reading was spread.
 // Containers take turns, so that no reading is much longer than the others.
 func (f *Files) readBusy(c *model.Container, g *groupFiles) error {
-	if (f.turn+uint64(c.Cgroup))%busyEvery != 0 {
+	if due := (f.turn+uint64(c.Cgroup))%busyEvery == 0; !due && !g.busyDue {
 		return nil
 	}
-	text, err := f.text(c, g, groupThreads)
+	if g.busyDue = f.looked >= maxBusyThreads; g.busyDue {
+		f.postponed++
+		return nil
+	}
+	text, err := f.beginning(c, g, groupThreads, maxBusyThreads*longestThread)
 	if err == nil {
 		f.threads, err = parseThreads(f.threads[:0], text, maxBusyThreads)
+		f.looked += len(f.threads)
 	}
 	switch {
 	case errors.Is(err, errAbsent) || gone(err):

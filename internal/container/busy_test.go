@@ -71,3 +71,46 @@ func TestBusyThreads(t *testing.T) {
 	look(1.5, map[int]int{100: 6600 + 400, 102: 251, 103: 200})
 	look(1.5, map[int]int{100: 7000, 102: 251, 103: 200}) // nothing ran: the last is kept
 }
+
+// TestVeryManyThreads: a container with more threads than the kernel lists in a bounded text costs no more than the
+// bound, and others have their turn.
+func TestVeryManyThreads(t *testing.T) {
+	const threads = 300_000
+	group, proc := t.TempDir(), t.TempDir()
+	f := NewFiles(Layout{Name: "v2", MountPoint: group, unified: group, v2: []string{"pids"}}, Options{ProcRoot: proc})
+	t.Cleanup(f.Close)
+	var list []byte
+	for thread := range threads {
+		list = fmt.Appendln(list, 1_000_000+thread)
+	}
+	for thread := range maxBusyThreads {
+		writeFile(t, fmt.Sprintf("%s/%d/schedstat", proc, 1_000_000+thread), "5 6 7\n")
+	}
+	writeFile(t, proc+"/77/schedstat", "5 6 7\n")
+	crowd := &model.Container{ID: idA, CgroupPath: "/docker/" + idA, Cgroup: 7}
+	writeFile(t, group+crowd.CgroupPath+"/cgroup.threads", string(list))
+	other := &model.Container{ID: idB, CgroupPath: "/docker/" + idB, Cgroup: 7 + busyEvery}
+	writeFile(t, group+other.CgroupPath+"/cgroup.threads", "77\n")
+	both := []*model.Container{crowd, other}
+	for range busyEvery + 1 {
+		usages := make([]Usage, len(both))
+		f.Read(both, usages)
+		for i, u := range usages {
+			if u.Err != nil {
+				t.Fatalf("%s: %v", both[i].ID, u.Err)
+			}
+		}
+		if f.looked > maxBusyThreads {
+			t.Fatalf("%d threads were looked at in a reading", f.looked)
+		}
+	}
+	if len(f.buffer) > 64<<10 {
+		t.Errorf("a buffer of %d bytes", len(f.buffer))
+	}
+	if n := len(f.groups[crowd.ID].ran); n != maxBusyThreads {
+		t.Errorf("%d threads are remembered, want %d", n, maxBusyThreads)
+	}
+	if len(f.groups[other.ID].ran) != 1 || f.postponed != 1 {
+		t.Errorf("the other's threads %v; %d looks were postponed", f.groups[other.ID].ran, f.postponed)
+	}
+}

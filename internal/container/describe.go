@@ -3,6 +3,7 @@ package container
 import (
 	"context"
 	"maps"
+	"slices"
 
 	"outsight/internal/model"
 )
@@ -13,7 +14,21 @@ type description struct {
 	name, image                   string
 	labels                        map[string]string
 	podName, podNamespace, podUID string
+	// podContainer is what the container is called in its pod; it goes over name.
+	podContainer string
+	// byRuntime: what is said of the pod is not from labels, which an image has too, but was written by a runtime that
+	// a kubelet asked.
+	byRuntime bool
 }
+
+// Bounds of what is told of a container, in bytes; it is chosen by whoever made its image or started it.
+const (
+	maxName       = 256
+	maxImage      = 512
+	maxLabels     = 128
+	maxLabelName  = 256
+	maxLabelValue = 1024
+)
 
 // The labels by which kubelets mark the containers that they let Docker or CRI-O make.
 const (
@@ -25,10 +40,40 @@ const (
 
 // withPodLabels takes the pod, and the container's name in it, from the labels.
 func (d description) withPodLabels() description {
-	if name := d.labels[labelContainerName]; name != "" {
-		d.name = name
-	}
+	d.podContainer = d.labels[labelContainerName]
 	d.podName, d.podNamespace, d.podUID = d.labels[labelPodName], d.labels[labelPodNamespace], d.labels[labelPodUID]
+	return d
+}
+
+// confirmed leaves out what is said of a pod unless the container's control group is that pod's: only kubelets make
+// such groups, while labels are anybody's, also of an image's author. uid is that of the pod in the path of the group.
+func (d description) confirmed(uid string) description {
+	if uid != "" && (d.podUID == uid || d.podUID == "" && d.byRuntime) {
+		if d.podContainer != "" {
+			d.name = d.podContainer
+		}
+		d.podUID = uid
+		return d
+	}
+	d.podName, d.podNamespace, d.podUID = "", "", ""
+	return d
+}
+
+// clean makes all texts printable and bounded, once, before anybody else sees them.
+func (d description) clean() description {
+	for _, text := range []*string{&d.name, &d.podContainer, &d.podName, &d.podNamespace, &d.podUID} {
+		*text = model.Printable(*text, maxName)
+	}
+	d.image = model.Printable(d.image, maxImage)
+	if d.labels == nil {
+		return d
+	}
+	names := slices.Sorted(maps.Keys(d.labels))
+	labels := make(map[string]string, min(len(names), maxLabels))
+	for _, name := range names[:min(len(names), maxLabels)] {
+		labels[model.Printable(name, maxLabelName)] = model.Printable(d.labels[name], maxLabelValue)
+	}
+	d.labels = labels
 	return d
 }
 
@@ -55,7 +100,9 @@ func (d description) apply(c *model.Container) bool {
 }
 
 func (r *Registry) describe(id string, d description) bool {
+	d = d.clean()
 	return r.update(id, func(m *member, c *model.Container) bool {
+		d := d.confirmed(c.PodUID)
 		m.described = m.described || d.name != ""
 		before := *c
 		d.apply(c)

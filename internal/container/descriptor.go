@@ -1,6 +1,7 @@
 package container
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -118,11 +119,23 @@ func (f *Files) closeFD(fd int) {
 
 // text reads a file of a container into the buffer, which the next call uses again.
 func (f *Files) text(c *model.Container, g *groupFiles, k fileKind) ([]byte, error) {
+	return f.readKind(c, g, k, f.buffer.read)
+}
+
+// beginning reads the whole lines in the first most bytes of a file into the buffer.
+func (f *Files) beginning(c *model.Container, g *groupFiles, k fileKind, most int) ([]byte, error) {
+	return f.readKind(c, g, k, func(fd int, name string) ([]byte, error) {
+		return f.buffer.readBeginning(fd, name, most)
+	})
+}
+
+func (f *Files) readKind(c *model.Container, g *groupFiles, k fileKind,
+	read func(fd int, name string) ([]byte, error)) ([]byte, error) {
 	switch fd := g.fds[k]; {
 	case fd == absent:
 		return nil, errAbsent
 	case fd >= 0:
-		return f.buffer.read(fd, f.sources[k].names[0])
+		return read(fd, f.sources[k].names[0])
 	}
 	fd, err := f.sources[k].open(f.proc, c)
 	if errors.Is(err, errAbsent) {
@@ -138,7 +151,7 @@ func (f *Files) text(c *model.Container, g *groupFiles, k fileKind) ([]byte, err
 		f.reopened++
 		defer syscall.Close(fd)
 	}
-	return f.buffer.read(fd, f.sources[k].names[0])
+	return read(fd, f.sources[k].names[0])
 }
 
 // value reads a file that holds one number.
@@ -176,6 +189,25 @@ func (b *textBuffer) read(fd int, name string) ([]byte, error) {
 			return nil, fmt.Errorf("reading %s: more than %d bytes", name, n)
 		}
 		*b = make(textBuffer, 2*n)
+	}
+}
+
+// readBeginning reads the whole lines in the first most bytes.
+func (b *textBuffer) readBeginning(fd int, name string, most int) ([]byte, error) {
+	if len(*b) < most {
+		*b = make(textBuffer, most)
+	}
+	for length := 0; ; {
+		n, err := syscall.Pread(fd, (*b)[length:most], int64(length))
+		switch {
+		case err == syscall.EINTR:
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("reading %s: %w", name, err)
+		}
+		if length += n; n == 0 || length == most {
+			return (*b)[:bytes.LastIndexByte((*b)[:length], '\n')+1], nil
+		}
 	}
 }
 

@@ -139,8 +139,9 @@ func isNamed(name string) func(*model.Container) error {
 func TestDockerContainer(t *testing.T) {
 	e := hostEngine(t)
 	r := runRegistry(t, Options{})
-	id := e.start(t, "osct-web", "--label", "tier=web", "--label", "io.kubernetes.pod.name=shop-0",
-		"--label", "io.kubernetes.pod.namespace=shop", "--label", "io.kubernetes.pod.uid="+uid, testImage, "/bin/sleep", "600")
+	id := e.start(t, "osct-web", "--label", "tier=web", "--label", "shown=\x1b[2Jgone\x07", "--label", "io.kubernetes.container.name=coredns",
+		"--label", "io.kubernetes.pod.name=shop-0", "--label", "io.kubernetes.pod.namespace=shop", "--label", "io.kubernetes.pod.uid="+uid,
+		testImage, "/bin/sleep", "600")
 	awaitContainer(t, r, id, isNamed("osct-web"))
 	var inspected []struct {
 		State struct {
@@ -169,7 +170,8 @@ func TestDockerContainer(t *testing.T) {
 	if c.Image != testImage || c.Runtime != model.Docker || c.Labels["tier"] != "web" || c.CgroupPath != "/docker/"+id {
 		t.Errorf("%+v", c)
 	}
-	if c.PodName != "shop-0" || c.PodNamespace != "shop" || c.PodUID != uid {
+	// It is in no pod's group, so that its labels make it none.
+	if c.PodName != "" || c.PodNamespace != "" || c.PodUID != "" || c.Labels["shown"] != "\ufffd[2Jgone\ufffd" {
 		t.Errorf("%+v", c)
 	}
 	if f := r.Features()[0]; f.State != model.FeatureWorks || f.Reason != "" {

@@ -20,6 +20,10 @@ type Files struct {
 	// threads of the container that is looked at.
 	threads []uint32
 	turn    uint64
+	// looked are the threads that were looked at in this reading; postponed is how often that of a container had to
+	// wait for a later one.
+	looked    int
+	postponed uint64
 	// open descriptors of maxOpen; reopened counts the readings for which there was none to keep.
 	open, maxOpen int
 	reopened      uint64
@@ -51,6 +55,8 @@ type groupFiles struct {
 	// throttle, disk, kills and each file of pressure say whether those numbers rest.
 	throttle, disk, kills rest
 	pressure              [len(pressureFiles)]rest
+	// busyDue: its threads were to be looked at, and there was no room.
+	busyDue bool
 	// ran is how long each thread had run when readBusy looked last, in ns.
 	ran map[uint32]uint64
 }
@@ -79,6 +85,7 @@ func NewFiles(l Layout, o Options) *Files {
 // returns the last numbers. Files of containers that are not in the list are closed.
 func (f *Files) Read(containers []*model.Container, usages []Usage) {
 	f.turn++
+	f.looked = 0
 	if !f.counted.Load() && f.turn%16 == 1 {
 		f.counted.Store(f.rootCountsDisk())
 	}
@@ -165,9 +172,13 @@ func (f *Files) Features() []model.Feature {
 }
 
 // Drops tells how many descriptors are open, and how many readings had to open a file of their
-// own because no more may be kept: they cost more, and nothing is lost.
+// own because no more may be kept: they cost more, and nothing is lost. And how often a look at a container's threads
+// came later.
 func (f *Files) Drops() []model.Drop {
-	return []model.Drop{{Name: "container/open-files", Count: f.reopened, Capacity: uint64(f.maxOpen), Used: uint64(f.open)}}
+	return []model.Drop{
+		{Name: "container/open-files", Count: f.reopened, Capacity: uint64(f.maxOpen), Used: uint64(f.open)},
+		{Name: "container/postponed-threads", Count: f.postponed},
+	}
 }
 
 // CPUUsage is the CPU time in ns that the control group files tell of a container, the groups

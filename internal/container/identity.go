@@ -32,7 +32,11 @@ type Identity struct {
 	Path string
 }
 
-const idLength = 64
+const (
+	idLength = 64
+	// maxPath bounds the path of a service's group, which is its ID.
+	maxPath = 1024
+)
 
 // Identify tells what a control group belongs to by its path, relative to the hierarchy's root.
 // The innermost container counts; groups below a container are the container's, whatever they
@@ -56,11 +60,11 @@ func Identify(path string) Identity {
 }
 
 // service finds the innermost unit: a user's service lies below the service of the user's own
-// systemd.
+// systemd. What a user may call as he likes is no unit where it cannot be shown.
 func service(path string) Identity {
 	for end := len(path); end > 0; end = strings.LastIndexByte(path[:end], '/') {
 		name := path[strings.LastIndexByte(path[:end], '/')+1 : end]
-		if len(name) > len(".service") && strings.HasSuffix(name, ".service") {
+		if len(name) > len(".service") && strings.HasSuffix(name, ".service") && model.Printable(path[:end], maxPath) == path[:end] {
 			return Identity{Kind: ServiceGroup, Runtime: model.Systemd, ID: path[:end], Unit: name, Path: path[:end]}
 		}
 	}

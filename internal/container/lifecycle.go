@@ -121,7 +121,7 @@ func (r *Registry) start(m *member, found Identity, own model.CgroupID, now time
 	if m.current != nil {
 		*c = *m.current
 	} else {
-		c.ID, c.Name, c.Runtime, c.PodUID = found.ID, shortName(found), found.Runtime, found.PodUID
+		c.ID, c.Name, c.Runtime, c.PodUID = found.ID, model.Printable(shortName(found), maxName), found.Runtime, found.PodUID
 	}
 	c.CgroupPath, c.Cgroup = found.Path, own
 	c.Started, c.Ended = now, time.Time{}

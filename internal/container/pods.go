@@ -51,7 +51,8 @@ func (r *Registry) applyPod(m *member, c *model.Container) bool {
 	if !ok {
 		return false
 	}
-	changed := description{name: p.Container, podName: p.Pod, podNamespace: p.Namespace}.apply(c)
+	changed := description{name: p.Container, podName: p.Pod, podNamespace: p.Namespace}.clean().apply(c)
+	p.Workload, p.WorkloadKind = model.Printable(p.Workload, maxName), model.Printable(p.WorkloadKind, maxName)
 	if p.Workload != "" && (c.Workload != p.Workload || c.WorkloadKind != p.WorkloadKind) {
 		c.Workload, c.WorkloadKind, changed = p.Workload, p.WorkloadKind, true
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -149,8 +150,19 @@ func parseProcCgroup(text []byte, subsystem string) (string, error) {
 }
 
 // firstPID is the first process of a group, or where it has none itself, of the groups below
-// it. It is 0 where there is none.
+// it. It is 0 where there is none, or it is not in the first of very many groups.
 func firstPID(directory string, depth int) (int, error) {
+	left := maxProcsGroups
+	return firstPIDOf(directory, depth, &left)
+}
+
+// maxProcsGroups bounds the groups of a container that are looked into for a process.
+const maxProcsGroups = 256
+
+func firstPIDOf(directory string, depth int, left *int) (int, error) {
+	if *left--; *left < 0 {
+		return 0, nil
+	}
 	text, err := readLimited(directory+"/cgroup.procs", procLimit)
 	if err != nil {
 		return 0, err
@@ -163,7 +175,7 @@ func firstPID(directory string, depth int) (int, error) {
 		}
 		return pid, nil
 	}
-	entries, err := os.ReadDir(directory)
+	entries, err := firstEntries(directory, maxProcsGroups)
 	if err != nil {
 		return 0, err
 	}
@@ -171,11 +183,25 @@ func firstPID(directory string, depth int) (int, error) {
 		if !entry.IsDir() || depth == 0 {
 			continue
 		}
-		if pid, err := firstPID(filepath.Join(directory, entry.Name()), depth-1); pid != 0 && err == nil {
+		if pid, err := firstPIDOf(filepath.Join(directory, entry.Name()), depth-1, left); pid != 0 && err == nil {
 			return pid, nil
 		}
 	}
 	return 0, nil
+}
+
+// firstEntries reads a part of a directory. A control group has some dozens of files besides its groups.
+func firstEntries(directory string, groups int) ([]os.DirEntry, error) {
+	d, err := os.Open(directory)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	entries, err := d.ReadDir(groups + 128)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return entries, err
 }
 
 // readLimited reads the beginning of a file, up to limit. It is for files that the kernel makes: package os would have

@@ -5,8 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"outsight/internal/model"
 )
 
 // maxProgramName bounds the name of a program, in bytes.
@@ -126,19 +126,4 @@ func (in *interpreter) file(name, directory string) string {
 }
 
 // cleanName makes a name that another may have chosen fit to be a label: valid, printable and short.
-func cleanName(name string) string {
-	name = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return utf8.RuneError
-		}
-		return r
-	}, strings.ToValidUTF8(name, string(utf8.RuneError)))
-	if len(name) <= maxProgramName {
-		return name
-	}
-	end := maxProgramName - len("…")
-	for !utf8.RuneStart(name[end]) {
-		end--
-	}
-	return name[:end] + "…"
-}
+func cleanName(name string) string { return model.Printable(name, maxProgramName) }

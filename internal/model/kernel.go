@@ -145,8 +145,18 @@ type KernelEdgeKey struct {
 	// userland proxy). Forwarded marks a server's end whose client dialled a forwarder: Peer,
 	// Client and Far are those of the connection to the forwarder.
 	Forwarder, Forwarded bool
+	// Others marks what the owner has beyond its quota: of the other fields, only Role and Transport are set.
+	Others bool
 	// Overflow marks the single entry that collects what found no room at all.
 	Overflow bool
+}
+
+// OverQuota is how often a control group would have had more of a table than its quota.
+type OverQuota struct {
+	Owner CgroupID
+	// Of is the table: "edges", "listeners", "endpoints" or "connection_pairs".
+	Of    string
+	Count uint64
 }
 
 // EdgeCounters are cumulative counters of one edge, from the side of the end that counted.

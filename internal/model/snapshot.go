@@ -145,8 +145,9 @@ type Edge struct {
 	// Backend is the server's address and port as the server itself sees it, where the address
 	// is translated on the way and that is known. It is the zero AddrPort otherwise.
 	Backend netip.AddrPort
-	// Via names the process that passes the connections on, where one on the host does
-	// ("docker-proxy"); its own ends are not edges.
+	// Via names the process that passes the connections on, where one on the host does ("docker-proxy"); its own ends
+	// are not edges. Or it names a process of the host that holds this end's socket in the container's network
+	// namespace, on its behalf ("dockerd", whose resolver is at 127.0.0.11).
 	Via string
 	// Confidence in the end that did not count.
 	Confidence Confidence

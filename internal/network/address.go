@@ -81,6 +81,22 @@ func (a *addresses) alone(netns uint32) *model.Container {
 	return nil
 }
 
+// holder is whose a socket is that owner holds in a namespace: the one container's whose namespace that is, where
+// owner is a process of the host that works there on the container's behalf, as dockerd's resolver does.
+func (a *addresses) holder(owner *model.Container, netns uint32) (c *model.Container, onBehalf bool) {
+	if !ofHost(owner) || netns == 0 || netns == a.host || a.host == 0 || netns == owner.NetNS {
+		return owner, false
+	}
+	if c := a.alone(netns); c != nil && !ofHost(c) {
+		return c, true
+	}
+	return owner, false
+}
+
+func ofHost(c *model.Container) bool {
+	return c != nil && (c.Runtime == model.HostRuntime || c.Runtime == model.Systemd)
+}
+
 // plainAddr removes what makes equal addresses differ: the IPv6 form of an IPv4 address, as a
 // socket that accepts both has it, and the zone.
 func plainAddr(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }

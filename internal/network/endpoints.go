@@ -38,19 +38,6 @@ func (t tally) list() []model.Endpoint {
 	})
 }
 
-// admit is the key under which an endpoint counts on the edge.
-func (t *total) admit(k model.EndpointKey) model.EndpointKey {
-	if t.admitted == nil {
-		t.admitted = make(map[model.EndpointKey]bool)
-	}
-	if !t.admitted[k] && len(t.admitted) >= maxEdgeEndpoints {
-		k.Name = model.OtherEndpoint
-		return k
-	}
-	t.admitted[k] = true
-	return k
-}
-
 // lineEndpoint is an endpoint of a kernel edge: its latest state, the state in which it was
 // assigned to the total, and the key under which it counts there.
 type lineEndpoint struct {

@@ -25,9 +25,10 @@ func counts(endpoints []model.Endpoint) map[string]uint64 {
 // What the kernel gives up and counts anew adds up; what moves to another edge counts there only
 // from then on.
 func TestEndpointsAddUp(t *testing.T) {
-	one, two := &total{}, &total{}
+	g := newLedger(Options{MaxContainerEdges: 256, MaxNewEdges: 256})
+	one, two := g.total(edgeKey{client: "1"}, model.Peer{}, model.Peer{}), g.total(edgeKey{client: "2"}, model.Peer{}, model.Peer{})
 	l := &line{to: one}
-	g := &ledger{totals: map[edgeKey]*total{{client: "1"}: one, {client: "2"}: two}, lines: map[lineKey]*line{{}: l}}
+	g.lines[lineKey{}] = l
 	expect := func(what string, of *total, want map[string]uint64) {
 		t.Helper()
 		if got := counts(g.sumEndpoints()[of].list()); fmt.Sprint(got) != fmt.Sprint(want) {
@@ -51,7 +52,8 @@ func TestEndpointsAddUp(t *testing.T) {
 
 // A million routes that come and go in the kernel's table are no million labels.
 func TestEndpointsOfAnEdgeAreBounded(t *testing.T) {
-	l := &line{to: &total{}}
+	g := newLedger(Options{MaxContainerEdges: 256, MaxNewEdges: 256})
+	l := &line{to: g.total(edgeKey{}, model.Peer{}, model.Peer{})}
 	const rounds = 1000
 	for i := range rounds {
 		l.takeEndpoints([]model.Endpoint{endpoint(fmt.Sprintf("GET /%d", i), 1)})

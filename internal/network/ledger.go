@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"outsight/internal/model"
 )
 
@@ -52,12 +54,20 @@ func (k edgeKey) others() edgeKey {
 // ledger sums kernel edges to edges. A sum is what the kernel edges count now that are assigned
 // to the edge, and what those had counted that are gone or were assigned to another one since.
 type ledger struct {
-	// max bounds idle, the edges without a kernel edge.
-	max, idle int
-	lines     map[lineKey]*line
-	totals    map[edgeKey]*total
-	view      uint64
-	overflow  uint64
+	options Options
+	// idle are the edges without a kernel edge, at most options.MaxEdges.
+	idle int
+	// quotas by container; all and allEndpoints are those of all containers together.
+	quotas            map[string]*quota
+	all, allEndpoints *rate.Limiter
+	// refused edges and endpoints found none of those.
+	refused, refusedEndpoints uint64
+	// now is the time of the view.
+	now      time.Time
+	lines    map[lineKey]*line
+	totals   map[edgeKey]*total
+	view     uint64
+	overflow uint64
 	// before is the time of the view before, zero in the first.
 	before time.Time
 }
@@ -92,7 +102,10 @@ type total struct {
 	goneEndpoints tally
 	// admitted endpoints count under their own names.
 	admitted map[model.EndpointKey]bool
-	lines    int
+	// others are the admitted ones called "other".
+	others int
+	quota  *quota
+	lines  int
 	// idle is the view in which the last line went.
 	idle uint64
 
@@ -100,14 +113,16 @@ type total struct {
 	sum model.EdgeCounters
 }
 
-func newLedger(max int) *ledger {
-	return &ledger{max: max, lines: make(map[lineKey]*line), totals: make(map[edgeKey]*total)}
+func newLedger(o Options) *ledger {
+	return &ledger{options: o, lines: make(map[lineKey]*line), totals: make(map[edgeKey]*total),
+		quotas: make(map[string]*quota), all: limiter(o.MaxNewEdges), allEndpoints: limiter(4 * o.MaxNewEdges)}
 }
 
 // enter takes in a view of that time and makes the edges of it that a container in present counted.
 func (g *ledger) enter(at time.Time, seen []sighting, present map[string]bool) []model.Edge {
 	defer func() { g.before = at }()
 	g.view++
+	g.now = at
 	for i := range seen {
 		g.update(&seen[i])
 	}
@@ -147,6 +162,14 @@ func (g *ledger) update(s *sighting) {
 
 // describe takes over what a line tells of its total, besides numbers.
 func (t *total) describe(l *line, s *sighting) {
+	if t.key == t.key.others() {
+		if t.key.side == model.RoleServer {
+			t.server.Container = l.server.Container
+		} else {
+			t.client.Container = l.client.Container
+		}
+		return
+	}
 	t.client.Container, t.server.Container = l.client.Container, l.server.Container
 	t.confidence = max(t.confidence, l.confidence)
 	if s.via != "" {
@@ -161,10 +184,16 @@ func (t *total) describe(l *line, s *sighting) {
 func (g *ledger) assign(l *line, s *sighting, client, server model.Peer) {
 	l.client, l.server, l.confidence = client, server, s.confidence
 	known := len(g.totals)
-	l.to = g.total(edgeKey{
+	counting := client
+	if s.server() {
+		counting = server
+	}
+	k := g.admit(edgeKey{
 		side: s.edge.Key.Role, client: client.ID(), server: server.ID(), service: s.service, transport: s.edge.Key.Transport,
 		clientProcess: client.Process, serverProcess: server.Process,
-	}, client, server)
+	}, counting)
+	client, server = peersOf(k, client, server)
+	l.to = g.total(k, client, server)
 	l.to.lines++
 	if len(g.totals) > known && l.last.Precedes(&l.base) {
 		l.to.start = g.before // when the line had counted nothing
@@ -242,6 +271,7 @@ func (g *ledger) total(k edgeKey, client, server model.Peer) *total {
 	t := g.totals[k]
 	if t == nil {
 		t = &total{key: k, client: client, server: server}
+		t.quota = g.quota(t.counting())
 		g.totals[k] = t
 	}
 	// The address of an end that has several is not told.
@@ -284,6 +314,13 @@ func (t *total) counting() string {
 	return t.key.client
 }
 
+func (t *total) countingPeer() model.Peer {
+	if t.key.side == model.RoleServer {
+		return t.server
+	}
+	return t.client
+}
+
 // sum makes the edges of the current view, in order of their keys, and marks those of which
 // the other end is there too.
 func (g *ledger) sum(present map[string]bool) []model.Edge {
@@ -319,6 +356,11 @@ func (g *ledger) sum(present map[string]bool) []model.Edge {
 // forget drops edges that nobody will ask for again, and keeps those without a kernel edge
 // within the bound: the longest idle go to the edge of "others" of their counting end.
 func (g *ledger) forget(present map[string]bool) {
+	for id := range g.quotas {
+		if !present[id] {
+			delete(g.quotas, id)
+		}
+	}
 	idling := 0
 	for k, t := range g.totals {
 		switch {
@@ -329,7 +371,7 @@ func (g *ledger) forget(present map[string]bool) {
 			idling++
 		}
 	}
-	if g.idle = idling; idling <= g.max {
+	if g.idle = idling; idling <= g.options.MaxEdges {
 		return
 	}
 	idle := make([]*total, 0, idling)
@@ -339,13 +381,8 @@ func (g *ledger) forget(present map[string]bool) {
 		}
 	}
 	slices.SortFunc(idle, compareIdle)
-	for _, t := range idle[:len(idle)-g.max] {
-		client, server := t.client, t.server
-		if t.key.side == model.RoleServer {
-			client, server.Process = model.Peer{}, ""
-		} else {
-			server, client.Process = model.Peer{}, ""
-		}
+	for _, t := range idle[:len(idle)-g.options.MaxEdges] {
+		client, server := peersOf(t.key.others(), t.client, t.server)
 		others := g.total(t.key.others(), client, server)
 		others.idle = g.view
 		others.keep(&t.gone, &model.EdgeCounters{})
@@ -360,5 +397,5 @@ func (g *ledger) forget(present map[string]bool) {
 }
 
 func (g *ledger) drop() model.Drop {
-	return model.Drop{Name: "network idle edges", Count: g.overflow, Capacity: uint64(g.max), Used: uint64(g.idle)}
+	return model.Drop{Name: "network idle edges", Count: g.overflow, Capacity: uint64(g.options.MaxEdges), Used: uint64(g.idle)}
 }

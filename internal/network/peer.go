@@ -79,6 +79,8 @@ type candidate struct {
 	container *model.Container
 	process   string
 	backend   netip.AddrPort
+	// via is the process of the host that serves on the container's behalf.
+	via string
 }
 
 // peers finds the other ends of the edges of one view.
@@ -137,6 +139,9 @@ func (p *peers) find(seen []sighting) {
 func (s *sighting) found(c candidate, confidence model.Confidence) {
 	s.peer = model.Peer{Container: c.container, Process: c.process, Address: s.service.Addr()}
 	s.confidence = confidence
+	if c.via != "" {
+		s.via = c.via
+	}
 	if s.backend = c.backend; s.backend == s.service {
 		s.backend = netip.AddrPort{}
 	}
@@ -154,12 +159,15 @@ func (p *peers) collectDiallers(seen []sighting) {
 }
 
 func (p *peers) collectServer(s *sighting) {
-	c := candidate{s.owner, s.process, s.backend}
+	c := candidate{container: s.owner, process: s.process, backend: s.backend}
+	if s.via != forwarderName {
+		c.via = s.via
+	}
 	at := s.place()
 	if s.backend.IsValid() {
 		// What a translated loopback address means, only its client's namespace tells.
 		if !p.knows(s.at(s.backend), c) {
-			p.served[s.at(s.backend)] = append(p.served[s.at(s.backend)], candidate{s.owner, s.process, netip.AddrPort{}})
+			p.served[s.at(s.backend)] = append(p.served[s.at(s.backend)], candidate{container: s.owner, process: s.process, via: c.via})
 		}
 		if s.service.Addr().IsLoopback() {
 			return
@@ -221,7 +229,14 @@ func (p *peers) exact(s *sighting) candidate {
 		s.via = key.PeerProcess
 		return c
 	}
-	return candidate{p.container(key.Peer), p.process(key.Peer, key.PeerProcess, 0), at}
+	c := candidate{container: p.container(key.Peer), process: p.process(key.Peer, key.PeerProcess, 0), backend: at}
+	if at.Addr().IsLoopback() { // in the client's own namespace
+		var onBehalf bool
+		if c.container, onBehalf = p.addresses.holder(c.container, key.NetNS); onBehalf {
+			c.via = c.process
+		}
+	}
+	return c
 }
 
 // serverOf finds who serves an edge that its client counted, and whose server the kernel has
@@ -316,6 +331,9 @@ func only[T any](all []T, match func(T) (candidate, bool)) candidate {
 			}
 			if found.backend != c.backend {
 				found.backend = netip.AddrPort{}
+			}
+			if found.via != c.via {
+				found.via = ""
 			}
 		}
 	}

@@ -23,6 +23,13 @@ type Options struct {
 	// MaxEdges bounds the edges that are remembered after the kernel has forgotten them
 	// (default 16384). What is past it is added to the edge of "others".
 	MaxEdges int
+	// MaxContainerEdges bounds the edges that one container may add in an hour, at its own end (default 256; a
+	// quarter more where processes are left out); further ones count on its edge of "others". Of endpoints it may add
+	// twice as many; further ones count as "other".
+	MaxContainerEdges int
+	// MaxNewEdges bounds the edges that all containers together may add in an hour (default 4096), but for the
+	// first of each, and four times as many endpoints.
+	MaxNewEdges int
 	// MaxIdentities bounds the remembered owners of control groups that are gone (default 8192).
 	MaxIdentities int
 }
@@ -57,17 +64,20 @@ type Resolver struct {
 // New makes a Resolver.
 func New(o Options) *Resolver {
 	o.MaxEdges = cmp.Or(o.MaxEdges, 16384)
+	o.MaxContainerEdges = cmp.Or(o.MaxContainerEdges, 256)
+	o.MaxNewEdges = cmp.Or(o.MaxNewEdges, 4096)
 	o.MaxIdentities = cmp.Or(o.MaxIdentities, 8192)
-	return &Resolver{options: o, identities: newIdentities(o.MaxIdentities), ledger: newLedger(o.MaxEdges)}
+	return &Resolver{options: o, identities: newIdentities(o.MaxIdentities), ledger: newLedger(o)}
 }
 
 // Resolve makes the edges of a view, in order of client, server, service and side. The
 // counters of an edge never go down while its counting end is among the view's containers. What
 // found no room in the kernel's table is an edge, too: of RoleUnknown, between unknown ends.
 func (r *Resolver) Resolve(v View) []model.Edge {
+	known := newAddresses(v.Containers)
 	p := &peers{
-		addresses:  newAddresses(v.Containers),
-		listeners:  r.listeners(v),
+		addresses:  known,
+		listeners:  r.listeners(v, known),
 		forwarders: make(forwarders),
 		container: func(id model.CgroupID) *model.Container {
 			return r.identities.find(id, v.Container)
@@ -76,6 +86,7 @@ func (r *Resolver) Resolve(v View) []model.Edge {
 		translated: byDialled(v.Translations),
 	}
 	seen := make([]sighting, 0, len(v.Edges))
+	var beyond []sighting // have no other end to be found
 	var unplaced []model.Edge
 	for i := range v.Edges {
 		e := &v.Edges[i]
@@ -83,12 +94,15 @@ func (r *Resolver) Resolve(v View) []model.Edge {
 			p.forwarders.add(&e.Key, &v, p.addresses, p.container)
 		} else if e.Key.Overflow {
 			unplaced = append(unplaced, model.Edge{Side: model.RoleUnknown, Counters: e.Counters})
-		} else if s, ok := r.sight(e, v); ok {
+		} else if s, ok := r.sight(e, v, p.addresses); ok && e.Key.Others {
+			beyond = append(beyond, s)
+		} else if ok {
 			seen = append(seen, s)
 		}
 	}
 	settleUDP(seen, p.addresses)
 	p.find(seen)
+	seen = append(seen, beyond...)
 	present := make(map[string]bool, len(v.Containers))
 	for _, c := range v.Containers {
 		present[c.ID] = true
@@ -110,12 +124,12 @@ func compareEnds(a, b model.Edge) int {
 
 // Drops tells how full the resolver's tables are and what found no room in them.
 func (r *Resolver) Drops() []model.Drop {
-	return []model.Drop{r.ledger.drop(), r.identities.drop()}
+	return append([]model.Drop{r.ledger.drop(), r.identities.drop()}, r.ledger.drops()...)
 }
 
 // sight finds the container that counted an edge. It answers false for connections whose role was
 // never seen.
-func (r *Resolver) sight(e *model.KernelEdge, v View) (sighting, bool) {
+func (r *Resolver) sight(e *model.KernelEdge, v View, a *addresses) (sighting, bool) {
 	if e.Key.Role == model.RoleUnknown {
 		return sighting{}, false
 	}
@@ -126,6 +140,7 @@ func (r *Resolver) sight(e *model.KernelEdge, v View) (sighting, bool) {
 	if owner == nil {
 		return sighting{}, false
 	}
+	owner, onBehalf := a.holder(owner, e.Key.NetNS)
 	s := sighting{
 		edge: e, owner: owner, process: v.process(e.Key.Owner, e.Key.Process, e.PID),
 		service: plain(e.Key.Service), client: plainAddr(e.Key.Client),
@@ -133,8 +148,11 @@ func (r *Resolver) sight(e *model.KernelEdge, v View) (sighting, bool) {
 	if e.Key.Role == model.RoleServer && e.Key.Far.IsValid() {
 		s.service, s.backend = plain(e.Key.Far), s.service
 	}
-	if e.Key.Forwarded {
+	switch {
+	case e.Key.Forwarded:
 		s.via = forwarderName
+	case onBehalf:
+		s.via = s.process
 	}
 	return s, true
 }
@@ -142,15 +160,18 @@ func (r *Resolver) sight(e *model.KernelEdge, v View) (sighting, bool) {
 // forwarderName is that of the only forwarder that the kernel programs know.
 const forwarderName = "docker-proxy"
 
+// maxProcessName is more than the kernel keeps of a name, in bytes.
+const maxProcessName = 64
+
 func (v *View) process(id model.CgroupID, name string, pid int) string {
 	if v.Process == nil || name == "" {
-		return name
+		return model.Printable(name, maxProcessName)
 	}
 	return v.Process(id, name, pid)
 }
 
 // listeners attaches containers to the sockets that listen, by port.
-func (r *Resolver) listeners(v View) map[uint16][]listener {
+func (r *Resolver) listeners(v View, a *addresses) map[uint16][]listener {
 	found := make(map[uint16][]listener, len(v.Listeners))
 	for _, l := range v.Listeners {
 		owner := r.identities.find(l.Owner, v.Container)
@@ -158,12 +179,22 @@ func (r *Resolver) listeners(v View) map[uint16][]listener {
 			owner = hostOf(v.Containers)
 		}
 		if owner != nil {
+			owner, _ = a.holder(owner, l.NetNS)
 			at := plain(l.Address)
 			found[at.Port()] = append(found[at.Port()],
 				listener{netns: l.NetNS, address: at, owner: owner, process: v.process(l.Owner, l.Process, l.PID)})
 		}
 	}
 	return found
+}
+
+// Holders tells whose a socket is that a control group's container holds in a network namespace; see addresses.holder.
+func Holders(containers []*model.Container) func(owner *model.Container, netns uint32) *model.Container {
+	a := newAddresses(containers)
+	return func(owner *model.Container, netns uint32) *model.Container {
+		c, _ := a.holder(owner, netns)
+		return c
+	}
 }
 
 func hostOf(containers []*model.Container) *model.Container {

@@ -63,8 +63,8 @@ func TestUDP(t *testing.T) {
 		w.dials(20, 200, "127.0.0.11:54", 2)
 		w.serves(1, 200, "127.0.0.11:35000", "127.0.0.1", 0, 4)
 		w.udp(5)
-	}, "client dns -> 127.0.0.11 127.0.0.11:53 2/2", "client dns -> 127.0.0.11 127.0.0.11:54 2/2", "server dns -> host 127.0.0.11:35000 4/4",
-		"client web -> host 127.0.0.11:53 5/5 *", "server web -> host 127.0.0.11:53 5/5 *")
+	}, "client dns -> 127.0.0.11 127.0.0.11:53 2/2", "client dns -> 127.0.0.11 127.0.0.11:54 2/2", "server dns -> dns 127.0.0.11:35000 4/4",
+		"client web -> web 127.0.0.11:53 5/5 *", "server web -> web 127.0.0.11:53 5/5 *")
 	check("TCP on the same port is another relation", func(w *world) {
 		w.dials(10, 100, "172.17.0.3:53", 3)
 		w.serves(20, 200, "172.17.0.3:53", "172.17.0.2", 0, 3)
@@ -97,4 +97,35 @@ func TestUDPServiceIsLearntLater(t *testing.T) {
 	if at := edges[len(edges)-1].Service; at != netip.MustParseAddrPort("10.0.0.3:53") || edges[len(edges)-1].Transport != model.UDP {
 		t.Errorf("the last edge is %+v", edges[len(edges)-1])
 	}
+}
+
+// TestSocketsOnBehalfOfAContainer: what a process of the host holds in a container's namespace is the container's.
+func TestSocketsOnBehalfOfAContainer(t *testing.T) {
+	w := newWorld()
+	w.add(&model.Container{ID: "host", Name: "host", Runtime: model.HostRuntime}, 1, 1)
+	w.add(&model.Container{ID: "/docker.service", Name: "docker.service", Runtime: model.Systemd}, 2, 1)
+	w.docker("web", 10, 100, "172.17.0.2")
+	// Asked by UDP and by TCP; it asks another resolver by itself, from there and from the host.
+	w.dials(10, 100, "127.0.0.11:53", 5)
+	w.by("curl", "")
+	w.serves(1, 100, "127.0.0.11:41234", "127.0.0.1", 0, 5)
+	w.by("dockerd", "")
+	w.dials(2, 100, "198.51.100.53:53", 3)
+	w.by("dockerd", "")
+	w.dials(1, 1, "198.51.100.53:53", 4)
+	w.by("dockerd", "")
+	w.udp(4)
+	w.dials(10, 100, "127.0.0.11:53", 7)
+	w.meets(1, "127.0.0.11:40000")
+	w.by("curl", "dockerd")
+	w.serves(1, 100, "127.0.0.11:40000", "127.0.0.1", 10, 7)
+	w.meets(10, "127.0.0.11:53")
+	w.by("dockerd", "curl")
+	expectDescribed(t, New(Options{}).Resolve(w.view()),
+		"client host(dockerd) -> 198.51.100.53() 198.51.100.53:53 none 4",
+		"client web(dockerd) -> 198.51.100.53() 198.51.100.53:53 via dockerd none 3",
+		"client web(curl) -> web(dockerd) 127.0.0.11:53 is 127.0.0.11:40000 via dockerd exact * 7",
+		"server web(curl) -> web(dockerd) 127.0.0.11:53 is 127.0.0.11:40000 via dockerd exact * 7",
+		"client web(curl) -> web(dockerd) 127.0.0.11:53 via dockerd listener * 5",
+		"server web() -> web(dockerd) 127.0.0.11:53 via dockerd address * 5")
 }

@@ -27,8 +27,9 @@ is made from the table in internal/otlp:
 Labels: every series has host. Series of containers have id, name, image and runtime; series of
 edges have side (the end that counted: client or server; unknown for the sum of the connections
 that found no room in the edge table), client, client_id, server, server_id, service (address and
-port) and transport, and client_process and server_process where they are known, and via where a
-process on the host passes the connections on.
+port; others where a container has more edges than its quota) and transport, and client_process and
+server_process where they are known, and via where a process on the host passes the connections on, or
+holds the socket for the container (dockerd, whose resolver containers ask).
 
 In Kubernetes, series of containers have namespace, pod, container, workload and workload_kind besides;
 series of edges have the same for each end (client_namespace, server_pod and so on), service_namespace

@@ -121,6 +121,9 @@ export const QUOTA: Record<Quota['what'], { name: string; unit: '' | 'B' }> = {
   label_bytes: { name: 'bytes of labels', unit: 'B' },
   in_flight_bytes: { name: 'bytes of requests', unit: 'B' },
   samples_per_second: { name: 'samples a second', unit: '' },
+  queries_running: { name: 'queries that run', unit: '' },
+  query_milliseconds_per_minute: { name: 'ms of queries in a minute', unit: '' },
+  query_memory_bytes: { name: 'bytes of queries and answers', unit: 'B' },
 }
 
 /** Quotas that refused something or are nearly used come first, the others by tenant. */

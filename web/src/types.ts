@@ -423,7 +423,14 @@ export interface Refusal {
 
 export interface Quota {
   tenant: string
-  what: 'series' | 'label_bytes' | 'in_flight_bytes' | 'samples_per_second'
+  what:
+    | 'series'
+    | 'label_bytes'
+    | 'in_flight_bytes'
+    | 'samples_per_second'
+    | 'queries_running'
+    | 'query_milliseconds_per_minute'
+    | 'query_memory_bytes'
   used: number
   /** What it could have in all at the moment, and what it gets whatever others take. */
   limit: number

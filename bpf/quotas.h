@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
+/*
+ * Quotas of control groups in the tables that all share. Included by edges.bpf.c, before what makes
+ * entries.
+ */
+#ifndef OUTSIGHT_QUOTAS_H
+#define OUTSIGHT_QUOTAS_H
+
+/* Set by the loader. */
+const volatile u32 max_owner_edges = 256;
+const volatile u32 max_owner_listeners = 2048;
+const volatile u32 max_owner_endpoints = 128;
+const volatile u32 max_owner_pairs = 16384;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, u64); /* control group */
+	__type(value, struct owner_use);
+} owner_uses SEC(".maps");
+
+/* Of pairs, which no reader counts: programs add and take away. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, u64); /* control group */
+	__type(value, u32);
+} owner_pairs SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, u64); /* control group */
+	__type(value, struct owner_drops);
+} quota_drops SEC(".maps");
+
+static __always_inline u32 owner_has(u64 owner, enum quota which)
+{
+	struct owner_use *use = bpf_map_lookup_elem(&owner_uses, &owner);
+
+	return use ? use->used[which] : 0;
+}
+
+/* Where the table of groups is full, a group is counted from the next reading on. */
+static __always_inline void owner_gains(u64 owner, enum quota which)
+{
+	struct owner_use *use = bpf_map_lookup_elem(&owner_uses, &owner);
+
+	if (!use) {
+		struct owner_use none = {};
+
+		bpf_map_update_elem(&owner_uses, &owner, &none, BPF_NOEXIST);
+		use = bpf_map_lookup_elem(&owner_uses, &owner);
+	}
+	if (use)
+		__sync_fetch_and_add(&use->used[which], 1);
+}
+
+/* Counts may have been set anew meanwhile, and are never less than 0. */
+static __always_inline void owner_loses(u64 owner, enum quota which)
+{
+	struct owner_use *use = bpf_map_lookup_elem(&owner_uses, &owner);
+
+	if (use && (s32)__sync_fetch_and_add(&use->used[which], -1) <= 0)
+		use->used[which] = 0;
+}
+
+static __always_inline void owner_is_over(u64 owner, enum quota which)
+{
+	struct owner_drops *drops = bpf_map_lookup_elem(&quota_drops, &owner);
+
+	if (!drops) {
+		struct owner_drops none = {};
+
+		bpf_map_update_elem(&quota_drops, &owner, &none, BPF_NOEXIST);
+		drops = bpf_map_lookup_elem(&quota_drops, &owner);
+	}
+	if (drops)
+		__sync_fetch_and_add(&drops->over[which], 1);
+}
+
+/* Takes a pair; false if that would be over the quota. Owner 0 is no group of this host. */
+static __always_inline bool take_pair(u64 owner)
+{
+	u32 *has = bpf_map_lookup_elem(&owner_pairs, &owner);
+
+	if (!has) {
+		u32 none = 0;
+
+		bpf_map_update_elem(&owner_pairs, &owner, &none, BPF_NOEXIST);
+		has = bpf_map_lookup_elem(&owner_pairs, &owner);
+	}
+	if (!has || !owner)
+		return true;
+	if (*has >= max_owner_pairs) {
+		owner_is_over(owner, QUOTA_PAIRS);
+		return false;
+	}
+	__sync_fetch_and_add(has, 1);
+	return true;
+}
+
+static __always_inline void give_pair(u64 owner)
+{
+	u32 *has = bpf_map_lookup_elem(&owner_pairs, &owner);
+
+	if (has && (s32)__sync_fetch_and_add(has, -1) <= 0)
+		*has = 0;
+}
+
+#endif
