@@ -97,12 +97,12 @@ func TestGoldenFiles(t *testing.T) {
 	f := func(golden string, format Format, h Head, rows [][]float64) {
 		t.Helper()
 		path := write(t, t.TempDir(), format, h, Options{}, rows...)
-		extension := ".log"
+		wanted := containerID + "_1790000000.log"
 		if format == CSVY {
-			extension = ".csvy"
+			wanted = "shop-cart-" + containerID[:12] + "_1790000000.csvy"
 		}
-		if want := containerID + "_1790000000" + extension; filepath.Base(path) != want {
-			t.Errorf("the file's name is %s, want %s", filepath.Base(path), want)
+		if filepath.Base(path) != wanted {
+			t.Errorf("the file's name is %s, want %s", filepath.Base(path), wanted)
 		}
 		got, err := os.ReadFile(path)
 		if err != nil {
@@ -548,5 +548,38 @@ func TestFilesFillWhatTheKernelDoesNotKnow(t *testing.T) {
 		if got := r.Column(name); !slices.EqualFunc(got, want, func(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }) {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
+	}
+}
+
+// A file's name tells whose it is, holds nothing that is special to a shell or a file system, and is not another's.
+func TestFileNames(t *testing.T) {
+	f := func(c Container, want string) {
+		t.Helper()
+		if got := fileName(&Head{Container: c}); got != want {
+			t.Errorf("%+v: got %q, want %q", c, got, want)
+		}
+	}
+	short := containerID[:12]
+	f(Container{ID: containerID, Name: "shop-redis"}, "shop-redis-"+short)
+	f(Container{ID: containerID, Name: "app", PodName: "web-7"}, "web-7-app-"+short)
+	f(Container{PodUID: "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9", PodName: "web-7"}, "web-7-0a1b2c3d-4e5")
+	f(Container{ID: containerID, Name: "../../etc/passwd"}, "etc-passwd-"+short)
+	f(Container{ID: containerID, Name: "-rf; $(reboot)\n\x1b[2J"}, "rf----reboot----2J-"+short)
+	f(Container{ID: containerID, Name: "..."}, containerID)
+	f(Container{ID: containerID, Name: strings.Repeat("n", 300)}, strings.Repeat("n", 100)+"-"+short)
+	f(Container{ID: containerID}, containerID)
+	f(Container{ID: "host", Name: "node-1"}, "host")
+	f(Container{ID: "system.slice/redis.service", Name: "redis.service"}, "system.slice-redis.service")
+
+	dir, names := t.TempDir(), map[string]bool{}
+	for range 3 { // of the same container in the same second
+		file, err := CreateFile(dir, &Head{Container: Container{ID: containerID, Name: "shop"}}, time.Unix(1790000000, 0), ".csvy", Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		names[filepath.Base(file.Path())] = true
+	}
+	if base := "shop-" + short + "_1790000000"; len(names) != 3 || !names[base+".csvy"] || !names[base+"-3.csvy"] {
+		t.Errorf("the files are %v", names)
 	}
 }
