@@ -1,8 +1,10 @@
 package csvy
 
 import (
+	"bufio"
 	"errors"
 	"flag"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -582,4 +584,37 @@ func TestFileNames(t *testing.T) {
 	if base := "shop-" + short + "_1790000000"; len(names) != 3 || !names[base+".csvy"] || !names[base+"-3.csvy"] {
 		t.Errorf("the files are %v", names)
 	}
+}
+
+// A small text does not make a reader build much, and a large one is read in part.
+func TestReadingIsBounded(t *testing.T) {
+	head := "---\nVersion: 1.4.0\nProvider: docker\nCollectorType: cgroup_v2\nOutsight:\n  Layout: 1\n---\n"
+	for name, names := range map[string]string{
+		"columns":          "read" + strings.Repeat(",a", maxColumns+1),
+		"different names":  "read," + strings.Join(numbered(maxColumns+1), ","),
+		"as many as fit":   "read," + strings.Join(numbered(100_000), ","),
+		"of the same CPUs": "read" + strings.Repeat(","+perCPU, 60_000),
+	} {
+		_, err := Parse(strings.NewReader(head + names + "\n"))
+		if err == nil || !strings.Contains(err.Error(), "it names more than 8192 columns") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	rows := head + "read,pids.current,cpu_ns\n" + strings.Repeat("1790000000000000000,1,2\n", 100)
+	p := parser{in: bufio.NewReader(strings.NewReader(rows)), r: &Recording{}, index: map[string]int{}, maxValues: 30}
+	r, err := p.parse()
+	if err != nil || !r.End.Cut || len(r.Problems) == 0 || len(r.At) != 15 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if got := fmt.Sprint(r.Problems); !strings.Contains(got, "the rest is left out") {
+		t.Errorf("got %s", got)
+	}
+}
+
+func numbered(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprint("n", i)
+	}
+	return names
 }
