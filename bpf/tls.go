@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -117,6 +118,8 @@ type tlsWatcher struct {
 	binaries  map[binaryID]*tlsBinary
 	processes map[int]*tlsProcess
 	shares    map[string]*tlsShare
+	// lines is a buffer for the mappings of one process after the other.
+	lines *bufio.Reader
 }
 
 // prepareTLS sizes the maps that the programs at TLS libraries share with those at sockets.
@@ -161,7 +164,7 @@ func (p *Probes) openTLS(k *kernel, maps *ebpf.Collection) error {
 		program.AttachType = ways.attachType
 	}
 	w := &tlsWatcher{uprobes: ways, procfs: p.options.ProcFS, logger: p.options.Logger, programs: make(map[string]*ebpf.Program), stop: make(chan struct{}),
-		binaries: make(map[binaryID]*tlsBinary), processes: make(map[int]*tlsProcess), shares: make(map[string]*tlsShare),
+		binaries: make(map[binaryID]*tlsBinary), processes: make(map[int]*tlsProcess), shares: make(map[string]*tlsShare), lines: bufio.NewReaderSize(nil, maxMappingLine),
 		calls: newLRUTable(maps, "tls_calls", lruTLSCalls), connections: newLRUTable(maps, "tls_connections", lruTLSConnections), callsMap: maps.Maps["tls_calls"]}
 	var errs []error
 	for _, l := range libraries {
@@ -417,7 +420,8 @@ func (w *tlsWatcher) lookInto(process *tlsProcess, dir string) {
 		return
 	}
 	defer maps.Close()
-	found, err := readMappings(maps)
+	w.lines.Reset(maps)
+	found, err := readMappings(w.lines)
 	process.share.read(int64(found.bytes))
 	if err != nil {
 		return

@@ -138,12 +138,13 @@ type mappings struct {
 	cut, crowded bool
 }
 
+// maxMappingLine holds any line: a path takes 4 KiB, and four times that if all of it is escaped.
+const maxMappingLine = 32 << 10
+
 // readMappings reads a process's file of mappings, a line at a time.
-func readMappings(r io.Reader) (mappings, error) {
+func readMappings(lines *bufio.Reader) (mappings, error) {
 	var found mappings
 	count := make(map[uint64]int)
-	// A path takes 4 KiB, and four times that if all of it is escaped.
-	lines := bufio.NewReaderSize(r, 32<<10)
 	for {
 		line, err := lines.ReadSlice('\n')
 		found.bytes += len(line)

@@ -388,7 +388,7 @@ func FuzzMappedOpenSSL(f *testing.F) {
 	f.Add("7f1c00000000-7f1c00001000 r-xp 00020000 08:01 1234 /usr/lib/x86_64-linux-gnu/libssl.so.3\n")
 	f.Add("7f1c00000000-7f1c00001000 r--p 00000000 08:01 1234 /usr/lib/libssl.so.1.1\n7f1c00001000-7f1c00002000 r-xp 00001000 00:3c 99 /opt/libssl.so.1.1 (deleted)\n")
 	f.Fuzz(func(t *testing.T, maps string) {
-		found, err := readMappings(strings.NewReader(maps))
+		found, err := readMappings(bufio.NewReaderSize(strings.NewReader(maps), maxMappingLine))
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			t.Error(err)
 		}
