@@ -24,7 +24,8 @@ import (
 )
 
 const (
-	// maxTLSBinaries bounds the libraries and programs that are probed at a time, maxContainerBinaries those of one container.
+	// maxTLSBinaries bounds the libraries and programs that are probed at a time, maxContainerBinaries those of one
+	// container.
 	maxTLSBinaries, maxContainerBinaries = 256, 16
 	// maxTLSCalls bounds the calls of TLS libraries at a time, maxTLSConnections the connections of
 	// which is known what was read last.
@@ -34,8 +35,8 @@ const (
 	// tlsPatience is how long opening waits for the first look, and closing for the last: one that takes longer reads
 	// from a disk or a server that does not answer.
 	tlsPatience = 2 * time.Second
-	// tlsReading is how many bytes per second are read of a container's files and mappings in the long run, tlsReadingBurst
-	// at a time. tlsReadingLeast is what a small file counts.
+	// tlsReading is how many bytes per second are read of a container's files and mappings in the long run,
+	// tlsReadingBurst at a time. tlsReadingLeast is what a small file counts.
 	tlsReading, tlsReadingBurst, tlsReadingLeast = 2 << 20, 64 << 20, 256 << 10
 )
 
@@ -163,9 +164,12 @@ func (p *Probes) openTLS(k *kernel, maps *ebpf.Collection) error {
 	for _, program := range spec.Programs {
 		program.AttachType = ways.attachType
 	}
-	w := &tlsWatcher{uprobes: ways, procfs: p.options.ProcFS, logger: p.options.Logger, programs: make(map[string]*ebpf.Program), stop: make(chan struct{}),
-		binaries: make(map[binaryID]*tlsBinary), processes: make(map[int]*tlsProcess), shares: make(map[string]*tlsShare), lines: bufio.NewReaderSize(nil, maxMappingLine),
-		calls: newLRUTable(maps, "tls_calls", lruTLSCalls), connections: newLRUTable(maps, "tls_connections", lruTLSConnections), callsMap: maps.Maps["tls_calls"]}
+	w := &tlsWatcher{uprobes: ways, procfs: p.options.ProcFS, logger: p.options.Logger, stop: make(chan struct{}),
+		programs: make(map[string]*ebpf.Program), shares: make(map[string]*tlsShare),
+		binaries: make(map[binaryID]*tlsBinary), processes: make(map[int]*tlsProcess),
+		lines: bufio.NewReaderSize(nil, maxMappingLine),
+		calls: newLRUTable(maps, "tls_calls", lruTLSCalls), callsMap: maps.Maps["tls_calls"],
+		connections: newLRUTable(maps, "tls_connections", lruTLSConnections)}
 	var errs []error
 	for _, l := range libraries {
 		err := p.loadTLS(k, spec, shared, l, w)
@@ -452,16 +456,17 @@ func (w *tlsWatcher) lookInto(process *tlsProcess, dir string) {
 func (w *tlsWatcher) refuse(process *tlsProcess, found mappings) {
 	process.share.refused = true
 	w.noMap.Add(1)
-	w.logger.Info("encrypted requests of a container are not read: one of its programs maps too much", "program", process.exe,
-		"bytes", found.bytes, "mapped_often", len(found.often))
+	w.logger.Info("encrypted requests of a container are not read: one of its programs maps too much",
+		"program", process.exe, "bytes", found.bytes, "mapped_often", len(found.often))
 	err := w.forget(func(_ binaryID, b *tlsBinary) bool { return b.owner == process.share })
 	if err != nil {
 		w.logger.Warn("taking a probe away failed", "error", err)
 	}
 }
 
-// consider closes a binary of a process, after it is probed if it is not yet. It is false if there is something left to do.
-func (w *tlsWatcher) consider(process *tlsProcess, file *binaryFile, name string, functions func(*boundedReader) ([]tlsFunction, error)) bool {
+// consider closes a binary of a process, after it is probed if it is not yet. It is false if there is something left
+// to do.
+func (w *tlsWatcher) consider(process *tlsProcess, file *binaryFile, name string, functions findFunctions) bool {
 	defer file.Close()
 	b := w.binaries[file.id]
 	if b == nil {
@@ -525,8 +530,11 @@ type tlsFunction struct {
 	returns bool
 }
 
-// read finds what is to be probed in a file.
-func (w *tlsWatcher) read(share *tlsShare, file *binaryFile, functions func(*boundedReader) ([]tlsFunction, error)) (found []tlsFunction, err error) {
+// findFunctions finds what is to be probed in a file.
+type findFunctions func(*boundedReader) ([]tlsFunction, error)
+
+// read finds what is to be probed in a file, on a container's share.
+func (w *tlsWatcher) read(share *tlsShare, file *binaryFile, find findFunctions) (found []tlsFunction, err error) {
 	if file.id.size > maxTLSFile {
 		return nil, tooLarge("its bytes are", uint64(file.id.size), maxTLSFile)
 	}
@@ -539,7 +547,7 @@ func (w *tlsWatcher) read(share *tlsShare, file *binaryFile, functions func(*bou
 			err = fmt.Errorf("its tables cannot be read: %v", broken)
 		}
 	}()
-	if found, err = functions(r); err != nil {
+	if found, err = find(r); err != nil {
 		return nil, err
 	}
 	if len(found) > maxBinaryProbes {

@@ -71,8 +71,8 @@ func openBinary(r io.ReaderAt) (*elf.File, error) {
 	if err := binary.Read(io.NewSectionReader(r, 0, 64), binary.LittleEndian, &h); err != nil {
 		return nil, errNoTLS
 	}
-	if string(h.Ident[:4]) != elf.ELFMAG || elf.Class(h.Ident[elf.EI_CLASS]) != elf.ELFCLASS64 || elf.Data(h.Ident[elf.EI_DATA]) != elf.ELFDATA2LSB ||
-		h.Shnum == 0 || h.Shstrndx >= h.Shnum || h.Shentsize != 64 {
+	if string(h.Ident[:4]) != elf.ELFMAG || elf.Class(h.Ident[elf.EI_CLASS]) != elf.ELFCLASS64 ||
+		elf.Data(h.Ident[elf.EI_DATA]) != elf.ELFDATA2LSB || h.Shnum == 0 || h.Shstrndx >= h.Shnum || h.Shentsize != 64 {
 		return nil, errNoTLS
 	}
 	if h.Shnum > maxTLSSections {
@@ -177,7 +177,8 @@ func findNamed(r io.Reader, wanted map[uint32]string) ([]symbol, error) {
 			if !ok || elf.SectionIndex(order.Uint16(entry[6:])) == elf.SHN_UNDEF {
 				continue
 			}
-			if found = append(found, symbol{name, order.Uint64(entry[8:]), order.Uint64(entry[16:])}); len(found) > maxTLSSymbols {
+			found = append(found, symbol{name, order.Uint64(entry[8:]), order.Uint64(entry[16:])})
+			if len(found) > maxTLSSymbols {
 				return nil, tooLarge(fmt.Sprintf("symbols like %q are", name), uint64(len(found)), maxTLSSymbols)
 			}
 		}

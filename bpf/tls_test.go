@@ -243,7 +243,7 @@ func TestTLSProbesComeAndGo(t *testing.T) {
 }
 
 // lookInto looks into a file as the watcher does.
-func lookInto(t testing.TB, path string, functions func(*boundedReader) ([]tlsFunction, error)) ([]tlsFunction, error) {
+func lookInto(t testing.TB, path string, functions findFunctions) ([]tlsFunction, error) {
 	t.Helper()
 	w := &tlsWatcher{programs: make(map[string]*ebpf.Program)}
 	for _, l := range []tlsLibrary{openSSL, goTLS} {

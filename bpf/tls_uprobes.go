@@ -43,7 +43,8 @@ func attachMulti(file *link.Executable, program *ebpf.Program, offsets []uint64,
 	return []link.Link{l}, nil
 }
 
-func attachSingle(file *link.Executable, program *ebpf.Program, offsets []uint64, returns bool) (links []link.Link, err error) {
+func attachSingle(file *link.Executable, program *ebpf.Program, offsets []uint64, returns bool) ([]link.Link, error) {
+	var links []link.Link
 	attach := file.Uprobe
 	if returns {
 		attach = file.Uretprobe
@@ -117,7 +118,8 @@ func (u uprobes) try(program *ebpf.Program) error {
 	return closeLinks(links)
 }
 
-// closeLinks closes links beside each other: the kernel waits for RCU at each, and for many at a time as long as for one.
+// closeLinks closes links beside each other: the kernel waits for RCU at each, and for many at a time as long as for
+// one.
 func closeLinks(links []link.Link) error {
 	const beside = 64
 	errs := make([]error, len(links))

@@ -20,7 +20,8 @@ func checkAddress(address string) error {
 	} else if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return usagef("the address is %q, whose port is %q, want 0 to 65535", address, port)
 	}
-	if host == "" || strings.ContainsFunc(host, func(r rune) bool { return r != '.' && r != ':' && (r < '0' || r > '9') }) && !strings.Contains(host, ":") {
+	isName := func(r rune) bool { return r != '.' && (r < '0' || r > '9') }
+	if host == "" || !strings.Contains(host, ":") && strings.ContainsFunc(host, isName) {
 		return nil // any, or a name
 	}
 	if _, err := netip.ParseAddr(host); err != nil {

@@ -281,7 +281,8 @@ var errNothingRecorded = errors.New("nothing was recorded")
 // tell says what was recorded. Nothing is an error: who waits for a recording should not go on without.
 func tell(out io.Writer, p recorder.Progress, o recordOptions) error {
 	if p.Rows == 0 && o.containers != "*" {
-		return fmt.Errorf("%w: no container was like --containers %q; \"outsight top --once\" lists their names", errNothingRecorded, o.containers)
+		return fmt.Errorf("%w: no container was like --containers %q; \"outsight top --once\" lists their names",
+			errNothingRecorded, o.containers)
 	}
 	if p.Rows == 0 {
 		return fmt.Errorf("%w: no sample was taken in the time; give it longer", errNothingRecorded)

@@ -52,8 +52,8 @@ const radvisorExtension = ".log"
 // shortID is as much of a container's ID as Docker shows.
 const shortID = 12
 
-// fileName begins the name of a container's file: its name, and the beginning of its ID, because names are used again. What has no
-// such ID (the host, a service) is called by its ID alone, which tells what it is.
+// fileName begins the name of a container's file: its name, and the beginning of its ID, because names are used again.
+// What has no such ID (the host, a service) is called by its ID alone, which tells what it is.
 func fileName(h *Head) string {
 	id := fileID(h.Container.Key())
 	isHex := len(id) > shortID && strings.Trim(id, "0123456789abcdef-") == ""
