@@ -27,8 +27,8 @@ var (
 	// (Linux 6.6).
 	multiUprobes = uprobes{ebpf.AttachTraceUprobeMulti, 4096, 512, attachMulti}
 	// singleUprobes attaches each place by itself. The kernel takes them away one after the other, however that is asked
-	// for, and each takes the time of several RCU grace periods (about 100 ms): 40 are gone within five seconds.
-	singleUprobes = uprobes{ebpf.AttachNone, 40, 24, attachSingle}
+	// for, and each takes the time of several RCU grace periods (about 100 ms): 32 are gone within four seconds.
+	singleUprobes = uprobes{ebpf.AttachNone, 32, 24, attachSingle}
 )
 
 func attachMulti(file *link.Executable, program *ebpf.Program, offsets []uint64, returns bool) ([]link.Link, error) {
