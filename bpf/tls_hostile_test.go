@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -436,8 +437,8 @@ type fakeLink struct {
 func (f fakeLink) Close() error { f.closed(); return nil }
 
 // unprobed is a watcher that attaches nothing, and the number of its links.
-func unprobed(t *testing.T) (w *tlsWatcher, links *int) {
-	links = new(int)
+func unprobed(t *testing.T) (w *tlsWatcher, links *atomic.Int64) {
+	links = new(atomic.Int64)
 	w = &tlsWatcher{procfs: "/proc", logger: slog.New(slog.DiscardHandler), stop: make(chan struct{}), programs: make(map[string]*ebpf.Program),
 		binaries: make(map[binaryID]*tlsBinary), processes: make(map[int]*tlsProcess), shares: make(map[string]*tlsShare), lines: bufio.NewReaderSize(nil, maxMappingLine)}
 	for _, l := range []tlsLibrary{openSSL, goTLS} {
@@ -447,8 +448,8 @@ func unprobed(t *testing.T) (w *tlsWatcher, links *int) {
 	}
 	w.uprobes = multiUprobes
 	w.uprobes.places = func(*link.Executable, *ebpf.Program, []uint64, bool) ([]link.Link, error) {
-		*links++
-		return []link.Link{fakeLink{closed: func() { *links-- }}}, nil
+		links.Add(1)
+		return []link.Link{fakeLink{closed: func() { links.Add(-1) }}}, nil
 	}
 	return w, links
 }
@@ -495,14 +496,14 @@ func TestContainersShareProbes(t *testing.T) {
 	if !w.considerFile(t, other, path) || other.share.binaries != 1 {
 		t.Error("the other container's library is not probed")
 	}
-	if *links != 2*(maxContainerBinaries+1) {
-		t.Errorf("there are %d links", *links)
+	if links.Load() != 2*(maxContainerBinaries+1) {
+		t.Errorf("there are %d links", links.Load())
 	}
 	// Nobody has any of them.
 	w.giveUp(nil, nil)
 	w.giveUp(nil, nil)
-	if *links != 0 || hostile.share.binaries != 0 || other.share.probes != 0 || w.probed.Load() != 0 || w.probes.Load() != 0 {
-		t.Errorf("%d links stay, %+v, %+v", *links, hostile.share, other.share)
+	if links.Load() != 0 || hostile.share.binaries != 0 || other.share.probes != 0 || w.probed.Load() != 0 || w.probes.Load() != 0 {
+		t.Errorf("%d links stay, %+v, %+v", links.Load(), hostile.share, other.share)
 	}
 	if !w.considerFile(t, hostile, path) {
 		t.Error("there is room again, and the library is not probed")
@@ -551,16 +552,16 @@ func TestMappingOftenIsRefused(t *testing.T) {
 	mapIt()
 	other := &tlsProcess{share: newShare()}
 	w.considerFile(t, other, library("SSL_read\x00", elf.Sym64{Name: 1, Shndx: 1, Value: 4096, Size: 16}).write(t))
-	others := *links
+	others := links.Load()
 	process := w.lookAt(os.Getpid())
-	if process == nil || process.share.refused || *links <= others {
-		t.Fatalf("a process that maps it once: %+v, %d links", process, *links)
+	if process == nil || process.share.refused || links.Load() <= others {
+		t.Fatalf("a process that maps it once: %+v, %d links", process, links.Load())
 	}
 	for range maxTLSMappings {
 		mapIt()
 	}
-	if process = w.lookAt(os.Getpid()); !process.share.refused || *links != others || count(w, "tls_mappings") != 1 {
-		t.Errorf("a process that maps it %d times: %+v, %d links, %d are another container's", maxTLSMappings+1, process.share, *links, others)
+	if process = w.lookAt(os.Getpid()); !process.share.refused || links.Load() != others || count(w, "tls_mappings") != 1 {
+		t.Errorf("a process that maps it %d times: %+v, %d links, %d are another container's", maxTLSMappings+1, process.share, links.Load(), others)
 	}
 }
 
