@@ -107,6 +107,8 @@ type Options struct {
 	threadStates uint32
 	// nearRequests is a power of two, see disk.h.
 	nearRequests uint32
+	// singleUprobes attaches them one by one, as on kernels before Linux 6.6.
+	singleUprobes bool
 	// prepare changes the object that counts edges before it is loaded.
 	prepare func(*ebpf.CollectionSpec)
 	// events opens perf events; nil is the kernel's.

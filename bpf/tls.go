@@ -1,8 +1,7 @@
 package bpf
 
 import (
-	"cmp"
-	"debug/elf"
+	"bufio"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,27 +10,38 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/features"
+
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/time/rate"
 
 	"outsight/internal/model"
 )
 
 const (
-	// maxTLSBinaries bounds the libraries and programs that are probed at a time.
-	maxTLSBinaries = 64
+	// maxTLSBinaries bounds the libraries and programs that are probed at a time, maxContainerBinaries those of one
+	// container.
+	maxTLSBinaries, maxContainerBinaries = 256, 16
 	// maxTLSCalls bounds the calls of TLS libraries at a time, maxTLSConnections the connections of
 	// which is known what was read last.
 	maxTLSCalls, maxTLSConnections = 4096, 8192
 	// tlsInterval is the time between two looks for programs that use TLS.
 	tlsInterval = 2 * time.Second
+	// tlsPatience is how long opening waits for the first look, and closing for the last: one that takes longer reads
+	// from a disk or a server that does not answer.
+	tlsPatience = 2 * time.Second
+	// tlsReading is how many bytes per second are read of a container's files and mappings in the long run,
+	// tlsReadingBurst at a time. tlsReadingLeast is what a small file counts.
+	tlsReading, tlsReadingBurst, tlsReadingLeast = 2 << 20, 64 << 20, 256 << 10
 )
+
+// errStopped ends a look.
+var errStopped = errors.New("the probes are being closed")
 
 // tlsLibrary is a kind of binary that is probed.
 type tlsLibrary struct {
@@ -58,17 +68,14 @@ var (
 	}
 )
 
-// binaryID tells binaries apart. The device is no part of it: one layer of a container image has
-// another one in each container, and would be probed once for each.
-type binaryID struct {
-	inode    uint64
-	size     int64
-	modified int64
-}
-
 // tlsBinary is a library or program that was looked at.
 type tlsBinary struct {
-	links []link.Link
+	// owner is the container on whose share it is probed.
+	owner  *tlsShare
+	links  []link.Link
+	probes int
+	// waiting are the places for which there was no room.
+	waiting []tlsFunction
 	// unused counts looks at which no process had it.
 	unused int
 }
@@ -78,6 +85,17 @@ type tlsProcess struct {
 	exe      string
 	looks    int
 	binaries []binaryID
+	share    *tlsShare
+	// settled: its program is probed, or never will be.
+	settled bool
+}
+
+// tlsShare is what one container takes of what there is for all.
+type tlsShare struct {
+	binaries, probes int
+	reading          *rate.Limiter
+	// refused: it maps so much that looking at it, or taking probes away from it, would take long.
+	refused bool
 }
 
 // tlsWatcher probes the TLS libraries of running programs.
@@ -85,13 +103,14 @@ type tlsWatcher struct {
 	procfs   string
 	logger   *slog.Logger
 	programs map[string]*ebpf.Program
+	uprobes  uprobes
 	stop     chan struct{}
 	running  sync.WaitGroup
 
-	// probed binaries now; those for which there was no room, and that could not be probed. A reading
-	// does not wait for a look, which may take long.
-	probed           atomic.Int64
-	dropped, refused atomic.Uint64
+	// Used now, and what was lost. A reading does not wait for a look, which may take long.
+	probed, probes                             atomic.Int64
+	noBinary, noProbe, noShare, refused, noMap atomic.Uint64
+	putOff                                     atomic.Uint64
 
 	calls, connections *lruTable
 	callsMap           *ebpf.Map
@@ -99,6 +118,9 @@ type tlsWatcher struct {
 	lock      sync.Mutex // guards what follows
 	binaries  map[binaryID]*tlsBinary
 	processes map[int]*tlsProcess
+	shares    map[string]*tlsShare
+	// lines is a buffer for the mappings of one process after the other.
+	lines *bufio.Reader
 }
 
 // prepareTLS sizes the maps that the programs at TLS libraries share with those at sockets.
@@ -135,9 +157,19 @@ func (p *Probes) openTLS(k *kernel, maps *ebpf.Collection) error {
 		shared.Maps[name] = maps.Maps[name]
 		spec.Maps[name].MaxEntries = maps.Maps[name].MaxEntries()
 	}
-	w := &tlsWatcher{procfs: p.options.ProcFS, logger: p.options.Logger, programs: make(map[string]*ebpf.Program), stop: make(chan struct{}),
+	ways := singleUprobes
+	if err := features.HaveBPFLinkUprobeMulti(); err == nil && !p.options.singleUprobes {
+		ways = multiUprobes
+	}
+	for _, program := range spec.Programs {
+		program.AttachType = ways.attachType
+	}
+	w := &tlsWatcher{uprobes: ways, procfs: p.options.ProcFS, logger: p.options.Logger, stop: make(chan struct{}),
+		programs: make(map[string]*ebpf.Program), shares: make(map[string]*tlsShare),
 		binaries: make(map[binaryID]*tlsBinary), processes: make(map[int]*tlsProcess),
-		calls: newLRUTable(maps, "tls_calls", lruTLSCalls), connections: newLRUTable(maps, "tls_connections", lruTLSConnections), callsMap: maps.Maps["tls_calls"]}
+		lines: bufio.NewReaderSize(nil, maxMappingLine),
+		calls: newLRUTable(maps, "tls_calls", lruTLSCalls), callsMap: maps.Maps["tls_calls"],
+		connections: newLRUTable(maps, "tls_connections", lruTLSConnections)}
 	var errs []error
 	for _, l := range libraries {
 		err := p.loadTLS(k, spec, shared, l, w)
@@ -146,8 +178,13 @@ func (p *Probes) openTLS(k *kernel, maps *ebpf.Collection) error {
 		errs = append(errs, err)
 	}
 	if len(w.programs) > 0 {
-		w.look()
-		w.running.Go(w.run)
+		looked := make(chan struct{})
+		w.running.Go(func() { w.run(looked) })
+		select {
+		case <-looked:
+		case <-time.After(tlsPatience):
+			w.logger.Info("looking for programs that use TLS takes long and goes on meanwhile")
+		}
 		p.onClose(w)
 		p.tls = w
 	}
@@ -173,7 +210,7 @@ func (p *Probes) loadTLS(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collec
 		}
 	}
 	for _, program := range loaded {
-		if err := tryUprobe(program); err != nil {
+		if err := w.uprobes.try(program); err != nil {
 			return err
 		}
 		break
@@ -184,39 +221,10 @@ func (p *Probes) loadTLS(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collec
 	return nil
 }
 
-// tryUprobe attaches to where this process began, which nobody comes to again.
-func tryUprobe(program *ebpf.Program) error {
-	const self = "/proc/self/exe"
-	f, err := elf.Open(self)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	offset, ok := fileOffset(f, f.Entry)
-	if !ok {
-		return errors.New("BUG: this program begins outside of itself")
-	}
-	executable, err := link.OpenExecutable(self)
-	if err != nil {
-		return err
-	}
-	l, err := executable.Uprobe("", program, &link.UprobeOptions{Address: offset})
-	if err != nil {
-		return err
-	}
-	return l.Close()
-}
-
-func fileOffset(f *elf.File, address uint64) (uint64, bool) {
-	for _, s := range f.Progs {
-		if s.Type == elf.PT_LOAD && s.Flags&elf.PF_X != 0 && address >= s.Vaddr && address < s.Vaddr+s.Filesz {
-			return address - s.Vaddr + s.Off, true
-		}
-	}
-	return 0, false
-}
-
-func (w *tlsWatcher) run() {
+// run looks for programs until it is told to stop. The channel is closed after the first look.
+func (w *tlsWatcher) run(looked chan<- struct{}) {
+	w.look()
+	close(looked)
 	ticker := time.NewTicker(tlsInterval)
 	defer ticker.Stop()
 	for {
@@ -229,27 +237,57 @@ func (w *tlsWatcher) run() {
 	}
 }
 
+func (w *tlsWatcher) stopped() bool {
+	select {
+	case <-w.stop:
+		return true
+	default:
+		return false
+	}
+}
+
 // Close takes all probes away.
 func (w *tlsWatcher) Close() error {
 	close(w.stop)
-	w.running.Wait()
+	ended := make(chan struct{})
+	go func() {
+		w.running.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(tlsPatience):
+		return errors.New("a program's file cannot be read to its end: its probes go when this process ends")
+	}
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	var errs []error
-	for _, b := range w.binaries {
-		errs = append(errs, b.close())
-	}
-	clear(w.binaries)
-	return errors.Join(errs...)
+	return w.forget(func(binaryID, *tlsBinary) bool { return true })
 }
 
-func (b *tlsBinary) close() error {
-	var errs []error
-	for _, l := range b.links {
-		errs = append(errs, l.Close())
+// forget takes the probes of binaries away.
+func (w *tlsWatcher) forget(which func(binaryID, *tlsBinary) bool) error {
+	var links []link.Link
+	for id, b := range w.binaries {
+		if !which(id, b) {
+			continue
+		}
+		links = append(links, b.links...)
+		w.free(b)
+		delete(w.binaries, id)
 	}
-	b.links = nil
-	return errors.Join(errs...)
+	return closeLinks(links)
+}
+
+// free gives back what a binary has taken.
+func (w *tlsWatcher) free(b *tlsBinary) {
+	if b.owner == nil {
+		return
+	}
+	w.probed.Add(-1)
+	w.probes.Add(-int64(b.probes))
+	b.owner.binaries--
+	b.owner.probes -= b.probes
+	b.owner, b.links, b.probes = nil, nil, 0
 }
 
 // look looks at processes that are new, or may have loaded more since, and gives up binaries that no
@@ -269,6 +307,9 @@ func (w *tlsWatcher) look() {
 		if err != nil {
 			continue
 		}
+		if w.stopped() {
+			return
+		}
 		process := w.lookAt(pid)
 		if process == nil {
 			continue
@@ -278,25 +319,33 @@ func (w *tlsWatcher) look() {
 			used[id] = true
 		}
 	}
-	for pid := range w.processes {
+	w.giveUp(alive, used)
+}
+
+// giveUp forgets processes that have ended, and what none has any more.
+func (w *tlsWatcher) giveUp(alive map[int]bool, used map[binaryID]bool) {
+	shared := make(map[*tlsShare]bool)
+	for pid, process := range w.processes {
 		if !alive[pid] {
 			delete(w.processes, pid)
+			continue
 		}
+		shared[process.share] = true
 	}
-	for id, b := range w.binaries {
+	err := w.forget(func(id binaryID, b *tlsBinary) bool {
 		if b.unused++; used[id] {
 			b.unused = 0
 		}
-		if b.unused < 2 {
-			continue
+		return b.unused >= 2
+	})
+	if err != nil {
+		w.logger.Warn("taking a probe away failed", "error", err)
+	}
+	for name, share := range w.shares {
+		// Whoever has used up his reading does not get it back by a restart.
+		if !shared[share] && share.binaries == 0 && share.reading.Tokens() >= tlsReadingBurst {
+			delete(w.shares, name)
 		}
-		if len(b.links) > 0 {
-			w.probed.Add(-1)
-		}
-		if err := b.close(); err != nil {
-			w.logger.Warn("taking a probe away failed", "error", err)
-		}
-		delete(w.binaries, id)
 	}
 }
 
@@ -332,82 +381,145 @@ func (w *tlsWatcher) lookAt(pid int) *tlsProcess {
 		process = &tlsProcess{exe: exe}
 		w.processes[pid] = process
 	}
-	process.looks++
 	// Libraries may be loaded late, but seldom are.
-	if process.looks&(process.looks-1) != 0 && process.looks%16 != 0 {
+	if looks := process.looks + 1; looks&(looks-1) != 0 && looks%16 != 0 {
+		process.looks++
 		return process
 	}
-	if process.looks == 1 {
-		w.consider(process, dir+"/exe", exe, goFunctions)
-	}
-	maps, err := os.ReadFile(dir + "/maps")
-	if err != nil {
+	if process.share = w.shareOf(dir); process.share == nil || process.share.refused {
 		return process
 	}
-	for _, library := range mappedOpenSSL(string(maps)) {
-		w.consider(process, dir+"/root"+library, library, openSSLFunctions)
+	if process.share.reading.Tokens() <= 0 {
+		w.putOff.Add(1)
+		return process
 	}
+	process.looks++
+	w.lookInto(process, dir)
 	return process
 }
 
-// mappedOpenSSL lists the files called libssl.so that a process executes.
-func mappedOpenSSL(maps string) []string {
-	var found []string
-	for line := range strings.Lines(maps) {
-		if !strings.Contains(line, "/libssl.so") {
-			continue
-		}
-		// Address, permissions, offset, device, inode and path.
-		fields := strings.Fields(line)
-		if len(fields) == 6 && len(fields[1]) == 4 && fields[1][2] == 'x' && strings.HasPrefix(filepath.Base(fields[5]), "libssl.so") &&
-			!slices.Contains(found, fields[5]) {
-			found = append(found, fields[5])
-		}
+// shareOf is the share of a process's container, nil for a process that has ended.
+func (w *tlsWatcher) shareOf(process string) *tlsShare {
+	name, err := readContainer(process)
+	if err != nil {
+		return nil
 	}
-	return found
+	share := w.shares[name]
+	if share == nil {
+		share = &tlsShare{reading: rate.NewLimiter(tlsReading, tlsReadingBurst)}
+		w.shares[name] = share
+	}
+	return share
 }
 
-// errNoTLS says that a binary has nothing to be probed.
-var errNoTLS = errors.New("it does not use TLS")
+// read counts what was read of a container, which may be more than there was left.
+func (s *tlsShare) read(bytes int64) {
+	s.reading.ReserveN(time.Now(), int(min(bytes, tlsReadingBurst)))
+}
 
-// errTLSTooLarge says that a binary is not read because of its size.
-var errTLSTooLarge = errors.New("it is too large")
-
-// consider probes a binary of a process if it is not probed yet.
-func (w *tlsWatcher) consider(process *tlsProcess, path, name string, functions func(string) ([]tlsFunction, error)) {
-	// Opened once, and without waiting: what the name leads to is in other people's hands.
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+// lookInto looks at what a process executes.
+func (w *tlsWatcher) lookInto(process *tlsProcess, dir string) {
+	maps, err := os.Open(dir + "/maps")
 	if err != nil {
 		return
 	}
+	defer maps.Close()
+	w.lines.Reset(maps)
+	found, err := readMappings(w.lines)
+	process.share.read(int64(found.bytes))
+	if err != nil {
+		return
+	}
+	if found.cut || len(found.often) > 0 {
+		w.refuse(process, found)
+		return
+	}
+	if found.crowded {
+		w.noShare.Add(1)
+	}
+	if !process.settled {
+		file, err := openExecutable(dir)
+		process.settled = err != nil || w.consider(process, file, process.exe, goFunctions)
+	}
+	for _, library := range found.openSSL {
+		file, err := openMapped(dir, library)
+		if err != nil {
+			w.logger.Debug("a library was not opened", "library", library.path, "error", err)
+			continue
+		}
+		w.consider(process, file, library.path, openSSLFunctions)
+	}
+}
+
+// refuse takes the probes away from the container of a process that maps too much. Another container that has the
+// same files gets them on its own share.
+func (w *tlsWatcher) refuse(process *tlsProcess, found mappings) {
+	process.share.refused = true
+	w.noMap.Add(1)
+	w.logger.Info("encrypted requests of a container are not read: one of its programs maps too much",
+		"program", process.exe, "bytes", found.bytes, "mapped_often", len(found.often))
+	err := w.forget(func(_ binaryID, b *tlsBinary) bool { return b.owner == process.share })
+	if err != nil {
+		w.logger.Warn("taking a probe away failed", "error", err)
+	}
+}
+
+// consider closes a binary of a process, after it is probed if it is not yet. It is false if there is something left
+// to do.
+func (w *tlsWatcher) consider(process *tlsProcess, file *binaryFile, name string, functions findFunctions) bool {
 	defer file.Close()
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return
-	}
-	path = fmt.Sprintf("/proc/self/fd/%d", file.Fd())
-	id, err := identify(path)
-	if err != nil {
-		return
-	}
-	b := w.binaries[id]
+	b := w.binaries[file.id]
 	if b == nil {
-		if w.probed.Load() >= maxTLSBinaries {
-			w.dropped.Add(1)
-			return
+		if process.share.reading.Tokens() <= 0 {
+			w.putOff.Add(1)
+			return false
 		}
 		b = &tlsBinary{}
-		w.binaries[id] = b
-		if err := w.probe(b, path, functions); err != nil && !errors.Is(err, errNoTLS) {
-			w.refused.Add(1)
-			w.logger.Info("encrypted requests of a program cannot be read", "binary", name, "error", errors.Join(err, b.close()))
+		w.binaries[file.id] = b
+		var err error
+		if b.waiting, err = w.read(process.share, file, functions); err != nil {
+			w.tellRefused(name, err)
 		}
-		if len(b.links) > 0 {
-			w.probed.Add(1)
+		if room := w.room(process.share, len(b.waiting)); room != nil {
+			room.Add(1)
 		}
 	}
-	if !slices.Contains(process.binaries, id) {
-		process.binaries = append(process.binaries, id)
+	if !slices.Contains(process.binaries, file.id) {
+		process.binaries = append(process.binaries, file.id)
 	}
+	if len(b.waiting) == 0 {
+		return true
+	}
+	if w.room(process.share, len(b.waiting)) != nil {
+		return false
+	}
+	if err := w.probe(b, process.share, file); err != nil {
+		w.tellRefused(name, err)
+	}
+	return true
+}
+
+func (w *tlsWatcher) tellRefused(name string, err error) {
+	if errors.Is(err, errNoTLS) || errors.Is(err, errStopped) {
+		return
+	}
+	w.refused.Add(1)
+	w.logger.Info("encrypted requests of a program cannot be read", "binary", name, "error", err)
+}
+
+// room is what lacks room for so many probes at a binary more, nil for nothing.
+func (w *tlsWatcher) room(share *tlsShare, probes int) *atomic.Uint64 {
+	switch {
+	case probes == 0:
+		return nil
+	case share.binaries >= maxContainerBinaries || share.probes+probes > w.uprobes.container:
+		return &w.noShare
+	case w.probed.Load() >= maxTLSBinaries:
+		return &w.noBinary
+	case w.probes.Load()+int64(probes) > int64(w.uprobes.most):
+		return &w.noProbe
+	}
+	return nil
 }
 
 // tlsFunction is a place in a file and the program to run there.
@@ -418,48 +530,61 @@ type tlsFunction struct {
 	returns bool
 }
 
-func (w *tlsWatcher) probe(b *tlsBinary, path string, functions func(string) ([]tlsFunction, error)) error {
-	info, err := os.Stat(path)
+// findFunctions finds what is to be probed in a file.
+type findFunctions func(*boundedReader) ([]tlsFunction, error)
+
+// read finds what is to be probed in a file, on a container's share.
+func (w *tlsWatcher) read(share *tlsShare, file *binaryFile, find findFunctions) (found []tlsFunction, err error) {
+	if file.id.size > maxTLSFile {
+		return nil, tooLarge("its bytes are", uint64(file.id.size), maxTLSFile)
+	}
+	const most = 2*maxTLSTable + 4*maxTLSHeaders
+	r := &boundedReader{file, most, w.stop}
+	defer func() { share.read(max(most-r.left, tlsReadingLeast)) }()
+	// debug/elf is not made for files of strangers.
+	defer func() {
+		if broken := recover(); broken != nil {
+			err = fmt.Errorf("its tables cannot be read: %v", broken)
+		}
+	}()
+	if found, err = find(r); err != nil {
+		return nil, err
+	}
+	if len(found) > maxBinaryProbes {
+		return nil, tooLarge("its places to probe are", uint64(len(found)), maxBinaryProbes)
+	}
+	for _, f := range found {
+		if w.programs[f.program] == nil {
+			return nil, errNoTLS // this kind of library is not to be had here
+		}
+	}
+	return found, nil
+}
+
+// probe attaches the programs to a binary, on a container's share.
+func (w *tlsWatcher) probe(b *tlsBinary, share *tlsShare, file *binaryFile) error {
+	waiting := b.waiting
+	b.waiting = nil
+	links, err := w.uprobes.attach(file.path(), w.programs, waiting)
 	if err != nil {
 		return err
 	}
-	if info.Size() > maxTLSFile {
-		return fmt.Errorf("%w: it has %d bytes, want %d at most", errTLSTooLarge, info.Size(), maxTLSFile)
-	}
-	all, err := functions(path)
-	if err != nil {
-		return err
-	}
-	executable, err := link.OpenExecutable(path)
-	if err != nil {
-		return err
-	}
-	// Ends before beginnings: else what a call leaves might stay.
-	slices.SortStableFunc(all, func(a, b tlsFunction) int {
-		return cmp.Compare(strings.Count(b.program, "_end"), strings.Count(a.program, "_end"))
-	})
-	for _, f := range all {
-		program := w.programs[f.program]
-		if program == nil {
-			return errNoTLS // this kind of library is not to be had here
-		}
-		attach := executable.Uprobe
-		if f.returns {
-			attach = executable.Uretprobe
-		}
-		l, err := attach("", program, &link.UprobeOptions{Address: f.offset})
-		if err != nil {
-			return fmt.Errorf("attaching %s: %w", f.program, err)
-		}
-		b.links = append(b.links, l)
-	}
+	b.owner, b.links, b.probes = share, links, len(waiting)
+	w.probed.Add(1)
+	w.probes.Add(int64(b.probes))
+	share.binaries++
+	share.probes += b.probes
 	return nil
 }
 
 func (w *tlsWatcher) drops() []model.Drop {
 	return []model.Drop{
-		{Name: "tls_binaries", Count: w.dropped.Load(), Capacity: maxTLSBinaries, Used: uint64(w.probed.Load())},
+		{Name: "tls_binaries", Count: w.noBinary.Load(), Capacity: maxTLSBinaries, Used: uint64(w.probed.Load())},
 		{Name: "tls_binaries_refused", Count: w.refused.Load()},
+		{Name: "tls_container_share", Count: w.noShare.Load()},
+		{Name: "tls_mappings", Count: w.noMap.Load()},
+		{Name: "tls_probes", Count: w.noProbe.Load(), Capacity: uint64(w.uprobes.most), Used: uint64(w.probes.Load())},
+		{Name: "tls_reading", Count: w.putOff.Load()},
 		w.calls.drop("tls_calls", 0),
 		w.connections.drop("tls_connections", 0),
 	}

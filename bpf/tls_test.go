@@ -21,6 +21,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"golang.org/x/time/rate"
+
 	"outsight/internal/model"
 )
 
@@ -237,10 +240,27 @@ func TestTLSProbesComeAndGo(t *testing.T) {
 	}
 }
 
+// lookInto looks into a file as the watcher does.
+func lookInto(t testing.TB, path string, functions findFunctions) ([]tlsFunction, error) {
+	t.Helper()
+	w := &tlsWatcher{programs: make(map[string]*ebpf.Program)}
+	for _, l := range []tlsLibrary{openSSL, goTLS} {
+		for _, pair := range l.functions {
+			w.programs[pair[0]], w.programs[pair[1]] = new(ebpf.Program), new(ebpf.Program)
+		}
+	}
+	file, err := openInRoot("/", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	return w.read(&tlsShare{reading: rate.NewLimiter(tlsReading, tlsReadingBurst)}, file, functions)
+}
+
 func TestGoFunctionsAreFound(t *testing.T) {
 	peer := filepath.Join(t.TempDir(), "tlspeer")
 	execute(t, "go", "build", "-o", peer, "./testdata/tlspeer")
-	found, err := goFunctions(peer)
+	found, err := lookInto(t, peer, goFunctions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,11 +272,11 @@ func TestGoFunctionsAreFound(t *testing.T) {
 		t.Errorf("found %v", count)
 	}
 	execute(t, "go", "build", "-ldflags=-s -w", "-o", peer, "./testdata/tlspeer")
-	if _, err := goFunctions(peer); err == nil || errors.Is(err, errNoTLS) {
+	if _, err := lookInto(t, peer, goFunctions); err == nil || errors.Is(err, errNoTLS) {
 		t.Errorf("of a program without symbols: %v", err)
 	}
-	for _, other := range []string{"/bin/sh", "tls_test.go"} {
-		if _, err := goFunctions(other); !errors.Is(err, errNoTLS) {
+	for _, other := range []string{"/bin/sh", "/etc/passwd"} {
+		if _, err := lookInto(t, other, goFunctions); !errors.Is(err, errNoTLS) {
 			t.Errorf("%s: %v", other, err)
 		}
 	}
@@ -299,13 +319,13 @@ func TestHugeSymbolsAreNotRead(t *testing.T) {
 	if err := os.WriteFile(peer, program, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := goFunctions(peer); !errors.Is(err, errTLSTooLarge) {
+	if _, err := lookInto(t, peer, goFunctions); !errors.Is(err, errTLSTooLarge) {
 		t.Errorf("of a program with %d bytes of symbols: %v", maxTLSTable+24, err)
 	}
 	if err := os.Truncate(peer, maxTLSFile+1); err != nil {
 		t.Fatal(err)
 	}
-	if err := new(tlsWatcher).probe(&tlsBinary{}, peer, goFunctions); !errors.Is(err, errTLSTooLarge) {
+	if _, err := lookInto(t, peer, goFunctions); !errors.Is(err, errTLSTooLarge) {
 		t.Errorf("of a program of %d bytes: %v", maxTLSFile+1, err)
 	}
 }
@@ -338,11 +358,12 @@ func TestLayersAreSharedBinaries(t *testing.T) {
 		execute(t, "mkdir", own, root)
 		execute(t, "mount", "-t", "overlay", "overlay", "-o", "lowerdir="+own+":"+layer, root)
 		t.Cleanup(func() { execute(t, "umount", root) })
-		id, err := identify(filepath.Join(root, "libssl.so.3"))
+		file, err := openInRoot(root, "/libssl.so.3")
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids = append(ids, id)
+		defer file.Close()
+		ids = append(ids, file.id)
 	}
 	if ids[0] != ids[1] {
 		t.Errorf("one file in two containers is %+v and %+v", ids[0], ids[1])
@@ -365,9 +386,13 @@ func FuzzMappedOpenSSL(f *testing.F) {
 	f.Add("7f1c00000000-7f1c00001000 r-xp 00020000 08:01 1234 /usr/lib/x86_64-linux-gnu/libssl.so.3\n")
 	f.Add("7f1c00000000-7f1c00001000 r--p 00000000 08:01 1234 /usr/lib/libssl.so.1.1\n7f1c00001000-7f1c00002000 r-xp 00001000 00:3c 99 /opt/libssl.so.1.1 (deleted)\n")
 	f.Fuzz(func(t *testing.T, maps string) {
-		for _, path := range mappedOpenSSL(maps) {
-			if !strings.Contains(path, "/libssl.so") || !strings.Contains(maps, path) {
-				t.Errorf("%q", path)
+		found, err := readMappings(bufio.NewReaderSize(strings.NewReader(maps), maxMappingLine))
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			t.Error(err)
+		}
+		for _, m := range found.openSSL {
+			if !strings.Contains(m.path, "/libssl.so") || !strings.Contains(maps, m.path) {
+				t.Errorf("%q", m.path)
 			}
 		}
 	})

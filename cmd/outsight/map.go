@@ -58,7 +58,7 @@ agent that runs on this host, or loads the kernel programs for the time being, w
 			if err != nil {
 				return err
 			}
-			s, err := openSource(c.Context(), o.watchFlags, log)
+			s, err := openSource(c.Context(), o.watchFlags, log, c.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -94,10 +94,8 @@ func printMap(ctx context.Context, s *source, o mapOptions, out, errOut io.Write
 
 // watchFor gathers snapshots, and says so on a terminal.
 func watchFor(ctx context.Context, s *source, length time.Duration, errOut io.Writer) (from, to *model.Snapshot, err error) {
-	if isTerminal(errOut) {
-		fmt.Fprintf(errOut, "Watching for %v …", length)
-		defer fmt.Fprint(errOut, "\r\x1b[K")
-	}
+	say(errOut, "Watching for %v …", length)
+	defer say(errOut, "\r\x1b[K")
 	return gather(ctx, s, length)
 }
 

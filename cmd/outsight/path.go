@@ -41,7 +41,7 @@ time being, which needs root.`,
 			if err != nil {
 				return err
 			}
-			s, err := openSource(c.Context(), flags, log)
+			s, err := openSource(c.Context(), flags, log, c.ErrOrStderr())
 			if err != nil {
 				return err
 			}

@@ -59,13 +59,14 @@ longer: --anomalies lists them, --anomaly writes one.`,
 				return err
 			}
 			if o.anomalies {
-				return listAnomalies(c.Context(), o.socket, c.OutOrStdout())
+				return listAnomalies(c.Context(), o.ask(c.ErrOrStderr()), c.OutOrStdout())
 			}
 			if err := makeRecordings(o.directory); err != nil {
 				return err
 			}
 			ctx := c.Context()
 			if o.kept() != "" {
+				o.socket = o.ask(c.ErrOrStderr())
 				return recordKept(ctx, o, c.OutOrStdout())
 			}
 			host, err := o.host(log)
@@ -151,6 +152,25 @@ func (o *recordOptions) wanted(c *model.Container) bool {
 	return false
 }
 
+// wantsAny tells whether a container of a snapshot is to be recorded.
+func (o *recordOptions) wantsAny(s *model.Snapshot) bool {
+	for i := range s.Containers {
+		if o.wanted(s.Containers[i].Container) {
+			return true
+		}
+	}
+	return false
+}
+
+// ask is the socket at which to ask for what is kept, which is told.
+func (o *recordOptions) ask(errOut io.Writer) string {
+	socket := o.socketOf()
+	if answers(socket) {
+		say(errOut, "Asking what runs at %s.\n", socket)
+	}
+	return socket
+}
+
 // creator makes the files.
 func (o *recordOptions) creator() func(csvy.Head) (recorder.Writer, error) {
 	options := csvy.Options{Own: giveToCaller, RotateBytes: int64(o.rotateSize), RotateEvery: o.rotateEvery,
@@ -177,7 +197,9 @@ const namesTime = 2 * time.Second
 
 // record records until the time is up, ctx ends or a file cannot be written.
 func record(ctx context.Context, o recordOptions, options agent.HostOptions, out, errOut io.Writer) (err error) {
+	say(errOut, "Loading the kernel programs, which takes some seconds …")
 	host, err := agent.Open(options)
+	say(errOut, "\r\x1b[K")
 	if err != nil {
 		return err
 	}
@@ -190,6 +212,9 @@ func record(ctx context.Context, o recordOptions, options agent.HostOptions, out
 	}()
 	for begun := time.Now(); host.Snapshot() == nil && ctx.Err() == nil && time.Since(begun) < namesTime; {
 		time.Sleep(10 * time.Millisecond)
+	}
+	if s := host.Snapshot(); s != nil && !o.wantsAny(s) {
+		fmt.Fprintf(errOut, "outsight: no container is like --containers %q yet; it is waited for\n", o.containers)
 	}
 	ticks, err := host.Record(bpf.RecorderOptions{Interval: o.interval})
 	if err != nil {
@@ -249,7 +274,18 @@ func progressText(p recorder.Progress) string {
 	return text
 }
 
+// errNothingRecorded says that a recording has no row.
+var errNothingRecorded = errors.New("nothing was recorded")
+
+// tell says what was recorded. Nothing is an error: who waits for a recording should not go on without.
 func tell(out io.Writer, p recorder.Progress, o recordOptions) error {
+	if p.Rows == 0 && o.containers != "*" {
+		return fmt.Errorf("%w: no container was like --containers %q; \"outsight top --once\" lists their names",
+			errNothingRecorded, o.containers)
+	}
+	if p.Rows == 0 {
+		return fmt.Errorf("%w: no sample was taken in the time; give it longer", errNothingRecorded)
+	}
 	_, err := fmt.Fprintf(out, "Recorded in %s: %s\n", o.directory, progressText(p))
 	return err
 }

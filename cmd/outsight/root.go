@@ -30,9 +30,13 @@ what each costs, who talks to whom, how much and how slowly.`,
   sudo outsight map      who talks to whom
   sudo outsight record   samples of every container, every 50 ms, in files
   outsight doctor        what works on this host, and what it would take for the rest`,
-		Version:       version(),
-		Args:          noCommand,
-		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		Version: version(),
+		Args:    noCommand,
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			_, err := logger(c) // also of commands that log nothing
+			return err
+		},
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -42,7 +46,7 @@ what each costs, who talks to whom, how much and how slowly.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().String("log", "info", "what to log: debug, info, warn or error")
 	commands := []*cobra.Command{
-		newUp(), newTop(), newMap(), newPath(), newRecord(), newReport(), newDoctor(), newDemo(), newAgent(), newServer(), newDemoService(),
+		newUp(), newTop(), newMap(), newPath(), newRecord(), newReport(), newDoctor(), newDemo(), newAgent(), newServer(), newVersion(), newDemoService(),
 	}
 	for _, c := range commands {
 		if c.Args == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"time"
 
@@ -24,15 +25,17 @@ type source struct {
 const pollInterval = 100 * time.Millisecond
 
 // openSource asks a running agent, or else loads the kernel programs itself.
-func openSource(ctx context.Context, f watchFlags, logger *slog.Logger) (*source, error) {
+func openSource(ctx context.Context, f watchFlags, logger *slog.Logger, errOut io.Writer) (*source, error) {
 	options, err := f.host(logger)
 	if err != nil {
 		return nil, err
 	}
-	client := agent.NewClient(f.socket)
+	socket := f.socketOf()
+	client := agent.NewClient(socket)
 	snapshot, err := client.Fetch(ctx)
 	if err == nil && (!f.all || watchesServices(snapshot)) {
-		return &source{from: "agent at " + f.socket, latest: client.Fetch, close: client.Close}, nil
+		say(errOut, "Asking what runs at %s.\n", socket)
+		return &source{from: "agent at " + socket, latest: client.Fetch, close: client.Close}, nil
 	}
 	client.Close()
 	if ctx.Err() != nil {
@@ -41,7 +44,15 @@ func openSource(ctx context.Context, f watchFlags, logger *slog.Logger) (*source
 	if err != nil && !errors.Is(err, agent.ErrNoAgent) {
 		logger.Debug("not asking the running agent", "error", err)
 	}
+	why := "No agent runs here"
+	if err == nil {
+		why = "The agent here does not watch systemd services (--all)"
+	} else if !errors.Is(err, agent.ErrNoAgent) {
+		why = "The agent here does not answer"
+	}
+	say(errOut, "%s: loading the kernel programs for the time being, which takes some seconds …", why)
 	host, err := agent.Open(options)
+	say(errOut, "\r\x1b[K")
 	if err != nil {
 		return nil, err
 	}

@@ -43,7 +43,7 @@ being, which needs root.`,
 			if interactive {
 				log = discard() // it would be written across the table
 			}
-			s, err := openSource(c.Context(), o.watchFlags, log)
+			s, err := openSource(c.Context(), o.watchFlags, log, c.ErrOrStderr())
 			if err != nil {
 				return err
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"outsight/bpf"
 	"outsight/internal/agent"
@@ -18,6 +19,8 @@ import (
 
 // watchFlags are what every command that watches this host has.
 type watchFlags struct {
+	// flags tell which of them somebody has set; nil is none.
+	flags                *pflag.FlagSet
 	all                  bool
 	socket, dockerSocket string
 	// maxGroups and maxEdges bound the kernel's tables; 0 for the defaults.
@@ -39,9 +42,10 @@ func (f *watchFlags) addFlight(c *cobra.Command) {
 }
 
 func (f *watchFlags) add(c *cobra.Command) {
+	f.flags = c.Flags()
 	f.kubernetes.addNode(c)
 	c.Flags().BoolVar(&f.all, "all", false, "watch systemd services like containers")
-	c.Flags().StringVar(&f.socket, "socket", agent.DefaultSocket, "where an agent answers the command line")
+	c.Flags().StringVar(&f.socket, "socket", agent.DefaultSocket, "where an agent answers the command line; commands that ask find also what else runs here, as a demo")
 	c.Flags().StringVar(&f.dockerSocket, "docker-socket", container.DockerSocket(os.Getenv("DOCKER_HOST")),
 		"where Docker tells the names of containers")
 	c.Flags().IntVar(&f.maxGroups, "max-groups", agent.DefaultMaxGroups, "control groups that are counted each by itself; the rest is counted together")

@@ -1,8 +1,10 @@
 package csvy
 
 import (
+	"bufio"
 	"errors"
 	"flag"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -97,12 +99,12 @@ func TestGoldenFiles(t *testing.T) {
 	f := func(golden string, format Format, h Head, rows [][]float64) {
 		t.Helper()
 		path := write(t, t.TempDir(), format, h, Options{}, rows...)
-		extension := ".log"
+		wanted := containerID + "_1790000000.log"
 		if format == CSVY {
-			extension = ".csvy"
+			wanted = "shop-cart-" + containerID[:12] + "_1790000000.csvy"
 		}
-		if want := containerID + "_1790000000" + extension; filepath.Base(path) != want {
-			t.Errorf("the file's name is %s, want %s", filepath.Base(path), want)
+		if filepath.Base(path) != wanted {
+			t.Errorf("the file's name is %s, want %s", filepath.Base(path), wanted)
 		}
 		got, err := os.ReadFile(path)
 		if err != nil {
@@ -549,4 +551,70 @@ func TestFilesFillWhatTheKernelDoesNotKnow(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
+}
+
+// A file's name tells whose it is, holds nothing that is special to a shell or a file system, and is not another's.
+func TestFileNames(t *testing.T) {
+	f := func(c Container, want string) {
+		t.Helper()
+		if got := fileName(&Head{Container: c}); got != want {
+			t.Errorf("%+v: got %q, want %q", c, got, want)
+		}
+	}
+	short := containerID[:12]
+	f(Container{ID: containerID, Name: "shop-redis"}, "shop-redis-"+short)
+	f(Container{ID: containerID, Name: "app", PodName: "web-7"}, "web-7-app-"+short)
+	f(Container{PodUID: "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9", PodName: "web-7"}, "web-7-0a1b2c3d-4e5")
+	f(Container{ID: containerID, Name: "../../etc/passwd"}, "etc-passwd-"+short)
+	f(Container{ID: containerID, Name: "-rf; $(reboot)\n\x1b[2J"}, "rf----reboot----2J-"+short)
+	f(Container{ID: containerID, Name: "..."}, containerID)
+	f(Container{ID: containerID, Name: strings.Repeat("n", 300)}, strings.Repeat("n", 100)+"-"+short)
+	f(Container{ID: containerID}, containerID)
+	f(Container{ID: "host", Name: "node-1"}, "host")
+	f(Container{ID: "system.slice/redis.service", Name: "redis.service"}, "system.slice-redis.service")
+
+	dir, names := t.TempDir(), map[string]bool{}
+	for range 3 { // of the same container in the same second
+		file, err := CreateFile(dir, &Head{Container: Container{ID: containerID, Name: "shop"}}, time.Unix(1790000000, 0), ".csvy", Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		names[filepath.Base(file.Path())] = true
+	}
+	if base := "shop-" + short + "_1790000000"; len(names) != 3 || !names[base+".csvy"] || !names[base+"-3.csvy"] {
+		t.Errorf("the files are %v", names)
+	}
+}
+
+// A small text does not make a reader build much, and a large one is read in part.
+func TestReadingIsBounded(t *testing.T) {
+	head := "---\nVersion: 1.4.0\nProvider: docker\nCollectorType: cgroup_v2\nOutsight:\n  Layout: 1\n---\n"
+	for name, names := range map[string]string{
+		"columns":          "read" + strings.Repeat(",a", maxColumns+1),
+		"different names":  "read," + strings.Join(numbered(maxColumns+1), ","),
+		"as many as fit":   "read," + strings.Join(numbered(100_000), ","),
+		"of the same CPUs": "read" + strings.Repeat(","+perCPU, 60_000),
+	} {
+		_, err := Parse(strings.NewReader(head + names + "\n"))
+		if err == nil || !strings.Contains(err.Error(), "it names more than 8192 columns") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	rows := head + "read,pids.current,cpu_ns\n" + strings.Repeat("1790000000000000000,1,2\n", 100)
+	p := parser{in: bufio.NewReader(strings.NewReader(rows)), r: &Recording{}, index: map[string]int{}, maxValues: 30}
+	r, err := p.parse()
+	if err != nil || !r.End.Cut || len(r.Problems) == 0 || len(r.At) != 15 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if got := fmt.Sprint(r.Problems); !strings.Contains(got, "the rest is left out") {
+		t.Errorf("got %s", got)
+	}
+}
+
+func numbered(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprint("n", i)
+	}
+	return names
 }

@@ -22,10 +22,14 @@ type File struct {
 	records int
 }
 
-// CreateFile makes a file that was not there: DIR/<id>_<unix seconds>EXT, as rAdvisor names it,
-// with "-2" and so on where that exists.
+// CreateFile makes a file that was not there: DIR/<name>-<id>_<unix seconds>EXT, or without the name as rAdvisor
+// does, with "-2" and so on where that exists.
 func CreateFile(dir string, h *Head, at time.Time, extension string, o Options) (*File, error) {
-	base := fmt.Sprintf("%s_%d", fileID(h.Container.Key()), at.Unix())
+	base := fileName(h)
+	if extension == radvisorExtension {
+		base = fileID(h.Container.Key())
+	}
+	base = fmt.Sprintf("%s_%d", base, at.Unix())
 	for n := 1; ; n++ {
 		name := base
 		if n > 1 {
@@ -45,6 +49,28 @@ func CreateFile(dir string, h *Head, at time.Time, extension string, o Options) 
 			return nil, fmt.Errorf("creating a recording: %w", err)
 		}
 	}
+}
+
+// radvisorExtension is that of rAdvisor's own files, which its tools find by their names.
+const radvisorExtension = ".log"
+
+// shortID is as much of a container's ID as Docker shows.
+const shortID = 12
+
+// fileName begins the name of a container's file: its name, and the beginning of its ID, because names are used again.
+// What has no such ID (the host, a service) is called by its ID alone, which tells what it is.
+func fileName(h *Head) string {
+	id := fileID(h.Container.Key())
+	isHex := len(id) > shortID && strings.Trim(id, "0123456789abcdef-") == ""
+	if h.Container.Name == "" && h.Container.PodName == "" || !isHex {
+		return id
+	}
+	// No file is hidden, or taken for an option.
+	name := strings.TrimLeft(fileID(h.Name()), ".-")
+	if name == "" {
+		return id
+	}
+	return name[:min(len(name), 100)] + "-" + id[:shortID]
 }
 
 // fileID makes a file name of an ID, which may be a path.

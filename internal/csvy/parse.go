@@ -16,11 +16,19 @@ const (
 	maxLine = 1 << 20
 	maxHead = 4 << 20
 	maxCPUs = 1024
+	// maxColumns is that of rAdvisor's and ours with a column for each of so many CPUs, and room.
+	maxColumns = 8192
+	// maxValues bounds what is kept of one file: 2 GiB, which is 45 minutes of samples every millisecond.
+	maxValues = 1 << 28
 )
 
 // Parse reads a text of rAdvisor's or of the superset.
 func Parse(in io.Reader) (*Recording, error) {
-	p := parser{in: bufio.NewReaderSize(in, 64<<10), r: &Recording{}, index: map[string]int{}}
+	p := parser{in: bufio.NewReaderSize(in, 64<<10), r: &Recording{}, index: map[string]int{}, maxValues: maxValues}
+	return p.parse()
+}
+
+func (p *parser) parse() (*Recording, error) {
 	if err := p.begin(); err != nil {
 		return nil, err
 	}
@@ -44,7 +52,8 @@ type parser struct {
 	cells []textCell
 	index map[string]int
 	// lastEnd is where the last whole row ends.
-	lastEnd int64
+	lastEnd   int64
+	maxValues int
 }
 
 type textCell struct {
@@ -157,7 +166,7 @@ func (p *parser) names(head *parsedHead, line []byte, first bool) error {
 		return fmt.Errorf("line %d: the row of names begins with %.40q, want \"read\"", p.line, list[0])
 	}
 	p.cells = p.cells[:0]
-	seen := map[string]bool{}
+	seen, cells := map[string]bool{}, 0
 	for _, name := range list[1:] {
 		columns := []Column{head.column(name)}
 		if n := head.declared[name].Count; name == perCPU && n > 0 && n <= maxCPUs {
@@ -165,6 +174,9 @@ func (p *parser) names(head *parsedHead, line []byte, first bool) error {
 			for i := range n {
 				columns = append(columns, ColumnNamed(perCPU+"/"+strconv.Itoa(i)))
 			}
+		}
+		if cells += len(columns); cells > maxColumns {
+			return fmt.Errorf("line %d: it names more than %d columns", p.line, maxColumns)
 		}
 		c := textCell{name: name}
 		for _, column := range columns {
@@ -214,6 +226,11 @@ func (p *parser) rows() error {
 			continue
 		case len(line) == 0:
 			continue
+		}
+		if (len(p.r.At)+1)*len(p.r.Values) > p.maxValues {
+			p.r.End.Bytes, p.r.End.Cut = p.lastEnd, true
+			p.r.Complain(p.line, "the file holds more than is read of one; the rest is left out (record --rotate makes more files)")
+			return nil
 		}
 		p.row(line)
 		p.lastEnd = p.offset

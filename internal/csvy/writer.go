@@ -179,7 +179,7 @@ func (w *textWriter) vector() []Column {
 
 // next begins a file.
 func (w *textWriter) next(at time.Time) error {
-	extension := ".log"
+	extension := radvisorExtension
 	if w.format == CSVY {
 		extension = ".csvy"
 	}

@@ -15,10 +15,18 @@ import (
 	_ "outsight/internal/csvy/parquet"
 )
 
+// filesOf is a pattern of the files of a container, which are called by its name and the beginning of its ID.
+func filesOf(id string) string {
+	if len(id) == 64 {
+		return "*" + id[:12] + "*_*"
+	}
+	return id + "_*"
+}
+
 // recordingOf opens the one file of a container in a directory.
 func recordingOf(t *testing.T, dir, id string) *csvy.Recording {
 	t.Helper()
-	files, _ := filepath.Glob(filepath.Join(dir, id+"_*"))
+	files, _ := filepath.Glob(filepath.Join(dir, filesOf(id)))
 	if len(files) != 1 {
 		t.Fatalf("%d files of %s in %s", len(files), id, dir)
 	}
@@ -87,7 +95,7 @@ func TestRecordEveryFormat(t *testing.T) {
 			if name := r.Head.Container.Name; name != c.name {
 				t.Errorf("the head calls it %q, want %q", name, c.name)
 			}
-			if files, _ := filepath.Glob(filepath.Join(dir, other.id+"*")); len(files) > 0 {
+			if files, _ := filepath.Glob(filepath.Join(dir, filesOf(other.id))); len(files) > 0 {
 				t.Errorf("recorded, too: %v", files)
 			}
 		})
@@ -147,7 +155,7 @@ func TestKilledRecordingIsReadable(t *testing.T) {
 }
 
 func fileOf(dir, id string) error {
-	files, err := filepath.Glob(filepath.Join(dir, id+"_*"))
+	files, err := filepath.Glob(filepath.Join(dir, filesOf(id)))
 	if err == nil && len(files) == 0 {
 		err = os.ErrNotExist
 	}

@@ -408,3 +408,17 @@ func TestDamagedFiles(t *testing.T) {
 		t.Errorf("of 500 files with up to 5 damaged bytes %d were read in part, want 100 or more", read)
 	}
 }
+
+// A file with holes claims any size, and is not read into memory.
+func TestHugeFileIsNotRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "huge.parquet")
+	if err := os.WriteFile(path, []byte(magic), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 900<<30); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := csvy.Open(path); err == nil || !strings.Contains(err.Error(), "want 2147483648 at most") {
+		t.Errorf("got %v", err)
+	}
+}

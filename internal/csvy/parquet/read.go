@@ -14,8 +14,23 @@ import (
 	"outsight/internal/csvy"
 )
 
+// maxFile bounds a file, which is read as a whole.
+const maxFile = 2 << 30
+
 func read(path string) (*csvy.Recording, error) {
-	text, err := os.ReadFile(path)
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading a recording: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("reading a recording: %w", err)
+	}
+	if info.Size() > maxFile {
+		return nil, fmt.Errorf("reading %s: it has %d bytes, want %d at most (record --rotate-size makes smaller files)", path, info.Size(), maxFile)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxFile))
 	if err != nil {
 		return nil, fmt.Errorf("reading a recording: %w", err)
 	}
