@@ -87,7 +87,9 @@ const GraphsAtOnce = 2
 
 type server struct {
 	Options
-	querier Querier
+	querier   Querier
+	extents   extents
+	baselines baselines
 }
 
 // New is the handler of everything that Outsight serves.
@@ -110,6 +112,8 @@ func New(querier Querier, options Options) http.Handler {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/outsight/graph", s.json(s.graph))
+	mux.HandleFunc("GET /api/outsight/baseline", s.json(s.baseline))
+	mux.HandleFunc("GET /api/outsight/extent", s.json(s.extent))
 	mux.HandleFunc("GET /api/outsight/picture", s.json(s.picture))
 	mux.HandleFunc("GET /api/outsight/path", s.json(s.path))
 	mux.HandleFunc("GET /api/outsight/contention", s.json(s.contention))
