@@ -222,7 +222,7 @@ func TestPathIsOfTheGraph(t *testing.T) {
 	if want := a.Analyse(cores); *p.SaturationRate != *want.SaturationRate || p.Bottleneck != want.Bottleneck {
 		t.Errorf("%s at %v, want %s at %v", p.Bottleneck, *p.SaturationRate, want.Bottleneck, *want.SaturationRate)
 	}
-	for _, name := range []string{"arrival_rate", "parallel", "utilisation", "demand", "max_arrival_rate", "saturation_rate", "latency", "threads", "own", "next", "others", "score"} {
+	for _, name := range []string{"arrival_rate", "parallel", "utilisation", "demand", "max_arrival_rate", "saturation_rate", "latency", "threads", "own", "next", "others", "network", "calls", "whole", "served", "weight"} {
 		if p.Formulas[name] == "" {
 			t.Errorf("no formula of %s", name)
 		}
