@@ -21,6 +21,7 @@ type baselineAnswer struct {
 type usual struct {
 	Transactions float64        `json:"transactions"`
 	P50          *graph.Seconds `json:"p50,omitempty"`
+	P90          *graph.Seconds `json:"p90,omitempty"`
 	P99          *graph.Seconds `json:"p99,omitempty"`
 }
 
@@ -66,20 +67,20 @@ func (s *server) baseline(ctx context.Context, r *http.Request) (any, error) {
 	a = baselineAnswer{g.From, g.To, g.CoveredSeconds, make(map[string]usual, len(g.Edges))}
 	for _, e := range g.Edges {
 		if side := e.Best(); side != nil && side.Transactions > 0 {
-			u := usual{Transactions: side.Transactions}
-			if side.P50 != nil {
-				p50 := *side.P50 // the graph's memory is used again
-				u.P50 = &p50
-			}
-			if side.P99 != nil {
-				p99 := *side.P99
-				u.P99 = &p99
-			}
-			a.Edges[e.ID] = u
+			// The graph's memory is used again.
+			a.Edges[e.ID] = usual{side.Transactions, copied(side.P50), copied(side.P90), copied(side.P99)}
 		}
 	}
 	s.baselines.keep(key, a)
 	return a, nil
+}
+
+func copied(s *graph.Seconds) *graph.Seconds {
+	if s == nil {
+		return nil
+	}
+	seconds := *s
+	return &seconds
 }
 
 func (b *baselines) keep(key baselineKey, a baselineAnswer) {
