@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import { bytes, clock, counted, floorPercent, lackingOn, local, missing, span, unmatched, whenOf } from './format'
+import { bytes, counted, floorPercent, lackingOn, local, missing, span, unmatched, whenOf } from './format'
 import { WINDOWS, type Change, type State } from './state'
 import type { Graph, Status } from './types'
 
@@ -146,7 +146,7 @@ export function When({ state, range: [from, to] }: { state: State; range: [numbe
 }
 
 export function Period({ range: [from, to] }: { range: [number, number] }) {
-  return <span class="muted">{clock(from)} – {clock(to)}</span>
+  return <span class="muted">{whenOf(from, to)}</span>
 }
 
 const Logo = () => (

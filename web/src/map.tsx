@@ -9,7 +9,7 @@ import { edgeOf, nodeOf, short, type Change, type State } from './state'
 import { fit, textWidth, useWidth } from './text'
 import { best, bytesPerSecond, unnamed, type Baseline, type Edge, type Graph, type Node } from './types'
 import { paceLegend, pacesOf, paceText, timesOf, type Pace } from './usual'
-import { fontAt, LEAST_ZOOM, MOST_ZOOM, NAMES_ONLY, narrowed, scaleOf, scrolled, STEP, twoLines, WIDE_CARD, type Zoom } from './zoom'
+import { fontAt, ICONS, LEAST_ZOOM, MOST_ZOOM, NAMES_ONLY, narrowed, scaleOf, scrolled, STEP, twoLines, lastPart, WIDE_CARD, type Zoom } from './zoom'
 
 const SHAPES: Record<'right' | 'tight' | 'down', Options> = {
   right: { direction: 'right', node: { width: 190, height: 58 }, label: { width: 128, height: 24 }, layerGap: 142, nodeGap: 26 },
@@ -168,7 +168,7 @@ export function ServiceMap({ graph, baseline, state, change }: { graph: Graph; b
 function textOf(e: Edge, covered: number, shape: Options, pace?: Pace): string {
   const text = labelOf(e, covered)
   const times = pace && pace.heat !== 'calm' && pace.times !== undefined && Number.isFinite(pace.times) ? ` ×${timesOf(pace.times)}` : ''
-  return (shape.node.width < WIDE_CARD ? text.slice(text.indexOf(' · ') < 0 ? 0 : text.indexOf(' · ') + 3) : text) + times
+  return (shape.node.width < WIDE_CARD ? lastPart(text) : text) + times
 }
 
 /** Zooms with keys, wheel and two fingers, and pans with the mouse; one finger and the wheel scroll the frame as any other. */
@@ -308,7 +308,7 @@ function EdgeLabel({ edge, x, y, room, scale, heat, look, text, spoken, chosen, 
   const size = fontAt(11, scale)
   const side = fails ? 26 : 16
   // Where there is no room for all of it, the latency is what counts.
-  const fits = [text, text.slice(text.indexOf(' · ') + 3)].find((t) => textWidth(t, size) + side <= room)
+  const fits = [text, lastPart(text)].find((t) => textWidth(t, size) + side <= room)
   if (!chosen && (fits === undefined || scale < NAMES_ONLY)) return null
   const words = fits ?? text
   const width = textWidth(words, size) + side
@@ -378,6 +378,9 @@ function NodeCard({ node, x, y, shape, scale, cores, chosen, dim, loop, choose, 
   )
 }
 
+/** All of some numbers, or the first of them where there is no room: a number is not cut. */
+const roomy = (text: string, width: number, size: number): string => (textWidth(text, size) <= width ? text : text.split(' · ')[0]!)
+
 interface TextProps {
   name: string
   second: string
@@ -402,20 +405,20 @@ function CardText({ name, second, waits, left, top, width, height, narrow, kind,
     return (
       <g class="centred">
         {lines.map((line, i) => <text key={i} class="name" x={middle} y={top + 15 + i * (nameSize + 1.5)}>{fit(line, width, nameSize, 600)}</text>)}
-        {scale >= NAMES_ONLY && <text class={waits ? 'second waits' : 'second'} x={middle} y={top + 15 + lines.length * (nameSize + 1.5) + 1}>{fit(second, width, secondSize, 400)}</text>}
+        {scale >= NAMES_ONLY && <text class={waits ? 'second waits' : 'second'} x={middle} y={top + 15 + lines.length * (nameSize + 1.5) + 1}>{fit(roomy(second, width, secondSize), width, secondSize, 400)}</text>}
       </g>
     )
   }
-  const icon = scale >= NAMES_ONLY
+  const icon = scale >= ICONS
   const [x, room] = icon ? [left + 22, width - 14] : [left, width]
   const both = nameSize + secondSize + 4
-  const two = icon && second !== '' && both <= height - 10
+  const two = scale >= NAMES_ONLY && second !== '' && both <= height - 10
   const y = two ? top + (height - 6 - both) / 2 + nameSize * 0.86 : top + height / 2 + nameSize * 0.3
   return (
     <>
       {icon && <Icon kind={kind} x={left} y={y - nameSize * 0.36 - 8} />}
       <text class="name" x={x} y={y}>{fit(name, room, nameSize, 600)}</text>
-      {two && <text class={waits ? 'second waits' : 'second'} x={x} y={y + secondSize + 4.5}>{fit(second, room, secondSize, 400)}</text>}
+      {two && <text class={waits ? 'second waits' : 'second'} x={x} y={y + secondSize + 4.5}>{fit(roomy(second, room, secondSize), room, secondSize, 400)}</text>}
     </>
   )
 }

@@ -11,7 +11,7 @@ import { Period } from './header'
 import { Middle } from './middle'
 import { short, type Change, type State } from './state'
 import { useExplainer } from './tip'
-import { paceOf, paceText } from './usual'
+import { paceOf, paceText, usualOf } from './usual'
 import { best, type Baseline, type Edge, type Graph, type Node, type NumberInfo, type Seconds, type Status } from './types'
 
 interface Props {
@@ -109,7 +109,7 @@ function EdgePanel({ graph, baseline, edge, state, change, range, theme, close }
     formula: 'client p50 − server p50', error: `each p50 at most ±${(graph.error_bound * 100).toFixed(1)} %: a small difference of large numbers is uncertain`, window: windowOf(graph),
   }))
   const asked = endpointChart(graph, edge, state)
-  const pace = paceOf(s, baseline?.edges[edge.id])
+  const pace = paceOf(s, usualOf(edge, baseline))
   const [client, server] = [edge.client, edge.server].map((id) => graph.nodes.find((n) => n.id === id))
   return (
     <>

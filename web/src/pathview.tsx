@@ -103,7 +103,7 @@ function Chain({ answer: a, graph, state, change }: Part) {
         {path.hops.map((h, i) => {
           const way = i > 0 ? `${path.hops[i - 1]!.name} → ${h.name}` : `all requests to ${h.name}`
           const calls = h.of_request?.calls ?? 1
-          const label = <span>{path.statistic} {duration(h.weight)}{Math.abs(calls - 1) >= 0.05 && <small data-explain="path.calls" data-value={digits(calls)}> × {digits(calls)}</small>}</span>
+          const label = <><span>{path.statistic} {duration(h.weight)}</span>{Math.abs(calls - 1) >= 0.05 && <small data-explain="path.calls" data-value={digits(calls)}>{digits(calls)} calls</small>}</>
           return (
             <li key={h.node}>
               {h.edge && edgeOf(graph, h.edge) ? (
@@ -112,7 +112,7 @@ function Chain({ answer: a, graph, state, change }: Part) {
                   {label}
                 </button>
               ) : <div class="hop-edge" title={way}>{label}</div>}
-              <Box hop={h} statistic={path.statistic} bar={bars[i]!} chosen={chosenNode?.id === h.node}
+              <Box hop={h} bar={bars[i]!} chosen={chosenNode?.id === h.node}
                 choose={() => change({ node: short(h.node), edge: undefined, status: undefined, chart: undefined })} />
             </li>
           )
@@ -125,12 +125,12 @@ function Chain({ answer: a, graph, state, change }: Part) {
 /** Shorter waits, in seconds, are not told: the clock has ticks of a microsecond. */
 const LEAST = 1e-6
 
-function Box({ hop: h, statistic, bar, chosen, choose }: { hop: Hop; statistic: string; bar: Bar[]; chosen: boolean; choose: () => void }) {
+function Box({ hop: h, bar, chosen, choose }: { hop: Hop; bar: Bar[]; chosen: boolean; choose: () => void }) {
   const of = h.of_request
   return (
     <div class={chosen ? 'hop chosen' : 'hop'} data-hop={h.node} data-of-request={ofRequest(h)}>
       <button class="hop-name" title={h.name} onClick={choose}><Middle text={h.name} /></button>
-      <p class="muted small explained" data-explain="path.served" data-value={duration(h.served)}>answers all in {duration(h.served)} ({statistic})</p>
+      <p class="muted small explained" data-explain="path.served" data-value={duration(h.served)}>answers all in {duration(h.served)}</p>
       <svg class={h.concurrent ? 'hop-bar concurrent' : 'hop-bar'} viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">
         <rect class="track" width="100" height="10" />
         {bar.map((part) => part.width > 0 && <rect key={part.key} class={part.key} x={Math.min(part.x, 99.5)} width={Math.max(part.width, 0.5)} height="10" />)}

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Baseline, Edge, Side, Usual } from './types'
-import { paceLegend, paceOf, pacesOf, paceText } from './usual'
+import { paceLegend, paceOf, pacesOf, paceText, usualOf } from './usual'
 
 const side = (transactions: number, all: number, more: Partial<Side> = {}): Side => ({ transactions, p50: all, p90: all, p99: all, ...more }) as Side
 const usual = (transactions: number, all: number, more: Partial<Usual> = {}): Usual => ({ transactions, p50: all, p90: all, p99: all, ...more })
@@ -35,7 +35,9 @@ describe('the pace of an edge against its own past hour', () => {
       expect(p).toEqual({ heat: 'calm' })
       expect(paceText(p)).toBe('')
     }
-    expect(paceLegend(baseline({}, 0))).toBeUndefined()
+    expect(paceLegend(baseline({}, 59))).toBeUndefined()
+    expect(usualOf({ id: 'a' } as Edge, baseline({ a: usual(1, 1) }, 59))).toBeUndefined()
+    expect(usualOf({ id: 'a' } as Edge, baseline({ a: usual(1, 1) }, 60))).toBeDefined()
   })
   it('has the absolute numbers beside it', () => {
     expect(paceText(paceOf(side(5000, 0.0142), usual(5000, 0.00346)), baseline({}))).toBe('p99 14.2 ms, 4.1 × the 3.46 ms of its past hour')

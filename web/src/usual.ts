@@ -40,9 +40,15 @@ export function paceOf(now?: Side, before?: Usual): Pace {
   return { heat: 'calm' }
 }
 
+/** A past of fewer seconds says nothing of what is usual. */
+const LEAST_PAST = 60
+
+/** What is usual for an edge; undefined where too little of its past hour is there. */
+export const usualOf = (e: Edge, baseline?: Baseline): Usual | undefined => (baseline && baseline.covered_seconds >= LEAST_PAST ? baseline.edges[e.id] : undefined)
+
 /** The pace of each edge. */
 export function pacesOf(edges: Edge[], baseline?: Baseline): Map<string, Pace> {
-  return new Map(edges.map((e) => [e.id, paceOf(best(e), baseline?.edges[e.id])]))
+  return new Map(edges.map((e) => [e.id, paceOf(best(e), usualOf(e, baseline))]))
 }
 
 /** The absolute numbers of a pace: "p99 14.2 ms, 4.1 × the 3.46 ms of its past hour"; '' where nothing was compared. */
@@ -64,5 +70,5 @@ export function pastOf(baseline?: Baseline): string {
 
 /** What the legend says of colours. */
 export function paceLegend(baseline?: Baseline): { warm: string; hot: string } | undefined {
-  return baseline && baseline.covered_seconds > 0 ? { warm: `${WARM} × slower`, hot: `${HOT} × slower than its own ${pastOf(baseline)}` } : undefined
+  return baseline && baseline.covered_seconds >= LEAST_PAST ? { warm: `${WARM} × slower`, hot: `${HOT} × slower than its own ${pastOf(baseline)}` } : undefined
 }

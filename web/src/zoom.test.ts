@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import type { Options, Placed } from './layout'
-import { fontAt, LEAST_FONT, narrowed, scaleOf, scrolled, twoLines } from './zoom'
+import { fontAt, lastPart, LEAST_FONT, narrowed, scaleOf, scrolled, twoLines } from './zoom'
 
 const frame = { width: 1400, height: 600 }
 
 describe('the scale of a map', () => {
   it('is that of its frame, as long as names have room', () => {
-    expect([{ width: 1000, height: 400 }, { width: 1750, height: 400 }, { width: 9000, height: 400 }].map((m) => scaleOf('auto', m, frame))).toEqual([1, 0.8, 0.7])
+    expect([{ width: 1000, height: 400 }, { width: 1750, height: 400 }, { width: 9000, height: 400 }].map((m) => scaleOf('auto', m, frame))).toEqual([1, 0.8, 0.62])
   })
   it('shows all of it where it is asked to, and is bounded', () => {
     expect(scaleOf('fit', { width: 1400, height: 1200 }, frame)).toBe(0.5)
@@ -35,6 +35,7 @@ describe('a narrow frame', () => {
     expect(four.node.width).toBe(83)
     expect(narrowed(shape, placed(20 * 152), 350)!.node.width).toBe(72)
   })
+  it('has the latency alone, and all of what has no parts', () => expect(['120/s · 3.2 ms', '0.20 packets/s', ''].map(lastPart)).toEqual(['3.2 ms', '0.20 packets/s', '']))
   it('parts names where they can be', () => {
     expect(['shop-catalogue', 'a-b-c', 'postgres', 'x', '-y'].map(twoLines)).toEqual([['shop-', 'catalogue'], ['a-', 'b-c'], ['post', 'gres'], ['x', ''], ['-', 'y']])
   })

@@ -6,7 +6,7 @@ import type { Options, Placed, Size } from './layout'
 export const LEAST_FONT = 11
 
 /** A map that is shown as it comes is no smaller than this: it scrolls instead. */
-const LEAST_AUTO = 0.7
+const LEAST_AUTO = 0.62
 
 export const [LEAST_ZOOM, MOST_ZOOM] = [0.25, 3]
 
@@ -29,6 +29,9 @@ export const fontAt = (size: number, scale: number): number => Math.max(size, LE
 /** Below this scale only names have room. */
 export const NAMES_ONLY = 0.55
 
+/** Below this scale a card has no room for its icon. */
+export const ICONS = 0.8
+
 /** A step of the buttons and keys. */
 export const STEP = 1.25
 
@@ -45,6 +48,9 @@ export function narrowed(shape: Options, placed: Placed, room: number): Options 
 
 /** The narrowest card, and from which width on a card has an icon and its name in one line. */
 export const [LEAST_CARD, WIDE_CARD] = [72, 124]
+
+/** The last of some numbers: the latency of "120/s · 3.2 ms". */
+export const lastPart = (text: string): string => text.slice(text.lastIndexOf(' · ') < 0 ? 0 : text.lastIndexOf(' · ') + 3)
 
 /** A name in two lines, parted where it has a hyphen or the like, near its middle. */
 export function twoLines(name: string): [string, string] {
