@@ -12,8 +12,8 @@ import { paceLegend, pacesOf, paceText, timesOf, type Pace } from './usual'
 import { fontAt, ICONS, LEAST_ZOOM, MOST_ZOOM, NAMES_ONLY, narrowed, scaleOf, scrolled, STEP, twoLines, lastPart, WIDE_CARD, type Zoom } from './zoom'
 
 const SHAPES: Record<'right' | 'tight' | 'down', Options> = {
-  right: { direction: 'right', node: { width: 190, height: 58 }, label: { width: 128, height: 24 }, layerGap: 142, nodeGap: 26 },
-  tight: { direction: 'right', node: { width: 170, height: 58 }, label: { width: 124, height: 24 }, layerGap: 134, nodeGap: 22 },
+  right: { direction: 'right', node: { width: 190, height: 58 }, label: { width: 128, height: 26 }, layerGap: 142, nodeGap: 26 },
+  tight: { direction: 'right', node: { width: 170, height: 58 }, label: { width: 124, height: 26 }, layerGap: 134, nodeGap: 22 },
   down: { direction: 'down', node: { width: 140, height: 56 }, label: { width: 116, height: 22 }, layerGap: 80, nodeGap: 12 },
 }
 const MARGIN = 14
