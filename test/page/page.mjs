@@ -1130,7 +1130,7 @@ const steps = {
     const slower = async (times) => {
       await page.unroute('**/api/outsight/baseline*')
       const edges = Object.fromEntries(graph.edges.map((e) => [e.id, e.client_side ?? e.server_side]).map(([id, s]) => [id, { transactions: 1e6, ...Object.fromEntries(['p50', 'p90', 'p99'].map((q) => [q, s?.[q] / times])) }]))
-      await page.route('**/api/outsight/baseline*', (r) => r.fulfill({ json: { from, to: from, covered_seconds: 3600, edges } }))
+      await page.route('**/api/outsight/baseline*', (r) => r.fulfill({ json: { from: graph.from, to: graph.from, covered_seconds: 3600, edges } }))
       await page.reload()
       await page.waitForSelector('[data-pace-legend]')
       return page.evaluate((ids) => ids.map((id) => ['calm', 'warm', 'hot'].find((c) => document.querySelector(`[data-line=${JSON.stringify(id)}]`).classList.contains(c))), timed.map((e) => e.id))

@@ -22,6 +22,7 @@ import { CLOSED, pastOf } from './strip'
 import { Strip } from './stripview'
 import { Table } from './table'
 import { useTheme } from './theme'
+import { isBefore } from './usual'
 import { Tip, useExplainer } from './tip'
 import { ViewBar } from './viewbar'
 
@@ -36,10 +37,11 @@ export function App() {
   const query = window + (state.by === 'container' ? '' : `&by=${state.by}`) + (hides(state.view) && state.share ? `&share=${state.share}` : '')
   const every = live ? period(state.window) : 0
   const graph = useGraph(query, () => `/api/outsight/graph?${query}`, every)
-  // A request of its own, once a minute: the map does not wait for the hour before it.
-  const baseline = useBaseline(`${state.by} ${window}`, () => `/api/outsight/baseline?${window}${state.by === 'container' ? '' : `&by=${state.by}`}`, live ? 60_000 : 0).data
   const status = useStatus()
   const g = graph.data
+  // A request of its own, once a minute and after the map's, which does not wait for the hour before it.
+  const past = useBaseline(graph.loading || !g ? '' : `${state.by} ${window}`, () => `/api/outsight/baseline?${window}${state.by === 'container' ? '' : `&by=${state.by}`}`, live ? 60_000 : 0).data
+  const baseline = past && g && isBefore(past, g) ? past : undefined
   const node = nodeOf(g, state.node)
   const edge = edgeOf(g, state.edge)
   const [help, setHelp] = useState(false)

@@ -36,13 +36,14 @@ export interface Loaded<T> {
 
 /**
  * Loads from path(), again every period ms (0: once, unless it fails) while the page is visible. The last data
- * stay while an error lasts; a new key forgets nothing either, so that the view does not blink.
+ * stay while an error lasts; a new key forgets nothing either, so that the view does not blink. The key '' loads nothing.
  */
 export function usePoll<T>(key: string, path: () => string, period: number): Loaded<T> {
   const [loaded, set] = useState<Loaded<T>>({ loading: true })
   const make = useRef(path)
   make.current = path
   useEffect(() => {
+    if (key === '') return
     const stop = new AbortController()
     let timer: number | undefined
     let running = false

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Baseline, Edge, Side, Usual } from './types'
-import { paceLegend, paceOf, pacesOf, paceText, usualOf } from './usual'
+import { isBefore, paceLegend, paceOf, pacesOf, paceText, usualOf } from './usual'
 
 const side = (transactions: number, all: number, more: Partial<Side> = {}): Side => ({ transactions, p50: all, p90: all, p99: all, ...more }) as Side
 const usual = (transactions: number, all: number, more: Partial<Usual> = {}): Usual => ({ transactions, p50: all, p90: all, p99: all, ...more })
@@ -38,6 +38,10 @@ describe('the pace of an edge against its own past hour', () => {
     expect(paceLegend(baseline({}, 59))).toBeUndefined()
     expect(usualOf({ id: 'a' } as Edge, baseline({ a: usual(1, 1) }, 59))).toBeUndefined()
     expect(usualOf({ id: 'a' } as Edge, baseline({ a: usual(1, 1) }, 60))).toBeDefined()
+  })
+  it('is of the hour before the window that is shown', () => {
+    const gap = (s: number) => isBefore({ to: '2026-11-23T20:00:00Z' }, { from: new Date(Date.parse('2026-11-23T20:00:00Z') + s * 1000).toISOString() })
+    expect([-3600, -2, 0, 70, 800, 1000].map(gap)).toEqual([false, false, true, true, true, false])
   })
   it('has the absolute numbers beside it', () => {
     expect(paceText(paceOf(side(5000, 0.0142), usual(5000, 0.00346)), baseline({}))).toBe('p99 14.2 ms, 4.1 × the 3.46 ms of its past hour')

@@ -1,6 +1,6 @@
 import { asNumber } from './data'
 import { duration, span } from './format'
-import { best, type Baseline, type Edge, type Seconds, type Side, type Usual } from './types'
+import { best, type Baseline, type Edge, type Graph, type Seconds, type Side, type Usual } from './types'
 
 // Whether an edge is slower than it was in its own past hour.
 
@@ -42,6 +42,15 @@ export function paceOf(now?: Side, before?: Usual): Pace {
 
 /** A past of fewer seconds says nothing of what is usual. */
 const LEAST_PAST = 60
+
+/** How much earlier than the window its past may end, in ms: it is kept for a minute, and large stores answer of a moment nearby. */
+const NEAR = 15 * 60_000
+
+/** Whether a past is the one before a window, and not before one that was shown earlier. */
+export function isBefore(past: Pick<Baseline, 'to'>, window: Pick<Graph, 'from'>): boolean {
+  const gap = Date.parse(window.from) - Date.parse(past.to)
+  return gap > -1000 && gap < NEAR
+}
 
 /** What is usual for an edge; undefined where too little of its past hour is there. */
 export const usualOf = (e: Edge, baseline?: Baseline): Usual | undefined => (baseline && baseline.covered_seconds >= LEAST_PAST ? baseline.edges[e.id] : undefined)
