@@ -230,7 +230,7 @@ const steps = {
     await page.keyboard.press('Escape')
     await page.waitForFunction(() => !document.querySelector('.panel'))
     await page.click('thead th.name button')
-    const names = await page.locator('tbody th.name span').allInnerTexts()
+    const names = await page.locator('tbody th.name .middle').allInnerTexts()
     assert.deepEqual(names, [...names].sort((a, b) => a.localeCompare(b)))
     await page.keyboard.press('/')
     await page.keyboard.type(names[0])
