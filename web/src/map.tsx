@@ -378,8 +378,8 @@ function NodeCard({ node, x, y, shape, scale, cores, chosen, dim, loop, choose, 
   )
 }
 
-/** All of some numbers, or the first of them where there is no room: a number is not cut. */
-const roomy = (text: string, width: number, size: number): string => (textWidth(text, size) <= width ? text : text.split(' · ')[0]!)
+/** All of some numbers, or one of them where there is no room: a number is not cut. A wait, which is the last, comes before what is usual. */
+const roomy = (text: string, width: number, size: number, waits: boolean): string => (textWidth(text, size) <= width ? text : waits ? lastPart(text) : text.split(' · ')[0]!)
 
 interface TextProps {
   name: string
@@ -405,7 +405,7 @@ function CardText({ name, second, waits, left, top, width, height, narrow, kind,
     return (
       <g class="centred">
         {lines.map((line, i) => <text key={i} class="name" x={middle} y={top + 15 + i * (nameSize + 1.5)}>{fit(line, width, nameSize, 600)}</text>)}
-        {scale >= NAMES_ONLY && <text class={waits ? 'second waits' : 'second'} x={middle} y={top + 15 + lines.length * (nameSize + 1.5) + 1}>{fit(roomy(second, width, secondSize), width, secondSize, 400)}</text>}
+        {scale >= NAMES_ONLY && <text class={waits ? 'second waits' : 'second'} x={middle} y={top + 15 + lines.length * (nameSize + 1.5) + 1}>{fit(roomy(second, width, secondSize, waits), width, secondSize, 400)}</text>}
       </g>
     )
   }
@@ -418,7 +418,7 @@ function CardText({ name, second, waits, left, top, width, height, narrow, kind,
     <>
       {icon && <Icon kind={kind} x={left} y={y - nameSize * 0.36 - 8} />}
       <text class="name" x={x} y={y}>{fit(name, room, nameSize, 600)}</text>
-      {two && <text class={waits ? 'second waits' : 'second'} x={x} y={y + secondSize + 4.5}>{fit(roomy(second, room, secondSize), room, secondSize, 400)}</text>}
+      {two && <text class={waits ? 'second waits' : 'second'} x={x} y={y + secondSize + 4.5}>{fit(roomy(second, room, secondSize, waits), room, secondSize, 400)}</text>}
     </>
   )
 }
