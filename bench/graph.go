@@ -78,7 +78,7 @@ func measureAnalysis() []row {
 		built := time.Now()
 		a := g.Analyse(map[string]float64{after.Host.Name: float64(after.Host.Cores)})
 		analysed := time.Now()
-		p := g.CriticalPath(graph.P99, a.Entries)
+		p := g.CriticalPath(graph.P99, a.Entries, nil)
 		path = append(path, time.Since(analysed).Seconds())
 		build, analyse = append(build, built.Sub(began).Seconds()), append(analyse, analysed.Sub(built).Seconds())
 		if a.SaturationRate == nil || p == nil || len(p.Hops) < 2 {

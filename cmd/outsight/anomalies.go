@@ -25,33 +25,42 @@ func anomaliesIn(data string) recorder.AnomalyOptions {
 }
 
 // listAnomalies writes what the agent has kept, oldest first.
-func listAnomalies(ctx context.Context, socket string, out io.Writer) error {
+func listAnomalies(ctx context.Context, socket string, each bool, out io.Writer) error {
 	client := agent.NewClient(socket)
 	defer client.Close()
 	a, err := client.FetchAnomalies(ctx)
 	if err != nil {
 		return keptError("anomalies", err)
 	}
-	return writeAnomalies(out, a, time.Local)
+	return writeAnomalies(out, a, each, time.Local)
 }
 
-func writeAnomalies(out io.Writer, a *recorder.Anomalies, zone *time.Location) error {
-	if len(a.List) == 0 {
+const anomalyTime = "2006-01-02 15:04:05.000"
+
+func writeAnomalies(out io.Writer, a *recorder.Anomalies, each bool, zone *time.Location) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	at := func(t time.Time) string { return t.In(zone).Format(anomalyTime) }
+	switch {
+	case len(a.List) == 0:
 		fmt.Fprintln(out, "No anomaly has been kept.")
-	} else {
-		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	case each:
 		fmt.Fprintln(w, "N\tTIME\tCONTAINER\tRESOURCE\tTOOK\tWAITED\tWHAT")
 		for _, k := range a.List {
-			what := k.Effects
-			if len(what) == 0 {
-				what = []string{k.Text}
-			}
-			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%.0f ms\t%.0f ms\t%s\n", k.Number, k.From.In(zone).Format("2006-01-02 15:04:05.000"),
-				graph.Clean(k.Container), k.Resource, float64(k.To.Sub(k.From))/1e6, k.WaitedMS, graph.Clean(strings.Join(what, "; ")))
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%.0f ms\t%s\n", k.Number, at(k.From), graph.Clean(k.Container), k.Resource, took(k), k.WaitedMS, whatWaited(k))
 		}
-		if err := w.Flush(); err != nil {
-			return err
+	default:
+		fmt.Fprintln(w, "TIMES\tFIRST\tLAST\tCONTAINER\tRESOURCE\tLONGEST\tWAITED\tN\tWHAT, WHEN THE MOST WAITED")
+		for _, alike := range recorder.AlikeOf(a.List) {
+			k := alike.List[alike.MostWaited]
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%.0f ms\t%d\t%s\n", len(alike.List), at(alike.First()), at(alike.Last()),
+				graph.Clean(k.Container), k.Resource, took(alike.List[alike.Longest]), alike.WaitedMS, k.Number, whatWaited(k))
 		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if !each && len(a.List) > 0 {
+		fmt.Fprintln(out, "--each lists each of them.")
 	}
 	if a.Dropped > 0 {
 		fmt.Fprintf(out, "%d more had to make room.\n", a.Dropped)
@@ -60,4 +69,16 @@ func writeAnomalies(out io.Writer, a *recorder.Anomalies, zone *time.Location) e
 		fmt.Fprintf(out, "Not all are on the disk: %s\n", graph.Clean(a.Problem))
 	}
 	return nil
+}
+
+func took(k recorder.KeptAnomaly) string {
+	return fmt.Sprintf("%.0f ms", float64(k.To.Sub(k.From))/1e6)
+}
+
+func whatWaited(k recorder.KeptAnomaly) string {
+	what := k.Effects
+	if len(what) == 0 {
+		what = []string{k.Text}
+	}
+	return graph.Clean(strings.Join(what, "; "))
 }

@@ -20,8 +20,8 @@ func newPath() *cobra.Command {
 		Use:   "path",
 		Short: "Where the time of requests goes, and what will be the first limit",
 		Long: `Show where requests come in, which container or host will be used up first when more come and at
-which rate, and the critical path: the slowest chain of calls, with the time that each container takes itself and
-the time that it waits for the next. Asks the agent that runs on this host, or loads the kernel programs for the
+which rate, and the critical path: the chain of calls on which requests take their time, with the time that each
+container takes itself. By the mean, the parts add up to the whole request. Asks the agent that runs on this host, or loads the kernel programs for the
 time being, which needs root.`,
 		Example: `  sudo outsight path
   sudo outsight path --for 1m --percentile p50
@@ -30,7 +30,7 @@ time being, which needs root.`,
 			if err := oneOf("output", output, "text", "json"); err != nil {
 				return err
 			}
-			by, err := graph.ParsePercentile(percentile)
+			by, err := graph.ParseStatistic(percentile)
 			if err != nil {
 				return usagef("--percentile: %v", err)
 			}
@@ -55,16 +55,16 @@ time being, which needs root.`,
 	}
 	flags.add(c)
 	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
-	c.Flags().StringVar(&percentile, "percentile", string(graph.P99), "latency that the critical path goes by: p50, p75, p90 or p99")
+	c.Flags().StringVar(&percentile, "percentile", string(graph.Mean), "statistic of response times that the critical path goes by and is told in: mean, p50, p75, p90 or p99")
 	// The CPU time of threads is looked at every ten seconds.
 	c.Flags().DurationVar(&length, "for", 15*time.Second, "time to look at")
 	return c
 }
 
-func writePath(out io.Writer, from, to *model.Snapshot, by graph.Percentile, output string) error {
+func writePath(out io.Writer, from, to *model.Snapshot, by graph.Statistic, output string) error {
 	g := graph.FromSnapshots(from, to)
 	a := g.Analyse(map[string]float64{to.Host.Name: float64(to.Host.Cores)})
-	p := g.CriticalPath(by, a.Entries)
+	p := g.CriticalPath(by, a.Entries, nil)
 	waits := graph.WaitsFromSnapshots(from, to)
 	line := waits.Bottleneck(a, p)
 	if output == "json" {

@@ -27,7 +27,7 @@ type recordOptions struct {
 	interval, files, length, last time.Duration
 	directory, containers, format string
 	rotateEvery                   time.Duration
-	anomalies                     bool
+	anomalies, each               bool
 	anomaly                       uint64
 	rotateSize, maxDisk           byteSize
 	sync                          string
@@ -59,7 +59,7 @@ longer: --anomalies lists them, --anomaly writes one.`,
 				return err
 			}
 			if o.anomalies {
-				return listAnomalies(c.Context(), o.ask(c.ErrOrStderr()), c.OutOrStdout())
+				return listAnomalies(c.Context(), o.ask(c.ErrOrStderr()), o.each, c.OutOrStdout())
 			}
 			if err := makeRecordings(o.directory); err != nil {
 				return err
@@ -85,7 +85,8 @@ longer: --anomalies lists them, --anomaly writes one.`,
 	f.DurationVar(&o.length, "for", 0, "how long to record; 0 is until Ctrl-C")
 	f.DurationVar(&o.files, "files", 0, "time between two readings of the control group files (default 1s; with radvisor that of the samples)")
 	f.DurationVar(&o.last, "last", 0, "write what the running agent has kept of this last while")
-	f.BoolVar(&o.anomalies, "anomalies", false, "list the anomalies around which the running agent has kept what was")
+	f.BoolVar(&o.anomalies, "anomalies", false, "list the anomalies around which the running agent has kept what was, those of one container and resource in one line")
+	f.BoolVar(&o.each, "each", false, "with --anomalies: a line for each of them")
 	f.Uint64Var(&o.anomaly, "anomaly", 0, "write what the running agent has kept around the anomaly with this number")
 	f.DurationVar(&o.rotateEvery, "rotate", 0, "begin a new file after this time; 0 is never")
 	f.Var(&o.rotateSize, "rotate-size", "begin a new file after so many bytes, as in 64MiB; 0 is never")
@@ -102,6 +103,9 @@ func (o *recordOptions) check(c *cobra.Command) error {
 		if d < 0 {
 			return usagef("--%s is %v, want more than nothing", flag, d)
 		}
+	}
+	if o.each && !o.anomalies {
+		return usagef("--each is for --anomalies")
 	}
 	if kept := o.kept(); kept != "" {
 		for _, other := range []string{"interval", "for", "files", "last", "anomaly", "anomalies"} {

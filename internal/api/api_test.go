@@ -223,7 +223,7 @@ func TestPathIsOfTheGraph(t *testing.T) {
 	if want := a.Analyse(cores); *p.SaturationRate != *want.SaturationRate || p.Bottleneck != want.Bottleneck {
 		t.Errorf("%s at %v, want %s at %v", p.Bottleneck, *p.SaturationRate, want.Bottleneck, *want.SaturationRate)
 	}
-	for _, name := range []string{"arrival_rate", "parallel", "utilisation", "demand", "max_arrival_rate", "saturation_rate", "latency", "threads", "own", "next", "others", "score"} {
+	for _, name := range []string{"arrival_rate", "parallel", "utilisation", "demand", "max_arrival_rate", "saturation_rate", "latency", "threads", "own", "next", "others", "network", "calls", "whole", "served", "weight"} {
 		if p.Formulas[name] == "" {
 			t.Errorf("no formula of %s", name)
 		}
@@ -539,7 +539,7 @@ func TestStatus(t *testing.T) {
 	if len(a.Drops) != 4 || a.Drops[3] != (drop{"shop-1", "edges", 6185, 100, 100}) {
 		t.Errorf("drops %+v", a.Drops)
 	}
-	want := completeness{300, 60, "incomplete", []loss{{"shop-1", "edges", 6180, 100, 100}}, []loss{{"shop-1", "agent/sink-store", 2, 0, 2}}, 0}
+	want := completeness{300, 60, "incomplete", []loss{{"shop-1", "edges", 6180, 100, 100, true, affectsEdges}}, []loss{{"shop-1", "agent/sink-store", 2, 0, 2, false, ""}}, 0}
 	if !reflect.DeepEqual(a.Completeness, want) {
 		t.Errorf("completeness %+v, want %+v", a.Completeness, want)
 	}
@@ -548,6 +548,30 @@ func TestStatus(t *testing.T) {
 	if a.Features[2].Reason == "" || a.Hosts[0].Kernel == "" {
 		t.Errorf("%+v", a)
 	}
+}
+
+// Drops of a table that is not full, and that no number on the map is about, leave the map complete.
+func TestDropsAreOfTheNumbersThatLackThem(t *testing.T) {
+	f := func(name string, used, capacity uint64, state string, full bool, want affected) {
+		t.Helper()
+		h, _, _ := filled(t, 60, func(second int, s *model.Snapshot) *model.Snapshot {
+			s.Self.Drops = []model.Drop{{Name: name, Count: uint64(second), Used: used, Capacity: capacity}}
+			return s
+		})
+		var a graphAnswer
+		get200(t, h, "/api/outsight/graph?from=now-40s", &a)
+		if c := a.Completeness; c.State != state || len(c.Tables) != 1 || c.Tables[0].Full != full || c.Tables[0].Affects != want {
+			t.Errorf("drops of %s, %d of %d used: %+v", name, used, capacity, c)
+		}
+	}
+	f("contention_pairs", 1200, 4096, "complete", false, affectsContention)
+	f("recorder/ticks", 0, 0, "complete", false, affectsFlight)
+	f("process_names", 0, 0, "complete", false, affectsNames)
+	f("connection_pairs", 4096, 4096, "complete", true, affectsNames)
+	f("connections", 0, 0, "incomplete", false, affectsEdges)
+	f("cgroups", 4096, 4096, "incomplete", true, affectsUsage)
+	f("missed_events", 0, 0, "incomplete", false, "")
+	f("of tomorrow", 0, 0, "incomplete", false, "")
 }
 
 // What is in no edge is told with its bytes, however long ago the table was full.

@@ -14,11 +14,11 @@ import (
 type completeness struct {
 	WindowSeconds  float64 `json:"window_seconds"`
 	CoveredSeconds float64 `json:"covered_seconds"`
-	// State is "complete" where all that happened in the covered time is in the answer and under
-	// its own name, else "incomplete".
+	// State is "incomplete" where a number of a node, an edge or an endpoint lacks something that
+	// happened in the covered time, else "complete".
 	State string `json:"state"`
-	// Tables that had no room for something in the window. It is then counted under "others" or
-	// not at all; what a table's name stands for says which.
+	// Tables that dropped something in the window. What it was, and so which numbers lack it, is in
+	// Affects of each.
 	Tables []loss `json:"tables"`
 	// Sinks that missed snapshots in the window. Counters go on in the next one, so what is
 	// missing are points of charts; it does not make the answer incomplete.
@@ -27,7 +27,7 @@ type completeness struct {
 	EndedOmitted int `json:"ended_omitted"`
 }
 
-// loss is a bounded table or queue that overflowed in the window.
+// loss is a bounded table or queue, or another counter of drops, that grew in the window.
 type loss struct {
 	Host string `json:"host"`
 	Name string `json:"name"`
@@ -35,6 +35,58 @@ type loss struct {
 	Dropped  float64 `json:"dropped"`
 	Used     float64 `json:"used,omitempty"`
 	Capacity float64 `json:"capacity,omitempty"`
+	// Full is whether all of it is used. Something else made the others drop: a kernel without memory at that
+	// moment, or a program that was running already.
+	Full bool `json:"full,omitempty"`
+	// Affects are the numbers that lack what was dropped.
+	Affects affected `json:"affects,omitempty"`
+}
+
+// affected names the numbers that lack what a table dropped.
+type affected string
+
+const (
+	affectsUsage      affected = "usage"      // CPU, memory and I/O of containers
+	affectsDisks      affected = "disks"      // latency and queue time of disks
+	affectsEdges      affected = "edges"      // bytes, requests and latency of edges
+	affectsEndpoints  affected = "endpoints"  // requests by what they ask for; those of the edge are right
+	affectsContention affected = "contention" // who waited for a CPU behind whom
+	affectsEnergy     affected = "energy"     // cycles, cache misses and joules
+	affectsNames      affected = "names"      // numbers are right, and some are under another name
+	affectsFlight     affected = "flight"     // ticks of the flight recorder
+	affectsHistory    affected = "history"    // points of charts
+)
+
+// affectedBy tells by the name of a table what it affects, the first prefix that fits. What nobody knows may
+// affect all, which is "".
+var affectedBy = []struct {
+	prefix  string
+	affects affected
+}{
+	{"cgroups", affectsUsage}, {"thread_states", affectsUsage}, {"reclaim_", affectsUsage}, {"oom_victims", affectsUsage}, {"file_threads", affectsUsage},
+	{"disk", affectsDisks},
+	{"edge_clients", affectsNames}, {"edge", affectsEdges}, {"connections", affectsEdges}, {"multipath_", affectsEdges}, {"datagram_", affectsEdges}, {"http2_connections", affectsEdges},
+	{"endpoints", affectsEndpoints}, {"other_endpoints", affectsEndpoints}, {"http2_", affectsEndpoints}, {"tls_", affectsEndpoints}, {"dns_", affectsEndpoints},
+	{"contention", affectsContention}, {"contending_", affectsContention},
+	{"counter_", affectsEnergy}, {"energy_", affectsEnergy},
+	{"connection_pairs", affectsNames}, {"listeners", affectsNames}, {"forwarded_", affectsNames}, {"process", affectsNames}, {"network ", affectsNames},
+	{"container/", affectsNames}, {"cgroup_events", affectsNames}, {"kubernetes/", affectsNames},
+	{"recorder/", affectsFlight},
+	{"store/", affectsHistory}, {"export/", affectsHistory}, {"ingest/", affectsHistory},
+}
+
+func affects(name string) affected {
+	for _, a := range affectedBy {
+		if strings.HasPrefix(name, a.prefix) {
+			return a.affects
+		}
+	}
+	return ""
+}
+
+// counts is whether a number of a node, an edge or an endpoint is affected.
+func (a affected) counts() bool {
+	return a == affectsUsage || a == affectsEdges || a == affectsEndpoints || a == ""
 }
 
 const (
@@ -59,11 +111,13 @@ func (d *windowData) completeness(g *graph.Graph) completeness {
 		case strings.HasPrefix(l.Name, sinkPrefix):
 			c.Sinks = append(c.Sinks, l)
 		case l.Name != openFiles && l.Name != untoldCloses && l.Name != anomalies:
+			l.Affects = affects(l.Name)
 			c.Tables = append(c.Tables, l)
 		}
 	}
+	lacking := slices.ContainsFunc(c.Tables, func(l loss) bool { return l.Affects.counts() })
 	// A connection without a room of its own goes on to be counted long after it found none.
-	if len(c.Tables) > 0 || c.EndedOmitted > 0 || g.Unplaced != nil {
+	if lacking || c.EndedOmitted > 0 || g.Unplaced != nil {
 		c.State = incomplete
 	}
 	return c
@@ -93,6 +147,9 @@ func (d *windowData) losses() []loss {
 	}
 	for _, r := range d.self[otlp.Capacity] {
 		of(r).Capacity = last(r)
+	}
+	for _, l := range all {
+		l.Full = l.Capacity > 0 && l.Used >= l.Capacity
 	}
 	losses := slices.DeleteFunc(values(all), func(l loss) bool { return l.Dropped == 0 })
 	slices.SortFunc(losses, func(a, b loss) int { return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Name, b.Name)) })

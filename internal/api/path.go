@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"strings"
 	"time"
 
 	"outsight/internal/graph"
@@ -30,16 +31,21 @@ var pathFormulas = map[string]string{
 	"max_arrival_rate": "what the node serves per second / U",
 	"saturation_rate":  "λ_sat = 1 / max D",
 	"latency":          "Σ response times / requests, the mean",
+	"served":           "the statistic of all that the node answers",
+	"weight":           "the statistic of the calls from the hop before, as the server counts them",
+	"whole":            "the statistic of what the entry answers; by the mean, Σ (network + own + others) over the hops",
+	"calls":            "Π over the hops before: calls of the next one / requests served",
+	"network":          "Σ (mean round trip - mean time to answer) of the calls, for one request at the entry",
 	"threads":          "threads of the node, busy or not",
-	"own":              "mean time to answer - Σ calls per request × mean round trip",
+	"own":              "mean time to answer - Σ calls per request × mean round trip, times the calls for one request at the entry",
 	"next":             "calls of the next hop per request × mean round trip",
-	"others":           "Σ calls of other servers per request × mean round trip",
-	"score":            "Σ of the percentile over the hops",
+	"others":           "Σ calls of other servers per request × mean round trip, times the calls for one request at the entry",
 }
 
-// path answers operational analysis and the critical path by percentile=p50, p75, p90 or p99.
+// path answers operational analysis and the critical path by percentile=mean, p50, p75, p90 or p99. former=ID,ID,... is the path of the answer
+// before, by the IDs of its nodes or how they begin: it is kept unless another is clearly ahead.
 func (s *server) path(ctx context.Context, r *http.Request) (any, error) {
-	percentile, err := graph.ParsePercentile(r.URL.Query().Get("percentile"))
+	by, err := graph.ParseStatistic(r.URL.Query().Get("percentile"))
 	if err != nil {
 		return nil, badRequest("%w", err)
 	}
@@ -48,5 +54,14 @@ func (s *server) path(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	a := g.Analyse(data.cores())
-	return pathAnswer{g.From, g.To, g.CoveredSeconds, a, g.CriticalPath(percentile, a.Entries), pathFormulas, arrivalQuery(g, a.Entries), data.completeness(g)}, nil
+	return pathAnswer{g.From, g.To, g.CoveredSeconds, a, g.CriticalPath(by, a.Entries, former(r)), pathFormulas, arrivalQuery(g, a.Entries), data.completeness(g)}, nil
+}
+
+// former are the nodes of a path that was answered before.
+func former(r *http.Request) []string {
+	text := r.URL.Query().Get("former")
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
 }

@@ -23,6 +23,8 @@ var wanted = map[string]access.Roles{
 	"GET /readyz":  access.Public,
 
 	"GET /api/outsight/graph":      access.Read,
+	"GET /api/outsight/baseline":   access.Read,
+	"GET /api/outsight/extent":     access.Read,
 	"GET /api/outsight/picture":    access.Read,
 	"GET /api/outsight/path":       access.Read,
 	"GET /api/outsight/contention": access.Read,

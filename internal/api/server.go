@@ -97,8 +97,10 @@ func NewPlaces() *store.Turns {
 
 type server struct {
 	Options
-	querier Querier
-	pace    pace
+	querier   Querier
+	pace      pace
+	extents   extents
+	baselines baselines
 }
 
 // New is the handler of everything that Outsight serves.
@@ -126,6 +128,8 @@ func New(querier Querier, options Options) http.Handler {
 func (s *server) routes() *access.Mux {
 	mux := access.NewMux(s.Auth, s.Door)
 	mux.HandleFunc(access.Read, "GET /api/outsight/graph", s.json(s.graph))
+	mux.HandleFunc(access.Read, "GET /api/outsight/baseline", s.json(s.baseline))
+	mux.HandleFunc(access.Read, "GET /api/outsight/extent", s.json(s.extent))
 	mux.HandleFunc(access.Read, "GET /api/outsight/picture", s.json(s.picture))
 	mux.HandleFunc(access.Read, "GET /api/outsight/path", s.json(s.path))
 	mux.HandleFunc(access.Read, "GET /api/outsight/contention", s.json(s.contention))

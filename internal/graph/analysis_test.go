@@ -6,6 +6,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
+
+	"outsight/internal/model"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -90,30 +93,124 @@ func TestQuotaLimits(t *testing.T) {
 
 func TestNothingToAnalyse(t *testing.T) {
 	idle := &Graph{Nodes: []*Node{using("a", 0, 1, nil)}}
-	if a := idle.Analyse(nil); a.SaturationRate != nil || len(a.Entries) != 0 || idle.CriticalPath(P99, idle.Entries()) != nil {
+	if a := idle.Analyse(nil); a.SaturationRate != nil || len(a.Entries) != 0 || idle.CriticalPath(P99, idle.Entries(), nil) != nil || idle.CriticalPath(Mean, idle.Entries(), nil) != nil {
 		t.Errorf("got %+v", a)
 	}
 }
 
-func TestCriticalPathAndItsTimes(t *testing.T) {
-	p := office().CriticalPath(P90, office().Entries())
-	var hops []string
+func nodesOf(p *Path) (nodes []string) {
 	for _, h := range p.Hops {
-		hops = append(hops, h.Node)
-		if !h.Concurrent && !near(h.Own+h.Next+h.Others, float64(*h.Served)) {
+		nodes = append(nodes, h.Node)
+	}
+	return nodes
+}
+
+func TestCriticalPathAndItsTimes(t *testing.T) {
+	g := office()
+	p := g.CriticalPath(Mean, g.Entries(), nil)
+	for _, h := range p.Hops {
+		if !near(h.Own+h.Next+h.Others, float64(*h.Served)) {
 			t.Errorf("%s: %v + %v + %v is not %v", h.Node, h.Own, h.Next, h.Others, *h.Served)
 		}
 	}
-	if !slices.Equal(hops, []string{"web", "app", "db"}) || !near(float64(p.Score), 0.021) {
-		t.Fatalf("%v with %v", hops, p.Score)
+	if !slices.Equal(nodesOf(p), []string{"web", "app", "db"}) || !near(float64(*p.Whole), 0.020) {
+		t.Fatalf("%v with %v", nodesOf(p), *p.Whole)
 	}
 	if h := p.Hops[1]; !near(h.Next, 0.010) || !near(h.Others, 0.003) || !near(h.Own, 0.002) {
 		t.Errorf("app: %+v", h)
 	}
-	g := office()
+	if h := p.Hops[2]; !near(h.OfRequest.Calls, 2) || !near(h.OfRequest.Seconds(), 0.016*10/15) {
+		t.Errorf("of a request, db has %+v: of the 16 ms that web waits for app, 10 of 15", h.OfRequest)
+	}
 	g.Edges[2] = call("app", "db", 400, 0.005) // 20 ms of waiting in an answer of 15
-	if h := g.CriticalPath(P90, g.Entries()).Hops[1]; !h.Concurrent || h.Own != 0 {
+	p = g.CriticalPath(Mean, g.Entries(), nil)
+	if h := p.Hops[1]; !h.Concurrent || h.Own != 0 {
 		t.Errorf("app, which calls at a time: %+v", h)
+	}
+	if !near(partsOf(p), 0.020) {
+		t.Errorf("the parts of one that calls at a time are %v in sum, want 0.020", partsOf(p))
+	}
+	// By a percentile, all that is told is of the percentile.
+	p = office().CriticalPath(P90, office().Entries(), nil)
+	if h := p.Hops[1]; !slices.Equal(nodesOf(p), []string{"web", "app", "db"}) || h.Own != 0 || h.Next != 0 || h.OfRequest != nil || !near(float64(*h.Weight), 0.016) {
+		t.Errorf("by p90 %v: %+v", nodesOf(p), h)
+	}
+}
+
+// partsOf is what the hops are of a request, in sum.
+func partsOf(p *Path) (sum float64) {
+	for _, h := range p.Hops {
+		sum += h.OfRequest.Seconds()
+	}
+	return sum
+}
+
+// Whatever the graph, the parts of the mean add up to it, and none is negative.
+func TestPartsOfThePathAddUp(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	for range 500 {
+		n := 2 + random.IntN(8)
+		g := &Graph{Nodes: []*Node{{ID: OutsideID, Name: "outside", Kind: KindOutside}}}
+		for i := range n {
+			g.Nodes = append(g.Nodes, using(fmt.Sprint(i), 0, 1, answering(1+99*random.Float64(), 0.1*random.Float64())))
+		}
+		g.Edges = append(g.Edges, call(OutsideID, "0", 10, 0.1))
+		for range 2 * n {
+			x, y := fmt.Sprint(random.IntN(n)), fmt.Sprint(random.IntN(n))
+			e := call(x, y, 1+99*random.Float64(), 0.1*random.Float64())
+			if e.ServerSide = answering(*e.ClientSide.TransactionsPerSecond, 0.1*random.Float64()); random.IntN(4) == 0 {
+				e.ServerSide = nil
+			}
+			g.Edges = append(g.Edges, e)
+		}
+		p := g.CriticalPath(Mean, g.Entries(), nil)
+		if !near(partsOf(p), float64(*p.Whole)) {
+			t.Fatalf("the parts of %v are %v in sum, want %v", nodesOf(p), partsOf(p), *p.Whole)
+		}
+		for _, h := range p.Hops {
+			if o := h.OfRequest; o.Network < 0 || o.Own < 0 || o.Others < 0 {
+				t.Fatalf("%s: %+v", h.Node, o)
+			}
+		}
+	}
+}
+
+// timed is a side with n transactions around a mean, the tenth of them ten times as long.
+func timed(n, mean float64) *Side {
+	h := model.FloatHistogram{Count: n, Sum: n * mean, Offset: model.BucketOf(time.Duration(0.5 * mean * 1e9)), Buckets: make([]float64, 200)}
+	h.Buckets[0], h.Buckets[model.BucketOf(time.Duration(5*mean*1e9))-h.Offset] = 0.9*n, 0.1*n
+	m, p99 := Seconds(mean), Seconds(h.Quantile(0.99))
+	return &Side{Transactions: n, Mean: &m, P99: &p99, latency: h}
+}
+
+// Two branches that are as slow as each other but for chance: the former one is kept, until another is clearly ahead.
+func TestPathIsKeptUnlessAnotherIsClearlyAhead(t *testing.T) {
+	of := func(left, right float64) *Graph {
+		g := office()
+		g.Nodes = append(g.Nodes, using("left", 0, 1, nil), using("right", 0, 1, nil))
+		g.ErrorBound = 0.011
+		for _, e := range []*Edge{{ID: "web>left", Server: "left", ServerSide: timed(1000, left)}, {ID: "web>right", Server: "right", ServerSide: timed(1000, right)}} {
+			e.Client, e.ClientSide = "web", e.ServerSide
+			g.Edges = append(g.Edges, e)
+		}
+		return g
+	}
+	for _, by := range []Statistic{Mean, P99} {
+		f := func(left, right float64, former []string, want string, kept bool) {
+			t.Helper()
+			g := of(left, right)
+			p := g.CriticalPath(by, g.Entries(), former)
+			if last := p.Hops[len(p.Hops)-1].Node; last != want || p.Former != kept {
+				t.Errorf("%s: by %s, of %v and %v after %v: ends at %s (kept %v), want %s (%v)", "path", by, left, right, former, last, p.Former, want, kept)
+			}
+		}
+		f(0.100, 0.101, nil, "right", false)
+		f(0.100, 0.101, []string{"web", "right"}, "right", false)
+		f(0.100, 0.101, []string{"we", "le"}, "left", true) // IDs may be cut
+		f(0.100, 0.200, []string{"web", "left"}, "right", false)
+		f(0.100, 0.101, []string{"web", "gone"}, "right", false)
+		f(0.100, 0.101, []string{"", ""}, "right", false)
+		f(0.101, 0.100, []string{"other", "right"}, "left", false)
 	}
 }
 
@@ -121,7 +218,7 @@ func TestCriticalPathAndItsTimes(t *testing.T) {
 func TestPathStaysInTheApplication(t *testing.T) {
 	g := office()
 	g.Edges = append(g.Edges, call("app", "host/vm", 1, 10))
-	if p := g.CriticalPath(P90, g.Entries()); p.Hops[len(p.Hops)-1].Node != "db" {
+	if p := g.CriticalPath(P90, g.Entries(), nil); p.Hops[len(p.Hops)-1].Node != "db" {
 		t.Errorf("it ends at %s", p.Hops[len(p.Hops)-1].Node)
 	}
 }
@@ -201,7 +298,7 @@ func BenchmarkAnalyseLarge(b *testing.B) {
 		if a.SaturationRate == nil {
 			b.Fatal("nothing was found")
 		}
-		if g.CriticalPath(P99, a.Entries) == nil {
+		if g.CriticalPath(P99, a.Entries, nil) == nil {
 			b.Fatal("no path")
 		}
 	}

@@ -52,21 +52,54 @@ func (a *Analysis) table(b *strings.Builder) {
 }
 
 func (p *Path) text(b *strings.Builder) {
-	fmt.Fprintf(b, "\nCritical path by %s, and where the mean time goes:\n\n", p.Percentile)
+	if p.Statistic == Mean {
+		p.meanText(b)
+		return
+	}
+	fmt.Fprintf(b, "\nCritical path by %s: a request to %s takes %s at %s. Those of several calls do not add up; the parts of the mean do (--percentile mean).\n\n",
+		p.Statistic, Clean(p.Hops[0].Name), Duration(p.Whole), p.Statistic)
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "  hop\t%s\tanswers in\tof it own\twaits for the next\tfor others\t\n", p.Percentile)
+	fmt.Fprintf(w, "  hop\tits call takes, %s\tanswers all in, %s\t\n", p.Statistic, p.Statistic)
 	for i, h := range p.Hops {
-		branch := ""
-		if i > 0 {
-			branch = strings.Repeat("   ", i-1) + "└─▶ "
-		}
-		own := Seconds(h.Own)
-		ownText := Duration(&own)
-		if h.Concurrent {
-			ownText = "calls at a time"
-		}
-		next, others := Seconds(h.Next), Seconds(h.Others)
-		fmt.Fprintf(w, "  %s%s\t%s\t%s\t%s\t%s\t%s\t\n", branch, Clean(h.Name), Duration(h.Weight), Duration(h.Served), ownText, Duration(&next), Duration(&others))
+		fmt.Fprintf(w, "  %s\t%s\t%s\t\n", h.branch(i), Duration(h.Weight), Duration(h.Served))
 	}
 	w.Flush()
+}
+
+// meanText has the parts of each hop, and their sum.
+func (p *Path) meanText(b *strings.Builder) {
+	fmt.Fprintf(b, "\nCritical path by the mean: a request to %s takes %s, of which\n\n", Clean(p.Hops[0].Name), Duration(p.Whole))
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "  hop\tcalls\ta call takes\tnetwork\tof it own\tother servers\ttogether\t")
+	whole := 0.0
+	for i, h := range p.Hops {
+		o := h.OfRequest
+		if o == nil {
+			continue
+		}
+		own := seconds(o.Own)
+		if h.Concurrent {
+			own = "calls at a time"
+		}
+		fmt.Fprintf(w, "  %s\t%.3g\t%s\t%s\t%s\t%s\t%s\t\n", h.branch(i), o.Calls, Duration(h.Weight), seconds(o.Network), own, seconds(o.Others), seconds(o.Seconds()))
+		whole += o.Seconds()
+	}
+	fmt.Fprintf(w, "  sum\t\t\t\t\t\t%s\t\n", seconds(whole))
+	w.Flush()
+}
+
+func seconds(v float64) string {
+	if v == 0 {
+		return "0"
+	}
+	s := Seconds(v)
+	return Duration(&s)
+}
+
+// branch is the hop's name, below the hop before.
+func (h *Hop) branch(i int) string {
+	if i == 0 {
+		return Clean(h.Name)
+	}
+	return strings.Repeat("   ", i-1) + "└─▶ " + Clean(h.Name)
 }

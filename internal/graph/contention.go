@@ -226,7 +226,7 @@ func (w *Waits) Bottleneck(a *Analysis, p *Path) *Wait {
 	if p == nil || len(p.Hops) == 0 {
 		return nil
 	}
-	slowest := slices.MaxFunc(p.Hops, func(x, y Hop) int { return cmp.Compare(x.Own, y.Own) })
+	slowest := slices.MaxFunc(p.Hops, func(x, y Hop) int { return cmp.Compare(x.ownMean, y.ownMean) })
 	return w.Of(slowest.Node)
 }
 

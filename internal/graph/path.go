@@ -6,119 +6,158 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
+
+	"outsight/internal/model"
 )
 
-// Percentile selects the latency of an edge that a path is weighed with.
-type Percentile string
+// Statistic of response times that a path is chosen by and told in.
+type Statistic string
 
-// The percentiles of a path.
+// The statistics of a path. Means add up, percentiles of several calls do not.
 const (
-	P50 Percentile = "p50"
-	P75 Percentile = "p75"
-	P90 Percentile = "p90"
-	P99 Percentile = "p99"
+	Mean Statistic = "mean"
+	P50  Statistic = "p50"
+	P75  Statistic = "p75"
+	P90  Statistic = "p90"
+	P99  Statistic = "p99"
 )
 
-// ParsePercentile reads a percentile; "" is P99.
-func ParsePercentile(text string) (Percentile, error) {
-	switch p := Percentile(text); p {
-	case P50, P75, P90, P99:
-		return p, nil
+// ParseStatistic reads a statistic; "" is Mean.
+func ParseStatistic(text string) (Statistic, error) {
+	switch s := Statistic(text); s {
+	case Mean, P50, P75, P90, P99:
+		return s, nil
 	case "":
-		return P99, nil
+		return Mean, nil
 	}
-	return "", fmt.Errorf("percentile is %q, want p50, p75, p90 or p99", text)
+	return "", fmt.Errorf("percentile is %q, want mean, p50, p75, p90 or p99", text)
 }
 
-func (p Percentile) of(s *Side) *Seconds {
-	switch p {
+func (s Statistic) of(side *Side) *Seconds {
+	switch s {
+	case Mean:
+		return side.Mean
 	case P50:
-		return s.P50
+		return side.P50
 	case P75:
-		return s.P75
+		return side.P75
 	case P90:
-		return s.P90
+		return side.P90
 	}
-	return s.P99
+	return side.P99
 }
 
-// Path is a chain of calls from an entry, and where the time of a request goes on it.
+// rank of a percentile.
+func (s Statistic) rank() float64 {
+	return map[Statistic]float64{P50: 0.5, P75: 0.75, P90: 0.9, P99: 0.99}[s]
+}
+
+// Path is a chain of calls from an entry, and where the time of a request goes on it. All of its times are of one Statistic.
 type Path struct {
-	Percentile Percentile `json:"percentile"`
-	// Score is the sum of the hops' weights; the critical path has the greatest.
-	Score Seconds `json:"score"`
-	Hops  []Hop   `json:"hops"`
+	Statistic Statistic `json:"statistic"`
+	// Whole is how long the entry takes to answer. By Mean, the OfRequest of the hops add up to it.
+	Whole *Seconds `json:"whole,omitempty"`
+	Hops  []Hop    `json:"hops"`
+	// Former is true where another path is ahead by less than the numbers' own error, and the former one was kept.
+	Former bool `json:"former,omitempty"`
 }
 
-// Hop is a node of a path. The times are means, which add up (percentiles do not):
-// Served = Own + Next + Others, unless Concurrent.
+// Hop is a node of a path.
 type Hop struct {
 	Node string `json:"node"`
 	Name string `json:"name"`
-	// Edge leads here from the hop before; "" for the entry. Weight is its latency; that of the entry
-	// is of all that it serves, and not in the score.
+	// Edge leads here from the hop before; "" for the entry. Weight is how long its calls take, as the server
+	// counts where it does; of the entry it is Served.
 	Edge   string   `json:"edge,omitempty"`
 	Weight *Seconds `json:"weight,omitempty"`
-	// Served is how long the node takes to answer.
+	// Served is how long the node takes to answer anybody.
 	Served *Seconds `json:"served,omitempty"`
 	// Own is the time in the node itself; Next is the wait for the next hop, Others for the other
-	// servers that it calls: calls per request times the mean round trip.
-	Own    float64 `json:"own"`
-	Next   float64 `json:"next"`
-	Others float64 `json:"others"`
+	// servers that it calls: calls per request times the mean round trip. They are of a request to the node,
+	// and add up to Served unless Concurrent. With percentiles they are absent.
+	Own    float64 `json:"own,omitempty"`
+	Next   float64 `json:"next,omitempty"`
+	Others float64 `json:"others,omitempty"`
 	// Concurrent is true where the node waits for longer than it takes to answer: it calls several
 	// servers at a time, or for itself. Its own time is not known then, and 0.
 	Concurrent bool `json:"concurrent,omitempty"`
+	// OfRequest is what the hop is of one request to the entry; nil with percentiles.
+	OfRequest *OfRequest `json:"of_request,omitempty"`
+
+	ownMean float64
 }
+
+// OfRequest is a hop's part of the mean time of a request to the entry, in seconds.
+type OfRequest struct {
+	// Calls of the node for one request to the entry.
+	Calls float64 `json:"calls"`
+	// Network is what the way from the hop before takes and back, Own the node's time, and Others its wait for servers that are not on the path.
+	// Of a node that calls several servers at a time, they are in proportion to its waits.
+	Network float64 `json:"network"`
+	Own     float64 `json:"own"`
+	Others  float64 `json:"others"`
+}
+
+// Seconds is the sum of the parts.
+func (o *OfRequest) Seconds() float64 { return o.Network + o.Own + o.Others }
 
 // maxEntries bounds the entries, the busiest ones, that paths are looked for from.
 const maxEntries = 32
 
-// CriticalPath is the path of the greatest score among the widest paths from each of the entries (g.Entries) to all that it
-// reaches (paper 000, section 3.2.2): the widest path to a node is the one whose fastest edge is the
-// slowest. The weight of an edge is the percentile of the server's response time, or of the client's
-// round trip where the server did not count; of several edges between two nodes, the slowest counts. What is
-// no part of the application (the rest of a host, its resolver among it, and servers outside) is on no path.
-// The score is the sum of weights, so that a slow chain comes before a slow call. Nil without requests.
-func (g *Graph) CriticalPath(p Percentile, entries []Entry) *Path {
-	r := g.roads(p)
-	var best *Path
-	var last int
-	var by []*road
-	for _, entry := range entries[:min(len(entries), maxEntries)] {
-		came, score := r.widest(r.at[entry.Node])
-		for i, n := range g.Nodes {
-			if score[i] >= 0 && (best == nil || score[i] > float64(best.Score) || score[i] == float64(best.Score) && n.ID < g.Nodes[last].ID) {
-				best, last, by = &Path{Percentile: p, Score: Seconds(score[i])}, i, came
-			}
-		}
+// CriticalPath is the chain of calls from one of the entries (g.Entries) on which requests take their time; nil without requests. What is no
+// part of the application (the rest of a host, its resolver among it, and servers outside) is on no path.
+//
+// By Mean it begins at the entry whose requests take the most time in sum, and goes on from each node to the one that
+// it waits for the longest. By a percentile it is the path of the greatest sum of weights among the widest paths from each
+// of the entries to all that it reaches (paper 000, section 3.2.2): the widest path to a node is the one whose fastest edge
+// is the slowest.
+//
+// The former path, by the IDs of its nodes or how they begin, is kept as far as it is there and no other is ahead by more than the
+// numbers' own error.
+func (g *Graph) CriticalPath(by Statistic, entries []Entry, former []string) *Path {
+	entries = entries[:min(len(entries), maxEntries)]
+	if by == Mean {
+		return g.meanPath(entries, former)
 	}
-	if best == nil {
+	r := g.roads(by)
+	start, way, kept := r.slowest(g, entries, former)
+	if way == nil {
 		return nil
 	}
-	for i := last; ; i = by[i].from {
-		n := g.Nodes[i]
-		hop := Hop{Node: n.ID, Name: n.Name}
-		if n.Served != nil {
-			hop.Served, hop.Weight = n.Served.Mean, p.of(n.Served)
-		}
-		if by[i] != nil {
-			hop.Edge, hop.Weight = by[i].edge.ID, p.of(served(by[i].edge))
-		}
-		best.Hops = append(best.Hops, hop)
-		if by[i] == nil {
-			break
-		}
+	p := &Path{Statistic: by, Former: kept, Hops: []Hop{hopOf(g.Nodes[start], by)}}
+	for _, road := range way {
+		hop := hopOf(g.Nodes[road.to], by)
+		hop.Edge, hop.Weight = road.edge.ID, by.of(served(road.edge))
+		p.Hops = append(p.Hops, hop)
 	}
-	slices.Reverse(best.Hops)
-	best.attribute(g)
-	return best
+	p.Whole = p.Hops[0].Served
+	p.attribute(g)
+	for i := range p.Hops {
+		h := &p.Hops[i]
+		h.Own, h.Next, h.Others, h.Concurrent = 0, 0, 0, false
+	}
+	return p
 }
+
+func hopOf(n *Node, by Statistic) Hop {
+	hop := Hop{Node: n.ID, Name: n.Name}
+	if n.Served != nil {
+		hop.Served = by.of(n.Served)
+		hop.Weight = hop.Served
+	}
+	return hop
+}
+
+// begins tells whether an ID is the one of a former path's hop, which may be cut.
+func begins(id, former string) bool { return former != "" && strings.HasPrefix(id, former) }
 
 // roads are a graph's edges by the places of their nodes, for the looking for paths.
 type roads struct {
-	at  map[string]int
-	out [][]*road
+	at         map[string]int
+	out        [][]*road
+	by         Statistic
+	errorBound float64
 }
 
 type road struct {
@@ -128,8 +167,8 @@ type road struct {
 }
 
 // roads leaves one edge between two nodes, the slowest, without those to a node itself or out of the application.
-func (g *Graph) roads(p Percentile) *roads {
-	r := &roads{at: nodeIndex(g), out: make([][]*road, len(g.Nodes))}
+func (g *Graph) roads(p Statistic) *roads {
+	r := &roads{at: nodeIndex(g), out: make([][]*road, len(g.Nodes)), by: p, errorBound: g.ErrorBound}
 	beyond := map[string]bool{}
 	for _, n := range g.Nodes {
 		beyond[n.ID] = n.Kind == KindHost || n.Kind == KindOutside
@@ -157,6 +196,115 @@ func served(e *Edge) *Side {
 		return e.ServerSide
 	}
 	return e.Best()
+}
+
+// slowest is the path of the greatest sum of weights among the widest ones, nil for none, or the former path where it is not clearly behind.
+func (r *roads) slowest(g *Graph, entries []Entry, former []string) (start int, way []*road, kept bool) {
+	most, last := -1.0, 0
+	var by []*road
+	for _, entry := range entries {
+		came, score := r.widest(r.at[entry.Node])
+		for i, n := range g.Nodes {
+			if score[i] >= 0 && (by == nil || score[i] > most || score[i] == most && n.ID < g.Nodes[last].ID) {
+				start, last, by, most = r.at[entry.Node], i, came, score[i]
+			}
+		}
+	}
+	if by == nil {
+		return 0, nil, false
+	}
+	way = wayTo(last, by)
+	before, old, ok := r.resolve(g, entries, former)
+	if !ok || before == start && slices.Equal(old, way) {
+		return start, way, false
+	}
+	// Widths are compared on the way to where the former path ends, sums on both ways.
+	came, _ := r.widest(before)
+	end := before
+	if len(old) > 0 {
+		end = old[len(old)-1].to
+	}
+	widest := wayTo(end, came)
+	if width(widest)-width(old) <= r.doubt(widest, old) && most-sum(old) <= r.doubt(way, old) {
+		return before, old, true
+	}
+	return start, way, false
+}
+
+func wayTo(last int, came []*road) []*road {
+	way := []*road{}
+	for i := last; came[i] != nil; i = came[i].from {
+		way = append(way, came[i])
+	}
+	slices.Reverse(way)
+	return way
+}
+
+func sum(way []*road) (total float64) {
+	for _, road := range way {
+		total += road.weight
+	}
+	return total
+}
+
+// width of a way, 0 of none: it is as wide as any.
+func width(way []*road) float64 {
+	if len(way) == 0 {
+		return 0
+	}
+	return slices.MinFunc(way, func(a, b *road) int { return cmp.Compare(a.weight, b.weight) }).weight
+}
+
+// resolve finds the roads of a former path that begins at an entry; false where they are not all there.
+func (r *roads) resolve(g *Graph, entries []Entry, former []string) (start int, way []*road, ok bool) {
+	if len(former) == 0 {
+		return 0, nil, false
+	}
+	i := slices.IndexFunc(entries, func(e Entry) bool { return begins(e.Node, former[0]) })
+	if i < 0 {
+		return 0, nil, false
+	}
+	start, way = r.at[entries[i].Node], []*road{}
+	at := start
+	for _, id := range former[1:] {
+		i := slices.IndexFunc(r.out[at], func(road *road) bool { return begins(g.Nodes[road.to].ID, id) })
+		if i < 0 {
+			return 0, nil, false
+		}
+		way = append(way, r.out[at][i])
+		at = r.out[at][i].to
+	}
+	return start, way, true
+}
+
+// doubt is by how much the difference of two ways may be off: the bound of histograms and chance, of the roads that they do not share.
+func (r *roads) doubt(x, y []*road) float64 {
+	bound, squares := 0.0, 0.0
+	each := func(way, other []*road) {
+		for _, road := range way {
+			if !slices.Contains(other, road) {
+				bound += r.errorBound * road.weight
+				d := rankDeviation(&served(road.edge).latency, r.by.rank())
+				squares += d * d
+			}
+		}
+	}
+	each(x, y)
+	each(y, x)
+	return bound + sureDeviations*math.Sqrt(squares)
+}
+
+// rankDeviation is the standard deviation by chance of a quantile.
+func rankDeviation(h *model.FloatHistogram, q float64) float64 {
+	if h.Count < 2 {
+		return 0
+	}
+	d := math.Sqrt(q * (1 - q) / h.Count)
+	low, high := h.Quantile(max(q-d, 0)), h.Quantile(min(q+d, 1))
+	if math.IsInf(high, 0) || math.IsNaN(high-low) {
+		return 0
+	}
+	return (high - low) / 2
 }
 
 // widest finds the widest path from start to all that it reaches: the road by which each place is come
@@ -205,7 +353,7 @@ func (w *widths) Pop() any {
 	return last
 }
 
-// attribute splits the time in which each hop answers.
+// attribute splits the mean time in which each hop answers.
 func (p *Path) attribute(g *Graph) {
 	nodes, calls := g.byID(), map[string][]*Edge{}
 	for _, h := range p.Hops {
@@ -219,24 +367,33 @@ func (p *Path) attribute(g *Graph) {
 	for i := range p.Hops {
 		h := &p.Hops[i]
 		n := nodes[h.Node]
-		if h.Served == nil || n.Served.Transactions == 0 {
+		if n.Served == nil || n.Served.Mean == nil || n.Served.Transactions == 0 {
 			continue
 		}
 		for _, e := range calls[h.Node] {
-			best := e.Best()
-			if e.Server == h.Node || best.Mean == nil || math.IsInf(float64(*best.Mean), 0) {
+			wait, ok := e.waited()
+			if !ok {
 				continue
 			}
-			wait := best.Transactions / n.Served.Transactions * float64(*best.Mean)
-			if i+1 < len(p.Hops) && e.Server == p.Hops[i+1].Node {
+			if wait /= n.Served.Transactions; i+1 < len(p.Hops) && e.Server == p.Hops[i+1].Node {
 				h.Next += wait
 			} else {
 				h.Others += wait
 			}
 		}
-		h.Own = float64(*h.Served) - h.Next - h.Others
+		h.Own = float64(*n.Served.Mean) - h.Next - h.Others
 		if h.Concurrent = h.Own < 0; h.Concurrent {
 			h.Own = 0
 		}
+		h.ownMean = h.Own
 	}
+}
+
+// waited is how long the client of an edge has waited in all; false where that is not known, or it calls itself.
+func (e *Edge) waited() (seconds float64, ok bool) {
+	best := e.Best()
+	if e.Server == e.Client || best.Mean == nil || math.IsInf(float64(*best.Mean), 0) {
+		return 0, false
+	}
+	return best.Transactions * float64(*best.Mean), true
 }

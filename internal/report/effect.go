@@ -113,14 +113,14 @@ func (r *Report) shares(s span) []Share {
 	return shares[:min(len(shares), 8)]
 }
 
-// taker is the container that used the most CPU beyond its usual use.
+// taker is who used the most CPU, the host's own processes among them: a container whose use rose from nearly
+// nothing to a little has not made all CPUs busy.
 func (r *Report) taker(s span) *timeline {
 	var taker *timeline
 	most := math.Inf(-1)
 	for _, l := range r.lines {
-		cpu := l.of(csvy.CPUNS)
-		if beyond := cpu.gained(s.from, s.to)/float64(s.to-s.from) - cpu.usual(); beyond > most {
-			taker, most = l, beyond
+		if used := l.of(csvy.CPUNS).gained(s.from, s.to); used > most {
+			taker, most = l, used
 		}
 	}
 	return taker
@@ -222,9 +222,6 @@ func (r *Report) describe(s *Saturation) string {
 	}
 	switch s.Kind {
 	case HostCPU:
-		if len(s.CPU) > 0 && s.CPU[0].Container != s.Container {
-			return fmt.Sprintf("%s: took %.2f CPUs, more than usual, while all %d were busy for %s", s.Container, cpu, r.Cores, length)
-		}
 		return fmt.Sprintf("%s: took %.2f of %d CPUs, all of which were busy for %s", s.Container, cpu, r.Cores, length)
 	case Quota:
 		return fmt.Sprintf("%s: at its CPU quota for %s", s.Container, length)

@@ -224,6 +224,24 @@ func hog(w *world, from, to float64) {
 	w.actor("gateway").asking = between(from+8, to, 5, 0)
 }
 
+// The host's own processes take most of both CPUs, as they always do; a container's use rises to next to nothing.
+func TestHostCPUIsOfWhoTookTheMost(t *testing.T) {
+	w := shop(5)
+	hog(&w, 3003, 3243)
+	w.actor("hog").name = "host"
+	w.actor("host").cpu = between(3003, 3243, 1.25, 1.2)
+	w.actor("redis").cpu = between(3003, 3243, 0.35, 0)
+	r := Analyse(w.record(), Options{})
+	if len(r.Saturations) == 0 {
+		t.Fatal("no saturation was found")
+	}
+	for _, s := range r.Saturations {
+		if s.Kind == HostCPU && (s.Container != "host" || !strings.HasPrefix(s.Text, "host: took 1.25 of 2 CPUs")) {
+			t.Errorf("%s has the blame: %s", s.Container, s.Text)
+		}
+	}
+}
+
 func TestHostCPU(t *testing.T) {
 	for _, interval := range []float64{1, 5, 50} {
 		w := shop(interval)

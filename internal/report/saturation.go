@@ -33,8 +33,8 @@ const (
 // Saturation is a resource at its limit for some time.
 type Saturation struct {
 	Kind Kind `json:"kind"`
-	// Container whose resource it is; for HostCPU the one that took the most CPU beyond its usual
-	// use.
+	// Container whose resource it is; for HostCPU the one that took the most CPU, which may be the
+	// host's own processes.
 	Container string    `json:"container"`
 	ID        string    `json:"id"`
 	From      time.Time `json:"from"`

@@ -230,7 +230,7 @@ const steps = {
     await page.keyboard.press('Escape')
     await page.waitForFunction(() => !document.querySelector('.panel'))
     await page.click('thead th.name button')
-    const names = await page.locator('tbody th.name span').allInnerTexts()
+    const names = await page.locator('tbody th.name .middle').allInnerTexts()
     assert.deepEqual(names, [...names].sort((a, b) => a.localeCompare(b)))
     await page.keyboard.press('/')
     await page.keyboard.type(names[0])
@@ -335,8 +335,13 @@ const steps = {
     const { from, to } = await hold(page)
     const told = (percentile) => json(`path?from=${from}&to=${to}&percentile=${percentile}`)
     await page.click('[data-view=path]')
-    await page.waitForSelector('[data-percentile=p99]')
-    const want = await told('p99')
+    await page.waitForSelector('[data-percentile=mean]')
+    const want = await told('mean')
+    // What is shown of each hop adds up to what is said of the whole.
+    const whole = Number(await page.locator('[data-whole]').getAttribute('data-whole'))
+    const parts = await page.locator('[data-of-request]').evaluateAll((list) => list.map((e) => Number(e.dataset.ofRequest)))
+    assert.ok(Math.abs(parts.reduce((a, b) => a + b, 0) / whole - 1) < 1e-6 && Math.abs(whole / want.critical_path.hops[0].served - 1) < 1e-6, `${parts} is not ${whole}`)
+    assert.match(await page.locator('[data-whole]').innerText(), /the mean: a request to .* takes .* add up to it/)
     const summary = await page.locator('[data-summary]').innerText()
     for (const part of [...want.entries.map((e) => e.name), want.resources[0].name, `${want.extrapolation.toFixed(1)} times`]) assert.ok(summary.includes(part), `“${summary}” lacks ${part}`)
     const all = (selector, key) => page.locator(selector).evaluateAll((list, key) => list.map((e) => e.dataset[key]), key)
@@ -346,6 +351,7 @@ const steps = {
     await page.selectOption('[name=percentile]', 'p50')
     await page.waitForSelector('[data-percentile=p50]')
     assert.equal(hash(page).get('percentile'), 'p50')
+    assert.equal(await page.locator('[data-of-request]').count(), 0, 'percentiles are added up')
     const [, hop] = (await told('p50')).critical_path.hops
     const edge = page.locator(`[data-hop-edge=${JSON.stringify(hop.edge)}]`)
     const label = await edge.innerText()
@@ -381,8 +387,10 @@ const steps = {
     await page.locator(`[data-of=${JSON.stringify(row.edge)}][data-change=${row.what}]`).click()
     await page.waitForSelector('.panel .tiles')
     assert.equal((await page.locator('.panel h2').innerText()).replace(/\s+/g, ' '), row.name)
-    await page.selectOption('[name=ago]', '1d')
+    // A day ago is not offered where nothing was seen; a link to it says so.
+    await page.evaluate(() => (location.hash += '&ago=1d'))
     await page.waitForSelector('.changes .note')
+    await page.waitForSelector('[data-no-comparison]')
     assert.equal(hash(page).get('ago'), '1d')
     await page.context().close()
     await looks('changes', `#view=changes&from=${to - 20}&to=${to}`, '[data-change]')
@@ -419,6 +427,16 @@ const steps = {
     assert.match(await tipOf(page, cell('tcp_p99')), /at most ±1\.1 %/)
     // No meter tells the power of a virtual machine: it is estimated.
     await page.waitForSelector('[data-number=power]')
+    const { data: model } = await (await fetch(new URL('api/v1/query?' + new URLSearchParams({ query: 'outsight_energy_meter_error_ratio{source="model"}', time: to }), base))).json()
+    if (model.result.length > 0) {
+      const off = `up to ${Math.round(100 * Number(model.result[0].value[1]))} % off`
+      await page.waitForSelector('[data-estimate]')
+      assert.ok((await page.locator('[data-estimate]').innerText()).includes(off))
+      assert.match(await cell('power').innerText(), /^≈ .* W$/)
+      assert.match(await page.locator('[data-explain="service.power"]').first().innerText(), /estimate/)
+      const tip = await tipOf(page, cell('power'))
+      assert.ok(tip.includes('≈') && tip.includes('estimate') && tip.includes(off), tip)
+    }
     await page.click('[data-explain="service.demand"]')
     assert.equal(hash(page).get('sort'), '-service.demand')
     await page.reload()
@@ -538,11 +556,22 @@ const steps = {
   async 'lists what the flight recorder has kept, and opens it at that moment'() {
     if (!demo) return
     await until(async () => (await json('recordings')).anomalies.length > 0)
-    const page = await open({}, '#view=recordings', '[data-anomaly]')
+    const page = await open({}, '#view=recordings', '[data-kept] tbody tr')
     const { anomalies, flight } = await json('recordings')
     assert.ok(flight.from && anomalies.every((a) => a.text && Date.parse(a.to) > Date.parse(a.from)))
     assert.match(await page.locator('[data-flight-span=there]').innerText(), /a tick each 50 ms/)
     assert.match(await page.locator('.how').innerText(), /outsight record -i 50ms/)
+    // Those of one kind of one container are one row, with how many they are.
+    const rows = await page.locator('[data-alike]').count()
+    const counts = await page.locator('[data-count]').evaluateAll((list) => list.map((e) => Number(e.dataset.count)))
+    assert.equal(counts.reduce((a, b) => a + b, 0) + (await page.locator('[data-anomaly]').count()), (await page.locator('.bar-row .muted').first().innerText()).match(/^\d+/)[0] | 0)
+    const kinds = await page.locator('[data-kept] tbody tr').evaluateAll((list) => list.map((r) => [...r.cells].slice(1, 3).map((c) => c.textContent).join()))
+    assert.equal(new Set(kinds).size, kinds.length, 'alike anomalies have several rows')
+    if (rows > 0) {
+      const before = await page.locator('[data-anomaly]').count()
+      await page.locator('[data-alike]').first().click()
+      await page.waitForFunction((n) => document.querySelectorAll('[data-anomaly]').length === n, before + counts[0])
+    }
     const row = page.locator('[data-anomaly]').first()
     const number = await row.getAttribute('data-anomaly')
     const { text, from } = (await json('recordings')).anomalies.find((a) => String(a.number) === number)
@@ -557,7 +586,7 @@ const steps = {
     await page.reload()
     await page.waitForSelector('[data-cause]')
     await page.context().close()
-    await looks('recordings', '#view=recordings', '[data-anomaly]')
+    await looks('recordings', '#view=recordings', '[data-kept] tbody tr')
   },
 
   async 'says how to record where there is no flight recorder'() {
@@ -1026,7 +1055,177 @@ const steps = {
     const page = await open()
     await page.goto(base + '#from=1000000000&to=1000000300')
     await page.waitForSelector('.note h2')
+    await page.waitForSelector('.trust.none')
+    assert.match(await page.locator('[data-when]').innerText(), /^9 Sept? 2001, \d\d:\d\d:\d\d – \d\d:\d\d:\d\d UTC/)
+    // It says from when to when there is data, and leads there.
+    const there = await json('extent')
+    await page.waitForSelector('[data-extent=there]')
+    assert.ok((await page.locator('[data-extent=there]').innerText()).includes(String(new Date(there.from).getFullYear())))
+    await page.click('[data-extent=there] button')
+    await page.waitForSelector('.label[data-edge]')
+    assert.ok(Number(hash(page).get('to')) >= Date.parse(there.to) / 1000 - 1 && Number(hash(page).get('from')) >= Date.parse(there.from) / 1000 - 1)
     await page.context().close()
+  },
+
+  async 'has the date, the time and the zone of its window, live and held'() {
+    const page = await open({ timezoneId: 'Asia/Kolkata' })
+    const when = /^\d+ \w+ \d{4}, \d\d:\d\d:\d\d – (\d+ \w+ \d{4}, )?\d\d:\d\d:\d\d UTC\+5:30$/
+    for (const view of ['map', 'services', 'path', 'matrix', 'containers', 'changes', 'recordings', 'hosts', 'health']) {
+      await page.click(`[data-view=${view}]`)
+      assert.match(await page.locator('[data-when]').innerText(), when)
+    }
+    const { from } = await hold(page)
+    assert.match(await page.locator('[data-when]').innerText(), when)
+    assert.ok((await page.locator('[data-when]').getAttribute('title')).startsWith(new Date(1000 * from).toISOString().slice(0, 16)))
+    await page.context().close()
+  },
+
+  async 'offers comparisons only with what there is'() {
+    const page = await open({}, '#view=changes&window=1m', '[name=ago]')
+    const { from } = await json('extent')
+    const old = (Date.now() - Date.parse(from)) / 1000
+    await page.waitForFunction(() => document.querySelector('[name=ago] option[value="7d"]').disabled)
+    for (const [value, seconds] of [['1h', 3600], ['1d', 86_400], ['7d', 604_800]]) {
+      const option = page.locator(`[name=ago] option[value="${value}"]`)
+      if (old > seconds - 60) continue
+      assert.ok(await option.isDisabled(), `${value} is offered, where data begin ${old} s ago`)
+      assert.match(await option.textContent(), /data begin .* ago/)
+    }
+    await page.context().close()
+  },
+
+  async 'is amber only for numbers on the screen, and says which'() {
+    const page = await open()
+    const real = await graphOf('from=now-1m')
+    const lose = async (table) => {
+      await page.unroute('**/api/outsight/graph*')
+      await page.route('**/api/outsight/graph*', (r) => r.fulfill({ json: { ...real, unplaced: undefined, omitted_edges: 0, completeness: { ...real.completeness, ended_omitted: 0, covered_seconds: 60, window_seconds: 60, tables: [table] } } }))
+      await page.reload()
+      await page.waitForSelector('.label[data-edge]')
+    }
+    await lose({ host: 'vm', name: 'contention_pairs', dropped: 12, used: 1200, capacity: 4096, affects: 'contention' })
+    const trust = page.locator('button.trust')
+    assert.equal(await trust.getAttribute('class'), 'trust')
+    assert.match(await trust.getAttribute('title'), /who waited behind whom: 12 drops of “contention_pairs” \(1,200 of 4,096 used\)/)
+    // The panel of a container has what it waited behind.
+    await page.locator('.node [data-node]').first().click()
+    await page.waitForSelector('.trust.bad')
+    assert.match(await trust.innerText(), /^Incomplete: who waited behind whom/)
+    await page.keyboard.press('Escape')
+    await page.waitForSelector('.trust:not(.bad)')
+    await lose({ host: 'vm', name: 'edges', dropped: 12, used: 2048, capacity: 2048, full: true, affects: 'edges' })
+    await page.waitForSelector('.trust.bad')
+    assert.match(await trust.innerText(), /^Incomplete: bytes, requests and latency of edges/)
+    assert.match(await trust.getAttribute('title'), /“edges”, which is full/)
+    await page.click('[data-view=hosts]')
+    await page.waitForSelector('.trust:not(.bad)')
+    await page.context().close()
+  },
+
+  async 'colours an edge by its own past hour, with the absolute numbers'() {
+    const page = await open()
+    await until(async () => (await graphOf('from=now-5m')).covered_seconds > 25)
+    const { from, to } = await hold(page)
+    const graph = await graphOf(`from=${from}&to=${to}`)
+    const timed = graph.edges.filter((e) => e.client !== e.server && (e.client_side ?? e.server_side)?.transactions >= 1000 && (e.client_side ?? e.server_side).p99 > 1e-3)
+    assert.ok(timed.length > 0, 'no edge has a thousand transactions')
+    const slower = async (times) => {
+      await page.unroute('**/api/outsight/baseline*')
+      const edges = Object.fromEntries(graph.edges.map((e) => [e.id, e.client_side ?? e.server_side]).map(([id, s]) => [id, { transactions: 1e6, ...Object.fromEntries(['p50', 'p90', 'p99'].map((q) => [q, s?.[q] / times])) }]))
+      await page.route('**/api/outsight/baseline*', (r) => r.fulfill({ json: { from: graph.from, to: graph.from, covered_seconds: 3600, edges } }))
+      await page.reload()
+      await page.waitForSelector('[data-pace-legend]')
+      return page.evaluate((ids) => ids.map((id) => ['calm', 'warm', 'hot'].find((c) => document.querySelector(`[data-line=${JSON.stringify(id)}]`).classList.contains(c))), timed.map((e) => e.id))
+    }
+    // Where all of them slow down, all of them show it.
+    for (const [times, heat] of [[1, 'calm'], [2.5, 'warm'], [8, 'hot'], [0.2, 'calm']]) assert.deepEqual(new Set(await slower(times)), new Set([heat]), `${times} times slower`)
+    await slower(8)
+    await page.locator(`.label[data-edge=${JSON.stringify(timed[0].id)}] rect`).click()
+    const text = await page.locator('[data-pace=hot]').innerText()
+    assert.match(text, /^p99 .* (ms|s|µs), 8\.0 × the .* (ms|s|µs) of its past hour\.$/)
+    await picture(page, 'pace')
+    await page.context().close()
+    // What the server itself tells is of the hour before, for the same edges.
+    const told = await json(`baseline?from=${from}&to=${to}`)
+    assert.ok(Date.parse(told.to) / 1000 <= Number(from) && typeof told.edges === 'object')
+  },
+
+  async 'keeps the letters of the map readable, and zooms, moves and fits it'() {
+    const least = (page) => page.evaluate(() => {
+      const svg = document.querySelector('.map-frame > svg')
+      const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width
+      return Math.min(...[...svg.querySelectorAll('text')].map((t) => parseFloat(getComputedStyle(t).fontSize) * scale))
+    })
+    const scaleOf = (page) => page.evaluate(() => Number(document.querySelector('.map-frame').dataset.scale))
+    const sideways = (page) => page.evaluate(() => { const f = document.querySelector('.map-frame'); return f.scrollWidth - f.clientWidth })
+    for (const width of [1440, 1024, 400]) {
+      const page = await open({ viewport: { width, height: 900 } })
+      const readable = async (when) => assert.ok((await least(page)) >= 10.99, `letters of ${await least(page)} px at ${width} px ${when}`)
+      await readable('as it comes')
+      assert.ok((await sideways(page)) <= 1, `the map goes on ${await sideways(page)} px sideways at ${width} px`)
+      const before = await scaleOf(page)
+      await page.keyboard.press('+')
+      await page.waitForFunction((s) => Number(document.querySelector('.map-frame').dataset.scale) > s, before)
+      await readable('after +')
+      for (let i = 0; i < 9; i++) await page.click('[data-zoom=out]')
+      await page.waitForFunction((s) => Number(document.querySelector('.map-frame').dataset.scale) < s, before)
+      await readable('far away')
+      await page.keyboard.press('0')
+      await page.waitForSelector('[data-zoom=fit][aria-pressed=true]')
+      await readable('where all fits')
+      const fits = await page.evaluate(() => { const f = document.querySelector('.map-frame'); return [f.scrollWidth - f.clientWidth, f.scrollHeight - f.clientHeight] })
+      assert.ok(fits.every((v) => v <= 1), `${fits} px do not fit`)
+      const box = await page.locator('.map-frame').boundingBox()
+      await page.mouse.move(box.x + box.width / 2, box.y + 60)
+      await page.keyboard.down('Control')
+      for (let i = 0; i < 8; i++) await page.mouse.wheel(0, -100)
+      await page.keyboard.up('Control')
+      await page.waitForFunction((s) => Number(document.querySelector('.map-frame').dataset.scale) > 1.5 * s, before)
+      await readable('near')
+      // Dragging moves it, and its end is no click.
+      const left = await page.evaluate(() => (document.querySelector('.map-frame').scrollLeft = 60))
+      await page.mouse.down()
+      await page.mouse.move(box.x + box.width / 2 - 40, box.y + 50, { steps: 4 })
+      await page.mouse.up()
+      assert.equal(await page.evaluate(() => document.querySelector('.map-frame').scrollLeft), left + 40)
+      assert.equal(await page.locator('.panel').count(), 0)
+      await picture(page, `near-${width}`)
+      await page.context().close()
+    }
+  },
+
+  async 'keeps the place in the panel, and names that can be told apart'() {
+    const page = await open({ viewport: { width: 1100, height: 700 } })
+    await page.locator('.label[data-edge] rect').first().click()
+    await page.waitForSelector('.panel .sides [data-number]')
+    await hold(page)
+    const number = page.locator('.panel .sides [data-number$=".response_bytes_per_second"]').first()
+    await number.evaluate((e) => e.scrollIntoView({ block: 'center' }))
+    const at = await number.boundingBox()
+    await number.click()
+    await chartShows(page)
+    const after = await number.boundingBox()
+    const chart = await page.locator('.panel > .chart').boundingBox()
+    assert.ok((await page.locator('.panel').evaluate((e) => e.scrollTop)) > 0, 'the panel jumped to its top')
+    assert.ok(Math.abs(after.y - at.y) < 420 && chart.y >= -1 && chart.y < 400, `the number went from ${at.y} to ${after.y}, the chart is at ${chart.y}`)
+    // Beside the panel, a name that has no room is cut in its middle, and its title has all of it.
+    const names = await page.locator('tbody th.name .middle').evaluateAll((list) => list.map((e) => [e.title, e.textContent, e.querySelector('.middle-tail')?.getBoundingClientRect().width ?? 1]))
+    assert.ok(names.length > 0 && names.every(([title, text, tail]) => title === text && tail > 0))
+    await page.context().close()
+  },
+
+  async 'has a form for a range that holds its fields'() {
+    for (const width of [1440, 700, 400]) {
+      const page = await open({ viewport: { width, height: 800 } })
+      await page.click('.custom > button')
+      const form = await page.locator('.popover').boundingBox()
+      for (const e of await page.locator('.popover input, .popover button').all()) {
+        const box = await e.boundingBox()
+        assert.ok(box.x >= form.x && box.x + box.width <= form.x + form.width, `a field is from ${box.x} to ${box.x + box.width}, the form from ${form.x} to ${form.x + form.width} at ${width} px`)
+      }
+      assert.ok(form.x >= 0 && form.x + form.width <= width, `the form is from ${form.x} to ${form.x + form.width} at ${width} px`)
+      await page.context().close()
+    }
   },
 }
 

@@ -1,7 +1,8 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { ChangesView } from './changesview'
-import { AGAIN, useGraph, useStatus } from './data'
-import { clock } from './format'
+import { AGAIN, useBaseline, useExtent, useGraph, useStatus } from './data'
+import { extentOf, lastOf } from './extent'
+import { clock, span, whenOf } from './format'
 import { explainEndpoint, explainNumber } from './explain'
 import { Header } from './header'
 import { HealthView } from './healthview'
@@ -16,11 +17,12 @@ import { Panel } from './panel'
 import { PathView } from './pathview'
 import { RecordingsView } from './recordingsview'
 import { ServicesView } from './servicesview'
-import { edgeOf, grouped, hides, nodeOf, useUrlState, VIEWS } from './state'
+import { edgeOf, grouped, hides, nodeOf, useUrlState, VIEWS, type Change } from './state'
 import { CLOSED, pastOf } from './strip'
 import { Strip } from './stripview'
 import { Table } from './table'
 import { useTheme } from './theme'
+import { isBefore } from './usual'
 import { Tip, useExplainer } from './tip'
 import { ViewBar } from './viewbar'
 
@@ -37,6 +39,9 @@ export function App() {
   const graph = useGraph(query, () => `/api/outsight/graph?${query}`, every)
   const status = useStatus()
   const g = graph.data
+  // A request of its own, once a minute and after the map's, which does not wait for the hour before it.
+  const past = useBaseline(graph.loading || !g ? '' : `${state.by} ${window}`, () => `/api/outsight/baseline?${window}${state.by === 'container' ? '' : `&by=${state.by}`}`, live ? 60_000 : 0).data
+  const baseline = past && g && isBefore(past, g) ? past : undefined
   const node = nodeOf(g, state.node)
   const edge = edgeOf(g, state.edge)
   const [help, setHelp] = useState(false)
@@ -94,14 +99,14 @@ export function App() {
           </span>
         </div>
       )}
-      <Nav state={state} change={change} />
+      <Nav state={state} change={change} range={range} />
       <div class="body">
         <main class="content">
-          {grouped(state.view) && <Note loading={!g && !graph.error} empty={g !== undefined && g.nodes.length === 0} live={live} />}
+          {grouped(state.view) && <Note loading={!g && !graph.error} empty={g !== undefined && g.nodes.length === 0} live={live} range={range} change={change} />}
           {grouped(state.view) && g && g.nodes.length > 0 && (
             <section class="map" aria-label={state.view === 'map' ? 'Service map' : title}>
               <ViewBar graph={g} state={state} change={change} query={query} />
-              {state.view === 'map' && <ServiceMap graph={g} state={state} change={change} />}
+              {state.view === 'map' && <ServiceMap graph={g} baseline={baseline} state={state} change={change} />}
               {state.view === 'services' && <ServicesView graph={g} state={state} change={change} query={query} period={every} />}
               {state.view === 'matrix' && <HeatMap graph={g} state={state} change={change} query={query} period={every} />}
               {state.view === 'path' && <PathView graph={g} state={state} change={change} query={query} period={every} />}
@@ -119,7 +124,7 @@ export function App() {
           )}
           {state.view === 'map' && g && g.nodes.length > 0 && <Table graph={g} state={state} change={change} />}
         </main>
-        {open && <Panel graph={g} status={status} state={state} change={change} node={node} edge={edge} range={range} theme={theme} away={graph.error} at={graph.at} close={close} />}
+        {open && <Panel graph={g} baseline={baseline} status={status} state={state} change={change} node={node} edge={edge} range={range} theme={theme} away={graph.error} at={graph.at} close={close} />}
       </div>
       {help && <Help close={() => setHelp(false)} />}
       <Tip />
@@ -127,7 +132,7 @@ export function App() {
   )
 }
 
-function Note({ loading, empty, live }: { loading: boolean; empty: boolean; live: boolean }) {
+function Note({ loading, empty, live, range, change }: { loading: boolean; empty: boolean; live: boolean; range: [number, number]; change: Change }) {
   const [late, setLate] = useState(false)
   useEffect(() => {
     const t = setTimeout(() => setLate(true), 400)
@@ -136,16 +141,33 @@ function Note({ loading, empty, live }: { loading: boolean; empty: boolean; live
   if (loading) return late ? <p class="note">Reading the store…</p> : null
   if (!empty) return null
   return (
-    <section class="note">
+    <section class="note" data-nothing>
       <h2>Nothing was seen in this time</h2>
+      <p>{whenOf(...range)}</p>
+      <DataThere range={range} change={change} />
       {live ? (
         <p>
           Containers show up within a second of their start. If some run now, <code>outsight doctor</code> tells whether this kernel lets Outsight see
           them, and <code>outsight demo</code> starts a small shop to look at.
         </p>
       ) : (
-        <p>No agent was writing then, or the store keeps less than this range. Go live, or choose a later range.</p>
+        <p>No agent was writing then, or the store keeps less than this range.</p>
       )}
     </section>
+  )
+}
+
+/** From when to when there is data, as a link to the end of it. */
+function DataThere({ range: [from, to], change }: { range: [number, number]; change: Change }) {
+  const { data, error } = useExtent()
+  const there = extentOf(data)
+  if (error) return <p class="inline-error" role="alert">From when to when there is data could not be read: {error}</p>
+  if (!data) return null
+  if (!there) return <p data-extent="none">There is no data of the last 31 days.</p>
+  const last = lastOf(there, to - from)
+  return (
+    <p data-extent="there">
+      There is data from {whenOf(...there)}. <button class="link" onClick={() => change({ from: last[0], to: last[1] })}>Show the last {span(last[1] - last[0])} of it</button>
+    </p>
   )
 }

@@ -1,3 +1,4 @@
+import { Middle } from './middle'
 import { lineColumns, LINES, numberOf, sureOf, timesOf, whatOf } from './changes'
 import { useChanges } from './data'
 import { clock, span } from './format'
@@ -87,7 +88,7 @@ function List({ of, graph, state, change }: Props & { of: Changes }) {
               const choose = id && (() => change({ node: c.node && short(id), edge: c.edge && short(id), status: undefined, chart: undefined }))
               return (
                 <tr key={`${c.node ?? ''} ${c.edge ?? ''} ${c.what}`} class={`${choose ? 'pick' : ''}${id && id === chosen ? ' chosen' : ''}${c.sure ? '' : ' doubtful'}`} data-change={c.what} data-of={c.node ?? c.edge} onClick={choose || undefined}>
-                  <th scope="row" class="name">{choose ? <button title={c.name}><span>{c.name}</span></button> : <span class="name-text" title={c.name}>{c.name}</span>}</th>
+                  <th scope="row" class="name">{choose ? <button title={c.name}><Middle text={c.name} /></button> : <span class="name-text" title={c.name}><Middle text={c.name} /></span>}</th>
                   <td class="words">{whatOf(c)}</td>
                   <td data-explain="change.before" data-what={c.what}>{numberOf(c, 'before')}</td>
                   <td class="muted to">→</td>

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { authorization, tokenRefused } from './token'
 import type { Series } from './spark'
-import type { Changes, Flight, Graph, Heat, Hosts, PathAnswer, Recordings, Seconds, Services, Status } from './types'
+import type { Baseline, Changes, Extent, Flight, Graph, Heat, Hosts, PathAnswer, Recordings, Seconds, Services, Status } from './types'
 
 const TIMEOUT = 25_000
 
@@ -36,13 +36,14 @@ export interface Loaded<T> {
 
 /**
  * Loads from path(), again every period ms (0: once, unless it fails) while the page is visible. The last data
- * stay while an error lasts; a new key forgets nothing either, so that the view does not blink.
+ * stay while an error lasts; a new key forgets nothing either, so that the view does not blink. The key '' loads nothing.
  */
 export function usePoll<T>(key: string, path: () => string, period: number): Loaded<T> {
   const [loaded, set] = useState<Loaded<T>>({ loading: true })
   const make = useRef(path)
   make.current = path
   useEffect(() => {
+    if (key === '') return
     const stop = new AbortController()
     let timer: number | undefined
     let running = false
@@ -77,6 +78,8 @@ export function usePoll<T>(key: string, path: () => string, period: number): Loa
 }
 
 export const useGraph = (key: string, path: () => string, period: number) => usePoll<Graph>(key, path, period)
+export const useBaseline = (key: string, path: () => string, period: number) => usePoll<Baseline>(key, path, period)
+export const useExtent = () => usePoll<Extent>('extent', () => '/api/outsight/extent', 60_000)
 export const useHeat = (key: string, path: () => string, period: number) => usePoll<Heat>(key, path, period)
 export const usePath = (key: string, path: () => string, period: number) => usePoll<PathAnswer>(key, path, period)
 export const useChanges = (key: string, path: () => string, period: number) => usePoll<Changes>(key, path, period)

@@ -18,7 +18,7 @@ const graph = {
 describe('an explanation', () => {
   it('has what it is, its query, its error, what was seen, and the window', () => {
     const e = explainNumber(graph, 'usage.cpu_cores', node)!
-    expect(e).toMatchObject({ title: 'CPU · <b>cart</b>', value: '0.500', query: 'sum(rate(cpu{id="a"}[300s]))', error: 'none: counted, not sampled', seen: 'all of it: no table was full' })
+    expect(e).toMatchObject({ title: 'CPU · <b>cart</b>', value: '0.500', query: 'sum(rate(cpu{id="a"}[300s]))', error: 'none: counted, not sampled', seen: 'all of it' })
     expect(linesOf(e).map(([name]) => name)).toEqual(['', 'PromQL', 'Error', 'Seen', 'Window', 'Click'])
   })
   it('tells of a quantile how far it is off', () => {

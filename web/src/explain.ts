@@ -52,7 +52,7 @@ export function errorOf(n: Pick<NumberInfo, 'key' | 'unit'>, scope: string, boun
 
 /** What of the events a graph has, in few words. */
 export function seenOf(c: Completeness, more: string[] = []): string {
-  if (c.state === 'complete') return 'all of it: no table was full'
+  if (c.state === 'complete') return 'all of it'
   return more.length ? `${more[0]}${more.length > 1 ? `; and ${more.length - 1} more, see Health` : ''}` : 'incomplete, see Health'
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { bytes, counted, duration, floorPercent, format, missing, span, unmatched } from './format'
-import type { Graph, Side } from './types'
+import { bytes, counted, duration, floorPercent, format, lackingOn, missing, span, unmatched, whenOf } from './format'
+import type { Affected, Graph, Side } from './types'
 
 describe('units', () => {
   const cases: [string, string][] = [
@@ -51,14 +51,44 @@ describe('what is missing', () => {
     expect(unmatched(graph({ unmatched_share: 0, unmatched_bytes_share: 0 }))).toBe('')
   })
   it('names each table, each kind of thing left out, and no sink', () => {
-    const tables = [{ host: 'vm', name: 'edges', dropped: 12345, used: 16384, capacity: 16384 }, { host: 'vm', name: 'connections', dropped: 1 }]
+    const tables = [{ host: 'vm', name: 'edges', dropped: 12345, used: 16384, capacity: 16384, full: true, affects: 'edges' as const }, { host: 'vm', name: 'connections', dropped: 1 }]
     const unplaced = { request_bytes: 1024000, response_bytes: 1024 } as Side
     expect(missing(graph({ omitted_edges: 4, unplaced }, { tables, sinks: [{ host: 'vm', name: 'agent/sink-store', dropped: 3 }], ended_omitted: 1100 }))).toEqual([
-      '12,345 updates found no room in the table “edges” (16,384 of 16,384 used)',
-      '1 updates found no room in the table “connections”',
+      'bytes, requests and latency of edges: 12,345 drops of “edges”, which is full',
+      'any number: 1 drops of “connections”',
       '0.98 MiB of connections are in no edge, because the table of edges was full',
       '1,100 containers that ended are left out',
       '4 less busy edges are left out',
     ])
+  })
+})
+
+describe('what lacks something on the screen', () => {
+  const graph = (affects: (Affected | undefined)[], rest: Partial<Graph> = {}) =>
+    ({ omitted_edges: 0, completeness: { tables: affects.map((affects) => ({ host: 'vm', name: 'x', dropped: 1, affects })), sinks: [], ended_omitted: 0 }, ...rest }) as unknown as Graph
+  it('is nothing where other numbers lack it', () => {
+    expect(lackingOn(graph(['contention', 'flight', 'names', 'endpoints', 'disks', 'energy', 'history']), { view: 'map' })).toEqual([])
+    expect(lackingOn(graph(['usage', 'edges']), { view: 'recordings' })).toEqual([])
+    expect(lackingOn(graph(['edges']), { view: 'hosts' })).toEqual([])
+  })
+  it('is what the view shows, once', () => {
+    expect(lackingOn(graph(['usage', 'edges', 'edges']), { view: 'map' })).toEqual(['CPU, memory and I/O of containers', 'bytes, requests and latency of edges'])
+    expect(lackingOn(graph(['edges', 'usage']), { view: 'matrix' })).toEqual(['bytes, requests and latency of edges'])
+    expect(lackingOn(graph([undefined]), { view: 'recordings' })).toEqual(['any number'])
+  })
+  it('is of the panel and the strip, where they are open', () => {
+    expect(lackingOn(graph(['contention', 'endpoints']), { view: 'map', edge: 'a>b' })).toEqual(['who waited behind whom', 'requests by endpoint'])
+    expect(lackingOn(graph(['flight']), { view: 'map', strip: 60 })).toEqual(['ticks of the last minutes'])
+  })
+  it('is what is left out of a graph', () => {
+    expect(lackingOn(graph([], { unplaced: {} as Side, omitted_edges: 2 }), { view: 'map' })).toEqual(['bytes, requests and latency of edges', 'edges'])
+  })
+})
+
+describe('a window', () => {
+  it('has its date, its time and its zone', () => {
+    const at = (text: string) => Date.parse(text) / 1000
+    expect(whenOf(at('2026-11-23T20:01:36'), at('2026-11-23T20:06:36'))).toMatch(/^23 Nov 2026, 20:01:36 – 20:06:36 UTC([+−]\d+(:\d\d)?)?$/)
+    expect(whenOf(at('2026-12-31T23:59:00'), at('2027-01-01T00:04:00'))).toMatch(/^31 Dec 2026, 23:59:00 – 1 Jan 2027, 00:04:00 UTC/)
   })
 })

@@ -1,4 +1,5 @@
-import type { Graph, NumberInfo, Seconds } from './types'
+import type { State, View } from './state'
+import type { Affected, Graph, NumberInfo, Seconds } from './types'
 
 /** What stands for a number that could not be had. */
 export const NONE = '–'
@@ -64,10 +65,39 @@ export function format(v: Seconds | undefined, unit: NumberInfo['unit']): string
   return Number.isInteger(v) && Math.abs(v) < 1e6 ? v.toLocaleString('en') : scaled(v).join('')
 }
 
+/** Which numbers lack what a table dropped. */
+const LACK: Record<Affected, string> = {
+  '': 'any number', usage: 'CPU, memory and I/O of containers', disks: 'latency of disks', edges: 'bytes, requests and latency of edges', endpoints: 'requests by endpoint',
+  contention: 'who waited behind whom', energy: 'cycles and power', names: 'names', flight: 'ticks of the last minutes', history: 'points of charts',
+}
+
+/** What is on the screen, of what a table can lack. */
+function shownIn(s: Pick<State, 'view' | 'node' | 'edge' | 'strip'>): Set<Affected> {
+  const shown = new Set<Affected>(['', ...ON[s.view]])
+  if (s.node || s.edge) for (const a of ['usage', 'edges', 'contention', 'endpoints'] as const) shown.add(a)
+  if (s.strip) shown.add('flight')
+  return shown
+}
+
+const ON: Record<View, Affected[]> = {
+  map: ['usage', 'edges'], services: ['usage', 'edges', 'endpoints', 'energy'], path: ['usage', 'edges'], matrix: ['edges'], containers: ['usage', 'edges'], changes: ['usage', 'edges'],
+  recordings: ['flight'], hosts: ['usage'], health: ['usage', 'disks', 'edges', 'endpoints', 'contention', 'energy', 'names', 'flight', 'history'],
+}
+
+/** The numbers on the screen that lack something, in words; empty where none does. */
+export function lackingOn(g: Graph, s: Pick<State, 'view' | 'node' | 'edge' | 'strip'>): string[] {
+  const shown = shownIn(s)
+  const list = g.completeness.tables.filter((t) => shown.has(t.affects ?? '')).map((t) => LACK[t.affects ?? ''])
+  if (g.unplaced && shown.has('edges')) list.push(LACK.edges)
+  if (g.omitted_edges > 0 && shown.has('edges')) list.push('edges')
+  if (g.completeness.ended_omitted > 0 && shown.has('usage')) list.push('containers that ended')
+  return [...new Set(list)]
+}
+
 /** What is not in the numbers of a graph, as short statements; empty where all of it is. */
 export function missing(g: Graph): string[] {
   const { tables, ended_omitted } = g.completeness
-  const list = tables.map((t) => `${format(t.dropped, '')} updates found no room in the table “${t.name}”${t.capacity ? ` (${format(t.used ?? 0, '')} of ${format(t.capacity, '')} used)` : ''}`)
+  const list = tables.map((t) => `${LACK[t.affects ?? '']}: ${format(t.dropped, '')} drops of “${t.name}”${t.full ? ', which is full' : t.capacity && t.used !== undefined ? ` (${format(t.used, '')} of ${format(t.capacity, '')} used)` : ''}`)
   if (g.unplaced) list.push(`${bytes(g.unplaced.request_bytes + g.unplaced.response_bytes)} of connections are in no edge, because the table of edges was full`)
   for (const [host, share] of Object.entries(g.counted_share ?? {})) {
     if (share < 1) list.push(`${floorPercent(share)} of the bytes received on ${host} are counted in an edge; the rest was spliced, never read, or found no edge`)
@@ -113,6 +143,24 @@ export function clock(unix: number, now = new Date()): string {
 export function local(unix: number): string {
   const d = new Date(unix * 1000)
   return `${d.getFullYear()}-${pad(d.getMonth() + 1)}-${pad(d.getDate())}T${pad(d.getHours())}:${pad(d.getMinutes())}:${pad(d.getSeconds())}`
+}
+
+/** A window with its date, time and zone: "23 Nov 2026, 20:01:36 – 20:06:36 UTC+1". */
+export function whenOf(from: number, to: number): string {
+  const [a, b] = [new Date(from * 1000), new Date(to * 1000)]
+  const day = (d: Date) => d.toLocaleDateString('en-GB', { day: 'numeric', month: 'short', year: 'numeric' })
+  const time = (d: Date) => d.toLocaleTimeString('en-GB')
+  const zones = [zoneOf(a), zoneOf(b)]
+  const first = zones[0] === zones[1] ? time(a) : `${time(a)} ${zones[0]}`
+  return `${day(a)}, ${first} – ${day(a) === day(b) ? '' : `${day(b)}, `}${time(b)} ${zones[1]}`
+}
+
+/** "UTC", "UTC+1", "UTC−3:30". */
+function zoneOf(d: Date): string {
+  const minutes = -d.getTimezoneOffset()
+  if (minutes === 0) return 'UTC'
+  const [h, m] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60]
+  return `UTC${minutes < 0 ? '−' : '+'}${h}${m ? `:${pad(m)}` : ''}`
 }
 
 const pad = (n: number) => String(n).padStart(2, '0')

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import { bytes, clock, counted, floorPercent, local, missing, span, unmatched } from './format'
+import { bytes, counted, floorPercent, lackingOn, local, missing, span, unmatched, whenOf } from './format'
 import { WINDOWS, type Change, type State } from './state'
 import type { Graph, Status } from './types'
 
@@ -37,7 +37,7 @@ export function Header({ graph, status, state, change, range, theme, nextTheme, 
           </>
         )}
       </div>
-      <Trust graph={graph} status={status} open={Boolean(state.status)} show={() => change({ status: !state.status, node: undefined, edge: undefined, chart: undefined })} />
+      <Trust graph={graph} status={status} state={state} show={() => change({ status: !state.status, node: undefined, edge: undefined, chart: undefined })} />
       <nav class="time" aria-label="Time range">
         {!live && <button class="quiet" aria-label="Earlier" title="Earlier" onClick={() => shift(-1)}>‹</button>}
         <div class="segments" role="group" aria-label="Length of the window">
@@ -53,7 +53,7 @@ export function Header({ graph, status, state, change, range, theme, nextTheme, 
           <Custom live={live} range={range} change={change} />
         </div>
         {!live && <button class="quiet" aria-label="Later" title="Later" onClick={() => shift(1)}>›</button>}
-        <button class={live ? (away ? 'live away' : 'live on') : 'live'} aria-pressed={live} disabled={!graph && live}
+        <button class={live ? (away ? 'live away' : graph && graph.completeness.covered_seconds <= 0 ? 'live' : 'live on') : 'live'} aria-pressed={live} disabled={!graph && live}
           title={live ? 'Following the present; click to hold this view still' : 'Holding still; click to follow the present'}
           onClick={() => change(live ? { from, to } : { from: undefined, to: undefined })}>
           <i aria-hidden="true" />
@@ -75,26 +75,28 @@ export function Header({ graph, status, state, change, range, theme, nextTheme, 
 }
 
 /** How far the numbers can be trusted, in one line; opens the status. */
-function Trust({ graph, status, open, show }: { graph?: Graph; status?: Status; open: boolean; show: () => void }) {
+function Trust({ graph, status, state, show }: { graph?: Graph; status?: Status; state: State; show: () => void }) {
   if (!graph) return <span class="trust" />
   const c = graph.completeness
   const absent = status?.features.filter((f) => f.state === 'absent') ?? []
   const broken = absent.some((f) => f.required)
   const part = c.covered_seconds < c.window_seconds - 2
-  const bad = broken || c.state === 'incomplete'
+  const lacking = lackingOn(graph, state)
+  const none = c.covered_seconds <= 0
+  const bad = !none && (broken || lacking.length > 0)
   const seen = counted(graph)
   const hint = ['How far these numbers can be trusted', ...missing(graph)]
   if (seen !== undefined) hint.push(`Counted: ${floorPercent(seen)} of the bytes that were received are in an edge`)
   if (graph.unmatched_share > 0) hint.push(`Unmatched, with an end in no known container: ${unmatched(graph)}`)
   return (
-    <button class={bad ? 'trust bad' : 'trust'} aria-expanded={open} onClick={show} title={hint.join('\n')}>
+    <button class={bad ? 'trust bad' : none ? 'trust none' : 'trust'} aria-expanded={Boolean(state.status)} onClick={show} title={hint.join('\n')}>
       <i aria-hidden="true" />
-      {c.state === 'incomplete'
-        ? <span>Incomplete{c.tables.length > 0 && <span class="wide">: {c.tables.length > 1 ? `${c.tables.length} tables were` : `table “${c.tables[0]!.name}” was`} full</span>}</span>
+      {none ? 'No data in this time'
+        : lacking.length > 0 ? <span data-lacking>Incomplete<span class="wide">: {lacking[0]}{lacking.length > 1 && ` and ${lacking.length - 1} more`}</span></span>
         : broken ? 'A required feature is absent'
         : part ? `${span(c.covered_seconds)} of ${span(c.window_seconds)} seen` : 'Complete'}
       {seen !== undefined && <span class="muted" data-counted={seen}><span class="wide"> · counted</span> {floorPercent(seen)}</span>}
-      <span class="muted"> · ±{(graph.error_bound * 100).toFixed(1)} %</span>
+      {!none && <span class="muted"> · ±{(graph.error_bound * 100).toFixed(1)} %</span>}
     </button>
   )
 }
@@ -136,8 +138,15 @@ function Custom({ live, range: [from, to], change }: { live: boolean; range: [nu
   )
 }
 
+/** Of when the numbers are, always with the date and the zone. */
+export function When({ state, range: [from, to] }: { state: State; range: [number, number] }) {
+  const [a, b] = to > from ? [from, to] : [state.from ?? 0, state.to ?? 0]
+  if (!(b > a)) return null
+  return <time class="when muted" data-when title={`${new Date(a * 1000).toISOString()} – ${new Date(b * 1000).toISOString()}`}>{whenOf(a, b)}</time>
+}
+
 export function Period({ range: [from, to] }: { range: [number, number] }) {
-  return <span class="muted">{clock(from)} – {clock(to)}</span>
+  return <span class="muted">{whenOf(from, to)}</span>
 }
 
 const Logo = () => (

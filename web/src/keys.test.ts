@@ -16,5 +16,5 @@ it('makes a live window shorter and longer, and leaves one that is held', () => 
 
 it('does nothing for others, and tells all that do something', () => {
   for (const key of ['a', 'Enter', ' ', '', 'constructor']) expect(actionOf(key, { window: 300 })).toBeUndefined()
-  expect(KEYS).toHaveLength(VIEWS.length + 6)
+  expect(KEYS).toHaveLength(VIEWS.length + 7)
 })

@@ -14,6 +14,7 @@ export const KEYS: Key[] = [
   { keys: 'l', does: 'hold still, or follow the present' },
   { keys: 'm', does: 'the last minutes, tick by tick' },
   { keys: '[ and ]', does: 'a shorter or longer window' },
+  { keys: '+ − 0', does: 'the map: nearer, farther, all of it (or Ctrl and the wheel, two fingers; drag to move it)' },
   { keys: '?', does: 'this help' },
   { keys: 'Esc', does: 'close what is open' },
 ]

@@ -1,30 +1,32 @@
-import { useEffect, useMemo, useRef } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { asNumber } from './data'
 import { failed, labelOf, look, spokenOf } from './facts'
 import { bytes, digits, duration, format } from './format'
+import { keysOn } from './keys'
 import { place, type Options } from './layout'
 import { drawnOf, foundBy, saidOf } from './many'
 import { edgeOf, nodeOf, short, type Change, type State } from './state'
 import { fit, textWidth, useWidth } from './text'
-import { best, bytesPerSecond, unnamed, type Edge, type Graph, type Node } from './types'
+import { best, bytesPerSecond, unnamed, type Baseline, type Edge, type Graph, type Node } from './types'
+import { paceLegend, pacesOf, paceText, timesOf, type Pace } from './usual'
+import { fontAt, ICONS, LEAST_ZOOM, MOST_ZOOM, NAMES_ONLY, narrowed, scaleOf, scrolled, STEP, twoLines, lastPart, WIDE_CARD, type Zoom } from './zoom'
 
-const LABEL = { width: 116, height: 22 }
 const SHAPES: Record<'right' | 'tight' | 'down', Options> = {
-  right: { direction: 'right', node: { width: 200, height: 58 }, label: LABEL, layerGap: 150, nodeGap: 26 },
-  tight: { direction: 'right', node: { width: 184, height: 58 }, label: LABEL, layerGap: 140, nodeGap: 22 },
-  down: { direction: 'down', node: { width: 140, height: 56 }, label: LABEL, layerGap: 80, nodeGap: 12 },
+  right: { direction: 'right', node: { width: 190, height: 58 }, label: { width: 128, height: 26 }, layerGap: 142, nodeGap: 26 },
+  tight: { direction: 'right', node: { width: 170, height: 58 }, label: { width: 124, height: 26 }, layerGap: 134, nodeGap: 22 },
+  down: { direction: 'down', node: { width: 140, height: 56 }, label: { width: 116, height: 22 }, layerGap: 80, nodeGap: 12 },
 }
 const MARGIN = 14
 /** How many nodes without an edge are named. */
 const CHIPS = 24
+/** Fewer px of the pointer's way are a click. */
+const DRAG = 4
 
-/** Below this size names cannot be read; the map scrolls instead. */
-const LEAST_SCALE = 0.62
-
-export function ServiceMap({ graph, state, change }: { graph: Graph; state: State; change: Change }) {
+export function ServiceMap({ graph, baseline, state, change }: { graph: Graph; baseline?: Baseline; state: State; change: Change }) {
   const frame = useRef<HTMLDivElement>(null)
   const width = useWidth(frame)
-  const shape = SHAPES[width < 700 ? 'down' : width < 1100 ? 'tight' : 'right']
+  const wide = SHAPES[width < 700 ? 'down' : width < 1100 ? 'tight' : 'right']
+  const [zoom, setZoom] = useState<Zoom>('auto')
   const q = state.q.toLowerCase()
   const selectedEdge = edgeOf(graph, state.edge)
   const selectedNode = nodeOf(graph, state.node)
@@ -37,8 +39,13 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
   const past = graph.nodes.filter((n) => n.gone).map((n) => n.id)
   const topology = JSON.stringify([ids, past, edges.map((e) => e.id)])
   // Numbers change every two seconds; places only when somebody comes or goes.
-  const placed = useMemo(() => place(ids, edges.map((e) => ({ id: e.id, from: e.client, to: e.server })), shape, new Set(past)), [topology, shape])
-  const slow = useMemo(() => slowness(graph.edges), [graph.edges])
+  const { placed, shape } = useMemo(() => {
+    const links = edges.map((e) => ({ id: e.id, from: e.client, to: e.server }))
+    const placed = place(ids, links, wide, new Set(past))
+    const narrow = wide.direction === 'down' ? narrowed(wide, placed, width - 2 - 2 * MARGIN) : undefined
+    return narrow ? { placed: place(ids, links, narrow, new Set(past)), shape: narrow } : { placed, shape: wide }
+  }, [topology, wide, wide.direction === 'down' ? width : 0])
+  const paces = useMemo(() => pacesOf(graph.edges, baseline), [graph.edges, baseline])
   const names = new Map(graph.nodes.map((n) => [n.id, n]))
   const busy = new Set(graph.edges.flatMap((e) => [e.client, e.server]))
   const still = graph.nodes.filter((n) => !busy.has(n.id) && n.kind !== 'outside')
@@ -46,7 +53,7 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
   const cores = Math.max(1, ...graph.hosts.map((h) => h.cores))
 
   const full = { width: placed.width + 2 * MARGIN, height: placed.height + 2 * MARGIN }
-  const scale = width ? Math.max(LEAST_SCALE, Math.min(1, (width - 2) / full.width)) : 1
+  const scale = scaleOf(zoom, full, { width: width - 2, height: Math.max(120, innerHeight * 0.62 - 14) })
   const dimNode = (n: Node) =>
     (q !== '' && !matches(n, q)) ||
     (selectedNode ? n !== selectedNode && !graph.edges.some((e) => linked(e, n, selectedNode)) : selectedEdge ? n.id !== selectedEdge.client && n.id !== selectedEdge.server : false)
@@ -55,12 +62,15 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
     (selectedNode ? e.client !== selectedNode.id && e.server !== selectedNode.id : selectedEdge ? e !== selectedEdge : false)
   const ends = (e: Edge) => [names.get(e.client), names.get(e.server)] as const
   const choose = (part: Partial<State>) => change({ node: undefined, edge: undefined, status: undefined, chart: undefined, ...part })
+  const heat = (e: Edge) => paces.get(e.id)?.heat ?? 'calm'
+  const spoken = (e: Edge) => [spokenOf(e, graph.covered_seconds, ...ends(e)), paceText(paces.get(e.id), baseline)].filter(Boolean).join('. ')
+  const zoomTo = useZoom(frame, scale, setZoom)
 
   // A map that is larger than its frame begins where requests come in.
   const begun = useRef('')
   useEffect(() => {
-    const key = `${topology} ${shape.direction} ${Math.round(scale * 100)}`
-    if (!frame.current || width === 0 || begun.current === key || state.node || state.edge) return
+    const key = `${topology} ${shape.direction} ${shape.node.width} ${width}`
+    if (!frame.current || width === 0 || begun.current === key || state.node || state.edge || zoom !== 'auto') return
     begun.current = key
     const first = [...placed.nodes.values()].reduce<{ x: number; y: number } | undefined>((a, b) => (!a || (shape.direction === 'down' ? b.y < a.y - 1 : b.x < a.x - 1) ? b : a), undefined)
     if (!first) return
@@ -75,7 +85,7 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
     if (!frame.current || !box || !at) return
     if (at.left < box.left || at.right > box.right) frame.current.scrollLeft += (at.left + at.right - box.left - box.right) / 2
     if (at.top < box.top || at.bottom > box.bottom) frame.current.scrollTop += (at.top + at.bottom - box.top - box.bottom) / 2
-  }, [state.node, state.edge, placed, scale])
+  }, [state.node, state.edge, placed, width])
 
   return (
     <>
@@ -85,7 +95,15 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
           <button class="link" data-all onClick={() => change({ all: state.all ? undefined : true })}>{state.all ? 'Draw fewer' : 'Draw all'}</button>
         </p>
       )}
-      <div class="map-frame" ref={frame}>
+      <div class="map-box">
+      {graph.edges.length > 0 && (
+        <div class="zoom" role="group" aria-label="Size of the map">
+          <button data-zoom="in" title="Nearer (+, or Ctrl and the wheel)" aria-label="Nearer" onClick={() => zoomTo(scale * STEP)}>+</button>
+          <button data-zoom="out" title="Farther (−, or Ctrl and the wheel)" aria-label="Farther" onClick={() => zoomTo(scale / STEP)}>−</button>
+          <button data-zoom="fit" title="All of the map (0); again: as wide as the page" aria-label="All of the map" aria-pressed={zoom === 'fit'} onClick={() => setZoom(zoom === 'fit' ? 'auto' : 'fit')}>Fit</button>
+        </div>
+      )}
+      <div class="map-frame" ref={frame} data-scale={scale.toFixed(3)}>
         {graph.edges.length === 0 ? (
           <p class="note">
             {(graph.hidden_edges ?? 0) > 0
@@ -94,6 +112,7 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
           </p>
         ) : (
           <svg width={full.width * scale} height={full.height * scale} viewBox={`${-MARGIN} ${-MARGIN} ${full.width} ${full.height}`} role="group" aria-label={`${ids.length} nodes, ${edges.length} edges`}
+            style={{ '--name-size': `${fontAt(shape.node.width < WIDE_CARD ? 11 : 13, scale)}px`, '--second-size': `${fontAt(11, scale)}px` }}
             onClick={(e) => e.target === e.currentTarget && (state.node || state.edge) && choose({})}>
             <defs>
               {['calm', 'warm', 'hot'].map((c) => (
@@ -105,13 +124,13 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
             {edges.map((e) => {
               const at = placed.edges.get(e.id)
               if (!at) return null
-              return <EdgeLine key={e.id} edge={e} path={at.path} heat={slow(e)} look={look(e, ...ends(e))} spoken={spokenOf(e, graph.covered_seconds, ...ends(e))} chosen={e === selectedEdge} dim={dimEdge(e)} choose={() => choose({ edge: short(e.id) })} />
+              return <EdgeLine key={e.id} edge={e} path={at.path} heat={heat(e)} look={look(e, ...ends(e))} spoken={spoken(e)} chosen={e === selectedEdge} dim={dimEdge(e)} choose={() => choose({ edge: short(e.id) })} />
             })}
             {graph.nodes.map((n) => {
               const at = placed.nodes.get(n.id)
               if (!at) return null
               return (
-                <NodeCard key={n.id} node={n} x={at.x} y={at.y} shape={shape} cores={cores} chosen={n === selectedNode} dim={dimNode(n)}
+                <NodeCard key={n.id} node={n} x={at.x} y={at.y} shape={shape} scale={scale} cores={cores} chosen={n === selectedNode} dim={dimNode(n)}
                   loop={graph.edges.find((e) => e.client === n.id && e.server === n.id)} choose={() => choose({ node: short(n.id) })} chooseLoop={(id) => choose({ edge: short(id) })} />
               )
             })}
@@ -119,12 +138,13 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
               const at = placed.edges.get(e.id)
               if (!at) return null
               return (
-                <EdgeLabel key={e.id} edge={e} x={at.label.x} y={at.label.y} heat={slow(e)} look={look(e, ...ends(e))} text={labelOf(e, graph.covered_seconds)} spoken={spokenOf(e, graph.covered_seconds, ...ends(e))}
+                <EdgeLabel key={e.id} edge={e} x={at.label.x} y={at.label.y} room={shape.label.width} scale={scale} heat={heat(e)} look={look(e, ...ends(e))} text={textOf(e, graph.covered_seconds, shape, paces.get(e.id))} spoken={spoken(e)}
                   chosen={e === selectedEdge} dim={dimEdge(e)} choose={() => choose({ edge: short(e.id) })} />
               )
             })}
           </svg>
         )}
+      </div>
       </div>
       <div class="map-foot">
         {still.length > 0 && graph.edges.length > 0 && (
@@ -138,10 +158,88 @@ export function ServiceMap({ graph, state, change }: { graph: Graph; state: Stat
         )}
         {graph.omitted_edges > 0 && <p class="muted">{graph.omitted_edges} less busy edges are left out.</p>}
         {graph.unplaced && <p class="lack">{bytes(graph.unplaced.request_bytes + graph.unplaced.response_bytes)} of connections are in no edge: the table of edges was full.</p>}
-        {graph.edges.length > 0 && <Legend udp={graph.edges.some((e) => e.transport === 'udp')} unsure={graph.edges.some((e) => look(e, ...ends(e)).includes('unsure'))} />}
+        {graph.edges.length > 0 && <Legend baseline={baseline} udp={graph.edges.some((e) => e.transport === 'udp')} unsure={graph.edges.some((e) => look(e, ...ends(e)).includes('unsure'))} />}
       </div>
     </>
   )
+}
+
+/** What an edge's label says, with how many times slower it is where that is much. */
+function textOf(e: Edge, covered: number, shape: Options, pace?: Pace): string {
+  const text = labelOf(e, covered)
+  const times = pace && pace.heat !== 'calm' && pace.times !== undefined && Number.isFinite(pace.times) ? ` ×${timesOf(pace.times)}` : ''
+  return (shape.node.width < WIDE_CARD ? lastPart(text) : text) + times
+}
+
+/** Zooms with keys, wheel and two fingers, and pans with the mouse; one finger and the wheel scroll the frame as any other. */
+function useZoom(frame: { current: HTMLDivElement | null }, scale: number, set: (z: Zoom) => void) {
+  const now = useRef(scale)
+  const anchor = useRef<{ x: number; y: number; before: number } | undefined>(undefined)
+  const zoomTo = (z: number, x = (frame.current?.clientWidth ?? 0) / 2, y = (frame.current?.clientHeight ?? 0) / 2) => {
+    const next = Math.max(LEAST_ZOOM, Math.min(MOST_ZOOM, z))
+    if (next === now.current) return
+    anchor.current = { x, y, before: now.current }
+    set(next)
+  }
+  const to = useRef(zoomTo)
+  to.current = zoomTo
+  useLayoutEffect(() => {
+    now.current = scale
+    const a = anchor.current
+    anchor.current = undefined
+    if (!a || !frame.current) return
+    frame.current.scrollLeft = scrolled(frame.current.scrollLeft, a.x, a.before, scale)
+    frame.current.scrollTop = scrolled(frame.current.scrollTop, a.y, a.before, scale)
+  }, [scale])
+  useEffect(() => {
+    const box = frame.current
+    if (!box) return
+    const stop = new AbortController()
+    const on = { signal: stop.signal }
+    const place = (x: number, y: number) => {
+      const at = box.getBoundingClientRect()
+      return [x - at.left, y - at.top] as const
+    }
+    box.addEventListener('wheel', (e) => {
+      if (!e.ctrlKey && !e.metaKey) return
+      e.preventDefault()
+      to.current(now.current * Math.exp(-Math.max(-50, Math.min(50, e.deltaY)) / 200), ...place(e.clientX, e.clientY))
+    }, { ...on, passive: false })
+    let pinch: { length: number; scale: number } | undefined
+    const length = (t: TouchList) => Math.hypot(t[0]!.clientX - t[1]!.clientX, t[0]!.clientY - t[1]!.clientY)
+    box.addEventListener('touchstart', (e) => void (pinch = e.touches.length === 2 ? { length: length(e.touches), scale: now.current } : undefined), { ...on, passive: true })
+    box.addEventListener('touchmove', (e) => {
+      if (!pinch || e.touches.length !== 2) return
+      e.preventDefault()
+      const [a, b] = [e.touches[0]!, e.touches[1]!]
+      to.current((pinch.scale * length(e.touches)) / pinch.length, ...place((a.clientX + b.clientX) / 2, (a.clientY + b.clientY) / 2))
+    }, { ...on, passive: false })
+    let drag: { x: number; y: number; left: number; top: number } | undefined
+    let dragged = false
+    box.addEventListener('pointerdown', (e) => {
+      dragged = false
+      if (e.pointerType === 'mouse' && e.button === 0) drag = { x: e.clientX, y: e.clientY, left: box.scrollLeft, top: box.scrollTop }
+    }, on)
+    addEventListener('pointermove', (e) => {
+      if (!drag || (e.buttons & 1) === 0) return void (drag = undefined)
+      const [x, y] = [e.clientX - drag.x, e.clientY - drag.y]
+      if (!dragged && Math.hypot(x, y) < DRAG) return
+      dragged = true
+      box.scrollLeft = drag.left - x
+      box.scrollTop = drag.top - y
+    }, on)
+    addEventListener('pointerup', () => void (drag = undefined), on)
+    // The end of a drag is no click on what is there.
+    box.addEventListener('click', (e) => dragged && (e.stopPropagation(), (dragged = false)), { ...on, capture: true })
+    addEventListener('keydown', (e) => {
+      if (e.ctrlKey || e.metaKey || e.altKey || !keysOn() || e.target instanceof HTMLInputElement || e.target instanceof HTMLSelectElement || document.querySelector('dialog[open]')) return
+      if (e.key === '+' || e.key === '=') to.current(now.current * STEP)
+      else if (e.key === '-') to.current(now.current / STEP)
+      else if (e.key === '0') set('fit')
+    }, on)
+    return () => stop.abort()
+  }, [])
+  return zoomTo
 }
 
 const linked = (e: Edge, a: Node, b: Node) => (e.client === a.id && e.server === b.id) || (e.client === b.id && e.server === a.id)
@@ -149,28 +247,21 @@ const linked = (e: Edge, a: Node, b: Node) => (e.client === a.id && e.server ===
 export const matches = (n: Node, q: string) =>
   n.name.toLowerCase().includes(q) || (n.image ?? '').toLowerCase().includes(q) || (n.pod ?? '').toLowerCase().includes(q) || n.id.startsWith(q)
 
-function Legend({ udp, unsure }: { udp: boolean; unsure: boolean }) {
+function Legend({ baseline, udp, unsure }: { baseline?: Baseline; udp: boolean; unsure: boolean }) {
+  const pace = paceLegend(baseline)
   return (
     <p class="legend">
       <span><i class="line thin" /><i class="line thick" /> wider: more bytes/s</span>
-      <span><i class="line warm" /> p99 ≥ 4×</span>
-      <span><i class="line hot" /> ≥ 16× the map’s median</span>
+      {pace ? (
+        <>
+          <span><i class="line warm" /> {pace.warm}</span>
+          <span data-pace-legend><i class="line hot" /> {pace.hot}</span>
+        </>
+      ) : <span data-pace-legend>no past hour to compare with: colours tell nothing</span>}
       {udp && <span data-legend-udp><i class="line dashed" /> UDP: packets/s, or DNS queries/s</span>}
       {unsure && <span><i class="line light" /> lighter: seen from one end only, or the ends are not paired</span>}
     </p>
   )
-}
-
-/** How slow an edge is beside the others of the map. */
-function slowness(edges: Edge[]): (e: Edge) => 'calm' | 'warm' | 'hot' {
-  const p99 = (e: Edge) => asNumber(best(e)?.p99)
-  const sorted = edges.map(p99).filter((v) => v > 0).sort((a, b) => a - b)
-  const median = sorted[Math.floor((sorted.length - 1) / 2)] ?? 0
-  return (e) => {
-    const v = p99(e)
-    if (!(v > 1e-3) || !median) return 'calm'
-    return v >= 16 * median ? 'hot' : v >= 4 * median ? 'warm' : 'calm'
-  }
 }
 
 interface LineProps {
@@ -200,6 +291,9 @@ interface LabelProps {
   edge: Edge
   x: number
   y: number
+  /** How wide it may be, in the units of the drawing. */
+  room: number
+  scale: number
   heat: string
   look: string
   text: string
@@ -209,15 +303,22 @@ interface LabelProps {
   choose: () => void
 }
 
-function EdgeLabel({ edge, x, y, heat, look, text, spoken, chosen, dim, choose }: LabelProps) {
+function EdgeLabel({ edge, x, y, room, scale, heat, look, text, spoken, chosen, dim, choose }: LabelProps) {
   const fails = failed(best(edge))
-  const width = Math.min(LABEL.width, textWidth(text, 11) + (fails ? 26 : 16))
+  const size = fontAt(11, scale)
+  const side = fails ? 26 : 16
+  // Where there is no room for all of it, the latency is what counts.
+  const fits = [text, lastPart(text)].find((t) => textWidth(t, size) + side <= room)
+  if (!chosen && (fits === undefined || scale < NAMES_ONLY)) return null
+  const words = fits ?? text
+  const width = textWidth(words, size) + side
+  const height = size + 8
   return (
     <g class={`label ${heat}${look}${chosen ? ' chosen' : ''}${dim ? ' dim' : ''}`} role="button" tabindex={0} aria-label={spoken} aria-pressed={chosen} data-edge={edge.id} onClick={choose} onKeyDown={onEnter(choose)}>
       <title>{spoken}</title>
-      <rect x={x - width / 2} y={y - 9.500} width={width} height={19} rx="9.500" />
+      <rect x={x - width / 2} y={y - height / 2} width={width} height={height} rx={height / 2} />
       {fails && <circle class="failed" cx={x - width / 2 + 11} cy={y} r="3.500" />}
-      <text x={x + (fails ? 5 : 0)} y={y + 3.800}>{text}</text>
+      <text x={x + (fails ? 5 : 0)} y={y + size * 0.345}>{words}</text>
     </g>
   )
 }
@@ -227,6 +328,7 @@ interface CardProps {
   x: number
   y: number
   shape: Options
+  scale: number
   cores: number
   chosen: boolean
   dim: boolean
@@ -235,11 +337,13 @@ interface CardProps {
   chooseLoop: (id: string) => void
 }
 
-function NodeCard({ node, x, y, shape, cores, chosen, dim, loop, choose, chooseLoop }: CardProps) {
+function NodeCard({ node, x, y, shape, scale, cores, chosen, dim, loop, choose, chooseLoop }: CardProps) {
   const { width, height } = shape.node
   const left = x - width / 2
   const top = y - height / 2
-  const pad = shape.direction === 'right' ? 14 : 9
+  const narrow = width < WIDE_CARD
+  const pad = shape.direction === 'right' ? 14 : narrow ? 5 : 9
+  const [nameSize, secondSize] = [fontAt(narrow ? 11 : 13, scale), fontAt(11, scale)]
   const cpu = asNumber(node.usage?.cpu_cores)
   const wait = asNumber(node.usage?.run_queue_p99)
   const second =
@@ -255,9 +359,7 @@ function NodeCard({ node, x, y, shape, cores, chosen, dim, loop, choose, chooseL
       <g role="button" tabindex={0} aria-label={spoken} aria-pressed={chosen} data-node={node.id} onClick={choose} onKeyDown={onEnter(choose)}>
         <title>{node.image ? `${node.name} · ${node.image}` : node.name}</title>
         <rect class="card" x={left} y={top} width={width} height={height} rx={node.kind === 'outside' ? height / 2 : 9} />
-        <Icon kind={node.kind} x={left + pad} y={top + 12} />
-        <text class="name" x={left + pad + 22} y={top + 24}>{fit(node.name, width - pad - 28, 13, 600)}</text>
-        <text class={wait >= 0.005 ? 'second waits' : 'second'} x={left + pad + 22} y={top + 41}>{fit(second, width - pad - 28, 11, 400)}</text>
+        <CardText name={node.name} second={second} waits={wait >= 0.005} left={left + pad} top={top} width={width - 2 * pad} height={height} narrow={narrow} kind={node.kind} scale={scale} nameSize={nameSize} secondSize={secondSize} />
         {node.usage && (
           <>
             <rect class="track" x={left + 14} y={top + height - 7} width={width - 28} height="2.500" rx="1.250" />
@@ -273,6 +375,51 @@ function NodeCard({ node, x, y, shape, cores, chosen, dim, loop, choose, chooseL
         </g>
       )}
     </g>
+  )
+}
+
+/** All of some numbers, or one of them where there is no room: a number is not cut. A wait, which is the last, comes before what is usual. */
+const roomy = (text: string, width: number, size: number, waits: boolean): string => (textWidth(text, size) <= width ? text : waits ? lastPart(text) : text.split(' · ')[0]!)
+
+interface TextProps {
+  name: string
+  second: string
+  waits: boolean
+  left: number
+  top: number
+  width: number
+  height: number
+  narrow: boolean
+  kind: Node['kind']
+  scale: number
+  nameSize: number
+  secondSize: number
+}
+
+/** The words of a card: its name, and a number below it where letters that can be read leave room. */
+function CardText({ name, second, waits, left, top, width, height, narrow, kind, scale, nameSize, secondSize }: TextProps) {
+  if (narrow) {
+    const whole = textWidth(name, nameSize, 600) <= width
+    const lines = whole ? [name] : twoLines(name)
+    const middle = left + width / 2
+    return (
+      <g class="centred">
+        {lines.map((line, i) => <text key={i} class="name" x={middle} y={top + 15 + i * (nameSize + 1.5)}>{fit(line, width, nameSize, 600)}</text>)}
+        {scale >= NAMES_ONLY && <text class={waits ? 'second waits' : 'second'} x={middle} y={top + 15 + lines.length * (nameSize + 1.5) + 1}>{fit(roomy(second, width, secondSize, waits), width, secondSize, 400)}</text>}
+      </g>
+    )
+  }
+  const icon = scale >= ICONS
+  const [x, room] = icon ? [left + 22, width - 14] : [left, width]
+  const both = nameSize + secondSize + 4
+  const two = scale >= NAMES_ONLY && second !== '' && both <= height - 10
+  const y = two ? top + (height - 6 - both) / 2 + nameSize * 0.86 : top + height / 2 + nameSize * 0.3
+  return (
+    <>
+      {icon && <Icon kind={kind} x={left} y={y - nameSize * 0.36 - 8} />}
+      <text class="name" x={x} y={y}>{fit(name, room, nameSize, 600)}</text>
+      {two && <text class={waits ? 'second waits' : 'second'} x={x} y={y + secondSize + 4.5}>{fit(roomy(second, room, secondSize, waits), room, secondSize, 400)}</text>}
+    </>
   )
 }
 

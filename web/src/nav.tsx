@@ -1,8 +1,9 @@
+import { When } from './header'
 import { CLOSED, pastOf } from './strip'
 import { VIEWS, type Change, type State } from './state'
 
 /** The views, as tabs. */
-export function Nav({ state, change }: { state: State; change: Change }) {
+export function Nav({ state, change, range }: { state: State; change: Change; range: [number, number] }) {
   return (
     <nav class="nav" aria-label="Views">
       <div class="tabs">
@@ -10,6 +11,7 @@ export function Nav({ state, change }: { state: State; change: Change }) {
           <button key={view} data-view={view} aria-current={state.view === view ? 'page' : undefined} title={`${what[0]!.toUpperCase()}${what.slice(1)} (${i + 1})`} onClick={() => change({ view })}>{title}</button>
         ))}
       </div>
+      <When state={state} range={range} />
       <button class="toggle" data-strip-open aria-pressed={state.strip !== undefined} title="Every container at full resolution, and its short saturations (m)"
         onClick={() => change(state.strip ? CLOSED : { strip: 60, zoom: pastOf(state) })}>
         Last minutes

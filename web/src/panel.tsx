@@ -8,12 +8,15 @@ import { windowOf } from './explain'
 import { countedOf, factsOf, MEANING, numberOf, pairing, seen, trouble, unsure } from './facts'
 import { bytes, clock, counted, digits, duration, floorPercent, format, missing, NONE, span, unmatched } from './format'
 import { Period } from './header'
+import { Middle } from './middle'
 import { short, type Change, type State } from './state'
 import { useExplainer } from './tip'
-import { best, type Edge, type Graph, type Node, type NumberInfo, type Seconds, type Status } from './types'
+import { paceOf, paceText, usualOf } from './usual'
+import { best, type Baseline, type Edge, type Graph, type Node, type NumberInfo, type Seconds, type Status } from './types'
 
 interface Props {
   graph?: Graph
+  baseline?: Baseline
   status: Loaded<Status>
   state: State
   change: Change
@@ -29,7 +32,7 @@ interface Props {
 
 export function Panel(p: Props) {
   const top = useRef<HTMLElement>(null)
-  useEffect(() => top.current?.scrollTo(0, 0), [p.state.node, p.state.edge, p.state.chart, p.state.status])
+  useEffect(() => top.current?.scrollTo(0, 0), [p.state.node, p.state.edge, p.state.status])
   return (
     <aside class="panel" ref={top} aria-label="Details">
       {p.away && <p class="inline-error" role="alert" data-panel-error>{p.away}{p.graph && p.at ? ` The numbers below are of ${clock(p.at)}.` : ''} It is tried again.</p>}
@@ -70,7 +73,7 @@ function Worth({ graph, range }: { graph: Graph; range: [number, number] }) {
     <dl class="worth">
       <div><dt>Window</dt><dd>{span(c.window_seconds)}, <Period range={range} /></dd></div>
       <div><dt>Covered</dt><dd>{span(c.covered_seconds)} ({digits((100 * c.covered_seconds) / c.window_seconds)} %); rates are over this time</dd></div>
-      <div><dt>State</dt><dd>{c.state}{lacks.length ? '' : ': every event is counted, and no table was full'}</dd></div>
+      <div><dt>State</dt><dd>{c.state}{lacks.length ? '' : ': every event is counted'}</dd></div>
       {lacks.map((what) => <div key={what} class="lack"><dt>Missing</dt><dd>{what}</dd></div>)}
       {c.sinks.map((s) => <div key={s.host + s.name}><dt>Delivery</dt><dd>{format(s.dropped, '')} snapshots did not reach {s.name}: charts lack points; counts go on in the next one</dd></div>)}
       {all !== undefined && <div><dt>Counted</dt><dd>{floorPercent(all)} of the bytes that the kernel received for programs{Object.keys(graph.counted_share).length > 1 ? ', on the host with the least' : ''}</dd></div>}
@@ -90,7 +93,7 @@ function Value({ value, unit, path, state, change, strong }: { value: Seconds | 
   )
 }
 
-function EdgePanel({ graph, edge, state, change, range, theme, close }: Props & { graph: Graph; edge: Edge }) {
+function EdgePanel({ graph, baseline, edge, state, change, range, theme, close }: Props & { graph: Graph; edge: Edge }) {
   const name = (id: string) => graph.nodes.find((n) => n.id === id)?.name ?? id
   const [scope, key] = (state.chart ?? '').split('.') as [string, string]
   const info = graph.numbers.side.find((n) => n.key === key)
@@ -106,6 +109,7 @@ function EdgePanel({ graph, edge, state, change, range, theme, close }: Props & 
     formula: 'client p50 − server p50', error: `each p50 at most ±${(graph.error_bound * 100).toFixed(1)} %: a small difference of large numbers is uncertain`, window: windowOf(graph),
   }))
   const asked = endpointChart(graph, edge, state)
+  const pace = paceOf(s, usualOf(edge, baseline))
   const [client, server] = [edge.client, edge.server].map((id) => graph.nodes.find((n) => n.id === id))
   return (
     <>
@@ -120,6 +124,7 @@ function EdgePanel({ graph, edge, state, change, range, theme, close }: Props & 
       </div>
       {info && lines.length > 0 && <Chart key={state.chart} title={info.title} unit={info.unit} lines={lines} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />}
       {asked && <Chart key={`${state.endpoint} ${state.chart}`} title={asked.title} unit={asked.unit} lines={asked.lines} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />}
+      {pace.quantile && <p class={`state ${pace.heat === 'calm' ? 'good' : pace.heat}`} data-pace={pace.heat}>{paceText(pace, baseline)}.</p>}
       <p class={edge.paired ? 'state good' : unsure(edge, client, server) ? 'state unsure' : 'state'} data-pairing>{pairing(edge)}</p>
       {seen(edge) && <p class={countedOf(edge) === 1 ? 'state good' : 'state unsure'} data-edge-counted>{seen(edge)}</p>}
       {server && <Contention graph={graph} node={server} state={state} change={change} />}
@@ -209,7 +214,7 @@ function NodePanel({ graph, node, state, change, range, theme, close }: Props & 
                 return (
                   <li key={e.id}>
                     <button class="peer" onClick={() => change({ edge: short(e.id), node: undefined, chart: undefined })}>
-                      <span>{way === 'served' ? '← ' : '→ '}{other?.name}</span>
+                      <span class="peer-name">{way === 'served' ? '← ' : '→ '}<Middle text={other?.name ?? ''} /></span>
                       <span class="muted">{format(best(e)?.transactions_per_second, '/s')} · {duration(best(e)?.p99)}</span>
                     </button>
                   </li>

@@ -1,9 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { firstLimit, limitOf, longest, nodeFor, partsOf } from './path'
+import { barsOf, firstLimit, formerOf, limitOf, nodeFor, ofRequest, wholeOf } from './path'
 import type { Graph, Hop, PathAnswer, Resource } from './types'
 
 const resource = (more: Partial<Resource> = {}): Resource => ({ node: 'c1', name: 'catalogue', cpu_cores: 0.2, parallel: 1, parallel_by: 'threads', utilisation: 0.2, ...more })
-const hop = (own: number, next: number, others: number, more: Partial<Hop> = {}): Hop => ({ node: 'c1', name: 'catalogue', served: own + next + others, own, next, others, ...more })
 
 describe('the first limit', () => {
   const cpus = resource({ node: 'cpus/vm', name: 'CPUs of vm', parallel: 1.6, parallel_by: 'left' })
@@ -26,17 +25,32 @@ describe('the first limit', () => {
   })
 })
 
-describe('the bar of a hop', () => {
-  const widths = (h: Hop, whole: number) => partsOf(h, whole).map((p) => [p.key, p.x, p.width])
-  it('has parts one after the other, on the scale of the longest', () => {
-    expect(longest([hop(1, 3, 0), hop(2, 0, 0, { served: '+Inf' }), hop(0, 0, 0, { served: undefined })])).toBe(4)
-    expect(widths(hop(1, 2, 1), 8)).toEqual([['own', 0, 12.5], ['next', 12.5, 25], ['others', 37.5, 12.5]])
+describe('the critical path', () => {
+  const hop = (name: string, weight: number, of?: [number, number, number]): Hop => ({ node: name, name, weight, served: weight, of_request: of && { calls: 1, network: of[0], own: of[1], others: of[2] } })
+  const mean = { statistic: 'mean', whole: 8, hops: [hop('web', 8, [0, 1, 1]), hop('app', 5, [1, 2, 0]), hop('db', 3, [0.5, 2.5, 0])] }
+  it('has parts that fill the whole, one after the other', () => {
+    const bars = barsOf(mean)
+    expect(bars.map((b) => b.map((p) => [p.key, p.x, p.width]))).toEqual([
+      [['network', 0, 0], ['own', 0, 12.5], ['others', 12.5, 12.5]], [['network', 25, 12.5], ['own', 37.5, 25], ['others', 62.5, 0]], [['network', 62.5, 6.25], ['own', 68.75, 31.25], ['others', 100, 0]],
+    ])
+    expect(mean.hops.reduce((sum, h) => sum + ofRequest(h)!, 0)).toBe(8)
+    expect(wholeOf(mean)).toBe('the mean: a request to web takes 8.00 s, and the parts below add up to it.')
   })
-  it('is as long as the answer takes where it waits for several at a time', () => {
-    expect(widths(hop(0, 3, 1, { served: 2, concurrent: true }), 4)).toEqual([['own', 0, 0], ['next', 0, 37.5], ['others', 37.5, 12.5]])
+  it('has one statistic, and no sum, by a percentile', () => {
+    const p99 = { statistic: 'p99', whole: 8, hops: [hop('web', 8), hop('app', 4), hop('db', NaN)] }
+    expect(barsOf(p99)).toEqual([[{ key: 'own', x: 0, width: 100 }], [{ key: 'own', x: 0, width: 50 }], []])
+    expect(ofRequest(p99.hops[0]!)).toBeUndefined()
+    expect(wholeOf(p99)).toMatch(/^p99 of each call; .* is 8.00 s\. .*do not add up/)
   })
-  it('is empty where nothing is known', () => {
-    for (const h of [hop(0, 0, 0, { served: undefined }), hop(0, 0, 0), hop(1, 1, 0, { served: '+Inf' })]) expect(partsOf(h, 4).map((p) => p.width)).toEqual([0, 0, 0])
-    expect(partsOf(hop(1, 1, 0), 0).map((p) => p.width)).toEqual([0, 0, 0])
+  it('has no bars where nothing is known', () => {
+    expect(barsOf({ ...mean, whole: '+Inf' })).toEqual([[], [], []])
+    expect(barsOf({ ...mean, whole: undefined })).toEqual([[], [], []])
+    expect(barsOf({ statistic: 'p99', hops: [{ node: 'a', name: 'a' }] })).toEqual([[]])
+  })
+  it('is told to the server, as what is kept unless another is ahead', () => {
+    const id = '0123456789abcdef'.repeat(4)
+    expect(formerOf({ ...mean, hops: [hop(id, 1), hop('a b', 1)] })).toBe('0123456789ab,a%20b')
+    expect(formerOf({ ...mean, hops: Array.from({ length: 200 }, () => hop(id, 1)) })).toBe('')
+    expect(formerOf(undefined)).toBe('')
   })
 })

@@ -1,6 +1,6 @@
 import { asNumber } from './data'
-import { format, NONE } from './format'
-import { nodeOf } from './state'
+import { duration, format, NONE } from './format'
+import { nodeOf, short } from './state'
 import type { Graph, Hop, PathAnswer, Resource } from './types'
 
 // Operational analysis and the critical path, in words and in widths.
@@ -35,20 +35,51 @@ export function firstLimit(a: PathAnswer): { name: string; text: string; far: bo
   return { name: r.name, text: `${verb} at about ${format(a.saturation_rate, '/s')}, ${a.extrapolation.toFixed(1)} times what comes in now.`, far: a.extrapolation > FAR }
 }
 
-export const PARTS = [['own', 'own'], ['next', 'waits for the next'], ['others', 'waits for others']] as const
+export const PARTS = [['network', 'network'], ['own', 'own'], ['others', 'other servers']] as const
+export type PartKey = (typeof PARTS)[number][0]
 
-/** The longest time in which a hop answers, in seconds; all bars are shares of it. */
-export const longest = (hops: Hop[]): number => Math.max(0, ...hops.map((h) => asNumber(h.served)).filter(Number.isFinite))
+type CriticalPath = NonNullable<PathAnswer['critical_path']>
 
-/** The parts of a hop's bar in percent of the longest. What waits for several at a time waits for more than its length. */
-export function partsOf(h: Hop, longest: number): { key: (typeof PARTS)[number][0]; x: number; width: number }[] {
-  const total = h.own + h.next + h.others
-  const served = asNumber(h.served)
-  const scale = total > 0 && longest > 0 && Number.isFinite(served) ? ((served / longest) * 100) / total : 0
+export interface Bar {
+  key: PartKey
+  x: number
+  width: number
+}
+
+/**
+ * The bar of each hop, in percent. By the mean, the parts of one request one after the other, so that those of all hops together are the
+ * whole; by a percentile, how long the hop's calls take beside the longest of them.
+ */
+export function barsOf(p: CriticalPath): Bar[][] {
+  const whole = asNumber(p.whole)
+  const longest = Math.max(0, ...p.hops.map((h) => asNumber(h.weight)).filter(Number.isFinite))
   let x = 0
-  return PARTS.map(([key]) => {
-    const part = { key, x, width: h[key] * scale }
-    x += part.width
-    return part
+  return p.hops.map((h) => {
+    if (p.statistic !== 'mean') {
+      const share = Math.min(1, asNumber(h.weight) / longest)
+      return share > 0 ? [{ key: 'own' as const, x: 0, width: 100 * share }] : []
+    }
+    const of = h.of_request
+    return !of || !(whole > 0 && Number.isFinite(whole)) ? [] : PARTS.map(([key]) => {
+      const part = { key, x, width: (100 * of[key]) / whole }
+      x += part.width
+      return part
+    })
   })
+}
+
+/** What a hop is of one request, in seconds; undefined by a percentile. */
+export const ofRequest = (h: Hop): number | undefined => h.of_request && h.of_request.network + h.of_request.own + h.of_request.others
+
+/** What the path is of, in a sentence: the statistic, and what the parts add up to. */
+export function wholeOf(p: CriticalPath): string {
+  const entry = p.hops[0]?.name ?? ''
+  if (p.statistic !== 'mean') return `${p.statistic} of each call; that of a request to ${entry} is ${duration(p.whole)}. Percentiles of several calls do not add up: the mean does.`
+  return `the mean: a request to ${entry} takes ${duration(p.whole)}, and the parts below add up to it.`
+}
+
+/** The path for the next request, which keeps it unless another is clearly ahead; '' for none, or where it is too long for an address. */
+export function formerOf(p?: CriticalPath): string {
+  const text = p ? p.hops.map((h) => encodeURIComponent(short(h.node))).join(',') : ''
+  return text.length <= 1000 ? text : ''
 }

@@ -1,7 +1,8 @@
-import { useMemo } from 'preact/hooks'
-import { usePath } from './data'
-import { clock, duration, format, NONE, span } from './format'
-import { firstLimit, limitOf, longest, nodeFor, PARTS, partsOf } from './path'
+import { useEffect, useMemo, useRef } from 'preact/hooks'
+import { asNumber, usePath } from './data'
+import { clock, digits, duration, format, NONE, span } from './format'
+import { Middle } from './middle'
+import { barsOf, firstLimit, formerOf, limitOf, nodeFor, ofRequest, PARTS, wholeOf, type Bar } from './path'
 import { analysedLines, lineColumns, LINES } from './services'
 import { LinesNote, Spark, useLines } from './sparkview'
 import { edgeOf, nodeOf, short, type Change, type State } from './state'
@@ -24,13 +25,16 @@ interface Part extends Props {
 /** Where requests come in, what runs out first, and on which chain of calls the time goes. */
 export function PathView(p: Props) {
   const query = `${p.query}&percentile=${p.state.percentile}`
-  const { data, error } = usePath(query, () => `/api/outsight/path?${query}`, p.period)
+  // A live view tells the path that it shows, which does not change for what is as likely as not. A link to a time shows what anybody sees.
+  const former = useRef('')
+  const { data, error } = usePath(query, () => `/api/outsight/path?${query}${p.period && former.current ? `&former=${former.current}` : ''}`, p.period)
+  useEffect(() => void (former.current = data?.critical_path?.statistic === p.state.percentile ? formerOf(data.critical_path) : ''), [data, p.state.percentile, p.state.by])
   useExplainer(['path'], (key, _, element) => data && {
     title: NAMES[key] ?? key,
     value: element.dataset.value ?? (element.textContent || undefined),
     formula: data.formulas[key],
-    error: /latency|own|next|others/.test(key) ? 'none: means of sums and counts, both exact' : key === 'score' || key === 'weight' ? `at most ±${(p.graph.error_bound * 100).toFixed(1)} %` : HOLDS[key],
-    seen: p.graph.completeness.state === 'complete' ? 'all of it: no table was full' : 'incomplete, see Health',
+    error: /latency|own|others|network|calls/.test(key) || (data.critical_path?.statistic === 'mean' && /whole|served|weight/.test(key)) ? 'none: means of sums and counts, both exact' : /whole|served|weight/.test(key) ? `at most ±${(p.graph.error_bound * 100).toFixed(1)} %` : HOLDS[key],
+    seen: p.graph.completeness.state === 'complete' ? 'all of it' : 'incomplete, see Health',
     window: `${clock(Date.parse(data.from) / 1000)} – ${clock(Date.parse(data.to) / 1000)}, ${span(p.graph.covered_seconds)} seen`,
   })
   return (
@@ -51,7 +55,7 @@ export function PathView(p: Props) {
 
 const NAMES: Record<string, string> = {
   arrival_rate: 'Arrival rate λ', saturation_rate: 'Saturation rate λ_sat', utilisation: 'Utilisation U', parallel: 'What it could use', demand: 'Demand D', max_arrival_rate: 'What it could serve', latency: 'Mean time to answer',
-  threads: 'Threads', score: 'Score of the path', own: 'Own time', next: 'Waits for the next hop', others: 'Waits for other servers', weight: 'Weight of the hop',
+  threads: 'Threads', whole: 'The whole request', own: 'Own time', network: 'On the network', others: 'Waits for servers beside the path', served: 'All that it answers', weight: 'Calls from the hop before', calls: 'Calls for one request at the entry',
 }
 
 const HOLDS: Record<string, string> = {
@@ -80,33 +84,35 @@ function Summary({ answer: a, state }: Part) {
   )
 }
 
-/** The critical path: a box for each hop with its mean time, and the edges between them. */
+/** The critical path: a box for each hop with its part of a request, and the edges between them. */
 function Chain({ answer: a, graph, state, change }: Part) {
   const path = a.critical_path
   if (!path) return <p class="muted path-note">No reply was timed, so that no path can be told.</p>
-  const whole = longest(path.hops)
+  const bars = barsOf(path)
+  const mean = path.statistic === 'mean'
   const chosenNode = nodeOf(graph, state.node)
   const chosenEdge = edgeOf(graph, state.edge)
   return (
     <>
       <div class="path-head">
         <h2>Critical path</h2>
-        <span class="muted explained" tabindex={0} data-explain="path.score" data-value={duration(path.score)} data-score>{path.percentile} of its calls in sum {duration(path.score)}</span>
-        <p class="legend">{PARTS.map(([key, title]) => <span key={key} title={a.formulas[key]}><i class={`swatch ${key}`} /> {title}</span>)}</p>
+        <span class="muted explained" tabindex={0} data-explain="path.whole" data-value={duration(path.whole)} data-whole={asNumber(path.whole)}>{wholeOf(path)}</span>
+        {mean && <p class="legend">{PARTS.map(([key, title]) => <span key={key} title={a.formulas[key]}><i class={`swatch ${key}`} /> {title}</span>)}</p>}
       </div>
-      <ol class="hops" data-percentile={path.percentile}>
+      <ol class="hops" data-percentile={path.statistic}>
         {path.hops.map((h, i) => {
           const way = i > 0 ? `${path.hops[i - 1]!.name} → ${h.name}` : `all requests to ${h.name}`
-          const label = <span>{path.percentile} {duration(h.weight)}</span>
+          const calls = h.of_request?.calls ?? 1
+          const label = <><span>{path.statistic} {duration(h.weight)}</span>{Math.abs(calls - 1) >= 0.05 && <small data-explain="path.calls" data-value={digits(calls)}>{digits(calls)} calls</small>}</>
           return (
             <li key={h.node}>
               {h.edge && edgeOf(graph, h.edge) ? (
-                <button class={edgeOf(graph, h.edge) === chosenEdge ? 'hop-edge chosen' : 'hop-edge'} data-hop-edge={h.edge} title={way} aria-label={`${way}: ${path.percentile} ${duration(h.weight)}`}
+                <button class={edgeOf(graph, h.edge) === chosenEdge ? 'hop-edge chosen' : 'hop-edge'} data-hop-edge={h.edge} title={way} aria-label={`${way}: ${path.statistic} ${duration(h.weight)}`}
                   onClick={() => change({ edge: short(h.edge!), node: undefined, status: undefined, chart: undefined })}>
                   {label}
                 </button>
               ) : <div class="hop-edge" title={way}>{label}</div>}
-              <Box hop={h} whole={whole} chosen={chosenNode?.id === h.node} last={i === path.hops.length - 1}
+              <Box hop={h} bar={bars[i]!} chosen={chosenNode?.id === h.node}
                 choose={() => change({ node: short(h.node), edge: undefined, status: undefined, chart: undefined })} />
             </li>
           )
@@ -119,24 +125,28 @@ function Chain({ answer: a, graph, state, change }: Part) {
 /** Shorter waits, in seconds, are not told: the clock has ticks of a microsecond. */
 const LEAST = 1e-6
 
-function Box({ hop: h, whole, chosen, last, choose }: { hop: Hop; whole: number; chosen: boolean; last: boolean; choose: () => void }) {
+function Box({ hop: h, bar, chosen, choose }: { hop: Hop; bar: Bar[]; chosen: boolean; choose: () => void }) {
+  const of = h.of_request
   return (
-    <div class={chosen ? 'hop chosen' : 'hop'} data-hop={h.node}>
-      <button class="hop-name" title={h.name} onClick={choose}>{h.name}</button>
-      <p class="muted small explained" data-explain="path.latency" data-value={duration(h.served)}>answers in {duration(h.served)}</p>
+    <div class={chosen ? 'hop chosen' : 'hop'} data-hop={h.node} data-of-request={ofRequest(h)}>
+      <button class="hop-name" title={h.name} onClick={choose}><Middle text={h.name} /></button>
+      <p class="muted small explained" data-explain="path.served" data-value={duration(h.served)}>answers all in {duration(h.served)}</p>
       <svg class={h.concurrent ? 'hop-bar concurrent' : 'hop-bar'} viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">
         <rect class="track" width="100" height="10" />
-        {partsOf(h, whole).map((part) => part.width > 0 && <rect key={part.key} class={part.key} x={part.x} width={Math.max(part.width, 0.5)} height="10" />)}
+        {bar.map((part) => part.width > 0 && <rect key={part.key} class={part.key} x={Math.min(part.x, 99.5)} width={Math.max(part.width, 0.5)} height="10" />)}
       </svg>
-      <dl>
-        {PARTS.map(([key]) => (key === 'own' || h[key] >= LEAST) && !(key === 'next' && last) && (
-          <div key={key} data-explain={`path.${key}`} data-value={duration(h[key])}>
-            <dt>{key}</dt>
-            <dd>{key !== 'own' ? duration(h[key]) : h.served === undefined ? NONE : h.concurrent ? 'not known' : duration(h.own)}</dd>
-          </div>
-        ))}
-      </dl>
-      {h.concurrent && <p class="small lack" data-concurrent title="It waits for longer than it takes to answer: it calls several servers at a time, or for itself.">calls at a time</p>}
+      {of && (
+        <dl>
+          <div class="of-request"><dt>of a request</dt><dd>{duration(ofRequest(h))}</dd></div>
+          {PARTS.map(([key, title]) => (key === 'own' || of[key] >= LEAST) && (
+            <div key={key} data-explain={`path.${key}`} data-value={duration(of[key])}>
+              <dt>{title}</dt>
+              <dd>{key === 'own' && h.served === undefined ? NONE : key === 'own' && h.concurrent ? 'not known' : duration(of[key])}</dd>
+            </div>
+          ))}
+        </dl>
+      )}
+      {h.concurrent && <p class="small lack" data-concurrent title="It waits for longer than it takes to answer: it calls several servers at a time, or for itself. Its time is divided in proportion to its waits.">calls at a time</p>}
     </div>
   )
 }
@@ -176,7 +186,7 @@ function Resources({ answer: a, graph, state, change }: Part) {
               const choose = node && (() => change({ node: short(node.id), edge: undefined, status: undefined, chart: undefined }))
               return (
                 <tr key={r.node} class={`${choose ? 'pick' : ''}${node && node === chosen ? ' chosen' : ''}`} data-resource={r.node} onClick={choose}>
-                  <th scope="row" class="name">{choose ? <button><span>{r.name}</span></button> : <span class="name-text">{r.name}</span>}</th>
+                  <th scope="row" class="name">{choose ? <button><Middle text={r.name} /></button> : <span class="name-text"><Middle text={r.name} /></span>}</th>
                   <td class="share" data-explain="path.utilisation" data-value={format(r.utilisation, 'ratio')}>
                     <Spark values={lines.get(LINES.utilisation!)?.get(r.node)} />
                     {format(r.utilisation, 'ratio')}

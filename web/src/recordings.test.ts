@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { kindOf, newest, opened, spanOf, timeOf, tookOf } from './recordings'
+import { alike, kindOf, newest, opened, spanOf, timeOf, tookOf } from './recordings'
 import { parse, write } from './state'
 import type { KeptAnomaly, Recordings } from './types'
 
@@ -32,4 +32,14 @@ it('says what is kept, and what is absent', () => {
   expect(spanOf(r({ flight }))).toMatch(/\(10 min\), a tick each 50 ms\.$/)
   expect(spanOf(r({ flight: { ...flight, from: null, to: null } }))).toMatch(/nothing yet/)
   expect(spanOf(r({ absent: 'this server has none' }))).toBe('this server has none')
+})
+
+it('puts those of one kind of one container together, with how often, the longest, and what waited', () => {
+  const at = (i: number) => `2026-11-22T07:${String(i).padStart(2, '0')}:00.000Z`
+  const list = Array.from({ length: 60 }, (_, i) => anomaly({ number: i, kind: 'host-cpu', container: 'host', container_id: 'host', from: at(i), to: `2026-11-22T07:${String(i).padStart(2, '0')}:00.${100 + i}Z` }))
+  const groups = alike(newest([...list, anomaly({ number: 99, from: at(30) }), anomaly({ number: 98, kind: 'host-cpu', from: at(5) })], ''))
+  expect(groups.map((g) => [g.key, g.list.length])).toEqual([['host-cpu host', 60], ['stall c', 1], ['host-cpu c', 1]])
+  expect(groups[0]).toMatchObject({ longest: { number: 59 }, waited_ms: 720 })
+  expect([groups[0]!.list[0]!.number, groups[0]!.list[59]!.number]).toEqual([59, 0])
+  expect(alike([])).toEqual([])
 })

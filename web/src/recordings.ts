@@ -1,7 +1,7 @@
 import { clock, span } from './format'
 import { KIND, lengthOf } from './strip'
 import type { State } from './state'
-import type { KeptAnomaly, Mark, Recordings } from './types'
+import type { AlikeAnomalies, KeptAnomaly, Mark, Recordings } from './types'
 
 // What there is to look at tick by tick, in words and as links.
 
@@ -37,3 +37,21 @@ export function timeOf(a: KeptAnomaly, now = new Date()): string {
 /** Those that match, newest first. */
 export const newest = (list: KeptAnomaly[], q: string): KeptAnomaly[] =>
   list.filter((a) => q === '' || [a.container, a.text, kindOf(a), ...a.effects].some((t) => t.toLowerCase().includes(q))).sort((a, b) => b.from.localeCompare(a.from) || b.number - a.number)
+
+const length = (a: KeptAnomaly) => Date.parse(a.to) - Date.parse(a.from)
+
+/** Those of one kind of one container together, in the order of the newest of each; the list is newest first. */
+export function alike(list: KeptAnomaly[]): AlikeAnomalies[] {
+  const groups = new Map<string, AlikeAnomalies>()
+  for (const a of list) {
+    const key = `${a.kind} ${a.container_id || a.container}`
+    const g = groups.get(key)
+    if (!g) groups.set(key, { key, list: [a], longest: a, waited_ms: a.waited_ms })
+    else {
+      g.list.push(a)
+      g.waited_ms += a.waited_ms
+      if (length(a) > length(g.longest)) g.longest = a
+    }
+  }
+  return [...groups.values()]
+}

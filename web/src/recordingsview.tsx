@@ -1,6 +1,8 @@
+import { Fragment } from 'preact'
+import { useEffect, useState } from 'preact/hooks'
 import { useRecordings } from './data'
 import { bytes, duration, format } from './format'
-import { kindOf, newest, opened, spanOf, timeOf, tookOf } from './recordings'
+import { alike, kindOf, newest, opened, spanOf, timeOf, tookOf } from './recordings'
 import type { Change, State } from './state'
 import type { KeptAnomaly } from './types'
 import { useExplainer } from './tip'
@@ -14,6 +16,13 @@ export function RecordingsView({ state, change }: { state: State; change: Change
     change(opened(a))
     scrollTo({ top: 0 })
   }
+  const [expanded, expand] = useState(new Set<string>())
+  const turn = (key: string) => expand((old) => new Set(old.has(key) ? [...old].filter((k) => k !== key) : [...old, key]))
+  // That of the address is shown, whatever it is together with.
+  const kept = data?.anomalies.find((a) => a.number === state.kept)
+  useEffect(() => {
+    if (kept) expand((old) => new Set([...old, alike([kept])[0]!.key]))
+  }, [kept?.number])
   const list = newest(data?.anomalies ?? [], state.q.toLowerCase())
   useExplainer(['kept'], (key, of) => {
     const a = data?.anomalies.find((a) => String(a.number) === of)
@@ -47,20 +56,44 @@ export function RecordingsView({ state, change }: { state: State; change: Change
             <div class="scroll">
               <table class="plain" data-kept>
                 <thead>
-                  <tr>{['When', 'Container', 'What', 'Took', 'Waited', 'Cause and what waited', 'File'].map((t, i) => <th key={t} scope="col" class={i === 0 ? 'name' : i === 1 || i === 2 || i > 4 ? 'words' : undefined}>{t}</th>)}</tr>
+                  <tr>{['Last', 'Container', 'What', 'Times', 'First', 'Longest', 'Waited', 'Cause and what waited', 'File'].map((t, i) => <th key={t} scope="col" class={i === 0 ? 'name' : i === 1 || i === 2 || i > 6 ? 'words' : undefined}>{t}</th>)}</tr>
                 </thead>
                 <tbody>
-                  {list.map((a) => (
-                    <tr key={a.number} data-of={String(a.number)} data-anomaly={a.number} class={`pick${state.kept === a.number ? ' chosen' : ''}`} onClick={() => open(a)}>
-                      <th scope="row" class="name"><button title="Open it tick by tick" aria-label={`${timeOf(a)}, ${a.container}: ${a.text}`}><span>{timeOf(a)}</span></button></th>
-                      <td class="words">{a.container}</td>
-                      <td class="words">{kindOf(a)}</td>
-                      <td data-explain="kept.took">{tookOf(a)}</td>
-                      <td data-explain="kept.waited">{duration(a.waited_ms / 1000)}</td>
-                      <td class="words cause-line" title={[a.text, ...a.effects].join('\n')}>{a.text}{a.effects.length > 0 && <small> {a.effects.slice(0, 3).join('; ')}{a.effects.length > 3 && ` and ${a.effects.length - 3} more`}</small>}</td>
-                      <td class="words muted">{a.file ? `${a.file}, ${bytes(a.bytes ?? 0)}` : 'memory'}</td>
-                    </tr>
-                  ))}
+                  {alike(list).map((g) => {
+                    const many = g.list.length > 1
+                    const out = many && expanded.has(g.key)
+                    const last = g.list[0]!
+                    return (
+                      <Fragment key={g.key}>
+                        {many && (
+                          <tr class="pick" data-alike={g.key} onClick={() => turn(g.key)}>
+                            <th scope="row" class="name"><button aria-expanded={out} aria-label={`${g.list.length} times ${last.container}: ${kindOf(last)}, last at ${timeOf(last)}`}><span>{timeOf(last)}</span></button></th>
+                            <td class="words">{last.container}</td>
+                            <td class="words">{kindOf(last)}</td>
+                            <td class="times"><strong data-count={g.list.length}>{g.list.length}</strong> {out ? '▾' : '▸'}</td>
+                            <td>{timeOf(g.list[g.list.length - 1]!)}</td>
+                            <td>{tookOf(g.longest)}</td>
+                            <td>{duration(g.waited_ms / 1000)}</td>
+                            <td class="words cause-line" title={[g.longest.text, ...g.longest.effects].join('\n')}>the longest: {g.longest.text}</td>
+                            <td class="words muted" />
+                          </tr>
+                        )}
+                        {(out || !many) && g.list.map((a) => (
+                          <tr key={a.number} data-of={String(a.number)} data-anomaly={a.number} class={`pick${state.kept === a.number ? ' chosen' : ''}${many ? ' one-of' : ''}`} onClick={() => open(a)}>
+                            <th scope="row" class="name"><button title="Open it tick by tick" aria-label={`${timeOf(a)}, ${a.container}: ${a.text}`}><span>{timeOf(a)}</span></button></th>
+                            <td class="words">{a.container}</td>
+                            <td class="words">{kindOf(a)}</td>
+                            <td class="times muted">{many ? '' : '1'}</td>
+                            <td class="muted">{many ? '' : timeOf(a)}</td>
+                            <td data-explain="kept.took">{tookOf(a)}</td>
+                            <td data-explain="kept.waited">{duration(a.waited_ms / 1000)}</td>
+                            <td class="words cause-line" title={[a.text, ...a.effects].join('\n')}>{a.text}{a.effects.length > 0 && <small> {a.effects.slice(0, 3).join('; ')}{a.effects.length > 3 && ` and ${a.effects.length - 3} more`}</small>}</td>
+                            <td class="words muted">{a.file ? `${a.file}, ${bytes(a.bytes ?? 0)}` : 'memory'}</td>
+                          </tr>
+                        ))}
+                      </Fragment>
+                    )
+                  })}
                 </tbody>
               </table>
             </div>

@@ -8,12 +8,13 @@ const column = (key: string, more: Partial<ServiceColumn> = {}): ServiceColumn =
 const answer = (more: Partial<Services> = {}): Services =>
   ({ from: '2026-11-22T07:00:00Z', to: '2026-11-22T07:05:00Z', covered_seconds: 300, error_bound: 0.011, entries: [], arrival_rate: 0, services: [], cores: { vm: 2 }, completeness: { window_seconds: 300, covered_seconds: 300, state: 'complete', tables: [], sinks: [], ended_omitted: 0 }, columns: [column('utilisation', { unit: 'ratio' }), column('power', { unit: 'W' })], ...more }) as Services
 const none = new Map<string, number>()
+const measured = new Map<string, number>()
 
 describe('a number of a service', () => {
   it('is absent where it could not be had', () => {
     expect(valueOf(service('a', { parallel: 0, utilisation: 0 }), 'utilisation', none)).toBeUndefined()
-    expect(textOf(column('http_p99', { unit: 's' }), service('a'), none)).toBe('–')
-    expect(textOf(column('demand', { unit: 's' }), service('a'), none)).toBe('–')
+    expect(textOf(column('http_p99', { unit: 's' }), service('a'), none, measured)).toBe('–')
+    expect(textOf(column('demand', { unit: 's' }), service('a'), none, measured)).toBe('–')
   })
   it('is of HTTP or of all transactions', () => {
     const s = service('a', { http: { requests: 5, p99: 0.002 }, tcp: { requests: 9, p50: 0.001, p99: '+Inf' } })
@@ -23,7 +24,9 @@ describe('a number of a service', () => {
     expect(columnsOf(answer(), none).map((c) => c.key)).toEqual(['utilisation'])
     const power = new Map([['a', 1.234]])
     expect(columnsOf(answer(), power).map((c) => c.key)).toEqual(['utilisation', 'power'])
-    expect(textOf(column('power', { unit: 'W' }), service('a'), power)).toBe('1.23 W')
+    expect(textOf(column('power', { unit: 'W' }), service('a'), power, measured)).toBe('1.23 W')
+    expect(textOf(column('power', { unit: 'W' }), service('a'), power, new Map([['vm', 0.45]]))).toBe('≈ 1.23 W')
+    expect(textOf(column('power', { unit: 'W' }), { ...service('a'), host: 'other' }, power, new Map([['vm', 0.45]]))).toBe('1.23 W')
   })
 })
 
@@ -74,9 +77,9 @@ it('leaves out what ended and says nothing', () => {
 it('fills in the query of a cell', () => {
   const g = { matches: { a: { usage: 'id="a"', served: 'server_id="a",side="server"', called: '' } }, completeness: answer().completeness } as unknown as Graph
   const c = column('utilisation', { unit: 'ratio', query: 'sum(rate(cpu{$usage}[$window])) / $parallel + sum(x{$served})' })
-  expect(explainCell(c, service('a'), answer(), g, none).query).toBe('sum(rate(cpu{id="a"}[300s])) / clamp(sum(container_busy_threads{id="a"}), 1, 2) + sum(x{server_id="a",side="server"})')
-  expect(explainCell(c, service('a', { parallel_by: 'quota', parallel: 0.5 }), answer(), g, none).query).toContain('/ 0.5 +')
-  expect(explainCell(column('error_share'), service('a', { failed: 3, aborted: 1, error_share: 0.1 }), answer(), g, none).what).toBe('3 replies say that it failed, 1 requests had no reply')
+  expect(explainCell(c, service('a'), answer(), g, none, measured).query).toBe('sum(rate(cpu{id="a"}[300s])) / clamp(sum(container_busy_threads{id="a"}), 1, 2) + sum(x{server_id="a",side="server"})')
+  expect(explainCell(c, service('a', { parallel_by: 'quota', parallel: 0.5 }), answer(), g, none, measured).query).toContain('/ 0.5 +')
+  expect(explainCell(column('error_share'), service('a', { failed: 3, aborted: 1, error_share: 0.1 }), answer(), g, none, measured).what).toBe('3 replies say that it failed, 1 requests had no reply')
 })
 
 it('says what runs out first', () => {

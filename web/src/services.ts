@@ -11,6 +11,17 @@ import { unnamed, type Graph, type Node, type Seconds, type Service, type Servic
 /** Watts by the id of a node. */
 export type Power = Map<string, number>
 
+/** The greatest relative error of a host's power where it is a model's estimate, by the name of the host; NaN where it is not known. */
+export type Estimates = Map<string, number>
+
+/** The error of a row's power where it is an estimate; undefined where a meter measures it. What is of no host alone may be of any. */
+export function estimateOf(s: Pick<Service, 'host'>, estimates: Estimates): number | undefined {
+  return s.host !== undefined && s.host !== '' ? estimates.get(s.host) : estimates.size ? Math.max(...estimates.values()) : undefined
+}
+
+/** What is said of an estimate: "an estimate from how busy the CPUs are, up to 45 % off". */
+export const estimateText = (error: number): string => `an estimate from how busy the CPUs are, ${Number.isFinite(error) ? `up to ${Math.round(error * 100)} % off` : 'how far off is not known'}`
+
 /** The number of a column; undefined where it could not be had. */
 export function valueOf(s: Service, key: string, power: Power): Seconds | undefined {
   switch (key) {
@@ -133,18 +144,19 @@ export function powerQuery(match: string, window: string, by = ''): string {
 }
 
 /** What a cell is: the query has what is the service's own. */
-export function explainCell(c: ServiceColumn, s: Service, a: Services, g: Graph, power: Power): Explanation {
+export function explainCell(c: ServiceColumn, s: Service, a: Services, g: Graph, power: Power, estimates: Estimates): Explanation {
+  const estimate = c.key === 'power' ? estimateOf(s, estimates) : undefined
   const match = g.matches[s.node]
   const parallel = s.parallel_by === 'threads' ? `clamp(sum(container_busy_threads{${match?.usage ?? ''}}), 1, ${a.cores[s.host ?? ''] ?? 1})` : String(s.parallel)
   const query = match && c.query ? expand(c.query.replaceAll('$usage', match.usage).replaceAll('$served', match.served).replaceAll('$parallel', parallel), '', a.covered_seconds) : undefined
   const source = power.size > 0 && c.key === 'power' && match ? powerQuery(match.usage, `${Math.max(10, Math.round(a.covered_seconds))}s`) : undefined
   return {
     title: `${c.title} · ${s.name}`,
-    value: format(valueOf(s, c.key, power), c.unit),
-    what: wordsOf(c, s),
+    value: textOf(c, s, power, estimates),
+    what: estimate === undefined ? wordsOf(c, s) : estimateText(estimate),
     formula: c.formula,
     query: source ?? query,
-    error: c.bounded ? `at most ±${(a.error_bound * 100).toFixed(1)} %` : ERROR[c.key],
+    error: estimate !== undefined ? estimateText(estimate) : c.bounded ? `at most ±${(a.error_bound * 100).toFixed(1)} %` : ERROR[c.key],
     seen: seenOf(a.completeness, missing(g)),
     window: `${clock(Date.parse(a.from) / 1000)} – ${clock(Date.parse(a.to) / 1000)}, ${span(a.covered_seconds)} seen`,
   }
@@ -169,7 +181,7 @@ export function summaryOf(a: Services): string {
 }
 
 /** The text of a cell. */
-export const textOf = (c: ServiceColumn, s: Service, power: Power): string => {
+export const textOf = (c: ServiceColumn, s: Service, power: Power, estimates: Estimates): string => {
   const v = valueOf(s, c.key, power)
-  return v === undefined ? NONE : format(v, c.unit)
+  return v === undefined ? NONE : c.key === 'power' && estimateOf(s, estimates) !== undefined ? `≈ ${format(v, c.unit)}` : format(v, c.unit)
 }

@@ -1,8 +1,9 @@
+import { Middle } from './middle'
 import { useMemo } from 'preact/hooks'
 import { useSamples, useServices } from './data'
 import { format } from './format'
 import { matches } from './map'
-import { analysedLines, chartOf, columnsOf, explainCell, explainColumn, idle, lineColumns, LINES, ordered, powerLabels, powerQuery, summaryOf, textOf, valueOf, type Power } from './services'
+import { analysedLines, chartOf, columnsOf, estimateText, explainCell, explainColumn, idle, lineColumns, LINES, ordered, powerLabels, powerQuery, summaryOf, textOf, valueOf, type Estimates, type Power } from './services'
 import { nodeFor } from './path'
 import { nodeIdOf } from './spark'
 import { LinesNote, Spark, useLines } from './sparkview'
@@ -19,24 +20,29 @@ interface Props {
   period: number
 }
 
+/** Hosts whose power a model tells. */
+const ESTIMATED = 'max by (host) (outsight_energy_meter{source="model"})'
+
 /** How many rows are drawn; the filter finds the others. */
 const MOST = 200
 
 /** Power by node, where anything tells it, and why it could not be read. */
-function usePower(graph: Graph, state: State, period: number): { power: Power; error?: string } {
+function usePower(graph: Graph, state: State, period: number): { power: Power; estimates: Estimates; error?: string } {
   const seconds = Math.max(10, Math.round(graph.covered_seconds))
   const at = state.from === undefined ? 0 : Date.parse(graph.to) / 1000
   // Live, the window's length in whole minutes: another query every two seconds would say no more.
   const window = at ? seconds : Math.max(10, Math.min(seconds, state.window))
   const rounded = window < 60 ? 10 : window
-  const { of, error } = useSamples({ power: powerQuery('', `${rounded}s`, powerLabels(state.by)) }, at, period ? 10_000 : 0)
-  return { power: new Map((of.power ?? []).map((s) => [nodeIdOf(s.metric, 'usage', state.by), s.value])), error }
+  const { of, error } = useSamples({ power: powerQuery('', `${rounded}s`, powerLabels(state.by)), model: ESTIMATED, off: 'max by (host) (outsight_energy_meter_error_ratio)' }, at, period ? 10_000 : 0)
+  const off = new Map((of.off ?? []).map((s) => [s.metric.host ?? '', s.value]))
+  const estimates: Estimates = new Map((of.model ?? []).map((s) => [s.metric.host ?? '', off.get(s.metric.host ?? '') ?? NaN]))
+  return { estimates, power: new Map((of.power ?? []).map((s) => [nodeIdOf(s.metric, 'usage', state.by), s.value])), error }
 }
 
 /** How near each service is to its limit, and how it answers. */
 export function ServicesView({ graph, state, change, query, period }: Props) {
   const { data, error } = useServices(query, () => `/api/outsight/services?${query}`, period)
-  const { power, error: powerError } = usePower(graph, state, period)
+  const { power, estimates, error: powerError } = usePower(graph, state, period)
   const sort = /^-?service\.|name$/.test(state.sort) ? state.sort : '-service.utilisation'
   const q = state.q.toLowerCase()
   const told = data?.services.filter((s) => !idle(s, nodeOf(graph, s.node))) ?? []
@@ -48,7 +54,7 @@ export function ServicesView({ graph, state, change, query, period }: Props) {
   useExplainer(['service'], (key, of) => {
     const c = data?.columns.find((c) => c.key === key)
     const s = data?.services.find((s) => s.node === of)
-    return c && (s ? explainCell(c, s, data!, graph, power) : explainColumn(c, data!))
+    return c && (s ? explainCell(c, s, data!, graph, power, estimates) : explainColumn(c, data!))
   })
   if (error && !data) return <p class="inline-error" role="alert">{error}</p>
   if (!data) return <p class="note">Reading…</p>
@@ -75,12 +81,12 @@ export function ServicesView({ graph, state, change, query, period }: Props) {
       </p>
       <div class="bar-row">
         <h2>Services</h2>
-        <span class="muted">{list.length === told.length ? list.length : `${list.length} of ${told.length}`}{told.length < data.services.length && ` · ${data.services.length - told.length} that ended without a request are left out`}{power.size === 0 && (powerError ? ` · power could not be read: ${powerError}` : ' · no meter tells the power of this host')}</span>
+        <span class="muted">{list.length === told.length ? list.length : `${list.length} of ${told.length}`}{told.length < data.services.length && ` · ${data.services.length - told.length} that ended without a request are left out`}{power.size === 0 && (powerError ? ` · power could not be read: ${powerError}` : ' · no meter tells the power of this host')}{power.size > 0 && estimates.size > 0 && <span data-estimate> · power is {estimateText(Math.max(...estimates.values()))}{estimates.size < graph.hosts.length && ` (of ${estimates.size} of ${graph.hosts.length} hosts)`}</span>}</span>
       </div>
       <div class="scroll">
         <table data-services>
           <thead>
-            <tr>{heading('name', 'Service')}{columns.map((c) => heading(c.key, c.title))}</tr>
+            <tr>{heading('name', 'Service')}{columns.map((c) => heading(c.key, c.key === 'power' && estimates.size > 0 ? `${c.title} (estimate)` : c.title))}</tr>
           </thead>
           <tbody>
             {list.slice(0, MOST).map((s) => {
@@ -88,10 +94,10 @@ export function ServicesView({ graph, state, change, query, period }: Props) {
               return (
                 <tr key={s.node} data-of={s.node} data-service={s.name} class={`${node && node === chosen ? 'chosen' : ''}${s.node === data.bottleneck ? ' first-limit' : ''}`}>
                   <th scope="row" class="name">
-                    <button title={node?.image ?? s.node} onClick={() => choose(node)}><span>{s.name}</span><small>{s.node === data.bottleneck ? 'first to run out' : ''}</small></button>
+                    <button title={node?.image ?? s.node} onClick={() => choose(node)}><Middle text={s.name} /><small>{s.node === data.bottleneck ? 'first to run out' : ''}</small></button>
                   </th>
                   {columns.map((c) => {
-                    const text = textOf(c, s, power)
+                    const text = textOf(c, s, power, estimates)
                     const v = valueOf(s, c.key, power)
                     const line = lines.get(LINES[c.key] ?? '')?.get(s.node)
                     return (

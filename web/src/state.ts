@@ -26,7 +26,7 @@ export interface State {
   all?: boolean
   /** What the heat map shows. */
   quantity: Quantity
-  /** The latency that the critical path goes by. */
+  /** The statistic that the critical path goes by and is told in. */
   percentile: Percentile
   /** How much earlier the window is that changes are against; "" for the one just before. */
   ago: Ago
@@ -51,7 +51,7 @@ export const WINDOWS: [string, number][] = [['1m', 60], ['5m', 300], ['15m', 900
 export type Grouping = 'container' | 'process' | 'pod' | 'workload' | 'namespace' | 'host'
 export const GROUPINGS: Grouping[] = ['container', 'process', 'pod', 'workload', 'namespace', 'host']
 export const SHARES = [0, 0.001, 0.01, 0.05]
-export const PERCENTILES = ['p50', 'p75', 'p90', 'p99'] as const
+export const PERCENTILES = ['mean', 'p50', 'p75', 'p90', 'p99'] as const
 export type Percentile = (typeof PERCENTILES)[number]
 export type Ago = '' | '1h' | '1d' | '7d'
 export const AGOS: [Ago, string, number][] = [['', 'the window before', 0], ['1h', '1 hour earlier', 3600], ['1d', '1 day earlier', 86_400], ['7d', '1 week earlier', 604_800]]
@@ -74,7 +74,7 @@ export const hides = (view: View): boolean => view === 'map' || view === 'matrix
 export const grouped = (view: View): boolean => view !== 'recordings' && view !== 'hosts' && view !== 'health'
 const QUANTITIES: Quantity[] = ['bytes', 'requests', 'p99']
 
-const DEFAULT: State = { window: 300, sort: '-usage.cpu_cores', q: '', view: 'map', by: 'container', share: 0, quantity: 'bytes', percentile: 'p99', ago: '' }
+const DEFAULT: State = { window: 300, sort: '-usage.cpu_cores', q: '', view: 'map', by: 'container', share: 0, quantity: 'bytes', percentile: 'mean', ago: '' }
 export const STRIPS: [string, number][] = [['10s', 10], ['1m', 60], ['5m', 300], ['10m', 600]]
 const MARK = /^[a-z-]+@[0-9]{1,14}$/
 const CHARTS = /^((usage|served|called|client|server)\.[a-z0-9_]+|endpoint\.(rate|latency))$/

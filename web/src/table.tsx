@@ -1,3 +1,4 @@
+import { Middle } from './middle'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { asNumber } from './data'
 import { format } from './format'
@@ -100,7 +101,7 @@ export function Table({ graph, state, change }: { graph: Graph; state: State; ch
               <tr key={n.id} data-of={n.id} class={`${n === chosen ? 'chosen' : ''}${n.gone ? ' gone' : ''}${unnamed(n) ? ' unnamed' : ''}`}>
                 <th scope="row" class="name">
                   <button data-node={n.id} title={n.image ?? n.id} onClick={() => change({ node: short(n.id), edge: undefined, status: undefined, chart: undefined })}>
-                    <span>{n.name}</span>
+                    <Middle text={n.name} />
                     <small>{n.gone ? 'ended' : (n.image ?? (n.kind === 'host' ? (state.by === 'host' ? '' : 'in no container') : ['process', 'pod', 'workload', 'namespace', 'cluster-service'].includes(n.kind) ? n.kind : n.runtime))}</small>
                   </button>
                 </th>

@@ -108,13 +108,19 @@ export interface NumberInfo {
   query: string
 }
 
-/** A bounded table or queue, and how many updates found no room in it in the window. */
+/** The numbers that lack what a table dropped; '' or absent: any may. */
+export type Affected = '' | 'usage' | 'disks' | 'edges' | 'endpoints' | 'contention' | 'energy' | 'names' | 'flight' | 'history'
+
+/** A bounded table or queue, and how many updates it dropped in the window. */
 export interface Loss {
   host: string
   name: string
   dropped: number
   used?: number
   capacity?: number
+  /** All of it is used. Others drop for another reason. */
+  full?: boolean
+  affects?: Affected
 }
 
 export interface Completeness {
@@ -296,6 +302,14 @@ export interface KeptAnomaly {
   bytes?: number
 }
 
+/** Anomalies of one kind of one container, newest first. */
+export interface AlikeAnomalies {
+  key: string
+  list: KeptAnomaly[]
+  longest: KeptAnomaly
+  waited_ms: number
+}
+
 export interface Recordings {
   flight: { from: string | null; to: string | null; interval_ms: number; bytes: number } | null
   /** Why there is no flight recorder, and what to do. */
@@ -306,7 +320,28 @@ export interface Recordings {
   directory?: string
 }
 
-/** A node of the critical path; times are means, in seconds. */
+/** How fast each edge answered in the hour before the window. */
+export interface Baseline {
+  from: string
+  to: string
+  covered_seconds: number
+  edges: Record<string, Usual>
+}
+
+export interface Usual {
+  transactions: number
+  p50?: Seconds
+  p90?: Seconds
+  p99?: Seconds
+}
+
+/** From when to when there is data. */
+export interface Extent {
+  from: string | null
+  to: string | null
+}
+
+/** A node of the critical path; times are of the path's statistic, in seconds. */
 export interface Hop {
   node: string
   name: string
@@ -314,11 +349,13 @@ export interface Hop {
   edge?: string
   weight?: Seconds
   served?: Seconds
-  own: number
-  next: number
-  others: number
+  own?: number
+  next?: number
+  others?: number
   /** It waits longer than it takes to answer, so that its own time is not known. */
   concurrent?: boolean
+  /** What it is of one request to the entry; the parts of all hops add up to the whole. Only by the mean. */
+  of_request?: { calls: number; network: number; own: number; others: number }
 }
 
 export interface PathAnswer {
@@ -332,7 +369,7 @@ export interface PathAnswer {
   bottleneck?: string
   extrapolation?: number
   resources: Resource[]
-  critical_path?: { percentile: string; score: Seconds; hops: Hop[] }
+  critical_path?: { statistic: string; whole?: Seconds; former?: boolean; hops: Hop[] }
   formulas: Record<string, string>
 }
 

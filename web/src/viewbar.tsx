@@ -1,14 +1,14 @@
+import { useExtent } from './data'
+import { extentOf, whyNot, type Span } from './extent'
 import { unmatched } from './format'
 import { KINDS, type Quantity } from './heat'
 import { Picture } from './picture'
-import { AGOS, agoOf, GROUPINGS, hides, lengthOf, PERCENTILES, SHARES, type Ago, type Change, type Grouping, type Percentile, type State } from './state'
+import { AGOS, agoOf, GROUPINGS, hides, PERCENTILES, SHARES, type Ago, type Change, type Grouping, type Percentile, type State } from './state'
 import type { Graph } from './types'
 
 /** What is drawn, and of what: all of it is in the URL. */
 export function ViewBar({ graph, state, change, query }: { graph: Graph; state: State; change: Change; query: string }) {
   const hidden = graph.hidden_edges ?? 0
-  const length = lengthOf(state)
-  const ago = agoOf(state)
   return (
     <div class="view-bar" role="group" aria-label="View">
       <label>
@@ -35,26 +35,39 @@ export function ViewBar({ graph, state, change, query }: { graph: Graph; state: 
         </label>
       )}
       {state.view === 'path' && (
-        <label title="The latency of edges that the critical path goes by">
-          Slowest by
+        <label title="The statistic of response times that the critical path goes by, and is told in">
+          Statistic
           <select name="percentile" value={state.percentile} onChange={(e) => change({ percentile: e.currentTarget.value as Percentile })}>
             {PERCENTILES.map((p) => <option key={p} value={p} selected={state.percentile === p}>{p}</option>)}
           </select>
         </label>
       )}
       {state.view === 'changes' && (
-        <label>
-          Against
-          <select name="ago" value={ago} onChange={(e) => change({ ago: e.currentTarget.value as Ago })}>
-            {AGOS.map(([name, title, seconds]) => <option key={name} value={name} selected={ago === name} disabled={seconds > 0 && seconds < length}>{title}</option>)}
-          </select>
-        </label>
+        <Against graph={graph} state={state} change={change} />
       )}
       {state.view === 'map' && <Picture query={query} />}
       {state.view !== 'path' && state.view !== 'changes' && state.view !== 'matrix' && <Filter state={state} change={change} what="name or image" />}
       {hidden > 0 && <span class="muted" data-hidden={hidden}>{hidden === 1 ? '1 edge is' : `${hidden} edges are`} hidden</span>}
       {graph.unmatched_share > 0 && <span class="muted unmatched" data-unmatched title="Edges with an end that is in no known container">Unmatched: {unmatched(graph)}</span>}
     </div>
+  )
+}
+
+/** What changes are against: only what there is data of can be chosen. */
+function Against({ graph, state, change }: { graph: Graph; state: State; change: Change }) {
+  const there = extentOf(useExtent().data)
+  const ago = agoOf(state)
+  const window: Span = [Date.parse(graph.from) / 1000, Date.parse(graph.to) / 1000]
+  const options = AGOS.map(([name, title]) => ({ name, title, why: whyNot(name, state, window, there, Date.now() / 1000) }))
+  const lacking = options.find((o) => o.name === ago)?.why
+  return (
+    <label>
+      Against
+      <select name="ago" value={ago} onChange={(e) => change({ ago: e.currentTarget.value as Ago })}>
+        {options.map((o) => <option key={o.name} value={o.name} selected={ago === o.name} disabled={o.why !== undefined && o.name !== ago} title={o.why}>{o.title}{o.why && ` (${o.why})`}</option>)}
+      </select>
+      {lacking && <span class="lack" data-no-comparison>nothing to compare with: {lacking}</span>}
+    </label>
   )
 }
 
