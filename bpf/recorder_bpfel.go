@@ -94,7 +94,8 @@ type recorderEdge struct {
 		Role        uint8
 		Forwarder   uint8
 		Transport   uint8
-		Pad         [5]uint8
+		Others      uint8
+		Pad         [4]uint8
 	}
 	Used                uint64
 	SentBytes           uint64
