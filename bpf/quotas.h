@@ -37,6 +37,10 @@ struct {
 	__type(value, struct owner_drops);
 } quota_drops SEC(".maps");
 
+/* What a new entry begins with. They are no locals, because there is little stack. */
+static const struct owner_use no_use;
+static const struct owner_drops no_drops;
+
 static __always_inline u32 owner_has(u64 owner, enum quota which)
 {
 	struct owner_use *use = bpf_map_lookup_elem(&owner_uses, &owner);
@@ -50,9 +54,7 @@ static __always_inline void owner_gains(u64 owner, enum quota which)
 	struct owner_use *use = bpf_map_lookup_elem(&owner_uses, &owner);
 
 	if (!use) {
-		struct owner_use none = {};
-
-		bpf_map_update_elem(&owner_uses, &owner, &none, BPF_NOEXIST);
+		bpf_map_update_elem(&owner_uses, &owner, &no_use, BPF_NOEXIST);
 		use = bpf_map_lookup_elem(&owner_uses, &owner);
 	}
 	if (use)
@@ -73,9 +75,7 @@ static __always_inline void owner_is_over(u64 owner, enum quota which)
 	struct owner_drops *drops = bpf_map_lookup_elem(&quota_drops, &owner);
 
 	if (!drops) {
-		struct owner_drops none = {};
-
-		bpf_map_update_elem(&quota_drops, &owner, &none, BPF_NOEXIST);
+		bpf_map_update_elem(&quota_drops, &owner, &no_drops, BPF_NOEXIST);
 		drops = bpf_map_lookup_elem(&quota_drops, &owner);
 	}
 	if (drops)
