@@ -267,6 +267,10 @@ func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome
 		series = named
 	}
 	claim, without := i.room.claim(r.tenant, series, batch.labels)
+	if without.passing {
+		batch.release()
+		return taken, fmt.Errorf("%w: whether %d new series have room is known when what waits is stored", queue.ErrFull, without.series)
+	}
 	if without.series > 0 {
 		taken.Rejections[NoRoom] += without.series
 		said := without.said(r.tenant)

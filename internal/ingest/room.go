@@ -44,6 +44,9 @@ type shortage struct {
 	series uint64
 	first  *model.Series
 	room   int64
+	// passing is that there may be room once what waits in the queue is in the store: until then, series that several
+	// messages have, or that are in the store already, count more than once.
+	passing bool
 }
 
 // said tells the sender.
@@ -84,14 +87,21 @@ func (r *room) claim(tenant string, series []model.Series, bytes int64) (*claim,
 		r.mu.Unlock()
 		return c, shortage{}
 	}
-	room, roomBytes = max(0, room-all.series-all.unknown), max(0, roomBytes-all.bytes-all.unknownBytes)
+	left, leftBytes := max(0, room-all.series-all.unknown), max(0, roomBytes-all.bytes-all.unknownBytes)
 	r.mu.Unlock()
-	fresh, freshBytes, without, first := r.store.Fresh(series, room, roomBytes)
+	fresh, freshBytes, without, first := r.store.Fresh(series, left, leftBytes)
+	short := shortage{series: uint64(without), first: first, room: left}
+	if without > 0 && left < room {
+		_, _, lasting, _ := r.store.Fresh(series, room, roomBytes)
+		if short.passing = lasting < without; short.passing {
+			return c, short
+		}
+	}
 	c.series, c.bytes, c.without = fresh, freshBytes, without
 	r.mu.Lock()
 	r.of(tenant).add(&c.claims, 1)
 	r.mu.Unlock()
-	return c, shortage{uint64(without), first, room}
+	return c, short
 }
 
 // of is the claims of a tenant; mu is held.
