@@ -562,9 +562,17 @@ func TestDockerNames(t *testing.T) {
 	}
 	check(dockerSummary{}, idA[:12])
 	check(dockerSummary{Names: []string{"/web/alias", "/db"}}, "db")
-	// A kubelet's name for the container is in a label.
-	check(dockerSummary{Names: []string{"/k8s_cart_cart-0_shop_" + uid + "_0"}, Labels: map[string]string{labelContainerName: "cart"}}, "cart")
-	if r.describeSummary(dockerSummary{ID: idB}) {
+	// A kubelet's name for the container is in a label, which counts in that pod's group.
+	ofKubelet := dockerSummary{Names: []string{"/k8s_cart_cart-0_shop_" + uid + "_0"},
+		Labels: map[string]string{labelContainerName: "cart", labelPodUID: uid}}
+	check(ofKubelet, "k8s_cart_cart-0_shop_"+uid+"_0")
+	r.HandleEvent(made(6, "/kubepods/burstable/pod"+uid+"/"+idB))
+	ofKubelet.ID = idB
+	r.describeSummary(ofKubelet)
+	if got := r.Lookup(6).Name; got != "cart" {
+		t.Errorf("in the pod's group: name %q, want cart", got)
+	}
+	if r.describeSummary(dockerSummary{ID: strings.Repeat("e", 64)}) {
 		t.Error("a container without a group is known")
 	}
 }
