@@ -191,7 +191,7 @@ func TestRecordAnAnomaly(t *testing.T) {
 		busybox usleep 300000; kill $spinning; wait; sleep 3; done`)
 	var number string
 	listed := func(o *outsight) error {
-		text, code := output(t, "record", "--anomalies", "--socket", o.argument("--socket"))
+		text, code := output(t, "record", "--anomalies", "--each", "--socket", o.argument("--socket"))
 		if code != 0 {
 			t.Fatalf("code %d\n%s", code, text)
 		}
