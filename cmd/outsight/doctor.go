@@ -88,7 +88,7 @@ of the agent that runs on this host if there is one. Exit code 1 if the main job
 			if err := c.Context().Err(); err != nil {
 				return err
 			}
-			r.addBounds(c.Context(), watch.socket)
+			r.addBounds(c.Context(), watch.socketOf())
 			if err := r.write(c.OutOrStdout(), output); err != nil {
 				return err
 			}

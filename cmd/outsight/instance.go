@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -68,7 +70,7 @@ func trusted(path string, closed os.FileMode) bool {
 func answers(path string) bool {
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err != nil {
-		return os.IsPermission(err)
+		return errors.Is(err, fs.ErrPermission)
 	}
 	c.Close()
 	return true

@@ -86,7 +86,9 @@ func mappingsBelow(dir string) ([]mapping, error) {
 		words := strings.Fields(lines.Text())
 		switch {
 		case len(words) >= 5 && !strings.HasSuffix(words[0], ":"): // begin-end mode offset device inode path
-			ours = len(words) >= 6 && words[1][1] != 'w' && strings.HasPrefix(words[5], prefix)
+			// The path may have spaces.
+			path := strings.Index(lines.Text(), "/")
+			ours = path > 0 && words[1][1] != 'w' && strings.HasPrefix(lines.Text()[path:], prefix)
 			if !ours {
 				continue
 			}

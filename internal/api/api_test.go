@@ -570,8 +570,16 @@ func TestDropsAreOfTheNumbersThatLackThem(t *testing.T) {
 	f("connection_pairs", 4096, 4096, "complete", true, affectsNames)
 	f("connections", 0, 0, "incomplete", false, affectsEdges)
 	f("cgroups", 4096, 4096, "incomplete", true, affectsUsage)
+	f("http2_streams", 0, 0, "incomplete", false, affectsEdges)
+	f("container-edges/flood", 256, 256, "complete", true, affectsNames)
+	f("container-new-endpoints/flood", 0, 0, "complete", false, affectsNames)
 	f("missed_events", 0, 0, "incomplete", false, "")
 	f("of tomorrow", 0, 0, "incomplete", false, "")
+	for _, name := range []string{openFiles, postponedThreads, "page/slow-readers", "socket/connections", "otlp-http/unauthenticated-connections"} {
+		if !losesNoNumber(name) {
+			t.Errorf("%s affects a number", name)
+		}
+	}
 }
 
 // What is in no edge is told with its bytes, however long ago the table was full.

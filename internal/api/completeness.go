@@ -65,12 +65,12 @@ var affectedBy = []struct {
 }{
 	{"cgroups", affectsUsage}, {"thread_states", affectsUsage}, {"reclaim_", affectsUsage}, {"oom_victims", affectsUsage}, {"file_threads", affectsUsage},
 	{"disk", affectsDisks},
-	{"edge_clients", affectsNames}, {"edge", affectsEdges}, {"connections", affectsEdges}, {"multipath_", affectsEdges}, {"datagram_", affectsEdges}, {"http2_connections", affectsEdges},
+	{"edge_clients", affectsNames}, {"edge", affectsEdges}, {"connections", affectsEdges}, {"multipath_", affectsEdges}, {"datagram_", affectsEdges}, {"http2_connections", affectsEdges}, {"http2_streams", affectsEdges},
 	{"endpoints", affectsEndpoints}, {"other_endpoints", affectsEndpoints}, {"http2_", affectsEndpoints}, {"tls_", affectsEndpoints}, {"dns_", affectsEndpoints},
 	{"contention", affectsContention}, {"contending_", affectsContention},
 	{"counter_", affectsEnergy}, {"energy_", affectsEnergy},
 	{"connection_pairs", affectsNames}, {"listeners", affectsNames}, {"forwarded_", affectsNames}, {"process", affectsNames}, {"network ", affectsNames},
-	{"container/", affectsNames}, {"cgroup_events", affectsNames}, {"kubernetes/", affectsNames},
+	{"container/", affectsNames}, {"container-", affectsNames}, {"cgroup_events", affectsNames}, {"kubernetes/", affectsNames},
 	{"recorder/", affectsFlight},
 	{"store/", affectsHistory}, {"export/", affectsHistory}, {"ingest/", affectsHistory},
 }
@@ -97,11 +97,25 @@ const (
 	openFiles = "container/open-files"
 	// untoldCloses are ends of connections that were found later than they happened.
 	untoldCloses = "untold_closes"
+	// postponedThreads are threads that are looked at in a later reading.
+	postponedThreads = "container/postponed-threads"
 	// anomalies are surroundings of older anomalies that newer ones took the room of.
 	anomalies = "recorder/anomaly-bytes"
 )
 
 const incomplete = "incomplete"
+
+// listenerBounds are what the bounds of a listener's connections are called, behind the listener's name.
+var listenerBounds = []string{"/connections", "/unauthenticated-connections", "/slow-readers"}
+
+// losesNoNumber is whether a bound costs time, age or a connection, and no number.
+func losesNoNumber(name string) bool {
+	switch name {
+	case openFiles, untoldCloses, anomalies, postponedThreads:
+		return true
+	}
+	return slices.ContainsFunc(listenerBounds, func(bound string) bool { return strings.HasSuffix(name, bound) })
+}
 
 func (d *windowData) completeness(g *graph.Graph) completeness {
 	c := completeness{WindowSeconds: d.input.To.Sub(d.input.From).Seconds(), CoveredSeconds: d.input.To.Sub(d.observed).Seconds(),
@@ -110,7 +124,7 @@ func (d *windowData) completeness(g *graph.Graph) completeness {
 		switch {
 		case strings.HasPrefix(l.Name, sinkPrefix):
 			c.Sinks = append(c.Sinks, l)
-		case l.Name != openFiles && l.Name != untoldCloses && l.Name != anomalies:
+		case !losesNoNumber(l.Name):
 			l.Affects = affects(l.Name)
 			c.Tables = append(c.Tables, l)
 		}

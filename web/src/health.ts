@@ -11,6 +11,8 @@ const ADVICE: [RegExp, string, string][] = [
   [/^(edges|edge_histograms)$/, 'Connections without a room are in no edge of their own; their bytes are summed up.', 'Start the agent with a greater --max-edges, or group what makes so many clients.'],
   [/^edge_clients$/, 'Some edges name no client.', 'Start the agent with a greater --max-edges.'],
   [/^(endpoints|other_endpoints)$/, 'Requests beyond the bound count under “other”; none is lost.', 'Nothing, unless you need their names: --max-edges makes this table greater, too.'],
+  [/^http2_(streams|connections)$/, 'Some requests on HTTP/2 connections are not counted; their bytes are.', 'Find what holds very many HTTP/2 streams open, or restart it.'],
+  [/^container\/postponed-threads$/, 'Threads of containers with very many are looked at later: how many cores such a container can use is known later.', 'Nothing.'],
   [/^http2/, 'Some requests have no name, or their connection became a stream.', 'Nothing: bytes still count. Restart what holds very many HTTP/2 streams open to have them named.'],
   [/^container-(edges|listeners|endpoints|connection_pairs)\//, 'This container is over its quota: what it has beyond that counts under “others”. Its sums and other containers’ numbers are exact.', 'Find what in it opens so many connections, or start the agent with a greater --max-edges.'],
   [/^container-new-(edges|endpoints)\//, 'This container has made more new edges or endpoints than its quota of an hour: those beyond count under “others” or “other”.', 'Nothing: its sums are exact, and it has names again as the hour goes on.'],

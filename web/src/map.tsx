@@ -173,18 +173,21 @@ function textOf(e: Edge, covered: number, shape: Options, pace?: Pace): string {
 
 /** Zooms with keys, wheel and two fingers, and pans with the mouse; one finger and the wheel scroll the frame as any other. */
 function useZoom(frame: { current: HTMLDivElement | null }, scale: number, set: (z: Zoom) => void) {
+  // What was asked for last, and what is drawn: several turns of the wheel may come between two drawings.
   const now = useRef(scale)
+  const drawn = useRef(scale)
   const anchor = useRef<{ x: number; y: number; before: number } | undefined>(undefined)
   const zoomTo = (z: number, x = (frame.current?.clientWidth ?? 0) / 2, y = (frame.current?.clientHeight ?? 0) / 2) => {
     const next = Math.max(LEAST_ZOOM, Math.min(MOST_ZOOM, z))
     if (next === now.current) return
-    anchor.current = { x, y, before: now.current }
+    anchor.current = { x, y, before: drawn.current }
+    now.current = next
     set(next)
   }
   const to = useRef(zoomTo)
   to.current = zoomTo
   useLayoutEffect(() => {
-    now.current = scale
+    now.current = drawn.current = scale
     const a = anchor.current
     anchor.current = undefined
     if (!a || !frame.current) return
