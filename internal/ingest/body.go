@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -135,8 +136,12 @@ func (i *Ingest) asTooLarge(err error) error {
 }
 
 func asMalformed(what string, err error) error {
-	if err == nil || errors.Is(err, errBusy) || errors.Is(err, errTooLarge) {
+	switch {
+	case err == nil || errors.Is(err, errBusy) || errors.Is(err, errTooLarge):
 		return err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		// The request is in order: its sender must not drop it.
+		return fmt.Errorf("%w: %s took too long", errBusy, what)
 	}
 	return fmt.Errorf("%w: %s: %w", ErrMalformed, what, err)
 }

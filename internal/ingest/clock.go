@@ -1,9 +1,12 @@
 package ingest
 
 import (
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // clockTrial is how long a clock that has jumped must go on evenly before it is believed.
@@ -54,4 +57,13 @@ func (c *clock) now() (earlier, later time.Time) {
 		return believed, wall
 	}
 	return wall, believed
+}
+
+// uptime is the time since the host started, suspended or not.
+func uptime() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
+		panic(fmt.Sprintf("BUG: reading CLOCK_BOOTTIME: %v", err)) // every kernel since 2.6.39 has it
+	}
+	return time.Duration(t.Nano())
 }

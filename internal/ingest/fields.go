@@ -72,6 +72,10 @@ func (f *fields) double() float64                   { return math.Float64frombit
 // appendVarints appends the numbers of a repeated field, packed or single, to to.
 func (f *fields) appendVarints(to []uint64, most int) []uint64 {
 	if f.typ == protowire.VarintType {
+		if len(to) > most {
+			f.bad = true
+			return to
+		}
 		return append(to, f.number)
 	}
 	for b := f.bytes; len(b) > 0; {
@@ -88,6 +92,10 @@ func (f *fields) appendVarints(to []uint64, most int) []uint64 {
 // appendFixed is appendVarints for numbers of 8 bytes.
 func (f *fields) appendFixed(to []uint64, most int) []uint64 {
 	if f.typ == protowire.Fixed64Type {
+		if len(to) > most {
+			f.bad = true
+			return to
+		}
 		return append(to, f.number)
 	}
 	if len(f.bytes)%8 != 0 || len(f.bytes)/8+len(to) > most+1 {

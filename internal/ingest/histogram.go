@@ -67,7 +67,9 @@ func (r *reading) summary(p *point, b []byte) error {
 			}
 		}
 		f.bad = f.bad || at.bad
-		quantiles, values = append(quantiles, q), append(values, v)
+		if quantiles, values = append(quantiles, q), append(values, v); len(quantiles) > maxBuckets {
+			break
+		}
 	}
 	if f.bad || len(quantiles) > maxBuckets {
 		r.reject(BadHistogram)

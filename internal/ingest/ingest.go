@@ -85,7 +85,7 @@ type Options struct {
 	// Repaired is what was damaged when the queue was opened.
 	Repaired Repaired
 	Now      func() time.Time
-	// Uptime is the time since some moment by a clock that does not jump.
+	// Uptime is the time since some moment by a clock that does not jump, and goes on while the host is suspended.
 	Uptime func() time.Duration
 	Logger *slog.Logger
 }
@@ -111,8 +111,7 @@ func (o Options) withDefaults() Options {
 		o.Now = time.Now
 	}
 	if o.Uptime == nil {
-		began := time.Now()
-		o.Uptime = func() time.Duration { return time.Since(began) }
+		o.Uptime = uptime
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -297,19 +296,23 @@ func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome
 		}
 		batch.Series = named
 	}
-	claim.keep(m.ID)
+	kept := claim.keep(m.ID)
 	// Before it is published: the consumer may have it at once, and it is the consumer's then.
 	i.handed.put(m.ID, batch)
 	duplicate, err := i.queue.Publish(ctx, m)
 	if err != nil {
 		i.handed.take(m.ID).release()
-		i.room.done(m.ID)
+		if kept {
+			i.room.done(m.ID)
+		}
 		return taken, err
 	}
 	if duplicate {
 		// The consumer gets the first one alone.
 		i.handed.take(m.ID).release()
-		i.room.done(m.ID)
+		if kept {
+			i.room.done(m.ID)
+		}
 		i.counts.duplicates.Add(1)
 		return taken, nil
 	}

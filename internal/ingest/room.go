@@ -76,10 +76,10 @@ func (r *room) claim(tenant string, series []model.Series, bytes int64) (*claim,
 	if r.store == nil {
 		return c, shortage{}
 	}
-	room, roomBytes := r.store.Room(tenant)
 	n := int64(len(series))
 	bytes += n * nameBytes
 	r.mu.Lock()
+	room, roomBytes := r.store.Room(tenant)
 	all := r.of(tenant)
 	if room-all.series-all.unknown >= roomFactor*n && roomBytes-all.bytes-all.unknownBytes >= roomFactor*bytes {
 		c.unknown, c.unknownBytes = n, bytes
@@ -88,19 +88,23 @@ func (r *room) claim(tenant string, series []model.Series, bytes int64) (*claim,
 		return c, shortage{}
 	}
 	left, leftBytes := max(0, room-all.series-all.unknown), max(0, roomBytes-all.bytes-all.unknownBytes)
+	// Until the store has been asked, what it may have room for is claimed, so that no other request claims it as well.
+	c.unknown, c.unknownBytes = min(n, left), min(bytes, leftBytes)
+	all.add(&c.claims, 1)
 	r.mu.Unlock()
 	fresh, freshBytes, without, first := r.store.Fresh(series, left, leftBytes)
 	short := shortage{series: uint64(without), first: first, room: left}
 	if without > 0 && left < room {
 		_, _, lasting, _ := r.store.Fresh(series, room, roomBytes)
-		if short.passing = lasting < without; short.passing {
-			return c, short
-		}
+		short.passing = lasting == 0
 	}
-	c.series, c.bytes, c.without = fresh, freshBytes, without
 	r.mu.Lock()
-	r.of(tenant).add(&c.claims, 1)
-	r.mu.Unlock()
+	defer r.mu.Unlock()
+	c.end()
+	if !short.passing {
+		c.claims, c.without = claims{series: fresh, bytes: freshBytes}, without
+		r.of(tenant).add(&c.claims, 1)
+	}
 	return c, short
 }
 
@@ -138,15 +142,17 @@ func (c *claim) end() {
 	}
 }
 
-// keep keeps a claim until the message of this ID is in the store, or is not taken.
-func (c *claim) keep(id string) {
+// keep keeps a claim until the message of this ID is in the store. It is false if a message of this ID has one already: it
+// is the same request.
+func (c *claim) keep(id string) bool {
 	c.room.mu.Lock()
 	defer c.room.mu.Unlock()
-	if c.room.waiting[id] != nil { // it is the same request
+	if c.room.waiting[id] != nil {
 		c.end()
-		return
+		return false
 	}
 	c.room.waiting[id] = c
+	return true
 }
 
 // told is how many series of a message the sender knows not to be taken.

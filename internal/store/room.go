@@ -56,12 +56,13 @@ func makeRoom(dir string, o Options) error {
 	return nil
 }
 
-// keepRoom makes the reserve where there is room, and gives it free where the disk is full.
-func keepRoom(dir string, o Options) {
+// keepRoom makes the reserve where there is room, and gives it free where the disk is full. It is false where the file
+// system cannot have one.
+func keepRoom(dir string, o Options) (possible bool) {
 	size, path := o.reserveBytes(), filepath.Join(dir, reserveName)
 	free, err := freeBytes(dir)
 	if err != nil || size <= 0 {
-		return
+		return size > 0
 	}
 	info, err := os.Stat(path)
 	switch made := err == nil && info.Size() == size; {
@@ -73,8 +74,10 @@ func keepRoom(dir string, o Options) {
 		if err := reserve(path, size); err != nil {
 			o.Logger.Warn("no room can be kept for a full disk", "data", dir, "err", err)
 			os.Remove(path)
+			return !errors.Is(err, errors.ErrUnsupported)
 		}
 	}
+	return true
 }
 
 // reserve makes a file that has its room on the disk. Where the filesystem cannot do that without writing, it has none.

@@ -140,12 +140,12 @@ const momentPause = 5 * time.Second
 func (s *Store) writeMoments(stop <-chan struct{}) {
 	ticker := time.NewTicker(momentPause)
 	defer ticker.Stop()
-	for {
+	for reserves := true; ; {
 		select {
 		case <-stop:
 			return
 		case <-ticker.C:
-			keepRoom(s.db.Dir(), s.options)
+			reserves = reserves && keepRoom(s.db.Dir(), s.options)
 			s.writeDueMoments(false)
 		}
 	}

@@ -206,7 +206,8 @@ function useZoom(frame: { current: HTMLDivElement | null }, scale: number, set: 
     box.addEventListener('wheel', (e) => {
       if (!e.ctrlKey && !e.metaKey) return
       e.preventDefault()
-      to.current(now.current * Math.exp(-Math.max(-50, Math.min(50, e.deltaY)) / 200), ...place(e.clientX, e.clientY))
+      // A browser makes one event of several turns of the wheel.
+      to.current(now.current * Math.exp(-Math.max(-400, Math.min(400, e.deltaY)) / 300), ...place(e.clientX, e.clientY))
     }, { ...on, passive: false })
     let pinch: { length: number; scale: number } | undefined
     const length = (t: TouchList) => Math.hypot(t[0]!.clientX - t[1]!.clientX, t[0]!.clientY - t[1]!.clientY)
