@@ -18,6 +18,7 @@ import (
 	"github.com/cilium/ebpf/features"
 
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
 	"outsight/internal/model"
@@ -82,12 +83,14 @@ type tlsBinary struct {
 
 // tlsProcess is what was found of a process.
 type tlsProcess struct {
-	exe      string
-	looks    int
+	exe   string
+	looks int
+	// binaries are those that it had when it was looked into last.
 	binaries []binaryID
 	share    *tlsShare
-	// settled: its program is probed, or never will be.
+	// settled: its program is probed, or never will be. program is nothing if it was not opened.
 	settled bool
+	program binaryID
 }
 
 // tlsShare is what one container takes of what there is for all.
@@ -296,6 +299,10 @@ func (w *tlsWatcher) look() {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.lookAtTables()
+	w.lookAtProcesses()
+}
+
+func (w *tlsWatcher) lookAtProcesses() {
 	entries, err := os.ReadDir(w.procfs)
 	if err != nil {
 		w.logger.Warn("looking for programs that use TLS failed", "error", err)
@@ -430,17 +437,16 @@ func (w *tlsWatcher) lookInto(process *tlsProcess, dir string) {
 	if err != nil {
 		return
 	}
-	if found.cut || len(found.often) > 0 {
+	if found.cut || w.slow(process, dir, found) {
 		w.refuse(process, found)
 		return
 	}
 	if found.crowded {
 		w.noShare.Add(1)
 	}
-	if !process.settled {
-		file, err := openExecutable(dir)
-		process.settled = err != nil || w.consider(process, file, process.exe, goFunctions)
-	}
+	// What it has no more, or has changed since, is not in use by it any more.
+	process.binaries = nil
+	w.lookIntoProgram(process, dir)
 	for _, library := range found.openSSL {
 		file, err := openMapped(dir, library)
 		if err != nil {
@@ -451,8 +457,54 @@ func (w *tlsWatcher) lookInto(process *tlsProcess, dir string) {
 	}
 }
 
+// lookIntoProgram looks at the program of a process until it is settled, and again if its probes were taken away.
+func (w *tlsWatcher) lookIntoProgram(process *tlsProcess, dir string) {
+	opened := process.program != binaryID{}
+	if process.settled && opened && w.binaries[process.program] == nil {
+		process.settled = false
+	}
+	if process.settled {
+		if opened {
+			process.binaries = append(process.binaries, process.program)
+		}
+		return
+	}
+	file, err := openExecutable(dir)
+	if err != nil {
+		process.settled = true
+		return
+	}
+	process.program = file.id
+	process.settled = w.consider(process, file, process.exe, goFunctions)
+}
+
+// slow tells whether taking probes away from a process's container would take long: the process often maps its
+// program, a library that is to be probed, or a file that is probed on its container's share. Other files do not
+// matter: .NET maps the code that it compiles many times. What another container has probed stays whoever maps it.
+func (w *tlsWatcher) slow(process *tlsProcess, dir string, found mappings) bool {
+	if len(found.often) == 0 {
+		return false
+	}
+	inodes := make(map[uint64]bool)
+	var program unix.Stat_t
+	if err := unix.Stat(dir+"/exe", &program); err == nil {
+		inodes[program.Ino] = true
+	}
+	for _, library := range found.openSSL {
+		inodes[library.inode] = true
+	}
+	for id, b := range w.binaries {
+		if b.owner == process.share {
+			inodes[id.inode] = true
+		}
+	}
+	return slices.ContainsFunc(found.often, func(m mapping) bool {
+		return inodes[m.inode] || m.path == process.exe
+	})
+}
+
 // refuse takes the probes away from the container of a process that maps too much. Another container that has the
-// same files gets them on its own share.
+// same files gets them on its own share when its processes are looked into next.
 func (w *tlsWatcher) refuse(process *tlsProcess, found mappings) {
 	process.share.refused = true
 	w.noMap.Add(1)
@@ -461,6 +513,12 @@ func (w *tlsWatcher) refuse(process *tlsProcess, found mappings) {
 	err := w.forget(func(_ binaryID, b *tlsBinary) bool { return b.owner == process.share })
 	if err != nil {
 		w.logger.Warn("taking a probe away failed", "error", err)
+	}
+	// Its processes are not looked into again: they must not keep what others get.
+	for _, p := range w.processes {
+		if p.share == process.share {
+			p.binaries = nil
+		}
 	}
 }
 

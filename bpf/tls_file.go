@@ -131,8 +131,8 @@ const (
 // mappings is what is to know of a process's memory.
 type mappings struct {
 	openSSL []mapping
-	// often are the inodes that it executes at more than maxTLSMappings places.
-	often []uint64
+	// often are the files that it executes at more than maxTLSMappings places, with one of these.
+	often []mapping
 	// bytes were read. If cut, there were more; if crowded, there were more libraries.
 	bytes        int
 	cut, crowded bool
@@ -167,7 +167,7 @@ func readMappings(lines *bufio.Reader) (mappings, error) {
 func (f *mappings) add(m mapping, count map[uint64]int) {
 	count[m.inode]++
 	if count[m.inode] == maxTLSMappings+1 {
-		f.often = append(f.often, m.inode)
+		f.often = append(f.often, m)
 	}
 	if !strings.HasPrefix(path.Base(m.path), "libssl.so") {
 		return

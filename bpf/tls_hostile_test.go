@@ -232,7 +232,7 @@ func TestMappingsAreBounded(t *testing.T) {
 	if err != nil || !found.cut || e.read > maxTLSMaps+64<<10 {
 		t.Errorf("%d bytes were read, cut %v, %v", e.read, found.cut, err)
 	}
-	if len(found.openSSL) != 1 || len(found.often) != 1 || found.often[0] != 1234 {
+	if len(found.openSSL) != 1 || len(found.often) != 1 || found.often[0].inode != 1234 {
 		t.Errorf("found %d libraries, often %v", len(found.openSSL), found.often)
 	}
 	var b strings.Builder
@@ -562,6 +562,183 @@ func TestMappingOftenIsRefused(t *testing.T) {
 	}
 	if process = w.lookAt(os.Getpid()); !process.share.refused || links.Load() != others || count(w, "tls_mappings") != 1 {
 		t.Errorf("a process that maps it %d times: %+v, %d links, %d are another container's", maxTLSMappings+1, process.share, links.Load(), others)
+	}
+}
+
+// fakeProc is a directory of processes.
+type fakeProc struct {
+	testing.TB
+	dir string
+}
+
+// mapped is a file that is executed at some places under a name.
+type mapped struct {
+	file, name string
+	places     int
+}
+
+// process makes a process of a container, or changes its mappings.
+func (f fakeProc) process(pid int, container, exe string, files ...mapped) {
+	f.Helper()
+	dir := filepath.Join(f.dir, strconv.Itoa(pid))
+	if err := os.RemoveAll(dir); err != nil {
+		f.Fatal(err)
+	}
+	var lines strings.Builder
+	links := map[string]string{"exe": exe}
+	at := uint64(0x7f0000000000)
+	for _, m := range files {
+		var stat unix.Stat_t
+		if err := unix.Stat(m.file, &stat); err != nil {
+			f.Fatal(err)
+		}
+		for range m.places {
+			places := fmt.Sprintf("%x-%x", at, at+4096)
+			fmt.Fprintf(&lines, "%s r-xp 00000000 00:01 %d %s\n", places, stat.Ino, m.name)
+			links["map_files/"+places] = m.file
+			at += 8192
+		}
+	}
+	if err := os.MkdirAll(dir+"/map_files", 0o755); err != nil {
+		f.Fatal(err)
+	}
+	for name, text := range map[string]string{"maps": lines.String(), "cgroup": "0::/" + strings.Repeat(container, 64) + "\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			f.Fatal(err)
+		}
+	}
+	for name, target := range links {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			f.Fatal(err)
+		}
+	}
+}
+
+// A container that is refused takes the probes of a program along, and another one that runs it gets them back.
+func TestMappingOftenLeavesOthersTheirProbes(t *testing.T) {
+	peer := filepath.Join(t.TempDir(), "tlspeer")
+	execute(t, "go", "build", "-o", peer, "./testdata/tlspeer")
+	once, often := mapped{peer, peer, 1}, mapped{peer, peer, maxTLSMappings + 1}
+	const hostile = 2
+	for _, other := range []int{1, 3} { // looked at before, and after
+		w, links := unprobed(t)
+		procs := fakeProc{t, t.TempDir()}
+		w.procfs = procs.dir
+		owner := func() *tlsShare {
+			for _, b := range w.binaries {
+				return b.owner
+			}
+			return nil
+		}
+		procs.process(hostile, "a", peer, once)
+		w.lookAtProcesses()
+		first := links.Load()
+		procs.process(other, "b", peer, once)
+		w.lookAtProcesses()
+		if owner() != w.processes[hostile].share || !w.processes[other].settled || first == 0 || links.Load() != first {
+			t.Fatalf("%d links at first, %d when both run it", first, links.Load())
+		}
+		procs.process(hostile, "a", peer, often)
+		for range 32 {
+			w.lookAtProcesses()
+		}
+		if !w.processes[hostile].share.refused || w.processes[other].share.refused || count(w, "tls_mappings") != 1 {
+			t.Errorf("the wrong container is refused: %+v, %+v", w.processes[hostile].share, w.processes[other].share)
+		}
+		if links.Load() != first || owner() != w.processes[other].share {
+			t.Errorf("%d links after the first container was refused, want %d of the other", links.Load(), first)
+		}
+		// The refused one does not keep them.
+		if err := os.RemoveAll(filepath.Join(procs.dir, strconv.Itoa(other))); err != nil {
+			t.Fatal(err)
+		}
+		w.lookAtProcesses()
+		w.lookAtProcesses()
+		if links.Load() != 0 || len(w.binaries) != 0 {
+			t.Errorf("%d links and %d binaries stay after the other container ended", links.Load(), len(w.binaries))
+		}
+	}
+}
+
+// Only files that are probed, or would be, count: .NET maps a file in memory for each piece of compiled code.
+func TestMappingOtherFilesOftenIsNotRefused(t *testing.T) {
+	ssl := library("SSL_write\x00", elf.Sym64{Name: 1, Shndx: 1, Value: 4096, Size: 16}).write(t)
+	exe, memory := filepath.Join(t.TempDir(), "dotnet"), filepath.Join(t.TempDir(), "memory")
+	for _, path := range []string{exe, memory} {
+		if err := os.WriteFile(path, []byte("x"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const often = maxTLSMappings + 1
+	once := mapped{ssl, "/lib/libssl.so.3", 1}
+	f := func(what, neighbour string, refused bool, files ...mapped) {
+		t.Helper()
+		w, links := unprobed(t)
+		procs := fakeProc{t, t.TempDir()}
+		w.procfs = procs.dir
+		procs.process(1, neighbour, exe, once)
+		procs.process(2, "a", exe, files...)
+		w.lookAtProcesses()
+		share := w.processes[2].share
+		if share.refused != refused || count(w, "tls_mappings") > 0 != refused {
+			t.Errorf("%s: refused is %v, want %v", what, share.refused, refused)
+		}
+		if want := !refused || neighbour != "a"; links.Load() > 0 != want {
+			t.Errorf("%s: %d links", what, links.Load())
+		}
+	}
+	dotnet := mapped{memory, "/memfd:doublemapper (deleted)", 4 * often}
+	f("compiled code", "b", false, once, dotnet)
+	f("compiled code beside OpenSSL", "a", false, once, dotnet)
+	f("its program", "b", true, once, mapped{exe, exe, often})
+	f("its program by another name", "b", true, once, mapped{exe, "/other", often})
+	f("a library", "b", true, mapped{ssl, "/lib/libssl.so.3", often})
+	f("a library by another name", "b", true, once, mapped{ssl, "/other", often})
+	f("what its container has probed", "a", true, mapped{ssl, "/other", often})
+	f("what another container has probed", "b", false, mapped{ssl, "/other", often})
+}
+
+// A library that changes all the time is another binary each time. Only the last one is kept.
+func TestMappedFilesThatChangeAreGivenUp(t *testing.T) {
+	w, links := unprobed(t)
+	procs := fakeProc{t, t.TempDir()}
+	w.procfs = procs.dir
+	ssl := library("SSL_write\x00", elf.Sym64{Name: 1, Shndx: 1, Value: 4096, Size: 16}).write(t)
+	exe := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(exe, []byte("x"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	procs.process(1, "a", exe, mapped{ssl, "/lib/libssl.so.3", 1})
+	id := func() binaryID {
+		file, err := openInRoot("/", ssl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		return file.id
+	}
+	const looks = 1 << 5
+	for range looks {
+		before := id()
+		eventually(t, "the clock of files goes on", func() bool {
+			if err := os.Chmod(ssl, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			return id() != before
+		})
+		w.lookAtProcesses()
+		if links.Load() == 0 {
+			t.Fatal("the library is not probed")
+		}
+	}
+	w.lookAtProcesses()
+	w.lookAtProcesses()
+	process := w.processes[1]
+	if !slices.Equal(process.binaries, []binaryID{process.program, id()}) {
+		t.Errorf("the process has %+v, want its program and the library", process.binaries)
+	}
+	if len(w.binaries) != 2 || links.Load() != 2 || process.share.binaries != 1 {
+		t.Errorf("%d binaries and %d links are kept, %d on the container's share", len(w.binaries), links.Load(), process.share.binaries)
 	}
 }
 

@@ -28,6 +28,7 @@ var (
 	multiUprobes = uprobes{ebpf.AttachTraceUprobeMulti, 4096, 512, attachMulti}
 	// singleUprobes attaches each place by itself. The kernel takes them away one after the other, however that is asked
 	// for, and each takes the time of several RCU grace periods (about 100 ms): 32 are gone within four seconds.
+	// One container may have 24, because a Go program needs about 20.
 	singleUprobes = uprobes{ebpf.AttachNone, 32, 24, attachSingle}
 )
 
