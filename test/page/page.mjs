@@ -1176,9 +1176,9 @@ const steps = {
       const fits = await page.evaluate(() => { const f = document.querySelector('.map-frame'); return [f.scrollWidth - f.clientWidth, f.scrollHeight - f.clientHeight] })
       assert.ok(fits.every((v) => v <= 1), `${fits} px do not fit`)
       const box = await page.locator('.map-frame').boundingBox()
-      // The page may be scrolled, so that the frame begins above it.
-      const top = Math.max(box.y, 0)
-      await page.mouse.move(box.x + box.width / 2, top + 60)
+      // In the middle of what is seen of it: the page may be scrolled, and its head covers what is below.
+      const middle = (Math.max(box.y, 0) + Math.min(box.y + box.height, 900)) / 2
+      await page.mouse.move(box.x + box.width / 2, middle)
       await page.keyboard.down('Control')
       for (let i = 0; i < 8; i++) await page.mouse.wheel(0, -100)
       await page.keyboard.up('Control')
@@ -1187,7 +1187,7 @@ const steps = {
       // Dragging moves it, and its end is no click.
       const left = await page.evaluate(() => (document.querySelector('.map-frame').scrollLeft = 60))
       await page.mouse.down()
-      await page.mouse.move(box.x + box.width / 2 - 40, top + 50, { steps: 4 })
+      await page.mouse.move(box.x + box.width / 2 - 40, middle - 10, { steps: 4 })
       await page.mouse.up()
       assert.equal(await page.evaluate(() => document.querySelector('.map-frame').scrollLeft), left + 40)
       assert.equal(await page.locator('.panel').count(), 0)
