@@ -43,6 +43,7 @@ func (g *ledger) quota(container model.Peer) *quota {
 	id, name := container.ID(), container.Name()
 	q := g.quotas[id]
 	if q != nil {
+		q.name = name // it may become known late
 		return q
 	}
 	if q = g.leftQuotas[name]; q != nil {
@@ -112,10 +113,10 @@ func (g *ledger) admit(k edgeKey, counting model.Peer) edgeKey {
 		return k
 	}
 	q := g.quota(counting)
-	if first := !q.any; first {
-		if q.any = true; q.edges.AllowN(g.now, 1) {
-			return k
-		}
+	first := !q.any
+	q.any = true
+	if first && q.edges.AllowN(g.now, 1) {
+		return k
 	}
 	if g.all.TokensAt(g.now) < 1 {
 		g.refused++
@@ -144,7 +145,7 @@ func (g *ledger) readmit(own edgeKey, from *total) edgeKey {
 		return own
 	}
 	ends, least := own.ends(), 1.0
-	if isOthers := from.key == own.others(); !isOthers {
+	if from.key != own.others() {
 		least = max(float64(from.quota.edges.Burst())/2, 1)
 	} else if g.totals[ends] != nil {
 		return ends
