@@ -119,7 +119,7 @@ const (
 	// edgeIdleTime is how long an edge without open connections must have been silent before its
 	// place is given to another, and only when the table is three quarters full.
 	edgeIdleTime = time.Minute
-	// crowdedIdleTime is that of an owner that has half of its quota.
+	// crowdedIdleTime is that of an owner that has half of its quota, also for its endpoints.
 	crowdedIdleTime = 15 * time.Second
 	// edgeReserve: every so many places are of the reserve, as in edges.h.
 	edgeReserve = 8
@@ -410,7 +410,7 @@ func (r *edgeReader) release(now time.Time, used int) {
 		if load(&edge.Used) == 0 {
 			continue
 		}
-		idleTime, crowded := edgeIdleTime, r.quotas.crowded[edge.Key.Owner]
+		idleTime, crowded := edgeIdleTime, r.quotas.crowded[quotaEdges][edge.Key.Owner]
 		if crowded {
 			idleTime = crowdedIdleTime
 		}

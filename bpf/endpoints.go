@@ -17,7 +17,7 @@ import (
 const endpointOverflow = 0
 
 // endpointIdleTime is how long an endpoint must have been silent before its place is given to
-// another, and only when the table is three quarters full.
+// another, and only when the table is three quarters full. An owner that has half of its quota has crowdedIdleTime.
 const endpointIdleTime = time.Minute
 
 // otherName is what the kernel calls endpoints for which there is no room.
@@ -139,7 +139,7 @@ func (r *endpointReader) read(now time.Time, quotas *quotaReader) map[int][]mode
 		})
 	}
 	r.used.Store(used)
-	r.release(now, int(used) > (len(r.places)-1)*3/4)
+	r.release(now, int(used) > (len(r.places)-1)*3/4, quotas.crowded[quotaEndpoints])
 	return all
 }
 
@@ -163,18 +163,38 @@ func endpointKey(k *edgesEndpointKey) model.EndpointKey {
 	return key
 }
 
-// release gives up silent endpoints of a table that is nearly full, in two steps a reading
+// release gives up silent endpoints of a table that is nearly full and of crowded owners, in two steps a reading
 // apart: first connections no longer find the endpoint, nor use it where they remember it;
 // then, when no program that had found it before can still run, its place is free.
-func (r *endpointReader) release(now time.Time, full bool) {
+func (r *endpointReader) release(now time.Time, full bool, crowded map[uint64]bool) {
 	for place := endpointOverflow + 1; place < len(r.places); place++ {
-		switch memory := &r.places[place]; {
-		case memory.leaving:
+		memory := &r.places[place]
+		if memory.leaving {
 			r.give(place)
-		case full && !memory.changed.IsZero() && now.Sub(memory.changed) > endpointIdleTime:
+			continue
+		}
+		if memory.changed.IsZero() {
+			continue
+		}
+		idleTime, mayLeave := endpointIdleTime, full
+		if crowded[r.owner(place)] {
+			mayLeave = true
+			if memory.activity > 0 { // else its first answer may take longer
+				idleTime = crowdedIdleTime
+			}
+		}
+		if mayLeave && now.Sub(memory.changed) > idleTime {
 			memory.leaving = r.retire(place)
 		}
 	}
+}
+
+// owner is the group that counts an endpoint, 0 where that is not known.
+func (r *endpointReader) owner(place int) uint64 {
+	if of := r.endpoints.entries[place].Key.Edge; int(of) < len(r.ofEdge.entries) {
+		return load(&r.ofEdge.entries[of].Owner)
+	}
+	return 0
 }
 
 func (r *endpointReader) retire(place int) bool {

@@ -29,29 +29,33 @@ type quotaReader struct {
 	limits [3]uint32
 	// used is what each group has, as it was found at this reading.
 	used map[uint64]edgesOwnerUse
-	// crowded are the groups that have half of their quota of edges.
-	crowded map[uint64]bool
+	// crowded are the groups that have half of their quota, of each kind.
+	crowded [3]map[uint64]bool
 	over    []model.OverQuota
 }
 
 // prepareQuotas sizes the maps and sets the constants of quotas.h.
 func (p *Probes) prepareQuotas(spec *ebpf.CollectionSpec) error {
-	o := p.options
+	o, limits := p.options, quotaLimits(&p.options)
 	groups := uint32(2 * (o.MaxCgroups + o.MaxEdges))
 	for _, name := range []string{"owner_uses", "owner_pairs", "quota_drops"} {
 		spec.Maps[name].MaxEntries = groups
 	}
 	return errors.Join(
-		spec.Variables["max_owner_edges"].Set(uint32(o.MaxGroupEdges)),
-		spec.Variables["max_owner_listeners"].Set(uint32(max(o.MaxListeners/8, 64))),
-		spec.Variables["max_owner_endpoints"].Set(uint32(max(o.MaxEndpoints/4, 64))),
+		spec.Variables["max_owner_edges"].Set(limits[quotaEdges]),
+		spec.Variables["max_owner_listeners"].Set(limits[quotaListeners]),
+		spec.Variables["max_owner_endpoints"].Set(limits[quotaEndpoints]),
 		spec.Variables["max_owner_pairs"].Set(uint32(max(o.MaxConnections/4, 64))))
+}
+
+func quotaLimits(o *Options) [3]uint32 {
+	return [3]uint32{uint32(o.MaxGroupEdges), uint32(max(o.MaxListeners/8, 64)), uint32(max(o.MaxEndpoints/4, 64))}
 }
 
 func newQuotaReader(maps *ebpf.Collection, o *Options) *quotaReader {
 	return &quotaReader{
 		uses: maps.Maps["owner_uses"], drops: maps.Maps["quota_drops"], pairs: maps.Maps["owner_pairs"],
-		limits: [3]uint32{uint32(o.MaxGroupEdges)}, used: make(map[uint64]edgesOwnerUse),
+		limits: quotaLimits(o), used: make(map[uint64]edgesOwnerUse),
 	}
 }
 
@@ -82,13 +86,15 @@ func (q *quotaReader) settle() error {
 		}
 		accounts[q.accountOf(owner)] = sum
 	}
-	q.crowded = nil
-	for owner := range q.used {
-		if accounts[q.accountOf(owner)].Used[quotaEdges] >= q.limits[quotaEdges]/2 {
-			if q.crowded == nil {
-				q.crowded = make(map[uint64]bool)
+	for which, limit := range q.limits {
+		q.crowded[which] = nil
+		for owner := range q.used {
+			if accounts[q.accountOf(owner)].Used[which] >= limit/2 {
+				if q.crowded[which] == nil {
+					q.crowded[which] = make(map[uint64]bool)
+				}
+				q.crowded[which][owner] = true
 			}
-			q.crowded[owner] = true
 		}
 	}
 	told, err := readAll[uint64, edgesOwnerUse](q.uses)

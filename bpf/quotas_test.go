@@ -3,6 +3,7 @@ package bpf
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strconv"
@@ -207,5 +208,48 @@ func TestQuotasAreShared(t *testing.T) {
 	// Clients and servers at one address, and then one sum of each.
 	if n[two.id(t)] != 2+2 || n[other.id(t)] != 2+20 {
 		t.Errorf("%d edges of a group whose container has its quota, and %d of another; want 4 and 22", n[two.id(t)], n[other.id(t)])
+	}
+}
+
+// TestEndpointsOfAFloodAreGivenUp: an owner that has used up its quota of endpoints has names for others soon, though
+// most of the table is free, and though its connection is in use.
+func TestEndpointsOfAFloodAreGivenUp(t *testing.T) {
+	p := open(t, Options{MaxEndpoints: 256, MaxEdgeEndpoints: 200})
+	service := pong(t, okay)
+	conn := dial(t, service.String())
+	defer conn.Close()
+	port := service.(*net.TCPAddr).AddrPort().Port()
+	sent := uint64(0)
+	send := func(route string) (named map[string]bool) {
+		t.Helper()
+		fmt.Fprintf(conn, "GET /%s HTTP/1.1\r\n\r\n", route)
+		if _, err := io.ReadFull(conn, make([]byte, len(okay))); err != nil {
+			t.Fatal(err)
+		}
+		sent++
+		named = map[string]bool{}
+		// The last reply counts when the next request comes or the connection ends.
+		for _, e := range endpointsOf(t, p, port, model.RoleClient) {
+			named[e.Name] = true
+		}
+		return named
+	}
+	route := func(i int) string { return fmt.Sprintf("%c%c/page", 'a'+i%26, 'a'+i/26) }
+	for i := range 60 { // at both ends, twice as many
+		send(route(i))
+	}
+	if named := send("late"); named["GET /late"] || !named[model.OtherEndpoint] {
+		t.Fatalf("beyond the quota the names are %v", named)
+	}
+	later := time.Now().Add(crowdedIdleTime + time.Second)
+	for range 2 {
+		p.edges.endpoints.release(later, false, p.edges.quotas.crowded[quotaEndpoints])
+	}
+	if _, err := p.ReadEdges(); err != nil {
+		t.Fatal(err)
+	}
+	send("late")
+	if named := send("later"); !named["GET /late"] {
+		t.Errorf("after the flood the names are %v, want GET /late among them", named)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -153,9 +154,15 @@ func openUp(o upOptions) (u *up, err error) {
 	}
 	host.Anomalies = anomaliesIn(o.data)
 	host.Network.MaxNewEdges = o.maxSeries * newEdgeShare / 100 / seriesOfAnEdge
-	host.Network.MaxContainerEdges = min(256, host.Network.MaxNewEdges/4)
+	host.Network.MaxContainerEdges = containerEdges(o.maxEdges, host.Network.MaxNewEdges)
 	u.host, err = agent.Open(host)
 	return u, err
+}
+
+// containerEdges is how many edges one container may add in an hour: as many as it may have at once, and a quarter of
+// what all together may add.
+func containerEdges(maxEdges, newEdges int) int {
+	return max(min(max(cmp.Or(maxEdges, agent.DefaultMaxEdges)/8, 256), newEdges/4), 1)
 }
 
 // handler is everything that is served over HTTP.

@@ -164,6 +164,7 @@ type Agent struct {
 	removed   []model.CgroupID
 	listening []model.Listener
 	listeners *listeners
+	over      overQuotas
 	network   hostNetwork
 	// translations as they were found at the last look that did not fail; translationsOf stands for the attempts of then, see
 	// network.NeedTranslations. translationsRead is when the last look was.
@@ -195,6 +196,7 @@ func New(sources Sources, o Options) *Agent {
 		processes:  newProcessWork(),
 		failures:   newFailures(o.Logger),
 		listeners:  newListeners(),
+		over:       overQuotas{sums: make(map[string]uint64)},
 		network:    hostNetwork{procRoot: o.ProcRoot},
 		disks:      newDisks(),
 	}

@@ -478,3 +478,76 @@ func BenchmarkRead(b *testing.B) {
 		a.latest.Store(a.read())
 	}
 }
+
+// TestRestartsHaveOneQuotaOfListeners: a container that ends and starts again has what was left of its new addresses.
+func TestRestartsHaveOneQuotaOfListeners(t *testing.T) {
+	l := newListeners()
+	web := &model.Container{ID: "web", Cgroup: 10}
+	lookup := func(model.CgroupID) *model.Container { return web }
+	holder := func(c *model.Container, _ uint32) *model.Container { return c }
+	seen := map[netip.AddrPort]bool{}
+	at := time.Unix(1000, 0)
+	for i := range 20 {
+		for k := range maxListeners / 2 {
+			port := uint16(1000 + i*maxListeners + k)
+			l.update(at, []model.Listener{{Owner: 10, Address: netip.AddrPortFrom(netip.IPv4Unspecified(), port)}}, lookup, holder)
+			for _, c := range l.counters("web") {
+				seen[c.Address] = true
+			}
+		}
+		l.keep(at, []*model.Container{web})
+		l.keep(at, nil)
+	}
+	if len(seen) > 2*maxListeners+2 {
+		t.Errorf("%d addresses had series, want at most %d", len(seen), 2*maxListeners+2)
+	}
+	l.keep(at.Add(3*time.Hour), nil)
+	if len(l.drops) != 0 {
+		t.Error("the drops of a container that is gone are kept for ever")
+	}
+	for i := range 2 * maxGone {
+		l.of(fmt.Sprint(i)).add(at, netip.AddrPortFrom(netip.IPv4Unspecified(), 80), 1)
+	}
+	l.keep(at, nil)
+	if len(l.drops) != maxGone {
+		t.Errorf("drops of %d containers are kept, want %d", len(l.drops), maxGone)
+	}
+}
+
+type overQuotaSource []model.OverQuota
+
+func (s *overQuotaSource) ReadOverQuota() []model.OverQuota { return *s }
+
+// TestOverQuotaDoesNotGoBack: what a container had more stays in its sum when one of its groups is removed, and counts
+// on with a new one.
+func TestOverQuotaDoesNotGoBack(t *testing.T) {
+	s := newScript()
+	s.add("web", 10, 11)
+	s.add("db", 20)
+	found := overQuotaSource{{Owner: 10, Of: "edges", Count: 5}, {Owner: 11, Of: "edges", Count: 7}, {Owner: 20, Of: "edges", Count: 1}}
+	sources := s.sources()
+	sources.Quotas = &found
+	a := New(sources, Options{})
+	expect := func(what string, web uint64) {
+		t.Helper()
+		want := fmt.Sprint([]model.Drop{{Name: "container-edges/db", Count: 1}, {Name: "container-edges/web", Count: web}})
+		if got := fmt.Sprint(a.overQuota()); got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	expect("two groups", 12)
+	expect("nothing new", 12)
+	found = overQuotaSource{{Owner: 11, Of: "edges", Count: 8}, {Owner: 20, Of: "edges", Count: 1}}
+	expect("one is removed", 13)
+	found = append(found, model.OverQuota{Owner: 10, Of: "edges", Count: 2})
+	expect("one is new", 15)
+	for i := range 2 * maxOverQuota {
+		id := model.CgroupID(100 + i)
+		s.add(fmt.Sprintf("job-%d", i), id)
+		found = overQuotaSource{{Owner: id, Of: "edges", Count: 1}}
+		a.overQuota()
+	}
+	if n := len(a.over.sums); n > maxOverQuota {
+		t.Errorf("%d sums are kept, want at most %d", n, maxOverQuota)
+	}
+}

@@ -16,6 +16,8 @@ const (
 	maxListeners = 64
 	// maxAttached bounds the addresses that are told of one container.
 	maxAttached = 256
+	// maxGone bounds the containers whose drops are kept after they ended, in case that they start again.
+	maxGone = 1024
 )
 
 // listeners adds the addresses on which containers listen to what is told of them.
@@ -140,8 +142,8 @@ func (l *listeners) attach(c *model.Container) *model.Container {
 	return &copied
 }
 
-// keep forgets all other containers.
-func (l *listeners) keep(containers []*model.Container) {
+// keep forgets all other containers, but for what they may not have again before its time.
+func (l *listeners) keep(now time.Time, containers []*model.Container) {
 	present := make(map[string]bool, len(containers))
 	for _, c := range containers {
 		present[c.ID] = true
@@ -151,9 +153,15 @@ func (l *listeners) keep(containers []*model.Container) {
 			delete(l.attached, id)
 		}
 	}
-	for id := range l.drops {
-		if !present[id] {
-			delete(l.drops, id)
+	gone := 0
+	for id, d := range l.drops {
+		if present[id] {
+			continue
 		}
+		if d.fresh.TokensAt(now) >= float64(d.fresh.Burst()) || gone >= maxGone {
+			delete(l.drops, id)
+			continue
+		}
+		gone++
 	}
 }

@@ -47,7 +47,7 @@ func (a *Agent) read() *model.Snapshot {
 	if counting {
 		a.readPower(s, packages)
 	}
-	a.forget(collection)
+	a.forget(begin, collection)
 	a.readSelf(&s.Self)
 	a.keepBudget(s)
 	s.Self.ReadNS = uint64(time.Since(begin))
@@ -195,7 +195,7 @@ func (a *Agent) hostThreads(samples []model.ContainerSample) error {
 
 // forget gives removed control groups back to the kernel, one snapshot after their removal: a
 // thread that ends is switched out for the last time when its group may already be gone.
-func (a *Agent) forget(c container.Collection) {
+func (a *Agent) forget(now time.Time, c container.Collection) {
 	for _, id := range a.removed {
 		a.groups.retire(id)
 		if a.sources.Lifecycle != nil {
@@ -208,7 +208,7 @@ func (a *Agent) forget(c container.Collection) {
 	a.removed = c.Removed
 	a.groups.keep(c.Containers)
 	a.disks.keep(c.Containers)
-	a.listeners.keep(c.Containers)
+	a.listeners.keep(now, c.Containers)
 	a.victims.keep(c.Containers)
 	a.processes.keep(c.Containers)
 }

@@ -50,22 +50,51 @@ func (a *Agent) readSelf(s *model.SelfSample) {
 	}
 }
 
+// maxOverQuota bounds the sums that are kept of containers without groups.
+const maxOverQuota = 1024
+
+// overQuotas are what containers would have had more of the kernel's tables, by the names of drops. The sums do not
+// go down when a group is removed.
+type overQuotas struct {
+	last map[groupQuota]uint64
+	sums map[string]uint64
+}
+
+type groupQuota struct {
+	group model.CgroupID
+	of    string
+}
+
 // overQuota names the containers that would have had more of the kernel's tables than their quotas.
 func (a *Agent) overQuota() []model.Drop {
 	if a.sources.Quotas == nil {
 		return nil
 	}
-	counts := make(map[string]uint64)
+	last, current := make(map[groupQuota]uint64), make(map[string]bool)
 	for _, o := range a.sources.Quotas.ReadOverQuota() {
 		name := model.HostContainerID
 		if c := a.sources.Registry.Lookup(o.Owner); c != nil {
 			name = c.Name
 		}
-		counts["container-"+o.Of+"/"+name] += o.Count
+		key := groupQuota{o.Owner, o.Of}
+		last[key] = o.Count
+		gained := o.Count
+		if before := a.over.last[key]; before <= gained { // else it is a new group
+			gained -= before
+		}
+		name = "container-" + o.Of + "/" + name
+		current[name] = true
+		a.over.sums[name] += gained
 	}
-	drops := make([]model.Drop, 0, len(counts))
-	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		drops = append(drops, model.Drop{Name: name, Count: counts[name]})
+	a.over.last = last
+	if len(a.over.sums) > maxOverQuota {
+		maps.DeleteFunc(a.over.sums, func(name string, _ uint64) bool { return !current[name] })
+	}
+	drops := make([]model.Drop, 0, len(a.over.sums))
+	for _, name := range slices.Sorted(maps.Keys(a.over.sums)) {
+		if n := a.over.sums[name]; n > 0 {
+			drops = append(drops, model.Drop{Name: name, Count: n})
+		}
 	}
 	return drops
 }

@@ -64,6 +64,11 @@ func (l *line) takeEndpoints(endpoints []model.Endpoint) {
 		}
 		before, known := l.endpoints[e.EndpointKey]
 		if known && before.last.Precedes(&e) {
+			if before.as != e.EndpointKey && l.to.readmit(e.EndpointKey) {
+				gained := before.gained()
+				l.to.keepEndpoint(&gained)
+				before.base, before.as = before.last, e.EndpointKey
+			}
 			before.last = e
 			now[e.EndpointKey] = before
 			delete(l.endpoints, e.EndpointKey)

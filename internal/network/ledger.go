@@ -57,8 +57,11 @@ type ledger struct {
 	options Options
 	// idle are the edges without a kernel edge, at most options.MaxEdges.
 	idle int
-	// quotas by container; all and allEndpoints are those of all containers together.
-	quotas            map[string]*quota
+	// quotas by container, and by name those of containers that are gone and have not yet got theirs back; all and
+	// allEndpoints are those of all containers together.
+	quotas, leftQuotas map[string]*quota
+	// over is what containers would have had more, by name.
+	over              map[string]*overQuota
 	all, allEndpoints *rate.Limiter
 	// refused edges and endpoints found none of those.
 	refused, refusedEndpoints uint64
@@ -86,6 +89,8 @@ type line struct {
 	client, server model.Peer
 	confidence     model.Confidence
 	view           uint64
+	// wants is the key of its own edge where it counts for another one.
+	wants *edgeKey
 }
 
 // total is one edge.
@@ -115,7 +120,8 @@ type total struct {
 
 func newLedger(o Options) *ledger {
 	return &ledger{options: o, lines: make(map[lineKey]*line), totals: make(map[edgeKey]*total),
-		quotas: make(map[string]*quota), all: limiter(o.MaxNewEdges), allEndpoints: limiter(4 * o.MaxNewEdges)}
+		quotas: make(map[string]*quota), leftQuotas: make(map[string]*quota), over: make(map[string]*overQuota),
+		all: limiter(o.MaxNewEdges), allEndpoints: limiter(4 * o.MaxNewEdges)}
 }
 
 // enter takes in a view of that time and makes the edges of it that a container in present counted.
@@ -188,11 +194,20 @@ func (g *ledger) assign(l *line, s *sighting, client, server model.Peer) {
 	if s.server() {
 		counting = server
 	}
-	k := g.admit(edgeKey{
+	own := edgeKey{
 		side: s.edge.Key.Role, client: client.ID(), server: server.ID(), service: s.service, transport: s.edge.Key.Transport,
 		clientProcess: client.Process, serverProcess: server.Process,
-	}, counting)
-	client, server = peersOf(k, client, server)
+	}
+	k := g.admit(own, counting)
+	if l.wants = nil; k != own {
+		l.wants = &own
+	}
+	g.put(l, k, known)
+}
+
+// put puts a line to the total with key k. There were as many totals before as known.
+func (g *ledger) put(l *line, k edgeKey, known int) {
+	client, server := peersOf(k, l.client, l.server)
 	l.to = g.total(k, client, server)
 	l.to.lines++
 	if len(g.totals) > known && l.last.Precedes(&l.base) {
@@ -208,6 +223,7 @@ func (g *ledger) reassign(l *line, s *sighting, client, server model.Peer) {
 	server, learntServer := learn(l.server, server)
 	if sameEnd(client, l.client) && sameEnd(server, l.server) && !settledLater(l.to.key.service, s.service) {
 		l.client, l.server, l.confidence = client, server, max(l.confidence, s.confidence)
+		g.promote(l)
 		return
 	}
 	from, whole := l.to, true
@@ -221,6 +237,28 @@ func (g *ledger) reassign(l *line, s *sighting, client, server model.Peer) {
 	}
 	g.assign(l, s, client, server)
 	l.moveEndpoints(whole)
+}
+
+// promote gives a line that counts for another edge its own when there is room by now. What it has counted so far
+// stays where it is, so that no sum goes down.
+func (g *ledger) promote(l *line) {
+	if l.wants == nil {
+		return
+	}
+	from, known := l.to, len(g.totals)
+	k := g.readmit(*l.wants, from)
+	if k == from.key {
+		return
+	}
+	from.keep(&l.last, &l.base)
+	l.keepEndpoints()
+	from.depart(g.view)
+	l.base = l.last
+	if k == *l.wants {
+		l.wants = nil
+	}
+	g.put(l, k, known)
+	l.moveEndpoints(false)
 }
 
 // learn is what is known of an end after now was found, and whether all that was counted
@@ -271,7 +309,7 @@ func (g *ledger) total(k edgeKey, client, server model.Peer) *total {
 	t := g.totals[k]
 	if t == nil {
 		t = &total{key: k, client: client, server: server}
-		t.quota = g.quota(t.counting())
+		t.quota = g.quota(t.countingPeer())
 		g.totals[k] = t
 	}
 	// The address of an end that has several is not told.
@@ -356,11 +394,7 @@ func (g *ledger) sum(present map[string]bool) []model.Edge {
 // forget drops edges that nobody will ask for again, and keeps those without a kernel edge
 // within the bound: the longest idle go to the edge of "others" of their counting end.
 func (g *ledger) forget(present map[string]bool) {
-	for id := range g.quotas {
-		if !present[id] {
-			delete(g.quotas, id)
-		}
-	}
+	g.forgetQuotas(present)
 	idling := 0
 	for k, t := range g.totals {
 		switch {

@@ -19,42 +19,103 @@ const (
 	reservedShare = 4
 	// maxOtherEndpoints bounds the statuses of "other" on an edge.
 	maxOtherEndpoints = 8
+	// maxLeftQuotas bounds the quotas that are kept of containers that are gone.
+	maxLeftQuotas = 1024
 )
 
 // quota is what one container may still have.
 type quota struct {
 	ledger *ledger
-	// name is that of the container when it was last over its quota.
-	name                    string
-	any                     bool
-	edges, ends, endpoints  *rate.Limiter
-	overEdges, overEndpoint uint64
+	// name is that of the container.
+	name                   string
+	any                    bool
+	edges, ends, endpoints *rate.Limiter
 }
+
+// overQuota counts what the containers of one name would have had more.
+type overQuota struct{ edges, endpoints uint64 }
 
 func limiter(n int) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(float64(n)/quotaWindow.Seconds()), n)
 }
 
-func (g *ledger) quota(container string) *quota {
-	q := g.quotas[container]
-	if q == nil {
-		most := g.options.MaxContainerEdges
-		q = &quota{ledger: g, edges: limiter(most), ends: limiter(max(most/reservedShare, 1)),
-			endpoints: limiter(2 * most)}
-		g.quotas[container] = q
+func (g *ledger) quota(container model.Peer) *quota {
+	id, name := container.ID(), container.Name()
+	q := g.quotas[id]
+	if q != nil {
+		q.name = name // it may become known late
+		return q
 	}
+	if q = g.leftQuotas[name]; q != nil {
+		delete(g.leftQuotas, name)
+	} else {
+		most := g.options.MaxContainerEdges
+		q = &quota{ledger: g, name: name, edges: limiter(most), ends: limiter(max(most/reservedShare, 1)),
+			endpoints: limiter(2 * most)}
+	}
+	g.quotas[id] = q
 	return q
 }
 
+// forgetQuotas keeps the quota of a container that is gone until all of it is free again: one that restarts all the
+// time has no more than one that stays.
+func (g *ledger) forgetQuotas(present map[string]bool) {
+	names := make(map[string]bool)
+	for id, q := range g.quotas {
+		if present[id] {
+			names[q.name] = true
+			continue
+		}
+		delete(g.quotas, id)
+		q.any = false
+		if other := g.leftQuotas[q.name]; other == nil || q.edges.TokensAt(g.now) < other.edges.TokensAt(g.now) {
+			g.leftQuotas[q.name] = q
+		}
+	}
+	for name, q := range g.leftQuotas {
+		if q.isFree() || len(g.leftQuotas) > maxLeftQuotas {
+			delete(g.leftQuotas, name)
+		} else {
+			names[name] = true
+		}
+	}
+	for name := range g.over {
+		if !names[name] {
+			delete(g.over, name)
+		}
+	}
+}
+
+func (q *quota) isFree() bool {
+	for _, l := range []*rate.Limiter{q.edges, q.ends, q.endpoints} {
+		if l.TokensAt(q.ledger.now) < float64(l.Burst()) {
+			return false
+		}
+	}
+	return true
+}
+
+// over is where to count what is beyond the quota.
+func (q *quota) over() *overQuota {
+	o := q.ledger.over[q.name]
+	if o == nil {
+		o = &overQuota{}
+		q.ledger.over[q.name] = o
+	}
+	return o
+}
+
 // admit is the key under which an edge counts: its own, the one without processes, or that of all others
-// of its counting end. The first edge of a container is always its own.
+// of its counting end. The first edge of a container is always its own, unless it used up its quota before it
+// restarted.
 func (g *ledger) admit(k edgeKey, counting model.Peer) edgeKey {
 	if g.totals[k] != nil || k == k.others() {
 		return k
 	}
-	q := g.quota(counting.ID())
-	if !q.any {
-		q.any = true
+	q := g.quota(counting)
+	first := !q.any
+	q.any = true
+	if first && q.edges.AllowN(g.now, 1) {
 		return k
 	}
 	if g.all.TokensAt(g.now) < 1 {
@@ -65,8 +126,7 @@ func (g *ledger) admit(k edgeKey, counting model.Peer) edgeKey {
 		g.all.AllowN(g.now, 1)
 		return k
 	}
-	q.overEdges++
-	q.name = counting.Name()
+	q.over().edges++
 	k = k.ends()
 	if g.totals[k] != nil {
 		return k
@@ -76,6 +136,33 @@ func (g *ledger) admit(k edgeKey, counting model.Peer) edgeKey {
 		return k
 	}
 	return k.others()
+}
+
+// readmit is admit for what counts for another edge than its own. It counts nothing as refused again. While others of
+// the container may wait for an edge of any kind, one that only lacks its processes leaves half of the quota to them.
+func (g *ledger) readmit(own edgeKey, from *total) edgeKey {
+	if g.totals[own] != nil {
+		return own
+	}
+	ends, least := own.ends(), 1.0
+	if from.key != own.others() {
+		least = max(float64(from.quota.edges.Burst())/2, 1)
+	} else if g.totals[ends] != nil {
+		return ends
+	}
+	if g.all.TokensAt(g.now) < 1 {
+		return from.key
+	}
+	q := from.quota
+	switch {
+	case q.edges.TokensAt(g.now) >= least && q.edges.AllowN(g.now, 1):
+		g.all.AllowN(g.now, 1)
+		return own
+	case from.key != ends && q.ends.AllowN(g.now, 1):
+		g.all.AllowN(g.now, 1)
+		return ends
+	}
+	return from.key
 }
 
 // peersOf leaves out of two ends what is not told of the edge with key k.
@@ -98,7 +185,7 @@ func (t *total) admit(k model.EndpointKey) model.EndpointKey {
 	if t.admitted[k] {
 		return k
 	}
-	if len(t.admitted) < maxEdgeEndpoints && t.quota.admitEndpoint(t.countingPeer()) {
+	if len(t.admitted) < maxEdgeEndpoints && t.quota.admitEndpoint() {
 		t.admitted[k] = true
 		return k
 	}
@@ -114,15 +201,28 @@ func (t *total) admit(k model.EndpointKey) model.EndpointKey {
 	return k
 }
 
-func (q *quota) admitEndpoint(counting model.Peer) bool {
+// readmit tells whether an endpoint that counts as "other" counts under its own name from now on. It counts nothing
+// as refused again.
+func (t *total) readmit(k model.EndpointKey) bool {
+	switch g := t.quota.ledger; {
+	case t.admitted[k]:
+		return true
+	case len(t.admitted) >= maxEdgeEndpoints || g.allEndpoints.TokensAt(g.now) < 1 || !t.quota.endpoints.AllowN(g.now, 1):
+		return false
+	default:
+		t.admitted[k] = true
+		return g.allEndpoints.AllowN(g.now, 1)
+	}
+}
+
+func (q *quota) admitEndpoint() bool {
 	g := q.ledger
 	if g.allEndpoints.TokensAt(g.now) < 1 {
 		g.refusedEndpoints++
 		return false
 	}
 	if !q.endpoints.AllowN(g.now, 1) {
-		q.overEndpoint++
-		q.name = counting.Name()
+		q.over().endpoints++
 		return false
 	}
 	return g.allEndpoints.AllowN(g.now, 1)
@@ -136,9 +236,9 @@ func (g *ledger) drops() []model.Drop {
 		{Name: "network new endpoints", Count: g.refusedEndpoints, Capacity: uint64(g.allEndpoints.Burst()),
 			Used: used(g.allEndpoints)},
 	}
-	for _, q := range g.quotas {
-		for _, d := range []model.Drop{{Name: "container-new-edges/" + q.name, Count: q.overEdges},
-			{Name: "container-new-endpoints/" + q.name, Count: q.overEndpoint}} {
+	for name, o := range g.over {
+		for _, d := range []model.Drop{{Name: "container-new-edges/" + name, Count: o.edges},
+			{Name: "container-new-endpoints/" + name, Count: o.endpoints}} {
 			if d.Count > 0 {
 				all = append(all, d)
 			}

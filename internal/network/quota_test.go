@@ -174,3 +174,167 @@ func TestQuotaOfContainerEndpoints(t *testing.T) {
 		t.Errorf("%d endpoints with %d requests, want at most %d with %d", names, requests, 2*most+edges, 2*edges*routes)
 	}
 }
+
+// TestNamesComeBack: what counted with others when the quota was used up has an edge and endpoints of its own when
+// there is room again, also while its connections are in use; no sum goes down, and none counts twice.
+func TestNamesComeBack(t *testing.T) {
+	const addresses, most = 100, 32
+	w := newWorld()
+	w.docker("busy", 10, 100, "172.17.0.2")
+	for i := range addresses {
+		w.dials(10, 100, fmt.Sprintf("198.51.100.%d:80", i), 3)
+		w.by(fmt.Sprintf("client-%d", i), "")
+	}
+	for i := range 2 * most {
+		w.edges[0].Endpoints = append(w.edges[0].Endpoints, endpoint(fmt.Sprintf("GET /%d", i), 2))
+	}
+	w.edges[addresses-1].Endpoints = []model.Endpoint{endpoint("POST /late", 2)}
+	r := New(Options{MaxContainerEdges: most})
+	v := w.view()
+	v.Time = time.Unix(1000, 0)
+	before := map[string]uint64{}
+	var services, processes map[string]bool
+	var late, over uint64
+	for round := range 250 {
+		services, processes = map[string]bool{}, map[string]bool{}
+		bytes, requests := uint64(0), uint64(0)
+		for _, e := range r.Resolve(v) {
+			key := fmt.Sprint(e.Service, e.Client.Process)
+			if e.Counters.SentBytes < before[key] {
+				t.Fatalf("round %d: %s went back from %d to %d", round, key, before[key], e.Counters.SentBytes)
+			}
+			before[key] = e.Counters.SentBytes
+			bytes += e.Counters.SentBytes
+			if e.Service.IsValid() {
+				services[e.Service.String()] = true
+				if e.Client.Process != "" {
+					processes[e.Client.Process] = true
+				}
+			}
+			for _, p := range e.Endpoints {
+				requests += p.Transactions()
+				if p.Name == "POST /late" {
+					late = p.Transactions()
+				}
+			}
+		}
+		if want := uint64(addresses * (3 + round)); bytes != want {
+			t.Fatalf("round %d: %d bytes, want %d", round, bytes, want)
+		}
+		if want := uint64(4*most + 2 + round); requests != want {
+			t.Fatalf("round %d: %d requests, want %d", round, requests, want)
+		}
+		for _, d := range r.Drops() {
+			if d.Name == "container-new-edges/busy" {
+				if round > 0 && d.Count != over {
+					t.Fatalf("round %d: an edge that waits is refused again", round)
+				}
+				over = d.Count
+			}
+		}
+		if round == 0 && (len(services) > 1+most+most/reservedShare || late != 0) {
+			t.Fatalf("%d services have names at first, and %d requests of a late route", len(services), late)
+		}
+		w.edges = append([]model.KernelEdge(nil), w.edges...)
+		for i := range w.edges {
+			w.edges[i].Counters = counted(uint64(4 + round))
+		}
+		w.edges[addresses-1].Endpoints = []model.Endpoint{endpoint("POST /late", uint64(3+round))}
+		v = w.view()
+		v.Time = time.Unix(1000+120*int64(round+1), 0)
+	}
+	if len(services) != addresses || len(processes) != addresses {
+		t.Errorf("%d services and %d processes have names at last, want %d of each", len(services), len(processes), addresses)
+	}
+	if late == 0 {
+		t.Error("the late route has no name at last")
+	}
+}
+
+// TestRestartsHaveOneQuota: a container that is gone and comes again, under another id, has what was left of its
+// quota; what it would have had more does not go down.
+func TestRestartsHaveOneQuota(t *testing.T) {
+	const most = 32
+	r := New(Options{MaxContainerEdges: most})
+	named := map[string]bool{}
+	over := uint64(0)
+	for i := range 50 {
+		w := newWorld()
+		w.docker("flood", 10, 100, "172.17.0.2").ID = fmt.Sprintf("id-%d", i)
+		for k := range 2 * most {
+			w.dials(10, 100, fmt.Sprintf("198.51.%d.%d:80", i, k), 1)
+		}
+		v := w.view()
+		v.Time = time.Unix(1000+2*int64(i), 0)
+		for _, e := range r.Resolve(v) {
+			named[e.Service.String()] = true
+		}
+		told := 0
+		for _, d := range r.Drops() {
+			if d.Name == "container-new-edges/flood" {
+				if told++; d.Count < over {
+					t.Fatalf("what is over went back from %d to %d", over, d.Count)
+				}
+				over = d.Count
+			}
+		}
+		if told != 1 {
+			t.Fatalf("%d drops have one name", told)
+		}
+		w = newWorld()
+		v = w.view()
+		v.Time = time.Unix(1001+2*int64(i), 0)
+		r.Resolve(v)
+	}
+	if len(named) > 2*most {
+		t.Errorf("%d edges had names in two minutes, want at most %d", len(named), 2*most)
+	}
+	v := newWorld().view()
+	v.Time = time.Unix(1000+2*3600, 0)
+	r.Resolve(v)
+	if n := len(r.ledger.leftQuotas) + len(r.ledger.over); n != 0 {
+		t.Errorf("%d quotas are kept for ever", n)
+	}
+}
+
+// TestLeftQuotasAreBounded: containers that come and go leave a bounded number of quotas.
+func TestLeftQuotasAreBounded(t *testing.T) {
+	r := New(Options{MaxContainerEdges: 32, MaxNewEdges: 100_000})
+	for i := range maxLeftQuotas + 100 {
+		w := newWorld()
+		w.docker(fmt.Sprintf("job-%d", i), 10, 100, "172.17.0.2")
+		for k := range 3 {
+			w.dials(10, 100, fmt.Sprintf("198.51.100.%d:80", k), 1)
+		}
+		v := w.view()
+		v.Time = time.Unix(1000, 0)
+		r.Resolve(v)
+	}
+	if n := len(r.ledger.leftQuotas); n > maxLeftQuotas || n < maxLeftQuotas/2 {
+		t.Errorf("%d quotas are kept, want at most %d", n, maxLeftQuotas)
+	}
+}
+
+// TestContainersOfOneName: two containers of one name are one drop, which is the sum of both.
+func TestContainersOfOneName(t *testing.T) {
+	const most = 32
+	w := newWorld()
+	for i := range 2 {
+		group, netns := model.CgroupID(10*(i+1)), uint32(100*(i+1))
+		w.docker("twin", group, netns, fmt.Sprintf("172.17.0.%d", i+2)).ID = fmt.Sprintf("id-%d", i)
+		for k := range 100 {
+			w.dials(group, netns, fmt.Sprintf("198.51.100.%d:80", k), 1)
+		}
+	}
+	r := New(Options{MaxContainerEdges: most})
+	r.Resolve(w.view())
+	var told []uint64
+	for _, d := range r.Drops() {
+		if d.Name == "container-new-edges/twin" {
+			told = append(told, d.Count)
+		}
+	}
+	if len(told) != 1 || told[0] != 2*(100-most) {
+		t.Errorf("over their quotas the twins are told to be by %v, want once %d", told, 2*(100-most))
+	}
+}

@@ -15,7 +15,7 @@ const ADVICE: [RegExp, string, string][] = [
   [/^container\/postponed-threads$/, 'Threads of containers with very many are looked at later: how many cores such a container can use is known later.', 'Nothing.'],
   [/^http2/, 'Some requests have no name, or their connection became a stream.', 'Nothing: bytes still count. Restart what holds very many HTTP/2 streams open to have them named.'],
   [/^container-(edges|listeners|endpoints|connection_pairs)\//, 'This container is over its quota: what it has beyond that counts under “others”. Its sums and other containers’ numbers are exact.', 'Find what in it opens so many connections, or start the agent with a greater --max-edges.'],
-  [/^container-new-(edges|endpoints)\//, 'This container has made more new edges or endpoints than its quota of an hour: those beyond count under “others” or “other”.', 'Nothing: its sums are exact, and it has names again as the hour goes on.'],
+  [/^container-new-(edges|endpoints)\//, 'This container has made more new edges or endpoints than its quota of an hour: those beyond count under “others” or “other”.', 'Nothing: its sums are exact, and they get names of their own again as the hour goes on. Or start with a greater --max-edges and --max-series.'],
   [/^tls_(probes|container_share|mappings|reading)$/, 'Some programs are not probed, or later: a container has used its share.', 'Nothing: their requests are timed without a name. Look at which container maps so many libraries.'],
   [/^tls_/, 'Some requests of TLS connections have no name.', 'Nothing: they are timed all the same.'],
   [/^dns_queries$|^datagram/, 'Some UDP exchanges count as unanswered.', 'Nothing, unless the DNS numbers matter: fewer peers per socket.'],
