@@ -2,6 +2,8 @@ package access
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -18,6 +20,8 @@ const (
 	// maxHeaders bounds the headers of a request, maxStreams the requests at a time on a connection (HTTP/2).
 	maxHeaders = 16 << 10
 	maxStreams = 64
+	// stopTime is how long open requests may go on when a server ends.
+	stopTime = 3 * time.Second
 )
 
 // Server is an http.Server in which a client can hold up nothing but itself: its headers are bounded, and the time that
@@ -31,6 +35,27 @@ func Server(handler http.Handler, logger *slog.Logger) *http.Server {
 			SendPingTimeout: DefaultStall, PingTimeout: headerTime, WriteByteTimeout: DefaultStall,
 		},
 	}
+}
+
+// Serve answers the requests of l with a Server until ctx ends, and closes l. Requests that are open then have stopTime.
+func Serve(ctx context.Context, server *http.Server, l net.Listener) error {
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+		defer cancel()
+		if server.Shutdown(deadline) != nil {
+			server.Close()
+		}
+	})
+	err := server.Serve(l)
+	if !stop() {
+		<-stopped
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serving %s: %w", l.Addr(), err)
 }
 
 // withConn lets requests find the connection that they came by.

@@ -26,8 +26,6 @@ import (
 const DefaultListen = "127.0.0.1:8471"
 
 const (
-	// stopTime is how long open requests may go on when a server ends.
-	stopTime = 3 * time.Second
 	// memoryLimit keeps the heap of an agent small: with the program itself and the counters of
 	// the kernel's tables that are mapped (histograms are read by look-ups), it stays within 50 MiB.
 	memoryLimit = 32 << 20
@@ -146,23 +144,7 @@ func ServeHTTP(ctx context.Context, l net.Listener, handler http.Handler, logger
 	server := access.Server(counted(handler), logger)
 	known := server.ConnContext
 	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return withCounted(known(ctx, c), c) }
-	stopped := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(stopped)
-		deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
-		defer cancel()
-		if server.Shutdown(deadline) != nil {
-			server.Close()
-		}
-	})
-	err := server.Serve(l)
-	if !stop() {
-		<-stopped
-	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return fmt.Errorf("serving %s: %w", l.Addr(), err)
+	return access.Serve(ctx, server, l)
 }
 
 // Describe writes what is watched, and what of the main job is off.

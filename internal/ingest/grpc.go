@@ -31,8 +31,6 @@ const (
 	maxStreams = 32
 	// streamBuffer and connectionBuffer bound what came and nobody has read yet, in bytes.
 	streamBuffer, connectionBuffer = 64 << 10, 256 << 10
-	// grpcStopTime is how long requests under way may go on when the server ends.
-	grpcStopTime = 3 * time.Second
 )
 
 // ServeGRPC takes metrics over gRPC on the connections of l until ctx ends, and closes l. It is unary gRPC over HTTP/2
@@ -47,23 +45,7 @@ func (i *Ingest) ServeGRPC(ctx context.Context, l net.Listener) error {
 	server.IdleTimeout = 5 * time.Minute
 	server.HTTP2.MaxConcurrentStreams = maxStreams
 	server.HTTP2.MaxReceiveBufferPerStream, server.HTTP2.MaxReceiveBufferPerConnection = streamBuffer, connectionBuffer
-	stopped := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(stopped)
-		deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), grpcStopTime)
-		defer cancel()
-		if server.Shutdown(deadline) != nil {
-			server.Close()
-		}
-	})
-	err := server.Serve(l)
-	if !stop() {
-		<-stopped
-	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return fmt.Errorf("serving %s: %w", l.Addr(), err)
+	return access.Serve(ctx, server, l)
 }
 
 // GRPC takes metrics over gRPC, on HTTP/2 alone.
