@@ -59,7 +59,7 @@ type edgeReader struct {
 	meetings     meetingReader
 }
 
-// meetingReader takes away what closes that nobody told have left of meeting.h.
+// meetingReader takes away what closes that nobody told have left of pairing.h.
 type meetingReader struct {
 	pairs                 *ebpf.Map
 	sweep                 *link.Iter

@@ -2,4 +2,5 @@
 // Nothing imports it.
 package cells
 
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -cflags "-O2 -g -mcpu=v3 -Wall -Werror" cells cells.bpf.c
+//go:generate -command bpf2go go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -cflags "-O2 -g -mcpu=v3 -Wall -Werror -I.."
+//go:generate bpf2go cells ../test/cells.bpf.c

@@ -329,7 +329,7 @@ func path(s encoded, longer bool) string {
 
 var methods = []string{"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"}
 
-// name is the request's, by the rules of heads_http.h.
+// name is the request's, by the rules of proto_http.h.
 func name(fields map[string]string, grpc bool) string {
 	path, known := fields[":path"]
 	switch {

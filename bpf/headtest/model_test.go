@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The numbers of endpoints.h and heads.h.
+// The numbers of endpoints.h and parse.h.
 const (
 	unknown    = 0
 	http       = 1

@@ -1,11 +1,11 @@
-// Command tables writes histogram_tables.h: the bucket boundaries of the latency histogram as
+// Command tables writes include/histogram_tables.h: the bucket boundaries of the latency histogram as
 // the kernel programs need them.
 //
 // Bucket j ends at 2^(j/32) seconds = 1e9 * 2^(j/32) nanoseconds. In every octave [2^m, 2^(m+1))
 // of nanoseconds there are 32 such boundaries, at the same places relative to 2^m, because 32
 // buckets make an octave. The table holds those places, scaled to [2^63, 2^64).
 //
-// It also writes http2_tables.h; see huffman.go.
+// It also writes net/http2/hpack_tables.h; see huffman.go.
 package main
 
 import (
@@ -74,7 +74,7 @@ func main() {
 		fmt.Fprintf(&b, "%d,", below)
 	}
 	b.WriteString("\n};\n")
-	for name, text := range map[string]string{"histogram_tables.h": b.String(), "http2_tables.h": huffmanTables()} {
+	for name, text := range map[string]string{"include/histogram_tables.h": b.String(), "net/http2/hpack_tables.h": huffmanTables()} {
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
+/*
+ * Recognises protocols by the first bytes of requests and gives requests bounded names.
+ *
+ * The rules ask for structure, not for single bytes: what is not recognised is an ordinary
+ * TCP transaction, what is recognised wrongly would be a lie. bpf/headtest holds these rules
+ * against a model of them.
+ */
+#ifndef OUTSIGHT_HEADS_H
+#define OUTSIGHT_HEADS_H
+
+#include "net/proto/endpoints.h"
+
+/* What a parser says beside the states of a head: it is not this protocol. */
+#define HEAD_OTHER 9
+
+/* What a parser of replies says beside the statuses. */
+#define REPLY_PARTIAL 0x100 /* too few bytes to tell */
+#define REPLY_INTERIM 0x200 /* a word in between: the reply itself comes later */
+
+/* Names end before this, so that "/..." always fits. */
+#define NAME_LIMIT 44
+
+/* Heads of at least this length are not added to when more bytes come. */
+#define HEAD_ENOUGH 64
+
+#define SQL_WORD 16
+
+/* Up to eight characters as a number, so that words can be compared at once. */
+#define W(a, b, c, d, e, f, g, h)                                                        \
+	((u64)(a) | (u64)(b) << 8 | (u64)(c) << 16 | (u64)(d) << 24 | (u64)(e) << 32 |   \
+	 (u64)(f) << 40 | (u64)(g) << 48 | (u64)(h) << 56)
+
+/*
+ * The masks of these three must stay where the compiler knows the index to be small: before 6.3 the
+ * verifier does not know it, when it was compared in another register.
+ */
+static __always_inline u8 byte_at(const struct head *h, u32 i)
+{
+	barrier_var(i);
+	return h->bytes[i & (HEAD_BYTES - 1)];
+}
+
+static __always_inline void put(struct head *h, u32 i, u8 b)
+{
+	barrier_var(i);
+	h->scratch[i & 63] = b;
+}
+
+static __always_inline u32 be32_at(const struct head *h, u32 i)
+{
+	return (u32)byte_at(h, i) << 24 | byte_at(h, i + 1) << 16 | byte_at(h, i + 2) << 8 | byte_at(h, i + 3);
+}
+
+static __always_inline bool is_upper(u8 b)
+{
+	return b >= 'A' && b <= 'Z';
+}
+
+static __always_inline bool is_letter(u8 b)
+{
+	return is_upper(b & ~0x20);
+}
+
+static __always_inline bool is_digit(u8 b)
+{
+	return b >= '0' && b <= '9';
+}
+
+static __always_inline bool is_printable(u8 b)
+{
+	return b > 0x20 && b < 0x7f;
+}
+
+/* Makes what the parser has put together the name. The cached target is of another name then. */
+static __always_inline void set_name(struct head *h)
+{
+	u64 *to = (u64 *)h->name, *from = (u64 *)h->scratch;
+	u32 length = h->cursor.out;
+	bool same = true;
+
+#pragma unroll
+	for (u32 w = 0; w < ENDPOINT_NAME / 8; w++) {
+		u64 word = 0;
+
+		if (length >= 8 * w + 8)
+			word = from[w];
+		else if (length > 8 * w)
+			word = from[w] & ((1ULL << (8 * (length - 8 * w))) - 1);
+		if (to[w] != word) {
+			to[w] = word;
+			same = false;
+		}
+	}
+	if (!same)
+		h->cached = 0;
+}
+
+#define put_text(h, text)                                              \
+	do {                                                           \
+		__builtin_memcpy((h)->scratch, text, sizeof(text) - 1); \
+		(h)->cursor.out = sizeof(text) - 1;                     \
+	} while (0)
+
+#include "net/proto/proto_http.h"
+#include "net/proto/proto_redis.h"
+#include "net/proto/proto_sql.h"
+#include "net/proto/proto_kafka.h"
+#include "net/proto/proto_memcached.h"
+#include "net/proto/proto_dns.h"
+#include "net/proto/proto_reply.h"
+
+/* --- any protocol --- */
+
+static __always_inline bool is_tls(const struct head *h)
+{
+	u8 type = h->bytes[0];
+
+	if (type < 0x14 || type > 0x17 || h->bytes[1] != 3 || !h->bytes[2] || h->bytes[2] > 4)
+		return false;
+	/* The same bytes may be the length of a long statement. */
+	return h->protocol != PROTOCOL_MYSQL || h->size != (type | 3 << 8 | h->bytes[2] << 16) + 4;
+}
+
+static __always_inline int parse_known(struct head *h)
+{
+	switch (h->protocol) {
+	case PROTOCOL_HTTP: return parse_http(h);
+	case PROTOCOL_REDIS: return parse_redis(h);
+	case PROTOCOL_POSTGRESQL: return parse_postgresql(h);
+	case PROTOCOL_MYSQL: return parse_mysql(h);
+	case PROTOCOL_KAFKA: return parse_kafka(h);
+	case PROTOCOL_MEMCACHED: return parse_memcached(h);
+	case PROTOCOL_DNS: return parse_dns(h);
+	}
+	return HEAD_OTHER;
+}
+
+/* Tries the protocols that the first byte allows. */
+static __always_inline int recognise(struct head *h)
+{
+	u8 first = h->bytes[0];
+	u8 protocol = PROTOCOL_UNKNOWN;
+	int state = HEAD_OTHER;
+
+	if (h->length >= 5 && !h->bytes[3]) {
+		protocol = PROTOCOL_MYSQL;
+		state = parse_mysql(h);
+	}
+	if (state != HEAD_OTHER) {
+		;
+	} else if (is_upper(first)) {
+		protocol = PROTOCOL_HTTP;
+		state = parse_http(h);
+		if (state == HEAD_OTHER && !h->bytes[1]) {
+			protocol = PROTOCOL_POSTGRESQL;
+			state = parse_postgresql(h);
+		}
+	} else if (first == '*') {
+		protocol = PROTOCOL_REDIS;
+		state = parse_redis(h);
+	} else if (is_letter(first)) {
+		protocol = PROTOCOL_MEMCACHED;
+		state = parse_memcached(h);
+	} else if (!first) {
+		protocol = PROTOCOL_POSTGRESQL;
+		state = parse_postgresql(h);
+		if (state == HEAD_OTHER) {
+			protocol = PROTOCOL_KAFKA;
+			state = parse_kafka(h);
+		}
+		if (state == HEAD_OTHER) {
+			protocol = PROTOCOL_DNS;
+			state = parse_dns(h);
+		}
+	}
+	if (state == HEAD_OTHER && h->length < 5)
+		return HEAD_PARTIAL;
+	if (state == HEAD_NAMED || state == HEAD_SILENT)
+		h->protocol = protocol;
+	return state;
+}
+
+/*
+ * Names the request whose first bytes are in h. Whatever the bytes are, the name is printable
+ * and no longer than ENDPOINT_NAME.
+ */
+__noinline int parse_head(struct head *h)
+{
+	if (!h || !h->length || h->length > HEAD_BYTES)
+		return HEAD_NONE;
+	bool known = h->protocol;
+	int state;
+
+	h->used = 0;
+	h->streams = 0;
+	if (is_tls(h)) {
+		h->protocol = PROTOCOL_OPAQUE;
+		return HEAD_NONE;
+	}
+	/* Its requests are not one after another: http2.h. */
+	if (*(u64 *)h->bytes == W('P', 'R', 'I', ' ', '*', ' ', 'H', 'T')) {
+		h->protocol = PROTOCOL_HTTP2;
+		return HEAD_HTTP2;
+	}
+	state = known ? parse_known(h) : recognise(h);
+	if (state == HEAD_PARTIAL)
+		return state;
+	if (state == HEAD_OTHER && known) {
+		h->used = 0;
+		h->streams = 0;
+		put_text(h, "invalid");
+		state = HEAD_NAMED;
+	}
+	if (state != HEAD_OTHER) {
+		set_name(h);
+		return state;
+	}
+	h->used = 0;
+	h->streams = 0;
+	if (++h->failures >= HEAD_FAILURES)
+		h->protocol = PROTOCOL_OPAQUE;
+	return HEAD_NONE;
+}
+
+#endif
