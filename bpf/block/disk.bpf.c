@@ -7,10 +7,11 @@
  * queue. Each layer that has requests (a loop device, what its file lies on) is a device by itself.
  */
 #include "include/kernel.h"
-#include "include/histogram.h"
-#include "include/cgroup_id.h"
-#include "sched/cgroups.h"
 #include "block/disk.h"
+#include "include/cgroup_id.h"
+#include "include/histogram.h"
+#include "sched/cgroup_maps.h"
+#include "sched/cgroups.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -27,8 +28,6 @@ u64 unlogged_requests;
 
 /* Keeps the record's type in the object for its reader. */
 const struct disk_event *disk_event_record __attribute__((unused));
-
-#include "sched/cgroup_maps.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

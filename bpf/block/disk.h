@@ -3,6 +3,8 @@
 #ifndef OUTSIGHT_DISK_H
 #define OUTSIGHT_DISK_H
 
+#include "include/kernel.h"
+
 #define DISK_NAME_BYTES 32
 
 /* In place of a device: what files' synchronisations (fsync) took, whatever the device. */

@@ -7,16 +7,15 @@
  * threads have gained since it looked last, and the end of a thread what is left.
  */
 #include "include/kernel.h"
-#include "include/cgroup_id.h"
-#include "sched/cgroups.h"
 #include "block/files.h"
+#include "include/cgroup_id.h"
+#include "sched/cgroup_maps.h"
+#include "sched/cgroups.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
 /* Set by the loader: when the counting began, on the monotonic clock. Older threads count from then on. */
 const volatile u64 began_ns = 0;
-
-#include "sched/cgroup_maps.h"
 
 /* Indexed as cgroup_slots is. */
 struct {

@@ -3,6 +3,8 @@
 #ifndef OUTSIGHT_FILES_H
 #define OUTSIGHT_FILES_H
 
+#include "include/kernel.h"
+
 /* What threads have read and written by system calls, as the kernel counts it for each. */
 struct file_counts {
 	u64 read_bytes;

@@ -3,6 +3,8 @@
 #ifndef OUTSIGHT_CGROUP_ID_H
 #define OUTSIGHT_CGROUP_ID_H
 
+#include "include/kernel.h"
+
 /*
  * Index in css_set.subsys of the controller whose hierarchy is used (memory, else cpu, on a v1
  * or hybrid host); -1 for the default hierarchy (v2). Ids of different hierarchies are different

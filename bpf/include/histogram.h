@@ -6,6 +6,9 @@
 #ifndef OUTSIGHT_HISTOGRAM_H
 #define OUTSIGHT_HISTOGRAM_H
 
+#include "include/kernel.h"
+#include "include/histogram_tables.h"
+
 #define HISTOGRAM_FIRST_OCTAVE 10
 #define HISTOGRAM_END_OCTAVE 36
 #define HISTOGRAM_OVERFLOW (32 * (HISTOGRAM_END_OCTAVE - HISTOGRAM_FIRST_OCTAVE) + 2)
@@ -14,8 +17,6 @@
 struct histogram {
 	u64 cells[HISTOGRAM_CELLS];
 };
-
-#include "include/histogram_tables.h"
 
 /*
  * One table look-up guesses the number of boundaries below the value from its top six mantissa

@@ -6,6 +6,8 @@
 #ifndef OUTSIGHT_LRU_H
 #define OUTSIGHT_LRU_H
 
+#include "include/kernel.h"
+
 enum lru_table {
 	LRU_FLOWS = 0,
 	LRU_QUERIES = 1,

@@ -7,8 +7,8 @@
  * hook counts the call. They change nothing, and their answer is always to go on.
  */
 #include "include/kernel.h"
-#include "net/edges.h"
 #include "net/datagrams.h"
+#include "net/edges.h"
 
 char LICENSE[] SEC("license") = "GPL";
 

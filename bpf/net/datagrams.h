@@ -3,6 +3,9 @@
 #ifndef OUTSIGHT_DATAGRAMS_H
 #define OUTSIGHT_DATAGRAMS_H
 
+#include "include/kernel.h"
+#include "net/edges.h"
+
 /* What an edge of UDP has besides struct edge; in the same place of a table of its own. */
 struct datagram_edge {
 	u64 sent_packets;     /* calls that sent; a call with UDP_SEGMENT sends several at once */

@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
 /*
  * DNS over UDP: transactions by the id in each message, so that queries that are sent at once are
- * told apart, and endpoints by type, name and response code (proto_dns.h). Included by datagrams_path.h.
+ * told apart, and endpoints by type, name and response code (proto_dns.h).
  */
 #ifndef OUTSIGHT_DNS_H
 #define OUTSIGHT_DNS_H
+
+#include "include/kernel.h"
+#include "include/histogram.h"
+#include "include/lru.h"
+#include "net/datagram_flows.h"
+#include "net/endpoint_table.h"
+#include "net/proto/proto_dns.h"
+#include "net/user_buffer.h"
 
 #define DNS_PORT 53
 

@@ -3,6 +3,7 @@
 #ifndef OUTSIGHT_EDGES_H
 #define OUTSIGHT_EDGES_H
 
+#include "include/kernel.h"
 #include "net/proto/endpoints.h"
 
 /* The edge that collects what found no room in the table. */

@@ -6,11 +6,12 @@
  *
  * Not the functions of TCP itself: those that tell the received bytes are called more than once for
  * one call of the program, for bytes that it only peeks at, and for some socket options.
- *
- * Included by edges.bpf.c, at its end.
  */
 #ifndef OUTSIGHT_FALLBACK_H
 #define OUTSIGHT_FALLBACK_H
+
+#include "include/kernel.h"
+#include "net/transfer.h"
 
 struct msghdr;
 struct page;

@@ -7,13 +7,17 @@
  * sent its request has returned (see reorder.h; nothing needs to be kept for it here). Hence both
  * directions may find out that the connection is HTTP/2, and both may make a stream: the one that
  * comes second finishes it. Each direction changes its own half only.
- *
- * Included by edges.bpf.c.
  */
 #ifndef OUTSIGHT_HTTP2_STREAMS_H
 #define OUTSIGHT_HTTP2_STREAMS_H
 
+#include "include/kernel.h"
+#include "include/histogram.h"
+#include "net/edge_maps.h"
+#include "net/endpoint_table.h"
 #include "net/http2/http2.h"
+#include "net/latency.h"
+#include "net/user_buffer.h"
 
 /* Streams of a connection that are open at a time; further ones are not counted. */
 #define HTTP2_CONNECTION_STREAMS 4096

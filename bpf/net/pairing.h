@@ -6,11 +6,14 @@
  * no translation of addresses on the way (published ports, virtual service addresses,
  * masquerading) changes them. Connections that are older than these programs meet by their
  * current sequence numbers if they are idle, else by their address pair.
- *
- * Included by edges.bpf.c, after the functions about addresses.
  */
-#ifndef OUTSIGHT_MEETING_H
-#define OUTSIGHT_MEETING_H
+#ifndef OUTSIGHT_PAIRING_H
+#define OUTSIGHT_PAIRING_H
+
+#include "include/kernel.h"
+#include "net/addresses.h"
+#include "net/edge_maps.h"
+#include "net/quotas.h"
 
 /* What the ends of an open connection tell each other. */
 struct meeting {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
-/*
- * Quotas of control groups in the tables that all share. Included by edges.bpf.c, before what makes
- * entries.
- */
+/* Quotas of control groups in the tables that all share. */
 #ifndef OUTSIGHT_QUOTAS_H
 #define OUTSIGHT_QUOTAS_H
+
+#include "include/kernel.h"
+#include "net/edges.h"
 
 /* Set by the loader. */
 const volatile u32 max_owner_edges = 256;

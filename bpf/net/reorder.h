@@ -10,11 +10,14 @@
  * The kernel knows better: what was handed to the socket is ahead of what calls have told. What is received
  * then is kept, with its time and its first bytes, until that call is told of. HTTP/2 needs none of this: its streams
  * may begin at either side, and so may following it; see http2_streams.h.
- *
- * Included by edges.bpf.c.
  */
-#ifndef OUTSIGHT_EARLY_H
-#define OUTSIGHT_EARLY_H
+#ifndef OUTSIGHT_REORDER_H
+#define OUTSIGHT_REORDER_H
+
+#include "include/kernel.h"
+#include "net/exchange.h"
+#include "net/latency.h"
+#include "net/user_buffer.h"
 
 static __always_inline void note_told(struct sock *sk, struct connection *c)
 {

@@ -6,6 +6,8 @@
 #ifndef OUTSIGHT_TLS_H
 #define OUTSIGHT_TLS_H
 
+#include "include/kernel.h"
+#include "include/lru.h"
 #include "net/proto/endpoints.h"
 
 enum tls_call_kind {

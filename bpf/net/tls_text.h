@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
 /*
  * Requests and replies of TLS connections, out of what the programs at TLS libraries have left.
- * Included by requests.h.
  *
  * What an end sends is read at the system call, out of the plaintext of the library's call around it. What
  * an end receives is plaintext only after the library's call: a server's request is named when its
@@ -10,7 +9,12 @@
 #ifndef OUTSIGHT_TLS_TEXT_H
 #define OUTSIGHT_TLS_TEXT_H
 
+#include "include/kernel.h"
+#include "net/edges.h"
+#include "net/proto/parse.h"
+#include "net/proto/proto_reply.h"
 #include "net/tls.h"
+#include "net/user_buffer.h"
 
 /* Whether the programs at TLS libraries are there. Constant: without them there is no cost. */
 const volatile bool reads_tls = false;

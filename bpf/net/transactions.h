@@ -2,11 +2,11 @@
 /*
  * A log of single transactions, for tests and benchmarks: what the histograms tell is compared
  * with it. Off, as in every agent, it is dead code that the kernel takes out at loading.
- *
- * Included by edges.bpf.c.
  */
 #ifndef OUTSIGHT_TRANSACTIONS_H
 #define OUTSIGHT_TRANSACTIONS_H
+
+#include "include/kernel.h"
 
 /* One entry of an edge's latency histogram; its value is last_ns - first_ns. */
 struct transaction {

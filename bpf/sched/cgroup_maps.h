@@ -3,6 +3,9 @@
 #ifndef OUTSIGHT_CGROUP_MAPS_H
 #define OUTSIGHT_CGROUP_MAPS_H
 
+#include "include/kernel.h"
+#include "sched/cgroups.h"
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);

@@ -6,10 +6,11 @@
  * lifecycle of the groups themselves.
  */
 #include "include/kernel.h"
-#include "include/histogram.h"
 #include "include/cgroup_id.h"
-#include "sched/run_queue_clock.h"
+#include "include/histogram.h"
+#include "sched/cgroup_maps.h"
 #include "sched/cgroups.h"
+#include "sched/run_queue_clock.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -39,8 +40,6 @@ const volatile bool switch_has_state = true;
  * id, whose entries end at the thread's last switch.
  */
 const volatile bool tasks_have_storage = true;
-
-#include "sched/cgroup_maps.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -3,6 +3,8 @@
 #ifndef OUTSIGHT_CGROUPS_H
 #define OUTSIGHT_CGROUPS_H
 
+#include "include/kernel.h"
+
 /* Slots that are not a control group's. */
 #define CGROUP_SLOT_OTHER 0 /* groups for which there was no free slot */
 #define CGROUP_SLOT_IDLE 1  /* the idle task */

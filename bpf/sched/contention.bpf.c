@@ -10,9 +10,10 @@
  */
 #include "include/kernel.h"
 #include "include/cgroup_id.h"
-#include "sched/run_queue_clock.h"
+#include "sched/cgroup_maps.h"
 #include "sched/cgroups.h"
 #include "sched/contention.h"
+#include "sched/run_queue_clock.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -23,8 +24,6 @@ const volatile bool switch_has_state = true;
 const volatile u32 pair_mask = 0;
 /* cfs_rq tells how long its own group was held back by its quota (6.7). */
 const volatile bool knows_quota = false;
-
-#include "sched/cgroup_maps.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -3,6 +3,8 @@
 #ifndef OUTSIGHT_CONTENTION_H
 #define OUTSIGHT_CONTENTION_H
 
+#include "include/kernel.h"
+
 /* What a slice can be of besides a control group, by its id. */
 #define CONTENTION_UNKNOWN 0ULL /* no group of its own, or not known any more */
 #define CONTENTION_IDLE (~0ULL)

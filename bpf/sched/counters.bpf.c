@@ -8,6 +8,7 @@
  * read when the CPU goes to another process.
  */
 #include "include/kernel.h"
+#include "sched/cgroup_maps.h"
 #include "sched/cgroups.h"
 #include "sched/counters.h"
 
@@ -30,8 +31,6 @@ const volatile bool shared_cores = false;
 const volatile bool by_process = false;
 /* A bit for each event that the hardware has. */
 const volatile u32 known_counters = (1 << COUNTERS) - 1;
-
-#include "sched/cgroup_maps.h"
 
 /* Descriptors of the events, by CPU. */
 struct counter_events {

@@ -3,6 +3,7 @@
 #ifndef OUTSIGHT_COUNTERS_H
 #define OUTSIGHT_COUNTERS_H
 
+#include "include/kernel.h"
 #include "sched/smt.h"
 
 /* Events of a CPU's group. The first is the one that is divided by how many siblings were busy. */

@@ -7,12 +7,11 @@
  */
 #include "include/kernel.h"
 #include "include/cgroup_id.h"
+#include "sched/cgroup_maps.h"
 #include "sched/cgroups.h"
 #include "sched/reclaim.h"
 
 char LICENSE[] SEC("license") = "GPL";
-
-#include "sched/cgroup_maps.h"
 
 /* The ring of cgroups.bpf.c. */
 struct {

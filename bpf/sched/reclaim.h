@@ -3,6 +3,8 @@
 #ifndef OUTSIGHT_RECLAIM_H
 #define OUTSIGHT_RECLAIM_H
 
+#include "include/kernel.h"
+
 /* Why a thread had to free memory before it went on. */
 enum reclaim_cause {
 	RECLAIM_LIMIT = 0, /* a control group's own limit */

@@ -3,6 +3,8 @@
 #ifndef OUTSIGHT_RUN_QUEUE_CLOCK_H
 #define OUTSIGHT_RUN_QUEUE_CLOCK_H
 
+#include "include/kernel.h"
+
 static __always_inline u64 run_queue_clock(struct task_struct *task)
 {
 	return task->se.cfs_rq->rq->clock;

@@ -11,6 +11,8 @@
 #ifndef OUTSIGHT_SMT_H
 #define OUTSIGHT_SMT_H
 
+#include "include/kernel.h"
+
 /* Hardware threads of a core that are told apart; further busy ones count as this many. */
 #define SMT_THREADS 4
 

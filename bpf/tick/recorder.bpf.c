@@ -10,11 +10,13 @@
  * the hypervisor runs that CPU. So there are timers on two CPUs, and the first takes the tick.
  */
 #include "include/kernel.h"
-#include "include/histogram.h"
+#include "block/disk.h"
 #include "include/cgroup_id.h"
-#include "sched/run_queue_clock.h"
-#include "sched/cgroups.h"
+#include "include/histogram.h"
 #include "net/edges.h"
+#include "sched/cgroup_maps.h"
+#include "sched/cgroups.h"
+#include "sched/run_queue_clock.h"
 #include "tick/recorder.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -53,9 +55,6 @@ const volatile u32 page_bytes = 4096;
 struct clocks clocks_read;
 
 /* --- maps of the other programs --- */
-
-#include "sched/cgroup_maps.h"
-#include "block/disk.h"
 
 /* Of disk.bpf.c, which declares it alike. */
 struct {

@@ -3,6 +3,8 @@
 #ifndef OUTSIGHT_RECORDER_H
 #define OUTSIGHT_RECORDER_H
 
+#include "include/kernel.h"
+
 /*
  * Ticks and samples lie in two rings, which are arrays. Positions only grow; the place of a
  * position is its remainder. The kernel writes the made ones, the reader the taken ones.

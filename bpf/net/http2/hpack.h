@@ -3,10 +3,14 @@
  * The fields of header blocks (HPACK, RFC 7541), as far as they name a request or tell how it was
  * answered. Fields of no interest are passed over. Of the peer's table it is remembered which entries
  * are of interest, and by their number, not by their place: what was evicted, a valid peer does not
- * refer to. Included by http2.h.
+ * refer to.
  */
-#ifndef OUTSIGHT_HTTP2_HPACK_H
-#define OUTSIGHT_HTTP2_HPACK_H
+#ifndef OUTSIGHT_HPACK_H
+#define OUTSIGHT_HPACK_H
+
+#include "include/kernel.h"
+#include "net/http2/half.h"
+#include "net/http2/hpack_tables.h"
 
 /* Paths in the tables of peers, by the number of their entry; the longest unused give way. */
 struct http2_path_key {

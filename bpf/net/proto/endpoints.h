@@ -3,6 +3,8 @@
 #ifndef OUTSIGHT_ENDPOINTS_H
 #define OUTSIGHT_ENDPOINTS_H
 
+#include "include/kernel.h"
+
 /* The endpoint that collects what found no room, not even under its edge's "other". */
 #define ENDPOINT_OVERFLOW 0
 

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
 /*
  * DNS: names of queries, and its messages over TCP, which come after their length (RFC 1035, 4.2.2).
- * Included by parse.h.
  *
  * A name is of bounded length: of one that is too long its end stays, "*.svc.cluster.local", and
  * addresses that are looked up backwards are all "*.in-addr.arpa".
  */
-#ifndef OUTSIGHT_HEADS_DNS_H
-#define OUTSIGHT_HEADS_DNS_H
+#ifndef OUTSIGHT_PROTO_DNS_H
+#define OUTSIGHT_PROTO_DNS_H
+
+#include "include/kernel.h"
+#include "net/proto/proto_text.h"
 
 #define DNS_HEADER 12
 #define DNS_HEAD 128 /* how much of a message is looked at */

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
-/* HTTP/1: method and path. Included by parse.h. */
-#ifndef OUTSIGHT_HEADS_HTTP_H
-#define OUTSIGHT_HEADS_HTTP_H
+/* HTTP/1: method and path. */
+#ifndef OUTSIGHT_PROTO_HTTP_H
+#define OUTSIGHT_PROTO_HTTP_H
+
+#include "include/kernel.h"
+#include "net/proto/proto_text.h"
 
 /* Ends a path's segment: names stay, ids become "{}". */
 static __always_inline void end_segment(struct head *h, volatile struct cursor *c)

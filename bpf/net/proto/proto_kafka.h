@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
-/* Kafka: the request's key, whose name the reader knows. Included by parse.h. */
-#ifndef OUTSIGHT_HEADS_KAFKA_H
-#define OUTSIGHT_HEADS_KAFKA_H
+/* Kafka: the request's key, whose name the reader knows. */
+#ifndef OUTSIGHT_PROTO_KAFKA_H
+#define OUTSIGHT_PROTO_KAFKA_H
+
+#include "include/kernel.h"
+#include "net/proto/proto_text.h"
 
 __noinline int parse_kafka(struct head *h)
 {

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
-/* Memcached's text protocol: the verb. Included by parse.h. */
-#ifndef OUTSIGHT_HEADS_MEMCACHED_H
-#define OUTSIGHT_HEADS_MEMCACHED_H
+/* Memcached's text protocol: the verb. */
+#ifndef OUTSIGHT_PROTO_MEMCACHED_H
+#define OUTSIGHT_PROTO_MEMCACHED_H
+
+#include "include/kernel.h"
+#include "net/proto/proto_text.h"
 
 enum verb {
 	VERB_OTHER = 0,

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
-/* Redis: the command. Included by parse.h. */
-#ifndef OUTSIGHT_HEADS_REDIS_H
-#define OUTSIGHT_HEADS_REDIS_H
+/* Redis: the command. */
+#ifndef OUTSIGHT_PROTO_REDIS_H
+#define OUTSIGHT_PROTO_REDIS_H
+
+#include "include/kernel.h"
+#include "net/proto/proto_text.h"
 
 static __always_inline bool is_stream_command(const struct head *h, u32 length)
 {

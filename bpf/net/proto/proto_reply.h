@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
-/* What the first bytes of a reply tell. Included by parse.h. */
-#ifndef OUTSIGHT_HEADS_REPLY_H
-#define OUTSIGHT_HEADS_REPLY_H
+/* What the first bytes of a reply tell. */
+#ifndef OUTSIGHT_PROTO_REPLY_H
+#define OUTSIGHT_PROTO_REPLY_H
+
+#include "include/kernel.h"
+#include "net/proto/proto_dns.h"
+#include "net/proto/proto_text.h"
 
 static __always_inline u8 reply_at(const struct head *h, u32 i)
 {

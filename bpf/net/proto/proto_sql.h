@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
-/* PostgreSQL and MySQL: kind of message, and first word of the statement. Included by parse.h. */
-#ifndef OUTSIGHT_HEADS_SQL_H
-#define OUTSIGHT_HEADS_SQL_H
+/* PostgreSQL and MySQL: kind of message, and first word of the statement. */
+#ifndef OUTSIGHT_PROTO_SQL_H
+#define OUTSIGHT_PROTO_SQL_H
+
+#include "include/kernel.h"
+#include "net/proto/proto_text.h"
 
 /* Whether a word's first eight letters begin a statement. Only these make a protocol known. */
 static __always_inline bool is_statement(u64 word)
