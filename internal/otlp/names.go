@@ -208,13 +208,3 @@ const (
 	LabelDetail = "detail"
 	LabelOthers = "others"
 )
-
-// Values of LabelByName that are no container's name: other threads of the same container, nobody (the CPU had to wake
-// up), its own CPU quota, whoever was on a CPU that the thread was moved away from, and all that are not told apart.
-const (
-	ByOwn      = "own"
-	ByIdle     = "idle"
-	ByQuota    = "quota"
-	ByMigrated = "migrated"
-	ByOther    = "other"
-)

@@ -21,7 +21,7 @@ const metricsHead = `# Metrics
 Every number under its stored name, which is also its name on /metrics and in PromQL, with the
 OpenTelemetry name beside it. Counters only grow. Histograms are native histograms of schema 5,
 whose percentiles are at most 1.1 % off, and 2.2 % where PromQL interpolates in a bucket. This page
-is made from the table in internal/otlp:
+is made from the registry of metrics in internal/model:
 ` + "`go test ./test/docs -update`" + ` writes it.
 
 Labels: every series has host. Series of containers have id, name, image and runtime; series of
@@ -66,6 +66,6 @@ func TestMetricsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(stored) != page.String() {
-		t.Errorf("docs/metrics.md is not what internal/otlp says; go test ./test/docs -update writes it")
+		t.Errorf("docs/metrics.md is not what the registry says; go test ./test/docs -update writes it")
 	}
 }
