@@ -206,6 +206,8 @@ type BudgetSample struct {
 type PartSample struct {
 	Part
 	Spent float64
+	// Estimated is true where Spent is an assumed share of programs that another part has too.
+	Estimated bool
 	// Shed is true while it is given up; Changes is how often that changed.
 	Shed    bool
 	Changes uint64

@@ -195,6 +195,7 @@ const (
 	LabelEndpoint  = "endpoint"
 	LabelStatus    = "status"
 	LabelPurpose   = "purpose"
+	LabelBasis     = "basis"
 	LabelVersion   = "version"
 	LabelGoVersion = "goversion"
 	// Of hardware counters: what is counted, what counts it, and how many threads of the core were busy.
