@@ -256,6 +256,7 @@ func TestConvertValues(t *testing.T) {
 	f("outsight_edges_unmatched_ratio,host=node-1", 0.5)
 	f("outsight_host_cpu_idle_seconds_total,host=node-1", 5)
 	f("outsight_host_cpu_other_seconds_total,host=node-1", 1e-9)
+	f("outsight_host_cpu_steal_seconds_total,host=node-1", 1.5)
 	f("outsight_host_cores,host=node-1", 2)
 	f("outsight_host_memory_bytes,host=node-1", 1<<30)
 	f("outsight_agent_cpu_seconds_total,host=node-1", 2)
