@@ -52,6 +52,10 @@ func TestUsage(t *testing.T) {
 	// Whoever can reach it is asked who they are.
 	f(2, "", "--listen 0.0.0.0:0 can be reached by others than this host, who would not be asked who they are: give --listen-token-file", "--listen", "0.0.0.0:0")
 	f(2, "", "can be reached by others", "--listen", ":0", "--token-file", tokens) // which is what it sends
+	// What cannot be an address is said to be none, and not to be within reach of others.
+	f(2, "", `the address is "300.1.1.1:99999", whose port is "99999", want 0 to 65535`, "--listen", "300.1.1.1:99999")
+	f(2, "", `the address is "300.1.1.1:8471", whose host "300.1.1.1" is no IP address`, "--listen", "300.1.1.1:8471")
+	f(2, "", `the address is "8471", want HOST:PORT, as in 127.0.0.1:8470`, "--listen", "8471")
 	f(2, "", "--listen-client-ca needs --listen-tls-cert and --listen-tls-key", "--listen-client-ca", tokens)
 	f(1, "", "reading tokens", "--listen-token-file", "missing")
 }

@@ -13,6 +13,7 @@ type document struct {
 	Host          reportHost    `json:"host"`
 	CPUCores      float64       `json:"cpu_cores"`
 	IdleCores     float64       `json:"idle_cores"`
+	StealCores    float64       `json:"steal_cores"`
 	Accounted     float64       `json:"cpu_accounted_share"`
 	Dropped       []documentBin `json:"dropped"`
 	Agent         documentSelf  `json:"agent"`
@@ -44,7 +45,7 @@ func (l look) document(o topOptions) document {
 	d := document{
 		Time: l.to.Time, WindowSeconds: l.seconds,
 		Host:     reportHost{Name: h.Name, Kernel: h.Kernel, Cores: h.Cores, MemoryBytes: h.MemoryBytes, CgroupLayout: h.CgroupLayout},
-		CPUCores: l.cores + l.otherCores, IdleCores: l.idleCores, Accounted: l.accounted(),
+		CPUCores: l.cores + l.otherCores, IdleCores: l.idleCores, StealCores: l.stealCores, Accounted: l.accounted(),
 		Dropped:    []documentBin{},
 		Agent:      documentSelf{CPUCores: l.agentCores, KernelPrograms: l.programsKnown, MemoryBytes: self.RSSBytes, ReadSeconds: float64(self.ReadNS) / 1e9},
 		Containers: []documentRow{},

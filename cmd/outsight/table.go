@@ -169,10 +169,16 @@ func (t *table) longestWait() string {
 	return t.longest.Line
 }
 
+// leastStolen is from which share on stolen CPU time is worth words.
+const leastStolen = 0.001
+
 // trust says what share of the truth the numbers are.
 func (t *table) trust() string {
 	share := t.accounted()
 	text := fmt.Sprintf("%.1f %% of the CPU time accounted for", 100*share)
+	if stolen := t.stolen(); stolen >= leastStolen {
+		text += fmt.Sprintf(", %.1f %% of it taken by the hypervisor", 100*stolen)
+	}
 	if len(t.dropped) == 0 {
 		return text + ", nothing dropped"
 	}

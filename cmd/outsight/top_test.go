@@ -157,6 +157,22 @@ func TestWhoseCPU(t *testing.T) {
 	f("agent and kernel programs 0.7 % of a core")
 }
 
+// The hypervisor's share is said, and completes what files tell without it.
+func TestTableTellsWhatWasStolen(t *testing.T) {
+	from, to := twoSeconds()
+	f := func(want string) {
+		t.Helper()
+		table := table{look: newLook(from, to)}
+		if got := table.trust(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	to.Self.StealNS = 200_000_000 // a tenth of two CPUs in a second
+	f("100.0 % of the CPU time accounted for, 10.0 % of it taken by the hypervisor, nothing dropped")
+	to.Self.IdleNS -= 500_000_000
+	f("85.0 % of the CPU time accounted for, 10.0 % of it taken by the hypervisor, nothing dropped")
+}
+
 func TestTableTellsWhatWasDropped(t *testing.T) {
 	from, to := twoSeconds()
 	from.Self.Drops = []model.Drop{{Name: "edges", Count: 5}, {Name: "old", Count: 9}}

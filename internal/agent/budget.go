@@ -21,8 +21,8 @@ type Parts interface {
 	Spent() (own, kernel map[string]uint64)
 }
 
-// namesShare is which share of the programs that count transfers is the reading of requests, until they
-// are not read: half of it, by what a request costs with and without (docs/overhead.md).
+// namesShare is the assumed share of request parsing in the programs that count transfers. The kernel times whole
+// programs, so the split is an estimate: benchmarks with and without parsing differ by about half (docs/overhead.md).
 const namesShare = 0.5
 
 // keeping is what an agent needs to keep its budget.
@@ -51,6 +51,9 @@ func newKeeping(parts Parts, meter *programMeter, spent func(map[string]uint64) 
 		}
 	}
 	k.sample.Parts = append(k.sample.Parts, model.PartSample{Part: restOfAll})
+	if names, transfers := k.index("names"), k.index("transfers"); names >= 0 && transfers >= 0 {
+		k.sample.Parts[names].Estimated, k.sample.Parts[transfers].Estimated = true, true
+	}
 	if limit > 0 {
 		k.sample.Limit = limit
 		k.keeper = budget.New(limit, names)
@@ -121,8 +124,7 @@ func (k *keeping) step(now time.Time, ownCPU uint64) (changes []budget.Change, e
 	return changes, err
 }
 
-// divideNames gives the reading of requests, which is done by the programs that count transfers, its
-// part of their cost.
+// divideNames splits the cost of the programs that count transfers and, in the same run, parse requests.
 func (k *keeping) divideNames() {
 	names, transfers := k.index("names"), k.index("transfers")
 	if names < 0 || transfers < 0 || k.sample.Parts[names].Shed {

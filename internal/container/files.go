@@ -37,7 +37,7 @@ type Files struct {
 type network struct {
 	counters model.NetworkCounters
 	turn     uint64
-	rest     rest
+	backoff  backoff
 	// stack is of the namespace's TCP, once it was read.
 	stack model.TCPCounters
 	read  bool
@@ -52,9 +52,9 @@ type groupFiles struct {
 	process     process
 	stat        memoryStat
 	last        numbers
-	// throttle, disk, kills and each file of pressure say whether those numbers rest.
-	throttle, disk, kills rest
-	pressure              [len(pressureFiles)]rest
+	// throttle, disk, kills and each file of pressure have a backoff each
+	throttle, disk, kills backoff
+	pressure              [len(pressureFiles)]backoff
 	// busyDue: its threads were to be looked at, and there was no room.
 	busyDue bool
 	// ran is how long each thread had run when readBusy looked last, in ns.
@@ -173,7 +173,7 @@ func (f *Files) Features() []model.Feature {
 
 // Drops tells how many descriptors are open, and how many readings had to open a file of their
 // own because no more may be kept: they cost more, and nothing is lost. And how often a look at a container's threads
-// came later.
+// began later.
 func (f *Files) Drops() []model.Drop {
 	return []model.Drop{
 		{Name: "container/open-files", Count: f.reopened, Capacity: uint64(f.maxOpen), Used: uint64(f.open)},

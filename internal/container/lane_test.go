@@ -175,7 +175,7 @@ func TestLaneSaysWhatItCannotParse(t *testing.T) {
 	}
 }
 
-func TestLaneLeavesOutWhatRests(t *testing.T) {
+func TestLaneBacksOffUnchangedFiles(t *testing.T) {
 	r, c, dir := v2Lane(t)
 	values := make([]float64, len(r.Columns()))
 	memory := func(all bool) float64 {
@@ -196,26 +196,26 @@ func TestLaneLeavesOutWhatRests(t *testing.T) {
 		}
 		return n
 	}
-	if got := given(1+restAfter, false); got != 1+restAfter {
-		t.Errorf("%d of the first %d readings give the value", got, 1+restAfter)
+	if got := given(1+backoffAfter, false); got != 1+backoffAfter {
+		t.Errorf("%d of the first %d readings give the value", got, 1+backoffAfter)
 	}
-	if got, want := given(4*restEvery, false), 4; got != want {
-		t.Errorf("%d of the next %d do, want %d", got, 4*restEvery, want)
+	if got, want := given(4*backoffEvery, false), 4; got != want {
+		t.Errorf("%d of the next %d do, want %d", got, 4*backoffEvery, want)
 	}
-	if got := given(2*restEvery, true); got != 2*restEvery {
-		t.Errorf("%d of %d do where all are wanted", got, 2*restEvery)
+	if got := given(2*backoffEvery, true); got != 2*backoffEvery {
+		t.Errorf("%d of %d do where all are wanted", got, 2*backoffEvery)
 	}
 	writeFile(t, filepath.Join(dir, "memory.current"), "4096\n")
-	if got := given(restEvery, false); got == 0 {
-		t.Errorf("what changed is not given within %d readings", restEvery)
+	if got := given(backoffEvery, false); got == 0 {
+		t.Errorf("what changed is not given within %d readings", backoffEvery)
 	}
-	if got := given(restAfter, false); got < restAfter-restEvery {
-		t.Errorf("%d of %d give what has changed lately", got, restAfter)
+	if got := given(backoffAfter, false); got < backoffAfter-backoffEvery {
+		t.Errorf("%d of %d give what has changed lately", got, backoffAfter)
 	}
 	if got := memory(true); got != 4096 {
 		t.Errorf("memory.current is %v", got)
 	}
-	given(limitEvery*(restAfter+2*restEvery), false) // limits say the same for long, too, and are in each reading
+	given(limitEvery*(backoffAfter+2*backoffEvery), false) // limits say the same for long, too, and are in each reading
 }
 
 func TestLaneTriesAgainWhatItCouldNotOpen(t *testing.T) {

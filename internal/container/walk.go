@@ -64,7 +64,7 @@ func (r *Registry) walk() error {
 		}
 	}
 	for id, g := range r.groups {
-		// A group that became known after the walk began may be one that it came too early for.
+		// A group that became known after the walk began may have begun after its directory was read.
 		if _, ok := seen[id]; !ok && g.change <= start && !g.removed {
 			r.remove(id, r.walked)
 		}

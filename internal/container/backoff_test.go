@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestUnchangedFilesRest: what says the same again and again is read less often, a change is seen within
-// restEvery readings, and what changes is read each time. Files rest each by itself.
-func TestUnchangedFilesRest(t *testing.T) {
+// TestUnchangedFilesBackOff: an unchanged file is read less often, a change is seen within backoffEvery readings, and
+// what changes is read each time. Each file has a backoff of its own.
+func TestUnchangedFilesBackOff(t *testing.T) {
 	for _, file := range []struct {
 		name, text string
 		number     func(*Usage) uint64
@@ -17,11 +17,11 @@ func TestUnchangedFilesRest(t *testing.T) {
 		{"memory.events", "low 0\noom 0\noom_kill %d\n", func(u *Usage) uint64 { return u.Memory.OOMKills }},
 		{"memory.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=%d\n", func(u *Usage) uint64 { return u.Pressure.Memory.WaitingNS / 1000 }},
 	} {
-		t.Run(file.name, func(t *testing.T) { restsUnchanged(t, file.name, file.text, file.number) })
+		t.Run(file.name, func(t *testing.T) { backsOffUnchanged(t, file.name, file.text, file.number) })
 	}
 }
 
-func restsUnchanged(t *testing.T, name, text string, number func(*Usage) uint64) {
+func backsOffUnchanged(t *testing.T, name, text string, number func(*Usage) uint64) {
 	f, c, dir := v2Group(t)
 	write := func(n uint64) {
 		t.Helper()
@@ -42,41 +42,41 @@ func restsUnchanged(t *testing.T, name, text string, number func(*Usage) uint64)
 		return number(u)
 	}
 	write(10)
-	for range restAfter + 2 { // the first said something new, and the next is no turn of it
+	for range backoffAfter + 2 { // the first said something new, and the next is no turn of it
 		if n := read(); n != 10 {
 			t.Fatalf("%d, want 10", n)
 		}
 	}
-	rested := false
+	backedOff := false
 	for _, want := range []uint64{20, 30, 40} {
 		write(want)
 		n, readings := read(), 1
-		for ; n != want && readings < restEvery; readings++ {
+		for ; n != want && readings < backoffEvery; readings++ {
 			n = read()
 		}
 		if n != want {
 			t.Fatalf("after %d readings %d, want %d", readings, n, want)
 		}
-		rested = rested || readings > 1
+		backedOff = backedOff || readings > 1
 		if want > 20 && readings != 1 {
 			t.Errorf("%d was seen after %d readings, though the reading before them had told something new", want, readings)
 		}
-		for range restAfter - 2 {
+		for range backoffAfter - 2 {
 			if n := read(); n != want {
 				t.Fatalf("%d, want %d", n, want)
 			}
 		}
 	}
-	if !rested {
-		t.Errorf("%s was read each time, though it had said the same %d times", name, restAfter)
+	if !backedOff {
+		t.Errorf("%s was read each time, though it had said the same %d times", name, backoffAfter)
 	}
 }
 
-// TestRestsAreSpread: of containers that begin at different times, one in restEvery is read in each turn.
-func TestRestsAreSpread(t *testing.T) {
-	for i := range restEvery {
-		if turn := uint64(100 + i); rest(restAfter).now(turn, turn) || !rest(restAfter).now(turn, turn-1) || rest(restAfter-1).now(turn, turn-1) {
-			t.Errorf("turn %d: wrong rest", turn)
+// TestBackoffIsSpread: of containers that begin at different times, one in backoffEvery is read in each turn.
+func TestBackoffIsSpread(t *testing.T) {
+	for i := range backoffEvery {
+		if turn := uint64(100 + i); backoff(backoffAfter).skips(turn, turn) || !backoff(backoffAfter).skips(turn, turn-1) || backoff(backoffAfter-1).skips(turn, turn-1) {
+			t.Errorf("turn %d: wrong backoff", turn)
 		}
 	}
 }
