@@ -49,6 +49,8 @@ func TestUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	f(1, "", "choose another address with --listen", "--listen", "203.0.113.1:1", "--listen-token-file", tokens)
+	f(2, "", `whose port is "99999", want 0 to 65535`, "--listen", "127.0.0.1:99999")
+	f(2, "", `want HOST:PORT`, "--listen", "8471")
 	// Whoever can reach it is asked who they are.
 	f(2, "", "--listen 0.0.0.0:0 can be reached by others than this host, who would not be asked who they are: give --listen-token-file", "--listen", "0.0.0.0:0")
 	f(2, "", "can be reached by others", "--listen", ":0", "--token-file", tokens) // which is what it sends

@@ -66,6 +66,11 @@ type Access struct {
 // this host can reach, without a token or a client's certificate. That, and flags that do not go together, is
 // a UsageError.
 func (f *Files) Open(log *slog.Logger, addresses ...string) (a Access, err error) {
+	for _, address := range addresses {
+		if err := checkAddress(address); err != nil {
+			return a, err
+		}
+	}
 	if (f.Cert == "") != (f.Key == "") {
 		return a, usage("--%s and --%s go together", f.flag("tls-cert"), f.flag("tls-key"))
 	}
