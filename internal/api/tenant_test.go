@@ -85,23 +85,20 @@ func ways(mine, theirs string, now time.Time) (paths []string) {
 	return paths
 }
 
+// keepers of series: with the build tag long, other systems as well.
+var keepers = map[string]func(*testing.T) keeper{"embedded": func(t *testing.T) keeper {
+	kept, err := store.Open(t.TempDir(), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { kept.Close() })
+	return kept
+}}
+
 func TestNoTenantReadsAnothersSeries(t *testing.T) {
-	for name, open := range map[string]func() keeper{
-		"embedded": func() keeper {
-			st, err := store.Open(t.TempDir(), store.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { st.Close() })
-			return st
-		},
-		"prometheus": func() keeper { return openPeer(t, store.RemoteOptions{URL: startReceiver(t)}) },
-		"victoria-metrics": func() keeper {
-			return openPeer(t, store.RemoteOptions{URL: startVictoria(t), Histograms: store.Classic, BucketsPerOctave: 1})
-		},
-	} {
+	for name, open := range keepers {
 		t.Run(name, func(t *testing.T) {
-			kept := open()
+			kept := open(t)
 			start := time.Now().Add(-3 * time.Minute).Truncate(time.Second)
 			sh := newShop(start)
 			now := start
@@ -172,16 +169,6 @@ func TestNoTenantReadsAnothersSeries(t *testing.T) {
 	}
 }
 
-func openPeer(t *testing.T, o store.RemoteOptions) *store.Remote {
-	t.Helper()
-	r, err := store.OpenRemote(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { r.Close() })
-	return r
-}
-
 // A reader sees the refusals of its own tenant, and nothing of what the process counts of all: that tells of others.
 func TestRefusalsOfATenant(t *testing.T) {
 	auth, err := access.NewAuthenticator(map[string][]string{"qzz": {tokenA}, "wzz": {tokenB}})
@@ -236,4 +223,27 @@ func TestRefusalsOfATenant(t *testing.T) {
 	if len(a.Refusals) != 2 || a.Refusals[0].Count != 44 || a.Refusals[1].Last != nil || len(a.Drops) != 1 || a.Drops[0].Name != "of-everybody" {
 		t.Errorf("got %+v, %+v", a.Refusals, a.Drops)
 	}
+}
+
+func eventually(t *testing.T, what string, done func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		err := done()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waiting until %s: %v", what, err)
+		}
+	}
+}
+
+func openPeer(t *testing.T, o store.RemoteOptions) *store.Remote {
+	t.Helper()
+	r, err := store.OpenRemote(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
 }

@@ -69,7 +69,6 @@ type Queue struct {
 	conn     *nats.Conn
 	js       jetstream.JetStream
 	stream   jetstream.Stream
-	consumer jetstream.Consumer
 	inFlight *semaphore.Weighted
 	// leftover is the last message that was there at Open.
 	leftover uint64
@@ -147,7 +146,7 @@ func open(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, o Option
 	for _, seq := range info.State.Deleted {
 		q.deleted[seq] = true
 	}
-	q.consumer, err = q.stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
+	_, err = q.stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy, AckWait: o.AckWait, MaxDeliver: -1, MaxAckPending: 100_000,
 	})
 	if hasCode(err, codeNoResources) {

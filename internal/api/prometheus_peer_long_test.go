@@ -1,3 +1,5 @@
+//go:build long
+
 package api
 
 import (
@@ -5,15 +7,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,18 +26,9 @@ import (
 // startPrometheus runs a Prometheus server that scrapes target into a directory of its own.
 func startPrometheus(t *testing.T, target string) (address string) {
 	t.Helper()
-	binary, err := exec.LookPath("prometheus")
-	if err != nil {
-		t.Fatal("prometheus is not installed (Debian: prometheus)")
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address = listener.Addr().String()
-	listener.Close()
-	dir := t.TempDir()
-	config := fmt.Sprintf(`
+	url := startPeer(t, "prometheus", "/-/ready", func(address, dir string) []string {
+		file := filepath.Join(dir, "prometheus.yml")
+		config := fmt.Sprintf(`
 global: {scrape_interval: 200ms, scrape_timeout: 200ms}
 scrape_configs:
 - job_name: outsight
@@ -44,20 +36,13 @@ scrape_configs:
   static_configs: [{targets: ["%s"]}]
   metric_relabel_configs: [{action: labeldrop, regex: "instance|job"}]
 `, target)
-	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(binary, "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),
-		"--web.listen-address="+address, "--enable-feature=native-histograms", "--log.level=error")
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return []string{"--config.file=" + file, "--storage.tsdb.path=" + filepath.Join(dir, "data"),
+			"--web.listen-address=" + address, "--enable-feature=native-histograms", "--log.level=error"}
 	})
-	return address
+	return strings.TrimPrefix(url, "http://")
 }
 
 // promValues is what an instant query gives, by series: numbers and histograms as they are written.

@@ -1,3 +1,5 @@
+//go:build long
+
 package ingest_test
 
 import (
@@ -5,13 +7,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,126 +20,8 @@ import (
 	"outsight/internal/ingest"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
-	"outsight/internal/queue"
 	"outsight/internal/store"
 )
-
-// roleEnv makes the test binary play another process.
-const roleEnv = "OUTSIGHT_INGEST_ROLE"
-
-func TestMain(m *testing.M) {
-	switch os.Getenv(roleEnv) {
-	case "server":
-		fmt.Println(serve(os.Getenv("DIR"), os.Getenv("ADDRESS")))
-	case "nats":
-		fmt.Println(natsNode(os.Getenv("DIR"), os.Getenv("ADDRESS")))
-	case "agent":
-		fmt.Println(watch(os.Getenv("DIR"), "http://"+os.Getenv("ADDRESS")))
-	default:
-		os.Exit(m.Run())
-	}
-}
-
-// serve is a server until it is killed.
-func serve(dir, address string) error {
-	kept, err := store.Open(dir, store.Options{OutOfOrder: 24 * time.Hour})
-	if err != nil {
-		return err
-	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	embedded, err := ingest.Embed(dir+"/queue", 256<<20, log)
-	if err != nil {
-		return err
-	}
-	conn, err := embedded.Connect()
-	if err != nil {
-		return err
-	}
-	q, err := queue.Open(context.Background(), conn, queue.Options{MaxBytes: 64 << 20, Logger: log})
-	if err != nil {
-		return err
-	}
-	in, err := ingest.New(q, kept, ingest.Options{Dir: dir + "/queue", Logger: log})
-	if err != nil {
-		return err
-	}
-	go in.Run(context.Background())
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", in.Metrics())
-	mux.Handle("/", in.Handler())
-	return http.ListenAndServe(address, mux)
-}
-
-const (
-	agentSeries = 20
-	agentPace   = 5 * time.Millisecond
-)
-
-// counterAt is what the agent's counters have at a time: any sample can be checked by itself.
-func counterAt(at time.Time, series int) float64 {
-	return float64(at.UnixMilli()%1e9*7) + float64(series)
-}
-
-// watch is an agent until it is killed. Of each batch that is in the spool it tells the time.
-func watch(dir, server string) error {
-	e, err := export.Open(export.Options{Server: server, Spool: dir, MaxPause: 200 * time.Millisecond})
-	if err != nil {
-		return err
-	}
-	go e.Run(context.Background())
-	for tick := time.NewTicker(agentPace); ; <-tick.C {
-		at := time.Now().Truncate(time.Millisecond)
-		var batch []model.Series
-		for i := range agentSeries {
-			batch = append(batch, model.Series{Name: "chaos_total", Kind: model.Counter, Time: at, Value: counterAt(at, i),
-				Labels: []model.Label{{Name: "host", Value: "h"}, {Name: "id", Value: strconv.Itoa(i)}}})
-		}
-		batch = append(batch, model.Series{Name: "chaos_seconds", Kind: model.HistogramSeries, Time: at, Labels: []model.Label{{Name: "host", Value: "h"}},
-			Histogram: &model.Histogram{Count: uint64(at.UnixMilli()), SumNS: uint64(at.UnixMilli()), Offset: -5, Buckets: []uint64{uint64(at.UnixMilli())}}})
-		if err := e.Put(batch); err != nil {
-			return err
-		}
-		fmt.Println(at.UnixMilli())
-	}
-}
-
-// process is a child that is killed and started again.
-type process struct {
-	role, dir, address string
-	cmd                *exec.Cmd
-	out                *os.File
-}
-
-func (p *process) start(t testing.TB) {
-	t.Helper()
-	p.cmd = exec.Command(os.Args[0], "-test.run=^$")
-	p.cmd.Env = append(os.Environ(), roleEnv+"="+p.role, "DIR="+p.dir, "ADDRESS="+p.address)
-	p.cmd.Stdout, p.cmd.Stderr = p.out, os.Stderr
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (p *process) kill(t testing.TB) {
-	t.Helper()
-	if err := p.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	p.cmd.Wait()
-	if p.cmd.ProcessState.Exited() {
-		t.Fatalf("the %s ended by itself: %v", p.role, p.cmd.ProcessState)
-	}
-}
-
-func outputFile(t testing.TB, name string) *os.File {
-	t.Helper()
-	f, err := os.Create(filepath.Join(t.TempDir(), name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	return f
-}
 
 // poster sends foreign requests and remembers those that were answered with 200.
 type poster struct {
@@ -166,6 +47,15 @@ func (p *poster) run(ctx context.Context) {
 	}
 }
 
+// kill ends a process that must still be there.
+func (p *process) kill(t testing.TB) {
+	t.Helper()
+	p.check(t)
+	p.cmd.Process.Kill()
+	<-p.ended
+	p.killed = true
+}
+
 // kills is how often the chaos test kills a process.
 func kills(t testing.TB) int {
 	n := 10
@@ -181,22 +71,15 @@ func kills(t testing.TB) int {
 // Server and agent are killed at random instants. In the end, all batches of the agent and all requests that were answered are in
 // the store, each sample once, with its own value, and nothing else.
 func TestKilledAtAnyInstant(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
+	address := net.JoinHostPort(ownHost, freePorts(t, 1)[0])
 	began := time.Now().Add(-time.Second)
 	srv := &process{role: "server", dir: t.TempDir(), address: address, out: outputFile(t, "server")}
 	agent := &process{role: "agent", dir: t.TempDir(), address: address, out: outputFile(t, "agent")}
 	srv.start(t)
 	agent.start(t)
 	t.Cleanup(func() {
-		srv.cmd.Process.Kill()
-		agent.cmd.Process.Kill()
-		srv.cmd.Wait()
-		agent.cmd.Wait()
+		srv.end()
+		agent.end()
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -216,7 +99,7 @@ func TestKilledAtAnyInstant(t *testing.T) {
 		p.start(t)
 	}
 	// Both ends get their time to come to rest: first no more is made, then all of it is sent and stored.
-	waitFor(t, "the server", func() bool { return metric(address, "outsight_ingest_samples_total") > 0 })
+	waitFor(t, "the server", func() bool { return metric(address, "outsight_ingest_samples_total") > 0 }, srv, agent)
 	cancel()
 	<-posted
 	agent.kill(t)
@@ -227,14 +110,14 @@ func TestKilledAtAnyInstant(t *testing.T) {
 	sending, stop := context.WithCancel(t.Context())
 	sent := make(chan struct{})
 	go func() { defer close(sent); e.Run(sending) }()
-	waitFor(t, "the spool to be empty", func() bool { return e.Stats().Spool.Batches == 0 })
+	waitFor(t, "the spool to be empty", func() bool { return e.Stats().Spool.Batches == 0 }, srv)
 	stop()
 	<-sent
 	if s := e.Stats(); s.Refused != 0 || s.Rejected != 0 || s.Spool.DroppedBatches != 0 {
 		t.Errorf("the agent lost batches: %+v", s)
 	}
 	e.Close()
-	waitFor(t, "the queue to be empty", func() bool { return metric(address, "outsight_queue_messages") == 0 })
+	waitFor(t, "the queue to be empty", func() bool { return metric(address, "outsight_queue_messages") == 0 }, srv)
 	if n := metric(address, "outsight_ingest_poison_messages_total"); n != 0 {
 		t.Errorf("%v messages were set aside", n)
 	}
@@ -277,15 +160,6 @@ func TestKilledAtAnyInstant(t *testing.T) {
 	t.Logf("%d kills, %d of them of the agent: %d batches and %d foreign requests, all there once", kills(t), agentKills, len(made), len(taken))
 	if len(made) < 50 || len(taken) < 20 {
 		t.Errorf("only %d batches and %d foreign requests: the test shows nothing", len(made), len(taken))
-	}
-}
-
-func waitFor(t testing.TB, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
 	}
 }
 

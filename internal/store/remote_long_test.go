@@ -1,43 +1,22 @@
+//go:build long || thanos
+
 package store
 
 import (
 	"context"
-	"math"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"outsight/internal/model"
 )
-
-// workload is a minute of series that begin, end and come back, from a time on.
-func workload(begin time.Time) (batches [][]model.Series) {
-	for i := range 61 {
-		now, n := begin.Add(time.Duration(i)*time.Second), uint64(i)
-		h := &model.Histogram{Count: 21 * n, SumNS: 123_456_789 * n, ZeroCount: n, OverflowCount: n, Offset: -301, Buckets: []uint64{5 * n, 0, 7 * n, 0, 0, 7 * n}}
-		s := []model.Series{
-			{Name: "c_total", Labels: labelled("id", "a"), Kind: model.Counter, Time: now, Value: 0.1 * float64(n)},
-			{Name: "c_total", Labels: labelled("id", "odd \"name\"\\\n✓"), Kind: model.Counter, Time: now, Value: 3e9 * float64(n)},
-			{Name: "g", Labels: labelled("id", "a"), Kind: model.Gauge, Time: now, Value: math.Sin(float64(n))},
-			{Name: "h_seconds", Labels: labelled("id", "a"), Kind: model.HistogramSeries, Time: now, Histogram: h},
-			{Name: "h_seconds", Labels: labelled("id", "lowest and highest"), Kind: model.HistogramSeries, Time: now,
-				Histogram: &model.Histogram{Count: 9 * n, SumNS: 2048 * n, Offset: model.MinBucket, Buckets: append(append([]uint64{4 * n}, make([]uint64, model.MaxBucket-model.MinBucket-1)...), 5*n)}},
-		}
-		if i < 30 || i >= 45 {
-			s = append(s, model.Series{Name: "g", Labels: labelled("id", "comes and goes"), Kind: model.Gauge, Time: now, Value: float64(n)})
-		}
-		if i < 30 {
-			s = append(s, model.Series{Name: "h_seconds", Labels: labelled("id", "ends"), Kind: model.HistogramSeries, Time: now, Histogram: h})
-		}
-		if i >= 20 {
-			s = append(s,
-				model.Series{Name: "c_total", Labels: labelled("id", "new"), Kind: model.Counter, Time: now, Start: begin.Add(19400 * time.Millisecond), Value: 100 + float64(n)},
-				model.Series{Name: "h_seconds", Labels: labelled("id", "new"), Kind: model.HistogramSeries, Time: now, Start: begin.Add(19400 * time.Millisecond), Histogram: h})
-		}
-		batches = append(batches, s)
-	}
-	return batches
-}
 
 // Another system that was given the same batches answers as the embedded store does: Prometheus
 // with native histograms, and VictoriaMetrics with classic ones of all of their buckets.
@@ -172,4 +151,104 @@ func testLikeTheEmbeddedStore(t *testing.T, remote *Remote, rates bool, added ..
 	if stats.Samples != 61*5+46+30+41*2+8 || stats.WriteRequests < 62 || stats.WriteRequests > 63 {
 		t.Errorf("%d samples in %d requests", stats.Samples, stats.WriteRequests)
 	}
+}
+
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// startPeer runs a program that serves at an address of its own and waits until it is ready.
+func startPeer(t testing.TB, name string, arguments func(address, dir string) []string, ready string) (url string) {
+	t.Helper()
+	binary, err := exec.LookPath(name)
+	if err != nil {
+		t.Fatalf("%s is not installed (Debian: %s)", name, name)
+	}
+	address, dir := freeAddress(t), t.TempDir()
+	command := exec.Command(binary, arguments(address, dir)...)
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	command.Stdout, command.Stderr = log, log
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		command.Wait()
+	}()
+	t.Cleanup(func() {
+		command.Process.Kill()
+		<-ended
+		log.Close()
+	})
+	running := func() {
+		t.Helper()
+		select {
+		case <-ended:
+			said, err := os.ReadFile(log.Name())
+			t.Fatalf("%s ended by itself (%v): %s (%v)", name, command.ProcessState, said, err)
+		default:
+		}
+	}
+	url = "http://" + address
+	waitFor(t, name+" is ready", func() error {
+		running()
+		response, err := http.Get(url + ready)
+		if err != nil {
+			return err
+		}
+		response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s", response.Status)
+		}
+		return nil
+	})
+	return url
+}
+
+func startPrometheus(t testing.TB, flags ...string) string {
+	return startPeer(t, "prometheus", func(address, dir string) []string {
+		config := filepath.Join(dir, "prometheus.yml")
+		if err := os.WriteFile(config, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return append([]string{"--config.file=" + config, "--storage.tsdb.path=" + filepath.Join(dir, "data"), "--web.listen-address=" + address,
+			"--web.enable-remote-write-receiver", "--enable-feature=native-histograms", "--log.level=warn"}, flags...)
+	}, "/-/ready")
+}
+
+func startVictoria(t testing.TB) string {
+	return startPeer(t, "victoria-metrics", func(address, dir string) []string {
+		return []string{"-httpListenAddr=" + address, "-storageDataPath=" + filepath.Join(dir, "data"), "-loggerLevel=ERROR", "-memory.allowedBytes=100MB"}
+	}, "/health")
+}
+
+// reader is a Store or a Remote.
+type reader interface {
+	Append(context.Context, []model.Series) error
+	Instant(context.Context, string, time.Time) ([]model.QueryResult, error)
+	Range(context.Context, string, time.Time, time.Time, time.Duration) ([]model.QueryResult, error)
+	Find(context.Context, Lookup) (Answer, error)
+}
+
+// unnamed are results as those of a query: with names and types among the labels.
+func unnamed(results []model.NamedResult) (all []model.QueryResult) {
+	for _, r := range results {
+		r.Labels = maps.Clone(r.Labels)
+		r.Labels[model.NameLabel] = r.Name
+		if r.Type != "" {
+			r.Labels[model.TypeLabel] = r.Type
+		}
+		all = append(all, r.QueryResult)
+	}
+	return all
 }

@@ -1,13 +1,17 @@
+//go:build long
+
 package api
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"outsight/internal/access"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
 	"outsight/internal/store"
@@ -44,12 +49,27 @@ func startPeer(t *testing.T, name, ready string, arguments func(address, dir str
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		command.Wait()
+	}()
 	t.Cleanup(func() {
 		command.Process.Kill()
-		command.Wait()
+		<-ended
 		log.Close()
 	})
+	running := func() {
+		t.Helper()
+		select {
+		case <-ended:
+			said, err := os.ReadFile(log.Name())
+			t.Fatalf("%s ended by itself (%v): %s (%v)", name, command.ProcessState, said, err)
+		default:
+		}
+	}
 	eventually(t, name+" is ready", func() error {
+		running()
 		response, err := http.Get("http://" + address + ready)
 		if err == nil {
 			response.Body.Close()
@@ -62,16 +82,10 @@ func startPeer(t *testing.T, name, ready string, arguments func(address, dir str
 	return "http://" + address
 }
 
-func eventually(t *testing.T, what string, done func() error) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		err := done()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waiting until %s: %v", what, err)
-		}
+func init() {
+	keepers["prometheus"] = func(t *testing.T) keeper { return openPeer(t, store.RemoteOptions{URL: startReceiver(t)}) }
+	keepers["victoria-metrics"] = func(t *testing.T) keeper {
+		return openPeer(t, store.RemoteOptions{URL: startVictoria(t), Histograms: store.Classic, BucketsPerOctave: 1})
 	}
 }
 
@@ -222,3 +236,41 @@ func alike(path string, got, want any, bound float64) error {
 func quantileField(path string) bool { return quantile.MatchString(path) }
 
 var quantile = regexp.MustCompile(`(^|[/_])p[0-9]+(_max)?(/value)?$`)
+
+// A Prometheus that has us in its configuration of remote read answers queries over our series as we do.
+func TestPrometheusReadsFromUs(t *testing.T) {
+	st := promStore(t)
+	auth, err := access.NewAuthenticator(map[string][]string{"": {tokenA}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	us := httptest.NewServer(New(st, Options{Prometheus: Prometheus(st), Auth: auth}))
+	defer us.Close()
+	them := startPeer(t, "prometheus", "/-/ready", func(address, dir string) []string {
+		config := filepath.Join(dir, "prometheus.yml")
+		text := fmt.Sprintf("remote_read:\n- url: %s/api/v1/read\n  read_recent: true\n  authorization: {credentials: %s}\n", us.URL, tokenA)
+		if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return []string{"--config.file=" + config, "--storage.tsdb.path=" + filepath.Join(dir, "data"), "--web.listen-address=" + address,
+			"--enable-feature=native-histograms", "--log.level=warn"}
+	})
+	// It leaves out native histograms, as all do before release 2.44.
+	for _, query := range []string{`c_total{id="a"}`, `sum(rate(c_total[9s500ms]))`, `odd{id="huge"}`, `absent_total`} {
+		form := url.Values{"query": {query}, "time": {fmt.Sprint(promStart.Unix() + 10)}}
+		code, want := promGet(t, Prometheus(st), "query", form)
+		if code != http.StatusOK || query != "absent_total" && !strings.Contains(want, `"value"`) {
+			t.Fatalf("%s: we answer %d %s", query, code, want)
+		}
+		answer, err := http.Get(them + "/api/v1/query?" + form.Encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameJSON(t, query, string(got), want)
+	}
+}
