@@ -61,11 +61,11 @@ func TestBaselineIsThePastHour(t *testing.T) {
 	for _, e := range g.Edges {
 		side := e.Best()
 		u, known := a.Edges[e.ID]
-		if known != (side.Transactions > 0) {
-			t.Errorf("%s has %v transactions, and is in the baseline: %v", e.ID, side.Transactions, known)
+		if known != (side.Of(graph.Transactions) > 0) {
+			t.Errorf("%s has %v transactions, and is in the baseline: %v", e.ID, side.Of(graph.Transactions), known)
 		}
-		if known && (u.Transactions != side.Transactions || *u.P99 != *side.P99 || *u.P50 != *side.P50) {
-			t.Errorf("%s: %+v, want %v, %v, %v", e.ID, u, side.Transactions, *side.P50, *side.P99)
+		if known && (u.Transactions != side.Of(graph.Transactions) || *u.P99 != *side.P99 || *u.P50 != *side.P50) {
+			t.Errorf("%s: %+v, want %v, %v, %v", e.ID, u, side.Of(graph.Transactions), *side.P50, *side.P99)
 		} else if known {
 			compared++
 		}

@@ -22,11 +22,11 @@ func TestManyEdges(t *testing.T) {
 		}
 	}
 	g := FromSnapshots(&model.Snapshot{Time: start, Host: s.Host}, s)
-	if len(g.Edges) != clients*servers || len(g.Edges) < 2*worthHalving {
+	if len(g.Edges) != clients*servers || len(g.Edges) < 2*worthParallel {
 		t.Fatalf("%d edges", len(g.Edges))
 	}
 	for i, e := range g.Edges {
-		if e.ClientSide.Transactions != 7 || e.ClientSide.P50 == nil || e.Services == nil {
+		if e.ClientSide.Of(Transactions) != 7 || e.ClientSide.P50 == nil || e.Services == nil {
 			t.Fatalf("edge %d: %+v", i, e.ClientSide)
 		}
 		if i > 0 && e.Client == g.Edges[i-1].Client && e.Server == g.Edges[i-1].Server {
@@ -38,7 +38,7 @@ func TestManyEdges(t *testing.T) {
 		if n.Called == nil || n.Name[0] == 's' {
 			of, want = n.Served, 7*clients
 		}
-		if of == nil || of.Transactions != want || math.Abs(of.latency.Count-want) > 1e-9 || of.RequestBytes != want/7*10 {
+		if of == nil || of.Of(Transactions) != want || math.Abs(of.latency.Count-want) > 1e-9 || of.Of(RequestBytes) != want/7*10 {
 			t.Errorf("%s: %+v, want %v transactions", n.Name, of, want)
 		}
 	}
@@ -51,4 +51,10 @@ func TestBothPanics(t *testing.T) {
 		}
 	}()
 	both(func() {}, func() { panic("second") })
+}
+
+// of are values of which one is known.
+func of(f Field, number float64) (v values) {
+	v.set(f, number)
+	return v
 }

@@ -1,11 +1,11 @@
 package graph
 
-// worthHalving is how many things take longer than a goroutine for half of them.
-const worthHalving = 1000
+// worthParallel is how many things take longer than a goroutine for half of them.
+const worthParallel = 1000
 
-// halves calls f for all of n things: for both halves at once where they are many.
-func halves(n int, f func(from, to int)) {
-	if n < worthHalving {
+// parallelFor calls f for all of n things, for two halves of them at once where they are many.
+func parallelFor(n int, f func(from, to int)) {
+	if n < worthParallel {
 		f(0, n)
 		return
 	}
