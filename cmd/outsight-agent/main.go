@@ -13,13 +13,13 @@ import (
 	"os/signal"
 	"syscall"
 
-	"outsight/bpf"
 	"outsight/internal/access"
 	"outsight/internal/agent"
 	"outsight/internal/budget"
 	"outsight/internal/container"
 	"outsight/internal/energy"
 	"outsight/internal/export"
+	"outsight/internal/kernel"
 	"outsight/internal/kubernetes"
 	"outsight/internal/recorder"
 	"outsight/internal/report"
@@ -48,7 +48,7 @@ func run(args []string, out, errOut io.Writer) int {
 	flags.Var(&limit, "budget", "`share` of the CPU time of the host, all CPUs together, that everything may take, as in 1%: what it takes to keep to it is given up, and said")
 	timesOnly := flags.Bool("times-only", false, "time requests and do not read them: no endpoints, half the cost of a request")
 	tls := flags.Bool("tls", false, "read encrypted requests at the TLS libraries of programs (OpenSSL, Go), to name endpoints")
-	counters := flags.String("counters", string(bpf.CountersAuto), "cycles, instructions and cache misses per container: `auto` (where the machine has hardware counters), processes (for each process, too), off, or software (the kernel's events, for tests)")
+	counters := flags.String("counters", string(kernel.CountersAuto), "cycles, instructions and cache misses per container: `auto` (where the machine has hardware counters), processes (for each process, too), off, or software (the kernel's events, for tests)")
 	htRatio := flags.String("ht-ratio", fmt.Sprint(energy.DefaultHTRatio), "power of a core with two busy hardware threads over that with one, or MODEL=`ratio`,... by parts of CPU model names")
 	mode := flags.String("kubernetes", kubernetes.Auto, "where names of pods are from: auto (the pod's service account, if there is one), in-cluster, off, or the `path` of a kubeconfig")
 	node := flags.String("node-name", os.Getenv("NODE_NAME"), "what Kubernetes calls this host, if it is not the host's `name`")
@@ -95,7 +95,7 @@ func run(args []string, out, errOut io.Writer) int {
 		fmt.Fprintf(errOut, "outsight-agent: there is no argument %q\nSee: outsight-agent --help\n", flags.Arg(0))
 		return 2
 	}
-	counting, err := bpf.ParseCounterMode(*counters)
+	counting, err := kernel.ParseCounterMode(*counters)
 	if err != nil {
 		fmt.Fprintf(errOut, "outsight-agent: --counters: %v\nSee: outsight-agent --help\n", err)
 		return 2
@@ -129,7 +129,7 @@ func run(args []string, out, errOut io.Writer) int {
 		Host: agent.HostOptions{
 			Kubernetes: cluster,
 			Flight:     *flight, Anomalies: recorder.AnomalyOptions{Detect: report.Anomalies}, All: *all, DockerSocket: *dockerSocket, Options: agent.Options{Logger: log, Budget: float64(limit)},
-			Kernel:   bpf.Options{MaxCgroups: *maxGroups, MaxEdges: *maxEdges, TLS: *tls, WithoutEndpoints: *timesOnly, Counters: counting},
+			Kernel:   kernel.Options{MaxCgroups: *maxGroups, MaxEdges: *maxEdges, TLS: *tls, WithoutEndpoints: *timesOnly, Counters: counting},
 			HTRatios: ratios,
 		},
 		Listen: *listen, Access: door, Socket: *socket, Output: out,

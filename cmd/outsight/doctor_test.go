@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"outsight/bpf"
 	"outsight/internal/agent"
 	"outsight/internal/container"
+	"outsight/internal/kernel"
 	"outsight/internal/model"
 )
 
@@ -150,7 +150,7 @@ func TestDoctorNoticesCounters(t *testing.T) {
 
 // TestDoctorWithoutKernelPrograms: the main job cannot be done, and the rest is told nevertheless.
 func TestDoctorWithoutKernelPrograms(t *testing.T) {
-	r := examine(t.Context(), agent.HostOptions{Kernel: bpf.Options{KernelTypes: t.TempDir() + "/none"}})
+	r := examine(t.Context(), agent.HostOptions{Kernel: kernel.Options{KernelTypes: t.TempDir() + "/none"}})
 	state := make(map[string]model.FeatureState)
 	for _, f := range r.Features {
 		state[f.Name] = f.State

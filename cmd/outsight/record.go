@@ -14,10 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outsight/bpf"
 	"outsight/internal/agent"
 	"outsight/internal/csvy"
 	_ "outsight/internal/csvy/parquet" // the format
+	"outsight/internal/kernel"
 	"outsight/internal/model"
 	"outsight/internal/recorder"
 )
@@ -96,8 +96,8 @@ longer: --anomalies lists them, --anomaly writes one.`,
 }
 
 func (o *recordOptions) check(c *cobra.Command) error {
-	if o.interval < bpf.MinRecorderInterval || o.interval > bpf.MaxRecorderInterval {
-		return usagef("--interval is %v, want %v to %v", o.interval, bpf.MinRecorderInterval, bpf.MaxRecorderInterval)
+	if o.interval < kernel.MinRecorderInterval || o.interval > kernel.MaxRecorderInterval {
+		return usagef("--interval is %v, want %v to %v", o.interval, kernel.MinRecorderInterval, kernel.MaxRecorderInterval)
 	}
 	for flag, d := range map[string]time.Duration{"for": o.length, "files": o.files, "last": o.last, "rotate": o.rotateEvery} {
 		if d < 0 {
@@ -220,7 +220,7 @@ func record(ctx context.Context, o recordOptions, options agent.HostOptions, out
 	if s := host.Snapshot(); s != nil && !o.wantsAny(s) {
 		fmt.Fprintf(errOut, "outsight: no container is like --containers %q yet; it is waited for\n", o.containers)
 	}
-	ticks, err := host.Record(bpf.RecorderOptions{Interval: o.interval})
+	ticks, err := host.Record(kernel.RecorderOptions{Interval: o.interval})
 	if err != nil {
 		return err
 	}

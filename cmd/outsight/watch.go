@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"outsight/bpf"
 	"outsight/internal/agent"
 	"outsight/internal/budget"
 	"outsight/internal/container"
 	"outsight/internal/energy"
+	"outsight/internal/kernel"
 )
 
 // watchFlags are what every command that watches this host has.
@@ -51,7 +51,7 @@ func (f *watchFlags) add(c *cobra.Command) {
 	c.Flags().IntVar(&f.maxGroups, "max-groups", agent.DefaultMaxGroups, "control groups that are counted each by itself; the rest is counted together")
 	c.Flags().IntVar(&f.maxEdges, "max-edges", agent.DefaultMaxEdges, "edges that are counted")
 	c.Flags().BoolVar(&f.timesOnly, "times-only", false, "time requests and do not read them: no endpoints, half the cost of a request")
-	c.Flags().StringVar(&f.counters, "counters", string(bpf.CountersAuto),
+	c.Flags().StringVar(&f.counters, "counters", string(kernel.CountersAuto),
 		"cycles, instructions and cache misses per container: auto (where the machine has hardware counters), processes (for each process, too), off, or software (the kernel's events, for tests)")
 	c.Flags().StringVar(&f.htRatio, "ht-ratio", fmt.Sprint(energy.DefaultHTRatio),
 		"power of a core with two busy hardware threads over that with one, or MODEL=ratio,... by parts of CPU model names")
@@ -68,7 +68,7 @@ func (f *watchFlags) host(logger *slog.Logger) (agent.HostOptions, error) {
 	if f.flight < 0 {
 		return agent.HostOptions{}, usagef("--flight is %v, want 0 or more", f.flight)
 	}
-	counters, err := bpf.ParseCounterMode(f.counters)
+	counters, err := kernel.ParseCounterMode(f.counters)
 	if err != nil {
 		return agent.HostOptions{}, usagef("--counters: %w", err)
 	}
@@ -79,7 +79,7 @@ func (f *watchFlags) host(logger *slog.Logger) (agent.HostOptions, error) {
 	o := agent.HostOptions{
 		HTRatios: ratios,
 		Flight:   f.flight, All: f.all, DockerSocket: f.dockerSocket, Options: agent.Options{Logger: logger, Budget: float64(f.budget)},
-		Kernel: bpf.Options{MaxCgroups: f.maxGroups, MaxEdges: f.maxEdges, TLS: f.tls, WithoutEndpoints: f.timesOnly, Counters: counters},
+		Kernel: kernel.Options{MaxCgroups: f.maxGroups, MaxEdges: f.maxEdges, TLS: f.tls, WithoutEndpoints: f.timesOnly, Counters: counters},
 	}
 	// A nil pointer in the interface would be something.
 	if cluster, err := f.kubernetes.thisNode(logger); err != nil {

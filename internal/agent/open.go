@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"outsight/bpf"
 	"outsight/internal/container"
 	"outsight/internal/energy"
+	"outsight/internal/kernel"
 	"outsight/internal/model"
 	"outsight/internal/network"
 	"outsight/internal/recorder"
@@ -22,8 +22,8 @@ import (
 // Bounds of the kernel's tables where HostOptions.Kernel has none, and the least and the most that there can be:
 // a million edges take 7 GiB.
 const (
-	DefaultMaxGroups = bpf.DefaultMaxCgroups
-	DefaultMaxEdges  = bpf.DefaultMaxEdges
+	DefaultMaxGroups = kernel.DefaultMaxCgroups
+	DefaultMaxEdges  = kernel.DefaultMaxEdges
 	LeastMax         = 16
 	MostMax          = 1 << 20
 )
@@ -35,9 +35,9 @@ type HostOptions struct {
 	All bool
 	// CgroupRoot, DockerSocket: see container.Options.
 	CgroupRoot, DockerSocket string
-	// Kernel bounds the kernel's tables; see bpf.Options. Its Controller, ProcFS and Logger are
+	// Kernel bounds the kernel's tables; see kernel.Options. Its Controller, ProcFS and Logger are
 	// set by Open.
-	Kernel bpf.Options
+	Kernel kernel.Options
 	// Kubernetes tells what the containers are called there; nil where nobody does.
 	Kubernetes Kubernetes
 	// Reporters beside those of the agent's own parts. Snapshots wait for their answers.
@@ -80,14 +80,14 @@ type Host struct {
 	Layout container.Layout
 
 	privileges Privileges
-	probes     *bpf.Probes
+	probes     *kernel.Probes
 	registry   *container.Registry
 	kubernetes Kubernetes
 	files      *container.Files
 	places     container.Options
 	energy     *energy.Account
 	// ticks are those that flight keeps; nil if it keeps none.
-	ticks  *bpf.Recorder
+	ticks  *kernel.Recorder
 	flight *recorder.Flight
 }
 
@@ -126,7 +126,7 @@ func Open(o HostOptions) (*Host, error) {
 	o.Kernel.GroupMount, o.Kernel.BlockMount = layout.MountPoint, layout.BlockMount()
 	o.Kernel.HTRatio = cmp.Or(o.Kernel.HTRatio, o.HTRatios.Of(energy.CPUName(o.ProcRoot)))
 	// The programs first: what happens while the groups are walked is in their events.
-	probes, err := bpf.Open(o.Kernel)
+	probes, err := kernel.Open(o.Kernel)
 	if errors.Is(err, fs.ErrPermission) {
 		// The capabilities are there, but not in the namespace that the kernel asks about.
 		return nil, fmt.Errorf("%w: the kernel refuses this process to load programs: %w", ErrPrivilege, err)
@@ -170,21 +170,21 @@ func Open(o HostOptions) (*Host, error) {
 		Translations: network.ReadTranslations,
 		Work:         probes, Energy: h.energy,
 		Reporters: reporters, Senders: o.Senders, Answers: o.Answers,
-		Parts: h, Statistics: bpf.EnableStatistics,
+		Parts: h, Statistics: kernel.EnableStatistics,
 	}
-	if works(probes.Features(), bpf.ContentionFeature) {
+	if works(probes.Features(), kernel.ContentionFeature) {
 		sources.Contention = probes
 	}
-	if o.Kernel.Counters == bpf.CountersProcesses || o.Kernel.CounterProcesses > 0 {
+	if o.Kernel.Counters == kernel.CountersProcesses || o.Kernel.CounterProcesses > 0 {
 		sources.ProcessWork = probes
 	}
-	sources.CountsReclaim = works(probes.Features(), bpf.ReclaimFeature)
+	sources.CountsReclaim = works(probes.Features(), kernel.ReclaimFeature)
 	h.Agent = New(sources, o.Options)
 	return h, nil
 }
 
 func (h *Host) openFlight(o *HostOptions) (err error) {
-	if h.ticks, err = h.probes.Record(bpf.RecorderOptions{Interval: cmp.Or(o.FlightInterval, DefaultFlightInterval)}); err != nil {
+	if h.ticks, err = h.probes.Record(kernel.RecorderOptions{Interval: cmp.Or(o.FlightInterval, DefaultFlightInterval)}); err != nil {
 		return err
 	}
 	h.flight = recorder.NewFlight(h.ticks, h, recorder.FlightOptions{
@@ -252,7 +252,7 @@ func (h *Host) Containers() []*model.Container { return h.registry.Containers() 
 func (h *Host) Lookup(id model.CgroupID) *model.Container { return h.registry.Lookup(id) }
 
 // Record starts a recorder of this host's control groups. It must be closed before the Host is.
-func (h *Host) Record(o bpf.RecorderOptions) (*bpf.Recorder, error) { return h.probes.Record(o) }
+func (h *Host) Record(o kernel.RecorderOptions) (*kernel.Recorder, error) { return h.probes.Record(o) }
 
 // NewLane makes a reader of all numbers in the containers' files.
 func (h *Host) NewLane() *container.Lane { return container.NewLane(h.Layout, h.places) }

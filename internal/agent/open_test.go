@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"outsight/bpf"
+	"outsight/internal/kernel"
 	"outsight/internal/model"
 )
 
@@ -188,7 +188,7 @@ func TestShortContainerOnThisHost(t *testing.T) {
 
 // A kernel that takes no program leaves what is in files.
 func TestWithoutKernelPrograms(t *testing.T) {
-	host, err := Open(HostOptions{Kernel: bpf.Options{KernelTypes: filepath.Join(t.TempDir(), "none")}})
+	host, err := Open(HostOptions{Kernel: kernel.Options{KernelTypes: filepath.Join(t.TempDir(), "none")}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 const interval = 50 * time.Millisecond
 
 // script stands for the kernel and the host: it hands over the ticks that a test writes. The real
-// ones run in outsight/bpf and in test/e2e.
+// ones run in internal/kernel and in test/e2e.
 type script struct {
 	ticks   []model.Tick
 	losses  model.TickLosses

@@ -4,7 +4,7 @@
  * frames begin, what header blocks say, when streams end. What it keeps between calls is bounded, and
  * what it cannot follow it says: it never guesses where a frame begins.
  *
- * The functions that are not static are verified each by itself, and once. bpf/headtest holds them
+ * The functions that are not static are verified each by itself, and once. internal/kernel/parsertest holds them
  * against an independent implementation.
  */
 #ifndef OUTSIGHT_HTTP2_H

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"outsight/bpf"
+	"outsight/internal/kernel"
 	"outsight/internal/model"
 	"outsight/test/kernels/report"
 )
@@ -126,7 +126,7 @@ func features(r *report.Report) (all []model.Feature) {
 }
 
 func printFeatures() error {
-	probes, err := bpf.Open(bpf.Options{TLS: true, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	probes, err := kernel.Open(kernel.Options{TLS: true, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func kernelTests() (string, error) {
 	if chosen := os.Getenv(report.Run); chosen != "" {
 		only = chosen
 	}
-	command := exec.Command("/bpf.test", "-test.v", "-test.run="+only)
+	command := exec.Command("/kernel.test", "-test.v", "-test.run="+only)
 	command.Dir = "/tmp"
 	command.Env = append(os.Environ(), "OUTSIGHT_EMULATED=yes", report.FileSystems+"="+report.FileSystemsDir)
 	var output bytes.Buffer
