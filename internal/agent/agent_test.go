@@ -113,7 +113,7 @@ func readUsages(all []*model.Container, u []container.Usage) {
 }
 
 func used(id model.CgroupID, ns uint64) model.CgroupCounters {
-	return model.CgroupCounters{ID: id, Forks: ns, CPU: model.CPUCounters{
+	return model.CgroupCounters{ID: id, TaskCounters: model.TaskCounters{Forks: ns}, CPU: model.CPUCounters{
 		UsageNS: ns, RunQueue: &model.Histogram{Count: ns, SumNS: ns * 2000, Offset: -500, Buckets: []uint64{ns}},
 	}}
 }

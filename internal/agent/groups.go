@@ -97,7 +97,7 @@ func (g *groups) of(id string) (*model.CPUCounters, *model.ProcessCounters) {
 		return &model.CPUCounters{}, &model.ProcessCounters{}
 	}
 	cpu := t.sum.CPU
-	return &cpu, &model.ProcessCounters{Forks: t.sum.Forks, Execs: t.sum.Execs, Exits: t.sum.Exits}
+	return &cpu, &model.ProcessCounters{TaskCounters: t.sum.TaskCounters}
 }
 
 // files are what the threads of a container read and wrote; nil where that is not known.
@@ -162,9 +162,7 @@ func add(sum, to, from *model.CgroupCounters, owned bool) bool {
 	sum.CPU.UsageNS += to.CPU.UsageNS - from.CPU.UsageNS
 	sum.CPU.Voluntary += to.CPU.Voluntary - from.CPU.Voluntary
 	sum.CPU.Involuntary += to.CPU.Involuntary - from.CPU.Involuntary
-	sum.Forks += to.Forks - from.Forks
-	sum.Execs += to.Execs - from.Execs
-	sum.Exits += to.Exits - from.Exits
+	sum.TaskCounters.Add(&to.TaskCounters, &from.TaskCounters)
 	sum.Files = addFiles(sum.Files, to.Files, from.Files)
 	sum.Reclaim.Add(&to.Reclaim, &from.Reclaim)
 	addWork(sum, to, from)

@@ -3,7 +3,8 @@ package model
 import "slices"
 
 // ContainerRows are the metrics of a container, in the order in which they are told.
-var ContainerRows = slices.Concat(containerRows, containerMemoryRows, containerDiskRows, containerNetworkRows, containerPowerRows)
+var ContainerRows = slices.Concat(containerRows, taskRows, containerQuotaRows, containerMemoryRows, containerDiskRows,
+	containerNetworkRows, containerPowerRows)
 
 var containerRows = []Row[ContainerSample]{
 	{Name: "container_info", OTel: "container.info", Kind: Gauge, Graph: true, Labels: []string{"pod_uid"},
@@ -52,33 +53,9 @@ var containerRows = []Row[ContainerSample]{
 		Help: "Times that a thread that could have run on lost its CPU, by who got it: labels as of the waits, without " +
 			"idle and migrated",
 		Labels: []string{"by_id", "by_name"}, Each: preemptionsBy},
+}
 
-	{Name: "container_process_forks_total", OTel: "container.process.forks", Unit: "{process}", Kind: Counter,
-		Help: "Processes started by fork",
-		Columns: []Column[ContainerSample]{{Name: "forks",
-			Count: ofProcesses(func(p *ProcessCounters) uint64 { return p.Forks }),
-			Shown: []Number{{Key: "forks", Title: "Forks", Unit: "/s", Group: GroupCPU, Order: 11, Formula: Rate}}}}},
-	{Name: "container_process_execs_total", OTel: "container.process.execs", Unit: "{process}", Kind: Counter,
-		Help: "Programs started by exec",
-		Columns: []Column[ContainerSample]{{Name: "execs",
-			Count: ofProcesses(func(p *ProcessCounters) uint64 { return p.Execs }),
-			Shown: []Number{{Key: "execs", Title: "Execs", Unit: "/s", Group: GroupCPU, Order: 12, Formula: Rate}}}}},
-	{Name: "container_process_exits_total", OTel: "container.process.exits", Unit: "{process}", Kind: Counter,
-		Help: "Processes that ended",
-		Columns: []Column[ContainerSample]{{Name: "exits",
-			Count: ofProcesses(func(p *ProcessCounters) uint64 { return p.Exits }),
-			Shown: []Number{{Key: "exits", Title: "Exits", Unit: "/s", Group: GroupCPU, Order: 13, Formula: Rate}}}}},
-	{Name: "container_threads", OTel: "container.threads", Unit: "{thread}", Kind: Gauge,
-		Help: "Threads that exist now",
-		Columns: []Column[ContainerSample]{{Name: "threads",
-			Count: ofProcesses(func(p *ProcessCounters) uint64 { return p.Threads }),
-			Shown: []Number{{Key: "threads", Title: "Threads", Group: GroupCPU, Order: 8, Formula: Level}}}}},
-	{Name: "container_busy_threads", OTel: "container.threads.busy", Unit: "{thread}", Kind: Gauge,
-		Help: "Threads over which the CPU time of ten seconds is spread: the time of all over that of the busiest",
-		Columns: []Column[ContainerSample]{{Name: "busy_threads", Value: busyThreads,
-			Shown: []Number{{Key: "busy_threads", Title: "Busy threads", Group: GroupCPU, Order: 9, Formula: Level,
-				Meaning: "Over how many threads the CPU time is spread: that of all over that of the busiest"}}}}},
-
+var containerQuotaRows = []Row[ContainerSample]{
 	{Name: "container_cpu_quota_cores", OTel: "container.cpu.quota", Unit: "{cpu}", Kind: Gauge,
 		Help: "CPU quota over its period, in cores; 0 where there is none",
 		Columns: []Column[ContainerSample]{{Name: "cpu_quota", Value: quotaCores,
@@ -121,9 +98,8 @@ func in[G any](group func(*ContainerSample) *G) func(func(*G) uint64) func(*Cont
 }
 
 var (
-	ofCPU       = in(func(s *ContainerSample) *CPUCounters { return s.CPU })
-	ofProcesses = in(func(s *ContainerSample) *ProcessCounters { return s.Processes })
-	ofThrottle  = in(func(s *ContainerSample) *ThrottleCounters { return s.Throttle })
+	ofCPU      = in(func(s *ContainerSample) *CPUCounters { return s.CPU })
+	ofThrottle = in(func(s *ContainerSample) *ThrottleCounters { return s.Throttle })
 )
 
 func startTime(s *ContainerSample) (float64, bool) {
@@ -136,13 +112,6 @@ func runQueue(s *ContainerSample) (*Histogram, bool) {
 		return nil, false
 	}
 	return s.CPU.RunQueue, true
-}
-
-func busyThreads(s *ContainerSample) (float64, bool) {
-	if s.Processes == nil {
-		return 0, false
-	}
-	return s.Processes.BusyThreads, s.Processes.BusyThreads > 0
 }
 
 func quotaCores(s *ContainerSample) (float64, bool) {

@@ -34,8 +34,7 @@ type CgroupCounters struct {
 	// Slot tells what the counters stand for where ID is 0.
 	Slot CgroupSlot
 	CPU  CPUCounters
-	// Forks, Execs and Exits count processes, not threads.
-	Forks, Execs, Exits uint64
+	TaskCounters
 	// Files is nil where the kernel cannot tell.
 	Files *FileCounters
 	// Reclaim is 0 where nobody counts it.

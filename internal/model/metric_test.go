@@ -1,6 +1,7 @@
 package model
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -41,6 +42,25 @@ func checkRows[T any](t *testing.T, rows []Row[T], groups []string) {
 			if r.Kind == Counter && c.Value != nil {
 				t.Errorf("%s: a counter is a count, or sums lose digits", r.Name)
 			}
+		}
+	}
+}
+
+// What lists the counters that add up has all of them.
+func TestPlainCounters(t *testing.T) {
+	checkPlain(t, &TaskCounters{}, (*TaskCounters).plain, nil)
+	checkPlain(t, &EdgeCounters{}, (*EdgeCounters).Plain, []string{"RTTMinNS"})
+}
+
+func checkPlain[T any](t *testing.T, c *T, plain func(*T) []*uint64, others []string) {
+	for i, n := range plain(c) {
+		*n = uint64(i + 1)
+	}
+	v := reflect.ValueOf(c).Elem()
+	for i := range v.NumField() {
+		name := v.Type().Field(i).Name
+		if v.Field(i).Kind() == reflect.Uint64 && v.Field(i).Uint() == 0 && !slices.Contains(others, name) {
+			t.Errorf("%T: %s is not among those that are added up", *c, name)
 		}
 	}
 }

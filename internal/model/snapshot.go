@@ -68,18 +68,6 @@ type ListenerCounters struct {
 	Drops uint64
 }
 
-// ProcessCounters count processes of a container.
-type ProcessCounters struct {
-	Forks, Execs, Exits uint64
-	// Threads is the number of tasks now.
-	Threads uint64
-	// BusyThreads is over how many threads the CPU time of some ten seconds is spread: the sum of what
-	// all threads ran over what the busiest one ran. It is 1 for one busy thread, however many others
-	// sleep, and n for n equally busy ones: as many cores are in use when the busiest has no more time.
-	// 0 where it is not known.
-	BusyThreads float64
-}
-
 // ThrottleCounters tell of the container's own CPU quota (cpu.stat).
 type ThrottleCounters struct {
 	Periods, ThrottledPeriods uint64

@@ -58,7 +58,7 @@ func testSnapshot() *model.Snapshot {
 				CPU:       &model.CPUCounters{UsageNS: 1_500_000_000, Voluntary: 7, Involuntary: 8, RunQueue: testHistogram()},
 				Contention: &model.Contention{ContentionRest: model.ContentionRest{OwnNS: 1_000_000_000, IdleNS: 2_000_000_000, QuotaNS: 3_000_000_000, MigratedNS: 4_000_000_000, OtherNS: 5_000_000_000,
 					OwnPreemptions: 6, OtherPreemptions: 7, QuotaStops: 8}, By: []model.Contender{{ID: db.ID, Name: db.Name, WaitNS: 9_000_000_000, Preemptions: 10}}},
-				Processes: &model.ProcessCounters{Forks: 1, Execs: 2, Exits: 3, Threads: 4, BusyThreads: 1.5},
+				Processes: &model.ProcessCounters{TaskCounters: model.TaskCounters{Forks: 1, Execs: 2, Exits: 3}, Threads: 4, BusyThreads: 1.5},
 				Throttle:  &model.ThrottleCounters{Periods: 10, ThrottledPeriods: 5, ThrottledNS: 250_000_000, QuotaCores: 0.5},
 				Memory: &model.MemorySample{UsageBytes: 11, WorkingSetBytes: 12, RSSBytes: 13, CacheBytes: 14,
 					LimitBytes: 15, PageFaults: 16, MajorPageFaults: 6, OOMKills: 1, AnonRefaults: 51, FileRefaults: 52, HasRefaults: true},
