@@ -34,7 +34,9 @@ type receiveFlags struct {
 	stream     string
 	replicas   int
 	queueBytes int64
-	header     tenantHeader
+	// inFlight bounds the bytes of requests that are worked on.
+	inFlight int64
+	header   tenantHeader
 	// quotaFile has limits of tenants, which quotas are then.
 	quotaFile string
 	quotas    quota.Table
@@ -61,16 +63,21 @@ func (f *receiveFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.stream, "nats-stream", "OUTSIGHT", "name of the stream there; each server needs one of its own")
 	c.Flags().IntVar(&f.replicas, "nats-replicas", 0, "copies of the stream there (default: as many as it has, or 1)")
 	c.Flags().Int64Var(&f.queueBytes, "queue-bytes", 1<<30, "bytes that may wait to be stored; senders are told to wait when it is full")
+	c.Flags().Int64Var(&f.inFlight, "in-flight-bytes", 256<<20,
+		"bytes of requests that are worked on; of them, the largest request's are a reserve that tenants use in turn")
 	c.Flags().StringVar((*string)(&f.header), "tenant-header", string(headerOff),
 		"who sends and who reads names its tenant by the header X-Outsight-Tenant or X-Scope-OrgID: optional (without a value), required or off")
 	c.Flags().StringVar(&f.quotaFile, "tenant-quotas", "",
-		"YAML file of limits of tenants below their shares, as in \"shop: {series: 50000, label_bytes: 60000000, samples_per_second: 20000, in_flight_bytes: 8000000}\"; \"*\" is every other")
+		"YAML file of limits of tenants below their shares, as in \"shop: {series: 50000, label_bytes: 60000000, samples_per_second: 20000, in_flight_bytes: 8000000, query_share: 0.3}\"; \"*\" is every other")
 	c.Flags().Lookup("tenant-header").NoOptDefVal = string(headerOptional)
 }
 
 func (f *receiveFlags) check() (err error) {
 	if err := f.readNATS(); err != nil {
 		return err
+	}
+	if f.inFlight < ingest.LeastInFlight {
+		return usagef("--in-flight-bytes is %d, want at least %d: the largest request takes half of that", f.inFlight, ingest.LeastInFlight)
 	}
 	if f.quotaFile != "" {
 		if f.quotas, err = quota.Read(f.quotaFile); err != nil {
@@ -202,7 +209,10 @@ func openReceiver(ctx context.Context, f receiveFlags, a access.Access, listener
 	if err != nil {
 		return r, err
 	}
-	o := ingest.Options{Limits: ingest.Limits{Remembered: series, RememberedBytes: labelBytes / 2}, Quotas: f.quotas, Tenants: f.named() || len(a.Auth.Tenants()) > 0, TenantRequired: f.header == headerRequired, TenantNames: a.Auth.Tenants(), Logger: log}
+	o := ingest.Options{
+		Limits: ingest.Limits{Remembered: series, RememberedBytes: labelBytes / 2}, InFlight: f.inFlight, Quotas: f.quotas,
+		Tenants: f.named() || len(a.Auth.Tenants()) > 0, TenantRequired: f.header == headerRequired, TenantNames: a.Auth.Tenants(), Logger: log,
+	}
 	if r.embedded != nil {
 		o.Dir, o.Repaired, o.Room = dir, r.embedded.Repaired(), roomOf(kept)
 	}

@@ -75,7 +75,7 @@ serves what is in there.`,
 			}
 			o.begin = o.any() && (asked(c) || !c.Flags().Changed("data"))
 			privateFiles()
-			if o.bounds, err = o.queryFlags.bounds(limitMemory(serverMemory + int64(o.maxSeries)*seriesMemory)); err != nil {
+			if o.bounds, err = o.queryFlags.bounds(limitMemory(serverMemory + o.inFlight + int64(o.maxSeries)*seriesMemory)); err != nil {
 				return err
 			}
 			return runServer(c.Context(), o, c.OutOrStdout())
@@ -105,8 +105,8 @@ func defaultLabelBytes(series int, memory int64) int64 {
 
 const (
 	labelBytesPerSeries = 2 << 10
-	// serverMemory and seriesMemory are near what a server needs, without series and for each of them.
-	serverMemory = 512 << 20
+	// serverMemory and seriesMemory are near what a server needs, without series and requests, and for each series.
+	serverMemory = 384 << 20
 	seriesMemory = 6 << 10
 	// A query may hold at least leastSamples, and as many as the map of all series needs: one of each, and the buckets of a tenth.
 	leastSamples, samplesPerSeries = 5_000_000, 8

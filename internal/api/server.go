@@ -92,7 +92,7 @@ const graphsAtOnce, graphsWaiting = 2, 256
 
 // NewPlaces are places to compute graphs in, which tenants share.
 func NewPlaces() *store.Turns {
-	return store.NewTurns(store.TurnOptions{Places: graphsAtOnce, Spare: 1, Waiting: graphsWaiting, Share: 0.5})
+	return store.NewTurns(store.TurnOptions{Places: graphsAtOnce, Spare: 1, Waiting: graphsWaiting, Share: func(string) float64 { return 0.5 }})
 }
 
 type server struct {

@@ -60,7 +60,8 @@ type Options struct {
 	Limits Limits
 	// MaxBody and MaxDecompressed bound one request in bytes (8 MiB, 32 MiB).
 	MaxBody, MaxDecompressed int64
-	// InFlight bounds the bytes of all requests that are being worked on (128 MiB). Half of it is guaranteed to tenants, in equal parts.
+	// InFlight bounds the bytes of all requests that are being worked on (256 MiB). The largest request's, at most half,
+	// are a reserve for who finds no room, one tenant at a time. Half of the rest is guaranteed to tenants, in equal parts.
 	InFlight int64
 	// Quotas are limits of tenants besides; nil for none.
 	Quotas quota.Table
@@ -105,7 +106,7 @@ func (o Options) withDefaults() Options {
 	o.Limits = o.Limits.withDefaults()
 	o.MaxBody = cmp.Or(o.MaxBody, 8<<20)
 	o.MaxDecompressed = cmp.Or(o.MaxDecompressed, 32<<20)
-	o.InFlight = cmp.Or(o.InFlight, 128<<20)
+	o.InFlight = cmp.Or(o.InFlight, 256<<20)
 	o.RetryAfter = cmp.Or(o.RetryAfter, time.Second)
 	if o.Now == nil {
 		o.Now = time.Now
@@ -134,7 +135,7 @@ type Ingest struct {
 	handed   handover
 	names    names
 	// inFlight are the bytes of requests that are worked on, rates what each tenant sends.
-	inFlight *quota.Shares
+	inFlight *inFlight
 	rates    *quota.Rates
 	// publishing has places for those whose requests are written to the queue.
 	publishing *turns
@@ -162,7 +163,7 @@ const publishers = 32
 func New(q *queue.Queue, s Store, o Options) (*Ingest, error) {
 	i := &Ingest{options: o.withDefaults(), queue: q, store: s, seed: maphash.MakeSeed(), publishing: newTurns(publishers)}
 	o = i.options
-	i.inFlight = quota.NewShares(o.InFlight, o.divided(), func(tenant string) int64 { return o.Quotas.Of(tenant).InFlightBytes })
+	i.inFlight = newInFlight(&i.options)
 	i.rates = quota.NewRates(o.Now, func(tenant string) int64 { return o.Quotas.Of(tenant).SamplesPerSecond })
 	i.room.init(s)
 	i.clock = newClock(o.Now, o.Uptime, o.Limits.Ahead, o.Logger)
@@ -216,6 +217,12 @@ var errBusy = errors.New("too much is under way")
 
 // take keeps a request, and takes what it becomes from hold. It has returned without an error when the request outlives the loss of power.
 func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome, err error) {
+	charged := 0
+	defer func() {
+		if err != nil && charged > 0 {
+			i.rates.GiveBack(r.tenant, charged)
+		}
+	}()
 	// What waits for room in the store would fill the rest of the disk.
 	if i.options.Room != nil {
 		if err := i.options.Room(); err != nil {
@@ -233,7 +240,8 @@ func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome
 		return taken, err
 	}
 	i.counts.points.Add(batch.Points)
-	i.rates.Took(r.tenant, int(batch.Points))
+	charged = int(batch.Points)
+	i.rates.Took(r.tenant, charged)
 	for reason, n := range batch.Rejected {
 		i.reject(r.sender, Reason(reason), n, explanations[reason])
 	}
@@ -299,7 +307,7 @@ func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome
 	kept := claim.keep(m.ID)
 	// Before it is published: the consumer may have it at once, and it is the consumer's then.
 	i.handed.put(m.ID, batch)
-	duplicate, err := i.queue.Publish(ctx, m)
+	published, err := i.queue.Publish(ctx, m)
 	if err != nil {
 		i.handed.take(m.ID).release()
 		if kept {
@@ -307,7 +315,7 @@ func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome
 		}
 		return taken, err
 	}
-	if duplicate {
+	if published.Duplicate {
 		// The consumer gets the first one alone.
 		i.handed.take(m.ID).release()
 		if kept {
@@ -316,6 +324,7 @@ func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome
 		i.counts.duplicates.Add(1)
 		return taken, nil
 	}
+	i.room.published(m.ID, published.Sequence)
 	i.counts.samples.Add(samples - without.series)
 	return taken, nil
 }

@@ -24,6 +24,8 @@ type Delivery struct {
 	// have begun with them.
 	Sequence uint64
 	Leftover bool
+	// Lost is how many messages just before it the queue's server could not read.
+	Lost uint64
 	// Done is the consumer's own: that it has dealt with the message, should the group be handed to it again.
 	Done bool
 	// aside is why it is set aside, empty otherwise.
@@ -67,7 +69,7 @@ func (q *Queue) fetch(ctx context.Context) ([]*Delivery, error) {
 			if meta.NumDelivered > 1 {
 				q.counts.redelivered.Add(1)
 			}
-			q.follow(meta.Sequence.Stream)
+			d.Lost = q.follow(meta.Sequence.Stream)
 		}
 		group = append(group, d)
 	}
@@ -75,11 +77,10 @@ func (q *Queue) fetch(ctx context.Context) ([]*Delivery, error) {
 }
 
 // follow counts the messages between the one before and this one that were never handed out: the server has lost them.
-func (q *Queue) follow(seq uint64) {
+func (q *Queue) follow(seq uint64) (lost uint64) {
 	if seq < q.next {
-		return // it was handed out before
+		return 0 // it was handed out before
 	}
-	lost := uint64(0)
 	if seq > q.next {
 		lost = seq - q.next
 		for gone := range q.deleted {
@@ -93,6 +94,7 @@ func (q *Queue) follow(seq uint64) {
 		q.options.Logger.Error("messages of the queue are lost: its server could not read them", "messages", lost, "first", q.next, "last", seq-1)
 	}
 	q.next = seq + 1
+	return lost
 }
 
 func (q *Queue) deal(ctx context.Context, group []*Delivery, handle func(context.Context, []*Delivery) error) error {

@@ -112,13 +112,21 @@ func (s *Shares) limit(tenant string) int64 {
 	return s.own(tenant)
 }
 
-// Take takes n for a tenant, or nothing where there is no room for that.
+// Take takes n for a tenant, or nothing where there is no room for that, which it counts.
 func (s *Shares) Take(tenant string, n int64) bool {
+	ok := s.TryTake(tenant, n)
+	if !ok {
+		s.Refuse(tenant, 1)
+	}
+	return ok
+}
+
+// TryTake takes n for a tenant, or nothing where there is no room for that.
+func (s *Shares) TryTake(tenant string, n int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	tenant = s.key(tenant)
 	if n > s.room(tenant) {
-		s.refuse(tenant, 1)
 		return false
 	}
 	s.used[tenant] += n

@@ -70,7 +70,7 @@ func Open(dir string, options Options) (*Store, error) {
 	s := &Store{
 		options: options, lock: lock, db: db, repaired: found,
 		parser: newParser(),
-		gate:   newGate(options.MaxQueries, options.QueryTimeout, options.QueryBounds),
+		gate:   newGate(options.MaxQueries, options.QueryTimeout, options.QueryBounds, options.Quotas),
 		books:  newBooks(counted),
 	}
 	s.books.now = options.Now
