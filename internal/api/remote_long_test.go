@@ -82,11 +82,13 @@ func startPeer(t *testing.T, name, ready string, arguments func(address, dir str
 	return "http://" + address
 }
 
-func init() {
-	keepers["prometheus"] = func(t *testing.T) keeper { return openPeer(t, store.RemoteOptions{URL: startReceiver(t)}) }
-	keepers["victoria-metrics"] = func(t *testing.T) keeper {
-		return openPeer(t, store.RemoteOptions{URL: startVictoria(t), Histograms: store.Classic, BucketsPerOctave: 1})
-	}
+func TestNoTenantReadsAnothersSeriesElsewhere(t *testing.T) {
+	t.Run("prometheus", func(t *testing.T) {
+		readsItsOwnAlone(t, openPeer(t, store.RemoteOptions{URL: startReceiver(t)}))
+	})
+	t.Run("victoria-metrics", func(t *testing.T) {
+		readsItsOwnAlone(t, openPeer(t, store.RemoteOptions{URL: startVictoria(t), Histograms: store.Classic, BucketsPerOctave: 1}))
+	})
 }
 
 func startReceiver(t *testing.T) string {

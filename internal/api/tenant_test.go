@@ -85,87 +85,82 @@ func ways(mine, theirs string, now time.Time) (paths []string) {
 	return paths
 }
 
-// keepers of series: with the build tag long, other systems as well.
-var keepers = map[string]func(*testing.T) keeper{"embedded": func(t *testing.T) keeper {
+func TestNoTenantReadsAnothersSeries(t *testing.T) {
 	kept, err := store.Open(t.TempDir(), store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { kept.Close() })
-	return kept
-}}
+	defer kept.Close()
+	readsItsOwnAlone(t, kept)
+}
 
-func TestNoTenantReadsAnothersSeries(t *testing.T) {
-	for name, open := range keepers {
-		t.Run(name, func(t *testing.T) {
-			kept := open(t)
-			start := time.Now().Add(-3 * time.Minute).Truncate(time.Second)
-			sh := newShop(start)
-			now := start
-			for i := range 16 {
-				now = start.Add(time.Duration(i) * time.Second)
-				for _, tenant := range []string{"qzz", "wzz"} {
-					if err := kept.Append(context.Background(), marked(otlp.Convert(sh.at(now)), tenant)); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			auth, err := access.NewAuthenticator(map[string][]string{"qzz": {tokenA}, "wzz": {tokenB}})
-			if err != nil {
+// readsItsOwnAlone asks in every way, as each of two tenants, for what the other has.
+func readsItsOwnAlone(t *testing.T, kept keeper) {
+	start := time.Now().Add(-3 * time.Minute).Truncate(time.Second)
+	sh := newShop(start)
+	now := start
+	for i := range 16 {
+		now = start.Add(time.Duration(i) * time.Second)
+		for _, tenant := range []string{"qzz", "wzz"} {
+			if err := kept.Append(context.Background(), marked(otlp.Convert(sh.at(now)), tenant)); err != nil {
 				t.Fatal(err)
 			}
-			handlers := map[string]http.Handler{}
-			for _, tenant := range auth.Tenants() {
-				view := store.ForTenant(kept, tenant)
-				handlers[tenant] = New(view, Options{Prometheus: Prometheus(view), Now: func() time.Time { return now }})
+		}
+	}
+	auth, err := access.NewAuthenticator(map[string][]string{"qzz": {tokenA}, "wzz": {tokenB}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handlers := map[string]http.Handler{}
+	for _, tenant := range auth.Tenants() {
+		view := store.ForTenant(kept, tenant)
+		handlers[tenant] = New(view, Options{Prometheus: Prometheus(view), Now: func() time.Time { return now }})
+	}
+	h := access.ByTenant(auth, handlers)
+	ask := func(path, token string) (int, string) {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	eventually(t, "both tenants read their own", func() error {
+		for tenant, token := range map[string]string{"qzz": tokenA, "wzz": tokenB} {
+			code, body := ask("/api/v1/query?"+url.Values{"query": {"only_" + tenant}, "time": {fmt.Sprint(now.Unix())}}.Encode(), token)
+			if code != http.StatusOK || !strings.Contains(body, `"tenant":"`+tenant+`"`) {
+				return fmt.Errorf("%d %s", code, body)
 			}
-			h := access.ByTenant(auth, handlers)
-			ask := func(path, token string) (int, string) {
-				r := httptest.NewRequest(http.MethodGet, path, nil)
-				r.Header.Set("Authorization", "Bearer "+token)
-				w := httptest.NewRecorder()
-				h.ServeHTTP(w, r)
-				return w.Code, w.Body.String()
+		}
+		return nil
+	})
+	own := 0
+	for tenant, theirs := range map[string]string{"qzz": "wzz", "wzz": "qzz"} {
+		token := map[string]string{"qzz": tokenA, "wzz": tokenB}[tenant]
+		for _, path := range ways(tenant, theirs, now) {
+			code, body := ask(path, token)
+			switch code {
+			case http.StatusOK, http.StatusBadRequest, http.StatusUnprocessableEntity:
+			default:
+				t.Errorf("%s as %s: %d %s", path, tenant, code, body)
 			}
-			eventually(t, "both tenants read their own", func() error {
-				for tenant, token := range map[string]string{"qzz": tokenA, "wzz": tokenB} {
-					code, body := ask("/api/v1/query?"+url.Values{"query": {"only_" + tenant}, "time": {fmt.Sprint(now.Unix())}}.Encode(), token)
-					if code != http.StatusOK || !strings.Contains(body, `"tenant":"`+tenant+`"`) {
-						return fmt.Errorf("%d %s", code, body)
-					}
-				}
-				return nil
-			})
-			own := 0
-			for tenant, theirs := range map[string]string{"qzz": "wzz", "wzz": "qzz"} {
-				token := map[string]string{"qzz": tokenA, "wzz": tokenB}[tenant]
-				for _, path := range ways(tenant, theirs, now) {
-					code, body := ask(path, token)
-					switch code {
-					case http.StatusOK, http.StatusBadRequest, http.StatusUnprocessableEntity:
-					default:
-						t.Errorf("%s as %s: %d %s", path, tenant, code, body)
-					}
-					// What was asked may come back in a message: a query, or a label that is said to be missing.
-					if code == http.StatusOK && strings.Contains(body, theirs) && !strings.Contains(path, "absent") {
-						t.Errorf("%s as %s tells of %s: %.300s", path, tenant, theirs, body)
-					}
-					if code == http.StatusOK && strings.Contains(body, tenant) {
-						own++
-					}
-				}
+			// What was asked may come back in a message: a query, or a label that is said to be missing.
+			if code == http.StatusOK && strings.Contains(body, theirs) && !strings.Contains(path, "absent") {
+				t.Errorf("%s as %s tells of %s: %.300s", path, tenant, theirs, body)
 			}
-			if own < 60 {
-				t.Errorf("only %d answers had anything of the tenant's own: the others prove little", own)
+			if code == http.StatusOK && strings.Contains(body, tenant) {
+				own++
 			}
-			if code, _ := ask("/api/v1/query?query=only_qzz", "no-such-token-at-all"); code != http.StatusUnauthorized {
-				t.Errorf("an unknown token: %d", code)
-			}
-			// What joins with metadata that it looks up by itself is not there at all.
-			if code, body := ask("/api/v1/query?query=info(only_qzz)", tokenA); code != http.StatusBadRequest {
-				t.Errorf("info: %d %s", code, body)
-			}
-		})
+		}
+	}
+	if own < 60 {
+		t.Errorf("only %d answers had anything of the tenant's own: the others prove little", own)
+	}
+	if code, _ := ask("/api/v1/query?query=only_qzz", "no-such-token-at-all"); code != http.StatusUnauthorized {
+		t.Errorf("an unknown token: %d", code)
+	}
+	// What joins with metadata that it looks up by itself is not there at all.
+	if code, body := ask("/api/v1/query?query=info(only_qzz)", tokenA); code != http.StatusBadRequest {
+		t.Errorf("info: %d %s", code, body)
 	}
 }
 
