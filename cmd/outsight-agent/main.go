@@ -179,7 +179,7 @@ func advice(err error) string {
 	case errors.Is(err, agent.ErrPrivilege):
 		return `: run it as root, as in "sudo outsight-agent"`
 	case errors.Is(err, agent.ErrSocketTaken):
-		return ": stop that one first, or choose another place with --socket"
+		return ": stop that one first, or choose another path with --socket"
 	case errors.Is(err, export.ErrInUse):
 		return ": stop that agent first, or choose another directory with --spool"
 	case errors.Is(err, export.ErrServer):

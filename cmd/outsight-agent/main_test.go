@@ -147,7 +147,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	if answer.StatusCode != http.StatusOK {
 		t.Errorf("one more connection: %s", answer.Status)
 	}
-	// Each of them gave way to a newer one: they end long before they would for their silence.
+	// Each of them was replaced by a newer one: they end long before they would for their silence.
 	for _, conn := range all[:many-kept] {
 		if n, err := conn.Read(make([]byte, 1)); err == nil {
 			t.Fatalf("a silent connection got %d bytes", n)

@@ -119,12 +119,12 @@ const (
 // examine tries everything.
 func examine(ctx context.Context, options agent.HostOptions) report {
 	layout, layoutErr := container.Detect(container.Options{})
-	machine, machineErr := agent.ReadHost("", layout.Name)
+	system, hostErr := agent.ReadHost("", layout.Name)
 	r := report{Host: reportHost{
-		Name: machine.Name, Kernel: machine.Kernel, Cores: machine.Cores,
-		MemoryBytes: machine.MemoryBytes, CgroupLayout: layout.Name,
+		Name: system.Name, Kernel: system.Kernel, Cores: system.Cores,
+		MemoryBytes: system.MemoryBytes, CgroupLayout: layout.Name,
 	}, Bounds: []reportBound{}}
-	r.attempt("/proc", "what the host is", machineErr, "mount procfs at /proc")
+	r.attempt("/proc", "what the host is", hostErr, "mount procfs at /proc")
 	r.attempt("cgroups", "which containers run", layoutErr, "mount the control groups at /sys/fs/cgroup")
 	host, err := agent.Open(options)
 	switch {

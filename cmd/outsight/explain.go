@@ -45,7 +45,7 @@ func explain(err error, c *cobra.Command) error {
 	case errors.Is(err, agent.ErrPrivilege):
 		return fmt.Errorf("%w: run it as root, as in \"sudo %s\"", err, c.CommandPath())
 	case errors.Is(err, agent.ErrSocketTaken):
-		return fmt.Errorf("%w: stop that one first, or choose another place with --socket", err)
+		return fmt.Errorf("%w: stop that one first, or choose another path with --socket", err)
 	case errors.As(err, &listen) && errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("the address %s is taken: stop what listens there, or choose another with --listen", listen.address)
 	case errors.As(err, &listen):

@@ -17,7 +17,7 @@ import (
 // runtimeDirectory is where what runs on this host has its sockets: agent.sock, and demo.sock of a demo.
 var runtimeDirectory = filepath.Dir(agent.DefaultSocket)
 
-// demoSocket is where a demo answers the command line: at a place that the commands find, unless another demo is there.
+// demoSocket is where a demo answers the command line: at a path that the commands find, unless another demo is there.
 func demoSocket(private string) string {
 	path := filepath.Join(runtimeDirectory, "demo.sock")
 	if answers(path) {

@@ -21,7 +21,7 @@ func (f *queryFlags) add(c *cobra.Command) {
 
 func (f *queryFlags) addTenants(c *cobra.Command) {
 	c.Flags().Float64Var(&f.share, "tenant-query-share", 0.5,
-		"share of --query-memory that one tenant has, and of the places and the time of queries while other tenants want some")
+		"share of --query-memory that one tenant has, and of the slots and the time of queries while other tenants want some")
 }
 
 const (

@@ -166,7 +166,7 @@ func (o *recordOptions) wantsAny(s *model.Snapshot) bool {
 	return false
 }
 
-// ask is the socket at which to ask for what is kept, which is told.
+// ask is the socket of the agent that keeps samples; it is printed.
 func (o *recordOptions) ask(errOut io.Writer) string {
 	socket := o.socketOf()
 	if answers(socket) {

@@ -144,8 +144,8 @@ func secretIn(flag, path string) (string, error) {
 	return secret, nil
 }
 
-// place says where series are kept.
-func (f *storeFlags) place() string { return cmp.Or(f.url, f.readURL) }
+// location says where series are kept.
+func (f *storeFlags) location() string { return cmp.Or(f.url, f.readURL) }
 
 // openOr opens the remote store, or the one in a directory where none is named.
 func (f *storeFlags) openOr(data string, o store.Options) (anyStore, error) {

@@ -139,11 +139,11 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 		return err
 	}
 	defer kept.Close()
-	place := "data directory " + o.data
+	location := "data directory " + o.data
 	if o.storeFlags.isSet() {
-		place = "remote store " + o.storeFlags.place()
+		location = "remote store " + o.storeFlags.location()
 	}
-	options := api.Options{Sources: []string{place}, Version: version(), Logger: o.logger}
+	options := api.Options{Sources: []string{location}, Version: version(), Logger: o.logger}
 	group, ctx := errgroup.WithContext(ctx)
 	var in *receiver
 	if o.any() {
@@ -181,11 +181,11 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 
 func describeServer(out io.Writer, o serverOptions, kept anyStore, in *receiver, page net.Listener, a access.Access) {
 	remote := o.storeFlags.isSet()
-	place := o.data
+	location := o.data
 	if remote {
-		place = "remote store " + o.storeFlags.place()
+		location = "remote store " + o.storeFlags.location()
 	}
-	fmt.Fprintf(out, "Serving what was kept in %s\n  page     %s\n", place, pageURL(page, a))
+	fmt.Fprintf(out, "Serving what was kept in %s\n  page     %s\n", location, pageURL(page, a))
 	if in != nil {
 		for _, line := range in.describe() {
 			fmt.Fprintln(out, line)

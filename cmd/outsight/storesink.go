@@ -10,7 +10,7 @@ import (
 	"outsight/internal/store"
 )
 
-// storeSink keeps snapshots in a store, and tells of the store's bounds.
+// storeSink keeps snapshots in a store, and reports the store's bounds.
 type storeSink struct {
 	store anyStore
 	// cluster puts names to what the agent knows by address; nil where there is none.

@@ -136,7 +136,7 @@ func (t *table) plain() string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// summary tells of the whole host, and how far to trust the numbers.
+// summary is of the whole host, and says how far to trust the numbers.
 func (t *table) summary() []string {
 	h, self := t.to.Host, t.to.Self
 	used := t.cores + t.otherCores

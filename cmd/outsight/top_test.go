@@ -126,14 +126,14 @@ func TestTopTellsWhoWaited(t *testing.T) {
 	if len(shown) != 9 || !strings.Contains(shown[3], "31 behind db") || !strings.HasPrefix(shown[7], "web") || !strings.Contains(shown[8], "1–2 of 3") {
 		t.Errorf("got\n%s", strings.Join(shown, "\n"))
 	}
-	// Nobody waited, and nobody counts.
+	// Without waits, and where they are not counted.
 	table.look = newLook(to, to)
 	if got := table.summary(); len(got) != 4 || got[3] != "no container waited for a CPU" {
 		t.Errorf("got %q", got)
 	}
 	table.look = newLook(twoSeconds())
 	if text := table.plain(); strings.Contains(text, "waited") {
-		t.Errorf("it tells of waits that nobody counts:\n%s", text)
+		t.Errorf("it shows waits that are not counted:\n%s", text)
 	}
 	text, err := json.Marshal(newLook(from, to).document(topOptions{sort: "behind"}))
 	if err != nil || !strings.Contains(string(text), `"line":"web waited 38 ms/s for a CPU: 31 behind db, 7.0 own quota"`) || strings.Count(string(text), `"contention"`) != 3 {

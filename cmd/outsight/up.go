@@ -194,7 +194,7 @@ func (u *up) tell(out io.Writer) {
 	url := pageURL(u.page, u.access)
 	fmt.Fprintf(out, "  page     %s\n  metrics  %s/metrics\n", url, url)
 	if o := u.options; o.storeFlags.isSet() {
-		fmt.Fprintf(out, "  store    %s\n", o.storeFlags.place())
+		fmt.Fprintf(out, "  store    %s\n", o.storeFlags.location())
 	} else {
 		fmt.Fprintf(out, "  data     %s (kept for %v)\n", o.data, o.retention)
 	}

@@ -29,7 +29,7 @@ const namesShare = 0.5
 type keeping struct {
 	parts Parts
 	meter *programMeter
-	// spent is the CPU time in ns so far of this process by part, beside what Parts tell.
+	// spent is the CPU time in ns so far of this process by part, beside that of Parts.
 	spent  func(map[string]uint64) map[string]uint64
 	keeper *budget.Keeper // nil without a limit
 	cores  int
@@ -156,18 +156,18 @@ func (k *keeping) shed(part string) bool {
 	return i >= 0 && k.sample.Parts[i].Shed
 }
 
-// told is what a snapshot tells.
-func (k *keeping) told() *model.BudgetSample {
-	told := k.sample
-	told.Parts = slices.Clone(told.Parts)
-	for i := range told.Parts {
+// published is a copy for a snapshot.
+func (k *keeping) published() *model.BudgetSample {
+	sample := k.sample
+	sample.Parts = slices.Clone(sample.Parts)
+	for i := range sample.Parts {
 		// What goes with another part is not given up by itself.
-		told.Parts[i].Shed = told.Parts[i].Shed || k.shed(told.Parts[i].Under)
+		sample.Parts[i].Shed = sample.Parts[i].Shed || k.shed(sample.Parts[i].Under)
 	}
-	return &told
+	return &sample
 }
 
-// ownSpending is the CPU time of this process by part: what others tell of theirs, and the rest that is known.
+// ownSpending is the CPU time of this process by part: what others report, and what is measured here.
 func (a *Agent) ownSpending(others map[string]uint64) map[string]uint64 {
 	own := a.spent.with(others)
 	if a.sources.Answers != nil {
@@ -176,7 +176,7 @@ func (a *Agent) ownSpending(others map[string]uint64) map[string]uint64 {
 	return own
 }
 
-// keepBudget looks at what was measured, gives up what costs too much, and tells of both.
+// keepBudget looks at what was measured, gives up what costs too much, and logs it.
 func (a *Agent) keepBudget(s *model.Snapshot) {
 	k := a.keeping
 	if k == nil {
@@ -196,7 +196,7 @@ func (a *Agent) keepBudget(s *model.Snapshot) {
 	if k.at.IsZero() {
 		return
 	}
-	s.Self.Budget = k.told()
+	s.Self.Budget = k.published()
 }
 
 func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 2, 64) + " %" }

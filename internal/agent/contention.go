@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// maxContenders bounds the pairs of containers of a host that are told apart, and maxContendersOf those of one
+	// maxContenders bounds the pairs of containers of a host with counters of their own, and maxContendersOf those of one
 	// that waits. What is past them is among what it waited for others.
 	maxContenders   = 512
 	maxContendersOf = 32
-	// leastContention is what a container must wait behind another within one reading for the two to be told apart from
+	// leastContention is what a container must wait behind another within one reading for the two to be distinguished from
 	// then on, in ns.
 	leastContention = 1_000_000
 )
@@ -24,9 +24,9 @@ type contention struct {
 	rests map[model.CgroupID]model.ContentionRest
 	// victims by the ID of the container that waited.
 	victims map[string]*victim
-	// told is how many pairs of containers are told apart, refused how often there was no room for one more.
-	told    int
-	refused uint64
+	// pairsKept is how many pairs of containers have counters of their own, refused how often there was no room for one more.
+	pairsKept int
+	refused   uint64
 }
 
 type groupPair struct{ victim, culprit model.CgroupID }
@@ -122,15 +122,15 @@ func (c *contention) gains(read []model.CgroupPair, owner func(model.CgroupID) s
 	return all
 }
 
-// count adds to a pair that is told apart, or tells it apart from now on, or adds to what is not.
+// count adds to the counters of a pair, creates them where there is room, or adds to those of all other pairs.
 func (c *contention) count(g *gain, present map[string]*model.Container) {
 	v := c.victim(g.victim)
 	contender := v.by[g.culprit]
 	if contender == nil && g.waitNS >= leastContention && present[g.culprit] != nil {
-		if c.told < maxContenders && len(v.by) < maxContendersOf {
+		if c.pairsKept < maxContenders && len(v.by) < maxContendersOf {
 			contender = &model.Contender{ID: g.culprit}
 			v.by[g.culprit] = contender
-			c.told++
+			c.pairsKept++
 		} else {
 			c.refused++
 		}
@@ -157,7 +157,7 @@ func (c *contention) forget(present map[string]*model.Container, gains []gain) {
 		for by := range v.by {
 			if present[id] == nil || present[by] == nil && !active[[2]string{id, by}] {
 				delete(v.by, by)
-				c.told--
+				c.pairsKept--
 			}
 		}
 		if present[id] == nil {
@@ -190,7 +190,7 @@ func (c *contention) of(id string) *model.Contention {
 }
 
 func (c *contention) drop() model.Drop {
-	return model.Drop{Name: "contending_containers", Count: c.refused, Capacity: maxContenders, Used: uint64(c.told)}
+	return model.Drop{Name: "contending_containers", Count: c.refused, Capacity: maxContenders, Used: uint64(c.pairsKept)}
 }
 
 // readContention takes in who disturbed whom. It tells whether it could be read.

@@ -6,7 +6,7 @@ import (
 	"outsight/internal/model"
 )
 
-// maxDevices bounds the devices of a container that are told apart; further ones are together in one
+// maxDevices bounds the devices of a container with counters of their own; further ones are together in one
 // without a name.
 const maxDevices = 16
 

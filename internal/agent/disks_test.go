@@ -53,7 +53,7 @@ func TestDisksSumTheGroupsOfAContainer(t *testing.T) {
 	checkReads(t, d, "web", dm, 5)
 	checkReads(t, d, model.HostContainerID, sda, 0) // it may yet be known
 	before, _ := d.of("web")
-	// One group is gone; another has the same place of the kernel's table.
+	// One group is gone; another has the same slot of the kernel's table.
 	d.update([]model.KernelDisk{
 		{Entry: 2, Group: 2, BlockGroup: 20, Device: sda, Counters: reads(10)},
 		{Entry: 1<<32 | 3, Group: 2, BlockGroup: 23, Device: sda, Counters: reads(1)},
@@ -148,6 +148,6 @@ func TestFilesOfGroupsAreSummed(t *testing.T) {
 	}
 	g.update([]model.CgroupCounters{{ID: 9, CPU: model.CPUCounters{UsageNS: 1}}}, func(model.CgroupID) *model.Container { return nil }, self)
 	if host := g.files(model.HostContainerID); host != nil {
-		t.Errorf("of the host %+v, which nobody has counted", host)
+		t.Errorf("of the host %+v, which was not counted", host)
 	}
 }

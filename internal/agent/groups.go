@@ -21,7 +21,7 @@ type line struct {
 // total is one container.
 type total struct {
 	gone, sum model.CgroupCounters
-	// owned: the histogram of sum is nobody else's.
+	// owned: the histogram of sum is not shared.
 	owned bool
 	lines int
 }

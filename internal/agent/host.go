@@ -13,7 +13,7 @@ import (
 	"outsight/internal/model"
 )
 
-// ReadHost finds what a snapshot tells of the machine, from procfs at procRoot (default /proc).
+// ReadHost finds what a snapshot says about the host, from procfs at procRoot (default /proc).
 // What cannot be read stays empty and is in the error.
 func ReadHost(procRoot, cgroupLayout string) (model.Host, error) {
 	procRoot = cmp.Or(procRoot, "/proc")

@@ -38,7 +38,7 @@ type HostOptions struct {
 	// Kernel bounds the kernel's tables; see kernel.Options. Its Controller, ProcFS and Logger are
 	// set by Open.
 	Kernel kernel.Options
-	// Kubernetes tells what the containers are called there; nil where nobody does.
+	// Kubernetes knows what the containers are called there; nil without a cluster.
 	Kubernetes Kubernetes
 	// Reporters beside those of the agent's own parts. Snapshots wait for their answers.
 	Reporters []Reporter
@@ -84,7 +84,7 @@ type Host struct {
 	registry   *container.Registry
 	kubernetes Kubernetes
 	files      *container.Files
-	places     container.Options
+	paths      container.Options
 	energy     *energy.Account
 	// ticks are those that flight keeps; nil if it keeps none.
 	ticks  *kernel.Recorder
@@ -105,13 +105,13 @@ func Open(o HostOptions) (*Host, error) {
 	if err := privileges.Check(); err != nil {
 		return nil, err
 	}
-	places := container.Options{
+	paths := container.Options{
 		ProcRoot: o.ProcRoot, CgroupRoot: o.CgroupRoot, DockerSocket: o.DockerSocket, All: o.All, Logger: o.Logger,
 	}
 	if o.Kubernetes != nil {
-		places.Pods = o.Kubernetes
+		paths.Pods = o.Kubernetes
 	}
-	layout, err := container.Detect(places)
+	layout, err := container.Detect(paths)
 	if err != nil {
 		return nil, fmt.Errorf("finding the control groups: %w", err)
 	}
@@ -135,14 +135,14 @@ func Open(o HostOptions) (*Host, error) {
 		return nil, err
 	}
 	if hooks := probes.Features(); !works(hooks, "tp_btf/cgroup_mkdir") || !works(hooks, "tp_btf/cgroup_rmdir") {
-		places.Resync = unannounced
+		paths.Resync = unannounced
 	}
-	registry, err := container.New(layout, places)
+	registry, err := container.New(layout, paths)
 	if err != nil {
 		return nil, errors.Join(err, probes.Close())
 	}
 	h := &Host{Machine: o.Host, Layout: layout, privileges: privileges, probes: probes, registry: registry,
-		files: container.NewFiles(layout, places), places: places, kubernetes: o.Kubernetes}
+		files: container.NewFiles(layout, paths), paths: paths, kubernetes: o.Kubernetes}
 	h.energy = energy.New(energy.Options{ProcFS: o.ProcRoot, SysFS: o.Kernel.SysFS, Logger: o.Logger})
 	reporters := append([]Reporter{probes, registry, h.files, account{h.energy}}, o.Reporters...)
 	if h.kubernetes != nil {
@@ -150,7 +150,7 @@ func Open(o HostOptions) (*Host, error) {
 	}
 	if o.Flight > 0 {
 		if err := h.openFlight(&o); err != nil {
-			// A feature that Features tells of; the rest goes on.
+			// A feature that Features lists; the others go on.
 			o.Logger.Warn("the flight recorder is off", "error", err)
 		} else {
 			reporters = append(reporters, h.flight)
@@ -188,7 +188,7 @@ func (h *Host) openFlight(o *HostOptions) (err error) {
 		return err
 	}
 	h.flight = recorder.NewFlight(h.ticks, h, recorder.FlightOptions{
-		Keep: o.Flight, MaxBytes: o.FlightBytes, CgroupVersion: container.NewLane(h.Layout, h.places).Version(), Anomalies: o.Anomalies})
+		Keep: o.Flight, MaxBytes: o.FlightBytes, CgroupVersion: container.NewLane(h.Layout, h.paths).Version(), Anomalies: o.Anomalies})
 	return nil
 }
 
@@ -255,7 +255,7 @@ func (h *Host) Lookup(id model.CgroupID) *model.Container { return h.registry.Lo
 func (h *Host) Record(o kernel.RecorderOptions) (*kernel.Recorder, error) { return h.probes.Record(o) }
 
 // NewLane makes a reader of all numbers in the containers' files.
-func (h *Host) NewLane() *container.Lane { return container.NewLane(h.Layout, h.places) }
+func (h *Host) NewLane() *container.Lane { return container.NewLane(h.Layout, h.paths) }
 
 // Flight is what the flight recorder has kept of the last while; nil where there is none.
 func (h *Host) Flight(last time.Duration) *recorder.FlightData {
@@ -265,7 +265,7 @@ func (h *Host) Flight(last time.Duration) *recorder.FlightData {
 	return h.flight.Data(last)
 }
 
-// Anomalies are those whose surroundings are kept; nil where nobody looks for any.
+// Anomalies are those whose surroundings are kept; nil without a detector.
 func (h *Host) Anomalies() *recorder.Anomalies {
 	if h.flight == nil {
 		return nil

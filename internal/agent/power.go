@@ -78,9 +78,9 @@ func addWork(sum, to, from *model.CgroupCounters) {
 		}
 		s := &sum.Perf[i]
 		s.Known |= c.Known
-		for place := range s.Counts {
-			s.Counts[place] += gained(c.Counts[place], before.Counts[place])
-			s.Shared[place] += gained(c.Shared[place], before.Shared[place])
+		for i := range s.Counts {
+			s.Counts[i] += gained(c.Counts[i], before.Counts[i])
+			s.Shared[i] += gained(c.Shared[i], before.Shared[i])
 		}
 		s.EnabledNS += gained(c.EnabledNS, before.EnabledNS)
 		s.RunningNS += gained(c.RunningNS, before.RunningNS)

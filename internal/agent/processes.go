@@ -15,7 +15,7 @@ type ProcessWork interface {
 }
 
 const (
-	// maxProcessNames bounds the names of processes that are told apart in one container; what further ones count
+	// maxProcessNames bounds the names of processes with counters of their own in one container; what further ones count
 	// is under otherProcesses.
 	maxProcessNames = 32
 	otherProcesses  = "other"
@@ -77,8 +77,8 @@ func addPerf(sums, gained []model.PerfCounters) []model.PerfCounters {
 		}
 		s := &sums[at]
 		s.Known |= gained[i].Known
-		for place, n := range gained[i].Counts {
-			s.Counts[place] += n
+		for event, n := range gained[i].Counts {
+			s.Counts[event] += n
 		}
 		s.EnabledNS += gained[i].EnabledNS
 		s.RunningNS += gained[i].RunningNS
@@ -101,8 +101,8 @@ func (p *processWork) of(container string, whole []model.PerfCounters) []model.P
 	for i := range whole {
 		other[i] = without(whole[i], all)
 		if at := slices.IndexFunc(c.other, func(o model.PerfCounters) bool { return o.PMU == whole[i].PMU }); at >= 0 {
-			for place, n := range c.other[at].Counts {
-				other[i].Counts[place] = max(other[i].Counts[place], n)
+			for event, n := range c.other[at].Counts {
+				other[i].Counts[event] = max(other[i].Counts[event], n)
 			}
 			other[i].EnabledNS = max(other[i].EnabledNS, c.other[at].EnabledNS)
 			other[i].RunningNS = max(other[i].RunningNS, c.other[at].RunningNS)
@@ -122,8 +122,8 @@ func without(whole model.PerfCounters, named []model.ProcessPerf) model.PerfCoun
 			if perf.PMU != whole.PMU {
 				continue
 			}
-			for place, n := range perf.Counts {
-				left.Counts[place] -= min(n, left.Counts[place])
+			for event, n := range perf.Counts {
+				left.Counts[event] -= min(n, left.Counts[event])
 			}
 			left.EnabledNS -= min(perf.EnabledNS, left.EnabledNS)
 			left.RunningNS -= min(perf.RunningNS, left.RunningNS)

@@ -102,7 +102,7 @@ func (a *Agent) overQuota() []model.Drop {
 }
 
 // missedEvents sums the events at which the kernel did not run a program that counts. Those of
-// changes of a connection's state are told to two programs, and are lost only if both are missed.
+// changes of a connection's state are counted by two programs, and are lost only if both are missed.
 func missedEvents(programs []model.ProgramCost) model.Drop {
 	d := model.Drop{Name: "missed_events"}
 	for _, p := range programs {

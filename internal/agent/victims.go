@@ -8,7 +8,7 @@ import (
 	"outsight/internal/model"
 )
 
-// maxVictimNames bounds the process names that are told apart, of one container; further ones are counted under "other".
+// maxVictimNames bounds the process names with counters of their own, of one container; further ones are counted under "other".
 const maxVictimNames = 8
 
 // maxVictimName bounds the name of one, in bytes; the kernel keeps fewer, but the name may have bytes that take more

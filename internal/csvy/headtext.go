@@ -155,7 +155,7 @@ func isRAdvisors(name string) bool {
 	return part || has(radvisorV2) || has(radvisorV1)
 }
 
-// outsight is what rAdvisor's head has no place for.
+// outsight has what rAdvisor's head cannot hold.
 func (h *Head) outsight() fields {
 	c := &h.Container
 	return fields{

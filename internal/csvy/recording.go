@@ -175,7 +175,7 @@ func (r *Recording) Finish() {
 	}
 }
 
-// clockStep is the least step of the wall clock that is told.
+// clockStep is the least step of the wall clock that is reported.
 const clockStep = 50 * time.Millisecond
 
 // findSteps tells where the wall clock went back, or away from the monotonic clock.

@@ -15,7 +15,7 @@ type Writer interface {
 	// Row appends one sample; values are in the order of Head.Columns. A missing value is NaN, no
 	// limit is +Inf. After an error the recording is over, and Close is all that is left to call.
 	Row(at time.Time, values []float64) error
-	// Lost tells of ticks that could not be stored. They show in the column lost_ticks of the next
+	// Lost counts ticks that could not be stored. They show in the column lost_ticks of the next
 	// row, or of a last row that has nothing else.
 	Lost(ticks uint64) error
 	Close() error

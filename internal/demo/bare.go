@@ -115,7 +115,7 @@ func (b *bareStage) id(name string) string {
 
 func (b *bareStage) start(_ context.Context, p *part, at func(string) string) (io.ReadCloser, error) {
 	dir := filepath.Join(b.dir, p.Role)
-	here := place{at: at, scratch: filepath.Join(dir, "tmp"), config: filepath.Join(dir, "config"), control: filepath.Join(dir, controlName)}
+	here := site{at: at, scratch: filepath.Join(dir, "tmp"), config: filepath.Join(dir, "config"), control: filepath.Join(dir, controlName)}
 	if err := os.MkdirAll(here.scratch, 0o755); err != nil {
 		return nil, err
 	}

@@ -187,7 +187,7 @@ func (d *dockerStage) makeImage(ctx context.Context, name string, p *part) error
 }
 
 func (d *dockerStage) start(ctx context.Context, p *part, at func(string) string) (io.ReadCloser, error) {
-	here := place{at: at, scratch: scratchDir, config: configPath, control: controlDir + "/" + controlName}
+	here := site{at: at, scratch: scratchDir, config: configPath, control: controlDir + "/" + controlName}
 	command := append([]string{d.target(p)}, p.args(here)...)
 	// The output is read until the container ends, long after the start.
 	life := context.WithoutCancel(ctx)

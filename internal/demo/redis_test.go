@@ -130,7 +130,7 @@ func TestRedisClientFailure(t *testing.T) {
 	l := newLedger()
 	c := newRedisClient(filepath.Join(t.TempDir(), "nobody"), l)
 	c.network = "unix"
-	for range maxRedisConns + 1 { // each failure gives its place back
+	for range maxRedisConns + 1 { // each failure releases its connection
 		if _, err := c.do(t.Context(), "GET", "a"); err == nil {
 			t.Fatal("no error")
 		}

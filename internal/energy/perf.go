@@ -113,7 +113,7 @@ func openPerf(o Options) (meter, error) {
 	return m, nil
 }
 
-// packageOf is the package of a CPU, 0 where it is not told.
+// packageOf is the package of a CPU, 0 where it is not known.
 func packageOf(o Options, cpu int) int {
 	n, err := readCount(o.readFile, filepath.Join(o.SysFS, "devices/system/cpu/cpu"+strconv.Itoa(cpu), "topology/physical_package_id"))
 	if err != nil || n > topology.MaxCPUs {

@@ -225,15 +225,15 @@ func FuzzWatch(f *testing.F) {
 				break
 			}
 		}
-		if len(c.pods.items)+len(c.retired) > 3 || len(c.heldOf) != len(c.pods.items)+len(c.retired) {
-			t.Errorf("%d pods, %d retired, %d held", len(c.pods.items), len(c.retired), len(c.heldOf))
+		if len(c.pods.items)+len(c.retired) > 3 || len(c.entryOf) != len(c.pods.items)+len(c.retired) {
+			t.Errorf("%d pods, %d retired, %d held", len(c.pods.items), len(c.retired), len(c.entryOf))
 		}
-		for _, h := range c.heldOf {
+		for _, h := range c.entryOf {
 			c.pods.remove(h.uid)
 		}
 		c.clock(time.Hour)
 		c.sweep()
-		if n := len(c.byUID) + len(c.byName) + len(c.byContainer) + len(c.byAddress) + len(c.byHostPort) + len(c.onNode) + len(c.heldOf); n != 0 {
+		if n := len(c.byUID) + len(c.byName) + len(c.byContainer) + len(c.byAddress) + len(c.byHostPort) + len(c.onNode) + len(c.entryOf); n != 0 {
 			t.Errorf("%d entries are left of nothing", n)
 		}
 	})

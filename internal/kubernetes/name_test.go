@@ -226,8 +226,8 @@ func TestPodsThatAreGoneAreNamedForAWhile(t *testing.T) {
 	}
 	c.clock = c.clock.Add(time.Second)
 	c.sweep()
-	if known(c.Cluster, "aaa", "uid-db-0") || len(c.retired) != 0 || len(c.heldOf) != 1 || len(c.byAddress) != 1 {
-		t.Errorf("what is gone for long is still there: %d retired, %d held", len(c.retired), len(c.heldOf))
+	if known(c.Cluster, "aaa", "uid-db-0") || len(c.retired) != 0 || len(c.entryOf) != 1 || len(c.byAddress) != 1 {
+		t.Errorf("what is gone for long is still there: %d retired, %d held", len(c.retired), len(c.entryOf))
 	}
 	c.want(toOld, strings.ReplaceAll(db1, "client_", "server_"))
 }

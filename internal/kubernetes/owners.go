@@ -142,7 +142,7 @@ func (c *Cluster) findOwner(ctx context.Context, key ownerKey) error {
 	defer c.mu.Unlock()
 	switch {
 	case refused(err, http.StatusNotFound):
-		found = owner{} // it is gone before its last pods, and nobody can say any more
+		found = owner{} // it was removed before its last pods: its owner cannot be found any more
 	case err != nil:
 		delete(c.owners.asked, key) // the next sweep asks again
 		if refused(err, http.StatusForbidden, http.StatusUnauthorized) {

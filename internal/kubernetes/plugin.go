@@ -22,7 +22,7 @@ import (
 const (
 	// pluginTime is how long a credential plugin may run.
 	pluginTime = 30 * time.Second
-	// pluginLimit bounds what it writes, pluginSaid how much of its complaints is told.
+	// pluginLimit bounds what it writes, pluginSaid how much of its error output is in messages.
 	pluginLimit = 1 << 20
 	pluginSaid  = 500
 	// pluginHangs is how long its children may keep its output open after its end.
@@ -217,7 +217,7 @@ type login struct {
 	plugin  *Plugin
 	timeout time.Duration
 	now     func() time.Time
-	// running has a place for who runs the program, which guards number.
+	// running is a semaphore of one: who runs the program holds it. It guards number.
 	running chan struct{}
 	number  uint64
 

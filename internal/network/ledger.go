@@ -42,11 +42,11 @@ func (k edgeKey) ends() edgeKey {
 func (k edgeKey) others() edgeKey {
 	k = k.ends()
 	k.service = netip.AddrPort{}
-	nobody := model.Peer{}
+	unknown := model.Peer{}
 	if k.side == model.RoleServer {
-		k.client = nobody.ID()
+		k.client = unknown.ID()
 	} else {
-		k.server = nobody.ID()
+		k.server = unknown.ID()
 	}
 	return k
 }
@@ -166,7 +166,7 @@ func (g *ledger) update(s *sighting) {
 	l.to.describe(l, s)
 }
 
-// describe takes over what a line tells of its total, besides numbers.
+// describe copies what a line says about its total, except numbers.
 func (t *total) describe(l *line, s *sighting) {
 	if t.key == t.key.others() {
 		if t.key.side == model.RoleServer {
@@ -312,7 +312,7 @@ func (g *ledger) total(k edgeKey, client, server model.Peer) *total {
 		t.quota = g.quota(t.countingPeer())
 		g.totals[k] = t
 	}
-	// The address of an end that has several is not told.
+	// An end with several addresses has none here.
 	if t.client.Address != client.Address {
 		t.client.Address = netip.Addr{}
 	}

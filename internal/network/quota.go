@@ -165,7 +165,7 @@ func (g *ledger) readmit(own edgeKey, from *total) edgeKey {
 	return from.key
 }
 
-// peersOf leaves out of two ends what is not told of the edge with key k.
+// peersOf leaves out of two ends what is not part of the key k.
 func peersOf(k edgeKey, client, server model.Peer) (model.Peer, model.Peer) {
 	client.Process, server.Process = k.clientProcess, k.serverProcess
 	if k != k.others() {

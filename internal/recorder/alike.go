@@ -8,7 +8,7 @@ import (
 
 // Alike are anomalies of one resource of one container.
 type Alike struct {
-	// List is in order of time; Longest and MostWaited are places in it.
+	// List is in order of time; Longest and MostWaited are indexes of it.
 	List                []KeptAnomaly
 	Longest, MostWaited int
 	// WaitedMS is the sum of what waited.

@@ -219,7 +219,7 @@ func (a *anomalies) keptBytes() int {
 	return bytes
 }
 
-// Anomalies are those whose surroundings are kept; nil where nobody looks for any.
+// Anomalies are those whose surroundings are kept; nil without a detector.
 func (f *Flight) Anomalies() *Anomalies {
 	if f.kept.o.Detect == nil {
 		return nil

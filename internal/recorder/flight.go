@@ -36,7 +36,7 @@ type Flight struct {
 	spent atomic.Uint64
 
 	mu sync.Mutex // guards what follows
-	// paused is true while nobody makes ticks.
+	// paused is true while there are no ticks.
 	paused bool
 	// blocks are whole, oldest first; bytes is what they take.
 	blocks []Block
@@ -60,7 +60,7 @@ type Block struct {
 	Targets                         []BlockTarget
 	// Data holds the ticks. All numbers are variable-length integers of encoding/binary: the tick's
 	// number since FirstNumber, its lateness in ns, its cost in ns, how many targets have changed;
-	// then of each of these: its place in Targets, a bit for each field that is another (fields),
+	// then of each of these: its index in Targets, a bit for each field that is another (fields),
 	// and by how much each of them is (signed). A block's first sums are zero.
 	Data []byte
 }
@@ -72,7 +72,7 @@ type BlockTarget struct {
 }
 
 const (
-	// flightDrain is how often the ring is emptied: seldom, since nobody waits for the ticks.
+	// flightDrain is how often the ring is emptied: seldom, as no reader waits for the ticks.
 	flightDrain = 500 * time.Millisecond
 	// blockTime and blockBytes bound a block: when memory is short whole blocks are given up.
 	blockTime  = 10 * time.Second

@@ -18,7 +18,7 @@ import (
 type Writer interface {
 	// Row appends one sample; values are in the order of the head's columns.
 	Row(at time.Time, values []float64) error
-	// Lost tells of ticks that could not be recorded.
+	// Lost counts ticks that could not be recorded.
 	Lost(ticks uint64) error
 	Close() error
 }
@@ -69,9 +69,9 @@ type Recording struct {
 	// kernel is how many of the columns are of the kernel lane.
 	kernel int
 	// next is the number of the tick that is to come.
-	next     uint64
-	progress Progress
-	told     atomic.Pointer[Progress]
+	next      uint64
+	progress  Progress
+	published atomic.Pointer[Progress]
 	// filesErr is the first error of reading files; it ends nothing.
 	filesErr error
 }
@@ -135,7 +135,7 @@ func New(ticks Ticks, containers Containers, files Files, o Options) *Recording 
 		r.columns = append(r.columns, c)
 	}
 	r.sums = newSums(containers, o.Wanted, ticks.Ignore, now())
-	r.told.Store(&Progress{})
+	r.published.Store(&Progress{})
 	return r
 }
 
@@ -163,7 +163,7 @@ func monotonicNS() uint64 {
 }
 
 // Progress may be called by anybody.
-func (r *Recording) Progress() Progress { return *r.told.Load() }
+func (r *Recording) Progress() Progress { return *r.published.Load() }
 
 // Run records until ctx ends or a file cannot be written any more, and closes all files.
 func (r *Recording) Run(ctx context.Context) error {
@@ -262,8 +262,8 @@ func (r *Recording) drain() error {
 	}
 	r.sums.drop(ended)
 	r.progress.Containers = uint64(len(r.sums.list))
-	told := r.progress
-	r.told.Store(&told)
+	progress := r.progress
+	r.published.Store(&progress)
 	return err
 }
 
@@ -362,8 +362,8 @@ func (r *Recording) close() error {
 	for _, t := range r.sums.list {
 		errs = append(errs, r.end(t))
 	}
-	told := r.progress
-	r.told.Store(&told)
+	progress := r.progress
+	r.published.Store(&progress)
 	return errors.Join(errs...)
 }
 

@@ -271,9 +271,9 @@ func (l *timeline) diskSpans() []span {
 	return stretched(disk.t, rates, 1, atLeast(rates, diskLevel))
 }
 
-// held is how far around a stall the requests are looked for that are unanswered in any case: long
+// stallMargin is how far around a stall the requests are looked for that are unanswered in any case: long
 // polls and the like.
-const held = 2 * time.Second
+const stallMargin = 2 * time.Second
 
 // stallSpans: in each step there were unanswered requests, not fewer at its end than at its begin,
 // and more than are always there; not a byte was sent; less than 0.5 CPUs were used; and the
@@ -317,7 +317,7 @@ func (l *timeline) stallSpans() []span {
 		}
 	}
 	return slices.DeleteFunc(spans, func(s span) bool {
-		always := slices.Min(serving.between(s.from-int64(held), s.to+int64(held)))
+		always := slices.Min(serving.between(s.from-int64(stallMargin), s.to+int64(stallMargin)))
 		length := float64(s.to - s.from)
 		return serving.level(t[s.first]) <= always && always > 0 || cpu.gained(s.from, s.to) > stallCPU*length ||
 			waits.gained(s.from, s.to) >= starved*length

@@ -104,7 +104,7 @@ func (l *timeline) of(name string) *series {
 // after is the index of the first value at t or later.
 func (s *series) after(t int64) int {
 	if n := len(s.t); n > 1 && s.t[0] < t && t <= s.t[n-1] {
-		// Most recordings are so regular that the place can be told.
+		// Most recordings are so regular that the index can be computed.
 		guess := int(float64(t-s.t[0]) / float64(s.t[n-1]-s.t[0]) * float64(n-1))
 		for i := max(guess, 1); i <= min(guess+1, n-1); i++ {
 			if s.t[i-1] < t && t <= s.t[i] {

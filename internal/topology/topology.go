@@ -50,7 +50,7 @@ func New(root string, cpus int) *Machine {
 }
 
 // Refresh looks which CPUs are on line, and at what is not known yet of those. It tells whether
-// anything changed. CPUs whose place cannot be read are cores of package 0 by themselves, and in the error.
+// anything changed. CPUs whose topology cannot be read are cores of package 0 by themselves, and in the error.
 func (m *Machine) Refresh() (bool, error) {
 	text, err := os.ReadFile(filepath.Join(m.root, "online"))
 	if err != nil {
@@ -75,14 +75,14 @@ func (m *Machine) Refresh() (bool, error) {
 		}
 		m.CPUs[cpu].Online = true
 		if m.CPUs[cpu].Core < 0 {
-			errs = append(errs, m.place(cpu))
+			errs = append(errs, m.locate(cpu))
 		}
 	}
 	return true, errors.Join(errs...)
 }
 
-// place finds a CPU's core and package.
-func (m *Machine) place(cpu int) error {
+// locate finds a CPU's core and package.
+func (m *Machine) locate(cpu int) error {
 	key := coreKey{}
 	var errs []error
 	for _, f := range []struct {
@@ -117,7 +117,7 @@ func (m *Machine) readID(cpu int, name string) (int, error) {
 	path := filepath.Join(m.root, "cpu"+strconv.Itoa(cpu), "topology", name)
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return 0, fmt.Errorf("reading the place of CPU %d: %w", cpu, err)
+		return 0, fmt.Errorf("reading the topology of CPU %d: %w", cpu, err)
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 32)
 	if err != nil {
