@@ -55,8 +55,7 @@ static __always_inline u32 read_message(struct datagram_socket *s, u8 *to, u32 s
 		return 0;
 	if (size > part.size)
 		size = part.size;
-	if (size > DNS_HEAD)
-		size = DNS_HEAD;
+	size = at_most(size, DNS_HEAD);
 	return bpf_probe_read_user(to, size, (void *)part.base) ? 0 : size;
 }
 

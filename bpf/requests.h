@@ -250,7 +250,7 @@ static __always_inline u32 read_buffer(u8 *to, u32 limit, u32 size)
 	if (second > from.next_size)
 		second = from.next_size;
 	second = at_most(second, limit / 2);
-	if (bpf_probe_read_user(to + first, second, (void *)from.next))
+	if (bpf_probe_read_user(to + at_most(first, limit / 2), second, (void *)from.next))
 		return first;
 	return first + second;
 }
@@ -454,8 +454,11 @@ static __noinline int read_more_request(struct connection *c, u32 size, bool ear
 		return h->state;
 	}
 	h->size += size;
-	if (at < HEAD_BYTES / 2)
-		h->length = at + read_transfer(c, h->bytes + at, HEAD_BYTES / 2, size, early);
+	if (at < HEAD_BYTES / 2) {
+		u32 n = read_transfer(c, h->bytes + at_most(at, HEAD_BYTES / 2), HEAD_BYTES / 2, size, early);
+
+		h->length = at + n;
+	}
 	h->state = parse_head(h);
 	return h->state;
 }
@@ -481,7 +484,7 @@ static __always_inline int read_reply(struct connection *c, u32 size, bool early
 
 	if (at > REPLY_BYTES / 4)
 		at = 0;
-	u32 n = read_transfer(c, h->reply + at, REPLY_BYTES * 3 / 4, size, early);
+	u32 n = read_transfer(c, h->reply + at_most(at, REPLY_BYTES / 4), REPLY_BYTES * 3 / 4, size, early);
 	if (!n)
 		return STATUS_UNKNOWN;
 	h->reply_length = at + n;
