@@ -110,8 +110,8 @@ func runAll(iters []*link.Iter) error {
 	return errors.Join(errs...)
 }
 
-// flowTables are the tables in which entries are evicted, each with the one for control groups that have used up their quota
-// of it: a quarter of both.
+// flowTables are the tables in which entries are evicted, each with the one for control groups that have used up
+// their quota of it: a quarter of both.
 var flowTables = [][2]string{{"datagram_flows", "crowded_flows"}, {"dns_queries", "crowded_queries"}}
 
 func (p *Probes) prepareFlows(spec *ebpf.CollectionSpec) {
@@ -122,7 +122,8 @@ func (p *Probes) prepareFlows(spec *ebpf.CollectionSpec) {
 }
 
 func (p *Probes) openDatagrams(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection) error {
-	r := &datagramReader{flows: newLRUTable(maps, lruFlows, flowTables[0][:]...), queries: newLRUTable(maps, lruQueries, flowTables[1][:]...)}
+	r := &datagramReader{flows: newLRUTable(maps, lruFlows, flowTables[0][:]...),
+		queries: newLRUTable(maps, lruQueries, flowTables[1][:]...)}
 	edges, err := mapTable[edgesDatagramEdge](maps.Maps["datagram_edges"])
 	if err != nil {
 		return err

@@ -16,8 +16,8 @@ import (
 )
 
 // largeSizes of messages lie around the sizes of the programs' own buffers, and far beyond them.
-var largeSizes = []int{100, 127, 128, 129, 191, 192, 193, 255, 256, 257, 511, 512, 513, 4095, 4096, 4097, 65535, 65536, 65537,
-	1<<20 - 1, 1 << 20, 1<<20 + 1, 4 << 20, 8 << 20}
+var largeSizes = []int{100, 127, 128, 129, 191, 192, 193, 255, 256, 257, 511, 512, 513, 4095, 4096, 4097,
+	65535, 65536, 65537, 1<<20 - 1, 1 << 20, 1<<20 + 1, 4 << 20, 8 << 20}
 
 // filled is a message of that size, or just its beginning where that is longer.
 func filled(head string, size int) []byte {
@@ -86,7 +86,8 @@ func TestLargeTransfers(t *testing.T) {
 			return filled(string([]byte{byte(size - 4), byte((size - 4) >> 8), byte((size - 4) >> 16), 1, 1}), size)
 		}, "query SELECT ok"},
 		{"Kafka", 0, func(size int) []byte {
-			return filled(string(binary.BigEndian.AppendUint32(nil, uint32(size-4)))+"\x00\x00\x00\x09\x00\x00\x00\x01\x00\x06tester", size)
+			length := string(binary.BigEndian.AppendUint32(nil, uint32(size-4)))
+			return filled(length+"\x00\x00\x00\x09\x00\x00\x00\x01\x00\x06tester", size)
 		}, func(size int) []byte {
 			return filled(string(binary.BigEndian.AppendUint32(nil, uint32(size-4)))+"\x00\x00\x00\x01", size)
 		}, "0"},

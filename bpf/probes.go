@@ -42,8 +42,8 @@ type Options struct {
 	// group from the kernel (default 65536, about 0.2 KiB each while open).
 	MaxConnections int
 	// MaxFlows bounds the pairs of a UDP socket and one of its peers, where it has several, that
-	// are followed at a time (default 16384, 0.2 KiB each), and the DNS queries without a reply; the least recently used are evicted. A
-	// quarter is for control groups that have more than a quarter.
+	// are followed at a time (default 16384, 0.2 KiB each), and the DNS queries without a reply; the least
+	// recently used are evicted. A quarter is for control groups that have more than a quarter.
 	MaxFlows int
 	// MaxStreams bounds the streams of HTTP/2 that are open at a time (default 65536, 0.2 KiB
 	// each while open). One control group may have a quarter.

@@ -151,8 +151,8 @@ func (q *quotaReader) forget(id model.CgroupID) {
 	_ = q.streams.Delete(uint64(id))
 }
 
-// settleFlows makes what the sweeps have found what groups have: of entries that were evicted, nobody was told. Groups of
-// one container have one quota.
+// settleFlows makes what the sweeps have found what groups have: of entries that were evicted, nobody was told.
+// Groups of one container have one quota.
 func (q *quotaReader) settleFlows() error {
 	told, err := readAll[uint64, edgesFlowUse](q.flows)
 	if err != nil {

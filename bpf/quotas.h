@@ -39,7 +39,7 @@ struct {
 	__type(value, u32);
 } owner_streams SEC(".maps");
 
-/* Of tables in which entries are evicted: programs add, and the reader sets what its sweeps found. */
+/* Of tables that evict entries: programs add, and the reader sets what its sweeps found. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -102,8 +102,8 @@ static __always_inline void owner_is_over(u64 owner, enum quota which)
 }
 
 /*
- * Takes one of a table that programs count themselves; false if that would be over the quota. Owner 0 is no
- * group of this host.
+ * Takes one of a table that programs count themselves; false if that would be over the quota.
+ * Owner 0 is no group of this host.
  */
 static __always_inline bool take_of(void *table, u64 owner, u32 limit, enum quota which)
 {

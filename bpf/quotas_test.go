@@ -388,8 +388,8 @@ func sendToMany(n int) error {
 	return nil
 }
 
-// TestQuotaOfFlows: a group that sends to thousands of addresses, or asks queries that nobody answers, evicts no flow and
-// no query of others.
+// TestQuotaOfFlows: a group that sends to thousands of addresses, or asks queries that nobody answers, evicts no
+// flow and no query of others.
 func TestQuotaOfFlows(t *testing.T) {
 	const room, many, few = 256, 3000, 20
 	p := open(t, Options{MaxFlows: room})
