@@ -71,7 +71,13 @@ static __noinline int own(struct sock *sk, struct connection *c, struct task_str
 {
 	if (!sk || !c || !task)
 		return 0;
+	u8 state = sk->__sk_common.skc_state;
 	if (c->role == ROLE_CLIENT && (c->flags & CONNECTION_WHOLE || c->unsettled)) {
+		/* TCP Fast Open: the first data goes with the request for the connection. */
+		if (state == TCP_SYN_SENT) {
+			c->edge = edge_of(sk, c);
+			return 0;
+		}
 		/* It is established, and nobody told. */
 		if (c->state == TCP_SYN_SENT && !handled(c, TCP_ESTABLISHED)) {
 			c->unsettled = 1;
@@ -83,7 +89,10 @@ static __noinline int own(struct sock *sk, struct connection *c, struct task_str
 	}
 	if (!c->role) {
 		c->role = role_of(sk);
-		set_flags(c, CONNECTION_OLD);
+		/* TCP Fast Open: data is received before the connection is established; see accepted. */
+		set_flags(c, state == TCP_SYN_RECV ? CONNECTION_WHOLE : CONNECTION_OLD);
+		if (state == TCP_SYN_RECV)
+			c->opened_ns = bpf_ktime_get_ns();
 		sequences_of(sk, c);
 	}
 	u64 owner = task_cgroup_id(task);

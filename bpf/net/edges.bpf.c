@@ -87,7 +87,7 @@ static __always_inline void accepted(struct sock *sk)
 {
 	struct connection *c = adopt(sk);
 
-	if (!c || handled(c, TCP_ESTABLISHED))
+	if (!c || handled(c, TCP_ESTABLISHED) || c->flags & CONNECTION_OWNED)
 		return;
 	c->role = ROLE_SERVER;
 	c->flags = CONNECTION_WHOLE;

@@ -210,7 +210,8 @@ enum quota {
 	QUOTA_LISTENERS = 1,
 	QUOTA_ENDPOINTS = 2,
 	QUOTA_PAIRS = 3,
-	QUOTAS = 4,
+	QUOTA_STREAMS = 4,
+	QUOTAS = 5,
 };
 
 /*
@@ -224,6 +225,18 @@ struct owner_use {
 /* How often a control group would have had more. */
 struct owner_drops {
 	u64 over[QUOTAS];
+};
+
+/*
+ * Entries of a control group in datagram_flows and in dns_queries. With its quota used up, its next ones are put
+ * into a smaller table, where they evict only one another and those of others that have used up theirs.
+ */
+#define CROWDED_FLOWS 0
+#define CROWDED_QUERIES 1
+
+struct flow_use {
+	u32 used[2];
+	u32 found[2]; /* by the sweep */
 };
 
 enum edge_drop {

@@ -27,6 +27,7 @@
 
 struct http2_connection {
 	u64 id;
+	u64 owner; /* control group */
 	u32 open;	 /* streams in the hash */
 	u32 last_stream; /* that the client began */
 	u32 tries;	 /* to join */
@@ -60,6 +61,7 @@ struct http2_stream {
 	u64 first_ns;
 	u64 reply_ns; /* 0 until the reply has begun */
 	u64 last_ns;
+	u64 owner; /* control group */
 	u32 flags; /* STREAM_* */
 	u32 edge;
 	u8 protocol;
@@ -147,7 +149,8 @@ static __always_inline void close_stream(struct http2_connection *h, struct http
 		abort_stream(s, half->now_ns);
 	else
 		finish_stream(s, s->last_ns);
-	bpf_map_delete_elem(&http2_streams, &key);
+	if (!bpf_map_delete_elem(&http2_streams, &key))
+		give_back(&owner_streams, h->owner);
 	__sync_fetch_and_add(&h->open, -1);
 	h->ended++;
 }
@@ -169,9 +172,22 @@ static const struct http2_stream no_stream;
 /* The stream, which is made if it is not there. It is filled in its place: there is little stack. */
 static __always_inline struct http2_stream *put_stream(struct http2_connection *h, struct http2_stream_key *key)
 {
-	if (h->open < HTTP2_CONNECTION_STREAMS && !bpf_map_update_elem(&http2_streams, key, &no_stream, BPF_NOEXIST))
-		__sync_fetch_and_add(&h->open, 1);
-	return bpf_map_lookup_elem(&http2_streams, key);
+	struct http2_stream *s = bpf_map_lookup_elem(&http2_streams, key);
+
+	if (s || h->open >= HTTP2_CONNECTION_STREAMS)
+		return s;
+	if (!take_of(&owner_streams, h->owner, max_owner_streams, QUOTA_STREAMS))
+		return NULL;
+	if (bpf_map_update_elem(&http2_streams, key, &no_stream, BPF_NOEXIST)) {
+		/* The table is full, or the other direction was first. */
+		give_back(&owner_streams, h->owner);
+		return bpf_map_lookup_elem(&http2_streams, key);
+	}
+	__sync_fetch_and_add(&h->open, 1);
+	s = bpf_map_lookup_elem(&http2_streams, key);
+	if (s)
+		s->owner = h->owner;
+	return s;
 }
 
 static __always_inline void count_reply(struct edge *edge, struct http2_stream *s)
@@ -301,7 +317,8 @@ static __always_inline void leave_streams(struct http2_connection *h, u64 how)
 
 	if (!h->open)
 		return;
-	long error = bpf_map_update_elem(&http2_ended, &id, &how, BPF_NOEXIST);
+	/* Of 32 bits: before 6.4 the upper ones of what the call leaves are zeros, also of errors. */
+	int error = bpf_map_update_elem(&http2_ended, &id, &how, BPF_NOEXIST);
 	if (error && error != -EEXIST)
 		count_drop(DROP_STREAM);
 }
@@ -514,6 +531,7 @@ static __noinline struct http2_connection *follow_http2(struct sock *sk, struct 
 		c->head.protocol = PROTOCOL_OPAQUE;
 		return NULL;
 	}
+	h->owner = c->owner;
 	__sync_val_compare_and_swap(&h->id, 0, __sync_fetch_and_add(&http2_last_id, 1) + 1);
 	c->head.protocol = PROTOCOL_HTTP2;
 	set_flags(c, CONNECTION_HTTP2);
@@ -599,7 +617,10 @@ int sweep_http2_streams(struct bpf_iter__bpf_map_elem *ctx)
 		return 0;
 	struct http2_stream_key key = *found;
 	struct http2_stream copy = *s;
-	if (bpf_map_delete_elem(&http2_streams, &key) || !(copy.flags & STREAM_BEGUN) || copy.flags & STREAM_ENDED)
+	if (bpf_map_delete_elem(&http2_streams, &key))
+		return 0;
+	give_back(&owner_streams, copy.owner);
+	if (!(copy.flags & STREAM_BEGUN) || copy.flags & STREAM_ENDED)
 		return 0;
 	u32 place = copy.edge;
 	struct edge *edge = bpf_map_lookup_elem(&edges, &place);

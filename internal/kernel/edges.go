@@ -134,11 +134,12 @@ func (p *Probes) openEdges(k *kernel) error {
 	for name, entries := range map[string]uint32{
 		"edges": places, "edge_latency": places, "histogram_pool": places, "free_histograms": places, "edge_of_key": places, "free_edges": places,
 		"reserved_edges": places, "listeners": uint32(p.options.MaxListeners),
-		"pairs": uint32(p.options.MaxConnections), "datagram_edges": places, "datagram_flows": uint32(p.options.MaxFlows), "dns_queries": uint32(p.options.MaxFlows),
+		"pairs": uint32(p.options.MaxConnections), "datagram_edges": places,
 	} {
 		spec.Maps[name].MaxEntries = entries
 	}
 	p.prepareStreams(spec)
+	p.prepareFlows(spec)
 	err = errors.Join(p.prepareQuotas(spec), p.prepareEndpoints(spec, places), p.prepareTLS(spec), spec.Variables["cgroup_subsys_index"].Set(k.subsys), spec.Variables["jiffy_ns"].Set(k.jiffyNS), p.prepareLog(spec),
 		spec.Variables["host_netns"].Set(ownNamespace(p.options.ProcFS)))
 	if err != nil {
@@ -251,7 +252,7 @@ func (p *Probes) ReadEdges() ([]model.KernelEdge, error) {
 		return nil, errors.New("reading edges: no kernel program counts them")
 	}
 	sweepError := r.sweepConnections()
-	sweepError = errors.Join(sweepError, r.datagrams.sweep(r.edges.entries), r.streams.sweepStreams())
+	sweepError = errors.Join(sweepError, r.datagrams.sweep(r.edges.entries, r.quotas), r.streams.sweepStreams())
 	now, used := time.Now(), uint64(0)
 	r.quotas.begin(quotaEdges)
 	r.quotas.begin(quotaEndpoints)

@@ -69,6 +69,10 @@ func workload(name string) int {
 		return syncFile()
 	case "listen":
 		return manyListeners()
+	case "streams":
+		return untilInputEnds(holdStreams)
+	case "datagrams":
+		return untilInputEnds(sendToMany)
 	case "spin":
 	case "spin8":
 		threads = 8
