@@ -151,7 +151,8 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 	if o.storeFlags.isSet() {
 		place = "remote store " + o.storeFlags.place()
 	}
-	options := api.Options{Sources: []string{place}, Version: version(), Logger: o.logger, Features: func() []model.Feature { return storeFeatures(kept) }}
+	options := api.Options{Sources: []string{place}, Version: version(), Logger: o.logger, Oldest: oldestOf(kept),
+		Features: func() []model.Feature { return storeFeatures(kept) }}
 	group, ctx := errgroup.WithContext(ctx)
 	futureIsWrong := make(chan struct{}, 1)
 	group.Go(func() error {
