@@ -162,7 +162,7 @@ type receiver struct {
 // openReceiver opens the queue in the directory data, and the addresses. Of so many series it remembers the labels, in half
 // of what they may take in the store.
 func openReceiver(ctx context.Context, f receiveFlags, a access.Access, listeners *access.Listeners, data string, series int, labelBytes int64,
-	kept anyStore, cluster *kubernetes.Cluster, log *slog.Logger) (r *receiver, err error) {
+	kept anyStore, cluster *kubernetes.Cluster, futureIsWrong chan<- struct{}, log *slog.Logger) (r *receiver, err error) {
 	r = &receiver{flags: f, access: a, listeners: listeners, cluster: cluster, named: make(chan struct{}), room: roomOf(kept), log: log}
 	defer func() {
 		if err != nil {
@@ -216,6 +216,9 @@ func openReceiver(ctx context.Context, f receiveFlags, a access.Access, listener
 	if r.embedded != nil {
 		o.Dir, o.Repaired, o.Room = dir, r.embedded.Repaired(), roomOf(kept)
 	}
+	if local, ok := kept.(*store.Store); ok {
+		o.FutureIsWrong = func() { setFutureAside(local, futureIsWrong, log) }
+	}
 	if a.Auth != nil {
 		o.Auth = access.Senders{Authenticator: a.Auth}
 	}
@@ -224,6 +227,18 @@ func openReceiver(ctx context.Context, f receiveFlags, a access.Access, listener
 	}
 	r.ingest, err = ingest.New(q, kept, o)
 	return r, err
+}
+
+// setFutureAside has the store opened again without what is of the future.
+func setFutureAside(kept *store.Store, reopen chan<- struct{}, log *slog.Logger) {
+	if err := kept.SetFutureAside(); err != nil {
+		log.Error("samples of the future stay in the store", "error", err)
+		return
+	}
+	select {
+	case reopen <- struct{}{}:
+	default: // it is under way
+	}
 }
 
 // receiveError names the flag of an address that cannot be had.

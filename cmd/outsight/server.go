@@ -78,7 +78,11 @@ serves what is in there.`,
 			if o.bounds, err = o.queryFlags.bounds(limitMemory(serverMemory + o.inFlight + int64(o.maxSeries)*seriesMemory)); err != nil {
 				return err
 			}
-			return runServer(c.Context(), o, c.OutOrStdout())
+			for {
+				if err := runServer(c.Context(), o, c.OutOrStdout()); !errors.Is(err, errReopen) {
+					return err
+				}
+			}
 		},
 	}
 	o.secureFlags.add(c)
@@ -114,6 +118,10 @@ const (
 	serverLate = 24 * time.Hour
 )
 
+// errReopen ends a server that is to begin again at once: its store must be opened anew.
+var errReopen = errors.New("the store is opened again")
+
+// runServer serves until ctx ends. With errReopen it is to be called again.
 func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 	// A misspelt name must not become an empty directory.
 	if _, err := os.Stat(o.data); err != nil && !(o.storeFlags.isSet() || o.begin && errors.Is(err, fs.ErrNotExist)) {
@@ -143,15 +151,25 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 	if o.storeFlags.isSet() {
 		location = "remote store " + o.storeFlags.location()
 	}
-	options := api.Options{Sources: []string{location}, Version: version(), Logger: o.logger}
+	options := api.Options{Sources: []string{location}, Version: version(), Logger: o.logger, Oldest: oldestOf(kept),
+		Features: func() []model.Feature { return storeFeatures(kept) }}
 	group, ctx := errgroup.WithContext(ctx)
+	futureIsWrong := make(chan struct{}, 1)
+	group.Go(func() error {
+		select {
+		case <-futureIsWrong:
+			return errReopen
+		case <-ctx.Done():
+			return nil
+		}
+	})
 	var in *receiver
 	if o.any() {
 		cluster, feature, err := o.kubernetes.cluster(o.logger)
 		if err != nil {
 			return err
 		}
-		if in, err = openReceiver(ctx, o.receiveFlags, door, &listeners, o.data, o.maxSeries, o.labelBytes, kept, cluster, o.logger); err != nil {
+		if in, err = openReceiver(ctx, o.receiveFlags, door, &listeners, o.data, o.maxSeries, o.labelBytes, kept, cluster, futureIsWrong, o.logger); err != nil {
 			return err
 		}
 		defer in.close()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 
 	"outsight/internal/kubernetes"
@@ -33,7 +34,20 @@ func (s *storeSink) Consume(ctx context.Context, snapshot *model.Snapshot) error
 }
 
 // Features implements agent.Reporter.
-func (s *storeSink) Features() []model.Feature { return nil }
+func (s *storeSink) Features() []model.Feature { return storeFeatures(s.store) }
+
+// storeFeatures are what a store cannot do now.
+func storeFeatures(kept anyStore) []model.Feature {
+	err := roomOf(kept)()
+	if err == nil {
+		return nil
+	}
+	f := model.Feature{Name: "store/samples", Purpose: "keeping what comes", State: model.FeatureAbsent, Reason: err.Error(), Required: true}
+	if errors.Is(err, store.ErrClock) {
+		f.Remedy = "set this host's clock; if it is right, what is stored is of a clock that was not: see the reason"
+	}
+	return []model.Feature{f}
+}
 
 // Drops implements agent.Reporter.
 func (s *storeSink) Drops() []model.Drop { return *s.drops.Load() }

@@ -182,6 +182,7 @@ func (u *up) handler() http.Handler {
 			}
 			return roomOf(u.store)()
 		},
+		Oldest:  oldestOf(u.store),
 		Sources: []string{"agent in this process"},
 		Version: version(),
 		Logger:  u.options.logger,

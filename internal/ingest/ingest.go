@@ -38,6 +38,7 @@ import (
 	"outsight/internal/otlp"
 	"outsight/internal/queue"
 	"outsight/internal/quota"
+	"outsight/internal/store"
 )
 
 // Store takes what was ingested.
@@ -83,6 +84,9 @@ type Options struct {
 	Dir string
 	// Room is why there is no room for more on the disk of the queue, or nil; nil is always.
 	Room func() error
+	// FutureIsWrong is called, where it is not nil, when Room says store.ErrClock and senders have this server's time:
+	// what is stored is to be set aside.
+	FutureIsWrong func()
 	// Repaired is what was damaged when the queue was opened.
 	Repaired Repaired
 	Now      func() time.Time
@@ -141,6 +145,7 @@ type Ingest struct {
 	publishing *turns
 	room       room
 	clock      *clock
+	agreement  agreement
 	counts     counts
 	// all counts what was refused to everybody, tenants the same of each of Options.TenantNames. The map stays as New made it.
 	all     ledger
@@ -224,17 +229,28 @@ func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome
 		}
 	}()
 	// What waits for room in the store would fill the rest of the disk.
+	var noRoom error
 	if i.options.Room != nil {
 		if err := i.options.Room(); err != nil {
-			return taken, fmt.Errorf("%w: %w", queue.ErrFull, err)
+			noRoom = fmt.Errorf("%w: %w", queue.ErrFull, err)
 		}
 	}
+	ofTheFuture := errors.Is(noRoom, store.ErrClock) && i.options.FutureIsWrong != nil
+	if noRoom != nil && !ofTheFuture {
+		return taken, noRoom
+	}
 	received, doubtful := i.clock.now()
-	received = received.Truncate(time.Millisecond)
-	batch, err := i.decode(ctx, r, received, doubtful, i.options.Limits.Built)
+	truncated := received.Truncate(time.Millisecond)
+	batch, err := i.decode(ctx, r, truncated, doubtful, i.options.Limits.Built)
 	if err != nil {
 		return taken, err
 	}
+	if ofTheFuture {
+		i.compareClocks(&r, batch, received, doubtful)
+		batch.release()
+		return taken, noRoom
+	}
+	received = truncated
 	if err := hold.more(int64(batch.bytes())); err != nil {
 		batch.release()
 		return taken, err
