@@ -15,9 +15,13 @@ export CGO_ENABLED := 0
 export PATH  := $(PATH):/usr/local/go/bin:/usr/sbin:/sbin
 # Build tags of tests that take long or need more than the machine has by itself.
 TAGS          = long,thanos
-# What can be tested without root and Docker, and what looks at the host.
-CHECKS        = generated lint unit-hostless
+# What looks at the host mostly waits; what only computes runs beside it, one guest at a time.
 HOST_TESTS    = unit-host unit-kernel end-to-end page
+TESTS         = generated lint --beside unit-hostless --beside unit-race --beside test-kernels $(HOST_TESTS)
+GUESTS       ?= 2
+test test-all: export GUESTS = 1
+# Tests that compute for long take ten times as long with the race detector, and share nothing: they run without it.
+COMPUTING     = ^Test(GraphOfKeptMoments|QueriesInLittleMemory|DropsAreOfTheNumbersThatLackThem|BaselineIsThePastHour|GraphIsExact|Flight.*|ContainerThatEnded|GRPCBombs|DamagedBlockOfTheQueue|EmptyMessages|MillionLabelValues)$$
 # Each test in bpf decodes the kernel's types, which takes ten times as long with the race detector.
 KERNEL_RACES  = ^Test(LifecycleEvents|TLSProbesComeAndGo|ReadingDoesNotWaitForALook|Listeners|CloseThatNobodyTold)$$
 
@@ -38,17 +42,17 @@ build: ## bin/outsight and bin/outsight-agent (needs Go alone)
 .PHONY: check
 check: ## what needs neither root nor Docker: generated files, lint, units that look at no host (4 minutes on two cores)
 	@scripts/install check
-	@scripts/steps $(CHECKS)
+	@scripts/steps generated lint unit-hostless
 
 .PHONY: test
 test: ## everything that a change must pass (root; 20 minutes on two cores)
 	@scripts/install test
-	@scripts/with-docker scripts/steps $(CHECKS) --beside test-kernels $(HOST_TESTS)
+	@scripts/with-docker scripts/steps $(TESTS)
 
 .PHONY: test-all
 test-all: ## test, and what takes hours: races in bpf, chaos, attacks, comparisons with other systems, fuzzing (root)
 	@scripts/install test
-	@scripts/with-docker scripts/steps $(CHECKS) --beside test-kernels $(HOST_TESTS) unit-kernel-race test-long fuzz
+	@scripts/with-docker scripts/steps $(TESTS) unit-kernel-race test-long fuzz
 
 .PHONY: generated
 generated: ## prove that the committed kernel objects and page are those of the sources
@@ -68,11 +72,15 @@ lint: ## gofmt, go vet, staticcheck
 	go run $(STATICCHECK) -tags $(TAGS) $$(scripts/packages long)
 
 .PHONY: unit
-unit: unit-hostless unit-host unit-kernel ## all package tests (root, Docker)
+unit: unit-hostless unit-race unit-host unit-kernel ## all package tests (root, Docker)
 
 .PHONY: unit-hostless
-unit-hostless: ## tests of packages that look at nothing of the host, with the race detector
-	@CGO_ENABLED=1 $(GOTEST) --packages "$$(scripts/packages hostless)" -- -race -timeout 15m
+unit-hostless: ## tests of packages that look at nothing of the host
+	@$(GOTEST) --packages "$$(scripts/packages hostless)" -- -timeout 15m
+
+.PHONY: unit-race
+unit-race: ## those of them whose goroutines share something, with the race detector
+	@CGO_ENABLED=1 $(GOTEST) --packages "$$(scripts/packages race)" -- -race -timeout 15m -skip '$(COMPUTING)'
 
 # One package after the other: the kernel programs see all of the host, other packages' containers as well.
 .PHONY: unit-host
@@ -94,7 +102,7 @@ end-to-end: ## the built binary against real containers (root, Docker)
 .PHONY: test-kernels
 test-kernels: ## older kernels in virtual machines, and a table of what works on which
 	@scripts/install kernels
-	@go test -count=1 -v -timeout 40m ./test/kernels
+	@go test -count=1 -v -timeout 40m -parallel $(GUESTS) ./test/kernels
 
 # Tests with the build tag long take minutes, gigabytes, a memory cgroup of their own, or other systems.
 ATTACKS       = ^Test(OneTenantAttacksAnotherDoesNotNotice|HostileTenantInMemory|QueriesInFourGiB|StrangersTakeLittle)$$
