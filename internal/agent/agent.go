@@ -116,8 +116,8 @@ type Sources struct {
 	// Senders and Answers tell what this process wrote to connections; Answers is nil without a listener.
 	Senders []Sender
 	Answers *Answers
-	// Parts are what things cost, and what can be given up; and Statistics turns the kernel's statistics of programs on until they are
-	// closed; without both, and Programs, costs are not measured and no budget is kept.
+	// Parts are what things cost, and what can be given up; and Statistics turns the kernel's statistics of programs on
+	// until they are closed; without both, and Programs, costs are not measured and no budget is kept.
 	Parts      Parts
 	Statistics func() (io.Closer, error)
 }
@@ -166,8 +166,8 @@ type Agent struct {
 	listeners *listeners
 	over      overQuotas
 	network   hostNetwork
-	// translations as they were found at the last look that did not fail; translationsOf stands for the attempts of then, see
-	// network.NeedTranslations. translationsRead is when the last look was.
+	// translations as they were found at the last look that did not fail; translationsOf stands for the attempts of then,
+	// see network.NeedTranslations. translationsRead is when the last look was.
 	translations     []model.Translation
 	translationsRead time.Time
 	translationsOf   uint64

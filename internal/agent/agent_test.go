@@ -54,7 +54,8 @@ func (s *script) Collect() container.Collection {
 	s.n++
 	c := container.Collection{Containers: s.containers, Removed: s.removed}
 	s.removed = nil
-	s.containers = slices.DeleteFunc(slices.Clone(s.containers), func(c *model.Container) bool { return !c.Ended.IsZero() })
+	s.containers = slices.DeleteFunc(slices.Clone(s.containers),
+		func(c *model.Container) bool { return !c.Ended.IsZero() })
 	return c
 }
 
@@ -152,7 +153,8 @@ func TestCountersOfContainers(t *testing.T) {
 		}
 	}
 	s.cgroups = []model.CgroupCounters{used(1, 5), used(10, 20), used(11, 3), used(99, 2),
-		{Slot: model.IdleTime, CPU: model.CPUCounters{UsageNS: 77}}, {Slot: model.OtherCgroups, CPU: model.CPUCounters{UsageNS: 8}}}
+		{Slot: model.IdleTime, CPU: model.CPUCounters{UsageNS: 77}},
+		{Slot: model.OtherCgroups, CPU: model.CPUCounters{UsageNS: 8}}}
 	check("host 7/7/7, web 23/23/23")
 	if self := a.Snapshot().Self; self.IdleNS != 77 || self.OtherNS != 8 {
 		t.Errorf("idle %d and others %d, want 77 and 8", self.IdleNS, self.OtherNS)
@@ -269,7 +271,8 @@ func TestListenerDropsOnlyGrow(t *testing.T) {
 	check("[{0.0.0.0:80 7}]")
 	var many []model.Listener
 	for i := range 2 * maxListeners {
-		many = append(many, model.Listener{Owner: 10, Address: netip.AddrPortFrom(at("0.0.0.0:1").Addr(), uint16(1000+i)), Drops: 1})
+		many = append(many, model.Listener{Owner: 10, Address: netip.AddrPortFrom(at("0.0.0.0:1").Addr(), uint16(1000+i)),
+			Drops: 1})
 	}
 	s.listening = many
 	got := a.read().Containers[1].Listeners
@@ -287,7 +290,8 @@ func TestNewListenersAreBounded(t *testing.T) {
 	seen := map[netip.AddrPort]bool{}
 	drops := uint64(0)
 	for i := range 1000 {
-		s.listening = []model.Listener{{Owner: 10, Drops: 1, Address: netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(1000+i))}}
+		s.listening = []model.Listener{{Owner: 10, Drops: 1,
+			Address: netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(1000+i))}}
 		drops = 0
 		for _, l := range a.read().Containers[1].Listeners {
 			seen[l.Address] = true
@@ -295,11 +299,13 @@ func TestNewListenersAreBounded(t *testing.T) {
 		}
 	}
 	if len(seen) > 2*maxListeners+2 || drops != 1000 {
-		t.Errorf("%d addresses had series, and counted %d drops; want at most %d and 1000", len(seen), drops, 2*maxListeners+2)
+		t.Errorf("%d addresses had series, and counted %d drops; want at most %d and 1000", len(seen), drops,
+			2*maxListeners+2)
 	}
 	s.listening = nil
 	for i := range 1000 {
-		s.listening = append(s.listening, model.Listener{Owner: 10, Address: netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(1000+i))})
+		s.listening = append(s.listening, model.Listener{Owner: 10,
+			Address: netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(1000+i))})
 	}
 	if n := len(a.read().Containers[1].Container.Listeners); n != maxAttached {
 		t.Errorf("%d addresses are told of the container, want %d", n, maxAttached)
@@ -384,7 +390,8 @@ func TestSnapshotsAreTakenAtWholeSeconds(t *testing.T) {
 		for _, at := range sink.times {
 			got = append(got, at.Sub(begin))
 		}
-		want := []time.Duration{300 * time.Millisecond, time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second, 6 * time.Second}
+		want := []time.Duration{300 * time.Millisecond, time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second,
+			6 * time.Second}
 		if !slices.Equal(got, want) {
 			t.Errorf("snapshots at %v, want %v", got, want)
 		}
@@ -468,8 +475,9 @@ func BenchmarkRead(b *testing.B) {
 		s.add(fmt.Sprintf("c%02d", i), model.CgroupID(100+i))
 		s.cgroups = append(s.cgroups, used(model.CgroupID(100+i), 9))
 		for j := range 4 {
-			s.edges = append(s.edges, model.KernelEdge{Key: model.KernelEdgeKey{Owner: model.CgroupID(100 + i), NetNS: uint32(100 + i),
-				Role: model.RoleClient, Service: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + j)}), 80)}})
+			s.edges = append(s.edges, model.KernelEdge{Key: model.KernelEdgeKey{Owner: model.CgroupID(100 + i),
+				NetNS: uint32(100 + i),
+				Role:  model.RoleClient, Service: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + j)}), 80)}})
 		}
 	}
 	a := New(s.sources(), Options{})
@@ -490,7 +498,8 @@ func TestRestartsHaveOneQuotaOfListeners(t *testing.T) {
 	for i := range 20 {
 		for k := range maxListeners / 2 {
 			port := uint16(1000 + i*maxListeners + k)
-			l.update(at, []model.Listener{{Owner: 10, Address: netip.AddrPortFrom(netip.IPv4Unspecified(), port)}}, lookup, holder)
+			l.update(at, []model.Listener{{Owner: 10, Address: netip.AddrPortFrom(netip.IPv4Unspecified(), port)}}, lookup,
+				holder)
 			for _, c := range l.counters("web") {
 				seen[c.Address] = true
 			}
@@ -524,7 +533,8 @@ func TestOverQuotaDoesNotGoBack(t *testing.T) {
 	s := newScript()
 	s.add("web", 10, 11)
 	s.add("db", 20)
-	found := overQuotaSource{{Owner: 10, Of: "edges", Count: 5}, {Owner: 11, Of: "edges", Count: 7}, {Owner: 20, Of: "edges", Count: 1}}
+	found := overQuotaSource{{Owner: 10, Of: "edges", Count: 5}, {Owner: 11, Of: "edges", Count: 7},
+		{Owner: 20, Of: "edges", Count: 1}}
 	sources := s.sources()
 	sources.Quotas = &found
 	a := New(sources, Options{})

@@ -23,8 +23,8 @@ type diskEntry struct {
 	last    model.KernelDisk
 	owner   string
 	reading uint64
-	// waits is the first reading of an entry that may be of a container that began after the containers were listed. The next
-	// reading tells.
+	// waits is the first reading of an entry that may be of a container that began after the containers were listed. The
+	// next reading tells.
 	waits *model.KernelDisk
 }
 

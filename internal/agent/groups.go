@@ -31,7 +31,8 @@ func newGroups() *groups {
 }
 
 // update takes in a reading.
-func (g *groups) update(read []model.CgroupCounters, lookup func(model.CgroupID) *model.Container, self *model.SelfSample) {
+func (g *groups) update(read []model.CgroupCounters, lookup func(model.CgroupID) *model.Container,
+	self *model.SelfSample) {
 	for i := range read {
 		switch c := &read[i]; {
 		case c.Slot == model.IdleTime:

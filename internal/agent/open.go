@@ -188,7 +188,8 @@ func (h *Host) openFlight(o *HostOptions) (err error) {
 		return err
 	}
 	h.flight = recorder.NewFlight(h.ticks, h, recorder.FlightOptions{
-		Keep: o.Flight, MaxBytes: o.FlightBytes, CgroupVersion: container.NewLane(h.Layout, h.paths).Version(), Anomalies: o.Anomalies})
+		Keep: o.Flight, MaxBytes: o.FlightBytes, CgroupVersion: container.NewLane(h.Layout, h.paths).Version(),
+		Anomalies: o.Anomalies})
 	return nil
 }
 
@@ -197,7 +198,10 @@ func (h *Host) openFlight(o *HostOptions) (err error) {
 const unannounced = 2 * time.Second
 
 func works(features []model.Feature, hook string) bool {
-	return slices.ContainsFunc(features, func(f model.Feature) bool { return f.Name == hook && f.State == model.FeatureWorks })
+	return slices.ContainsFunc(features, func(f model.Feature) bool {
+		return f.Name == hook &&
+			f.State == model.FeatureWorks
+	})
 }
 
 // patience is how long the first snapshot waits for Docker and Kubernetes to name the containers.
@@ -238,7 +242,8 @@ func (h *Host) awaitNames() {
 
 // Features tells what works on this host and what does not.
 func (h *Host) Features() []model.Feature {
-	all := slices.Concat(h.privileges.Features(), h.probes.Features(), h.registry.Features(), h.files.Features(), account{h.energy}.Features())
+	all := slices.Concat(h.privileges.Features(), h.probes.Features(), h.registry.Features(), h.files.Features(),
+		account{h.energy}.Features())
 	if h.kubernetes != nil {
 		all = append(all, h.kubernetes.Features()...)
 	}

@@ -116,7 +116,8 @@ func (p *processWork) of(container string, whole []model.PerfCounters) []model.P
 
 // without is what a container counted on one kind of core less what its named processes did.
 func without(whole model.PerfCounters, named []model.ProcessPerf) model.PerfCounters {
-	left := model.PerfCounters{PMU: whole.PMU, Known: whole.Known, Counts: whole.Counts, EnabledNS: whole.EnabledNS, RunningNS: whole.RunningNS}
+	left := model.PerfCounters{PMU: whole.PMU, Known: whole.Known, Counts: whole.Counts, EnabledNS: whole.EnabledNS,
+		RunningNS: whole.RunningNS}
 	for _, process := range named {
 		for _, perf := range process.Perf {
 			if perf.PMU != whole.PMU {
