@@ -35,7 +35,8 @@ func newHost(t *testing.T, packages int) *host {
 	for id := range packages {
 		h.packages = append(h.packages, model.PackageTime{ID: id})
 	}
-	h.write("proc/cpuinfo", "vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 79\nmodel name\t: Xeon E5-2697 v4\nstepping\t: 1\n\n")
+	h.write("proc/cpuinfo", "vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 79\nmodel name\t: Xeon E5-2697 "+
+		"v4\nstepping\t: 1\n\n")
 	return h
 }
 
@@ -169,7 +170,8 @@ func TestOneSocket(t *testing.T) {
 	h.zone("intel-rapl-mmio:0", "package-0", 1_000_000)
 	h.run("a", 0, 1e9, 1e9) // before the first update: nobody's
 	h.open()
-	if m := h.account.Sample().Meter; m.Source != "powercap" || !slices.Equal(m.Domains, []string{"core", "dram", "package"}) || len(m.Others) != 0 {
+	if m := h.account.Sample().Meter; m.Source != "powercap" ||
+		!slices.Equal(m.Domains, []string{"core", "dram", "package"}) || len(m.Others) != 0 {
 		t.Fatalf("meter %+v, want powercap with core, dram and package", m)
 	}
 	h.packages[0].Counted = true
@@ -193,7 +195,8 @@ func TestOneSocket(t *testing.T) {
 	if core := h.part(Core, Powercap); core.Idle != 0 || core.Containers != 80001 || core.System != 20000 {
 		t.Errorf("core parts %+v, want four fifths of 100001 for containers", core)
 	}
-	if got := h.account.Of("a"); !slices.Contains(got, model.EnergyCounter{Domain: "core", Source: "powercap", MicroJoules: 60001}) {
+	if got := h.account.Of("a"); !slices.Contains(got,
+		model.EnergyCounter{Domain: "core", Source: "powercap", MicroJoules: 60001}) {
 		t.Errorf("a has %+v, want 60001 of the cores", got)
 	}
 }
