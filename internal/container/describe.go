@@ -113,7 +113,8 @@ func (r *Registry) describe(id string, d description) bool {
 
 // same tells whether nothing that a description says differs.
 func same(a, b *model.Container) bool {
-	return a.Name == b.Name && a.Image == b.Image && a.Runtime == b.Runtime && a.PodName == b.PodName && a.PodNamespace == b.PodNamespace &&
+	return a.Name == b.Name && a.Image == b.Image && a.Runtime == b.Runtime && a.PodName == b.PodName &&
+		a.PodNamespace == b.PodNamespace &&
 		a.PodUID == b.PodUID && a.Workload == b.Workload && a.WorkloadKind == b.WorkloadKind && maps.Equal(a.Labels, b.Labels)
 }
 

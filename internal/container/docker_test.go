@@ -139,8 +139,10 @@ func isNamed(name string) func(*model.Container) error {
 func TestDockerContainer(t *testing.T) {
 	e := hostEngine(t)
 	r := runRegistry(t, Options{})
-	id := e.start(t, "osct-web", "--label", "tier=web", "--label", "shown=\x1b[2Jgone\x07", "--label", "io.kubernetes.container.name=coredns",
-		"--label", "io.kubernetes.pod.name=shop-0", "--label", "io.kubernetes.pod.namespace=shop", "--label", "io.kubernetes.pod.uid="+uid,
+	id := e.start(t, "osct-web", "--label", "tier=web", "--label", "shown=\x1b[2Jgone\x07", "--label",
+		"io.kubernetes.container.name=coredns",
+		"--label", "io.kubernetes.pod.name=shop-0", "--label", "io.kubernetes.pod.namespace=shop", "--label",
+		"io.kubernetes.pod.uid="+uid,
 		testImage, "/bin/sleep", "600")
 	awaitContainer(t, r, id, isNamed("osct-web"))
 	var inspected []struct {
@@ -289,7 +291,8 @@ func TestDockerUsage(t *testing.T) {
 	eventually(t, func() error {
 		u = readOne(t, f, c)
 		// The kernel adds the time when the throttling ends, later than it counts the period.
-		if u.Err != nil || u.Throttle == nil || u.Throttle.ThrottledPeriods == 0 || u.Throttle.ThrottledNS == 0 || *u.Threads != 3 {
+		if u.Err != nil || u.Throttle == nil || u.Throttle.ThrottledPeriods == 0 || u.Throttle.ThrottledNS == 0 ||
+			*u.Threads != 3 {
 			return fmt.Errorf("%+v", u)
 		}
 		return nil
@@ -323,7 +326,8 @@ func TestDockerDisk(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(volume) })
 	device := blockDevice(t, volume)
-	id := e.start(t, "osct-disk", "--device-read-bps", device+":1tb", "--volume", volume+":/volume", testImage, "/bin/sleep", "600")
+	id := e.start(t, "osct-disk", "--device-read-bps", device+":1tb", "--volume", volume+":/volume", testImage,
+		"/bin/sleep", "600")
 	r := runRegistry(t, Options{})
 	c := awaitContainer(t, r, id, isNamed("osct-disk"))
 	f := NewFiles(r.layout, Options{})
@@ -397,7 +401,8 @@ func newPrivateEngine(t *testing.T) *privateEngine {
 func (e *privateEngine) up(t *testing.T) {
 	t.Helper()
 	// A network of its own: with no bridge, Docker removes docker0, which belongs to another.
-	e.daemon = exec.Command("unshare", "--net", "dockerd", "--host", "unix://"+e.socket, "--data-root", e.directory+"/data",
+	e.daemon = exec.Command("unshare", "--net", "dockerd", "--host", "unix://"+e.socket, "--data-root",
+		e.directory+"/data",
 		"--exec-root", e.directory+"/exec", "--pidfile", e.directory+"/pid", "--live-restore",
 		"--bridge", "none", "--iptables=false", "--ip-forward=false", "--ip-masq=false")
 	log, err := os.Create(e.directory + "/log")
@@ -530,7 +535,8 @@ func TestDockerAnswers(t *testing.T) {
 	if err := json.Unmarshal(testFile(t, "docker/inspect.json"), &details); err != nil {
 		t.Fatal(err)
 	}
-	if details.ID != idA || details.Name != "/osct-cap" || details.State.Pid != 7730 || details.Config.Image != testImage ||
+	if details.ID != idA || details.Name != "/osct-cap" || details.State.Pid != 7730 ||
+		details.Config.Image != testImage ||
 		details.State.StartedAt.UTC().Format(time.RFC3339Nano) != "2026-11-21T15:18:34.806882479Z" {
 		t.Errorf("%+v", details)
 	}

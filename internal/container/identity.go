@@ -64,7 +64,8 @@ func Identify(path string) Identity {
 func service(path string) Identity {
 	for end := len(path); end > 0; end = strings.LastIndexByte(path[:end], '/') {
 		name := path[strings.LastIndexByte(path[:end], '/')+1 : end]
-		if len(name) > len(".service") && strings.HasSuffix(name, ".service") && model.Printable(path[:end], maxPath) == path[:end] {
+		if len(name) > len(".service") && strings.HasSuffix(name, ".service") &&
+			model.Printable(path[:end], maxPath) == path[:end] {
 			return Identity{Kind: ServiceGroup, Runtime: model.Systemd, ID: path[:end], Unit: name, Path: path[:end]}
 		}
 	}

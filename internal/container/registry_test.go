@@ -127,7 +127,8 @@ func TestLifecycle(t *testing.T) {
 	r.HandleEvent(made(own, path)) // again
 	g.remove(path + "/child")
 	r.HandleEvent(removed(child, path+"/child"))
-	if got := r.Collect(); !slices.Equal(ids(got.Containers), []string{idA, "host"}) || !slices.Equal(got.Removed, []model.CgroupID{child}) {
+	if got := r.Collect(); !slices.Equal(ids(got.Containers), []string{idA, "host"}) ||
+		!slices.Equal(got.Removed, []model.CgroupID{child}) {
 		t.Errorf("with a child that ended: %v, removed %v", ids(got.Containers), got.Removed)
 	}
 	g.remove(path)
@@ -455,7 +456,8 @@ func TestBounds(t *testing.T) {
 			r.HandleEvent(removed(model.CgroupID(1000+i), path))
 		}
 		if len(r.groups) > 100 || len(r.members) > 101 || len(r.removed) > 100 || len(r.retired) > 100 {
-			t.Errorf("%d groups, %d members, %d removed, %d retired", len(r.groups), len(r.members), len(r.removed), len(r.retired))
+			t.Errorf("%d groups, %d members, %d removed, %d retired", len(r.groups), len(r.members), len(r.removed),
+				len(r.retired))
 		}
 		d := drops(r)
 		if d["container/removed-groups"].Count != 4900 || d["container/containers"].Count == 0 {
