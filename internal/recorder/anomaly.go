@@ -359,7 +359,8 @@ func (a *anomalies) load() {
 			err = fmt.Errorf("it says that it is number %d", kept.Number)
 		}
 		if err != nil {
-			a.problem = errors.Join(a.problem, fmt.Errorf("reading the anomaly in %s: %w; remove the file if it is not needed", file, err))
+			a.problem = errors.Join(a.problem, fmt.Errorf("reading the anomaly in %s: %w; remove the file if it is not needed",
+				file, err))
 			if number, err := strconv.ParseUint(filepath.Base(file[:len(file)-len(".json")]), 10, 63); err == nil {
 				a.next = max(a.next, number+1)
 			}

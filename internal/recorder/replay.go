@@ -132,7 +132,8 @@ func applyChanges(d []byte, changes uint64, sums [][flightFields]uint64) ([]byte
 	return d, nil
 }
 
-func (r *replay) rows(b *Block, tick *model.Tick, at time.Time, sums [][flightFields]uint64, writers []*replayed) error {
+func (r *replay) rows(b *Block, tick *model.Tick, at time.Time, sums [][flightFields]uint64,
+	writers []*replayed) error {
 	if missing := tick.Number - r.next; r.progress.Ticks > 0 && missing > 0 {
 		r.progress.Lost += missing
 		for _, w := range r.writers {
