@@ -38,8 +38,9 @@ func (w world) record() []*csvy.Recording {
 	var all []*csvy.Recording
 	for _, a := range w.actors {
 		r := &csvy.Recording{Path: a.name + ".csvy", Head: csvy.Head{
-			Container: csvy.Container{ID: "id-" + a.name, Name: a.name}, Host: csvy.Host{Name: "node", Cores: w.cores, OnlineCores: w.cores},
-			Interval: time.Duration(w.interval * 1e6), Started: epoch, MonotonicNS: 5e9,
+			Container: csvy.Container{ID: "id-" + a.name, Name: a.name},
+			Host:      csvy.Host{Name: "node", Cores: w.cores, OnlineCores: w.cores},
+			Interval:  time.Duration(w.interval * 1e6), Started: epoch, MonotonicNS: 5e9,
 		}}
 		names := []string{csvy.CPUNS, csvy.RunQueueNS, csvy.SentBytes, csvy.RequestsAsking, csvy.RequestsServing}
 		if !w.plain {
@@ -65,8 +66,10 @@ func (w world) record() []*csvy.Recording {
 			at := float64(step) * fine
 			if due := float64(tick) * w.interval; at >= due-fine/2 {
 				row := map[string]float64{
-					csvy.CPUNS: cpu, csvy.RunQueueNS: wait, csvy.SentBytes: math.Floor(sent), csvy.RequestsAsking: math.Floor(call(a.asking, at)),
-					csvy.RequestsServing: math.Floor(call(a.serving, at)), csvy.Tick: float64(tick), csvy.DueNS: 5e9 + due*1e6, csvy.LatenessNS: 0,
+					csvy.CPUNS: cpu, csvy.RunQueueNS: wait, csvy.SentBytes: math.Floor(sent),
+					csvy.RequestsAsking:  math.Floor(call(a.asking, at)),
+					csvy.RequestsServing: math.Floor(call(a.serving, at)), csvy.Tick: float64(tick), csvy.DueNS: 5e9 + due*1e6,
+					csvy.LatenessNS: 0,
 				}
 				tick++
 				if w.lost == nil || !w.lost(at) {
@@ -261,7 +264,8 @@ func TestHostCPU(t *testing.T) {
 		if s.CPU[0].Container != "hog" || math.Abs(s.CPU[0].CPUs-1.5) > 0.02+interval/1000 {
 			t.Errorf("got CPU %+v, want 1.5 of the hog first", s.CPU)
 		}
-		if s.Chain[0].Container != "hog" || !slices.IsSortedFunc(s.Chain[1:], func(a, b Link) int { return a.At.Compare(b.At) }) {
+		if s.Chain[0].Container != "hog" || !slices.IsSortedFunc(s.Chain[1:],
+			func(a, b Link) int { return a.At.Compare(b.At) }) {
 			t.Errorf("got chain %+v", s.Chain)
 		}
 		if s.Resolution != interval {
@@ -374,8 +378,14 @@ func TestTwoAtOnce(t *testing.T) {
 
 	w = shop(5)
 	hog(&w, 2000, 2150)
-	w.actor("hog").cpu = func(at float64) float64 { return between(2000, 2050, 1.5, 0)(at) + between(2050, 2100, 0.9, 0)(at) }
-	w.actor("second").cpu = func(at float64) float64 { return between(2050, 2100, 0.6, 0)(at) + between(2100, 2150, 1.5, 0)(at) }
+	w.actor("hog").cpu = func(at float64) float64 {
+		return between(2000, 2050, 1.5, 0)(at) +
+			between(2050, 2100, 0.9, 0)(at)
+	}
+	w.actor("second").cpu = func(at float64) float64 {
+		return between(2050, 2100, 0.6, 0)(at) +
+			between(2100, 2150, 1.5, 0)(at)
+	}
 	w.stall("third", 2050, 2120)
 	w.actor("third").cpu = always(0)
 	r := check(t, w, 10, want{HostCPU, "hog", 2000, 2150}, want{Stall, "third", 2050, 2120})
@@ -439,7 +449,8 @@ func TestQuota(t *testing.T) {
 		return 0.05
 	}
 	throttled := func(at float64) float64 { return 50e6 * math.Floor(min(max(at-3000, 0), 300)/100) }
-	a.more = map[string]func(float64) float64{csvy.CPUQuotaNS: always(50e6), csvy.CPUPeriodNS: always(100e6), csvy.ThrottledNS: throttled}
+	a.more = map[string]func(float64) float64{csvy.CPUQuotaNS: always(50e6), csvy.CPUPeriodNS: always(100e6),
+		csvy.ThrottledNS: throttled}
 	check(t, w, 15, want{Quota, "limited", 3000, 3300})
 	// Used up, and never throttled: nothing waited.
 	a.more[csvy.ThrottledNS] = always(7)
@@ -516,7 +527,8 @@ func TestIntervals(t *testing.T) {
 	late[100] = 10e6
 	c := Analyse(recordings, Options{}).Containers[0]
 	i := c.Intervals
-	if i.Count != 200 || i.Mean != 50 || math.Abs(i.SD-1) > 1e-9 || i.P50 != 50 || i.P99 != 50 || i.P999 != 60 || i.Max != 60 || i.Min != 40 || i.Worst != 10 || i.Nominal != 50 {
+	if i.Count != 200 || i.Mean != 50 || math.Abs(i.SD-1) > 1e-9 || i.P50 != 50 || i.P99 != 50 || i.P999 != 60 ||
+		i.Max != 60 || i.Min != 40 || i.Worst != 10 || i.Nominal != 50 {
 		t.Errorf("got intervals %+v", i)
 	}
 	if c.Lateness.Max != 10 || c.Lateness.Count != 201 || c.Cost != nil || c.MissingTicks != 0 {
@@ -535,11 +547,14 @@ func TestPhases(t *testing.T) {
 		}
 		return 0.1
 	}
-	w := world{length: 10_000, interval: 50, cores: 2, actors: []actor{{name: "a", cpu: use}, {name: "b", cpu: use}, {name: "idle"}}}
+	w := world{length: 10_000, interval: 50, cores: 2,
+		actors: []actor{{name: "a", cpu: use}, {name: "b", cpu: use}, {name: "idle"}}}
 	r := Analyse(w.record(), Options{})
 	near := func(got, want float64) bool { return math.Abs(got-want) < 0.01 }
 	u := r.Containers[0].CPU
-	if u.Windows != 10 || !near(u.K, 40) || u.Load.Windows != 8 || !near(u.Load.Mean, 75) || !near(u.Load.SD, math.Sqrt(75)) || u.Idle.Windows != 2 || !near(u.Idle.Mean, 10) || !near(u.Mean, 62) || !near(u.Max, 80) {
+	if u.Windows != 10 || !near(u.K, 40) || u.Load.Windows != 8 || !near(u.Load.Mean, 75) ||
+		!near(u.Load.SD, math.Sqrt(75)) || u.Idle.Windows != 2 || !near(u.Idle.Mean, 10) || !near(u.Mean, 62) ||
+		!near(u.Max, 80) {
 		t.Errorf("got %+v", u)
 	}
 	if u := r.CPU; !near(u.K, 80) || !near(u.Load.Mean, 150) || u.Idle.Windows != 2 {
