@@ -41,19 +41,24 @@ func (c *Cluster) Drops() []model.Drop {
 	var sum counts
 	for _, r := range c.reflectors {
 		_, n, _ := r.state()
-		sum.large, sum.unreadable, sum.lost, sum.expired = sum.large+n.large, sum.unreadable+n.unreadable, sum.lost+n.lost, sum.expired+n.expired
+		sum.large, sum.unreadable, sum.lost, sum.expired = sum.large+n.large, sum.unreadable+n.unreadable, sum.lost+n.lost,
+			sum.expired+n.expired
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	drops := []model.Drop{
-		{Name: "kubernetes/pods", Count: c.pods.full, Capacity: uint64(c.pods.max), Used: uint64(len(c.pods.items) + len(c.retired))},
+		{Name: "kubernetes/pods", Count: c.pods.full, Capacity: uint64(c.pods.max),
+			Used: uint64(len(c.pods.items) + len(c.retired))},
 		{Name: "kubernetes/owners", Count: c.owners.full, Capacity: uint64(c.owners.max), Used: uint64(len(c.owners.asked))},
 	}
 	if c.options.Node == "" {
 		drops = append(drops,
-			model.Drop{Name: "kubernetes/services", Count: c.services.full, Capacity: uint64(c.services.max), Used: uint64(len(c.services.items))},
-			model.Drop{Name: "kubernetes/endpoint-slices", Count: c.slices.full, Capacity: uint64(c.slices.max), Used: uint64(len(c.slices.items))},
-			model.Drop{Name: "kubernetes/nodes", Count: c.nodes.full, Capacity: uint64(c.nodes.max), Used: uint64(len(c.nodes.items))})
+			model.Drop{Name: "kubernetes/services", Count: c.services.full, Capacity: uint64(c.services.max),
+				Used: uint64(len(c.services.items))},
+			model.Drop{Name: "kubernetes/endpoint-slices", Count: c.slices.full, Capacity: uint64(c.slices.max),
+				Used: uint64(len(c.slices.items))},
+			model.Drop{Name: "kubernetes/nodes", Count: c.nodes.full, Capacity: uint64(c.nodes.max),
+				Used: uint64(len(c.nodes.items))})
 	}
 	return append(drops,
 		model.Drop{Name: "kubernetes/large-objects", Count: sum.large},
@@ -114,7 +119,8 @@ func feature(resource, verbs string, err error) model.Feature {
 
 // Absent is the feature where there is no cluster to ask, with the reason.
 func Absent(state model.FeatureState, reason, remedy string) model.Feature {
-	return model.Feature{Name: "kubernetes", Purpose: "names of pods, workloads and services", State: state, Reason: reason, Remedy: remedy}
+	return model.Feature{Name: "kubernetes", Purpose: "names of pods, workloads and services", State: state,
+		Reason: reason, Remedy: remedy}
 }
 
 // Check tries once what Run does all the time, and tells what of it works: it asks for one object
