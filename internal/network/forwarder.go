@@ -18,7 +18,8 @@ type dialledAt struct {
 }
 
 // add takes in one of the forwarder's own edges: its client end has the address of its backend.
-func (f forwarders) add(k *model.KernelEdgeKey, v *View, a *addresses, container func(model.CgroupID) *model.Container) {
+func (f forwarders) add(k *model.KernelEdgeKey, v *View, a *addresses,
+	container func(model.CgroupID) *model.Container) {
 	if k.Role != model.RoleClient || !k.Far.IsValid() {
 		return
 	}
