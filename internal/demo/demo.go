@@ -137,7 +137,8 @@ func (s *Shop) leaveOut() {
 	for _, p := range packages {
 		if !slices.Contains(s.without, p.role) && findProgram(p.program) == "" {
 			s.without = append(s.without, p.role)
-			s.notice("no %s on this host, so the shop does without; to have it: apt-get install --no-install-recommends %s", p.program, p.name)
+			s.notice("no %s on this host, so the shop does without; to have it: apt-get install --no-install-recommends %s",
+				p.program, p.name)
 		}
 	}
 	if slices.Contains(s.without, "redis") {

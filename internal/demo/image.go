@@ -77,7 +77,8 @@ func writeParents(t *tar.Writer, made map[string]bool, dir string) error {
 }
 
 func (f imageFile) write(t *tar.Writer) error {
-	h := &tar.Header{Name: strings.TrimPrefix(f.path, "/"), Mode: f.mode, Typeflag: tar.TypeReg, Size: int64(len(f.content))}
+	h := &tar.Header{Name: strings.TrimPrefix(f.path, "/"), Mode: f.mode, Typeflag: tar.TypeReg,
+		Size: int64(len(f.content))}
 	if f.dir {
 		h.Typeflag, h.Name = tar.TypeDir, h.Name+"/"
 	}
