@@ -55,7 +55,8 @@ time being, which needs root.`,
 	}
 	flags.add(c)
 	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
-	c.Flags().StringVar(&percentile, "percentile", string(graph.Mean), "statistic of response times that the critical path uses and shows: mean, p50, p75, p90 or p99")
+	c.Flags().StringVar(&percentile, "percentile", string(graph.Mean),
+		"statistic of response times that the critical path uses and shows: mean, p50, p75, p90 or p99")
 	// The CPU time of threads is looked at every ten seconds.
 	c.Flags().DurationVar(&length, "for", 15*time.Second, "time to look at")
 	return c
