@@ -35,7 +35,7 @@ var ownParts = []model.Part{
 }
 
 // restOfAll is what is not attributed to another part.
-var restOfAll = model.Part{Name: partRest, Purpose: "everything else: the clearing of unused memory, writing to the " +
+var restOfAll = model.Part{Name: partRest, Purpose: "unattributed: the clearing of unused memory, writing to the " +
 	"network, waiting", Fixed: true}
 
 // spending sums the CPU time of this process by the parts for which its threads worked. The zero value works.
