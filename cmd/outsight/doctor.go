@@ -160,7 +160,7 @@ type watcher interface {
 	CountersError() error
 }
 
-// tryHost takes a snapshot; the error tells what is not in it, too.
+// tryHost takes a snapshot; the error reports what is not in it, too.
 func tryHost(ctx context.Context, host watcher) (*model.Snapshot, error) {
 	trying, cancel := context.WithTimeout(ctx, snapshotTime)
 	defer cancel()

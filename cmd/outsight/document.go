@@ -33,7 +33,7 @@ type documentBin struct {
 
 type documentSelf struct {
 	CPUCores float64 `json:"cpu_cores"`
-	// KernelPrograms tells whether CPUCores has the kernel programs in it: their time is known
+	// KernelPrograms reports whether CPUCores has the kernel programs in it: their time is known
 	// only while the kernel's program statistics are on.
 	KernelPrograms bool    `json:"cpu_cores_with_kernel_programs"`
 	MemoryBytes    uint64  `json:"memory_bytes"`

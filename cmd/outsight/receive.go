@@ -273,7 +273,7 @@ func (r *receiver) awaitNames(ctx context.Context) {
 	}
 }
 
-// describe tells where metrics come in, for people.
+// describe reports where metrics come in, for people.
 func (r *receiver) describe() (lines []string) {
 	scheme := r.access.Scheme()
 	if r.http != nil {

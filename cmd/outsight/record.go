@@ -144,7 +144,7 @@ func (o *recordOptions) kept() string {
 	return ""
 }
 
-// wanted tells whether a container is to be recorded. rAdvisor's format has no host.
+// wanted reports whether a container is to be recorded. rAdvisor's format has no host.
 func (o *recordOptions) wanted(c *model.Container) bool {
 	if o.format == string(csvy.RAdvisor) && c.ID == model.HostContainerID {
 		return false
@@ -162,7 +162,7 @@ func (o *recordOptions) wanted(c *model.Container) bool {
 	return false
 }
 
-// wantsAny tells whether a container of a snapshot is to be recorded.
+// wantsAny reports whether a container of a snapshot is to be recorded.
 func (o *recordOptions) wantsAny(s *model.Snapshot) bool {
 	for i := range s.Containers {
 		if o.wanted(s.Containers[i].Container) {

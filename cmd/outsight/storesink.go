@@ -44,7 +44,7 @@ func (s *storeSink) update() {
 	s.drops.Store(&drops)
 }
 
-// remoteSender tells what went to a remote store.
+// remoteSender reports what went to a remote store.
 type remoteSender struct{ store *store.Remote }
 
 // Sent implements agent.Sender.

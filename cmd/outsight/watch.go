@@ -19,7 +19,7 @@ import (
 
 // watchFlags are what every command that watches this host has.
 type watchFlags struct {
-	// flags tell which of them somebody has set; nil is none.
+	// flags say which of them somebody has set; nil is none.
 	flags                *pflag.FlagSet
 	all                  bool
 	socket, dockerSocket string

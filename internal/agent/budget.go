@@ -151,7 +151,7 @@ func (k *keeping) index(part string) int {
 	return slices.IndexFunc(k.sample.Parts, func(p model.PartSample) bool { return p.Name == part })
 }
 
-// shed tells whether a part is given up.
+// shed reports whether a part is given up.
 func (k *keeping) shed(part string) bool {
 	i := k.index(part)
 	return i >= 0 && k.sample.Parts[i].Shed

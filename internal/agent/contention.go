@@ -48,7 +48,7 @@ func newContention() *contention {
 		victims: make(map[string]*victim)}
 }
 
-// update takes in a reading. owner tells the ID of the container of a control group; containers are those of the
+// update adds a reading. owner tells the ID of the container of a control group; containers are those of the
 // snapshot.
 func (c *contention) update(read *model.KernelContention, owner func(model.CgroupID) string,
 	containers []*model.Container) {
@@ -196,7 +196,7 @@ func (c *contention) drop() model.Drop {
 	return model.Drop{Name: "contending_containers", Count: c.refused, Capacity: maxContenders, Used: uint64(c.pairsKept)}
 }
 
-// readContention takes in who disturbed whom. It tells whether it could be read.
+// readContention adds who disturbed whom. It reports whether it could be read.
 func (a *Agent) readContention(containers []*model.Container) bool {
 	if a.sources.Contention == nil {
 		return false

@@ -39,7 +39,7 @@ func newDisks() *disks {
 	return &disks{entries: make(map[uint64]*diskEntry), totals: make(map[string]*diskTotal)}
 }
 
-// update takes in a reading.
+// update adds a reading.
 func (d *disks) update(read []model.KernelDisk, lookup func(model.CgroupID) *model.Container) {
 	d.reading++
 	for i := range read {

@@ -42,7 +42,7 @@ type HostOptions struct {
 	Kubernetes Kubernetes
 	// Reporters beside those of the agent's own parts. Snapshots wait for their answers.
 	Reporters []Reporter
-	// Senders tell what they wrote to connections, and Answers what the servers of this process did; nil where
+	// Senders report what they wrote to connections, and Answers what the servers of this process did; nil where
 	// there are none.
 	Senders []Sender
 	Answers *Answers
@@ -93,7 +93,7 @@ type Host struct {
 
 // Open loads the kernel programs, finds the containers, and makes an agent of both. It fails
 // without the privilege for it (ErrPrivilege), and where there are no control groups. Where the
-// kernel takes none of the programs, what is in files goes on; Features and snapshots tell of it.
+// kernel takes none of the programs, what is in files goes on; Features and snapshots have the reasons.
 func Open(o HostOptions) (*Host, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -193,8 +193,8 @@ func (h *Host) openFlight(o *HostOptions) (err error) {
 	return nil
 }
 
-// unannounced is the time between two walks of the control groups where the kernel does not tell
-// of those that come and go.
+// unannounced is the time between two walks of the control groups where the kernel does not report
+// those that begin and end.
 const unannounced = 2 * time.Second
 
 func works(features []model.Feature, hook string) bool {
@@ -240,7 +240,7 @@ func (h *Host) awaitNames() {
 	}
 }
 
-// Features tells what works on this host and what does not.
+// Features reports what works on this host and what does not.
 func (h *Host) Features() []model.Feature {
 	all := slices.Concat(h.privileges.Features(), h.probes.Features(), h.registry.Features(), h.files.Features(),
 		account{h.energy}.Features())

@@ -8,9 +8,9 @@ import (
 	"outsight/internal/model"
 )
 
-// ProcessWork tells what processes count. It is called by the goroutine that reads the Counters, after the Work.
+// ProcessWork reports what processes count. It is called by the goroutine that reads the Counters, after the Work.
 type ProcessWork interface {
-	// ReadProcesses tells what each process gained since the call before.
+	// ReadProcesses reports what each process gained since the call before.
 	ReadProcesses() ([]model.ProcessGain, error)
 }
 
@@ -36,7 +36,7 @@ type namedWork struct {
 
 func newProcessWork() *processWork { return &processWork{containers: make(map[string]*namedWork)} }
 
-// readProcesses takes in what processes gained.
+// readProcesses adds what processes gained.
 func (a *Agent) readProcesses() {
 	if a.sources.ProcessWork == nil {
 		return

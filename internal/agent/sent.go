@@ -10,7 +10,7 @@ import (
 	"outsight/internal/model"
 )
 
-// Sender tells how many bytes it has written to its connections.
+// Sender reports how many bytes it has written to its connections.
 type Sender interface {
 	Sent() []model.SentBytes
 }

@@ -176,7 +176,7 @@ func (f *Files) Features() []model.Feature {
 	return features
 }
 
-// Drops tells how many descriptors are open, and how many readings had to open a file of their
+// Drops reports how many descriptors are open, and how many readings had to open a file of their
 // own because no more may be kept: they cost more, and nothing is lost. And how often a look at a container's threads
 // began later.
 func (f *Files) Drops() []model.Drop {

@@ -38,7 +38,7 @@ const (
 	maxPath = 1024
 )
 
-// Identify tells what a control group belongs to by its path, relative to the hierarchy's root.
+// Identify reports what a control group belongs to by its path, relative to the hierarchy's root.
 // The innermost container counts; groups below a container are the container's, whatever they
 // are called; services count only outside of containers.
 func Identify(path string) Identity {

@@ -578,7 +578,7 @@ func TestFilesFillWhatTheKernelDoesNotKnow(t *testing.T) {
 	}
 }
 
-// A file's name tells whose it is, holds nothing that is special to a shell or a file system, and is not another's.
+// A file's name says whose it is, holds nothing that is special to a shell or a file system, and is not another's.
 func TestFileNames(t *testing.T) {
 	f := func(c Container, want string) {
 		t.Helper()

@@ -152,10 +152,10 @@ func (a *Account) Sample() *model.EnergySample {
 	return &model.EnergySample{Meter: a.monitor.describe(), Parts: slices.Clone(a.parts)}
 }
 
-// Feature tells what measures, and why what would be better does not.
+// Feature reports what measures, and why what would be better does not.
 func (a *Account) Feature() model.Feature { return a.monitor.feature() }
 
-// Drops tells of intervals that were not measured.
+// Drops counts intervals that were not measured.
 func (a *Account) Drops() []model.Drop {
 	return []model.Drop{{Name: "energy_gaps", Count: a.monitor.gaps.Load()}}
 }

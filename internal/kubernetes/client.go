@@ -40,7 +40,7 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("%d %s: %s", e.Code, e.Reason, e.Message)
 }
 
-// refused tells whether err is the API server's answer with a code.
+// refused reports whether err is the API server's answer with a code.
 func refused(err error, codes ...int) bool {
 	var status *statusError
 	if !errors.As(err, &status) {

@@ -160,7 +160,7 @@ func follow[T interface{ key() string }](c *Cluster, t *table[T], resource, path
 	})
 }
 
-// wake tells who waits for Changed. It never waits.
+// wake signals who waits for Changed. It never waits.
 func (c *Cluster) wake() {
 	select {
 	case c.changed <- struct{}{}:

@@ -11,7 +11,7 @@ import (
 	"outsight/internal/model"
 )
 
-// Identify tells what Kubernetes calls a container, by the runtime's id of it, or if that is not
+// Identify reports what Kubernetes calls a container, by the runtime's id of it, or if that is not
 // known yet, by its pod's uid as the control group's path has it. It is false for what is in no
 // known pod.
 func (c *Cluster) Identify(containerID, podUID string) (model.PodIdentity, bool) {
@@ -36,7 +36,7 @@ func (c *Cluster) Pods() int {
 	return len(c.pods.items)
 }
 
-// Drops tells how full the tables are and what found no room in them.
+// Drops reports how full the tables are and what found no room in them.
 func (c *Cluster) Drops() []model.Drop {
 	var sum counts
 	for _, r := range c.reflectors {
@@ -123,7 +123,7 @@ func Absent(state model.FeatureState, reason, remedy string) model.Feature {
 		Reason: reason, Remedy: remedy}
 }
 
-// Check tries once what Run does all the time, and tells what of it works: it asks for one object
+// Check tries once what Run does all the time, and reports what of it works: it asks for one object
 // of each resource.
 func (c *Cluster) Check(ctx context.Context) []model.Feature {
 	var all []model.Feature

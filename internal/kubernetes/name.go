@@ -39,7 +39,7 @@ func (c *Cluster) Name(series []model.Series) []model.Series {
 type namer struct {
 	*Cluster
 	at time.Time
-	// whole is by the labels as received, ends by those that tell who the ends are.
+	// whole is by the labels as received, ends by those that say who the ends are.
 	whole  map[wholeKey][]model.Label
 	ends   map[endsKey]addition
 	behind map[string]backing

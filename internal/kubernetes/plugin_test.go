@@ -62,7 +62,7 @@ func guarded(t *testing.T, token *atomic.Pointer[string]) *apiServer {
 	return s
 }
 
-// A program's token lets us in. It is told what it needs to know, runs once for all who ask, and again when the API
+// A program's token lets us in. It is given what it needs to know, runs once for all who ask, and again when the API
 // server no longer takes the token.
 func TestPluginGivesAToken(t *testing.T) {
 	for _, version := range []string{"v1", "v1beta1"} {

@@ -179,7 +179,7 @@ func has(c *model.Container, a netip.Addr) bool {
 	return false
 }
 
-// sends tells whether a client on a host may be what is seen as address: its own, or its host's.
+// sends reports whether a client on a host may be what is seen as address: its own, or its host's.
 func (h *hosts) sends(client resident, address netip.Addr) bool {
 	if has(client.container, address) {
 		return true

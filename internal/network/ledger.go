@@ -124,7 +124,7 @@ func newLedger(o Options) *ledger {
 		all: limiter(o.MaxNewEdges), allEndpoints: limiter(4 * o.MaxNewEdges)}
 }
 
-// enter takes in a view of that time and makes the edges of it that a container in present counted.
+// enter adds a view of that time and makes the edges of it that a container in present counted.
 func (g *ledger) enter(at time.Time, seen []sighting, present map[string]bool) []model.Edge {
 	defer func() { g.before = at }()
 	g.view++

@@ -309,7 +309,7 @@ func (f *Flight) data(since uint64) *FlightData {
 // Features are none: the timers are the kernel's.
 func (f *Flight) Features() []model.Feature { return nil }
 
-// Drops tells which ticks are missing, and how full the memory is.
+// Drops reports which ticks are missing, and how full the memory is.
 func (f *Flight) Drops() []model.Drop {
 	f.mu.Lock()
 	defer f.mu.Unlock()

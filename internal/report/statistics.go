@@ -138,7 +138,7 @@ func utilisation(t []int64, usage []float64, window time.Duration) Utilisation {
 	return u
 }
 
-// container tells how regular a recording is, and how busy its container was.
+// container reports how regular a recording is, and how busy its container was.
 func (l *timeline) container(o Options) *Container {
 	c := &Container{
 		Name: l.name, ID: l.head.Container.Key(), Image: l.head.Container.Image, Files: l.files, Rows: len(l.t), Cut: l.cut,
