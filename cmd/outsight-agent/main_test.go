@@ -175,7 +175,8 @@ func TestMissingCapability(t *testing.T) {
 	}
 	c.Path = path
 	said, err := c.CombinedOutput()
-	want := `outsight-agent: missing privilege: CAP_BPF and CAP_PERFMON (to load kernel programs): run it as root, as in "sudo outsight-agent"` + "\n"
+	want := "outsight-agent: missing privilege: CAP_BPF and CAP_PERFMON (to load kernel programs): " +
+		`run it as root, as in "sudo outsight-agent"` + "\n"
 	if c.ProcessState.ExitCode() != 1 || string(said) != want {
 		t.Errorf("got %v and %q, want exit code 1 and %q", err, said, want)
 	}

@@ -207,7 +207,8 @@ func TestWithoutKernelPrograms(t *testing.T) {
 	for deadline := time.Now().Add(20 * time.Second); found == nil &&
 		time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if s := host.Snapshot(); s != nil {
-			if i := slices.IndexFunc(s.Containers, func(c model.ContainerSample) bool { return c.Container.ID == filepath.Base(group) }); i >= 0 {
+			ours := func(c model.ContainerSample) bool { return c.Container.ID == filepath.Base(group) }
+			if i := slices.IndexFunc(s.Containers, ours); i >= 0 {
 				found = &s.Containers[i]
 			}
 		}
@@ -279,7 +280,8 @@ func TestDisksOfAContainerOnThisHost(t *testing.T) {
 		defer os.Remove(group)
 		script += "echo $$ > " + group + "/cgroup.procs; "
 	}
-	script += `cd "$1"; for time in 1 2; do dd if=read of=/dev/null bs=64k iflag=direct; done; dd if=/dev/zero of=written bs=64k count=4 conv=fsync`
+	script += `cd "$1"; for time in 1 2; do dd if=read of=/dev/null bs=64k iflag=direct; done; ` +
+		`dd if=/dev/zero of=written bs=64k count=4 conv=fsync`
 	if out, err := exec.Command("sh", "-ec", script, "sh", dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -67,7 +67,8 @@ func TestIdentify(t *testing.T) {
 		"/machine.slice/libpod-"+idA+".scope")
 	container("/docker/"+idB+"/docker/"+idA+"/child", model.Docker, idA, "", "/docker/"+idB+"/docker/"+idA)
 	same("/docker/"+idB+"/kubelet/kubepods/burstable/pod"+uid+"/"+idA, model.Containerd, uid)
-	same("/docker/"+idB+"/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/kubelet-kubepods-burstable-pod"+
+	same("/docker/"+idB+"/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/"+
+		"kubelet-kubepods-burstable-pod"+
 		uidUnit+".slice/cri-containerd-"+idA+".scope", model.Containerd, uid)
 	container("/docker/"+idA+"/kubelet/kubepods/burstable", model.Docker, idA, "", "/docker/"+idA)
 

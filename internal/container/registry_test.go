@@ -324,7 +324,8 @@ func TestDockerSocket(t *testing.T) {
 func TestCutPath(t *testing.T) {
 	g := newTree(t)
 	r := newRegistry(t, g.Layout, quiet(t))
-	path := "/docker/" + idB + "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/kubelet-kubepods-burstable-pod" +
+	path := "/docker/" + idB + "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/" +
+		"kubelet-kubepods-burstable-pod" +
 		uidUnit + ".slice/cri-containerd-" + idA + ".scope"
 	if len(path) <= 255 {
 		t.Fatalf("%d bytes are not long", len(path))

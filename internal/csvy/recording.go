@@ -201,7 +201,8 @@ func (r *Recording) findSteps() {
 		if step < expected {
 			direction = "went back by "
 		}
-		r.complain(r.lineOf(i), kind, kind+direction+(step-expected).Abs().Round(time.Millisecond).String()+" before this row")
+		by := (step - expected).Abs().Round(time.Millisecond)
+		r.complain(r.lineOf(i), kind, kind+direction+by.String()+" before this row")
 	}
 }
 
