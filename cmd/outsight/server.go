@@ -98,11 +98,14 @@ serves what is in there.`,
 	c.Flags().DurationVar(&o.retention, "retention", 10*365*24*time.Hour, "remove what is older")
 	c.Flags().Int64Var(&o.maxBytes, "max-bytes", 2<<30, "bytes of stored data; the oldest goes when there is more")
 	c.Flags().IntVar(&o.maxSeries, "max-series", 500_000, "series in memory, of about 6 KB each")
-	c.Flags().Int64Var(&o.labelBytes, "max-label-bytes", 0, "bytes of their labels in memory, each label with 64 more for the index (default: 2 KiB for each of --max-series, and at most a fifth of the machine's memory)")
+	c.Flags().Int64Var(&o.labelBytes, "max-label-bytes", 0,
+		"bytes of their labels in memory, each label with 64 more for the index (default: 2 KiB for each of --max-series, "+
+			"and at most a fifth of the machine's memory)")
 	return c
 }
 
-// defaultLabelBytes is what the labels of so many series may take of a machine's memory. Memory is up to two and a half times as much.
+// defaultLabelBytes is what the labels of so many series may take of a machine's memory. Memory is up to two and a half
+// times as much.
 func defaultLabelBytes(series int, memory int64) int64 {
 	return min(int64(series)*labelBytesPerSeries, memory/5)
 }
@@ -112,7 +115,8 @@ const (
 	// serverMemory and seriesMemory are near what a server needs, without series and requests, and for each series.
 	serverMemory = 384 << 20
 	seriesMemory = 6 << 10
-	// A query may hold at least leastSamples, and as many as the map of all series needs: one of each, and the buckets of a tenth.
+	// A query may hold at least leastSamples, and as many as the map of all series needs: one of each, and the buckets of
+	// a tenth.
 	leastSamples, samplesPerSeries = 5_000_000, 8
 	// serverLate is how much later than the newest a sample may come: as long as agents spool while a server is away.
 	serverLate = 24 * time.Hour
@@ -139,7 +143,8 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 	page := door.Secure(listeners.Limit(plain, "page", access.PageLimits))
 	defer page.Close()
 	kept, err := o.storeFlags.openOr(o.data, store.Options{
-		Retention: o.retention, MaxBytes: o.maxBytes, MaxSeries: o.maxSeries, OutOfOrder: min(serverLate, o.retention), Logger: o.logger,
+		Retention: o.retention, MaxBytes: o.maxBytes, MaxSeries: o.maxSeries, OutOfOrder: min(serverLate, o.retention),
+		Logger:     o.logger,
 		MaxSamples: max(leastSamples, samplesPerSeries*o.maxSeries), QueryBounds: o.bounds,
 		LabelBytes: o.labelBytes, Tenants: o.tenants(door), Quotas: o.quotas,
 	})
@@ -169,7 +174,8 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if in, err = openReceiver(ctx, o.receiveFlags, door, &listeners, o.data, o.maxSeries, o.labelBytes, kept, cluster, futureIsWrong, o.logger); err != nil {
+		if in, err = openReceiver(ctx, o.receiveFlags, door, &listeners, o.data, o.maxSeries, o.labelBytes, kept,
+			cluster, futureIsWrong, o.logger); err != nil {
 			return err
 		}
 		defer in.close()

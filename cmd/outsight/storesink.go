@@ -58,7 +58,7 @@ func (s *storeSink) update() {
 	s.drops.Store(&drops)
 }
 
-// remoteSender tells what went to a remote store.
+// remoteSender reports what went to a remote store.
 type remoteSender struct{ store *store.Remote }
 
 // Sent implements agent.Sender.
@@ -70,13 +70,15 @@ func (s remoteSender) Sent() []model.SentBytes {
 func storeDrops(s store.Stats, remote bool) []model.Drop {
 	drops := []model.Drop{
 		{Name: "store/series", Count: s.NoRoom, Used: uint64(s.Series), Capacity: uint64(s.MaxSeries)},
-		{Name: "store/label-bytes", Count: s.NoLabelRoom, Used: uint64(max(0, s.LabelBytes)), Capacity: uint64(s.MaxLabelBytes)},
+		{Name: "store/label-bytes", Count: s.NoLabelRoom, Used: uint64(max(0, s.LabelBytes)),
+			Capacity: uint64(s.MaxLabelBytes)},
 		{Name: "store/unread-series", Count: s.Unread},
 		{Name: "store/refused-samples", Count: s.TooOld + s.Conflicts + s.Malformed + s.Refused},
 		{Name: "store/waiting-queries", Count: s.QueriesTurnedAway},
 		{Name: "store/query-samples", Count: s.QueriesTooLarge},
 		{Name: "store/query-time", Count: s.QueriesTooSlow},
-		{Name: "store/query-memory", Count: s.QueriesWithoutMemory + s.QueriesStopped, Used: uint64(s.QueryMemory), Capacity: uint64(s.MaxQueryMemory)},
+		{Name: "store/query-memory", Count: s.QueriesWithoutMemory + s.QueriesStopped, Used: uint64(s.QueryMemory),
+			Capacity: uint64(s.MaxQueryMemory)},
 	}
 	if remote {
 		return append(drops,

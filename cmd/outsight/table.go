@@ -37,7 +37,8 @@ func (t *table) rows() []row {
 	var rows []row
 	wanted := strings.ToLower(t.filter)
 	for _, n := range t.graph.Nodes {
-		if n.Kind != graph.KindOutside && (strings.Contains(strings.ToLower(n.Name), wanted) || strings.Contains(strings.ToLower(n.Image), wanted)) {
+		if n.Kind != graph.KindOutside && (strings.Contains(strings.ToLower(n.Name), wanted) ||
+			strings.Contains(strings.ToLower(n.Image), wanted)) {
 			rows = append(rows, row{n, t.waits[n.ID], t.waitsKnown && n.Usage != nil})
 		}
 	}
@@ -145,7 +146,8 @@ func (t *table) summary() []string {
 		whose = "agent and kernel programs"
 	}
 	lines := []string{
-		fmt.Sprintf("%s · kernel %s · %s · the %.1f s to %s", graph.Clean(h.Name), h.Kernel, plural(running(t.to), "container"),
+		fmt.Sprintf("%s · kernel %s · %s · the %.1f s to %s", graph.Clean(h.Name), h.Kernel,
+			plural(running(t.to), "container"),
 			t.seconds, t.to.Time.Local().Format(time.TimeOnly)),
 		fmt.Sprintf("CPU %.2f of %d cores · memory %s of %s · %s requests · %s %s of a core, %s",
 			used, h.Cores, bytesText(t.memory), bytesText(float64(h.MemoryBytes)), graph.PerSecond(&t.requests),

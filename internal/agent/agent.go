@@ -33,12 +33,12 @@ type Disks interface {
 	ReadDisks() ([]model.KernelDisk, error)
 }
 
-// Contention tells who disturbs whom. It is called by the goroutine that reads the Counters.
+// Contention reports who disturbs whom. It is called by the goroutine that reads the Counters.
 type Contention interface {
 	ReadContention() (*model.KernelContention, error)
 }
 
-// Quotas tells which control groups would have had more of the kernel's tables than their quotas. It is called by the
+// Quotas reports which control groups would have had more of the kernel's tables than their quotas. It is called by the
 // goroutine that reads the Counters.
 type Quotas interface {
 	ReadOverQuota() []model.OverQuota
@@ -66,7 +66,7 @@ type Files interface {
 	Read(containers []*model.Container, usages []container.Usage)
 }
 
-// Processes tells what to call a process. It is called by the goroutine that reads the Counters.
+// Processes knows what to call a process. It is called by the goroutine that reads the Counters.
 type Processes interface {
 	// Name is what to call process pid, or where pid is 0 any process, of a control group of which
 	// the kernel knows the name comm.
@@ -75,13 +75,13 @@ type Processes interface {
 	Drops() []model.Drop
 }
 
-// Reporter tells what works, and of bounded things how full they are.
+// Reporter reports what works, and of bounded things how full they are.
 type Reporter interface {
 	Features() []model.Feature
 	Drops() []model.Drop
 }
 
-// Programs tells what the kernel programs cost.
+// Programs reports what the kernel programs cost.
 type Programs interface {
 	ProgramCosts() []model.ProgramCost
 }
@@ -94,7 +94,7 @@ type Sources struct {
 	Quotas Quotas
 	// Contention is nil where it is not counted.
 	Contention Contention
-	// CountsReclaim tells whether the Counters count how long threads had to free memory.
+	// CountsReclaim reports whether the Counters count how long threads had to free memory.
 	CountsReclaim bool
 	Lifecycle     Lifecycle
 	Files         Files
@@ -113,11 +113,11 @@ type Sources struct {
 	Work      Work
 	Energy    *energy.Account
 	Reporters []Reporter
-	// Senders and Answers tell what this process wrote to connections; Answers is nil without a listener.
+	// Senders and Answers report what this process wrote to connections; Answers is nil without a listener.
 	Senders []Sender
 	Answers *Answers
-	// Parts are what things cost, and what can be given up; and Statistics turns the kernel's statistics of programs on until they are
-	// closed; without both, and Programs, costs are not measured and no budget is kept.
+	// Parts are what things cost, and what can be given up; and Statistics turns the kernel's statistics of programs on
+	// until they are closed; without both, and Programs, costs are not measured and no budget is kept.
 	Parts      Parts
 	Statistics func() (io.Closer, error)
 }
@@ -166,8 +166,8 @@ type Agent struct {
 	listeners *listeners
 	over      overQuotas
 	network   hostNetwork
-	// translations as they were found at the last look that did not fail; translationsOf stands for the attempts of then, see
-	// network.NeedTranslations. translationsRead is when the last look was.
+	// translations as they were found at the last look that did not fail; translationsOf stands for the attempts of then,
+	// see network.NeedTranslations. translationsRead is when the last look was.
 	translations     []model.Translation
 	translationsRead time.Time
 	translationsOf   uint64

@@ -9,8 +9,8 @@ import (
 	"outsight/internal/model"
 )
 
-// Parts is what is done, and what of it can be given up to keep a budget. Its methods are called by the goroutine that reads
-// the Counters.
+// Parts is what is done, and what of it can be given up to keep a budget. Its methods are called by the goroutine that
+// reads the Counters.
 type Parts interface {
 	// Parts in the order in which they are given up, and those that are not.
 	Parts() []model.Part
@@ -41,7 +41,8 @@ type keeping struct {
 	sample      model.BudgetSample
 }
 
-func newKeeping(parts Parts, meter *programMeter, spent func(map[string]uint64) map[string]uint64, limit float64, cores int) *keeping {
+func newKeeping(parts Parts, meter *programMeter, spent func(map[string]uint64) map[string]uint64, limit float64,
+	cores int) *keeping {
 	k := &keeping{parts: parts, meter: meter, spent: spent, cores: cores}
 	var names []string
 	for _, p := range parts.Parts() {
@@ -150,7 +151,7 @@ func (k *keeping) index(part string) int {
 	return slices.IndexFunc(k.sample.Parts, func(p model.PartSample) bool { return p.Name == part })
 }
 
-// shed tells whether a part is given up.
+// shed reports whether a part is given up.
 func (k *keeping) shed(part string) bool {
 	i := k.index(part)
 	return i >= 0 && k.sample.Parts[i].Shed
@@ -190,7 +191,8 @@ func (a *Agent) keepBudget(s *model.Snapshot) {
 		if c.Shed {
 			said = "given up to keep the budget"
 		}
-		a.options.Logger.Warn(said, "part", c.Part, "missing", part.Purpose, "cost", percent(k.sample.Own+k.sample.Kernel), "budget", percent(k.sample.Limit))
+		a.options.Logger.Warn(said, "part", c.Part, "missing", part.Purpose, "cost", percent(k.sample.Own+k.sample.Kernel),
+			"budget", percent(k.sample.Limit))
 	}
 	a.cpu.turn(k.shed("switches"), s.Containers)
 	if k.at.IsZero() {

@@ -24,7 +24,8 @@ type contention struct {
 	rests map[model.CgroupID]model.ContentionRest
 	// victims by the ID of the container that waited.
 	victims map[string]*victim
-	// pairsKept is how many pairs of containers have counters of their own, refused how often there was no room for one more.
+	// pairsKept is how many pairs of containers have counters of their own, refused how often there was no room for one
+	// more.
 	pairsKept int
 	refused   uint64
 }
@@ -47,8 +48,10 @@ func newContention() *contention {
 		victims: make(map[string]*victim)}
 }
 
-// update takes in a reading. owner tells the ID of the container of a control group; containers are those of the snapshot.
-func (c *contention) update(read *model.KernelContention, owner func(model.CgroupID) string, containers []*model.Container) {
+// update adds a reading. owner tells the ID of the container of a control group; containers are those of the
+// snapshot.
+func (c *contention) update(read *model.KernelContention, owner func(model.CgroupID) string,
+	containers []*model.Container) {
 	present := make(map[string]*model.Container, len(containers))
 	for _, one := range containers {
 		present[one.ID] = one
@@ -193,7 +196,7 @@ func (c *contention) drop() model.Drop {
 	return model.Drop{Name: "contending_containers", Count: c.refused, Capacity: maxContenders, Used: uint64(c.pairsKept)}
 }
 
-// readContention takes in who disturbed whom. It tells whether it could be read.
+// readContention adds who disturbed whom. It reports whether it could be read.
 func (a *Agent) readContention(containers []*model.Container) bool {
 	if a.sources.Contention == nil {
 		return false
@@ -204,6 +207,7 @@ func (a *Agent) readContention(containers []*model.Container) bool {
 	if err != nil {
 		return false
 	}
-	a.contention.update(read, func(id model.CgroupID) string { return a.groups.owner(id, a.sources.Registry.Lookup) }, containers)
+	a.contention.update(read, func(id model.CgroupID) string { return a.groups.owner(id, a.sources.Registry.Lookup) },
+		containers)
 	return true
 }

@@ -8,7 +8,7 @@ import (
 	"outsight/internal/model"
 )
 
-// cpuFiles tells what the control group files say of a container's CPU time, in ns.
+// cpuFiles reports what the control group files say of a container's CPU time, in ns.
 type cpuFiles interface {
 	CPUUsage(*model.Container) (uint64, error)
 }

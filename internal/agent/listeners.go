@@ -107,7 +107,8 @@ func (d *listenerDrops) add(now time.Time, address netip.AddrPort, n uint64) {
 // forget leaves out addresses without a listener where nothing was dropped.
 func (d *listenerDrops) forget(present []netip.AddrPort) {
 	for address, n := range d.total {
-		if _, found := slices.BinarySearchFunc(present, address, netip.AddrPort.Compare); n == 0 && !found && address.IsValid() {
+		if _, found := slices.BinarySearchFunc(present, address, netip.AddrPort.Compare); n == 0 && !found &&
+			address.IsValid() {
 			delete(d.total, address)
 			d.published = nil
 		}

@@ -42,7 +42,7 @@ type HostOptions struct {
 	Kubernetes Kubernetes
 	// Reporters beside those of the agent's own parts. Snapshots wait for their answers.
 	Reporters []Reporter
-	// Senders tell what they wrote to connections, and Answers what the servers of this process did; nil where
+	// Senders report what they wrote to connections, and Answers what the servers of this process did; nil where
 	// there are none.
 	Senders []Sender
 	Answers *Answers
@@ -93,7 +93,7 @@ type Host struct {
 
 // Open loads the kernel programs, finds the containers, and makes an agent of both. It fails
 // without the privilege for it (ErrPrivilege), and where there are no control groups. Where the
-// kernel takes none of the programs, what is in files goes on; Features and snapshots tell of it.
+// kernel takes none of the programs, what is in files goes on; Features and snapshots have the reasons.
 func Open(o HostOptions) (*Host, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -188,16 +188,20 @@ func (h *Host) openFlight(o *HostOptions) (err error) {
 		return err
 	}
 	h.flight = recorder.NewFlight(h.ticks, h, recorder.FlightOptions{
-		Keep: o.Flight, MaxBytes: o.FlightBytes, CgroupVersion: container.NewLane(h.Layout, h.paths).Version(), Anomalies: o.Anomalies})
+		Keep: o.Flight, MaxBytes: o.FlightBytes, CgroupVersion: container.NewLane(h.Layout, h.paths).Version(),
+		Anomalies: o.Anomalies})
 	return nil
 }
 
-// unannounced is the time between two walks of the control groups where the kernel does not tell
-// of those that come and go.
+// unannounced is the time between two walks of the control groups where the kernel does not report
+// those that begin and end.
 const unannounced = 2 * time.Second
 
 func works(features []model.Feature, hook string) bool {
-	return slices.ContainsFunc(features, func(f model.Feature) bool { return f.Name == hook && f.State == model.FeatureWorks })
+	return slices.ContainsFunc(features, func(f model.Feature) bool {
+		return f.Name == hook &&
+			f.State == model.FeatureWorks
+	})
 }
 
 // patience is how long the first snapshot waits for Docker and Kubernetes to name the containers.
@@ -236,9 +240,10 @@ func (h *Host) awaitNames() {
 	}
 }
 
-// Features tells what works on this host and what does not.
+// Features reports what works on this host and what does not.
 func (h *Host) Features() []model.Feature {
-	all := slices.Concat(h.privileges.Features(), h.probes.Features(), h.registry.Features(), h.files.Features(), account{h.energy}.Features())
+	all := slices.Concat(h.privileges.Features(), h.probes.Features(), h.registry.Features(), h.files.Features(),
+		account{h.energy}.Features())
 	if h.kubernetes != nil {
 		all = append(all, h.kubernetes.Features()...)
 	}

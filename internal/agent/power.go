@@ -10,7 +10,7 @@ import (
 // Work knows what energy is divided by. It is called by the goroutine that reads the Counters, right
 // after them.
 type Work interface {
-	// ReadWork adds hardware counters and work to groups, as ReadCgroups answered them, and tells how long
+	// ReadWork adds hardware counters and work to groups, as ReadCgroups answered them, and reports how long
 	// the CPUs of each package were busy and idle.
 	ReadWork(groups []model.CgroupCounters) ([]model.PackageTime, error)
 }

@@ -8,9 +8,9 @@ import (
 	"outsight/internal/model"
 )
 
-// ProcessWork tells what processes count. It is called by the goroutine that reads the Counters, after the Work.
+// ProcessWork reports what processes count. It is called by the goroutine that reads the Counters, after the Work.
 type ProcessWork interface {
-	// ReadProcesses tells what each process gained since the call before.
+	// ReadProcesses reports what each process gained since the call before.
 	ReadProcesses() ([]model.ProcessGain, error)
 }
 
@@ -36,7 +36,7 @@ type namedWork struct {
 
 func newProcessWork() *processWork { return &processWork{containers: make(map[string]*namedWork)} }
 
-// readProcesses takes in what processes gained.
+// readProcesses adds what processes gained.
 func (a *Agent) readProcesses() {
 	if a.sources.ProcessWork == nil {
 		return
@@ -116,7 +116,8 @@ func (p *processWork) of(container string, whole []model.PerfCounters) []model.P
 
 // without is what a container counted on one kind of core less what its named processes did.
 func without(whole model.PerfCounters, named []model.ProcessPerf) model.PerfCounters {
-	left := model.PerfCounters{PMU: whole.PMU, Known: whole.Known, Counts: whole.Counts, EnabledNS: whole.EnabledNS, RunningNS: whole.RunningNS}
+	left := model.PerfCounters{PMU: whole.PMU, Known: whole.Known, Counts: whole.Counts, EnabledNS: whole.EnabledNS,
+		RunningNS: whole.RunningNS}
 	for _, process := range named {
 		for _, perf := range process.Perf {
 			if perf.PMU != whole.PMU {

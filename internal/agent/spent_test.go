@@ -134,10 +134,11 @@ func TestSpendingIsTheThreads(t *testing.T) {
 func TestCostsOnThisHostAddUp(t *testing.T) {
 	snapshots := make(chan *model.Snapshot, 100)
 	answers := &Answers{}
-	host, err := Open(HostOptions{Flight: time.Minute, Answers: answers, Options: Options{Budget: 0.99, Sinks: map[string]Sink{"test": sinkFunc(func(s *model.Snapshot) {
-		otlp.Convert(s)
-		snapshots <- s
-	})}}})
+	host, err := Open(HostOptions{Flight: time.Minute, Answers: answers,
+		Options: Options{Budget: 0.99, Sinks: map[string]Sink{"test": sinkFunc(func(s *model.Snapshot) {
+			otlp.Convert(s)
+			snapshots <- s
+		})}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +184,8 @@ func TestCostsOnThisHostAddUp(t *testing.T) {
 	if whole <= 0 || math.Abs(whole-parts) > 1e-9 {
 		t.Errorf("the parts are %v of the host, the whole %v", parts, whole)
 	}
-	for _, part := range []string{"recorder", "contention", "names", "transfers", "switches", "groups", "connections", "files", "containers", "export", "serving", "rest"} {
+	for _, part := range []string{"recorder", "contention", "names", "transfers", "switches", "groups", "connections",
+		"files", "containers", "export", "serving", "rest"} {
 		if !names[part] {
 			t.Errorf("no part %q among %v", part, names)
 		}

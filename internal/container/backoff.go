@@ -12,7 +12,7 @@ const (
 // backoff counts the equal readings in a row of a file.
 type backoff uint8
 
-// skips tells whether the reading of this turn is left out. Containers that began at different times are
+// skips reports whether the reading of this turn is left out. Containers that began at different times are
 // read in different turns.
 func (b backoff) skips(turn, first uint64) bool {
 	return b >= backoffAfter && (turn-first)%backoffEvery != 0

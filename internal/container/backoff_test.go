@@ -13,9 +13,11 @@ func TestUnchangedFilesBackOff(t *testing.T) {
 		name, text string
 		number     func(*Usage) uint64
 	}{
-		{"io.stat", "8:0 rbytes=4096 wbytes=0 rios=%d wios=0 dbytes=0 dios=0\n", func(u *Usage) uint64 { return u.Disk.Reads }},
+		{"io.stat", "8:0 rbytes=4096 wbytes=0 rios=%d wios=0 dbytes=0 dios=0\n",
+			func(u *Usage) uint64 { return u.Disk.Reads }},
 		{"memory.events", "low 0\noom 0\noom_kill %d\n", func(u *Usage) uint64 { return u.Memory.OOMKills }},
-		{"memory.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=%d\n", func(u *Usage) uint64 { return u.Pressure.Memory.WaitingNS / 1000 }},
+		{"memory.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=%d\n",
+			func(u *Usage) uint64 { return u.Pressure.Memory.WaitingNS / 1000 }},
 	} {
 		t.Run(file.name, func(t *testing.T) { backsOffUnchanged(t, file.name, file.text, file.number) })
 	}
@@ -31,7 +33,8 @@ func backsOffUnchanged(t *testing.T, name, text string, number func(*Usage) uint
 	read := func() uint64 {
 		t.Helper()
 		waited++
-		writeFile(t, filepath.Join(dir, "cpu.pressure"), fmt.Sprintf("some avg10=0.00 avg60=0.00 avg300=0.00 total=%d\n", waited))
+		writeFile(t, filepath.Join(dir, "cpu.pressure"),
+			fmt.Sprintf("some avg10=0.00 avg60=0.00 avg300=0.00 total=%d\n", waited))
 		u := readOne(t, f, c)
 		if u.Err != nil || u.Disk == nil || u.Memory == nil || u.Pressure == nil {
 			t.Fatalf("%+v", u)
@@ -75,7 +78,8 @@ func backsOffUnchanged(t *testing.T, name, text string, number func(*Usage) uint
 // TestBackoffIsSpread: of containers that begin at different times, one in backoffEvery is read in each turn.
 func TestBackoffIsSpread(t *testing.T) {
 	for i := range backoffEvery {
-		if turn := uint64(100 + i); backoff(backoffAfter).skips(turn, turn) || !backoff(backoffAfter).skips(turn, turn-1) || backoff(backoffAfter-1).skips(turn, turn-1) {
+		if turn := uint64(100 + i); backoff(backoffAfter).skips(turn, turn) || !backoff(backoffAfter).skips(turn, turn-1) ||
+			backoff(backoffAfter-1).skips(turn, turn-1) {
 			t.Errorf("turn %d: wrong backoff", turn)
 		}
 	}

@@ -62,7 +62,8 @@ func Detect(o Options) (Layout, error) {
 		l.v2 = strings.Fields(string(list))
 	}
 	if l.MountPoint == "" {
-		return Layout{}, fmt.Errorf("no cgroup hierarchy with memory or cpu, and no v2 one, is mounted as a whole below %q (mount table %q)",
+		return Layout{}, fmt.Errorf("no cgroup hierarchy with memory or cpu, and no v2 one, is mounted as a whole below %q "+
+			"(mount table %q)",
 			o.CgroupRoot, name)
 	}
 	return l, nil

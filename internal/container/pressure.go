@@ -10,8 +10,8 @@ import (
 	"outsight/internal/model"
 )
 
-// Pressure stall information (PSI) is kept for groups of the v2 hierarchy alone, whatever controllers it has; on a hybrid
-// host, containers have a group there, too.
+// Pressure stall information (PSI) is kept for groups of the v2 hierarchy alone, whatever controllers it has; on a
+// hybrid host, containers have a group there, too.
 
 // pressureFiles are the files and where their numbers go.
 var pressureFiles = [...]struct {

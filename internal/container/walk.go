@@ -23,7 +23,7 @@ type found struct {
 	path string
 }
 
-// Resync walks the hierarchy and takes in what events did not tell: new groups, and groups that
+// Resync walks the hierarchy and finds what no event reported: new groups, and groups that
 // are gone. It fails where the root of the hierarchy cannot be read.
 func (r *Registry) Resync() error {
 	r.walking.Lock()

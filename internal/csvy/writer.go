@@ -138,7 +138,8 @@ func (w *textWriter) layout() {
 			continue // its vector is missing, which the first cell tells
 		}
 		w.rest += ","
-		if vector := i+1 < len(w.part) && w.part[i+1]; vector || len(c.terms) == 0 || slices.ContainsFunc(c.terms, w.fromFile) {
+		if vector := i+1 < len(w.part) && w.part[i+1]; vector || len(c.terms) == 0 ||
+			slices.ContainsFunc(c.terms, w.fromFile) {
 			w.rest += w.absent[i]
 			continue
 		}
@@ -163,7 +164,8 @@ func (w *textWriter) add(columns ...Column) {
 		if n := len(w.columns); part && n > 0 {
 			_, part = vectorOf(w.columns[n-1].Name)
 		}
-		w.columns, w.cells, w.absent, w.part = append(w.columns, c), append(w.cells, from), append(w.absent, absent), append(w.part, part)
+		w.columns, w.cells, w.absent, w.part = append(w.columns, c), append(w.cells, from), append(w.absent, absent),
+			append(w.part, part)
 	}
 }
 

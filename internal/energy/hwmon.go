@@ -84,7 +84,8 @@ func (m *hwmonMeter) addSockets(o Options, chip string) error {
 		if !found || err != nil {
 			continue
 		}
-		z := &counter{path: filepath.Join(chip, fmt.Sprintf("energy%d_input", i)), packageID: int(id), domain: Package, source: HWMon}
+		z := &counter{path: filepath.Join(chip, fmt.Sprintf("energy%d_input", i)), packageID: int(id), domain: Package,
+			source: HWMon}
 		if err := z.open(o.readFile); err != nil {
 			errs = append(errs, err)
 			continue

@@ -155,7 +155,8 @@ func (m *modelMeter) read(_ time.Time, packages []model.PackageTime) ([]gain, er
 		busyNS, idleNS := less(p.BusyNS, b.BusyNS), less(p.IdleNS, b.IdleNS)
 		// In microseconds: in nanoseconds, an hour of a thousand CPUs is over 64 bits.
 		busy, whole := busyNS/1000, (busyNS+idleNS)/1000
-		drawn := m.coefficients.minMicroWatts*whole + (m.coefficients.maxMicroWatts-m.coefficients.minMicroWatts)*busy + m.remainder[i]
+		drawn := m.coefficients.minMicroWatts*whole + (m.coefficients.maxMicroWatts-m.coefficients.minMicroWatts)*busy +
+			m.remainder[i]
 		m.remainder[i] = drawn % 1e6
 		all = append(all, gain{p.ID, PSys, Model, drawn / 1e6})
 	}
@@ -163,7 +164,8 @@ func (m *modelMeter) read(_ time.Time, packages []model.PackageTime) ([]gain, er
 }
 
 func (m *modelMeter) describe() model.EnergyMeter {
-	return model.EnergyMeter{Source: string(Model), Detail: m.coefficients.family, Error: m.coefficients.err, Domains: []string{string(PSys)}}
+	return model.EnergyMeter{Source: string(Model), Detail: m.coefficients.family, Error: m.coefficients.err,
+		Domains: []string{string(PSys)}}
 }
 
 func (m *modelMeter) gaps() uint64 { return 0 }

@@ -111,7 +111,7 @@ func (m *monitor) openFrom(first int) {
 	m.publish()
 }
 
-// publish makes what works known to who asks.
+// publish stores the state for readers.
 func (m *monitor) publish() {
 	d := m.meter.describe()
 	for i := range m.at {

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
+
+	"github.com/cilium/ebpf"
 
 	"outsight/internal/model"
 )
@@ -174,7 +175,7 @@ func (p *Probes) endSwitches() error {
 	if p.cgroups == nil {
 		return nil
 	}
-	time.Sleep(time.Millisecond) // a program that runs on another CPU is done by then
+	waitErr := waitForPrograms() // a run that has not ended would write over what is mended here
 	r := p.cgroups
 	now, err := r.now()
 	for cpu := range r.states.entries {
@@ -186,7 +187,7 @@ func (p *Probes) endSwitches() error {
 		}
 		atomic.StoreUint64(&state.SinceNs, 0)
 	}
-	return err
+	return errors.Join(waitErr, err)
 }
 
 // forgetWaits lets what threads waited, and their faults, count from now on.
@@ -205,6 +206,27 @@ func (p *Probes) forgetWaits() error {
 func (p *Probes) beginSwitches() error {
 	if p.cgroups != nil {
 		switchCPUs(p.cgroups.cpus)
+	}
+	return nil
+}
+
+// waitForPrograms returns when all runs of kernel programs that began before it have ended. Tracepoint programs run
+// inside of an RCU read-side section. A change of a map of maps from user space waits for a grace period, which the
+// kernel promises for this purpose (maybe_wait_bpf_programs), also while a hypervisor keeps a CPU from running.
+func waitForPrograms() error {
+	inner := &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1}
+	element, err := ebpf.NewMap(inner)
+	if err != nil {
+		return fmt.Errorf("waiting for kernel programs: %w", err)
+	}
+	defer element.Close()
+	outer, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.ArrayOfMaps, KeySize: 4, ValueSize: 4, MaxEntries: 1, InnerMap: inner})
+	if err != nil {
+		return fmt.Errorf("waiting for kernel programs: %w", err)
+	}
+	defer outer.Close()
+	if err := outer.Put(uint32(0), element); err != nil {
+		return fmt.Errorf("waiting for kernel programs: %w", err)
 	}
 	return nil
 }

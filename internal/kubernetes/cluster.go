@@ -107,15 +107,20 @@ func New(config Config, o Options) (*Cluster, error) {
 	o = o.withDefaults()
 	c := &Cluster{options: o, client: client, timing: usualTiming, now: time.Now,
 		changed: make(chan struct{}, 1), synced: make(chan struct{}), owners: newOwners(o.MaxOwners),
-		byUID: map[string]*podEntry{}, byName: map[string]*podEntry{}, byContainer: map[string]run{}, entryOf: map[*pod]*podEntry{},
+		byUID: map[string]*podEntry{}, byName: map[string]*podEntry{}, byContainer: map[string]run{},
+		entryOf:   map[*pod]*podEntry{},
 		byAddress: many[netip.Addr, *podEntry]{}, byHostPort: many[spot, *podEntry]{}, onNode: many[netip.Addr, *podEntry]{},
 		byVirtual: many[spot, *service]{}, byNodePort: many[endpoint, *service]{}, byEndpoint: many[spot, *slice]{},
 		ofService: many[string, *slice]{}, nodeAddress: many[netip.Addr, *node]{},
 	}
-	c.pods = table[*pod]{max: o.MaxPods, decode: decodePod, index: c.indexPod, unindex: c.unindexPod, items: map[string]*item[*pod]{}}
-	c.services = table[*service]{max: o.MaxServices, decode: decodeService, index: c.indexService, unindex: c.unindexService, items: map[string]*item[*service]{}}
-	c.slices = table[*slice]{max: o.MaxSlices, decode: decodeSlice, index: c.indexSlice, unindex: c.unindexSlice, items: map[string]*item[*slice]{}}
-	c.nodes = table[*node]{max: o.MaxNodes, decode: decodeNode, index: c.indexNode, unindex: c.unindexNode, items: map[string]*item[*node]{}}
+	c.pods = table[*pod]{max: o.MaxPods, decode: decodePod, index: c.indexPod, unindex: c.unindexPod,
+		items: map[string]*item[*pod]{}}
+	c.services = table[*service]{max: o.MaxServices, decode: decodeService, index: c.indexService,
+		unindex: c.unindexService, items: map[string]*item[*service]{}}
+	c.slices = table[*slice]{max: o.MaxSlices, decode: decodeSlice, index: c.indexSlice, unindex: c.unindexSlice,
+		items: map[string]*item[*slice]{}}
+	c.nodes = table[*node]{max: o.MaxNodes, decode: decodeNode, index: c.indexNode, unindex: c.unindexNode,
+		items: map[string]*item[*node]{}}
 	follow(c, &c.pods, "pods", "/api/v1/pods")
 	if o.Node != "" {
 		c.reflectors[0].selector = "spec.nodeName=" + o.Node
@@ -155,7 +160,7 @@ func follow[T interface{ key() string }](c *Cluster, t *table[T], resource, path
 	})
 }
 
-// wake tells who waits for Changed. It never waits.
+// wake signals who waits for Changed. It never waits.
 func (c *Cluster) wake() {
 	select {
 	case c.changed <- struct{}{}:

@@ -26,7 +26,8 @@ func (c *Cluster) Name(series []model.Series) []model.Series {
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	n := namer{Cluster: c, at: c.now(), whole: map[wholeKey][]model.Label{}, ends: map[endsKey]addition{}, behind: map[string]backing{}}
+	n := namer{Cluster: c, at: c.now(), whole: map[wholeKey][]model.Label{}, ends: map[endsKey]addition{},
+		behind: map[string]backing{}}
 	named := slices.Clone(series)
 	for i := range named {
 		n.name(&named[i])
@@ -38,7 +39,7 @@ func (c *Cluster) Name(series []model.Series) []model.Series {
 type namer struct {
 	*Cluster
 	at time.Time
-	// whole is by the labels as received, ends by those that tell who the ends are.
+	// whole is by the labels as received, ends by those that say who the ends are.
 	whole  map[wholeKey][]model.Label
 	ends   map[endsKey]addition
 	behind map[string]backing
@@ -119,7 +120,8 @@ func (n *namer) podLabels(prefix string, h *podEntry, container string) []model.
 	return []model.Label{
 		{Name: prefix + otlp.LabelNamespace, Value: h.namespace}, {Name: prefix + otlp.LabelPod, Value: h.name},
 		{Name: prefix + otlp.LabelContainer, Value: container},
-		{Name: prefix + otlp.LabelWorkload, Value: workload.name}, {Name: prefix + otlp.LabelWorkloadKind, Value: workload.kind},
+		{Name: prefix + otlp.LabelWorkload, Value: workload.name},
+		{Name: prefix + otlp.LabelWorkloadKind, Value: workload.kind},
 	}
 }
 
@@ -142,7 +144,8 @@ func (n *namer) edge(labels []model.Label) addition {
 	a.labels = append(a.labels, n.end(&a, otlp.ServerPrefix, key.server, at)...)
 	if s := n.service(at); s != "" {
 		namespace, name, _ := strings.Cut(s, "/")
-		a.labels = append(a.labels, model.Label{Name: otlp.LabelServiceNamespace, Value: namespace}, model.Label{Name: otlp.LabelServiceName, Value: name})
+		a.labels = append(a.labels, model.Label{Name: otlp.LabelServiceNamespace, Value: namespace},
+			model.Label{Name: otlp.LabelServiceName, Value: name})
 	}
 	a.labels = slices.DeleteFunc(a.labels, func(l model.Label) bool { return l.Value == "" })
 	n.ends[key] = a
@@ -181,11 +184,13 @@ func (n *namer) end(a *addition, prefix, id string, at spot) []model.Label {
 	switch {
 	case b.pod != nil:
 		a.found = true
-		return append(n.podLabels(prefix, b.pod, b.pod.regular), model.Label{Name: prefix + otlp.LabelNode, Value: b.pod.node})
+		return append(n.podLabels(prefix, b.pod, b.pod.regular),
+			model.Label{Name: prefix + otlp.LabelNode, Value: b.pod.node})
 	case b.namespace != "":
 		a.found = b.workload.name != ""
 		return []model.Label{{Name: prefix + otlp.LabelNamespace, Value: b.namespace},
-			{Name: prefix + otlp.LabelWorkload, Value: b.workload.name}, {Name: prefix + otlp.LabelWorkloadKind, Value: b.workload.kind}}
+			{Name: prefix + otlp.LabelWorkload, Value: b.workload.name},
+			{Name: prefix + otlp.LabelWorkloadKind, Value: b.workload.kind}}
 	}
 	return nil
 }

@@ -52,7 +52,8 @@ func (c *Cluster) hold(h *podEntry) {
 	for _, one := range h.containers {
 		c.byContainer[one.id] = run{h, one.name}
 	}
-	h.eachAddress(func(a netip.Addr) { c.byAddress.add(a, h) }, func(s spot) { c.byHostPort.add(s, h) }, func(a netip.Addr) { c.onNode.add(a, h) })
+	h.eachAddress(func(a netip.Addr) { c.byAddress.add(a, h) }, func(s spot) { c.byHostPort.add(s, h) },
+		func(a netip.Addr) { c.onNode.add(a, h) })
 }
 
 // eachAddress calls back with the addresses by which a pod is found: its own, or else its ports on its node's.
@@ -89,7 +90,8 @@ func (c *Cluster) release(h *podEntry) {
 			delete(c.byContainer, one.id)
 		}
 	}
-	h.eachAddress(func(a netip.Addr) { c.byAddress.remove(a, h) }, func(s spot) { c.byHostPort.remove(s, h) }, func(a netip.Addr) { c.onNode.remove(a, h) })
+	h.eachAddress(func(a netip.Addr) { c.byAddress.remove(a, h) }, func(s spot) { c.byHostPort.remove(s, h) },
+		func(a netip.Addr) { c.onNode.remove(a, h) })
 }
 
 func removeEntry(all map[string]*podEntry, key string, h *podEntry) {

@@ -34,7 +34,8 @@ func (m *testHost) runs(name string, listeners []string, addresses ...string) *m
 
 func (m *testHost) dials(c *model.Container, service string) *model.Edge {
 	at := netip.MustParseAddrPort(service)
-	m.Edges = append(m.Edges, model.Edge{Side: model.RoleClient, Client: model.Peer{Container: c}, Server: model.Peer{Address: at.Addr()}, Service: at})
+	m.Edges = append(m.Edges, model.Edge{Side: model.RoleClient, Client: model.Peer{Container: c},
+		Server: model.Peer{Address: at.Addr()}, Service: at})
 	return &m.Edges[len(m.Edges)-1]
 }
 
@@ -60,7 +61,8 @@ func TestPairHosts(t *testing.T) {
 			}
 			var got []string
 			for _, e := range PairHosts(snapshots) {
-				line := fmt.Sprintf("%s %s@%s -> %s@%s %s %s", e.Side, e.Client.Name(), e.ClientHost, e.Server.Name(), e.ServerHost, e.Service, e.Confidence)
+				line := fmt.Sprintf("%s %s@%s -> %s@%s %s %s", e.Side, e.Client.Name(), e.ClientHost, e.Server.Name(), e.ServerHost,
+					e.Service, e.Confidence)
 				if e.Paired {
 					line += " *"
 				}
@@ -167,7 +169,8 @@ func TestTranslatedServerOnThisHost(t *testing.T) {
 	w.dials(10, 100, "10.96.0.1:80", 5) // older than the programs, and never idle
 	v := w.view()
 	of := func(client, dialled, reached string) model.Translation {
-		return model.Translation{Client: netip.MustParseAddr(client), Dialled: netip.MustParseAddrPort(dialled), Reached: netip.MustParseAddrPort(reached)}
+		return model.Translation{Client: netip.MustParseAddr(client), Dialled: netip.MustParseAddrPort(dialled),
+			Reached: netip.MustParseAddrPort(reached)}
 	}
 	v.Translations = []model.Translation{
 		of("172.17.0.2", "10.96.0.1:80", "172.17.0.3:8080"), of("172.17.0.2", "10.96.0.1:80", "172.17.0.3:8080"),

@@ -167,7 +167,8 @@ func (p *peers) collectServer(s *sighting) {
 	if s.backend.IsValid() {
 		// What a translated loopback address means, only its client's namespace tells.
 		if !p.knows(s.at(s.backend), c) {
-			p.served[s.at(s.backend)] = append(p.served[s.at(s.backend)], candidate{container: s.owner, process: s.process, via: c.via})
+			p.served[s.at(s.backend)] = append(p.served[s.at(s.backend)],
+				candidate{container: s.owner, process: s.process, via: c.via})
 		}
 		if s.service.Addr().IsLoopback() {
 			return

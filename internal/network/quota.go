@@ -201,7 +201,7 @@ func (t *total) admit(k model.EndpointKey) model.EndpointKey {
 	return k
 }
 
-// readmit tells whether an endpoint that counts as "other" counts under its own name from now on. It counts nothing
+// readmit reports whether an endpoint that counts as "other" counts under its own name from now on. It counts nothing
 // as refused again.
 func (t *total) readmit(k model.EndpointKey) bool {
 	switch g := t.quota.ledger; {
@@ -228,7 +228,7 @@ func (q *quota) admitEndpoint() bool {
 	return g.allEndpoints.AllowN(g.now, 1)
 }
 
-// drops tell what all together would have had more, and name the containers that would.
+// drops report what all together would have had more, and name the containers that would.
 func (g *ledger) drops() []model.Drop {
 	used := func(l *rate.Limiter) uint64 { return uint64(l.Burst()) - uint64(max(l.TokensAt(g.now), 0)) }
 	all := []model.Drop{

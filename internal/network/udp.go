@@ -108,7 +108,7 @@ func (a *addresses) reachedAt(s *sighting, dialled []dialledOver) netip.Addr {
 	return found
 }
 
-// settledLater tells whether a service that had no address before has one now.
+// settledLater reports whether a service that had no address before has one now.
 func settledLater(before, now netip.AddrPort) bool {
 	return before.Addr().IsUnspecified() && !now.Addr().IsUnspecified()
 }

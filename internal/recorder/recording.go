@@ -93,14 +93,17 @@ type reading struct {
 	values []float64
 }
 
-var kernelColumns = []string{csvy.Tick, csvy.DueNS, csvy.LatenessNS, csvy.TickCostNS, csvy.CPUNS, csvy.Running, csvy.RunQueueNS,
+var kernelColumns = []string{csvy.Tick, csvy.DueNS, csvy.LatenessNS, csvy.TickCostNS, csvy.CPUNS, csvy.Running,
+	csvy.RunQueueNS,
 	"run_queue_waits", "voluntary_switches", "involuntary_switches", csvy.SentBytes, csvy.ReceivedBytes,
-	csvy.RequestsAsking, csvy.RequestsServing, csvy.MemoryBytes, csvy.ThrottledNS, "throttled_periods", "minor_faults", csvy.MajorFaults,
+	csvy.RequestsAsking, csvy.RequestsServing, csvy.MemoryBytes, csvy.ThrottledNS, "throttled_periods", "minor_faults",
+	csvy.MajorFaults,
 	csvy.DiskReadBytes, csvy.DiskWriteBytes, "disk_reads", "disk_writes", csvy.DiskTimeNS}
 
 // kernelValues are those of a tick and a container in the order of kernelColumns.
 func kernelValues(values []float64, tick *model.Tick, s *model.TickSample) {
-	for i, v := range [...]uint64{tick.Number, tick.DueNS, tick.BeganNS - tick.DueNS, tick.CostNS, s.CPUNS, uint64(s.Running),
+	for i, v := range [...]uint64{tick.Number, tick.DueNS, tick.BeganNS - tick.DueNS, tick.CostNS, s.CPUNS,
+		uint64(s.Running),
 		s.RunQueueNS, s.Waits, s.Voluntary, s.Involuntary, s.SentBytes, s.ReceivedBytes, uint64(s.Asking), uint64(s.Serving),
 		s.MemoryBytes, s.ThrottledNS, s.ThrottledPeriods, s.MinorFaults, s.MajorFaults,
 		s.DiskReadBytes, s.DiskWriteBytes, s.DiskReads, s.DiskWrites, s.DiskNS} {

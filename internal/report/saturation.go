@@ -198,7 +198,8 @@ func (l *timeline) quotaSpans() []span {
 		begin := max(cpu.t[i]-int64(length), cpu.t[0])
 		share := float64(cpu.t[i]-begin) / length
 		// A part of a period says little: the quota may be used at once.
-		if math.IsNaN(limit) || math.IsInf(limit, 1) || limit <= 0 || share < 0.5 || cpu.gained(begin, cpu.t[i]) < quotaLevel*limit*share {
+		if math.IsNaN(limit) || math.IsInf(limit, 1) || limit <= 0 || share < 0.5 ||
+			cpu.gained(begin, cpu.t[i]) < quotaLevel*limit*share {
 			continue
 		}
 		first := i - 1
@@ -347,7 +348,8 @@ func (l *timeline) stirred(before int) (at int64, found bool) {
 func (l *timeline) quiet(step int) bool {
 	serving := l.of(csvy.RequestsServing)
 	from, to := serving.t[step], serving.t[step+1]
-	return serving.v[step] < 1 && l.of(csvy.SentBytes).gained(from, to) == 0 && l.of(csvy.ReceivedBytes).gained(from, to) == 0
+	return serving.v[step] < 1 && l.of(csvy.SentBytes).gained(from, to) == 0 &&
+		l.of(csvy.ReceivedBytes).gained(from, to) == 0
 }
 
 // earliest is when a stall may have begun: at the end of the last step with a byte sent or received

@@ -40,7 +40,8 @@ func newTimeline(files []*csvy.Recording) *timeline {
 		return cmp.Or(a.Head.Started.Compare(b.Head.Started), cmp.Compare(a.Head.Part, b.Head.Part))
 	})
 	last := files[len(files)-1]
-	l := &timeline{name: last.Head.Name(), head: last.Head, files: len(files), cut: last.End.Cut, series: map[string]*series{}}
+	l := &timeline{name: last.Head.Name(), head: last.Head, files: len(files), cut: last.End.Cut,
+		series: map[string]*series{}}
 	l.monotonic = true
 	for _, f := range files {
 		l.append(f)

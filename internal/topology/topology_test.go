@@ -37,7 +37,8 @@ func write(t *testing.T, root, name, text string) {
 
 func TestTwoSocketsOfTwoThreads(t *testing.T) {
 	// Cores are numbered in each socket by itself.
-	m := New(tree(t, "0-7\n", [3]int{0, 0, 0}, [3]int{0, 0, 1}, [3]int{1, 0, 0}, [3]int{1, 0, 1}, [3]int{0, 0, 0}, [3]int{0, 0, 1}, [3]int{1, 0, 0}, [3]int{1, 0, 1}), 16)
+	m := New(tree(t, "0-7\n", [3]int{0, 0, 0}, [3]int{0, 0, 1}, [3]int{1, 0, 0}, [3]int{1, 0, 1}, [3]int{0, 0, 0},
+		[3]int{0, 0, 1}, [3]int{1, 0, 0}, [3]int{1, 0, 1}), 16)
 	if changed, err := m.Refresh(); !changed || err != nil {
 		t.Fatalf("got %v, %v", changed, err)
 	}
