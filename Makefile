@@ -17,7 +17,7 @@ export CGO_ENABLED := 0
 export PATH  := $(PATH):/usr/local/go/bin:/usr/sbin:/sbin
 # The packages that are tested with the race detector; test/ runs the built binaries instead.
 # One after the other: the kernel programs see all of the host, other packages' containers as well.
-UNITS         = $$(go list ./... | grep -v -e '^outsight/test/' -e '^outsight/internal/kernel$$' | grep -v -w $(patsubst %,-e %,$(HOSTLESS)))
+UNITS         = $$(go list ./... | grep -v -e '^outsight/test/' -e '^outsight/internal/kernel' | grep -v -w $(patsubst %,-e %,$(HOSTLESS)))
 # Those that look at nothing of the host run two at a time.
 HOSTLESS      = internal/api internal/csvy internal/export internal/graph internal/ingest internal/kubernetes \
                 internal/model internal/otlp internal/queue internal/report internal/store
@@ -69,8 +69,8 @@ unit: ## package tests with the race detector, kernel programs loaded for real (
 	@CGO_ENABLED=1 $(GOTEST) --packages "$(HOSTLESS:%=./%/...)" -- -race -p 2 -timeout 15m -skip '$(COMPARISONS)'
 	@$(GOTEST) --packages ./internal/api -- -timeout 15m -run '$(COMPARISONS)'
 	@CGO_ENABLED=1 scripts/with-docker $(GOTEST) --packages "$(UNITS)" -- -race -p 1 -timeout 15m
-	@scripts/with-docker $(GOTEST) --packages ./internal/kernel -- -timeout 15m
-	@CGO_ENABLED=1 scripts/with-docker $(GOTEST) --packages ./internal/kernel -- -race -timeout 15m -run '$(BPF_RACES)'
+	@scripts/with-docker $(GOTEST) --packages ./internal/kernel/... -- -p 1 -timeout 15m
+	@CGO_ENABLED=1 scripts/with-docker $(GOTEST) --packages ./internal/kernel/... -- -p 1 -race -timeout 15m -run '$(BPF_RACES)'
 
 .PHONY: end-to-end
 end-to-end: ## the built binary against real containers (root, Docker)

@@ -1,210 +1,16 @@
 package kernel
 
 import (
-	"fmt"
-	"io"
-	"net"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
+	"outsight/internal/kernel/kerneltest"
 	"outsight/internal/model"
 )
 
-func partNames(p *Probes) (names []string) {
-	for _, part := range p.Parts() {
-		names = append(names, part.Name)
-	}
-	return names
-}
-
-func shed(t *testing.T, p *Probes, part string) {
-	t.Helper()
-	if err := p.Shed(part); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func restore(t *testing.T, p *Probes, part string) {
-	t.Helper()
-	if err := p.Restore(part); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// While switches are shed a group's CPU time stands still; afterwards it goes on from there, and
-// neither the time between nor the waits in it are counted at once.
-func TestShedSwitches(t *testing.T) {
-	p := open(t, Options{WithoutEndpoints: true})
-	if !slices.Contains(partNames(p), "switches") {
-		t.Fatalf("parts: %v", partNames(p))
-	}
-	g := newGroup(t, "shed")
-	g.start(t, "spin8") // more threads than CPUs: they wait for each other
-	eventually(t, "waits are counted", func() bool { return readGroup(t, p, g.id(t)).CPU.RunQueue != nil })
-	shed(t, p, "switches")
-	before := readGroup(t, p, g.id(t)).CPU
-	begun := time.Now()
-	time.Sleep(time.Second) // in which nothing is counted
-	if during := readGroup(t, p, g.id(t)).CPU; during.UsageNS != before.UsageNS || during.Involuntary != before.Involuntary {
-		t.Errorf("%d ns in %d switches without a program, before it %d in %d", during.UsageNS, during.Involuntary, before.UsageNS, before.Involuntary)
-	}
-	hidden := time.Since(begun)
-	restore(t, p, "switches")
-	back := time.Now()
-	eventually(t, "switches are counted again", func() bool {
-		c := readGroup(t, p, g.id(t)).CPU
-		return c.UsageNS > before.UsageNS && c.Involuntary > before.Involuntary+20
-	})
-	after := readGroup(t, p, g.id(t)).CPU
-	seen := time.Since(back) + 20*time.Millisecond
-	if ran, most := time.Duration(after.UsageNS-before.UsageNS), time.Duration(p.kernel.cpus)*seen; ran > most {
-		t.Errorf("%v in %v since it is counted again; not counted were %v", ran, seen, hidden)
-	}
-	// Eight threads could have waited for all of the hidden time; what they wait since is all there may be.
-	if waited, most := time.Duration(after.RunQueue.SumNS-before.RunQueue.SumNS), 8*seen; waited > most {
-		t.Errorf("%v of waits in %v since they are counted again; not counted were %v", waited, seen, hidden)
-	}
-}
-
-// What happens on a connection while transfers are shed is not guessed afterwards.
-func TestShedTransfers(t *testing.T) {
-	p := openWith(t, Options{LogTransactions: 1024})
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	go func() {
-		for {
-			c, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				buffer := make([]byte, 100)
-				for { // io.Copy would splice, which no hook sees
-					n, err := c.Read(buffer)
-					if err != nil {
-						return
-					}
-					if _, err := c.Write(buffer[:n]); err != nil {
-						return
-					}
-				}
-			}()
-		}
-	}()
-	connect := func() net.Conn {
-		c, err := net.Dial("tcp", listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		return c
-	}
-	ask := func(c net.Conn) {
-		t.Helper()
-		buffer := make([]byte, 100)
-		if _, err := c.Write(buffer); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadFull(c, buffer); err != nil {
-			t.Fatal(err)
-		}
-	}
-	port := uint16(listener.Addr().(*net.TCPAddr).Port)
-	sums := func() (clients, servers model.EdgeCounters) {
-		all, err := p.ReadEdges()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range all {
-			to := &clients
-			if e.Key.Role == model.RoleServer {
-				to = &servers
-			}
-			if e.Key.Service.Port() == port {
-				to.Requests += e.Counters.Requests
-				to.SentBytes += e.Counters.SentBytes
-				to.Pushes += e.Counters.Pushes
-			}
-		}
-		return clients, servers
-	}
-	whole, waiting := connect(), connect()
-	for range 10 {
-		ask(whole)
-	}
-	// A request that is under way when transfers are shed, and answered meanwhile.
-	if _, err := waiting.Write(make([]byte, 50)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.ReadFull(waiting, make([]byte, 50)); err != nil {
-		t.Fatal(err)
-	}
-	shed(t, p, "transfers")
-	clients, servers := sums()
-	if clients.SentBytes != 1050 || servers.SentBytes != 1050 || clients.Requests != 11 {
-		t.Fatalf("%+v and %+v", clients, servers)
-	}
-	for range 7 {
-		ask(whole)
-		ask(waiting)
-	}
-	opened := connect()
-	ask(opened)
-	if now, _ := sums(); now.SentBytes != clients.SentBytes || now.Requests != clients.Requests {
-		t.Errorf("counted without a program: %+v", now)
-	}
-	if _, err := p.Transactions(); err != nil { // what was logged before
-		t.Fatal(err)
-	}
-	again := monotonicNS()
-	restore(t, p, "transfers")
-	for range 5 {
-		ask(whole)
-		ask(waiting)
-		ask(opened)
-	}
-	now, served := sums()
-	if got := now.SentBytes - clients.SentBytes; got != 1500 {
-		t.Errorf("%d bytes of requests, want 1500", got)
-	}
-	if got := served.SentBytes - servers.SentBytes; got != 1500 {
-		t.Errorf("%d bytes of replies, want 1500", got)
-	}
-	if got := now.Requests - clients.Requests; got != 15 {
-		t.Errorf("%d requests, want 15", got)
-	}
-	logged, err := p.Transactions()
-	if err != nil {
-		t.Fatal(err)
-	}
-	timed := 0
-	for _, l := range logged {
-		switch {
-		case l.Edge.Service.Port() != port || l.Edge.Role != model.RoleClient:
-		case l.FirstNS >= again:
-			timed++
-		case l.LastNS >= again:
-			t.Errorf("a transaction took %v, over the time in which nothing was counted", l.Latency())
-		}
-	}
-	// The last one on each connection is not ended yet.
-	if timed < 12 {
-		t.Errorf("%d transactions were timed, want 12 to 15", timed)
-	}
-	if now.Pushes != 0 || served.Pushes != 0 {
-		t.Errorf("%d and %d pushes, want none", now.Pushes, served.Pushes)
-	}
-}
-
 // Every kernel program costs something, and is of exactly one part.
 func TestEveryProgramIsOfOnePart(t *testing.T) {
-	p := openWith(t, Options{TLS: !emulated(), Counters: countersIfAny(), WithoutEndpoints: emulated()})
+	p := open(t, Options{TLS: !kerneltest.Emulated(), Counters: countersIfAny(), WithoutEndpoints: kerneltest.Emulated()})
 	of := map[string][]string{}
 	for _, part := range p.Parts() {
 		for _, program := range part.Programs {
@@ -232,89 +38,25 @@ func TestEveryProgramIsOfOnePart(t *testing.T) {
 
 // countersIfAny are software events, which every machine has, where the kernel can count them.
 func countersIfAny() CounterMode {
-	if withoutEdges() {
+	if kerneltest.WithoutEdges() {
 		return CountersOff
 	}
 	return CountersSoftware
 }
 
-// Where tasks have no storage, states of threads that ended while switches were shed are forgotten: when switches are
-// taken up again, and when there is no more room for them, so that waits are counted afterwards as before.
-func TestStatesOfGoneThreadsAreForgotten(t *testing.T) {
-	const starts = 100
-	p := open(t, Options{WithoutEndpoints: true, threadStates: maxThreads})
-	startAndEnd(t, starts)
-	eventually(t, "ends are seen at the last switch", func() bool { return goneStates(t, p) < starts/4 })
-	shed(t, p, "switches")
-	startAndEnd(t, starts)
-	if n := goneStates(t, p); n < starts {
-		t.Fatalf("%d states of threads that are gone, want %d at least: does the test still test anything?", n, starts)
-	}
-	restore(t, p, "switches")
-	eventually(t, "they are forgotten", func() bool { return goneStates(t, p) < starts/4 })
-	waitsAreCounted(t, p, "forgotten")
-}
-
-func TestStatesOfThreadsAreBounded(t *testing.T) {
-	threads, err := filepath.Glob("/proc/[0-9]*/task/[0-9]*")
+// open opens all modules.
+func open(t *testing.T, o Options) *Probes {
+	t.Helper()
+	o.Controller, o.Types = kerneltest.Controller(), kerneltest.Types
+	p, err := Open(o)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("opening the probes (this test needs root): %v", err)
 	}
-	const room = 300
-	p := open(t, Options{WithoutEndpoints: true, threadStates: uint32(len(threads) + room)})
-	lost := func() uint64 {
-		drops := p.Drops()
-		return drops[slices.IndexFunc(drops, func(d model.Drop) bool { return d.Name == "thread_states" })].Count
-	}
-	shed(t, p, "switches")
-	before := lost()
-	startAndEnd(t, 2*room)
-	if lost() == before {
-		t.Fatalf("%d threads found room, of which there is for %d more", 2*room, room)
-	}
-	eventually(t, "there is room again", func() bool {
-		if _, err := p.ReadCgroups(); err != nil {
-			t.Fatal(err)
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Errorf("closing: %v", err)
 		}
-		return goneStates(t, p) < room/4
 	})
-	restore(t, p, "switches")
-	waitsAreCounted(t, p, "bounded")
-}
-
-// startAndEnd starts processes one after the other.
-func startAndEnd(t *testing.T, n int) {
-	t.Helper()
-	if out, err := exec.Command("sh", "-c", fmt.Sprintf("i=0; while [ $i -lt %d ]; do /bin/true; i=$((i+1)); done", n)).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-}
-
-// goneStates is how many states are of threads that do not exist.
-func goneStates(t *testing.T, p *Probes) (gone int) {
-	t.Helper()
-	var id uint32
-	var state cgroupsTaskState
-	all := p.cgroups.threadStates.Iterate()
-	for all.Next(&id, &state) {
-		if isGone("/proc", id) {
-			gone++
-		}
-	}
-	if err := all.Err(); err != nil {
-		t.Logf("listing the states: %v", err) // one was taken away meanwhile
-		return 1
-	}
-	return gone
-}
-
-// waitsAreCounted has more threads than CPUs in a group.
-func waitsAreCounted(t *testing.T, p *Probes, name string) {
-	t.Helper()
-	g := newGroup(t, name)
-	g.start(t, "spin8")
-	eventually(t, "waits are counted", func() bool {
-		h := readGroup(t, p, g.id(t)).CPU.RunQueue
-		return h != nil && h.Count > 20 && h.SumNS > 0
-	})
+	kerneltest.Check(t, p.Features())
+	return p
 }
