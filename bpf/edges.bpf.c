@@ -103,6 +103,22 @@ static __always_inline void count_drop(u32 which)
 		__sync_fetch_and_add(n, 1);
 }
 
+/* The edge, unless its index was given to another one: an edge may go when all of its connections are closed. */
+static __always_inline struct edge *edge_at(u32 index, u32 generation)
+{
+	struct edge *edge = bpf_map_lookup_elem(&edges, &index);
+
+	return edge && edge->generation == generation ? edge : NULL;
+}
+
+static __always_inline void use_edge(struct connection *c, u32 index)
+{
+	struct edge *edge = bpf_map_lookup_elem(&edges, &index);
+
+	c->edge_generation = edge ? edge->generation : 0;
+	c->edge = index;
+}
+
 /* One thread may send while another receives, and a packet may end the connection meanwhile. */
 static __always_inline void set_flags(struct connection *c, u32 which)
 {
@@ -550,7 +566,7 @@ static __always_inline void count_transaction(struct sock *sk, struct connection
 					      u64 reply_ns, u64 last_ns, u64 target)
 {
 	u32 place = c->edge;
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	struct edge *edge = edge_at(place, c->edge_generation);
 
 	if (!edge)
 		return;
@@ -775,7 +791,7 @@ static __always_inline void open_on(struct connection *c, u32 place)
 
 	if (edge)
 		__sync_fetch_and_add(&edge->opens, 1);
-	c->edge = place;
+	use_edge(c, place);
 	set_flags(c, CONNECTION_OPEN);
 }
 
@@ -788,7 +804,7 @@ static __always_inline void settle(struct sock *sk, struct connection *c)
 	u32 place = edge_of(sk, c);
 
 	/* It may be used, swept and closed at once: all find the same edge, and one counts. */
-	c->edge = place;
+	use_edge(c, place);
 	set_flags(c, CONNECTION_OWNED | CONNECTION_OPEN);
 	if (__sync_val_compare_and_swap(&c->unsettled, 1, 0) == 1)
 		open_on(c, place);
@@ -796,8 +812,7 @@ static __always_inline void settle(struct sock *sk, struct connection *c)
 
 static __always_inline void close_on(struct connection *c)
 {
-	u32 place = c->edge;
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	struct edge *edge = edge_at(c->edge, c->edge_generation);
 
 	if (edge)
 		__sync_fetch_and_add(&edge->closes, 1);
@@ -831,7 +846,7 @@ static __noinline int own(struct sock *sk, struct connection *c, struct task_str
 	if (c->role == ROLE_CLIENT && (c->flags & CONNECTION_WHOLE || c->unsettled)) {
 		/* TCP Fast Open: the first data goes with the request for the connection. */
 		if (state == TCP_SYN_SENT) {
-			c->edge = edge_of(sk, c);
+			use_edge(c, edge_of(sk, c));
 			return 0;
 		}
 		/* It is established, and nobody told. */
@@ -914,6 +929,17 @@ static __always_inline struct connection *adopt(struct sock *sk)
 
 #include "datagrams_path.h"
 
+/* What is received after the connection's end, and after its edge was given up: without a transaction. */
+static __noinline struct edge *find_edge_again(struct sock *sk, struct connection *c)
+{
+	if (!sk || !c)
+		return NULL;
+	c->phase = PHASE_IDLE;
+	c->head.target = 0;
+	use_edge(c, edge_of(sk, c));
+	return edge_at(c->edge, c->edge_generation);
+}
+
 static __always_inline int transferred(struct sock *sk, int bytes, u32 readable, bool sent)
 {
 	if (!watching)
@@ -937,8 +963,9 @@ static __always_inline int transferred(struct sock *sk, int bytes, u32 readable,
 	if (!(c->flags & CONNECTION_OWNED))
 		own(sk, c, bpf_get_current_task_btf(), true);
 
-	u32 place = c->edge;
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	struct edge *edge = edge_at(c->edge, c->edge_generation);
+	if (!edge)
+		edge = find_edge_again(sk, c);
 	if (!edge)
 		return 0;
 	__sync_fetch_and_add(sent ? &edge->sent_bytes : &edge->received_bytes, (u64)bytes);
@@ -1004,6 +1031,7 @@ static __always_inline void connecting(struct sock *sk)
 	c->owner = task_cgroup_id(task);
 	process_of(task, &c->process);
 	c->edge = 0;
+	c->edge_generation = 0;
 	c->flags = CONNECTION_WHOLE;
 	c->watched = watching;
 	c->phase = PHASE_IDLE;
@@ -1135,8 +1163,7 @@ static __always_inline void closed(struct sock *sk, int old_state)
 		return;
 	if (c->unsettled || old_state == TCP_SYN_SENT)
 		settle(sk, c);
-	u32 place = c->edge;
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	struct edge *edge = edge_at(c->edge, c->edge_generation);
 	if (!edge)
 		return;
 	if (old_state == TCP_SYN_SENT) {
@@ -1206,9 +1233,8 @@ int BPF_PROG(tcp_retransmit_skb, struct sock *sk)
 		return 0;
 	/* The first segment of a connection that may never come to be. */
 	if (!c->edge && c->role == ROLE_CLIENT)
-		c->edge = edge_of(sk, c);
-	u32 place = c->edge;
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+		use_edge(c, edge_of(sk, c));
+	struct edge *edge = edge_at(c->edge, c->edge_generation);
 	if (edge)
 		__sync_fetch_and_add(&edge->retransmits, 1);
 	return 0;
@@ -1285,8 +1311,7 @@ int sweep_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 	if (c->unsettled && bpf_ktime_get_ns() - c->opened_ns > SETTLE_AFTER_NS)
 		settle(sk, c);
 	if (c->flags & CONNECTION_OPEN) {
-		u32 place = c->edge;
-		struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+		struct edge *edge = edge_at(c->edge, c->edge_generation);
 
 		if (edge)
 			__sync_fetch_and_add(&edge->open, 1);

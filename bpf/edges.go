@@ -424,7 +424,7 @@ func (r *edgeReader) release(now time.Time, used int) {
 			}
 			r.endpoints.giveEdge(place)
 			*memory = edgePlace{}
-			*edge = edgesEdge{}
+			recycle(edge)
 			r.datagrams.free(place)
 			_ = r.free(uint32(place)) // the list has a place for every edge
 		case !memory.leaving && ((full || crowded) && idle || ownerless):
@@ -435,6 +435,12 @@ func (r *edgeReader) release(now time.Time, used int) {
 			}
 		}
 	}
+}
+
+// recycle empties a record. Its generation changes first, by which readers see that it is another's.
+func recycle(edge *edgesEdge) {
+	atomic.AddUint32(&edge.Generation, 1)
+	clear(unsafe.Slice((*byte)(unsafe.Pointer(edge)), unsafe.Offsetof(edge.Generation)))
 }
 
 // emptyHistograms clears an edge's histograms and gives the pooled ones back.

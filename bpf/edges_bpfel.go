@@ -44,9 +44,9 @@ type edgesConnection struct {
 		Id     uint32
 		Unused uint32
 	}
-	ToldSequence uint32
-	Unused       uint32
-	Early        struct {
+	ToldSequence   uint32
+	EdgeGeneration uint32
+	Early          struct {
 		_        structs.HostLayout
 		FirstNs  uint64
 		LastNs   uint64
@@ -233,7 +233,8 @@ type edgesEdge struct {
 	Open                uint64
 	Lost                uint64
 	LostReplies         uint64
-	Unused              [1]uint64
+	Unused              uint32
+	Generation          uint32
 }
 
 type edgesEdgeEndpoints struct {
@@ -409,19 +410,19 @@ type edgesHttp2PathKey struct {
 }
 
 type edgesHttp2Stream struct {
-	_          structs.HostLayout
-	FirstNs    uint64
-	ReplyNs    uint64
-	LastNs     uint64
-	Owner      uint64
-	Flags      uint32
-	Edge       uint32
-	Protocol   uint8
-	Status     uint8
-	GrpcStatus uint8
-	Unsure     uint8
-	Pad        [4]uint8
-	Name       [96]uint8
+	_              structs.HostLayout
+	FirstNs        uint64
+	ReplyNs        uint64
+	LastNs         uint64
+	Owner          uint64
+	Flags          uint32
+	Edge           uint32
+	Protocol       uint8
+	Status         uint8
+	GrpcStatus     uint8
+	Unsure         uint8
+	EdgeGeneration uint32
+	Name           [96]uint8
 }
 
 type edgesHttp2StreamKey struct {

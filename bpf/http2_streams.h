@@ -64,7 +64,7 @@ struct http2_stream {
 	u8 status;
 	u8 grpc_status; /* and one */
 	u8 unsure;	/* the reply ended with fields that are not known: one may have been a status */
-	u8 pad[4];
+	u32 edge_generation;
 	u8 name[ENDPOINT_KEY_NAME];
 };
 
@@ -118,7 +118,7 @@ __noinline int finish_stream(struct http2_stream *s, u64 last_ns)
 	if (!s)
 		return 0;
 	u32 place = s->edge;
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	struct edge *edge = edge_at(place, s->edge_generation);
 	if (edge)
 		count_time(edge, place, s->first_ns, s->reply_ns, last_ns, stream_target(s));
 	return 0;
@@ -127,8 +127,7 @@ __noinline int finish_stream(struct http2_stream *s, u64 last_ns)
 /* Counts a stream that will have no more of a reply. What there was of one is one, as elsewhere. */
 static __always_inline void abort_stream(struct http2_stream *s, u64 now)
 {
-	u32 place = s->edge;
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	struct edge *edge = edge_at(s->edge, s->edge_generation);
 
 	if (s->reply_ns)
 		finish_stream(s, now);
@@ -192,11 +191,13 @@ static __always_inline void count_reply(struct edge *edge, struct http2_stream *
 	add_sample(edge, EDGE_TTFB, &edge->ttfb_sum_ns, elapsed(s->first_ns, s->reply_ns));
 }
 
-static __always_inline void describe_request(struct http2_stream *s, const struct http2_half *from, u32 edge)
+static __always_inline void describe_request(struct http2_stream *s, const struct http2_half *from, u32 edge,
+					     u32 generation)
 {
 	if (!s->first_ns || s->first_ns > from->first_ns)
 		s->first_ns = from->first_ns;
 	s->edge = edge;
+	s->edge_generation = generation;
 	s->protocol = from->grpc ? PROTOCOL_GRPC : PROTOCOL_HTTP2;
 	__builtin_memcpy(s->name, from->name, sizeof(s->name));
 }
@@ -225,7 +226,7 @@ static __noinline struct http2_stream *begin_stream(struct http2_connection *h, 
 		count_drop(DROP_STREAM);
 		return NULL;
 	}
-	describe_request(s, half, place);
+	describe_request(s, half, place, edge->generation);
 	__sync_fetch_and_add(&edge->requests, 1);
 	/* Its reply may have come first. */
 	u32 before = __sync_fetch_and_or(&s->flags, STREAM_BEGUN);
@@ -618,8 +619,7 @@ int sweep_http2_streams(struct bpf_iter__bpf_map_elem *ctx)
 	give_back(&owner_streams, copy.owner);
 	if (!(copy.flags & STREAM_BEGUN) || copy.flags & STREAM_ENDED)
 		return 0;
-	u32 place = copy.edge;
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	struct edge *edge = edge_at(copy.edge, copy.edge_generation);
 	if (!(*ended & ENDED_LOST))
 		abort_stream(&copy, *ended);
 	else if (edge)
