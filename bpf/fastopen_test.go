@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -23,26 +24,42 @@ func TestFastOpen(t *testing.T) {
 	if err := os.WriteFile("/proc/sys/net/ipv4/tcp_fastopen", []byte(everything), 0); err != nil {
 		t.Fatal(err)
 	}
-	const times = 3
-	service, err := fastOpenTimes(times)
-	if err != nil {
-		t.Fatal(err)
+	for _, c := range []struct {
+		name string
+		// lost is what the kernel drops until the server has received the first data.
+		lost func(port string) []string
+		// met: the server's end knows the client's.
+		met bool
+	}{
+		{"the acknowledgment is late", func(port string) []string {
+			return []string{"--dport", port, "--tcp-flags", "SYN,ACK,PSH", "ACK"}
+		}, true},
+		{"the answer is late", func(port string) []string {
+			return []string{"--sport", port, "--tcp-flags", "SYN,ACK", "SYN,ACK"}
+		}, false},
+	} {
+		// No test of its own: that would be on another thread.
+		const times = 3
+		service, err := fastOpenTimes(times, c.lost)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+			counts(t, p, service, role, c.name, func(c model.EdgeCounters) bool {
+				return c.Opens == times && c.Closes == times && c.Requests == times && c.Replies == times &&
+					c.Transactions() == times && c.Aborts == 0 && c.Lost == 0 && c.Pushes == 0 &&
+					c.Duration != nil && c.Duration.Count == times
+			})
+		}
+		if e := edge(t, p, service, model.RoleServer); c.met && e.Key.Peer != ownCgroup(t) {
+			t.Errorf("%s: the server's clients are in group %d, want this one", c.name, e.Key.Peer)
+		}
+		expect(t, p, portOf(service), map[string]uint64{"GET /fast 2xx": times})
 	}
-	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
-		counts(t, p, service, role, "each connection has one transaction", func(c model.EdgeCounters) bool {
-			return c.Opens == times && c.Closes == times && c.Requests == times && c.Replies == times &&
-				c.Transactions() == times && c.Aborts == 0 && c.Lost == 0 && c.Pushes == 0 && c.Duration != nil && c.Duration.Count == times
-		})
-	}
-	if e := edge(t, p, service, model.RoleServer); e.Key.Peer != ownCgroup(t) {
-		t.Errorf("the server's clients are in group %d, want this one", e.Key.Peer)
-	}
-	expect(t, p, portOf(service), map[string]uint64{"GET /fast 2xx": times})
 }
 
-// fastOpenTimes makes connections with half a request in the first packet. The client's acknowledgment, which
-// establishes the server's end, is lost until the server has received that.
-func fastOpenTimes(n int) (*net.TCPAddr, error) {
+// fastOpenTimes makes connections with half a request in the first packet.
+func fastOpenTimes(n int, lost func(port string) []string) (*net.TCPAddr, error) {
 	listener, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -61,18 +78,17 @@ func fastOpenTimes(n int) (*net.TCPAddr, error) {
 	}
 	loopback.Port = bound.(*unix.SockaddrInet4).Port
 	for range n {
-		if err := fastOpen(listener, loopback); err != nil {
+		if err := fastOpen(listener, loopback, lost(fmt.Sprint(loopback.Port))); err != nil {
 			return nil, err
 		}
 	}
 	return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: loopback.Port}, nil
 }
 
-func fastOpen(listener int, at *unix.SockaddrInet4) error {
-	rule := []string{"INPUT", "-i", "lo", "-p", "tcp", "--dport", fmt.Sprint(at.Port),
-		"--tcp-flags", "SYN,ACK,PSH", "ACK", "-j", "DROP"}
-	acknowledgments := func(what string) error {
-		if out, err := exec.Command("iptables", append([]string{what}, rule...)...).CombinedOutput(); err != nil {
+func fastOpen(listener int, at *unix.SockaddrInet4, lost []string) error {
+	lose := func(what string) error {
+		rule := slices.Concat([]string{what, "INPUT", "-i", "lo", "-p", "tcp"}, lost, []string{"-j", "DROP"})
+		if out, err := exec.Command("iptables", rule...).CombinedOutput(); err != nil {
 			return fmt.Errorf("iptables %s: %w: %s", what, err, out)
 		}
 		return nil
@@ -82,10 +98,10 @@ func fastOpen(listener int, at *unix.SockaddrInet4) error {
 		return err
 	}
 	defer unix.Close(client)
-	if err := acknowledgments("-A"); err != nil {
+	if err := lose("-A"); err != nil {
 		return err
 	}
-	if err := unix.Sendto(client, []byte("GET /fast HTTP/1.1\r\n"), unix.MSG_FASTOPEN, at); err != nil {
+	if err := unix.Sendto(client, []byte("GET /fast HTTP/1.1\r\n"), unix.MSG_FASTOPEN|unix.MSG_DONTWAIT, at); err != nil {
 		return fmt.Errorf("sending with the first packet: %w", err)
 	}
 	server, _, err := unix.Accept(listener)
@@ -104,7 +120,7 @@ func fastOpen(listener int, at *unix.SockaddrInet4) error {
 	if info.State != synReceived {
 		return fmt.Errorf("the server's end is in state %d, want %d: nothing was received early", info.State, synReceived)
 	}
-	if err := acknowledgments("-D"); err != nil {
+	if err := lose("-D"); err != nil {
 		return err
 	}
 	if _, err := syscall.Write(client, []byte("\r\n")); err != nil {

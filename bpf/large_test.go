@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 
@@ -246,4 +248,18 @@ func largeDatagrams(t *testing.T, p *Probes) {
 			t.Errorf("the %v counted %d bytes sent and %d received, want %d", role, c.SentBytes, c.ReceivedBytes, bytes)
 		}
 	}
+}
+
+// TestLargeTLSTransfers: the same of what programs hand to a TLS library.
+func TestLargeTLSTransfers(t *testing.T) {
+	cert, key := certificate(t)
+	peer := filepath.Join(t.TempDir(), "tlspeer")
+	execute(t, "go", "build", "-o", peer, "./testdata/tlspeer")
+	port := freePort(t)
+	daemon(t, port, peer, "serve", address(port), cert, key)
+	post := []string{"post", address(port)}
+	for _, size := range largeSizes {
+		post = append(post, strconv.Itoa(size))
+	}
+	expectTLS(t, port, 1, func() { execute(t, peer, post...) }, map[string]uint64{"POST /large 2xx": uint64(len(largeSizes))})
 }
