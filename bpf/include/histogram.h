@@ -37,13 +37,7 @@ static __always_inline u32 histogram_cell(u64 ns)
 
 static __always_inline void histogram_add_cell(struct histogram *h, u32 cell)
 {
-	u64 at = cell;
-
-	if (cell >= HISTOGRAM_CELLS)
-		return;
-	/* In assembly, so that the very register is compared that is used; see at_most in kernel.h. */
-	asm volatile("if %0 <= %1 goto +1\n\t%0 = %1" : "+r"(at) : "i"(HISTOGRAM_CELLS - 1));
-	__sync_fetch_and_add(&h->cells[at], 1);
+	__sync_fetch_and_add(&h->cells[at_most(cell, HISTOGRAM_CELLS - 1)], 1);
 }
 
 static __always_inline void histogram_add(struct histogram *h, u64 ns)
@@ -54,9 +48,7 @@ static __always_inline void histogram_add(struct histogram *h, u64 ns)
 /* For a histogram that only one CPU adds to, where it cannot be interrupted by another adding. */
 static __always_inline void histogram_add_alone(struct histogram *h, u64 ns)
 {
-	u32 cell = histogram_cell(ns);
-	if (cell < HISTOGRAM_CELLS)
-		h->cells[cell]++;
+	h->cells[at_most(histogram_cell(ns), HISTOGRAM_CELLS - 1)]++;
 }
 
 #endif

@@ -267,12 +267,13 @@ struct bpf_iter__bpf_sk_storage_map {
 static __always_inline u32 at_most(u64 n, const u32 limit)
 {
 	/*
-	 * First without a branch: the verifier of 6.1 took the branch below for one that is never
-	 * taken, removed it, and a copy of 4 MB went over 128 bytes of kernel memory.
+	 * First without a branch, and for all numbers of 64 bits: the verifier of 6.1 took the branch
+	 * below for one that is never taken, removed it, and a copy of 4 MB went over 128 bytes of
+	 * kernel memory.
 	 */
 	s64 room = (s64)limit - (s64)n;
 	barrier_var(room);
-	s64 over = room >> 63;
+	s64 over = (room | (s64)n) >> 63;
 	barrier_var(over);
 	n += room & over;
 	asm volatile("if %0 <= %1 goto +1\n\t%0 = %1" : "+r"(n) : "i"(limit));

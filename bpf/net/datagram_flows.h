@@ -30,13 +30,21 @@ struct {
 	__type(value, struct datagram_socket);
 } datagram_sockets SEC(".maps");
 
-/* Flows of sockets with several peers; the longest unused give way. */
+/* Flows of sockets with several peers; the least recently used are evicted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);
 	__type(key, struct flow_key);
 	__type(value, struct datagram_flow);
 } datagram_flows SEC(".maps");
+
+/* Those of control groups that have used up their quota. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct flow_key);
+	__type(value, struct datagram_flow);
+} crowded_flows SEC(".maps");
 
 /* Entries that the last sweeps have found; the reader begins them at 0. */
 volatile u64 flows_found = 0;
@@ -93,10 +101,19 @@ static __always_inline struct datagram_flow *other_flow(struct datagram_socket *
 	struct flow_key key = {.socket = s->id, .peer = *peer};
 	struct datagram_flow *known = bpf_map_lookup_elem(&datagram_flows, &key);
 
+	if (!known)
+		known = bpf_map_lookup_elem(&crowded_flows, &key);
 	if (known)
 		return known;
 	struct datagram_flow fresh = {};
-	lru_make(&datagram_flows, LRU_FLOWS, &key, &fresh);
+	struct flow_use *flows = flows_of(s->owner);
+	if (!flows || flows->used[CROWDED_FLOWS] >= max_owner_flows) {
+		lru_make(&crowded_flows, LRU_FLOWS, &key, &fresh);
+		return bpf_map_lookup_elem(&crowded_flows, &key);
+	}
+	fresh.owner = s->owner;
+	if (lru_make(&datagram_flows, LRU_FLOWS, &key, &fresh))
+		__sync_fetch_and_add(&flows->used[CROWDED_FLOWS], 1);
 	return bpf_map_lookup_elem(&datagram_flows, &key);
 }
 

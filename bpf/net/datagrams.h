@@ -38,6 +38,7 @@ struct datagram_flow {
 	u32 requests; /* datagrams since the last reply */
 	u32 role;     /* 0: new */
 	u32 unused;
+	u64 owner; /* whose quota it is of; 0: of none */
 };
 
 struct flow_key {
@@ -51,6 +52,7 @@ struct dns_query {
 	u64 first_ns;
 	u32 edge;
 	u32 generation; /* of the edge */
+	u64 owner;	/* whose quota it is of; 0: of none */
 	u8 name[ENDPOINT_NAME];
 };
 

@@ -143,6 +143,8 @@ int sweep_datagram_flows(struct bpf_iter__bpf_map_elem *ctx)
 	if (!f)
 		return 0;
 	flows_found++;
+	if (f->owner)
+		found_flow(f->owner, CROWDED_FLOWS);
 	sweep_flow(f);
 	return 0;
 }

@@ -16,13 +16,21 @@
 
 #define DNS_PORT 53
 
-/* Queries without a reply so far; the longest unused give way. */
+/* Queries without a reply so far; the least recently used are evicted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);
 	__type(key, struct flow_key);
 	__type(value, struct dns_query);
 } dns_queries SEC(".maps");
+
+/* Those of control groups that have used up their quota. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct flow_key);
+	__type(value, struct dns_query);
+} crowded_queries SEC(".maps");
 
 struct dns_scratch {
 	struct dns_question question;
@@ -63,8 +71,7 @@ static __always_inline u32 read_message(struct datagram_socket *s, u8 *to, u32 s
 		return 0;
 	if (size > part.size)
 		size = part.size;
-	if (size > DNS_HEAD)
-		size = DNS_HEAD;
+	size = at_most(size, DNS_HEAD);
 	return bpf_probe_read_user(to, size, (void *)part.base) ? 0 : size;
 }
 
@@ -82,6 +89,33 @@ static __always_inline void count_answer(struct dns_scratch *x, struct edge *edg
 	__builtin_memcpy(x->key.name, x->query.name, ENDPOINT_NAME);
 	u32 *known = bpf_map_lookup_elem(&endpoint_of_key, &x->key);
 	count_endpoint(known ? target_of(*known) : new_endpoint(&x->key), ns, histogram_cell(ns));
+}
+
+/* Takes a query away that has its reply, or will have none; false if somebody else did. */
+static __always_inline bool take_query(const struct flow_key *key, u64 owner)
+{
+	if (!owner)
+		return lru_take(&crowded_queries, LRU_QUERIES, key);
+	if (!lru_take(&dns_queries, LRU_QUERIES, key))
+		return false;
+	give_flow(owner, CROWDED_QUERIES);
+	return true;
+}
+
+static __always_inline void put_query(const struct flow_key *key, struct dns_query *query, u64 owner)
+{
+	struct flow_use *flows = flows_of(owner);
+
+	if (!flows || flows->used[CROWDED_QUERIES] >= max_owner_flows) {
+		query->owner = 0;
+		lru_put(&crowded_queries, LRU_QUERIES, key, query);
+		return;
+	}
+	query->owner = owner;
+	if (lru_make(&dns_queries, LRU_QUERIES, key, query))
+		__sync_fetch_and_add(&flows->used[CROWDED_QUERIES], 1);
+	else
+		bpf_map_update_elem(&dns_queries, key, query, BPF_ANY);
 }
 
 /* Whether the datagram was a query, or the reply to one, and has been counted. */
@@ -112,15 +146,17 @@ __noinline int dns_datagram(struct datagram_socket *s, struct datagram_flow *f,
 		x->query.generation = f->generation;
 		dns_name(&x->question, n);
 		__builtin_memcpy(x->query.name, x->question.name, ENDPOINT_NAME);
-		lru_put(&dns_queries, LRU_QUERIES, &key, &x->query);
+		put_query(&key, &x->query, s->owner);
 		__sync_fetch_and_add(&edge->requests, 1);
 		return true;
 	}
 	struct dns_query *asked = bpf_map_lookup_elem(&dns_queries, &key);
 	if (!asked)
+		asked = bpf_map_lookup_elem(&crowded_queries, &key);
+	if (!asked)
 		return false;
 	x->query = *asked;
-	if (lru_take(&dns_queries, LRU_QUERIES, &key))
+	if (take_query(&key, x->query.owner))
 		count_answer(x, edge, place, elapsed(x->query.first_ns, now));
 	return true;
 }
@@ -137,10 +173,12 @@ int sweep_dns_queries(struct bpf_iter__bpf_map_elem *ctx)
 	if (elapsed(q->first_ns, bpf_ktime_get_ns()) > UNANSWERED_AFTER_NS) {
 		struct flow_key key = *found;
 
-		lru_take(&dns_queries, LRU_QUERIES, &key);
+		take_query(&key, q->owner);
 		return 0;
 	}
 	queries_found++;
+	if (q->owner)
+		found_flow(q->owner, CROWDED_QUERIES);
 	u32 place = q->edge;
 	struct datagram_edge *d = bpf_map_lookup_elem(&datagram_edges, &place);
 	if (d && q->generation == (u32)d->generation)

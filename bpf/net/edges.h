@@ -100,7 +100,8 @@ struct edge {
 	u64 open; /* connections that the last sweep found open */
 	u64 lost;     /* transactions that could not be followed to their end, and had no reply yet */
 	u64 lost_replies; /* those whose reply had begun */
-	u64 unused[1];
+	u32 unused;
+	u32 generation; /* last: the reader changes it, and then clears the rest */
 };
 
 /* Histograms that an edge has only when it needs them. */
@@ -196,7 +197,7 @@ struct connection {
 	u64 tls_connection;
 	struct process process;
 	u32 told_sequence; /* of what was handed to the socket when a call was last told of that sent */
-	u32 unused;
+	u32 edge_generation; /* of edge, when it was found */
 	struct early early;
 	struct head head;
 };
@@ -210,7 +211,8 @@ enum quota {
 	QUOTA_LISTENERS = 1,
 	QUOTA_ENDPOINTS = 2,
 	QUOTA_PAIRS = 3,
-	QUOTAS = 4,
+	QUOTA_STREAMS = 4,
+	QUOTAS = 5,
 };
 
 /*
@@ -224,6 +226,18 @@ struct owner_use {
 /* How often a control group would have had more. */
 struct owner_drops {
 	u64 over[QUOTAS];
+};
+
+/*
+ * Entries of a control group in datagram_flows and in dns_queries. With its quota used up, its next ones are put
+ * into a smaller table, where they evict only one another and those of others that have used up theirs.
+ */
+#define CROWDED_FLOWS 0
+#define CROWDED_QUERIES 1
+
+struct flow_use {
+	u32 used[2];
+	u32 found[2]; /* by the sweep */
 };
 
 enum edge_drop {

@@ -27,6 +27,7 @@
 
 struct http2_connection {
 	u64 id;
+	u64 owner; /* control group */
 	u32 open;	 /* streams in the hash */
 	u32 last_stream; /* that the client began */
 	u32 tries;	 /* to join */
@@ -60,13 +61,14 @@ struct http2_stream {
 	u64 first_ns;
 	u64 reply_ns; /* 0 until the reply has begun */
 	u64 last_ns;
+	u64 owner; /* control group */
 	u32 flags; /* STREAM_* */
 	u32 edge;
 	u8 protocol;
 	u8 status;
 	u8 grpc_status; /* and one */
 	u8 unsure;	/* the reply ended with fields that are not known: one may have been a status */
-	u8 pad[4];
+	u32 edge_generation;
 	u8 name[ENDPOINT_KEY_NAME];
 };
 
@@ -120,7 +122,7 @@ __noinline int finish_stream(struct http2_stream *s, u64 last_ns)
 	if (!s)
 		return 0;
 	u32 place = s->edge;
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	struct edge *edge = edge_at(place, s->edge_generation);
 	if (edge)
 		count_time(edge, place, s->first_ns, s->reply_ns, last_ns, stream_target(s));
 	return 0;
@@ -129,8 +131,7 @@ __noinline int finish_stream(struct http2_stream *s, u64 last_ns)
 /* Counts a stream that will have no more of a reply. What there was of one is one, as elsewhere. */
 static __always_inline void abort_stream(struct http2_stream *s, u64 now)
 {
-	u32 place = s->edge;
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	struct edge *edge = edge_at(s->edge, s->edge_generation);
 
 	if (s->reply_ns)
 		finish_stream(s, now);
@@ -147,7 +148,8 @@ static __always_inline void close_stream(struct http2_connection *h, struct http
 		abort_stream(s, half->now_ns);
 	else
 		finish_stream(s, s->last_ns);
-	bpf_map_delete_elem(&http2_streams, &key);
+	if (!bpf_map_delete_elem(&http2_streams, &key))
+		give_back(&owner_streams, h->owner);
 	__sync_fetch_and_add(&h->open, -1);
 	h->ended++;
 }
@@ -169,9 +171,22 @@ static const struct http2_stream no_stream;
 /* The stream, which is made if it is not there. It is filled in its place: there is little stack. */
 static __always_inline struct http2_stream *put_stream(struct http2_connection *h, struct http2_stream_key *key)
 {
-	if (h->open < HTTP2_CONNECTION_STREAMS && !bpf_map_update_elem(&http2_streams, key, &no_stream, BPF_NOEXIST))
-		__sync_fetch_and_add(&h->open, 1);
-	return bpf_map_lookup_elem(&http2_streams, key);
+	struct http2_stream *s = bpf_map_lookup_elem(&http2_streams, key);
+
+	if (s || h->open >= HTTP2_CONNECTION_STREAMS)
+		return s;
+	if (!take_of(&owner_streams, h->owner, max_owner_streams, QUOTA_STREAMS))
+		return NULL;
+	if (bpf_map_update_elem(&http2_streams, key, &no_stream, BPF_NOEXIST)) {
+		/* The table is full, or the other direction was first. */
+		give_back(&owner_streams, h->owner);
+		return bpf_map_lookup_elem(&http2_streams, key);
+	}
+	__sync_fetch_and_add(&h->open, 1);
+	s = bpf_map_lookup_elem(&http2_streams, key);
+	if (s)
+		s->owner = h->owner;
+	return s;
 }
 
 static __always_inline void count_reply(struct edge *edge, struct http2_stream *s)
@@ -180,11 +195,13 @@ static __always_inline void count_reply(struct edge *edge, struct http2_stream *
 	add_sample(edge, EDGE_TTFB, &edge->ttfb_sum_ns, elapsed(s->first_ns, s->reply_ns));
 }
 
-static __always_inline void describe_request(struct http2_stream *s, const struct http2_half *from, u32 edge)
+static __always_inline void describe_request(struct http2_stream *s, const struct http2_half *from, u32 edge,
+					     u32 generation)
 {
 	if (!s->first_ns || s->first_ns > from->first_ns)
 		s->first_ns = from->first_ns;
 	s->edge = edge;
+	s->edge_generation = generation;
 	s->protocol = from->grpc ? PROTOCOL_GRPC : PROTOCOL_HTTP2;
 	__builtin_memcpy(s->name, from->name, sizeof(s->name));
 }
@@ -213,7 +230,7 @@ static __noinline struct http2_stream *begin_stream(struct http2_connection *h, 
 		count_drop(DROP_STREAM);
 		return NULL;
 	}
-	describe_request(s, half, place);
+	describe_request(s, half, place, edge->generation);
 	__sync_fetch_and_add(&edge->requests, 1);
 	/* Its reply may have come first. */
 	u32 before = __sync_fetch_and_or(&s->flags, STREAM_BEGUN);
@@ -301,7 +318,8 @@ static __always_inline void leave_streams(struct http2_connection *h, u64 how)
 
 	if (!h->open)
 		return;
-	long error = bpf_map_update_elem(&http2_ended, &id, &how, BPF_NOEXIST);
+	/* Of 32 bits: before 6.4 the upper ones of what the call leaves are zeros, also of errors. */
+	int error = bpf_map_update_elem(&http2_ended, &id, &how, BPF_NOEXIST);
 	if (error && error != -EEXIST)
 		count_drop(DROP_STREAM);
 }
@@ -514,6 +532,7 @@ static __noinline struct http2_connection *follow_http2(struct sock *sk, struct 
 		c->head.protocol = PROTOCOL_OPAQUE;
 		return NULL;
 	}
+	h->owner = c->owner;
 	__sync_val_compare_and_swap(&h->id, 0, __sync_fetch_and_add(&http2_last_id, 1) + 1);
 	c->head.protocol = PROTOCOL_HTTP2;
 	set_flags(c, CONNECTION_HTTP2);
@@ -599,10 +618,12 @@ int sweep_http2_streams(struct bpf_iter__bpf_map_elem *ctx)
 		return 0;
 	struct http2_stream_key key = *found;
 	struct http2_stream copy = *s;
-	if (bpf_map_delete_elem(&http2_streams, &key) || !(copy.flags & STREAM_BEGUN) || copy.flags & STREAM_ENDED)
+	if (bpf_map_delete_elem(&http2_streams, &key))
 		return 0;
-	u32 place = copy.edge;
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	give_back(&owner_streams, copy.owner);
+	if (!(copy.flags & STREAM_BEGUN) || copy.flags & STREAM_ENDED)
+		return 0;
+	struct edge *edge = edge_at(copy.edge, copy.edge_generation);
 	if (!(*ended & ENDED_LOST))
 		abort_stream(&copy, *ended);
 	else if (edge)

@@ -11,6 +11,8 @@ const volatile u32 max_owner_edges = 256;
 const volatile u32 max_owner_listeners = 2048;
 const volatile u32 max_owner_endpoints = 128;
 const volatile u32 max_owner_pairs = 16384;
+const volatile u32 max_owner_streams = 16384;
+const volatile u32 max_owner_flows = 4096;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -20,7 +22,7 @@ struct {
 	__type(value, struct owner_use);
 } owner_uses SEC(".maps");
 
-/* Of pairs, which no reader counts: programs add and take away. */
+/* Of pairs and of streams, which no reader counts: programs add and take away. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -28,6 +30,23 @@ struct {
 	__type(key, u64); /* control group */
 	__type(value, u32);
 } owner_pairs SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, u64); /* control group */
+	__type(value, u32);
+} owner_streams SEC(".maps");
+
+/* Of tables that evict entries: programs add, and the reader sets what its sweeps found. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, u64); /* control group */
+	__type(value, struct flow_use);
+} owner_flows SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -82,33 +101,76 @@ static __always_inline void owner_is_over(u64 owner, enum quota which)
 		__sync_fetch_and_add(&drops->over[which], 1);
 }
 
-/* Takes a pair; false if that would be over the quota. Owner 0 is no group of this host. */
-static __always_inline bool take_pair(u64 owner)
+/*
+ * Takes one of a table that programs count themselves; false if that would be over the quota.
+ * Owner 0 is no group of this host.
+ */
+static __always_inline bool take_of(void *table, u64 owner, u32 limit, enum quota which)
 {
-	u32 *has = bpf_map_lookup_elem(&owner_pairs, &owner);
+	u32 *has = bpf_map_lookup_elem(table, &owner);
 
 	if (!has) {
 		u32 none = 0;
 
-		bpf_map_update_elem(&owner_pairs, &owner, &none, BPF_NOEXIST);
-		has = bpf_map_lookup_elem(&owner_pairs, &owner);
+		bpf_map_update_elem(table, &owner, &none, BPF_NOEXIST);
+		has = bpf_map_lookup_elem(table, &owner);
 	}
 	if (!has || !owner)
 		return true;
-	if (*has >= max_owner_pairs) {
-		owner_is_over(owner, QUOTA_PAIRS);
+	if (*has >= limit) {
+		owner_is_over(owner, which);
 		return false;
 	}
 	__sync_fetch_and_add(has, 1);
 	return true;
 }
 
-static __always_inline void give_pair(u64 owner)
+static __always_inline void give_back(void *table, u64 owner)
 {
-	u32 *has = bpf_map_lookup_elem(&owner_pairs, &owner);
+	u32 *has = bpf_map_lookup_elem(table, &owner);
 
 	if (has && (s32)__sync_fetch_and_add(has, -1) <= 0)
 		*has = 0;
+}
+
+static __always_inline bool take_pair(u64 owner)
+{
+	return take_of(&owner_pairs, owner, max_owner_pairs, QUOTA_PAIRS);
+}
+
+static __always_inline void give_pair(u64 owner)
+{
+	give_back(&owner_pairs, owner);
+}
+
+/* --- tables in which entries are evicted --- */
+
+static const struct flow_use no_flows;
+
+static __always_inline struct flow_use *flows_of(u64 owner)
+{
+	struct flow_use *flows = bpf_map_lookup_elem(&owner_flows, &owner);
+
+	if (flows)
+		return flows;
+	bpf_map_update_elem(&owner_flows, &owner, &no_flows, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&owner_flows, &owner);
+}
+
+static __always_inline void give_flow(u64 owner, const u32 which)
+{
+	struct flow_use *flows = bpf_map_lookup_elem(&owner_flows, &owner);
+
+	if (flows && (s32)__sync_fetch_and_add(&flows->used[which], -1) <= 0)
+		flows->used[which] = 0;
+}
+
+static __always_inline void found_flow(u64 owner, const u32 which)
+{
+	struct flow_use *flows = flows_of(owner);
+
+	if (flows)
+		__sync_fetch_and_add(&flows->found[which], 1);
 }
 
 #endif

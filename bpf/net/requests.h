@@ -69,8 +69,11 @@ static __noinline int read_more_request(struct connection *c, u32 size, bool ear
 		return h->state;
 	}
 	h->size += size;
-	if (at < HEAD_BYTES / 2)
-		h->length = at + read_transfer(c, h->bytes + at, HEAD_BYTES / 2, size, early);
+	if (at < HEAD_BYTES / 2) {
+		u32 n = read_transfer(c, h->bytes + at_most(at, HEAD_BYTES / 2), HEAD_BYTES / 2, size, early);
+
+		h->length = at + n;
+	}
 	h->state = parse_head(h);
 	return h->state;
 }
@@ -96,7 +99,7 @@ static __always_inline int read_reply(struct connection *c, u32 size, bool early
 
 	if (at > REPLY_BYTES / 4)
 		at = 0;
-	u32 n = read_transfer(c, h->reply + at, REPLY_BYTES * 3 / 4, size, early);
+	u32 n = read_transfer(c, h->reply + at_most(at, REPLY_BYTES / 4), REPLY_BYTES * 3 / 4, size, early);
 	if (!n)
 		return STATUS_UNKNOWN;
 	h->reply_length = at + n;

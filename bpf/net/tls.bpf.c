@@ -123,7 +123,7 @@ static __noinline int end_read(struct tls_call_key *who, u64 size)
 	if (at < HEAD_BYTES / 2) {
 		u32 n = at_most(size, HEAD_BYTES / 2);
 
-		if (!bpf_probe_read_user(c->bytes + at, n, (void *)call.text))
+		if (!bpf_probe_read_user(c->bytes + at_most(at, HEAD_BYTES / 2), n, (void *)call.text))
 			c->length = at + n;
 	}
 	return 0;

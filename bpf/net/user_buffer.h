@@ -188,7 +188,7 @@ static __always_inline u32 read_buffer(u8 *to, u32 limit, u32 size)
 	if (second > from.next_size)
 		second = from.next_size;
 	second = at_most(second, limit / 2);
-	if (bpf_probe_read_user(to + first, second, (void *)from.next))
+	if (bpf_probe_read_user(to + at_most(first, limit / 2), second, (void *)from.next))
 		return first;
 	return first + second;
 }

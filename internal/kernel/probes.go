@@ -44,10 +44,11 @@ type Options struct {
 	// group from the kernel (default 65536, about 0.2 KiB each while open).
 	MaxConnections int
 	// MaxFlows bounds the pairs of a UDP socket and one of its peers, where it has several, that
-	// are followed at a time (default 16384, 0.2 KiB each); the longest unused gives way.
+	// are followed at a time (default 16384, 0.2 KiB each), and the DNS queries without a reply; the least
+	// recently used are evicted. A quarter is for control groups that have more than a quarter.
 	MaxFlows int
 	// MaxStreams bounds the streams of HTTP/2 that are open at a time (default 65536, 0.2 KiB
-	// each while open).
+	// each while open). One control group may have a quarter.
 	MaxStreams int
 	// MaxEndpoints bounds the things asked for that are counted each by themselves, told apart
 	// by edge and status (default 1024, 7 KiB of kernel memory each). When three quarters are

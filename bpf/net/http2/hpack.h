@@ -260,17 +260,11 @@ static __always_inline void decode_path(struct http2_half *h, u32 at, u32 length
 	if (h->cut == 2 && !longer) {
 		clear_path(h);
 	} else if (h->cut) {
-		u32 out = h->out;
+		u32 out = at_most(h->out, HTTP2_PATH - 3);
 
-		if (out > HTTP2_PATH - 3)
-			out = HTTP2_PATH - 3;
-		barrier_var(out);
-		out &= 127;
-		if (out <= HTTP2_PATH - 3) {
-			h->text[out] = '.';
-			h->text[out + 1] = '.';
-			h->text[out + 2] = '.';
-		}
+		h->text[out] = '.';
+		h->text[out + 1] = '.';
+		h->text[out + 2] = '.';
 	}
 	h->has_path = 1;
 }

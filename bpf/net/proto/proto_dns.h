@@ -155,7 +155,7 @@ __noinline int dns_name(struct dns_question *x, u32 n)
 		asm volatile("" : "+r"(to));
 		if (to >= ENDPOINT_NAME - 1 || from >= end)
 			break;
-		name[to] = x->text[from & 127];
+		name[at_most(to, ENDPOINT_NAME - 1)] = x->text[from & 127];
 	}
 	return 0;
 }

@@ -85,6 +85,8 @@ __noinline int take_path(struct head *h)
 		if (in >= n || in >= HEAD_BYTES)
 			return 0;
 	}
+	barrier_var(in);
+	in &= HEAD_BYTES - 1;
 	u64 word = *(u64 *)(h->bytes + in);
 	u64 stop = first_stop(word);
 	u64 mask = ((stop & -stop) >> 7) - 1; /* the bytes before it; all where there is none */

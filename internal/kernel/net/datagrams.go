@@ -48,7 +48,7 @@ const oneWayAfter = 16
 type datagramReader struct {
 	edges *host.Table[edgesDatagramEdge]
 	// sweeps count the requests that wait for a reply; without all, none is known to be lost.
-	sweeps []datagramSweep
+	sweeps []*datagramSweep
 	// before has, of each place, the requests that had begun before the sweep.
 	before         []uint64
 	places         []datagramPlace
@@ -61,9 +61,9 @@ type datagramPlace struct {
 	lost, unanswered, oneWay, requests uint64
 }
 
-// datagramSweep looks at all entries of a map. Of a table in which the longest unused gives way it counts them in found.
+// datagramSweep looks at all entries of maps. Of tables in which entries are evicted it counts them in found.
 type datagramSweep struct {
-	iter  *link.Iter
+	iters []*link.Iter
 	table *lruTable
 	found *ebpf.Variable
 	// made is how many entries had been made at the last sweep, and empty how many sweeps in a row found none
@@ -74,7 +74,7 @@ type datagramSweep struct {
 
 func (s *datagramSweep) run() error {
 	if s.table == nil {
-		return host.Run(s.iter)
+		return runAll(s.iters)
 	}
 	made := s.table.made()
 	if made != s.made {
@@ -87,7 +87,7 @@ func (s *datagramSweep) run() error {
 	if err := s.found.Set(uint64(0)); err != nil {
 		return err
 	}
-	if err := host.Run(s.iter); err != nil {
+	if err := runAll(s.iters); err != nil {
 		return err
 	}
 	var found uint64
@@ -103,8 +103,28 @@ func (s *datagramSweep) run() error {
 	return nil
 }
 
+func runAll(iters []*link.Iter) error {
+	var errs []error
+	for _, iter := range iters {
+		errs = append(errs, host.Run(iter))
+	}
+	return errors.Join(errs...)
+}
+
+// flowTables are the tables in which entries are evicted, each with the one for control groups that have used up
+// their quota of it: a quarter of both.
+var flowTables = [][2]string{{"datagram_flows", "crowded_flows"}, {"dns_queries", "crowded_queries"}}
+
+func (p *Net) prepareFlows(spec *ebpf.CollectionSpec) {
+	for _, names := range flowTables {
+		spec.Maps[names[1]].MaxEntries = uint32(p.options.MaxFlows / 4)
+		spec.Maps[names[0]].MaxEntries = uint32(p.options.MaxFlows - p.options.MaxFlows/4)
+	}
+}
+
 func (p *Net) openDatagrams(k *host.Kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection) error {
-	r := &datagramReader{flows: newLRUTable(maps, "datagram_flows", lruFlows), queries: newLRUTable(maps, "dns_queries", lruQueries)}
+	r := &datagramReader{flows: newLRUTable(maps, lruFlows, flowTables[0][:]...),
+		queries: newLRUTable(maps, lruQueries, flowTables[1][:]...)}
 	edges, err := host.MapTable[edgesDatagramEdge](maps.Maps["datagram_edges"])
 	if err != nil {
 		return err
@@ -224,11 +244,15 @@ func (p *Net) openDatagramSweeps(k *host.Kernel, spec *ebpf.CollectionSpec, maps
 	r := p.edges.datagrams
 	tables := []*lruTable{nil, r.flows, r.queries}
 	found := []*ebpf.Variable{nil, maps.Variables["flows_found"], maps.Variables["queries_found"]}
-	for i, name := range []string{"datagram_sockets", "datagram_flows", "dns_queries"} {
-		h := datagramSweepHooks[i]
-		iter, err := p.OpenIterator(k, spec, maps, h, maps.Maps[name])
+	for i, names := range [][]string{{"datagram_sockets"}, flowTables[0][:], flowTables[1][:]} {
+		h, sweep := datagramSweepHooks[i], &datagramSweep{table: tables[i], found: found[i]}
+		var err error
+		for _, name := range names {
+			iter, openErr := p.OpenIterator(k, spec, maps, h, maps.Maps[name])
+			sweep.iters, err = append(sweep.iters, iter), errors.Join(err, openErr)
+		}
 		if err == nil {
-			r.sweeps = append(r.sweeps, datagramSweep{iter: iter, table: tables[i], found: found[i]})
+			r.sweeps = append(r.sweeps, sweep)
 		}
 		p.AddFeature(h, err)
 		errs = append(errs, err)
@@ -238,7 +262,7 @@ func (p *Net) openDatagramSweeps(k *host.Kernel, spec *ebpf.CollectionSpec, maps
 
 // sweep lets the kernel count the requests that wait. What begins meanwhile is not in before, so
 // that it cannot look lost.
-func (r *datagramReader) sweep(edges []edgesEdge) error {
+func (r *datagramReader) sweep(edges []edgesEdge, quotas *quotaReader) error {
 	for place := range edges {
 		if edges[place].Key.Transport == udp {
 			r.before[place] = host.Load(&edges[place].Requests)
@@ -251,7 +275,7 @@ func (r *datagramReader) sweep(edges []edgesEdge) error {
 			errs = append(errs, fmt.Errorf("looking for UDP requests without a reply: %w", err))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, quotas.settleFlows())...)
 }
 
 const udp = 1

@@ -44,6 +44,7 @@ type datagramsDatagramSocket struct {
 		Requests   uint32
 		Role       uint32
 		Unused     uint32
+		Owner      uint64
 	}
 	Calls [4]struct {
 		_    structs.HostLayout

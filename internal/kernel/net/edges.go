@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -99,7 +100,7 @@ func (r *meetingReader) end() error {
 // edgePlace is what the reader remembers of one place in the edge table.
 type edgePlace struct {
 	latency host.CachedHistogram
-	// pooled host.Histograms, in the order of edge.histograms.
+	// pooled histograms, in the order of edge.histograms.
 	pooled [3]host.CachedHistogram
 	// key is what raw says.
 	raw edgesEdgeKey
@@ -134,11 +135,12 @@ func (p *Net) openEdges(k *host.Kernel) error {
 	for name, entries := range map[string]uint32{
 		"edges": places, "edge_latency": places, "histogram_pool": places, "free_histograms": places, "edge_of_key": places, "free_edges": places,
 		"reserved_edges": places, "listeners": uint32(p.options.MaxListeners),
-		"pairs": uint32(p.options.MaxConnections), "datagram_edges": places, "datagram_flows": uint32(p.options.MaxFlows), "dns_queries": uint32(p.options.MaxFlows),
+		"pairs": uint32(p.options.MaxConnections), "datagram_edges": places,
 	} {
 		spec.Maps[name].MaxEntries = entries
 	}
 	p.prepareStreams(spec)
+	p.prepareFlows(spec)
 	err = errors.Join(p.prepareQuotas(spec), p.prepareEndpoints(spec, places), p.prepareTLS(spec), spec.Variables["cgroup_subsys_index"].Set(k.Subsys), spec.Variables["jiffy_ns"].Set(k.JiffyNS), p.prepareLog(spec),
 		spec.Variables["host_netns"].Set(ownNamespace(p.options.ProcFS)))
 	if err != nil {
@@ -190,7 +192,7 @@ func (p *Net) readEdgesFrom(maps *ebpf.Collection) error {
 	r.pool.Cells = maps.Maps["histogram_pool"]
 	for place := uint32(1); place < r.pool.Cells.MaxEntries(); place++ {
 		if err := maps.Maps["free_histograms"].Update(nil, place, ebpf.UpdateAny); err != nil {
-			return fmt.Errorf("filling the list of free host.Histograms: %w", err)
+			return fmt.Errorf("filling the list of free histograms: %w", err)
 		}
 	}
 	r.places = make([]edgePlace, len(r.edges.Entries))
@@ -251,7 +253,7 @@ func (p *Net) ReadEdges() ([]model.KernelEdge, error) {
 		return nil, errors.New("reading edges: no kernel program counts them")
 	}
 	sweepError := r.sweepConnections()
-	sweepError = errors.Join(sweepError, r.datagrams.sweep(r.edges.Entries), r.streams.sweepStreams())
+	sweepError = errors.Join(sweepError, r.datagrams.sweep(r.edges.Entries, r.quotas), r.streams.sweepStreams())
 	now, used := time.Now(), uint64(0)
 	r.quotas.begin(quotaEdges)
 	r.quotas.begin(quotaEndpoints)
@@ -423,7 +425,7 @@ func (r *edgeReader) release(now time.Time, used int) {
 			}
 			r.endpoints.giveEdge(place)
 			*memory = edgePlace{}
-			*edge = edgesEdge{}
+			recycle(edge)
 			r.datagrams.free(place)
 			_ = r.free(uint32(place)) // the list has a place for every edge
 		case !memory.leaving && ((full || crowded) && idle || ownerless):
@@ -436,7 +438,13 @@ func (r *edgeReader) release(now time.Time, used int) {
 	}
 }
 
-// emptyHistograms clears an edge's host.Histograms and gives the pooled ones back.
+// recycle empties a record. Its generation changes first, by which readers see that it is another's.
+func recycle(edge *edgesEdge) {
+	atomic.AddUint32(&edge.Generation, 1)
+	clear(unsafe.Slice((*byte)(unsafe.Pointer(edge)), unsafe.Offsetof(edge.Generation)))
+}
+
+// emptyHistograms clears an edge's histograms and gives the pooled ones back.
 func (r *edgeReader) emptyHistograms(place int) error {
 	if err := r.latency.Clear(place, 1); err != nil {
 		return err

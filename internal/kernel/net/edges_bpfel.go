@@ -44,9 +44,9 @@ type edgesConnection struct {
 		Id     uint32
 		Unused uint32
 	}
-	ToldSequence uint32
-	Unused       uint32
-	Early        struct {
+	ToldSequence   uint32
+	EdgeGeneration uint32
+	Early          struct {
 		_        structs.HostLayout
 		FirstNs  uint64
 		LastNs   uint64
@@ -114,6 +114,7 @@ type edgesDatagramFlow struct {
 	Requests   uint32
 	Role       uint32
 	Unused     uint32
+	Owner      uint64
 }
 
 type edgesDatagramSocket struct {
@@ -174,6 +175,7 @@ type edgesDnsQuery struct {
 	FirstNs    uint64
 	Edge       uint32
 	Generation uint32
+	Owner      uint64
 	Name       [48]uint8
 }
 
@@ -231,7 +233,8 @@ type edgesEdge struct {
 	Open                uint64
 	Lost                uint64
 	LostReplies         uint64
-	Unused              [1]uint64
+	Unused              uint32
+	Generation          uint32
 }
 
 type edgesEdgeEndpoints struct {
@@ -303,6 +306,12 @@ type edgesFlowKey struct {
 	Query uint32
 }
 
+type edgesFlowUse struct {
+	_     structs.HostLayout
+	Used  [2]uint32
+	Found [2]uint32
+}
+
 type edgesHistogram struct {
 	_     structs.HostLayout
 	Cells [840]uint64
@@ -311,6 +320,7 @@ type edgesHistogram struct {
 type edgesHttp2Connection struct {
 	_          structs.HostLayout
 	Id         uint64
+	Owner      uint64
 	Open       uint32
 	LastStream uint32
 	Tries      uint32
@@ -400,18 +410,19 @@ type edgesHttp2PathKey struct {
 }
 
 type edgesHttp2Stream struct {
-	_          structs.HostLayout
-	FirstNs    uint64
-	ReplyNs    uint64
-	LastNs     uint64
-	Flags      uint32
-	Edge       uint32
-	Protocol   uint8
-	Status     uint8
-	GrpcStatus uint8
-	Unsure     uint8
-	Pad        [4]uint8
-	Name       [96]uint8
+	_              structs.HostLayout
+	FirstNs        uint64
+	ReplyNs        uint64
+	LastNs         uint64
+	Owner          uint64
+	Flags          uint32
+	Edge           uint32
+	Protocol       uint8
+	Status         uint8
+	GrpcStatus     uint8
+	Unsure         uint8
+	EdgeGeneration uint32
+	Name           [96]uint8
 }
 
 type edgesHttp2StreamKey struct {
@@ -473,12 +484,12 @@ type edgesMeeting struct {
 
 type edgesOwnerDrops struct {
 	_    structs.HostLayout
-	Over [4]uint64
+	Over [5]uint64
 }
 
 type edgesOwnerUse struct {
 	_    structs.HostLayout
-	Used [4]uint32
+	Used [5]uint32
 }
 
 type edgesPairKey struct {
@@ -542,6 +553,8 @@ type edgesTransaction struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	edgesMapConnections           = "connections"
+	edgesMapCrowdedFlows          = "crowded_flows"
+	edgesMapCrowdedQueries        = "crowded_queries"
 	edgesMapDatagramEdges         = "datagram_edges"
 	edgesMapDatagramFlows         = "datagram_flows"
 	edgesMapDatagramSockets       = "datagram_sockets"
@@ -567,7 +580,9 @@ const (
 	edgesMapHttp2Streams          = "http2_streams"
 	edgesMapListeners             = "listeners"
 	edgesMapLruEntries            = "lru_entries"
+	edgesMapOwnerFlows            = "owner_flows"
 	edgesMapOwnerPairs            = "owner_pairs"
+	edgesMapOwnerStreams          = "owner_streams"
 	edgesMapOwnerUses             = "owner_uses"
 	edgesMapPairs                 = "pairs"
 	edgesMapProxies               = "proxies"
@@ -607,8 +622,10 @@ const (
 	edgesVarMaxEdgeEndpoints      = "max_edge_endpoints"
 	edgesVarMaxOwnerEdges         = "max_owner_edges"
 	edgesVarMaxOwnerEndpoints     = "max_owner_endpoints"
+	edgesVarMaxOwnerFlows         = "max_owner_flows"
 	edgesVarMaxOwnerListeners     = "max_owner_listeners"
 	edgesVarMaxOwnerPairs         = "max_owner_pairs"
+	edgesVarMaxOwnerStreams       = "max_owner_streams"
 	edgesVarMeetingRound          = "meeting_round"
 	edgesVarMeetingsFound         = "meetings_found"
 	edgesVarNamesShed             = "names_shed"
@@ -687,6 +704,8 @@ type edgesProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type edgesMapSpecs struct {
 	Connections       *ebpf.MapSpec `ebpf:"connections"`
+	CrowdedFlows      *ebpf.MapSpec `ebpf:"crowded_flows"`
+	CrowdedQueries    *ebpf.MapSpec `ebpf:"crowded_queries"`
 	DatagramEdges     *ebpf.MapSpec `ebpf:"datagram_edges"`
 	DatagramFlows     *ebpf.MapSpec `ebpf:"datagram_flows"`
 	DatagramSockets   *ebpf.MapSpec `ebpf:"datagram_sockets"`
@@ -712,7 +731,9 @@ type edgesMapSpecs struct {
 	Http2Streams      *ebpf.MapSpec `ebpf:"http2_streams"`
 	Listeners         *ebpf.MapSpec `ebpf:"listeners"`
 	LruEntries        *ebpf.MapSpec `ebpf:"lru_entries"`
+	OwnerFlows        *ebpf.MapSpec `ebpf:"owner_flows"`
 	OwnerPairs        *ebpf.MapSpec `ebpf:"owner_pairs"`
+	OwnerStreams      *ebpf.MapSpec `ebpf:"owner_streams"`
 	OwnerUses         *ebpf.MapSpec `ebpf:"owner_uses"`
 	Pairs             *ebpf.MapSpec `ebpf:"pairs"`
 	Proxies           *ebpf.MapSpec `ebpf:"proxies"`
@@ -740,8 +761,10 @@ type edgesVariableSpecs struct {
 	MaxEdgeEndpoints     *ebpf.VariableSpec `ebpf:"max_edge_endpoints"`
 	MaxOwnerEdges        *ebpf.VariableSpec `ebpf:"max_owner_edges"`
 	MaxOwnerEndpoints    *ebpf.VariableSpec `ebpf:"max_owner_endpoints"`
+	MaxOwnerFlows        *ebpf.VariableSpec `ebpf:"max_owner_flows"`
 	MaxOwnerListeners    *ebpf.VariableSpec `ebpf:"max_owner_listeners"`
 	MaxOwnerPairs        *ebpf.VariableSpec `ebpf:"max_owner_pairs"`
+	MaxOwnerStreams      *ebpf.VariableSpec `ebpf:"max_owner_streams"`
 	MeetingRound         *ebpf.VariableSpec `ebpf:"meeting_round"`
 	MeetingsFound        *ebpf.VariableSpec `ebpf:"meetings_found"`
 	NamesShed            *ebpf.VariableSpec `ebpf:"names_shed"`
@@ -774,6 +797,8 @@ func (o *edgesObjects) Close() error {
 // It can be passed to loadEdgesObjects or ebpf.CollectionSpec.LoadAndAssign.
 type edgesMaps struct {
 	Connections       *ebpf.Map `ebpf:"connections"`
+	CrowdedFlows      *ebpf.Map `ebpf:"crowded_flows"`
+	CrowdedQueries    *ebpf.Map `ebpf:"crowded_queries"`
 	DatagramEdges     *ebpf.Map `ebpf:"datagram_edges"`
 	DatagramFlows     *ebpf.Map `ebpf:"datagram_flows"`
 	DatagramSockets   *ebpf.Map `ebpf:"datagram_sockets"`
@@ -799,7 +824,9 @@ type edgesMaps struct {
 	Http2Streams      *ebpf.Map `ebpf:"http2_streams"`
 	Listeners         *ebpf.Map `ebpf:"listeners"`
 	LruEntries        *ebpf.Map `ebpf:"lru_entries"`
+	OwnerFlows        *ebpf.Map `ebpf:"owner_flows"`
 	OwnerPairs        *ebpf.Map `ebpf:"owner_pairs"`
+	OwnerStreams      *ebpf.Map `ebpf:"owner_streams"`
 	OwnerUses         *ebpf.Map `ebpf:"owner_uses"`
 	Pairs             *ebpf.Map `ebpf:"pairs"`
 	Proxies           *ebpf.Map `ebpf:"proxies"`
@@ -814,6 +841,8 @@ type edgesMaps struct {
 func (m *edgesMaps) Close() error {
 	return _EdgesClose(
 		m.Connections,
+		m.CrowdedFlows,
+		m.CrowdedQueries,
 		m.DatagramEdges,
 		m.DatagramFlows,
 		m.DatagramSockets,
@@ -839,7 +868,9 @@ func (m *edgesMaps) Close() error {
 		m.Http2Streams,
 		m.Listeners,
 		m.LruEntries,
+		m.OwnerFlows,
 		m.OwnerPairs,
+		m.OwnerStreams,
 		m.OwnerUses,
 		m.Pairs,
 		m.Proxies,
@@ -868,8 +899,10 @@ type edgesVariables struct {
 	MaxEdgeEndpoints     *ebpf.Variable `ebpf:"max_edge_endpoints"`
 	MaxOwnerEdges        *ebpf.Variable `ebpf:"max_owner_edges"`
 	MaxOwnerEndpoints    *ebpf.Variable `ebpf:"max_owner_endpoints"`
+	MaxOwnerFlows        *ebpf.Variable `ebpf:"max_owner_flows"`
 	MaxOwnerListeners    *ebpf.Variable `ebpf:"max_owner_listeners"`
 	MaxOwnerPairs        *ebpf.Variable `ebpf:"max_owner_pairs"`
+	MaxOwnerStreams      *ebpf.Variable `ebpf:"max_owner_streams"`
 	MeetingRound         *ebpf.Variable `ebpf:"meeting_round"`
 	MeetingsFound        *ebpf.Variable `ebpf:"meetings_found"`
 	NamesShed            *ebpf.Variable `ebpf:"names_shed"`

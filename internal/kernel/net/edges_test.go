@@ -717,3 +717,64 @@ func TestFailedSocketIsNotOpen(t *testing.T) {
 		t.Errorf("%d connections are open, want 0", open)
 	}
 }
+
+// TestDataAfterItsEdgeIsGone: a program may read what it was sent long after its connection's end, when the edge was
+// given up and its index is another's: it counts where it belongs.
+func TestDataAfterItsEdgeIsGone(t *testing.T) {
+	const size = 1000
+	p := open(t, Options{MaxEdges: 32, MaxGroupEdges: 32})
+	service := kerneltest.Serve(t, func(conn *net.TCPConn) {
+		conn.Write(make([]byte, size))
+		conn.Close()
+	})
+	conn := kerneltest.Dial(t, service.String()).(*net.TCPConn)
+	conn.CloseWrite()
+	counts(t, p, service, model.RoleClient, "the connection has ended", func(c model.EdgeCounters) bool { return c.Closes == 1 })
+	index := edge(t, p, service, model.RoleClient).Instance
+	heir := func() *model.KernelEdge {
+		t.Helper()
+		all, err := p.ReadEdges()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range all {
+			if e.Instance == index {
+				return &e
+			}
+		}
+		return nil
+	}
+	release := func() {
+		for range 2 {
+			p.edges.release(time.Now().Add(edgeIdleTime+time.Second), p.edges.capacity)
+			heir()
+		}
+	}
+	release()
+	hold := make(chan struct{})
+	defer close(hold)
+	kerneltest.Eventually(t, "another edge has the index", func() bool {
+		other := kerneltest.Serve(t, func(conn *net.TCPConn) {
+			defer conn.Close()
+			<-hold
+		})
+		again := kerneltest.Dial(t, other.String())
+		again.Write(request)
+		if heir() != nil {
+			return true
+		}
+		again.Close()
+		release()
+		return false
+	})
+	before := heir().Counters.ReceivedBytes
+	if n, err := io.ReadFull(conn, make([]byte, size)); err != nil {
+		t.Fatalf("read %d bytes: %v", n, err)
+	}
+	if after := heir().Counters.ReceivedBytes; after > before+uint64(len(request)) {
+		t.Errorf("the edge with the index has received %d bytes more", after-before)
+	}
+	if c := counters(t, p, service, model.RoleClient); c.ReceivedBytes != size || c.Requests != 0 || c.Pushes != 0 {
+		t.Errorf("its own edge counted %s, want %d bytes received", described(c), size)
+	}
+}

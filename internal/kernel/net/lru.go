@@ -27,8 +27,13 @@ type lruTable struct {
 	lost, used atomic.Uint64
 }
 
-func newLRUTable(maps *ebpf.Collection, name string, which uint32) *lruTable {
-	return &lruTable{entries: maps.Maps["lru_entries"], which: which, capacity: uint64(maps.Maps[name].MaxEntries())}
+// newLRUTable takes maps for one table that the programs count as one.
+func newLRUTable(maps *ebpf.Collection, which uint32, names ...string) *lruTable {
+	t := &lruTable{entries: maps.Maps["lru_entries"], which: which}
+	for _, name := range names {
+		t.capacity += uint64(maps.Maps[name].MaxEntries())
+	}
+	return t
 }
 
 // made counts the entries that were ever made.

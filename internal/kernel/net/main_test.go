@@ -7,7 +7,9 @@ import (
 
 func TestMain(m *testing.M) {
 	kerneltest.Main(m, map[string]func(string) int{
-		"listen": func(string) int { return manyListeners() },
+		"listen":    func(string) int { return manyListeners() },
+		"streams":   func(string) int { return untilInputEnds(holdStreams) },
+		"datagrams": func(string) int { return untilInputEnds(sendToMany) },
 	})
 }
 

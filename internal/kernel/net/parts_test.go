@@ -25,7 +25,7 @@ func TestShedTransfers(t *testing.T) {
 			}
 			go func() {
 				buffer := make([]byte, 100)
-				for { // io.Copy would splice, which no host.Hook sees
+				for { // io.Copy would splice, which no hook sees
 					n, err := c.Read(buffer)
 					if err != nil {
 						return

@@ -15,14 +15,15 @@ const (
 	quotaListeners
 	quotaEndpoints
 	quotaPairs
+	quotaStreams
 )
 
 // quotaNames are what is over a quota, as users see it.
-var quotaNames = [...]string{"edges", "listeners", "endpoints", "connection_pairs"}
+var quotaNames = [...]string{"edges", "listeners", "endpoints", "connection_pairs", "http2_streams"}
 
 // quotaReader keeps the kernel's counts of what each control group has true.
 type quotaReader struct {
-	uses, drops, pairs *ebpf.Map
+	uses, drops, pairs, streams, flows *ebpf.Map
 	// account is the group that stands for all of its container; nil where each stands for itself.
 	account func(model.CgroupID) model.CgroupID
 	// limits of edges, listeners and endpoints.
@@ -38,14 +39,16 @@ type quotaReader struct {
 func (p *Net) prepareQuotas(spec *ebpf.CollectionSpec) error {
 	o, limits := p.options, quotaLimits(&p.options)
 	groups := uint32(2 * (o.MaxCgroups + o.MaxEdges))
-	for _, name := range []string{"owner_uses", "owner_pairs", "quota_drops"} {
+	for _, name := range []string{"owner_uses", "owner_pairs", "owner_streams", "owner_flows", "quota_drops"} {
 		spec.Maps[name].MaxEntries = groups
 	}
 	return errors.Join(
 		spec.Variables["max_owner_edges"].Set(limits[quotaEdges]),
 		spec.Variables["max_owner_listeners"].Set(limits[quotaListeners]),
 		spec.Variables["max_owner_endpoints"].Set(limits[quotaEndpoints]),
-		spec.Variables["max_owner_pairs"].Set(uint32(max(o.MaxConnections/4, 64))))
+		spec.Variables["max_owner_pairs"].Set(uint32(max(o.MaxConnections/4, 64))),
+		spec.Variables["max_owner_streams"].Set(uint32(max(o.MaxStreams/4, 64))),
+		spec.Variables["max_owner_flows"].Set(uint32(max(o.MaxFlows/4, 16))))
 }
 
 func quotaLimits(o *Options) [3]uint32 {
@@ -55,6 +58,7 @@ func quotaLimits(o *Options) [3]uint32 {
 func newQuotaReader(maps *ebpf.Collection, o *Options) *quotaReader {
 	return &quotaReader{
 		uses: maps.Maps["owner_uses"], drops: maps.Maps["quota_drops"], pairs: maps.Maps["owner_pairs"],
+		streams: maps.Maps["owner_streams"], flows: maps.Maps["owner_flows"],
 		limits: quotaLimits(o), used: make(map[uint64]edgesOwnerUse),
 	}
 }
@@ -144,6 +148,33 @@ func (q *quotaReader) readOver() error {
 func (q *quotaReader) forget(id model.CgroupID) {
 	_ = q.drops.Delete(uint64(id))
 	_ = q.pairs.Delete(uint64(id))
+	_ = q.streams.Delete(uint64(id))
+}
+
+// settleFlows makes what the sweeps have found what groups have: of entries that were evicted, nobody was told.
+// Groups of one container have one quota.
+func (q *quotaReader) settleFlows() error {
+	told, err := readAll[uint64, edgesFlowUse](q.flows)
+	if err != nil {
+		return fmt.Errorf("reading what control groups have of UDP flows: %w", err)
+	}
+	accounts := make(map[uint64][2]uint32, len(told))
+	for owner, u := range told {
+		sum := accounts[q.accountOf(owner)]
+		for which, n := range u.Found {
+			sum[which] += n
+		}
+		accounts[q.accountOf(owner)] = sum
+	}
+	var errs []error
+	for owner := range told {
+		if sum := accounts[q.accountOf(owner)]; sum == ([2]uint32{}) {
+			errs = append(errs, ignoreMissing(q.flows.Delete(owner)))
+		} else {
+			errs = append(errs, q.flows.Update(owner, edgesFlowUse{Used: sum}, ebpf.UpdateAny))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // ReadOverQuota tells which control groups would have had more than their quotas, as of the last ReadEdges. The

@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"testing"
 	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
 
 	"outsight/internal/kernel/kerneltest"
 	"outsight/internal/model"
@@ -16,11 +19,14 @@ import (
 
 // manyListeners reads how many loopback addresses to listen at, and asks each of them once over a connection that
 // stays open, until its input ends.
-func manyListeners() int {
+func manyListeners() int { return untilInputEnds(listenAndAsk) }
+
+// untilInputEnds does as many of something as each line of its input says, and says when it is done.
+func untilInputEnds(do func(n int) error) int {
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		n, err := strconv.Atoi(lines.Text())
 		if err == nil {
-			err = listenAndAsk(n)
+			err = do(n)
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -34,7 +40,13 @@ func manyListeners() int {
 // listenIn starts a program in a group; what is returned makes it listen at more addresses.
 func listenIn(t *testing.T, g *kerneltest.Group) (listen func(n int)) {
 	t.Helper()
-	cmd := g.Workload("listen")
+	return tellToDo(t, g, "listen")
+}
+
+// tellToDo starts a workload in a group; what is returned makes it do that many of what it does.
+func tellToDo(t *testing.T, g *kerneltest.Group, work string) (do func(n int)) {
+	t.Helper()
+	cmd := g.Workload(work)
 	in, out := kerneltest.StartTalking(t, cmd)
 	t.Cleanup(func() {
 		in.Close()
@@ -46,7 +58,7 @@ func listenIn(t *testing.T, g *kerneltest.Group) (listen func(n int)) {
 		t.Helper()
 		fmt.Fprintln(in, n)
 		if line, err := out.ReadString('\n'); err != nil {
-			t.Fatalf("who listens said %q: %v", line, err)
+			t.Fatalf("the workload said %q: %v", line, err)
 		}
 	}
 }
@@ -252,5 +264,201 @@ func TestEndpointsOfAFloodAreGivenUp(t *testing.T) {
 	send("late")
 	if named := send("later"); !named["GET /late"] {
 		t.Errorf("after the flood the names are %v, want GET /late among them", named)
+	}
+}
+
+// held are connections that stay open until the program ends.
+var held []net.Conn
+
+// holdStreams opens a connection of HTTP/2, and that many streams on it that never end.
+func holdStreams(n int) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		return err
+	}
+	server, err := l.Accept()
+	if err != nil {
+		return err
+	}
+	held = append(held, client, server)
+	sender := newHTTP2Sender()
+	sender.greetAsClient()
+	for i := range n {
+		sender.request(uint32(2*i+1), true, "/held")
+		if _, err := io.WriteString(client, sender.take()); err != nil {
+			return err
+		}
+		if _, err := server.Read(make([]byte, 1<<16)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestQuotaOfStreams: a group that holds streams open leaves room for those of others.
+func TestQuotaOfStreams(t *testing.T) {
+	const room, many, times = 256, 1000, 100
+	p := openReading(t, Options{MaxStreams: room})
+	flooder := kerneltest.NewGroup(t, "flood")
+	tellToDo(t, flooder, "streams")(many)
+	at := serveEchoes(t)
+	conn := callEchoes(t, at)
+	for range times {
+		call(t.Context(), conn, "Sleep", 0)
+	}
+	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+		counted(t, p, at, role, times, 0)
+	}
+	expect(t, p, portOf(at), map[string]uint64{"POST /test.Echoes/Sleep ok": times})
+	if _, err := p.ReadEdges(); err != nil {
+		t.Fatal(err)
+	}
+	over := uint64(0)
+	for _, o := range p.ReadOverQuota() {
+		if o.Of == "http2_streams" && o.Owner != flooder.ID(t) {
+			t.Errorf("%d streams of another are over its quota", o.Count)
+		} else if o.Of == "http2_streams" {
+			over += o.Count
+		}
+	}
+	// Two ends, which have a quarter of the table together.
+	if want := uint64(2*many - room/4); over != want {
+		t.Errorf("%d streams of the flood are over its quota, want %d", over, want)
+	}
+}
+
+// TestStreamsAreGivenBack: streams that end, in whatever way, leave a group's quota as it was.
+func TestStreamsAreGivenBack(t *testing.T) {
+	const room = 256 // and a quota of 64
+	p := openReading(t, Options{MaxStreams: room})
+	for range 4 {
+		t.Run("holding", func(t *testing.T) { tellToDo(t, kerneltest.NewGroup(t, "holding"), "streams")(30) })
+		if _, err := p.ReadEdges(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := kerneltest.NewGroup(t, "again")
+	for range 4 {
+		t.Run("again", func(t *testing.T) { tellToDo(t, g, "streams")(30) })
+		kerneltest.Eventually(t, "the streams are given back", func() bool {
+			if _, err := p.ReadEdges(); err != nil {
+				t.Fatal(err)
+			}
+			var has uint32
+			return p.edges.quotas.streams.Lookup(uint64(g.ID(t)), &has) == nil && has == 0
+		})
+	}
+	for _, o := range p.ReadOverQuota() {
+		if o.Of == "http2_streams" {
+			t.Errorf("%d streams are over a quota", o.Count)
+		}
+	}
+	if n := http2Drops(p); n != 0 {
+		t.Errorf("%d drops", n)
+	}
+}
+
+// manyPeers are loopback addresses where nobody listens.
+func manyPeers(i int, port uint16) netip.AddrPort {
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 9, byte(i / 250), byte(i%250 + 1)}), port)
+}
+
+// sendToMany sends a datagram and a query to that many addresses.
+func sendToMany(n int) error {
+	client, err := net.ListenUDP("udp4", nil)
+	if err != nil {
+		return err
+	}
+	held = append(held, client)
+	name := dnsmessage.MustNewName("flood.test.")
+	for i := range n {
+		m := dnsmessage.Message{Header: dnsmessage.Header{ID: uint16(i)}, Questions: []dnsmessage.Question{
+			{Name: name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}
+		query, err := m.Pack()
+		if err != nil {
+			return err
+		}
+		client.WriteToUDPAddrPort([]byte("-"), manyPeers(i, 9)) // errors are those of the address before
+		client.WriteToUDPAddrPort(query, manyPeers(i, 53))
+	}
+	return nil
+}
+
+// TestQuotaOfFlows: a group that sends to thousands of addresses, or asks queries that nobody answers, evicts no
+// flow and no query of others.
+func TestQuotaOfFlows(t *testing.T) {
+	const room, many, few = 256, 3000, 20
+	p := open(t, Options{MaxFlows: room})
+	flood := tellToDo(t, kerneltest.NewGroup(t, "flood"), "datagrams")
+	flood(many)
+	if _, err := p.ReadEdges(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name    string
+		port    int
+		message func(i int) []byte
+	}{
+		{"requests", 0, func(int) []byte { return request }},
+		{"queries", 53, func(i int) []byte { return query(t, uint16(i), "quiet.test.", dnsmessage.TypeA) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			server, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 53, 12), Port: c.port})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer server.Close()
+			at := server.LocalAddr().(*net.UDPAddr).AddrPort()
+			var from []netip.AddrPort
+			var clients []*net.UDPConn
+			buffer := make([]byte, 1000)
+			for i := range few {
+				client, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(at))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer client.Close()
+				clients = append(clients, client)
+				if _, err := client.Write(c.message(i)); err != nil {
+					t.Fatal(err)
+				}
+				_, address, err := server.ReadFromUDPAddrPort(buffer)
+				if err != nil {
+					t.Fatal(err)
+				}
+				from = append(from, address)
+			}
+			flood(many)
+			for i, address := range from {
+				reply := c.message(i)
+				reply[2] |= 0x80
+				if _, err := server.WriteToUDPAddrPort(reply, address); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := clients[i].Read(buffer); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+				replies, latencies := uint64(0), uint64(0)
+				for _, e := range udpEdgesAt(t, p, at, role) {
+					replies += e.Counters.Replies
+					latencies += e.Counters.Latency.Count
+				}
+				if replies != few || latencies != few {
+					t.Errorf("the %v counted %d replies and %d latencies, want %d", role, replies, latencies, few)
+				}
+			}
+		})
+	}
+	for _, name := range []string{"datagram_flows", "dns_queries"} {
+		if d := dropOf(t, p, name); d.Count+d.Used < many || d.Used > room {
+			t.Errorf("of the flood's %d: %+v", many, d)
+		}
 	}
 }

@@ -172,8 +172,8 @@ func (p *Net) openTLS(k *host.Kernel, maps *ebpf.Collection) error {
 		programs: make(map[string]*ebpf.Program), shares: make(map[string]*tlsShare),
 		binaries: make(map[binaryID]*tlsBinary), processes: make(map[int]*tlsProcess),
 		lines: bufio.NewReaderSize(nil, maxMappingLine),
-		calls: newLRUTable(maps, "tls_calls", lruTLSCalls), callsMap: maps.Maps["tls_calls"],
-		connections: newLRUTable(maps, "tls_connections", lruTLSConnections)}
+		calls: newLRUTable(maps, lruTLSCalls, "tls_calls"), callsMap: maps.Maps["tls_calls"],
+		connections: newLRUTable(maps, lruTLSConnections, "tls_connections")}
 	var errs []error
 	for _, l := range libraries {
 		err := p.loadTLS(k, spec, shared, l, w)

@@ -42,7 +42,7 @@ var tasksHook = host.NewHook("running_tasks", "iter/task", "run-queue latency of
 type cgroupReader struct {
 	maps *ebpf.Collection
 	cpus int
-	// waitLanes is the number of run-queue host.Histograms of a slot.
+	// waitLanes is the number of run-queue histograms of a slot.
 	waitLanes int
 	// runQueueClock tells which clock times are of; clocks compares it with the monotonic one.
 	runQueueClock bool
@@ -70,7 +70,7 @@ type cgroupReader struct {
 	sweepless int
 	// used is how many slots had an owner at the last reading.
 	used atomic.Uint64
-	// cached host.Histograms, by slot, with the number of waits that they hold.
+	// cached histograms, by slot, with the number of waits that they hold.
 	cached []host.CachedHistogram
 	// usage at the last reading, by slot: a reading never goes back.
 	usage []uint64
@@ -152,7 +152,7 @@ func (r *cgroupReader) share(other *ebpf.CollectionSpec, also ...string) map[str
 	return shared
 }
 
-// runQueueLanes is how many run-queue host.Histograms a group has: the greatest power of two up to the
+// runQueueLanes is how many run-queue histograms a group has: the greatest power of two up to the
 // number of CPUs, and at most four, since each takes 6.6 KiB.
 func runQueueLanes(cpus int) uint32 {
 	lanes := uint32(1)

@@ -20,7 +20,7 @@ import (
 // CounterMode says which counters are read per control group.
 type CounterMode string
 
-// The modes of counters. CountersSoftware counts the kernel's software events in the same host.Way, for
+// The modes of counters. CountersSoftware counts the kernel's software events in the same way, for
 // machines that have no hardware counters: it is for tests and measurements.
 const (
 	CountersOff      CounterMode = "off"

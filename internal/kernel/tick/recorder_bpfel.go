@@ -130,7 +130,8 @@ type recorderEdge struct {
 	Open                uint64
 	Lost                uint64
 	LostReplies         uint64
-	Unused              [1]uint64
+	Unused              uint32
+	Generation          uint32
 }
 
 type recorderEdgeSeen struct {

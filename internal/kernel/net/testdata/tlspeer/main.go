@@ -1,8 +1,9 @@
-// Command tlspeer is a Go program that talks HTTP/1 over TLS to itself, for a test: a server, or a
-// client that asks it.
+// Command tlspeer is a Go program that talks HTTP/1 over TLS to itself, for a test: a server, a
+// client that asks it, or one that sends it long bodies and receives as much.
 package main
 
 import (
+	"bytes"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -25,6 +26,18 @@ func run(args []string) error {
 		server := &http.Server{Addr: args[1], Handler: http.HandlerFunc(answer), TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}}
 		return server.ListenAndServeTLS(args[2], args[3])
 	}
+	if args[0] == "post" {
+		c := client()
+		for _, text := range args[2:] {
+			size, err := strconv.Atoi(text)
+			if err != nil {
+				return err
+			}
+			ask(c, "POST", "https://"+args[1]+"/large", bytes.Repeat([]byte("x"), size))
+		}
+		c.CloseIdleConnections()
+		return nil
+	}
 	clients, err := strconv.Atoi(args[2])
 	if err != nil {
 		return err
@@ -32,14 +45,11 @@ func run(args []string) error {
 	var done sync.WaitGroup
 	for i := range clients {
 		done.Go(func() {
-			// Each has a connection of its own.
-			c := &http.Client{Transport: &http.Transport{
-				TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
-			}}
+			c := client()
 			for j := range 10 {
-				ask(c, "GET", fmt.Sprintf("https://%s/users/%d/orders", args[1], 100*i+j))
+				ask(c, "GET", fmt.Sprintf("https://%s/users/%d/orders", args[1], 100*i+j), nil)
 			}
-			ask(c, "DELETE", "https://"+args[1]+"/fail")
+			ask(c, "DELETE", "https://"+args[1]+"/fail", nil)
 			c.CloseIdleConnections()
 		})
 	}
@@ -47,16 +57,27 @@ func run(args []string) error {
 	return nil
 }
 
+// client is one with a connection of its own.
+func client() *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
+	}}
+}
+
 func answer(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/fail" {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
+	if body, err := io.ReadAll(r.Body); err == nil && len(body) > 0 {
+		w.Write(body)
+		return
+	}
 	io.WriteString(w, strings.Repeat("x", 5000))
 }
 
-func ask(c *http.Client, method, url string) {
-	request, err := http.NewRequest(method, url, nil)
+func ask(c *http.Client, method, url string, body []byte) {
+	request, err := http.NewRequest(method, url, bytes.NewReader(body))
 	if err != nil {
 		panic(err)
 	}
