@@ -138,9 +138,10 @@ func runShop(ctx context.Context, o demoOptions, u *up, out io.Writer, log *slog
 		defer cancel()
 		err = errors.Join(err, s.shop.Stop(end))
 	}()
-	d := demoScreen{up: u, screen: screen{out: out}, source: source{latest: func(context.Context) (*model.Snapshot, error) {
-		return u.host.Snapshot(), nil
-	}}}
+	d := demoScreen{up: u, screen: screen{out: out},
+		source: source{latest: func(context.Context) (*model.Snapshot, error) {
+			return u.host.Snapshot(), nil
+		}}}
 	for {
 		select {
 		case s := <-shop:

@@ -10,7 +10,7 @@ import (
 	"outsight/internal/store"
 )
 
-// storeSink keeps snapshots in a store, and tells of the store's bounds.
+// storeSink keeps snapshots in a store, and reports the store's bounds.
 type storeSink struct {
 	store anyStore
 	// cluster puts names to what the agent knows by address; nil where there is none.
@@ -44,7 +44,7 @@ func (s *storeSink) update() {
 	s.drops.Store(&drops)
 }
 
-// remoteSender tells what went to a remote store.
+// remoteSender reports what went to a remote store.
 type remoteSender struct{ store *store.Remote }
 
 // Sent implements agent.Sender.
@@ -56,13 +56,15 @@ func (s remoteSender) Sent() []model.SentBytes {
 func storeDrops(s store.Stats, remote bool) []model.Drop {
 	drops := []model.Drop{
 		{Name: "store/series", Count: s.NoRoom, Used: uint64(s.Series), Capacity: uint64(s.MaxSeries)},
-		{Name: "store/label-bytes", Count: s.NoLabelRoom, Used: uint64(max(0, s.LabelBytes)), Capacity: uint64(s.MaxLabelBytes)},
+		{Name: "store/label-bytes", Count: s.NoLabelRoom, Used: uint64(max(0, s.LabelBytes)),
+			Capacity: uint64(s.MaxLabelBytes)},
 		{Name: "store/unread-series", Count: s.Unread},
 		{Name: "store/refused-samples", Count: s.TooOld + s.Conflicts + s.Malformed + s.Refused},
 		{Name: "store/waiting-queries", Count: s.QueriesTurnedAway},
 		{Name: "store/query-samples", Count: s.QueriesTooLarge},
 		{Name: "store/query-time", Count: s.QueriesTooSlow},
-		{Name: "store/query-memory", Count: s.QueriesWithoutMemory + s.QueriesStopped, Used: uint64(s.QueryMemory), Capacity: uint64(s.MaxQueryMemory)},
+		{Name: "store/query-memory", Count: s.QueriesWithoutMemory + s.QueriesStopped, Used: uint64(s.QueryMemory),
+			Capacity: uint64(s.MaxQueryMemory)},
 	}
 	if remote {
 		return append(drops,

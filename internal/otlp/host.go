@@ -15,6 +15,9 @@ var hostMetrics = append([]Metric{
 	{HostCPUOther, "outsight.host.cpu.other", "s", model.Counter,
 		"CPU time of control groups for which the table had no room",
 		nil, nil, func(s *model.Snapshot, to *collector) { to.value(seconds(s.Self.OtherNS)) }},
+	{HostCPUSteal, "outsight.host.cpu.steal", "s", model.Counter,
+		"Time for which a hypervisor kept the CPUs of this virtual machine from running, summed over all CPUs; kernel programs count it for whoever was on the CPU, too",
+		nil, nil, func(s *model.Snapshot, to *collector) { to.value(seconds(s.Self.StealNS)) }},
 	{HostCores, "outsight.host.cores", "{cpu}", model.Gauge,
 		"CPUs of the host",
 		nil, nil, func(s *model.Snapshot, to *collector) { to.value(float64(s.Host.Cores)) }},
@@ -66,14 +69,14 @@ var hostMetrics = append([]Metric{
 			}
 		}},
 	{FeatureCost, "outsight.feature.cost", "1", model.Gauge,
-		"Share of the CPU time of the host that a part of Outsight took of late: its kernel programs, and its work in the own process; all parts together, rest among them, are the sum of outsight_cost_ratio",
-		nil, nil, parts(true, func(p *model.PartSample) float64 { return p.Spent })},
+		"Share of the CPU time of the host that a part of Outsight took of late: its kernel programs, and its work in the own process; all parts together, rest among them, are the sum of outsight_cost_ratio; basis is estimate where the division between parts that share programs is assumed",
+		nil, nil, partCosts},
 	{FeatureShed, "outsight.feature.shed", "", model.Gauge,
 		"1 while a part of Outsight is given up to keep the budget: what it counts stands still or is absent",
-		nil, nil, parts(false, func(p *model.PartSample) float64 { return boolean(p.Shed) })},
+		nil, nil, parts(func(p *model.PartSample) float64 { return boolean(p.Shed) })},
 	{FeatureChanges, "outsight.feature.changes", "{change}", model.Counter,
 		"Times that a part of Outsight was given up or taken up again to keep the budget",
-		nil, nil, parts(false, func(p *model.PartSample) float64 { return float64(p.Changes) })},
+		nil, nil, parts(func(p *model.PartSample) float64 { return float64(p.Changes) })},
 	{FeatureAvailable, "outsight.feature.available", "", model.Gauge,
 		"1 where a hook, counter or runtime works on this host, 0 where it does not",
 		nil, nil, features},
@@ -139,19 +142,33 @@ func costs(s *model.Snapshot, to *collector) {
 	}
 }
 
-// parts collects a number of each part that can be given up, or of fixed ones too.
-func parts(fixed bool, number func(*model.PartSample) float64) func(*model.Snapshot, *collector) {
+// parts collects a number of each part that can be given up.
+func parts(number func(*model.PartSample) float64) func(*model.Snapshot, *collector) {
 	return func(s *model.Snapshot, to *collector) {
 		if s.Self.Budget == nil {
 			return
 		}
 		for i := range s.Self.Budget.Parts {
 			p := &s.Self.Budget.Parts[i]
-			if p.Fixed && !fixed {
+			if p.Fixed {
 				continue
 			}
 			to.value(number(p), label(LabelName, p.Name), label(LabelPurpose, p.Purpose))
 		}
+	}
+}
+
+func partCosts(s *model.Snapshot, to *collector) {
+	if s.Self.Budget == nil {
+		return
+	}
+	for i := range s.Self.Budget.Parts {
+		p := &s.Self.Budget.Parts[i]
+		labels := []model.Label{label(LabelName, p.Name), label(LabelPurpose, p.Purpose)}
+		if p.Estimated {
+			labels = append(labels, label(LabelBasis, "estimate"))
+		}
+		to.value(p.Spent, labels...)
 	}
 }
 

@@ -119,6 +119,7 @@ const (
 // Stored names of what Outsight tells of the host and of itself. Their label is host.
 const (
 	HostCPUIdle         = "outsight_host_cpu_idle_seconds_total"
+	HostCPUSteal        = "outsight_host_cpu_steal_seconds_total"
 	HostCPUOther        = "outsight_host_cpu_other_seconds_total"
 	HostCores           = "outsight_host_cores"
 	HostMemory          = "outsight_host_memory_bytes"
@@ -195,6 +196,7 @@ const (
 	LabelEndpoint  = "endpoint"
 	LabelStatus    = "status"
 	LabelPurpose   = "purpose"
+	LabelBasis     = "basis"
 	LabelVersion   = "version"
 	LabelGoVersion = "goversion"
 	// Of hardware counters: what is counted, what counts it, and how many threads of the core were busy.

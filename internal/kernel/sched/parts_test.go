@@ -1,15 +1,23 @@
 package sched
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"outsight/internal/kernel/host"
 	"outsight/internal/kernel/kerneltest"
 	"outsight/internal/model"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
 )
 
 // While switches are shed a group's CPU time stands still; afterwards it goes on from there, and
@@ -126,4 +134,168 @@ func waitsAreCounted(t *testing.T, p *Sched, name string) {
 		h := readGroup(t, p, g.ID(t)).CPU.RunQueue
 		return h != nil && h.Count > 20 && h.SumNS > 0
 	})
+}
+
+// A program that was detached may still run on another CPU; what it writes must not be mended before it has ended.
+func TestDetachedProgramsHaveEnded(t *testing.T) {
+	theirs, ours := divideCPUs(t)
+	if ours.Count() == 0 {
+		return // nothing runs beside the caller
+	}
+	// The program keeps its CPU to itself while it runs.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer pinThread(t, ours)()
+	busy := newBusyProgram(t)
+	for range 10 {
+		if busy.detachWhileItRuns(t, theirs) {
+			if err := waitForPrograms(); err != nil {
+				t.Fatal(err)
+			}
+			if got := busy.state(t); got != busyEnded {
+				t.Fatalf("the program's state is %d after the wait, want %d: it still runs", got, busyEnded)
+			}
+			return
+		}
+	}
+	t.Fatal("the program ended before it was detached, each time")
+}
+
+// divideCPUs are one of the allowed CPUs, and the others.
+func divideCPUs(t *testing.T) (one, others unix.CPUSet) {
+	t.Helper()
+	if err := unix.SchedGetaffinity(0, &others); err != nil {
+		t.Fatal(err)
+	}
+	cpu := 0
+	for !others.IsSet(cpu) {
+		cpu++
+	}
+	one.Set(cpu)
+	others.Clear(cpu)
+	return one, others
+}
+
+// pinThread keeps the calling thread on some CPUs until undo.
+func pinThread(t *testing.T, to unix.CPUSet) (undo func()) {
+	t.Helper()
+	var before unix.CPUSet
+	if err := errors.Join(unix.SchedGetaffinity(0, &before), unix.SchedSetaffinity(0, &to)); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := unix.SchedSetaffinity(0, &before); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// busyProgram runs for some hundred milliseconds when a thread of this process changes its name.
+type busyProgram struct {
+	program  *ebpf.Program
+	progress *ebpf.Map
+}
+
+const busyRuns, busyEnded = 1, 2
+
+func newBusyProgram(t *testing.T) *busyProgram {
+	t.Helper()
+	const valueBytes, copies = 1 << 20, 4000
+	newMap := func(size uint32, entries uint32) *ebpf.Map {
+		m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: size, MaxEntries: entries})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { m.Close() })
+		return m
+	}
+	progress, large := newMap(8, 1), newMap(valueBytes, 2)
+	lookUp := func(m *ebpf.Map, to asm.Register) asm.Instructions {
+		return asm.Instructions{
+			asm.StoreImm(asm.RFP, -4, 0, asm.Word),
+			asm.LoadMapPtr(asm.R1, m.FD()),
+			asm.Mov.Reg(asm.R2, asm.RFP),
+			asm.Add.Imm(asm.R2, -4),
+			asm.FnMapLookupElem.Call(),
+			asm.JEq.Imm(asm.R0, 0, "exit"),
+			asm.Mov.Reg(to, asm.R0),
+		}
+	}
+	program := asm.Instructions{
+		asm.FnGetCurrentPidTgid.Call(),
+		asm.RSh.Imm(asm.R0, 32),
+		asm.JNE.Imm(asm.R0, int32(os.Getpid()), "exit"),
+	}
+	program = append(program, lookUp(progress, asm.R7)...)
+	program = append(program, lookUp(large, asm.R8)...)
+	program = append(program,
+		asm.Mov.Imm(asm.R1, busyRuns),
+		asm.StoreMem(asm.R7, 0, asm.R1, asm.DWord),
+		asm.Mov.Imm(asm.R9, 0),
+		asm.StoreImm(asm.RFP, -4, 1, asm.Word).WithSymbol("copy"),
+		asm.LoadMapPtr(asm.R1, large.FD()),
+		asm.Mov.Reg(asm.R2, asm.RFP),
+		asm.Add.Imm(asm.R2, -4),
+		asm.Mov.Reg(asm.R3, asm.R8),
+		asm.Mov.Imm(asm.R4, 0),
+		asm.FnMapUpdateElem.Call(),
+		asm.Add.Imm(asm.R9, 1),
+		asm.JLT.Imm(asm.R9, copies, "copy"),
+		asm.Mov.Imm(asm.R1, busyEnded),
+		asm.StoreMem(asm.R7, 0, asm.R1, asm.DWord),
+		asm.Mov.Imm(asm.R0, 0).WithSymbol("exit"),
+		asm.Return(),
+	)
+	loaded, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp,
+		AttachTo: "task_rename", License: "GPL", Instructions: program})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { loaded.Close() })
+	return &busyProgram{loaded, progress}
+}
+
+func (b *busyProgram) state(t *testing.T) (state uint64) {
+	t.Helper()
+	if err := b.progress.Lookup(uint32(0), &state); err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+// detachWhileItRuns tells whether the program still ran when it was detached.
+func (b *busyProgram) detachWhileItRuns(t *testing.T, on unix.CPUSet) bool {
+	t.Helper()
+	if err := b.progress.Put(uint32(0), uint64(0)); err != nil {
+		t.Fatal(err)
+	}
+	a := host.Attachment{Program: b.program}
+	if err := a.Again(); err != nil {
+		t.Fatal(err)
+	}
+	renamed := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and not unlocked: a thread of another name is thrown away
+		if err := unix.SchedSetaffinity(0, &on); err != nil {
+			renamed <- err
+			return
+		}
+		renamed <- unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&[]byte("busy\x00")[0])), 0, 0, 0)
+	}()
+	for ended := false; b.state(t) == 0; runtime.Gosched() {
+		select {
+		case err := <-renamed:
+			if ended = true; err != nil {
+				t.Fatal(err)
+			}
+		default:
+			if ended {
+				t.Fatal("the program did not run")
+			}
+		}
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.state(t) == busyRuns
 }

@@ -2,10 +2,11 @@ package sched
 
 import (
 	"errors"
-	"sync/atomic"
-	"time"
-
+	"fmt"
 	"outsight/internal/kernel/host"
+	"sync/atomic"
+
+	"github.com/cilium/ebpf"
 )
 
 // endSwitches ends the slices that are running: nobody will tell of their end.
@@ -13,7 +14,7 @@ func (p *Sched) endSwitches() error {
 	if p.cgroups == nil {
 		return nil
 	}
-	time.Sleep(time.Millisecond) // a program that runs on another CPU is done by then
+	waitErr := waitForPrograms() // a run that has not ended would write over what is mended here
 	r := p.cgroups
 	now, err := r.now()
 	for cpu := range r.states.Entries {
@@ -25,7 +26,7 @@ func (p *Sched) endSwitches() error {
 		}
 		atomic.StoreUint64(&state.SinceNs, 0)
 	}
-	return err
+	return errors.Join(waitErr, err)
 }
 
 // forgetWaits lets what threads waited, and their faults, count from now on.
@@ -44,6 +45,27 @@ func (p *Sched) forgetWaits() error {
 func (p *Sched) beginSwitches() error {
 	if p.cgroups != nil {
 		host.SwitchCPUs(p.cgroups.cpus)
+	}
+	return nil
+}
+
+// waitForPrograms returns when all runs of kernel programs that began before it have ended. Tracepoint programs run
+// inside of an RCU read-side section. A change of a map of maps from user space waits for a grace period, which the
+// kernel promises for this purpose (maybe_wait_bpf_programs), also while a hypervisor keeps a CPU from running.
+func waitForPrograms() error {
+	inner := &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1}
+	element, err := ebpf.NewMap(inner)
+	if err != nil {
+		return fmt.Errorf("waiting for kernel programs: %w", err)
+	}
+	defer element.Close()
+	outer, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.ArrayOfMaps, KeySize: 4, ValueSize: 4, MaxEntries: 1, InnerMap: inner})
+	if err != nil {
+		return fmt.Errorf("waiting for kernel programs: %w", err)
+	}
+	defer outer.Close()
+	if err := outer.Put(uint32(0), element); err != nil {
+		return fmt.Errorf("waiting for kernel programs: %w", err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package access
 
 import (
 	"net"
@@ -7,25 +7,25 @@ import (
 	"strings"
 )
 
-// checkAddress refuses what cannot be an address to listen at, before anything is said or opened because of it.
+// checkAddress refuses what cannot be an address to listen at, before anything else is concluded from it.
 func checkAddress(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return usagef("the address is %q, want HOST:PORT, as in 127.0.0.1:8470", address)
+		return usage("the address is %q, want HOST:PORT, as in 127.0.0.1:8470", address)
 	}
 	if strings.ContainsFunc(port, func(r rune) bool { return r < '0' || r > '9' }) {
 		if _, err := net.LookupPort("tcp", port); err != nil {
-			return usagef("the address is %q, whose port %q is no number and no service", address, port)
+			return usage("the address is %q, whose port %q is no number and no service", address, port)
 		}
 	} else if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return usagef("the address is %q, whose port is %q, want 0 to 65535", address, port)
+		return usage("the address is %q, whose port is %q, want 0 to 65535", address, port)
 	}
 	isName := func(r rune) bool { return r != '.' && (r < '0' || r > '9') }
 	if host == "" || !strings.Contains(host, ":") && strings.ContainsFunc(host, isName) {
 		return nil // any, or a name
 	}
 	if _, err := netip.ParseAddr(host); err != nil {
-		return usagef("the address is %q, whose host %q is no IP address", address, host)
+		return usage("the address is %q, whose host %q is no IP address", address, host)
 	}
 	return nil
 }
