@@ -8,7 +8,7 @@
 #include "net/edge_maps.h"
 #include "net/edge_table.h"
 #include "net/exchange.h"
-#include "net/http2_streams.h"
+#include "net/http2_calls.h"
 #include "net/listeners.h"
 #include "net/pairing.h"
 #include "net/reorder.h"

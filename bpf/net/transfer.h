@@ -8,7 +8,7 @@
 #include "net/connections.h"
 #include "net/datagrams_path.h"
 #include "net/exchange.h"
-#include "net/http2_streams.h"
+#include "net/http2_calls.h"
 #include "net/reorder.h"
 
 /* What is received after the connection's end, and after its edge was given up: without a transaction. */
