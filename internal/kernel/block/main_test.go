@@ -3,6 +3,7 @@ package block
 import (
 	"outsight/internal/kernel/kerneltest"
 	"outsight/internal/kernel/sched"
+	"outsight/internal/model"
 	"testing"
 )
 
@@ -26,4 +27,10 @@ func open(t *testing.T, o Options) *blockAndGroups {
 	groups.UseSlots(p.Block)
 	kerneltest.Open(t, groups, p.Block)
 	return p
+}
+
+// Forget forgets a group in both, as the loader does: its slot last.
+func (p *blockAndGroups) Forget(id model.CgroupID) {
+	p.Block.Forget(id)
+	p.groups.Forget(id)
 }

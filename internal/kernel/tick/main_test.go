@@ -2,9 +2,11 @@ package tick
 
 import (
 	"outsight/internal/kernel/block"
+	"outsight/internal/kernel/host"
 	"outsight/internal/kernel/kerneltest"
 	"outsight/internal/kernel/net"
 	"outsight/internal/kernel/sched"
+	"outsight/internal/model"
 	"testing"
 )
 
@@ -22,7 +24,7 @@ type modules struct {
 	block *block.Block
 }
 
-// make makes the modules; open opens them.
+// newModules makes the modules; open opens them.
 func newModules() *modules {
 	groups, edges := sched.New(sched.Options{}), net.New(net.Options{WithoutEndpoints: true})
 	disks := block.New(block.Options{}, groups)
@@ -35,4 +37,11 @@ func open(t *testing.T) *modules {
 	m := newModules()
 	kerneltest.Open(t, m.sched, m.net, m.block, m.Tick)
 	return m
+}
+
+// Forget forgets a group in all modules, as the loader does: its slot last.
+func (m *modules) Forget(id model.CgroupID) {
+	for _, each := range []host.Module{m.Tick, m.block, m.net, m.sched} {
+		each.Forget(id)
+	}
 }
