@@ -3,9 +3,10 @@ package host
 import (
 	"fmt"
 	"io"
-	"outsight/internal/model"
 
 	"github.com/cilium/ebpf"
+
+	"outsight/internal/model"
 )
 
 // ProgramCosts tells how often each program ran and for how long. Run times stay 0 unless the

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"outsight/internal/model"
 	"syscall"
 	"testing"
+
+	"outsight/internal/model"
 )
 
 // Dial is a connection to there until the end of the test.

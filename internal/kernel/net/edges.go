@@ -60,43 +60,6 @@ type edgeReader struct {
 	meetings     meetingReader
 }
 
-// meetingReader takes away what closes that nobody told have left of pairing.h.
-type meetingReader struct {
-	pairs                 *ebpf.Map
-	sweep                 *link.Iter
-	round, marking, found *ebpf.Variable
-	// last round, and when it began.
-	last uint32
-	at   time.Time
-	used atomic.Uint64
-}
-
-// meetingInterval is the time between two rounds. An entry may take up room for as long in vain.
-const meetingInterval = 10 * time.Second
-
-// begin makes the next sweep of connections mark what is there, if it is time.
-func (r *meetingReader) begin(now time.Time) (bool, error) {
-	if r.sweep == nil || now.Sub(r.at) < meetingInterval {
-		return false, nil
-	}
-	r.at = now
-	r.last++
-	return true, errors.Join(r.round.Set(r.last), r.marking.Set(uint32(1)))
-}
-
-// end takes away what was not marked.
-func (r *meetingReader) end() error {
-	if err := errors.Join(r.marking.Set(uint32(0)), r.found.Set(uint64(0)), host.Run(r.sweep)); err != nil {
-		return err
-	}
-	var found uint64
-	if err := r.found.Get(&found); err != nil {
-		return err
-	}
-	r.used.Store(found)
-	return nil
-}
-
 // edgePlace is what the reader remembers of one place in the edge table.
 type edgePlace struct {
 	latency host.CachedHistogram
@@ -470,38 +433,6 @@ func (r *edgeReader) forget(id model.CgroupID) {
 		}
 	}
 	r.quotas.forget(id)
-}
-
-// ReadListeners reads all listening TCP sockets. Their drops are those of the last ReadEdges.
-func (p *Net) ReadListeners() ([]model.Listener, error) {
-	if p.edges == nil {
-		return nil, errors.New("reading listeners: no kernel program knows them")
-	}
-	m, quotas := p.edges.maps.Maps["listeners"], p.edges.quotas
-	quotas.begin(quotaListeners)
-	keys := make([]edgesListenerKey, 512)
-	values := make([]edgesListener, 512)
-	var cursor ebpf.MapBatchCursor
-	var all []model.Listener
-	for {
-		n, err := m.BatchLookup(&cursor, keys, values, nil)
-		for i := range n {
-			quotas.has(values[i].Owner, quotaListeners)
-			all = append(all, model.Listener{
-				NetNS: keys[i].Netns, Owner: model.CgroupID(values[i].Owner), Forwarder: values[i].Forwarder != 0,
-				Process: processName(&values[i].Process.Name), PID: int(values[i].Process.Id),
-				Address: netip.AddrPortFrom(netip.AddrFrom16(keys[i].Address.Bytes).Unmap(), keys[i].Port),
-				Drops:   values[i].Drops,
-			})
-		}
-		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			p.edges.listeners.Store(uint64(len(all)))
-			return all, nil
-		}
-		if err != nil {
-			return all, fmt.Errorf("reading listeners: %w", err)
-		}
-	}
 }
 
 func (r *edgeReader) drops() []model.Drop {

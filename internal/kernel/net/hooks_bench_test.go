@@ -2,11 +2,12 @@ package net
 
 import (
 	"net"
-	"outsight/internal/kernel/host"
-	"outsight/internal/kernel/kerneltest"
 	"testing"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"outsight/internal/kernel/host"
+	"outsight/internal/kernel/kerneltest"
 )
 
 // BenchmarkDataHooks tells what the data hooks cost per run, with the kernel's own statistics

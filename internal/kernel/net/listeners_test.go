@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"outsight/internal/kernel/kerneltest"
 	"runtime"
 	"strconv"
 	"strings"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"outsight/internal/kernel/kerneltest"
 )
 
 // Tests never run on the process's first thread: /proc/self/ns/net, which the probes take for the

@@ -4,10 +4,11 @@ package net
 import (
 	"cmp"
 	"iter"
-	"outsight/internal/kernel/host"
-	"outsight/internal/model"
 
 	"github.com/cilium/ebpf"
+
+	"outsight/internal/kernel/host"
+	"outsight/internal/model"
 )
 
 // DefaultMaxEdges is Options.MaxEdges where that is 0.

@@ -3,10 +3,11 @@ package net
 import (
 	"io"
 	"net"
+	"testing"
+
 	"outsight/internal/kernel/host"
 	"outsight/internal/kernel/kerneltest"
 	"outsight/internal/model"
-	"testing"
 )
 
 // What happens on a connection while transfers are shed is not guessed afterwards.

@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"outsight/internal/kernel/kerneltest"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -26,6 +25,8 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
+
+	"outsight/internal/kernel/kerneltest"
 )
 
 // fakeBinary is a binary whose sections say what a test wants.

@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"outsight/internal/kernel/host"
-	"outsight/internal/model"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
+
+	"outsight/internal/kernel/host"
+	"outsight/internal/model"
 )
 
 // readEventsFrom hands the ring's events on until the reader is closed.

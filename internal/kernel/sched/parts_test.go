@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"outsight/internal/kernel/host"
-	"outsight/internal/kernel/kerneltest"
-	"outsight/internal/model"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -18,6 +15,10 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
+
+	"outsight/internal/kernel/host"
+	"outsight/internal/kernel/kerneltest"
+	"outsight/internal/model"
 )
 
 // While switches are shed a group's CPU time stands still; afterwards it goes on from there, and

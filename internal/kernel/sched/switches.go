@@ -3,10 +3,11 @@ package sched
 import (
 	"errors"
 	"fmt"
-	"outsight/internal/kernel/host"
 	"sync/atomic"
 
 	"github.com/cilium/ebpf"
+
+	"outsight/internal/kernel/host"
 )
 
 // endSwitches ends the slices that are running: nobody will tell of their end.
