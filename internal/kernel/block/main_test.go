@@ -1,10 +1,11 @@
 package block
 
 import (
+	"testing"
+
 	"outsight/internal/kernel/kerneltest"
 	"outsight/internal/kernel/sched"
 	"outsight/internal/model"
-	"testing"
 )
 
 func TestMain(m *testing.M) {

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/cilium/ebpf"
+
 	"outsight/internal/kernel/host"
 	"outsight/internal/model"
-
-	"github.com/cilium/ebpf"
 )
 
 // Options of New. The zero value works.

@@ -1,13 +1,14 @@
 package block
 
 import (
+	"testing"
+	"time"
+
 	"outsight/internal/kernel/kerneltest"
 	"outsight/internal/kernel/net"
 	"outsight/internal/kernel/sched"
 	"outsight/internal/kernel/tick"
 	"outsight/internal/model"
-	"testing"
-	"time"
 )
 
 // TestRecorderKnowsDisks holds what a group does on a device against what fio says it did.

@@ -1,11 +1,12 @@
 package kerneltest
 
 import (
-	"outsight/internal/kernel/host"
 	"testing"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+
+	"outsight/internal/kernel/host"
 )
 
 // What older verifiers allow a chain of calls. Newer ones give the functions of some programs stacks of their

@@ -1,8 +1,9 @@
 package net
 
 import (
-	"outsight/internal/kernel/kerneltest"
 	"testing"
+
+	"outsight/internal/kernel/kerneltest"
 )
 
 func TestMain(m *testing.M) {

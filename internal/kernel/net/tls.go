@@ -12,7 +12,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/features"
-
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/time/rate"
 

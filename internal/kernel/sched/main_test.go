@@ -1,10 +1,11 @@
 package sched
 
 import (
-	"outsight/internal/kernel/kerneltest"
 	"testing"
 
 	"github.com/cilium/ebpf"
+
+	"outsight/internal/kernel/kerneltest"
 )
 
 func TestMain(m *testing.M) {

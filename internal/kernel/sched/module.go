@@ -8,10 +8,10 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/cilium/ebpf"
+
 	"outsight/internal/kernel/host"
 	"outsight/internal/model"
-
-	"github.com/cilium/ebpf"
 )
 
 // DefaultMaxCgroups is Options.MaxCgroups where that is 0.

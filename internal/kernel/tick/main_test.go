@@ -1,13 +1,14 @@
 package tick
 
 import (
+	"testing"
+
 	"outsight/internal/kernel/block"
 	"outsight/internal/kernel/host"
 	"outsight/internal/kernel/kerneltest"
 	"outsight/internal/kernel/net"
 	"outsight/internal/kernel/sched"
 	"outsight/internal/model"
-	"testing"
 )
 
 func TestMain(m *testing.M) {

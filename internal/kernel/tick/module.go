@@ -4,11 +4,11 @@ package tick
 import (
 	"iter"
 
-	"outsight/internal/kernel/host"
-	"outsight/internal/model"
-
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+
+	"outsight/internal/kernel/host"
+	"outsight/internal/model"
 )
 
 // Groups have the slots of control groups.

@@ -135,7 +135,7 @@ func printFeatures() error {
 
 var verdicts = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP)`)
 
-// essential are the tests of package bpf that ask what may differ between kernels; the others are
+// essential are the tests of the kernel modules that ask what may differ between kernels; the others are
 // about tables and names. An emulated machine is some twenty times slower.
 const (
 	essential      = "TestCPUTime|RunQueueWait|PartsAddUp|LifecycleEvents"
