@@ -121,9 +121,12 @@ func Spin(d time.Duration) {
 var Types = btf.NewCache()
 
 // Kernel is what the modules are loaded for.
-func Kernel(t testing.TB) *host.Kernel {
+func Kernel(t testing.TB) *host.Kernel { return KernelOf(t, Controller()) }
+
+// KernelOf is that with the hierarchy of a controller; empty is the default hierarchy.
+func KernelOf(t testing.TB, controller string) *host.Kernel {
 	t.Helper()
-	k, err := host.ReadKernel(host.KernelOptions{Controller: Controller(), ProcFS: "/proc", BTF: "/sys/kernel/btf/vmlinux", Types: Types})
+	k, err := host.ReadKernel(host.KernelOptions{Controller: controller, ProcFS: "/proc", BTF: "/sys/kernel/btf/vmlinux", Types: Types})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +137,12 @@ func Kernel(t testing.TB) *host.Kernel {
 // kernel is not too old.
 func Open(t testing.TB, modules ...host.Module) {
 	t.Helper()
-	k := Kernel(t)
+	OpenFor(t, Kernel(t), modules...)
+}
+
+// OpenFor is Open with what the modules are loaded for.
+func OpenFor(t testing.TB, k *host.Kernel, modules ...host.Module) {
+	t.Helper()
 	for _, m := range modules {
 		t.Cleanup(func() {
 			if err := m.Close(); err != nil {

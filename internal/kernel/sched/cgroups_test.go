@@ -70,7 +70,8 @@ func TestDefaultHierarchy(t *testing.T) {
 		return // all the other tests are this test
 	}
 	name := fmt.Sprintf("outsight-test-%d-v2", os.Getpid())
-	p := open(t, Options{})
+	p := New(Options{})
+	kerneltest.OpenFor(t, kerneltest.KernelOf(t, ""), p)
 	g := kerneltest.NewGroupAt(t, filepath.Join("/sys/fs/cgroup/unified", name), filepath.Join("/sys/fs/cgroup/cpuacct", name))
 	stolen := stolenTime(t)
 	g.Start(t, "spin")
