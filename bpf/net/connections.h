@@ -8,7 +8,7 @@
 #include "net/edge_maps.h"
 #include "net/edge_table.h"
 #include "net/exchange.h"
-#include "net/http2_streams.h"
+#include "net/http2_calls.h"
 #include "net/listeners.h"
 #include "net/pairing.h"
 #include "net/reorder.h"
@@ -19,7 +19,7 @@ static __always_inline void open_on(struct connection *c, u32 place)
 
 	if (edge)
 		__sync_fetch_and_add(&edge->opens, 1);
-	c->edge = place;
+	use_edge(c, place);
 	set_flags(c, CONNECTION_OPEN);
 }
 
@@ -32,7 +32,7 @@ static __always_inline void settle(struct sock *sk, struct connection *c)
 	u32 place = edge_of(sk, c);
 
 	/* It may be used, swept and closed at once: all find the same edge, and one counts. */
-	c->edge = place;
+	use_edge(c, place);
 	set_flags(c, CONNECTION_OWNED | CONNECTION_OPEN);
 	if (__sync_val_compare_and_swap(&c->unsettled, 1, 0) == 1)
 		open_on(c, place);
@@ -40,8 +40,7 @@ static __always_inline void settle(struct sock *sk, struct connection *c)
 
 static __always_inline void close_on(struct connection *c)
 {
-	u32 place = c->edge;
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	struct edge *edge = edge_at(c->edge, c->edge_generation);
 
 	if (edge)
 		__sync_fetch_and_add(&edge->closes, 1);
@@ -75,7 +74,7 @@ static __noinline int own(struct sock *sk, struct connection *c, struct task_str
 	if (c->role == ROLE_CLIENT && (c->flags & CONNECTION_WHOLE || c->unsettled)) {
 		/* TCP Fast Open: the first data goes with the request for the connection. */
 		if (state == TCP_SYN_SENT) {
-			c->edge = edge_of(sk, c);
+			use_edge(c, edge_of(sk, c));
 			return 0;
 		}
 		/* It is established, and nobody told. */

@@ -91,6 +91,22 @@ static __always_inline void count_drop(u32 which)
 		__sync_fetch_and_add(n, 1);
 }
 
+/* The edge, unless its index was given to another one: an edge may go when all of its connections are closed. */
+static __always_inline struct edge *edge_at(u32 index, u32 generation)
+{
+	struct edge *edge = bpf_map_lookup_elem(&edges, &index);
+
+	return edge && edge->generation == generation ? edge : NULL;
+}
+
+static __always_inline void use_edge(struct connection *c, u32 index)
+{
+	struct edge *edge = bpf_map_lookup_elem(&edges, &index);
+
+	c->edge_generation = edge ? edge->generation : 0;
+	c->edge = index;
+}
+
 /* One thread may send while another receives, and a packet may end the connection meanwhile. */
 static __always_inline void set_flags(struct connection *c, u32 which)
 {

@@ -50,6 +50,7 @@ static __always_inline void connecting(struct sock *sk)
 	c->owner = task_cgroup_id(task);
 	process_of(task, &c->process);
 	c->edge = 0;
+	c->edge_generation = 0;
 	c->flags = CONNECTION_WHOLE;
 	c->watched = watching;
 	c->phase = PHASE_IDLE;
@@ -181,8 +182,7 @@ static __always_inline void closed(struct sock *sk, int old_state)
 		return;
 	if (c->unsettled || old_state == TCP_SYN_SENT)
 		settle(sk, c);
-	u32 place = c->edge;
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	struct edge *edge = edge_at(c->edge, c->edge_generation);
 	if (!edge)
 		return;
 	if (old_state == TCP_SYN_SENT) {
@@ -252,9 +252,8 @@ int BPF_PROG(tcp_retransmit_skb, struct sock *sk)
 		return 0;
 	/* The first segment of a connection that may never come to be. */
 	if (!c->edge && c->role == ROLE_CLIENT)
-		c->edge = edge_of(sk, c);
-	u32 place = c->edge;
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+		use_edge(c, edge_of(sk, c));
+	struct edge *edge = edge_at(c->edge, c->edge_generation);
 	if (edge)
 		__sync_fetch_and_add(&edge->retransmits, 1);
 	return 0;
@@ -331,8 +330,7 @@ int sweep_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 	if (c->unsettled && bpf_ktime_get_ns() - c->opened_ns > SETTLE_AFTER_NS)
 		settle(sk, c);
 	if (c->flags & CONNECTION_OPEN) {
-		u32 place = c->edge;
-		struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+		struct edge *edge = edge_at(c->edge, c->edge_generation);
 
 		if (edge)
 			__sync_fetch_and_add(&edge->open, 1);

@@ -100,7 +100,8 @@ struct edge {
 	u64 open; /* connections that the last sweep found open */
 	u64 lost;     /* transactions that could not be followed to their end, and had no reply yet */
 	u64 lost_replies; /* those whose reply had begun */
-	u64 unused[1];
+	u32 unused;
+	u32 generation; /* last: the reader changes it, and then clears the rest */
 };
 
 /* Histograms that an edge has only when it needs them. */
@@ -196,7 +197,7 @@ struct connection {
 	u64 tls_connection;
 	struct process process;
 	u32 told_sequence; /* of what was handed to the socket when a call was last told of that sent */
-	u32 unused;
+	u32 edge_generation; /* of edge, when it was found */
 	struct early early;
 	struct head head;
 };

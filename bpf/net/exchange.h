@@ -5,7 +5,7 @@
 
 #include "include/kernel.h"
 #include "net/edge_maps.h"
-#include "net/http2_streams.h"
+#include "net/http2_calls.h"
 #include "net/latency.h"
 #include "net/requests.h"
 #include "net/tls_text.h"

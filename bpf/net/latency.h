@@ -97,7 +97,7 @@ static __always_inline void count_transaction(struct sock *sk, struct connection
 					      u64 reply_ns, u64 last_ns, u64 target)
 {
 	u32 place = c->edge;
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	struct edge *edge = edge_at(place, c->edge_generation);
 
 	if (!edge)
 		return;

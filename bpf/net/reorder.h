@@ -188,8 +188,7 @@ static __always_inline bool comes_late(struct sock *sk, struct connection *c, bo
 /* Nobody has told of the call for long, and it does not wait for room for what it sends. */
 static __always_inline void give_up_call(struct sock *sk, struct connection *c)
 {
-	u32 place = c->edge;
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	struct edge *edge = edge_at(c->edge, c->edge_generation);
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
 
 	if (!edge || !tcp || tcp->snd_una != tcp->write_seq || !take_early(c))

@@ -8,8 +8,19 @@
 #include "net/connections.h"
 #include "net/datagrams_path.h"
 #include "net/exchange.h"
-#include "net/http2_streams.h"
+#include "net/http2_calls.h"
 #include "net/reorder.h"
+
+/* What is received after the connection's end, and after its edge was given up: without a transaction. */
+static __noinline struct edge *find_edge_again(struct sock *sk, struct connection *c)
+{
+	if (!sk || !c)
+		return NULL;
+	c->phase = PHASE_IDLE;
+	c->head.target = 0;
+	use_edge(c, edge_of(sk, c));
+	return edge_at(c->edge, c->edge_generation);
+}
 
 static __always_inline int transferred(struct sock *sk, int bytes, u32 readable, bool sent)
 {
@@ -34,8 +45,9 @@ static __always_inline int transferred(struct sock *sk, int bytes, u32 readable,
 	if (!(c->flags & CONNECTION_OWNED))
 		own(sk, c, bpf_get_current_task_btf(), true);
 
-	u32 place = c->edge;
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	struct edge *edge = edge_at(c->edge, c->edge_generation);
+	if (!edge)
+		edge = find_edge_again(sk, c);
 	if (!edge)
 		return 0;
 	__sync_fetch_and_add(sent ? &edge->sent_bytes : &edge->received_bytes, (u64)bytes);

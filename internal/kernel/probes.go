@@ -5,25 +5,27 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"runtime/debug"
-	"slices"
-	"sync"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
-	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 
+	"outsight/internal/kernel/block"
+	"outsight/internal/kernel/host"
+	"outsight/internal/kernel/net"
+	"outsight/internal/kernel/sched"
+	"outsight/internal/kernel/tick"
 	"outsight/internal/model"
 )
 
 // The bounds of Options where they are 0.
 const (
-	DefaultMaxCgroups = 1024
-	DefaultMaxEdges   = 2048
+	DefaultMaxCgroups  = sched.DefaultMaxCgroups
+	DefaultMaxEdges    = net.DefaultMaxEdges
+	DefaultMaxDisks    = block.DefaultMaxDisks
+	DefaultMaxRequests = block.DefaultMaxRequests
 )
 
 // Options of Open. The zero value works.
@@ -101,38 +103,22 @@ type Options struct {
 	// /sys/kernel/btf/vmlinux).
 	KernelTypes string
 	Logger      *slog.Logger
-	// dataWay is the only one of dataWays to be tried, counted from one.
-	dataWay int
-	// threadStates is for how many threads' states there is room in a hash, as on kernels where tasks have no
-	// storage; 0 is what the kernel has.
-	threadStates uint32
-	// nearRequests is a power of two, see disk.h.
-	nearRequests uint32
-	// singleUprobes attaches them one by one, as on kernels before Linux 6.6.
-	singleUprobes bool
-	// prepare changes the object that counts edges before it is loaded.
-	prepare func(*ebpf.CollectionSpec)
-	// events opens perf events; nil is the kernel's.
-	events *eventOpener
-	// types are the kernel's, if somebody has decoded them already.
-	types *btf.Cache
+	// Types are the kernel's, if somebody has decoded them already, as tests do.
+	Types *btf.Cache
+	// tests change what no user may.
+	tests testOptions
+}
+
+// testOptions are for tests of this package.
+type testOptions struct {
+	threadStates, nearRequests uint32
+	dataWay                    int
+	singleUprobes              bool
+	prepare                    func(*ebpf.CollectionSpec)
+	events                     *sched.EventOpener
 }
 
 func (o *Options) setDefaults() {
-	o.MaxCgroups = max(defaultTo(o.MaxCgroups, DefaultMaxCgroups), 16)
-	o.MaxEdges = max(defaultTo(o.MaxEdges, DefaultMaxEdges), 16)
-	o.MaxGroupEdges = defaultTo(o.MaxGroupEdges, max(o.MaxEdges/8, 64))
-	o.MaxConnections = defaultTo(o.MaxConnections, 65536)
-	o.MaxFlows = defaultTo(o.MaxFlows, 16384)
-	o.MaxStreams = defaultTo(o.MaxStreams, 65536)
-	o.MaxEndpoints = max(defaultTo(o.MaxEndpoints, 1024), 16)
-	o.MaxEdgeEndpoints = defaultTo(o.MaxEdgeEndpoints, 64)
-	o.MaxListeners = defaultTo(o.MaxListeners, 16384)
-	if o.Counters == CountersProcesses {
-		o.Counters, o.CounterProcesses = CountersAuto, defaultTo(o.CounterProcesses, 1024)
-	}
-	o.MaxDisks = max(defaultTo(o.MaxDisks, DefaultMaxDisks), 16)
-	o.MaxRequests = defaultTo(o.MaxRequests, DefaultMaxRequests)
 	if o.ProcFS == "" {
 		o.ProcFS = "/proc"
 	}
@@ -144,51 +130,37 @@ func (o *Options) setDefaults() {
 	}
 }
 
-func defaultTo(n, d int) int {
-	if n <= 0 {
-		return d
-	}
-	return n
-}
-
-// Probes are the loaded kernel programs and their maps. Its Read methods are for one goroutine
-// at a time; the maps themselves may have any number of readers.
+// Probes are the loaded kernel programs and their maps, a module for each subject. Its Read methods are for one
+// goroutine at a time; the maps themselves may have any number of readers.
 type Probes struct {
-	options  Options
-	features []model.Feature
-	programs []loadedProgram
-	// loading is the part whose programs are being loaded.
-	loading  string
-	cgroups  *cgroupReader
-	edges    *edgeReader
-	tls      *tlsWatcher
-	disks    *diskReader
-	files    *filesReader
-	counters *counterReader
-	log      *transactionLog
-	// contention is nil where nobody counts who disturbs whom.
-	contention *contentionReader
-	// reclaim is nil where nobody counts it; victims are the drops of who tells of killed processes.
-	reclaim *reclaimReader
-	victims *ebpf.Map
-	// kernel is what was loaded for, without its types, which are large; nil where there are none.
-	kernel *kernel
-	events chan model.CgroupEvent
-	// done is closed by Close; reading tells whether somebody then closes events.
-	done      chan struct{}
-	reading   bool
-	closeOnce sync.Once
-	closers   []io.Closer
-	// shed are the names of the parts that are given up.
-	shed []string
-	// attachments are those that Pause ends and Resume makes again.
-	attachments []*attachment
+	*sched.Sched
+	*net.Net
+	*block.Block
+	*tick.Tick
+	// modules in the order in which they are opened.
+	modules []host.Module
+	parts   *host.Parts
 }
 
-type loadedProgram struct {
-	// part is whose it is, unless it is one of those that can be given up.
-	name, part string
-	program    *ebpf.Program
+// newProbes makes all modules. One more is one more line here.
+func newProbes(o Options) *Probes {
+	p := &Probes{}
+	p.Sched = sched.New(sched.Options{MaxCgroups: o.MaxCgroups, WithoutContention: o.WithoutContention, Counters: o.Counters,
+		CounterProcesses: o.CounterProcesses, HTRatio: o.HTRatio, SysFS: o.SysFS, ProcFS: o.ProcFS,
+		ThreadStates: o.tests.threadStates, Events: o.tests.events})
+	p.Net = net.New(net.Options{MaxCgroups: o.MaxCgroups, MaxEdges: o.MaxEdges, MaxGroupEdges: o.MaxGroupEdges, MaxConnections: o.MaxConnections,
+		MaxFlows: o.MaxFlows, MaxStreams: o.MaxStreams, MaxEndpoints: o.MaxEndpoints, MaxEdgeEndpoints: o.MaxEdgeEndpoints,
+		MaxListeners: o.MaxListeners, WithoutEndpoints: o.WithoutEndpoints, TLS: o.TLS, LogTransactions: o.LogTransactions,
+		ProcFS: o.ProcFS, DataWay: o.tests.dataWay, SingleUprobes: o.tests.singleUprobes, Prepare: o.tests.prepare})
+	p.Block = block.New(block.Options{MaxDisks: o.MaxDisks, MaxRequests: o.MaxRequests, Without: o.WithoutDisks,
+		LogRequests: o.LogRequests, GroupMount: o.GroupMount, BlockMount: o.BlockMount, ProcFS: o.ProcFS,
+		NearRequests: o.tests.nearRequests}, p.Sched)
+	p.Tick = tick.New(tick.Options{FirstSlot: sched.FirstSlot, Types: o.Types}, p.Sched, p.Net, p.Block)
+	p.Sched.UseSlots(p.Block)
+	p.Sched.Logger, p.Net.Logger, p.Block.Logger, p.Tick.Logger = o.Logger, o.Logger, o.Logger, o.Logger
+	p.modules = []host.Module{p.Sched, p.Net, p.Block, p.Tick}
+	p.parts = host.NewParts(p.modules...)
+	return p
 }
 
 // Open loads and attaches the programs that this kernel accepts. Each that it refuses is a
@@ -199,19 +171,23 @@ func Open(options Options) (*Probes, error) {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		options.Logger.Warn("raising the locked-memory limit failed", "error", err)
 	}
-	p := &Probes{options: options, events: make(chan model.CgroupEvent, 1024), done: make(chan struct{})}
-	kernel, err := readKernel(options)
+	p := newProbes(options)
+	kernel, err := host.ReadKernel(host.KernelOptions{Controller: options.Controller, ProcFS: options.ProcFS,
+		BTF: options.KernelTypes, Types: options.Types})
 	if err != nil {
-		for _, h := range slices.Concat(cgroupHooks, edgeHooks, diskHooks, []hook{forkHook, tasksHook, filesExitHook, filesHook, contentionHook, reclaimHook, victimHook, recorderHook}) {
-			p.addFeature(h, err)
+		for _, m := range p.modules {
+			for _, h := range m.Hooks() {
+				m.AddFeature(h, err)
+			}
 		}
 	} else {
-		err = p.openParts(kernel)
-		p.addFeature(recorderHook, canRecord())
-		kernel.types = nil
-		p.kernel = kernel
+		var errs []error
+		for _, m := range p.modules {
+			errs = append(errs, m.Open(kernel))
+		}
+		err = errors.Join(errs...)
 	}
-	if len(p.programs) == 0 && errors.Is(err, unix.EPERM) {
+	if len(p.programs()) == 0 && errors.Is(err, unix.EPERM) {
 		p.Close()
 		return nil, fmt.Errorf("loading the kernel programs: %w", err)
 	}
@@ -220,209 +196,67 @@ func Open(options Options) (*Probes, error) {
 	return p, nil
 }
 
-// openParts loads and attaches all programs. Those at one hook run in the order in which they come here.
-func (p *Probes) openParts(k *kernel) error {
-	var errs []error
-	for _, part := range []struct {
-		name string
-		open func(*kernel) error
-	}{
-		{"groups", p.openCgroups}, {"contention", p.openContention}, {"memory", p.openReclaim}, {"connections", p.openEdges},
-		{"disks", p.openDisk}, {"files", p.openFiles},
-	} {
-		if part.name == "contention" && p.options.WithoutContention {
-			continue
-		}
-		p.loading = part.name
-		errs = append(errs, part.open(k))
+func (p *Probes) programs() (all []host.LoadedProgram) {
+	for _, m := range p.modules {
+		all = append(all, m.Programs()...)
 	}
-	p.loading = "counters"
-	p.openCounters(k)
-	return errors.Join(errs...)
+	return all
 }
 
 // Features tells of each program whether it works here.
-func (p *Probes) Features() []model.Feature {
-	return append(append([]model.Feature(nil), p.features...), p.counters.features(p.options.Counters)...)
+func (p *Probes) Features() (all []model.Feature) {
+	for _, m := range p.modules {
+		all = append(all, m.Features()...)
+	}
+	return all
 }
-
-// Events delivers the lifecycle of control groups. The channel is closed by Close. A reader that
-// lags by more than 1024 events makes the kernel's ring fill, which Drops counts.
-func (p *Probes) Events() <-chan model.CgroupEvent { return p.events }
 
 // ProgramCosts tells how often each program ran and for how long. Run times stay 0 unless the
 // kernel's statistics are on (EnableStatistics).
-func (p *Probes) ProgramCosts() []model.ProgramCost {
-	var costs []model.ProgramCost
-	for _, l := range p.programs {
-		stats, err := l.program.Stats()
-		if err != nil {
-			continue
-		}
-		costs = append(costs, model.ProgramCost{
-			Name: l.name, Runs: stats.RunCount, Missed: stats.RecursionMisses, RunTimeNS: uint64(stats.Runtime),
-		})
-	}
-	return costs
-}
+func (p *Probes) ProgramCosts() []model.ProgramCost { return host.ProgramCosts(p.modules...) }
 
 // EnableStatistics turns the kernel's program statistics on until the returned Closer is closed.
-// They cost about 40 ns for each run of any program on the host.
-func EnableStatistics() (io.Closer, error) {
-	closer, err := ebpf.EnableStats(uint32(0)) // BPF_STATS_RUN_TIME
-	if err != nil {
-		return nil, fmt.Errorf("enabling bpf statistics: %w", err)
-	}
-	return closer, nil
-}
+func EnableStatistics() (io.Closer, error) { return host.EnableStatistics() }
 
 // Drops lists every bounded table with what found no room in it.
-func (p *Probes) Drops() []model.Drop {
-	var drops []model.Drop
-	if p.cgroups != nil {
-		drops = append(drops, p.cgroups.drops()...)
-	}
-	if p.contention != nil {
-		drops = append(drops, p.contention.drops()...)
-	}
-	drops = append(drops, p.reclaimDrops()...)
-	if p.edges != nil {
-		drops = append(drops, p.edges.drops()...)
-	}
-	if p.tls != nil {
-		drops = append(drops, p.tls.drops()...)
-	}
-	if p.disks != nil {
-		drops = append(drops, p.disks.drops()...)
-	}
-	if p.files != nil {
-		drops = append(drops, p.files.drops()...)
-	}
-	drops = append(drops, p.counters.drops()...)
-	if p.log != nil {
-		drops = append(drops, p.log.drop())
+func (p *Probes) Drops() (drops []model.Drop) {
+	for _, m := range p.modules {
+		drops = append(drops, m.Drops()...)
 	}
 	return drops
 }
 
+// ForgetCgroup gives up what is kept of a control group that was removed, after its last reading.
+func (p *Probes) ForgetCgroup(id model.CgroupID) {
+	// The slots are the first module's: they are freed last.
+	for i := len(p.modules) - 1; i >= 0; i-- {
+		p.modules[i].Forget(id)
+	}
+}
+
+// Parts are what can be given up, in that order, and then what cannot, with the names of their kernel programs
+// as in ProgramCosts. Each program is of one part. What this kernel does not offer is not among them.
+func (p *Probes) Parts() []model.Part { return p.parts.List() }
+
+// Shed gives a part up: its programs are detached, and what they have counted stands still. It is for
+// the goroutine that reads.
+func (p *Probes) Shed(name string) error { return p.parts.Shed(name) }
+
+// Restore takes up a part again that Shed gave up. What happened between is not counted.
+func (p *Probes) Restore(name string) error { return p.parts.Restore(name) }
+
+// Pause detaches the programs from their hooks; what they have counted stays. What happens until
+// Resume is not seen. It is for benchmarks.
+func (p *Probes) Pause() error { return p.parts.Pause() }
+
+// Resume attaches again what Pause has detached.
+func (p *Probes) Resume() error { return p.parts.Resume() }
+
 // Close detaches and unloads everything.
 func (p *Probes) Close() error {
 	var errs []error
-	for i := len(p.closers) - 1; i >= 0; i-- {
-		errs = append(errs, p.closers[i].Close())
+	for i := len(p.modules) - 1; i >= 0; i-- {
+		errs = append(errs, p.modules[i].Close())
 	}
-	p.closers = nil
-	p.closeOnce.Do(func() {
-		close(p.done)
-		if !p.reading {
-			close(p.events)
-		}
-	})
 	return errors.Join(errs...)
-}
-
-// onClose closes c with the probes, which also keeps it from being collected before.
-func (p *Probes) onClose(c io.Closer) { p.closers = append(p.closers, c) }
-
-// kernel is what loading depends on.
-type kernel struct {
-	types *btf.Cache
-	cpus  int
-	// subsys is the controller's index in css_set.subsys, -1 for the default hierarchy.
-	subsys int32
-	// memory and cpu are the indices of these controllers, -1 where the kernel has none.
-	memory, cpu int32
-	// io is that of block I/O, also on v1, where people call it blkio.
-	io int32
-	// hierarchy is the id of the hierarchy in /proc/self/cgroup, 0 for the default one.
-	hierarchy uint32
-	// switchHasState: sched_switch has the previous task's state as an argument (5.18).
-	switchHasState bool
-	// requestIsSecond: block_rq_issue has the queue before the request (until 5.11).
-	requestIsSecond bool
-	// runQueueClock: a task leads to its run queue's clock (CONFIG_FAIR_GROUP_SCHED), and a
-	// program can be run to compare it with the monotonic clock (5.14).
-	runQueueClock bool
-	jiffyNS       uint64
-}
-
-func readKernel(o Options) (*kernel, error) {
-	if _, err := os.Stat(o.KernelTypes); err != nil {
-		return nil, fmt.Errorf("reading the kernel's types: %w (the kernel needs CONFIG_DEBUG_INFO_BTF=y)", err)
-	}
-	types := o.types
-	if types == nil {
-		types = btf.NewCache()
-	}
-	spec, err := types.Kernel()
-	if err != nil {
-		return nil, fmt.Errorf("reading the kernel's types: %w", err)
-	}
-	cpus, err := ebpf.PossibleCPU()
-	if err != nil {
-		return nil, fmt.Errorf("counting the possible CPUs: %w", err)
-	}
-	k := &kernel{types: types, cpus: cpus, subsys: -1, jiffyNS: jiffyNS(o.ProcFS),
-		switchHasState: switchHasState(spec), requestIsSecond: requestIsSecond(spec),
-		runQueueClock: hasMember(spec, "sched_entity", "cfs_rq") && features.HaveProgramType(ebpf.Syscall) == nil}
-	for controller, index := range map[string]*int32{"memory": &k.memory, "cpu": &k.cpu, "io": &k.io} {
-		if *index, err = subsysIndex(spec, controller); err != nil {
-			*index = -1
-		}
-	}
-	if o.Controller == "" {
-		return k, nil
-	}
-	if k.subsys, err = subsysIndex(spec, o.Controller); err != nil {
-		return nil, err
-	}
-	k.hierarchy, err = hierarchyID(o.ProcFS, o.Controller)
-	return k, err
-}
-
-// switchHasState looks the arguments of sched_switch up: context, preempt, prev, next and, since
-// kernel commit fa2c3254d7cf, prev_state.
-func switchHasState(spec *btf.Spec) bool { return tracepointArguments(spec, "sched_switch") >= 5 }
-
-// tracepointArguments is how many arguments a tracepoint has, the context included; 0 if there is none.
-func tracepointArguments(spec *btf.Spec, name string) int {
-	var proto *btf.Typedef
-	if err := spec.TypeByName("btf_trace_"+name, &proto); err != nil {
-		return 0
-	}
-	pointer, ok := proto.Type.(*btf.Pointer)
-	if !ok {
-		return 0
-	}
-	function, ok := pointer.Target.(*btf.FuncProto)
-	if !ok {
-		return 0
-	}
-	return len(function.Params)
-}
-
-func hasMember(spec *btf.Spec, structure, member string) bool {
-	var s *btf.Struct
-	if err := spec.TypeByName(structure, &s); err != nil {
-		return false
-	}
-	return slices.ContainsFunc(s.Members, func(m btf.Member) bool { return m.Name == member })
-}
-
-func subsysIndex(spec *btf.Spec, controller string) (int32, error) {
-	var ids *btf.Enum
-	if err := spec.TypeByName("cgroup_subsys_id", &ids); err != nil {
-		return 0, fmt.Errorf("looking up the kernel's cgroup controllers: %w", err)
-	}
-	for _, v := range ids.Values {
-		if v.Name == controller+"_cgrp_id" {
-			return int32(v.Value), nil
-		}
-	}
-	return 0, fmt.Errorf("the kernel has no cgroup controller %q", controller)
-}
-
-// eventTime turns the kernel's monotonic nanoseconds into wall-clock time.
-func eventTime(ns uint64) time.Time {
-	return time.Now().Add(-time.Duration(monotonicNS() - ns))
 }

@@ -104,10 +104,13 @@ func settings(s series) (all []string) {
 // programs builds what runs in the guest, without cgo: the guest has no libraries.
 func programs(t *testing.T, dir string) map[string]string {
 	t.Helper()
-	all := map[string]string{"init": "guest", "kernel.test": "kernel.test", "outsight-agent": "outsight-agent"}
+	all := map[string]string{}
 	for place, arguments := range map[string][]string{
 		"init":           {"build", "./test/kernels/guest"},
-		"kernel.test":    {"test", "-c", "./internal/kernel"},
+		"sched.test":     {"test", "-c", "./internal/kernel/sched"},
+		"net.test":       {"test", "-c", "./internal/kernel/net"},
+		"block.test":     {"test", "-c", "./internal/kernel/block"},
+		"tick.test":      {"test", "-c", "./internal/kernel/tick"},
 		"outsight-agent": {"build", "./cmd/outsight-agent"},
 	} {
 		all[place] = filepath.Join(dir, place)

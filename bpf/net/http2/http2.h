@@ -13,6 +13,7 @@
 #include "include/kernel.h"
 #include "net/http2/half.h"
 #include "net/http2/hpack.h"
+#include "net/http2/name.h"
 
 /* --- frames --- */
 

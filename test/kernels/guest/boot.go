@@ -135,7 +135,7 @@ func printFeatures() error {
 
 var verdicts = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP)`)
 
-// essential are the tests of package bpf that ask what may differ between kernels; the others are
+// essential are the tests of the kernel modules that ask what may differ between kernels; the others are
 // about tables and names. An emulated machine is some twenty times slower.
 const (
 	essential      = "TestCPUTime|RunQueueWait|PartsAddUp|LifecycleEvents"
@@ -145,7 +145,7 @@ const (
 // withoutEdges is set where the host expects this kernel to count no edges.
 func withoutEdges() bool { return os.Getenv(report.WithoutEdges) != "" }
 
-// kernelTests runs tests of package bpf; a skipped one shows in the note.
+// kernelTests runs tests of the kernel modules; a skipped one shows in the note.
 func kernelTests() (string, error) {
 	only := essential
 	if !withoutEdges() {
@@ -154,12 +154,18 @@ func kernelTests() (string, error) {
 	if chosen := os.Getenv(report.Run); chosen != "" {
 		only = chosen
 	}
-	command := exec.Command("/kernel.test", "-test.v", "-test.run="+only)
-	command.Dir = "/tmp"
-	command.Env = append(os.Environ(), "OUTSIGHT_EMULATED=yes", report.FileSystems+"="+report.FileSystemsDir)
 	var output bytes.Buffer
-	command.Stdout, command.Stderr = io.MultiWriter(os.Stdout, &output), os.Stderr
-	err := command.Run()
+	var errs []error
+	for _, subject := range []string{"sched", "net", "block", "tick"} {
+		command := exec.Command("/"+subject+".test", "-test.v", "-test.run="+only)
+		command.Dir = "/tmp"
+		command.Env = append(os.Environ(), "OUTSIGHT_EMULATED=yes", report.FileSystems+"="+report.FileSystemsDir)
+		command.Stdout, command.Stderr = io.MultiWriter(os.Stdout, &output), os.Stderr
+		if err := command.Run(); err != nil {
+			errs = append(errs, fmt.Errorf("tests of %s: %w", subject, err))
+		}
+	}
+	err := errors.Join(errs...)
 	counts := map[string]int{}
 	for _, found := range verdicts.FindAllSubmatch(output.Bytes(), -1) {
 		counts[string(found[1])]++

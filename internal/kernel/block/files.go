@@ -1,0 +1,98 @@
+package block
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"outsight/internal/kernel/host"
+	"outsight/internal/model"
+)
+
+const filesRemedy = "Linux 5.12 or later with BTF and CONFIG_TASK_IO_ACCOUNTING"
+
+var filesExitHook = host.NewHook("files_at_exit", "tp_btf/sched_process_exit (files)", "bytes read and written by system calls, of threads that end", false, filesRemedy)
+
+var filesHook = host.NewHook("look_at_files", "iter/task (files)", "bytes read and written by system calls per container", false, filesRemedy)
+
+// filesReader reads what files.bpf.c counts.
+type filesReader struct {
+	look    *link.Iter
+	slots   *host.Table[filesFileCounts]
+	dropped *ebpf.Map
+}
+
+func (p *Block) openFiles(k *host.Kernel) error {
+	if p.options.Without {
+		return nil
+	}
+	r, spec, maps, err := p.makeFiles(k)
+	if err != nil {
+		p.AddFeature(filesExitHook, err)
+		p.AddFeature(filesHook, err)
+		return err
+	}
+	// Without the end of threads too much would be missing to be of use.
+	if err := p.Attach(k, spec, maps, filesExitHook); err != nil {
+		p.AddFeature(filesHook, err)
+		return err
+	}
+	if r.look, err = p.OpenIterator(k, spec, maps, filesHook, nil); err == nil {
+		// From now on the threads that there are count.
+		err = host.Run(r.look)
+	}
+	p.AddFeature(filesHook, err)
+	if err != nil {
+		return err
+	}
+	p.files = r
+	return nil
+}
+
+func (p *Block) makeFiles(k *host.Kernel) (*filesReader, *ebpf.CollectionSpec, *ebpf.Collection, error) {
+	spec, err := loadFiles()
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("BUG: reading the embedded object: %w", err)
+	}
+	if !p.groups.Counts() {
+		return nil, nil, nil, errors.New("counting files: no kernel program counts control groups")
+	}
+	shared := p.groups.Share(spec)
+	spec.Maps["files_of_slot"].MaxEntries = shared["cgroup_slots"].MaxEntries()
+	err = errors.Join(spec.Variables["began_ns"].Set(host.MonotonicNS()), spec.Variables["cgroup_subsys_index"].Set(k.Subsys))
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("BUG: setting the object's constants: %w", err)
+	}
+	maps, err := host.NewMaps(spec, shared)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("making the maps of files: %w", err)
+	}
+	p.OnClose(host.CloserFunc(maps.Close))
+	r := &filesReader{dropped: maps.Maps["files_drops"]}
+	if r.slots, err = host.MapTable[filesFileCounts](maps.Maps["files_of_slot"]); err != nil {
+		return nil, nil, nil, err
+	}
+	p.OnClose(r.slots)
+	return r, spec, maps, nil
+}
+
+// refresh lets the kernel add what running threads have done.
+func (r *filesReader) refresh() error {
+	if err := host.Run(r.look); err != nil {
+		return fmt.Errorf("looking at what threads read and wrote: %w", err)
+	}
+	return nil
+}
+
+func (r *filesReader) of(slot int) *model.FileCounters {
+	c := &r.slots.Entries[slot]
+	return &model.FileCounters{ReadBytes: host.Load(&c.ReadBytes), WriteBytes: host.Load(&c.WriteBytes), Reads: host.Load(&c.Reads), Writes: host.Load(&c.Writes)}
+}
+
+func (r *filesReader) clearSlot(slot uint32) { r.slots.Entries[slot] = filesFileCounts{} }
+
+func (r *filesReader) drops() []model.Drop {
+	return []model.Drop{{Name: "file_threads", Count: host.SumDrops(r.dropped, 0)}}
+}

@@ -1,0 +1,49 @@
+package net
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"outsight/internal/kernel/host"
+)
+
+// meetingReader takes away what closes that nobody told have left of pairing.h.
+type meetingReader struct {
+	pairs                 *ebpf.Map
+	sweep                 *link.Iter
+	round, marking, found *ebpf.Variable
+	// last round, and when it began.
+	last uint32
+	at   time.Time
+	used atomic.Uint64
+}
+
+// meetingInterval is the time between two rounds. An entry may take up room for as long in vain.
+const meetingInterval = 10 * time.Second
+
+// begin makes the next sweep of connections mark what is there, if it is time.
+func (r *meetingReader) begin(now time.Time) (bool, error) {
+	if r.sweep == nil || now.Sub(r.at) < meetingInterval {
+		return false, nil
+	}
+	r.at = now
+	r.last++
+	return true, errors.Join(r.round.Set(r.last), r.marking.Set(uint32(1)))
+}
+
+// end takes away what was not marked.
+func (r *meetingReader) end() error {
+	if err := errors.Join(r.marking.Set(uint32(0)), r.found.Set(uint64(0)), host.Run(r.sweep)); err != nil {
+		return err
+	}
+	var found uint64
+	if err := r.found.Get(&found); err != nil {
+		return err
+	}
+	r.used.Store(found)
+	return nil
+}
