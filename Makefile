@@ -21,7 +21,7 @@ TESTS         = generated lint --beside unit-hostless --beside unit-race --besid
 GUESTS       ?= 2
 test test-all: export GUESTS = 1
 # Tests that compute for long take ten times as long with the race detector, and share nothing: they run without it.
-COMPUTING     = ^Test(GraphOfKeptMoments|QueriesInLittleMemory|DropsAreOfTheNumbersThatLackThem|BaselineIsThePastHour|GraphIsExact|Flight.*|ContainerThatEnded|GRPCBombs|DamagedBlockOfTheQueue|EmptyMessages|MillionLabelValues)$$
+COMPUTING     = ^Test(GraphOfKeptMoments|QueriesInLittleMemory|DropsAreOfTheNumbersThatLackThem|BaselineIsThePastHour|GraphIsExact|Flight.*|ContainerThatEnded|BadBodies|GRPCBombs|DamagedBlockOfTheQueue|EmptyMessages|MillionLabelValues|KeptIsReadWhileItGrows|KeptIsLastOverTime|LabelsOfManySeries|QueriesThatBuildMuch)$$
 # Each test in bpf decodes the kernel's types, which takes ten times as long with the race detector.
 KERNEL_RACES  = ^Test(LifecycleEvents|TLSProbesComeAndGo|ReadingDoesNotWaitForALook|Listeners|CloseThatNobodyTold)$$
 
