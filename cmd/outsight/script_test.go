@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -171,14 +172,26 @@ func waitFor(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
+// wait fails at once when all that ran in the background has ended: then nobody is left to make it so.
 func wait(ts *testscript.TestScript, what string, try func() error) {
 	var err error
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		nobody := allEnded(ts) // before it is tried for the last time
 		if err = try(); err == nil {
 			return
 		}
+		if nobody {
+			ts.Fatalf("what ran in the background has ended before %s: %v", what, err)
+		}
 	}
 	ts.Fatalf("waited in vain until %s: %v", what, err)
+}
+
+func allEnded(ts *testscript.TestScript) bool {
+	background := ts.BackgroundCmds()
+	return len(background) > 0 && !slices.ContainsFunc(background, func(c *exec.Cmd) bool {
+		return !errors.Is(c.Process.Signal(syscall.Signal(0)), os.ErrProcessDone)
+	})
 }
 
 func readOnly(ts *testscript.TestScript, _ bool, args []string) {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -118,9 +119,17 @@ func flying(t testing.TB, ticks, stall int) (h http.Handler, k *ticking, now tim
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- flight.Run(ctx) }()
-	for len(flight.Data(time.Hour).Blocks) == 0 {
-		time.Sleep(10 * time.Millisecond) // it empties the ring twice a second
-	}
+	eventually(t, "the flight recorder has emptied the ring", func() error {
+		select {
+		case err := <-ended:
+			t.Fatalf("it has ended: %v", err)
+		default:
+		}
+		if len(flight.Data(time.Hour).Blocks) == 0 {
+			return errors.New("it has no block")
+		}
+		return nil
+	})
 	stop()
 	if err := <-ended; err != nil {
 		t.Fatal(err)

@@ -220,7 +220,7 @@ func TestRefusalsOfATenant(t *testing.T) {
 	}
 }
 
-func eventually(t *testing.T, what string, done func() error) {
+func eventually(t testing.TB, what string, done func() error) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		err := done()

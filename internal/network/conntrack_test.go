@@ -60,6 +60,9 @@ func inNamespace(t *testing.T, rules []string, f func() error) {
 }
 
 func TestReadTranslations(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to make a network namespace")
+	}
 	const connections = 3
 	var plain, four, six net.Listener
 	var found, few []model.Translation

@@ -169,7 +169,6 @@ func TestTop(t *testing.T) {
 
 // TestMapForms: the other forms of the map name the same containers.
 func TestMapForms(t *testing.T) {
-	t.Parallel()
 	net := newNetwork(t)
 	server := start(t, "form-redis", []string{"--network", net, "--network-alias", "redis"},
 		"redis-server", "--save", "", "--protected-mode", "no", "--dir", "/tmp")

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -66,10 +67,13 @@ func docker(t *testing.T, arguments ...string) string {
 	return strings.TrimSpace(string(output))
 }
 
+// networks counts those of this run.
+var networks atomic.Int64
+
 // newNetwork makes a bridge network for one test.
 func newNetwork(t *testing.T) string {
 	t.Helper()
-	name := unique("net")
+	name := unique(fmt.Sprint("net", networks.Add(1)))
 	docker(t, "network", "create", "--label", ownLabel, name)
 	t.Cleanup(func() { exec.Command("docker", "network", "rm", name).Run() })
 	return name

@@ -293,11 +293,11 @@ func (o *outsight) settled(expression string) {
 	})
 }
 
-// knows waits until a container is in the store by its name.
+// knows waits until a container has a name and a rate in the store.
 func (o *outsight) knows(c container) {
 	o.t.Helper()
 	eventually(o.t, time.Minute, func() error {
-		if n := len(o.query(fmt.Sprintf("container_info{id=%q,name=%q}", c.id, c.name))); n != 1 {
+		if n := len(o.query(fmt.Sprintf("rate(container_cpu_usage_seconds_total{id=%q,name=%q}[5s])", c.id, c.name))); n != 1 {
 			return fmt.Errorf("%d series tell of %s, want 1", n, c.name)
 		}
 		return nil

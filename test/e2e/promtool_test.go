@@ -8,7 +8,6 @@ import (
 
 // TestPromtool lets Prometheus's own tool ask: the query API is the one that other programs speak.
 func TestPromtool(t *testing.T) {
-	t.Parallel()
 	c := shell(t, "asked", "while sleep 1; do :; done")
 	o := up(t)
 	o.knows(c)

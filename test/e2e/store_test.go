@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -109,7 +110,13 @@ func startPrometheus(t *testing.T, address, dir string) {
 // when it comes; nothing is set aside.
 func TestQueueBeforeARemoteStore(t *testing.T) {
 	t.Parallel()
-	address, page, otlp := freePort(t), freePort(t), freePort(t)
+	page, otlp := freePort(t), freePort(t)
+	away, err := net.Listen("tcp", "127.0.0.1:0") // where the store will be
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer away.Close()
+	address := away.Addr().String()
 	server := exec.Command(outsightBinary, "server", "--listen", page, "--otlp", "", "--otlp-http", otlp, "--data", t.TempDir(),
 		"--store", "http://"+address, "--store-retry", "1s")
 	if err := server.Start(); err != nil {
@@ -152,8 +159,13 @@ func TestQueueBeforeARemoteStore(t *testing.T) {
 		}
 		return "none in\n" + string(text)
 	}
-	// The store is asked at least once while it is not there.
-	time.Sleep(2 * time.Second)
+	away.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute))
+	asked, err := away.Accept()
+	if err != nil {
+		t.Fatalf("nobody asks the store: %v", err)
+	}
+	asked.Close()
+	away.Close()
 	startPrometheus(t, address, t.TempDir())
 	eventually(t, 2*time.Minute, func() error {
 		response, err := client.Get(fmt.Sprintf("http://%s/api/v1/query?query=count_over_time(waiting[1m])&time=%d", page, now.Add(batches*time.Second).Unix()))

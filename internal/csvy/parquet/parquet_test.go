@@ -235,6 +235,9 @@ func TestRotation(t *testing.T) {
 }
 
 func TestFullDisk(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to mount a small file system")
+	}
 	dir := t.TempDir()
 	if err := syscall.Mount("outsight", dir, "tmpfs", 0, "size=64k"); err != nil {
 		t.Fatalf("mounting a small file system: %v", err)
