@@ -47,6 +47,8 @@ var ErrNoSpace = errors.New("not enough free space")
 
 // source is one host whose agent sends batches.
 type source struct {
+	// key of books.sources.
+	key string
 	// last is the time of its newest batch, in ms.
 	last int64
 	live []*entry
@@ -357,7 +359,7 @@ func (b *batch) source(s *model.Series) *source {
 	}
 	src := b.books.sources[key]
 	if src == nil {
-		src = &source{parts: b.parts}
+		src = &source{key: key, parts: b.parts}
 		b.books.sources[key] = src
 	}
 	b.touch(src)
@@ -395,8 +397,17 @@ func (b *batch) end() {
 			}
 		}
 	}
-	for _, src := range b.books.sources {
-		if src.batch != b.number && !src.parts && len(b.touched) > 0 && b.books.now().Sub(src.came) > idleAfter {
+	if len(b.touched) == 0 {
+		return
+	}
+	now := b.books.now()
+	for key, src := range b.books.sources {
+		if src.batch == b.number {
+			continue
+		}
+		if len(src.live) == 0 { // nothing of its last batch was taken
+			delete(b.books.sources, key)
+		} else if !src.parts && now.Sub(src.came) > idleAfter {
 			for _, e := range src.live {
 				b.mark(e, src.last+1)
 			}
@@ -482,19 +493,21 @@ func (b *batch) settle() {
 	}
 	b.done = true
 	gone := make(map[*entry]bool, len(b.ended))
+	affected := map[*source]bool{}
 	for _, e := range b.ended {
 		b.books.remove(e)
 		gone[e] = true
+		affected[e.from] = true
 	}
-	for host, src := range b.books.sources {
-		if len(gone) > 0 {
-			src.drop(func(e *entry) bool { return gone[e] })
+	// Only the sources that lost a series: there may be a thousand others.
+	for src := range affected {
+		src.drop(func(e *entry) bool { return gone[e] })
+		if src.batch != b.number && len(src.live) == 0 {
+			delete(b.books.sources, src.key)
 		}
-		if src.batch == b.number {
-			src.last = max(src.last, src.newest)
-		} else if len(src.live) == 0 {
-			delete(b.books.sources, host)
-		}
+	}
+	for _, src := range b.touched {
+		src.last = max(src.last, src.newest)
 	}
 }
 
