@@ -24,7 +24,7 @@ type page struct {
 	quoted []bool
 }
 
-var codeSpan = regexp.MustCompile("`[^`\n]+`")
+var codeSpan = regexp.MustCompile("`[^`]+`")
 
 // readPages reads all Markdown files of the repository.
 func readPages(t *testing.T) (pages []page) {
@@ -55,11 +55,15 @@ func readPages(t *testing.T) (pages []page) {
 				p.code += line + "\n"
 				continue
 			}
-			for _, span := range codeSpan.FindAllString(line, -1) {
-				p.code += strings.Trim(span, "`") + "\n"
-			}
-			p.prose += codeSpan.ReplaceAllString(line, "``") + "\n"
+			p.prose += line + "\n"
 		}
+		// A span may go on in the next line, and no further than its paragraph.
+		for paragraph := range strings.SplitSeq(p.prose, "\n\n") {
+			for _, span := range codeSpan.FindAllString(paragraph, -1) {
+				p.code += strings.ReplaceAll(strings.Trim(span, "`"), "\n", " ") + "\n"
+			}
+		}
+		p.prose = codeSpan.ReplaceAllString(p.prose, "``")
 		pages = append(pages, p)
 	}
 	if len(pages) < 100 {
@@ -157,6 +161,44 @@ func TestPagesNameWhatExists(t *testing.T) {
 	}
 	if count < 100 {
 		t.Errorf("%d targets and tests: has their form changed?", count)
+	}
+}
+
+// TestPagesNameWhatRuns looks for what the commands of pages select: tests and benchmarks, and parts of the bench.
+func TestPagesNameWhatRuns(t *testing.T) {
+	bench, err := os.ReadFile(filepath.Join(root, "bench/main.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, err := exec.Command("git", "-C", root, "grep", "--untracked", "-hoE", `^func (Test|Fuzz|Benchmark)[A-Za-z0-9_]+`, "--", "*_test.go").Output()
+	if err != nil {
+		t.Fatalf("listing tests: %v", err)
+	}
+	chosen := regexp.MustCompile(`go test .*?-(?:run|bench)[ =]([A-Za-z0-9_]+)`)
+	also := regexp.MustCompile(`-bench[ =]([A-Za-z0-9_]+)`)
+	parts := regexp.MustCompile(`go run ./bench -only ([a-z,]+)`)
+	count := 0
+	for _, p := range readPages(t) {
+		for _, found := range append(chosen.FindAllStringSubmatch(p.code, -1), also.FindAllStringSubmatch(p.code, -1)...) {
+			if strings.EqualFold(found[1], "xxx") {
+				continue // no test, only benchmarks
+			}
+			count++
+			if !regexp.MustCompile(`(?m)^func \w*` + found[1]).Match(tests) {
+				t.Errorf("%s: no test or benchmark is called %s", p.path, found[1])
+			}
+		}
+		for _, found := range parts.FindAllStringSubmatch(p.code, -1) {
+			for part := range strings.SplitSeq(found[1], ",") {
+				count++
+				if !strings.Contains(string(bench), `{"`+part+`",`) {
+					t.Errorf("%s: bench has no part %s", p.path, part)
+				}
+			}
+		}
+	}
+	if count < 8 {
+		t.Errorf("%d commands: has their form changed?", count)
 	}
 }
 
