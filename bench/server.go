@@ -221,7 +221,7 @@ func simulatedSnapshot(host int, at time.Time) *model.Snapshot {
 			Runtime: model.Docker, Started: at.Add(-time.Hour)}
 		containers = append(containers, c)
 		s.Containers = append(s.Containers, model.ContainerSample{Container: c,
-			CPU: &model.CPUCounters{UsageNS: 1e9, Voluntary: 7, RunQueue: h()}, Processes: &model.ProcessCounters{Forks: 1, Threads: 4}, Throttle: &model.ThrottleCounters{Periods: 10},
+			CPU: &model.CPUCounters{UsageNS: 1e9, Voluntary: 7, RunQueue: h()}, Processes: &model.ProcessCounters{TaskCounters: model.TaskCounters{Forks: 1}, Threads: 4}, Throttle: &model.ThrottleCounters{Periods: 10},
 			Memory: &model.MemorySample{UsageBytes: 11e6}, Disk: &model.DiskCounters{ReadBytes: 21}, Network: &model.NetworkCounters{ReceiveBytes: 31}, TCP: &model.TCPCounters{}})
 	}
 	for i := range simulatedEdges {
@@ -435,7 +435,7 @@ func measurePace(ctx context.Context, o options, agents int) (line []string, hel
 
 // measureKills runs the test that kills server and agent at random instants, a hundred times.
 func measureKills(ctx context.Context) (row, error) {
-	c := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-run", "^TestKilledAtAnyInstant$", "./internal/ingest")
+	c := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-tags", "long", "-run", "^TestKilledAtAnyInstant$", "./internal/ingest")
 	c.Env = append(os.Environ(), "OUTSIGHT_KILLS=100")
 	out, err := c.CombinedOutput()
 	if err != nil {

@@ -291,7 +291,7 @@ func TestHeatMapIsOfTheGraph(t *testing.T) {
 	get200(t, h, "/api/outsight/heatmap?from=now-5m", &heat)
 	edges, cells := 0.0, 0.0
 	for _, e := range a.Edges {
-		edges += e.Best().RequestBytes + e.Best().ResponseBytes
+		edges += e.Best().Of(graph.RequestBytes) + e.Best().Of(graph.ResponseBytes)
 	}
 	for _, row := range heat.Bytes {
 		for _, v := range row {
@@ -355,7 +355,7 @@ func TestContainerThatEnded(t *testing.T) {
 	whole := sh.at(begin.Add(last * time.Second))
 	for _, e := range whole.Edges {
 		if e.Client.Name() == "gateway" && e.Server.Name() == "cart" && e.Side == model.RoleClient {
-			if got := edgeBetween(t, a.Graph, "gateway", "cart").ClientSide.Transactions; got != float64(e.Counters.Transactions()) {
+			if got := edgeBetween(t, a.Graph, "gateway", "cart").ClientSide.Of(graph.Transactions); got != float64(e.Counters.Transactions()) {
 				t.Errorf("%v transactions, want %d", got, e.Counters.Transactions())
 			}
 		}
@@ -416,7 +416,7 @@ func TestMatchesSelectWhatIsShown(t *testing.T) {
 		ask := func(what string, numbers []number, name, match string, want float64) {
 			t.Helper()
 			i := slices.IndexFunc(numbers, func(n number) bool { return n.Key == name })
-			query := numbers[i].expand(match, a.CoveredSeconds)
+			query := expand(numbers[i].Query, match, a.CoveredSeconds)
 			results, err := st.Instant(context.Background(), query, now)
 			if err != nil {
 				t.Fatalf("%s: %v", query, err)
@@ -510,7 +510,7 @@ func TestAgentThatRestarted(t *testing.T) {
 	get200(t, h, "/api/outsight/graph?from=now-110s", &a)
 	want := before - transactions(sh.at(begin.Add(10*time.Second)), "catalogue", "postgres") +
 		transactions(sh.at(begin.Add((120-restart)*time.Second)), "catalogue", "postgres")
-	if got := edgeBetween(t, a.Graph, "catalogue", "postgres").ClientSide.Transactions; got != float64(want) {
+	if got := edgeBetween(t, a.Graph, "catalogue", "postgres").ClientSide.Of(graph.Transactions); got != float64(want) {
 		t.Errorf("%v transactions, want %d", got, want)
 	}
 }
@@ -591,16 +591,16 @@ func TestUnplacedConnections(t *testing.T) {
 	})
 	var a graphAnswer
 	get200(t, h, "/api/outsight/graph?from=now-40s", &a)
-	if u := a.Unplaced; u == nil || u.RequestBytes != 40*70 || u.ResponseBytes != 40*5 || u.ConnectionsOpen != 3 {
+	if u := a.Unplaced; u == nil || u.Of(graph.RequestBytes) != 40*70 || u.Of(graph.ResponseBytes) != 40*5 || u.Open != 3 {
 		t.Errorf("unplaced %+v", u)
 	}
 	var received, unseen float64
 	for _, e := range a.Edges {
 		if e.ClientSide != nil {
-			received, unseen = received+e.ClientSide.ResponseBytes, unseen+e.ClientSide.UnseenBytes
+			received, unseen = received+e.ClientSide.Of(graph.ResponseBytes), unseen+e.ClientSide.Of(graph.UnseenBytes)
 		}
 		if e.ServerSide != nil {
-			received, unseen = received+e.ServerSide.RequestBytes, unseen+e.ServerSide.UnseenBytes
+			received, unseen = received+e.ServerSide.Of(graph.RequestBytes), unseen+e.ServerSide.Of(graph.UnseenBytes)
 		}
 	}
 	if want := received / (received + unseen + 40*5); len(a.CountedShare) != 1 || math.Abs(a.CountedShare["shop-1"]/want-1) > 1e-9 {

@@ -66,9 +66,9 @@ func (s *server) baseline(ctx context.Context, r *http.Request) (any, error) {
 	}
 	a = baselineAnswer{g.From, g.To, g.CoveredSeconds, make(map[string]usual, len(g.Edges))}
 	for _, e := range g.Edges {
-		if side := e.Best(); side != nil && side.Transactions > 0 {
+		if side := e.Best(); side != nil && side.Of(graph.Transactions) > 0 {
 			// The graph's memory is used again.
-			a.Edges[e.ID] = usual{side.Transactions, copied(side.P50), copied(side.P90), copied(side.P99)}
+			a.Edges[e.ID] = usual{side.Of(graph.Transactions), copied(side.P50), copied(side.P90), copied(side.P99)}
 		}
 	}
 	s.baselines.keep(key, a)

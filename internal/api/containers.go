@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"outsight/internal/graph"
+	"outsight/internal/model"
 )
 
 // containersAnswer is a table of everything that used the hosts in a window.
@@ -66,12 +67,12 @@ func (s *server) containers(ctx context.Context, r *http.Request) (any, error) {
 		}
 		row := containerRow{ID: n.SeriesID, Name: n.Name, Kind: n.Kind, Host: n.Host, Image: n.Image, Runtime: n.Runtime,
 			Pod: n.PodName, Namespace: n.PodNamespace, Workload: n.Workload, WorkloadKind: n.WorkloadKind, Started: n.StartedSeconds, Gone: n.Gone}
-		row.Usage, err = cells(n.Usage, usageNumbers, usageMatch(n), g.CoveredSeconds)
+		row.Usage, err = cells(n.Usage, usageMatch(n), g.CoveredSeconds)
 		if err == nil && n.Served != nil {
-			row.Served, err = cells(n.Served, sideNumbers, servedMatch(n, graph.ByContainer), g.CoveredSeconds)
+			row.Served, err = cells(n.Served, servedMatch(n, graph.ByContainer), g.CoveredSeconds)
 		}
 		if err == nil && n.Called != nil {
-			row.Called, err = cells(n.Called, sideNumbers, calledMatch(n, graph.ByContainer), g.CoveredSeconds)
+			row.Called, err = cells(n.Called, calledMatch(n, graph.ByContainer), g.CoveredSeconds)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("listing container %q: %w", n.Name, err)
@@ -81,21 +82,18 @@ func (s *server) containers(ctx context.Context, r *http.Request) (any, error) {
 	return answer, nil
 }
 
-// cells pairs the numbers of a graph.Usage or graph.Side with their queries, by their JSON keys.
-func cells(of any, numbers []number, match string, seconds float64) (map[string]cell, error) {
-	b, err := json.Marshal(of)
-	if err != nil {
-		return nil, err
-	}
-	var values map[string]json.RawMessage
-	if err := json.Unmarshal(b, &values); err != nil {
-		return nil, err
-	}
+// numbered has numbers: graph.Usage and graph.Side.
+type numbered interface {
+	Each(f func(n *model.Shown, value json.RawMessage)) error
+}
+
+// cells pairs numbers with their queries, by their JSON keys.
+func cells(of numbered, match string, seconds float64) (map[string]cell, error) {
 	row := map[string]cell{}
-	for _, n := range numbers {
-		if v, ok := values[n.Key]; ok {
-			row[n.Key] = cell{Value: v, Unit: n.Unit, Query: n.expand(match, seconds)}
+	err := of.Each(func(n *model.Shown, value json.RawMessage) {
+		if n.PromQL != "" {
+			row[n.Key] = cell{Value: value, Unit: n.Unit, Query: expand(n.PromQL, match, seconds)}
 		}
-	}
-	return row, nil
+	})
+	return row, err
 }

@@ -572,5 +572,5 @@ func callersOf(g *graph.Graph) callers {
 }
 
 func hadRequests(e *graph.Edge) bool {
-	return e.ClientSide != nil && e.ClientSide.Transactions > 0 || e.ServerSide != nil && e.ServerSide.Transactions > 0
+	return e.ClientSide != nil && e.ClientSide.Of(graph.Transactions) > 0 || e.ServerSide != nil && e.ServerSide.Of(graph.Transactions) > 0
 }

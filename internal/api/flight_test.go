@@ -354,7 +354,10 @@ func TestFlightKnowsWhoAskedAStall(t *testing.T) {
 		t.Errorf("%v", asked)
 	}
 	m := flightMark{Saturation: s, asked: asked}
-	requests := &graph.Side{Transactions: 5}
+	requests := &graph.Side{}
+	if err := json.Unmarshal([]byte(`{"transactions": 5}`), requests); err != nil {
+		t.Fatal(err)
+	}
 	m.slowed(callersOf(&graph.Graph{
 		Nodes: []*graph.Node{{ID: "still", SeriesID: "still"}, {ID: "client", SeriesID: "client"}, {ID: "far", SeriesID: "far"}},
 		Edges: []*graph.Edge{{ID: "a", Client: "client", Server: "still", ClientSide: requests}, {ID: "b", Client: "far", Server: "client", ClientSide: requests}},

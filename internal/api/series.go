@@ -17,82 +17,16 @@ import (
 
 // fields tells which input of the graph a stored series is; the key is the name, and the value
 // of the label "type" where a metric has it.
-var fields = map[[2]string]graph.Field{
-	{otlp.ContainerCPUUsage}:                       graph.CPUSeconds,
-	{otlp.ContainerContextSwitches, "voluntary"}:   graph.VoluntarySwitches,
-	{otlp.ContainerContextSwitches, "involuntary"}: graph.InvoluntarySwitches,
-	{otlp.ContainerRunQueueLatency}:                graph.RunQueue,
-	{otlp.ContainerForks}:                          graph.Forks,
-	{otlp.ContainerExecs}:                          graph.Execs,
-	{otlp.ContainerExits}:                          graph.Exits,
-	{otlp.ContainerThreads}:                        graph.Threads,
-	{otlp.ContainerBusyThreads}:                    graph.BusyThreads,
-	{otlp.ContainerCPUQuota}:                       graph.CPUQuota,
-	{otlp.ContainerCFSPeriods}:                     graph.ThrottlePeriods,
-	{otlp.ContainerCFSThrottledPeriods}:            graph.ThrottledPeriods,
-	{otlp.ContainerCFSThrottledTime}:               graph.ThrottledSeconds,
-	{otlp.ContainerMemoryUsage}:                    graph.MemoryUsage,
-	{otlp.ContainerMemoryWorkingSet}:               graph.MemoryWorkingSet,
-	{otlp.ContainerMemoryRSS}:                      graph.MemoryRSS,
-	{otlp.ContainerMemoryCache}:                    graph.MemoryCache,
-	{otlp.ContainerMemoryLimit}:                    graph.MemoryLimit,
-	{otlp.ContainerPageFaults, "minor"}:            graph.MinorFaults,
-	{otlp.ContainerPageFaults, "major"}:            graph.MajorFaults,
-	{otlp.ContainerOOMKills}:                       graph.OOMKills,
-	{otlp.ContainerDiskReadBytes}:                  graph.DiskReadBytes,
-	{otlp.ContainerDiskWriteBytes}:                 graph.DiskWriteBytes,
-	{otlp.ContainerDiskReads}:                      graph.DiskReads,
-	{otlp.ContainerDiskWrites}:                     graph.DiskWrites,
-	{otlp.ContainerReceiveBytes}:                   graph.ReceiveBytes,
-	{otlp.ContainerTransmitBytes}:                  graph.TransmitBytes,
-	{otlp.ContainerReceivePackets}:                 graph.ReceivePackets,
-	{otlp.ContainerTransmitPackets}:                graph.TransmitPackets,
-	{otlp.ContainerReceiveErrors}:                  graph.ReceiveErrors,
-	{otlp.ContainerTransmitErrors}:                 graph.TransmitErrors,
-	{otlp.ContainerReceivePacketsDropped}:          graph.ReceiveDropped,
-	{otlp.ContainerTransmitPacketsDropped}:         graph.TransmitDropped,
-	{otlp.ContainerZeroWindows}:                    graph.ZeroWindows,
-	{otlp.ContainerListenOverflows}:                graph.ListenOverflows,
-	{otlp.ContainerStartTime}:                      graph.StartTime,
-	{otlp.ContainerInfo}:                           graph.Info,
-	{otlp.EdgeRequestBytes}:                        graph.RequestBytes,
-	{otlp.EdgeResponseBytes}:                       graph.ResponseBytes,
-	{otlp.EdgeTransactionDuration}:                 graph.Latency,
-	{otlp.EdgeConnectionsOpened}:                   graph.ConnectionsOpened,
-	{otlp.EdgeConnectionsClosed}:                   graph.ConnectionsClosed,
-	{otlp.EdgeConnectionFailures, "refused"}:       graph.FailuresRefused,
-	{otlp.EdgeConnectionFailures, "timed_out"}:     graph.FailuresTimedOut,
-	{otlp.EdgeConnectionFailures, "unreachable"}:   graph.FailuresUnreachable,
-	{otlp.EdgeConnectionFailures, "other"}:         graph.FailuresOther,
-	{otlp.EdgeRetransmits}:                         graph.Retransmits,
-	{otlp.EdgeAborted}:                             graph.Aborted,
-	{otlp.EdgeRequestPackets}:                      graph.RequestPackets,
-	{otlp.EdgeResponsePackets}:                     graph.ResponsePackets,
-	{otlp.EdgeOneWay}:                              graph.OneWay,
-	{otlp.EdgeContinued}:                           graph.Continued,
-	{otlp.EdgePaired}:                              graph.Paired,
-	{otlp.EndpointRequests}:                        graph.EndpointRequests,
-	{otlp.EndpointDuration}:                        graph.EndpointLatency,
-	{otlp.EdgeConfidence}:                          graph.Confidence,
-	{otlp.EdgeTransactions}:                        graph.Transactions,
-	{otlp.EdgeRequestsInFlight}:                    graph.InFlight,
-	{otlp.EdgeTransfers}:                           graph.Transfers,
-	{otlp.EdgeHeld}:                                graph.Held,
-	{otlp.EdgePushes}:                              graph.Pushes,
-	{otlp.EdgeResets}:                              graph.Resets,
-	{otlp.EdgeTimeouts}:                            graph.TimedOut,
-	{otlp.EdgeUnseenBytes}:                         graph.UnseenBytes,
-	{otlp.EdgeLost}:                                graph.LostTransactions,
-	{otlp.EdgeJitter}:                              graph.RTTDeviation,
-	{otlp.EdgeRoundTripMin}:                        graph.RTTMin,
-	{otlp.EdgeFirstByte}:                           graph.FirstByte,
-	{otlp.EdgeRoundTrip}:                           graph.RTT,
-	{otlp.EdgeWindowLimited}:                       graph.WindowLimited,
-	{otlp.EdgeConnectionDuration}:                  graph.ConnectionDuration,
-}
+var fields = func() map[[2]string]graph.Field {
+	all := map[[2]string]graph.Field{}
+	for _, f := range graph.StoredFields() {
+		all[[2]string{f.Name, f.Type}] = f.Field
+	}
+	return all
+}()
 
 var selfMetrics = []string{otlp.HostCores, otlp.HostMemory, otlp.Drops, otlp.Entries, otlp.Capacity,
-	otlp.HostCPUIdle, otlp.HostCPUOther, otlp.AgentCPU, otlp.AgentResidentMemory, otlp.BuildInfo}
+	otlp.HostCPUIdle, otlp.HostCPUOther, otlp.HostCPUSteal, otlp.AgentCPU, otlp.AgentResidentMemory, otlp.BuildInfo}
 
 // windowNames are the series that a graph is made of, histograms first: a store deals names out in turns to those who read them, and a
 // histogram takes many times as long as a number.

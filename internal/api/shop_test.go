@@ -209,7 +209,7 @@ func (s *shop) at(t time.Time) *model.Snapshot {
 		}
 		c := model.ContainerSample{Container: s.containers[i],
 			CPU:       &model.CPUCounters{UsageNS: uint64(x * w.cores * 1e9), Voluntary: uint64(x * 900), Involuntary: uint64(x * 40), RunQueue: spread(uint64(x*900), w.wait/3, 0)},
-			Processes: &model.ProcessCounters{Threads: uint64(4 + i), Forks: uint64(x / 10)},
+			Processes: &model.ProcessCounters{TaskCounters: model.TaskCounters{Forks: uint64(x / 10)}, Threads: uint64(4 + i)},
 			Memory:    &model.MemorySample{UsageBytes: w.memory + uint64(2e5*math.Sin(x/20)+3e5), WorkingSetBytes: w.memory * 7 / 10, RSSBytes: w.memory / 2, CacheBytes: w.memory / 3},
 			Disk:      &model.DiskCounters{ReadBytes: disk / 9, WriteBytes: disk, Writes: disk / 8192},
 			Network:   &model.NetworkCounters{ReceiveBytes: uint64(x * 90_000), TransmitBytes: uint64(x * 150_000), ReceivePackets: uint64(x * 300), TransmitPackets: uint64(x * 280)},

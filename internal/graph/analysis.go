@@ -158,7 +158,7 @@ func (r *Resource) finish(rate float64) {
 func (g *Graph) Entries() []Entry {
 	called := map[string]bool{}
 	for _, e := range g.Edges {
-		if e.Client != e.Server && e.Best().Transactions > 0 {
+		if e.Client != e.Server && e.Best().Of(Transactions) > 0 {
 			called[e.Server] = true
 		}
 	}
@@ -167,7 +167,7 @@ func (g *Graph) Entries() []Entry {
 	for _, e := range g.Edges {
 		client, server := nodes[e.Client], nodes[e.Server]
 		best := e.Best()
-		if best.Transactions == 0 || best.TransactionsPerSecond == nil ||
+		if best.Of(Transactions) == 0 || best.TransactionsPerSecond == nil ||
 			called[e.Client] && client.Kind != KindOutside && client.Kind != KindHost || server.Kind == KindOutside || server.Kind == KindHost {
 			continue
 		}
@@ -282,7 +282,7 @@ func components(nodes []*Node, servers map[string][]string) (component map[strin
 func (g *Graph) servers() map[string][]string {
 	servers := map[string][]string{}
 	for _, e := range g.Edges {
-		if e.Best().Transactions > 0 {
+		if e.Best().Of(Transactions) > 0 {
 			servers[e.Client] = append(servers[e.Client], e.Server)
 		}
 	}

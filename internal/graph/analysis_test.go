@@ -16,7 +16,7 @@ func ptr[T any](v T) *T { return &v }
 // answering is a side with so many transactions per second of a mean time that is every percentile too.
 func answering(rate, mean float64) *Side {
 	s := Seconds(mean)
-	return &Side{Transactions: 10 * rate, TransactionsPerSecond: &rate, Mean: &s, P50: &s, P75: &s, P90: &s, P99: &s}
+	return &Side{values: of(Transactions, 10*rate), TransactionsPerSecond: &rate, Mean: &s, P50: &s, P75: &s, P90: &s, P99: &s}
 }
 
 func call(client, server string, rate, mean float64) *Edge {
@@ -180,7 +180,7 @@ func timed(n, mean float64) *Side {
 	h := model.FloatHistogram{Count: n, Sum: n * mean, Offset: model.BucketOf(time.Duration(0.5 * mean * 1e9)), Buckets: make([]float64, 200)}
 	h.Buckets[0], h.Buckets[model.BucketOf(time.Duration(5*mean*1e9))-h.Offset] = 0.9*n, 0.1*n
 	m, p99 := Seconds(mean), Seconds(h.Quantile(0.99))
-	return &Side{Transactions: n, Mean: &m, P99: &p99, latency: h}
+	return &Side{values: of(Transactions, n), Mean: &m, P99: &p99, latency: h}
 }
 
 // Two branches that are as slow as each other but for chance: the former one is kept, until another is clearly ahead.

@@ -66,13 +66,10 @@ type edgeChange struct {
 	endpoints      []endpointChange
 }
 
-// lasting are the places of what stays when nothing happens.
-var lasting = [maxPlaces]bool{Paired & placeMask: true, Confidence & placeMask: true, RTTMin & placeMask: true}
-
 // idle is true where nothing happened in the window and no connection is open.
 func (e *edgeChange) idle() bool {
 	for i, v := range e.numbers {
-		if v != 0 && !lasting[i] {
+		if v != 0 && !abouts[ofEdge|Field(i)].lasting() {
 			return false
 		}
 	}
@@ -111,7 +108,7 @@ func newEdgeRoom(changes int) *edgeRoom {
 }
 
 func (r *edgeRoom) release() {
-	halves(len(r.changes), func(from, to int) { clear(r.changes[from:to]) })
+	parallelFor(len(r.changes), func(from, to int) { clear(r.changes[from:to]) })
 	clear(r.byEnds)
 	r.made.release()
 	r.made = nil
@@ -122,7 +119,7 @@ func (r *madeRoom) release() {
 	if r == nil {
 		return
 	}
-	halves(len(r.sides), func(from, to int) {
+	parallelFor(len(r.sides), func(from, to int) {
 		clear(r.sides[from:to])
 		clear(r.relations[min(from, len(r.relations)):min(to, len(r.relations))])
 	})
@@ -145,7 +142,7 @@ func build(from, to time.Time, covered float64, by Grouping, containers []contai
 	}
 	g := &Graph{From: from, To: to, CoveredSeconds: covered, ErrorBound: model.RelativeError,
 		Nodes: []*Node{}, Edges: []*Edge{}, CountedShare: map[string]float64{}}
-	halves(len(edges), func(from, to int) {
+	parallelFor(len(edges), func(from, to int) {
 		for i := from; i < to; i++ {
 			if e := &edges[i]; e.side != model.RoleUnknown && !e.idle() {
 				room.made.sides[i].add(e)
@@ -188,7 +185,7 @@ func build(from, to time.Time, covered float64, by Grouping, containers []contai
 	for _, n := range b.nodes {
 		g.Nodes = append(g.Nodes, n)
 	}
-	halves(len(g.Nodes), func(from, to int) {
+	parallelFor(len(g.Nodes), func(from, to int) {
 		for _, n := range g.Nodes[from:to] {
 			n.Served, n.Called = n.Served.finish(covered), n.Called.finish(covered)
 			finishAddresses(n)
@@ -202,7 +199,7 @@ func build(from, to time.Time, covered float64, by Grouping, containers []contai
 	} else {
 		g.made, room.made = room.made, nil
 	}
-	halves(len(g.Edges), func(from, to int) {
+	parallelFor(len(g.Edges), func(from, to int) {
 		for _, e := range g.Edges[from:to] {
 			e.finish(covered)
 		}

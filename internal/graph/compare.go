@@ -132,13 +132,13 @@ func (c *comparison) edges() {
 }
 
 // events is how often the edge was used.
-func (e *Edge) events() float64 { return e.Best().Transactions + e.Best().ConnectionsOpened }
+func (e *Edge) events() float64 { return e.Best().Of(Transactions) + e.Best().Of(ConnectionsOpened) }
 
 func (c *comparison) edge(of Change, was, is *Side) {
 	x, y := c.before.CoveredSeconds, c.after.CoveredSeconds
-	c.count(of, "rate", "/s", was.Transactions, x, is.Transactions, y)
-	c.count(of, "failures", "/s", was.Failures, x, is.Failures, y)
-	c.count(of, "retransmits", "/s", was.Retransmits, x, is.Retransmits, y)
+	c.count(of, "rate", "/s", was.Of(Transactions), x, is.Of(Transactions), y)
+	c.count(of, "failures", "/s", was.Failures(), x, is.Failures(), y)
+	c.count(of, "retransmits", "/s", was.Of(Retransmits), x, is.Of(Retransmits), y)
 	if was.latency.Count < 2 || is.latency.Count < 2 {
 		return
 	}

@@ -15,7 +15,7 @@ func observed(random *rand.Rand, n int, mean time.Duration) *Graph {
 	for range n {
 		h.Merge(latency(1, time.Duration(float64(mean)*random.ExpFloat64())))
 	}
-	s := &Side{Transactions: float64(n), latency: *floats(h)}
+	s := &Side{values: of(Transactions, float64(n)), latency: *floats(h)}
 	return &Graph{CoveredSeconds: 10, Nodes: []*Node{using("a", 0.1, 1, nil), using("b", 0.2, 1, nil)},
 		Edges: []*Edge{{ID: "a>b", Client: "a", Server: "b", ClientSide: s.finish(10)}}}
 }
@@ -51,7 +51,7 @@ func TestCompare(t *testing.T) {
 	before, after := observed(random, 1000, 3*time.Millisecond), observed(random, 2000, 9*time.Millisecond)
 	after.Nodes[0].Usage.CPUCores = ptr(0.5)
 	after.Nodes = append(after.Nodes, using("c", 0, 1, nil))
-	after.Edges[0].ClientSide.Failures = 1
+	after.Edges[0].ClientSide.set(failures[0], 1)
 	d := Compare(before, after, 100)
 	got := map[string]Change{}
 	for _, c := range d.Changes {

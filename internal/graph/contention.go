@@ -88,11 +88,11 @@ func WaitsFromSnapshots(prev, cur *model.Snapshot) *Waits {
 		if s.Contention == nil {
 			continue
 		}
-		then := or(before[s.Container.ID], &model.Contention{})
+		then := cmp.Or(before[s.Container.ID], &model.Contention{})
 		of := func(id, name string, was, now, preempted, preemptions uint64) {
 			by := w.by(cur.Host.Name, s.Container.ID, s.Container.Name, id, name)
-			by.Seconds += since(was, now) / 1e9
-			by.Preemptions += since(preempted, preemptions)
+			by.Seconds += float64(since(was, now)) / 1e9
+			by.Preemptions += float64(since(preempted, preemptions))
 		}
 		contenders := map[string]model.Contender{}
 		for _, c := range then.By {

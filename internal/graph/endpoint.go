@@ -135,12 +135,12 @@ func endpointsSince(before, now []model.Endpoint) []endpointChange {
 }
 
 // endpoint is what happened to the endpoint whose series these are.
-func (t *things) endpoint(th *thing) endpointChange {
+func (t *entities) endpoint(e *entity) endpointChange {
 	var c change
-	t.change(&c, th)
+	t.change(&c, e)
 	return endpointChange{
 		key: model.EndpointKey{
-			Protocol: model.Protocol(th.labels["protocol"]), Name: th.labels["endpoint"], Status: th.labels["status"],
+			Protocol: model.Protocol(e.labels["protocol"]), Name: e.labels["endpoint"], Status: e.labels["status"],
 		},
 		requests: c.of(EndpointRequests), latency: c.latency,
 	}

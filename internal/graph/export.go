@@ -28,11 +28,12 @@ func (n *Node) attributes() []attribute {
 
 func (e *Edge) attributes() []attribute {
 	s := e.Best()
+	failures, retransmits := s.Failures(), s.Of(Retransmits)
 	return []attribute{{name: "transport", text: e.Transport}, {name: "services", text: strings.Join(e.Services, " ")}, {name: "confidence", text: e.Confidence},
 		{name: "requests_per_second", number: s.TransactionsPerSecond}, {name: "request_bytes_per_second", number: s.RequestBytesPerSecond},
 		{name: "response_bytes_per_second", number: s.ResponseBytesPerSecond}, {name: "p50_seconds", number: finite(s.P50)},
-		{name: "p90_seconds", number: finite(s.P90)}, {name: "p99_seconds", number: finite(s.P99)}, {name: "failures", number: &s.Failures},
-		{name: "retransmits", number: &s.Retransmits}}
+		{name: "p90_seconds", number: finite(s.P90)}, {name: "p99_seconds", number: finite(s.P99)}, {name: "failures", number: &failures},
+		{name: "retransmits", number: &retransmits}}
 }
 
 // there leaves the attributes that have a value.

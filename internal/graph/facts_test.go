@@ -53,7 +53,8 @@ func TestFactsOfAnEdge(t *testing.T) {
 	near("RTT p99", s.RTTP99, 2e-3)
 	near("duration p50", s.DurationP50, 16e-3)
 	near("duration p99", s.DurationP99, 16e-3)
-	got := []float64{s.Transactions, s.InFlight, s.Transfers, s.Held, s.Pushes, s.Resets, s.TimedOut, s.UnseenBytes, s.LostTransactions, s.WindowLimitedSeconds,
+	got := []float64{s.Of(Transactions), s.Of(InFlight), s.Of(Transfers), s.Of(Held), s.Of(Pushes), s.Of(Resets), s.Of(TimedOut), s.Of(UnseenBytes),
+		s.Of(LostTransactions), s.Of(WindowLimited),
 		float64(*s.RTTMin), float64(*s.Jitter), *s.Completeness}
 	want := []float64{90 + 3 + 1, 130 - 124 - 3, 3, 1, 10, 20, 30, 100, 8, 2.5, 0.002, 2.0 / 40, 0.75}
 	if !reflect.DeepEqual(got, want) {
@@ -67,7 +68,7 @@ func TestFactsOfAnEdge(t *testing.T) {
 	if g.Edges[0].Confidence != "listener" {
 		t.Errorf("confidence %q", g.Edges[0].Confidence)
 	}
-	if served := g.Node("bb").Served; served.Transactions != 94 || *served.RTTMin != 0.002 || *served.Completeness != 0.75 {
+	if served := g.Node("bb").Served; served.Of(Transactions) != 94 || *served.RTTMin != 0.002 || *served.Completeness != 0.75 {
 		t.Errorf("the node that serves: %+v", served)
 	}
 }
@@ -95,7 +96,7 @@ func TestFactsOfStoredSeries(t *testing.T) {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 	delete(series, Transactions) // as agents stored it that did not count them yet
-	if n := window(series).Edges[0].ClientSide.Transactions; n != 90 {
+	if n := window(series).Edges[0].ClientSide.Of(Transactions); n != 90 {
 		t.Errorf("without the counter: %v transactions, want the histogram's 90", n)
 	}
 }
@@ -106,7 +107,7 @@ func TestFactsOfAnEdgeThatEnded(t *testing.T) {
 	l := edgeLabels("client")
 	g := window(map[Field][]model.QueryResult{CPUSeconds: {host()},
 		RequestBytes: {result(points(1, 2, none), l...)}, InFlight: {result(points(1, 1, none), l...)}})
-	if n := g.Edges[0].ClientSide.InFlight; n != 0 {
+	if n := g.Edges[0].ClientSide.Of(InFlight); n != 0 {
 		t.Errorf("%v requests in flight on an edge that ended", n)
 	}
 	g = window(map[Field][]model.QueryResult{CPUSeconds: {host()}, RTTMin: {result(points(1, 1, 1), l...)}, Confidence: {result(points(3, 3, 3), l...)}})

@@ -1,47 +1,190 @@
 package graph
 
-// Field names one kind of stored series as an input of FromSeries. The caller knows how the
-// series are called in its store; this package does not.
+import (
+	"fmt"
+
+	"outsight/internal/model"
+)
+
+// Field is one kind of stored series as an input of FromSeries: a column of the registry of metrics. Its upper bits tell
+// of which kind of entity it is, the others which of that kind's fields it is.
 type Field uint8
 
-// The things that a field may be of: its upper bits tell which, the others its place among their fields.
+// The kinds of entities that a field may be of.
 const (
 	ofContainer Field = iota << kindShift
 	ofEdge
 	ofEndpoint
 	kinds     = 3
 	kindShift = 6
-	placeMask = ofEdge - 1
-	maxPlaces = int(Info) + 1 // a container has the most fields, of which Info is the last
+	indexMask = ofEdge - 1
+	// maxFields is how many fields an entity has at most.
+	maxFields = 44
 )
 
-func (f Field) kind() Field { return f &^ placeMask }
+func (f Field) kind() Field { return f &^ indexMask }
 
-func (f Field) place() int { return int(f & placeMask) }
+func (f Field) index() int { return int(f & indexMask) }
 
-// values are numbers by Field, of one thing.
+// fieldAbout is what the registry says of a field.
+type fieldAbout struct {
+	level, histogram, dense, least bool
+}
+
+// lasting tells whether the field stays what it is when nothing happens.
+func (a fieldAbout) lasting() bool { return a.level && a.least }
+
+var abouts [kinds << kindShift]fieldAbout
+
+// StoredField tells as which stored series a field is found: by its name, and the value of the label "type" where a metric has it.
+type StoredField struct {
+	Name, Type string
+	Field      Field
+}
+
+var storedFields []StoredField
+
+// StoredFields are all fields.
+func StoredFields() []StoredField { return storedFields }
+
+// table is what the graph reads of one kind of entity.
+type table[T any] struct {
+	kind Field
+	// columns by the index of their field; nil for series with labels of their own.
+	columns []*model.Column[T]
+	byName  map[string]Field
+	// leasts are the fields of which a group has the least.
+	leasts []Field
+}
+
+var (
+	containerTable = newTable(model.ContainerRows, ofContainer)
+	edgeTable      = newTable(model.EdgeRows, ofEdge)
+	endpointTable  = newTable(model.EndpointRows, ofEndpoint)
+)
+
+func newTable[T any](rows []model.Row[T], kind Field) *table[T] {
+	t := &table[T]{kind: kind, byName: map[string]Field{}}
+	add := func(name, series string, c *model.Column[T]) Field {
+		f := kind | Field(len(t.columns))
+		if len(t.columns) == maxFields {
+			panic(fmt.Sprintf("BUG: %s is more than maxFields fields", name))
+		}
+		t.columns, t.byName[name] = append(t.columns, c), f
+		stored := StoredField{Name: series, Field: f}
+		if c != nil {
+			stored.Type = c.Label.Value
+		}
+		storedFields = append(storedFields, stored)
+		return f
+	}
+	for i := range rows {
+		r := &rows[i]
+		shown := r.Graph
+		for j := range r.Columns {
+			shown = shown || len(r.Columns[j].Shown) > 0
+		}
+		if !shown {
+			continue
+		}
+		for j := range r.Columns {
+			c := &r.Columns[j]
+			f := add(c.Name, r.Name, c)
+			abouts[f] = fieldAbout{level: r.Kind == model.Gauge, histogram: r.Kind == model.HistogramSeries, dense: c.Dense,
+				least: c.Fold == model.Least}
+			if c.Fold == model.Least {
+				t.leasts = append(t.leasts, f)
+			}
+		}
+		if r.Each != nil {
+			abouts[add(r.Name, r.Name, nil)] = fieldAbout{level: r.Kind == model.Gauge}
+		}
+	}
+	return t
+}
+
+func (t *table[T]) field(name string) Field {
+	f, ok := t.byName[name]
+	if !ok {
+		panic("BUG: there is no column " + name)
+	}
+	return f
+}
+
+// The fields of a container that the code of this package asks for.
+var (
+	StartTime   = containerTable.field("start_time")
+	Info        = containerTable.field("container_info")
+	CPUSeconds  = containerTable.field("cpu")
+	RunQueue    = containerTable.field("run_queue")
+	CPUQuota    = containerTable.field("cpu_quota")
+	MemoryLimit = containerTable.field("memory_limit")
+)
+
+// The fields of an edge that the code asks for.
+var (
+	RequestBytes      = edgeTable.field("request_bytes")
+	ResponseBytes     = edgeTable.field("response_bytes")
+	RequestPackets    = edgeTable.field("request_packets")
+	ResponsePackets   = edgeTable.field("response_packets")
+	OneWay            = edgeTable.field("one_way")
+	ConnectionsOpened = edgeTable.field("connections_opened")
+	ConnectionsClosed = edgeTable.field("connections_closed")
+	Retransmits       = edgeTable.field("retransmits")
+	Aborted           = edgeTable.field("aborted")
+	Transactions      = edgeTable.field("transactions")
+	InFlight          = edgeTable.field("in_flight")
+	UnseenBytes       = edgeTable.field("unseen_bytes")
+	LostTransactions  = edgeTable.field("lost_transactions")
+
+	Latency            = edgeTable.field("latency")
+	FirstByte          = edgeTable.field("first_byte")
+	RTT                = edgeTable.field("rtt")
+	ConnectionDuration = edgeTable.field("duration")
+	RTTDeviation       = edgeTable.field("rtt_deviation")
+	RTTMin             = edgeTable.field("rtt_min")
+	Paired             = edgeTable.field("paired")
+	Confidence         = edgeTable.field("confidence") // a model.Confidence
+)
+
+// Failures are attempts to connect, by the reason for which they failed.
+var failures = []Field{edgeTable.field("failures_refused"), edgeTable.field("failures_timed_out"),
+	edgeTable.field("failures_unreachable"), edgeTable.field("failures_other")}
+
+// The fields of an endpoint.
+var (
+	EndpointRequests = endpointTable.field("requests")
+	EndpointLatency  = endpointTable.field("latency")
+)
+
+// IsSparse tells whether a series of the field that was zero all the time may be left out of an Input: counters and histograms
+// of edges, but for transactions, which would be taken from the histogram then, and those of which the last value counts, which
+// may be of another series of the edge.
+func (f Field) IsSparse() bool { return f.kind() == ofEdge && !abouts[f].level && !abouts[f].dense }
+
+// values are numbers by Field, of one entity.
 type values struct {
-	numbers [maxPlaces]float64
+	numbers [maxFields]float64
 	// known has a bit for each number that is there.
 	known uint64
 }
 
 func (v *values) set(f Field, number float64) {
-	v.numbers[f.place()] = number
-	v.known |= 1 << f.place()
+	v.numbers[f.index()] = number
+	v.known |= 1 << f.index()
 }
 
 // of is 0 where there is no such number.
-func (v *values) of(f Field) float64 { return v.numbers[f.place()] }
+func (v *values) of(f Field) float64 { return v.numbers[f.index()] }
 
-func (v *values) has(f Field) bool { return v.known&(1<<f.place()) != 0 }
+func (v *values) has(f Field) bool { return v.known&(1<<f.index()) != 0 }
 
 func (v *values) remove(f Field) {
-	v.numbers[f.place()] = 0
-	v.known &^= 1 << f.place()
+	v.numbers[f.index()] = 0
+	v.known &^= 1 << f.index()
 }
 
-// add adds the numbers of another thing of the same kind.
+// add adds the numbers of another entity of the same kind.
 func (v *values) add(other *values) {
 	for i, n := range other.numbers {
 		v.numbers[i] += n
@@ -49,99 +192,16 @@ func (v *values) add(other *values) {
 	v.known |= other.known
 }
 
-// The series of a container. Their labels are host, id, name, image and runtime, and in Kubernetes
-// namespace, pod, container, workload and workload_kind. Those that are not said to be levels or histograms are cumulative counters.
-const (
-	CPUSeconds Field = ofContainer + iota
-	RunQueue         // histogram
-	VoluntarySwitches
-	InvoluntarySwitches
-	Forks
-	Execs
-	Exits
-	Threads     // level
-	BusyThreads // level
-	CPUQuota    // level, cores
-	ThrottlePeriods
-	ThrottledPeriods
-	ThrottledSeconds
-	MemoryUsage      // level
-	MemoryWorkingSet // level
-	MemoryRSS        // level
-	MemoryCache      // level
-	MemoryLimit      // level
-	MinorFaults
-	MajorFaults
-	OOMKills
-	DiskReadBytes
-	DiskWriteBytes
-	DiskReads
-	DiskWrites
-	ReceiveBytes
-	TransmitBytes
-	ReceivePackets
-	TransmitPackets
-	ReceiveErrors
-	TransmitErrors
-	ReceiveDropped
-	TransmitDropped
-	ZeroWindows
-	ListenOverflows
-	StartTime // level, Unix seconds
-	Info      // level, with the labels of a pod
-)
-
-// The series of an edge. Their labels are host, side, client, client_id, client_process, server,
-// server_id, server_process, service, transport and via; in Kubernetes those of a container for each end,
-// as in client_pod, and service_name, service_namespace, client_node and server_node.
-const (
-	RequestBytes Field = ofEdge + iota
-	ResponseBytes
-	Latency // histogram
-	RequestPackets
-	ResponsePackets
-	OneWay
-	ConnectionsOpened
-	ConnectionsClosed
-	FailuresRefused
-	FailuresTimedOut
-	FailuresUnreachable
-	FailuresOther
-	Retransmits
-	Aborted
-	Continued
-	Transactions
-	Transfers
-	Held
-	Pushes
-	Resets
-	TimedOut
-	UnseenBytes
-	LostTransactions
-	FirstByte // histogram
-	RTT       // histogram
-	RTTDeviation
-	WindowLimited
-	ConnectionDuration // histogram
-	RTTMin             // level, seconds
-	InFlight           // level
-	Paired             // level, 0 or 1
-	Confidence         // level, a model.Confidence
-)
-
-// The series of an endpoint. Their labels are those of its edge, and protocol, endpoint and status.
-const (
-	EndpointRequests Field = ofEndpoint + iota
-	EndpointLatency        // histogram
-)
-
-var levels = [kinds << kindShift]bool{
-	Threads: true, BusyThreads: true, CPUQuota: true, MemoryUsage: true, MemoryWorkingSet: true, MemoryRSS: true, MemoryCache: true,
-	MemoryLimit: true, StartTime: true, Info: true, Paired: true, RTTMin: true, InFlight: true, Confidence: true,
-}
-
-// IsSparse tells whether a series of the field that was zero all the time may be left out of an Input: counters and histograms of edges, but for
-// transactions, which would be taken from the histogram then, and those of which the last value counts, which may be of another series of the edge.
-func (f Field) IsSparse() bool {
-	return f.kind() == ofEdge && !levels[f] && f != Transactions && f != ConnectionsOpened && f != ConnectionsClosed
+// fold adds the numbers of another entity of the same kind, and keeps the less of those of which the least counts.
+func (v *values) fold(other *values, leasts []Field) {
+	before := *v
+	v.add(other)
+	for _, f := range leasts {
+		switch {
+		case !other.has(f):
+			v.numbers[f.index()] = before.of(f)
+		case before.has(f):
+			v.numbers[f.index()] = min(before.of(f), other.of(f))
+		}
+	}
 }

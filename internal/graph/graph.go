@@ -107,48 +107,6 @@ type Node struct {
 	Called *Side `json:"called,omitempty"`
 }
 
-// Usage is what a container used. Rates are per second of the covered window; a nil number
-// could not be had.
-type Usage struct {
-	CPUCores            *float64 `json:"cpu_cores,omitempty"`
-	RunQueueP50         *Seconds `json:"run_queue_p50,omitempty"`
-	RunQueueP99         *Seconds `json:"run_queue_p99,omitempty"`
-	VoluntarySwitches   *float64 `json:"voluntary_switches,omitempty"`
-	InvoluntarySwitches *float64 `json:"involuntary_switches,omitempty"`
-	Threads             *float64 `json:"threads,omitempty"`
-	// BusyThreads is over how many threads the CPU time was spread (model.ProcessCounters).
-	BusyThreads          *float64 `json:"busy_threads,omitempty"`
-	CPUQuotaCores        *float64 `json:"cpu_quota_cores,omitempty"`
-	Forks                *float64 `json:"forks,omitempty"`
-	Execs                *float64 `json:"execs,omitempty"`
-	Exits                *float64 `json:"exits,omitempty"`
-	ThrottledShare       *float64 `json:"throttled_share,omitempty"`
-	ThrottledSeconds     *float64 `json:"throttled_seconds,omitempty"`
-	MemoryBytes          *float64 `json:"memory_bytes,omitempty"`
-	WorkingSetBytes      *float64 `json:"working_set_bytes,omitempty"`
-	RSSBytes             *float64 `json:"rss_bytes,omitempty"`
-	CacheBytes           *float64 `json:"cache_bytes,omitempty"`
-	MemoryLimitBytes     *float64 `json:"memory_limit_bytes,omitempty"`
-	MinorPageFaults      *float64 `json:"minor_page_faults,omitempty"`
-	MajorPageFaults      *float64 `json:"major_page_faults,omitempty"`
-	DiskReadBytes        *float64 `json:"disk_read_bytes,omitempty"`
-	DiskWriteBytes       *float64 `json:"disk_write_bytes,omitempty"`
-	DiskReads            *float64 `json:"disk_reads,omitempty"`
-	DiskWrites           *float64 `json:"disk_writes,omitempty"`
-	NetworkReceiveBytes  *float64 `json:"network_receive_bytes,omitempty"`
-	NetworkTransmitBytes *float64 `json:"network_transmit_bytes,omitempty"`
-	ReceivePackets       *float64 `json:"receive_packets,omitempty"`
-	TransmitPackets      *float64 `json:"transmit_packets,omitempty"`
-	// OOMKills, NetworkErrors and NetworkDropped are counts in the window, not rates.
-	OOMKills       *float64 `json:"oom_kills,omitempty"`
-	NetworkErrors  *float64 `json:"network_errors,omitempty"`
-	NetworkDropped *float64 `json:"network_dropped,omitempty"`
-	// ZeroWindows are times that a receiver in the network namespace closed its window,
-	// ListenOverflows connections that found an accept queue full there; counts as well.
-	ZeroWindows     *float64 `json:"zero_windows,omitempty"`
-	ListenOverflows *float64 `json:"listen_overflows,omitempty"`
-}
-
 // Edge is a directed client-to-server relation, with the numbers of both of its ends. All
 // services (ports) of one server are one edge, those over UDP another one.
 type Edge struct {
@@ -192,80 +150,6 @@ func (e *Edge) Best() *Side {
 	return e.ServerSide
 }
 
-// Side is what one end of an edge counted in the window.
-type Side struct {
-	// Transactions, RequestBytes (client to server) and ResponseBytes (server to client) are
-	// exact counts; the rates are these over the covered time, nil where that is 0.
-	Transactions           float64  `json:"transactions"`
-	RequestBytes           float64  `json:"request_bytes"`
-	ResponseBytes          float64  `json:"response_bytes"`
-	TransactionsPerSecond  *float64 `json:"transactions_per_second,omitempty"`
-	RequestBytesPerSecond  *float64 `json:"request_bytes_per_second,omitempty"`
-	ResponseBytesPerSecond *float64 `json:"response_bytes_per_second,omitempty"`
-	// InFlight requests wait for their reply at the end of the window.
-	InFlight float64 `json:"in_flight,omitempty"`
-	// Transfers (their reply flowed for over a second) and Held (it began after ten) are
-	// transactions that are in no quantile. Pushes were sent by the server without a request.
-	Transfers float64 `json:"transfers,omitempty"`
-	Held      float64 `json:"held,omitempty"`
-	Pushes    float64 `json:"pushes,omitempty"`
-	// Quantiles and mean of the duration of a transaction; nil without transactions.
-	P50  *Seconds `json:"p50,omitempty"`
-	P75  *Seconds `json:"p75,omitempty"`
-	P90  *Seconds `json:"p90,omitempty"`
-	P99  *Seconds `json:"p99,omitempty"`
-	Mean *Seconds `json:"mean,omitempty"`
-	// FirstByte is the time from a request's first byte to its reply's.
-	FirstByteP50 *Seconds `json:"first_byte_p50,omitempty"`
-	FirstByteP99 *Seconds `json:"first_byte_p99,omitempty"`
-	// RTT is the kernel's smoothed round-trip time, once per transaction. RTTMin is the least
-	// since the agent's start; Jitter is the mean of the kernel's deviation of it.
-	RTTP50 *Seconds `json:"rtt_p50,omitempty"`
-	RTTP99 *Seconds `json:"rtt_p99,omitempty"`
-	RTTMin *Seconds `json:"rtt_min,omitempty"`
-	Jitter *Seconds `json:"jitter,omitempty"`
-	// Duration is of connections that ended in the window; for WindowLimitedSeconds, summed over
-	// them, the other end's receive window held this end up.
-	DurationP50          *Seconds `json:"duration_p50,omitempty"`
-	DurationP99          *Seconds `json:"duration_p99,omitempty"`
-	WindowLimitedSeconds float64  `json:"window_limited_seconds,omitempty"`
-	// ConnectionsOpen is the number at the end of the window; the others happened in it.
-	ConnectionsOpen   float64 `json:"connections_open"`
-	ConnectionsOpened float64 `json:"connections_opened"`
-	ConnectionsClosed float64 `json:"connections_closed"`
-	// Failures are attempts to connect that failed; those with a known reason are told apart.
-	Failures            float64 `json:"failures"`
-	FailuresRefused     float64 `json:"failures_refused,omitempty"`
-	FailuresTimedOut    float64 `json:"failures_timed_out,omitempty"`
-	FailuresUnreachable float64 `json:"failures_unreachable,omitempty"`
-	Retransmits         float64 `json:"retransmits"`
-	// Resets and TimedOut are connections that ended so.
-	Resets   float64 `json:"resets,omitempty"`
-	TimedOut float64 `json:"timed_out,omitempty"`
-	// Aborted transactions ended without a reply, Continued replies went on after a pause and
-	// their latency lacks the tail.
-	Aborted   float64 `json:"aborted"`
-	Continued float64 `json:"continued"`
-	// Packets are UDP's alone. OneWay are those in streams that nobody answers.
-	RequestPackets  float64 `json:"request_packets,omitempty"`
-	ResponsePackets float64 `json:"response_packets,omitempty"`
-	OneWay          float64 `json:"one_way,omitempty"`
-	// UnseenBytes were received by the kernel and read by no call that is seen; known when a
-	// connection ends. Completeness is model.Completeness of the side, nil where nothing was
-	// received.
-	UnseenBytes float64 `json:"unseen_bytes,omitempty"`
-	// LostTransactions had not ended when their HTTP/2 connection could no longer be followed.
-	LostTransactions float64  `json:"lost_transactions,omitempty"`
-	Completeness     *float64 `json:"completeness,omitempty"`
-
-	latency, firstByte, rtt, duration model.FloatHistogram
-	rttDeviation, received            float64
-	endpoints                         endpoints
-	// durations and numbers are what the others point to.
-	durations [12]Seconds
-	numbers   [4]float64
-}
-
 // Seconds is a duration that may lie past the end of a histogram: +Inf, which JSON shows as the
 // string "+Inf", and of which is known only that it is model.OverflowThreshold or more. It is 0
 // for a duration of at most model.ZeroThreshold.
@@ -279,11 +163,7 @@ func (s Seconds) MarshalJSON() ([]byte, error) {
 	if math.IsNaN(float64(s)) || math.IsInf(float64(s), -1) {
 		return json.Marshal(float64(s)) // which is an error
 	}
-	format := byte('f')
-	if abs := math.Abs(float64(s)); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
-		format = 'e'
-	}
-	return strconv.AppendFloat(make([]byte, 0, 24), float64(s), format, -1, 64), nil
+	return appendFloat(make([]byte, 0, 24), float64(s)), nil
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.

@@ -145,17 +145,17 @@ func TestTwoSidesAreOneEdge(t *testing.T) {
 			continue
 		}
 		found++
-		if !e.Paired || e.ClientSide.Transactions != 400 || e.ServerSide.Transactions != 400 {
+		if !e.Paired || e.ClientSide.Of(Transactions) != 400 || e.ServerSide.Of(Transactions) != 400 {
 			t.Errorf("got %+v", e)
 		}
-		if e.ClientSide.RequestBytes != 40_000 || e.ServerSide.RequestBytes != 40_000 || e.ServerSide.ResponseBytes != 800_000 {
-			t.Errorf("bytes: client %v, server %v", e.ClientSide.RequestBytes, e.ServerSide.RequestBytes)
+		if e.ClientSide.Of(RequestBytes) != 40_000 || e.ServerSide.Of(RequestBytes) != 40_000 || e.ServerSide.Of(ResponseBytes) != 800_000 {
+			t.Errorf("bytes: client %v, server %v", e.ClientSide.Of(RequestBytes), e.ServerSide.Of(RequestBytes))
 		}
 		if got := *e.ClientSide.TransactionsPerSecond; got != 200 {
 			t.Errorf("got %v req/s, want 200", got)
 		}
-		if e.ClientSide.ConnectionsOpen != 8 || e.ClientSide.ConnectionsOpened != 0 {
-			t.Errorf("connections: %v open, %v opened", e.ClientSide.ConnectionsOpen, e.ClientSide.ConnectionsOpened)
+		if e.ClientSide.Open != 8 || e.ClientSide.Of(ConnectionsOpened) != 0 {
+			t.Errorf("connections: %v open, %v opened", e.ClientSide.Open, e.ClientSide.Of(ConnectionsOpened))
 		}
 		if e.NetworkSeconds == nil || math.Abs(*e.NetworkSeconds-1e-3) > 5e-5 {
 			t.Errorf("network time %v, want 1 ms", e.NetworkSeconds)
@@ -181,10 +181,10 @@ func TestUnpairedHasNoNetworkTime(t *testing.T) {
 func TestOutsideEnds(t *testing.T) {
 	g := shopGraph()
 	clients, server := g.Node(OutsideID), g.Node("203.0.113.9")
-	if clients == nil || clients.AddressCount != 2 || clients.Usage != nil || clients.Called.Transactions != 240 {
+	if clients == nil || clients.AddressCount != 2 || clients.Usage != nil || clients.Called.Of(Transactions) != 240 {
 		t.Errorf("clients outside: %+v", clients)
 	}
-	if server == nil || server.Kind != KindOutside || server.Served.Transactions != 10 {
+	if server == nil || server.Kind != KindOutside || server.Served.Of(Transactions) != 10 {
 		t.Errorf("server outside: %+v", server)
 	}
 }
@@ -197,7 +197,7 @@ func TestUnplacedConnections(t *testing.T) {
 	}
 	without := shopGraph()
 	g := FromSnapshots(full(shop(start, 1), 1000, 50), full(shop(start.Add(2*time.Second), 3), 1800, 70))
-	if u := g.Unplaced; u == nil || u.RequestBytes != 800 || u.ResponseBytes != 20 || u.ConnectionsOpen != 2 {
+	if u := g.Unplaced; u == nil || u.Of(RequestBytes) != 800 || u.Of(ResponseBytes) != 20 || u.Open != 2 {
 		t.Errorf("unplaced %+v", u)
 	}
 	if len(g.Nodes) != len(without.Nodes) || len(g.Edges) != len(without.Edges) || without.Unplaced != nil {
@@ -243,7 +243,7 @@ func TestUsage(t *testing.T) {
 func TestFirstSnapshotHasNoRates(t *testing.T) {
 	g := FromSnapshots(nil, shop(start, 1))
 	for _, e := range g.Edges {
-		if e.Best().TransactionsPerSecond != nil || e.Best().Transactions == 0 {
+		if e.Best().TransactionsPerSecond != nil || e.Best().Of(Transactions) == 0 {
 			t.Errorf("%s: %+v", e.ID, e.Best())
 		}
 	}
@@ -254,7 +254,7 @@ func TestFirstSnapshotHasNoRates(t *testing.T) {
 
 func TestRestartedCounter(t *testing.T) {
 	g := FromSnapshots(shop(start, 5), shop(start.Add(time.Second), 2))
-	if got := g.Node("a1").Called.Transactions; got != 400 {
+	if got := g.Node("a1").Called.Of(Transactions); got != 400 {
 		t.Errorf("after a restart: %v transactions, want the new counter's 400", got)
 	}
 }

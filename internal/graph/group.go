@@ -259,15 +259,15 @@ func (g *Graph) HeatMap(limit int) *HeatMap {
 			continue
 		}
 		best := e.Best()
-		m.Bytes[client][server] += best.RequestBytes
-		m.Bytes[server][client] += best.ResponseBytes
+		m.Bytes[client][server] += best.Of(RequestBytes)
+		m.Bytes[server][client] += best.Of(ResponseBytes)
 		m.Max = max(m.Max, m.Bytes[client][server], m.Bytes[server][client])
 		there := cell(client, server, e)
 		there.side = there.side.merge(best)
 		if there.asked == nil || there.asked.bytes() < e.bytes() {
 			there.asked, there.Edge = e, e.ID
 		}
-		if best.ResponseBytes > 0 {
+		if best.Of(ResponseBytes) > 0 {
 			cell(server, client, e)
 		}
 	}

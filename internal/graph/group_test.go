@@ -57,8 +57,8 @@ func drawn(g *Graph) string {
 		lines = append(lines, fmt.Sprintf("%s %s (%s)%s%s", n.Kind, n.Name, n.ID, cpu, memory))
 	}
 	for _, e := range g.Edges {
-		lines = append(lines, fmt.Sprintf("%s: %v + %v bytes, %v + %v transactions, paired %v", e.ID, e.ClientSide.RequestBytes, e.ClientSide.ResponseBytes,
-			e.ClientSide.Transactions, e.ServerSide.Transactions, e.Paired))
+		lines = append(lines, fmt.Sprintf("%s: %v + %v bytes, %v + %v transactions, paired %v", e.ID, e.ClientSide.Of(RequestBytes), e.ClientSide.Of(ResponseBytes),
+			e.ClientSide.Of(Transactions), e.ServerSide.Of(Transactions), e.Paired))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -248,7 +248,7 @@ func TestGroupSeries(t *testing.T) {
 	bytes := func(g *Graph) map[string]float64 {
 		m := map[string]float64{}
 		for _, e := range g.Edges {
-			m[e.ID] = e.ClientSide.RequestBytes
+			m[e.ID] = e.ClientSide.Of(RequestBytes)
 		}
 		return m
 	}

@@ -131,8 +131,8 @@ func (k *kube) containerAmong(all []*Node) *Node {
 // the requests went another way, they are not.
 func agree(client, server *Side) bool {
 	near := func(a, b, slack float64) bool { return math.Abs(a-b) <= 0.01*max(a, b)+slack }
-	return near(client.Transactions, server.Transactions, 2) && near(client.RequestBytes, server.RequestBytes, 4096) &&
-		near(client.ResponseBytes, server.ResponseBytes, 4096)
+	return near(client.Of(Transactions), server.Of(Transactions), 2) && near(client.Of(RequestBytes), server.Of(RequestBytes), 4096) &&
+		near(client.Of(ResponseBytes), server.Of(ResponseBytes), 4096)
 }
 
 // isAddress tells an end's id that is an address from that of a container.

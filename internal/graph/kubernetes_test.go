@@ -85,10 +85,10 @@ func TestGroupingsInKubernetes(t *testing.T) {
 		for _, e := range g.Edges {
 			text := e.ID + ":"
 			if e.ClientSide != nil {
-				text += fmt.Sprintf(" client %v", e.ClientSide.RequestBytes)
+				text += fmt.Sprintf(" client %v", e.ClientSide.Of(RequestBytes))
 			}
 			if e.ServerSide != nil {
-				text += fmt.Sprintf(" server %v", e.ServerSide.RequestBytes)
+				text += fmt.Sprintf(" server %v", e.ServerSide.Of(RequestBytes))
 			}
 			got = append(got, text)
 		}
@@ -121,7 +121,7 @@ func TestNamesThatComeLate(t *testing.T) {
 		CPUSeconds:   {host()},
 		RequestBytes: {result(early, pairs(plain)...), result(late, pairs(plain+" server_namespace=data server_pod=db-0")...)},
 	})})
-	if len(g.Edges) != 1 || g.Edges[0].Server != "pod/data/db-0" || g.Edges[0].ClientSide.RequestBytes != 250 {
+	if len(g.Edges) != 1 || g.Edges[0].Server != "pod/data/db-0" || g.Edges[0].ClientSide.Of(RequestBytes) != 250 {
 		t.Errorf("edges are %+v", g.Edges[0])
 	}
 }

@@ -15,9 +15,9 @@ func (t *total) add(s *Side) {
 	mean, variance := float64(*s.Mean), 0.0
 	if s.latency.Count > 0 {
 		_, variance = spread(&s.latency)
-		t.deviation = math.Hypot(t.deviation, math.Sqrt(s.Transactions*(variance+mean*mean)))
+		t.deviation = math.Hypot(t.deviation, math.Sqrt(s.Of(Transactions)*(variance+mean*mean)))
 	}
-	t.seconds += s.Transactions * mean
+	t.seconds += s.Of(Transactions) * mean
 }
 
 // choose is the place of the greatest time, less than 0 for none; the former place where no other is ahead of it by more than chance.
@@ -136,16 +136,16 @@ func (p *Path) ofRequest(nodes map[string]*Node, calls map[string][]*Edge) {
 		waited, answered, n := 0.0, 0.0, 0.0
 		for _, e := range calls[h.Node] {
 			if wait, ok := e.waited(); ok && e.Server == p.Hops[i+1].Node {
-				n += e.Best().Transactions
+				n += e.Best().Of(Transactions)
 				waited += wait
-				if s := e.ServerSide; e.ClientSide != nil && s != nil && s.Mean != nil && float64(*s.Mean)*e.Best().Transactions < wait {
-					wait = float64(*s.Mean) * e.Best().Transactions
+				if s := e.ServerSide; e.ClientSide != nil && s != nil && s.Mean != nil && float64(*s.Mean)*e.Best().Of(Transactions) < wait {
+					wait = float64(*s.Mean) * e.Best().Of(Transactions)
 				}
 				answered += wait
 			}
 		}
 		part = h.Next * share * answered / waited
 		network = max(h.Next*share-part, 0) // rounded
-		count *= n / nodes[h.Node].Served.Transactions
+		count *= n / nodes[h.Node].Served.Of(Transactions)
 	}
 }

@@ -90,4 +90,4 @@ func byBytes(x, y *Edge) int {
 	return cmp.Or(cmp.Compare(x.Client, y.Client), cmp.Compare(x.Server, y.Server), cmp.Compare(x.Transport, y.Transport))
 }
 
-func (e *Edge) bytes() float64 { return e.Best().RequestBytes + e.Best().ResponseBytes }
+func (e *Edge) bytes() float64 { return e.Best().Of(RequestBytes) + e.Best().Of(ResponseBytes) }

@@ -367,7 +367,7 @@ func (p *Path) attribute(g *Graph) {
 	for i := range p.Hops {
 		h := &p.Hops[i]
 		n := nodes[h.Node]
-		if n.Served == nil || n.Served.Mean == nil || n.Served.Transactions == 0 {
+		if n.Served == nil || n.Served.Mean == nil || n.Served.Of(Transactions) == 0 {
 			continue
 		}
 		for _, e := range calls[h.Node] {
@@ -375,7 +375,7 @@ func (p *Path) attribute(g *Graph) {
 			if !ok {
 				continue
 			}
-			if wait /= n.Served.Transactions; i+1 < len(p.Hops) && e.Server == p.Hops[i+1].Node {
+			if wait /= n.Served.Of(Transactions); i+1 < len(p.Hops) && e.Server == p.Hops[i+1].Node {
 				h.Next += wait
 			} else {
 				h.Others += wait
@@ -395,5 +395,5 @@ func (e *Edge) waited() (seconds float64, ok bool) {
 	if e.Server == e.Client || best.Mean == nil || math.IsInf(float64(*best.Mean), 0) {
 		return 0, false
 	}
-	return best.Transactions * float64(*best.Mean), true
+	return best.Of(Transactions) * float64(*best.Mean), true
 }

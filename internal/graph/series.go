@@ -44,18 +44,18 @@ func FromSeries(in Input) *Graph {
 		covered = max(covered, in.To.Sub(first).Seconds())
 	}
 	containers := make([]containerChange, 0, len(t.containers))
-	for _, th := range t.containers {
-		containers = append(containers, t.container(th))
+	for _, e := range t.containers {
+		containers = append(containers, t.container(e))
 	}
-	for _, th := range t.endpoints {
-		if edge := t.edgeOf(th); edge != nil {
-			edge.endpoints = append(edge.endpoints, t.endpoint(th))
+	for _, e := range t.endpoints {
+		if edge := t.edgeOf(e); edge != nil {
+			edge.endpoints = append(edge.endpoints, t.endpoint(e))
 		}
 	}
 	room := newEdgeRoom(len(t.edges))
-	halves(len(t.edges), func(from, to int) {
-		for i, th := range t.edges[from:to] {
-			t.edge(&room.changes[from+i], th)
+	parallelFor(len(t.edges), func(from, to int) {
+		for i, e := range t.edges[from:to] {
+			t.edge(&room.changes[from+i], e)
 		}
 	})
 	g := build(in.From, in.To, covered, in.By, containers, room, in.MaxEdges)
@@ -64,26 +64,26 @@ func FromSeries(in Input) *Graph {
 	return g
 }
 
-// thing is all series of one container or of one side of an edge, whatever names it had.
-type thing struct {
+// entity is all series of one container or of one side of an edge, whatever names it had.
+type entity struct {
 	kind Field
 	// identity are some of its labels: all have the same values of those that tell it apart, of which hash is made.
 	identity map[string]string
 	hash     uint64
-	// twin is another thing with this hash.
-	twin      *thing
+	// twin is another entity with this hash.
+	twin      *entity
 	host      string
 	labels    map[string]string // the newest
-	told      int               // how many of toldLate it has
+	late      int               // how many of lateLabels it has
 	series    [][]model.Point   // by the place of their Field
 	first     time.Time
 	last      time.Time
 	endpoints []endpointChange // of an edge
 }
 
-// things are in the order in which they were met, so that sums of them are the same each time.
-type things struct {
-	containers, edges, endpoints []*thing
+// entities are in the order in which they were met, so that sums of them are the same each time.
+type entities struct {
+	containers, edges, endpoints []*entity
 	hostFirst                    map[string]time.Time
 	to                           time.Time
 	own                          bool
@@ -92,13 +92,13 @@ type things struct {
 }
 
 // edgeOf is the edge that an endpoint is of, nil where there is none.
-func (t *things) edgeOf(endpoint *thing) *thing {
+func (t *entities) edgeOf(endpoint *entity) *entity {
 	edges := &t.found[0][ofEdge>>kindShift]
 	return edges.known(endpoint.labels, hashOf(endpoint.labels, edges.identity))
 }
 
-// release lets go of the things.
-func (t *things) release() {
+// release lets go of the entities.
+func (t *entities) release() {
 	for _, all := range t.found {
 		if all != nil {
 			for i := range all {
@@ -112,13 +112,13 @@ func (t *things) release() {
 // findersRoom has finders that are not used, with their memory.
 var findersRoom sync.Pool
 
-// thingRoom has memory for things of one kind, of which a graph keeps none.
-type thingRoom struct {
-	things []thing
-	series [][]model.Point
+// entityRoom has memory for entities of one kind, of which a graph keeps none.
+type entityRoom struct {
+	entities []entity
+	series   [][]model.Point
 }
 
-// The labels that tell two things apart.
+// The labels that tell two entities apart.
 var (
 	containerIdentity = []string{"host", "id"}
 	edgeIdentity      = []string{"host", "side", "client_id", "server_id", "client_process", "server_process", "service", "transport"}
@@ -138,12 +138,12 @@ func hashOf(labels map[string]string, identity []string) uint64 {
 	return h.Sum64()
 }
 
-// toldLate are labels that a series may gain.
-var toldLate = []string{"pod", "workload", "client_pod", "client_workload", "server_pod", "server_workload", "service_name"}
+// lateLabels are labels that a series may gain.
+var lateLabels = []string{"pod", "workload", "client_pod", "client_workload", "server_pod", "server_workload", "service_name"}
 
-func gather(in Input) things {
-	t := things{hostFirst: map[string]time.Time{}, to: in.To, own: in.Own}
-	halves(len(in.Series), func(from, to int) {
+func gather(in Input) entities {
+	t := entities{hostFirst: map[string]time.Time{}, to: in.To, own: in.Own}
+	parallelFor(len(in.Series), func(from, to int) {
 		part := findersOf(in.Series[from:to])
 		if from == 0 {
 			t.found[0] = part
@@ -151,33 +151,33 @@ func gather(in Input) things {
 			t.found[1] = part
 		}
 	})
-	for i, all := range []*[]*thing{&t.containers, &t.edges, &t.endpoints} {
+	for i, all := range []*[]*entity{&t.containers, &t.edges, &t.endpoints} {
 		first := &t.found[0][i]
 		if second := t.found[1]; second != nil {
 			first.take(second[i].all)
 		}
 		*all = first.all
-		for _, th := range *all {
-			if known, ok := t.hostFirst[th.host]; !ok || th.first.Before(known) {
-				t.hostFirst[th.host] = th.first
+		for _, e := range *all {
+			if known, ok := t.hostFirst[e.host]; !ok || e.first.Before(known) {
+				t.hostFirst[e.host] = e.first
 			}
 		}
 	}
 	return t
 }
 
-// finders are those of each kind of thing.
+// finders are those of each kind of entity.
 type finders [kinds]finder
 
 func newFinders() *finders {
 	all := &finders{
-		{identity: containerIdentity, fields: Info.place() + 1},
-		{identity: edgeIdentity, fields: Confidence.place() + 1},
-		{identity: endpointIdentity, fields: EndpointLatency.place() + 1},
+		{identity: containerIdentity, fields: len(containerTable.columns)},
+		{identity: edgeIdentity, fields: len(edgeTable.columns)},
+		{identity: endpointIdentity, fields: len(endpointTable.columns)},
 	}
 	for i := range all {
 		all[i].kind = Field(i) << kindShift
-		all[i].byHash, all[i].same = map[uint64]*thing{}, map[uintptr]int32{}
+		all[i].byHash, all[i].same = map[uint64]*entity{}, map[uintptr]int32{}
 		all[i].reset()
 	}
 	return all
@@ -201,16 +201,16 @@ func findersOf(series []FieldResult) *finders {
 
 func noNumber(p model.Point) bool { return math.IsNaN(p.Value) || math.IsInf(p.Value, 0) }
 
-// finder finds the thing that a series is one of.
+// finder finds the entity that a series is one of.
 type finder struct {
 	kind     Field
 	identity []string
-	// fields that a thing may have.
+	// fields that a entity may have.
 	fields int
-	all    []*thing
-	byHash map[uint64]*thing
-	// rooms are what the things are in, of which used have been given away.
-	rooms []*thingRoom
+	all    []*entity
+	byHash map[uint64]*entity
+	// rooms are what the entities are in, of which used have been given away.
+	rooms []*entityRoom
 	used  int
 	// same are places in labels, by the address of a series' labels.
 	same   map[uintptr]int32
@@ -219,11 +219,11 @@ type finder struct {
 	before int32
 }
 
-// sameLabels are labels that series share, where a store lets them, and the thing that they are of: to read what is in them takes longer
+// sameLabels are labels that series share, where a store lets them, and the entity that they are of: to read what is in them takes longer
 // than all else.
 type sameLabels struct {
 	address uintptr
-	thing   *thing
+	entity  *entity
 	// next is the place of those of the series that came after one with these, which they mostly do again.
 	next int32
 }
@@ -231,12 +231,12 @@ type sameLabels struct {
 // addressOf tells labels apart without a look into them.
 func addressOf(labels map[string]string) uintptr { return reflect.ValueOf(labels).Pointer() }
 
-// find finds the thing that has the labels of r, and the address of these.
-func (f *finder) find(r *FieldResult) (*thing, uintptr) {
+// find finds the entity that has the labels of r, and the address of these.
+func (f *finder) find(r *FieldResult) (*entity, uintptr) {
 	address := addressOf(r.Labels)
 	before := &f.labels[f.before]
-	if before.thing != nil && before.address == address {
-		return before.thing, address
+	if before.entity != nil && before.address == address {
+		return before.entity, address
 	}
 	at := before.next
 	if f.labels[at].address != address || at == 0 {
@@ -244,61 +244,61 @@ func (f *finder) find(r *FieldResult) (*thing, uintptr) {
 		if at, known = f.same[address]; !known {
 			at = int32(len(f.labels))
 			f.same[address] = at
-			f.labels = append(f.labels, sameLabels{address: address, thing: f.of(r)})
+			f.labels = append(f.labels, sameLabels{address: address, entity: f.of(r)})
 		}
 	}
 	f.labels[f.before].next, f.before = at, at
-	return f.labels[at].thing, address
+	return f.labels[at].entity, address
 }
 
-// of is the thing with the identity of r, which may be new.
-func (f *finder) of(r *FieldResult) *thing {
+// of is the entity with the identity of r, which may be new.
+func (f *finder) of(r *FieldResult) *entity {
 	hash := hashOf(r.Labels, f.identity)
-	th := f.known(r.Labels, hash)
-	if th == nil {
-		th = f.thing()
-		*th = thing{kind: f.kind, identity: r.Labels, hash: hash, host: r.Labels["host"], series: th.series, first: r.Points[0].Time}
-		f.insert(th)
+	e := f.known(r.Labels, hash)
+	if e == nil {
+		e = f.entity()
+		*e = entity{kind: f.kind, identity: r.Labels, hash: hash, host: r.Labels["host"], series: e.series, first: r.Points[0].Time}
+		f.insert(e)
 	}
-	return th
+	return e
 }
 
-func (f *finder) insert(th *thing) {
-	th.twin, f.byHash[th.hash] = f.byHash[th.hash], th
-	f.all = append(f.all, th)
+func (f *finder) insert(e *entity) {
+	e.twin, f.byHash[e.hash] = f.byHash[e.hash], e
+	f.all = append(f.all, e)
 }
 
-// known is the thing with the identity of labels, whose hash it is; nil where there is none.
-func (f *finder) known(labels map[string]string, hash uint64) *thing {
-	th := f.byHash[hash]
-	for ; th != nil; th = th.twin {
-		if !slices.ContainsFunc(f.identity, func(name string) bool { return labels[name] != th.identity[name] }) {
+// known is the entity with the identity of labels, whose hash it is; nil where there is none.
+func (f *finder) known(labels map[string]string, hash uint64) *entity {
+	e := f.byHash[hash]
+	for ; e != nil; e = e.twin {
+		if !slices.ContainsFunc(f.identity, func(name string) bool { return labels[name] != e.identity[name] }) {
 			break
 		}
 	}
-	return th
+	return e
 }
 
-// roomThings is how many things a thingRoom has.
-const roomThings = 256
+// roomEntities is how many entities a entityRoom has.
+const roomEntities = 256
 
-// thing is a new one with room for its series.
-func (f *finder) thing() *thing {
-	if f.used == len(f.rooms)*roomThings {
-		f.rooms = append(f.rooms, &thingRoom{make([]thing, roomThings), make([][]model.Point, roomThings*f.fields)})
+// entity is a new one with room for its series.
+func (f *finder) entity() *entity {
+	if f.used == len(f.rooms)*roomEntities {
+		f.rooms = append(f.rooms, &entityRoom{make([]entity, roomEntities), make([][]model.Point, roomEntities*f.fields)})
 	}
-	room, i := f.rooms[f.used/roomThings], f.used%roomThings
+	room, i := f.rooms[f.used/roomEntities], f.used%roomEntities
 	f.used++
-	th := &room.things[i]
-	th.series = room.series[i*f.fields : (i+1)*f.fields : (i+1)*f.fields]
-	return th
+	e := &room.entities[i]
+	e.series = room.series[i*f.fields : (i+1)*f.fields : (i+1)*f.fields]
+	return e
 }
 
 // reset makes f as it was when it had found nothing.
 func (f *finder) reset() {
-	for i := 0; i < f.used; i += roomThings {
-		clear(f.rooms[i/roomThings].things)
-		clear(f.rooms[i/roomThings].series)
+	for i := 0; i < f.used; i += roomEntities {
+		clear(f.rooms[i/roomEntities].entities)
+		clear(f.rooms[i/roomEntities].series)
 	}
 	clear(f.all)
 	clear(f.labels)
@@ -309,52 +309,52 @@ func (f *finder) reset() {
 }
 
 func (f *finder) add(r *FieldResult) {
-	th, address := f.find(r)
-	if r.Points[0].Time.Before(th.first) {
-		th.first = r.Points[0].Time
+	e, address := f.find(r)
+	if r.Points[0].Time.Before(e.first) {
+		e.first = r.Points[0].Time
 	}
 	last := r.Points[len(r.Points)-1].Time
-	if th.labels != nil && addressOf(th.labels) == address {
-		if last.After(th.last) {
-			th.last = last
+	if e.labels != nil && addressOf(e.labels) == address {
+		if last.After(e.last) {
+			e.last = last
 		}
 	} else {
-		th.name(r.Labels, last)
+		e.name(r.Labels, last)
 	}
-	points := &th.series[r.Field.place()]
+	points := &e.series[r.Field.index()]
 	*points = join(*points, r.Points)
 }
 
-// name gives a thing the labels of some of its series, which were seen last at this time, where they tell more than those that it has.
-func (th *thing) name(labels map[string]string, last time.Time) {
-	told := toldOf(labels)
-	if last.After(th.last) || last.Equal(th.last) && (told > th.told || told == th.told && newer(labels, th.labels)) {
-		th.last, th.labels, th.told = last, labels, told
+// name gives a entity the labels of some of its series, which were seen last at this time, where they tell more than those that it has.
+func (e *entity) name(labels map[string]string, last time.Time) {
+	late := lateLabelsOf(labels)
+	if last.After(e.last) || last.Equal(e.last) && (late > e.late || late == e.late && newer(labels, e.labels)) {
+		e.last, e.labels, e.late = last, labels, late
 	}
 }
 
-// take adds things that were found in later series.
-func (f *finder) take(later []*thing) {
-	for _, th := range later {
-		known := f.known(th.identity, th.hash)
+// take adds entities that were found in later series.
+func (f *finder) take(later []*entity) {
+	for _, e := range later {
+		known := f.known(e.identity, e.hash)
 		if known == nil {
-			f.insert(th)
+			f.insert(e)
 			continue
 		}
-		if th.first.Before(known.first) {
-			known.first = th.first
+		if e.first.Before(known.first) {
+			known.first = e.first
 		}
-		known.name(th.labels, th.last)
-		for place, points := range th.series {
+		known.name(e.labels, e.last)
+		for i, points := range e.series {
 			if len(points) > 0 {
-				known.series[place] = join(known.series[place], points)
+				known.series[i] = join(known.series[i], points)
 			}
 		}
 	}
 }
 
-func toldOf(l map[string]string) (n int) {
-	for _, name := range toldLate {
+func lateLabelsOf(l map[string]string) (n int) {
+	for _, name := range lateLabels {
 		if l[name] != "" {
 			n++
 		}
@@ -362,7 +362,7 @@ func toldOf(l map[string]string) (n int) {
 	return n
 }
 
-// newer decides which of two label sets of one thing to show when both were seen last and tell as
+// newer decides which of two label sets of one entity to show when both were seen last and tell as
 // much. A name that was told replaces the short id.
 func newer(a, b map[string]string) bool {
 	placeholder := func(l map[string]string) int {
@@ -406,27 +406,21 @@ func join(a, b []model.Point) []model.Point {
 // otherwise the first point is what the increase is counted from. That holds for each series
 // that the kernel programs count, but not for a file's counter that appears late on a container
 // that was there before: its first point is what it counts from.
-func (t *things) change(c *change, th *thing) {
-	hostFirst := t.hostFirst[th.host]
+func (t *entities) change(c *change, e *entity) {
+	hostFirst := t.hostFirst[e.host]
 	c.seconds = t.to.Sub(hostFirst).Seconds()
-	for place, points := range th.series {
+	for i, points := range e.series {
 		if len(points) == 0 {
 			continue
 		}
-		field, late := th.kind|Field(place), points[0].Time.After(hostFirst)
+		field, late := e.kind|Field(i), points[0].Time.After(hostFirst)
 		switch {
-		case field == RunQueue || field == Latency || field == EndpointLatency:
-			c.latency = histogramIncrease(points, late, t.own)
-		case field == FirstByte:
-			c.firstByte = histogramIncrease(points, late, t.own)
-		case field == RTT:
-			c.rtt = histogramIncrease(points, late, t.own)
-		case field == ConnectionDuration:
-			c.duration = histogramIncrease(points, late, t.own)
-		case levels[field]:
+		case abouts[field].histogram:
+			*c.histogram(field) = histogramIncrease(points, late, t.own)
+		case abouts[field].level:
 			c.set(field, points[len(points)-1].Value)
 		default:
-			c.set(field, increase(points, late && (th.kind != ofContainer || points[0].Time.Equal(th.first))))
+			c.set(field, increase(points, late && (e.kind != ofContainer || points[0].Time.Equal(e.first))))
 		}
 	}
 }
@@ -506,34 +500,35 @@ func histogramSince(before, now *model.FloatHistogram, own bool) *model.FloatHis
 	return d
 }
 
-func (t *things) container(th *thing) containerChange {
-	l := th.labels
+func (t *entities) container(e *entity) containerChange {
+	l := e.labels
 	c := containerChange{node: Node{
 		ID: l["id"], Name: l["name"], Host: l["host"], Image: l["image"], Runtime: l["runtime"],
-		PodName: l["pod"], PodNamespace: l["namespace"], Workload: l["workload"], WorkloadKind: l["workload_kind"], Gone: th.last.Before(t.to),
+		PodName: l["pod"], PodNamespace: l["namespace"], Workload: l["workload"], WorkloadKind: l["workload_kind"], Gone: e.last.Before(t.to),
 	}}
-	t.change(&c.change, th)
+	t.change(&c.change, e)
 	return c
 }
 
-// edge makes e, which is zero, what happened to the side of an edge whose series these are.
-func (t *things) edge(e *edgeChange, th *thing) {
-	l := th.labels
-	t.change(&e.change, th)
-	e.endpoints = th.endpoints
-	e.side, e.service, e.transport, e.via = model.RoleClient, l["service"], cmp.Or(l["transport"], "tcp"), l["via"]
-	e.client = end{host: l["host"], id: l["client_id"], name: l["client"], process: l["client_process"], kube: kubeEnd(l, "client_")}
-	e.server = end{host: l["host"], id: l["server_id"], name: l["server"], process: l["server_process"], kube: kubeEnd(l, "server_")}
-	e.server.kube.serviceNamespace, e.server.kube.service = l["service_namespace"], l["service_name"]
+// edge makes c, which is zero, what happened to the side of an edge whose series these are.
+func (t *entities) edge(c *edgeChange, e *entity) {
+	l := e.labels
+	t.change(&c.change, e)
+	c.endpoints = e.endpoints
+	c.side, c.service, c.transport, c.via = model.RoleClient, l["service"], cmp.Or(l["transport"], "tcp"), l["via"]
+	c.client = end{host: l["host"], id: l["client_id"], name: l["client"], process: l["client_process"], kube: kubeEnd(l, "client_")}
+	c.server = end{host: l["host"], id: l["server_id"], name: l["server"], process: l["server_process"], kube: kubeEnd(l, "server_")}
+	c.server.kube.serviceNamespace, c.server.kube.service = l["service_namespace"], l["service_name"]
 	for _, side := range []model.Role{model.RoleServer, model.RoleUnknown} {
 		if l["side"] == side.String() {
-			e.side = side
+			c.side = side
 		}
 	}
-	if th.last.Before(t.to) {
-		e.remove(InFlight) // it ended, and its requests with it
+	if e.last.Before(t.to) {
+		c.remove(InFlight) // it ended, and its requests with it
 	} else {
-		e.opened, e.closed = lastValue(th.series[ConnectionsOpened.place()]), lastValue(th.series[ConnectionsClosed.place()])
+		c.opened = lastValue(e.series[ConnectionsOpened.index()])
+		c.closed = lastValue(e.series[ConnectionsClosed.index()])
 	}
 }
 

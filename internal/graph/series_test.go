@@ -126,16 +126,16 @@ func TestSeriesEdges(t *testing.T) {
 		t.Fatalf("%d edges, want 1", len(g.Edges))
 	}
 	e := g.Edges[0]
-	if e.ClientSide.Transactions != 50 || e.ServerSide.Transactions != 50 || !e.Paired {
-		t.Errorf("client %v, server %v transactions, paired %v", e.ClientSide.Transactions, e.ServerSide.Transactions, e.Paired)
+	if e.ClientSide.Of(Transactions) != 50 || e.ServerSide.Of(Transactions) != 50 || !e.Paired {
+		t.Errorf("client %v, server %v transactions, paired %v", e.ClientSide.Of(Transactions), e.ServerSide.Of(Transactions), e.Paired)
 	}
-	if e.ClientSide.RequestBytes != 200 || e.ServerSide.RequestBytes != 200 || e.ClientSide.ConnectionsOpen != 3 {
+	if e.ClientSide.Of(RequestBytes) != 200 || e.ServerSide.Of(RequestBytes) != 200 || e.ClientSide.Open != 3 {
 		t.Errorf("client %+v", e.ClientSide)
 	}
 	if p := float64(*e.ClientSide.P99); math.Abs(p/8e-3-1) > model.RelativeError {
 		t.Errorf("p99 %v, want 8 ms", p)
 	}
-	if g.Node("bb").Served.Transactions != 50 || g.Node("aaaaaaaaaaaaaa").Name != "web" {
+	if g.Node("bb").Served.Of(Transactions) != 50 || g.Node("aaaaaaaaaaaaaa").Name != "web" {
 		t.Errorf("server %+v", g.Node("bb"))
 	}
 }
@@ -151,7 +151,7 @@ func TestNodeOfAnEdgeThatEnded(t *testing.T) {
 func TestSeriesInAnyOrder(t *testing.T) {
 	const half = time.Second / 2 // sums of it are exact, in whatever order
 	var shared []FieldResult
-	for i := range worthHalving / 4 {
+	for i := range worthParallel / 4 {
 		r := result(points(0, float64(i), 100), append(edgeLabels("client"), "server_id", fmt.Sprint("s", i))...)
 		for _, field := range []Field{RequestBytes, Transactions, Latency, RTT} {
 			if field == Latency || field == RTT {
@@ -166,7 +166,7 @@ func TestSeriesInAnyOrder(t *testing.T) {
 			}
 		}
 	}
-	if len(shared) < worthHalving {
+	if len(shared) < worthParallel {
 		t.Fatal("one half is all")
 	}
 	graphOf := func(series []FieldResult, own bool) string {
@@ -322,7 +322,7 @@ func TestMostBytes(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var edges []*Edge
 	for i := range 500 {
-		edges = append(edges, &Edge{Client: fmt.Sprint(random.IntN(9)), Server: fmt.Sprint(i), ClientSide: &Side{RequestBytes: float64(random.IntN(30))}})
+		edges = append(edges, &Edge{Client: fmt.Sprint(random.IntN(9)), Server: fmt.Sprint(i), ClientSide: &Side{values: of(RequestBytes, float64(random.IntN(30)))}})
 	}
 	sorted := slices.SortedFunc(slices.Values(edges), byBytes)
 	for _, order := range []func(){
@@ -343,7 +343,7 @@ func TestMostBytes(t *testing.T) {
 func TestTwins(t *testing.T) {
 	f := &newFinders()[ofContainer>>kindShift]
 	for _, id := range []string{"a", "b", "c"} {
-		f.insert(&thing{identity: map[string]string{"host": "vm", "id": id, "name": "of " + id}, hash: 1})
+		f.insert(&entity{identity: map[string]string{"host": "vm", "id": id, "name": "of " + id}, hash: 1})
 	}
 	for _, id := range []string{"a", "b", "c"} {
 		if th := f.known(map[string]string{"host": "vm", "id": id}, 1); th == nil || th.identity["id"] != id {

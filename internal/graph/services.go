@@ -118,8 +118,8 @@ func (s *Service) serve(served *Side, asked endpoints, seconds float64) {
 	if served == nil {
 		return
 	}
-	if served.Transactions > 0 {
-		s.TCP = &Timing{served.Transactions, served.TransactionsPerSecond, served.P50, served.P99, served.Mean}
+	if served.Of(Transactions) > 0 {
+		s.TCP = &Timing{served.Of(Transactions), served.TransactionsPerSecond, served.P50, served.P99, served.Mean}
 	}
 	var http Endpoint
 	http.Statuses = map[string]float64{}
@@ -133,8 +133,8 @@ func (s *Service) serve(served *Side, asked endpoints, seconds float64) {
 		http.finish(seconds)
 		s.HTTP = &Timing{http.Requests, http.RequestsPerSecond, http.P50, http.P99, http.Mean}
 	}
-	s.Aborted = served.Aborted
-	if all := served.Transactions + served.Aborted; all > 0 {
+	s.Aborted = served.Of(Aborted)
+	if all := served.Of(Transactions) + served.Of(Aborted); all > 0 {
 		// A reply may be told by its status and not be timed.
 		share := min((s.Failed+s.Aborted)/all, 1)
 		s.ErrorsPerSecond, s.ErrorShare = per(s.Failed+s.Aborted, seconds), &share

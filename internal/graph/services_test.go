@@ -56,7 +56,7 @@ func TestServicesTellHTTPApart(t *testing.T) {
 	}
 	for _, n := range g.Nodes {
 		if n.ID == "app" {
-			n.Served.Aborted = 5
+			n.Served.set(Aborted, 5)
 		}
 	}
 	_, list := g.Services(map[string]float64{"vm": 4})

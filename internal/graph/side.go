@@ -1,57 +1,79 @@
 package graph
 
-import "outsight/internal/model"
+import (
+	"encoding/json"
+
+	"outsight/internal/model"
+)
+
+// Side is what one end of an edge counted in the window. Its JSON are the numbers that the registry of metrics has of edges.
+type Side struct {
+	// values are what its counters gained and its levels are.
+	values
+	// Open is the number of connections at the end of the window.
+	Open float64
+	// Rates are over the covered time, nil where that is 0.
+	TransactionsPerSecond, RequestBytesPerSecond, ResponseBytesPerSecond *float64
+	// Quantiles and mean of the duration of a transaction; nil without transactions.
+	P50, P75, P90, P99, Mean *Seconds
+	// FirstByte is the time from a request's first byte to its reply's.
+	FirstByteP50, FirstByteP99 *Seconds
+	// RTT is the kernel's smoothed round-trip time, once per transaction. RTTMin is the least
+	// since the agent's start; Jitter is the mean of the kernel's deviation of it.
+	RTTP50, RTTP99, RTTMin, Jitter *Seconds
+	// Duration is of connections that ended in the window.
+	DurationP50, DurationP99 *Seconds
+	// Completeness is model.Completeness of the side, nil where nothing was received.
+	Completeness *float64
+
+	latency, firstByte, rtt, duration model.FloatHistogram
+	received                          float64
+	endpoints                         endpoints
+	// durations and rates are what the others point to.
+	durations [13]Seconds
+	rates     [4]float64
+}
+
+// Of is what a counter gained in the window, or what a level is at its end.
+func (s *Side) Of(f Field) float64 { return s.of(f) }
+
+// Failures are all attempts to connect that failed.
+func (s *Side) Failures() (n float64) {
+	for _, f := range failures {
+		n += s.of(f)
+	}
+	return n
+}
 
 // add adds what was counted at one end. The histograms of e are those of s from now on.
 func (s *Side) add(e *edgeChange) *Side {
-	if s == nil {
-		s = &Side{}
+	if !e.has(Transactions) && e.latency != nil {
+		e.set(Transactions, e.latency.Count)
 	}
-	s.RequestBytes += e.of(RequestBytes)
-	s.ResponseBytes += e.of(ResponseBytes)
-	s.ConnectionsOpened += e.of(ConnectionsOpened)
-	s.ConnectionsClosed += e.of(ConnectionsClosed)
-	s.ConnectionsOpen += max(0, e.opened-e.closed)
-	s.FailuresRefused += e.of(FailuresRefused)
-	s.FailuresTimedOut += e.of(FailuresTimedOut)
-	s.FailuresUnreachable += e.of(FailuresUnreachable)
-	s.Failures += e.of(FailuresRefused) + e.of(FailuresTimedOut) + e.of(FailuresUnreachable) + e.of(FailuresOther)
-	s.Retransmits += e.of(Retransmits)
-	s.Aborted += e.of(Aborted)
-	s.Continued += e.of(Continued)
-	s.RequestPackets += e.of(RequestPackets)
-	s.ResponsePackets += e.of(ResponsePackets)
-	s.OneWay += e.of(OneWay)
-	s.addConnections(e)
-	take(&s.latency, e.latency)
-	if e.has(Transactions) {
-		s.Transactions += e.of(Transactions)
-	} else if e.latency != nil {
-		s.Transactions += e.latency.Count
-	}
+	s = s.fold(&e.values, max(0, e.opened-e.closed), e.received(), take, e.latency, e.firstByte, e.rtt, e.duration)
 	s.endpoints = s.endpoints.add(e.endpoints)
 	return s
 }
 
-// addConnections adds what is told of the ways that connections go, beside their requests.
-func (s *Side) addConnections(e *edgeChange) {
-	s.InFlight += e.of(InFlight)
-	s.Transfers += e.of(Transfers)
-	s.Held += e.of(Held)
-	s.Pushes += e.of(Pushes)
-	s.Resets += e.of(Resets)
-	s.TimedOut += e.of(TimedOut)
-	s.UnseenBytes += e.of(UnseenBytes)
-	s.LostTransactions += e.of(LostTransactions)
-	s.rttDeviation += e.of(RTTDeviation)
-	take(&s.firstByte, e.firstByte)
-	take(&s.rtt, e.rtt)
-	take(&s.duration, e.duration)
-	s.WindowLimitedSeconds += e.of(WindowLimited)
-	if least := Seconds(e.of(RTTMin)); least > 0 {
-		s.leastRTT(&least)
+// merge adds what was counted on another edge, which goes on to be one of its own.
+func (s *Side) merge(o *Side) *Side {
+	return s.fold(&o.values, o.Open, o.received, (*model.FloatHistogram).Merge, &o.latency, &o.firstByte, &o.rtt, &o.duration)
+}
+
+// fold adds numbers and histograms to those of s, which may be nil.
+func (s *Side) fold(v *values, open, received float64, join func(h, other *model.FloatHistogram),
+	latency, firstByte, rtt, duration *model.FloatHistogram) *Side {
+	if s == nil {
+		s = &Side{}
 	}
-	s.received += e.received()
+	s.values.fold(v, edgeTable.leasts)
+	s.Open += open
+	s.received += received
+	join(&s.latency, latency)
+	join(&s.firstByte, firstByte)
+	join(&s.rtt, rtt)
+	join(&s.duration, duration)
+	return s
 }
 
 // received is how many bytes the end that counted has received.
@@ -60,12 +82,6 @@ func (e *edgeChange) received() float64 {
 		return e.of(RequestBytes)
 	}
 	return e.of(ResponseBytes)
-}
-
-func (s *Side) leastRTT(other *Seconds) {
-	if other != nil && (s.RTTMin == nil || *other < *s.RTTMin) {
-		s.RTTMin = other
-	}
 }
 
 // own is s with memory of its own, but for that of its histograms.
@@ -77,51 +93,12 @@ func (s *Side) own() *Side {
 	return &side
 }
 
-func (s *Side) merge(o *Side) *Side {
-	if s == nil {
-		s = &Side{}
-	}
-	s.RequestBytes += o.RequestBytes
-	s.ResponseBytes += o.ResponseBytes
-	s.ConnectionsOpened += o.ConnectionsOpened
-	s.ConnectionsClosed += o.ConnectionsClosed
-	s.ConnectionsOpen += o.ConnectionsOpen
-	s.Failures += o.Failures
-	s.FailuresRefused += o.FailuresRefused
-	s.FailuresTimedOut += o.FailuresTimedOut
-	s.FailuresUnreachable += o.FailuresUnreachable
-	s.Retransmits += o.Retransmits
-	s.Aborted += o.Aborted
-	s.Continued += o.Continued
-	s.RequestPackets += o.RequestPackets
-	s.ResponsePackets += o.ResponsePackets
-	s.OneWay += o.OneWay
-	s.Transactions += o.Transactions
-	s.InFlight += o.InFlight
-	s.Transfers += o.Transfers
-	s.Held += o.Held
-	s.Pushes += o.Pushes
-	s.Resets += o.Resets
-	s.TimedOut += o.TimedOut
-	s.UnseenBytes += o.UnseenBytes
-	s.LostTransactions += o.LostTransactions
-	s.rttDeviation += o.rttDeviation
-	s.received += o.received
-	s.leastRTT(o.RTTMin)
-	s.latency.Merge(&o.latency)
-	s.firstByte.Merge(&o.firstByte)
-	s.rtt.Merge(&o.rtt)
-	s.duration.Merge(&o.duration)
-	s.WindowLimitedSeconds += o.WindowLimitedSeconds
-	return s
-}
-
 // finish computes the rates and quantiles from the counts.
 func (s *Side) finish(seconds float64) *Side {
 	if s == nil {
 		return nil
 	}
-	numbers, durations := s.numbers[:], s.durations[:]
+	numbers, durations := s.rates[:], s.durations[:]
 	number := func(into **float64, v float64) {
 		numbers[0] = v
 		*into, numbers = &numbers[0], numbers[1:]
@@ -131,9 +108,9 @@ func (s *Side) finish(seconds float64) *Side {
 		*into, durations = &durations[0], durations[1:]
 	}
 	if seconds > 0 {
-		number(&s.TransactionsPerSecond, s.Transactions/seconds)
-		number(&s.RequestBytesPerSecond, s.RequestBytes/seconds)
-		number(&s.ResponseBytesPerSecond, s.ResponseBytes/seconds)
+		number(&s.TransactionsPerSecond, s.Of(Transactions)/seconds)
+		number(&s.RequestBytesPerSecond, s.Of(RequestBytes)/seconds)
+		number(&s.ResponseBytesPerSecond, s.Of(ResponseBytes)/seconds)
 	}
 	durations = quantiles(&s.latency, durations, []**Seconds{&s.P50, &s.P75, &s.P90, &s.P99}, 0.5, 0.75, 0.9, 0.99)
 	if s.latency.Count > 0 {
@@ -142,11 +119,14 @@ func (s *Side) finish(seconds float64) *Side {
 	durations = quantiles(&s.firstByte, durations, []**Seconds{&s.FirstByteP50, &s.FirstByteP99}, 0.5, 0.99)
 	durations = quantiles(&s.rtt, durations, []**Seconds{&s.RTTP50, &s.RTTP99}, 0.5, 0.99)
 	durations = quantiles(&s.duration, durations, []**Seconds{&s.DurationP50, &s.DurationP99}, 0.5, 0.99)
-	if s.rtt.Count > 0 {
-		duration(&s.Jitter, s.rttDeviation/s.rtt.Count)
+	if least := s.Of(RTTMin); least > 0 {
+		duration(&s.RTTMin, least)
 	}
-	if s.received+s.UnseenBytes > 0 {
-		number(&s.Completeness, model.Completeness(s.received, s.UnseenBytes, s.Transactions, s.LostTransactions))
+	if s.rtt.Count > 0 {
+		duration(&s.Jitter, s.Of(RTTDeviation)/s.rtt.Count)
+	}
+	if s.received+s.Of(UnseenBytes) > 0 {
+		number(&s.Completeness, model.Completeness(s.received, s.Of(UnseenBytes), s.Of(Transactions), s.Of(LostTransactions)))
 	}
 	return s
 }
@@ -169,4 +149,119 @@ func quantiles(h *model.FloatHistogram, room []Seconds, into []**Seconds, shares
 		*into[i] = &room[i]
 	}
 	return room[len(shares):]
+}
+
+// sideNumber is a number of Side: the sum of fields, or else where its value is.
+type sideNumber struct {
+	model.Shown
+	fields []Field
+	time   func(*Side) **Seconds
+	number func(*Side) **float64
+	open   bool
+}
+
+var sideNumbers = func() (all []sideNumber) {
+	times := map[string]func(*Side) **Seconds{
+		"p50": func(s *Side) **Seconds { return &s.P50 }, "p75": func(s *Side) **Seconds { return &s.P75 },
+		"p90": func(s *Side) **Seconds { return &s.P90 }, "p99": func(s *Side) **Seconds { return &s.P99 },
+		"mean":           func(s *Side) **Seconds { return &s.Mean },
+		"first_byte_p50": func(s *Side) **Seconds { return &s.FirstByteP50 },
+		"first_byte_p99": func(s *Side) **Seconds { return &s.FirstByteP99 },
+		"rtt_p50":        func(s *Side) **Seconds { return &s.RTTP50 }, "rtt_p99": func(s *Side) **Seconds { return &s.RTTP99 },
+		"rtt_min": func(s *Side) **Seconds { return &s.RTTMin }, "jitter": func(s *Side) **Seconds { return &s.Jitter },
+		"duration_p50": func(s *Side) **Seconds { return &s.DurationP50 },
+		"duration_p99": func(s *Side) **Seconds { return &s.DurationP99 },
+	}
+	numbers := map[string]func(*Side) **float64{
+		"transactions_per_second":   func(s *Side) **float64 { return &s.TransactionsPerSecond },
+		"request_bytes_per_second":  func(s *Side) **float64 { return &s.RequestBytesPerSecond },
+		"response_bytes_per_second": func(s *Side) **float64 { return &s.ResponseBytesPerSecond },
+		"completeness":              func(s *Side) **float64 { return &s.Completeness },
+	}
+	for _, n := range model.Numbers(model.EdgeRows, model.SideGroups) {
+		number := sideNumber{Shown: n, time: times[n.Key], number: numbers[n.Key], open: n.Key == "connections_open"}
+		if number.time == nil && number.number == nil && !number.open {
+			if n.Formula != model.Gain && n.Formula != model.Level {
+				panic("BUG: nothing computes " + n.Key + " of an edge")
+			}
+			number.fields = edgeTable.fields(n.Of)
+		}
+		all = append(all, number)
+	}
+	return all
+}()
+
+// of is the number of a side; ok is false where the JSON does not have it.
+func (n *sideNumber) of(s *Side) (v float64, ok bool) {
+	switch {
+	case n.time != nil:
+		if at := *n.time(s); at != nil {
+			return float64(*at), true
+		}
+		return 0, false
+	case n.number != nil:
+		if at := *n.number(s); at != nil {
+			return *at, true
+		}
+		return 0, false
+	case n.open:
+		return s.Open, true
+	}
+	for _, f := range n.fields {
+		v += s.of(f)
+	}
+	return v, v != 0 || n.Always
+}
+
+// Each calls f for each number that there is, as JSON, in the order of the registry.
+func (s *Side) Each(f func(n *model.Shown, value json.RawMessage)) error {
+	for i := range sideNumbers {
+		if v, ok := sideNumbers[i].of(s); ok {
+			if err := eachNumber(&sideNumbers[i].Shown, v, f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// MarshalJSON writes the numbers that there are, by their keys.
+func (s *Side) MarshalJSON() ([]byte, error) {
+	b := append(make([]byte, 0, 1024), '{')
+	var err error
+	for i := range sideNumbers {
+		if v, ok := sideNumbers[i].of(s); ok && err == nil {
+			b, err = appendNumber(b, &sideNumbers[i].Shown, v)
+		}
+	}
+	return append(b, '}'), err
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (s *Side) UnmarshalJSON(b []byte) error {
+	var values map[string]Seconds
+	if err := json.Unmarshal(b, &values); err != nil {
+		return err
+	}
+	*s = Side{}
+	for i := len(sideNumbers) - 1; i >= 0; i-- { // a sum after those that are parts of it
+		n := &sideNumbers[i]
+		v, ok := values[n.Key]
+		switch {
+		case !ok:
+		case n.time != nil:
+			*n.time(s) = &v
+		case n.number != nil:
+			*n.number(s) = (*float64)(&v)
+		case n.open:
+			s.Open = float64(v)
+		default:
+			rest := float64(v)
+			for _, f := range n.fields {
+				rest -= s.of(f)
+			}
+			s.set(n.fields[len(n.fields)-1], rest)
+		}
+	}
+	return nil
 }

@@ -42,13 +42,14 @@ func GroupSnapshots(prev, cur *model.Snapshot, by Grouping) *Graph {
 		return byKey()[key]
 	}
 	containers := make([]containerChange, 0, len(cur.Containers))
+	var scratch model.Histogram
 	for i := range cur.Containers {
 		c := &cur.Containers[i]
-		containers = append(containers, containerSince(cur.Host.Name, before[c.Container.ID], c, seconds))
+		containers = append(containers, containerSince(cur.Host.Name, before[c.Container.ID], c, seconds, &scratch))
 	}
 	room := newEdgeRoom(len(cur.Edges))
 	defer room.release()
-	halves(len(cur.Edges), func(from, to int) {
+	parallelFor(len(cur.Edges), func(from, to int) {
 		var scratch model.Histogram
 		for i := from; i < to; i++ {
 			room.changes[i].since(cur.Host.Name, edgeBefore(i), &cur.Edges[i], seconds, &scratch)
@@ -71,97 +72,68 @@ func edgeKey(e *model.Edge) snapshotEdgeKey {
 }
 
 // since is what a counter gained; a counter that fell has restarted from 0.
-func since(before, now uint64) float64 {
+func since(before, now uint64) uint64 {
 	if now < before {
-		return float64(now)
+		return now
 	}
-	return float64(now - before)
+	return now - before
 }
 
-func containerSince(host string, before, now *model.ContainerSample, seconds float64) containerChange {
-	c := now.Container
-	out := containerChange{
-		node: Node{ID: c.ID, Name: c.Name, Host: host, Image: c.Image, Runtime: string(c.Runtime),
-			PodName: c.PodName, PodNamespace: c.PodNamespace, Workload: c.Workload, WorkloadKind: c.WorkloadKind, Gone: !c.Ended.IsZero()},
-		change: change{seconds: seconds},
-	}
-	v := &out.values
-	if !c.Started.IsZero() {
-		v.set(StartTime, float64(c.Started.UnixMilli())/1e3)
-	}
-	// A group that was absent before, of a container that was not, has no known start: its
-	// increase is 0. A container that was not there before started from 0.
-	if before == nil {
-		before = &model.ContainerSample{CPU: &model.CPUCounters{}, Processes: &model.ProcessCounters{},
-			Throttle: &model.ThrottleCounters{}, Memory: &model.MemorySample{}, Disk: &model.DiskCounters{},
-			Network: &model.NetworkCounters{}, TCP: &model.TCPCounters{}}
-	}
-	if n := now.CPU; n != nil {
-		b := or(before.CPU, n)
-		v.set(CPUSeconds, since(b.UsageNS, n.UsageNS)/1e9)
-		v.set(VoluntarySwitches, since(b.Voluntary, n.Voluntary))
-		v.set(InvoluntarySwitches, since(b.Involuntary, n.Involuntary))
-		out.latency = floats(n.RunQueue.Since(b.RunQueue))
-	}
-	if n := now.Processes; n != nil {
-		b := or(before.Processes, n)
-		v.set(Forks, since(b.Forks, n.Forks))
-		v.set(Execs, since(b.Execs, n.Execs))
-		v.set(Exits, since(b.Exits, n.Exits))
-		v.set(Threads, float64(n.Threads))
-		if n.BusyThreads > 0 {
-			v.set(BusyThreads, n.BusyThreads)
+// gainedSince makes out what the counters of an entity gained, and what its levels are. Where fromZero, a counter that was absent before
+// was 0; otherwise its start is not known, and it gained nothing. What is in room is lost.
+func gainedSince[T any](c *change, t *table[T], before, now *T, fromZero bool, room *model.Histogram) {
+	for i, column := range t.columns {
+		if column == nil {
+			continue
+		}
+		f := Field(i) | t.kind
+		switch {
+		case column.Value != nil:
+			if v, ok := column.Value(now); ok {
+				c.set(f, v)
+			}
+		case column.Count != nil:
+			n, ok := column.Count(now)
+			if !ok {
+				continue
+			}
+			b, known := column.Count(before)
+			switch {
+			case abouts[f].level:
+			case known || fromZero:
+				n = since(b, n)
+			default:
+				n = 0
+			}
+			c.set(f, column.In(n))
+		default:
+			h, ok := column.Histogram(now)
+			if !ok || h == nil {
+				continue
+			}
+			b, known := column.Histogram(before)
+			if !known && !fromZero {
+				b = h
+			}
+			room.SetSince(h, b)
+			*c.histogram(f) = floats(room)
 		}
 	}
-	if n := now.Throttle; n != nil {
-		b := or(before.Throttle, n)
-		v.set(ThrottlePeriods, since(b.Periods, n.Periods))
-		v.set(ThrottledPeriods, since(b.ThrottledPeriods, n.ThrottledPeriods))
-		v.set(ThrottledSeconds, since(b.ThrottledNS, n.ThrottledNS)/1e9)
-		v.set(CPUQuota, n.QuotaCores)
-	}
-	if n := now.Memory; n != nil {
-		b := or(before.Memory, n)
-		v.set(MemoryUsage, float64(n.UsageBytes))
-		v.set(MemoryWorkingSet, float64(n.WorkingSetBytes))
-		v.set(MemoryRSS, float64(n.RSSBytes))
-		v.set(MemoryCache, float64(n.CacheBytes))
-		v.set(MemoryLimit, float64(n.LimitBytes))
-		v.set(MinorFaults, since(b.PageFaults-min(b.PageFaults, b.MajorPageFaults), n.PageFaults-min(n.PageFaults, n.MajorPageFaults)))
-		v.set(MajorFaults, since(b.MajorPageFaults, n.MajorPageFaults))
-		v.set(OOMKills, since(b.OOMKills, n.OOMKills))
-	}
-	if n := now.Disk; n != nil {
-		b := or(before.Disk, n)
-		v.set(DiskReadBytes, since(b.ReadBytes, n.ReadBytes))
-		v.set(DiskWriteBytes, since(b.WriteBytes, n.WriteBytes))
-		v.set(DiskReads, since(b.Reads, n.Reads))
-		v.set(DiskWrites, since(b.Writes, n.Writes))
-	}
-	if n := now.Network; n != nil {
-		b := or(before.Network, n)
-		v.set(ReceiveBytes, since(b.ReceiveBytes, n.ReceiveBytes))
-		v.set(TransmitBytes, since(b.TransmitBytes, n.TransmitBytes))
-		v.set(ReceivePackets, since(b.ReceivePackets, n.ReceivePackets))
-		v.set(TransmitPackets, since(b.TransmitPackets, n.TransmitPackets))
-		v.set(ReceiveErrors, since(b.ReceiveErrors, n.ReceiveErrors))
-		v.set(TransmitErrors, since(b.TransmitErrors, n.TransmitErrors))
-		v.set(ReceiveDropped, since(b.ReceiveDropped, n.ReceiveDropped))
-		v.set(TransmitDropped, since(b.TransmitDropped, n.TransmitDropped))
-	}
-	if n := now.TCP; n != nil {
-		b := or(before.TCP, n)
-		v.set(ZeroWindows, since(b.ZeroWindows, n.ZeroWindows))
-		v.set(ListenOverflows, since(b.ListenOverflows, n.ListenOverflows))
-	}
-	return out
 }
 
-func or[T any](p, otherwise *T) *T {
-	if p != nil {
-		return p
+func containerSince(host string, before, now *model.ContainerSample, seconds float64, room *model.Histogram) containerChange {
+	c := now.Container
+	out := containerChange{
+		node: Node{ID: c.ID, Name: c.Name, Host: host, Image: c.Image, Runtime: string(c.Runtime), PodName: c.PodName,
+			PodNamespace: c.PodNamespace, Workload: c.Workload, WorkloadKind: c.WorkloadKind, Gone: !c.Ended.IsZero()},
+		change: change{seconds: seconds},
 	}
-	return otherwise
+	fresh := before == nil
+	if fresh {
+		before = &model.ContainerSample{}
+	}
+	gainedSince(&out.change, containerTable, before, now, fresh, room)
+	return out
 }
 
 // since makes out what happened to e after before. What is in room is lost.
@@ -169,66 +141,14 @@ func (out *edgeChange) since(host string, before, e *model.Edge, seconds float64
 	if before == nil {
 		before = &model.Edge{}
 	}
-	b, n := &before.Counters, &e.Counters
-	sent, received := since(b.SentBytes, n.SentBytes), since(b.ReceivedBytes, n.ReceivedBytes)
-	if e.Side == model.RoleServer {
-		sent, received = received, sent
-	}
-	sentPackets, receivedPackets := since(b.SentPackets, n.SentPackets), since(b.ReceivedPackets, n.ReceivedPackets)
-	if e.Side == model.RoleServer {
-		sentPackets, receivedPackets = receivedPackets, sentPackets
-	}
-	*out = edgeChange{side: e.Side, transport: e.Transport.String(),
+	*out = edgeChange{side: e.Side, transport: e.Transport.String(), via: e.Via,
 		client: peerEnd(host, e.Client), server: peerEnd(host, e.Server),
-		opened: float64(n.Opens), closed: float64(n.Closes),
-		change: change{seconds: seconds, latency: floatsSince(n.Latency, b.Latency, room),
-			firstByte: floatsSince(n.TimeToFirstByte, b.TimeToFirstByte, room), rtt: floatsSince(n.RTT, b.RTT, room),
-			duration: floatsSince(n.Duration, b.Duration, room)}}
-	v := &out.values
-	v.set(RequestBytes, sent)
-	v.set(ResponseBytes, received)
-	v.set(ConnectionsOpened, since(b.Opens, n.Opens))
-	v.set(ConnectionsClosed, since(b.Closes, n.Closes))
-	v.set(FailuresRefused, since(b.FailuresRefused, n.FailuresRefused))
-	v.set(FailuresTimedOut, since(b.FailuresTimedOut, n.FailuresTimedOut))
-	v.set(FailuresUnreachable, since(b.FailuresUnreachable, n.FailuresUnreachable))
-	v.set(FailuresOther, since(b.Failures, n.Failures)-since(b.FailuresRefused+b.FailuresTimedOut+b.FailuresUnreachable, n.FailuresRefused+n.FailuresTimedOut+n.FailuresUnreachable))
-	v.set(Retransmits, since(b.Retransmits, n.Retransmits))
-	v.set(Aborted, since(b.Aborts, n.Aborts))
-	v.set(Continued, since(b.Continued, n.Continued))
-	v.set(RequestPackets, sentPackets)
-	v.set(ResponsePackets, receivedPackets)
-	v.set(OneWay, since(b.OneWay, n.OneWay))
-	v.set(Transactions, since(b.Transactions(), n.Transactions()))
-	v.set(InFlight, float64(n.InFlight()))
-	v.set(Transfers, since(b.Transfers, n.Transfers))
-	v.set(Held, since(b.Held, n.Held))
-	v.set(Pushes, since(b.Pushes, n.Pushes))
-	v.set(Resets, since(b.Resets, n.Resets))
-	v.set(TimedOut, since(b.TimedOut, n.TimedOut))
-	v.set(UnseenBytes, since(b.UnseenBytes, n.UnseenBytes))
-	v.set(LostTransactions, since(b.Lost, n.Lost))
-	v.set(RTTMin, float64(n.RTTMinNS)/1e9)
-	v.set(RTTDeviation, since(b.JitterSumNS, n.JitterSumNS)/1e9)
-	v.set(WindowLimited, since(b.WindowLimitedNS, n.WindowLimitedNS)/1e9)
+		opened: float64(e.Counters.Opens), closed: float64(e.Counters.Closes), change: change{seconds: seconds}}
+	gainedSince(&out.change, edgeTable, before, e, true, room)
 	out.endpoints = endpointsSince(before.Endpoints, e.Endpoints)
 	if e.Service.IsValid() {
 		out.service = e.Service.String()
 	}
-	out.via = e.Via
-	v.set(Confidence, float64(e.Confidence))
-	if e.Paired {
-		v.set(Paired, 1)
-	}
-}
-
-// floatsSince is what a histogram gained. What is in room is lost.
-func floatsSince(now, before, room *model.Histogram) *model.FloatHistogram {
-	if now == nil {
-		return nil
-	}
-	room.SetSince(now, before)
-	return floats(room)
 }
 
 func peerEnd(host string, p model.Peer) end {

@@ -85,7 +85,7 @@ func (s *Side) bytesPerSecond() *float64 {
 	return &sum
 }
 
-func (e *Edge) busy() float64 { return e.Best().Transactions }
+func (e *Edge) busy() float64 { return e.Best().Of(Transactions) }
 
 func (t *tree) nameWidth() int {
 	w := t.width
@@ -147,7 +147,7 @@ func mark(e *Edge) string {
 	switch best := e.Best(); {
 	case e.Transport == model.TCP.String():
 		return ""
-	case best.OneWay > 0 && best.Transactions == 0:
+	case best.Of(OneWay) > 0 && best.Of(Transactions) == 0:
 		return " (" + e.Transport + ", one way)"
 	}
 	return " (" + e.Transport + ")"
@@ -183,7 +183,7 @@ func (t *tree) alone(degree map[string]int) {
 		fmt.Fprintf(&t.b, "\n%d edges are below the share that is shown.\n", t.g.HiddenEdges)
 	}
 	if u := t.g.Unplaced; u != nil {
-		bytes := u.RequestBytes + u.ResponseBytes
+		bytes := u.Of(RequestBytes) + u.Of(ResponseBytes)
 		fmt.Fprintf(&t.b, "\n%s are in no edge: the kernel's table of edges was full.\n", Bytes(&bytes))
 	}
 }

@@ -36,15 +36,15 @@ func TestUDPEdgesAreMarked(t *testing.T) {
 		t.Fatalf("no edge %q", id)
 		return nil
 	}
-	if e := find("id-web>id-dns"); e.Transport != "tcp" || e.ClientSide.RequestBytes != 1000 || e.ServerSide != nil {
+	if e := find("id-web>id-dns"); e.Transport != "tcp" || e.ClientSide.Of(RequestBytes) != 1000 || e.ServerSide != nil {
 		t.Errorf("over TCP: %+v", e)
 	}
 	e := find("id-web>id-dns/udp")
-	if e.Transport != "udp" || e.ClientSide.RequestBytes != 300 || e.ClientSide.Transactions != 10 {
+	if e.Transport != "udp" || e.ClientSide.Of(RequestBytes) != 300 || e.ClientSide.Of(Transactions) != 10 {
 		t.Errorf("over UDP: %+v", e)
 	}
 	for _, side := range []*Side{e.ClientSide, e.ServerSide} {
-		if side.RequestPackets != 10 || side.ResponsePackets != 11 {
+		if side.Of(RequestPackets) != 10 || side.Of(ResponsePackets) != 11 {
 			t.Errorf("packets: %+v", side)
 		}
 	}

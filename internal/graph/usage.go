@@ -1,8 +1,12 @@
 package graph
 
-import "outsight/internal/model"
+import (
+	"encoding/json"
 
-// change is what happened to one thing in the window: increases of its counters and the last
+	"outsight/internal/model"
+)
+
+// change is what happened to one entity in the window: increases of its counters and the last
 // values of its levels, by Field, and how long it was observed.
 type change struct {
 	values
@@ -12,11 +16,19 @@ type change struct {
 	seconds                  float64
 }
 
-func (c *change) rate(f Field) *float64 {
-	if !c.has(f) {
-		return nil
+// histogram is where the histogram of a field is.
+func (c *change) histogram(f Field) **model.FloatHistogram {
+	switch f {
+	case RunQueue, Latency, EndpointLatency:
+		return &c.latency
+	case FirstByte:
+		return &c.firstByte
+	case RTT:
+		return &c.rtt
+	case ConnectionDuration:
+		return &c.duration
 	}
-	return per(c.of(f), c.seconds)
+	panic("BUG: no room for the histogram of a field")
 }
 
 func (c *change) value(fields ...Field) *float64 {
@@ -41,36 +53,149 @@ func per(v, seconds float64) *float64 {
 	return &v
 }
 
+// Usage is what a container used. Rates are per second of the covered window; a nil number
+// could not be had.
+type Usage struct {
+	// numbers are all of it, in the order of usageNumbers, with a bit in known for each that is there. The others point to some of
+	// them.
+	numbers []float64
+	known   uint64
+
+	CPUCores, CPUQuotaCores, ThrottledShare        *float64
+	Threads, BusyThreads                           *float64 // see model.ProcessCounters
+	MemoryBytes, WorkingSetBytes, MemoryLimitBytes *float64
+	DiskReadBytes, DiskWriteBytes                  *float64
+	NetworkReceiveBytes, NetworkTransmitBytes      *float64
+	RunQueueP50, RunQueueP99                       *Seconds
+}
+
+// usageNumber is a number of Usage and the fields that it is made of.
+type usageNumber struct {
+	model.Shown
+	fields []Field
+}
+
+var usageNumbers = func() (all []usageNumber) {
+	for _, n := range model.Numbers(model.ContainerRows, model.UsageGroups) {
+		all = append(all, usageNumber{n, containerTable.fields(n.Of)})
+	}
+	if len(all) > 64 {
+		panic("BUG: more numbers of a container than bits that tell which are known")
+	}
+	return all
+}()
+
 func usage(c *change) *Usage {
-	u := &Usage{
-		CPUCores:            c.rate(CPUSeconds),
-		VoluntarySwitches:   c.rate(VoluntarySwitches),
-		InvoluntarySwitches: c.rate(InvoluntarySwitches),
-		Threads:             c.value(Threads),
-		BusyThreads:         c.value(BusyThreads),
-		Forks:               c.rate(Forks), Execs: c.rate(Execs), Exits: c.rate(Exits),
-		ThrottledSeconds: c.rate(ThrottledSeconds),
-		MemoryBytes:      c.value(MemoryUsage), WorkingSetBytes: c.value(MemoryWorkingSet),
-		RSSBytes: c.value(MemoryRSS), CacheBytes: c.value(MemoryCache),
-		MinorPageFaults: c.rate(MinorFaults), MajorPageFaults: c.rate(MajorFaults),
-		OOMKills:      c.value(OOMKills),
-		DiskReadBytes: c.rate(DiskReadBytes), DiskWriteBytes: c.rate(DiskWriteBytes),
-		DiskReads: c.rate(DiskReads), DiskWrites: c.rate(DiskWrites),
-		NetworkReceiveBytes: c.rate(ReceiveBytes), NetworkTransmitBytes: c.rate(TransmitBytes),
-		ReceivePackets: c.rate(ReceivePackets), TransmitPackets: c.rate(TransmitPackets),
-		NetworkErrors:  c.value(ReceiveErrors, TransmitErrors),
-		NetworkDropped: c.value(ReceiveDropped, TransmitDropped),
-		ZeroWindows:    c.value(ZeroWindows), ListenOverflows: c.value(ListenOverflows),
-		RunQueueP50: quantile(c.latency, 0.5), RunQueueP99: quantile(c.latency, 0.99),
+	u := &Usage{numbers: make([]float64, len(usageNumbers))}
+	for i := range usageNumbers {
+		if v, ok := usageNumbers[i].of(c); ok {
+			u.numbers[i] = v
+			u.known |= 1 << i
+		}
 	}
-	if quota := c.value(CPUQuota); quota != nil && *quota > 0 {
-		u.CPUQuotaCores = quota
-	}
-	if limit := c.value(MemoryLimit); limit != nil && *limit > 0 {
-		u.MemoryLimitBytes = limit
-	}
-	if periods := c.value(ThrottlePeriods); periods != nil && *periods > 0 {
-		u.ThrottledShare = per(c.of(ThrottledPeriods), *periods)
-	}
+	u.point()
 	return u
+}
+
+// of computes the number from what happened.
+func (n *usageNumber) of(c *change) (v float64, ok bool) {
+	for _, f := range n.fields {
+		if c.has(f) {
+			v, ok = v+c.of(f), true
+		}
+	}
+	switch n.Formula {
+	case model.Rate:
+		return v / c.seconds, ok && c.seconds > 0
+	case model.Limit:
+		return v, ok && v > 0
+	case model.Share:
+		whole := c.of(n.fields[1])
+		return c.of(n.fields[0]) / whole, whole > 0
+	case model.QuantileOf:
+		q := quantile(*c.histogram(n.fields[0]), n.Quantile)
+		if q == nil {
+			return 0, false
+		}
+		return float64(*q), true
+	}
+	return v, ok
+}
+
+// point makes the named numbers those of u.
+func (u *Usage) point() {
+	u.CPUCores, u.CPUQuotaCores, u.ThrottledShare = u.at(cpuCores), u.at(cpuQuotaCores), u.at(throttledShare)
+	u.Threads, u.BusyThreads = u.at(threads), u.at(busyThreads)
+	u.MemoryBytes, u.WorkingSetBytes, u.MemoryLimitBytes = u.at(memoryBytes), u.at(workingSetBytes), u.at(memoryLimitBytes)
+	u.DiskReadBytes, u.DiskWriteBytes = u.at(diskReadBytes), u.at(diskWriteBytes)
+	u.NetworkReceiveBytes, u.NetworkTransmitBytes = u.at(networkReceiveBytes), u.at(networkTransmitBytes)
+	u.RunQueueP50, u.RunQueueP99 = (*Seconds)(u.at(runQueueP50)), (*Seconds)(u.at(runQueueP99))
+}
+
+// at is nil for a number that could not be had.
+func (u *Usage) at(i int) *float64 {
+	if u.known>>i&1 == 0 {
+		return nil
+	}
+	return &u.numbers[i]
+}
+
+// Where the named numbers are among usageNumbers.
+var (
+	cpuCores, cpuQuotaCores, throttledShare        = usageAt("cpu_cores"), usageAt("cpu_quota_cores"), usageAt("throttled_share")
+	threads, busyThreads                           = usageAt("threads"), usageAt("busy_threads")
+	memoryBytes, workingSetBytes, memoryLimitBytes = usageAt("memory_bytes"), usageAt("working_set_bytes"), usageAt("memory_limit_bytes")
+	diskReadBytes, diskWriteBytes                  = usageAt("disk_read_bytes"), usageAt("disk_write_bytes")
+	networkReceiveBytes, networkTransmitBytes      = usageAt("network_receive_bytes"), usageAt("network_transmit_bytes")
+	runQueueP50, runQueueP99                       = usageAt("run_queue_p50"), usageAt("run_queue_p99")
+)
+
+func usageAt(key string) int {
+	for i := range usageNumbers {
+		if usageNumbers[i].Key == key {
+			return i
+		}
+	}
+	panic("BUG: no number of a container is called " + key)
+}
+
+// Each calls f for each number that could be had, as JSON, in the order of the registry.
+func (u *Usage) Each(f func(n *model.Shown, value json.RawMessage)) error {
+	for i := range usageNumbers {
+		if u.known>>i&1 != 0 {
+			if err := eachNumber(&usageNumbers[i].Shown, u.numbers[i], f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// MarshalJSON writes the numbers that could be had, by their keys.
+func (u *Usage) MarshalJSON() ([]byte, error) {
+	b := append(make([]byte, 0, 1024), '{')
+	var err error
+	for i := range usageNumbers {
+		if u.known>>i&1 != 0 && err == nil {
+			b, err = appendNumber(b, &usageNumbers[i].Shown, u.numbers[i])
+		}
+	}
+	return append(b, '}'), err
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (u *Usage) UnmarshalJSON(b []byte) error {
+	var values map[string]Seconds
+	if err := json.Unmarshal(b, &values); err != nil {
+		return err
+	}
+	*u = Usage{numbers: make([]float64, len(usageNumbers))}
+	for i := range usageNumbers {
+		if v, ok := values[usageNumbers[i].Key]; ok {
+			u.numbers[i] = float64(v)
+			u.known |= 1 << i
+		}
+	}
+	u.point()
+	return nil
 }

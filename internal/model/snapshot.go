@@ -68,18 +68,6 @@ type ListenerCounters struct {
 	Drops uint64
 }
 
-// ProcessCounters count processes of a container.
-type ProcessCounters struct {
-	Forks, Execs, Exits uint64
-	// Threads is the number of tasks now.
-	Threads uint64
-	// BusyThreads is over how many threads the CPU time of some ten seconds is spread: the sum of what
-	// all threads ran over what the busiest one ran. It is 1 for one busy thread, however many others
-	// sleep, and n for n equally busy ones: as many cores are in use when the busiest has no more time.
-	// 0 where it is not known.
-	BusyThreads float64
-}
-
 // ThrottleCounters tell of the container's own CPU quota (cpu.stat).
 type ThrottleCounters struct {
 	Periods, ThrottledPeriods uint64
@@ -206,6 +194,8 @@ type BudgetSample struct {
 type PartSample struct {
 	Part
 	Spent float64
+	// Estimated is true where Spent is an assumed share of programs that another part has too.
+	Estimated bool
 	// Shed is true while it is given up; Changes is how often that changed.
 	Shed    bool
 	Changes uint64
@@ -223,8 +213,8 @@ type SentBytes struct {
 // SelfSample tells what Outsight itself costs and misses on the host.
 type SelfSample struct {
 	// IdleNS is the time in which the host's CPUs ran nothing; OtherNS is CPU time of control
-	// groups for which the table had no room.
-	IdleNS, OtherNS uint64
+	// groups for which the table had no room. StealNS is what a hypervisor ran on the CPUs of this virtual machine.
+	IdleNS, OtherNS, StealNS uint64
 	// CPUNS is the CPU time of the agent's own process, RSSBytes its resident memory.
 	CPUNS, RSSBytes uint64
 	Programs        []ProgramCost

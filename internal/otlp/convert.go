@@ -1,20 +1,14 @@
 package otlp
 
 import (
-	"fmt"
-	"hash/fnv"
-	"net/netip"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"outsight/internal/model"
 )
 
-// MaxLabelBytes is the greatest length of a label's value; a longer one is cut and ends with
-// "…" and a hash of the whole.
-const MaxLabelBytes = 1024
+// MaxLabelBytes is the greatest length of a label's value.
+const MaxLabelBytes = model.MaxLabelBytes
 
 // Convert is all that s holds as series: in the order of Metrics, within a metric in the order
 // of s, all at s.Time in whole milliseconds. Equal snapshots give equal series, so that sending
@@ -23,105 +17,78 @@ func Convert(s *model.Snapshot) []model.Series {
 	if s == nil {
 		return nil
 	}
-	c := &collector{time: s.Time.Truncate(time.Millisecond)}
-	c.series = make([]model.Series, 0, len(s.Containers)*(len(containerMetrics)+2)+len(s.Edges)*len(edgeMetrics)+64)
-	c.containers(s)
-	c.edges(s)
-	c.base = labels(label(LabelHost, s.Host.Name))
-	for i := range hostMetrics {
-		c.metric = &hostMetrics[i]
-		first := len(c.series)
-		hostMetrics[i].host(s, c)
-		c.mergeFrom(first)
+	to := &model.Sink{Time: s.Time.Truncate(time.Millisecond)}
+	to.Series = make([]model.Series, 0,
+		len(s.Containers)*(len(model.ContainerRows)+2)+len(s.Edges)*len(model.EdgeRows)+64)
+	containers := containersOf(s)
+	edges, endpoints := edgesOf(s)
+	convert(to, model.ContainerRows, containers)
+	convert(to, model.EdgeRows, edges)
+	convert(to, model.EndpointRows, endpoints)
+	to.Base, to.Start = labels(label(LabelHost, s.Host.Name)), time.Time{}
+	for i := range model.HostRows {
+		first := len(to.Series)
+		read(&model.HostRows[i], s, to)
+		to.Series = mergeFrom(to.Series, first)
 	}
-	return c.series
+	return to.Series
 }
 
-// collector turns the values that the rows of the table read into series.
-type collector struct {
-	series []model.Series
-	time   time.Time
-	metric *Metric
-	// base labels and start of the series of the thing that is being read.
+// entity is what the series of a container, an edge or an endpoint have in common.
+type entity[T any] struct {
+	of    *T
 	base  []model.Label
 	start time.Time
 }
 
-func (c *collector) containers(s *model.Snapshot) {
+// convert adds the series of all entities, metric by metric.
+func convert[T any](to *model.Sink, rows []model.Row[T], entities []entity[T]) {
+	for i := range rows {
+		for j := range entities {
+			to.Base, to.Start = entities[j].base, entities[j].start
+			read(&rows[i], entities[j].of, to)
+		}
+	}
+}
+
+func read[T any](row *model.Row[T], of *T, to *model.Sink) {
+	to.Name, to.Kind = row.Name, row.Kind
+	row.Read(of, to)
+}
+
+func containersOf(s *model.Snapshot) []entity[model.ContainerSample] {
 	samples := uniqueContainers(s.Containers)
-	base := make([][]model.Label, len(samples))
+	all := make([]entity[model.ContainerSample], len(samples))
 	for i, sample := range samples {
-		base[i] = containerLabels(s.Host.Name, sample.Container)
+		all[i] = entity[model.ContainerSample]{sample, containerLabels(s.Host.Name, sample.Container), sample.Container.Started}
 	}
-	for m := range containerMetrics {
-		c.metric = &containerMetrics[m]
-		for i, sample := range samples {
-			c.base, c.start = base[i], sample.Container.Started
-			c.metric.container(sample, c)
-		}
-	}
-	c.start = time.Time{}
+	return all
 }
 
-func (c *collector) edges(s *model.Snapshot) {
+func edgesOf(s *model.Snapshot) (all []entity[model.Edge], endpoints []entity[model.Endpoint]) {
 	edges := uniqueEdges(s.Edges)
-	base := make([][]model.Label, len(edges))
-	start := make([]time.Time, len(edges))
+	all = make([]entity[model.Edge], len(edges))
 	for i := range edges {
-		base[i], start[i] = edgeLabels(s.Host.Name, &edges[i]), edgeStart(&edges[i])
-	}
-	for m := range edgeMetrics {
-		c.metric = &edgeMetrics[m]
-		for i := range edges {
-			c.base, c.start = base[i], start[i]
-			c.metric.edge(&edges[i], c)
+		e := &edges[i]
+		all[i] = entity[model.Edge]{e, edgeLabels(s.Host.Name, e), edgeStart(e)}
+		for j := range e.Endpoints {
+			p := &e.Endpoints[j]
+			base := labels(append(endpointLabels(p), all[i].base...)...)
+			endpoints = append(endpoints, entity[model.Endpoint]{p, base, all[i].start})
 		}
 	}
-	c.start = time.Time{}
-}
-
-// value adds a series of the current metric and thing; extra labels come on top.
-func (c *collector) value(v float64, extra ...model.Label) {
-	c.add(model.Series{Labels: with(c.base, extra), Value: v})
-}
-
-// histogram adds a histogram series, or nothing where h is nil; extra labels come on top.
-func (c *collector) histogram(h *model.Histogram, extra ...model.Label) {
-	if h != nil {
-		c.add(model.Series{Labels: with(c.base, extra), Histogram: h})
-	}
-}
-
-// endpoints adds a series for each endpoint of an edge.
-func (c *collector) endpoints(e *model.Edge, read func(*model.Endpoint) float64) {
-	for i := range e.Endpoints {
-		c.value(read(&e.Endpoints[i]), endpointLabels(&e.Endpoints[i])...)
-	}
-}
-
-func (c *collector) endpointHistograms(e *model.Edge) {
-	for i := range e.Endpoints {
-		c.histogram(e.Endpoints[i].Latency, endpointLabels(&e.Endpoints[i])...)
-	}
+	return all, endpoints
 }
 
 func endpointLabels(e *model.Endpoint) []model.Label {
 	return []model.Label{label(LabelProtocol, string(e.Protocol)), label(LabelEndpoint, e.Name), label(LabelStatus, e.Status)}
 }
 
-func (c *collector) add(s model.Series) {
-	s.Name, s.Kind, s.Time = c.metric.Name, c.metric.Kind, c.time
-	if s.Kind != model.Gauge {
-		s.Start = c.start
-	}
-	c.series = append(c.series, s)
-}
-
 // mergeFrom leaves one series of each set of labels among those from first on, which are of one
 // metric: counters are added up, of gauges the first stays.
-func (c *collector) mergeFrom(first int) {
-	kept := c.series[:first]
-	for _, s := range c.series[first:] {
+func mergeFrom(series []model.Series, first int) []model.Series {
+	kept := series[:first]
+	for _, s := range series[first:] {
 		i := slices.IndexFunc(kept[first:], func(k model.Series) bool { return slices.Equal(k.Labels, s.Labels) })
 		switch {
 		case i < 0:
@@ -130,7 +97,7 @@ func (c *collector) mergeFrom(first int) {
 			kept[first+i].Value += s.Value
 		}
 	}
-	c.series = kept
+	return kept
 }
 
 func containerLabels(host string, c *model.Container) []model.Label {
@@ -156,16 +123,8 @@ func edgeLabels(host string, e *model.Edge) []model.Label {
 	return labels(append(pods, label(LabelClient, e.Client.Name()), label(LabelClientID, e.Client.ID()),
 		label(LabelClientProcess, e.Client.Process), label(LabelHost, host),
 		label(LabelServer, e.Server.Name()), label(LabelServerID, e.Server.ID()), label(LabelServerProcess, e.Server.Process),
-		label(LabelService, serviceName(e.Service)), label(LabelSide, e.Side.String()), label(LabelTransport, e.Transport.String()),
+		label(LabelService, model.ServiceName(e.Service)), label(LabelSide, e.Side.String()), label(LabelTransport, e.Transport.String()),
 		label(LabelVia, e.Via))...)
-}
-
-// serviceName is the service's address; many services that were put together have none.
-func serviceName(service netip.AddrPort) string {
-	if !service.IsValid() {
-		return "others"
-	}
-	return service.String()
 }
 
 // uniqueContainers leaves one sample of each ID: of a unit that ended and started again within
@@ -190,40 +149,8 @@ func uniqueContainers(samples []model.ContainerSample) []*model.ContainerSample 
 }
 
 // Label is a label with a value that any reader accepts: UTF-8, of at most MaxLabelBytes. A longer value is cut.
-func Label(name, value string) model.Label { return label(name, value) }
+func Label(name, value string) model.Label { return model.NewLabel(name, value) }
 
-// label is a label with a value that any reader accepts: UTF-8, of bounded length.
-func label(name, value string) model.Label {
-	value = strings.ToValidUTF8(value, string(utf8.RuneError))
-	if len(value) > MaxLabelBytes {
-		value = cut(value)
-	}
-	return model.Label{Name: name, Value: value}
-}
+func label(name, value string) model.Label { return model.NewLabel(name, value) }
 
-// cut shortens value to at most MaxLabelBytes. The hash of the whole value at the end keeps two
-// long values apart that begin alike.
-func cut(value string) string {
-	hash := fnv.New64a()
-	hash.Write([]byte(value))
-	mark := fmt.Sprintf("…%016x", hash.Sum64())
-	end := MaxLabelBytes - len(mark)
-	for !utf8.RuneStart(value[end]) {
-		end--
-	}
-	return value[:end] + mark
-}
-
-// labels drops labels without a value, which mean the same as no label, and sorts the rest.
-func labels(all ...model.Label) []model.Label {
-	all = slices.DeleteFunc(all, func(l model.Label) bool { return l.Value == "" })
-	slices.SortFunc(all, func(a, b model.Label) int { return strings.Compare(a.Name, b.Name) })
-	return all
-}
-
-func with(base, extra []model.Label) []model.Label {
-	if len(extra) == 0 {
-		return base
-	}
-	return labels(slices.Concat(base, extra)...)
-}
+func labels(all ...model.Label) []model.Label { return model.SortedLabels(all...) }

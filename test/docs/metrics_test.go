@@ -21,7 +21,7 @@ const metricsHead = `# Metrics
 Every number under its stored name, which is also its name on /metrics and in PromQL, with the
 OpenTelemetry name beside it. Counters only grow. Histograms are native histograms of schema 5,
 whose percentiles are at most 1.1 % off, and 2.2 % where PromQL interpolates in a bucket. This page
-is made from the table in internal/otlp:
+is made from the registry of metrics in internal/model:
 ` + "`go test ./test/docs -update`" + ` writes it.
 
 Labels: every series has host. Series of containers have id, name, image and runtime; series of
@@ -56,16 +56,22 @@ func TestMetricsPage(t *testing.T) {
 		}
 		fmt.Fprintf(&page, "| `%s` | %s | %s | `%s` | %s |\n", m.Name, kind, m.Unit, m.OTel, m.Help)
 	}
+	compare(t, metricsPage, page.String())
+}
+
+// compare holds a generated file against what it should be, or writes it.
+func compare(t *testing.T, file, want string) {
+	t.Helper()
 	if *update {
-		if err := os.WriteFile(metricsPage, []byte(page.String()), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	stored, err := os.ReadFile(metricsPage)
+	stored, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(stored) != page.String() {
-		t.Errorf("docs/metrics.md is not what internal/otlp says; go test ./test/docs -update writes it")
+	if string(stored) != want {
+		t.Errorf("%s is not what the registry says; go test ./test/docs -update writes it", file)
 	}
 }

@@ -1,5 +1,5 @@
-import { MEANING } from './facts'
 import { clock, floorPercent, format, missing, span } from './format'
+import { SIDE_MEANING, USAGE_MEANING } from './numbers'
 import type { Completeness, Edge, Graph, Node, NumberInfo, Seconds } from './types'
 
 // What is said of a number to who points at it: what it is, how it is computed, how far it holds.
@@ -25,21 +25,6 @@ export interface Explanation {
 export const linesOf = (e: Explanation): [string, string][] =>
   ([['', e.what], ['Formula', e.formula], ['PromQL', e.query], ['Error', e.error], ['Seen', e.seen], ['Window', e.window], ['Click', e.action]] as const)
     .flatMap(([name, text]) => (text ? [[name, text] as [string, string]] : []))
-
-/** What a container's numbers mean, where their titles do not say it. */
-export const USAGE: Record<string, string> = {
-  cpu_cores: 'CPUs kept busy, by threads that still run too',
-  run_queue_p99: '99 % of the times that a runnable thread waited for a CPU were shorter',
-  run_queue_p50: 'Half of the times that a runnable thread waited for a CPU were shorter',
-  throttled_share: 'Share of the quota’s periods in which the container was held back',
-  throttled_seconds: 'Time per second for which the CPU quota held the container back',
-  busy_threads: 'Over how many threads the CPU time is spread: that of all over that of the busiest',
-  memory_bytes: 'Memory in use, page cache included',
-  working_set_bytes: 'Memory in use less the inactive page cache',
-  cpu_quota_cores: 'CPU quota over its period',
-  zero_windows: 'Times that a receiver closed its window: it did not read fast enough',
-  listen_overflows: 'Connections that found the accept queue full',
-}
 
 /** How far a number is off at most. bound is the greatest relative error of a quantile. */
 export function errorOf(n: Pick<NumberInfo, 'key' | 'unit'>, scope: string, bound: number): string {
@@ -76,7 +61,7 @@ export function explainNumber(g: Graph, path: string, node?: Node, edge?: Edge):
   if (!n || (!node && !edge)) return undefined
   const match = edge ? `${g.edge_matches[edge.id]},side="${scope}"` : (g.matches[node!.id] as Record<string, string> | undefined)?.[scope]
   const share = edge && (of as { completeness?: number } | undefined)?.completeness
-  const words = scope === 'usage' ? USAGE[key] : MEANING[key]
+  const words = scope === 'usage' ? USAGE_MEANING[key] : SIDE_MEANING[key]
   return {
     title: `${n.title}${edge ? '' : ` · ${node!.name}`}`,
     value: format(valueOf(of, key), n.unit),

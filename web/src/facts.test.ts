@@ -84,10 +84,10 @@ describe('endpoints', () => {
   })
 })
 
-it('what newer servers tell has its place', () => {
-  const more = ['p999', 'failures_refused', 'duration_p99', 'window_limited_seconds', 'upgrades'].map((key) => info(key))
+it('what the page does not know comes last', () => {
+  const more = ['p999', 'failures_refused', 'duration_p99', 'window_limited_seconds', 'novel'].map((key) => info(key))
   const side = Object.fromEntries(more.map((n) => [n.key, 1])) as unknown as Side
   expect(factsOf(edge(side), more).map((g) => `${g.title}: ${g.rows.map((r) => r.key)}`)).toEqual([
-    'Latency: p999', 'Path: window_limited_seconds', 'Connections: duration_p99', 'What went wrong: failures_refused', 'Not timed as requests: upgrades',
+    'Path: window_limited_seconds', 'Connections: duration_p99', 'What went wrong: failures_refused', 'Others: p999,novel',
   ])
 })

@@ -1,48 +1,12 @@
 import { duration, floorPercent, format } from './format'
+import { SIDE_GROUPS, TROUBLE } from './numbers'
 import { best, bytesPerSecond, type Edge, type Endpoint, type Node, type NumberInfo, type Seconds, type Side } from './types'
 
 /** The number of a side by its key; undefined where it could not be had. */
 export const numberOf = (s: Side | undefined, key: string): Seconds | undefined => (s as Record<string, Seconds> | undefined)?.[key]
 
-/** The numbers of an edge, in the order in which people ask for them; patterns are for what newer servers tell. */
-const GROUPS: [string, (string | RegExp)[]][] = [
-  ['Requests', ['transactions_per_second', 'transactions', 'in_flight', 'request_bytes_per_second', 'response_bytes_per_second', 'request_bytes', 'response_bytes', 'request_packets', 'response_packets']],
-  ['Latency', [/^p\d+$/, 'mean', 'first_byte_p50', 'first_byte_p99']],
-  ['Path', ['rtt_p50', 'rtt_p99', 'rtt_min', 'jitter', 'retransmits', /^window_limited/, /^zero_window/]],
-  ['Connections', ['connections_open', 'connections_opened', 'connections_closed', /^(connection_)?duration/]],
-  ['What went wrong', [/^failures/, 'resets', 'timed_out', 'aborted', 'continued', /^accept_/]],
-  ['Not timed as requests', ['transfers', 'held', 'pushes', 'upgrades', 'one_way']],
-  ['Completeness', ['unseen_bytes', 'lost_transactions']],
-]
-
-/** What a number means, in plain words, where its title does not say it. */
-export const MEANING: Record<string, string> = {
-  transactions_per_second: 'Requests whose reply has ended, per second',
-  transactions: 'Requests whose reply has ended',
-  in_flight: 'Requests that wait for their reply at the end of the window',
-  first_byte_p50: 'From the first byte of a request to the first byte of its reply',
-  first_byte_p99: 'From the first byte of a request to the first byte of its reply',
-  rtt_p50: 'Time that a packet and its acknowledgement take, as the kernel measures it',
-  rtt_p99: 'Time that a packet and its acknowledgement take, as the kernel measures it',
-  rtt_min: 'The least round trip since the agent began',
-  jitter: 'By how much the round trip varies, on average',
-  retransmits: 'TCP segments sent again, because they were lost or late',
-  window_limited_seconds: 'Time in which the receiver took no more, of connections that ended',
-  failures: 'Attempts to connect that failed',
-  resets: 'Connections that ended with a reset instead of a close',
-  timed_out: 'Connections whose other end fell silent',
-  aborted: 'Requests that ended without a reply',
-  continued: 'Replies that went on after a second of silence; their latency lacks the tail',
-  transfers: 'Requests whose reply flowed for over a second: downloads, not slow requests',
-  held: 'Requests whose reply began after over ten seconds: long polls, not slow requests',
-  pushes: 'Times that the server sent without having been asked',
-  upgrades: 'Connections that both ends agreed to make streams, such as WebSocket',
-  one_way: 'Packets in streams that nobody answers',
-  unseen_bytes: 'Received by the kernel and read by no call that is seen (splice), or never read',
-}
-
 /** Whether a number tells of trouble. */
-export const trouble = (key: string): boolean => /^(aborted|continued|failures.*|retransmits|resets|timed_out|unseen_bytes)$/.test(key)
+export const trouble = (key: string): boolean => TROUBLE.has(key)
 
 /** What is there to show of an edge: groups with rows, without those that say nothing or 0. */
 export function factsOf(edge: Edge, numbers: NumberInfo[]): { title: string; rows: NumberInfo[] }[] {
@@ -51,7 +15,7 @@ export function factsOf(edge: Edge, numbers: NumberInfo[]): { title: string; row
     // A duration of 0 is one that is shorter than can be told.
     return v !== undefined && (v !== 0 || n.unit === 's')
   })
-  const groups: [string, NumberInfo[]][] = GROUPS.map(([title, keys]) => [title, keys.flatMap((k) => numbers.filter((n) => (typeof k === 'string' ? n.key === k : k.test(n.key))))])
+  const groups: [string, NumberInfo[]][] = SIDE_GROUPS.map(([title, keys]) => [title, keys.flatMap((k) => numbers.filter((n) => n.key === k))])
   const known = new Set(groups.flatMap(([, of]) => of))
   groups.push(['Others', numbers.filter((n) => !known.has(n))])
   return groups.map(([title, of]) => ({ title, rows: of.filter(told) })).filter((g) => g.rows.length > 0)

@@ -1,10 +1,9 @@
 import { asNumber } from './data'
 import { duration, format } from './format'
+import type { Quantity } from './state'
 import type { Heat, HeatCell, NumberInfo, Seconds } from './types'
 
 // What a heat map is drawn from: values, a logarithmic scale of colours, and a frame.
-
-export type Quantity = 'bytes' | 'requests' | 'p99'
 
 interface Kind {
   title: string

@@ -1,8 +1,8 @@
 import { useMemo, useRef, useState } from 'preact/hooks'
 import { useHeat } from './data'
 import { format } from './format'
-import { cellsOf, frameOf, KINDS, NAME, next, scaleOf, steady, STEPS, told, TURN, valueOf, type Frame, type Quantity } from './heat'
-import { edgeOf, short, type Change, type State } from './state'
+import { cellsOf, frameOf, KINDS, NAME, next, scaleOf, steady, STEPS, told, TURN, valueOf, type Frame } from './heat'
+import { edgeOf, short, type Change, type State, type Quantity } from './state'
 import { fit, useWidth } from './text'
 import type { Graph, Heat, HeatCell } from './types'
 
@@ -67,7 +67,7 @@ function Matrix({ heat, quantity, frame: f, chosen, pointed, point, choose }: Ma
   const x = (i: number) => f.left + i * f.cell.width
   const y = (i: number) => f.top + i * f.cell.height
   const name = (c: HeatCell) => `${c.source},${c.destination}`
-  // One cell is reached by the tabulator, the others from it by the arrow keys.
+  // One cell is focused with Tab, the others from it by the arrow keys.
   const reached = (pointed && cells.includes(pointed) ? pointed : undefined) ?? cells.find((c) => c.edge === chosen) ?? cells[0]
   const press = (c: HeatCell) => (e: KeyboardEvent) => {
     if (e.key === 'Enter' || e.key === ' ') {

@@ -5,14 +5,15 @@ import { Contention } from './contentionview'
 import type { Loaded, Line } from './data'
 import { Endpoints, endpointChart } from './endpoints'
 import { windowOf } from './explain'
-import { countedOf, factsOf, MEANING, numberOf, pairing, seen, trouble, unsure } from './facts'
+import { countedOf, factsOf, numberOf, pairing, seen, trouble, unsure } from './facts'
 import { bytes, clock, counted, digits, duration, floorPercent, format, missing, NONE, span, unmatched } from './format'
 import { Period } from './header'
 import { Middle } from './middle'
+import { SIDE_MEANING, USAGE_GROUPS } from './numbers'
 import { short, type Change, type State } from './state'
 import { useExplainer } from './tip'
 import { paceOf, paceText, usualOf } from './usual'
-import { best, type Baseline, type Edge, type Graph, type Node, type NumberInfo, type Seconds, type Status } from './types'
+import { best, type Baseline, type Edge, type Graph, type Node, type NumberInfo, type Seconds, type Side, type Status } from './types'
 
 interface Props {
   graph?: Graph
@@ -138,7 +139,7 @@ function EdgePanel({ graph, baseline, edge, state, change, range, theme, close }
             <tr class="heading"><th scope="rowgroup" colSpan={3}>{title}</th></tr>
             {rows.map((n) => (
               <tr key={n.key} class={trouble(n.key) ? 'rare' : undefined}>
-                <th scope="row" title={MEANING[n.key]}>{n.title}</th>
+                <th scope="row" title={SIDE_MEANING[n.key]}>{n.title}</th>
                 <td><Value value={numberOf(edge.client_side, n.key)} unit={n.unit} path={`client.${n.key}`} state={state} change={change} strong={n.key === 'p99'} /></td>
                 <td><Value value={numberOf(edge.server_side, n.key)} unit={n.unit} path={`server.${n.key}`} state={state} change={change} strong={n.key === 'p99'} /></td>
               </tr>
@@ -161,11 +162,12 @@ function Tile({ title, value, explain }: { title: string; value: string; explain
   return <div class="tile" data-explain={explain} tabindex={0}><span>{title}</span><strong data-tile={title}>{value}</strong></div>
 }
 
-const GROUPS: [string, RegExp][] = [
-  ['CPU', /cpu|run_queue|throttled|switches|threads|forks|execs|exits/],
-  ['Memory', /memory|working_set|rss|cache|page_faults|oom/],
-  ['Network', /network|packets|zero_windows|listen_/],
-  ['Disk', /disk/],
+/** The numbers of the requests of a node, in this order; those that tell of trouble follow. */
+const SUMMARY = ['transactions_per_second', 'p50', 'p99', 'request_bytes_per_second', 'response_bytes_per_second', 'connections_open']
+
+const summaryOf = (numbers: NumberInfo[], side: Side): NumberInfo[] => [
+  ...SUMMARY.flatMap((key) => numbers.filter((n) => n.key === key)),
+  ...numbers.filter((n) => trouble(n.key) && numberOf(side, n.key)),
 ]
 
 function NodePanel({ graph, node, state, change, range, theme, close }: Props & { graph: Graph; node: Node }) {
@@ -183,8 +185,8 @@ function NodePanel({ graph, node, state, change, range, theme, close }: Props & 
         <Chart key={state.chart} title={title} unit={info.unit} lines={[{ name: info.title, query: info.query.replaceAll('$match', matchers[scope]!) }]} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />
       )}
       <Contention graph={graph} node={node} state={state} change={change} />
-      {node.usage && GROUPS.map(([name, keys]) => {
-        const rows = graph.numbers.usage.filter((n) => keys.test(n.key) && node.usage![n.key] !== undefined)
+      {node.usage && USAGE_GROUPS.map(([name, keys]) => {
+        const rows = graph.numbers.usage.filter((n) => keys.includes(n.key) && node.usage![n.key] !== undefined)
         return rows.length > 0 && (
           <section key={name} class="group" data-of={node.id}>
             <h3>{name}</h3>
@@ -204,7 +206,7 @@ function NodePanel({ graph, node, state, change, range, theme, close }: Props & 
           <section key={way} class="group" data-of={node.id}>
             <h3>{way === 'served' ? 'Requests served' : 'Requests made'}</h3>
             <dl class="numbers">
-              {graph.numbers.side.filter((n) => ['transactions_per_second', 'p50', 'p99', 'request_bytes_per_second', 'response_bytes_per_second', 'connections_open'].includes(n.key) || (trouble(n.key) && numberOf(side, n.key))).map((n) => (
+              {summaryOf(graph.numbers.side, side).map((n) => (
                 <div key={n.key}><dt>{n.title}</dt><dd><Value value={numberOf(side, n.key)} unit={n.unit} path={`${way}.${n.key}`} state={state} change={change} /></dd></div>
               ))}
             </dl>

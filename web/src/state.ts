@@ -1,6 +1,8 @@
 import { useEffect, useState } from 'preact/hooks'
-import type { Quantity } from './heat'
 import type { Graph } from './types'
+
+/** What a heat map shows. */
+export type Quantity = 'bytes' | 'requests' | 'p99'
 
 /** All that a view is. It lives in the URL's hash, so that a view can be linked and gone back to. */
 export interface State {

@@ -1,49 +1,8 @@
 // The JSON of the server (internal/api). A number that could not be had is absent.
 
-/** Seconds; "+Inf" is a duration past the end of the histogram's range. */
-export type Seconds = number | '+Inf'
+import type { Seconds, Side } from './numbers'
 
-export interface Side {
-  transactions: number
-  request_bytes: number
-  response_bytes: number
-  transactions_per_second?: number
-  request_bytes_per_second?: number
-  response_bytes_per_second?: number
-  p50?: Seconds
-  p75?: Seconds
-  p90?: Seconds
-  p99?: Seconds
-  mean?: Seconds
-  connections_open: number
-  connections_opened: number
-  connections_closed: number
-  failures: number
-  retransmits: number
-  aborted: number
-  continued: number
-  in_flight?: number
-  transfers?: number
-  held?: number
-  pushes?: number
-  first_byte_p50?: Seconds
-  first_byte_p99?: Seconds
-  rtt_p50?: Seconds
-  rtt_p99?: Seconds
-  rtt_min?: Seconds
-  jitter?: Seconds
-  window_limited_seconds?: Seconds
-  duration_p50?: Seconds
-  duration_p99?: Seconds
-  resets?: number
-  timed_out?: number
-  request_packets?: number
-  response_packets?: number
-  one_way?: number
-  unseen_bytes?: number
-  /** Share of received bytes that was seen; absent where nothing was received. */
-  completeness?: number
-}
+export type { Seconds, Side }
 
 export type Usage = Record<string, Seconds | undefined>
 
@@ -253,7 +212,7 @@ export interface Services {
 }
 
 export interface HostPart {
-  kind: 'container' | 'host' | 'more' | 'other' | 'idle' | 'untold'
+  kind: 'container' | 'host' | 'more' | 'other' | 'idle' | 'steal' | 'untold'
   node?: string
   name: string
   cpu_cores: number

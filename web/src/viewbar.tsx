@@ -1,9 +1,9 @@
 import { useExtent } from './data'
 import { extentOf, whyNot, type Span } from './extent'
 import { unmatched } from './format'
-import { KINDS, type Quantity } from './heat'
+import { KINDS } from './heat'
 import { Picture } from './picture'
-import { AGOS, agoOf, GROUPINGS, hides, PERCENTILES, SHARES, type Ago, type Change, type Grouping, type Percentile, type State } from './state'
+import { AGOS, agoOf, GROUPINGS, hides, PERCENTILES, SHARES, type Ago, type Change, type Grouping, type Percentile, type State, type Quantity } from './state'
 import type { Graph } from './types'
 
 /** What is drawn, and of what: all of it is in the URL. */

@@ -1,0 +1,487 @@
+package model
+
+// EdgeCounters are cumulative counters of one edge, from the side of the end that counted.
+type EdgeCounters struct {
+	SentBytes, ReceivedBytes uint64
+	// SentPackets and ReceivedPackets count datagrams, of UDP alone: calls that sent or received
+	// one. A call that hands over several at once (UDP_SEGMENT, UDP_GRO) counts as one.
+	SentPackets, ReceivedPackets uint64
+	// OneWay counts datagrams, of UDP alone, in streams that nobody answers (statistics, video).
+	// They are no transactions.
+	OneWay uint64
+	// Opens counts connections established (or found open at the start), Closes those ended.
+	Opens, Closes uint64
+	// Failures counts connection attempts that never came to be: FailuresRefused,
+	// FailuresTimedOut, FailuresUnreachable and those for other reasons.
+	Failures                                               uint64
+	FailuresRefused, FailuresTimedOut, FailuresUnreachable uint64
+	// Resets counts connections that ended with a reset, TimedOut those whose other end fell
+	// silent.
+	Resets, TimedOut uint64
+	// Retransmits counts retransmitted segments.
+	Retransmits uint64
+	// Requests counts transactions begun, Replies those whose reply has begun. Their
+	// difference, less Aborts, waits for the server now.
+	Requests, Replies uint64
+	// Aborts counts transactions that ended without a reply.
+	Aborts uint64
+	// Transfers counts transactions whose reply flowed for over a second, Held those whose
+	// reply began more than ten seconds after the request (a long poll). Neither is in Latency:
+	// their times do not tell how fast the server is.
+	Transfers, Held uint64
+	// Continued counts replies that went on after a second of silence, when their
+	// transaction had already been counted; its latency lacks the tail.
+	Continued uint64
+	// Pushes counts times that a server sent without having been asked. A connection with
+	// several of them in a row is a stream, of which no transactions are counted.
+	Pushes uint64
+	// Upgrades counts connections that became streams by agreement of both ends (WebSocket,
+	// replication, subscriptions). From then on they have no transactions.
+	Upgrades uint64
+	// Lost counts transactions whose end is not known, because their HTTP/2 connection could not
+	// be followed any more; LostWaiting those of them whose reply had not begun.
+	Lost, LostWaiting uint64
+	// UnseenBytes were received by the kernel and never read by a call that the programs see
+	// (splice to a pipe, or left unread); known when a connection ends.
+	UnseenBytes uint64
+	// JitterSumNS sums the mean deviation of the round-trip time, one for each entry of RTT.
+	JitterSumNS uint64
+	// WindowLimitedNS is the time in which the peer's receive window held this end up.
+	WindowLimitedNS uint64
+	// RTTMinNS is the least round-trip time of all connections, 0 until one was measured.
+	RTTMinNS uint64
+	// Latency has one entry per transaction: on a client from the first byte sent to the last
+	// byte received, on a server from the first byte received to the last byte sent (Brondolin
+	// and Santambrogio 2020, figure 4).
+	Latency *Histogram
+	// TimeToFirstByte has one entry per reply: from the request's first byte to the reply's.
+	TimeToFirstByte *Histogram
+	// RTT is the kernel's smoothed round-trip time at the end of each transaction; Duration is
+	// of connections. Both nil until there is one.
+	RTT, Duration *Histogram
+}
+
+// Transactions is the number of finished transactions.
+func (c *EdgeCounters) Transactions() uint64 {
+	n := c.Transfers + c.Held
+	if c.Latency != nil {
+		n += c.Latency.Count
+	}
+	return n
+}
+
+// Plain lists the counters that add up: all but the histograms and RTTMinNS.
+func (c *EdgeCounters) Plain() []*uint64 {
+	return []*uint64{
+		&c.SentBytes, &c.ReceivedBytes, &c.SentPackets, &c.ReceivedPackets, &c.OneWay, &c.Opens, &c.Closes, &c.Failures, &c.FailuresRefused, &c.FailuresTimedOut,
+		&c.FailuresUnreachable, &c.Resets, &c.TimedOut, &c.Retransmits, &c.Requests, &c.Replies, &c.Aborts, &c.Transfers,
+		&c.Held, &c.Continued, &c.Pushes, &c.Upgrades, &c.Lost, &c.LostWaiting, &c.UnseenBytes, &c.JitterSumNS, &c.WindowLimitedNS,
+	}
+}
+
+// Histograms lists the histograms, any of which may be nil.
+func (c *EdgeCounters) Histograms() []**Histogram {
+	return []**Histogram{&c.Latency, &c.TimeToFirstByte, &c.RTT, &c.Duration}
+}
+
+// Add adds what gained counted to c. The histograms of c are replaced, never changed, so that
+// they may be shared.
+func (c *EdgeCounters) Add(gained *EdgeCounters) {
+	from := gained.Plain()
+	for i, to := range c.Plain() {
+		*to += *from[i]
+	}
+	if gained.RTTMinNS != 0 && (c.RTTMinNS == 0 || gained.RTTMinNS < c.RTTMinNS) {
+		c.RTTMinNS = gained.RTTMinNS
+	}
+	histograms := gained.Histograms()
+	for i, to := range c.Histograms() {
+		switch h := *histograms[i]; {
+		case h == nil:
+		case *to == nil:
+			*to = h
+		default:
+			sum := (*to).Clone()
+			sum.Merge(h)
+			*to = sum
+		}
+	}
+}
+
+// Since is what c gained after before, an earlier state of the same counters.
+func (c *EdgeCounters) Since(before *EdgeCounters) EdgeCounters {
+	gained := *c
+	from := before.Plain()
+	for i, to := range gained.Plain() {
+		*to -= *from[i]
+	}
+	histograms := before.Histograms()
+	for i, to := range gained.Histograms() {
+		if *to != nil {
+			*to = (*to).Since(*histograms[i])
+		}
+	}
+	return gained
+}
+
+// Precedes tells whether after can be a later state of c: no counter went down.
+func (c *EdgeCounters) Precedes(after *EdgeCounters) bool {
+	later := after.Plain()
+	for i, n := range c.Plain() {
+		if *n > *later[i] {
+			return false
+		}
+	}
+	histograms := after.Histograms()
+	for i, h := range c.Histograms() {
+		if *h != nil && (*histograms[i] == nil || (*h).Count > (*histograms[i]).Count) {
+			return false
+		}
+	}
+	return true
+}
+
+// InFlight is the number of requests whose reply has not begun.
+func (c *EdgeCounters) InFlight() uint64 {
+	if done := c.Replies + c.Aborts + c.LostWaiting; done < c.Requests {
+		return c.Requests - done
+	}
+	return 0
+}
+
+// Completeness is Completeness of the edge's counters.
+func (c *EdgeCounters) Completeness() float64 {
+	return Completeness(float64(c.ReceivedBytes), float64(c.UnseenBytes), float64(c.Transactions()), float64(c.Lost))
+}
+
+// Completeness is the share of what happened that is counted: of the bytes received those that were
+// seen, or of the transactions those that were followed to their end, whichever is less. It is 1
+// where nothing was missed.
+func Completeness(seenBytes, unseenBytes, ended, lost float64) float64 {
+	share := func(counted, missed float64) float64 {
+		if missed <= 0 {
+			return 1
+		}
+		return counted / (counted + missed)
+	}
+	return min(share(seenBytes, unseenBytes), share(ended, lost))
+}
+
+// EdgeRows are the metrics of an edge, in the order in which they are told.
+var EdgeRows = []Row[Edge]{
+	{Name: "outsight_edge_request_bytes_total", OTel: "outsight.edge.request", Unit: "By", Kind: Counter,
+		Help: "Bytes from the client to the server",
+		Columns: []Column[Edge]{{Name: "request_bytes", Count: requestBytes, Shown: []Number{
+			{Key: "request_bytes_per_second", Title: "Request bytes", Unit: "B/s", Group: GroupRequests, Order: 4,
+				Formula: Rate},
+			{Key: "request_bytes", Title: "Request bytes in all", Unit: "B", Group: GroupRequests,
+				Order: 6, Always: true}}}}},
+	{Name: "outsight_edge_response_bytes_total", OTel: "outsight.edge.response", Unit: "By", Kind: Counter,
+		Help: "Bytes from the server to the client",
+		Columns: []Column[Edge]{{Name: "response_bytes", Count: responseBytes, Shown: []Number{
+			{Key: "response_bytes_per_second", Title: "Response bytes", Unit: "B/s", Group: GroupRequests, Order: 5,
+				Formula: Rate},
+			{Key: "response_bytes", Title: "Response bytes in all", Unit: "B", Group: GroupRequests,
+				Order: 7, Always: true}}}}},
+	{Name: "outsight_edge_request_packets_total", OTel: "outsight.edge.request.packets", Unit: "{packet}",
+		Kind: Counter,
+		Help: "UDP packets from the client to the server, as programs handed them over",
+		Columns: []Column[Edge]{{Name: "request_packets", Count: ofUDP(requestPackets), Shown: []Number{
+			{Key: "request_packets", Title: "Request packets", Group: GroupRequests, Order: 8}}}}},
+	{Name: "outsight_edge_response_packets_total", OTel: "outsight.edge.response.packets", Unit: "{packet}",
+		Kind: Counter,
+		Help: "UDP packets from the server to the client, as programs handed them over",
+		Columns: []Column[Edge]{{Name: "response_packets", Count: ofUDP(responsePackets), Shown: []Number{
+			{Key: "response_packets", Title: "Response packets", Group: GroupRequests, Order: 9}}}}},
+	{Name: "outsight_edge_one_way_packets_total", OTel: "outsight.edge.one_way_packets", Unit: "{packet}",
+		Kind: Counter,
+		Help: "UDP packets in streams that nobody answers; they are no transactions",
+		Columns: []Column[Edge]{{Name: "one_way", Count: ofUDP(func(e *Edge) uint64 { return e.Counters.OneWay }),
+			Shown: []Number{
+				{Key: "one_way", Title: "Packets without reply", Group: GroupNotTimed, Order: 4,
+					Meaning: "Packets in streams that nobody answers"}}}}},
+	{Name: "outsight_edge_transaction_duration_seconds", OTel: "outsight.edge.transaction.duration", Unit: "s",
+		Kind: HistogramSeries,
+		Help: "Time of a request and its reply: on the client from the first byte sent to the last received, on the server from " +
+			"the first byte received to the last sent",
+		Columns: []Column[Edge]{{Name: "latency",
+			Histogram: ofHistogram(func(c *EdgeCounters) *Histogram { return c.Latency }),
+			Shown: []Number{
+				{Key: "p50", Title: "p50", Unit: "s", Group: GroupLatency, Order: 1, Formula: QuantileOf,
+					Quantile: 0.5},
+				{Key: "p75", Title: "p75", Unit: "s", Group: GroupLatency, Order: 2, Formula: QuantileOf,
+					Quantile: 0.75},
+				{Key: "p90", Title: "p90", Unit: "s", Group: GroupLatency, Order: 3, Formula: QuantileOf,
+					Quantile: 0.9},
+				{Key: "p99", Title: "p99", Unit: "s", Group: GroupLatency, Order: 4, Formula: QuantileOf,
+					Quantile: 0.99},
+				{Key: "mean", Title: "Mean", Unit: "s", Group: GroupLatency, Order: 5, Formula: MeanOf}}}}},
+	{Name: "outsight_edge_connections_opened_total", OTel: "outsight.edge.connections.opened", Unit: "{connection}",
+		Kind: Counter,
+		Help: "Connections established, or found open at the start",
+		Columns: []Column[Edge]{{Name: "connections_opened", Dense: true,
+			Count: ofEdge(func(c *EdgeCounters) uint64 { return c.Opens }),
+			Shown: []Number{
+				{Key: "connections_open", Title: "Connections open", Group: GroupConnections, Order: 1, Always: true,
+					Formula: Derived,
+					Query:   "sum(outsight_edge_connections_opened_total{$match}) - sum(outsight_edge_connections_closed_total{$match})"},
+				{Key: "connections_opened", Title: "Connections opened", Group: GroupConnections,
+					Order: 2, Always: true}}}}},
+	{Name: "outsight_edge_connections_closed_total", OTel: "outsight.edge.connections.closed", Unit: "{connection}",
+		Kind: Counter,
+		Help: "Connections that ended",
+		Columns: []Column[Edge]{{Name: "connections_closed", Dense: true,
+			Count: ofEdge(func(c *EdgeCounters) uint64 { return c.Closes }),
+			Shown: []Number{{Key: "connections_closed", Title: "Connections closed", Group: GroupConnections,
+				Order: 3, Always: true}}}}},
+	{Name: "outsight_edge_connection_failures_total", OTel: "outsight.edge.connection.failures", Unit: "{connection}",
+		Kind: Counter,
+		Help: "Attempts to connect that failed, by reason (type: refused, timed_out, unreachable, other); client's side only",
+		Columns: []Column[Edge]{
+			{Name: "failures_refused", Label: typed("refused"),
+				Count: ofAttempts(func(c *EdgeCounters) uint64 { return c.FailuresRefused }), Shown: []Number{
+					{Key: "failures", Title: "Failed connections", Group: GroupTrouble,
+						Order: 1, Always: true, Trouble: true,
+						Meaning: "Attempts to connect that failed",
+						Of:      []string{"failures_refused", "failures_timed_out", "failures_unreachable", "failures_other"},
+						Query:   "sum(increase(outsight_edge_connection_failures_total{$match}[$window]))"},
+					{Key: "failures_refused", Title: "Refused connections", Group: GroupTrouble,
+						Order: 2, Trouble: true}}},
+			{Name: "failures_timed_out", Label: typed("timed_out"),
+				Count: ofAttempts(func(c *EdgeCounters) uint64 { return c.FailuresTimedOut }), Shown: []Number{
+					{Key: "failures_timed_out", Title: "Connections timed out while opening", Group: GroupTrouble,
+						Order: 3, Trouble: true}}},
+			{Name: "failures_unreachable", Label: typed("unreachable"),
+				Count: ofAttempts(func(c *EdgeCounters) uint64 { return c.FailuresUnreachable }), Shown: []Number{
+					{Key: "failures_unreachable", Title: "Unreachable", Group: GroupTrouble, Order: 4, Trouble: true}}},
+			{Name: "failures_other", Label: typed("other"), Count: ofAttempts(failuresOther)}}},
+	{Name: "outsight_edge_retransmits_total", OTel: "outsight.edge.retransmits", Unit: "{segment}", Kind: Counter,
+		Help: "TCP segments sent again",
+		Columns: []Column[Edge]{{Name: "retransmits",
+			Count: ofEdge(func(c *EdgeCounters) uint64 { return c.Retransmits }),
+			Shown: []Number{{Key: "retransmits", Title: "Retransmitted segments", Group: GroupPath,
+				Order: 5, Always: true, Trouble: true,
+				Meaning: "TCP segments sent again, because they were lost or late"}}}}},
+	{Name: "outsight_edge_aborted_transactions_total", OTel: "outsight.edge.aborted_transactions",
+		Unit: "{transaction}", Kind: Counter,
+		Help: "Requests that ended without a reply",
+		Columns: []Column[Edge]{{Name: "aborted", Count: ofEdge(func(c *EdgeCounters) uint64 { return c.Aborts }),
+			Shown: []Number{{Key: "aborted", Title: "Aborted transactions", Group: GroupTrouble,
+				Order: 7, Always: true, Trouble: true,
+				Meaning: "Requests that ended without a reply"}}}}},
+	{Name: "outsight_edge_continued_replies_total", OTel: "outsight.edge.continued_replies", Unit: "{reply}",
+		Kind: Counter,
+		Help: "Replies that went on after a second of silence; their latency lacks the tail",
+		Columns: []Column[Edge]{{Name: "continued", Count: ofEdge(func(c *EdgeCounters) uint64 { return c.Continued }),
+			Shown: []Number{{Key: "continued", Title: "Continued replies", Group: GroupTrouble,
+				Order: 8, Always: true, Trouble: true,
+				Meaning: "Replies that went on after a second of silence; their latency lacks the tail"}}}}},
+	{Name: "outsight_edge_transactions_total", OTel: "outsight.edge.transactions", Unit: "{transaction}", Kind: Counter,
+		Help: "Transactions that ended, whatever their duration",
+		Columns: []Column[Edge]{{Name: "transactions", Dense: true, Count: ofEdge((*EdgeCounters).Transactions),
+			Shown: []Number{
+				{Key: "transactions_per_second", Title: "Requests", Unit: "/s", Group: GroupRequests, Order: 1,
+					Formula: Rate,
+					Meaning: "Requests whose reply has ended, per second", Query: orCounted("rate")},
+				{Key: "transactions", Title: "Transactions", Group: GroupRequests, Order: 2, Always: true,
+					Meaning: "Requests whose reply has ended", Query: orCounted("increase")}}}}},
+	{Name: "outsight_edge_requests_in_flight", OTel: "outsight.edge.requests_in_flight", Unit: "{request}", Kind: Gauge,
+		Help: "Requests whose reply has not begun",
+		Columns: []Column[Edge]{{Name: "in_flight", Count: ofEdge((*EdgeCounters).InFlight), Shown: []Number{
+			{Key: "in_flight", Title: "Requests in flight", Group: GroupRequests, Order: 3, Formula: Level,
+				Meaning: "Requests that wait for their reply at the end of the window"}}}}},
+	{Name: "outsight_edge_transfers_total", OTel: "outsight.edge.transfers", Unit: "{transaction}", Kind: Counter,
+		Help: "Transactions whose reply flowed for over a second; not in the duration",
+		Columns: []Column[Edge]{{Name: "transfers", Count: ofEdge(func(c *EdgeCounters) uint64 { return c.Transfers }),
+			Shown: []Number{
+				{Key: "transfers", Title: "Transfers over 1 s", Group: GroupNotTimed, Order: 1,
+					Meaning: "Requests whose reply flowed for over a second: downloads, not slow requests"}}}}},
+	{Name: "outsight_edge_held_requests_total", OTel: "outsight.edge.held_requests", Unit: "{transaction}",
+		Kind: Counter,
+		Help: "Transactions whose reply began over ten seconds after the request; not in the duration",
+		Columns: []Column[Edge]{{Name: "held", Count: ofEdge(func(c *EdgeCounters) uint64 { return c.Held }),
+			Shown: []Number{
+				{Key: "held", Title: "Replies after 10 s", Group: GroupNotTimed, Order: 2,
+					Meaning: "Requests whose reply began after over ten seconds: long polls, not slow requests"}}}}},
+	{Name: "outsight_edge_pushes_total", OTel: "outsight.edge.pushes", Unit: "{push}", Kind: Counter,
+		Help: "Times that a server sent without having been asked",
+		Columns: []Column[Edge]{{Name: "pushes", Count: ofEdge(func(c *EdgeCounters) uint64 { return c.Pushes }),
+			Shown: []Number{
+				{Key: "pushes", Title: "Pushes of the server", Group: GroupNotTimed, Order: 3,
+					Meaning: "Times that the server sent without having been asked"}}}}},
+	{Name: "outsight_edge_upgrades_total", OTel: "outsight.edge.upgrades", Unit: "{connection}", Kind: Counter,
+		Help:    "Connections that both ends agreed to make streams (WebSocket, replication, subscriptions)",
+		Columns: []Column[Edge]{{Name: "upgrades", Count: ofEdge(func(c *EdgeCounters) uint64 { return c.Upgrades })}}},
+	{Name: "outsight_edge_lost_transactions_total", OTel: "outsight.edge.lost_transactions", Unit: "{transaction}",
+		Kind: Counter,
+		Help: "Transactions whose end is not known: their HTTP/2 connection could not be followed any more",
+		Columns: []Column[Edge]{{Name: "lost_transactions",
+			Count: ofEdge(func(c *EdgeCounters) uint64 { return c.Lost }), Shown: []Number{
+				{Key: "lost_transactions", Title: "Transactions lost sight of", Group: GroupCompleteness, Order: 2,
+					Meaning: "Requests that had not ended when their HTTP/2 connection could no longer be followed"}}}}},
+	{Name: "outsight_edge_connections_reset_total", OTel: "outsight.edge.connections.reset", Unit: "{connection}",
+		Kind: Counter,
+		Help: "Connections that ended with a reset",
+		Columns: []Column[Edge]{{Name: "resets", Count: ofEdge(func(c *EdgeCounters) uint64 { return c.Resets }),
+			Shown: []Number{
+				{Key: "resets", Title: "Resets", Group: GroupTrouble, Order: 5, Trouble: true,
+					Meaning: "Connections that ended with a reset instead of a close"}}}}},
+	{Name: "outsight_edge_connections_timed_out_total", OTel: "outsight.edge.connections.timed_out",
+		Unit: "{connection}", Kind: Counter,
+		Help: "Connections whose other end fell silent",
+		Columns: []Column[Edge]{{Name: "timed_out", Count: ofEdge(func(c *EdgeCounters) uint64 { return c.TimedOut }),
+			Shown: []Number{
+				{Key: "timed_out", Title: "Timed out connections", Group: GroupTrouble, Order: 6, Trouble: true,
+					Meaning: "Connections whose other end fell silent"}}}}},
+	{Name: "outsight_edge_unseen_bytes_total", OTel: "outsight.edge.unseen", Unit: "By", Kind: Counter,
+		Help: "Bytes received by the kernel and read by no call that is seen (splice), or never read",
+		Columns: []Column[Edge]{{Name: "unseen_bytes",
+			Count: ofEdge(func(c *EdgeCounters) uint64 { return c.UnseenBytes }), Shown: []Number{
+				{Key: "unseen_bytes", Title: "Unseen bytes", Unit: "B", Group: GroupCompleteness, Order: 1, Trouble: true,
+					Meaning: "Received by the kernel and read by no call that is seen (splice), or never read"},
+				// Which bytes an end received depends on the end: there is no query for it.
+				{Key: "completeness", Unit: "ratio", Group: GroupCompleteness, Order: 3, Formula: Derived,
+					Meaning: "Share of what happened that is counted; absent where nothing was received"}}}}},
+	{Name: "outsight_edge_round_trip_deviation_seconds_total", OTel: "outsight.edge.round_trip_deviation", Unit: "s",
+		Kind: Counter,
+		Help: "Sum of the mean deviation of the round-trip time, one for each entry of the round-trip time",
+		Columns: []Column[Edge]{{Name: "rtt_deviation", Per: Nanoseconds,
+			Count: ofEdge(func(c *EdgeCounters) uint64 { return c.JitterSumNS }),
+			Shown: []Number{{Key: "jitter", Title: "Jitter", Unit: "s", Group: GroupPath, Order: 4, Formula: Derived,
+				Meaning: "By how much the round trip varies, on average",
+				Query: "sum(rate(outsight_edge_round_trip_deviation_seconds_total{$match}[$window])) / " +
+					"histogram_count(sum(rate(outsight_edge_round_trip_duration_seconds{$match}[$window])))"}}}}},
+	{Name: "outsight_edge_window_limited_seconds_total", OTel: "outsight.edge.window_limited", Unit: "s", Kind: Counter,
+		Help: "Time in which the other end's receive window held the sender up, of connections that ended",
+		Columns: []Column[Edge]{{Name: "window_limited", Per: Nanoseconds,
+			Count: ofEdge(func(c *EdgeCounters) uint64 { return c.WindowLimitedNS }),
+			Shown: []Number{{Key: "window_limited_seconds", Title: "Held up by the receiver", Unit: "s",
+				Group: GroupPath, Order: 6,
+				Meaning: "Time in which the receiver took no more, of connections that ended"}}}}},
+	{Name: "outsight_edge_round_trip_min_seconds", OTel: "outsight.edge.round_trip.min", Unit: "s", Kind: Gauge,
+		Help: "Least round-trip time of all connections",
+		Columns: []Column[Edge]{{Name: "rtt_min", Fold: Least, Per: Nanoseconds, Count: rttMin, Shown: []Number{
+			{Key: "rtt_min", Title: "Least round trip", Unit: "s", Group: GroupPath, Order: 3, Formula: LeastLevel,
+				Meaning: "The least round trip since the agent began"}}}}},
+	{Name: "outsight_edge_first_byte_duration_seconds", OTel: "outsight.edge.first_byte.duration", Unit: "s",
+		Kind: HistogramSeries,
+		Help: "Time from a request's first byte to its reply's first byte",
+		Columns: []Column[Edge]{{Name: "first_byte",
+			Histogram: ofHistogram(func(c *EdgeCounters) *Histogram { return c.TimeToFirstByte }),
+			Shown: []Number{
+				{Key: "first_byte_p50", Title: "First byte p50", Unit: "s", Group: GroupLatency, Order: 6,
+					Formula: QuantileOf, Quantile: 0.5,
+					Meaning: "From the first byte of a request to the first byte of its reply"},
+				{Key: "first_byte_p99", Title: "First byte p99", Unit: "s", Group: GroupLatency, Order: 7,
+					Formula: QuantileOf, Quantile: 0.99,
+					Meaning: "From the first byte of a request to the first byte of its reply"}}}}},
+	{Name: "outsight_edge_round_trip_duration_seconds", OTel: "outsight.edge.round_trip.duration", Unit: "s",
+		Kind: HistogramSeries,
+		Help: "Smoothed round-trip time of the path as the kernel measures it, at the end of each transaction",
+		Columns: []Column[Edge]{{Name: "rtt", Histogram: ofHistogram(func(c *EdgeCounters) *Histogram { return c.RTT }),
+			Shown: []Number{
+				{Key: "rtt_p50", Title: "Round trip p50", Unit: "s", Group: GroupPath, Order: 1, Formula: QuantileOf,
+					Quantile: 0.5,
+					Meaning:  "Time that a packet and its acknowledgement take, as the kernel measures it"},
+				{Key: "rtt_p99", Title: "Round trip p99", Unit: "s", Group: GroupPath, Order: 2, Formula: QuantileOf,
+					Quantile: 0.99,
+					Meaning:  "Time that a packet and its acknowledgement take, as the kernel measures it"}}}}},
+	{Name: "outsight_edge_connection_duration_seconds", OTel: "outsight.edge.connection.duration", Unit: "s",
+		Kind: HistogramSeries,
+		Help: "Duration of connections that ended",
+		Columns: []Column[Edge]{{Name: "duration",
+			Histogram: ofHistogram(func(c *EdgeCounters) *Histogram { return c.Duration }),
+			Shown: []Number{
+				{Key: "duration_p50", Title: "Connection duration p50", Unit: "s", Group: GroupConnections, Order: 4,
+					Formula:  QuantileOf,
+					Quantile: 0.5},
+				{Key: "duration_p99", Title: "Connection duration p99", Unit: "s", Group: GroupConnections, Order: 5,
+					Formula:  QuantileOf,
+					Quantile: 0.99}}}}},
+	{Name: "outsight_edge_completeness_ratio", OTel: "outsight.edge.completeness", Unit: "1", Kind: Gauge,
+		Help:    "Share of what happened at this end that is counted: of received bytes, or of transactions, whichever is less",
+		Columns: []Column[Edge]{{Name: "completeness", Fold: Least, Value: edgeCompleteness}}},
+	{Name: "outsight_edge_paired", OTel: "outsight.edge.paired", Kind: Gauge, Graph: true,
+		Help: "1 where both ends of the edge were counted",
+		Columns: []Column[Edge]{{Name: "paired", Fold: Least,
+			Value: func(e *Edge) (float64, bool) { return boolean(e.Paired), true }}}},
+	{Name: "outsight_edge_confidence", OTel: "outsight.edge.confidence", Kind: Gauge, Graph: true,
+		Help: "How the other end was found: 3 the kernel saw both ends, 2 a listener, 1 an address, 0 not found",
+		Columns: []Column[Edge]{{Name: "confidence", Fold: Least,
+			Value: func(e *Edge) (float64, bool) { return float64(e.Confidence), true }}}},
+}
+
+// orCounted is a query of transactions; where agents stored no counter of them yet, what their histogram counted.
+func orCounted(function string) string {
+	return "sum(" + function + "(outsight_edge_transactions_total{$match}[$window])) or histogram_count(sum(" + function +
+		"(outsight_edge_transaction_duration_seconds{$match}[$window])))"
+}
+
+func ofEdge(read func(*EdgeCounters) uint64) func(*Edge) (uint64, bool) {
+	return func(e *Edge) (uint64, bool) { return read(&e.Counters), true }
+}
+
+// ofUDP is a counter that edges of TCP do not have.
+func ofUDP(read func(*Edge) uint64) func(*Edge) (uint64, bool) {
+	return func(e *Edge) (uint64, bool) {
+		if e.Transport != UDP {
+			return 0, false
+		}
+		return read(e), true
+	}
+}
+
+// ofAttempts is a counter of attempts to connect, which are the client's.
+func ofAttempts(read func(*EdgeCounters) uint64) func(*Edge) (uint64, bool) {
+	return func(e *Edge) (uint64, bool) {
+		if e.Side != RoleClient && e.Counters.Failures == 0 || e.Transport != TCP {
+			return 0, false
+		}
+		return read(&e.Counters), true
+	}
+}
+
+func ofHistogram(read func(*EdgeCounters) *Histogram) func(*Edge) (*Histogram, bool) {
+	return func(e *Edge) (*Histogram, bool) { return read(&e.Counters), true }
+}
+
+func failuresOther(c *EdgeCounters) uint64 {
+	return c.Failures - min(c.FailuresRefused+c.FailuresTimedOut+c.FailuresUnreachable, c.Failures)
+}
+
+func rttMin(e *Edge) (uint64, bool) { return e.Counters.RTTMinNS, e.Counters.RTTMinNS > 0 }
+
+func edgeCompleteness(e *Edge) (float64, bool) {
+	if e.Counters.ReceivedBytes+e.Counters.UnseenBytes == 0 {
+		return 0, false
+	}
+	return e.Counters.Completeness(), true
+}
+
+func requestPackets(e *Edge) uint64 {
+	if e.Side == RoleServer {
+		return e.Counters.ReceivedPackets
+	}
+	return e.Counters.SentPackets
+}
+
+func responsePackets(e *Edge) uint64 {
+	if e.Side == RoleServer {
+		return e.Counters.SentPackets
+	}
+	return e.Counters.ReceivedPackets
+}
+
+func requestBytes(e *Edge) (uint64, bool) {
+	if e.Side == RoleServer {
+		return e.Counters.ReceivedBytes, true
+	}
+	return e.Counters.SentBytes, true
+}
+
+func responseBytes(e *Edge) (uint64, bool) {
+	if e.Side == RoleServer {
+		return e.Counters.SentBytes, true
+	}
+	return e.Counters.ReceivedBytes, true
+}

@@ -1,0 +1,49 @@
+package model
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxLabelBytes is the greatest length of a label's value; a longer one is cut and ends with
+// "…" and a hash of the whole.
+const MaxLabelBytes = 1024
+
+// NewLabel is a label with a value that any reader accepts: UTF-8, of at most MaxLabelBytes. A longer value is cut.
+func NewLabel(name, value string) Label {
+	value = strings.ToValidUTF8(value, string(utf8.RuneError))
+	if len(value) > MaxLabelBytes {
+		value = cut(value)
+	}
+	return Label{Name: name, Value: value}
+}
+
+// cut shortens value to at most MaxLabelBytes. The hash of the whole value at the end keeps two
+// long values apart that begin alike.
+func cut(value string) string {
+	hash := fnv.New64a()
+	hash.Write([]byte(value))
+	mark := fmt.Sprintf("…%016x", hash.Sum64())
+	end := MaxLabelBytes - len(mark)
+	for !utf8.RuneStart(value[end]) {
+		end--
+	}
+	return value[:end] + mark
+}
+
+// SortedLabels drops labels without a value, which mean the same as no label, and sorts the others. It changes all.
+func SortedLabels(all ...Label) []Label {
+	all = slices.DeleteFunc(all, func(l Label) bool { return l.Value == "" })
+	slices.SortFunc(all, func(a, b Label) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+func with(base, extra []Label) []Label {
+	if len(extra) == 0 {
+		return base
+	}
+	return SortedLabels(slices.Concat(base, extra)...)
+}

@@ -1,0 +1,68 @@
+package model
+
+// TaskCounters count what became of processes and threads.
+type TaskCounters struct {
+	// Forks, Execs and Exits count processes, not threads.
+	Forks, Execs, Exits uint64
+}
+
+func (c *TaskCounters) plain() []*uint64 {
+	return []*uint64{&c.Forks, &c.Execs, &c.Exits}
+}
+
+// Add adds what was counted between two states of the same counters.
+func (c *TaskCounters) Add(to, from *TaskCounters) {
+	later, earlier := to.plain(), from.plain()
+	for i, sum := range c.plain() {
+		*sum += *later[i] - *earlier[i]
+	}
+}
+
+// ProcessCounters count processes and threads of a container.
+type ProcessCounters struct {
+	TaskCounters
+	// Threads is the number of tasks now.
+	Threads uint64
+	// BusyThreads is over how many threads the CPU time of some ten seconds is spread: the sum of what
+	// all threads ran over what the busiest one ran. It is 1 for one busy thread, however many others
+	// sleep, and n for n equally busy ones: as many cores are in use when the busiest has no more time.
+	// 0 where it is not known.
+	BusyThreads float64
+}
+
+var taskRows = []Row[ContainerSample]{
+	{Name: "container_process_forks_total", OTel: "container.process.forks", Unit: "{process}", Kind: Counter,
+		Help: "Processes started by fork",
+		Columns: []Column[ContainerSample]{{Name: "forks",
+			Count: ofProcesses(func(p *ProcessCounters) uint64 { return p.Forks }),
+			Shown: []Number{{Key: "forks", Title: "Forks", Unit: "/s", Group: GroupCPU, Order: 11, Formula: Rate}}}}},
+	{Name: "container_process_execs_total", OTel: "container.process.execs", Unit: "{process}", Kind: Counter,
+		Help: "Programs started by exec",
+		Columns: []Column[ContainerSample]{{Name: "execs",
+			Count: ofProcesses(func(p *ProcessCounters) uint64 { return p.Execs }),
+			Shown: []Number{{Key: "execs", Title: "Execs", Unit: "/s", Group: GroupCPU, Order: 12, Formula: Rate}}}}},
+	{Name: "container_process_exits_total", OTel: "container.process.exits", Unit: "{process}", Kind: Counter,
+		Help: "Processes that ended",
+		Columns: []Column[ContainerSample]{{Name: "exits",
+			Count: ofProcesses(func(p *ProcessCounters) uint64 { return p.Exits }),
+			Shown: []Number{{Key: "exits", Title: "Exits", Unit: "/s", Group: GroupCPU, Order: 13, Formula: Rate}}}}},
+	{Name: "container_threads", OTel: "container.threads", Unit: "{thread}", Kind: Gauge,
+		Help: "Threads that exist now",
+		Columns: []Column[ContainerSample]{{Name: "threads",
+			Count: ofProcesses(func(p *ProcessCounters) uint64 { return p.Threads }),
+			Shown: []Number{{Key: "threads", Title: "Threads", Group: GroupCPU, Order: 8, Formula: Level}}}}},
+	{Name: "container_busy_threads", OTel: "container.threads.busy", Unit: "{thread}", Kind: Gauge,
+		Help: "Threads over which the CPU time of ten seconds is spread: the time of all over that of the busiest",
+		Columns: []Column[ContainerSample]{{Name: "busy_threads", Value: busyThreads,
+			Shown: []Number{{Key: "busy_threads", Title: "Busy threads", Group: GroupCPU, Order: 9, Formula: Level,
+				Meaning: "Over how many threads the CPU time is spread: that of all over that of the busiest"}}}}},
+}
+
+var ofProcesses = in(func(s *ContainerSample) *ProcessCounters { return s.Processes })
+
+func busyThreads(s *ContainerSample) (float64, bool) {
+	if s.Processes == nil {
+		return 0, false
+	}
+	return s.Processes.BusyThreads, s.Processes.BusyThreads > 0
+}

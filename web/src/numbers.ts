@@ -1,0 +1,137 @@
+// Made from the registry of metrics (internal/model) by scripts/generate: do not edit.
+
+/** Seconds; "+Inf" is a duration past the end of the histogram's range. */
+export type Seconds = number | '+Inf'
+
+/** What one end of an edge counted in a window. */
+export interface Side {
+  /** Requests whose reply has ended, per second */
+  transactions_per_second?: number
+  /** Requests whose reply has ended */
+  transactions: number
+  /** Requests that wait for their reply at the end of the window */
+  in_flight?: number
+  request_bytes_per_second?: number
+  response_bytes_per_second?: number
+  request_bytes: number
+  response_bytes: number
+  request_packets?: number
+  response_packets?: number
+  p50?: Seconds
+  p75?: Seconds
+  p90?: Seconds
+  p99?: Seconds
+  mean?: Seconds
+  /** From the first byte of a request to the first byte of its reply */
+  first_byte_p50?: Seconds
+  /** From the first byte of a request to the first byte of its reply */
+  first_byte_p99?: Seconds
+  /** Time that a packet and its acknowledgement take, as the kernel measures it */
+  rtt_p50?: Seconds
+  /** Time that a packet and its acknowledgement take, as the kernel measures it */
+  rtt_p99?: Seconds
+  /** The least round trip since the agent began */
+  rtt_min?: Seconds
+  /** By how much the round trip varies, on average */
+  jitter?: Seconds
+  /** TCP segments sent again, because they were lost or late */
+  retransmits: number
+  /** Time in which the receiver took no more, of connections that ended */
+  window_limited_seconds?: Seconds
+  connections_open: number
+  connections_opened: number
+  connections_closed: number
+  duration_p50?: Seconds
+  duration_p99?: Seconds
+  /** Attempts to connect that failed */
+  failures: number
+  failures_refused?: number
+  failures_timed_out?: number
+  failures_unreachable?: number
+  /** Connections that ended with a reset instead of a close */
+  resets?: number
+  /** Connections whose other end fell silent */
+  timed_out?: number
+  /** Requests that ended without a reply */
+  aborted: number
+  /** Replies that went on after a second of silence; their latency lacks the tail */
+  continued: number
+  /** Requests whose reply flowed for over a second: downloads, not slow requests */
+  transfers?: number
+  /** Requests whose reply began after over ten seconds: long polls, not slow requests */
+  held?: number
+  /** Times that the server sent without having been asked */
+  pushes?: number
+  /** Packets in streams that nobody answers */
+  one_way?: number
+  /** Received by the kernel and read by no call that is seen (splice), or never read */
+  unseen_bytes?: number
+  /** Requests that had not ended when their HTTP/2 connection could no longer be followed */
+  lost_transactions?: number
+  /** Share of what happened that is counted; absent where nothing was received */
+  completeness?: number
+}
+
+/** The numbers of a container by the headings of the page, in the order in which people ask for them. */
+export const USAGE_GROUPS: [string, string[]][] = [
+  ['CPU', ['cpu_cores', 'run_queue_p99', 'run_queue_p50', 'throttled_share', 'throttled_seconds', 'voluntary_switches', 'involuntary_switches', 'threads', 'busy_threads', 'cpu_quota_cores', 'forks', 'execs', 'exits']],
+  ['Memory', ['memory_bytes', 'working_set_bytes', 'rss_bytes', 'cache_bytes', 'memory_limit_bytes', 'minor_page_faults', 'major_page_faults', 'oom_kills']],
+  ['Network', ['network_receive_bytes', 'network_transmit_bytes', 'receive_packets', 'transmit_packets', 'network_errors', 'network_dropped', 'zero_windows', 'listen_overflows']],
+  ['Disk', ['disk_read_bytes', 'disk_write_bytes', 'disk_reads', 'disk_writes']],
+]
+
+/** The numbers of a side of an edge by the headings of the page, in the order in which people ask for them. */
+export const SIDE_GROUPS: [string, string[]][] = [
+  ['Requests', ['transactions_per_second', 'transactions', 'in_flight', 'request_bytes_per_second', 'response_bytes_per_second', 'request_bytes', 'response_bytes', 'request_packets', 'response_packets']],
+  ['Latency', ['p50', 'p75', 'p90', 'p99', 'mean', 'first_byte_p50', 'first_byte_p99']],
+  ['Path', ['rtt_p50', 'rtt_p99', 'rtt_min', 'jitter', 'retransmits', 'window_limited_seconds']],
+  ['Connections', ['connections_open', 'connections_opened', 'connections_closed', 'duration_p50', 'duration_p99']],
+  ['What went wrong', ['failures', 'failures_refused', 'failures_timed_out', 'failures_unreachable', 'resets', 'timed_out', 'aborted', 'continued']],
+  ['Not timed as requests', ['transfers', 'held', 'pushes', 'one_way']],
+  ['Completeness', ['unseen_bytes', 'lost_transactions']],
+]
+
+/** What a number means, in plain words, where its title does not say it. */
+export const USAGE_MEANING: Record<string, string> = {
+  cpu_cores: 'CPUs kept busy, by threads that still run too',
+  run_queue_p99: '99 % of the times that a runnable thread waited for a CPU were shorter',
+  run_queue_p50: 'Half of the times that a runnable thread waited for a CPU were shorter',
+  throttled_share: 'Share of the quota’s periods in which the container was held back',
+  throttled_seconds: 'Time per second for which the CPU quota held the container back',
+  busy_threads: 'Over how many threads the CPU time is spread: that of all over that of the busiest',
+  cpu_quota_cores: 'CPU quota over its period',
+  memory_bytes: 'Memory in use, page cache included',
+  working_set_bytes: 'Memory in use less the inactive page cache',
+  zero_windows: 'Times that a receiver closed its window: it did not read fast enough',
+  listen_overflows: 'Connections that found the accept queue full',
+}
+
+/** What a number means, in plain words, where its title does not say it. */
+export const SIDE_MEANING: Record<string, string> = {
+  transactions_per_second: 'Requests whose reply has ended, per second',
+  transactions: 'Requests whose reply has ended',
+  in_flight: 'Requests that wait for their reply at the end of the window',
+  first_byte_p50: 'From the first byte of a request to the first byte of its reply',
+  first_byte_p99: 'From the first byte of a request to the first byte of its reply',
+  rtt_p50: 'Time that a packet and its acknowledgement take, as the kernel measures it',
+  rtt_p99: 'Time that a packet and its acknowledgement take, as the kernel measures it',
+  rtt_min: 'The least round trip since the agent began',
+  jitter: 'By how much the round trip varies, on average',
+  retransmits: 'TCP segments sent again, because they were lost or late',
+  window_limited_seconds: 'Time in which the receiver took no more, of connections that ended',
+  failures: 'Attempts to connect that failed',
+  resets: 'Connections that ended with a reset instead of a close',
+  timed_out: 'Connections whose other end fell silent',
+  aborted: 'Requests that ended without a reply',
+  continued: 'Replies that went on after a second of silence; their latency lacks the tail',
+  transfers: 'Requests whose reply flowed for over a second: downloads, not slow requests',
+  held: 'Requests whose reply began after over ten seconds: long polls, not slow requests',
+  pushes: 'Times that the server sent without having been asked',
+  one_way: 'Packets in streams that nobody answers',
+  unseen_bytes: 'Received by the kernel and read by no call that is seen (splice), or never read',
+  lost_transactions: 'Requests that had not ended when their HTTP/2 connection could no longer be followed',
+  completeness: 'Share of what happened that is counted; absent where nothing was received',
+}
+
+/** The numbers of a side of which more is worse. */
+export const TROUBLE: ReadonlySet<string> = new Set(['retransmits', 'failures', 'failures_refused', 'failures_timed_out', 'failures_unreachable', 'resets', 'timed_out', 'aborted', 'continued', 'unseen_bytes'])
