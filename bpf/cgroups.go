@@ -417,6 +417,7 @@ func (r *cgroupReader) read(slot int) model.CgroupCounters {
 	}
 	processes := &r.processes.entries[slot]
 	c.Forks, c.Execs, c.Exits = load(&processes.Forks), load(&processes.Execs), load(&processes.Exits)
+	c.ThreadStarts = load(&processes.ThreadStarts)
 	c.CPU.UsageNS = max(c.CPU.UsageNS, r.usage[slot])
 	r.usage[slot] = c.CPU.UsageNS
 	c.CPU.RunQueue = r.cached[slot].read(&r.runQueue, slot*r.waitLanes, r.waitLanes, waits, waitNS)

@@ -51,6 +51,7 @@ func openFiles() int {
 // workload joins the control groups in its arguments and then works until its standard input
 // ends.
 func workload(name string) int {
+	before := threadsOfSelf()
 	for _, procs := range os.Args[1:] {
 		if err := os.WriteFile(procs, []byte(strconv.Itoa(os.Getpid())), 0); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -76,6 +77,8 @@ func workload(name string) int {
 		return pinned(name)
 	case "read-file", "take-memory":
 		return useMemory(name)
+	case "threads":
+		return startThreads(before)
 	case "idle":
 		threads = 0
 	case "touch":
