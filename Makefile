@@ -6,26 +6,24 @@ SHELL        := /bin/bash
 MAKEFLAGS    += --no-print-directory
 
 STATICCHECK  := honnef.co/go/tools/cmd/staticcheck@v0.8.2
-# The tests share a real kernel, real containers and two slow CPUs with all else that runs there. At
-# most three that failed are run once more, alone; both outcomes are printed, a data race is final.
-GOTEST       := go run gotest.tools/gotestsum@v1.13.0 --format pkgname --hide-summary skipped \
-                --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race
+# A test that fails is not run again: it has found a fault, in itself or in what it tests.
+GOTEST       := go run gotest.tools/gotestsum@v1.13.0 --format pkgname --hide-summary skipped
 FUZZTIME     ?= 60s
 SUDO         := $(if $(filter 0,$(shell id -u)),,sudo env "PATH=$$PATH")
 # One way to build everything, so that nothing is compiled twice; the race detector needs cgo.
 export CGO_ENABLED := 0
 export PATH  := $(PATH):/usr/local/go/bin:/usr/sbin:/sbin
-# The packages that are tested with the race detector; test/ runs the built binaries instead.
-# One after the other: the kernel programs see all of the host, other packages' containers as well.
-UNITS         = $$(go list ./... | grep -v -e '^outsight/test/' -e '^outsight/bpf$$' | grep -v -w $(patsubst %,-e %,$(HOSTLESS)))
-# Those that look at nothing of the host run two at a time.
-HOSTLESS      = internal/api internal/csvy internal/export internal/graph internal/ingest internal/kubernetes \
-                internal/model internal/otlp internal/queue internal/report internal/store
-# Comparisons with other systems: thousands of queries, which the race detector makes four times as long.
-COMPARISONS   = ^Test(PromQLIsThatOfPrometheus|NoTenantReadsAnothersSeries|TheMapIsTheSameFromARemoteStore)$$
-# Each test in bpf decodes the kernel's types, which takes ten times as long with the race detector:
-# it is used where goroutines share something.
-BPF_RACES     = ^Test(LifecycleEvents|TLSProbesComeAndGo|ReadingDoesNotWaitForALook|Listeners|CloseThatNobodyTold)$$
+# Build tags of tests that take long or need more than the machine has by itself.
+TAGS          = long,thanos
+# What looks at the host mostly waits; what only computes runs beside it, one guest at a time.
+HOST_TESTS    = unit-host unit-kernel end-to-end page
+TESTS         = generated lint --beside unit-hostless --beside unit-race --beside test-kernels $(HOST_TESTS)
+GUESTS       ?= 2
+test test-all: export GUESTS = 1
+# Tests that compute for long take ten times as long with the race detector, and share nothing: they run without it.
+COMPUTING     = ^Test(GraphOfKeptMoments|QueriesInLittleMemory|DropsAreOfTheNumbersThatLackThem|BaselineIsThePastHour|GraphIsExact|Flight.*|ContainerThatEnded|GRPCBombs|DamagedBlockOfTheQueue|EmptyMessages|MillionLabelValues)$$
+# Each test in bpf decodes the kernel's types, which takes ten times as long with the race detector.
+KERNEL_RACES  = ^Test(LifecycleEvents|TLSProbesComeAndGo|ReadingDoesNotWaitForALook|Listeners|CloseThatNobodyTold)$$
 
 .PHONY: help
 help: ## print this
@@ -41,11 +39,20 @@ demo: ## start the demo shop and watch it (root; Ctrl-C ends it and leaves nothi
 build: ## bin/outsight and bin/outsight-agent (needs Go alone)
 	@go build -ldflags '-s -w' -o bin/ ./cmd/...
 
+.PHONY: check
+check: ## what needs neither root nor Docker: generated files, lint, units that look at no host (4 minutes on two cores)
+	@scripts/install check
+	@scripts/steps generated lint unit-hostless
+
 .PHONY: test
-test: ## everything that a change must pass (root; half an hour on two slow cores)
+test: ## everything that a change must pass (root; 20 minutes on two cores)
 	@scripts/install test
-	@scripts/with-docker $(MAKE) generated lint unit end-to-end page
-	@$(MAKE) test-kernels
+	@scripts/with-docker scripts/steps $(TESTS)
+
+.PHONY: test-all
+test-all: ## test, and what takes hours: races in bpf, chaos, attacks, comparisons with other systems, fuzzing (root)
+	@scripts/install test
+	@scripts/with-docker scripts/steps $(TESTS) unit-kernel-race test-long fuzz
 
 .PHONY: generated
 generated: ## prove that the committed kernel objects and page are those of the sources
@@ -60,34 +67,53 @@ generate: ## rebuild kernel objects (pinned clang) and the page (Node)
 lint: ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
 	  if [ -n "$$unformatted" ]; then echo "not formatted with gofmt:" $$unformatted >&2; exit 1; fi
-	go vet ./...
+	go vet -tags $(TAGS) ./...
 	go run $(STATICCHECK) ./...
+	go run $(STATICCHECK) -tags $(TAGS) $$(scripts/packages long)
 
 .PHONY: unit
-unit: ## package tests with the race detector, kernel programs loaded for real (root, Docker)
-	@CGO_ENABLED=1 go build -race ./...
-	@CGO_ENABLED=1 $(GOTEST) --packages "$(HOSTLESS:%=./%/...)" -- -race -p 2 -timeout 15m -skip '$(COMPARISONS)'
-	@$(GOTEST) --packages ./internal/api -- -timeout 15m -run '$(COMPARISONS)'
-	@CGO_ENABLED=1 scripts/with-docker $(GOTEST) --packages "$(UNITS)" -- -race -p 1 -timeout 15m
-	@scripts/with-docker $(GOTEST) --packages ./bpf -- -timeout 15m
-	@CGO_ENABLED=1 scripts/with-docker $(GOTEST) --packages ./bpf -- -race -timeout 15m -run '$(BPF_RACES)'
+unit: unit-hostless unit-race unit-host unit-kernel ## all package tests (root, Docker)
+
+.PHONY: unit-hostless
+unit-hostless: ## tests of packages that look at nothing of the host
+	@$(GOTEST) --packages "$$(scripts/packages hostless)" -- -timeout 15m
+
+.PHONY: unit-race
+unit-race: ## those of them whose goroutines share something, with the race detector
+	@CGO_ENABLED=1 $(GOTEST) --packages "$$(scripts/packages race)" -- -race -timeout 15m -skip '$(COMPUTING)'
+
+# One package after the other: the kernel programs see all of the host, other packages' containers as well.
+.PHONY: unit-host
+unit-host: ## tests of packages that look at the host, with the race detector (root, Docker)
+	@CGO_ENABLED=1 scripts/with-docker $(GOTEST) --packages "$$(scripts/packages host)" -- -race -p 1 -timeout 15m
+
+.PHONY: unit-kernel
+unit-kernel: ## tests of the kernel programs, loaded for real (root, Docker)
+	@scripts/with-docker $(GOTEST) --packages "$$(scripts/packages kernel)" -- -p 1 -timeout 15m
+
+.PHONY: unit-kernel-race
+unit-kernel-race: ## those whose goroutines share something, with the race detector (root; not part of test)
+	@CGO_ENABLED=1 $(GOTEST) --packages "$$(scripts/packages kernel)" -- -race -p 1 -timeout 15m -run '$(KERNEL_RACES)'
 
 .PHONY: end-to-end
 end-to-end: ## the built binary against real containers (root, Docker)
-	@scripts/with-docker $(GOTEST) --packages "$$(go list ./test/... | grep -v -e '^outsight/test/kernels' -e '^outsight/test/attacks' -e '^outsight/test/neo4j' -e '^outsight/test/grafana')" -- -count=1 -p 1 -timeout 15m
+	@scripts/with-docker $(GOTEST) --packages "$$(scripts/packages end-to-end)" -- -count=1 -p 1 -timeout 15m
 
 .PHONY: test-kernels
 test-kernels: ## older kernels in virtual machines, and a table of what works on which
 	@scripts/install kernels
-	@go test -count=1 -v -timeout 40m ./test/kernels
+	@go test -count=1 -v -timeout 40m -parallel $(GUESTS) ./test/kernels
 
-# Tests with the build tag long take minutes, gigabytes and a memory cgroup of their own.
+# Tests with the build tag long take minutes, gigabytes, a memory cgroup of their own, or other systems.
 ATTACKS       = ^Test(OneTenantAttacksAnotherDoesNotNotice|HostileTenantInMemory|QueriesInFourGiB|StrangersTakeLittle)$$
+
+.PHONY: test-long
+test-long: ## attacks, chaos, and comparisons with other systems (root; 20 minutes; not part of test)
+	@scripts/with-docker go test -count=1 -v -p 1 -timeout 40m -tags long -run "$$(scripts/packages long-tests)" $$(scripts/packages long)
 
 .PHONY: test-attacks
 test-attacks: ## attacks on a server under its memory limit: each, and all at once (root; 8 minutes; not part of test)
-	@go vet -tags long ./test/attacks ./internal/ingest ./internal/api ./cmd/outsight
-	@go test -count=1 -v -p 1 -timeout 20m -tags long -run '$(ATTACKS)' ./test/attacks ./internal/ingest ./internal/api ./cmd/outsight
+	@go test -count=1 -v -p 1 -timeout 20m -tags long -run '$(ATTACKS)' $$(scripts/packages long)
 
 .PHONY: test-neo4j
 test-neo4j: ## load the map's Cypher into a real Neo4j (Java 17, Maven; fetches 150 MB; not part of test)
@@ -103,7 +129,6 @@ test-grafana: ## let Grafana's Prometheus data source and its dashboards ask a s
 
 .PHONY: test-thanos
 test-thanos: ## keep series in a Thanos built from source, and compare (five minutes of building the first time; not part of test)
-	@go vet -tags thanos ./internal/store
 	@go test -count=1 -v -timeout 20m -tags thanos -run Thanos ./internal/store
 
 .PHONY: page

@@ -10,7 +10,7 @@ import (
 
 	"outsight/bench/traffic"
 	"outsight/bench/truth"
-	"outsight/bpf"
+	"outsight/internal/kernel"
 	"outsight/internal/model"
 )
 
@@ -39,7 +39,7 @@ type accuracyRun struct {
 // measureAccuracy compares the quantiles of histograms with those of single transactions by the
 // same clock, and with what the client itself saw.
 func measureAccuracy(ctx context.Context, o options) ([]row, error) {
-	p, err := truth.Open(bpf.Options{LogTransactions: logRoom})
+	p, err := truth.Open(kernel.Options{LogTransactions: logRoom})
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func measureAccuracy(ctx context.Context, o options) ([]row, error) {
 	return rows, o.document("accuracy.md", "percentiles", accuracyTables(runs))
 }
 
-func compareOnce(ctx context.Context, p *bpf.Probes, delay traffic.Delay, pace traffic.Pace) (accuracyRun, error) {
+func compareOnce(ctx context.Context, p *kernel.Probes, delay traffic.Delay, pace traffic.Pace) (accuracyRun, error) {
 	run := accuracyRun{delay: delay, pace: pace}
 	server, err := traffic.StartDelayServer()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 
 	"outsight/bench/traffic"
 	"outsight/bench/truth"
-	"outsight/bpf"
+	"outsight/internal/kernel"
 )
 
 // protocols are what requests and bytes are counted of, by programs that keep books.
@@ -34,7 +34,7 @@ var countedLoads = []traffic.Load{
 // measureCounts holds requests and bytes against the books of the programs. They must be equal to
 // the last byte, at both ends; what is not is in the table.
 func measureCounts(ctx context.Context, o options) ([]row, error) {
-	p, err := truth.Open(bpf.Options{})
+	p, err := truth.Open(kernel.Options{})
 	if err != nil {
 		return nil, err
 	}

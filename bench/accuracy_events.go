@@ -8,7 +8,7 @@ import (
 
 	"outsight/bench/traffic"
 	"outsight/bench/truth"
-	"outsight/bpf"
+	"outsight/internal/kernel"
 )
 
 // eventConnections and eventTrial: how the highest rate of events is made, and how many requests
@@ -20,12 +20,12 @@ const (
 
 // measureEvents makes as many socket events as the machine can and counts those lost.
 func measureEvents(ctx context.Context, o options) ([]row, error) {
-	p, err := truth.Open(bpf.Options{})
+	p, err := truth.Open(kernel.Options{})
 	if err != nil {
 		return nil, err
 	}
 	defer p.Close()
-	statistics, err := bpf.EnableStatistics() // for the number of runs
+	statistics, err := kernel.EnableStatistics() // for the number of runs
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ type eventCount struct{ runs, missed uint64 }
 
 // socketEvents is how often the programs on sending and receiving ran, on the whole host, and how
 // often the kernel did not run them.
-func socketEvents(p *bpf.Probes) eventCount {
+func socketEvents(p *kernel.Probes) eventCount {
 	var n eventCount
 	for _, c := range p.ProgramCosts() {
 		if c.Name == "tp_btf/sock_send_length" || c.Name == "tp_btf/sock_recv_length" {
@@ -78,7 +78,7 @@ func socketEvents(p *bpf.Probes) eventCount {
 }
 
 // drops sums what found no room in any table.
-func drops(p *bpf.Probes) uint64 {
+func drops(p *kernel.Probes) uint64 {
 	var sum uint64
 	for _, d := range p.Drops() {
 		sum += d.Count

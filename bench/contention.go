@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"outsight/bpf"
 	"outsight/internal/container"
+	"outsight/internal/kernel"
 )
 
 // switchWork is what this program does instead where the variable is set: it works on the first CPU alone.
@@ -45,7 +45,7 @@ func measureContention(ctx context.Context, o options) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := bpf.Open(bpf.Options{Controller: layout.Subsystem, WithoutEndpoints: true})
+	p, err := kernel.Open(kernel.Options{Controller: layout.Subsystem, WithoutEndpoints: true})
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func measureContention(ctx context.Context, o options) ([]row, error) {
 	return rows, nil
 }
 
-func (l switchLoad) measure(ctx context.Context, p *bpf.Probes, layout container.Layout, o options) (rows []row, err error) {
+func (l switchLoad) measure(ctx context.Context, p *kernel.Probes, layout container.Layout, o options) (rows []row, err error) {
 	g, err := makeGroups(layout, l.spinners+2)
 	defer g.remove()
 	if err != nil {
@@ -131,7 +131,7 @@ func (l switchLoad) measure(ctx context.Context, p *bpf.Probes, layout container
 	mid := median(losses)
 	rows = append(rows, row{what: "contention: " + l.name + ": passes lost", value: mid, unit: "%",
 		detail: fmt.Sprintf("median of %d pairs of turns, 95 %% within %.2f and %.2f; %.0f passes/s without it", len(losses), low, high, speed)})
-	statistics, err := bpf.EnableStatistics()
+	statistics, err := kernel.EnableStatistics()
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +159,7 @@ func (l switchLoad) measure(ctx context.Context, p *bpf.Probes, layout container
 }
 
 // costs are the runs of each program and their nanoseconds.
-func costs(p *bpf.Probes) map[string][2]uint64 {
+func costs(p *kernel.Probes) map[string][2]uint64 {
 	all := map[string][2]uint64{}
 	for _, c := range p.ProgramCosts() {
 		all[c.Name] = [2]uint64{c.Runs, c.RunTimeNS}
@@ -167,7 +167,7 @@ func costs(p *bpf.Probes) map[string][2]uint64 {
 	return all
 }
 
-func switchContention(p *bpf.Probes, on bool) error {
+func switchContention(p *kernel.Probes, on bool) error {
 	if on {
 		return p.Restore("contention")
 	}
@@ -175,7 +175,7 @@ func switchContention(p *bpf.Probes, on bool) error {
 }
 
 // lossOfContention takes turns without and with the program, and returns each pair's loss of passes.
-func lossOfContention(p *bpf.Probes, passes *atomic.Uint64, pairs int) (losses []float64, plain float64, err error) {
+func lossOfContention(p *kernel.Probes, passes *atomic.Uint64, pairs int) (losses []float64, plain float64, err error) {
 	var plainSpeeds []float64
 	for pair := range pairs {
 		var speeds [2]float64

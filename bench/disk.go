@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"outsight/bpf"
 	"outsight/internal/container"
+	"outsight/internal/kernel"
 	"outsight/internal/model"
 )
 
@@ -55,9 +55,9 @@ type diskBench struct {
 	mount string
 }
 
-func (b *diskBench) open(l container.Layout, o bpf.Options) (*bpf.Probes, error) {
+func (b *diskBench) open(l container.Layout, o kernel.Options) (*kernel.Probes, error) {
 	o.Controller, o.GroupMount, o.BlockMount, o.WithoutEndpoints = l.Subsystem, l.MountPoint, b.mount, true
-	return bpf.Open(o)
+	return kernel.Open(o)
 }
 
 func (b *diskBench) group() string { return filepath.Join(b.mount, b.groups.containers[0].CgroupPath) }
@@ -95,7 +95,7 @@ func (b *diskBench) fio(ctx context.Context, arguments ...string) (read, write f
 }
 
 // counted is what the programs have of the group on the device.
-func (b *diskBench) counted(p *bpf.Probes) (sum model.DeviceCounters, err error) {
+func (b *diskBench) counted(p *kernel.Probes) (sum model.DeviceCounters, err error) {
 	all, err := p.ReadDisks()
 	for _, d := range all {
 		if d.Syncs == nil && d.Device.Compare(b.device.block) == 0 && d.Group == b.groups.containers[0].Cgroup {
@@ -125,7 +125,7 @@ func (b *diskBench) file() (readBytes, writeBytes uint64, err error) {
 }
 
 func (b *diskBench) exact(ctx context.Context, l container.Layout) ([]row, error) {
-	p, err := b.open(l, bpf.Options{LogRequests: 1 << 16})
+	p, err := b.open(l, kernel.Options{LogRequests: 1 << 16})
 	if err != nil {
 		return nil, err
 	}
@@ -187,12 +187,12 @@ func (b *diskBench) exact(ctx context.Context, l container.Layout) ([]row, error
 
 // costs are what a request and a reading pay, and what fio loses, in turns with and without the programs.
 func (b *diskBench) costs(ctx context.Context, l container.Layout, o options) ([]row, error) {
-	p, err := b.open(l, bpf.Options{})
+	p, err := b.open(l, kernel.Options{})
 	if err != nil {
 		return nil, err
 	}
 	defer p.Close()
-	q, err := b.open(l, bpf.Options{WithoutDisks: true})
+	q, err := b.open(l, kernel.Options{WithoutDisks: true})
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +230,7 @@ func (b *diskBench) costs(ctx context.Context, l container.Layout, o options) ([
 		{what: "disk: the same, by the programs for disks and files alone", value: median(part), unit: "%", low: quartile(part, 1),
 			high: quartile(part, 3), detail: detail},
 	}
-	statistics, err := bpf.EnableStatistics()
+	statistics, err := kernel.EnableStatistics()
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +262,7 @@ func (b *diskBench) costs(ctx context.Context, l container.Layout, o options) ([
 var diskPrograms = []string{"tp_btf/block_rq_issue", "tp_btf/block_rq_complete", "tp_btf/ext4_sync_file_enter", "tp_btf/ext4_sync_file_exit",
 	"iter/task (files)", "tp_btf/sched_process_exit (files)"}
 
-func costsByName(p *bpf.Probes) map[string]model.ProgramCost {
+func costsByName(p *kernel.Probes) map[string]model.ProgramCost {
 	all := map[string]model.ProgramCost{}
 	for _, c := range p.ProgramCosts() {
 		all[c.Name] = c

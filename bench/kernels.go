@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"outsight/bpf"
 	"outsight/internal/container"
+	"outsight/internal/kernel"
 )
 
 // kernelBudget is in percent of a program's run time.
@@ -163,12 +163,12 @@ func measureKernels(ctx context.Context, o options) ([]row, error) {
 	var rows []row
 	for _, config := range []struct {
 		agent  string
-		probes bpf.Options
+		probes kernel.Options
 		budget float64
 		pairs  int
 	}{
-		{"outsight-agent", bpf.Options{}, kernelBudget, budgetTurns},
-		{"outsight-agent --counters software", bpf.Options{Counters: "software"}, 0, kernelTurns},
+		{"outsight-agent", kernel.Options{}, kernelBudget, budgetTurns},
+		{"outsight-agent --counters software", kernel.Options{Counters: "software"}, 0, kernelTurns},
 	} {
 		config.probes.Controller = l.Subsystem
 		measured, err := kernelsWith(ctx, o, config.agent, config.probes, config.budget, config.pairs)
@@ -180,7 +180,7 @@ func measureKernels(ctx context.Context, o options) ([]row, error) {
 	return rows, nil
 }
 
-func kernelsWith(ctx context.Context, o options, agent string, probes bpf.Options, budget float64, pairs int) (rows []row, err error) {
+func kernelsWith(ctx context.Context, o options, agent string, probes kernel.Options, budget float64, pairs int) (rows []row, err error) {
 	var own []float64
 	for _, c := range computations {
 		share, err := ownShare(ctx, o, agent, c.compute)
@@ -189,12 +189,12 @@ func kernelsWith(ctx context.Context, o options, agent string, probes bpf.Option
 		}
 		own = append(own, share)
 	}
-	p, err := bpf.Open(probes)
+	p, err := kernel.Open(probes)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	r, err := p.Record(bpf.RecorderOptions{})
+	r, err := p.Record(kernel.RecorderOptions{})
 	if err != nil {
 		return nil, err
 	}

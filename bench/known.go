@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"outsight/bench/truth"
-	"outsight/bpf"
 	"outsight/internal/container"
+	"outsight/internal/kernel"
 )
 
 // knownBudget is in milliseconds.
@@ -29,7 +29,7 @@ func measureKnown(ctx context.Context, o options) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := truth.Open(bpf.Options{})
+	p, err := truth.Open(kernel.Options{})
 	if err != nil {
 		return nil, err
 	}

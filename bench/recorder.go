@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"outsight/bpf"
 	"outsight/internal/container"
 	"outsight/internal/csvy"
+	"outsight/internal/kernel"
 	"outsight/internal/model"
 	"outsight/internal/recorder"
 )
@@ -46,13 +46,13 @@ func measureRecorder(ctx context.Context, o options) ([]row, error) {
 }
 
 // withGroups runs a measurement with n control groups that the kernel programs know.
-func withGroups(l container.Layout, n int, measure func(*bpf.Probes, *benchGroups) ([]row, error)) (rows []row, err error) {
+func withGroups(l container.Layout, n int, measure func(*kernel.Probes, *benchGroups) ([]row, error)) (rows []row, err error) {
 	g, err := makeGroups(l, n)
 	defer g.remove()
 	if err != nil {
 		return nil, err
 	}
-	p, err := bpf.Open(bpf.Options{Controller: l.Subsystem, MaxCgroups: max(1024, 2*n)})
+	p, err := kernel.Open(kernel.Options{Controller: l.Subsystem, MaxCgroups: max(1024, 2*n)})
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func monotonic() uint64 {
 }
 
 func recorderRegularity(ctx context.Context, o options, l container.Layout) ([]row, error) {
-	return withGroups(l, recorderGroups, func(p *bpf.Probes, g *benchGroups) ([]row, error) {
+	return withGroups(l, recorderGroups, func(p *kernel.Probes, g *benchGroups) ([]row, error) {
 		command := g.inGroup(0, "stress-ng", "--cpu", strconv.Itoa(runtime.NumCPU()), "--quiet")
 		stress, err := startProcess(command[0], command[1:]...)
 		if err != nil {
@@ -144,8 +144,8 @@ func recorderRegularity(ctx context.Context, o options, l container.Layout) ([]r
 	})
 }
 
-func regularity(ctx context.Context, o options, l container.Layout, p *bpf.Probes, g *benchGroups, interval time.Duration, sdBudget, worstBudget float64, files int) ([]row, error) {
-	r, err := p.Record(bpf.RecorderOptions{Interval: interval})
+func regularity(ctx context.Context, o options, l container.Layout, p *kernel.Probes, g *benchGroups, interval time.Duration, sdBudget, worstBudget float64, files int) ([]row, error) {
+	r, err := p.Record(kernel.RecorderOptions{Interval: interval})
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +262,7 @@ func cpuClock(which int32) time.Duration {
 func recorderCost(ctx context.Context, _ options, l container.Layout) (rows []row, err error) {
 	for _, n := range []int{10, 100, 1000} {
 		progress("recorder: cost of a sample with %d groups", n)
-		measured, err := withGroups(l, n, func(p *bpf.Probes, g *benchGroups) ([]row, error) { return sampleCost(ctx, l, p, g) })
+		measured, err := withGroups(l, n, func(p *kernel.Probes, g *benchGroups) ([]row, error) { return sampleCost(ctx, l, p, g) })
 		if err != nil {
 			return nil, err
 		}
@@ -271,12 +271,12 @@ func recorderCost(ctx context.Context, _ options, l container.Layout) (rows []ro
 	return rows, nil
 }
 
-func sampleCost(ctx context.Context, l container.Layout, p *bpf.Probes, g *benchGroups) ([]row, error) {
+func sampleCost(ctx context.Context, l container.Layout, p *kernel.Probes, g *benchGroups) ([]row, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	const length, interval = 5 * time.Second, 50 * time.Millisecond
 	n := len(g.containers)
-	r, err := p.Record(bpf.RecorderOptions{Interval: interval})
+	r, err := p.Record(kernel.RecorderOptions{Interval: interval})
 	if err != nil {
 		return nil, err
 	}
@@ -333,7 +333,7 @@ const warmUp = 3 * time.Second
 // rest, or have a process each that looks at a file ten times a second.
 func recorderWhole(ctx context.Context, o options, l container.Layout) (rows []row, err error) {
 	for _, busy := range []bool{false, true} {
-		measured, err := withGroups(l, recorderGroups, func(p *bpf.Probes, g *benchGroups) ([]row, error) {
+		measured, err := withGroups(l, recorderGroups, func(p *kernel.Probes, g *benchGroups) ([]row, error) {
 			name := fmt.Sprintf("whole recorder, 50 ms, %d groups at rest: ", recorderGroups)
 			if busy {
 				name = fmt.Sprintf("whole recorder, 50 ms, %d groups that run ten times a second: ", recorderGroups)
@@ -357,13 +357,13 @@ func recorderWhole(ctx context.Context, o options, l container.Layout) (rows []r
 	return rows, nil
 }
 
-func wholeRecorder(ctx context.Context, l container.Layout, p *bpf.Probes, g *benchGroups, name string, length time.Duration) ([]row, error) {
+func wholeRecorder(ctx context.Context, l container.Layout, p *kernel.Probes, g *benchGroups, name string, length time.Duration) ([]row, error) {
 	dir, err := os.MkdirTemp("", "outsight-bench-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	ticks, err := p.Record(bpf.RecorderOptions{})
+	ticks, err := p.Record(kernel.RecorderOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -445,7 +445,7 @@ type counter struct {
 }
 
 // toggle attaches all kernel programs and starts the timer, or the reverse.
-func toggle(p *bpf.Probes, r *bpf.Recorder, on bool) error {
+func toggle(p *kernel.Probes, r *kernel.Recorder, on bool) error {
 	if !on {
 		r.Pause()
 		return p.Pause()
@@ -456,8 +456,8 @@ func toggle(p *bpf.Probes, r *bpf.Recorder, on bool) error {
 // recorderEffect compares the speed of programs that compute, on every CPU, with the recorder at
 // 50 ms with 100 groups, its hooks included, and without, in turns.
 func recorderEffect(ctx context.Context, o options, l container.Layout) ([]row, error) {
-	return withGroups(l, recorderGroups, func(p *bpf.Probes, g *benchGroups) ([]row, error) {
-		r, err := p.Record(bpf.RecorderOptions{})
+	return withGroups(l, recorderGroups, func(p *kernel.Probes, g *benchGroups) ([]row, error) {
+		r, err := p.Record(kernel.RecorderOptions{})
 		if err != nil {
 			return nil, err
 		}
@@ -486,7 +486,7 @@ func recorderEffect(ctx context.Context, o options, l container.Layout) ([]row, 
 
 // effectOn compares in turns what a computation does without and with all kernel programs and the ticks. It returns
 // each pair's loss in percent.
-func effectOn(ctx context.Context, p *bpf.Probes, r *bpf.Recorder, compute computation, pairs int) (losses []float64, err error) {
+func effectOn(ctx context.Context, p *kernel.Probes, r *kernel.Recorder, compute computation, pairs int) (losses []float64, err error) {
 	err = computing(ctx, compute, func(done func() uint64) error {
 		time.Sleep(time.Second) // warms up
 		for pair := range pairs {

@@ -435,7 +435,7 @@ func measurePace(ctx context.Context, o options, agents int) (line []string, hel
 
 // measureKills runs the test that kills server and agent at random instants, a hundred times.
 func measureKills(ctx context.Context) (row, error) {
-	c := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-run", "^TestKilledAtAnyInstant$", "./internal/ingest")
+	c := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-tags", "long", "-run", "^TestKilledAtAnyInstant$", "./internal/ingest")
 	c.Env = append(os.Environ(), "OUTSIGHT_KILLS=100")
 	out, err := c.CombinedOutput()
 	if err != nil {

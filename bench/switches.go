@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"outsight/bpf"
 	"outsight/internal/container"
+	"outsight/internal/kernel"
 )
 
 const (
@@ -40,15 +40,15 @@ func measureCounters(ctx context.Context, o options) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	open := func(mode bpf.CounterMode) (*bpf.Probes, error) {
-		return bpf.Open(bpf.Options{Controller: layout.Subsystem, WithoutEndpoints: true, Counters: mode})
+	open := func(mode kernel.CounterMode) (*kernel.Probes, error) {
+		return kernel.Open(kernel.Options{Controller: layout.Subsystem, WithoutEndpoints: true, Counters: mode})
 	}
-	off, err := open(bpf.CountersOff)
+	off, err := open(kernel.CountersOff)
 	if err != nil {
 		return nil, err
 	}
 	defer off.Close()
-	on, err := open(bpf.CountersSoftware)
+	on, err := open(kernel.CountersSoftware)
 	if err != nil {
 		return nil, err
 	}
@@ -65,8 +65,8 @@ func measureCounters(ctx context.Context, o options) ([]row, error) {
 }
 
 // costPerRun takes nanoseconds per run from the kernel's own statistics, at three rates of switches.
-func costPerRun(ctx context.Context, g *benchGroups, off, on *bpf.Probes, length time.Duration) ([]row, error) {
-	statistics, err := bpf.EnableStatistics()
+func costPerRun(ctx context.Context, g *benchGroups, off, on *kernel.Probes, length time.Duration) ([]row, error) {
+	statistics, err := kernel.EnableStatistics()
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func costPerRun(ctx context.Context, g *benchGroups, off, on *bpf.Probes, length
 		}
 		for _, mode := range []struct {
 			name     string
-			probes   *bpf.Probes
+			probes   *kernel.Probes
 			programs []string
 			budget   float64
 		}{
@@ -109,7 +109,7 @@ func switchRate(rate string) string {
 }
 
 // runsOf attaches the programs for a while: nanoseconds of some of them together, per run of the first.
-func runsOf(p *bpf.Probes, programs []string, length time.Duration) (ns, perSecond float64, err error) {
+func runsOf(p *kernel.Probes, programs []string, length time.Duration) (ns, perSecond float64, err error) {
 	if err := p.Resume(); err != nil {
 		return 0, 0, err
 	}
@@ -143,9 +143,9 @@ type switchMode struct {
 	attach func() (detach func() error, err error)
 }
 
-func switchModes(off, on *bpf.Probes) []switchMode {
+func switchModes(off, on *kernel.Probes) []switchMode {
 	empty := func(programs int) func() (func() error, error) {
-		return func() (func() error, error) { return bpf.AttachNothing(programs) }
+		return func() (func() error, error) { return kernel.AttachNothing(programs) }
 	}
 	return []switchMode{
 		{attach: empty(0)},
@@ -160,7 +160,7 @@ func switchModes(off, on *bpf.Probes) []switchMode {
 }
 
 // costInTurns lets the load run as fast as it can, without programs and with some in turn, and compares the time of a switch.
-func costInTurns(ctx context.Context, g *benchGroups, off, on *bpf.Probes) ([]row, error) {
+func costInTurns(ctx context.Context, g *benchGroups, off, on *kernel.Probes) ([]row, error) {
 	progress("switches: in turns without programs and with some")
 	p, err := startPingPong(ctx, g, "")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"outsight/bench/truth"
-	"outsight/bpf"
+	"outsight/internal/kernel"
 )
 
 // load is a program whose throughput and latency are taken with and without the agent.
@@ -82,7 +82,7 @@ func (l load) compareSpeed(ctx context.Context, o options) (row, error) {
 		return row{}, err
 	}
 	defer stop()
-	p, err := truth.Open(bpf.Options{WithoutEndpoints: l.timesOnly})
+	p, err := truth.Open(kernel.Options{WithoutEndpoints: l.timesOnly})
 	if err != nil {
 		return row{}, err
 	}

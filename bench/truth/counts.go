@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"outsight/bench/traffic"
-	"outsight/bpf"
 	"outsight/internal/container"
+	"outsight/internal/kernel"
 	"outsight/internal/model"
 )
 
@@ -41,17 +41,17 @@ func (c Counts) Differ(t traffic.Truth, role model.Role) error {
 }
 
 // Open opens the probes as this host's control groups want it.
-func Open(o bpf.Options) (*bpf.Probes, error) {
+func Open(o kernel.Options) (*kernel.Probes, error) {
 	layout, err := container.Detect(container.Options{})
 	if err != nil {
 		return nil, err
 	}
 	o.Controller = layout.Subsystem
-	return bpf.Open(o)
+	return kernel.Open(o)
 }
 
 // Read sums what the kernel programs counted at one end of all connections to a service.
-func Read(p *bpf.Probes, service netip.AddrPort, role model.Role) (Counts, error) {
+func Read(p *kernel.Probes, service netip.AddrPort, role model.Role) (Counts, error) {
 	edges, err := p.ReadEdges()
 	if err != nil {
 		return Counts{}, err
@@ -80,7 +80,7 @@ func Read(p *bpf.Probes, service netip.AddrPort, role model.Role) (Counts, error
 const settleTime = 30 * time.Second
 
 // Settled reads one end of a service once all of its connections have ended.
-func Settled(ctx context.Context, p *bpf.Probes, service netip.AddrPort, role model.Role) (Counts, error) {
+func Settled(ctx context.Context, p *kernel.Probes, service netip.AddrPort, role model.Role) (Counts, error) {
 	for end := time.Now().Add(settleTime); ; {
 		c, err := Read(p, service, role)
 		if err != nil || c.Opened > 0 && c.Opened == c.Closed || time.Now().After(end) {
@@ -95,7 +95,7 @@ func Settled(ctx context.Context, p *bpf.Probes, service netip.AddrPort, role mo
 }
 
 // Check compares both ends of services with what is true of them.
-func Check(ctx context.Context, p *bpf.Probes, truths []traffic.Truth) error {
+func Check(ctx context.Context, p *kernel.Probes, truths []traffic.Truth) error {
 	var errs []error
 	for _, t := range truths {
 		for _, role := range []model.Role{model.RoleClient, model.RoleServer} {

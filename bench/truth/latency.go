@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"outsight/bpf"
+	"outsight/internal/kernel"
 	"outsight/internal/model"
 )
 
@@ -38,7 +38,7 @@ func (l Latencies) WorstError() float64 {
 }
 
 // CompareLatencies compares what one end of a service's connections has counted with the log.
-func CompareLatencies(p *bpf.Probes, log []bpf.Transaction, service netip.AddrPort, role model.Role) (Latencies, error) {
+func CompareLatencies(p *kernel.Probes, log []kernel.Transaction, service netip.AddrPort, role model.Role) (Latencies, error) {
 	edges, err := p.ReadEdges()
 	if err != nil {
 		return Latencies{}, err

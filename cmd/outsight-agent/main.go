@@ -13,13 +13,13 @@ import (
 	"os/signal"
 	"syscall"
 
-	"outsight/bpf"
 	"outsight/internal/access"
 	"outsight/internal/agent"
 	"outsight/internal/budget"
 	"outsight/internal/container"
 	"outsight/internal/energy"
 	"outsight/internal/export"
+	"outsight/internal/kernel"
 	"outsight/internal/kubernetes"
 	"outsight/internal/recorder"
 	"outsight/internal/report"
@@ -39,19 +39,29 @@ func run(args []string, out, errOut io.Writer) int {
 	flags.SetOutput(errOut)
 	listen := flags.String("listen", agent.DefaultListen, "`address` of /metrics; empty for none")
 	socket := flags.String("socket", agent.DefaultSocket, "`path` of the socket for the command line")
-	dockerSocket := flags.String("docker-socket", container.DockerSocket(os.Getenv("DOCKER_HOST")), "`path` of the socket where Docker tells the names of containers")
+	dockerSocket := flags.String("docker-socket", container.DockerSocket(os.Getenv("DOCKER_HOST")),
+		"`path` of the socket where Docker tells the names of containers")
 	all := flags.Bool("all", false, "watch systemd services like containers")
-	maxGroups := flags.Int("max-groups", agent.DefaultMaxGroups, "control groups that are counted each by itself; the rest is counted together")
+	maxGroups := flags.Int("max-groups", agent.DefaultMaxGroups,
+		"control groups that are counted each by itself; the rest is counted together")
 	maxEdges := flags.Int("max-edges", agent.DefaultMaxEdges, "edges that are counted")
-	flight := flags.Duration("flight", agent.DefaultFlight, "how long samples of every 50 ms are kept in memory for \"outsight record --last\"; 0 for none")
+	flight := flags.Duration("flight", agent.DefaultFlight,
+		"how long samples of every 50 ms are kept in memory for \"outsight record --last\"; 0 for none")
 	var limit budget.Limit
-	flags.Var(&limit, "budget", "`share` of the CPU time of the host, all CPUs together, that everything may take, as in 1%: what it takes to keep to it is given up, and said")
-	timesOnly := flags.Bool("times-only", false, "time requests and do not read them: no endpoints, half the cost of a request")
-	tls := flags.Bool("tls", false, "read encrypted requests at the TLS libraries of programs (OpenSSL, Go), to name endpoints")
-	counters := flags.String("counters", string(bpf.CountersAuto), "cycles, instructions and cache misses per container: `auto` (where the machine has hardware counters), processes (for each process, too), off, or software (the kernel's events, for tests)")
-	htRatio := flags.String("ht-ratio", fmt.Sprint(energy.DefaultHTRatio), "power of a core with two busy hardware threads over that with one, or MODEL=`ratio`,... by parts of CPU model names")
-	mode := flags.String("kubernetes", kubernetes.Auto, "where names of pods are from: auto (the pod's service account, if there is one), in-cluster, off, or the `path` of a kubeconfig")
-	node := flags.String("node-name", os.Getenv("NODE_NAME"), "what Kubernetes calls this host, if it is not the host's `name`")
+	flags.Var(&limit, "budget", "`share` of the CPU time of the host, all CPUs together, that everything may take, as "+
+		"in 1%: what it takes to keep to it is given up, and said")
+	timesOnly := flags.Bool("times-only", false,
+		"time requests and do not read them: no endpoints, half the cost of a request")
+	tls := flags.Bool("tls", false, "read encrypted requests at the TLS libraries of programs (OpenSSL, Go), to name "+
+		"endpoints")
+	counters := flags.String("counters", string(kernel.CountersAuto), "cycles, instructions and cache misses per container: `auto` (where the machine has hardware counters), processes (for each process, too), off, or software (the kernel's events, for tests)")
+	htRatio := flags.String("ht-ratio", fmt.Sprint(energy.DefaultHTRatio),
+		"power of a core with two busy hardware threads over that with one, or MODEL=`ratio`,... by parts of CPU model names")
+	mode := flags.String("kubernetes", kubernetes.Auto,
+		"where names of pods are from: auto (the pod's service account, if there is one), in-cluster, off, or the `path` "+
+			"of a kubeconfig")
+	node := flags.String("node-name", os.Getenv("NODE_NAME"),
+		"what Kubernetes calls this host, if it is not the host's `name`")
 	// Without the prefix they are what the agent shows to a server.
 	listeners := access.Files{Prefix: "listen-"}
 	for _, f := range listeners.Flags() {
@@ -59,12 +69,16 @@ func run(args []string, out, errOut io.Writer) int {
 	}
 	var to export.Options
 	var files export.Files
-	flags.StringVar(&to.Server, "server", "", "`URL` of an \"outsight server\" to send everything to, as in http://HOST:4318")
-	flags.StringVar(&to.Spool, "spool", "/var/lib/outsight/spool", "`directory` that keeps what the server has not taken yet")
-	flags.Int64Var(&to.MaxBytes, "spool-bytes", export.DefaultMaxBytes, "bytes that it may keep; the oldest go when there are more")
+	flags.StringVar(&to.Server, "server", "", "`URL` of an \"outsight server\" to send everything to, as in "+
+		"http://HOST:4318")
+	flags.StringVar(&to.Spool, "spool", "/var/lib/outsight/spool",
+		"`directory` that keeps what the server has not taken yet")
+	flags.Int64Var(&to.MaxBytes, "spool-bytes", export.DefaultMaxBytes,
+		"bytes that it may keep; the oldest go when there are more")
 	flags.StringVar(&to.Tenant, "tenant", "", "tenant to send for")
 	flags.StringVar(&files.Token, "token-file", "", "`file` with the token to send")
-	flags.StringVar(&files.CA, "tls-ca", "", "certificates in PEM that may have signed the server's; empty for the system's")
+	flags.StringVar(&files.CA, "tls-ca", "", "certificates in PEM that may have signed the server's; empty for the "+
+		"system's")
 	flags.StringVar(&files.Cert, "tls-cert", "", "certificate in PEM to show to the server")
 	flags.StringVar(&files.Key, "tls-key", "", "its key in PEM")
 	var level slog.Level
@@ -85,7 +99,8 @@ func run(args []string, out, errOut io.Writer) int {
 	case err != nil:
 		return 2
 	case min(*maxGroups, *maxEdges) < agent.LeastMax || max(*maxGroups, *maxEdges) > agent.MostMax:
-		fmt.Fprintf(errOut, "outsight-agent: --max-groups is %d and --max-edges %d, want %d to %d\nSee: outsight-agent --help\n",
+		fmt.Fprintf(errOut, "outsight-agent: --max-groups is %d and --max-edges %d, want %d to %d\nSee: outsight-agent "+
+			"--help\n",
 			*maxGroups, *maxEdges, agent.LeastMax, agent.MostMax)
 		return 2
 	case *flight < 0:
@@ -95,7 +110,7 @@ func run(args []string, out, errOut io.Writer) int {
 		fmt.Fprintf(errOut, "outsight-agent: there is no argument %q\nSee: outsight-agent --help\n", flags.Arg(0))
 		return 2
 	}
-	counting, err := bpf.ParseCounterMode(*counters)
+	counting, err := kernel.ParseCounterMode(*counters)
 	if err != nil {
 		fmt.Fprintf(errOut, "outsight-agent: --counters: %v\nSee: outsight-agent --help\n", err)
 		return 2
@@ -128,8 +143,9 @@ func run(args []string, out, errOut io.Writer) int {
 	err = serve(ctx, agent.ServeOptions{
 		Host: agent.HostOptions{
 			Kubernetes: cluster,
-			Flight:     *flight, Anomalies: recorder.AnomalyOptions{Detect: report.Anomalies}, All: *all, DockerSocket: *dockerSocket, Options: agent.Options{Logger: log, Budget: float64(limit)},
-			Kernel:   bpf.Options{MaxCgroups: *maxGroups, MaxEdges: *maxEdges, TLS: *tls, WithoutEndpoints: *timesOnly, Counters: counting},
+			Flight:     *flight, Anomalies: recorder.AnomalyOptions{Detect: report.Anomalies}, All: *all,
+			DockerSocket: *dockerSocket, Options: agent.Options{Logger: log, Budget: float64(limit)},
+			Kernel:   kernel.Options{MaxCgroups: *maxGroups, MaxEdges: *maxEdges, TLS: *tls, WithoutEndpoints: *timesOnly, Counters: counting},
 			HTRatios: ratios,
 		},
 		Listen: *listen, Access: door, Socket: *socket, Output: out,
@@ -179,7 +195,7 @@ func advice(err error) string {
 	case errors.Is(err, agent.ErrPrivilege):
 		return `: run it as root, as in "sudo outsight-agent"`
 	case errors.Is(err, agent.ErrSocketTaken):
-		return ": stop that one first, or choose another place with --socket"
+		return ": stop that one first, or choose another path with --socket"
 	case errors.Is(err, export.ErrInUse):
 		return ": stop that agent first, or choose another directory with --spool"
 	case errors.Is(err, export.ErrServer):

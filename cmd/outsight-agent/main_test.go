@@ -50,8 +50,13 @@ func TestUsage(t *testing.T) {
 	}
 	f(1, "", "choose another address with --listen", "--listen", "203.0.113.1:1", "--listen-token-file", tokens)
 	// Whoever can reach it is asked who they are.
-	f(2, "", "--listen 0.0.0.0:0 can be reached by others than this host, who would not be asked who they are: give --listen-token-file", "--listen", "0.0.0.0:0")
+	f(2, "", "--listen 0.0.0.0:0 can be reached by others than this host, who would not be asked who they are: give "+
+		"--listen-token-file", "--listen", "0.0.0.0:0")
 	f(2, "", "can be reached by others", "--listen", ":0", "--token-file", tokens) // which is what it sends
+	// What cannot be an address is said to be none, and not to be within reach of others.
+	f(2, "", `the address is "300.1.1.1:99999", whose port is "99999", want 0 to 65535`, "--listen", "300.1.1.1:99999")
+	f(2, "", `the address is "300.1.1.1:8471", whose host "300.1.1.1" is no IP address`, "--listen", "300.1.1.1:8471")
+	f(2, "", `the address is "8471", want HOST:PORT, as in 127.0.0.1:8470`, "--listen", "8471")
 	f(2, "", "--listen-client-ca needs --listen-tls-cert and --listen-tls-key", "--listen-client-ca", tokens)
 	f(1, "", "reading tokens", "--listen-token-file", "missing")
 }
@@ -66,10 +71,12 @@ func TestWhoMayReadMetrics(t *testing.T) {
 	if err := os.WriteFile(tokens, []byte(scrapeToken+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, metrics, _ := start(t, "--listen-token-file", tokens, "--listen-tls-cert", cert, "--listen-tls-key", key, "--listen-client-ca", ours.CA)
+	c, metrics, _ := start(t, "--listen-token-file", tokens, "--listen-tls-cert", cert, "--listen-tls-key", key,
+		"--listen-client-ca", ours.CA)
 	metrics = strings.Replace(metrics, "http:", "https:", 1)
 	client := func(certificates ...tls.Certificate) *http.Client {
-		transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: ours.Pool(), Certificates: certificates}}
+		transport := &http.Transport{ForceAttemptHTTP2: true,
+			TLSClientConfig: &tls.Config{RootCAs: ours.Pool(), Certificates: certificates}}
 		t.Cleanup(transport.CloseIdleConnections)
 		return &http.Client{Transport: transport, Timeout: 30 * time.Second}
 	}
@@ -103,9 +110,11 @@ func TestWhoMayReadMetrics(t *testing.T) {
 			t.Fatalf("/readyz: %d %q, %v", code, body, err)
 		}
 	}
-	for token, want := range map[string]int{"": http.StatusUnauthorized, "fedcba9876543210": http.StatusUnauthorized, scrapeToken: http.StatusOK} {
+	for token, want := range map[string]int{"": http.StatusUnauthorized, "fedcba9876543210": http.StatusUnauthorized,
+		scrapeToken: http.StatusOK} {
 		code, body, err := ask(metrics, token)
-		if err != nil || code != want || strings.Contains(body, "container_cpu_usage_seconds_total{") != (want == http.StatusOK) {
+		if err != nil || code != want || strings.Contains(body,
+			"container_cpu_usage_seconds_total{") != (want == http.StatusOK) {
 			t.Errorf("token %q: %d %.200q, %v", token, code, body, err)
 		}
 	}
@@ -143,7 +152,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	if answer.StatusCode != http.StatusOK {
 		t.Errorf("one more connection: %s", answer.Status)
 	}
-	// Each of them gave way to a newer one: they end long before they would for their silence.
+	// Each of them was replaced by a newer one: they end long before they would for their silence.
 	for _, conn := range all[:many-kept] {
 		if n, err := conn.Read(make([]byte, 1)); err == nil {
 			t.Fatalf("a silent connection got %d bytes", n)
@@ -166,7 +175,8 @@ func TestMissingCapability(t *testing.T) {
 	}
 	c.Path = path
 	said, err := c.CombinedOutput()
-	want := `outsight-agent: missing privilege: CAP_BPF and CAP_PERFMON (to load kernel programs): run it as root, as in "sudo outsight-agent"` + "\n"
+	want := "outsight-agent: missing privilege: CAP_BPF and CAP_PERFMON (to load kernel programs): " +
+		`run it as root, as in "sudo outsight-agent"` + "\n"
 	if c.ProcessState.ExitCode() != 1 || string(said) != want {
 		t.Errorf("got %v and %q, want exit code 1 and %q", err, said, want)
 	}
@@ -211,7 +221,8 @@ func fetch(t *testing.T, url string) string {
 func TestMetricsAndOrderlyEnd(t *testing.T) {
 	c, metrics, socket := start(t)
 	body := fetch(t, metrics)
-	for _, name := range []string{"container_cpu_usage_seconds_total{", "outsight_agent_resident_memory_bytes{", "outsight_feature_available{"} {
+	for _, name := range []string{"container_cpu_usage_seconds_total{", "outsight_agent_resident_memory_bytes{",
+		"outsight_feature_available{"} {
 		if !strings.Contains(body, "\n"+name) {
 			t.Errorf("/metrics has no %s", name)
 		}

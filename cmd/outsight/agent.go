@@ -18,12 +18,15 @@ type exportFlags struct {
 }
 
 func (f *exportFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.options.Server, "server", "", `URL of an "outsight server" to send everything to, as in http://HOST:4318`)
+	c.Flags().StringVar(&f.options.Server, "server", "",
+		`URL of an "outsight server" to send everything to, as in http://HOST:4318`)
 	c.Flags().StringVar(&f.options.Spool, "spool", defaultSpool, "directory that keeps what the server has not taken yet")
-	c.Flags().Int64Var(&f.options.MaxBytes, "spool-bytes", export.DefaultMaxBytes, "bytes that it may keep; the oldest go when there are more")
+	c.Flags().Int64Var(&f.options.MaxBytes, "spool-bytes", export.DefaultMaxBytes,
+		"bytes that it may keep; the oldest go when there are more")
 	c.Flags().StringVar(&f.options.Tenant, "tenant", "", "tenant to send for")
 	c.Flags().StringVar(&f.files.Token, "token-file", "", "file with the token to send")
-	c.Flags().StringVar(&f.files.CA, "tls-ca", "", "certificates in PEM that may have signed the server's (default: the system's)")
+	c.Flags().StringVar(&f.files.CA, "tls-ca", "",
+		"certificates in PEM that may have signed the server's (default: the system's)")
 	c.Flags().StringVar(&f.files.Cert, "tls-cert", "", "certificate in PEM to show to the server")
 	c.Flags().StringVar(&f.files.Key, "tls-key", "", "its key in PEM")
 }

@@ -46,7 +46,8 @@ func writeAnomalies(out io.Writer, a *recorder.Anomalies, each bool, zone *time.
 	case each:
 		fmt.Fprintln(w, "N\tTIME\tCONTAINER\tRESOURCE\tTOOK\tWAITED\tWHAT")
 		for _, k := range a.List {
-			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%.0f ms\t%s\n", k.Number, at(k.From), graph.Clean(k.Container), k.Resource, took(k), k.WaitedMS, whatWaited(k))
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%.0f ms\t%s\n", k.Number, at(k.From), graph.Clean(k.Container), k.Resource,
+				took(k), k.WaitedMS, whatWaited(k))
 		}
 	default:
 		fmt.Fprintln(w, "TIMES\tFIRST\tLAST\tCONTAINER\tRESOURCE\tLONGEST\tWAITED\tN\tWHAT, WHEN THE MOST WAITED")

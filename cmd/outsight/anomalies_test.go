@@ -15,7 +15,9 @@ func TestAnomaliesAreOneLineWithACount(t *testing.T) {
 	a := &recorder.Anomalies{}
 	for i := range 60 {
 		from := time.Unix(1_790_000_000+int64(i), 0)
-		a.List = append(a.List, recorder.KeptAnomaly{Number: uint64(i + 1), Anomaly: model.Anomaly{Resource: "host-cpu", Container: "host", From: from, To: from.Add(time.Duration(100+i) * time.Millisecond), WaitedMS: 2, Text: "host: took 1.54 of 2 CPUs"}})
+		a.List = append(a.List, recorder.KeptAnomaly{Number: uint64(i + 1),
+			Anomaly: model.Anomaly{Resource: "host-cpu", Container: "host", From: from,
+				To: from.Add(time.Duration(100+i) * time.Millisecond), WaitedMS: 2, Text: "host: took 1.54 of 2 CPUs"}})
 	}
 	f := func(each bool, lines int, want ...string) {
 		t.Helper()
@@ -32,6 +34,7 @@ func TestAnomaliesAreOneLineWithACount(t *testing.T) {
 			}
 		}
 	}
-	f(false, 3, "60     2026-09-21 14:13:20.000  2026-09-21 14:14:19.000  host       host-cpu  159 ms   120 ms", "--each lists")
+	f(false, 3, "60     2026-09-21 14:13:20.000  2026-09-21 14:14:19.000  host       host-cpu  159 ms   120 ms",
+		"--each lists")
 	f(true, 61, "159 ms")
 }

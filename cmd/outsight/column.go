@@ -14,7 +14,7 @@ type column struct {
 	// name in --sort, empty for what cannot be sorted by; key that sorts by it.
 	name, key, title string
 	width            int
-	// need is the order in which columns give way in a narrow terminal: 0 never does.
+	// need is the order in which columns are left out in a narrow terminal; 0 is never.
 	need int
 	// optional columns are left out where they say nothing.
 	optional bool

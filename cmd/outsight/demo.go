@@ -14,12 +14,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"outsight/bpf"
 	"outsight/internal/agent"
 	"outsight/internal/api"
 	"outsight/internal/container"
 	"outsight/internal/demo"
 	"outsight/internal/graph"
+	"outsight/internal/kernel"
 	"outsight/internal/model"
 )
 
@@ -102,7 +102,7 @@ func runDemo(ctx context.Context, o demoOptions, out io.Writer, log *slog.Logger
 	u, err := openUp(upOptions{
 		maxSeries: upSeries,
 		listen:    o.listen, data: dir, retention: defaultRetention, logger: quiet, secureFlags: o.secureFlags,
-		watchFlags: watchFlags{socket: demoSocket(dir), flight: agent.DefaultFlight, counters: string(bpf.CountersAuto), dockerSocket: container.DockerSocket(os.Getenv("DOCKER_HOST"))},
+		watchFlags: watchFlags{socket: demoSocket(dir), flight: agent.DefaultFlight, counters: string(kernel.CountersAuto), dockerSocket: container.DockerSocket(os.Getenv("DOCKER_HOST"))},
 	})
 	if err != nil {
 		return err
@@ -138,9 +138,10 @@ func runShop(ctx context.Context, o demoOptions, u *up, out io.Writer, log *slog
 		defer cancel()
 		err = errors.Join(err, s.shop.Stop(end))
 	}()
-	d := demoScreen{up: u, screen: screen{out: out}, source: source{latest: func(context.Context) (*model.Snapshot, error) {
-		return u.host.Snapshot(), nil
-	}}}
+	d := demoScreen{up: u, screen: screen{out: out},
+		source: source{latest: func(context.Context) (*model.Snapshot, error) {
+			return u.host.Snapshot(), nil
+		}}}
 	for {
 		select {
 		case s := <-shop:

@@ -119,12 +119,12 @@ const (
 // examine tries everything.
 func examine(ctx context.Context, options agent.HostOptions) report {
 	layout, layoutErr := container.Detect(container.Options{})
-	machine, machineErr := agent.ReadHost("", layout.Name)
+	system, hostErr := agent.ReadHost("", layout.Name)
 	r := report{Host: reportHost{
-		Name: machine.Name, Kernel: machine.Kernel, Cores: machine.Cores,
-		MemoryBytes: machine.MemoryBytes, CgroupLayout: layout.Name,
+		Name: system.Name, Kernel: system.Kernel, Cores: system.Cores,
+		MemoryBytes: system.MemoryBytes, CgroupLayout: layout.Name,
 	}, Bounds: []reportBound{}}
-	r.attempt("/proc", "what the host is", machineErr, "mount procfs at /proc")
+	r.attempt("/proc", "what the host is", hostErr, "mount procfs at /proc")
 	r.attempt("cgroups", "which containers run", layoutErr, "mount the control groups at /sys/fs/cgroup")
 	host, err := agent.Open(options)
 	switch {
@@ -160,7 +160,7 @@ type watcher interface {
 	CountersError() error
 }
 
-// tryHost takes a snapshot; the error tells what is not in it, too.
+// tryHost takes a snapshot; the error reports what is not in it, too.
 func tryHost(ctx context.Context, host watcher) (*model.Snapshot, error) {
 	trying, cancel := context.WithTimeout(ctx, snapshotTime)
 	defer cancel()
@@ -239,7 +239,8 @@ func (r *report) write(out io.Writer, output string) error {
 	for _, f := range r.Features {
 		width = max(width, len(f.Name))
 	}
-	fmt.Fprintf(out, "%s · kernel %s · %d cores · cgroup %s\n\n", r.Host.Name, r.Host.Kernel, r.Host.Cores, cmp.Or(r.Host.CgroupLayout, "none"))
+	fmt.Fprintf(out, "%s · kernel %s · %d cores · cgroup %s\n\n", r.Host.Name, r.Host.Kernel, r.Host.Cores,
+		cmp.Or(r.Host.CgroupLayout, "none"))
 	indent := strings.Repeat(" ", width+11)
 	absent := 0
 	for _, f := range r.Features {
@@ -275,7 +276,8 @@ func (r *report) writeBounds(out io.Writer) {
 	for _, b := range r.Bounds {
 		width = max(width, len(b.Name))
 	}
-	fmt.Fprintf(out, "\nBounded tables of %s\n%-*s  %12s  %12s  %12s\n", r.BoundsOf, width, "", "used", "capacity", "dropped")
+	fmt.Fprintf(out, "\nBounded tables of %s\n%-*s  %12s  %12s  %12s\n", r.BoundsOf, width, "", "used", "capacity",
+		"dropped")
 	for _, b := range r.Bounds {
 		used, capacity := fmt.Sprint(b.Used), fmt.Sprint(b.Capacity)
 		if b.Capacity == 0 {

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"outsight/bpf"
 	"outsight/internal/agent"
 	"outsight/internal/container"
+	"outsight/internal/kernel"
 	"outsight/internal/model"
 )
 
@@ -74,7 +74,8 @@ func TestDoctorDocument(t *testing.T) {
 			t.Errorf("feature %+v has an unknown state", f)
 		}
 	}
-	for _, name := range []string{"tp_btf/sched_switch", "CAP_BPF+CAP_PERFMON", "docker", "cgroup/memory", "snapshots", "uprobe/openssl", "uprobe/go-tls", "kubernetes"} {
+	for _, name := range []string{"tp_btf/sched_switch", "CAP_BPF+CAP_PERFMON", "docker", "cgroup/memory", "snapshots",
+		"uprobe/openssl", "uprobe/go-tls", "kubernetes"} {
 		if !seen[name] {
 			t.Errorf("feature %q is not in the document", name)
 		}
@@ -87,7 +88,8 @@ func TestDoctorDocument(t *testing.T) {
 		}
 		bounds[b.Name] = *b.Capacity
 	}
-	for _, name := range []string{"cgroups", "edges", "connection_pairs", "listeners", "container/containers", "container/open-files"} {
+	for _, name := range []string{"cgroups", "edges", "connection_pairs", "listeners", "container/containers",
+		"container/open-files"} {
 		if bounds[name] == 0 {
 			t.Errorf("the capacity of %q is not in the document: %v", name, bounds)
 		}
@@ -124,7 +126,8 @@ func TestDoctorAsksTheAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := strings.Fields(out.String()[strings.Index(out.String(), "Bounded"):])
-	want := strings.Fields("Bounded tables of agent at " + path + " used capacity dropped edges 63 64 12 cgroup_events – – 5 The main job can be done: 0 of 0 work.")
+	want := strings.Fields("Bounded tables of agent at " + path +
+		" used capacity dropped edges 63 64 12 cgroup_events – – 5 The main job can be done: 0 of 0 work.")
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -150,7 +153,7 @@ func TestDoctorNoticesCounters(t *testing.T) {
 
 // TestDoctorWithoutKernelPrograms: the main job cannot be done, and the rest is told nevertheless.
 func TestDoctorWithoutKernelPrograms(t *testing.T) {
-	r := examine(t.Context(), agent.HostOptions{Kernel: bpf.Options{KernelTypes: t.TempDir() + "/none"}})
+	r := examine(t.Context(), agent.HostOptions{Kernel: kernel.Options{KernelTypes: t.TempDir() + "/none"}})
 	state := make(map[string]model.FeatureState)
 	for _, f := range r.Features {
 		state[f.Name] = f.State

@@ -13,6 +13,7 @@ type document struct {
 	Host          reportHost    `json:"host"`
 	CPUCores      float64       `json:"cpu_cores"`
 	IdleCores     float64       `json:"idle_cores"`
+	StealCores    float64       `json:"steal_cores"`
 	Accounted     float64       `json:"cpu_accounted_share"`
 	Dropped       []documentBin `json:"dropped"`
 	Agent         documentSelf  `json:"agent"`
@@ -32,7 +33,7 @@ type documentBin struct {
 
 type documentSelf struct {
 	CPUCores float64 `json:"cpu_cores"`
-	// KernelPrograms tells whether CPUCores has the kernel programs in it: their time is known
+	// KernelPrograms reports whether CPUCores has the kernel programs in it: their time is known
 	// only while the kernel's program statistics are on.
 	KernelPrograms bool    `json:"cpu_cores_with_kernel_programs"`
 	MemoryBytes    uint64  `json:"memory_bytes"`
@@ -43,10 +44,12 @@ func (l look) document(o topOptions) document {
 	h, self := l.to.Host, l.to.Self
 	d := document{
 		Time: l.to.Time, WindowSeconds: l.seconds,
-		Host:     reportHost{Name: h.Name, Kernel: h.Kernel, Cores: h.Cores, MemoryBytes: h.MemoryBytes, CgroupLayout: h.CgroupLayout},
-		CPUCores: l.cores + l.otherCores, IdleCores: l.idleCores, Accounted: l.accounted(),
-		Dropped:    []documentBin{},
-		Agent:      documentSelf{CPUCores: l.agentCores, KernelPrograms: l.programsKnown, MemoryBytes: self.RSSBytes, ReadSeconds: float64(self.ReadNS) / 1e9},
+		Host: reportHost{Name: h.Name, Kernel: h.Kernel, Cores: h.Cores, MemoryBytes: h.MemoryBytes,
+			CgroupLayout: h.CgroupLayout},
+		CPUCores: l.cores + l.otherCores, IdleCores: l.idleCores, StealCores: l.stealCores, Accounted: l.accounted(),
+		Dropped: []documentBin{},
+		Agent: documentSelf{CPUCores: l.agentCores, KernelPrograms: l.programsKnown, MemoryBytes: self.RSSBytes,
+			ReadSeconds: float64(self.ReadNS) / 1e9},
 		Containers: []documentRow{},
 	}
 	for _, drop := range l.dropped {

@@ -37,7 +37,8 @@ func explain(err error, c *cobra.Command) error {
 	case errors.As(err, &receive) && errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("%w: stop what listens there, or choose another address with --%s", err, receive.flag)
 	case errors.As(err, &receive):
-		return fmt.Errorf("%w: choose an address of this host with --%s, or none with --%s ''", err, receive.flag, receive.flag)
+		return fmt.Errorf("%w: choose an address of this host with --%s, or none with --%s ''", err, receive.flag,
+			receive.flag)
 	case errors.Is(err, export.ErrServer):
 		return fmt.Errorf("%w: correct --server", err)
 	case errors.Is(err, export.ErrInUse):
@@ -45,7 +46,7 @@ func explain(err error, c *cobra.Command) error {
 	case errors.Is(err, agent.ErrPrivilege):
 		return fmt.Errorf("%w: run it as root, as in \"sudo %s\"", err, c.CommandPath())
 	case errors.Is(err, agent.ErrSocketTaken):
-		return fmt.Errorf("%w: stop that one first, or choose another place with --socket", err)
+		return fmt.Errorf("%w: stop that one first, or choose another path with --socket", err)
 	case errors.As(err, &listen) && errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("the address %s is taken: stop what listens there, or choose another with --listen", listen.address)
 	case errors.As(err, &listen):
@@ -55,7 +56,8 @@ func explain(err error, c *cobra.Command) error {
 	case errors.As(err, &data) && (errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)):
 		return fmt.Errorf("%w: make %q writable, or choose another directory with --data", err, data.dir)
 	case errors.As(err, &data) && errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: name the directory that \"outsight up\" wrote with --data, or begin an empty one by naming addresses with --otlp or --otlp-http", err)
+		return fmt.Errorf("%w: name the directory that \"outsight up\" wrote with --data, or begin an empty one by naming "+
+			"addresses with --otlp or --otlp-http", err)
 	}
 	return err
 }

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// TestStrangersTakeLittle: 4,000 connections that send 1 MB of headers each and have no token, on each address of a server, take
-// little of its memory, and keep nobody out who has a token. OUTSIGHT_BIN is another program to try.
+// TestStrangersTakeLittle: 4,000 connections that send 1 MB of headers each and have no token, on each address of a
+// server, take little of its memory, and keep nobody out who has a token. OUTSIGHT_BIN is another program to try.
 func TestStrangersTakeLittle(t *testing.T) {
 	const connections, megabyte, most = 4000, 1 << 20, 400 << 20
 	dir := t.TempDir()
@@ -102,7 +102,8 @@ func TestStrangersTakeLittle(t *testing.T) {
 		if code, err := ask(); code != http.StatusOK {
 			t.Errorf("with %d connections to --%s, one with a token got %d, %v", len(open), flag, code, err)
 		}
-		t.Logf("%d connections to --%s: %d MiB at most, %d before", len(open), flag, peak(t, server.Process.Pid)>>20, begin>>20)
+		t.Logf("%d connections to --%s: %d MiB at most, %d before", len(open), flag, peak(t, server.Process.Pid)>>20,
+			begin>>20)
 		for _, c := range open {
 			c.Close()
 		}

@@ -17,7 +17,7 @@ import (
 // runtimeDirectory is where what runs on this host has its sockets: agent.sock, and demo.sock of a demo.
 var runtimeDirectory = filepath.Dir(agent.DefaultSocket)
 
-// demoSocket is where a demo answers the command line: at a place that the commands find, unless another demo is there.
+// demoSocket is where a demo answers the command line: at a path that the commands find, unless another demo is there.
 func demoSocket(private string) string {
 	path := filepath.Join(runtimeDirectory, "demo.sock")
 	if answers(path) {
@@ -56,7 +56,7 @@ func findInstance(directory string) string {
 	return ""
 }
 
-// trusted tells whether a path is root's or this user's own, and open to nobody else in these ways.
+// trusted reports whether a path is root's or this user's own, and open to nobody else in these ways.
 func trusted(path string, closed os.FileMode) bool {
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode().Perm()&closed != 0 {
@@ -66,7 +66,7 @@ func trusted(path string, closed os.FileMode) bool {
 	return ok && (stat.Uid == 0 || int(stat.Uid) == os.Geteuid())
 }
 
-// answers tells whether somebody listens at a socket. One that may not be asked counts: asking says why.
+// answers reports whether somebody listens at a socket. One that may not be asked counts: asking says why.
 func answers(path string) bool {
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err != nil {

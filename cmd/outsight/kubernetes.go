@@ -18,12 +18,14 @@ type kubernetesFlags struct {
 
 func (f *kubernetesFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.mode, "kubernetes", kubernetes.Auto,
-		"where names of pods and services are from: auto (the pod's service account, if there is one), in-cluster, off, or the path of a kubeconfig")
+		"where names of pods and services are from: auto (the pod's service account, if there is one), in-cluster, off, or "+
+			"the path of a kubeconfig")
 }
 
 func (f *kubernetesFlags) addNode(c *cobra.Command) {
 	f.add(c)
-	c.Flags().StringVar(&f.node, "node-name", os.Getenv("NODE_NAME"), "what Kubernetes calls this host, if it is not the host's name")
+	c.Flags().StringVar(&f.node, "node-name", os.Getenv("NODE_NAME"),
+		"what Kubernetes calls this host, if it is not the host's name")
 }
 
 // cluster is the whole cluster; nil where there is none, and the feature says why.

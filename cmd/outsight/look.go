@@ -12,9 +12,9 @@ type look struct {
 	// seconds between the two.
 	seconds float64
 	// cores are CPU seconds per second: used by containers and host, by groups that found no
-	// room in the table, idle.
-	cores, otherCores, idleCores float64
-	memory, requests             float64
+	// room in the table, idle, taken by the hypervisor.
+	cores, otherCores, idleCores, stealCores float64
+	memory, requests                         float64
 	// agentCores is what the agent's process uses, and where programsKnown the kernel programs.
 	agentCores    float64
 	programsKnown bool
@@ -47,6 +47,7 @@ func newLook(from, to *model.Snapshot) look {
 	perSecond := func(before, now uint64) float64 { return gained(before, now) / l.seconds / 1e9 }
 	l.otherCores = perSecond(from.Self.OtherNS, to.Self.OtherNS)
 	l.idleCores = perSecond(from.Self.IdleNS, to.Self.IdleNS)
+	l.stealCores = perSecond(from.Self.StealNS, to.Self.StealNS)
 	l.agentCores = perSecond(from.Self.CPUNS, to.Self.CPUNS)
 	before := make(map[string]uint64)
 	for _, p := range from.Self.Programs {
@@ -101,7 +102,12 @@ func gained(before, now uint64) float64 {
 	return float64(now - before)
 }
 
-// accounted is the share of all CPU time that is accounted for: used, or idle.
+// accounted is the share of all CPU time that is accounted for: used, idle, or stolen. Kernel programs count stolen
+// time for whoever was on the CPU, files leave it out; it adds to what is missing from the whole, and no more.
 func (l look) accounted() float64 {
-	return (l.cores + l.otherCores + l.idleCores) / float64(max(l.to.Host.Cores, 1))
+	whole, sum := float64(max(l.to.Host.Cores, 1)), l.cores+l.otherCores+l.idleCores
+	return max(sum, min(whole, sum+l.stealCores)) / whole
 }
+
+// stolen is the share of all CPU time that the hypervisor took.
+func (l look) stolen() float64 { return l.stealCores / float64(max(l.to.Host.Cores, 1)) }

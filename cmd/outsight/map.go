@@ -72,7 +72,8 @@ agent that runs on this host, or loads the kernel programs for the time being, w
 	o.watchFlags.add(c)
 	c.Flags().StringVarP(&o.output, "output", "o", "text", "text, dot, json, mermaid, graphml, cypher or svg")
 	c.Flags().DurationVar(&o.length, "for", 5*time.Second, "time to look at")
-	c.Flags().StringVar(&o.groupBy, "group-by", string(graph.ByContainer), "what a node is: container, pod, process, workload, namespace or host")
+	c.Flags().StringVar(&o.groupBy, "group-by", string(graph.ByContainer),
+		"what a node is: container, pod, process, workload, namespace or host")
 	c.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if name == "by" { // as the page and the API call it
 			name = "group-by"
@@ -93,7 +94,8 @@ func printMap(ctx context.Context, s *source, o mapOptions, out, errOut io.Write
 }
 
 // watchFor gathers snapshots, and says so on a terminal.
-func watchFor(ctx context.Context, s *source, length time.Duration, errOut io.Writer) (from, to *model.Snapshot, err error) {
+func watchFor(ctx context.Context, s *source, length time.Duration, errOut io.Writer) (from, to *model.Snapshot,
+	err error) {
 	say(errOut, "Watching for %v …", length)
 	defer say(errOut, "\r\x1b[K")
 	return gather(ctx, s, length)

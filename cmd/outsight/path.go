@@ -21,8 +21,8 @@ func newPath() *cobra.Command {
 		Short: "Where the time of requests goes, and what will be the first limit",
 		Long: `Show where requests come in, which container or host will be used up first when more come and at
 which rate, and the critical path: the chain of calls on which requests take their time, with the time that each
-container takes itself. By the mean, the parts add up to the whole request. Asks the agent that runs on this host, or loads the kernel programs for the
-time being, which needs root.`,
+container takes itself. By the mean, the parts add up to the whole request. Asks the agent that runs on this host, or
+loads the kernel programs for the time being, which needs root.`,
 		Example: `  sudo outsight path
   sudo outsight path --for 1m --percentile p50
   sudo outsight path --output json | jq .saturation_rate`,
@@ -55,7 +55,8 @@ time being, which needs root.`,
 	}
 	flags.add(c)
 	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
-	c.Flags().StringVar(&percentile, "percentile", string(graph.Mean), "statistic of response times that the critical path goes by and is told in: mean, p50, p75, p90 or p99")
+	c.Flags().StringVar(&percentile, "percentile", string(graph.Mean),
+		"statistic of response times that the critical path uses and shows: mean, p50, p75, p90 or p99")
 	// The CPU time of threads is looked at every ten seconds.
 	c.Flags().DurationVar(&length, "for", 15*time.Second, "time to look at")
 	return c

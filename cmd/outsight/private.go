@@ -27,7 +27,8 @@ func makeRecordings(dir string) error {
 	return errors.Join(giveToCaller(d), d.Close())
 }
 
-// giveToCaller makes a file that root has made the file of who has called sudo, if that is how it was: they are to read their recordings.
+// giveToCaller makes a file that root has made the file of who has called sudo, if that is how it was: they are to read
+// their recordings.
 func giveToCaller(f *os.File) error {
 	uid, err := strconv.Atoi(os.Getenv("SUDO_UID"))
 	gid, groupErr := strconv.Atoi(os.Getenv("SUDO_GID"))

@@ -16,12 +16,14 @@ type queryFlags struct {
 }
 
 func (f *queryFlags) add(c *cobra.Command) {
-	c.Flags().Int64Var(&f.memory, "query-memory", 0, "bytes that all queries and answers hold together; one may hold half of them (default: a quarter of what this process may have)")
+	c.Flags().Int64Var(&f.memory, "query-memory", 0,
+		"bytes that all queries and answers hold together; one may hold half of them (default: a quarter of what this "+
+			"process may have)")
 }
 
 func (f *queryFlags) addTenants(c *cobra.Command) {
 	c.Flags().Float64Var(&f.share, "tenant-query-share", 0.5,
-		"share of --query-memory that one tenant has, and of the places and the time of queries while other tenants want some")
+		"share of --query-memory that one tenant has, and of the slots and the time of queries while other tenants want some")
 }
 
 const (
@@ -54,10 +56,14 @@ func withTenantQueries(metrics http.Handler, kept anyStore) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		metrics.ServeHTTP(w, r)
 		s := kept.Stats()
-		fmt.Fprintf(w, "# HELP outsight_query_memory_bytes Bytes that queries and answers hold\n# TYPE outsight_query_memory_bytes gauge\noutsight_query_memory_bytes %d\n"+
-			"# HELP outsight_query_memory_limit_bytes Bytes that queries and answers may hold\n# TYPE outsight_query_memory_limit_bytes gauge\noutsight_query_memory_limit_bytes %d\n"+
-			"# HELP outsight_query_without_memory_total Queries and answers for which there was no memory\n# TYPE outsight_query_without_memory_total counter\noutsight_query_without_memory_total %d\n"+
-			"# HELP outsight_query_stopped_total Queries that were ended because the process was about to run out of memory\n# TYPE outsight_query_stopped_total counter\noutsight_query_stopped_total %d\n",
+		fmt.Fprintf(w, "# HELP outsight_query_memory_bytes Bytes that queries and answers hold\n# TYPE "+
+			"outsight_query_memory_bytes gauge\noutsight_query_memory_bytes %d\n"+
+			"# HELP outsight_query_memory_limit_bytes Bytes that queries and answers may hold\n# TYPE "+
+			"outsight_query_memory_limit_bytes gauge\noutsight_query_memory_limit_bytes %d\n"+
+			"# HELP outsight_query_without_memory_total Queries and answers for which there was no memory\n# TYPE "+
+			"outsight_query_without_memory_total counter\noutsight_query_without_memory_total %d\n"+
+			"# HELP outsight_query_stopped_total Queries that were ended because the process was about to run out of "+
+			"memory\n# TYPE outsight_query_stopped_total counter\noutsight_query_stopped_total %d\n",
 			s.QueryMemory, s.MaxQueryMemory, s.QueriesWithoutMemory, s.QueriesStopped)
 		store.WriteTenantQueries(w, kept.TenantQueries())
 	})

@@ -34,7 +34,9 @@ type receiveFlags struct {
 	stream     string
 	replicas   int
 	queueBytes int64
-	header     tenantHeader
+	// inFlight bounds the bytes of requests that are worked on.
+	inFlight int64
+	header   tenantHeader
 	// quotaFile has limits of tenants, which quotas are then.
 	quotaFile string
 	quotas    quota.Table
@@ -51,26 +53,39 @@ const (
 
 func (f *receiveFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.grpc, "otlp", defaultOTLP, "address where OTLP comes by gRPC; empty for none")
-	c.Flags().StringVar(&f.http, "otlp-http", defaultOTLPHTTP, "address where OTLP comes by HTTP, from agents and others; empty for none")
-	c.Flags().StringVar(&f.nats.URL, "nats", "", "URLs of a NATS cluster with JetStream that keeps what comes until it is stored (default: in this process)")
-	c.Flags().StringVar(&f.natsFile, "nats-file", "", "file of these URLs on one line, where there is a password in them: all users of a host see arguments")
-	c.Flags().StringVar(&f.nats.Credentials, "nats-creds", "", "file of the credentials to show there; a user and password, or a token, may be in the URLs of --nats-file instead")
-	c.Flags().StringVar(&f.nats.CA, "nats-ca", "", "file of certificates that must have signed the cluster's (default: the system's)")
+	c.Flags().StringVar(&f.http, "otlp-http", defaultOTLPHTTP,
+		"address where OTLP comes by HTTP, from agents and others; empty for none")
+	c.Flags().StringVar(&f.nats.URL, "nats", "",
+		"URLs of a NATS cluster with JetStream that keeps what comes until it is stored (default: in this process)")
+	c.Flags().StringVar(&f.natsFile, "nats-file", "",
+		"file of these URLs on one line, where there is a password in them: all users of a host see arguments")
+	c.Flags().StringVar(&f.nats.Credentials, "nats-creds", "",
+		"file of the credentials to show there; a user and password, or a token, may be in the URLs of --nats-file instead")
+	c.Flags().StringVar(&f.nats.CA, "nats-ca", "",
+		"file of certificates that must have signed the cluster's (default: the system's)")
 	c.Flags().StringVar(&f.nats.Cert, "nats-cert", "", "file of the certificate to show there")
 	c.Flags().StringVar(&f.nats.Key, "nats-key", "", "file of its key")
 	c.Flags().StringVar(&f.stream, "nats-stream", "OUTSIGHT", "name of the stream there; each server needs one of its own")
 	c.Flags().IntVar(&f.replicas, "nats-replicas", 0, "copies of the stream there (default: as many as it has, or 1)")
-	c.Flags().Int64Var(&f.queueBytes, "queue-bytes", 1<<30, "bytes that may wait to be stored; senders are told to wait when it is full")
+	c.Flags().Int64Var(&f.queueBytes, "queue-bytes", 1<<30,
+		"bytes that may wait to be stored; senders are told to wait when it is full")
+	c.Flags().Int64Var(&f.inFlight, "in-flight-bytes", 256<<20,
+		"bytes of requests that are worked on; of them, the largest request's are a reserve that tenants use in turn")
 	c.Flags().StringVar((*string)(&f.header), "tenant-header", string(headerOff),
-		"who sends and who reads names its tenant by the header X-Outsight-Tenant or X-Scope-OrgID: optional (without a value), required or off")
+		"who sends and who reads names its tenant by the header X-Outsight-Tenant or X-Scope-OrgID: optional (without a "+
+			"value), required or off")
 	c.Flags().StringVar(&f.quotaFile, "tenant-quotas", "",
-		"YAML file of limits of tenants below their shares, as in \"shop: {series: 50000, label_bytes: 60000000, samples_per_second: 20000, in_flight_bytes: 8000000}\"; \"*\" is every other")
+		"YAML file of limits of tenants below their shares, as in \"shop: {series: 50000, label_bytes: 60000000, "+
+			"samples_per_second: 20000, in_flight_bytes: 8000000, query_share: 0.3}\"; \"*\" is every other")
 	c.Flags().Lookup("tenant-header").NoOptDefVal = string(headerOptional)
 }
 
 func (f *receiveFlags) check() (err error) {
 	if err := f.readNATS(); err != nil {
 		return err
+	}
+	if f.inFlight < ingest.LeastInFlight {
+		return usagef("--in-flight-bytes is %d, want at least %d: the largest request takes half of that", f.inFlight, ingest.LeastInFlight)
 	}
 	if f.quotaFile != "" {
 		if f.quotas, err = quota.Read(f.quotaFile); err != nil {
@@ -84,7 +99,8 @@ func (f *receiveFlags) check() (err error) {
 func (f *receiveFlags) readNATS() (err error) {
 	for text := range strings.SplitSeq(f.nats.URL, ",") {
 		if u, err := url.Parse(strings.TrimSpace(text)); strings.Contains(text, "@") || err == nil && u.User != nil {
-			return usagef("--nats has a password or a token, which all users of this host can see: write the URLs to a file, and give --nats-file")
+			return usagef("--nats has a password or a token, which all users of this host can see: write the URLs to a file, " +
+				"and give --nats-file")
 		}
 	}
 	if f.natsFile != "" {
@@ -152,11 +168,13 @@ type receiver struct {
 	log  *slog.Logger
 }
 
-// openReceiver opens the queue in the directory data, and the addresses. Of so many series it remembers the labels, in half
-// of what they may take in the store.
-func openReceiver(ctx context.Context, f receiveFlags, a access.Access, listeners *access.Listeners, data string, series int, labelBytes int64,
-	kept anyStore, cluster *kubernetes.Cluster, log *slog.Logger) (r *receiver, err error) {
-	r = &receiver{flags: f, access: a, listeners: listeners, cluster: cluster, named: make(chan struct{}), room: roomOf(kept), log: log}
+// openReceiver opens the queue in the directory data, and the addresses. Of so many series it remembers the labels, in
+// half of what they may take in the store.
+func openReceiver(ctx context.Context, f receiveFlags, a access.Access, listeners *access.Listeners, data string,
+	series int, labelBytes int64,
+	kept anyStore, cluster *kubernetes.Cluster, futureIsWrong chan<- struct{}, log *slog.Logger) (r *receiver, err error) {
+	r = &receiver{flags: f, access: a, listeners: listeners, cluster: cluster, named: make(chan struct{}),
+		room: roomOf(kept), log: log}
 	defer func() {
 		if err != nil {
 			r.close()
@@ -166,7 +184,8 @@ func openReceiver(ctx context.Context, f receiveFlags, a access.Access, listener
 	case f.queueBytes < 1<<20:
 		return r, usagef("--queue-bytes is %d, want at least %d", f.queueBytes, 1<<20)
 	case n.URL == "" && (n != queue.Server{} || f.replicas != 0):
-		return r, usagef("--nats-creds, --nats-ca, --nats-cert, --nats-key and --nats-replicas are of the cluster that --nats names, and there is none")
+		return r, usagef("--nats-creds, --nats-ca, --nats-cert, --nats-key and --nats-replicas are of the cluster that " +
+			"--nats names, and there is none")
 	case (n.Cert == "") != (n.Key == ""):
 		return r, usagef("--nats-cert and --nats-key: want both or neither")
 	}
@@ -198,13 +217,21 @@ func openReceiver(ctx context.Context, f receiveFlags, a access.Access, listener
 	}
 	opening, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	q, err := queue.Open(opening, r.conn, queue.Options{Stream: f.stream, Replicas: f.replicas, MaxBytes: f.queueBytes, MaxAsideBytes: asideBytes, Logger: log})
+	q, err := queue.Open(opening, r.conn, queue.Options{Stream: f.stream, Replicas: f.replicas, MaxBytes: f.queueBytes,
+		MaxAsideBytes: asideBytes, Logger: log})
 	if err != nil {
 		return r, err
 	}
-	o := ingest.Options{Limits: ingest.Limits{Remembered: series, RememberedBytes: labelBytes / 2}, Quotas: f.quotas, Tenants: f.named() || len(a.Auth.Tenants()) > 0, TenantRequired: f.header == headerRequired, TenantNames: a.Auth.Tenants(), Logger: log}
+	o := ingest.Options{
+		Limits: ingest.Limits{Remembered: series, RememberedBytes: labelBytes / 2}, InFlight: f.inFlight, Quotas: f.quotas,
+		Tenants: f.named() || len(a.Auth.Tenants()) > 0, TenantRequired: f.header == headerRequired,
+		TenantNames: a.Auth.Tenants(), Logger: log,
+	}
 	if r.embedded != nil {
 		o.Dir, o.Repaired, o.Room = dir, r.embedded.Repaired(), roomOf(kept)
+	}
+	if local, ok := kept.(*store.Store); ok {
+		o.FutureIsWrong = func() { setFutureAside(local, futureIsWrong, log) }
 	}
 	if a.Auth != nil {
 		o.Auth = access.Senders{Authenticator: a.Auth}
@@ -214,6 +241,18 @@ func openReceiver(ctx context.Context, f receiveFlags, a access.Access, listener
 	}
 	r.ingest, err = ingest.New(q, kept, o)
 	return r, err
+}
+
+// setFutureAside has the store opened again without what is of the future.
+func setFutureAside(kept *store.Store, reopen chan<- struct{}, log *slog.Logger) {
+	if err := kept.SetFutureAside(); err != nil {
+		log.Error("samples of the future stay in the store", "error", err)
+		return
+	}
+	select {
+	case reopen <- struct{}{}:
+	default: // it is under way
+	}
 }
 
 // receiveError names the flag of an address that cannot be had.
@@ -258,11 +297,12 @@ func (r *receiver) awaitNames(ctx context.Context) {
 	}
 }
 
-// describe tells where metrics come in, for people.
+// describe reports where metrics come in, for people.
 func (r *receiver) describe() (lines []string) {
 	scheme := r.access.Scheme()
 	if r.http != nil {
-		lines = append(lines, fmt.Sprintf("  OTLP     %s://%s%s (outsight agent --server %s://%s)", scheme, r.http.Addr(), ingest.Path, scheme, r.http.Addr()))
+		lines = append(lines, fmt.Sprintf("  OTLP     %s://%s%s (outsight agent --server %s://%s)", scheme, r.http.Addr(),
+			ingest.Path, scheme, r.http.Addr()))
 	}
 	if r.grpc != nil {
 		lines = append(lines, fmt.Sprintf("  OTLP     %s (gRPC)", r.grpc.Addr()))
@@ -292,13 +332,16 @@ func (r *receiver) metrics() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		own.ServeHTTP(w, q)
 		fmt.Fprintf(w, "# HELP outsight_api_refused_requests_total Requests of readers without a valid token\n"+
-			"# TYPE outsight_api_refused_requests_total counter\noutsight_api_refused_requests_total %d\n", r.access.Auth.RefusedReaders())
-		fmt.Fprint(w, "# HELP outsight_access_refused_requests_total Requests that were refused before any handler: without a token that may, by a foreign name, or of a foreign page\n"+
+			"# TYPE outsight_api_refused_requests_total counter\noutsight_api_refused_requests_total %d\n",
+			r.access.Auth.RefusedReaders())
+		fmt.Fprint(w, "# HELP outsight_access_refused_requests_total Requests that were refused before any handler: "+
+			"without a token that may, by a foreign name, or of a foreign page\n"+
 			"# TYPE outsight_access_refused_requests_total counter\n")
 		for _, refused := range r.access.Refusals() {
 			fmt.Fprintf(w, "outsight_access_refused_requests_total{reason=%q} %d\n", refused.Reason, refused.Count)
 		}
-		fmt.Fprint(w, "# HELP outsight_listener_dropped_connections_total Connections that were closed because there were too many, or because nobody read the answer\n"+
+		fmt.Fprint(w, "# HELP outsight_listener_dropped_connections_total Connections that were closed because there were "+
+			"too many, or because nobody read the answer\n"+
 			"# TYPE outsight_listener_dropped_connections_total counter\n")
 		for _, d := range r.listeners.Drops() {
 			fmt.Fprintf(w, "outsight_listener_dropped_connections_total{bound=%q} %d\n", d.Name, d.Count)

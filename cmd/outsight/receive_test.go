@@ -31,7 +31,7 @@ func openReceiverIn(t *testing.T, data string, door access.Access, header tenant
 	}
 	t.Cleanup(func() { kept.Close() })
 	in, err := openReceiver(t.Context(), receiveFlags{http: "127.0.0.1:0", queueBytes: 64 << 20, stream: "OUTSIGHT", header: header}, door,
-		&access.Listeners{}, data, 1000, 1<<20, kept, nil, slog.New(slog.DiscardHandler))
+		&access.Listeners{}, data, 1000, 1<<20, kept, nil, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,8 @@ func runReceiver(t *testing.T, in *receiver) {
 	})
 }
 
-// TestTenantsSeeTheirOwnRefusals: what a tenant's senders were refused is on this tenant's page alone, with what they were told.
+// TestTenantsSeeTheirOwnRefusals: what a tenant's senders were refused is on this tenant's page alone, with what they
+// were told.
 func TestTenantsSeeTheirOwnRefusals(t *testing.T) {
 	dir := t.TempDir()
 	tenants := filepath.Join(dir, "tenants")
@@ -69,10 +70,11 @@ func TestTenantsSeeTheirOwnRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept, in := openReceiverIn(t, dir+"/data", door, headerOff)
-	page := serveFrom(kept, door, headerOff, api.Options{Logger: log, Refusals: in.ingest.Refusals, Bounds: func(ctx context.Context) []model.Drop {
-		s, _ := in.ingest.Stats(ctx)
-		return s.Drops()
-	}})
+	page := serveFrom(kept, door, headerOff, api.Options{Logger: log, Refusals: in.ingest.Refusals,
+		Bounds: func(ctx context.Context) []model.Drop {
+			s, _ := in.ingest.Stats(ctx)
+			return s.Drops()
+		}})
 	send := func(want int, token string, header ...string) {
 		t.Helper()
 		r := httptest.NewRequest("POST", ingest.Path, strings.NewReader("nonsense"))
@@ -93,7 +95,8 @@ func TestTenantsSeeTheirOwnRefusals(t *testing.T) {
 	send(401, "a-wrong-token-of-nobody")
 	send(401, "an-operator-reads-sums") // and sends nothing
 	send(401, "a-wrong-token-of-a-shop", "X-Outsight-Tenant", "shop")
-	for token, want := range map[string]string{"0123456789abcdef": "unauthorized 1, malformed 2", "fedcba9876543210": "unauthorized 1"} {
+	for token, want := range map[string]string{"0123456789abcdef": "unauthorized 1, malformed 2",
+		"fedcba9876543210": "unauthorized 1"} {
 		r := httptest.NewRequest("GET", "/api/outsight/status", nil)
 		r.Header.Set("Authorization", "Bearer "+token)
 		w := httptest.NewRecorder()
@@ -169,7 +172,8 @@ func TestAgentsSendOverTLS(t *testing.T) {
 		stopped := make(chan struct{})
 		go func() { defer close(stopped); e.Run(sending) }()
 		t.Cleanup(func() { stop(); <-stopped; e.Close() })
-		err = e.Put([]model.Series{{Name: "sent", Kind: model.Gauge, Time: time.Now(), Value: 1, Labels: []model.Label{{Name: "host", Value: name}}}})
+		err = e.Put([]model.Series{{Name: "sent", Kind: model.Gauge, Time: time.Now(), Value: 1,
+			Labels: []model.Label{{Name: "host", Value: name}}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,10 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outsight/bpf"
 	"outsight/internal/agent"
 	"outsight/internal/csvy"
 	_ "outsight/internal/csvy/parquet" // the format
+	"outsight/internal/kernel"
 	"outsight/internal/model"
 	"outsight/internal/recorder"
 )
@@ -80,26 +80,32 @@ longer: --anomalies lists them, --anomaly writes one.`,
 	f := c.Flags()
 	f.DurationVarP(&o.interval, "interval", "i", 50*time.Millisecond, "time between two samples, 1ms to 10s")
 	f.StringVarP(&o.directory, "directory", "d", "recordings", "directory of the files; it is made if it is not there")
-	f.StringVar(&o.containers, "containers", "*", "record containers whose name, pod/name or image is like this pattern, or whose ID begins with it; several separated by commas")
+	f.StringVar(&o.containers, "containers", "*",
+		"record containers whose name, pod/name or image is like this pattern, or whose ID begins with it; several "+
+			"separated by commas")
 	f.StringVar(&o.format, "format", "csvy", "csvy, radvisor (as rAdvisor 1.4 writes it) or parquet")
 	f.DurationVar(&o.length, "for", 0, "how long to record; 0 is until Ctrl-C")
-	f.DurationVar(&o.files, "files", 0, "time between two readings of the control group files (default 1s; with radvisor that of the samples)")
+	f.DurationVar(&o.files, "files", 0, "time between two readings of the control group files (default 1s; with "+
+		"radvisor that of the samples)")
 	f.DurationVar(&o.last, "last", 0, "write what the running agent has kept of this last while")
-	f.BoolVar(&o.anomalies, "anomalies", false, "list the anomalies around which the running agent has kept what was, those of one container and resource in one line")
+	f.BoolVar(&o.anomalies, "anomalies", false, "list the anomalies around which the running agent has kept what was, "+
+		"those of one container and resource in one line")
 	f.BoolVar(&o.each, "each", false, "with --anomalies: a line for each of them")
 	f.Uint64Var(&o.anomaly, "anomaly", 0, "write what the running agent has kept around the anomaly with this number")
 	f.DurationVar(&o.rotateEvery, "rotate", 0, "begin a new file after this time; 0 is never")
 	f.Var(&o.rotateSize, "rotate-size", "begin a new file after so many bytes, as in 64MiB; 0 is never")
-	f.Var(&o.maxDisk, "max-disk", "the most that all files may take, as in 1GiB: rotated files make room, else the recording ends; 0 is no bound")
+	f.Var(&o.maxDisk, "max-disk", "the most that all files may take, as in 1GiB: rotated files make room, else the "+
+		"recording ends; 0 is no bound")
 	f.StringVar(&o.sync, "sync", "close", "when files are forced to the disk: close, flush (once a second) or never")
 	return c
 }
 
 func (o *recordOptions) check(c *cobra.Command) error {
-	if o.interval < bpf.MinRecorderInterval || o.interval > bpf.MaxRecorderInterval {
-		return usagef("--interval is %v, want %v to %v", o.interval, bpf.MinRecorderInterval, bpf.MaxRecorderInterval)
+	if o.interval < kernel.MinRecorderInterval || o.interval > kernel.MaxRecorderInterval {
+		return usagef("--interval is %v, want %v to %v", o.interval, kernel.MinRecorderInterval, kernel.MaxRecorderInterval)
 	}
-	for flag, d := range map[string]time.Duration{"for": o.length, "files": o.files, "last": o.last, "rotate": o.rotateEvery} {
+	for flag, d := range map[string]time.Duration{"for": o.length, "files": o.files, "last": o.last,
+		"rotate": o.rotateEvery} {
 		if d < 0 {
 			return usagef("--%s is %v, want more than nothing", flag, d)
 		}
@@ -138,7 +144,7 @@ func (o *recordOptions) kept() string {
 	return ""
 }
 
-// wanted tells whether a container is to be recorded. rAdvisor's format has no host.
+// wanted reports whether a container is to be recorded. rAdvisor's format has no host.
 func (o *recordOptions) wanted(c *model.Container) bool {
 	if o.format == string(csvy.RAdvisor) && c.ID == model.HostContainerID {
 		return false
@@ -156,7 +162,7 @@ func (o *recordOptions) wanted(c *model.Container) bool {
 	return false
 }
 
-// wantsAny tells whether a container of a snapshot is to be recorded.
+// wantsAny reports whether a container of a snapshot is to be recorded.
 func (o *recordOptions) wantsAny(s *model.Snapshot) bool {
 	for i := range s.Containers {
 		if o.wanted(s.Containers[i].Container) {
@@ -166,7 +172,7 @@ func (o *recordOptions) wantsAny(s *model.Snapshot) bool {
 	return false
 }
 
-// ask is the socket at which to ask for what is kept, which is told.
+// ask is the socket of the agent that keeps samples; it is printed.
 func (o *recordOptions) ask(errOut io.Writer) string {
 	socket := o.socketOf()
 	if answers(socket) {
@@ -178,7 +184,8 @@ func (o *recordOptions) ask(errOut io.Writer) string {
 // creator makes the files.
 func (o *recordOptions) creator() func(csvy.Head) (recorder.Writer, error) {
 	options := csvy.Options{Own: giveToCaller, RotateBytes: int64(o.rotateSize), RotateEvery: o.rotateEvery,
-		Sync: map[string]csvy.SyncPolicy{"close": csvy.SyncOnClose, "flush": csvy.SyncOnFlush, "never": csvy.SyncNever}[o.sync]}
+		Sync: map[string]csvy.SyncPolicy{"close": csvy.SyncOnClose, "flush": csvy.SyncOnFlush,
+			"never": csvy.SyncNever}[o.sync]}
 	if o.maxDisk > 0 {
 		options.Bound = csvy.NewBound(int64(o.maxDisk))
 	}
@@ -220,7 +227,7 @@ func record(ctx context.Context, o recordOptions, options agent.HostOptions, out
 	if s := host.Snapshot(); s != nil && !o.wantsAny(s) {
 		fmt.Fprintf(errOut, "outsight: no container is like --containers %q yet; it is waited for\n", o.containers)
 	}
-	ticks, err := host.Record(bpf.RecorderOptions{Interval: o.interval})
+	ticks, err := host.Record(kernel.RecorderOptions{Interval: o.interval})
 	if err != nil {
 		return err
 	}
@@ -320,7 +327,8 @@ func recordKept(ctx context.Context, o recordOptions, out io.Writer) error {
 // keptError says what to do where the agent does not answer.
 func keptError(flag string, err error) error {
 	if errors.Is(err, agent.ErrNoAgent) {
-		return fmt.Errorf("%w: --%s is for what an agent has kept; start one with \"outsight up\" or \"outsight agent\"", err, flag)
+		return fmt.Errorf("%w: --%s is for what an agent has kept; start one with \"outsight up\" or \"outsight agent\"", err,
+			flag)
 	}
 	if errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("%w: ask as the user that the agent runs as, mostly root", err)
@@ -334,7 +342,8 @@ type byteSize int64
 var byteUnits = []struct {
 	suffix string
 	factor float64
-}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}, {"", 1}}
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9},
+	{"TB", 1e12}, {"B", 1}, {"", 1}}
 
 func (b *byteSize) String() string { return strconv.FormatInt(int64(*b), 10) }
 func (b *byteSize) Type() string   { return "bytes" }

@@ -44,19 +44,23 @@ type storeFlags struct {
 
 func (f *storeFlags) add(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.url, "store", "", "keep series in the Prometheus-compatible system at this URL instead, as in http://metrics:9090")
+	flags.StringVar(&f.url, "store", "", "keep series in the Prometheus-compatible system at this URL instead, as in "+
+		"http://metrics:9090")
 	flags.StringVar(&f.writeURL, "store-write-url", "", "where it takes remote write, if not at URL/api/v1/write")
 	flags.StringVar(&f.readURL, "store-read-url", "", "where its query API is, before /api/v1/, if not at URL")
 	flags.StringVar(&f.protocol, "store-protocol", string(store.Auto), "remote write 1 or 2; auto asks")
-	flags.StringVar(&f.histograms, "store-histograms", string(store.Native), "native, classic (for systems that drop native ones without a word) or both")
-	flags.IntVar(&f.buckets, "store-buckets", 0, "bounds of classic histograms from a duration to twice that: 1, 2, 4 ... 32 (default 2)")
+	flags.StringVar(&f.histograms, "store-histograms", string(store.Native),
+		"native, classic (for systems that drop native ones without a word) or both")
+	flags.IntVar(&f.buckets, "store-buckets", 0,
+		"bounds of classic histograms from a duration to twice that: 1, 2, 4 ... 32 (default 2)")
 	flags.StringVar(&f.tokenFile, "store-token-file", "", "file of the bearer token to send to it")
 	flags.StringVar(&f.user, "store-user", "", "user to send to it")
 	flags.StringVar(&f.passwordFile, "store-password-file", "", "file of the user's password")
 	flags.StringVar(&f.ca, "store-ca", "", "certificates in PEM, one of which must have signed its own")
 	flags.StringVar(&f.cert, "store-cert", "", "certificate to show to it, in PEM")
 	flags.StringVar(&f.key, "store-key", "", "its key, in PEM")
-	flags.StringArrayVar(&f.headers, "store-header", nil, "header to send to it, as in \"X-Scope-OrgID: shop\"; may be given again")
+	flags.StringArrayVar(&f.headers, "store-header", nil,
+		"header to send to it, as in \"X-Scope-OrgID: shop\"; may be given again")
 	flags.DurationVar(&f.retry, "store-retry", 0, "how long a batch is tried while it is away (default 1m)")
 }
 
@@ -144,8 +148,16 @@ func secretIn(flag, path string) (string, error) {
 	return secret, nil
 }
 
-// place says where series are kept.
-func (f *storeFlags) place() string { return cmp.Or(f.url, f.readURL) }
+// location says where series are kept.
+func (f *storeFlags) location() string { return cmp.Or(f.url, f.readURL) }
+
+// oldestOf tells the time of a store's oldest sample; nil where it is another system's.
+func oldestOf(kept anyStore) func() time.Time {
+	if local, ok := kept.(*store.Store); ok {
+		return func() time.Time { return local.Stats().Oldest }
+	}
+	return nil
+}
 
 // openOr opens the remote store, or the one in a directory where none is named.
 func (f *storeFlags) openOr(data string, o store.Options) (anyStore, error) {

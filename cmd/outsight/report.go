@@ -62,7 +62,8 @@ func runReport(args []string, o reportOptions, out, errOut io.Writer) error {
 		r, err := csvy.Open(path)
 		if err != nil {
 			fmt.Fprintf(errOut, "outsight: %s\n", graph.Clean(err.Error()))
-			unreadable = append(unreadable, findings.FileProblem{Path: path, Problem: csvy.Problem{Text: graph.Clean(err.Error()), Count: 1}})
+			unreadable = append(unreadable, findings.FileProblem{Path: path,
+				Problem: csvy.Problem{Text: graph.Clean(err.Error()), Count: 1}})
 			continue
 		}
 		cleanHead(&r.Head)
@@ -127,7 +128,8 @@ func recordingsIn(args []string) ([]string, error) {
 // cleanHead makes all names of a recording safe to print.
 func cleanHead(h *csvy.Head) {
 	c := &h.Container
-	for _, name := range []*string{&c.ID, &c.Name, &c.Image, &c.PodUID, &c.PodName, &c.PodNamespace, &h.Host.Name, &h.Host.Kernel} {
+	for _, name := range []*string{&c.ID, &c.Name, &c.Image, &c.PodUID, &c.PodName, &c.PodNamespace, &h.Host.Name,
+		&h.Host.Kernel} {
 		*name = graph.Clean(*name)
 	}
 }

@@ -66,7 +66,8 @@ func serveGRPC(t *testing.T, in *receiver) (l *access.Listener, client *grpc.Cli
 	return l, client, methods
 }
 
-// Only a token with the role send brings metrics in: by HTTP, and by every method of gRPC, also those that are not there.
+// Only a token with the role send brings metrics in: by HTTP, and by every method of gRPC, also those that are not
+// there.
 func TestOnlySendersSend(t *testing.T) {
 	door, roles := doorWithRoles(t)
 	_, in := openReceiverIn(t, t.TempDir()+"/data", door, headerOff)
@@ -93,7 +94,8 @@ func TestOnlySendersSend(t *testing.T) {
 		for _, method := range append(methods, "/some.other.Service/Method") {
 			err := client.Invoke(ctx, method, &colpb.ExportMetricsServiceRequest{}, &colpb.ExportMetricsServiceResponse{})
 			if role == "send" {
-				if code := status.Code(err); method == methods[0] && code != codes.OK || method != methods[0] && code != codes.Unimplemented {
+				if code := status.Code(err); method == methods[0] && code != codes.OK || method != methods[0] &&
+					code != codes.Unimplemented {
 					t.Errorf("%s as %s: %v", method, role, err)
 				}
 			} else if status.Code(err) != codes.Unauthenticated {
@@ -116,11 +118,13 @@ func TestGRPCHeaders(t *testing.T) {
 	runReceiver(t, in)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer a-token-with-role-send")
 	_, client, methods := serveGRPC(t, in)
-	if err := client.Invoke(ctx, methods[0], &colpb.ExportMetricsServiceRequest{}, &colpb.ExportMetricsServiceResponse{}); err != nil {
+	if err := client.Invoke(ctx, methods[0], &colpb.ExportMetricsServiceRequest{},
+		&colpb.ExportMetricsServiceResponse{}); err != nil {
 		t.Errorf("a request with few headers: %v", err)
 	}
 	large := metadata.AppendToOutgoingContext(ctx, "x", strings.Repeat("x", 1<<20))
-	if err := client.Invoke(large, methods[0], &colpb.ExportMetricsServiceRequest{}, &colpb.ExportMetricsServiceResponse{}); err == nil {
+	if err := client.Invoke(large, methods[0], &colpb.ExportMetricsServiceRequest{},
+		&colpb.ExportMetricsServiceResponse{}); err == nil {
 		t.Error("a header of 1 MiB was taken")
 	}
 }

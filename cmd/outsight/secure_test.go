@@ -70,8 +70,8 @@ func TestNoPasswordInArguments(t *testing.T) {
 	}
 }
 
-// Nothing that a client says reaches a header of the answer as a line of its own, in any of the servers; and what says its
-// length in two ways is not taken.
+// Nothing that a client says reaches a header of the answer as a line of its own, in any of the servers; and what says
+// its length in two ways is not taken.
 func TestNoHeaderInjection(t *testing.T) {
 	kept, in := openReceiverIn(t, t.TempDir()+"/data", access.Access{}, headerOptional)
 	log := slog.New(slog.DiscardHandler)
@@ -103,12 +103,15 @@ func TestNoHeaderInjection(t *testing.T) {
 		}
 		const evil = "%0d%0aSet-Cookie:%20evil=1%0d%0a%0d%0a<script>"
 		for _, path := range []string{
-			"/" + evil, "//" + evil, "/x/../" + evil, "/api/" + evil, "/api/v1/query?query=" + evil, "/api/v1/label/" + evil + "/values", "/api/v1/series?match[]=" + evil,
-			"/api/outsight/graph?groupBy=" + evil, "/api/outsight/graph?from=" + evil, "/api/outsight/flight?last=" + evil, "/api/outsight/recordings?number=" + evil,
+			"/" + evil, "//" + evil, "/x/../" + evil, "/api/" + evil, "/api/v1/query?query=" + evil, "/api/v1/label/" + evil +
+				"/values", "/api/v1/series?match[]=" + evil,
+			"/api/outsight/graph?groupBy=" + evil, "/api/outsight/graph?from=" + evil, "/api/outsight/flight?last=" + evil,
+			"/api/outsight/recordings?number=" + evil,
 			"/v1/metrics", "/v1/metrics/../" + evil, "/metrics?" + evil,
 		} {
 			for _, method := range []string{"GET", "POST", "OPTIONS", "HEAD"} {
-				answer, _ := raw(fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Scope-OrgID: shop\r\nContent-Type: text/%s\r\n\r\n", method, path, "evil"))
+				answer, _ := raw(fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Scope-OrgID: "+
+					"shop\r\nContent-Type: text/%s\r\n\r\n", method, path, "evil"))
 				if answer.Header.Get("Set-Cookie") != "" {
 					t.Errorf("%s: %s %s set a header: %v", name, method, path, answer.Header)
 				}
@@ -119,7 +122,8 @@ func TestNoHeaderInjection(t *testing.T) {
 						}
 					}
 				}
-				if strings.HasPrefix(answer.Header.Get("Location"), "//") || strings.Contains(answer.Header.Get("Location"), "://") {
+				if strings.HasPrefix(answer.Header.Get("Location"), "//") ||
+					strings.Contains(answer.Header.Get("Location"), "://") {
 					t.Errorf("%s: %s %s leads to %q", name, method, path, answer.Header.Get("Location"))
 				}
 			}
@@ -133,7 +137,8 @@ func TestNoHeaderInjection(t *testing.T) {
 			"chunked, not last":   "Transfer-Encoding: chunked, identity",
 			"a length that is no": "Content-Length: +5",
 		} {
-			answer, body := raw("POST /api/v1/query HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + head + "\r\n\r\nquery=1")
+			answer, body := raw("POST /api/v1/query HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + head +
+				"\r\n\r\nquery=1")
 			if answer.StatusCode/100 == 2 || answer.StatusCode/100 == 3 {
 				t.Errorf("%s: %s was taken: %d %.200s", name, what, answer.StatusCode, body)
 			}

@@ -75,10 +75,14 @@ serves what is in there.`,
 			}
 			o.begin = o.any() && (asked(c) || !c.Flags().Changed("data"))
 			privateFiles()
-			if o.bounds, err = o.queryFlags.bounds(limitMemory(serverMemory + int64(o.maxSeries)*seriesMemory)); err != nil {
+			if o.bounds, err = o.queryFlags.bounds(limitMemory(serverMemory + o.inFlight + int64(o.maxSeries)*seriesMemory)); err != nil {
 				return err
 			}
-			return runServer(c.Context(), o, c.OutOrStdout())
+			for {
+				if err := runServer(c.Context(), o, c.OutOrStdout()); !errors.Is(err, errReopen) {
+					return err
+				}
+			}
 		},
 	}
 	o.secureFlags.add(c)
@@ -94,26 +98,34 @@ serves what is in there.`,
 	c.Flags().DurationVar(&o.retention, "retention", 10*365*24*time.Hour, "remove what is older")
 	c.Flags().Int64Var(&o.maxBytes, "max-bytes", 2<<30, "bytes of stored data; the oldest goes when there is more")
 	c.Flags().IntVar(&o.maxSeries, "max-series", 500_000, "series in memory, of about 6 KB each")
-	c.Flags().Int64Var(&o.labelBytes, "max-label-bytes", 0, "bytes of their labels in memory, each label with 64 more for the index (default: 2 KiB for each of --max-series, and at most a fifth of the machine's memory)")
+	c.Flags().Int64Var(&o.labelBytes, "max-label-bytes", 0,
+		"bytes of their labels in memory, each label with 64 more for the index (default: 2 KiB for each of --max-series, "+
+			"and at most a fifth of the machine's memory)")
 	return c
 }
 
-// defaultLabelBytes is what the labels of so many series may take of a machine's memory. Memory is up to two and a half times as much.
+// defaultLabelBytes is what the labels of so many series may take of a machine's memory. Memory is up to two and a half
+// times as much.
 func defaultLabelBytes(series int, memory int64) int64 {
 	return min(int64(series)*labelBytesPerSeries, memory/5)
 }
 
 const (
 	labelBytesPerSeries = 2 << 10
-	// serverMemory and seriesMemory are near what a server needs, without series and for each of them.
-	serverMemory = 512 << 20
+	// serverMemory and seriesMemory are near what a server needs, without series and requests, and for each series.
+	serverMemory = 384 << 20
 	seriesMemory = 6 << 10
-	// A query may hold at least leastSamples, and as many as the map of all series needs: one of each, and the buckets of a tenth.
+	// A query may hold at least leastSamples, and as many as the map of all series needs: one of each, and the buckets of
+	// a tenth.
 	leastSamples, samplesPerSeries = 5_000_000, 8
 	// serverLate is how much later than the newest a sample may come: as long as agents spool while a server is away.
 	serverLate = 24 * time.Hour
 )
 
+// errReopen ends a server that is to begin again at once: its store must be opened anew.
+var errReopen = errors.New("the store is opened again")
+
+// runServer serves until ctx ends. With errReopen it is to be called again.
 func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 	// A misspelt name must not become an empty directory.
 	if _, err := os.Stat(o.data); err != nil && !(o.storeFlags.isSet() || o.begin && errors.Is(err, fs.ErrNotExist)) {
@@ -131,7 +143,8 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 	page := door.Secure(listeners.Limit(plain, "page", access.PageLimits))
 	defer page.Close()
 	kept, err := o.storeFlags.openOr(o.data, store.Options{
-		Retention: o.retention, MaxBytes: o.maxBytes, MaxSeries: o.maxSeries, OutOfOrder: min(serverLate, o.retention), Logger: o.logger,
+		Retention: o.retention, MaxBytes: o.maxBytes, MaxSeries: o.maxSeries, OutOfOrder: min(serverLate, o.retention),
+		Logger:     o.logger,
 		MaxSamples: max(leastSamples, samplesPerSeries*o.maxSeries), QueryBounds: o.bounds,
 		LabelBytes: o.labelBytes, Tenants: o.tenants(door), Quotas: o.quotas,
 	})
@@ -139,19 +152,30 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 		return err
 	}
 	defer kept.Close()
-	place := "data directory " + o.data
+	location := "data directory " + o.data
 	if o.storeFlags.isSet() {
-		place = "remote store " + o.storeFlags.place()
+		location = "remote store " + o.storeFlags.location()
 	}
-	options := api.Options{Sources: []string{place}, Version: version(), Logger: o.logger}
+	options := api.Options{Sources: []string{location}, Version: version(), Logger: o.logger, Oldest: oldestOf(kept),
+		Features: func() []model.Feature { return storeFeatures(kept) }}
 	group, ctx := errgroup.WithContext(ctx)
+	futureIsWrong := make(chan struct{}, 1)
+	group.Go(func() error {
+		select {
+		case <-futureIsWrong:
+			return errReopen
+		case <-ctx.Done():
+			return nil
+		}
+	})
 	var in *receiver
 	if o.any() {
 		cluster, feature, err := o.kubernetes.cluster(o.logger)
 		if err != nil {
 			return err
 		}
-		if in, err = openReceiver(ctx, o.receiveFlags, door, &listeners, o.data, o.maxSeries, o.labelBytes, kept, cluster, o.logger); err != nil {
+		if in, err = openReceiver(ctx, o.receiveFlags, door, &listeners, o.data, o.maxSeries, o.labelBytes, kept,
+			cluster, futureIsWrong, o.logger); err != nil {
 			return err
 		}
 		defer in.close()
@@ -181,11 +205,11 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 
 func describeServer(out io.Writer, o serverOptions, kept anyStore, in *receiver, page net.Listener, a access.Access) {
 	remote := o.storeFlags.isSet()
-	place := o.data
+	location := o.data
 	if remote {
-		place = "remote store " + o.storeFlags.place()
+		location = "remote store " + o.storeFlags.location()
 	}
-	fmt.Fprintf(out, "Serving what was kept in %s\n  page     %s\n", place, pageURL(page, a))
+	fmt.Fprintf(out, "Serving what was kept in %s\n  page     %s\n", location, pageURL(page, a))
 	if in != nil {
 		for _, line := range in.describe() {
 			fmt.Fprintln(out, line)

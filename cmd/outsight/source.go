@@ -110,7 +110,7 @@ type window struct {
 }
 
 // add takes a snapshot in and answers the oldest one that is still of use: the newest that is
-// as old as the window is long, or else the first. full tells whether there is such a one.
+// as old as the window is long, or else the first. full reports whether there is such a one.
 func (w *window) add(s *model.Snapshot) (oldest *model.Snapshot, full bool) {
 	w.kept = append(w.kept, s)
 	// Snapshots are not exactly a second apart.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 
 	"outsight/internal/kubernetes"
@@ -10,7 +11,7 @@ import (
 	"outsight/internal/store"
 )
 
-// storeSink keeps snapshots in a store, and tells of the store's bounds.
+// storeSink keeps snapshots in a store, and reports the store's bounds.
 type storeSink struct {
 	store anyStore
 	// cluster puts names to what the agent knows by address; nil where there is none.
@@ -33,7 +34,20 @@ func (s *storeSink) Consume(ctx context.Context, snapshot *model.Snapshot) error
 }
 
 // Features implements agent.Reporter.
-func (s *storeSink) Features() []model.Feature { return nil }
+func (s *storeSink) Features() []model.Feature { return storeFeatures(s.store) }
+
+// storeFeatures are what a store cannot do now.
+func storeFeatures(kept anyStore) []model.Feature {
+	err := roomOf(kept)()
+	if err == nil {
+		return nil
+	}
+	f := model.Feature{Name: "store/samples", Purpose: "keeping what comes", State: model.FeatureAbsent, Reason: err.Error(), Required: true}
+	if errors.Is(err, store.ErrClock) {
+		f.Remedy = "set this host's clock; if it is right, what is stored is of a clock that was not: see the reason"
+	}
+	return []model.Feature{f}
+}
 
 // Drops implements agent.Reporter.
 func (s *storeSink) Drops() []model.Drop { return *s.drops.Load() }
@@ -44,7 +58,7 @@ func (s *storeSink) update() {
 	s.drops.Store(&drops)
 }
 
-// remoteSender tells what went to a remote store.
+// remoteSender reports what went to a remote store.
 type remoteSender struct{ store *store.Remote }
 
 // Sent implements agent.Sender.
@@ -56,13 +70,15 @@ func (s remoteSender) Sent() []model.SentBytes {
 func storeDrops(s store.Stats, remote bool) []model.Drop {
 	drops := []model.Drop{
 		{Name: "store/series", Count: s.NoRoom, Used: uint64(s.Series), Capacity: uint64(s.MaxSeries)},
-		{Name: "store/label-bytes", Count: s.NoLabelRoom, Used: uint64(max(0, s.LabelBytes)), Capacity: uint64(s.MaxLabelBytes)},
+		{Name: "store/label-bytes", Count: s.NoLabelRoom, Used: uint64(max(0, s.LabelBytes)),
+			Capacity: uint64(s.MaxLabelBytes)},
 		{Name: "store/unread-series", Count: s.Unread},
 		{Name: "store/refused-samples", Count: s.TooOld + s.Conflicts + s.Malformed + s.Refused},
 		{Name: "store/waiting-queries", Count: s.QueriesTurnedAway},
 		{Name: "store/query-samples", Count: s.QueriesTooLarge},
 		{Name: "store/query-time", Count: s.QueriesTooSlow},
-		{Name: "store/query-memory", Count: s.QueriesWithoutMemory + s.QueriesStopped, Used: uint64(s.QueryMemory), Capacity: uint64(s.MaxQueryMemory)},
+		{Name: "store/query-memory", Count: s.QueriesWithoutMemory + s.QueriesStopped, Used: uint64(s.QueryMemory),
+			Capacity: uint64(s.MaxQueryMemory)},
 	}
 	if remote {
 		return append(drops,

@@ -1,12 +1,37 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"outsight/internal/model"
 	"outsight/internal/store"
 )
+
+// TestStoreTellsOfItsClock: that nothing is stored, why, and what to do, is among what is missing.
+func TestStoreTellsOfItsClock(t *testing.T) {
+	now := time.Now().AddDate(5, 0, 0)
+	kept, err := store.Open(t.TempDir(), store.Options{Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	sink := newStoreSink(kept)
+	if f := sink.Features(); len(f) != 0 {
+		t.Errorf("got %+v", f)
+	}
+	_, snapshot := twoSeconds()
+	snapshot.Time = now
+	if err := sink.Consume(t.Context(), snapshot); err != nil {
+		t.Fatal(err)
+	}
+	now = time.Now()
+	f := sink.Features()
+	if len(f) != 1 || f[0].State != model.FeatureAbsent || !strings.Contains(f[0].Reason, "set-future-aside") || f[0].Remedy == "" {
+		t.Errorf("got %+v", f)
+	}
+}
 
 // TestStoreTellsItsBounds: what found no room in the store is among the agent's drops.
 func TestStoreTellsItsBounds(t *testing.T) {

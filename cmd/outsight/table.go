@@ -37,7 +37,8 @@ func (t *table) rows() []row {
 	var rows []row
 	wanted := strings.ToLower(t.filter)
 	for _, n := range t.graph.Nodes {
-		if n.Kind != graph.KindOutside && (strings.Contains(strings.ToLower(n.Name), wanted) || strings.Contains(strings.ToLower(n.Image), wanted)) {
+		if n.Kind != graph.KindOutside && (strings.Contains(strings.ToLower(n.Name), wanted) ||
+			strings.Contains(strings.ToLower(n.Image), wanted)) {
 			rows = append(rows, row{n, t.waits[n.ID], t.waitsKnown && n.Usage != nil})
 		}
 	}
@@ -136,7 +137,7 @@ func (t *table) plain() string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// summary tells of the whole host, and how far to trust the numbers.
+// summary is of the whole host, and says how far to trust the numbers.
 func (t *table) summary() []string {
 	h, self := t.to.Host, t.to.Self
 	used := t.cores + t.otherCores
@@ -145,7 +146,8 @@ func (t *table) summary() []string {
 		whose = "agent and kernel programs"
 	}
 	lines := []string{
-		fmt.Sprintf("%s · kernel %s · %s · the %.1f s to %s", graph.Clean(h.Name), h.Kernel, plural(running(t.to), "container"),
+		fmt.Sprintf("%s · kernel %s · %s · the %.1f s to %s", graph.Clean(h.Name), h.Kernel,
+			plural(running(t.to), "container"),
 			t.seconds, t.to.Time.Local().Format(time.TimeOnly)),
 		fmt.Sprintf("CPU %.2f of %d cores · memory %s of %s · %s requests · %s %s of a core, %s",
 			used, h.Cores, bytesText(t.memory), bytesText(float64(h.MemoryBytes)), graph.PerSecond(&t.requests),
@@ -169,10 +171,16 @@ func (t *table) longestWait() string {
 	return t.longest.Line
 }
 
+// leastStolen is from which share on stolen CPU time is worth words.
+const leastStolen = 0.001
+
 // trust says what share of the truth the numbers are.
 func (t *table) trust() string {
 	share := t.accounted()
 	text := fmt.Sprintf("%.1f %% of the CPU time accounted for", 100*share)
+	if stolen := t.stolen(); stolen >= leastStolen {
+		text += fmt.Sprintf(", %.1f %% of it taken by the hypervisor", 100*stolen)
+	}
 	if len(t.dropped) == 0 {
 		return text + ", nothing dropped"
 	}

@@ -52,7 +52,8 @@ func TestTenantsByHeader(t *testing.T) {
 			now := time.Now()
 			sent := 0
 			for _, tenant := range []string{"shop", "bank", ""} {
-				body := otlp.Encode(nil, []model.Series{{Name: "of_" + tenant, Kind: model.Gauge, Time: now, Value: 1, Labels: []model.Label{{Name: "host", Value: "h"}}}})
+				body := otlp.Encode(nil, []model.Series{{Name: "of_" + tenant, Kind: model.Gauge, Time: now, Value: 1,
+					Labels: []model.Label{{Name: "host", Value: "h"}}}})
 				code, text := ask(http.MethodPost, "http://"+in.http.Addr().String()+"/v1/metrics", otlp.TenantHeader, tenant, body)
 				want := http.StatusOK
 				if tenant == "" && mode == headerRequired {
@@ -73,7 +74,8 @@ func TestTenantsByHeader(t *testing.T) {
 					t.Fatalf("stored %v, %v, want %d series", results, err, sent)
 				}
 			}
-			query := server.URL + "/api/v1/query?" + url.Values{"query": {`{__name__=~"of_.*"}`}, "time": {fmt.Sprint(now.Unix() + 1)}}.Encode()
+			query := server.URL + "/api/v1/query?" + url.Values{"query": {`{__name__=~"of_.*"}`},
+				"time": {fmt.Sprint(now.Unix() + 1)}}.Encode()
 			values := server.URL + "/api/v1/label/__name__/values"
 			reads := func(header, tenant string, code int, names ...string) {
 				t.Helper()

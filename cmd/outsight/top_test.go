@@ -18,13 +18,15 @@ import (
 func twoSeconds() (from, to *model.Snapshot) {
 	begin := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	container := func(name string, runtime model.Runtime) *model.Container {
-		return &model.Container{ID: "id-" + name, Name: name, Image: name + ":1", Runtime: runtime, Started: begin.Add(-time.Hour)}
+		return &model.Container{ID: "id-" + name, Name: name, Image: name + ":1", Runtime: runtime,
+			Started: begin.Add(-time.Hour)}
 	}
 	web, db, host := container("web", model.Docker), container("db", model.Docker), container("host", model.HostRuntime)
 	host.Image = ""
 	at := func(second uint64) *model.Snapshot {
 		sample := func(c *model.Container, cpu, memory, limit uint64) model.ContainerSample {
-			s := model.ContainerSample{Container: c, CPU: &model.CPUCounters{UsageNS: second * cpu}, Processes: &model.ProcessCounters{Threads: 3}}
+			s := model.ContainerSample{Container: c, CPU: &model.CPUCounters{UsageNS: second * cpu},
+				Processes: &model.ProcessCounters{Threads: 3}}
 			if memory > 0 {
 				s.Memory = &model.MemorySample{UsageBytes: memory, WorkingSetBytes: memory, LimitBytes: limit}
 				s.Network = &model.NetworkCounters{ReceiveBytes: second * 2000, TransmitBytes: second * 500}
@@ -81,7 +83,8 @@ func TestTable(t *testing.T) {
 		t.Errorf("got %q, want %q", lines[2], want)
 	}
 	table.width = 0
-	if text := table.plain(); !strings.Contains(text, "of limit") || !strings.Contains(text, "95.0 %") || strings.Contains(text, "throttled") {
+	if text := table.plain(); !strings.Contains(text, "of limit") || !strings.Contains(text, "95.0 %") ||
+		strings.Contains(text, "throttled") {
 		t.Errorf("want the limit, which db has, and no throttling, which nobody has:\n%s", text)
 	}
 }
@@ -102,7 +105,8 @@ func contended() (from, to *model.Snapshot) {
 	return from, to
 }
 
-// TestTopTellsWhoWaited: in 80 columns there is room for who waited behind whom, and a line has the worst of it in full.
+// TestTopTellsWhoWaited: in 80 columns there is room for who waited behind whom, and a line has the worst of it in
+// full.
 func TestTopTellsWhoWaited(t *testing.T) {
 	from, to := contended()
 	table := table{look: newLook(from, to), sort: columnNamed("behind"), width: 80}
@@ -123,20 +127,23 @@ func TestTopTellsWhoWaited(t *testing.T) {
 	v.Update(newLook(from, to))
 	v.Update(tea.WindowSizeMsg{Width: 80, Height: 9})
 	shown := strings.Split(ansi.Strip(v.text()), "\n")
-	if len(shown) != 9 || !strings.Contains(shown[3], "31 behind db") || !strings.HasPrefix(shown[7], "web") || !strings.Contains(shown[8], "1–2 of 3") {
+	if len(shown) != 9 || !strings.Contains(shown[3], "31 behind db") || !strings.HasPrefix(shown[7], "web") ||
+		!strings.Contains(shown[8], "1–2 of 3") {
 		t.Errorf("got\n%s", strings.Join(shown, "\n"))
 	}
-	// Nobody waited, and nobody counts.
+	// Without waits, and where they are not counted.
 	table.look = newLook(to, to)
 	if got := table.summary(); len(got) != 4 || got[3] != "no container waited for a CPU" {
 		t.Errorf("got %q", got)
 	}
 	table.look = newLook(twoSeconds())
 	if text := table.plain(); strings.Contains(text, "waited") {
-		t.Errorf("it tells of waits that nobody counts:\n%s", text)
+		t.Errorf("it shows waits that are not counted:\n%s", text)
 	}
 	text, err := json.Marshal(newLook(from, to).document(topOptions{sort: "behind"}))
-	if err != nil || !strings.Contains(string(text), `"line":"web waited 38 ms/s for a CPU: 31 behind db, 7.0 own quota"`) || strings.Count(string(text), `"contention"`) != 3 {
+	if err != nil || !strings.Contains(string(text),
+		`"line":"web waited 38 ms/s for a CPU: 31 behind db, 7.0 own quota"`) ||
+		strings.Count(string(text), `"contention"`) != 3 {
 		t.Errorf("got %s, %v", text, err)
 	}
 }
@@ -157,12 +164,29 @@ func TestWhoseCPU(t *testing.T) {
 	f("agent and kernel programs 0.7 % of a core")
 }
 
+// The hypervisor's share is said, and completes what files tell without it.
+func TestTableTellsWhatWasStolen(t *testing.T) {
+	from, to := twoSeconds()
+	f := func(want string) {
+		t.Helper()
+		table := table{look: newLook(from, to)}
+		if got := table.trust(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	to.Self.StealNS = 200_000_000 // a tenth of two CPUs in a second
+	f("100.0 % of the CPU time accounted for, 10.0 % of it taken by the hypervisor, nothing dropped")
+	to.Self.IdleNS -= 500_000_000
+	f("85.0 % of the CPU time accounted for, 10.0 % of it taken by the hypervisor, nothing dropped")
+}
+
 func TestTableTellsWhatWasDropped(t *testing.T) {
 	from, to := twoSeconds()
 	from.Self.Drops = []model.Drop{{Name: "edges", Count: 5}, {Name: "old", Count: 9}}
 	to.Self.Drops = []model.Drop{{Name: "edges", Count: 12}, {Name: "old", Count: 9}, {Name: "new", Count: 1}}
 	table := table{look: newLook(from, to)}
-	if got, want := table.trust(), "100.0 % of the CPU time accounted for, dropped: 7 in edges, 1 in new (see: outsight doctor)"; got != want {
+	if got, want := table.trust(), "100.0 % of the CPU time accounted for, dropped: 7 in edges, 1 in new (see: outsight "+
+		"doctor)"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -266,7 +266,8 @@ func (v *topView) footer(rows, room int) string {
 			keys = append(keys, style(bold, c.key)+style(dim, " "+c.name))
 		}
 	}
-	keys = append(keys, style(bold, "a")+style(dim, " name"), style(bold, "i")+style(dim, " invert"), style(bold, "/")+style(dim, " filter"),
+	keys = append(keys, style(bold, "a")+style(dim, " name"), style(bold, "i")+style(dim, " invert"),
+		style(bold, "/")+style(dim, " filter"),
 		style(bold, "p")+style(dim, " pause"))
 	line := style(bold, "q") + style(dim, " quit") + "  "
 	if v.paused {

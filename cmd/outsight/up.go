@@ -63,7 +63,8 @@ query API and /metrics. Needs root.`,
 			}
 			privateFiles()
 			limitMemory(upMemory)
-			if o.bounds, err = o.queryFlags.bounds(min(machineMemory("/proc/meminfo", "/sys/fs/cgroup"), queryMemoryShare*mostUpQueryMemory)); err != nil {
+			if o.bounds, err = o.queryFlags.bounds(min(machineMemory("/proc/meminfo", "/sys/fs/cgroup"),
+				queryMemoryShare*mostUpQueryMemory)); err != nil {
 				return err
 			}
 			u, err := openUp(o)
@@ -84,7 +85,8 @@ query API and /metrics. Needs root.`,
 	c.Flags().StringVar(&o.listen, "listen", api.DefaultAddress, "address of the page and the API")
 	c.Flags().StringVar(&o.data, "data", defaultData, "directory that keeps what was seen")
 	c.Flags().DurationVar(&o.retention, "retention", defaultRetention, "how long it is kept")
-	c.Flags().IntVar(&o.maxSeries, "max-series", upSeries, "series in memory, of about 2 KB each, of which a container may take a part")
+	c.Flags().IntVar(&o.maxSeries, "max-series", upSeries,
+		"series in memory, of about 2 KB each, of which a container may take a part")
 	return c
 }
 
@@ -182,6 +184,7 @@ func (u *up) handler() http.Handler {
 			}
 			return roomOf(u.store)()
 		},
+		Oldest:  oldestOf(u.store),
 		Sources: []string{"agent in this process"},
 		Version: version(),
 		Logger:  u.options.logger,
@@ -194,7 +197,7 @@ func (u *up) tell(out io.Writer) {
 	url := pageURL(u.page, u.access)
 	fmt.Fprintf(out, "  page     %s\n  metrics  %s/metrics\n", url, url)
 	if o := u.options; o.storeFlags.isSet() {
-		fmt.Fprintf(out, "  store    %s\n", o.storeFlags.place())
+		fmt.Fprintf(out, "  store    %s\n", o.storeFlags.location())
 	} else {
 		fmt.Fprintf(out, "  data     %s (kept for %v)\n", o.data, o.retention)
 	}
@@ -209,7 +212,8 @@ func (u *up) run(ctx context.Context) error {
 	}
 	group.Go(func() error { return agent.ServeHTTP(ctx, u.page, u.handler(), u.options.logger) })
 	group.Go(func() error {
-		return agent.ServeHTTP(ctx, u.answers.Socket(u.socket), agent.SocketHandler(u.host.Snapshot, u.host), u.options.logger)
+		return agent.ServeHTTP(ctx, u.answers.Socket(u.socket), agent.SocketHandler(u.host.Snapshot, u.host),
+			u.options.logger)
 	})
 	return group.Wait()
 }

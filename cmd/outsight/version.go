@@ -19,7 +19,7 @@ type versions struct {
 	Changed bool   `json:"changed,omitempty"`
 	Go      string `json:"go"`
 	Kernel  string `json:"kernel"`
-	Machine string `json:"machine"`
+	Arch    string `json:"machine"`
 }
 
 func newVersion() *cobra.Command {
@@ -42,7 +42,7 @@ func newVersion() *cobra.Command {
 				commit += " (changed)"
 			}
 			_, err := fmt.Fprintf(c.OutOrStdout(), "outsight %s\ncommit   %s\ngo       %s\nkernel   %s\nmachine  %s\n",
-				v.Version, commit, v.Go, v.Kernel, v.Machine)
+				v.Version, commit, v.Go, v.Kernel, v.Arch)
 			return err
 		},
 	}
@@ -51,7 +51,7 @@ func newVersion() *cobra.Command {
 }
 
 func readVersions() versions {
-	v := versions{Version: version(), Go: runtime.Version(), Kernel: "unknown", Machine: runtime.GOARCH}
+	v := versions{Version: version(), Go: runtime.Version(), Kernel: "unknown", Arch: runtime.GOARCH}
 	if build, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range build.Settings {
 			switch s.Key {

@@ -10,16 +10,16 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"outsight/bpf"
 	"outsight/internal/agent"
 	"outsight/internal/budget"
 	"outsight/internal/container"
 	"outsight/internal/energy"
+	"outsight/internal/kernel"
 )
 
 // watchFlags are what every command that watches this host has.
 type watchFlags struct {
-	// flags tell which of them somebody has set; nil is none.
+	// flags say which of them somebody has set; nil is none.
 	flags                *pflag.FlagSet
 	all                  bool
 	socket, dockerSocket string
@@ -38,24 +38,30 @@ type watchFlags struct {
 func (f *watchFlags) addFlight(c *cobra.Command) {
 	c.Flags().DurationVar(&f.flight, "flight", agent.DefaultFlight,
 		`how long samples of every 50 ms are kept in memory for "outsight record --last"; 0 for none`)
-	c.Flags().Var(&f.budget, "budget", "share of the CPU time of the host, all CPUs together, that everything may take, as in 1%: what it takes to keep to it is given up, and said")
+	c.Flags().Var(&f.budget, "budget", "share of the CPU time of the host, all CPUs together, that everything may take, "+
+		"as in 1%: what it takes to keep to it is given up, and said")
 }
 
 func (f *watchFlags) add(c *cobra.Command) {
 	f.flags = c.Flags()
 	f.kubernetes.addNode(c)
 	c.Flags().BoolVar(&f.all, "all", false, "watch systemd services like containers")
-	c.Flags().StringVar(&f.socket, "socket", agent.DefaultSocket, "where an agent answers the command line; commands that ask find also what else runs here, as a demo")
+	c.Flags().StringVar(&f.socket, "socket", agent.DefaultSocket,
+		"where an agent answers the command line; commands that ask find also what else runs here, as a demo")
 	c.Flags().StringVar(&f.dockerSocket, "docker-socket", container.DockerSocket(os.Getenv("DOCKER_HOST")),
 		"where Docker tells the names of containers")
-	c.Flags().IntVar(&f.maxGroups, "max-groups", agent.DefaultMaxGroups, "control groups that are counted each by itself; the rest is counted together")
+	c.Flags().IntVar(&f.maxGroups, "max-groups", agent.DefaultMaxGroups,
+		"control groups that are counted each by itself; the rest is counted together")
 	c.Flags().IntVar(&f.maxEdges, "max-edges", agent.DefaultMaxEdges, "edges that are counted")
-	c.Flags().BoolVar(&f.timesOnly, "times-only", false, "time requests and do not read them: no endpoints, half the cost of a request")
-	c.Flags().StringVar(&f.counters, "counters", string(bpf.CountersAuto),
-		"cycles, instructions and cache misses per container: auto (where the machine has hardware counters), processes (for each process, too), off, or software (the kernel's events, for tests)")
+	c.Flags().BoolVar(&f.timesOnly, "times-only", false,
+		"time requests and do not read them: no endpoints, half the cost of a request")
+	c.Flags().StringVar(&f.counters, "counters", string(kernel.CountersAuto),
+		"cycles, instructions and cache misses per container: auto (where the machine has hardware counters), processes "+
+			"(for each process, too), off, or software (the kernel's events, for tests)")
 	c.Flags().StringVar(&f.htRatio, "ht-ratio", fmt.Sprint(energy.DefaultHTRatio),
 		"power of a core with two busy hardware threads over that with one, or MODEL=ratio,... by parts of CPU model names")
-	c.Flags().BoolVar(&f.tls, "tls", false, "read encrypted requests at the TLS libraries of programs (OpenSSL, Go), to name endpoints")
+	c.Flags().BoolVar(&f.tls, "tls", false, "read encrypted requests at the TLS libraries of programs (OpenSSL, Go), to "+
+		"name endpoints")
 }
 
 // host is how to open an agent as the flags say.
@@ -68,7 +74,7 @@ func (f *watchFlags) host(logger *slog.Logger) (agent.HostOptions, error) {
 	if f.flight < 0 {
 		return agent.HostOptions{}, usagef("--flight is %v, want 0 or more", f.flight)
 	}
-	counters, err := bpf.ParseCounterMode(f.counters)
+	counters, err := kernel.ParseCounterMode(f.counters)
 	if err != nil {
 		return agent.HostOptions{}, usagef("--counters: %w", err)
 	}
@@ -78,8 +84,9 @@ func (f *watchFlags) host(logger *slog.Logger) (agent.HostOptions, error) {
 	}
 	o := agent.HostOptions{
 		HTRatios: ratios,
-		Flight:   f.flight, All: f.all, DockerSocket: f.dockerSocket, Options: agent.Options{Logger: logger, Budget: float64(f.budget)},
-		Kernel: bpf.Options{MaxCgroups: f.maxGroups, MaxEdges: f.maxEdges, TLS: f.tls, WithoutEndpoints: f.timesOnly, Counters: counters},
+		Flight:   f.flight, All: f.all, DockerSocket: f.dockerSocket,
+		Options: agent.Options{Logger: logger, Budget: float64(f.budget)},
+		Kernel:  kernel.Options{MaxCgroups: f.maxGroups, MaxEdges: f.maxEdges, TLS: f.tls, WithoutEndpoints: f.timesOnly, Counters: counters},
 	}
 	// A nil pointer in the interface would be something.
 	if cluster, err := f.kubernetes.thisNode(logger); err != nil {

@@ -63,9 +63,14 @@ type Access struct {
 }
 
 // Open reads the files, and refuses what would let strangers in: an address that others than
-// this host can reach, without a token or a client's certificate. That, and flags that do not go together, is
-// a UsageError.
+// this host can reach, without a token or a client's certificate. That, what is no address, and flags that do not go
+// together, is a UsageError.
 func (f *Files) Open(log *slog.Logger, addresses ...string) (a Access, err error) {
+	for _, address := range addresses {
+		if err := checkAddress(address); err != nil {
+			return a, err
+		}
+	}
 	if (f.Cert == "") != (f.Key == "") {
 		return a, usage("--%s and --%s go together", f.flag("tls-cert"), f.flag("tls-key"))
 	}

@@ -95,11 +95,15 @@ func TestWhoMayListenWhere(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:80", "127.8.8.8:80", "[::1]:80", "localhost:80", "[::ffff:127.0.0.1]:80"} {
 		f(address, Files{}, false)
 	}
-	for _, address := range []string{":80", "0.0.0.0:80", "[::]:80", "10.1.2.3:80", "example.org:80", "localhost.example.org:80", "80", ""} {
+	for _, address := range []string{":80", "0.0.0.0:80", "[::]:80", "10.1.2.3:80", "example.org:80", "localhost.example.org:80"} {
 		f(address, Files{}, true)
 		f(address, Files{Cert: cert, Key: key}, true)
 		f(address, Files{Tokens: tokens}, false)
 		f(address, Files{Cert: cert, Key: key, ClientCA: i.CA}, false)
+	}
+	for _, none := range []string{"80", "", "127.0.0.1:65536", "127.0.0.1:nothing", "300.1.1.1:80", "[::1::2]:80"} {
+		f(none, Files{}, true)
+		f(none, Files{Tokens: tokens}, true)
 	}
 	tenants := filepath.Join(dir, "tenants.yml")
 	if err := os.WriteFile(tenants, []byte("shop: [fedcba9876543210]\n"), 0o600); err != nil {

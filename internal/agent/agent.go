@@ -1,8 +1,8 @@
 // Package agent watches one host: it reads the kernel's counters once a second, puts names to
 // them, and hands an immutable snapshot to its sinks.
 //
-// What fails is left out and said once; the rest goes on. Counters of a container only grow
-// while it runs: those of control groups that came and went inside it are kept.
+// What fails is left out and logged once; the others go on. Counters of a container only grow
+// while it runs: those of its control groups that began and ended meanwhile are kept.
 package agent
 
 import (
@@ -33,18 +33,18 @@ type Disks interface {
 	ReadDisks() ([]model.KernelDisk, error)
 }
 
-// Contention tells who disturbs whom. It is called by the goroutine that reads the Counters.
+// Contention reports who disturbs whom. It is called by the goroutine that reads the Counters.
 type Contention interface {
 	ReadContention() (*model.KernelContention, error)
 }
 
-// Quotas tells which control groups would have had more of the kernel's tables than their quotas. It is called by the
+// Quotas reports which control groups would have had more of the kernel's tables than their quotas. It is called by the
 // goroutine that reads the Counters.
 type Quotas interface {
 	ReadOverQuota() []model.OverQuota
 }
 
-// Lifecycle tells of control groups that come and go, and takes back what is kept of them.
+// Lifecycle reports the begin and the end of control groups, and frees what is kept of them.
 type Lifecycle interface {
 	// Events is closed when no more will come.
 	Events() <-chan model.CgroupEvent
@@ -66,7 +66,7 @@ type Files interface {
 	Read(containers []*model.Container, usages []container.Usage)
 }
 
-// Processes tells what to call a process. It is called by the goroutine that reads the Counters.
+// Processes knows what to call a process. It is called by the goroutine that reads the Counters.
 type Processes interface {
 	// Name is what to call process pid, or where pid is 0 any process, of a control group of which
 	// the kernel knows the name comm.
@@ -75,13 +75,13 @@ type Processes interface {
 	Drops() []model.Drop
 }
 
-// Reporter tells what works, and of bounded things how full they are.
+// Reporter reports what works, and of bounded things how full they are.
 type Reporter interface {
 	Features() []model.Feature
 	Drops() []model.Drop
 }
 
-// Programs tells what the kernel programs cost.
+// Programs reports what the kernel programs cost.
 type Programs interface {
 	ProgramCosts() []model.ProgramCost
 }
@@ -92,38 +92,38 @@ type Sources struct {
 	Registry Registry
 	// Quotas is nil where there are none.
 	Quotas Quotas
-	// Contention is nil where nobody counts it.
+	// Contention is nil where it is not counted.
 	Contention Contention
-	// CountsReclaim tells whether the Counters count how long threads had to free memory.
+	// CountsReclaim reports whether the Counters count how long threads had to free memory.
 	CountsReclaim bool
 	Lifecycle     Lifecycle
 	Files         Files
 	Programs      Programs
-	// Disks is nil where nobody counts them.
+	// Disks is nil where they are not counted.
 	Disks Disks
 	// Processes is nil where the kernel's names are to be shown.
 	Processes Processes
 	// Translations reads at most limit connections whose server's address the host translates;
-	// nil where nobody can.
+	// nil where that is not possible.
 	Translations func(limit int) ([]model.Translation, error)
-	// ProcessWork is nil where nobody counts processes.
+	// ProcessWork is nil where processes are not counted.
 	ProcessWork ProcessWork
 	// Work adds hardware counters to what Counters read, and Energy divides the host's energy among
-	// containers; nil where nobody does.
+	// containers; nil without one.
 	Work      Work
 	Energy    *energy.Account
 	Reporters []Reporter
-	// Senders and Answers tell what this process wrote to connections; Answers is nil where it answers nobody.
+	// Senders and Answers report what this process wrote to connections; Answers is nil without a listener.
 	Senders []Sender
 	Answers *Answers
-	// Parts are what things cost, and what can be given up; and Statistics turns the kernel's statistics of programs on until they are
-	// closed; without both, and Programs, costs are not measured and no budget is kept.
+	// Parts are what things cost, and what can be given up; and Statistics turns the kernel's statistics of programs on
+	// until they are closed; without both, and Programs, costs are not measured and no budget is kept.
 	Parts      Parts
 	Statistics func() (io.Closer, error)
 }
 
 // Sink takes snapshots. A sink that is slow or fails loses snapshots, which Snapshot.Self
-// tells, and delays nobody else.
+// counts, and does not delay the others.
 type Sink interface {
 	Consume(context.Context, *model.Snapshot) error
 }
@@ -166,8 +166,8 @@ type Agent struct {
 	listeners *listeners
 	over      overQuotas
 	network   hostNetwork
-	// translations as they were found at the last look that did not fail; translationsOf stands for the attempts of then, see
-	// network.NeedTranslations. translationsRead is when the last look was.
+	// translations as they were found at the last look that did not fail; translationsOf stands for the attempts of then,
+	// see network.NeedTranslations. translationsRead is when the last look was.
 	translations     []model.Translation
 	translationsRead time.Time
 	translationsOf   uint64

@@ -54,7 +54,8 @@ func (s *script) Collect() container.Collection {
 	s.n++
 	c := container.Collection{Containers: s.containers, Removed: s.removed}
 	s.removed = nil
-	s.containers = slices.DeleteFunc(slices.Clone(s.containers), func(c *model.Container) bool { return !c.Ended.IsZero() })
+	s.containers = slices.DeleteFunc(slices.Clone(s.containers),
+		func(c *model.Container) bool { return !c.Ended.IsZero() })
 	return c
 }
 
@@ -152,7 +153,8 @@ func TestCountersOfContainers(t *testing.T) {
 		}
 	}
 	s.cgroups = []model.CgroupCounters{used(1, 5), used(10, 20), used(11, 3), used(99, 2),
-		{Slot: model.IdleTime, CPU: model.CPUCounters{UsageNS: 77}}, {Slot: model.OtherCgroups, CPU: model.CPUCounters{UsageNS: 8}}}
+		{Slot: model.IdleTime, CPU: model.CPUCounters{UsageNS: 77}},
+		{Slot: model.OtherCgroups, CPU: model.CPUCounters{UsageNS: 8}}}
 	check("host 7/7/7, web 23/23/23")
 	if self := a.Snapshot().Self; self.IdleNS != 77 || self.OtherNS != 8 {
 		t.Errorf("idle %d and others %d, want 77 and 8", self.IdleNS, self.OtherNS)
@@ -222,87 +224,6 @@ func TestPublishedHistogramsDoNotChange(t *testing.T) {
 		if c.published != nil && (c.published.Count != c.at.Count || !slices.Equal(c.published.Buckets, c.at.Buckets)) {
 			t.Errorf("histogram %d changed after it was handed out: %+v, was %+v", i, c.published, c.at)
 		}
-	}
-}
-
-func TestListenersAreAttached(t *testing.T) {
-	s := newScript()
-	s.add("web", 10, 11)
-	s.listening = []model.Listener{
-		{Owner: 11, Address: netip.MustParseAddrPort("0.0.0.0:80")}, {Owner: 10, Address: netip.MustParseAddrPort("[::]:9")},
-		{Owner: 10, Address: netip.MustParseAddrPort("0.0.0.0:80")},
-	}
-	a := New(s.sources(), Options{})
-	first, second := a.read().Containers[1].Container, a.read().Containers[1].Container
-	if got, want := fmt.Sprint(first.Listeners), "[0.0.0.0:80 [::]:9]"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	if first != second {
-		t.Error("a container that did not change is another value")
-	}
-	s.listening = nil
-	if got := a.read().Containers[1].Container.Listeners; got != nil {
-		t.Errorf("got %v after the listener was closed, want none", got)
-	}
-}
-
-func TestListenerDropsOnlyGrow(t *testing.T) {
-	s := newScript()
-	s.add("web", 10)
-	at := netip.MustParseAddrPort
-	a := New(s.sources(), Options{})
-	check := func(want string, listening ...model.Listener) {
-		t.Helper()
-		s.listening = listening
-		if got := fmt.Sprint(a.read().Containers[1].Listeners); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
-	}
-	web := model.Listener{Owner: 10, Address: at("0.0.0.0:80"), Drops: 3}
-	other := model.Listener{Owner: 10, NetNS: 7, Address: at("0.0.0.0:80"), Drops: 2}
-	quiet := model.Listener{Owner: 10, Address: at("0.0.0.0:70")}
-	check("[{0.0.0.0:70 0} {0.0.0.0:80 5}]", web, other, quiet)
-	web.Drops++
-	check("[{0.0.0.0:80 6}]", web)
-	web.Drops = 1 // another socket at the same address
-	check("[{0.0.0.0:80 7}]", web)
-	check("[{0.0.0.0:80 7}]")
-	var many []model.Listener
-	for i := range 2 * maxListeners {
-		many = append(many, model.Listener{Owner: 10, Address: netip.AddrPortFrom(at("0.0.0.0:1").Addr(), uint16(1000+i)), Drops: 1})
-	}
-	s.listening = many
-	got := a.read().Containers[1].Listeners
-	if len(got) != maxListeners+1 || got[0] != (model.ListenerCounters{Drops: maxListeners + 1}) {
-		t.Errorf("%d addresses, the first is %+v", len(got), got[0])
-	}
-}
-
-// TestNewListenersAreBounded: a container that opens other ports all the time has no series for each of them, and
-// what was dropped there counts all the same.
-func TestNewListenersAreBounded(t *testing.T) {
-	s := newScript()
-	s.add("web", 10)
-	a := New(s.sources(), Options{})
-	seen := map[netip.AddrPort]bool{}
-	drops := uint64(0)
-	for i := range 1000 {
-		s.listening = []model.Listener{{Owner: 10, Drops: 1, Address: netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(1000+i))}}
-		drops = 0
-		for _, l := range a.read().Containers[1].Listeners {
-			seen[l.Address] = true
-			drops += l.Drops
-		}
-	}
-	if len(seen) > 2*maxListeners+2 || drops != 1000 {
-		t.Errorf("%d addresses had series, and counted %d drops; want at most %d and 1000", len(seen), drops, 2*maxListeners+2)
-	}
-	s.listening = nil
-	for i := range 1000 {
-		s.listening = append(s.listening, model.Listener{Owner: 10, Address: netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(1000+i))})
-	}
-	if n := len(a.read().Containers[1].Container.Listeners); n != maxAttached {
-		t.Errorf("%d addresses are told of the container, want %d", n, maxAttached)
 	}
 }
 
@@ -384,7 +305,8 @@ func TestSnapshotsAreTakenAtWholeSeconds(t *testing.T) {
 		for _, at := range sink.times {
 			got = append(got, at.Sub(begin))
 		}
-		want := []time.Duration{300 * time.Millisecond, time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second, 6 * time.Second}
+		want := []time.Duration{300 * time.Millisecond, time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second,
+			6 * time.Second}
 		if !slices.Equal(got, want) {
 			t.Errorf("snapshots at %v, want %v", got, want)
 		}
@@ -468,49 +390,15 @@ func BenchmarkRead(b *testing.B) {
 		s.add(fmt.Sprintf("c%02d", i), model.CgroupID(100+i))
 		s.cgroups = append(s.cgroups, used(model.CgroupID(100+i), 9))
 		for j := range 4 {
-			s.edges = append(s.edges, model.KernelEdge{Key: model.KernelEdgeKey{Owner: model.CgroupID(100 + i), NetNS: uint32(100 + i),
-				Role: model.RoleClient, Service: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + j)}), 80)}})
+			s.edges = append(s.edges, model.KernelEdge{Key: model.KernelEdgeKey{Owner: model.CgroupID(100 + i),
+				NetNS: uint32(100 + i),
+				Role:  model.RoleClient, Service: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + j)}), 80)}})
 		}
 	}
 	a := New(s.sources(), Options{})
 	b.ReportAllocs()
 	for b.Loop() {
 		a.latest.Store(a.read())
-	}
-}
-
-// TestRestartsHaveOneQuotaOfListeners: a container that ends and starts again has what was left of its new addresses.
-func TestRestartsHaveOneQuotaOfListeners(t *testing.T) {
-	l := newListeners()
-	web := &model.Container{ID: "web", Cgroup: 10}
-	lookup := func(model.CgroupID) *model.Container { return web }
-	holder := func(c *model.Container, _ uint32) *model.Container { return c }
-	seen := map[netip.AddrPort]bool{}
-	at := time.Unix(1000, 0)
-	for i := range 20 {
-		for k := range maxListeners / 2 {
-			port := uint16(1000 + i*maxListeners + k)
-			l.update(at, []model.Listener{{Owner: 10, Address: netip.AddrPortFrom(netip.IPv4Unspecified(), port)}}, lookup, holder)
-			for _, c := range l.counters("web") {
-				seen[c.Address] = true
-			}
-		}
-		l.keep(at, []*model.Container{web})
-		l.keep(at, nil)
-	}
-	if len(seen) > 2*maxListeners+2 {
-		t.Errorf("%d addresses had series, want at most %d", len(seen), 2*maxListeners+2)
-	}
-	l.keep(at.Add(3*time.Hour), nil)
-	if len(l.drops) != 0 {
-		t.Error("the drops of a container that is gone are kept for ever")
-	}
-	for i := range 2 * maxGone {
-		l.of(fmt.Sprint(i)).add(at, netip.AddrPortFrom(netip.IPv4Unspecified(), 80), 1)
-	}
-	l.keep(at, nil)
-	if len(l.drops) != maxGone {
-		t.Errorf("drops of %d containers are kept, want %d", len(l.drops), maxGone)
 	}
 }
 
@@ -524,7 +412,8 @@ func TestOverQuotaDoesNotGoBack(t *testing.T) {
 	s := newScript()
 	s.add("web", 10, 11)
 	s.add("db", 20)
-	found := overQuotaSource{{Owner: 10, Of: "edges", Count: 5}, {Owner: 11, Of: "edges", Count: 7}, {Owner: 20, Of: "edges", Count: 1}}
+	found := overQuotaSource{{Owner: 10, Of: "edges", Count: 5}, {Owner: 11, Of: "edges", Count: 7},
+		{Owner: 20, Of: "edges", Count: 1}}
 	sources := s.sources()
 	sources.Quotas = &found
 	a := New(sources, Options{})

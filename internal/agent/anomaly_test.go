@@ -130,7 +130,8 @@ func TestAStallIsKept(t *testing.T) {
 	client := NewClient(path)
 	defer client.Close()
 	var found *recorder.KeptAnomaly
-	for deadline := time.Now().Add(time.Minute); found == nil && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); found == nil &&
+		time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		a, err := client.FetchAnomalies(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -145,7 +146,8 @@ func TestAStallIsKept(t *testing.T) {
 	if found == nil {
 		t.Fatal("the stall was not found within a minute")
 	}
-	t.Logf("stalled from %s to %s, found %s: %s", stopped.Format("05.000"), went.Format("05.000"), found.From.Format("05.000"), found.Text)
+	t.Logf("stalled from %s to %s, found %s: %s", stopped.Format("05.000"), went.Format("05.000"),
+		found.From.Format("05.000"), found.Text)
 	if off := found.From.Sub(stopped).Abs(); off > 30*time.Millisecond || found.WaitedMS < 40 {
 		t.Errorf("it begins %v off, %.0f ms waited", off, found.WaitedMS)
 	}
@@ -164,9 +166,10 @@ func TestAStallIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if _, err := data.Write(time.Time{}, recorder.Options{Host: csvy.ThisHost(), Create: func(h csvy.Head) (recorder.Writer, error) {
-		return csvy.Create(dir, csvy.CSVY, h, csvy.Options{})
-	}}); err != nil {
+	if _, err := data.Write(time.Time{}, recorder.Options{Host: csvy.ThisHost(),
+		Create: func(h csvy.Head) (recorder.Writer, error) {
+			return csvy.Create(dir, csvy.CSVY, h, csvy.Options{})
+		}}); err != nil {
 		t.Fatal(err)
 	}
 	files, _ := filepath.Glob(filepath.Join(dir, "*.csvy"))
@@ -190,7 +193,8 @@ func TestAStallIsKept(t *testing.T) {
 		t.Errorf("the client ended: %v", err)
 	default:
 	}
-	if _, err := client.FetchAnomaly(t.Context(), 1<<60); err == nil || !strings.Contains(err.Error(), "there is no anomaly") {
+	if _, err := client.FetchAnomaly(t.Context(), 1<<60); err == nil ||
+		!strings.Contains(err.Error(), "there is no anomaly") {
 		t.Errorf("an anomaly that is not there: %v", err)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"outsight/internal/model"
 )
 
-// Parts is what is done, and what of it can be given up to keep a budget. Its methods are called by the goroutine that reads
-// the Counters.
+// Parts is what is done, and what of it can be given up to keep a budget. Its methods are called by the goroutine that
+// reads the Counters.
 type Parts interface {
 	// Parts in the order in which they are given up, and those that are not.
 	Parts() []model.Part
@@ -21,15 +21,15 @@ type Parts interface {
 	Spent() (own, kernel map[string]uint64)
 }
 
-// namesShare is which share of the programs that count transfers is the reading of requests, until they
-// are not read: half of it, by what a request costs with and without (docs/overhead.md).
+// namesShare is the assumed share of request parsing in the programs that count transfers. The kernel times whole
+// programs, so the split is an estimate: benchmarks with and without parsing differ by about half (docs/overhead.md).
 const namesShare = 0.5
 
 // keeping is what an agent needs to keep its budget.
 type keeping struct {
 	parts Parts
 	meter *programMeter
-	// spent is the CPU time in ns so far of this process by part, beside what Parts tell.
+	// spent is the CPU time in ns so far of this process by part, beside that of Parts.
 	spent  func(map[string]uint64) map[string]uint64
 	keeper *budget.Keeper // nil without a limit
 	cores  int
@@ -41,7 +41,8 @@ type keeping struct {
 	sample      model.BudgetSample
 }
 
-func newKeeping(parts Parts, meter *programMeter, spent func(map[string]uint64) map[string]uint64, limit float64, cores int) *keeping {
+func newKeeping(parts Parts, meter *programMeter, spent func(map[string]uint64) map[string]uint64, limit float64,
+	cores int) *keeping {
 	k := &keeping{parts: parts, meter: meter, spent: spent, cores: cores}
 	var names []string
 	for _, p := range parts.Parts() {
@@ -51,6 +52,9 @@ func newKeeping(parts Parts, meter *programMeter, spent func(map[string]uint64) 
 		}
 	}
 	k.sample.Parts = append(k.sample.Parts, model.PartSample{Part: restOfAll})
+	if names, transfers := k.index("names"), k.index("transfers"); names >= 0 && transfers >= 0 {
+		k.sample.Parts[names].Estimated, k.sample.Parts[transfers].Estimated = true, true
+	}
 	if limit > 0 {
 		k.sample.Limit = limit
 		k.keeper = budget.New(limit, names)
@@ -121,8 +125,7 @@ func (k *keeping) step(now time.Time, ownCPU uint64) (changes []budget.Change, e
 	return changes, err
 }
 
-// divideNames gives the reading of requests, which is done by the programs that count transfers, its
-// part of their cost.
+// divideNames splits the cost of the programs that count transfers and, in the same run, parse requests.
 func (k *keeping) divideNames() {
 	names, transfers := k.index("names"), k.index("transfers")
 	if names < 0 || transfers < 0 || k.sample.Parts[names].Shed {
@@ -148,24 +151,24 @@ func (k *keeping) index(part string) int {
 	return slices.IndexFunc(k.sample.Parts, func(p model.PartSample) bool { return p.Name == part })
 }
 
-// shed tells whether a part is given up.
+// shed reports whether a part is given up.
 func (k *keeping) shed(part string) bool {
 	i := k.index(part)
 	return i >= 0 && k.sample.Parts[i].Shed
 }
 
-// told is what a snapshot tells.
-func (k *keeping) told() *model.BudgetSample {
-	told := k.sample
-	told.Parts = slices.Clone(told.Parts)
-	for i := range told.Parts {
+// published is a copy for a snapshot.
+func (k *keeping) published() *model.BudgetSample {
+	sample := k.sample
+	sample.Parts = slices.Clone(sample.Parts)
+	for i := range sample.Parts {
 		// What goes with another part is not given up by itself.
-		told.Parts[i].Shed = told.Parts[i].Shed || k.shed(told.Parts[i].Under)
+		sample.Parts[i].Shed = sample.Parts[i].Shed || k.shed(sample.Parts[i].Under)
 	}
-	return &told
+	return &sample
 }
 
-// ownSpending is the CPU time of this process by part: what others tell of theirs, and the rest that is known.
+// ownSpending is the CPU time of this process by part: what others report, and what is measured here.
 func (a *Agent) ownSpending(others map[string]uint64) map[string]uint64 {
 	own := a.spent.with(others)
 	if a.sources.Answers != nil {
@@ -174,7 +177,7 @@ func (a *Agent) ownSpending(others map[string]uint64) map[string]uint64 {
 	return own
 }
 
-// keepBudget looks at what was measured, gives up what costs too much, and tells of both.
+// keepBudget looks at what was measured, gives up what costs too much, and logs it.
 func (a *Agent) keepBudget(s *model.Snapshot) {
 	k := a.keeping
 	if k == nil {
@@ -188,13 +191,14 @@ func (a *Agent) keepBudget(s *model.Snapshot) {
 		if c.Shed {
 			said = "given up to keep the budget"
 		}
-		a.options.Logger.Warn(said, "part", c.Part, "missing", part.Purpose, "cost", percent(k.sample.Own+k.sample.Kernel), "budget", percent(k.sample.Limit))
+		a.options.Logger.Warn(said, "part", c.Part, "missing", part.Purpose, "cost", percent(k.sample.Own+k.sample.Kernel),
+			"budget", percent(k.sample.Limit))
 	}
 	a.cpu.turn(k.shed("switches"), s.Containers)
 	if k.at.IsZero() {
 		return
 	}
-	s.Self.Budget = k.told()
+	s.Self.Budget = k.published()
 }
 
 func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 2, 64) + " %" }

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// maxContenders bounds the pairs of containers of a host that are told apart, and maxContendersOf those of one
+	// maxContenders bounds the pairs of containers of a host with counters of their own, and maxContendersOf those of one
 	// that waits. What is past them is among what it waited for others.
 	maxContenders   = 512
 	maxContendersOf = 32
-	// leastContention is what a container must wait behind another within one reading for the two to be told apart from
+	// leastContention is what a container must wait behind another within one reading for the two to be distinguished from
 	// then on, in ns.
 	leastContention = 1_000_000
 )
@@ -24,9 +24,10 @@ type contention struct {
 	rests map[model.CgroupID]model.ContentionRest
 	// victims by the ID of the container that waited.
 	victims map[string]*victim
-	// told is how many pairs of containers are told apart, refused how often there was no room for one more.
-	told    int
-	refused uint64
+	// pairsKept is how many pairs of containers have counters of their own, refused how often there was no room for one
+	// more.
+	pairsKept int
+	refused   uint64
 }
 
 type groupPair struct{ victim, culprit model.CgroupID }
@@ -47,8 +48,10 @@ func newContention() *contention {
 		victims: make(map[string]*victim)}
 }
 
-// update takes in a reading. owner tells the ID of the container of a control group; containers are those of the snapshot.
-func (c *contention) update(read *model.KernelContention, owner func(model.CgroupID) string, containers []*model.Container) {
+// update adds a reading. owner tells the ID of the container of a control group; containers are those of the
+// snapshot.
+func (c *contention) update(read *model.KernelContention, owner func(model.CgroupID) string,
+	containers []*model.Container) {
 	present := make(map[string]*model.Container, len(containers))
 	for _, one := range containers {
 		present[one.ID] = one
@@ -122,15 +125,15 @@ func (c *contention) gains(read []model.CgroupPair, owner func(model.CgroupID) s
 	return all
 }
 
-// count adds to a pair that is told apart, or tells it apart from now on, or adds to what is not.
+// count adds to the counters of a pair, creates them where there is room, or adds to those of all other pairs.
 func (c *contention) count(g *gain, present map[string]*model.Container) {
 	v := c.victim(g.victim)
 	contender := v.by[g.culprit]
 	if contender == nil && g.waitNS >= leastContention && present[g.culprit] != nil {
-		if c.told < maxContenders && len(v.by) < maxContendersOf {
+		if c.pairsKept < maxContenders && len(v.by) < maxContendersOf {
 			contender = &model.Contender{ID: g.culprit}
 			v.by[g.culprit] = contender
-			c.told++
+			c.pairsKept++
 		} else {
 			c.refused++
 		}
@@ -157,7 +160,7 @@ func (c *contention) forget(present map[string]*model.Container, gains []gain) {
 		for by := range v.by {
 			if present[id] == nil || present[by] == nil && !active[[2]string{id, by}] {
 				delete(v.by, by)
-				c.told--
+				c.pairsKept--
 			}
 		}
 		if present[id] == nil {
@@ -190,10 +193,10 @@ func (c *contention) of(id string) *model.Contention {
 }
 
 func (c *contention) drop() model.Drop {
-	return model.Drop{Name: "contending_containers", Count: c.refused, Capacity: maxContenders, Used: uint64(c.told)}
+	return model.Drop{Name: "contending_containers", Count: c.refused, Capacity: maxContenders, Used: uint64(c.pairsKept)}
 }
 
-// readContention takes in who disturbed whom. It tells whether it could be read.
+// readContention adds who disturbed whom. It reports whether it could be read.
 func (a *Agent) readContention(containers []*model.Container) bool {
 	if a.sources.Contention == nil {
 		return false
@@ -204,6 +207,7 @@ func (a *Agent) readContention(containers []*model.Container) bool {
 	if err != nil {
 		return false
 	}
-	a.contention.update(read, func(id model.CgroupID) string { return a.groups.owner(id, a.sources.Registry.Lookup) }, containers)
+	a.contention.update(read, func(id model.CgroupID) string { return a.groups.owner(id, a.sources.Registry.Lookup) },
+		containers)
 	return true
 }

@@ -38,7 +38,8 @@ func TestContentionOfContainers(t *testing.T) {
 	s := newStage(3)
 	s.read(model.KernelContention{Groups: []model.CgroupContention{rest(10, 5)},
 		Pairs: []model.CgroupPair{pair(10, 20, 2e6, 3), pair(11, 21, 1e6, 1), pair(10, 11, 500, 2), pair(10, 30, 4e5, 9)}})
-	want := model.Contention{ContentionRest: model.ContentionRest{OtherNS: 5 + 4e5, OtherPreemptions: 9, OwnNS: 500, OwnPreemptions: 2},
+	want := model.Contention{ContentionRest: model.ContentionRest{OtherNS: 5 + 4e5, OtherPreemptions: 9, OwnNS: 500,
+		OwnPreemptions: 2},
 		By: []model.Contender{{ID: "2", Name: "name2", WaitNS: 3e6, Preemptions: 4}}}
 	check := func() {
 		t.Helper()
@@ -57,10 +58,12 @@ func TestContentionOfContainers(t *testing.T) {
 	check()
 	// Its culprit is gone: the last that it did counts, and then it is told no more.
 	s.containers = []*model.Container{s.containers[0], s.containers[2]}
-	s.read(model.KernelContention{Groups: []model.CgroupContention{rest(10, 7)}, Pairs: []model.CgroupPair{pair(10, 20, 3e6, 3), pair(10, 30, 5e5, 9)}})
+	s.read(model.KernelContention{Groups: []model.CgroupContention{rest(10, 7)},
+		Pairs: []model.CgroupPair{pair(10, 20, 3e6, 3), pair(10, 30, 5e5, 9)}})
 	want.By[0].WaitNS += 1e6 - 1
 	check()
-	s.read(model.KernelContention{Groups: []model.CgroupContention{rest(10, 7)}, Pairs: []model.CgroupPair{pair(10, 30, 5e6, 9)}})
+	s.read(model.KernelContention{Groups: []model.CgroupContention{rest(10, 7)},
+		Pairs: []model.CgroupPair{pair(10, 30, 5e6, 9)}})
 	want.By = []model.Contender{{ID: "3", Name: "name3", WaitNS: 4.5e6}}
 	check()
 	if d := s.drop(); d.Used != 1 || d.Count != 0 {

@@ -6,7 +6,7 @@ import (
 	"outsight/internal/model"
 )
 
-// maxDevices bounds the devices of a container that are told apart; further ones are together in one
+// maxDevices bounds the devices of a container with counters of their own; further ones are together in one
 // without a name.
 const maxDevices = 16
 
@@ -23,8 +23,8 @@ type diskEntry struct {
 	last    model.KernelDisk
 	owner   string
 	reading uint64
-	// waits is the first reading of an entry that may be of a container that began after the containers were listed. The next
-	// reading tells.
+	// waits is the first reading of an entry that may be of a container that began after the containers were listed. The
+	// next reading tells.
 	waits *model.KernelDisk
 }
 
@@ -39,7 +39,7 @@ func newDisks() *disks {
 	return &disks{entries: make(map[uint64]*diskEntry), totals: make(map[string]*diskTotal)}
 }
 
-// update takes in a reading.
+// update adds a reading.
 func (d *disks) update(read []model.KernelDisk, lookup func(model.CgroupID) *model.Container) {
 	d.reading++
 	for i := range read {

@@ -23,7 +23,8 @@ func ownersOf(id model.CgroupID) *model.Container {
 }
 
 func reads(n uint64) model.DeviceCounters {
-	return model.DeviceCounters{Read: model.DiskOperations{Operations: n, Bytes: 4096 * n, TimeNS: n * uint64(time.Millisecond),
+	return model.DeviceCounters{Read: model.DiskOperations{Operations: n, Bytes: 4096 * n,
+		TimeNS:  n * uint64(time.Millisecond),
 		Latency: &model.Histogram{Count: n, SumNS: n * uint64(time.Millisecond), Offset: -300, Buckets: []uint64{n}}}}
 }
 
@@ -36,7 +37,8 @@ func checkReads(t *testing.T, d *disks, id string, device model.BlockDevice, wan
 			got = s.Counters.Read
 		}
 	}
-	if got.Operations != want || got.Bytes != 4096*want || (want != 0 && (got.Latency == nil || got.Latency.Count != want)) {
+	if got.Operations != want || got.Bytes != 4096*want ||
+		(want != 0 && (got.Latency == nil || got.Latency.Count != want)) {
 		t.Errorf("%s on %s: %+v, want %d reads", id, device.Name, got, want)
 	}
 }
@@ -53,7 +55,7 @@ func TestDisksSumTheGroupsOfAContainer(t *testing.T) {
 	checkReads(t, d, "web", dm, 5)
 	checkReads(t, d, model.HostContainerID, sda, 0) // it may yet be known
 	before, _ := d.of("web")
-	// One group is gone; another has the same place of the kernel's table.
+	// One group is gone; another has the same slot of the kernel's table.
 	d.update([]model.KernelDisk{
 		{Entry: 2, Group: 2, BlockGroup: 20, Device: sda, Counters: reads(10)},
 		{Entry: 1<<32 | 3, Group: 2, BlockGroup: 23, Device: sda, Counters: reads(1)},
@@ -72,7 +74,8 @@ func TestDisksSumTheGroupsOfAContainer(t *testing.T) {
 	checkReads(t, d, "web", sda, 15)
 }
 
-// TestDisksThatAreKnownLate: what is known at the second reading has all of it, else the host has what there was up to then.
+// TestDisksThatAreKnownLate: what is known at the second reading has all of it, else the host has what there was up to
+// then.
 func TestDisksThatAreKnownLate(t *testing.T) {
 	type step struct {
 		group         model.CgroupID
@@ -83,7 +86,8 @@ func TestDisksThatAreKnownLate(t *testing.T) {
 		t.Helper()
 		d := newDisks()
 		for _, step := range steps {
-			d.update([]model.KernelDisk{{Entry: 2, Group: step.group, BlockGroup: 20, Device: sda, Counters: reads(step.count)}}, ownersOf)
+			d.update([]model.KernelDisk{{Entry: 2, Group: step.group, BlockGroup: 20, Device: sda, Counters: reads(step.count)}},
+				ownersOf)
 			checkReads(t, d, model.HostContainerID, sda, step.ofHost)
 			checkReads(t, d, "web", sda, step.ofWeb)
 		}
@@ -97,7 +101,8 @@ func TestDevicesOfAContainerAreBounded(t *testing.T) {
 	d := newDisks()
 	var all []model.KernelDisk
 	for i := range uint32(maxDevices + 5) {
-		all = append(all, model.KernelDisk{Entry: uint64(i), Group: 2, BlockGroup: 20, Device: model.BlockDevice{Major: 7, Minor: i}, Counters: reads(1)})
+		all = append(all, model.KernelDisk{Entry: uint64(i), Group: 2, BlockGroup: 20,
+			Device: model.BlockDevice{Major: 7, Minor: i}, Counters: reads(1)})
 	}
 	d.update(all, ownersOf)
 	checkReads(t, d, "web", none, 5)
@@ -133,7 +138,8 @@ func TestFilesOfGroupsAreSummed(t *testing.T) {
 	g := newGroups()
 	self := &model.SelfSample{}
 	counters := func(id model.CgroupID, cpu, bytes uint64) model.CgroupCounters {
-		return model.CgroupCounters{ID: id, CPU: model.CPUCounters{UsageNS: cpu}, Files: &model.FileCounters{ReadBytes: bytes, Reads: 1}}
+		return model.CgroupCounters{ID: id, CPU: model.CPUCounters{UsageNS: cpu},
+			Files: &model.FileCounters{ReadBytes: bytes, Reads: 1}}
 	}
 	both := func(id model.CgroupID) *model.Container { return web }
 	g.update([]model.CgroupCounters{counters(2, 10, 100), counters(3, 10, 50)}, both, self)
@@ -146,8 +152,9 @@ func TestFilesOfGroupsAreSummed(t *testing.T) {
 	if now := g.files("web"); now.ReadBytes != 180 || now.Reads != 3 || before.ReadBytes != 150 {
 		t.Errorf("%+v, before %+v", now, before)
 	}
-	g.update([]model.CgroupCounters{{ID: 9, CPU: model.CPUCounters{UsageNS: 1}}}, func(model.CgroupID) *model.Container { return nil }, self)
+	g.update([]model.CgroupCounters{{ID: 9, CPU: model.CPUCounters{UsageNS: 1}}},
+		func(model.CgroupID) *model.Container { return nil }, self)
 	if host := g.files(model.HostContainerID); host != nil {
-		t.Errorf("of the host %+v, which nobody has counted", host)
+		t.Errorf("of the host %+v, which was not counted", host)
 	}
 }

@@ -2,7 +2,7 @@ package agent
 
 import "log/slog"
 
-// failures tells of what fails once when it begins, and once when it is over.
+// failures logs what fails once when it begins, and once when it is over.
 type failures struct {
 	logger *slog.Logger
 	last   map[string]string
@@ -20,7 +20,7 @@ func (f *failures) note(what string, err error) {
 		f.logger.Info("works again: " + what)
 		delete(f.last, what)
 	case err != nil && before != err.Error():
-		f.logger.Warn("does not work, the rest goes on: "+what, "error", err)
+		f.logger.Warn("does not work, everything else goes on: "+what, "error", err)
 		f.last[what] = err.Error()
 	}
 }

@@ -8,21 +8,21 @@ import (
 	"outsight/internal/model"
 )
 
-// cpuFiles tells what the control group files say of a container's CPU time, in ns.
+// cpuFiles reports what the control group files say of a container's CPU time, in ns.
 type cpuFiles interface {
 	CPUUsage(*model.Container) (uint64, error)
 }
 
 // cpuFromFiles continues containers' CPU time by the kernel's files while no switch is counted.
 type cpuFromFiles struct {
-	files cpuFiles // nil where nobody reads any
+	files cpuFiles // nil where no files are read
 	// gaps by container ID.
 	gaps map[string]*cpuGap
 	// open is true while no switch is counted.
 	open bool
 }
 
-// cpuGap is what the files told while no switch was counted.
+// cpuGap is what the files counted while switches were not.
 type cpuGap struct {
 	// closed is of earlier gaps; the open one began at file and is at now.
 	closed, file, now uint64
@@ -44,7 +44,7 @@ func (f *cpuFromFiles) turn(open bool, containers []model.ContainerSample) {
 	for i := range containers {
 		if cpu := containers[i].CPU; cpu != nil {
 			discarded := *cpu
-			// An error comes again with the next snapshot, which tells of it.
+			// An error comes again with the next snapshot, which reports it.
 			_, _ = f.fill(containers[i].Container, &discarded)
 		}
 	}

@@ -76,7 +76,8 @@ func TestCPUTimeWithoutFilesIsMissing(t *testing.T) {
 		t.Errorf("%v, %v", cpu, err)
 	}
 	f.files = &usage{}
-	if cpu, err := f.fill(&model.Container{ID: model.HostContainerID}, &model.CPUCounters{UsageNS: 1}); cpu != nil || err != nil {
+	if cpu, err := f.fill(&model.Container{ID: model.HostContainerID}, &model.CPUCounters{UsageNS: 1}); cpu != nil ||
+		err != nil {
 		t.Errorf("the host: %v, %v", cpu, err)
 	}
 }

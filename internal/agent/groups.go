@@ -21,7 +21,7 @@ type line struct {
 // total is one container.
 type total struct {
 	gone, sum model.CgroupCounters
-	// owned: the histogram of sum is nobody else's.
+	// owned: the histogram of sum is not shared.
 	owned bool
 	lines int
 }
@@ -30,8 +30,9 @@ func newGroups() *groups {
 	return &groups{lines: make(map[model.CgroupID]*line), totals: make(map[string]*total)}
 }
 
-// update takes in a reading.
-func (g *groups) update(read []model.CgroupCounters, lookup func(model.CgroupID) *model.Container, self *model.SelfSample) {
+// update adds a reading.
+func (g *groups) update(read []model.CgroupCounters, lookup func(model.CgroupID) *model.Container,
+	self *model.SelfSample) {
 	for i := range read {
 		switch c := &read[i]; {
 		case c.Slot == model.IdleTime:
@@ -157,7 +158,7 @@ func (t *total) count(last, base *model.CgroupCounters) { t.owned = add(&t.sum, 
 
 // add adds what was counted between two states of a control group to sum. A histogram is shared
 // with the later state where sum has none, and copied before the first change to it; the
-// answer tells whether sum's histogram is a copy, which is what owned must be the next time.
+// answer reports whether sum's histogram is a copy, which is what owned must be the next time.
 func add(sum, to, from *model.CgroupCounters, owned bool) bool {
 	sum.CPU.UsageNS += to.CPU.UsageNS - from.CPU.UsageNS
 	sum.CPU.Voluntary += to.CPU.Voluntary - from.CPU.Voluntary

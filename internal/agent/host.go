@@ -13,7 +13,7 @@ import (
 	"outsight/internal/model"
 )
 
-// ReadHost finds what a snapshot tells of the machine, from procfs at procRoot (default /proc).
+// ReadHost finds what a snapshot says about the host, from procfs at procRoot (default /proc).
 // What cannot be read stays empty and is in the error.
 func ReadHost(procRoot, cgroupLayout string) (model.Host, error) {
 	procRoot = cmp.Or(procRoot, "/proc")
@@ -65,6 +65,29 @@ func parseStat(b []byte) (cores int, boot time.Time, err error) {
 		return 0, time.Time{}, fmt.Errorf("got %d CPUs and boot time %v, want both", cores, boot)
 	}
 	return cores, boot, lines.Err()
+}
+
+// readSteal is the time in ns for which a hypervisor kept the CPUs from running, summed over all CPUs.
+func readSteal(procRoot string) (uint64, error) {
+	b, err := os.ReadFile(procRoot + "/stat")
+	if err != nil {
+		return 0, fmt.Errorf("reading the CPU time taken by the hypervisor: %w", err)
+	}
+	return parseSteal(b)
+}
+
+// parseSteal reads the eighth number of the first line of /proc/stat, in ticks of a hundredth of a second.
+func parseSteal(b []byte) (uint64, error) {
+	line, _, _ := bytes.Cut(b, []byte("\n"))
+	fields := strings.Fields(string(line))
+	if len(fields) < 9 || fields[0] != "cpu" {
+		return 0, fmt.Errorf("reading the CPU time taken by the hypervisor: got %q, want the sums of all CPUs", line)
+	}
+	ticks, err := strconv.ParseUint(fields[8], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("reading the CPU time taken by the hypervisor: %w", err)
+	}
+	return ticks * uint64(time.Second/100), nil
 }
 
 // ParseMeminfo reads the size of the memory in bytes from the text of /proc/meminfo.

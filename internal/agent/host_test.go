@@ -28,6 +28,21 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
+func TestParseSteal(t *testing.T) {
+	const line = "cpu  1174944 83507 459836 1117855 49569 0 14712 17686 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\n"
+	if ns, err := parseSteal([]byte(line)); err != nil || ns != 176_860_000_000 {
+		t.Errorf("got %d ns, error %v, want 17686 hundredths of a second", ns, err)
+	}
+	if _, err := parseSteal(testdata(t, "stat")); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []string{"", "cpu0 1 2 3 4 5 6 7 8\n", "cpu  1 2 3 4 5 6 7\n", "cpu  1 2 3 4 5 6 7 -8\n"} {
+		if ns, err := parseSteal([]byte(bad)); err == nil {
+			t.Errorf("%q: got %d, want an error", bad, ns)
+		}
+	}
+}
+
 func TestParseMeminfo(t *testing.T) {
 	n, err := ParseMeminfo(testdata(t, "meminfo"))
 	if err != nil || n < 1<<28 || n%1024 != 0 {

@@ -13,7 +13,7 @@ import (
 // addressesEvery is after how many snapshots the host's addresses are read again.
 const addressesEvery = 10
 
-// hostNetwork completes the host container where the registry cannot: some hosts let nobody
+// hostNetwork completes the host container where the registry cannot: some hosts do not allow to
 // read the namespaces of process 1. The agent itself runs in the host's network.
 type hostNetwork struct {
 	procRoot  string

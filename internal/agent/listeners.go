@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// maxListeners bounds the addresses of one container whose drops are told each by itself. Twice as many, and then
-	// as many in each hour, may be new: a store keeps their series for about as long. Further ones are told together.
+	// maxListeners bounds the addresses of one container whose drops are counted each by itself. Twice as many, and then
+	// as many in each hour, may be new: a store keeps their series for about as long. Further ones share one counter.
 	maxListeners = 64
-	// maxAttached bounds the addresses that are told of one container.
+	// maxAttached bounds the addresses that are listed for one container.
 	maxAttached = 256
 	// maxGone bounds the containers whose drops are kept after they ended, in case that they start again.
 	maxGone = 1024
 )
 
-// listeners adds the addresses on which containers listen to what is told of them.
+// listeners adds to containers the addresses on which they listen.
 type listeners struct {
 	addresses map[string][]netip.AddrPort
 	// attached are the containers handed out, by ID, so that a container that did not change
@@ -42,8 +42,8 @@ type listenerKey struct {
 // listenerDrops are the drops at the addresses of one container.
 type listenerDrops struct {
 	total map[netip.AddrPort]uint64
-	// told is what was handed out last; nil when it has changed.
-	told []model.ListenerCounters
+	// published is what was handed out last; nil when it has changed.
+	published []model.ListenerCounters
 	// fresh admits addresses.
 	fresh *rate.Limiter
 }
@@ -100,16 +100,17 @@ func (d *listenerDrops) add(now time.Time, address netip.AddrPort, n uint64) {
 	}
 	if !known || n > 0 {
 		d.total[address] = before + n
-		d.told = nil
+		d.published = nil
 	}
 }
 
-// forget leaves out addresses where nobody listens and nothing was dropped.
+// forget leaves out addresses without a listener where nothing was dropped.
 func (d *listenerDrops) forget(present []netip.AddrPort) {
 	for address, n := range d.total {
-		if _, found := slices.BinarySearchFunc(present, address, netip.AddrPort.Compare); n == 0 && !found && address.IsValid() {
+		if _, found := slices.BinarySearchFunc(present, address, netip.AddrPort.Compare); n == 0 && !found &&
+			address.IsValid() {
 			delete(d.total, address)
-			d.told = nil
+			d.published = nil
 		}
 	}
 }
@@ -120,14 +121,14 @@ func (l *listeners) counters(id string) []model.ListenerCounters {
 	if d == nil || len(d.total) == 0 {
 		return nil
 	}
-	if d.told == nil {
-		d.told = make([]model.ListenerCounters, 0, len(d.total))
+	if d.published == nil {
+		d.published = make([]model.ListenerCounters, 0, len(d.total))
 		for address, n := range d.total {
-			d.told = append(d.told, model.ListenerCounters{Address: address, Drops: n})
+			d.published = append(d.published, model.ListenerCounters{Address: address, Drops: n})
 		}
-		slices.SortFunc(d.told, func(a, b model.ListenerCounters) int { return a.Address.Compare(b.Address) })
+		slices.SortFunc(d.published, func(a, b model.ListenerCounters) int { return a.Address.Compare(b.Address) })
 	}
-	return d.told
+	return d.published
 }
 
 // attach is c with its listeners.

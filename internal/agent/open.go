@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"outsight/bpf"
 	"outsight/internal/container"
 	"outsight/internal/energy"
+	"outsight/internal/kernel"
 	"outsight/internal/model"
 	"outsight/internal/network"
 	"outsight/internal/recorder"
@@ -22,8 +22,8 @@ import (
 // Bounds of the kernel's tables where HostOptions.Kernel has none, and the least and the most that there can be:
 // a million edges take 7 GiB.
 const (
-	DefaultMaxGroups = bpf.DefaultMaxCgroups
-	DefaultMaxEdges  = bpf.DefaultMaxEdges
+	DefaultMaxGroups = kernel.DefaultMaxCgroups
+	DefaultMaxEdges  = kernel.DefaultMaxEdges
 	LeastMax         = 16
 	MostMax          = 1 << 20
 )
@@ -35,14 +35,14 @@ type HostOptions struct {
 	All bool
 	// CgroupRoot, DockerSocket: see container.Options.
 	CgroupRoot, DockerSocket string
-	// Kernel bounds the kernel's tables; see bpf.Options. Its Controller, ProcFS and Logger are
+	// Kernel bounds the kernel's tables; see kernel.Options. Its Controller, ProcFS and Logger are
 	// set by Open.
-	Kernel bpf.Options
-	// Kubernetes tells what the containers are called there; nil where nobody does.
+	Kernel kernel.Options
+	// Kubernetes knows what the containers are called there; nil without a cluster.
 	Kubernetes Kubernetes
 	// Reporters beside those of the agent's own parts. Snapshots wait for their answers.
 	Reporters []Reporter
-	// Senders tell what they wrote to connections, and Answers what the servers of this process did; nil where
+	// Senders report what they wrote to connections, and Answers what the servers of this process did; nil where
 	// there are none.
 	Senders []Sender
 	Answers *Answers
@@ -80,20 +80,20 @@ type Host struct {
 	Layout container.Layout
 
 	privileges Privileges
-	probes     *bpf.Probes
+	probes     *kernel.Probes
 	registry   *container.Registry
 	kubernetes Kubernetes
 	files      *container.Files
-	places     container.Options
+	paths      container.Options
 	energy     *energy.Account
 	// ticks are those that flight keeps; nil if it keeps none.
-	ticks  *bpf.Recorder
+	ticks  *kernel.Recorder
 	flight *recorder.Flight
 }
 
 // Open loads the kernel programs, finds the containers, and makes an agent of both. It fails
 // without the privilege for it (ErrPrivilege), and where there are no control groups. Where the
-// kernel takes none of the programs, what is in files goes on; Features and snapshots tell of it.
+// kernel takes none of the programs, what is in files goes on; Features and snapshots have the reasons.
 func Open(o HostOptions) (*Host, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -105,13 +105,13 @@ func Open(o HostOptions) (*Host, error) {
 	if err := privileges.Check(); err != nil {
 		return nil, err
 	}
-	places := container.Options{
+	paths := container.Options{
 		ProcRoot: o.ProcRoot, CgroupRoot: o.CgroupRoot, DockerSocket: o.DockerSocket, All: o.All, Logger: o.Logger,
 	}
 	if o.Kubernetes != nil {
-		places.Pods = o.Kubernetes
+		paths.Pods = o.Kubernetes
 	}
-	layout, err := container.Detect(places)
+	layout, err := container.Detect(paths)
 	if err != nil {
 		return nil, fmt.Errorf("finding the control groups: %w", err)
 	}
@@ -126,7 +126,7 @@ func Open(o HostOptions) (*Host, error) {
 	o.Kernel.GroupMount, o.Kernel.BlockMount = layout.MountPoint, layout.BlockMount()
 	o.Kernel.HTRatio = cmp.Or(o.Kernel.HTRatio, o.HTRatios.Of(energy.CPUName(o.ProcRoot)))
 	// The programs first: what happens while the groups are walked is in their events.
-	probes, err := bpf.Open(o.Kernel)
+	probes, err := kernel.Open(o.Kernel)
 	if errors.Is(err, fs.ErrPermission) {
 		// The capabilities are there, but not in the namespace that the kernel asks about.
 		return nil, fmt.Errorf("%w: the kernel refuses this process to load programs: %w", ErrPrivilege, err)
@@ -135,14 +135,14 @@ func Open(o HostOptions) (*Host, error) {
 		return nil, err
 	}
 	if hooks := probes.Features(); !works(hooks, "tp_btf/cgroup_mkdir") || !works(hooks, "tp_btf/cgroup_rmdir") {
-		places.Resync = unannounced
+		paths.Resync = unannounced
 	}
-	registry, err := container.New(layout, places)
+	registry, err := container.New(layout, paths)
 	if err != nil {
 		return nil, errors.Join(err, probes.Close())
 	}
 	h := &Host{Machine: o.Host, Layout: layout, privileges: privileges, probes: probes, registry: registry,
-		files: container.NewFiles(layout, places), places: places, kubernetes: o.Kubernetes}
+		files: container.NewFiles(layout, paths), paths: paths, kubernetes: o.Kubernetes}
 	h.energy = energy.New(energy.Options{ProcFS: o.ProcRoot, SysFS: o.Kernel.SysFS, Logger: o.Logger})
 	reporters := append([]Reporter{probes, registry, h.files, account{h.energy}}, o.Reporters...)
 	if h.kubernetes != nil {
@@ -150,7 +150,7 @@ func Open(o HostOptions) (*Host, error) {
 	}
 	if o.Flight > 0 {
 		if err := h.openFlight(&o); err != nil {
-			// A feature that Features tells of; the rest goes on.
+			// A feature that Features lists; the others go on.
 			o.Logger.Warn("the flight recorder is off", "error", err)
 		} else {
 			reporters = append(reporters, h.flight)
@@ -170,34 +170,38 @@ func Open(o HostOptions) (*Host, error) {
 		Translations: network.ReadTranslations,
 		Work:         probes, Energy: h.energy,
 		Reporters: reporters, Senders: o.Senders, Answers: o.Answers,
-		Parts: h, Statistics: bpf.EnableStatistics,
+		Parts: h, Statistics: kernel.EnableStatistics,
 	}
-	if works(probes.Features(), bpf.ContentionFeature) {
+	if works(probes.Features(), kernel.ContentionFeature) {
 		sources.Contention = probes
 	}
-	if o.Kernel.Counters == bpf.CountersProcesses || o.Kernel.CounterProcesses > 0 {
+	if o.Kernel.Counters == kernel.CountersProcesses || o.Kernel.CounterProcesses > 0 {
 		sources.ProcessWork = probes
 	}
-	sources.CountsReclaim = works(probes.Features(), bpf.ReclaimFeature)
+	sources.CountsReclaim = works(probes.Features(), kernel.ReclaimFeature)
 	h.Agent = New(sources, o.Options)
 	return h, nil
 }
 
 func (h *Host) openFlight(o *HostOptions) (err error) {
-	if h.ticks, err = h.probes.Record(bpf.RecorderOptions{Interval: cmp.Or(o.FlightInterval, DefaultFlightInterval)}); err != nil {
+	if h.ticks, err = h.probes.Record(kernel.RecorderOptions{Interval: cmp.Or(o.FlightInterval, DefaultFlightInterval)}); err != nil {
 		return err
 	}
 	h.flight = recorder.NewFlight(h.ticks, h, recorder.FlightOptions{
-		Keep: o.Flight, MaxBytes: o.FlightBytes, CgroupVersion: container.NewLane(h.Layout, h.places).Version(), Anomalies: o.Anomalies})
+		Keep: o.Flight, MaxBytes: o.FlightBytes, CgroupVersion: container.NewLane(h.Layout, h.paths).Version(),
+		Anomalies: o.Anomalies})
 	return nil
 }
 
-// unannounced is the time between two walks of the control groups where the kernel does not tell
-// of those that come and go.
+// unannounced is the time between two walks of the control groups where the kernel does not report
+// those that begin and end.
 const unannounced = 2 * time.Second
 
 func works(features []model.Feature, hook string) bool {
-	return slices.ContainsFunc(features, func(f model.Feature) bool { return f.Name == hook && f.State == model.FeatureWorks })
+	return slices.ContainsFunc(features, func(f model.Feature) bool {
+		return f.Name == hook &&
+			f.State == model.FeatureWorks
+	})
 }
 
 // patience is how long the first snapshot waits for Docker and Kubernetes to name the containers.
@@ -236,9 +240,10 @@ func (h *Host) awaitNames() {
 	}
 }
 
-// Features tells what works on this host and what does not.
+// Features reports what works on this host and what does not.
 func (h *Host) Features() []model.Feature {
-	all := slices.Concat(h.privileges.Features(), h.probes.Features(), h.registry.Features(), h.files.Features(), account{h.energy}.Features())
+	all := slices.Concat(h.privileges.Features(), h.probes.Features(), h.registry.Features(), h.files.Features(),
+		account{h.energy}.Features())
 	if h.kubernetes != nil {
 		all = append(all, h.kubernetes.Features()...)
 	}
@@ -252,10 +257,10 @@ func (h *Host) Containers() []*model.Container { return h.registry.Containers() 
 func (h *Host) Lookup(id model.CgroupID) *model.Container { return h.registry.Lookup(id) }
 
 // Record starts a recorder of this host's control groups. It must be closed before the Host is.
-func (h *Host) Record(o bpf.RecorderOptions) (*bpf.Recorder, error) { return h.probes.Record(o) }
+func (h *Host) Record(o kernel.RecorderOptions) (*kernel.Recorder, error) { return h.probes.Record(o) }
 
 // NewLane makes a reader of all numbers in the containers' files.
-func (h *Host) NewLane() *container.Lane { return container.NewLane(h.Layout, h.places) }
+func (h *Host) NewLane() *container.Lane { return container.NewLane(h.Layout, h.paths) }
 
 // Flight is what the flight recorder has kept of the last while; nil where there is none.
 func (h *Host) Flight(last time.Duration) *recorder.FlightData {
@@ -265,7 +270,7 @@ func (h *Host) Flight(last time.Duration) *recorder.FlightData {
 	return h.flight.Data(last)
 }
 
-// Anomalies are those whose surroundings are kept; nil where nobody looks for any.
+// Anomalies are those whose surroundings are kept; nil without a detector.
 func (h *Host) Anomalies() *recorder.Anomalies {
 	if h.flight == nil {
 		return nil

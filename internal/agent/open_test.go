@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"outsight/bpf"
+	"outsight/internal/kernel"
 	"outsight/internal/model"
 )
 
@@ -77,11 +77,12 @@ func (tellsOne) Drops() []model.Drop       { return []model.Drop{{Name: "test/on
 func TestShortContainerOnThisHost(t *testing.T) {
 	var mu sync.Mutex
 	var seen []*model.Snapshot
-	host, err := Open(HostOptions{Reporters: []Reporter{tellsOne{}}, Options: Options{Sinks: map[string]Sink{"test": sinkFunc(func(s *model.Snapshot) {
-		mu.Lock()
-		defer mu.Unlock()
-		seen = append(seen, s)
-	})}}})
+	host, err := Open(HostOptions{Reporters: []Reporter{tellsOne{}},
+		Options: Options{Sinks: map[string]Sink{"test": sinkFunc(func(s *model.Snapshot) {
+			mu.Lock()
+			defer mu.Unlock()
+			seen = append(seen, s)
+		})}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +162,8 @@ func TestShortContainerOnThisHost(t *testing.T) {
 	// How exact the kernel's numbers are is the business of its own tests; here none may be lost
 	// or be counted twice on the way.
 	if used := time.Duration(last.CPU.UsageNS); used < spinTime*9/10 || used > total*11/10 {
-		t.Errorf("it used %v, want about %v, which it worked in the group, and no more than %v, its process's whole time", used, spinTime, total)
+		t.Errorf("it used %v, want about %v, which it worked in the group, and no more than %v, its process's whole time",
+			used, spinTime, total)
 	}
 	if last.Processes.Exits != 1 {
 		t.Errorf("%d processes ended in it, want 1", last.Processes.Exits)
@@ -188,7 +190,7 @@ func TestShortContainerOnThisHost(t *testing.T) {
 
 // A kernel that takes no program leaves what is in files.
 func TestWithoutKernelPrograms(t *testing.T) {
-	host, err := Open(HostOptions{Kernel: bpf.Options{KernelTypes: filepath.Join(t.TempDir(), "none")}})
+	host, err := Open(HostOptions{Kernel: kernel.Options{KernelTypes: filepath.Join(t.TempDir(), "none")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,9 +204,11 @@ func TestWithoutKernelPrograms(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- host.Run(ctx) }()
 	var found *model.ContainerSample
-	for deadline := time.Now().Add(20 * time.Second); found == nil && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); found == nil &&
+		time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if s := host.Snapshot(); s != nil {
-			if i := slices.IndexFunc(s.Containers, func(c model.ContainerSample) bool { return c.Container.ID == filepath.Base(group) }); i >= 0 {
+			ours := func(c model.ContainerSample) bool { return c.Container.ID == filepath.Base(group) }
+			if i := slices.IndexFunc(s.Containers, ours); i >= 0 {
 				found = &s.Containers[i]
 			}
 		}
@@ -236,8 +240,9 @@ func randomID() string {
 	return hex.EncodeToString(random[:])
 }
 
-// TestDisksOfAContainerOnThisHost has processes of a container, which hardly anybody sees alive, read a file past the page
-// cache, and synchronise one. It is read twice, and has to be seen once: a hypervisor's agent may keep programs from running.
+// TestDisksOfAContainerOnThisHost has processes of a container, which hardly anybody sees alive, read a file past the
+// page cache, and synchronise one. It is read twice, and has to be seen once: a hypervisor's agent may keep programs
+// from running.
 func TestDisksOfAContainerOnThisHost(t *testing.T) {
 	dir := t.TempDir()
 	const bytes = 1 << 20
@@ -275,7 +280,8 @@ func TestDisksOfAContainerOnThisHost(t *testing.T) {
 		defer os.Remove(group)
 		script += "echo $$ > " + group + "/cgroup.procs; "
 	}
-	script += `cd "$1"; for time in 1 2; do dd if=read of=/dev/null bs=64k iflag=direct; done; dd if=/dev/zero of=written bs=64k count=4 conv=fsync`
+	script += `cd "$1"; for time in 1 2; do dd if=read of=/dev/null bs=64k iflag=direct; done; ` +
+		`dd if=/dev/zero of=written bs=64k count=4 conv=fsync`
 	if out, err := exec.Command("sh", "-ec", script, "sh", dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

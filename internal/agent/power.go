@@ -10,7 +10,7 @@ import (
 // Work knows what energy is divided by. It is called by the goroutine that reads the Counters, right
 // after them.
 type Work interface {
-	// ReadWork adds hardware counters and work to groups, as ReadCgroups answered them, and tells how long
+	// ReadWork adds hardware counters and work to groups, as ReadCgroups answered them, and reports how long
 	// the CPUs of each package were busy and idle.
 	ReadWork(groups []model.CgroupCounters) ([]model.PackageTime, error)
 }
@@ -78,9 +78,9 @@ func addWork(sum, to, from *model.CgroupCounters) {
 		}
 		s := &sum.Perf[i]
 		s.Known |= c.Known
-		for place := range s.Counts {
-			s.Counts[place] += gained(c.Counts[place], before.Counts[place])
-			s.Shared[place] += gained(c.Shared[place], before.Shared[place])
+		for i := range s.Counts {
+			s.Counts[i] += gained(c.Counts[i], before.Counts[i])
+			s.Shared[i] += gained(c.Shared[i], before.Shared[i])
 		}
 		s.EnabledNS += gained(c.EnabledNS, before.EnabledNS)
 		s.RunningNS += gained(c.RunningNS, before.RunningNS)

@@ -20,7 +20,8 @@ func (w *work) ReadWork(groups []model.CgroupCounters) ([]model.PackageTime, err
 	for i := range groups {
 		g := &groups[i]
 		g.WorkNS, g.Work = []uint64{w.ns[g.ID]}, []uint64{w.cycles[g.ID]}
-		g.Perf = []model.PerfCounters{{PMU: "cpu", Known: 15, Counts: [4]uint64{w.cycles[g.ID], 2 * w.cycles[g.ID]}, EnabledNS: 2, RunningNS: 1}}
+		g.Perf = []model.PerfCounters{{PMU: "cpu", Known: 15, Counts: [4]uint64{w.cycles[g.ID], 2 * w.cycles[g.ID]},
+			EnabledNS: 2, RunningNS: 1}}
 	}
 	return append([]model.PackageTime(nil), w.packages...), nil
 }
@@ -79,7 +80,8 @@ func TestEnergyOfContainers(t *testing.T) {
 		if got, want := of["web"].Perf[0].Counts[0], uint64(6*10e6+5*11e6); got != want {
 			t.Errorf("web has %d cycles, want %d", got, want)
 		}
-		if got, want := of["db"].Perf[0], (model.PerfCounters{PMU: "cpu", Known: 15, Counts: [4]uint64{120e6, 240e6}, EnabledNS: 2, RunningNS: 1}); got != want {
+		if got, want := of["db"].Perf[0], (model.PerfCounters{PMU: "cpu", Known: 15, Counts: [4]uint64{120e6, 240e6},
+			EnabledNS: 2, RunningNS: 1}); got != want {
 			t.Errorf("db has %+v, want %+v", got, want)
 		}
 		p := last.Energy.Parts[0]

@@ -8,14 +8,14 @@ import (
 	"outsight/internal/model"
 )
 
-// ProcessWork tells what processes count. It is called by the goroutine that reads the Counters, after the Work.
+// ProcessWork reports what processes count. It is called by the goroutine that reads the Counters, after the Work.
 type ProcessWork interface {
-	// ReadProcesses tells what each process gained since the call before.
+	// ReadProcesses reports what each process gained since the call before.
 	ReadProcesses() ([]model.ProcessGain, error)
 }
 
 const (
-	// maxProcessNames bounds the names of processes that are told apart in one container; what further ones count
+	// maxProcessNames bounds the names of processes with counters of their own in one container; what further ones count
 	// is under otherProcesses.
 	maxProcessNames = 32
 	otherProcesses  = "other"
@@ -36,7 +36,7 @@ type namedWork struct {
 
 func newProcessWork() *processWork { return &processWork{containers: make(map[string]*namedWork)} }
 
-// readProcesses takes in what processes gained.
+// readProcesses adds what processes gained.
 func (a *Agent) readProcesses() {
 	if a.sources.ProcessWork == nil {
 		return
@@ -77,8 +77,8 @@ func addPerf(sums, gained []model.PerfCounters) []model.PerfCounters {
 		}
 		s := &sums[at]
 		s.Known |= gained[i].Known
-		for place, n := range gained[i].Counts {
-			s.Counts[place] += n
+		for event, n := range gained[i].Counts {
+			s.Counts[event] += n
 		}
 		s.EnabledNS += gained[i].EnabledNS
 		s.RunningNS += gained[i].RunningNS
@@ -101,8 +101,8 @@ func (p *processWork) of(container string, whole []model.PerfCounters) []model.P
 	for i := range whole {
 		other[i] = without(whole[i], all)
 		if at := slices.IndexFunc(c.other, func(o model.PerfCounters) bool { return o.PMU == whole[i].PMU }); at >= 0 {
-			for place, n := range c.other[at].Counts {
-				other[i].Counts[place] = max(other[i].Counts[place], n)
+			for event, n := range c.other[at].Counts {
+				other[i].Counts[event] = max(other[i].Counts[event], n)
 			}
 			other[i].EnabledNS = max(other[i].EnabledNS, c.other[at].EnabledNS)
 			other[i].RunningNS = max(other[i].RunningNS, c.other[at].RunningNS)
@@ -116,14 +116,15 @@ func (p *processWork) of(container string, whole []model.PerfCounters) []model.P
 
 // without is what a container counted on one kind of core less what its named processes did.
 func without(whole model.PerfCounters, named []model.ProcessPerf) model.PerfCounters {
-	left := model.PerfCounters{PMU: whole.PMU, Known: whole.Known, Counts: whole.Counts, EnabledNS: whole.EnabledNS, RunningNS: whole.RunningNS}
+	left := model.PerfCounters{PMU: whole.PMU, Known: whole.Known, Counts: whole.Counts, EnabledNS: whole.EnabledNS,
+		RunningNS: whole.RunningNS}
 	for _, process := range named {
 		for _, perf := range process.Perf {
 			if perf.PMU != whole.PMU {
 				continue
 			}
-			for place, n := range perf.Counts {
-				left.Counts[place] -= min(n, left.Counts[place])
+			for event, n := range perf.Counts {
+				left.Counts[event] -= min(n, left.Counts[event])
 			}
 			left.EnabledNS -= min(perf.EnabledNS, left.EnabledNS)
 			left.RunningNS -= min(perf.RunningNS, left.RunningNS)

@@ -12,7 +12,8 @@ func perfOf(n uint64) []model.PerfCounters {
 	return []model.PerfCounters{{PMU: "cpu", Known: 3, Counts: [4]uint64{n, 2 * n}, EnabledNS: n, RunningNS: n}}
 }
 
-// A container whose processes have a thousand names is bounded, says so, and its parts are the whole; nothing goes down.
+// A container whose processes have a thousand names is bounded, says so, and its parts are the whole; nothing goes
+// down.
 func TestNamesOfProcessesAreBounded(t *testing.T) {
 	p := newProcessWork()
 	whole := uint64(0)
@@ -68,8 +69,10 @@ func TestProcessesAheadOfTheirContainer(t *testing.T) {
 	}
 	p.add("d", "fast", []model.PerfCounters{{PMU: "cpu_core", Known: 1, Counts: [4]uint64{5}}})
 	p.add("d", "other", []model.PerfCounters{{PMU: "cpu_atom", Known: 1, Counts: [4]uint64{7}}})
-	parts := p.of("d", []model.PerfCounters{{PMU: "cpu_core", Counts: [4]uint64{9}}, {PMU: "cpu_atom", Counts: [4]uint64{7}}})
-	if len(parts) != 2 || parts[0].Process != "fast" || parts[1].Perf[0].Counts[0] != 4 || parts[1].Perf[1].Counts[0] != 7 {
+	parts := p.of("d", []model.PerfCounters{{PMU: "cpu_core", Counts: [4]uint64{9}},
+		{PMU: "cpu_atom", Counts: [4]uint64{7}}})
+	if len(parts) != 2 || parts[0].Process != "fast" || parts[1].Perf[0].Counts[0] != 4 ||
+		parts[1].Perf[1].Counts[0] != 7 {
 		t.Errorf("got %+v", parts)
 	}
 	p.keep([]*model.Container{{ID: "d"}})

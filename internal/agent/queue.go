@@ -33,7 +33,8 @@ func newQueues(sinks map[string]Sink, spent *spending, logger *slog.Logger) []*q
 	var queues []*queue
 	for name, sink := range sinks {
 		queues = append(queues, &queue{
-			name: name, sink: sink, waiting: make(chan *model.Snapshot, queueLength), failures: newFailures(logger), spent: spent,
+			name: name, sink: sink, waiting: make(chan *model.Snapshot, queueLength), failures: newFailures(logger),
+			spent: spent,
 		})
 	}
 	slices.SortFunc(queues, func(a, b *queue) int { return strings.Compare(a.name, b.name) })

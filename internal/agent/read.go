@@ -99,8 +99,8 @@ func (a *Agent) readEdges(now time.Time, containers []*model.Container) ([]model
 
 const (
 	// translationsEvery is how often at most the host's table of translated connections is looked at, translationsRarely
-	// how often while nobody connects, and maxTranslations how much of it. A look takes the kernel some milliseconds: it goes
-	// through all places of the table, often 262144.
+	// how often while no connection is opened, and maxTranslations how much of it. A look takes the kernel some
+	// milliseconds: it goes through all slots of the table, often 262144.
 	translationsEvery  = 10 * time.Second
 	translationsRarely = time.Minute
 	maxTranslations    = 16384

@@ -21,7 +21,8 @@ type mapping struct {
 
 // letStartPagesGo unmaps the pages of the executable that were read so far. The start touches most of a binary
 // (initialisation of packages, relocations, the kernel's type information), the work that follows a fifth of it; what
-// is needed again comes back from the page cache, 16 pages at a time. Only ranges whose pages are all the file's own are let go.
+// is needed again comes back from the page cache, 16 pages at a time. Only ranges whose pages are all the file's own
+// are let go.
 func letStartPagesGo() error {
 	clean, err := cleanMappings()
 	if err != nil {

@@ -36,11 +36,13 @@ func TestRoutesNeedRoles(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := metricsHandler(access.Access{Auth: auth}, newest)
-	if got, want := of(h), (map[string]access.Roles{"/metrics": access.Read, "GET /healthz": access.Public, "GET /readyz": access.Public}); !maps.Equal(got, want) {
+	if got, want := of(h), (map[string]access.Roles{"/metrics": access.Read, "GET /healthz": access.Public,
+		"GET /readyz": access.Public}); !maps.Equal(got, want) {
 		t.Errorf("the address has %v, want %v", got, want)
 	}
 	want := map[string]access.Roles{
-		"GET /snapshot": access.Read, "GET /flight": access.Record, "GET /anomalies": access.Record, "GET /anomalies/{number}": access.Record,
+		"GET /snapshot": access.Read, "GET /flight": access.Record, "GET /anomalies": access.Record,
+		"GET /anomalies/{number}": access.Record,
 	}
 	if got := of(SocketHandler(newest, noFlights{})); !maps.Equal(got, want) {
 		t.Errorf("the socket has %v, want %v", got, want)
@@ -57,12 +59,14 @@ func TestRoutesNeedRoles(t *testing.T) {
 				r.Host = headers[i+1]
 			}
 		}
-		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8471})))
+		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey,
+			net.Addr(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8471})))
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		return w.Code
 	}
-	for token, want := range map[string]int{"": 401, "a-token-that-sends": 403, "a-token-that-reads": 503 /* nothing is counted yet */} {
+	for token, want := range map[string]int{"": 401, "a-token-that-sends": 403,
+		"a-token-that-reads": 503 /* nothing is counted yet */} {
 		if got := ask(h, "/metrics", token); got != want {
 			t.Errorf("/metrics with %q: %d, want %d", token, got, want)
 		}

@@ -20,6 +20,8 @@ func (a *Agent) readSelf(s *model.SelfSample) {
 	a.failures.note("own CPU time", err)
 	s.RSSBytes, err = ownMemory(a.options.ProcRoot)
 	a.failures.note("own memory", err)
+	s.StealNS, err = readSteal(a.options.ProcRoot)
+	a.failures.note("CPU time taken by the hypervisor", err)
 	if a.sources.Programs != nil {
 		s.Programs = a.sources.Programs.ProgramCosts()
 		s.Drops = append(s.Drops, missedEvents(s.Programs))
@@ -100,7 +102,7 @@ func (a *Agent) overQuota() []model.Drop {
 }
 
 // missedEvents sums the events at which the kernel did not run a program that counts. Those of
-// changes of a connection's state are told to two programs, and are lost only if both are missed.
+// changes of a connection's state are counted by two programs, and are lost only if both are missed.
 func missedEvents(programs []model.ProgramCost) model.Drop {
 	d := model.Drop{Name: "missed_events"}
 	for _, p := range programs {

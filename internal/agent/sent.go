@@ -10,12 +10,13 @@ import (
 	"outsight/internal/model"
 )
 
-// Sender tells how many bytes it has written to its connections.
+// Sender reports how many bytes it has written to its connections.
 type Sender interface {
 	Sent() []model.SentBytes
 }
 
-// maxMeasured bounds the requests whose time is taken at once. Each has a thread to itself, also while it waits for who asked.
+// maxMeasured bounds the requests whose time is taken at once. Each has a thread to itself, also while it waits for who
+// asked.
 const maxMeasured = 8
 
 // What an agent answers requests for, as SentBytes names it.
@@ -37,7 +38,8 @@ type Answers struct {
 // Sent implements Sender.
 func (a *Answers) Sent() []model.SentBytes {
 	return []model.SentBytes{
-		{To: sentMetrics, Bytes: a.metrics.Load()}, {To: sentAPI, Bytes: a.api.Load()}, {To: sentSocket, Bytes: a.socket.Load()},
+		{To: sentMetrics, Bytes: a.metrics.Load()}, {To: sentAPI, Bytes: a.api.Load()},
+		{To: sentSocket, Bytes: a.socket.Load()},
 	}
 }
 

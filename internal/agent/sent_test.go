@@ -83,7 +83,10 @@ func TestAnswersAreWhatTheClientReceives(t *testing.T) {
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, strings.Repeat("up 1\n", 50_000)) })
+	mux.HandleFunc("/metrics", func(w http.ResponseWriter,
+		_ *http.Request) {
+		io.WriteString(w, strings.Repeat("up 1\n", 50_000))
+	})
 	mux.HandleFunc("/api/file", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) })
 	var answers Answers
 	l := listenLocal(t)
@@ -141,12 +144,16 @@ func TestAnswersOverTLS(t *testing.T) {
 	trusted := x509.NewCertPool()
 	trusted.AddCert(certified.Certificate())
 	mux := http.NewServeMux()
-	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, strings.Repeat("m", 100_000)) })
+	mux.HandleFunc("/metrics", func(w http.ResponseWriter,
+		_ *http.Request) {
+		io.WriteString(w, strings.Repeat("m", 100_000))
+	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, strings.Repeat("a", 300_000)) })
 	for _, protocol := range []string{"http/1.1", "h2"} {
 		var answers Answers
 		l := listenLocal(t)
-		serve(t, tls.NewListener(answers.Page(l), &tls.Config{Certificates: certified.TLS.Certificates, NextProtos: []string{protocol}}), mux)
+		serve(t, tls.NewListener(answers.Page(l), &tls.Config{Certificates: certified.TLS.Certificates,
+			NextProtos: []string{protocol}}), mux)
 		var heard atomic.Uint64
 		transport := &http.Transport{
 			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {

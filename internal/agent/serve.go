@@ -29,8 +29,8 @@ const (
 	// memoryLimit keeps the heap of an agent small: with the program itself and the counters of
 	// the kernel's tables that are mapped (histograms are read by look-ups), it stays within 50 MiB.
 	memoryLimit = 32 << 20
-	// garbage is how much of it there may be, in percent of the memory that is in use (some 3 MB with 50 containers), until it is
-	// cleared: half as often as by default, for 2 MB more.
+	// garbage is how much of it there may be, in percent of the memory that is in use (some 3 MB with 50 containers),
+	// until it is cleared: half as often as by default, for 2 MB more.
 	garbage = 200
 )
 
@@ -156,7 +156,8 @@ func (h *Host) Describe(out io.Writer) {
 		}
 	}
 	m := h.Machine
-	fmt.Fprintf(out, "Watching %s: %d containers, kernel %s, %d cores, cgroup %s\n", m.Name, running, m.Kernel, m.Cores, m.CgroupLayout)
+	fmt.Fprintf(out, "Watching %s: %d containers, kernel %s, %d cores, cgroup %s\n", m.Name, running, m.Kernel, m.Cores,
+		m.CgroupLayout)
 	for _, f := range h.Features() {
 		if f.State != model.FeatureWorks && f.Required {
 			fmt.Fprintf(out, "  off      %s (%s)\n", f.Purpose, f.Reason)

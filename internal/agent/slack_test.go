@@ -54,7 +54,8 @@ func TestTimerSlackIsThatOfAllThreads(t *testing.T) {
 	}
 	for _, thread := range threads {
 		text, err := os.ReadFile("/proc/" + thread.Name() + "/timerslack_ns")
-		if want := strconv.FormatInt(slack.Nanoseconds(), 10); err == nil && strings.TrimSpace(string(text)) != want { // it may have ended
+		// it may have ended
+		if want := strconv.FormatInt(slack.Nanoseconds(), 10); err == nil && strings.TrimSpace(string(text)) != want {
 			t.Errorf("thread %s has a slack of %s ns, want %s", thread.Name(), text, want)
 		}
 	}

@@ -148,7 +148,7 @@ func NewClient(path string) *Client {
 	return c
 }
 
-// Fetch asks for the newest snapshot. The error is ErrNoAgent where nobody listens, and
+// Fetch asks for the newest snapshot. The error is ErrNoAgent without a listener, and
 // os.ErrPermission where the socket is somebody else's.
 func (c *Client) Fetch(ctx context.Context) (*model.Snapshot, error) {
 	var s model.Snapshot

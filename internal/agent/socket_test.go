@@ -50,13 +50,16 @@ func TestSocket(t *testing.T) {
 	if _, err := fetch(t, path); !errors.Is(err, ErrNoAgent) {
 		t.Errorf("got error %v without an agent, want ErrNoAgent", err)
 	}
-	web := &model.Container{ID: "web", Name: "web", Runtime: model.Docker, Addresses: []netip.Addr{netip.MustParseAddr("172.17.0.2")}}
+	web := &model.Container{ID: "web", Name: "web", Runtime: model.Docker,
+		Addresses: []netip.Addr{netip.MustParseAddr("172.17.0.2")}}
 	s := &model.Snapshot{
 		Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Window: time.Second, Host: model.Host{Name: "h", Cores: 2},
-		Containers: []model.ContainerSample{{Container: web, CPU: &model.CPUCounters{UsageNS: 1<<63 + 1, RunQueue: &model.Histogram{
-			Count: 3, SumNS: 9, Offset: -300, Buckets: []uint64{1, 0, 2}}}}},
+		Containers: []model.ContainerSample{{Container: web,
+			CPU: &model.CPUCounters{UsageNS: 1<<63 + 1, RunQueue: &model.Histogram{
+				Count: 3, SumNS: 9, Offset: -300, Buckets: []uint64{1, 0, 2}}}}},
 		Edges: []model.Edge{{Side: model.RoleClient, Client: model.Peer{Container: web}, Paired: true,
-			Server: model.Peer{Address: netip.MustParseAddr("2001:db8::1")}, Service: netip.MustParseAddrPort("[2001:db8::1]:443")}},
+			Server:  model.Peer{Address: netip.MustParseAddr("2001:db8::1")},
+			Service: netip.MustParseAddrPort("[2001:db8::1]:443")}},
 	}
 	var newest *model.Snapshot
 	answering(t, path, func() *model.Snapshot { return newest })

@@ -30,11 +30,13 @@ var ownParts = []model.Part{
 	{Name: partContainers, Purpose: "which containers there are, and what they are called", Fixed: true},
 	{Name: partEnergy, Purpose: "energy, and whose it is", Fixed: true},
 	{Name: partExport, Purpose: "handing on what was read: to the store, or to a server", Fixed: true},
-	{Name: partServing, Purpose: "answers to who asks: for /metrics, the page and its data, the command line", Fixed: true},
+	{Name: partServing, Purpose: "answers to who asks: for /metrics, the page and its data, the command line",
+		Fixed: true},
 }
 
-// restOfAll is what no other part has.
-var restOfAll = model.Part{Name: partRest, Purpose: "everything else: the clearing of unused memory, writing to the network, waiting", Fixed: true}
+// restOfAll is what is not attributed to another part.
+var restOfAll = model.Part{Name: partRest, Purpose: "unattributed: the clearing of unused memory, writing to the " +
+	"network, waiting", Fixed: true}
 
 // spending sums the CPU time of this process by the parts for which its threads worked. The zero value works.
 type spending struct {
@@ -58,7 +60,7 @@ func (s *spending) on(part string) (end func()) {
 	}
 }
 
-// with is what was spent so far, and what others tell of theirs.
+// with is what was spent so far, with what others report.
 func (s *spending) with(others map[string]uint64) map[string]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,8 @@ import (
 	"outsight/internal/model"
 )
 
-// maxVictimNames bounds the process names that are told apart, of one container; further ones are counted under "other".
+// maxVictimNames bounds the process names with counters of their own, of one container; further ones are counted under
+// "other".
 const maxVictimNames = 8
 
 // maxVictimName bounds the name of one, in bytes; the kernel keeps fewer, but the name may have bytes that take more
@@ -31,7 +32,8 @@ func (a *Agent) killed(e model.CgroupEvent) {
 	if c := a.sources.Registry.Lookup(e.ID); c != nil {
 		id, name = c.ID, c.Name
 	}
-	a.options.Logger.Warn("a process was killed for lack of memory", "container", name, "id", id, "process", e.Path, "pid", e.PID)
+	a.options.Logger.Warn("a process was killed for lack of memory", "container", name, "id", id, "process", e.Path, "pid",
+		e.PID)
 	a.victims.add(id, e)
 }
 

@@ -10,7 +10,8 @@ import (
 	"outsight/internal/otlp"
 )
 
-// extentAnswer is from when to when there is data; both nil where there is none in the last maxWindow.
+// extentAnswer is from when to when there is data; both nil where there is none, in the last maxWindow where
+// Options.Oldest does not tell how far to look.
 type extentAnswer struct {
 	From *time.Time `json:"from"`
 	To   *time.Time `json:"to"`
@@ -23,6 +24,8 @@ const (
 	// a day does. Agents that ran for less than an hour, days ago, may be missed where later data are there.
 	extentDay, extentFine     = 24 * time.Hour, 2 * time.Minute
 	extentCoarse, extentProbe = time.Hour, time.Minute
+	// extentMost is how far is looked back at most: two steps of that look have as many minutes as a query may have points.
+	extentMost = 15 * 365 * 24 * time.Hour
 )
 
 type extents struct {
@@ -58,7 +61,8 @@ func (s *server) extent(ctx context.Context, _ *http.Request) (any, error) {
 func (s *server) readExtent(ctx context.Context, now time.Time) (extentAnswer, error) {
 	type look struct{ length, step, back time.Duration }
 	var first, last time.Time
-	looks := []look{{extentDay, extentFine, extentFine}, {maxWindow, extentCoarse, extentProbe}, {maxWindow, extentCoarse, extentCoarse}}
+	length, step := s.extentLook(now)
+	looks := []look{{extentDay, extentFine, extentFine}, {length, step, extentProbe}, {length, step, step}}
 	for i, l := range looks {
 		if i == 2 && !first.IsZero() {
 			break // all is read only where there is next to nothing
@@ -77,7 +81,7 @@ func (s *server) readExtent(ctx context.Context, now time.Time) (extentAnswer, e
 			}
 		}
 		if last.IsZero() || y.After(last) {
-			if _, last, err = s.heard(ctx, y.Add(-l.back), minTime(y.Add(l.step), now), time.Second, time.Second); err != nil {
+			if _, last, err = s.heard(ctx, y.Add(-l.back), minTime(y.Add(l.step), now), extentProbe, extentProbe); err != nil {
 				return extentAnswer{}, err
 			}
 		}
@@ -89,7 +93,24 @@ func (s *server) readExtent(ctx context.Context, now time.Time) (extentAnswer, e
 	if err != nil || first.IsZero() {
 		return extentAnswer{}, err
 	}
+	_, last, err = s.heard(ctx, last.Add(-extentProbe), minTime(last.Add(extentProbe), now), time.Second, time.Second)
+	if err != nil || last.IsZero() {
+		return extentAnswer{}, err
+	}
 	return extentAnswer{&first, &last}, nil
+}
+
+// extentLook is how far back to look in steps of which length: as many steps, however long the store keeps samples.
+func (s *server) extentLook(now time.Time) (length, step time.Duration) {
+	length, step = maxWindow, extentCoarse
+	if s.Oldest == nil {
+		return length, step
+	}
+	if oldest := s.Oldest(); !oldest.IsZero() && now.Sub(oldest) > length {
+		length = min(now.Sub(oldest)+extentCoarse, extentMost)
+		step = (length / (2 * maxWindow / extentCoarse)).Truncate(extentProbe) + extentProbe
+	}
+	return length, step
 }
 
 // heard is the first and the last of the steps at which an agent was heard of within so long before; zero where none was.

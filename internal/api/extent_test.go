@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -30,6 +31,13 @@ func TestExtent(t *testing.T) {
 	get200(t, New(st, Options{Now: func() time.Time { return end.Add(40 * 24 * time.Hour) }}), "/api/outsight/extent", &none)
 	if none.From != nil || none.To != nil {
 		t.Errorf("where nothing is kept: %+v", none)
+	}
+	for _, days := range []int{40, 400, 4000} { // with a gap of so many
+		h := New(st, Options{Now: func() time.Time { return end.AddDate(0, 0, days) }, Oldest: func() time.Time { return st.Stats().Oldest }})
+		var a extentAnswer
+		get200(t, h, "/api/outsight/extent", &a)
+		near(fmt.Sprint("begin ", days, " days later"), a.From, begin)
+		near(fmt.Sprint("end ", days, " days later"), a.To, end)
 	}
 	// An answer is used again for a while, and then asked for anew.
 	now := end

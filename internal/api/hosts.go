@@ -54,16 +54,17 @@ func (s *server) hostList(ctx context.Context, r *http.Request) (any, error) {
 	answer := hostsAnswer{From: from, To: to, CoveredSeconds: g.CoveredSeconds, Hosts: []hostRow{}, Completeness: data.completeness(g)}
 	for _, h := range data.hosts() {
 		row := hostRow{host: h, Version: data.label(otlp.BuildInfo, h.Name, otlp.LabelVersion)}
-		var idle, other *float64
+		var idle, other, steal *float64
 		idle, row.CoveredSeconds = data.increaseRate(otlp.HostCPUIdle, h.Name)
 		other, _ = data.increaseRate(otlp.HostCPUOther, h.Name)
+		steal, _ = data.increaseRate(otlp.HostCPUSteal, h.Name)
 		row.AgentCPUCores, _ = data.increaseRate(otlp.AgentCPU, h.Name)
 		for _, r := range data.self[otlp.AgentResidentMemory] {
 			if v := last(r); r.Labels[otlp.LabelHost] == h.Name {
 				row.AgentMemoryBytes = &v
 			}
 		}
-		row.HostUse = g.Host(graph.HostCPU{Name: h.Name, Cores: h.Cores, Idle: idle, Other: other})
+		row.HostUse = g.Host(graph.HostCPU{Name: h.Name, Cores: h.Cores, Idle: idle, Other: other, Steal: steal})
 		if at, ok := heard[h.Name]; ok {
 			row.LastHeard = &at
 		}

@@ -26,7 +26,7 @@ var fields = func() map[[2]string]graph.Field {
 }()
 
 var selfMetrics = []string{otlp.HostCores, otlp.HostMemory, otlp.Drops, otlp.Entries, otlp.Capacity,
-	otlp.HostCPUIdle, otlp.HostCPUOther, otlp.AgentCPU, otlp.AgentResidentMemory, otlp.BuildInfo}
+	otlp.HostCPUIdle, otlp.HostCPUOther, otlp.HostCPUSteal, otlp.AgentCPU, otlp.AgentResidentMemory, otlp.BuildInfo}
 
 // windowNames are the series that a graph is made of, histograms first: a store deals names out in turns to those who read them, and a
 // histogram takes many times as long as a number.

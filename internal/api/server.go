@@ -64,6 +64,10 @@ type Options struct {
 	// Tenant is whose view this is, where each tenant has one. Its status has the refusals of this tenant alone, and none of
 	// Bounds, which tell how much others send.
 	Tenant string
+	// Oldest is the time of the oldest sample, zero where there is none; nil where nobody knows.
+	Oldest func() time.Time
+	// Features are those of this process that no agent tells of, for the status; nil for none.
+	Features func() []model.Feature
 	// Ready is why the server cannot answer yet, or nil.
 	Ready func() error
 	// Sources names what the numbers come from, for the status ("agent in this process").
@@ -92,7 +96,7 @@ const graphsAtOnce, graphsWaiting = 2, 256
 
 // NewPlaces are places to compute graphs in, which tenants share.
 func NewPlaces() *store.Turns {
-	return store.NewTurns(store.TurnOptions{Places: graphsAtOnce, Spare: 1, Waiting: graphsWaiting, Share: 0.5})
+	return store.NewTurns(store.TurnOptions{Places: graphsAtOnce, Spare: 1, Waiting: graphsWaiting, Share: func(string) float64 { return 0.5 }})
 }
 
 type server struct {

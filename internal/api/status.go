@@ -103,6 +103,11 @@ func (s *server) status(ctx context.Context, _ *http.Request) (any, error) {
 	} else if err := s.statusFromStore(ctx, a); err != nil {
 		return nil, err
 	}
+	if s.Options.Features != nil && s.Tenant == "" {
+		for _, f := range s.Options.Features() {
+			a.Features = append(a.Features, feature{serverName, f.Name, f.Purpose, f.State, f.Reason, f.Remedy, f.Required})
+		}
+	}
 	if s.Bounds != nil && s.Tenant == "" {
 		for _, d := range s.Bounds(ctx) {
 			a.Drops = append(a.Drops, drop{serverName, d.Name, d.Count, d.Used, d.Capacity})

@@ -86,100 +86,82 @@ func ways(mine, theirs string, now time.Time) (paths []string) {
 }
 
 func TestNoTenantReadsAnothersSeries(t *testing.T) {
-	for name, open := range map[string]func() keeper{
-		"embedded": func() keeper {
-			st, err := store.Open(t.TempDir(), store.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { st.Close() })
-			return st
-		},
-		"prometheus": func() keeper { return openPeer(t, store.RemoteOptions{URL: startReceiver(t)}) },
-		"victoria-metrics": func() keeper {
-			return openPeer(t, store.RemoteOptions{URL: startVictoria(t), Histograms: store.Classic, BucketsPerOctave: 1})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			kept := open()
-			start := time.Now().Add(-3 * time.Minute).Truncate(time.Second)
-			sh := newShop(start)
-			now := start
-			for i := range 16 {
-				now = start.Add(time.Duration(i) * time.Second)
-				for _, tenant := range []string{"qzz", "wzz"} {
-					if err := kept.Append(context.Background(), marked(otlp.Convert(sh.at(now)), tenant)); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			auth, err := access.NewAuthenticator(map[string][]string{"qzz": {tokenA}, "wzz": {tokenB}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			handlers := map[string]http.Handler{}
-			for _, tenant := range auth.Tenants() {
-				view := store.ForTenant(kept, tenant)
-				handlers[tenant] = New(view, Options{Prometheus: Prometheus(view), Now: func() time.Time { return now }})
-			}
-			h := access.ByTenant(auth, handlers)
-			ask := func(path, token string) (int, string) {
-				r := httptest.NewRequest(http.MethodGet, path, nil)
-				r.Header.Set("Authorization", "Bearer "+token)
-				w := httptest.NewRecorder()
-				h.ServeHTTP(w, r)
-				return w.Code, w.Body.String()
-			}
-			eventually(t, "both tenants read their own", func() error {
-				for tenant, token := range map[string]string{"qzz": tokenA, "wzz": tokenB} {
-					code, body := ask("/api/v1/query?"+url.Values{"query": {"only_" + tenant}, "time": {fmt.Sprint(now.Unix())}}.Encode(), token)
-					if code != http.StatusOK || !strings.Contains(body, `"tenant":"`+tenant+`"`) {
-						return fmt.Errorf("%d %s", code, body)
-					}
-				}
-				return nil
-			})
-			own := 0
-			for tenant, theirs := range map[string]string{"qzz": "wzz", "wzz": "qzz"} {
-				token := map[string]string{"qzz": tokenA, "wzz": tokenB}[tenant]
-				for _, path := range ways(tenant, theirs, now) {
-					code, body := ask(path, token)
-					switch code {
-					case http.StatusOK, http.StatusBadRequest, http.StatusUnprocessableEntity:
-					default:
-						t.Errorf("%s as %s: %d %s", path, tenant, code, body)
-					}
-					// What was asked may come back in a message: a query, or a label that is said to be missing.
-					if code == http.StatusOK && strings.Contains(body, theirs) && !strings.Contains(path, "absent") {
-						t.Errorf("%s as %s tells of %s: %.300s", path, tenant, theirs, body)
-					}
-					if code == http.StatusOK && strings.Contains(body, tenant) {
-						own++
-					}
-				}
-			}
-			if own < 60 {
-				t.Errorf("only %d answers had anything of the tenant's own: the others prove little", own)
-			}
-			if code, _ := ask("/api/v1/query?query=only_qzz", "no-such-token-at-all"); code != http.StatusUnauthorized {
-				t.Errorf("an unknown token: %d", code)
-			}
-			// What joins with metadata that it looks up by itself is not there at all.
-			if code, body := ask("/api/v1/query?query=info(only_qzz)", tokenA); code != http.StatusBadRequest {
-				t.Errorf("info: %d %s", code, body)
-			}
-		})
-	}
-}
-
-func openPeer(t *testing.T, o store.RemoteOptions) *store.Remote {
-	t.Helper()
-	r, err := store.OpenRemote(o)
+	kept, err := store.Open(t.TempDir(), store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { r.Close() })
-	return r
+	defer kept.Close()
+	readsItsOwnAlone(t, kept)
+}
+
+// readsItsOwnAlone asks in every way, as each of two tenants, for what the other has.
+func readsItsOwnAlone(t *testing.T, kept keeper) {
+	start := time.Now().Add(-3 * time.Minute).Truncate(time.Second)
+	sh := newShop(start)
+	now := start
+	for i := range 16 {
+		now = start.Add(time.Duration(i) * time.Second)
+		for _, tenant := range []string{"qzz", "wzz"} {
+			if err := kept.Append(context.Background(), marked(otlp.Convert(sh.at(now)), tenant)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	auth, err := access.NewAuthenticator(map[string][]string{"qzz": {tokenA}, "wzz": {tokenB}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handlers := map[string]http.Handler{}
+	for _, tenant := range auth.Tenants() {
+		view := store.ForTenant(kept, tenant)
+		handlers[tenant] = New(view, Options{Prometheus: Prometheus(view), Now: func() time.Time { return now }})
+	}
+	h := access.ByTenant(auth, handlers)
+	ask := func(path, token string) (int, string) {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	eventually(t, "both tenants read their own", func() error {
+		for tenant, token := range map[string]string{"qzz": tokenA, "wzz": tokenB} {
+			code, body := ask("/api/v1/query?"+url.Values{"query": {"only_" + tenant}, "time": {fmt.Sprint(now.Unix())}}.Encode(), token)
+			if code != http.StatusOK || !strings.Contains(body, `"tenant":"`+tenant+`"`) {
+				return fmt.Errorf("%d %s", code, body)
+			}
+		}
+		return nil
+	})
+	own := 0
+	for tenant, theirs := range map[string]string{"qzz": "wzz", "wzz": "qzz"} {
+		token := map[string]string{"qzz": tokenA, "wzz": tokenB}[tenant]
+		for _, path := range ways(tenant, theirs, now) {
+			code, body := ask(path, token)
+			switch code {
+			case http.StatusOK, http.StatusBadRequest, http.StatusUnprocessableEntity:
+			default:
+				t.Errorf("%s as %s: %d %s", path, tenant, code, body)
+			}
+			// What was asked may come back in a message: a query, or a label that is said to be missing.
+			if code == http.StatusOK && strings.Contains(body, theirs) && !strings.Contains(path, "absent") {
+				t.Errorf("%s as %s tells of %s: %.300s", path, tenant, theirs, body)
+			}
+			if code == http.StatusOK && strings.Contains(body, tenant) {
+				own++
+			}
+		}
+	}
+	if own < 60 {
+		t.Errorf("only %d answers had anything of the tenant's own: the others prove little", own)
+	}
+	if code, _ := ask("/api/v1/query?query=only_qzz", "no-such-token-at-all"); code != http.StatusUnauthorized {
+		t.Errorf("an unknown token: %d", code)
+	}
+	// What joins with metadata that it looks up by itself is not there at all.
+	if code, body := ask("/api/v1/query?query=info(only_qzz)", tokenA); code != http.StatusBadRequest {
+		t.Errorf("info: %d %s", code, body)
+	}
 }
 
 // A reader sees the refusals of its own tenant, and nothing of what the process counts of all: that tells of others.
@@ -236,4 +218,27 @@ func TestRefusalsOfATenant(t *testing.T) {
 	if len(a.Refusals) != 2 || a.Refusals[0].Count != 44 || a.Refusals[1].Last != nil || len(a.Drops) != 1 || a.Drops[0].Name != "of-everybody" {
 		t.Errorf("got %+v, %+v", a.Refusals, a.Drops)
 	}
+}
+
+func eventually(t *testing.T, what string, done func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		err := done()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waiting until %s: %v", what, err)
+		}
+	}
+}
+
+func openPeer(t *testing.T, o store.RemoteOptions) *store.Remote {
+	t.Helper()
+	r, err := store.OpenRemote(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
 }

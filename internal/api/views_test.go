@@ -208,6 +208,7 @@ func TestServicesQueriesTellTheSame(t *testing.T) {
 func TestHostsAddUp(t *testing.T) {
 	h, _, now := filled(t, 60, func(_ int, s *model.Snapshot) *model.Snapshot {
 		s.Self.IdleNS = uint64(s.Time.Sub(begin).Seconds() * 0.3e9)
+		s.Self.StealNS = uint64(s.Time.Sub(begin).Seconds() * 0.2e9)
 		return s
 	})
 	var a hostsAnswer
@@ -216,12 +217,18 @@ func TestHostsAddUp(t *testing.T) {
 		t.Fatalf("got %+v", a.Hosts)
 	}
 	r := a.Hosts[0]
-	sum, idle := 0.0, 0.0
+	sum, idle, stolen := 0.0, 0.0, 0.0
 	for _, p := range r.Parts {
 		sum += p.Share
-		if p.Kind == graph.PartIdle {
+		switch p.Kind {
+		case graph.PartIdle:
 			idle = p.CPUCores
+		case graph.PartSteal:
+			stolen = p.CPUCores
 		}
+	}
+	if stolen < 0.2-1e-9 || stolen > 0.2+1e-9 {
+		t.Errorf("%v cores taken by the hypervisor, want 0.2", stolen)
 	}
 	if r.Name != "shop-1" || r.Cores != 2 || r.Containers != len(work)-1 || sum < 1-1e-9 || sum > 1+1e-9 || idle < 0.3-1e-9 || idle > 0.3+1e-9 {
 		t.Errorf("%s: %v cores, %d containers, shares %v, idle %v", r.Name, r.Cores, r.Containers, sum, idle)

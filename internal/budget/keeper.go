@@ -62,7 +62,7 @@ func New(limit float64, parts []string) *Keeper {
 // Limit is that of New.
 func (k *Keeper) Limit() float64 { return k.limit }
 
-// Shed tells whether a part is given up.
+// Shed reports whether a part is given up.
 func (k *Keeper) Shed(part string) bool {
 	i := slices.IndexFunc(k.parts, func(s state) bool { return s.name == part })
 	return i >= 0 && k.parts[i].shed

@@ -26,7 +26,7 @@ type bundle struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-// describe looks for the container in all places. What is found nowhere has an empty
+// describe looks for the container in all known directories. What is found nowhere has an empty
 // description and no error; a file that cannot be read or parsed is an error.
 func (b bundles) describe(id string) (description, error) {
 	var errs []error

@@ -63,7 +63,8 @@ func TestBundlesFeature(t *testing.T) {
 	if f := testBundles.feature(); f.State != model.FeatureWorks {
 		t.Errorf("%+v", f)
 	}
-	if f := (bundles{tasks: []string{"testdata/gone"}}).feature(); f.State != model.FeatureAbsent || !strings.Contains(f.Reason, "testdata/gone") {
+	if f := (bundles{tasks: []string{"testdata/gone"}}).feature(); f.State != model.FeatureAbsent ||
+		!strings.Contains(f.Reason, "testdata/gone") {
 		t.Errorf("%+v", f)
 	}
 }
@@ -81,7 +82,8 @@ func TestContainerd(t *testing.T) {
 	socket := directory + "/s"
 	config := directory + "/config.toml"
 	writeFile(t, config, "version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n")
-	daemon := exec.Command("containerd", "--config", config, "--address", socket, "--root", directory+"/root", "--state", directory+"/state")
+	daemon := exec.Command("containerd", "--config", config, "--address", socket, "--root", directory+"/root", "--state",
+		directory+"/state")
 	if err := daemon.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +92,8 @@ func TestContainerd(t *testing.T) {
 		daemon.Wait()
 	})
 	ctr := func(arguments ...string) error {
-		out, err := exec.Command("ctr", append([]string{"--address", socket, "--namespace", "k8s.io"}, arguments...)...).CombinedOutput()
+		out, err := exec.Command("ctr", append([]string{"--address", socket, "--namespace", "k8s.io"},
+			arguments...)...).CombinedOutput()
 		if err != nil {
 			return errors.Join(err, errors.New(string(out)))
 		}
@@ -110,7 +113,8 @@ func TestContainerd(t *testing.T) {
 			}
 		}
 	})
-	r := runRegistry(t, Options{DockerSocket: directory + "/none", TaskRoots: []string{directory + "/state/io.containerd.runtime.v2.task"}})
+	r := runRegistry(t, Options{DockerSocket: directory + "/none",
+		TaskRoots: []string{directory + "/state/io.containerd.runtime.v2.task"}})
 	const cri = "io.kubernetes.cri."
 	if err := ctr("run", "--detach", "--snapshotter", "native", "--cgroup", path,
 		"--annotation", cri+"container-type=container", "--annotation", cri+"container-name=payment",
@@ -146,7 +150,8 @@ func TestContainerd(t *testing.T) {
 }
 
 func FuzzBundle(f *testing.F) {
-	for _, name := range []string{"tasks/k8s.io/" + strings.Repeat("c3f1d1a1", 8), "storage/" + strings.Repeat("9ab8c7d6", 8) + "/userdata",
+	for _, name := range []string{"tasks/k8s.io/" + strings.Repeat("c3f1d1a1", 8), "storage/" +
+		strings.Repeat("9ab8c7d6", 8) + "/userdata",
 		"storage/" + strings.Repeat("71a2b3c4", 8) + "/userdata"} {
 		f.Add(testFile(f, name+"/config.json"), testFile(f, "storage/containers.json"))
 	}

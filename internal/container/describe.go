@@ -8,7 +8,7 @@ import (
 	"outsight/internal/model"
 )
 
-// description is what a runtime tells about a container. Empty fields are not known.
+// description is what a runtime reports about a container. Empty fields are not known.
 type description struct {
 	runtime                       model.Runtime
 	name, image                   string
@@ -111,9 +111,10 @@ func (r *Registry) describe(id string, d description) bool {
 	})
 }
 
-// same tells whether nothing that a description says differs.
+// same reports whether nothing that a description says differs.
 func same(a, b *model.Container) bool {
-	return a.Name == b.Name && a.Image == b.Image && a.Runtime == b.Runtime && a.PodName == b.PodName && a.PodNamespace == b.PodNamespace &&
+	return a.Name == b.Name && a.Image == b.Image && a.Runtime == b.Runtime && a.PodName == b.PodName &&
+		a.PodNamespace == b.PodNamespace &&
 		a.PodUID == b.PodUID && a.Workload == b.Workload && a.WorkloadKind == b.WorkloadKind && maps.Equal(a.Labels, b.Labels)
 }
 

@@ -12,7 +12,8 @@ import (
 // that pod's.
 func TestPodLabelsNeedAPodsGroup(t *testing.T) {
 	labelled := func(of string) description {
-		return description{name: "innocent", labels: map[string]string{labelContainerName: "coredns", labelPodName: "coredns-0",
+		return description{name: "innocent", labels: map[string]string{labelContainerName: "coredns",
+			labelPodName:      "coredns-0",
 			labelPodNamespace: "kube-system", labelPodUID: of}}.withPodLabels()
 	}
 	f := func(what string, d description, group, name, pod string) {
@@ -37,7 +38,8 @@ func TestDescriptionsAreClean(t *testing.T) {
 	for i := range 1000 {
 		labels[fmt.Sprint(i)] = escape
 	}
-	d := description{name: escape, image: escape, podContainer: escape, podName: escape, podNamespace: escape, podUID: escape, labels: labels}.clean()
+	d := description{name: escape, image: escape, podContainer: escape, podName: escape, podNamespace: escape,
+		podUID: escape, labels: labels}.clean()
 	for _, text := range []string{d.name, d.image, d.podContainer, d.podName, d.podNamespace, d.podUID} {
 		if text != model.Printable(text, maxImage) {
 			t.Errorf("%d bytes %.20q", len(text), text)

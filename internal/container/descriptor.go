@@ -67,7 +67,8 @@ func sourcesOf(l *Layout) (all [fileKinds]source) {
 	set(groupThreads, "pids", "pids", one("tasks"), one("cgroup.threads"))
 	set(cpuQuota, "cpu", "cpu", one("cpu.cfs_quota_us"), one("cpu.max"))
 	set(cpuPeriod, "cpu", "cpu", one("cpu.cfs_period_us"), nil)
-	for k, name := range map[fileKind]string{cpuPressure: "cpu.pressure", memoryPressure: "memory.pressure", ioPressure: "io.pressure"} {
+	for k, name := range map[fileKind]string{cpuPressure: "cpu.pressure", memoryPressure: "memory.pressure",
+		ioPressure: "io.pressure"} {
 		all[k] = source{mount: l.unified, v2: true, names: one(name)}
 	}
 	set(pidsCurrent, "pids", "pids", one("pids.current"), one("pids.current"))

@@ -2,7 +2,7 @@
 // and Podman, every systemd service when asked, and the rest of the host, which is a container
 // too so that the parts add up to the whole.
 //
-// Detect finds the control group hierarchies, Identify tells what a group's path means, and a
+// Detect finds the control group hierarchies, Identify reports what a group's path means, and a
 // Registry keeps the containers. The Registry lives on lifecycle events of the kernel
 // (HandleEvent): a container is known, under the first 12 digits of its id, as soon as its
 // group is made. Names, images and labels follow without anybody waiting for them: from the

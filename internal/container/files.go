@@ -37,7 +37,7 @@ type Files struct {
 type network struct {
 	counters model.NetworkCounters
 	turn     uint64
-	rest     rest
+	backoff  backoff
 	// stack is of the namespace's TCP, once it was read.
 	stack model.TCPCounters
 	read  bool
@@ -52,9 +52,9 @@ type groupFiles struct {
 	process     process
 	stat        memoryStat
 	last        numbers
-	// throttle, disk, kills and each file of pressure say whether those numbers rest.
-	throttle, disk, kills rest
-	pressure              [len(pressureFiles)]rest
+	// throttle, disk, kills and each file of pressure have a backoff each
+	throttle, disk, kills backoff
+	pressure              [len(pressureFiles)]backoff
 	// busyDue: its threads were to be looked at, and there was no room.
 	busyDue bool
 	// ran is how long each thread had run when readBusy looked last, in ns.
@@ -122,7 +122,8 @@ func (f *Files) read(c *model.Container, u *Usage) {
 	}
 	g.turn = f.turn
 	if c.Ended.IsZero() {
-		u.Err = errors.Join(f.readMemory(c, g), f.readThrottle(c, g), f.readPressure(c, g), f.readDisk(c, g), f.readThreads(c, g), f.readBusy(c, g), f.readNetwork(c, g))
+		u.Err = errors.Join(f.readMemory(c, g), f.readThrottle(c, g), f.readPressure(c, g), f.readDisk(c, g),
+			f.readThreads(c, g), f.readBusy(c, g), f.readNetwork(c, g))
 	}
 	u.set(&g.last)
 }
@@ -151,18 +152,22 @@ func (f *Files) Features() []model.Feature {
 	add("cgroup/memory", "memory and page faults of containers", memoryStatFile, boot+" (cgroup_enable=memory)")
 	add("cgroup/cpu", "throttling of containers with a CPU quota", cpuStat, boot)
 	add("cgroup/pids", "threads of containers", pidsCurrent, boot)
-	pressure := model.Feature{Name: "cgroup/pressure", Purpose: "for how long containers were held up for lack of CPU, memory or disk", State: model.FeatureWorks}
+	pressure := model.Feature{Name: "cgroup/pressure",
+		Purpose: "for how long containers were held up for lack of CPU, memory or disk", State: model.FeatureWorks}
 	if f.pressureless != "" {
-		pressure.State, pressure.Reason, pressure.Remedy = model.FeatureAbsent, f.pressureless, "boot with psi=1, and with cgroup v2 or systemd's hybrid hierarchy (Linux 4.20 or later)"
+		pressure.State, pressure.Reason, pressure.Remedy = model.FeatureAbsent, f.pressureless,
+			"boot with psi=1, and with cgroup v2 or systemd's hybrid hierarchy (Linux 4.20 or later)"
 	}
 	features = append(features, pressure)
 	add("cgroup/disk", "block I/O of containers", diskBytes, boot)
-	if disk := &features[len(features)-1]; disk.State == model.FeatureWorks && !f.sources[diskBytes].v2 && !f.counted.Load() && !f.rootCountsDisk() {
+	if disk := &features[len(features)-1]; disk.State == model.FeatureWorks && !f.sources[diskBytes].v2 &&
+		!f.counted.Load() && !f.rootCountsDisk() {
 		disk.State = model.FeatureAbsent
 		disk.Reason = "this kernel counts block I/O of cgroup v1 only on devices with a throttling rule, and there is none"
 		disk.Remedy = "boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)"
 	}
-	add("cgroup/write-back", "disk: what the page cache writes later counts for the container that wrote it", diskBytes, boot)
+	add("cgroup/write-back", "disk: what the page cache writes later counts for the container that wrote it", diskBytes,
+		boot)
 	if late := &features[len(features)-1]; late.State == model.FeatureWorks && !f.sources[diskBytes].v2 {
 		late.State = model.FeatureAbsent
 		late.Reason = "the kernel keeps it with cgroup v2 only: on v1 such writes are the host's"
@@ -171,9 +176,9 @@ func (f *Files) Features() []model.Feature {
 	return features
 }
 
-// Drops tells how many descriptors are open, and how many readings had to open a file of their
+// Drops reports how many descriptors are open, and how many readings had to open a file of their
 // own because no more may be kept: they cost more, and nothing is lost. And how often a look at a container's threads
-// came later.
+// began later.
 func (f *Files) Drops() []model.Drop {
 	return []model.Drop{
 		{Name: "container/open-files", Count: f.reopened, Capacity: uint64(f.maxOpen), Used: uint64(f.open)},

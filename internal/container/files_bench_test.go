@@ -37,7 +37,7 @@ func processTime(b *testing.B) int64 {
 	return usage.Utime.Nano() + usage.Stime.Nano()
 }
 
-// BenchmarkFile tells which of the files costs how much.
+// BenchmarkFile reports which of the files costs how much.
 func BenchmarkFile(b *testing.B) {
 	f, containers := fiftyContainers(b)
 	for k := range fileKinds {

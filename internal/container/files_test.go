@@ -19,10 +19,12 @@ func v2Group(t testing.TB) (*Files, *model.Container, string) {
 	t.Helper()
 	root := t.TempDir()
 	path := "/system.slice/docker-" + idA + ".scope"
-	for _, name := range []string{"memory.current", "memory.stat", "memory.max", "memory.events", "cpu.stat", "io.stat", "pids.current", "cpu.pressure", "memory.pressure", "io.pressure"} {
+	for _, name := range []string{"memory.current", "memory.stat", "memory.max", "memory.events", "cpu.stat", "io.stat",
+		"pids.current", "cpu.pressure", "memory.pressure", "io.pressure"} {
 		writeFile(t, filepath.Join(root, path, name), string(testFile(t, "v2/"+name)))
 	}
-	f := NewFiles(Layout{Name: "v2", MountPoint: root, unified: root, v2: []string{"cpu", "io", "memory", "pids"}}, Options{})
+	f := NewFiles(Layout{Name: "v2", MountPoint: root, unified: root, v2: []string{"cpu", "io", "memory", "pids"}},
+		Options{})
 	t.Cleanup(f.Close)
 	return f, &model.Container{ID: idA, CgroupPath: path, Cgroup: 7}, root + path
 }
@@ -41,7 +43,8 @@ func TestReadV2(t *testing.T) {
 		t.Fatalf("%+v", u)
 	}
 	if want := (model.MemorySample{UsageBytes: 61775872, WorkingSetBytes: 61775872 - 32948224, RSSBytes: 12783616,
-		CacheBytes: 45719552, PageFaults: 9351, MajorPageFaults: 123, OOMKills: 2, FileRefaults: 4, HasRefaults: true}); *u.Memory != want {
+		CacheBytes: 45719552, PageFaults: 9351, MajorPageFaults: 123, OOMKills: 2, FileRefaults: 4,
+		HasRefaults: true}); *u.Memory != want {
 		t.Errorf("memory %+v, want %+v", *u.Memory, want)
 	}
 	if want := (model.ThrottleCounters{Periods: 115, ThrottledPeriods: 37, ThrottledNS: 2211549000}); *u.Throttle != want {
@@ -84,7 +87,8 @@ func TestReadLimit(t *testing.T) {
 // the others are not disturbed, and all is well again when the file is.
 func TestReadGarbage(t *testing.T) {
 	f, c, directory := v2Group(t)
-	for _, text := range []string{"", "anon", "anon 1\nfile x\n", "\x00\xff\n", strings.Repeat("anon 1\n", 20000), "anon 99999999999999999999\n"} {
+	for _, text := range []string{"", "anon", "anon 1\nfile x\n", "\x00\xff\n", strings.Repeat("anon 1\n", 20000),
+		"anon 99999999999999999999\n"} {
 		writeFile(t, filepath.Join(directory, "memory.stat"), text)
 		u := readOne(t, f, c)
 		if u.Err == nil || !strings.Contains(u.Err.Error(), "memory.stat") || u.Memory != nil {
@@ -359,7 +363,8 @@ exec sleep 600`
 	// A datagram to a neighbour that is not there leaves by one interface and comes in by the other.
 	const datagrams, size = 20, 14 + 20 + 8 + len("0123456789") // Ethernet, IPv4, UDP, text
 	send := fmt.Sprintf("for i in $(seq %d); do echo -n 0123456789 > /dev/udp/10.99.0.2/9; done", datagrams)
-	if out, err := exec.Command("nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", pid), "/bin/bash", "-ec", send).CombinedOutput(); err != nil {
+	if out, err := exec.Command("nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", pid), "/bin/bash", "-ec",
+		send).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	f.Read(containers, usages)
@@ -426,8 +431,10 @@ os.execv("/bin/sleep", ["sleep", "600"])`
 	usages := make([]Usage, 1)
 	f.Read(c, usages)
 	got := usages[0].TCP
-	if got == nil || got.ZeroWindows == 0 || got.ZeroWindows != file("TCPToZeroWindowAdv") || got.ZeroWindowsEnded != file("TCPFromZeroWindowAdv") {
-		t.Errorf("%+v, the file says %d closed windows, %d opened again", got, file("TCPToZeroWindowAdv"), file("TCPFromZeroWindowAdv"))
+	if got == nil || got.ZeroWindows == 0 || got.ZeroWindows != file("TCPToZeroWindowAdv") ||
+		got.ZeroWindowsEnded != file("TCPFromZeroWindowAdv") {
+		t.Errorf("%+v, the file says %d closed windows, %d opened again", got, file("TCPToZeroWindowAdv"),
+			file("TCPFromZeroWindowAdv"))
 	}
 	if usages[0].Err != nil {
 		t.Error(usages[0].Err)

@@ -70,7 +70,7 @@ func (r *Registry) listDocker(ctx context.Context) error {
 	return nil
 }
 
-// handleMessage takes in an event of Docker. Starts and ends are known from the kernel; a start
+// handleMessage handles an event of Docker. Starts and ends are known from the kernel; a start
 // is of use here since only now Docker tells the pid.
 func (r *Registry) handleMessage(e dockerMessage) {
 	id := e.container()

@@ -38,7 +38,7 @@ const (
 	maxPath = 1024
 )
 
-// Identify tells what a control group belongs to by its path, relative to the hierarchy's root.
+// Identify reports what a control group belongs to by its path, relative to the hierarchy's root.
 // The innermost container counts; groups below a container are the container's, whatever they
 // are called; services count only outside of containers.
 func Identify(path string) Identity {
@@ -64,7 +64,8 @@ func Identify(path string) Identity {
 func service(path string) Identity {
 	for end := len(path); end > 0; end = strings.LastIndexByte(path[:end], '/') {
 		name := path[strings.LastIndexByte(path[:end], '/')+1 : end]
-		if len(name) > len(".service") && strings.HasSuffix(name, ".service") && model.Printable(path[:end], maxPath) == path[:end] {
+		if len(name) > len(".service") && strings.HasSuffix(name, ".service") &&
+			model.Printable(path[:end], maxPath) == path[:end] {
 			return Identity{Kind: ServiceGroup, Runtime: model.Systemd, ID: path[:end], Unit: name, Path: path[:end]}
 		}
 	}

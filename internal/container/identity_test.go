@@ -54,17 +54,21 @@ func TestIdentify(t *testing.T) {
 	same(slices+"crio-"+idA+".scope", model.CRIO, uid)
 	same(slices+"docker-"+idA+".scope", model.Docker, uid)
 	same("/kubepods.slice/kubepods-pod"+uidUnit+".slice/cri-containerd-"+idA+".scope", model.Containerd, uid)
-	same("/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod"+uidStatic+".slice/crio-"+idA+".scope", model.CRIO, uidStatic)
+	same("/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod"+uidStatic+".slice/crio-"+idA+".scope",
+		model.CRIO, uidStatic)
 	// The drivers of kubelet and containerd differ.
-	same("/system.slice/containerd.service/kubepods-burstable-pod"+uidUnit+".slice:cri-containerd:"+idA, model.Containerd, uid)
+	same("/system.slice/containerd.service/kubepods-burstable-pod"+uidUnit+".slice:cri-containerd:"+idA, model.Containerd,
+		uid)
 	same("/kubepods-besteffort-pod"+uidUnit+".slice:cri-containerd:"+idA, model.Containerd, uid)
 	// Groups below a container, and containers within containers.
 	container("/docker/"+idA+"/init.scope", model.Docker, idA, "", "/docker/"+idA)
 	container("/docker/"+idA+"/system.slice/nginx.service", model.Docker, idA, "", "/docker/"+idA)
-	container("/machine.slice/libpod-"+idA+".scope/container", model.Podman, idA, "", "/machine.slice/libpod-"+idA+".scope")
+	container("/machine.slice/libpod-"+idA+".scope/container", model.Podman, idA, "",
+		"/machine.slice/libpod-"+idA+".scope")
 	container("/docker/"+idB+"/docker/"+idA+"/child", model.Docker, idA, "", "/docker/"+idB+"/docker/"+idA)
 	same("/docker/"+idB+"/kubelet/kubepods/burstable/pod"+uid+"/"+idA, model.Containerd, uid)
-	same("/docker/"+idB+"/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/kubelet-kubepods-burstable-pod"+
+	same("/docker/"+idB+"/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/"+
+		"kubelet-kubepods-burstable-pod"+
 		uidUnit+".slice/cri-containerd-"+idA+".scope", model.Containerd, uid)
 	container("/docker/"+idA+"/kubelet/kubepods/burstable", model.Docker, idA, "", "/docker/"+idA)
 
@@ -83,7 +87,8 @@ func TestIdentifyServicesAndHost(t *testing.T) {
 		}
 	}
 	service("/system.slice/nginx.service", "/system.slice/nginx.service", "nginx.service")
-	service("/system.slice/system-getty.slice/getty@tty1.service", "/system.slice/system-getty.slice/getty@tty1.service", "getty@tty1.service")
+	service("/system.slice/system-getty.slice/getty@tty1.service", "/system.slice/system-getty.slice/getty@tty1.service",
+		"getty@tty1.service")
 	service("/system.slice/docker.service/runtime/x", "/system.slice/docker.service", "docker.service")
 	user := "/user.slice/user-1000.slice/user@1000.service"
 	service(user+"/init.scope", user, "user@1000.service")

@@ -27,7 +27,7 @@ func (f *Files) readNetwork(c *model.Container, g *groupFiles) error {
 		return g.keep(networkNumbers, errAbsent)
 	}
 	n, ok := f.networks[c.NetNS]
-	if ok && n.turn != f.turn && n.rest.now(f.turn, uint64(c.NetNS)) {
+	if ok && n.turn != f.turn && n.backoff.skips(f.turn, uint64(c.NetNS)) {
 		n.turn = f.turn
 		f.networks[c.NetNS] = n
 	}
@@ -36,7 +36,7 @@ func (f *Files) readNetwork(c *model.Container, g *groupFiles) error {
 		if err != nil {
 			return g.keep(networkNumbers, err)
 		}
-		n.rest.read(counters == n.counters)
+		n.backoff.note(counters == n.counters)
 		n.counters, n.turn = counters, f.turn
 		if err := f.readStack(g.process.fd, c.NetNS, &n); err != nil && !errors.Is(err, errAbsent) && !gone(err) {
 			return g.keep(networkNumbers, err)

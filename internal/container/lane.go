@@ -49,9 +49,9 @@ type laneGroup struct {
 
 // laneText is a group's file, and what it said.
 type laneText struct {
-	fd   int
-	sum  uint64
-	rest rest
+	fd      int
+	sum     uint64
+	backoff backoff
 }
 
 // laneParser puts a file's numbers into values; those that it does not have stay as they are.
@@ -156,7 +156,7 @@ func (r *Lane) Read(c *model.Container, values []float64, all bool) error {
 			}
 			continue
 		}
-		if t.fd == failed && !fresh || !all && !f.limit && t.rest.now(turn, 0) {
+		if t.fd == failed && !fresh || !all && !f.limit && t.backoff.skips(turn, 0) {
 			continue
 		}
 		text, err := r.text(c, t, f)
@@ -164,7 +164,7 @@ func (r *Lane) Read(c *model.Container, values []float64, all bool) error {
 			t.note(maphash.Bytes(r.seed, text))
 			err = f.parse(f, text, values)
 		} else {
-			t.rest = 0
+			t.backoff = 0
 		}
 		// Pressure may be switched off for one group.
 		if err != nil && !gone(err) && !errors.Is(err, errAbsent) && !errors.Is(err, syscall.EOPNOTSUPP) {
@@ -179,7 +179,7 @@ func (r *Lane) Read(c *model.Container, values []float64, all bool) error {
 
 // note takes note of a reading by the sum of its text.
 func (t *laneText) note(sum uint64) {
-	t.rest.read(sum == t.sum)
+	t.backoff.note(sum == t.sum)
 	t.sum = sum
 }
 

@@ -25,12 +25,14 @@ func laneValue(t *testing.T, r *Lane, values []float64, column string) float64 {
 func v2Lane(t testing.TB) (*Lane, *model.Container, string) {
 	t.Helper()
 	root, path := t.TempDir(), "/system.slice/docker-"+idA+".scope"
-	for _, name := range []string{"memory.current", "memory.stat", "memory.max", "cpu.stat", "io.stat", "pids.current", "cpu.pressure", "memory.pressure", "io.pressure"} {
+	for _, name := range []string{"memory.current", "memory.stat", "memory.max", "cpu.stat", "io.stat", "pids.current",
+		"cpu.pressure", "memory.pressure", "io.pressure"} {
 		writeFile(t, filepath.Join(root, path, name), string(testFile(t, "v2/"+name)))
 	}
 	writeFile(t, filepath.Join(root, path, "cpu.max"), "150000 100000\n")
 	writeFile(t, filepath.Join(root, path, "pids.max"), "max\n")
-	r := NewLane(Layout{Name: "v2", MountPoint: root, unified: root, v2: []string{"cpu", "io", "memory", "pids"}}, Options{ProcRoot: pressedProc(t)})
+	r := NewLane(Layout{Name: "v2", MountPoint: root, unified: root, v2: []string{"cpu", "io", "memory", "pids"}},
+		Options{ProcRoot: pressedProc(t)})
 	t.Cleanup(r.Close)
 	return r, &model.Container{ID: idA, CgroupPath: path, Cgroup: 7}, root + path
 }
@@ -140,12 +142,15 @@ func TestLaneOfOtherKernels(t *testing.T) {
 	}
 
 	memory, unified := t.TempDir(), t.TempDir()
-	writeFile(t, filepath.Join(memory, c.CgroupPath, "memory.stat"), "workingset_refault_file 1\ntotal_workingset_refault_anon 2\ntotal_workingset_refault_file 3\n")
+	writeFile(t, filepath.Join(memory, c.CgroupPath, "memory.stat"),
+		"workingset_refault_file 1\ntotal_workingset_refault_anon 2\ntotal_workingset_refault_file 3\n")
 	writeFile(t, filepath.Join(unified, c.CgroupPath, "memory.pressure"), "some total=6\nfull total=4\n")
-	r = NewLane(Layout{Name: "hybrid", unified: unified, v1: map[string]string{"memory": memory}}, Options{ProcRoot: pressedProc(t)})
+	r = NewLane(Layout{Name: "hybrid", unified: unified, v1: map[string]string{"memory": memory}},
+		Options{ProcRoot: pressedProc(t)})
 	t.Cleanup(r.Close)
 	values = make([]float64, len(r.Columns()))
-	check(map[string]float64{"refaults_anon": 2, "refaults_file": 3, "pressure_memory_waiting_ns": 6000, "pressure_memory_stalled_ns": 4000})
+	check(map[string]float64{"refaults_anon": 2, "refaults_file": 3, "pressure_memory_waiting_ns": 6000,
+		"pressure_memory_stalled_ns": 4000})
 }
 
 // dios is counted with other means than those under test.
@@ -175,7 +180,7 @@ func TestLaneSaysWhatItCannotParse(t *testing.T) {
 	}
 }
 
-func TestLaneLeavesOutWhatRests(t *testing.T) {
+func TestLaneBacksOffUnchangedFiles(t *testing.T) {
 	r, c, dir := v2Lane(t)
 	values := make([]float64, len(r.Columns()))
 	memory := func(all bool) float64 {
@@ -196,26 +201,26 @@ func TestLaneLeavesOutWhatRests(t *testing.T) {
 		}
 		return n
 	}
-	if got := given(1+restAfter, false); got != 1+restAfter {
-		t.Errorf("%d of the first %d readings give the value", got, 1+restAfter)
+	if got := given(1+backoffAfter, false); got != 1+backoffAfter {
+		t.Errorf("%d of the first %d readings give the value", got, 1+backoffAfter)
 	}
-	if got, want := given(4*restEvery, false), 4; got != want {
-		t.Errorf("%d of the next %d do, want %d", got, 4*restEvery, want)
+	if got, want := given(4*backoffEvery, false), 4; got != want {
+		t.Errorf("%d of the next %d do, want %d", got, 4*backoffEvery, want)
 	}
-	if got := given(2*restEvery, true); got != 2*restEvery {
-		t.Errorf("%d of %d do where all are wanted", got, 2*restEvery)
+	if got := given(2*backoffEvery, true); got != 2*backoffEvery {
+		t.Errorf("%d of %d do where all are wanted", got, 2*backoffEvery)
 	}
 	writeFile(t, filepath.Join(dir, "memory.current"), "4096\n")
-	if got := given(restEvery, false); got == 0 {
-		t.Errorf("what changed is not given within %d readings", restEvery)
+	if got := given(backoffEvery, false); got == 0 {
+		t.Errorf("what changed is not given within %d readings", backoffEvery)
 	}
-	if got := given(restAfter, false); got < restAfter-restEvery {
-		t.Errorf("%d of %d give what has changed lately", got, restAfter)
+	if got := given(backoffAfter, false); got < backoffAfter-backoffEvery {
+		t.Errorf("%d of %d give what has changed lately", got, backoffAfter)
 	}
 	if got := memory(true); got != 4096 {
 		t.Errorf("memory.current is %v", got)
 	}
-	given(limitEvery*(restAfter+2*restEvery), false) // limits say the same for long, too, and are in each reading
+	given(limitEvery*(backoffAfter+2*backoffEvery), false) // limits say the same for long, too, and are in each reading
 }
 
 func TestLaneTriesAgainWhatItCouldNotOpen(t *testing.T) {
@@ -280,7 +285,8 @@ func FuzzLane(f *testing.F) {
 	f.Add([]byte("some avg10=0.00 avg60=0.00 avg300=0.00 total=1234\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		file := &laneFile{keys: map[string]int{"anon": 0, "rbytes": 1, "Read": 0, "": 1}, columns: []int{0, 1}}
-		for _, parse := range []laneParser{laneNumber, laneWords, laneKeys, laneDevices, laneIOStat, laneQuota, lanePressure} {
+		for _, parse := range []laneParser{laneNumber, laneWords, laneKeys, laneDevices, laneIOStat, laneQuota,
+			lanePressure} {
 			parse(file, text, make([]float64, 2))
 		}
 	})

@@ -37,7 +37,8 @@ func laneFilesOf(version int) []laneSpec {
 
 // refaults are the numbers of memory.stat that rAdvisor does not have. Until 5.9 there were those of files alone.
 func refaults(prefix string) []laneColumn {
-	return []laneColumn{{prefix + "workingset_refault_anon", "refaults_anon"}, {prefix + "workingset_refault_file", "refaults_file"},
+	return []laneColumn{{prefix + "workingset_refault_anon", "refaults_anon"},
+		{prefix + "workingset_refault_file", "refaults_file"},
 		{prefix + "workingset_refault", "refaults_file"}}
 }
 
@@ -46,7 +47,8 @@ var lanePressures = []laneSpec{pressureOf("cpu"), pressureOf("memory"), pressure
 
 func pressureOf(resource string) laneSpec {
 	return laneSpec{names: []string{resource + ".pressure"}, parse: lanePressure, unified: true,
-		numbers: []laneColumn{{"some", "pressure_" + resource + "_waiting_ns"}, {"full", "pressure_" + resource + "_stalled_ns"}}}
+		numbers: []laneColumn{{"some", "pressure_" + resource + "_waiting_ns"},
+			{"full", "pressure_" + resource + "_stalled_ns"}}}
 }
 
 func oneNumber(controller, file, column string) laneSpec {
@@ -73,8 +75,10 @@ var laneFilesV2 = []laneSpec{
 	limitOf(oneNumber("memory", "memory.high", "memory.high")),
 	limitOf(oneNumber("memory", "memory.max", "memory.max")),
 	spec("memory", []string{"memory.stat"}, laneKeys,
-		append(named("memory.stat/", "anon", "file", "kernel_stack", "pagetables", "percpu", "sock", "shmem", "file_mapped", "file_dirty",
-			"file_writeback", "swapcached", "inactive_anon", "active_anon", "inactive_file", "active_file", "unevictable", "pgfault",
+		append(named("memory.stat/", "anon", "file", "kernel_stack", "pagetables", "percpu", "sock", "shmem", "file_mapped",
+			"file_dirty",
+			"file_writeback", "swapcached", "inactive_anon", "active_anon", "inactive_file", "active_file", "unevictable",
+			"pgfault",
 			"pgmajfault"), refaults("")...)),
 	spec("io", []string{"io.stat"}, laneIOStat, named("io.stat/", "rbytes", "wbytes", "rios", "wios", "dbytes", "dios")),
 }
@@ -86,7 +90,8 @@ func laneFilesV1() []laneSpec {
 		oneNumber("cpuacct", "cpuacct.usage_sys", "cpu.usage.system"),
 		oneNumber("cpuacct", "cpuacct.usage_user", "cpu.usage.user"),
 		// cpuacct.usage is the same sum (cpuusage_read in kernel/sched/cpuacct.c).
-		spec("cpuacct", []string{"cpuacct.usage_percpu"}, lanePerCPU, []laneColumn{{"", perCPUUsage}, {"", "cpu.usage.total"}}),
+		spec("cpuacct", []string{"cpuacct.usage_percpu"}, lanePerCPU,
+			[]laneColumn{{"", perCPUUsage}, {"", "cpu.usage.total"}}),
 		spec("cpuacct", []string{"cpuacct.stat"}, laneKeys, named("cpu.stat.", "user", "system")),
 		spec("cpu", []string{"cpu.stat"}, laneKeys, []laneColumn{{"nr_periods", "cpu.throttling.periods"},
 			{"nr_throttled", "cpu.throttling.throttled.count"}, {"throttled_time", "cpu.throttling.throttled.time"}}),
@@ -102,23 +107,27 @@ func laneFilesV1() []laneSpec {
 			{"hierarchical_memsw_limit", "memory.hierarchical_limit.memoryswap"},
 			{"total_cache", "memory.cache"}, {"total_rss", "memory.rss.all"}, {"total_rss_huge", "memory.rss.huge"},
 			{"total_mapped_file", "memory.mapped"}, {"total_swap", "memory.swap"}, {"total_pgpgin", "memory.paged.in"},
-			{"total_pgpgout", "memory.paged.out"}, {"total_pgfault", "memory.fault.total"}, {"total_pgmajfault", "memory.fault.major"},
+			{"total_pgpgout", "memory.paged.out"}, {"total_pgfault", "memory.fault.total"},
+			{"total_pgmajfault", "memory.fault.major"},
 			{"total_inactive_anon", "memory.anon.inactive"}, {"total_active_anon", "memory.anon.active"},
 			{"total_inactive_file", "memory.file.inactive"}, {"total_active_file", "memory.file.active"},
 			{"total_unevictable", "memory.unevictable"}}, refaults("total_")...)),
 	}
 	for _, f := range []struct{ file, column string }{{"blkio.time", "blkio.time"}, {"blkio.sectors", "blkio.sectors"}} {
-		files = append(files, spec("blkio", []string{f.file + "_recursive", f.file}, laneDevices, []laneColumn{{"", f.column}}))
+		files = append(files, spec("blkio", []string{f.file + "_recursive", f.file}, laneDevices,
+			[]laneColumn{{"", f.column}}))
 	}
 	for _, f := range []struct{ file, column string }{
 		{"blkio.io_service_bytes", "blkio.service.bytes"}, {"blkio.io_serviced", "blkio.service.ios"},
 		{"blkio.io_service_time", "blkio.service.time"}, {"blkio.io_queued", "blkio.queued"},
 		{"blkio.io_wait_time", "blkio.wait"}, {"blkio.io_merged", "blkio.merged"},
-		{"blkio.throttle.io_service_bytes", "blkio.throttle.service.bytes"}, {"blkio.throttle.io_serviced", "blkio.throttle.service.ios"},
+		{"blkio.throttle.io_service_bytes", "blkio.throttle.service.bytes"},
+		{"blkio.throttle.io_serviced", "blkio.throttle.service.ios"},
 		{"blkio.bfq.io_service_bytes", "blkio.bfq.service.bytes"}, {"blkio.bfq.io_serviced", "blkio.bfq.service.ios"},
 	} {
 		files = append(files, spec("blkio", []string{f.file + "_recursive", f.file}, laneDevices, []laneColumn{
-			{"Read", f.column + ".read"}, {"Write", f.column + ".write"}, {"Sync", f.column + ".sync"}, {"Async", f.column + ".async"}}))
+			{"Read", f.column + ".read"}, {"Write", f.column + ".write"}, {"Sync", f.column + ".sync"},
+			{"Async", f.column + ".async"}}))
 	}
 	return files
 }

@@ -62,7 +62,8 @@ func Detect(o Options) (Layout, error) {
 		l.v2 = strings.Fields(string(list))
 	}
 	if l.MountPoint == "" {
-		return Layout{}, fmt.Errorf("no cgroup hierarchy with memory or cpu, and no v2 one, is mounted as a whole below %q (mount table %q)",
+		return Layout{}, fmt.Errorf("no cgroup hierarchy with memory or cpu, and no v2 one, is mounted as a whole below %q "+
+			"(mount table %q)",
 			o.CgroupRoot, name)
 	}
 	return l, nil
@@ -162,15 +163,15 @@ func parseMounts(r io.Reader) ([]mount, error) {
 			continue
 		}
 		before, after, found := strings.Cut(lines.Text(), " - ")
-		place, fs := strings.Fields(before), strings.Fields(after)
-		if !found || len(place) < 6 || len(fs) < 2 {
+		where, fs := strings.Fields(before), strings.Fields(after)
+		if !found || len(where) < 6 || len(fs) < 2 {
 			return nil, fmt.Errorf("line %q is not of the form of a mount", lines.Text())
 		}
 		kind := fs[0]
-		if kind != "cgroup" && kind != "cgroup2" || place[3] != "/" {
+		if kind != "cgroup" && kind != "cgroup2" || where[3] != "/" {
 			continue
 		}
-		m := mount{point: unescape(place[4]), kind: kind}
+		m := mount{point: unescape(where[4]), kind: kind}
 		if kind == "cgroup" && len(fs) > 2 {
 			m.controllers = controllersOf(fs[2])
 		}

@@ -10,7 +10,7 @@ import (
 // cutPath is the length from which on a path in an event may have been cut.
 const cutPath = 254
 
-// HandleEvent takes in a lifecycle event. It is quick: it never waits for a runtime, and touches
+// HandleEvent handles a lifecycle event. It is quick: it never waits for a runtime, and touches
 // the file system only where the event's path may have been cut. Events may be repeated, and may
 // be lost: the next walk makes up for them.
 func (r *Registry) HandleEvent(e model.CgroupEvent) {
@@ -38,7 +38,7 @@ func (r *Registry) addCut(e model.CgroupEvent) {
 	parent := e.Path[:strings.LastIndexByte(e.Path, '/')]
 	groups, _, err := walkGroups(r.layout.MountPoint+parent, r.o.MaxGroups)
 	if err != nil {
-		return // gone already, and with it the way to tell what it was
+		return // gone already, and with it the way to know what it was
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -173,7 +173,7 @@ func (r *Registry) remove(id model.CgroupID, now time.Time) {
 	}
 }
 
-// release tells the next Collect that a group was removed. mu must be held.
+// release records for the next Collect that a group was removed. mu must be held.
 func (r *Registry) release(id model.CgroupID) {
 	switch {
 	case id == 0:

@@ -28,13 +28,13 @@ type Options struct {
 	MaxContainers, MaxGroups int
 	// Resync is the time between two walks of the hierarchy, by default 30 s.
 	Resync time.Duration
-	// Pods tells what Kubernetes calls containers; nil where nobody knows.
+	// Pods reports what Kubernetes calls containers; nil where nobody knows.
 	Pods Pods
 	// Logger takes what a person should know; none by default.
 	Logger *slog.Logger
 }
 
-// Pods tells what Kubernetes calls the containers of this host.
+// Pods reports what Kubernetes calls the containers of this host.
 type Pods interface {
 	// Identify is by the runtime's id and, if that is not known, by the pod's uid as the control
 	// group's path has it.

@@ -27,8 +27,10 @@ func TestParseMemoryStat(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %+v", file, got, err, want)
 		}
 	}
-	check("v1/memory.stat", false, memoryStat{rss: 57344, cache: 20979712, inactiveFile: 20971520, faults: 3133, limit: 67108864, hasRefaults: true})
-	check("v2/memory.stat", true, memoryStat{rss: 12783616, cache: 45719552, inactiveFile: 32948224, faults: 9351, majorFaults: 123, fileRefaults: 4, hasRefaults: true})
+	check("v1/memory.stat", false, memoryStat{rss: 57344, cache: 20979712, inactiveFile: 20971520, faults: 3133,
+		limit: 67108864, hasRefaults: true})
+	check("v2/memory.stat", true, memoryStat{rss: 12783616, cache: 45719552, inactiveFile: 32948224, faults: 9351,
+		majorFaults: 123, fileRefaults: 4, hasRefaults: true})
 	// Each version's file has not got the other's lines.
 	if _, err := parseMemoryStat(testFile(t, "v2/memory.stat"), false); err == nil {
 		t.Error("a v2 file passed for one of v1")
@@ -36,7 +38,8 @@ func TestParseMemoryStat(t *testing.T) {
 }
 
 func TestParseMemoryStatWithoutLimit(t *testing.T) {
-	text := "hierarchical_memory_limit 9223372036854771712\ntotal_rss 1\ntotal_cache 2\ntotal_inactive_file 3\ntotal_pgfault 4\ntotal_pgmajfault 5\n"
+	text := "hierarchical_memory_limit 9223372036854771712\ntotal_rss 1\ntotal_cache 2\ntotal_inactive_file " +
+		"3\ntotal_pgfault 4\ntotal_pgmajfault 5\n"
 	got, err := parseMemoryStat([]byte(text), false)
 	if want := (memoryStat{rss: 1, cache: 2, inactiveFile: 3, faults: 4, majorFaults: 5}); err != nil || got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
@@ -70,7 +73,8 @@ func TestParseDisk(t *testing.T) {
 		t.Errorf("no device: %d devices, %v", devices, err)
 	}
 	got, err := parseIOStat(testFile(t, "v2/io.stat"))
-	want := model.DiskCounters{ReadBytes: 1459200 + 90430464 + 4096, WriteBytes: 314773504 + 299008000, Reads: 192 + 8950 + 1, Writes: 353 + 1252}
+	want := model.DiskCounters{ReadBytes: 1459200 + 90430464 + 4096, WriteBytes: 314773504 + 299008000, Reads: 192 + 8950 +
+		1, Writes: 353 + 1252}
 	if err != nil || got != want {
 		t.Errorf("v2: %+v, %v, want %+v", got, err, want)
 	}
@@ -129,7 +133,8 @@ func TestCutFiles(t *testing.T) {
 	check("v1/memory.oom_control", func(b []byte) error { _, _, err := parseKey(b, "oom_kill"); return err })
 	check("v1/cpu.stat", func(b []byte) error { _, _, err := parseThrottle(b); return err })
 	check("v2/cpu.stat", func(b []byte) error { _, _, err := parseThrottle(b); return err })
-	check("v1/blkio.throttle.io_service_bytes_recursive", func(b []byte) error { _, _, _, err := parseBlkio(b); return err })
+	check("v1/blkio.throttle.io_service_bytes_recursive",
+		func(b []byte) error { _, _, _, err := parseBlkio(b); return err })
 	check("v2/io.stat", func(b []byte) error { _, err := parseIOStat(b); return err })
 	check("proc/dev", func(b []byte) error { _, err := parseNetDev(b); return err })
 	check("proc/netstat", func(b []byte) error { _, err := parseNetStat(b); return err })
@@ -158,11 +163,13 @@ func TestParseNetStat(t *testing.T) {
 	if want := (model.TCPCounters{ZeroWindows: 51079, ZeroWindowsEnded: 51079}); err != nil || got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
-	got, err = parseNetStat([]byte("IpExt: ListenOverflows\nIpExt: 9\nTcpExt: ListenOverflows x TCPZeroWindowDrop\nTcpExt: 1 2 3\n"))
+	got, err = parseNetStat([]byte("IpExt: ListenOverflows\nIpExt: 9\nTcpExt: ListenOverflows x " +
+		"TCPZeroWindowDrop\nTcpExt: 1 2 3\n"))
 	if want := (model.TCPCounters{ListenOverflows: 1, ZeroWindowDrops: 3}); err != nil || got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
-	for _, bad := range []string{"TcpExt: ListenOverflows\nIpExt: 1\n", "TcpExt: ListenOverflows\n", "TcpExt: ListenOverflows\nTcpExt:\n",
+	for _, bad := range []string{"TcpExt: ListenOverflows\nIpExt: 1\n", "TcpExt: ListenOverflows\n",
+		"TcpExt: ListenOverflows\nTcpExt:\n",
 		"TcpExt: ListenOverflows\nTcpExt: x\n", "IpExt: a\nIpExt: 1\n"} {
 		if _, err := parseNetStat([]byte(bad)); err == nil {
 			t.Errorf("%q passed", bad)

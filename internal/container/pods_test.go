@@ -54,7 +54,8 @@ func TestKubernetesNamesContainers(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := &cluster{changed: make(chan struct{}, 1), known: map[string]model.PodIdentity{}}
-	r, err := New(Layout{Name: "v2", MountPoint: root}, Options{CgroupRoot: root, ProcRoot: t.TempDir(), DockerSocket: filepath.Join(root, "none"), Pods: k})
+	r, err := New(Layout{Name: "v2", MountPoint: root},
+		Options{CgroupRoot: root, ProcRoot: t.TempDir(), DockerSocket: filepath.Join(root, "none"), Pods: k})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,12 +91,14 @@ func TestKubernetesNamesContainers(t *testing.T) {
 	want("", id[:12], "")
 	k.tell(uid, model.PodIdentity{Namespace: "shop", Pod: "cart-1"}) // its status does not tell of the container yet
 	want("cart-1", id[:12], "")
-	k.tell(id, model.PodIdentity{Namespace: "shop", Pod: "cart-1", Container: "main", Workload: "cart", WorkloadKind: "Deployment"})
+	k.tell(id, model.PodIdentity{Namespace: "shop", Pod: "cart-1", Container: "main", Workload: "cart",
+		WorkloadKind: "Deployment"})
 	want("cart-1", "main", "cart")
 	r.describe(id, description{name: "k8s_main_cart-1", image: "cart:1"})
 	want("cart-1", "main", "cart")
 	for _, c := range r.Containers() {
-		if c.ID == id && (c.Image != "cart:1" || c.PodNamespace != "shop" || c.WorkloadKind != "Deployment" || c.PodUID != uid) {
+		if c.ID == id && (c.Image != "cart:1" || c.PodNamespace != "shop" || c.WorkloadKind != "Deployment" ||
+			c.PodUID != uid) {
 			t.Errorf("the container is %+v", c)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"outsight/internal/model"
 )
 
-// Pressure stall information (PSI) is kept for groups of the v2 hierarchy alone, whatever controllers it has; on a hybrid
-// host, containers have a group there, too.
+// Pressure stall information (PSI) is kept for groups of the v2 hierarchy alone, whatever controllers it has; on a
+// hybrid host, containers have a group there, too.
 
 // pressureFiles are the files and where their numbers go.
 var pressureFiles = [...]struct {
@@ -37,7 +37,7 @@ func noPressure(l *Layout, procRoot string) string {
 func (f *Files) readPressure(c *model.Container, g *groupFiles) error {
 	all := &g.last.pressure
 	for i, file := range pressureFiles {
-		if g.pressure[i].now(f.turn, g.first) {
+		if g.pressure[i].skips(f.turn, g.first) {
 			continue
 		}
 		text, err := f.text(c, g, file.kind)
@@ -54,7 +54,7 @@ func (f *Files) readPressure(c *model.Container, g *groupFiles) error {
 			}
 		}
 		last := file.of(all)
-		g.pressure[i].read(p == *last)
+		g.pressure[i].note(p == *last)
 		*last = p
 	}
 	if !all.CPU.Known && !all.Memory.Known && !all.IO.Known {

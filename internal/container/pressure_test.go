@@ -19,11 +19,13 @@ func TestParsePressure(t *testing.T) {
 			t.Errorf("%q: %+v, %v, want %+v", text, got, err, want)
 		}
 	}
-	const some, full = "some avg10=0.00 avg60=0.00 avg300=1.00 total=1234\n", "full avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
+	const some, full = "some avg10=0.00 avg60=0.00 avg300=1.00 total=1234\n",
+		"full avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
 	check(some+full, model.Pressure{WaitingNS: 1234000, StalledNS: 7000, Known: true}, false)
 	check(some, model.Pressure{WaitingNS: 1234000, Known: true}, false)
 	check("other total=5\n"+some, model.Pressure{WaitingNS: 1234000, Known: true}, false)
-	for _, bad := range []string{"", full, some[:20], "some avg10=0.00\n", "some total=x\n", "some total=99999999999999999999\n"} {
+	for _, bad := range []string{"", full, some[:20], "some avg10=0.00\n", "some total=x\n",
+		"some total=99999999999999999999\n"} {
 		check(bad, model.Pressure{}, true)
 	}
 }
@@ -42,14 +44,16 @@ func TestPressureIsTheKernels(t *testing.T) {
 	if err := os.Mkdir(directory, 0o755); err != nil {
 		t.Skipf("this test needs root: %v", err)
 	}
-	shells := exec.Command("taskset", "-c", "0", "sh", "-c", "echo $$ > "+directory+"/cgroup.procs; while :; do :; done & while :; do :; done & wait")
+	shells := exec.Command("taskset", "-c", "0", "sh", "-c",
+		"echo $$ > "+directory+"/cgroup.procs; while :; do :; done & while :; do :; done & wait")
 	shells.SysProcAttr = ownGroup()
 	if err := shells.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		killGroup(shells)
-		for end := time.Now().Add(time.Minute); os.Remove(directory) != nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); os.Remove(directory) != nil &&
+			time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		}
 	})
 	f := NewFiles(layout, Options{})

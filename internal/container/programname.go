@@ -30,23 +30,27 @@ type interpreter struct {
 var interpreters = map[string]interpreter{
 	"java": {
 		valued: []string{"-cp", "-classpath", "--class-path", "-p", "--module-path", "--upgrade-module-path", "--add-modules",
-			"--add-opens", "--add-exports", "--add-reads", "--patch-module", "--limit-modules", "--source", "--enable-native-access"},
+			"--add-opens", "--add-exports", "--add-reads", "--patch-module", "--limit-modules", "--source",
+			"--enable-native-access"},
 		named: []string{"-jar", "-m", "--module"}, suffixes: []string{".jar"},
 	},
 	"python": {valued: []string{"-W", "-X", "--check-hash-based-pycs"}, named: []string{"-m"}, text: []string{"-c"}},
 	"node": {
-		valued: []string{"-r", "--require", "--import", "--loader", "--experimental-loader", "-C", "--conditions", "--env-file",
+		valued: []string{"-r", "--require", "--import", "--loader", "--experimental-loader", "-C", "--conditions",
+			"--env-file",
 			"--icu-data-dir", "--input-type", "--title", "--openssl-config"},
 		text: []string{"-e", "--eval", "-p", "--print", "-pe"},
 	},
-	"ruby":   {valued: []string{"-I", "-r", "-C", "-E"}, text: []string{"-e"}},
-	"perl":   {valued: []string{"-I"}, text: []string{"-e", "-E"}},
-	"php":    {valued: []string{"-c", "-d", "-S", "-t"}, text: []string{"-r"}},
-	"dotnet": {valued: []string{"--fx-version", "--depsfile", "--runtimeconfig", "--additionalprobingpath"}, named: []string{"exec"}, suffixes: []string{".dll"}},
+	"ruby": {valued: []string{"-I", "-r", "-C", "-E"}, text: []string{"-e"}},
+	"perl": {valued: []string{"-I"}, text: []string{"-e", "-E"}},
+	"php":  {valued: []string{"-c", "-d", "-S", "-t"}, text: []string{"-r"}},
+	"dotnet": {valued: []string{"--fx-version", "--depsfile", "--runtimeconfig", "--additionalprobingpath"},
+		named: []string{"exec"}, suffixes: []string{".dll"}},
 }
 
 // everyday are names of scripts that tell nothing without their directory.
-var everyday = []string{"index.js", "main.js", "server.js", "app.js", "main.py", "app.py", "server.py", "manage.py", "__main__.py"}
+var everyday = []string{"index.js", "main.js", "server.js", "app.js", "main.py", "app.py", "server.py", "manage.py",
+	"__main__.py"}
 
 // programName is what to call a process: the main class or archive of a Java program, the script
 // or module that an interpreter runs, else the name that the kernel knows, completed where the

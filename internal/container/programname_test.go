@@ -22,12 +22,15 @@ func TestProgramName(t *testing.T) {
 	}
 	f("nginx", "/usr/sbin/nginx", "/", "nginx: worker process", "nginx")
 	f("nginx", "", "", "", "nginx")
-	f("kube-controller", "/usr/bin/kube-controller-manager", "/", "/usr/bin/kube-controller-manager --v=2", "kube-controller-manager")
+	f("kube-controller", "/usr/bin/kube-controller-manager", "/", "/usr/bin/kube-controller-manager --v=2",
+		"kube-controller-manager")
 	f("something-else-", "/usr/bin/x", "/", "/usr/bin/x", "something-else-")
 	f("java", "/opt/jdk/bin/java", "/", "java -Xmx1g -cp /a.jar:/b.jar com.example.Main -x", "com.example.Main")
-	f("java", "/opt/jdk/bin/java", "/", "java -classpath /a --add-opens java.base/java.lang=ALL-UNNAMED -ea com.example.Main", "com.example.Main")
+	f("java", "/opt/jdk/bin/java", "/", "java -classpath /a --add-opens java.base/java.lang=ALL-UNNAMED -ea "+
+		"com.example.Main", "com.example.Main")
 	f("java", "/opt/jdk/bin/java", "/", "java -jar /srv/orders-1.2.jar --spring.x=y", "orders-1.2")
-	f("java", "/opt/jdk/bin/java (deleted)", "/", "java --module-path /m --module shop/com.example.Main", "com.example.Main")
+	f("java", "/opt/jdk/bin/java (deleted)", "/", "java --module-path /m --module shop/com.example.Main",
+		"com.example.Main")
 	f("java", "/opt/jdk/bin/java", "/", "java --module=shop/com.example.Main", "com.example.Main")
 	f("java", "/opt/jdk/bin/java", "/", "java @/etc/options com.example.Main", "com.example.Main")
 	f("java", "/opt/jdk/bin/java", "/", "java -version", "java")

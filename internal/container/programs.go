@@ -167,7 +167,8 @@ func (p *Programs) Forget(group model.CgroupID) {
 	}
 }
 
-// Drops tells how full the table of processes is, and what found no room in it.
+// Drops reports how full the table of processes is, and what found no room in it.
 func (p *Programs) Drops() []model.Drop {
-	return []model.Drop{{Name: "processes", Count: p.evicted, Capacity: uint64(p.max), Used: uint64(max(len(p.byID), len(p.byName)))}}
+	return []model.Drop{{Name: "processes", Count: p.evicted, Capacity: uint64(p.max),
+		Used: uint64(max(len(p.byID), len(p.byName)))}}
 }

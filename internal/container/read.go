@@ -60,7 +60,7 @@ func (f *Files) memory(c *model.Container, g *groupFiles, m *model.MemorySample)
 			return err
 		}
 	}
-	if g.kills.now(f.turn, g.first) {
+	if g.kills.skips(f.turn, g.first) {
 		return nil
 	}
 	if text, err = f.text(c, g, memoryEvents); err != nil {
@@ -75,13 +75,13 @@ func (f *Files) memory(c *model.Container, g *groupFiles, m *model.MemorySample)
 		g.kills = 0
 		return f.failed(c, memoryEvents, err)
 	}
-	g.kills.read(kills == m.OOMKills)
+	g.kills.note(kills == m.OOMKills)
 	m.OOMKills = kills
 	return nil
 }
 
 func (f *Files) readThrottle(c *model.Container, g *groupFiles) error {
-	if g.throttle.now(f.turn, g.first) && (f.turn-g.first)%limitEvery != 0 {
+	if g.throttle.skips(f.turn, g.first) && (f.turn-g.first)%limitEvery != 0 {
 		return nil
 	}
 	text, err := f.text(c, g, cpuStat)
@@ -96,7 +96,7 @@ func (f *Files) readThrottle(c *model.Container, g *groupFiles) error {
 			err = errAbsent
 		default:
 			t.QuotaCores = g.last.throttle.QuotaCores
-			g.throttle.read(t == g.last.throttle)
+			g.throttle.note(t == g.last.throttle)
 			g.last.throttle = t
 			if (f.turn-g.first)%limitEvery == 0 {
 				g.last.throttle.QuotaCores, err = f.quota(c, g)
@@ -139,7 +139,7 @@ func (f *Files) readThreads(c *model.Container, g *groupFiles) error {
 }
 
 func (f *Files) readDisk(c *model.Container, g *groupFiles) error {
-	if g.disk.now(f.turn, g.first) {
+	if g.disk.skips(f.turn, g.first) {
 		return nil
 	}
 	var d model.DiskCounters
@@ -155,7 +155,7 @@ func (f *Files) readDisk(c *model.Container, g *groupFiles) error {
 		d, err = f.blkio(c, g)
 	}
 	if err == nil {
-		g.disk.read(d == g.last.disk)
+		g.disk.note(d == g.last.disk)
 		g.last.disk = d
 	}
 	return g.keep(diskNumbers, err)

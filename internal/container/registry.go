@@ -227,7 +227,7 @@ func sortByID(list []*model.Container) {
 	slices.SortFunc(list, func(a, b *model.Container) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// Drops tells how full the bounded parts are and what found no room in them.
+// Drops reports how full the bounded parts are and what found no room in them.
 func (r *Registry) Drops() []model.Drop {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -17,7 +17,7 @@ type Usage struct {
 	Threads *uint64
 	// BusyThreads is over how many threads CPU time is spread, 0 where that is not known.
 	BusyThreads float64
-	// Err tells why a file that is there could not be read or parsed; a group that has
+	// Err reports why a file that is there could not be read or parsed; a group that has
 	// vanished is no error.
 	Err error
 

@@ -23,7 +23,7 @@ type found struct {
 	path string
 }
 
-// Resync walks the hierarchy and takes in what events did not tell: new groups, and groups that
+// Resync walks the hierarchy and finds what no event reported: new groups, and groups that
 // are gone. It fails where the root of the hierarchy cannot be read.
 func (r *Registry) Resync() error {
 	r.walking.Lock()
@@ -64,7 +64,7 @@ func (r *Registry) walk() error {
 		}
 	}
 	for id, g := range r.groups {
-		// A group that became known after the walk began may be one that it came too early for.
+		// A group that became known after the walk began may have begun after its directory was read.
 		if _, ok := seen[id]; !ok && g.change <= start && !g.removed {
 			r.remove(id, r.walked)
 		}

@@ -2,7 +2,6 @@ package csvy
 
 import (
 	"bufio"
-	"errors"
 	"flag"
 	"fmt"
 	"math"
@@ -11,7 +10,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -27,14 +25,18 @@ var start = time.Unix(1790000000, 123456789)
 // exampleHead is a head with everything in it, texts that need quotes included.
 func exampleHead(version int, columns ...string) Head {
 	h := Head{
-		Version: "0.4", Provider: "docker", CgroupVersion: version, Cgroup: "system.slice/docker-" + containerID + ".scope", Driver: "systemd",
-		Interval: 50 * time.Millisecond, FileInterval: time.Second, Started: start, MonotonicNS: 777_000_000_000, Polled: start.Add(-time.Second), Part: 1,
+		Version: "0.4", Provider: "docker", CgroupVersion: version, Cgroup: "system.slice/docker-" + containerID + ".scope",
+		Driver:   "systemd",
+		Interval: 50 * time.Millisecond, FileInterval: time.Second, Started: start, MonotonicNS: 777_000_000_000,
+		Polled: start.Add(-time.Second), Part: 1,
 		Container: Container{
-			ID: containerID, Name: "shop-cart", Image: "shop:1.0", Command: `sh -c "sleep 1; echo 'ü'"`, Status: "Up 4 seconds", Runtime: "docker",
-			Labels: map[string]string{"tier": "back: end", "on": "yes", "empty": ""}, Created: start.Add(-time.Hour),
+			ID: containerID, Name: "shop-cart", Image: "shop:1.0", Command: `sh -c "sleep 1; echo 'ü'"`, Status: "Up 4 seconds",
+			Runtime: "docker",
+			Labels:  map[string]string{"tier": "back: end", "on": "yes", "empty": ""}, Created: start.Add(-time.Hour),
 		},
 		Host: Host{
-			Name: "node-1", System: "Linux", Kernel: "6.18.1", Cores: 4, OnlineCores: 2, MHz: 2200, MemoryBytes: 8 << 30, SwapBytes: 1 << 30,
+			Name: "node-1", System: "Linux", Kernel: "6.18.1", Cores: 4, OnlineCores: 2, MHz: 2200, MemoryBytes: 8 << 30,
+			SwapBytes:    1 << 30,
 			Distribution: map[string]string{"ID": "debian", "NAME": "Debian GNU/Linux", "VERSION_ID": "12"},
 		},
 	}
@@ -83,11 +85,14 @@ var (
 		"refaults_anon", "refaults_file", "pressure_cpu_waiting_ns", "pressure_memory_stalled_ns",
 	}
 	exampleRowsV2 = [][]float64{
-		{0, 777e9, 1200, 123456, 1, 0, 4096, math.Inf(1), 10, 1, 8192, 7, 5000, math.Inf(1), 100, 1 << 20, 31, 32, 33000, 34000},
+		{0, 777e9, 1200, 123456, 1, 0, 4096, math.Inf(1), 10, 1, 8192, 7, 5000, math.Inf(1), 100, 1 << 20, 31, 32, 33000,
+			34000},
 		{1, 777.05e9, 900, 50123456, 2, 3, nan, nan, nan, nan, nan, nan, nan, nan, nan, nan, nan, nan, nan, nan},
-		{5, 777.25e9, 52000, 100123999, 0, 1, 8192, math.Inf(1), 12, 1, 8192, 7, 5999, math.Inf(1), 120, 1 << 20, 31, 35, 36000, nan},
+		{5, 777.25e9, 52000, 100123999, 0, 1, 8192, math.Inf(1), 12, 1, 8192, 7, 5999, math.Inf(1), 120, 1 << 20, 31, 35,
+			36000, nan},
 	}
-	exampleV1     = []string{CPUNS, MemoryBytes, MemoryLimitBytes, "cpu.usage.percpu/0", "cpu.usage.percpu/1", "blkio.service.time.read", "blkio.service.time.write"}
+	exampleV1 = []string{CPUNS, MemoryBytes, MemoryLimitBytes, "cpu.usage.percpu/0", "cpu.usage.percpu/1",
+		"blkio.service.time.read", "blkio.service.time.write"}
 	exampleRowsV1 = [][]float64{
 		{45675783181, 4096, 9223372036854771712, 45000000000, 675783181, 1, 2},
 		{45675783182, 4096, 9223372036854771712, 45000000000, 675783182, nan, 3},
@@ -223,7 +228,8 @@ func TestRAdvisorFilesAreRead(t *testing.T) {
 	wantColumn(t, r, MemoryLimitBytes, math.Inf(1))
 	wantColumn(t, r, "disk_reads", 58)
 	wantColumn(t, r, "minor_faults", 1650)
-	if r.Head.Name() != "silly_elion" || r.Head.CgroupVersion != 2 || r.Head.Host.Cores != 32 || r.Head.Driver != "systemd" || r.Format != RAdvisor {
+	if r.Head.Name() != "silly_elion" || r.Head.CgroupVersion != 2 || r.Head.Host.Cores != 32 ||
+		r.Head.Driver != "systemd" || r.Format != RAdvisor {
 		t.Errorf("got head %+v", r.Head)
 	}
 	r = open(t, "testdata/from-radvisor-1.4.0-v1.log")
@@ -234,7 +240,8 @@ func TestRAdvisorFilesAreRead(t *testing.T) {
 	wantColumn(t, r, DiskWriteBytes, 668844032)
 	wantColumn(t, r, DiskTimeNS, 68057100860)
 	wantColumn(t, r, "blkio.bfq.service.ios.async", nan)
-	if r.Head.Name() != "kube-proxy-hsplg" || r.Head.Container.Key() != "9f0b1893-15e7-442a-966a-b0d19a35fc1c" || r.Head.CgroupVersion != 1 {
+	if r.Head.Name() != "kube-proxy-hsplg" || r.Head.Container.Key() != "9f0b1893-15e7-442a-966a-b0d19a35fc1c" ||
+		r.Head.CgroupVersion != 1 {
 		t.Errorf("got head %+v", r.Head)
 	}
 	// An old version: other keys in the head, fewer columns, texts in cells.
@@ -262,7 +269,8 @@ func TestBadFiles(t *testing.T) {
 	firstRow := strings.Count(good[:strings.Index(good, "read,")], "\n") + 2
 	rows := strings.SplitAfter(good[strings.Index(good, "\nread,")+1:], "\n")
 	head := good[:strings.Index(good, "\nread,")+1]
-	other := strings.Replace(head, "Version: 1.4.0", "Version: 1.5.0", 1) + "read,cpu_ns,novelty\n1790000009000000000,5,6\n"
+	other := strings.Replace(head, "Version: 1.4.0", "Version: 1.5.0", 1) +
+		"read,cpu_ns,novelty\n1790000009000000000,5,6\n"
 
 	f := func(name, text string, wantRows int, wantCut bool, wantProblem string) {
 		t.Helper()
@@ -291,18 +299,24 @@ func TestBadFiles(t *testing.T) {
 	f("cut in a row", good[:len(good)-20], 2, true, line(2)+"the file ends within this row")
 	f("cut after a row", good[:len(good)-len(rows[3])], 2, false, "")
 	f("no rows", head+rows[0], 0, false, "")
-	f("a row too short", head+rows[0]+rows[1]+"1790000000200000000,1,2\n"+rows[2], 2, false, line(1)+"the row does not have as many cells")
-	f("a row without time", head+rows[0]+rows[1]+strings.Replace(rows[2], "1790", "x", 1), 1, false, line(1)+`the row has no time but "x`)
+	f("a row too short", head+rows[0]+rows[1]+"1790000000200000000,1,2\n"+rows[2], 2, false,
+		line(1)+"the row does not have as many cells")
+	f("a row without time", head+rows[0]+rows[1]+strings.Replace(rows[2], "1790", "x", 1), 1, false,
+		line(1)+`the row has no time but "x`)
 	f("zeros after a crash", head+rows[0]+rows[1]+strings.Repeat("\x00", 4096), 1, true, line(1))
 	f("zeros within", head+rows[0]+rows[1]+strings.Repeat("\x00", 4096)+"\n"+rows[2], 2, false, line(1))
-	f("no number in a cell", head+rows[0]+strings.Replace(rows[1], ",8192,", ",8k,", 1), 1, false, line(0)+`the column "io.stat/rbytes" holds "8k"`)
-	f("a long line", head+rows[0]+rows[1]+strings.Repeat("9", maxLine+5)+"\n"+rows[2], 2, false, line(1)+"the line is longer")
+	f("no number in a cell", head+rows[0]+strings.Replace(rows[1], ",8192,", ",8k,", 1), 1, false,
+		line(0)+`the column "io.stat/rbytes" holds "8k"`)
+	f("a long line", head+rows[0]+rows[1]+strings.Repeat("9", maxLine+5)+"\n"+rows[2], 2, false,
+		line(1)+"the line is longer")
 	f("ends of Windows", strings.ReplaceAll(good, "\n", "\r\n"), 3, false, "")
 	f("a blank line after the head", head+"\n"+strings.Join(rows, ""), 3, false, "")
-	f("a fence in the midst", head+rows[0]+rows[1]+"---\n"+rows[2]+rows[3], 3, false, line(1)+"a second head begins here that cannot be read")
+	f("a fence in the midst", head+rows[0]+rows[1]+"---\n"+rows[2]+rows[3], 3, false,
+		line(1)+"a second head begins here that cannot be read")
 	f("two versions", good+other, 4, false, line(3)+`a second recording begins here (version "0.4")`)
 	f("two versions", good+other, 4, false, `the column "novelty" is new here`)
-	f("the clock set back", strings.Replace(head+rows[0]+rows[1]+rows[2], "179000000017", "179000000009", 1), 2, false, line(1)+"the clock was set: it went back by")
+	f("the clock set back", strings.Replace(head+rows[0]+rows[1]+rows[2], "179000000017", "179000000009", 1), 2, false,
+		line(1)+"the clock was set: it went back by")
 
 	bad := func(name, text, want string) {
 		t.Helper()
@@ -325,12 +339,14 @@ func itoa(n int) string { return string(AppendNumber(nil, float64(n))) }
 // TestVectors writes one cell for the numbers of all CPUs, and none where one is missing.
 func TestVectors(t *testing.T) {
 	h := exampleHead(1, "cpu.usage.percpu/0", "cpu.usage.percpu/1", "cpu.usage.percpu/2", CPUNS)
-	path := write(t, t.TempDir(), CSVY, h, Options{}, []float64{1, 2, 3, 6}, []float64{nan, nan, nan, 7}, []float64{1, nan, 3, 8})
+	path := write(t, t.TempDir(), CSVY, h, Options{}, []float64{1, 2, 3, 6}, []float64{nan, nan, nan, 7},
+		[]float64{1, nan, 3, 8})
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"\n1790000000123456789,,,6,,,1 2 3,", "\n1790000000173456789,,,7,,,,", "\n1790000000223456789,,,8,,,,"} {
+	for _, want := range []string{"\n1790000000123456789,,,6,,,1 2 3,", "\n1790000000173456789,,,7,,,,",
+		"\n1790000000223456789,,,8,,,,"} {
 		if !strings.Contains(string(b), want) {
 			t.Errorf("there is no row %q in\n%s", want, b)
 		}
@@ -338,145 +354,6 @@ func TestVectors(t *testing.T) {
 	r := open(t, path)
 	wantColumn(t, r, "cpu.usage.percpu/0", 1, nan, nan)
 	wantColumn(t, r, "cpu.usage.percpu/2", 3, nan, nan)
-}
-
-func TestRotation(t *testing.T) {
-	dir := t.TempDir()
-	h := exampleHead(2, CPUNS)
-	w, err := Create(dir, CSVY, h, Options{RotateEvery: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 100 {
-		if err := w.Row(start.Add(time.Duration(i)*50*time.Millisecond), []float64{float64(i)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	var all []float64
-	for i, path := range recordings(t, dir) {
-		r := open(t, path)
-		all = append(all, r.Column(CPUNS)...)
-		if r.Head.Part != i+1 || len(r.At) != 20 {
-			t.Errorf("file %d is part %d with %d rows, want 20", i+1, r.Head.Part, len(r.At))
-		}
-	}
-	if len(all) != 100 || !slices.IsSorted(all) {
-		t.Errorf("got %d rows of 100, in order: %v", len(all), all)
-	}
-}
-
-func TestBound(t *testing.T) {
-	dir := t.TempDir()
-	h := exampleHead(2, CPUNS)
-	run := func(o Options) error {
-		w, err := Create(dir, CSVY, h, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range 5000 {
-			if err = w.Row(start.Add(time.Duration(i)*50*time.Millisecond), []float64{float64(i)}); err != nil {
-				break
-			}
-		}
-		return errors.Join(err, w.Close())
-	}
-	total := func() (sum int64) {
-		for _, path := range recordings(t, dir) {
-			info, err := os.Stat(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sum += info.Size()
-		}
-		return sum
-	}
-	const limit = 60_000
-	b := NewBound(limit)
-	if err := run(Options{RotateBytes: 15_000, Bound: b}); err != nil {
-		t.Error(err)
-	}
-	if size := total(); size > limit || size < limit/2 || b.Removed() == 0 {
-		t.Errorf("%d bytes are there and %d files were removed, want at most %d bytes", size, b.Removed(), limit)
-	}
-	paths := recordings(t, dir)
-	if last := open(t, paths[len(paths)-1]).Column(CPUNS); last[len(last)-1] != 4999 {
-		t.Errorf("the last row is %v, want 4999", last[len(last)-1])
-	}
-	// Without rotation there is nothing to remove.
-	dir = t.TempDir()
-	if err := run(Options{Bound: NewBound(limit)}); !errors.Is(err, ErrBound) {
-		t.Errorf("got error %v, want %v", err, ErrBound)
-	}
-	if r := open(t, recordings(t, dir)[0]); r.End.Cut || len(r.At) < 100 || total() > limit {
-		t.Errorf("got end %+v of %d bytes", r.End, total())
-	}
-}
-
-// TestFullDisk fills a file system.
-func TestFullDisk(t *testing.T) {
-	dir := t.TempDir()
-	if err := syscall.Mount("outsight", dir, "tmpfs", 0, "size=64k"); err != nil {
-		t.Fatalf("mounting a small file system: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
-	for _, format := range []Format{CSVY, RAdvisor} {
-		w, err := Create(dir, format, exampleHead(2, CPUNS), Options{FlushEvery: 333 * time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := 0; i < 5000 && err == nil; i++ {
-			err = w.Row(start.Add(time.Duration(i)*50*time.Millisecond), []float64{float64(i)})
-		}
-		if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "the disk is full") || !strings.Contains(err.Error(), dir) {
-			t.Errorf("got error %v", err)
-		}
-		if again := w.Row(start, []float64{0}); again == nil {
-			t.Error("a row was taken after the disk was full")
-		}
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
-		path := recordings(t, dir)[0]
-		r := open(t, path)
-		if n := len(r.At); r.End.Cut || n < 100 || len(r.Problems) > 0 || !strings.Contains(err.Error(), "row "+itoa(n)) {
-			t.Errorf("got %d rows, end %+v, problems %v after %v", n, r.End, r.Problems, err)
-		}
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func TestUnwritableDirectory(t *testing.T) {
-	if _, err := Create(filepath.Join(t.TempDir(), "none"), CSVY, exampleHead(2), Options{}); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("got error %v", err)
-	}
-	if _, err := Create(t.TempDir(), "xml", exampleHead(2), Options{}); err == nil || !strings.Contains(err.Error(), `no format "xml"`) {
-		t.Errorf("got error %v", err)
-	}
-}
-
-// TestNamesInTheHeadAreSafe puts what could end the head early into it.
-func TestNamesInTheHeadAreSafe(t *testing.T) {
-	f := func(name string) {
-		t.Helper()
-		h := exampleHead(2, CPUNS)
-		h.Container.Name, h.Container.Labels = name, map[string]string{name: name}
-		r := open(t, write(t, t.TempDir(), CSVY, h, Options{}, []float64{1}))
-		if r.Head.Container.Name != name || r.Head.Container.Labels[name] != name {
-			t.Errorf("got %q and labels %q, want %q", r.Head.Container.Name, r.Head.Container.Labels, name)
-		}
-	}
-	for _, name := range []string{"a", "---", "a\n---\nread,x\n1,2", "~", "null", "No", "-", "a: b", "#x", "'", `"\`, "é😀", "\u0085\u2028", "\x7f\x1b[1m", " a ", "1e3", "0x1", "&a", "*a", "{}", "!x", "a #b", "1_000", "0o17", "017", "1.5", "12e400", "2026-01-02", ".inf", "nan", "Infinity", "1.2.3", "5c1f"} {
-		f(name)
-	}
 }
 
 func FuzzParse(f *testing.F) {
@@ -510,79 +387,20 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// BenchmarkRow writes rows as a recorder does: most have no values from files.
-func BenchmarkRow(b *testing.B) {
-	h := exampleHead(2)
-	h.Columns = Columns()
-	w, err := Create(b.TempDir(), CSVY, h, Options{RotateBytes: 64 << 20, Bound: NewBound(256 << 20)})
-	if err != nil {
-		b.Fatal(err)
-	}
-	values := make([]float64, len(h.Columns))
-	for i := range values {
-		values[i] = 1e12 + float64(i)
-		if h.Columns[i].Source == FromFile {
-			values[i] = nan
-		}
-	}
-	b.ReportAllocs()
-	at := start
-	for b.Loop() {
-		at = at.Add(50 * time.Millisecond)
-		if err := w.Row(at, values); err != nil {
-			b.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		b.Fatal(err)
-	}
-}
-
 // TestFilesFillWhatTheKernelDoesNotKnow: of a number that both lanes have, the kernel's is taken.
 func TestFilesFillWhatTheKernelDoesNotKnow(t *testing.T) {
 	dir, none := t.TempDir(), math.NaN()
 	h := exampleHead(2, ThrottledNS, MemoryBytes, "memory.current", "cpu.stat/throttled_usec")
-	r, err := Open(write(t, dir, CSVY, h, Options{}, []float64{none, 4096, 8192, 5}, []float64{7000, none, 8192, 6}, []float64{none, none, none, none}))
+	r, err := Open(write(t, dir, CSVY, h, Options{}, []float64{none, 4096, 8192, 5}, []float64{7000, none, 8192, 6},
+		[]float64{none, none, none, none}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string][]float64{MemoryBytes: {4096, 8192, none}, ThrottledNS: {5000, 7000, none}} {
-		if got := r.Column(name); !slices.EqualFunc(got, want, func(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }) {
+		if got := r.Column(name); !slices.EqualFunc(got, want,
+			func(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }) {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
-	}
-}
-
-// A file's name tells whose it is, holds nothing that is special to a shell or a file system, and is not another's.
-func TestFileNames(t *testing.T) {
-	f := func(c Container, want string) {
-		t.Helper()
-		if got := fileName(&Head{Container: c}); got != want {
-			t.Errorf("%+v: got %q, want %q", c, got, want)
-		}
-	}
-	short := containerID[:12]
-	f(Container{ID: containerID, Name: "shop-redis"}, "shop-redis-"+short)
-	f(Container{ID: containerID, Name: "app", PodName: "web-7"}, "web-7-app-"+short)
-	f(Container{PodUID: "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9", PodName: "web-7"}, "web-7-0a1b2c3d-4e5")
-	f(Container{ID: containerID, Name: "../../etc/passwd"}, "etc-passwd-"+short)
-	f(Container{ID: containerID, Name: "-rf; $(reboot)\n\x1b[2J"}, "rf----reboot----2J-"+short)
-	f(Container{ID: containerID, Name: "..."}, containerID)
-	f(Container{ID: containerID, Name: strings.Repeat("n", 300)}, strings.Repeat("n", 100)+"-"+short)
-	f(Container{ID: containerID}, containerID)
-	f(Container{ID: "host", Name: "node-1"}, "host")
-	f(Container{ID: "system.slice/redis.service", Name: "redis.service"}, "system.slice-redis.service")
-
-	dir, names := t.TempDir(), map[string]bool{}
-	for range 3 { // of the same container in the same second
-		file, err := CreateFile(dir, &Head{Container: Container{ID: containerID, Name: "shop"}}, time.Unix(1790000000, 0), ".csvy", Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		names[filepath.Base(file.Path())] = true
-	}
-	if base := "shop-" + short + "_1790000000"; len(names) != 3 || !names[base+".csvy"] || !names[base+"-3.csvy"] {
-		t.Errorf("the files are %v", names)
 	}
 }
 

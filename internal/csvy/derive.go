@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// cell tells where a value comes from: values[index], or a sum of values.
+// cell reports where a value comes from: values[index], or a sum of values.
 type cell struct {
 	terms []cellTerm
 }

@@ -58,7 +58,7 @@ const radvisorExtension = ".log"
 const shortID = 12
 
 // fileName begins the name of a container's file: its name, and the beginning of its ID, because names are used again.
-// What has no such ID (the host, a service) is called by its ID alone, which tells what it is.
+// What has no such ID (the host, a service) is called by its ID alone, which says what it is.
 func fileName(h *Head) string {
 	id := fileID(h.Container.Key())
 	isHex := len(id) > shortID && strings.Trim(id, "0123456789abcdef-") == ""
@@ -93,7 +93,7 @@ func (f *File) Size() int64 { return f.size }
 // Path of the file.
 func (f *File) Path() string { return f.path }
 
-// Write appends whole records. Where there is no room for all of them, whole tells how much of
+// Write appends whole records. Where there is no room for all of them, whole reports how much of
 // what could be written holds whole records, and the rest is cut off.
 func (f *File) Write(p []byte, records int, whole func(written []byte) (length, records int)) error {
 	if len(p) == 0 {

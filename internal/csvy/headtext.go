@@ -86,7 +86,8 @@ func (h *Head) metadata(provider string) fields {
 	c := &h.Container
 	if provider == "kubernetes" {
 		return fields{
-			{"Uid", optional(c.PodUID)}, {"Name", optional(c.PodName)}, {"CreatedAt", timestamp(c.Created)}, {"Labels", c.Labels},
+			{"Uid", optional(c.PodUID)}, {"Name", optional(c.PodName)}, {"CreatedAt", timestamp(c.Created)},
+			{"Labels", c.Labels},
 			{"Namespace", optional(c.PodNamespace)}, {"NodeName", optional(h.Host.Name)}, {"HostIp", optional(c.HostIP)},
 			{"Phase", optional(c.Phase)}, {"QosClass", optional(c.QOSClass)}, {"StartedAt", timestamp(c.Started)},
 		}
@@ -96,7 +97,8 @@ func (h *Head) metadata(provider string) fields {
 		names = []string{"/" + c.Name}
 	}
 	return fields{
-		{"Created", timestamp(c.Created)}, {"Command", optional(c.Command)}, {"Id", optional(c.ID)}, {"Image", optional(c.Image)},
+		{"Created", timestamp(c.Created)}, {"Command", optional(c.Command)}, {"Id", optional(c.ID)},
+		{"Image", optional(c.Image)},
 		{"Labels", c.Labels}, {"Names", names}, {"Ports", []string(nil)}, {"Status", optional(c.Status)},
 		{"SizeRw", nil}, {"SizeRootFs", nil},
 	}
@@ -155,14 +157,15 @@ func isRAdvisors(name string) bool {
 	return part || has(radvisorV2) || has(radvisorV1)
 }
 
-// outsight is what rAdvisor's head has no place for.
+// outsight has what rAdvisor's head cannot hold.
 func (h *Head) outsight() fields {
 	c := &h.Container
 	return fields{
 		{"Layout", int64(layoutVersion)}, {"Version", optional(h.Version)}, {"Part", int64(max(h.Part, 1))},
 		{"IntervalNs", int64(h.Interval)}, {"FileIntervalNs", int64(h.FileInterval)},
 		{"StartedNs", nanoseconds(h.Started)}, {"MonotonicNs", h.MonotonicNS},
-		{"ContainerId", optional(c.ID)}, {"ContainerName", optional(c.Name)}, {"Image", optional(c.Image)}, {"Runtime", optional(c.Runtime)},
+		{"ContainerId", optional(c.ID)}, {"ContainerName", optional(c.Name)}, {"Image", optional(c.Image)},
+		{"Runtime", optional(c.Runtime)},
 		{"PodUid", optional(c.PodUID)}, {"PodName", optional(c.PodName)}, {"PodNamespace", optional(c.PodNamespace)},
 	}
 }
@@ -313,7 +316,8 @@ func parseHead(text []byte) (*parsedHead, error) {
 	if len(m.Names) > 0 {
 		c.Name = strings.TrimPrefix(m.Names[0], "/")
 	}
-	c.PodUID, c.PodName, c.PodNamespace, c.Phase, c.QOSClass, c.HostIP = m.UID, m.Name, m.Namespace, m.Phase, m.QosClass, m.HostIP
+	c.PodUID, c.PodName, c.PodNamespace, c.Phase, c.QOSClass, c.HostIP = m.UID, m.Name, m.Namespace, m.Phase, m.QosClass,
+		m.HostIP
 	c.Created, c.Started = fromTimestamp(m.Created, m.CreatedAt), fromTimestamp(m.StartedAt)
 	s := &t.System
 	h.Host = Host{
@@ -330,7 +334,8 @@ func parseHead(text []byte) (*parsedHead, error) {
 	}
 	if o := t.Outsight; o != nil {
 		if o.Layout > layoutVersion {
-			return nil, fmt.Errorf("reading the head: its layout is version %d, and this program knows %d", o.Layout, layoutVersion)
+			return nil, fmt.Errorf("reading the head: its layout is version %d, and this program knows %d", o.Layout,
+				layoutVersion)
 		}
 		p.format = CSVY
 		h.Version, h.Part = o.Version, max(o.Part, 1)

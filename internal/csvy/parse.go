@@ -229,7 +229,8 @@ func (p *parser) rows() error {
 		}
 		if (len(p.r.At)+1)*len(p.r.Values) > p.maxValues {
 			p.r.End.Bytes, p.r.End.Cut = p.lastEnd, true
-			p.r.Complain(p.line, "the file holds more than is read of one; the rest is left out (record --rotate makes more files)")
+			p.r.Complain(p.line, "the file holds more than is read of one; the rest is left out (record --rotate makes more "+
+				"files)")
 			return nil
 		}
 		p.row(line)
@@ -262,7 +263,8 @@ func (p *parser) secondHead() error {
 		p.r.Complain(begin, "the file ends within a second head")
 		return nil
 	}
-	p.r.Complain(begin, fmt.Sprintf("a second recording begins here (version %.20q); its rows are read as well", head.Version))
+	p.r.Complain(begin, fmt.Sprintf("a second recording begins here (version %.20q); its rows are read as well",
+		head.Version))
 	p.delimiter = head.delimiter
 	if err := p.names(head, names, false); err != nil {
 		p.r.Complain(p.line, err.Error())

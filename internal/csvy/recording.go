@@ -18,7 +18,7 @@ type Recording struct {
 	// Head.Columns, as long; NaN is a missing value, +Inf no limit.
 	At     []int64
 	Values [][]float64
-	// Problems tell what could not be read, the first of each kind with its line.
+	// Problems report what could not be read, the first of each kind with its line.
 	Problems []Problem
 	End      End
 
@@ -175,10 +175,10 @@ func (r *Recording) Finish() {
 	}
 }
 
-// clockStep is the least step of the wall clock that is told.
+// clockStep is the least step of the wall clock that is reported.
 const clockStep = 50 * time.Millisecond
 
-// findSteps tells where the wall clock went back, or away from the monotonic clock.
+// findSteps reports where the wall clock went back, or away from the monotonic clock.
 func (r *Recording) findSteps() {
 	due, late := r.Column(DueNS), r.Column(LatenessNS)
 	for i := 1; i < len(r.At); i++ {
@@ -201,7 +201,8 @@ func (r *Recording) findSteps() {
 		if step < expected {
 			direction = "went back by "
 		}
-		r.complain(r.lineOf(i), kind, kind+direction+(step-expected).Abs().Round(time.Millisecond).String()+" before this row")
+		by := (step - expected).Abs().Round(time.Millisecond)
+		r.complain(r.lineOf(i), kind, kind+direction+by.String()+" before this row")
 	}
 }
 

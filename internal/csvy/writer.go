@@ -15,7 +15,7 @@ type Writer interface {
 	// Row appends one sample; values are in the order of Head.Columns. A missing value is NaN, no
 	// limit is +Inf. After an error the recording is over, and Close is all that is left to call.
 	Row(at time.Time, values []float64) error
-	// Lost tells of ticks that could not be stored. They show in the column lost_ticks of the next
+	// Lost counts ticks that could not be stored. They show in the column lost_ticks of the next
 	// row, or of a last row that has nothing else.
 	Lost(ticks uint64) error
 	Close() error
@@ -138,7 +138,8 @@ func (w *textWriter) layout() {
 			continue // its vector is missing, which the first cell tells
 		}
 		w.rest += ","
-		if vector := i+1 < len(w.part) && w.part[i+1]; vector || len(c.terms) == 0 || slices.ContainsFunc(c.terms, w.fromFile) {
+		if vector := i+1 < len(w.part) && w.part[i+1]; vector || len(c.terms) == 0 ||
+			slices.ContainsFunc(c.terms, w.fromFile) {
 			w.rest += w.absent[i]
 			continue
 		}
@@ -163,7 +164,8 @@ func (w *textWriter) add(columns ...Column) {
 		if n := len(w.columns); part && n > 0 {
 			_, part = vectorOf(w.columns[n-1].Name)
 		}
-		w.columns, w.cells, w.absent, w.part = append(w.columns, c), append(w.cells, from), append(w.absent, absent), append(w.part, part)
+		w.columns, w.cells, w.absent, w.part = append(w.columns, c), append(w.cells, from), append(w.absent, absent),
+			append(w.part, part)
 	}
 }
 

@@ -72,7 +72,8 @@ var (
 var notText = []string{"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
 func appendText(b []byte, s string) []byte {
-	if plainText.MatchString(s) && !dateText.MatchString(s) && !isNumber(s) && !slices.Contains(notText, strings.ToLower(s)) {
+	if plainText.MatchString(s) && !dateText.MatchString(s) && !isNumber(s) &&
+		!slices.Contains(notText, strings.ToLower(s)) {
 		return append(b, s...)
 	}
 	return strconv.AppendQuote(b, s)

@@ -37,7 +37,8 @@ type bareProcess struct {
 
 func openBare(o Options) (*bareStage, error) {
 	if os.Geteuid() != 0 {
-		return nil, errors.New("making namespaces and control groups: root is needed (CAP_SYS_ADMIN, CAP_NET_ADMIN), or a Docker daemon that answers")
+		return nil, errors.New("making namespaces and control groups: root is needed (CAP_SYS_ADMIN, CAP_NET_ADMIN), or a " +
+			"Docker daemon that answers")
 	}
 	h, err := readHierarchies(o.ProcFS)
 	if err != nil {
@@ -115,7 +116,8 @@ func (b *bareStage) id(name string) string {
 
 func (b *bareStage) start(_ context.Context, p *part, at func(string) string) (io.ReadCloser, error) {
 	dir := filepath.Join(b.dir, p.Role)
-	here := place{at: at, scratch: filepath.Join(dir, "tmp"), config: filepath.Join(dir, "config"), control: filepath.Join(dir, controlName)}
+	here := site{at: at, scratch: filepath.Join(dir, "tmp"), config: filepath.Join(dir, "config"),
+		control: filepath.Join(dir, controlName)}
 	if err := os.MkdirAll(here.scratch, 0o755); err != nil {
 		return nil, err
 	}

@@ -112,7 +112,8 @@ func describe(first, end int) []byte {
 		for j := range text {
 			text[j] = words[random.IntN(len(words))]
 		}
-		list = append(list, product{i, words[i%len(words)] + " " + strconv.Itoa(i), 100 + random.IntN(9900), strings.Join(text, " ")})
+		list = append(list, product{i, words[i%len(words)] + " " + strconv.Itoa(i), 100 + random.IntN(9900),
+			strings.Join(text, " ")})
 	}
 	b, err := json.Marshal(list)
 	if err != nil {

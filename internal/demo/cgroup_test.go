@@ -31,8 +31,10 @@ func TestParseHierarchies(t *testing.T) {
 			t.Errorf("%q: %+v, want %+v", in, got, want)
 		}
 	}
-	f("30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n", hierarchy{path: "/sys/fs/cgroup", v2: true})
-	f("41 31 0:38 / /a\\040b rw - cgroup2 x rw\n42 31 0:38 / /again rw - cgroup2 x rw\n", hierarchy{path: "/a b", v2: true})
+	f("30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n",
+		hierarchy{path: "/sys/fs/cgroup", v2: true})
+	f("41 31 0:38 / /a\\040b rw - cgroup2 x rw\n42 31 0:38 / /again rw - cgroup2 x rw\n",
+		hierarchy{path: "/a b", v2: true})
 	f("41 31 0:38 / /a rw - cgroup")
 	f("nonsense\n")
 }

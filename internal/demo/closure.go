@@ -17,7 +17,7 @@ import (
 type closure struct {
 	// files are absolute paths, as the linker looks for them, the program first.
 	files []string
-	// dirs hold the libraries; an image without a linker cache is told them by LD_LIBRARY_PATH.
+	// dirs hold the libraries; an image without a linker cache has them in LD_LIBRARY_PATH.
 	dirs []string
 }
 
@@ -54,7 +54,7 @@ type resolver struct {
 	seen      map[string]bool // by path
 	byName    map[string]bool // by DT_NEEDED: the linker loads a name once
 	class     elf.Class
-	machine   elf.Machine
+	arch      elf.Machine
 }
 
 // add takes a file and all that it needs. inherited are the DT_RPATHs of those who need it.
@@ -71,7 +71,7 @@ func (r *resolver) add(path string, inherited []string) error {
 	}
 	defer f.Close()
 	if len(r.files) == 0 {
-		r.class, r.machine = f.Class, f.Machine
+		r.class, r.arch = f.Class, f.Machine
 	}
 	r.seen[path] = true
 	r.files = append(r.files, path)
@@ -140,7 +140,7 @@ func (r *resolver) fits(path string) bool {
 		return false
 	}
 	defer f.Close()
-	return f.Class == r.class && f.Machine == r.machine
+	return f.Class == r.class && f.Machine == r.arch
 }
 
 func runPath(f *elf.File, path string, tag elf.DynTag) []string {

@@ -137,7 +137,8 @@ func (s *Shop) leaveOut() {
 	for _, p := range packages {
 		if !slices.Contains(s.without, p.role) && findProgram(p.program) == "" {
 			s.without = append(s.without, p.role)
-			s.notice("no %s on this host, so the shop does without; to have it: apt-get install --no-install-recommends %s", p.program, p.name)
+			s.notice("no %s on this host, so the shop does without; to have it: apt-get install --no-install-recommends %s",
+				p.program, p.name)
 		}
 	}
 	if slices.Contains(s.without, "redis") {
@@ -240,7 +241,7 @@ func (s *Shop) Parts() []Part {
 // Edges is the true edge list of this shop.
 func (s *Shop) Edges() []Edge { return edgesOf(s.options.Instance, s.without) }
 
-// Notices tell what is different from the whole shop, and what to do about it.
+// Notices report what is different from the whole shop, and what to do about it.
 func (s *Shop) Notices() []string { return slices.Clone(s.notices) }
 
 // Report is what the load generator saw, at most a second ago; after Stop it is final.

@@ -117,7 +117,8 @@ func processes(t *testing.T) []string {
 			continue
 		}
 		b, err := os.ReadFile(f)
-		if err == nil && strings.Contains(string(b), "demo-service") && strings.Contains(string(b), filepath.Base(os.Args[0])) {
+		if err == nil && strings.Contains(string(b), "demo-service") &&
+			strings.Contains(string(b), filepath.Base(os.Args[0])) {
 			found = append(found, "process "+strings.ReplaceAll(string(b), "\x00", " "))
 		}
 	}
@@ -192,7 +193,8 @@ func checkTruth(t *testing.T, s *Shop, truth Truth) {
 			t.Errorf("%v: neither end knows of it", e.Edge)
 		}
 		if c, v := e.ClientSide, e.ServerSide; c != nil && v != nil &&
-			(c.Requests == 0 || c.Requests != v.Requests || c.SentBytes != v.ReceivedBytes || c.ReceivedBytes != v.SentBytes || c.Opened != v.Opened) {
+			(c.Requests == 0 || c.Requests != v.Requests || c.SentBytes != v.ReceivedBytes || c.ReceivedBytes != v.SentBytes ||
+				c.Opened != v.Opened) {
 			t.Errorf("%v: client %+v, server %+v", e.Edge, *c, *v)
 		}
 	}

@@ -98,7 +98,8 @@ func (d *dockerStage) removeNetworks(ctx context.Context) error {
 		return err
 	}
 	for _, n := range list.Items {
-		if _, err := d.client.NetworkRemove(ctx, n.ID, client.NetworkRemoveOptions{}); err != nil && !errdefs.IsNotFound(err) {
+		if _, err := d.client.NetworkRemove(ctx, n.ID, client.NetworkRemoveOptions{}); err != nil &&
+			!errdefs.IsNotFound(err) {
 			return fmt.Errorf("removing network %q: %w", n.Name, err)
 		}
 	}
@@ -130,7 +131,8 @@ func (d *dockerStage) prepare(ctx context.Context, parts []*part) error {
 	}
 	errs := make(chan error, len(programs)+1)
 	go func() {
-		_, err := d.client.NetworkCreate(ctx, d.options.scope(), client.NetworkCreateOptions{Driver: "bridge", Labels: d.labels()})
+		_, err := d.client.NetworkCreate(ctx, d.options.scope(),
+			client.NetworkCreateOptions{Driver: "bridge", Labels: d.labels()})
 		if err != nil {
 			err = fmt.Errorf("making network %q: %w", d.options.scope(), err)
 		}
@@ -187,7 +189,7 @@ func (d *dockerStage) makeImage(ctx context.Context, name string, p *part) error
 }
 
 func (d *dockerStage) start(ctx context.Context, p *part, at func(string) string) (io.ReadCloser, error) {
-	here := place{at: at, scratch: scratchDir, config: configPath, control: controlDir + "/" + controlName}
+	here := site{at: at, scratch: scratchDir, config: configPath, control: controlDir + "/" + controlName}
 	command := append([]string{d.target(p)}, p.args(here)...)
 	// The output is read until the container ends, long after the start.
 	life := context.WithoutCancel(ctx)
@@ -224,7 +226,8 @@ func (d *dockerStage) start(ctx context.Context, p *part, at func(string) string
 }
 
 func (d *dockerStage) output(ctx context.Context, p *part) (io.ReadCloser, error) {
-	logs, err := d.client.ContainerLogs(ctx, p.ID, client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Follow: true})
+	logs, err := d.client.ContainerLogs(ctx, p.ID,
+		client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Follow: true})
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +248,8 @@ func (d *dockerStage) copyFile(ctx context.Context, p *part, name string, conten
 	if err := errors.Join(f.write(t), t.Close()); err != nil {
 		return err
 	}
-	_, err := d.client.CopyToContainer(ctx, p.ID, client.CopyToContainerOptions{DestinationPath: path.Dir(name), Content: &b})
+	_, err := d.client.CopyToContainer(ctx, p.ID,
+		client.CopyToContainerOptions{DestinationPath: path.Dir(name), Content: &b})
 	return err
 }
 

@@ -35,7 +35,8 @@ func newImage(program, target string, more ...imageFile) (image, error) {
 	im := image{files: []imageFile{
 		{path: "/tmp", dir: true, mode: 0o1777},
 		{path: controlDir, dir: true, mode: 0o755},
-		{path: "/etc/passwd", mode: 0o644, content: "root:x:0:0:root:/:/bin/false\nnobody:x:65534:65534:nobody:/:/bin/false\n"},
+		{path: "/etc/passwd", mode: 0o644,
+			content: "root:x:0:0:root:/:/bin/false\nnobody:x:65534:65534:nobody:/:/bin/false\n"},
 		{path: "/etc/group", mode: 0o644, content: "root:x:0:\nnogroup:x:65534:\n"},
 		{path: target, mode: 0o755, from: c.files[0]},
 	}}
@@ -77,7 +78,8 @@ func writeParents(t *tar.Writer, made map[string]bool, dir string) error {
 }
 
 func (f imageFile) write(t *tar.Writer) error {
-	h := &tar.Header{Name: strings.TrimPrefix(f.path, "/"), Mode: f.mode, Typeflag: tar.TypeReg, Size: int64(len(f.content))}
+	h := &tar.Header{Name: strings.TrimPrefix(f.path, "/"), Mode: f.mode, Typeflag: tar.TypeReg,
+		Size: int64(len(f.content))}
 	if f.dir {
 		h.Typeflag, h.Name = tar.TypeDir, h.Name+"/"
 	}

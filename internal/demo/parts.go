@@ -96,8 +96,8 @@ func findProgram(name string) string {
 	return ""
 }
 
-// place is what a part finds where it runs.
-type place struct {
+// site is where a part runs.
+type site struct {
 	// at is the address of a role's server, with the port.
 	at func(role string) string
 	// scratch is a directory to write to; config and control are files.
@@ -112,9 +112,9 @@ type part struct {
 	wave int
 	// program on this host, and its arguments where it runs.
 	program string
-	args    func(place) []string
-	// config is the content of the file place.config, if the program reads one.
-	config func(place) string
+	args    func(site) []string
+	// config is the content of the file site.config, if the program reads one.
+	config func(site) string
 	// ready is text in the program's output that tells that it serves; empty for a service of
 	// ours, whose first status tells.
 	ready  string
@@ -123,7 +123,7 @@ type part struct {
 
 // plan lists the parts of a shop without the roles left out.
 func plan(o Options, without []string) []*part {
-	redis := func(at place) []string {
+	redis := func(at site) []string {
 		if slices.Contains(without, "redis") {
 			return nil
 		}
@@ -138,12 +138,12 @@ func plan(o Options, without []string) []*part {
 		o.service("catalogue", 1, redis),
 		o.service("cart", 1, redis),
 		o.service("payment", 1, redis),
-		o.service("gateway", 1, func(at place) []string {
+		o.service("gateway", 1, func(at site) []string {
 			return []string{"--catalogue", at.at("catalogue"), "--cart", at.at("cart"), "--payment", at.at("payment")}
 		}),
 		nginxPart(),
 		o.service("worker", 2, redis),
-		o.service("load", 3, func(at place) []string {
+		o.service("load", 3, func(at site) []string {
 			return []string{"--target", at.at(door), "--rate", strconv.FormatFloat(o.Rate, 'g', -1, 64)}
 		}),
 	}
@@ -155,10 +155,10 @@ func plan(o Options, without []string) []*part {
 }
 
 // service is a part that this binary runs.
-func (o Options) service(role string, wave int, args func(place) []string) *part {
+func (o Options) service(role string, wave int, args func(site) []string) *part {
 	return &part{
 		Part: Part{Role: role}, port: shopPort, wave: wave, program: o.Binary,
-		args: func(at place) []string {
+		args: func(at site) []string {
 			own := []string{
 				"demo-service", role, "--listen", fmt.Sprintf(":%d", shopPort),
 				"--control", at.control, "--seed", strconv.FormatUint(o.Seed, 10),
@@ -172,7 +172,7 @@ func redisPart() *part {
 	return &part{
 		Part: Part{Role: "redis"}, port: redisPort, wave: 1, program: findProgram("redis-server"),
 		ready: "Ready to accept connections",
-		args: func(at place) []string {
+		args: func(at site) []string {
 			return []string{
 				"--port", strconv.Itoa(redisPort), "--bind", "0.0.0.0", "--protected-mode", "no",
 				"--save", "", "--appendonly", "no", "--daemonize", "no", "--maxmemory", "64mb", "--dir", at.scratch,
@@ -185,8 +185,8 @@ func nginxPart() *part {
 	return &part{
 		Part: Part{Role: "nginx"}, port: nginxPort, wave: 2, program: findProgram("nginx"),
 		ready: "start worker process",
-		args:  func(at place) []string { return []string{"-e", "stderr", "-c", at.config} },
-		config: func(at place) string {
+		args:  func(at site) []string { return []string{"-e", "stderr", "-c", at.config} },
+		config: func(at site) string {
 			return nginxConfig(at.at("gateway"), at.scratch, nginxPort)
 		},
 	}

@@ -99,7 +99,7 @@ func respond(w http.ResponseWriter, status int, contentType string, body []byte)
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	w.Write(body) // an error means that the client has gone: nobody is left to be told
+	w.Write(body) // an error means that the client has gone: nobody waits for the answer
 }
 
 func respondJSON(w http.ResponseWriter, body []byte) {

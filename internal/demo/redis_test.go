@@ -82,7 +82,8 @@ func FuzzReadRedisReply(f *testing.F) {
 func realRedis(t *testing.T, l *ledger) *redisClient {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "redis")
-	redis := exec.Command(findProgram("redis-server"), "--port", "0", "--unixsocket", socket, "--save", "", "--dir", t.TempDir())
+	redis := exec.Command(findProgram("redis-server"), "--port", "0", "--unixsocket", socket, "--save", "", "--dir",
+		t.TempDir())
 	if err := redis.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +116,8 @@ func TestRedisClientCounts(t *testing.T) {
 	}
 	f(nil, "GET", "b")
 	calls, _ := l.counts()
-	if got := calls["redis"]; got.Requests != 6 || got.Opened != 1 || got.Closed != 0 || got.ReceivedBytes < 100_000 || got.SentBytes < 100_000 {
+	if got := calls["redis"]; got.Requests != 6 || got.Opened != 1 || got.Closed != 0 || got.ReceivedBytes < 100_000 ||
+		got.SentBytes < 100_000 {
 		t.Errorf("counts %+v", got)
 	}
 	c.closeIdle()
@@ -130,7 +132,7 @@ func TestRedisClientFailure(t *testing.T) {
 	l := newLedger()
 	c := newRedisClient(filepath.Join(t.TempDir(), "nobody"), l)
 	c.network = "unix"
-	for range maxRedisConns + 1 { // each failure gives its place back
+	for range maxRedisConns + 1 { // each failure releases its connection
 		if _, err := c.do(t.Context(), "GET", "a"); err == nil {
 			t.Fatal("no error")
 		}

@@ -155,7 +155,8 @@ func TestPaymentIsOneThread(t *testing.T) {
 	var s Status
 	p.report(&s)
 	// The CPU time of one thread is never more than the time that passed.
-	if s.Payment.Payments != payments || s.Payment.CPU < payments*paymentCPU || s.Payment.CPU > elapsed || s.Payment.Waiting != 0 {
+	if s.Payment.Payments != payments || s.Payment.CPU < payments*paymentCPU || s.Payment.CPU > elapsed ||
+		s.Payment.Waiting != 0 {
 		t.Errorf("%+v in %v", *s.Payment, elapsed)
 	}
 	if n, err := redis.do(t.Context(), "LLEN", "orders"); n != int64(payments) {
@@ -365,7 +366,8 @@ func TestServiceObeys(t *testing.T) {
 func TestOutput(t *testing.T) {
 	o := newOutput("x", "")
 	o.follow(io.NopCloser(strings.NewReader("hello\n" + strings.Repeat("y", maxOutputLine+1))))
-	if err := o.waitReady(t.Context()); err == nil || !strings.Contains(err.Error(), "hello") || !strings.Contains(err.Error(), "too long") {
+	if err := o.waitReady(t.Context()); err == nil || !strings.Contains(err.Error(), "hello") ||
+		!strings.Contains(err.Error(), "too long") {
 		t.Errorf("%v", err)
 	}
 	o = newOutput("x", "")
@@ -393,7 +395,8 @@ func TestEdges(t *testing.T) {
 	if !slices.Contains(Edges(), Edge{"shop-gateway", "shop-payment", 8080}) {
 		t.Error("no edge from gateway to payment")
 	}
-	want := []Edge{{"a-load", "a-gateway", 8080}, {"a-gateway", "a-catalogue", 8080}, {"a-gateway", "a-cart", 8080}, {"a-gateway", "a-payment", 8080}}
+	want := []Edge{{"a-load", "a-gateway", 8080}, {"a-gateway", "a-catalogue", 8080}, {"a-gateway", "a-cart", 8080},
+		{"a-gateway", "a-payment", 8080}}
 	if got := edgesOf("a", []string{"nginx", "redis", "worker"}); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

@@ -93,7 +93,8 @@ func (a *Account) divide(g gain, packagesBefore []model.PackageTime, before map[
 	idle := g.microJoules
 	if sum > 0 {
 		idle = in.idle(g, a.monitor.coefficients)
-	} else if whole := (interval{-1, packagesBefore, a.packages}); g.microJoules > 0 && len(a.packages) > 0 && whole.still() {
+	} else if whole := (interval{-1, packagesBefore, a.packages}); g.microJoules > 0 && len(a.packages) > 0 &&
+		whole.still() {
 		a.monitor.gaps.Add(1) // nobody counted who ran, or that nobody did
 		return
 	}
@@ -113,7 +114,10 @@ func (a *Account) divide(g gain, packagesBefore []model.PackageTime, before map[
 }
 
 func (a *Account) part(domain Domain, source Source) *model.EnergyPart {
-	i := slices.IndexFunc(a.parts, func(p model.EnergyPart) bool { return p.Domain == string(domain) && p.Source == string(source) })
+	i := slices.IndexFunc(a.parts, func(p model.EnergyPart) bool {
+		return p.Domain == string(domain) &&
+			p.Source == string(source)
+	})
 	if i < 0 {
 		i = len(a.parts)
 		a.parts = append(a.parts, model.EnergyPart{Domain: string(domain), Source: string(source)})
@@ -123,7 +127,10 @@ func (a *Account) part(domain Domain, source Source) *model.EnergyPart {
 
 func (a *Account) add(id string, g gain, microJoules uint64) {
 	all := a.of[id]
-	i := slices.IndexFunc(all, func(c model.EnergyCounter) bool { return c.Domain == string(g.domain) && c.Source == string(g.source) })
+	i := slices.IndexFunc(all, func(c model.EnergyCounter) bool {
+		return c.Domain == string(g.domain) &&
+			c.Source == string(g.source)
+	})
 	if i < 0 {
 		i = len(all)
 		all = append(all, model.EnergyCounter{Domain: string(g.domain), Source: string(g.source)})
@@ -145,10 +152,10 @@ func (a *Account) Sample() *model.EnergySample {
 	return &model.EnergySample{Meter: a.monitor.describe(), Parts: slices.Clone(a.parts)}
 }
 
-// Feature tells what measures, and why what would be better does not.
+// Feature reports what measures, and why what would be better does not.
 func (a *Account) Feature() model.Feature { return a.monitor.feature() }
 
-// Drops tells of intervals that were not measured.
+// Drops counts intervals that were not measured.
 func (a *Account) Drops() []model.Drop {
 	return []model.Drop{{Name: "energy_gaps", Count: a.monitor.gaps.Load()}}
 }

@@ -91,13 +91,16 @@ func TestColocation(t *testing.T) {
 		scaledTogether, scaledAlone := together[c.name]/c.alone, alone[c.name]/c.together
 		difference := scaledTogether/scaledAlone - 1
 		if math.Abs(difference) > 0.03 {
-			t.Errorf("%s: scaled power %.2f W together and %.2f W alone, %.2f %% apart, want 3 %% at most", c.name, scaledTogether, scaledAlone, 100*difference)
+			t.Errorf("%s: scaled power %.2f W together and %.2f W alone, %.2f %% apart, want 3 %% at most", c.name,
+				scaledTogether, scaledAlone, 100*difference)
 		}
-		for what, pair := range map[string][2]float64{"alone": {alone[c.name], c.paperAlone}, "together": {together[c.name], c.paperTogether}} {
+		for what, pair := range map[string][2]float64{"alone": {alone[c.name], c.paperAlone},
+			"together": {together[c.name], c.paperTogether}} {
 			if off := pair[0]/pair[1] - 1; math.Abs(off) > 0.03 {
 				t.Errorf("%s %s: %.1f J, the paper has %.1f J", c.name, what, pair[0], pair[1])
 			}
 		}
-		t.Logf("%s: %.1f J alone, %.1f J together; scaled %.2f W and %.2f W, %+.2f %%", c.name, alone[c.name], together[c.name], scaledAlone, scaledTogether, 100*difference)
+		t.Logf("%s: %.1f J alone, %.1f J together; scaled %.2f W and %.2f W, %+.2f %%", c.name, alone[c.name],
+			together[c.name], scaledAlone, scaledTogether, 100*difference)
 	}
 }

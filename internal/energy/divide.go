@@ -14,7 +14,7 @@ type interval struct {
 	before, after []model.PackageTime
 }
 
-// concerns tells whether the package at an index is of the interval's.
+// concerns reports whether the package at an index is of the interval's.
 func (in *interval) concerns(i int) bool {
 	return in.packageID < 0 || i < len(in.after) && in.after[i].ID == in.packageID
 }
@@ -124,7 +124,7 @@ func apportion(whole uint64, weights []uint64) []uint64 {
 	return shares
 }
 
-// still tells whether no CPU was busy or idle: nobody counted.
+// still reports whether no CPU was busy or idle: nobody counted.
 func (in *interval) still() bool {
 	busyNS, idleNS, _ := in.times()
 	return busyNS+idleNS == 0

@@ -1,11 +1,9 @@
 package energy
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,7 +33,8 @@ func newHost(t *testing.T, packages int) *host {
 	for id := range packages {
 		h.packages = append(h.packages, model.PackageTime{ID: id})
 	}
-	h.write("proc/cpuinfo", "vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 79\nmodel name\t: Xeon E5-2697 v4\nstepping\t: 1\n\n")
+	h.write("proc/cpuinfo", "vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 79\nmodel name\t: Xeon E5-2697 "+
+		"v4\nstepping\t: 1\n\n")
 	return h
 }
 
@@ -169,7 +168,8 @@ func TestOneSocket(t *testing.T) {
 	h.zone("intel-rapl-mmio:0", "package-0", 1_000_000)
 	h.run("a", 0, 1e9, 1e9) // before the first update: nobody's
 	h.open()
-	if m := h.account.Sample().Meter; m.Source != "powercap" || !slices.Equal(m.Domains, []string{"core", "dram", "package"}) || len(m.Others) != 0 {
+	if m := h.account.Sample().Meter; m.Source != "powercap" ||
+		!slices.Equal(m.Domains, []string{"core", "dram", "package"}) || len(m.Others) != 0 {
 		t.Fatalf("meter %+v, want powercap with core, dram and package", m)
 	}
 	h.packages[0].Counted = true
@@ -193,7 +193,8 @@ func TestOneSocket(t *testing.T) {
 	if core := h.part(Core, Powercap); core.Idle != 0 || core.Containers != 80001 || core.System != 20000 {
 		t.Errorf("core parts %+v, want four fifths of 100001 for containers", core)
 	}
-	if got := h.account.Of("a"); !slices.Contains(got, model.EnergyCounter{Domain: "core", Source: "powercap", MicroJoules: 60001}) {
+	if got := h.account.Of("a"); !slices.Contains(got,
+		model.EnergyCounter{Domain: "core", Source: "powercap", MicroJoules: 60001}) {
 		t.Errorf("a has %+v, want 60001 of the cores", got)
 	}
 }
@@ -438,68 +439,6 @@ func TestReadingThatFailsForAWhile(t *testing.T) {
 	}
 }
 
-// fakeEvent is an event whose count a test sets.
-type fakeEvent struct {
-	count *uint64
-	ended bool
-}
-
-func (e *fakeEvent) Read(b []byte) (int, error) {
-	if e.ended {
-		return 0, nil
-	}
-	binary.LittleEndian.PutUint64(b, *e.count)
-	return 8, nil
-}
-func (e *fakeEvent) Close() error { return nil }
-
-func TestPerfPMU(t *testing.T) {
-	h := newHost(t, 2)
-	const power = "bus/event_source/devices/power/"
-	h.write(power+"type", "24\n")
-	h.write(power+"cpumask", "0,4\n")
-	for name, config := range map[string]string{"energy-pkg": "0x02", "energy-psys": "0x05"} {
-		h.write(power+"events/"+name, "event="+config+"\n")
-		h.write(power+"events/"+name+".scale", "2.3283064365386962890625e-10\n")
-		h.write(power+"events/"+name+".unit", "Joules\n")
-	}
-	h.write(power+"events/energy-ram", "event=0x03\n") // without a scale: left out
-	h.write("devices/system/cpu/cpu0/topology/physical_package_id", "0\n")
-	h.write("devices/system/cpu/cpu4/topology/physical_package_id", "1\n")
-	counts := map[string]*uint64{}
-	events := map[string]*fakeEvent{}
-	o := h.options()
-	o.openEvent = func(pmu uint32, config uint64, cpu int) (event, error) {
-		key := fmt.Sprintf("%d/%d/%d", pmu, config, cpu)
-		n := uint64(1 << 40)
-		counts[key] = &n
-		events[key] = &fakeEvent{count: &n}
-		return events[key], nil
-	}
-	h.run("a", 0, 0, 0)
-	h.account = New(o)
-	h.update()
-	if len(counts) != 3 || h.source() != Perf {
-		t.Fatalf("opened %v by %s, want a package event on each socket and one psys", counts, h.source())
-	}
-	h.run("a", 0, 0, 1e9)
-	h.run("b", 1, 0, 1e9)
-	*counts["24/2/0"] += 1 << 32 // a joule
-	*counts["24/2/4"] += 1 << 31
-	*counts["24/5/0"] += 1 << 33
-	h.update()
-	h.addsUp(Package, Perf, 1_500_000)
-	h.addsUp(PSys, Perf, 2_000_000)
-	if a, b := h.account.Of("a"), h.account.Of("b"); a[0].MicroJoules != 2*b[0].MicroJoules {
-		t.Errorf("a has %+v, b %+v, want each its own socket", a, b)
-	}
-	events["24/2/4"].ended = true // its CPU went off line
-	h.update()
-	if h.source() != Model {
-		t.Errorf("the meter is %s, want the next", h.source())
-	}
-}
-
 func TestSensors(t *testing.T) {
 	h := newHost(t, 2)
 	h.write("class/hwmon/hwmon0/name", "amd_energy\n")
@@ -518,63 +457,6 @@ func TestSensors(t *testing.T) {
 	h.update()
 	h.addsUp(Package, HWMon, 507)
 	h.addsUp(PSys, HWMon, 200_000_000) // the mean of both ends, for a second
-}
-
-// Whatever the weights, shares add up to the whole, and nobody is off by a microjoule.
-func TestApportion(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 2000 {
-		weights := make([]uint64, 1+random.IntN(50))
-		var sum uint64
-		for i := range weights {
-			if random.IntN(4) > 0 {
-				weights[i] = random.Uint64N(1 << random.IntN(56))
-			}
-			sum += weights[i]
-		}
-		energy := random.Uint64N(1 << random.IntN(60))
-		var given uint64
-		for i, share := range apportion(energy, weights) {
-			given += share
-			exact := float64(energy) * float64(weights[i]) / float64(max(sum, 1))
-			if d := float64(share) - exact; d > 1+exact*1e-9 || d < -1-exact*1e-9 {
-				t.Fatalf("weight %d of %d: %d of %d", weights[i], sum, share, energy)
-			}
-		}
-		if sum > 0 && given != energy || sum == 0 && given != 0 {
-			t.Fatalf("shares of %v are %d, want %d", weights, given, energy)
-		}
-	}
-}
-
-// Everything that happens in a long life: parts always are the whole.
-func TestPartsAddUp(t *testing.T) {
-	random := rand.New(rand.NewPCG(3, 4))
-	h := newHost(t, 2)
-	h.zone("intel-rapl:0", "package-0", 0)
-	h.zone("intel-rapl:1", "package-1", 0)
-	h.zone("intel-rapl:1:0", "dram", 0)
-	h.run("host", 0, 0, 0)
-	h.open()
-	at, total := map[string]uint64{}, map[string]uint64{}
-	for range 300 {
-		for _, zone := range []string{"intel-rapl:0", "intel-rapl:1", "intel-rapl:1:0"} {
-			n := random.Uint64N(300_000_000)
-			at[zone] = (at[zone] + n) % (wraps + 1)
-			total[zone] += n
-			h.energy(zone, at[zone])
-		}
-		for i := range h.packages {
-			h.packages[i].Counted = random.IntN(5) > 0
-			h.packages[i].IdleNS += random.Uint64N(2e9)
-		}
-		for range random.IntN(6) {
-			h.run([]string{"a", "b", "c", "d", "host"}[random.IntN(5)], random.IntN(2), random.Uint64N(4e9), random.Uint64N(1e9))
-		}
-		h.update()
-	}
-	h.addsUp(Package, Powercap, total["intel-rapl:0"]+total["intel-rapl:1"])
-	h.addsUp(DRAM, Powercap, total["intel-rapl:1:0"])
 }
 
 func TestConsumersAreForgotten(t *testing.T) {

@@ -23,12 +23,12 @@ type powerSensor struct {
 	at        time.Time
 	microwatt uint64
 	failed    int
-	// rest is what is left of a microjoule, in microseconds times microwatts.
-	rest uint64
+	// remainder is what is left of a microjoule, in microseconds times microwatts.
+	remainder uint64
 }
 
 // hwmonMeter reads sensors: energy counters of AMD's CPUs, power of AMD's older ones, and the meters of
-// power supplies that ACPI tells of. Other chips (disks, graphics) say nothing about CPUs.
+// power supplies of ACPI. Other chips (disks, graphics) say nothing about CPUs.
 type hwmonMeter struct {
 	counters counters
 	sensors  []*powerSensor
@@ -84,7 +84,8 @@ func (m *hwmonMeter) addSockets(o Options, chip string) error {
 		if !found || err != nil {
 			continue
 		}
-		z := &counter{path: filepath.Join(chip, fmt.Sprintf("energy%d_input", i)), packageID: int(id), domain: Package, source: HWMon}
+		z := &counter{path: filepath.Join(chip, fmt.Sprintf("energy%d_input", i)), packageID: int(id), domain: Package,
+			source: HWMon}
 		if err := z.open(o.readFile); err != nil {
 			errs = append(errs, err)
 			continue
@@ -119,8 +120,8 @@ func (s *powerSensor) gained(read func(string) ([]byte, error), now time.Time) (
 	if !s.at.IsZero() {
 		passed := min(max(now.Sub(s.at), 0), 10*time.Minute)
 		// Ten minutes of 20 kW are just within 64 bits in these units.
-		drawn := (s.microwatt+n)/2*uint64(passed.Microseconds()) + s.rest
-		microJoules, s.rest = drawn/1e6, drawn%1e6
+		drawn := (s.microwatt+n)/2*uint64(passed.Microseconds()) + s.remainder
+		microJoules, s.remainder = drawn/1e6, drawn%1e6
 	}
 	s.microwatt, s.at, s.failed = n, now, 0
 	return microJoules, nil

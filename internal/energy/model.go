@@ -132,15 +132,15 @@ type modelMeter struct {
 	coefficients coefficients
 	before       []model.PackageTime
 	started      bool
-	// rest is what is left of a microjoule, by package, in microseconds times microwatts.
-	rest []uint64
+	// remainder is what is left of a microjoule, by package, in microseconds times microwatts.
+	remainder []uint64
 }
 
 func (m *modelMeter) read(_ time.Time, packages []model.PackageTime) ([]gain, error) {
 	before := m.before
 	m.before = append([]model.PackageTime(nil), packages...)
-	for len(m.rest) < len(packages) {
-		m.rest = append(m.rest, 0)
+	for len(m.remainder) < len(packages) {
+		m.remainder = append(m.remainder, 0)
 	}
 	if !m.started {
 		m.started = true
@@ -155,15 +155,17 @@ func (m *modelMeter) read(_ time.Time, packages []model.PackageTime) ([]gain, er
 		busyNS, idleNS := less(p.BusyNS, b.BusyNS), less(p.IdleNS, b.IdleNS)
 		// In microseconds: in nanoseconds, an hour of a thousand CPUs is over 64 bits.
 		busy, whole := busyNS/1000, (busyNS+idleNS)/1000
-		drawn := m.coefficients.minMicroWatts*whole + (m.coefficients.maxMicroWatts-m.coefficients.minMicroWatts)*busy + m.rest[i]
-		m.rest[i] = drawn % 1e6
+		drawn := m.coefficients.minMicroWatts*whole + (m.coefficients.maxMicroWatts-m.coefficients.minMicroWatts)*busy +
+			m.remainder[i]
+		m.remainder[i] = drawn % 1e6
 		all = append(all, gain{p.ID, PSys, Model, drawn / 1e6})
 	}
 	return all, nil
 }
 
 func (m *modelMeter) describe() model.EnergyMeter {
-	return model.EnergyMeter{Source: string(Model), Detail: m.coefficients.family, Error: m.coefficients.err, Domains: []string{string(PSys)}}
+	return model.EnergyMeter{Source: string(Model), Detail: m.coefficients.family, Error: m.coefficients.err,
+		Domains: []string{string(PSys)}}
 }
 
 func (m *modelMeter) gaps() uint64 { return 0 }

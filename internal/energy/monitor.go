@@ -44,7 +44,7 @@ type gain struct {
 type meter interface {
 	read(now time.Time, packages []model.PackageTime) ([]gain, error)
 	describe() model.EnergyMeter
-	// gaps is how many intervals of single zones could not be told.
+	// gaps is how many intervals of single zones could not be read.
 	gaps() uint64
 	close() error
 }
@@ -62,13 +62,13 @@ type monitor struct {
 	options      Options
 	coefficients coefficients
 	openers      []opener
-	// at is the place of the meter at work among the openers.
+	// at is the index of the meter at work among the openers.
 	at    int
 	meter meter
 	// why has, for each opener, the reason why it is not at work.
 	why   []error
 	still int
-	// candidate, at place better, was opened again and must show that it moves.
+	// candidate, at index better, was opened again and must show that it moves.
 	candidate meter
 	better    int
 	waited    int
@@ -98,9 +98,9 @@ func newMonitor(o Options) *monitor {
 	return m
 }
 
-// openFrom opens the first meter that can be, from a place on. The last one always can.
-func (m *monitor) openFrom(place int) {
-	for m.at = place; ; m.at++ {
+// openFrom opens the first meter that works, from an index on. The last one always does.
+func (m *monitor) openFrom(first int) {
+	for m.at = first; ; m.at++ {
 		opened, err := m.openers[m.at].open(m.options)
 		if err == nil {
 			m.meter, m.still = opened, 0
@@ -111,11 +111,11 @@ func (m *monitor) openFrom(place int) {
 	m.publish()
 }
 
-// publish makes what works known to who asks.
+// publish stores the state for readers.
 func (m *monitor) publish() {
 	d := m.meter.describe()
-	for place := range m.at {
-		d.Others = append(d.Others, fmt.Sprintf("%s: %v", m.openers[place].source, m.why[place]))
+	for i := range m.at {
+		d.Others = append(d.Others, fmt.Sprintf("%s: %v", m.openers[i].source, m.why[i]))
 	}
 	m.state.Store(&d)
 }
@@ -185,8 +185,8 @@ func (m *monitor) tryBetter(now time.Time, packages []model.PackageTime) []gain 
 			return nil
 		}
 		m.retried = now
-		for place := range m.at {
-			opened, err := m.openers[place].open(m.options)
+		for i := range m.at {
+			opened, err := m.openers[i].open(m.options)
 			if err != nil {
 				continue
 			}
@@ -194,7 +194,7 @@ func (m *monitor) tryBetter(now time.Time, packages []model.PackageTime) []gain 
 				opened.close()
 				continue
 			}
-			m.candidate, m.better, m.waited = opened, place, 0
+			m.candidate, m.better, m.waited = opened, i, 0
 			return nil
 		}
 		return nil
@@ -208,7 +208,7 @@ func (m *monitor) tryBetter(now time.Time, packages []model.PackageTime) []gain 
 	case energyOf(gained) == 0:
 		return nil
 	case m.waited > 1:
-		// What it told is of more than this interval.
+		// What it measured is of more than this interval.
 		for i := range gained {
 			gained[i].microJoules /= uint64(m.waited)
 		}

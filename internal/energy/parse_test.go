@@ -25,7 +25,8 @@ func TestCoefficients(t *testing.T) {
 			t.Errorf("%s: %+v", f.coefficients.family, f.coefficients)
 		}
 	}
-	if c := parseCPU("processor : 0\nvendor_id : AuthenticAMD\ncpu family: 26\nmodel : 2\nmodel name : AMD EPYC\nstepping : 1\n\nvendor_id : other\n"); c != (cpu{"AuthenticAMD", "AMD EPYC", 26, 2, 1}) {
+	if c := parseCPU("processor : 0\nvendor_id : AuthenticAMD\ncpu family: 26\nmodel : 2\nmodel name : AMD " +
+		"EPYC\nstepping : 1\n\nvendor_id : other\n"); c != (cpu{"AuthenticAMD", "AMD EPYC", 26, 2, 1}) {
 		t.Errorf("got %+v", c)
 	}
 }
@@ -49,7 +50,8 @@ func TestRatios(t *testing.T) {
 		}
 	}
 	root := t.TempDir()
-	if err := os.WriteFile(filepath.Join(root, "cpuinfo"), []byte("vendor_id : x\nmodel name : Some CPU\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(root, "cpuinfo"), []byte("vendor_id : x\nmodel name : Some CPU\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	if got := CPUName(root); got != "Some CPU" {

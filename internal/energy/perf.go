@@ -113,9 +113,10 @@ func openPerf(o Options) (meter, error) {
 	return m, nil
 }
 
-// packageOf is the package of a CPU, 0 where it is not told.
+// packageOf is the package of a CPU, 0 where it is not known.
 func packageOf(o Options, cpu int) int {
-	n, err := readCount(o.readFile, filepath.Join(o.SysFS, "devices/system/cpu/cpu"+strconv.Itoa(cpu), "topology/physical_package_id"))
+	n, err := readCount(o.readFile, filepath.Join(o.SysFS, "devices/system/cpu/cpu"+strconv.Itoa(cpu),
+		"topology/physical_package_id"))
 	if err != nil || n > topology.MaxCPUs {
 		return 0
 	}
@@ -154,7 +155,8 @@ func (z *perfZone) gained() (uint64, error) {
 	var b [8]byte
 	n, err := z.event.Read(b[:])
 	if err != nil || n != len(b) {
-		return 0, fmt.Errorf("reading the event of %s in package %d: got %d bytes: %w", z.domain, z.packageID, n, cmpError(err))
+		return 0, fmt.Errorf("reading the event of %s in package %d: got %d bytes: %w", z.domain, z.packageID, n,
+			cmpError(err))
 	}
 	total := uint64(float64(binary.LittleEndian.Uint64(b[:])) * z.scale * 1e6)
 	gained := less(total, z.last)

@@ -207,7 +207,7 @@ func openPowercap(o Options) (meter, error) {
 	return m, nil
 }
 
-// parseZone tells what a zone's name stands for: package-1, package-1-die-0, core, dram, psys. The
+// parseZone reports what a zone's name stands for: package-1, package-1-die-0, core, dram, psys. The
 // package of a part is that of the zone that it is in. The zone uncore is left out: it is in the package.
 func parseZone(name string) (domain Domain, packageID int, ok bool) {
 	switch name {

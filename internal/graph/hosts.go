@@ -14,9 +14,9 @@ const MaxHostParts = 12
 type HostCPU struct {
 	Name  string
 	Cores float64
-	// Idle ran nothing, Other is of control groups that found no room in the kernel's table; nil
-	// where not known.
-	Idle, Other *float64
+	// Idle ran nothing, Other is of control groups that found no room in the kernel's table, Steal was
+	// taken by a hypervisor; nil where not known.
+	Idle, Other, Steal *float64
 }
 
 // PartKind tells what a part of a host's CPU time is.
@@ -30,6 +30,7 @@ const (
 	PartMore      PartKind = "more" // containers beyond MaxHostParts
 	PartOther     PartKind = "other"
 	PartIdle      PartKind = "idle"
+	PartSteal     PartKind = "steal"
 	PartUntold    PartKind = "untold"
 )
 
@@ -100,10 +101,13 @@ func (g *Graph) Host(h HostCPU) HostUse {
 	for _, p := range use.Parts {
 		use.CPUCores += p.CPUCores
 	}
-	whole := use.CPUCores
 	if h.Idle != nil {
 		use.Parts = append(use.Parts, HostPart{Kind: PartIdle, Name: "idle", CPUCores: *h.Idle})
-		whole += *h.Idle
+	}
+	use.addSteal(h)
+	whole := 0.0
+	for _, p := range use.Parts {
+		whole += p.CPUCores
 	}
 	if rest := h.Cores - whole; rest > 0 {
 		use.Parts = append(use.Parts, HostPart{Kind: PartUntold, Name: "not told", CPUCores: rest})
@@ -113,6 +117,32 @@ func (g *Graph) Host(h HostCPU) HostUse {
 		use.Parts[i].Share = use.Parts[i].CPUCores / max(whole, 1e-9)
 	}
 	return use
+}
+
+// addSteal makes stolen time a part of its own. The kernel programs' clock goes on while the hypervisor runs others,
+// so they count that time for whoever was on the CPU. Whose it was is not known: what is too much is taken
+// from all that ran, in proportion, and then from idle time.
+func (use *HostUse) addSteal(h HostCPU) {
+	if h.Steal == nil || *h.Steal <= 0 || h.Cores <= 0 {
+		return
+	}
+	used, idle, stolen := use.CPUCores, 0.0, min(*h.Steal, h.Cores)
+	if h.Idle != nil {
+		idle = *h.Idle
+	}
+	excess := max(0, used+idle+stolen-max(h.Cores, used+idle))
+	left := max(0, used-excess)
+	use.CPUCores = left
+	for i := range use.Parts {
+		p := &use.Parts[i]
+		switch {
+		case p.Kind == PartIdle:
+			p.CPUCores -= max(0, excess-used)
+		case used > 0:
+			p.CPUCores *= left / used
+		}
+	}
+	use.Parts = append(use.Parts, HostPart{Kind: PartSteal, Name: "taken by the hypervisor", CPUCores: stolen})
 }
 
 // few puts all containers but the first MaxHostParts into one part. What runs in no container

@@ -9,8 +9,6 @@ import (
 	"os"
 
 	"github.com/klauspost/compress/zstd"
-
-	"outsight/internal/quota"
 )
 
 // Errors of a body.
@@ -18,35 +16,6 @@ var (
 	errTooLarge    = errors.New("request is too large")
 	errUnsupported = errors.New("not supported")
 )
-
-// hold is what a request holds of its tenant's share of the bytes in memory. Memory is taken for a body as it comes, not by what the sender says
-// of its length.
-type hold struct {
-	shares *quota.Shares
-	tenant string
-	bytes  int64
-}
-
-// more takes n bytes, or fails.
-func (h *hold) more(n int64) error {
-	if !h.shares.Take(h.tenant, n) {
-		who := ""
-		if h.tenant != "" {
-			who = fmt.Sprintf(" of tenant %q", h.tenant)
-		}
-		return fmt.Errorf("%w: no room for %d bytes more of requests%s, of %d for all", errBusy, n, who, h.shares.Capacity())
-	}
-	h.bytes += n
-	return nil
-}
-
-// less gives n bytes back.
-func (h *hold) less(n int64) {
-	h.shares.Add(h.tenant, -n)
-	h.bytes -= n
-}
-
-func (h *hold) release() { h.less(h.bytes) }
 
 // read reads all of r, at most limit bytes, which hold takes as they come.
 func (i *Ingest) read(r io.Reader, limit int64, hold *hold) (b []byte, err error) {
@@ -104,17 +73,74 @@ func (i *Ingest) decompress(encoding string, raw []byte, hold *hold) (b []byte, 
 			i.bodies.put(buffer)
 			hold.less(int64(size))
 		}
-		z, err := zstd.NewReader(bytes.NewReader(raw), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxMemory(uint64(max(i.options.MaxDecompressed, maxWindow))+1), zstd.WithDecoderMaxWindow(maxWindow))
-		if err != nil {
-			return nil, fmt.Errorf("%w: zstd: %w", ErrMalformed, err)
-		}
-		defer z.Close()
-		b, err = i.read(z, i.options.MaxDecompressed, hold)
+		b, err = i.decompressFrames(raw, hold)
 		return b, asMalformed("zstd", i.asTooLarge(err))
 	}
 	return nil, fmt.Errorf("%w: Content-Encoding %.40q, want gzip, zstd or identity", errUnsupported, encoding)
 }
+
+// decompressFrames decompresses frames of zstd of which not all tell their sizes.
+func (i *Ingest) decompressFrames(raw []byte, hold *hold) ([]byte, error) {
+	window := windowBytes(largestWindow(raw))
+	if err := hold.more(window); err != nil {
+		return nil, err
+	}
+	defer hold.less(window)
+	z, err := zstd.NewReader(bytes.NewReader(raw), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxMemory(uint64(max(i.options.MaxDecompressed, maxWindow))+1), zstd.WithDecoderMaxWindow(maxWindow))
+	if err != nil {
+		return nil, fmt.Errorf("%w: zstd: %w", ErrMalformed, err)
+	}
+	defer z.Close()
+	return i.read(z, i.options.MaxDecompressed, hold)
+}
+
+// largestWindow is the largest window that a frame of raw asks for, and at most maxWindow: larger ones are refused.
+func largestWindow(raw []byte) (largest int64) {
+	for len(raw) > 0 {
+		var head zstd.Header
+		if head.Decode(raw) != nil {
+			break // the decompressor says what is wrong
+		}
+		size := int64(head.HeaderSize)
+		if head.Skippable {
+			size += int64(head.SkippableSize)
+		} else {
+			window := head.WindowSize
+			if head.SingleSegment {
+				window = head.FrameContentSize
+			}
+			largest = max(largest, int64(min(window, maxWindow)))
+			size += blocksBytes(raw[min(size, int64(len(raw))):])
+			if head.HasCheckSum {
+				size += 4
+			}
+		}
+		raw = raw[min(size, int64(len(raw))):]
+	}
+	return largest
+}
+
+// blocksBytes is how many bytes the blocks of a frame of zstd take (RFC 8878, 3.1.1.2).
+func blocksBytes(raw []byte) (n int64) {
+	const blockHead, repeated = 3, 1
+	for n+blockHead <= int64(len(raw)) {
+		head := uint32(raw[n]) | uint32(raw[n+1])<<8 | uint32(raw[n+2])<<16
+		n += blockHead
+		if head>>1&3 == repeated {
+			n++
+		} else {
+			n += int64(head >> 3)
+		}
+		if head&1 != 0 {
+			return n
+		}
+	}
+	return int64(len(raw))
+}
+
+// windowBytes is what a decompressor with such a window takes: it has the block that it works on besides.
+func windowBytes(window int64) int64 { return window + 128<<10 }
 
 // sizeOf is how many bytes a frame of zstd says that it has, if it says that and may have so many.
 func (i *Ingest) sizeOf(frame []byte) (size int, told bool) {

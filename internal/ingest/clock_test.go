@@ -1,6 +1,7 @@
 package ingest_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"outsight/internal/ingest"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
+	"outsight/internal/store"
 )
 
 // Senders whose clocks are years off, either way, are told what time it is here; nobody else's samples become too old
@@ -40,6 +42,44 @@ func TestSendersClockJumps(t *testing.T) {
 	}
 	if newest := s.store.Stats().Newest; newest.After(now.Add(time.Minute)) {
 		t.Errorf("the newest sample is of %v", newest)
+	}
+}
+
+// While the store has samples of the future and takes none, senders are asked for their time: when most of them have had
+// this server's for ten minutes, what is stored is wrong.
+func TestSendersAgreeOnTheTime(t *testing.T) {
+	now, uptime := time.Now(), time.Duration(0)
+	wrong := 0
+	s := start(t, t.TempDir(), setup{Options: ingest.Options{
+		Now: func() time.Time { return now }, Uptime: func() time.Duration { return uptime },
+		Room: func() error { return store.ErrClock }, FutureIsWrong: func() { wrong++ },
+	}})
+	life := 0
+	trial := func(ahead ...time.Duration) {
+		t.Helper()
+		for range 13 {
+			now, uptime = now.Add(time.Minute), uptime+time.Minute
+			for sender, d := range ahead {
+				life++
+				batch := header{otlp.BatchHeader: fmt.Sprintf("sender%d/%012d", sender, life)}
+				if answer, text := s.post(t, gaugeRequest(t, "g", now.Add(d), 1), batch); answer.StatusCode != http.StatusTooManyRequests || !strings.Contains(string(text), "clock") {
+					t.Fatalf("%s %q", answer.Status, text)
+				}
+			}
+		}
+	}
+	year := 365 * 24 * time.Hour
+	trial(year)
+	trial(year, 0)
+	trial(-3*time.Hour, -2*time.Hour) // what they have spooled
+	if wrong != 0 {
+		t.Error("the store is wrong, though senders do not agree with this server")
+	}
+	uptime += time.Hour
+	now = now.Add(time.Hour)
+	trial(year, 0, 0, 0)
+	if wrong != 1 {
+		t.Errorf("it was said %d times that the store is wrong, want once", wrong)
 	}
 }
 

@@ -1,50 +1,45 @@
 package ingest_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
-	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"outsight/internal/ingest"
-	"outsight/internal/model"
-	"outsight/internal/otlp"
 	"outsight/internal/queue"
-	"outsight/internal/store"
 )
 
 // nodes of a cluster.
 const nodes = 3
 
-// natsNode is one NATS server of a cluster until it is killed: about is its number, and after it the ports for clients and those for
-// the others of the cluster.
+// natsNode is one NATS server of a cluster until it is killed: about is its number, and after it the
+// address, the ports for clients and those for the others of the cluster.
 func natsNode(dir, about string) error {
 	var n int
+	var host string
 	var clients, others [nodes]int
-	if _, err := fmt.Sscan(about, &n, &clients[0], &clients[1], &clients[2], &others[0], &others[1], &others[2]); err != nil {
+	if _, err := fmt.Sscan(about, &n, &host, &clients[0], &clients[1], &clients[2], &others[0], &others[1], &others[2]); err != nil {
 		return err
 	}
 	var routes []string
 	for _, port := range others {
-		routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", port))
+		routes = append(routes, fmt.Sprintf("nats://%s:%d", host, port))
 	}
 	s, err := natsserver.NewServer(&natsserver.Options{
-		ServerName: fmt.Sprint("node", n), Host: "127.0.0.1", Port: clients[n], NoSigs: true, MaxPayload: 8 << 20,
+		ServerName: fmt.Sprint("node", n), Host: host, Port: clients[n], NoSigs: true, MaxPayload: 8 << 20,
 		JetStream: true, StoreDir: dir, JetStreamMaxStore: 1 << 30, JetStreamMaxMemory: 64 << 20,
-		Cluster: natsserver.ClusterOpts{Name: "outsight", Host: "127.0.0.1", Port: others[n]},
+		Cluster: natsserver.ClusterOpts{Name: "outsight", Host: host, Port: others[n]},
 		Routes:  natsserver.RoutesFromStr(strings.Join(routes, ",")),
 	})
 	if err != nil {
@@ -55,11 +50,16 @@ func natsNode(dir, about string) error {
 	return errors.New("the node ended")
 }
 
-// freePorts are ports of loopback that nobody has now.
+// ownHost is an address of loopback on which this process and its children alone listen. A port of 127.0.0.1 that a killed
+// server leaves for a moment may become that of an outgoing connection, which ends at 127.0.0.1 too; then the server cannot
+// start again.
+var ownHost = net.IPv4(127, byte(64+os.Getpid()>>16&63), byte(os.Getpid()>>8), byte(os.Getpid())).String()
+
+// freePorts are ports of ownHost that nobody has now.
 func freePorts(t testing.TB, n int) (all []string) {
 	t.Helper()
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := net.Listen("tcp", ownHost+":0")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,209 +69,68 @@ func freePorts(t testing.TB, n int) (all []string) {
 	return all
 }
 
+func TestFreePortsStayFree(t *testing.T) {
+	port := freePorts(t, 1)[0]
+	local, err := net.ResolveTCPAddr("tcp", "127.0.0.1:"+port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer elsewhere.Close()
+	outgoing, err := (&net.Dialer{LocalAddr: local}).Dial("tcp", elsewhere.Addr().String())
+	if err != nil {
+		t.Skipf("the port is taken at 127.0.0.1 just now: %v", err)
+	}
+	defer outgoing.Close()
+	l, err := net.Listen("tcp", net.JoinHostPort(ownHost, port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+}
+
 // startCluster starts the nodes and tells where one connects to them.
 func startCluster(t testing.TB) (all [nodes]*process, urls string) {
 	t.Helper()
 	ports := freePorts(t, 2*nodes)
 	for n := range all {
-		all[n] = &process{role: "nats", dir: t.TempDir(), address: fmt.Sprint(n, " ", strings.Join(ports, " ")), out: outputFile(t, fmt.Sprint("node", n))}
+		all[n] = &process{role: "nats", dir: t.TempDir(), address: fmt.Sprint(n, " ", ownHost, " ", strings.Join(ports, " ")), out: outputFile(t, fmt.Sprint("node", n))}
 		all[n].start(t)
 	}
 	t.Cleanup(func() {
 		for _, p := range all {
-			p.cmd.Process.Kill()
-			p.cmd.Wait()
+			p.end()
 		}
 	})
 	for _, port := range ports[:nodes] {
 		waitFor(t, "the port "+port, func() bool {
-			c, err := net.DialTimeout("tcp", "127.0.0.1:"+port, time.Second)
+			c, err := net.DialTimeout("tcp", net.JoinHostPort(ownHost, port), time.Second)
 			if err == nil {
 				c.Close()
 			}
 			return err == nil
-		})
+		}, all[:]...)
 	}
-	return all, "nats://127.0.0.1:" + strings.Join(ports[:nodes], ",nats://127.0.0.1:")
+	return all, "nats://" + ownHost + ":" + strings.Join(ports[:nodes], ",nats://"+ownHost+":")
 }
 
-// insistent sends requests, and each of them until it is taken; every fifth it sends once more after that.
-type insistent struct {
-	url   string
-	id    int
-	taken []int64 // times in ms
-	again int
-}
-
-func (p *insistent) run(t testing.TB, ctx context.Context, taken *atomic.Int64) {
-	last := time.Time{}
-	for ctx.Err() == nil {
-		at := time.Now().Truncate(time.Millisecond)
-		if !at.After(last) {
-			at = last.Add(time.Millisecond)
-		}
-		last = at
-		body := otlp.Encode(nil, []model.Series{{Name: "cluster_total", Kind: model.Counter, Time: at, Value: counterAt(at, p.id),
-			Labels: []model.Label{{Name: "id", Value: strconv.Itoa(p.id)}}}})
-		p.send(t, body)
-		p.taken = append(p.taken, at.UnixMilli())
-		taken.Add(1)
-		if len(p.taken)%5 == 0 {
-			p.send(t, body)
-			p.again++
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-}
-
-func (p *insistent) send(t testing.TB, body []byte) {
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		answer, err := http.Post(p.url+ingest.Path, "application/x-protobuf", bytes.NewReader(body))
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		answer.Body.Close()
-		switch answer.StatusCode {
-		case http.StatusOK:
-			return
-		case http.StatusServiceUnavailable, http.StatusTooManyRequests:
-		default:
-			t.Errorf("the server answers %s", answer.Status)
-			return
-		}
-	}
-	t.Error("a request was not taken in two minutes")
-}
-
-// TestClusterLosesItsLeader kills the server of a cluster that leads the stream, twice: all that was acknowledged is in the stream
-// once and in the store, and the consumer goes on.
-func TestClusterLosesItsLeader(t *testing.T) {
+// TestCluster: a queue has as many copies as it was told, and keeps them where it is told nothing; and with copies it hands out
+// all of a backlog.
+func TestCluster(t *testing.T) {
 	all, urls := startCluster(t)
-	log := slog.New(slog.DiscardHandler)
-	conn, err := queue.Connect(queue.Server{URL: urls}, log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	opening, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	q, err := queue.Open(opening, conn, queue.Options{Replicas: nodes, MaxBytes: 64 << 20, MaxAsideBytes: 1 << 20, Duplicates: 10 * time.Minute, AckWait: 5 * time.Second, Logger: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	kept, err := store.Open(t.TempDir(), store.Options{OutOfOrder: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer kept.Close()
-	in, err := ingest.New(q, kept, ingest.Options{Logger: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	running, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { defer close(ended); in.Run(running) }()
-	defer func() { stop(); <-ended }()
-	web := httptest.NewServer(in.Handler())
-	defer web.Close()
-
-	began := time.Now().Add(-time.Second)
-	sending, finish := context.WithCancel(t.Context())
-	defer finish()
-	var senders [4]*insistent
-	var taken atomic.Int64
-	var group sync.WaitGroup
-	for i := range senders {
-		senders[i] = &insistent{url: web.URL, id: i}
-		group.Go(func() { senders[i].run(t, sending, &taken) })
-	}
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// info is nil while nobody answers.
-	info := func() *jetstream.StreamInfo {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
-		s, err := js.Stream(ctx, "OUTSIGHT")
-		if err != nil {
-			return nil
-		}
-		return s.CachedInfo()
-	}
-	appended := func() uint64 {
-		s, _ := in.Stats(t.Context()) // counted here, whoever is away
-		return s.Appended
-	}
-	for range 2 {
-		first := appended()
-		waitFor(t, "samples before the kill", func() bool { return appended() >= first+50 })
-		leader := -1
-		waitFor(t, "a stream with all of its copies", func() bool {
-			s := info()
-			if s == nil || s.Cluster == nil || len(s.Cluster.Replicas) != nodes-1 {
-				return false
-			}
-			for _, r := range s.Cluster.Replicas {
-				if !r.Current || r.Offline {
-					return false
-				}
-			}
-			_, err := fmt.Sscanf(s.Cluster.Leader, "node%d", &leader)
-			return err == nil
-		})
-		all[leader].kill(t)
-		waitFor(t, "another leader", func() bool {
-			s := info()
-			return s != nil && s.Cluster != nil && s.Cluster.Leader != "" && s.Cluster.Leader != fmt.Sprint("node", leader)
-		})
-		before, stored := taken.Load(), appended()
-		waitFor(t, "requests that are taken after the kill", func() bool { return taken.Load() >= before+100 })
-		waitFor(t, "samples that are stored after the kill", func() bool { return appended() >= stored+100 })
-		all[leader].start(t)
-	}
-	finish()
-	group.Wait()
-	waitFor(t, "the queue to be empty", func() bool {
-		s, err := q.Stats(t.Context())
-		return err == nil && s.Messages == 0
-	})
-	var s *jetstream.StreamInfo
-	waitFor(t, "the state of the stream", func() bool { s = info(); return s != nil })
-	if n := taken.Load(); s.State.LastSeq != uint64(n) {
-		t.Errorf("%d requests were taken and the stream has had %d messages", n, s.State.LastSeq)
-	}
-	stats, err := q.Stats(t.Context())
-	if err != nil || stats.SetAside != 0 || stats.Aside != 0 {
-		t.Errorf("%+v, %v", stats, err)
-	}
-	end, again := time.Now().Add(time.Second), 0
-	for i, p := range senders {
-		stored := samples(t, kept, fmt.Sprintf("cluster_total{id=%q}[%dms]", strconv.Itoa(i), end.Sub(began).Milliseconds()), end, i)
-		missing(t, fmt.Sprint("sender ", i), stored, p.taken)
-		if len(stored) != len(p.taken) {
-			t.Errorf("sender %d: %d samples are stored, %d were sent", i, len(stored), len(p.taken))
-		}
-		again += p.again
-	}
-	if stats.Duplicates < uint64(again) || again < 20 {
-		t.Errorf("%d requests were sent again and %d were known", again, stats.Duplicates)
-	}
-	t.Logf("%d requests, %d of them sent again: all there once; %d handed out again", taken.Load(), again, stats.Redelivered)
-}
-
-// TestClusterKeepsItsCopies: a queue has as many copies as it was told, and keeps them where it is told nothing.
-func TestClusterKeepsItsCopies(t *testing.T) {
-	_, urls := startCluster(t)
 	conn, err := queue.Connect(queue.Server{URL: urls}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+	t.Run("keeps its copies", func(t *testing.T) { keepsItsCopies(t, conn) })
+	t.Run("hands out a backlog", func(t *testing.T) { handsOutABacklog(t, conn, all[:]) })
+}
+
+func keepsItsCopies(t *testing.T, conn *nats.Conn) {
 	js, err := jetstream.New(conn)
 	if err != nil {
 		t.Fatal(err)
@@ -296,4 +155,45 @@ func TestClusterKeepsItsCopies(t *testing.T) {
 	f(0, 1)
 	f(3, 3)
 	f(0, 3)
+}
+
+// handsOutABacklog publishes more than is handed out at a time, before anybody reads. Nothing is handed out twice: a message
+// that was lost on its way would come again after AckWait.
+func handsOutABacklog(t *testing.T, conn *nats.Conn, all []*process) {
+	const messages = 1000
+	opening, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	q, err := queue.Open(opening, conn, queue.Options{Stream: "BACKLOG", Replicas: nodes, MaxBytes: 8 << 20, MaxAsideBytes: 1 << 20,
+		AckWait: time.Hour, Patience: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range messages {
+		if _, err := q.Publish(t.Context(), queue.Message{ID: strconv.Itoa(n), Data: []byte(strconv.Itoa(n))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	var handed atomic.Int64
+	reading, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		q.Consume(reading, func(_ context.Context, group []*queue.Delivery) error {
+			for _, d := range group {
+				got = append(got, string(d.Data))
+			}
+			handed.Add(int64(len(group)))
+			return nil
+		})
+	}()
+	defer func() { stop(); <-ended }()
+	waitFor(t, "the backlog", func() bool { return handed.Load() >= messages }, all...)
+	stop()
+	<-ended
+	for n, text := range got {
+		if text != strconv.Itoa(n) {
+			t.Fatalf("message %d is %q", n, text)
+		}
+	}
 }

@@ -28,6 +28,9 @@ func (i *Ingest) deal(ctx context.Context, group []*queue.Delivery) error {
 		if d.Done {
 			continue
 		}
+		if d.Lost > 0 {
+			i.room.lost(d.Sequence)
+		}
 		if err := i.suspected(d); err != nil {
 			d.SetAside(err.Error())
 			i.room.done(d.Header(headerID))

@@ -118,7 +118,7 @@ func (i *Ingest) export(w http.ResponseWriter, r *http.Request) (tenant string, 
 		return tenant, taken, fmt.Errorf("%w: %d bytes, at most %d", errTooLarge, length, most)
 	}
 	taken, err = i.receive(ctx, incoming{
-		body: io.LimitReader(body, length), length: length, most: most, encoding: encoding, sender: sender{tenant, r.RemoteAddr}, batch: batch})
+		body: io.LimitReader(body, length), hurry: body.hurry, length: length, most: most, encoding: encoding, sender: sender{tenant, r.RemoteAddr}, batch: batch})
 	return tenant, taken, err
 }
 

@@ -65,8 +65,9 @@ func (i *Ingest) post(w http.ResponseWriter, r *http.Request, media string) (ten
 	if r.ContentLength > i.options.MaxBody {
 		return tenant, taken, fmt.Errorf("%w: %d bytes, at most %d", errTooLarge, r.ContentLength, i.options.MaxBody)
 	}
+	body := patient(w, r.Body)
 	taken, err = i.receive(r.Context(), incoming{
-		body: patient(w, r.Body), length: -1, most: i.options.MaxBody, encoding: strings.ToLower(r.Header.Get("Content-Encoding")),
+		body: body, hurry: body.hurry, length: -1, most: i.options.MaxBody, encoding: strings.ToLower(r.Header.Get("Content-Encoding")),
 		json: media == jsonType, sender: sender{tenant, r.RemoteAddr}, batch: batch})
 	return tenant, taken, err
 }
@@ -79,6 +80,8 @@ type incoming struct {
 	// encoding is how it is compressed, json whether it is JSON then.
 	encoding string
 	json     bool
+	// hurry bounds how long the rest of the body may take.
+	hurry func(time.Duration)
 	sender
 	batch string
 }
@@ -88,14 +91,14 @@ func (i *Ingest) receive(ctx context.Context, in incoming) (taken outcome, err e
 	if wait := i.rates.Wait(in.tenant); wait > 0 {
 		return taken, rateError{in.tenant, i.options.Quotas.Of(in.tenant).SamplesPerSecond, wait}
 	}
-	hold := &hold{shares: i.inFlight, tenant: in.tenant}
+	hold := &hold{from: i.inFlight, ctx: ctx, tenant: in.tenant, hurry: in.hurry}
 	defer hold.release()
 	raw, err := i.read(in.body, in.most, hold)
 	if err != nil {
 		return taken, asMalformed("reading the body", err)
 	}
 	// The queue has its own copy of what it took.
-	defer i.bodies.put(raw)
+	defer func() { i.bodies.put(raw) }()
 	if in.length >= 0 && int64(len(raw)) != in.length {
 		return taken, fmt.Errorf("%w: a message of %d bytes, and %d came", ErrMalformed, in.length, len(raw))
 	}
@@ -105,24 +108,31 @@ func (i *Ingest) receive(ctx context.Context, in incoming) (taken outcome, err e
 	}
 	r := request{body: body, sender: in.sender, batch: in.batch}
 	if in.encoding == "zstd" || in.encoding == "gzip" {
-		defer i.bodies.put(body)
+		defer func() { i.bodies.put(body) }()
 	}
 	if in.encoding == "zstd" {
 		r.compressed = raw
 	}
 	if in.json {
+		text := hold.held()
 		limits := jsonLimits{bytes: int(i.options.MaxDecompressed), elements: i.options.Limits.Points + i.options.Limits.elements(), grow: hold.more}
 		if r.body, err = fromJSON(body, limits); err != nil {
 			return taken, err
 		}
-		r.compressed = nil
+		// The text is needed no longer, and the batch may need its room.
+		i.bodies.put(raw)
+		if in.encoding == "zstd" || in.encoding == "gzip" {
+			i.bodies.put(body)
+		}
+		raw, body, r.compressed = nil, nil, nil
+		hold.less(text)
 	}
 	i.counts.bytes.Add(uint64(len(r.body)))
 	return i.take(ctx, r, hold)
 }
 
 // patient is a body whose sender may take bodyTime for all of it and idleTime without a byte.
-func patient(w http.ResponseWriter, body io.Reader) io.Reader {
+func patient(w http.ResponseWriter, body io.Reader) *patientReader {
 	return &patientReader{http.NewResponseController(w), body, time.Now().Add(bodyTime)}
 }
 
@@ -130,6 +140,13 @@ type patientReader struct {
 	control *http.ResponseController
 	body    io.Reader
 	until   time.Time
+}
+
+// hurry leaves the sender no longer than this for the rest.
+func (p *patientReader) hurry(most time.Duration) {
+	if by := time.Now().Add(most); by.Before(p.until) {
+		p.until = by
+	}
 }
 
 func (p *patientReader) Read(b []byte) (int, error) {

@@ -38,6 +38,7 @@ import (
 	"outsight/internal/otlp"
 	"outsight/internal/queue"
 	"outsight/internal/quota"
+	"outsight/internal/store"
 )
 
 // Store takes what was ingested.
@@ -60,7 +61,8 @@ type Options struct {
 	Limits Limits
 	// MaxBody and MaxDecompressed bound one request in bytes (8 MiB, 32 MiB).
 	MaxBody, MaxDecompressed int64
-	// InFlight bounds the bytes of all requests that are being worked on (128 MiB). Half of it is guaranteed to tenants, in equal parts.
+	// InFlight bounds the bytes of all requests that are being worked on (256 MiB). The largest request's, at most half,
+	// are a reserve for who finds no room, one tenant at a time. Half of the rest is guaranteed to tenants, in equal parts.
 	InFlight int64
 	// Quotas are limits of tenants besides; nil for none.
 	Quotas quota.Table
@@ -82,6 +84,9 @@ type Options struct {
 	Dir string
 	// Room is why there is no room for more on the disk of the queue, or nil; nil is always.
 	Room func() error
+	// FutureIsWrong is called, where it is not nil, when Room says store.ErrClock and senders have this server's time:
+	// what is stored is to be set aside.
+	FutureIsWrong func()
 	// Repaired is what was damaged when the queue was opened.
 	Repaired Repaired
 	Now      func() time.Time
@@ -105,7 +110,7 @@ func (o Options) withDefaults() Options {
 	o.Limits = o.Limits.withDefaults()
 	o.MaxBody = cmp.Or(o.MaxBody, 8<<20)
 	o.MaxDecompressed = cmp.Or(o.MaxDecompressed, 32<<20)
-	o.InFlight = cmp.Or(o.InFlight, 128<<20)
+	o.InFlight = cmp.Or(o.InFlight, 256<<20)
 	o.RetryAfter = cmp.Or(o.RetryAfter, time.Second)
 	if o.Now == nil {
 		o.Now = time.Now
@@ -134,12 +139,13 @@ type Ingest struct {
 	handed   handover
 	names    names
 	// inFlight are the bytes of requests that are worked on, rates what each tenant sends.
-	inFlight *quota.Shares
+	inFlight *inFlight
 	rates    *quota.Rates
 	// publishing has places for those whose requests are written to the queue.
 	publishing *turns
 	room       room
 	clock      *clock
+	agreement  agreement
 	counts     counts
 	// all counts what was refused to everybody, tenants the same of each of Options.TenantNames. The map stays as New made it.
 	all     ledger
@@ -162,7 +168,7 @@ const publishers = 32
 func New(q *queue.Queue, s Store, o Options) (*Ingest, error) {
 	i := &Ingest{options: o.withDefaults(), queue: q, store: s, seed: maphash.MakeSeed(), publishing: newTurns(publishers)}
 	o = i.options
-	i.inFlight = quota.NewShares(o.InFlight, o.divided(), func(tenant string) int64 { return o.Quotas.Of(tenant).InFlightBytes })
+	i.inFlight = newInFlight(&i.options)
 	i.rates = quota.NewRates(o.Now, func(tenant string) int64 { return o.Quotas.Of(tenant).SamplesPerSecond })
 	i.room.init(s)
 	i.clock = newClock(o.Now, o.Uptime, o.Limits.Ahead, o.Logger)
@@ -216,24 +222,42 @@ var errBusy = errors.New("too much is under way")
 
 // take keeps a request, and takes what it becomes from hold. It has returned without an error when the request outlives the loss of power.
 func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome, err error) {
+	charged := 0
+	defer func() {
+		if err != nil && charged > 0 {
+			i.rates.GiveBack(r.tenant, charged)
+		}
+	}()
 	// What waits for room in the store would fill the rest of the disk.
+	var noRoom error
 	if i.options.Room != nil {
 		if err := i.options.Room(); err != nil {
-			return taken, fmt.Errorf("%w: %w", queue.ErrFull, err)
+			noRoom = fmt.Errorf("%w: %w", queue.ErrFull, err)
 		}
 	}
+	ofTheFuture := errors.Is(noRoom, store.ErrClock) && i.options.FutureIsWrong != nil
+	if noRoom != nil && !ofTheFuture {
+		return taken, noRoom
+	}
 	received, doubtful := i.clock.now()
-	received = received.Truncate(time.Millisecond)
-	batch, err := i.decode(ctx, r, received, doubtful, i.options.Limits.Built)
+	truncated := received.Truncate(time.Millisecond)
+	batch, err := i.decode(ctx, r, truncated, doubtful, i.options.Limits.Built)
 	if err != nil {
 		return taken, err
 	}
+	if ofTheFuture {
+		i.compareClocks(&r, batch, received, doubtful)
+		batch.release()
+		return taken, noRoom
+	}
+	received = truncated
 	if err := hold.more(int64(batch.bytes())); err != nil {
 		batch.release()
 		return taken, err
 	}
 	i.counts.points.Add(batch.Points)
-	i.rates.Took(r.tenant, int(batch.Points))
+	charged = int(batch.Points)
+	i.rates.Took(r.tenant, charged)
 	for reason, n := range batch.Rejected {
 		i.reject(r.sender, Reason(reason), n, explanations[reason])
 	}
@@ -299,7 +323,7 @@ func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome
 	kept := claim.keep(m.ID)
 	// Before it is published: the consumer may have it at once, and it is the consumer's then.
 	i.handed.put(m.ID, batch)
-	duplicate, err := i.queue.Publish(ctx, m)
+	published, err := i.queue.Publish(ctx, m)
 	if err != nil {
 		i.handed.take(m.ID).release()
 		if kept {
@@ -307,7 +331,7 @@ func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome
 		}
 		return taken, err
 	}
-	if duplicate {
+	if published.Duplicate {
 		// The consumer gets the first one alone.
 		i.handed.take(m.ID).release()
 		if kept {
@@ -316,6 +340,7 @@ func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome
 		i.counts.duplicates.Add(1)
 		return taken, nil
 	}
+	i.room.published(m.ID, published.Sequence)
 	i.counts.samples.Add(samples - without.series)
 	return taken, nil
 }

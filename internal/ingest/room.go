@@ -5,15 +5,15 @@ import (
 	"sync"
 
 	"outsight/internal/model"
+	"outsight/internal/store"
 )
 
 // accounts is a store that counts what each tenant has in it.
 type accounts interface {
 	// Room is how many series more of a tenant there is room for, and how many bytes of their labels.
 	Room(tenant string) (series, labelBytes int64)
-	// Fresh is how many of the series the store has not, as far as there is room for so many and so many bytes of their
-	// labels: without counts the others, of which first is one.
-	Fresh(series []model.Series, room, roomBytes int64) (fresh, freshBytes, without int64, first *model.Series)
+	// Fresh tells which of the series the store does not have, with room for so many and so many bytes of their labels.
+	Fresh(series []model.Series, room, roomBytes int64) store.Fresh
 }
 
 // room is who has claims on the room for series. A request is answered before its series are in the store: what it was
@@ -25,6 +25,8 @@ type room struct {
 	tenants map[string]*claims
 	// waiting are the claims of messages, by their IDs.
 	waiting map[string]*claim
+	// lostBefore is the sequence of the message before which the queue lost some: none before it comes any more.
+	lostBefore uint64
 }
 
 // claims are those of a tenant: of series that are new, and of series of which nobody has looked whether they are.
@@ -37,6 +39,8 @@ type claim struct {
 	claims
 	// without counts the series of which the sender was told that they have no room.
 	without int64
+	// sequence of the message, 0 until it is known.
+	sequence uint64
 }
 
 // shortage is what of a request had no room.
@@ -92,17 +96,20 @@ func (r *room) claim(tenant string, series []model.Series, bytes int64) (*claim,
 	c.unknown, c.unknownBytes = min(n, left), min(bytes, leftBytes)
 	all.add(&c.claims, 1)
 	r.mu.Unlock()
-	fresh, freshBytes, without, first := r.store.Fresh(series, left, leftBytes)
-	short := shortage{series: uint64(without), first: first, room: left}
-	if without > 0 && left < room {
-		_, _, lasting, _ := r.store.Fresh(series, room, roomBytes)
-		short.passing = lasting == 0
+	fresh := r.store.Fresh(series, left, leftBytes)
+	if fresh.Unknown {
+		// All of them may be new: the claim stays until the store has them.
+		return c, shortage{}
+	}
+	short := shortage{series: uint64(fresh.Without), first: fresh.First, room: left}
+	if fresh.Without > 0 && left < room {
+		short.passing = r.store.Fresh(series, room, roomBytes).Without == 0
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c.end()
 	if !short.passing {
-		c.claims, c.without = claims{series: fresh, bytes: freshBytes}, without
+		c.claims, c.without = claims{series: fresh.Series, bytes: fresh.Bytes}, fresh.Without
 		r.of(tenant).add(&c.claims, 1)
 	}
 	return c, short
@@ -165,12 +172,42 @@ func (r *room) told(id string) uint64 {
 	return 0
 }
 
+// published notes the sequence of a message, by which its claim is given up should the queue lose it.
+func (r *room) published(id string, sequence uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.waiting[id]
+	if c == nil {
+		return
+	}
+	if c.sequence = sequence; sequence < r.lostBefore {
+		r.end(id, c)
+	}
+}
+
+// lost gives up the claims of messages before the one of this sequence: those that still wait will not come.
+func (r *room) lost(before uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lostBefore = max(r.lostBefore, before)
+	for id, c := range r.waiting {
+		if c.sequence > 0 && c.sequence < before {
+			r.end(id, c)
+		}
+	}
+}
+
+// end gives up the claim of a message; mu is held.
+func (r *room) end(id string, c *claim) {
+	delete(r.waiting, id)
+	c.end()
+}
+
 // done gives up the claim of a message, if it has one.
 func (r *room) done(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c := r.waiting[id]; c != nil {
-		delete(r.waiting, id)
-		c.end()
+		r.end(id, c)
 	}
 }

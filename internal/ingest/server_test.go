@@ -200,7 +200,7 @@ func zipped(t testing.TB, b []byte) []byte {
 func zstandard(t testing.TB, b []byte, stream bool) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := zstd.NewWriter(&out)
+	w, err := zstd.NewWriter(&out, zstd.WithWindowSize(1<<20))
 	if err != nil {
 		t.Fatal(err)
 	}

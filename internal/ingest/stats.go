@@ -74,7 +74,7 @@ func (i *Ingest) Stats(ctx context.Context) (Stats, error) {
 		HTTP: i.counts.requests[overHTTP].Load(), GRPC: i.counts.requests[overGRPC].Load(), Bytes: i.counts.bytes.Load(),
 		Points: i.counts.points.Load(), Samples: i.counts.samples.Load(), Appended: i.counts.appended.Load(),
 		Duplicates: i.counts.duplicates.Load(), Poison: i.counts.poison.Load(),
-		InFlight: i.inFlight.Used(), MaxInFlight: i.options.InFlight,
+		InFlight: i.inFlight.total(), MaxInFlight: i.options.InFlight,
 	}
 	for r := range s.Refused {
 		s.Refused[r] = i.all.requests[r].count.Load()

@@ -11,6 +11,8 @@ import (
 // turns let some work at a time. Those who wait get their places tenant by tenant, so that one with many requests does
 // not keep another waiting for longer than the work of one.
 type turns struct {
+	// patience is how long a request waits for its turn.
+	patience time.Duration
 	// mu guards the rest.
 	mu   sync.Mutex
 	free int
@@ -19,9 +21,11 @@ type turns struct {
 	order   []string
 }
 
-func newTurns(places int) *turns { return &turns{free: places, waiting: map[string][]chan struct{}{}} }
+func newTurns(places int) *turns {
+	return &turns{patience: turnPatience, free: places, waiting: map[string][]chan struct{}{}}
+}
 
-// turnPatience is how long a request may wait for its turn.
+// turnPatience is turns.patience where nothing else is said.
 const turnPatience = 5 * time.Second
 
 // take waits for a place. Who has one gives it back.
@@ -39,7 +43,7 @@ func (t *turns) take(ctx context.Context, tenant string) error {
 	t.waiting[tenant] = append(t.waiting[tenant], place)
 	t.mu.Unlock()
 
-	ctx, cancel := context.WithTimeout(ctx, turnPatience)
+	ctx, cancel := context.WithTimeout(ctx, t.patience)
 	defer cancel()
 	select {
 	case <-place:
@@ -54,7 +58,7 @@ func (t *turns) take(ctx context.Context, tenant string) error {
 	default:
 		t.leave(tenant, place)
 	}
-	return fmt.Errorf("%w: no turn within %v", errBusy, turnPatience)
+	return fmt.Errorf("%w: no turn within %v", errBusy, t.patience)
 }
 
 // give gives a place back.

@@ -181,11 +181,13 @@ func itemOf(t testing.TB, list, name string) string {
 
 // listOf is a list of objects that a test made.
 func listOf(version string, objects ...string) string {
-	return fmt.Sprintf(`{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":%q},"items":[%s]}`, version, strings.Join(objects, ","))
+	return fmt.Sprintf(`{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":%q},"items":[%s]}`, version,
+		strings.Join(objects, ","))
 }
 
 // quick are short pauses, and requests that are given up soon.
-var quick = timing{least: time.Millisecond, most: 20 * time.Millisecond, refusal: 20 * time.Millisecond, watch: time.Minute, request: time.Minute}
+var quick = timing{least: time.Millisecond, most: 20 * time.Millisecond, refusal: 20 * time.Millisecond,
+	watch: time.Minute, request: time.Minute}
 
 // follows runs a cluster against the server for the duration of the test.
 func follows(t *testing.T, s *apiServer, o Options) *Cluster {

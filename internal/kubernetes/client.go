@@ -40,7 +40,7 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("%d %s: %s", e.Code, e.Reason, e.Message)
 }
 
-// refused tells whether err is the API server's answer with a code.
+// refused reports whether err is the API server's answer with a code.
 func refused(err error, codes ...int) bool {
 	var status *statusError
 	if !errors.As(err, &status) {
@@ -76,7 +76,8 @@ func newClient(config Config) (*client, error) {
 	if err != nil || base.Host == "" {
 		return nil, fmt.Errorf("the API server is %q, want a URL", config.Server)
 	}
-	security := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: config.ServerName, InsecureSkipVerify: config.Insecure}
+	security := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: config.ServerName,
+		InsecureSkipVerify: config.Insecure}
 	if len(config.CA) > 0 {
 		security.RootCAs = x509.NewCertPool()
 		if !security.RootCAs.AppendCertsFromPEM(config.CA) {
@@ -156,7 +157,8 @@ func (c *client) credential(ctx context.Context) (shown credential, err error) {
 	return shown, nil
 }
 
-func (c *client) try(ctx context.Context, path string, query url.Values, accept string, shown credential) (io.ReadCloser, error) {
+func (c *client) try(ctx context.Context, path string, query url.Values, accept string,
+	shown credential) (io.ReadCloser, error) {
 	target := c.base + path
 	if len(query) > 0 {
 		target += "?" + query.Encode()

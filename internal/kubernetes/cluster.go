@@ -64,17 +64,17 @@ type Cluster struct {
 	nodes    table[*node]
 	owners   *owners
 
-	byUID       map[string]*held
-	byName      map[string]*held
+	byUID       map[string]*podEntry
+	byName      map[string]*podEntry
 	byContainer map[string]run
 	// byAddress has the pods with an address of their own, byHostPort those that listen on their
 	// node's, onNode the pods of a node by its addresses.
-	byAddress  many[netip.Addr, *held]
-	byHostPort many[spot, *held]
-	onNode     many[netip.Addr, *held]
-	heldOf     map[*pod]*held
+	byAddress  many[netip.Addr, *podEntry]
+	byHostPort many[spot, *podEntry]
+	onNode     many[netip.Addr, *podEntry]
+	entryOf    map[*pod]*podEntry
 	// retired are pods that are gone and still named, in the order of their end.
-	retired []*held
+	retired []*podEntry
 
 	byVirtual   many[spot, *service]
 	byNodePort  many[endpoint, *service]
@@ -83,8 +83,8 @@ type Cluster struct {
 	nodeAddress many[netip.Addr, *node]
 }
 
-// held is a pod in the tables.
-type held struct {
+// podEntry is a pod in the tables.
+type podEntry struct {
 	*pod
 	// gone: the API server no longer has it. until is when a pod that is gone or has ended loses
 	// its name or its address; the zero Time while it runs.
@@ -94,7 +94,7 @@ type held struct {
 
 // run is a run of a container of a pod.
 type run struct {
-	pod  *held
+	pod  *podEntry
 	name string
 }
 
@@ -107,15 +107,20 @@ func New(config Config, o Options) (*Cluster, error) {
 	o = o.withDefaults()
 	c := &Cluster{options: o, client: client, timing: usualTiming, now: time.Now,
 		changed: make(chan struct{}, 1), synced: make(chan struct{}), owners: newOwners(o.MaxOwners),
-		byUID: map[string]*held{}, byName: map[string]*held{}, byContainer: map[string]run{}, heldOf: map[*pod]*held{},
-		byAddress: many[netip.Addr, *held]{}, byHostPort: many[spot, *held]{}, onNode: many[netip.Addr, *held]{},
+		byUID: map[string]*podEntry{}, byName: map[string]*podEntry{}, byContainer: map[string]run{},
+		entryOf:   map[*pod]*podEntry{},
+		byAddress: many[netip.Addr, *podEntry]{}, byHostPort: many[spot, *podEntry]{}, onNode: many[netip.Addr, *podEntry]{},
 		byVirtual: many[spot, *service]{}, byNodePort: many[endpoint, *service]{}, byEndpoint: many[spot, *slice]{},
 		ofService: many[string, *slice]{}, nodeAddress: many[netip.Addr, *node]{},
 	}
-	c.pods = table[*pod]{max: o.MaxPods, decode: decodePod, index: c.indexPod, unindex: c.unindexPod, items: map[string]*item[*pod]{}}
-	c.services = table[*service]{max: o.MaxServices, decode: decodeService, index: c.indexService, unindex: c.unindexService, items: map[string]*item[*service]{}}
-	c.slices = table[*slice]{max: o.MaxSlices, decode: decodeSlice, index: c.indexSlice, unindex: c.unindexSlice, items: map[string]*item[*slice]{}}
-	c.nodes = table[*node]{max: o.MaxNodes, decode: decodeNode, index: c.indexNode, unindex: c.unindexNode, items: map[string]*item[*node]{}}
+	c.pods = table[*pod]{max: o.MaxPods, decode: decodePod, index: c.indexPod, unindex: c.unindexPod,
+		items: map[string]*item[*pod]{}}
+	c.services = table[*service]{max: o.MaxServices, decode: decodeService, index: c.indexService,
+		unindex: c.unindexService, items: map[string]*item[*service]{}}
+	c.slices = table[*slice]{max: o.MaxSlices, decode: decodeSlice, index: c.indexSlice, unindex: c.unindexSlice,
+		items: map[string]*item[*slice]{}}
+	c.nodes = table[*node]{max: o.MaxNodes, decode: decodeNode, index: c.indexNode, unindex: c.unindexNode,
+		items: map[string]*item[*node]{}}
 	follow(c, &c.pods, "pods", "/api/v1/pods")
 	if o.Node != "" {
 		c.reflectors[0].selector = "spec.nodeName=" + o.Node
@@ -155,7 +160,7 @@ func follow[T interface{ key() string }](c *Cluster, t *table[T], resource, path
 	})
 }
 
-// wake tells who waits for Changed. It never waits.
+// wake signals who waits for Changed. It never waits.
 func (c *Cluster) wake() {
 	select {
 	case c.changed <- struct{}{}:
@@ -215,7 +220,7 @@ func (c *Cluster) sweep() {
 		c.retired = c.retired[1:]
 	}
 	used := make(map[ownerKey]bool, len(c.owners.asked))
-	for p := range c.heldOf {
+	for p := range c.entryOf {
 		used[ownerKey{p.owner, p.namespace}] = true
 		c.owners.ask(p, now)
 	}

@@ -51,7 +51,8 @@ func InCluster(directory string) (Config, error) {
 	token := filepath.Join(directory, "token")
 	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
 	if _, err := os.Stat(token); err != nil || host == "" {
-		return Config{}, fmt.Errorf("%w: %s and the variable KUBERNETES_SERVICE_HOST are not both there", ErrNotInCluster, token)
+		return Config{}, fmt.Errorf("%w: %s and the variable KUBERNETES_SERVICE_HOST are not both there", ErrNotInCluster,
+			token)
 	}
 	if port == "" {
 		port = "443"
@@ -60,7 +61,8 @@ func InCluster(directory string) (Config, error) {
 	if err != nil {
 		return Config{}, fmt.Errorf("reading the cluster's certificate: %w", err)
 	}
-	return Config{Origin: "service account", Server: "https://" + net.JoinHostPort(host, port), CA: ca, TokenFile: token}, nil
+	return Config{Origin: "service account", Server: "https://" + net.JoinHostPort(host, port), CA: ca, TokenFile: token},
+		nil
 }
 
 // kubeconfig is the part of such a file that matters here.
@@ -163,7 +165,8 @@ func (k *kubeconfig) cluster(name, directory string) (c Config, err error) {
 func (u *kubeUser) apply(c *Config, directory string) error {
 	switch {
 	case u.AuthProvider != nil:
-		return errors.New("the user logs in by an auth-provider, which is not supported: make a service account and a token for it")
+		return errors.New("the user logs in by an auth-provider, which is not supported: make a service account and a " +
+			"token for it")
 	case u.Username != "":
 		return errors.New("the user logs in with a password, which Kubernetes no longer supports")
 	}

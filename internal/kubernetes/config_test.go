@@ -35,8 +35,9 @@ func certificate(t *testing.T, usage x509.ExtKeyUsage) (certificate, key []byte)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "outsight"}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{usage}, IsCA: true, BasicConstraintsValid: true,
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "outsight"},
+		NotBefore: time.Now().Add(-time.Hour),
+		NotAfter:  time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{usage}, IsCA: true, BasicConstraintsValid: true,
 		DNSNames: []string{"kubernetes.default.svc"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {
@@ -46,7 +47,8 @@ func certificate(t *testing.T, usage x509.ExtKeyUsage) (certificate, key []byte)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})
 }
 
 func write(t *testing.T, path string, content []byte) string {
@@ -109,15 +111,16 @@ func TestKubeconfig(t *testing.T) {
 	write(t, filepath.Join(directory, "client.key"), clientKey)
 	certificates := "client-certificate-data: " + encoded(clientCert) + ", client-key-data: " + encoded(clientKey)
 	for name, one := range map[string]struct{ cluster, user, failure string }{
-		"client certificate":   {ca, certificates, ""},
-		"certificate in files": {"certificate-authority: ca.pem", "client-certificate: client.pem, client-key: client.key", ""},
-		"token":                {ca, "token: secret", ""},
-		"token in a file":      {ca, "tokenFile: token", ""},
-		"insecure":             {"insecure-skip-tls-verify: true", "token: secret", ""},
-		"name of the server":   {ca + ", tls-server-name: kubernetes.default.svc", "token: secret", ""},
-		"wrong token":          {ca, "token: guess", "401 Unauthorized"},
-		"unknown authority":    {"tls-server-name: x", "token: secret", "certificate"},
-		"wrong server name":    {ca + ", tls-server-name: other.example", "token: secret", "other.example"},
+		"client certificate": {ca, certificates, ""},
+		"certificate in files": {"certificate-authority: ca.pem", "client-certificate: client.pem, client-key: client.key",
+			""},
+		"token":              {ca, "token: secret", ""},
+		"token in a file":    {ca, "tokenFile: token", ""},
+		"insecure":           {"insecure-skip-tls-verify: true", "token: secret", ""},
+		"name of the server": {ca + ", tls-server-name: kubernetes.default.svc", "token: secret", ""},
+		"wrong token":        {ca, "token: guess", "401 Unauthorized"},
+		"unknown authority":  {"tls-server-name: x", "token: secret", "certificate"},
+		"wrong server name":  {ca + ", tls-server-name: other.example", "token: secret", "other.example"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := write(t, filepath.Join(directory, "config"), fmt.Appendf(nil, kubeconfigShape, s.URL, one.cluster, one.user))
@@ -141,16 +144,26 @@ func TestKubeconfig(t *testing.T) {
 func TestKubeconfigErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"": `no context ""`, "\t": "yaml", "current-context: x": `no context "x"`,
-		fmt.Sprintf(kubeconfigShape, "https://h", "a: 1", "exec: {command: aws}"):                                                                     `apiVersion is ""`,
-		fmt.Sprintf(kubeconfigShape, "https://h", "a: 1", "exec: {apiVersion: client.authentication.k8s.io/v1}"):                                      "none is named",
-		fmt.Sprintf(kubeconfigShape, "https://h", "a: 1", "exec: {apiVersion: client.authentication.k8s.io/v1, command: x, interactiveMode: Always}"): "nobody is here",
-		fmt.Sprintf(kubeconfigShape, "https://h", "a: 1", "auth-provider: {name: gcp}"):                                                               "auth-provider",
-		fmt.Sprintf(kubeconfigShape, "https://h", "a: 1", "username: admin"):                                                                          "password",
-		fmt.Sprintf(kubeconfigShape, "not a url", "a: 1", "token: x"):                                                                                 "want a URL",
-		fmt.Sprintf(kubeconfigShape, "https://h", "certificate-authority: absent.pem", "token: x"):                                                    "absent.pem",
-		fmt.Sprintf(kubeconfigShape, "https://h", "certificate-authority-data: '%'", "token: x"):                                                      "base64",
-		fmt.Sprintf(kubeconfigShape, "https://h", "a: 1", "client-certificate-data: aGk="):                                                            "client's certificate",
-		strings.Replace(fmt.Sprintf(kubeconfigShape, "https://h", "a: 1", "token: x"), "name: me\n", "name: somebody\n", 1):                           `no user "me"`,
+		fmt.Sprintf(kubeconfigShape, "https://h", "a: 1",
+			"exec: {command: aws}"): `apiVersion is ""`,
+		fmt.Sprintf(kubeconfigShape, "https://h", "a: 1",
+			"exec: {apiVersion: client.authentication.k8s.io/v1}"): "none is named",
+		fmt.Sprintf(kubeconfigShape, "https://h", "a: 1",
+			"exec: {apiVersion: client.authentication.k8s.io/v1, command: x, interactiveMode: Always}"): "nobody is here",
+		fmt.Sprintf(kubeconfigShape, "https://h", "a: 1",
+			"auth-provider: {name: gcp}"): "auth-provider",
+		fmt.Sprintf(kubeconfigShape, "https://h", "a: 1",
+			"username: admin"): "password",
+		fmt.Sprintf(kubeconfigShape, "not a url", "a: 1",
+			"token: x"): "want a URL",
+		fmt.Sprintf(kubeconfigShape, "https://h", "certificate-authority: absent.pem",
+			"token: x"): "absent.pem",
+		fmt.Sprintf(kubeconfigShape, "https://h", "certificate-authority-data: '%'",
+			"token: x"): "base64",
+		fmt.Sprintf(kubeconfigShape, "https://h", "a: 1",
+			"client-certificate-data: aGk="): "client's certificate",
+		strings.Replace(fmt.Sprintf(kubeconfigShape, "https://h", "a: 1", "token: x"), "name: me\n", "name: somebody\n",
+			1): `no user "me"`,
 	} {
 		if _, err := parseKubeconfig([]byte(text), t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
@@ -171,7 +184,8 @@ func TestInCluster(t *testing.T) {
 	}
 	write(t, filepath.Join(directory, "ca.crt"), []byte("pem"))
 	c, err := InCluster(directory)
-	if err != nil || c.Server != "https://[fd00::1]:6443" || c.TokenFile != filepath.Join(directory, "token") || string(c.CA) != "pem" {
+	if err != nil || c.Server != "https://[fd00::1]:6443" || c.TokenFile != filepath.Join(directory, "token") ||
+		string(c.CA) != "pem" {
 		t.Errorf("%+v, %v", c, err)
 	}
 	if _, err := New(c, Options{}); err == nil {
@@ -225,15 +239,16 @@ func FuzzWatch(f *testing.F) {
 				break
 			}
 		}
-		if len(c.pods.items)+len(c.retired) > 3 || len(c.heldOf) != len(c.pods.items)+len(c.retired) {
-			t.Errorf("%d pods, %d retired, %d held", len(c.pods.items), len(c.retired), len(c.heldOf))
+		if len(c.pods.items)+len(c.retired) > 3 || len(c.entryOf) != len(c.pods.items)+len(c.retired) {
+			t.Errorf("%d pods, %d retired, %d held", len(c.pods.items), len(c.retired), len(c.entryOf))
 		}
-		for _, h := range c.heldOf {
+		for _, h := range c.entryOf {
 			c.pods.remove(h.uid)
 		}
 		c.clock(time.Hour)
 		c.sweep()
-		if n := len(c.byUID) + len(c.byName) + len(c.byContainer) + len(c.byAddress) + len(c.byHostPort) + len(c.onNode) + len(c.heldOf); n != 0 {
+		if n := len(c.byUID) + len(c.byName) + len(c.byContainer) + len(c.byAddress) + len(c.byHostPort) + len(c.onNode) +
+			len(c.entryOf); n != 0 {
 			t.Errorf("%d entries are left of nothing", n)
 		}
 	})
@@ -247,7 +262,8 @@ func (c *Cluster) clock(by time.Duration) {
 
 // FuzzList holds the cutter against encoding/json: what that accepts as a list has the same items.
 func FuzzList(f *testing.F) {
-	for _, name := range []string{"02-pods-page1", "04-pods-list", "05-services-list", "06-endpointslices-list", "14-pods-metadata-only"} {
+	for _, name := range []string{"02-pods-page1", "04-pods-list", "05-services-list", "06-endpointslices-list",
+		"14-pods-metadata-only"} {
 		_, _, body := recorded(f, name)
 		f.Add([]byte(body))
 	}
@@ -311,7 +327,8 @@ func TestCutText(t *testing.T) {
 // TestOpen: what was asked for and cannot be had is an error, and what was not is a reason.
 func TestOpen(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	for mode, want := range map[string]string{Auto: "no service account", "": "no service account", Off: "--kubernetes is off"} {
+	for mode, want := range map[string]string{Auto: "no service account", "": "no service account",
+		Off: "--kubernetes is off"} {
 		c, f, err := Open(mode, Options{})
 		if c != nil || err != nil || !strings.Contains(f.Reason, want) || f.Remedy == "" || f.State == model.FeatureWorks {
 			t.Errorf("%q: %v, %+v, %v", mode, c, f, err)
@@ -322,8 +339,10 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%q: %v, %v", mode, c, err)
 		}
 	}
-	path := write(t, filepath.Join(t.TempDir(), "config"), fmt.Appendf(nil, kubeconfigShape, "http://192.0.2.1", "insecure-skip-tls-verify: true", "token: x"))
-	if c, err := OpenNode(path, "", nil); err != nil || !strings.HasPrefix(c.reflectors[0].selector, "spec.nodeName=") || len(c.reflectors) != 1 {
+	path := write(t, filepath.Join(t.TempDir(), "config"),
+		fmt.Appendf(nil, kubeconfigShape, "http://192.0.2.1", "insecure-skip-tls-verify: true", "token: x"))
+	if c, err := OpenNode(path, "", nil); err != nil || !strings.HasPrefix(c.reflectors[0].selector, "spec.nodeName=") ||
+		len(c.reflectors) != 1 {
 		t.Errorf("a node: %v, %v", c, err)
 	}
 }
@@ -341,14 +360,16 @@ func TestCheck(t *testing.T) {
 	for _, f := range c.Check(t.Context()) {
 		got = append(got, f.Name+" "+string(f.State))
 	}
-	if want := "kubernetes/pods works, kubernetes/services absent, kubernetes/endpointslices works, kubernetes/nodes works"; strings.Join(got, ", ") != want {
+	if want := "kubernetes/pods works, kubernetes/services absent, kubernetes/endpointslices works, kubernetes/nodes " +
+		"works"; strings.Join(got, ", ") != want {
 		t.Errorf("got %s, want %s", strings.Join(got, ", "), want)
 	}
 	if q := s.requests("list", podsPath)[0]; q.Get("limit") != "1" {
 		t.Errorf("asked with %v", q)
 	}
 	s.Close()
-	if all := c.Check(t.Context()); len(all) != 1 || all[0].State != model.FeatureAbsent || all[0].Reason == "" || all[0].Remedy == "" {
+	if all := c.Check(t.Context()); len(all) != 1 || all[0].State != model.FeatureAbsent || all[0].Reason == "" ||
+		all[0].Remedy == "" {
 		t.Errorf("of a server that is gone: %+v", all)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"outsight/internal/model"
 )
 
-// Identify tells what Kubernetes calls a container, by the runtime's id of it, or if that is not
+// Identify reports what Kubernetes calls a container, by the runtime's id of it, or if that is not
 // known yet, by its pod's uid as the control group's path has it. It is false for what is in no
 // known pod.
 func (c *Cluster) Identify(containerID, podUID string) (model.PodIdentity, bool) {
@@ -36,24 +36,29 @@ func (c *Cluster) Pods() int {
 	return len(c.pods.items)
 }
 
-// Drops tells how full the tables are and what found no room in them.
+// Drops reports how full the tables are and what found no room in them.
 func (c *Cluster) Drops() []model.Drop {
 	var sum counts
 	for _, r := range c.reflectors {
 		_, n, _ := r.state()
-		sum.large, sum.unreadable, sum.lost, sum.expired = sum.large+n.large, sum.unreadable+n.unreadable, sum.lost+n.lost, sum.expired+n.expired
+		sum.large, sum.unreadable, sum.lost, sum.expired = sum.large+n.large, sum.unreadable+n.unreadable, sum.lost+n.lost,
+			sum.expired+n.expired
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	drops := []model.Drop{
-		{Name: "kubernetes/pods", Count: c.pods.full, Capacity: uint64(c.pods.max), Used: uint64(len(c.pods.items) + len(c.retired))},
+		{Name: "kubernetes/pods", Count: c.pods.full, Capacity: uint64(c.pods.max),
+			Used: uint64(len(c.pods.items) + len(c.retired))},
 		{Name: "kubernetes/owners", Count: c.owners.full, Capacity: uint64(c.owners.max), Used: uint64(len(c.owners.asked))},
 	}
 	if c.options.Node == "" {
 		drops = append(drops,
-			model.Drop{Name: "kubernetes/services", Count: c.services.full, Capacity: uint64(c.services.max), Used: uint64(len(c.services.items))},
-			model.Drop{Name: "kubernetes/endpoint-slices", Count: c.slices.full, Capacity: uint64(c.slices.max), Used: uint64(len(c.slices.items))},
-			model.Drop{Name: "kubernetes/nodes", Count: c.nodes.full, Capacity: uint64(c.nodes.max), Used: uint64(len(c.nodes.items))})
+			model.Drop{Name: "kubernetes/services", Count: c.services.full, Capacity: uint64(c.services.max),
+				Used: uint64(len(c.services.items))},
+			model.Drop{Name: "kubernetes/endpoint-slices", Count: c.slices.full, Capacity: uint64(c.slices.max),
+				Used: uint64(len(c.slices.items))},
+			model.Drop{Name: "kubernetes/nodes", Count: c.nodes.full, Capacity: uint64(c.nodes.max),
+				Used: uint64(len(c.nodes.items))})
 	}
 	return append(drops,
 		model.Drop{Name: "kubernetes/large-objects", Count: sum.large},
@@ -114,10 +119,11 @@ func feature(resource, verbs string, err error) model.Feature {
 
 // Absent is the feature where there is no cluster to ask, with the reason.
 func Absent(state model.FeatureState, reason, remedy string) model.Feature {
-	return model.Feature{Name: "kubernetes", Purpose: "names of pods, workloads and services", State: state, Reason: reason, Remedy: remedy}
+	return model.Feature{Name: "kubernetes", Purpose: "names of pods, workloads and services", State: state,
+		Reason: reason, Remedy: remedy}
 }
 
-// Check tries once what Run does all the time, and tells what of it works: it asks for one object
+// Check tries once what Run does all the time, and reports what of it works: it asks for one object
 // of each resource.
 func (c *Cluster) Check(ctx context.Context) []model.Feature {
 	var all []model.Feature

@@ -26,7 +26,8 @@ func (c *Cluster) Name(series []model.Series) []model.Series {
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	n := namer{Cluster: c, at: c.now(), whole: map[wholeKey][]model.Label{}, ends: map[endsKey]addition{}, behind: map[string]backing{}}
+	n := namer{Cluster: c, at: c.now(), whole: map[wholeKey][]model.Label{}, ends: map[endsKey]addition{},
+		behind: map[string]backing{}}
 	named := slices.Clone(series)
 	for i := range named {
 		n.name(&named[i])
@@ -38,7 +39,7 @@ func (c *Cluster) Name(series []model.Series) []model.Series {
 type namer struct {
 	*Cluster
 	at time.Time
-	// whole is by the labels as they came, ends by those that tell who the ends are.
+	// whole is by the labels as received, ends by those that say who the ends are.
 	whole  map[wholeKey][]model.Label
 	ends   map[endsKey]addition
 	behind map[string]backing
@@ -111,7 +112,7 @@ func (n *namer) container(id string, given []model.Label) []model.Label {
 }
 
 // podLabels are those of a pod, of the ones whose names begin with prefix.
-func (n *namer) podLabels(prefix string, h *held, container string) []model.Label {
+func (n *namer) podLabels(prefix string, h *podEntry, container string) []model.Label {
 	if h == nil {
 		return nil
 	}
@@ -119,7 +120,8 @@ func (n *namer) podLabels(prefix string, h *held, container string) []model.Labe
 	return []model.Label{
 		{Name: prefix + otlp.LabelNamespace, Value: h.namespace}, {Name: prefix + otlp.LabelPod, Value: h.name},
 		{Name: prefix + otlp.LabelContainer, Value: container},
-		{Name: prefix + otlp.LabelWorkload, Value: workload.name}, {Name: prefix + otlp.LabelWorkloadKind, Value: workload.kind},
+		{Name: prefix + otlp.LabelWorkload, Value: workload.name},
+		{Name: prefix + otlp.LabelWorkloadKind, Value: workload.kind},
 	}
 }
 
@@ -142,14 +144,15 @@ func (n *namer) edge(labels []model.Label) addition {
 	a.labels = append(a.labels, n.end(&a, otlp.ServerPrefix, key.server, at)...)
 	if s := n.service(at); s != "" {
 		namespace, name, _ := strings.Cut(s, "/")
-		a.labels = append(a.labels, model.Label{Name: otlp.LabelServiceNamespace, Value: namespace}, model.Label{Name: otlp.LabelServiceName, Value: name})
+		a.labels = append(a.labels, model.Label{Name: otlp.LabelServiceNamespace, Value: namespace},
+			model.Label{Name: otlp.LabelServiceName, Value: name})
 	}
 	a.labels = slices.DeleteFunc(a.labels, func(l model.Label) bool { return l.Value == "" })
 	n.ends[key] = a
 	return a
 }
 
-// end is what is known of one end; at is the place that it serves, if it does.
+// end is what is known of one end; at is the address that it serves, if any.
 func (n *namer) end(a *addition, prefix, id string, at spot) []model.Label {
 	address, err := netip.ParseAddr(id)
 	if err != nil {
@@ -181,17 +184,19 @@ func (n *namer) end(a *addition, prefix, id string, at spot) []model.Label {
 	switch {
 	case b.pod != nil:
 		a.found = true
-		return append(n.podLabels(prefix, b.pod, b.pod.regular), model.Label{Name: prefix + otlp.LabelNode, Value: b.pod.node})
+		return append(n.podLabels(prefix, b.pod, b.pod.regular),
+			model.Label{Name: prefix + otlp.LabelNode, Value: b.pod.node})
 	case b.namespace != "":
 		a.found = b.workload.name != ""
 		return []model.Label{{Name: prefix + otlp.LabelNamespace, Value: b.namespace},
-			{Name: prefix + otlp.LabelWorkload, Value: b.workload.name}, {Name: prefix + otlp.LabelWorkloadKind, Value: b.workload.kind}}
+			{Name: prefix + otlp.LabelWorkload, Value: b.workload.name},
+			{Name: prefix + otlp.LabelWorkloadKind, Value: b.workload.kind}}
 	}
 	return nil
 }
 
 // onHost is the pod that serves at a port of a node: as a service says, or as its containers declare.
-func (n *namer) onHost(at spot) *held {
+func (n *namer) onHost(at spot) *podEntry {
 	for _, s := range n.byEndpoint[at] {
 		for _, t := range s.targets {
 			if h := n.byName[t.pod]; t.address == at.address && h != nil && h.hostNetwork {
@@ -203,7 +208,7 @@ func (n *namer) onHost(at spot) *held {
 }
 
 // target is the pod behind a service that an endpoint slice names.
-func (n *namer) target(t target) *held {
+func (n *namer) target(t target) *podEntry {
 	if h := n.byName[t.pod]; h != nil {
 		return h
 	}
@@ -221,7 +226,7 @@ func (n *namer) nodeAt(a netip.Addr) string {
 	return ""
 }
 
-// service is the key of the only service that is reached at a place: at its virtual address, at a
+// service is the key of the only service that is reached at an address: at its virtual one, at a
 // node's, or at that of one of its pods.
 func (n *namer) service(at spot) string {
 	switch all := n.byVirtual[at]; {
@@ -245,7 +250,7 @@ func (n *namer) service(at spot) string {
 
 // backing is what all pods behind a service have in common.
 type backing struct {
-	pod       *held // the only one
+	pod       *podEntry // the only one
 	namespace string
 	workload  owner
 }

@@ -100,23 +100,28 @@ func (c *cluster) want(s model.Series, want string) {
 }
 
 const (
-	db0 = "server_container=main server_namespace=shop server_node=node-a server_pod=db-0 server_workload=db server_workload_kind=StatefulSet"
-	db1 = "client_container=main client_namespace=shop client_node=node-a client_pod=db-1 client_workload=db client_workload_kind=StatefulSet"
+	db0 = "server_container=main server_namespace=shop server_node=node-a server_pod=db-0 server_workload=db " +
+		"server_workload_kind=StatefulSet"
+	db1 = "client_container=main client_namespace=shop client_node=node-a client_pod=db-1 client_workload=db " +
+		"client_workload_kind=StatefulSet"
 )
 
 func TestEndsAreNamedByTheirAddress(t *testing.T) {
 	c := newCluster(t, Options{})
-	c.put("pods", podAt("db-0", "10.0.0.1", "aaa", `,"podIPs":[{"ip":"10.0.0.1"},{"ip":"fd00::1"}]`), podAt("db-1", "10.0.0.2", "bbb", ""))
+	c.put("pods", podAt("db-0", "10.0.0.1", "aaa", `,"podIPs":[{"ip":"10.0.0.1"},{"ip":"fd00::1"}]`),
+		podAt("db-1", "10.0.0.2", "bbb", ""))
 	c.want(edge("client_id=10.0.0.2", "server_id=10.0.0.1", "service=10.0.0.1:5432"), db1+" "+db0)
 	c.want(edge("client_id=::ffff:10.0.0.2", "server_id=fd00::1", "service=[fd00::1]:5432"), db1+" "+db0)
 	c.want(edge("client_id=10.0.0.9", "server_id=others", "service=others"), "")
 	// The containers of this host are known by id; what the agent said stays.
 	c.want(edge("client_id=bbb", "client_pod=other", "server_id=host", "service=10.0.0.1:5432"),
 		"client_container=main client_namespace=shop client_workload=db client_workload_kind=StatefulSet")
-	c.want(model.Series{Name: "container_x", Labels: []model.Label{{Name: "host", Value: "h"}, {Name: "id", Value: "aaa"}}},
+	c.want(model.Series{Name: "container_x", Labels: []model.Label{{Name: "host", Value: "h"},
+		{Name: "id", Value: "aaa"}}},
 		"container=main namespace=shop pod=db-0 workload=db workload_kind=StatefulSet")
 	// A container that no status tells of yet, of a pod that a runtime named.
-	c.want(model.Series{Name: "container_x", Labels: []model.Label{{Name: "id", Value: "new"}, {Name: "namespace", Value: "shop"}, {Name: "pod", Value: "db-0"}}},
+	c.want(model.Series{Name: "container_x", Labels: []model.Label{{Name: "id", Value: "new"},
+		{Name: "namespace", Value: "shop"}, {Name: "pod", Value: "db-0"}}},
 		"workload=db workload_kind=StatefulSet")
 	c.want(model.Series{Name: "host_x", Labels: []model.Label{{Name: "host", Value: "h"}}}, "")
 }
@@ -159,7 +164,8 @@ func TestServices(t *testing.T) {
 		service("headless", `{"clusterIP":"None","ports":[{"port":5432}]}`, `{}`),
 		service("dns", `{"clusterIP":"10.96.0.53","ports":[{"port":53,"protocol":"UDP"}]}`, `{}`))
 	c.put("endpointslices", slice("db-1", "db", at("10.0.0.1", "db-0")), slice("db-2", "db", at("10.0.0.2", "db-1")),
-		slice("one-1", "one", at("10.0.0.1", "db-0")), slice("mixed-1", "mixed", at("10.0.0.1", "db-0"), at("10.0.0.3", "web")))
+		slice("one-1", "one", at("10.0.0.1", "db-0")),
+		slice("mixed-1", "mixed", at("10.0.0.1", "db-0"), at("10.0.0.3", "web")))
 	c.put("nodes", `{"metadata":{"name":"node-a"},"status":{"addresses":[{"type":"InternalIP","address":"198.51.100.1"},{"type":"Hostname","address":"node-a"}]}}`)
 	named := func(name string) string { return "service_name=" + name + " service_namespace=shop" }
 	workload := "server_namespace=shop server_workload=db server_workload_kind=StatefulSet " + named("db")
@@ -184,7 +190,8 @@ func TestServices(t *testing.T) {
 	c.want(edge("client_id=x", "server_id=10.0.0.1", "service=10.0.0.1:5432"), db0)
 	// Behind a headless service the pod's address is dialled.
 	c.put("endpointslices", slice("db-2", "db"), slice("headless-1", "headless", at("10.0.0.2", "db-1")))
-	c.want(edge("client_id=x", "server_id=10.0.0.2", "service=10.0.0.2:5432"), strings.ReplaceAll(db1, "client_", "server_")+" "+named("headless"))
+	c.want(edge("client_id=x", "server_id=10.0.0.2", "service=10.0.0.2:5432"),
+		strings.ReplaceAll(db1, "client_", "server_")+" "+named("headless"))
 	c.want(edge("client_id=x", "server_id=10.96.0.10", "service=10.96.0.10:80"), db0+" "+named("db"))
 }
 
@@ -196,7 +203,8 @@ func TestHostNetworkPodsAreToldByTheirPorts(t *testing.T) {
 	}
 	c.put("pods", host("proxy", "10256"), host("agent", "8471"), podAt("db-0", "10.0.0.1", "aaa", ""))
 	node := "server_node=node-a"
-	pod := "server_container=c server_namespace=kube-system server_node=node-a server_pod=proxy server_workload=proxy server_workload_kind=Pod"
+	pod := "server_container=c server_namespace=kube-system server_node=node-a server_pod=proxy server_workload=proxy " +
+		"server_workload_kind=Pod"
 	c.want(edge("client_id=10.0.0.1", "server_id=198.51.100.1", "service=198.51.100.1:10256"),
 		strings.ReplaceAll(db0, "server_", "client_")+" "+pod)
 	// No pod has said that it serves there, and a client's port tells nothing.
@@ -205,8 +213,10 @@ func TestHostNetworkPodsAreToldByTheirPorts(t *testing.T) {
 	c.put("pods", host("rival", "10256"))
 	c.want(edge("client_id=x", "server_id=198.51.100.1", "service=198.51.100.1:10256"), node)
 	// A host port leads to a pod with an address of its own.
-	c.put("pods", strings.Replace(podAt("db-1", "10.0.0.2", "bbb", ""), `{"name":"main"}`, `{"name":"main","ports":[{"containerPort":5432,"hostPort":15432}]}`, 1))
-	c.want(edge("client_id=x", "server_id=198.51.100.1", "service=198.51.100.1:15432"), strings.ReplaceAll(db1, "client_", "server_"))
+	c.put("pods", strings.Replace(podAt("db-1", "10.0.0.2", "bbb", ""), `{"name":"main"}`,
+		`{"name":"main","ports":[{"containerPort":5432,"hostPort":15432}]}`, 1))
+	c.want(edge("client_id=x", "server_id=198.51.100.1", "service=198.51.100.1:15432"),
+		strings.ReplaceAll(db1, "client_", "server_"))
 }
 
 func TestPodsThatAreGoneAreNamedForAWhile(t *testing.T) {
@@ -226,8 +236,8 @@ func TestPodsThatAreGoneAreNamedForAWhile(t *testing.T) {
 	}
 	c.clock = c.clock.Add(time.Second)
 	c.sweep()
-	if known(c.Cluster, "aaa", "uid-db-0") || len(c.retired) != 0 || len(c.heldOf) != 1 || len(c.byAddress) != 1 {
-		t.Errorf("what is gone for long is still there: %d retired, %d held", len(c.retired), len(c.heldOf))
+	if known(c.Cluster, "aaa", "uid-db-0") || len(c.retired) != 0 || len(c.entryOf) != 1 || len(c.byAddress) != 1 {
+		t.Errorf("what is gone for long is still there: %d retired, %d held", len(c.retired), len(c.entryOf))
 	}
 	c.want(toOld, strings.ReplaceAll(db1, "client_", "server_"))
 }
@@ -274,7 +284,8 @@ func TestContainersOfAPod(t *testing.T) {
 	// It restarts: the status has the new id and the last one's. Runs before that are remembered.
 	for i := range 5 {
 		c.put("pods", strings.Replace(first, `"containerID":"containerd://one"`,
-			fmt.Sprintf(`"containerID":"containerd://run-%d","lastState":{"terminated":{"containerID":"containerd://run-%d"}}`, i+1, i), 1))
+			fmt.Sprintf(`"containerID":"containerd://run-%d","lastState":{"terminated":{"containerID":"containerd://run-%d"}}`,
+				i+1, i), 1))
 	}
 	for _, id := range []string{"one", "run-0", "run-3", "run-5"} {
 		check(id, "main")
@@ -306,13 +317,15 @@ func TestWorkloads(t *testing.T) {
 	check("bare", "", "", model.PodIdentity{Workload: "bare", WorkloadKind: "Pod"})
 	check("db-0", controller("StatefulSet", "db"), "", model.PodIdentity{Workload: "db", WorkloadKind: "StatefulSet"})
 	check("etl-1", controller("Workflow", "etl"), "", model.PodIdentity{Workload: "etl", WorkloadKind: "Workflow"})
-	check("kube-apiserver-node-a", controller("Node", "node-a"), `,"annotations":{"kubernetes.io/config.mirror":"0123456789abcdef0123456789abcdef"}`,
+	check("kube-apiserver-node-a", controller("Node", "node-a"),
+		`,"annotations":{"kubernetes.io/config.mirror":"0123456789abcdef0123456789abcdef"}`,
 		model.PodIdentity{Workload: "kube-apiserver", WorkloadKind: "StaticPod"})
 	// The kubelet's control group of a pod from a file has the hash for a uid.
 	if p, _ := c.Identify("", "0123456789abcdef0123456789abcdef"); p.Pod != "kube-apiserver-node-a" {
 		t.Errorf("the static pod is %+v", p)
 	}
-	check("web-5d9f-x", controller("ReplicaSet", "web-5d9f"), `,"labels":{"pod-template-hash":"5d9f"}`, model.PodIdentity{Workload: "web", WorkloadKind: "Deployment"})
+	check("web-5d9f-x", controller("ReplicaSet", "web-5d9f"), `,"labels":{"pod-template-hash":"5d9f"}`,
+		model.PodIdentity{Workload: "web", WorkloadKind: "Deployment"})
 	// Whether a cron job owns a job, or a replica set stands for itself, is for the API server to say.
 	check("tick-123-x", controller("Job", "tick-123"), "", model.PodIdentity{})
 	check("rs-x", controller("ReplicaSet", "rs"), "", model.PodIdentity{})
@@ -348,7 +361,8 @@ func TestGonePodsMakeRoom(t *testing.T) {
 	c.put("pods", a, b)
 	c.delete(a)
 	c.put("pods", third)
-	if full, used := drop(t, c.Cluster, "pods"); full != 1 || used != 2 || known(c.Cluster, "aaa", "") || !known(c.Cluster, "ccc", "") {
+	if full, used := drop(t, c.Cluster, "pods"); full != 1 || used != 2 || known(c.Cluster, "aaa", "") ||
+		!known(c.Cluster, "ccc", "") {
 		t.Errorf("%d pods are known, %d lost their room", used, full)
 	}
 }
@@ -369,7 +383,8 @@ func BenchmarkName(b *testing.B) {
 	var series []model.Series
 	for i := range 100 {
 		id := fmt.Sprintf("%064x", i)
-		if _, err := c.reflectors[0].put([]byte(podAt(fmt.Sprintf("db-%d", i), fmt.Sprintf("10.0.0.%d", i+1), id, "")), 1); err != nil {
+		if _, err := c.reflectors[0].put([]byte(podAt(fmt.Sprintf("db-%d", i), fmt.Sprintf("10.0.0.%d", i+1), id, "")),
+			1); err != nil {
 			b.Fatal(err)
 		}
 		one := edge("client_id="+id, fmt.Sprintf("server_id=10.0.0.%d", i+1), "service=10.0.0.1:80")

@@ -103,7 +103,8 @@ func (o *owners) workload(p *pod) owner {
 		return found
 	}
 	// A deployment names its replica sets after itself and a hash that only it writes.
-	if name, ok := strings.CutSuffix(p.owner.name, "-"+p.templateHash); ok && p.owner.kind == "ReplicaSet" && p.templateHash != "" {
+	if name, ok := strings.CutSuffix(p.owner.name, "-"+p.templateHash); ok && p.owner.kind == "ReplicaSet" &&
+		p.templateHash != "" {
 		return owner{"Deployment", name}
 	}
 	if answered || o.refused[p.owner.kind].err != nil {
@@ -120,7 +121,8 @@ func (c *Cluster) runOwners(ctx context.Context) {
 			return
 		case key := <-c.owners.queue:
 			if err := c.findOwner(ctx, key); err != nil && ctx.Err() == nil {
-				c.options.Logger.Debug("Kubernetes: the owner of a pod is not known", "kind", key.kind, "name", key.name, "error", err)
+				c.options.Logger.Debug("Kubernetes: the owner of a pod is not known", "kind", key.kind, "name", key.name, "error",
+					err)
 				select {
 				case <-ctx.Done():
 				case <-time.After(c.timing.least):
@@ -142,11 +144,12 @@ func (c *Cluster) findOwner(ctx context.Context, key ownerKey) error {
 	defer c.mu.Unlock()
 	switch {
 	case refused(err, http.StatusNotFound):
-		found = owner{} // it is gone before its last pods, and nobody can say any more
+		found = owner{} // it was removed before its last pods: its owner cannot be found any more
 	case err != nil:
 		delete(c.owners.asked, key) // the next sweep asks again
 		if refused(err, http.StatusForbidden, http.StatusUnauthorized) {
-			c.owners.refused[key.kind] = refusal{fmt.Errorf("getting %s: %w", above[key.kind].resource, err), c.now().Add(c.timing.refusal)}
+			c.owners.refused[key.kind] = refusal{fmt.Errorf("getting %s: %w", above[key.kind].resource, err),
+				c.now().Add(c.timing.refusal)}
 			c.wake()
 		}
 		return err

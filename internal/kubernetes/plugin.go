@@ -22,7 +22,7 @@ import (
 const (
 	// pluginTime is how long a credential plugin may run.
 	pluginTime = 30 * time.Second
-	// pluginLimit bounds what it writes, pluginSaid how much of its complaints is told.
+	// pluginLimit bounds what it writes, pluginSaid how much of its error output is in messages.
 	pluginLimit = 1 << 20
 	pluginSaid  = 500
 	// pluginHangs is how long its children may keep its output open after its end.
@@ -86,9 +86,11 @@ func (e *kubeExec) plugin(c *Config, directory string) (*Plugin, error) {
 	case e.Command == "":
 		return nil, errors.New("the user logs in by a program (exec), and none is named")
 	case !slices.Contains(pluginVersions, e.APIVersion):
-		return nil, fmt.Errorf("the user logs in by the program %q, whose apiVersion is %q: want %s", e.Command, e.APIVersion, strings.Join(pluginVersions, " or "))
+		return nil, fmt.Errorf("the user logs in by the program %q, whose apiVersion is %q: want %s", e.Command, e.APIVersion,
+			strings.Join(pluginVersions, " or "))
 	case e.Mode == "Always":
-		return nil, fmt.Errorf("the user logs in by the program %q, which asks a person (interactiveMode Always), and nobody is here: make a service account and a token for it", e.Command)
+		return nil, fmt.Errorf("the user logs in by the program %q, which asks a person (interactiveMode Always), and "+
+			"nobody is here: make a service account and a token for it", e.Command)
 	}
 	p := &Plugin{Version: e.APIVersion, Command: e.Command, Arguments: e.Args, Hint: e.Hint}
 	if strings.ContainsRune(e.Command, filepath.Separator) {
@@ -99,7 +101,8 @@ func (e *kubeExec) plugin(c *Config, directory string) (*Plugin, error) {
 	}
 	asked := execCredential{APIVersion: e.APIVersion, Kind: "ExecCredential"}
 	if e.Info {
-		asked.Spec.Cluster = &execCluster{Server: c.Server, TLSServerName: c.ServerName, Insecure: c.Insecure, CA: base64.StdEncoding.EncodeToString(c.CA)}
+		asked.Spec.Cluster = &execCluster{Server: c.Server, TLSServerName: c.ServerName, Insecure: c.Insecure,
+			CA: base64.StdEncoding.EncodeToString(c.CA)}
 	}
 	info, err := json.Marshal(asked)
 	if err != nil {
@@ -217,7 +220,7 @@ type login struct {
 	plugin  *Plugin
 	timeout time.Duration
 	now     func() time.Time
-	// running has a place for who runs the program, which guards number.
+	// running is a semaphore of one: who runs the program holds it. It guards number.
 	running chan struct{}
 	number  uint64
 

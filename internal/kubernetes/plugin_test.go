@@ -40,7 +40,8 @@ const execUser = `exec: {apiVersion: client.authentication.k8s.io/%s, command: .
 // loggedIn is a cluster that is reached by a kubeconfig of a user.
 func loggedIn(t *testing.T, directory, server, cluster, user string) *Cluster {
 	t.Helper()
-	config, err := ReadKubeconfig(write(t, filepath.Join(directory, "config"), fmt.Appendf(nil, kubeconfigShape, server, cluster, user)))
+	config, err := ReadKubeconfig(write(t, filepath.Join(directory, "config"),
+		fmt.Appendf(nil, kubeconfigShape, server, cluster, user)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,7 @@ func guarded(t *testing.T, token *atomic.Pointer[string]) *apiServer {
 	return s
 }
 
-// A program's token lets us in. It is told what it needs to know, runs once for all who ask, and again when the API
+// A program's token lets us in. It is given what it needs to know, runs once for all who ask, and again when the API
 // server no longer takes the token.
 func TestPluginGivesAToken(t *testing.T) {
 	for _, version := range []string{"v1", "v1beta1"} {
@@ -93,7 +94,8 @@ echo '{"apiVersion":"client.authentication.k8s.io/`+version+`","kind":"ExecCrede
 				err = json.Unmarshal(text, &info)
 			}
 			if err != nil || info.Kind != "ExecCredential" || info.APIVersion != "client.authentication.k8s.io/"+version ||
-				info.Spec.Interactive || info.Spec.Cluster == nil || info.Spec.Cluster.Server != s.URL || !info.Spec.Cluster.Insecure {
+				info.Spec.Interactive || info.Spec.Cluster == nil || info.Spec.Cluster.Server != s.URL ||
+				!info.Spec.Cluster.Insecure {
 				t.Errorf("KUBERNETES_EXEC_INFO is %q, %v", text, err)
 			}
 			// The token is withdrawn.
@@ -121,7 +123,8 @@ func TestPluginsCredentialExpires(t *testing.T) {
 	expires := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
 	count := script(t, directory, `echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"a-token","expirationTimestamp":"`+expires.Format(time.RFC3339)+`"}}'
 `)
-	config, err := ReadKubeconfig(write(t, filepath.Join(directory, "config"), fmt.Appendf(nil, kubeconfigShape, s.URL, "a: 1", fmt.Sprintf(execUser, "v1"))))
+	config, err := ReadKubeconfig(write(t, filepath.Join(directory, "config"),
+		fmt.Appendf(nil, kubeconfigShape, s.URL, "a: 1", fmt.Sprintf(execUser, "v1"))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +163,8 @@ func TestPluginGivesACertificate(t *testing.T) {
 	var now atomic.Pointer[string]
 	issue := func() {
 		clientCert, clientKey := certificate(t, x509.ExtKeyUsageClientAuth)
-		answer, err := json.Marshal(execCredential{APIVersion: pluginVersions[0], Kind: "ExecCredential", Status: &execStatus{Certificate: string(clientCert), Key: string(clientKey)}})
+		answer, err := json.Marshal(execCredential{APIVersion: pluginVersions[0], Kind: "ExecCredential",
+			Status: &execStatus{Certificate: string(clientCert), Key: string(clientKey)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +190,8 @@ func TestPluginGivesACertificate(t *testing.T) {
 	s.StartTLS()
 	t.Cleanup(s.stop)
 	count := script(t, directory, "cat answer\n")
-	c := loggedIn(t, directory, s.URL, "certificate-authority-data: "+base64.StdEncoding.EncodeToString(serverCert), fmt.Sprintf(execUser, "v1"))
+	c := loggedIn(t, directory, s.URL, "certificate-authority-data: "+base64.StdEncoding.EncodeToString(serverCert),
+		fmt.Sprintf(execUser, "v1"))
 	<-c.Synced()
 	if f := c.feature("pods"); f.State != model.FeatureWorks || c.Pods() != 2 {
 		t.Fatalf("pods are %+v, %d are known", f, c.Pods())
@@ -212,13 +217,14 @@ func TestPluginFails(t *testing.T) {
 		return `echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential"` + rest + "}'\n"
 	}
 	for name, one := range map[string]struct{ rest, want string }{
-		"it fails":           {"echo no such profile >&2; exit 3\n", "exit status 3: no such profile"},
-		"it writes nothing":  {"exit 0\n", "reading what it wrote"},
-		"it writes no JSON":  {"echo hello\n", "reading what it wrote"},
-		"no status":          {answer(""), "neither a token nor a certificate"},
-		"an empty status":    {answer(`,"status":{}`), "neither a token nor a certificate"},
-		"another version":    {`echo '{"apiVersion":"client.authentication.k8s.io/v1beta1","kind":"ExecCredential","status":{"token":"x"}}'` + "\n", `want an ExecCredential of "client.authentication.k8s.io/v1"`},
-		"another kind":       {`echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"Pod"}'` + "\n", `it wrote a "Pod"`},
+		"it fails":          {"echo no such profile >&2; exit 3\n", "exit status 3: no such profile"},
+		"it writes nothing": {"exit 0\n", "reading what it wrote"},
+		"it writes no JSON": {"echo hello\n", "reading what it wrote"},
+		"no status":         {answer(""), "neither a token nor a certificate"},
+		"an empty status":   {answer(`,"status":{}`), "neither a token nor a certificate"},
+		"another version":   {`echo '{"apiVersion":"client.authentication.k8s.io/v1beta1","kind":"ExecCredential","status":{"token":"x"}}'` + "\n", `want an ExecCredential of "client.authentication.k8s.io/v1"`},
+		"another kind": {`echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"Pod"}'` + "\n",
+			`it wrote a "Pod"`},
 		"a broken token":     {answer(`,"status":{"token":"a b"}`), "a token that cannot be one"},
 		"half a certificate": {answer(`,"status":{"clientCertificateData":"x"}`), "reading the certificate"},
 		"no time":            {answer(`,"status":{"token":"x","expirationTimestamp":"soon"}`), "reading what it wrote"},
@@ -228,7 +234,8 @@ func TestPluginFails(t *testing.T) {
 			directory := t.TempDir()
 			count := script(t, directory, one.rest)
 			s := serve(t)
-			config, err := ReadKubeconfig(write(t, filepath.Join(directory, "config"), fmt.Appendf(nil, kubeconfigShape, s.URL, "a: 1", fmt.Sprintf(execUser, "v1"))))
+			config, err := ReadKubeconfig(write(t, filepath.Join(directory, "config"),
+				fmt.Appendf(nil, kubeconfigShape, s.URL, "a: 1", fmt.Sprintf(execUser, "v1"))))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -239,7 +246,8 @@ func TestPluginFails(t *testing.T) {
 			all := c.Check(t.Context())
 			command := filepath.Join(directory, "login.sh")
 			if len(all) != 1 || all[0].State != model.FeatureAbsent || all[0].Remedy != loginRemedy ||
-				!strings.Contains(all[0].Reason, fmt.Sprintf("logging in by the program %q: ", command)) || !strings.Contains(all[0].Reason, one.want) {
+				!strings.Contains(all[0].Reason, fmt.Sprintf("logging in by the program %q: ", command)) ||
+				!strings.Contains(all[0].Reason, one.want) {
 				t.Errorf("got %+v, want %q", all, one.want)
 			}
 			if n := count(); n != 1 {
@@ -250,11 +258,13 @@ func TestPluginFails(t *testing.T) {
 			}
 		})
 	}
-	config, err := parseKubeconfig(fmt.Appendf(nil, kubeconfigShape, "http://127.0.0.1:1", "a: 1", fmt.Sprintf(execUser, "v1")), t.TempDir())
+	config, err := parseKubeconfig(fmt.Appendf(nil, kubeconfigShape, "http://127.0.0.1:1", "a: 1",
+		fmt.Sprintf(execUser, "v1")), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := config.Plugin.run(t.Context(), time.Minute); err == nil || !strings.Contains(err.Error(), "ask an administrator for it") {
+	if _, err := config.Plugin.run(t.Context(), time.Minute); err == nil ||
+		!strings.Contains(err.Error(), "ask an administrator for it") {
 		t.Errorf("a program that is not there: %v", err)
 	}
 }
@@ -263,7 +273,8 @@ func TestPluginFails(t *testing.T) {
 func TestPluginHangs(t *testing.T) {
 	directory := t.TempDir()
 	script(t, directory, "sleep 1000 &\necho $! > child\necho $$ > self\nwait\n")
-	config, err := parseKubeconfig(fmt.Appendf(nil, kubeconfigShape, "http://127.0.0.1:1", "a: 1", fmt.Sprintf(execUser, "v1")), directory)
+	config, err := parseKubeconfig(fmt.Appendf(nil, kubeconfigShape, "http://127.0.0.1:1", "a: 1",
+		fmt.Sprintf(execUser, "v1")), directory)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// maxPast bounds the container runs of a pod that its status no longer tells of.
+// maxPast bounds the container runs of a pod that its status no longer has.
 const maxPast = 16
 
 // indexPod makes a pod findable. c.mu must be held for writing, as for all in this file that is not
 // said to only look.
 func (c *Cluster) indexPod(p, before *pod) {
-	h := &held{pod: p}
+	h := &podEntry{pod: p}
 	switch {
 	case before != nil:
 		p.keepRuns(before)
@@ -20,7 +20,7 @@ func (c *Cluster) indexPod(p, before *pod) {
 		c.forgetRetired(c.byUID[p.uid])
 	}
 	if p.ended {
-		// How long ago, nobody says. If its end was not seen, its address may be another pod's.
+		// How long ago is not known. If its end was not seen, its address may be another pod's.
 		h.until = c.now()
 		if before != nil && !before.ended {
 			h.until = h.until.Add(c.options.Keep)
@@ -28,7 +28,7 @@ func (c *Cluster) indexPod(p, before *pod) {
 			h.until = c.heldUntil(before)
 		}
 	}
-	delete(c.heldOf, before)
+	delete(c.entryOf, before)
 	c.hold(h)
 	c.makeRoom()
 	c.owners.ask(p, c.now())
@@ -36,14 +36,14 @@ func (c *Cluster) indexPod(p, before *pod) {
 
 // heldUntil is what the pod that is replaced had. unindexPod leaves it for this.
 func (c *Cluster) heldUntil(before *pod) time.Time {
-	if h := c.heldOf[before]; h != nil {
+	if h := c.entryOf[before]; h != nil {
 		return h.until
 	}
 	return c.now()
 }
 
-func (c *Cluster) hold(h *held) {
-	c.heldOf[h.pod] = h
+func (c *Cluster) hold(h *podEntry) {
+	c.entryOf[h.pod] = h
 	c.byUID[h.uid] = h
 	if h.hash != "" {
 		c.byUID[h.hash] = h
@@ -52,11 +52,12 @@ func (c *Cluster) hold(h *held) {
 	for _, one := range h.containers {
 		c.byContainer[one.id] = run{h, one.name}
 	}
-	h.places(func(a netip.Addr) { c.byAddress.add(a, h) }, func(s spot) { c.byHostPort.add(s, h) }, func(a netip.Addr) { c.onNode.add(a, h) })
+	h.eachAddress(func(a netip.Addr) { c.byAddress.add(a, h) }, func(s spot) { c.byHostPort.add(s, h) },
+		func(a netip.Addr) { c.onNode.add(a, h) })
 }
 
-// places names the addresses by which a pod is found: its own, or else its ports on its node's.
-func (h *held) places(own func(netip.Addr), port func(spot), node func(netip.Addr)) {
+// eachAddress calls back with the addresses by which a pod is found: its own, or else its ports on its node's.
+func (h *podEntry) eachAddress(own func(netip.Addr), port func(spot), node func(netip.Addr)) {
 	ports := h.hostPorts
 	if h.hostNetwork {
 		ports = h.serving
@@ -77,22 +78,23 @@ func (h *held) places(own func(netip.Addr), port func(spot), node func(netip.Add
 	}
 }
 
-// release undoes hold, where no other pod has taken the place.
-func (c *Cluster) release(h *held) {
-	removeHeld(c.byUID, h.uid, h)
+// release undoes hold, where no other pod has replaced the entry.
+func (c *Cluster) release(h *podEntry) {
+	removeEntry(c.byUID, h.uid, h)
 	if h.hash != "" {
-		removeHeld(c.byUID, h.hash, h)
+		removeEntry(c.byUID, h.hash, h)
 	}
-	removeHeld(c.byName, h.namespace+"/"+h.name, h)
+	removeEntry(c.byName, h.namespace+"/"+h.name, h)
 	for _, one := range h.containers {
 		if c.byContainer[one.id].pod == h {
 			delete(c.byContainer, one.id)
 		}
 	}
-	h.places(func(a netip.Addr) { c.byAddress.remove(a, h) }, func(s spot) { c.byHostPort.remove(s, h) }, func(a netip.Addr) { c.onNode.remove(a, h) })
+	h.eachAddress(func(a netip.Addr) { c.byAddress.remove(a, h) }, func(s spot) { c.byHostPort.remove(s, h) },
+		func(a netip.Addr) { c.onNode.remove(a, h) })
 }
 
-func removeHeld(all map[string]*held, key string, h *held) {
+func removeEntry(all map[string]*podEntry, key string, h *podEntry) {
 	if all[key] == h {
 		delete(all, key)
 	}
@@ -113,7 +115,7 @@ func (p *pod) keepRuns(before *pod) {
 }
 
 func (c *Cluster) unindexPod(p *pod, replaced bool) {
-	h := c.heldOf[p]
+	h := c.entryOf[p]
 	if h == nil {
 		return
 	}
@@ -137,12 +139,12 @@ func (c *Cluster) makeRoom() {
 }
 
 // forget ends a pod that is gone.
-func (c *Cluster) forget(h *held) {
+func (c *Cluster) forget(h *podEntry) {
 	c.release(h)
-	delete(c.heldOf, h.pod)
+	delete(c.entryOf, h.pod)
 }
 
-func (c *Cluster) forgetRetired(h *held) {
+func (c *Cluster) forgetRetired(h *podEntry) {
 	if at := slices.Index(c.retired, h); at >= 0 {
 		c.retired = slices.Delete(c.retired, at, at+1)
 		c.forget(h)
@@ -151,8 +153,8 @@ func (c *Cluster) forgetRetired(h *held) {
 
 // one is the pod among several that runs, or else the one that ended last and is still named. It
 // is nil where several run: then none is more likely. It only looks.
-func one(all []*held, now time.Time) *held {
-	var found *held
+func one(all []*podEntry, now time.Time) *podEntry {
+	var found *podEntry
 	running := 0
 	for _, h := range all {
 		switch {

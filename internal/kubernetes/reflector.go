@@ -213,7 +213,7 @@ func (r *reflector) page(ctx context.Context, query url.Values) (listMeta, error
 	})
 }
 
-// accept takes in an object; one that cannot be taken in is counted.
+// accept stores an object; one that has no room is counted.
 func (r *reflector) accept(text []byte, take func() (metadata, error)) (version string) {
 	if text == nil {
 		r.count(func(c *counts) { c.large++ })
@@ -265,7 +265,7 @@ func (r *reflector) watch(ctx context.Context) (progress bool, err error) {
 	}
 }
 
-// event takes in one event of a watch.
+// event handles one event of a watch.
 func (r *reflector) event(text []byte) error {
 	var e struct {
 		Type   string          `json:"type"`

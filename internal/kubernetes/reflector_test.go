@@ -1,13 +1,10 @@
 package kubernetes
 
 import (
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -32,11 +29,13 @@ func TestRecordedClusterIsNamed(t *testing.T) {
 			t.Errorf("container %.4s of pod %.4s is %+v, want %+v", id, uid, got, want)
 		}
 	}
-	cart := model.PodIdentity{Namespace: "shop", Pod: "cart-7d9f8b6c5-abcde", Container: "main", Workload: "cart", WorkloadKind: "Deployment"}
+	cart := model.PodIdentity{Namespace: "shop", Pod: "cart-7d9f8b6c5-abcde", Container: "main", Workload: "cart",
+		WorkloadKind: "Deployment"}
 	check(cartID, "", cart)
 	cart.Container = "" // the pod is known, which of its containers is not
 	check("", cartUID, cart)
-	check(redisID, redisUID, model.PodIdentity{Namespace: "shop", Pod: "redis-0", Container: "main", Workload: "redis-0", WorkloadKind: "Pod"})
+	check(redisID, redisUID, model.PodIdentity{Namespace: "shop", Pod: "redis-0", Container: "main", Workload: "redis-0",
+		WorkloadKind: "Pod"})
 	if known(c, "", "no such") || known(c, "", "") {
 		t.Error("an unknown container has a name")
 	}
@@ -50,7 +49,8 @@ func TestRecordedClusterIsNamed(t *testing.T) {
 			t.Errorf("%s is %s: %s", f.Name, f.State, f.Reason)
 		}
 	}
-	if q := s.requests("list", podsPath)[0]; q.Get("limit") != "500" || q.Get("resourceVersion") != "0" || q.Has("fieldSelector") {
+	if q := s.requests("list", podsPath)[0]; q.Get("limit") != "500" || q.Get("resourceVersion") != "0" ||
+		q.Has("fieldSelector") {
 		t.Errorf("the first list asked for %v", q)
 	}
 }
@@ -89,11 +89,13 @@ func TestPages(t *testing.T) {
 			t.Errorf("%d pods are known after two pages", c.Pods())
 		}
 		asked := s.requests("list", podsPath)
-		if len(asked) != 2 || !strings.HasPrefix(asked[1].Get("continue"), "eyJ2Ijoi") || asked[1].Has("resourceVersion") || asked[1].Get("limit") != "500" {
+		if len(asked) != 2 || !strings.HasPrefix(asked[1].Get("continue"), "eyJ2Ijoi") || asked[1].Has("resourceVersion") ||
+			asked[1].Get("limit") != "500" {
 			t.Errorf("the pages were asked for with %v", asked)
 		}
 		eventually(t, "a watch", func() bool { return len(s.requests("watch", podsPath)) > 0 })
-		if q := s.requests("watch", podsPath)[0]; q.Get("resourceVersion") != "216" || q.Get("allowWatchBookmarks") != "true" || q.Get("timeoutSeconds") == "" {
+		if q := s.requests("watch", podsPath)[0]; q.Get("resourceVersion") != "216" ||
+			q.Get("allowWatchBookmarks") != "true" || q.Get("timeoutSeconds") == "" {
 			t.Errorf("the watch asked for %v", q)
 		}
 	}
@@ -117,14 +119,16 @@ func TestExpiredPageIsFollowedByAWholeList(t *testing.T) {
 
 func TestRecordedWatch(t *testing.T) {
 	s := serve(t)
-	s.watches[podsPath] = inTurn(replay(t, "10-pods-watch"), func(_ int, w http.ResponseWriter, r *http.Request) { s.hold(w, r) })
+	s.watches[podsPath] = inTurn(replay(t, "10-pods-watch"),
+		func(_ int, w http.ResponseWriter, r *http.Request) { s.hold(w, r) })
 	c := follows(t, s, Options{})
 	eventually(t, "the watch goes on", func() bool { return len(s.requests("watch", podsPath)) == 2 })
 	if q := s.requests("watch", podsPath)[1]; q.Get("resourceVersion") != "220" {
 		t.Errorf("the watch goes on at %s, want 220", q.Get("resourceVersion"))
 	}
 	if !known(c, "", newCartUID) || !known(c, cartID, "") || c.Pods() != 2 {
-		t.Errorf("after the watch: new pod %v, deleted one still named %v, %d pods", known(c, "", newCartUID), known(c, cartID, ""), c.Pods())
+		t.Errorf("after the watch: new pod %v, deleted one still named %v, %d pods", known(c, "", newCartUID),
+			known(c, cartID, ""), c.Pods())
 	}
 	if n := len(s.requests("list", podsPath)); n != 1 {
 		t.Errorf("%d lists, want 1", n)
@@ -137,7 +141,8 @@ func TestRecordedWatch(t *testing.T) {
 func TestWatchFromTheBeginning(t *testing.T) {
 	s := serve(t)
 	s.lists[podsPath] = text(200, listOf("1"))
-	s.watches[podsPath] = inTurn(replay(t, "11-pods-watch-from-1"), func(_ int, w http.ResponseWriter, r *http.Request) { s.hold(w, r) })
+	s.watches[podsPath] = inTurn(replay(t, "11-pods-watch-from-1"),
+		func(_ int, w http.ResponseWriter, r *http.Request) { s.hold(w, r) })
 	c := follows(t, s, Options{})
 	eventually(t, "the watch goes on", func() bool { return len(s.requests("watch", podsPath)) == 2 })
 	if got, _ := c.Identify("", newCartUID); got.Pod != "cart-7d9f8b6c5-abcde" || !known(c, redisID, "") || c.Pods() != 2 {
@@ -168,7 +173,10 @@ func TestDroppedWatchLosesNothing(t *testing.T) {
 				s.hold(w, r)
 			})
 			c := follows(t, s, Options{})
-			eventually(t, "the new pod", func() bool { return known(c, "", newCartUID) && len(s.requests("watch", podsPath)) == 2 })
+			eventually(t, "the new pod", func() bool {
+				return known(c, "", newCartUID) &&
+					len(s.requests("watch", podsPath)) == 2
+			})
 			want := "216"
 			if cut >= second {
 				want = "217"
@@ -199,13 +207,14 @@ func TestGoneIsFollowedByAListWithoutFlapping(t *testing.T) {
 			var c *Cluster
 			checked := make(chan error, 1)
 			s.watches[podsPath] = inTurn(expired, func(_ int, w http.ResponseWriter, r *http.Request) { s.hold(w, r) })
-			s.lists[podsPath] = inTurn(replay(t, "04-pods-list"), replay(t, "02-pods-page1"), func(_ int, w http.ResponseWriter, r *http.Request) {
-				if !known(c, cartID, "") || !known(c, redisID, "") || c.Pods() != 2 {
-					checked <- errors.New("a pod lost its name while the list was under way")
-				}
-				// The second page has no redis any more.
-				text(200, listOf("300"))(0, w, r)
-			})
+			s.lists[podsPath] = inTurn(replay(t, "04-pods-list"), replay(t, "02-pods-page1"),
+				func(_ int, w http.ResponseWriter, r *http.Request) {
+					if !known(c, cartID, "") || !known(c, redisID, "") || c.Pods() != 2 {
+						checked <- errors.New("a pod lost its name while the list was under way")
+					}
+					// The second page has no redis any more.
+					text(200, listOf("300"))(0, w, r)
+				})
 			c, err := New(Config{Server: s.URL}, Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -219,7 +228,8 @@ func TestGoneIsFollowedByAListWithoutFlapping(t *testing.T) {
 			default:
 			}
 			asked := s.requests("list", podsPath)
-			if len(asked) != 3 || asked[1].Has("resourceVersion") || s.requests("watch", podsPath)[1].Get("resourceVersion") != "300" {
+			if len(asked) != 3 || asked[1].Has("resourceVersion") ||
+				s.requests("watch", podsPath)[1].Get("resourceVersion") != "300" {
 				t.Errorf("asked for %v", asked)
 			}
 			if c.Pods() != 1 || !known(c, redisID, "") {
@@ -234,7 +244,8 @@ func TestGoneIsFollowedByAListWithoutFlapping(t *testing.T) {
 
 func TestOtherErrorInTheStreamKeepsTheVersion(t *testing.T) {
 	s := serve(t)
-	s.watches[podsPath] = inTurn(replay(t, "15-pods-watch-initial-events"), func(_ int, w http.ResponseWriter, r *http.Request) { s.hold(w, r) })
+	s.watches[podsPath] = inTurn(replay(t, "15-pods-watch-initial-events"),
+		func(_ int, w http.ResponseWriter, r *http.Request) { s.hold(w, r) })
 	follows(t, s, Options{})
 	eventually(t, "the second watch", func() bool { return len(s.requests("watch", podsPath)) == 2 })
 	if n := len(s.requests("list", podsPath)); n != 1 || s.requests("watch", podsPath)[1].Get("resourceVersion") != "216" {
@@ -261,7 +272,8 @@ func TestWhatMayNotBeReadIsSaidAndTheRestGoesOn(t *testing.T) {
 	}
 	eventually(t, "replica sets are refused", func() bool { return c.feature("replicasets").State == model.FeatureAbsent })
 	f := c.feature("services")
-	if f.State != model.FeatureAbsent || !strings.Contains(f.Reason, `listing services: 403 Forbidden: secrets is forbidden: User "monitor"`) ||
+	if f.State != model.FeatureAbsent || !strings.Contains(f.Reason,
+		`listing services: 403 Forbidden: secrets is forbidden: User "monitor"`) ||
 		!strings.Contains(f.Remedy, "list and watch on services") {
 		t.Errorf("services are %+v", f)
 	}
@@ -276,7 +288,8 @@ func TestWhatMayNotBeReadIsSaidAndTheRestGoesOn(t *testing.T) {
 		t.Errorf("pods are %+v", f)
 	}
 	close(allowed)
-	eventually(t, "services are known once they may be read", func() bool { return c.feature("services").State == model.FeatureWorks })
+	eventually(t, "services are known once they may be read",
+		func() bool { return c.feature("services").State == model.FeatureWorks })
 }
 
 func (c *Cluster) feature(resource string) model.Feature {
@@ -321,7 +334,11 @@ func TestOwnerThatIsGone(t *testing.T) {
 	s.lists[podsPath] = text(200, listOf("5", itemOf(t, "04-pods-list", "cart-7d9f8b6c5-abcde"),
 		`{"metadata":{"name":"p","namespace":"n","uid":"u","ownerReferences":[{"kind":"Job","name":"j","controller":true}]}}`))
 	c := follows(t, s, Options{})
-	eventually(t, "the job is not there", func() bool { p, _ := c.Identify("", "u"); return p.Workload == "j" && p.WorkloadKind == "Job" })
+	eventually(t, "the job is not there", func() bool {
+		p, _ := c.Identify("", "u")
+		return p.Workload == "j" &&
+			p.WorkloadKind == "Job"
+	})
 	eventually(t, "the replica set was asked for", func() bool { return len(s.requests("get", deploymentOf)) == 1 })
 	if p, _ := c.Identify(cartID, ""); p.Workload != "cart" || p.WorkloadKind != "Deployment" {
 		t.Errorf("the workload is %+v", p)
@@ -333,95 +350,12 @@ func TestWatchThatEndsAtOnceIsNotRepeatedInALoop(t *testing.T) {
 	s := serve(t)
 	s.watches[podsPath] = text(200, "")
 	c := follows(t, s, Options{})
-	eventually(t, "it is said", func() bool { return strings.Contains(c.feature("pods").Reason, "ended before anything came") })
+	eventually(t, "it is said", func() bool {
+		return strings.Contains(c.feature("pods").Reason,
+			"ended before anything came")
+	})
 	if !known(c, cartID, "") {
 		t.Error("the names are lost")
-	}
-}
-
-// TestTokenRotates: a token from a file is read again as soon as the old one is refused.
-func TestTokenRotates(t *testing.T) {
-	s := serve(t)
-	token := filepath.Join(t.TempDir(), "token")
-	write := func(text string) {
-		if err := os.WriteFile(token, []byte(text+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("old")
-	accepted := "old"
-	list := s.lists[podsPath]
-	s.lists[podsPath] = func(n int, w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer "+accepted {
-			replay(t, "13-unauthorized")(n, w, r)
-			return
-		}
-		list(n, w, r)
-	}
-	s.watches[podsPath] = func(n int, w http.ResponseWriter, r *http.Request) {
-		if n == 0 {
-			accepted = "new"
-			write("new")
-			text(410, gone)(n, w, r) // it has to list again, with a token that is no good any more
-			return
-		}
-		s.hold(w, r)
-	}
-	c := runs(t, Config{Server: s.URL, TokenFile: token}, Options{Node: "node-b"}, quick)
-	eventually(t, "the second watch", func() bool { return len(s.requests("watch", podsPath)) == 2 })
-	// Each list is one request, but the one with the old token, which is repeated at once.
-	if n := len(s.requests("list", podsPath)); n != 3 {
-		t.Errorf("%d requests, want 3", n)
-	}
-	if f := c.feature("pods"); f.State != model.FeatureWorks {
-		t.Errorf("pods are %+v", f)
-	}
-}
-
-func TestRefusedTokenIsSaid(t *testing.T) {
-	s := serve(t)
-	s.lists[podsPath] = replay(t, "13-unauthorized")
-	c := runs(t, Config{Server: s.URL, Token: "expired"}, Options{Node: "node-b"}, quick)
-	<-c.Synced()
-	if f := c.feature("pods"); !strings.Contains(f.Reason, "401 Unauthorized") || !strings.Contains(f.Remedy, "token") {
-		t.Errorf("pods are %+v", f)
-	}
-}
-
-func TestCompressedAnswers(t *testing.T) {
-	s := serve(t)
-	_, _, body := recorded(t, "04-pods-list")
-	s.lists[podsPath] = func(_ int, w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Accept-Encoding") != "gzip" {
-			t.Errorf("accepted encodings are %q", r.Header.Get("Accept-Encoding"))
-		}
-		w.Header().Set("Content-Encoding", "gzip")
-		z := gzip.NewWriter(w)
-		io.WriteString(z, body)
-		z.Close()
-	}
-	c := follows(t, s, Options{})
-	<-c.Synced()
-	if c.Pods() != 2 {
-		t.Errorf("%d pods, want 2", c.Pods())
-	}
-}
-
-// TestSilentServerIsGivenUp: an answer that stops in the middle is asked for again, and what it
-// had said already stays.
-func TestSilentServerIsGivenUp(t *testing.T) {
-	s := serve(t)
-	_, _, body := recorded(t, "04-pods-list")
-	s.lists[podsPath] = inTurn(func(_ int, w http.ResponseWriter, r *http.Request) {
-		io.WriteString(w, body[:len(body)*3/4])
-		s.hold(w, r)
-	}, replay(t, "04-pods-list"))
-	pace := quick
-	pace.request = 300 * time.Millisecond
-	c := runs(t, Config{Server: s.URL}, Options{Node: "node-b"}, pace)
-	eventually(t, "both pods", func() bool { return c.Pods() == 2 })
-	if n := len(s.requests("list", podsPath)); n != 2 {
-		t.Errorf("%d lists, want 2", n)
 	}
 }
 
@@ -431,7 +365,8 @@ func manyPods(t testing.TB, count int) (body string, id func(int) string) {
 	objects := make([]string, count)
 	id = func(i int) string { return fmt.Sprintf("%064x", i) }
 	for i := range objects {
-		objects[i] = strings.NewReplacer("cart-7d9f8b6c5-abcde", fmt.Sprintf("cart-7d9f8b6c5-%05d", i), cartUID, fmt.Sprintf("a9057ccd-b9c0-45c7-9673-%012x", i),
+		objects[i] = strings.NewReplacer("cart-7d9f8b6c5-abcde", fmt.Sprintf("cart-7d9f8b6c5-%05d", i), cartUID,
+			fmt.Sprintf("a9057ccd-b9c0-45c7-9673-%012x", i),
 			cartID, id(i), "192.0.2.11", fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255)).Replace(shape)
 	}
 	return listOf("9000", objects...), id
@@ -484,11 +419,13 @@ func TestBoundOfPods(t *testing.T) {
 
 func TestLargeAndUnreadableObjectsAreLeftOut(t *testing.T) {
 	s := serve(t)
-	large := strings.Replace(itemOf(t, "04-pods-list", "redis-0"), `"labels":`, `"x":"`+strings.Repeat("y", 100_000)+`","labels":`, 1)
+	large := strings.Replace(itemOf(t, "04-pods-list", "redis-0"), `"labels":`,
+		`"x":"`+strings.Repeat("y", 100_000)+`","labels":`, 1)
 	if len(large) < 100_000 {
 		t.Fatal("the object is not large")
 	}
-	s.lists[podsPath] = text(200, listOf("7", large, itemOf(t, "04-pods-list", "cart-7d9f8b6c5-abcde"), `{"metadata":{"name":"x"}}`, `{"metadata":3}`))
+	s.lists[podsPath] = text(200, listOf("7", large, itemOf(t, "04-pods-list", "cart-7d9f8b6c5-abcde"),
+		`{"metadata":{"name":"x"}}`, `{"metadata":3}`))
 	s.watches[podsPath] = inTurn(func(_ int, w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "{\"type\":\"ADDED\",\"object\":%s}\n", large)
 		fmt.Fprintf(w, "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"8\"}}}\n")

@@ -99,7 +99,7 @@ type scanner struct {
 	text, escaped, bare bool
 }
 
-// scan tells how many bytes of chunk belong to the value, and whether it ends there.
+// scan reports how many bytes of chunk belong to the value, and whether it ends there.
 func (s *scanner) scan(chunk []byte) (used int, done bool) {
 	for i, b := range chunk {
 		switch {

@@ -8,7 +8,7 @@ type table[T interface{ key() string }] struct {
 	max    int
 	decode func(text []byte) (T, metadata, error)
 	// index and unindex keep what the cluster finds objects by. before is the object that is
-	// replaced; replaced tells that another one takes the place.
+	// replaced; replaced is true where another entry is set in its stead.
 	index   func(object, before T)
 	unindex func(object T, replaced bool)
 	items   map[string]*item[T]

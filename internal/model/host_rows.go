@@ -17,6 +17,11 @@ var HostRows = []Row[Snapshot]{
 		Help: "CPU time of control groups for which the table had no room",
 		Columns: []Column[Snapshot]{{Name: "cpu_other", Per: Nanoseconds,
 			Count: ofHost(func(s *Snapshot) uint64 { return s.Self.OtherNS })}}},
+	{Name: "outsight_host_cpu_steal_seconds_total", OTel: "outsight.host.cpu.steal", Unit: "s", Kind: Counter,
+		Help: "Time for which a hypervisor kept the CPUs of this virtual machine from running, summed over all CPUs; kernel programs " +
+			"count it for whoever was on the CPU, too",
+		Columns: []Column[Snapshot]{{Name: "cpu_steal", Per: Nanoseconds,
+			Count: ofHost(func(s *Snapshot) uint64 { return s.Self.StealNS })}}},
 	{Name: "outsight_host_cores", OTel: "outsight.host.cores", Unit: "{cpu}", Kind: Gauge,
 		Help: "CPUs of the host",
 		Columns: []Column[Snapshot]{{Name: "cores",
@@ -100,16 +105,17 @@ var HostRows = []Row[Snapshot]{
 		Columns: []Column[Snapshot]{{Name: "budget", Value: budgetLimit}}},
 	{Name: "outsight_feature_cost_ratio", OTel: "outsight.feature.cost", Unit: "1", Kind: Gauge,
 		Help: "Share of the CPU time of the host that a part of Outsight took of late: its kernel programs, and its work in the own " +
-			"process; all parts together, rest among them, are the sum of outsight_cost_ratio",
-		Labels: []string{"name", "purpose"}, Each: parts(true, func(p *PartSample) float64 { return p.Spent })},
+			"process; all parts together, rest among them, are the sum of outsight_cost_ratio; basis is estimate where the division " +
+			"between parts that share programs is assumed",
+		Labels: []string{"name", "purpose", "basis"}, Each: partCosts},
 	{Name: "outsight_feature_shed", OTel: "outsight.feature.shed", Kind: Gauge,
 		Help:   "1 while a part of Outsight is given up to keep the budget: what it counts stands still or is absent",
 		Labels: []string{"name", "purpose"},
-		Each:   parts(false, func(p *PartSample) float64 { return boolean(p.Shed) })},
+		Each:   parts(func(p *PartSample) float64 { return boolean(p.Shed) })},
 	{Name: "outsight_feature_changes_total", OTel: "outsight.feature.changes", Unit: "{change}", Kind: Counter,
 		Help:   "Times that a part of Outsight was given up or taken up again to keep the budget",
 		Labels: []string{"name", "purpose"},
-		Each:   parts(false, func(p *PartSample) float64 { return float64(p.Changes) })},
+		Each:   parts(func(p *PartSample) float64 { return float64(p.Changes) })},
 	{Name: "outsight_feature_available", OTel: "outsight.feature.available", Kind: Gauge,
 		Help:   "1 where a hook, counter or runtime works on this host, 0 where it does not",
 		Labels: []string{"name", "purpose"}, Each: features},
@@ -164,15 +170,29 @@ func budgetLimit(s *Snapshot) (float64, bool) {
 	return 0, false
 }
 
-// parts tells a number of each part that can be given up, or of fixed ones too.
-func parts(fixed bool, number func(*PartSample) float64) func(*Snapshot, *Sink) {
+func partCosts(s *Snapshot, to *Sink) {
+	if s.Self.Budget == nil {
+		return
+	}
+	for i := range s.Self.Budget.Parts {
+		p := &s.Self.Budget.Parts[i]
+		basis := ""
+		if p.Estimated {
+			basis = "estimate"
+		}
+		to.Add(p.Spent, NewLabel("name", p.Name), NewLabel("purpose", p.Purpose), NewLabel("basis", basis))
+	}
+}
+
+// parts tells a number of each part that can be given up.
+func parts(number func(*PartSample) float64) func(*Snapshot, *Sink) {
 	return func(s *Snapshot, to *Sink) {
 		if s.Self.Budget == nil {
 			return
 		}
 		for i := range s.Self.Budget.Parts {
 			p := &s.Self.Budget.Parts[i]
-			if p.Fixed && !fixed {
+			if p.Fixed {
 				continue
 			}
 			to.Add(number(p), NewLabel("name", p.Name), NewLabel("purpose", p.Purpose))

@@ -153,7 +153,7 @@ type KernelEdgeKey struct {
 // OverQuota is how often a control group would have had more of a table than its quota.
 type OverQuota struct {
 	Owner CgroupID
-	// Of is the table: "edges", "listeners", "endpoints" or "connection_pairs".
+	// Of is the table: "edges", "listeners", "endpoints", "connection_pairs" or "http2_streams".
 	Of    string
 	Count uint64
 }

@@ -194,6 +194,8 @@ type BudgetSample struct {
 type PartSample struct {
 	Part
 	Spent float64
+	// Estimated is true where Spent is an assumed share of programs that another part has too.
+	Estimated bool
 	// Shed is true while it is given up; Changes is how often that changed.
 	Shed    bool
 	Changes uint64
@@ -211,8 +213,8 @@ type SentBytes struct {
 // SelfSample tells what Outsight itself costs and misses on the host.
 type SelfSample struct {
 	// IdleNS is the time in which the host's CPUs ran nothing; OtherNS is CPU time of control
-	// groups for which the table had no room.
-	IdleNS, OtherNS uint64
+	// groups for which the table had no room. StealNS is what a hypervisor ran on the CPUs of this virtual machine.
+	IdleNS, OtherNS, StealNS uint64
 	// CPUNS is the CPU time of the agent's own process, RSSBytes its resident memory.
 	CPUNS, RSSBytes uint64
 	Programs        []ProgramCost

@@ -60,7 +60,7 @@ func (a *addresses) owner(addr netip.Addr) *model.Container {
 	return nil
 }
 
-// in tells whether an address, as seen from namespace from, is one of namespace netns.
+// in reports whether an address, as seen from namespace from, is one of namespace netns.
 func (a *addresses) in(netns uint32, addr netip.Addr, from uint32) bool {
 	if addr.IsLoopback() {
 		return netns == from

@@ -171,7 +171,8 @@ func parseTranslation(b []byte) (model.Translation, bool) {
 		Dialled: netip.AddrPortFrom(original.dest, original.destPort),
 		Reached: netip.AddrPortFrom(reply.source, reply.sourcePort),
 	}
-	return t, translated && original.protocol == unix.IPPROTO_TCP && original.source.IsValid() && original.dest.IsValid() &&
+	return t, translated && original.protocol == unix.IPPROTO_TCP && original.source.IsValid() &&
+		original.dest.IsValid() &&
 		reply.source.IsValid() && reply.dest.IsValid()
 }
 

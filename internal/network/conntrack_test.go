@@ -37,7 +37,8 @@ func inNamespace(t *testing.T, rules []string, f func() error) {
 	run("ip", "netns", "add", name)
 	defer run("ip", "netns", "del", name)
 	in := []string{"nsenter", "--net=/run/netns/" + name}
-	for _, rule := range append([]string{"ip link set lo up", "ip route add 10.96.0.0/16 dev lo src 127.0.0.1", "ip -6 route add fd13:96::/64 dev lo"}, rules...) {
+	for _, rule := range append([]string{"ip link set lo up", "ip route add 10.96.0.0/16 dev lo src 127.0.0.1",
+		"ip -6 route add fd13:96::/64 dev lo"}, rules...) {
 		run(append(in, strings.Fields(rule)...)...)
 	}
 	done := make(chan error)
@@ -68,7 +69,8 @@ func TestReadTranslations(t *testing.T) {
 		"iptables -w -t nat -A OUTPUT -d 10.96.0.1 -p udp --dport 80 -j DNAT --to 127.0.0.1:8080",
 		"ip6tables -w -t nat -A OUTPUT -d fd13:96::1 -p tcp --dport 80 -j DNAT --to [::1]:8080",
 	}, func() (err error) {
-		for address, listener := range map[string]*net.Listener{"127.0.0.1:8080": &four, "[::1]:8080": &six, "127.0.0.1:9090": &plain} {
+		for address, listener := range map[string]*net.Listener{"127.0.0.1:8080": &four, "[::1]:8080": &six,
+			"127.0.0.1:9090": &plain} {
 			if *listener, err = net.Listen("tcp", address); err != nil {
 				return err
 			}
@@ -120,7 +122,8 @@ func checkTranslations(t *testing.T, found []model.Translation, connections int)
 		count[one]++
 	}
 	of := func(client, dialled, reached string) model.Translation {
-		return model.Translation{Client: netip.MustParseAddr(client), Dialled: netip.MustParseAddrPort(dialled), Reached: netip.MustParseAddrPort(reached)}
+		return model.Translation{Client: netip.MustParseAddr(client), Dialled: netip.MustParseAddrPort(dialled),
+			Reached: netip.MustParseAddrPort(reached)}
 	}
 	if len(count) != 2 || count[of("127.0.0.1", "10.96.0.1:80", "127.0.0.1:8080")] != connections ||
 		count[of("::1", "[fd13:96::1]:80", "[::1]:8080")] != connections {

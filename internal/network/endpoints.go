@@ -51,8 +51,8 @@ func (l *lineEndpoint) gained() model.Endpoint {
 	return gained
 }
 
-// takeEndpoints takes in what the kernel tells of a line's endpoints. What those counted that it
-// tells of no longer, or counts anew, stays with the total.
+// takeEndpoints adds the kernel's counters of a line's endpoints. What those counted that it
+// no longer has, or counts anew, stays with the total.
 func (l *line) takeEndpoints(endpoints []model.Endpoint) {
 	if len(endpoints) == 0 && len(l.endpoints) == 0 {
 		return

@@ -26,7 +26,8 @@ func counts(endpoints []model.Endpoint) map[string]uint64 {
 // from then on.
 func TestEndpointsAddUp(t *testing.T) {
 	g := newLedger(Options{MaxContainerEdges: 256, MaxNewEdges: 256})
-	one, two := g.total(edgeKey{client: "1"}, model.Peer{}, model.Peer{}), g.total(edgeKey{client: "2"}, model.Peer{}, model.Peer{})
+	one, two := g.total(edgeKey{client: "1"}, model.Peer{}, model.Peer{}),
+		g.total(edgeKey{client: "2"}, model.Peer{}, model.Peer{})
 	l := &line{to: one}
 	g.lines[lineKey{}] = l
 	expect := func(what string, of *total, want map[string]uint64) {
@@ -66,7 +67,8 @@ func TestEndpointsOfAnEdgeAreBounded(t *testing.T) {
 }
 
 func TestKafkaRequests(t *testing.T) {
-	for key, want := range map[string]string{"0": "Produce", "3": "Metadata", "18": "ApiVersions", "36": "SaslAuthenticate", "68": "ConsumerGroupHeartbeat", "120": "120", "other": "other"} {
+	for key, want := range map[string]string{"0": "Produce", "3": "Metadata", "18": "ApiVersions",
+		"36": "SaslAuthenticate", "68": "ConsumerGroupHeartbeat", "120": "120", "other": "other"} {
 		if got := kafkaRequest(key); got != want {
 			t.Errorf("%s is %s, want %s", key, got, want)
 		}

@@ -17,8 +17,9 @@ type dialledAt struct {
 	address   netip.AddrPort
 }
 
-// add takes in one of the forwarder's own edges: its client end tells of its backend.
-func (f forwarders) add(k *model.KernelEdgeKey, v *View, a *addresses, container func(model.CgroupID) *model.Container) {
+// add adds one of the forwarder's own edges: its client end has the address of its backend.
+func (f forwarders) add(k *model.KernelEdgeKey, v *View, a *addresses,
+	container func(model.CgroupID) *model.Container) {
 	if k.Role != model.RoleClient || !k.Far.IsValid() {
 		return
 	}

@@ -179,7 +179,7 @@ func has(c *model.Container, a netip.Addr) bool {
 	return false
 }
 
-// sends tells whether a client on a host may be what is seen as address: its own, or its host's.
+// sends reports whether a client on a host may be what is seen as address: its own, or its host's.
 func (h *hosts) sends(client resident, address netip.Addr) bool {
 	if has(client.container, address) {
 		return true
@@ -237,7 +237,8 @@ func (h *hosts) findServer(e *HostEdge) {
 	// The last one first: what was dialled may be translated behind a host's own listener.
 	for i := len(spots) - 1; i >= 0; i-- {
 		at := spots[i]
-		if r, ok := onlyResident(e.Host, h.listening[spot{address: at.address}], anyResident); ok && at.transport == model.TCP {
+		if r, ok := onlyResident(e.Host, h.listening[spot{address: at.address}], anyResident); ok &&
+			at.transport == model.TCP {
 			found(r, "", model.ByListener)
 			return
 		}
@@ -268,7 +269,10 @@ func (h *hosts) findClient(e *HostEdge) {
 		}
 	}
 	// Who has the address itself, before whose host has it.
-	if r, ok := onlyResident(e.Host, clients, func(r resident) bool { return has(r.container, e.Client.Address) && isContainer(r) }); ok {
+	if r, ok := onlyResident(e.Host, clients, func(r resident) bool {
+		return has(r.container, e.Client.Address) &&
+			isContainer(r)
+	}); ok {
 		found(r)
 		return
 	}

@@ -15,8 +15,8 @@ func newIdentities(max int) *identities {
 	return &identities{max: max, known: make(map[model.CgroupID]*model.Container)}
 }
 
-// find asks lookup, then the memory, which holds containers but not the host. A control group's id is never used again, so that what
-// was once true of it stays true.
+// find asks lookup, then the memory, which holds containers but not the host. A control group's id is never used again,
+// so that what was once true of it stays true.
 func (s *identities) find(id model.CgroupID, lookup func(model.CgroupID) *model.Container) *model.Container {
 	if id == 0 {
 		return nil

@@ -42,11 +42,11 @@ func (k edgeKey) ends() edgeKey {
 func (k edgeKey) others() edgeKey {
 	k = k.ends()
 	k.service = netip.AddrPort{}
-	nobody := model.Peer{}
+	unknown := model.Peer{}
 	if k.side == model.RoleServer {
-		k.client = nobody.ID()
+		k.client = unknown.ID()
 	} else {
-		k.server = nobody.ID()
+		k.server = unknown.ID()
 	}
 	return k
 }
@@ -124,7 +124,7 @@ func newLedger(o Options) *ledger {
 		all: limiter(o.MaxNewEdges), allEndpoints: limiter(4 * o.MaxNewEdges)}
 }
 
-// enter takes in a view of that time and makes the edges of it that a container in present counted.
+// enter adds a view of that time and makes the edges of it that a container in present counted.
 func (g *ledger) enter(at time.Time, seen []sighting, present map[string]bool) []model.Edge {
 	defer func() { g.before = at }()
 	g.view++
@@ -166,7 +166,7 @@ func (g *ledger) update(s *sighting) {
 	l.to.describe(l, s)
 }
 
-// describe takes over what a line tells of its total, besides numbers.
+// describe copies what a line says about its total, except numbers.
 func (t *total) describe(l *line, s *sighting) {
 	if t.key == t.key.others() {
 		if t.key.side == model.RoleServer {
@@ -312,7 +312,7 @@ func (g *ledger) total(k edgeKey, client, server model.Peer) *total {
 		t.quota = g.quota(t.countingPeer())
 		g.totals[k] = t
 	}
-	// The address of an end that has several is not told.
+	// An end with several addresses has none here.
 	if t.client.Address != client.Address {
 		t.client.Address = netip.Addr{}
 	}
@@ -385,7 +385,8 @@ func (g *ledger) sum(present map[string]bool) []model.Edge {
 	for i, t := range shown {
 		edges[i] = model.Edge{
 			Side: t.key.side, Client: t.client, Server: t.server, Service: t.key.service, Transport: t.key.transport,
-			Start: t.start, Backend: t.backend, Via: t.via, Confidence: t.confidence, Counters: t.sum, Endpoints: endpoints[t].list(), Paired: sides[t.key.other()],
+			Start: t.start, Backend: t.backend, Via: t.via, Confidence: t.confidence, Counters: t.sum,
+			Endpoints: endpoints[t].list(), Paired: sides[t.key.other()],
 		}
 	}
 	return edges
@@ -431,5 +432,6 @@ func (g *ledger) forget(present map[string]bool) {
 }
 
 func (g *ledger) drop() model.Drop {
-	return model.Drop{Name: "network idle edges", Count: g.overflow, Capacity: uint64(g.options.MaxEdges), Used: uint64(g.idle)}
+	return model.Drop{Name: "network idle edges", Count: g.overflow, Capacity: uint64(g.options.MaxEdges),
+		Used: uint64(g.idle)}
 }

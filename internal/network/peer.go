@@ -43,34 +43,34 @@ type listener struct {
 	process string
 }
 
-// place is a service where it means one socket: a loopback address is another one in each
+// serviceKey identifies the socket behind a dialled address: a loopback address is another one in each
 // namespace; the namespace is 0 with all other addresses.
-type place struct {
+type serviceKey struct {
 	service   netip.AddrPort
 	transport model.Transport
 	netns     uint32
 }
 
-func (s *sighting) at(service netip.AddrPort) place {
-	p := place{service: service, transport: s.edge.Key.Transport}
+func (s *sighting) at(service netip.AddrPort) serviceKey {
+	p := serviceKey{service: service, transport: s.edge.Key.Transport}
 	if service.Addr().IsLoopback() {
 		p.netns = s.edge.Key.NetNS
 	}
 	return p
 }
 
-// place is where the client dials.
-func (s *sighting) place() place { return s.at(s.service) }
+// key is of the address that the client dials.
+func (s *sighting) key() serviceKey { return s.at(s.service) }
 
-// dialler is a container that dials a place, from a namespace.
+// dialler is a container that dials an address, from a namespace.
 type dialler struct {
-	at    place
+	at    serviceKey
 	netns uint32
 	owner *model.Container
 }
 
 type relation struct {
-	at     place
+	at     serviceKey
 	client string
 }
 
@@ -93,21 +93,21 @@ type peers struct {
 	// translated has the translations by what was dialled.
 	translated map[netip.AddrPort][]model.Translation
 
-	// dialled has the clients that counted connections to a place; each namespace once.
-	dialled map[place][]dialler
-	// reached has the servers that a client is known to have reached at a place.
+	// dialled has the clients that counted connections to an address; each namespace once.
+	dialled map[serviceKey][]dialler
+	// reached has the servers that a client is known to have reached at an address.
 	reached map[relation][]candidate
-	// served has the servers that counted connections at a place; relations the one of them
+	// served has the servers that counted connections at an address; relations the one of them
 	// that saw a certain client.
-	served    map[place][]candidate
+	served    map[serviceKey][]candidate
 	relations map[relation]candidate
 }
 
 // find sets the peer of each sighting.
 func (p *peers) find(seen []sighting) {
-	p.dialled = make(map[place][]dialler)
+	p.dialled = make(map[serviceKey][]dialler)
 	p.reached = make(map[relation][]candidate)
-	p.served = make(map[place][]candidate)
+	p.served = make(map[serviceKey][]candidate)
 	p.relations = make(map[relation]candidate)
 	p.collectDiallers(seen)
 	// Clients first: a server is best known by the clients that it saw.
@@ -123,7 +123,7 @@ func (p *peers) find(seen []sighting) {
 		if s := &seen[i]; !s.server() && s.edge.Key.Peer != 0 {
 			if c := p.exact(s); c.container != nil {
 				s.found(c, model.Exact)
-				r := relation{s.place(), s.owner.ID}
+				r := relation{s.key(), s.owner.ID}
 				p.reached[r] = append(p.reached[r], c)
 			}
 		}
@@ -151,7 +151,7 @@ func (p *peers) collectDiallers(seen []sighting) {
 	known := make(map[dialler]bool)
 	for i := range seen {
 		s := &seen[i]
-		if d := (dialler{s.place(), s.edge.Key.NetNS, s.owner}); !s.server() && !known[d] {
+		if d := (dialler{s.key(), s.edge.Key.NetNS, s.owner}); !s.server() && !known[d] {
 			known[d] = true
 			p.dialled[d.at] = append(p.dialled[d.at], d)
 		}
@@ -163,11 +163,12 @@ func (p *peers) collectServer(s *sighting) {
 	if s.via != forwarderName {
 		c.via = s.via
 	}
-	at := s.place()
+	at := s.key()
 	if s.backend.IsValid() {
 		// What a translated loopback address means, only its client's namespace tells.
 		if !p.knows(s.at(s.backend), c) {
-			p.served[s.at(s.backend)] = append(p.served[s.at(s.backend)], candidate{container: s.owner, process: s.process, via: c.via})
+			p.served[s.at(s.backend)] = append(p.served[s.at(s.backend)],
+				candidate{container: s.owner, process: s.process, via: c.via})
 		}
 		if s.service.Addr().IsLoopback() {
 			return
@@ -187,7 +188,7 @@ func (p *peers) collectServer(s *sighting) {
 	}
 }
 
-func (p *peers) knows(at place, c candidate) bool {
+func (p *peers) knows(at serviceKey, c candidate) bool {
 	return slices.ContainsFunc(p.served[at], func(k candidate) bool {
 		return k.container.ID == c.container.ID && k.process == c.process
 	})
@@ -202,7 +203,7 @@ func (p *peers) client(s *sighting) (candidate, model.Confidence) {
 	if !s.client.IsValid() {
 		return candidate{}, model.NotFound
 	}
-	c := only(p.dialled[s.place()], func(d dialler) (candidate, bool) {
+	c := only(p.dialled[s.key()], func(d dialler) (candidate, bool) {
 		return candidate{container: d.owner}, p.addresses.in(d.netns, s.client, key.NetNS)
 	})
 	switch {
@@ -242,7 +243,7 @@ func (p *peers) exact(s *sighting) candidate {
 // serverOf finds who serves an edge that its client counted, and whose server the kernel has
 // not seen with it: connections that failed, or that are older than the agent.
 func (p *peers) serverOf(s *sighting) (candidate, model.Confidence) {
-	at := s.place()
+	at := s.key()
 	r := relation{at, s.owner.ID}
 	if all := p.reached[r]; len(all) > 0 {
 		// Several: it is one of those and no other.
@@ -278,7 +279,7 @@ func (p *peers) serverOf(s *sighting) (candidate, model.Confidence) {
 
 // translatedServer finds who serves the backend of a translated address.
 func (p *peers) translatedServer(s *sighting) (candidate, model.Confidence) {
-	if c := only(p.served[s.place()], itself); c.container != nil {
+	if c := only(p.served[s.key()], itself); c.container != nil {
 		return c, model.ByListener
 	}
 	for _, bind := range []netip.Addr{s.service.Addr(), {}} {

@@ -165,7 +165,7 @@ func (g *ledger) readmit(own edgeKey, from *total) edgeKey {
 	return from.key
 }
 
-// peersOf leaves out of two ends what is not told of the edge with key k.
+// peersOf leaves out of two ends what is not part of the key k.
 func peersOf(k edgeKey, client, server model.Peer) (model.Peer, model.Peer) {
 	client.Process, server.Process = k.clientProcess, k.serverProcess
 	if k != k.others() {
@@ -201,7 +201,7 @@ func (t *total) admit(k model.EndpointKey) model.EndpointKey {
 	return k
 }
 
-// readmit tells whether an endpoint that counts as "other" counts under its own name from now on. It counts nothing
+// readmit reports whether an endpoint that counts as "other" counts under its own name from now on. It counts nothing
 // as refused again.
 func (t *total) readmit(k model.EndpointKey) bool {
 	switch g := t.quota.ledger; {
@@ -228,7 +228,7 @@ func (q *quota) admitEndpoint() bool {
 	return g.allEndpoints.AllowN(g.now, 1)
 }
 
-// drops tell what all together would have had more, and name the containers that would.
+// drops report what all together would have had more, and name the containers that would.
 func (g *ledger) drops() []model.Drop {
 	used := func(l *rate.Limiter) uint64 { return uint64(l.Burst()) - uint64(max(l.TokensAt(g.now), 0)) }
 	all := []model.Drop{

@@ -60,13 +60,13 @@ func TestQuotaOfContainerEdges(t *testing.T) {
 		}
 		v.Time = v.Time.Add(time.Second)
 	}
-	var told uint64
+	var found uint64
 	for _, d := range r.Drops() {
 		if d.Name == "container-new-edges/flood" {
-			told = d.Count
+			found = d.Count
 		}
 	}
-	if told == 0 {
+	if found == 0 {
 		t.Error("no drop names the container")
 	}
 
@@ -269,17 +269,17 @@ func TestRestartsHaveOneQuota(t *testing.T) {
 		for _, e := range r.Resolve(v) {
 			named[e.Service.String()] = true
 		}
-		told := 0
+		found := 0
 		for _, d := range r.Drops() {
 			if d.Name == "container-new-edges/flood" {
-				if told++; d.Count < over {
+				if found++; d.Count < over {
 					t.Fatalf("what is over went back from %d to %d", over, d.Count)
 				}
 				over = d.Count
 			}
 		}
-		if told != 1 {
-			t.Fatalf("%d drops have one name", told)
+		if found != 1 {
+			t.Fatalf("%d drops have one name", found)
 		}
 		w = newWorld()
 		v = w.view()
@@ -328,13 +328,13 @@ func TestContainersOfOneName(t *testing.T) {
 	}
 	r := New(Options{MaxContainerEdges: most})
 	r.Resolve(w.view())
-	var told []uint64
+	var found []uint64
 	for _, d := range r.Drops() {
 		if d.Name == "container-new-edges/twin" {
-			told = append(told, d.Count)
+			found = append(found, d.Count)
 		}
 	}
-	if len(told) != 1 || told[0] != 2*(100-most) {
-		t.Errorf("over their quotas the twins are told to be by %v, want once %d", told, 2*(100-most))
+	if len(found) != 1 || found[0] != 2*(100-most) {
+		t.Errorf("the twins are over their quotas by %v, want once %d", found, 2*(100-most))
 	}
 }

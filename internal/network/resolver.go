@@ -122,7 +122,7 @@ func compareEnds(a, b model.Edge) int {
 	return cmp.Or(cmp.Compare(a.Client.ID(), b.Client.ID()), cmp.Compare(a.Server.ID(), b.Server.ID()))
 }
 
-// Drops tells how full the resolver's tables are and what found no room in them.
+// Drops reports how full the resolver's tables are and what found no room in them.
 func (r *Resolver) Drops() []model.Drop {
 	return append([]model.Drop{r.ledger.drop(), r.identities.drop()}, r.ledger.drops()...)
 }
@@ -188,7 +188,8 @@ func (r *Resolver) listeners(v View, a *addresses) map[uint16][]listener {
 	return found
 }
 
-// Holders tells whose a socket is that a control group's container holds in a network namespace; see addresses.holder.
+// Holders reports whose a socket is that a control group's container holds in a network namespace; see
+// addresses.holder.
 func Holders(containers []*model.Container) func(owner *model.Container, netns uint32) *model.Container {
 	a := newAddresses(containers)
 	return func(owner *model.Container, netns uint32) *model.Container {

@@ -23,7 +23,8 @@ const hostNS = 1
 
 func newWorld() *world {
 	w := &world{groups: make(map[model.CgroupID]*model.Container)}
-	w.add(&model.Container{ID: model.HostContainerID, Name: "host", Runtime: model.HostRuntime}, 1, hostNS, "192.0.2.1", "172.17.0.1")
+	w.add(&model.Container{ID: model.HostContainerID, Name: "host", Runtime: model.HostRuntime}, 1, hostNS, "192.0.2.1",
+		"172.17.0.1")
 	return w
 }
 
@@ -71,13 +72,15 @@ func (w *world) view() View {
 // dials and serves add a kernel edge with n transactions and n bytes sent.
 func (w *world) dials(owner model.CgroupID, netns uint32, service string, n uint64) {
 	w.edges = append(w.edges, model.KernelEdge{
-		Key:      model.KernelEdgeKey{Owner: owner, NetNS: netns, Role: model.RoleClient, Service: netip.MustParseAddrPort(service)},
+		Key: model.KernelEdgeKey{Owner: owner, NetNS: netns, Role: model.RoleClient,
+			Service: netip.MustParseAddrPort(service)},
 		Counters: counted(n),
 	})
 }
 
 func (w *world) serves(owner model.CgroupID, netns uint32, service, client string, peer model.CgroupID, n uint64) {
-	k := model.KernelEdgeKey{Owner: owner, Peer: peer, NetNS: netns, Role: model.RoleServer, Service: netip.MustParseAddrPort(service)}
+	k := model.KernelEdgeKey{Owner: owner, Peer: peer, NetNS: netns, Role: model.RoleServer,
+		Service: netip.MustParseAddrPort(service)}
 	if client != "" {
 		k.Client = netip.MustParseAddr(client)
 	}
@@ -102,7 +105,8 @@ func (w *world) by(process, peer string) {
 }
 
 func (w *world) listens(owner model.CgroupID, netns uint32, address string) {
-	w.listeners = append(w.listeners, model.Listener{Owner: owner, NetNS: netns, Address: netip.MustParseAddrPort(address)})
+	w.listeners = append(w.listeners, model.Listener{Owner: owner, NetNS: netns,
+		Address: netip.MustParseAddrPort(address)})
 }
 
 func counted(n uint64) model.EdgeCounters {

@@ -34,8 +34,9 @@ func (p *peers) backend(s *sighting) netip.AddrPort {
 	return found
 }
 
-// NeedTranslations tells whether there are edges that translations could complete. Attempts stands for which these are and how many of
-// their connections were tried so far: while it stays the same there are no new translations of them.
+// NeedTranslations reports whether there are edges that translations could complete. Attempts stands for which these
+// are and how many of their connections were tried so far: while it stays the same there are no new translations of
+// them.
 func NeedTranslations(edges []model.Edge) (attempts uint64, need bool) {
 	for i := range edges {
 		if e := &edges[i]; e.Confidence == model.NotFound && e.Transport == model.TCP && e.Service.IsValid() {

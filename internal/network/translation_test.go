@@ -13,7 +13,8 @@ import (
 func describe(edges []model.Edge) string {
 	var lines []string
 	for _, e := range edges {
-		line := fmt.Sprintf("%s %s(%s) -> %s(%s) %s", e.Side, e.Client.Name(), e.Client.Process, e.Server.Name(), e.Server.Process, e.Service)
+		line := fmt.Sprintf("%s %s(%s) -> %s(%s) %s", e.Side, e.Client.Name(), e.Client.Process, e.Server.Name(),
+			e.Server.Process, e.Service)
 		if e.Backend.IsValid() {
 			line += " is " + e.Backend.String()
 		}
@@ -190,7 +191,8 @@ func TestForwarderLearntLate(t *testing.T) {
 	w.meets(20, "172.17.0.1:5432")
 	w.by("docker-proxy", "postgres")
 	w.last().Forwarder = true
-	expectDescribed(t, r.Resolve(w.view()), "client web(psql) -> db(postgres) 172.17.0.1:5432 is 172.17.0.3:5432 via docker-proxy exact 5")
+	expectDescribed(t, r.Resolve(w.view()), "client web(psql) -> db(postgres) 172.17.0.1:5432 is 172.17.0.3:5432 via "+
+		"docker-proxy exact 5")
 }
 
 func expectDescribed(t *testing.T, edges []model.Edge, want ...string) {

@@ -70,7 +70,7 @@ func settleRedirected(seen []sighting) {
 }
 
 // reachedAt is the address of a server's namespace that its client asked, as far as it can be
-// told: the one that clients in the client's namespace were seen to ask, else the only one.
+// known: the one that clients in the client's namespace were seen to ask, else the only one.
 func (a *addresses) reachedAt(s *sighting, dialled []dialledOver) netip.Addr {
 	var found netip.Addr
 	netns := s.edge.Key.NetNS
@@ -108,7 +108,7 @@ func (a *addresses) reachedAt(s *sighting, dialled []dialledOver) netip.Addr {
 	return found
 }
 
-// settledLater tells whether a service that had no address before has one now.
+// settledLater reports whether a service that had no address before has one now.
 func settledLater(before, now netip.AddrPort) bool {
 	return before.Addr().IsUnspecified() && !now.Addr().IsUnspecified()
 }

@@ -63,7 +63,8 @@ func TestUDP(t *testing.T) {
 		w.dials(20, 200, "127.0.0.11:54", 2)
 		w.serves(1, 200, "127.0.0.11:35000", "127.0.0.1", 0, 4)
 		w.udp(5)
-	}, "client dns -> 127.0.0.11 127.0.0.11:53 2/2", "client dns -> 127.0.0.11 127.0.0.11:54 2/2", "server dns -> dns 127.0.0.11:35000 4/4",
+	}, "client dns -> 127.0.0.11 127.0.0.11:53 2/2", "client dns -> 127.0.0.11 127.0.0.11:54 2/2",
+		"server dns -> dns 127.0.0.11:35000 4/4",
 		"client web -> web 127.0.0.11:53 5/5 *", "server web -> web 127.0.0.11:53 5/5 *")
 	check("TCP on the same port is another relation", func(w *world) {
 		w.dials(10, 100, "172.17.0.3:53", 3)
@@ -94,7 +95,8 @@ func TestUDPServiceIsLearntLater(t *testing.T) {
 	w.edges = w.edges[:1]
 	w.edges[0].Counters = counted(6)
 	edges := r.Resolve(w.view())
-	if at := edges[len(edges)-1].Service; at != netip.MustParseAddrPort("10.0.0.3:53") || edges[len(edges)-1].Transport != model.UDP {
+	if at := edges[len(edges)-1].Service; at != netip.MustParseAddrPort("10.0.0.3:53") ||
+		edges[len(edges)-1].Transport != model.UDP {
 		t.Errorf("the last edge is %+v", edges[len(edges)-1])
 	}
 }

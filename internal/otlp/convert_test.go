@@ -258,6 +258,7 @@ func TestConvertValues(t *testing.T) {
 	f("outsight_edges_unmatched_ratio,host=node-1", 0.5)
 	f("outsight_host_cpu_idle_seconds_total,host=node-1", 5)
 	f("outsight_host_cpu_other_seconds_total,host=node-1", 1e-9)
+	f("outsight_host_cpu_steal_seconds_total,host=node-1", 1.5)
 	f("outsight_host_cores,host=node-1", 2)
 	f("outsight_host_memory_bytes,host=node-1", 1<<30)
 	f("outsight_agent_cpu_seconds_total,host=node-1", 2)
@@ -279,7 +280,11 @@ func TestConvertValues(t *testing.T) {
 	f("outsight_cost_ratio,host=node-1,plane=kernel", 0.003)
 	f("outsight_budget_ratio,host=node-1", 0.01)
 	for name, want := range map[string][3]float64{"names,purpose=what requests ask for": {0.002, 0, 0}, "recorder,purpose=samples": {0, 1, 3}} {
-		f("outsight_feature_cost_ratio,host=node-1,name="+name, want[0])
+		basis := ""
+		if strings.HasPrefix(name, "names,") {
+			basis = "basis=estimate,"
+		}
+		f("outsight_feature_cost_ratio,"+basis+"host=node-1,name="+name, want[0])
 		f("outsight_feature_shed,host=node-1,name="+name, want[1])
 		f("outsight_feature_changes_total,host=node-1,name="+name, want[2])
 	}

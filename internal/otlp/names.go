@@ -35,6 +35,7 @@ const (
 // Stored names of what Outsight tells of the host and of itself. Their label is host.
 const (
 	HostCPUIdle         = "outsight_host_cpu_idle_seconds_total"
+	HostCPUSteal        = "outsight_host_cpu_steal_seconds_total"
 	HostCPUOther        = "outsight_host_cpu_other_seconds_total"
 	HostCores           = "outsight_host_cores"
 	HostMemory          = "outsight_host_memory_bytes"
@@ -92,5 +93,6 @@ const (
 	LabelEndpoint  = "endpoint"
 	LabelStatus    = "status"
 	LabelPurpose   = "purpose"
+	LabelBasis     = "basis"
 	LabelVersion   = "version"
 )

@@ -104,12 +104,12 @@ func testSnapshot() *model.Snapshot {
 			Parts: []model.EnergyPart{{Domain: "package", Source: "powercap", Containers: 1_500_000, Idle: 250_000, System: 750_000}, {Domain: "psys", Source: "model", Containers: 7}},
 		},
 		Self: model.SelfSample{
-			IdleNS: 5_000_000_000, OtherNS: 1, CPUNS: 2_000_000_000, RSSBytes: 42, ReadNS: 3_000_000,
+			IdleNS: 5_000_000_000, OtherNS: 1, StealNS: 1_500_000_000, CPUNS: 2_000_000_000, RSSBytes: 42, ReadNS: 3_000_000,
 			Sent:     []model.SentBytes{{To: "otlp", Bytes: 81}, {To: "metrics", Bytes: 82}},
 			Programs: []model.ProgramCost{{Name: "on_switch", Runs: 10, RunTimeNS: 1000}, {Name: "on_exit", Runs: 1, Missed: 7}, {Name: "on_fork"}},
 			Drops:    []model.Drop{{Name: "edges", Count: 3, Capacity: 100, Used: 9}, {Name: "queue", Count: 1}},
 			Budget: &model.BudgetSample{Limit: 0.01, Own: 0.004, Kernel: 0.003, Parts: []model.PartSample{
-				{Part: model.Part{Name: "names", Purpose: "what requests ask for"}, Spent: 0.002},
+				{Part: model.Part{Name: "names", Purpose: "what requests ask for"}, Spent: 0.002, Estimated: true},
 				{Part: model.Part{Name: "recorder", Purpose: "samples"}, Shed: true, Changes: 3},
 				{Part: model.Part{Name: "rest", Purpose: "everything else", Fixed: true}, Spent: 0.005},
 			}},

@@ -2,13 +2,11 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 const (
@@ -26,11 +24,13 @@ type Delivery struct {
 	// have begun with them.
 	Sequence uint64
 	Leftover bool
+	// Lost is how many messages just before it the queue's server could not read.
+	Lost uint64
 	// Done is the consumer's own: that it has dealt with the message, should the group be handed to it again.
 	Done bool
 	// aside is why it is set aside, empty otherwise.
 	aside string
-	msg   jetstream.Msg
+	msg   *nats.Msg
 }
 
 // SetAside keeps the message apart from those that wait, for a person to look at, and never hands it out again.
@@ -57,35 +57,30 @@ func (q *Queue) Consume(ctx context.Context, handle func(context.Context, []*Del
 }
 
 func (q *Queue) fetch(ctx context.Context) ([]*Delivery, error) {
-	// Fetch takes room for as many messages as it may get, at once.
-	batch, err := q.consumer.Fetch(groupMessages, jetstream.FetchMaxBytes(groupBytes), jetstream.FetchMaxWait(groupTime))
-	if err != nil {
-		return nil, fmt.Errorf("asking for messages: %w", err)
+	messages, err := q.pull(ctx)
+	if err != nil && len(messages) == 0 {
+		return nil, err
 	}
 	var group []*Delivery
-	for msg := range batch.Messages() {
-		d := &Delivery{Data: msg.Data(), Header: msg.Headers().Get, msg: msg}
+	for _, msg := range messages {
+		d := &Delivery{Data: msg.Data, Header: msg.Header.Get, msg: msg}
 		if meta, err := msg.Metadata(); err == nil {
 			d.Sequence, d.Leftover = meta.Sequence.Stream, meta.Sequence.Stream <= q.leftover
 			if meta.NumDelivered > 1 {
 				q.counts.redelivered.Add(1)
 			}
-			q.follow(meta.Sequence.Stream)
+			d.Lost = q.follow(meta.Sequence.Stream)
 		}
 		group = append(group, d)
-	}
-	if err := batch.Error(); err != nil && len(group) == 0 && !errors.Is(err, nats.ErrTimeout) && ctx.Err() == nil {
-		return nil, fmt.Errorf("waiting for messages: %w", err)
 	}
 	return group, nil
 }
 
 // follow counts the messages between the one before and this one that were never handed out: the server has lost them.
-func (q *Queue) follow(seq uint64) {
+func (q *Queue) follow(seq uint64) (lost uint64) {
 	if seq < q.next {
-		return // it was handed out before
+		return 0 // it was handed out before
 	}
-	lost := uint64(0)
 	if seq > q.next {
 		lost = seq - q.next
 		for gone := range q.deleted {
@@ -99,6 +94,7 @@ func (q *Queue) follow(seq uint64) {
 		q.options.Logger.Error("messages of the queue are lost: its server could not read them", "messages", lost, "first", q.next, "last", seq-1)
 	}
 	q.next = seq + 1
+	return lost
 }
 
 func (q *Queue) deal(ctx context.Context, group []*Delivery, handle func(context.Context, []*Delivery) error) error {
@@ -135,7 +131,7 @@ func (q *Queue) deal(ctx context.Context, group []*Delivery, handle func(context
 func (q *Queue) setAside(ctx context.Context, d *Delivery) error {
 	msg := nats.NewMsg(subject(aside(q.options.Stream)))
 	msg.Data = d.Data
-	for name, values := range d.msg.Headers() {
+	for name, values := range d.msg.Header {
 		if !strings.HasPrefix(name, "Nats-") {
 			msg.Header[name] = values
 		}

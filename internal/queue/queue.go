@@ -69,7 +69,6 @@ type Queue struct {
 	conn     *nats.Conn
 	js       jetstream.JetStream
 	stream   jetstream.Stream
-	consumer jetstream.Consumer
 	inFlight *semaphore.Weighted
 	// leftover is the last message that was there at Open.
 	leftover uint64
@@ -147,7 +146,7 @@ func open(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, o Option
 	for _, seq := range info.State.Deleted {
 		q.deleted[seq] = true
 	}
-	q.consumer, err = q.stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
+	_, err = q.stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy, AckWait: o.AckWait, MaxDeliver: -1, MaxAckPending: 100_000,
 	})
 	if hasCode(err, codeNoResources) {
@@ -172,9 +171,15 @@ type Message struct {
 // MaxBytes is the greatest size of a message with its header.
 func (q *Queue) MaxBytes() int64 { return q.conn.MaxPayload() }
 
-// Publish keeps m. Duplicate tells that a message of its ID is kept already. Errors are ErrFull, ErrTooLarge, that of ctx and
+// Kept is what became of a message: its place in the stream, and whether one of its ID is kept already.
+type Kept struct {
+	Sequence  uint64
+	Duplicate bool
+}
+
+// Publish keeps m. Errors are ErrFull, ErrTooLarge, that of ctx and
 // those of the connection; after any but ErrTooLarge m may be kept all the same.
-func (q *Queue) Publish(ctx context.Context, m Message) (duplicate bool, err error) {
+func (q *Queue) Publish(ctx context.Context, m Message) (Kept, error) {
 	ctx, cancel := context.WithTimeout(ctx, q.options.Patience)
 	defer cancel()
 	msg := nats.NewMsg(subject(q.options.Stream))
@@ -184,11 +189,11 @@ func (q *Queue) Publish(ctx context.Context, m Message) (duplicate bool, err err
 	}
 	size := int64(msg.Size()) + int64(len(m.ID)) + headerRoom
 	if size > q.MaxBytes() || size > q.options.InFlight {
-		return false, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, min(q.MaxBytes(), q.options.InFlight))
+		return Kept{}, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, min(q.MaxBytes(), q.options.InFlight))
 	}
 	if err := q.inFlight.Acquire(ctx, size); err != nil {
 		q.counts.full.Add(1)
-		return false, fmt.Errorf("%w: %d bytes wait to be written: %w", ErrFull, q.options.InFlight, err)
+		return Kept{}, fmt.Errorf("%w: %d bytes wait to be written: %w", ErrFull, q.options.InFlight, err)
 	}
 	defer q.inFlight.Release(size)
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
@@ -199,23 +204,23 @@ func (q *Queue) Publish(ctx context.Context, m Message) (duplicate bool, err err
 			if ack.Duplicate {
 				q.counts.duplicates.Add(1)
 			}
-			return ack.Duplicate, nil
+			return Kept{ack.Sequence, ack.Duplicate}, nil
 		case !isBusy(err) && !isAway(err):
 			q.counts.failed.Add(1)
 			if isFull(err) {
-				return false, fmt.Errorf("%w: %w", ErrFull, err)
+				return Kept{}, fmt.Errorf("%w: %w", ErrFull, err)
 			}
-			return false, fmt.Errorf("writing to the queue: %w", err)
+			return Kept{}, fmt.Errorf("writing to the queue: %w", err)
 		}
 		q.counts.retried.Add(1)
 		select {
 		case <-ctx.Done():
 			if isAway(err) {
 				q.counts.failed.Add(1)
-				return false, fmt.Errorf("writing to the queue: %w", err)
+				return Kept{}, fmt.Errorf("writing to the queue: %w", err)
 			}
 			q.counts.full.Add(1)
-			return false, fmt.Errorf("%w: %w", ErrFull, err)
+			return Kept{}, fmt.Errorf("%w: %w", ErrFull, err)
 		case <-time.After(pause):
 		}
 	}

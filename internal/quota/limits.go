@@ -19,6 +19,8 @@ type Limits struct {
 	SamplesPerSecond int64 `yaml:"samples_per_second"`
 	// InFlightBytes of requests that are worked on.
 	InFlightBytes int64 `yaml:"in_flight_bytes"`
+	// QueryShare of the memory, places and time of queries, instead of the share of every tenant.
+	QueryShare float64 `yaml:"query_share"`
 }
 
 // Everybody is the name under which limits are those of each tenant that has none of its own.
@@ -61,6 +63,9 @@ func Read(path string) (Table, error) {
 	for tenant, l := range t {
 		if l.Series < 0 || l.LabelBytes < 0 || l.SamplesPerSecond < 0 || l.InFlightBytes < 0 {
 			return nil, fmt.Errorf("reading quotas in %q: tenant %q has a limit below 0: leave it out for none", path, tenant)
+		}
+		if !(l.QueryShare >= 0 && l.QueryShare <= 1) {
+			return nil, fmt.Errorf("reading quotas in %q: tenant %q has query_share %v, want more than 0 and at most 1", path, tenant, l.QueryShare)
 		}
 	}
 	return t, nil

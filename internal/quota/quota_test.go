@@ -153,5 +153,7 @@ func TestRead(t *testing.T) {
 	f("", "")
 	f("shop: {serie: 1}", "serie")
 	f("shop: {series: -1}", "below 0")
+	f("shop: {query_share: 1.5}", "at most 1")
+	f("shop: {query_share: .nan}", "at most 1")
 	f("shop: 7", "want lines such as")
 }

@@ -14,15 +14,18 @@ type Rates struct {
 	// perSecond is a tenant's rate, 0 for any.
 	perSecond func(tenant string) int64
 
-	// mu guards tenants.
+	// mu guards the rest.
 	mu      sync.Mutex
 	tenants map[string]*rate
+	sweep   sweep
 }
 
 type rate struct {
 	// left may be taken now; it is negative after more was taken than that.
 	left float64
 	at   time.Time
+	// idle is for how many sweeps the tenant has sent nothing.
+	idle int
 	// taken and refused in all.
 	taken, refused uint64
 }
@@ -35,6 +38,7 @@ func NewRates(now func() time.Time, perSecond func(tenant string) int64) *Rates 
 // of is the rate of a tenant as of now; mu is held. A clock that jumps back gives nothing, one that jumps ahead no more
 // than the window.
 func (r *Rates) of(tenant string) (*rate, float64) {
+	r.forget()
 	if r.tenants[tenant] == nil && len(r.tenants) >= maxTenants {
 		tenant = Others
 	}
@@ -50,11 +54,24 @@ func (r *Rates) of(tenant string) (*rate, float64) {
 	return t, perSecond
 }
 
+// forget drops the rates of tenants that sent nothing for long; mu is held. What they owed is long paid.
+func (r *Rates) forget() {
+	if !r.sweep.due(r.now()) {
+		return
+	}
+	for tenant, t := range r.tenants {
+		if t.idle++; t.idle > idleSweeps {
+			delete(r.tenants, tenant)
+		}
+	}
+}
+
 // Wait is how long a tenant has to wait before it may take more, 0 where it may now.
 func (r *Rates) Wait(tenant string) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t, perSecond := r.of(tenant)
+	t.idle = 0
 	if perSecond == 0 || t.left > 0 {
 		return 0
 	}
@@ -68,9 +85,21 @@ func (r *Rates) Took(tenant string, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t, perSecond := r.of(tenant)
+	t.idle = 0
 	t.taken += uint64(n)
 	if perSecond > 0 {
 		t.left -= float64(n)
+	}
+}
+
+// GiveBack undoes Took for what was refused afterwards.
+func (r *Rates) GiveBack(tenant string, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t, perSecond := r.of(tenant)
+	t.taken -= min(t.taken, uint64(n))
+	if perSecond > 0 {
+		t.left = min(t.left+float64(n), perSecond*rateWindow.Seconds())
 	}
 }
 

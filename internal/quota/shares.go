@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Tenants says among whom something is divided. The zero value is for a server without tenants: one has all.
@@ -32,16 +33,25 @@ type Shares struct {
 	// own is a tenant's own limit, at most; 0 for none.
 	own func(tenant string) int64
 
+	now func() time.Time
+
 	// mu guards the rest.
 	mu   sync.Mutex
 	used map[string]int64
 	// refused counts what a tenant did not get.
-	refused map[string]uint64
+	refused map[string]*refusal
+	sweep   sweep
+}
+
+// refusal counts what a tenant did not get; idle is for how many sweeps it has stayed the same.
+type refusal struct {
+	count uint64
+	idle  int
 }
 
 // NewShares divides capacity. own, if any, is a limit of a tenant besides, 0 for none.
 func NewShares(capacity int64, t Tenants, own func(tenant string) int64) *Shares {
-	s := &Shares{tenants: t, capacity: capacity, own: own, used: map[string]int64{}, refused: map[string]uint64{}}
+	s := &Shares{tenants: t, capacity: capacity, own: own, now: time.Now, used: map[string]int64{}, refused: map[string]*refusal{}}
 	for _, name := range t.Names {
 		s.used[name] = 0
 	}
@@ -102,13 +112,21 @@ func (s *Shares) limit(tenant string) int64 {
 	return s.own(tenant)
 }
 
-// Take takes n for a tenant, or nothing where there is no room for that.
+// Take takes n for a tenant, or nothing where there is no room for that, which it counts.
 func (s *Shares) Take(tenant string, n int64) bool {
+	ok := s.TryTake(tenant, n)
+	if !ok {
+		s.Refuse(tenant, 1)
+	}
+	return ok
+}
+
+// TryTake takes n for a tenant, or nothing where there is no room for that.
+func (s *Shares) TryTake(tenant string, n int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	tenant = s.key(tenant)
 	if n > s.room(tenant) {
-		s.refused[tenant]++
 		return false
 	}
 	s.used[tenant] += n
@@ -119,9 +137,29 @@ func (s *Shares) Take(tenant string, n int64) bool {
 func (s *Shares) Add(tenant string, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	tenant = s.key(tenant)
-	s.used[tenant] += n
-	if s.used[tenant] <= 0 && s.tenants.Open && !slices.Contains(s.tenants.Names, tenant) {
+	if n >= 0 {
+		s.used[s.key(tenant)] += n
+		return
+	}
+	// What a tenant took while too many were told apart was counted for Others.
+	if own, ok := s.used[tenant]; ok {
+		back := max(n, -own)
+		s.giveBack(tenant, back)
+		n -= back
+	}
+	if n < 0 {
+		s.giveBack(Others, n)
+	}
+}
+
+// giveBack is Add of a negative n; mu is held.
+func (s *Shares) giveBack(tenant string, n int64) {
+	own, ok := s.used[tenant]
+	if !ok {
+		return
+	}
+	s.used[tenant] = own + n
+	if own+n <= 0 && s.tenants.Open && !slices.Contains(s.tenants.Names, tenant) {
 		delete(s.used, tenant)
 	}
 }
@@ -130,7 +168,34 @@ func (s *Shares) Add(tenant string, n int64) {
 func (s *Shares) Refuse(tenant string, n uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.refused[s.key(tenant)] += n
+	s.refuse(s.key(tenant), n)
+}
+
+// refuse is Refuse with mu held.
+func (s *Shares) refuse(tenant string, n uint64) {
+	s.forget()
+	if s.refused[tenant] == nil && len(s.refused) >= maxTenants {
+		tenant = Others
+	}
+	r := s.refused[tenant]
+	if r == nil {
+		r = &refusal{}
+		s.refused[tenant] = r
+	}
+	r.count += n
+	r.idle = 0
+}
+
+// forget drops the refusals of tenants that have had nothing and were refused nothing for long; mu is held.
+func (s *Shares) forget() {
+	if !s.sweep.due(s.now()) {
+		return
+	}
+	for tenant, r := range s.refused {
+		if r.idle++; r.idle > idleSweeps && s.used[tenant] == 0 {
+			delete(s.refused, tenant)
+		}
+	}
 }
 
 // Room is how much more a tenant may take.
@@ -153,12 +218,16 @@ type Use struct {
 func (s *Shares) Uses() (all []Use) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.forget()
 	names := maps.Clone(s.used)
 	for tenant := range s.refused {
 		names[tenant] += 0
 	}
 	for tenant := range names {
-		u := Use{Tenant: tenant, Used: s.used[tenant], Guaranteed: s.guaranteed(tenant), Refused: s.refused[tenant]}
+		u := Use{Tenant: tenant, Used: s.used[tenant], Guaranteed: s.guaranteed(tenant)}
+		if r := s.refused[tenant]; r != nil {
+			u.Refused = r.count
+		}
 		if limit := s.limit(tenant); limit > 0 {
 			u.Guaranteed = min(u.Guaranteed, limit)
 		}

@@ -8,7 +8,7 @@ import (
 
 // Alike are anomalies of one resource of one container.
 type Alike struct {
-	// List is in order of time; Longest and MostWaited are places in it.
+	// List is in order of time; Longest and MostWaited are indexes of it.
 	List                []KeptAnomaly
 	Longest, MostWaited int
 	// WaitedMS is the sum of what waited.
@@ -27,7 +27,10 @@ func AlikeOf(list []KeptAnomaly) []*Alike {
 	known := map[key]*Alike{}
 	var all []*Alike
 	list = slices.Clone(list)
-	slices.SortStableFunc(list, func(x, y KeptAnomaly) int { return cmp.Or(x.From.Compare(y.From), cmp.Compare(x.Number, y.Number)) })
+	slices.SortStableFunc(list, func(x, y KeptAnomaly) int {
+		return cmp.Or(x.From.Compare(y.From),
+			cmp.Compare(x.Number, y.Number))
+	})
 	for _, k := range list {
 		of := key{k.Resource, k.Container, k.ID}
 		a := known[of]

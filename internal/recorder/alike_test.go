@@ -12,7 +12,9 @@ func TestAlikeAnomaliesAreTogether(t *testing.T) {
 	var list []KeptAnomaly
 	add := func(resource, id string, at, length, waited int) {
 		from := time.Unix(int64(at), 0)
-		list = append(list, KeptAnomaly{uint64(len(list) + 1), model.Anomaly{Resource: resource, Container: "c" + id, ID: id, From: from, To: from.Add(time.Duration(length) * time.Millisecond), WaitedMS: float64(waited)}})
+		list = append(list, KeptAnomaly{uint64(len(list) + 1),
+			model.Anomaly{Resource: resource, Container: "c" + id, ID: id, From: from,
+				To: from.Add(time.Duration(length) * time.Millisecond), WaitedMS: float64(waited)}})
 	}
 	for i := range 60 {
 		add("host-cpu", "a", 1000-i, 100+i%7, 10+i%11) // not in order of time
@@ -20,7 +22,8 @@ func TestAlikeAnomaliesAreTogether(t *testing.T) {
 	add("stall", "a", 400, 30, 5)
 	add("host-cpu", "b", 2000, 20, 1)
 	got := AlikeOf(list)
-	if len(got) != 3 || fmt.Sprint(got[0].List[0].Resource, got[1].List[0].ID, got[2].List[0].ID) != "stall a b" && got[0].List[0].Resource != "stall" {
+	if len(got) != 3 || fmt.Sprint(got[0].List[0].Resource, got[1].List[0].ID, got[2].List[0].ID) != "stall a b" &&
+		got[0].List[0].Resource != "stall" {
 		t.Fatalf("got %d groups", len(got))
 	}
 	a := got[1]

@@ -32,7 +32,7 @@ type AnomalyOptions struct {
 }
 
 const (
-	// settled is how long ago an anomaly must have ended: what comes after it tells what it is.
+	// settled is how long ago an anomaly must have ended: what comes after it shows what it is.
 	settled = 2 * time.Second
 	// history is what a look sees before what is new, to know what is usual.
 	history = 10 * time.Second
@@ -107,7 +107,7 @@ const (
 	strainStallCPU                    = 0.51
 )
 
-// strains tells whether a container's step of that length may be part of a saturation.
+// strains reports whether a container's step of that length may be part of a saturation.
 func strains(from, to *model.TickSample, length float64) bool {
 	cpu := float64(to.CPUNS - from.CPUNS)
 	return cpu >= strainCPU*length || float64(to.RunQueueNS-from.RunQueueNS) >= strainWait*length ||
@@ -219,7 +219,7 @@ func (a *anomalies) keptBytes() int {
 	return bytes
 }
 
-// Anomalies are those whose surroundings are kept; nil where nobody looks for any.
+// Anomalies are those whose surroundings are kept; nil without a detector.
 func (f *Flight) Anomalies() *Anomalies {
 	if f.kept.o.Detect == nil {
 		return nil
@@ -359,7 +359,8 @@ func (a *anomalies) load() {
 			err = fmt.Errorf("it says that it is number %d", kept.Number)
 		}
 		if err != nil {
-			a.problem = errors.Join(a.problem, fmt.Errorf("reading the anomaly in %s: %w; remove the file if it is not needed", file, err))
+			a.problem = errors.Join(a.problem, fmt.Errorf("reading the anomaly in %s: %w; remove the file if it is not needed",
+				file, err))
 			if number, err := strconv.ParseUint(filepath.Base(file[:len(file)-len(".json")]), 10, 63); err == nil {
 				a.next = max(a.next, number+1)
 			}

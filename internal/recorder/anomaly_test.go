@@ -58,11 +58,13 @@ func TestWhatIsAroundAnAnomalyIsKept(t *testing.T) {
 	s.answers(58) // 23 s
 	look()
 	a := f.Anomalies()
-	if len(a.List) != 1 || a.List[0].Number != 1 || a.List[0].Resource != "stall" || a.List[0].Container != "web" || a.List[0].WaitedMS < 100 {
+	if len(a.List) != 1 || a.List[0].Number != 1 || a.List[0].Resource != "stall" || a.List[0].Container != "web" ||
+		a.List[0].WaitedMS < 100 {
 		t.Fatalf("%+v", a)
 	}
 	found := a.List[0]
-	if at := f.sums.clock.at(s.at(stalled)); found.From.Before(at.Add(-interval)) || found.From.After(at) || found.To.Sub(found.From) < 100*time.Millisecond ||
+	if at := f.sums.clock.at(s.at(stalled)); found.From.Before(at.Add(-interval)) || found.From.After(at) ||
+		found.To.Sub(found.From) < 100*time.Millisecond ||
 		found.To.Sub(found.From) > 200*time.Millisecond {
 		t.Errorf("from %v to %v, want 150 ms or so at %v", found.From, found.To, at)
 	}
@@ -79,7 +81,8 @@ func TestWhatIsAroundAnAnomalyIsKept(t *testing.T) {
 	}
 	check := func(f *Flight) {
 		t.Helper()
-		if a := f.Anomalies(); len(a.List) != 1 || a.List[0].Text != found.Text || !a.List[0].From.Equal(found.From) || a.Dropped > 0 || a.Problem != "" {
+		if a := f.Anomalies(); len(a.List) != 1 || a.List[0].Text != found.Text || !a.List[0].From.Equal(found.From) ||
+			a.Dropped > 0 || a.Problem != "" {
 			t.Fatalf("%+v", a)
 		}
 		kept := sheets{}
@@ -87,7 +90,8 @@ func TestWhatIsAroundAnAnomalyIsKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		ticks := kept["web"].column(t, csvy.Tick)
-		if first, last := ticks[0], ticks[len(ticks)-1]; first < 197 || first > 200 || last < 599 || last > 602 || len(ticks) != int(last-first)+1 {
+		if first, last := ticks[0], ticks[len(ticks)-1]; first < 197 || first > 200 || last < 599 || last > 602 ||
+			len(ticks) != int(last-first)+1 {
 			t.Errorf("%d ticks from %v to %v, want 403 or so around tick %d", len(ticks), first, last, stalled)
 		}
 		if f.Anomaly(2) != nil {
@@ -119,7 +123,8 @@ func TestAnomaliesAtTheEndAreSaved(t *testing.T) {
 	os.WriteFile(filepath.Join(o.Anomalies.Directory, "8.json"), []byte(`{"Number": 8,`), 0o600)
 	f = NewFlight(s, s, o)
 	kept := sheets{}
-	if _, err := f.Anomaly(1).Write(time.Time{}, Options{Create: kept.create}); err != nil || len(kept["web"].rows) != 254 {
+	if _, err := f.Anomaly(1).Write(time.Time{}, Options{Create: kept.create}); err != nil ||
+		len(kept["web"].rows) != 254 {
 		t.Errorf("%d rows, error %v, want those from 10 s before to the end", len(kept["web"].rows), err)
 	}
 	if a := f.Anomalies(); len(a.List) != 1 || a.Problem == "" || f.kept.next != 9 {
@@ -143,8 +148,10 @@ func TestAnomaliesShareWhatIsAroundThem(t *testing.T) {
 	for i := range f.kept.list[0].Data.Blocks {
 		least += f.kept.list[0].Data.Blocks[i].size()
 	}
-	if len(f.kept.list) != 2 || len(again.kept.list) != 2 || f.kept.bytes > least+least/2 || again.kept.bytes != f.kept.bytes {
-		t.Errorf("%d anomalies in %d bytes, read again %d in %d", len(f.kept.list), f.kept.bytes, len(again.kept.list), again.kept.bytes)
+	if len(f.kept.list) != 2 || len(again.kept.list) != 2 || f.kept.bytes > least+least/2 ||
+		again.kept.bytes != f.kept.bytes {
+		t.Errorf("%d anomalies in %d bytes, read again %d in %d", len(f.kept.list), f.kept.bytes, len(again.kept.list),
+			again.kept.bytes)
 	}
 }
 

@@ -36,7 +36,7 @@ func numbered(text []byte, number string) []byte {
 	return bytes.Replace(text, []byte(`"Number":1,`), []byte(`"Number":`+number+`,`), 1)
 }
 
-// Files of anomalies that are damaged are told of, each costs itself alone, and nothing in them ends the agent.
+// Files of anomalies that are damaged are reported, each costs itself alone, and nothing in them ends the agent.
 func TestDamagedAnomalies(t *testing.T) {
 	good := keptAnomaly(t)
 	f := func(name string, text []byte) {

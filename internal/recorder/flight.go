@@ -36,7 +36,7 @@ type Flight struct {
 	spent atomic.Uint64
 
 	mu sync.Mutex // guards what follows
-	// paused is true while nobody makes ticks.
+	// paused is true while there are no ticks.
 	paused bool
 	// blocks are whole, oldest first; bytes is what they take.
 	blocks []Block
@@ -60,7 +60,7 @@ type Block struct {
 	Targets                         []BlockTarget
 	// Data holds the ticks. All numbers are variable-length integers of encoding/binary: the tick's
 	// number since FirstNumber, its lateness in ns, its cost in ns, how many targets have changed;
-	// then of each of these: its place in Targets, a bit for each field that is another (fields),
+	// then of each of these: its index in Targets, a bit for each field that is another (fields),
 	// and by how much each of them is (signed). A block's first sums are zero.
 	Data []byte
 }
@@ -72,7 +72,7 @@ type BlockTarget struct {
 }
 
 const (
-	// flightDrain is how often the ring is emptied: seldom, since nobody waits for the ticks.
+	// flightDrain is how often the ring is emptied: seldom, as no reader waits for the ticks.
 	flightDrain = 500 * time.Millisecond
 	// blockTime and blockBytes bound a block: when memory is short whole blocks are given up.
 	blockTime  = 10 * time.Second
@@ -170,7 +170,8 @@ func (f *Flight) add(tick *model.Tick) {
 		if !t.has(at) {
 			continue
 		}
-		if t.index < 0 || t.index >= len(b.Targets) || !same(b.Targets[t.index].Container, t.container) || b.Targets[t.index].Container.ID != t.container.ID {
+		if t.index < 0 || t.index >= len(b.Targets) || !same(b.Targets[t.index].Container, t.container) ||
+			b.Targets[t.index].Container.ID != t.container.ID {
 			t.index = len(b.Targets)
 			b.Targets = append(b.Targets, BlockTarget{Container: t.container, From: number})
 			f.last = append(f.last, model.TickSample{})
@@ -212,7 +213,8 @@ func flag(b bool) uint64 {
 
 // sampleOf is the sample with these fields.
 func sampleOf(f *[flightFields]uint64) model.TickSample {
-	return model.TickSample{CPUNS: f[0], RunQueueNS: f[1], Waits: f[2], Voluntary: f[3], Involuntary: f[4], SentBytes: f[5], ReceivedBytes: f[6],
+	return model.TickSample{CPUNS: f[0], RunQueueNS: f[1], Waits: f[2], Voluntary: f[3], Involuntary: f[4],
+		SentBytes: f[5], ReceivedBytes: f[6],
 		Running: uint32(f[7]), Asking: uint32(f[8]), Serving: uint32(f[9]),
 		MemoryBytes: f[10], ThrottledNS: f[11], ThrottledPeriods: f[12], HasMemory: f[13]&1 != 0, HasThrottled: f[13]&2 != 0,
 		MinorFaults: f[14], MajorFaults: f[15], HasDisk: f[13]&4 != 0,
@@ -291,7 +293,8 @@ func (f *Flight) Data(last time.Duration) *FlightData {
 
 // data is what is there since then, on the monotonic clock. mu must be held.
 func (f *Flight) data(since uint64) *FlightData {
-	d := &FlightData{Interval: f.ticks.Interval(), CgroupVersion: f.o.CgroupVersion, Wall: f.sums.clock.wall, MonotonicNS: f.sums.clock.monotonic}
+	d := &FlightData{Interval: f.ticks.Interval(), CgroupVersion: f.o.CgroupVersion, Wall: f.sums.clock.wall,
+		MonotonicNS: f.sums.clock.monotonic}
 	for _, b := range f.blocks {
 		if b.LastNS >= since {
 			d.Blocks = append(d.Blocks, b)
@@ -306,7 +309,7 @@ func (f *Flight) data(since uint64) *FlightData {
 // Features are none: the timers are the kernel's.
 func (f *Flight) Features() []model.Feature { return nil }
 
-// Drops tells which ticks are missing, and how full the memory is.
+// Drops reports which ticks are missing, and how full the memory is.
 func (f *Flight) Drops() []model.Drop {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -315,7 +318,8 @@ func (f *Flight) Drops() []model.Drop {
 		{Name: "recorder/flight-bytes", Capacity: uint64(f.o.MaxBytes), Used: uint64(f.bytes + f.open.size())},
 	}
 	if a := &f.kept; a.o.Detect != nil {
-		drops = append(drops, model.Drop{Name: "recorder/anomaly-bytes", Count: a.dropped, Capacity: uint64(a.o.MaxBytes), Used: uint64(a.bytes)})
+		drops = append(drops, model.Drop{Name: "recorder/anomaly-bytes", Count: a.dropped, Capacity: uint64(a.o.MaxBytes),
+			Used: uint64(a.bytes)})
 	}
 	return drops
 }

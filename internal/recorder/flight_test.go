@@ -76,7 +76,8 @@ func TestFlightIsTheRecording(t *testing.T) {
 	// What is asked for begins in the middle of a block.
 	late := sheets{}
 	since := clock{data.Wall, data.MonotonicNS}.at(s.at(900))
-	if p, err := data.Write(since, Options{Create: late.create, Wanted: func(c *model.Container) bool { return c.ID == "web" }}); err != nil ||
+	if p, err := data.Write(since, Options{Create: late.create,
+		Wanted: func(c *model.Container) bool { return c.ID == "web" }}); err != nil ||
 		len(late) != 1 || p.Ticks != p.Rows || p.Ticks < 80 {
 		t.Errorf("%+v, %d files, %v", p, len(late), err)
 	}
@@ -171,7 +172,8 @@ func FuzzBlock(f *testing.F) {
 	flight.drain()
 	f.Add(flight.Data(time.Hour).Blocks[0].Data)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d := FlightData{Interval: interval, Blocks: []Block{{Data: data, Targets: []BlockTarget{{Container: s.running[1], To: 1 << 60}}}}}
+		d := FlightData{Interval: interval, Blocks: []Block{{Data: data,
+			Targets: []BlockTarget{{Container: s.running[1], To: 1 << 60}}}}}
 		d.Write(time.Time{}, Options{Create: sheets{}.create})
 	})
 }

@@ -26,7 +26,7 @@ func HeadOf(c *model.Container, version int, started time.Time, monotonicNS uint
 	}
 }
 
-// driver tells who made a control group, by its path.
+// driver reports who made a control group, by its path.
 func driver(path string) string {
 	if strings.Contains(path, ".slice") || strings.HasSuffix(path, ".scope") || strings.HasSuffix(path, ".service") {
 		return "systemd"

@@ -16,7 +16,8 @@ type InMemory struct {
 	List []*csvy.Recording
 }
 
-var analysed = []string{csvy.Tick, csvy.DueNS, csvy.LatenessNS, csvy.CPUNS, csvy.RunQueueNS, csvy.SentBytes, csvy.ReceivedBytes,
+var analysed = []string{csvy.Tick, csvy.DueNS, csvy.LatenessNS, csvy.CPUNS, csvy.RunQueueNS, csvy.SentBytes,
+	csvy.ReceivedBytes,
 	csvy.RequestsAsking, csvy.RequestsServing}
 
 // Create is for Options.Create.

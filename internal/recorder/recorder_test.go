@@ -16,7 +16,7 @@ import (
 const interval = 50 * time.Millisecond
 
 // script stands for the kernel and the host: it hands over the ticks that a test writes. The real
-// ones run in outsight/bpf and in test/e2e.
+// ones run in internal/kernel and in test/e2e.
 type script struct {
 	ticks   []model.Tick
 	losses  model.TickLosses
@@ -65,13 +65,16 @@ func (s *script) end(c *model.Container, clock clock, number uint64) {
 // tick adds one in which each of the groups has used 10 ms of CPU since the tick with number 0.
 func (s *script) tick(samples ...model.TickSample) {
 	began := s.at(s.next)
-	s.ticks = append(s.ticks, model.Tick{Number: s.next, DueNS: began - 1000, BeganNS: began, CostNS: 70, Samples: samples})
+	s.ticks = append(s.ticks, model.Tick{Number: s.next, DueNS: began - 1000, BeganNS: began, CostNS: 70,
+		Samples: samples})
 	s.next++
 }
 
 func sample(id model.CgroupID, cpu uint64) model.TickSample {
-	return model.TickSample{Group: id, CPUNS: cpu, RunQueueNS: cpu / 2, Waits: cpu / 10, SentBytes: 3 * cpu, Running: 1, Asking: 2, Serving: 1,
-		HasMemory: cpu%3 > 0, MemoryBytes: 4096 * (cpu % 1000), HasThrottled: true, ThrottledNS: cpu / 7, ThrottledPeriods: cpu / 100}
+	return model.TickSample{Group: id, CPUNS: cpu, RunQueueNS: cpu / 2, Waits: cpu / 10, SentBytes: 3 * cpu, Running: 1,
+		Asking: 2, Serving: 1,
+		HasMemory: cpu%3 > 0, MemoryBytes: 4096 * (cpu % 1000), HasThrottled: true, ThrottledNS: cpu / 7,
+		ThrottledPeriods: cpu / 100}
 }
 
 // files stands for the control group files: one number, which counts the readings.
@@ -217,12 +220,14 @@ func TestContainersHaveRowsFromTheirFirstToTheirLastTick(t *testing.T) {
 
 func TestOnlyWhatIsWanted(t *testing.T) {
 	s, written := newScript(), sheets{}
-	web, db := &model.Container{ID: "web", Name: "web", Image: "web:1", Cgroup: 10}, &model.Container{ID: "db", Name: "db", Image: "db:1", Cgroup: 11}
+	web, db := &model.Container{ID: "web", Name: "web", Image: "web:1", Cgroup: 10},
+		&model.Container{ID: "db", Name: "db", Image: "db:1", Cgroup: 11}
 	fresh := &model.Container{ID: "fresh", Name: "0123456789ab", Cgroup: 12}
 	s.add(web)
 	s.add(db)
 	s.add(fresh)
-	r := New(s, s, &files{}, Options{Create: written.create, Wanted: func(c *model.Container) bool { return c.Name == "web" || c.Name == "named" }})
+	r := New(s, s, &files{}, Options{Create: written.create,
+		Wanted: func(c *model.Container) bool { return c.Name == "web" || c.Name == "named" }})
 	s.tick(sample(10, 1), sample(11, 1), sample(12, 1), sample(99, 1))
 	if err := r.drain(); err != nil {
 		t.Fatal(err)
@@ -334,7 +339,8 @@ func TestHeadTellsWhoseFileItIs(t *testing.T) {
 	}
 	f("/docker/x", "", "containerd", "cgroupfs", "")
 	f("/system.slice/docker-x.scope", "", "containerd", "systemd", "")
-	f("/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice/cri-containerd-x.scope", "1", "kubernetes", "systemd", "BestEffort")
+	f("/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice/cri-containerd-x.scope", "1", "kubernetes",
+		"systemd", "BestEffort")
 	f("/kubepods/burstable/pod1/x", "1", "kubernetes", "cgroupfs", "Burstable")
 	f("/kubepods/pod1/x", "1", "kubernetes", "cgroupfs", "Guaranteed")
 }

@@ -18,7 +18,7 @@ import (
 type Writer interface {
 	// Row appends one sample; values are in the order of the head's columns.
 	Row(at time.Time, values []float64) error
-	// Lost tells of ticks that could not be recorded.
+	// Lost counts ticks that could not be recorded.
 	Lost(ticks uint64) error
 	Close() error
 }
@@ -69,9 +69,9 @@ type Recording struct {
 	// kernel is how many of the columns are of the kernel lane.
 	kernel int
 	// next is the number of the tick that is to come.
-	next     uint64
-	progress Progress
-	told     atomic.Pointer[Progress]
+	next      uint64
+	progress  Progress
+	published atomic.Pointer[Progress]
 	// filesErr is the first error of reading files; it ends nothing.
 	filesErr error
 }
@@ -93,14 +93,17 @@ type reading struct {
 	values []float64
 }
 
-var kernelColumns = []string{csvy.Tick, csvy.DueNS, csvy.LatenessNS, csvy.TickCostNS, csvy.CPUNS, csvy.Running, csvy.RunQueueNS,
+var kernelColumns = []string{csvy.Tick, csvy.DueNS, csvy.LatenessNS, csvy.TickCostNS, csvy.CPUNS, csvy.Running,
+	csvy.RunQueueNS,
 	"run_queue_waits", "voluntary_switches", "involuntary_switches", csvy.SentBytes, csvy.ReceivedBytes,
-	csvy.RequestsAsking, csvy.RequestsServing, csvy.MemoryBytes, csvy.ThrottledNS, "throttled_periods", "minor_faults", csvy.MajorFaults,
+	csvy.RequestsAsking, csvy.RequestsServing, csvy.MemoryBytes, csvy.ThrottledNS, "throttled_periods", "minor_faults",
+	csvy.MajorFaults,
 	csvy.DiskReadBytes, csvy.DiskWriteBytes, "disk_reads", "disk_writes", csvy.DiskTimeNS}
 
 // kernelValues are those of a tick and a container in the order of kernelColumns.
 func kernelValues(values []float64, tick *model.Tick, s *model.TickSample) {
-	for i, v := range [...]uint64{tick.Number, tick.DueNS, tick.BeganNS - tick.DueNS, tick.CostNS, s.CPUNS, uint64(s.Running),
+	for i, v := range [...]uint64{tick.Number, tick.DueNS, tick.BeganNS - tick.DueNS, tick.CostNS, s.CPUNS,
+		uint64(s.Running),
 		s.RunQueueNS, s.Waits, s.Voluntary, s.Involuntary, s.SentBytes, s.ReceivedBytes, uint64(s.Asking), uint64(s.Serving),
 		s.MemoryBytes, s.ThrottledNS, s.ThrottledPeriods, s.MinorFaults, s.MajorFaults,
 		s.DiskReadBytes, s.DiskWriteBytes, s.DiskReads, s.DiskWrites, s.DiskNS} {
@@ -135,7 +138,7 @@ func New(ticks Ticks, containers Containers, files Files, o Options) *Recording 
 		r.columns = append(r.columns, c)
 	}
 	r.sums = newSums(containers, o.Wanted, ticks.Ignore, now())
-	r.told.Store(&Progress{})
+	r.published.Store(&Progress{})
 	return r
 }
 
@@ -163,7 +166,7 @@ func monotonicNS() uint64 {
 }
 
 // Progress may be called by anybody.
-func (r *Recording) Progress() Progress { return *r.told.Load() }
+func (r *Recording) Progress() Progress { return *r.published.Load() }
 
 // Run records until ctx ends or a file cannot be written any more, and closes all files.
 func (r *Recording) Run(ctx context.Context) error {
@@ -262,8 +265,8 @@ func (r *Recording) drain() error {
 	}
 	r.sums.drop(ended)
 	r.progress.Containers = uint64(len(r.sums.list))
-	told := r.progress
-	r.told.Store(&told)
+	progress := r.progress
+	r.published.Store(&progress)
 	return err
 }
 
@@ -362,8 +365,8 @@ func (r *Recording) close() error {
 	for _, t := range r.sums.list {
 		errs = append(errs, r.end(t))
 	}
-	told := r.progress
-	r.told.Store(&told)
+	progress := r.progress
+	r.published.Store(&progress)
 	return errors.Join(errs...)
 }
 

@@ -132,7 +132,8 @@ func applyChanges(d []byte, changes uint64, sums [][flightFields]uint64) ([]byte
 	return d, nil
 }
 
-func (r *replay) rows(b *Block, tick *model.Tick, at time.Time, sums [][flightFields]uint64, writers []*replayed) error {
+func (r *replay) rows(b *Block, tick *model.Tick, at time.Time, sums [][flightFields]uint64,
+	writers []*replayed) error {
 	if missing := tick.Number - r.next; r.progress.Ticks > 0 && missing > 0 {
 		r.progress.Lost += missing
 		for _, w := range r.writers {
@@ -185,7 +186,7 @@ func (r *replay) writer(c *model.Container, at time.Time) (*replayed, error) {
 	}
 	h := HeadOf(c, r.data.CgroupVersion, r.clock.wall, r.clock.monotonic)
 	h.Version, h.Host, h.Interval, h.Columns = r.o.Version, r.o.Host, r.data.Interval, r.columns
-	// The file's name tells when it begins.
+	// The file's name says when it begins.
 	h.MonotonicNS += uint64(at.Sub(h.Started))
 	h.Started = at
 	file, err := r.o.Create(h)

@@ -18,7 +18,7 @@ type sums struct {
 	// they were found.
 	targets map[string]*target
 	list    []*target
-	// ticks counts those that were taken in, to tell which groups they had.
+	// ticks counts those that were added, to know which groups they had.
 	ticks uint64
 }
 
@@ -96,7 +96,7 @@ func (s *sums) refresh() (ended []*target) {
 	return ended
 }
 
-// same tells whether two states of a container are of the same start of it.
+// same reports whether two states of a container are of the same start of it.
 func same(a, b *model.Container) bool {
 	return a.Cgroup == b.Cgroup || a.Cgroup == 0 || b.Cgroup == 0
 }
@@ -211,7 +211,7 @@ func (t *target) add(now, last *model.TickSample) {
 	}
 }
 
-// has tells whether a target has a row at a tick that began then.
+// has reports whether a target has a row at a tick that began then.
 func (t *target) has(at time.Time) bool {
 	return t.began && (t.ended.IsZero() || !at.After(t.ended))
 }

@@ -17,7 +17,8 @@ func Anomalies(recordings []*csvy.Recording) []model.Anomaly {
 		if s.Waited <= 0 {
 			continue
 		}
-		a := model.Anomaly{Resource: string(s.Kind), Container: s.Container, ID: s.ID, From: s.From, To: s.To, WaitedMS: s.Waited, Text: s.Text}
+		a := model.Anomaly{Resource: string(s.Kind), Container: s.Container, ID: s.ID, From: s.From, To: s.To,
+			WaitedMS: s.Waited, Text: s.Text}
 		for _, e := range s.Effects {
 			a.Effects = append(a.Effects, e.Text)
 		}

@@ -241,7 +241,8 @@ func (r *Report) describe(s *Saturation) string {
 		return fmt.Sprintf("%s: had a disk request under way for %s", s.Container, length)
 	}
 	most := greatest(s.line.of(csvy.RequestsServing).between(s.span.from, s.span.to))
-	return fmt.Sprintf("%s: stood still for %s: up to %s unanswered, no CPU used and nothing sent", s.Container, length, plural(most, "request"))
+	return fmt.Sprintf("%s: stood still for %s: up to %s unanswered, no CPU used and nothing sent", s.Container, length,
+		plural(most, "request"))
 }
 
 func plural(n float64, noun string) string {

@@ -50,11 +50,13 @@ func TestFormats(t *testing.T) {
 			}
 			r := Analyse(recordings, Options{})
 			if len(r.Saturations) != 1 || len(r.Problems) != 0 {
-				t.Errorf("%s, cgroup v%d: got %d saturations, problems %v\n%s", format, version, len(r.Saturations), r.Problems, text(r))
+				t.Errorf("%s, cgroup v%d: got %d saturations, problems %v\n%s", format, version, len(r.Saturations), r.Problems,
+					text(r))
 				continue
 			}
 			s := r.Saturations[0]
-			if s.Kind != HostCPU || s.Container != "hog" || math.Abs(sinceEpoch(s.From)-3003) > 3 || math.Abs(s.Duration-240) > 3 {
+			if s.Kind != HostCPU || s.Container != "hog" || math.Abs(sinceEpoch(s.From)-3003) > 3 ||
+				math.Abs(s.Duration-240) > 3 {
 				t.Errorf("%s, cgroup v%d: got\n%s", format, version, text(r))
 			}
 			if format != csvy.RAdvisor {
@@ -91,7 +93,8 @@ func TestShop(t *testing.T) {
 			continue
 		}
 		stalls++
-		if s.Container != "shop-catalogue" || s.From.Sub(from).Abs() > 10*time.Millisecond || s.To.Sub(to).Abs() > 10*time.Millisecond {
+		if s.Container != "shop-catalogue" || s.From.Sub(from).Abs() > 10*time.Millisecond ||
+			s.To.Sub(to).Abs() > 10*time.Millisecond {
 			t.Errorf("%s stood still from %v to %v, want shop-catalogue from %v to %v", s.Container, s.From, s.To, from, to)
 		}
 		wantEffect(t, s, WaitedForReplies, "shop-gateway")

@@ -50,7 +50,8 @@ type table struct {
 func (r *Report) HTML(w io.Writer, top int, location *time.Location) error {
 	shown := r.Top(top)
 	p := page{
-		Report: r, Heading: r.title(location), Found: r.found(len(shown)), Intervals: r.cells(intervalColumns), CPUs: r.cells(cpuColumns),
+		Report: r, Heading: r.title(location), Found: r.found(len(shown)), Intervals: r.cells(intervalColumns),
+		CPUs: r.cells(cpuColumns),
 	}
 	for i, s := range shown {
 		p.Shown = append(p.Shown, r.section(s, fmt.Sprintf("s%d", i+1), location))
@@ -122,7 +123,8 @@ func (r *Report) overview(sections []section, location *time.Location) []plot {
 	draw := func(title string, line stepLine, limit float64) plot {
 		return drawPlot(title, from, to, 120, []stepLine{line}, bands, limit, step, label, 0)
 	}
-	plots := []plot{draw("CPUs used by all recorded containers", thin(stepLine{t: r.grid, v: hostUsage(r.lines, r.grid)}, from, to, plotWidth/2), float64(r.Cores))}
+	plots := []plot{draw("CPUs used by all recorded containers",
+		thin(stepLine{t: r.grid, v: hostUsage(r.lines, r.grid)}, from, to, plotWidth/2), float64(r.Cores))}
 	if waiting := sum(func(l *timeline) stepLine { return l.rate(csvy.RunQueueNS) }); anyAbove(waiting.v) {
 		plots = append(plots, draw("Threads that waited for a CPU", waiting, 0))
 	}
@@ -138,9 +140,12 @@ func anyAbove(values []float64) bool {
 
 // axisStep makes five to twelve marks of a length of time.
 func axisStep(length int64) time.Duration {
-	for _, step := range []time.Duration{time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond,
-		50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second,
-		10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, 3 * time.Hour, 6 * time.Hour} {
+	for _, step := range []time.Duration{time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond,
+		10 * time.Millisecond, 20 * time.Millisecond,
+		50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second,
+		2 * time.Second, 5 * time.Second,
+		10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute,
+		time.Hour, 3 * time.Hour, 6 * time.Hour} {
 		if length/int64(step) <= 12 {
 			return step
 		}
@@ -165,7 +170,8 @@ const lineMost = 6
 // section is one saturation with what the containers did around it.
 func (r *Report) section(s *Saturation, anchor string, location *time.Location) section {
 	out := section{
-		Saturation: s, Anchor: anchor, Class: "kind-" + string(s.Kind), When: s.From.In(location).Format("2006-01-02 " + clock), Notes: s.notes(),
+		Saturation: s, Anchor: anchor, Class: "kind-" + string(s.Kind),
+		When: s.From.In(location).Format("2006-01-02 " + clock), Notes: s.notes(),
 	}
 	for _, l := range s.Chain {
 		out.Links = append(out.Links, timedText{offset(s, l.At), l.Text})
@@ -185,7 +191,8 @@ func (r *Report) section(s *Saturation, anchor string, location *time.Location) 
 		for i := range lines {
 			lines[i] = around(lines[i], from, to)
 		}
-		out.Plots = append(out.Plots, drawPlot(title, from, to, 130, lines[:min(len(lines), lineMost)], bands, limit, step, label, s.span.from))
+		out.Plots = append(out.Plots, drawPlot(title, from, to, 130, lines[:min(len(lines), lineMost)], bands, limit, step,
+			label, s.span.from))
 	}
 	byName := map[string]*timeline{}
 	for _, l := range r.lines {

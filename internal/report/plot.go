@@ -61,7 +61,8 @@ func (c *canvas) y(v float64) float64 {
 
 // drawPlot draws lines and bands between two times. limit is a line across; 0 is none. label writes
 // a time on the axis.
-func drawPlot(title string, from, to int64, height float64, lines []stepLine, bands []band, limit float64, step time.Duration, label func(int64) string, origin int64) plot {
+func drawPlot(title string, from, to int64, height float64, lines []stepLine, bands []band, limit float64,
+	step time.Duration, label func(int64) string, origin int64) plot {
 	if math.IsNaN(limit) || math.IsInf(limit, 0) {
 		limit = 0
 	}
@@ -75,12 +76,14 @@ func drawPlot(title string, from, to int64, height float64, lines []stepLine, ba
 	}
 	tick := roundStep(max(c.most, 1e-3) / 3)
 	c.most = max(tick*math.Ceil(c.most/tick-1e-9), tick)
-	fmt.Fprintf(&c.b, `<svg viewBox="0 0 %d %g" role="img" aria-label="%s">`, plotWidth, height, template.HTMLEscapeString(title))
+	fmt.Fprintf(&c.b, `<svg viewBox="0 0 %d %g" role="img" aria-label="%s">`, plotWidth, height,
+		template.HTMLEscapeString(title))
 	for _, b := range bands {
 		c.band(b)
 	}
 	for v := 0.0; v <= c.most+tick/2; v += tick {
-		fmt.Fprintf(&c.b, `<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1[3]f"/>`, plotLeft, plotWidth-plotRight, c.y(v))
+		fmt.Fprintf(&c.b, `<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1[3]f"/>`, plotLeft, plotWidth-plotRight,
+			c.y(v))
 		fmt.Fprintf(&c.b, `<text class="axis end" x="%d" y="%.1f">%s</text>`, plotLeft-6, c.y(v)+3.5, axisNumber(v))
 	}
 	for t := origin + ceilTo(from-origin, int64(step)); t <= to; t += int64(step) {
@@ -88,10 +91,12 @@ func drawPlot(title string, from, to int64, height float64, lines []stepLine, ba
 		if c.x(t) > plotWidth-40 {
 			anchor = "end"
 		}
-		fmt.Fprintf(&c.b, `<text class="axis %s" x="%.1f" y="%.1f">%s</text>`, anchor, c.x(t), height-5, template.HTMLEscapeString(label(t)))
+		fmt.Fprintf(&c.b, `<text class="axis %s" x="%.1f" y="%.1f">%s</text>`, anchor, c.x(t), height-5,
+			template.HTMLEscapeString(label(t)))
 	}
 	if limit > 0 {
-		fmt.Fprintf(&c.b, `<line class="limit" x1="%d" x2="%d" y1="%.1f" y2="%.1[3]f"/>`, plotLeft, plotWidth-plotRight, c.y(limit))
+		fmt.Fprintf(&c.b, `<line class="limit" x1="%d" x2="%d" y1="%.1f" y2="%.1[3]f"/>`, plotLeft, plotWidth-plotRight,
+			c.y(limit))
 	}
 	p := plot{Title: title}
 	for i, l := range lines {
@@ -137,7 +142,8 @@ func (c *canvas) band(b band) {
 		return
 	}
 	from, to := c.x(b.from), c.x(b.to)
-	rect := fmt.Sprintf(`<rect class="band %s" x="%.1f" y="%d" width="%.1f" height="%.1f"><title>%s</title></rect>`, b.class,
+	rect := fmt.Sprintf(`<rect class="band %s" x="%.1f" y="%d" width="%.1f" height="%.1f"><title>%s</title></rect>`,
+		b.class,
 		from, plotTop, max(to-from, 2), c.height-plotTop-plotBottom, template.HTMLEscapeString(b.title))
 	if b.link != "" {
 		rect = fmt.Sprintf(`<a href="#%s">%s</a>`, template.HTMLEscapeString(b.link), rect)

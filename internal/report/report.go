@@ -83,7 +83,8 @@ type Container struct {
 // Analyse makes a report of recordings of one host. Files of one container are put together.
 func Analyse(recordings []*csvy.Recording, o Options) *Report {
 	o = o.withDefaults()
-	r := &Report{Containers: []*Container{}, Saturations: []*Saturation{}, Sustained: []*Saturation{}, Problems: []FileProblem{}, Notes: []string{}}
+	r := &Report{Containers: []*Container{}, Saturations: []*Saturation{}, Sustained: []*Saturation{},
+		Problems: []FileProblem{}, Notes: []string{}}
 	for _, rec := range recordings {
 		for _, p := range rec.Problems {
 			r.Problems = append(r.Problems, FileProblem{rec.Path, p})
@@ -110,7 +111,8 @@ func (r *Report) aboutHost() {
 	clocks := map[bool]bool{}
 	for _, l := range r.lines {
 		if l.passed > 0 {
-			r.note("%s: %d rows are not later than the one before them and were passed over: its files overlap in time, or its clock was set back.", l.name, l.passed)
+			r.note("%s: %d rows are not later than the one before them and were passed over: its files overlap in time, or "+
+				"its clock was set back.", l.name, l.passed)
 		}
 		h := &l.head.Host
 		hosts[h.Name] = true
@@ -130,7 +132,8 @@ func (r *Report) aboutHost() {
 		}
 	}
 	if len(hosts) > 1 {
-		r.note("The recordings are of %d hosts: what is said of one container and another is only as good as their clocks agree.", len(hosts))
+		r.note("The recordings are of %d hosts: what is said of one container and another is only as good as their clocks "+
+			"agree.", len(hosts))
 	}
 	if len(clocks) > 1 {
 		r.note("Some recordings have no monotonic time: against the others they are only as exact as the wall clock.")

@@ -198,7 +198,8 @@ func (l *timeline) quotaSpans() []span {
 		begin := max(cpu.t[i]-int64(length), cpu.t[0])
 		share := float64(cpu.t[i]-begin) / length
 		// A part of a period says little: the quota may be used at once.
-		if math.IsNaN(limit) || math.IsInf(limit, 1) || limit <= 0 || share < 0.5 || cpu.gained(begin, cpu.t[i]) < quotaLevel*limit*share {
+		if math.IsNaN(limit) || math.IsInf(limit, 1) || limit <= 0 || share < 0.5 ||
+			cpu.gained(begin, cpu.t[i]) < quotaLevel*limit*share {
 			continue
 		}
 		first := i - 1
@@ -271,9 +272,9 @@ func (l *timeline) diskSpans() []span {
 	return stretched(disk.t, rates, 1, atLeast(rates, diskLevel))
 }
 
-// held is how far around a stall the requests are looked for that are unanswered in any case: long
+// stallMargin is how far around a stall the requests are looked for that are unanswered in any case: long
 // polls and the like.
-const held = 2 * time.Second
+const stallMargin = 2 * time.Second
 
 // stallSpans: in each step there were unanswered requests, not fewer at its end than at its begin,
 // and more than are always there; not a byte was sent; less than 0.5 CPUs were used; and the
@@ -317,7 +318,7 @@ func (l *timeline) stallSpans() []span {
 		}
 	}
 	return slices.DeleteFunc(spans, func(s span) bool {
-		always := slices.Min(serving.between(s.from-int64(held), s.to+int64(held)))
+		always := slices.Min(serving.between(s.from-int64(stallMargin), s.to+int64(stallMargin)))
 		length := float64(s.to - s.from)
 		return serving.level(t[s.first]) <= always && always > 0 || cpu.gained(s.from, s.to) > stallCPU*length ||
 			waits.gained(s.from, s.to) >= starved*length
@@ -347,7 +348,8 @@ func (l *timeline) stirred(before int) (at int64, found bool) {
 func (l *timeline) quiet(step int) bool {
 	serving := l.of(csvy.RequestsServing)
 	from, to := serving.t[step], serving.t[step+1]
-	return serving.v[step] < 1 && l.of(csvy.SentBytes).gained(from, to) == 0 && l.of(csvy.ReceivedBytes).gained(from, to) == 0
+	return serving.v[step] < 1 && l.of(csvy.SentBytes).gained(from, to) == 0 &&
+		l.of(csvy.ReceivedBytes).gained(from, to) == 0
 }
 
 // earliest is when a stall may have begun: at the end of the last step with a byte sent or received

@@ -22,7 +22,7 @@ type span struct {
 
 func (s span) duration() time.Duration { return time.Duration(s.to - s.from) }
 
-// lasts tells whether what was seen of it takes at least so long.
+// lasts reports whether what was seen of it takes at least so long.
 func (s span) lasts(least time.Duration) bool {
 	return time.Duration(cmp.Or(s.seen, s.to-s.from)) >= least
 }
@@ -33,7 +33,7 @@ func (s span) overlap(other span) float64 {
 	return float64(max(common, 0)) / float64(max(s.to-s.from, 1))
 }
 
-// mostlyIn tells whether at least half of s lies within one of the others.
+// mostlyIn reports whether at least half of s lies within one of the others.
 func (s span) mostlyIn(others []span) bool {
 	return slices.ContainsFunc(others, func(other span) bool { return s.overlap(other) >= 0.5 })
 }

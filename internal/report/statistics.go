@@ -41,7 +41,8 @@ func distributed(ns []float64) Distributed {
 	mean, sd := meanAndSD(sorted)
 	rank := func(q float64) float64 { return sorted[max(int(math.Ceil(q*float64(len(sorted)))), 1)-1] / ms }
 	return Distributed{
-		Count: len(sorted), Mean: mean / ms, SD: sd / ms, Min: sorted[0] / ms, P50: rank(0.5), P90: rank(0.9), P99: rank(0.99),
+		Count: len(sorted), Mean: mean / ms, SD: sd / ms, Min: sorted[0] / ms, P50: rank(0.5), P90: rank(0.9),
+		P99:  rank(0.99),
 		P999: rank(0.999), Max: sorted[len(sorted)-1] / ms,
 	}
 }
@@ -137,10 +138,11 @@ func utilisation(t []int64, usage []float64, window time.Duration) Utilisation {
 	return u
 }
 
-// container tells how regular a recording is, and how busy its container was.
+// container reports how regular a recording is, and how busy its container was.
 func (l *timeline) container(o Options) *Container {
 	c := &Container{
-		Name: l.name, ID: l.head.Container.Key(), Image: l.head.Container.Image, Files: l.files, Rows: len(l.t), Cut: l.cut, LostTicks: l.lost,
+		Name: l.name, ID: l.head.Container.Key(), Image: l.head.Container.Image, Files: l.files, Rows: len(l.t), Cut: l.cut,
+		LostTicks: l.lost,
 	}
 	if n := len(l.t); n > 0 {
 		c.From, c.To = time.Unix(0, l.t[0]), time.Unix(0, l.t[n-1])

@@ -81,7 +81,8 @@ func (r *Report) title(location *time.Location) string {
 	}
 	parts = append(parts, plural(float64(len(r.Containers)), "container"))
 	if !r.From.IsZero() {
-		parts = append(parts, fmt.Sprintf("the %s to %s", duration(ms(int64(r.To.Sub(r.From)))), r.To.In(location).Format("2006-01-02 "+clock)))
+		parts = append(parts, fmt.Sprintf("the %s to %s", duration(ms(int64(r.To.Sub(r.From)))),
+			r.To.In(location).Format("2006-01-02 "+clock)))
 	}
 	return strings.Join(parts, " · ")
 }
@@ -139,7 +140,8 @@ func (s *Saturation) notes() []string {
 		notes = append(notes, "CPUs: "+strings.Join(shares, ", "))
 	}
 	if s.Earliest.Before(s.From) {
-		notes = append(notes, fmt.Sprintf("the last byte came or went %s before", duration(ms(int64(s.From.Sub(s.Earliest))))))
+		notes = append(notes, fmt.Sprintf("the last byte came or went %s before",
+			duration(ms(int64(s.From.Sub(s.Earliest))))))
 	}
 	switch {
 	case s.OpenStart && s.OpenEnd:

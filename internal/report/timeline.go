@@ -40,7 +40,8 @@ func newTimeline(files []*csvy.Recording) *timeline {
 		return cmp.Or(a.Head.Started.Compare(b.Head.Started), cmp.Compare(a.Head.Part, b.Head.Part))
 	})
 	last := files[len(files)-1]
-	l := &timeline{name: last.Head.Name(), head: last.Head, files: len(files), cut: last.End.Cut, series: map[string]*series{}}
+	l := &timeline{name: last.Head.Name(), head: last.Head, files: len(files), cut: last.End.Cut,
+		series: map[string]*series{}}
 	l.monotonic = true
 	for _, f := range files {
 		l.append(f)
@@ -104,7 +105,7 @@ func (l *timeline) of(name string) *series {
 // after is the index of the first value at t or later.
 func (s *series) after(t int64) int {
 	if n := len(s.t); n > 1 && s.t[0] < t && t <= s.t[n-1] {
-		// Most recordings are so regular that the place can be told.
+		// Most recordings are so regular that the index can be computed.
 		guess := int(float64(t-s.t[0]) / float64(s.t[n-1]-s.t[0]) * float64(n-1))
 		for i := max(guess, 1); i <= min(guess+1, n-1); i++ {
 			if s.t[i-1] < t && t <= s.t[i] {

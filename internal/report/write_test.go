@@ -46,7 +46,8 @@ func TestText(t *testing.T) {
 	if got != string(want) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if got := example().Text(1, time.UTC); !strings.Contains(got, "2 short saturations; these 1 made others wait the most") || strings.Contains(got, "stood still") {
+	if got := example().Text(1, time.UTC); !strings.Contains(got,
+		"2 short saturations; these 1 made others wait the most") || strings.Contains(got, "stood still") {
 		t.Errorf("with one saturation: got\n%s", got)
 	}
 	if got := Analyse(nil, Options{}).Text(20, time.UTC); !strings.Contains(got, "No short saturation was found.") {
@@ -65,7 +66,8 @@ func TestHTML(t *testing.T) {
 			t.Errorf("the page has %q in it", bad)
 		}
 	}
-	for _, good := range []string{"stood still for", `href="#s1"`, `id="s1"`, `id="l1"`, "&lt;b&gt;batch", "the row has no time"} {
+	for _, good := range []string{"stood still for", `href="#s1"`, `id="s1"`, `id="l1"`, "&lt;b&gt;batch",
+		"the row has no time"} {
 		if !strings.Contains(page, good) {
 			t.Errorf("the page has no %q in it", good)
 		}
@@ -87,7 +89,8 @@ func TestHTML(t *testing.T) {
 		}
 	}
 	b.Reset()
-	if err := Analyse(nil, Options{}).HTML(&b, 20, time.UTC); err != nil || !strings.Contains(b.String(), "No short saturation was found.") {
+	if err := Analyse(nil, Options{}).HTML(&b, 20, time.UTC); err != nil ||
+		!strings.Contains(b.String(), "No short saturation was found.") {
 		t.Errorf("of nothing: got %v\n%s", err, b.String())
 	}
 }

@@ -11,8 +11,10 @@ import (
 // Budget bounds the bytes that all queries and answers hold at a time. Its methods may be called at the same time, and a nil *Budget
 // bounds nothing.
 type Budget struct {
-	// total is for all, perTenant for one tenant's, and perQuery for one query or answer.
-	total, perTenant, perQuery int64
+	// total is for all, and perQuery for one query or answer.
+	total, perQuery int64
+	// share of total that one tenant may have.
+	share func(tenant string) float64
 	// process is how many bytes the process may have before a query is ended; 0 for no bound.
 	process int64
 
@@ -54,9 +56,17 @@ func (b *Budget) ofTenant(tenant string) *tenantMemory {
 // budgetGrain is how many bytes a query reserves at least, so that the lock is not taken for each series.
 const budgetGrain = 256 << 10
 
-func newBudget(o *QueryBounds) *Budget {
-	return &Budget{total: o.Memory, perTenant: int64(o.TenantShare * float64(o.Memory)), perQuery: o.Memory / 2, process: o.ProcessMemory,
+func newBudget(o *QueryBounds, share func(tenant string) float64) *Budget {
+	return &Budget{total: o.Memory, share: share, perQuery: o.Memory / 2, process: o.ProcessMemory,
 		tenants: map[string]*tenantMemory{}, accounts: map[*account]struct{}{}}
+}
+
+// limit is how many bytes a tenant may have; "" is who reads everybody's.
+func (b *Budget) limit(tenant string) int64 {
+	if tenant == "" {
+		return b.total
+	}
+	return int64(b.share(tenant) * float64(b.total))
 }
 
 // Hold reserves n bytes for an answer of a tenant until release is called. The error wraps ErrBusy or ErrExecution.
@@ -104,11 +114,11 @@ func (a *account) take(n, extra int64) (got int64, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := b.ofTenant(a.tenant)
-	ofTenant := int64(math.MaxInt64)
-	if a.tenant != "" {
-		ofTenant = b.perTenant - t.used
+	limit := b.limit(a.tenant)
+	ofTenant := limit - t.used
+	if a.tenant == "" {
+		ofTenant = math.MaxInt64
 	}
-	err = nil
 	switch {
 	case a.closed:
 		return 0, errors.New("BUG: memory for a query that is over")
@@ -119,7 +129,7 @@ func (a *account) take(n, extra int64) (got int64, err error) {
 	case n > ofTenant:
 		b.refused++
 		err = &queryError{ErrBusy, fmt.Errorf("queries and answers of tenant %q hold %d of their %d MiB already: "+
-			"try again later, or raise --tenant-query-share", a.tenant, t.used>>20, b.perTenant>>20)}
+			"try again later, or raise --tenant-query-share or its query_share", a.tenant, t.used>>20, limit>>20)}
 	case n > b.total-b.used:
 		b.refused++
 		err = &queryError{ErrBusy, fmt.Errorf("queries and answers hold %d of %d MiB already: try again later, or raise --query-memory", b.used>>20, b.total>>20)}
@@ -177,8 +187,5 @@ func (b *Budget) useOf(tenant string) (used, most int64, refused uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := b.ofTenant(tenant)
-	if most = b.perTenant; tenant == "" {
-		most = b.total
-	}
-	return t.used, most, t.refused
+	return t.used, b.limit(tenant), t.refused
 }

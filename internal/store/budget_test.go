@@ -9,7 +9,7 @@ import (
 
 // What one tenant holds leaves room for the others.
 func TestBudgetOfTenants(t *testing.T) {
-	b := newBudget(&QueryBounds{Memory: 100, TenantShare: 0.6})
+	b := newBudget(&QueryBounds{Memory: 100}, func(string) float64 { return 0.6 })
 	f := func(tenant string, n int64, want error) func() {
 		t.Helper()
 		release, err := b.Hold(tenant, n)
@@ -41,7 +41,7 @@ func TestBudgetOfTenants(t *testing.T) {
 // A purse reserves more than it is asked for, as long as there is room, and all that there is near the end.
 func TestPurse(t *testing.T) {
 	const all = 4 * budgetGrain
-	b := newBudget(&QueryBounds{Memory: all, TenantShare: 1})
+	b := newBudget(&QueryBounds{Memory: all}, full)
 	a := b.open("a", nil)
 	p := purse{account: a}
 	for n := range all / 2 {
@@ -88,7 +88,7 @@ func TestLargestQueryIsStopped(t *testing.T) {
 
 // Of several queries the one that holds most is ended first.
 func TestStopLargest(t *testing.T) {
-	b := newBudget(&QueryBounds{Memory: 100, TenantShare: 1})
+	b := newBudget(&QueryBounds{Memory: 100}, full)
 	var ended []string
 	for name, n := range map[string]int64{"small": 10, "large": 30, "middle": 20} {
 		a := b.open("", func(error) { ended = append(ended, name) })

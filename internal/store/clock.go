@@ -31,14 +31,27 @@ const (
 // can be later, when the clock is right or the store was opened again.
 var ErrClock = errors.New("the clock is behind the newest sample")
 
-// checkClock fails while the newest sample in memory is of the future.
+// checkClock fails while the newest sample is of the future.
 func (s *Store) checkClock() error {
-	newest, now := s.db.Head().MaxTime(), s.books.now()
+	newest, now := s.newest(), s.books.now()
 	if newest <= now.Add(aheadOfClock).UnixMilli() {
 		return nil
 	}
-	return fmt.Errorf("%w: it is %s, and there are samples up to %s; set the clock, or if it is right, start the server again: it sets those of the future aside",
-		ErrClock, now.UTC().Format(time.RFC3339), time.UnixMilli(newest).UTC().Format(time.RFC3339))
+	return fmt.Errorf("%w: it is %s, and there are samples up to %s; set the clock, or if it is right, make the file %s and start the server again: "+
+		"it sets those of the future aside", ErrClock, now.UTC().Format(time.RFC3339), time.UnixMilli(newest).UTC().Format(time.RFC3339),
+		filepath.Join(s.db.Dir(), futureName))
+}
+
+// futureName is a file in the data directory that says that this host's clock is right, though all that is stored is of
+// the future. Without it that is not decided: the clock may as well be behind.
+const futureName = "set-future-aside"
+
+// SetFutureAside makes the next Open set what is of the future aside: it is known that this host's clock is right.
+func (s *Store) SetFutureAside() error {
+	if err := damaged.Replace(filepath.Join(s.db.Dir(), futureName), nil); err != nil {
+		return fmt.Errorf("noting that samples of the future are to be set aside: %w", err)
+	}
+	return nil
 }
 
 // beyondRetention are the blocks that are to be deleted. Time counts where there are samples: a gap, as a jump of the clock makes one, counts as

@@ -69,6 +69,60 @@ func TestClockJumpsAheadAndBack(t *testing.T) {
 	}
 }
 
+// A store that has samples of the future alone may be right, and the clock behind: it waits, whatever is started how
+// often, until somebody who knows says that the clock is right. Then it goes on.
+func TestOnlyTheFutureIsStored(t *testing.T) {
+	for _, compacted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("compacted %v", compacted), func(t *testing.T) {
+			const ahead = 9 * 24 * 3600
+			now := at(ahead + 3*3600)
+			dir := t.TempDir()
+			options := Options{OutOfOrder: 24 * time.Hour, Now: func() time.Time { return now }}
+			s := open(t, dir, options)
+			for i := range 3 * 60 {
+				appendAll(t, s, counterAt(float64(ahead+60*i), 1, "future"))
+			}
+			if compacted {
+				if err := s.db.Compact(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			now = at(0)
+			again := func() {
+				t.Helper()
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				s = open(t, dir, options)
+			}
+			again()
+			for range 2 {
+				if err := s.Append(t.Context(), []model.Series{counterAt(0, 7, "c")}); !errors.Is(err, ErrClock) || !errors.Is(s.CanStore(), ErrClock) {
+					t.Errorf("appending says %v, and of the room %v, want %v", err, s.CanStore(), ErrClock)
+				}
+				want(t, s, "count_over_time(future[1d])", ahead+3*3600, fmt.Sprintf("%d:180", ahead+3*3600))
+				again()
+			}
+			if err := s.SetFutureAside(); err != nil {
+				t.Fatal(err)
+			}
+			again()
+			appendAll(t, s, counterAt(0, 7, "c"))
+			want(t, s, "c", 0, "__name__=c 0:7")
+			want(t, s, "count_over_time(future[1d])", ahead+3*3600)
+			if kept, _ := os.ReadDir(filepath.Join(dir, "damaged")); len(kept) == 0 || s.Stats().DamagedFiles == 0 {
+				t.Errorf("what is of the future was not kept, or not counted: %+v", s.Stats())
+			}
+			// It was said once, of what was there then.
+			now = at(-24 * 3600)
+			again()
+			if err := s.CanStore(); !errors.Is(err, ErrClock) {
+				t.Errorf("a clock that is behind: %v", err)
+			}
+		})
+	}
+}
+
 // A clock that is behind when the store opens takes nothing away: it waits until the clock is right.
 func TestClockIsBehind(t *testing.T) {
 	dir := t.TempDir()

@@ -163,7 +163,7 @@ func TestChargesCoverLabels(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", query, err)
 		}
-		account := newBudget(&QueryBounds{Memory: 1 << 40, TenantShare: 1}).open("", nil)
+		account := newBudget(&QueryBounds{Memory: 1 << 40}, full).open("", nil)
 		m := &meter{purse: purse{account: account}}
 		if m.cost, err = costOf(expr, 0, 0); err != nil {
 			t.Fatalf("%s: %v", query, err)

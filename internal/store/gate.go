@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/promql"
+
+	"outsight/internal/quota"
 )
 
 // gate bounds the queries of a store.
@@ -38,12 +41,13 @@ func (g *gate) addTo(s *Stats) {
 	s.QueriesTooSlow, s.QueriesTurnedAway = c.tooSlow.Load(), c.turnedAway.Load()
 }
 
-func newGate(places int, timeout time.Duration, o QueryBounds) *gate {
+func newGate(places int, timeout time.Duration, o QueryBounds, quotas quota.Table) *gate {
+	share := func(tenant string) float64 { return cmp.Or(quotas.Of(tenant).QueryShare, o.TenantShare) }
 	return &gate{
 		timeout: timeout,
-		turns: NewTurns(TurnOptions{Places: places, Spare: places, Waiting: maxWaitingFactor * places, Share: o.TenantShare,
-			Quota: time.Duration(o.TenantShare * float64(places) * float64(time.Minute))}),
-		budget:  newBudget(&o),
+		turns: NewTurns(TurnOptions{Places: places, Spare: places, Waiting: maxWaitingFactor * places,
+			Share: share, Time: time.Duration(places) * time.Minute}),
+		budget:  newBudget(&o, share),
 		closing: make(chan struct{}),
 	}
 }

@@ -41,19 +41,6 @@ func lastResults(t *testing.T, from Readable, m Moments) ([]model.NamedResult, e
 	return slices.Concat(values.Blocks...), nil
 }
 
-// unnamed are results as those of a query: with names and types among the labels.
-func unnamed(results []model.NamedResult) (all []model.QueryResult) {
-	for _, r := range results {
-		r.Labels = maps.Clone(r.Labels)
-		r.Labels[model.NameLabel] = r.Name
-		if r.Type != "" {
-			r.Labels[model.TypeLabel] = r.Type
-		}
-		all = append(all, r.QueryResult)
-	}
-	return all
-}
-
 // bySeries are the points of each series in the order in which they came.
 func bySeries(results []model.NamedResult) map[string][]model.Point {
 	all := map[string][]model.Point{}

@@ -1,67 +1,14 @@
 package store
 
 import (
-	"context"
 	"fmt"
 	"math"
-	"net"
-	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"outsight/internal/model"
 )
-
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
-// startPeer runs a program that serves at an address of its own and waits until it is ready.
-func startPeer(t testing.TB, name string, arguments func(address, dir string) []string, ready string) (url string) {
-	t.Helper()
-	binary, err := exec.LookPath(name)
-	if err != nil {
-		t.Fatalf("%s is not installed (Debian: %s)", name, name)
-	}
-	address, dir := freeAddress(t), t.TempDir()
-	command := exec.Command(binary, arguments(address, dir)...)
-	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	command.Stdout, command.Stderr = log, log
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		command.Process.Kill()
-		command.Wait()
-		log.Close()
-	})
-	url = "http://" + address
-	waitFor(t, name+" is ready", func() error {
-		response, err := http.Get(url + ready)
-		if err != nil {
-			return err
-		}
-		response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s", response.Status)
-		}
-		return nil
-	})
-	return url
-}
 
 func waitFor(t testing.TB, what string, done func() error) {
 	t.Helper()
@@ -76,23 +23,6 @@ func waitFor(t testing.TB, what string, done func() error) {
 	}
 }
 
-func startPrometheus(t testing.TB, flags ...string) string {
-	return startPeer(t, "prometheus", func(address, dir string) []string {
-		config := filepath.Join(dir, "prometheus.yml")
-		if err := os.WriteFile(config, nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return append([]string{"--config.file=" + config, "--storage.tsdb.path=" + filepath.Join(dir, "data"), "--web.listen-address=" + address,
-			"--web.enable-remote-write-receiver", "--enable-feature=native-histograms", "--log.level=warn"}, flags...)
-	}, "/-/ready")
-}
-
-func startVictoria(t testing.TB) string {
-	return startPeer(t, "victoria-metrics", func(address, dir string) []string {
-		return []string{"-httpListenAddr=" + address, "-storageDataPath=" + filepath.Join(dir, "data"), "-loggerLevel=ERROR", "-memory.allowedBytes=100MB"}
-	}, "/health")
-}
-
 func openRemote(t testing.TB, o RemoteOptions) *Remote {
 	t.Helper()
 	r, err := OpenRemote(o)
@@ -101,14 +31,6 @@ func openRemote(t testing.TB, o RemoteOptions) *Remote {
 	}
 	t.Cleanup(func() { r.Close() })
 	return r
-}
-
-// reader is a Store or a Remote.
-type reader interface {
-	Append(context.Context, []model.Series) error
-	Instant(context.Context, string, time.Time) ([]model.QueryResult, error)
-	Range(context.Context, string, time.Time, time.Time, time.Duration) ([]model.QueryResult, error)
-	Find(context.Context, Lookup) (Answer, error)
 }
 
 // sameResults compares answers, whatever their order; values to twelve digits, because a system may

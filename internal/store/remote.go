@@ -167,7 +167,7 @@ func OpenRemote(options RemoteOptions) (*Remote, error) {
 		return nil, err
 	}
 	r := &Remote{
-		options: options, parser: newParser(), gate: newGate(options.MaxQueries, options.QueryTimeout, options.QueryBounds),
+		options: options, parser: newParser(), gate: newGate(options.MaxQueries, options.QueryTimeout, options.QueryBounds, options.Quotas),
 		writing: make(chan struct{}, 1), protocol: options.Protocol,
 		books: newBooks(newUse(options.MaxSeries, options.LabelBytes, options.Tenants, options.Quotas)),
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -437,4 +438,33 @@ func TestRemoteShowsWhoAsks(t *testing.T) {
 	f(RemoteOptions{Token: "secret"}, "Authorization", "Bearer secret")
 	f(RemoteOptions{User: "a", Password: "b"}, "Authorization", "Basic YTpi")
 	f(RemoteOptions{Header: http.Header{"X-Scope-Orgid": {"shop"}}}, "X-Scope-OrgID", "shop")
+}
+
+// workload is a minute of series that begin, end and come back, from a time on.
+func workload(begin time.Time) (batches [][]model.Series) {
+	for i := range 61 {
+		now, n := begin.Add(time.Duration(i)*time.Second), uint64(i)
+		h := &model.Histogram{Count: 21 * n, SumNS: 123_456_789 * n, ZeroCount: n, OverflowCount: n, Offset: -301, Buckets: []uint64{5 * n, 0, 7 * n, 0, 0, 7 * n}}
+		s := []model.Series{
+			{Name: "c_total", Labels: labelled("id", "a"), Kind: model.Counter, Time: now, Value: 0.1 * float64(n)},
+			{Name: "c_total", Labels: labelled("id", "odd \"name\"\\\n✓"), Kind: model.Counter, Time: now, Value: 3e9 * float64(n)},
+			{Name: "g", Labels: labelled("id", "a"), Kind: model.Gauge, Time: now, Value: math.Sin(float64(n))},
+			{Name: "h_seconds", Labels: labelled("id", "a"), Kind: model.HistogramSeries, Time: now, Histogram: h},
+			{Name: "h_seconds", Labels: labelled("id", "lowest and highest"), Kind: model.HistogramSeries, Time: now,
+				Histogram: &model.Histogram{Count: 9 * n, SumNS: 2048 * n, Offset: model.MinBucket, Buckets: append(append([]uint64{4 * n}, make([]uint64, model.MaxBucket-model.MinBucket-1)...), 5*n)}},
+		}
+		if i < 30 || i >= 45 {
+			s = append(s, model.Series{Name: "g", Labels: labelled("id", "comes and goes"), Kind: model.Gauge, Time: now, Value: float64(n)})
+		}
+		if i < 30 {
+			s = append(s, model.Series{Name: "h_seconds", Labels: labelled("id", "ends"), Kind: model.HistogramSeries, Time: now, Histogram: h})
+		}
+		if i >= 20 {
+			s = append(s,
+				model.Series{Name: "c_total", Labels: labelled("id", "new"), Kind: model.Counter, Time: now, Start: begin.Add(19400 * time.Millisecond), Value: 100 + float64(n)},
+				model.Series{Name: "h_seconds", Labels: labelled("id", "new"), Kind: model.HistogramSeries, Time: now, Start: begin.Add(19400 * time.Millisecond), Histogram: h})
+		}
+		batches = append(batches, s)
+	}
+	return batches
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -70,7 +71,7 @@ func Open(dir string, options Options) (*Store, error) {
 	s := &Store{
 		options: options, lock: lock, db: db, repaired: found,
 		parser: newParser(),
-		gate:   newGate(options.MaxQueries, options.QueryTimeout, options.QueryBounds),
+		gate:   newGate(options.MaxQueries, options.QueryTimeout, options.QueryBounds, options.Quotas),
 		books:  newBooks(counted),
 	}
 	s.books.now = options.Now
@@ -101,6 +102,7 @@ func openTSDB(dir string, logger *slog.Logger, options Options, counted *use) (*
 	if err := r.repair(dir); err != nil {
 		return nil, r.found, err
 	}
+	confirmed := filepath.Join(dir, futureName)
 	for again := false; ; again = true {
 		var db atomic.Pointer[tsdb.DB]
 		o := options.tsdbOptions()
@@ -112,6 +114,10 @@ func openTSDB(dir string, logger *slog.Logger, options Options, counted *use) (*
 		db.Store(opened)
 		limit := options.Now().Add(aheadOfClock)
 		if again || newestOf(opened) <= limit.UnixMilli() {
+			// What it says is of what was stored until now.
+			if err := os.Remove(confirmed); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, r.found, errors.Join(err, opened.Close())
+			}
 			return opened, r.found, nil
 		}
 		newest := time.UnixMilli(newestOf(opened))
@@ -119,10 +125,11 @@ func openTSDB(dir string, logger *slog.Logger, options Options, counted *use) (*
 			return nil, r.found, err
 		}
 		counted.forget()
+		_, unconfirmed := os.Stat(confirmed)
 		switch jumped, err := r.hasJumped(dir, limit); {
 		case err != nil:
 			return nil, r.found, err
-		case !jumped:
+		case !jumped && unconfirmed != nil:
 			options.Logger.Error("this host's clock is behind the samples that are stored: nothing more is until it is right", "newest", newest)
 		default:
 			options.Logger.Error("there are samples of the future: this host's clock was ahead", "newest", newest)

@@ -31,10 +31,12 @@ type TurnOptions struct {
 	// Waiting bounds those that wait. Where it is reached, who waits longest in line of the tenant with the most waiting makes room for a
 	// tenant with fewer.
 	Waiting int
-	// Share is the greatest share of the places that one tenant has while others have something running or waiting.
-	Share float64
-	// Quota is the time of requests that a tenant may use in a minute. Past it, it has one place at a time while others want any.
-	Quota time.Duration
+	// Share is the greatest share of the places that a tenant has while others have something running or waiting; nil
+	// for all of them.
+	Share func(tenant string) float64
+	// Time of requests in a minute, of which each tenant may use its share. Past that it has one place at a time while
+	// others want any. 0 for no bound.
+	Time time.Duration
 	// Now is the clock; nil for time.Now.
 	Now func() time.Time
 }
@@ -65,9 +67,11 @@ type turn struct {
 // maxTurnTenants bounds the tenants that are remembered: whoever asks may be able to name any number.
 const maxTurnTenants = 1000
 
-// NewTurns makes Turns. Share is 1 where it is 0.
+// NewTurns makes Turns.
 func NewTurns(o TurnOptions) *Turns {
-	setDefault(&o.Share, 1)
+	if o.Share == nil {
+		o.Share = func(string) float64 { return 1 }
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -162,17 +166,27 @@ func (t *Turns) retire(of *turnTenant) {
 // settle takes from what a tenant has used what its quota has given it since.
 func (t *Turns) settle(of *turnTenant) {
 	now := t.options.Now()
-	of.used = max(0, of.used-time.Duration(float64(t.options.Quota)*now.Sub(of.checked).Minutes()))
+	of.used = max(0, of.used-time.Duration(float64(t.quota(of))*now.Sub(of.checked).Minutes()))
 	of.checked = now
 }
 
 // isOver is whether a tenant has used its quota of time.
 func (t *Turns) isOver(of *turnTenant) bool {
-	if t.options.Quota == 0 {
+	if t.options.Time == 0 {
 		return false
 	}
 	t.settle(of)
-	return of.used+t.underWay(of) > t.options.Quota
+	return of.used+t.underWay(of) > t.quota(of)
+}
+
+// quota is the time that a tenant may use in a minute.
+func (t *Turns) quota(of *turnTenant) time.Duration {
+	return time.Duration(t.options.Share(of.name) * float64(t.options.Time))
+}
+
+// shareOf is how many places a tenant may have while others want some.
+func (t *Turns) shareOf(of *turnTenant) int {
+	return max(1, int(float64(t.options.Places)*t.options.Share(of.name)))
 }
 
 // underWay is how long what runs has run, together.
@@ -185,7 +199,7 @@ func (t *Turns) mayRun(of *turnTenant) bool {
 	others := len(t.active) > 1 || len(t.active) == 1 && t.active[0] != of
 	places := t.options.Places
 	if others {
-		if places = max(1, int(float64(places)*t.options.Share)); t.isOver(of) {
+		if places = t.shareOf(of); t.isOver(of) {
 			places = 1
 		}
 	}
@@ -266,9 +280,9 @@ func (t *Turns) use() (all []TenantQueries) {
 	for _, of := range t.tenants {
 		t.settle(of)
 		all = append(all, TenantQueries{
-			Tenant: of.name, Running: of.running, Waiting: len(of.queue), MaxRunning: max(1, int(float64(t.options.Places)*t.options.Share)),
+			Tenant: of.name, Running: of.running, Waiting: len(of.queue), MaxRunning: t.shareOf(of),
 			Queries: of.all, TurnedAway: of.turnedAway, Seconds: of.seconds + t.underWay(of).Seconds(),
-			Used: of.used + t.underWay(of), Quota: t.options.Quota,
+			Used: of.used + t.underWay(of), Quota: t.quota(of),
 		})
 	}
 	slices.SortFunc(all, func(a, b TenantQueries) int { return cmp.Compare(a.Tenant, b.Tenant) })

@@ -6,7 +6,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"outsight/internal/quota"
 )
+
+// half and full are shares of every tenant.
+func half(string) float64 { return 0.5 }
+func full(string) float64 { return 1 }
 
 // enter asks for a place and tells when it has one; leave gives it back.
 func enter(ctx context.Context, t *Turns, tenant string, begun chan<- string) (leave func()) {
@@ -28,7 +34,7 @@ func enter(ctx context.Context, t *Turns, tenant string, begun chan<- string) (l
 // A tenant that asks for much must not keep another from its turn.
 func TestTurnsOfTenants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := NewTurns(TurnOptions{Places: 4, Spare: 4, Waiting: 64, Share: 0.5})
+		turns := NewTurns(TurnOptions{Places: 4, Spare: 4, Waiting: 64, Share: half})
 		begun := make(chan string, 200)
 		took := func() (all string) {
 			synctest.Wait()
@@ -83,7 +89,7 @@ func TestTurnsOfTenants(t *testing.T) {
 // Where too many wait, those go whose tenant has the most.
 func TestTurnsAreDisplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := NewTurns(TurnOptions{Places: 1, Waiting: 4, Share: 0.5})
+		turns := NewTurns(TurnOptions{Places: 1, Waiting: 4, Share: half})
 		begun := make(chan string, 20)
 		ctx, cancel := context.WithCancel(t.Context())
 		first := enter(ctx, turns, "a", begun)
@@ -122,10 +128,34 @@ func TestTurnsAreDisplaced(t *testing.T) {
 	})
 }
 
+// A tenant with a share of its own has so much of the places, the time and the memory.
+func TestTenantsOwnQueryShare(t *testing.T) {
+	g := newGate(8, time.Minute, QueryBounds{Memory: 1000, TenantShare: 0.5}, quota.Table{"small": {QueryShare: 0.25}})
+	for _, tenant := range []string{"small", "other"} {
+		_, _, done, err := g.turn(t.Context(), tenant, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+	}
+	for i, want := range []TenantQueries{
+		{Tenant: "other", Running: 1, MaxRunning: 4, Queries: 1, Quota: 4 * time.Minute, MaxBytes: 500},
+		{Tenant: "small", Running: 1, MaxRunning: 2, Queries: 1, Quota: 2 * time.Minute, MaxBytes: 250},
+	} {
+		got := g.tenantQueries()[i]
+		if got.Seconds, got.Used = 0, 0; got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+	if _, err := g.budget.Hold("small", 251); !errors.Is(err, ErrBusy) {
+		t.Errorf("more than its share of memory: %v", err)
+	}
+}
+
 // Past its quota of time a tenant has one place while others want some, and gets more again as time goes on.
 func TestTurnsHaveAQuotaOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := NewTurns(TurnOptions{Places: 4, Spare: 0, Waiting: 64, Share: 0.5, Quota: time.Minute})
+		turns := NewTurns(TurnOptions{Places: 4, Spare: 0, Waiting: 64, Share: half, Time: 2 * time.Minute})
 		begun := make(chan string, 20)
 		b := enter(t.Context(), turns, "b", begun)
 		synctest.Wait()

@@ -106,13 +106,23 @@ func (u *use) roomOf(tenant string) (series, labelBytes int64) {
 	return u.series.Room(tenant), u.bytes.Room(tenant)
 }
 
-// Fresh is how many of the series the store has not, as far as there is room for so many and so many bytes of their
-// labels; without counts the others, of which first is one.
-func (s *Store) Fresh(series []model.Series, room, roomBytes int64) (fresh, freshBytes, without int64, first *model.Series) {
+// Fresh tells which of some series a store does not have.
+type Fresh struct {
+	// Series for which there is room, and the bytes of their labels.
+	Series, Bytes int64
+	// Without room are so many more, of which First is one.
+	Without int64
+	First   *model.Series
+	// Unknown is that the store could not look: any of them may be new.
+	Unknown bool
+}
+
+// Fresh tells which of the series the store does not have, with room for so many and so many bytes of their labels.
+func (s *Store) Fresh(series []model.Series, room, roomBytes int64) Fresh {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return 0, 0, 0, nil
+		return Fresh{Unknown: true}
 	}
 	app := s.db.AppenderV2(context.Background())
 	defer app.Rollback()
@@ -120,18 +130,18 @@ func (s *Store) Fresh(series []model.Series, room, roomBytes int64) (fresh, fres
 	return s.books.fresh(series, known, room, roomBytes)
 }
 
-// Fresh is as that of Store. While a batch is written, which may take long, it knows of none.
-func (r *Remote) Fresh(series []model.Series, room, roomBytes int64) (fresh, freshBytes, without int64, first *model.Series) {
+// Fresh is as that of Store. While a batch is written, which may take long, the answer is unknown.
+func (r *Remote) Fresh(series []model.Series, room, roomBytes int64) Fresh {
 	select {
 	case r.writing <- struct{}{}:
 		defer func() { <-r.writing }()
 		return r.books.fresh(series, nil, room, roomBytes)
 	default:
-		return 0, 0, 0, nil
+		return Fresh{Unknown: true}
 	}
 }
 
-func (k *books) fresh(series []model.Series, known storage.GetRef, room, roomBytes int64) (fresh, freshBytes, without int64, first *model.Series) {
+func (k *books) fresh(series []model.Series, known storage.GetRef, room, roomBytes int64) (f Fresh) {
 	for i := range series {
 		s := &series[i]
 		if k.cache.has(s) {
@@ -144,16 +154,16 @@ func (k *books) fresh(series []model.Series, known storage.GetRef, room, roomByt
 			}
 		}
 		_, bytes := k.use.of(all)
-		if fresh+1 > room || freshBytes+bytes > roomBytes {
-			if without++; first == nil {
-				first = s
+		if f.Series+1 > room || f.Bytes+bytes > roomBytes {
+			if f.Without++; f.First == nil {
+				f.First = s
 			}
 			continue
 		}
-		fresh++
-		freshBytes += bytes
+		f.Series++
+		f.Bytes += bytes
 	}
-	return fresh, freshBytes, without, first
+	return f
 }
 
 // Uses are the series and the bytes of labels in memory, by tenant.

@@ -153,12 +153,12 @@ func TestFresh(t *testing.T) {
 	appendSome(t, s, known)
 	for range 2 {
 		all := append(wideSeries("", 0, 10, 1, 1, 1), wideSeries("", 100, 5, 1, 1, 1)...)
-		fresh, bytes, without, first := s.Fresh(all, 3, 1<<20)
-		if fresh != 3 || bytes == 0 || without != 2 || first != &all[13] {
-			t.Errorf("%d with %d bytes are new, %d without room, the first %v", fresh, bytes, without, first)
+		f := s.Fresh(all, 3, 1<<20)
+		if f.Series != 3 || f.Bytes == 0 || f.Without != 2 || f.First != &all[13] || f.Unknown {
+			t.Errorf("got %+v", f)
 		}
-		if fresh, _, without, _ := s.Fresh(all, 100, bytes); fresh != 3 || without != 2 {
-			t.Errorf("%d are new, %d without room", fresh, without)
+		if f := s.Fresh(all, 100, f.Bytes); f.Series != 3 || f.Without != 2 {
+			t.Errorf("got %+v", f)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)

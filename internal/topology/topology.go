@@ -1,4 +1,4 @@
-// Package topology tells which of a host's CPUs are hardware threads of one core, which cores are in
+// Package topology reports which of a host's CPUs are hardware threads of one core, which cores are in
 // one package (socket), and which CPUs are on line, from sysfs.
 package topology
 
@@ -21,7 +21,7 @@ const MaxCPUs = 8192
 type CPU struct {
 	Online bool
 	// Core is an index that all threads of a core share, Package an index of Machine.Packages. Both
-	// are -1 until the CPU has been on line, for the kernel tells them of such CPUs alone.
+	// are -1 until the CPU has been on line, for the kernel has them of such CPUs alone.
 	Core, Package int
 }
 
@@ -49,8 +49,8 @@ func New(root string, cpus int) *Machine {
 	return m
 }
 
-// Refresh looks which CPUs are on line, and at what is not known yet of those. It tells whether
-// anything changed. CPUs whose place cannot be read are cores of package 0 by themselves, and in the error.
+// Refresh looks which CPUs are on line, and at what is not known yet of those. It reports whether
+// anything changed. CPUs whose topology cannot be read are cores of package 0 by themselves, and in the error.
 func (m *Machine) Refresh() (bool, error) {
 	text, err := os.ReadFile(filepath.Join(m.root, "online"))
 	if err != nil {
@@ -75,14 +75,14 @@ func (m *Machine) Refresh() (bool, error) {
 		}
 		m.CPUs[cpu].Online = true
 		if m.CPUs[cpu].Core < 0 {
-			errs = append(errs, m.place(cpu))
+			errs = append(errs, m.locate(cpu))
 		}
 	}
 	return true, errors.Join(errs...)
 }
 
-// place finds a CPU's core and package.
-func (m *Machine) place(cpu int) error {
+// locate finds a CPU's core and package.
+func (m *Machine) locate(cpu int) error {
 	key := coreKey{}
 	var errs []error
 	for _, f := range []struct {
@@ -117,7 +117,7 @@ func (m *Machine) readID(cpu int, name string) (int, error) {
 	path := filepath.Join(m.root, "cpu"+strconv.Itoa(cpu), "topology", name)
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return 0, fmt.Errorf("reading the place of CPU %d: %w", cpu, err)
+		return 0, fmt.Errorf("reading the topology of CPU %d: %w", cpu, err)
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 32)
 	if err != nil {
@@ -126,7 +126,7 @@ func (m *Machine) readID(cpu int, name string) (int, error) {
 	return int(n), nil
 }
 
-// SharedCores tells whether some core has more than one thread that is, or was, on line.
+// SharedCores reports whether some core has more than one thread that is, or was, on line.
 func (m *Machine) SharedCores() bool {
 	known := 0
 	for _, c := range m.CPUs {

@@ -8,17 +8,17 @@ import (
 	"testing"
 )
 
-// tree writes a sysfs: places are package, die and core of each CPU; a die of -1 has no file.
-func tree(t *testing.T, online string, places ...[3]int) string {
+// tree writes a sysfs: ids are package, die and core of each CPU; a die of -1 has no file.
+func tree(t *testing.T, online string, ids ...[3]int) string {
 	t.Helper()
 	root := t.TempDir()
 	write(t, root, "online", online)
-	for cpu, place := range places {
+	for cpu, id := range ids {
 		for i, name := range []string{"physical_package_id", "die_id", "core_id"} {
-			if i == 1 && place[i] < 0 {
+			if i == 1 && id[i] < 0 {
 				continue
 			}
-			write(t, root, fmt.Sprintf("cpu%d/topology/%s", cpu, name), fmt.Sprintln(place[i]))
+			write(t, root, fmt.Sprintf("cpu%d/topology/%s", cpu, name), fmt.Sprintln(id[i]))
 		}
 	}
 	return root
@@ -37,7 +37,8 @@ func write(t *testing.T, root, name, text string) {
 
 func TestTwoSocketsOfTwoThreads(t *testing.T) {
 	// Cores are numbered in each socket by itself.
-	m := New(tree(t, "0-7\n", [3]int{0, 0, 0}, [3]int{0, 0, 1}, [3]int{1, 0, 0}, [3]int{1, 0, 1}, [3]int{0, 0, 0}, [3]int{0, 0, 1}, [3]int{1, 0, 0}, [3]int{1, 0, 1}), 16)
+	m := New(tree(t, "0-7\n", [3]int{0, 0, 0}, [3]int{0, 0, 1}, [3]int{1, 0, 0}, [3]int{1, 0, 1}, [3]int{0, 0, 0},
+		[3]int{0, 0, 1}, [3]int{1, 0, 0}, [3]int{1, 0, 1}), 16)
 	if changed, err := m.Refresh(); !changed || err != nil {
 		t.Fatalf("got %v, %v", changed, err)
 	}

@@ -47,9 +47,10 @@ func readmeCommands(t *testing.T) []string {
 
 // TestReadmeCommands types every command that the README shows, against a running server.
 func TestReadmeCommands(t *testing.T) {
+	t.Parallel()
 	c := shell(t, "readme", "while :; do :; done")
 	o := up(t)
-	o.settled("count(container_info)")
+	o.knows(c)
 	const page = "localhost:8470"
 	if text, code := output(t, "up", "--help"); code != 0 || !strings.Contains(text, strings.TrimPrefix(page, "localhost")) {
 		t.Errorf("the README's address %s is not the default of up:\n%s", page, text)
@@ -102,6 +103,7 @@ func TestReadmeCommands(t *testing.T) {
 }
 
 func TestDoctor(t *testing.T) {
+	t.Parallel()
 	text, code := output(t, "doctor", "--output", "json")
 	var report struct {
 		Features []struct{ Name, State, Reason, Remedy string }
@@ -167,6 +169,7 @@ func TestTop(t *testing.T) {
 
 // TestMapForms: the other forms of the map name the same containers.
 func TestMapForms(t *testing.T) {
+	t.Parallel()
 	net := newNetwork(t)
 	server := start(t, "form-redis", []string{"--network", net, "--network-alias", "redis"},
 		"redis-server", "--save", "", "--protected-mode", "no", "--dir", "/tmp")

@@ -6,14 +6,14 @@ import (
 
 	"outsight/bench/traffic"
 	"outsight/bench/truth"
-	"outsight/bpf"
+	"outsight/internal/kernel"
 	"outsight/internal/model"
 )
 
 // TestExactLatencies compares histograms with the log of single transactions: every one is in
 // the bucket in which it was counted, whence the bound on the error of percentiles.
 func TestExactLatencies(t *testing.T) {
-	p, err := truth.Open(bpf.Options{LogTransactions: 1 << 16})
+	p, err := truth.Open(kernel.Options{LogTransactions: 1 << 16})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,6 +57,7 @@ func TestPortTaken(t *testing.T) {
 }
 
 func TestDataDirectoryNotWritable(t *testing.T) {
+	t.Parallel()
 	directory := t.TempDir()
 	// Root may write anywhere but on a read-only file system.
 	if err := syscall.Mount("outsight-e2e", directory, "tmpfs", syscall.MS_RDONLY, ""); err != nil {
@@ -67,6 +68,7 @@ func TestDataDirectoryNotWritable(t *testing.T) {
 }
 
 func TestDataDirectoryIsAFile(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "data")
 	if err := os.WriteFile(file, []byte("not a directory"), 0o600); err != nil {
 		t.Fatal(err)
@@ -76,6 +78,7 @@ func TestDataDirectoryIsAFile(t *testing.T) {
 
 // TestDataDirectoryCorrupt: a block whose index is garbage is set aside, and not passed over as if it had never been.
 func TestDataDirectoryCorrupt(t *testing.T) {
+	t.Parallel()
 	const id = "01JD7Z0000000000000000000A"
 	data := t.TempDir()
 	block := filepath.Join(data, id)

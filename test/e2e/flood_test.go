@@ -215,6 +215,7 @@ func exists(name string) bool {
 // TestDockerResolver: what a container asks Docker's resolver, which is a socket of dockerd in the container's
 // network namespace, is between the container and itself, by way of dockerd.
 func TestDockerResolver(t *testing.T) {
+	t.Parallel()
 	const asked = 20
 	o := up(t)
 	net := newNetwork(t)

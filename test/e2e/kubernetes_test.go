@@ -163,6 +163,7 @@ func glob(pattern string) []string {
 // virtual address of a service, which real rules translate. Containers and both ends of the edge
 // carry the names of the API server exactly, and so do the map's workloads and namespaces.
 func TestKubernetes(t *testing.T) {
+	t.Parallel()
 	if driver := docker(t, "info", "-f", "{{.CgroupDriver}}"); driver != "cgroupfs" {
 		t.Skipf("Docker's cgroup driver is %s, and the groups here are named as kubelets with cgroupfs do", driver)
 	}

@@ -56,6 +56,7 @@ while True:
 
 // TestRename: a container keeps its numbers under its new name.
 func TestRename(t *testing.T) {
+	t.Parallel()
 	o := up(t)
 	c := shell(t, "before", "sleep 3600")
 	named := func(name string) func() error {
@@ -82,6 +83,7 @@ func TestRename(t *testing.T) {
 // TestDockerGoneAndBack: containers are known by the cgroup's path while Docker does not answer,
 // and by name when it does; nothing else is disturbed.
 func TestDockerGoneAndBack(t *testing.T) {
+	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "docker.sock")
 	o := up(t, "--docker-socket", socket)
 	name := func(c container) string {

@@ -293,6 +293,17 @@ func (o *outsight) settled(expression string) {
 	})
 }
 
+// knows waits until a container is in the store by its name.
+func (o *outsight) knows(c container) {
+	o.t.Helper()
+	eventually(o.t, time.Minute, func() error {
+		if n := len(o.query(fmt.Sprintf("container_info{id=%q,name=%q}", c.id, c.name))); n != 1 {
+			return fmt.Errorf("%d series tell of %s, want 1", n, c.name)
+		}
+		return nil
+	})
+}
+
 // point is one value of a series in the store.
 type point struct {
 	time  time.Time

@@ -16,6 +16,7 @@ import (
 // the userland proxy from the host's loopback and from the server's own network. Each client's
 // edge leads to the server itself, is paired, and its counts are exact at both ends.
 func TestPublishedPort(t *testing.T) {
+	t.Parallel()
 	o := up(t)
 	own := newNetwork(t)
 	other := unique("other")

@@ -103,6 +103,7 @@ func TestRecordEveryFormat(t *testing.T) {
 }
 
 func TestRecordContainersThatComeAndGo(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	record := exec.Command(outsightBinary, "record", "-i", "10ms", "-d", dir)
 	log := &lockedBuffer{}
@@ -136,6 +137,7 @@ func TestRecordContainersThatComeAndGo(t *testing.T) {
 
 // TestKilledRecordingIsReadable: all but the last second is in the files, and nothing in the kernel.
 func TestKilledRecordingIsReadable(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	record := exec.Command(outsightBinary, "record", "-i", "10ms", "-d", dir)
 	if err := record.Start(); err != nil {

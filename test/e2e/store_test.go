@@ -17,6 +17,7 @@ import (
 // TestRemoteStore: what is seen goes to a Prometheus server instead of the directory, and the page
 // shows it from there, also by another process, to who has the token.
 func TestRemoteStore(t *testing.T) {
+	t.Parallel()
 	c := shell(t, "remote-store", "while :; do :; done")
 	address, dir := freePort(t), t.TempDir()
 	startPrometheus(t, address, dir)
@@ -107,6 +108,7 @@ func startPrometheus(t *testing.T, address, dir string) {
 // TestQueueBeforeARemoteStore: what a server has taken waits while the store elsewhere is away, and is in it
 // when it comes; nothing is set aside.
 func TestQueueBeforeARemoteStore(t *testing.T) {
+	t.Parallel()
 	address, page, otlp := freePort(t), freePort(t), freePort(t)
 	server := exec.Command(outsightBinary, "server", "--listen", page, "--otlp", "", "--otlp-http", otlp, "--data", t.TempDir(),
 		"--store", "http://"+address, "--store-retry", "1s")

@@ -19,7 +19,7 @@ const module = "outsight/"
 // in it fails the test: whoever adds one decides here where it belongs.
 var allowed = map[string]map[string]string{
 	"internal/model": {},
-	"bpf": {
+	"internal/kernel": {
 		"internal/model":    "counters leave the kernel side as values of the model",
 		"internal/topology": "which hardware threads share a core, and which CPUs are on line",
 	},
@@ -35,7 +35,7 @@ var allowed = map[string]map[string]string{
 	"internal/network": {
 		"internal/model":     "kernel edges in, edges out",
 		"internal/container": "owners of edges are containers",
-		"bpf":                "edges come from the kernel's table",
+		"internal/kernel":    "edges come from the kernel's table",
 	},
 	"internal/otlp": {"internal/model": "one table of names for the model's numbers"},
 	"internal/kubernetes": {
@@ -44,7 +44,7 @@ var allowed = map[string]map[string]string{
 	},
 	"internal/agent": {
 		"internal/model":     "snapshots",
-		"bpf":                "the kernel's counters are its source",
+		"internal/kernel":    "the kernel's counters are its source",
 		"internal/container": "who the counters belong to",
 		"internal/network":   "who talks to whom",
 		"internal/otlp":      "snapshots leave it as named series",
@@ -103,7 +103,7 @@ var allowed = map[string]map[string]string{
 	"web":           {},
 	"internal/demo": {"internal/model": "the shop's true edges are checked against the model's"},
 	"cmd/outsight": {
-		"internal/model": "", "bpf": "", "internal/container": "", "internal/network": "",
+		"internal/model": "", "internal/kernel": "", "internal/container": "", "internal/network": "",
 		"internal/otlp": "", "internal/agent": "", "internal/store": "", "internal/graph": "",
 		"internal/api": "", "internal/demo": "", "web": "",
 		"internal/queue": "", "internal/ingest": "", "internal/export": "",
@@ -112,7 +112,7 @@ var allowed = map[string]map[string]string{
 		"internal/quota": "",
 	},
 	"cmd/outsight-agent": {
-		"internal/model": "", "bpf": "", "internal/container": "", "internal/network": "",
+		"internal/model": "", "internal/kernel": "", "internal/container": "", "internal/network": "",
 		"internal/otlp": "", "internal/agent": "",
 		"internal/energy":     "HT ratios are a flag",
 		"internal/export":     "sending to a server",
@@ -126,7 +126,7 @@ var allowed = map[string]map[string]string{
 // soleImporter names, for a prefix of foreign packages, the one package that may import them, so
 // that their types spread no further.
 var soleImporter = map[string]string{
-	"github.com/cilium/ebpf": "bpf",
+	"github.com/cilium/ebpf": "internal/kernel",
 	"github.com/prometheus/": "internal/store",
 	"github.com/parquet-go/": "internal/csvy/parquet",
 	// The server and its configuration stay where it is embedded; clients use nats.go.
@@ -152,7 +152,7 @@ var notLinked = map[string][]string{
 }
 
 // tools are programs of the repository that are in no product: they may import anything.
-var tools = []string{"bench", "test/", "bpf/"}
+var tools = []string{"bench", "test/", "internal/kernel/cells", "internal/kernel/parsertest", "internal/kernel/tables"}
 
 type goPackage struct {
 	ImportPath string

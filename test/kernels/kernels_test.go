@@ -104,10 +104,10 @@ func settings(s series) (all []string) {
 // programs builds what runs in the guest, without cgo: the guest has no libraries.
 func programs(t *testing.T, dir string) map[string]string {
 	t.Helper()
-	all := map[string]string{"init": "guest", "bpf.test": "bpf.test", "outsight-agent": "outsight-agent"}
+	all := map[string]string{"init": "guest", "kernel.test": "kernel.test", "outsight-agent": "outsight-agent"}
 	for place, arguments := range map[string][]string{
 		"init":           {"build", "./test/kernels/guest"},
-		"bpf.test":       {"test", "-c", "./bpf"},
+		"kernel.test":    {"test", "-c", "./internal/kernel"},
 		"outsight-agent": {"build", "./cmd/outsight-agent"},
 	} {
 		all[place] = filepath.Join(dir, place)

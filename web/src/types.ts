@@ -212,7 +212,7 @@ export interface Services {
 }
 
 export interface HostPart {
-  kind: 'container' | 'host' | 'more' | 'other' | 'idle' | 'untold'
+  kind: 'container' | 'host' | 'more' | 'other' | 'idle' | 'steal' | 'untold'
   node?: string
   name: string
   cpu_cores: number

@@ -33,7 +33,7 @@ const (
 	noLimit = math.MaxInt64
 )
 
-// isInteger tells how a column is stored: counters, times and bytes as INT64, other gauges as
+// isInteger reports how a column is stored: counters, times and bytes as INT64, other gauges as
 // DOUBLE.
 func isInteger(c csvy.Column) bool {
 	return c.Type == csvy.Counter || c.Unit == "ns" || c.Unit == "By"

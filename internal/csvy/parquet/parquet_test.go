@@ -26,7 +26,8 @@ var start = time.Unix(1790000000, 0)
 
 func exampleHead() csvy.Head {
 	h := csvy.Head{
-		Version: "0.4", Provider: "docker", CgroupVersion: 2, Interval: 50 * time.Millisecond, Started: start, MonotonicNS: 5, Part: 1,
+		Version: "0.4", Provider: "docker", CgroupVersion: 2, Interval: 50 * time.Millisecond, Started: start, MonotonicNS: 5,
+		Part:      1,
 		Container: csvy.Container{ID: "abc", Name: "shop-cart", Labels: map[string]string{"a": "b: c"}},
 		Host:      csvy.Host{Name: "node-1", Cores: 4, OnlineCores: 4},
 	}
@@ -110,7 +111,8 @@ func TestIsReadBack(t *testing.T) {
 		t.Errorf("%d ticks are lost, want 4", r.Lost())
 	}
 	// The last row only tells of the lost ticks.
-	if last := len(r.At) - 1; !math.IsNaN(r.Column(csvy.CPUNS)[last]) || r.End.Cut || len(r.Problems) > 0 || r.End.Rows != 1001 {
+	if last := len(r.At) - 1; !math.IsNaN(r.Column(csvy.CPUNS)[last]) || r.End.Cut || len(r.Problems) > 0 ||
+		r.End.Rows != 1001 {
 		t.Errorf("got end %+v, problems %v", r.End, r.Problems)
 	}
 	r.At = r.At[:1000]

@@ -28,7 +28,8 @@ func read(path string) (*csvy.Recording, error) {
 		return nil, fmt.Errorf("reading a recording: %w", err)
 	}
 	if info.Size() > maxFile {
-		return nil, fmt.Errorf("reading %s: it has %d bytes, want %d at most (record --rotate-size makes smaller files)", path, info.Size(), maxFile)
+		return nil, fmt.Errorf("reading %s: it has %d bytes, want %d at most (record --rotate-size makes smaller files)",
+			path, info.Size(), maxFile)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile))
 	if err != nil {
@@ -102,7 +103,8 @@ func nextPiece(text []byte, begin int) (end int, piece *pq.File) {
 // openPiece reads the footer of a piece.
 func openPiece(file io.ReaderAt, begin, end int64) (piece *pq.File, err error) {
 	defer damaged(&err)
-	return pq.OpenFile(io.NewSectionReader(file, begin, end-begin), end-begin, pq.SkipPageIndex(true), pq.SkipBloomFilters(true))
+	return pq.OpenFile(io.NewSectionReader(file, begin, end-begin), end-begin, pq.SkipPageIndex(true),
+		pq.SkipBloomFilters(true))
 }
 
 // damaged makes an error of a panic: that is what the library does with much that is damaged.

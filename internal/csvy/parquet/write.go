@@ -24,7 +24,7 @@ type writer struct {
 	o      csvy.Options
 	schema *pq.Schema
 	leaves []int
-	// lostAt is the index of the column that tells of lost ticks.
+	// lostAt is the index of the column of lost ticks.
 	lostAt int
 
 	file *csvy.File
@@ -97,7 +97,7 @@ func (w *writer) Row(at time.Time, values []float64) error {
 	return nil
 }
 
-// add keeps a row for the next piece; values is nil for one that only tells of lost ticks.
+// add keeps a row for the next piece; values is nil for one that has lost ticks alone.
 func (w *writer) add(at time.Time, values []float64) {
 	row := make(pq.Row, len(w.leaves))
 	for leaf, column := range w.leaves {

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"outsight/bpf"
+	"outsight/internal/kernel"
 	"outsight/internal/model"
 	"outsight/test/kernels/report"
 )
@@ -126,7 +126,7 @@ func features(r *report.Report) (all []model.Feature) {
 }
 
 func printFeatures() error {
-	probes, err := bpf.Open(bpf.Options{TLS: true, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	probes, err := kernel.Open(kernel.Options{TLS: true, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ var verdicts = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP)`)
 // about tables and names. An emulated machine is some twenty times slower.
 const (
 	essential      = "TestCPUTime|RunQueueWait|PartsAddUp|LifecycleEvents"
-	essentialEdges = "|TestCountsAreExact/(kept_alive|IPv6)|TestConnectionsOlderThan|DatagramCountsAreExact/connected|GRPCCalls|HTTP2EitherOrder|RefusedHTTP2|SyncsAreTimed|SyncsOfOther|EitherTimer"
+	essentialEdges = "|TestCountsAreExact/(kept_alive|IPv6)|TestConnectionsOlderThan|DatagramCountsAreExact/connected|GRPCCalls|HTTP2EitherOrder|LargeTransfers|RefusedHTTP2|SyncsAreTimed|SyncsOfOther|EitherTimer"
 )
 
 // withoutEdges is set where the host expects this kernel to count no edges.
@@ -154,7 +154,7 @@ func kernelTests() (string, error) {
 	if chosen := os.Getenv(report.Run); chosen != "" {
 		only = chosen
 	}
-	command := exec.Command("/bpf.test", "-test.v", "-test.run="+only)
+	command := exec.Command("/kernel.test", "-test.v", "-test.run="+only)
 	command.Dir = "/tmp"
 	command.Env = append(os.Environ(), "OUTSIGHT_EMULATED=yes", report.FileSystems+"="+report.FileSystemsDir)
 	var output bytes.Buffer

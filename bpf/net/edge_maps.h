@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
+/* The tables of edges, connections and listeners. */
+#ifndef OUTSIGHT_EDGE_MAPS_H
+#define OUTSIGHT_EDGE_MAPS_H
+
+#include "include/kernel.h"
+#include "include/histogram.h"
+#include "net/edges.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct edge);
+} edges SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct histogram);
+} edge_latency SEC(".maps");
+
+/* Histograms that edges take when they first need them; place 0 is nobody's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct histogram);
+} histogram_pool SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 1);
+	__type(value, u32);
+} free_histograms SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct edge_key);
+	__type(value, u32);
+} edge_of_key SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 1);
+	__type(value, u32);
+} free_edges SEC(".maps");
+
+/*
+ * Kept back for when free_edges is used up: for the first edge of a control group, for servers whose
+ * clients get one edge all together, and for what a control group has beyond its quota.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 1);
+	__type(value, u32);
+} reserved_edges SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct connection);
+} connections SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, struct listener_key);
+	__type(value, struct listener);
+} listeners SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, EDGE_DROPS);
+	__type(key, u32);
+	__type(value, u64);
+} edge_drops SEC(".maps");
+
+static __always_inline void count_drop(u32 which)
+{
+	u64 *n = bpf_map_lookup_elem(&edge_drops, &which);
+
+	if (n)
+		__sync_fetch_and_add(n, 1);
+}
+
+/* One thread may send while another receives, and a packet may end the connection meanwhile. */
+static __always_inline void set_flags(struct connection *c, u32 which)
+{
+	__sync_fetch_and_or(&c->flags, which);
+}
+
+static __always_inline void clear_flags(struct connection *c, u32 which)
+{
+	if (c->flags & which)
+		__sync_fetch_and_and(&c->flags, ~which);
+}
+
+#endif

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
+/*
+ * What is received before the call that sent what it answers has come to its end.
+ *
+ * A call is told of when it returns. Where one thread sends and another receives, as in clients of Go's
+ * library, a reply may be received on another CPU before the call that sent its request returns, and a
+ * server may be asked again before the call that sent its reply returns. Taken in the order in which they are
+ * told, the one would be a reply to nobody, and the other would make one request of two.
+ *
+ * The kernel knows better: what was handed to the socket is ahead of what calls have told. What is received
+ * then is kept, with its time and its first bytes, until that call is told of. HTTP/2 needs none of this: its streams
+ * may begin at either side, and so may following it; see http2_streams.h.
+ */
+#ifndef OUTSIGHT_REORDER_H
+#define OUTSIGHT_REORDER_H
+
+#include "include/kernel.h"
+#include "net/exchange.h"
+#include "net/latency.h"
+#include "net/user_buffer.h"
+
+static __always_inline void note_told(struct sock *sk, struct connection *c)
+{
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+
+	if (tcp)
+		c->told_sequence = tcp->write_seq;
+}
+
+/* Whether a call is sending, or has sent, that was not told of yet. */
+static __always_inline bool is_sending(struct sock *sk, struct connection *c)
+{
+	u8 state = sk->__sk_common.skc_state;
+
+	/* In others the sequence is ahead by one: this end has ended. */
+	if (state != TCP_ESTABLISHED && state != TCP_CLOSE_WAIT)
+		return false;
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+	return tcp && tcp->write_seq != c->told_sequence;
+}
+
+/* Takes what is kept: from then on it is nobody else's to take. */
+static __always_inline bool take_early(struct connection *c)
+{
+	return c->early.state == EARLY_KEPT &&
+	       __sync_val_compare_and_swap(&c->early.state, EARLY_KEPT, EARLY_TAKEN) == EARLY_KEPT;
+}
+
+/* Keeps what the calling task has received; false if it is to be taken as it comes. */
+static __noinline int keep_early(struct sock *sk, struct connection *c, u32 readable)
+{
+	if (!sk || !c)
+		return false;
+	struct early *e = &c->early;
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+	if (!tcp)
+		return false;
+	if (c->role == ROLE_SERVER && c->phase == PHASE_IDLE)
+		return false;
+	/* If the call turns out to send a preface, the replies are followed from behind this on. */
+	if (!c->first_ns)
+		c->head.greeted = 1;
+	u64 now = bpf_ktime_get_ns();
+	u32 before = __sync_val_compare_and_swap(&e->state, EARLY_NONE, EARLY_TAKEN);
+	if (before != EARLY_NONE) {
+		e->last_ns = now;
+		return true;
+	}
+	e->sequence = tcp->write_seq;
+	e->first_ns = now;
+	e->last_ns = now;
+	/* Of the segment that was acknowledged last, on the same clock: tcp_rate_skb_delivered. */
+	e->sent_ns = tcp->first_tx_mstamp * 1000;
+	e->size = readable;
+	e->length = readable ? read_buffer(e->text, HEAD_BYTES, readable) : 0;
+	__sync_val_compare_and_swap(&e->state, EARLY_TAKEN, EARLY_KEPT);
+	/* If the call was told of meanwhile, nothing was seen that was kept. */
+	if (is_sending(sk, c) || !take_early(c))
+		return true;
+	e->state = EARLY_NONE;
+	return false;
+}
+
+/* What a late call sent was sent before what answers it was received. */
+static __always_inline void set_back(struct connection *c)
+{
+	const struct early *e = &c->early;
+	u64 at = e->sent_ns < e->first_ns ? e->sent_ns : e->first_ns;
+
+	if (c->role == ROLE_CLIENT) {
+		if (c->phase == PHASE_REQUEST && c->first_ns > at)
+			c->first_ns = at > c->last_ns ? at : c->last_ns;
+		return;
+	}
+	if (c->phase != PHASE_REPLY || c->last_ns <= at)
+		return;
+	c->last_ns = at > c->first_ns ? at : c->first_ns;
+	if (c->reply_ns > c->last_ns)
+		c->reply_ns = c->last_ns;
+}
+
+/* Done with what was taken. */
+static __always_inline void end_early(struct connection *c)
+{
+	if (c->phase == PHASE_REPLY && c->last_ns < c->early.last_ns)
+		c->last_ns = c->early.last_ns;
+	c->early.state = EARLY_NONE;
+}
+
+/* A server has sent its reply, and no call has told of it. */
+static __always_inline void lose_request(struct connection *c, struct edge *edge)
+{
+	if (c->phase != PHASE_REQUEST)
+		return;
+	if (c->head.state != HEAD_PARTIAL)
+		__sync_fetch_and_add(&edge->lost, 1);
+	c->phase = PHASE_IDLE;
+}
+
+/*
+ * Counts what was taken where no call that sends is told of, by its times alone: a name or a status is not worth
+ * the depth of calls that older verifiers allow.
+ */
+static __always_inline void count_early(struct sock *sk, struct connection *c, struct edge *edge)
+{
+	u64 at = c->early.first_ns;
+
+	if (c->role == ROLE_CLIENT) {
+		if (c->phase == PHASE_IDLE) {
+			on_push(c, edge);
+		} else if (c->phase == PHASE_REQUEST) {
+			if (c->head.state == HEAD_PARTIAL) {
+				count_request(edge);
+				c->head.state = HEAD_NONE;
+			}
+			reply_began(c, edge, at);
+		}
+	} else {
+		lose_request(c, edge);
+		finish(sk, c);
+		c->head.state = HEAD_NONE;
+		c->head.target = 0;
+		c->first_ns = at;
+		c->phase = PHASE_REQUEST;
+		count_request(edge);
+	}
+	end_early(c);
+}
+
+/* What a call that sends has met: something that was received before it had begun, or after. */
+#define EARLY_BEFORE 1
+#define EARLY_AFTER 2
+
+/*
+ * A call is told of, and has sent so many bytes, while something may be kept; then it is the caller's. If that was received
+ * before the call had begun, the call before it was not told of, nor will it be (unless several threads send at once).
+ */
+static __always_inline u32 meets_early(struct sock *sk, struct connection *c, struct edge *edge, u32 bytes)
+{
+	if (!take_early(c))
+		return EARLY_NONE;
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+	if (tcp && (s32)(tcp->write_seq - bytes - c->early.sequence) < 0)
+		return EARLY_AFTER;
+	if (c->role == ROLE_SERVER)
+		lose_request(c, edge);
+	return EARLY_BEFORE;
+}
+
+/* A call that sends was told of. True if it is late: what was received after it comes now, and is the caller's. */
+static __always_inline bool comes_late(struct sock *sk, struct connection *c, bool met)
+{
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+
+	/* A barrier: first this, then whether something is kept; keep_early keeps first, and then looks at this. */
+	if (tcp)
+		__sync_lock_test_and_set(&c->told_sequence, tcp->write_seq);
+	if (!met && !take_early(c))
+		return false;
+	if (c->flags & (CONNECTION_HTTP2 | CONNECTION_STREAM)) {
+		c->early.state = EARLY_NONE;
+		return false;
+	}
+	set_back(c);
+	return true;
+}
+
+/* Nobody has told of the call for long, and it does not wait for room for what it sends. */
+static __always_inline void give_up_call(struct sock *sk, struct connection *c)
+{
+	u32 place = c->edge;
+	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+
+	if (!edge || !tcp || tcp->snd_una != tcp->write_seq || !take_early(c))
+		return;
+	c->told_sequence = tcp->write_seq;
+	count_early(sk, c, edge);
+}
+
+#endif

@@ -1,0 +1,530 @@
+package kernel
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
+
+	"outsight/internal/model"
+)
+
+const (
+	dropThreadState = 2
+
+	slotOther = 0
+	slotIdle  = 1
+	slotFirst = 2
+)
+
+var cgroupHooks = []hook{
+	{"sched_switch", "tp_btf/sched_switch", "CPU time, context switches and run-queue latency per container", true,
+		"Linux 5.12 or later with BTF"},
+	{"sched_process_exec", "tp_btf/sched_process_exec", "programs executed per container", false, "Linux 5.12 or later with BTF"},
+	{"sched_process_exit", "tp_btf/sched_process_exit", "processes ended per container", false, "Linux 5.12 or later with BTF"},
+	{"cgroup_mkdir", "tp_btf/cgroup_mkdir", "containers are known when they start", false, "Linux 5.12 or later with BTF; until then containers are found every 2 s"},
+	{"cgroup_rmdir", "tp_btf/cgroup_rmdir", "containers are known to have ended", false, "Linux 5.12 or later with BTF; until then the end is found every 2 s"},
+	{"cgroup_attach_task", "tp_btf/cgroup_attach_task", "a container's first process is known", false, "Linux 5.12 or later with BTF"},
+}
+
+var clocksHook = hook{"read_clocks", "syscall/read_clocks", "time of threads that run at the moment of reading", false, "Linux 5.14 or later with BTF"}
+
+var forkHook = hook{"sched_process_fork", "tp_btf/sched_process_fork", "processes started, and run-queue latency of new threads", false, "Linux 5.12 or later with BTF"}
+
+var tasksHook = hook{"running_tasks", "iter/task", "run-queue latency of threads older than the start", false, "Linux 5.12 or later with BTF"}
+
+// cgroupReader reads what cgroups.bpf.c counts.
+type cgroupReader struct {
+	maps *ebpf.Collection
+	cpus int
+	// waitLanes is the number of run-queue histograms of a slot.
+	waitLanes int
+	// runQueueClock tells which clock times are of; clocks compares it with the monotonic one.
+	runQueueClock bool
+	clocks        *clocks
+	ahead         clockDifference
+	states        *table[cgroupsCpuState]
+	lanes         *table[cgroupsCgroupLane]
+	// views of the CPUs at the reading that is being made.
+	views     []cpuView
+	slots     *table[uint64]
+	processes *table[cgroupsProcessCounts]
+	runQueue  histograms
+	slotOf    *ebpf.Map
+	free      *ebpf.Map
+	dropped   *ebpf.Map
+	// tasks gives a state to threads without one; stateless is how many waits were not counted
+	// for the lack of it when it ran last.
+	tasks     *link.Iter
+	stateless uint64
+	// threadStates are by thread id where tasks have no storage, else nil; round is the number of the
+	// last look at all threads.
+	threadStates *ebpf.Map
+	round        uint32
+	// sweepless is for how many looks nothing is taken away.
+	sweepless int
+	// used is how many slots had an owner at the last reading.
+	used atomic.Uint64
+	// cached histograms, by slot, with the number of waits that they hold.
+	cached []cachedHistogram
+	// usage at the last reading, by slot: a reading never goes back.
+	usage []uint64
+	// order has the slots of the last reading.
+	order []int
+}
+
+func (p *Probes) openCgroups(k *kernel) error {
+	spec, err := loadCgroups()
+	if err != nil {
+		return fmt.Errorf("BUG: reading the embedded object: %w", err)
+	}
+	slots := uint32(p.options.MaxCgroups + slotFirst)
+	for name, entries := range map[string]uint32{
+		"cpu_states": uint32(k.cpus), "cgroup_lanes": slots * uint32(k.cpus), "cgroup_slots": slots, "processes": slots,
+		"run_queue": slots * runQueueLanes(k.cpus), "slot_of_cgroup": slots, "free_slots": slots,
+	} {
+		spec.Maps[name].MaxEntries = entries
+	}
+	err = errors.Join(
+		spec.Variables["cpus"].Set(uint32(k.cpus)),
+		spec.Variables["run_queue_lanes"].Set(runQueueLanes(k.cpus)),
+		spec.Variables["cgroup_hierarchy"].Set(k.hierarchy),
+		spec.Variables["cgroup_subsys_index"].Set(k.subsys),
+		spec.Variables["use_run_queue_clock"].Set(k.runQueueClock),
+		spec.Variables["switch_has_state"].Set(k.switchHasState),
+		storeTasksIn(spec, p.options.threadStates))
+	if err != nil {
+		return fmt.Errorf("BUG: setting the object's constants: %w", err)
+	}
+	maps, err := newMaps(spec, nil)
+	if err != nil {
+		err = fmt.Errorf("making the control groups' maps: %w", err)
+		for _, h := range append([]hook{forkHook, tasksHook}, cgroupHooks...) {
+			p.addFeature(h, err)
+		}
+		return err
+	}
+	p.onClose(closerFunc(maps.Close))
+	if err := p.readCgroupsFrom(maps, k); err != nil {
+		return err
+	}
+	if err := p.readEventsFrom(maps.Maps["cgroup_events"]); err != nil {
+		return err
+	}
+	if k.runQueueClock {
+		program, err := p.load(k, spec, maps, clocksHook)
+		if err == nil {
+			p.cgroups.clocks = &clocks{program, maps.Variables["clocks_read"]}
+		}
+		p.addFeature(clocksHook, err)
+	}
+	// Every thread's state is there before switches look for it: those of new threads first, so
+	// that none is missed in between.
+	errs := []error{p.attach(k, spec, maps, forkHook)}
+	p.cgroups.tasks, err = p.openIterator(k, spec, maps, tasksHook, nil)
+	if err == nil {
+		err = run(p.cgroups.tasks)
+	}
+	p.addFeature(tasksHook, err)
+	errs = append(errs, err)
+	for _, h := range cgroupHooks {
+		errs = append(errs, p.attach(k, spec, maps, h))
+	}
+	switchCPUs(k.cpus)
+	return errors.Join(errs...)
+}
+
+// share are the maps of cgroup_maps.h, and others of this object, that another one declares alike: it
+// has them in the same size.
+func (r *cgroupReader) share(other *ebpf.CollectionSpec, also ...string) map[string]*ebpf.Map {
+	shared := make(map[string]*ebpf.Map)
+	for _, name := range append([]string{"cpu_states", "cgroup_lanes", "cgroup_slots", "slot_of_cgroup"}, also...) {
+		if declared := other.Maps[name]; declared != nil {
+			shared[name] = r.maps.Maps[name]
+			declared.MaxEntries = shared[name].MaxEntries()
+		}
+	}
+	return shared
+}
+
+// switchCPUs makes every CPU switch once: until then it is not known since when the thread that
+// runs on it does. A CPU that is offline or not allowed is left out.
+func switchCPUs(cpus int) {
+	all := make([]int, cpus)
+	for cpu := range all {
+		all[cpu] = cpu
+	}
+	visitCPUs(all, func() {}) // the thread is moved there, which is a switch
+}
+
+// visitCPUs does something on each of the CPUs that is online and allowed.
+func visitCPUs(cpus []int, do func()) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return
+	}
+	defer unix.SchedSetaffinity(0, &allowed)
+	for _, cpu := range cpus {
+		var one unix.CPUSet
+		one.Set(cpu)
+		if unix.SchedSetaffinity(0, &one) == nil {
+			do()
+		}
+	}
+}
+
+// runQueueLanes is how many run-queue histograms a group has: the greatest power of two up to the
+// number of CPUs, and at most four, since each takes 6.6 KiB.
+func runQueueLanes(cpus int) uint32 {
+	lanes := uint32(1)
+	for lanes < 4 && int(lanes)*2 <= cpus {
+		lanes *= 2
+	}
+	return lanes
+}
+
+func (p *Probes) readCgroupsFrom(maps *ebpf.Collection, k *kernel) error {
+	r := &cgroupReader{
+		maps: maps, cpus: k.cpus, waitLanes: int(runQueueLanes(k.cpus)), runQueue: histograms{cells: maps.Maps["run_queue"]}, runQueueClock: k.runQueueClock, slotOf: maps.Maps["slot_of_cgroup"], free: maps.Maps["free_slots"],
+		dropped: maps.Maps["cgroup_drops"],
+	}
+	if states := maps.Maps["task_states"]; states.Type() == ebpf.Hash && seesAllThreads(p.options.ProcFS) {
+		r.threadStates = states
+	}
+	var err error
+	if r.states, err = mapTable[cgroupsCpuState](maps.Maps["cpu_states"]); err != nil {
+		return err
+	}
+	p.onClose(r.states)
+	if r.lanes, err = mapTable[cgroupsCgroupLane](maps.Maps["cgroup_lanes"]); err != nil {
+		return err
+	}
+	p.onClose(r.lanes)
+	if r.slots, err = mapTable[uint64](maps.Maps["cgroup_slots"]); err != nil {
+		return err
+	}
+	p.onClose(r.slots)
+	if r.processes, err = mapTable[cgroupsProcessCounts](maps.Maps["processes"]); err != nil {
+		return err
+	}
+	p.onClose(r.processes)
+	r.cached = make([]cachedHistogram, len(r.slots.entries))
+	r.usage = make([]uint64, len(r.slots.entries))
+	r.views = make([]cpuView, k.cpus)
+	for slot := slotFirst; slot < len(r.slots.entries); slot++ {
+		if err := r.free.Update(nil, uint32(slot), ebpf.UpdateAny); err != nil {
+			return fmt.Errorf("filling the list of free slots: %w", err)
+		}
+	}
+	p.cgroups = r
+	return nil
+}
+
+// ReadCgroups reads the counters of every control group that ran since the start, of those that
+// found no slot together (OtherCgroups), and of the idle time. Threads that run now are included
+// up to now.
+func (p *Probes) ReadCgroups() ([]model.CgroupCounters, error) {
+	r := p.cgroups
+	if r == nil {
+		return nil, errors.New("reading control groups: no kernel program counts them")
+	}
+	now, err := r.now()
+	if p.files != nil {
+		err = errors.Join(err, p.files.refresh())
+	}
+	for cpu := range r.cpus {
+		r.views[cpu] = r.lookAt(cpu, now)
+	}
+	var all []model.CgroupCounters
+	used := uint64(0)
+	r.order = r.order[:0]
+	for slot := range r.slots.entries {
+		id := load(&r.slots.entries[slot])
+		if slot >= slotFirst && id == 0 {
+			continue
+		}
+		if slot >= slotFirst {
+			used++
+		}
+		c := r.read(slot)
+		c.ID = model.CgroupID(id)
+		if p.files != nil {
+			c.Files = p.files.of(slot)
+		}
+		if p.reclaim != nil {
+			c.Reclaim = p.reclaim.read(slot)
+		}
+		all, r.order = append(all, c), append(r.order, slot)
+	}
+	r.used.Store(used)
+	return all, errors.Join(err, r.mendStates())
+}
+
+// mendStates gives states to threads that were found without one since the last reading.
+func (r *cgroupReader) mendStates() error {
+	stateless := sumDrops(r.dropped, dropThreadState)
+	if stateless == r.stateless || r.tasks == nil {
+		return nil
+	}
+	r.stateless = stateless
+	if err := r.lookAtThreads(); err != nil {
+		return fmt.Errorf("looking for threads without a state: %w", err)
+	}
+	return nil
+}
+
+// lookAtThreads gives states to threads that have none, and takes away those of threads that are gone. While
+// switches are not counted, nobody tells of a thread's end, and their states would fill the table.
+func (r *cgroupReader) lookAtThreads() error {
+	if r.threadStates == nil {
+		return run(r.tasks)
+	}
+	if r.sweepless > 0 {
+		r.sweepless--
+		return run(r.tasks)
+	}
+	r.round++
+	if err := r.maps.Variables["states_round"].Set(r.round); err != nil {
+		return err
+	}
+	if err := run(r.tasks); err != nil {
+		return err
+	}
+	forgotten, err := r.forgetThreads()
+	if forgotten == 0 {
+		r.sweepless = sweepRest // the table is full of threads that live
+	}
+	if err != nil || forgotten == 0 {
+		return err
+	}
+	return run(r.tasks) // there may have been no room for some
+}
+
+// sweepRest is for how many looks a table is left alone in which all states were of threads that live.
+const sweepRest = 60
+
+// seesAllThreads tells whether this process is in the first namespace of process ids. An iterator lists the threads of its reader's.
+func seesAllThreads(procfs string) bool {
+	const first = "pid:[4026531836]" // PROC_PID_INIT_INO of include/linux/proc_ns.h
+	own, err := os.Readlink(filepath.Join(procfs, "self/ns/pid"))
+	return err == nil && own == first
+}
+
+// forgetThreads takes away the states that the last look did not see.
+func (r *cgroupReader) forgetThreads() (forgotten int, err error) {
+	var gone []uint32
+	var id uint32
+	var state cgroupsTaskState
+	all := r.threadStates.Iterate()
+	for all.Next(&id, &state) {
+		if uint32(state.Seen) != r.round {
+			gone = append(gone, id)
+		}
+	}
+	// The kernel may take away the very state that the listing is at: it then ends, and the next one goes on.
+	if err := all.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
+		return 0, fmt.Errorf("listing the states of threads: %w", err)
+	}
+	for _, id := range gone {
+		// A thread that has come meanwhile, with the same id, has another state.
+		if err := r.threadStates.Lookup(id, &state); err != nil || uint32(state.Seen) == r.round {
+			continue
+		}
+		if err := r.threadStates.Delete(id); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return forgotten, fmt.Errorf("forgetting the state of thread %d: %w", id, err)
+		}
+		forgotten++
+	}
+	return forgotten, nil
+}
+
+// now is the present time on the clock of cpu_state.since_ns; 0 where it cannot be had, so that
+// running threads count up to their last switch only.
+func (r *cgroupReader) now() (uint64, error) {
+	if !r.runQueueClock {
+		return monotonicNS(), nil
+	}
+	if r.clocks == nil {
+		return 0, nil
+	}
+	ahead, err := r.ahead.read(r.clocks)
+	if err != nil {
+		return 0, err
+	}
+	return monotonicNS() + uint64(ahead), nil
+}
+
+// cpuView is what runs on a CPU, and what its group's lane there counts up to now, of one moment.
+type cpuView struct {
+	slot    int // -1 if there was no such moment
+	usageNS uint64
+}
+
+// lookAt views a CPU. A switch during the look changes the sequence, and the CPU is looked at
+// again. (A lane that is read after the look may count the same time once more: the thread that ran
+// then may have been switched out since.)
+func (r *cgroupReader) lookAt(cpu int, now uint64) cpuView {
+	state := &r.states.entries[cpu]
+	for range 100 {
+		before := load(&state.Sequence)
+		slot, since := int(atomic.LoadUint32(&state.Slot)), load(&state.SinceNs)
+		if before%2 == 1 || since == 0 || slot*r.cpus+cpu >= len(r.lanes.entries) {
+			continue
+		}
+		usage := load(&r.lanes.entries[slot*r.cpus+cpu].UsageNs)
+		if load(&state.Sequence) != before {
+			continue
+		}
+		if now > since {
+			usage += now - since
+		}
+		return cpuView{slot, usage}
+	}
+	return cpuView{slot: -1}
+}
+
+func (r *cgroupReader) read(slot int) model.CgroupCounters {
+	c := model.CgroupCounters{}
+	switch slot {
+	case slotOther:
+		c.Slot = model.OtherCgroups
+	case slotIdle:
+		c.Slot = model.IdleTime
+	}
+	var waitNS, waits uint64
+	for cpu := range r.cpus {
+		lane := &r.lanes.entries[slot*r.cpus+cpu]
+		if r.views[cpu].slot == slot {
+			c.CPU.UsageNS += r.views[cpu].usageNS
+		} else {
+			c.CPU.UsageNS += load(&lane.UsageNs)
+		}
+		c.CPU.Voluntary += load(&lane.Voluntary)
+		c.CPU.Involuntary += load(&lane.Involuntary)
+		waitNS += load(&lane.WaitNs)
+		waits += load(&lane.Waits)
+	}
+	processes := &r.processes.entries[slot]
+	c.Forks, c.Execs, c.Exits = load(&processes.Forks), load(&processes.Execs), load(&processes.Exits)
+	c.ThreadStarts = load(&processes.ThreadStarts)
+	c.CPU.UsageNS = max(c.CPU.UsageNS, r.usage[slot])
+	r.usage[slot] = c.CPU.UsageNS
+	c.CPU.RunQueue = r.cached[slot].read(&r.runQueue, slot*r.waitLanes, r.waitLanes, waits, waitNS)
+	return c
+}
+
+// ForgetCgroup frees the slot of a control group that was removed, after its last reading. Its
+// edges are given up as soon as they have no connections.
+func (p *Probes) ForgetCgroup(id model.CgroupID) {
+	if p.edges != nil {
+		p.edges.forget(id)
+	}
+	if p.disks != nil {
+		p.disks.forget(id)
+	}
+	r := p.cgroups
+	if r == nil {
+		return
+	}
+	var slot uint32
+	if err := r.slotOf.LookupAndDelete(uint64(id), &slot); err != nil {
+		return
+	}
+	for cpu := range r.cpus {
+		r.lanes.entries[int(slot)*r.cpus+cpu] = cgroupsCgroupLane{}
+	}
+	r.processes.entries[slot] = cgroupsProcessCounts{}
+	if p.contention != nil {
+		p.contention.forget(id, slot)
+	}
+	if p.reclaim != nil {
+		p.reclaim.forget(slot)
+	}
+	if err := r.runQueue.clear(int(slot)*r.waitLanes, r.waitLanes); err != nil {
+		p.options.Logger.Error("a control group's slot is lost", "slot", slot, "error", err)
+		return
+	}
+	r.cached[slot] = cachedHistogram{}
+	r.usage[slot] = 0
+	p.counters.forget(int(slot))
+	atomic.StoreUint64(&r.slots.entries[slot], 0)
+	if p.disks != nil {
+		p.disks.clearSlot(slot)
+	}
+	if p.files != nil {
+		p.files.clearSlot(slot)
+	}
+	if err := r.free.Update(nil, slot, ebpf.UpdateAny); err != nil {
+		p.options.Logger.Error("a control group's slot is lost", "slot", slot, "error", err)
+	}
+}
+
+func (r *cgroupReader) drops() []model.Drop {
+	return []model.Drop{
+		{Name: "cgroups", Count: sumDrops(r.dropped, 0), Capacity: uint64(len(r.slots.entries) - slotFirst), Used: r.used.Load()},
+		{Name: "cgroup_events", Count: sumDrops(r.dropped, 1)},
+		{Name: "thread_states", Count: sumDrops(r.dropped, dropThreadState)},
+	}
+}
+
+type closerFunc func()
+
+func (f closerFunc) Close() error { f(); return nil }
+
+// readEventsFrom hands the ring's events on until the reader is closed.
+func (p *Probes) readEventsFrom(events *ebpf.Map) error {
+	ring, err := ringbuf.NewReader(events)
+	if err != nil {
+		return fmt.Errorf("opening the ring of events: %w", err)
+	}
+	p.onClose(ring)
+	p.reading = true
+	go func() {
+		defer close(p.events)
+		var record ringbuf.Record
+		for {
+			if err := ring.ReadInto(&record); err != nil {
+				return
+			}
+			event, ok := decodeEvent(record.RawSample)
+			if !ok {
+				continue
+			}
+			select {
+			case p.events <- event:
+			case <-p.done:
+				return
+			}
+		}
+	}()
+	return nil
+}
+
+func decodeEvent(raw []byte) (model.CgroupEvent, bool) {
+	var e cgroupsCgroupEvent
+	if err := binary.Read(bytes.NewReader(raw), binary.LittleEndian, &e); err != nil {
+		return model.CgroupEvent{}, false
+	}
+	path := make([]byte, 0, len(e.Path))
+	for _, c := range e.Path {
+		if c == 0 {
+			break
+		}
+		path = append(path, byte(c))
+	}
+	return model.CgroupEvent{
+		Kind: model.CgroupEventKind(e.Kind), ID: model.CgroupID(e.Id), Path: string(path),
+		PID: int(e.Pid), Time: eventTime(e.TimeNs),
+	}, true
+}

@@ -1,0 +1,208 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"github.com/cilium/ebpf"
+
+	"outsight/internal/model"
+)
+
+const (
+	// pairsOfCPU is how many pairs of groups one CPU has room for, 32 bytes each.
+	pairsOfCPU    = 1024
+	contentionWay = 8 // CONTENTION_WAYS
+
+	dropPair = 0
+)
+
+// ContentionFeature is the name of the feature that ReadContention needs.
+const ContentionFeature = "contention"
+
+var contentionHook = hook{"contention_switch", ContentionFeature, "which container ran while another waited for a CPU, and who preempted whom", false,
+	"Linux 5.12 or later with BTF and CONFIG_FAIR_GROUP_SCHED; time held back by a quota is told apart from 6.7 on"}
+
+// contentionReader reads what contention.bpf.c counts.
+type contentionReader struct {
+	lanes   *table[contentionContentionLane]
+	pairs   *table[contentionContentionPair]
+	running *ebpf.Map
+	dropped *ebpf.Map
+	cpus    int
+	// places of the pairs in the reading that is being made.
+	places map[pairKey]int
+	// forgotten groups, with the readings since; their pairs are given up.
+	forgotten map[model.CgroupID]int
+	used      uint64
+}
+
+type pairKey struct{ victim, culprit model.CgroupID }
+
+// openContention follows openCgroups: its program must run after that of the control groups at the same
+// hook, and the kernel runs them in the order in which they were attached.
+func (p *Probes) openContention(k *kernel) error {
+	err := p.tryContention(k)
+	p.addFeature(contentionHook, err)
+	return err
+}
+
+func (p *Probes) tryContention(k *kernel) error {
+	if p.cgroups == nil || !p.works("tp_btf/sched_switch") {
+		return errors.New("no kernel program counts control groups")
+	}
+	types, err := k.types.Kernel()
+	if err != nil {
+		return err
+	}
+	if !hasMember(types, "sched_entity", "cfs_rq") || !hasMember(types, "sched_info", "last_queued") {
+		return errors.New("the kernel does not tell since when a thread waits, or for which CPU")
+	}
+	spec, err := loadContention()
+	if err != nil {
+		return fmt.Errorf("BUG: reading the embedded object: %w", err)
+	}
+	shared := p.cgroups.share(spec)
+	cpus, slots := uint32(k.cpus), uint32(len(p.cgroups.slots.entries))
+	spec.Maps["contention_cpus"].MaxEntries = cpus
+	spec.Maps["contention_lanes"].MaxEntries = slots * cpus
+	spec.Maps["contention_pairs"].MaxEntries = pairsOfCPU * cpus
+	err = errors.Join(
+		spec.Variables["cpus"].Set(cpus),
+		spec.Variables["cgroup_subsys_index"].Set(k.subsys),
+		spec.Variables["pair_mask"].Set(uint32(1)<<(bits.Len(pairsOfCPU)-1)-contentionWay),
+		spec.Variables["switch_has_state"].Set(k.switchHasState),
+		spec.Variables["knows_quota"].Set(hasMember(types, "cfs_rq", "throttled_clock_self_time")))
+	if err != nil {
+		return fmt.Errorf("BUG: setting the object's constants: %w", err)
+	}
+	maps, err := newMaps(spec, shared)
+	if err != nil {
+		return fmt.Errorf("making the maps of waits: %w", err)
+	}
+	p.onClose(closerFunc(maps.Close))
+	r := &contentionReader{running: maps.Maps["contention_cpus"], dropped: maps.Maps["contention_drops"], cpus: k.cpus,
+		places: make(map[pairKey]int), forgotten: make(map[model.CgroupID]int)}
+	if r.lanes, err = mapTable[contentionContentionLane](maps.Maps["contention_lanes"]); err != nil {
+		return err
+	}
+	p.onClose(r.lanes)
+	if r.pairs, err = mapTable[contentionContentionPair](maps.Maps["contention_pairs"]); err != nil {
+		return err
+	}
+	p.onClose(r.pairs)
+	if err := p.tryAttach(k, spec, maps, contentionHook); err != nil {
+		return err
+	}
+	// What ran before a pause is not what ran until its end.
+	p.attachments[len(p.attachments)-1].before = r.forgetSlices
+	p.contention = r
+	return nil
+}
+
+func (p *Probes) works(feature string) bool {
+	for _, f := range p.features {
+		if f.Name == feature {
+			return f.State == model.FeatureWorks
+		}
+	}
+	return false
+}
+
+// forgetSlices forgets what ran on the CPUs.
+func (r *contentionReader) forgetSlices() error {
+	for cpu := range r.cpus {
+		if err := r.running.Update(uint32(cpu), &contentionContentionCpu{}, ebpf.UpdateExist); err != nil {
+			return fmt.Errorf("forgetting what ran on CPU %d: %w", cpu, err)
+		}
+	}
+	for i := range r.lanes.entries {
+		r.lanes.entries[i].RunQueue = 0
+		clear(r.lanes.entries[i].Quotas[:])
+	}
+	return nil
+}
+
+// ReadContention reads who ran while whom waited. A wait is counted when it ends; what a thread waited on
+// a CPU that it was moved away from, when it is next switched out. The pairs of groups that
+// ForgetCgroup was called for are in one more answer, or two, and then start anew.
+func (p *Probes) ReadContention() (*model.KernelContention, error) {
+	r := p.contention
+	if r == nil {
+		return nil, errors.New("reading who disturbs whom: no kernel program counts it")
+	}
+	all := &model.KernelContention{}
+	for slot := range p.cgroups.slots.entries {
+		id := load(&p.cgroups.slots.entries[slot])
+		if slot == slotIdle || slot >= slotFirst && id == 0 {
+			continue
+		}
+		g := model.CgroupContention{ID: model.CgroupID(id)}
+		if slot == slotOther {
+			g.Slot = model.OtherCgroups
+		}
+		for cpu := range r.cpus {
+			lane := &r.lanes.entries[slot*r.cpus+cpu]
+			g.Add(&model.ContentionRest{OwnNS: load(&lane.OwnNs), IdleNS: load(&lane.IdleNs), QuotaNS: load(&lane.QuotaNs),
+				MigratedNS: load(&lane.MovedNs), OtherNS: load(&lane.OtherNs), OwnPreemptions: load(&lane.OwnPreemptions),
+				OtherPreemptions: load(&lane.OtherPreemptions), QuotaStops: load(&lane.QuotaStops)})
+		}
+		all.Groups = append(all.Groups, g)
+	}
+	all.Pairs = r.sumPairs()
+	return all, nil
+}
+
+// settled is after how many readings nobody waits any more who began to while a forgotten group ran.
+const settled = 2
+
+// sumPairs sums the pairs over all CPUs.
+func (r *contentionReader) sumPairs() []model.CgroupPair {
+	pairs := make([]model.CgroupPair, 0, len(r.places))
+	clear(r.places)
+	r.used = 0
+	for i := range r.pairs.entries {
+		e := &r.pairs.entries[i]
+		victim := load(&e.Victim)
+		if victim == 0 {
+			continue
+		}
+		r.used++
+		key := pairKey{model.CgroupID(victim), model.CgroupID(load(&e.Culprit))}
+		place, found := r.places[key]
+		if !found {
+			place = len(pairs)
+			r.places[key] = place
+			pairs = append(pairs, model.CgroupPair{Victim: key.victim, Culprit: key.culprit})
+		}
+		sum := &pairs[place]
+		sum.WaitNS += load(&e.WaitNs)
+		sum.Preemptions += load(&e.Preemptions)
+		if r.forgotten[key.victim] >= settled || r.forgotten[key.culprit] >= settled {
+			store(&e.Victim, 0)
+		}
+	}
+	for id, readings := range r.forgotten {
+		if readings >= settled {
+			delete(r.forgotten, id)
+		} else {
+			r.forgotten[id] = readings + 1
+		}
+	}
+	return pairs
+}
+
+// forget empties the slot of a group that is gone, before another gets it.
+func (r *contentionReader) forget(id model.CgroupID, slot uint32) {
+	for cpu := range r.cpus {
+		r.lanes.entries[int(slot)*r.cpus+cpu] = contentionContentionLane{}
+	}
+	r.forgotten[id] = 0
+}
+
+func (r *contentionReader) drops() []model.Drop {
+	return []model.Drop{
+		{Name: "contention_pairs", Count: sumDrops(r.dropped, dropPair), Capacity: uint64(len(r.pairs.entries)), Used: r.used},
+	}
+}

@@ -1,0 +1,395 @@
+package kernel
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"outsight/internal/model"
+	"outsight/internal/topology"
+)
+
+var (
+	countersHook = hook{"count_switch", "perf_event/counters", "cycles, instructions and cache misses per container", false,
+		"a machine, or a virtual machine, with hardware counters; Linux 5.12 or later with BTF"}
+	countNowHook = hook{"count_now", "raw_tp/count_now", "counters of threads that run at the moment of reading", false,
+		"Linux 5.10 or later"}
+)
+
+// runOnCPU is BPF_F_TEST_RUN_ON_CPU.
+const runOnCPU = 1
+
+// counterReader reads what counters.bpf.c counts, and knows the CPUs for who divides energy. All of it
+// but features and drops is for one goroutine.
+type counterReader struct {
+	machine *topology.Machine
+	// Without counters all of the following is unused.
+	cpus    int
+	events  *eventOpener
+	procfs  string
+	pmus    []corePMU
+	known   uint8
+	weights [counterEvents]uint64
+	// groups by CPU; refused is why a CPU that is on line has none.
+	groups  map[int]*counterGroup
+	refused map[int]error
+	maps    *ebpf.Collection
+	hold    *attachment
+	lanes   *table[countersCounterLane]
+	states  *table[countersCounterCpu]
+	coreOf  *table[uint32]
+	// now counts what runs on a CPU up to now.
+	now  *ebpf.Program
+	sums map[int]*laneSum
+	// processes is nil where they are not counted.
+	processes *counterProcesses
+
+	// For features and drops, which others may ask for.
+	absent  atomic.Pointer[error]
+	waiting atomic.Bool
+	lost    atomic.Uint64
+	opened  atomic.Uint64
+	// without is how many CPUs have no group now, failed how many attempts to open one have failed.
+	without, failed atomic.Uint64
+}
+
+// openCounters makes the reader, and the counters if they are wanted. What is missing is a feature
+// that is absent.
+func (p *Probes) openCounters(k *kernel) {
+	if p.cgroups == nil {
+		return
+	}
+	r := &counterReader{machine: topology.New(p.options.SysFS, k.cpus), cpus: k.cpus, events: cmp.Or(p.options.events, &kernelEvents),
+		procfs: p.options.ProcFS, groups: map[int]*counterGroup{}, refused: map[int]error{}, sums: map[int]*laneSum{}}
+	if _, err := r.machine.Refresh(); err != nil {
+		p.options.Logger.Warn("where the CPUs are is not all known", "error", err)
+	}
+	p.counters = r
+	if p.options.Counters == "" || p.options.Counters == CountersOff {
+		return
+	}
+	r.weights = threadWeights(cmp.Or(p.options.HTRatio, DefaultHTRatio))
+	if err := p.startCounters(k, r); err != nil {
+		r.absent.Store(&err)
+		p.options.Logger.Debug("no hardware counters", "reason", refusal(err))
+	}
+}
+
+func (p *Probes) startCounters(k *kernel, r *counterReader) (err error) {
+	if r.pmus, err = findPMUs(cmp.Or(p.options.SysFS, "/sys"), p.options.Counters); err != nil {
+		return err
+	}
+	spec, err := loadCounters()
+	if err != nil {
+		return fmt.Errorf("BUG: reading the embedded object: %w", err)
+	}
+	groups := p.cgroups.share(spec)
+	cpus := uint32(k.cpus)
+	for name, entries := range map[string]uint32{
+		"counter_event_0": cpus, "counter_event_1": cpus, "counter_event_2": cpus, "counter_event_3": cpus,
+		"counter_lanes": groups["cgroup_slots"].MaxEntries() * cpus,
+		// A CPU that has not been on line is a core of its own, behind the others.
+		"counter_cpus": cpus, "core_of_cpu": cpus, "cores": 2 * cpus, "counter_processes": uint32(max(p.options.CounterProcesses, 1)),
+	} {
+		spec.Maps[name].MaxEntries = entries
+	}
+	if err := r.chooseEvents(); err != nil {
+		return explain(err, r.procfs)
+	}
+	err = errors.Join(spec.Variables["cpus"].Set(cpus), spec.Variables["known_counters"].Set(uint32(r.known)),
+		spec.Variables["shared_cores"].Set(r.machine.SharedCores()), spec.Variables["by_process"].Set(p.options.CounterProcesses > 0))
+	if err != nil {
+		return fmt.Errorf("BUG: setting the object's constants: %w", err)
+	}
+	if r.maps, err = newMaps(spec, groups); err != nil {
+		return fmt.Errorf("making the counters' maps: %w", err)
+	}
+	p.onClose(closerFunc(r.maps.Close))
+	if p.options.CounterProcesses > 0 {
+		r.processes = &counterProcesses{table: r.maps.Maps["counter_processes"], sums: map[countersCounterProcessKey]*processSum{}}
+	}
+	if err := p.mapCounters(r); err != nil {
+		return err
+	}
+	p.onClose(r)
+	if err := r.follow(); err != nil && len(r.groups) == 0 {
+		return explain(err, r.procfs)
+	}
+	r.now, err = p.load(k, spec, r.maps, countNowHook)
+	p.addFeature(countNowHook, err)
+	// After the one that makes cpu_states: programs at one hook run in the order in which they came.
+	if err := p.tryAttach(k, spec, r.maps, countersHook); err != nil {
+		return err
+	}
+	// What was counted while the hook was given up is nobody's.
+	r.hold = p.attachments[len(p.attachments)-1]
+	r.hold.before = func() error {
+		for cpu := range r.states.entries {
+			atomic.StoreUint32(&r.states.entries[cpu].State, 0)
+		}
+		return nil
+	}
+	switchCPUs(k.cpus)
+	return nil
+}
+
+func (p *Probes) mapCounters(r *counterReader) (err error) {
+	if r.lanes, err = mapTable[countersCounterLane](r.maps.Maps["counter_lanes"]); err != nil {
+		return err
+	}
+	p.onClose(r.lanes)
+	if r.states, err = mapTable[countersCounterCpu](r.maps.Maps["counter_cpus"]); err != nil {
+		return err
+	}
+	p.onClose(r.states)
+	if r.coreOf, err = mapTable[uint32](r.maps.Maps["core_of_cpu"]); err != nil {
+		return err
+	}
+	p.onClose(r.coreOf)
+	for cpu := range r.coreOf.entries {
+		r.coreOf.entries[cpu] = uint32(r.cpus + cpu)
+	}
+	return nil
+}
+
+// chooseEvents finds which events there are by opening, on the first CPU that is on line, all of them.
+// Every other CPU must then have the same.
+func (r *counterReader) chooseEvents() error {
+	for cpu, c := range r.machine.CPUs {
+		pmu := pmuOf(r.pmus, cpu)
+		if !c.Online || pmu < 0 {
+			continue
+		}
+		g, err := openGroup(r.events, &r.pmus[pmu], cpu, 1<<counterEvents-1, true)
+		if err != nil {
+			return err
+		}
+		r.known = g.known
+		return g.Close()
+	}
+	return errors.New("no CPU on line has counters")
+}
+
+// follow opens the groups of CPUs that have come on line, and closes those of the ones that went.
+func (r *counterReader) follow() error {
+	changed, err := r.machine.Refresh()
+	if !changed && len(r.groups)+len(r.refused) > 0 {
+		return err
+	}
+	errs := []error{err}
+	clear(r.refused)
+	for cpu, c := range r.machine.CPUs {
+		g, pmu := r.groups[cpu], pmuOf(r.pmus, cpu)
+		if c.Core >= 0 {
+			atomic.StoreUint32(&r.coreOf.entries[cpu], uint32(c.Core))
+		}
+		switch {
+		case g != nil && !c.Online:
+			// The kernel has ended its events: they are never counted again.
+			delete(r.groups, cpu)
+			errs = append(errs, r.install(cpu, nil), g.Close())
+		case g == nil && c.Online && pmu >= 0:
+			g, err := openGroup(r.events, &r.pmus[pmu], cpu, r.known, false)
+			if err == nil {
+				if err = r.install(cpu, g); err != nil {
+					err = errors.Join(err, g.Close())
+				}
+			}
+			if err != nil {
+				r.refused[cpu] = err
+				errs = append(errs, err)
+				continue
+			}
+			r.groups[cpu] = g
+		}
+	}
+	r.opened.Store(uint64(len(r.groups)))
+	r.without.Store(uint64(len(r.refused)))
+	r.failed.Add(uint64(len(r.refused)))
+	return errors.Join(errs...)
+}
+
+// install hands a CPU's events to the kernel program, or takes them away.
+func (r *counterReader) install(cpu int, g *counterGroup) error {
+	for place := range counterEvents {
+		events, index := r.maps.Maps[fmt.Sprint("counter_event_", place)], uint32(cpu)
+		if g == nil {
+			if err := events.Delete(index); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+				return fmt.Errorf("taking event %d of CPU %d away: %w", place, cpu, err)
+			}
+		} else if g.fds[place] >= 0 {
+			if err := events.Put(index, uint32(g.fds[place])); err != nil {
+				return fmt.Errorf("handing over event %d of CPU %d: %w", place, cpu, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Close gives the events up.
+func (r *counterReader) Close() error {
+	var errs []error
+	for _, g := range r.groups {
+		errs = append(errs, g.Close())
+	}
+	clear(r.groups)
+	return errors.Join(errs...)
+}
+
+// ReadWork adds hardware counters, and what energy is divided by, to what the last ReadCgroups
+// answered. It tells how long the CPUs of each package were busy and idle.
+func (p *Probes) ReadWork(groups []model.CgroupCounters) ([]model.PackageTime, error) {
+	r := p.counters
+	if r == nil || len(groups) != len(p.cgroups.order) {
+		return nil, errors.New("reading the work of control groups: no kernel program counts them")
+	}
+	var err error
+	if r.counts() {
+		if err = r.follow(); err != nil {
+			err = fmt.Errorf("following the CPUs: %w", err)
+		}
+		err = errors.Join(err, r.countNow(p.cgroups))
+		r.waiting.Store(r.unscheduled())
+	} else if _, err = r.machine.Refresh(); err != nil {
+		err = fmt.Errorf("following the CPUs: %w", err)
+	}
+	times := make([]model.PackageTime, len(r.machine.Packages))
+	for i, id := range r.machine.Packages {
+		times[i] = model.PackageTime{ID: id, Counted: r.counts()}
+	}
+	for cpu, c := range r.machine.CPUs {
+		if c.Online && c.Package >= 0 && r.groups[cpu] == nil {
+			times[c.Package].Counted = false
+		}
+	}
+	for i := range groups {
+		slot, g := p.cgroups.order[i], &groups[i]
+		g.Work, g.WorkNS = make([]uint64, len(times)), make([]uint64, len(times))
+		p.cgroups.perPackage(slot, r.machine, g.WorkNS)
+		if slot != slotIdle && r.counts() {
+			r.readSlot(slot, g)
+		}
+		for at, ns := range g.WorkNS {
+			if slot == slotIdle {
+				times[at].IdleNS += ns
+			} else {
+				times[at].BusyNS += ns
+			}
+		}
+	}
+	return times, err
+}
+
+// perPackage adds up a slot's CPU time for each package, as of the last ReadCgroups or a little later.
+func (r *cgroupReader) perPackage(slot int, m *topology.Machine, to []uint64) {
+	for cpu, c := range m.CPUs {
+		if c.Package < 0 || c.Package >= len(to) || cpu >= r.cpus {
+			continue
+		}
+		if r.views[cpu].slot == slot {
+			to[c.Package] += r.views[cpu].usageNS
+		} else {
+			to[c.Package] += load(&r.lanes.entries[slot*r.cpus+cpu].UsageNs)
+		}
+	}
+}
+
+// counts is true where there are counters.
+func (r *counterReader) counts() bool {
+	given := r != nil && r.hold != nil && r.hold.held == nil // the part is shed
+	return r != nil && r.lanes != nil && r.absent.Load() == nil && !given
+}
+
+// countNow counts what runs on each CPU up to now. Idle CPUs are let sleep.
+func (r *counterReader) countNow(groups *cgroupReader) error {
+	if r.now == nil {
+		return nil
+	}
+	ahead := uint64(0)
+	if groups.runQueueClock {
+		ahead = uint64(groups.ahead.ns)
+	}
+	var errs []error
+	for _, cpu := range slices.Sorted(maps.Keys(r.groups)) {
+		if atomic.LoadUint32(&groups.states.entries[cpu].Slot) == slotIdle {
+			continue
+		}
+		_, err := r.now.Run(&ebpf.RunOptions{Context: ahead, Flags: runOnCPU, CPU: uint32(cpu)})
+		if err != nil && !errors.Is(err, unix.ENXIO) { // it has gone off line
+			errs = append(errs, fmt.Errorf("counting CPU %d up to now: %w", cpu, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// unscheduled tells whether the events have been waiting for hardware all the time.
+func (r *counterReader) unscheduled() bool {
+	var enabled, running uint64
+	for cpu := range r.states.entries {
+		enabled += load(&r.states.entries[cpu].EnabledNs)
+		running += load(&r.states.entries[cpu].RunningNs)
+	}
+	return enabled > 1e9 && running == 0
+}
+
+func (r *counterReader) features(mode CounterMode) []model.Feature {
+	f := model.Feature{Name: countersHook.name, Purpose: countersHook.purpose, State: model.FeatureWorks}
+	switch {
+	case mode == "" || mode == CountersOff:
+		f.State, f.Remedy = model.FeatureOff, "--counters auto"
+		return []model.Feature{f}
+	case r == nil:
+		f.State, f.Reason = model.FeatureAbsent, "no kernel program counts control groups"
+	case r.absent.Load() != nil:
+		f.State, f.Reason = model.FeatureAbsent, refusal(*r.absent.Load())
+	case r.waiting.Load():
+		f.State, f.Reason = model.FeatureAbsent, "other programs use all of the hardware's counters: the group was never counted"
+		f.Remedy = "end the other programs that count (perf, a profiler, another agent), or the kernel's own: kernel.nmi_watchdog=0"
+		return []model.Feature{f}
+	case r.without.Load() > 0:
+		f.Reason = fmt.Sprintf("not on %d of %d CPUs", r.without.Load(), r.without.Load()+r.opened.Load())
+	}
+	if f.State == model.FeatureAbsent {
+		f.Remedy = countersHook.remedy
+	} else if missing := r.missing(); missing != "" {
+		f.Reason = strings.TrimPrefix(f.Reason+"; the hardware has no "+missing, "; ")
+	}
+	return []model.Feature{f}
+}
+
+// missing names the events that the hardware does not have.
+func (r *counterReader) missing() string {
+	var names []string
+	for place, name := range model.HardwareEvents {
+		if r.known>>place&1 == 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+func (r *counterReader) drops() []model.Drop {
+	if !r.counts() {
+		return nil
+	}
+	dropped := r.maps.Maps["counter_drops"]
+	drops := []model.Drop{
+		{Name: "counter_groups", Count: r.failed.Load(), Used: r.opened.Load(), Capacity: uint64(r.cpus)},
+		{Name: "counter_reads", Count: sumDrops(dropped, 0)},
+		{Name: "counter_resets", Count: sumDrops(dropped, 1)},
+		{Name: "counter_cores", Count: sumDrops(dropped, 2)},
+		{Name: "counter_extrapolations", Count: r.lost.Load()},
+	}
+	if r.processes != nil {
+		drops = append(drops, model.Drop{Name: "counter_processes", Count: sumDrops(dropped, 3),
+			Used: r.processes.used.Load(), Capacity: uint64(r.processes.table.MaxEntries())})
+	}
+	return drops
+}

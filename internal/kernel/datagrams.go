@@ -1,0 +1,325 @@
+package kernel
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"outsight/internal/model"
+)
+
+var (
+	datagramPeerHooks = []hook{
+		{"sendmsg_ipv4", "cgroup/sendmsg4", "UDP over IPv4: whom a socket without a connection sends to", false,
+			"kernel 4.18 or later with cgroup v2"},
+		{"recvmsg_ipv4", "cgroup/recvmsg4", "UDP over IPv4: whom a socket without a connection receives from", false,
+			"kernel 5.2 or later with cgroup v2"},
+		{"sendmsg_ipv6", "cgroup/sendmsg6", "UDP over IPv6: whom a socket without a connection sends to", false,
+			"kernel 4.18 or later with cgroup v2"},
+		{"recvmsg_ipv6", "cgroup/recvmsg6", "UDP over IPv6: whom a socket without a connection receives from", false,
+			"kernel 5.2 or later with cgroup v2"},
+	}
+	datagramPeerTypes = []ebpf.AttachType{ebpf.AttachCGroupUDP4Sendmsg, ebpf.AttachCGroupUDP4Recvmsg,
+		ebpf.AttachCGroupUDP6Sendmsg, ebpf.AttachCGroupUDP6Recvmsg}
+	datagramIterateHook = hook{"open_datagram_sockets", "iter/task_file (UDP)",
+		"who is the client of UDP sockets that were there before the start", false, "kernel 5.8 or later with BTF"}
+	datagramSweepHooks = []hook{
+		{"sweep_datagram_sockets", "iter/bpf_sk_storage_map (UDP)",
+			"UDP requests without a reply, of sockets with one peer", false, "kernel 5.9 or later with BTF"},
+		{"sweep_datagram_flows", "iter/bpf_map_elem (UDP)",
+			"UDP requests without a reply, of sockets with several peers", false, "kernel 5.9 or later with BTF"},
+		{"sweep_dns_queries", "iter/bpf_map_elem (DNS)", "DNS queries without a reply", false, "kernel 5.9 or later with BTF"},
+	}
+)
+
+// oneWayAfter is the number of unanswered requests after which an edge that never had a reply
+// is one that has none: what follows is not unanswered but one-way.
+const oneWayAfter = 16
+
+// datagramReader reads what datagrams_path.h counts besides the edges.
+type datagramReader struct {
+	edges *table[edgesDatagramEdge]
+	// sweeps count the requests that wait for a reply; without all, none is known to be lost.
+	sweeps []*datagramSweep
+	// before has, of each place, the requests that had begun before the sweep.
+	before         []uint64
+	places         []datagramPlace
+	flows, queries *lruTable
+}
+
+// datagramPlace is what the reader remembers of one place; all of it only grows.
+type datagramPlace struct {
+	// lost requests had no reply: unanswered or one-way.
+	lost, unanswered, oneWay, requests uint64
+}
+
+// datagramSweep looks at all entries of maps. Of tables in which entries are evicted it counts them in found.
+type datagramSweep struct {
+	iters []*link.Iter
+	table *lruTable
+	found *ebpf.Variable
+	// made is how many entries had been made at the last sweep, and empty how many sweeps in a row found none
+	// without another one having been made.
+	made  uint64
+	empty int
+}
+
+func (s *datagramSweep) run() error {
+	if s.table == nil {
+		return runAll(s.iters)
+	}
+	made := s.table.made()
+	if made != s.made {
+		s.made, s.empty = made, 0
+	}
+	// An entry is counted a moment before or after it is made, which the second empty sweep covers.
+	if s.empty > 1 {
+		return nil
+	}
+	if err := s.found.Set(uint64(0)); err != nil {
+		return err
+	}
+	if err := runAll(s.iters); err != nil {
+		return err
+	}
+	var found uint64
+	if err := s.found.Get(&found); err != nil {
+		return err
+	}
+	s.table.look(made, found)
+	if found == 0 {
+		s.empty++
+	} else {
+		s.empty = 0
+	}
+	return nil
+}
+
+func runAll(iters []*link.Iter) error {
+	var errs []error
+	for _, iter := range iters {
+		errs = append(errs, run(iter))
+	}
+	return errors.Join(errs...)
+}
+
+// flowTables are the tables in which entries are evicted, each with the one for control groups that have used up
+// their quota of it: a quarter of both.
+var flowTables = [][2]string{{"datagram_flows", "crowded_flows"}, {"dns_queries", "crowded_queries"}}
+
+func (p *Probes) prepareFlows(spec *ebpf.CollectionSpec) {
+	for _, names := range flowTables {
+		spec.Maps[names[1]].MaxEntries = uint32(p.options.MaxFlows / 4)
+		spec.Maps[names[0]].MaxEntries = uint32(p.options.MaxFlows - p.options.MaxFlows/4)
+	}
+}
+
+func (p *Probes) openDatagrams(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection) error {
+	r := &datagramReader{flows: newLRUTable(maps, lruFlows, flowTables[0][:]...),
+		queries: newLRUTable(maps, lruQueries, flowTables[1][:]...)}
+	edges, err := mapTable[edgesDatagramEdge](maps.Maps["datagram_edges"])
+	if err != nil {
+		return err
+	}
+	r.edges = edges
+	p.onClose(r.edges)
+	r.before, r.places = make([]uint64, len(r.edges.entries)), make([]datagramPlace, len(r.edges.entries))
+	p.edges.datagrams = r
+	iter, err := p.openIterator(k, spec, maps, datagramIterateHook, nil)
+	if err == nil {
+		err = run(iter)
+	}
+	p.addFeature(datagramIterateHook, err)
+	return errors.Join(err, p.openDatagramPeers(k, maps))
+}
+
+// openDatagramPeers shows the programs the peers of unconnected sockets.
+func (p *Probes) openDatagramPeers(k *kernel, maps *ebpf.Collection) error {
+	spec, err := loadDatagrams()
+	if err != nil {
+		return fmt.Errorf("BUG: reading the embedded object: %w", err)
+	}
+	root, err := openCgroupRoot(p.options.ProcFS)
+	if err == nil {
+		defer root.Close()
+	}
+	// The object's only map is one of the edges'.
+	shared := &ebpf.Collection{Maps: map[string]*ebpf.Map{"datagram_sockets": maps.Maps["datagram_sockets"]}}
+	errs := []error{err}
+	for i, h := range datagramPeerHooks {
+		hookErr := err
+		if hookErr == nil {
+			hookErr = p.attachCgroup(k, spec, shared, h, root, datagramPeerTypes[i])
+		}
+		p.addFeature(h, hookErr)
+		errs = append(errs, hookErr)
+	}
+	return errors.Join(errs...)
+}
+
+func (p *Probes) attachCgroup(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, h hook, root *os.File, t ebpf.AttachType) error {
+	program, err := p.load(k, spec, maps, h)
+	if err != nil {
+		return err
+	}
+	attached, err := link.AttachRawLink(link.RawLinkOptions{Target: int(root.Fd()), Program: program, Attach: t})
+	if err != nil {
+		return err
+	}
+	p.onClose(attached)
+	return nil
+}
+
+// rootInode is that of the root group of the hierarchy: a mount of another group, as a control
+// group namespace has it, would show only a part of the host.
+const rootInode = 1
+
+// openCgroupRoot opens the root group of cgroup v2, which a v1 host has too, mounted or not.
+func openCgroupRoot(procfs string) (*os.File, error) {
+	path := filepath.Join(procfs, "self", "mountinfo")
+	mounts, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("looking for cgroup v2: %w", err)
+	}
+	defer mounts.Close()
+	for lines := bufio.NewScanner(mounts); lines.Scan(); {
+		mount, kind, _ := strings.Cut(lines.Text(), " - ")
+		fields := strings.Fields(mount)
+		if !strings.HasPrefix(kind, "cgroup2 ") || len(fields) < 5 {
+			continue
+		}
+		if root, err := os.Open(unescapeMount(fields[4])); err == nil {
+			if isRootGroup(root) {
+				return root, nil
+			}
+			root.Close()
+		}
+	}
+	return mountCgroupRoot()
+}
+
+// mountCgroupRoot mounts cgroup v2 where nobody but the caller sees it.
+func mountCgroupRoot() (*os.File, error) {
+	context, err := unix.Fsopen("cgroup2", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("mounting cgroup v2 aside: %w", err)
+	}
+	defer unix.Close(context)
+	if err := unix.FsconfigCreate(context); err != nil {
+		return nil, fmt.Errorf("mounting cgroup v2 aside: %w", err)
+	}
+	mount, err := unix.Fsmount(context, unix.FSMOUNT_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("mounting cgroup v2 aside: %w", err)
+	}
+	root := os.NewFile(uintptr(mount), "cgroup2")
+	if !isRootGroup(root) {
+		root.Close()
+		return nil, errors.New("cgroup v2 is seen from a namespace that has only a part of it")
+	}
+	return root, nil
+}
+
+func isRootGroup(f *os.File) bool {
+	var stat unix.Stat_t
+	return unix.Fstat(int(f.Fd()), &stat) == nil && stat.Ino == rootInode
+}
+
+// unescapeMount undoes the octal escapes of mountinfo.
+func unescapeMount(path string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
+}
+
+// openDatagramSweeps must come after the data hooks are there, like openSweep.
+func (p *Probes) openDatagramSweeps(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection) error {
+	var errs []error
+	r := p.edges.datagrams
+	tables := []*lruTable{nil, r.flows, r.queries}
+	found := []*ebpf.Variable{nil, maps.Variables["flows_found"], maps.Variables["queries_found"]}
+	for i, names := range [][]string{{"datagram_sockets"}, flowTables[0][:], flowTables[1][:]} {
+		h, sweep := datagramSweepHooks[i], &datagramSweep{table: tables[i], found: found[i]}
+		var err error
+		for _, name := range names {
+			iter, openErr := p.openIterator(k, spec, maps, h, maps.Maps[name])
+			sweep.iters, err = append(sweep.iters, iter), errors.Join(err, openErr)
+		}
+		if err == nil {
+			r.sweeps = append(r.sweeps, sweep)
+		}
+		p.addFeature(h, err)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// sweep lets the kernel count the requests that wait. What begins meanwhile is not in before, so
+// that it cannot look lost.
+func (r *datagramReader) sweep(edges []edgesEdge, quotas *quotaReader) error {
+	for place := range edges {
+		if edges[place].Key.Transport == udp {
+			r.before[place] = load(&edges[place].Requests)
+			r.edges.entries[place].Pending = 0
+		}
+	}
+	var errs []error
+	for i := range r.sweeps {
+		if err := r.sweeps[i].run(); err != nil {
+			errs = append(errs, fmt.Errorf("looking for UDP requests without a reply: %w", err))
+		}
+	}
+	return errors.Join(append(errs, quotas.settleFlows())...)
+}
+
+const udp = 1
+
+// complete adds to c what only edges of UDP have.
+func (r *datagramReader) complete(place int, c *model.EdgeCounters) {
+	d, memory := &r.edges.entries[place], &r.places[place]
+	c.SentPackets, c.ReceivedPackets = load(&d.SentPackets), load(&d.ReceivedPackets)
+	pending := load(&d.Pending)
+	if ended := c.Replies + load(&d.Streams) + pending; len(r.sweeps) == len(datagramSweepHooks) && r.before[place] > ended {
+		r.lose(memory, c, r.before[place]-ended)
+	}
+	// Requests that were the beginning of a stream are none.
+	memory.requests = max(memory.requests, c.Replies+memory.unanswered+pending)
+	c.Requests, c.Aborts, c.OneWay = memory.requests, memory.unanswered, load(&d.OneWay)+memory.oneWay
+}
+
+// lose counts requests without a reply.
+func (r *datagramReader) lose(memory *datagramPlace, c *model.EdgeCounters, lost uint64) {
+	if lost <= memory.lost {
+		return
+	}
+	gained := lost - memory.lost
+	memory.lost = lost
+	unanswered := gained
+	if c.Replies == 0 {
+		unanswered = min(gained, oneWayAfter-min(memory.unanswered, oneWayAfter))
+	}
+	memory.unanswered += unanswered
+	memory.oneWay += gained - unanswered
+}
+
+// retire makes flows look for their edge again: this place is about to be given up.
+func (r *datagramReader) retire(place int) { r.edges.entries[place].Generation++ }
+
+// free empties a place, but for its generation.
+func (r *datagramReader) free(place int) {
+	r.edges.entries[place] = edgesDatagramEdge{Generation: r.edges.entries[place].Generation}
+	r.before[place], r.places[place] = 0, datagramPlace{}
+}
+
+func (r *datagramReader) drops(dropped *ebpf.Map) []model.Drop {
+	return []model.Drop{
+		{Name: "datagram_peers", Count: sumDrops(dropped, 8)},
+		r.flows.drop("datagram_flows", sumDrops(dropped, 9)),
+		r.queries.drop("dns_queries", 0),
+	}
+}

@@ -1,0 +1,379 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/features"
+
+	"outsight/internal/model"
+)
+
+// The bounds of Options where they are 0.
+const (
+	DefaultMaxDisks    = 512
+	DefaultMaxRequests = 8192
+)
+
+const (
+	diskOther       = 0
+	diskSyncs       = 1
+	diskFirst       = 2
+	diskHistograms  = 2
+	diskOfSyncs     = ^uint64(0)
+	diskKinds       = 4
+	diskQuietBefore = time.Minute
+
+	dropDisk, dropDiskRequest, dropDiskSync = 0, 1, 2
+)
+
+const diskRemedy = "Linux 5.12 or later with BTF and CONFIG_BLK_CGROUP"
+
+// diskHooks in the order in which they are attached: what is done before an issue was seen is counted,
+// without its latency.
+var diskHooks = []hook{
+	{"block_rq_complete", "tp_btf/block_rq_complete", "disk: bytes and operations per container and device", false, diskRemedy},
+	{"block_rq_issue", "tp_btf/block_rq_issue", "disk: latency and queue time per container and device", false, diskRemedy},
+	{"sync_exit", "tp_btf/ext4_sync_file_exit", "disk: duration of fsync per container", false, "files on ext4, and Linux 5.12 or later with BTF"},
+	{"sync_enter", "tp_btf/ext4_sync_file_enter", "disk: duration of fsync per container", false, "files on ext4, and Linux 5.12 or later with BTF"},
+}
+
+// bioHooks are for devices without requests: each costs every bio of every device a little.
+var bioHooks = []hook{
+	{"block_bio_complete", "tp_btf/block_bio_complete", "disk: devices without requests (device mapper, md, zram)", false, diskRemedy},
+	{"block_bio_queue", "tp_btf/block_bio_queue", "disk: devices without requests (device mapper, md, zram)", false, diskRemedy},
+}
+
+// hasBioDevice tells whether there is a device without requests that can hold anything, in sysfs' list of disks.
+func hasBioDevice(disks string) bool {
+	sizes, _ := filepath.Glob(filepath.Join(disks, "*", "size"))
+	return slices.ContainsFunc(sizes, func(size string) bool {
+		text, err := os.ReadFile(size)
+		if err != nil || strings.TrimSpace(string(text)) == "0" {
+			return false
+		}
+		_, err = os.Stat(filepath.Join(filepath.Dir(size), "mq"))
+		return errors.Is(err, os.ErrNotExist)
+	})
+}
+
+// attachBioHooks counts bios where there is a device for it.
+func (p *Probes) attachBioHooks(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection) {
+	wanted := hasBioDevice("/sys/block")
+	for _, h := range bioHooks {
+		if wanted {
+			p.attach(k, spec, maps, h)
+			continue
+		}
+		p.features = append(p.features, model.Feature{Name: h.name, Purpose: h.purpose, State: model.FeatureOff,
+			Reason: "there was no such device at the start", Remedy: "start anew when there is one"})
+	}
+}
+
+// diskReader reads what disk.bpf.c counts.
+type diskReader struct {
+	maps    *ebpf.Collection
+	disks   *table[diskDisk]
+	slots   *table[diskDiskSlot]
+	latency histograms
+	placeOf *ebpf.Map
+	free    *ebpf.Map
+	dropped *ebpf.Map
+	owners  *groupTranslator
+	// quiet is for how long a place must be silent to be given up.
+	quiet time.Duration
+	log   *requestLog
+	// places holds what is known of each place besides.
+	places []diskPlace
+	// used is how many places had an owner at the last reading.
+	used atomic.Uint64
+}
+
+type diskPlace struct {
+	cached [diskHistograms]cachedHistogram
+	// instance counts the entries that had this place before.
+	instance uint32
+	// leaving: it is read once more and then given back. asked: its owner was looked for.
+	leaving, asked bool
+	// operations at the last reading, and since when there were so many.
+	operations uint64
+	since      time.Time
+}
+
+func (p *Probes) openDisk(k *kernel) error {
+	err := p.tryOpenDisk(k)
+	if err != nil {
+		for _, h := range diskHooks {
+			p.addFeature(h, err)
+		}
+	}
+	return err
+}
+
+func (p *Probes) tryOpenDisk(k *kernel) error {
+	spec, err := loadDisk()
+	if err != nil {
+		return fmt.Errorf("BUG: reading the embedded object: %w", err)
+	}
+	if p.options.WithoutDisks {
+		return nil
+	}
+	if p.cgroups == nil {
+		return errors.New("counting disks: no kernel program counts control groups")
+	}
+	shared := p.cgroups.share(spec)
+	places := uint32(p.options.MaxDisks + diskFirst)
+	for name, entries := range map[string]uint32{
+		"disks": places, "disk_latency": places * diskHistograms, "place_of_disk": places, "free_disks": places,
+		"disk_requests": uint32(p.options.MaxRequests), "disk_of_slot": shared["cgroup_slots"].MaxEntries(),
+	} {
+		spec.Maps[name].MaxEntries = entries
+	}
+	if errors.Is(features.HaveMapType(ebpf.TaskStorage), ebpf.ErrNotSupported) {
+		// A map that the programs which need it are refused with, and no others.
+		began := spec.Maps["sync_began"]
+		began.Type, began.Flags, began.MaxEntries = ebpf.Hash, 0, 1
+	}
+	err = errors.Join(
+		spec.Variables["cgroup_hierarchy"].Set(k.hierarchy),
+		spec.Variables["cgroup_subsys_index"].Set(k.subsys),
+		spec.Variables["io_index"].Set(k.io),
+		spec.Variables["request_is_second"].Set(k.requestIsSecond),
+		setNearRequests(spec, p.options.nearRequests),
+		prepareRequestLog(spec, p.options.LogRequests))
+	if err != nil {
+		return fmt.Errorf("BUG: setting the object's constants: %w", err)
+	}
+	maps, err := newMaps(spec, shared)
+	if err != nil {
+		return fmt.Errorf("making the disks' maps: %w", err)
+	}
+	p.onClose(closerFunc(maps.Close))
+	r, err := p.readDisksFrom(maps)
+	if err != nil {
+		return err
+	}
+	// All are features, so a refusal of one does not end the others.
+	var errs []error
+	for _, h := range diskHooks {
+		errs = append(errs, p.attach(k, spec, maps, h))
+	}
+	syncs := p.attachSyncs(k, spec, maps)
+	p.attachBioHooks(k, spec, maps)
+	if errs[0] == nil || errs[2] == nil || syncs {
+		p.disks = r
+	}
+	return nil
+}
+
+// setNearRequests changes how many requests are looked for where their address leads; 0 leaves it.
+func setNearRequests(spec *ebpf.CollectionSpec, n uint32) error {
+	if n == 0 {
+		return nil
+	}
+	spec.Maps["near_requests"].MaxEntries = n
+	return spec.Variables["near_mask"].Set(n - 1)
+}
+
+func (p *Probes) readDisksFrom(maps *ebpf.Collection) (*diskReader, error) {
+	r := &diskReader{
+		maps: maps, latency: histograms{cells: maps.Maps["disk_latency"]}, placeOf: maps.Maps["place_of_disk"],
+		free: maps.Maps["free_disks"], dropped: maps.Maps["disk_drops"],
+		quiet: diskQuietBefore, owners: newGroupTranslator(p.options.BlockMount, p.options.GroupMount),
+	}
+	p.onClose(r.owners)
+	var err error
+	if r.disks, err = mapTable[diskDisk](maps.Maps["disks"]); err != nil {
+		return nil, err
+	}
+	p.onClose(r.disks)
+	if r.slots, err = mapTable[diskDiskSlot](maps.Maps["disk_of_slot"]); err != nil {
+		return nil, err
+	}
+	p.onClose(r.slots)
+	r.places = make([]diskPlace, len(r.disks.entries))
+	for place := diskFirst; place < len(r.places); place++ {
+		if err := r.free.Update(nil, uint32(place), ebpf.UpdateAny); err != nil {
+			return nil, fmt.Errorf("filling the list of free places: %w", err)
+		}
+	}
+	if r.log, err = openRequestLog(maps, p.options.LogRequests); err != nil {
+		return nil, err
+	}
+	if r.log != nil {
+		p.onClose(r.log.ring)
+	}
+	return r, nil
+}
+
+// ReadDisks reads the counters of every control group on every device, of those that found no
+// place together (Overflow), and of what groups' files were synchronised. An entry may be given up when it
+// was silent for long; it was read before then. It fails where no kernel program counts them.
+func (p *Probes) ReadDisks() ([]model.KernelDisk, error) {
+	r := p.disks
+	if r == nil {
+		return nil, errors.New("reading disks: no kernel program counts them")
+	}
+	now := time.Now()
+	full := r.used.Load() > uint64(len(r.places)-diskFirst)*3/4
+	var all []model.KernelDisk
+	var errs []error
+	used := uint64(0)
+	for place := range r.disks.entries {
+		if place >= diskFirst && load(&r.disks.entries[place].Used) == 0 {
+			continue
+		}
+		d := r.read(place, now)
+		if place < diskFirst {
+			if r.places[place].operations != 0 {
+				all = append(all, d)
+			}
+			continue
+		}
+		used++
+		all = append(all, d)
+		switch state := &r.places[place]; {
+		case state.leaving:
+			errs = append(errs, r.giveBack(place))
+		case full && now.Sub(state.since) > r.quiet:
+			r.retire(place)
+		}
+	}
+	r.used.Store(used)
+	return all, errors.Join(errs...)
+}
+
+func (r *diskReader) read(place int, now time.Time) model.KernelDisk {
+	entry, state := &r.disks.entries[place], &r.places[place]
+	d := model.KernelDisk{
+		Entry: uint64(state.instance)<<32 | uint64(place), BlockGroup: entry.Key.Group, Overflow: place < diskFirst,
+		Device: model.BlockDevice{Major: uint32(entry.Key.Device >> 32), Minor: uint32(entry.Key.Device), Name: text(entry.Name[:])},
+	}
+	if place >= diskFirst {
+		d.Group = r.owner(place)
+	}
+	var kinds [diskKinds]model.DiskOperations
+	operations := uint64(0)
+	for i := range kinds {
+		kinds[i] = r.kind(place, i)
+		operations += kinds[i].Operations
+	}
+	if operations != state.operations || state.since.IsZero() {
+		state.operations, state.since = operations, now
+	}
+	if place == diskSyncs || place >= diskFirst && entry.Key.Device == diskOfSyncs {
+		d.Device, d.BlockGroup = model.BlockDevice{}, 0
+		d.Syncs = &model.SyncCounters{FSync: kinds[0], FDataSync: kinds[1]}
+		return d
+	}
+	d.Counters = model.DeviceCounters{Read: kinds[0], Write: kinds[1], Discard: kinds[2], Flush: kinds[3]}
+	return d
+}
+
+func (r *diskReader) kind(place, kind int) model.DiskOperations {
+	c := &r.disks.entries[place].Counters[kind]
+	o := model.DiskOperations{Operations: load(&c.Operations), Bytes: load(&c.Bytes), TimeNS: load(&c.TimeNs),
+		QueueNS: load(&c.QueueNs), Errors: load(&c.Errors), Untimed: load(&c.Untimed)}
+	if kind < diskHistograms && o.Operations != 0 {
+		o.Latency = r.places[place].cached[kind].read(&r.latency, place*diskHistograms+kind, 1, o.Operations, o.TimeNS)
+	}
+	return o
+}
+
+// owner is the group that has the place, in the hierarchy of containers. Where the kernel has not found
+// it, it is looked for once, by its path.
+func (r *diskReader) owner(place int) model.CgroupID {
+	entry, state := &r.disks.entries[place], &r.places[place]
+	owner := load(&entry.Owner)
+	if owner == 0 && !state.asked && entry.Key.Group != 0 {
+		state.asked = true
+		if owner = r.owners.translate(entry.Key.Group); owner != 0 {
+			atomic.CompareAndSwapUint64(&entry.Owner, 0, owner)
+		}
+	}
+	return model.CgroupID(owner)
+}
+
+// retire takes a place from its group: what it does from now on is counted elsewhere, and what was
+// under way is in one more reading.
+func (r *diskReader) retire(place int) {
+	state := &r.places[place]
+	if state.leaving {
+		return
+	}
+	if err := r.placeOf.Delete(&r.disks.entries[place].Key); err == nil {
+		state.leaving = true
+	}
+}
+
+func (r *diskReader) giveBack(place int) error {
+	r.disks.entries[place] = diskDisk{}
+	if err := r.latency.clear(place*diskHistograms, diskHistograms); err != nil {
+		return fmt.Errorf("a place for a disk is lost: %w", err)
+	}
+	r.places[place] = diskPlace{instance: r.places[place].instance + 1}
+	if err := r.free.Update(nil, uint32(place), ebpf.UpdateAny); err != nil {
+		return fmt.Errorf("place %d for a disk is lost: %w", place, err)
+	}
+	return nil
+}
+
+// forget gives up the places of a control group that was removed.
+func (r *diskReader) forget(id model.CgroupID) {
+	for place := diskFirst; place < len(r.places); place++ {
+		if e := &r.disks.entries[place]; load(&e.Used) != 0 && load(&e.Owner) == uint64(id) {
+			r.retire(place)
+		}
+	}
+}
+
+// clearSlot empties the sums of a slot that has no owner any more.
+func (r *diskReader) clearSlot(slot uint32) { r.slots.entries[slot] = diskDiskSlot{} }
+
+// SlotDisk is what a control group did on all devices since its slot was made, as a timer's tick reads it;
+// false where the group has no slot.
+func (p *Probes) SlotDisk(id model.CgroupID) (model.SlotDisk, bool) {
+	var slot uint32
+	if p.disks == nil || p.cgroups.slotOf.Lookup(uint64(id), &slot) != nil || int(slot) >= len(p.disks.slots.entries) {
+		return model.SlotDisk{}, false
+	}
+	s := &p.disks.slots.entries[slot]
+	return model.SlotDisk{ReadBytes: load(&s.ReadBytes), WriteBytes: load(&s.WriteBytes), Reads: load(&s.Reads), Writes: load(&s.Writes),
+		ReadNS: load(&s.ReadNs), WriteNS: load(&s.WriteNs), QueueNS: load(&s.QueueNs), Flushes: load(&s.Flushes)}, true
+}
+
+func (r *diskReader) drops() []model.Drop {
+	drops := []model.Drop{
+		{Name: "disks", Count: sumDrops(r.dropped, dropDisk), Capacity: uint64(len(r.places) - diskFirst), Used: r.used.Load()},
+		{Name: "disk_requests", Count: sumDrops(r.dropped, dropDiskRequest)},
+		{Name: "disk_syncs", Count: sumDrops(r.dropped, dropDiskSync)},
+	}
+	if r.log != nil {
+		drops = append(drops, r.log.drop())
+	}
+	return drops
+}
+
+// requestIsSecond looks the arguments of block_rq_issue up: context, the request, and before it the queue until 54d4e6ab91eb.
+func requestIsSecond(spec *btf.Spec) bool {
+	return tracepointArguments(spec, "block_rq_issue") == 3
+}
+
+func text(name []int8) string {
+	b := make([]byte, 0, len(name))
+	for _, c := range name {
+		if c == 0 {
+			break
+		}
+		b = append(b, byte(c))
+	}
+	return string(b)
+}

@@ -1,0 +1,774 @@
+package kernel
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"outsight/internal/model"
+)
+
+const (
+	requestBytes = 100
+	replyBytes   = 4000
+)
+
+// echoServer answers each request of requestBytes with a reply of replyBytes, in two writes with
+// a pause between them, until its listener is closed.
+func echoServer(t *testing.T, address string, pause time.Duration) *net.TCPListener {
+	t.Helper()
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				request, reply := make([]byte, requestBytes), make([]byte, replyBytes)
+				for {
+					if _, err := io.ReadFull(conn, request); err != nil {
+						return
+					}
+					conn.Write(reply[:replyBytes/2])
+					time.Sleep(pause)
+					conn.Write(reply[replyBytes/2:])
+				}
+			}()
+		}
+	}()
+	return listener.(*net.TCPListener)
+}
+
+func dial(t *testing.T, address string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// ask makes n requests, one after another, each in two writes.
+func ask(conn net.Conn, n int) error {
+	request, reply := make([]byte, requestBytes), make([]byte, replyBytes)
+	for range n {
+		conn.Write(request[:1])
+		conn.Write(request[1:])
+		if _, err := io.ReadFull(conn, reply); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// edge returns the one edge of a service at one end, nil if there is none. Attempts that failed
+// are an edge without a peer; they are added to the one that has it.
+func edge(t *testing.T, p *Probes, service net.Addr, role model.Role) *model.KernelEdge {
+	t.Helper()
+	all, err := p.ReadEdges()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := service.(*net.TCPAddr).AddrPort()
+	var found *model.KernelEdge
+	for i, e := range all {
+		if e.Key.Service.Port() == want.Port() && e.Key.Role == role {
+			switch {
+			case found == nil:
+				found = &all[i]
+			case e.Key.Peer == 0:
+				found.Counters.Add(&all[i].Counters)
+			case found.Key.Peer == 0:
+				all[i].Counters.Add(&found.Counters)
+				found = &all[i]
+			default:
+				t.Fatalf("two edges: %+v and %+v", found.Key, e.Key)
+			}
+		}
+	}
+	return found
+}
+
+// counters are those of a service's one edge at one end; all are zero if there is none.
+func counters(t *testing.T, p *Probes, service net.Addr, role model.Role) (c model.EdgeCounters) {
+	t.Helper()
+	if e := edge(t, p, service, role); e != nil {
+		c = e.Counters
+	}
+	return c
+}
+
+// counts waits until the counters of a service's edge at one end are as they should be, and fails with what they are
+// as soon as they do not change any more.
+func counts(t *testing.T, p *Probes, service net.Addr, role model.Role, what string,
+	so func(c model.EdgeCounters) bool) {
+	t.Helper()
+	c := readUntil(func() model.EdgeCounters { return counters(t, p, service, role) }, so)
+	if !so(c) {
+		t.Fatalf("%s: the %v's counters stay at %s", what, role, described(c))
+	}
+}
+
+// described are the counters that are not zero.
+func described(c model.EdgeCounters) string {
+	text := fmt.Sprintf("%d transactions", c.Transactions())
+	v := reflect.ValueOf(c)
+	for i := range v.NumField() {
+		if f := v.Field(i); !f.IsZero() {
+			if f.Kind() == reflect.Pointer {
+				f = f.Elem()
+			}
+			text += fmt.Sprintf(", %s %+v", v.Type().Field(i).Name, f)
+		}
+	}
+	return text
+}
+
+func ownCgroup(t *testing.T) model.CgroupID {
+	t.Helper()
+	path := "/sys/fs/cgroup"
+	f, err := os.Open("/proc/self/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var id int
+		var rest string
+		fmt.Sscanf(lines.Text(), "%d:%s", &id, &rest)
+		if controller() == "" && id == 0 {
+			path += rest[1:]
+		} else if prefix := controller() + ":"; len(rest) > len(prefix) && rest[:len(prefix)] == prefix {
+			path += "/" + controller() + rest[len(prefix):]
+		}
+	}
+	var stat syscall.Stat_t
+	if err := syscall.Stat(path, &stat); err != nil {
+		t.Fatal(err)
+	}
+	return model.CgroupID(stat.Ino)
+}
+
+func TestCountsAreExact(t *testing.T) {
+	for _, c := range []struct {
+		name, address         string
+		connections, requests int
+	}{
+		{"kept alive", "127.0.0.1:0", 20, 250},
+		{"one request each", "127.0.0.1:0", 500, 1},
+		{"IPv6", "[::1]:0", 20, 5},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := open(t, Options{})
+			server := echoServer(t, c.address, 0)
+			address := server.Addr().String()
+			var clients sync.WaitGroup
+			for range c.connections {
+				clients.Go(func() {
+					conn, err := net.Dial("tcp", address)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer conn.Close()
+					if err := ask(conn, c.requests); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			clients.Wait()
+			for _, role := range []model.Role{model.RoleServer, model.RoleClient} {
+				counts(t, p, server.Addr(), role, "all connections are closed", func(got model.EdgeCounters) bool {
+					return got.Closes >= uint64(c.connections)
+				})
+			}
+			n := uint64(c.connections * c.requests)
+			for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+				e := edge(t, p, server.Addr(), role)
+				want := model.EdgeCounters{
+					SentBytes: n * requestBytes, ReceivedBytes: n * replyBytes,
+					Opens: uint64(c.connections), Closes: uint64(c.connections),
+					Requests: n, Replies: n,
+				}
+				if role == model.RoleServer {
+					want.SentBytes, want.ReceivedBytes = want.ReceivedBytes, want.SentBytes
+				}
+				if got := e.Counters.Transactions(); got != n {
+					t.Errorf("%v: %d transactions, want %d", role, got, n)
+				}
+				got := e.Counters
+				if h := got.TimeToFirstByte; h == nil || h.Count != n {
+					t.Errorf("%v: the times to the first byte are %+v, want %d entries", role, h, n)
+				}
+				// At least one of each connection, and no more than one in ten milliseconds.
+				if h := got.RTT; h == nil || h.Count < uint64(c.connections) || h.Count > n {
+					t.Errorf("%v: the round trips are %+v, want %d to %d entries", role, h, c.connections, n)
+				}
+				if got.Duration == nil || got.Duration.Count != uint64(c.connections) {
+					t.Errorf("%v: durations are %+v, want %d", role, got.Duration, c.connections)
+				}
+				if got.RTTMinNS == 0 || got.RTTMinNS > uint64(patience()) {
+					t.Errorf("%v: the least round trip took %v", role, time.Duration(got.RTTMinNS))
+				}
+				got.Latency, got.TimeToFirstByte, got.RTT, got.Duration = nil, nil, nil, nil
+				got.Retransmits, got.JitterSumNS, got.RTTMinNS, got.WindowLimitedNS = 0, 0, 0, 0
+				if emulated() { // may take its time over a reply
+					want.Held, want.Transfers, want.Continued = got.Held, got.Transfers, got.Continued
+				}
+				if got != want {
+					t.Errorf("%v: counted %+v, want %+v", role, got, want)
+				}
+				if e.Key.Owner != ownCgroup(t) {
+					t.Errorf("%v: owner %d, want %d", role, e.Key.Owner, ownCgroup(t))
+				}
+				if role == model.RoleServer && e.Key.Peer != ownCgroup(t) {
+					t.Errorf("the server's peer is %d, want %d", e.Key.Peer, ownCgroup(t))
+				}
+			}
+		})
+	}
+}
+
+// The reply's second half comes 50 ms after its first; both ends must wait for the last byte.
+func TestLatencyReachesToTheLastByte(t *testing.T) {
+	p := open(t, Options{})
+	server := echoServer(t, "127.0.0.1:0", 50*time.Millisecond)
+	conn := dial(t, server.Addr().String())
+	start := time.Now()
+	if err := ask(conn, 10); err != nil {
+		t.Fatal(err)
+	}
+	whole := time.Since(start)
+	conn.Close()
+	counts(t, p, server.Addr(), model.RoleServer, "the connection is closed", func(c model.EdgeCounters) bool {
+		return c.Closes == 1
+	})
+	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+		latency := edge(t, p, server.Addr(), role).Counters.Latency
+		if latency.Quantile(0) < 0.050*(1-model.RelativeError) {
+			t.Errorf("%v: a transaction of %v s, each took at least 50 ms", role, latency.Quantile(0))
+		}
+		if latency.SumNS > uint64(whole) {
+			t.Errorf("%v: transactions of %v in %v", role, time.Duration(latency.SumNS), whole)
+		}
+	}
+}
+
+func TestLastReplyIsCountedWithoutAnotherRequest(t *testing.T) {
+	p := open(t, Options{})
+	server := echoServer(t, "127.0.0.1:0", 0)
+	conn := dial(t, server.Addr().String())
+	for round := uint64(1); round <= 2; round++ {
+		if err := ask(conn, 1); err != nil {
+			t.Fatal(err)
+		}
+		for _, role := range []model.Role{model.RoleServer, model.RoleClient} {
+			counts(t, p, server.Addr(), role, "the silent reply is counted", func(c model.EdgeCounters) bool {
+				return c.Transactions() == round
+			})
+		}
+	}
+	if latency := edge(t, p, server.Addr(), model.RoleClient).Counters.Latency; latency.Quantile(1) > 0.5 {
+		t.Errorf("the silence is part of a transaction of %v s", latency.Quantile(1))
+	}
+}
+
+func TestUnansweredAndRefused(t *testing.T) {
+	p := open(t, Options{})
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := dial(t, silent.Addr().String())
+	conn.Write([]byte("hello?"))
+	conn.Close()
+	counts(t, p, silent.Addr(), model.RoleClient, "the unanswered request shows", func(c model.EdgeCounters) bool {
+		return c.Aborts == 1 && c.Transactions() == 0
+	})
+	silent.Close()
+	for range 3 {
+		if conn, err := net.Dial("tcp", silent.Addr().String()); err == nil {
+			conn.Close()
+			t.Fatal("connected to a closed port")
+		}
+	}
+	counts(t, p, silent.Addr(), model.RoleClient, "the refused connections show", func(c model.EdgeCounters) bool {
+		return c.Failures == 3 && c.FailuresRefused == 3
+	})
+}
+
+// serve accepts connections and gives each to the handler, until the test ends.
+func serve(t *testing.T, handle func(*net.TCPConn)) net.Addr {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go handle(conn.(*net.TCPConn))
+		}
+	}()
+	return listener.Addr()
+}
+
+// A download that flows for over a second is a transfer, and no slow request.
+func TestLongDownloadIsATransfer(t *testing.T) {
+	p := open(t, Options{})
+	service := serve(t, func(conn *net.TCPConn) {
+		defer conn.Close()
+		conn.Read(make([]byte, requestBytes))
+		for range 6 {
+			conn.Write(make([]byte, 1<<16))
+			time.Sleep(250 * time.Millisecond) // slow, and never silent for a second
+		}
+	})
+	conn := dial(t, service.String())
+	conn.Write(make([]byte, requestBytes))
+	if n, err := io.Copy(io.Discard, conn); err != nil || n != 6<<16 {
+		t.Fatalf("read %d bytes: %v", n, err)
+	}
+	conn.Close()
+	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+		counts(t, p, service, role, "the transfer is counted", func(c model.EdgeCounters) bool {
+			return c.Transfers == 1 && c.Transactions() == 1 && c.Latency.Count == 0 && c.TimeToFirstByte.Count == 1
+		})
+	}
+}
+
+// A server that speaks without being asked makes a stream: its messages are no replies, and what
+// the client sends is no request.
+func TestPushesMakeAStream(t *testing.T) {
+	p := open(t, Options{})
+	service := serve(t, func(conn *net.TCPConn) {
+		defer conn.Close()
+		for range 5 {
+			conn.Write([]byte("news"))
+			conn.Read(make([]byte, 64)) // so that the messages are not joined
+		}
+	})
+	conn := dial(t, service.String())
+	for range 5 {
+		conn.Read(make([]byte, 64))
+		conn.Write([]byte("ok"))
+	}
+	conn.Close()
+	// The greeting is a push; each answer to a message then is the request for the next one.
+	counts(t, p, service, model.RoleServer, "the connection is closed", func(c model.EdgeCounters) bool {
+		return c.Closes == 1
+	})
+	if c := edge(t, p, service, model.RoleServer).Counters; c.Pushes != 1 {
+		t.Errorf("a greeting and four replies: %d pushes, want 1", c.Pushes)
+	}
+
+	service = serve(t, func(conn *net.TCPConn) {
+		defer conn.Close()
+		for range 5 {
+			conn.Write([]byte("news"))
+			time.Sleep(20 * time.Millisecond)
+		}
+		conn.Read(make([]byte, 64))
+		time.Sleep(200 * time.Millisecond)
+		conn.Write([]byte("bye"))
+	})
+	conn = dial(t, service.String())
+	conn.Read(make([]byte, 4))
+	io.ReadFull(conn, make([]byte, 16))
+	conn.Write([]byte("quit"))
+	io.Copy(io.Discard, conn)
+	conn.Close()
+	counts(t, p, service, model.RoleServer, "the stream is counted and is no transaction", func(c model.EdgeCounters) bool {
+		return c.Closes == 1 && c.Pushes == 6 && c.Requests == 0 && c.Transactions() == 0
+	})
+}
+
+func TestRequestsInFlight(t *testing.T) {
+	p := open(t, Options{})
+	answer := make(chan struct{})
+	service := serve(t, func(conn *net.TCPConn) {
+		defer conn.Close()
+		conn.Read(make([]byte, requestBytes))
+		<-answer
+		conn.Write([]byte("at last"))
+	})
+	for range 3 {
+		dial(t, service.String()).Write(make([]byte, requestBytes))
+	}
+	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+		counts(t, p, service, role, "three requests wait", func(c model.EdgeCounters) bool { return c.InFlight() == 3 })
+	}
+	close(answer)
+	counts(t, p, service, model.RoleServer, "none waits", func(c model.EdgeCounters) bool { return c.InFlight() == 0 })
+}
+
+func TestResetShows(t *testing.T) {
+	p := open(t, Options{})
+	service := serve(t, func(conn *net.TCPConn) {
+		conn.Read(make([]byte, requestBytes))
+		conn.SetLinger(0)
+		conn.Close()
+	})
+	conn := dial(t, service.String())
+	conn.Write(make([]byte, requestBytes))
+	io.Copy(io.Discard, conn)
+	conn.Close()
+	counts(t, p, service, model.RoleClient, "the reset and the lost request show", func(c model.EdgeCounters) bool {
+		return c.Resets == 1 && c.Aborts == 1
+	})
+}
+
+// The reset comes while the client's one call still sends: its request begins after the close.
+func TestResetWithinASend(t *testing.T) {
+	p := open(t, Options{})
+	service := serve(t, func(conn *net.TCPConn) {
+		conn.Read(make([]byte, requestBytes))
+		conn.SetLinger(0)
+		conn.Close()
+	})
+	conn := dial(t, service.String()).(*net.TCPConn)
+	file, err := conn.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	const moreThanBuffers = 64 << 20
+	// Fd makes the socket block.
+	if n, err := syscall.Write(int(file.Fd()), make([]byte, moreThanBuffers)); err != nil || n == moreThanBuffers {
+		t.Fatalf("sent %d bytes: %v, want a part of them", n, err)
+	}
+	counts(t, p, service, model.RoleClient, "the request is counted, and as lost", func(c model.EdgeCounters) bool {
+		return c.Requests == 1 && c.Aborts == 1 && c.Resets == 1 && c.Opens == 1 && c.Closes == 1
+	})
+}
+
+// What a program moves from a socket to a pipe inside of the kernel is not seen, and is missed.
+func TestUnseenBytesAreMissed(t *testing.T) {
+	p := open(t, Options{})
+	const size = 100_000
+	service := serve(t, func(conn *net.TCPConn) {
+		defer conn.Close()
+		conn.Write(make([]byte, size))
+	})
+	conn := dial(t, service.String())
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	go func() {
+		defer w.Close()
+		w.ReadFrom(conn) // splice
+	}()
+	if n, err := io.Copy(io.Discard, r); err != nil || n != size {
+		t.Fatalf("moved %d bytes: %v", n, err)
+	}
+	conn.Close()
+	counts(t, p, service, model.RoleClient, "the unseen bytes show", func(c model.EdgeCounters) bool {
+		return c.Closes == 1 && c.UnseenBytes+c.ReceivedBytes == size && c.Completeness() < 1
+	})
+}
+
+func TestConnectionsOlderThanTheProbes(t *testing.T) {
+	server := echoServer(t, "127.0.0.1:0", 0)
+	conn := dial(t, server.Addr().String())
+	idle := dial(t, server.Addr().String())
+	for _, c := range []net.Conn{conn, idle} {
+		if err := ask(c, 7); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := open(t, Options{})
+	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
+		e := edge(t, p, server.Addr(), role)
+		if e == nil || e.Counters.Opens != 2 || e.Counters.Transactions() != 0 || e.Key.Owner != ownCgroup(t) {
+			t.Fatalf("%v: two idle connections are %+v", role, e)
+		}
+	}
+	if e := edge(t, p, server.Addr(), model.RoleServer); e.Key.Peer != ownCgroup(t) {
+		t.Errorf("the server's peer is %d, want %d", e.Key.Peer, ownCgroup(t))
+	}
+	if err := ask(conn, 5); err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	for _, role := range []model.Role{model.RoleServer, model.RoleClient} {
+		counts(t, p, server.Addr(), role, "five transactions are counted", func(c model.EdgeCounters) bool {
+			return c.Transactions() == 5
+		})
+	}
+}
+
+// The hooks of the two directions are attached one after the other, and requests go on meanwhile.
+func TestBusyConnectionsOlderThanTheProbes(t *testing.T) {
+	const connections = 4
+	server := echoServer(t, "127.0.0.1:0", 0)
+	var stop atomic.Bool
+	var running sync.WaitGroup
+	t.Cleanup(func() {
+		stop.Store(true)
+		running.Wait()
+	})
+	for range connections {
+		conn := dial(t, server.Addr().String())
+		running.Go(func() {
+			for !stop.Load() {
+				if err := ask(conn, 1); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+			conn.Close()
+		})
+	}
+	p := open(t, Options{})
+	both := []model.Role{model.RoleClient, model.RoleServer}
+	for _, role := range both {
+		counts(t, p, server.Addr(), role, "it counts", func(c model.EdgeCounters) bool {
+			return c.Transactions() > 1000
+		})
+	}
+	stop.Store(true)
+	running.Wait()
+	for _, role := range both {
+		counts(t, p, server.Addr(), role, "all are closed", func(c model.EdgeCounters) bool {
+			return c.Closes == connections
+		})
+	}
+	client, served := counters(t, p, server.Addr(), model.RoleClient), counters(t, p, server.Addr(), model.RoleServer)
+	if client.Pushes != 0 || served.Pushes != 0 {
+		t.Errorf("%d and %d pushes, want none", client.Pushes, served.Pushes)
+	}
+	// Of each connection, one transaction may be under way when counting begins.
+	if apart := int64(client.Transactions() - served.Transactions()); apart < -connections || apart > connections {
+		t.Errorf("the client counts %d transactions, the server %d", client.Transactions(), served.Transactions())
+	}
+}
+
+func TestListeners(t *testing.T) {
+	before, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := open(t, Options{})
+	after, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listens := func(address net.Addr) bool {
+		all, err := p.ReadListeners()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range all {
+			if l.Address == address.(*net.TCPAddr).AddrPort() && l.Owner == ownCgroup(t) {
+				return true
+			}
+		}
+		return false
+	}
+	for _, l := range []net.Listener{before, after} {
+		if !listens(l.Addr()) {
+			t.Errorf("%v is not listed", l.Addr())
+		}
+		l.Close()
+		if listens(l.Addr()) {
+			t.Errorf("%v is closed and still listed", l.Addr())
+		}
+	}
+}
+
+// Forty clients by address, and a table of sixteen edges: the counts stay whole, the clients of
+// the last are put together, and the overflow shows.
+func TestFullTableKeepsTheCounts(t *testing.T) {
+	p := open(t, Options{MaxEdges: 16})
+	server := echoServer(t, "127.0.0.1:0", 0)
+	const clients = 40
+	for i := range clients {
+		dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(
+			netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 1, byte(i + 1)}), 0))}
+		conn, err := dialer.Dial("tcp", server.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ask(conn, 1); err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+	}
+	var masked uint64
+	served := readUntil(func() (served uint64) {
+		all, err := p.ReadEdges()
+		if err != nil {
+			t.Fatal(err)
+		}
+		masked = 0
+		for _, e := range all {
+			if e.Key.Role == model.RoleServer && e.Key.Service.Port() == server.Addr().(*net.TCPAddr).AddrPort().Port() {
+				served += e.Counters.Transactions()
+				if !e.Key.Client.IsValid() {
+					masked += e.Counters.Transactions()
+				}
+			}
+		}
+		return served
+	}, func(served uint64) bool { return served >= clients })
+	if served != clients {
+		t.Errorf("%d transactions are counted, want %d", served, clients)
+	}
+	if masked == 0 {
+		t.Error("no client was masked in a table that is too small")
+	}
+	for _, d := range p.Drops() {
+		if d.Name == "edge_clients" && d.Count == 0 {
+			t.Error("the overflow does not show")
+		}
+	}
+}
+
+// TestCloseThatNobodyTold: a connection that is counted as open and is not there is found out, and
+// one that is there stays open.
+func TestCloseThatNobodyTold(t *testing.T) {
+	p := open(t, Options{})
+	listener := echoServer(t, "127.0.0.1:0", 0)
+	conn := dial(t, listener.Addr().String())
+	defer conn.Close()
+	if err := ask(conn, 1); err != nil {
+		t.Fatal(err)
+	}
+	e := edge(t, p, listener.Addr(), model.RoleClient)
+	if e.Counters.Opens != 1 || e.Counters.Closes != 0 {
+		t.Fatalf("opened %d, closed %d, want 1 and 0", e.Counters.Opens, e.Counters.Closes)
+	}
+	p.edges.edges.entries[e.Instance].Opens += 2 // as if two connections had gone without a word
+	counts(t, p, listener.Addr(), model.RoleClient, "the two are counted as closed", func(c model.EdgeCounters) bool {
+		return c.Closes == 2
+	})
+	for range 3 {
+		if e := edge(t, p, listener.Addr(), model.RoleClient); e.Counters.Closes != 2 {
+			t.Fatalf("closed %d, want 2: one is open", e.Counters.Closes)
+		}
+	}
+}
+
+// meetings are the ends that meet at a server's port, by what names the place.
+func meetings(t *testing.T, p *Probes, port uint16) map[string][]byte {
+	t.Helper()
+	found, pairs := make(map[string][]byte), p.edges.maps.Maps["pairs"]
+	key, value := make([]byte, pairs.KeySize()), make([]byte, pairs.ValueSize())
+	all := pairs.Iterate()
+	for all.Next(&key, &value) {
+		// meeting.dialled_port follows two groups, three addresses and two names.
+		if binary.NativeEndian.Uint16(value[2*8+3*16+2*16:]) == port {
+			found[string(key)] = bytes.Clone(value)
+		}
+	}
+	if err := all.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// What closes that nobody told have left of pairs is taken away, and the pairs of open connections stay:
+// of one that is older than the programs, and of new ones.
+func TestPairsOfUntoldClosesAreTakenAway(t *testing.T) {
+	const left = 50
+	listener := echoServer(t, "127.0.0.1:0", 0)
+	older := dial(t, listener.Addr().String())
+	if err := ask(older, 1); err != nil {
+		t.Fatal(err)
+	}
+	p := open(t, Options{})
+	for range 2 {
+		conn := dial(t, listener.Addr().String())
+		if err := ask(conn, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	port := listener.Addr().(*net.TCPAddr).AddrPort().Port()
+	there := meetings(t, p, port)
+	if len(there) != 4 { // the older one's has two names
+		t.Fatalf("%d meetings of three connections, want 4", len(there))
+	}
+	for key, value := range there {
+		for i := range left {
+			other := []byte(key)
+			binary.NativeEndian.PutUint32(other, uint32(i+1))
+			if err := p.edges.maps.Maps["pairs"].Put(other, value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		break
+	}
+	if n := len(meetings(t, p, port)); n != 4+left {
+		t.Fatalf("%d meetings, want %d", n, 4+left)
+	}
+	for range 2 {
+		p.edges.meetings.at = time.Time{}
+		if _, err := p.ReadEdges(); err != nil {
+			t.Fatal(err)
+		}
+		now := meetings(t, p, port)
+		for key := range there {
+			if now[key] == nil {
+				t.Errorf("the meeting %x of an open connection was taken away", key)
+			}
+		}
+		if len(now) != len(there) {
+			t.Errorf("%d meetings are left, want %d", len(now), len(there))
+		}
+	}
+	d := dropOf(t, p, "connection_pairs")
+	if d.Used < 4 || d.Used > d.Capacity || d.Capacity != 65536 || d.Count != 0 {
+		t.Errorf("%+v", d)
+	}
+}
+
+// A socket whose attempt to connect has failed may be kept by its program. It is none that is open.
+func TestFailedSocketIsNotOpen(t *testing.T) {
+	p := open(t, Options{})
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(fd)
+	to := &syscall.SockaddrInet4{Port: closed.Addr().(*net.TCPAddr).Port, Addr: [4]byte{127, 0, 0, 1}}
+	if err := syscall.Connect(fd, to); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Fatalf("connecting to a closed port: %v", err)
+	}
+	e := edge(t, p, closed.Addr(), model.RoleClient)
+	if e == nil || e.Counters.Failures != 1 {
+		t.Fatalf("the attempt does not show: %+v", e)
+	}
+	if open := p.edges.edges.entries[e.Instance].Open; open != 0 {
+		t.Errorf("%d connections are open, want 0", open)
+	}
+}

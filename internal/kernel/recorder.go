@@ -1,0 +1,492 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/features"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"outsight/internal/model"
+)
+
+// The least and the greatest time between two ticks of a recording.
+const (
+	MinRecorderInterval = time.Millisecond
+	MaxRecorderInterval = 10 * time.Second
+)
+
+const (
+	sampleBytes = 160
+	tickBytes   = 64
+	// What a sample knows.
+	sampleMemory, sampleThrottled, sampleDisk = 1, 2, 4
+	// listEdgesEvery is how long a new edge may be left out. To look at all places of the table is
+	// most of what a recorder costs in user space.
+	listEdgesEvery = time.Second
+	// statesNewLooks is how many times in a row, once a second, all tasks are looked at after groups came or
+	// went; statesEvery is how many seconds apart they are otherwise, for what changed within a group.
+	statesNewLooks, statesEvery = 5, 10
+	// ringTime is how long the ring lasts by itself, where its bounds allow it.
+	ringTime                   = 2 * time.Second
+	minRingBytes, maxRingBytes = 1 << 20, 16 << 20
+)
+
+var recorderHook = hook{"start_recorder", "timer", "samples of containers every 1 ms to 10 s", false,
+	"Linux 5.17 or later (bpf_timer, bpf_loop); 6.4 for absolute times"}
+
+// canRecord is why the kernel has no recorder; nil where it has one.
+func canRecord() error {
+	return errors.Join(features.HaveProgramHelper(ebpf.Syscall, asm.FnTimerStart),
+		features.HaveProgramHelper(ebpf.Syscall, asm.FnLoop))
+}
+
+// RecorderOptions of Record. The zero value works.
+type RecorderOptions struct {
+	// Interval between two ticks, from 1 ms to 10 s (default 50 ms).
+	Interval time.Duration
+	// RingBytes bounds the kernel memory for samples that nobody has taken out yet. By default it
+	// lasts for two seconds with all control groups that can be counted, within 1 and 16 MiB.
+	RingBytes int
+}
+
+// Recorder are timers in the kernel, on two CPUs, the first of which samples every control group at each tick,
+// and the ring that they fill. It is for one goroutine. Any number of recorders may run; they share only what
+// they read.
+type Recorder struct {
+	probes   *Probes
+	interval time.Duration
+	maps     *ebpf.Collection
+	programs []*ebpf.Program
+	control  *table[recorderRecorderControl]
+	ticks    *table[recorderRecorderTick]
+	samples  *table[recorderRecorderSample]
+	unwanted *table[uint64]
+	edges    *table[recorderRecordedEdge]
+	// clocks compares the clock of cpu_state.since_ns with the monotonic one; nil if they are one.
+	clocks *clocks
+	ahead  clockDifference
+	tick   model.Tick
+	slots  map[model.CgroupID]uint32
+	// listed is when the edges were.
+	listed time.Time
+	// starter arms a timer on the CPU that runs it, one of timerCPUs.
+	starter   *ebpf.Program
+	timerCPUs []int
+	// states finds where the controllers count for new groups; nil where the kernel lacks a hook.
+	states *link.Iter
+	// groups is the sum of the ids of the groups in slots; stateLooks is how many updates it has been the same.
+	groups        uint64
+	groupsChanged bool
+	stateLooks    int
+	links         []link.Link
+}
+
+// Record starts a recorder. Its first tick is due at the next whole interval of the monotonic
+// clock. It must be closed before the Probes are.
+func (p *Probes) Record(o RecorderOptions) (*Recorder, error) {
+	o.Interval = defaultInterval(o.Interval)
+	if o.Interval < MinRecorderInterval || o.Interval > MaxRecorderInterval {
+		return nil, fmt.Errorf("recording every %v: want %v to %v", o.Interval, MinRecorderInterval, MaxRecorderInterval)
+	}
+	if p.kernel == nil || p.cgroups == nil {
+		return nil, errors.New("recording: no kernel program counts control groups")
+	}
+	if err := canRecord(); err != nil {
+		return nil, fmt.Errorf("recording: %w", err)
+	}
+	r := &Recorder{probes: p, interval: o.Interval, slots: make(map[model.CgroupID]uint32)}
+	if err := r.open(o); err != nil {
+		return nil, errors.Join(fmt.Errorf("recording: %w", err), r.Close())
+	}
+	return r, nil
+}
+
+func defaultInterval(d time.Duration) time.Duration {
+	if d == 0 {
+		return 50 * time.Millisecond
+	}
+	return d
+}
+
+func (r *Recorder) open(o RecorderOptions) error {
+	p := r.probes
+	spec, err := loadRecorder()
+	if err != nil {
+		return fmt.Errorf("BUG: reading the embedded object: %w", err)
+	}
+	slots := len(p.cgroups.slots.entries)
+	samples, ticks := ringSizes(o, slots)
+	shared := p.cgroups.share(spec)
+	edges := uint32(1)
+	if p.edges != nil {
+		shared["edges"] = p.edges.maps.Maps["edges"]
+		edges = shared["edges"].MaxEntries()
+	}
+	if p.disks != nil {
+		shared["disk_of_slot"] = p.disks.maps.Maps["disk_of_slot"]
+	}
+	for name, m := range shared {
+		spec.Maps[name].MaxEntries = m.MaxEntries()
+	}
+	for name, entries := range map[string]uint32{
+		"ticks": ticks, "samples": samples, "unwanted": uint32(slots), "sums_of_slot": uint32(slots), "states_of_slot": uint32(slots),
+		"recorded_edges": edges, "edges_seen": edges, "cpu_views": uint32(p.kernel.cpus),
+	} {
+		spec.Maps[name].MaxEntries = entries
+	}
+	err = errors.Join(
+		spec.Variables["cpus"].Set(uint32(p.kernel.cpus)),
+		spec.Variables["slots"].Set(uint32(slots)),
+		spec.Variables["counts_disk"].Set(p.disks != nil),
+		spec.Variables["interval_ns"].Set(uint64(o.Interval)),
+		spec.Variables["tick_mask"].Set(ticks-1),
+		spec.Variables["sample_mask"].Set(samples-1),
+		spec.Variables["use_run_queue_clock"].Set(p.kernel.runQueueClock),
+		spec.Variables["cgroup_subsys_index"].Set(p.kernel.subsys),
+		spec.Variables["memory_index"].Set(p.kernel.memory),
+		spec.Variables["cpu_index"].Set(p.kernel.cpu),
+		spec.Variables["page_bytes"].Set(uint32(os.Getpagesize())))
+	if err != nil {
+		return fmt.Errorf("BUG: setting the object's constants: %w", err)
+	}
+	if r.maps, err = newMaps(spec, shared); err != nil {
+		return fmt.Errorf("making the ring: %w", err)
+	}
+	if err := r.mapTables(); err != nil {
+		return err
+	}
+	return r.start(spec)
+}
+
+// ringSizes are how many samples and ticks there is room for: powers of two.
+func ringSizes(o RecorderOptions, slots int) (samples, ticks uint32) {
+	perSecond := max(int(ringTime/o.Interval), 1)
+	if o.RingBytes <= 0 {
+		o.RingBytes = min(max(perSecond*slots*sampleBytes, minRingBytes), maxRingBytes)
+	}
+	// Down, since it is a bound; a tick has one sample at least.
+	samples = uint32(1) << (bits.Len(uint(max(o.RingBytes/sampleBytes, 16))) - 1)
+	ticks = uint32(1) << bits.Len(uint(min(8*perSecond, int(samples))))
+	return samples, min(ticks, samples)
+}
+
+func (r *Recorder) mapTables() (err error) {
+	if r.control, err = mapTable[recorderRecorderControl](r.maps.Maps["control"]); err != nil {
+		return err
+	}
+	if r.ticks, err = mapTable[recorderRecorderTick](r.maps.Maps["ticks"]); err != nil {
+		return err
+	}
+	if r.samples, err = mapTable[recorderRecorderSample](r.maps.Maps["samples"]); err != nil {
+		return err
+	}
+	if r.unwanted, err = mapTable[uint64](r.maps.Maps["unwanted"]); err != nil {
+		return err
+	}
+	r.edges, err = mapTable[recorderRecordedEdge](r.maps.Maps["recorded_edges"])
+	return err
+}
+
+func (r *Recorder) start(spec *ebpf.CollectionSpec) error {
+	k := *r.probes.kernel
+	if k.types = r.probes.options.types; k.types == nil {
+		k.types = btf.NewCache()
+		defer debug.FreeOSMemory()
+	}
+	load := func(name string) (*ebpf.Program, error) {
+		program, err := loadProgram(&k, spec, r.maps, name)
+		if err != nil {
+			return nil, fmt.Errorf("loading %s: %w", name, err)
+		}
+		r.programs = append(r.programs, program)
+		return program, nil
+	}
+	if k.runQueueClock {
+		program, err := load("recorder_clocks")
+		if err != nil {
+			return err
+		}
+		r.clocks = &clocks{program, r.maps.Variables["clocks_read"]}
+	}
+	var err error
+	if r.starter, err = load("start_recorder"); err != nil {
+		return err
+	}
+	if err := r.findStates(load); err != nil {
+		r.probes.options.Logger.Debug("memory and throttling are not in the ticks", "error", err)
+	}
+	if err := r.update(); err != nil {
+		return err
+	}
+	interval := uint64(r.interval)
+	return r.arm((monotonicNS()/interval + 1) * interval)
+}
+
+// findStates attaches what the samples' memory and throttling need: the removal first.
+func (r *Recorder) findStates(load func(string) (*ebpf.Program, error)) error {
+	forget, err := load("forget_states")
+	if err != nil {
+		return err
+	}
+	removal, err := link.AttachTracing(link.TracingOptions{Program: forget})
+	if err != nil {
+		return fmt.Errorf("attaching forget_states: %w", err)
+	}
+	r.links = append(r.links, removal)
+	find, err := load("find_states")
+	if err != nil {
+		return err
+	}
+	states, err := link.AttachIter(link.IterOptions{Program: find})
+	if err != nil {
+		return fmt.Errorf("attaching find_states: %w", err)
+	}
+	r.states, r.links = states, append(r.links, states)
+	return nil
+}
+
+// arm starts the timers with a tick that is due then. One is enough.
+func (r *Recorder) arm(dueNS uint64) error {
+	c := &r.control.entries[0]
+	atomic.StoreUint64(&c.DueNs, dueNS)
+	atomic.StoreUint32(&c.Stopped, 0)
+	want, started := int(r.maps.Maps["timers"].MaxEntries()), 0
+	var errs []error
+	start := func() {
+		if err := r.startTimer(uint32(started)); err != nil {
+			errs = append(errs, err)
+			return
+		}
+		started++
+	}
+	r.timerCPUs = timerCPUs(want)
+	visitCPUs(r.timerCPUs, start)
+	if started == 0 {
+		start() // on whatever CPU this is
+	}
+	if started == 0 {
+		return fmt.Errorf("starting a timer: %w", errors.Join(errs...))
+	}
+	if started < want {
+		r.probes.options.Logger.Debug("fewer timers take the recorder's ticks than could", "timers", started, "cpus", r.timerCPUs, "error", errors.Join(errs...))
+	}
+	return nil
+}
+
+// startTimer starts one on the CPU that the caller is on.
+func (r *Recorder) startTimer(number uint32) error {
+	result, err := r.starter.Run(&ebpf.RunOptions{Context: number})
+	if err != nil {
+		return err
+	}
+	if result != 0 {
+		return fmt.Errorf("the kernel refused step %d", result)
+	}
+	return nil
+}
+
+// timerCPUs are that many of the allowed CPUs, as far apart as can be; none where there are more than can be told.
+func timerCPUs(n int) (cpus []int) {
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return nil
+	}
+	var all []int
+	for cpu := range len(allowed) * bits.UintSize {
+		if allowed.IsSet(cpu) {
+			all = append(all, cpu)
+		}
+	}
+	for i := range n {
+		cpus = append(cpus, all[i*(len(all)-1)/max(n-1, 1)])
+	}
+	return slices.Compact(cpus)
+}
+
+// Cost is the time that the timers have taken so far, ticks and all, in ns.
+func (r *Recorder) Cost() uint64 { return load(&r.control.entries[0].CostNs) }
+
+// Pause stops the timers until Resume. Ticks in between have no numbers.
+func (r *Recorder) Pause() { atomic.StoreUint32(&r.control.entries[0].Stopped, 1) }
+
+// Resume starts the timers again, with a tick that is due within two intervals.
+func (r *Recorder) Resume() error {
+	interval := uint64(r.interval)
+	return r.arm((monotonicNS()/interval + 2) * interval)
+}
+
+// Interval between two ticks.
+func (r *Recorder) Interval() time.Duration { return r.interval }
+
+// RingBytes is the kernel memory of the ring.
+func (r *Recorder) RingBytes() int {
+	return len(r.samples.entries)*sampleBytes + len(r.ticks.entries)*tickBytes
+}
+
+// Drain hands over the ticks since the last call, in order; each is only valid during the call. It
+// has to be called about every quarter of a second, since it also tells the kernel what has
+// changed: which edges there are, and how far the clocks have drifted apart.
+func (r *Recorder) Drain(take func(*model.Tick)) error {
+	c := &r.control.entries[0]
+	made := load(&c.TicksMade)
+	for taken := c.TicksTaken; taken < made; taken++ {
+		t := &r.ticks.entries[taken%uint64(len(r.ticks.entries))]
+		r.read(t)
+		take(&r.tick)
+		atomic.StoreUint64(&c.SamplesTaken, t.FirstSample+uint64(t.Samples))
+		atomic.StoreUint64(&c.TicksTaken, taken+1)
+	}
+	return r.update()
+}
+
+func (r *Recorder) read(t *recorderRecorderTick) {
+	r.tick = model.Tick{Number: t.Number, DueNS: t.DueNs, BeganNS: t.BeganNs, CostNS: t.CostNs,
+		IdleNS: t.IdleNs, OtherNS: t.OtherNs, Running: t.Running, Samples: r.tick.Samples[:0]}
+	for i := range uint64(t.Samples) {
+		s := &r.samples.entries[(t.FirstSample+i)%uint64(len(r.samples.entries))]
+		r.tick.Samples = append(r.tick.Samples, model.TickSample{
+			Group: model.CgroupID(s.Group), CPUNS: s.CpuNs, Running: s.Running, RunQueueNS: s.WaitNs, Waits: s.Waits,
+			Voluntary: s.Voluntary, Involuntary: s.Involuntary, SentBytes: s.SentBytes, ReceivedBytes: s.ReceivedBytes,
+			Asking: s.Asking, Serving: s.Serving, HasMemory: s.Known&sampleMemory != 0, MemoryBytes: s.MemoryBytes,
+			HasThrottled: s.Known&sampleThrottled != 0, ThrottledNS: s.ThrottledNs, ThrottledPeriods: s.ThrottledPeriods,
+			MinorFaults: s.MinorFaults, MajorFaults: s.MajorFaults,
+			HasDisk: s.Known&sampleDisk != 0, DiskReadBytes: s.DiskReadBytes, DiskWriteBytes: s.DiskWriteBytes,
+			DiskReads: s.DiskReads, DiskWrites: s.DiskWrites, DiskNS: s.DiskTimeNs,
+		})
+	}
+}
+
+// Losses are the ticks that were not recorded since the start.
+func (r *Recorder) Losses() model.TickLosses {
+	c := &r.control.entries[0]
+	return model.TickLosses{Full: load(&c.TicksFull), Late: load(&c.TicksLate)}
+}
+
+// Ignore leaves a control group out of the ticks to come.
+func (r *Recorder) Ignore(id model.CgroupID) {
+	var slot uint32
+	if r.probes.cgroups.slotOf.Lookup(uint64(id), &slot) == nil && int(slot) < len(r.unwanted.entries) {
+		atomic.StoreUint64(&r.unwanted.entries[slot], uint64(id))
+	}
+}
+
+// update tells the kernel what it cannot find out at a tick, or only slowly.
+func (r *Recorder) update() error {
+	c := &r.control.entries[0]
+	if r.clocks != nil {
+		ahead, err := r.ahead.read(r.clocks)
+		if err != nil {
+			return err
+		}
+		atomic.StoreInt64(&c.ClockAheadNs, ahead)
+		atomic.StoreUint32(&c.ClockKnown, 1)
+	}
+	now := time.Now()
+	if now.Sub(r.listed) < listEdgesEvery {
+		return nil
+	}
+	r.listed = now
+	r.listGroups()
+	if r.probes.edges != nil {
+		r.listEdges()
+	}
+	if r.states == nil || !r.statesDue() {
+		return nil
+	}
+	if err := run(r.states); err != nil {
+		return fmt.Errorf("looking for new control groups: %w", err)
+	}
+	return nil
+}
+
+// listGroups lists the groups that have a slot.
+func (r *Recorder) listGroups() {
+	clear(r.slots)
+	groups := uint64(0)
+	for slot := slotFirst; slot < len(r.probes.cgroups.slots.entries); slot++ {
+		if id := load(&r.probes.cgroups.slots.entries[slot]); id != 0 {
+			r.slots[model.CgroupID(id)] = uint32(slot)
+			groups += id
+		}
+	}
+	r.groups, r.groupsChanged = groups, groups != r.groups
+}
+
+// statesDue tells whether it is time to look at all tasks for where the controllers count, which takes 2 ms with
+// 500 tasks. A new group may get its first task some time after it was made.
+func (r *Recorder) statesDue() bool {
+	r.stateLooks++
+	if r.groupsChanged {
+		r.stateLooks = 0
+	}
+	return r.stateLooks < statesNewLooks || r.stateLooks%statesEvery == 0
+}
+
+// listEdges lists the edges whose owners are sampled. The kernel compares the owners, so that a
+// place that was given to another edge meanwhile does not count for the old one.
+func (r *Recorder) listEdges() {
+	listed, edges := uint32(0), r.probes.edges.edges.entries
+	for place := edgeOverflow + 1; place < len(edges); place++ {
+		if load(&edges[place].Used) == 0 {
+			continue
+		}
+		owner := load(&edges[place].Key.Owner)
+		slot, found := r.slots[model.CgroupID(owner)]
+		if !found {
+			continue
+		}
+		e := &r.edges.entries[listed]
+		if e.Owner != owner || e.Place != uint32(place) || e.Slot != slot {
+			// A tick in between finds either no edge, or one that it checks.
+			atomic.StoreUint64(&e.Owner, 0)
+			atomic.StoreUint32(&e.Place, uint32(place))
+			atomic.StoreUint32(&e.Slot, slot)
+			atomic.StoreUint64(&e.Owner, owner)
+		}
+		listed++
+	}
+	atomic.StoreUint32(&r.control.entries[0].Edges, listed)
+}
+
+// Close stops the timers and gives the ring back.
+func (r *Recorder) Close() error {
+	var errs []error
+	if r.control != nil {
+		atomic.StoreUint32(&r.control.entries[0].Stopped, 1)
+		errs = append(errs, r.control.Close())
+	}
+	if r.ticks != nil {
+		errs = append(errs, r.ticks.Close())
+	}
+	if r.samples != nil {
+		errs = append(errs, r.samples.Close())
+	}
+	if r.unwanted != nil {
+		errs = append(errs, r.unwanted.Close())
+	}
+	if r.edges != nil {
+		errs = append(errs, r.edges.Close())
+	}
+	for _, l := range r.links {
+		errs = append(errs, l.Close())
+	}
+	for _, program := range r.programs {
+		errs = append(errs, program.Close())
+	}
+	if r.maps != nil {
+		r.maps.Close()
+	}
+	r.control, r.ticks, r.samples, r.unwanted, r.edges, r.programs, r.maps, r.links, r.states = nil, nil, nil, nil, nil, nil, nil, nil, nil
+	return errors.Join(errs...)
+}

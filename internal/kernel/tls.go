@@ -1,0 +1,649 @@
+package kernel
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/features"
+
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
+
+	"outsight/internal/model"
+)
+
+const (
+	// maxTLSBinaries bounds the libraries and programs that are probed at a time, maxContainerBinaries those of one
+	// container.
+	maxTLSBinaries, maxContainerBinaries = 256, 16
+	// maxTLSCalls bounds the calls of TLS libraries at a time, maxTLSConnections the connections of
+	// which is known what was read last.
+	maxTLSCalls, maxTLSConnections = 4096, 8192
+	// tlsInterval is the time between two looks for programs that use TLS.
+	tlsInterval = 2 * time.Second
+	// tlsPatience is how long opening waits for the first look, and closing for the last: one that takes longer reads
+	// from a disk or a server that does not answer.
+	tlsPatience = 2 * time.Second
+	// tlsReading is how many bytes per second are read of a container's files and mappings in the long run,
+	// tlsReadingBurst at a time. tlsReadingLeast is what a small file counts.
+	tlsReading, tlsReadingBurst, tlsReadingLeast = 2 << 20, 64 << 20, 256 << 10
+)
+
+// errStopped ends a look.
+var errStopped = errors.New("the probes are being closed")
+
+// tlsLibrary is a kind of binary that is probed.
+type tlsLibrary struct {
+	feature model.Feature
+	// programs by the name of what they are attached to; the second at its end.
+	functions map[string][2]string
+}
+
+const tlsRemedy = "kernel 4.17 or later with uprobes (CONFIG_UPROBE_EVENTS)"
+
+var (
+	openSSL = tlsLibrary{
+		model.Feature{Name: "uprobe/openssl", Purpose: "endpoints of TLS connections of programs that use OpenSSL (an option: --tls)", Remedy: tlsRemedy},
+		map[string][2]string{
+			"SSL_write": {"ssl_write", "ssl_write_end"}, "SSL_write_ex": {"ssl_write_ex", "ssl_write_end"},
+			"SSL_read": {"ssl_read", "ssl_read_end"}, "SSL_read_ex": {"ssl_read_ex", "ssl_read_end"},
+		},
+	}
+	goTLS = tlsLibrary{
+		model.Feature{Name: "uprobe/go-tls", Purpose: "endpoints of TLS connections of Go programs with symbols (an option: --tls)", Remedy: tlsRemedy},
+		map[string][2]string{
+			"crypto/tls.(*Conn).Write": {"go_write", "go_write_end"}, "crypto/tls.(*Conn).Read": {"go_read", "go_read_end"},
+		},
+	}
+)
+
+// tlsBinary is a library or program that was looked at.
+type tlsBinary struct {
+	// owner is the container on whose share it is probed.
+	owner  *tlsShare
+	links  []link.Link
+	probes int
+	// waiting are the places for which there was no room.
+	waiting []tlsFunction
+	// unused counts looks at which no process had it.
+	unused int
+}
+
+// tlsProcess is what was found of a process.
+type tlsProcess struct {
+	exe   string
+	looks int
+	// binaries are those that it had when it was looked into last.
+	binaries []binaryID
+	share    *tlsShare
+	// settled: its program is probed, or never will be. program is nothing if it was not opened.
+	settled bool
+	program binaryID
+}
+
+// tlsShare is what one container takes of what there is for all.
+type tlsShare struct {
+	binaries, probes int
+	reading          *rate.Limiter
+	// refused: it maps so much that looking at it, or taking probes away from it, would take long.
+	refused bool
+}
+
+// tlsWatcher probes the TLS libraries of running programs.
+type tlsWatcher struct {
+	procfs   string
+	logger   *slog.Logger
+	programs map[string]*ebpf.Program
+	uprobes  uprobes
+	stop     chan struct{}
+	running  sync.WaitGroup
+
+	// Used now, and what was lost. A reading does not wait for a look, which may take long.
+	probed, probes                             atomic.Int64
+	noBinary, noProbe, noShare, refused, noMap atomic.Uint64
+	putOff                                     atomic.Uint64
+
+	calls, connections *lruTable
+	callsMap           *ebpf.Map
+
+	lock      sync.Mutex // guards what follows
+	binaries  map[binaryID]*tlsBinary
+	processes map[int]*tlsProcess
+	shares    map[string]*tlsShare
+	// lines is a buffer for the mappings of one process after the other.
+	lines *bufio.Reader
+}
+
+// prepareTLS sizes the maps that the programs at TLS libraries share with those at sockets.
+func (p *Probes) prepareTLS(spec *ebpf.CollectionSpec) error {
+	on := p.options.TLS && !p.options.WithoutEndpoints
+	if on {
+		spec.Maps["tls_calls"].MaxEntries, spec.Maps["tls_connections"].MaxEntries = maxTLSCalls, maxTLSConnections
+	}
+	return spec.Variables["reads_tls"].Set(on)
+}
+
+// openTLS loads the programs at TLS libraries and begins to look for these.
+func (p *Probes) openTLS(k *kernel, maps *ebpf.Collection) error {
+	libraries := []tlsLibrary{openSSL, goTLS}
+	if !p.options.TLS || p.options.WithoutEndpoints {
+		for _, l := range libraries {
+			f := l.feature
+			f.State, f.Reason, f.Remedy = model.FeatureOff, "it was not asked for", "start the agent with --tls"
+			p.features = append(p.features, f)
+		}
+		return nil
+	}
+	defer func(before string) { p.loading = before }(p.loading)
+	p.loading = "tls"
+	spec, err := loadTls()
+	if err != nil {
+		return fmt.Errorf("BUG: reading the embedded object: %w", err)
+	}
+	if err := spec.Variables["machine"].Set(machines[runtime.GOARCH]); err != nil {
+		return fmt.Errorf("BUG: setting the object's constants: %w", err)
+	}
+	shared := &ebpf.Collection{Maps: make(map[string]*ebpf.Map)}
+	for _, name := range []string{"tls_calls", "tls_connections", "lru_entries"} {
+		shared.Maps[name] = maps.Maps[name]
+		spec.Maps[name].MaxEntries = maps.Maps[name].MaxEntries()
+	}
+	ways := singleUprobes
+	if err := features.HaveBPFLinkUprobeMulti(); err == nil && !p.options.singleUprobes {
+		ways = multiUprobes
+	}
+	for _, program := range spec.Programs {
+		program.AttachType = ways.attachType
+	}
+	w := &tlsWatcher{uprobes: ways, procfs: p.options.ProcFS, logger: p.options.Logger, stop: make(chan struct{}),
+		programs: make(map[string]*ebpf.Program), shares: make(map[string]*tlsShare),
+		binaries: make(map[binaryID]*tlsBinary), processes: make(map[int]*tlsProcess),
+		lines: bufio.NewReaderSize(nil, maxMappingLine),
+		calls: newLRUTable(maps, lruTLSCalls, "tls_calls"), callsMap: maps.Maps["tls_calls"],
+		connections: newLRUTable(maps, lruTLSConnections, "tls_connections")}
+	var errs []error
+	for _, l := range libraries {
+		err := p.loadTLS(k, spec, shared, l, w)
+		f := l.feature
+		p.addFeature(hook{name: f.Name, purpose: f.Purpose, remedy: f.Remedy}, err)
+		errs = append(errs, err)
+	}
+	if len(w.programs) > 0 {
+		looked := make(chan struct{})
+		w.running.Go(func() { w.run(looked) })
+		select {
+		case <-looked:
+		case <-time.After(tlsPatience):
+			w.logger.Info("looking for programs that use TLS takes long and goes on meanwhile")
+		}
+		p.onClose(w)
+		p.tls = w
+	}
+	return errors.Join(errs...)
+}
+
+// loadTLS loads a library's programs, and tries whether they can be attached.
+func (p *Probes) loadTLS(k *kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, l tlsLibrary, w *tlsWatcher) error {
+	if l.feature.Name == goTLS.feature.Name && runtime.GOARCH != "amd64" {
+		return fmt.Errorf("on %s: %w", runtime.GOARCH, errors.ErrUnsupported)
+	}
+	loaded := make(map[string]*ebpf.Program)
+	for _, pair := range l.functions {
+		for _, name := range pair {
+			if loaded[name] != nil {
+				continue
+			}
+			program, err := p.load(k, spec, maps, hook{program: name, name: "uprobe/" + name})
+			if err != nil {
+				return err
+			}
+			loaded[name] = program
+		}
+	}
+	for _, program := range loaded {
+		if err := w.uprobes.try(program); err != nil {
+			return err
+		}
+		break
+	}
+	for name, program := range loaded {
+		w.programs[name] = program
+	}
+	return nil
+}
+
+// run looks for programs until it is told to stop. The channel is closed after the first look.
+func (w *tlsWatcher) run(looked chan<- struct{}) {
+	w.look()
+	close(looked)
+	ticker := time.NewTicker(tlsInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-w.stop:
+			return
+		case <-ticker.C:
+			w.look()
+		}
+	}
+}
+
+func (w *tlsWatcher) stopped() bool {
+	select {
+	case <-w.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// Close takes all probes away.
+func (w *tlsWatcher) Close() error {
+	close(w.stop)
+	ended := make(chan struct{})
+	go func() {
+		w.running.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(tlsPatience):
+		return errors.New("a program's file cannot be read to its end: its probes go when this process ends")
+	}
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return w.forget(func(binaryID, *tlsBinary) bool { return true })
+}
+
+// forget takes the probes of binaries away.
+func (w *tlsWatcher) forget(which func(binaryID, *tlsBinary) bool) error {
+	var links []link.Link
+	for id, b := range w.binaries {
+		if !which(id, b) {
+			continue
+		}
+		links = append(links, b.links...)
+		w.free(b)
+		delete(w.binaries, id)
+	}
+	return closeLinks(links)
+}
+
+// free gives back what a binary has taken.
+func (w *tlsWatcher) free(b *tlsBinary) {
+	if b.owner == nil {
+		return
+	}
+	w.probed.Add(-1)
+	w.probes.Add(-int64(b.probes))
+	b.owner.binaries--
+	b.owner.probes -= b.probes
+	b.owner, b.links, b.probes = nil, nil, 0
+}
+
+// look looks at processes that are new, or may have loaded more since, and gives up binaries that no
+// process has any more.
+func (w *tlsWatcher) look() {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.lookAtTables()
+	w.lookAtProcesses()
+}
+
+func (w *tlsWatcher) lookAtProcesses() {
+	entries, err := os.ReadDir(w.procfs)
+	if err != nil {
+		w.logger.Warn("looking for programs that use TLS failed", "error", err)
+		return
+	}
+	alive, used := make(map[int]bool), make(map[binaryID]bool)
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if w.stopped() {
+			return
+		}
+		process := w.lookAt(pid)
+		if process == nil {
+			continue
+		}
+		alive[pid] = true
+		for _, id := range process.binaries {
+			used[id] = true
+		}
+	}
+	w.giveUp(alive, used)
+}
+
+// giveUp forgets processes that have ended, and what none has any more.
+func (w *tlsWatcher) giveUp(alive map[int]bool, used map[binaryID]bool) {
+	shared := make(map[*tlsShare]bool)
+	for pid, process := range w.processes {
+		if !alive[pid] {
+			delete(w.processes, pid)
+			continue
+		}
+		shared[process.share] = true
+	}
+	err := w.forget(func(id binaryID, b *tlsBinary) bool {
+		if b.unused++; used[id] {
+			b.unused = 0
+		}
+		return b.unused >= 2
+	})
+	if err != nil {
+		w.logger.Warn("taking a probe away failed", "error", err)
+	}
+	for name, share := range w.shares {
+		// Whoever has used up his reading does not get it back by a restart.
+		if !shared[share] && share.binaries == 0 && share.reading.Tokens() >= tlsReadingBurst {
+			delete(w.shares, name)
+		}
+	}
+}
+
+// lookAtTables counts what gave way. Calls come and go, so they are counted; connections stay until they give way.
+func (w *tlsWatcher) lookAtTables() {
+	w.connections.lookAtFull()
+	made, found := w.calls.made(), uint64(0)
+	keys, values := make([]tlsTlsCallKey, 512), make([]tlsTlsCall, 512)
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := w.callsMap.BatchLookup(&cursor, keys, values, nil)
+		found += uint64(n)
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			w.calls.look(made, found)
+			return
+		}
+		if err != nil {
+			w.logger.Warn("counting the calls of TLS libraries failed", "error", err)
+			return
+		}
+	}
+}
+
+// lookAt is what is known of a process, nil for one without memory of its own.
+func (w *tlsWatcher) lookAt(pid int) *tlsProcess {
+	dir := filepath.Join(w.procfs, strconv.Itoa(pid))
+	exe, err := os.Readlink(dir + "/exe")
+	if err != nil {
+		return nil
+	}
+	process := w.processes[pid]
+	if process == nil || process.exe != exe {
+		process = &tlsProcess{exe: exe}
+		w.processes[pid] = process
+	}
+	// Libraries may be loaded late, but seldom are.
+	if looks := process.looks + 1; looks&(looks-1) != 0 && looks%16 != 0 {
+		process.looks++
+		return process
+	}
+	if process.share = w.shareOf(dir); process.share == nil || process.share.refused {
+		return process
+	}
+	if process.share.reading.Tokens() <= 0 {
+		w.putOff.Add(1)
+		return process
+	}
+	process.looks++
+	w.lookInto(process, dir)
+	return process
+}
+
+// shareOf is the share of a process's container, nil for a process that has ended.
+func (w *tlsWatcher) shareOf(process string) *tlsShare {
+	name, err := readContainer(process)
+	if err != nil {
+		return nil
+	}
+	share := w.shares[name]
+	if share == nil {
+		share = &tlsShare{reading: rate.NewLimiter(tlsReading, tlsReadingBurst)}
+		w.shares[name] = share
+	}
+	return share
+}
+
+// read counts what was read of a container, which may be more than there was left.
+func (s *tlsShare) read(bytes int64) {
+	s.reading.ReserveN(time.Now(), int(min(bytes, tlsReadingBurst)))
+}
+
+// lookInto looks at what a process executes.
+func (w *tlsWatcher) lookInto(process *tlsProcess, dir string) {
+	maps, err := os.Open(dir + "/maps")
+	if err != nil {
+		return
+	}
+	defer maps.Close()
+	w.lines.Reset(maps)
+	found, err := readMappings(w.lines)
+	process.share.read(int64(found.bytes))
+	if err != nil {
+		return
+	}
+	if found.cut || w.slow(process, dir, found) {
+		w.refuse(process, found)
+		return
+	}
+	if found.crowded {
+		w.noShare.Add(1)
+	}
+	// What it has no more, or has changed since, is not in use by it any more.
+	process.binaries = nil
+	w.lookIntoProgram(process, dir)
+	for _, library := range found.openSSL {
+		file, err := openMapped(dir, library)
+		if err != nil {
+			w.logger.Debug("a library was not opened", "library", library.path, "error", err)
+			continue
+		}
+		w.consider(process, file, library.path, openSSLFunctions)
+	}
+}
+
+// lookIntoProgram looks at the program of a process until it is settled, and again if its probes were taken away.
+func (w *tlsWatcher) lookIntoProgram(process *tlsProcess, dir string) {
+	opened := process.program != binaryID{}
+	if process.settled && opened && w.binaries[process.program] == nil {
+		process.settled = false
+	}
+	if process.settled {
+		if opened {
+			process.binaries = append(process.binaries, process.program)
+		}
+		return
+	}
+	file, err := openExecutable(dir)
+	if err != nil {
+		process.settled = true
+		return
+	}
+	process.program = file.id
+	process.settled = w.consider(process, file, process.exe, goFunctions)
+}
+
+// slow tells whether taking probes away from a process's container would take long: the process often maps its
+// program, a library that is to be probed, or a file that is probed on its container's share. Other files do not
+// matter: .NET maps the code that it compiles many times. What another container has probed stays whoever maps it.
+func (w *tlsWatcher) slow(process *tlsProcess, dir string, found mappings) bool {
+	if len(found.often) == 0 {
+		return false
+	}
+	inodes := make(map[uint64]bool)
+	var program unix.Stat_t
+	if err := unix.Stat(dir+"/exe", &program); err == nil {
+		inodes[program.Ino] = true
+	}
+	for _, library := range found.openSSL {
+		inodes[library.inode] = true
+	}
+	for id, b := range w.binaries {
+		if b.owner == process.share {
+			inodes[id.inode] = true
+		}
+	}
+	return slices.ContainsFunc(found.often, func(m mapping) bool {
+		return inodes[m.inode] || m.path == process.exe
+	})
+}
+
+// refuse takes the probes away from the container of a process that maps too much. Another container that has the
+// same files gets them on its own share when its processes are looked into next.
+func (w *tlsWatcher) refuse(process *tlsProcess, found mappings) {
+	process.share.refused = true
+	w.noMap.Add(1)
+	w.logger.Info("encrypted requests of a container are not read: one of its programs maps too much",
+		"program", process.exe, "bytes", found.bytes, "mapped_often", len(found.often))
+	err := w.forget(func(_ binaryID, b *tlsBinary) bool { return b.owner == process.share })
+	if err != nil {
+		w.logger.Warn("taking a probe away failed", "error", err)
+	}
+	// Its processes are not looked into again: they must not keep what others get.
+	for _, p := range w.processes {
+		if p.share == process.share {
+			p.binaries = nil
+		}
+	}
+}
+
+// consider closes a binary of a process, after it is probed if it is not yet. It is false if there is something left
+// to do.
+func (w *tlsWatcher) consider(process *tlsProcess, file *binaryFile, name string, functions findFunctions) bool {
+	defer file.Close()
+	b := w.binaries[file.id]
+	if b == nil {
+		if process.share.reading.Tokens() <= 0 {
+			w.putOff.Add(1)
+			return false
+		}
+		b = &tlsBinary{}
+		w.binaries[file.id] = b
+		var err error
+		if b.waiting, err = w.read(process.share, file, functions); err != nil {
+			w.tellRefused(name, err)
+		}
+		if room := w.room(process.share, len(b.waiting)); room != nil {
+			room.Add(1)
+		}
+	}
+	if !slices.Contains(process.binaries, file.id) {
+		process.binaries = append(process.binaries, file.id)
+	}
+	if len(b.waiting) == 0 {
+		return true
+	}
+	if w.room(process.share, len(b.waiting)) != nil {
+		return false
+	}
+	if err := w.probe(b, process.share, file); err != nil {
+		w.tellRefused(name, err)
+	}
+	return true
+}
+
+func (w *tlsWatcher) tellRefused(name string, err error) {
+	if errors.Is(err, errNoTLS) || errors.Is(err, errStopped) {
+		return
+	}
+	w.refused.Add(1)
+	w.logger.Info("encrypted requests of a program cannot be read", "binary", name, "error", err)
+}
+
+// room is what lacks room for so many probes at a binary more, nil for nothing.
+func (w *tlsWatcher) room(share *tlsShare, probes int) *atomic.Uint64 {
+	switch {
+	case probes == 0:
+		return nil
+	case share.binaries >= maxContainerBinaries || share.probes+probes > w.uprobes.container:
+		return &w.noShare
+	case w.probed.Load() >= maxTLSBinaries:
+		return &w.noBinary
+	case w.probes.Load()+int64(probes) > int64(w.uprobes.most):
+		return &w.noProbe
+	}
+	return nil
+}
+
+// tlsFunction is a place in a file and the program to run there.
+type tlsFunction struct {
+	program string
+	offset  uint64
+	// returns: at the function's end, wherever that is.
+	returns bool
+}
+
+// findFunctions finds what is to be probed in a file.
+type findFunctions func(*boundedReader) ([]tlsFunction, error)
+
+// read finds what is to be probed in a file, on a container's share.
+func (w *tlsWatcher) read(share *tlsShare, file *binaryFile, find findFunctions) (found []tlsFunction, err error) {
+	if file.id.size > maxTLSFile {
+		return nil, tooLarge("its bytes are", uint64(file.id.size), maxTLSFile)
+	}
+	const most = 2*maxTLSTable + 4*maxTLSHeaders
+	r := &boundedReader{file, most, w.stop}
+	defer func() { share.read(max(most-r.left, tlsReadingLeast)) }()
+	// debug/elf is not made for files of strangers.
+	defer func() {
+		if broken := recover(); broken != nil {
+			err = fmt.Errorf("its tables cannot be read: %v", broken)
+		}
+	}()
+	if found, err = find(r); err != nil {
+		return nil, err
+	}
+	if len(found) > maxBinaryProbes {
+		return nil, tooLarge("its places to probe are", uint64(len(found)), maxBinaryProbes)
+	}
+	for _, f := range found {
+		if w.programs[f.program] == nil {
+			return nil, errNoTLS // this kind of library is not to be had here
+		}
+	}
+	return found, nil
+}
+
+// probe attaches the programs to a binary, on a container's share.
+func (w *tlsWatcher) probe(b *tlsBinary, share *tlsShare, file *binaryFile) error {
+	waiting := b.waiting
+	b.waiting = nil
+	links, err := w.uprobes.attach(file.path(), w.programs, waiting)
+	if err != nil {
+		return err
+	}
+	b.owner, b.links, b.probes = share, links, len(waiting)
+	w.probed.Add(1)
+	w.probes.Add(int64(b.probes))
+	share.binaries++
+	share.probes += b.probes
+	return nil
+}
+
+func (w *tlsWatcher) drops() []model.Drop {
+	return []model.Drop{
+		{Name: "tls_binaries", Count: w.noBinary.Load(), Capacity: maxTLSBinaries, Used: uint64(w.probed.Load())},
+		{Name: "tls_binaries_refused", Count: w.refused.Load()},
+		{Name: "tls_container_share", Count: w.noShare.Load()},
+		{Name: "tls_mappings", Count: w.noMap.Load()},
+		{Name: "tls_probes", Count: w.noProbe.Load(), Capacity: uint64(w.uprobes.most), Used: uint64(w.probes.Load())},
+		{Name: "tls_reading", Count: w.putOff.Load()},
+		w.calls.drop("tls_calls", 0),
+		w.connections.drop("tls_connections", 0),
+	}
+}
