@@ -364,11 +364,9 @@ SEC("tp_btf/sched_process_fork")
 int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
 {
 	make_task_state(child);
-	if (child->pid != child->tgid)
-		return 0;
 	struct process_counts *counts = processes_of(child);
 	if (counts)
-		__sync_fetch_and_add(&counts->forks, 1);
+		__sync_fetch_and_add(child->pid == child->tgid ? &counts->forks : &counts->thread_starts, 1);
 	return 0;
 }
 

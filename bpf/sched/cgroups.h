@@ -25,11 +25,12 @@ struct cgroup_lane {
 	u64 unused;
 };
 
-/* Processes of one control group. These are rare: any CPU adds, atomically. */
+/* Processes and threads of one control group. Their beginnings are rare: any CPU adds, atomically. */
 struct process_counts {
 	u64 forks;
 	u64 execs;
 	u64 exits;
+	u64 thread_starts; /* without the first threads of processes */
 };
 
 #define CGROUP_CACHE_ENTRIES 16

@@ -4,10 +4,12 @@ package model
 type TaskCounters struct {
 	// Forks, Execs and Exits count processes, not threads.
 	Forks, Execs, Exits uint64
+	// ThreadStarts counts threads, without the first ones of processes.
+	ThreadStarts uint64
 }
 
 func (c *TaskCounters) plain() []*uint64 {
-	return []*uint64{&c.Forks, &c.Execs, &c.Exits}
+	return []*uint64{&c.Forks, &c.Execs, &c.Exits, &c.ThreadStarts}
 }
 
 // Add adds what was counted between two states of the same counters.
@@ -46,6 +48,12 @@ var taskRows = []Row[ContainerSample]{
 		Columns: []Column[ContainerSample]{{Name: "exits",
 			Count: ofProcesses(func(p *ProcessCounters) uint64 { return p.Exits }),
 			Shown: []Number{{Key: "exits", Title: "Exits", Unit: "/s", Group: GroupCPU, Order: 13, Formula: Rate}}}}},
+	{Name: "container_thread_starts_total", OTel: "container.thread.starts", Unit: "{thread}", Kind: Counter,
+		Help: "Threads started, without the first threads of processes",
+		Columns: []Column[ContainerSample]{{Name: "thread_starts",
+			Count: ofProcesses(func(p *ProcessCounters) uint64 { return p.ThreadStarts }),
+			Shown: []Number{{Key: "thread_starts", Title: "Threads started", Unit: "/s", Group: GroupCPU, Formula: Rate,
+				Meaning: "Threads started beside the first of each process: many per second, and a pool of them would pay"}}}}},
 	{Name: "container_threads", OTel: "container.threads", Unit: "{thread}", Kind: Gauge,
 		Help: "Threads that exist now",
 		Columns: []Column[ContainerSample]{{Name: "threads",

@@ -291,8 +291,9 @@ func TestConvertValues(t *testing.T) {
 	f("outsight_feature_cost_ratio,host=node-1,name=rest,purpose=everything else", 0.005)
 	f("outsight_feature_available,host=node-1,name=tp_btf/sched_switch,purpose=CPU time", 1)
 	f("outsight_feature_available,host=node-1,name=iter/tcp,purpose=connections open before the start", 0)
-	for left := range got {
-		if !strings.HasPrefix(left, "outsight_build_info,goversion=go") {
+	for left, v := range got {
+		// A counter that the snapshot does not set has no line above.
+		if v != 0 && !strings.HasPrefix(left, "outsight_build_info,goversion=go") {
 			t.Errorf("%s: not expected", left)
 		}
 	}

@@ -74,7 +74,7 @@ export interface Side {
 
 /** The numbers of a container by the headings of the page, in the order in which people ask for them. */
 export const USAGE_GROUPS: [string, string[]][] = [
-  ['CPU', ['cpu_cores', 'run_queue_p99', 'run_queue_p50', 'throttled_share', 'throttled_seconds', 'voluntary_switches', 'involuntary_switches', 'threads', 'busy_threads', 'cpu_quota_cores', 'forks', 'execs', 'exits']],
+  ['CPU', ['cpu_cores', 'run_queue_p99', 'run_queue_p50', 'throttled_share', 'throttled_seconds', 'voluntary_switches', 'involuntary_switches', 'threads', 'busy_threads', 'cpu_quota_cores', 'forks', 'execs', 'exits', 'thread_starts']],
   ['Memory', ['memory_bytes', 'working_set_bytes', 'rss_bytes', 'cache_bytes', 'memory_limit_bytes', 'minor_page_faults', 'major_page_faults', 'oom_kills']],
   ['Network', ['network_receive_bytes', 'network_transmit_bytes', 'receive_packets', 'transmit_packets', 'network_errors', 'network_dropped', 'zero_windows', 'listen_overflows']],
   ['Disk', ['disk_read_bytes', 'disk_write_bytes', 'disk_reads', 'disk_writes']],
@@ -100,6 +100,7 @@ export const USAGE_MEANING: Record<string, string> = {
   throttled_seconds: 'Time per second for which the CPU quota held the container back',
   busy_threads: 'Over how many threads the CPU time is spread: that of all over that of the busiest',
   cpu_quota_cores: 'CPU quota over its period',
+  thread_starts: 'Threads started beside the first of each process: many per second, and a pool of them would pay',
   memory_bytes: 'Memory in use, page cache included',
   working_set_bytes: 'Memory in use less the inactive page cache',
   zero_windows: 'Times that a receiver closed its window: it did not read fast enough',

@@ -385,6 +385,7 @@ func (r *cgroupReader) read(slot int) model.CgroupCounters {
 	}
 	processes := &r.processes.Entries[slot]
 	c.Forks, c.Execs, c.Exits = host.Load(&processes.Forks), host.Load(&processes.Execs), host.Load(&processes.Exits)
+	c.ThreadStarts = host.Load(&processes.ThreadStarts)
 	c.CPU.UsageNS = max(c.CPU.UsageNS, r.usage[slot])
 	r.usage[slot] = c.CPU.UsageNS
 	c.CPU.RunQueue = r.cached[slot].Read(&r.runQueue, slot*r.waitLanes, r.waitLanes, waits, waitNS)

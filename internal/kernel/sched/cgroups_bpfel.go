@@ -62,10 +62,11 @@ type cgroupsHistogram struct {
 }
 
 type cgroupsProcessCounts struct {
-	_     structs.HostLayout
-	Forks uint64
-	Execs uint64
-	Exits uint64
+	_            structs.HostLayout
+	Forks        uint64
+	Execs        uint64
+	Exits        uint64
+	ThreadStarts uint64
 }
 
 type cgroupsTaskState struct {

@@ -9,9 +9,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	before := threadsOfSelf()
 	kerneltest.Main(m, map[string]func(string) int{
 		"faults": func(string) int { return touchPages() }, "rename": func(string) int { return renameProcess() },
 		"pinned-spin": pinned, "pinned-spin4": pinned, "pinned-nap": pinned, "read-file": useMemory, "take-memory": useMemory,
+		"threads": func(string) int { return startThreads(before) },
 	})
 }
 
