@@ -167,7 +167,7 @@ func (g *Graph) Entries() []Entry {
 	for _, e := range g.Edges {
 		client, server := nodes[e.Client], nodes[e.Server]
 		best := e.Best()
-		if best.Of(Transactions) == 0 || best.TransactionsPerSecond == nil ||
+		if e.Client == e.Server || best.Of(Transactions) == 0 || best.TransactionsPerSecond == nil ||
 			called[e.Client] && client.Kind != KindOutside && client.Kind != KindHost || server.Kind == KindOutside || server.Kind == KindHost {
 			continue
 		}

@@ -82,6 +82,16 @@ func TestEntriesInACycle(t *testing.T) {
 	}
 }
 
+// A load generator whose processes talk to each other is no entry: its requests do not come from outside.
+func TestEntryIsNotItsOwnClient(t *testing.T) {
+	g := &Graph{Nodes: []*Node{using("load", 0, 1, nil), using("web", 1, 1, nil)},
+		Edges: []*Edge{call("load", "load", 1, 1), call("load", "web", 100, 1)}}
+	entries := g.Entries()
+	if len(entries) != 1 || entries[0].Node != "web" || entries[0].ArrivalRate != 100 {
+		t.Errorf("got %+v, want web with 100/s", entries)
+	}
+}
+
 func TestQuotaLimits(t *testing.T) {
 	g := office()
 	g.Nodes[3].Usage.CPUQuotaCores = ptr(0.5)
