@@ -147,6 +147,8 @@ static __always_inline void count_end(struct sock *sk, struct connection *c, str
 	u64 limited_ns = (u64)tcp->chrono_stat[1] * jiffy_ns;
 	if (limited_ns)
 		__sync_fetch_and_add(&edge->window_limited_ns, limited_ns);
+	if (tcp->chrono_stat[2])
+		__sync_fetch_and_add(&edge->send_limited_ns, (u64)tcp->chrono_stat[2] * jiffy_ns);
 	u64 rtt_min_ns = (u64)tcp->rtt_min.s[0].v * 1000;
 	/* ~0 microseconds: never measured. Two ends of two connections at once may lose a minimum to
 	 * one another; the next one mends it. */

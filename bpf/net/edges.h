@@ -97,10 +97,10 @@ struct edge {
 	u32 histograms[EDGE_HISTOGRAMS]; /* places in the pool, 0 until first needed */
 	u32 process; /* one that uses the edge, to look it up */
 	u64 upgrades; /* connections that became streams by agreement: WebSocket, replication */
-	u64 open; /* connections that the last sweep found open */
 	u64 lost;     /* transactions that could not be followed to their end, and had no reply yet */
 	u64 lost_replies; /* those whose reply had begun */
-	u32 unused;
+	u64 send_limited_ns; /* time in which this end's own send buffer held it up */
+	u32 open; /* connections that the last sweep found open */
 	u32 generation; /* last: the reader changes it, and then clears the rest */
 };
 

@@ -48,6 +48,8 @@ type EdgeCounters struct {
 	JitterSumNS uint64
 	// WindowLimitedNS is the time in which the peer's receive window held this end up.
 	WindowLimitedNS uint64
+	// SendLimitedNS is the time in which this end's own send buffer held it up: it was too small for the path.
+	SendLimitedNS uint64
 	// RTTMinNS is the least round-trip time of all connections, 0 until one was measured.
 	RTTMinNS uint64
 	// Latency has one entry per transaction: on a client from the first byte sent to the last
@@ -76,6 +78,7 @@ func (c *EdgeCounters) Plain() []*uint64 {
 		&c.SentBytes, &c.ReceivedBytes, &c.SentPackets, &c.ReceivedPackets, &c.OneWay, &c.Opens, &c.Closes, &c.Failures, &c.FailuresRefused, &c.FailuresTimedOut,
 		&c.FailuresUnreachable, &c.Resets, &c.TimedOut, &c.Retransmits, &c.Requests, &c.Replies, &c.Aborts, &c.Transfers,
 		&c.Held, &c.Continued, &c.Pushes, &c.Upgrades, &c.Lost, &c.LostWaiting, &c.UnseenBytes, &c.JitterSumNS, &c.WindowLimitedNS,
+		&c.SendLimitedNS,
 	}
 }
 
@@ -358,6 +361,12 @@ var EdgeRows = []Row[Edge]{
 			Shown: []Number{{Key: "window_limited_seconds", Title: "Held up by the receiver", Unit: "s",
 				Group: GroupPath, Order: 6,
 				Meaning: "Time in which the receiver took no more, of connections that ended"}}}}},
+	{Name: "outsight_edge_send_buffer_limited_seconds_total", OTel: "outsight.edge.send_buffer_limited", Unit: "s", Kind: Counter,
+		Help: "Time in which this end's own send buffer held it up, of connections that ended",
+		Columns: []Column[Edge]{{Name: "send_limited", Per: Nanoseconds,
+			Count: ofEdge(func(c *EdgeCounters) uint64 { return c.SendLimitedNS }),
+			Shown: []Number{{Key: "send_buffer_limited_seconds", Title: "Held up by its send buffer", Unit: "s", Group: GroupPath,
+				Meaning: "Time in which the sender’s own buffer was too small for the path, of connections that ended"}}}}},
 	{Name: "outsight_edge_round_trip_min_seconds", OTel: "outsight.edge.round_trip.min", Unit: "s", Kind: Gauge,
 		Help: "Least round-trip time of all connections",
 		Columns: []Column[Edge]{{Name: "rtt_min", Fold: Least, Per: Nanoseconds, Count: rttMin, Shown: []Number{

@@ -38,6 +38,8 @@ export interface Side {
   retransmits: number
   /** Time in which the receiver took no more, of connections that ended */
   window_limited_seconds?: Seconds
+  /** Time in which the sender’s own buffer was too small for the path, of connections that ended */
+  send_buffer_limited_seconds?: Seconds
   connections_open: number
   connections_opened: number
   connections_closed: number
@@ -84,7 +86,7 @@ export const USAGE_GROUPS: [string, string[]][] = [
 export const SIDE_GROUPS: [string, string[]][] = [
   ['Requests', ['transactions_per_second', 'transactions', 'in_flight', 'request_bytes_per_second', 'response_bytes_per_second', 'request_bytes', 'response_bytes', 'request_packets', 'response_packets']],
   ['Latency', ['p50', 'p75', 'p90', 'p99', 'mean', 'first_byte_p50', 'first_byte_p99']],
-  ['Path', ['rtt_p50', 'rtt_p99', 'rtt_min', 'jitter', 'retransmits', 'window_limited_seconds']],
+  ['Path', ['rtt_p50', 'rtt_p99', 'rtt_min', 'jitter', 'retransmits', 'window_limited_seconds', 'send_buffer_limited_seconds']],
   ['Connections', ['connections_open', 'connections_opened', 'connections_closed', 'duration_p50', 'duration_p99']],
   ['What went wrong', ['failures', 'failures_refused', 'failures_timed_out', 'failures_unreachable', 'resets', 'timed_out', 'aborted', 'continued']],
   ['Not timed as requests', ['transfers', 'held', 'pushes', 'one_way']],
@@ -120,6 +122,7 @@ export const SIDE_MEANING: Record<string, string> = {
   jitter: 'By how much the round trip varies, on average',
   retransmits: 'TCP segments sent again, because they were lost or late',
   window_limited_seconds: 'Time in which the receiver took no more, of connections that ended',
+  send_buffer_limited_seconds: 'Time in which the sender’s own buffer was too small for the path, of connections that ended',
   failures: 'Attempts to connect that failed',
   resets: 'Connections that ended with a reset instead of a close',
   timed_out: 'Connections whose other end fell silent',

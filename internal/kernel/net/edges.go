@@ -264,7 +264,7 @@ func (r *edgeReader) sweepConnections() error {
 		return nil
 	}
 	for _, edge := range r.inUse() {
-		atomic.StoreUint64(&edge.Open, 0)
+		atomic.StoreUint32(&edge.Open, 0)
 	}
 	marked, err := r.meetings.begin(time.Now())
 	if err != nil {
@@ -280,7 +280,7 @@ func (r *edgeReader) sweepConnections() error {
 	}
 	for place, edge := range r.inUse() {
 		memory := &r.places[place]
-		found := sweepFound{host.Load(&edge.Opens), host.Load(&edge.Closes), host.Load(&edge.Open)}
+		found := sweepFound{host.Load(&edge.Opens), host.Load(&edge.Closes), uint64(atomic.LoadUint32(&edge.Open))}
 		if found == memory.sweep && found.opens > found.closes+found.open {
 			untold := found.opens - found.closes - found.open
 			atomic.AddUint64(&edge.Closes, untold)
@@ -304,7 +304,8 @@ func (r *edgeReader) read(place int, now time.Time) model.KernelEdge {
 		Retransmits: host.Load(&edge.Retransmits), Requests: host.Load(&edge.Requests), Replies: host.Load(&edge.Replies),
 		Aborts: host.Load(&edge.Aborts), Transfers: host.Load(&edge.Transfers), Held: host.Load(&edge.Held),
 		Continued: host.Load(&edge.Continued), Pushes: host.Load(&edge.Pushes), JitterSumNS: host.Load(&edge.JitterSumNs),
-		WindowLimitedNS: host.Load(&edge.WindowLimitedNs), RTTMinNS: host.Load(&edge.RttMinNs), Upgrades: host.Load(&edge.Upgrades),
+		WindowLimitedNS: host.Load(&edge.WindowLimitedNs), SendLimitedNS: host.Load(&edge.SendLimitedNs),
+		RTTMinNS: host.Load(&edge.RttMinNs), Upgrades: host.Load(&edge.Upgrades),
 		Lost: host.Load(&edge.Lost) + host.Load(&edge.LostReplies), LostWaiting: host.Load(&edge.Lost),
 	}}
 	k.Key.Overflow = place == edgeOverflow

@@ -195,7 +195,7 @@ func TestCountsAreExact(t *testing.T) {
 					t.Errorf("%v: the least round trip took %v", role, time.Duration(got.RTTMinNS))
 				}
 				got.Latency, got.TimeToFirstByte, got.RTT, got.Duration = nil, nil, nil, nil
-				got.Retransmits, got.JitterSumNS, got.RTTMinNS, got.WindowLimitedNS = 0, 0, 0, 0
+				got.Retransmits, got.JitterSumNS, got.RTTMinNS, got.WindowLimitedNS, got.SendLimitedNS = 0, 0, 0, 0, 0
 				if kerneltest.Emulated() { // may take its time over a reply
 					want.Held, want.Transfers, want.Continued = got.Held, got.Transfers, got.Continued
 				}

@@ -127,10 +127,10 @@ type recorderEdge struct {
 	Histograms          [3]uint32
 	Process             uint32
 	Upgrades            uint64
-	Open                uint64
 	Lost                uint64
 	LostReplies         uint64
-	Unused              uint32
+	SendLimitedNs       uint64
+	Open                uint32
 	Generation          uint32
 }
 
