@@ -18,6 +18,8 @@ import (
 
 	"outsight/internal/access"
 	"outsight/internal/api"
+
+	"outsight/internal/ingest"
 )
 
 // No password of the queue's cluster may stand among the arguments, where every user of the host can read it.
@@ -34,7 +36,7 @@ func TestNoPasswordInArguments(t *testing.T) {
 	}
 	f := func(url, file, want, fault string) {
 		t.Helper()
-		flags := receiveFlags{natsFile: file, header: headerOff}
+		flags := receiveFlags{natsFile: file, header: headerOff, inFlight: ingest.LeastInFlight}
 		flags.nats.URL = url
 		err := flags.check()
 		if (err == nil) != (fault == "") || err != nil && !strings.Contains(err.Error(), fault) {
