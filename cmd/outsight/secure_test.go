@@ -18,7 +18,6 @@ import (
 
 	"outsight/internal/access"
 	"outsight/internal/api"
-
 	"outsight/internal/ingest"
 )
 
