@@ -27,12 +27,17 @@ func output(t *testing.T, arguments ...string) (string, int) {
 	return string(text), 0
 }
 
-// readmeCommands are the lines of the README that a reader types, those that go on in one.
+// readmeCommands are the lines of the README, and of the pages that it sends a reader to first, that a reader types; those
+// that go on in one.
 func readmeCommands(t *testing.T) []string {
 	t.Helper()
-	text, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
+	var text []byte
+	for _, page := range []string{"README.md", "docs/install.md", "docs/cli.md"} {
+		of, err := os.ReadFile(filepath.Join("../..", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, of...)
 	}
 	var commands []string
 	for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", " ")) {
