@@ -12,21 +12,26 @@
  */
 const volatile s32 cgroup_subsys_index = -1;
 
-static __always_inline u64 task_cgroup_id(struct task_struct *task)
+static __always_inline struct cgroup *task_cgroup(struct task_struct *task)
 {
 	struct css_set *set = task->cgroups;
 
 	switch (cgroup_subsys_index) {
-	case 0: return set->subsys[0]->cgroup->kn->id;
-	case 1: return set->subsys[1]->cgroup->kn->id;
-	case 2: return set->subsys[2]->cgroup->kn->id;
-	case 3: return set->subsys[3]->cgroup->kn->id;
-	case 4: return set->subsys[4]->cgroup->kn->id;
-	case 5: return set->subsys[5]->cgroup->kn->id;
-	case 6: return set->subsys[6]->cgroup->kn->id;
-	case 7: return set->subsys[7]->cgroup->kn->id;
+	case 0: return set->subsys[0]->cgroup;
+	case 1: return set->subsys[1]->cgroup;
+	case 2: return set->subsys[2]->cgroup;
+	case 3: return set->subsys[3]->cgroup;
+	case 4: return set->subsys[4]->cgroup;
+	case 5: return set->subsys[5]->cgroup;
+	case 6: return set->subsys[6]->cgroup;
+	case 7: return set->subsys[7]->cgroup;
 	}
-	return set->dfl_cgrp->kn->id;
+	return set->dfl_cgrp;
+}
+
+static __always_inline u64 task_cgroup_id(struct task_struct *task)
+{
+	return task_cgroup(task)->kn->id;
 }
 
 #endif

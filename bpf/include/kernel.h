@@ -89,13 +89,20 @@ struct cgroup_root {
 	int hierarchy_id;
 };
 
-struct cgroup {
-	struct kernfs_node *kn;
-	struct cgroup_root *root;
-};
+struct cgroup;
 
 struct cgroup_subsys_state {
 	struct cgroup *cgroup;
+	unsigned int flags;
+};
+
+/* Flags of cgroup_subsys_state, include/linux/cgroup-defs.h. */
+#define CSS_ONLINE 2
+
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
+	struct cgroup_root *root;
 };
 
 struct css_set {

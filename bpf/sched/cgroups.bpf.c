@@ -114,20 +114,28 @@ static __noinline u32 new_slot(u64 id)
 	return CGROUP_SLOT_OTHER;
 }
 
-static __always_inline u32 slot_of(u64 id)
+/*
+ * The last thread of a group runs on for some microseconds after the group may be removed, or for longer on a
+ * host whose CPUs are all busy. A removed group gets no slot: nobody would free it.
+ */
+static __always_inline u32 slot_of(struct cgroup *group)
 {
+	u64 id = group->kn->id;
 	u32 *slot = bpf_map_lookup_elem(&slot_of_cgroup, &id);
 
-	return slot ? *slot : new_slot(id);
+	if (slot)
+		return *slot;
+	return group->self.flags & CSS_ONLINE ? new_slot(id) : CGROUP_SLOT_OTHER;
 }
 
-static __always_inline u32 cached_slot_of(struct cpu_state *cpu, u64 id)
+static __always_inline u32 cached_slot_of(struct cpu_state *cpu, struct cgroup *group)
 {
+	u64 id = group->kn->id;
 	u32 entry = id % CGROUP_CACHE_ENTRIES;
 
 	if (cpu->cached_id[entry] == id)
 		return cpu->cached_slot[entry];
-	u32 slot = slot_of(id);
+	u32 slot = slot_of(group);
 	if (slot != CGROUP_SLOT_OTHER) {
 		cpu->cached_id[entry] = id;
 		cpu->cached_slot[entry] = slot;
@@ -232,7 +240,7 @@ static __noinline void catch_up(struct cpu_state *state, u32 cpu, struct task_st
 			lane->usage_ns += since_ns - state->since_ns;
 		state->since_ns = since_ns;
 	}
-	state->slot = prev->pid ? slot_of(task_cgroup_id(prev)) : CGROUP_SLOT_IDLE;
+	state->slot = prev->pid ? slot_of(task_cgroup(prev)) : CGROUP_SLOT_IDLE;
 }
 
 SEC("tp_btf/sched_switch")
@@ -254,8 +262,10 @@ int sched_switch(u64 *ctx)
 	u64 next_group = 0;
 
 	if (next->pid) {
-		next_group = task_cgroup_id(next);
-		next_slot = cached_slot_of(state, next_group);
+		struct cgroup *group = task_cgroup(next);
+
+		next_group = group->kn->id;
+		next_slot = cached_slot_of(state, group);
 	}
 
 	state->sequence++;
@@ -303,7 +313,7 @@ int sched_switch(u64 *ctx)
 
 static __always_inline struct process_counts *processes_of(struct task_struct *task)
 {
-	u32 slot = slot_of(task_cgroup_id(task));
+	u32 slot = slot_of(task_cgroup(task));
 
 	return bpf_map_lookup_elem(&processes, &slot);
 }
@@ -429,7 +439,7 @@ int BPF_PROG(cgroup_rmdir, struct cgroup *group, const char *path)
  * with preemption off, so the CPU does not switch meanwhile.) A thread that runs elsewhere while
  * it is moved counts for its old group up to its next switch.
  */
-static __always_inline void split_slice(struct task_struct *moved, bool whole_process, u64 id)
+static __always_inline void split_slice(struct task_struct *moved, bool whole_process, struct cgroup *group)
 {
 	u64 current = bpf_get_current_pid_tgid();
 	u32 pid = current, tgid = current >> 32;
@@ -442,7 +452,7 @@ static __always_inline void split_slice(struct task_struct *moved, bool whole_pr
 		return;
 	u64 now = use_run_queue_clock ? run_queue_clock(bpf_get_current_task_btf()) : bpf_ktime_get_ns();
 	struct cgroup_lane *lane = lane_of(state->slot, cpu);
-	u32 slot = slot_of(id);
+	u32 slot = slot_of(group);
 	state->sequence++;
 	barrier();
 	if (lane && now > state->since_ns) {
@@ -458,7 +468,7 @@ static __always_inline void split_slice(struct task_struct *moved, bool whole_pr
 		}
 	}
 	state->slot = slot;
-	state->group = id;
+	state->group = group->kn->id;
 	barrier();
 	state->sequence++;
 }
@@ -468,6 +478,6 @@ int BPF_PROG(cgroup_attach_task, struct cgroup *group, const char *path, struct 
 	     bool threadgroup)
 {
 	if (group->root->hierarchy_id == cgroup_hierarchy)
-		split_slice(task, threadgroup, group->kn->id);
+		split_slice(task, threadgroup, group);
 	return report(group, path, TASK_ATTACHED, task->pid);
 }

@@ -382,3 +382,18 @@ func Eventually(t *testing.T, what string, so func() bool) {
 	}
 	t.Fatalf("%s: not within %v", what, Patience())
 }
+
+// StolenTime is what the hypervisor took from all CPUs since the start, to a hundredth of a second.
+func StolenTime(t *testing.T) time.Duration {
+	t.Helper()
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var name string
+	var user, nice, system, idle, wait, irq, soft, steal int64
+	if _, err := fmt.Sscan(string(text), &name, &user, &nice, &system, &idle, &wait, &irq, &soft, &steal); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(steal) * 10 * time.Millisecond
+}

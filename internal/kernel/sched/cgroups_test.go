@@ -41,7 +41,7 @@ func TestCPUTimeIsTheKernels(t *testing.T) {
 	for _, work := range []string{"spin", "spin8", "idle", "short"} {
 		t.Run(work, func(t *testing.T) {
 			g := kerneltest.NewGroup(t, work)
-			stolen := stolenTime(t)
+			stolen := kerneltest.StolenTime(t)
 			_, stop := g.Start(t, work)
 			var earliest, first, early time.Duration
 			if work == "short" {
@@ -55,7 +55,7 @@ func TestCPUTimeIsTheKernels(t *testing.T) {
 			late := g.CPUTime(t)
 			ours := time.Duration(readGroup(t, p, g.ID(t)).CPU.UsageNS) - first
 			low, high := late-early, g.CPUTime(t)-earliest
-			slack := cpuSlack(high, stolenTime(t)-stolen)
+			slack := cpuSlack(high, kerneltest.StolenTime(t)-stolen)
 			if ours < low-slack || ours > high+slack {
 				t.Errorf("CPU time %v, the kernel says %v to %v", ours, low, high)
 			}
@@ -73,7 +73,7 @@ func TestDefaultHierarchy(t *testing.T) {
 	p := New(Options{})
 	kerneltest.OpenFor(t, kerneltest.KernelOf(t, ""), p)
 	g := kerneltest.NewGroupAt(t, filepath.Join("/sys/fs/cgroup/unified", name), filepath.Join("/sys/fs/cgroup/cpuacct", name))
-	stolen := stolenTime(t)
+	stolen := kerneltest.StolenTime(t)
 	g.Start(t, "spin")
 	earliest := g.CPUTime(t)
 	first := readGroup(t, p, g.ID(t)).CPU.UsageNS
@@ -82,7 +82,7 @@ func TestDefaultHierarchy(t *testing.T) {
 	late := g.CPUTime(t)
 	ours := time.Duration(readGroup(t, p, g.ID(t)).CPU.UsageNS - first)
 	low, high := late-early, g.CPUTime(t)-earliest
-	if slack := cpuSlack(high, stolenTime(t)-stolen); ours < low-slack || ours > high+slack {
+	if slack := cpuSlack(high, kerneltest.StolenTime(t)-stolen); ours < low-slack || ours > high+slack {
 		t.Errorf("CPU time %v, the kernel says %v to %v", ours, low, high)
 	}
 	for timeout := time.After(10 * time.Second); ; {
@@ -340,19 +340,4 @@ func cpuSlack(d, stolen time.Duration) time.Duration {
 		return d/5 + 100*time.Millisecond
 	}
 	return d/100 + 15*time.Millisecond + stolen
-}
-
-// stolenTime is what the hypervisor took from all CPUs since the start, to a hundredth of a second.
-func stolenTime(t *testing.T) time.Duration {
-	t.Helper()
-	text, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var name string
-	var user, nice, system, idle, wait, irq, soft, steal int64
-	if _, err := fmt.Sscan(string(text), &name, &user, &nice, &system, &idle, &wait, &irq, &soft, &steal); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(steal) * 10 * time.Millisecond
 }
