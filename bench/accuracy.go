@@ -96,7 +96,8 @@ func compareOnce(ctx context.Context, p *kernel.Probes, delay traffic.Delay, pac
 func (r accuracyRun) check(requests uint64) error {
 	for _, l := range []truth.Latencies{r.client, r.server} {
 		if l.Counted != requests || l.Logged != requests || l.Misplaced != 0 {
-			return fmt.Errorf("of %d requests %d are counted and %d logged, %d misplaced", requests, l.Counted, l.Logged, l.Misplaced)
+			return fmt.Errorf("of %d requests %d are counted and %d logged, %d misplaced", requests, l.Counted,
+				l.Logged, l.Misplaced)
 		}
 	}
 	return nil
@@ -120,7 +121,8 @@ func rateName(p traffic.Pace) string {
 func accuracyTables(runs []accuracyRun) string {
 	var text strings.Builder
 	for _, delay := range traffic.Delays {
-		lines := [][]string{{"rate", "transactions", "", "client's end: exact", "Outsight", "error", "server's end: exact", "Outsight", "error",
+		lines := [][]string{{"rate", "transactions", "", "client's end: exact", "Outsight", "error",
+			"server's end: exact", "Outsight", "error",
 			"client itself: plain", "corrected"}}
 		for _, r := range runs {
 			if r.delay.Name == delay.Name {
@@ -137,7 +139,8 @@ func (r accuracyRun) lines() [][]string {
 	for i, level := range truth.Levels {
 		c, s := r.client.Quantiles[i], r.server.Quantiles[i]
 		line := []string{"", "", "p" + strconv.FormatFloat(100*level, 'g', -1, 64),
-			milliseconds(c.Exact), milliseconds(c.Told), percent(c.Error()), milliseconds(s.Exact), milliseconds(s.Told), percent(s.Error()),
+			milliseconds(c.Exact), milliseconds(c.Told), percent(c.Error()), milliseconds(s.Exact),
+			milliseconds(s.Told), percent(s.Error()),
 			milliseconds(truth.Exact(r.seen.Plain, level).Seconds()), "–"}
 		if i == 0 {
 			line[0], line[1] = rateName(r.pace), strconv.FormatUint(r.client.Counted, 10)

@@ -50,13 +50,15 @@ func measureCounts(ctx context.Context, o options) ([]row, error) {
 			}
 			differences := truth.Check(ctx, p, truths)
 			t, verdict := truths[0], "equal"
-			detail := fmt.Sprintf("%d requests, %d bytes sent, %d received", t.Client.Requests, t.Client.SentBytes, t.Client.ReceivedBytes)
+			detail := fmt.Sprintf("%d requests, %d bytes sent, %d received", t.Client.Requests, t.Client.SentBytes,
+				t.Client.ReceivedBytes)
 			var unequal float64
 			if differences != nil {
 				verdict, unequal = strings.ReplaceAll(differences.Error(), "\n", "; "), 1
 				detail = verdict
 			}
-			rows = append(rows, row{what: fmt.Sprintf("not exact: %s, %s", protocol.name, loadName(l)), value: unequal, unit: "of 1", detail: detail})
+			rows = append(rows, row{what: fmt.Sprintf("not exact: %s, %s", protocol.name, loadName(l)), value: unequal,
+				unit: "of 1", detail: detail})
 			lines = append(lines, append(countsLine(protocol.name, l, t), verdict))
 			progress("%s, %s: %s (%v)", protocol.name, loadName(l), verdict, time.Since(begin).Round(time.Second/10))
 		}
@@ -65,7 +67,8 @@ func measureCounts(ctx context.Context, o options) ([]row, error) {
 }
 
 func countsLine(name string, l traffic.Load, t traffic.Truth) []string {
-	return []string{name, loadName(l), strconv.FormatUint(t.Client.Requests, 10), strconv.FormatUint(t.Client.SentBytes, 10), strconv.FormatUint(t.Client.ReceivedBytes, 10)}
+	return []string{name, loadName(l), strconv.FormatUint(t.Client.Requests, 10), strconv.FormatUint(t.Client.SentBytes,
+		10), strconv.FormatUint(t.Client.ReceivedBytes, 10)}
 }
 
 func loadName(l traffic.Load) string {

@@ -84,7 +84,8 @@ func startContainers(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	if err := w.WriteHeader(&tar.Header{Name: "busybox", Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(program))}); err != nil {
+	if err := w.WriteHeader(&tar.Header{Name: "busybox", Typeflag: tar.TypeReg, Mode: 0o755,
+		Size: int64(len(program))}); err != nil {
 		return err
 	}
 	if _, err := w.Write(program); err != nil {
@@ -100,7 +101,8 @@ func startContainers(ctx context.Context, n int) error {
 	}
 	progress("starting %d containers", n)
 	for i := range n {
-		_, err := output(ctx, "docker", "run", "-d", "--label", benchLabel, "--name", fmt.Sprintf("outsight-bench-%d-%d", os.Getpid(), i),
+		_, err := output(ctx, "docker", "run", "-d", "--label", benchLabel, "--name",
+			fmt.Sprintf("outsight-bench-%d-%d", os.Getpid(), i),
 			benchImage, "/busybox", "sh", "-c", "while /busybox sleep 1; do :; done")
 		if err != nil {
 			return err

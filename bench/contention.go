@@ -64,7 +64,8 @@ func measureContention(ctx context.Context, o options) ([]row, error) {
 	return rows, nil
 }
 
-func (l switchLoad) measure(ctx context.Context, p *kernel.Probes, layout container.Layout, o options) (rows []row, err error) {
+func (l switchLoad) measure(ctx context.Context, p *kernel.Probes, layout container.Layout, o options) (rows []row,
+	err error) {
 	g, err := makeGroups(layout, l.spinners+2)
 	defer g.remove()
 	if err != nil {
@@ -130,7 +131,8 @@ func (l switchLoad) measure(ctx context.Context, p *kernel.Probes, layout contai
 	low, high := interval(losses)
 	mid := median(losses)
 	rows = append(rows, row{what: "contention: " + l.name + ": passes lost", value: mid, unit: "%",
-		detail: fmt.Sprintf("median of %d pairs of turns, 95 %% within %.2f and %.2f; %.0f passes/s without it", len(losses), low, high, speed)})
+		detail: fmt.Sprintf("median of %d pairs of turns, 95 %% within %.2f and %.2f; %.0f passes/s without it",
+			len(losses), low, high, speed)})
 	statistics, err := kernel.EnableStatistics()
 	if err != nil {
 		return nil, err
@@ -151,7 +153,8 @@ func (l switchLoad) measure(ctx context.Context, p *kernel.Probes, layout contai
 				what += map[bool]string{true: " with it", false: " without it"}[with]
 			}
 			runs := after[0] - before[name][0]
-			rows = append(rows, row{what: what, value: float64(after[1]-before[name][1]) / float64(max(runs, 1)), unit: "ns per run",
+			rows = append(rows, row{what: what, value: float64(after[1]-before[name][1]) / float64(max(runs, 1)),
+				unit:   "ns per run",
 				detail: fmt.Sprintf("%.0f runs/s on all CPUs, statistics on", float64(runs)/2)})
 		}
 	}

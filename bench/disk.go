@@ -79,7 +79,8 @@ type fioCounts struct {
 }
 
 func (b *diskBench) fio(ctx context.Context, arguments ...string) (read, write fioCounts, err error) {
-	words := b.groups.inGroup(0, append([]string{"fio", "--name=job", "--output-format=json", "--thread=1", "--filename=" + b.device.path,
+	words := b.groups.inGroup(0, append([]string{"fio", "--name=job", "--output-format=json", "--thread=1",
+		"--filename=" + b.device.path,
 		"--direct=1", "--bs=4k", "--ioengine=libaio", "--size=64m"}, arguments...)...)
 	out, err := output(ctx, words[0], words[1:]...)
 	if err != nil {
@@ -179,7 +180,8 @@ func (b *diskBench) exact(ctx context.Context, l container.Layout) ([]row, error
 			p99 = took[int(math.Ceil(q*float64(len(took))))-1]
 			worst = max(worst, 100*math.Abs(kind.ours.Quantile(q)/p99-1))
 		}
-		rows = append(rows, row{what: fmt.Sprintf("disk: error of a %s's p50, p90 and p99, the worst", kind.name), value: worst, unit: "%",
+		rows = append(rows, row{what: fmt.Sprintf("disk: error of a %s's p50, p90 and p99, the worst", kind.name),
+			value: worst, unit: "%",
 			budget: quantileBudget, detail: fmt.Sprintf("%d single requests, p99 %.0f µs", len(took), 1e6*p99)})
 	}
 	return rows, nil
@@ -197,7 +199,8 @@ func (b *diskBench) costs(ctx context.Context, l container.Layout, o options) ([
 		return nil, err
 	}
 	defer q.Close()
-	load := []string{"--rw=randread", "--iodepth=32", "--time_based", fmt.Sprintf("--runtime=%d", max(int(o.run/time.Second), 1))}
+	load := []string{"--rw=randread", "--iodepth=32", "--time_based",
+		fmt.Sprintf("--runtime=%d", max(int(o.run/time.Second), 1))}
 	// Nothing, all but the programs of this part, and all take turns.
 	ways := []struct{ p, q func() error }{{p.Pause, q.Pause}, {p.Pause, q.Resume}, {p.Resume, q.Pause}}
 	var all, part []float64
@@ -215,7 +218,8 @@ func (b *diskBench) costs(ctx context.Context, l container.Layout, o options) ([
 			rates[way] = read.IOPS
 		}
 		all, part = append(all, 100*(1-rates[2]/rates[0])), append(part, 100*(1-rates[2]/rates[1]))
-		progress("disk: %.0f reads a second, %.0f without the programs for disks, %.0f without any", rates[2], rates[1], rates[0])
+		progress("disk: %.0f reads a second, %.0f without the programs for disks, %.0f without any", rates[2], rates[1],
+			rates[0])
 	}
 	if err := q.Pause(); err != nil {
 		return nil, err
@@ -225,9 +229,11 @@ func (b *diskBench) costs(ctx context.Context, l container.Layout, o options) ([
 	}
 	detail := fmt.Sprintf("fio, 4 KiB random reads, 32 at a time, the worst case; the last %.0f, %.0f and %.0f a second", rates[2], rates[1], rates[0])
 	rows := []row{
-		{what: "disk: reads a second lost on a loop device in memory, all programs", value: median(all), unit: "%", low: quartile(all, 1),
+		{what: "disk: reads a second lost on a loop device in memory, all programs", value: median(all), unit: "%",
+			low:  quartile(all, 1),
 			high: quartile(all, 3), detail: detail},
-		{what: "disk: the same, by the programs for disks and files alone", value: median(part), unit: "%", low: quartile(part, 1),
+		{what: "disk: the same, by the programs for disks and files alone", value: median(part), unit: "%",
+			low:  quartile(part, 1),
 			high: quartile(part, 3), detail: detail},
 	}
 	statistics, err := kernel.EnableStatistics()
@@ -253,13 +259,15 @@ func (b *diskBench) costs(ctx context.Context, l container.Layout, o options) ([
 		if runs == 0 || !slices.Contains(diskPrograms, c.Name) {
 			continue
 		}
-		rows = append(rows, row{what: "disk: kernel program " + c.Name, value: float64(c.RunTimeNS-before[c.Name].RunTimeNS) / float64(runs),
-			unit: "ns per run", detail: fmt.Sprintf("%d runs, statistics on (about 40 ns of it)", runs)})
+		rows = append(rows, row{what: "disk: kernel program " + c.Name,
+			value: float64(c.RunTimeNS-before[c.Name].RunTimeNS) / float64(runs),
+			unit:  "ns per run", detail: fmt.Sprintf("%d runs, statistics on (about 40 ns of it)", runs)})
 	}
 	return rows, nil
 }
 
-var diskPrograms = []string{"tp_btf/block_rq_issue", "tp_btf/block_rq_complete", "tp_btf/ext4_sync_file_enter", "tp_btf/ext4_sync_file_exit",
+var diskPrograms = []string{"tp_btf/block_rq_issue", "tp_btf/block_rq_complete", "tp_btf/ext4_sync_file_enter",
+	"tp_btf/ext4_sync_file_exit",
 	"iter/task (files)", "tp_btf/sched_process_exit (files)"}
 
 func costsByName(p *kernel.Probes) map[string]model.ProgramCost {
@@ -277,7 +285,8 @@ func syncOften(ctx context.Context, g *benchGroups) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	words := g.inGroup(0, "fio", "--name=sync", "--filename="+filepath.Join(dir, "file"), "--rw=write", "--bs=4k", "--size=4m", "--fsync=1")
+	words := g.inGroup(0, "fio", "--name=sync", "--filename="+filepath.Join(dir, "file"), "--rw=write", "--bs=4k",
+		"--size=4m", "--fsync=1")
 	_, err = output(ctx, words[0], words[1:]...)
 	return err
 }

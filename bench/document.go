@@ -71,7 +71,8 @@ func markdown(lines [][]string) string {
 func rowsTable(rows []row) string {
 	lines := [][]string{{"what", "measured", "budget", "", "from"}}
 	for _, r := range rows {
-		lines = append(lines, []string{r.what, strconv.FormatFloat(r.value, 'g', 3, 64) + " " + r.unit, r.budgetText(), r.verdict(), r.detail})
+		lines = append(lines, []string{r.what, strconv.FormatFloat(r.value, 'g', 3, 64) + " " + r.unit, r.budgetText(),
+			r.verdict(), r.detail})
 	}
 	return markdown(lines)
 }

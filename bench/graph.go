@@ -29,20 +29,21 @@ const (
 	mapNodes, mapEdges = 10_000, 100_000
 	mapHosts           = 50
 	mapLayers          = 10
-	// mapMemory is what must be free for the store of such a map, of three million series, and for the answer to a query over all of it,
-	// in bytes; mapLimit is what Go may take of it before it collects garbage earlier.
+	// mapMemory is what must be free for the store of such a map, of three million series, and for the answer to a
+	// query over all of it, in bytes; mapLimit is what Go may take of it before it collects garbage earlier.
 	mapMemory, mapLimit = 20 << 30, 16 << 30
 )
 
-// measureGraph times what the page asks of a large map: to build it, what limits the application, the critical path, and the request
-// for the map itself, through the API and out of a store that holds its series.
+// measureGraph times what the page asks of a large map: to build it, what limits the application, the critical path,
+// and the request for the map itself, through the API and out of a store that holds its series.
 func measureGraph(ctx context.Context, o options) ([]row, error) {
 	rows := measureAnalysis()
 	sizes := []mapSize{{mapNodes / 10, mapEdges / 10, 2 * time.Second}}
 	if free := availableMemory(); free >= mapMemory {
 		sizes = append(sizes, mapSize{mapNodes, mapEdges, mapWindow})
 	} else {
-		fmt.Fprintf(os.Stderr, "bench: %d MiB are free, not %d: the request for the largest map is not measured\n", free>>20, mapMemory>>20)
+		fmt.Fprintf(os.Stderr, "bench: %d MiB are free, not %d: the request for the largest map is not measured\n",
+			free>>20, mapMemory>>20)
 	}
 	for _, size := range sizes {
 		r, err := measureMapRequests(ctx, size)
@@ -61,7 +62,8 @@ type mapSize struct {
 	every        time.Duration
 }
 
-// mapWindow is the length of the windows that are asked for. A store has samples of one before and of one after the moment in the middle.
+// mapWindow is the length of the windows that are asked for. A store has samples of one before and of one after the
+// moment in the middle.
 const mapWindow = 70 * time.Second
 
 // mapPast is how long before the middle a window begins that ends there: long enough for its ends to have files.
@@ -86,12 +88,16 @@ func measureAnalysis() []row {
 		}
 	}
 	of := func(what string, seconds []float64) row {
-		return row{what: "map of 10,000 containers and 100,000 edges: " + what, value: median(seconds), unit: "s", budget: mapGoal, low: quartile(seconds, 1), high: quartile(seconds, 3), detail: fmt.Sprintf("median of %d, in memory, %d cores; before the server's measurements", len(seconds), runtime.GOMAXPROCS(0))}
+		return row{what: "map of 10,000 containers and 100,000 edges: " + what, value: median(seconds), unit: "s",
+			budget: mapGoal, low: quartile(seconds, 1), high: quartile(seconds, 3),
+			detail: fmt.Sprintf("median of %d, in memory, %d cores; before the server's measurements", len(seconds),
+				runtime.GOMAXPROCS(0))}
 	}
 	return []row{of("to build it", build), of("what limits it", analyse), of("its critical path", path)}
 }
 
-// layered is an application of layers, each container of which calls some of the next layer; requests come in at the first.
+// layered is an application of layers, each container of which calls some of the next layer; requests come in at the
+// first.
 func layered(nodes, edges, number int) *model.Snapshot {
 	at := time.Now().Add(-time.Hour).Truncate(time.Second)
 	n := uint64(number)
@@ -102,21 +108,27 @@ func layered(nodes, edges, number int) *model.Snapshot {
 	s := &model.Snapshot{Time: at, Window: time.Second, Host: model.Host{Name: "host", Cores: 64}}
 	var containers []*model.Container
 	for i := range nodes {
-		c := &model.Container{ID: fmt.Sprintf("%064x", i+1), Name: fmt.Sprint("service-", i), Image: "registry.example/shop/service:1.2.3", Runtime: model.Docker, Started: at.Add(-time.Hour)}
+		c := &model.Container{ID: fmt.Sprintf("%064x", i+1), Name: fmt.Sprint("service-", i),
+			Image: "registry.example/shop/service:1.2.3", Runtime: model.Docker, Started: at.Add(-time.Hour)}
 		containers = append(containers, c)
 		s.Containers = append(s.Containers, model.ContainerSample{Container: c,
 			CPU:       &model.CPUCounters{UsageNS: n * uint64(1e6+i%1000*1e5), RunQueue: h},
-			Processes: &model.ProcessCounters{Threads: 4, BusyThreads: 1}, Throttle: &model.ThrottleCounters{}, Memory: &model.MemorySample{UsageBytes: 11e6},
-			Disk: &model.DiskCounters{ReadBytes: 21 * n}, Network: &model.NetworkCounters{ReceiveBytes: 31 * n}, TCP: &model.TCPCounters{}})
+			Processes: &model.ProcessCounters{Threads: 4, BusyThreads: 1}, Throttle: &model.ThrottleCounters{},
+			Memory: &model.MemorySample{UsageBytes: 11e6},
+			Disk:   &model.DiskCounters{ReadBytes: 21 * n}, Network: &model.NetworkCounters{ReceiveBytes: 31 * n},
+			TCP: &model.TCPCounters{}})
 	}
-	counters := model.EdgeCounters{SentBytes: 100 * n, ReceivedBytes: 2000 * n, Opens: 3, Requests: 20 * n, Replies: 20 * n, Latency: h, TimeToFirstByte: h, RTT: h, Duration: h}
+	counters := model.EdgeCounters{SentBytes: 100 * n, ReceivedBytes: 2000 * n, Opens: 3, Requests: 20 * n,
+		Replies: 20 * n, Latency: h, TimeToFirstByte: h, RTT: h, Duration: h}
 	edge := func(side model.Role, client, server model.Peer, to, i int) {
-		s.Edges = append(s.Edges, model.Edge{Side: side, Client: client, Server: server, Confidence: model.Exact, Counters: counters,
-			Service: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(to >> 16), byte(to >> 8), byte(to)}), uint16(8000+i))})
+		s.Edges = append(s.Edges, model.Edge{Side: side, Client: client, Server: server, Confidence: model.Exact,
+			Counters: counters,
+			Service:  netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(to >> 16), byte(to >> 8), byte(to)}), uint16(8000+i))})
 	}
 	per := nodes / mapLayers
 	for i := 0; i < per; i += 10 {
-		edge(model.RoleServer, model.Peer{Address: netip.AddrFrom4([4]byte{192, 0, 2, byte(i)})}, model.Peer{Container: containers[i]}, i, 0)
+		edge(model.RoleServer, model.Peer{Address: netip.AddrFrom4([4]byte{192, 0, 2, byte(i)})},
+			model.Peer{Container: containers[i]}, i, 0)
 	}
 	calls := max(1, (edges-len(s.Edges))/(nodes-per))
 	for i := range nodes - per {
@@ -127,7 +139,8 @@ func layered(nodes, edges, number int) *model.Snapshot {
 	}
 	for i := 0; len(s.Edges) < edges; i++ { // the rest of the division
 		to := per + (i*11+5)%per
-		edge(model.RoleClient, model.Peer{Container: containers[i%per]}, model.Peer{Container: containers[to]}, to, 1000+i/per)
+		edge(model.RoleClient, model.Peer{Container: containers[i%per]}, model.Peer{Container: containers[to]}, to,
+			1000+i/per)
 	}
 	return s
 }
@@ -222,8 +235,8 @@ func (f *filledStore) age(ctx context.Context) error {
 	return nil
 }
 
-// measureMapRequests times the request that the page makes for its map: of a window that the store keeps, as often as the page asks, of
-// one that is read out of files, and of one that is read out of chunks.
+// measureMapRequests times the request that the page makes for its map: of a window that the store keeps, as often as
+// the page asks, of one that is read out of files, and of one that is read out of chunks.
 func measureMapRequests(ctx context.Context, size mapSize) ([]row, error) {
 	defer runtime.GC()
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(mapLimit))
@@ -238,7 +251,8 @@ func measureMapRequests(ctx context.Context, size mapSize) ([]row, error) {
 		for range requests {
 			var w unread
 			at := time.Now()
-			h.ServeHTTP(&w, httptest.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("/api/outsight/%s?from=%d&to=%d", what, from.Unix(), to.Unix()), nil))
+			h.ServeHTTP(&w, httptest.NewRequestWithContext(ctx, http.MethodGet,
+				fmt.Sprintf("/api/outsight/%s?from=%d&to=%d", what, from.Unix(), to.Unix()), nil))
 			seconds = append(seconds, time.Since(at).Seconds())
 			if w.status > http.StatusOK || !strings.Contains(w.begin, found[what]) {
 				return nil, fmt.Errorf("asking for the %s: %d %.200s", what, w.status, w.begin)
@@ -281,7 +295,8 @@ func measureMapRequests(ctx context.Context, size mapSize) ([]row, error) {
 		return nil, err
 	}
 	of := func(what, detail string, seconds []float64) row {
-		return row{what: fmt.Sprintf("map of %s containers and %s edges: the page's request, %s", grouped(size.nodes), grouped(size.edges), what),
+		return row{what: fmt.Sprintf("map of %s containers and %s edges: the page's request, %s", grouped(size.nodes),
+			grouped(size.edges), what),
 			value: median(seconds), unit: "s", budget: mapGoal, low: quartile(seconds, 1), high: quartile(seconds, 3),
 			detail: fmt.Sprintf("%s series, %s; median of %d, %d cores; the slowest, while memory is collected, %.2f s; before the server's measurements",
 				grouped(st.Stats().Live), detail, len(seconds), runtime.GOMAXPROCS(0), slices.Max(seconds))}
@@ -340,7 +355,8 @@ func measureKept(ctx context.Context, size mapSize) (row, error) {
 	}
 	of := float64(taken[1]-min(taken[0], taken[1])) / float64(stats.Live)
 	return row{what: "map: memory that kept moments take, per series", value: of, unit: "B",
-		detail: fmt.Sprintf("%s series at %d moments; %d MiB in use, %d without", grouped(stats.Live), stats.Moments, taken[1]>>20, taken[0]>>20)}, nil
+		detail: fmt.Sprintf("%s series at %d moments; %d MiB in use, %d without", grouped(stats.Live), stats.Moments,
+			taken[1]>>20, taken[0]>>20)}, nil
 }
 
 // grouped is n with commas.

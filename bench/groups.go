@@ -63,7 +63,8 @@ func makeGroups(l container.Layout, n int) (*benchGroups, error) {
 		if err := syscall.Stat(l.MountPoint+path, &stat); err != nil {
 			return g, err
 		}
-		g.containers = append(g.containers, &model.Container{ID: fmt.Sprintf("bench%058d", i), Name: fmt.Sprintf("bench-%d", i),
+		g.containers = append(g.containers, &model.Container{ID: fmt.Sprintf("bench%058d", i),
+			Name:    fmt.Sprintf("bench-%d", i),
 			Runtime: model.Docker, Image: "bench", CgroupPath: path, Cgroup: model.CgroupID(stat.Ino), Started: time.Now()})
 	}
 	return g, nil
@@ -71,7 +72,8 @@ func makeGroups(l container.Layout, n int) (*benchGroups, error) {
 
 // visit makes a process go through all groups, so that they are in the kernel's table.
 func (g *benchGroups) visit() error {
-	script := fmt.Sprintf("i=0; while [ $i -lt %d ]; do echo $$ > %s/$i/cgroup.procs; i=$((i+1)); done", len(g.containers), g.roots[0])
+	script := fmt.Sprintf("i=0; while [ $i -lt %d ]; do echo $$ > %s/$i/cgroup.procs; i=$((i+1)); done",
+		len(g.containers), g.roots[0])
 	if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err != nil {
 		return fmt.Errorf("visiting the control groups: %w: %s", err, out)
 	}

@@ -16,7 +16,8 @@ import (
 // kernelBudget is in percent of a program's run time.
 const kernelBudget = 0.5
 
-// kernelTurns is how many pairs of turns are compared for each computation, and where there is a budget: fewer cannot tell half a percent.
+// kernelTurns is how many pairs of turns are compared for each computation, and where there is a budget: fewer cannot
+// tell half a percent.
 const kernelTurns, budgetTurns = 150, 400
 
 // ownProcess is for how long the agent's own process is watched beside a computation.
@@ -180,7 +181,8 @@ func measureKernels(ctx context.Context, o options) ([]row, error) {
 	return rows, nil
 }
 
-func kernelsWith(ctx context.Context, o options, agent string, probes kernel.Options, budget float64, pairs int) (rows []row, err error) {
+func kernelsWith(ctx context.Context, o options, agent string, probes kernel.Options, budget float64,
+	pairs int) (rows []row, err error) {
 	var own []float64
 	for _, c := range computations {
 		share, err := ownShare(ctx, o, agent, c.compute)
@@ -206,7 +208,8 @@ func kernelsWith(ctx context.Context, o options, agent string, probes kernel.Opt
 			return nil, err
 		}
 		low, high := interval(losses)
-		rows = append(rows, row{what: c.name + " with " + agent, value: median(losses) + own[i], unit: "%", budget: budget, low: low + own[i], high: high + own[i],
+		rows = append(rows, row{what: c.name + " with " + agent, value: median(losses) + own[i], unit: "%",
+			budget: budget, low: low + own[i], high: high + own[i],
 			detail: fmt.Sprintf("lost: hooks and ticks %.2f (%.2f to %.2f with 95 %% certainty, %d pairs of turns on %d CPUs), its process %.2f", median(losses), low, high,
 				len(losses), runtime.NumCPU(), own[i])})
 	}

@@ -56,9 +56,11 @@ func measureKnown(ctx context.Context, o options) ([]row, error) {
 		}
 		took = append(took, ms)
 	}
-	return []row{{what: "a new container is known by its name", value: median(took), unit: "ms after its start", budget: knownBudget,
-		low: slices.Min(took), high: slices.Max(took),
-		detail: fmt.Sprintf("%d containers, from Docker's own time of the start; %.3g to %.3g ms", rounds, slices.Min(took), slices.Max(took))}}, nil
+	return []row{{what: "a new container is known by its name", value: median(took), unit: "ms after its start",
+		budget: knownBudget,
+		low:    slices.Min(took), high: slices.Max(took),
+		detail: fmt.Sprintf("%d containers, from Docker's own time of the start; %.3g to %.3g ms", rounds,
+			slices.Min(took), slices.Max(took))}}, nil
 }
 
 func knownAfter(ctx context.Context, r *container.Registry, name string) (float64, error) {
@@ -76,7 +78,8 @@ func knownAfter(ctx context.Context, r *container.Registry, name string) (float6
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	if _, err := output(ctx, "docker", "run", "-d", "--label", benchLabel, "--name", name, benchImage, "/busybox", "sleep", "60"); err != nil {
+	if _, err := output(ctx, "docker", "run", "-d", "--label", benchLabel, "--name", name, benchImage, "/busybox",
+		"sleep", "60"); err != nil {
 		return 0, err
 	}
 	told, err := output(ctx, "docker", "inspect", "--format", "{{json .State.StartedAt}}", name)

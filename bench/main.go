@@ -37,10 +37,13 @@ func main() {
 	flag.IntVar(&options.pairs, "pairs", 7, "pairs of runs with and without the agent")
 	flag.DurationVar(&options.run, "run", 3*time.Second, "length of one iperf3 run")
 	flag.DurationVar(&options.events, "events", time.Minute, "length of the run at the highest rate of events")
-	flag.StringVar(&options.docs, "docs", "", "directory with accuracy.md, overhead.md, recorder.md and server.md, whose tables are rewritten")
+	flag.StringVar(&options.docs, "docs", "",
+		"directory with accuracy.md, overhead.md, recorder.md and server.md, whose tables are rewritten")
 	flag.IntVar(&options.containers, "containers", 50, "containers for the agent's own cost")
-	flag.DurationVar(&options.recorder, "recorder", 80*time.Second, "length of each of the two longest measurements of the recorder; the others follow it")
-	only := flag.String("only", "throughput,agent,known,programs", "which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, known, programs, contention, recorder, saturation, server, disk, counters, kernels, whole")
+	flag.DurationVar(&options.recorder, "recorder", 80*time.Second,
+		"length of each of the two longest measurements of the recorder; the others follow it")
+	only := flag.String("only", "throughput,agent,known,programs",
+		"which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, known, programs, contention, recorder, saturation, server, disk, counters, kernels, whole")
 	flag.StringVar(&options.loads, "loads", "", "measure throughput and contention only of loads whose name contains this")
 	flag.Parse()
 	options.only = strings.Split(*only, ",")

@@ -78,7 +78,8 @@ func redisBenchmark(rate float64, arguments ...string) starter {
 		if err != nil {
 			return nil, nil, err
 		}
-		all := append([]string{"-h", server.Address.Addr().String(), "-p", port(server.Address), "-t", "get", "-c", "50", "--csv",
+		all := append([]string{"-h", server.Address.Addr().String(), "-p", port(server.Address), "-t", "get", "-c",
+			"50", "--csv",
 			"-n", strconv.Itoa(int(rate * o.run.Seconds()))}, arguments...)
 		return func(ctx context.Context) (result, error) {
 			out, err := output(ctx, "redis-benchmark", all...)
@@ -106,7 +107,8 @@ func wrk(arguments ...string) starter {
 			return nil, nil, err
 		}
 		seconds := strconv.FormatFloat(o.run.Seconds(), 'f', 0, 64) + "s"
-		all := append(append([]string{"-t", "2", "-c", "50", "-d", seconds, "--latency"}, arguments...), fmt.Sprintf("http://%s/", server.Address))
+		all := append(append([]string{"-t", "2", "-c", "50", "-d", seconds, "--latency"}, arguments...),
+			fmt.Sprintf("http://%s/", server.Address))
 		return func(ctx context.Context) (result, error) {
 			out, err := output(ctx, "wrk", all...)
 			if err != nil {

@@ -107,7 +107,8 @@ func startAgent(ctx context.Context, o options, program string) (*agent, error) 
 		return nil, err
 	}
 	words := strings.Fields(program)
-	p, err := startProcess(filepath.Join(o.binaries, words[0]), append(words[1:], "--listen", address, "--socket", filepath.Join(directory, "agent.sock"))...)
+	p, err := startProcess(filepath.Join(o.binaries, words[0]), append(words[1:], "--listen", address, "--socket",
+		filepath.Join(directory, "agent.sock"))...)
 	if err != nil {
 		os.RemoveAll(directory)
 		return nil, err

@@ -62,12 +62,14 @@ func measurePrograms(ctx context.Context, o options) ([]row, error) {
 	}
 	share := 100 * float64(runTime(programs)-runTime(idle)) / float64(wall.Nanoseconds()) / float64(runtime.NumCPU())
 	rows := []row{{what: "kernel programs together, under redis-benchmark", value: share, unit: "% of all CPUs",
-		detail: fmt.Sprintf("%.0f GET/s on %d CPUs, the cost of the statistics themselves included", measured.speed, runtime.NumCPU())}}
+		detail: fmt.Sprintf("%.0f GET/s on %d CPUs, the cost of the statistics themselves included", measured.speed,
+			runtime.NumCPU())}}
 	for _, p := range programs {
 		if p.RunCount == 0 {
 			continue
 		}
-		rows = append(rows, row{what: "kernel program " + p.Name, value: float64(p.RunTimeNS) / float64(p.RunCount), unit: "ns per run",
+		rows = append(rows, row{what: "kernel program " + p.Name, value: float64(p.RunTimeNS) / float64(p.RunCount),
+			unit:   "ns per run",
 			detail: fmt.Sprintf("%d runs at %.0f GET/s, statistics on", p.RunCount, measured.speed)})
 	}
 	return rows, nil

@@ -46,7 +46,8 @@ func measureRecorder(ctx context.Context, o options) ([]row, error) {
 }
 
 // withGroups runs a measurement with n control groups that the kernel programs know.
-func withGroups(l container.Layout, n int, measure func(*kernel.Probes, *benchGroups) ([]row, error)) (rows []row, err error) {
+func withGroups(l container.Layout, n int, measure func(*kernel.Probes, *benchGroups) ([]row, error)) (rows []row,
+	err error) {
 	g, err := makeGroups(l, n)
 	defer g.remove()
 	if err != nil {
@@ -90,7 +91,8 @@ func (s *spread) deviations() (sd, most, worst float64, over int) {
 
 // sampleFiles reads the files of containers at an interval until ctx ends, as recorders in user
 // space do: a thread with a ticker.
-func sampleFiles(ctx context.Context, lane *container.Lane, containers []*model.Container, interval time.Duration) spread {
+func sampleFiles(ctx context.Context, lane *container.Lane, containers []*model.Container,
+	interval time.Duration) spread {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	s, values := spread{interval: interval}, make([]float64, len(lane.Columns()))
@@ -133,7 +135,8 @@ func recorderRegularity(ctx context.Context, o options, l container.Layout) ([]r
 			sd, worst float64
 			files     int
 		}{{50 * time.Millisecond, 0.05, 1, recorderGroups}, {time.Millisecond, 0.1, 0, 1}} {
-			progress("recorder: %d groups every %v under stress-ng on every CPU, for %v", recorderGroups, regular.interval, o.recorder)
+			progress("recorder: %d groups every %v under stress-ng on every CPU, for %v", recorderGroups,
+				regular.interval, o.recorder)
 			measured, err := regularity(ctx, o, l, p, g, regular.interval, regular.sd, regular.worst, regular.files)
 			if err != nil {
 				return nil, err
@@ -144,7 +147,8 @@ func recorderRegularity(ctx context.Context, o options, l container.Layout) ([]r
 	})
 }
 
-func regularity(ctx context.Context, o options, l container.Layout, p *kernel.Probes, g *benchGroups, interval time.Duration, sdBudget, worstBudget float64, files int) ([]row, error) {
+func regularity(ctx context.Context, o options, l container.Layout, p *kernel.Probes, g *benchGroups,
+	interval time.Duration, sdBudget, worstBudget float64, files int) ([]row, error) {
 	r, err := p.Record(kernel.RecorderOptions{Interval: interval})
 	if err != nil {
 		return nil, err
@@ -219,15 +223,20 @@ func regularity(ctx context.Context, o options, l container.Layout, p *kernel.Pr
 		{what: name + "standard deviation of the gaps", value: sd, unit: "ms", budget: sdBudget, detail: detail},
 		{what: name + "99.9 % of the gaps deviate by less than", value: most, unit: "ms", detail: "the same ticks"},
 		{what: name + "worst deviation of a gap", value: worst, unit: "ms", budget: worstBudget,
-			detail: fmt.Sprintf("%d gaps by over 1 ms; meanwhile the hypervisor took %.0f ms from the CPUs (steal)", over, (stolen-stolenBefore)/1e6)},
+			detail: fmt.Sprintf("%d gaps by over 1 ms; meanwhile the hypervisor took %.0f ms from the CPUs (steal)",
+				over, (stolen-stolenBefore)/1e6)},
 		{what: name + "ticks lost", value: float64(lost), unit: "ticks", detail: fmt.Sprintf("%+v", r.Losses())},
 		{what: name + "standard deviation, files", value: userSD, unit: "ms",
 			detail: fmt.Sprintf("a thread that reads the files of %d groups, %d times", files, len(user.times))},
 		{what: name + "99.9 % deviate by less than, files", value: userMost, unit: "ms", detail: "the same thread"},
-		{what: name + "worst deviation, files", value: userWorst, unit: "ms", detail: fmt.Sprintf("%d gaps by over 1 ms", userOver)},
-		{what: name + "readings left out, files", value: float64(int(o.recorder/interval) - len(user.times)), unit: "readings", detail: "the same thread"},
-		{what: name + "standard deviation, files against ticks", value: userSD / sd, unit: "times", detail: "in the same minutes"},
-		{what: name + "CPU in the ticks against the group's file", value: math.Abs(100 * (ours/theirs - 1)), unit: "%", budget: 0.5,
+		{what: name + "worst deviation, files", value: userWorst, unit: "ms",
+			detail: fmt.Sprintf("%d gaps by over 1 ms", userOver)},
+		{what: name + "readings left out, files", value: float64(int(o.recorder/interval) - len(user.times)),
+			unit: "readings", detail: "the same thread"},
+		{what: name + "standard deviation, files against ticks", value: userSD / sd, unit: "times",
+			detail: "in the same minutes"},
+		{what: name + "CPU in the ticks against the group's file", value: math.Abs(100 * (ours/theirs - 1)), unit: "%",
+			budget: 0.5,
 			detail: fmt.Sprintf("%.4f and %.4f CPUs of stress-ng", ours, theirs)},
 		{what: name + "one tick", value: float64(cost) / float64(len(ticks.times)) / 1e3, unit: "us",
 			detail: fmt.Sprintf("%.0f groups in each, those of the host too", float64(samples)/float64(len(ticks.times)))},
@@ -262,7 +271,10 @@ func cpuClock(which int32) time.Duration {
 func recorderCost(ctx context.Context, _ options, l container.Layout) (rows []row, err error) {
 	for _, n := range []int{10, 100, 1000} {
 		progress("recorder: cost of a sample with %d groups", n)
-		measured, err := withGroups(l, n, func(p *kernel.Probes, g *benchGroups) ([]row, error) { return sampleCost(ctx, l, p, g) })
+		measured, err := withGroups(l, n, func(p *kernel.Probes, g *benchGroups) ([]row,
+			error) {
+			return sampleCost(ctx, l, p, g)
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -319,10 +331,14 @@ func sampleCost(ctx context.Context, l container.Layout, p *kernel.Probes, g *be
 	inKernel, taken := float64(kernel)/float64(samples), float64(drain)/float64(samples)
 	name := fmt.Sprintf("%d groups: ", n)
 	return []row{
-		{what: name + "a sample in the kernel", value: inKernel, unit: "ns", detail: fmt.Sprintf("%d samples in %d ticks of %v, by the ticks' own clock", samples, ticks, interval)},
-		{what: name + "taking a sample out", value: taken, unit: "ns", detail: fmt.Sprintf("CPU time of the thread that drains every %v, as outsight record does", every)},
-		{what: name + "reading a group's files", value: files, unit: "ns", detail: fmt.Sprintf("%d columns, descriptors kept open", len(values))},
-		{what: name + "files against samples", value: files / (inKernel + taken), unit: "times", detail: "both parts of a sample"},
+		{what: name + "a sample in the kernel", value: inKernel, unit: "ns",
+			detail: fmt.Sprintf("%d samples in %d ticks of %v, by the ticks' own clock", samples, ticks, interval)},
+		{what: name + "taking a sample out", value: taken, unit: "ns",
+			detail: fmt.Sprintf("CPU time of the thread that drains every %v, as outsight record does", every)},
+		{what: name + "reading a group's files", value: files, unit: "ns",
+			detail: fmt.Sprintf("%d columns, descriptors kept open", len(values))},
+		{what: name + "files against samples", value: files / (inKernel + taken), unit: "times",
+			detail: "both parts of a sample"},
 	}, nil
 }
 
@@ -357,7 +373,8 @@ func recorderWhole(ctx context.Context, o options, l container.Layout) (rows []r
 	return rows, nil
 }
 
-func wholeRecorder(ctx context.Context, l container.Layout, p *kernel.Probes, g *benchGroups, name string, length time.Duration) ([]row, error) {
+func wholeRecorder(ctx context.Context, l container.Layout, p *kernel.Probes, g *benchGroups, name string,
+	length time.Duration) ([]row, error) {
 	dir, err := os.MkdirTemp("", "outsight-bench-")
 	if err != nil {
 		return nil, err
@@ -378,7 +395,10 @@ func wholeRecorder(ctx context.Context, l container.Layout, p *kernel.Probes, g 
 	var begun time.Time
 	var used time.Duration
 	var inTimers uint64
-	started := time.AfterFunc(warmUp, func() { begun, used, inTimers = time.Now(), cpuClock(unix.CLOCK_PROCESS_CPUTIME_ID), ticks.Cost() })
+	started := time.AfterFunc(warmUp, func() {
+		begun, used, inTimers = time.Now(),
+			cpuClock(unix.CLOCK_PROCESS_CPUTIME_ID), ticks.Cost()
+	})
 	defer started.Stop()
 	if err := r.Run(ctx); err != nil {
 		return nil, err
@@ -399,8 +419,10 @@ func wholeRecorder(ctx context.Context, l container.Layout, p *kernel.Probes, g 
 	return []row{
 		{what: name + "CPU", value: 100 * (float64(used) + kernel) / float64(wall), unit: "% of a core", budget: 1,
 			detail: fmt.Sprintf("process and timers, files once a second, csvy written, for %v; the timers alone %.2f %%", wall.Round(time.Second), 100*kernel/float64(wall))},
-		{what: name + "written", value: float64(bytes) / float64(done.Rows), unit: "bytes per row", detail: fmt.Sprintf("%d files", len(files))},
-		{what: name + "memory of the ring", value: float64(ticks.RingBytes()) / (1 << 20), unit: "MiB", detail: "kernel memory, up to 16 MiB at 1 ms"},
+		{what: name + "written", value: float64(bytes) / float64(done.Rows), unit: "bytes per row",
+			detail: fmt.Sprintf("%d files", len(files))},
+		{what: name + "memory of the ring", value: float64(ticks.RingBytes()) / (1 << 20), unit: "MiB",
+			detail: "kernel memory, up to 16 MiB at 1 ms"},
 	}, nil
 }
 
@@ -477,8 +499,10 @@ func recorderEffect(ctx context.Context, o options, l container.Layout) ([]row, 
 				return nil, err
 			}
 			low, high := interval(losses)
-			rows = append(rows, row{what: "effect on computing, " + k.name, value: median(losses), unit: "%", budget: 0.3, low: low, high: high,
-				detail: fmt.Sprintf("%.2f to %.2f with 95 %% certainty, %d pairs of turns, every CPU; hooks and ticks", low, high, len(losses))})
+			rows = append(rows, row{what: "effect on computing, " + k.name, value: median(losses), unit: "%",
+				budget: 0.3, low: low, high: high,
+				detail: fmt.Sprintf("%.2f to %.2f with 95 %% certainty, %d pairs of turns, every CPU; hooks and ticks",
+					low, high, len(losses))})
 		}
 		return rows, nil
 	})
@@ -486,7 +510,8 @@ func recorderEffect(ctx context.Context, o options, l container.Layout) ([]row, 
 
 // effectOn compares in turns what a computation does without and with all kernel programs and the ticks. It returns
 // each pair's loss in percent.
-func effectOn(ctx context.Context, p *kernel.Probes, r *kernel.Recorder, compute computation, pairs int) (losses []float64, err error) {
+func effectOn(ctx context.Context, p *kernel.Probes, r *kernel.Recorder, compute computation,
+	pairs int) (losses []float64, err error) {
 	err = computing(ctx, compute, func(done func() uint64) error {
 		time.Sleep(time.Second) // warms up
 		for pair := range pairs {

@@ -96,7 +96,8 @@ func measureSaturation(ctx context.Context, o options) (rows []row, err error) {
 		if share > 0.95 {
 			continue // it is there
 		}
-		r := row{what: fmt.Sprintf("demo: saturation rate, told at %.0f %% of it", 100*share), value: 100 * math.Abs(g.saturation/greatest-1), unit: "% off",
+		r := row{what: fmt.Sprintf("demo: saturation rate, told at %.0f %% of it", 100*share),
+			value: 100 * math.Abs(g.saturation/greatest-1), unit: "% off",
 			detail: fmt.Sprintf("said %.0f/s by %s, served at most %.0f/s", g.saturation, g.by, greatest)}
 		if share >= 0.5 {
 			r.budget = saturationBudget

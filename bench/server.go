@@ -29,7 +29,8 @@ import (
 
 const (
 	simulatedContainers, simulatedEdges = 50, 200
-	// ingestTime is how long the server is fed as fast as it takes, paceTime how long each number of agents sends once a second.
+	// ingestTime is how long the server is fed as fast as it takes, paceTime how long each number of agents sends once
+	// a second.
 	ingestTime, paceTime = 20 * time.Second, 15 * time.Second
 	// behind is how long the server may take to store what it took before it counts as overrun.
 	behind = 3 * time.Second
@@ -37,8 +38,8 @@ const (
 	liveGoal = 5000
 )
 
-// measureServer finds how many samples a server takes on one core, over the whole way: sockets, queue with every message
-// on the disk, store. The agents are simulated on the other core, where there is one.
+// measureServer finds how many samples a server takes on one core, over the whole way: sockets, queue with every
+// message on the disk, store. The agents are simulated on the other core, where there is one.
 func measureServer(ctx context.Context, o options) ([]row, error) {
 	// The maps first: they may use all cores, which threads that were started by one with fewer may not.
 	large, err := measureGraph(ctx, o)
@@ -61,7 +62,8 @@ func measureServer(ctx context.Context, o options) ([]row, error) {
 		return nil, err
 	}
 	rows = append(rows, full...)
-	curve = append(curve, []string{"agents, once a second", "samples/s", "CPU of one core", "resident", "queue at the end", ""})
+	curve = append(curve, []string{"agents, once a second", "samples/s", "CPU of one core", "resident",
+		"queue at the end", ""})
 	most := 1
 	for _, n := range []int{10, 20, 30, 35, 40, 45, 50, 55, 60, 65, 70, 80} {
 		line, held, err := measurePace(ctx, o, n)
@@ -73,7 +75,8 @@ func measureServer(ctx context.Context, o options) ([]row, error) {
 			break
 		}
 		most = n
-		rows = append(rows[:len(full)], row{what: "server: agents held on one core, at one batch a second", value: float64(n), unit: "agents",
+		rows = append(rows[:len(full)], row{what: "server: agents held on one core, at one batch a second",
+			value: float64(n), unit: "agents",
 			detail: fmt.Sprintf("%d containers and %d edges each", simulatedContainers, simulatedEdges)},
 			row{what: "server: edges updated per second, on one core", value: float64(n * simulatedEdges), unit: "edges/s",
 				detail: fmt.Sprintf("%d agents with %d edges each; each edge has %d series", n, simulatedEdges, seriesOfEdge())})
@@ -128,7 +131,8 @@ func startFed(ctx context.Context, o options, agents int) (s *fedServer, err err
 		return nil, err
 	}
 	binary := filepath.Join(o.binaries, "outsight")
-	s.process, err = startServer(ctx, s.address, "taskset", "-c", "0", "env", "GOMAXPROCS=1", binary, "server", "--otlp", "",
+	s.process, err = startServer(ctx, s.address, "taskset", "-c", "0", "env", "GOMAXPROCS=1", binary, "server",
+		"--otlp", "",
 		"--otlp-http", s.address, "--listen", "127.0.0.1:18470", "--data", s.dir, "--max-series", "2000000")
 	if err != nil {
 		os.RemoveAll(s.dir)
@@ -177,7 +181,8 @@ func (s *fedServer) usage() (cpu time.Duration, rss int64, err error) {
 	user, err1 := strconv.ParseInt(fields[11], 10, 64)
 	system, err2 := strconv.ParseInt(fields[12], 10, 64)
 	pages, err3 := strconv.ParseInt(fields[21], 10, 64)
-	return time.Duration(user+system) * 10 * time.Millisecond, pages * int64(os.Getpagesize()), errors.Join(err1, err2, err3)
+	return time.Duration(user+system) * 10 * time.Millisecond, pages * int64(os.Getpagesize()),
+		errors.Join(err1, err2, err3)
 }
 
 // simulated is an agent with containers and edges whose counters grow.
@@ -193,7 +198,8 @@ type simulated struct {
 
 func newSimulated(n int) *simulated {
 	a := &simulated{name: fmt.Sprintf("simulated%03d", n), at: time.Now().Add(-12 * time.Hour).Truncate(time.Second)}
-	a.encoder, _ = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(256<<10))
+	a.encoder, _ = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest),
+		zstd.WithWindowSize(256<<10))
 	a.series = otlp.Convert(simulatedSnapshot(n, a.at))
 	return a
 }
@@ -214,20 +220,28 @@ func simulatedSnapshot(host int, at time.Time) *model.Snapshot {
 		}
 		return h
 	}
-	s := &model.Snapshot{Time: at, Window: time.Second, Host: model.Host{Name: fmt.Sprintf("host-%03d.example", host), Cores: 8}}
+	s := &model.Snapshot{Time: at, Window: time.Second, Host: model.Host{Name: fmt.Sprintf("host-%03d.example", host),
+		Cores: 8}}
 	var containers []*model.Container
 	for i := range simulatedContainers {
-		c := &model.Container{ID: fmt.Sprintf("%032x%032x", host, i), Name: fmt.Sprintf("service-%d", i), Image: fmt.Sprintf("registry.example/shop/service-%d:1.2.3", i),
+		c := &model.Container{ID: fmt.Sprintf("%032x%032x", host, i), Name: fmt.Sprintf("service-%d", i),
+			Image:   fmt.Sprintf("registry.example/shop/service-%d:1.2.3", i),
 			Runtime: model.Docker, Started: at.Add(-time.Hour)}
 		containers = append(containers, c)
 		s.Containers = append(s.Containers, model.ContainerSample{Container: c,
-			CPU: &model.CPUCounters{UsageNS: 1e9, Voluntary: 7, RunQueue: h()}, Processes: &model.ProcessCounters{TaskCounters: model.TaskCounters{Forks: 1}, Threads: 4}, Throttle: &model.ThrottleCounters{Periods: 10},
-			Memory: &model.MemorySample{UsageBytes: 11e6}, Disk: &model.DiskCounters{ReadBytes: 21}, Network: &model.NetworkCounters{ReceiveBytes: 31}, TCP: &model.TCPCounters{}})
+			CPU:       &model.CPUCounters{UsageNS: 1e9, Voluntary: 7, RunQueue: h()},
+			Processes: &model.ProcessCounters{TaskCounters: model.TaskCounters{Forks: 1}, Threads: 4},
+			Throttle:  &model.ThrottleCounters{Periods: 10},
+			Memory:    &model.MemorySample{UsageBytes: 11e6}, Disk: &model.DiskCounters{ReadBytes: 21},
+			Network: &model.NetworkCounters{ReceiveBytes: 31}, TCP: &model.TCPCounters{}})
 	}
 	for i := range simulatedEdges {
-		s.Edges = append(s.Edges, model.Edge{Side: model.RoleClient, Client: model.Peer{Container: containers[i%simulatedContainers]},
-			Server: model.Peer{Container: containers[(i*7+1)%simulatedContainers]}, Service: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(i / 250), byte(i % 250)}), uint16(8000+i)),
-			Paired: true, Confidence: model.Exact, Counters: model.EdgeCounters{SentBytes: 100, ReceivedBytes: 2000, Opens: 3, Requests: 20, Replies: 20,
+		s.Edges = append(s.Edges, model.Edge{Side: model.RoleClient,
+			Client:  model.Peer{Container: containers[i%simulatedContainers]},
+			Server:  model.Peer{Container: containers[(i*7+1)%simulatedContainers]},
+			Service: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(i / 250), byte(i % 250)}), uint16(8000+i)),
+			Paired:  true, Confidence: model.Exact, Counters: model.EdgeCounters{SentBytes: 100, ReceivedBytes: 2000,
+				Opens: 3, Requests: 20, Replies: 20,
 				Latency: h(), TimeToFirstByte: h(), RTT: h(), Duration: h()}})
 	}
 	return s
@@ -371,10 +385,14 @@ func measureIngest(ctx context.Context, o options) ([]row, error) {
 	series := float64(len(s.agents[0].series) * agents)
 	detail := fmt.Sprintf("%d agents as fast as they are answered, %.0f series, %v", agents, series, ingestTime)
 	return []row{
-		{what: "server: samples from the socket to the store, per second", value: samples / took.Seconds(), unit: "samples/s", detail: detail},
+		{what: "server: samples from the socket to the store, per second", value: samples / took.Seconds(),
+			unit: "samples/s", detail: detail},
 		{what: rowPerCPU, value: samples / used.Seconds(), unit: "samples/s", detail: "the same run"},
-		{what: "server: memory in use per active series", value: (live - empty) / series, unit: "B", budget: liveGoal, detail: fmt.Sprintf("%.0f MiB in use, %.0f MiB without series", live/(1<<20), empty/(1<<20))},
-		{what: rowResident, value: (float64(rss) - float64(emptyResident)) / series, unit: "B", detail: fmt.Sprintf("%.0f MiB resident, %.0f MiB without series; the rest is what waits to be collected", float64(rss)/(1<<20), float64(emptyResident)/(1<<20))},
+		{what: "server: memory in use per active series", value: (live - empty) / series, unit: "B", budget: liveGoal,
+			detail: fmt.Sprintf("%.0f MiB in use, %.0f MiB without series", live/(1<<20), empty/(1<<20))},
+		{what: rowResident, value: (float64(rss) - float64(emptyResident)) / series, unit: "B",
+			detail: fmt.Sprintf("%.0f MiB resident, %.0f MiB without series; the rest is what waits to be collected",
+				float64(rss)/(1<<20), float64(emptyResident)/(1<<20))},
 	}, nil
 }
 
@@ -429,13 +447,15 @@ func measurePace(ctx context.Context, o options, agents int) (line []string, hel
 	if !held {
 		verdict = fmt.Sprintf("overrun: senders up to %v late, %d times turned away", late.Round(100*time.Millisecond), away)
 	}
-	return []string{strconv.Itoa(agents), fmt.Sprintf("%.0f", rate), fmt.Sprintf("%.0f %%", 100*(after-cpu).Seconds()/took.Seconds()),
+	return []string{strconv.Itoa(agents), fmt.Sprintf("%.0f", rate),
+		fmt.Sprintf("%.0f %%", 100*(after-cpu).Seconds()/took.Seconds()),
 		fmt.Sprintf("%.0f MiB", float64(rss)/(1<<20)), fmt.Sprintf("%.0f messages", queued), verdict}, held, nil
 }
 
 // measureKills runs the test that kills server and agent at random instants, a hundred times.
 func measureKills(ctx context.Context) (row, error) {
-	c := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-tags", "long", "-run", "^TestKilledAtAnyInstant$", "./internal/ingest")
+	c := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-tags", "long", "-run", "^TestKilledAtAnyInstant$",
+		"./internal/ingest")
 	c.Env = append(os.Environ(), "OUTSIGHT_KILLS=100")
 	out, err := c.CombinedOutput()
 	if err != nil {
@@ -445,5 +465,6 @@ func measureKills(ctx context.Context) (row, error) {
 	if m == nil {
 		return row{}, fmt.Errorf("killing server and agent: it said %s", out)
 	}
-	return row{what: "server: batches lost or doubled in 100 SIGKILLs of server and agent", value: 0, unit: "batches", detail: string(m)}, nil
+	return row{what: "server: batches lost or doubled in 100 SIGKILLs of server and agent", value: 0, unit: "batches",
+		detail: string(m)}, nil
 }

@@ -92,7 +92,8 @@ func costPerRun(ctx context.Context, g *benchGroups, off, on *kernel.Probes, len
 				p.stop()
 				return nil, err
 			}
-			rows = append(rows, row{what: "a switch " + mode.name + ", " + switchRate(rate), value: ns, unit: "ns", budget: mode.budget,
+			rows = append(rows, row{what: "a switch " + mode.name + ", " + switchRate(rate), value: ns, unit: "ns",
+				budget: mode.budget,
 				detail: fmt.Sprintf("%s at %.0f switches/s; run times of the kernel's statistics, some 40 ns of each program are theirs",
 					strings.Join(mode.programs, " and "), perSecond)})
 		}
@@ -159,7 +160,8 @@ func switchModes(off, on *kernel.Probes) []switchMode {
 	}
 }
 
-// costInTurns lets the load run as fast as it can, without programs and with some in turn, and compares the time of a switch.
+// costInTurns lets the load run as fast as it can, without programs and with some in turn, and compares the time of a
+// switch.
 func costInTurns(ctx context.Context, g *benchGroups, off, on *kernel.Probes) ([]row, error) {
 	progress("switches: in turns without programs and with some")
 	p, err := startPingPong(ctx, g, "")
@@ -192,7 +194,8 @@ func costInTurns(ctx context.Context, g *benchGroups, off, on *kernel.Probes) ([
 			added = append(added, times[i][n]-times[0][n])
 		}
 		low, high := interval(added)
-		rows = append(rows, row{what: "added to a switch by " + modes[i].what, value: median(added), unit: "ns", budget: modes[i].budget, low: low, high: high,
+		rows = append(rows, row{what: "added to a switch by " + modes[i].what, value: median(added), unit: "ns",
+			budget: modes[i].budget, low: low, high: high,
 			detail: fmt.Sprintf("%.0f to %.0f with 95 %% certainty; %s", low, high, detail)})
 	}
 	return rows, nil
@@ -248,7 +251,8 @@ func startPingPong(ctx context.Context, g *benchGroups, rate string) (*pingPongL
 	}
 }
 
-// switches is how often the two were switched out, for whatever reason: whom a byte wakes may run before its sender goes to sleep.
+// switches is how often the two were switched out, for whatever reason: whom a byte wakes may run before its sender
+// goes to sleep.
 func (p *pingPongLoad) switches() (sum uint64, err error) {
 	for _, c := range []*exec.Cmd{p.ping, p.pong} {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.Process.Pid))

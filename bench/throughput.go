@@ -92,8 +92,10 @@ func (l load) compareSpeed(ctx context.Context, o options) (row, error) {
 		return row{}, err
 	}
 	low, high := interval(losses)
-	lost := row{what: l.name + ": throughput lost", value: median(losses), unit: "%", budget: l.budget, low: low, high: high,
-		detail: fmt.Sprintf("%d pairs of turns of %v, 95 %% sure between %.2f and %.2f; %.3g MB/s without", len(losses), turn, low, high, speed/1e6)}
+	lost := row{what: l.name + ": throughput lost", value: median(losses), unit: "%", budget: l.budget, low: low,
+		high: high,
+		detail: fmt.Sprintf("%d pairs of turns of %v, 95 %% sure between %.2f and %.2f; %.3g MB/s without", len(losses),
+			turn, low, high, speed/1e6)}
 	progress("%s: %.2f %% (%s)", lost.what, lost.value, lost.detail)
 	return lost, nil
 }
@@ -124,10 +126,12 @@ func (l load) compareLatency(ctx context.Context, o options) (row, error) {
 		}
 		added = append(added, 100*(watched.p99/plain.p99-1))
 		p99s, watchedP99s = append(p99s, 1000*plain.p99), append(watchedP99s, 1000*watched.p99)
-		progress("%s: pair %d of %d: p99 %.3g ms without, %.3g ms with", l.name, pair+1, o.pairs, 1000*plain.p99, 1000*watched.p99)
+		progress("%s: pair %d of %d: p99 %.3g ms without, %.3g ms with", l.name, pair+1, o.pairs, 1000*plain.p99,
+			1000*watched.p99)
 	}
 	low, high := quartile(added, 1), quartile(added, 3)
-	return row{what: l.name + ": p99 added", value: median(added), unit: "%", budget: l.latencyBudget, low: low, high: high,
+	return row{what: l.name + ": p99 added", value: median(added), unit: "%", budget: l.latencyBudget, low: low,
+		high: high,
 		detail: fmt.Sprintf("%d pairs, quartiles %.2f and %.2f; medians %.3g ms without, %.3g ms with",
 			len(added), low, high, median(p99s), median(watchedP99s))}, nil
 }

@@ -46,7 +46,8 @@ func speedOfTurn() (float64, error) {
 // lossInTurns attaches the kernel programs to a load that goes on and takes them away again, in
 // pairs of turns (without, with, with, without, ...). It returns each pair's loss in percent
 // and the median speed without them in bytes per second.
-func lossInTurns(ctx context.Context, p *kernel.Probes, run runner, pairs int) (losses []float64, plain float64, err error) {
+func lossInTurns(ctx context.Context, p *kernel.Probes, run runner, pairs int) (losses []float64, plain float64,
+	err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {

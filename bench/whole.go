@@ -36,7 +36,8 @@ func measureWhole(ctx context.Context, _ options) ([]row, error) {
 		"while :; do :; done",
 		"while :; do /busybox dd if=/dev/zero of=/data/file bs=64k count=160 conv=fsync 2>/dev/null; /busybox sleep 0.1; done",
 	} {
-		_, err := output(ctx, "docker", "run", "-d", "--label", benchLabel, "--name", fmt.Sprintf("outsight-bench-%d-load-%d", os.Getpid(), i),
+		_, err := output(ctx, "docker", "run", "-d", "--label", benchLabel, "--name",
+			fmt.Sprintf("outsight-bench-%d-load-%d", os.Getpid(), i),
 			"--cpus", "0.6", "-v", data+":/data", benchImage, "/busybox", "sh", "-c", script)
 		if err != nil {
 			return nil, err
@@ -74,21 +75,27 @@ func wholeOf(ctx context.Context, host *inside.Host) ([]row, error) {
 	used, idle := after.used-before.used, after.idle-before.idle
 	busy := after.busyTicks - before.busyTicks
 	rows := []row{
-		{what: "parts: CPU of containers, host and idle against the wall clock", value: off(used+idle, elapsed), unit: "%", budget: 1,
+		{what: "parts: CPU of containers, host and idle against the wall clock", value: off(used+idle, elapsed),
+			unit: "%", budget: 1,
 			detail: fmt.Sprintf("%.2f CPU seconds used and %.2f idle of %.2f", used/1e9, idle/1e9, elapsed/1e9)},
 		{what: "parts: CPU of containers and host against /proc/stat", value: off(used, busy), unit: "%",
-			detail: fmt.Sprintf("%.2f CPU seconds, the kernel's ticks, which are samples, say %.2f; %d containers", used/1e9, busy/1e9, after.containers)},
-		{what: "parts: energy of containers, host and idle against the meter", value: off(after.parts-before.parts, after.energy-before.energy), unit: "%", budget: 1,
+			detail: fmt.Sprintf("%.2f CPU seconds, the kernel's ticks, which are samples, say %.2f; %d containers",
+				used/1e9, busy/1e9, after.containers)},
+		{what: "parts: energy of containers, host and idle against the meter", value: off(after.parts-before.parts,
+			after.energy-before.energy), unit: "%", budget: 1,
 			detail: fmt.Sprintf("%.1f J by %s", (after.energy-before.energy)/1e6, after.meter)},
 	}
 	if exact := after.cpuacct - before.cpuacct; exact > 0 {
-		rows = append(rows, row{what: "parts: CPU of containers and host against the root's cpuacct.usage", value: off(used, exact), unit: "%", budget: 1,
-			detail: fmt.Sprintf("%.3f CPU seconds, the kernel's own sum is %.3f; %d containers", used/1e9, exact/1e9, after.containers)})
+		rows = append(rows, row{what: "parts: CPU of containers and host against the root's cpuacct.usage",
+			value: off(used, exact), unit: "%", budget: 1,
+			detail: fmt.Sprintf("%.3f CPU seconds, the kernel's own sum is %.3f; %d containers", used/1e9, exact/1e9,
+				after.containers)})
 	}
 	for device, wrote := range after.wrote {
 		theirs := after.diskstats[device] - before.diskstats[device]
 		if ours := wrote - before.wrote[device]; theirs > 1<<20 {
-			rows = append(rows, row{what: "parts: bytes written to " + device + " against /proc/diskstats", value: off(ours, theirs), unit: "%", budget: 1,
+			rows = append(rows, row{what: "parts: bytes written to " + device + " against /proc/diskstats",
+				value: off(ours, theirs), unit: "%", budget: 1,
 				detail: fmt.Sprintf("%.1f MiB, the kernel says %.1f", ours/(1<<20), theirs/(1<<20))})
 		}
 	}
@@ -117,7 +124,8 @@ func lookAtWhole(ctx context.Context, host *inside.Host) (w wholeAt, err error) 
 		}
 	}
 	s := host.Snapshot()
-	w = wholeAt{at: s.Time, idle: float64(s.Self.IdleNS), used: float64(s.Self.OtherNS), containers: len(s.Containers), wrote: map[string]float64{}, diskstats: map[string]float64{}}
+	w = wholeAt{at: s.Time, idle: float64(s.Self.IdleNS), used: float64(s.Self.OtherNS), containers: len(s.Containers),
+		wrote: map[string]float64{}, diskstats: map[string]float64{}}
 	if w.busyTicks, err = hostTicks(busyPlaces); err != nil {
 		return w, err
 	}

@@ -28,7 +28,8 @@ func StartGRPC() (*GRPCServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &GRPCServer{Address: listener.Addr().String(), server: grpc.NewServer(grpc.ReadBufferSize(4096), grpc.WriteBufferSize(4096))}
+	s := &GRPCServer{Address: listener.Addr().String(), server: grpc.NewServer(grpc.ReadBufferSize(4096),
+		grpc.WriteBufferSize(4096))}
 	grpc_health_v1.RegisterHealthServer(s.server, health.NewServer())
 	go s.server.Serve(&countedListener{listener, &s.books})
 	return s, nil

@@ -50,10 +50,11 @@ func StartPostgres(ctx context.Context) (*Server, error) {
 		text, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
 		return err == nil && strings.HasSuffix(strings.TrimSpace(string(text)), "ready")
 	}
-	return start(ctx, address, ready, clean, unprivileged(exec.CommandContext(ctx, filepath.Join(postgresPrograms, "postgres"),
-		"-D", data, "-p", strconv.Itoa(int(address.Port())), "-c", "listen_addresses="+address.Addr().String(),
-		"-c", "unix_socket_directories="+directory, "-c", "max_connections=5100", "-c", "shared_buffers=16MB",
-		"-c", "fsync=off", "-c", "jit=off", "-c", "autovacuum=off")))
+	return start(ctx, address, ready, clean,
+		unprivileged(exec.CommandContext(ctx, filepath.Join(postgresPrograms, "postgres"),
+			"-D", data, "-p", strconv.Itoa(int(address.Port())), "-c", "listen_addresses="+address.Addr().String(),
+			"-c", "unix_socket_directories="+directory, "-c", "max_connections=5100", "-c", "shared_buffers=16MB",
+			"-c", "fsync=off", "-c", "jit=off", "-c", "autovacuum=off")))
 }
 
 var pgbenchResult = regexp.MustCompile(`number of transactions actually processed: (\d+)`)

@@ -25,7 +25,8 @@ type Server struct {
 }
 
 // start starts a server program and waits until it is ready. clean is called after its end.
-func start(ctx context.Context, address netip.AddrPort, ready func() bool, clean func(), command *exec.Cmd) (*Server, error) {
+func start(ctx context.Context, address netip.AddrPort, ready func() bool, clean func(), command *exec.Cmd) (*Server,
+	error) {
 	s := &Server{Address: address, command: command, ended: make(chan error, 1), clean: clean}
 	command.Stdout, command.Stderr = &s.output, &s.output
 	if command.SysProcAttr == nil {
@@ -80,7 +81,8 @@ func (s *Server) Stop() {
 
 // withFiles is a command that may open as many files as this process is allowed to allow.
 func withFiles(ctx context.Context, name string, arguments ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, "sh", append([]string{"-c", `ulimit -n "$(ulimit -Hn)" && exec "$@"`, "sh", name}, arguments...)...)
+	return exec.CommandContext(ctx, "sh", append([]string{"-c", `ulimit -n "$(ulimit -Hn)" && exec "$@"`, "sh", name},
+		arguments...)...)
 }
 
 // output runs a command and returns its standard output.

@@ -38,7 +38,8 @@ func Redis(ctx context.Context, l Load) ([]Truth, error) {
 		return nil, err
 	}
 	defer server.Stop()
-	arguments := []string{"-h", server.Address.Addr().String(), "-p", strconv.Itoa(int(server.Address.Port())), "-t", "get", "--csv"}
+	arguments := []string{"-h", server.Address.Addr().String(), "-p", strconv.Itoa(int(server.Address.Port())), "-t",
+		"get", "--csv"}
 	requests := l.Connections * l.Requests
 	if l.OneRequestEach {
 		requests = l.Connections
@@ -46,7 +47,8 @@ func Redis(ctx context.Context, l Load) ([]Truth, error) {
 	} else {
 		arguments = append(arguments, "-c", strconv.Itoa(l.Connections))
 	}
-	if _, err := output(withFiles(ctx, "redis-benchmark", append(arguments, "-n", strconv.Itoa(requests))...)); err != nil {
+	if _, err := output(withFiles(ctx, "redis-benchmark",
+		append(arguments, "-n", strconv.Itoa(requests))...)); err != nil {
 		return nil, err
 	}
 	total, err := redisBooks(socket)

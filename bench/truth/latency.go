@@ -38,7 +38,8 @@ func (l Latencies) WorstError() float64 {
 }
 
 // CompareLatencies compares what one end of a service's connections has counted with the log.
-func CompareLatencies(p *kernel.Probes, log []kernel.Transaction, service netip.AddrPort, role model.Role) (Latencies, error) {
+func CompareLatencies(p *kernel.Probes, log []kernel.Transaction, service netip.AddrPort, role model.Role) (Latencies,
+	error) {
 	edges, err := p.ReadEdges()
 	if err != nil {
 		return Latencies{}, err

@@ -54,7 +54,8 @@ func run(args []string, out, errOut io.Writer) int {
 		"time requests and do not read them: no endpoints, half the cost of a request")
 	tls := flags.Bool("tls", false, "read encrypted requests at the TLS libraries of programs (OpenSSL, Go), to name "+
 		"endpoints")
-	counters := flags.String("counters", string(kernel.CountersAuto), "cycles, instructions and cache misses per container: `auto` (where the machine has hardware counters), processes (for each process, too), off, or software (the kernel's events, for tests)")
+	counters := flags.String("counters", string(kernel.CountersAuto),
+		"cycles, instructions and cache misses per container: `auto` (where the machine has hardware counters), processes (for each process, too), off, or software (the kernel's events, for tests)")
 	htRatio := flags.String("ht-ratio", fmt.Sprint(energy.DefaultHTRatio),
 		"power of a core with two busy hardware threads over that with one, or MODEL=`ratio`,... by parts of CPU model names")
 	mode := flags.String("kubernetes", kubernetes.Auto,
@@ -145,7 +146,8 @@ func run(args []string, out, errOut io.Writer) int {
 			Kubernetes: cluster,
 			Flight:     *flight, Anomalies: recorder.AnomalyOptions{Detect: report.Anomalies}, All: *all,
 			DockerSocket: *dockerSocket, Options: agent.Options{Logger: log, Budget: float64(limit)},
-			Kernel:   kernel.Options{MaxCgroups: *maxGroups, MaxEdges: *maxEdges, TLS: *tls, WithoutEndpoints: *timesOnly, Counters: counting},
+			Kernel: kernel.Options{MaxCgroups: *maxGroups, MaxEdges: *maxEdges, TLS: *tls,
+				WithoutEndpoints: *timesOnly, Counters: counting},
 			HTRatios: ratios,
 		},
 		Listen: *listen, Access: door, Socket: *socket, Output: out,

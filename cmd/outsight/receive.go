@@ -85,7 +85,8 @@ func (f *receiveFlags) check() (err error) {
 		return err
 	}
 	if f.inFlight < ingest.LeastInFlight {
-		return usagef("--in-flight-bytes is %d, want at least %d: the largest request takes half of that", f.inFlight, ingest.LeastInFlight)
+		return usagef("--in-flight-bytes is %d, want at least %d: the largest request takes half of that", f.inFlight,
+			ingest.LeastInFlight)
 	}
 	if f.quotaFile != "" {
 		if f.quotas, err = quota.Read(f.quotaFile); err != nil {

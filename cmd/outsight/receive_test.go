@@ -30,7 +30,8 @@ func openReceiverIn(t *testing.T, data string, door access.Access, header tenant
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { kept.Close() })
-	in, err := openReceiver(t.Context(), receiveFlags{http: "127.0.0.1:0", queueBytes: 64 << 20, stream: "OUTSIGHT", header: header}, door,
+	in, err := openReceiver(t.Context(), receiveFlags{http: "127.0.0.1:0", queueBytes: 64 << 20, stream: "OUTSIGHT",
+		header: header}, door,
 		&access.Listeners{}, data, 1000, 1<<20, kept, nil, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

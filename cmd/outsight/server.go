@@ -75,7 +75,8 @@ serves what is in there.`,
 			}
 			o.begin = o.any() && (asked(c) || !c.Flags().Changed("data"))
 			privateFiles()
-			if o.bounds, err = o.queryFlags.bounds(limitMemory(serverMemory + o.inFlight + int64(o.maxSeries)*seriesMemory)); err != nil {
+			if o.bounds, err = o.queryFlags.bounds(limitMemory(serverMemory + o.inFlight +
+				int64(o.maxSeries)*seriesMemory)); err != nil {
 				return err
 			}
 			for {

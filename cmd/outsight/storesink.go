@@ -42,7 +42,8 @@ func storeFeatures(kept anyStore) []model.Feature {
 	if err == nil {
 		return nil
 	}
-	f := model.Feature{Name: "store/samples", Purpose: "keeping what comes", State: model.FeatureAbsent, Reason: err.Error(), Required: true}
+	f := model.Feature{Name: "store/samples", Purpose: "keeping what comes", State: model.FeatureAbsent,
+		Reason: err.Error(), Required: true}
 	if errors.Is(err, store.ErrClock) {
 		f.Remedy = "set this host's clock; if it is right, what is stored is of a clock that was not: see the reason"
 	}

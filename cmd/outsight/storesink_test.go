@@ -28,7 +28,8 @@ func TestStoreTellsOfItsClock(t *testing.T) {
 	}
 	now = time.Now()
 	f := sink.Features()
-	if len(f) != 1 || f[0].State != model.FeatureAbsent || !strings.Contains(f[0].Reason, "set-future-aside") || f[0].Remedy == "" {
+	if len(f) != 1 || f[0].State != model.FeatureAbsent || !strings.Contains(f[0].Reason, "set-future-aside") ||
+		f[0].Remedy == "" {
 		t.Errorf("got %+v", f)
 	}
 }

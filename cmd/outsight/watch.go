@@ -86,7 +86,8 @@ func (f *watchFlags) host(logger *slog.Logger) (agent.HostOptions, error) {
 		HTRatios: ratios,
 		Flight:   f.flight, All: f.all, DockerSocket: f.dockerSocket,
 		Options: agent.Options{Logger: logger, Budget: float64(f.budget)},
-		Kernel:  kernel.Options{MaxCgroups: f.maxGroups, MaxEdges: f.maxEdges, TLS: f.tls, WithoutEndpoints: f.timesOnly, Counters: counters},
+		Kernel: kernel.Options{MaxCgroups: f.maxGroups, MaxEdges: f.maxEdges, TLS: f.tls,
+			WithoutEndpoints: f.timesOnly, Counters: counters},
 	}
 	// A nil pointer in the interface would be something.
 	if cluster, err := f.kubernetes.thisNode(logger); err != nil {

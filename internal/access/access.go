@@ -75,7 +75,8 @@ func (f *Files) Open(log *slog.Logger, addresses ...string) (a Access, err error
 		return a, usage("--%s and --%s go together", f.flag("tls-cert"), f.flag("tls-key"))
 	}
 	if f.ClientCA != "" && f.Cert == "" {
-		return a, usage("--%s needs --%s and --%s: certificates are asked for over TLS alone", f.flag("client-ca"), f.flag("tls-cert"), f.flag("tls-key"))
+		return a, usage("--%s needs --%s and --%s: certificates are asked for over TLS alone", f.flag("client-ca"),
+			f.flag("tls-cert"), f.flag("tls-key"))
 	}
 	if a.Auth, err = f.authenticator(); err != nil {
 		return a, err
@@ -96,7 +97,8 @@ func (f *Files) Open(log *slog.Logger, addresses ...string) (a Access, err error
 				address, f.flag("token-file"), f.flag("tls-cert"), f.flag("tls-key"), f.flag("client-ca"))
 		}
 		if a.Auth != nil && a.TLS == nil {
-			log.Warn(fmt.Sprintf("tokens go over the network in clear: give --%s and --%s, or let a proxy talk TLS", f.flag("tls-cert"), f.flag("tls-key")), "address", address)
+			log.Warn(fmt.Sprintf("tokens go over the network in clear: give --%s and --%s, or let a proxy talk TLS",
+				f.flag("tls-cert"), f.flag("tls-key")), "address", address)
 		}
 	}
 	return a, nil
@@ -120,7 +122,8 @@ func (f *Files) readTLS() (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading --%s %q and --%s %q: %w", f.flag("tls-cert"), f.Cert, f.flag("tls-key"), f.Key, err)
 	}
-	c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2", "http/1.1"}}
 	if f.ClientCA != "" {
 		if c.ClientCAs, err = ReadCertificates(f.flag("client-ca"), f.ClientCA); err != nil {
 			return nil, err
@@ -151,8 +154,8 @@ func (a *Access) Secure(l net.Listener) net.Listener {
 	return tls.NewListener(l, a.TLS)
 }
 
-// Senders passes on to a handler of senders what no web page of others sent. The handler asks for tokens itself, since it
-// tells senders in its own way.
+// Senders passes on to a handler of senders what no web page of others sent. The handler asks for tokens itself, since
+// it tells senders in its own way.
 func (a *Access) Senders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !a.Door.admitsHost(w, r) || !a.Door.admitsOrigin(w, r) {

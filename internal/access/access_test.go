@@ -33,13 +33,15 @@ func TestClientsShowCertificates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := &http.Server{ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.Proto) })}
+		server := &http.Server{ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0),
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.Proto) })}
 		go server.Serve(a.Secure(l))
 		t.Cleanup(func() { server.Close() })
 		return a.Scheme() + "://" + l.Addr().String()
 	}
 	get := func(url string, certificates ...tls.Certificate) (string, error) {
-		transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: certificates}}
+		transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots,
+			Certificates: certificates}}
 		defer transport.CloseIdleConnections()
 		response, err := (&http.Client{Transport: transport, Timeout: 30 * time.Second}).Get(url)
 		if err != nil {
@@ -65,7 +67,8 @@ func TestClientsShowCertificates(t *testing.T) {
 		t.Errorf("our client: %q, %v", body, err)
 	}
 	for name, certificates := range map[string][]tls.Certificate{
-		"nobody": nil, "another authority's": {pair(theirs, "client", x509.ExtKeyUsageClientAuth)}, "a server": {pair(ours, "other", x509.ExtKeyUsageServerAuth)},
+		"nobody": nil, "another authority's": {pair(theirs, "client", x509.ExtKeyUsageClientAuth)},
+		"a server": {pair(ours, "other", x509.ExtKeyUsageServerAuth)},
 	} {
 		if body, err := get(mutual, certificates...); err == nil {
 			t.Errorf("%s got through: %q", name, body)
@@ -95,7 +98,8 @@ func TestWhoMayListenWhere(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:80", "127.8.8.8:80", "[::1]:80", "localhost:80", "[::ffff:127.0.0.1]:80"} {
 		f(address, Files{}, false)
 	}
-	for _, address := range []string{":80", "0.0.0.0:80", "[::]:80", "10.1.2.3:80", "example.org:80", "localhost.example.org:80"} {
+	for _, address := range []string{":80", "0.0.0.0:80", "[::]:80", "10.1.2.3:80", "example.org:80",
+		"localhost.example.org:80"} {
 		f(address, Files{}, true)
 		f(address, Files{Cert: cert, Key: key}, true)
 		f(address, Files{Tokens: tokens}, false)
@@ -131,7 +135,8 @@ func TestMessagesNameTheFlags(t *testing.T) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	*f.Flags()[1].Value = "cert.pem"
-	if _, err := f.Open(slog.New(slog.DiscardHandler)); err == nil || err.Error() != "--listen-tls-cert and --listen-tls-key go together" {
+	if _, err := f.Open(slog.New(slog.DiscardHandler)); err == nil ||
+		err.Error() != "--listen-tls-cert and --listen-tls-key go together" {
 		t.Errorf("a certificate without its key: %v", err)
 	}
 }

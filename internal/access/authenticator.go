@@ -72,7 +72,8 @@ func (a *Authenticator) add(tenant, entry string) error {
 	most := a.most(tenant)
 	token, roles, err := parseEntry(entry, most)
 	if len(token) < minToken || len(token) > maxToken || strings.ContainsFunc(token, notInToken) {
-		return fmt.Errorf("has %d bytes: want %d to %d printable ones without spaces, then roles after a space", len(token), minToken, maxToken)
+		return fmt.Errorf("has %d bytes: want %d to %d printable ones without spaces, then roles after a space",
+			len(token), minToken, maxToken)
 	}
 	if err != nil {
 		return fmt.Errorf("has a wrong role: %w", err)
@@ -158,7 +159,8 @@ func ReadTenants(path, operator string) (*Authenticator, error) {
 	return a, nil
 }
 
-// isOperator is whether a token that Check found to be of this tenant is the operator's: of none, where there are tenants.
+// isOperator is whether a token that Check found to be of this tenant is the operator's: of none, where there are
+// tenants.
 func (a *Authenticator) isOperator(tenant string) bool { return a.separate && tenant == "" }
 
 // Senders is an Authenticator, which is not nil, for those who send: their tokens need that role.

@@ -107,7 +107,8 @@ func TestFilesOfTokens(t *testing.T) {
 	}
 	f(withOperator, "shop: ["+tokenA+"]", "")
 	f(withOperator, "shop: ["+tokenB+"]", "already")
-	f(func(path string) (*Authenticator, error) { return ReadTenants(path, path+".none") }, "shop: ["+tokenA+"]", "reading tokens")
+	f(func(path string) (*Authenticator, error) { return ReadTenants(path, path+".none") }, "shop: ["+tokenA+"]",
+		"reading tokens")
 	if err := os.WriteFile(operator, []byte("# nobody\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

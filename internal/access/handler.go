@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// ByTenant gives each request to the handler of its tenant, chosen by the token alone. Handlers
-// has one for each of a's Tenants; all of them serve the same page, and the same /metrics, which are sums over all tenants
-// and for the operator alone.
+// ByTenant gives each request to the handler of its tenant, chosen by the token alone. Handlers has one for each of a's
+// Tenants; all of them serve the same page, and the same /metrics, which are sums over all tenants and for the operator
+// alone.
 func ByTenant(a *Authenticator, handlers map[string]http.Handler) http.Handler {
 	tenants := a.Tenants()
 	if len(tenants) == 0 || len(tenants) != len(handlers) {
@@ -28,7 +28,8 @@ func ByTenant(a *Authenticator, handlers map[string]http.Handler) http.Handler {
 		case !ok:
 			a.refuse(w, r)
 		case a.isOperator(g.tenant) != (r.URL.Path == "/metrics"):
-			refuse(w, http.StatusForbidden, "forbidden", "/metrics has sums over all tenants: a token of the operator reads it, and nothing else")
+			refuse(w, http.StatusForbidden, "forbidden",
+				"/metrics has sums over all tenants: a token of the operator reads it, and nothing else")
 		case a.isOperator(g.tenant):
 			public.ServeHTTP(w, withGrant(r, g))
 		default:

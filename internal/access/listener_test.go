@@ -173,7 +173,8 @@ func (nopConn) Close() error { return nil }
 
 func TestSourceOfAConnection(t *testing.T) {
 	for address, want := range map[string]string{
-		"10.1.2.3:80": "10.1.2.3/32", "[::ffff:10.1.2.3]:80": "10.1.2.3/32", "[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::/64", "[fe80::1%eth0]:80": "fe80::/64",
+		"10.1.2.3:80": "10.1.2.3/32", "[::ffff:10.1.2.3]:80": "10.1.2.3/32",
+		"[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::/64", "[fe80::1%eth0]:80": "fe80::/64",
 	} {
 		if got := source(named(address)); got.String() != want {
 			t.Errorf("%s: %v, want %s", address, got, want)
@@ -247,24 +248,26 @@ func TestSlowReaders(t *testing.T) {
 	for name, config := range map[string]*tls.Config{"HTTP/1": nil, "HTTP/2": overTLS} {
 		t.Run(name, func(t *testing.T) {
 			ended := make(chan error, 1)
-			l := serveLimited(t, Limits{Known: 8, Strangers: 8, Stall: stall}, config, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				piece := make([]byte, 1<<20)
-				for range length / len(piece) {
-					if _, err := w.Write(piece); err != nil {
-						ended <- err
-						return
+			l := serveLimited(t, Limits{Known: 8, Strangers: 8, Stall: stall}, config,
+				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					piece := make([]byte, 1<<20)
+					for range length / len(piece) {
+						if _, err := w.Write(piece); err != nil {
+							ended <- err
+							return
+						}
 					}
-				}
-				ended <- nil
-			}))
+					ended <- nil
+				}))
 			ask := func() *http.Response {
-				transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: trust, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-					c, err := (&net.Dialer{}).DialContext(ctx, network, address)
-					if err == nil {
-						err = c.(*net.TCPConn).SetReadBuffer(64 << 10)
-					}
-					return c, err
-				}}
+				transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: trust,
+					DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+						c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+						if err == nil {
+							err = c.(*net.TCPConn).SetReadBuffer(64 << 10)
+						}
+						return c, err
+					}}
 				t.Cleanup(transport.CloseIdleConnections)
 				scheme := "http"
 				if config != nil {
@@ -318,18 +321,19 @@ func TestHandlersOwnDeadline(t *testing.T) {
 	for name, config := range map[string]*tls.Config{"HTTP/1": nil, "HTTP/2": overTLS} {
 		t.Run(name, func(t *testing.T) {
 			ended := make(chan error, 1)
-			l := serveLimited(t, Limits{Known: 8, Strangers: 8, Stall: time.Hour}, config, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
-					t.Error(err)
-				}
-				piece := make([]byte, 1<<20)
-				for {
-					if _, err := w.Write(piece); err != nil {
-						ended <- err
-						return
+			l := serveLimited(t, Limits{Known: 8, Strangers: 8, Stall: time.Hour}, config,
+				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+						t.Error(err)
 					}
-				}
-			}))
+					piece := make([]byte, 1<<20)
+					for {
+						if _, err := w.Write(piece); err != nil {
+							ended <- err
+							return
+						}
+					}
+				}))
 			scheme := "http"
 			if config != nil {
 				scheme = "https"

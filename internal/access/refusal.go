@@ -59,8 +59,8 @@ func (a *Authenticator) forbid(w http.ResponseWriter, r *http.Request, needs Rol
 		fmt.Sprintf("this token may not: a token with the role %v is needed (roles stand after the token in the file of tokens)", needs))
 }
 
-// RefusedReaders counts requests for the page's data, the API and the metrics that had no valid token. Senders' are counted by
-// who takes them.
+// RefusedReaders counts requests for the page's data, the API and the metrics that had no valid token. Senders' are
+// counted by who takes them.
 func (a *Authenticator) RefusedReaders() uint64 {
 	if a == nil {
 		return 0

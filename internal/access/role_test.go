@@ -74,7 +74,8 @@ func TestMuxAsksForRoles(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := NewMux(a, nil)
-	needs := map[string]Roles{"/open": Public, "/send": Send, "/read": Read, "/record": Record, "/administer": Administer, "/either": Read | Administer}
+	needs := map[string]Roles{"/open": Public, "/send": Send, "/read": Read, "/record": Record,
+		"/administer": Administer, "/either": Read | Administer}
 	for path, roles := range needs {
 		m.Handle(roles, path, told("through"))
 	}
@@ -185,7 +186,8 @@ func TestSecretFilesOfOthers(t *testing.T) {
 
 // What a page of somebody else makes a browser send is refused, by its own name or by another's.
 func TestForeignPages(t *testing.T) {
-	door, err := newDoor("allow-host", "proxy.example, Other.Example.", false, []string{"gateway:8470", ":8471", "127.0.0.1:1"})
+	door, err := newDoor("allow-host", "proxy.example, Other.Example.", false,
+		[]string{"gateway:8470", ":8471", "127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,20 +237,24 @@ func TestForeignPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, host := range []string{"127.0.0.1", "[::1]:8470", "10.0.0.1:1", "LOCALHOST:8470", "x.localhost", "gateway:8470", "proxy.example", "PROXY.example.:80", own, own + ":8470"} {
+	for _, host := range []string{"127.0.0.1", "[::1]:8470", "10.0.0.1:1", "LOCALHOST:8470", "x.localhost",
+		"gateway:8470", "proxy.example", "PROXY.example.:80", own, own + ":8470"} {
 		f(200, host)
 	}
-	for _, host := range []string{"evil.example", "evil.example:8470", "localhost.evil.example", "127.0.0.1.evil.example", "", "proxy.example.evil"} {
+	for _, host := range []string{"evil.example", "evil.example:8470", "localhost.evil.example",
+		"127.0.0.1.evil.example", "", "proxy.example.evil"} {
 		f(403, host)
 	}
-	if w := ask(mux, "GET", "/", "evil.example"); w.Code != 403 || !strings.Contains(w.Body.String(), "--allow-host evil.example") {
+	if w := ask(mux, "GET", "/", "evil.example"); w.Code != 403 ||
+		!strings.Contains(w.Body.String(), "--allow-host evil.example") {
 		t.Errorf("the page by a foreign name: %d %s", w.Code, w.Body)
 	}
 	// A link from elsewhere leads to the page.
 	if w := ask(mux, "GET", "/", at, "Sec-Fetch-Site", "cross-site"); w.Code != 200 {
 		t.Errorf("the page by a link: %d %s", w.Code, w.Body)
 	}
-	if w := ask(mux, "POST", "/api/v1/query", at, "Origin", "http://evil.example"); !strings.Contains(w.Body.String(), "--allow-host") {
+	if w := ask(mux, "POST", "/api/v1/query", at, "Origin", "http://evil.example"); !strings.Contains(w.Body.String(),
+		"--allow-host") {
 		t.Errorf("the refusal does not name the flag: %s", w.Body)
 	}
 	reasons := map[string]bool{}
@@ -262,7 +268,8 @@ func TestForeignPages(t *testing.T) {
 	door.Asks = true
 	f(200, "outsight.outsight.svc.cluster.local:8470")
 	f(403, "outsight.outsight:8470", "Sec-Fetch-Site", "cross-site")
-	if _, err := newDoor("allow-host", "http://proxy.example", false, nil); err == nil || !strings.Contains(err.Error(), "--allow-host") {
+	if _, err := newDoor("allow-host", "http://proxy.example", false, nil); err == nil ||
+		!strings.Contains(err.Error(), "--allow-host") {
 		t.Errorf("a URL as a name: %v", err)
 	}
 }

@@ -37,7 +37,8 @@ func Server(handler http.Handler, logger *slog.Logger) *http.Server {
 	}
 }
 
-// Serve answers the requests of l with a Server until ctx ends, and closes l. Requests that are open then have stopTime.
+// Serve answers the requests of l with a Server until ctx ends, and closes l. Requests that are open then have
+// stopTime.
 func Serve(ctx context.Context, server *http.Server, l net.Listener) error {
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

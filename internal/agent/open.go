@@ -184,7 +184,8 @@ func Open(o HostOptions) (*Host, error) {
 }
 
 func (h *Host) openFlight(o *HostOptions) (err error) {
-	if h.ticks, err = h.probes.Record(kernel.RecorderOptions{Interval: cmp.Or(o.FlightInterval, DefaultFlightInterval)}); err != nil {
+	if h.ticks, err = h.probes.Record(kernel.RecorderOptions{Interval: cmp.Or(o.FlightInterval,
+		DefaultFlightInterval)}); err != nil {
 		return err
 	}
 	h.flight = recorder.NewFlight(h.ticks, h, recorder.FlightOptions{

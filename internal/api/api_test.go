@@ -27,18 +27,21 @@ import (
 var begin = time.Unix(1_790_000_000, 0).UTC()
 
 // filled is a handler over a real store with seconds of the shop; change may alter a snapshot.
-func filled(t testing.TB, seconds int, change func(second int, s *model.Snapshot) *model.Snapshot) (http.Handler, *shop, time.Time) {
+func filled(t testing.TB, seconds int, change func(second int, s *model.Snapshot) *model.Snapshot) (http.Handler, *shop,
+	time.Time) {
 	t.Helper()
 	st, sh, now := fill(t, seconds, change)
 	return New(st, Options{Now: func() time.Time { return now }, Version: "1.2.3"}), sh, now
 }
 
-func fill(t testing.TB, seconds int, change func(second int, s *model.Snapshot) *model.Snapshot) (*store.Store, *shop, time.Time) {
+func fill(t testing.TB, seconds int, change func(second int, s *model.Snapshot) *model.Snapshot) (*store.Store, *shop,
+	time.Time) {
 	t.Helper()
 	return fillWith(t, store.Options{}, seconds, change)
 }
 
-func fillWith(t testing.TB, o store.Options, seconds int, change func(second int, s *model.Snapshot) *model.Snapshot) (*store.Store, *shop, time.Time) {
+func fillWith(t testing.TB, o store.Options, seconds int,
+	change func(second int, s *model.Snapshot) *model.Snapshot) (*store.Store, *shop, time.Time) {
 	t.Helper()
 	st, err := store.Open(t.TempDir(), o)
 	if err != nil {
@@ -127,7 +130,8 @@ func TestGraphIsExact(t *testing.T) {
 		get200(t, h, "/api/outsight/graph?"+window, &a)
 		want := graph.FromSnapshots(sh.at(a.From), sh.at(a.To))
 		if len(a.Edges) != len(want.Edges) || len(a.Nodes) != len(want.Nodes) || len(a.Edges) == 0 {
-			t.Fatalf("%s: %d nodes and %d edges, want %d and %d", window, len(a.Nodes), len(a.Edges), len(want.Nodes), len(want.Edges))
+			t.Fatalf("%s: %d nodes and %d edges, want %d and %d", window, len(a.Nodes), len(a.Edges), len(want.Nodes),
+				len(want.Edges))
 		}
 		got, expected := withoutMeans(t, a.Edges), withoutMeans(t, want.Edges)
 		if got != expected {
@@ -154,7 +158,8 @@ func TestGraphOfAWindowThatBeganEarlier(t *testing.T) {
 	if math.Abs(a.CoveredSeconds-40) > 1 || a.Completeness.WindowSeconds != 300 {
 		t.Errorf("covered %v s of %v, want 40 of 300", a.CoveredSeconds, a.Completeness.WindowSeconds)
 	}
-	if rate := *edgeBetween(t, a.Graph, "gateway", "catalogue").ClientSide.TransactionsPerSecond; rate < 150 || rate > 280 {
+	if rate := *edgeBetween(t, a.Graph, "gateway", "catalogue").ClientSide.TransactionsPerSecond; rate < 150 ||
+		rate > 280 {
 		t.Errorf("%v req/s, want about 215", rate)
 	}
 }
@@ -174,11 +179,13 @@ func TestGraphOfKeptMoments(t *testing.T) {
 	for _, c := range []struct {
 		window, by string
 		moves      bool
-	}{{"from=now-61s", "", true}, {"from=now-303s", "", true}, {"from=now-303s&to=now-33s", "", true}, {"from=now-36s", "workload", true},
+	}{{"from=now-61s", "", true}, {"from=now-303s", "", true}, {"from=now-303s&to=now-33s", "", true},
+		{"from=now-36s", "workload", true},
 		{"from=now-5s&to=now-3s", "", false}, {"from=now-399s", "", false}} {
 		var got, want graphAnswer
 		get200(t, fast, "/api/outsight/graph?by="+c.by+"&"+c.window, &got)
-		get200(t, exact, fmt.Sprintf("/api/outsight/graph?by=%s&from=%s&to=%s", c.by, got.From.Format(time.RFC3339), got.To.Format(time.RFC3339)), &want)
+		get200(t, exact, fmt.Sprintf("/api/outsight/graph?by=%s&from=%s&to=%s", c.by, got.From.Format(time.RFC3339),
+			got.To.Format(time.RFC3339)), &want)
 		var asked graphAnswer
 		get200(t, exact, "/api/outsight/graph?"+c.window, &asked)
 		if moved := !got.From.Equal(asked.From) || !got.To.Equal(asked.To); moved != c.moves {
@@ -201,7 +208,8 @@ func TestGraphOfKeptMoments(t *testing.T) {
 				}
 			}
 		}
-		if !reflect.DeepEqual(got.Nodes, want.Nodes) || !reflect.DeepEqual(got.Hosts, want.Hosts) || !reflect.DeepEqual(got.Completeness, want.Completeness) {
+		if !reflect.DeepEqual(got.Nodes, want.Nodes) || !reflect.DeepEqual(got.Hosts, want.Hosts) ||
+			!reflect.DeepEqual(got.Completeness, want.Completeness) {
 			t.Errorf("%s: nodes\ngot  %+v\nwant %+v", c.window, got.Nodes, want.Nodes)
 		}
 	}
@@ -223,7 +231,8 @@ func TestPathIsOfTheGraph(t *testing.T) {
 	if want := a.Analyse(cores); *p.SaturationRate != *want.SaturationRate || p.Bottleneck != want.Bottleneck {
 		t.Errorf("%s at %v, want %s at %v", p.Bottleneck, *p.SaturationRate, want.Bottleneck, *want.SaturationRate)
 	}
-	for _, name := range []string{"arrival_rate", "parallel", "utilisation", "demand", "max_arrival_rate", "saturation_rate", "latency", "threads", "own", "next", "others", "network", "calls", "whole", "served", "weight"} {
+	for _, name := range []string{"arrival_rate", "parallel", "utilisation", "demand", "max_arrival_rate",
+		"saturation_rate", "latency", "threads", "own", "next", "others", "network", "calls", "whole", "served", "weight"} {
 		if p.Formulas[name] == "" {
 			t.Errorf("no formula of %s", name)
 		}
@@ -247,7 +256,8 @@ func TestChangesAreOfTwoGraphs(t *testing.T) {
 		if change.What != "cpu" {
 			continue
 		}
-		if *before.Node(change.Node).Usage.CPUCores != *change.Before || *after.Node(change.Node).Usage.CPUCores != *change.After {
+		if *before.Node(change.Node).Usage.CPUCores != *change.Before ||
+			*after.Node(change.Node).Usage.CPUCores != *change.After {
 			t.Errorf("%+v is not of the graphs", change)
 		}
 	}
@@ -269,10 +279,12 @@ func TestPictureIsOfTheGraph(t *testing.T) {
 	get200(t, h, "/api/outsight/graph?from=now-5m", &a)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/api/outsight/picture?from=now-5m", nil))
-	if policy := w.Header().Get("Content-Security-Policy"); w.Code != 200 || w.Header().Get("Content-Type") != "image/svg+xml" || !strings.Contains(policy, "default-src 'none'") {
+	if policy := w.Header().Get("Content-Security-Policy"); w.Code != 200 ||
+		w.Header().Get("Content-Type") != "image/svg+xml" || !strings.Contains(policy, "default-src 'none'") {
 		t.Fatalf("%d %v %s", w.Code, w.Header(), w.Body)
 	}
-	if nodes, edges := strings.Count(w.Body.String(), "<rect "), strings.Count(w.Body.String(), "<path "); nodes != len(a.Nodes) || edges != len(a.Edges) {
+	if nodes, edges := strings.Count(w.Body.String(), "<rect "),
+		strings.Count(w.Body.String(), "<path "); nodes != len(a.Nodes) || edges != len(a.Edges) {
 		t.Errorf("%d nodes and %d edges, the graph has %d and %d", nodes, edges, len(a.Nodes), len(a.Edges))
 	}
 }
@@ -355,7 +367,8 @@ func TestContainerThatEnded(t *testing.T) {
 	whole := sh.at(begin.Add(last * time.Second))
 	for _, e := range whole.Edges {
 		if e.Client.Name() == "gateway" && e.Server.Name() == "cart" && e.Side == model.RoleClient {
-			if got := edgeBetween(t, a.Graph, "gateway", "cart").ClientSide.Of(graph.Transactions); got != float64(e.Counters.Transactions()) {
+			if got := edgeBetween(t, a.Graph, "gateway",
+				"cart").ClientSide.Of(graph.Transactions); got != float64(e.Counters.Transactions()) {
 				t.Errorf("%v transactions, want %d", got, e.Counters.Transactions())
 			}
 		}
@@ -406,11 +419,16 @@ func TestContainersHaveTheirQueries(t *testing.T) {
 func TestMatchesSelectWhatIsShown(t *testing.T) {
 	st, _, now := fill(t, 90, func(_ int, s *model.Snapshot) *model.Snapshot { return inKubernetes(s) })
 	h := New(st, Options{Now: func() time.Time { return now }})
-	for _, by := range []graph.Grouping{graph.ByContainer, graph.ByPod, graph.ByProcess, graph.ByWorkload, graph.ByNamespace, graph.ByHost} {
+	for _, by := range []graph.Grouping{graph.ByContainer, graph.ByPod, graph.ByProcess, graph.ByWorkload,
+		graph.ByNamespace, graph.ByHost} {
 		var a graphAnswer
 		get200(t, h, "/api/outsight/graph?from=now-60s&by="+string(by), &a)
-		if kind := map[graph.Grouping]graph.Kind{graph.ByWorkload: graph.KindWorkload, graph.ByNamespace: graph.KindNamespace}[by]; kind != "" &&
-			!slices.ContainsFunc(a.Nodes, func(n *graph.Node) bool { return n.Kind == kind && n.Usage != nil && n.Served != nil }) {
+		if kind := map[graph.Grouping]graph.Kind{graph.ByWorkload: graph.KindWorkload,
+			graph.ByNamespace: graph.KindNamespace}[by]; kind != "" &&
+			!slices.ContainsFunc(a.Nodes, func(n *graph.Node) bool {
+				return n.Kind == kind && n.Usage != nil &&
+					n.Served != nil
+			}) {
 			t.Errorf("by %s: there is no %s with numbers", by, kind)
 		}
 		ask := func(what string, numbers []number, name, match string, want float64) {
@@ -433,7 +451,8 @@ func TestMatchesSelectWhatIsShown(t *testing.T) {
 		for _, e := range a.Edges {
 			for side, s := range map[string]*graph.Side{"client": e.ClientSide, "server": e.ServerSide} {
 				if s != nil {
-					ask(e.ID, sideNumbers, "request_bytes_per_second", a.EdgeMatches[e.ID]+`,side="`+side+`"`, *s.RequestBytesPerSecond)
+					ask(e.ID, sideNumbers, "request_bytes_per_second", a.EdgeMatches[e.ID]+`,side="`+side+`"`,
+						*s.RequestBytesPerSecond)
 					edges++
 				}
 			}
@@ -527,19 +546,22 @@ func transactions(s *model.Snapshot, client, server string) uint64 {
 func TestStatus(t *testing.T) {
 	h, sh, now := filled(t, 60, func(second int, s *model.Snapshot) *model.Snapshot {
 		late := uint64(second / 50)
-		s.Self.Drops = []model.Drop{{Name: "edges", Count: 5 + late*6180, Capacity: 100, Used: 100}, {Name: "cgroups", Count: 7, Capacity: 4096, Used: 11},
+		s.Self.Drops = []model.Drop{{Name: "edges", Count: 5 + late*6180, Capacity: 100, Used: 100},
+			{Name: "cgroups", Count: 7, Capacity: 4096, Used: 11},
 			{Name: openFiles, Count: late * 9}, {Name: sinkPrefix + "store", Count: late * 2, Capacity: 2}}
 		return s
 	})
 	var a statusAnswer
 	get200(t, h, "/api/outsight/status", &a)
-	if len(a.Hosts) != 1 || a.Hosts[0].Name != "shop-1" || a.Hosts[0].Cores != 2 || len(a.Features) != 3 || a.Version != "1.2.3" {
+	if len(a.Hosts) != 1 || a.Hosts[0].Name != "shop-1" || a.Hosts[0].Cores != 2 || len(a.Features) != 3 ||
+		a.Version != "1.2.3" {
 		t.Errorf("%+v", a)
 	}
 	if len(a.Drops) != 4 || a.Drops[3] != (drop{"shop-1", "edges", 6185, 100, 100}) {
 		t.Errorf("drops %+v", a.Drops)
 	}
-	want := completeness{300, 60, "incomplete", []loss{{"shop-1", "edges", 6180, 100, 100, true, affectsEdges}}, []loss{{"shop-1", "agent/sink-store", 2, 0, 2, false, ""}}, 0}
+	want := completeness{300, 60, "incomplete", []loss{{"shop-1", "edges", 6180, 100, 100, true, affectsEdges}},
+		[]loss{{"shop-1", "agent/sink-store", 2, 0, 2, false, ""}}, 0}
 	if !reflect.DeepEqual(a.Completeness, want) {
 		t.Errorf("completeness %+v, want %+v", a.Completeness, want)
 	}
@@ -560,7 +582,8 @@ func TestDropsAreOfTheNumbersThatLackThem(t *testing.T) {
 		})
 		var a graphAnswer
 		get200(t, h, "/api/outsight/graph?from=now-40s", &a)
-		if c := a.Completeness; c.State != state || len(c.Tables) != 1 || c.Tables[0].Full != full || c.Tables[0].Affects != want {
+		if c := a.Completeness; c.State != state || len(c.Tables) != 1 || c.Tables[0].Full != full ||
+			c.Tables[0].Affects != want {
 			t.Errorf("drops of %s, %d of %d used: %+v", name, used, capacity, c)
 		}
 	}
@@ -575,7 +598,8 @@ func TestDropsAreOfTheNumbersThatLackThem(t *testing.T) {
 	f("container-new-endpoints/flood", 0, 0, "complete", false, affectsNames)
 	f("missed_events", 0, 0, "incomplete", false, "")
 	f("of tomorrow", 0, 0, "incomplete", false, "")
-	for _, name := range []string{openFiles, postponedThreads, "page/slow-readers", "socket/connections", "otlp-http/unauthenticated-connections"} {
+	for _, name := range []string{openFiles, postponedThreads, "page/slow-readers", "socket/connections",
+		"otlp-http/unauthenticated-connections"} {
 		if !losesNoNumber(name) {
 			t.Errorf("%s affects a number", name)
 		}
@@ -586,7 +610,8 @@ func TestDropsAreOfTheNumbersThatLackThem(t *testing.T) {
 func TestUnplacedConnections(t *testing.T) {
 	h, _, _ := filled(t, 60, func(second int, s *model.Snapshot) *model.Snapshot {
 		n := uint64(second)
-		s.Edges = append(s.Edges, model.Edge{Side: model.RoleUnknown, Counters: model.EdgeCounters{SentBytes: 1000 + 70*n, ReceivedBytes: 1000 + 5*n, Opens: 3}})
+		s.Edges = append(s.Edges, model.Edge{Side: model.RoleUnknown, Counters: model.EdgeCounters{SentBytes: 1000 +
+			70*n, ReceivedBytes: 1000 + 5*n, Opens: 3}})
 		return s
 	})
 	var a graphAnswer
@@ -603,7 +628,8 @@ func TestUnplacedConnections(t *testing.T) {
 			received, unseen = received+e.ServerSide.Of(graph.RequestBytes), unseen+e.ServerSide.Of(graph.UnseenBytes)
 		}
 	}
-	if want := received / (received + unseen + 40*5); len(a.CountedShare) != 1 || math.Abs(a.CountedShare["shop-1"]/want-1) > 1e-9 {
+	if want := received / (received + unseen + 40*5); len(a.CountedShare) != 1 ||
+		math.Abs(a.CountedShare["shop-1"]/want-1) > 1e-9 {
 		t.Errorf("counted %v, want %v on the one host", a.CountedShare, want)
 	}
 	if c := a.Completeness; c.State != "incomplete" || len(c.Tables) != 0 {
@@ -706,15 +732,18 @@ func TestPage(t *testing.T) {
 	}
 	index := ask("/")
 	body := index.Body.String()
-	if index.Code != 200 || !strings.Contains(index.Header().Get("Content-Type"), "text/html") || !strings.Contains(body, "<title>Outsight") {
+	if index.Code != 200 || !strings.Contains(index.Header().Get("Content-Type"), "text/html") ||
+		!strings.Contains(body, "<title>Outsight") {
 		t.Fatalf("%d %v %s", index.Code, index.Header(), body)
 	}
 	policy := index.Header().Get("Content-Security-Policy")
-	if strings.Contains(policy, "unsafe") || !strings.Contains(policy, "default-src 'none'") || index.Header().Get("X-Content-Type-Options") != "nosniff" {
+	if strings.Contains(policy, "unsafe") || !strings.Contains(policy, "default-src 'none'") ||
+		index.Header().Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("headers %v", index.Header())
 	}
 	// What the policy forbids must not be in the page: inline content, other hosts.
-	if strings.Contains(body, "<style") || strings.Contains(body, " style=") || strings.Contains(body, "://") || strings.Contains(body, " on") && strings.Contains(body, "onload=") {
+	if strings.Contains(body, "<style") || strings.Contains(body, " style=") || strings.Contains(body, "://") ||
+		strings.Contains(body, " on") && strings.Contains(body, "onload=") {
 		t.Errorf("inline content or another host in %s", body)
 	}
 	_, script, _ := strings.Cut(body, `src="`)
@@ -730,7 +759,8 @@ func TestPage(t *testing.T) {
 	if unpacked, err := io.ReadAll(z); err != nil || string(unpacked) != plain.Body.String() {
 		t.Errorf("the packed script is another one: %v", err)
 	}
-	if !strings.Contains(plain.Header().Get("Cache-Control"), "immutable") || ask("/").Header().Get("Cache-Control") != "no-cache" {
+	if !strings.Contains(plain.Header().Get("Cache-Control"), "immutable") ||
+		ask("/").Header().Get("Cache-Control") != "no-cache" {
 		t.Error("cache control of the script or the page")
 	}
 	if again := ask("/", "If-None-Match", index.Header().Get("ETag")); again.Code != 304 || again.Body.Len() != 0 {
@@ -768,7 +798,8 @@ func TestForeignNameOnLoopback(t *testing.T) {
 }
 
 func FuzzParseTime(f *testing.F) {
-	for _, seed := range []string{"now", "now-5m", "now-2d", "now-", "1790000000.5", "2026-09-21T10:00:00Z", "NaN", "-1e300", "now-99999999h", ""} {
+	for _, seed := range []string{"now", "now-5m", "now-2d", "now-", "1790000000.5", "2026-09-21T10:00:00Z", "NaN",
+		"-1e300", "now-99999999h", ""} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -45,7 +45,8 @@ func TestWhatNeedsAToken(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"/api/v1/query", "/api/v1/labels", "/api/outsight/graph", "/api/outsight/status", "/metrics", "/api", "/api/"} {
+	for _, path := range []string{"/api/v1/query", "/api/v1/labels", "/api/outsight/graph", "/api/outsight/status",
+		"/metrics", "/api", "/api/"} {
 		f(http.MethodGet, path, http.StatusUnauthorized)
 		f(http.MethodPost, path, http.StatusUnauthorized)
 		f(http.MethodConnect, path, http.StatusUnauthorized)

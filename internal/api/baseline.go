@@ -43,7 +43,8 @@ type baselineKey struct {
 	to time.Time
 }
 
-// baseline answers GET /api/outsight/baseline, with the parameters of the graph. It is a request of its own, so that the map does not wait for it.
+// baseline answers GET /api/outsight/baseline, with the parameters of the graph. It is a request of its own, so that
+// the map does not wait for it.
 func (s *server) baseline(ctx context.Context, r *http.Request) (any, error) {
 	from, _, err := s.window(r)
 	if err != nil {

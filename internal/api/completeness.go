@@ -63,14 +63,19 @@ var affectedBy = []struct {
 	prefix  string
 	affects affected
 }{
-	{"cgroups", affectsUsage}, {"thread_states", affectsUsage}, {"reclaim_", affectsUsage}, {"oom_victims", affectsUsage}, {"file_threads", affectsUsage},
+	{"cgroups", affectsUsage}, {"thread_states", affectsUsage}, {"reclaim_", affectsUsage},
+	{"oom_victims", affectsUsage}, {"file_threads", affectsUsage},
 	{"disk", affectsDisks},
-	{"edge_clients", affectsNames}, {"edge", affectsEdges}, {"connections", affectsEdges}, {"multipath_", affectsEdges}, {"datagram_", affectsEdges}, {"http2_connections", affectsEdges}, {"http2_streams", affectsEdges},
-	{"endpoints", affectsEndpoints}, {"other_endpoints", affectsEndpoints}, {"http2_", affectsEndpoints}, {"tls_", affectsEndpoints}, {"dns_", affectsEndpoints},
+	{"edge_clients", affectsNames}, {"edge", affectsEdges}, {"connections", affectsEdges}, {"multipath_", affectsEdges},
+	{"datagram_", affectsEdges}, {"http2_connections", affectsEdges}, {"http2_streams", affectsEdges},
+	{"endpoints", affectsEndpoints}, {"other_endpoints", affectsEndpoints}, {"http2_", affectsEndpoints},
+	{"tls_", affectsEndpoints}, {"dns_", affectsEndpoints},
 	{"contention", affectsContention}, {"contending_", affectsContention},
 	{"counter_", affectsEnergy}, {"energy_", affectsEnergy},
-	{"connection_pairs", affectsNames}, {"listeners", affectsNames}, {"forwarded_", affectsNames}, {"process", affectsNames}, {"network ", affectsNames},
-	{"container/", affectsNames}, {"container-", affectsNames}, {"cgroup_events", affectsNames}, {"kubernetes/", affectsNames},
+	{"connection_pairs", affectsNames}, {"listeners", affectsNames}, {"forwarded_", affectsNames},
+	{"process", affectsNames}, {"network ", affectsNames},
+	{"container/", affectsNames}, {"container-", affectsNames}, {"cgroup_events", affectsNames},
+	{"kubernetes/", affectsNames},
 	{"recorder/", affectsFlight},
 	{"store/", affectsHistory}, {"export/", affectsHistory}, {"ingest/", affectsHistory},
 }
@@ -118,8 +123,9 @@ func losesNoNumber(name string) bool {
 }
 
 func (d *windowData) completeness(g *graph.Graph) completeness {
-	c := completeness{WindowSeconds: d.input.To.Sub(d.input.From).Seconds(), CoveredSeconds: d.input.To.Sub(d.observed).Seconds(),
-		State: "complete", Tables: []loss{}, Sinks: []loss{}, EndedOmitted: d.endedOmitted}
+	c := completeness{WindowSeconds: d.input.To.Sub(d.input.From).Seconds(),
+		CoveredSeconds: d.input.To.Sub(d.observed).Seconds(),
+		State:          "complete", Tables: []loss{}, Sinks: []loss{}, EndedOmitted: d.endedOmitted}
 	for _, l := range d.losses() {
 		switch {
 		case strings.HasPrefix(l.Name, sinkPrefix):
@@ -166,6 +172,9 @@ func (d *windowData) losses() []loss {
 		l.Full = l.Capacity > 0 && l.Used >= l.Capacity
 	}
 	losses := slices.DeleteFunc(values(all), func(l loss) bool { return l.Dropped == 0 })
-	slices.SortFunc(losses, func(a, b loss) int { return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(losses, func(a, b loss) int {
+		return cmp.Or(cmp.Compare(a.Host, b.Host),
+			cmp.Compare(a.Name, b.Name))
+	})
 	return losses
 }

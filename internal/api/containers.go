@@ -66,7 +66,8 @@ func (s *server) containers(ctx context.Context, r *http.Request) (any, error) {
 			continue
 		}
 		row := containerRow{ID: n.SeriesID, Name: n.Name, Kind: n.Kind, Host: n.Host, Image: n.Image, Runtime: n.Runtime,
-			Pod: n.PodName, Namespace: n.PodNamespace, Workload: n.Workload, WorkloadKind: n.WorkloadKind, Started: n.StartedSeconds, Gone: n.Gone}
+			Pod: n.PodName, Namespace: n.PodNamespace, Workload: n.Workload, WorkloadKind: n.WorkloadKind,
+			Started: n.StartedSeconds, Gone: n.Gone}
 		row.Usage, err = cells(n.Usage, usageMatch(n), g.CoveredSeconds)
 		if err == nil && n.Served != nil {
 			row.Served, err = cells(n.Served, servedMatch(n, graph.ByContainer), g.CoveredSeconds)

@@ -68,7 +68,8 @@ func (s *server) readWaits(ctx context.Context, from, to time.Time) (*graph.Wait
 		return nil, err
 	}
 	in := graph.WaitsInput{From: data.observed, To: to}
-	for into, name := range map[*[]model.QueryResult]string{&in.Waits: otlp.ContainerRunQueueWaitBy, &in.Preemptions: otlp.ContainerPreemptionsBy} {
+	for into, name := range map[*[]model.QueryResult]string{&in.Waits: otlp.ContainerRunQueueWaitBy,
+		&in.Preemptions: otlp.ContainerPreemptionsBy} {
 		series := map[string]*model.QueryResult{}
 		for _, at := range times {
 			results, err := s.querier.Instant(ctx, fmt.Sprintf("last_over_time(%s[%ds])", name, int(recent.Seconds())), at)

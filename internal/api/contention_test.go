@@ -21,7 +21,8 @@ func TestContentionOfAWindow(t *testing.T) {
 			ms := uint64(second) * 1e6
 			c.Contention = &model.Contention{ContentionRest: model.ContentionRest{QuotaNS: 7 * ms, OwnNS: 100}}
 			if second >= 30 { // the other one came later
-				c.Contention.By = []model.Contender{{ID: "b1", Name: "batch", WaitNS: 31 * (ms - 30e6), Preemptions: uint64(second)}}
+				c.Contention.By = []model.Contender{{ID: "b1", Name: "batch", WaitNS: 31 * (ms - 30e6),
+					Preemptions: uint64(second)}}
 			}
 		}
 		return &copied

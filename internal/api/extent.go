@@ -24,7 +24,8 @@ const (
 	// a day does. Agents that ran for less than an hour, days ago, may be missed where later data are there.
 	extentDay, extentFine     = 24 * time.Hour, 2 * time.Minute
 	extentCoarse, extentProbe = time.Hour, time.Minute
-	// extentMost is how far is looked back at most: two steps of that look have as many minutes as a query may have points.
+	// extentMost is how far is looked back at most: two steps of that look have as many minutes as a query may have
+	// points.
 	extentMost = 15 * 365 * 24 * time.Hour
 )
 
@@ -113,9 +114,12 @@ func (s *server) extentLook(now time.Time) (length, step time.Duration) {
 	return length, step
 }
 
-// heard is the first and the last of the steps at which an agent was heard of within so long before; zero where none was.
-func (s *server) heard(ctx context.Context, from, to time.Time, step, back time.Duration) (first, last time.Time, err error) {
-	results, err := s.querier.Range(ctx, fmt.Sprintf("count(last_over_time(%s[%dms]))", otlp.AgentCPU, back.Milliseconds()), from, to, step)
+// heard is the first and the last of the steps at which an agent was heard of within so long before; zero where none
+// was.
+func (s *server) heard(ctx context.Context, from, to time.Time, step, back time.Duration) (first, last time.Time,
+	err error) {
+	results, err := s.querier.Range(ctx, fmt.Sprintf("count(last_over_time(%s[%dms]))", otlp.AgentCPU,
+		back.Milliseconds()), from, to, step)
 	if err != nil {
 		return first, last, fmt.Errorf("reading from when to when there is data: %w", err)
 	}

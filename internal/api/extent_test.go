@@ -28,12 +28,14 @@ func TestExtent(t *testing.T) {
 		near("end "+later.String()+" later", a.To, end)
 	}
 	var none extentAnswer
-	get200(t, New(st, Options{Now: func() time.Time { return end.Add(40 * 24 * time.Hour) }}), "/api/outsight/extent", &none)
+	get200(t, New(st, Options{Now: func() time.Time { return end.Add(40 * 24 * time.Hour) }}), "/api/outsight/extent",
+		&none)
 	if none.From != nil || none.To != nil {
 		t.Errorf("where nothing is kept: %+v", none)
 	}
 	for _, days := range []int{40, 400, 4000} { // with a gap of so many
-		h := New(st, Options{Now: func() time.Time { return end.AddDate(0, 0, days) }, Oldest: func() time.Time { return st.Stats().Oldest }})
+		h := New(st, Options{Now: func() time.Time { return end.AddDate(0, 0, days) },
+			Oldest: func() time.Time { return st.Stats().Oldest }})
 		var a extentAnswer
 		get200(t, h, "/api/outsight/extent", &a)
 		near(fmt.Sprint("begin ", days, " days later"), a.From, begin)

@@ -168,7 +168,8 @@ func (s *server) flight(ctx context.Context, r *http.Request) (any, error) {
 }
 
 // analysed is the answer but for the edges.
-func (s *server) analysed(ctx context.Context, data *recorder.FlightData, from, to time.Time, lanes int, asked []string) (*flightAnswer, error) {
+func (s *server) analysed(ctx context.Context, data *recorder.FlightData, from, to time.Time, lanes int,
+	asked []string) (*flightAnswer, error) {
 	leave, err := s.enter(ctx)
 	if err != nil {
 		return nil, err
@@ -366,7 +367,8 @@ func (f *flightView) cut(recordings []*csvy.Recording, most int, asked []string)
 		}
 		used[id] += lane.fill(rec, place)
 	}
-	order := slices.SortedFunc(maps.Keys(lanes), func(a, b string) int { return cmp.Or(cmp.Compare(used[b], used[a]), cmp.Compare(a, b)) })
+	order := slices.SortedFunc(maps.Keys(lanes),
+		func(a, b string) int { return cmp.Or(cmp.Compare(used[b], used[a]), cmp.Compare(a, b)) })
 	shown := map[string]bool{}
 	for i, id := range order {
 		switch {
@@ -378,7 +380,10 @@ func (f *flightView) cut(recordings []*csvy.Recording, most int, asked []string)
 		}
 	}
 	// In order of their names lanes stay where they are when the window moves on.
-	slices.SortFunc(f.answer.Lanes, func(a, b flightLane) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(f.answer.Lanes, func(a, b flightLane) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.ID, b.ID))
+	})
 	f.reduce(ticks)
 }
 
@@ -508,10 +513,10 @@ func extremes(values []float64) (float64, float64) {
 	return values[greatest], values[least]
 }
 
-// slowed finds the edges on which requests waited because of the saturation: from the container that it
-// is about, and where CPUs were short from those that lacked them, back to clients that waited for
-// replies meanwhile, and to theirs. Who asks one that stands still waits for it, however usual that is. Of clients outside it is not known whether they waited; they are
-// taken for it.
+// slowed finds the edges on which requests waited because of the saturation: from the container that it is about, and
+// where CPUs were short from those that lacked them, back to clients that waited for replies meanwhile, and to theirs.
+// Who asks one that stands still waits for it, however usual that is. Of clients outside it is not known whether they
+// waited; they are taken for it.
 func (m *flightMark) slowed(callers callers) {
 	level, waits := []string{m.ID}, map[string]bool{}
 	for _, e := range m.Effects {
@@ -535,7 +540,8 @@ func (m *flightMark) slowed(callers callers) {
 		var next []string
 		for _, c := range calls {
 			client, server := c.client, c.server
-			if !waits[client.SeriesID] && client.Kind != graph.KindOutside && !(server.SeriesID == m.ID && m.asked[client.SeriesID]) {
+			if !waits[client.SeriesID] && client.Kind != graph.KindOutside &&
+				!(server.SeriesID == m.ID && m.asked[client.SeriesID]) {
 				continue
 			}
 			m.Edges = append(m.Edges, flightEdge{c.edge, client.Name, server.Name})
@@ -564,7 +570,8 @@ func callersOf(g *graph.Graph) callers {
 		nodes[n.ID] = n
 	}
 	for i, e := range g.Edges {
-		if client, server := nodes[e.Client], nodes[e.Server]; client != nil && server != nil && client != server && hadRequests(e) {
+		if client, server := nodes[e.Client], nodes[e.Server]; client != nil && server != nil && client != server &&
+			hadRequests(e) {
 			all[server.SeriesID] = append(all[server.SeriesID], call{i, e.ID, client, server})
 		}
 	}
@@ -572,5 +579,6 @@ func callersOf(g *graph.Graph) callers {
 }
 
 func hadRequests(e *graph.Edge) bool {
-	return e.ClientSide != nil && e.ClientSide.Of(graph.Transactions) > 0 || e.ServerSide != nil && e.ServerSide.Of(graph.Transactions) > 0
+	return e.ClientSide != nil && e.ClientSide.Of(graph.Transactions) > 0 || e.ServerSide != nil &&
+		e.ServerSide.Of(graph.Transactions) > 0
 }

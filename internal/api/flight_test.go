@@ -90,7 +90,8 @@ func (k *ticking) fill(ticks, stall int) {
 			s.RunQueueNS += busy / 50
 		}
 		due := begin + uint64(n)*uint64(flightInterval)
-		k.ticks = append(k.ticks, model.Tick{Number: uint64(n), DueNS: due, BeganNS: due + 2000, CostNS: 50_000, Samples: slices.Clone(sums)})
+		k.ticks = append(k.ticks, model.Tick{Number: uint64(n), DueNS: due, BeganNS: due + 2000, CostNS: 50_000,
+			Samples: slices.Clone(sums)})
 	}
 }
 
@@ -210,7 +211,8 @@ func TestFlightFindsTheStallAndItsEdges(t *testing.T) {
 	const ticks, stall = 1800, 1200 // 90 s, and the stall 30 s ago
 	h, k, now := flying(t, ticks, stall)
 	f := getFlight(t, h, "?lanes=20")
-	if f.IntervalMS != 50 || f.TicksPerPoint != 1 || len(f.AtMS) < 1195 || len(f.AtMS) > 1203 || len(f.Lanes) != len(work) {
+	if f.IntervalMS != 50 || f.TicksPerPoint != 1 || len(f.AtMS) < 1195 || len(f.AtMS) > 1203 ||
+		len(f.Lanes) != len(work) {
 		t.Fatalf("%v ms, %d ticks a point, %d ticks, %d lanes", f.IntervalMS, f.TicksPerPoint, len(f.AtMS), len(f.Lanes))
 	}
 	for i := 1; i < len(f.AtMS); i++ {
@@ -237,7 +239,8 @@ func TestFlightFindsTheStallAndItsEdges(t *testing.T) {
 	if math.Abs(m.FromMS-began) > 60 || math.Abs(m.ToMS-m.FromMS-125) > 30 {
 		t.Errorf("from %v to %v ms, want it to begin at %v", m.FromMS, m.ToMS, began)
 	}
-	if len(m.Effects) != 1 || m.Effects[0].ID != gateway || m.Effects[0].What != "waited-for-replies" || len(m.Chain) != 2 || m.Chain[1].ID != gateway ||
+	if len(m.Effects) != 1 || m.Effects[0].ID != gateway || m.Effects[0].What != "waited-for-replies" ||
+		len(m.Chain) != 2 || m.Chain[1].ID != gateway ||
 		m.Chain[1].AtMS < m.Chain[0].AtMS || m.Effects[0].FromMS != m.Chain[1].AtMS {
 		t.Errorf("effects %+v, chain %+v", m.Effects, m.Chain)
 	}
@@ -245,7 +248,8 @@ func TestFlightFindsTheStallAndItsEdges(t *testing.T) {
 	var g graph.Graph
 	get200(t, h, "/api/outsight/graph?from=now-1m", &g)
 	direct, further := edgeBetween(t, &g, "gateway", "catalogue"), edgeBetween(t, &g, "outside", "gateway")
-	if want := []flightEdge{{direct.ID, "gateway", "catalogue"}, {further.ID, "outside", "gateway"}}; !slices.Equal(m.Edges, want) {
+	if want := []flightEdge{{direct.ID, "gateway", "catalogue"},
+		{further.ID, "outside", "gateway"}}; !slices.Equal(m.Edges, want) {
 		t.Errorf("edges %+v, want %+v", m.Edges, want)
 	}
 
@@ -272,7 +276,8 @@ func TestFlightHasTheBusiestContainersAndThoseAskedFor(t *testing.T) {
 		return names
 	}
 	f := getFlight(t, h, "?lanes=3")
-	if got := names(f); !slices.Equal(got, []string{"catalogue", "gateway", "payment"}) || f.OmittedLanes != len(work)-3 || len(f.Marks) != 0 {
+	if got := names(f); !slices.Equal(got, []string{"catalogue", "gateway", "payment"}) ||
+		f.OmittedLanes != len(work)-3 || len(f.Marks) != 0 {
 		t.Errorf("%v and %d omitted, %d marks", got, f.OmittedLanes, len(f.Marks))
 	}
 	f = getFlight(t, h, "?lanes=1&container="+k.shop.byName["statsd"].ID+"&container=host&container=nobody")
@@ -311,7 +316,8 @@ func TestFlightOfContainersThatCameAndWent(t *testing.T) {
 	f := flightView{from: time.Unix(100, 0), to: time.Unix(101, 0), base: 100_000, answer: flightAnswer{IntervalMS: 500}}
 	of := func(id string, first, last int64) *csvy.Recording {
 		h := csvy.Head{Container: csvy.Container{ID: id, Name: id}}
-		for _, name := range []string{csvy.Tick, csvy.DueNS, csvy.CPUNS, csvy.RunQueueNS, csvy.RequestsAsking, csvy.RequestsServing} {
+		for _, name := range []string{csvy.Tick, csvy.DueNS, csvy.CPUNS, csvy.RunQueueNS, csvy.RequestsAsking,
+			csvy.RequestsServing} {
 			h.Columns = append(h.Columns, csvy.ColumnNamed(name))
 		}
 		var one recorder.InMemory
@@ -326,7 +332,8 @@ func TestFlightOfContainersThatCameAndWent(t *testing.T) {
 		}
 		return one.List[0]
 	}
-	f.cut([]*csvy.Recording{of("gone", 150, 180), of("here", 150, 250), of("later", 220, 250), of("came", 201, 250)}, 10, nil)
+	f.cut([]*csvy.Recording{of("gone", 150, 180), of("here", 150, 250), of("later", 220, 250), of("came", 201, 250)},
+		10, nil)
 	if want := (numberList{-500, 0, 500, 1000, 1500}); !slices.Equal(f.answer.AtMS, want) {
 		t.Errorf("ticks at %v, want %v", f.answer.AtMS, want)
 	}
@@ -368,8 +375,10 @@ func TestFlightKnowsWhoAskedAStall(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.slowed(callersOf(&graph.Graph{
-		Nodes: []*graph.Node{{ID: "still", SeriesID: "still"}, {ID: "client", SeriesID: "client"}, {ID: "far", SeriesID: "far"}},
-		Edges: []*graph.Edge{{ID: "a", Client: "client", Server: "still", ClientSide: requests}, {ID: "b", Client: "far", Server: "client", ClientSide: requests}},
+		Nodes: []*graph.Node{{ID: "still", SeriesID: "still"}, {ID: "client", SeriesID: "client"},
+			{ID: "far", SeriesID: "far"}},
+		Edges: []*graph.Edge{{ID: "a", Client: "client", Server: "still", ClientSide: requests},
+			{ID: "b", Client: "far", Server: "client", ClientSide: requests}},
 	}))
 	if len(m.Edges) != 1 || m.Edges[0].ID != "a" {
 		t.Errorf("%+v", m.Edges)
@@ -407,7 +416,8 @@ func TestFlightErrors(t *testing.T) {
 		w := httptest.NewRecorder()
 		c.handler.ServeHTTP(w, httptest.NewRequest("GET", "/api/outsight/flight"+c.query, nil))
 		var body map[string]string
-		if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || w.Code != c.status || !strings.Contains(body["error"], c.says) {
+		if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || w.Code != c.status ||
+			!strings.Contains(body["error"], c.says) {
 			t.Errorf("%s: %d %s", c.query, w.Code, w.Body)
 		}
 	}

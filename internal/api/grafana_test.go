@@ -41,14 +41,16 @@ func TestGrafanaAsks(t *testing.T) {
 			Status string
 			Data   json.RawMessage
 		}
-		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != http.StatusOK || answer.Status != "success" || !strings.Contains(string(answer.Data), want) {
+		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != http.StatusOK ||
+			answer.Status != "success" || !strings.Contains(string(answer.Data), want) {
 			t.Errorf("%s %s %s: %d %.300s, want %s", method, path, form, w.Code, w.Body, want)
 		}
 	}
 	times := "start=1700000000&end=1700000010"
 	f("POST", "query", "query=1%2B1&time=1700000010.123", `"2"`)
 	f("GET", "status/buildinfo", "", `"version"`)
-	f("POST", "query_range", url.Values{"query": {`sum by (id) (rate(c_total{host=~".*"}[15s]))`}, "start": {"1700000000"}, "end": {"1700000010"}, "step": {"5"}}.Encode(), `"matrix"`)
+	f("POST", "query_range", url.Values{"query": {`sum by (id) (rate(c_total{host=~".*"}[15s]))`},
+		"start": {"1700000000"}, "end": {"1700000010"}, "step": {"5"}}.Encode(), `"matrix"`)
 	f("POST", "query_range", "query=c_total&start=2023-11-14T22:13:20Z&end=2023-11-14T22:13:30Z&step=1.000", `"values"`)
 	f("POST", "query", "query=c_total%5B5s%5D&time=1700000010", `"matrix"`)
 	f("GET", "label/__name__/values", times, `"c_total"`)
@@ -88,17 +90,20 @@ func TestMetadataOfTheRemoteStore(t *testing.T) {
 		return w.Body.String()
 	}
 	all := ask(Prometheus(remote), "")
-	if !strings.Contains(all, `"theirs_total":[{"type":"counter","help":"Theirs.","unit":""}]`) || !strings.Contains(all, `"container_cpu_usage_seconds_total"`) || strings.Contains(all, "not ours") {
+	if !strings.Contains(all, `"theirs_total":[{"type":"counter","help":"Theirs.","unit":""}]`) ||
+		!strings.Contains(all, `"container_cpu_usage_seconds_total"`) || strings.Contains(all, "not ours") {
 		t.Errorf("got %s", all)
 	}
 	if one := ask(Prometheus(remote), "?limit=1"); strings.Contains(one, "theirs_total") {
 		t.Errorf("got %s", one)
 	}
-	if own := ask(Prometheus(store.ForTenant(remote, "a")), ""); strings.Contains(own, "theirs") || !strings.Contains(own, `"container_info"`) {
+	if own := ask(Prometheus(store.ForTenant(remote, "a")), ""); strings.Contains(own, "theirs") ||
+		!strings.Contains(own, `"container_info"`) {
 		t.Errorf("a tenant reads %s", own)
 	}
 	peer.Close()
-	if away := ask(Prometheus(remote), ""); !strings.Contains(away, `"warnings":["metadata of the remote store`) || !strings.Contains(away, `"container_info"`) {
+	if away := ask(Prometheus(remote), ""); !strings.Contains(away, `"warnings":["metadata of the remote store`) ||
+		!strings.Contains(away, `"container_info"`) {
 		t.Errorf("got %s", away)
 	}
 }

@@ -41,7 +41,8 @@ func (s *server) graph(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	answer := graphAnswer{Graph: g, Hosts: data.hosts(), Completeness: data.completeness(g),
-		Numbers: numbers{usageNumbers, sideNumbers, endpointNumbers}, Matches: map[string]nodeMatches{}, EdgeMatches: map[string]string{}}
+		Numbers: numbers{usageNumbers, sideNumbers, endpointNumbers}, Matches: map[string]nodeMatches{},
+		EdgeMatches: map[string]string{}}
 	if g.OmittedEdges > 0 {
 		answer.Completeness.State = incomplete
 	}
@@ -60,8 +61,8 @@ func (s *server) graph(ctx context.Context, r *http.Request) (any, error) {
 	return answer, nil
 }
 
-// grouped is the map that a request asks for: a window, what a node is (by=container, pod, process,
-// workload, namespace or host) and the least share of all bytes that an edge is shown with (share=0 to 1). It has at most so many edges.
+// grouped is the map that a request asks for: a window, what a node is (by=container, pod, process, workload, namespace
+// or host) and the least share of all bytes that an edge is shown with (share=0 to 1). It has at most so many edges.
 func (s *server) grouped(ctx context.Context, r *http.Request, edges int) (*graph.Graph, *windowData, error) {
 	from, to, err := s.window(r)
 	if err != nil {
@@ -108,13 +109,15 @@ func (s *server) heatMap(ctx context.Context, r *http.Request) (any, error) {
 const allEdges = 0
 
 // build is the graph of a window, or of one near it that the store has at hand, with at most so many edges.
-func (s *server) build(ctx context.Context, from, to time.Time, by graph.Grouping, edges int) (*graph.Graph, *windowData, error) {
+func (s *server) build(ctx context.Context, from, to time.Time, by graph.Grouping, edges int) (*graph.Graph,
+	*windowData, error) {
 	from, to = s.near(from, to)
 	return s.buildOf(ctx, from, to, by, edges)
 }
 
 // buildOf is the graph of a window, with at most so many edges.
-func (s *server) buildOf(ctx context.Context, from, to time.Time, by graph.Grouping, edges int) (*graph.Graph, *windowData, error) {
+func (s *server) buildOf(ctx context.Context, from, to time.Time, by graph.Grouping, edges int) (*graph.Graph,
+	*windowData, error) {
 	leave, err := s.enter(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -134,8 +137,8 @@ func (s *server) buildOf(ctx context.Context, from, to time.Time, by graph.Group
 	return g, &data, nil
 }
 
-// held is what a request holds until its answer is encoded: memory that may be used again, and its place among those that compute something
-// large, so that there is no more of it than there are places.
+// held is what a request holds until its answer is encoded: memory that may be used again, and its place among those
+// that compute something large, so that there is no more of it than there are places.
 type held struct {
 	all   []releaser
 	leave func()

@@ -51,7 +51,8 @@ func (s *server) hostList(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer := hostsAnswer{From: from, To: to, CoveredSeconds: g.CoveredSeconds, Hosts: []hostRow{}, Completeness: data.completeness(g)}
+	answer := hostsAnswer{From: from, To: to, CoveredSeconds: g.CoveredSeconds, Hosts: []hostRow{},
+		Completeness: data.completeness(g)}
 	for _, h := range data.hosts() {
 		row := hostRow{host: h, Version: data.label(otlp.BuildInfo, h.Name, otlp.LabelVersion)}
 		var idle, other, steal *float64
@@ -123,8 +124,9 @@ func (d *windowData) label(name, host, label string) (value string) {
 func (s *server) lastHeard(ctx context.Context, from, to time.Time) (map[string]time.Time, error) {
 	window := to.Sub(from)
 	step := max(window/200, time.Second)
-	results, err := s.querier.Instant(ctx, fmt.Sprintf("max by (%s) (max_over_time(timestamp(%s)[%dms:%dms]) or timestamp(%[2]s))",
-		otlp.LabelHost, otlp.AgentCPU, window.Milliseconds(), step.Milliseconds()), to)
+	results, err := s.querier.Instant(ctx,
+		fmt.Sprintf("max by (%s) (max_over_time(timestamp(%s)[%dms:%dms]) or timestamp(%[2]s))",
+			otlp.LabelHost, otlp.AgentCPU, window.Milliseconds(), step.Milliseconds()), to)
 	if err != nil {
 		return nil, fmt.Errorf("reading when hosts were heard of: %w", err)
 	}

@@ -36,7 +36,8 @@ func serveLittle(n int) error {
 	if err != nil {
 		return err
 	}
-	st, err := store.Open(dir, store.Options{MaxSeries: max(n, 1), QueryBounds: store.QueryBounds{Memory: process / 16 * 3, ProcessMemory: process / 16 * 13}})
+	st, err := store.Open(dir, store.Options{MaxSeries: max(n, 1),
+		QueryBounds: store.QueryBounds{Memory: process / 16 * 3, ProcessMemory: process / 16 * 13}})
 	if err != nil {
 		return err
 	}
@@ -65,7 +66,8 @@ func startLittle(t *testing.T, n int, bytes int64) string {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to limit the memory of a process")
 	}
-	dir, limit := filepath.Join("/sys/fs/cgroup/memory", fmt.Sprintf("outsight-test-%d", os.Getpid())), "memory.limit_in_bytes"
+	dir, limit := filepath.Join("/sys/fs/cgroup/memory", fmt.Sprintf("outsight-test-%d", os.Getpid())),
+		"memory.limit_in_bytes"
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		dir, limit = filepath.Join("/sys/fs/cgroup", filepath.Base(dir)), "memory.max"
 	}
@@ -87,7 +89,8 @@ func startLittle(t *testing.T, n int, bytes int64) string {
 	defer group.Close()
 	// The shell moves itself before it becomes the server.
 	c := exec.Command("sh", "-c", `echo $$ > "$0/cgroup.procs" && exec "$1"`, dir, os.Args[0])
-	c.Env = append(os.Environ(), littleServer+"="+fmt.Sprint(n), fmt.Sprint("OUTSIGHT_TEST_MEMORY=", bytes), fmt.Sprint("GOMEMLIMIT=", bytes/4*3))
+	c.Env = append(os.Environ(), littleServer+"="+fmt.Sprint(n), fmt.Sprint("OUTSIGHT_TEST_MEMORY=", bytes),
+		fmt.Sprint("GOMEMLIMIT=", bytes/4*3))
 	c.SysProcAttr, c.Stderr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}, os.Stderr
 	in, err := c.StdinPipe()
 	if err != nil {
@@ -113,7 +116,8 @@ func startLittle(t *testing.T, n int, bytes int64) string {
 	return "http://" + address
 }
 
-// survives sends what has taken servers down, each several times at once, and wants answers to it and to an ordinary query after it.
+// survives sends what has taken servers down, each several times at once, and wants answers to it and to an ordinary
+// query after it.
 func survives(t *testing.T, series int, memory int64) {
 	base := startLittle(t, series, memory)
 	terms := make([]string, 600)
@@ -231,7 +235,8 @@ func TestSlowReaders(t *testing.T) {
 	batch := make([]model.Series, 20_000)
 	now := time.Now().Truncate(time.Second)
 	for i := range batch {
-		batch[i] = model.Series{Name: "x", Kind: model.Gauge, Time: now, Labels: []model.Label{{Name: "a", Value: fmt.Sprintf("%0600d", i)}}}
+		batch[i] = model.Series{Name: "x", Kind: model.Gauge, Time: now,
+			Labels: []model.Label{{Name: "a", Value: fmt.Sprintf("%0600d", i)}}}
 	}
 	if err := st.Append(t.Context(), batch); err != nil {
 		t.Fatal(err)

@@ -23,8 +23,8 @@ type number struct {
 	Query string `json:"query"`
 }
 
-// usageNumbers, sideNumbers and endpointNumbers are those of graph.Usage, graph.Side and graph.Endpoint that a query charts, in the
-// order in which people look at them.
+// usageNumbers, sideNumbers and endpointNumbers are those of graph.Usage, graph.Side and graph.Endpoint that a query
+// charts, in the order in which people look at them.
 var (
 	usageNumbers    = numbersOf(model.Numbers(model.ContainerRows, model.UsageGroups))
 	sideNumbers     = numbersOf(model.Numbers(model.EdgeRows, model.SideGroups))

@@ -42,8 +42,8 @@ var pathFormulas = map[string]string{
 	"others":           "Σ calls of other servers per request × mean round trip, times the calls for one request at the entry",
 }
 
-// path answers operational analysis and the critical path by percentile=mean, p50, p75, p90 or p99. former=ID,ID,... is the path of the answer
-// before, by the IDs of its nodes or how they begin: it is kept unless another is clearly ahead.
+// path answers operational analysis and the critical path by percentile=mean, p50, p75, p90 or p99. former=ID,ID,... is
+// the path of the answer before, by the IDs of its nodes or how they begin: it is kept unless another is clearly ahead.
 func (s *server) path(ctx context.Context, r *http.Request) (any, error) {
 	by, err := graph.ParseStatistic(r.URL.Query().Get("percentile"))
 	if err != nil {
@@ -54,7 +54,8 @@ func (s *server) path(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	a := g.Analyse(data.cores())
-	return pathAnswer{g.From, g.To, g.CoveredSeconds, a, g.CriticalPath(by, a.Entries, former(r)), pathFormulas, arrivalQuery(g, a.Entries), data.completeness(g)}, nil
+	return pathAnswer{g.From, g.To, g.CoveredSeconds, a, g.CriticalPath(by, a.Entries, former(r)), pathFormulas,
+		arrivalQuery(g, a.Entries), data.completeness(g)}, nil
 }
 
 // former are the nodes of a path that was answered before.

@@ -158,7 +158,8 @@ func (p *prometheus) handler(f func(*http.Request) (store.Answer, error), method
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !slices.Contains(methods, r.Method) {
 			w.Header().Set("Allow", strings.Join(methods, ", "))
-			promError(w, http.StatusMethodNotAllowed, "bad_data", fmt.Sprintf("%s is not possible here, only %s", r.Method, allowed))
+			promError(w, http.StatusMethodNotAllowed, "bad_data", fmt.Sprintf("%s is not possible here, only %s",
+				r.Method, allowed))
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxPrometheusForm)

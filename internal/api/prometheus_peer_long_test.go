@@ -70,13 +70,17 @@ func promValues(body []byte) (map[string]any, error) {
 // answer the same queries with the same series and numbers, native histograms included.
 func TestPrometheusAnswersLikePrometheus(t *testing.T) {
 	now := time.Now()
-	h := &model.Histogram{ZeroCount: 3, OverflowCount: 2, SumNS: 1_234_567_891, Offset: -301, Buckets: []uint64{5, 0, 7, 0, 0, 0, 11}}
+	h := &model.Histogram{ZeroCount: 3, OverflowCount: 2, SumNS: 1_234_567_891, Offset: -301,
+		Buckets: []uint64{5, 0, 7, 0, 0, 0, 11}}
 	h.Count = 3 + 2 + 5 + 7 + 11
-	c := &model.Container{ID: "4f1d", Name: "odd \"name\"\\\n", Image: "shop/web:1", Runtime: model.Docker, Started: now.Add(-time.Hour)}
+	c := &model.Container{ID: "4f1d", Name: "odd \"name\"\\\n", Image: "shop/web:1", Runtime: model.Docker,
+		Started: now.Add(-time.Hour)}
 	snapshot := &model.Snapshot{
 		Time: now, Host: model.Host{Name: "node", Cores: 3, MemoryBytes: 1 << 33},
-		Containers: []model.ContainerSample{{Container: c, CPU: &model.CPUCounters{UsageNS: 1_234_567_890, Voluntary: 3, RunQueue: h}}},
-		Edges:      []model.Edge{{Side: model.RoleClient, Client: model.Peer{Container: c}, Counters: model.EdgeCounters{SentBytes: 1 << 40, Latency: &model.Histogram{}}}},
+		Containers: []model.ContainerSample{{Container: c, CPU: &model.CPUCounters{UsageNS: 1_234_567_890, Voluntary: 3,
+			RunQueue: h}}},
+		Edges: []model.Edge{{Side: model.RoleClient, Client: model.Peer{Container: c},
+			Counters: model.EdgeCounters{SentBytes: 1 << 40, Latency: &model.Histogram{}}}},
 	}
 	agent := httptest.NewServer(otlp.Handler(func() *model.Snapshot { return snapshot }))
 	defer agent.Close()

@@ -138,15 +138,18 @@ func TestPrometheusAnswers(t *testing.T) {
 		[1700000001,{"count":"6","sum":"9","buckets":[[3,"-0.000001024","0.000001024","1"],[0,"0.9785720620876999","1","2"],[0,"1.0218971486541166","1.0442737824274138","3"]]}],
 		[1700000001.5,{"count":"6","sum":"9","buckets":[[3,"-0.000001024","0.000001024","1"],[0,"0.9785720620876999","1","2"],[0,"1.0218971486541166","1.0442737824274138","3"]]}]]}]}`)
 	f("query", "query=c_total{id='a'}&time=1700000050&lookback_delta=30s", `{"resultType":"vector","result":[]}`)
-	f("series", "match[]=h_seconds&match[]=c_total{id='a'}", `[{"__name__":"c_total","host":"h","id":"a"},{"__name__":"h_seconds","host":"h","id":"a"}]`)
+	f("series", "match[]=h_seconds&match[]=c_total{id='a'}",
+		`[{"__name__":"c_total","host":"h","id":"a"},{"__name__":"h_seconds","host":"h","id":"a"}]`)
 	f("series", "match[]=h_seconds&start=1600000000&end=1600000001", `[]`)
-	f("series", "match[]=h_seconds&start="+url.QueryEscape(promMinTime)+"&end="+url.QueryEscape(promMaxTime), `[{"__name__":"h_seconds","host":"h","id":"a"}]`)
+	f("series", "match[]=h_seconds&start="+url.QueryEscape(promMinTime)+"&end="+url.QueryEscape(promMaxTime),
+		`[{"__name__":"h_seconds","host":"h","id":"a"}]`)
 	f("labels", "", `["__name__","host","id"]`)
 	f("labels", "match[]=none", `[]`)
 	f("label/id/values", "match[]=odd", `["huge","inf","nan","tiny"]`)
 	f("format_query", "query=sum(c_total)by(id)", `"sum by (id) (c_total)"`)
 	f("query_exemplars", "query=c_total&start=1&end=2", `[]`)
-	f("metadata", "metric="+otlp.ContainerMemoryUsage, `{"container_memory_usage_bytes":[{"type":"gauge","help":"Memory in use, page cache included","unit":"bytes"}]}`)
+	f("metadata", "metric="+otlp.ContainerMemoryUsage,
+		`{"container_memory_usage_bytes":[{"type":"gauge","help":"Memory in use, page cache included","unit":"bytes"}]}`)
 	f("metadata", "metric=none", `{}`)
 }
 
@@ -162,7 +165,8 @@ func TestPrometheusMetadata(t *testing.T) {
 		}
 		return answer.Data
 	}
-	if got := read(""); len(got) != len(otlp.Metrics()) || got[otlp.EdgeTransactionDuration][0].Type != "histogram" || got[otlp.ContainerCPUUsage][0].Type != "counter" {
+	if got := read(""); len(got) != len(otlp.Metrics()) || got[otlp.EdgeTransactionDuration][0].Type != "histogram" ||
+		got[otlp.ContainerCPUUsage][0].Type != "counter" {
 		t.Errorf("got %v", got)
 	}
 	if got := read("limit=3&limit_per_metric=1"); len(got) != 3 {
@@ -220,7 +224,8 @@ func TestPrometheusErrors(t *testing.T) {
 	f("query", "query=1", 503, "unavailable")
 	f("labels", "", 503, "unavailable")
 
-	for err, want := range map[error]int{store.ErrBusy: 503, store.ErrStorage: 500, store.ErrCanceled: 499, errors.New("else"): 500} {
+	for err, want := range map[error]int{store.ErrBusy: 503, store.ErrStorage: 500, store.ErrCanceled: 499,
+		errors.New("else"): 500} {
 		if code, _ := promErrorKind(fmt.Errorf("wrapped: %w", err)); code != want {
 			t.Errorf("%v: got %d, want %d", err, code, want)
 		}
@@ -236,7 +241,8 @@ func TestPrometheusLimitWarns(t *testing.T) {
 			Warnings []string
 			Data     json.RawMessage
 		}
-		if err := json.Unmarshal([]byte(body), &answer); err != nil || len(answer.Warnings) != 1 || strings.Count(body, "huge")+strings.Count(body, "inf")+strings.Count(body, "nan") != 1 {
+		if err := json.Unmarshal([]byte(body), &answer); err != nil || len(answer.Warnings) != 1 ||
+			strings.Count(body, "huge")+strings.Count(body, "inf")+strings.Count(body, "nan") != 1 {
 			t.Errorf("%s: got %s, %v", path, body, err)
 		}
 	}
@@ -258,7 +264,8 @@ func TestPrometheusRequests(t *testing.T) {
 	}
 	f(httptest.NewRequest(http.MethodDelete, "/api/v1/series", nil), http.StatusMethodNotAllowed)
 	f(httptest.NewRequest(http.MethodPost, "/api/v1/metadata", nil), http.StatusMethodNotAllowed)
-	large := httptest.NewRequest(http.MethodPost, "/api/v1/query", strings.NewReader("query="+strings.Repeat("a", maxPrometheusForm)))
+	large := httptest.NewRequest(http.MethodPost, "/api/v1/query",
+		strings.NewReader("query="+strings.Repeat("a", maxPrometheusForm)))
 	large.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	f(large, http.StatusRequestEntityTooLarge)
 	f(httptest.NewRequest(http.MethodGet, "/api/v1/query?query=%zz", nil), http.StatusBadRequest)
@@ -278,7 +285,8 @@ func TestPrometheusRequests(t *testing.T) {
 }
 
 func TestPrometheusDurations(t *testing.T) {
-	for _, v := range []string{"1", "0", "0.5", "1e3", "5m", "1h30m", "1y2w3d4h5m6s7ms", "90s", "", "m", "5", "1s1h", "1.5h", "-1", "99999999999y", "1e300", "NaN", " 1s", "0ms"} {
+	for _, v := range []string{"1", "0", "0.5", "1e3", "5m", "1h30m", "1y2w3d4h5m6s7ms", "90s", "", "m", "5", "1s1h",
+		"1.5h", "-1", "99999999999y", "1e300", "NaN", " 1s", "0ms"} {
 		got, ok := parsePromDuration(v)
 		want, err := prommodel.ParseDuration(v)
 		switch {
@@ -307,11 +315,13 @@ func TestPrometheusGoClient(t *testing.T) {
 	end := promStart.Add(10 * time.Second)
 
 	v, _, err := c.Query(ctx, `h_seconds`, end)
-	if vector, ok := v.(prommodel.Vector); err != nil || !ok || vector[0].Histogram.Count != 60 || len(vector[0].Histogram.Buckets) != 3 {
+	if vector, ok := v.(prommodel.Vector); err != nil || !ok || vector[0].Histogram.Count != 60 ||
+		len(vector[0].Histogram.Buckets) != 3 {
 		t.Errorf("query: got %v, %v", v, err)
 	}
 	v, _, err = c.QueryRange(ctx, `c_total{id="a"}`, promv1.Range{Start: promStart, End: end, Step: time.Second})
-	if matrix, ok := v.(prommodel.Matrix); err != nil || !ok || len(matrix[0].Values) != 11 || matrix[0].Values[10].Value != 30 {
+	if matrix, ok := v.(prommodel.Matrix); err != nil || !ok || len(matrix[0].Values) != 11 ||
+		matrix[0].Values[10].Value != 30 {
 		t.Errorf("range: got %v, %v", v, err)
 	}
 	series, _, err := c.Series(ctx, []string{"c_total", "h_seconds"}, promStart, end, promv1.WithLimit(100))
@@ -366,7 +376,8 @@ func TestPrometheusPromtool(t *testing.T) {
 		"instant", server.URL, `c_total{id="a"}`, "--time=1700000010")
 	f("{} =>\n0 @[1700000000]\n15 @[1700000005]\n30 @[1700000010]\n",
 		"range", server.URL, `sum(c_total{id="a"})`, "--start=1700000000", "--end=1700000010", "--step=5s")
-	f("{__name__=\"h_seconds\", host=\"h\", id=\"a\"}\n", "series", server.URL, "--match=h_seconds", "--start=1700000000", "--end=1700000010")
+	f("{__name__=\"h_seconds\", host=\"h\", id=\"a\"}\n", "series", server.URL, "--match=h_seconds",
+		"--start=1700000000", "--end=1700000010")
 	f("huge\ninf\nnan\ntiny\n", "labels", server.URL, "id", "--match=odd", "--start=1700000000", "--end=1700000010")
 }
 
@@ -376,13 +387,15 @@ func FuzzPrometheusQuery(f *testing.F) {
 	f.Add("sum by (id) (rate(c_total[5s]))", "1700000010", "1700000000", "1700000010", "1s", "h_seconds", "10")
 	f.Add("histogram_quantile(0.99, h_seconds)", "2023-11-14T22:13:25.5Z", "-1", "1e9", "0.5", "{id=~'.*a'}", "")
 	f.Add("c_total[5s:1s] @ end() offset -1s", promMinTime, promMaxTime, "", "1y", "{", "-1")
-	f.Add("((((((((((((((((1))))))))))))))))", "NaN", "Inf", "0x1p-2", "1h1h", "{__name__='c_total'}", "99999999999999999999")
+	f.Add("((((((((((((((((1))))))))))))))))", "NaN", "Inf", "0x1p-2", "1h1h", "{__name__='c_total'}",
+		"99999999999999999999")
 	f.Fuzz(func(t *testing.T, query, at, start, end, step, match, limit string) {
 		form := url.Values{
 			"query": {query}, "time": {at}, "start": {start}, "end": {end}, "step": {step},
 			"match[]": {match}, "limit": {limit}, "timeout": {"1s"}, "lookback_delta": {step},
 		}
-		for _, path := range []string{"query", "query_range", "format_query", "series", "labels", "label/id/values", "metadata"} {
+		for _, path := range []string{"query", "query_range", "format_query", "series", "labels", "label/id/values",
+			"metadata"} {
 			code, body := promGet(t, h, path, form)
 			var answer struct {
 				Status, ErrorType string

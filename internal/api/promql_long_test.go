@@ -50,11 +50,13 @@ func promqlData() (batches [][]model.Series) {
 		}
 		for j, job := range []string{"web", "web", "db", "cache"} {
 			for k, code := range []string{"200", "500"} {
-				add("requests_total", model.Counter, n*float64(3+j*7+k)+float64(j), "job", job, "code", code, "instance", fmt.Sprintf("i%d:80", j))
+				add("requests_total", model.Counter, n*float64(3+j*7+k)+float64(j), "job", job, "code", code,
+					"instance", fmt.Sprintf("i%d:80", j))
 			}
 			add("native_seconds", model.HistogramSeries, 0, "job", job, "instance", fmt.Sprintf("i%d:80", j))
 			u := uint64(i + 1)
-			b[len(b)-1].Histogram = &model.Histogram{Count: u * uint64(6+j), SumNS: u * 7e9, ZeroCount: u, Offset: int32(j*16 - 32), Buckets: []uint64{2 * u, 0, u * uint64(3+j)}}
+			b[len(b)-1].Histogram = &model.Histogram{Count: u * uint64(6+j), SumNS: u * 7e9, ZeroCount: u,
+				Offset: int32(j*16 - 32), Buckets: []uint64{2 * u, 0, u * uint64(3+j)}}
 		}
 		add("limit", model.Gauge, 100, "job", "web")
 		add("limit", model.Gauge, 7, "job", "db")
@@ -117,12 +119,14 @@ func TestPromQLIsThatOfPrometheus(t *testing.T) {
 		}
 		queries++
 		for path, form := range map[string]url.Values{
-			"query":       {"query": {query}, "time": {fmt.Sprint(promqlInstant.Unix())}},
-			"query_range": {"query": {query}, "start": {fmt.Sprint(promqlInstant.Unix() - 1200)}, "end": {fmt.Sprint(promqlInstant.Unix() + 240)}, "step": {"60"}},
+			"query": {"query": {query}, "time": {fmt.Sprint(promqlInstant.Unix())}},
+			"query_range": {"query": {query}, "start": {fmt.Sprint(promqlInstant.Unix() - 1200)},
+				"end": {fmt.Sprint(promqlInstant.Unix() + 240)}, "step": {"60"}},
 		} {
 			want, got := ask(t, theirs, path, form), ask(t, ours.URL, path, form)
 			if got.Status != want.Status || got.ErrorType != want.ErrorType {
-				t.Errorf("%s %s: %s %s %q, want %s %s %q", path, query, got.Status, got.ErrorType, got.Error, want.Status, want.ErrorType, want.Error)
+				t.Errorf("%s %s: %s %s %q, want %s %s %q", path, query, got.Status, got.ErrorType, got.Error,
+					want.Status, want.ErrorType, want.Error)
 				continue
 			}
 			if want.Status != "success" {

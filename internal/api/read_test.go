@@ -34,7 +34,8 @@ func TestWhoMayReadRemotely(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		if w.Code != code || !strings.Contains(w.Body.String(), want) || w.Header().Get("Content-Type") != "application/json" {
+		if w.Code != code || !strings.Contains(w.Body.String(), want) ||
+			w.Header().Get("Content-Type") != "application/json" {
 			t.Errorf("%s: %d %v %s, want %d %q", method, w.Code, w.Header(), w.Body, code, want)
 		}
 	}

@@ -81,7 +81,8 @@ func (s *server) recordings(context.Context, *http.Request) (any, error) {
 }
 
 func (s *server) keptAnomaly(k recorder.KeptAnomaly) keptAnomaly {
-	a := keptAnomaly{Number: k.Number, Kind: k.Resource, Container: k.Container, ContainerID: k.ID, From: k.From.UTC(), To: k.To.UTC(),
+	a := keptAnomaly{Number: k.Number, Kind: k.Resource, Container: k.Container, ContainerID: k.ID, From: k.From.UTC(),
+		To:       k.To.UTC(),
 		WaitedMS: k.WaitedMS, Text: k.Text, Effects: append([]string{}, k.Effects...)}
 	if s.AnomalyFiles != "" {
 		name := strconv.FormatUint(k.Number, 10) + ".json"

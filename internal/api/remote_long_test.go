@@ -87,7 +87,8 @@ func TestNoTenantReadsAnothersSeriesElsewhere(t *testing.T) {
 		readsItsOwnAlone(t, openPeer(t, store.RemoteOptions{URL: startReceiver(t)}))
 	})
 	t.Run("victoria-metrics", func(t *testing.T) {
-		readsItsOwnAlone(t, openPeer(t, store.RemoteOptions{URL: startVictoria(t), Histograms: store.Classic, BucketsPerOctave: 1}))
+		readsItsOwnAlone(t, openPeer(t, store.RemoteOptions{URL: startVictoria(t), Histograms: store.Classic,
+			BucketsPerOctave: 1}))
 	})
 }
 
@@ -97,14 +98,17 @@ func startReceiver(t *testing.T) string {
 		if err := os.WriteFile(config, nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		return []string{"--config.file=" + config, "--storage.tsdb.path=" + filepath.Join(dir, "data"), "--web.listen-address=" + address,
-			"--web.enable-remote-write-receiver", "--enable-feature=native-histograms,promql-at-modifier,promql-negative-offset", "--log.level=warn"}
+		return []string{"--config.file=" + config, "--storage.tsdb.path=" + filepath.Join(dir, "data"),
+			"--web.listen-address=" + address,
+			"--web.enable-remote-write-receiver",
+			"--enable-feature=native-histograms,promql-at-modifier,promql-negative-offset", "--log.level=warn"}
 	})
 }
 
 func startVictoria(t *testing.T) string {
 	return startPeer(t, "victoria-metrics", "/health", func(address, dir string) []string {
-		return []string{"-httpListenAddr=" + address, "-storageDataPath=" + filepath.Join(dir, "data"), "-loggerLevel=ERROR", "-memory.allowedBytes=200MB"}
+		return []string{"-httpListenAddr=" + address, "-storageDataPath=" + filepath.Join(dir, "data"),
+			"-loggerLevel=ERROR", "-memory.allowedBytes=200MB"}
 	})
 }
 
@@ -117,7 +121,8 @@ func TestTheMapIsTheSameFromARemoteStore(t *testing.T) {
 			return store.RemoteOptions{URL: startVictoria(t), Histograms: store.Classic}
 		},
 		"prometheus, both": func() store.RemoteOptions {
-			return store.RemoteOptions{URL: startReceiver(t), Histograms: store.Both, BucketsPerOctave: 1, Protocol: store.Write1}
+			return store.RemoteOptions{URL: startReceiver(t), Histograms: store.Both, BucketsPerOctave: 1,
+				Protocol: store.Write1}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,17 +158,22 @@ func TestTheMapIsTheSameFromARemoteStore(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				b, err := remote.Instant(context.Background(), "count(last_over_time({host!='',__name__!~'.+_(sum|count|bucket)'}[10s]))", now)
+				b, err := remote.Instant(context.Background(),
+					"count(last_over_time({host!='',__name__!~'.+_(sum|count|bucket)'}[10s]))", now)
 				if err == nil && (len(b) == 0 || remote.RelativeError() == 0) {
 					err = fmt.Errorf("%v, want %v", b, a)
 				}
 				return err
 			})
-			paths := []string{"graph?" + window, "graph?from=now-5m", "containers?" + window, "heatmap?" + window, "changes?from=now-4s",
+			paths := []string{"graph?" + window, "graph?from=now-5m", "containers?" + window, "heatmap?" + window,
+				"changes?from=now-4s",
 				"path?" + window, "graph?from=now-7s&to=now-2s&by=process", "status"}
 			if remote.RelativeError() > 0.02 {
 				// The critical path goes by percentiles, and changes by how sure they are.
-				paths = slices.DeleteFunc(paths, func(path string) bool { return strings.HasPrefix(path, "path") || strings.HasPrefix(path, "changes") })
+				paths = slices.DeleteFunc(paths, func(path string) bool {
+					return strings.HasPrefix(path, "path") ||
+						strings.HasPrefix(path, "changes")
+				})
 			}
 			for _, path := range paths {
 				var w, g any
@@ -254,7 +264,8 @@ func TestPrometheusReadsFromUs(t *testing.T) {
 		if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		return []string{"--config.file=" + config, "--storage.tsdb.path=" + filepath.Join(dir, "data"), "--web.listen-address=" + address,
+		return []string{"--config.file=" + config, "--storage.tsdb.path=" + filepath.Join(dir, "data"),
+			"--web.listen-address=" + address,
 			"--enable-feature=native-histograms", "--log.level=warn"}
 	})
 	// It leaves out native histograms, as all do before release 2.44.

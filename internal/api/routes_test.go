@@ -38,12 +38,13 @@ var wanted = map[string]access.Roles{
 	"GET /api/outsight/status":     access.Read,
 }
 
-// Every route needs the role that the table has, and lets no other token through; what is on none is a file of the page or
-// not there.
+// Every route needs the role that the table has, and lets no other token through; what is on none is a file of the page
+// or not there.
 func TestRoutesNeedRoles(t *testing.T) {
 	st := promStore(t)
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "m 1\n") })
-	roles := map[string]access.Roles{"send": access.Send, "read": access.Read, "record": access.Record, "administer": access.Administer}
+	roles := map[string]access.Roles{"send": access.Send, "read": access.Read, "record": access.Record,
+		"administer": access.Administer}
 	var entries []string
 	for name := range roles {
 		entries = append(entries, "a-token-with-role-"+name+" "+name)
@@ -71,12 +72,14 @@ func TestRoutesNeedRoles(t *testing.T) {
 			r.Header.Set("Authorization", "Bearer a-token-with-role-"+name)
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
-			if through := w.Code != http.StatusForbidden && w.Code != http.StatusUnauthorized; through != (needs == access.Public || has&needs != 0) {
+			if through := w.Code != http.StatusForbidden &&
+				w.Code != http.StatusUnauthorized; through != (needs == access.Public || has&needs != 0) {
 				t.Errorf("%s with the role %s: %d %.200s", pattern, name, w.Code, w.Body)
 			}
 		}
 		w := httptest.NewRecorder()
-		if h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil)); (w.Code == http.StatusUnauthorized) == (needs == access.Public) {
+		if h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path,
+			nil)); (w.Code == http.StatusUnauthorized) == (needs == access.Public) {
 			t.Errorf("%s without a token: %d", pattern, w.Code)
 		}
 	}
@@ -89,7 +92,8 @@ func TestForeignPagesGetNothing(t *testing.T) {
 	for pattern, needs := range wanted {
 		path := strings.TrimPrefix(pattern, "GET ")
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
-			for site, foreign := range map[string]bool{"cross-site": true, "same-site": true, "same-origin": false, "none": false, "": false} {
+			for site, foreign := range map[string]bool{"cross-site": true, "same-site": true, "same-origin": false,
+				"none": false, "": false} {
 				r := httptest.NewRequest(method, path, strings.NewReader("query=1"))
 				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 				if site != "" {

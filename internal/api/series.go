@@ -28,8 +28,8 @@ var fields = func() map[[2]string]graph.Field {
 var selfMetrics = []string{otlp.HostCores, otlp.HostMemory, otlp.Drops, otlp.Entries, otlp.Capacity,
 	otlp.HostCPUIdle, otlp.HostCPUOther, otlp.HostCPUSteal, otlp.AgentCPU, otlp.AgentResidentMemory, otlp.BuildInfo}
 
-// windowNames are the series that a graph is made of, histograms first: a store deals names out in turns to those who read them, and a
-// histogram takes many times as long as a number.
+// windowNames are the series that a graph is made of, histograms first: a store deals names out in turns to those who
+// read them, and a histogram takes many times as long as a number.
 var windowNames = func() []string {
 	names := slices.Clone(selfMetrics)
 	for key := range fields {
@@ -88,9 +88,11 @@ func (s *server) read(ctx context.Context, from, to time.Time) (windowData, erro
 	if err != nil {
 		return data, err
 	}
-	data.values, err = s.querier.Last(ctx, store.Moments{Names: windowNames, Sparse: sparseNames, Times: times, Recent: recent})
+	data.values, err = s.querier.Last(ctx, store.Moments{Names: windowNames, Sparse: sparseNames, Times: times,
+		Recent: recent})
 	if err != nil {
-		return data, fmt.Errorf("reading the values from %s to %s: %w", from.Format(time.RFC3339), to.Format(time.RFC3339), err)
+		return data, fmt.Errorf("reading the values from %s to %s: %w", from.Format(time.RFC3339),
+			to.Format(time.RFC3339), err)
 	}
 	data.add(data.values.Blocks)
 	err = s.readEnded(ctx, &data)
@@ -103,7 +105,8 @@ func (s *server) read(ctx context.Context, from, to time.Time) (windowData, erro
 	return data, err
 }
 
-// near is a window that a store of very many series has at hand, where it begins and ends at most a fifth of the window's length earlier.
+// near is a window that a store of very many series has at hand, where it begins and ends at most a fifth of the
+// window's length earlier.
 func (s *server) near(from, to time.Time) (time.Time, time.Time) {
 	most := to.Sub(from) / 5
 	begin, ok := s.querier.Kept(from, most)
@@ -194,7 +197,8 @@ func (d *windowData) add(blocks [][]model.NamedResult) {
 	first = sortOut(into[:middle], blocks[:half])
 	other.Wait()
 	for _, r := range slices.Concat(first, second) {
-		d.self[r.Name] = append(d.self[r.Name], model.QueryResult{Labels: r.Labels, Points: slices.Clone(r.Points)}) // which outlast windowData.values
+		// which outlast windowData.values
+		d.self[r.Name] = append(d.self[r.Name], model.QueryResult{Labels: r.Labels, Points: slices.Clone(r.Points)})
 	}
 }
 
@@ -205,7 +209,8 @@ func resultsIn(blocks [][]model.NamedResult) (n int) {
 	return n
 }
 
-// sortOut puts the series of a graph into their places, one without points for another series, and answers those of selfMetrics.
+// sortOut puts the series of a graph into their places, one without points for another series, and answers those of
+// selfMetrics.
 func sortOut(into []graph.FieldResult, blocks [][]model.NamedResult) (self []model.NamedResult) {
 	var key [2]string // of the series before, mostly that of the next one
 	field, known := graph.Field(0), false

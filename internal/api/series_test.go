@@ -7,7 +7,8 @@ import (
 	"outsight/internal/otlp"
 )
 
-// TestWindowNames: each series of a graph is asked for once, and what takes the longest first, so that two readers share it.
+// TestWindowNames: each series of a graph is asked for once, and what takes the longest first, so that two readers
+// share it.
 func TestWindowNames(t *testing.T) {
 	for key := range fields {
 		if !slices.Contains(windowNames, key[0]) {
@@ -17,7 +18,8 @@ func TestWindowNames(t *testing.T) {
 	if sorted := slices.Sorted(slices.Values(windowNames)); len(slices.Compact(sorted)) != len(windowNames) {
 		t.Errorf("some are asked for twice: %q", windowNames)
 	}
-	histograms := []string{otlp.ContainerRunQueueLatency, otlp.EdgeTransactionDuration, otlp.EdgeFirstByte, otlp.EdgeRoundTrip, otlp.EdgeConnectionDuration, otlp.EndpointDuration}
+	histograms := []string{otlp.ContainerRunQueueLatency, otlp.EdgeTransactionDuration, otlp.EdgeFirstByte,
+		otlp.EdgeRoundTrip, otlp.EdgeConnectionDuration, otlp.EndpointDuration}
 	first := slices.Clone(windowNames[:len(histograms)])
 	slices.Sort(first)
 	slices.Sort(histograms)

@@ -61,8 +61,8 @@ type Options struct {
 	Refusals func(tenant string) []model.Refusal
 	// Quotas are what tenants have of what they may have: everybody's for "", else those of one tenant; nil for none.
 	Quotas func(tenant string) []model.Quota
-	// Tenant is whose view this is, where each tenant has one. Its status has the refusals of this tenant alone, and none of
-	// Bounds, which tell how much others send.
+	// Tenant is whose view this is, where each tenant has one. Its status has the refusals of this tenant alone, and
+	// none of Bounds, which tell how much others send.
 	Tenant string
 	// Oldest is the time of the oldest sample, zero where there is none; nil where nobody knows.
 	Oldest func() time.Time
@@ -73,12 +73,13 @@ type Options struct {
 	// Sources names what the numbers come from, for the status ("agent in this process").
 	Sources []string
 	Version string
-	// MaxEdges bounds the edges that an answer shows; 0 stands for 1000. What is computed from a graph is computed from all of its edges.
+	// MaxEdges bounds the edges that an answer shows; 0 stands for 1000. What is computed from a graph is computed from
+	// all of its edges.
 	MaxEdges int
 	// RelativeError is that of the querier's histograms, where it is greater than model.RelativeError.
 	RelativeError float64
-	// Busy has a place for each graph, or stretch of the flight recorder, that is computed at a time, by all handlers that share it; nil
-	// for NewPlaces of this one alone.
+	// Busy has a place for each graph, or stretch of the flight recorder, that is computed at a time, by all handlers
+	// that share it; nil for NewPlaces of this one alone.
 	Busy *store.Turns
 	// Hold reserves memory for an answer of a tenant until release is called; nil where answers are not bounded.
 	Hold func(tenant string, bytes int64) (release func(), err error)
@@ -91,12 +92,14 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// graphsAtOnce is how many graphs are computed at a time; one more may be of a tenant that has none. graphsWaiting bounds those that wait.
+// graphsAtOnce is how many graphs are computed at a time; one more may be of a tenant that has none. graphsWaiting
+// bounds those that wait.
 const graphsAtOnce, graphsWaiting = 2, 256
 
 // NewPlaces are places to compute graphs in, which tenants share.
 func NewPlaces() *store.Turns {
-	return store.NewTurns(store.TurnOptions{Places: graphsAtOnce, Spare: 1, Waiting: graphsWaiting, Share: func(string) float64 { return 0.5 }})
+	return store.NewTurns(store.TurnOptions{Places: graphsAtOnce, Spare: 1, Waiting: graphsWaiting,
+		Share: func(string) float64 { return 0.5 }})
 }
 
 type server struct {
@@ -159,7 +162,8 @@ func (s *server) routes() *access.Mux {
 	if s.Metrics != nil {
 		mux.Handle(metrics, "GET /metrics", s.Metrics)
 	}
-	mux.HandleFunc(access.Public, "GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") })
+	mux.HandleFunc(access.Public, "GET /healthz",
+		func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc(access.Public, "GET /readyz", s.readyz)
 	mux.Handle(access.Public, "/", embeddedPage())
 	return mux

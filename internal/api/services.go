@@ -60,10 +60,13 @@ func servedQuantile(q, name, more string) string {
 
 // serviceColumns are in the order of the paper's table.
 var serviceColumns = []serviceColumn{
-	{"utilisation", "Utilisation", "ratio", "U = CPU time per second / min(cores, busy threads, quota)", utilisationQuery, false},
+	{"utilisation", "Utilisation", "ratio", "U = CPU time per second / min(cores, busy threads, quota)",
+		utilisationQuery, false},
 	{"arrival_rate", "Arrival rate", "/s", "λᵢ = requests per second that it serves", servedQuery, false},
-	{"demand", "Demand", "s", "D = U / λ, where λ = Σ requests/s at the entries", utilisationQuery + " / " + entriesQuery, false},
-	{"max_arrival_rate", "Max arrival rate", "/s", "λᵢ / U: what it could serve", servedQuery + " / (" + utilisationQuery + ")", false},
+	{"demand", "Demand", "s", "D = U / λ, where λ = Σ requests/s at the entries", utilisationQuery + " / " +
+		entriesQuery, false},
+	{"max_arrival_rate", "Max arrival rate", "/s", "λᵢ / U: what it could serve", servedQuery + " / (" +
+		utilisationQuery + ")", false},
 	{"power", "Power", "W", "joules per second, by the share of the cycles that it ran", "", false},
 	{"threads", "Threads", "", "threads that exist, busy or not", "sum(" + otlp.ContainerThreads + "{$usage})", false},
 	{"http_p50", "HTTP p50", "s", "half of the recognised HTTP/1, HTTP/2 and gRPC requests were answered within it",
@@ -86,9 +89,12 @@ func (s *server) services(ctx context.Context, r *http.Request) (any, error) {
 	}
 	cores := data.cores()
 	a, list := g.Services(cores)
-	answer := servicesAnswer{From: g.From, To: g.To, CoveredSeconds: g.CoveredSeconds, ErrorBound: g.ErrorBound, Hosts: data.hosts(),
-		Entries: a.Entries, ArrivalRate: a.ArrivalRate, SaturationRate: a.SaturationRate, Extrapolation: a.Extrapolation, Bottleneck: a.Bottleneck,
-		Services: list, Columns: slices.Clone(serviceColumns), ArrivalQuery: arrivalQuery(g, a.Entries), Cores: cores, Completeness: data.completeness(g)}
+	answer := servicesAnswer{From: g.From, To: g.To, CoveredSeconds: g.CoveredSeconds, ErrorBound: g.ErrorBound,
+		Hosts:   data.hosts(),
+		Entries: a.Entries, ArrivalRate: a.ArrivalRate, SaturationRate: a.SaturationRate,
+		Extrapolation: a.Extrapolation, Bottleneck: a.Bottleneck,
+		Services: list, Columns: slices.Clone(serviceColumns), ArrivalQuery: arrivalQuery(g, a.Entries), Cores: cores,
+		Completeness: data.completeness(g)}
 	if a.Bottleneck != "" {
 		answer.BottleneckName = a.Resources[0].Name
 	}
@@ -116,7 +122,8 @@ func arrivalQuery(g *graph.Graph, entries []graph.Entry) string {
 	return withEntries(entriesQuery, entriesMatch(g, entries))
 }
 
-// withEntries is a query with the matchers of the edges at which requests come in; empty where they are so many that no store would answer it.
+// withEntries is a query with the matchers of the edges at which requests come in; empty where they are so many that no
+// store would answer it.
 func withEntries(query, entries string) string {
 	if !strings.Contains(query, "$entries") {
 		return query
@@ -160,5 +167,6 @@ func entriesMatch(g *graph.Graph, entries []graph.Entry) string {
 	}
 	slices.Sort(clients)
 	return otlp.LabelServerID + "=~" + strconv.Quote(strings.Join(servers, "|")) + "," +
-		otlp.LabelClientID + "=~" + strconv.Quote(strings.Join(slices.Compact(clients), "|")) + `,` + otlp.LabelSide + `="server"`
+		otlp.LabelClientID + "=~" + strconv.Quote(strings.Join(slices.Compact(clients), "|")) + `,` + otlp.LabelSide +
+		`="server"`
 }

@@ -132,11 +132,15 @@ var asked = map[string][]struct {
 	model.EndpointKey
 	share, p50 float64
 }{
-	"gateway":   {{httpKey("GET /", "2xx"), 0.6, 0.009}, {httpKey("GET /product/:id", "2xx"), 0.3, 0.012}, {httpKey("GET /product/:id", "4xx"), 0.02, 0.001}, {httpKey("POST /checkout", "2xx"), 0.05, 0.04}, {httpKey("POST /checkout", "5xx"), 0.01, 0.09}},
+	"gateway": {{httpKey("GET /", "2xx"), 0.6, 0.009}, {httpKey("GET /product/:id", "2xx"), 0.3, 0.012},
+		{httpKey("GET /product/:id", "4xx"), 0.02, 0.001}, {httpKey("POST /checkout", "2xx"), 0.05, 0.04},
+		{httpKey("POST /checkout", "5xx"), 0.01, 0.09}},
 	"catalogue": {{httpKey("GET /products", "2xx"), 0.7, 0.002}, {httpKey("GET /product/:id", "2xx"), 0.3, 0.004}},
 	"payment":   {{httpKey("POST /charge", "2xx"), 0.95, 0.009}, {httpKey("POST /charge", "5xx"), 0.05, 0.07}},
-	"redis":     {{endpointKey(model.Redis, "GET", "ok"), 0.7, 0.0001}, {endpointKey(model.Redis, "SET", "ok"), 0.2, 0.00014}, {endpointKey(model.Redis, "INCR", "error"), 0.01, 0.0001}},
-	"resolver":  {{endpointKey(model.DNS, "A", "ok"), 0.8, 0.0003}, {endpointKey(model.DNS, "AAAA", "nxdomain"), 0.2, 0.0003}},
+	"redis": {{endpointKey(model.Redis, "GET", "ok"), 0.7, 0.0001}, {endpointKey(model.Redis, "SET", "ok"), 0.2,
+		0.00014}, {endpointKey(model.Redis, "INCR", "error"), 0.01, 0.0001}},
+	"resolver": {{endpointKey(model.DNS, "A", "ok"), 0.8, 0.0003}, {endpointKey(model.DNS, "AAAA", "nxdomain"), 0.2,
+		0.0003}},
 }
 
 func httpKey(name, status string) model.EndpointKey { return endpointKey(model.HTTP, name, status) }
@@ -146,13 +150,15 @@ func endpointKey(p model.Protocol, name, status string) model.EndpointKey {
 }
 
 // process is what a container runs.
-var process = map[string]string{"gateway": "nginx", "catalogue": "server.js", "cart": "com.shop.Cart", "payment": "payment.py",
-	"worker": "worker.py", "redis": "redis-server", "postgres": "postgres", "resolver": "coredns", "statsd": "node"}
+var process = map[string]string{"gateway": "nginx", "catalogue": "server.js", "cart": "com.shop.Cart",
+	"payment": "payment.py",
+	"worker":  "worker.py", "redis": "redis-server", "postgres": "postgres", "resolver": "coredns", "statsd": "node"}
 
 func newShop(start time.Time) *shop {
 	s := &shop{start: start, byName: map[string]*model.Container{}}
 	for i, w := range work {
-		c := &model.Container{ID: fmt.Sprintf("%012x%052x", 0xabc123456789+i*7919*65537, i), Name: w.name, Image: w.image, Runtime: model.Docker,
+		c := &model.Container{ID: fmt.Sprintf("%012x%052x", 0xabc123456789+i*7919*65537, i), Name: w.name,
+			Image: w.image, Runtime: model.Docker,
 			Started: start.Add(-time.Hour), CgroupPath: "/docker/" + w.name}
 		if w.name == "host" {
 			c.ID, c.Runtime, c.Started = model.HostContainerID, model.HostRuntime, time.Time{}
@@ -199,7 +205,8 @@ func (s *shop) elapsed(t time.Time, phase float64) float64 {
 }
 
 func (s *shop) at(t time.Time) *model.Snapshot {
-	snapshot := &model.Snapshot{Time: t, Window: time.Second, Host: model.Host{Name: "shop-1", Kernel: "6.18.5", Cores: 2, MemoryBytes: 4 << 30,
+	snapshot := &model.Snapshot{Time: t, Window: time.Second, Host: model.Host{Name: "shop-1", Kernel: "6.18.5",
+		Cores: 2, MemoryBytes: 4 << 30,
 		BootTime: s.start.Add(-time.Hour), CgroupLayout: "hybrid"}}
 	for i, w := range work {
 		x := s.elapsed(t, float64(i))
@@ -208,11 +215,14 @@ func (s *shop) at(t time.Time) *model.Snapshot {
 			disk = uint64(x * 240_000)
 		}
 		c := model.ContainerSample{Container: s.containers[i],
-			CPU:       &model.CPUCounters{UsageNS: uint64(x * w.cores * 1e9), Voluntary: uint64(x * 900), Involuntary: uint64(x * 40), RunQueue: spread(uint64(x*900), w.wait/3, 0)},
+			CPU: &model.CPUCounters{UsageNS: uint64(x * w.cores * 1e9), Voluntary: uint64(x * 900),
+				Involuntary: uint64(x * 40), RunQueue: spread(uint64(x*900), w.wait/3, 0)},
 			Processes: &model.ProcessCounters{TaskCounters: model.TaskCounters{Forks: uint64(x / 10)}, Threads: uint64(4 + i)},
-			Memory:    &model.MemorySample{UsageBytes: w.memory + uint64(2e5*math.Sin(x/20)+3e5), WorkingSetBytes: w.memory * 7 / 10, RSSBytes: w.memory / 2, CacheBytes: w.memory / 3},
-			Disk:      &model.DiskCounters{ReadBytes: disk / 9, WriteBytes: disk, Writes: disk / 8192},
-			Network:   &model.NetworkCounters{ReceiveBytes: uint64(x * 90_000), TransmitBytes: uint64(x * 150_000), ReceivePackets: uint64(x * 300), TransmitPackets: uint64(x * 280)},
+			Memory: &model.MemorySample{UsageBytes: w.memory + uint64(2e5*math.Sin(x/20)+3e5),
+				WorkingSetBytes: w.memory * 7 / 10, RSSBytes: w.memory / 2, CacheBytes: w.memory / 3},
+			Disk: &model.DiskCounters{ReadBytes: disk / 9, WriteBytes: disk, Writes: disk / 8192},
+			Network: &model.NetworkCounters{ReceiveBytes: uint64(x * 90_000), TransmitBytes: uint64(x * 150_000),
+				ReceivePackets: uint64(x * 300), TransmitPackets: uint64(x * 280)},
 		}
 		if w.name == "host" {
 			c.Network = nil
@@ -224,8 +234,10 @@ func (s *shop) at(t time.Time) *model.Snapshot {
 		n := uint64(x * c.rate)
 		udp := c.server == "resolver" || c.server == "statsd"
 		counters := func(p50 float64, sent, received uint64) model.EdgeCounters {
-			e := model.EdgeCounters{SentBytes: n * sent, ReceivedBytes: n * received, Opens: 8 + n/1000, Closes: n / 1000, Latency: spread(n, p50, c.tail),
-				Requests: n + uint64(i%3), Replies: n, TimeToFirstByte: spread(n, p50*0.8, 0), RTT: spread(n, p50/9, 0), RTTMinNS: uint64(p50 * 1e8), JitterSumNS: n * uint64(p50*2e7)}
+			e := model.EdgeCounters{SentBytes: n * sent, ReceivedBytes: n * received, Opens: 8 + n/1000,
+				Closes: n / 1000, Latency: spread(n, p50, c.tail),
+				Requests: n + uint64(i%3), Replies: n, TimeToFirstByte: spread(n, p50*0.8, 0), RTT: spread(n, p50/9, 0),
+				RTTMinNS: uint64(p50 * 1e8), JitterSumNS: n * uint64(p50*2e7)}
 			if udp {
 				e = model.EdgeCounters{SentBytes: e.SentBytes, ReceivedBytes: e.ReceivedBytes, SentPackets: n, Latency: e.Latency}
 			}
@@ -245,7 +257,8 @@ func (s *shop) at(t time.Time) *model.Snapshot {
 			return e
 		}
 		client, server := s.peer(c.client), s.peer(c.server)
-		e := model.Edge{Client: client, Server: server, Service: netip.MustParseAddrPort(c.service), Paired: c.client50 > 0 && c.server50 > 0}
+		e := model.Edge{Client: client, Server: server, Service: netip.MustParseAddrPort(c.service),
+			Paired: c.client50 > 0 && c.server50 > 0}
 		if e.Paired {
 			e.Confidence = model.Exact
 		}
@@ -256,7 +269,8 @@ func (s *shop) at(t time.Time) *model.Snapshot {
 			e.Transport = model.UDP
 		}
 		for _, a := range asked[c.server] {
-			e.Endpoints = append(e.Endpoints, model.Endpoint{EndpointKey: a.EndpointKey, Latency: spread(uint64(float64(n)*a.share), a.p50, c.tail)})
+			e.Endpoints = append(e.Endpoints, model.Endpoint{EndpointKey: a.EndpointKey,
+				Latency: spread(uint64(float64(n)*a.share), a.p50, c.tail)})
 		}
 		if c.client50 > 0 {
 			e.Side, e.Counters = model.RoleClient, counters(c.client50, c.request, c.response)
@@ -269,12 +283,16 @@ func (s *shop) at(t time.Time) *model.Snapshot {
 	}
 	age := uint64(t.Sub(s.start).Seconds())
 	snapshot.Self = model.SelfSample{IdleNS: age * 1e8, CPUNS: age * 3e6, RSSBytes: 31 << 20, ReadNS: 900_000,
-		Programs: []model.ProgramCost{{Name: "sched_switch", Runs: age * 9000, RunTimeNS: age * 9000 * 120}, {Name: "sock_send", Runs: age * 2000, RunTimeNS: age * 2000 * 140}},
-		Drops:    []model.Drop{{Name: "edges", Capacity: 16384, Used: 18}, {Name: "cgroups", Capacity: 4096, Used: 11}},
+		Programs: []model.ProgramCost{{Name: "sched_switch", Runs: age * 9000, RunTimeNS: age * 9000 * 120},
+			{Name: "sock_send", Runs: age * 2000, RunTimeNS: age * 2000 * 140}},
+		Drops: []model.Drop{{Name: "edges", Capacity: 16384, Used: 18}, {Name: "cgroups", Capacity: 4096, Used: 11}},
 		Features: []model.Feature{
 			{Name: "tp_btf/sched_switch", Purpose: "CPU time and run-queue delay", State: model.FeatureWorks, Required: true},
-			{Name: "tp_btf/sock_send_length", Purpose: "bytes and transactions of connections", State: model.FeatureWorks, Required: true},
-			{Name: "containerd", Purpose: "names of containerd's containers", State: model.FeatureAbsent, Reason: "/run/containerd/containerd.sock: no such file", Remedy: "Names come from cgroup paths until containerd runs"},
+			{Name: "tp_btf/sock_send_length", Purpose: "bytes and transactions of connections",
+				State: model.FeatureWorks, Required: true},
+			{Name: "containerd", Purpose: "names of containerd's containers", State: model.FeatureAbsent,
+				Reason: "/run/containerd/containerd.sock: no such file",
+				Remedy: "Names come from cgroup paths until containerd runs"},
 		}}
 	return snapshot
 }

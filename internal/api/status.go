@@ -126,7 +126,8 @@ const serverName = "server"
 
 func (a *statusAnswer) fromSnapshot(s *model.Snapshot) {
 	name := s.Host.Name
-	a.Hosts = append(a.Hosts, hostStatus{Name: name, Kernel: s.Host.Kernel, Cores: s.Host.Cores, MemoryBytes: s.Host.MemoryBytes,
+	a.Hosts = append(a.Hosts, hostStatus{Name: name, Kernel: s.Host.Kernel, Cores: s.Host.Cores,
+		MemoryBytes:  s.Host.MemoryBytes,
 		CgroupLayout: s.Host.CgroupLayout, AgentCPUSeconds: float64(s.Self.CPUNS) / 1e9, AgentMemoryBytes: s.Self.RSSBytes,
 		UnmatchedShare: model.UnmatchedShare(s.Edges)})
 	for _, f := range s.Self.Features {
@@ -142,7 +143,8 @@ func (a *statusAnswer) fromSnapshot(s *model.Snapshot) {
 
 // statusFromStore fills in what agents elsewhere have told, which is less: no reasons.
 func (s *server) statusFromStore(ctx context.Context, a *statusAnswer) error {
-	results, err := s.querier.Instant(ctx, `{`+model.NameLabel+`=~"outsight_.+",`+model.NameLabel+`!~"outsight_edge_.+"}`, a.Now)
+	results, err := s.querier.Instant(ctx,
+		`{`+model.NameLabel+`=~"outsight_.+",`+model.NameLabel+`!~"outsight_edge_.+"}`, a.Now)
 	if err != nil {
 		return fmt.Errorf("reading the status: %w", err)
 	}
@@ -177,14 +179,21 @@ func (s *server) statusFromStore(ctx context.Context, a *statusAnswer) error {
 			if v == 1 {
 				state = model.FeatureWorks
 			}
-			a.Features = append(a.Features, feature{Host: name, Name: l[otlp.LabelName], Purpose: l[otlp.LabelPurpose], State: state})
+			a.Features = append(a.Features, feature{Host: name, Name: l[otlp.LabelName], Purpose: l[otlp.LabelPurpose],
+				State: state})
 		}
 	}
 	a.Hosts, a.Drops, a.Programs = values(hosts), values(drops), values(programs)
 	slices.SortFunc(a.Hosts, func(x, y hostStatus) int { return strings.Compare(x.Name, y.Name) })
 	slices.SortFunc(a.Drops, func(x, y drop) int { return strings.Compare(x.Host+"\x00"+x.Name, y.Host+"\x00"+y.Name) })
-	slices.SortFunc(a.Programs, func(x, y programCost) int { return strings.Compare(x.Host+"\x00"+x.Name, y.Host+"\x00"+y.Name) })
-	slices.SortFunc(a.Features, func(x, y feature) int { return strings.Compare(x.Host+"\x00"+x.Name, y.Host+"\x00"+y.Name) })
+	slices.SortFunc(a.Programs, func(x, y programCost) int {
+		return strings.Compare(x.Host+"\x00"+x.Name,
+			y.Host+"\x00"+y.Name)
+	})
+	slices.SortFunc(a.Features, func(x, y feature) int {
+		return strings.Compare(x.Host+"\x00"+x.Name,
+			y.Host+"\x00"+y.Name)
+	})
 	return nil
 }
 

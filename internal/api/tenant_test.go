@@ -41,41 +41,58 @@ func marked(batch []model.Series, tenant string) []model.Series {
 		slices.SortFunc(s.Labels, func(a, b model.Label) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return append(marked, model.Series{Name: "only_" + tenant, Kind: model.Gauge, Time: batch[0].Time, Value: 1,
-		Labels: []model.Label{{Name: "host", Value: "shop-1"}, {Name: "of_" + tenant, Value: "x"}, {Name: store.TenantLabel, Value: tenant}}})
+		Labels: []model.Label{{Name: "host", Value: "shop-1"}, {Name: "of_" + tenant, Value: "x"},
+			{Name: store.TenantLabel, Value: tenant}}})
 }
 
 // ways are requests of the tenant mine that try to read what is theirs. All are answered.
 func ways(mine, theirs string, now time.Time) (paths []string) {
 	at := fmt.Sprint(now.Unix())
 	for _, q := range []string{
-		`{__name__=~".+"}`, `{__name__!=""}`, `{tenant=~".+"}`, `{tenant="` + theirs + `"}`, `{tenant="` + theirs + `",tenant="` + mine + `"}`,
-		`{tenant!="` + mine + `",__name__=~".+"}`, `{tenant=~"` + mine + `|` + theirs + `"}`, `only_` + theirs, `only_` + mine + ` or only_` + theirs,
-		`count by (tenant) ({__name__=~".+"})`, `sum by (tenant, id, name) (container_cpu_usage_seconds_total)`, `topk(100, {__name__=~"container_.+"})`,
-		`label_replace({__name__=~"only_.+"}, "tenant", "other", "tenant", "(.*)")`, `label_join({__name__=~"only_.+"}, "x", "-", "tenant", "host")`,
-		`count_values("tenant", {__name__=~"only_.+"})`, `max_over_time({__name__=~"only_.+"}[1m:1s])`, `{__name__=~"only_.+"} @ ` + at,
-		`{__name__=~"only_.+"} @ end()`, `{__name__=~"only_.+"} offset 1s`, `{__name__=~"only_.+"}[1m]`, `rate({__name__=~"container_.+_total"}[10s])`,
-		`absent(only_` + theirs + `)`, `absent_over_time(only_` + theirs + `[1m])`, `present_over_time({tenant="` + theirs + `"}[1m])`,
-		`only_` + mine + ` and on() {tenant="` + theirs + `"}`, `only_` + mine + ` * on(host) group_left(tenant, of_` + theirs + `) {__name__=~"only_.+"}`,
-		`only_` + mine + ` unless on(host) {tenant="` + theirs + `"}`, `-{__name__=~"only_.+"}`, `({tenant="` + theirs + `"})`, `sort({__name__=~"only_.+"})`,
-		`scalar(only_` + theirs + `)`, `vector(scalar(sum({tenant="` + theirs + `"})))`, `histogram_quantile(0.5, {__name__=~".+_seconds"})`,
+		`{__name__=~".+"}`, `{__name__!=""}`, `{tenant=~".+"}`, `{tenant="` + theirs + `"}`, `{tenant="` + theirs +
+			`",tenant="` + mine + `"}`,
+		`{tenant!="` + mine + `",__name__=~".+"}`, `{tenant=~"` + mine + `|` + theirs + `"}`, `only_` + theirs,
+		`only_` + mine + ` or only_` + theirs,
+		`count by (tenant) ({__name__=~".+"})`, `sum by (tenant, id, name) (container_cpu_usage_seconds_total)`,
+		`topk(100, {__name__=~"container_.+"})`,
+		`label_replace({__name__=~"only_.+"}, "tenant", "other", "tenant", "(.*)")`,
+		`label_join({__name__=~"only_.+"}, "x", "-", "tenant", "host")`,
+		`count_values("tenant", {__name__=~"only_.+"})`, `max_over_time({__name__=~"only_.+"}[1m:1s])`,
+		`{__name__=~"only_.+"} @ ` + at,
+		`{__name__=~"only_.+"} @ end()`, `{__name__=~"only_.+"} offset 1s`, `{__name__=~"only_.+"}[1m]`,
+		`rate({__name__=~"container_.+_total"}[10s])`,
+		`absent(only_` + theirs + `)`, `absent_over_time(only_` + theirs + `[1m])`, `present_over_time({tenant="` +
+			theirs + `"}[1m])`,
+		`only_` + mine + ` and on() {tenant="` + theirs + `"}`, `only_` + mine + ` * on(host) group_left(tenant, of_` +
+			theirs + `) {__name__=~"only_.+"}`,
+		`only_` + mine + ` unless on(host) {tenant="` + theirs + `"}`, `-{__name__=~"only_.+"}`, `({tenant="` + theirs +
+			`"})`, `sort({__name__=~"only_.+"})`,
+		`scalar(only_` + theirs + `)`, `vector(scalar(sum({tenant="` + theirs + `"})))`,
+		`histogram_quantile(0.5, {__name__=~".+_seconds"})`,
 		`quantile_over_time(0.5, {__name__=~"only_.+"}[10s])`, `sum(last_over_time({__name__=~"only_.+"}[10s])) by (tenant)`,
-		`timestamp({__name__=~"only_.+"})`, `changes({__name__=~"only_.+"}[20s:1s] @ start() offset -1s)`, `{"__name__"=~"only_.+"}`,
+		`timestamp({__name__=~"only_.+"})`, `changes({__name__=~"only_.+"}[20s:1s] @ start() offset -1s)`,
+		`{"__name__"=~"only_.+"}`,
 		`{__name__=~"only_.+", tenant=~"` + theirs + `|"}`, `group without (host) ({__name__=~"only_.+"})`,
 	} {
 		paths = append(paths, "/api/v1/query?"+url.Values{"query": {q}, "time": {at}}.Encode())
 		if !strings.HasSuffix(q, "]") {
-			paths = append(paths, "/api/v1/query_range?"+url.Values{"query": {q}, "start": {fmt.Sprint(now.Unix() - 10)}, "end": {at}, "step": {"5"}}.Encode())
+			paths = append(paths, "/api/v1/query_range?"+url.Values{"query": {q},
+				"start": {fmt.Sprint(now.Unix() - 10)}, "end": {at}, "step": {"5"}}.Encode())
 		}
 	}
-	for _, m := range []string{`{__name__=~".+"}`, `{tenant="` + theirs + `"}`, `{tenant=~".+"}`, `only_` + theirs, `{__name__=~"only_.+",tenant!="` + mine + `"}`} {
+	for _, m := range []string{`{__name__=~".+"}`, `{tenant="` + theirs + `"}`, `{tenant=~".+"}`, `only_` + theirs,
+		`{__name__=~"only_.+",tenant!="` + mine + `"}`} {
 		form := url.Values{"match[]": {m, `{tenant=~"` + theirs + `.*"}`}}.Encode()
-		for _, path := range []string{"series", "labels", "label/tenant/values", "label/name/values", "label/__name__/values", "label/of_" + theirs + "/values"} {
+		for _, path := range []string{"series", "labels", "label/tenant/values", "label/name/values",
+			"label/__name__/values", "label/of_" + theirs + "/values"} {
 			paths = append(paths, "/api/v1/"+path+"?"+form)
 		}
 	}
-	paths = append(paths, "/api/v1/labels", "/api/v1/label/tenant/values", "/api/v1/label/__name__/values", "/api/v1/label/id/values", "/api/v1/metadata",
+	paths = append(paths, "/api/v1/labels", "/api/v1/label/tenant/values", "/api/v1/label/__name__/values",
+		"/api/v1/label/id/values", "/api/v1/metadata",
 		"/api/v1/query_exemplars?query=only_"+theirs, "/api/v1/rules", "/api/v1/alerts", "/api/v1/status/buildinfo")
-	for _, path := range []string{"graph", "containers", "heatmap", "path", "changes", "graph?by=process", "graph?by=host", "status"} {
+	for _, path := range []string{"graph", "containers", "heatmap", "path", "changes", "graph?by=process",
+		"graph?by=host", "status"} {
 		joint := "?"
 		if strings.Contains(path, "?") {
 			joint = "&"
@@ -126,7 +143,8 @@ func readsItsOwnAlone(t *testing.T, kept keeper) {
 	}
 	eventually(t, "both tenants read their own", func() error {
 		for tenant, token := range map[string]string{"qzz": tokenA, "wzz": tokenB} {
-			code, body := ask("/api/v1/query?"+url.Values{"query": {"only_" + tenant}, "time": {fmt.Sprint(now.Unix())}}.Encode(), token)
+			code, body := ask("/api/v1/query?"+url.Values{"query": {"only_" + tenant},
+				"time": {fmt.Sprint(now.Unix())}}.Encode(), token)
 			if code != http.StatusOK || !strings.Contains(body, `"tenant":"`+tenant+`"`) {
 				return fmt.Errorf("%d %s", code, body)
 			}
@@ -172,9 +190,12 @@ func TestRefusalsOfATenant(t *testing.T) {
 	}
 	at := begin.Add(time.Second)
 	counted := map[string][]model.Refusal{
-		"qzz": {{What: model.RefusedRequests, Reason: "unauthorized", Count: 3, Last: at, From: "10.0.0.7", Said: "this token is of another tenant"}},
-		"wzz": {{What: model.RefusedPoints, Reason: "future", Count: 9, Last: at, From: "10.0.0.8", Said: "set the sender's clock"}},
-		"":    {{What: model.RefusedRequests, Reason: "unauthorized", Count: 44, Last: at, From: "10.0.0.9"}, {What: model.RefusedPoints, Reason: "future", Count: 9}},
+		"qzz": {{What: model.RefusedRequests, Reason: "unauthorized", Count: 3, Last: at, From: "10.0.0.7",
+			Said: "this token is of another tenant"}},
+		"wzz": {{What: model.RefusedPoints, Reason: "future", Count: 9, Last: at, From: "10.0.0.8",
+			Said: "set the sender's clock"}},
+		"": {{What: model.RefusedRequests, Reason: "unauthorized", Count: 44, Last: at, From: "10.0.0.9"},
+			{What: model.RefusedPoints, Reason: "future", Count: 9}},
 	}
 	options := Options{Now: func() time.Time { return at },
 		Refusals: func(tenant string) []model.Refusal { return counted[tenant] },
@@ -201,7 +222,8 @@ func TestRefusalsOfATenant(t *testing.T) {
 		tokenB: {"points", "future", 9, &at, "10.0.0.8", "set the sender's clock"},
 	} {
 		a, body := ask(token)
-		if !reflect.DeepEqual(a.Refusals, []refusal{want}) || len(a.Drops) != 0 || strings.Contains(body, "of-everybody") || strings.Contains(body, "44") {
+		if !reflect.DeepEqual(a.Refusals, []refusal{want}) || len(a.Drops) != 0 ||
+			strings.Contains(body, "of-everybody") || strings.Contains(body, "44") {
 			t.Errorf("got %s, want the refusal %+v alone", body, want)
 		}
 	}
@@ -215,7 +237,8 @@ func TestRefusalsOfATenant(t *testing.T) {
 	options.Tenant = ""
 	var a statusAnswer
 	get200(t, New(nothing{}, options), "/api/outsight/status", &a)
-	if len(a.Refusals) != 2 || a.Refusals[0].Count != 44 || a.Refusals[1].Last != nil || len(a.Drops) != 1 || a.Drops[0].Name != "of-everybody" {
+	if len(a.Refusals) != 2 || a.Refusals[0].Count != 44 || a.Refusals[1].Last != nil || len(a.Drops) != 1 ||
+		a.Drops[0].Name != "of-everybody" {
 		t.Errorf("got %+v, %+v", a.Refusals, a.Drops)
 	}
 }

@@ -30,8 +30,10 @@ func TestServicesAreOfTheGraph(t *testing.T) {
 	get200(t, h, "/api/outsight/path?from=now-60s", &p)
 	var g graphAnswer
 	get200(t, h, "/api/outsight/graph?from=now-60s", &g)
-	if a.ArrivalRate != p.ArrivalRate || *a.SaturationRate != *p.SaturationRate || a.Bottleneck != p.Bottleneck || a.BottleneckName == "" || !a.To.Equal(now) {
-		t.Errorf("got λ %v, λ_sat %v of %v, the path has %v, %v of %v", a.ArrivalRate, *a.SaturationRate, a.BottleneckName, p.ArrivalRate, *p.SaturationRate, p.Bottleneck)
+	if a.ArrivalRate != p.ArrivalRate || *a.SaturationRate != *p.SaturationRate || a.Bottleneck != p.Bottleneck ||
+		a.BottleneckName == "" || !a.To.Equal(now) {
+		t.Errorf("got λ %v, λ_sat %v of %v, the path has %v, %v of %v", a.ArrivalRate, *a.SaturationRate,
+			a.BottleneckName, p.ArrivalRate, *p.SaturationRate, p.Bottleneck)
 	}
 	byName := map[string]graph.Service{}
 	for _, s := range a.Services {
@@ -43,7 +45,8 @@ func TestServicesAreOfTheGraph(t *testing.T) {
 		}
 	}
 	gateway, served := byName["gateway"], nodeNamed(t, g.Graph, "gateway").Served
-	if *gateway.TCP.P99 != *served.P99 || *gateway.ArrivalRate != *served.TransactionsPerSecond || gateway.HTTP == nil || gateway.HTTP.Requests <= 0 || gateway.Failed <= 0 {
+	if *gateway.TCP.P99 != *served.P99 || *gateway.ArrivalRate != *served.TransactionsPerSecond ||
+		gateway.HTTP == nil || gateway.HTTP.Requests <= 0 || gateway.Failed <= 0 {
 		t.Errorf("gateway: %+v", gateway)
 	}
 	if redis := byName["redis"]; redis.HTTP != nil || redis.TCP == nil {
@@ -59,13 +62,15 @@ func TestAnswersAreOfAllEdges(t *testing.T) {
 	st, _, now := fill(t, 60, nil)
 	body := func(edges int, path string) string {
 		w := httptest.NewRecorder()
-		New(st, Options{Now: func() time.Time { return now }, MaxEdges: edges}).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		New(st, Options{Now: func() time.Time { return now }, MaxEdges: edges}).ServeHTTP(w,
+			httptest.NewRequest("GET", path, nil))
 		if w.Code != http.StatusOK {
 			t.Fatalf("%s: %d %s", path, w.Code, w.Body)
 		}
 		return w.Body.String()
 	}
-	for _, path := range []string{"services?from=now-20s", "path?from=now-20s&percentile=p99", "changes?from=now-20s", "heatmap?from=now-20s"} {
+	for _, path := range []string{"services?from=now-20s", "path?from=now-20s&percentile=p99", "changes?from=now-20s",
+		"heatmap?from=now-20s"} {
 		if few, all := body(1, "/api/outsight/"+path), body(0, "/api/outsight/"+path); few != all {
 			t.Errorf("%s is of the edges that are shown:\n%s\nand of all:\n%s", path, few, all)
 		}
@@ -80,13 +85,16 @@ func TestAnswersAreOfAllEdges(t *testing.T) {
 		t.Errorf("%d edges and %d left out of %d", len(few.Edges), few.OmittedEdges, len(all.Edges))
 	}
 	for _, n := range all.Nodes {
-		if shown := few.Node(n.ID); shown != nil && n.Served != nil && *shown.Served.TransactionsPerSecond != *n.Served.TransactionsPerSecond {
-			t.Errorf("%s serves %v requests per second of %v", n.Name, *shown.Served.TransactionsPerSecond, *n.Served.TransactionsPerSecond)
+		if shown := few.Node(n.ID); shown != nil && n.Served != nil &&
+			*shown.Served.TransactionsPerSecond != *n.Served.TransactionsPerSecond {
+			t.Errorf("%s serves %v requests per second of %v", n.Name, *shown.Served.TransactionsPerSecond,
+				*n.Served.TransactionsPerSecond)
 		}
 	}
 }
 
-// A request is among those that compute something large until its answer is encoded, however often it computes, and no longer.
+// A request is among those that compute something large until its answer is encoded, however often it computes, and no
+// longer.
 func TestPlaceOfARequest(t *testing.T) {
 	st, _, now := fill(t, 60, nil)
 	busy := store.NewTurns(store.TurnOptions{Places: 1, Waiting: 1})
@@ -130,8 +138,10 @@ func TestWriteJSON(t *testing.T) {
 	request := httptest.NewRequest("GET", "/", nil)
 	request.Header.Set("Accept-Encoding", "gzip")
 	w := httptest.NewRecorder()
-	(&server{pace: usualPace}).writeJSON(w, request, map[string]any{"a": 1, "b": math.NaN()}, func() { t.Error("it is encoded") })
-	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "writing the answer") || w.Header().Get("Content-Encoding") != "" {
+	(&server{pace: usualPace}).writeJSON(w, request, map[string]any{"a": 1, "b": math.NaN()},
+		func() { t.Error("it is encoded") })
+	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "writing the answer") ||
+		w.Header().Get("Content-Encoding") != "" {
 		t.Errorf("of no number: %d %v %s", w.Code, w.Header(), w.Body)
 	}
 	for _, n := range []int{1, 100_000} {
@@ -155,7 +165,8 @@ func TestWriteJSON(t *testing.T) {
 			}
 		}
 		var got string
-		if err := json.NewDecoder(body).Decode(&got); err != nil || got != strings.Repeat("<", n) || w.Header().Get("Content-Type") != "application/json" {
+		if err := json.NewDecoder(body).Decode(&got); err != nil || got != strings.Repeat("<", n) ||
+			w.Header().Get("Content-Type") != "application/json" {
 			t.Errorf("%d characters: %d of them, %v %v", n, len(got), err, w.Header())
 		}
 	}
@@ -181,14 +192,17 @@ func TestServicesQueriesTellTheSame(t *testing.T) {
 		if s.Name != "gateway" {
 			continue
 		}
-		want := map[string]float64{"utilisation": s.Utilisation, "arrival_rate": *s.ArrivalRate, "demand": *s.Demand, "max_arrival_rate": *s.MaxArrivalRate,
-			"threads": *s.Threads, "http_p50": float64(*s.HTTP.P50), "http_p99": float64(*s.HTTP.P99), "tcp_p50": float64(*s.TCP.P50),
+		want := map[string]float64{"utilisation": s.Utilisation, "arrival_rate": *s.ArrivalRate, "demand": *s.Demand,
+			"max_arrival_rate": *s.MaxArrivalRate,
+			"threads":          *s.Threads, "http_p50": float64(*s.HTTP.P50), "http_p99": float64(*s.HTTP.P99),
+			"tcp_p50": float64(*s.TCP.P50),
 			"tcp_p99": float64(*s.TCP.P99), "error_share": *s.ErrorShare}
 		for _, c := range a.Columns {
 			if c.Query == "" {
 				continue
 			}
-			query := strings.NewReplacer("$usage", g.Matches[s.Node].Usage, "$served", g.Matches[s.Node].Served, "$window", "120s", "$parallel", "2").Replace(c.Query)
+			query := strings.NewReplacer("$usage", g.Matches[s.Node].Usage, "$served", g.Matches[s.Node].Served,
+				"$window", "120s", "$parallel", "2").Replace(c.Query)
 			results, err := st.Instant(t.Context(), query, now)
 			if err != nil || len(results) != 1 {
 				t.Errorf("%s: %v for %s, with %d results", c.Key, err, query, len(results))
@@ -230,12 +244,15 @@ func TestHostsAddUp(t *testing.T) {
 	if stolen < 0.2-1e-9 || stolen > 0.2+1e-9 {
 		t.Errorf("%v cores taken by the hypervisor, want 0.2", stolen)
 	}
-	if r.Name != "shop-1" || r.Cores != 2 || r.Containers != len(work)-1 || sum < 1-1e-9 || sum > 1+1e-9 || idle < 0.3-1e-9 || idle > 0.3+1e-9 {
+	if r.Name != "shop-1" || r.Cores != 2 || r.Containers != len(work)-1 || sum < 1-1e-9 || sum > 1+1e-9 ||
+		idle < 0.3-1e-9 || idle > 0.3+1e-9 {
 		t.Errorf("%s: %v cores, %d containers, shares %v, idle %v", r.Name, r.Cores, r.Containers, sum, idle)
 	}
 	if r.LastHeard == nil || !r.LastHeard.Equal(now) || r.Version == "" || r.CoveredSeconds != 60 ||
-		r.AgentCPUCores == nil || *r.AgentCPUCores < 0.0029 || *r.AgentCPUCores > 0.0031 || r.AgentMemoryBytes == nil || *r.AgentMemoryBytes != 31<<20 {
-		t.Errorf("the agent: heard %v, version %q, covered %v, CPU %v", r.LastHeard, r.Version, r.CoveredSeconds, r.AgentCPUCores)
+		r.AgentCPUCores == nil || *r.AgentCPUCores < 0.0029 || *r.AgentCPUCores > 0.0031 || r.AgentMemoryBytes == nil ||
+		*r.AgentMemoryBytes != 31<<20 {
+		t.Errorf("the agent: heard %v, version %q, covered %v, CPU %v", r.LastHeard, r.Version, r.CoveredSeconds,
+			r.AgentCPUCores)
 	}
 	if r.CountedShare == nil || *r.CountedShare <= 0 || *r.CountedShare > 1 {
 		t.Errorf("counted %v", r.CountedShare)
@@ -269,7 +286,8 @@ func TestRecordingsListWhatIsKept(t *testing.T) {
 	h, _, _ := flying(t, 400, 200)
 	var a recordingsAnswer
 	get200(t, h, "/api/outsight/recordings", &a)
-	if a.Flight == nil || a.Flight.IntervalMS != 50 || a.Flight.From == nil || a.Flight.To.Sub(*a.Flight.From) < 19*time.Second || a.Flight.Bytes == 0 || a.Absent != "" {
+	if a.Flight == nil || a.Flight.IntervalMS != 50 || a.Flight.From == nil ||
+		a.Flight.To.Sub(*a.Flight.From) < 19*time.Second || a.Flight.Bytes == 0 || a.Absent != "" {
 		t.Errorf("got %+v of %+v", a, a.Flight)
 	}
 }
@@ -281,7 +299,8 @@ func TestRecordingsHaveAnomaliesAndTheirFiles(t *testing.T) {
 	}
 	around := &recorder.FlightData{Interval: 50 * time.Millisecond, Wall: begin}
 	kept := func(n uint64) recorder.KeptAnomaly {
-		return recorder.KeptAnomaly{Number: n, Anomaly: model.Anomaly{Resource: "stall", Container: "<b>cart</b>", ID: "c", From: begin, To: begin.Add(80 * time.Millisecond),
+		return recorder.KeptAnomaly{Number: n, Anomaly: model.Anomaly{Resource: "stall", Container: "<b>cart</b>",
+			ID: "c", From: begin, To: begin.Add(80 * time.Millisecond),
 			WaitedMS: 120, Text: "stood still", Effects: []string{"gateway waited"}}}
 	}
 	h := New(nil, Options{
@@ -303,7 +322,8 @@ func TestRecordingsHaveAnomaliesAndTheirFiles(t *testing.T) {
 	if len(a.Anomalies) != 2 || a.Dropped != 3 || a.Directory != directory || a.Flight.From != nil {
 		t.Fatalf("got %+v", a)
 	}
-	if k := a.Anomalies[0]; k.File != "7.json" || k.Bytes != 1234 || k.Kind != "stall" || k.Container != "<b>cart</b>" || k.To.Sub(k.From) != 80*time.Millisecond || len(k.Effects) != 1 {
+	if k := a.Anomalies[0]; k.File != "7.json" || k.Bytes != 1234 || k.Kind != "stall" ||
+		k.Container != "<b>cart</b>" || k.To.Sub(k.From) != 80*time.Millisecond || len(k.Effects) != 1 {
 		t.Errorf("got %+v", k)
 	}
 	if k := a.Anomalies[1]; k.File != "" {
@@ -347,7 +367,8 @@ func TestStatusTellsOfRefusedRequests(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &a); w.Code != http.StatusOK || err != nil {
 		t.Fatalf("%d %s, %v", w.Code, w.Body, err)
 	}
-	if len(a.Refusals) != 1 || a.Refusals[0].What != model.RefusedReaders || a.Refusals[0].Count != 3 || a.Refusals[0].From != "192.0.2.1" || a.Refusals[0].Last == nil {
+	if len(a.Refusals) != 1 || a.Refusals[0].What != model.RefusedReaders || a.Refusals[0].Count != 3 ||
+		a.Refusals[0].From != "192.0.2.1" || a.Refusals[0].Last == nil {
 		t.Errorf("got %+v", a.Refusals)
 	}
 	// A sender that is refused by the same tokens is no reader.

@@ -44,7 +44,8 @@ func (s *server) windowWithin(r *http.Request, length, least, most time.Duration
 	from, to = from.Truncate(time.Millisecond), to.Truncate(time.Millisecond)
 	switch d := to.Sub(from); {
 	case d < least:
-		return from, to, badRequest("the window from %s to %s is %s; at least %s is needed", from.Format(time.RFC3339), to.Format(time.RFC3339), d, least)
+		return from, to, badRequest("the window from %s to %s is %s; at least %s is needed", from.Format(time.RFC3339),
+			to.Format(time.RFC3339), d, least)
 	case d > most:
 		return from, to, badRequest("the window is %s; at most %s is possible", d, most)
 	case to.After(now.Add(time.Minute)):

@@ -24,8 +24,8 @@ type Dir struct {
 // timeFormat begins the names of what is kept, so that names sort by age.
 const timeFormat = "20060102T150405.000000000Z"
 
-// Copy keeps a second name of the file, or a copy where the filesystem has no hard links. Who changes the file afterwards must write
-// a new one and rename it.
+// Copy keeps a second name of the file, or a copy where the filesystem has no hard links. Who changes the file
+// afterwards must write a new one and rename it.
 func (d Dir) Copy(path string) (kept string, err error) {
 	return d.keep(path, func(to string) error {
 		if err := os.Link(path, to); err == nil {
@@ -109,7 +109,8 @@ func copyFile(from, to string) (err error) {
 	return err
 }
 
-// Replace writes a file under a new name, syncs it, and gives it the name path: who reads path finds the old one or the new one.
+// Replace writes a file under a new name, syncs it, and gives it the name path: who reads path finds the old one or the
+// new one.
 func Replace(path string, content []byte) (err error) {
 	made := path + ".repaired"
 	defer func() {

@@ -96,7 +96,8 @@ func Open(o Options) (*Exporter, error) {
 	e.client = &http.Client{
 		Timeout: time.Minute,
 		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, DialContext: e.dial, TLSClientConfig: o.TLS, MaxIdleConns: 1, IdleConnTimeout: 90 * time.Second,
+			Proxy: http.ProxyFromEnvironment, DialContext: e.dial, TLSClientConfig: o.TLS, MaxIdleConns: 1,
+			IdleConnTimeout:    90 * time.Second,
 			DisableCompression: true, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second,
 		},
 		// A token must not go where nobody sent it.

@@ -61,7 +61,8 @@ func (r *receiver) seen() (names []string, values []float64) {
 }
 
 func one(v float64) []model.Series {
-	return []model.Series{{Name: "g", Kind: model.Gauge, Time: time.UnixMilli(1_790_000_000_000), Value: v, Labels: []model.Label{{Name: "host", Value: "h"}}}}
+	return []model.Series{{Name: "g", Kind: model.Gauge, Time: time.UnixMilli(1_790_000_000_000), Value: v,
+		Labels: []model.Label{{Name: "host", Value: "h"}}}}
 }
 
 func eventually(t *testing.T, what string, done func() bool) {
@@ -110,7 +111,8 @@ func TestSends(t *testing.T) {
 		t.Errorf("names %q", names)
 	}
 	h := r.heads[0]
-	if h.Get("Authorization") != "Bearer secret" || h.Get(otlp.TenantHeader) != "shop" || h.Get("Content-Encoding") != "zstd" || h.Get("Content-Type") != "application/x-protobuf" {
+	if h.Get("Authorization") != "Bearer secret" || h.Get(otlp.TenantHeader) != "shop" ||
+		h.Get("Content-Encoding") != "zstd" || h.Get("Content-Type") != "application/x-protobuf" {
 		t.Errorf("headers %v", h)
 	}
 	if s := e.Stats(); s.Batches != 3 || s.Samples != 3 || s.Sent != 3 || s.Retries != 0 {
@@ -129,7 +131,8 @@ func TestRetries(t *testing.T) {
 	e.Put(one(2))
 	eventually(t, "both batches", func() bool { return e.Stats().Spool.Batches == 0 })
 	names, values := r.seen()
-	if len(values) != 2 || values[0] != 1 || values[1] != 2 || len(names) != 8 || names[0] != names[6] || names[6] == names[7] {
+	if len(values) != 2 || values[0] != 1 || values[1] != 2 || len(names) != 8 || names[0] != names[6] ||
+		names[6] == names[7] {
 		t.Errorf("got %v under %q", values, names)
 	}
 	if s := e.Stats(); s.Retries != 6 || s.Sent != 2 || s.Refused != 0 {

@@ -12,7 +12,8 @@ func (e *Exporter) note(err error) {
 	defer e.state.mu.Unlock()
 	switch before := e.state.err; {
 	case err == nil && before != nil:
-		e.options.Logger.Info("the server takes batches again", "server", e.url, "after", time.Since(e.state.since).Round(time.Second))
+		e.options.Logger.Info("the server takes batches again", "server", e.url, "after",
+			time.Since(e.state.since).Round(time.Second))
 	case err != nil && (before == nil || before.Error() != err.Error()):
 		if before == nil {
 			e.state.since = time.Now()
@@ -34,7 +35,8 @@ func (e *Exporter) Features() []model.Feature {
 	f := model.Feature{Name: "server", Purpose: "sending what is seen to a server", State: model.FeatureWorks}
 	if err := e.Error(); err != nil {
 		f.State, f.Reason = model.FeatureAbsent, err.Error()
-		f.Remedy = "start the server at " + e.url + ", or correct --server, --token-file and the certificates; batches wait in the spool meanwhile"
+		f.Remedy = "start the server at " + e.url +
+			", or correct --server, --token-file and the certificates; batches wait in the spool meanwhile"
 	}
 	return []model.Feature{f}
 }
@@ -63,7 +65,8 @@ type Stats struct {
 // Stats is the state now.
 func (e *Exporter) Stats() Stats {
 	return Stats{
-		Batches: e.counts.batches.Load(), Samples: e.counts.samples.Load(), Sent: e.counts.sent.Load(), Retries: e.counts.retries.Load(),
+		Batches: e.counts.batches.Load(), Samples: e.counts.samples.Load(), Sent: e.counts.sent.Load(),
+		Retries: e.counts.retries.Load(),
 		Refused: e.counts.refused.Load(), Rejected: e.counts.rejected.Load(), Spool: e.spool.Stats(),
 	}
 }

@@ -135,7 +135,8 @@ func (e *Exporter) judge(answer *http.Response, body []byte) (after time.Duratio
 	}
 	err = fmt.Errorf("the server at %s answers %s%s", e.url, answer.Status, reason(body))
 	switch answer.StatusCode {
-	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
+		http.StatusUnprocessableEntity:
 		return 0, refusedError{err}
 	}
 	// Everything else can be mended while the spool has room: a token, a path, a server.

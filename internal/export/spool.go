@@ -73,7 +73,8 @@ type SpoolStats struct {
 	Damaged uint64
 }
 
-// OpenSpool opens the spool in dir, making the directory where it is missing. What a killed agent left half-written is cut off.
+// OpenSpool opens the spool in dir, making the directory where it is missing. What a killed agent left half-written is
+// cut off.
 func OpenSpool(dir string, maxBytes int64) (*Spool, error) {
 	if maxBytes < 2*segmentBytes {
 		return nil, fmt.Errorf("a spool of %d bytes: want at least %d", maxBytes, 2*segmentBytes)
@@ -134,8 +135,8 @@ func (s *Spool) recover() error {
 	return nil
 }
 
-// scan counts what is whole in a file. Of one that is damaged before its end, a copy is kept, and it is written again without that. A
-// damaged end is cut off.
+// scan counts what is whole in a file. Of one that is damaged before its end, a copy is kept, and it is written again
+// without that. A damaged end is cut off.
 func (s *Spool) scan(g *segment) error {
 	f, err := os.Open(s.path(g))
 	if err != nil {
@@ -186,7 +187,8 @@ func (s *Spool) scan(g *segment) error {
 	}
 	switch {
 	case holes > 0:
-		if _, err := (damaged.Dir{Path: filepath.Join(s.dir, "damaged"), MaxBytes: maxDamagedBytes}).Copy(f.Name()); err != nil {
+		if _, err := (damaged.Dir{Path: filepath.Join(s.dir, "damaged"),
+			MaxBytes: maxDamagedBytes}).Copy(f.Name()); err != nil {
 			return err
 		}
 		return damaged.Replace(f.Name(), good)

@@ -36,7 +36,8 @@ func put(t testing.TB, s *Spool, from, to, size int) {
 func take(t testing.TB, s *Spool, i, size int) {
 	t.Helper()
 	b, place, err := s.Next()
-	if want := batch(i, size); err != nil || b.Name != want.Name || b.Samples != want.Samples || !bytes.Equal(b.Data, want.Data) {
+	if want := batch(i, size); err != nil || b.Name != want.Name || b.Samples != want.Samples ||
+		!bytes.Equal(b.Data, want.Data) {
 		t.Fatalf("got %q with %d samples and %d bytes, %v; want number %d", b.Name, b.Samples, len(b.Data), err, i)
 	}
 	if err := s.Sent(place); err != nil {

@@ -91,7 +91,8 @@ func (g *Graph) Analyse(cores map[string]float64) *Analysis {
 	}
 	for host, cpu := range used {
 		if n := cores[host] - others[host]; n > 0 {
-			a.Resources = append(a.Resources, Resource{Node: cpusOf(host), Name: "CPUs of " + host, CPUCores: cpu, Parallel: n, ParallelBy: "left"})
+			a.Resources = append(a.Resources, Resource{Node: cpusOf(host), Name: "CPUs of " + host, CPUCores: cpu,
+				Parallel: n, ParallelBy: "left"})
 		}
 	}
 	a.finish()
@@ -102,7 +103,8 @@ func (g *Graph) Analyse(cores map[string]float64) *Analysis {
 // and no more than its quota.
 func resourceOf(n *Node, cores float64) Resource {
 	u := n.Usage
-	r := Resource{Node: n.ID, Name: n.Name, CPUCores: *u.CPUCores, Parallel: cores, ParallelBy: "cores", Threads: u.Threads}
+	r := Resource{Node: n.ID, Name: n.Name, CPUCores: *u.CPUCores, Parallel: cores, ParallelBy: "cores",
+		Threads: u.Threads}
 	if quota := u.CPUQuotaCores; quota != nil && (r.Parallel == 0 || *quota < r.Parallel) {
 		r.Parallel, r.ParallelBy = *quota, "quota"
 	}
@@ -168,7 +170,8 @@ func (g *Graph) Entries() []Entry {
 		client, server := nodes[e.Client], nodes[e.Server]
 		best := e.Best()
 		if e.Client == e.Server || best.Of(Transactions) == 0 || best.TransactionsPerSecond == nil ||
-			called[e.Client] && client.Kind != KindOutside && client.Kind != KindHost || server.Kind == KindOutside || server.Kind == KindHost {
+			called[e.Client] && client.Kind != KindOutside && client.Kind != KindHost || server.Kind == KindOutside ||
+			server.Kind == KindHost {
 			continue
 		}
 		at := byNode[e.Server]

@@ -16,16 +16,19 @@ func ptr[T any](v T) *T { return &v }
 // answering is a side with so many transactions per second of a mean time that is every percentile too.
 func answering(rate, mean float64) *Side {
 	s := Seconds(mean)
-	return &Side{values: of(Transactions, 10*rate), TransactionsPerSecond: &rate, Mean: &s, P50: &s, P75: &s, P90: &s, P99: &s}
+	return &Side{values: of(Transactions, 10*rate), TransactionsPerSecond: &rate, Mean: &s, P50: &s, P75: &s, P90: &s,
+		P99: &s}
 }
 
 func call(client, server string, rate, mean float64) *Edge {
 	side := answering(rate, mean)
-	return &Edge{ID: client + ">" + server, Client: client, Server: server, ClientSide: side, ServerSide: side, Paired: true}
+	return &Edge{ID: client + ">" + server, Client: client, Server: server, ClientSide: side, ServerSide: side,
+		Paired: true}
 }
 
 func using(id string, cpu, busy float64, served *Side) *Node {
-	return &Node{ID: id, Name: id, Kind: KindContainer, Host: "vm", Served: served, Usage: &Usage{CPUCores: &cpu, BusyThreads: &busy}}
+	return &Node{ID: id, Name: id, Kind: KindContainer, Host: "vm", Served: served,
+		Usage: &Usage{CPUCores: &cpu, BusyThreads: &busy}}
 }
 
 // office is a chain load -> web -> app -> db, app -> cache, and a worker that polls db.
@@ -49,7 +52,8 @@ func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(math.Abs(a), mat
 
 func TestAnalyse(t *testing.T) {
 	a := office().Analyse(map[string]float64{"vm": 4})
-	if len(a.Entries) != 1 || a.Entries[0].Node != "web" || a.ArrivalRate != 100 || !slices.Equal(a.Entries[0].Clients, []string{"load"}) {
+	if len(a.Entries) != 1 || a.Entries[0].Node != "web" || a.ArrivalRate != 100 || !slices.Equal(a.Entries[0].Clients,
+		[]string{"load"}) {
 		t.Fatalf("entries %+v, rate %v: what a worker polls is none", a.Entries, a.ArrivalRate)
 	}
 	want := map[string][3]float64{ // parallel, utilisation, what it could serve
@@ -74,8 +78,10 @@ func TestAnalyse(t *testing.T) {
 
 // Entries that reach each other are both entries; what either reaches besides is none.
 func TestEntriesInACycle(t *testing.T) {
-	g := &Graph{Nodes: []*Node{using("user", 0, 1, nil), using("a", 1, 1, nil), using("b", 1, 1, nil), using("c", 1, 1, nil)},
-		Edges: []*Edge{call("user", "a", 1, 1), call("user", "b", 2, 1), call("user", "c", 3, 1), call("a", "b", 1, 1), call("b", "a", 1, 1), call("b", "c", 1, 1)}}
+	g := &Graph{Nodes: []*Node{using("user", 0, 1, nil), using("a", 1, 1, nil), using("b", 1, 1, nil),
+		using("c", 1, 1, nil)},
+		Edges: []*Edge{call("user", "a", 1, 1), call("user", "b", 2, 1), call("user", "c", 3, 1), call("a", "b", 1, 1),
+			call("b", "a", 1, 1), call("b", "c", 1, 1)}}
 	entries := g.Entries()
 	if len(entries) != 2 || entries[0].Node != "b" || entries[1].Node != "a" {
 		t.Errorf("got %+v", entries)
@@ -103,7 +109,8 @@ func TestQuotaLimits(t *testing.T) {
 
 func TestNothingToAnalyse(t *testing.T) {
 	idle := &Graph{Nodes: []*Node{using("a", 0, 1, nil)}}
-	if a := idle.Analyse(nil); a.SaturationRate != nil || len(a.Entries) != 0 || idle.CriticalPath(P99, idle.Entries(), nil) != nil || idle.CriticalPath(Mean, idle.Entries(), nil) != nil {
+	if a := idle.Analyse(nil); a.SaturationRate != nil || len(a.Entries) != 0 || idle.CriticalPath(P99, idle.Entries(),
+		nil) != nil || idle.CriticalPath(Mean, idle.Entries(), nil) != nil {
 		t.Errorf("got %+v", a)
 	}
 }
@@ -142,7 +149,8 @@ func TestCriticalPathAndItsTimes(t *testing.T) {
 	}
 	// By a percentile, all that is told is of the percentile.
 	p = office().CriticalPath(P90, office().Entries(), nil)
-	if h := p.Hops[1]; !slices.Equal(nodesOf(p), []string{"web", "app", "db"}) || h.Own != 0 || h.Next != 0 || h.OfRequest != nil || !near(float64(*h.Weight), 0.016) {
+	if h := p.Hops[1]; !slices.Equal(nodesOf(p), []string{"web", "app", "db"}) || h.Own != 0 || h.Next != 0 ||
+		h.OfRequest != nil || !near(float64(*h.Weight), 0.016) {
 		t.Errorf("by p90 %v: %+v", nodesOf(p), h)
 	}
 }
@@ -187,7 +195,8 @@ func TestPartsOfThePathAddUp(t *testing.T) {
 
 // timed is a side with n transactions around a mean, the tenth of them ten times as long.
 func timed(n, mean float64) *Side {
-	h := model.FloatHistogram{Count: n, Sum: n * mean, Offset: model.BucketOf(time.Duration(0.5 * mean * 1e9)), Buckets: make([]float64, 200)}
+	h := model.FloatHistogram{Count: n, Sum: n * mean, Offset: model.BucketOf(time.Duration(0.5 * mean * 1e9)),
+		Buckets: make([]float64, 200)}
 	h.Buckets[0], h.Buckets[model.BucketOf(time.Duration(5*mean*1e9))-h.Offset] = 0.9*n, 0.1*n
 	m, p99 := Seconds(mean), Seconds(h.Quantile(0.99))
 	return &Side{values: of(Transactions, n), Mean: &m, P99: &p99, latency: h}
@@ -199,7 +208,8 @@ func TestPathIsKeptUnlessAnotherIsClearlyAhead(t *testing.T) {
 		g := office()
 		g.Nodes = append(g.Nodes, using("left", 0, 1, nil), using("right", 0, 1, nil))
 		g.ErrorBound = 0.011
-		for _, e := range []*Edge{{ID: "web>left", Server: "left", ServerSide: timed(1000, left)}, {ID: "web>right", Server: "right", ServerSide: timed(1000, right)}} {
+		for _, e := range []*Edge{{ID: "web>left", Server: "left", ServerSide: timed(1000, left)},
+			{ID: "web>right", Server: "right", ServerSide: timed(1000, right)}} {
 			e.Client, e.ClientSide = "web", e.ServerSide
 			g.Edges = append(g.Edges, e)
 		}
@@ -211,7 +221,8 @@ func TestPathIsKeptUnlessAnotherIsClearlyAhead(t *testing.T) {
 			g := of(left, right)
 			p := g.CriticalPath(by, g.Entries(), former)
 			if last := p.Hops[len(p.Hops)-1].Node; last != want || p.Former != kept {
-				t.Errorf("%s: by %s, of %v and %v after %v: ends at %s (kept %v), want %s (%v)", "path", by, left, right, former, last, p.Former, want, kept)
+				t.Errorf("%s: by %s, of %v and %v after %v: ends at %s (kept %v), want %s (%v)", "path", by, left,
+					right, former, last, p.Former, want, kept)
 			}
 		}
 		f(0.100, 0.101, nil, "right", false)

@@ -29,7 +29,8 @@ func (a *Analysis) saturation(b *strings.Builder) {
 		return
 	}
 	r := a.Resources[0]
-	fmt.Fprintf(b, "The first limit is %s (%s), at about %s, %.1f times what comes in now.\n", Clean(r.Name), r.Limit(), PerSecond(a.SaturationRate), *a.Extrapolation)
+	fmt.Fprintf(b, "The first limit is %s (%s), at about %s, %.1f times what comes in now.\n", Clean(r.Name), r.Limit(),
+		PerSecond(a.SaturationRate), *a.Extrapolation)
 	if *a.Extrapolation > 4 {
 		b.WriteString("That is far away: the estimate takes for granted that CPU time grows as requests do. Look again under more load.\n")
 	}
@@ -68,7 +69,8 @@ func (p *Path) text(b *strings.Builder) {
 
 // meanText has the parts of each hop, and their sum.
 func (p *Path) meanText(b *strings.Builder) {
-	fmt.Fprintf(b, "\nCritical path by the mean: a request to %s takes %s, of which\n\n", Clean(p.Hops[0].Name), Duration(p.Whole))
+	fmt.Fprintf(b, "\nCritical path by the mean: a request to %s takes %s, of which\n\n", Clean(p.Hops[0].Name),
+		Duration(p.Whole))
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "  hop\tcalls\ta call takes\tnetwork\tof it own\tother servers\ttogether\t")
 	whole := 0.0
@@ -81,7 +83,8 @@ func (p *Path) meanText(b *strings.Builder) {
 		if h.Concurrent {
 			own = "calls at a time"
 		}
-		fmt.Fprintf(w, "  %s\t%.3g\t%s\t%s\t%s\t%s\t%s\t\n", h.branch(i), o.Calls, Duration(h.Weight), seconds(o.Network), own, seconds(o.Others), seconds(o.Seconds()))
+		fmt.Fprintf(w, "  %s\t%.3g\t%s\t%s\t%s\t%s\t%s\t\n", h.branch(i), o.Calls, Duration(h.Weight),
+			seconds(o.Network), own, seconds(o.Others), seconds(o.Seconds()))
 		whole += o.Seconds()
 	}
 	fmt.Fprintf(w, "  sum\t\t\t\t\t\t%s\t\n", seconds(whole))

@@ -76,7 +76,8 @@ func (e *edgeChange) idle() bool {
 	return e.opened <= e.closed && (e.latency == nil || e.latency.Count == 0)
 }
 
-// edgeRoom has memory, all zero, for what edges are made of, of which a graph keeps none: a kilobyte each is not to be had anew for every graph.
+// edgeRoom has memory, all zero, for what edges are made of, of which a graph keeps none: a kilobyte each is not to be
+// had anew for every graph.
 type edgeRoom struct {
 	changes []edgeChange
 	byEnds  map[edgeEnds]*relation
@@ -133,7 +134,8 @@ type relation struct {
 }
 
 // build makes a graph with at most so many edges, 0 for all.
-func build(from, to time.Time, covered float64, by Grouping, containers []containerChange, room *edgeRoom, most int) *Graph {
+func build(from, to time.Time, covered float64, by Grouping, containers []containerChange, room *edgeRoom,
+	most int) *Graph {
 	edges := room.changes
 	containers = by.regroup(containers, edges)
 	b := builder{nodes: make(map[string]*Node, len(containers)), room: room, outside: outsideIDs(edges), seconds: covered}
@@ -303,7 +305,8 @@ func (b *builder) node(e *end, server bool) *Node {
 	return n
 }
 
-// ends are the edge as its server serves it, and as its client calls it; each as the other sees it where one of them does not tell.
+// ends are the edge as its server serves it, and as its client calls it; each as the other sees it where one of them
+// does not tell.
 func (e *Edge) ends() (served, called *Side) {
 	return cmp.Or(e.ServerSide, e.ClientSide), cmp.Or(e.ClientSide, e.ServerSide)
 }

@@ -49,7 +49,8 @@ func Compare(before, after *Graph, most int) *Difference {
 	c.nodes()
 	c.edges()
 	slices.SortFunc(c.changes, func(x, y Change) int {
-		return cmp.Or(-compareBool(x.Sure, y.Sure), cmp.Compare(y.size(), x.size()), cmp.Compare(x.Node+x.Edge, y.Node+y.Edge), cmp.Compare(x.What, y.What))
+		return cmp.Or(-compareBool(x.Sure, y.Sure), cmp.Compare(y.size(), x.size()),
+			cmp.Compare(x.Node+x.Edge, y.Node+y.Edge), cmp.Compare(x.What, y.What))
 	})
 	d := &Difference{Changes: c.changes}
 	if len(d.Changes) > most {
@@ -145,7 +146,8 @@ func (c *comparison) edge(of Change, was, is *Side) {
 	m1, v1 := spread(&was.latency)
 	m2, v2 := spread(&is.latency)
 	c.add(of, "mean", "s", m1, m2, math.Sqrt(v1/was.latency.Count+v2/is.latency.Count))
-	if p1, p2 := finite(was.P99), finite(is.P99); p1 != nil && p2 != nil && min(was.latency.Count, is.latency.Count) >= leastForP99 {
+	if p1, p2 := finite(was.P99), finite(is.P99); p1 != nil && p2 != nil &&
+		min(was.latency.Count, is.latency.Count) >= leastForP99 {
 		c.add(of, "p99", "s", *p1, *p2, towards(&was.latency, &is.latency, 0.99))
 	}
 }
@@ -163,7 +165,8 @@ func (c *comparison) count(of Change, what, unit string, n1, seconds1, n2, secon
 
 // add lists a change whose difference has that standard deviation by chance, if it is large enough.
 func (c *comparison) add(of Change, what, unit string, before, after, deviation float64) {
-	if before == after || math.Abs(after-before) < leastChange*max(before, after) || math.IsInf(deviation, 0) || math.IsNaN(deviation) {
+	if before == after || math.Abs(after-before) < leastChange*max(before, after) || math.IsInf(deviation, 0) ||
+		math.IsNaN(deviation) {
 		return
 	}
 	of.What, of.Unit, of.Before, of.After = what, unit, &before, &after

@@ -31,7 +31,8 @@ func TestChanceIsNoChange(t *testing.T) {
 	const tries = 400
 	sure := map[string]int{}
 	for range tries {
-		d := Compare(observed(random, poisson(random, 2000), 3*time.Millisecond), observed(random, poisson(random, 2000), 3*time.Millisecond), 100)
+		d := Compare(observed(random, poisson(random, 2000), 3*time.Millisecond),
+			observed(random, poisson(random, 2000), 3*time.Millisecond), 100)
 		for _, c := range d.Changes {
 			if c.Sure {
 				sure[c.What]++

@@ -44,8 +44,8 @@ type WaitedBehind struct {
 	Preemptions float64 `json:"preemptions"`
 }
 
-// WaitsInput is a window of stored series, as Input is: of the time that containers waited by who ran, and of how often they
-// were preempted by whom. Labels are host, id, name, by_id and by_name.
+// WaitsInput is a window of stored series, as Input is: of the time that containers waited by who ran, and of how often
+// they were preempted by whom. Labels are host, id, name, by_id and by_name.
 type WaitsInput struct {
 	// From is when the window's data begin: what has no value then started from 0.
 	From, To           time.Time
@@ -68,7 +68,8 @@ func WaitsFromSeries(in WaitsInput) *Waits {
 	return w.finish()
 }
 
-// WaitsFromSnapshots is what containers waited between two snapshots of one agent; without prev, since the agent's start.
+// WaitsFromSnapshots is what containers waited between two snapshots of one agent; without prev, since the agent's
+// start.
 func WaitsFromSnapshots(prev, cur *model.Snapshot) *Waits {
 	if cur == nil {
 		return newWaits(0).finish()
@@ -217,8 +218,8 @@ func (w *Waits) Of(id string) *Wait {
 	return nil
 }
 
-// Bottleneck is what the first limit of an application waited; where that is a host's CPUs, what the node of the critical
-// path waited that takes longest itself. Nil where there is none, or it did not wait.
+// Bottleneck is what the first limit of an application waited; where that is a host's CPUs, what the node of the
+// critical path waited that takes longest itself. Nil where there is none, or it did not wait.
 func (w *Waits) Bottleneck(a *Analysis, p *Path) *Wait {
 	if found := w.Of(a.Bottleneck); found != nil {
 		return found
@@ -232,7 +233,8 @@ func (w *Waits) Bottleneck(a *Analysis, p *Path) *Wait {
 
 // inWords are the reasons that are no container.
 var inWords = map[string]string{
-	"own": "behind its own threads", "idle": "for the CPU to wake up", "quota": "own quota", "migrated": "on a CPU that it was moved away from", "other": "behind others",
+	"own": "behind its own threads", "idle": "for the CPU to wake up", "quota": "own quota",
+	"migrated": "on a CPU that it was moved away from", "other": "behind others",
 }
 
 const (
@@ -281,7 +283,8 @@ func (w *Wait) line() string {
 }
 
 // inFewWords are the reasons that are no container, for where there is little room.
-var inFewWords = map[string]string{"own": "itself", "idle": "wake-up", "quota": "own quota", "migrated": "moved", "other": "others"}
+var inFewWords = map[string]string{"own": "itself", "idle": "wake-up", "quota": "own quota", "migrated": "moved",
+	"other": "others"}
 
 // Short is the rate, and what most of it was behind, in few words: "38 ms/s batch".
 func (w *Wait) Short() string {

@@ -9,7 +9,8 @@ import (
 )
 
 func waitSeries(by [2]string, values ...float64) model.QueryResult {
-	r := model.QueryResult{Labels: map[string]string{"host": "h", "id": "c1", "name": "cart", "by_id": by[0], "by_name": by[1]}}
+	r := model.QueryResult{Labels: map[string]string{"host": "h", "id": "c1", "name": "cart", "by_id": by[0],
+		"by_name": by[1]}}
 	for i, v := range values {
 		if v >= 0 {
 			r.Points = append(r.Points, model.Point{Time: waitsFrom.Add(time.Duration(i) * 5 * time.Second), Value: v})
@@ -29,7 +30,8 @@ func TestWaitsOfAWindow(t *testing.T) {
 			waitSeries([2]string{"", "own"}, 5, 1, 2),          // the agent started anew
 			waitSeries([2]string{"", "idle"}, 3, 3, 3),
 			waitSeries([2]string{"n1", "own"}, 0, 0, 0.001), // a container of that name is no reason
-			{Labels: map[string]string{"host": "h", "id": "c2", "name": "calm", "by_name": "own"}, Points: []model.Point{{Time: waitsFrom, Value: 4}, {Time: waitsFrom.Add(10 * time.Second), Value: 4}}},
+			{Labels: map[string]string{"host": "h", "id": "c2", "name": "calm", "by_name": "own"},
+				Points: []model.Point{{Time: waitsFrom, Value: 4}, {Time: waitsFrom.Add(10 * time.Second), Value: 4}}},
 		},
 		Preemptions: []model.QueryResult{waitSeries([2]string{"b1", "batch"}, 10, -1, 50)},
 	})
@@ -76,7 +78,8 @@ func TestWaitsOfSnapshots(t *testing.T) {
 	if _, err := json.Marshal(WaitsFromSnapshots(nil, after)); err != nil {
 		t.Error(err)
 	}
-	if got, want := WaitsFromSnapshots(nil, after).Of("c1").Line, "cart waited 82 ms for a CPU: 62 behind batch, 19 own quota"; got != want {
+	if got, want := WaitsFromSnapshots(nil, after).Of("c1").Line,
+		"cart waited 82 ms for a CPU: 62 behind batch, 19 own quota"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got := WaitsFromSnapshots(nil, nil); len(got.Containers) != 0 {

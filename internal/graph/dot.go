@@ -22,7 +22,8 @@ func DOT(g *Graph) string {
 		if cost := costOf(n); cost != "" {
 			text += "\n" + cost
 		}
-		fmt.Fprintf(&b, "  n%d [label=%s, height=%.2f, penwidth=%.1f%s];\n", i, quoteDOT(text), nodeHeight(n, most)/pixelsPerInch, nodeBorder(n, most), shape)
+		fmt.Fprintf(&b, "  n%d [label=%s, height=%.2f, penwidth=%.1f%s];\n", i, quoteDOT(text),
+			nodeHeight(n, most)/pixelsPerInch, nodeBorder(n, most), shape)
 	}
 	for _, e := range g.Edges {
 		style := ""
@@ -56,7 +57,8 @@ func Mermaid(g *Graph) string {
 
 func label(e *Edge) string {
 	s := e.Best()
-	return PerSecond(s.TransactionsPerSecond) + " · p99 " + Duration(s.P99) + " · " + BytesPerSecond(s.bytesPerSecond()) + mark(e)
+	return PerSecond(s.TransactionsPerSecond) + " · p99 " + Duration(s.P99) + " · " +
+		BytesPerSecond(s.bytesPerSecond()) + mark(e)
 }
 
 func nodeIndex(g *Graph) map[string]int {
@@ -76,7 +78,8 @@ func quoteDOT(s string) string {
 func escapeMermaid(s string) string {
 	var b strings.Builder
 	for _, r := range s {
-		plain := r >= 0x80 || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || strings.ContainsRune(" -./:", r)
+		plain := r >= 0x80 || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' ||
+			strings.ContainsRune(" -./:", r)
 		if plain {
 			b.WriteRune(r)
 		} else {

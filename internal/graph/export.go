@@ -17,10 +17,13 @@ type attribute struct {
 }
 
 func (n *Node) attributes() []attribute {
-	all := []attribute{{name: "name", text: Clean(n.Name)}, {name: "kind", text: string(n.Kind)}, {name: "host", text: Clean(n.Host)},
-		{name: "image", text: Clean(n.Image)}, {name: "namespace", text: Clean(n.PodNamespace)}, {name: "pod", text: Clean(n.PodName)}}
+	all := []attribute{{name: "name", text: Clean(n.Name)}, {name: "kind", text: string(n.Kind)},
+		{name: "host", text: Clean(n.Host)},
+		{name: "image", text: Clean(n.Image)}, {name: "namespace", text: Clean(n.PodNamespace)},
+		{name: "pod", text: Clean(n.PodName)}}
 	if u := n.Usage; u != nil {
-		all = append(all, attribute{name: "cpu_cores", number: u.CPUCores}, attribute{name: "memory_bytes", number: u.MemoryBytes},
+		all = append(all, attribute{name: "cpu_cores", number: u.CPUCores},
+			attribute{name: "memory_bytes", number: u.MemoryBytes},
 			attribute{name: "run_queue_p99_seconds", number: finite(u.RunQueueP99)})
 	}
 	return all
@@ -29,10 +32,13 @@ func (n *Node) attributes() []attribute {
 func (e *Edge) attributes() []attribute {
 	s := e.Best()
 	failures, retransmits := s.Failures(), s.Of(Retransmits)
-	return []attribute{{name: "transport", text: e.Transport}, {name: "services", text: strings.Join(e.Services, " ")}, {name: "confidence", text: e.Confidence},
-		{name: "requests_per_second", number: s.TransactionsPerSecond}, {name: "request_bytes_per_second", number: s.RequestBytesPerSecond},
+	return []attribute{{name: "transport", text: e.Transport}, {name: "services", text: strings.Join(e.Services, " ")},
+		{name: "confidence", text: e.Confidence},
+		{name: "requests_per_second", number: s.TransactionsPerSecond},
+		{name: "request_bytes_per_second", number: s.RequestBytesPerSecond},
 		{name: "response_bytes_per_second", number: s.ResponseBytesPerSecond}, {name: "p50_seconds", number: finite(s.P50)},
-		{name: "p90_seconds", number: finite(s.P90)}, {name: "p99_seconds", number: finite(s.P99)}, {name: "failures", number: &failures},
+		{name: "p90_seconds", number: finite(s.P90)}, {name: "p99_seconds", number: finite(s.P99)},
+		{name: "failures", number: &failures},
 		{name: "retransmits", number: &retransmits}}
 }
 
@@ -133,7 +139,8 @@ func GraphML(g *Graph) (string, error) {
 		doc.Nodes = append(doc.Nodes, graphMLItem{ID: Clean(n.ID), Data: data("node", n.attributes())})
 	}
 	for _, e := range g.Edges {
-		doc.Edges = append(doc.Edges, graphMLItem{ID: Clean(e.ID), Source: Clean(e.Client), Target: Clean(e.Server), Data: data("edge", e.attributes())})
+		doc.Edges = append(doc.Edges, graphMLItem{ID: Clean(e.ID), Source: Clean(e.Client), Target: Clean(e.Server),
+			Data: data("edge", e.attributes())})
 	}
 	text, err := xml.MarshalIndent(doc, "", "  ")
 	if err != nil {

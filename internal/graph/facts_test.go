@@ -14,11 +14,13 @@ import (
 // facts are the counters of an edge's client end, before and after what happened in a window.
 func facts() (before, after model.EdgeCounters) {
 	ms := time.Millisecond
-	before = model.EdgeCounters{SentBytes: 10, ReceivedBytes: 1000, Requests: 20, Replies: 18, Aborts: 1, Transfers: 2, Held: 3,
+	before = model.EdgeCounters{SentBytes: 10, ReceivedBytes: 1000, Requests: 20, Replies: 18, Aborts: 1, Transfers: 2,
+		Held:   3,
 		Pushes: 4, Resets: 5, TimedOut: 6, UnseenBytes: 7, Lost: 1, JitterSumNS: 1e9, RTTMinNS: 4e6,
 		Latency: latency(10, ms), TimeToFirstByte: latency(10, ms), RTT: latency(10, ms),
 		Duration: latency(10, ms), WindowLimitedNS: 1e9}
-	after = model.EdgeCounters{SentBytes: 30, ReceivedBytes: 1300, Requests: 130, Replies: 124, Aborts: 3, Transfers: 5, Held: 4,
+	after = model.EdgeCounters{SentBytes: 30, ReceivedBytes: 1300, Requests: 130, Replies: 124, Aborts: 3, Transfers: 5,
+		Held:   4,
 		Pushes: 14, Resets: 25, TimedOut: 36, UnseenBytes: 107, Lost: 9, JitterSumNS: 3e9, RTTMinNS: 2e6,
 		Latency: latency(10, ms), TimeToFirstByte: latency(10, ms), RTT: latency(10, ms),
 		Duration: latency(10, ms), WindowLimitedNS: 3_500_000_000}
@@ -31,9 +33,10 @@ func facts() (before, after model.EdgeCounters) {
 
 func fromFacts(before, after model.EdgeCounters) *Graph {
 	at := func(seconds int64, c model.EdgeCounters) *model.Snapshot {
-		return &model.Snapshot{Time: start.Add(time.Duration(seconds) * time.Second), Host: model.Host{Name: "vm"}, Edges: []model.Edge{{
-			Side: model.RoleClient, Client: inside(container("aaaaaaaaaaaaaa", "web")), Server: inside(container("bb", "db")),
-			Service: netip.MustParseAddrPort("10.0.0.2:80"), Confidence: model.ByListener, Counters: c}}}
+		return &model.Snapshot{Time: start.Add(time.Duration(seconds) * time.Second), Host: model.Host{Name: "vm"},
+			Edges: []model.Edge{{
+				Side: model.RoleClient, Client: inside(container("aaaaaaaaaaaaaa", "web")), Server: inside(container("bb", "db")),
+				Service: netip.MustParseAddrPort("10.0.0.2:80"), Confidence: model.ByListener, Counters: c}}}
 	}
 	return FromSnapshots(at(0, before), at(20, after))
 }
@@ -53,7 +56,8 @@ func TestFactsOfAnEdge(t *testing.T) {
 	near("RTT p99", s.RTTP99, 2e-3)
 	near("duration p50", s.DurationP50, 16e-3)
 	near("duration p99", s.DurationP99, 16e-3)
-	got := []float64{s.Of(Transactions), s.Of(InFlight), s.Of(Transfers), s.Of(Held), s.Of(Pushes), s.Of(Resets), s.Of(TimedOut), s.Of(UnseenBytes),
+	got := []float64{s.Of(Transactions), s.Of(InFlight), s.Of(Transfers), s.Of(Held), s.Of(Pushes), s.Of(Resets),
+		s.Of(TimedOut), s.Of(UnseenBytes),
 		s.Of(LostTransactions), s.Of(WindowLimited),
 		float64(*s.RTTMin), float64(*s.Jitter), *s.Completeness}
 	want := []float64{90 + 3 + 1, 130 - 124 - 3, 3, 1, 10, 20, 30, 100, 8, 2.5, 0.002, 2.0 / 40, 0.75}
@@ -68,7 +72,8 @@ func TestFactsOfAnEdge(t *testing.T) {
 	if g.Edges[0].Confidence != "listener" {
 		t.Errorf("confidence %q", g.Edges[0].Confidence)
 	}
-	if served := g.Node("bb").Served; served.Of(Transactions) != 94 || *served.RTTMin != 0.002 || *served.Completeness != 0.75 {
+	if served := g.Node("bb").Served; served.Of(Transactions) != 94 || *served.RTTMin != 0.002 ||
+		*served.Completeness != 0.75 {
 		t.Errorf("the node that serves: %+v", served)
 	}
 }
@@ -84,9 +89,11 @@ func TestFactsOfStoredSeries(t *testing.T) {
 	series := map[Field][]model.QueryResult{
 		RequestBytes: two(10, 30), ResponseBytes: two(1000, 1300), Transactions: two(15, 109), InFlight: two(1, 3),
 		Transfers: two(2, 5), Held: two(3, 4), Pushes: two(4, 14), Resets: two(5, 25), TimedOut: two(6, 36),
-		UnseenBytes: two(7, 107), LostTransactions: two(1, 9), RTTDeviation: two(1, 3), RTTMin: two(0.004, 0.002), Confidence: two(3, 2), Aborted: two(1, 3),
+		UnseenBytes: two(7, 107), LostTransactions: two(1, 9), RTTDeviation: two(1, 3), RTTMin: two(0.004, 0.002),
+		Confidence: two(3, 2), Aborted: two(1, 3),
 		Latency: grown(before.Latency, after.Latency), FirstByte: grown(before.TimeToFirstByte, after.TimeToFirstByte),
-		RTT: grown(before.RTT, after.RTT), ConnectionDuration: grown(before.Duration, after.Duration), WindowLimited: two(1, 3.5),
+		RTT: grown(before.RTT, after.RTT), ConnectionDuration: grown(before.Duration, after.Duration),
+		WindowLimited: two(1, 3.5),
 	}
 	got, err := json.Marshal(window(series).Edges)
 	if err != nil {
@@ -110,7 +117,8 @@ func TestFactsOfAnEdgeThatEnded(t *testing.T) {
 	if n := g.Edges[0].ClientSide.Of(InFlight); n != 0 {
 		t.Errorf("%v requests in flight on an edge that ended", n)
 	}
-	g = window(map[Field][]model.QueryResult{CPUSeconds: {host()}, RTTMin: {result(points(1, 1, 1), l...)}, Confidence: {result(points(3, 3, 3), l...)}})
+	g = window(map[Field][]model.QueryResult{CPUSeconds: {host()}, RTTMin: {result(points(1, 1, 1), l...)},
+		Confidence: {result(points(3, 3, 3), l...)}})
 	if len(g.Edges) != 0 {
 		t.Errorf("%d edges of no traffic", len(g.Edges))
 	}

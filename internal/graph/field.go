@@ -6,8 +6,8 @@ import (
 	"outsight/internal/model"
 )
 
-// Field is one kind of stored series as an input of FromSeries: a column of the registry of metrics. Its upper bits tell
-// of which kind of entity it is, the others which of that kind's fields it is.
+// Field is one kind of stored series as an input of FromSeries: a column of the registry of metrics. Its upper bits
+// tell of which kind of entity it is, the others which of that kind's fields it is.
 type Field uint8
 
 // The kinds of entities that a field may be of.
@@ -36,7 +36,8 @@ func (a fieldAbout) lasting() bool { return a.level && a.least }
 
 var abouts [kinds << kindShift]fieldAbout
 
-// StoredField tells as which stored series a field is found: by its name, and the value of the label "type" where a metric has it.
+// StoredField tells as which stored series a field is found: by its name, and the value of the label "type" where a
+// metric has it.
 type StoredField struct {
 	Name, Type string
 	Field      Field
@@ -157,9 +158,9 @@ var (
 	EndpointLatency  = endpointTable.field("latency")
 )
 
-// IsSparse tells whether a series of the field that was zero all the time may be left out of an Input: counters and histograms
-// of edges, but for transactions, which would be taken from the histogram then, and those of which the last value counts, which
-// may be of another series of the edge.
+// IsSparse tells whether a series of the field that was zero all the time may be left out of an Input: counters and
+// histograms of edges, but for transactions, which would be taken from the histogram then, and those of which the last
+// value counts, which may be of another series of the edge.
 func (f Field) IsSparse() bool { return f.kind() == ofEdge && !abouts[f].level && !abouts[f].dense }
 
 // values are numbers by Field, of one entity.

@@ -46,8 +46,8 @@ type Graph struct {
 	made *madeRoom
 }
 
-// Release says that nothing of the graph is needed any more, and that the memory of its edges may be used again. It need not be called, and
-// may be called once.
+// Release says that nothing of the graph is needed any more, and that the memory of its edges may be used again. It
+// need not be called, and may be called once.
 func (g *Graph) Release() {
 	g.made.release()
 	g.made, g.Edges = nil, nil

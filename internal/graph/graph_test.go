@@ -91,20 +91,28 @@ func shop(at time.Time, n uint64) *model.Snapshot {
 	s := &model.Snapshot{Time: at, Host: model.Host{Name: "vm"}}
 	for i, c := range []*model.Container{gateway, catalogue, worker, db, idle} {
 		s.Containers = append(s.Containers, model.ContainerSample{Container: c,
-			CPU:    &model.CPUCounters{UsageNS: n * uint64(i+1) * 1e8, RunQueue: latency(n, 10*time.Microsecond, 3*time.Millisecond)},
+			CPU: &model.CPUCounters{UsageNS: n * uint64(i+1) * 1e8, RunQueue: latency(n, 10*time.Microsecond,
+				3*time.Millisecond)},
 			Memory: &model.MemorySample{UsageBytes: uint64(i+1) << 20},
 			Disk:   &model.DiskCounters{ReadBytes: 7 * n},
 		})
 	}
 	s.Containers[3].Disk = nil
 	s.Edges = append(s.Edges,
-		edge(model.RoleServer, outside("192.0.2.7"), inside(gateway), "192.0.2.1:80", served(counters(100, 8*time.Millisecond, 90*time.Millisecond))),
-		edge(model.RoleServer, outside("192.0.2.8"), inside(gateway), "192.0.2.1:80", served(counters(20, 9*time.Millisecond))))
-	s.Edges = append(s.Edges, pair(inside(gateway), inside(catalogue), "10.0.0.2:8080", counters(200, 3*time.Millisecond), counters(200, 2*time.Millisecond))...)
-	s.Edges = append(s.Edges, pair(inside(catalogue), inside(db), "10.0.0.4:5432", counters(400, 700*time.Microsecond), counters(400, 500*time.Microsecond))...)
-	s.Edges = append(s.Edges, pair(inside(worker), inside(db), "10.0.0.4:5432", counters(50, 80*time.Second), counters(50, time.Microsecond))...)
-	s.Edges = append(s.Edges, pair(inside(db), inside(worker), "10.0.0.3:9000", counters(2, time.Millisecond), counters(2, time.Millisecond))...)
-	s.Edges = append(s.Edges, edge(model.RoleClient, inside(worker), outside("203.0.113.9"), "203.0.113.9:443", counters(5, 40*time.Millisecond)))
+		edge(model.RoleServer, outside("192.0.2.7"), inside(gateway), "192.0.2.1:80",
+			served(counters(100, 8*time.Millisecond, 90*time.Millisecond))),
+		edge(model.RoleServer, outside("192.0.2.8"), inside(gateway), "192.0.2.1:80",
+			served(counters(20, 9*time.Millisecond))))
+	s.Edges = append(s.Edges, pair(inside(gateway), inside(catalogue), "10.0.0.2:8080",
+		counters(200, 3*time.Millisecond), counters(200, 2*time.Millisecond))...)
+	s.Edges = append(s.Edges, pair(inside(catalogue), inside(db), "10.0.0.4:5432", counters(400, 700*time.Microsecond),
+		counters(400, 500*time.Microsecond))...)
+	s.Edges = append(s.Edges, pair(inside(worker), inside(db), "10.0.0.4:5432", counters(50, 80*time.Second),
+		counters(50, time.Microsecond))...)
+	s.Edges = append(s.Edges, pair(inside(db), inside(worker), "10.0.0.3:9000", counters(2, time.Millisecond),
+		counters(2, time.Millisecond))...)
+	s.Edges = append(s.Edges, edge(model.RoleClient, inside(worker), outside("203.0.113.9"), "203.0.113.9:443",
+		counters(5, 40*time.Millisecond)))
 	return s
 }
 
@@ -148,7 +156,8 @@ func TestTwoSidesAreOneEdge(t *testing.T) {
 		if !e.Paired || e.ClientSide.Of(Transactions) != 400 || e.ServerSide.Of(Transactions) != 400 {
 			t.Errorf("got %+v", e)
 		}
-		if e.ClientSide.Of(RequestBytes) != 40_000 || e.ServerSide.Of(RequestBytes) != 40_000 || e.ServerSide.Of(ResponseBytes) != 800_000 {
+		if e.ClientSide.Of(RequestBytes) != 40_000 || e.ServerSide.Of(RequestBytes) != 40_000 ||
+			e.ServerSide.Of(ResponseBytes) != 800_000 {
 			t.Errorf("bytes: client %v, server %v", e.ClientSide.Of(RequestBytes), e.ServerSide.Of(RequestBytes))
 		}
 		if got := *e.ClientSide.TransactionsPerSecond; got != 200 {
@@ -192,7 +201,8 @@ func TestOutsideEnds(t *testing.T) {
 // What found no room in the kernel's table is told, and makes no node out of what is not known.
 func TestUnplacedConnections(t *testing.T) {
 	full := func(s *model.Snapshot, sent, received uint64) *model.Snapshot {
-		s.Edges = append(s.Edges, edge(model.RoleUnknown, model.Peer{}, model.Peer{}, "", model.EdgeCounters{SentBytes: sent, ReceivedBytes: received, Opens: 2}))
+		s.Edges = append(s.Edges, edge(model.RoleUnknown, model.Peer{}, model.Peer{}, "",
+			model.EdgeCounters{SentBytes: sent, ReceivedBytes: received, Opens: 2}))
 		return s
 	}
 	without := shopGraph()
@@ -203,7 +213,8 @@ func TestUnplacedConnections(t *testing.T) {
 	if len(g.Nodes) != len(without.Nodes) || len(g.Edges) != len(without.Edges) || without.Unplaced != nil {
 		t.Errorf("%d nodes and %d edges, want %d and %d", len(g.Nodes), len(g.Edges), len(without.Nodes), len(without.Edges))
 	}
-	if got, want := Text(g, 0), Text(without, 0)+"\n820 B are in no edge: the kernel's table of edges was full.\n"; got != want {
+	if got, want := Text(g, 0), Text(without,
+		0)+"\n820 B are in no edge: the kernel's table of edges was full.\n"; got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
 }

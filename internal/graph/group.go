@@ -36,7 +36,8 @@ func ParseGrouping(name string) (Grouping, error) {
 	case ByContainer, ByPod, ByProcess, ByWorkload, ByNamespace, ByHost:
 		return by, nil
 	}
-	return "", fmt.Errorf("grouping is %q, want %s, %s, %s, %s, %s or %s", name, ByContainer, ByPod, ByProcess, ByWorkload, ByNamespace, ByHost)
+	return "", fmt.Errorf("grouping is %q, want %s, %s, %s, %s, %s or %s", name, ByContainer, ByPod, ByProcess,
+		ByWorkload, ByNamespace, ByHost)
 }
 
 // regroup gives the containers and the ends of edges the nodes of a grouping.
@@ -234,7 +235,8 @@ func (g *Graph) HeatMap(limit int) *HeatMap {
 	slices.SortFunc(rows, func(x, y *Node) int {
 		return cmp.Or(cmp.Compare(busy[y.ID], busy[x.ID]), cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID))
 	})
-	m := &HeatMap{Nodes: []string{}, Names: []string{}, Bytes: [][]float64{}, Cells: []*HeatCell{}, OmittedNodes: max(0, len(rows)-limit)}
+	m := &HeatMap{Nodes: []string{}, Names: []string{}, Bytes: [][]float64{}, Cells: []*HeatCell{},
+		OmittedNodes: max(0, len(rows)-limit)}
 	at := map[string]int{}
 	for i, n := range rows[:len(rows)-m.OmittedNodes] {
 		at[n.ID] = i

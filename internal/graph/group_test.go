@@ -30,7 +30,8 @@ func grouped() (before, after *model.Snapshot) {
 		end := func(c *model.Container, process string) model.Peer { return model.Peer{Container: c, Process: process} }
 		both := func(client, server model.Peer, sent, received uint64) {
 			for _, side := range []model.Role{model.RoleClient, model.RoleServer} {
-				counters := model.EdgeCounters{SentBytes: n * sent, ReceivedBytes: n * received, Opens: n, Latency: latency(n, time.Millisecond)}
+				counters := model.EdgeCounters{SentBytes: n * sent, ReceivedBytes: n * received, Opens: n,
+					Latency: latency(n, time.Millisecond)}
 				if side == model.RoleServer {
 					counters.SentBytes, counters.ReceivedBytes = counters.ReceivedBytes, counters.SentBytes
 				}
@@ -52,12 +53,14 @@ func drawn(g *Graph) string {
 	for _, n := range g.Nodes {
 		cpu, memory := "", ""
 		if n.Usage != nil {
-			cpu, memory = fmt.Sprintf(" %v cores", *n.Usage.CPUCores), fmt.Sprintf(" %v bytes of %v", *n.Usage.MemoryBytes, *n.Usage.MemoryLimitBytes)
+			cpu, memory = fmt.Sprintf(" %v cores", *n.Usage.CPUCores),
+				fmt.Sprintf(" %v bytes of %v", *n.Usage.MemoryBytes, *n.Usage.MemoryLimitBytes)
 		}
 		lines = append(lines, fmt.Sprintf("%s %s (%s)%s%s", n.Kind, n.Name, n.ID, cpu, memory))
 	}
 	for _, e := range g.Edges {
-		lines = append(lines, fmt.Sprintf("%s: %v + %v bytes, %v + %v transactions, paired %v", e.ID, e.ClientSide.Of(RequestBytes), e.ClientSide.Of(ResponseBytes),
+		lines = append(lines, fmt.Sprintf("%s: %v + %v bytes, %v + %v transactions, paired %v", e.ID,
+			e.ClientSide.Of(RequestBytes), e.ClientSide.Of(ResponseBytes),
 			e.ClientSide.Of(Transactions), e.ServerSide.Of(Transactions), e.Paired))
 	}
 	return strings.Join(lines, "\n")
@@ -120,7 +123,8 @@ func TestGroupings(t *testing.T) {
 }
 
 func TestParseGrouping(t *testing.T) {
-	for name, want := range map[string]Grouping{"": ByContainer, "container": ByContainer, "pod": ByPod, "process": ByProcess, "host": ByHost} {
+	for name, want := range map[string]Grouping{"": ByContainer, "container": ByContainer, "pod": ByPod,
+		"process": ByProcess, "host": ByHost} {
 		if got, err := ParseGrouping(name); got != want || err != nil {
 			t.Errorf("%q: got %q, %v", name, got, err)
 		}
@@ -233,11 +237,13 @@ func TestConfidence(t *testing.T) {
 // The same groups come of stored series.
 func TestGroupSeries(t *testing.T) {
 	labels := func(side, client, clientProcess, server, serverProcess string) map[string]string {
-		return map[string]string{"host": "node-1", "side": side, "client": client, "client_id": client, "client_process": clientProcess,
-			"server": server, "server_id": server, "server_process": serverProcess, "service": "10.0.0.1:1", "transport": "tcp"}
+		return map[string]string{"host": "node-1", "side": side, "client": client, "client_id": client,
+			"client_process": clientProcess,
+			"server":         server, "server_id": server, "server_process": serverProcess, "service": "10.0.0.1:1", "transport": "tcp"}
 	}
 	counter := func(l map[string]string, from, to float64) model.QueryResult {
-		return model.QueryResult{Labels: l, Points: []model.Point{{Time: start, Value: from}, {Time: start.Add(10 * time.Second), Value: to}}}
+		return model.QueryResult{Labels: l, Points: []model.Point{{Time: start, Value: from},
+			{Time: start.Add(10 * time.Second), Value: to}}}
 	}
 	in := Input{From: start, To: start.Add(10 * time.Second), By: ByProcess, Series: listed(map[Field][]model.QueryResult{
 		RequestBytes: {

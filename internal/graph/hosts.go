@@ -96,7 +96,8 @@ func (g *Graph) Host(h HostCPU) HostUse {
 	})
 	use.Parts = few(use.Parts)
 	if h.Other != nil && *h.Other > 0 {
-		use.Parts = append(use.Parts, HostPart{Kind: PartOther, Name: "groups without a room in the table", CPUCores: *h.Other})
+		use.Parts = append(use.Parts, HostPart{Kind: PartOther, Name: "groups without a room in the table",
+			CPUCores: *h.Other})
 	}
 	for _, p := range use.Parts {
 		use.CPUCores += p.CPUCores

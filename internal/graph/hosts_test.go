@@ -11,7 +11,8 @@ func hostOf(parts ...float64) *Graph {
 		g.Nodes = append(g.Nodes, &Node{ID: fmt.Sprint("c", i), Name: fmt.Sprint("c", i), Kind: KindContainer, Host: "vm",
 			Usage: &Usage{CPUCores: ptr(cpu), MemoryBytes: ptr(100.0)}})
 	}
-	g.Nodes = append(g.Nodes, &Node{ID: "host/vm", Name: "host", Kind: KindHost, Host: "vm", Usage: &Usage{CPUCores: ptr(0.05), MemoryBytes: ptr(900.0)}},
+	g.Nodes = append(g.Nodes, &Node{ID: "host/vm", Name: "host", Kind: KindHost, Host: "vm",
+		Usage: &Usage{CPUCores: ptr(0.05), MemoryBytes: ptr(900.0)}},
 		&Node{ID: "far", Name: "far", Kind: KindContainer, Host: "other", Usage: &Usage{CPUCores: ptr(9.0)}})
 	return g
 }
@@ -38,7 +39,8 @@ func TestStolenTimeIsAPart(t *testing.T) {
 			got[p.Kind] += p.CPUCores
 			sum += p.Share
 		}
-		if !near(use.CPUCores, c.used) || !near(got[PartContainer]+got[PartHost], c.used) || !near(got[PartSteal], c.stolen) ||
+		if !near(use.CPUCores, c.used) || !near(got[PartContainer]+got[PartHost], c.used) ||
+			!near(got[PartSteal], c.stolen) ||
 			!near(got[PartIdle], c.idle) || !near(got[PartUntold], c.untold) || !near(sum, 1) {
 			t.Errorf("%s: %v used, shares of %v: %+v", c.name, use.CPUCores, sum, use.Parts)
 		}
@@ -71,7 +73,8 @@ func TestHostAddsUpToTheWhole(t *testing.T) {
 			share, sum = share+p.Share, sum+p.CPUCores
 		}
 		if len(use.Parts) != c.parts || !near(share, 1) || !near(use.CPUCores, c.used) || !near(sum, c.whole) {
-			t.Errorf("%s: %d parts of %v used, %v in all, shares %v: %+v", c.name, len(use.Parts), use.CPUCores, sum, share, use.Parts)
+			t.Errorf("%s: %d parts of %v used, %v in all, shares %v: %+v", c.name, len(use.Parts), use.CPUCores, sum,
+				share, use.Parts)
 		}
 	}
 	use := hostOf(many...).Host(HostCPU{"vm", 2, ptr(1.55), nil, nil})
@@ -79,7 +82,8 @@ func TestHostAddsUpToTheWhole(t *testing.T) {
 		t.Errorf("%d containers with %v bytes", use.Containers, *use.ContainersMemoryBytes)
 	}
 	more := use.Parts[MaxHostParts]
-	if more.Kind != PartMore || !near(more.CPUCores, 0.01*float64(40-MaxHostParts+1)) || more.Name != "29 more containers" {
+	if more.Kind != PartMore || !near(more.CPUCores, 0.01*float64(40-MaxHostParts+1)) ||
+		more.Name != "29 more containers" {
 		t.Errorf("the rest is %+v", more)
 	}
 }

@@ -16,11 +16,13 @@ type kube struct {
 
 // kubeEnd reads the labels of an end, whose names begin with prefix.
 func kubeEnd(l map[string]string, prefix string) kube {
-	return kube{l[prefix+"namespace"], l[prefix+"pod"], l[prefix+"container"], l[prefix+"workload"], l[prefix+"workload_kind"], l[prefix+"node"], "", ""}
+	return kube{l[prefix+"namespace"], l[prefix+"pod"], l[prefix+"container"], l[prefix+"workload"],
+		l[prefix+"workload_kind"], l[prefix+"node"], "", ""}
 }
 
 func podGroup(namespace, name string) *Node {
-	return &Node{ID: "pod/" + namespace + "/" + name, Name: namespace + "/" + name, Kind: KindPod, PodNamespace: namespace, PodName: name}
+	return &Node{ID: "pod/" + namespace + "/" + name, Name: namespace + "/" + name, Kind: KindPod,
+		PodNamespace: namespace, PodName: name}
 }
 
 func workloadGroup(namespace, kind, name string) *Node {
@@ -33,7 +35,8 @@ func namespaceGroup(name string) *Node {
 }
 
 func serviceGroup(namespace, name string) *Node {
-	return &Node{ID: "service/" + namespace + "/" + name, Name: namespace + "/" + name, Kind: KindClusterService, PodNamespace: namespace}
+	return &Node{ID: "service/" + namespace + "/" + name, Name: namespace + "/" + name, Kind: KindClusterService,
+		PodNamespace: namespace}
 }
 
 // settle gives ends that an agent knows by their address alone the node that Kubernetes has for
@@ -131,13 +134,15 @@ func (k *kube) containerAmong(all []*Node) *Node {
 // the requests went another way, they are not.
 func agree(client, server *Side) bool {
 	near := func(a, b, slack float64) bool { return math.Abs(a-b) <= 0.01*max(a, b)+slack }
-	return near(client.Of(Transactions), server.Of(Transactions), 2) && near(client.Of(RequestBytes), server.Of(RequestBytes), 4096) &&
+	return near(client.Of(Transactions), server.Of(Transactions), 2) &&
+		near(client.Of(RequestBytes), server.Of(RequestBytes), 4096) &&
 		near(client.Of(ResponseBytes), server.Of(ResponseBytes), 4096)
 }
 
 // isAddress tells an end's id that is an address from that of a container.
 func isAddress(id string) bool {
-	// Most are hexadecimal, and to find out by an error takes long; the first part of an address has four characters at most.
+	// Most are hexadecimal, and to find out by an error takes long; the first part of an address has four characters at
+	// most.
 	if !strings.ContainsAny(id[:min(len(id), 5)], ".:") {
 		return false
 	}

@@ -20,7 +20,8 @@ func (t *total) add(s *Side) {
 	t.seconds += s.Of(Transactions) * mean
 }
 
-// choose is the place of the greatest time, less than 0 for none; the former place where no other is ahead of it by more than chance.
+// choose is the place of the greatest time, less than 0 for none; the former place where no other is ahead of it by
+// more than chance.
 func choose(of []total, former int) (place int, kept bool) {
 	place = -1
 	for i, t := range of {
@@ -82,7 +83,8 @@ func (g *Graph) meanPath(entries []Entry, former []string) *Path {
 }
 
 // next is the server that waits are the longest for, "" for none.
-func (g *Graph) next(calls []*Edge, nodes map[string]*Node, seen map[string]bool, former string) (id string, kept bool) {
+func (g *Graph) next(calls []*Edge, nodes map[string]*Node, seen map[string]bool, former string) (id string,
+	kept bool) {
 	var ids []string
 	var of []total
 	for _, e := range calls {
@@ -119,7 +121,8 @@ func (p *Path) ofRequest(nodes map[string]*Node, calls map[string][]*Edge) {
 	if p.Whole == nil {
 		return
 	}
-	part, network, count := float64(*p.Whole), 0.0, 1.0 // of the hop with all that it waits for, of the way to it, and its calls
+	// of the hop with all that it waits for, of the way to it, and its calls
+	part, network, count := float64(*p.Whole), 0.0, 1.0
 	for i := range p.Hops {
 		h := &p.Hops[i]
 		h.OfRequest = &OfRequest{Calls: count, Network: network, Own: part}
@@ -138,7 +141,8 @@ func (p *Path) ofRequest(nodes map[string]*Node, calls map[string][]*Edge) {
 			if wait, ok := e.waited(); ok && e.Server == p.Hops[i+1].Node {
 				n += e.Best().Of(Transactions)
 				waited += wait
-				if s := e.ServerSide; e.ClientSide != nil && s != nil && s.Mean != nil && float64(*s.Mean)*e.Best().Of(Transactions) < wait {
+				if s := e.ServerSide; e.ClientSide != nil && s != nil && s.Mean != nil &&
+					float64(*s.Mean)*e.Best().Of(Transactions) < wait {
 					wait = float64(*s.Mean) * e.Best().Of(Transactions)
 				}
 				answered += wait

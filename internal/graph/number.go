@@ -9,7 +9,8 @@ import (
 	"outsight/internal/model"
 )
 
-// appendNumber appends a number with its key to an object of JSON. A duration may be past the end of its histogram, as Seconds.
+// appendNumber appends a number with its key to an object of JSON. A duration may be past the end of its histogram, as
+// Seconds.
 func appendNumber(b []byte, n *model.Shown, v float64) ([]byte, error) {
 	if b[len(b)-1] != '{' {
 		b = append(b, ',')

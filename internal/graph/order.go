@@ -64,8 +64,8 @@ func (g *Graph) leave(n int) {
 	g.Nodes = slices.DeleteFunc(g.Nodes, func(n *Node) bool { return n.Kind == KindOutside && !used[n.ID] })
 }
 
-// mostBytes are the n edges with the most bytes, these first. Of many edges few are put in order: what has less than the last of n others is
-// left out at once.
+// mostBytes are the n edges with the most bytes, these first. Of many edges few are put in order: what has less than
+// the last of n others is left out at once.
 func mostBytes(edges []*Edge, n int) []*Edge {
 	best := make([]*Edge, 0, 2*n)
 	var last *Edge

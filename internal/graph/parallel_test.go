@@ -16,7 +16,8 @@ func TestManyEdges(t *testing.T) {
 	h := &model.Histogram{Count: 7, SumNS: 7e6, Offset: model.BucketOf(time.Millisecond), Buckets: []uint64{7}}
 	for c := range clients {
 		for n := range servers {
-			client, server := container(fmt.Sprint("c", c), fmt.Sprint("client-", c)), container(fmt.Sprint("s", n), fmt.Sprint("server-", n))
+			client, server := container(fmt.Sprint("c", c), fmt.Sprint("client-", c)),
+				container(fmt.Sprint("s", n), fmt.Sprint("server-", n))
 			s.Edges = append(s.Edges, edge(model.RoleClient, inside(client), inside(server), fmt.Sprintf("10.0.0.%d:80", n),
 				model.EdgeCounters{SentBytes: 10, Requests: 7, Replies: 7, Latency: h}))
 		}
@@ -38,7 +39,8 @@ func TestManyEdges(t *testing.T) {
 		if n.Called == nil || n.Name[0] == 's' {
 			of, want = n.Served, 7*clients
 		}
-		if of == nil || of.Of(Transactions) != want || math.Abs(of.latency.Count-want) > 1e-9 || of.Of(RequestBytes) != want/7*10 {
+		if of == nil || of.Of(Transactions) != want || math.Abs(of.latency.Count-want) > 1e-9 ||
+			of.Of(RequestBytes) != want/7*10 {
 			t.Errorf("%s: %+v, want %v transactions", n.Name, of, want)
 		}
 	}

@@ -53,7 +53,8 @@ func (s Statistic) rank() float64 {
 	return map[Statistic]float64{P50: 0.5, P75: 0.75, P90: 0.9, P99: 0.99}[s]
 }
 
-// Path is a chain of calls from an entry, and where the time of a request goes on it. All of its times are of one Statistic.
+// Path is a chain of calls from an entry, and where the time of a request goes on it. All of its times are of one
+// Statistic.
 type Path struct {
 	Statistic Statistic `json:"statistic"`
 	// Whole is how long the entry takes to answer. By Mean, the OfRequest of the hops add up to it.
@@ -92,8 +93,8 @@ type Hop struct {
 type OfRequest struct {
 	// Calls of the node for one request to the entry.
 	Calls float64 `json:"calls"`
-	// Network is what the way from the hop before takes and back, Own the node's time, and Others its wait for servers that are not on the path.
-	// Of a node that calls several servers at a time, they are in proportion to its waits.
+	// Network is what the way from the hop before takes and back, Own the node's time, and Others its wait for servers
+	// that are not on the path. Of a node that calls several servers at a time, they are in proportion to its waits.
 	Network float64 `json:"network"`
 	Own     float64 `json:"own"`
 	Others  float64 `json:"others"`
@@ -105,16 +106,17 @@ func (o *OfRequest) Seconds() float64 { return o.Network + o.Own + o.Others }
 // maxEntries bounds the entries, the busiest ones, that paths are looked for from.
 const maxEntries = 32
 
-// CriticalPath is the chain of calls from one of the entries (g.Entries) on which requests take their time; nil without requests. What is no
-// part of the application (the rest of a host, its resolver among it, and servers outside) is on no path.
+// CriticalPath is the chain of calls from one of the entries (g.Entries) on which requests take their time; nil without
+// requests. What is no part of the application (the rest of a host, its resolver among it, and servers outside) is on
+// no path.
 //
 // By Mean it begins at the entry whose requests take the most time in sum, and goes on from each node to the one that
-// it waits for the longest. By a percentile it is the path of the greatest sum of weights among the widest paths from each
-// of the entries to all that it reaches (paper 000, section 3.2.2): the widest path to a node is the one whose fastest edge
-// is the slowest.
+// it waits for the longest. By a percentile it is the path of the greatest sum of weights among the widest paths from
+// each of the entries to all that it reaches (paper 000, section 3.2.2): the widest path to a node is the one whose
+// fastest edge is the slowest.
 //
-// The former path, by the IDs of its nodes or how they begin, is kept as far as it is there and no other is ahead by more than the
-// numbers' own error.
+// The former path, by the IDs of its nodes or how they begin, is kept as far as it is there and no other is ahead by
+// more than the numbers' own error.
 func (g *Graph) CriticalPath(by Statistic, entries []Entry, former []string) *Path {
 	entries = entries[:min(len(entries), maxEntries)]
 	if by == Mean {
@@ -198,7 +200,8 @@ func served(e *Edge) *Side {
 	return e.Best()
 }
 
-// slowest is the path of the greatest sum of weights among the widest ones, nil for none, or the former path where it is not clearly behind.
+// slowest is the path of the greatest sum of weights among the widest ones, nil for none, or the former path where it
+// is not clearly behind.
 func (r *roads) slowest(g *Graph, entries []Entry, former []string) (start int, way []*road, kept bool) {
 	most, last := -1.0, 0
 	var by []*road
@@ -277,7 +280,8 @@ func (r *roads) resolve(g *Graph, entries []Entry, former []string) (start int, 
 	return start, way, true
 }
 
-// doubt is by how much the difference of two ways may be off: the bound of histograms and chance, of the roads that they do not share.
+// doubt is by how much the difference of two ways may be off: the bound of histograms and chance, of the roads that
+// they do not share.
 func (r *roads) doubt(x, y []*road) float64 {
 	bound, squares := 0.0, 0.0
 	each := func(way, other []*road) {

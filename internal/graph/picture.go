@@ -48,13 +48,15 @@ func SVG(g *Graph) string {
 		if e.Transport == "udp" {
 			kind = ` class="udp"`
 		}
-		fmt.Fprintf(&b, `<path%s d="%s" stroke-width="%.1f"><title>%s</title></path>`+"\n", kind, curve(from, to), edgeWidth(e, most),
+		fmt.Fprintf(&b, `<path%s d="%s" stroke-width="%.1f"><title>%s</title></path>`+"\n", kind, curve(from, to),
+			edgeWidth(e, most),
 			escapeXML(Clean(from.node.Name)+" → "+Clean(to.node.Name)+": "+label(e)))
 	}
 	for _, n := range g.Nodes {
 		writeBox(&b, boxes[n.ID])
 	}
-	fmt.Fprintf(&b, `<text class="small" x="%d" y="%.0f">%s</text>`+"\n</svg>\n", margin, height-margin/2, escapeXML(most.legend()))
+	fmt.Fprintf(&b, `<text class="small" x="%d" y="%.0f">%s</text>`+"\n</svg>\n", margin, height-margin/2,
+		escapeXML(most.legend()))
 	return b.String()
 }
 
@@ -70,7 +72,8 @@ func writeBox(b *strings.Builder, x *box) {
 	if cost == "" {
 		middle += 8
 	}
-	fmt.Fprintf(b, `<text x="%.1f" y="%.1f">%s</text>`, x.x+12, middle-3, escapeXML(cut(Clean(x.node.Name), namesInPicture)))
+	fmt.Fprintf(b, `<text x="%.1f" y="%.1f">%s</text>`, x.x+12, middle-3,
+		escapeXML(cut(Clean(x.node.Name), namesInPicture)))
 	if cost != "" {
 		fmt.Fprintf(b, `<text class="small" x="%.1f" y="%.1f">%s</text>`, x.x+12, middle+13, escapeXML(cost))
 	}

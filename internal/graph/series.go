@@ -20,7 +20,8 @@ import (
 // be several results.
 type Input struct {
 	From, To time.Time
-	// Series in any order; it takes the least time if those that share their labels come one after the other, or those of each field in one order.
+	// Series in any order; it takes the least time if those that share their labels come one after the other, or those
+	// of each field in one order.
 	Series []FieldResult
 	// By is what a node stands for.
 	By Grouping
@@ -121,8 +122,9 @@ type entityRoom struct {
 // The labels that tell two entities apart.
 var (
 	containerIdentity = []string{"host", "id"}
-	edgeIdentity      = []string{"host", "side", "client_id", "server_id", "client_process", "server_process", "service", "transport"}
-	endpointIdentity  = slices.Concat(edgeIdentity, []string{"protocol", "endpoint", "status"})
+	edgeIdentity      = []string{"host", "side", "client_id", "server_id", "client_process", "server_process",
+		"service", "transport"}
+	endpointIdentity = slices.Concat(edgeIdentity, []string{"protocol", "endpoint", "status"})
 )
 
 var identitySeed = maphash.MakeSeed()
@@ -139,7 +141,8 @@ func hashOf(labels map[string]string, identity []string) uint64 {
 }
 
 // lateLabels are labels that a series may gain.
-var lateLabels = []string{"pod", "workload", "client_pod", "client_workload", "server_pod", "server_workload", "service_name"}
+var lateLabels = []string{"pod", "workload", "client_pod", "client_workload", "server_pod", "server_workload",
+	"service_name"}
 
 func gather(in Input) entities {
 	t := entities{hostFirst: map[string]time.Time{}, to: in.To, own: in.Own}
@@ -219,8 +222,8 @@ type finder struct {
 	before int32
 }
 
-// sameLabels are labels that series share, where a store lets them, and the entity that they are of: to read what is in them takes longer
-// than all else.
+// sameLabels are labels that series share, where a store lets them, and the entity that they are of: to read what is in
+// them takes longer than all else.
 type sameLabels struct {
 	address uintptr
 	entity  *entity
@@ -257,7 +260,8 @@ func (f *finder) of(r *FieldResult) *entity {
 	e := f.known(r.Labels, hash)
 	if e == nil {
 		e = f.entity()
-		*e = entity{kind: f.kind, identity: r.Labels, hash: hash, host: r.Labels["host"], series: e.series, first: r.Points[0].Time}
+		*e = entity{kind: f.kind, identity: r.Labels, hash: hash, host: r.Labels["host"], series: e.series,
+			first: r.Points[0].Time}
 		f.insert(e)
 	}
 	return e
@@ -325,7 +329,8 @@ func (f *finder) add(r *FieldResult) {
 	*points = join(*points, r.Points)
 }
 
-// name gives a entity the labels of some of its series, which were seen last at this time, where they tell more than those that it has.
+// name gives a entity the labels of some of its series, which were seen last at this time, where they tell more than
+// those that it has.
 func (e *entity) name(labels map[string]string, last time.Time) {
 	late := lateLabelsOf(labels)
 	if last.After(e.last) || last.Equal(e.last) && (late > e.late || late == e.late && newer(labels, e.labels)) {
@@ -390,7 +395,8 @@ func join(a, b []model.Point) []model.Point {
 	byTime := map[int64]model.Point{}
 	for _, p := range slices.Concat(a, b) {
 		have, ok := byTime[p.Time.UnixNano()]
-		if !ok || p.Value > have.Value || p.Histogram != nil && (have.Histogram == nil || p.Histogram.Count > have.Histogram.Count) {
+		if !ok || p.Value > have.Value || p.Histogram != nil &&
+			(have.Histogram == nil || p.Histogram.Count > have.Histogram.Count) {
 			byTime[p.Time.UnixNano()] = p
 		}
 	}
@@ -475,12 +481,13 @@ func take(h, other *model.FloatHistogram) {
 	h.Merge(other)
 }
 
-// histogramSince is what now gained after before, or all of now where it is not a later state of it. It shares nothing with either, unless
-// own says that it may be now.
+// histogramSince is what now gained after before, or all of now where it is not a later state of it. It shares nothing
+// with either, unless own says that it may be now.
 func histogramSince(before, now *model.FloatHistogram, own bool) *model.FloatHistogram {
 	d := now
 	if !own {
-		d = &model.FloatHistogram{Count: now.Count, Sum: now.Sum, ZeroCount: now.ZeroCount, Offset: now.Offset, Buckets: slices.Clone(now.Buckets)}
+		d = &model.FloatHistogram{Count: now.Count, Sum: now.Sum, ZeroCount: now.ZeroCount, Offset: now.Offset,
+			Buckets: slices.Clone(now.Buckets)}
 	}
 	if before == nil || before.Count == 0 || now.Count < before.Count || now.ZeroCount < before.ZeroCount {
 		return d
@@ -504,7 +511,8 @@ func (t *entities) container(e *entity) containerChange {
 	l := e.labels
 	c := containerChange{node: Node{
 		ID: l["id"], Name: l["name"], Host: l["host"], Image: l["image"], Runtime: l["runtime"],
-		PodName: l["pod"], PodNamespace: l["namespace"], Workload: l["workload"], WorkloadKind: l["workload_kind"], Gone: e.last.Before(t.to),
+		PodName: l["pod"], PodNamespace: l["namespace"], Workload: l["workload"], WorkloadKind: l["workload_kind"],
+		Gone: e.last.Before(t.to),
 	}}
 	t.change(&c.change, e)
 	return c
@@ -516,8 +524,10 @@ func (t *entities) edge(c *edgeChange, e *entity) {
 	t.change(&c.change, e)
 	c.endpoints = e.endpoints
 	c.side, c.service, c.transport, c.via = model.RoleClient, l["service"], cmp.Or(l["transport"], "tcp"), l["via"]
-	c.client = end{host: l["host"], id: l["client_id"], name: l["client"], process: l["client_process"], kube: kubeEnd(l, "client_")}
-	c.server = end{host: l["host"], id: l["server_id"], name: l["server"], process: l["server_process"], kube: kubeEnd(l, "server_")}
+	c.client = end{host: l["host"], id: l["client_id"], name: l["client"], process: l["client_process"],
+		kube: kubeEnd(l, "client_")}
+	c.server = end{host: l["host"], id: l["server_id"], name: l["server"], process: l["server_process"],
+		kube: kubeEnd(l, "server_")}
 	c.server.kube.serviceNamespace, c.server.kube.service = l["service_namespace"], l["service_name"]
 	for _, side := range []model.Role{model.RoleServer, model.RoleUnknown} {
 		if l["side"] == side.String() {

@@ -43,7 +43,8 @@ func result(points []model.Point, labels ...string) model.QueryResult {
 }
 
 func edgeLabels(side string) []string {
-	return []string{"side", side, "client_id", "aaaaaaaaaaaaaa", "client", "web", "server_id", "bb", "server", "db", "service", "10.0.0.2:80"}
+	return []string{"side", side, "client_id", "aaaaaaaaaaaaaa", "client", "web", "server_id", "bb", "server", "db",
+		"service", "10.0.0.2:80"}
 }
 
 var none = math.NaN()
@@ -112,8 +113,9 @@ func TestRenamedContainerIsOne(t *testing.T) {
 func TestSeriesEdges(t *testing.T) {
 	ms := time.Millisecond
 	g := window(map[Field][]model.QueryResult{
-		CPUSeconds:        {host()},
-		RequestBytes:      {result(points(100, 200, 300), edgeLabels("client")...), result(points(none, 100, 200), edgeLabels("server")...)},
+		CPUSeconds: {host()},
+		RequestBytes: {result(points(100, 200, 300), edgeLabels("client")...),
+			result(points(none, 100, 200), edgeLabels("server")...)},
 		ConnectionsOpened: {result(points(5, 6, 7), edgeLabels("client")...)},
 		ConnectionsClosed: {result(points(4, 4, 4), edgeLabels("client")...)},
 		Latency: {
@@ -127,7 +129,8 @@ func TestSeriesEdges(t *testing.T) {
 	}
 	e := g.Edges[0]
 	if e.ClientSide.Of(Transactions) != 50 || e.ServerSide.Of(Transactions) != 50 || !e.Paired {
-		t.Errorf("client %v, server %v transactions, paired %v", e.ClientSide.Of(Transactions), e.ServerSide.Of(Transactions), e.Paired)
+		t.Errorf("client %v, server %v transactions, paired %v", e.ClientSide.Of(Transactions),
+			e.ServerSide.Of(Transactions), e.Paired)
 	}
 	if e.ClientSide.Of(RequestBytes) != 200 || e.ServerSide.Of(RequestBytes) != 200 || e.ClientSide.Open != 3 {
 		t.Errorf("client %+v", e.ClientSide)
@@ -147,7 +150,8 @@ func TestNodeOfAnEdgeThatEnded(t *testing.T) {
 	}
 }
 
-// TestSeriesInAnyOrder: it is all the same in which order series come and whether they share their labels, and they stay as they were.
+// TestSeriesInAnyOrder: it is all the same in which order series come and whether they share their labels, and they
+// stay as they were.
 func TestSeriesInAnyOrder(t *testing.T) {
 	const half = time.Second / 2 // sums of it are exact, in whatever order
 	var shared []FieldResult
@@ -155,11 +159,13 @@ func TestSeriesInAnyOrder(t *testing.T) {
 		r := result(points(0, float64(i), 100), append(edgeLabels("client"), "server_id", fmt.Sprint("s", i))...)
 		for _, field := range []Field{RequestBytes, Transactions, Latency, RTT} {
 			if field == Latency || field == RTT {
-				r.Points = histograms(latency(1, time.Second), latency(uint64(i+1), time.Second, half), latency(uint64(i+5), time.Second, half))
+				r.Points = histograms(latency(1, time.Second), latency(uint64(i+1), time.Second, half),
+					latency(uint64(i+5), time.Second, half))
 			}
 			shared = append(shared, FieldResult{field, r})
 			if i%3 == 0 { // its pod was told late: it goes on as another series
-				first, second := r, result(r.Points[2:], append(edgeLabels("client"), "server_id", fmt.Sprint("s", i), "server_pod", "shop-0")...)
+				first, second := r, result(r.Points[2:], append(edgeLabels("client"), "server_id", fmt.Sprint("s", i),
+					"server_pod", "shop-0")...)
 				first.Points = r.Points[:2]
 				shared[len(shared)-1] = FieldResult{field, first}
 				shared = append(shared, FieldResult{field, second})
@@ -216,9 +222,11 @@ func TestSparseSeries(t *testing.T) {
 		for f := RequestBytes; f <= Confidence; f++ {
 			p, busy := points(0, 0, 0), points(1, 2, 3)
 			if f == Latency || f == FirstByte || f == RTT || f == ConnectionDuration {
-				p, busy = histograms(empty, empty, empty), histograms(latency(1, time.Second), latency(2, time.Second), latency(3, time.Second))
+				p, busy = histograms(empty, empty, empty), histograms(latency(1, time.Second), latency(2, time.Second),
+					latency(3, time.Second))
 			}
-			for id, busyFields := range map[string][]Field{"idle": nil, "busy": {RequestBytes, Latency, ConnectionsOpened}, "open": {ConnectionsOpened, Paired}} {
+			for id, busyFields := range map[string][]Field{"idle": nil,
+				"busy": {RequestBytes, Latency, ConnectionsOpened}, "open": {ConnectionsOpened, Paired}} {
 				r := result(p, append(edgeLabels(side), "server_id", id)...)
 				zero := !slices.Contains(busyFields, f)
 				if !zero {
@@ -269,7 +277,8 @@ func TestRestartedHistogram(t *testing.T) {
 	}
 }
 
-// The graph with at most so many edges is that of all, limited, and what is made of the memory of earlier graphs is no part of them.
+// The graph with at most so many edges is that of all, limited, and what is made of the memory of earlier graphs is no
+// part of them.
 func TestMostEdges(t *testing.T) {
 	series := func(seed uint64) (all []FieldResult) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -279,10 +288,13 @@ func TestMostEdges(t *testing.T) {
 			if random.IntN(10) == 0 {
 				server = fmt.Sprint("203.0.113.", random.IntN(200))
 			}
-			labels := map[string]string{"host": "vm", "side": []string{"client", "server"}[random.IntN(2)], "client_id": client, "server_id": server,
+			labels := map[string]string{"host": "vm", "side": []string{"client", "server"}[random.IntN(2)],
+				"client_id": client, "server_id": server,
 				"service": fmt.Sprint("10.0.0.2:", 80+random.IntN(2)), "transport": []string{"tcp", "udp"}[random.IntN(2)]}
-			all = append(all, FieldResult{RequestBytes, model.QueryResult{Labels: labels, Points: points(0, float64(random.IntN(20)))}},
-				FieldResult{Latency, model.QueryResult{Labels: labels, Points: histograms(latency(1, time.Millisecond), latency(uint64(2+i%3), time.Duration(1+i%7)*time.Millisecond))}})
+			all = append(all, FieldResult{RequestBytes,
+				model.QueryResult{Labels: labels, Points: points(0, float64(random.IntN(20)))}},
+				FieldResult{Latency, model.QueryResult{Labels: labels, Points: histograms(latency(1, time.Millisecond),
+					latency(uint64(2+i%3), time.Duration(1+i%7)*time.Millisecond))}})
 		}
 		return all
 	}
@@ -322,7 +334,8 @@ func TestMostBytes(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var edges []*Edge
 	for i := range 500 {
-		edges = append(edges, &Edge{Client: fmt.Sprint(random.IntN(9)), Server: fmt.Sprint(i), ClientSide: &Side{values: of(RequestBytes, float64(random.IntN(30)))}})
+		edges = append(edges, &Edge{Client: fmt.Sprint(random.IntN(9)), Server: fmt.Sprint(i),
+			ClientSide: &Side{values: of(RequestBytes, float64(random.IntN(30)))}})
 	}
 	sorted := slices.SortedFunc(slices.Values(edges), byBytes)
 	for _, order := range []func(){

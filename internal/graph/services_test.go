@@ -25,11 +25,14 @@ func TestServicesAreThePapersTable(t *testing.T) {
 		t.Fatalf("got %v, want %v", names, want)
 	}
 	app := byName["app"]
-	if !app.Reached || !near(app.Utilisation, 0.5) || !near(*app.Demand, 0.005) || !near(*app.ArrivalRate, 100) || !near(*app.MaxArrivalRate, 200) ||
-		app.TCP == nil || app.TCP.Requests != 1000 || !near(float64(*app.TCP.P99), 0.015) || app.HTTP != nil || *app.ErrorShare != 0 {
+	if !app.Reached || !near(app.Utilisation, 0.5) || !near(*app.Demand, 0.005) || !near(*app.ArrivalRate, 100) ||
+		!near(*app.MaxArrivalRate, 200) ||
+		app.TCP == nil || app.TCP.Requests != 1000 || !near(float64(*app.TCP.P99), 0.015) || app.HTTP != nil ||
+		*app.ErrorShare != 0 {
 		t.Errorf("app: %+v", app)
 	}
-	if w := byName["worker"]; w.Reached || w.Demand != nil || w.TCP != nil || w.ErrorShare != nil || !near(w.Utilisation, 0.2) {
+	if w := byName["worker"]; w.Reached || w.Demand != nil || w.TCP != nil || w.ErrorShare != nil ||
+		!near(w.Utilisation, 0.2) {
 		t.Errorf("worker: %+v", w)
 	}
 }
@@ -63,7 +66,8 @@ func TestServicesTellHTTPApart(t *testing.T) {
 	for _, s := range list {
 		switch s.Name {
 		case "app":
-			if s.HTTP == nil || s.HTTP.Requests != 900 || !near(*s.HTTP.RequestsPerSecond, 90) || !near(float64(*s.HTTP.Mean), 0.015) ||
+			if s.HTTP == nil || s.HTTP.Requests != 900 || !near(*s.HTTP.RequestsPerSecond, 90) ||
+				!near(float64(*s.HTTP.Mean), 0.015) ||
 				s.Failed != 20 || s.Aborted != 5 || !near(*s.ErrorShare, 25.0/1005) || !near(*s.ErrorsPerSecond, 2.5) {
 				t.Errorf("app: %+v, HTTP %+v", s, s.HTTP)
 			}
@@ -81,7 +85,8 @@ func TestServicesTellHTTPApart(t *testing.T) {
 
 func TestServicesWithoutCPU(t *testing.T) {
 	rate := 3.0
-	g := &Graph{CoveredSeconds: 10, Nodes: []*Node{{ID: "web/nginx", Name: "web/nginx", Kind: KindProcess, Served: answering(rate, 0.1)},
+	g := &Graph{CoveredSeconds: 10, Nodes: []*Node{{ID: "web/nginx", Name: "web/nginx", Kind: KindProcess,
+		Served: answering(rate, 0.1)},
 		{ID: "192.0.2.1", Name: "192.0.2.1", Kind: KindOutside, Served: answering(rate, 0.1)}}}
 	_, list := g.Services(nil)
 	if len(list) != 1 || list[0].Utilisation != 0 || list[0].Demand != nil || list[0].TCP == nil {

@@ -6,7 +6,8 @@ import (
 	"outsight/internal/model"
 )
 
-// Side is what one end of an edge counted in the window. Its JSON are the numbers that the registry of metrics has of edges.
+// Side is what one end of an edge counted in the window. Its JSON are the numbers that the registry of metrics has of
+// edges.
 type Side struct {
 	// values are what its counters gained and its levels are.
 	values
@@ -57,7 +58,8 @@ func (s *Side) add(e *edgeChange) *Side {
 
 // merge adds what was counted on another edge, which goes on to be one of its own.
 func (s *Side) merge(o *Side) *Side {
-	return s.fold(&o.values, o.Open, o.received, (*model.FloatHistogram).Merge, &o.latency, &o.firstByte, &o.rtt, &o.duration)
+	return s.fold(&o.values, o.Open, o.received, (*model.FloatHistogram).Merge, &o.latency, &o.firstByte, &o.rtt,
+		&o.duration)
 }
 
 // fold adds numbers and histograms to those of s, which may be nil.
@@ -136,8 +138,8 @@ func quantile(h *model.FloatHistogram, q float64) (one *Seconds) {
 	return one
 }
 
-// quantiles are those of h at the shares, which are in ascending order, in a part of room, of which it is the rest; they stay nil where h is
-// empty.
+// quantiles are those of h at the shares, which are in ascending order, in a part of room, of which it is the rest;
+// they stay nil where h is empty.
 func quantiles(h *model.FloatHistogram, room []Seconds, into []**Seconds, shares ...float64) (rest []Seconds) {
 	if h == nil || h.Count <= 0 {
 		return room
@@ -167,8 +169,9 @@ var sideNumbers = func() (all []sideNumber) {
 		"mean":           func(s *Side) **Seconds { return &s.Mean },
 		"first_byte_p50": func(s *Side) **Seconds { return &s.FirstByteP50 },
 		"first_byte_p99": func(s *Side) **Seconds { return &s.FirstByteP99 },
-		"rtt_p50":        func(s *Side) **Seconds { return &s.RTTP50 }, "rtt_p99": func(s *Side) **Seconds { return &s.RTTP99 },
-		"rtt_min": func(s *Side) **Seconds { return &s.RTTMin }, "jitter": func(s *Side) **Seconds { return &s.Jitter },
+		"rtt_p50":        func(s *Side) **Seconds { return &s.RTTP50 },
+		"rtt_p99":        func(s *Side) **Seconds { return &s.RTTP99 },
+		"rtt_min":        func(s *Side) **Seconds { return &s.RTTMin }, "jitter": func(s *Side) **Seconds { return &s.Jitter },
 		"duration_p50": func(s *Side) **Seconds { return &s.DurationP50 },
 		"duration_p99": func(s *Side) **Seconds { return &s.DurationP99 },
 	}

@@ -79,8 +79,8 @@ func since(before, now uint64) uint64 {
 	return now - before
 }
 
-// gainedSince makes out what the counters of an entity gained, and what its levels are. Where fromZero, a counter that was absent before
-// was 0; otherwise its start is not known, and it gained nothing. What is in room is lost.
+// gainedSince makes out what the counters of an entity gained, and what its levels are. Where fromZero, a counter that
+// was absent before was 0; otherwise its start is not known, and it gained nothing. What is in room is lost.
 func gainedSince[T any](c *change, t *table[T], before, now *T, fromZero bool, room *model.Histogram) {
 	for i, column := range t.columns {
 		if column == nil {
@@ -121,7 +121,8 @@ func gainedSince[T any](c *change, t *table[T], before, now *T, fromZero bool, r
 	}
 }
 
-func containerSince(host string, before, now *model.ContainerSample, seconds float64, room *model.Histogram) containerChange {
+func containerSince(host string, before, now *model.ContainerSample, seconds float64,
+	room *model.Histogram) containerChange {
 	c := now.Container
 	out := containerChange{
 		node: Node{ID: c.ID, Name: c.Name, Host: host, Image: c.Image, Runtime: string(c.Runtime), PodName: c.PodName,

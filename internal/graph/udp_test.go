@@ -22,8 +22,10 @@ func TestUDPEdgesAreMarked(t *testing.T) {
 	answered := &model.Histogram{Count: 10, SumNS: 10e6, Offset: model.BucketOf(time.Millisecond), Buckets: []uint64{10}}
 	now := &model.Snapshot{Time: time.Unix(10, 0), Edges: []model.Edge{
 		edge(model.RoleClient, dns, model.TCP, model.EdgeCounters{SentBytes: 1000, ReceivedBytes: 2000, Latency: answered}),
-		edge(model.RoleClient, dns, model.UDP, model.EdgeCounters{SentBytes: 300, ReceivedBytes: 400, SentPackets: 10, ReceivedPackets: 11, Latency: answered}),
-		edge(model.RoleServer, dns, model.UDP, model.EdgeCounters{SentBytes: 400, ReceivedBytes: 300, SentPackets: 11, ReceivedPackets: 10, Latency: answered}),
+		edge(model.RoleClient, dns, model.UDP, model.EdgeCounters{SentBytes: 300, ReceivedBytes: 400, SentPackets: 10,
+			ReceivedPackets: 11, Latency: answered}),
+		edge(model.RoleServer, dns, model.UDP, model.EdgeCounters{SentBytes: 400, ReceivedBytes: 300, SentPackets: 11,
+			ReceivedPackets: 10, Latency: answered}),
 		edge(model.RoleClient, stats, model.UDP, model.EdgeCounters{SentBytes: 5000, SentPackets: 100, OneWay: 100}),
 	}}
 	g := FromSnapshots(&model.Snapshot{Time: time.Unix(0, 0)}, now)

@@ -56,8 +56,8 @@ func per(v, seconds float64) *float64 {
 // Usage is what a container used. Rates are per second of the covered window; a nil number
 // could not be had.
 type Usage struct {
-	// numbers are all of it, in the order of usageNumbers, with a bit in known for each that is there. The others point to some of
-	// them.
+	// numbers are all of it, in the order of usageNumbers, with a bit in known for each that is there. The others point
+	// to some of them.
 	numbers []float64
 	known   uint64
 
@@ -142,12 +142,14 @@ func (u *Usage) at(i int) *float64 {
 
 // Where the named numbers are among usageNumbers.
 var (
-	cpuCores, cpuQuotaCores, throttledShare        = usageAt("cpu_cores"), usageAt("cpu_quota_cores"), usageAt("throttled_share")
+	cpuCores, cpuQuotaCores, throttledShare = usageAt("cpu_cores"), usageAt("cpu_quota_cores"),
+		usageAt("throttled_share")
 	threads, busyThreads                           = usageAt("threads"), usageAt("busy_threads")
-	memoryBytes, workingSetBytes, memoryLimitBytes = usageAt("memory_bytes"), usageAt("working_set_bytes"), usageAt("memory_limit_bytes")
-	diskReadBytes, diskWriteBytes                  = usageAt("disk_read_bytes"), usageAt("disk_write_bytes")
-	networkReceiveBytes, networkTransmitBytes      = usageAt("network_receive_bytes"), usageAt("network_transmit_bytes")
-	runQueueP50, runQueueP99                       = usageAt("run_queue_p50"), usageAt("run_queue_p99")
+	memoryBytes, workingSetBytes, memoryLimitBytes = usageAt("memory_bytes"), usageAt("working_set_bytes"),
+		usageAt("memory_limit_bytes")
+	diskReadBytes, diskWriteBytes             = usageAt("disk_read_bytes"), usageAt("disk_write_bytes")
+	networkReceiveBytes, networkTransmitBytes = usageAt("network_receive_bytes"), usageAt("network_transmit_bytes")
+	runQueueP50, runQueueP99                  = usageAt("run_queue_p50"), usageAt("run_queue_p99")
 )
 
 func usageAt(key string) int {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// agreement finds out whether senders have this server's time, while the store has samples of the future and takes none:
-// then it is what is stored that is wrong.
+// agreement finds out whether senders have this server's time, while the store has samples of the future and takes
+// none: then it is what is stored that is wrong.
 type agreement struct {
 	// mu guards the rest.
 	mu sync.Mutex

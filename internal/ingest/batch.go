@@ -34,8 +34,8 @@ const (
 	leastRoom  = 1 << 10
 )
 
-// batches are those that can be used again. An agent sends as much every second as the second before, which would be garbage
-// of about two megabytes each.
+// batches are those that can be used again. An agent sends as much every second as the second before, which would be
+// garbage of about two megabytes each.
 var batches = sync.Pool{New: func() any { return new(Batch) }}
 
 // newBatch makes a batch with room for so many series.
@@ -58,7 +58,8 @@ func (b *Batch) room(n int) []uint64 {
 	return b.counts
 }
 
-// release gives the batch back. Nobody may have its series, or what their histograms point to, from then on; labels stay.
+// release gives the batch back. Nobody may have its series, or what their histograms point to, from then on; labels
+// stay.
 func (b *Batch) release() {
 	if b == nil {
 		return

@@ -19,7 +19,8 @@ import (
 func manyMetrics(metrics, containers int) (all []model.Series) {
 	for m := range metrics {
 		for c := range containers {
-			all = append(all, model.Series{Name: fmt.Sprintf("m%d_total", m), Labels: hostLabels("web-1", "id", fmt.Sprint(c)), Kind: model.Counter, Time: t0, Value: 1})
+			all = append(all, model.Series{Name: fmt.Sprintf("m%d_total", m),
+				Labels: hostLabels("web-1", "id", fmt.Sprint(c)), Kind: model.Counter, Time: t0, Value: 1})
 		}
 	}
 	return all
@@ -64,10 +65,13 @@ func TestKeysStayTheirOwn(t *testing.T) {
 	of := map[uint64]string{}
 	for round := range 40 {
 		// Each round has another container besides the same ones, so that sets come and go.
-		all := append(manyMetrics(5, 4), model.Series{Name: "m0_total", Labels: hostLabels("web-1", "id", fmt.Sprint("round", round)), Kind: model.Counter, Time: t0})
+		all := append(manyMetrics(5, 4),
+			model.Series{Name: "m0_total", Labels: hostLabels("web-1", "id", fmt.Sprint("round", round)),
+				Kind: model.Counter, Time: t0})
 		if round == 20 { // names beyond what is remembered: all starts over
 			for i := range cachedOrigins + 1 {
-				all = append(all, model.Series{Name: fmt.Sprintf("n%d_total", i), Labels: hostLabels("web-1"), Kind: model.Counter, Time: t0})
+				all = append(all, model.Series{Name: fmt.Sprintf("n%d_total", i), Labels: hostLabels("web-1"),
+					Kind: model.Counter, Time: t0})
 			}
 		}
 		b, err := d.Decode(otlp.Encode(nil, all), "", t0)
@@ -93,9 +97,12 @@ func TestPartsAreBounded(t *testing.T) {
 	for round := range 30 {
 		var all []*metricspb.Metric
 		for i := range 20 {
-			all = append(all, &metricspb.Metric{Name: fmt.Sprintf("h%d", round*20+i), Data: &metricspb.Metric_Histogram{Histogram: &metricspb.Histogram{
-				AggregationTemporality: cumulative, DataPoints: []*metricspb.HistogramDataPoint{{TimeUnixNano: ns(t0), Count: 6, Sum: pointer(2),
-					BucketCounts: []uint64{1, 2, 3}, ExplicitBounds: []float64{0.1, float64(round + 1)}, Attributes: []*commonpb.KeyValue{text("a", "b")}}}}}})
+			all = append(all, &metricspb.Metric{Name: fmt.Sprintf("h%d", round*20+i),
+				Data: &metricspb.Metric_Histogram{Histogram: &metricspb.Histogram{
+					AggregationTemporality: cumulative,
+					DataPoints: []*metricspb.HistogramDataPoint{{TimeUnixNano: ns(t0), Count: 6, Sum: pointer(2),
+						BucketCounts: []uint64{1, 2, 3}, ExplicitBounds: []float64{0.1, float64(round + 1)},
+						Attributes: []*commonpb.KeyValue{text("a", "b")}}}}}})
 		}
 		body, err := proto.Marshal(foreignRequest(all...))
 		if err != nil {
@@ -126,7 +133,8 @@ func TestBatchesAreUsedAgain(t *testing.T) {
 				h.Buckets[n] = 1
 			}
 			h.Buckets[round%31] += uint64(round)
-			all = append(all, model.Series{Name: "x_seconds", Labels: hostLabels("web-1", "id", fmt.Sprint(i)), Kind: model.HistogramSeries, Time: when, Histogram: h})
+			all = append(all, model.Series{Name: "x_seconds", Labels: hostLabels("web-1", "id", fmt.Sprint(i)),
+				Kind: model.HistogramSeries, Time: when, Histogram: h})
 		}
 		return all[:len(all)-round%3]
 	}
@@ -158,7 +166,8 @@ func TestBatchesAreUsedAgain(t *testing.T) {
 	great := newBatch(keptSeries + 1)
 	great.counts = make([]uint64, 0, keptCounts+1)
 	great.release()
-	if b := newBatch(0); cap(b.Series) > keptSeries || cap(b.counts) > keptCounts || !reflect.DeepEqual(*b, Batch{Series: b.Series, counts: b.counts, ours: true}) {
+	if b := newBatch(0); cap(b.Series) > keptSeries || cap(b.counts) > keptCounts ||
+		!reflect.DeepEqual(*b, Batch{Series: b.Series, counts: b.counts, ours: true}) {
 		t.Errorf("a great batch stayed: %d series, %d counts", cap(b.Series), cap(b.counts))
 	}
 }

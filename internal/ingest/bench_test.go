@@ -14,7 +14,8 @@ func BenchmarkDecode(b *testing.B) {
 	var series []model.Series
 	for i := range 5000 {
 		s := model.Series{Name: fmt.Sprint("m", i/100, "_total"), Kind: model.Counter, Time: t0, Value: float64(i),
-			Labels: hostLabels("web-1", "id", fmt.Sprintf("%064d", i%100), "image", "registry.example/shop/cart:1.2.3", "name", "cart", "runtime", "docker")}
+			Labels: hostLabels("web-1", "id", fmt.Sprintf("%064d", i%100), "image", "registry.example/shop/cart:1.2.3",
+				"name", "cart", "runtime", "docker")}
 		if i%10 == 0 {
 			s.Kind, s.Histogram = model.HistogramSeries, &model.Histogram{Count: 30, Offset: -300, Buckets: make([]uint64, 30)}
 			for n := range s.Histogram.Buckets {

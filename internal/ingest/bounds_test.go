@@ -48,7 +48,8 @@ func TestEmptyMessages(t *testing.T) {
 		}
 		return inner
 	}
-	for what, fields := range map[string][]protowire.Number{"resources": {1}, "scopes": {1, 2}, "metrics": {1, 2, 2}, "points": {1, 2, 2, 5, 1}} {
+	for what, fields := range map[string][]protowire.Number{"resources": {1}, "scopes": {1, 2}, "metrics": {1, 2, 2},
+		"points": {1, 2, 2, 5, 1}} {
 		body := nested(fields...)
 		refused(what, 64<<20, func() error { _, err := NewDecoder(Limits{}).Decode(body, "", t0); return err })
 	}
@@ -67,18 +68,21 @@ func TestBuiltBytesAreBounded(t *testing.T) {
 	}
 	var metrics []*metricspb.Metric
 	for i := range 24 {
-		metrics = append(metrics, &metricspb.Metric{Name: fmt.Sprint("h", i), Data: &metricspb.Metric_Histogram{Histogram: &metricspb.Histogram{
-			AggregationTemporality: cumulative, DataPoints: []*metricspb.HistogramDataPoint{p}}}})
+		metrics = append(metrics, &metricspb.Metric{Name: fmt.Sprint("h", i),
+			Data: &metricspb.Metric_Histogram{Histogram: &metricspb.Histogram{
+				AggregationTemporality: cumulative, DataPoints: []*metricspb.HistogramDataPoint{p}}}})
 	}
 	body, err := proto.Marshal(foreignRequest(metrics...))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if bytes := allocated(func() { _, err = NewDecoder(Limits{}).Decode(body, "", t0) }); bytes > 128<<20 || classify(err) != TooLarge {
+	if bytes := allocated(func() { _, err = NewDecoder(Limits{}).Decode(body, "", t0) }); bytes > 128<<20 ||
+		classify(err) != TooLarge {
 		t.Errorf("%d MiB were allocated, %v", bytes>>20, err)
 	}
 	// Packed counts of buckets: a byte of the request is eight in memory.
-	exponential := &metricspb.ExponentialHistogramDataPoint{TimeUnixNano: ns(t0), Positive: &metricspb.ExponentialHistogramDataPoint_Buckets{BucketCounts: make([]uint64, 4000)}}
+	exponential := &metricspb.ExponentialHistogramDataPoint{TimeUnixNano: ns(t0),
+		Positive: &metricspb.ExponentialHistogramDataPoint_Buckets{BucketCounts: make([]uint64, 4000)}}
 	var points []*metricspb.ExponentialHistogramDataPoint
 	for range 8000 {
 		points = append(points, exponential)
@@ -88,7 +92,8 @@ func TestBuiltBytesAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if bytes := allocated(func() { _, err = NewDecoder(Limits{}).Decode(body, "", t0) }); bytes > 160<<20 || classify(err) != TooLarge {
+	if bytes := allocated(func() { _, err = NewDecoder(Limits{}).Decode(body, "", t0) }); bytes > 160<<20 ||
+		classify(err) != TooLarge {
 		t.Errorf("%d MiB were allocated, %v", bytes>>20, err)
 	}
 }
@@ -102,7 +107,8 @@ func TestRememberedBytesAreBounded(t *testing.T) {
 			points = append(points, pointAt(t0, 1, text("long", fmt.Sprint(round, "-", i, strings.Repeat("x", 10_000)))))
 		}
 		m := foreignRequest(gauge("g", "", points...))
-		m.ResourceMetrics[0].Resource.Attributes = append(m.ResourceMetrics[0].Resource.Attributes, text("big", fmt.Sprint(round, strings.Repeat("y", 60_000))))
+		m.ResourceMetrics[0].Resource.Attributes = append(m.ResourceMetrics[0].Resource.Attributes,
+			text("big", fmt.Sprint(round, strings.Repeat("y", 60_000))))
 		body, err := proto.Marshal(m)
 		if err != nil {
 			t.Fatal(err)
@@ -129,9 +135,11 @@ func TestRememberedBytesAreBounded(t *testing.T) {
 // A resource that is large, in many scopes, is read once.
 func TestManyScopesOfALargeResource(t *testing.T) {
 	m := foreignRequest()
-	m.ResourceMetrics[0].Resource.Attributes = append(m.ResourceMetrics[0].Resource.Attributes, text("big", strings.Repeat("x", 60_000)))
+	m.ResourceMetrics[0].Resource.Attributes = append(m.ResourceMetrics[0].Resource.Attributes,
+		text("big", strings.Repeat("x", 60_000)))
 	for i := range 20_000 {
-		m.ResourceMetrics[0].ScopeMetrics = append(m.ResourceMetrics[0].ScopeMetrics, &metricspb.ScopeMetrics{Metrics: []*metricspb.Metric{gauge("g", "", pointAt(t0, 1, text("i", fmt.Sprint(i))))}})
+		m.ResourceMetrics[0].ScopeMetrics = append(m.ResourceMetrics[0].ScopeMetrics,
+			&metricspb.ScopeMetrics{Metrics: []*metricspb.Metric{gauge("g", "", pointAt(t0, 1, text("i", fmt.Sprint(i))))}})
 	}
 	body, err := proto.Marshal(m)
 	if err != nil {
@@ -161,7 +169,8 @@ func TestLabelBytes(t *testing.T) {
 	}
 	body, err := proto.Marshal(foreignRequest(gauge("g", "", pointAt(t0, 1, long...), pointAt(t0, 1, many...),
 		pointAt(t0, 1, &commonpb.KeyValue{Key: "deep", Value: deep}),
-		pointAt(t0, 1, &commonpb.KeyValue{Key: "wide", Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_KvlistValue{KvlistValue: wide}}}),
+		pointAt(t0, 1, &commonpb.KeyValue{Key: "wide",
+			Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_KvlistValue{KvlistValue: wide}}}),
 		pointAt(t0, 7))))
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +188,8 @@ func TestExponentialOverflow(t *testing.T) {
 		t.Helper()
 		p.TimeUnixNano = ns(t0)
 		body, err := proto.Marshal(foreignRequest(&metricspb.Metric{Name: "h", Data: &metricspb.Metric_ExponentialHistogram{
-			ExponentialHistogram: &metricspb.ExponentialHistogram{AggregationTemporality: cumulative, DataPoints: []*metricspb.ExponentialHistogramDataPoint{p}}}},
+			ExponentialHistogram: &metricspb.ExponentialHistogram{AggregationTemporality: cumulative,
+				DataPoints: []*metricspb.ExponentialHistogramDataPoint{p}}}},
 			gauge("beside", "", pointAt(t0, 1))))
 		if err != nil {
 			t.Fatal(err)
@@ -192,18 +202,26 @@ func TestExponentialOverflow(t *testing.T) {
 	const half = 1 << 63
 	f(1, &metricspb.ExponentialHistogramDataPoint{Positive: &buckets{BucketCounts: []uint64{half, half}}})
 	f(1, &metricspb.ExponentialHistogramDataPoint{Count: 5, Positive: &buckets{BucketCounts: []uint64{half, half, 5}}})
-	f(1, &metricspb.ExponentialHistogramDataPoint{ZeroCount: math.MaxUint64, Count: 0, Negative: &buckets{BucketCounts: []uint64{1}}})
-	f(1, &metricspb.ExponentialHistogramDataPoint{Count: 1, Positive: &buckets{Offset: math.MinInt32, BucketCounts: []uint64{1}}})
-	f(1, &metricspb.ExponentialHistogramDataPoint{Count: 1, Negative: &buckets{Offset: math.MaxInt32, BucketCounts: []uint64{1}}})
-	f(1, &metricspb.ExponentialHistogramDataPoint{Count: 1, Scale: math.MinInt32, Positive: &buckets{BucketCounts: []uint64{1}}})
-	f(1, &metricspb.ExponentialHistogramDataPoint{Count: 1, Scale: math.MaxInt32, Positive: &buckets{BucketCounts: []uint64{1}}})
+	f(1, &metricspb.ExponentialHistogramDataPoint{ZeroCount: math.MaxUint64, Count: 0,
+		Negative: &buckets{BucketCounts: []uint64{1}}})
+	f(1, &metricspb.ExponentialHistogramDataPoint{Count: 1, Positive: &buckets{Offset: math.MinInt32,
+		BucketCounts: []uint64{1}}})
+	f(1, &metricspb.ExponentialHistogramDataPoint{Count: 1, Negative: &buckets{Offset: math.MaxInt32,
+		BucketCounts: []uint64{1}}})
+	f(1, &metricspb.ExponentialHistogramDataPoint{Count: 1, Scale: math.MinInt32,
+		Positive: &buckets{BucketCounts: []uint64{1}}})
+	f(1, &metricspb.ExponentialHistogramDataPoint{Count: 1, Scale: math.MaxInt32,
+		Positive: &buckets{BucketCounts: []uint64{1}}})
 	f(1, &metricspb.ExponentialHistogramDataPoint{Count: 1, Positive: &buckets{Offset: 2000, BucketCounts: []uint64{1}}})
 	f(1, &metricspb.ExponentialHistogramDataPoint{Count: 1, ZeroCount: 1, ZeroThreshold: math.NaN()})
 	f(1, &metricspb.ExponentialHistogramDataPoint{Count: 1, ZeroCount: 1, ZeroThreshold: -1})
-	f(0, &metricspb.ExponentialHistogramDataPoint{Count: math.MaxUint64, Positive: &buckets{BucketCounts: []uint64{half, half - 1}}})
+	f(0, &metricspb.ExponentialHistogramDataPoint{Count: math.MaxUint64,
+		Positive: &buckets{BucketCounts: []uint64{half, half - 1}}})
 	// The finest scale has buckets of great numbers for ordinary values: 100,000 is in bucket 17,416,531.
-	f(0, &metricspb.ExponentialHistogramDataPoint{Count: 1, Scale: 20, Positive: &buckets{Offset: 17_416_531, BucketCounts: []uint64{1}}})
-	f(0, &metricspb.ExponentialHistogramDataPoint{Count: 1, Scale: 8, Positive: &buckets{Offset: -1074 << 8, BucketCounts: []uint64{1}}})
+	f(0, &metricspb.ExponentialHistogramDataPoint{Count: 1, Scale: 20, Positive: &buckets{Offset: 17_416_531,
+		BucketCounts: []uint64{1}}})
+	f(0, &metricspb.ExponentialHistogramDataPoint{Count: 1, Scale: 8, Positive: &buckets{Offset: -1074 << 8,
+		BucketCounts: []uint64{1}}})
 }
 
 // Counts of a histogram with bounds that are more than there are, or do not fit, contradict it.
@@ -213,8 +231,9 @@ func TestClassicOverflow(t *testing.T) {
 		{Count: 1, BucketCounts: []uint64{1 << 63, 1<<63 + 1}, ExplicitBounds: []float64{1}},
 	} {
 		p.TimeUnixNano = ns(t0)
-		body, err := proto.Marshal(foreignRequest(&metricspb.Metric{Name: "h", Data: &metricspb.Metric_Histogram{Histogram: &metricspb.Histogram{
-			AggregationTemporality: cumulative, DataPoints: []*metricspb.HistogramDataPoint{p}}}}))
+		body, err := proto.Marshal(foreignRequest(&metricspb.Metric{Name: "h",
+			Data: &metricspb.Metric_Histogram{Histogram: &metricspb.Histogram{
+				AggregationTemporality: cumulative, DataPoints: []*metricspb.HistogramDataPoint{p}}}}))
 		if err != nil {
 			t.Fatal(err)
 		}

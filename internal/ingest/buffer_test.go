@@ -7,7 +7,8 @@ import (
 
 func TestBuffersHaveRoom(t *testing.T) {
 	var p buffers
-	for _, n := range []int{0, 1, 1<<14 - 1, 1 << 14, 1<<14 + 1, 100_000, 1 << 20, 1<<22 - 1, 1 << 22, 1<<22 + 1, 1 << 25} {
+	for _, n := range []int{0, 1, 1<<14 - 1, 1 << 14, 1<<14 + 1, 100_000, 1 << 20, 1<<22 - 1, 1 << 22, 1<<22 + 1,
+		1 << 25} {
 		for range 3 {
 			b := p.get(n)
 			if len(b) != 0 || cap(b) < n || n > 1<<14 && cap(b) > max(2*n, 1<<14) {

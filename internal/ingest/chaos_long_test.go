@@ -32,7 +32,8 @@ type poster struct {
 func (p *poster) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		at := time.Now().Truncate(time.Millisecond)
-		series := []model.Series{{Name: "foreign_total", Kind: model.Counter, Time: at, Value: counterAt(at, 0), Labels: []model.Label{{Name: "id", Value: "x"}}}}
+		series := []model.Series{{Name: "foreign_total", Kind: model.Counter, Time: at, Value: counterAt(at, 0),
+			Labels: []model.Label{{Name: "id", Value: "x"}}}}
 		answer, err := http.Post(p.url+ingest.Path, "application/x-protobuf", bytes.NewReader(otlp.Encode(nil, series)))
 		if err == nil {
 			if answer.StatusCode == http.StatusOK {
@@ -68,8 +69,8 @@ func kills(t testing.TB) int {
 	return n
 }
 
-// Server and agent are killed at random instants. In the end, all batches of the agent and all requests that were answered are in
-// the store, each sample once, with its own value, and nothing else.
+// Server and agent are killed at random instants. In the end, all batches of the agent and all requests that were
+// answered are in the store, each sample once, with its own value, and nothing else.
 func TestKilledAtAnyInstant(t *testing.T) {
 	address := net.JoinHostPort(ownHost, freePorts(t, 1)[0])
 	began := time.Now().Add(-time.Second)
@@ -157,7 +158,8 @@ func TestKilledAtAnyInstant(t *testing.T) {
 		taken = append(taken, at.UnixMilli())
 	}
 	missing(t, "foreign requests", stored, taken)
-	t.Logf("%d kills, %d of them of the agent: %d batches and %d foreign requests, all there once", kills(t), agentKills, len(made), len(taken))
+	t.Logf("%d kills, %d of them of the agent: %d batches and %d foreign requests, all there once", kills(t),
+		agentKills, len(made), len(taken))
 	if len(made) < 50 || len(taken) < 20 {
 		t.Errorf("only %d batches and %d foreign requests: the test shows nothing", len(made), len(taken))
 	}

@@ -26,14 +26,18 @@ func TestSendersClockJumps(t *testing.T) {
 		}
 	}
 	// A counter that began years from now.
-	series := []model.Series{{Name: "began_total", Kind: model.Counter, Time: now, Start: now.AddDate(5, 0, 0), Value: 1, Labels: []model.Label{{Name: "host", Value: "h"}}}}
+	series := []model.Series{{Name: "began_total", Kind: model.Counter, Time: now, Start: now.AddDate(5, 0, 0),
+		Value: 1, Labels: []model.Label{{Name: "host", Value: "h"}}}}
 	for n, at := range []time.Time{now, now.Add(time.Second)} {
 		series[0].Time = at
-		if answer, text := s.post(t, otlp.Encode(nil, series), header{otlp.BatchHeader: []string{"life/000000000001", "life/000000000002"}[n]}); answer.StatusCode != http.StatusOK {
+		if answer, text := s.post(t, otlp.Encode(nil, series),
+			header{otlp.BatchHeader: []string{"life/000000000001",
+				"life/000000000002"}[n]}); answer.StatusCode != http.StatusOK {
 			t.Fatalf("%s %q", answer.Status, text)
 		}
 	}
-	if answer, text := s.post(t, gaugeRequest(t, "right", now, 7), nil); answer.StatusCode != http.StatusOK || len(text) > 0 {
+	if answer, text := s.post(t, gaugeRequest(t, "right", now, 7), nil); answer.StatusCode != http.StatusOK ||
+		len(text) > 0 {
 		t.Errorf("%s %q", answer.Status, text)
 	}
 	s.drained(t)
@@ -45,8 +49,8 @@ func TestSendersClockJumps(t *testing.T) {
 	}
 }
 
-// While the store has samples of the future and takes none, senders are asked for their time: when most of them have had
-// this server's for ten minutes, what is stored is wrong.
+// While the store has samples of the future and takes none, senders are asked for their time: when most of them have
+// had this server's for ten minutes, what is stored is wrong.
 func TestSendersAgreeOnTheTime(t *testing.T) {
 	now, uptime := time.Now(), time.Duration(0)
 	wrong := 0
@@ -62,7 +66,8 @@ func TestSendersAgreeOnTheTime(t *testing.T) {
 			for sender, d := range ahead {
 				life++
 				batch := header{otlp.BatchHeader: fmt.Sprintf("sender%d/%012d", sender, life)}
-				if answer, text := s.post(t, gaugeRequest(t, "g", now.Add(d), 1), batch); answer.StatusCode != http.StatusTooManyRequests || !strings.Contains(string(text), "clock") {
+				if answer, text := s.post(t, gaugeRequest(t, "g", now.Add(d), 1),
+					batch); answer.StatusCode != http.StatusTooManyRequests || !strings.Contains(string(text), "clock") {
 					t.Fatalf("%s %q", answer.Status, text)
 				}
 			}
@@ -89,7 +94,8 @@ func TestServersClockJumps(t *testing.T) {
 	for _, jump := range []time.Duration{5 * 365 * 24 * time.Hour, -5 * 365 * 24 * time.Hour, 8 * time.Hour} {
 		real := time.Now()
 		wall, uptime := real, time.Duration(0)
-		s := start(t, t.TempDir(), setup{Options: ingest.Options{Now: func() time.Time { return wall }, Uptime: func() time.Duration { return uptime }}})
+		s := start(t, t.TempDir(), setup{Options: ingest.Options{Now: func() time.Time { return wall },
+			Uptime: func() time.Duration { return uptime }}})
 		pass := func(d time.Duration) { real, wall, uptime = real.Add(d), wall.Add(d), uptime+d }
 		post := func(name string, at time.Time) int {
 			t.Helper()

@@ -40,7 +40,8 @@ func (p *insistent) run(t testing.TB, ctx context.Context, taken *atomic.Int64) 
 			at = last.Add(time.Millisecond)
 		}
 		last = at
-		body := otlp.Encode(nil, []model.Series{{Name: "cluster_total", Kind: model.Counter, Time: at, Value: counterAt(at, p.id),
+		body := otlp.Encode(nil, []model.Series{{Name: "cluster_total", Kind: model.Counter, Time: at,
+			Value:  counterAt(at, p.id),
 			Labels: []model.Label{{Name: "id", Value: strconv.Itoa(p.id)}}}})
 		p.send(t, body)
 		p.taken = append(p.taken, at.UnixMilli())
@@ -76,8 +77,8 @@ func (p *insistent) send(t testing.TB, body []byte) {
 	t.Error("a request was not taken in two minutes")
 }
 
-// TestClusterLosesItsLeader kills the server of a cluster that leads the stream, twice: all that was acknowledged is in the stream
-// once and in the store, and the consumer goes on.
+// TestClusterLosesItsLeader kills the server of a cluster that leads the stream, twice: all that was acknowledged is in
+// the stream once and in the store, and the consumer goes on.
 func TestClusterLosesItsLeader(t *testing.T) {
 	all, urls := startCluster(t)
 	log := slog.New(slog.DiscardHandler)
@@ -88,7 +89,8 @@ func TestClusterLosesItsLeader(t *testing.T) {
 	defer conn.Close()
 	opening, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	q, err := queue.Open(opening, conn, queue.Options{Replicas: nodes, MaxBytes: 64 << 20, MaxAsideBytes: 1 << 20, Duplicates: 10 * time.Minute, AckWait: 5 * time.Second, Logger: log})
+	q, err := queue.Open(opening, conn, queue.Options{Replicas: nodes, MaxBytes: 64 << 20, MaxAsideBytes: 1 << 20,
+		Duplicates: 10 * time.Minute, AckWait: 5 * time.Second, Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +182,8 @@ func TestClusterLosesItsLeader(t *testing.T) {
 	}
 	end, again := time.Now().Add(time.Second), 0
 	for i, p := range senders {
-		stored := samples(t, kept, fmt.Sprintf("cluster_total{id=%q}[%dms]", strconv.Itoa(i), end.Sub(began).Milliseconds()), end, i)
+		stored := samples(t, kept, fmt.Sprintf("cluster_total{id=%q}[%dms]", strconv.Itoa(i),
+			end.Sub(began).Milliseconds()), end, i)
 		missing(t, fmt.Sprint("sender ", i), stored, p.taken)
 		if len(stored) != len(p.taken) {
 			t.Errorf("sender %d: %d samples are stored, %d were sent", i, len(stored), len(p.taken))
@@ -190,5 +193,6 @@ func TestClusterLosesItsLeader(t *testing.T) {
 	if stats.Duplicates < uint64(again) || again < 20 {
 		t.Errorf("%d requests were sent again and %d were known", again, stats.Duplicates)
 	}
-	t.Logf("%d requests, %d of them sent again: all there once; %d handed out again", taken.Load(), again, stats.Redelivered)
+	t.Logf("%d requests, %d of them sent again: all there once; %d handed out again", taken.Load(), again,
+		stats.Redelivered)
 }

@@ -29,7 +29,8 @@ func natsNode(dir, about string) error {
 	var n int
 	var host string
 	var clients, others [nodes]int
-	if _, err := fmt.Sscan(about, &n, &host, &clients[0], &clients[1], &clients[2], &others[0], &others[1], &others[2]); err != nil {
+	if _, err := fmt.Sscan(about, &n, &host, &clients[0], &clients[1], &clients[2], &others[0], &others[1],
+		&others[2]); err != nil {
 		return err
 	}
 	var routes []string
@@ -50,9 +51,9 @@ func natsNode(dir, about string) error {
 	return errors.New("the node ended")
 }
 
-// ownHost is an address of loopback on which this process and its children alone listen. A port of 127.0.0.1 that a killed
-// server leaves for a moment may become that of an outgoing connection, which ends at 127.0.0.1 too; then the server cannot
-// start again.
+// ownHost is an address of loopback on which this process and its children alone listen. A port of 127.0.0.1 that a
+// killed server leaves for a moment may become that of an outgoing connection, which ends at 127.0.0.1 too; then the
+// server cannot start again.
 var ownHost = net.IPv4(127, byte(64+os.Getpid()>>16&63), byte(os.Getpid()>>8), byte(os.Getpid())).String()
 
 // freePorts are ports of ownHost that nobody has now.
@@ -97,7 +98,8 @@ func startCluster(t testing.TB) (all [nodes]*process, urls string) {
 	t.Helper()
 	ports := freePorts(t, 2*nodes)
 	for n := range all {
-		all[n] = &process{role: "nats", dir: t.TempDir(), address: fmt.Sprint(n, " ", ownHost, " ", strings.Join(ports, " ")), out: outputFile(t, fmt.Sprint("node", n))}
+		all[n] = &process{role: "nats", dir: t.TempDir(), address: fmt.Sprint(n, " ", ownHost, " ",
+			strings.Join(ports, " ")), out: outputFile(t, fmt.Sprint("node", n))}
 		all[n].start(t)
 	}
 	t.Cleanup(func() {
@@ -117,8 +119,8 @@ func startCluster(t testing.TB) (all [nodes]*process, urls string) {
 	return all, "nats://" + ownHost + ":" + strings.Join(ports[:nodes], ",nats://"+ownHost+":")
 }
 
-// TestCluster: a queue has as many copies as it was told, and keeps them where it is told nothing; and with copies it hands out
-// all of a backlog.
+// TestCluster: a queue has as many copies as it was told, and keeps them where it is told nothing; and with copies it
+// hands out all of a backlog.
 func TestCluster(t *testing.T) {
 	all, urls := startCluster(t)
 	conn, err := queue.Connect(queue.Server{URL: urls}, slog.New(slog.DiscardHandler))
@@ -139,7 +141,8 @@ func keepsItsCopies(t *testing.T, conn *nats.Conn) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
-		if _, err := queue.Open(ctx, conn, queue.Options{Replicas: wanted, MaxBytes: 1 << 20, MaxAsideBytes: 1 << 20}); err != nil {
+		if _, err := queue.Open(ctx, conn, queue.Options{Replicas: wanted, MaxBytes: 1 << 20,
+			MaxAsideBytes: 1 << 20}); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"OUTSIGHT", "OUTSIGHT-ASIDE"} {
@@ -157,14 +160,15 @@ func keepsItsCopies(t *testing.T, conn *nats.Conn) {
 	f(0, 3)
 }
 
-// handsOutABacklog publishes more than is handed out at a time, before anybody reads. Nothing is handed out twice: a message
-// that was lost on its way would come again after AckWait.
+// handsOutABacklog publishes more than is handed out at a time, before anybody reads. Nothing is handed out twice: a
+// message that was lost on its way would come again after AckWait.
 func handsOutABacklog(t *testing.T, conn *nats.Conn, all []*process) {
 	const messages = 1000
 	opening, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	q, err := queue.Open(opening, conn, queue.Options{Stream: "BACKLOG", Replicas: nodes, MaxBytes: 8 << 20, MaxAsideBytes: 1 << 20,
-		AckWait: time.Hour, Patience: time.Minute})
+	q, err := queue.Open(opening, conn, queue.Options{Stream: "BACKLOG", Replicas: nodes, MaxBytes: 8 << 20,
+		MaxAsideBytes: 1 << 20,
+		AckWait:       time.Hour, Patience: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -144,8 +144,8 @@ func (i *Ingest) batchOf(ctx context.Context, d *queue.Delivery) (b *Batch, err 
 // suspectTries is how often the process may end while it works on one and the same message.
 const suspectTries = 3
 
-// suspected notes on the disk that the work on a message begins that is older than this process, and fails where that was noted often enough before: then
-// the process never came to its end.
+// suspected notes on the disk that the work on a message begins that is older than this process, and fails where that
+// was noted often enough before: then the process never came to its end.
 func (i *Ingest) suspected(d *queue.Delivery) error {
 	if i.options.Dir == "" || !d.Leftover {
 		return nil

@@ -34,8 +34,9 @@ type authority struct {
 func newAuthority(t testing.TB) *authority {
 	t.Helper()
 	a := &authority{dir: t.TempDir()}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"},
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	a.cert, a.key = a.sign(t, template, "ca")
 	return a
 }
@@ -79,7 +80,8 @@ func (a *authority) write(t testing.TB, name string, b []byte) string {
 
 func (a *authority) leaf(t testing.TB, name string, use x509.ExtKeyUsage) (cert, key string) {
 	t.Helper()
-	a.sign(t, &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+	a.sign(t, &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name},
+		NotAfter:    time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{use}}, name)
 	return filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key")
 }
@@ -112,8 +114,8 @@ func credentials(t testing.TB, operator nkeys.KeyPair) (account, accountToken st
 	return account, accountToken, file
 }
 
-// TestConnectWithCredentials: a server that wants TLS, a client's certificate and a user's credentials gets all of them, and lets in
-// nobody who lacks one.
+// TestConnectWithCredentials: a server that wants TLS, a client's certificate and a user's credentials gets all of
+// them, and lets in nobody who lacks one.
 func TestConnectWithCredentials(t *testing.T) {
 	operator, err := nkeys.CreateOperator()
 	if err != nil {
@@ -136,8 +138,10 @@ func TestConnectWithCredentials(t *testing.T) {
 	}
 	clients := x509.NewCertPool()
 	clients.AddCert(ours.cert)
-	s, err := natsserver.NewServer(&natsserver.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, TrustedKeys: []string{operatorName}, AccountResolver: resolver,
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: clients, ClientAuth: tls.RequireAndVerifyClientCert}, TLSTimeout: 30})
+	s, err := natsserver.NewServer(&natsserver.Options{Host: "127.0.0.1", Port: -1, NoSigs: true,
+		TrustedKeys: []string{operatorName}, AccountResolver: resolver,
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: clients,
+			ClientAuth: tls.RequireAndVerifyClientCert}, TLSTimeout: 30})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,8 +168,11 @@ func TestConnectWithCredentials(t *testing.T) {
 	}
 	f("everything", true, func(*queue.Server) {})
 	f("no credentials", false, func(o *queue.Server) { o.Credentials = "" })
-	f("credentials of an unknown account", false, func(o *queue.Server) { o.Credentials = ours.write(t, "stranger.creds", stranger) })
+	f("credentials of an unknown account", false,
+		func(o *queue.Server) { o.Credentials = ours.write(t, "stranger.creds", stranger) })
 	f("no certificate", false, func(o *queue.Server) { o.Cert, o.Key = "", "" })
-	f("a certificate of somebody else", false, func(o *queue.Server) { o.Cert, o.Key = others.leaf(t, "client", x509.ExtKeyUsageClientAuth) })
-	f("a server that somebody else has signed", false, func(o *queue.Server) { o.CA = filepath.Join(others.dir, "ca.pem") })
+	f("a certificate of somebody else", false,
+		func(o *queue.Server) { o.Cert, o.Key = others.leaf(t, "client", x509.ExtKeyUsageClientAuth) })
+	f("a server that somebody else has signed", false,
+		func(o *queue.Server) { o.CA = filepath.Join(others.dir, "ca.pem") })
 }

@@ -29,14 +29,17 @@ type Limits struct {
 	Points int
 	// Labels of one series (64), and bytes of their names and values (16 KiB).
 	Labels, LabelBytes int
-	// Built bounds the bytes that one request becomes in memory (64 MiB): series, counts, and labels that were not known yet.
+	// Built bounds the bytes that one request becomes in memory (64 MiB): series, counts, and labels that were not
+	// known yet.
 	Built int
 	// Ahead is how far a time may lie ahead of the server's clock (10 min), Behind how far back (24 h).
 	Ahead, Behind time.Duration
-	// Remembered sets of labels (500,000, of about 1 KB each), of which all metrics of a container or an edge have one or two, and
-	// those of each classic histogram; twice as many for a moment. Where more than that come, each is read anew.
+	// Remembered sets of labels (500,000, of about 1 KB each), of which all metrics of a container or an edge have one
+	// or two, and those of each classic histogram; twice as many for a moment. Where more than that come, each is read
+	// anew.
 	Remembered int
-	// RememberedBytes bounds the bytes of what is remembered (1 KiB for each of Remembered). Decoders of one server share them.
+	// RememberedBytes bounds the bytes of what is remembered (1 KiB for each of Remembered). Decoders of one server
+	// share them.
 	RememberedBytes int64
 }
 
@@ -119,7 +122,8 @@ type reading struct {
 	batch  *Batch
 	origin *origin
 	metric *metric
-	// oldest and newest time of a point, in ms; whether one after that, until doubtful, is ahead is not known at the moment.
+	// oldest and newest time of a point, in ms; whether one after that, until doubtful, is ahead is not known at the
+	// moment.
 	oldest, newest, doubtful int64
 	// last is the time of the newest point of a resource.
 	last int64
@@ -134,13 +138,14 @@ type reading struct {
 }
 
 // Decode reads an ExportMetricsServiceRequest. Tenant, if there is one, becomes a label of each series. Received is
-// when the request came; the same arguments give the same batch. Errors are ErrMalformed, ErrTooManyPoints and ErrTooMuch.
+// when the request came; the same arguments give the same batch. Errors are ErrMalformed, ErrTooManyPoints and
+// ErrTooMuch.
 func (d *Decoder) Decode(body []byte, tenant string, received time.Time) (*Batch, error) {
 	return d.decode(body, tenant, received, received, d.limits.Built)
 }
 
-// decode is Decode for a request that may become so many bytes. One that was taken is not refused for that: it becomes more where less of it is
-// known.
+// decode is Decode for a request that may become so many bytes. One that was taken is not refused for that: it becomes
+// more where less of it is known.
 func (d *Decoder) decode(body []byte, tenant string, received, doubtful time.Time, most int) (*Batch, error) {
 	d.turn()
 	r := &reading{

@@ -59,16 +59,20 @@ func hostLabels(host string, pairs ...string) []model.Label {
 }
 
 func histogram() *model.Histogram {
-	return &model.Histogram{Count: 21, SumNS: 123_456_789_012, ZeroCount: 2, OverflowCount: 3, Offset: -100, Buckets: []uint64{7, 0, 0, 9}}
+	return &model.Histogram{Count: 21, SumNS: 123_456_789_012, ZeroCount: 2, OverflowCount: 3, Offset: -100,
+		Buckets: []uint64{7, 0, 0, 9}}
 }
 
 func batchAt(host string, at time.Time) []model.Series {
 	return []model.Series{
-		{Name: "c_total", Labels: hostLabels(host, "id", "a"), Kind: model.Counter, Time: at, Start: t0.Add(-time.Hour).Add(123), Value: 17.25},
+		{Name: "c_total", Labels: hostLabels(host, "id", "a"), Kind: model.Counter, Time: at,
+			Start: t0.Add(-time.Hour).Add(123), Value: 17.25},
 		{Name: "c_total", Labels: hostLabels(host, "id", "b", "zz", "ü \x00"), Kind: model.Counter, Time: at, Value: 1e300},
 		{Name: "g", Labels: hostLabels(host), Kind: model.Gauge, Time: at, Value: -3},
-		{Name: "h_seconds", Labels: hostLabels(host, "id", "a"), Kind: model.HistogramSeries, Time: at, Start: t0.Add(-time.Hour), Histogram: histogram()},
-		{Name: "h_seconds", Labels: hostLabels(host, "id", "b"), Kind: model.HistogramSeries, Time: at, Histogram: &model.Histogram{}},
+		{Name: "h_seconds", Labels: hostLabels(host, "id", "a"), Kind: model.HistogramSeries, Time: at,
+			Start: t0.Add(-time.Hour), Histogram: histogram()},
+		{Name: "h_seconds", Labels: hostLabels(host, "id", "b"), Kind: model.HistogramSeries, Time: at,
+			Histogram: &model.Histogram{}},
 		{Name: "h_seconds", Labels: hostLabels(host, "id", "c"), Kind: model.HistogramSeries, Time: at,
 			Histogram: &model.Histogram{Count: 1, SumNS: 1 << 40, OverflowCount: 1}},
 	}
@@ -120,7 +124,8 @@ func FuzzDecode(f *testing.F) {
 				t.Fatalf("series %q with %d labels", s.Name, len(s.Labels))
 			}
 			for n, l := range s.Labels {
-				if !isLabelName(l.Name) || l.Value == "" || len(l.Value) > otlp.MaxLabelBytes || n > 0 && s.Labels[n-1].Name >= l.Name {
+				if !isLabelName(l.Name) || l.Value == "" || len(l.Value) > otlp.MaxLabelBytes || n > 0 &&
+					s.Labels[n-1].Name >= l.Name {
 					t.Fatalf("labels %q", s.Labels)
 				}
 			}

@@ -30,23 +30,28 @@ const (
 func foreignRequest(metrics ...*metricspb.Metric) *colpb.ExportMetricsServiceRequest {
 	return &colpb.ExportMetricsServiceRequest{ResourceMetrics: []*metricspb.ResourceMetrics{{
 		Resource: &resourcepb.Resource{Attributes: []*commonpb.KeyValue{
-			text("service.name", "cart"), text("service.namespace", "shop"), text("service.instance.id", "i-1"), text("host.name", "web-1"),
+			text("service.name", "cart"), text("service.namespace", "shop"), text("service.instance.id", "i-1"),
+			text("host.name", "web-1"),
 		}},
-		ScopeMetrics: []*metricspb.ScopeMetrics{{Scope: &commonpb.InstrumentationScope{Name: "some.library"}, Metrics: metrics}},
+		ScopeMetrics: []*metricspb.ScopeMetrics{{Scope: &commonpb.InstrumentationScope{Name: "some.library"},
+			Metrics: metrics}},
 	}}}
 }
 
 func gauge(name, unit string, points ...*metricspb.NumberDataPoint) *metricspb.Metric {
-	return &metricspb.Metric{Name: name, Unit: unit, Data: &metricspb.Metric_Gauge{Gauge: &metricspb.Gauge{DataPoints: points}}}
+	return &metricspb.Metric{Name: name, Unit: unit,
+		Data: &metricspb.Metric_Gauge{Gauge: &metricspb.Gauge{DataPoints: points}}}
 }
 
-func sum(name, unit string, monotonic bool, temporality metricspb.AggregationTemporality, points ...*metricspb.NumberDataPoint) *metricspb.Metric {
+func sum(name, unit string, monotonic bool, temporality metricspb.AggregationTemporality,
+	points ...*metricspb.NumberDataPoint) *metricspb.Metric {
 	return &metricspb.Metric{Name: name, Unit: unit, Data: &metricspb.Metric_Sum{Sum: &metricspb.Sum{
 		IsMonotonic: monotonic, AggregationTemporality: temporality, DataPoints: points}}}
 }
 
 func pointAt(at time.Time, v float64, attributes ...*commonpb.KeyValue) *metricspb.NumberDataPoint {
-	return &metricspb.NumberDataPoint{TimeUnixNano: uint64(at.UnixNano()), Attributes: attributes, Value: &metricspb.NumberDataPoint_AsDouble{AsDouble: v}}
+	return &metricspb.NumberDataPoint{TimeUnixNano: uint64(at.UnixNano()), Attributes: attributes,
+		Value: &metricspb.NumberDataPoint_AsDouble{AsDouble: v}}
 }
 
 func ns(at time.Time) uint64 { return uint64(at.UnixNano()) }
@@ -55,9 +60,12 @@ func pointer(v float64) *float64 { return &v }
 
 func allKinds() *colpb.ExportMetricsServiceRequest {
 	whole := &metricspb.NumberDataPoint{TimeUnixNano: ns(t0), Value: &metricspb.NumberDataPoint_AsInt{AsInt: -5}}
-	list := &commonpb.KeyValue{Key: "list", Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_ArrayValue{ArrayValue: &commonpb.ArrayValue{
-		Values: []*commonpb.AnyValue{{Value: &commonpb.AnyValue_IntValue{IntValue: 1}}, {Value: &commonpb.AnyValue_BoolValue{BoolValue: true}}}}}}}
-	number := &commonpb.KeyValue{Key: "http.status", Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_IntValue{IntValue: 200}}}
+	list := &commonpb.KeyValue{Key: "list",
+		Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_ArrayValue{ArrayValue: &commonpb.ArrayValue{
+			Values: []*commonpb.AnyValue{{Value: &commonpb.AnyValue_IntValue{IntValue: 1}},
+				{Value: &commonpb.AnyValue_BoolValue{BoolValue: true}}}}}}}
+	number := &commonpb.KeyValue{Key: "http.status",
+		Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_IntValue{IntValue: 200}}}
 	return foreignRequest(
 		gauge("queue.length", "{item}", whole),
 		gauge("room.temperature", "Cel", pointAt(t0, 21.5, list, number)),
@@ -66,15 +74,18 @@ func allKinds() *colpb.ExportMetricsServiceRequest {
 		sum("changes", "", true, delta, pointAt(t0, 3), pointAt(t0, 4)),
 		&metricspb.Metric{Name: "rpc.duration", Unit: "s", Data: &metricspb.Metric_Histogram{Histogram: &metricspb.Histogram{
 			AggregationTemporality: cumulative, DataPoints: []*metricspb.HistogramDataPoint{{
-				TimeUnixNano: ns(t0), Count: 6, Sum: pointer(2.5), BucketCounts: []uint64{1, 2, 3}, ExplicitBounds: []float64{0.1, 2}}}}}},
-		&metricspb.Metric{Name: "payload", Unit: "By", Data: &metricspb.Metric_ExponentialHistogram{ExponentialHistogram: &metricspb.ExponentialHistogram{
-			AggregationTemporality: cumulative, DataPoints: []*metricspb.ExponentialHistogramDataPoint{{
-				TimeUnixNano: ns(t0), Count: 7, Sum: pointer(9), Scale: 9, ZeroCount: 1,
-				Positive: &metricspb.ExponentialHistogramDataPoint_Buckets{Offset: -3, BucketCounts: []uint64{1, 1, 1, 2}},
-				Negative: &metricspb.ExponentialHistogramDataPoint_Buckets{Offset: 4, BucketCounts: []uint64{1}}}}}}},
+				TimeUnixNano: ns(t0), Count: 6, Sum: pointer(2.5), BucketCounts: []uint64{1, 2, 3},
+				ExplicitBounds: []float64{0.1, 2}}}}}},
+		&metricspb.Metric{Name: "payload", Unit: "By",
+			Data: &metricspb.Metric_ExponentialHistogram{ExponentialHistogram: &metricspb.ExponentialHistogram{
+				AggregationTemporality: cumulative, DataPoints: []*metricspb.ExponentialHistogramDataPoint{{
+					TimeUnixNano: ns(t0), Count: 7, Sum: pointer(9), Scale: 9, ZeroCount: 1,
+					Positive: &metricspb.ExponentialHistogramDataPoint_Buckets{Offset: -3, BucketCounts: []uint64{1, 1, 1, 2}},
+					Negative: &metricspb.ExponentialHistogramDataPoint_Buckets{Offset: 4, BucketCounts: []uint64{1}}}}}}},
 		&metricspb.Metric{Name: "gc.pause", Unit: "s", Data: &metricspb.Metric_Summary{Summary: &metricspb.Summary{
 			DataPoints: []*metricspb.SummaryDataPoint{{TimeUnixNano: ns(t0), Count: 4, Sum: 8,
-				QuantileValues: []*metricspb.SummaryDataPoint_ValueAtQuantile{{Quantile: 0.5, Value: 1}, {Quantile: 0.99, Value: 3}}}}}}},
+				QuantileValues: []*metricspb.SummaryDataPoint_ValueAtQuantile{{Quantile: 0.5, Value: 1},
+					{Quantile: 0.99, Value: 3}}}}}}},
 	)
 }
 
@@ -93,7 +104,8 @@ func line(s *model.Series) string {
 	for _, l := range s.Labels {
 		labels = append(labels, fmt.Sprintf("%s=%q", l.Name, l.Value))
 	}
-	kind := map[model.SeriesKind]string{model.Counter: "counter", model.Gauge: "gauge", model.HistogramSeries: "histogram"}[s.Kind]
+	kind := map[model.SeriesKind]string{model.Counter: "counter", model.Gauge: "gauge",
+		model.HistogramSeries: "histogram"}[s.Kind]
 	value := fmt.Sprint(s.Value)
 	if s.Foreign != nil {
 		value = fmt.Sprintf("%+v", *s.Foreign)
@@ -182,12 +194,15 @@ func TestRejections(t *testing.T) {
 			AggregationTemporality: cumulative, DataPoints: []*metricspb.HistogramDataPoint{p}}}}
 	}
 	f(BadHistogram, explicit(&metricspb.HistogramDataPoint{BucketCounts: []uint64{1, 2}}))
-	f(BadHistogram, explicit(&metricspb.HistogramDataPoint{BucketCounts: []uint64{1, 2, 3}, ExplicitBounds: []float64{2, 1}}))
-	f(BadHistogram, explicit(&metricspb.HistogramDataPoint{BucketCounts: []uint64{1, 2}, ExplicitBounds: []float64{math.NaN()}}))
+	f(BadHistogram, explicit(&metricspb.HistogramDataPoint{BucketCounts: []uint64{1, 2, 3},
+		ExplicitBounds: []float64{2, 1}}))
+	f(BadHistogram, explicit(&metricspb.HistogramDataPoint{BucketCounts: []uint64{1, 2},
+		ExplicitBounds: []float64{math.NaN()}}))
 	exponential := func(p *metricspb.ExponentialHistogramDataPoint) *metricspb.Metric {
 		p.TimeUnixNano = ns(t0)
-		return &metricspb.Metric{Name: "h", Data: &metricspb.Metric_ExponentialHistogram{ExponentialHistogram: &metricspb.ExponentialHistogram{
-			AggregationTemporality: cumulative, DataPoints: []*metricspb.ExponentialHistogramDataPoint{p}}}}
+		return &metricspb.Metric{Name: "h",
+			Data: &metricspb.Metric_ExponentialHistogram{ExponentialHistogram: &metricspb.ExponentialHistogram{
+				AggregationTemporality: cumulative, DataPoints: []*metricspb.ExponentialHistogramDataPoint{p}}}}
 	}
 	f(BadHistogram, exponential(&metricspb.ExponentialHistogramDataPoint{Scale: -5}))
 	f(BadHistogram, exponential(&metricspb.ExponentialHistogramDataPoint{Scale: 21}))

@@ -52,9 +52,11 @@ func (i *Ingest) ServeGRPC(ctx context.Context, l net.Listener) error {
 func (i *Ingest) GRPC() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
-		if r.Method != http.MethodPost || r.ProtoMajor != 2 || media != "application/grpc" && media != "application/grpc+proto" {
+		if r.Method != http.MethodPost || r.ProtoMajor != 2 || media != "application/grpc" &&
+			media != "application/grpc+proto" {
 			i.counts.requests[overGRPC].Add(1)
-			i.turnAway(sender{"", r.RemoteAddr}, fmt.Errorf("%w: %.20q with Content-Type %.80q, want gRPC", errUnsupported, r.Method, media))
+			i.turnAway(sender{"", r.RemoteAddr}, fmt.Errorf("%w: %.20q with Content-Type %.80q, want gRPC",
+				errUnsupported, r.Method, media))
 			http.Error(w, "want gRPC", http.StatusUnsupportedMediaType)
 			return
 		}
@@ -66,7 +68,8 @@ func (i *Ingest) GRPC() http.Handler {
 				finish(w, i.status(err))
 				return
 			}
-			finish(w, &statuspb.Status{Code: int32(codes.Unimplemented), Message: fmt.Sprintf("unknown method %.200q, want %s", r.URL.Path, grpcPath)})
+			finish(w, &statuspb.Status{Code: int32(codes.Unimplemented),
+				Message: fmt.Sprintf("unknown method %.200q, want %s", r.URL.Path, grpcPath)})
 			return
 		}
 		i.counts.requests[overGRPC].Add(1)
@@ -118,13 +121,15 @@ func (i *Ingest) export(w http.ResponseWriter, r *http.Request) (tenant string, 
 		return tenant, taken, fmt.Errorf("%w: %d bytes, at most %d", errTooLarge, length, most)
 	}
 	taken, err = i.receive(ctx, incoming{
-		body: io.LimitReader(body, length), hurry: body.hurry, length: length, most: most, encoding: encoding, sender: sender{tenant, r.RemoteAddr}, batch: batch})
+		body: io.LimitReader(body, length), hurry: body.hurry, length: length, most: most, encoding: encoding,
+		sender: sender{tenant, r.RemoteAddr}, batch: batch})
 	return tenant, taken, err
 }
 
 // withTimeout ends ctx when the caller no longer waits: "5S" is five seconds.
 func withTimeout(ctx context.Context, timeout string) (context.Context, context.CancelFunc) {
-	units := map[byte]time.Duration{'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond}
+	units := map[byte]time.Duration{'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond,
+		'u': time.Microsecond, 'n': time.Nanosecond}
 	if len(timeout) < 2 || len(timeout) > 9 {
 		return ctx, func() {}
 	}

@@ -80,14 +80,16 @@ func (s *stream) headers(t testing.TB, fields ...string) {
 	t.Helper()
 	var block bytes.Buffer
 	e := hpack.NewEncoder(&block)
-	fields = append([]string{":method", "POST", ":scheme", "http", ":path", "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+	fields = append([]string{":method", "POST", ":scheme", "http", ":path",
+		"/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
 		":authority", "x", "content-type", "application/grpc", "te", "trailers"}, fields...)
 	for i := 0; i < len(fields); i += 2 {
 		if err := e.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := s.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: s.id, BlockFragment: block.Bytes(), EndHeaders: true}); err != nil {
+	if err := s.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: s.id, BlockFragment: block.Bytes(),
+		EndHeaders: true}); err != nil {
 		t.Fatal(err)
 	}
 	s.id += 2
@@ -111,7 +113,8 @@ func TestStalledStreams(t *testing.T) {
 		for n := range 16 {
 			stalled.headers(t)
 			if n%2 == 1 { // a head that promises 8 MiB, and a little of it
-				if err := stalled.framer.WriteData(stalled.id-2, false, append([]byte{0, 0, 128, 0, 0}, make([]byte, 1000)...)); err != nil {
+				if err := stalled.framer.WriteData(stalled.id-2, false,
+					append([]byte{0, 0, 128, 0, 0}, make([]byte, 1000)...)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -158,7 +161,8 @@ func TestStalledBodies(t *testing.T) {
 		}
 	}
 	for i := range 20 {
-		if answer, text := s.post(t, gaugeRequest(t, fmt.Sprint("g", i), time.Now(), 1), nil); answer.StatusCode != http.StatusOK {
+		if answer, text := s.post(t, gaugeRequest(t, fmt.Sprint("g", i), time.Now(), 1),
+			nil); answer.StatusCode != http.StatusOK {
 			t.Fatalf("%s %q", answer.Status, text)
 		}
 	}
@@ -187,8 +191,10 @@ func TestGRPCBombs(t *testing.T) {
 			t.Errorf("%v: got %v, want %v", fields, got, want)
 		}
 	}
-	for text, message := range map[string][]byte{"too long": {0, 255, 255, 255, 255}, "an unknown flag": {2, 0, 0, 0, 0}, "no zstd": {1, 0, 0, 0, 3, 'a', 'b', 'c'}} {
-		if got := call(t, s.grpc, message, "grpc-encoding", "zstd"); got != codes.ResourceExhausted && got != codes.InvalidArgument {
+	for text, message := range map[string][]byte{"too long": {0, 255, 255, 255, 255},
+		"an unknown flag": {2, 0, 0, 0, 0}, "no zstd": {1, 0, 0, 0, 3, 'a', 'b', 'c'}} {
+		if got := call(t, s.grpc, message, "grpc-encoding", "zstd"); got != codes.ResourceExhausted &&
+			got != codes.InvalidArgument {
 			t.Errorf("%s: got %v", text, got)
 		}
 	}
@@ -214,7 +220,8 @@ func call(t testing.TB, address string, message []byte, fields ...string) codes.
 	protocols.SetUnencryptedHTTP2(true)
 	transport := &http.Transport{Protocols: protocols}
 	defer transport.CloseIdleConnections()
-	r, err := http.NewRequest(http.MethodPost, "http://"+address+"/opentelemetry.proto.collector.metrics.v1.MetricsService/Export", bytes.NewReader(message))
+	r, err := http.NewRequest(http.MethodPost,
+		"http://"+address+"/opentelemetry.proto.collector.metrics.v1.MetricsService/Export", bytes.NewReader(message))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +252,8 @@ func TestGRPCAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	err = conn.Invoke(t.Context(), "/opentelemetry.proto.collector.logs.v1.LogsService/Export", gaugeMessage("g", time.Now(), 1), &colpb.ExportMetricsServiceResponse{})
+	err = conn.Invoke(t.Context(), "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+		gaugeMessage("g", time.Now(), 1), &colpb.ExportMetricsServiceResponse{})
 	if status.Code(err) != codes.Unimplemented {
 		t.Error(err)
 	}

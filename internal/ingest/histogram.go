@@ -110,8 +110,8 @@ func (r *reading) part(p *point, to part, v float64) {
 	r.add(s)
 }
 
-// parts are the series that a set's points are stored as, made anew where the bounds are others than before. They are nil
-// for bounds that are not in order.
+// parts are the series that a set's points are stored as, made anew where the bounds are others than before. They are
+// nil for bounds that are not in order.
 func (r *reading) parts(set *labelSet, bounds []uint64, build func() []part) []part {
 	known := set.parts[r.metric]
 	if known == nil || !slices.Equal(known.bounds, bounds) {
@@ -203,7 +203,8 @@ func rest(whole uint64, counts []uint64) (_ uint64, ok bool) {
 // finite is whether the buckets are of sizes that a float64 can have, from 2^-1074 to 2^1024.
 func (s *buckets) finite(scale int32) bool {
 	exponent := func(bucket int64) float64 { return math.Ldexp(float64(bucket), -int(scale)) }
-	return len(s.counts) == 0 || exponent(int64(s.offset)) >= -1100 && exponent(int64(s.offset)+int64(len(s.counts))) <= 1100
+	return len(s.counts) == 0 || exponent(int64(s.offset)) >= -1100 &&
+		exponent(int64(s.offset)+int64(len(s.counts))) <= 1100
 }
 
 func (r *reading) exponential(p *point) error {
@@ -220,8 +221,10 @@ func (r *reading) exponential(p *point) error {
 		return nil
 	}
 	r.batch.labels += p.set.bytes
-	s := model.Series{Name: r.metric.name, Labels: p.set.labels, Kind: model.HistogramSeries, Time: p.time(), Start: p.startTime(), Key: p.set.key(r.metric)}
-	if r.origin.ours && p.scale == model.Scale && len(negative.counts) == 0 && p.zeroThreshold == model.ZeroThreshold.Seconds() && p.sum >= 0 && p.sum < 1.8e10 {
+	s := model.Series{Name: r.metric.name, Labels: p.set.labels, Kind: model.HistogramSeries, Time: p.time(),
+		Start: p.startTime(), Key: p.set.key(r.metric)}
+	if r.origin.ours && p.scale == model.Scale && len(negative.counts) == 0 &&
+		p.zeroThreshold == model.ZeroThreshold.Seconds() && p.sum >= 0 && p.sum < 1.8e10 {
 		if h, ok := model.NewDense(positive.offset+1, positive.counts, p.count, p.zero, uint64(math.Round(p.sum*1e9))); ok {
 			s.Histogram = h
 			r.add(s)
@@ -233,7 +236,8 @@ func (r *reading) exponential(p *point) error {
 	}
 	s.Foreign = &model.ForeignHistogram{
 		Scale: p.scale, Count: p.count, ZeroCount: p.zero, Sum: p.sum, ZeroThreshold: p.zeroThreshold,
-		PositiveOffset: positive.offset + 1, Positive: positive.counts, NegativeOffset: negative.offset + 1, Negative: negative.counts,
+		PositiveOffset: positive.offset + 1, Positive: positive.counts, NegativeOffset: negative.offset + 1,
+		Negative: negative.counts,
 	}
 	r.add(s)
 	return nil

@@ -48,7 +48,8 @@ type inFlight struct {
 func newInFlight(o *Options) *inFlight {
 	own := func(tenant string) int64 { return o.Quotas.Of(tenant).InFlightBytes }
 	reserve := min(o.largest(), o.InFlight/2)
-	f := &inFlight{Shares: quota.NewShares(o.InFlight-reserve, o.divided(), own), capacity: o.InFlight, reserve: reserve, own: own,
+	f := &inFlight{Shares: quota.NewShares(o.InFlight-reserve, o.divided(), own), capacity: o.InFlight,
+		reserve: reserve, own: own,
 		turn: newTurns(1), waiting: map[string]bool{}}
 	f.turn.patience = reservePatience
 	return f

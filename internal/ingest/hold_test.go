@@ -19,7 +19,8 @@ import (
 // However many tenants there are, and while one has all that is free: another's largest request is taken, also when the
 // first has the reserve and stalls.
 func TestManyTenantsLargeRequest(t *testing.T) {
-	o := ingest.Options{Tenants: true, MaxBody: 256 << 10, MaxDecompressed: 512 << 10, Limits: ingest.Limits{Built: 4 << 20}, InFlight: 12 << 20}
+	o := ingest.Options{Tenants: true, MaxBody: 256 << 10, MaxDecompressed: 512 << 10,
+		Limits: ingest.Limits{Built: 4 << 20}, InFlight: 12 << 20}
 	for i := range 40 {
 		o.TenantNames = append(o.TenantNames, fmt.Sprint("t", i))
 	}
@@ -66,7 +67,8 @@ func TestRefusedIsNotCharged(t *testing.T) {
 		for n := range name {
 			name[n] = byte('a' + rand.IntN(26))
 		}
-		answer, text := s.post(t, manyOf(t, string(name), i, 2000, now.Add(time.Duration(i))), header{otlp.TenantHeader: "shop"})
+		answer, text := s.post(t, manyOf(t, string(name), i, 2000, now.Add(time.Duration(i))),
+			header{otlp.TenantHeader: "shop"})
 		if answer.StatusCode == http.StatusTooManyRequests {
 			break
 		}
@@ -77,7 +79,8 @@ func TestRefusedIsNotCharged(t *testing.T) {
 	}
 	w := httptest.NewRecorder()
 	s.ingest.Metrics().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
-	if line := fmt.Sprintf(`outsight_tenant_samples_total{tenant="shop"} %d`, taken); !strings.Contains(w.Body.String(), line+"\n") {
+	if line := fmt.Sprintf(`outsight_tenant_samples_total{tenant="shop"} %d`, taken); !strings.Contains(w.Body.String(),
+		line+"\n") {
 		t.Errorf("no %q in\n%s", line, w.Body)
 	}
 }

@@ -60,15 +60,17 @@ func (i *Ingest) post(w http.ResponseWriter, r *http.Request, media string) (ten
 		return tenant, taken, err
 	}
 	if media != protobufType && media != jsonType {
-		return tenant, taken, fmt.Errorf("%w: Content-Type %.80q, want %s or %s", errUnsupported, media, protobufType, jsonType)
+		return tenant, taken, fmt.Errorf("%w: Content-Type %.80q, want %s or %s", errUnsupported, media, protobufType,
+			jsonType)
 	}
 	if r.ContentLength > i.options.MaxBody {
 		return tenant, taken, fmt.Errorf("%w: %d bytes, at most %d", errTooLarge, r.ContentLength, i.options.MaxBody)
 	}
 	body := patient(w, r.Body)
 	taken, err = i.receive(r.Context(), incoming{
-		body: body, hurry: body.hurry, length: -1, most: i.options.MaxBody, encoding: strings.ToLower(r.Header.Get("Content-Encoding")),
-		json: media == jsonType, sender: sender{tenant, r.RemoteAddr}, batch: batch})
+		body: body, hurry: body.hurry, length: -1, most: i.options.MaxBody,
+		encoding: strings.ToLower(r.Header.Get("Content-Encoding")),
+		json:     media == jsonType, sender: sender{tenant, r.RemoteAddr}, batch: batch})
 	return tenant, taken, err
 }
 
@@ -86,7 +88,8 @@ type incoming struct {
 	batch string
 }
 
-// receive reads a request and keeps it. While it comes it holds the bytes that have come, and nothing else: neither a place nor a lock.
+// receive reads a request and keeps it. While it comes it holds the bytes that have come, and nothing else: neither a
+// place nor a lock.
 func (i *Ingest) receive(ctx context.Context, in incoming) (taken outcome, err error) {
 	if wait := i.rates.Wait(in.tenant); wait > 0 {
 		return taken, rateError{in.tenant, i.options.Quotas.Of(in.tenant).SamplesPerSecond, wait}
@@ -115,7 +118,8 @@ func (i *Ingest) receive(ctx context.Context, in incoming) (taken outcome, err e
 	}
 	if in.json {
 		text := hold.held()
-		limits := jsonLimits{bytes: int(i.options.MaxDecompressed), elements: i.options.Limits.Points + i.options.Limits.elements(), grow: hold.more}
+		limits := jsonLimits{bytes: int(i.options.MaxDecompressed), elements: i.options.Limits.Points +
+			i.options.Limits.elements(), grow: hold.more}
 		if r.body, err = fromJSON(body, limits); err != nil {
 			return taken, err
 		}
@@ -164,7 +168,8 @@ func classify(err error) Refusal {
 	switch {
 	case errors.Is(err, errUnauthorized), errors.Is(err, errForbidden):
 		return Unauthorized
-	case errors.Is(err, errTooLarge), errors.Is(err, ErrTooManyPoints), errors.Is(err, ErrTooMuch), errors.Is(err, queue.ErrTooLarge):
+	case errors.Is(err, errTooLarge), errors.Is(err, ErrTooManyPoints), errors.Is(err, ErrTooMuch),
+		errors.Is(err, queue.ErrTooLarge):
 		return TooLarge
 	case errors.Is(err, ErrMalformed), errors.Is(err, errBadHeader):
 		return Malformed
@@ -210,7 +215,8 @@ func (o *outcome) response() *colpb.ExportMetricsServiceResponse {
 		if o.said != "" {
 			text += "; " + o.said
 		}
-		m.PartialSuccess = &colpb.ExportMetricsPartialSuccess{RejectedDataPoints: int64(n), ErrorMessage: strings.ToValidUTF8(text, "\ufffd")}
+		m.PartialSuccess = &colpb.ExportMetricsPartialSuccess{RejectedDataPoints: int64(n),
+			ErrorMessage: strings.ToValidUTF8(text, "\ufffd")}
 	}
 	return m
 }

@@ -5,8 +5,9 @@
 //
 // # Whole batches and parts
 //
-// A request with the header BatchHeader whose scopes are all otlp.Scope is a batch of an agent: all series that its host has at one
-// time, so that a series which the next batch lacks has ended. Everything else is a part of nobody knows what, and ends nothing.
+// A request with the header BatchHeader whose scopes are all otlp.Scope is a batch of an agent: all series that its
+// host has at one time, so that a series which the next batch lacks has ended. Everything else is a part of nobody
+// knows what, and ends nothing.
 //
 // # Bounds
 //
@@ -61,8 +62,9 @@ type Options struct {
 	Limits Limits
 	// MaxBody and MaxDecompressed bound one request in bytes (8 MiB, 32 MiB).
 	MaxBody, MaxDecompressed int64
-	// InFlight bounds the bytes of all requests that are being worked on (256 MiB). The largest request's, at most half,
-	// are a reserve for who finds no room, one tenant at a time. Half of the rest is guaranteed to tenants, in equal parts.
+	// InFlight bounds the bytes of all requests that are being worked on (256 MiB). The largest request's, at most
+	// half, are a reserve for who finds no room, one tenant at a time. Half of the rest is guaranteed to tenants, in
+	// equal parts.
 	InFlight int64
 	// Quotas are limits of tenants besides; nil for none.
 	Quotas quota.Table
@@ -147,7 +149,8 @@ type Ingest struct {
 	clock      *clock
 	agreement  agreement
 	counts     counts
-	// all counts what was refused to everybody, tenants the same of each of Options.TenantNames. The map stays as New made it.
+	// all counts what was refused to everybody, tenants the same of each of Options.TenantNames. The map stays as New
+	// made it.
 	all     ledger
 	tenants map[string]*ledger
 	// suspect is the message that a process before this one never came to the end of.
@@ -173,14 +176,17 @@ func New(q *queue.Queue, s Store, o Options) (*Ingest, error) {
 	i.room.init(s)
 	i.clock = newClock(o.Now, o.Uptime, o.Limits.Ahead, o.Logger)
 	var err error
-	if i.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(1<<20)); err != nil {
+	if i.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest),
+		zstd.WithWindowSize(1<<20)); err != nil {
 		return nil, fmt.Errorf("making a compressor: %w", err)
 	}
-	i.decoder, err = zstd.NewReader(nil, zstd.WithDecoderMaxMemory(uint64(i.options.MaxDecompressed)), zstd.WithDecoderMaxWindow(maxWindow))
+	i.decoder, err = zstd.NewReader(nil, zstd.WithDecoderMaxMemory(uint64(i.options.MaxDecompressed)),
+		zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {
 		return nil, fmt.Errorf("making a decompressor: %w", err)
 	}
-	if i.sized, err = zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(maxWindow)); err != nil {
+	if i.sized, err = zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true),
+		zstd.WithDecoderMaxWindow(maxWindow)); err != nil {
 		return nil, fmt.Errorf("making a decompressor: %w", err)
 	}
 	for _, d := range newDecoders(i.options.Limits, min(runtime.GOMAXPROCS(0), 4)) {
@@ -220,7 +226,8 @@ type request struct {
 // errBusy means that the sender should come again later.
 var errBusy = errors.New("too much is under way")
 
-// take keeps a request, and takes what it becomes from hold. It has returned without an error when the request outlives the loss of power.
+// take keeps a request, and takes what it becomes from hold. It has returned without an error when the request outlives
+// the loss of power.
 func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome, err error) {
 	charged := 0
 	defer func() {
@@ -292,7 +299,8 @@ func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome
 	claim, without := i.room.claim(r.tenant, series, batch.labels)
 	if without.passing {
 		batch.release()
-		return taken, fmt.Errorf("%w: whether %d new series have room is known when what waits is stored", queue.ErrFull, without.series)
+		return taken, fmt.Errorf("%w: whether %d new series have room is known when what waits is stored",
+			queue.ErrFull, without.series)
 	}
 	if without.series > 0 {
 		taken.Rejections[NoRoom] += without.series
@@ -354,8 +362,8 @@ func (r *request) id() string {
 	return r.tenant + "/" + hex.EncodeToString(sum[:16])
 }
 
-// decode reads a request with the Decoder that has read the same sender's before. It may become so many bytes. Doubtful is received, or a later time that it
-// may be just as well.
+// decode reads a request with the Decoder that has read the same sender's before. It may become so many bytes. Doubtful
+// is received, or a later time that it may be just as well.
 func (i *Ingest) decode(ctx context.Context, r request, received, doubtful time.Time, most int) (*Batch, error) {
 	hash := uint64(0)
 	if n := len(r.batch) - batchNumberBytes; n > 0 {
@@ -391,8 +399,8 @@ var (
 	errBadHeader    = errors.New("a header makes no sense")
 )
 
-// admit finds the tenant and the batch of a request by its headers. With an error, the tenant is the one that was refused, or
-// that somebody names who has not shown to be of it.
+// admit finds the tenant and the batch of a request by its headers. With an error, the tenant is the one that was
+// refused, or that somebody names who has not shown to be of it.
 func (i *Ingest) admit(values func(header string) []string) (tenant, batch string, err error) {
 	header := func(name string) string {
 		if all := values(name); len(all) > 0 {
@@ -441,8 +449,8 @@ type handover struct {
 	weight  int
 }
 
-// maxHanded bounds what waits in memory for the consumer, which reads the queue where there is more: in series, and as many
-// more as foreign histograms and labels that were new weigh.
+// maxHanded bounds what waits in memory for the consumer, which reads the queue where there is more: in series, and as
+// many more as foreign histograms and labels that were new weigh.
 const maxHanded = 200_000
 
 // weight is about what the batch takes, in series without a histogram.

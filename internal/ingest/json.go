@@ -75,7 +75,8 @@ func (r *jsonReader) message(of protoreflect.MessageDescriptor, depth int) error
 		return fmt.Errorf("values nested deeper than %d", maxJSONDepth)
 	}
 	switch of.Name() {
-	case "ResourceMetrics", "ScopeMetrics", "Metric", "NumberDataPoint", "HistogramDataPoint", "ExponentialHistogramDataPoint", "SummaryDataPoint":
+	case "ResourceMetrics", "ScopeMetrics", "Metric", "NumberDataPoint", "HistogramDataPoint",
+		"ExponentialHistogramDataPoint", "SummaryDataPoint":
 		if r.elements++; r.elements > r.limits.elements {
 			return fmt.Errorf("%w: more than %d resources, scopes, metrics and points", ErrTooManyPoints, r.limits.elements)
 		}
@@ -296,7 +297,8 @@ func integer(text string, bits int, signed bool) (v uint64, ok bool) {
 	}
 	// Whole numbers to 2^53 are exact as a float; greater ones are not written so.
 	f, err := strconv.ParseFloat(text, 64)
-	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 || !signed && f < 0 || strings.ContainsAny(text, "xXpP_nN") {
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 || !signed && f < 0 ||
+		strings.ContainsAny(text, "xXpP_nN") {
 		return 0, false
 	}
 	if bits == 32 && (signed && (f < math.MinInt32 || f > math.MaxInt32) || !signed && f > math.MaxUint32) {

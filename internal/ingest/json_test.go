@@ -33,7 +33,8 @@ func seriesOf(t *testing.T, body []byte) (lines []string) {
 	t.Helper()
 	b := decode(t, body, "")
 	for i := range b.Series {
-		lines = append(lines, fmt.Sprint(line(&b.Series[i]), " ", b.Series[i].Time.UnixMilli(), " ", b.Series[i].Start.UnixMilli()))
+		lines = append(lines, fmt.Sprint(line(&b.Series[i]), " ", b.Series[i].Time.UnixMilli(), " ",
+			b.Series[i].Start.UnixMilli()))
 	}
 	return append(lines, b.Rejected.String())
 }
@@ -44,7 +45,8 @@ func TestJSONAsGenerated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inNames, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true, Multiline: true}.Marshal(allKinds())
+	inNames, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true,
+		Multiline: true}.Marshal(allKinds())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,9 +57,12 @@ func TestJSONAsGenerated(t *testing.T) {
 	for _, text := range []string{
 		string(canonical), string(inNames), `{}`, ` { "resourceMetrics" : null } `, `{"resourceMetrics":[]}`,
 		`{"future":{"a":[1,{"b":[]}],"c":null},"resourceMetrics":[{"x":1}]}`,
-		point(`"asDouble":1.5`), point(`"asDouble":"NaN"`), point(`"asDouble":"-Infinity"`), point(`"asDouble":"2.5"`), point(`"asInt":"-7"`), point(`"asInt":7`),
-		point(`"asInt":1e3`), point(`"asInt":"12.0"`), point(`"flags":1`), point(`"asDouble":1,"attributes":[{"key":"k\u00fc\n","value":{"stringValue":"\ud83d\ude00"}}]`),
-		point(`"asDouble":1,"attributes":[{"key":"k","value":{"bytesValue":"AQI_-w"}}]`), point(`"asDouble":1,"attributes":[{"key":"k","value":{"arrayValue":{"values":[{"intValue":"1"},{"boolValue":true},{}]}}}]`),
+		point(`"asDouble":1.5`), point(`"asDouble":"NaN"`), point(`"asDouble":"-Infinity"`), point(`"asDouble":"2.5"`),
+		point(`"asInt":"-7"`), point(`"asInt":7`),
+		point(`"asInt":1e3`), point(`"asInt":"12.0"`), point(`"flags":1`),
+		point(`"asDouble":1,"attributes":[{"key":"k\u00fc\n","value":{"stringValue":"\ud83d\ude00"}}]`),
+		point(`"asDouble":1,"attributes":[{"key":"k","value":{"bytesValue":"AQI_-w"}}]`),
+		point(`"asDouble":1,"attributes":[{"key":"k","value":{"arrayValue":{"values":[{"intValue":"1"},{"boolValue":true},{}]}}}]`),
 		point(`"asDouble":1,"attributes":[{"key":"k","value":{"kvlistValue":{"values":[{"key":"b","value":{"doubleValue":1}},{"key":"a"}]}}}]`),
 		point(`"asDouble":1,"exemplars":[{"asDouble":1,"traceId":"00"}]`),
 	} {
@@ -75,9 +80,12 @@ func TestJSONAsGenerated(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		``, `[]`, `7`, `"x"`, `null`, `{`, `{}x`, `{"resourceMetrics":7}`, `{"resourceMetrics":[7]}`, `{"resourceMetrics":[null]}`, `{"resourceMetrics":{}}`,
-		`{"resourceMetrics":[],"resourceMetrics":[]}`, point(`"asInt":1,"asDouble":2`), point(`"asInt":"x"`), point(`"asInt":1.5`), point(`"asInt":"99999999999999999999"`),
-		point(`"asDouble":true`), point(`"asDouble":"x"`), point(`"flags":-1`), point(`"attributes":[{"key":7}]`), point(`"attributes":[{"key":"k","value":{"bytesValue":"?"}}]`),
+		``, `[]`, `7`, `"x"`, `null`, `{`, `{}x`, `{"resourceMetrics":7}`, `{"resourceMetrics":[7]}`,
+		`{"resourceMetrics":[null]}`, `{"resourceMetrics":{}}`,
+		`{"resourceMetrics":[],"resourceMetrics":[]}`, point(`"asInt":1,"asDouble":2`), point(`"asInt":"x"`),
+		point(`"asInt":1.5`), point(`"asInt":"99999999999999999999"`),
+		point(`"asDouble":true`), point(`"asDouble":"x"`), point(`"flags":-1`), point(`"attributes":[{"key":7}]`),
+		point(`"attributes":[{"key":"k","value":{"bytesValue":"?"}}]`),
 		strings.Repeat(`{"a":`, 20_000), `{"a":` + strings.Repeat(`[`, 20_000),
 	} {
 		if _, err := generated([]byte(text)); err == nil {
@@ -91,9 +99,13 @@ func TestJSONAsGenerated(t *testing.T) {
 
 // Bytes that a request in JSON becomes are bounded: a number of two bytes is one of eight.
 func TestJSONIsBounded(t *testing.T) {
-	text := `{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"histogram":{"dataPoints":[{"explicitBounds":[` + strings.Repeat("1,", 5<<20) + `1]}]}}]}]}]}`
+	text := `{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"histogram":{"dataPoints":[{"explicitBounds":[` +
+		strings.Repeat("1,", 5<<20) + `1]}]}}]}]}]}`
 	var err error
-	if bytes := allocated(func() { _, err = fromJSON([]byte(text), jsonLimits{bytes: 1 << 20, elements: 1000}) }); bytes > 128<<20 || classify(err) != TooLarge {
+	if bytes := allocated(func() {
+		_, err = fromJSON([]byte(text),
+			jsonLimits{bytes: 1 << 20, elements: 1000})
+	}); bytes > 128<<20 || classify(err) != TooLarge {
 		t.Errorf("%d MiB were allocated, %v", bytes>>20, err)
 	}
 }
@@ -131,7 +143,8 @@ func FuzzJSON(f *testing.F) {
 func BenchmarkJSON(b *testing.B) {
 	var points []*metricspb.NumberDataPoint
 	for i := range 5000 {
-		points = append(points, pointAt(t0.Add(time.Second), float64(i), text("id", fmt.Sprintf("%064d", i%100)), text("image", "registry.example/shop/cart:1.2.3"), text("name", "cart")))
+		points = append(points, pointAt(t0.Add(time.Second), float64(i), text("id", fmt.Sprintf("%064d", i%100)),
+			text("image", "registry.example/shop/cart:1.2.3"), text("name", "cart")))
 	}
 	body, err := protojson.Marshal(foreignRequest(gauge("g", "", points...)))
 	if err != nil {

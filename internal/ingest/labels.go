@@ -36,8 +36,9 @@ type origin struct {
 	bad            bool
 }
 
-// labelSet is the labels of points, and what they were made from. All metrics whose points have the same attributes share
-// it: an edge's or a container's series are some thirty, and one set for each would be most of what a Decoder holds.
+// labelSet is the labels of points, and what they were made from. All metrics whose points have the same attributes
+// share it: an edge's or a container's series are some thirty, and one set for each would be most of what a Decoder
+// holds.
 type labelSet struct {
 	origin *origin
 	// raw attributes; the values of labels are parts of it.
@@ -201,7 +202,8 @@ func isLabelName(name string) bool {
 // originOf finds or makes the origin of a resource.
 func (r *reading) originOf(about []byte, tenant string, ours bool) (*origin, error) {
 	if len(about) > maxRemembered {
-		return nil, fmt.Errorf("%w: a resource with %d bytes of attributes, want at most %d", ErrMalformed, len(about), maxRemembered)
+		return nil, fmt.Errorf("%w: a resource with %d bytes of attributes, want at most %d", ErrMalformed, len(about),
+			maxRemembered)
 	}
 	of := 0
 	key := "foreign\x00"
@@ -291,8 +293,8 @@ func (r *reading) targetInfo() {
 	}
 }
 
-// attributes reads the KeyValues that are field of the message b, unless they are more than most or one is a list that is too large; all is b as
-// text, which the pairs keep parts of.
+// attributes reads the KeyValues that are field of the message b, unless they are more than most or one is a list that
+// is too large; all is b as text, which the pairs keep parts of.
 func attributes(b []byte, all string, field int32, most int) (pairs []model.Label, ok bool, err error) {
 	f := fields{rest: b}
 	for f.next() {

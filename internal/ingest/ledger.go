@@ -86,8 +86,9 @@ func (i *Ingest) reject(who sender, why Reason, n uint64, said string) {
 	}
 }
 
-// Refusals are what senders were refused since New, by reason: all of them for "", or those of one of Options.TenantNames.
-// Who shows no valid token belongs to no tenant, unless it names one: then the request was for that tenant.
+// Refusals are what senders were refused since New, by reason: all of them for "", or those of one of
+// Options.TenantNames. Who shows no valid token belongs to no tenant, unless it names one: then the request was for
+// that tenant.
 func (i *Ingest) Refusals(tenant string) (list []model.Refusal) {
 	l := &i.all
 	if tenant != "" {

@@ -82,7 +82,8 @@ func hostileServer(t *testing.T, dir string) {
 	s := start(t, dir, setup{
 		Options: ingest.Options{Tenants: true, TenantNames: among.Names, InFlight: 64 << 20,
 			Limits: ingest.Limits{Remembered: hostileSeries, RememberedBytes: labelBytes / 2}},
-		queue: queue.Options{MaxBytes: 256 << 20}, store: store.Options{MaxSeries: hostileSeries, LabelBytes: labelBytes, Tenants: &among},
+		queue: queue.Options{MaxBytes: 256 << 20}, store: store.Options{MaxSeries: hostileSeries,
+			LabelBytes: labelBytes, Tenants: &among},
 	})
 	if os.Getenv("HOSTILE_PART") == "restart" {
 		s.drained(t)
@@ -136,7 +137,8 @@ func hostileServer(t *testing.T, dir string) {
 	// The other tenant sends once in 100 ms, as agents do, and all of it is taken.
 	for i := range 300 {
 		now := time.Now()
-		if answer, text := s.post(t, manyOf(t, "own", 0, 200, now), header{"X-Outsight-Tenant": "shop"}); answer.StatusCode != http.StatusOK || len(text) > 0 {
+		if answer, text := s.post(t, manyOf(t, "own", 0, 200, now),
+			header{"X-Outsight-Tenant": "shop"}); answer.StatusCode != http.StatusOK || len(text) > 0 {
 			t.Fatalf("request %d of the other tenant: %s %q", i, answer.Status, text)
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -173,7 +175,8 @@ func longLabels(t testing.TB, from, n, labels, size int) []byte {
 		for l := range labels {
 			v := fmt.Sprintf("%d-%d-", from+i, l)
 			p.Attributes = append(p.Attributes, &commonpb.KeyValue{Key: fmt.Sprint("l", l),
-				Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: v + strings.Repeat("x", size-len(v))}}})
+				Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: v +
+					strings.Repeat("x", size-len(v))}}})
 		}
 		g.DataPoints = append(g.DataPoints, p)
 	}

@@ -34,7 +34,8 @@ func (r *reading) metricOf(name, unit []byte, kind uint8, monotonic bool) *metri
 	m := &metric{number: uint64(len(r.metrics)) + 1, name: key.name}
 	if !key.ours {
 		var err error
-		if m.name, err = metricNamer.Build(otlptranslator.Metric{Name: key.name, Unit: key.unit, Type: key.otlpType()}); err != nil {
+		if m.name, err = metricNamer.Build(otlptranslator.Metric{Name: key.name, Unit: key.unit,
+			Type: key.otlpType()}); err != nil {
 			m.name = ""
 		}
 	}

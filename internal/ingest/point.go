@@ -156,7 +156,8 @@ func (p *point) startTime() time.Time {
 }
 
 func (r *reading) number(p *point) {
-	s := model.Series{Name: r.metric.name, Labels: p.set.labels, Kind: model.Gauge, Time: p.time(), Value: p.value, Key: p.set.key(r.metric)}
+	s := model.Series{Name: r.metric.name, Labels: p.set.labels, Kind: model.Gauge, Time: p.time(), Value: p.value,
+		Key: p.set.key(r.metric)}
 	if r.monotonic {
 		s.Kind, s.Start = model.Counter, p.startTime()
 	}

@@ -89,8 +89,10 @@ func watch(dir, server string) error {
 			batch = append(batch, model.Series{Name: "chaos_total", Kind: model.Counter, Time: at, Value: counterAt(at, i),
 				Labels: []model.Label{{Name: "host", Value: "h"}, {Name: "id", Value: strconv.Itoa(i)}}})
 		}
-		batch = append(batch, model.Series{Name: "chaos_seconds", Kind: model.HistogramSeries, Time: at, Labels: []model.Label{{Name: "host", Value: "h"}},
-			Histogram: &model.Histogram{Count: uint64(at.UnixMilli()), SumNS: uint64(at.UnixMilli()), Offset: -5, Buckets: []uint64{uint64(at.UnixMilli())}}})
+		batch = append(batch, model.Series{Name: "chaos_seconds", Kind: model.HistogramSeries, Time: at,
+			Labels: []model.Label{{Name: "host", Value: "h"}},
+			Histogram: &model.Histogram{Count: uint64(at.UnixMilli()), SumNS: uint64(at.UnixMilli()), Offset: -5,
+				Buckets: []uint64{uint64(at.UnixMilli())}}})
 		if err := e.Put(batch); err != nil {
 			return err
 		}

@@ -21,7 +21,8 @@ func (i *Ingest) Quotas(tenant string) (list []model.Quota) {
 	uses := func(what string, all []quota.Use) {
 		for _, u := range all {
 			if tenant == "" || u.Tenant == tenant {
-				list = append(list, model.Quota{Tenant: u.Tenant, What: what, Used: u.Used, Limit: u.Limit, Guaranteed: u.Guaranteed, Refused: u.Refused})
+				list = append(list, model.Quota{Tenant: u.Tenant, What: what, Used: u.Used, Limit: u.Limit,
+					Guaranteed: u.Guaranteed, Refused: u.Refused})
 			}
 		}
 	}
@@ -35,7 +36,8 @@ func (i *Ingest) Quotas(tenant string) (list []model.Quota) {
 	uses(model.QuotaInFlight, i.inFlight.Uses())
 	for name, r := range i.rates.All() {
 		if (tenant == "" || name == tenant) && r.PerSecond > 0 {
-			list = append(list, model.Quota{Tenant: name, What: model.QuotaSamples, Used: r.Recent, Limit: r.PerSecond, Guaranteed: r.PerSecond, Refused: r.Refused})
+			list = append(list, model.Quota{Tenant: name, What: model.QuotaSamples, Used: r.Recent, Limit: r.PerSecond,
+				Guaranteed: r.PerSecond, Refused: r.Refused})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b model.Quota) int {
@@ -57,10 +59,14 @@ func (i *Ingest) writeQuotas(w io.Writer) error {
 			fmt.Fprintf(&b, "%s{tenant=%q,of=%q} %v\n", name, list[n].Tenant, list[n].What, value(&list[n]))
 		}
 	}
-	family("outsight_tenant_used", "gauge", "What a tenant has of what is divided among tenants", func(q *model.Quota) any { return q.Used })
-	family("outsight_tenant_limit", "gauge", "What a tenant could have of it in all at the moment", func(q *model.Quota) any { return q.Limit })
-	family("outsight_tenant_guaranteed", "gauge", "What a tenant gets of it, whatever others take", func(q *model.Quota) any { return q.Guaranteed })
-	family("outsight_tenant_refused_total", "counter", "Times that a tenant did not get more of it", func(q *model.Quota) any { return q.Refused })
+	family("outsight_tenant_used", "gauge", "What a tenant has of what is divided among tenants",
+		func(q *model.Quota) any { return q.Used })
+	family("outsight_tenant_limit", "gauge", "What a tenant could have of it in all at the moment",
+		func(q *model.Quota) any { return q.Limit })
+	family("outsight_tenant_guaranteed", "gauge", "What a tenant gets of it, whatever others take",
+		func(q *model.Quota) any { return q.Guaranteed })
+	family("outsight_tenant_refused_total", "counter", "Times that a tenant did not get more of it",
+		func(q *model.Quota) any { return q.Refused })
 	rates := i.rates.All()
 	fmt.Fprintf(&b, "# HELP outsight_tenant_samples_total Data points that a tenant sent\n# TYPE outsight_tenant_samples_total counter\n")
 	for _, name := range slices.Sorted(maps.Keys(rates)) {

@@ -34,7 +34,8 @@ func manyOf(t testing.TB, name string, from, n int, at time.Time) []byte {
 	g.DataPoints = nil
 	for i := range n {
 		p := proto.Clone(point).(*metricspb.NumberDataPoint)
-		p.Attributes = []*commonpb.KeyValue{{Key: "i", Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: fmt.Sprint(from + i)}}}}
+		p.Attributes = []*commonpb.KeyValue{{Key: "i",
+			Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: fmt.Sprint(from + i)}}}}
 		g.DataPoints = append(g.DataPoints, p)
 	}
 	b, err := proto.Marshal(m)
@@ -73,7 +74,8 @@ func TestNoRoomIsTold(t *testing.T) {
 		p := partial(t, answer, text)
 		sent += 500
 		told += int(p.GetRejectedDataPoints())
-		if n := p.GetRejectedDataPoints(); n > 0 && (!strings.Contains(p.ErrorMessage, `tenant "flood"`) || !strings.Contains(p.ErrorMessage, `"many"`)) {
+		if n := p.GetRejectedDataPoints(); n > 0 && (!strings.Contains(p.ErrorMessage, `tenant "flood"`) ||
+			!strings.Contains(p.ErrorMessage, `"many"`)) {
 			t.Errorf("told %q", p.ErrorMessage)
 		}
 	}
@@ -100,8 +102,10 @@ func TestNoRoomIsTold(t *testing.T) {
 	}
 	w := httptest.NewRecorder()
 	s.ingest.Metrics().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
-	for _, line := range []string{`outsight_tenant_used{tenant="shop",of="series"} 400`, `outsight_tenant_guaranteed{tenant="shop",of="series"} 500`,
-		`outsight_tenant_limit{tenant="flood",of="label_bytes"} `, fmt.Sprintf(`outsight_tenant_samples_total{tenant="flood"} %d`, sent+500)} {
+	for _, line := range []string{`outsight_tenant_used{tenant="shop",of="series"} 400`,
+		`outsight_tenant_guaranteed{tenant="shop",of="series"} 500`,
+		`outsight_tenant_limit{tenant="flood",of="label_bytes"} `,
+		fmt.Sprintf(`outsight_tenant_samples_total{tenant="flood"} %d`, sent+500)} {
 		if !strings.Contains(w.Body.String(), line) {
 			t.Errorf("no %q in\n%s", line, w.Body)
 		}
@@ -124,7 +128,8 @@ func TestRate(t *testing.T) {
 	}
 	answer, text := s.post(t, manyOf(t, "m", 0, 1, now), flood)
 	after, err := strconv.Atoi(answer.Header.Get("Retry-After"))
-	if answer.StatusCode != http.StatusTooManyRequests || err != nil || after < 25 || after > 26 || !strings.Contains(string(text), "10 a second") {
+	if answer.StatusCode != http.StatusTooManyRequests || err != nil || after < 25 || after > 26 ||
+		!strings.Contains(string(text), "10 a second") {
 		t.Errorf("%s, after %d s, %q", answer.Status, after, text)
 	}
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-outsight-tenant", "flood")
@@ -132,7 +137,8 @@ func TestRate(t *testing.T) {
 	if st := status.Convert(err); st.Code() != codes.ResourceExhausted || len(st.Details()) != 1 {
 		t.Errorf("got %v, %v", err, st.Details())
 	}
-	if answer, _ := s.post(t, manyOf(t, "m", 0, 350, now), header{otlp.TenantHeader: "shop"}); answer.StatusCode != http.StatusOK {
+	if answer, _ := s.post(t, manyOf(t, "m", 0, 350, now),
+		header{otlp.TenantHeader: "shop"}); answer.StatusCode != http.StatusOK {
 		t.Error(answer.Status)
 	}
 	now = now.Add(26 * time.Second)
@@ -166,11 +172,13 @@ func TestBytesInFlightAreShared(t *testing.T) {
 		}
 	}
 	for i := range 34 {
-		if answer, text := s.post(t, manyOf(t, "own", 0, 100, time.Now()), header{otlp.TenantHeader: "shop"}); answer.StatusCode != http.StatusOK {
+		if answer, text := s.post(t, manyOf(t, "own", 0, 100, time.Now()),
+			header{otlp.TenantHeader: "shop"}); answer.StatusCode != http.StatusOK {
 			t.Fatalf("probe %d: %s %q", i, answer.Status, text)
 		}
 	}
-	if answer, _ := s.post(t, manyOf(t, "own", 0, 1, time.Now()), header{otlp.TenantHeader: "flood"}); answer.StatusCode != http.StatusTooManyRequests {
+	if answer, _ := s.post(t, manyOf(t, "own", 0, 1, time.Now()),
+		header{otlp.TenantHeader: "flood"}); answer.StatusCode != http.StatusTooManyRequests {
 		t.Error(answer.Status)
 	}
 }

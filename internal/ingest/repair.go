@@ -21,8 +21,9 @@ import (
 	"outsight/internal/damaged"
 )
 
-// The NATS server reads a block up to the first record that is damaged, cuts off the rest, and says nothing. So blocks are looked
-// through before it starts: of a damaged one a copy is kept, and it is written again with all records that can be read.
+// The NATS server reads a block up to the first record that is damaged, cuts off the rest, and says nothing. So blocks
+// are looked through before it starts: of a damaged one a copy is kept, and it is written again with all records that
+// can be read.
 //
 // A record, little-endian:
 //
@@ -98,8 +99,8 @@ func (r *repairer) stream(dir string) error {
 	return r.rewrite(dir, s)
 }
 
-// description takes a damaged description of a stream away: the server would leave the stream out. It is made again from what the
-// stream is opened with.
+// description takes a damaged description of a stream away: the server would leave the stream out. It is made again
+// from what the stream is opened with.
 func (r *repairer) description(dir string) error {
 	path, sumPath := filepath.Join(dir, "meta.inf"), filepath.Join(dir, "meta.sum")
 	content, err := os.ReadFile(path)
@@ -120,7 +121,8 @@ func (r *repairer) description(dir string) error {
 	if err != nil {
 		return err
 	}
-	r.logger.Warn("the description of a stream of the queue was damaged and is made again", "stream", filepath.Base(dir), "copy", kept)
+	r.logger.Warn("the description of a stream of the queue was damaged and is made again", "stream",
+		filepath.Base(dir), "copy", kept)
 	if err := os.Remove(sumPath); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -145,7 +147,8 @@ func (r *repairer) rewrite(dir string, s *streamScan) error {
 		}
 		r.found.Blocks++
 		r.found.Lost += b.lost
-		lost := []any{"block", filepath.Base(b.path), "stream", s.name, "damaged_bytes", b.bytes, "lost_messages", b.lost, "kept_messages", b.messages, "copy", kept}
+		lost := []any{"block", filepath.Base(b.path), "stream", s.name, "damaged_bytes", b.bytes, "lost_messages",
+			b.lost, "kept_messages", b.messages, "copy", kept}
 		if !b.from.IsZero() {
 			lost = append(lost, "received_after", b.from)
 		}
@@ -201,7 +204,8 @@ func blockNumber(path string) (uint32, bool) {
 // streamScan is what was found in the blocks of a stream.
 type streamScan struct {
 	name string
-	// first and last message that the server knew of when it last wrote its state, and the time of last. 0 where that is not known.
+	// first and last message that the server knew of when it last wrote its state, and the time of last. 0 where that
+	// is not known.
 	first, last uint64
 	lastTime    time.Time
 	// highest message or tombstone that was found, at highestTime; lastBlock is the number of the last block.
@@ -251,8 +255,8 @@ func hashOf(name string, parts ...[]byte) []byte {
 	return h.Sum(nil)
 }
 
-// readState reads the head of the file in which the server writes its state when it ends, and now and then before. One that is damaged or of
-// another version says nothing.
+// readState reads the head of the file in which the server writes its state when it ends, and now and then before. One
+// that is damaged or of another version says nothing.
 func (s *streamScan) readState(path string) {
 	const magic, oldest, newest = 11, 1, 4
 	b, err := os.ReadFile(path)
@@ -296,7 +300,8 @@ type blockReader struct {
 	highest uint64
 }
 
-// at is the record at an offset. In search of one, only those are taken that can be told from random bytes before they are hashed.
+// at is the record at an offset. In search of one, only those are taken that can be told from random bytes before they
+// are hashed.
 func (r *blockReader) at(at int, search bool) (record, bool) {
 	b := r.buf[at:]
 	if len(b) < emptyRecord {
@@ -312,7 +317,8 @@ func (r *blockReader) at(at int, search bool) (record, bool) {
 	if length < emptyRecord || length > maxRecord || int(length) > len(b) || recordHead+lengths+recordHash > int(length) {
 		return record{}, false
 	}
-	if search && !(length == emptyRecord && !headed && subject == 0) && string(b[recordHead:recordHead+subject]) != r.subject {
+	if search && !(length == emptyRecord && !headed && subject == 0) &&
+		string(b[recordHead:recordHead+subject]) != r.subject {
 		return record{}, false
 	}
 	body := b[recordHead+lengths : length-recordHash]
@@ -324,7 +330,8 @@ func (r *blockReader) at(at int, search bool) (record, bool) {
 	if !bytes.Equal(r.hh.Sum(sum[:0]), b[length-recordHash:length]) {
 		return record{}, false
 	}
-	found := record{end: at + int(length), seq: binary.LittleEndian.Uint64(b[4:]), time: int64(binary.LittleEndian.Uint64(b[12:]))}
+	found := record{end: at + int(length), seq: binary.LittleEndian.Uint64(b[4:]),
+		time: int64(binary.LittleEndian.Uint64(b[12:]))}
 	if headed {
 		written := binary.LittleEndian.Uint32(b[recordHead+subject:])
 		want := bytes.Index(body, []byte(headerEnd)) + len(headerEnd)
@@ -337,7 +344,8 @@ func (r *blockReader) at(at int, search bool) (record, bool) {
 
 // next is where the next record begins after a damaged one at an offset, or the end.
 func (r *blockReader) next(at int) int {
-	// What a sender has sent may look like a record. Where the damaged one has the right length, nothing in it is looked at.
+	// What a sender has sent may look like a record. Where the damaged one has the right length, nothing in it is
+	// looked at.
 	if b := r.buf[at:]; len(b) >= emptyRecord {
 		length := binary.LittleEndian.Uint32(b) &^ hasHeader
 		if end := at + int(length); length >= emptyRecord && length <= maxRecord && end <= len(r.buf) {
@@ -425,7 +433,8 @@ func (s *streamScan) take(r record) {
 	}
 }
 
-// count says of each hole how many messages were in it that nobody had dealt with. It is called when all blocks have been read.
+// count says of each hole how many messages were in it that nobody had dealt with. It is called when all blocks have
+// been read.
 func (s *streamScan) count() {
 	for _, h := range s.open {
 		// After the last message that can be read.

@@ -56,7 +56,9 @@ func bodyOf(n int) []byte {
 func fill(t testing.TB, q *queue.Queue, from, to int) {
 	t.Helper()
 	for n := from; n < to; n++ {
-		if _, err := q.Publish(t.Context(), queue.Message{ID: strconv.Itoa(n), Header: map[string]string{"Number": strconv.Itoa(n)}, Data: bodyOf(n)}); err != nil {
+		if _, err := q.Publish(t.Context(),
+			queue.Message{ID: strconv.Itoa(n), Header: map[string]string{"Number": strconv.Itoa(n)},
+				Data: bodyOf(n)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -232,7 +234,8 @@ func TestDamagedDescriptionOfTheQueue(t *testing.T) {
 	_, q, stop := openQueue(t, origin, slog.New(slog.DiscardHandler))
 	fill(t, q, 0, published)
 	stop()
-	for _, name := range []string{"meta.inf", "meta.sum", "msgs/index.db", "obs/store/meta.inf", "obs/store/meta.sum", "obs/store/o.dat"} {
+	for _, name := range []string{"meta.inf", "meta.sum", "msgs/index.db", "obs/store/meta.inf", "obs/store/meta.sum",
+		"obs/store/o.dat"} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "queue")
 			copyTree(t, origin, dir)
@@ -262,7 +265,8 @@ func TestNoRoomOnTheDisk(t *testing.T) {
 	now := time.Now()
 	full.Store(true)
 	answer, text := s.post(t, gaugeRequest(t, "g", now, 1), nil)
-	if answer.StatusCode != 429 || answer.Header.Get("Retry-After") == "" || !strings.Contains(string(text), store.ErrNoSpace.Error()) {
+	if answer.StatusCode != 429 || answer.Header.Get("Retry-After") == "" ||
+		!strings.Contains(string(text), store.ErrNoSpace.Error()) {
 		t.Errorf("%s, Retry-After %q: %s", answer.Status, answer.Header.Get("Retry-After"), text)
 	}
 	full.Store(false)

@@ -59,7 +59,8 @@ func (s *shortage) said(tenant string) string {
 	if tenant != "" {
 		who = fmt.Sprintf("tenant %q has ", tenant)
 	}
-	return fmt.Sprintf("%sroom for %d new series, and the first without is %.200q with labels %.400q", who, s.room, s.first.Name, fmt.Sprint(s.first.Labels))
+	return fmt.Sprintf("%sroom for %d new series, and the first without is %.200q with labels %.400q", who, s.room,
+		s.first.Name, fmt.Sprint(s.first.Labels))
 }
 
 func (r *room) init(s Store) {
@@ -149,8 +150,8 @@ func (c *claim) end() {
 	}
 }
 
-// keep keeps a claim until the message of this ID is in the store. It is false if a message of this ID has one already: it
-// is the same request.
+// keep keeps a claim until the message of this ID is in the store. It is false if a message of this ID has one already:
+// it is the same request.
 func (c *claim) keep(id string) bool {
 	c.room.mu.Lock()
 	defer c.room.mu.Unlock()

@@ -182,8 +182,9 @@ func gaugeRequest(t testing.TB, name string, at time.Time, v float64) []byte {
 
 func gaugeMessage(name string, at time.Time, v float64) *colpb.ExportMetricsServiceRequest {
 	return &colpb.ExportMetricsServiceRequest{ResourceMetrics: []*metricspb.ResourceMetrics{{ScopeMetrics: []*metricspb.ScopeMetrics{{
-		Metrics: []*metricspb.Metric{{Name: name, Data: &metricspb.Metric_Gauge{Gauge: &metricspb.Gauge{DataPoints: []*metricspb.NumberDataPoint{
-			{TimeUnixNano: uint64(at.UnixNano()), Value: &metricspb.NumberDataPoint_AsDouble{AsDouble: v}}}}}}}}}}}}
+		Metrics: []*metricspb.Metric{{Name: name,
+			Data: &metricspb.Metric_Gauge{Gauge: &metricspb.Gauge{DataPoints: []*metricspb.NumberDataPoint{
+				{TimeUnixNano: uint64(at.UnixNano()), Value: &metricspb.NumberDataPoint_AsDouble{AsDouble: v}}}}}}}}}}}}
 }
 
 func zipped(t testing.TB, b []byte) []byte {
@@ -221,7 +222,8 @@ func TestEncodings(t *testing.T) {
 	f := func(name string, h header, encode func([]byte) []byte) {
 		t.Helper()
 		answer, text := s.post(t, encode(gaugeRequest(t, name, now, 7)), h)
-		if answer.StatusCode != http.StatusOK || len(text) != 0 || answer.Header.Get("Content-Type") != "application/x-protobuf" {
+		if answer.StatusCode != http.StatusOK || len(text) != 0 ||
+			answer.Header.Get("Content-Type") != "application/x-protobuf" {
 			t.Fatalf("%s: %s %q", name, answer.Status, text)
 		}
 		s.drained(t)
@@ -241,7 +243,8 @@ func TestEncodings(t *testing.T) {
 	var partial struct {
 		PartialSuccess struct{ RejectedDataPoints, ErrorMessage string }
 	}
-	if err := json.Unmarshal(text, &partial); err != nil || answer.StatusCode != 200 || partial.PartialSuccess.RejectedDataPoints != "1" ||
+	if err := json.Unmarshal(text, &partial); err != nil || answer.StatusCode != 200 ||
+		partial.PartialSuccess.RejectedDataPoints != "1" ||
 		!strings.Contains(partial.PartialSuccess.ErrorMessage, "1 too old") {
 		t.Errorf("%s %q, %v", answer.Status, text, err)
 	}
@@ -249,20 +252,23 @@ func TestEncodings(t *testing.T) {
 	if got := s.value(t, "by_json_seconds_total", now); got != "12" {
 		t.Errorf("stored %q", got)
 	}
-	if stats.HTTP != 6 || stats.Points != 7 || stats.Samples != 6 || stats.Appended != 6 || stats.Rejected[ingest.TooOld] != 1 {
+	if stats.HTTP != 6 || stats.Points != 7 || stats.Samples != 6 || stats.Appended != 6 ||
+		stats.Rejected[ingest.TooOld] != 1 {
 		t.Errorf("got %+v", stats)
 	}
 }
 
 // Each body that cannot be taken is answered as OTLP asks, and the next one is taken.
 func TestBadBodies(t *testing.T) {
-	s := start(t, t.TempDir(), setup{Options: ingest.Options{MaxBody: 1 << 20, MaxDecompressed: 4 << 20, Limits: ingest.Limits{Points: 1000}}})
+	s := start(t, t.TempDir(), setup{Options: ingest.Options{MaxBody: 1 << 20, MaxDecompressed: 4 << 20,
+		Limits: ingest.Limits{Points: 1000}}})
 	good := gaugeRequest(t, "good", time.Now(), 1)
 	f := func(want int, code codes.Code, text string, body []byte, h header) {
 		t.Helper()
 		answer, got := s.post(t, body, h)
 		var st statuspb.Status
-		if err := proto.Unmarshal(got, &st); err != nil || answer.StatusCode != want || codes.Code(st.Code) != code || !strings.Contains(st.Message, text) {
+		if err := proto.Unmarshal(got, &st); err != nil || answer.StatusCode != want || codes.Code(st.Code) != code ||
+			!strings.Contains(st.Message, text) {
 			t.Errorf("got %s %v, want %d %v %q", answer.Status, &st, want, code, text)
 		}
 	}
@@ -275,9 +281,12 @@ func TestBadBodies(t *testing.T) {
 	f(415, codes.InvalidArgument, "Content-Type", good, header{"Content-Type": "text/plain"})
 	f(413, codes.InvalidArgument, "at most 1048576", make([]byte, 1<<20+1), nil)
 	f(413, codes.InvalidArgument, "more than 4194304", zipped(t, make([]byte, 5<<20)), header{"Content-Encoding": "gzip"})
-	f(413, codes.InvalidArgument, "more than 4194304", zipped(t, make([]byte, 900<<20)), header{"Content-Encoding": "gzip"})
-	f(413, codes.InvalidArgument, "more than 4194304", zstandard(t, make([]byte, 500<<20), true), header{"Content-Encoding": "zstd"})
-	f(413, codes.InvalidArgument, "more than 4194304", zstandard(t, make([]byte, 5<<20), false), header{"Content-Encoding": "zstd"})
+	f(413, codes.InvalidArgument, "more than 4194304", zipped(t, make([]byte, 900<<20)),
+		header{"Content-Encoding": "gzip"})
+	f(413, codes.InvalidArgument, "more than 4194304", zstandard(t, make([]byte, 500<<20), true),
+		header{"Content-Encoding": "zstd"})
+	f(413, codes.InvalidArgument, "more than 4194304", zstandard(t, make([]byte, 5<<20), false),
+		header{"Content-Encoding": "zstd"})
 	many := gaugeMessage("many", time.Now(), 1)
 	g := many.ResourceMetrics[0].ScopeMetrics[0].Metrics[0].GetGauge()
 	for range 1000 {
@@ -344,7 +353,8 @@ func TestSeveralFrames(t *testing.T) {
 			t.Errorf("%s, then %s: %s %q, want %d", one, other, answer.Status, text, want)
 		}
 	}
-	for _, kinds := range [][2]string{{"gzip", "gzip"}, {"zstd", "zstd"}, {"zstd", "zstd stream"}, {"zstd stream", "zstd"}} {
+	for _, kinds := range [][2]string{{"gzip", "gzip"}, {"zstd", "zstd"}, {"zstd", "zstd stream"},
+		{"zstd stream", "zstd"}} {
 		f(kinds[0], kinds[1], http.StatusOK, first, second)
 		f(kinds[0], kinds[1], http.StatusOK, []byte{}, first, nil, second, nil)
 		f(kinds[0], kinds[1], http.StatusTooManyRequests, first, make([]byte, 5<<20))
@@ -361,7 +371,8 @@ func TestSeveralFrames(t *testing.T) {
 	for _, encode := range []string{"gzip", "zstd", "zstd stream"} {
 		body := append(frames[encode](first), frames[encode](make([]byte, 5<<20))...)
 		encoding, _, _ := strings.Cut(encode, " ")
-		if answer, text := room.post(t, body, header{"Content-Encoding": encoding}); answer.StatusCode != http.StatusRequestEntityTooLarge {
+		if answer, text := room.post(t, body,
+			header{"Content-Encoding": encoding}); answer.StatusCode != http.StatusRequestEntityTooLarge {
 			t.Errorf("%s: %s %q", encode, answer.Status, text)
 		}
 	}
@@ -373,7 +384,8 @@ func TestFullQueue(t *testing.T) {
 	s := start(t, dir, setup{idle: true, queue: queue.Options{MaxBytes: 1 << 20, Patience: 200 * time.Millisecond}})
 	at, taken := time.Now().Add(-time.Minute), 0
 	for i := 0; ; i++ {
-		series := []model.Series{{Name: "g", Kind: model.Gauge, Time: at.Add(time.Duration(i) * time.Millisecond), Value: float64(i),
+		series := []model.Series{{Name: "g", Kind: model.Gauge, Time: at.Add(time.Duration(i) * time.Millisecond),
+			Value:  float64(i),
 			Labels: []model.Label{{Name: "host", Value: "h"}, {Name: "x", Value: "y"}}}}
 		for n := range 2000 {
 			more := series[0]
@@ -416,7 +428,8 @@ func (a tokens) Check(authorization string) (string, bool) {
 }
 
 func TestTenants(t *testing.T) {
-	s := start(t, t.TempDir(), setup{Options: ingest.Options{Tenants: true, TenantNames: []string{"shop", "bank"}, Auth: tokens{"a": "shop", "b": ""}}})
+	s := start(t, t.TempDir(), setup{Options: ingest.Options{Tenants: true, TenantNames: []string{"shop", "bank"},
+		Auth: tokens{"a": "shop", "b": ""}}})
 	now := time.Now()
 	f := func(want int, name string, h header) {
 		t.Helper()
@@ -442,7 +455,8 @@ func TestTenants(t *testing.T) {
 		t.Errorf("got %+v", stats)
 	}
 	// Each tenant's refusals are counted by itself, whoever asks for which over what.
-	if answer, _ := s.post(t, gaugeRequest(t, "old", now.Add(-1000*time.Hour), 1), header{"Authorization": "Bearer b", "X-Scope-OrgID": "bank"}); answer.StatusCode != 200 {
+	if answer, _ := s.post(t, gaugeRequest(t, "old", now.Add(-1000*time.Hour), 1), header{"Authorization": "Bearer b",
+		"X-Scope-OrgID": "bank"}); answer.StatusCode != 200 {
 		t.Errorf("%s", answer.Status)
 	}
 	conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -452,7 +466,8 @@ func TestTenants(t *testing.T) {
 	defer conn.Close()
 	call := func(token string) error {
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token, "x-outsight-tenant", "bank")
-		return conn.Invoke(ctx, "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export", gaugeMessage("g", now, 1), &colpb.ExportMetricsServiceResponse{})
+		return conn.Invoke(ctx, "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+			gaugeMessage("g", now, 1), &colpb.ExportMetricsServiceResponse{})
 	}
 	if err := call("a"); status.Code(err) != codes.PermissionDenied {
 		t.Error(err)
@@ -471,7 +486,8 @@ func TestTenants(t *testing.T) {
 		return strings.Join(all, ", ")
 	}
 	for tenant, want := range map[string]string{
-		"shop": "requests unauthorized 2 127.0.0.1", "bank": "requests unauthorized 1 127.0.0.1, points too_old 1 127.0.0.1", "default": "", "../etc": "",
+		"shop": "requests unauthorized 2 127.0.0.1",
+		"bank": "requests unauthorized 1 127.0.0.1, points too_old 1 127.0.0.1", "default": "", "../etc": "",
 		"": "requests unauthorized 5 127.0.0.1, requests malformed 1 127.0.0.1, points too_old 1 127.0.0.1",
 	} {
 		if got := told(tenant); got != want {
@@ -484,7 +500,8 @@ func TestTenants(t *testing.T) {
 func TestTenantIsNotTheSenders(t *testing.T) {
 	s := start(t, t.TempDir(), setup{Options: ingest.Options{Tenants: true}})
 	now := time.Now()
-	series := []model.Series{{Name: "g", Kind: model.Gauge, Time: now, Value: 1, Labels: []model.Label{{Name: "host", Value: "h"}, {Name: "tenant", Value: "victim"}}}}
+	series := []model.Series{{Name: "g", Kind: model.Gauge, Time: now, Value: 1,
+		Labels: []model.Label{{Name: "host", Value: "h"}, {Name: "tenant", Value: "victim"}}}}
 	if answer, text := s.post(t, otlp.Encode(nil, series), header{otlp.TenantHeader: "mine"}); answer.StatusCode != 200 {
 		t.Fatalf("%s %q", answer.Status, text)
 	}
@@ -495,7 +512,8 @@ func TestTenantIsNotTheSenders(t *testing.T) {
 }
 
 func TestGRPC(t *testing.T) {
-	s := start(t, t.TempDir(), setup{Options: ingest.Options{MaxDecompressed: 1 << 20, Tenants: true, Auth: tokens{"a": ""}}})
+	s := start(t, t.TempDir(), setup{Options: ingest.Options{MaxDecompressed: 1 << 20, Tenants: true,
+		Auth: tokens{"a": ""}}})
 	conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -540,10 +558,12 @@ func TestGRPCBusy(t *testing.T) {
 	defer conn.Close()
 	_, err = colpb.NewMetricsServiceClient(conn).Export(t.Context(), gaugeMessage("g", time.Now(), 1))
 	st := status.Convert(err)
-	if st.Code() != codes.ResourceExhausted || len(st.Details()) != 1 || st.Details()[0].(*errdetails.RetryInfo).RetryDelay.AsDuration() != time.Second {
+	if st.Code() != codes.ResourceExhausted || len(st.Details()) != 1 ||
+		st.Details()[0].(*errdetails.RetryInfo).RetryDelay.AsDuration() != time.Second {
 		t.Errorf("got %v, %v", err, st.Details())
 	}
-	if answer, _ := s.post(t, gaugeRequest(t, "g", time.Now(), 1), nil); answer.StatusCode != 429 || answer.Header.Get("Retry-After") != "1" {
+	if answer, _ := s.post(t, gaugeRequest(t, "g", time.Now(), 1), nil); answer.StatusCode != 429 ||
+		answer.Header.Get("Retry-After") != "1" {
 		t.Errorf("HTTP: %s", answer.Status)
 	}
 }
@@ -565,7 +585,8 @@ func TestPoison(t *testing.T) {
 		t.Fatal(answer.Status)
 	}
 	stats := s.drained(t)
-	if got := s.value(t, "after", now); got != "3" || stats.Poison != 3 || stats.Queue.Aside != 3 || stats.Queue.SetAside != 3 {
+	if got := s.value(t, "after", now); got != "3" || stats.Poison != 3 || stats.Queue.Aside != 3 ||
+		stats.Queue.SetAside != 3 {
 		t.Errorf("stored %q, %+v", got, stats)
 	}
 }
@@ -585,7 +606,8 @@ func TestMillionLabelValues(t *testing.T) {
 			series[i] = model.Series{Name: "many", Kind: model.Gauge, Time: now, Value: 1,
 				Labels: []model.Label{{Name: "host", Value: "h"}, {Name: "id", Value: fmt.Sprint(r*each + i)}}}
 		}
-		if answer, text := s.post(t, zstandard(t, otlp.Encode(nil, series), false), header{"Content-Encoding": "zstd"}); answer.StatusCode != 200 {
+		if answer, text := s.post(t, zstandard(t, otlp.Encode(nil, series), false),
+			header{"Content-Encoding": "zstd"}); answer.StatusCode != 200 {
 			t.Fatalf("%s %q", answer.Status, text)
 		}
 	}
@@ -595,7 +617,8 @@ func TestMillionLabelValues(t *testing.T) {
 	s.drained(t)
 	stats := s.store.Stats()
 	// Each of them was told to its sender.
-	if told, err := s.ingest.Stats(t.Context()); stats.Series != 1000 || stats.NoRoom > each || told.Rejected[ingest.Refused] != 0 || told.Rejected[ingest.NoRoom] != requests*each-999 {
+	if told, err := s.ingest.Stats(t.Context()); stats.Series != 1000 || stats.NoRoom > each ||
+		told.Rejected[ingest.Refused] != 0 || told.Rejected[ingest.NoRoom] != requests*each-999 {
 		t.Errorf("got %+v, %+v, %v", stats, told, err)
 	}
 	if got := s.value(t, "before", now.Add(time.Second)); got != "4" {
@@ -609,7 +632,8 @@ func TestClockAnHourOff(t *testing.T) {
 	now := time.Now()
 	answer, text := s.post(t, gaugeRequest(t, "ahead", now.Add(time.Hour), 1), nil)
 	var m colpb.ExportMetricsServiceResponse
-	if err := proto.Unmarshal(text, &m); err != nil || answer.StatusCode != 200 || m.PartialSuccess.GetRejectedDataPoints() != 1 ||
+	if err := proto.Unmarshal(text, &m); err != nil || answer.StatusCode != 200 ||
+		m.PartialSuccess.GetRejectedDataPoints() != 1 ||
 		!strings.Contains(m.PartialSuccess.GetErrorMessage(), "ahead of this server's clock") {
 		t.Errorf("%s %v, %v", answer.Status, &m, err)
 	}
@@ -634,7 +658,8 @@ func TestEnds(t *testing.T) {
 	at := func(i int, names ...string) []byte {
 		var series []model.Series
 		for _, name := range names {
-			series = append(series, model.Series{Name: name, Kind: model.Gauge, Time: now.Add(time.Duration(i) * time.Second), Value: 1,
+			series = append(series, model.Series{Name: name, Kind: model.Gauge,
+				Time: now.Add(time.Duration(i) * time.Second), Value: 1,
 				Labels: []model.Label{{Name: "host", Value: "h"}}})
 		}
 		return otlp.Encode(nil, series)
@@ -678,14 +703,16 @@ func TestNamesGoWithTheMessage(t *testing.T) {
 	batch := func(i int) []byte {
 		var series []model.Series
 		for _, name := range []string{"first", "unnamed", "confidence", "last"} {
-			series = append(series, model.Series{Name: name, Kind: model.Gauge, Time: now.Add(time.Duration(i) * time.Second), Value: 1,
+			series = append(series, model.Series{Name: name, Kind: model.Gauge,
+				Time: now.Add(time.Duration(i) * time.Second), Value: 1,
 				Labels: []model.Label{{Name: "host", Value: "h"}}})
 		}
 		return otlp.Encode(nil, series)
 	}
 	send := func(s *server, i int) {
 		t.Helper()
-		if answer, text := s.post(t, batch(i), header{otlp.BatchHeader: fmt.Sprintf("life/%012d", i)}); answer.StatusCode != 200 {
+		if answer, text := s.post(t, batch(i),
+			header{otlp.BatchHeader: fmt.Sprintf("life/%012d", i)}); answer.StatusCode != 200 {
 			t.Fatalf("%s %q", answer.Status, text)
 		}
 	}
@@ -707,9 +734,11 @@ func TestNamesGoWithTheMessage(t *testing.T) {
 	s = start(t, dir, setup{Options: naming("newer")})
 	stats := s.drained(t)
 	for query, want := range map[string]string{
-		`count_over_time(first{pod="old"}[1m])`: "1", `count_over_time(first{pod=""}[1m])`: "1", `count_over_time(first{pod="new"}[1m])`: "1",
-		`sum(count_over_time(last[1m]))`: "3", `count_over_time(unnamed[1m])`: "3", `sum(count_over_time(confidence[1m]))`: "3",
-		`sum(sum_over_time(confidence[1m]))`: "1.5",
+		`count_over_time(first{pod="old"}[1m])`: "1", `count_over_time(first{pod=""}[1m])`: "1",
+		`count_over_time(first{pod="new"}[1m])`: "1",
+		`sum(count_over_time(last[1m]))`:        "3", `count_over_time(unnamed[1m])`: "3",
+		`sum(count_over_time(confidence[1m]))`: "3",
+		`sum(sum_over_time(confidence[1m]))`:   "1.5",
 	} {
 		if got := s.value(t, query, now.Add(4*time.Second)); got != want {
 			t.Errorf("%s is %q, want %q", query, got, want)
@@ -723,9 +752,11 @@ func TestNamesGoWithTheMessage(t *testing.T) {
 // An agent's batch waits for names; what has none to get does not.
 func TestBatchesWaitForNames(t *testing.T) {
 	named := make(chan struct{})
-	s := start(t, t.TempDir(), setup{Options: ingest.Options{Named: named, Name: func(series []model.Series) []model.Series { return series }}})
+	s := start(t, t.TempDir(), setup{Options: ingest.Options{Named: named,
+		Name: func(series []model.Series) []model.Series { return series }}})
 	now := time.Now()
-	body := otlp.Encode(nil, []model.Series{{Name: "agents", Kind: model.Gauge, Time: now, Value: 1, Labels: []model.Label{{Name: "host", Value: "h"}}}})
+	body := otlp.Encode(nil, []model.Series{{Name: "agents", Kind: model.Gauge, Time: now, Value: 1,
+		Labels: []model.Label{{Name: "host", Value: "h"}}}})
 	answered := make(chan int)
 	go func() {
 		answer, _ := s.post(t, body, header{otlp.BatchHeader: "life/000000000001"})
@@ -769,14 +800,17 @@ func TestNamesThatComeLater(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	for i := range 4 {
 		known.Store(i >= 2)
-		body := otlp.Encode(nil, []model.Series{{Name: "c", Kind: model.Gauge, Time: now.Add(time.Duration(i) * time.Second), Value: float64(i),
+		body := otlp.Encode(nil, []model.Series{{Name: "c", Kind: model.Gauge,
+			Time: now.Add(time.Duration(i) * time.Second), Value: float64(i),
 			Labels: []model.Label{{Name: "host", Value: "h"}}}})
-		if answer, text := s.post(t, body, header{otlp.BatchHeader: fmt.Sprintf("life/%012d", i+1)}); answer.StatusCode != 200 {
+		if answer, text := s.post(t, body,
+			header{otlp.BatchHeader: fmt.Sprintf("life/%012d", i+1)}); answer.StatusCode != 200 {
 			t.Fatalf("%s %q", answer.Status, text)
 		}
 		s.drained(t)
 	}
-	for query, want := range map[string]string{`count_over_time(c{pod=""}[1m])`: "2", `count_over_time(c{pod="p"}[1m])`: "2", `c{pod=""}`: "", `c{pod="p"}`: "3"} {
+	for query, want := range map[string]string{`count_over_time(c{pod=""}[1m])`: "2",
+		`count_over_time(c{pod="p"}[1m])`: "2", `c{pod=""}`: "", `c{pod="p"}`: "3"} {
 		if got := s.value(t, query, now.Add(3*time.Second)); got != want {
 			t.Errorf("%s is %q, want %q", query, got, want)
 		}

@@ -32,7 +32,8 @@ const (
 
 // String names r as metrics do.
 func (r Refusal) String() string {
-	return [refusals]string{"unauthorized", "malformed", "too_large", "unsupported", "busy", "queue_full", "rate", "failed"}[r]
+	return [refusals]string{"unauthorized", "malformed", "too_large", "unsupported", "busy", "queue_full", "rate",
+		"failed"}[r]
 }
 
 // counts are the counters behind Stats.
@@ -90,7 +91,8 @@ func (i *Ingest) Stats(ctx context.Context) (Stats, error) {
 	return s, err
 }
 
-// Drops are the bounds, for the status. What was refused for other reasons than want of room is told by Ingest.Refusals.
+// Drops are the bounds, for the status. What was refused for other reasons than want of room is told by
+// Ingest.Refusals.
 func (s *Stats) Drops() []model.Drop {
 	return []model.Drop{
 		{Name: "ingest/in-flight-bytes", Count: s.Refused[Busy], Used: uint64(s.InFlight), Capacity: uint64(s.MaxInFlight)},
@@ -123,19 +125,26 @@ func (s *Stats) WriteMetrics(w io.Writer) error {
 	family("outsight_ingest_points_total", "counter", "Data points in requests", "", s.Points)
 	family("outsight_ingest_rejected_points_total", "counter", "Data points that were not taken", rejected...)
 	family("outsight_ingest_samples_total", "counter", "Samples that were taken into the queue", "", s.Samples)
-	family("outsight_ingest_appended_samples_total", "counter", "Samples that were brought from the queue into the store", "", s.Appended)
+	family("outsight_ingest_appended_samples_total", "counter",
+		"Samples that were brought from the queue into the store", "", s.Appended)
 	family("outsight_ingest_duplicate_requests_total", "counter", "Requests that had been taken before", "", s.Duplicates)
-	family("outsight_ingest_poison_messages_total", "counter", "Messages that were set aside since they cannot be stored", "", s.Poison)
+	family("outsight_ingest_poison_messages_total", "counter",
+		"Messages that were set aside since they cannot be stored", "", s.Poison)
 	family("outsight_ingest_in_flight_bytes", "gauge", "Bytes of requests that are being worked on", "", s.InFlight)
-	family("outsight_heap_live_bytes", "gauge", "Memory of this process that was in use when the collector of unused memory last looked", "", liveHeap())
+	family("outsight_heap_live_bytes", "gauge",
+		"Memory of this process that was in use when the collector of unused memory last looked", "", liveHeap())
 	family("outsight_queue_messages", "gauge", "Messages that wait in the queue", "", s.Queue.Messages)
 	family("outsight_queue_bytes", "gauge", "Bytes of messages that wait in the queue", "", s.Queue.Bytes)
 	family("outsight_queue_capacity_bytes", "gauge", "Bytes for which the queue has room", "", s.Queue.MaxBytes)
-	family("outsight_queue_lag_seconds", "gauge", "Time for which the oldest message has waited in the queue", "", s.Lag.Seconds())
+	family("outsight_queue_lag_seconds", "gauge", "Time for which the oldest message has waited in the queue", "",
+		s.Lag.Seconds())
 	family("outsight_queue_aside_messages", "gauge", "Messages that were set aside and are still there", "", s.Queue.Aside)
-	family("outsight_queue_lost_messages_total", "counter", "Messages that were taken and cannot be read: their blocks on the disk are damaged", "", s.Lost)
-	family("outsight_queue_retries_total", "counter", "Times that the queue was busy and a message was offered to it again", "", s.Queue.Retried)
-	family("outsight_queue_redelivered_total", "counter", "Messages that the queue handed out again", "", s.Queue.Redelivered)
+	family("outsight_queue_lost_messages_total", "counter",
+		"Messages that were taken and cannot be read: their blocks on the disk are damaged", "", s.Lost)
+	family("outsight_queue_retries_total", "counter",
+		"Times that the queue was busy and a message was offered to it again", "", s.Queue.Retried)
+	family("outsight_queue_redelivered_total", "counter", "Messages that the queue handed out again", "",
+		s.Queue.Redelivered)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -25,7 +25,8 @@ func TestSuspect(t *testing.T) {
 	}
 	s = start(t, dir, setup{})
 	stats := s.drained(t)
-	if got := s.value(t, `count({__name__=~"g."})`, now); got != "2" || s.value(t, "g1", now) != "" || stats.Poison != 1 || stats.Queue.Aside != 1 {
+	if got := s.value(t, `count({__name__=~"g."})`, now); got != "2" || s.value(t, "g1", now) != "" ||
+		stats.Poison != 1 || stats.Queue.Aside != 1 {
 		t.Errorf("%s are stored, %+v", got, stats)
 	}
 }

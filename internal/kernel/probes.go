@@ -145,11 +145,13 @@ type Probes struct {
 // newProbes makes all modules. One more is one more line here.
 func newProbes(o Options) *Probes {
 	p := &Probes{}
-	p.Sched = sched.New(sched.Options{MaxCgroups: o.MaxCgroups, WithoutContention: o.WithoutContention, Counters: o.Counters,
+	p.Sched = sched.New(sched.Options{MaxCgroups: o.MaxCgroups, WithoutContention: o.WithoutContention,
+		Counters:         o.Counters,
 		CounterProcesses: o.CounterProcesses, HTRatio: o.HTRatio, SysFS: o.SysFS, ProcFS: o.ProcFS,
 		ThreadStates: o.tests.threadStates, Events: o.tests.events})
-	p.Net = net.New(net.Options{MaxCgroups: o.MaxCgroups, MaxEdges: o.MaxEdges, MaxGroupEdges: o.MaxGroupEdges, MaxConnections: o.MaxConnections,
-		MaxFlows: o.MaxFlows, MaxStreams: o.MaxStreams, MaxEndpoints: o.MaxEndpoints, MaxEdgeEndpoints: o.MaxEdgeEndpoints,
+	p.Net = net.New(net.Options{MaxCgroups: o.MaxCgroups, MaxEdges: o.MaxEdges, MaxGroupEdges: o.MaxGroupEdges,
+		MaxConnections: o.MaxConnections,
+		MaxFlows:       o.MaxFlows, MaxStreams: o.MaxStreams, MaxEndpoints: o.MaxEndpoints, MaxEdgeEndpoints: o.MaxEdgeEndpoints,
 		MaxListeners: o.MaxListeners, WithoutEndpoints: o.WithoutEndpoints, TLS: o.TLS, LogTransactions: o.LogTransactions,
 		ProcFS: o.ProcFS, DataWay: o.tests.dataWay, SingleUprobes: o.tests.singleUprobes, Prepare: o.tests.prepare})
 	p.Block = block.New(block.Options{MaxDisks: o.MaxDisks, MaxRequests: o.MaxRequests, Without: o.WithoutDisks,

@@ -271,7 +271,8 @@ func TestAddressOfAnEndedPod(t *testing.T) {
 
 func TestContainersOfAPod(t *testing.T) {
 	c := newCluster(t, Options{})
-	first := podAt("db-0", "10.0.0.1", "one", `,"initContainerStatuses":[{"name":"setup","containerID":"","state":{"terminated":{"containerID":"cri-o://init"}}}],"ephemeralContainerStatuses":[{"name":"debugger","containerID":"containerd://eph"}]`)
+	first := podAt("db-0", "10.0.0.1", "one",
+		`,"initContainerStatuses":[{"name":"setup","containerID":"","state":{"terminated":{"containerID":"cri-o://init"}}}],"ephemeralContainerStatuses":[{"name":"debugger","containerID":"containerd://eph"}]`)
 	c.put("pods", first)
 	check := func(id, want string) {
 		t.Helper()

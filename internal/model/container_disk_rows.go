@@ -107,7 +107,8 @@ func moving(o *DiskOperations) bool  { return o.Bytes != 0 }
 func untimed(o *DiskOperations) bool { return o.Untimed != 0 }
 
 // deviceRow is a number of each kind of operation that there was, on each device, where it tells something.
-func deviceRow(name, otel, unit, help string, wanted func(*DiskOperations) bool, read func(*DiskOperations) float64) Row[ContainerSample] {
+func deviceRow(name, otel, unit, help string, wanted func(*DiskOperations) bool,
+	read func(*DiskOperations) float64) Row[ContainerSample] {
 	return Row[ContainerSample]{Name: name, OTel: otel, Unit: unit, Kind: Counter, Help: help,
 		Labels: []string{"device", "direction"},
 		Each: func(s *ContainerSample, to *Sink) {

@@ -121,8 +121,9 @@ func quotaCores(s *ContainerSample) (float64, bool) {
 	return s.Throttle.QuotaCores, true
 }
 
-// Values of the label by_name that are no container's name: other threads of the same container, nobody (the CPU had to wake
-// up), its own CPU quota, whoever was on a CPU that the thread was moved away from, and all that are not told apart.
+// Values of the label by_name that are no container's name: other threads of the same container, nobody (the CPU had to
+// wake up), its own CPU quota, whoever was on a CPU that the thread was moved away from, and all that are not told
+// apart.
 const (
 	ByOwn      = "own"
 	ByIdle     = "idle"

@@ -148,8 +148,8 @@ type SlotDisk struct {
 }
 
 // FileCounters are what a group's threads read and wrote by system calls (read and write and their kin, sendfile,
-// copy_file_range), from and to whatever a descriptor can be: files, also out of the page cache, pipes, terminals,
-// and sockets where they are read like files. What goes through memory maps or io_uring is not in it. A thread counts for
+// copy_file_range), from and to whatever a descriptor can be: files, also out of the page cache, pipes, terminals, and
+// sockets where they are read like files. What goes through memory maps or io_uring is not in it. A thread counts for
 // the group that it is in at the reading.
 type FileCounters struct {
 	ReadBytes, WriteBytes uint64

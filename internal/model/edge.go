@@ -75,9 +75,11 @@ func (c *EdgeCounters) Transactions() uint64 {
 // Plain lists the counters that add up: all but the histograms and RTTMinNS.
 func (c *EdgeCounters) Plain() []*uint64 {
 	return []*uint64{
-		&c.SentBytes, &c.ReceivedBytes, &c.SentPackets, &c.ReceivedPackets, &c.OneWay, &c.Opens, &c.Closes, &c.Failures, &c.FailuresRefused, &c.FailuresTimedOut,
+		&c.SentBytes, &c.ReceivedBytes, &c.SentPackets, &c.ReceivedPackets, &c.OneWay, &c.Opens, &c.Closes, &c.Failures,
+		&c.FailuresRefused, &c.FailuresTimedOut,
 		&c.FailuresUnreachable, &c.Resets, &c.TimedOut, &c.Retransmits, &c.Requests, &c.Replies, &c.Aborts, &c.Transfers,
-		&c.Held, &c.Continued, &c.Pushes, &c.Upgrades, &c.Lost, &c.LostWaiting, &c.UnseenBytes, &c.JitterSumNS, &c.WindowLimitedNS,
+		&c.Held, &c.Continued, &c.Pushes, &c.Upgrades, &c.Lost, &c.LostWaiting, &c.UnseenBytes, &c.JitterSumNS,
+		&c.WindowLimitedNS,
 		&c.SendLimitedNS,
 	}
 }
@@ -361,11 +363,13 @@ var EdgeRows = []Row[Edge]{
 			Shown: []Number{{Key: "window_limited_seconds", Title: "Held up by the receiver", Unit: "s",
 				Group: GroupPath, Order: 6,
 				Meaning: "Time in which the receiver took no more, of connections that ended"}}}}},
-	{Name: "outsight_edge_send_buffer_limited_seconds_total", OTel: "outsight.edge.send_buffer_limited", Unit: "s", Kind: Counter,
+	{Name: "outsight_edge_send_buffer_limited_seconds_total", OTel: "outsight.edge.send_buffer_limited", Unit: "s",
+		Kind: Counter,
 		Help: "Time in which this end's own send buffer held it up, of connections that ended",
 		Columns: []Column[Edge]{{Name: "send_limited", Per: Nanoseconds,
 			Count: ofEdge(func(c *EdgeCounters) uint64 { return c.SendLimitedNS }),
-			Shown: []Number{{Key: "send_buffer_limited_seconds", Title: "Held up by its send buffer", Unit: "s", Group: GroupPath,
+			Shown: []Number{{Key: "send_buffer_limited_seconds", Title: "Held up by its send buffer", Unit: "s",
+				Group:   GroupPath,
 				Meaning: "Time in which the sender’s own buffer was too small for the path, of connections that ended"}}}}},
 	{Name: "outsight_edge_round_trip_min_seconds", OTel: "outsight.edge.round_trip.min", Unit: "s", Kind: Gauge,
 		Help: "Least round-trip time of all connections",

@@ -89,7 +89,8 @@ func TestQuantilesAreEachAQuantile(t *testing.T) {
 					}
 				}
 			}
-			if one := h.Quantile(q); math.Float64bits(got[i]) != math.Float64bits(want) || math.Float64bits(one) != math.Float64bits(want) {
+			if one := h.Quantile(q); math.Float64bits(got[i]) != math.Float64bits(want) ||
+				math.Float64bits(one) != math.Float64bits(want) {
 				t.Fatalf("%+v: quantile %v is %v, %v alone, want %v", h, q, got[i], one, want)
 			}
 		}

@@ -234,7 +234,8 @@ func hostEnergy(s *Snapshot, to *Sink) {
 func energyMeter(s *Snapshot, to *Sink) {
 	if s.Energy != nil {
 		m := &s.Energy.Meter
-		to.Add(1, NewLabel("source", m.Source), NewLabel("detail", m.Detail), NewLabel("domain", strings.Join(m.Domains, ",")),
+		to.Add(1, NewLabel("source", m.Source), NewLabel("detail", m.Detail),
+			NewLabel("domain", strings.Join(m.Domains, ",")),
 			NewLabel("others", strings.Join(m.Others, "; ")))
 	}
 }

@@ -10,7 +10,8 @@ import (
 // Entity is what a metric tells of: each has its own table of rows.
 type Entity string
 
-// The entities. The metrics of a disk, a process and a listener of a container are rows of the container, with more labels.
+// The entities. The metrics of a disk, a process and a listener of a container are rows of the container, with more
+// labels.
 const (
 	OfContainer Entity = "container"
 	OfEdge      Entity = "edge"
@@ -68,8 +69,8 @@ type Column[T any] struct {
 	Shown []Number
 }
 
-// Fold is how the values of several entities become that of a group of them. Over time a counter and a histogram gain, and a
-// gauge has its last value.
+// Fold is how the values of several entities become that of a group of them. Over time a counter and a histogram gain,
+// and a gauge has its last value.
 type Fold uint8
 
 // The ways to fold. Histograms are merged, whatever is said.
@@ -125,7 +126,8 @@ func (r *Row[T]) Read(of *T, to *Sink) {
 	}
 }
 
-// Metrics are all metrics in the order of the registry: of containers, edges, endpoints, and of hosts with their agents.
+// Metrics are all metrics in the order of the registry: of containers, edges, endpoints, and of hosts with their
+// agents.
 func Metrics() []Metric {
 	all := metricsOf(nil, ContainerRows, OfContainer)
 	all = metricsOf(all, EdgeRows, OfEdge)
@@ -143,7 +145,8 @@ func metricsOf[T any](all []Metric, rows []Row[T], of Entity) []Metric {
 // Sink turns the values that rows read into series.
 type Sink struct {
 	Series []Series
-	// Name, Kind and Time are of the metric that is being read, Base and Start of the entity: the labels and the start of its series.
+	// Name, Kind and Time are of the metric that is being read, Base and Start of the entity: the labels and the start
+	// of its series.
 	Name  string
 	Kind  SeriesKind
 	Time  time.Time
@@ -252,7 +255,8 @@ type Shown struct {
 // Headings under which the page has numbers.
 var (
 	UsageGroups = []string{GroupCPU, GroupMemory, GroupNetwork, GroupDisk}
-	SideGroups  = []string{GroupRequests, GroupLatency, GroupPath, GroupConnections, GroupTrouble, GroupNotTimed, GroupCompleteness}
+	SideGroups  = []string{GroupRequests, GroupLatency, GroupPath, GroupConnections, GroupTrouble, GroupNotTimed,
+		GroupCompleteness}
 )
 
 // The groups.
@@ -270,8 +274,8 @@ const (
 	GroupCompleteness = "Completeness"
 )
 
-// Numbers are those that are made of the columns of rows, in the order of groups, with their queries. They panic where a number names
-// what is not there.
+// Numbers are those that are made of the columns of rows, in the order of groups, with their queries. They panic where
+// a number names what is not there.
 func Numbers[T any](rows []Row[T], groups []string) []Shown {
 	type series struct{ name, matchers string }
 	known := map[string]series{}

@@ -6,7 +6,8 @@ const (
 	QuotaLabelBytes = "label_bytes"
 	QuotaInFlight   = "in_flight_bytes"
 	QuotaSamples    = "samples_per_second"
-	// Of queries: those that run, the milliseconds that they took of the minute's, and the bytes that they and their answers hold.
+	// Of queries: those that run, the milliseconds that they took of the minute's, and the bytes that they and their
+	// answers hold.
 	QuotaQueries     = "queries_running"
 	QuotaQueryTime   = "query_milliseconds_per_minute"
 	QuotaQueryMemory = "query_memory_bytes"

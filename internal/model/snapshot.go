@@ -204,8 +204,8 @@ type PartSample struct {
 // SentBytes is what a process wrote to its connections for one purpose, cumulative: all that its sockets took,
 // compressed and encrypted where that is done.
 type SentBytes struct {
-	// To is "otlp" (a server), "store" (a remote store), "metrics" and "api" (who asks over HTTP) or "socket" (the command line of the
-	// same host).
+	// To is "otlp" (a server), "store" (a remote store), "metrics" and "api" (who asks over HTTP) or "socket" (the
+	// command line of the same host).
 	To    string
 	Bytes uint64
 }

@@ -60,7 +60,8 @@ func containersOf(s *model.Snapshot) []entity[model.ContainerSample] {
 	samples := uniqueContainers(s.Containers)
 	all := make([]entity[model.ContainerSample], len(samples))
 	for i, sample := range samples {
-		all[i] = entity[model.ContainerSample]{sample, containerLabels(s.Host.Name, sample.Container), sample.Container.Started}
+		all[i] = entity[model.ContainerSample]{sample, containerLabels(s.Host.Name, sample.Container),
+			sample.Container.Started}
 	}
 	return all
 }
@@ -81,7 +82,8 @@ func edgesOf(s *model.Snapshot) (all []entity[model.Edge], endpoints []entity[mo
 }
 
 func endpointLabels(e *model.Endpoint) []model.Label {
-	return []model.Label{label(LabelProtocol, string(e.Protocol)), label(LabelEndpoint, e.Name), label(LabelStatus, e.Status)}
+	return []model.Label{label(LabelProtocol, string(e.Protocol)), label(LabelEndpoint, e.Name),
+		label(LabelStatus, e.Status)}
 }
 
 // mergeFrom leaves one series of each set of labels among those from first on, which are of one
@@ -123,7 +125,8 @@ func edgeLabels(host string, e *model.Edge) []model.Label {
 	return labels(append(pods, label(LabelClient, e.Client.Name()), label(LabelClientID, e.Client.ID()),
 		label(LabelClientProcess, e.Client.Process), label(LabelHost, host),
 		label(LabelServer, e.Server.Name()), label(LabelServerID, e.Server.ID()), label(LabelServerProcess, e.Server.Process),
-		label(LabelService, model.ServiceName(e.Service)), label(LabelSide, e.Side.String()), label(LabelTransport, e.Transport.String()),
+		label(LabelService, model.ServiceName(e.Service)), label(LabelSide, e.Side.String()),
+		label(LabelTransport, e.Transport.String()),
 		label(LabelVia, e.Via))...)
 }
 

@@ -187,7 +187,8 @@ func TestConvertValues(t *testing.T) {
 		{name, "4f1d", "server", 2000, 100, 1, 3},
 		{"10.0.0.9", "10.0.0.9", "server", 2000, 100, 0, 0},
 	} {
-		labels := ",client=" + end.client + ",client_id=" + end.id + ",host=node-1,server=db,server_container=db,server_id=77aa,server_namespace=shop,server_pod=db-0,server_workload=db,server_workload_kind=StatefulSet,service=172.17.0.3:5432,side=" + end.side + ",transport=tcp"
+		labels := ",client=" + end.client + ",client_id=" + end.id +
+			",host=node-1,server=db,server_container=db,server_id=77aa,server_namespace=shop,server_pod=db-0,server_workload=db,server_workload_kind=StatefulSet,service=172.17.0.3:5432,side=" + end.side + ",transport=tcp"
 		edge := func(metric string, want float64) {
 			t.Helper()
 			f(metric+labels, want)
@@ -220,7 +221,8 @@ func TestConvertValues(t *testing.T) {
 		edge("outsight_edge_first_byte_duration_seconds", float64(testHistogram().Count))
 		edge("outsight_edge_round_trip_duration_seconds", float64(testHistogram().Count))
 		edge("outsight_edge_connection_duration_seconds", float64(testHistogram().Count))
-		edge("outsight_edge_completeness_ratio", float64(7+8+testHistogram().Count)/float64(7+8+testHistogram().Count+14)) // fewer than the bytes: 2000 of 2012
+		// fewer than the bytes: 2000 of 2012
+		edge("outsight_edge_completeness_ratio", float64(7+8+testHistogram().Count)/float64(7+8+testHistogram().Count+14))
 		edge("outsight_edge_paired", end.pairedV)
 		edge("outsight_edge_confidence", end.confidence)
 	}
@@ -279,7 +281,8 @@ func TestConvertValues(t *testing.T) {
 	f("outsight_cost_ratio,host=node-1,plane=own", 0.004)
 	f("outsight_cost_ratio,host=node-1,plane=kernel", 0.003)
 	f("outsight_budget_ratio,host=node-1", 0.01)
-	for name, want := range map[string][3]float64{"names,purpose=what requests ask for": {0.002, 0, 0}, "recorder,purpose=samples": {0, 1, 3}} {
+	for name, want := range map[string][3]float64{"names,purpose=what requests ask for": {0.002, 0, 0},
+		"recorder,purpose=samples": {0, 1, 3}} {
 		basis := ""
 		if strings.HasPrefix(name, "names,") {
 			basis = "basis=estimate,"

@@ -33,10 +33,10 @@ const (
 	temporalityCumulative = 2
 )
 
-// Encode appends series to b as an ExportMetricsServiceRequest of OpenTelemetry: a resource for each run of
-// series of one host, a metric for each run of one name. What Convert returns makes one resource. The names are those that
-// are stored, so that a receiver of any make has the same ones. Counters are cumulative sums, histograms
-// exponential ones of model.Scale; the sum of a histogram is in seconds, which is exact up to 26 days.
+// Encode appends series to b as an ExportMetricsServiceRequest of OpenTelemetry: a resource for each run of series of
+// one host, a metric for each run of one name. What Convert returns makes one resource. The names are those that are
+// stored, so that a receiver of any make has the same ones. Counters are cumulative sums, histograms exponential ones
+// of model.Scale; the sum of a histogram is in seconds, which is exact up to 26 days.
 func Encode(b []byte, series []model.Series) []byte {
 	e := encoder{}
 	for len(series) > 0 {

@@ -46,7 +46,8 @@ func TestEncodeIsOTLP(t *testing.T) {
 		if p.GetAsDouble() != s.Value || p.TimeUnixNano != uint64(s.Time.UnixNano()) || len(p.Attributes) != len(s.Labels)-1 {
 			t.Errorf("%s: got %v, want %+v", name, p, s)
 		}
-		if s.Start.IsZero() != (p.StartTimeUnixNano == 0) || !s.Start.IsZero() && p.StartTimeUnixNano != uint64(s.Start.UnixNano()) {
+		if s.Start.IsZero() != (p.StartTimeUnixNano == 0) || !s.Start.IsZero() &&
+			p.StartTimeUnixNano != uint64(s.Start.UnixNano()) {
 			t.Errorf("%s: start %d, want %v", name, p.StartTimeUnixNano, s.Start)
 		}
 	}

@@ -89,7 +89,8 @@ func TestTextRoundTrip(t *testing.T) {
 	compare(t, seriesOf(families), values(t, Convert(testSnapshot())))
 	for _, m := range Metrics() {
 		f := families[m.Name]
-		want := map[ours.SeriesKind]dto.MetricType{ours.Counter: dto.MetricType_COUNTER, ours.Gauge: dto.MetricType_GAUGE, ours.HistogramSeries: dto.MetricType_HISTOGRAM}[m.Kind]
+		want := map[ours.SeriesKind]dto.MetricType{ours.Counter: dto.MetricType_COUNTER,
+			ours.Gauge: dto.MetricType_GAUGE, ours.HistogramSeries: dto.MetricType_HISTOGRAM}[m.Kind]
 		if f.GetHelp() != m.Help || f.GetType() != want {
 			t.Errorf("%s: got help %q type %v, want %q %v", m.Name, f.GetHelp(), f.GetType(), m.Help, want)
 		}
@@ -109,7 +110,8 @@ func TestTextWithoutMeasurements(t *testing.T) {
 	}
 	families := parseText(t, b.Bytes())
 	compare(t, seriesOf(families), values(t, Convert(s)))
-	for _, name := range []string{EdgeRoundTripMin, EdgeTransactionDuration, EdgeFirstByte, EdgeRoundTrip, EdgeConnectionDuration} {
+	for _, name := range []string{EdgeRoundTripMin, EdgeTransactionDuration, EdgeFirstByte, EdgeRoundTrip,
+		EdgeConnectionDuration} {
 		if strings.Contains(b.String(), name) {
 			t.Errorf("%s is there", name)
 		}

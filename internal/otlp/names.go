@@ -1,7 +1,7 @@
 package otlp
 
-// Stored names of those metrics of a container that code asks a store for by name; all are in the registry of internal/model. Their
-// labels are host, id, name, image and runtime, without those whose value is not known.
+// Stored names of those metrics of a container that code asks a store for by name; all are in the registry of
+// internal/model. Their labels are host, id, name, image and runtime, without those whose value is not known.
 const (
 	ContainerInfo            = "container_info"
 	ContainerCPUUsage        = "container_cpu_usage_seconds_total"

@@ -13,20 +13,21 @@ import (
 
 // Server is a NATS server or a cluster of them. Only URL must be there.
 type Server struct {
-	// URL of one server or of several, with commas between them; they tell of the others of their cluster. A user and a password, or
-	// a token, may be in it.
+	// URL of one server or of several, with commas between them; they tell of the others of their cluster. A user and a
+	// password, or a token, may be in it.
 	URL string
 	// Credentials is a file with a user's JWT and key, as nsc and nk write it.
 	Credentials string
-	// CA is a file of certificates one of which must have signed the servers' (the system's), Cert and Key are files of this client's
-	// own. With any of them nothing goes over the network without TLS.
+	// CA is a file of certificates one of which must have signed the servers' (the system's), Cert and Key are files of
+	// this client's own. With any of them nothing goes over the network without TLS.
 	CA, Cert, Key string
 }
 
 // connectTime bounds an attempt to connect.
 const connectTime = 5 * time.Second
 
-// Connect connects to a server of a cluster. When that one goes away, it goes on with another one, for as long as it takes.
+// Connect connects to a server of a cluster. When that one goes away, it goes on with another one, for as long as it
+// takes.
 func Connect(s Server, logger *slog.Logger) (*nats.Conn, error) {
 	shown, err := redacted(s.URL)
 	if err != nil {

@@ -27,7 +27,8 @@ func TestURLsAreShownWithoutSecrets(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), "secret") || errors.Unwrap(err) == nil {
 		t.Errorf("connecting to nobody: %v", err)
 	}
-	if _, err = Connect(Server{URL: "nats://127.0.0.1:1", CA: "/nowhere/ca.pem"}, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "/nowhere/ca.pem") {
+	if _, err = Connect(Server{URL: "nats://127.0.0.1:1", CA: "/nowhere/ca.pem"},
+		slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "/nowhere/ca.pem") {
 		t.Errorf("a missing CA: %v", err)
 	}
 }

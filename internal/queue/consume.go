@@ -20,8 +20,8 @@ const (
 type Delivery struct {
 	Header func(name string) string
 	Data   []byte
-	// Sequence of the message in the stream. Leftover ones were there when the queue was opened: a process before this one may
-	// have begun with them.
+	// Sequence of the message in the stream. Leftover ones were there when the queue was opened: a process before this
+	// one may have begun with them.
 	Sequence uint64
 	Leftover bool
 	// Lost is how many messages just before it the queue's server could not read.
@@ -36,8 +36,8 @@ type Delivery struct {
 // SetAside keeps the message apart from those that wait, for a person to look at, and never hands it out again.
 func (d *Delivery) SetAside(why string) { d.aside = why }
 
-// Consume hands groups of messages to handle, in order, until ctx ends. All of a group are
-// acknowledged when handle returns nil. When it fails, the same group is handed to it again after a pause, as long as it takes.
+// Consume hands groups of messages to handle, in order, until ctx ends. All of a group are acknowledged when handle
+// returns nil. When it fails, the same group is handed to it again after a pause, as long as it takes.
 func (q *Queue) Consume(ctx context.Context, handle func(context.Context, []*Delivery) error) error {
 	for ctx.Err() == nil {
 		group, err := q.fetch(ctx)
@@ -91,7 +91,8 @@ func (q *Queue) follow(seq uint64) (lost uint64) {
 	}
 	if lost > 0 {
 		q.counts.lost.Add(lost)
-		q.options.Logger.Error("messages of the queue are lost: its server could not read them", "messages", lost, "first", q.next, "last", seq-1)
+		q.options.Logger.Error("messages of the queue are lost: its server could not read them", "messages", lost,
+			"first", q.next, "last", seq-1)
 	}
 	q.next = seq + 1
 	return lost

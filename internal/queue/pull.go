@@ -23,8 +23,8 @@ type pullRequest struct {
 const quiet = 2 * time.Second
 
 // pull asks for a group of messages and waits until it is complete. The client library's Fetch ends at the first status
-// message. In a cluster the status overtakes the messages, which wait for a quorum: of a long backlog Fetch would return
-// nothing, and all of it would be redelivered after AckWait, and be overtaken again.
+// message. In a cluster the status overtakes the messages, which wait for a quorum: of a long backlog Fetch would
+// return nothing, and all of it would be redelivered after AckWait, and be overtaken again.
 func (q *Queue) pull(ctx context.Context) (group []*nats.Msg, err error) {
 	inbox := q.conn.NewInbox()
 	sub, err := q.conn.SubscribeSync(inbox)

@@ -72,7 +72,8 @@ type Queue struct {
 	inFlight *semaphore.Weighted
 	// leftover is the last message that was there at Open.
 	leftover uint64
-	// next is the message that should be handed out next, deleted those behind it that were gone at Open. Both are Consume's.
+	// next is the message that should be handed out next, deleted those behind it that were gone at Open. Both are
+	// Consume's.
 	next    uint64
 	deleted map[uint64]bool
 	counts  struct {
@@ -120,7 +121,8 @@ func open(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, o Option
 	q := &Queue{options: o, conn: conn, js: js, inFlight: semaphore.NewWeighted(o.InFlight)}
 	q.stream, err = js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name: o.Stream, Subjects: []string{subject(o.Stream)}, Retention: jetstream.WorkQueuePolicy,
-		Discard: jetstream.DiscardNew, MaxBytes: o.MaxBytes, Storage: jetstream.FileStorage, Replicas: replicas(ctx, js, o.Stream, o.Replicas),
+		Discard: jetstream.DiscardNew, MaxBytes: o.MaxBytes, Storage: jetstream.FileStorage,
+		Replicas:   replicas(ctx, js, o.Stream, o.Replicas),
 		Duplicates: o.Duplicates, AllowDirect: true,
 	})
 	if err != nil {
@@ -128,13 +130,14 @@ func open(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, o Option
 	}
 	_, err = js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name: aside(o.Stream), Subjects: []string{subject(aside(o.Stream))}, Retention: jetstream.LimitsPolicy,
-		Discard: jetstream.DiscardOld, MaxBytes: o.MaxAsideBytes, Storage: jetstream.FileStorage, Replicas: replicas(ctx, js, aside(o.Stream), o.Replicas),
+		Discard: jetstream.DiscardOld, MaxBytes: o.MaxAsideBytes, Storage: jetstream.FileStorage,
+		Replicas: replicas(ctx, js, aside(o.Stream), o.Replicas),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the stream %q: %w", aside(o.Stream), err)
 	}
-	// A new consumer begins with the oldest message at once. The one of a server that was killed would hand out what that one had only
-	// after AckWait, behind younger messages.
+	// A new consumer begins with the oldest message at once. The one of a server that was killed would hand out what
+	// that one had only after AckWait, behind younger messages.
 	if err := q.stream.DeleteConsumer(ctx, consumerName); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil, fmt.Errorf("taking over the consumer of %q: %w", o.Stream, err)
 	}
@@ -147,7 +150,8 @@ func open(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, o Option
 		q.deleted[seq] = true
 	}
 	_, err = q.stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
-		Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy, AckWait: o.AckWait, MaxDeliver: -1, MaxAckPending: 100_000,
+		Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy, AckWait: o.AckWait, MaxDeliver: -1,
+		MaxAckPending: 100_000,
 	})
 	if hasCode(err, codeNoResources) {
 		err = fmt.Errorf("%w: %w", errComing, err)
@@ -247,8 +251,10 @@ func isFull(err error) bool {
 
 // isAway is whether there is nobody to answer, as while a cluster elects a leader.
 func isAway(err error) bool {
-	return errors.Is(err, errComing) || errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrTimeout) ||
-		errors.Is(err, context.DeadlineExceeded) || hasCode(err, codeUnavailable) || hasCode(err, codeNotLeader) || hasCode(err, codeNoPeers)
+	return errors.Is(err, errComing) || errors.Is(err, nats.ErrNoResponders) ||
+		errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrTimeout) ||
+		errors.Is(err, context.DeadlineExceeded) || hasCode(err, codeUnavailable) || hasCode(err, codeNotLeader) ||
+		hasCode(err, codeNoPeers)
 }
 
 func hasCode(err error, code jetstream.ErrorCode) bool {

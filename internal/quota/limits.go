@@ -65,7 +65,8 @@ func Read(path string) (Table, error) {
 			return nil, fmt.Errorf("reading quotas in %q: tenant %q has a limit below 0: leave it out for none", path, tenant)
 		}
 		if !(l.QueryShare >= 0 && l.QueryShare <= 1) {
-			return nil, fmt.Errorf("reading quotas in %q: tenant %q has query_share %v, want more than 0 and at most 1", path, tenant, l.QueryShare)
+			return nil, fmt.Errorf("reading quotas in %q: tenant %q has query_share %v, want more than 0 and at most 1",
+				path, tenant, l.QueryShare)
 		}
 	}
 	return t, nil

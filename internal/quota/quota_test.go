@@ -147,7 +147,8 @@ func TestRead(t *testing.T) {
 		return table
 	}
 	table := f("shop: {series: 50000, samples_per_second: 20000}\n\"*\": {label_bytes: 7}\n", "")
-	if table.Of("shop") != (Limits{Series: 50000, SamplesPerSecond: 20000}) || table.Of("bank") != (Limits{LabelBytes: 7}) {
+	if table.Of("shop") != (Limits{Series: 50000, SamplesPerSecond: 20000}) ||
+		table.Of("bank") != (Limits{LabelBytes: 7}) {
 		t.Errorf("got %+v", table)
 	}
 	f("", "")

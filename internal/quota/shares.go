@@ -51,7 +51,8 @@ type refusal struct {
 
 // NewShares divides capacity. own, if any, is a limit of a tenant besides, 0 for none.
 func NewShares(capacity int64, t Tenants, own func(tenant string) int64) *Shares {
-	s := &Shares{tenants: t, capacity: capacity, own: own, now: time.Now, used: map[string]int64{}, refused: map[string]*refusal{}}
+	s := &Shares{tenants: t, capacity: capacity, own: own, now: time.Now, used: map[string]int64{},
+		refused: map[string]*refusal{}}
 	for _, name := range t.Names {
 		s.used[name] = 0
 	}

@@ -75,9 +75,9 @@ func (s *Store) Append(ctx context.Context, series []model.Series) error {
 	return s.append(ctx, series, false)
 }
 
-// AppendPart stores series of anybody, who need not be all that their source has: none of them ends because a
-// later batch lacks it, and a value of model.Stale says of a series that it has ended. Where a counter begins is left to
-// the reader. In all else it is like Append.
+// AppendPart stores series of anybody, who need not be all that their source has: none of them ends because a later
+// batch lacks it, and a value of model.Stale says of a series that it has ended. Where a counter begins is left to the
+// reader. In all else it is like Append.
 func (s *Store) AppendPart(ctx context.Context, series []model.Series) error {
 	return s.append(ctx, series, true)
 }
@@ -109,7 +109,8 @@ func (s *Store) checkSpace() error {
 		return err
 	}
 	if free < s.options.MinFree {
-		return fmt.Errorf("%w: data directory %q has %d bytes left, less than %d", ErrNoSpace, s.db.Dir(), free, s.options.MinFree)
+		return fmt.Errorf("%w: data directory %q has %d bytes left, less than %d", ErrNoSpace, s.db.Dir(), free,
+			s.options.MinFree)
 	}
 	return nil
 }
@@ -162,8 +163,9 @@ func (k *books) append(app storage.AppenderV2, series []model.Series, parts bool
 	}
 	b.settle()
 	if n := b.counts.rejected(); n != 0 {
-		return &RejectedError{Samples: n, cause: fmt.Errorf("%d too old, %d in conflict with a stored one, %d malformed, %d without room, of %d",
-			b.counts.tooOld, b.counts.conflicts, b.counts.malformed, b.counts.noRoom, len(series))}
+		return &RejectedError{Samples: n,
+			cause: fmt.Errorf("%d too old, %d in conflict with a stored one, %d malformed, %d without room, of %d",
+				b.counts.tooOld, b.counts.conflicts, b.counts.malformed, b.counts.noRoom, len(series))}
 	}
 	return nil
 }
@@ -268,8 +270,8 @@ func (b *batch) keep(src *source, e *entry, start, at int64, v float64, h *histo
 	}
 }
 
-// find is the entry of s, or nil, and the hash to add one by. A source sends its series in one order, and to look at the entry that came
-// next the last time spares a look into a map of all of them.
+// find is the entry of s, or nil, and the hash to add one by. A source sends its series in one order, and to look at
+// the entry that came next the last time spares a look into a map of all of them.
 func (b *batch) find(s *model.Series) (*entry, uint64) {
 	if b.before != nil && s.Key != 0 {
 		// One that was removed has no key.
@@ -320,7 +322,8 @@ func (b *batch) append(e *entry, start, at int64, v float64, h *histogram.Histog
 	case err == nil:
 		e.ref = ref
 		b.counts.samples++
-	case errors.Is(err, storage.ErrTooOldSample), errors.Is(err, storage.ErrOutOfBounds), errors.Is(err, storage.ErrOutOfOrderSample):
+	case errors.Is(err, storage.ErrTooOldSample), errors.Is(err, storage.ErrOutOfBounds),
+		errors.Is(err, storage.ErrOutOfOrderSample):
 		b.counts.tooOld++
 	case errors.Is(err, storage.ErrDuplicateSampleForTimestamp):
 		b.counts.conflicts++

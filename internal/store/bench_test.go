@@ -20,9 +20,11 @@ func batchOf(n int) []model.Series {
 	for i := range n {
 		id := fmt.Sprintf("%064d", i)
 		if i%10 == 0 {
-			batch = append(batch, histogramAt(0, h, "container_run_queue_latency_seconds", "id", id, "image", "registry.example/shop/cart:1.2.3", "name", "cart", "runtime", "docker"))
+			batch = append(batch, histogramAt(0, h, "container_run_queue_latency_seconds", "id", id, "image",
+				"registry.example/shop/cart:1.2.3", "name", "cart", "runtime", "docker"))
 		} else {
-			batch = append(batch, counterAt(0, 0, "container_cpu_usage_seconds_total", "id", id, "image", "registry.example/shop/cart:1.2.3", "name", "cart", "runtime", "docker"))
+			batch = append(batch, counterAt(0, 0, "container_cpu_usage_seconds_total", "id", id, "image",
+				"registry.example/shop/cart:1.2.3", "name", "cart", "runtime", "docker"))
 		}
 	}
 	return batch
@@ -79,10 +81,12 @@ func newChurningHost(name string) *churningHost {
 // begin puts a new thing in the place of one that ends.
 func (h *churningHost) begin(i int) {
 	h.begun++
-	labels := []model.Label{{Name: "host", Value: h.name}, {Name: "id", Value: fmt.Sprintf("%064d", h.begun)}, {Name: "name", Value: "cart"}}
+	labels := []model.Label{{Name: "host", Value: h.name}, {Name: "id", Value: fmt.Sprintf("%064d", h.begun)},
+		{Name: "name", Value: "cart"}}
 	h.things[i] = nil
 	for n := range thingSeries {
-		h.things[i] = append(h.things[i], model.Series{Name: fmt.Sprintf("thing_%d_total", n), Kind: model.Counter, Labels: labels})
+		h.things[i] = append(h.things[i], model.Series{Name: fmt.Sprintf("thing_%d_total", n), Kind: model.Counter,
+			Labels: labels})
 	}
 }
 

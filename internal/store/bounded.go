@@ -42,7 +42,8 @@ type boundedQuerier struct {
 	budget *readBudget
 }
 
-func (q boundedQuerier) Select(ctx context.Context, sorted bool, hints *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+func (q boundedQuerier) Select(ctx context.Context, sorted bool, hints *storage.SelectHints,
+	matchers ...*labels.Matcher) storage.SeriesSet {
 	return boundedSet{q.Querier.Select(ctx, sorted, hints, matchers...), q.budget}
 }
 
@@ -111,7 +112,8 @@ type boundedChunkQuerier struct {
 	budget *readBudget
 }
 
-func (q boundedChunkQuerier) Select(ctx context.Context, sorted bool, hints *storage.SelectHints, matchers ...*labels.Matcher) storage.ChunkSeriesSet {
+func (q boundedChunkQuerier) Select(ctx context.Context, sorted bool, hints *storage.SelectHints,
+	matchers ...*labels.Matcher) storage.ChunkSeriesSet {
 	return boundedChunkSet{q.ChunkQuerier.Select(ctx, sorted, hints, matchers...), q.budget}
 }
 

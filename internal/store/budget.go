@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Budget bounds the bytes that all queries and answers hold at a time. Its methods may be called at the same time, and a nil *Budget
-// bounds nothing.
+// Budget bounds the bytes that all queries and answers hold at a time. Its methods may be called at the same time, and
+// a nil *Budget bounds nothing.
 type Budget struct {
 	// total is for all, and perQuery for one query or answer.
 	total, perQuery int64
@@ -23,8 +23,8 @@ type Budget struct {
 	used     int64
 	tenants  map[string]*tenantMemory
 	accounts map[*account]struct{}
-	// tooLarge counts queries beyond perQuery, refused those for which there was no room, stopped those that ended because the process was
-	// about to run out of memory.
+	// tooLarge counts queries beyond perQuery, refused those for which there was no room, stopped those that ended
+	// because the process was about to run out of memory.
 	tooLarge, refused, stopped uint64
 	watching                   bool
 }

@@ -78,7 +78,8 @@ func TestLargestQueryIsStopped(t *testing.T) {
 	}
 	<-large.Done()
 	<-small.Done() // after it, since there is still too much
-	if err := s.gate.sort(large, large.Err()); !errors.Is(err, ErrExecution) || !strings.Contains(err.Error(), "no memory left") {
+	if err := s.gate.sort(large, large.Err()); !errors.Is(err, ErrExecution) ||
+		!strings.Contains(err.Error(), "no memory left") {
 		t.Errorf("got %v", err)
 	}
 	if stopped := s.Stats().QueriesStopped; stopped != 2 {

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// watchPause is how often the memory of the process is looked at while queries run. Between two looks a query can build no more than its
-// budget lets it, since the engine asks its context before each node and each step of an expression.
+// watchPause is how often the memory of the process is looked at while queries run. Between two looks a query can build
+// no more than its budget lets it, since the engine asks its context before each node and each step of an expression.
 const watchPause = 10 * time.Millisecond
 
-// watchRest is for how many looks a query that was ended has time to go before another is ended, and watchAge for how many a query must have run:
-// what was left behind by one before it is not its fault.
+// watchRest is for how many looks a query that was ended has time to go before another is ended, and watchAge for how
+// many a query must have run: what was left behind by one before it is not its fault.
 const watchRest, watchAge = 25, 3
 
 // watch ends the query that holds most where the process has more memory than it may. It returns when no query is left.
@@ -62,7 +62,8 @@ func (b *Budget) hasQueries(ended bool) bool {
 	return false
 }
 
-// stopLargest ends the query that holds most of those that have run for a while and were not ended yet; false where there is none.
+// stopLargest ends the query that holds most of those that have run for a while and were not ended yet; false where
+// there is none.
 func (b *Budget) stopLargest() bool {
 	var largest *account
 	for a := range b.accounts {
@@ -75,8 +76,9 @@ func (b *Budget) stopLargest() bool {
 	}
 	largest.stopped = true
 	b.stopped++
-	largest.stop(&queryError{ErrExecution, fmt.Errorf("the query was ended because the server has no memory left, of which it held most (about %d MiB): "+
-		"ask for fewer series or steps", largest.held>>20)})
+	largest.stop(&queryError{ErrExecution,
+		fmt.Errorf("the query was ended because the server has no memory left, of which it held most (about %d MiB): "+
+			"ask for fewer series or steps", largest.held>>20)})
 	return true
 }
 
@@ -84,7 +86,8 @@ func (b *Budget) stopLargest() bool {
 type memoryReader struct{ samples [2]metrics.Sample }
 
 func newMemoryReader() *memoryReader {
-	return &memoryReader{[2]metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}}
+	return &memoryReader{[2]metrics.Sample{{Name: "/memory/classes/total:bytes"},
+		{Name: "/memory/classes/heap/released:bytes"}}}
 }
 
 func (m *memoryReader) bytes() int64 {

@@ -46,7 +46,8 @@ type cache struct {
 }
 
 func newCache() cache {
-	return cache{seed: maphash.MakeSeed(), entries: map[uint64]*entry{}, keyed: map[uint64]*entry{}, builder: labels.NewScratchBuilder(16)}
+	return cache{seed: maphash.MakeSeed(), entries: map[uint64]*entry{}, keyed: map[uint64]*entry{},
+		builder: labels.NewScratchBuilder(16)}
 }
 
 func (c *cache) hash(s *model.Series) uint64 {

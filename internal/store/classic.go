@@ -68,8 +68,8 @@ func cumulative(h *histogram.Histogram, bounds []bound, f func(bound, uint64)) {
 	}
 }
 
-// within is whether all of a bucket is within the bound that bucket i of model.Scale has above. Histograms of other senders
-// have other scales.
+// within is whether all of a bucket is within the bound that bucket i of model.Scale has above. Histograms of other
+// senders have other scales.
 func within(h *histogram.Histogram, bucket histogram.Bucket[uint64], i int32) bool {
 	if h.Schema == model.Scale {
 		return bucket.Index <= i

@@ -17,8 +17,9 @@ import (
 	"outsight/internal/damaged"
 )
 
-// This host's clock may jump: years ahead and back, by a wrong time server or a battery. What is stored meanwhile has a wrong time. It must
-// not make the TSDB delete what is right because it is older, nor refuse for ever what comes after the clock was set right.
+// This host's clock may jump: years ahead and back, by a wrong time server or a battery. What is stored meanwhile has a
+// wrong time. It must not make the TSDB delete what is right because it is older, nor refuse for ever what comes after
+// the clock was set right.
 
 const (
 	// aheadOfClock is how much newer than the clock what is stored may be. Senders' clocks may be ahead by less.
@@ -27,8 +28,8 @@ const (
 	longestGap = time.Hour
 )
 
-// ErrClock means that this host's clock is behind what is stored already: it was ahead, or is behind now. Nothing of the batch is stored; it
-// can be later, when the clock is right or the store was opened again.
+// ErrClock means that this host's clock is behind what is stored already: it was ahead, or is behind now. Nothing of
+// the batch is stored; it can be later, when the clock is right or the store was opened again.
 var ErrClock = errors.New("the clock is behind the newest sample")
 
 // checkClock fails while the newest sample is of the future.
@@ -38,7 +39,8 @@ func (s *Store) checkClock() error {
 		return nil
 	}
 	return fmt.Errorf("%w: it is %s, and there are samples up to %s; set the clock, or if it is right, make the file %s and start the server again: "+
-		"it sets those of the future aside", ErrClock, now.UTC().Format(time.RFC3339), time.UnixMilli(newest).UTC().Format(time.RFC3339),
+		"it sets those of the future aside", ErrClock, now.UTC().Format(time.RFC3339),
+		time.UnixMilli(newest).UTC().Format(time.RFC3339),
 		filepath.Join(s.db.Dir(), futureName))
 }
 
@@ -54,8 +56,8 @@ func (s *Store) SetFutureAside() error {
 	return nil
 }
 
-// beyondRetention are the blocks that are to be deleted. Time counts where there are samples: a gap, as a jump of the clock makes one, counts as
-// longestGap at most. They are sorted, the newest first.
+// beyondRetention are the blocks that are to be deleted. Time counts where there are samples: a gap, as a jump of the
+// clock makes one, counts as longestGap at most. They are sorted, the newest first.
 func beyondRetention(blocks []*tsdb.Block, retention time.Duration) map[ulid.ULID]struct{} {
 	slices.SortFunc(blocks, func(a, b *tsdb.Block) int { return int(min(1, max(-1, b.MaxTime()-a.MaxTime()))) })
 	deletable, age := map[ulid.ULID]struct{}{}, int64(0)
@@ -97,8 +99,8 @@ func retain(options Options, db func() *tsdb.DB) tsdb.BlocksToDeleteFunc {
 	}
 }
 
-// hasJumped tells whether samples of the time after limit are there because the clock was ahead, and not because it is behind now: then there
-// is nothing for a while between those before and those after. The TSDB must be closed.
+// hasJumped tells whether samples of the time after limit are there because the clock was ahead, and not because it is
+// behind now: then there is nothing for a while between those before and those after. The TSDB must be closed.
 func (r *repairer) hasJumped(dir string, limit time.Time) (bool, error) {
 	before, after := int64(noSample), int64(math.MaxInt64)
 	seen := func(from, to int64) {
@@ -165,7 +167,8 @@ func (r *repairer) setFutureAside(dir string, limit time.Time) error {
 			return err
 		}
 		r.found.files++
-		r.logger.Error("a block has samples of the future and is set aside", "block", e.Name(), "samples", meta.Stats.NumSamples,
+		r.logger.Error("a block has samples of the future and is set aside", "block", e.Name(), "samples",
+			meta.Stats.NumSamples,
 			"from", time.UnixMilli(meta.MinTime), "to", time.UnixMilli(meta.MaxTime), "copy", kept)
 	}
 	// What they have, the log has too; files of moments are only faster to read.
@@ -186,7 +189,8 @@ func (r *repairer) setFutureAside(dir string, limit time.Time) error {
 	return nil
 }
 
-// futureLog writes segments again without records that have samples of the time after limit. A record is of one batch, and so of one time.
+// futureLog writes segments again without records that have samples of the time after limit. A record is of one batch,
+// and so of one time.
 func (r *repairer) futureLog(dir string, limit int64) error {
 	paths, err := r.segments(dir)
 	if err != nil {
@@ -233,7 +237,8 @@ func (r *repairer) futureLog(dir string, limit int64) error {
 			return err
 		}
 		if samples > 0 {
-			r.logger.Error("a segment of the log has samples of the future: they are set aside", "file", path, "samples", samples, "copy", copied)
+			r.logger.Error("a segment of the log has samples of the future: they are set aside", "file", path,
+				"samples", samples, "copy", copied)
 		}
 	}
 	return nil

@@ -13,7 +13,8 @@ import (
 	"outsight/internal/model"
 )
 
-// This host's clock jumps five years ahead and back. Nothing that was stored before goes away, and after the next start what comes is stored.
+// This host's clock jumps five years ahead and back. Nothing that was stored before goes away, and after the next start
+// what comes is stored.
 func TestClockJumpsAheadAndBack(t *testing.T) {
 	const hours, years = 3, 5 * 365 * 24 * 3600
 	for _, kill := range []bool{false, true} {
@@ -22,7 +23,8 @@ func TestClockJumpsAheadAndBack(t *testing.T) {
 				var log strings.Builder
 				now := at(hours * 3600)
 				dir := t.TempDir()
-				options := Options{Retention: 24 * time.Hour, OutOfOrder: 24 * time.Hour, Now: func() time.Time { return now }, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+				options := Options{Retention: 24 * time.Hour, OutOfOrder: 24 * time.Hour,
+					Now: func() time.Time { return now }, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 				s := open(t, dir, options)
 				fill(t, s, hours)
 				before := len(s.db.Blocks())
@@ -43,7 +45,8 @@ func TestClockJumpsAheadAndBack(t *testing.T) {
 				// And back.
 				now = at(hours*3600 + 60)
 				sample := counterAt(hours*3600+60, 7, "c")
-				if err := s.Append(t.Context(), []model.Series{sample}); !errors.Is(err, ErrClock) || !errors.Is(s.CanStore(), ErrClock) {
+				if err := s.Append(t.Context(), []model.Series{sample}); !errors.Is(err, ErrClock) ||
+					!errors.Is(s.CanStore(), ErrClock) {
 					t.Errorf("appending says %v, and of the room %v, want %v", err, s.CanStore(), ErrClock)
 				}
 				if s.Stats().Clock != 1 {
@@ -97,7 +100,8 @@ func TestOnlyTheFutureIsStored(t *testing.T) {
 			}
 			again()
 			for range 2 {
-				if err := s.Append(t.Context(), []model.Series{counterAt(0, 7, "c")}); !errors.Is(err, ErrClock) || !errors.Is(s.CanStore(), ErrClock) {
+				if err := s.Append(t.Context(), []model.Series{counterAt(0, 7, "c")}); !errors.Is(err, ErrClock) ||
+					!errors.Is(s.CanStore(), ErrClock) {
 					t.Errorf("appending says %v, and of the room %v, want %v", err, s.CanStore(), ErrClock)
 				}
 				want(t, s, "count_over_time(future[1d])", ahead+3*3600, fmt.Sprintf("%d:180", ahead+3*3600))

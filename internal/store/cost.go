@@ -14,10 +14,12 @@ import (
 
 // Bounds of an expression.
 const (
-	// maxDepth bounds how deep an expression goes, and maxNodes how many parts it has: evaluation and printing recurse into it.
+	// maxDepth bounds how deep an expression goes, and maxNodes how many parts it has: evaluation and printing recurse
+	// into it.
 	maxDepth, maxNodes = 1000, 8192
-	// maxRegexSize bounds the instructions of all regular expressions of a query: more than a query can have that writes them out. A few
-	// characters, as in "x{1000}", make thousands otherwise, and a query has room for thousands of them.
+	// maxRegexSize bounds the instructions of all regular expressions of a query: more than a query can have that
+	// writes them out. A few characters, as in "x{1000}", make thousands otherwise, and a query has room for thousands
+	// of them.
 	maxRegexSize = 2 * MaxQueryBytes
 	// maxSubquerySteps bounds the steps of a subquery.
 	maxSubquerySteps = 1 << 20
@@ -29,7 +31,8 @@ const (
 const (
 	// seriesCost is for a series in the hands of the engine, without labels and samples.
 	seriesCost = 256
-	// pointCost is for a number at a step. The engine makes room for that of all steps, up to maxRoom of them, for each series.
+	// pointCost is for a number at a step. The engine makes room for that of all steps, up to maxRoom of them, for each
+	// series.
 	pointCost, maxRoom = 16, 5000
 	// stepCost is for a step of a subquery.
 	stepCost = 16
@@ -37,13 +40,15 @@ const (
 	numberText = 330
 )
 
-// cost is what an expression may take, as far as that can be told before it runs: the rest depends on the series that its selectors find.
+// cost is what an expression may take, as far as that can be told before it runs: the rest depends on the series that
+// its selectors find.
 type cost struct {
 	// fixed is what it takes whatever is stored, and times how many times the longest value of a label that it reads.
 	fixed, times int64
 	// included is that labels go from one side of an operator to the other, so that the longest value matters.
 	included bool
-	// flows are of the selectors, in the order in which the engine asks for them; literals are of series that are in the query itself.
+	// flows are of the selectors, in the order in which the engine asks for them; literals are of series that are in
+	// the query itself.
 	flows, literals []*flow
 	of              map[*parser.VectorSelector]*flow
 }
@@ -117,7 +122,8 @@ func instructions(re *syntax.Regexp) int {
 
 func checkDepth(node parser.Node, depth int, nodes *int) error {
 	if *nodes++; depth > maxDepth || *nodes > maxNodes {
-		return badQuery("the query is nested more than %d deep or has more than %d parts: ask for less at a time", maxDepth, maxNodes)
+		return badQuery("the query is nested more than %d deep or has more than %d parts: ask for less at a time",
+			maxDepth, maxNodes)
 	}
 	for child := range parser.ChildrenIter(node) {
 		if err := checkDepth(child, depth+1, nodes); err != nil {
@@ -176,7 +182,8 @@ func costOf(expr parser.Expr, length, step time.Duration) (*cost, error) {
 	return c, nil
 }
 
-// growth bounds the length of a label's value: by factor times the longest that is stored in a series that the query reads, and more.
+// growth bounds the length of a label's value: by factor times the longest that is stored in a series that the query
+// reads, and more.
 type growth struct{ factor, more int64 }
 
 // plenty is more than anything may take.
@@ -283,7 +290,8 @@ func (c *cost) call(e *parser.Call, at span) (flows []*flow, values growth, err 
 	case "label_replace":
 		replacement := textOf(e.Args[2])
 		n, more := int64(strings.Count(replacement, "$")), int64(len(replacement))
-		pass(flows, &labelOp{kind: opBuild, name: textOf(e.Args[1]), sources: []string{textOf(e.Args[3])}, times: n, more: growth{more: more}, keeps: true})
+		pass(flows, &labelOp{kind: opBuild, name: textOf(e.Args[1]), sources: []string{textOf(e.Args[3])}, times: n,
+			more: growth{more: more}, keeps: true})
 		return flows, values.or(values.times(n, more)), nil
 	case "label_join":
 		op := &labelOp{kind: opBuild, name: textOf(e.Args[1]), times: 1}

@@ -12,7 +12,8 @@ type flow struct {
 	// literal are the labels of a series that the query itself makes.
 	literal labels.Labels
 
-	// group is the place of the first opGroup in ops, or their number. From there on, series that have key in common are one.
+	// group is the place of the first opGroup in ops, or their number. From there on, series that have key in common
+	// are one.
 	group   int
 	key     []string
 	without bool
@@ -34,8 +35,8 @@ const (
 // labelOp is what happens to series in one part of an expression.
 type labelOp struct {
 	kind opKind
-	// name is the label of opBuild. Its value has at most as many bytes as those of sources together, so many times, and more. keeps is that
-	// the value may also stay as it is. varies is that it does not depend on the sources alone.
+	// name is the label of opBuild. Its value has at most as many bytes as those of sources together, so many times,
+	// and more. keeps is that the value may also stay as it is. varies is that it does not depend on the sources alone.
 	name          string
 	sources       []string
 	times         int64
@@ -86,8 +87,8 @@ func (f *flow) prepare() {
 	f.key = slices.Compact(f.key)
 }
 
-// charge is what a series of these labels takes on its way: at most so many bytes, and so many times the longest value that is stored, which
-// is longest so far.
+// charge is what a series of these labels takes on its way: at most so many bytes, and so many times the longest value
+// that is stored, which is longest so far.
 func (f *flow) charge(of labels.Labels, longest int64) (bytes, times int64, err error) {
 	size := int64(of.ByteSize())
 	if len(f.ops) == 0 {
@@ -137,8 +138,8 @@ type builtLabel struct {
 	size growth
 }
 
-// run is what a series takes on its way through operations: the greatest that its labels become, twice, since an operation holds what it is given
-// and what it gives, and the room of two.
+// run is what a series takes on its way through operations: the greatest that its labels become, twice, since an
+// operation holds what it is given and what it gives, and the room of two.
 func (s *labelState) run(ops []*labelOp) (bytes, times int64, err error) {
 	var most growth
 	var room, rooms int64
@@ -217,7 +218,8 @@ func (s *labelState) keep(op *labelOp) {
 			size.factor, size.more = min(size.factor+kept.factor, plenty), min(size.more+kept.more+int64(len(name)), plenty)
 		}
 	}
-	s.built = slices.DeleteFunc(s.built, func(b builtLabel) bool { return slices.Contains(op.names, b.name) == op.without })
+	s.built = slices.DeleteFunc(s.built,
+		func(b builtLabel) bool { return slices.Contains(op.names, b.name) == op.without })
 	s.groups = append(s.groups, op)
 	s.size = size
 }

@@ -131,7 +131,8 @@ func TestChargedQueriesGiveTheSame(t *testing.T) {
 		appendAll(t, s, batch...)
 	}
 	for _, query := range ordinaryQueries(t) {
-		for _, e := range []Evaluation{{Query: query, From: at(59), To: at(59)}, {Query: query, From: at(10), To: at(59), Step: time.Second}} {
+		for _, e := range []Evaluation{{Query: query, From: at(59), To: at(59)},
+			{Query: query, From: at(10), To: at(59), Step: time.Second}} {
 			got, err := s.Evaluate(t.Context(), e)
 			want, wantErr := evaluateAlone(s, e)
 			if (err == nil) != (wantErr == nil) {
@@ -154,10 +155,14 @@ func TestChargesCoverLabels(t *testing.T) {
 	advance(batch, 1)
 	appendAll(t, s, batch...)
 	const cpu = "container_cpu_usage_seconds_total"
-	queries := append(ordinaryQueries(t), `label_replace(`+cpu+`, "long", "$1-$1-`+strings.Repeat("x", 3000)+`", "id", "(.*)")`,
-		`label_join(label_join(`+cpu+`, "id", "`+strings.Repeat("-", 500)+`", "id", "image", "id"), "id", "", "id", "id", "name")`,
-		cpu+` * on (host) group_left (y) label_replace(sum by (host) (`+cpu+`), "y", "`+strings.Repeat("y", 5000)+`", "", "")`,
-		`label_replace(sum by (id, name) (`+cpu+`), "name", "$1$1$1$1$1$1", "id", "(.*)")`, `absent(x{a="`+strings.Repeat("b", 9000)+`"})`)
+	queries := append(ordinaryQueries(t), `label_replace(`+cpu+`, "long", "$1-$1-`+strings.Repeat("x",
+		3000)+`", "id", "(.*)")`,
+		`label_join(label_join(`+cpu+`, "id", "`+strings.Repeat("-",
+			500)+`", "id", "image", "id"), "id", "", "id", "id", "name")`,
+		cpu+` * on (host) group_left (y) label_replace(sum by (host) (`+cpu+`), "y", "`+strings.Repeat("y",
+			5000)+`", "", "")`,
+		`label_replace(sum by (id, name) (`+cpu+`), "name", "$1$1$1$1$1$1", "id", "(.*)")`,
+		`absent(x{a="`+strings.Repeat("b", 9000)+`"})`)
 	for _, query := range queries {
 		expr, err := parse(s.parser, query)
 		if err != nil {
@@ -231,20 +236,28 @@ func ordinaryQueries(t testing.TB) (all []string) {
 			t.Fatal(err)
 		}
 		for _, match := range exprInJSON.FindAllStringSubmatch(string(text), -1) {
-			query := strings.NewReplacer(`\"`, `"`, `\\`, `\`, "$__rate_interval", "15s", "$__interval", "5s", "$__range", "1m").Replace(match[1])
+			query := strings.NewReplacer(`\"`, `"`, `\\`, `\`, "$__rate_interval", "15s", "$__interval", "5s",
+				"$__range", "1m").Replace(match[1])
 			query = regexp.MustCompile(`\$\{?[a-z_]+(:[a-z]+)?\}?`).ReplaceAllString(query, ".*")
 			all = append(all, query)
 		}
 	}
 	const cpu, queue = "container_cpu_usage_seconds_total", "container_run_queue_latency_seconds"
-	return append(all, cpu, "sum("+cpu+")", "sum by (host) (rate("+cpu+"[10s]))", "topk(3, "+cpu+")", "bottomk by (host) (1, "+cpu+")",
-		`label_replace(`+cpu+`, "short", "$1", "id", "0*(.*)")`, `sum by (short) (label_replace(`+cpu+`, "short", "$1", "id", "0*(.)"))`,
-		`label_join(`+cpu+`, "both", "/", "host", "id")`, `count_values("n", `+cpu+`)`, `count_values by (host) ("n", `+cpu+`)`,
+	return append(all, cpu, "sum("+cpu+")", "sum by (host) (rate("+cpu+"[10s]))", "topk(3, "+cpu+")",
+		"bottomk by (host) (1, "+cpu+")",
+		`label_replace(`+cpu+`, "short", "$1", "id", "0*(.*)")`,
+		`sum by (short) (label_replace(`+cpu+`, "short", "$1", "id", "0*(.)"))`,
+		`label_join(`+cpu+`, "both", "/", "host", "id")`, `count_values("n", `+cpu+`)`,
+		`count_values by (host) ("n", `+cpu+`)`,
 		cpu+` * on (host) group_left (zone) label_replace(sum by (host) (`+cpu+`), "zone", "z$1", "host", "host(.)")`,
-		cpu+" / ignoring (id) group_left sum without (id) ("+cpu+")", cpu+" and on (host) "+cpu+" > 3", cpu+" or vector(1)", "-"+cpu, "1 + 2 * 3",
-		"time()", "vector(time())", "scalar(sum("+cpu+"))", "absent(nothing{a=\"b\"})", "absent_over_time(nothing[10s])", "minute()",
-		"max_over_time(rate("+cpu+"[10s])[30s:5s])", "max_over_time("+cpu+"[30s:])", cpu+" offset 10s", cpu+" @ end()", "sum("+cpu+" @ start())",
-		"histogram_quantile(0.99, sum(rate("+queue+"[10s])))", "increase("+queue+"[10s] anchored)", "rate("+cpu+"[10s] smoothed)",
+		cpu+" / ignoring (id) group_left sum without (id) ("+cpu+")", cpu+" and on (host) "+cpu+" > 3",
+		cpu+" or vector(1)", "-"+cpu, "1 + 2 * 3",
+		"time()", "vector(time())", "scalar(sum("+cpu+"))", "absent(nothing{a=\"b\"})",
+		"absent_over_time(nothing[10s])", "minute()",
+		"max_over_time(rate("+cpu+"[10s])[30s:5s])", "max_over_time("+cpu+"[30s:])", cpu+" offset 10s", cpu+" @ end()",
+		"sum("+cpu+" @ start())",
+		"histogram_quantile(0.99, sum(rate("+queue+"[10s])))", "increase("+queue+"[10s] anchored)",
+		"rate("+cpu+"[10s] smoothed)",
 		"sort_desc("+cpu+")", "quantile(0.5, "+cpu+")", "round("+cpu+", 0.1)", "timestamp("+cpu+")", "clamp("+cpu+", 0, 1)")
 }
 

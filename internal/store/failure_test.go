@@ -243,14 +243,16 @@ func TestDirectoryCannotBeWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.Chmod(shared, 0o555), os.WriteFile(filepath.Join(shared, "test"), binary, 0o555)); err != nil {
+	if err := errors.Join(os.Chmod(shared, 0o555), os.WriteFile(filepath.Join(shared, "test"), binary,
+		0o555)); err != nil {
 		t.Fatal(err)
 	}
 	cmd := child(t, "open", shared)
 	cmd.Path, cmd.Dir = filepath.Join(shared, "test"), "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "cannot be written") || !strings.Contains(string(out), "permission denied") {
+	if err != nil || !strings.Contains(string(out), "cannot be written") ||
+		!strings.Contains(string(out), "permission denied") {
 		t.Errorf("got %q, %v", out, err)
 	}
 }

@@ -37,10 +37,13 @@ func TestClassicHistogramsKeepTheirError(t *testing.T) {
 		for _, s := range a.series {
 			l := map[string]string{}
 			s.eachLabel(func(name, value string) { l[name] = value })
-			results = append(results, model.QueryResult{Labels: l, Points: []model.Point{{Time: time.UnixMilli(5000), Value: s.samples[0].v}}})
+			results = append(results, model.QueryResult{Labels: l,
+				Points: []model.Point{{Time: time.UnixMilli(5000), Value: s.samples[0].v}}})
 		}
-		folded := fold(append(results, model.QueryResult{Labels: map[string]string{"__name__": "other_count"}, Points: []model.Point{{Value: 1}}}))
-		if len(folded) != 2 || folded[0].Labels["__name__"] != "other_count" || folded[1].Labels["__name__"] != "h" || folded[1].Labels["le"] != "" {
+		folded := fold(append(results, model.QueryResult{Labels: map[string]string{"__name__": "other_count"},
+			Points: []model.Point{{Value: 1}}}))
+		if len(folded) != 2 || folded[0].Labels["__name__"] != "other_count" || folded[1].Labels["__name__"] != "h" ||
+			folded[1].Labels["le"] != "" {
 			t.Fatalf("folded %v", folded)
 		}
 		got := folded[1].Points[0].Histogram
@@ -65,7 +68,8 @@ func TestFoldTakesTheNativeOne(t *testing.T) {
 	at := time.UnixMilli(1000)
 	point := func(v float64) []model.Point { return []model.Point{{Time: at, Value: v}} }
 	results := fold([]model.QueryResult{
-		{Labels: map[string]string{"__name__": "h"}, Points: []model.Point{{Time: at, Histogram: &model.FloatHistogram{Count: 5}}}},
+		{Labels: map[string]string{"__name__": "h"},
+			Points: []model.Point{{Time: at, Histogram: &model.FloatHistogram{Count: 5}}}},
 		{Labels: map[string]string{"__name__": "h_bucket", "le": "+Inf"}, Points: point(4)},
 		{Labels: map[string]string{"__name__": "h_bucket", "le": "1"}, Points: point(4)},
 		{Labels: map[string]string{"__name__": "h_count"}, Points: point(4)},
@@ -82,7 +86,8 @@ func FuzzParseResults(f *testing.F) {
 	for _, text := range []string{
 		`{"resultType":"vector","result":[{"metric":{"__name__":"a"},"value":[1.5,"2"]}]}`,
 		`{"resultType":"matrix","result":[{"metric":{"a":"b"},"values":[[1,"2"],[2,"NaN"]],"histograms":[[1,{"count":"6","sum":"9","buckets":[[3,"-0.000001","0.000001","1"],[0,"0.9785720620876999","1","2"]]}]]}]}`,
-		`{"resultType":"scalar","result":[1,"+Inf"]}`, `{"resultType":"string","result":[1,"x"]}`, `{"resultType":"vector","result":[{}]}`, `null`, `[]`,
+		`{"resultType":"scalar","result":[1,"+Inf"]}`, `{"resultType":"string","result":[1,"x"]}`,
+		`{"resultType":"vector","result":[{}]}`, `null`, `[]`,
 		`{"resultType":"vector","result":[{"metric":{"__name__":"h_bucket","le":"1"},"value":[1,"5"]},{"metric":{"__name__":"h_bucket","le":"+Inf"},"value":[1,"3"]},{"metric":{"__name__":"h_bucket","le":"5e-324"},"value":[1,"-1"]}]}`,
 		`{"resultType":"vector","result":[{"metric":{},"histogram":[1,{"count":"1","sum":"1","buckets":[[0,"1e300","1.1e300","1"]]}]}]}`,
 	} {

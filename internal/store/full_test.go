@@ -132,7 +132,8 @@ func TestNoSpace(t *testing.T) {
 	}
 }
 
-// A store opens on a disk that is full, from the room it has kept; it answers, takes nothing, and goes on when there is room again.
+// A store opens on a disk that is full, from the room it has kept; it answers, takes nothing, and goes on when there is
+// room again.
 func TestOpenOnFullDisk(t *testing.T) {
 	disk, fill := smallDisk(t)
 	dir, options := filepath.Join(disk, "data"), Options{MinFree: 4 << 20}

@@ -56,8 +56,8 @@ func newGate(places int, timeout time.Duration, o QueryBounds, quotas quota.Tabl
 type QueryBounds struct {
 	// Memory bounds the bytes that all queries and answers hold; one query or answer may have half of it (1 GiB).
 	Memory int64
-	// TenantShare is the greatest share that one tenant has: of Memory, of the places of queries while others want some, and of the time of
-	// all places in a minute, past which it has one place while others want some (0.5).
+	// TenantShare is the greatest share that one tenant has: of Memory, of the places of queries while others want
+	// some, and of the time of all places in a minute, past which it has one place while others want some (0.5).
 	TenantShare float64
 	// ProcessMemory is how many bytes the process may have before the query that holds most is ended (no bound).
 	ProcessMemory int64
@@ -81,8 +81,10 @@ func (g *gate) close() {
 	g.queries.Wait()
 }
 
-// turn waits until the query may run; done must be called when it has. What the query holds is to be taken from the account, which done closes.
-func (g *gate) turn(ctx context.Context, tenant string, timeout time.Duration) (_ context.Context, _ *account, done func(), err error) {
+// turn waits until the query may run; done must be called when it has. What the query holds is to be taken from the
+// account, which done closes.
+func (g *gate) turn(ctx context.Context, tenant string, timeout time.Duration) (_ context.Context, _ *account,
+	done func(), err error) {
 	g.counts.all.Add(1)
 	g.mu.Lock()
 	closed := g.closed

@@ -33,7 +33,8 @@ func observe(h *model.Histogram, d time.Duration) {
 
 // float is h as a query gives it back.
 func float(h *model.Histogram) *model.FloatHistogram {
-	f := &model.FloatHistogram{Count: float64(h.Count), Sum: float64(h.SumNS) / 1e9, ZeroCount: float64(h.ZeroCount), Offset: h.Offset}
+	f := &model.FloatHistogram{Count: float64(h.Count), Sum: float64(h.SumNS) / 1e9, ZeroCount: float64(h.ZeroCount),
+		Offset: h.Offset}
 	for _, n := range h.Buckets {
 		f.Buckets = append(f.Buckets, float64(n))
 	}
@@ -74,7 +75,8 @@ func TestHistogramRoundTrip(t *testing.T) {
 			observe(b, d*3)
 		}
 		states[float64(i)] = a.Clone()
-		appendAll(t, s, histogramAt(float64(i), a.Clone(), "h", "id", "a"), histogramAt(float64(i), b.Clone(), "h", "id", "b"))
+		appendAll(t, s, histogramAt(float64(i), a.Clone(), "h", "id", "a"), histogramAt(float64(i), b.Clone(), "h",
+			"id", "b"))
 	}
 	if a.ZeroCount == 0 || a.OverflowCount == 0 || len(a.Buckets) < 500 {
 		t.Fatalf("the durations do not reach everywhere: %d, %d, %d buckets", a.ZeroCount, a.OverflowCount, len(a.Buckets))
@@ -187,7 +189,8 @@ func TestForeignHistograms(t *testing.T) {
 	for _, bad := range []*histogram.FloatHistogram{
 		{Schema: 4},
 		{Schema: histogram.CustomBucketsSchema},
-		{Schema: 5, PositiveSpans: []histogram.Span{{Offset: -16000, Length: 1}, {Offset: 30000, Length: 1}}, PositiveBuckets: []float64{1, 1}},
+		{Schema: 5, PositiveSpans: []histogram.Span{{Offset: -16000, Length: 1}, {Offset: 30000, Length: 1}},
+			PositiveBuckets: []float64{1, 1}},
 	} {
 		if got, err := fromNative(bad); err == nil {
 			t.Errorf("%+v: got %+v", bad, got)

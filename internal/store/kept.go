@@ -21,7 +21,8 @@ const keptRecent = int64(KeptRecent / time.Millisecond)
 // keptLevel says how far apart kept moments are that are no longer past than this, both in ms.
 type keptLevel struct{ step, past int64 }
 
-// keptLevels are in ascending order. A step is a divisor of those after it: a moment of a coarse level is one of all finer ones, too.
+// keptLevels are in ascending order. A step is a divisor of those after it: a moment of a coarse level is one of all
+// finer ones, too.
 var keptLevels = [...]keptLevel{{2_000, 40_000}, {10_000, 6 * 60_000}, {60_000, 18 * 60_000}}
 
 // keptMargin is how much of a level, in ms, is not promised: it may pass while a request waits for its turn.
@@ -43,10 +44,11 @@ func isKept(at, now int64) bool {
 // momentFrom is the first moment at or after t of those that are so far apart, all in ms.
 func momentFrom(t, step int64) int64 { return t + (step-t%step)%step }
 
-// keeper keeps the values that the series of a large store had at some moments, the values of one moment side by side: so a map of very
-// many edges is read out of arrays, where a query would have to find each series and to decompress its chunk. Moments of the last while
-// are in memory, where sources are kept each by itself and in its own time; those of each minute in files. What cannot be kept exactly (samples out of
-// order, or in parts) makes since later, and the moments before that which have no file are read as ever.
+// keeper keeps the values that the series of a large store had at some moments, the values of one moment side by side:
+// so a map of very many edges is read out of arrays, where a query would have to find each series and to decompress its
+// chunk. Moments of the last while are in memory, where sources are kept each by itself and in its own time; those of
+// each minute in files. What cannot be kept exactly (samples out of order, or in parts) makes since later, and the
+// moments before that which have no file are read as ever.
 //
 // One appends at a time, any number may read meanwhile.
 type keeper struct {
@@ -59,7 +61,8 @@ type keeper struct {
 	looked int64
 	// files are of moments of long ago.
 	files *momentFiles
-	// zeroFrom is the time, in ms, from which on the store takes a zero before the first sample of a series; false where it is not known.
+	// zeroFrom is the time, in ms, from which on the store takes a zero before the first sample of a series; false
+	// where it is not known.
 	zeroFrom func() (int64, bool)
 
 	// mu guards what follows.
@@ -74,13 +77,15 @@ type keeper struct {
 }
 
 func newKeeper(from int, files *momentFiles) *keeper {
-	k := &keeper{from: from, files: files, sources: map[string]*keptSource{}, names: map[string]int32{}, parts: map[string]int64{}}
+	k := &keeper{from: from, files: files, sources: map[string]*keptSource{}, names: map[string]int32{},
+		parts: map[string]int64{}}
 	k.since.Store(noSample)
 	k.newest.Store(noSample)
 	return k
 }
 
-// begin starts to keep values where there are enough series. newest is that of all stored samples: what was stored before is not known.
+// begin starts to keep values where there are enough series. newest is that of all stored samples: what was stored
+// before is not known.
 func (k *keeper) begin(series int, newest func() int64) {
 	if !k.on && series >= k.from {
 		k.on = true
@@ -173,7 +178,8 @@ func (k *keeper) knowsAt(at int64, m *Moments) bool {
 	return k.knows(&Moments{Names: m.Names, Times: []time.Time{time.UnixMilli(at)}, Recent: m.Recent})
 }
 
-// forget lets go of sources that have been silent for so long that their values are all past. One that is far behind is not silent.
+// forget lets go of sources that have been silent for so long that their values are all past. One that is far behind is
+// not silent.
 func (k *keeper) forget(now time.Time) {
 	if period := k.newest.Load() / keptPast; period == k.looked {
 		return
@@ -191,8 +197,8 @@ func (k *keeper) forget(now time.Time) {
 	}
 }
 
-// near is the newest moment at or before t, no more than most before it, that is kept or has a file of a time since oldest, in ms; false
-// where there is none.
+// near is the newest moment at or before t, no more than most before it, that is kept or has a file of a time since
+// oldest, in ms; false where there is none.
 func (k *keeper) near(t time.Time, most time.Duration, oldest int64) (time.Time, bool) {
 	now, asked := k.newest.Load(), t.UnixMilli()
 	for _, l := range keptLevels {
@@ -250,7 +256,8 @@ func (k *keeper) memory(m *Moments, budget func(readers int) readBudget) (*Value
 	}, func() bool { return k.knows(m) }) // a sample may have come meanwhile that is not kept
 }
 
-// read reads so many sources, by several readers at once; false where one is not known whole, or what was known is not valid any more.
+// read reads so many sources, by several readers at once; false where one is not known whole, or what was known is not
+// valid any more.
 func (k *keeper) read(m *Moments, sources int, budget func(readers int) readBudget,
 	one func(*keptReader, int) ([]model.NamedResult, bool, error), valid func() bool) (*Values, bool, error) {
 	results, missing := make([][]model.NamedResult, sources), atomic.Bool{}
@@ -299,8 +306,8 @@ func (k *keeper) read(m *Moments, sources int, budget func(readers int) readBudg
 	return values, true, nil
 }
 
-// merged is last where files have some of the moments. What is wrong with a file is told in the log, and it is removed: all of it can be read
-// out of chunks.
+// merged is last where files have some of the moments. What is wrong with a file is told in the log, and it is removed:
+// all of it can be read out of chunks.
 func (k *keeper) merged(m *Moments, budget func(readers int) readBudget) (*Values, bool, error) {
 	if m.Recent != KeptRecent {
 		return nil, false, nil
@@ -366,8 +373,8 @@ func (k *keeper) hold(moments []keptMoment, m *Moments) bool {
 	return true
 }
 
-// due is the oldest moment that is kept, has no file, and will hardly change any more, and the sources of then; final is that nothing comes
-// any more. It is called between batches.
+// due is the oldest moment that is kept, has no file, and will hardly change any more, and the sources of then; final
+// is that nothing comes any more. It is called between batches.
 func (k *keeper) due(now time.Time, final bool) (moment int64, sources []*keptSource, ok bool) {
 	newest := k.newest.Load()
 	if newest == noSample {
@@ -378,11 +385,15 @@ func (k *keeper) due(now time.Time, final bool) (moment int64, sources []*keptSo
 		until = newest
 	}
 	sources = k.of("")
-	for at := momentFrom(max(k.since.Load(), newest-momentDeadline, k.files.skip+1), momentStep); at <= until; at += momentStep {
+	for at := momentFrom(max(k.since.Load(), newest-momentDeadline, k.files.skip+1),
+		momentStep); at <= until; at += momentStep {
 		if k.files.has(at) {
 			continue
 		}
-		behind := slices.ContainsFunc(sources, func(s *keptSource) bool { return s.last <= at && now.Sub(s.came).Milliseconds() < sourceSilent })
+		behind := slices.ContainsFunc(sources, func(s *keptSource) bool {
+			return s.last <= at &&
+				now.Sub(s.came).Milliseconds() < sourceSilent
+		})
 		if !behind || final || newest-at > momentWait {
 			return at, sources, true
 		}

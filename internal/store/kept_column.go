@@ -11,7 +11,8 @@ import (
 	"github.com/prometheus/prometheus/model/value"
 )
 
-// keptColumn are the values of a source at one moment, in blocks, which moments share between which nothing has changed.
+// keptColumn are the values of a source at one moment, in blocks, which moments share between which nothing has
+// changed.
 type keptColumn struct {
 	at         int64 // ms
 	numbers    []*numberBlock
@@ -50,7 +51,8 @@ func (s *keptSource) column(at int64) keptColumn {
 			numbers[i] = none
 		}
 		block := blockAt(before.numbers, len(c.numbers))
-		if block == nil || !slices.EqualFunc(block[:], numbers[:], func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }) {
+		if block == nil || !slices.EqualFunc(block[:], numbers[:],
+			func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }) {
 			made := numbers
 			block = &made
 		}
@@ -84,8 +86,8 @@ func blockAt[B any](blocks []*B, i int) *B {
 	return nil
 }
 
-// encodeKept encodes h: its count, that of zeros, its sum, and if it has some the buckets: the first one, how many, and the count of each;
-// after one that is empty, how many of those after it are, too.
+// encodeKept encodes h: its count, that of zeros, its sum, and if it has some the buckets: the first one, how many, and
+// the count of each; after one that is empty, how many of those after it are, too.
 func encodeKept(b []byte, h *histogram.Histogram) []byte {
 	b = binary.AppendUvarint(b, h.Count)
 	b = binary.AppendUvarint(b, h.ZeroCount)
@@ -149,7 +151,8 @@ func (s *keptSource) view(at int64) (keptView, bool) {
 	if v.newest = s.last <= at; v.newest {
 		return v, true
 	}
-	if i, ok := slices.BinarySearchFunc(s.columns, at, func(c keptColumn, at int64) int { return cmp.Compare(c.at, at) }); ok {
+	if i, ok := slices.BinarySearchFunc(s.columns, at,
+		func(c keptColumn, at int64) int { return cmp.Compare(c.at, at) }); ok {
 		v.column = &s.columns[i]
 	}
 	return v, v.column != nil || at < s.first

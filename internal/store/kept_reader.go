@@ -12,8 +12,8 @@ import (
 
 // keptReader reads kept values. What it has read lasts until it is used again.
 type keptReader struct {
-	// names are those that are asked for, sparse whether their series are left out that were zero, and places where they are in names, by
-	// the keeper's numbers; -1 of others.
+	// names are those that are asked for, sparse whether their series are left out that were zero, and places where
+	// they are in names, by the keeper's numbers; -1 of others.
 	names  []string
 	sparse []bool
 	places []int32
@@ -116,7 +116,8 @@ func (r *keptReader) read(s *keptSource) (results []model.NamedResult, known boo
 func (r *keptReader) add(name int32, kind string, labels map[string]string) bool {
 	points := r.points.take(len(r.now))
 	copy(points, r.now)
-	r.found = append(r.found, model.NamedResult{Name: r.names[name], Type: kind, QueryResult: model.QueryResult{Labels: labels, Points: points}})
+	r.found = append(r.found, model.NamedResult{Name: r.names[name], Type: kind,
+		QueryResult: model.QueryResult{Labels: labels, Points: points}})
 	return r.budget.take((resultBytes + len(points)*pointBytes) / sampleBytes)
 }
 

@@ -35,8 +35,8 @@ type keptSource struct {
 	// ended are series that went on no more, in that order, for as long as a column may have their values.
 	ended []endedSeries
 
-	// What follows is of who appends: came is when its last batch came, by this host's clock, and forgotten whether the keeper has let go
-	// of it, which makes it of no use.
+	// What follows is of who appends: came is when its last batch came, by this host's clock, and forgotten whether the
+	// keeper has let go of it, which makes it of no use.
 	came      time.Time
 	forgotten bool
 	// batch is what was appended since settle.

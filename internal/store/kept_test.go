@@ -24,7 +24,8 @@ func keptResults(t *testing.T, s *Store, m Moments) ([]model.NamedResult, bool) 
 	return resultsOf(t, m, s.books.keeper.last)
 }
 
-func resultsOf(t *testing.T, m Moments, last func(*Moments, func(int) readBudget) (*Values, bool, error)) ([]model.NamedResult, bool) {
+func resultsOf(t *testing.T, m Moments, last func(*Moments, func(int) readBudget) (*Values, bool,
+	error)) ([]model.NamedResult, bool) {
 	t.Helper()
 	values, ok, err := last(&m, func(int) readBudget { return readBudget{ctx: t.Context(), left: math.MaxInt} })
 	if err != nil {
@@ -66,13 +67,17 @@ func TestKeptIsLastOverTime(t *testing.T) {
 				continue // it is silent for a while
 			}
 			name := func(id string, more ...string) []string { return append([]string{"host", host, "id", id}, more...) }
-			batch := []model.Series{counterAt(second, float64(i*i), "requests", name("always")...), histogramAt(second, h, "latency", name("always")...),
-				counterAt(second, 0, "bytes", name("always")...), histogramAt(second, wide, "wide", name("always", "tenant", "shop")...)}
+			batch := []model.Series{counterAt(second, float64(i*i), "requests", name("always")...),
+				histogramAt(second, h, "latency", name("always")...),
+				counterAt(second, 0, "bytes", name("always")...),
+				histogramAt(second, wide, "wide", name("always", "tenant", "shop")...)}
 			if rnd.IntN(20) > 0 { // else it ends, for a while
-				batch = append(batch, counterAt(second, float64(i), "requests", name("often")...), counterAt(second, float64(i), "bytes", name("often")...))
+				batch = append(batch, counterAt(second, float64(i), "requests", name("often")...),
+					counterAt(second, float64(i), "bytes", name("often")...))
 			}
 			if i/100%3 != 1 {
-				batch = append(batch, histogramAt(second, h, "latency", name("by turns", "type", "x")...), counterAt(second, rnd.Float64(), "level", name("by turns", "type", "y")...))
+				batch = append(batch, histogramAt(second, h, "latency", name("by turns", "type", "x")...),
+					counterAt(second, rnd.Float64(), "level", name("by turns", "type", "y")...))
 			}
 			if i%400 < 5 {
 				begun := counterAt(second, 7, "bytes", name(fmt.Sprint("new", i/400%3), "tenant", "shop")...)
@@ -143,7 +148,8 @@ func TestKeptMoments(t *testing.T) {
 		past, most float64
 		kept       bool
 	}{
-		{0, 60, true}, {0, 1, true}, {0, 0.5, false}, {29, 1, true}, {61, 9.9, true}, {61, 0.5, false}, {299, 10, true}, {361, 60, true}, {1000, 60, true}, {1000, 0.5, false},
+		{0, 60, true}, {0, 1, true}, {0, 0.5, false}, {29, 1, true}, {61, 9.9, true}, {61, 0.5, false}, {299, 10, true},
+		{361, 60, true}, {1000, 60, true}, {1000, 0.5, false},
 		{1200, 60, false}, {1200, 300, false}, {7000, 3600, false},
 	} {
 		asked := at(2*3600 - 1 - c.past)
@@ -155,7 +161,8 @@ func TestKeptMoments(t *testing.T) {
 			continue
 		}
 		m := Moments{Names: []string{"requests"}, Times: []time.Time{got}, Recent: KeptRecent}
-		if results, ok := keptResults(t, s, m); !ok || len(results) != 1 || results[0].Points[0].Value != got.Sub(at(0)).Seconds() {
+		if results, ok := keptResults(t, s, m); !ok || len(results) != 1 ||
+			results[0].Points[0].Value != got.Sub(at(0)).Seconds() {
 			t.Errorf("%v s past: %v, %v", c.past, results, ok)
 		}
 	}
@@ -163,8 +170,10 @@ func TestKeptMoments(t *testing.T) {
 		t.Errorf("%d moments are kept", n)
 	}
 	for _, m := range []Moments{
-		{Names: []string{"requests"}, Times: []time.Time{at(7001)}, Recent: KeptRecent},                   // a moment of no level
-		{Names: []string{"requests"}, Times: []time.Time{newestKept(t, s, 7190)}, Recent: 2 * KeptRecent}, // other samples count
+		// a moment of no level
+		{Names: []string{"requests"}, Times: []time.Time{at(7001)}, Recent: KeptRecent},
+		// other samples count
+		{Names: []string{"requests"}, Times: []time.Time{newestKept(t, s, 7190)}, Recent: 2 * KeptRecent},
 	} {
 		if _, ok := keptResults(t, s, m); ok {
 			t.Errorf("%+v are kept", m)
@@ -209,9 +218,11 @@ func TestKeptDoubts(t *testing.T) {
 			t.Errorf("%s: the moment is kept", what)
 		}
 		for again := false; !again && second < begin+30; more(s, 1) {
-			m := Moments{Names: []string{"requests"}, Times: []time.Time{at(second - 1).Truncate(2 * time.Second)}, Recent: KeptRecent}
+			m := Moments{Names: []string{"requests"}, Times: []time.Time{at(second - 1).Truncate(2 * time.Second)},
+				Recent: KeptRecent}
 			_, again = s.Kept(m.Times[0], 2*time.Second)
-			if got, ok := keptResults(t, s, m); ok != again || ok && !reflect.DeepEqual(bySeries(got), bySeries(asked(t, m, s.Instant))) {
+			if got, ok := keptResults(t, s, m); ok != again || ok &&
+				!reflect.DeepEqual(bySeries(got), bySeries(asked(t, m, s.Instant))) {
 				t.Errorf("%s: %v, %v, want %v", what, got, ok, asked(t, m, s.Instant))
 			}
 		}
@@ -235,7 +246,8 @@ func TestKeptDoubts(t *testing.T) {
 	if _, ok := keptResults(t, s, both); ok {
 		t.Error("what came in parts is taken for kept")
 	}
-	if got, err := lastResults(t, s, both); err != nil || !reflect.DeepEqual(bySeries(got), bySeries(asked(t, both, s.Instant))) {
+	if got, err := lastResults(t, s, both); err != nil ||
+		!reflect.DeepEqual(bySeries(got), bySeries(asked(t, both, s.Instant))) {
 		t.Errorf("%v, %v", got, err)
 	}
 	appendAll(t, s, counterAt(second-1.5, 3, "requests", "id", "late"))
@@ -246,12 +258,14 @@ func TestKeptDoubts(t *testing.T) {
 	appendAll(t, s, histogramAt(second, &model.Histogram{}, "requests", "id", "x"))
 	second++
 	check("another kind", s)
-	appendAll(t, s, counterAt(second, 1, "odd", "id", "x"), model.Series{Name: "far", Labels: labelled("id", "x"), Kind: model.HistogramSeries, Time: at(second),
+	appendAll(t, s, counterAt(second, 1, "odd", "id", "x"), model.Series{Name: "far", Labels: labelled("id", "x"),
+		Kind: model.HistogramSeries, Time: at(second),
 		Foreign: &model.ForeignHistogram{Scale: 2, Count: 1, Sum: 1, Positive: []uint64{1}}})
 	second++
 	check("a histogram of other buckets", s)
 	for _, v := range []float64{1, 2} { // the second is a conflict, or is not told
-		err := s.Append(t.Context(), []model.Series{counterAt(second, v, "requests", "id", "x"), counterAt(second, v+5, "requests", "id", "x")})
+		err := s.Append(t.Context(), []model.Series{counterAt(second, v, "requests", "id", "x"),
+			counterAt(second, v+5, "requests", "id", "x")})
 		if err != nil && !errors.Is(err, ErrRejected) {
 			t.Fatal(err)
 		}
@@ -281,13 +295,15 @@ func TestKeptDoubts(t *testing.T) {
 		appendAll(t, s, counterAt(second, second, "requests", "id", "x"), counterAt(second, 1, "first in parts", "id", "p"))
 		second++
 	}
-	both = Moments{Names: []string{"first in parts"}, Times: []time.Time{at(second - 1).Truncate(2 * time.Second)}, Recent: KeptRecent}
+	both = Moments{Names: []string{"first in parts"}, Times: []time.Time{at(second - 1).Truncate(2 * time.Second)},
+		Recent: KeptRecent}
 	if got, err := lastResults(t, s, both); err != nil || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Append(cancelled, []model.Series{counterAt(second, 1, "requests", "id", "x")}); !errors.Is(err, context.Canceled) {
+	if err := s.Append(cancelled, []model.Series{counterAt(second, 1, "requests", "id", "x")}); !errors.Is(err,
+		context.Canceled) {
 		t.Fatal(err)
 	}
 	if _, ok := s.Kept(at(second-1), 2*time.Second); !ok {
@@ -314,7 +330,8 @@ func TestKeptUndo(t *testing.T) {
 		appendAll(t, s, counterAt(float64(i), 1, "requests", "id", "x"))
 	}
 	failing := &failingAppender{AppenderV2: s.db.AppenderV2(t.Context())}
-	err := s.books.append(failing, []model.Series{counterAt(31, 2, "requests", "id", "x"), counterAt(31, 2, "requests", "id", "y")}, false)
+	err := s.books.append(failing, []model.Series{counterAt(31, 2, "requests", "id", "x"),
+		counterAt(31, 2, "requests", "id", "y")}, false)
 	if err == nil {
 		t.Fatal("nothing failed")
 	}
@@ -339,10 +356,12 @@ func TestKeptSparse(t *testing.T) {
 	observe(some, time.Millisecond)
 	for i := range 60 {
 		second, v := float64(i), float64(i/40)
-		appendAll(t, s, counterAt(second, 0, "a"), counterAt(second, 0, "b"), counterAt(second, v, "b", "id", "moves"), histogramAt(second, none, "h"),
+		appendAll(t, s, counterAt(second, 0, "a"), counterAt(second, 0, "b"), counterAt(second, v, "b", "id", "moves"),
+			histogramAt(second, none, "h"),
 			histogramAt(second, some, "h", "id", "some"), histogramAt(second, none, "i"))
 	}
-	m := Moments{Names: []string{"a", "b", "h", "i"}, Sparse: []string{"b", "h", "none"}, Times: []time.Time{newestKept(t, s, 30), newestKept(t, s, 59)}, Recent: KeptRecent}
+	m := Moments{Names: []string{"a", "b", "h", "i"}, Sparse: []string{"b", "h", "none"},
+		Times: []time.Time{newestKept(t, s, 30), newestKept(t, s, 59)}, Recent: KeptRecent}
 	got, ok := keptResults(t, s, m)
 	expected := bySeries(asked(t, m, s.Instant))
 	delete(expected, "b,,host=h")
@@ -362,7 +381,8 @@ func TestKeptIsBounded(t *testing.T) {
 		batch := []model.Series{counterAt(second, 1, "requests", "id", "always")}
 		for k := range 4 {
 			id := fmt.Sprint(4*(i/3) + k)
-			batch = append(batch, counterAt(second, 1, "requests", "id", id), histogramAt(second, &model.Histogram{}, "latency", "id", id))
+			batch = append(batch, counterAt(second, 1, "requests", "id", id), histogramAt(second, &model.Histogram{},
+				"latency", "id", id))
 		}
 		if i < 10 {
 			batch = append(batch, counterAt(second, 1, "requests", "host", "gone"))
@@ -376,13 +396,17 @@ func TestKeptIsBounded(t *testing.T) {
 	// 18 minutes are 108 batches with 4 new ones in every third.
 	most := 4 * (108/3 + 8)
 	k := sources[0]
-	if len(k.things) > most || len(k.byLabels) != len(k.things) || len(k.numbers.now) > most || len(k.histograms.now) > most || len(k.ended) > 2*most {
-		t.Errorf("%d things, %d numbers, %d histograms, %d ended: want at most %d", len(k.things), len(k.numbers.now), len(k.histograms.now), len(k.ended), most)
+	if len(k.things) > most || len(k.byLabels) != len(k.things) || len(k.numbers.now) > most ||
+		len(k.histograms.now) > most || len(k.ended) > 2*most {
+		t.Errorf("%d things, %d numbers, %d histograms, %d ended: want at most %d", len(k.things), len(k.numbers.now),
+			len(k.histograms.now), len(k.ended), most)
 	}
 	for _, seconds := range []float64{19990, 19700, 19000} {
-		m := Moments{Names: []string{"requests", "latency"}, Times: []time.Time{newestKept(t, s, seconds)}, Recent: KeptRecent}
+		m := Moments{Names: []string{"requests", "latency"}, Times: []time.Time{newestKept(t, s, seconds)},
+			Recent: KeptRecent}
 		got, ok := keptResults(t, s, m)
-		if expected := bySeries(asked(t, m, s.Instant)); !ok || len(expected) != 9 || !reflect.DeepEqual(bySeries(got), expected) {
+		if expected := bySeries(asked(t, m, s.Instant)); !ok || len(expected) != 9 ||
+			!reflect.DeepEqual(bySeries(got), expected) {
 			t.Errorf("at %v: %v: got %v, want %v", seconds, ok, bySeries(got), expected)
 		}
 	}
@@ -397,7 +421,8 @@ func TestKeptIsReadWhileItGrows(t *testing.T) {
 		for _, host := range []string{"a", "b", "c"} {
 			var batch []model.Series
 			for id := range 20 + i%7 {
-				batch = append(batch, counterAt(float64(i), float64(i), "requests", "host", host, "id", fmt.Sprint(id)), histogramAt(float64(i), h, "latency", "host", host, "id", fmt.Sprint(id)))
+				batch = append(batch, counterAt(float64(i), float64(i), "requests", "host", host, "id", fmt.Sprint(id)),
+					histogramAt(float64(i), h, "latency", "host", host, "id", fmt.Sprint(id)))
 			}
 			appendAll(t, s, batch...)
 		}
@@ -405,7 +430,8 @@ func TestKeptIsReadWhileItGrows(t *testing.T) {
 	for i := range 120 {
 		add(i)
 	}
-	m := Moments{Names: []string{"requests", "latency"}, Times: []time.Time{newestKept(t, s, 60), newestKept(t, s, 110)}, Recent: KeptRecent}
+	m := Moments{Names: []string{"requests", "latency"}, Times: []time.Time{newestKept(t, s, 60),
+		newestKept(t, s, 110)}, Recent: KeptRecent}
 	expected := bySeries(asked(t, m, s.Instant))
 	var readers sync.WaitGroup
 	done := make(chan struct{})
@@ -450,7 +476,8 @@ func TestKeptOfAnEmptyLabel(t *testing.T) {
 	}
 	m := Moments{Names: []string{"requests"}, Times: []time.Time{newestKept(t, s, seconds-10)}, Recent: KeptRecent}
 	got, ok := keptResults(t, s, m)
-	if expected := bySeries(asked(t, m, s.Instant)); !ok || len(expected) != 2 || !reflect.DeepEqual(bySeries(got), expected) {
+	if expected := bySeries(asked(t, m, s.Instant)); !ok || len(expected) != 2 ||
+		!reflect.DeepEqual(bySeries(got), expected) {
 		t.Errorf("%v: got %v, want %v", ok, bySeries(got), expected)
 	}
 }
@@ -463,7 +490,8 @@ func TestKeptHostsAfterASilence(t *testing.T) {
 	add := func(seconds float64) {
 		for range 60 {
 			second = seconds
-			appendAll(t, s, counterAt(second, second, "requests", "host", "a"), counterAt(second, second, "requests", "host", "b"))
+			appendAll(t, s, counterAt(second, second, "requests", "host", "a"), counterAt(second, second, "requests",
+				"host", "b"))
 			seconds++
 		}
 	}
@@ -471,7 +499,8 @@ func TestKeptHostsAfterASilence(t *testing.T) {
 	add(4 * 3600)
 	m := Moments{Names: []string{"requests"}, Times: []time.Time{newestKept(t, s, second)}, Recent: KeptRecent}
 	got, ok := keptResults(t, s, m)
-	if expected := bySeries(asked(t, m, s.Instant)); !ok || len(expected) != 2 || !reflect.DeepEqual(bySeries(got), expected) {
+	if expected := bySeries(asked(t, m, s.Instant)); !ok || len(expected) != 2 ||
+		!reflect.DeepEqual(bySeries(got), expected) {
 		t.Errorf("%v: got %v, want %v", ok, bySeries(got), expected)
 	}
 }
@@ -489,7 +518,8 @@ func TestKeptZeroBeforeTheFirst(t *testing.T) {
 	appendAll(t, s, counterAt(60, 1, "requests", "host", "b"), begun)
 	m := Moments{Names: []string{"requests", "bytes"}, Times: []time.Time{at(30)}, Recent: KeptRecent}
 	got, err := lastResults(t, s, m)
-	if expected := bySeries(asked(t, m, s.Instant)); err != nil || len(expected) != 3 || !reflect.DeepEqual(bySeries(got), expected) {
+	if expected := bySeries(asked(t, m, s.Instant)); err != nil || len(expected) != 3 ||
+		!reflect.DeepEqual(bySeries(got), expected) {
 		t.Errorf("%v: got %v, want %v", err, bySeries(got), expected)
 	}
 }
@@ -516,14 +546,17 @@ func TestKeptSourceFarBehind(t *testing.T) {
 	s := open(t, t.TempDir(), Options{KeepFrom: 1, OutOfOrder: 24 * time.Hour})
 	const outage = 4 * 3600
 	for i := range outage + 60 {
-		appendAll(t, s, counterAt(outage+float64(i)/4, 1, "requests"), counterAt(float64(i), float64(i), "requests", "host", "late"))
+		appendAll(t, s, counterAt(outage+float64(i)/4, 1, "requests"), counterAt(float64(i), float64(i), "requests",
+			"host", "late"))
 	}
 	for i := range outage {
-		appendAll(t, s, counterAt(1.25*outage+20+float64(i), 1, "requests"), counterAt(outage+60+float64(i)*(1.25*outage-40)/outage, float64(i), "requests", "host", "late"))
+		appendAll(t, s, counterAt(1.25*outage+20+float64(i), 1, "requests"),
+			counterAt(outage+60+float64(i)*(1.25*outage-40)/outage, float64(i), "requests", "host", "late"))
 	}
 	m := Moments{Names: []string{"requests"}, Times: []time.Time{newestKept(t, s, 2.25*outage+15)}, Recent: KeptRecent}
 	got, ok := keptResults(t, s, m)
-	if expected := bySeries(asked(t, m, s.Instant)); !ok || len(expected) != 2 || !reflect.DeepEqual(bySeries(got), expected) {
+	if expected := bySeries(asked(t, m, s.Instant)); !ok || len(expected) != 2 ||
+		!reflect.DeepEqual(bySeries(got), expected) {
 		t.Errorf("%v: got %v, want %v", ok, bySeries(got), expected)
 	}
 }
@@ -544,9 +577,11 @@ func TestBoundsOfKept(t *testing.T) {
 		ctx  context.Context
 		name string
 		want error
-	}{{t.Context(), "one", nil}, {t.Context(), "many", ErrExecution}, {t.Context(), "wide", ErrExecution}, {cancelled, "one", ErrCanceled}} {
+	}{{t.Context(), "one", nil}, {t.Context(), "many", ErrExecution}, {t.Context(), "wide", ErrExecution},
+		{cancelled, "one", ErrCanceled}} {
 		moment := newestKept(t, s, 39)
-		if _, err := s.Last(c.ctx, Moments{Names: []string{c.name}, Times: []time.Time{moment}, Recent: KeptRecent}); !errors.Is(err, c.want) {
+		if _, err := s.Last(c.ctx, Moments{Names: []string{c.name}, Times: []time.Time{moment},
+			Recent: KeptRecent}); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		}
 	}

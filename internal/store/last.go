@@ -23,7 +23,8 @@ import (
 
 // Moments are the times at which the newest values of series are wanted.
 type Moments struct {
-	// Names of the series; all of their labels are wanted. They are dealt out in turns to two readers, so what takes long is better put first.
+	// Names of the series; all of their labels are wanted. They are dealt out in turns to two readers, so what takes
+	// long is better put first.
 	Names []string
 	// Sparse are those of Names of which series may be left out that were zero at all of the times.
 	Sparse []string
@@ -46,19 +47,19 @@ type Values struct {
 	release func()
 }
 
-// Release says that the points and histograms of the results are needed no more, and that their memory may be used again. It need not be
-// called, and may be called once.
+// Release says that the points and histograms of the results are needed no more, and that their memory may be used
+// again. It need not be called, and may be called once.
 func (v *Values) Release() {
 	if v.release != nil {
 		v.release()
 	}
 }
 
-// Last is the newest sample of each series with one of the names at each of the times; a sample that is older than recent is none. It is
-// what last_over_time says at these times, and takes a fourth of the time: samples are read out of the chunks, and series that differ in
-// name and type alone share their labels. Where each of the times is Kept it reads no chunk at all. The results of one series come in the order
-// of time, those of several in any. Histograms must have buckets of model.Scale. It may hold what queries for each of the times
-// may hold together.
+// Last is the newest sample of each series with one of the names at each of the times; a sample that is older than
+// recent is none. It is what last_over_time says at these times, and takes a fourth of the time: samples are read out
+// of the chunks, and series that differ in name and type alone share their labels. Where each of the times is Kept it
+// reads no chunk at all. The results of one series come in the order of time, those of several in any. Histograms must
+// have buckets of model.Scale. It may hold what queries for each of the times may hold together.
 func (s *Store) Last(ctx context.Context, m Moments) (*Values, error) {
 	if len(m.Names) == 0 || len(m.Times) == 0 {
 		return &Values{}, nil
@@ -70,7 +71,8 @@ func (s *Store) Last(ctx context.Context, m Moments) (*Values, error) {
 	defer done()
 	// Two readers may hold what a query for each of the times may, more of them no more than two.
 	budget := func(readers int) readBudget {
-		return readBudget{ctx: ctx, left: s.options.MaxSamples * len(m.Times) * min(readers, 2) / readers, purse: purse{account: account}}
+		return readBudget{ctx: ctx, left: s.options.MaxSamples * len(m.Times) * min(readers, 2) / readers,
+			purse: purse{account: account}}
 	}
 	switch values, ok, err := s.books.keeper.last(&m, budget); {
 	case err != nil:
@@ -85,8 +87,9 @@ func (s *Store) Last(ctx context.Context, m Moments) (*Values, error) {
 	var halves [2]lastReader
 	shared := &sharedLabels{known: map[string]map[string]string{}}
 	for i := range halves {
-		halves[i] = lastReader{recent: m.Recent.Milliseconds(), names: map[string]string{}, types: map[string]string{}, shared: shared,
-			known: map[string]*lastLabels{}, before: &lastLabels{}, budget: budget(len(halves))}
+		halves[i] = lastReader{recent: m.Recent.Milliseconds(), names: map[string]string{}, types: map[string]string{},
+			shared: shared,
+			known:  map[string]*lastLabels{}, before: &lastLabels{}, budget: budget(len(halves))}
 	}
 	for i, name := range m.Names {
 		halves[i%len(halves)].names[name] = name
@@ -120,7 +123,8 @@ func (s *Store) Last(ctx context.Context, m Moments) (*Values, error) {
 	return &Values{Blocks: append(halves[0].results, halves[1].results...)}, nil
 }
 
-// nearTimes are times whose values lie in the same chunks or in neighbours: it is cheaper to read on than to find the series again.
+// nearTimes are times whose values lie in the same chunks or in neighbours: it is cheaper to read on than to find the
+// series again.
 const nearTimes = 2 * time.Minute
 
 // stretches are times that are near each other.
@@ -247,7 +251,8 @@ func (l *lastReader) add(r model.NamedResult) {
 	*block = append(*block, r)
 }
 
-// resultBytes is near what a result takes in memory, without its points and its labels; pointBytes, what one of its points does.
+// resultBytes is near what a result takes in memory, without its points and its labels; pointBytes, what one of its
+// points does.
 const resultBytes, pointBytes = 7 * sampleBytes, 3 * sampleBytes
 
 // typeOf is a copy: a part of the labels would keep all of them in memory.
@@ -275,8 +280,9 @@ type sharedLabels struct {
 type lastLabels struct {
 	key    string
 	labels map[string]string
-	// next are those of the series that came after one with these. An agent tells of all of its edges under one name after the other, in
-	// one order, and a store keeps that: so the next ones are mostly found without a look at the map.
+	// next are those of the series that came after one with these. An agent tells of all of its edges under one name
+	// after the other, in one order, and a store keeps that: so the next ones are mostly found without a look at the
+	// map.
 	next *lastLabels
 }
 
@@ -356,8 +362,8 @@ type lastSample struct {
 	native *histogram.FloatHistogram
 }
 
-// take makes the sample of the time at, where samples are, the newest. The mark of an end is no value, and what is at its end may go back to a
-// sample before when it is asked to go on.
+// take makes the sample of the time at, where samples are, the newest. The mark of an end is no value, and what is at
+// its end may go back to a sample before when it is asked to go on.
 func (l *lastReader) take(samples chunkenc.Iterator, kind chunkenc.ValueType, at int64, newest *lastSample) {
 	if kind == chunkenc.ValFloat {
 		if _, v := samples.At(); !value.IsStaleNaN(v) {
@@ -401,8 +407,8 @@ func (t *Tenant) Last(ctx context.Context, m Moments) (*Values, error) {
 	return t.store.Last(ctx, m)
 }
 
-// Kept is the newest moment at or before t, no more than most before it, at which Last finds the values of KeptRecent side by side, in memory
-// or in a file; false where there is none.
+// Kept is the newest moment at or before t, no more than most before it, at which Last finds the values of KeptRecent
+// side by side, in memory or in a file; false where there is none.
 func (s *Store) Kept(t time.Time, most time.Duration) (time.Time, bool) {
 	return s.books.keeper.near(t, most, s.oldest())
 }

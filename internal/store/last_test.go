@@ -17,7 +17,8 @@ import (
 )
 
 // asked is what PromQL says of the same moments.
-func asked(t *testing.T, m Moments, instant func(context.Context, string, time.Time) ([]model.QueryResult, error)) (all []model.NamedResult) {
+func asked(t *testing.T, m Moments, instant func(context.Context, string, time.Time) ([]model.QueryResult,
+	error)) (all []model.NamedResult) {
 	t.Helper()
 	for _, when := range m.Times {
 		results, err := instant(t.Context(), m.query(), when)
@@ -63,14 +64,17 @@ func TestLastIsLastOverTime(t *testing.T) {
 	for i := range seconds {
 		batch := []model.Series{counterAt(float64(i), float64(i*i), "requests", "id", "always")}
 		if rnd.IntN(20) > 0 { // else it ends, for a while
-			batch = append(batch, counterAt(float64(i), float64(i), "requests", "id", "often"), counterAt(float64(i), float64(i), "bytes", "id", "often"))
+			batch = append(batch, counterAt(float64(i), float64(i), "requests", "id", "often"),
+				counterAt(float64(i), float64(i), "bytes", "id", "often"))
 		}
 		if i/100%3 != 1 {
 			observe(h, spent[i])
-			batch = append(batch, histogramAt(float64(i), h, "latency", "id", "often"), counterAt(float64(i), float64(i), "requests", "id", "by turns", "type", "x"))
+			batch = append(batch, histogramAt(float64(i), h, "latency", "id", "often"),
+				counterAt(float64(i), float64(i), "requests", "id", "by turns", "type", "x"))
 		}
 		if i%200 < 20 {
-			batch = append(batch, counterAt(float64(i), 1, "bytes", "id", "rarely", "tenant", "shop"), counterAt(float64(i), 1, "unasked", "id", "rarely"))
+			batch = append(batch, counterAt(float64(i), 1, "bytes", "id", "rarely", "tenant", "shop"),
+				counterAt(float64(i), 1, "unasked", "id", "rarely"))
 		}
 		appendAll(t, s, batch...)
 	}
@@ -78,7 +82,8 @@ func TestLastIsLastOverTime(t *testing.T) {
 		t.Fatalf("%d blocks: %v", len(s.db.Blocks()), err)
 	}
 	for range 60 {
-		m := Moments{Names: []string{"bytes", "latency", "requests", "none"}, Recent: time.Duration(1+rnd.IntN(20_000)) * time.Millisecond}
+		m := Moments{Names: []string{"bytes", "latency", "requests", "none"},
+			Recent: time.Duration(1+rnd.IntN(20_000)) * time.Millisecond}
 		for range 1 + rnd.IntN(6) {
 			m.Times = append(m.Times, at(rnd.Float64()*(seconds+20)-10).Truncate(time.Millisecond))
 		}
@@ -104,7 +109,8 @@ func TestLastIsLastOverTime(t *testing.T) {
 	}
 }
 
-// A series whose end lies behind the boundary of a block, or that has samples that came late, is what PromQL says it is.
+// A series whose end lies behind the boundary of a block, or that has samples that came late, is what PromQL says it
+// is.
 func TestLastOverBoundaries(t *testing.T) {
 	s := open(t, t.TempDir(), Options{Retention: 8 * time.Minute}) // a block is of four
 	h := &model.Histogram{}
@@ -126,7 +132,8 @@ func TestLastOverBoundaries(t *testing.T) {
 		appendAll(t, s, batch...)
 		if i%10 == 9 {
 			// Late ones, in parts, since a batch is a whole.
-			if err := s.AppendPart(t.Context(), []model.Series{counterAt(second-4.5, 1000+second, "always"), counterAt(second-20.25, second, "late")}); err != nil {
+			if err := s.AppendPart(t.Context(), []model.Series{counterAt(second-4.5, 1000+second, "always"),
+				counterAt(second-20.25, second, "late")}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -149,8 +156,10 @@ func TestLastOverBoundaries(t *testing.T) {
 
 func TestLastSharesLabels(t *testing.T) {
 	s := open(t, t.TempDir(), Options{})
-	appendAll(t, s, counterAt(0, 1, "a", "id", "x"), counterAt(0, 1, "c", "id", "x", "type", "t"), counterAt(0, 1, "c", "id", "y"))
-	results, err := lastResults(t, s, Moments{Names: []string{"a", "b", "c"}, Times: []time.Time{at(0)}, Recent: time.Second})
+	appendAll(t, s, counterAt(0, 1, "a", "id", "x"), counterAt(0, 1, "c", "id", "x", "type", "t"),
+		counterAt(0, 1, "c", "id", "y"))
+	results, err := lastResults(t, s, Moments{Names: []string{"a", "b", "c"}, Times: []time.Time{at(0)},
+		Recent: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +172,8 @@ func TestLastSharesLabels(t *testing.T) {
 	}
 }
 
-// Labels are found, and shared, also where those of one name came in another order than those of the name before, and some are missing.
+// Labels are found, and shared, also where those of one name came in another order than those of the name before, and
+// some are missing.
 func TestLastFindsLabelsInAnyOrder(t *testing.T) {
 	s := open(t, t.TempDir(), Options{})
 	rnd := rand.New(rand.NewPCG(3, 4))
@@ -172,7 +182,8 @@ func TestLastFindsLabelsInAnyOrder(t *testing.T) {
 		var batch []model.Series
 		for _, name := range m.Names {
 			for _, id := range rnd.Perm(50)[:10+rnd.IntN(40)] {
-				batch = append(batch, counterAt(float64(second), rnd.Float64(), name, "id", fmt.Sprint(id), "type", fmt.Sprint(id%3)))
+				batch = append(batch, counterAt(float64(second), rnd.Float64(), name, "id", fmt.Sprint(id), "type",
+					fmt.Sprint(id%3)))
 			}
 		}
 		appendAll(t, s, batch...)

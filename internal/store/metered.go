@@ -28,7 +28,8 @@ type meter struct {
 	// next is the place in cost.flows of the selector that is asked for next.
 	next  int
 	purse purse
-	// longest is the greatest length of a stored value, times how often it is charged, and charged how much that was so far.
+	// longest is the greatest length of a stored value, times how often it is charged, and charged how much that was so
+	// far.
 	longest, times, charged int64
 	err                     error
 }
@@ -65,7 +66,8 @@ type meteredQuerier struct {
 }
 
 // Select implements storage.Querier.
-func (q *meteredQuerier) Select(ctx context.Context, sorted bool, hints *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+func (q *meteredQuerier) Select(ctx context.Context, sorted bool, hints *storage.SelectHints,
+	matchers ...*labels.Matcher) storage.SeriesSet {
 	set := q.Querier.Select(ctx, sorted, hints, matchers...)
 	m := q.meter
 	if m.next >= len(m.cost.flows) {

@@ -60,7 +60,8 @@ func newMomentWriter(path string, parts []string) (*momentWriter, error) {
 	if err != nil {
 		return nil, err
 	}
-	zip, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false))
+	zip, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+		zstd.WithEncoderCRC(false))
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -156,7 +157,8 @@ func readIndex(f *os.File) (*momentIndex, error) {
 		return nil, err
 	}
 	length := int64(binary.LittleEndian.Uint32(end[:]))
-	if string(begin[:]) != momentMagic || string(end[8:]) != momentMagic || length > min(from-int64(len(begin)), maxMomentBlock) {
+	if string(begin[:]) != momentMagic || string(end[8:]) != momentMagic || length > min(from-int64(len(begin)),
+		maxMomentBlock) {
 		return nil, errBadMoment
 	}
 	bytes := make([]byte, length)
@@ -178,7 +180,8 @@ func decodeIndex(b []byte, end int64) (*momentIndex, error) {
 	for n := d.count(); n > 0 && !d.bad; n-- {
 		k := momentBlock{tenant: string(d.text()), key: string(d.text())}
 		k.offset, k.length, k.size, k.checksum = int64(d.number()), int64(d.number()), int64(d.number()), uint32(d.number())
-		if k.offset < 0 || k.length < 0 || k.size < 0 || k.offset > end || k.length > end-k.offset || k.size > maxMomentBlock {
+		if k.offset < 0 || k.length < 0 || k.size < 0 || k.offset > end || k.length > end-k.offset ||
+			k.size > maxMomentBlock {
 			d.bad = true
 		}
 		x.blocks = append(x.blocks, k)
@@ -207,8 +210,8 @@ func (k *momentBlock) read(f io.ReaderAt, unzip *zstd.Decoder, packed, into []by
 	return packed, into, nil
 }
 
-// momentEncoder encodes what a source had at a moment: names and types of series, and then the things that had values, each with its
-// labels and its rows.
+// momentEncoder encodes what a source had at a moment: names and types of series, and then the things that had values,
+// each with its labels and its rows.
 type momentEncoder struct {
 	names, kinds momentTexts
 	things       int
@@ -300,7 +303,8 @@ func (e *momentEncoder) assemble(b []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(e.things)), e.rows...)
 }
 
-// appendValue encodes most values of counters in a few bytes: twice a whole number; all others behind a byte that is odd.
+// appendValue encodes most values of counters in a few bytes: twice a whole number; all others behind a byte that is
+// odd.
 func appendValue(b []byte, v float64) []byte {
 	if n := uint64(v); v >= 0 && v < 1<<53 && math.Float64bits(float64(n)) == math.Float64bits(v) {
 		return binary.AppendUvarint(b, n<<1)

@@ -22,8 +22,8 @@ const (
 	momentShare = 16
 	// momentSettle is how long after a moment its file is written, in ms: samples of others come a little late.
 	momentSettle = 60_000
-	// momentWait is how long the file of a moment is waited with for sources that are behind, in ms, and sourceSilent how long one may be
-	// silent before it is not waited for.
+	// momentWait is how long the file of a moment is waited with for sources that are behind, in ms, and sourceSilent
+	// how long one may be silent before it is not waited for.
 	momentWait, sourceSilent = 10 * 60_000, 2 * 60_000
 	// momentDeadline is when a moment may be kept no longer, in ms.
 	momentDeadline = 16 * 60_000
@@ -31,17 +31,18 @@ const (
 	momentSuffix = ".moment"
 )
 
-// momentFiles are files of moments, one for each minute of a large store, for as long as the store has samples of that time: a window of long ago is
-// read out of two of them, where chunks would take many times as long. A file is exact or is not there: a sample that comes later and
-// belongs to its moment makes it go before that sample is stored, and it is written again while the moment is still kept in memory.
+// momentFiles are files of moments, one for each minute of a large store, for as long as the store has samples of that
+// time: a window of long ago is read out of two of them, where chunks would take many times as long. A file is exact or
+// is not there: a sample that comes later and belongs to its moment makes it go before that sample is stored, and it is
+// written again while the moment is still kept in memory.
 type momentFiles struct {
 	dir      string
 	maxBytes int64
 	logger   *slog.Logger
 
-	// upTo is the last moment, in ms, that has or had a file, late the one whose file the last late sample removed, and skip the last one that
-	// is to have none: it could not be written, or there is no room for it. unsynced is whether files were removed since sync. They are of who appends;
-	// upTo and skip change between batches.
+	// upTo is the last moment, in ms, that has or had a file, late the one whose file the last late sample removed, and
+	// skip the last one that is to have none: it could not be written, or there is no room for it. unsynced is whether
+	// files were removed since sync. They are of who appends; upTo and skip change between batches.
 	upTo, late, skip int64
 	unsynced         bool
 
@@ -65,7 +66,8 @@ func (m momentInfo) compare(at int64) int { return cmp.Compare(m.at, at) }
 
 // openMoments finds the files in a directory, which need not be there.
 func openMoments(dir string, maxBytes int64, logger *slog.Logger) (*momentFiles, error) {
-	m := &momentFiles{dir: dir, maxBytes: maxBytes, logger: logger, upTo: noSample, late: noSample, skip: noSample, writing: noSample}
+	m := &momentFiles{dir: dir, maxBytes: maxBytes, logger: logger, upTo: noSample, late: noSample, skip: noSample,
+		writing: noSample}
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		// Files that are not known now might be taken for right later.
@@ -139,7 +141,8 @@ func (m *momentFiles) remove(at int64) bool {
 func (m *momentFiles) unlink(at int64) {
 	if err := os.Remove(m.path(at)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		if len(m.stale) == 0 {
-			m.logger.Warn("removing the file of a moment failed: after a restart, maps of that time may be wrong", "file", m.path(at), "err", err)
+			m.logger.Warn("removing the file of a moment failed: after a restart, maps of that time may be wrong",
+				"file", m.path(at), "err", err)
 		}
 		m.stale = append(m.stale, at)
 	}
@@ -153,7 +156,8 @@ func (m *momentFiles) has(at int64) bool {
 	return ok
 }
 
-// near is the newest moment with a file at or before at, no more than most before it, all in ms, of those that begin no earlier than oldest.
+// near is the newest moment with a file at or before at, no more than most before it, all in ms, of those that begin no
+// earlier than oldest.
 func (m *momentFiles) near(at, most, oldest int64) (moment int64, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -189,14 +193,15 @@ func (m *momentFiles) damaged(b *badMoment) {
 	if !m.has(b.at) {
 		return // a late sample has removed it
 	}
-	m.logger.Warn("reading the file of a moment failed: maps of that time will take longer", "file", m.path(b.at), "err", b.err)
+	m.logger.Warn("reading the file of a moment failed: maps of that time will take longer", "file", m.path(b.at),
+		"err", b.err)
 	if errors.Is(b.err, errBadMoment) || errors.Is(b.err, fs.ErrNotExist) {
 		m.remove(b.at)
 	}
 }
 
-// write writes the file of the moment that was begun; false where a late sample has come meanwhile. stored returns when the samples are
-// on the disk: a file must not have what a loss of power takes from the store.
+// write writes the file of the moment that was begun; false where a late sample has come meanwhile. stored returns when
+// the samples are on the disk: a file must not have what a loss of power takes from the store.
 func (m *momentFiles) write(at int64, parts []string, sources []*keptSource, stored func() error) (bool, error) {
 	err := os.MkdirAll(m.dir, 0o700)
 	made := m.path(at) + ".new"
@@ -230,7 +235,8 @@ func (m *momentFiles) failed(at int64, err error) {
 		return
 	}
 	m.failing = true
-	m.logger.Warn("writing the file of a moment failed: maps of that time will take longer", "file", m.path(at), "err", err)
+	m.logger.Warn("writing the file of a moment failed: maps of that time will take longer", "file", m.path(at), "err",
+		err)
 }
 
 func writeMoment(path string, at int64, parts []string, sources []*keptSource) (size int64, err error) {
@@ -246,8 +252,8 @@ func writeMoment(path string, at int64, parts []string, sources []*keptSource) (
 	return w.at, err
 }
 
-// prune removes files that begin before oldest, in ms, and the oldest ones where all take more than their share. It is the last moment that
-// found no room, or noSample.
+// prune removes files that begin before oldest, in ms, and the oldest ones where all take more than their share. It is
+// the last moment that found no room, or noSample.
 func (m *momentFiles) prune(oldest int64) (crowded int64) {
 	crowded = noSample
 	m.mu.Lock()

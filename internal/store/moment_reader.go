@@ -22,7 +22,8 @@ type keptMoment struct {
 
 // block is that of a source, nil where it has none.
 func (m *keptMoment) block(key string) *momentBlock {
-	i, ok := slices.BinarySearchFunc(m.index.blocks, key, func(b momentBlock, key string) int { return strings.Compare(b.key, key) })
+	i, ok := slices.BinarySearchFunc(m.index.blocks, key,
+		func(b momentBlock, key string) int { return strings.Compare(b.key, key) })
 	if !ok {
 		return nil
 	}
@@ -75,7 +76,8 @@ func (g *momentMerger) begin(moments int) error {
 	g.moment = 0
 	if g.unzip == nil {
 		var err error
-		if g.unzip, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxMomentBlock), zstd.IgnoreChecksum(true)); err != nil {
+		if g.unzip, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxMomentBlock),
+			zstd.IgnoreChecksum(true)); err != nil {
 			return err
 		}
 		g.byKey, g.allKind = map[string]int32{}, map[string]string{}
@@ -88,7 +90,8 @@ func (g *momentMerger) begin(moments int) error {
 	return nil
 }
 
-// thing is the number of the one with a key. guess is where it is if this moment has the things of the one before in the same order.
+// thing is the number of the one with a key. guess is where it is if this moment has the things of the one before in
+// the same order.
 func (g *momentMerger) thing(key []byte, guess int, first bool) int {
 	if guess < len(g.things) && string(g.things[guess].key) == string(key) {
 		return guess
@@ -105,8 +108,10 @@ func (g *momentMerger) thing(key []byte, guess int, first bool) int {
 	return len(g.things) - 1
 }
 
-// row is the value of a series of a thing at a moment, of so many. guess is the row that it is in if this moment has those of the one before.
-func (g *momentMerger) row(thing int, guess, name int32, kind string, isHistogram bool, moment, moments int) (at int32, v *mergedValue) {
+// row is the value of a series of a thing at a moment, of so many. guess is the row that it is in if this moment has
+// those of the one before.
+func (g *momentMerger) row(thing int, guess, name int32, kind string, isHistogram bool, moment, moments int) (at int32,
+	v *mergedValue) {
 	th := &g.things[thing]
 	is := func(i int32) bool {
 		r := &g.rows[i]
@@ -141,7 +146,8 @@ func (g *momentMerger) next(at int32) int32 {
 }
 
 // merge reads a source's values at all moments; false where memory has not all of them.
-func (r *keptReader) merge(s *keptSource, key string, moments []keptMoment) (results []model.NamedResult, known bool, err error) {
+func (r *keptReader) merge(s *keptSource, key string, moments []keptMoment) (results []model.NamedResult, known bool,
+	err error) {
 	g := &r.merger
 	defer func() {
 		if m := &moments[g.moment]; m.file != nil {

@@ -71,14 +71,17 @@ func TestMomentsAreLastOverTime(t *testing.T) {
 		}
 		batchAt := func(host string, second float64) (batch []model.Series) {
 			name := func(id string, more ...string) []string { return append([]string{"host", host, "id", id}, more...) }
-			batch = []model.Series{counterAt(second, float64(i*i), "requests", name("always")...), histogramAt(second, h, "latency", name("always")...),
-				counterAt(second, 0, "bytes", name("always")...), histogramAt(second, wide, "wide", name("always", "tenant", "shop")...),
+			batch = []model.Series{counterAt(second, float64(i*i), "requests", name("always")...),
+				histogramAt(second, h, "latency", name("always")...),
+				counterAt(second, 0, "bytes", name("always")...),
+				histogramAt(second, wide, "wide", name("always", "tenant", "shop")...),
 				counterAt(second, -rnd.Float64(), "level", name("always", "type", "y")...)}
 			if rnd.IntN(20) > 0 {
 				batch = append(batch, counterAt(second, float64(i), "requests", name("often")...))
 			}
 			if i/100%3 != 1 {
-				batch = append(batch, histogramAt(second, h, "latency", name("by turns", "type", "x")...), counterAt(second, rnd.Float64(), "level", name("by turns", "type", "y")...))
+				batch = append(batch, histogramAt(second, h, "latency", name("by turns", "type", "x")...),
+					counterAt(second, rnd.Float64(), "level", name("by turns", "type", "y")...))
 			}
 			if i%400 < 6 {
 				begun := counterAt(second, 7, "bytes", name(fmt.Sprint("new", i/400%3), "tenant", "shop")...)
@@ -113,7 +116,8 @@ func TestMomentsAreLastOverTime(t *testing.T) {
 			store(batchAt("a", float64(i)-500*rnd.Float64())[:1+rnd.IntN(3)])
 		}
 		if rnd.IntN(100) == 0 {
-			part := counterAt(float64(i)-300*rnd.Float64(), 5, []string{"parts", "requests", "unasked"}[rnd.IntN(3)], "id", "of somebody")
+			part := counterAt(float64(i)-300*rnd.Float64(), 5, []string{"parts", "requests", "unasked"}[rnd.IntN(3)],
+				"id", "of somebody")
 			if err := s.AppendPart(t.Context(), []model.Series{part}); err != nil && !errors.Is(err, ErrRejected) {
 				t.Fatal(err)
 			}
@@ -173,8 +177,10 @@ func TestMomentsAreLastOverTime(t *testing.T) {
 		}
 		compared, found = compared+1, found+len(expected)
 	}
-	t.Logf("%d times compared, of which %d with memory, %d series; %d files, %d written again", compared, mixed, found, len(momentNames(t, dir)), rewritten)
-	if n := len(momentNames(t, dir)); compared < 150 || mixed < 50 || found < 10*compared || n < 50 || n > 121 || rewritten < 3 {
+	t.Logf("%d times compared, of which %d with memory, %d series; %d files, %d written again", compared, mixed, found,
+		len(momentNames(t, dir)), rewritten)
+	if n := len(momentNames(t, dir)); compared < 150 || mixed < 50 || found < 10*compared || n < 50 || n > 121 ||
+		rewritten < 3 {
 		t.Error("that is not what was to be")
 	}
 }
@@ -192,7 +198,8 @@ func fillMoments(t *testing.T, s *Store, minutes int) {
 	h := &model.Histogram{}
 	for i := range 30 * minutes {
 		observe(h, time.Duration(1+i)*time.Millisecond)
-		appendAll(t, s, counterAt(float64(2*i), float64(i), "requests", "id", "x"), histogramAt(float64(2*i), h, "latency", "id", "y"), counterAt(float64(2*i), 0, "zero"))
+		appendAll(t, s, counterAt(float64(2*i), float64(i), "requests", "id", "x"),
+			histogramAt(float64(2*i), h, "latency", "id", "y"), counterAt(float64(2*i), 0, "zero"))
 		s.writeDueMoments(false)
 	}
 	if n := len(filedMoments(s)); n < minutes-2 {
@@ -212,7 +219,8 @@ func TestMomentsAreNear(t *testing.T) {
 			t.Errorf("%v s, at most %v before: %v before, %v", c.second, c.most, past, ok)
 		}
 	}
-	m := Moments{Names: []string{"requests", "latency", "zero"}, Times: []time.Time{at(600), at(1200), at(10790)}, Recent: KeptRecent}
+	m := Moments{Names: []string{"requests", "latency", "zero"}, Times: []time.Time{at(600), at(1200), at(10790)},
+		Recent: KeptRecent}
 	for i := range m.Times {
 		m.Times[i], _ = s.Kept(m.Times[i], time.Minute)
 	}
@@ -278,7 +286,8 @@ func TestMomentsThatAreDamaged(t *testing.T) {
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: it is still there: %v", name, err)
 		}
-		if got, err := lastResults(t, s, m); err != nil || len(got) != 2 || !reflect.DeepEqual(bySeries(got), bySeries(asked(t, m, s.Instant))) {
+		if got, err := lastResults(t, s, m); err != nil || len(got) != 2 ||
+			!reflect.DeepEqual(bySeries(got), bySeries(asked(t, m, s.Instant))) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 		if n := strings.Count(log.String(), "reading the file of a moment failed"); n != 1 {
@@ -298,7 +307,8 @@ func TestMomentsThatAreDamaged(t *testing.T) {
 	if again := len(filedMoments(s)); again < n || again > n+2 {
 		t.Errorf("%d moments have files, %d before", again, n)
 	}
-	if left := momentNames(t, dir); slices.ContainsFunc(left, func(path string) bool { return strings.HasSuffix(path, ".new") }) {
+	if left := momentNames(t, dir); slices.ContainsFunc(left,
+		func(path string) bool { return strings.HasSuffix(path, ".new") }) {
 		t.Errorf("what a crash left is there: %v", left)
 	}
 }
@@ -309,7 +319,8 @@ func TestMomentsAreBounded(t *testing.T) {
 	fillMoments(t, s, 40)
 	files := s.books.keeper.files
 	all := filedMoments(s)
-	if got := s.Stats(); got.MomentFiles != len(all) || got.MomentBytes < int64(100*len(all)) || got.Bytes < got.MomentBytes {
+	if got := s.Stats(); got.MomentFiles != len(all) || got.MomentBytes < int64(100*len(all)) ||
+		got.Bytes < got.MomentBytes {
 		t.Errorf("%d files: %+v", len(all), got)
 	}
 	files.prune(all[3].UnixMilli())
@@ -318,7 +329,8 @@ func TestMomentsAreBounded(t *testing.T) {
 	}
 	files.maxBytes = s.Stats().MomentBytes / 2
 	files.prune(noSample)
-	if left := filedMoments(s); s.Stats().MomentBytes > files.maxBytes || len(left) < 10 || !slices.Equal(left, all[len(all)-len(left):]) {
+	if left := filedMoments(s); s.Stats().MomentBytes > files.maxBytes || len(left) < 10 ||
+		!slices.Equal(left, all[len(all)-len(left):]) {
 		t.Errorf("%v are left of %v: %d bytes, at most %d", left, all, s.Stats().MomentBytes, files.maxBytes)
 	}
 	if n := len(momentNames(t, s.db.Dir())); n != len(filedMoments(s)) {
@@ -400,7 +412,8 @@ func TestMomentsAreWritten(t *testing.T) {
 		t.Fatalf("%v has no file", last)
 	}
 	m := Moments{Names: []string{"requests"}, Times: []time.Time{got}, Recent: KeptRecent}
-	if results, ok := mergedResults(t, s, m); !ok || len(results) != 1 || !reflect.DeepEqual(bySeries(results), bySeries(asked(t, m, s.Instant))) {
+	if results, ok := mergedResults(t, s, m); !ok || len(results) != 1 || !reflect.DeepEqual(bySeries(results),
+		bySeries(asked(t, m, s.Instant))) {
 		t.Errorf("%v, %v", results, ok)
 	}
 }
@@ -445,12 +458,14 @@ func TestMomentsOfParts(t *testing.T) {
 	if got, ok := mergedResults(t, s, m); ok {
 		t.Errorf("what came in parts is taken for what files have: %v", got)
 	}
-	if got, err := lastResults(t, s, m); err != nil || len(bySeries(got)) != 2 || !reflect.DeepEqual(bySeries(got), bySeries(asked(t, m, s.Instant))) {
+	if got, err := lastResults(t, s, m); err != nil || len(bySeries(got)) != 2 ||
+		!reflect.DeepEqual(bySeries(got), bySeries(asked(t, m, s.Instant))) {
 		t.Errorf("%v, %v", got, err)
 	}
 }
 
-// A host that comes again after a silence tells of a series that began in it: that was zero at a moment that has a file.
+// A host that comes again after a silence tells of a series that began in it: that was zero at a moment that has a
+// file.
 func TestMomentsOfAZero(t *testing.T) {
 	s := open(t, t.TempDir(), Options{KeepFrom: 1})
 	second := 0.0
@@ -462,7 +477,8 @@ func TestMomentsOfAZero(t *testing.T) {
 		}
 		s.writeDueMoments(false)
 	}
-	m := Moments{Names: []string{"requests", "bytes"}, Times: []time.Time{newestKept(t, s, 230).Truncate(time.Minute)}, Recent: KeptRecent}
+	m := Moments{Names: []string{"requests", "bytes"}, Times: []time.Time{newestKept(t, s, 230).Truncate(time.Minute)},
+		Recent: KeptRecent}
 	if got, ok := mergedResults(t, s, m); !ok || len(got) != 1 || !s.books.keeper.files.has(m.Times[0].UnixMilli()) {
 		t.Fatalf("%v, %v", got, ok)
 	}
@@ -473,7 +489,8 @@ func TestMomentsOfAZero(t *testing.T) {
 		t.Error("the file without the zero is still there")
 	}
 	for range 2 {
-		if got, err := lastResults(t, s, m); err != nil || len(got) != 2 || !reflect.DeepEqual(bySeries(got), bySeries(asked(t, m, s.Instant))) {
+		if got, err := lastResults(t, s, m); err != nil || len(got) != 2 ||
+			!reflect.DeepEqual(bySeries(got), bySeries(asked(t, m, s.Instant))) {
 			t.Errorf("%v, %v", got, err)
 		}
 		s.writeDueMoments(false)
@@ -557,8 +574,10 @@ func TestMomentsAfterFailures(t *testing.T) {
 		}
 		s.writeDueMoments(false)
 		filed := filedMoments(s)
-		m := Moments{Names: []string{"requests"}, Times: []time.Time{filed[len(filed)-1], newestKept(t, s, second)}, Recent: KeptRecent}
-		if got, ok := mergedResults(t, s, m); !ok || len(got) != 2 || !reflect.DeepEqual(bySeries(got), bySeries(asked(t, m, s.Instant))) {
+		m := Moments{Names: []string{"requests"}, Times: []time.Time{filed[len(filed)-1], newestKept(t, s, second)},
+			Recent: KeptRecent}
+		if got, ok := mergedResults(t, s, m); !ok || len(got) != 2 ||
+			!reflect.DeepEqual(bySeries(got), bySeries(asked(t, m, s.Instant))) {
 			t.Errorf("%s: %v, %v", what, got, ok)
 		}
 	}
@@ -567,7 +586,8 @@ func TestMomentsAfterFailures(t *testing.T) {
 		second += 60
 		for _, host := range hosts {
 			failing := &failingAppender{AppenderV2: s.db.AppenderV2(t.Context())}
-			if err := s.books.append(failing, []model.Series{counterAt(second, 1, "requests", "host", host)}, false); err == nil {
+			if err := s.books.append(failing, []model.Series{counterAt(second, 1, "requests", "host", host)},
+				false); err == nil {
 				t.Fatal("nothing failed")
 			}
 			if err := failing.Rollback(); err != nil {
@@ -594,7 +614,8 @@ func TestMomentsOfAForgottenSource(t *testing.T) {
 	second := 0.0
 	s.books.now = func() time.Time { return at(second) }
 	for ; second < 200; second += 2 {
-		appendAll(t, s, counterAt(second, second, "requests", "host", "a"), counterAt(second, second, "requests", "host", "b"))
+		appendAll(t, s, counterAt(second, second, "requests", "host", "a"), counterAt(second, second, "requests",
+			"host", "b"))
 	}
 	k := s.books.keeper
 	second += 2 * 3600
@@ -612,12 +633,14 @@ func TestMomentsOfAForgottenSource(t *testing.T) {
 		t.Fatalf("%v, %v", written, err)
 	}
 	m := Moments{Names: []string{"requests"}, Times: []time.Time{time.UnixMilli(moment)}, Recent: KeptRecent}
-	if got, ok := mergedResults(t, s, m); !ok || len(got) != 2 || !reflect.DeepEqual(bySeries(got), bySeries(asked(t, m, s.Instant))) {
+	if got, ok := mergedResults(t, s, m); !ok || len(got) != 2 ||
+		!reflect.DeepEqual(bySeries(got), bySeries(asked(t, m, s.Instant))) {
 		t.Errorf("%v, %v", got, ok)
 	}
 }
 
-// The store takes no zero where it has the mark of an end, and none of long ago: those that are not stored are not kept either.
+// The store takes no zero where it has the mark of an end, and none of long ago: those that are not stored are not kept
+// either.
 func TestMomentsOfARefusedZero(t *testing.T) {
 	for _, behind := range []float64{0, 871, 931, 1001} {
 		gap := math.Min(behind, 1) // from a batch to the moment
@@ -751,7 +774,8 @@ func FuzzMoment(f *testing.F) {
 	h := &model.Histogram{}
 	for i := range 100 {
 		observe(h, time.Duration(1+i)*time.Millisecond)
-		appendAll(f, s, counterAt(float64(2*i), 0.5, "requests"), histogramAt(float64(2*i), h, "latency", "type", "x"), counterAt(float64(2*i), float64(i), "requests", "id", "y"))
+		appendAll(f, s, counterAt(float64(2*i), 0.5, "requests"), histogramAt(float64(2*i), h, "latency", "type", "x"),
+			counterAt(float64(2*i), float64(i), "requests", "id", "y"))
 	}
 	k := s.books.keeper
 	var e momentEncoder
@@ -759,7 +783,8 @@ func FuzzMoment(f *testing.F) {
 		f.Fatal("it is not kept")
 	}
 	f.Add(e.assemble(nil), []byte{})
-	index := momentIndex{parts: []string{"a"}, blocks: []momentBlock{{tenant: "t", key: "t\x00h", offset: 18, length: 7, size: 9, checksum: 3}}}
+	index := momentIndex{parts: []string{"a"}, blocks: []momentBlock{{tenant: "t", key: "t\x00h", offset: 18, length: 7,
+		size: 9, checksum: 3}}}
 	f.Add([]byte{}, index.encode(nil))
 	f.Fuzz(func(t *testing.T, block, index []byte) {
 		if x, err := decodeIndex(index, 1000); err == nil {

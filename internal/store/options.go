@@ -17,9 +17,9 @@ import (
 type Options struct {
 	// Retention is how long samples are kept (24 h).
 	Retention time.Duration
-	// MaxBytes bounds the data directory (2 GiB); the oldest samples go first. What was not yet
-	// made into a block, about the last hour, counts but is never removed. Where MaxSeries is KeepFrom or more, a sixteenth of it
-	// is for files of moments.
+	// MaxBytes bounds the data directory (2 GiB); the oldest samples go first. What was not yet made into a block,
+	// about the last hour, counts but is never removed. Where MaxSeries is KeepFrom or more, a sixteenth of it is for
+	// files of moments.
 	MaxBytes int64
 	// MinFree is the free space in bytes below which nothing more is stored (128 MiB): a log
 	// that meets a full disk in the middle of a record loses what is written after it at the
@@ -30,15 +30,16 @@ type Options struct {
 	// MaxSeries bounds the series in memory: the live ones and those that ended within about
 	// the last hour (100,000, of 1.5 to 2.5 KB each).
 	MaxSeries int
-	// LabelBytes bounds the bytes of the labels of the series in memory, where each label counts its name, its value and 64 more for the index (2 KiB
-	// for each of MaxSeries). Memory is near two and a half times that.
+	// LabelBytes bounds the bytes of the labels of the series in memory, where each label counts its name, its value
+	// and 64 more for the index (2 KiB for each of MaxSeries). Memory is near two and a half times that.
 	LabelBytes int64
-	// Tenants says among whom MaxSeries and LabelBytes are divided, by the label TenantLabel; nil for nobody. Quotas are limits of each besides.
+	// Tenants says among whom MaxSeries and LabelBytes are divided, by the label TenantLabel; nil for nobody. Quotas
+	// are limits of each besides.
 	Tenants *quota.Tenants
 	Quotas  quota.Table
-	// KeepFrom is the number of live series from which on their values at some moments are kept side by side, for Kept and Last: those of the
-	// last minutes in memory (200,000; it takes near 1 KB for each), those of each minute in files. With fewer, Last takes no time that
-	// anybody would notice.
+	// KeepFrom is the number of live series from which on their values at some moments are kept side by side, for Kept
+	// and Last: those of the last minutes in memory (200,000; it takes near 1 KB for each), those of each minute in
+	// files. With fewer, Last takes no time that anybody would notice.
 	KeepFrom int
 	// Lookback is how old the newest sample of a series may be to count as its value, where
 	// nothing marked its end (5 min, as in Prometheus).
@@ -47,8 +48,8 @@ type Options struct {
 	QueryTimeout time.Duration
 	// MaxSamples bounds the samples that one query holds in memory (5,000,000, of 16 bytes).
 	MaxSamples int
-	// MaxQueries bounds the queries that run at a time (4); as many more may of tenants that have none running. Sixteen times as many
-	// may wait.
+	// MaxQueries bounds the queries that run at a time (4); as many more may of tenants that have none running. Sixteen
+	// times as many may wait.
 	MaxQueries int
 	// QueryBounds are what queries take together.
 	QueryBounds

@@ -10,7 +10,8 @@ import (
 )
 
 func partAt(seconds, v float64, name string) model.Series {
-	return model.Series{Name: name, Labels: []model.Label{{Name: "job", Value: "j"}}, Kind: model.Gauge, Time: at(seconds), Value: v}
+	return model.Series{Name: name, Labels: []model.Label{{Name: "job", Value: "j"}}, Kind: model.Gauge,
+		Time: at(seconds), Value: v}
 }
 
 func appendPart(t testing.TB, s *Store, series ...model.Series) {

@@ -57,7 +57,8 @@ func sameResults(got, want []model.QueryResult) error {
 				return fmt.Errorf("%v: %v, want %v", w.Labels, q, p)
 			}
 			if h := p.Histogram; h != nil && (!near(q.Histogram.Count, h.Count) || !near(q.Histogram.Sum, h.Sum) ||
-				q.Histogram.ZeroCount != h.ZeroCount || q.Histogram.Offset != h.Offset || !slices.Equal(q.Histogram.Buckets, h.Buckets)) {
+				q.Histogram.ZeroCount != h.ZeroCount || q.Histogram.Offset != h.Offset ||
+				!slices.Equal(q.Histogram.Buckets, h.Buckets)) {
 				return fmt.Errorf("%v at %v: histogram %+v, want %+v", w.Labels, p.Time, q.Histogram, h)
 			}
 		}

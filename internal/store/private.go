@@ -15,7 +15,8 @@ import (
 // ownNames are what a data directory has, besides blocks. Nothing else in it is touched.
 var ownNames = []string{"wal", "wbl", "chunks_head", "moments", "queue", "damaged", "anomalies", "lock", reserveName}
 
-// makePrivate makes a data directory for its owner alone, and takes from all others what they could read in one that is there.
+// makePrivate makes a data directory for its owner alone, and takes from all others what they could read in one that is
+// there.
 func makePrivate(dir string, logger *slog.Logger) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making data directory: %w", err)

@@ -47,7 +47,8 @@ func (s *Store) Instant(ctx context.Context, query string, at time.Time) ([]mode
 }
 
 // Range evaluates a PromQL query at from and every step until to, in at most MaxPoints steps.
-func (s *Store) Range(ctx context.Context, query string, from, to time.Time, step time.Duration) ([]model.QueryResult, error) {
+func (s *Store) Range(ctx context.Context, query string, from, to time.Time, step time.Duration) ([]model.QueryResult,
+	error) {
 	if step <= 0 {
 		return nil, badQuery("step %v: must be greater than 0", step)
 	}
@@ -86,7 +87,8 @@ type Evaluation struct {
 func (e *Evaluation) check() error {
 	switch {
 	case e.Step < 0 || e.Timeout < 0 || e.Lookback < 0 || e.Limit < 0:
-		return badQuery("step %v, timeout %v, lookback %v, limit %d: must not be negative", e.Step, e.Timeout, e.Lookback, e.Limit)
+		return badQuery("step %v, timeout %v, lookback %v, limit %d: must not be negative", e.Step, e.Timeout,
+			e.Lookback, e.Limit)
 	case e.To.Before(e.From):
 		return badQuery("end %v is before start %v", e.To, e.From)
 	case e.Step == 0 && !e.To.Equal(e.From):
@@ -163,7 +165,8 @@ func resultSize(v parser.Value) (n int64) {
 func toResults(r *promql.Result) ([]model.QueryResult, error) {
 	switch v := r.Value.(type) {
 	case promql.Scalar:
-		return []model.QueryResult{{Labels: map[string]string{}, Points: []model.Point{{Time: time.UnixMilli(v.T), Value: v.V}}}}, nil
+		return []model.QueryResult{{Labels: map[string]string{},
+			Points: []model.Point{{Time: time.UnixMilli(v.T), Value: v.V}}}}, nil
 	case promql.Vector:
 		results := make([]model.QueryResult, 0, len(v))
 		for _, sample := range v {

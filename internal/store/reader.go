@@ -54,7 +54,8 @@ func (s *Store) RemoteRead(w http.ResponseWriter, r *http.Request, tenant string
 	request := r.WithContext(ctx)
 	request.Body = io.NopCloser(bytes.NewReader(body))
 	// One place: the gate is before it.
-	remote.NewReadHandler(s.options.Logger, nil, bounded{s.queryable(tenant), budget}, noExternalLabels, 0, 1, readFrame).ServeHTTP(out, request)
+	remote.NewReadHandler(s.options.Logger, nil, bounded{s.queryable(tenant), budget}, noExternalLabels, 0, 1,
+		readFrame).ServeHTTP(out, request)
 	switch {
 	case out.status < http.StatusBadRequest && budget.err == nil:
 		return nil
@@ -125,7 +126,8 @@ func checkRead(asked *prompb.ReadRequest) error {
 
 // RemoteRead answers with an error: the other system has the series.
 func (r *Remote) RemoteRead(http.ResponseWriter, *http.Request, string) error {
-	return &queryError{errors.ErrUnsupported, errors.New("remote read is of the embedded store alone: the series are in another system (--store), which can be asked for it")}
+	return &queryError{errors.ErrUnsupported,
+		errors.New("remote read is of the embedded store alone: the series are in another system (--store), which can be asked for it")}
 }
 
 // readWriter keeps an error from the client, for RemoteRead to tell.

@@ -39,7 +39,8 @@ func readStore(t testing.TB, o Options) *Store {
 		h := &model.Histogram{Count: 6 * n, SumNS: 9e9 * n, ZeroCount: n, Offset: -40, Buckets: []uint64{2 * n, 0, 3 * n}}
 		var batch []model.Series
 		for _, tenant := range []string{"a", "b"} {
-			batch = append(batch, counterAt(float64(i), float64(3*i), "c_total", "tenant", tenant), histogramAt(float64(i), h, "h_seconds", "tenant", tenant))
+			batch = append(batch, counterAt(float64(i), float64(3*i), "c_total", "tenant", tenant),
+				histogramAt(float64(i), h, "h_seconds", "tenant", tenant))
 		}
 		appendAll(t, s, batch...)
 	}
@@ -83,13 +84,15 @@ func same(t testing.TB, what string, got, want map[string][]string) {
 	}
 	for name, samples := range want {
 		if !slices.Equal(got[name], samples) {
-			t.Errorf("%s: %s has %d samples %.300q, want %d %.300q", what, name, len(got[name]), got[name], len(samples), samples)
+			t.Errorf("%s: %s has %d samples %.300q, want %d %.300q", what, name, len(got[name]), got[name],
+				len(samples), samples)
 		}
 	}
 }
 
 // readClient is Prometheus's own client of what f serves, and the kinds of answers that it asks for.
-func readClient(t testing.TB, kind prompb.ReadRequest_ResponseType, f func(http.ResponseWriter, *http.Request) error) remote.ReadClient {
+func readClient(t testing.TB, kind prompb.ReadRequest_ResponseType,
+	f func(http.ResponseWriter, *http.Request) error) remote.ReadClient {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := f(w, r); err != nil {
@@ -122,7 +125,8 @@ func matcherOf(t testing.TB, kind labels.MatchType, name, value string) *labels.
 
 var readKinds = []prompb.ReadRequest_ResponseType{prompb.ReadRequest_SAMPLES, prompb.ReadRequest_STREAMED_XOR_CHUNKS}
 
-// Prometheus's own client reads the very samples that are stored, floats and native histograms, in both kinds of answers.
+// Prometheus's own client reads the very samples that are stored, floats and native histograms, in both kinds of
+// answers.
 func TestRemoteRead(t *testing.T) {
 	s := readStore(t, Options{})
 	all := func(w http.ResponseWriter, r *http.Request) error { return s.RemoteRead(w, r, "") }
@@ -155,7 +159,8 @@ func TestRemoteRead(t *testing.T) {
 			}
 		}
 		f(0, readSeconds, 4*readSeconds, matcherOf(t, labels.MatchRegexp, "__name__", ".+"))
-		f(0, readSeconds, readSeconds, matcherOf(t, labels.MatchEqual, "__name__", "c_total"), matcherOf(t, labels.MatchEqual, "tenant", "a"))
+		f(0, readSeconds, readSeconds, matcherOf(t, labels.MatchEqual, "__name__", "c_total"),
+			matcherOf(t, labels.MatchEqual, "tenant", "a"))
 		f(50, 59, 20, matcherOf(t, labels.MatchEqual, "__name__", "h_seconds"))
 		f(0, readSeconds, 0, matcherOf(t, labels.MatchEqual, "__name__", "absent"))
 		f(-9000, -8000, 0, matcherOf(t, labels.MatchEqual, "__name__", "c_total"))
@@ -181,7 +186,8 @@ func TestRemoteReadOfATenant(t *testing.T) {
 			{0, []*labels.Matcher{matcherOf(t, labels.MatchEqual, "tenant", "b")}},
 			{0, []*labels.Matcher{matcherOf(t, labels.MatchNotEqual, "tenant", "a")}},
 			{0, []*labels.Matcher{matcherOf(t, labels.MatchEqual, "tenant", "")}},
-			{1, []*labels.Matcher{matcherOf(t, labels.MatchEqual, "__name__", "c_total"), matcherOf(t, labels.MatchNotEqual, "tenant", "b")}},
+			{1, []*labels.Matcher{matcherOf(t, labels.MatchEqual, "__name__", "c_total"),
+				matcherOf(t, labels.MatchNotEqual, "tenant", "b")}},
 		} {
 			query, err := remote.ToQuery(at(0).UnixMilli(), at(readSeconds).UnixMilli(), one.matchers, nil)
 			if err != nil {
@@ -207,7 +213,8 @@ func TestRemoteReadOfATenant(t *testing.T) {
 // readBody is a request of one kind for as many queries.
 func readBody(t testing.TB, kind prompb.ReadRequest_ResponseType, queries ...*prompb.Query) []byte {
 	t.Helper()
-	raw, err := (&prompb.ReadRequest{Queries: queries, AcceptedResponseTypes: []prompb.ReadRequest_ResponseType{kind}}).Marshal()
+	raw, err := (&prompb.ReadRequest{Queries: queries,
+		AcceptedResponseTypes: []prompb.ReadRequest_ResponseType{kind}}).Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +234,8 @@ func TestBoundsOfRemoteRead(t *testing.T) {
 	// A counter's sample is one; a histogram's is more, and so are labels.
 	s := readStore(t, Options{MaxSamples: 2*readSeconds + 40, MaxQueries: 1})
 	counters := readQuery(t, matcherOf(t, labels.MatchEqual, "__name__", "c_total"))
-	histograms := readQuery(t, matcherOf(t, labels.MatchEqual, "__name__", "h_seconds"), matcherOf(t, labels.MatchEqual, "tenant", "a"))
+	histograms := readQuery(t, matcherOf(t, labels.MatchEqual, "__name__", "h_seconds"),
+		matcherOf(t, labels.MatchEqual, "tenant", "a"))
 	read := func(ctx context.Context, body []byte) (int, error) {
 		w := httptest.NewRecorder()
 		err := s.RemoteRead(w, httptest.NewRequestWithContext(ctx, http.MethodPost, "/", bytes.NewReader(body)), "")
@@ -254,9 +262,11 @@ func TestBoundsOfRemoteRead(t *testing.T) {
 	for name, body := range map[string][]byte{
 		"empty": nil, "no snappy": []byte("hello"), "no protobuf": snappy.Encode(nil, []byte("hello")),
 		"a bomb": snappy.Encode(nil, make([]byte, maxReadBytes+1)), "too long": make([]byte, maxReadBytes+1),
-		"no such kind": readBody(t, 7, counters), "many queries": readBody(t, samples, slices.Repeat([]*prompb.Query{counters}, maxReadQueries+1)...),
-		"backwards":     readBody(t, samples, &prompb.Query{StartTimestampMs: 2, EndTimestampMs: 1}),
-		"no expression": readBody(t, stream, &prompb.Query{Matchers: []*prompb.LabelMatcher{{Type: prompb.LabelMatcher_RE, Name: "a", Value: "("}}}),
+		"no such kind": readBody(t, 7, counters), "many queries": readBody(t, samples,
+			slices.Repeat([]*prompb.Query{counters}, maxReadQueries+1)...),
+		"backwards": readBody(t, samples, &prompb.Query{StartTimestampMs: 2, EndTimestampMs: 1}),
+		"no expression": readBody(t, stream,
+			&prompb.Query{Matchers: []*prompb.LabelMatcher{{Type: prompb.LabelMatcher_RE, Name: "a", Value: "("}}}),
 	} {
 		if _, err := read(t.Context(), body); !errors.Is(err, ErrBadQuery) {
 			t.Errorf("%s: %v", name, err)
@@ -304,7 +314,8 @@ func TestRemoteReadIsBrokenOff(t *testing.T) {
 			t.Errorf("it ended with %v, want %v", p, http.ErrAbortHandler)
 		}
 		// Its place is free again.
-		if err := s.RemoteRead(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(readBody(t, readKinds[1]))), ""); err != nil {
+		if err := s.RemoteRead(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/",
+			bytes.NewReader(readBody(t, readKinds[1]))), ""); err != nil {
 			t.Error(err)
 		}
 		if n := s.gate.turns.running; n != 0 {
@@ -312,7 +323,8 @@ func TestRemoteReadIsBrokenOff(t *testing.T) {
 		}
 	}()
 	body := readBody(t, readKinds[1], readQuery(t, matcherOf(t, labels.MatchRegexp, "__name__", ".+")))
-	err := s.RemoteRead(goneWriter{httptest.NewRecorder(), cancel}, httptest.NewRequestWithContext(ctx, http.MethodPost, "/", bytes.NewReader(body)), "")
+	err := s.RemoteRead(goneWriter{httptest.NewRecorder(), cancel}, httptest.NewRequestWithContext(ctx, http.MethodPost,
+		"/", bytes.NewReader(body)), "")
 	t.Errorf("it returned with %v", err)
 }
 
@@ -320,7 +332,8 @@ func TestRemoteReadIsBrokenOff(t *testing.T) {
 func FuzzRemoteRead(f *testing.F) {
 	s := readStore(f, Options{})
 	for _, kind := range readKinds {
-		for _, matchers := range [][]*labels.Matcher{nil, {matcherOf(f, labels.MatchRegexp, "tenant", "a|b")}, {matcherOf(f, labels.MatchEqual, "tenant", "b"), matcherOf(f, labels.MatchEqual, "__name__", "c_total")}} {
+		for _, matchers := range [][]*labels.Matcher{nil, {matcherOf(f, labels.MatchRegexp, "tenant", "a|b")},
+			{matcherOf(f, labels.MatchEqual, "tenant", "b"), matcherOf(f, labels.MatchEqual, "__name__", "c_total")}} {
 			raw, err := snappy.Decode(nil, readBody(f, kind, readQuery(f, matchers...)))
 			if err != nil {
 				f.Fatal(err)

@@ -108,7 +108,8 @@ func (o RemoteOptions) withDefaults() (RemoteOptions, error) {
 		if err != nil {
 			return o, fmt.Errorf("URL %q of the remote store: %w", text, err)
 		}
-		if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" ||
+			u.Fragment != "" {
 			return o, fmt.Errorf("URL %q of the remote store: want http or https, a host and a path, as in http://metrics:9090", u.Redacted())
 		}
 	}
@@ -121,7 +122,8 @@ func (o RemoteOptions) withDefaults() (RemoteOptions, error) {
 		return o, fmt.Errorf("%d buckets per octave: want 1, 2, 4, 8, 16 or 32", o.BucketsPerOctave)
 	case o.Token != "" && o.User != "":
 		return o, errors.New("a token and a user for the remote store: only one can be sent")
-	case o.RetryFor < 0 || o.WriteTimeout < 0 || o.QueryTimeout < 0 || o.MaxQueries < 0 || o.MaxAnswerBytes < 0 || o.MaxSeries < 0 || o.LabelBytes < 0:
+	case o.RetryFor < 0 || o.WriteTimeout < 0 || o.QueryTimeout < 0 || o.MaxQueries < 0 || o.MaxAnswerBytes < 0 ||
+		o.MaxSeries < 0 || o.LabelBytes < 0:
 		return o, fmt.Errorf("options of the remote store: a bound is negative")
 	}
 	return o, nil
@@ -167,7 +169,8 @@ func OpenRemote(options RemoteOptions) (*Remote, error) {
 		return nil, err
 	}
 	r := &Remote{
-		options: options, parser: newParser(), gate: newGate(options.MaxQueries, options.QueryTimeout, options.QueryBounds, options.Quotas),
+		options: options, parser: newParser(), gate: newGate(options.MaxQueries, options.QueryTimeout,
+			options.QueryBounds, options.Quotas),
 		writing: make(chan struct{}, 1), protocol: options.Protocol,
 		books: newBooks(newUse(options.MaxSeries, options.LabelBytes, options.Tenants, options.Quotas)),
 	}
@@ -227,7 +230,8 @@ func (r *Remote) append(ctx context.Context, series []model.Series, parts bool) 
 func (r *Remote) Stats() Stats {
 	s := *r.stats.Load()
 	r.gate.addTo(&s)
-	s.WriteRequests, s.WriteBytes, s.WriteRetries = r.written.requests.Load(), r.written.bytes.Load(), r.written.retries.Load()
+	s.WriteRequests, s.WriteBytes, s.WriteRetries = r.written.requests.Load(), r.written.bytes.Load(),
+		r.written.retries.Load()
 	s.SentBytes = r.written.sent.Load()
 	s.Unwritten, s.AnswersTooLarge, s.BadAnswers = r.written.failed.Load(), r.answersTooLarge.Load(), r.badAnswers.Load()
 	return s

@@ -23,7 +23,8 @@ type remoteEnvelope struct {
 }
 
 // ask makes one request; reads are not tried again, since somebody waits for the answer.
-func (r *Remote) ask(ctx context.Context, account *account, method, path string, form url.Values) (a Answer, err error) {
+func (r *Remote) ask(ctx context.Context, account *account, method, path string, form url.Values) (a Answer,
+	err error) {
 	address, body := r.options.ReadURL+"/api/v1/"+path, []byte(form.Encode())
 	if method == http.MethodGet {
 		address, body = address+"?"+string(body), nil
@@ -62,13 +63,15 @@ func (r *Remote) ask(ctx context.Context, account *account, method, path string,
 		return a, r.remoteError(response.StatusCode, e)
 	case int64(len(text)) > limit:
 		r.answersTooLarge.Add(1)
-		return a, &queryError{ErrExecution, fmt.Errorf("the remote store's answer has more than %d bytes: ask for fewer series or a longer step", limit)}
+		return a, &queryError{ErrExecution,
+			fmt.Errorf("the remote store's answer has more than %d bytes: ask for fewer series or a longer step", limit)}
 	case parseErr != nil:
 		return a, r.badAnswer(parseErr)
 	case e.Status != "success" || len(e.Data) == 0:
 		return a, r.badAnswer(fmt.Errorf("status %q", clip(e.Status)))
 	}
-	return Answer{JSON: e.Data, Warnings: e.Warnings[:min(len(e.Warnings), maxNotes)], Infos: e.Infos[:min(len(e.Infos), maxNotes)]}, nil
+	return Answer{JSON: e.Data, Warnings: e.Warnings[:min(len(e.Warnings), maxNotes)],
+		Infos: e.Infos[:min(len(e.Infos), maxNotes)]}, nil
 }
 
 // chargedReader charges what is read, and what is made of it.
@@ -98,7 +101,8 @@ func (r *Remote) unread(ctx context.Context, err error) error {
 
 func (r *Remote) badAnswer(err error) error {
 	r.badAnswers.Add(1)
-	return &queryError{ErrStorage, fmt.Errorf("the remote store %s gave no answer of Prometheus's API: %w", r.options.ReadURL, err)}
+	return &queryError{ErrStorage, fmt.Errorf("the remote store %s gave no answer of Prometheus's API: %w",
+		r.options.ReadURL, err)}
 }
 
 // remoteError sorts an error of the other system by kind. What it is called differs from system
@@ -117,7 +121,8 @@ func (r *Remote) remoteError(status int, e remoteEnvelope) error {
 		return &queryError{ErrExecution, err}
 	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
 		return &queryError{ErrBusy, err}
-	case status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusNotFound || status/100 == 3:
+	case status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusNotFound ||
+		status/100 == 3:
 		return &queryError{ErrStorage, fmt.Errorf("reading from %s: %w: %w", r.options.ReadURL, ErrAccess, err)}
 	}
 	return &queryError{ErrStorage, fmt.Errorf("reading from %s: status %d: %w", r.options.ReadURL, status, err)}

@@ -68,7 +68,8 @@ func (r *receiver) Store(request *http.Request, kind remote.WriteMessageType) (*
 			stats.Samples++
 		}
 		for _, h := range series.Histograms {
-			n := &histogram.Histogram{Schema: h.Schema, ZeroThreshold: h.ZeroThreshold, ZeroCount: h.GetZeroCountInt(), Count: h.GetCountInt(), Sum: h.Sum, PositiveBuckets: h.PositiveDeltas}
+			n := &histogram.Histogram{Schema: h.Schema, ZeroThreshold: h.ZeroThreshold, ZeroCount: h.GetZeroCountInt(),
+				Count: h.GetCountInt(), Sum: h.Sum, PositiveBuckets: h.PositiveDeltas}
 			for _, span := range h.PositiveSpans {
 				n.PositiveSpans = append(n.PositiveSpans, histogram.Span{Offset: span.Offset, Length: span.Length})
 			}
@@ -88,7 +89,8 @@ func (r *receiver) Store(request *http.Request, kind remote.WriteMessageType) (*
 func TestRemoteWrite2(t *testing.T) {
 	got, want := open(t, t.TempDir(), Options{}), open(t, t.TempDir(), Options{})
 	r := &receiver{t: t, into: got, types: map[remote.WriteMessageType]int{}}
-	server := httptest.NewServer(remote.NewWriteHandler(r, remote.MessageTypes{remote.WriteV1MessageType, remote.WriteV2MessageType}))
+	server := httptest.NewServer(remote.NewWriteHandler(r, remote.MessageTypes{remote.WriteV1MessageType,
+		remote.WriteV2MessageType}))
 	defer server.Close()
 	remoteStore := openRemote(t, RemoteOptions{URL: server.URL})
 	begin := time.Now().Add(-5 * time.Minute).Truncate(time.Second)
@@ -130,7 +132,8 @@ func TestRemoteWrite2(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n := old.types[remote.WriteV1MessageType] - before; n != 2 || old.types[remote.WriteV2MessageType] != 0 || remoteStore.Stats().WriteRequests != 3 {
+		if n := old.types[remote.WriteV1MessageType] - before; n != 2 || old.types[remote.WriteV2MessageType] != 0 ||
+			remoteStore.Stats().WriteRequests != 3 {
 			t.Errorf("%d messages of 1.0, %v", n, remoteStore.Stats().WriteRequests)
 		}
 	}
@@ -180,16 +183,22 @@ func TestRemoteWriteFails(t *testing.T) {
 		}
 	}
 	f(nil, 1, func(s Stats) bool { return s.Samples == 1 && s.WriteRetries == 0 }, status(204))
-	f(nil, 3, func(s Stats) bool { return s.Samples == 1 && s.WriteRetries == 2 && s.Unwritten == 0 }, status(503), status(500), status(200))
+	f(nil, 3, func(s Stats) bool { return s.Samples == 1 && s.WriteRetries == 2 && s.Unwritten == 0 }, status(503),
+		status(500), status(200))
 	f(nil, 2, func(s Stats) bool { return s.WriteRetries == 1 }, status(429, "Retry-After", "1"), status(204))
 	for _, code := range []int{400, 409, 413, 415, 422} {
-		f(ErrRejected, 1, func(s Stats) bool { return s.Refused == 1 && s.Samples == 0 && s.WriteRetries == 0 && s.Unwritten == 0 }, status(code))
+		f(ErrRejected, 1, func(s Stats) bool {
+			return s.Refused == 1 && s.Samples == 0 && s.WriteRetries == 0 &&
+				s.Unwritten == 0
+		}, status(code))
 	}
 	for _, code := range []int{301, 307, 401, 403, 404, 405} {
-		f(ErrAccess, 1, func(s Stats) bool { return s.Unwritten == 1 && s.Refused == 0 }, status(code, "Location", "http://127.0.0.1:1/"))
+		f(ErrAccess, 1, func(s Stats) bool { return s.Unwritten == 1 && s.Refused == 0 },
+			status(code, "Location", "http://127.0.0.1:1/"))
 	}
 	// It is given up when the time to wait is longer than there is.
-	f(ErrUnavailable, 1, func(s Stats) bool { return s.Unwritten == 1 && s.WriteRetries == 1 }, status(429, "Retry-After", "30"))
+	f(ErrUnavailable, 1, func(s Stats) bool { return s.Unwritten == 1 && s.WriteRetries == 1 },
+		status(429, "Retry-After", "30"))
 	f(ErrUnavailable, 0, func(s Stats) bool { return s.Unwritten == 1 && s.WriteRetries >= 3 }, status(502))
 }
 
@@ -217,7 +226,8 @@ func TestRemoteIsBackAgain(t *testing.T) {
 	send(ErrUnavailable, counterAt(2, 2, "c_total", "id", "a"), begun(2, 7, "c"))
 	r.fail = 0
 	send(nil, counterAt(3, 3, "c_total", "id", "a"), begun(3, 9, "c"))
-	want(t, into, `c_total[1m]`, 4, "__name__=c_total id=a 1:1 3:3", "__name__=c_total id=b 1:5", "__name__=c_total id=c 1.5:0 3:9")
+	want(t, into, `c_total[1m]`, 4, "__name__=c_total id=a 1:1 3:3", "__name__=c_total id=b 1:5",
+		"__name__=c_total id=c 1.5:0 3:9")
 	want(t, into, `c_total`, 4, "__name__=c_total id=a 4:3", "__name__=c_total id=c 4:9")
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -309,15 +319,18 @@ func TestRemoteAnswersBadly(t *testing.T) {
 	}
 	bad := func(s Stats) uint64 { return s.BadAnswers }
 	large := func(s Stats) uint64 { return s.AnswersTooLarge }
-	for _, text := range []string{"", "<html>hello", `{}`, `[]`, `{"status":"success"}`, `{"status":"success","data":{"resultType":"vector","result":{}}}`,
-		`{"status":"success","data":7}`, `{"status":"success","data":{"resultType":"stew","result":[]}}`, `{"status":"success","data":{"resultType":"vector","result":null}}`,
+	for _, text := range []string{"", "<html>hello", `{}`, `[]`, `{"status":"success"}`,
+		`{"status":"success","data":{"resultType":"vector","result":{}}}`,
+		`{"status":"success","data":7}`, `{"status":"success","data":{"resultType":"stew","result":[]}}`,
+		`{"status":"success","data":{"resultType":"vector","result":null}}`,
 		`{"status":"success","data":[`, strings.Repeat("[", 900), `{"status":"odd","data":[]}`} {
 		f(ErrStorage, bad, says(200, text))
 	}
 	f(ErrExecution, large, says(200, `{"status":"success","data":"`+strings.Repeat("x", 2000)+`"}`))
 	f(ErrBadQuery, nil, says(400, `{"status":"error","errorType":"bad_data","error":"what?"}`))
 	f(ErrExecution, nil, says(422, `{"status":"error","errorType":"execution","error":"no"}`))
-	f(ErrTimeout, func(s Stats) uint64 { return s.QueriesTooSlow }, says(503, `{"status":"error","errorType":"timeout","error":"slow"}`))
+	f(ErrTimeout, func(s Stats) uint64 { return s.QueriesTooSlow },
+		says(503, `{"status":"error","errorType":"timeout","error":"slow"}`))
 	f(ErrBusy, nil, says(503, "later"))
 	f(ErrBusy, nil, says(429, "later"))
 	f(ErrAccess, nil, says(401, "who?"))
@@ -326,13 +339,16 @@ func TestRemoteAnswersBadly(t *testing.T) {
 	f(ErrStorage, nil, says(200, `{"status":"error","error":"`+strings.Repeat("x", 500)+`"}`))
 
 	for _, series := range []string{
-		`{"metric":{},"value":[1]}`, `{"metric":{},"value":["1","1"]}`, `{"metric":{},"value":[1,1]}`, `{"metric":{},"value":[1e300,"1"]}`, `{"metric":{"a":1},"value":[1,"1"]}`,
-		`{"metric":{},"value":[1,"one"]}`, `{"metric":{},"histogram":[1,{"count":"x"}]}`, `{"metric":{},"histogram":[1,{"count":"1","sum":"1","buckets":[[0,"1","2","1"]]}]}`,
+		`{"metric":{},"value":[1]}`, `{"metric":{},"value":["1","1"]}`, `{"metric":{},"value":[1,1]}`,
+		`{"metric":{},"value":[1e300,"1"]}`, `{"metric":{"a":1},"value":[1,"1"]}`,
+		`{"metric":{},"value":[1,"one"]}`, `{"metric":{},"histogram":[1,{"count":"x"}]}`,
+		`{"metric":{},"histogram":[1,{"count":"1","sum":"1","buckets":[[0,"1","2","1"]]}]}`,
 		`{"metric":{},"histogram":[1,{"count":"1","sum":"1","buckets":[[0,"1"]]}]}`, `7`,
 	} {
 		url, _ := scripted(t, says(200, `{"status":"success","data":{"resultType":"vector","result":[`+series+`]}}`))
 		r := openRemote(t, RemoteOptions{URL: url})
-		if results, err := r.Instant(context.Background(), "c_total", at(1)); !errors.Is(err, ErrStorage) || r.Stats().BadAnswers != 1 {
+		if results, err := r.Instant(context.Background(), "c_total", at(1)); !errors.Is(err, ErrStorage) ||
+			r.Stats().BadAnswers != 1 {
 			t.Errorf("%s: %v, %v", series, results, err)
 		}
 	}
@@ -372,7 +388,8 @@ func TestRemoteHangs(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	if s := r.Stats(); timeouts+busy != asked || timeouts == 0 || s.QueriesTooSlow != uint64(timeouts) || s.QueriesTurnedAway != uint64(busy) {
+	if s := r.Stats(); timeouts+busy != asked || timeouts == 0 || s.QueriesTooSlow != uint64(timeouts) ||
+		s.QueriesTurnedAway != uint64(busy) {
 		t.Errorf("%d too slow, %d turned away: %+v", timeouts, busy, s)
 	}
 	// Who asked has gone.
@@ -444,25 +461,32 @@ func TestRemoteShowsWhoAsks(t *testing.T) {
 func workload(begin time.Time) (batches [][]model.Series) {
 	for i := range 61 {
 		now, n := begin.Add(time.Duration(i)*time.Second), uint64(i)
-		h := &model.Histogram{Count: 21 * n, SumNS: 123_456_789 * n, ZeroCount: n, OverflowCount: n, Offset: -301, Buckets: []uint64{5 * n, 0, 7 * n, 0, 0, 7 * n}}
+		h := &model.Histogram{Count: 21 * n, SumNS: 123_456_789 * n, ZeroCount: n, OverflowCount: n, Offset: -301,
+			Buckets: []uint64{5 * n, 0, 7 * n, 0, 0, 7 * n}}
 		s := []model.Series{
 			{Name: "c_total", Labels: labelled("id", "a"), Kind: model.Counter, Time: now, Value: 0.1 * float64(n)},
-			{Name: "c_total", Labels: labelled("id", "odd \"name\"\\\n✓"), Kind: model.Counter, Time: now, Value: 3e9 * float64(n)},
+			{Name: "c_total", Labels: labelled("id", "odd \"name\"\\\n✓"), Kind: model.Counter, Time: now,
+				Value: 3e9 * float64(n)},
 			{Name: "g", Labels: labelled("id", "a"), Kind: model.Gauge, Time: now, Value: math.Sin(float64(n))},
 			{Name: "h_seconds", Labels: labelled("id", "a"), Kind: model.HistogramSeries, Time: now, Histogram: h},
 			{Name: "h_seconds", Labels: labelled("id", "lowest and highest"), Kind: model.HistogramSeries, Time: now,
-				Histogram: &model.Histogram{Count: 9 * n, SumNS: 2048 * n, Offset: model.MinBucket, Buckets: append(append([]uint64{4 * n}, make([]uint64, model.MaxBucket-model.MinBucket-1)...), 5*n)}},
+				Histogram: &model.Histogram{Count: 9 * n, SumNS: 2048 * n, Offset: model.MinBucket,
+					Buckets: append(append([]uint64{4 * n}, make([]uint64, model.MaxBucket-model.MinBucket-1)...), 5*n)}},
 		}
 		if i < 30 || i >= 45 {
-			s = append(s, model.Series{Name: "g", Labels: labelled("id", "comes and goes"), Kind: model.Gauge, Time: now, Value: float64(n)})
+			s = append(s, model.Series{Name: "g", Labels: labelled("id", "comes and goes"), Kind: model.Gauge,
+				Time: now, Value: float64(n)})
 		}
 		if i < 30 {
-			s = append(s, model.Series{Name: "h_seconds", Labels: labelled("id", "ends"), Kind: model.HistogramSeries, Time: now, Histogram: h})
+			s = append(s, model.Series{Name: "h_seconds", Labels: labelled("id", "ends"), Kind: model.HistogramSeries,
+				Time: now, Histogram: h})
 		}
 		if i >= 20 {
 			s = append(s,
-				model.Series{Name: "c_total", Labels: labelled("id", "new"), Kind: model.Counter, Time: now, Start: begin.Add(19400 * time.Millisecond), Value: 100 + float64(n)},
-				model.Series{Name: "h_seconds", Labels: labelled("id", "new"), Kind: model.HistogramSeries, Time: now, Start: begin.Add(19400 * time.Millisecond), Histogram: h})
+				model.Series{Name: "c_total", Labels: labelled("id", "new"), Kind: model.Counter, Time: now,
+					Start: begin.Add(19400 * time.Millisecond), Value: 100 + float64(n)},
+				model.Series{Name: "h_seconds", Labels: labelled("id", "new"), Kind: model.HistogramSeries, Time: now,
+					Start: begin.Add(19400 * time.Millisecond), Histogram: h})
 		}
 		batches = append(batches, s)
 	}

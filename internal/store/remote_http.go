@@ -59,7 +59,8 @@ func newClient(o *RemoteOptions, sent *atomic.Uint64) *http.Client {
 		MaxIdleConnsPerHost: o.MaxQueries + 1, IdleConnTimeout: 90 * time.Second,
 		MaxResponseHeaderBytes: 64 << 10,
 	}
-	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &http.Client{Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 // countedConn counts what its socket takes.

@@ -69,17 +69,20 @@ func testLikeTheEmbeddedStore(t *testing.T, remote *Remote, rates bool, added ..
 		`{__name__=~"c_total|g|h_seconds|none"}`,
 		`c_total`, `c_total[10s]`, `g{id="comes and goes"}`, `sum(c_total) + sum(g)`, `42`,
 		`sum by (id) (g)`, `count({host="h",__name__="g"})`, `c_total{id="new"}[40s]`, `sum(sum_over_time(g[20s:1s]))`,
-		`histogram_count(h_seconds)`, `histogram_sum(h_seconds{id="a"})`, `histogram_avg(h_seconds{id="a"})`, `histogram_avg(sum(h_seconds))`,
+		`histogram_count(h_seconds)`, `histogram_sum(h_seconds{id="a"})`, `histogram_avg(h_seconds{id="a"})`,
+		`histogram_avg(sum(h_seconds))`,
 		`histogram_count(sum by (host) (h_seconds))`,
 	}
 	// VictoriaMetrics has rates of its own, and shows the markers of ends among raw samples.
 	if rates {
-		queries = append(queries, `rate(c_total[10s])`, `increase(c_total{id="new"}[2m])`, `histogram_count(sum(rate(h_seconds{id="a"}[10s])))`,
+		queries = append(queries, `rate(c_total[10s])`, `increase(c_total{id="new"}[2m])`,
+			`histogram_count(sum(rate(h_seconds{id="a"}[10s])))`,
 			`avg_over_time(g[20s:])`, `histogram_avg(rate(h_seconds{id="a"}[10s]))`, `g{id="comes and goes"}[40s]`)
 	}
 	compared := 0
 	for _, seconds := range []float64{11.5, 30.5, 59.5} {
-		names, times := []string{"c_total", "g", "h_seconds"}, []time.Time{begin.Add(time.Duration(seconds * float64(time.Second)))}
+		names, times := []string{"c_total", "g", "h_seconds"},
+			[]time.Time{begin.Add(time.Duration(seconds * float64(time.Second)))}
 		want, err := lastResults(t, embedded, Moments{Names: names, Times: times, Recent: 10 * time.Second})
 		if err != nil {
 			t.Fatal(err)
@@ -114,11 +117,13 @@ func testLikeTheEmbeddedStore(t *testing.T, remote *Remote, rates bool, added ..
 		t.Errorf("only %d series compared", compared)
 	}
 	for _, query := range []string{`c_total`, `last_over_time(g[3s])`, `{__name__=~"h_seconds"}`} {
-		want, err := embedded.Range(context.Background(), query, begin.Add(1500*time.Millisecond), begin.Add(58*time.Second), 5*time.Second)
+		want, err := embedded.Range(context.Background(), query, begin.Add(1500*time.Millisecond),
+			begin.Add(58*time.Second), 5*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := remote.Range(context.Background(), query, begin.Add(1500*time.Millisecond), begin.Add(58*time.Second), 5*time.Second)
+		got, err := remote.Range(context.Background(), query, begin.Add(1500*time.Millisecond),
+			begin.Add(58*time.Second), 5*time.Second)
 		if err == nil {
 			err = sameResults(got, want)
 		}
@@ -127,9 +132,11 @@ func testLikeTheEmbeddedStore(t *testing.T, remote *Remote, rates bool, added ..
 		}
 	}
 	for _, l := range []Lookup{
-		{What: FindLabelNames, Matchers: []string{`c_total`}}, {What: FindLabelValues, Label: "id", Matchers: []string{`g`, `c_total`}},
+		{What: FindLabelNames, Matchers: []string{`c_total`}}, {What: FindLabelValues, Label: "id",
+			Matchers: []string{`g`, `c_total`}},
 		{What: FindSeries, Matchers: []string{`g{id=~"com.*"}`}}, {What: FindLabelValues, Label: "none"},
-		{What: FindLabelValues, Label: "id", Matchers: []string{`{__name__="c_total"}`}, From: begin, To: begin.Add(time.Hour)},
+		{What: FindLabelValues, Label: "id", Matchers: []string{`{__name__="c_total"}`}, From: begin,
+			To: begin.Add(time.Hour)},
 	} {
 		want, err := embedded.Find(context.Background(), l)
 		if err != nil {
@@ -145,7 +152,8 @@ func testLikeTheEmbeddedStore(t *testing.T, remote *Remote, rates bool, added ..
 		}
 	}
 	stats := remote.Stats()
-	if want := embedded.Stats(); stats.Refused != 0 || stats.Unwritten != 0 || stats.Live != 8 || stats.Ended != 2 || want.Ended != 2 || stats.WriteRetries != 0 {
+	if want := embedded.Stats(); stats.Refused != 0 || stats.Unwritten != 0 || stats.Live != 8 || stats.Ended != 2 ||
+		want.Ended != 2 || stats.WriteRetries != 0 {
 		t.Errorf("got %+v, the embedded store %+v", stats, want)
 	}
 	if stats.Samples != 61*5+46+30+41*2+8 || stats.WriteRequests < 62 || stats.WriteRequests > 63 {
@@ -221,14 +229,16 @@ func startPrometheus(t testing.TB, flags ...string) string {
 		if err := os.WriteFile(config, nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		return append([]string{"--config.file=" + config, "--storage.tsdb.path=" + filepath.Join(dir, "data"), "--web.listen-address=" + address,
+		return append([]string{"--config.file=" + config, "--storage.tsdb.path=" + filepath.Join(dir, "data"),
+			"--web.listen-address=" + address,
 			"--web.enable-remote-write-receiver", "--enable-feature=native-histograms", "--log.level=warn"}, flags...)
 	}, "/-/ready")
 }
 
 func startVictoria(t testing.TB) string {
 	return startPeer(t, "victoria-metrics", func(address, dir string) []string {
-		return []string{"-httpListenAddr=" + address, "-storageDataPath=" + filepath.Join(dir, "data"), "-loggerLevel=ERROR", "-memory.allowedBytes=100MB"}
+		return []string{"-httpListenAddr=" + address, "-storageDataPath=" + filepath.Join(dir, "data"),
+			"-loggerLevel=ERROR", "-memory.allowedBytes=100MB"}
 	}, "/health")
 }
 

@@ -26,7 +26,8 @@ func (r *Remote) Instant(ctx context.Context, query string, at time.Time) ([]mod
 }
 
 // Range is Store.Range over the other system.
-func (r *Remote) Range(ctx context.Context, query string, from, to time.Time, step time.Duration) ([]model.QueryResult, error) {
+func (r *Remote) Range(ctx context.Context, query string, from, to time.Time, step time.Duration) ([]model.QueryResult,
+	error) {
 	if step <= 0 {
 		return nil, badQuery("step %v: must be greater than 0", step)
 	}

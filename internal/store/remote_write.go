@@ -45,7 +45,8 @@ type remoteAppender struct {
 }
 
 // Append implements storage.AppenderV2. A series that begins has a zero at st.
-func (a *remoteAppender) Append(ref storage.SeriesRef, l labels.Labels, st, t int64, v float64, h *histogram.Histogram, _ *histogram.FloatHistogram, _ storage.AppendV2Options) (storage.SeriesRef, error) {
+func (a *remoteAppender) Append(ref storage.SeriesRef, l labels.Labels, st, t int64, v float64, h *histogram.Histogram,
+	_ *histogram.FloatHistogram, _ storage.AppendV2Options) (storage.SeriesRef, error) {
 	begins := st != 0 && st < t
 	if h == nil {
 		a.add(l, "", "", begins, st, wireSample{at: t, v: v})
@@ -189,7 +190,8 @@ func (r *Remote) judge(response *http.Response, series []wireSeries) (again bool
 	code := response.StatusCode
 	told := response.Header.Get(writtenSamples) != "" || response.Header.Get(writtenNative) != ""
 	switch {
-	case r.protocol == Auto && (code == http.StatusUnsupportedMediaType || code == http.StatusBadRequest && !told || code/100 == 2 && !told):
+	case r.protocol == Auto && (code == http.StatusUnsupportedMediaType || code == http.StatusBadRequest && !told ||
+		code/100 == 2 && !told):
 		// A receiver of 1.0 finds nothing it knows in a message of 2.0, and may say that all is well.
 		r.protocol = Write1
 		r.options.Logger.Debug("the remote store does not take remote write 2.0; 1.0 it is", "answer", response.Status)
@@ -202,10 +204,12 @@ func (r *Remote) judge(response *http.Response, series []wireSeries) (again bool
 	case code/100 == 5 || code == http.StatusTooManyRequests || code == http.StatusRequestTimeout:
 		after := retryAfter(response.Header.Get("Retry-After"), time.Now())
 		return false, errRetry{after, fmt.Errorf("writing to %s: %s", r.options.WriteURL, answerText(response))}
-	case code == http.StatusUnauthorized || code == http.StatusForbidden || code == http.StatusNotFound || code == http.StatusMethodNotAllowed || code/100 == 3:
+	case code == http.StatusUnauthorized || code == http.StatusForbidden || code == http.StatusNotFound ||
+		code == http.StatusMethodNotAllowed || code/100 == 3:
 		return false, fmt.Errorf("writing to %s: %w: %s", r.options.WriteURL, ErrAccess, answerText(response))
 	}
-	return false, refusedError{r.notWritten(response, series), fmt.Errorf("writing to %s: %s", r.options.WriteURL, answerText(response))}
+	return false, refusedError{r.notWritten(response, series), fmt.Errorf("writing to %s: %s", r.options.WriteURL,
+		answerText(response))}
 }
 
 // missing is an error where an answer of remote write 2.0 tells that fewer samples were written

@@ -20,9 +20,9 @@ import (
 	"outsight/internal/damaged"
 )
 
-// The TSDB reads its log up to the first record that is damaged, and deletes the rest and all newer segments. It does not open at all with a
-// damaged checkpoint or block. So all of them are looked through before it opens: of what is damaged a copy is kept, and a segment is
-// written again with all records that can be read.
+// The TSDB reads its log up to the first record that is damaged, and deletes the rest and all newer segments. It does
+// not open at all with a damaged checkpoint or block. So all of them are looked through before it opens: of what is
+// damaged a copy is kept, and a segment is written again with all records that can be read.
 
 // damagedShare is the part of MaxBytes that damaged files may take besides, and leastDamaged the least of it.
 const (
@@ -46,7 +46,8 @@ type repairer struct {
 }
 
 func newRepairer(dir string, o Options) *repairer {
-	return &repairer{keep: damaged.Dir{Path: filepath.Join(dir, "damaged"), MaxBytes: max(leastDamaged, o.MaxBytes/damagedShare)}, logger: o.Logger}
+	return &repairer{keep: damaged.Dir{Path: filepath.Join(dir, "damaged"),
+		MaxBytes: max(leastDamaged, o.MaxBytes/damagedShare)}, logger: o.Logger}
 }
 
 // repair makes dir such that the TSDB opens it and reads all that can be read.
@@ -77,7 +78,8 @@ func logsIn(dir string) (logs []string, err error) {
 	return append(logs, filepath.Join(dir, "wal"), filepath.Join(dir, "wbl")), err
 }
 
-// segments are the files of a log, in order. It makes those that are missing between others, because the TSDB wants all.
+// segments are the files of a log, in order. It makes those that are missing between others, because the TSDB wants
+// all.
 func (r *repairer) segments(dir string) (paths []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -187,7 +189,8 @@ func (r *repairer) countOrphans(logs []string) {
 		return
 	}
 	r.found.lost += c.samples
-	r.logger.Error("samples are lost, because the names of their series were in a damaged part of the log", "lost_samples", c.samples,
+	r.logger.Error("samples are lost, because the names of their series were in a damaged part of the log",
+		"lost_samples", c.samples,
 		"series", len(c.unknown), "lost_from", time.UnixMilli(c.from), "lost_to", time.UnixMilli(c.to))
 }
 
@@ -221,7 +224,8 @@ func (r *repairer) blocks(dir string) error {
 		about := []any{"block", e.Name(), "error", bad, "copy", kept}
 		if metaErr == nil {
 			r.found.lost += meta.Stats.NumSamples
-			about = append(about, "lost_samples", meta.Stats.NumSamples, "lost_from", time.UnixMilli(meta.MinTime), "lost_to", time.UnixMilli(meta.MaxTime))
+			about = append(about, "lost_samples", meta.Stats.NumSamples, "lost_from", time.UnixMilli(meta.MinTime),
+				"lost_to", time.UnixMilli(meta.MaxTime))
 		} else {
 			about = append(about, "written", ulid.Time(id.Time()))
 		}

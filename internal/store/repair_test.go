@@ -243,7 +243,8 @@ func TestDamagedHeadChunks(t *testing.T) {
 	}
 	const batches = 700
 	for i := range batches {
-		if err := s.Append(t.Context(), []model.Series{counterAt(float64(i), float64(i), "c", "id", "0"), counterAt(float64(i), float64(i), "c", "id", "1")}); err != nil {
+		if err := s.Append(t.Context(), []model.Series{counterAt(float64(i), float64(i), "c", "id", "0"),
+			counterAt(float64(i), float64(i), "c", "id", "1")}); err != nil {
 			t.Fatal(err)
 		}
 	}

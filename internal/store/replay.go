@@ -20,8 +20,8 @@ import (
 // ended are in it, too, until it is cut.
 const replayFactor = 2
 
-// openBounded opens the database in dir. Where its log has labels of more bytes than fit into memory, as after a flood that
-// ended the process, the series with the most of them are taken out of the log, and counted.
+// openBounded opens the database in dir. Where its log has labels of more bytes than fit into memory, as after a flood
+// that ended the process, the series with the most of them are taken out of the log, and counted.
 func openBounded(dir string, log *slog.Logger, o Options, options *tsdb.Options, u *use) (*tsdb.DB, error) {
 	options.SeriesLifecycleCallback = u
 	most := replayFactor * o.LabelBytes
@@ -38,7 +38,8 @@ func openBounded(dir string, log *slog.Logger, o Options, options *tsdb.Options,
 	}
 	u.unread.Store(uint64(unread))
 	o.Logger.Warn("the log had labels of more bytes than fit into memory: the series with the most of them are not read, and what was stored of them since "+
-		"the last block is lost", "series", unread, "bytes", most, "remedy", "raise --max-label-bytes, or find who sends such labels")
+		"the last block is lost", "series", unread, "bytes", most, "remedy",
+		"raise --max-label-bytes, or find who sends such labels")
 	// What remains fits by its own count.
 	u.replay.Store(0)
 	return tsdb.Open(dir, log, nil, options, nil)
@@ -80,7 +81,10 @@ func cutLog(dir string, most int64, o Options, u *use, log *slog.Logger) (unread
 	for hash, bytes := range sizes {
 		all = append(all, logSeries{hash, bytes})
 	}
-	slices.SortFunc(all, func(a, b logSeries) int { return cmp.Or(cmp.Compare(a.bytes, b.bytes), cmp.Compare(a.hash, b.hash)) })
+	slices.SortFunc(all, func(a, b logSeries) int {
+		return cmp.Or(cmp.Compare(a.bytes, b.bytes),
+			cmp.Compare(a.hash, b.hash))
+	})
 	dropped := map[uint64]bool{}
 	for _, s := range all {
 		if most -= s.bytes; most < 0 {

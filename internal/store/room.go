@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// The TSDB writes chunks to the disk while it opens, and now and then later, and panics where that fails. So a file in the data directory holds
-// some room for it, which is given free when the disk is full.
+// The TSDB writes chunks to the disk while it opens, and now and then later, and panics where that fails. So a file in
+// the data directory holds some room for it, which is given free when the disk is full.
 
 // reserveName is the file's, in the data directory.
 const reserveName = "reserve"
@@ -29,7 +29,8 @@ func freeBytes(dir string) (int64, error) {
 	return int64(fs.Bavail) * fs.Bsize, nil
 }
 
-// makeRoom gives the reserve free where the disk is full. It fails with ErrNoSpace where that is not enough to open the store.
+// makeRoom gives the reserve free where the disk is full. It fails with ErrNoSpace where that is not enough to open the
+// store.
 func makeRoom(dir string, o Options) error {
 	free, err := freeBytes(dir)
 	if err != nil {
@@ -68,7 +69,8 @@ func keepRoom(dir string, o Options) (possible bool) {
 	switch made := err == nil && info.Size() == size; {
 	case made && free < o.lowRoom():
 		if err := os.Remove(path); err == nil {
-			o.Logger.Warn("the disk is full: the store takes no samples until there is room", "data", dir, "free_bytes", free, "wanted_bytes", o.MinFree)
+			o.Logger.Warn("the disk is full: the store takes no samples until there is room", "data", dir, "free_bytes",
+				free, "wanted_bytes", o.MinFree)
 		}
 	case !made && free > o.MinFree+2*size:
 		if err := reserve(path, size); err != nil {
@@ -90,7 +92,8 @@ func reserve(path string, size int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// CanStore is why no samples can be stored now, or nil: ErrNoSpace while the disk has too little room, ErrClock while the clock is behind.
+// CanStore is why no samples can be stored now, or nil: ErrNoSpace while the disk has too little room, ErrClock while
+// the clock is behind.
 func (s *Store) CanStore() error {
 	if err := s.checkSpace(); err != nil {
 		return err

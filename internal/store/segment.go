@@ -46,7 +46,8 @@ type segmentScan struct {
 	// holes are damaged parts, of so many bytes; tail is whether the last of them is at the end.
 	holes, bytes int
 	tail         bool
-	// samples are those in records, which take good bytes. What is lost came from from to to, each noSample where it is not known.
+	// samples are those in records, which take good bytes. What is lost came from from to to, each noSample where it is
+	// not known.
 	good, samples int
 	from, to      int64
 }
@@ -189,12 +190,14 @@ type logReader struct {
 }
 
 func newLogReader() *logReader {
-	return &logReader{decoder: record.NewDecoder(labels.NewSymbolTable(), slog.New(slog.DiscardHandler)), buffer: compression.NewSyncDecodeBuffer()}
+	return &logReader{decoder: record.NewDecoder(labels.NewSymbolTable(), slog.New(slog.DiscardHandler)),
+		buffer: compression.NewSyncDecodeBuffer()}
 }
 
-// read calls series and sample for all that is in a record, and tells whether it is a marker of chunks on the disk. What cannot be decoded has
-// nothing.
-func (l *logReader) read(r logRecord, series func(chunks.HeadSeriesRef), sample func(ref chunks.HeadSeriesRef, at int64)) (marker bool) {
+// read calls series and sample for all that is in a record, and tells whether it is a marker of chunks on the disk.
+// What cannot be decoded has nothing.
+func (l *logReader) read(r logRecord, series func(chunks.HeadSeriesRef), sample func(ref chunks.HeadSeriesRef,
+	at int64)) (marker bool) {
 	kind := compression.None
 	switch {
 	case r.flags&snappyFlag != 0:
@@ -275,20 +278,22 @@ type orphans struct {
 }
 
 func newOrphans() *orphans {
-	return &orphans{reader: newLogReader(), known: map[chunks.HeadSeriesRef]struct{}{}, unknown: map[chunks.HeadSeriesRef]struct{}{}, from: noSample, to: noSample}
+	return &orphans{reader: newLogReader(), known: map[chunks.HeadSeriesRef]struct{}{},
+		unknown: map[chunks.HeadSeriesRef]struct{}{}, from: noSample, to: noSample}
 }
 
 // add takes a record: first all are added for their series, and then for their samples.
 func (o *orphans) add(r logRecord, samples bool) {
-	o.reader.read(r, func(ref chunks.HeadSeriesRef) { o.known[ref] = struct{}{} }, func(ref chunks.HeadSeriesRef, at int64) {
-		if _, ok := o.known[ref]; ok || !samples {
-			return
-		}
-		o.unknown[ref] = struct{}{}
-		if o.samples == 0 {
-			o.from = at
-		}
-		o.samples++
-		o.from, o.to = min(o.from, at), max(o.to, at)
-	})
+	o.reader.read(r, func(ref chunks.HeadSeriesRef) { o.known[ref] = struct{}{} },
+		func(ref chunks.HeadSeriesRef, at int64) {
+			if _, ok := o.known[ref]; ok || !samples {
+				return
+			}
+			o.unknown[ref] = struct{}{}
+			if o.samples == 0 {
+				o.from = at
+			}
+			o.samples++
+			o.from, o.to = min(o.from, at), max(o.to, at)
+		})
 }

@@ -10,8 +10,8 @@ import (
 type Stats struct {
 	// Series in memory, of at most MaxSeries; Live of them were in their host's last batch.
 	Series, MaxSeries, Live int
-	// LabelBytes of the series in memory, of at most MaxLabelBytes. Unread series of the log had more labels than fit when the store was opened.
-	// NoLabelRoom of those that had no room lacked room for their labels.
+	// LabelBytes of the series in memory, of at most MaxLabelBytes. Unread series of the log had more labels than fit
+	// when the store was opened. NoLabelRoom of those that had no room lacked room for their labels.
 	LabelBytes, MaxLabelBytes int64
 	Unread, NoLabelRoom       uint64
 	Sources                   int
@@ -32,7 +32,8 @@ type Stats struct {
 	NoSpace uint64
 	// Clock counts those of batches that met ErrClock.
 	Clock uint64
-	// Moments that are kept in memory of the source with the most of them; files of moments, and their bytes, which are in Bytes, too.
+	// Moments that are kept in memory of the source with the most of them; files of moments, and their bytes, which are
+	// in Bytes, too.
 	Moments, MomentFiles int
 	MomentBytes          int64
 	// MomentsLate counts files of moments that were removed because a sample came late, or because they were damaged.
@@ -42,8 +43,8 @@ type Stats struct {
 	Queries, QueriesTooLarge, QueriesTooSlow, QueriesTurnedAway uint64
 	// QueryMemory are the bytes that queries and answers hold, of at most MaxQueryMemory.
 	QueryMemory, MaxQueryMemory int64
-	// QueriesWithoutMemory counts queries and answers for which there was no room, QueriesStopped those that were ended because the process had
-	// too little memory left.
+	// QueriesWithoutMemory counts queries and answers for which there was no room, QueriesStopped those that were ended
+	// because the process had too little memory left.
 	QueriesWithoutMemory, QueriesStopped uint64
 	// Of a remote store: requests to write, the bytes in them, those that were tried again, series of
 	// batches that could not be written and may be appended again, and answers to queries that were
@@ -80,8 +81,10 @@ func (k *books) stats() Stats {
 	c := &k.counts
 	return Stats{
 		Sources: len(k.sources), Live: k.live(), Batches: c.batches, Samples: c.samples, Ended: c.ended,
-		LabelBytes: k.use.bytes.Used(), MaxLabelBytes: k.use.bytes.Capacity(), Unread: k.use.unread.Load(), NoLabelRoom: k.use.noLabelRoom.Load(),
-		TooOld: c.tooOld, Conflicts: c.conflicts, Malformed: c.malformed, NoRoom: c.noRoom, NoSpace: c.noSpace, Clock: c.clock, Refused: c.refused,
+		LabelBytes: k.use.bytes.Used(), MaxLabelBytes: k.use.bytes.Capacity(), Unread: k.use.unread.Load(),
+		NoLabelRoom: k.use.noLabelRoom.Load(),
+		TooOld:      c.tooOld, Conflicts: c.conflicts, Malformed: c.malformed, NoRoom: c.noRoom, NoSpace: c.noSpace,
+		Clock: c.clock, Refused: c.refused,
 	}
 }
 

@@ -158,8 +158,8 @@ func (s *Store) writeMoments(stop <-chan struct{}) {
 	}
 }
 
-// writeDueMoments writes the files of moments that are due, and removes those for which there is no room or that are of samples which are gone;
-// final is that nothing comes any more. It is for one caller at a time.
+// writeDueMoments writes the files of moments that are due, and removes those for which there is no room or that are of
+// samples which are gone; final is that nothing comes any more. It is for one caller at a time.
 func (s *Store) writeDueMoments(final bool) {
 	k := s.books.keeper
 	begin := func() (moment int64, sources []*keptSource, ok bool) {
@@ -214,7 +214,8 @@ func (s *Store) Close() error {
 	s.writeDueMoments(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return errors.Join(s.books.endAll(s.db.AppenderV2(context.Background())), s.engine.Close(), s.db.Close(), s.lock.Close())
+	return errors.Join(s.books.endAll(s.db.AppenderV2(context.Background())), s.engine.Close(), s.db.Close(),
+		s.lock.Close())
 }
 
 // demoted makes what the TSDB calls information a debug message: it reports each block and each

@@ -55,7 +55,8 @@ func counterAt(seconds, v float64, name string, pairs ...string) model.Series {
 }
 
 func histogramAt(seconds float64, h *model.Histogram, name string, pairs ...string) model.Series {
-	return model.Series{Name: name, Labels: labelled(pairs...), Kind: model.HistogramSeries, Time: at(seconds), Histogram: h}
+	return model.Series{Name: name, Labels: labelled(pairs...), Kind: model.HistogramSeries, Time: at(seconds),
+		Histogram: h}
 }
 
 func appendAll(t testing.TB, s *Store, batch ...model.Series) {
@@ -113,11 +114,13 @@ func TestAppendAndQuery(t *testing.T) {
 	want(t, s, "nothing", 10)
 
 	r, err := s.Range(context.Background(), "c_total", at(0), at(10), 5*time.Second)
-	if err != nil || len(r) != 1 || len(r[0].Points) != 3 || r[0].Points[2].Value != 30 || !r[0].Points[1].Time.Equal(at(5)) {
+	if err != nil || len(r) != 1 || len(r[0].Points) != 3 || r[0].Points[2].Value != 30 ||
+		!r[0].Points[1].Time.Equal(at(5)) {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	stats := s.Stats()
-	if stats.Samples != 22 || stats.Batches != 11 || stats.Live != 2 || stats.Series != 2 || stats.Sources != 1 || stats.Bytes <= 0 {
+	if stats.Samples != 22 || stats.Batches != 11 || stats.Live != 2 || stats.Series != 2 || stats.Sources != 1 ||
+		stats.Bytes <= 0 {
 		t.Errorf("got %+v", stats)
 	}
 	if !stats.Oldest.Equal(at(0)) || !stats.Newest.Equal(at(10)) {
@@ -129,7 +132,8 @@ func TestAppendAndQuery(t *testing.T) {
 func TestSeriesEnd(t *testing.T) {
 	s := open(t, t.TempDir(), Options{})
 	h := &model.Histogram{Count: 1, ZeroCount: 1}
-	appendAll(t, s, counterAt(0, 1, "c", "id", "a"), counterAt(0, 1, "c", "id", "b"), histogramAt(0, h, "h", "id", "b"), counterAt(0, 1, "c", "host", "other", "id", "z"))
+	appendAll(t, s, counterAt(0, 1, "c", "id", "a"), counterAt(0, 1, "c", "id", "b"), histogramAt(0, h, "h", "id", "b"),
+		counterAt(0, 1, "c", "host", "other", "id", "z"))
 	appendAll(t, s, counterAt(1, 2, "c", "id", "a"))
 	want(t, s, "c", 1, "__name__=c id=a 1:2", "__name__=c id=z 1:1")
 	want(t, s, "h", 1)
@@ -154,7 +158,8 @@ func TestFullStoreGoesOnAfterARestart(t *testing.T) {
 	}
 	s = open(t, dir, Options{MaxSeries: 3})
 	appendAll(t, s, counterAt(1, 2, "c", "id", "1"), counterAt(1, 2, "c", "id", "2"), counterAt(1, 2, "c", "id", "3"))
-	err := s.Append(context.Background(), []model.Series{counterAt(2, 3, "c", "id", "1"), counterAt(2, 3, "c", "id", "4"), counterAt(2, 3, "c", "id", "3")})
+	err := s.Append(context.Background(), []model.Series{counterAt(2, 3, "c", "id", "1"),
+		counterAt(2, 3, "c", "id", "4"), counterAt(2, 3, "c", "id", "3")})
 	var rejected *RejectedError
 	if !errors.As(err, &rejected) || rejected.Samples != 1 || !errors.Is(err, ErrRejected) {
 		t.Errorf("%v, want one sample rejected", err)
@@ -422,7 +427,8 @@ func TestFindAndFormat(t *testing.T) {
 	f(Lookup{What: FindLabelValues, Label: "none"}, `[]`, 0)
 	f(Lookup{What: FindLabelValues, Label: "id", Matchers: []string{"c"}, Limit: 1}, `["a"]`, 1)
 	f(Lookup{What: FindLabelValues, Label: "id", Matchers: []string{"c", "d", "c"}}, `["a","b","ü\"\\"]`, 0)
-	f(Lookup{What: FindSeries, Matchers: []string{"c"}}, `[{"__name__":"c","host":"h","id":"a"},{"__name__":"c","host":"h","id":"b"}]`, 0)
+	f(Lookup{What: FindSeries, Matchers: []string{"c"}},
+		`[{"__name__":"c","host":"h","id":"a"},{"__name__":"c","host":"h","id":"b"}]`, 0)
 	f(Lookup{What: FindSeries, Matchers: []string{"c", `{id="a"}`}, Limit: 1}, `[{"__name__":"c","host":"h","id":"a"}]`, 1)
 	f(Lookup{What: FindSeries, Matchers: []string{"c"}, From: at(7200), To: at(7300)}, `[]`, 0)
 	f(Lookup{What: FindSeries, Matchers: []string{"none"}}, `[]`, 0)

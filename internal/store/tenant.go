@@ -74,7 +74,8 @@ func (t *Tenant) Instant(ctx context.Context, query string, at time.Time) ([]mod
 }
 
 // Range is Store.Range over the tenant's series.
-func (t *Tenant) Range(ctx context.Context, query string, from, to time.Time, step time.Duration) ([]model.QueryResult, error) {
+func (t *Tenant) Range(ctx context.Context, query string, from, to time.Time, step time.Duration) ([]model.QueryResult,
+	error) {
 	if step <= 0 {
 		return nil, badQuery("step %v: must be greater than 0", step)
 	}
@@ -125,15 +126,18 @@ func with(own *labels.Matcher, matchers []*labels.Matcher) []*labels.Matcher {
 	return append(slices.Clip(matchers), own)
 }
 
-func (q tenantQuerier) Select(ctx context.Context, sorted bool, hints *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+func (q tenantQuerier) Select(ctx context.Context, sorted bool, hints *storage.SelectHints,
+	matchers ...*labels.Matcher) storage.SeriesSet {
 	return q.Querier.Select(ctx, sorted, hints, with(q.own, matchers)...)
 }
 
-func (q tenantQuerier) LabelValues(ctx context.Context, name string, hints *storage.LabelHints, matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+func (q tenantQuerier) LabelValues(ctx context.Context, name string, hints *storage.LabelHints,
+	matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	return q.Querier.LabelValues(ctx, name, hints, with(q.own, matchers)...)
 }
 
-func (q tenantQuerier) LabelNames(ctx context.Context, hints *storage.LabelHints, matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+func (q tenantQuerier) LabelNames(ctx context.Context, hints *storage.LabelHints,
+	matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	return q.Querier.LabelNames(ctx, hints, with(q.own, matchers)...)
 }
 
@@ -143,15 +147,18 @@ type tenantChunkQuerier struct {
 	own *labels.Matcher
 }
 
-func (q tenantChunkQuerier) Select(ctx context.Context, sorted bool, hints *storage.SelectHints, matchers ...*labels.Matcher) storage.ChunkSeriesSet {
+func (q tenantChunkQuerier) Select(ctx context.Context, sorted bool, hints *storage.SelectHints,
+	matchers ...*labels.Matcher) storage.ChunkSeriesSet {
 	return q.ChunkQuerier.Select(ctx, sorted, hints, with(q.own, matchers)...)
 }
 
-func (q tenantChunkQuerier) LabelValues(ctx context.Context, name string, hints *storage.LabelHints, matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+func (q tenantChunkQuerier) LabelValues(ctx context.Context, name string, hints *storage.LabelHints,
+	matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	return q.ChunkQuerier.LabelValues(ctx, name, hints, with(q.own, matchers)...)
 }
 
-func (q tenantChunkQuerier) LabelNames(ctx context.Context, hints *storage.LabelHints, matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+func (q tenantChunkQuerier) LabelNames(ctx context.Context, hints *storage.LabelHints,
+	matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	return q.ChunkQuerier.LabelNames(ctx, hints, with(q.own, matchers)...)
 }
 

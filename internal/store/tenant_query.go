@@ -31,20 +31,29 @@ type tenantQueryMetric struct {
 }
 
 var tenantQueryMetrics = []tenantQueryMetric{
-	{"outsight_tenant_query_requests_total", "counter", "Queries of the tenant", func(t *TenantQueries) float64 { return float64(t.Queries) }},
+	{"outsight_tenant_query_requests_total", "counter", "Queries of the tenant",
+		func(t *TenantQueries) float64 { return float64(t.Queries) }},
 	{"outsight_tenant_query_turned_away_total", "counter", "Queries that were turned away because too many waited",
 		func(t *TenantQueries) float64 { return float64(t.TurnedAway) }},
 	{"outsight_tenant_query_without_memory_total", "counter", "Queries and answers for which there was no memory",
 		func(t *TenantQueries) float64 { return float64(t.WithoutMemory) }},
-	{"outsight_tenant_query_running", "gauge", "Queries that run", func(t *TenantQueries) float64 { return float64(t.Running) }},
-	{"outsight_tenant_query_running_limit", "gauge", "Queries that may run while other tenants want places", func(t *TenantQueries) float64 { return float64(t.MaxRunning) }},
-	{"outsight_tenant_query_waiting", "gauge", "Queries that wait for a place", func(t *TenantQueries) float64 { return float64(t.Waiting) }},
-	{"outsight_tenant_query_seconds_total", "counter", "Time that queries took", func(t *TenantQueries) float64 { return t.Seconds }},
-	{"outsight_tenant_query_quota_used_seconds", "gauge", "Time of the minute's quota that is used", func(t *TenantQueries) float64 { return t.Used.Seconds() }},
-	{"outsight_tenant_query_quota_seconds", "gauge", "Time that queries may take in a minute while other tenants want places",
+	{"outsight_tenant_query_running", "gauge", "Queries that run",
+		func(t *TenantQueries) float64 { return float64(t.Running) }},
+	{"outsight_tenant_query_running_limit", "gauge", "Queries that may run while other tenants want places",
+		func(t *TenantQueries) float64 { return float64(t.MaxRunning) }},
+	{"outsight_tenant_query_waiting", "gauge", "Queries that wait for a place",
+		func(t *TenantQueries) float64 { return float64(t.Waiting) }},
+	{"outsight_tenant_query_seconds_total", "counter", "Time that queries took",
+		func(t *TenantQueries) float64 { return t.Seconds }},
+	{"outsight_tenant_query_quota_used_seconds", "gauge", "Time of the minute's quota that is used",
+		func(t *TenantQueries) float64 { return t.Used.Seconds() }},
+	{"outsight_tenant_query_quota_seconds", "gauge",
+		"Time that queries may take in a minute while other tenants want places",
 		func(t *TenantQueries) float64 { return t.Quota.Seconds() }},
-	{"outsight_tenant_query_memory_bytes", "gauge", "Bytes that queries and answers hold", func(t *TenantQueries) float64 { return float64(t.Bytes) }},
-	{"outsight_tenant_query_memory_limit_bytes", "gauge", "Bytes that queries and answers may hold", func(t *TenantQueries) float64 { return float64(t.MaxBytes) }},
+	{"outsight_tenant_query_memory_bytes", "gauge", "Bytes that queries and answers hold",
+		func(t *TenantQueries) float64 { return float64(t.Bytes) }},
+	{"outsight_tenant_query_memory_limit_bytes", "gauge", "Bytes that queries and answers may hold",
+		func(t *TenantQueries) float64 { return float64(t.MaxBytes) }},
 }
 
 // WriteTenantQueries writes what tenants use as metrics in the text format of Prometheus.

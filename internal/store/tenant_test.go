@@ -10,13 +10,20 @@ import (
 
 // scopedQueries are queries in which a selector is easily forgotten, and ones that are no queries.
 var scopedQueries = []string{
-	`up`, `{__name__=~".+"}`, `{tenant="b"}`, `{tenant=~".+",tenant!="a"}`, `rate(c_total[5m])`, `max_over_time(c_total[5m:1s])`, `c_total @ 1 offset 5m`,
-	`a and on(x) b or c unless d`, `a / on(x) group_left(y) b`, `topk(scalar(k), c)`, `quantile(scalar(q), c)`, `count_values("tenant", c)`,
-	`label_replace(a, "tenant", "$1", "x", "(.*)")`, `absent(b)`, `-a`, `(a)`, `time()`, `1`, `"text"`, `vector(scalar(a))`,
-	`histogram_quantile(scalar(a), sum by (le) (rate(b_bucket[1m])))`, `histogram_avg(rate(h[1m]))`, `histogram_count(h)`, `histogram_quantile(0.9, sum(rate(h[1m])))`,
-	`sum without (tenant) (a)`, `{"odd name"="x", "tenant"="b"}`, `{"quoted.metric"}`, `a[5m] smoothed`, `clamp(a, scalar(b), scalar(c))`, `predict_linear(a[1h:5m] @ end(), 60)`,
-	`sort_by_label(a, "tenant")`, `info(a)`, `a{`, `}`, `sum(`, "", `a # b`, `a{x="\u00e9"}`, `{__name__="a\nb"}`, `a == bool b`, `atan2(1, 2)`, `a atan2 b`,
-	`label_join(a, "x", ",", "tenant")`, `limitk(2, a)`, `a[5m] anchored`, `{__name__=~"a|b",x!~"y"}`, `sum(a) by (tenant)`, `rate(a[1m])[5m:]`, `a > b < c`,
+	`up`, `{__name__=~".+"}`, `{tenant="b"}`, `{tenant=~".+",tenant!="a"}`, `rate(c_total[5m])`,
+	`max_over_time(c_total[5m:1s])`, `c_total @ 1 offset 5m`,
+	`a and on(x) b or c unless d`, `a / on(x) group_left(y) b`, `topk(scalar(k), c)`, `quantile(scalar(q), c)`,
+	`count_values("tenant", c)`,
+	`label_replace(a, "tenant", "$1", "x", "(.*)")`, `absent(b)`, `-a`, `(a)`, `time()`, `1`, `"text"`,
+	`vector(scalar(a))`,
+	`histogram_quantile(scalar(a), sum by (le) (rate(b_bucket[1m])))`, `histogram_avg(rate(h[1m]))`,
+	`histogram_count(h)`, `histogram_quantile(0.9, sum(rate(h[1m])))`,
+	`sum without (tenant) (a)`, `{"odd name"="x", "tenant"="b"}`, `{"quoted.metric"}`, `a[5m] smoothed`,
+	`clamp(a, scalar(b), scalar(c))`, `predict_linear(a[1h:5m] @ end(), 60)`,
+	`sort_by_label(a, "tenant")`, `info(a)`, `a{`, `}`, `sum(`, "", `a # b`, `a{x="\u00e9"}`, `{__name__="a\nb"}`,
+	`a == bool b`, `atan2(1, 2)`, `a atan2 b`,
+	`label_join(a, "x", ",", "tenant")`, `limitk(2, a)`, `a[5m] anchored`, `{__name__=~"a|b",x!~"y"}`,
+	`sum(a) by (tenant)`, `rate(a[1m])[5m:]`, `a > b < c`,
 }
 
 // FuzzTranslate: whatever is asked of a remote store for a tenant, every selector of what is sent
@@ -90,23 +97,31 @@ func TestTranslate(t *testing.T) {
 		}
 	}
 	f(Native, true, `last_over_time({__name__=~"a|b"}[10s])`, `last_over_time({__name__=~"a|b"}[10s])`)
-	f(Classic, true, `last_over_time({__name__=~"a|b"}[10s])`, `last_over_time({__name__=~"(?:a|b)(?:_bucket|_sum|_count)?"}[10s])`)
+	f(Classic, true, `last_over_time({__name__=~"a|b"}[10s])`,
+		`last_over_time({__name__=~"(?:a|b)(?:_bucket|_sum|_count)?"}[10s])`)
 	f(Classic, false, `{__name__=~"a|b"}`, `{__name__=~"a|b"}`)
-	f(Classic, false, `histogram_quantile(0.5, sum(rate(h[1m])))`, `histogram_quantile(0.5, sum by (le) (rate(h_bucket[1m])))`)
-	f(Classic, false, `histogram_quantile(0.5, sum by (x) (rate(h{a="b"}[1m])))`, `histogram_quantile(0.5, sum by (x, le) (rate(h_bucket{a="b"}[1m])))`)
-	f(Classic, false, `histogram_quantile(0.5, sum by (le) (rate(h_bucket[1m])))`, `histogram_quantile(0.5, sum by (le) (rate(h_bucket[1m])))`)
-	f(Classic, false, `histogram_quantile(0.5, sum without (x) (rate(h[1m])))`, `histogram_quantile(0.5, sum without (x) (rate(h_bucket[1m])))`)
+	f(Classic, false, `histogram_quantile(0.5, sum(rate(h[1m])))`,
+		`histogram_quantile(0.5, sum by (le) (rate(h_bucket[1m])))`)
+	f(Classic, false, `histogram_quantile(0.5, sum by (x) (rate(h{a="b"}[1m])))`,
+		`histogram_quantile(0.5, sum by (x, le) (rate(h_bucket{a="b"}[1m])))`)
+	f(Classic, false, `histogram_quantile(0.5, sum by (le) (rate(h_bucket[1m])))`,
+		`histogram_quantile(0.5, sum by (le) (rate(h_bucket[1m])))`)
+	f(Classic, false, `histogram_quantile(0.5, sum without (x) (rate(h[1m])))`,
+		`histogram_quantile(0.5, sum without (x) (rate(h_bucket[1m])))`)
 	f(Classic, false, `sum(histogram_count(rate(h[1m])))`, `sum((rate(h_count[1m]) + 0))`)
 	f(Classic, false, `histogram_sum(rate(h[1m])) / 2`, `(rate(h_sum[1m]) + 0) / 2`)
 	f(Classic, false, `histogram_avg(sum(rate(h[1m])))`, `((sum(rate(h_sum[1m]))) / (sum(rate(h_count[1m]))))`)
-	f(Native, false, `histogram_avg(sum(rate(h[1m])))`, `(histogram_sum(sum(rate(h[1m]))) / histogram_count(sum(rate(h[1m]))))`)
-	f(Both, false, `histogram_quantile(0.5, sum(rate(h[1m])))`, `(histogram_quantile(0.5, sum(rate(h[1m]))) or histogram_quantile(0.5, sum by (le) (rate(h_bucket[1m]))))`)
+	f(Native, false, `histogram_avg(sum(rate(h[1m])))`,
+		`(histogram_sum(sum(rate(h[1m]))) / histogram_count(sum(rate(h[1m]))))`)
+	f(Both, false, `histogram_quantile(0.5, sum(rate(h[1m])))`,
+		`(histogram_quantile(0.5, sum(rate(h[1m]))) or histogram_quantile(0.5, sum by (le) (rate(h_bucket[1m]))))`)
 	f(Native, false, `max_over_time(a[5m:])`, `max_over_time(a[5m:5s])`)
 	r, err := OpenRemote(RemoteOptions{URL: "http://m", Histograms: Classic})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.translate(`histogram_fraction(0, 1, h)`, "", false); err == nil || !strings.Contains(err.Error(), "needs native histograms") {
+	if _, err := r.translate(`histogram_fraction(0, 1, h)`, "", false); err == nil ||
+		!strings.Contains(err.Error(), "needs native histograms") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -25,7 +25,8 @@ func TestThanosAnswersLikeTheEmbeddedStore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			write, stored := freeAddress(t), freeAddress(t)
 			startPeer(t, thanos, func(address, dir string) []string {
-				return []string{"receive", "--tsdb.path=" + dir, "--http-address=" + address, "--grpc-address=" + stored, "--remote-write.address=" + write,
+				return []string{"receive", "--tsdb.path=" + dir, "--http-address=" + address, "--grpc-address=" +
+					stored, "--remote-write.address=" + write,
 					`--label=replica="0"`, "--log.level=warn"}
 			}, "/-/ready")
 			o.WriteURL = "http://" + write + "/api/v1/receive"

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// Turns shares places between tenants: whoever waits gets one when it is the turn of its tenant, round robin. A tenant's first request has
-// spare places besides, so that it need not wait for others' that run long. Where there is one tenant alone it has all places.
+// Turns shares places between tenants: whoever waits gets one when it is the turn of its tenant, round robin. A
+// tenant's first request has spare places besides, so that it need not wait for others' that run long. Where there is
+// one tenant alone it has all places.
 type Turns struct {
 	options TurnOptions
 
@@ -28,8 +29,8 @@ type Turns struct {
 type TurnOptions struct {
 	// Places is how many run at a time. Spare is how many more may, of tenants that have nothing running.
 	Places, Spare int
-	// Waiting bounds those that wait. Where it is reached, who waits longest in line of the tenant with the most waiting makes room for a
-	// tenant with fewer.
+	// Waiting bounds those that wait. Where it is reached, who waits longest in line of the tenant with the most
+	// waiting makes room for a tenant with fewer.
 	Waiting int
 	// Share is the greatest share of the places that a tenant has while others have something running or waiting; nil
 	// for all of them.
@@ -46,7 +47,8 @@ type turnTenant struct {
 	name    string
 	running int
 	queue   []*turn
-	// begun is the sum of the times since the epoch of Turns at which what runs began, used the time that was used of the quota by checked.
+	// begun is the sum of the times since the epoch of Turns at which what runs began, used the time that was used of
+	// the quota by checked.
 	begun, used time.Duration
 	checked     time.Time
 
@@ -130,7 +132,8 @@ func (t *Turns) leave(of *turnTenant, began time.Duration) {
 }
 
 func (t *Turns) busy(of *turnTenant) error {
-	return &queryError{ErrBusy, fmt.Errorf("%d requests run and %d wait, %d of them of this tenant: try again later", t.running, t.waiting, len(of.queue))}
+	return &queryError{ErrBusy, fmt.Errorf("%d requests run and %d wait, %d of them of this tenant: try again later",
+		t.running, t.waiting, len(of.queue))}
 }
 
 // tenant finds a tenant, or makes it.
@@ -203,7 +206,8 @@ func (t *Turns) mayRun(of *turnTenant) bool {
 			places = 1
 		}
 	}
-	return t.running < t.options.Places && of.running < places || of.running == 0 && t.running < t.options.Places+t.options.Spare
+	return t.running < t.options.Places && of.running < places || of.running == 0 &&
+		t.running < t.options.Places+t.options.Spare
 }
 
 // deal gives places to those whose turn it is, as long as there are any.
@@ -228,7 +232,8 @@ func (t *Turns) deal() {
 	}
 }
 
-// displace turns away the newest request of the tenant with the most waiting, if that has more than of; false where there is none.
+// displace turns away the newest request of the tenant with the most waiting, if that has more than of; false where
+// there is none.
 func (t *Turns) displace(of *turnTenant) bool {
 	var most *turnTenant
 	for _, other := range t.active {
@@ -263,8 +268,8 @@ type TenantQueries struct {
 	Running, Waiting int
 	// MaxRunning is the greatest number that may run while others want places.
 	MaxRunning int
-	// Queries since the start, those that were turned away because too many waited, those for which there was no memory, and the time that
-	// they took.
+	// Queries since the start, those that were turned away because too many waited, those for which there was no
+	// memory, and the time that they took.
 	Queries, TurnedAway, WithoutMemory uint64
 	Seconds                            float64
 	// Used is the time of the quota of a minute that is used now.

@@ -113,10 +113,12 @@ func TestTurnsAreDisplaced(t *testing.T) {
 			}
 		}
 		if away != 2 || len(turns.tenants["a"].queue) != 2 || len(turns.tenants["b"].queue) != 2 {
-			t.Errorf("%d of a were turned away for b, %d and %d wait: want two each", away, len(turns.tenants["a"].queue), len(turns.tenants["b"].queue))
+			t.Errorf("%d of a were turned away for b, %d and %d wait: want two each", away,
+				len(turns.tenants["a"].queue), len(turns.tenants["b"].queue))
 		}
 		use := turns.use()
-		if len(use) != 2 || use[0].Tenant != "a" || use[0].TurnedAway != 3 || use[1].TurnedAway != 1 || use[0].Waiting != 2 || use[0].Running != 1 {
+		if len(use) != 2 || use[0].Tenant != "a" || use[0].TurnedAway != 3 || use[1].TurnedAway != 1 ||
+			use[0].Waiting != 2 || use[0].Running != 1 {
 			t.Errorf("got %+v", use)
 		}
 		cancel()

@@ -47,7 +47,8 @@ func TestLabelBytesAreBounded(t *testing.T) {
 	appendAll(t, s, counterAt(0, 1, "before"))
 	rejected := appendSome(t, s, wideSeries("", 0, 1000, 60, 100, 0))
 	stats := s.Stats()
-	if rejected < 800 || stats.NoRoom != rejected || stats.LabelBytes > bound || stats.LabelBytes < bound*9/10 || stats.MaxLabelBytes != bound {
+	if rejected < 800 || stats.NoRoom != rejected || stats.LabelBytes > bound || stats.LabelBytes < bound*9/10 ||
+		stats.MaxLabelBytes != bound {
 		t.Errorf("%d rejected, %+v", rejected, stats)
 	}
 	appendAll(t, s, counterAt(1, 2, "before"))
@@ -136,7 +137,8 @@ func TestTenantsShareTheStore(t *testing.T) {
 	}
 	s = open(t, dir, o)
 	series, labelBytes := s.Uses()
-	if len(series) != 3 || series[1].Tenant != "shop" || series[1].Used != 150 || series[1].Guaranteed != 166 || series[2].Used != 5 || labelBytes[1].Used == 0 {
+	if len(series) != 3 || series[1].Tenant != "shop" || series[1].Used != 150 || series[1].Guaranteed != 166 ||
+		series[2].Used != 5 || labelBytes[1].Used == 0 {
 		t.Errorf("got %+v, %+v", series, labelBytes)
 	}
 	room, roomBytes := s.Room("shop")

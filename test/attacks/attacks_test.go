@@ -70,7 +70,8 @@ func shortError(err error) string {
 }
 
 // TestOneTenantAttacksAnotherDoesNotNotice: with all attacks at once for a minute and a half, the server stays alive
-// under its memory limit, each sample of the other tenant that was accepted is stored once, and none of that tenant's queries fails.
+// under its memory limit, each sample of the other tenant that was accepted is stored once, and none of that tenant's
+// queries fails.
 func TestOneTenantAttacksAnotherDoesNotNotice(t *testing.T) {
 	s := startServer(t)
 	n := &neighbor{server: s, client: &http.Client{Timeout: 20 * time.Second}}
@@ -98,7 +99,8 @@ func TestOneTenantAttacksAnotherDoesNotNotice(t *testing.T) {
 	n.run(t, under)
 	s.alive(t)
 	t.Logf("neighbor: %d batches accepted, %d retries; query p50 %v, p99 %v, max %v (p99 before the attacks %v); %d of %d queries failed; peak memory %d MiB",
-		n.sent, n.retries, n.quantile(0.5), n.quantile(0.99), n.quantile(1), calm, len(n.failed), len(n.took), s.peakMemory(t)>>20)
+		n.sent, n.retries, n.quantile(0.5), n.quantile(0.99), n.quantile(1), calm, len(n.failed), len(n.took),
+		s.peakMemory(t)>>20)
 	attackers.Wait()
 	for name, said := range answers {
 		t.Logf("%-40s %v", name, said)
@@ -115,7 +117,8 @@ func TestOneTenantAttacksAnotherDoesNotNotice(t *testing.T) {
 		}
 	}
 	if len(counts) != 1 || counts[float64(n.sent)] != neighborSeries {
-		t.Errorf("the server accepted %d batches of %d series; stored are (samples: series) %v", n.sent, neighborSeries, counts)
+		t.Errorf("the server accepted %d batches of %d series; stored are (samples: series) %v", n.sent, neighborSeries,
+			counts)
 	}
 }
 
@@ -146,7 +149,8 @@ func repeat(ctx context.Context, goroutines int, f func(tally)) tally {
 	return all
 }
 
-func post(ctx context.Context, client *http.Client, address, token string, header http.Header, body io.Reader) (*http.Response, error) {
+func post(ctx context.Context, client *http.Client, address, token string, header http.Header,
+	body io.Reader) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, body)
 	if err != nil {
 		return nil, err
@@ -231,7 +235,8 @@ func emptyScopes(ctx context.Context, s *server) tally {
 	w.Close()
 	header := http.Header{"Content-Type": {"application/json"}, "Content-Encoding": {"zstd"}}
 	return repeat(ctx, 4, func(t tally) {
-		t.add(post(ctx, http.DefaultClient, "http://"+s.otlpHTTP+"/v1/metrics", attackerToken, header, bytes.NewReader(body.Bytes())))
+		t.add(post(ctx, http.DefaultClient, "http://"+s.otlpHTTP+"/v1/metrics", attackerToken, header,
+			bytes.NewReader(body.Bytes())))
 	})
 }
 
@@ -248,7 +253,8 @@ func stalledStreams(ctx context.Context, s *server) tally {
 		for range 50 {
 			authorized := metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+attackerToken)
 			// The handler reads one message: a stream that declares to send many can leave it out.
-			_, err := connection.NewStream(authorized, &grpc.StreamDesc{ClientStreams: true}, collector.MetricsService_Export_FullMethodName)
+			_, err := connection.NewStream(authorized, &grpc.StreamDesc{ClientStreams: true},
+				collector.MetricsService_Export_FullMethodName)
 			if err != nil {
 				said[shortError(err)]++
 			} else {
@@ -300,19 +306,23 @@ func numberPoint(attributes []*common.KeyValue) *metrics.NumberDataPoint {
 		Value: &metrics.NumberDataPoint_AsInt{AsInt: 1}}
 }
 
-func sendPoints(ctx context.Context, client *http.Client, s *server, name string, points []*metrics.NumberDataPoint) (*http.Response, error) {
-	body, err := proto.Marshal(exportRequest("attacker", &metrics.Metric{Name: name, Data: &metrics.Metric_Gauge{Gauge: &metrics.Gauge{DataPoints: points}}}))
+func sendPoints(ctx context.Context, client *http.Client, s *server, name string,
+	points []*metrics.NumberDataPoint) (*http.Response, error) {
+	body, err := proto.Marshal(exportRequest("attacker",
+		&metrics.Metric{Name: name, Data: &metrics.Metric_Gauge{Gauge: &metrics.Gauge{DataPoints: points}}}))
 	if err != nil {
 		return nil, err
 	}
-	return post(ctx, client, "http://"+s.otlpHTTP+"/v1/metrics", attackerToken, http.Header{"Content-Type": {"application/x-protobuf"}}, bytes.NewReader(body))
+	return post(ctx, client, "http://"+s.otlpHTTP+"/v1/metrics", attackerToken,
+		http.Header{"Content-Type": {"application/x-protobuf"}}, bytes.NewReader(body))
 }
 
 // slowReaders ask for large answers and read none of them.
 func slowReaders(ctx context.Context, s *server) tally {
 	body := url.Values{"query": {`{__name__=~".+"}[10m]`}}.Encode()
 	request := fmt.Sprintf("POST /api/v1/query HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
-		"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\n%s", s.page, attackerToken, len(body), body)
+		"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\n%s", s.page, attackerToken,
+		len(body), body)
 	return hold(ctx, 30, s.page, func(c net.Conn) { io.WriteString(c, request) })
 }
 
@@ -350,7 +360,8 @@ func slowBodies(ctx context.Context, s *server) tally {
 	return hold(ctx, 100, s.otlpHTTP, func(c net.Conn) { io.WriteString(c, request) })
 }
 
-// hold opens connections, lets start write to each, and reads nothing. A half of the time of the attack is for opening them.
+// hold opens connections, lets start write to each, and reads nothing. A half of the time of the attack is for opening
+// them.
 func hold(ctx context.Context, connections int, address string, start func(net.Conn)) tally {
 	said := tally{}
 	deadline := time.Now().Add(attackFor / 2)

@@ -102,7 +102,8 @@ func neighborBatch(number int, at time.Time) *collector.ExportMetricsServiceRequ
 			Value:        &metrics.NumberDataPoint_AsInt{AsInt: int64(number)},
 		}
 	}
-	return exportRequest("neighbor", &metrics.Metric{Name: "neighbor.batches", Data: &metrics.Metric_Gauge{Gauge: &metrics.Gauge{DataPoints: points}}})
+	return exportRequest("neighbor", &metrics.Metric{Name: "neighbor.batches",
+		Data: &metrics.Metric_Gauge{Gauge: &metrics.Gauge{DataPoints: points}}})
 }
 
 func exportRequest(service string, m ...*metrics.Metric) *collector.ExportMetricsServiceRequest {
@@ -154,7 +155,8 @@ func (n *neighbor) stored(t *testing.T) map[float64]int {
 
 // query asks the server at one moment and returns the values.
 func query(client *http.Client, s *server, token, text string) ([]float64, error) {
-	request, err := http.NewRequest(http.MethodPost, "http://"+s.page+"/api/v1/query", bytes.NewBufferString(url.Values{"query": {text}}.Encode()))
+	request, err := http.NewRequest(http.MethodPost, "http://"+s.page+"/api/v1/query",
+		bytes.NewBufferString(url.Values{"query": {text}}.Encode()))
 	if err != nil {
 		return nil, err
 	}

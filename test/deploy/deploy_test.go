@@ -91,7 +91,8 @@ func TestDashboardsCanBeImported(t *testing.T) {
 	uids := map[string]bool{}
 	for _, file := range Dashboards(t) {
 		d := ReadDashboard(t, file)
-		if len(d.Inputs) != 1 || d.Inputs[0].Name != "DS_PROMETHEUS" || d.Title == "" || uids[d.UID] || d.UID == "" || len(d.Panels) < 5 {
+		if len(d.Inputs) != 1 || d.Inputs[0].Name != "DS_PROMETHEUS" || d.Title == "" || uids[d.UID] || d.UID == "" ||
+			len(d.Panels) < 5 {
 			t.Errorf("%s: %+v", file, d)
 		}
 		uids[d.UID] = true
@@ -191,7 +192,8 @@ func TestClusterRoles(t *testing.T) {
 		}
 	}
 	want := map[string]string{}
-	for role, watched := range map[string][]string{"outsight-agent": {"pods"}, "outsight-server": {"pods", "services", "nodes", "endpointslices"}} {
+	for role, watched := range map[string][]string{"outsight-agent": {"pods"}, "outsight-server": {"pods", "services",
+		"nodes", "endpointslices"}} {
 		for _, resource := range watched {
 			want[role+" "+resource] = "list watch"
 		}
@@ -207,7 +209,8 @@ func TestClusterRoles(t *testing.T) {
 func TestProgramsKnowTheirFlags(t *testing.T) {
 	help := map[string]string{}
 	for program, arguments := range map[string][]string{
-		"outsight-agent": {"run", "./cmd/outsight-agent", "--help"}, "outsight server": {"run", "./cmd/outsight", "server", "--help"},
+		"outsight-agent": {"run", "./cmd/outsight-agent", "--help"}, "outsight server": {"run", "./cmd/outsight",
+			"server", "--help"},
 	} {
 		command := exec.Command("go", arguments...)
 		command.Dir = "../.."
@@ -276,7 +279,8 @@ func TestUnits(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		out, err := exec.Command("systemd-analyze", "verify", "--man=no", "--recursive-errors=no", filepath.Join(dir, name)).CombinedOutput()
+		out, err := exec.Command("systemd-analyze", "verify", "--man=no", "--recursive-errors=no",
+			filepath.Join(dir, name)).CombinedOutput()
 		var wrong []string
 		for line := range strings.Lines(string(out)) {
 			if strings.Contains(line, "outsight") {

@@ -51,10 +51,12 @@ func agentManifest(t *testing.T) manifest {
 	c := at(t, pod, "containers").([]any)[0]
 	security := at(t, c, "securityContext")
 	if at(t, security, "allowPrivilegeEscalation") != false || security.(map[string]any)["privileged"] != nil ||
-		at(t, security, "readOnlyRootFilesystem") != true || !slices.Equal(texts(at(t, security, "capabilities", "drop")), []string{"ALL"}) {
+		at(t, security, "readOnlyRootFilesystem") != true ||
+		!slices.Equal(texts(at(t, security, "capabilities", "drop")), []string{"ALL"}) {
 		t.Errorf("the agent's context is %v", security)
 	}
-	m := manifest{capabilities: texts(at(t, security, "capabilities", "add")), command: texts(at(t, c, "command")), arguments: texts(at(t, c, "args")),
+	m := manifest{capabilities: texts(at(t, security, "capabilities", "add")), command: texts(at(t, c, "command")),
+		arguments:  texts(at(t, c, "args")),
 		unconfined: at(t, security, "seccompProfile", "type") == "Unconfined", mounts: map[string]bool{}}
 	paths := map[any]string{}
 	for _, v := range at(t, pod, "volumes").([]any) {
@@ -98,7 +100,8 @@ func watches(t *testing.T, address string, log func() string) {
 		if err == nil {
 			body, _ := io.ReadAll(response.Body)
 			response.Body.Close()
-			if metrics = string(body); strings.Contains(metrics, "outsight_host_cores{") && strings.Contains(metrics, "container_cpu_usage_seconds_total{") {
+			if metrics = string(body); strings.Contains(metrics, "outsight_host_cores{") &&
+				strings.Contains(metrics, "container_cpu_usage_seconds_total{") {
 				break
 			}
 		}
@@ -139,7 +142,8 @@ func TestTheManifestsCapabilitiesAreEnough(t *testing.T) {
 		set += ",+" + strings.ToLower(name)
 	}
 	address := freeAddress(t)
-	agent := exec.Command("setpriv", "--no-new-privs", "--bounding-set="+set, "--inh-caps=-all", bin+"/outsight-agent", "--listen", address, "--socket", filepath.Join(t.TempDir(), "a.sock"))
+	agent := exec.Command("setpriv", "--no-new-privs", "--bounding-set="+set, "--inh-caps=-all", bin+"/outsight-agent",
+		"--listen", address, "--socket", filepath.Join(t.TempDir(), "a.sock"))
 	var said bytes.Buffer
 	agent.Stdout, agent.Stderr = &said, &said
 	if err := agent.Start(); err != nil {
@@ -185,7 +189,8 @@ func TestImage(t *testing.T) {
 func runsInContainer(t *testing.T, image string, m manifest, profile string) {
 	t.Helper()
 	address, name := freeAddress(t), "outsight-deploy-test-"+rand.Text()
-	arguments := []string{"run", "-d", "--name", name, "--pid=host", "--network=host", "--read-only", "--security-opt=no-new-privileges", "--cap-drop=ALL"}
+	arguments := []string{"run", "-d", "--name", name, "--pid=host", "--network=host", "--read-only",
+		"--security-opt=no-new-privileges", "--cap-drop=ALL"}
 	arguments = append(arguments, "--security-opt=seccomp="+profile)
 	for _, added := range m.capabilities {
 		if added == "BPF" || added == "PERFMON" {
@@ -204,7 +209,8 @@ func runsInContainer(t *testing.T, image string, m manifest, profile string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for name, text := range map[string]string{"token": "0123456789abcdef\n", "scrape": scrapeToken + " read\n", "ca.crt": string(authority)} {
+			for name, text := range map[string]string{"token": "0123456789abcdef\n", "scrape": scrapeToken + " read\n",
+				"ca.crt": string(authority)} {
 				if err := os.WriteFile(filepath.Join(from, name), []byte(text), 0o640); err != nil {
 					t.Fatal(err)
 				}
@@ -221,7 +227,8 @@ func runsInContainer(t *testing.T, image string, m manifest, profile string) {
 		arguments = append(arguments, "-v", mount)
 	}
 	arguments = append(arguments, "--entrypoint", m.command[0], image)
-	arguments = append(arguments, strings.Fields(strings.ReplaceAll(strings.Join(m.arguments, " "), "$(NODE_IP):8471", address))...)
+	arguments = append(arguments, strings.Fields(strings.ReplaceAll(strings.Join(m.arguments, " "), "$(NODE_IP):8471",
+		address))...)
 	run(t, "docker", arguments...)
 	t.Cleanup(func() { exec.Command("docker", "rm", "-f", name).Run() })
 	watches(t, address, func() string {

@@ -24,7 +24,8 @@ func TestQueriesGiveData(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	grafana := strings.NewReplacer("$__rate_interval", "1m", "$host", ".*", "$name", ".*", "$client", ".*", "$server", ".*")
+	grafana := strings.NewReplacer("$__rate_interval", "1m", "$host", ".*", "$name", ".*", "$client", ".*", "$server",
+		".*")
 	asked := 0
 	for _, e := range expressions(t) {
 		query := grafana.Replace(e.query)

@@ -22,10 +22,13 @@ func busy(start time.Time, second int) *model.Snapshot {
 	}
 	return &model.Snapshot{
 		Time: start.Add(time.Duration(second) * time.Second), Host: model.Host{Name: "node", Cores: 4, MemoryBytes: 8 << 30},
-		Containers: []model.ContainerSample{{Container: c, CPU: &model.CPUCounters{UsageNS: 1e8 * n, Voluntary: n, Involuntary: n, RunQueue: h()}}},
+		Containers: []model.ContainerSample{{Container: c, CPU: &model.CPUCounters{UsageNS: 1e8 * n, Voluntary: n,
+			Involuntary: n, RunQueue: h()}}},
 		Edges: []model.Edge{
-			{Side: model.RoleClient, Client: model.Peer{Container: c}, Server: model.Peer{Container: peer}, Counters: counters()},
-			{Side: model.RoleServer, Client: model.Peer{Container: c}, Server: model.Peer{Container: peer}, Counters: counters()},
+			{Side: model.RoleClient, Client: model.Peer{Container: c}, Server: model.Peer{Container: peer},
+				Counters: counters()},
+			{Side: model.RoleServer, Client: model.Peer{Container: c}, Server: model.Peer{Container: peer},
+				Counters: counters()},
 		},
 	}
 }
@@ -48,7 +51,8 @@ func Everything(start time.Time, second int) []model.Series {
 		case strings.HasPrefix(m.Name, "container_"):
 			pairs = []string{"host", "node", "id", "4f1d", "image", "web:1", "name", "web"}
 		case strings.HasPrefix(m.Name, "outsight_edge_"), strings.HasPrefix(m.Name, "outsight_endpoint_"):
-			pairs = []string{"client", "web", "endpoint", "GET /", "host", "node", "server", "db", "side", "client", "status", "5xx"}
+			pairs = []string{"client", "web", "endpoint", "GET /", "host", "node", "server", "db", "side", "client",
+				"status", "5xx"}
 		}
 		for _, side := range []string{"client", "server"} {
 			var labels []model.Label
@@ -61,7 +65,8 @@ func Everything(start time.Time, second int) []model.Series {
 			}
 			s := model.Series{Name: m.Name, Kind: m.Kind, Time: at, Labels: labels, Value: float64(second+1) * 20}
 			if m.Kind == model.HistogramSeries {
-				s.Histogram = &model.Histogram{Count: uint64(second + 1), SumNS: uint64(second+1) * 2e9, Offset: 32, Buckets: []uint64{uint64(second + 1)}}
+				s.Histogram = &model.Histogram{Count: uint64(second + 1), SumNS: uint64(second+1) * 2e9, Offset: 32,
+					Buckets: []uint64{uint64(second + 1)}}
 			}
 			batch = append(batch, s)
 			if !strings.HasPrefix(m.Name, "outsight_edge_") && !strings.HasPrefix(m.Name, "outsight_endpoint_") {

@@ -67,19 +67,23 @@ func unitProfile(t *testing.T) string {
 // The agent may make the calls that it makes, and none that only those need who change the host. TestImage runs it so.
 func TestUnitsAreClosed(t *testing.T) {
 	calls := allowedCalls(t)
-	for _, needed := range []string{"bpf", "perf_event_open", "openat2", "ioctl", "eventfd2", "sched_setaffinity", "flock", "unlinkat", "fchmodat"} {
+	for _, needed := range []string{"bpf", "perf_event_open", "openat2", "ioctl", "eventfd2", "sched_setaffinity",
+		"flock", "unlinkat", "fchmodat"} {
 		if !slices.Contains(calls, needed) {
 			t.Errorf("the agent's unit refuses %s, which it calls", needed)
 		}
 	}
-	for _, other := range []string{"mount", "init_module", "reboot", "ptrace", "kexec_load", "swapon", "settimeofday", "pivot_root"} {
+	for _, other := range []string{"mount", "init_module", "reboot", "ptrace", "kexec_load", "swapon", "settimeofday",
+		"pivot_root"} {
 		if slices.Contains(calls, other) {
 			t.Errorf("the agent's unit allows %s, which it does not call", other)
 		}
 	}
 	for name, wanted := range map[string][]string{
-		"agent":  {"ProtectKernelTunables", "ProtectKernelModules", "ProtectControlGroups", "ProtectHome", "NoNewPrivileges", "RestrictNamespaces", "RestrictRealtime", "MemoryDenyWriteExecute"},
-		"server": {"ProtectKernelTunables", "ProtectKernelModules", "ProtectKernelLogs", "ProtectControlGroups", "ProtectHome", "NoNewPrivileges", "PrivateDevices", "DynamicUser", "MemoryDenyWriteExecute"},
+		"agent": {"ProtectKernelTunables", "ProtectKernelModules", "ProtectControlGroups", "ProtectHome",
+			"NoNewPrivileges", "RestrictNamespaces", "RestrictRealtime", "MemoryDenyWriteExecute"},
+		"server": {"ProtectKernelTunables", "ProtectKernelModules", "ProtectKernelLogs", "ProtectControlGroups",
+			"ProtectHome", "NoNewPrivileges", "PrivateDevices", "DynamicUser", "MemoryDenyWriteExecute"},
 	} {
 		keys := unit(t, name)
 		for _, key := range wanted {
@@ -150,7 +154,8 @@ func TestManifestsAreClosed(t *testing.T) {
 			}
 		}
 	}
-	if len(keys) != 3 || !keys["outsight-tokens/agent"] || !keys["outsight-tokens/scrape"] || !keys["outsight-tls/ca.crt"] {
+	if len(keys) != 3 || !keys["outsight-tokens/agent"] || !keys["outsight-tokens/scrape"] ||
+		!keys["outsight-tls/ca.crt"] {
 		t.Errorf("the agent has %v", keys)
 	}
 	of := map[string]map[string]any{}

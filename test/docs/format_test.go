@@ -120,8 +120,10 @@ func TestSpoolPage(t *testing.T) {
 			}
 			m, n = int(numbers["name length"]), int(numbers["payload length"])
 		}
-		if string(texts["name"]) != want.Name || !bytes.Equal(texts["payload"], want.Data) || numbers["samples"] != want.Samples {
-			t.Errorf("%q with %d samples and %d bytes, want %q", texts["name"], numbers["samples"], len(texts["payload"]), want.Name)
+		if string(texts["name"]) != want.Name || !bytes.Equal(texts["payload"], want.Data) ||
+			numbers["samples"] != want.Samples {
+			t.Errorf("%q with %d samples and %d bytes, want %q", texts["name"], numbers["samples"],
+				len(texts["payload"]), want.Name)
 		}
 		if sum := crc32.Checksum(file[8:end], crc32.MakeTable(crc32.Castagnoli)); uint64(sum) != numbers["checksum"] {
 			t.Errorf("checksum %x, want %x", numbers["checksum"], sum)
@@ -189,7 +191,8 @@ func TestFlightPage(t *testing.T) {
 		cancel()
 		<-ended
 	})
-	if len(data.Blocks) != 1 || len(data.Blocks[0].Targets) != 1 || data.Blocks[0].FirstNumber != 41 || data.Blocks[0].FirstDueNS != now {
+	if len(data.Blocks) != 1 || len(data.Blocks[0].Targets) != 1 || data.Blocks[0].FirstNumber != 41 ||
+		data.Blocks[0].FirstDueNS != now {
 		t.Fatalf("%+v", data)
 	}
 	rest := data.Blocks[0].Data
@@ -202,7 +205,8 @@ func TestFlightPage(t *testing.T) {
 		return v
 	}
 	for _, f := range rows(t, "flight.md", "field", "type", "what it is") {
-		expected := map[string]uint64{"number": 0, "lateness": 17, "cost": 23, "changes": 1, "target": 0, "mask": 1<<len(names) - 1}
+		expected := map[string]uint64{"number": 0, "lateness": 17, "cost": 23, "changes": 1, "target": 0,
+			"mask": 1<<len(names) - 1}
 		if v, known := expected[f[0]]; known {
 			if got := number(); f[1] != "uvarint" || got != v {
 				t.Errorf("%s (%s) is %d, want %d", f[0], f[1], got, v)

@@ -48,7 +48,8 @@ from the page cache, pipes, sockets. container_fsync_duration_seconds has type (
 func TestMetricsPage(t *testing.T) {
 	var page strings.Builder
 	page.WriteString(metricsHead + "| stored name | kind | unit | OpenTelemetry name | what it is |\n|---|---|---|---|---|\n")
-	kinds := map[model.SeriesKind]string{model.Counter: "counter", model.Gauge: "gauge", model.HistogramSeries: "histogram"}
+	kinds := map[model.SeriesKind]string{model.Counter: "counter", model.Gauge: "gauge",
+		model.HistogramSeries: "histogram"}
 	for _, m := range otlp.Metrics() {
 		kind := kinds[m.Kind]
 		if kind == "" {

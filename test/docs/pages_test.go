@@ -138,7 +138,8 @@ func TestPagesNameWhatExists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tests, err := exec.Command("git", "-C", root, "grep", "--untracked", "-hoE", `^func (Test|Fuzz|Benchmark)[A-Za-z0-9_]+`, "--", "*_test.go").Output()
+	tests, err := exec.Command("git", "-C", root, "grep", "--untracked", "-hoE",
+		`^func (Test|Fuzz|Benchmark)[A-Za-z0-9_]+`, "--", "*_test.go").Output()
 	if err != nil {
 		t.Fatalf("listing tests: %v", err)
 	}
@@ -170,7 +171,8 @@ func TestPagesNameWhatRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tests, err := exec.Command("git", "-C", root, "grep", "--untracked", "-hoE", `^func (Test|Fuzz|Benchmark)[A-Za-z0-9_]+`, "--", "*_test.go").Output()
+	tests, err := exec.Command("git", "-C", root, "grep", "--untracked", "-hoE",
+		`^func (Test|Fuzz|Benchmark)[A-Za-z0-9_]+`, "--", "*_test.go").Output()
 	if err != nil {
 		t.Fatalf("listing tests: %v", err)
 	}

@@ -14,7 +14,8 @@ func TestSecurityNamesTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := exec.Command("git", "-C", "../..", "grep", "-hoE", `^func (Test|Fuzz)[A-Za-z0-9_]+`, "--", "*_test.go").Output()
+	list, err := exec.Command("git", "-C", "../..", "grep", "-hoE", `^func (Test|Fuzz)[A-Za-z0-9_]+`, "--",
+		"*_test.go").Output()
 	if err != nil {
 		t.Fatalf("listing tests: %v", err)
 	}

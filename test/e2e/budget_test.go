@@ -12,7 +12,8 @@ import (
 // the budget, so it is given up, which is said and stored. CPU time goes on by the kernel's files, and
 // everything comes back when the storm is over.
 func TestBudgetIsKept(t *testing.T) {
-	// What an agent with a store and a page takes at rest is below 1.4 %, counting the storm above 2 %, even without who disturbs whom.
+	// What an agent with a store and a page takes at rest is below 1.4 %, counting the storm above 2 %, even without
+	// who disturbs whom.
 	o := up(t, "--budget", "2%")
 	shed := func(part string) float64 {
 		return o.number(fmt.Sprintf("outsight_feature_shed{name=%q}", part))

@@ -27,8 +27,8 @@ func output(t *testing.T, arguments ...string) (string, int) {
 	return string(text), 0
 }
 
-// readmeCommands are the lines of the README, and of the pages that it sends a reader to first, that a reader types; those
-// that go on in one.
+// readmeCommands are the lines of the README, and of the pages that it sends a reader to first, that a reader types;
+// those that go on in one.
 func readmeCommands(t *testing.T) []string {
 	t.Helper()
 	var text []byte
@@ -57,7 +57,8 @@ func TestReadmeCommands(t *testing.T) {
 	o := up(t)
 	o.knows(c)
 	const page = "localhost:8470"
-	if text, code := output(t, "up", "--help"); code != 0 || !strings.Contains(text, strings.TrimPrefix(page, "localhost")) {
+	if text, code := output(t, "up", "--help"); code != 0 ||
+		!strings.Contains(text, strings.TrimPrefix(page, "localhost")) {
 		t.Errorf("the README's address %s is not the default of up:\n%s", page, text)
 	}
 	shown, recordings := map[string]int{}, t.TempDir()
@@ -91,7 +92,8 @@ func TestReadmeCommands(t *testing.T) {
 		shown[name]++
 		run := exec.Command("sh", "-ec", strings.Replace(command, "bin/outsight", outsightBinary, 1))
 		text, err := run.CombinedOutput()
-		want := map[string]string{"curl": c.name, "top": c.name, "map": "", "doctor": "The main job can be done", "up": "page", "server": "OTLP",
+		want := map[string]string{"curl": c.name, "top": c.name, "map": "", "doctor": "The main job can be done",
+			"up": "page", "server": "OTLP",
 			"record": "Recorded in", "report": "<html"}[name]
 		if strings.Contains(command, "--anomalies") {
 			want = "" // this host may have had none
@@ -124,7 +126,8 @@ func TestDoctor(t *testing.T) {
 }
 
 func TestWrongUsage(t *testing.T) {
-	for _, arguments := range [][]string{{"upp"}, {"up", "--no-such-flag"}, {"map", "--output", "picture"}, {"top", "extra"}} {
+	for _, arguments := range [][]string{{"upp"}, {"up", "--no-such-flag"}, {"map", "--output", "picture"},
+		{"top", "extra"}} {
 		if text, code := output(t, arguments...); code != 2 || !strings.Contains(text, "--help") {
 			t.Errorf("outsight %s: exit code %d, want 2 and where to read on:\n%s", strings.Join(arguments, " "), code, text)
 		}
@@ -180,7 +183,8 @@ func TestMapForms(t *testing.T) {
 	client := start(t, "form-client", []string{"--network", net}, "sh", "-c",
 		"while :; do redis-cli -h redis -r 50 -i 0.05 ping; sleep 0.2; done")
 	o := up(t)
-	for form, start := range map[string]string{"text": "", "dot": "digraph", "mermaid": "flowchart", "cypher": "CREATE", "graphml": "<?xml"} {
+	for form, start := range map[string]string{"text": "", "dot": "digraph", "mermaid": "flowchart", "cypher": "CREATE",
+		"graphml": "<?xml"} {
 		text := o.run("map", "--output", form, "--for", "2s")
 		if !strings.HasPrefix(text, start) || !strings.Contains(text, client.name) || !strings.Contains(text, server.name) {
 			t.Errorf("the map as %s does not name %s and %s:\n%s", form, client.name, server.name, text)
@@ -192,7 +196,8 @@ func TestMapForms(t *testing.T) {
 func TestDemoLeavesNothing(t *testing.T) {
 	left := func() []string {
 		var found []string
-		for _, list := range []string{"ps -aq --filter name=^shop-", "network ls -q --filter name=outsight-demo", "images -q outsight-demo/*"} {
+		for _, list := range []string{"ps -aq --filter name=^shop-", "network ls -q --filter name=outsight-demo",
+			"images -q outsight-demo/*"} {
 			found = append(found, strings.Fields(docker(t, strings.Fields(list)...))...)
 		}
 		files, err := filepath.Glob(filepath.Join(os.TempDir(), "outsight-demo*"))

@@ -14,8 +14,10 @@ import (
 // API and the sums tell who is to blame. A third one takes memory past its limit, and what is killed for it is told.
 func TestWhoDisturbsWhom(t *testing.T) {
 	hog := shell(t, "hog", "while :; do :; done", "--cpuset-cpus", "0")
-	victim := start(t, "victim", []string{"--cpuset-cpus", "0"}, "stress-ng", "-q", "--cpu", "1", "--cpu-load", "20", "--temp-path", "/tmp")
-	eater := shell(t, "eater", "while :; do tail /dev/zero; busybox sleep 1; done", "--memory", "24m", "--memory-swap", "24m")
+	victim := start(t, "victim", []string{"--cpuset-cpus", "0"}, "stress-ng", "-q", "--cpu", "1", "--cpu-load", "20",
+		"--temp-path", "/tmp")
+	eater := shell(t, "eater", "while :; do tail /dev/zero; busybox sleep 1; done", "--memory", "24m", "--memory-swap",
+		"24m")
 	o := up(t)
 	by := func(of, who container) string {
 		return fmt.Sprintf(`container_run_queue_wait_by_seconds_total{id=%q,by_id=%q,by_name=%q}`, of.id, who.id, who.name)
@@ -30,9 +32,11 @@ func TestWhoDisturbsWhom(t *testing.T) {
 		})
 	}
 	waited(0.2)
-	// Of one reading, the parts are the whole but for threads that ran just then (a wait is in the parts when it ends, and in
-	// the whole when its thread leaves the CPU) and for what was waited after the first program was there and before the second.
-	const partsOf, wholeOf = `sum(container_run_queue_wait_by_seconds_total{id=%[1]q})`, `sum(histogram_sum(container_run_queue_latency_seconds{id=%[1]q}))`
+	// Of one reading, the parts are the whole but for threads that ran just then (a wait is in the parts when it ends,
+	// and in the whole when its thread leaves the CPU) and for what was waited after the first program was there and
+	// before the second.
+	const partsOf, wholeOf = `sum(container_run_queue_wait_by_seconds_total{id=%[1]q})`,
+		`sum(histogram_sum(container_run_queue_latency_seconds{id=%[1]q}))`
 	difference := func() float64 { return o.number(fmt.Sprintf(partsOf+" - "+wholeOf, victim.id)) }
 	before, wholeBefore := difference(), o.number(fmt.Sprintf(wholeOf, victim.id))
 	waited(0.8)
@@ -42,7 +46,8 @@ func TestWhoDisturbsWhom(t *testing.T) {
 		t.Errorf("while the whole grew by %v s, the parts grew by %v s more", whole, grew)
 	}
 	// The hog could always run, so it waits for as long as the victim runs, and no longer.
-	ran, waitedFor := o.number(fmt.Sprintf(`container_cpu_usage_seconds_total{id=%q}`, victim.id)), o.number("sum("+by(hog, victim)+") or vector(0)")
+	ran, waitedFor := o.number(fmt.Sprintf(`container_cpu_usage_seconds_total{id=%q}`, victim.id)),
+		o.number("sum("+by(hog, victim)+") or vector(0)")
 	if waitedFor > 1.1*ran+0.05 {
 		t.Errorf("the hog waited %v s behind the victim, which ran %v s", waitedFor, ran)
 	}
@@ -87,20 +92,24 @@ func TestWhoDisturbsWhom(t *testing.T) {
 		}
 		return fmt.Errorf("got %+v, want %s behind %s", top, victim.name, hog.name)
 	})
-	if text := o.run("top", "--once"); !strings.Contains(text, "waited behind") || !strings.Contains(text, " ms/s for a CPU: ") {
+	if text := o.run("top", "--once"); !strings.Contains(text, "waited behind") ||
+		!strings.Contains(text, " ms/s for a CPU: ") {
 		t.Errorf("top does not tell who waited:\n%s", text)
 	}
 
 	eventually(t, time.Minute, func() error {
 		kills := o.number(fmt.Sprintf(`sum(container_oom_victims_total{id=%q,process="tail"}) or vector(0)`, eater.id))
-		said := strings.Contains(o.log.String(), "a process was killed for lack of memory") && strings.Contains(o.log.String(), "process=tail")
-		if stalls := o.number(fmt.Sprintf(`sum(container_memory_reclaim_stalls_total{id=%q,type="limit"}) or vector(0)`, eater.id)); kills < 1 || !said || stalls < 1 {
+		said := strings.Contains(o.log.String(), "a process was killed for lack of memory") &&
+			strings.Contains(o.log.String(), "process=tail")
+		if stalls := o.number(fmt.Sprintf(`sum(container_memory_reclaim_stalls_total{id=%q,type="limit"}) or vector(0)`,
+			eater.id)); kills < 1 || !said || stalls < 1 {
 			return fmt.Errorf("%v kills, %v stalls, said: %t", kills, stalls, said)
 		}
 		return nil
 	})
 	if _, err := os.Stat("/proc/pressure/cpu"); err == nil {
-		if waited := o.number(fmt.Sprintf(`sum(container_pressure_cpu_waiting_seconds_total{id=%q}) or vector(0)`, victim.id)); waited == 0 {
+		if waited := o.number(fmt.Sprintf(`sum(container_pressure_cpu_waiting_seconds_total{id=%q}) or vector(0)`,
+			victim.id)); waited == 0 {
 			t.Error("the kernel's own account of its waits is missing")
 		}
 	}

@@ -105,9 +105,11 @@ func TestCPUTimeAgainstCgroupFile(t *testing.T) {
 func checkCPU(t *testing.T, c container, ours float64, least, most uint64) {
 	t.Helper()
 	const floorNS = 1e5
-	t.Logf("%s: %.2f ms of CPU time, the file says %.2f to %.2f ms", c.name, ours/1e6, float64(least)/1e6, float64(most)/1e6)
+	t.Logf("%s: %.2f ms of CPU time, the file says %.2f to %.2f ms", c.name, ours/1e6, float64(least)/1e6,
+		float64(most)/1e6)
 	if ours < 0.99*float64(least)-floorNS || ours > 1.01*float64(most)+floorNS {
-		t.Errorf("%s: %.2f ms of CPU time, the file says %.2f to %.2f ms", c.name, ours/1e6, float64(least)/1e6, float64(most)/1e6)
+		t.Errorf("%s: %.2f ms of CPU time, the file says %.2f to %.2f ms", c.name, ours/1e6, float64(least)/1e6,
+			float64(most)/1e6)
 	}
 }
 
@@ -140,7 +142,8 @@ func TestSpinnerShowsAtFirstRead(t *testing.T) {
 func TestShortContainerIsCounted(t *testing.T) {
 	o := up(t)
 	name := unique("short")
-	text := docker(t, "run", "--rm", "--name", name, "--label", ownLabel, "-v", "/usr:/usr:ro", image, "busybox", "sh", "-c",
+	text := docker(t, "run", "--rm", "--name", name, "--label", ownLabel, "-v", "/usr:/usr:ro", image, "busybox", "sh",
+		"-c",
 		`usage() { cat /sys/fs/cgroup/cpuacct/cpuacct.usage 2>/dev/null || echo $(sed -n 's/usage_usec //p' /sys/fs/cgroup/cpu.stat)000; }
 		usage; /usr/bin/timeout 0.2 sh -c 'while :; do :; done' 2>/dev/null; usage`)
 	var begin, end float64
@@ -150,7 +153,8 @@ func TestShortContainerIsCounted(t *testing.T) {
 	last := fmt.Sprintf(`last_over_time(container_cpu_usage_seconds_total{name=%q}[5m])`, name)
 	o.settled(last)
 	ours := o.number(last) * 1e9
-	t.Logf("%.1f ms of CPU time; the container itself read %.1f ms at its begin and %.1f ms at its end", ours/1e6, begin/1e6, end/1e6)
+	t.Logf("%.1f ms of CPU time; the container itself read %.1f ms at its begin and %.1f ms at its end", ours/1e6,
+		begin/1e6, end/1e6)
 	// Before its begin the runtime moved it from group to group, one hierarchy after the other;
 	// after its end it used a little more.
 	if ours < 0.99*(end-begin) || ours > end+30e6 {

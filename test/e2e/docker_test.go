@@ -21,7 +21,8 @@ var image = fmt.Sprintf("outsight-e2e:%d", os.Getpid())
 func importImage() error {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
-	for _, name := range []string{"usr", "etc", "etc/alternatives", "proc", "sys", "dev", "tmp", "run", "var", "root", "data", "var/log", "var/lib"} {
+	for _, name := range []string{"usr", "etc", "etc/alternatives", "proc", "sys", "dev", "tmp", "run", "var", "root",
+		"data", "var/log", "var/lib"} {
 		mode := int64(0o755)
 		if name == "tmp" || name == "data" || name == "run" {
 			mode = 0o1777
@@ -31,7 +32,8 @@ func importImage() error {
 		}
 	}
 	for _, name := range []string{"bin", "sbin", "lib", "lib64", "lib32"} {
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: "usr/" + name, Mode: 0o777}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: "usr/" + name,
+			Mode: 0o777}); err != nil {
 			return err
 		}
 	}
@@ -40,7 +42,8 @@ func importImage() error {
 		"etc/group":         "root:x:0:\nnogroup:x:65534:\npostgres:x:70:\n",
 		"etc/nsswitch.conf": "hosts: files dns\n",
 	} {
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(text))}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644,
+			Size: int64(len(text))}); err != nil {
 			return err
 		}
 		if _, err := w.Write([]byte(text)); err != nil {

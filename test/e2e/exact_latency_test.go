@@ -44,7 +44,8 @@ func TestExactLatencies(t *testing.T) {
 					t.Fatal(err)
 				}
 				if n := uint64(len(seen.Plain)); n != 2000 || l.Counted != n || l.Logged != n || l.Misplaced != 0 {
-					t.Errorf("%v: of 2000 requests %d were answered, %d are counted and %d logged, %d misplaced", role, n, l.Counted, l.Logged, l.Misplaced)
+					t.Errorf("%v: of 2000 requests %d were answered, %d are counted and %d logged, %d misplaced", role,
+						n, l.Counted, l.Logged, l.Misplaced)
 				}
 				if worst := l.WorstError(); worst > model.RelativeError {
 					t.Errorf("%v: a percentile is off by %.3f %%: %+v", role, 100*worst, l.Quantiles)

@@ -51,6 +51,7 @@ func (o *outsight) counts(service netip.AddrPort, role model.Role) truth.Counts 
 	sum := func(name string) uint64 {
 		return uint64(o.query(fmt.Sprintf("sum(outsight_edge_%s_total{side=%q,service=%q})", name, role, service)).sum())
 	}
-	return truth.Counts{Opened: sum("connections_opened"), Closed: sum("connections_closed"), Transactions: sum("transactions"),
-		Unanswered: sum("aborted_transactions"), SentBytes: sum("request_bytes"), ReceivedBytes: sum("response_bytes")}
+	return truth.Counts{Opened: sum("connections_opened"), Closed: sum("connections_closed"),
+		Transactions: sum("transactions"),
+		Unanswered:   sum("aborted_transactions"), SentBytes: sum("request_bytes"), ReceivedBytes: sum("response_bytes")}
 }

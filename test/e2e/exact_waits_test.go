@@ -38,14 +38,16 @@ func TestWaitsAreNotSlowRequests(t *testing.T) {
 			for _, side := range []string{"client", "server"} {
 				selector := fmt.Sprintf(`{side=%q,service=%q}`, side, service)
 				eventually(t, 30*time.Second, func() error {
-					opened, closed := o.query("sum(outsight_edge_connections_opened_total"+selector+")").sum(), o.query("sum(outsight_edge_connections_closed_total"+selector+")").sum()
+					opened, closed := o.query("sum(outsight_edge_connections_opened_total"+selector+")").sum(),
+						o.query("sum(outsight_edge_connections_closed_total"+selector+")").sum()
 					if opened == 0 || closed != opened {
 						return fmt.Errorf("%s: %v connections opened, %v closed", selector, opened, closed)
 					}
 					return nil
 				})
 				var worst float64
-				for _, slow := range o.query("histogram_fraction(1, +Inf, outsight_edge_transaction_duration_seconds" + selector + ")") {
+				for _, slow := range o.query("histogram_fraction(1, +Inf, outsight_edge_transaction_duration_seconds" +
+					selector + ")") {
 					if slow.value > worst { // NaN where there is no transaction at all
 						worst = slow.value
 					}

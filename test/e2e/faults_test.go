@@ -53,7 +53,8 @@ func TestPortTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	fails(t, nil, []string{l.Addr().String(), "taken"}, "up", "--listen", l.Addr().String(), "--data", t.TempDir(), "--socket", socket(t))
+	fails(t, nil, []string{l.Addr().String(), "taken"}, "up", "--listen", l.Addr().String(), "--data", t.TempDir(),
+		"--socket", socket(t))
 }
 
 func TestDataDirectoryNotWritable(t *testing.T) {
@@ -64,7 +65,8 @@ func TestDataDirectoryNotWritable(t *testing.T) {
 		t.Fatalf("mounting a read-only file system: %v", err)
 	}
 	defer syscall.Unmount(directory, 0)
-	fails(t, nil, []string{directory, "read-only"}, "up", "--listen", freePort(t), "--data", directory, "--socket", socket(t))
+	fails(t, nil, []string{directory, "read-only"}, "up", "--listen", freePort(t), "--data", directory, "--socket",
+		socket(t))
 }
 
 func TestDataDirectoryIsAFile(t *testing.T) {

@@ -113,7 +113,8 @@ func TestFloodByOneContainer(t *testing.T) {
 		alias := fmt.Sprintf("quiet-%d", n)
 		server = python(fmt.Sprintf("quiet-server-%d", n), quietServer, "--network-alias", alias)
 		says(server, "ready")
-		client = start(t, fmt.Sprintf("quiet-client-%d", n), []string{"--network", net}, "/usr/bin/python3", "-I", "-S", "-u", "-c",
+		client = start(t, fmt.Sprintf("quiet-client-%d", n), []string{"--network", net}, "/usr/bin/python3", "-I", "-S",
+			"-u", "-c",
 			fmt.Sprintf(quietClient, quietConnections, quietRequests), alias)
 		return server, client
 	}
@@ -137,7 +138,8 @@ func TestFloodByOneContainer(t *testing.T) {
 		server, client := pair(n)
 		servers, clients = append(servers, server), append(clients, client)
 	}
-	flood := python("flood", fmt.Sprintf(floodScript, floodListeners, floodNames, floodRoutes), "--ulimit", "nofile=20000:20000")
+	flood := python("flood", fmt.Sprintf(floodScript, floodListeners, floodNames, floodRoutes), "--ulimit",
+		"nofile=20000:20000")
 	says(flood, "listens")
 	manyGroups(t, flood)
 	for n := quietPairs / 2; n < quietPairs; n++ {
@@ -156,10 +158,12 @@ func TestFloodByOneContainer(t *testing.T) {
 	// What the flood did over TCP, both ends of it, is in the sum of its edges.
 	for side, id := range map[string]string{"client": "client_id", "server": "server_id"} {
 		selector := fmt.Sprintf(`{side=%q,%s=%q,transport="tcp"}`, side, id, flood.id)
-		if got, want := o.query("sum(outsight_edge_connections_opened_total"+selector+")").sum(), float64(floodListeners+floodNames+1); got != want {
+		if got, want := o.query("sum(outsight_edge_connections_opened_total"+selector+")").sum(),
+			float64(floodListeners+floodNames+1); got != want {
 			t.Errorf("the flood's %ss opened %v connections in sum, want %v", side, got, want)
 		}
-		if got, want := o.query("sum(outsight_edge_transactions_total"+selector+")").sum(), float64(floodListeners+floodNames+floodRoutes); got != want {
+		if got, want := o.query("sum(outsight_edge_transactions_total"+selector+")").sum(),
+			float64(floodListeners+floodNames+floodRoutes); got != want {
 			t.Errorf("the flood's %ss counted %v transactions in sum, want %v", side, got, want)
 		}
 	}
@@ -226,10 +230,12 @@ func TestDockerResolver(t *testing.T) {
 		}
 		return nil
 	})
-	selector := fmt.Sprintf(`{transport="udp",service="127.0.0.11:53",client_id=%q,server_id=%q,via="dockerd"}`, asking.id, asking.id)
+	selector := fmt.Sprintf(`{transport="udp",service="127.0.0.11:53",client_id=%q,server_id=%q,via="dockerd"}`,
+		asking.id, asking.id)
 	o.settled("sum(outsight_edge_transactions_total" + selector + ")")
 	for _, side := range []string{"client", "server"} {
-		if got := o.query("sum(outsight_edge_transactions_total{side=" + strconv.Quote(side) + "," + selector[1:] + ")").sum(); got != asked {
+		if got := o.query("sum(outsight_edge_transactions_total{side=" + strconv.Quote(side) + "," + selector[1:] +
+			")").sum(); got != asked {
 			t.Errorf("the %s counted %v requests, want %d", side, got, asked)
 		}
 	}

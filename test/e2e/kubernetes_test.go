@@ -168,10 +168,11 @@ func TestKubernetes(t *testing.T) {
 		t.Skipf("Docker's cgroup driver is %s, and the groups here are named as kubelets with cgroupfs do", driver)
 	}
 	const (
-		cartUID, webUID, dbUID = "a9057ccd-b9c0-45c7-9673-d4b19b7c60f2", "b9057ccd-b9c0-45c7-9673-d4b19b7c60f2", "c9057ccd-b9c0-45c7-9673-d4b19b7c60f2"
-		cartPod                = "cart-7d9f8b6c5-abcde"
-		replicaSet             = `{"kind":"ReplicaSet","name":"cart-7d9f8b6c5","controller":true}`
-		statefulSet            = `{"kind":"StatefulSet","name":"web","controller":true}`
+		cartUID, webUID, dbUID = "a9057ccd-b9c0-45c7-9673-d4b19b7c60f2", "b9057ccd-b9c0-45c7-9673-d4b19b7c60f2",
+			"c9057ccd-b9c0-45c7-9673-d4b19b7c60f2"
+		cartPod     = "cart-7d9f8b6c5-abcde"
+		replicaSet  = `{"kind":"ReplicaSet","name":"cart-7d9f8b6c5","controller":true}`
+		statefulSet = `{"kind":"StatefulSet","name":"web","controller":true}`
 	)
 	k := newKubeAPI(t)
 	k.put(t, kubePods, kubePod("shop", cartPod, cartUID, replicaSet, "here", "cart", "", ""))
@@ -193,14 +194,16 @@ func TestKubernetes(t *testing.T) {
 	k.put(t, kubeSlices, fmt.Sprintf(`{"metadata":{"name":"cart-1","namespace":"shop","labels":{"kubernetes.io/service-name":"cart"}},"ports":[{"port":6379,"protocol":"TCP"}],
 "endpoints":[{"addresses":[%q],"targetRef":{"kind":"Pod","namespace":"shop","name":%q}}]}`, cartAddress, cartPod))
 	pid := docker(t, "inspect", "-f", "{{.State.Pid}}", web.name)
-	rule := exec.Command("nsenter", "-t", pid, "-n", "iptables", "-w", "-t", "nat", "-A", "OUTPUT", "-d", "10.96.54.82", "-p", "tcp", "--dport", "80", "-j", "DNAT", "--to", cartAddress+":6379")
+	rule := exec.Command("nsenter", "-t", pid, "-n", "iptables", "-w", "-t", "nat", "-A", "OUTPUT", "-d", "10.96.54.82",
+		"-p", "tcp", "--dport", "80", "-j", "DNAT", "--to", cartAddress+":6379")
 	if output, err := rule.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", rule, err, output)
 	}
 
 	for id, labels := range map[string]string{
-		cart.id: `namespace="shop",pod="` + cartPod + `",container="cart",name="cart",workload="cart",workload_kind="Deployment"`,
-		web.id:  `namespace="front",pod="web-0",container="main",name="main",workload="web",workload_kind="StatefulSet"`,
+		cart.id: `namespace="shop",pod="` + cartPod +
+			`",container="cart",name="cart",workload="cart",workload_kind="Deployment"`,
+		web.id: `namespace="front",pod="web-0",container="main",name="main",workload="web",workload_kind="StatefulSet"`,
 	} {
 		eventually(t, time.Minute, func() error {
 			if n := len(o.query(fmt.Sprintf("container_cpu_usage_seconds_total{id=%q,%s}", id, labels))); n != 1 {
@@ -210,7 +213,8 @@ func TestKubernetes(t *testing.T) {
 		})
 	}
 	eventually(t, time.Minute, func() error {
-		if output, err := exec.Command("docker", "exec", web.name, "redis-cli", "-h", cartAddress, "ping").CombinedOutput(); err != nil || !strings.Contains(string(output), "PONG") {
+		if output, err := exec.Command("docker", "exec", web.name, "redis-cli", "-h", cartAddress,
+			"ping").CombinedOutput(); err != nil || !strings.Contains(string(output), "PONG") {
 			return fmt.Errorf("redis: %v: %s", err, output)
 		}
 		return nil
@@ -221,7 +225,8 @@ func TestKubernetes(t *testing.T) {
 	// Nobody answers for the pod of a host that is not watched; the edge has its name nevertheless.
 	exec.Command("docker", "exec", web.name, "timeout", "20", "redis-cli", "-h", elsewhere, "ping").Run()
 	client := `client_namespace="front",client_pod="web-0",client_container="main",client_workload="web",client_workload_kind="StatefulSet"`
-	server := `server_namespace="shop",server_pod="` + cartPod + `",server_container="cart",server_workload="cart",server_workload_kind="Deployment"`
+	server := `server_namespace="shop",server_pod="` + cartPod +
+		`",server_container="cart",server_workload="cart",server_workload_kind="Deployment"`
 	service := `service="10.96.54.82:80",service_namespace="shop",service_name="cart"`
 	expect := func(expression string, want float64) {
 		t.Helper()
@@ -243,15 +248,17 @@ func TestKubernetes(t *testing.T) {
 		`,server_namespace="data",server_pod="db-0",server_container="db",server_workload="db-0",server_workload_kind="Pod",server_node="elsewhere"})`, 1)
 
 	for by, ends := range map[string][2]string{
-		"workload": {"workload/front/StatefulSet/web", "workload/shop/Deployment/cart"}, "namespace": {"namespace/front", "namespace/shop"},
-		"pod": {"pod/front/web-0", "pod/shop/" + cartPod},
+		"workload":  {"workload/front/StatefulSet/web", "workload/shop/Deployment/cart"},
+		"namespace": {"namespace/front", "namespace/shop"},
+		"pod":       {"pod/front/web-0", "pod/shop/" + cartPod},
 	} {
 		o.checkKubeMap(by, ends[0], ends[1], elsewhere)
 		if text := o.run("map", "--by", by, "--for", "1s", "--output", "json"); !strings.Contains(text, `"`+ends[1]+`"`) {
 			t.Errorf("outsight map --by %s has no %s:\n%s", by, ends[1], text)
 		}
 	}
-	k.checkAgent(t, cart.id, `container="cart"`, `namespace="shop"`, `pod="`+cartPod+`"`, `workload="cart"`, `workload_kind="Deployment"`)
+	k.checkAgent(t, cart.id, `container="cart"`, `namespace="shop"`, `pod="`+cartPod+`"`, `workload="cart"`,
+		`workload_kind="Deployment"`)
 	if text := o.run("doctor", "--kubernetes", k.config(t)); !strings.Contains(text, "works    kubernetes/pods") {
 		t.Errorf("doctor does not say that pods are known:\n%s", text)
 	}
@@ -263,7 +270,8 @@ func (k *kubeAPI) checkAgent(t *testing.T, id string, labels ...string) {
 	t.Helper()
 	address := freePort(t)
 	var log lockedBuffer
-	command := exec.Command(outsightBinary, "agent", "--listen", address, "--socket", socket(t), "--kubernetes", k.config(t), "--node-name", "here")
+	command := exec.Command(outsightBinary, "agent", "--listen", address, "--socket", socket(t), "--kubernetes",
+		k.config(t), "--node-name", "here")
 	command.Stdout, command.Stderr = &log, &log
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
@@ -316,7 +324,8 @@ func (o *outsight) checkKubeMap(by, client, server, elsewhere string) {
 		}
 		found = true
 		// One more was sent to the pod's own address, to see whether it answers.
-		if want := (drawnSide{26, 26 * 14, 26 * 7}); e.ClientSide == nil || e.ServerSide == nil || *e.ClientSide != want || *e.ServerSide != want || !e.Paired {
+		if want := (drawnSide{26, 26 * 14, 26 * 7}); e.ClientSide == nil || e.ServerSide == nil ||
+			*e.ClientSide != want || *e.ServerSide != want || !e.Paired {
 			o.t.Errorf("by %s: the edge is %+v and %+v, want %+v at both ends", by, e.ClientSide, e.ServerSide, want)
 		}
 	}

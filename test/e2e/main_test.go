@@ -1,8 +1,8 @@
 // Package e2e runs the built binary against real containers: it needs root, Docker and the Debian
 // packages that scripts/install test brings. Nothing in it is simulated.
 //
-// Tests that ask for what their own containers do and mostly wait run beside each other, after the others: storms fill the tables
-// of whoever watches the host, and what compares CPU time or latencies wants no more load than there is.
+// Tests that ask for what their own containers do and mostly wait run beside each other, after the others: storms fill
+// the tables of whoever watches the host, and what compares CPU time or latencies wants no more load than there is.
 package e2e
 
 import (

@@ -68,7 +68,8 @@ func up(t *testing.T, arguments ...string) *outsight {
 func upAt(t *testing.T, address, data string, arguments ...string) *outsight {
 	t.Helper()
 	o := &outsight{t: t, address: address, log: &lockedBuffer{}, ended: make(chan error, 1)}
-	o.command = exec.Command(outsightBinary, append([]string{"up", "--listen", address, "--data", data, "--socket", socket(t)}, arguments...)...)
+	o.command = exec.Command(outsightBinary, append([]string{"up", "--listen", address, "--data", data, "--socket",
+		socket(t)}, arguments...)...)
 	o.command.Stdout, o.command.Stderr = o.log, o.log
 	if err := o.command.Start(); err != nil {
 		t.Fatal(err)
@@ -297,7 +298,8 @@ func (o *outsight) settled(expression string) {
 func (o *outsight) knows(c container) {
 	o.t.Helper()
 	eventually(o.t, time.Minute, func() error {
-		if n := len(o.query(fmt.Sprintf("rate(container_cpu_usage_seconds_total{id=%q,name=%q}[5s])", c.id, c.name))); n != 1 {
+		if n := len(o.query(fmt.Sprintf("rate(container_cpu_usage_seconds_total{id=%q,name=%q}[5s])", c.id,
+			c.name))); n != 1 {
 			return fmt.Errorf("%d series tell of %s, want 1", n, c.name)
 		}
 		return nil

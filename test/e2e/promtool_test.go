@@ -30,7 +30,8 @@ func TestPromtool(t *testing.T) {
 			t.Errorf("promtool %s does not name the container %s:\n%s", strings.Join(arguments, " "), c.name, text)
 		}
 	}
-	if text, err := exec.Command("promtool", "query", "instant", server, "sum(").CombinedOutput(); err == nil || !strings.Contains(string(text), "parse error") {
+	if text, err := exec.Command("promtool", "query", "instant", server, "sum(").CombinedOutput(); err == nil ||
+		!strings.Contains(string(text), "parse error") {
 		t.Errorf("a query that cannot be parsed: %v\n%s", err, text)
 	}
 }

@@ -98,7 +98,8 @@ func TestPublishedPort(t *testing.T) {
 				continue
 			}
 			metric := l["__name__"]
-			if _, asked := want[fmt.Sprintf("%s client: %s -> %s at %s", metric, ways[0].client, server.name, net.JoinHostPort(ways[0].host, port))]; !asked {
+			if _, asked := want[fmt.Sprintf("%s client: %s -> %s at %s", metric, ways[0].client, server.name,
+				net.JoinHostPort(ways[0].host, port))]; !asked {
 				continue
 			}
 			if l["client_process"] != "redis-cli" || l["server_process"] != "redis-server" {

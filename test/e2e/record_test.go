@@ -128,7 +128,8 @@ func TestRecordContainersThatComeAndGo(t *testing.T) {
 		t.Errorf("cut %v and %v, problems %v %v", r.End.Cut, host.End.Cut, r.Problems, host.Problems)
 	}
 	if len(r.At) < 50 || time.Unix(0, r.At[len(r.At)-1]).After(removed) {
-		t.Errorf("%d rows, the last at %v, after %v when the container was gone", len(r.At), time.Unix(0, r.At[len(r.At)-1]), removed)
+		t.Errorf("%d rows, the last at %v, after %v when the container was gone", len(r.At),
+			time.Unix(0, r.At[len(r.At)-1]), removed)
 	}
 	if last := time.Unix(0, host.At[len(host.At)-1]); last.Before(removed) {
 		t.Errorf("the host's last row is at %v, before %v", last, removed)
@@ -150,7 +151,8 @@ func TestKilledRecordingIsReadable(t *testing.T) {
 	killed := time.Now()
 	record.Wait()
 	r := recordingOf(t, dir, "host")
-	if last := time.Unix(0, r.At[len(r.At)-1]); len(r.At) < 150 || killed.Sub(last) > 2*time.Second || len(r.Problems) > 0 {
+	if last := time.Unix(0, r.At[len(r.At)-1]); len(r.At) < 150 || killed.Sub(last) > 2*time.Second ||
+		len(r.Problems) > 0 {
 		t.Errorf("%d rows, the last %v before the end, problems %v", len(r.At), killed.Sub(last), r.Problems)
 	}
 	eventually(t, 20*time.Second, func() error { return noneIsLeft(objects) })
@@ -178,7 +180,8 @@ func TestRecordLastMinutes(t *testing.T) {
 	if len(r.At) < 30 || len(r.At) > 41 || cpu < 0.2*float64(to.Sub(from)) || cpu > 1.1*float64(to.Sub(from)) {
 		t.Errorf("%d rows, %.0f ns of CPU in %v", len(r.At), cpu, to.Sub(from))
 	}
-	if text, code := output(t, "record", "--last", "2s", "-d", dir, "--socket", socket(t)); code != 1 || !strings.Contains(text, "no agent is running") {
+	if text, code := output(t, "record", "--last", "2s", "-d", dir, "--socket", socket(t)); code != 1 ||
+		!strings.Contains(text, "no agent is running") {
 		t.Errorf("without an agent: code %d\n%s", code, text)
 	}
 }
@@ -220,7 +223,8 @@ func TestRecordAnAnomaly(t *testing.T) {
 	if code != 0 || !strings.Contains(text, c.name) || !strings.Contains(text, "busy for") {
 		t.Errorf("code %d\n%s", code, text)
 	}
-	fails(t, nil, []string{"there is no anomaly 123456"}, "record", "--anomaly", "123456", "-d", dir, "--socket", o.argument("--socket"))
+	fails(t, nil, []string{"there is no anomaly 123456"}, "record", "--anomaly", "123456", "-d", dir, "--socket",
+		o.argument("--socket"))
 }
 
 // TestRecordOnAFullDisk records onto a small file system until it is full.

@@ -36,7 +36,8 @@ func runRealServers(t *testing.T) []edge {
 		exec $bin/postgres -D /data/pg -c listen_addresses='*' -c unix_socket_directories=/tmp -c fsync=off -c jit=off`)
 	redis := start(t, "redis", in("redis"), "redis-server", "--save", "", "--protected-mode", "no", "--dir", "/tmp")
 	eventually(t, time.Minute, func() error {
-		if !strings.Contains(database.logs(), "ready to accept connections") || !strings.Contains(redis.logs(), "eady to accept connections") {
+		if !strings.Contains(database.logs(), "ready to accept connections") ||
+			!strings.Contains(redis.logs(), "eady to accept connections") {
 			return fmt.Errorf("the databases are not ready: %s %s", database.logs(), redis.logs())
 		}
 		return nil
@@ -57,7 +58,8 @@ func runRealServers(t *testing.T) []edge {
 		return nil
 	})
 	if requests != threads*requestsEach || errors != 0 {
-		t.Fatalf("wrk made %d requests with %d errors, want %d and none:\n%s", requests, errors, threads*requestsEach, load.logs())
+		t.Fatalf("wrk made %d requests with %d errors, want %d and none:\n%s", requests, errors, threads*requestsEach,
+			load.logs())
 	}
 
 	fromWrk, toApp := proxyBooks(t, proxy)
@@ -83,7 +85,8 @@ func proxyBooks(t *testing.T, proxy container) (client, upstream edge) {
 	t.Helper()
 	for line := range strings.Lines(proxy.exec("cat", "/tmp/books")) {
 		var request, response, status, sent, received uint64
-		if _, err := fmt.Sscanf(line, "%d %d %d %d %d", &request, &response, &status, &sent, &received); err != nil || status != 200 {
+		if _, err := fmt.Sscanf(line, "%d %d %d %d %d", &request, &response, &status, &sent, &received); err != nil ||
+			status != 200 {
 			t.Fatalf("nginx's books: %q: %v", line, err)
 		}
 		client.transactions++

@@ -31,7 +31,8 @@ func TestRemoteStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := freePort(t)
-	server := exec.Command(outsightBinary, "server", "--listen", other, "--store", "http://"+address, "--token-file", tokens,
+	server := exec.Command(outsightBinary, "server", "--listen", other, "--store", "http://"+address, "--token-file",
+		tokens,
 		"--data", t.TempDir(), "--otlp", "", "--otlp-http", "")
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
@@ -95,7 +96,8 @@ func startPrometheus(t *testing.T, address, dir string) {
 	if err := os.WriteFile(config, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	prometheus := exec.Command("prometheus", "--config.file="+config, "--storage.tsdb.path="+dir+"/data", "--web.listen-address="+address,
+	prometheus := exec.Command("prometheus", "--config.file="+config, "--storage.tsdb.path="+dir+"/data",
+		"--web.listen-address="+address,
 		"--web.enable-remote-write-receiver", "--enable-feature=native-histograms", "--log.level=error")
 	if err := prometheus.Start(); err != nil {
 		t.Fatal(err)
@@ -117,7 +119,8 @@ func TestQueueBeforeARemoteStore(t *testing.T) {
 	}
 	defer away.Close()
 	address := away.Addr().String()
-	server := exec.Command(outsightBinary, "server", "--listen", page, "--otlp", "", "--otlp-http", otlp, "--data", t.TempDir(),
+	server := exec.Command(outsightBinary, "server", "--listen", page, "--otlp", "", "--otlp-http", otlp, "--data",
+		t.TempDir(),
 		"--store", "http://"+address, "--store-retry", "1s")
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
@@ -168,7 +171,8 @@ func TestQueueBeforeARemoteStore(t *testing.T) {
 	away.Close()
 	startPrometheus(t, address, t.TempDir())
 	eventually(t, 2*time.Minute, func() error {
-		response, err := client.Get(fmt.Sprintf("http://%s/api/v1/query?query=count_over_time(waiting[1m])&time=%d", page, now.Add(batches*time.Second).Unix()))
+		response, err := client.Get(fmt.Sprintf("http://%s/api/v1/query?query=count_over_time(waiting[1m])&time=%d",
+			page, now.Add(batches*time.Second).Unix()))
 		if err != nil {
 			return err
 		}

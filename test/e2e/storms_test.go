@@ -91,7 +91,8 @@ func TestConnectionStorm(t *testing.T) {
 	if truth < clients*requestsEach || opened != truth || closed != truth {
 		t.Errorf("%v connections opened and %v closed at the server, redis itself counted %v", opened, closed, truth)
 	}
-	if edges := o.query("count by (client) (outsight_edge_connections_opened_total" + selector + ")"); len(edges) != clients {
+	if edges := o.query("count by (client) (outsight_edge_connections_opened_total" + selector +
+		")"); len(edges) != clients {
 		t.Errorf("the storm of %d clients became %d edges", clients, len(edges))
 	}
 	bounded(t, o)
@@ -177,7 +178,8 @@ func TestEdgeTableOverflow(t *testing.T) {
 	}
 	together := o.query(`sum(outsight_edge_connections_opened_total{side="unknown"})`).sum() +
 		o.query(fmt.Sprintf(`sum(outsight_edge_connections_opened_total{service="others",client_id=%q} or outsight_edge_connections_opened_total{service="others",server_id=%q})`, client.id, server.id)).sum()
-	t.Logf("of %d ends of connections %v have an edge of their own, %v are counted together", 2*floodPorts, placed, together)
+	t.Logf("of %d ends of connections %v have an edge of their own, %v are counted together", 2*floodPorts, placed,
+		together)
 	if placed >= most || placed+together < 2*floodPorts {
 		t.Errorf("of %d ends of connections %v have an edge of their own and %v are counted together; want fewer than %d and the rest",
 			2*floodPorts, placed, together, most)

@@ -66,7 +66,8 @@ func (g *grafana) testDashboards(t *testing.T) {
 	for query := range found {
 		queries = append(queries, query)
 	}
-	input, err := json.Marshal(map[string]any{"address": g.url, "uid": "open", "begin": g.begin.UnixMilli(), "end": g.end.UnixMilli(), "queries": queries, "dashboards": choices})
+	input, err := json.Marshal(map[string]any{"address": g.url, "uid": "open", "begin": g.begin.UnixMilli(),
+		"end": g.end.UnixMilli(), "queries": queries, "dashboards": choices})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,8 +93,10 @@ func (g *grafana) testDashboards(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := answer.Explored
-	if e.Health.Status != "success" || !e.Exemplars || !slices.Contains(e.Metrics, "orders_total") || e.Metadata["container_cpu_usage_seconds_total"].Type != "counter" {
-		t.Errorf("the data source: %+v, exemplars %v, %d metrics, of which %d described", e.Health, e.Exemplars, len(e.Metrics), len(e.Metadata))
+	if e.Health.Status != "success" || !e.Exemplars || !slices.Contains(e.Metrics, "orders_total") ||
+		e.Metadata["container_cpu_usage_seconds_total"].Type != "counter" {
+		t.Errorf("the data source: %+v, exemplars %v, %d metrics, of which %d described", e.Health, e.Exemplars,
+			len(e.Metrics), len(e.Metadata))
 	}
 	for query, want := range found {
 		if got := e.Found[query]; !slices.Equal(got, want) {
@@ -109,7 +112,8 @@ func (g *grafana) testDashboards(t *testing.T) {
 	variables := map[string][]string{"host": {"node"}, "name": {odd, "web"}, "client": {"web"}, "server": {"db"}}
 	for i, d := range answer.Dashboards {
 		if asks := choices[i].asks; len(d.Panels) != len(asks.Panels) || len(d.Variables) != len(asks.Templating.List) {
-			t.Fatalf("%s: %d panels and %d variables, want %d and %d", choices[i].file, len(d.Panels), len(d.Variables), len(asks.Panels), len(asks.Templating.List))
+			t.Fatalf("%s: %d panels and %d variables, want %d and %d", choices[i].file, len(d.Panels), len(d.Variables),
+				len(asks.Panels), len(asks.Templating.List))
 		}
 		for name, values := range d.Variables {
 			if !slices.Equal(values, variables[name]) {
@@ -156,7 +160,8 @@ func (g *grafana) testDashboards(t *testing.T) {
 	last(1, "Requests", "web → db", 3)
 	last(2, "Containers", "containers", 2)
 	query := last(len(choices)-1, "CPU", odd, 0.2)
-	if want := `{host=~"node",name=~"(` + strings.ReplaceAll(regexp.QuoteMeta(odd), `\`, `\\`); !strings.Contains(query, want[:len(want)-2]) || !strings.Contains(query, "[1m0s]") {
+	if want := `{host=~"node",name=~"(` + strings.ReplaceAll(regexp.QuoteMeta(odd), `\`, `\\`); !strings.Contains(query,
+		want[:len(want)-2]) || !strings.Contains(query, "[1m0s]") {
 		t.Errorf("with chosen values: %s, want %s", query, want)
 	}
 }

@@ -26,7 +26,8 @@ func TestDataSource(t *testing.T) {
 	begin := time.Now().Add(-time.Hour).Truncate(time.Minute)
 	outsight := build(t, "../../cmd/outsight")
 	serve := func(arguments ...string) string {
-		return start(t, "", outsight, append([]string{"server", "--data", fill(t, begin), "--listen", "127.0.0.1:0", "--otlp", "", "--otlp-http", ""}, arguments...)...)
+		return start(t, "", outsight, append([]string{"server", "--data", fill(t, begin), "--listen", "127.0.0.1:0",
+			"--otlp", "", "--otlp-http", ""}, arguments...)...)
 	}
 	authority := issuer.New(t, "grafana")
 	cert, key := authority.Leaf("server", x509.ExtKeyUsageServerAuth)
@@ -41,7 +42,8 @@ func TestDataSource(t *testing.T) {
 	everybody := serve()
 	guarded := serve("--token-file", tokens, "--tenant-header=optional", "--tls-cert", cert, "--tls-key", key)
 	tls := func(uid string, settings map[string]any, secrets map[string]string) source {
-		s := source{UID: uid, URL: guarded, Settings: map[string]any{"tlsAuthWithCACert": true}, Secrets: map[string]string{"tlsCACert": string(ca)}}
+		s := source{UID: uid, URL: guarded, Settings: map[string]any{"tlsAuthWithCACert": true},
+			Secrets: map[string]string{"tlsCACert": string(ca)}}
 		maps.Copy(s.Settings, settings)
 		maps.Copy(s.Secrets, secrets)
 		return s
@@ -93,7 +95,8 @@ func (g *grafana) testValues(t *testing.T) {
 	// A container uses a tenth of a CPU, all the time.
 	for uid, window := range map[string]string{"open": "[1m0s]", "get": "[20s]", "basic": "[1m0s]", "bearer": "[1m0s]"} {
 		frames := g.frames(uid, map[string]any{"expr": cpu, "range": true, "legendFormat": "{{name}} on {{host}}"})
-		if len(frames) != 1 || frames[0].legend() != "web on node" || !strings.Contains(frames[0].Schema.Meta.ExecutedQueryString, window) {
+		if len(frames) != 1 || frames[0].legend() != "web on node" ||
+			!strings.Contains(frames[0].Schema.Meta.ExecutedQueryString, window) {
 			t.Errorf("%s: %+v, want a rate over %s", uid, frames, window)
 			continue
 		}
@@ -103,7 +106,8 @@ func (g *grafana) testValues(t *testing.T) {
 			if i < 60/15 {
 				continue
 			}
-			if want := float64(g.end.UnixMilli()) - float64(len(times)-1-i)*15e3; at != want || math.Abs(rates[i].(float64)-0.1) > 1e-9 {
+			if want := float64(g.end.UnixMilli()) - float64(len(times)-1-i)*15e3; at != want ||
+				math.Abs(rates[i].(float64)-0.1) > 1e-9 {
 				t.Errorf("%s: %v at %v, want 0.1 at %v", uid, rates[i], at, want)
 			}
 		}
@@ -115,15 +119,19 @@ func (g *grafana) testValues(t *testing.T) {
 		t.Helper()
 		query["instant"] = true
 		frames := g.frames("open", query)
-		if len(frames) != 1 || frames[0].legend() != legend || len(frames[0].Data.Values[1]) != 1 || frames[0].Data.Values[1][0] != want {
+		if len(frames) != 1 || frames[0].legend() != legend || len(frames[0].Data.Values[1]) != 1 ||
+			frames[0].Data.Values[1][0] != want {
 			t.Errorf("%v: %+v, want %v of %q", query, frames, want, legend)
 		}
 	}
 	last := float64(seconds + 1)
 	f(map[string]any{"expr": "1 + 1"}, "1 + 1", 2)
-	f(map[string]any{"expr": `sum(container_cpu_usage_seconds_total{name="web"})`, "legendFormat": "__auto"}, `sum(container_cpu_usage_seconds_total{name="web"})`, last/10)
-	f(map[string]any{"expr": `sum by (name) (container_cpu_usage_seconds_total{name="web"})`, "format": "table"}, `{name="web"}`, last/10)
-	f(map[string]any{"expr": `sum by (le) (increase(container_cpu_usage_seconds_total{name="web"}[$__range]))`, "legendFormat": "in $__range"}, "in $__range", seconds/10)
+	f(map[string]any{"expr": `sum(container_cpu_usage_seconds_total{name="web"})`, "legendFormat": "__auto"},
+		`sum(container_cpu_usage_seconds_total{name="web"})`, last/10)
+	f(map[string]any{"expr": `sum by (name) (container_cpu_usage_seconds_total{name="web"})`, "format": "table"},
+		`{name="web"}`, last/10)
+	f(map[string]any{"expr": `sum by (le) (increase(container_cpu_usage_seconds_total{name="web"}[$__range]))`,
+		"legendFormat": "in $__range"}, "in $__range", seconds/10)
 
 	// There are no exemplars, which is no error.
 	if frames := g.frames("open", map[string]any{"expr": cpu, "range": true, "exemplar": true}); len(frames) != 1 {
@@ -131,19 +139,23 @@ func (g *grafana) testValues(t *testing.T) {
 	}
 	// What PromQL has to say about a query stands over the panel.
 	frames := g.frames("open", map[string]any{"expr": "rate(container_memory_working_set_bytes[1m])", "range": true})
-	if len(frames) == 0 || len(frames[0].Schema.Meta.Notices) != 1 || !strings.Contains(frames[0].Schema.Meta.Notices[0].Text, "metric might not be a counter") {
+	if len(frames) == 0 || len(frames[0].Schema.Meta.Notices) != 1 ||
+		!strings.Contains(frames[0].Schema.Meta.Notices[0].Text, "metric might not be a counter") {
 		t.Errorf("a rate of a gauge: %+v", frames)
 	}
 	// Points of a whole range at once, numbers that JSON has not, and nothing at all.
-	if frames := g.frames("open", map[string]any{"expr": `container_cpu_usage_seconds_total{name="web"}[1m]`, "instant": true}); len(frames) != 1 || len(frames[0].Data.Values[0]) != 60/step {
+	if frames := g.frames("open", map[string]any{"expr": `container_cpu_usage_seconds_total{name="web"}[1m]`,
+		"instant": true}); len(frames) != 1 || len(frames[0].Data.Values[0]) != 60/step {
 		t.Errorf("a minute's points: %+v", frames)
 	}
 	for _, expr := range []string{"0 / 0", "-1 / 0", "1 / 0"} {
-		if frames := g.frames("open", map[string]any{"expr": "vector(" + expr + ")", "range": true}); len(frames) != 1 || len(frames[0].Data.Values[1]) != seconds/15+1 {
+		if frames := g.frames("open", map[string]any{"expr": "vector(" + expr + ")",
+			"range": true}); len(frames) != 1 || len(frames[0].Data.Values[1]) != seconds/15+1 {
 			t.Errorf("%s: %+v", expr, frames)
 		}
 	}
-	if frames := g.frames("open", map[string]any{"expr": "no_such_metric", "range": true}); len(frames) != 1 || len(frames[0].Data.Values) != 0 {
+	if frames := g.frames("open", map[string]any{"expr": "no_such_metric", "range": true}); len(frames) != 1 ||
+		len(frames[0].Data.Values) != 0 {
 		t.Errorf("nothing: %+v", frames)
 	}
 }
@@ -162,7 +174,8 @@ func (g *grafana) testHistograms(t *testing.T) {
 	for i, at := range columns["xMax"] {
 		counts[at] += columns["count"][i].(float64)
 		// Each bucket ends where the next but one of the 32 of an octave begins.
-		if low, high := columns["yMin"][i].(float64), columns["yMax"][i].(float64); math.Abs(high/low-math.Pow(2, 1.0/32)) > 1e-9 {
+		if low, high := columns["yMin"][i].(float64),
+			columns["yMax"][i].(float64); math.Abs(high/low-math.Pow(2, 1.0/32)) > 1e-9 {
 			t.Errorf("a bucket from %v to %v", low, high)
 		}
 	}
@@ -231,28 +244,35 @@ func (g *grafana) testResources(t *testing.T) {
 			}
 			list(uid, method, "api/v1/labels", form("match[]", `{__name__="orders_total"}`), "__name__", "host", "tenant")
 			var series []map[string]string
-			if status := g.resource(uid, method, "api/v1/series", form("match[]", "orders_total", "limit", "40000"), &series); status != http.StatusOK || len(series) != 2 || series[0]["host"] != "node" {
+			if status := g.resource(uid, method, "api/v1/series", form("match[]", "orders_total", "limit", "40000"),
+				&series); status != http.StatusOK || len(series) != 2 || series[0]["host"] != "node" {
 				t.Errorf("%s: %d %v", uid, status, series)
 			}
 		}
-		list(uid, http.MethodGet, "api/v1/label/tenant/values", form("match[]", "orders_total", "limit", "40000"), "bank", "shop")
+		list(uid, http.MethodGet, "api/v1/label/tenant/values", form("match[]", "orders_total", "limit", "40000"),
+			"bank", "shop")
 		list(uid, http.MethodGet, "api/v1/label/__name__/values", form("match[]", `{__name__=~".*orders.*"}`), "orders_total")
 		var metadata map[string][]struct{ Type, Unit, Help string }
 		status := g.resource(uid, http.MethodGet, "api/v1/metadata", url.Values{"limit": {"40000"}}, &metadata)
-		if m := metadata["outsight_edge_transaction_duration_seconds"]; status != http.StatusOK || len(m) != 1 || m[0].Type != "histogram" || m[0].Unit != "seconds" || m[0].Help == "" {
+		if m := metadata["outsight_edge_transaction_duration_seconds"]; status != http.StatusOK || len(m) != 1 ||
+			m[0].Type != "histogram" || m[0].Unit != "seconds" || m[0].Help == "" {
 			t.Errorf("%s: %d %v", uid, status, m)
 		}
 		var about struct{ Version string }
-		if status := g.resource(uid, http.MethodGet, "api/v1/status/buildinfo", nil, &about); status != http.StatusOK || about.Version == "" {
+		if status := g.resource(uid, http.MethodGet, "api/v1/status/buildinfo", nil, &about); status != http.StatusOK ||
+			about.Version == "" {
 			t.Errorf("%s: %d %+v", uid, status, about)
 		}
 		var rules struct{ Groups []any }
-		if status := g.resource(uid, http.MethodGet, "api/v1/rules", nil, &rules); status != http.StatusOK || rules.Groups == nil {
+		if status := g.resource(uid, http.MethodGet, "api/v1/rules", nil, &rules); status != http.StatusOK ||
+			rules.Groups == nil {
 			t.Errorf("%s: %d %+v", uid, status, rules)
 		}
 		var exemplars []any
 		// The times are in milliseconds here, as if they were seconds.
-		if status := g.resource(uid, http.MethodGet, "api/v1/query_exemplars", url.Values{"query": {"test"}, "start": {fmt.Sprint(g.begin.UnixMilli())}, "end": {fmt.Sprint(g.end.UnixMilli())}}, &exemplars); status != http.StatusOK || exemplars == nil {
+		if status := g.resource(uid, http.MethodGet, "api/v1/query_exemplars",
+			url.Values{"query": {"test"}, "start": {fmt.Sprint(g.begin.UnixMilli())},
+				"end": {fmt.Sprint(g.end.UnixMilli())}}, &exemplars); status != http.StatusOK || exemplars == nil {
 			t.Errorf("%s: %d %v", uid, status, exemplars)
 		}
 		g.suggestions(t, uid, "", "__name__", "host", "tenant")
@@ -266,28 +286,33 @@ func (g *grafana) testResources(t *testing.T) {
 // suggestions are what the editor offers for a metric: names of labels, or values of one.
 func (g *grafana) suggestions(t *testing.T, uid, label string, want ...string) {
 	t.Helper()
-	body, err := json.Marshal(map[string]any{"labelName": label, "queries": []string{"rate(orders_total[$__rate_interval])"}, "limit": 100,
+	body, err := json.Marshal(map[string]any{"labelName": label,
+		"queries": []string{"rate(orders_total[$__rate_interval])"}, "limit": 100,
 		"start": g.begin.Format(time.RFC3339), "end": g.end.Format(time.RFC3339)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	if status := g.decode(http.MethodPost, "/api/datasources/uid/"+uid+"/resources/suggestions", body, &got); status != http.StatusOK || !slices.Equal(got, want) {
+	if status := g.decode(http.MethodPost, "/api/datasources/uid/"+uid+"/resources/suggestions", body,
+		&got); status != http.StatusOK || !slices.Equal(got, want) {
 		t.Errorf("%s: suggestions for %q: %d %q, want %q", uid, label, status, got, want)
 	}
 }
 
 func (g *grafana) testTenant(t *testing.T) {
-	for uid, want := range map[string]map[string]float64{"bearer": {"bank": seconds, "shop": 2 * seconds}, "shop": {"shop": 2 * seconds}} {
+	for uid, want := range map[string]map[string]float64{"bearer": {"bank": seconds, "shop": 2 * seconds},
+		"shop": {"shop": 2 * seconds}} {
 		got := map[string]float64{}
-		for _, f := range g.frames(uid, map[string]any{"expr": "orders_total", "instant": true, "legendFormat": "{{tenant}}"}) {
+		for _, f := range g.frames(uid, map[string]any{"expr": "orders_total", "instant": true,
+			"legendFormat": "{{tenant}}"}) {
 			got[f.legend()] = f.Data.Values[1][0].(float64)
 		}
 		if !maps.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", uid, got, want)
 		}
 		var tenants []string
-		if status := g.resource(uid, http.MethodGet, "api/v1/label/tenant/values", nil, &tenants); status != http.StatusOK || !slices.Equal(tenants, slices.Sorted(maps.Keys(want))) {
+		if status := g.resource(uid, http.MethodGet, "api/v1/label/tenant/values", nil,
+			&tenants); status != http.StatusOK || !slices.Equal(tenants, slices.Sorted(maps.Keys(want))) {
 			t.Errorf("%s: %d %q", uid, status, tenants)
 		}
 	}

@@ -91,11 +91,12 @@ const (
 	step    = 5
 )
 
-// odd is the name of a container, with what means something in regular expressions and templates. (A quote is not escaped by Grafana.)
+// odd is the name of a container, with what means something in regular expressions and templates. (A quote is not
+// escaped by Grafana.)
 const odd = `a.b(c)\d+e$f`
 
-// fill makes a directory with a store in it: a dashboard's samples, which begin at a time, a counter of two tenants, and a
-// container of an odd name.
+// fill makes a directory with a store in it: a dashboard's samples, which begin at a time, a counter of two tenants,
+// and a container of an odd name.
 func fill(t *testing.T, begin time.Time) (directory string) {
 	t.Helper()
 	directory = t.TempDir()
@@ -108,10 +109,12 @@ func fill(t *testing.T, begin time.Time) (directory string) {
 		container := []model.Label{{Name: "host", Value: "node"}, {Name: "id", Value: "0dd"}, {Name: "name", Value: odd}}
 		batch := append(deploy.Everything(begin, second),
 			model.Series{Name: "container_info", Kind: model.Gauge, Time: at, Labels: container, Value: 1},
-			model.Series{Name: "container_cpu_usage_seconds_total", Kind: model.Counter, Time: at, Labels: container, Value: float64(second) / 5})
+			model.Series{Name: "container_cpu_usage_seconds_total", Kind: model.Counter, Time: at, Labels: container,
+				Value: float64(second) / 5})
 		for i, tenant := range []string{"bank", "shop"} {
 			batch = append(batch, model.Series{Name: "orders_total", Kind: model.Counter, Time: at,
-				Labels: []model.Label{{Name: "host", Value: "node"}, {Name: "tenant", Value: tenant}}, Value: float64((i + 1) * second)})
+				Labels: []model.Label{{Name: "host", Value: "node"}, {Name: "tenant", Value: tenant}},
+				Value:  float64((i + 1) * second)})
 		}
 		if err := kept.Append(context.Background(), batch); err != nil {
 			t.Fatal(err)
@@ -195,11 +198,13 @@ type result struct {
 // query asks as a panel does that is wide enough for a point every 15 seconds.
 func (g *grafana) query(uid string, query map[string]any) result {
 	g.t.Helper()
-	q := map[string]any{"refId": "A", "datasource": map[string]string{"type": "prometheus", "uid": uid}, "intervalMs": 15000, "maxDataPoints": 1000}
+	q := map[string]any{"refId": "A", "datasource": map[string]string{"type": "prometheus", "uid": uid},
+		"intervalMs": 15000, "maxDataPoints": 1000}
 	for name, value := range query {
 		q[name] = value
 	}
-	body, err := json.Marshal(map[string]any{"queries": []any{q}, "from": fmt.Sprint(g.begin.UnixMilli()), "to": fmt.Sprint(g.end.UnixMilli())})
+	body, err := json.Marshal(map[string]any{"queries": []any{q}, "from": fmt.Sprint(g.begin.UnixMilli()),
+		"to": fmt.Sprint(g.end.UnixMilli())})
 	if err != nil {
 		g.t.Fatal(err)
 	}

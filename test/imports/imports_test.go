@@ -158,11 +158,13 @@ func importerOf(imported string) (importer string) {
 
 // notLinked lists what a binary must not contain, however indirectly.
 var notLinked = map[string][]string{
-	"cmd/outsight-agent": {"github.com/prometheus/", "github.com/nats-io/nats-server", "k8s.io/", "github.com/parquet-go/"},
+	"cmd/outsight-agent": {"github.com/prometheus/", "github.com/nats-io/nats-server", "k8s.io/",
+		"github.com/parquet-go/"},
 }
 
 // tools are programs of the repository that are in no product: they may import anything.
-var tools = []string{"bench", "test/", "internal/kernel/cells", "internal/kernel/kerneltest", "internal/kernel/parsertest", "internal/kernel/tables"}
+var tools = []string{"bench", "test/", "internal/kernel/cells", "internal/kernel/kerneltest",
+	"internal/kernel/parsertest", "internal/kernel/tables"}
 
 type goPackage struct {
 	ImportPath string
@@ -229,7 +231,8 @@ func TestPackagesImportOnlyWhatTheTableAllows(t *testing.T) {
 }
 
 func isOf(name, importer string) bool {
-	return name == strings.TrimSuffix(importer, "/") || strings.HasSuffix(importer, "/") && strings.HasPrefix(name, importer)
+	return name == strings.TrimSuffix(importer, "/") || strings.HasSuffix(importer, "/") &&
+		strings.HasPrefix(name, importer)
 }
 
 func TestForeignPackagesHaveOneImporter(t *testing.T) {

@@ -31,8 +31,9 @@ func New(t *testing.T, name string) *Issuer {
 	t.Helper()
 	i := &Issuer{t: t, dir: t.TempDir()}
 	i.CA = filepath.Join(i.dir, "ca.pem")
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	i.Cert = template
 	i.Cert, i.key = i.sign("ca", template)
 	return i
@@ -41,8 +42,10 @@ func New(t *testing.T, name string) *Issuer {
 // Leaf is the paths of a new certificate for 127.0.0.1 and of its key.
 func (i *Issuer) Leaf(name string, usage x509.ExtKeyUsage) (cert, key string) {
 	i.t.Helper()
-	i.sign(name, &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{usage}})
+	i.sign(name, &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name},
+		NotAfter:    time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{usage}})
 	return filepath.Join(i.dir, name+".pem"), filepath.Join(i.dir, name+"-key.pem")
 }
 
@@ -65,7 +68,8 @@ func (i *Issuer) sign(file string, template *x509.Certificate) (*x509.Certificat
 	i.check(err)
 	private, err := x509.MarshalECPrivateKey(key)
 	i.check(err)
-	for name, block := range map[string]*pem.Block{file + ".pem": {Type: "CERTIFICATE", Bytes: der}, file + "-key.pem": {Type: "EC PRIVATE KEY", Bytes: private}} {
+	for name, block := range map[string]*pem.Block{file + ".pem": {Type: "CERTIFICATE", Bytes: der}, file +
+		"-key.pem": {Type: "EC PRIVATE KEY", Bytes: private}} {
 		i.check(os.WriteFile(filepath.Join(i.dir, name), pem.EncodeToMemory(block), 0o600))
 	}
 	cert, err := x509.ParseCertificate(der)

@@ -35,8 +35,8 @@ var all = [...]series{
 	{name: "6.12", pattern: `^linux-image-6\.12\.[0-9]+\+deb12-amd64$`},
 }
 
-// kernel is what a guest boots: the file with the kernel, uncompressed, and those with its modules, in the order in which
-// they can be loaded.
+// kernel is what a guest boots: the file with the kernel, uncompressed, and those with its modules, in the order in
+// which they can be loaded.
 type kernel struct {
 	image   string
 	modules []string
@@ -140,7 +140,8 @@ func otherSuite(dir, suite string) (apt, error) {
 	if lists, _ := filepath.Glob(filepath.Join(dir, "lists", "*_Packages*")); len(lists) > 0 {
 		return a, nil
 	}
-	mirrors, err := (apt{}).output("", "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Component: main", "Origin: Debian")
+	mirrors, err := (apt{}).output("", "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages",
+		"Component: main", "Origin: Debian")
 	if err != nil {
 		return a, err
 	}

@@ -9,7 +9,8 @@ import (
 )
 
 func TestVersionsAreComparedByNumber(t *testing.T) {
-	names := []string{"linux-image-6.12.100+deb12-amd64", "linux-image-6.12.9+deb12-amd64", "linux-image-6.12.99+deb12-amd64"}
+	names := []string{"linux-image-6.12.100+deb12-amd64", "linux-image-6.12.9+deb12-amd64",
+		"linux-image-6.12.99+deb12-amd64"}
 	slices.SortFunc(names, func(a, b string) int { return slices.Compare(numbers(a), numbers(b)) })
 	if names[2] != "linux-image-6.12.100+deb12-amd64" || names[0] != "linux-image-6.12.9+deb12-amd64" {
 		t.Errorf("sorted: %q", names)
@@ -42,7 +43,8 @@ func TestUncompressed(t *testing.T) {
 	}
 	outside := bzImage(nil)
 	binary.LittleEndian.PutUint32(outside[0x248:], 0xffffffff)
-	for _, broken := range [][]byte{nil, []byte("MZ"), bzImage(nil), bzImage([]byte("\x28\xb5\x2f\xfd")), bzImage([]byte("gzip?")), outside} {
+	for _, broken := range [][]byte{nil, []byte("MZ"), bzImage(nil), bzImage([]byte("\x28\xb5\x2f\xfd")),
+		bzImage([]byte("gzip?")), outside} {
 		if got, err := uncompressed(broken); err == nil {
 			t.Errorf("%.20q is a kernel: %q", broken, got)
 		}

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// guestModules are what a guest loads: file systems, what they need without saying so, and devices out of files for them.
+// guestModules are what a guest loads: file systems, what they need without saying so, and devices out of files for
+// them.
 var guestModules = []string{"crc32c_generic", "loop", "ext4", "xfs", "btrfs"}
 
 // moduleSuffix is what files with modules end with.
@@ -35,8 +36,8 @@ func moduleName(path string) (name string, ok bool) {
 	return strings.ReplaceAll(name, "-", "_"), ok && isModule
 }
 
-// writeModules writes guestModules and what they depend on, under names in the order in which they can be loaded. One of the
-// former that is not there is in the kernel itself.
+// writeModules writes guestModules and what they depend on, under names in the order in which they can be loaded. One
+// of the former that is not there is in the kernel itself.
 func writeModules(all map[string]module, dir string) error {
 	written, place := map[string]bool{}, 0
 	var write func(name string) error

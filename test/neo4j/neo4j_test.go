@@ -78,7 +78,8 @@ func run(t *testing.T, server string, statements ...string) [][]any {
 		t.Fatal(err)
 	}
 	client := http.Client{Timeout: 2 * time.Minute}
-	reply, err := client.Post(strings.TrimSuffix(server, "/")+"/db/neo4j/tx/commit", "application/json", bytes.NewReader(body))
+	reply, err := client.Post(strings.TrimSuffix(server, "/")+"/db/neo4j/tx/commit", "application/json",
+		bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

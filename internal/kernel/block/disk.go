@@ -40,16 +40,22 @@ const diskRemedy = "Linux 5.12 or later with BTF and CONFIG_BLK_CGROUP"
 // diskHooks in the order in which they are attached: what is done before an issue was seen is counted,
 // without its latency.
 var diskHooks = []host.Hook{
-	host.NewHook("block_rq_complete", "tp_btf/block_rq_complete", "disk: bytes and operations per container and device", false, diskRemedy),
-	host.NewHook("block_rq_issue", "tp_btf/block_rq_issue", "disk: latency and queue time per container and device", false, diskRemedy),
-	host.NewHook("sync_exit", "tp_btf/ext4_sync_file_exit", "disk: duration of fsync per container", false, "files on ext4, and Linux 5.12 or later with BTF"),
-	host.NewHook("sync_enter", "tp_btf/ext4_sync_file_enter", "disk: duration of fsync per container", false, "files on ext4, and Linux 5.12 or later with BTF"),
+	host.NewHook("block_rq_complete", "tp_btf/block_rq_complete", "disk: bytes and operations per container and device",
+		false, diskRemedy),
+	host.NewHook("block_rq_issue", "tp_btf/block_rq_issue", "disk: latency and queue time per container and device",
+		false, diskRemedy),
+	host.NewHook("sync_exit", "tp_btf/ext4_sync_file_exit", "disk: duration of fsync per container", false,
+		"files on ext4, and Linux 5.12 or later with BTF"),
+	host.NewHook("sync_enter", "tp_btf/ext4_sync_file_enter", "disk: duration of fsync per container", false,
+		"files on ext4, and Linux 5.12 or later with BTF"),
 }
 
 // bioHooks are for devices without requests: each costs every bio of every device a little.
 var bioHooks = []host.Hook{
-	host.NewHook("block_bio_complete", "tp_btf/block_bio_complete", "disk: devices without requests (device mapper, md, zram)", false, diskRemedy),
-	host.NewHook("block_bio_queue", "tp_btf/block_bio_queue", "disk: devices without requests (device mapper, md, zram)", false, diskRemedy),
+	host.NewHook("block_bio_complete", "tp_btf/block_bio_complete",
+		"disk: devices without requests (device mapper, md, zram)", false, diskRemedy),
+	host.NewHook("block_bio_queue", "tp_btf/block_bio_queue",
+		"disk: devices without requests (device mapper, md, zram)", false, diskRemedy),
 }
 
 // hasBioDevice tells whether there is a device without requests that can hold anything, in sysfs' list of disks.
@@ -255,7 +261,8 @@ func (r *diskReader) read(place int, now time.Time) model.KernelDisk {
 	entry, state := &r.disks.Entries[place], &r.places[place]
 	d := model.KernelDisk{
 		Entry: uint64(state.instance)<<32 | uint64(place), BlockGroup: entry.Key.Group, Overflow: place < diskFirst,
-		Device: model.BlockDevice{Major: uint32(entry.Key.Device >> 32), Minor: uint32(entry.Key.Device), Name: host.Text(entry.Name[:])},
+		Device: model.BlockDevice{Major: uint32(entry.Key.Device >> 32), Minor: uint32(entry.Key.Device),
+			Name: host.Text(entry.Name[:])},
 	}
 	if place >= diskFirst {
 		d.Group = r.owner(place)
@@ -280,7 +287,8 @@ func (r *diskReader) read(place int, now time.Time) model.KernelDisk {
 
 func (r *diskReader) kind(place, kind int) model.DiskOperations {
 	c := &r.disks.Entries[place].Counters[kind]
-	o := model.DiskOperations{Operations: host.Load(&c.Operations), Bytes: host.Load(&c.Bytes), TimeNS: host.Load(&c.TimeNs),
+	o := model.DiskOperations{Operations: host.Load(&c.Operations), Bytes: host.Load(&c.Bytes),
+		TimeNS:  host.Load(&c.TimeNs),
 		QueueNS: host.Load(&c.QueueNs), Errors: host.Load(&c.Errors), Untimed: host.Load(&c.Untimed)}
 	if kind < diskHistograms && o.Operations != 0 {
 		o.Latency = r.places[place].cached[kind].Read(&r.latency, place*diskHistograms+kind, 1, o.Operations, o.TimeNS)
@@ -349,13 +357,16 @@ func (p *Block) SlotDisk(id model.CgroupID) (model.SlotDisk, bool) {
 		return model.SlotDisk{}, false
 	}
 	s := &p.disks.slots.Entries[slot]
-	return model.SlotDisk{ReadBytes: host.Load(&s.ReadBytes), WriteBytes: host.Load(&s.WriteBytes), Reads: host.Load(&s.Reads), Writes: host.Load(&s.Writes),
-		ReadNS: host.Load(&s.ReadNs), WriteNS: host.Load(&s.WriteNs), QueueNS: host.Load(&s.QueueNs), Flushes: host.Load(&s.Flushes)}, true
+	return model.SlotDisk{ReadBytes: host.Load(&s.ReadBytes), WriteBytes: host.Load(&s.WriteBytes),
+		Reads: host.Load(&s.Reads), Writes: host.Load(&s.Writes),
+		ReadNS: host.Load(&s.ReadNs), WriteNS: host.Load(&s.WriteNs), QueueNS: host.Load(&s.QueueNs),
+		Flushes: host.Load(&s.Flushes)}, true
 }
 
 func (r *diskReader) drops() []model.Drop {
 	drops := []model.Drop{
-		{Name: "disks", Count: host.SumDrops(r.dropped, dropDisk), Capacity: uint64(len(r.places) - diskFirst), Used: r.used.Load()},
+		{Name: "disks", Count: host.SumDrops(r.dropped, dropDisk), Capacity: uint64(len(r.places) - diskFirst),
+			Used: r.used.Load()},
 		{Name: "disk_requests", Count: host.SumDrops(r.dropped, dropDiskRequest)},
 		{Name: "disk_syncs", Count: host.SumDrops(r.dropped, dropDiskSync)},
 	}

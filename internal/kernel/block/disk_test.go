@@ -73,7 +73,10 @@ func (d *loopDevice) number(t *testing.T) {
 func settle(t *testing.T) { t.Helper(); exec.Command("udevadm", "settle").Run() }
 
 // diskstats are the kernel's own counters of a device: reads, read sectors, writes, written sectors, discards, flushes.
-func (d *loopDevice) diskstats(t *testing.T) (s struct{ reads, readBytes, writes, writeBytes, discards, discardBytes, flushes uint64 }) {
+func (d *loopDevice) diskstats(t *testing.T) (s struct {
+	reads, readBytes, writes, writeBytes, discards, discardBytes,
+	flushes uint64
+}) {
 	t.Helper()
 	text, err := os.ReadFile("/sys/block/" + d.name + "/stat")
 	if err != nil {
@@ -96,7 +99,8 @@ func diskGroup(t *testing.T, name string, device *loopDevice) *kerneltest.Group 
 		return kerneltest.NewGroupAt(t, filepath.Join("/sys/fs/cgroup", name))
 	}
 	// Something between makes the ids of the hierarchies differ.
-	g := kerneltest.NewGroupAt(t, filepath.Join("/sys/fs/cgroup/memory", name), filepath.Join("/sys/fs/cgroup/blkio", name))
+	g := kerneltest.NewGroupAt(t, filepath.Join("/sys/fs/cgroup/memory", name), filepath.Join("/sys/fs/cgroup/blkio",
+		name))
 	if device != nil {
 		// The kernel counts v1 groups' I/O on devices with a rule only: one that nobody reaches.
 		rule := fmt.Sprintf("%d:%d 1000000000000", device.block.Major, device.block.Minor)
@@ -168,7 +172,8 @@ func shell(g *kerneltest.Group, words ...string) *exec.Cmd {
 }
 
 func tryFio(g *kerneltest.Group, arguments ...string) (fioJob, error) {
-	out, err := shell(g, append([]string{"fio", "--name=job", "--output-format=json", "--thread=1"}, arguments...)...).Output()
+	out, err := shell(g, append([]string{"fio", "--name=job", "--output-format=json", "--thread=1"},
+		arguments...)...).Output()
 	if err != nil {
 		return fioJob{}, fmt.Errorf("running fio: %w: %s", err, out)
 	}
@@ -214,31 +219,38 @@ func TestDiskCountsWhatFioAndTheKernelsFilesTell(t *testing.T) {
 	g := diskGroup(t, "disk", device)
 	before := device.diskstats(t)
 	earlier := on(readDisks(t, p), device.block, 0)
-	job := fio(g, t, "--filename="+device.path, direct, "--rw=randrw", "--bs=4k", "--size=16m", "--ioengine=libaio", "--iodepth=8")
+	job := fio(g, t, "--filename="+device.path, direct, "--rw=randrw", "--bs=4k", "--size=16m", "--ioengine=libaio",
+		"--iodepth=8")
 	settle(t)
 	all := readDisks(t, p)
 	got := on(all, device.block, g.ID(t))
 	if got.Read.Bytes != job.Read.Bytes || got.Write.Bytes != job.Write.Bytes || got.Read.Operations != job.Read.Total ||
 		got.Write.Operations != job.Write.Total || job.Read.Total+job.Write.Total != 4096 {
-		t.Errorf("counted %d bytes in %d reads and %d in %d writes; fio %+v", got.Read.Bytes, got.Read.Operations, got.Write.Bytes,
+		t.Errorf("counted %d bytes in %d reads and %d in %d writes; fio %+v", got.Read.Bytes, got.Read.Operations,
+			got.Write.Bytes,
 			got.Write.Operations, job)
 	}
 	readBytes, writeBytes, reads, writes := fileCounts(g, t, device)
-	if got.Read.Bytes != readBytes || got.Write.Bytes != writeBytes || got.Read.Operations != reads || got.Write.Operations != writes {
-		t.Errorf("counted %d bytes in %d reads and %d in %d writes; the group's files say %d in %d and %d in %d", got.Read.Bytes,
+	if got.Read.Bytes != readBytes || got.Write.Bytes != writeBytes || got.Read.Operations != reads ||
+		got.Write.Operations != writes {
+		t.Errorf("counted %d bytes in %d reads and %d in %d writes; the group's files say %d in %d and %d in %d",
+			got.Read.Bytes,
 			got.Read.Operations, got.Write.Bytes, got.Write.Operations, readBytes, reads, writeBytes, writes)
 	}
 	for _, o := range []model.DiskOperations{got.Read, got.Write} {
-		if o.Latency == nil || o.Latency.Count != o.Operations || o.Latency.SumNS != o.TimeNS || o.TimeNS == 0 || o.QueueNS == 0 ||
+		if o.Latency == nil || o.Latency.Count != o.Operations || o.Latency.SumNS != o.TimeNS || o.TimeNS == 0 ||
+			o.QueueNS == 0 ||
 			o.Untimed != 0 || o.Errors != 0 {
 			t.Errorf("%+v of %d operations", o.Latency, o.Operations)
 		}
 	}
 	slot, found := p.SlotDisk(g.ID(t))
-	want := model.SlotDisk{ReadBytes: got.Read.Bytes, WriteBytes: got.Write.Bytes, Reads: got.Read.Operations, Writes: got.Write.Operations,
+	want := model.SlotDisk{ReadBytes: got.Read.Bytes, WriteBytes: got.Write.Bytes, Reads: got.Read.Operations,
+		Writes: got.Write.Operations,
 		ReadNS: got.Read.TimeNS, WriteNS: got.Write.TimeNS, QueueNS: got.Read.QueueNS + got.Write.QueueNS}
 	// Other devices are in it too: what fio's own files took.
-	if !found || slot.ReadBytes < want.ReadBytes || slot.WriteBytes < want.WriteBytes || slot.Reads < want.Reads || slot.Writes < want.Writes ||
+	if !found || slot.ReadBytes < want.ReadBytes || slot.WriteBytes < want.WriteBytes || slot.Reads < want.Reads ||
+		slot.Writes < want.Writes ||
 		slot.ReadNS < want.ReadNS || slot.WriteNS < want.WriteNS || slot.QueueNS < want.QueueNS {
 		t.Errorf("the slot has %+v, want at least %+v", slot, want)
 	}
@@ -272,7 +284,8 @@ func TestDiskLatencyIsThatOfTheSingleRequests(t *testing.T) {
 	p := openDisks(t, Options{LogRequests: 1 << 15})
 	device := newLoopDevice(t, 64<<20)
 	g := diskGroup(t, "latency", device)
-	fio(g, t, "--filename="+device.path, direct, "--rw=randrw", "--bs=4k", "--size=32m", "--ioengine=libaio", "--iodepth=4")
+	fio(g, t, "--filename="+device.path, direct, "--rw=randrw", "--bs=4k", "--size=32m", "--ioengine=libaio",
+		"--iodepth=4")
 	got := on(readDisks(t, p), device.block, g.ID(t))
 	requests, err := p.DiskRequests()
 	if err != nil {
@@ -337,11 +350,14 @@ func TestDiskFlushesAndDiscards(t *testing.T) {
 	g := diskGroup(t, "flush", device)
 	before, earlier := device.diskstats(t), on(readDisks(t, p), device.block, 0)
 	const syncs = 64
-	fio(g, t, "--filename="+device.path, direct, "--rw=write", "--bs=4k", fmt.Sprintf("--size=%dk", 4*syncs), "--ioengine=sync", "--fsync=1")
-	fio(g, t, "--filename="+device.path, direct, "--rw=write", "--bs=4k", fmt.Sprintf("--size=%dk", 4*syncs), "--ioengine=sync", "--sync=dsync")
+	fio(g, t, "--filename="+device.path, direct, "--rw=write", "--bs=4k", fmt.Sprintf("--size=%dk", 4*syncs),
+		"--ioengine=sync", "--fsync=1")
+	fio(g, t, "--filename="+device.path, direct, "--rw=write", "--bs=4k", fmt.Sprintf("--size=%dk", 4*syncs),
+		"--ioengine=sync", "--sync=dsync")
 	fio(g, t, "--filename="+device.path, direct, "--rw=trim", "--bs=64k", "--size=1m", "--ioengine=sync")
 	got := on(readDisks(t, p), device.block, g.ID(t))
-	if got.Write.Operations != 2*syncs || got.Write.Bytes != 2*syncs*4096 || got.Discard.Operations != 16 || got.Discard.Bytes != 1<<20 {
+	if got.Write.Operations != 2*syncs || got.Write.Bytes != 2*syncs*4096 || got.Discard.Operations != 16 ||
+		got.Discard.Bytes != 1<<20 {
 		t.Errorf("%d writes of %d bytes, %d discards of %d, want %d and 16", got.Write.Operations, got.Write.Bytes,
 			got.Discard.Operations, got.Discard.Bytes, 2*syncs)
 	}
@@ -370,7 +386,8 @@ func TestRequestsThatAreNotNear(t *testing.T) {
 	p := openDisks(t, Options{NearRequests: 1})
 	device := newLoopDevice(t, 64<<20)
 	g := diskGroup(t, "far", device)
-	job := fio(g, t, "--filename="+device.path, direct, "--rw=randread", "--bs=4k", "--size=16m", "--ioengine=libaio", "--iodepth=32")
+	job := fio(g, t, "--filename="+device.path, direct, "--rw=randread", "--bs=4k", "--size=16m", "--ioengine=libaio",
+		"--iodepth=32")
 	got := on(readDisks(t, p), device.block, g.ID(t))
 	if got.Read.Operations != job.Read.Total || got.Read.Latency.Count != job.Read.Total || got.Read.Untimed != 0 {
 		t.Errorf("%+v, fio %+v", got.Read, job)
@@ -382,12 +399,14 @@ func TestRequestsThatFindNoRoom(t *testing.T) {
 	p := openDisks(t, Options{NearRequests: 1, MaxRequests: 1})
 	device := newLoopDevice(t, 64<<20)
 	g := diskGroup(t, "untimed", device)
-	job := fio(g, t, "--filename="+device.path, direct, "--rw=randread", "--bs=4k", "--size=16m", "--ioengine=libaio", "--iodepth=32",
+	job := fio(g, t, "--filename="+device.path, direct, "--rw=randread", "--bs=4k", "--size=16m", "--ioengine=libaio",
+		"--iodepth=32",
 		"--iodepth_batch=16", "--iodepth_batch_complete_min=16")
 	got := on(readDisks(t, p), device.block, g.ID(t))
 	drops := p.Drops()
 	at := slices.IndexFunc(drops, func(d model.Drop) bool { return d.Name == "disk_requests" })
-	if got.Read.Bytes != job.Read.Bytes || got.Read.Untimed == 0 || got.Read.Latency.Count+got.Read.Untimed != got.Read.Operations ||
+	if got.Read.Bytes != job.Read.Bytes || got.Read.Untimed == 0 ||
+		got.Read.Latency.Count+got.Read.Untimed != got.Read.Operations ||
 		drops[at].Count < got.Read.Untimed {
 		t.Errorf("%+v, %d in the histogram, fio %+v, %+v", got.Read, got.Read.Latency.Count, job, drops[at])
 	}
@@ -415,11 +434,13 @@ func TestDisksThatFindNoPlace(t *testing.T) {
 	}
 	drops := p.Drops()
 	at := slices.IndexFunc(drops, func(d model.Drop) bool { return d.Name == "disks" })
-	if entries != 16 || drops[at].Capacity != 16 || drops[at].Used != 16 || drops[at].Count == 0 || overflow.Read.Bytes < (groups-16)<<20 {
+	if entries != 16 || drops[at].Capacity != 16 || drops[at].Used != 16 || drops[at].Count == 0 ||
+		overflow.Read.Bytes < (groups-16)<<20 {
 		t.Errorf("%d entries, %+v, %d bytes are of none", entries, drops[at], overflow.Read.Bytes)
 	}
 	mine, was := on(all, device.block, 0), on(earlier, device.block, 0)
-	if got := mine.Read.Bytes - was.Read.Bytes + overflow.Read.Bytes; got < device.diskstats(t).readBytes-before.readBytes {
+	if got := mine.Read.Bytes - was.Read.Bytes +
+		overflow.Read.Bytes; got < device.diskstats(t).readBytes-before.readBytes {
 		t.Errorf("%d bytes together, the device read %d", got, device.diskstats(t).readBytes-before.readBytes)
 	}
 }
@@ -447,7 +468,8 @@ func TestQuietDisksAreGivenUp(t *testing.T) {
 		t.Errorf("it is still there: %+v", mine)
 	}
 	read(groups[0])
-	if mine := on(readDisks(t, p), device.block, groups[0].ID(t)); mine.Read.Bytes != 1<<16 || mine.Read.Latency.Count != mine.Read.Operations {
+	if mine := on(readDisks(t, p), device.block, groups[0].ID(t)); mine.Read.Bytes != 1<<16 ||
+		mine.Read.Latency.Count != mine.Read.Operations {
 		t.Errorf("anew it has %+v", mine.Read)
 	}
 }
@@ -481,7 +503,8 @@ func TestDevicesWithoutRequests(t *testing.T) {
 	p := openDisks(t, Options{LogRequests: 1 << 14})
 	g := diskGroup(t, "bios", device)
 	before, earlier := device.diskstats(t), on(readDisks(t, p), device.block, 0)
-	job := fio(g, t, "--filename="+device.path, direct, "--rw=randrw", "--bs=4k", "--size=16m", "--ioengine=libaio", "--iodepth=8")
+	job := fio(g, t, "--filename="+device.path, direct, "--rw=randrw", "--bs=4k", "--size=16m", "--ioengine=libaio",
+		"--iodepth=8")
 	fio(g, t, "--filename="+device.path, direct, "--rw=trim", "--bs=64k", "--size=1m", "--ioengine=sync")
 	all := readDisks(t, p)
 	got := on(all, device.block, g.ID(t))
@@ -490,12 +513,15 @@ func TestDevicesWithoutRequests(t *testing.T) {
 		t.Errorf("counted %+v, fio %+v", got, job)
 	}
 	readBytes, writeBytes, reads, writes := fileCounts(g, t, device)
-	if got.Read.Bytes != readBytes || got.Write.Bytes != writeBytes || got.Read.Operations != reads || got.Write.Operations != writes {
-		t.Errorf("counted %d bytes in %d reads and %d in %d writes; the group's files say %d in %d and %d in %d", got.Read.Bytes,
+	if got.Read.Bytes != readBytes || got.Write.Bytes != writeBytes || got.Read.Operations != reads ||
+		got.Write.Operations != writes {
+		t.Errorf("counted %d bytes in %d reads and %d in %d writes; the group's files say %d in %d and %d in %d",
+			got.Read.Bytes,
 			got.Read.Operations, got.Write.Bytes, got.Write.Operations, readBytes, reads, writeBytes, writes)
 	}
 	for _, o := range []model.DiskOperations{got.Read, got.Write} {
-		if o.Latency == nil || o.Latency.Count != o.Operations || o.Latency.SumNS != o.TimeNS || o.TimeNS == 0 || o.Untimed != 0 {
+		if o.Latency == nil || o.Latency.Count != o.Operations || o.Latency.SumNS != o.TimeNS || o.TimeNS == 0 ||
+			o.Untimed != 0 {
 			t.Errorf("%+v of %d operations", o.Latency, o.Operations)
 		}
 	}
@@ -524,7 +550,8 @@ func TestForgottenDisksAreGivenBack(t *testing.T) {
 		t.Errorf("it is still there: %+v", got)
 	}
 	read()
-	if got := on(readDisks(t, p), device.block, id); got.Read.Bytes != 1<<20 || got.Read.Latency.Count != got.Read.Operations {
+	if got := on(readDisks(t, p), device.block, id); got.Read.Bytes != 1<<20 ||
+		got.Read.Latency.Count != got.Read.Operations {
 		t.Errorf("anew it has %+v", got.Read)
 	}
 }
@@ -665,7 +692,8 @@ func TestSyncsOfOtherFileSystems(t *testing.T) {
 	if knowsFileSystem(nothing, "xfs") {
 		t.Error("a file system without a list of them")
 	}
-	if err := os.WriteFile(filepath.Join(nothing, "filesystems"), []byte("nodev\tsysfs\n\text4\nnodev\txfsdev\n\tbtrfs\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(nothing, "filesystems"),
+		[]byte("nodev\tsysfs\n\text4\nnodev\txfsdev\n\tbtrfs\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if knowsFileSystem(nothing, "xfs") || !knowsFileSystem(nothing, "btrfs") || !knowsFileSystem(nothing, "sysfs") {
@@ -714,7 +742,8 @@ func countSyncs(t *testing.T, p *blockAndGroups, file string) {
 			got.Add(d.Syncs)
 		}
 	}
-	if got.FSync.Operations != 32 || got.FDataSync.Operations != 16 || got.FSync.Latency.Count != 32 || got.FDataSync.Latency.Count != 16 {
+	if got.FSync.Operations != 32 || got.FDataSync.Operations != 16 || got.FSync.Latency.Count != 32 ||
+		got.FDataSync.Latency.Count != 16 {
 		t.Errorf("%+v, want 32 and 16", got)
 	}
 	if sum := time.Duration(got.FSync.TimeNS + got.FDataSync.TimeNS); sum == 0 || sum > window {

@@ -80,7 +80,8 @@ func (p *Block) DiskRequests() ([]DiskRequest, error) {
 		if e.Operation >= diskHistograms {
 			continue
 		}
-		all = append(all, DiskRequest{BlockGroup: e.Group, Device: model.BlockDevice{Major: uint32(e.Device >> 32), Minor: uint32(e.Device)},
+		all = append(all, DiskRequest{BlockGroup: e.Group, Device: model.BlockDevice{Major: uint32(e.Device >> 32),
+			Minor: uint32(e.Device)},
 			Write: e.Operation == 1, Bytes: e.Bytes, IssuedNS: e.IssuedNs, EndedNS: e.DoneNs})
 	}
 }

@@ -13,9 +13,11 @@ import (
 
 const filesRemedy = "Linux 5.12 or later with BTF and CONFIG_TASK_IO_ACCOUNTING"
 
-var filesExitHook = host.NewHook("files_at_exit", "tp_btf/sched_process_exit (files)", "bytes read and written by system calls, of threads that end", false, filesRemedy)
+var filesExitHook = host.NewHook("files_at_exit", "tp_btf/sched_process_exit (files)",
+	"bytes read and written by system calls, of threads that end", false, filesRemedy)
 
-var filesHook = host.NewHook("look_at_files", "iter/task (files)", "bytes read and written by system calls per container", false, filesRemedy)
+var filesHook = host.NewHook("look_at_files", "iter/task (files)",
+	"bytes read and written by system calls per container", false, filesRemedy)
 
 // filesReader reads what files.bpf.c counts.
 type filesReader struct {
@@ -61,7 +63,8 @@ func (p *Block) makeFiles(k *host.Kernel) (*filesReader, *ebpf.CollectionSpec, *
 	}
 	shared := p.groups.Share(spec)
 	spec.Maps["files_of_slot"].MaxEntries = shared["cgroup_slots"].MaxEntries()
-	err = errors.Join(spec.Variables["began_ns"].Set(host.MonotonicNS()), spec.Variables["cgroup_subsys_index"].Set(k.Subsys))
+	err = errors.Join(spec.Variables["began_ns"].Set(host.MonotonicNS()),
+		spec.Variables["cgroup_subsys_index"].Set(k.Subsys))
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("BUG: setting the object's constants: %w", err)
 	}
@@ -88,7 +91,8 @@ func (r *filesReader) refresh() error {
 
 func (r *filesReader) of(slot int) *model.FileCounters {
 	c := &r.slots.Entries[slot]
-	return &model.FileCounters{ReadBytes: host.Load(&c.ReadBytes), WriteBytes: host.Load(&c.WriteBytes), Reads: host.Load(&c.Reads), Writes: host.Load(&c.Writes)}
+	return &model.FileCounters{ReadBytes: host.Load(&c.ReadBytes), WriteBytes: host.Load(&c.WriteBytes),
+		Reads: host.Load(&c.Reads), Writes: host.Load(&c.Writes)}
 }
 
 func (r *filesReader) clearSlot(slot uint32) { r.slots.Entries[slot] = filesFileCounts{} }

@@ -77,7 +77,8 @@ func (w *ioWorker) file(t *testing.T) (c model.FileCounters) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fmt.Sscanf(string(text), "rchar: %d\nwchar: %d\nsyscr: %d\nsyscw: %d\n", &c.ReadBytes, &c.WriteBytes, &c.Reads, &c.Writes); err != nil {
+	if _, err := fmt.Sscanf(string(text), "rchar: %d\nwchar: %d\nsyscr: %d\nsyscw: %d\n", &c.ReadBytes, &c.WriteBytes,
+		&c.Reads, &c.Writes); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -162,7 +163,8 @@ os._exit(0)`
 			t.Fatal(err)
 		}
 		var c model.FileCounters
-		if _, err := fmt.Sscanf(string(out), "rchar: %d\nwchar: %d\nsyscr: %d\nsyscw: %d\n", &c.ReadBytes, &c.WriteBytes, &c.Reads, &c.Writes); err != nil {
+		if _, err := fmt.Sscanf(string(out), "rchar: %d\nwchar: %d\nsyscr: %d\nsyscw: %d\n", &c.ReadBytes,
+			&c.WriteBytes, &c.Reads, &c.Writes); err != nil {
 			t.Fatal(err)
 		}
 		want.ReadBytes += c.ReadBytes + uint64(len(out))

@@ -66,8 +66,10 @@ func (p *Block) Open(k *host.Kernel) error {
 // Parts of the module.
 func (p *Block) Parts() []host.Part {
 	return []host.Part{
-		{Rank: 13, Part: model.Part{Name: "disks", Purpose: "requests to disks, and how long files take to be on them", Fixed: true}},
-		{Rank: 14, Part: model.Part{Name: "files", Purpose: "what programs read and write, and what the files of control groups tell", Fixed: true}},
+		{Rank: 13, Part: model.Part{Name: "disks", Purpose: "requests to disks, and how long files take to be on them",
+			Fixed: true}},
+		{Rank: 14, Part: model.Part{Name: "files",
+			Purpose: "what programs read and write, and what the files of control groups tell", Fixed: true}},
 	}
 }
 

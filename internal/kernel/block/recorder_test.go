@@ -17,10 +17,12 @@ func TestRecorderKnowsDisks(t *testing.T) {
 	device := newLoopDevice(t, 64<<20)
 	g := diskGroup(t, "recorded-disk", device)
 	work := func() fioJob {
-		return fio(g, t, "--filename="+device.path, direct, "--rw=randrw", "--bs=4k", "--size=8m", "--ioengine=libaio", "--iodepth=8")
+		return fio(g, t, "--filename="+device.path, direct, "--rw=randrw", "--bs=4k", "--size=8m", "--ioengine=libaio",
+			"--iodepth=8")
 	}
 	work() // the group is known, and so is whose I/O it is
-	ticks := tick.New(tick.Options{FirstSlot: sched.FirstSlot, Types: kerneltest.Types}, p.groups, net.New(net.Options{}), p.Block)
+	ticks := tick.New(tick.Options{FirstSlot: sched.FirstSlot, Types: kerneltest.Types}, p.groups,
+		net.New(net.Options{}), p.Block)
 	kerneltest.Open(t, ticks)
 	r, err := ticks.Record(tick.RecorderOptions{Interval: 5 * time.Millisecond})
 	if err != nil {
@@ -50,7 +52,8 @@ func TestRecorderKnowsDisks(t *testing.T) {
 	settle(t)
 	after := sample()
 	slot, _ := p.SlotDisk(g.ID(t))
-	if after.DiskReadBytes != slot.ReadBytes || after.DiskWriteBytes != slot.WriteBytes || after.DiskNS != slot.ReadNS+slot.WriteNS {
+	if after.DiskReadBytes != slot.ReadBytes || after.DiskWriteBytes != slot.WriteBytes ||
+		after.DiskNS != slot.ReadNS+slot.WriteNS {
 		t.Errorf("the tick has %+v, the slot %+v", after, slot)
 	}
 	// fio reads its own files besides.

@@ -50,11 +50,12 @@ func (a *Attachment) Close() error {
 	return err
 }
 
-// AttachNothing attaches programs that do nothing to the hook of a context switch, until detach: what is added then is what the kernel spends on
-// calling them. It is for benchmarks.
+// AttachNothing attaches programs that do nothing to the hook of a context switch, until detach: what is added then is
+// what the kernel spends on calling them. It is for benchmarks.
 func AttachNothing(programs int) (detach func() error, err error) {
-	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "sched_switch",
-		License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}})
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp,
+		AttachTo: "sched_switch",
+		License:  "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}})
 	if err != nil {
 		return func() error { return nil }, fmt.Errorf("loading an empty program: %w", err)
 	}

@@ -127,7 +127,8 @@ func subsysIndex(spec *btf.Spec, controller string) (int32, error) {
 	return 0, fmt.Errorf("the kernel has no cgroup controller %q", controller)
 }
 
-// requestIsSecond looks the arguments of block_rq_issue up: context, the request, and before it the queue until 54d4e6ab91eb.
+// requestIsSecond looks the arguments of block_rq_issue up: context, the request, and before it the queue until
+// 54d4e6ab91eb.
 func requestIsSecond(spec *btf.Spec) bool {
 	return TracepointArguments(spec, "block_rq_issue") == 3
 }
@@ -173,7 +174,8 @@ func jiffyNS(procfs string) uint64 {
 	if err := unix.Uname(&name); err != nil {
 		return usual
 	}
-	for _, path := range []string{filepath.Join(procfs, "config.gz"), "/boot/config-" + unix.ByteSliceToString(name.Release[:])} {
+	for _, path := range []string{filepath.Join(procfs, "config.gz"), "/boot/config-" +
+		unix.ByteSliceToString(name.Release[:])} {
 		if hz, err := configuredHZ(path); err == nil && hz > 0 {
 			return 1_000_000_000 / hz
 		}

@@ -150,7 +150,8 @@ func (p *Loader) Attach(k *Kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collect
 }
 
 // OpenIterator loads an iterator, over the elements of a map if there is one.
-func (p *Loader) OpenIterator(k *Kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, h Hook, over *ebpf.Map) (*link.Iter, error) {
+func (p *Loader) OpenIterator(k *Kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, h Hook,
+	over *ebpf.Map) (*link.Iter, error) {
 	program, err := p.Load(k, spec, maps, h)
 	if err != nil {
 		return nil, err
@@ -211,7 +212,10 @@ func (p *Loader) TellFeature(f model.Feature) { p.features = append(p.features, 
 
 // Works tells whether a feature does.
 func (p *Loader) Works(feature string) bool {
-	return slices.ContainsFunc(p.features, func(f model.Feature) bool { return f.Name == feature && f.State == model.FeatureWorks })
+	return slices.ContainsFunc(p.features, func(f model.Feature) bool {
+		return f.Name == feature &&
+			f.State == model.FeatureWorks
+	})
 }
 
 // AttachAll attaches all programs of a way, or none.

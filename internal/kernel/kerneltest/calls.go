@@ -37,7 +37,8 @@ func CallsFitOlderVerifiers(t *testing.T, objects map[string]func() (*ebpf.Colle
 }
 
 // deepest is the chain of calls that takes most.
-func deepest(functions map[string]asm.Instructions, name string, takes func(asm.Instructions) int) (most int, chain []string) {
+func deepest(functions map[string]asm.Instructions, name string, takes func(asm.Instructions) int) (most int,
+	chain []string) {
 	for _, callee := range functions[name].FunctionReferences() {
 		if n, c := deepest(functions, callee, takes); n > most {
 			most, chain = n, c

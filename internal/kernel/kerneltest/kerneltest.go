@@ -100,7 +100,8 @@ func touch() {
 	signal.Notify(signals, syscall.SIGUSR1)
 	<-signals
 	for page := os.Getpagesize(); len(signals) == 0; {
-		memory, err := syscall.Mmap(-1, 0, 256*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+		memory, err := syscall.Mmap(-1, 0, 256*page, syscall.PROT_READ|syscall.PROT_WRITE,
+			syscall.MAP_ANON|syscall.MAP_PRIVATE)
 		if err != nil {
 			panic(err)
 		}
@@ -129,7 +130,8 @@ func Kernel(t testing.TB) *host.Kernel { return KernelOf(t, Controller()) }
 // KernelOf is that with the hierarchy of a controller; empty is the default hierarchy.
 func KernelOf(t testing.TB, controller string) *host.Kernel {
 	t.Helper()
-	k, err := host.ReadKernel(host.KernelOptions{Controller: controller, ProcFS: "/proc", BTF: "/sys/kernel/btf/vmlinux", Types: Types})
+	k, err := host.ReadKernel(host.KernelOptions{Controller: controller, ProcFS: "/proc",
+		BTF: "/sys/kernel/btf/vmlinux", Types: Types})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +163,8 @@ func OpenFor(t testing.TB, k *host.Kernel, modules ...host.Module) {
 func Check(t testing.TB, features []model.Feature) {
 	t.Helper()
 	for _, f := range features {
-		if f.State == model.FeatureAbsent && !(WithoutEdges() && isOfEdges(f)) && !(WithoutExt4() && isOfExt4(f)) && !(isOfSyncWay(f) && WithoutTrampolines()) {
+		if f.State == model.FeatureAbsent && !(WithoutEdges() && isOfEdges(f)) && !(WithoutExt4() && isOfExt4(f)) &&
+			!(isOfSyncWay(f) && WithoutTrampolines()) {
 			t.Fatalf("%s is absent (this test needs root): %s", f.Name, f.Reason)
 		}
 	}
@@ -216,7 +219,8 @@ func isOfSyncWay(f model.Feature) bool {
 }
 
 // ofGroups are the features that a kernel has which is too old for edges.
-var ofGroups = []string{"tp_btf/sched_switch", "tp_btf/sched_process_exec", "tp_btf/sched_process_exit", "tp_btf/cgroup_mkdir",
+var ofGroups = []string{"tp_btf/sched_switch", "tp_btf/sched_process_exec", "tp_btf/sched_process_exit",
+	"tp_btf/cgroup_mkdir",
 	"tp_btf/cgroup_rmdir", "tp_btf/cgroup_attach_task", "syscall/read_clocks", "tp_btf/sched_process_fork", "iter/task",
 	"contention", "tp_btf/mark_victim"}
 

@@ -20,11 +20,13 @@ var (
 	datagramPeerHooks = []host.Hook{
 		host.NewHook("sendmsg_ipv4", "cgroup/sendmsg4", "UDP over IPv4: whom a socket without a connection sends to", false,
 			"kernel 4.18 or later with cgroup v2"),
-		host.NewHook("recvmsg_ipv4", "cgroup/recvmsg4", "UDP over IPv4: whom a socket without a connection receives from", false,
+		host.NewHook("recvmsg_ipv4", "cgroup/recvmsg4",
+			"UDP over IPv4: whom a socket without a connection receives from", false,
 			"kernel 5.2 or later with cgroup v2"),
 		host.NewHook("sendmsg_ipv6", "cgroup/sendmsg6", "UDP over IPv6: whom a socket without a connection sends to", false,
 			"kernel 4.18 or later with cgroup v2"),
-		host.NewHook("recvmsg_ipv6", "cgroup/recvmsg6", "UDP over IPv6: whom a socket without a connection receives from", false,
+		host.NewHook("recvmsg_ipv6", "cgroup/recvmsg6",
+			"UDP over IPv6: whom a socket without a connection receives from", false,
 			"kernel 5.2 or later with cgroup v2"),
 	}
 	datagramPeerTypes = []ebpf.AttachType{ebpf.AttachCGroupUDP4Sendmsg, ebpf.AttachCGroupUDP4Recvmsg,
@@ -36,7 +38,8 @@ var (
 			"UDP requests without a reply, of sockets with one peer", false, "kernel 5.9 or later with BTF"),
 		host.NewHook("sweep_datagram_flows", "iter/bpf_map_elem (UDP)",
 			"UDP requests without a reply, of sockets with several peers", false, "kernel 5.9 or later with BTF"),
-		host.NewHook("sweep_dns_queries", "iter/bpf_map_elem (DNS)", "DNS queries without a reply", false, "kernel 5.9 or later with BTF"),
+		host.NewHook("sweep_dns_queries", "iter/bpf_map_elem (DNS)", "DNS queries without a reply", false,
+			"kernel 5.9 or later with BTF"),
 	}
 )
 
@@ -165,7 +168,8 @@ func (p *Net) openDatagramPeers(k *host.Kernel, maps *ebpf.Collection) error {
 	return errors.Join(errs...)
 }
 
-func (p *Net) attachCgroup(k *host.Kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, h host.Hook, root *os.File, t ebpf.AttachType) error {
+func (p *Net) attachCgroup(k *host.Kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, h host.Hook, root *os.File,
+	t ebpf.AttachType) error {
 	program, err := p.Load(k, spec, maps, h)
 	if err != nil {
 		return err
@@ -285,7 +289,8 @@ func (r *datagramReader) complete(place int, c *model.EdgeCounters) {
 	d, memory := &r.edges.Entries[place], &r.places[place]
 	c.SentPackets, c.ReceivedPackets = host.Load(&d.SentPackets), host.Load(&d.ReceivedPackets)
 	pending := host.Load(&d.Pending)
-	if ended := c.Replies + host.Load(&d.Streams) + pending; len(r.sweeps) == len(datagramSweepHooks) && r.before[place] > ended {
+	if ended := c.Replies + host.Load(&d.Streams) + pending; len(r.sweeps) == len(datagramSweepHooks) &&
+		r.before[place] > ended {
 		r.lose(memory, c, r.before[place]-ended)
 	}
 	// Requests that were the beginning of a stream are none.

@@ -83,7 +83,8 @@ func TestDNSOverTCP(t *testing.T) {
 		r.LookupNetIP(t.Context(), "ip4", "no.such.example.")
 	}
 	resolv := filepath.Join(t.TempDir(), "resolv.conf")
-	if err := os.WriteFile(resolv, []byte("nameserver "+s.address.Addr().String()+"\noptions use-vc\n"), 0o644); err != nil {
+	if err := os.WriteFile(resolv, []byte("nameserver "+s.address.Addr().String()+"\noptions use-vc\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	script := `mount --bind "$0" "$(readlink -f /etc/resolv.conf)" && for i in 1 2 3; do getent ahostsv4 db.shop.example.; getent ahosts both.example.; done`
@@ -159,5 +160,6 @@ func TestDNSOverTCPAtOnce(t *testing.T) {
 	turn([][]uint16{{7}, {8}}, 8) // one has its reply after the next query
 	turn([][]uint16{{9}}, 9)
 	client.Close()
-	expect(t, p, 53, map[string]uint64{"A host-1.example ok": 1, "pipelined": 3, "A host-6.example ok": 1, "A host-9.example ok": 1})
+	expect(t, p, 53, map[string]uint64{"A host-1.example ok": 1, "pipelined": 3, "A host-6.example ok": 1,
+		"A host-9.example ok": 1})
 }

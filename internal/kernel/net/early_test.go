@@ -42,8 +42,8 @@ func skipHead(lines *bufio.Reader) (first string, err error) {
 	return first, nil
 }
 
-// The thread that reads a reply is often told of before the thread that has sent the request, and a server's next request
-// before its last reply: each transaction is counted all the same, with its name and its own status.
+// The thread that reads a reply is often told of before the thread that has sent the request, and a server's next
+// request before its last reply: each transaction is counted all the same, with its name and its own status.
 func TestThreadsThatOvertakeEachOther(t *testing.T) {
 	p := open(t, Options{})
 	const connections, rounds, paths = 4, 400, 8
@@ -92,8 +92,10 @@ func TestThreadsThatOvertakeEachOther(t *testing.T) {
 	port := service.(*net.TCPAddr).AddrPort().Port()
 	expect(t, p, port, want)
 	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
-		if c := edge(t, p, service, role).Counters; c.Requests != connections*rounds*paths || c.Replies != c.Requests || c.Pushes != 0 || c.Aborts != 0 || c.Lost != 0 {
-			t.Errorf("%v: %d requests, %d replies, %d pushes, %d aborts, %d lost", role, c.Requests, c.Replies, c.Pushes, c.Aborts, c.Lost)
+		if c := edge(t, p, service, role).Counters; c.Requests != connections*rounds*paths || c.Replies != c.Requests ||
+			c.Pushes != 0 || c.Aborts != 0 || c.Lost != 0 {
+			t.Errorf("%v: %d requests, %d replies, %d pushes, %d aborts, %d lost", role, c.Requests, c.Replies,
+				c.Pushes, c.Aborts, c.Lost)
 		}
 	}
 }
@@ -226,7 +228,8 @@ func TestReplyAfterTheClientHasEnded(t *testing.T) {
 		conn.Close()
 	}
 	expect(t, p, service.(*net.TCPAddr).AddrPort().Port(), map[string]uint64{"GET /last 2xx": times})
-	if c := edge(t, p, service, model.RoleClient).Counters; c.Requests != times || c.Replies != times || c.Pushes != 0 || c.Aborts != 0 {
+	if c := edge(t, p, service, model.RoleClient).Counters; c.Requests != times || c.Replies != times ||
+		c.Pushes != 0 || c.Aborts != 0 {
 		t.Errorf("%d requests, %d replies, %d pushes, %d aborts", c.Requests, c.Replies, c.Pushes, c.Aborts)
 	}
 }

@@ -36,7 +36,8 @@ var (
 		"room for the pairs of connections whose close was not told", false, "Linux 5.12 or later with BTF")
 )
 
-var edgeHooks = append([]host.Hook{stateHook, stateTooHook, retransmitHook, iterateHook, sweepHook, meetingHook, http2SweepHook, http2Hook}, dataWays[0]...)
+var edgeHooks = append([]host.Hook{stateHook, stateTooHook, retransmitHook, iterateHook, sweepHook, meetingHook,
+	http2SweepHook, http2Hook}, dataWays[0]...)
 
 // edgeReader reads what edges.bpf.c counts.
 type edgeReader struct {
@@ -96,7 +97,8 @@ func (p *Net) openEdges(k *host.Kernel) error {
 	}
 	places := uint32(p.options.MaxEdges + 1)
 	for name, entries := range map[string]uint32{
-		"edges": places, "edge_latency": places, "histogram_pool": places, "free_histograms": places, "edge_of_key": places, "free_edges": places,
+		"edges": places, "edge_latency": places, "histogram_pool": places, "free_histograms": places,
+		"edge_of_key": places, "free_edges": places,
 		"reserved_edges": places, "listeners": uint32(p.options.MaxListeners),
 		"pairs": uint32(p.options.MaxConnections), "datagram_edges": places,
 	} {
@@ -104,7 +106,8 @@ func (p *Net) openEdges(k *host.Kernel) error {
 	}
 	p.prepareStreams(spec)
 	p.prepareFlows(spec)
-	err = errors.Join(p.prepareQuotas(spec), p.prepareEndpoints(spec, places), p.prepareTLS(spec), spec.Variables["cgroup_subsys_index"].Set(k.Subsys), spec.Variables["jiffy_ns"].Set(k.JiffyNS), p.prepareLog(spec),
+	err = errors.Join(p.prepareQuotas(spec), p.prepareEndpoints(spec, places), p.prepareTLS(spec),
+		spec.Variables["cgroup_subsys_index"].Set(k.Subsys), spec.Variables["jiffy_ns"].Set(k.JiffyNS), p.prepareLog(spec),
 		spec.Variables["host_netns"].Set(ownNamespace(p.options.ProcFS)))
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
@@ -136,7 +139,8 @@ func (p *Net) openEdges(k *host.Kernel) error {
 	errs = append(errs, err)
 	p.edges.meetings.sweep, err = p.OpenIterator(k, spec, maps, meetingHook, maps.Maps["pairs"])
 	p.AddFeature(meetingHook, err)
-	return errors.Join(append(errs, err, p.openDatagramSweeps(k, spec, maps), p.openStreams(k, spec, maps), p.openTLS(k, maps))...)
+	return errors.Join(append(errs, err, p.openDatagramSweeps(k, spec, maps), p.openStreams(k, spec, maps),
+		p.openTLS(k, maps))...)
 }
 
 func (p *Net) readEdgesFrom(maps *ebpf.Collection) error {
@@ -296,18 +300,21 @@ func (r *edgeReader) read(place int, now time.Time) model.KernelEdge {
 	if memory.raw != edge.Key {
 		memory.raw, memory.key = edge.Key, keyOf(&edge.Key)
 	}
-	k := model.KernelEdge{Key: memory.key, Instance: uint32(place), PID: int(atomic.LoadUint32(&edge.Process)), Counters: model.EdgeCounters{
-		SentBytes: host.Load(&edge.SentBytes), ReceivedBytes: host.Load(&edge.ReceivedBytes), UnseenBytes: host.Load(&edge.UnseenBytes),
-		Opens: host.Load(&edge.Opens), Closes: host.Load(&edge.Closes), Resets: host.Load(&edge.Resets), TimedOut: host.Load(&edge.Timeouts),
-		Failures: host.Load(&edge.Failures), FailuresRefused: host.Load(&edge.FailuresRefused),
-		FailuresTimedOut: host.Load(&edge.FailuresTimeout), FailuresUnreachable: host.Load(&edge.FailuresUnreachable),
-		Retransmits: host.Load(&edge.Retransmits), Requests: host.Load(&edge.Requests), Replies: host.Load(&edge.Replies),
-		Aborts: host.Load(&edge.Aborts), Transfers: host.Load(&edge.Transfers), Held: host.Load(&edge.Held),
-		Continued: host.Load(&edge.Continued), Pushes: host.Load(&edge.Pushes), JitterSumNS: host.Load(&edge.JitterSumNs),
-		WindowLimitedNS: host.Load(&edge.WindowLimitedNs), SendLimitedNS: host.Load(&edge.SendLimitedNs),
-		RTTMinNS: host.Load(&edge.RttMinNs), Upgrades: host.Load(&edge.Upgrades),
-		Lost: host.Load(&edge.Lost) + host.Load(&edge.LostReplies), LostWaiting: host.Load(&edge.Lost),
-	}}
+	k := model.KernelEdge{Key: memory.key, Instance: uint32(place), PID: int(atomic.LoadUint32(&edge.Process)),
+		Counters: model.EdgeCounters{
+			SentBytes: host.Load(&edge.SentBytes), ReceivedBytes: host.Load(&edge.ReceivedBytes),
+			UnseenBytes: host.Load(&edge.UnseenBytes),
+			Opens:       host.Load(&edge.Opens), Closes: host.Load(&edge.Closes), Resets: host.Load(&edge.Resets),
+			TimedOut: host.Load(&edge.Timeouts),
+			Failures: host.Load(&edge.Failures), FailuresRefused: host.Load(&edge.FailuresRefused),
+			FailuresTimedOut: host.Load(&edge.FailuresTimeout), FailuresUnreachable: host.Load(&edge.FailuresUnreachable),
+			Retransmits: host.Load(&edge.Retransmits), Requests: host.Load(&edge.Requests), Replies: host.Load(&edge.Replies),
+			Aborts: host.Load(&edge.Aborts), Transfers: host.Load(&edge.Transfers), Held: host.Load(&edge.Held),
+			Continued: host.Load(&edge.Continued), Pushes: host.Load(&edge.Pushes), JitterSumNS: host.Load(&edge.JitterSumNs),
+			WindowLimitedNS: host.Load(&edge.WindowLimitedNs), SendLimitedNS: host.Load(&edge.SendLimitedNs),
+			RTTMinNS: host.Load(&edge.RttMinNs), Upgrades: host.Load(&edge.Upgrades),
+			Lost: host.Load(&edge.Lost) + host.Load(&edge.LostReplies), LostWaiting: host.Load(&edge.Lost),
+		}}
 	k.Key.Overflow = place == edgeOverflow
 	c, sum := &k.Counters, host.Load(&edge.LatencySumNs)
 	c.Latency = memory.latency.Read(&r.latency, place, 1, sum, sum)
@@ -317,7 +324,8 @@ func (r *edgeReader) read(place int, now time.Time) model.KernelEdge {
 	if memory.key.Transport == model.UDP {
 		r.datagrams.complete(place, c)
 	}
-	activity := c.SentPackets + c.ReceivedPackets + c.SentBytes + c.ReceivedBytes + c.Opens + c.Closes + c.Failures + c.Retransmits + c.Requests + c.Pushes + c.Aborts + sum
+	activity := c.SentPackets + c.ReceivedPackets + c.SentBytes + c.ReceivedBytes + c.Opens + c.Closes + c.Failures +
+		c.Retransmits + c.Requests + c.Pushes + c.Aborts + sum
 	if activity != memory.activity || memory.changed.IsZero() {
 		memory.activity, memory.changed = activity, now
 	}
@@ -347,7 +355,8 @@ func keyOf(k *edgesEdgeKey) model.KernelEdgeKey {
 		service = netip.AddrPort{}
 	}
 	return model.KernelEdgeKey{
-		Others: k.Others != 0, Owner: model.CgroupID(k.Owner), Peer: model.CgroupID(k.Peer), NetNS: k.Netns, Role: model.Role(k.Role),
+		Others: k.Others != 0, Owner: model.CgroupID(k.Owner), Peer: model.CgroupID(k.Peer), NetNS: k.Netns,
+		Role:      model.Role(k.Role),
 		Transport: model.Transport(k.Transport),
 		Service:   service, Client: client,
 		Far: far, Process: processName(&k.Process), PeerProcess: processName(&k.PeerProcess), Forwarder: k.Forwarder == 1,
@@ -381,7 +390,8 @@ func (r *edgeReader) release(now time.Time, used int) {
 			idleTime = crowdedIdleTime
 		}
 		idle := host.Load(&edge.Opens) == host.Load(&edge.Closes) && now.Sub(memory.changed) > idleTime
-		ownerless := memory.ownerless && host.Load(&edge.Opens) == host.Load(&edge.Closes) && now.Sub(memory.changed) > 2*time.Second
+		ownerless := memory.ownerless && host.Load(&edge.Opens) == host.Load(&edge.Closes) &&
+			now.Sub(memory.changed) > 2*time.Second
 		switch {
 		case memory.leaving && host.Load(&edge.Opens) == host.Load(&edge.Closes):
 			if err := r.emptyHistograms(place); err != nil {
@@ -442,12 +452,15 @@ func (r *edgeReader) drops() []model.Drop {
 		{Name: "edges", Count: host.SumDrops(dropped, 0), Capacity: uint64(r.capacity), Used: r.used.Load()},
 		{Name: "edge_clients", Count: host.SumDrops(dropped, 1)},
 		{Name: "connections", Count: host.SumDrops(dropped, 2)},
-		{Name: "connection_pairs", Count: host.SumDrops(dropped, 3), Capacity: uint64(r.meetings.pairs.MaxEntries()), Used: r.meetings.used.Load()},
-		{Name: "listeners", Count: host.SumDrops(dropped, 4), Capacity: uint64(r.maps.Maps["listeners"].MaxEntries()), Used: r.listeners.Load()},
+		{Name: "connection_pairs", Count: host.SumDrops(dropped, 3), Capacity: uint64(r.meetings.pairs.MaxEntries()),
+			Used: r.meetings.used.Load()},
+		{Name: "listeners", Count: host.SumDrops(dropped, 4), Capacity: uint64(r.maps.Maps["listeners"].MaxEntries()),
+			Used: r.listeners.Load()},
 		{Name: "untold_closes", Count: r.untoldCloses.Load()},
 		{Name: "multipath_transfers", Count: host.SumDrops(dropped, 5)},
 		{Name: "forwarded_clients", Count: host.SumDrops(dropped, 7)},
-		{Name: "http2_streams", Count: host.SumDrops(dropped, 10), Capacity: uint64(r.maps.Maps["http2_streams"].MaxEntries())},
+		{Name: "http2_streams", Count: host.SumDrops(dropped, 10),
+			Capacity: uint64(r.maps.Maps["http2_streams"].MaxEntries())},
 		{Name: "http2_connections", Count: host.SumDrops(dropped, 11)},
 		{Name: "http2_paths", Count: host.SumDrops(dropped, 12), Capacity: uint64(r.maps.Maps["http2_paths"].MaxEntries())},
 		{Name: "edge_histograms", Count: host.SumDrops(dropped, 6), Capacity: uint64(r.pool.Cells.MaxEntries() - 1)},

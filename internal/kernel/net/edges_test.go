@@ -346,9 +346,10 @@ func TestPushesMakeAStream(t *testing.T) {
 	conn.Write([]byte("quit"))
 	io.Copy(io.Discard, conn)
 	conn.Close()
-	counts(t, p, service, model.RoleServer, "the stream is counted and is no transaction", func(c model.EdgeCounters) bool {
-		return c.Closes == 1 && c.Pushes == 6 && c.Requests == 0 && c.Transactions() == 0
-	})
+	counts(t, p, service, model.RoleServer, "the stream is counted and is no transaction",
+		func(c model.EdgeCounters) bool {
+			return c.Closes == 1 && c.Pushes == 6 && c.Requests == 0 && c.Transactions() == 0
+		})
 }
 
 func TestRequestsInFlight(t *testing.T) {
@@ -729,7 +730,8 @@ func TestDataAfterItsEdgeIsGone(t *testing.T) {
 	})
 	conn := kerneltest.Dial(t, service.String()).(*net.TCPConn)
 	conn.CloseWrite()
-	counts(t, p, service, model.RoleClient, "the connection has ended", func(c model.EdgeCounters) bool { return c.Closes == 1 })
+	counts(t, p, service, model.RoleClient, "the connection has ended",
+		func(c model.EdgeCounters) bool { return c.Closes == 1 })
 	index := edge(t, p, service, model.RoleClient).Instance
 	heir := func() *model.KernelEdge {
 		t.Helper()

@@ -34,8 +34,10 @@ var protocols = map[uint8]model.Protocol{
 }
 
 // grpcStatuses are those of gRPC, by their number.
-var grpcStatuses = [...]string{"ok", "cancelled", "unknown", "invalid_argument", "deadline_exceeded", "not_found", "already_exists",
-	"permission_denied", "resource_exhausted", "failed_precondition", "aborted", "out_of_range", "unimplemented", "internal",
+var grpcStatuses = [...]string{"ok", "cancelled", "unknown", "invalid_argument", "deadline_exceeded", "not_found",
+	"already_exists",
+	"permission_denied", "resource_exhausted", "failed_precondition", "aborted", "out_of_range", "unimplemented",
+	"internal",
 	"unavailable", "data_loss", "unauthenticated"}
 
 // statusGRPC is where they begin in enum status of endpoints.h.
@@ -66,7 +68,8 @@ type endpointPlace struct {
 // prepareEndpoints sizes the maps and sets the constants of requests.h.
 func (p *Net) prepareEndpoints(spec *ebpf.CollectionSpec, edges uint32) error {
 	places := uint32(p.options.MaxEndpoints + 1)
-	for _, name := range []string{"endpoints", "endpoint_latency", "endpoint_of_key", "free_endpoints", "reserved_endpoints"} {
+	for _, name := range []string{"endpoints", "endpoint_latency", "endpoint_of_key", "free_endpoints",
+		"reserved_endpoints"} {
 		spec.Maps[name].MaxEntries = places
 	}
 	spec.Maps["edge_endpoints"].MaxEntries = edges

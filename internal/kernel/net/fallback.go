@@ -32,7 +32,8 @@ var dataWays = []host.Way{
 }
 
 // pageHook is needed beside any way where the kernel has its function.
-var pageHook = host.NewHook("after_inet_sendpage", "fexit/inet_sendpage", "bytes sent from files (sendfile, splice)", false,
+var pageHook = host.NewHook("after_inet_sendpage", "fexit/inet_sendpage", "bytes sent from files (sendfile, splice)",
+	false,
 	"kernel 6.5 or later with BTF, or one with BPF trampolines")
 
 // http2Hook is no program: it is the part of the data hooks that is most likely too much for a verifier.

@@ -50,14 +50,15 @@ func expect(t *testing.T, p *Net, port uint16, want map[string]uint64) {
 
 func expectAt(t *testing.T, p *Net, port uint16, role model.Role, want map[string]uint64) {
 	t.Helper()
-	got := kerneltest.ReadUntil(func() map[string]uint64 { return asked(t, p, port, role) }, func(got map[string]uint64) bool {
-		for what, n := range got {
-			if n > want[what] {
-				return true
+	got := kerneltest.ReadUntil(func() map[string]uint64 { return asked(t, p, port, role) },
+		func(got map[string]uint64) bool {
+			for what, n := range got {
+				if n > want[what] {
+					return true
+				}
 			}
-		}
-		return maps.Equal(got, want)
-	})
+			return maps.Equal(got, want)
+		})
 	if !maps.Equal(got, want) {
 		t.Errorf("the %v counted\n%v, want\n%v", role, listed(got), listed(want))
 	}
@@ -158,10 +159,12 @@ http {
 	p := open(t, Options{})
 	base := "http://" + address(port)
 	for i := range 7 {
-		execute(t, "curl", "-s", "-o", "/dev/null", fmt.Sprintf("%s/users/%d/orders/f47ac10b-58cc-4372-a567-0e02b2c3d479?page=%d", base, 1000+i, i))
+		execute(t, "curl", "-s", "-o", "/dev/null",
+			fmt.Sprintf("%s/users/%d/orders/f47ac10b-58cc-4372-a567-0e02b2c3d479?page=%d", base, 1000+i, i))
 	}
 	for range 5 { // on one connection each
-		execute(t, "curl", "-s", "-o", "/dev/null", base+"/users", "-o", "/dev/null", base+"/users", "-o", "/dev/null", base+"/big")
+		execute(t, "curl", "-s", "-o", "/dev/null", base+"/users", "-o", "/dev/null", base+"/users", "-o", "/dev/null",
+			base+"/big")
 	}
 	execute(t, "curl", "-s", "-o", "/dev/null", "-X", "DELETE", base+"/fail")
 	execute(t, "curl", "-s", "-o", "/dev/null", base+"/old/v2")
@@ -180,10 +183,12 @@ http {
 
 func TestRequestsOfRedis(t *testing.T) {
 	port := freePort(t)
-	daemon(t, port, "redis-server", "--port", strconv.Itoa(int(port)), "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir())
+	daemon(t, port, "redis-server", "--port", strconv.Itoa(int(port)), "--bind", "127.0.0.1", "--save", "", "--dir",
+		t.TempDir())
 	p := open(t, Options{})
 	number := strconv.Itoa(int(port))
-	execute(t, "redis-benchmark", "-p", number, "-n", "2000", "-c", "20", "-r", "1000", "-q", "set", "key:__rand_int__", "value")
+	execute(t, "redis-benchmark", "-p", number, "-n", "2000", "-c", "20", "-r", "1000", "-q", "set", "key:__rand_int__",
+		"value")
 	execute(t, "redis-benchmark", "-p", number, "-n", "1000", "-c", "10", "-r", "1000", "-q", "GET", "key:__rand_int__")
 	for range 3 {
 		execute(t, "redis-cli", "-p", number, "incr", "number")
@@ -206,7 +211,8 @@ func TestRequestsOfRedis(t *testing.T) {
 // A subscriber's connection has no transactions from then on.
 func TestSubscriptionIsAStream(t *testing.T) {
 	port := freePort(t)
-	daemon(t, port, "redis-server", "--port", strconv.Itoa(int(port)), "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir())
+	daemon(t, port, "redis-server", "--port", strconv.Itoa(int(port)), "--bind", "127.0.0.1", "--save", "", "--dir",
+		t.TempDir())
 	p := open(t, Options{})
 	conn := kerneltest.Dial(t, address(port))
 	fmt.Fprint(conn, "*2\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n")
@@ -216,9 +222,10 @@ func TestSubscriptionIsAStream(t *testing.T) {
 		conn.Read(make([]byte, 100))
 	}
 	conn.Close()
-	got := kerneltest.ReadUntil(func() map[string]uint64 { return asked(t, p, port, model.RoleClient) }, func(got map[string]uint64) bool {
-		return got["PUBLISH ok"] >= 3
-	})
+	got := kerneltest.ReadUntil(func() map[string]uint64 { return asked(t, p, port, model.RoleClient) },
+		func(got map[string]uint64) bool {
+			return got["PUBLISH ok"] >= 3
+		})
 	if got["SUBSCRIBE ok"] != 1 || got["PUBLISH ok"] != 3 {
 		t.Errorf("counted\n%s", listed(got))
 	}
@@ -230,7 +237,8 @@ func TestRequestsOfMemcached(t *testing.T) {
 	p := open(t, Options{})
 	conn := kerneltest.Dial(t, address(port))
 	for _, line := range []string{
-		"set key 0 0 5\r\nvalue\r\n", "get key\r\n", "get key\r\n", "get nothing\r\n", "incr key 1\r\n", "nonsense\r\n", "version\r\n",
+		"set key 0 0 5\r\nvalue\r\n", "get key\r\n", "get key\r\n", "get nothing\r\n", "incr key 1\r\n", "nonsense\r\n",
+		"version\r\n",
 	} {
 		fmt.Fprint(conn, line)
 		conn.Read(make([]byte, 1000))
@@ -251,22 +259,29 @@ func TestRequestsOfMemcached(t *testing.T) {
 func TestRequestsOfPostgreSQL(t *testing.T) {
 	dir, as := ordinary(t, "nobody")
 	port, bin := freePort(t), "/usr/lib/postgresql/15/bin/"
-	execute(t, as[0], append(as[1:], bin+"initdb", "-D", dir+"/data", "-A", "trust", "-U", "test", "-E", "UTF8", "--no-sync")...)
-	daemon(t, port, as[0], append(as[1:], bin+"postgres", "-D", dir+"/data", "-h", "127.0.0.1", "-p", strconv.Itoa(int(port)), "-k", dir, "-F")...)
+	execute(t, as[0], append(as[1:], bin+"initdb", "-D", dir+"/data", "-A", "trust", "-U", "test", "-E", "UTF8",
+		"--no-sync")...)
+	daemon(t, port, as[0], append(as[1:], bin+"postgres", "-D", dir+"/data", "-h", "127.0.0.1", "-p",
+		strconv.Itoa(int(port)), "-k", dir, "-F")...)
 	psql := func(arguments ...string) string {
-		return execute(t, "psql", append([]string{"-h", "127.0.0.1", "-p", strconv.Itoa(int(port)), "-U", "test", "-d", "postgres", "-q"}, arguments...)...)
+		return execute(t, "psql", append([]string{"-h", "127.0.0.1", "-p", strconv.Itoa(int(port)), "-U", "test", "-d",
+			"postgres", "-q"}, arguments...)...)
 	}
 	kerneltest.Eventually(t, "the database is up", func() bool {
-		return exec.Command("psql", "-h", "127.0.0.1", "-p", strconv.Itoa(int(port)), "-U", "test", "-d", "postgres", "-c", "select 1").Run() == nil
+		return exec.Command("psql", "-h", "127.0.0.1", "-p", strconv.Itoa(int(port)), "-U", "test", "-d", "postgres",
+			"-c", "select 1").Run() == nil
 	})
 	p := open(t, Options{})
-	psql("-c", "create table item (id int, name text)", "-c", "begin", "-c", "insert into item values (1, 'a')", "-c", "commit")
+	psql("-c", "create table item (id int, name text)", "-c", "begin", "-c", "insert into item values (1, 'a')", "-c",
+		"commit")
 	for range 5 {
 		psql("-c", "select * from item where id = 1", "-c", "/* why */ SELECT count(*) from item")
 	}
-	exec.Command("psql", "-h", "127.0.0.1", "-p", strconv.Itoa(int(port)), "-U", "test", "-d", "postgres", "-c", "select wrong").Run()
+	exec.Command("psql", "-h", "127.0.0.1", "-p", strconv.Itoa(int(port)), "-U", "test", "-d", "postgres", "-c",
+		"select wrong").Run()
 	expect(t, p, port, map[string]uint64{
-		"tls request ok": 7, "startup ok": 7, "query CREATE ok": 1, "query BEGIN ok": 1, "query INSERT ok": 1, "query COMMIT ok": 1,
+		"tls request ok": 7, "startup ok": 7, "query CREATE ok": 1, "query BEGIN ok": 1, "query INSERT ok": 1,
+		"query COMMIT ok": 1,
 		"query SELECT ok": 10, "query SELECT error": 1,
 	})
 	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
@@ -282,12 +297,15 @@ func TestRequestsOfPostgreSQL(t *testing.T) {
 func TestRequestsOfMySQL(t *testing.T) {
 	dir, as := ordinary(t, "nobody")
 	port := freePort(t)
-	execute(t, as[0], append(as[1:], "mariadb-install-db", "--no-defaults", "--datadir="+dir+"/data", "--auth-root-authentication-method=normal", "--skip-test-db")...)
-	daemon(t, port, as[0], append(as[1:], "mariadbd", "--no-defaults", "--datadir="+dir+"/data", "--bind-address=127.0.0.1",
+	execute(t, as[0], append(as[1:], "mariadb-install-db", "--no-defaults", "--datadir="+dir+"/data",
+		"--auth-root-authentication-method=normal", "--skip-test-db")...)
+	daemon(t, port, as[0], append(as[1:], "mariadbd", "--no-defaults", "--datadir="+dir+"/data",
+		"--bind-address=127.0.0.1",
 		"--port="+strconv.Itoa(int(port)), "--socket="+dir+"/socket", "--pid-file="+dir+"/pid", "--skip-name-resolve")...)
 	p := open(t, Options{})
 	client := []string{"--no-defaults", "-h", "127.0.0.1", "-P", strconv.Itoa(int(port)), "-u", "root", "--skip-ssl", "-e"}
-	execute(t, "mariadb", append(client, "create database shop; create table shop.item (id int); insert into shop.item values (1)")...)
+	execute(t, "mariadb", append(client,
+		"create database shop; create table shop.item (id int); insert into shop.item values (1)")...)
 	for range 5 {
 		execute(t, "mariadb", append(client, "/* why */ select * from shop.item; select 1")...)
 	}
@@ -349,20 +367,26 @@ func TestHeadsInParts(t *testing.T) {
 		turns []turn
 		want  map[string]uint64
 	}{
-		{"a head in three writes", []turn{{[]string{"G", "ET /us", "ers/12?a HTTP/1.1\r\n\r\n"}, []string{okay}}, {[]string{"GET /a HTTP/1.1\r\n\r\n"}, []string{okay}}},
+		{"a head in three writes", []turn{{[]string{"G", "ET /us", "ers/12?a HTTP/1.1\r\n\r\n"}, []string{okay}},
+			{[]string{"GET /a HTTP/1.1\r\n\r\n"}, []string{okay}}},
 			map[string]uint64{"GET /users/{} 2xx": 1, "GET /a 2xx": 1}},
-		{"a word in between", []turn{{[]string{"POST /a HTTP/1.1\r\nExpect: 100-continue\r\n\r\n"}, []string{"HTTP/1.1 100 Continue\r\n\r\n"}}, {[]string{"body"}, []string{"HTTP/1.1 201 Created\r\n\r\n"}}},
+		{"a word in between", []turn{{[]string{"POST /a HTTP/1.1\r\nExpect: 100-continue\r\n\r\n"},
+			[]string{"HTTP/1.1 100 Continue\r\n\r\n"}}, {[]string{"body"}, []string{"HTTP/1.1 201 Created\r\n\r\n"}}},
 			map[string]uint64{"POST /a 2xx": 1}},
 		{"early hints", []turn{{[]string{"GET /a HTTP/1.1\r\n\r\n"}, []string{"HTTP/1.1 103 Early Hints\r\n\r\n", okay}}},
 			map[string]uint64{"GET /a 2xx": 1}},
 		{"a reply in parts", []turn{{[]string{"GET /a HTTP/1.1\r\n\r\n"}, []string{"HTTP/1", ".1 404 Not Found\r\n\r\n"}}},
 			map[string]uint64{"GET /a 4xx": 1}},
-		{"length first", []turn{{[]string{string(kafka[:4]), string(kafka[4:])}, []string{"\x00\x00\x00\x06\x00\x00\x00\x01\x00\x00"}}},
+		{"length first", []turn{{[]string{string(kafka[:4]), string(kafka[4:])},
+			[]string{"\x00\x00\x00\x06\x00\x00\x00\x01\x00\x00"}}},
 			map[string]uint64{"18": 1}},
-		{"garbage after a request", []turn{{[]string{"GET /a HTTP/1.1\r\n\r\n"}, []string{okay}}, {[]string{"\x00\x01\x02garbage"}, []string{"HTTP/1.1 400 Bad Request\r\n\r\n"}}},
+		{"garbage after a request", []turn{{[]string{"GET /a HTTP/1.1\r\n\r\n"}, []string{okay}},
+			{[]string{"\x00\x01\x02garbage"}, []string{"HTTP/1.1 400 Bad Request\r\n\r\n"}}},
 			map[string]uint64{"GET /a 2xx": 1, "invalid 4xx": 1}},
-		{"cut off", []turn{{[]string{"GET /a"}, []string{"what?"}}, {[]string{"hello"}, []string{"what?"}}}, map[string]uint64{}},
-		{"encrypted", []turn{{[]string{"\x16\x03\x01\x00\x05\x01aaaa"}, []string{"\x16\x03\x03"}}, {[]string{"GET / HTTP/1.1\r\n\r\n"}, []string{okay}}}, map[string]uint64{}},
+		{"cut off", []turn{{[]string{"GET /a"}, []string{"what?"}}, {[]string{"hello"}, []string{"what?"}}},
+			map[string]uint64{}},
+		{"encrypted", []turn{{[]string{"\x16\x03\x01\x00\x05\x01aaaa"}, []string{"\x16\x03\x03"}},
+			{[]string{"GET / HTTP/1.1\r\n\r\n"}, []string{okay}}}, map[string]uint64{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			port := say(t, c.turns...)
@@ -418,8 +442,10 @@ func TestWebSocketIsAStream(t *testing.T) {
 	p := open(t, Options{})
 	port := say(t,
 		turn{[]string{"GET /page HTTP/1.1\r\n\r\n"}, []string{okay}},
-		turn{[]string{"GET /live HTTP/1.1\r\nUpgrade: websocket\r\n\r\n"}, []string{"HTTP/1.1 101 Switching Protocols\r\n\r\n"}},
-		turn{[]string{"\x81\x85ping!"}, []string{"\x81\x05pong!"}}, turn{nil, []string{"\x81\x04news"}}, turn{[]string{"\x81\x85ping!"}, []string{"\x81\x05pong!"}})
+		turn{[]string{"GET /live HTTP/1.1\r\nUpgrade: websocket\r\n\r\n"},
+			[]string{"HTTP/1.1 101 Switching Protocols\r\n\r\n"}},
+		turn{[]string{"\x81\x85ping!"}, []string{"\x81\x05pong!"}}, turn{nil, []string{"\x81\x04news"}},
+		turn{[]string{"\x81\x85ping!"}, []string{"\x81\x05pong!"}})
 	expect(t, p, port, map[string]uint64{"GET /page 2xx": 1, "GET /live 101": 1})
 	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
 		c := edge(t, p, net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port)), role).Counters
@@ -433,8 +459,10 @@ func TestWebSocketIsAStream(t *testing.T) {
 func TestNotificationsAreNoReplies(t *testing.T) {
 	dir, as := ordinary(t, "nobody")
 	port, bin := freePort(t), "/usr/lib/postgresql/15/bin/"
-	execute(t, as[0], append(as[1:], bin+"initdb", "-D", dir+"/data", "-A", "trust", "-U", "test", "-E", "UTF8", "--no-sync")...)
-	daemon(t, port, as[0], append(as[1:], bin+"postgres", "-D", dir+"/data", "-h", "127.0.0.1", "-p", strconv.Itoa(int(port)), "-k", dir, "-F")...)
+	execute(t, as[0], append(as[1:], bin+"initdb", "-D", dir+"/data", "-A", "trust", "-U", "test", "-E", "UTF8",
+		"--no-sync")...)
+	daemon(t, port, as[0], append(as[1:], bin+"postgres", "-D", dir+"/data", "-h", "127.0.0.1", "-p",
+		strconv.Itoa(int(port)), "-k", dir, "-F")...)
 	p := open(t, Options{})
 	arguments := []string{"-h", "127.0.0.1", "-p", strconv.Itoa(int(port)), "-U", "test", "-d", "postgres", "-q"}
 	listener := exec.Command("psql", arguments...)
@@ -505,16 +533,18 @@ func TestHostileHeads(t *testing.T) {
 		send(fmt.Sprintf("GET /%c%c%c/page HTTP/1.1\r\n\r\n", 'a'+i%26, 'a'+i/26%26, 'a'+i/26/26%26))
 	}
 	for _, request := range []string{
-		"GET /a\x00b HTTP/1.1\r\n\r\n", strings.Repeat("A", 4000) + "\r\n\r\n", "GET /\x1b[31m HTTP/1.1\r\n\r\n", "GET " + strings.Repeat("/a", 1000) + "\r\n\r\n",
+		"GET /a\x00b HTTP/1.1\r\n\r\n", strings.Repeat("A", 4000) + "\r\n\r\n", "GET /\x1b[31m HTTP/1.1\r\n\r\n",
+		"GET " + strings.Repeat("/a", 1000) + "\r\n\r\n",
 	} {
 		send(request)
 	}
 	conn.Close()
 	port := service.(*net.TCPAddr).AddrPort().Port()
 	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
-		all := kerneltest.ReadUntil(func() []model.Endpoint { return endpointsOf(t, p, port, role) }, func(all []model.Endpoint) bool {
-			return transactionsOf(all) >= routes+4
-		})
+		all := kerneltest.ReadUntil(func() []model.Endpoint { return endpointsOf(t, p, port, role) },
+			func(all []model.Endpoint) bool {
+				return transactionsOf(all) >= routes+4
+			})
 		if n := transactionsOf(all); n != routes+4 {
 			t.Errorf("the %v counted %d requests, want %d", role, n, routes+4)
 		}

@@ -126,7 +126,8 @@ func exchangeUDP(b *testing.B, buffer []byte, connected bool, clients int) {
 
 // exchangeConnected has both ends connected to each other.
 func exchangeConnected(b *testing.B, buffer []byte) {
-	here, there := &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 23457}, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 23458}
+	here, there := &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 23457}, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1),
+		Port: 23458}
 	client, err := net.DialUDP("udp", here, there)
 	if err != nil {
 		b.Fatal(err)

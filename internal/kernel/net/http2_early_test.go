@@ -34,7 +34,8 @@ func (s *http2Sender) head(stream uint32, end bool, fields ...string) {
 	for i := 0; i < len(fields); i += 2 {
 		s.encoder.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
 	}
-	s.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, EndHeaders: true, EndStream: end, BlockFragment: s.block.Bytes()})
+	s.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, EndHeaders: true, EndStream: end,
+		BlockFragment: s.block.Bytes()})
 }
 
 func (s *http2Sender) request(stream uint32, end bool, path string) {
@@ -89,7 +90,8 @@ func readFull(fd, size int, pieces ...int) bool {
 func counted(t *testing.T, p *Net, at net.Addr, role model.Role, requests, aborts uint64) {
 	t.Helper()
 	c := settledStreams(t, p, at, role, requests)
-	if c.Requests != requests || c.Replies != requests-aborts || c.Transactions() != requests-aborts || c.Aborts != aborts ||
+	if c.Requests != requests || c.Replies != requests-aborts || c.Transactions() != requests-aborts ||
+		c.Aborts != aborts ||
 		c.Lost != 0 || c.InFlight() != 0 || c.Pushes != 0 {
 		t.Errorf("%v: %d requests, %d replies, %d transactions, %d aborts, %d lost, %d in flight, %d pushes; want %d requests, %d aborts",
 			role, c.Requests, c.Replies, c.Transactions(), c.Aborts, c.Lost, c.InFlight(), c.Pushes, requests, aborts)
@@ -194,7 +196,8 @@ func repliesBeforeRequestsAreSent(t *testing.T, p *Net) {
 			client.greetAsClient()
 			server.greetAsServer()
 		}, late: func(client *http2Sender) {
-			client.head(1, false, ":method", "POST", ":scheme", "http", ":path", "/shop.Cart/Add", "content-type", "application/grpc")
+			client.head(1, false, ":method", "POST", ":scheme", "http", ":path", "/shop.Cart/Add", "content-type",
+				"application/grpc")
 			client.body(1)
 		}, early: func(server *http2Sender) {
 			server.head(1, true, ":status", "200", "content-type", "application/grpc", "grpc-status", "5")
@@ -511,7 +514,8 @@ func repliesBeforeRequestsAreTaken(t *testing.T, p *Net) {
 	conn.Close()
 	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
 		c := settledStreams(t, p, service, role, streams)
-		if c.Requests != streams || c.Replies != streams || c.Transactions() != streams || c.Aborts != 0 || c.InFlight() != 0 || c.Pushes != 0 {
+		if c.Requests != streams || c.Replies != streams || c.Transactions() != streams || c.Aborts != 0 ||
+			c.InFlight() != 0 || c.Pushes != 0 {
 			t.Errorf("%v: %d requests, %d replies, %d transactions, %d aborts, %d in flight, %d pushes",
 				role, c.Requests, c.Replies, c.Transactions(), c.Aborts, c.InFlight(), c.Pushes)
 		}

@@ -31,7 +31,8 @@ import (
 var echoes = grpc.ServiceDesc{
 	ServiceName: "test.Echoes", HandlerType: (*any)(nil),
 	Methods: []grpc.MethodDesc{
-		{MethodName: "Sleep", Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		{MethodName: "Sleep", Handler: func(_ any, ctx context.Context, decode func(any) error,
+			_ grpc.UnaryServerInterceptor) (any, error) {
 			in := new(wrapperspb.Int32Value)
 			if err := decode(in); err != nil {
 				return nil, err
@@ -43,7 +44,8 @@ var echoes = grpc.ServiceDesc{
 			}
 			return in, nil
 		}},
-		{MethodName: "Fail", Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		{MethodName: "Fail", Handler: func(_ any, _ context.Context, decode func(any) error,
+			_ grpc.UnaryServerInterceptor) (any, error) {
 			in := new(wrapperspb.Int32Value)
 			if err := decode(in); err != nil {
 				return nil, err
@@ -125,9 +127,10 @@ func http2Drops(p *Net) (n uint64) {
 // settledStreams are the counters of an end when each of so many streams has ended, or when nothing changes any more.
 func settledStreams(t *testing.T, p *Net, at net.Addr, role model.Role, requests uint64) model.EdgeCounters {
 	t.Helper()
-	return kerneltest.ReadUntil(func() model.EdgeCounters { return counters(t, p, at, role) }, func(c model.EdgeCounters) bool {
-		return c.Requests > requests || c.Requests == requests && c.Transactions()+c.Aborts >= requests
-	})
+	return kerneltest.ReadUntil(func() model.EdgeCounters { return counters(t, p, at, role) },
+		func(c model.EdgeCounters) bool {
+			return c.Requests > requests || c.Requests == requests && c.Transactions()+c.Aborts >= requests
+		})
 }
 
 // expectStreams waits until both ends have counted so many streams, all of them finished but aborts.
@@ -135,7 +138,8 @@ func expectStreams(t *testing.T, p *Net, at net.Addr, requests, aborts uint64) {
 	t.Helper()
 	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
 		c := settledStreams(t, p, at, role, requests)
-		if c.Requests != requests || c.Aborts != aborts || c.Transactions() != requests-aborts || c.Replies != requests-aborts || c.Lost != 0 || c.InFlight() != 0 {
+		if c.Requests != requests || c.Aborts != aborts || c.Transactions() != requests-aborts ||
+			c.Replies != requests-aborts || c.Lost != 0 || c.InFlight() != 0 {
 			t.Errorf("%v: %d requests, %d replies, %d transactions, %d aborts, %d lost, %d in flight; want %d requests, %d aborts",
 				role, c.Requests, c.Replies, c.Transactions(), c.Aborts, c.Lost, c.InFlight(), requests, aborts)
 		}
@@ -216,7 +220,8 @@ func TestGRPCSlowAmongFast(t *testing.T) {
 		})
 	}
 	done.Wait()
-	expect(t, p, portOf(at), map[string]uint64{"POST /test.Echoes/Sleep ok": slow, "POST /test.Echoes/Fail invalid_argument": fast})
+	expect(t, p, portOf(at), map[string]uint64{"POST /test.Echoes/Sleep ok": slow,
+		"POST /test.Echoes/Fail invalid_argument": fast})
 	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
 		for _, e := range edge(t, p, at, role).Endpoints {
 			median := time.Duration(e.Latency.Quantile(0.5) * float64(time.Second))
@@ -315,9 +320,10 @@ func TestGRPCJoined(t *testing.T) {
 		call(t.Context(), conn, "Fail", 5)
 	}
 	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
-		named := kerneltest.ReadUntil(func() map[string]uint64 { return asked(t, p, portOf(at), role) }, func(named map[string]uint64) bool {
-			return named["POST /test.Echoes/Fail"] >= 20
-		})
+		named := kerneltest.ReadUntil(func() map[string]uint64 { return asked(t, p, portOf(at), role) },
+			func(named map[string]uint64) bool {
+				return named["POST /test.Echoes/Fail"] >= 20
+			})
 		if n := named["unknown"]; n < 45 || n > 50 || named["POST /test.Echoes/Fail"] != 20 || len(named) != 2 {
 			t.Errorf("%v: %v", role, named)
 		}
@@ -361,7 +367,8 @@ func TestHTTP2JoinedDuringAnUpload(t *testing.T) {
 	request := func(whole bool) {
 		block.Reset()
 		encoder.WriteField(hpack.HeaderField{Name: ":path", Value: "/upload"})
-		if err := client.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, EndHeaders: true, EndStream: whole, BlockFragment: block.Bytes()}); err != nil {
+		if err := client.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, EndHeaders: true, EndStream: whole,
+			BlockFragment: block.Bytes()}); err != nil {
 			t.Fatal(err)
 		}
 		stream += 2
@@ -382,9 +389,10 @@ func TestHTTP2JoinedDuringAnUpload(t *testing.T) {
 	for range followed {
 		request(true)
 	}
-	c := kerneltest.ReadUntil(func() model.EdgeCounters { return counters(t, p, service, model.RoleClient) }, func(c model.EdgeCounters) bool {
-		return c.Requests >= 1+followed // the upload was taken for one
-	})
+	c := kerneltest.ReadUntil(func() model.EdgeCounters { return counters(t, p, service, model.RoleClient) },
+		func(c model.EdgeCounters) bool {
+			return c.Requests >= 1+followed // the upload was taken for one
+		})
 	if c.Requests != 1+followed || c.Lost != 1 || c.Replies != 0 {
 		t.Errorf("%d requests, %d lost, %d replies", c.Requests, c.Lost, c.Replies)
 	}
@@ -431,7 +439,8 @@ http {
 func TestHTTP2Nonsense(t *testing.T) {
 	p := open(t, Options{})
 	for _, turns := range [][]turn{
-		{{[]string{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"}, []string{"\x00\x00\x00"}}, {[]string{"\x00\x00\x01\x01\x00\x00\x00\x00\x01\x82\x00\x00\x00\x00\x00\x00\x00\x00\x00"}, []string{"what?"}}},
+		{{[]string{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"}, []string{"\x00\x00\x00"}},
+			{[]string{"\x00\x00\x01\x01\x00\x00\x00\x00\x01\x82\x00\x00\x00\x00\x00\x00\x00\x00\x00"}, []string{"what?"}}},
 		{{[]string{"PRI * HTTP/2.0\r\n\r\nWHAT?"}, []string{"what?"}}, {[]string{"GET / HTTP/1.1\r\n\r\n"}, []string{okay}}},
 	} {
 		before := http2Drops(p)
@@ -468,7 +477,8 @@ func TestHTTP2Burst(t *testing.T) {
 	encoder = hpack.NewEncoder(&block)
 	server.WriteSettings()
 	for i := range uint32(streams) {
-		server.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, EndHeaders: true, BlockFragment: fields(":status", "200", "server", "a")})
+		server.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, EndHeaders: true,
+			BlockFragment: fields(":status", "200", "server", "a")})
 		server.WriteData(2*i+1, true, []byte("hello"))
 	}
 	port := say(t, turn{[]string{requests.String()}, []string{replies.String()}})
@@ -494,9 +504,11 @@ func oneStream(t *testing.T, path string, fields ...string) (request, reply stri
 	requests.WriteString(http2.ClientPreface)
 	client.WriteSettings()
 	client.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true, EndStream: true,
-		BlockFragment: encode(append([]string{":method", "POST", ":scheme", "http", ":path", path, ":authority", "here"}, fields...)...)})
+		BlockFragment: encode(append([]string{":method", "POST", ":scheme", "http", ":path", path, ":authority",
+			"here"}, fields...)...)})
 	server.WriteSettings()
-	server.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true, BlockFragment: encode(append([]string{":status", "200"}, fields...)...)})
+	server.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true,
+		BlockFragment: encode(append([]string{":status", "200"}, fields...)...)})
 	server.WriteData(1, true, []byte("hello"))
 	return requests.String(), replies.String()
 }
@@ -540,7 +552,8 @@ func TestSocketConnectedAgain(t *testing.T) {
 			heard += n
 		}
 		var unspecified syscall.RawSockaddrInet4 // disconnects
-		if _, _, err := syscall.Syscall(syscall.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&unspecified)), unsafe.Sizeof(unspecified)); err != 0 {
+		if _, _, err := syscall.Syscall(syscall.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&unspecified)),
+			unsafe.Sizeof(unspecified)); err != 0 {
 			t.Fatal(err)
 		}
 		expect(t, p, portOf(service), map[string]uint64{c.want: 1})

@@ -262,5 +262,6 @@ func TestLargeTLSTransfers(t *testing.T) {
 	for _, size := range largeSizes {
 		post = append(post, strconv.Itoa(size))
 	}
-	expectTLS(t, port, 1, func() { execute(t, peer, post...) }, map[string]uint64{"POST /large 2xx": uint64(len(largeSizes))})
+	expectTLS(t, port, 1, func() { execute(t, peer, post...) },
+		map[string]uint64{"POST /large 2xx": uint64(len(largeSizes))})
 }

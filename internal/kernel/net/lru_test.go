@@ -63,7 +63,8 @@ func TestFlowsThatGaveWayAreCounted(t *testing.T) {
 	defer client.Close()
 	send := func(from, to int) {
 		for i := from; i < to; i++ {
-			client.WriteToUDPAddrPort([]byte("-"), netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 9, byte(i / 250), byte(i%250 + 1)}), 9))
+			client.WriteToUDPAddrPort([]byte("-"),
+				netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 9, byte(i / 250), byte(i%250 + 1)}), 9))
 		}
 	}
 	send(0, 20) // the first one's flow is in the socket
@@ -126,8 +127,8 @@ func TestPathsThatGaveWayAreCounted(t *testing.T) {
 	if d := dropOf(t, p, "http2_paths"); d.Count != 0 || d.Capacity != 16 {
 		t.Errorf("with one path: %+v", d)
 	}
-	// Each end keeps the paths of the first round, and refers to them in the second. Which of them give way is the kernel's choice, and
-	// those that were in use may stay for long.
+	// Each end keeps the paths of the first round, and refers to them in the second. Which of them give way is the
+	// kernel's choice, and those that were in use may stay for long.
 	const others = 40
 	for range 2 {
 		for i := range others {
@@ -135,10 +136,12 @@ func TestPathsThatGaveWayAreCounted(t *testing.T) {
 		}
 	}
 	unnamed := func() uint64 {
-		return asked(t, p, portOf(at), model.RoleServer)["unknown unimplemented"] + asked(t, p, portOf(at), model.RoleClient)["unknown unimplemented"]
+		return asked(t, p, portOf(at), model.RoleServer)["unknown unimplemented"] +
+			asked(t, p, portOf(at), model.RoleClient)["unknown unimplemented"]
 	}
 	kerneltest.Eventually(t, "calls of paths that gave way have no name", func() bool { return unnamed() >= 2*others-16 })
-	kerneltest.Eventually(t, "each call without a name is one path that gave way", func() bool { return dropOf(t, p, "http2_paths").Count == unnamed() })
+	kerneltest.Eventually(t, "each call without a name is one path that gave way",
+		func() bool { return dropOf(t, p, "http2_paths").Count == unnamed() })
 }
 
 const pythonPairs = `

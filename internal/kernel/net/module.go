@@ -82,7 +82,8 @@ func (p *Net) Parts() []host.Part {
 			// time, and not what it takes to judge all connections anew.
 			Pausing:  func() error { return p.goOnWatching(false) },
 			Resuming: func() error { return p.goOnWatching(true) }},
-		{Rank: 11, Part: model.Part{Name: "connections", Purpose: "connections that open, close and fail, who listens, and the reading of all edges", Fixed: true}},
+		{Rank: 11, Part: model.Part{Name: "connections",
+			Purpose: "connections that open, close and fail, who listens, and the reading of all edges", Fixed: true}},
 		{Rank: 12, Part: model.Part{Name: "tls", Purpose: "requests of encrypted connections", Fixed: true}},
 	}
 }
@@ -116,7 +117,8 @@ func (p *Net) EdgesMap() *ebpf.Map {
 	return p.edges.maps.Maps["edges"]
 }
 
-// EdgeOwners are the edges that there are, but for the overflow's, by their index, with the control groups that own them.
+// EdgeOwners are the edges that there are, but for the overflow's, by their index, with the control groups that own
+// them.
 func (p *Net) EdgeOwners() iter.Seq2[uint32, uint64] {
 	return func(yield func(uint32, uint64) bool) {
 		if p.edges == nil {

@@ -139,7 +139,8 @@ func TestQuotaOfEdges(t *testing.T) {
 		listening[l.Owner]++
 	}
 	if listening[flooder.ID(t)] != 128 || listening[quiet.ID(t)] != few {
-		t.Errorf("%d and %d listeners are known, want a quota of 128 and %d", listening[flooder.ID(t)], listening[quiet.ID(t)], few)
+		t.Errorf("%d and %d listeners are known, want a quota of 128 and %d", listening[flooder.ID(t)],
+			listening[quiet.ID(t)], few)
 	}
 	told := map[string]bool{}
 	for _, o := range p.ReadOverQuota() {
@@ -220,7 +221,8 @@ func TestQuotasAreShared(t *testing.T) {
 	n := edgesOf()
 	// Clients and servers at one address, and then one sum of each.
 	if n[two.ID(t)] != 2+2 || n[other.ID(t)] != 2+20 {
-		t.Errorf("%d edges of a group whose container has its quota, and %d of another; want 4 and 22", n[two.ID(t)], n[other.ID(t)])
+		t.Errorf("%d edges of a group whose container has its quota, and %d of another; want 4 and 22", n[two.ID(t)],
+			n[other.ID(t)])
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"outsight/internal/model"
 )
 
-// A sender that has sent all that its buffer has room for, and waits for room, is held up by it until that is acknowledged: for as
-// long as the kernel says.
+// A sender that has sent all that its buffer has room for, and waits for room, is held up by it until that is
+// acknowledged: for as long as the kernel says.
 func TestSendBufferLimitIsTheKernels(t *testing.T) {
 	p := open(t, Options{})
 	ownNetwork(t)
@@ -36,9 +36,10 @@ func TestSendBufferLimitIsTheKernels(t *testing.T) {
 	if err := conn.SetNoDelay(false); err != nil {
 		t.Fatal(err)
 	}
-	// No acknowledgment arrives. The second message is held back for that of the first one, until the kernel sends it as a probe of
-	// what was lost: then nothing is left to send, and there is no room for more.
-	rule := []string{"INPUT", "-i", "lo", "-p", "tcp", "--sport", fmt.Sprint(portOf(address)), "--tcp-flags", "ALL", "ACK", "-j", "DROP"}
+	// No acknowledgment arrives. The second message is held back for that of the first one, until the kernel sends it
+	// as a probe of what was lost: then nothing is left to send, and there is no room for more.
+	rule := []string{"INPUT", "-i", "lo", "-p", "tcp", "--sport", fmt.Sprint(portOf(address)), "--tcp-flags", "ALL",
+		"ACK", "-j", "DROP"}
 	command(t, append([]string{"iptables", "-A"}, rule...)...)
 	for _, size := range []int{100, 20_000} {
 		if _, err := conn.Write(make([]byte, size)); err != nil {
@@ -52,8 +53,12 @@ func TestSendBufferLimitIsTheKernels(t *testing.T) {
 	}
 	kerneltest.Eventually(t, "the buffer holds the sender up", func() bool { return info().Sndbuf_limited > 20_000 })
 	command(t, append([]string{"iptables", "-D"}, rule...)...)
-	kerneltest.Eventually(t, "all is acknowledged", func() bool { return info().Unacked == 0 && info().Notsent_bytes == 0 })
+	kerneltest.Eventually(t, "all is acknowledged", func() bool {
+		return info().Unacked == 0 &&
+			info().Notsent_bytes == 0
+	})
 	want := info().Sndbuf_limited * 1000
 	conn.Close()
-	counts(t, p, address, model.RoleClient, "the time of the send buffer", func(c model.EdgeCounters) bool { return c.SendLimitedNS == want })
+	counts(t, p, address, model.RoleClient, "the time of the send buffer",
+		func(c model.EdgeCounters) bool { return c.SendLimitedNS == want })
 }

@@ -50,14 +50,16 @@ const tlsRemedy = "kernel 4.17 or later with uprobes (CONFIG_UPROBE_EVENTS)"
 
 var (
 	openSSL = tlsLibrary{
-		model.Feature{Name: "uprobe/openssl", Purpose: "endpoints of TLS connections of programs that use OpenSSL (an option: --tls)", Remedy: tlsRemedy},
+		model.Feature{Name: "uprobe/openssl",
+			Purpose: "endpoints of TLS connections of programs that use OpenSSL (an option: --tls)", Remedy: tlsRemedy},
 		map[string][2]string{
 			"SSL_write": {"ssl_write", "ssl_write_end"}, "SSL_write_ex": {"ssl_write_ex", "ssl_write_end"},
 			"SSL_read": {"ssl_read", "ssl_read_end"}, "SSL_read_ex": {"ssl_read_ex", "ssl_read_end"},
 		},
 	}
 	goTLS = tlsLibrary{
-		model.Feature{Name: "uprobe/go-tls", Purpose: "endpoints of TLS connections of Go programs with symbols (an option: --tls)", Remedy: tlsRemedy},
+		model.Feature{Name: "uprobe/go-tls",
+			Purpose: "endpoints of TLS connections of Go programs with symbols (an option: --tls)", Remedy: tlsRemedy},
 		map[string][2]string{
 			"crypto/tls.(*Conn).Write": {"go_write", "go_write_end"}, "crypto/tls.(*Conn).Read": {"go_read", "go_read_end"},
 		},
@@ -190,7 +192,8 @@ func (p *Net) openTLS(k *host.Kernel, maps *ebpf.Collection) error {
 }
 
 // loadTLS loads a library's programs, and tries whether they can be attached.
-func (p *Net) loadTLS(k *host.Kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, l tlsLibrary, w *tlsWatcher) error {
+func (p *Net) loadTLS(k *host.Kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, l tlsLibrary,
+	w *tlsWatcher) error {
 	if l.feature.Name == goTLS.feature.Name && runtime.GOARCH != "amd64" {
 		return fmt.Errorf("on %s: %w", runtime.GOARCH, errors.ErrUnsupported)
 	}

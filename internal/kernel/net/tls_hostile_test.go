@@ -47,12 +47,15 @@ func (f fakeBinary) write(t testing.TB) string {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	h := elf.Header64{Ident: [16]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)}, Type: uint16(elf.ET_DYN),
-		Machine: uint16(elf.EM_X86_64), Version: 1, Phoff: 64, Phentsize: 56, Phnum: 1, Shoff: 120, Shentsize: 64, Shnum: uint16(len(f.sections)), Shstrndx: f.names}
+	h := elf.Header64{Ident: [16]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB),
+		byte(elf.EV_CURRENT)}, Type: uint16(elf.ET_DYN),
+		Machine: uint16(elf.EM_X86_64), Version: 1, Phoff: 64, Phentsize: 56, Phnum: 1, Shoff: 120, Shentsize: 64,
+		Shnum: uint16(len(f.sections)), Shstrndx: f.names}
 	if f.count > 0 {
 		h.Shnum = f.count
 	}
-	segment := elf.Prog64{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_X | elf.PF_R), Filesz: uint64(f.size), Memsz: uint64(f.size)}
+	segment := elf.Prog64{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_X | elf.PF_R), Filesz: uint64(f.size),
+		Memsz: uint64(f.size)}
 	var b bytes.Buffer
 	for _, part := range []any{h, segment, f.sections} {
 		if err := binary.Write(&b, binary.LittleEndian, part); err != nil {
@@ -112,7 +115,8 @@ func TestHostileBinaries(t *testing.T) {
 		}
 	}
 	f("an ordinary one", library("SSL_write\x00", function), "[{ssl_write 4096 false} {ssl_write_end 4096 true}]")
-	f("a name that is another's end", library("BIO_SSL_write\x00", elf.Sym64{Name: 5, Shndx: 1, Value: 4096}), "[{ssl_write 4096 false}")
+	f("a name that is another's end", library("BIO_SSL_write\x00", elf.Sym64{Name: 5, Shndx: 1, Value: 4096}),
+		"[{ssl_write 4096 false}")
 
 	holes := library("SSL_write\x00", function)
 	holes.sections[1].Size, holes.size = 900<<20, 900<<20+8192
@@ -139,7 +143,8 @@ func TestHostileBinaries(t *testing.T) {
 	many.data = map[int64][]byte{64 << 10: bytes.Repeat([]byte("n"), maxTLSSectionNames-1)}
 	f("long names of many sections", many, "it does not use TLS")
 
-	f("many symbols of one name", library("SSL_write\x00", make20(function)...), "symbols like \"SSL_write\" are 17, want 16 at most")
+	f("many symbols of one name", library("SSL_write\x00", make20(function)...),
+		"symbols like \"SSL_write\" are 17, want 16 at most")
 	f("many names", library(strings.Repeat("SSL_write\x00", 700), function), "are 65, want 64 at most")
 
 	outside := library("SSL_write\x00", elf.Sym64{Name: 1, Shndx: 1, Value: 1 << 63})
@@ -229,7 +234,8 @@ func (e *endless) Read(p []byte) (int, error) {
 }
 
 func TestMappingsAreBounded(t *testing.T) {
-	e := &endless{line: "7f1c00000000-7f1c00001000 r-xp 00000000 08:01 1234 /" + strings.Repeat("d/", 2000) + "libssl.so.3\n"}
+	e := &endless{line: "7f1c00000000-7f1c00001000 r-xp 00000000 08:01 1234 /" + strings.Repeat("d/", 2000) +
+		"libssl.so.3\n"}
 	found, err := readMappings(bufio.NewReaderSize(e, maxMappingLine))
 	if err != nil || !found.cut || e.read > maxTLSMaps+64<<10 {
 		t.Errorf("%d bytes were read, cut %v, %v", e.read, found.cut, err)
@@ -262,7 +268,8 @@ func TestLinksDoNotLeaveTheContainer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer socket.Close()
-	for _, err := range []error{syscall.Mkfifo(filepath.Join(root, "fifo"), 0o600), syscall.Mknod(filepath.Join(root, "kmsg"), syscall.S_IFCHR|0o600, 1<<8|11)} {
+	for _, err := range []error{syscall.Mkfifo(filepath.Join(root, "fifo"), 0o600),
+		syscall.Mknod(filepath.Join(root, "kmsg"), syscall.S_IFCHR|0o600, 1<<8|11)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -306,7 +313,8 @@ func TestLinksDoNotLeaveTheContainer(t *testing.T) {
 	execute(t, "mount", "--bind", "/proc", own)
 	defer execute(t, "umount", own)
 	os.Remove(filepath.Join(root, "libssl.so.3"))
-	if err := os.Symlink(fmt.Sprintf("/etc/%d/root/etc/hostname", os.Getpid()), filepath.Join(root, "libssl.so.3")); err != nil {
+	if err := os.Symlink(fmt.Sprintf("/etc/%d/root/etc/hostname", os.Getpid()),
+		filepath.Join(root, "libssl.so.3")); err != nil {
 		t.Fatal(err)
 	}
 	if file, err := openInRoot(root, "/libssl.so.3"); !errors.Is(err, unix.ELOOP) {
@@ -314,8 +322,8 @@ func TestLinksDoNotLeaveTheContainer(t *testing.T) {
 	}
 }
 
-// Without the capabilities that the links of mapped files need, the name is followed in the process's root, and what is there
-// has to be what is mapped.
+// Without the capabilities that the links of mapped files need, the name is followed in the process's root, and what is
+// there has to be what is mapped.
 func TestMappedFilesAreOpened(t *testing.T) {
 	path := library("SSL_write\x00", elf.Sym64{Name: 1, Shndx: 1, Value: 4096, Size: 16}).write(t)
 	file, err := os.Open(path)
@@ -371,7 +379,8 @@ func TestMappedFilesAreOpened(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		if _, err := unix.Open(fmt.Sprintf("/proc/self/map_files/%x-%x", found.openSSL[at].begin, found.openSSL[at].end), unix.O_PATH, 0); !errors.Is(err, unix.EPERM) {
+		if _, err := unix.Open(fmt.Sprintf("/proc/self/map_files/%x-%x", found.openSSL[at].begin,
+			found.openSSL[at].end), unix.O_PATH, 0); !errors.Is(err, unix.EPERM) {
 			t.Errorf("the link may be followed still: %v", err)
 		}
 		if id, err := open(); err != nil || id != mapped {
@@ -441,8 +450,10 @@ func (f fakeLink) Close() error { f.closed(); return nil }
 // unprobed is a watcher that attaches nothing, and the number of its links.
 func unprobed(t *testing.T) (w *tlsWatcher, links *atomic.Int64) {
 	links = new(atomic.Int64)
-	w = &tlsWatcher{procfs: "/proc", logger: slog.New(slog.DiscardHandler), stop: make(chan struct{}), programs: make(map[string]*ebpf.Program),
-		binaries: make(map[binaryID]*tlsBinary), processes: make(map[int]*tlsProcess), shares: make(map[string]*tlsShare), lines: bufio.NewReaderSize(nil, maxMappingLine)}
+	w = &tlsWatcher{procfs: "/proc", logger: slog.New(slog.DiscardHandler), stop: make(chan struct{}),
+		programs: make(map[string]*ebpf.Program),
+		binaries: make(map[binaryID]*tlsBinary), processes: make(map[int]*tlsProcess),
+		shares: make(map[string]*tlsShare), lines: bufio.NewReaderSize(nil, maxMappingLine)}
 	for _, l := range []tlsLibrary{openSSL, goTLS} {
 		for _, pair := range l.functions {
 			w.programs[pair[0]], w.programs[pair[1]] = new(ebpf.Program), new(ebpf.Program)
@@ -460,7 +471,8 @@ func count(w *tlsWatcher, name string) uint64 {
 	for _, d := range []struct {
 		name  string
 		count uint64
-	}{{"tls_container_share", w.noShare.Load()}, {"tls_mappings", w.noMap.Load()}, {"tls_reading", w.putOff.Load()}, {"tls_binaries", w.noBinary.Load()}} {
+	}{{"tls_container_share", w.noShare.Load()}, {"tls_mappings", w.noMap.Load()}, {"tls_reading", w.putOff.Load()},
+		{"tls_binaries", w.noBinary.Load()}} {
 		if d.name == name {
 			return d.count
 		}
@@ -489,7 +501,8 @@ func TestContainersShareProbes(t *testing.T) {
 		w.considerFile(t, hostile, ordinary.write(t))
 	}
 	if n := count(w, "tls_container_share"); hostile.share.binaries != maxContainerBinaries || n != beyond {
-		t.Errorf("%d binaries of one container are probed and %d not, want %d and %d", hostile.share.binaries, n, maxContainerBinaries, beyond)
+		t.Errorf("%d binaries of one container are probed and %d not, want %d and %d", hostile.share.binaries, n,
+			maxContainerBinaries, beyond)
 	}
 	path := ordinary.write(t)
 	if w.considerFile(t, hostile, path) {
@@ -504,7 +517,8 @@ func TestContainersShareProbes(t *testing.T) {
 	// Nobody has any of them.
 	w.giveUp(nil, nil)
 	w.giveUp(nil, nil)
-	if links.Load() != 0 || hostile.share.binaries != 0 || other.share.probes != 0 || w.probed.Load() != 0 || w.probes.Load() != 0 {
+	if links.Load() != 0 || hostile.share.binaries != 0 || other.share.probes != 0 || w.probed.Load() != 0 ||
+		w.probes.Load() != 0 {
 		t.Errorf("%d links stay, %+v, %+v", links.Load(), hostile.share, other.share)
 	}
 	if !w.considerFile(t, hostile, path) {
@@ -563,7 +577,8 @@ func TestMappingOftenIsRefused(t *testing.T) {
 		mapIt()
 	}
 	if process = w.lookAt(os.Getpid()); !process.share.refused || links.Load() != others || count(w, "tls_mappings") != 1 {
-		t.Errorf("a process that maps it %d times: %+v, %d links, %d are another container's", maxTLSMappings+1, process.share, links.Load(), others)
+		t.Errorf("a process that maps it %d times: %+v, %d links, %d are another container's", maxTLSMappings+1,
+			process.share, links.Load(), others)
 	}
 }
 
@@ -604,7 +619,8 @@ func (f fakeProc) process(pid int, container, exe string, files ...mapped) {
 	if err := os.MkdirAll(dir+"/map_files", 0o755); err != nil {
 		f.Fatal(err)
 	}
-	for name, text := range map[string]string{"maps": lines.String(), "cgroup": "0::/" + strings.Repeat(container, 64) + "\n"} {
+	for name, text := range map[string]string{"maps": lines.String(), "cgroup": "0::/" + strings.Repeat(container, 64) +
+		"\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			f.Fatal(err)
 		}
@@ -740,7 +756,8 @@ func TestMappedFilesThatChangeAreGivenUp(t *testing.T) {
 		t.Errorf("the process has %+v, want its program and the library", process.binaries)
 	}
 	if len(w.binaries) != 2 || links.Load() != 2 || process.share.binaries != 1 {
-		t.Errorf("%d binaries and %d links are kept, %d on the container's share", len(w.binaries), links.Load(), process.share.binaries)
+		t.Errorf("%d binaries and %d links are kept, %d on the container's share", len(w.binaries), links.Load(),
+			process.share.binaries)
 	}
 }
 
@@ -802,8 +819,10 @@ func TestWaysToAttach(t *testing.T) {
 				links += len(b.links)
 				probes += b.probes
 			}
-			if probes > p.tls.uprobes.most || probes != int(p.tls.probes.Load()) || single && links != probes || !single && links >= probes {
-				t.Errorf("%d links for %d probes, %d are told, want %d at most", links, probes, p.tls.probes.Load(), p.tls.uprobes.most)
+			if probes > p.tls.uprobes.most || probes != int(p.tls.probes.Load()) || single && links != probes ||
+				!single && links >= probes {
+				t.Errorf("%d links for %d probes, %d are told, want %d at most", links, probes, p.tls.probes.Load(),
+					p.tls.uprobes.most)
 			}
 		})
 	}

@@ -47,7 +47,8 @@ func certificate(t testing.TB) (cert, key string) {
 	}
 	dir := t.TempDir()
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: signed}, key: {Type: "PRIVATE KEY", Bytes: secret}} {
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: signed},
+		key: {Type: "PRIVATE KEY", Bytes: secret}} {
 		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +87,8 @@ func expectTLS(t *testing.T, port uint16, connections uint64, ask func(), want m
 				return n >= requests
 			})
 			if n < requests || n > requests+3*connections {
-				t.Errorf("%s the %v counts %d transactions, want %d and at most three for each of %d handshakes", option, role, n, requests, connections)
+				t.Errorf("%s the %v counts %d transactions, want %d and at most three for each of %d handshakes",
+					option, role, n, requests, connections)
 			}
 		}
 	}
@@ -162,7 +164,8 @@ func TestTLSOfPython(t *testing.T) {
 			}
 			daemon(t, port, "python3", arguments...)
 			ask := func() { execute(t, "python3", "-c", pythonClient, number) }
-			expectTLS(t, port, 4, ask, map[string]uint64{"GET /users/{}/orders 2xx": 40, "GET /missing 4xx": 4, "POST /orders 5xx": 4})
+			expectTLS(t, port, 4, ask, map[string]uint64{"GET /users/{}/orders 2xx": 40, "GET /missing 4xx": 4,
+				"POST /orders 5xx": 4})
 		})
 	}
 }
@@ -187,7 +190,8 @@ http {
 	base := "https://" + address(port)
 	expectTLS(t, port, 5, func() {
 		for i := range 5 { // three on one connection
-			execute(t, "curl", "-sk", "--http1.1", "-o", "/dev/null", fmt.Sprintf("%s/users/%d", base, i), "-o", "/dev/null", base+"/big", "-o", "/dev/null", base+"/fail")
+			execute(t, "curl", "-sk", "--http1.1", "-o", "/dev/null", fmt.Sprintf("%s/users/%d", base, i), "-o",
+				"/dev/null", base+"/big", "-o", "/dev/null", base+"/fail")
 		}
 	}, map[string]uint64{"GET /users/{} 2xx": 5, "GET /big 2xx": 5, "GET /fail 5xx": 5})
 }

@@ -268,7 +268,8 @@ func expectMet(t *testing.T, p *Net, requests int, groups []*kerneltest.Group, w
 	for _, g := range groups {
 		names[g.ID(t)] = g
 	}
-	line := func(owner, peer *kerneltest.Group, role model.Role, service, far, client string, process string, c *model.EdgeCounters) string {
+	line := func(owner, peer *kerneltest.Group, role model.Role, service, far, client string, process string,
+		c *model.EdgeCounters) string {
 		name := func(g *kerneltest.Group) string {
 			if g == nil {
 				return "?"
@@ -276,13 +277,15 @@ func expectMet(t *testing.T, p *Net, requests int, groups []*kerneltest.Group, w
 			return g.Dirs[0][strings.LastIndexByte(g.Dirs[0], '-')+1:]
 		}
 		return fmt.Sprintf("%s of %s, peer %s, at %s far %s from %s by %s: %d opened, %d closed, %d sent, %d received, %d transactions",
-			role, name(owner), name(peer), service, far, client, process, c.Opens, c.Closes, c.SentBytes, c.ReceivedBytes, c.Transactions())
+			role, name(owner), name(peer), service, far, client, process, c.Opens, c.Closes, c.SentBytes,
+			c.ReceivedBytes, c.Transactions())
 	}
 	lines := map[string]bool{}
 	for _, w := range want {
 		n := w.connections * uint64(requests)
-		c := model.EdgeCounters{Opens: w.connections, Closes: w.connections, SentBytes: n * requestBytes, ReceivedBytes: n * replyBytes,
-			Latency: &model.Histogram{Count: n}}
+		c := model.EdgeCounters{Opens: w.connections, Closes: w.connections, SentBytes: n * requestBytes,
+			ReceivedBytes: n * replyBytes,
+			Latency:       &model.Histogram{Count: n}}
 		if w.role == model.RoleServer {
 			c.SentBytes, c.ReceivedBytes = c.ReceivedBytes, c.SentBytes
 		}
@@ -320,7 +323,8 @@ func expectMet(t *testing.T, p *Net, requests int, groups []*kerneltest.Group, w
 			if e.Key.Peer != 0 && peerProcess != e.Key.Process {
 				peerProcess = "(peer " + peerProcess + ")"
 			}
-			l := line(owner, names[e.Key.Peer], e.Key.Role, text(e.Key.Service), text(e.Key.Far), client, e.Key.Process, &e.Counters)
+			l := line(owner, names[e.Key.Peer], e.Key.Role, text(e.Key.Service), text(e.Key.Far), client, e.Key.Process,
+				&e.Counters)
 			got += l + " " + peerProcess + "\n"
 			found++
 			ok = ok && lines[l]
@@ -367,8 +371,9 @@ func TestEndsMeetThroughTranslation(t *testing.T) {
 				}
 			},
 		}, {
-			name:    "a virtual address that the client's own namespace translates, and masquerading",
-			rules:   []string{"client: -A OUTPUT -d 10.96.0.1 -p tcp --dport 80 -j DNAT --to 10.213.2.2:8080", "router: -A POSTROUTING -o to2 -j MASQUERADE"},
+			name: "a virtual address that the client's own namespace translates, and masquerading",
+			rules: []string{"client: -A OUTPUT -d 10.96.0.1 -p tcp --dport 80 -j DNAT --to 10.213.2.2:8080",
+				"router: -A POSTROUTING -o to2 -j MASQUERADE"},
 			servers: map[string]string{"first": "10.213.2.2:8080"},
 			dial:    "10.96.0.1:80", from: "client",
 			want: func(client, first, _ *kerneltest.Group) []met {
@@ -403,8 +408,9 @@ func TestEndsMeetThroughTranslation(t *testing.T) {
 				}
 			},
 		}, {
-			name:    "IPv6 with masquerading",
-			rules:   []string{"router: -A PREROUTING -d fd13:96::1 -p tcp --dport 80 -j DNAT --to [fd13:2::2]:8080", "router: -A POSTROUTING -d fd13:2::/64 -j MASQUERADE"},
+			name: "IPv6 with masquerading",
+			rules: []string{"router: -A PREROUTING -d fd13:96::1 -p tcp --dport 80 -j DNAT --to [fd13:2::2]:8080",
+				"router: -A POSTROUTING -d fd13:2::/64 -j MASQUERADE"},
 			servers: map[string]string{"first": "[::]:8080"},
 			dial:    "[fd13:96::1]:80", from: "client",
 			want: func(client, first, _ *kerneltest.Group) []met {
@@ -417,7 +423,8 @@ func TestEndsMeetThroughTranslation(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := newNetwork(t)
-			client, first, second := kerneltest.NewGroup(t, "client"), kerneltest.NewGroup(t, "first"), kerneltest.NewGroup(t, "second")
+			client, first, second := kerneltest.NewGroup(t, "client"), kerneltest.NewGroup(t, "first"),
+				kerneltest.NewGroup(t, "second")
 			for _, r := range c.rules {
 				namespace, rule, _ := strings.Cut(r, ": ")
 				n.rule(namespace, rule)
@@ -479,7 +486,8 @@ func TestSilentConnectionsMeet(t *testing.T) {
 func TestAcceptedByAnotherGroupThanListens(t *testing.T) {
 	const requests = 2
 	n := newNetwork(t)
-	client, listens, accepts := kerneltest.NewGroup(t, "client"), kerneltest.NewGroup(t, "listens"), kerneltest.NewGroup(t, "accepts")
+	client, listens, accepts := kerneltest.NewGroup(t, "client"), kerneltest.NewGroup(t, "listens"),
+		kerneltest.NewGroup(t, "accepts")
 	p := open(t, Options{})
 	n.start("first", listens, "handover 10.213.2.2:8080 "+strings.Join(procs(accepts), " "))
 	n.ask("client", client, "10.213.2.2:8080", 1, requests)
@@ -502,10 +510,12 @@ func TestAcceptedByAnotherGroupThanListens(t *testing.T) {
 		return served.Closes == 10 && told.Closes == 9
 	})
 	if served.Opens != 10 || served.Transactions() != 10*requests {
-		t.Errorf("who accepts has %d opened and %d transactions, want 10 and %d", served.Opens, served.Transactions(), 10*requests)
+		t.Errorf("who accepts has %d opened and %d transactions, want 10 and %d", served.Opens, served.Transactions(),
+			10*requests)
 	}
 	if told.Opens != 9 || told.Transactions() != 9*requests {
-		t.Errorf("the client knows of %d opened and %d transactions, want 9 and %d", told.Opens, told.Transactions(), 9*requests)
+		t.Errorf("the client knows of %d opened and %d transactions, want 9 and %d", told.Opens, told.Transactions(),
+			9*requests)
 	}
 }
 

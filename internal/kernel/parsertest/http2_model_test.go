@@ -87,7 +87,8 @@ func (f *follower) follow(stream []byte) []finding {
 			all = append(all, finding{event: resetEvent, stream: id})
 		case http2.FrameHeaders, http2.FramePushPromise:
 			open, block = true, nil
-			current = finding{event: blockEvent, stream: id, ends: kind == http2.FrameHeaders && flags.Has(http2.FlagHeadersEndStream)}
+			current = finding{event: blockEvent, stream: id, ends: kind == http2.FrameHeaders &&
+				flags.Has(http2.FlagHeadersEndStream)}
 			if kind == http2.FramePushPromise {
 				current.event = pushEvent
 			}
@@ -218,7 +219,8 @@ func (f *follower) entry(index int) field {
 	case index >= 8 && index <= 14:
 		return field{":status", "2223445"[index-8 : index-7]}
 	}
-	return map[int]field{2: {":method", "GET"}, 3: {":method", "POST"}, 4: {":path", "/"}, 5: {":path", "/index.html"}, 31: {"content-type", ""}}[index]
+	return map[int]field{2: {":method", "GET"}, 3: {":method", "POST"}, 4: {":path", "/"}, 5: {":path", "/index.html"},
+		31: {"content-type", ""}}[index]
 }
 
 // codes are the symbols by their Huffman codes, written with 0 and 1.
@@ -305,7 +307,8 @@ func path(s encoded, longer bool) string {
 	text, valid := s.plain(89)
 	cut := longer
 	end := strings.IndexAny(text, "?#")
-	if bad := strings.IndexFunc(text, func(r rune) bool { return r <= 0x20 || r >= 0x7f }); bad >= 0 && (end < 0 || bad < end) {
+	if bad := strings.IndexFunc(text, func(r rune) bool { return r <= 0x20 || r >= 0x7f }); bad >= 0 &&
+		(end < 0 || bad < end) {
 		text, valid = text[:bad], false
 		if end = strings.IndexAny(text, "?#"); end < 0 && !longer {
 			return ""

@@ -61,7 +61,8 @@ func kernelHTTP2(t testing.TB) (following, *http2testObjects) {
 				parts = append(parts, part{uintptr(unsafe.Pointer(unsafe.SliceData(p))), uint64(len(p))})
 				size += len(p)
 			}
-			source := http2testHttp2Source{Vector: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(parts)))), Parts: uint64(len(parts)), Left: uint32(size)}
+			source := http2testHttp2Source{Vector: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(parts)))),
+				Parts: uint64(len(parts)), Left: uint32(size)}
 			if err := objects.Source.Set(source); err != nil {
 				t.Fatal(err)
 			}
@@ -208,13 +209,15 @@ func TestHTTP2Requests(t *testing.T) {
 		var want []finding
 		for i := range 100 {
 			stream := uint32(2*i + 1)
-			p, kind := paths[random.IntN(len(paths))], "application/grpc"+[]string{"", "", "", "+proto", ";x=y", "-web", "-web+proto", "-web-text"}[random.IntN(8)]
+			p, kind := paths[random.IntN(len(paths))], "application/grpc"+[]string{"", "", "", "+proto", ";x=y", "-web",
+				"-web+proto", "-web-text"}[random.IntN(8)]
 			grpc := !strings.Contains(kind, "-web")
 			if !grpc {
 				p = paths[random.IntN(2)] // the others are long, or may have ids
 			}
 			c.headers(random, stream, false, ":method", "POST", ":scheme", "http", ":path", p, ":authority", "here:80",
-				"content-type", kind, "user-agent", "grpc-go/1.83.1", "te", "trailers", "grpc-timeout", text(random, 5), "authorization", text(random, random.IntN(900)))
+				"content-type", kind, "user-agent", "grpc-go/1.83.1", "te", "trailers", "grpc-timeout", text(random, 5),
+				"authorization", text(random, random.IntN(900)))
 			want = append(want, finding{event: blockEvent, stream: stream, grpc: grpc, name: "POST " + p})
 			switch random.IntN(5) {
 			case 0:
@@ -249,10 +252,12 @@ func TestHTTP2Replies(t *testing.T) {
 				want = append(want, finding{event: blockEvent, stream: stream, status: 1, name: "unknown"})
 			}
 			c.headers(random, stream, false, ":status", status, "content-type", "application/grpc", "date", text(random, 20))
-			want = append(want, finding{event: blockEvent, stream: stream, status: int(status[0] - '0'), grpc: true, name: "unknown"})
+			want = append(want, finding{event: blockEvent, stream: stream, status: int(status[0] - '0'), grpc: true,
+				name: "unknown"})
 			c.framer.WriteData(stream, false, make([]byte, random.IntN(20000)))
 			code := random.IntN(17)
-			c.headers(random, stream, true, "grpc-status", []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"}[code], "grpc-message", text(random, random.IntN(300)))
+			c.headers(random, stream, true, "grpc-status", []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9",
+				"10", "11", "12", "13", "14", "15", "16"}[code], "grpc-message", text(random, random.IntN(300)))
 			want = append(want, finding{event: blockEvent, stream: stream, ends: true, grpcStatus: code + 1, name: "unknown"})
 		}
 		if got := compare(t, run, random, c.Bytes()); !slices.Equal(got, want) {
@@ -289,7 +294,8 @@ func TestHTTP2Captures(t *testing.T) {
 			state = greets
 		}
 		want := map[string][]string{
-			"grpc-go-client": append(slices.Repeat([]string{"POST /grpc.health.v1.Health/Check"}, 6), "POST /grpc.health.v1.Health/Watch", "reset"),
+			"grpc-go-client": append(slices.Repeat([]string{"POST /grpc.health.v1.Health/Check"}, 6),
+				"POST /grpc.health.v1.Health/Watch", "reset"),
 			"grpc-go-server": {"ok", "ok", "not found", "ok", "ok", "ok"},
 			"curl-client":    {"GET /users/{}/orders"},
 			"nginx-server":   {"2xx"},
@@ -323,17 +329,21 @@ func TestHTTP2Joining(t *testing.T) {
 	c := newTalk()
 	c.headers(rand.New(rand.NewPCG(1, 1)), 7, true, ":method", "GET", ":path", "/")
 	request := c.String()
-	const settings, ping, data = "\x00\x00\x00\x04\x01\x00\x00\x00\x00", "\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678", "\x00\x00\x02\x00\x01\x00\x00\x00\x07hi"
+	const settings, ping, data = "\x00\x00\x00\x04\x01\x00\x00\x00\x00", "\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678",
+		"\x00\x00\x02\x00\x01\x00\x00\x00\x07hi"
 	for _, f := range []struct {
 		bytes string
 		want  uint32
 	}{
 		{settings + ping, 1}, {data, 1}, {"\x00\x00\x01\x01\x05\x00\x00\x00\x07\x82" + data, 2},
-		{ping[:16], 0}, {data + "x", 0}, {"\x00\x00\x01\x01\x05\x00\x00\x00\x06\x82", 0}, {"\x00\x00\x01\x06\x00\x00\x00\x00\x001", 0},
-		{request[:9], 0}, {"GET / HTTP/1.1\r\n\r\n", 0}, {"\x05\x00\x00\x00\x03SELECT 1", 0}, {"\x00\x00\x00\x10\x00\x03\x00\x00user\x00me\x00\x00", 0}, {strings.Repeat(settings, 40), 0},
+		{ping[:16], 0}, {data + "x", 0}, {"\x00\x00\x01\x01\x05\x00\x00\x00\x06\x82", 0},
+		{"\x00\x00\x01\x06\x00\x00\x00\x00\x001", 0},
+		{request[:9], 0}, {"GET / HTTP/1.1\r\n\r\n", 0}, {"\x05\x00\x00\x00\x03SELECT 1", 0},
+		{"\x00\x00\x00\x10\x00\x03\x00\x00user\x00me\x00\x00", 0}, {strings.Repeat(settings, 40), 0},
 	} {
 		b := []byte(f.bytes)
-		if err := objects.Source.Set(http2testHttp2Source{At: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))), Left: uint32(len(b))}); err != nil {
+		if err := objects.Source.Set(http2testHttp2Source{At: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))),
+			Left: uint32(len(b))}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := objects.Join.Run(&ebpf.RunOptions{}); err != nil {
@@ -353,15 +363,25 @@ var keptBytes []byte
 var hostileHTTP2 = []string{
 	"\x00\x00\x05\x01\x04\x00\x00\x00\x01\xff\xff\xff\xff\xff", // a number without end
 	"\x00\x00\x06\x01\x04\x00\x00\x00\x01\xff\xff\xff\xff\xff\x0f", "\x00\x00\x01\x01\x04\x00\x00\x00\x01\x80",
-	"\x00\x00\x03\x01\x04\x00\x00\x00\x01\x44\x83/a", "\x00\x00\x04\x01\x04\x00\x00\x00\x01\x44\x7f\xff\x7f", // strings longer than the block
-	"\xff\xff\xff\x01\x04\x00\x00\x00\x01\x82", "\x00\x00\x00\x01\x04\x00\x00\x00\x00", "\x00\x00\x01\x01\x0c\x00\x00\x00\x01\xff", "\x00\x00\x02\x01\x2c\x00\x00\x00\x01\x00\x00",
-	"\x00\x00\x01\x09\x04\x00\x00\x00\x01\x82", "\x00\x00\x01\x01\x00\x00\x00\x00\x01\x82\x00\x00\x01\x00\x00\x00\x00\x00\x01a", // continuations of nothing, and none
-	"\x00\x00\x01\x01\x00\x00\x00\x00\x01\x82" + strings.Repeat("\x00\x00\x00\x09\x00\x00\x00\x00\x01", 1000), strings.Repeat("\x00\x00\x00\x01\x04\x00\x00\x00\x01", 900),
-	"\x00\x00\x05\x01\x05\x00\x00\x00\x01\x82\xfe\x84\xbe\xc0", strings.Repeat("\x00\x00\x00\x00\x01\x00\x00\x00\x01", 900),
-	"\x00\x00\x09\x01\x04\x00\x00\x00\x01\x82\x44\x06/\x00\x1b[0m", "\x00\x00\x06\x01\x04\x00\x00\x00\x01\x82\x44\x83\xff\xff\xff", "\x00\x00\x06\x01\x04\x00\x00\x00\x01\x82\x44\x83\x61\xff\xe7",
-	"\x00\x00\x04\x05\x04\x00\x00\x00\x01\x00\x00\x00\x02", "\x00\x00\x01\x05\x04\x00\x00\x00\x01\x00", strings.Repeat("\x3f\xe1\x1f", 50),
+	// strings longer than the block
+	"\x00\x00\x03\x01\x04\x00\x00\x00\x01\x44\x83/a", "\x00\x00\x04\x01\x04\x00\x00\x00\x01\x44\x7f\xff\x7f",
+	"\xff\xff\xff\x01\x04\x00\x00\x00\x01\x82", "\x00\x00\x00\x01\x04\x00\x00\x00\x00",
+	"\x00\x00\x01\x01\x0c\x00\x00\x00\x01\xff", "\x00\x00\x02\x01\x2c\x00\x00\x00\x01\x00\x00",
+	// continuations of nothing, and none
+	"\x00\x00\x01\x09\x04\x00\x00\x00\x01\x82",
+	"\x00\x00\x01\x01\x00\x00\x00\x00\x01\x82\x00\x00\x01\x00\x00\x00\x00\x00\x01a",
+	"\x00\x00\x01\x01\x00\x00\x00\x00\x01\x82" + strings.Repeat("\x00\x00\x00\x09\x00\x00\x00\x00\x01", 1000),
+	strings.Repeat("\x00\x00\x00\x01\x04\x00\x00\x00\x01", 900),
+	"\x00\x00\x05\x01\x05\x00\x00\x00\x01\x82\xfe\x84\xbe\xc0", strings.Repeat("\x00\x00\x00\x00\x01\x00\x00\x00\x01",
+		900),
+	"\x00\x00\x09\x01\x04\x00\x00\x00\x01\x82\x44\x06/\x00\x1b[0m",
+	"\x00\x00\x06\x01\x04\x00\x00\x00\x01\x82\x44\x83\xff\xff\xff",
+	"\x00\x00\x06\x01\x04\x00\x00\x00\x01\x82\x44\x83\x61\xff\xe7",
+	"\x00\x00\x04\x05\x04\x00\x00\x00\x01\x00\x00\x00\x02", "\x00\x00\x01\x05\x04\x00\x00\x00\x01\x00",
+	strings.Repeat("\x3f\xe1\x1f", 50),
 	"\x00\x00\xc9\x01\x04\x00\x00\x00\x01\x44\x7f\x46/" + strings.Repeat("a/12", 49) + "b",
-	"\x00\x00\xc9\x01\x04\x00\x00\x00\x01\x44\x7f\x70/" + strings.Repeat("a/12", 49) + "b", // a path that claims to be longer than its block
+	// a path that claims to be longer than its block
+	"\x00\x00\xc9\x01\x04\x00\x00\x00\x01\x44\x7f\x70/" + strings.Repeat("a/12", 49) + "b",
 	"\x00\x00\x63\x01\x04\x00\x00\x00\x01\x04\x61/" + strings.Repeat("1/", 48),
 }
 
@@ -401,7 +421,8 @@ func TestHTTP2FollowsTheModel(t *testing.T) {
 		}
 		block := append([]byte{0x82}, coded...)
 		request := append([]byte{0, 0, byte(len(block)), 1, 4, 0, 0, 0, 1}, block...)
-		compare(t, run, random, append(request, "\x00\x00\x02\x01\x04\x00\x00\x00\x03\x82\xbe"...)) // and once more, out of the table
+		// and once more, out of the table
+		compare(t, run, random, append(request, "\x00\x00\x02\x01\x04\x00\x00\x00\x03\x82\xbe"...))
 	}
 }
 

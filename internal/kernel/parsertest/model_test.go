@@ -84,7 +84,8 @@ func understand(r request) answer {
 }
 
 var parsers = map[uint8]func(r request, known bool, a *answer) uint8{
-	http: parseHTTP, redis: parseRedis, postgresql: parsePostgreSQL, mysql: parseMySQL, kafka: parseKafka, memcached: parseMemcached, dns: parseDNS,
+	http: parseHTTP, redis: parseRedis, postgresql: parsePostgreSQL, mysql: parseMySQL, kafka: parseKafka,
+	memcached: parseMemcached, dns: parseDNS,
 }
 
 func isTLS(r request) bool {
@@ -306,7 +307,8 @@ func redisNumber(r request, i int) (n, end int) {
 }
 
 var statements = []string{
-	"SELECT", "INSERT", "UPDATE", "DELETE", "BEGIN", "START", "COMMIT", "ROLLBACK", "SET", "SHOW", "CREATE", "DROP", "ALTER", "WITH", "VALUES",
+	"SELECT", "INSERT", "UPDATE", "DELETE", "BEGIN", "START", "COMMIT", "ROLLBACK", "SET", "SHOW", "CREATE", "DROP",
+	"ALTER", "WITH", "VALUES",
 	"COPY", "LISTEN", "NOTIFY", "EXPLAIN", "TRUNCATE", "CALL", "REPLACE", "USE", "PREPARE", "EXECUTE", "END",
 }
 
@@ -337,7 +339,8 @@ func parseSQL(r request, i int, end uint32, known bool, a *answer) uint8 {
 	if i >= len(r.bytes) && uint64(i) < uint64(end) && len(r.bytes) < enough {
 		return partial
 	}
-	if !known && !slices.ContainsFunc(statements, func(s string) bool { return word[:min(8, len(word))] == s[:min(8, len(s))] }) {
+	if !known && !slices.ContainsFunc(statements,
+		func(s string) bool { return word[:min(8, len(word))] == s[:min(8, len(s))] }) {
 		return other
 	}
 	return named
@@ -358,7 +361,8 @@ func parsePostgreSQL(r request, known bool, a *answer) uint8 {
 		return other
 	}
 	plain := map[byte]string{
-		'E': "execute", 'D': "describe", 'C': "close", 'S': "sync", 'p': "password", 'F': "function", 'd': "copy data", 'c': "copy data", 'f': "copy data",
+		'E': "execute", 'D': "describe", 'C': "close", 'S': "sync", 'p': "password", 'F': "function", 'd': "copy data",
+		'c': "copy data", 'f': "copy data",
 	}
 	switch t := r.at(0); t {
 	case 'Q':
@@ -466,7 +470,8 @@ func parseMySQL(r request, known bool, a *answer) uint8 {
 		return other
 	}
 	a.name = map[byte]string{
-		1: "quit", 2: "use", 0x0e: "ping", 0x11: "change user", 0x12: "binlog dump", 0x17: "execute", 0x18: "long data", 0x19: "close",
+		1: "quit", 2: "use", 0x0e: "ping", 0x11: "change user", 0x12: "binlog dump", 0x17: "execute", 0x18: "long data",
+		0x19: "close",
 		0x1a: "reset", 0x1c: "fetch", 0x1f: "reset connection",
 	}[command]
 	if a.name == "" {
@@ -506,7 +511,8 @@ func parseKafka(r request, known bool, a *answer) uint8 {
 }
 
 var (
-	keyVerbs = []string{"get", "gets", "gat", "gats", "set", "add", "replace", "append", "prepend", "cas", "delete", "incr", "decr",
+	keyVerbs = []string{"get", "gets", "gat", "gats", "set", "add", "replace", "append", "prepend", "cas", "delete",
+		"incr", "decr",
 		"touch", "mg", "ms", "md", "ma", "me"}
 	aloneVerbs = []string{"stats", "version", "quit", "flush_al", "verbosit", "mn"}
 )
@@ -565,7 +571,8 @@ func parseMemcached(r request, known bool, a *answer) uint8 {
 }
 
 var typeNames = map[uint16]string{
-	1: "A", 2: "NS", 5: "CNAME", 6: "SOA", 12: "PTR", 15: "MX", 16: "TXT", 28: "AAAA", 33: "SRV", 64: "SVCB", 65: "HTTPS", 255: "ANY",
+	1: "A", 2: "NS", 5: "CNAME", 6: "SOA", 12: "PTR", 15: "MX", 16: "TXT", 28: "AAAA", 33: "SRV", 64: "SVCB",
+	65: "HTTPS", 255: "ANY",
 }
 
 func parseDNS(r request, known bool, a *answer) uint8 {
@@ -611,7 +618,8 @@ func parseDNS(r request, known bool, a *answer) uint8 {
 	if known {
 		return named
 	}
-	if more || end == 0 || end+5 > headBytes-2 || packet[end+3] != 0 || !slices.Contains([]byte{1, 3, 255}, packet[end+4]) {
+	if more || end == 0 || end+5 > headBytes-2 || packet[end+3] != 0 || !slices.Contains([]byte{1, 3, 255},
+		packet[end+4]) {
 		return other
 	}
 	if rest := length - end - 5; (rest > 0) != (additions > 0) || rest < 0 {

@@ -99,7 +99,8 @@ func check(t testing.TB, parse parser, requests []request) {
 		longer, states2, _ := parse(t, heads)
 		for i, r := range again {
 			if r.bytes != nil && (longer[i].Name != got[i].Name || states2[i] != states[i]) {
-				t.Fatalf("%q is %q by its first %d bytes, but %q is %q", requests[i].bytes, got[i].Name, got[i].Used, r.bytes, longer[i].Name)
+				t.Fatalf("%q is %q by its first %d bytes, but %q is %q", requests[i].bytes, got[i].Name, got[i].Used,
+					r.bytes, longer[i].Name)
 			}
 		}
 		requests = requests[n:]
@@ -155,25 +156,40 @@ func seeds(t testing.TB) [][]byte {
 // hostile are requests that nobody well-behaved sends.
 var hostile = []string{
 	"GET", "GET ", strings.Repeat("A", 200), strings.Repeat("GET", 100) + " / HTTP/1.1\r\n",
-	"GET /" + strings.Repeat("a", 1<<20) + " HTTP/1.1\r\n\r\n", "GET /a\x00b HTTP/1.1\r\n\r\n", "GET /\x1b[31m HTTP/1.1\r\n\r\n",
+	"GET /" + strings.Repeat("a", 1<<20) + " HTTP/1.1\r\n\r\n", "GET /a\x00b HTTP/1.1\r\n\r\n",
+	"GET /\x1b[31m HTTP/1.1\r\n\r\n",
 	"GET " + strings.Repeat("/", 300), "GET " + strings.Repeat("/abc", 100), "GET " + strings.Repeat("/12", 100),
-	"GET /" + strings.Repeat("/x", 20) + "/123456789012345678901234567890 HTTP/1.1\r\n", "GET / HTTX/1.1\r\n\r\n", "GET http://", "GET https://host HTTP/1.1\r\n\r\n",
-	"GET http://host/a/1/b?x HTTP/1.1\r\n\r\n", "OPTIONS * HTTP/1.1\r\n\r\n", "CONNECT host:443 HTTP/1.1\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-	"GET /v1/v10/v100/oauth2/x-1/ab12cd34ef56ab12/deadbeefdeadbeef HTTP/1.1\r\n\r\n", "GET /\xff\xfe HTTP/1.1\r\n\r\n", "GET /%00 HTTP/1.1\r\n\r\n",
-	"*1\r\n$4294967295\r\nGET\r\n", "*-1\r\n$3\r\nGET\r\n", "*1\r\n$3\r\n\x00\x00\x00\r\n", "*99999\r\n$3\r\nGET\r\n", "*1\r\n$24\r\nAAAAAAAAAAAAAAAAAAAAAAAA\r\n", "*1\r\n$25\r\nAAAAAAAAAAAAAAAAAAAAAAAAA\r\n",
-	"Q\xff\xff\xff\xffSELECT 1\x00", "Q\x00\x00\x00\x0dSELECT 1\x00", "P\x00\x00\x00\x20" + strings.Repeat("n", 200), "Q\x00\x00\x00\x10/* /* /*/ */ \x00\x00",
-	"\x00\x00\x00\x09\x00\x03\x00\x00\x00", "\x16\x03\x01\x02\x00\x01", "\xff\xff\xff\x00\x03SELECT", "\x09\x00\x00\x00\x03SELECT 1", "\x00\x00\x00\x00\x00",
-	"\x00\x00\x00\x23\x00\x12\x00\x00\x00\x00\x00\x01\x00\x10client-with-name" + strings.Repeat("\x00", 10), "\x7f\xff\xff\xff\x00\x12\x00\x03\x00\x00\x00\x01\x00\x04name",
-	"get \r\n", "get " + strings.Repeat("k", 300) + "\r\n", "get a\nb\r\n", "flush_all\r\n", "stats\r\n", "set k 0 0 1\r\nx\r\n", "quit\r\n", "______________",
+	"GET /" + strings.Repeat("/x", 20) + "/123456789012345678901234567890 HTTP/1.1\r\n", "GET / HTTX/1.1\r\n\r\n",
+	"GET http://", "GET https://host HTTP/1.1\r\n\r\n",
+	"GET http://host/a/1/b?x HTTP/1.1\r\n\r\n", "OPTIONS * HTTP/1.1\r\n\r\n", "CONNECT host:443 HTTP/1.1\r\n\r\n",
+	"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+	"GET /v1/v10/v100/oauth2/x-1/ab12cd34ef56ab12/deadbeefdeadbeef HTTP/1.1\r\n\r\n", "GET /\xff\xfe HTTP/1.1\r\n\r\n",
+	"GET /%00 HTTP/1.1\r\n\r\n",
+	"*1\r\n$4294967295\r\nGET\r\n", "*-1\r\n$3\r\nGET\r\n", "*1\r\n$3\r\n\x00\x00\x00\r\n", "*99999\r\n$3\r\nGET\r\n",
+	"*1\r\n$24\r\nAAAAAAAAAAAAAAAAAAAAAAAA\r\n", "*1\r\n$25\r\nAAAAAAAAAAAAAAAAAAAAAAAAA\r\n",
+	"Q\xff\xff\xff\xffSELECT 1\x00", "Q\x00\x00\x00\x0dSELECT 1\x00", "P\x00\x00\x00\x20" + strings.Repeat("n", 200),
+	"Q\x00\x00\x00\x10/* /* /*/ */ \x00\x00",
+	"\x00\x00\x00\x09\x00\x03\x00\x00\x00", "\x16\x03\x01\x02\x00\x01", "\xff\xff\xff\x00\x03SELECT",
+	"\x09\x00\x00\x00\x03SELECT 1", "\x00\x00\x00\x00\x00",
+	"\x00\x00\x00\x23\x00\x12\x00\x00\x00\x00\x00\x01\x00\x10client-with-name" + strings.Repeat("\x00", 10),
+	"\x7f\xff\xff\xff\x00\x12\x00\x03\x00\x00\x00\x01\x00\x04name",
+	"get \r\n", "get " + strings.Repeat("k", 300) + "\r\n", "get a\nb\r\n", "flush_all\r\n", "stats\r\n",
+	"set k 0 0 1\r\nx\r\n", "quit\r\n", "______________",
 	"\x00\x1d\x12\x34\x01\x20\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03com\x00\x00\x1c\x00\x01",
-	"\x00\x1d\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03com\x00\x00\x01\x00\x01\x00\x1d\x12\x35", // two at once
-	"\x00\x1d\x12\x34\x81\x80\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03com\x00\x00\x01\x00\x01",                 // a reply
-	"\x00\x1d\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\xc0\x0cample\x03com\x00\x00\x01\x00\x01",               // a pointer
+	// two at once
+	"\x00\x1d\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03com\x00\x00\x01\x00\x01\x00\x1d\x12\x35",
+	// a reply
+	"\x00\x1d\x12\x34\x81\x80\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03com\x00\x00\x01\x00\x01",
+	// a pointer
+	"\x00\x1d\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\xc0\x0cample\x03com\x00\x00\x01\x00\x01",
 	"\x00\x1d\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x3fexample\x03com\x00\x00\x01\x00\x01",
-	"\x00\x11\x12\x34\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x01", "\x00\x24\x12\x34\x28\x00\x00\x01\x00\x00\x00\x01\x00\x00\x07example\x03com\x00\x00\x06\x00\x01",
+	"\x00\x11\x12\x34\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x01",
+	"\x00\x24\x12\x34\x28\x00\x00\x01\x00\x00\x00\x01\x00\x00\x07example\x03com\x00\x00\x06\x00\x01",
 	"\x00\x2b\x12\x34\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x014\x013\x012\x0210\x07in-addr\x04arpa\x00\x00\x0c\x00\x01" + "\x00\x00\x00",
-	"\x00\x6b\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x01\x3f" + strings.Repeat("x", 63) + "\x03svc\x07cluster\x05local\x00\x00\x01\x00\x01\x00\x00\x29\x04\xd0\x00\x00\x00\x00\x00\x00",
-	"\x00\xff\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x3f" + strings.Repeat("x", 63) + "\x3f" + strings.Repeat("y", 100),
+	"\x00\x6b\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x01\x3f" + strings.Repeat("x", 63) +
+		"\x03svc\x07cluster\x05local\x00\x00\x01\x00\x01\x00\x00\x29\x04\xd0\x00\x00\x00\x00\x00\x00",
+	"\x00\xff\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x3f" + strings.Repeat("x", 63) + "\x3f" +
+		strings.Repeat("y", 100),
 }
 
 func TestKernelFollowsTheModel(t *testing.T) {
@@ -222,8 +238,10 @@ func FuzzHead(f *testing.F) {
 func TestFixturesAreNamed(t *testing.T) {
 	parse := kernel(t)
 	want := map[string]string{
-		"http-curl": "GET /users/{}/orders", "redis-benchmark": "SET", "postgresql-startup": "startup", "postgresql-tls": "tls request",
-		"postgresql-query": "query SELECT", "postgresql-parse": "parse SELECT", "postgresql-bind": "execute", "mysql-query": "query SELECT",
+		"http-curl": "GET /users/{}/orders", "redis-benchmark": "SET", "postgresql-startup": "startup",
+		"postgresql-tls":   "tls request",
+		"postgresql-query": "query SELECT", "postgresql-parse": "parse SELECT", "postgresql-bind": "execute",
+		"mysql-query": "query SELECT",
 		"mysql-login": "login", "memcached-get": "get", "memcached-set": "set", "kafka-versions": "18", "kafka-metadata": "3",
 		"dns-libc": "A db-1.shop.example",
 	}
@@ -233,7 +251,8 @@ func TestFixturesAreNamed(t *testing.T) {
 			protocol = mysql
 		}
 		heads, states, _ := parse(t, []headtestHead{head(newRequest(protocol, b, uint32(len(b))))})
-		if got := strings.TrimRight(string(heads[0].Name[:]), "\x00"); got != want[name] || states[0] != named || want[name] == "" {
+		if got := strings.TrimRight(string(heads[0].Name[:]), "\x00"); got != want[name] || states[0] != named ||
+			want[name] == "" {
 			t.Errorf("%s is %q (state %d), want %q", name, got, states[0], want[name])
 		}
 	}
@@ -247,17 +266,22 @@ func TestReplies(t *testing.T) {
 		reply    string
 		want     int32
 	}{
-		{http, "HTTP/1.1 200 OK\r\n", 2}, {http, "HTTP/1.0 404 Not Found\r\n", 4}, {http, "HTTP/1.1 503 x", 5}, {http, "HTTP/1.1 301", 3},
-		{http, "HTTP/1.1 20", partialReply}, {http, "HTTP/1.1 101 Switching Protocols\r\n", 8}, {http, "HTTP/1.1 103 Early Hints\r\n", 1},
+		{http, "HTTP/1.1 200 OK\r\n", 2}, {http, "HTTP/1.0 404 Not Found\r\n", 4}, {http, "HTTP/1.1 503 x", 5},
+		{http, "HTTP/1.1 301", 3},
+		{http, "HTTP/1.1 20", partialReply}, {http, "HTTP/1.1 101 Switching Protocols\r\n", 8},
+		{http, "HTTP/1.1 103 Early Hints\r\n", 1},
 		{http, "HTTP/1.1 100 Continue\r\n\r\n", interim}, {http, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 201 Created\r\n", 2},
 		{http, "HTTP/1.1 999 x\r\n", 0}, {http, "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00", 0},
 		{redis, "+OK\r\n", 6}, {redis, "-ERR no\r\n", 7}, {redis, "$-1\r\n", 6}, {redis, "*0\r\n", 6},
 		{postgresql, "E\x00\x00\x00\x30SERROR", 7}, {postgresql, "1\x00\x00\x00\x042\x00\x00\x00\x04E\x00\x00\x00\x30", 7},
-		{postgresql, "1\x00\x00\x00\x042\x00\x00\x00\x04T\x00\x00\x00\x30", 6}, {postgresql, "N", 6}, {postgresql, "S", 6}, {postgresql, "\x31\xff\xff\xff\xffE", 6},
+		{postgresql, "1\x00\x00\x00\x042\x00\x00\x00\x04T\x00\x00\x00\x30", 6}, {postgresql, "N", 6},
+		{postgresql, "S", 6}, {postgresql, "\x31\xff\xff\xff\xffE", 6},
 		{mysql, "\x01\x00\x00\x01\x05", 6}, {mysql, "\x20\x00\x00\x01\xff", 7}, {mysql, "\x01\x00\x00\x01", partialReply},
-		{memcached, "STORED\r\n", 6}, {memcached, "SERVER_ERROR x\r\n", 7}, {memcached, "CLIENT_ERROR x\r\n", 7}, {memcached, "ERROR\r\n", 7},
+		{memcached, "STORED\r\n", 6}, {memcached, "SERVER_ERROR x\r\n", 7}, {memcached, "CLIENT_ERROR x\r\n", 7},
+		{memcached, "ERROR\r\n", 7},
 		{memcached, "END\r\n", 6}, {memcached, "5\r\n", 6}, {memcached, "EXISTS\r\n", 6}, {memcached, "E", partialReply},
-		{dns, "\x00\x20\x00\x00\x81\x80", 6}, {dns, "\x00\x20\x00\x00\x81\x83", 16 + 3}, {dns, "\x00\x20\x00\x00\x81", partialReply},
+		{dns, "\x00\x20\x00\x00\x81\x80", 6}, {dns, "\x00\x20\x00\x00\x81\x83", 16 + 3},
+		{dns, "\x00\x20\x00\x00\x81", partialReply},
 		{dns, "\x00\x20\x00\x07\x81\x80", 0}, {dns, "\x00\x20\x00\x00\x01\x80", 0},
 		{kafka, "\x00\x00\x00\x10\x00\x00\x00\x01", 0},
 	} {

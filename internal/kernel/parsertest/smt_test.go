@@ -103,7 +103,8 @@ func slicesOf(m machine, switches []smtSwitch) [][]slice {
 	last := make([]smtSwitch, len(m))
 	began := make([]int, len(m))
 	for i, s := range switches {
-		all[s.cpu] = append(all[s.cpu], slice{last[s.cpu].ns, s.ns, last[s.cpu].thread, s.count - last[s.cpu].count, i, began[s.cpu]})
+		all[s.cpu] = append(all[s.cpu], slice{last[s.cpu].ns, s.ns, last[s.cpu].thread, s.count - last[s.cpu].count, i,
+			began[s.cpu]})
 		last[s.cpu], began[s.cpu] = s, i
 	}
 	return all

@@ -23,20 +23,29 @@ const (
 )
 
 var cgroupHooks = []host.Hook{
-	host.NewHook("sched_switch", "tp_btf/sched_switch", "CPU time, context switches and run-queue latency per container", true,
+	host.NewHook("sched_switch", "tp_btf/sched_switch",
+		"CPU time, context switches and run-queue latency per container", true,
 		"Linux 5.12 or later with BTF"),
-	host.NewHook("sched_process_exec", "tp_btf/sched_process_exec", "programs executed per container", false, "Linux 5.12 or later with BTF"),
-	host.NewHook("sched_process_exit", "tp_btf/sched_process_exit", "processes ended per container", false, "Linux 5.12 or later with BTF"),
-	host.NewHook("cgroup_mkdir", "tp_btf/cgroup_mkdir", "containers are known when they start", false, "Linux 5.12 or later with BTF; until then containers are found every 2 s"),
-	host.NewHook("cgroup_rmdir", "tp_btf/cgroup_rmdir", "containers are known to have ended", false, "Linux 5.12 or later with BTF; until then the end is found every 2 s"),
-	host.NewHook("cgroup_attach_task", "tp_btf/cgroup_attach_task", "a container's first process is known", false, "Linux 5.12 or later with BTF"),
+	host.NewHook("sched_process_exec", "tp_btf/sched_process_exec", "programs executed per container", false,
+		"Linux 5.12 or later with BTF"),
+	host.NewHook("sched_process_exit", "tp_btf/sched_process_exit", "processes ended per container", false,
+		"Linux 5.12 or later with BTF"),
+	host.NewHook("cgroup_mkdir", "tp_btf/cgroup_mkdir", "containers are known when they start", false,
+		"Linux 5.12 or later with BTF; until then containers are found every 2 s"),
+	host.NewHook("cgroup_rmdir", "tp_btf/cgroup_rmdir", "containers are known to have ended", false,
+		"Linux 5.12 or later with BTF; until then the end is found every 2 s"),
+	host.NewHook("cgroup_attach_task", "tp_btf/cgroup_attach_task", "a container's first process is known", false,
+		"Linux 5.12 or later with BTF"),
 }
 
-var clocksHook = host.NewHook("read_clocks", "syscall/read_clocks", "time of threads that run at the moment of reading", false, "Linux 5.14 or later with BTF")
+var clocksHook = host.NewHook("read_clocks", "syscall/read_clocks", "time of threads that run at the moment of reading",
+	false, "Linux 5.14 or later with BTF")
 
-var forkHook = host.NewHook("sched_process_fork", "tp_btf/sched_process_fork", "processes started, and run-queue latency of new threads", false, "Linux 5.12 or later with BTF")
+var forkHook = host.NewHook("sched_process_fork", "tp_btf/sched_process_fork",
+	"processes started, and run-queue latency of new threads", false, "Linux 5.12 or later with BTF")
 
-var tasksHook = host.NewHook("running_tasks", "iter/task", "run-queue latency of threads older than the start", false, "Linux 5.12 or later with BTF")
+var tasksHook = host.NewHook("running_tasks", "iter/task", "run-queue latency of threads older than the start", false,
+	"Linux 5.12 or later with BTF")
 
 // cgroupReader reads what cgroups.bpf.c counts.
 type cgroupReader struct {
@@ -164,7 +173,9 @@ func runQueueLanes(cpus int) uint32 {
 
 func (p *Sched) readCgroupsFrom(maps *ebpf.Collection, k *host.Kernel) error {
 	r := &cgroupReader{
-		maps: maps, cpus: k.CPUs, waitLanes: int(runQueueLanes(k.CPUs)), runQueue: host.Histograms{Cells: maps.Maps["run_queue"]}, runQueueClock: k.RunQueueClock, slotOf: maps.Maps["slot_of_cgroup"], free: maps.Maps["free_slots"],
+		maps: maps, cpus: k.CPUs, waitLanes: int(runQueueLanes(k.CPUs)),
+		runQueue: host.Histograms{Cells: maps.Maps["run_queue"]}, runQueueClock: k.RunQueueClock,
+		slotOf: maps.Maps["slot_of_cgroup"], free: maps.Maps["free_slots"],
 		dropped: maps.Maps["cgroup_drops"],
 	}
 	if states := maps.Maps["task_states"]; states.Type() == ebpf.Hash && seesAllThreads(p.options.ProcFS) {
@@ -282,7 +293,8 @@ func (r *cgroupReader) lookAtThreads() error {
 // sweepRest is for how many looks a table is left alone in which all states were of threads that live.
 const sweepRest = 60
 
-// seesAllThreads tells whether this process is in the first namespace of process ids. An iterator lists the threads of its reader's.
+// seesAllThreads tells whether this process is in the first namespace of process ids. An iterator lists the threads of
+// its reader's.
 func seesAllThreads(procfs string) bool {
 	const first = "pid:[4026531836]" // PROC_PID_INIT_INO of include/linux/proc_ns.h
 	own, err := os.Readlink(filepath.Join(procfs, "self/ns/pid"))
@@ -430,7 +442,8 @@ func (p *Sched) Forget(id model.CgroupID) {
 
 func (r *cgroupReader) drops() []model.Drop {
 	return []model.Drop{
-		{Name: "cgroups", Count: host.SumDrops(r.dropped, 0), Capacity: uint64(len(r.slots.Entries) - slotFirst), Used: r.used.Load()},
+		{Name: "cgroups", Count: host.SumDrops(r.dropped, 0), Capacity: uint64(len(r.slots.Entries) - slotFirst),
+			Used: r.used.Load()},
 		{Name: "cgroup_events", Count: host.SumDrops(r.dropped, 1)},
 		{Name: "thread_states", Count: host.SumDrops(r.dropped, dropThreadState)},
 	}

@@ -72,7 +72,8 @@ func TestDefaultHierarchy(t *testing.T) {
 	name := fmt.Sprintf("outsight-test-%d-v2", os.Getpid())
 	p := New(Options{})
 	kerneltest.OpenFor(t, kerneltest.KernelOf(t, ""), p)
-	g := kerneltest.NewGroupAt(t, filepath.Join("/sys/fs/cgroup/unified", name), filepath.Join("/sys/fs/cgroup/cpuacct", name))
+	g := kerneltest.NewGroupAt(t, filepath.Join("/sys/fs/cgroup/unified", name), filepath.Join("/sys/fs/cgroup/cpuacct",
+		name))
 	stolen := kerneltest.StolenTime(t)
 	g.Start(t, "spin")
 	earliest := g.CPUTime(t)
@@ -187,7 +188,8 @@ func TestRunQueueWaitIsTheKernels(t *testing.T) {
 		}
 		return sum
 	}
-	kerneltest.Eventually(t, "a thread was switched out", func() bool { return readGroup(t, p, g.ID(t)).CPU.RunQueue != nil })
+	kerneltest.Eventually(t, "a thread was switched out",
+		func() bool { return readGroup(t, p, g.ID(t)).CPU.RunQueue != nil })
 	early, startOurs, late := kernelWait(), readGroup(t, p, g.ID(t)).CPU.RunQueue.SumNS, kernelWait()
 	time.Sleep(3 * time.Second) // the measured interval
 	low := kernelWait() - late

@@ -22,7 +22,8 @@ const (
 // ContentionFeature is the name of the feature that ReadContention needs.
 const ContentionFeature = "contention"
 
-var contentionHook = host.NewHook("contention_switch", ContentionFeature, "which container ran while another waited for a CPU, and who preempted whom", false,
+var contentionHook = host.NewHook("contention_switch", ContentionFeature,
+	"which container ran while another waited for a CPU, and who preempted whom", false,
 	"Linux 5.12 or later with BTF and CONFIG_FAIR_GROUP_SCHED; time held back by a quota is told apart from 6.7 on")
 
 // contentionReader reads what contention.bpf.c counts.
@@ -136,8 +137,10 @@ func (p *Sched) ReadContention() (*model.KernelContention, error) {
 		}
 		for cpu := range r.cpus {
 			lane := &r.lanes.Entries[slot*r.cpus+cpu]
-			g.Add(&model.ContentionRest{OwnNS: host.Load(&lane.OwnNs), IdleNS: host.Load(&lane.IdleNs), QuotaNS: host.Load(&lane.QuotaNs),
-				MigratedNS: host.Load(&lane.MovedNs), OtherNS: host.Load(&lane.OtherNs), OwnPreemptions: host.Load(&lane.OwnPreemptions),
+			g.Add(&model.ContentionRest{OwnNS: host.Load(&lane.OwnNs), IdleNS: host.Load(&lane.IdleNs),
+				QuotaNS:    host.Load(&lane.QuotaNs),
+				MigratedNS: host.Load(&lane.MovedNs), OtherNS: host.Load(&lane.OtherNs),
+				OwnPreemptions:   host.Load(&lane.OwnPreemptions),
 				OtherPreemptions: host.Load(&lane.OtherPreemptions), QuotaStops: host.Load(&lane.QuotaStops)})
 		}
 		all.Groups = append(all.Groups, g)
@@ -195,6 +198,7 @@ func (r *contentionReader) forget(id model.CgroupID, slot uint32) {
 
 func (r *contentionReader) drops() []model.Drop {
 	return []model.Drop{
-		{Name: "contention_pairs", Count: host.SumDrops(r.dropped, dropPair), Capacity: uint64(len(r.pairs.Entries)), Used: r.used},
+		{Name: "contention_pairs", Count: host.SumDrops(r.dropped, dropPair), Capacity: uint64(len(r.pairs.Entries)),
+			Used: r.used},
 	}
 }

@@ -113,7 +113,8 @@ func (c contention) since(before contention) contention {
 }
 
 func (c contention) String() string {
-	return fmt.Sprintf("total %v kernel %v %+v by %v preempted by %v", time.Duration(c.total()), time.Duration(c.kernel), c.ContentionRest, c.by, c.preemptions)
+	return fmt.Sprintf("total %v kernel %v %+v by %v preempted by %v", time.Duration(c.total()),
+		time.Duration(c.kernel), c.ContentionRest, c.by, c.preemptions)
 }
 
 // ranOnFirstCPU is how long a group's threads ran on the first CPU, up to their last switch.
@@ -168,10 +169,12 @@ func TestVictimWaitsBehindTheHog(t *testing.T) {
 	// The victim's runtime has other threads, which wait for each other.
 	behind := float64(waited.by[hogID]) / float64(waited.total()-waited.OwnNS)
 	if behind < had-0.1 {
-		t.Errorf("%.1f %% of the waits were behind the hog, which had %.1f %% of what the victim left of the CPU", behind*100, had*100)
+		t.Errorf("%.1f %% of the waits were behind the hog, which had %.1f %% of what the victim left of the CPU",
+			behind*100, had*100)
 	}
 	if hogWaited.by[victimID] >= waited.by[hogID] {
-		t.Errorf("the hog waited %d ns behind the victim, which waited %d ns behind it", hogWaited.by[victimID], waited.by[hogID])
+		t.Errorf("the hog waited %d ns behind the victim, which waited %d ns behind it", hogWaited.by[victimID],
+			waited.by[hogID])
 	}
 	if waited.preemptions[hogID]+hogWaited.preemptions[victimID] == 0 {
 		t.Error("neither preempted the other")
@@ -196,7 +199,8 @@ func TestTwoHogsShareTheBlame(t *testing.T) {
 	for i, id := range ids[:2] {
 		had, behind := cpu.share(t, id, ids[2]), float64(waited.by[id])/float64(waited.total())
 		if behind < had-0.15 || behind > had+0.15 {
-			t.Errorf("%.1f %% of the waits were behind hog %d, which had %.1f %% of what the victim left of the CPU", behind*100, i, had*100)
+			t.Errorf("%.1f %% of the waits were behind hog %d, which had %.1f %% of what the victim left of the CPU",
+				behind*100, i, had*100)
 		}
 	}
 }
@@ -240,7 +244,8 @@ func TestQuotaIsNobodysFault(t *testing.T) {
 	hogID, id := hog.ID(t), victim.ID(t)
 	// The time is taken outside of the account, so that what is left of it is no less than it was.
 	before, heldBefore, at := readContention(t, p, id), throttledTime(t, victim), time.Now()
-	kerneltest.Eventually(t, "it was held back two seconds", func() bool { return throttledTime(t, victim)-heldBefore > 2e9 })
+	kerneltest.Eventually(t, "it was held back two seconds",
+		func() bool { return throttledTime(t, victim)-heldBefore > 2e9 })
 	passed, heldFor := uint64(time.Since(at)), throttledTime(t, victim)-heldBefore
 	waited := readContention(t, p, id).since(before)
 	t.Logf("held back %v of %v: %v", time.Duration(heldFor), time.Duration(passed), waited)
@@ -250,7 +255,8 @@ func TestQuotaIsNobodysFault(t *testing.T) {
 		t.Errorf("waited %v for its quota, and was held back %v", time.Duration(waited.QuotaNS), time.Duration(heldFor))
 	}
 	if limit := passed - heldFor + period; waited.total()-waited.QuotaNS > limit {
-		t.Errorf("waited %v for others, %v of it behind the hog, and was not held back for %v", time.Duration(waited.total()-waited.QuotaNS),
+		t.Errorf("waited %v for others, %v of it behind the hog, and was not held back for %v",
+			time.Duration(waited.total()-waited.QuotaNS),
 			time.Duration(waited.by[hogID]), time.Duration(limit))
 	}
 	if waited.QuotaStops == 0 {
@@ -325,7 +331,8 @@ func throttledTime(t *testing.T, g *kerneltest.Group) uint64 {
 // another group's here, and its own where the kernel's sum is taken.
 func TestWaitsAddUp(t *testing.T) {
 	p := open(t, Options{})
-	groups := []*kerneltest.Group{kerneltest.NewGroup(t, "one"), kerneltest.NewGroup(t, "two"), kerneltest.NewGroup(t, "three")}
+	groups := []*kerneltest.Group{kerneltest.NewGroup(t, "one"), kerneltest.NewGroup(t, "two"),
+		kerneltest.NewGroup(t, "three")}
 	var stops []func()
 	// What threads waited before they joined takes long on a busy machine.
 	var joining [3]uint64
@@ -336,7 +343,8 @@ func TestWaitsAddUp(t *testing.T) {
 		joining[i] = 5e6 + c.kernel - min(c.kernel, c.total())
 	}
 	kerneltest.Eventually(t, "all waited a while", func() bool {
-		return !slices.ContainsFunc(groups, func(g *kerneltest.Group) bool { return readContention(t, p, g.ID(t)).kernel < 200e6 })
+		return !slices.ContainsFunc(groups,
+			func(g *kerneltest.Group) bool { return readContention(t, p, g.ID(t)).kernel < 200e6 })
 	})
 	for _, stop := range stops {
 		stop()
@@ -420,7 +428,8 @@ func TestContentionAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	paused := readContention(t, p, id)
-	kerneltest.Eventually(t, "the kernel's sum goes on", func() bool { return readContention(t, p, id).kernel > paused.kernel+100e6 })
+	kerneltest.Eventually(t, "the kernel's sum goes on",
+		func() bool { return readContention(t, p, id).kernel > paused.kernel+100e6 })
 	if now := readContention(t, p, id); now.total() != paused.total() {
 		t.Errorf("paused, it counted %v and then %v", paused, now)
 	}
@@ -433,7 +442,8 @@ func TestContentionAlone(t *testing.T) {
 	if _, err := without.ReadContention(); err == nil {
 		t.Error("waits are read without a program")
 	}
-	if err := errors.Join(host.NewParts(without).Shed("contention"), host.NewParts(without).Restore("contention")); err != nil {
+	if err := errors.Join(host.NewParts(without).Shed("contention"),
+		host.NewParts(without).Restore("contention")); err != nil {
 		t.Error(err)
 	}
 }

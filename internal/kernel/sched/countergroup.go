@@ -194,5 +194,6 @@ func explain(err error, procfs string) error {
 	if readErr != nil {
 		return err
 	}
-	return fmt.Errorf("%w (kernel.perf_event_paranoid is %s: CAP_PERFMON or root is needed)", err, strings.TrimSpace(string(text)))
+	return fmt.Errorf("%w (kernel.perf_event_paranoid is %s: CAP_PERFMON or root is needed)", err,
+		strings.TrimSpace(string(text)))
 }

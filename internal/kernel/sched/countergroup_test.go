@@ -115,7 +115,8 @@ func TestFindPMUs(t *testing.T) {
 		t.Errorf("without one: got %v, want %v", err, errNoPMU)
 	}
 	plain, err := findPMUs(devices(map[string]string{"cpu/type": "4\n"}), CountersAuto)
-	if err != nil || len(plain) != 1 || plain[0].name != "cpu" || plain[0].attributes(1).Config != unix.PERF_COUNT_HW_INSTRUCTIONS || pmuOf(plain, 500) != 0 {
+	if err != nil || len(plain) != 1 || plain[0].name != "cpu" ||
+		plain[0].attributes(1).Config != unix.PERF_COUNT_HW_INSTRUCTIONS || pmuOf(plain, 500) != 0 {
 		t.Errorf("one for all: got %+v, %v", plain, err)
 	}
 	hybrid, err := findPMUs(devices(map[string]string{
@@ -190,10 +191,12 @@ func TestCPUsComeAndGo(t *testing.T) {
 	refused = unix.EMFILE
 	online("0-1")
 	expect("the second is refused", unix.EMFILE, 0)
-	if d := p.Drops()[slices.IndexFunc(p.Drops(), func(d model.Drop) bool { return d.Name == "counter_groups" })]; d.Count != 1 || d.Used != 1 {
+	if d := p.Drops()[slices.IndexFunc(p.Drops(),
+		func(d model.Drop) bool { return d.Name == "counter_groups" })]; d.Count != 1 || d.Used != 1 {
 		t.Errorf("got %+v, want one group and one refused", d)
 	}
-	if f := r.features(CountersSoftware)[0]; f.State != model.FeatureWorks || !strings.Contains(f.Reason, "not on 1 of 2 CPUs") {
+	if f := r.features(CountersSoftware)[0]; f.State != model.FeatureWorks ||
+		!strings.Contains(f.Reason, "not on 1 of 2 CPUs") {
 		t.Errorf("got %+v, want it to say that a CPU is missing", f)
 	}
 	refused = nil

@@ -90,7 +90,8 @@ func (r *counterReader) readLane(lane, cpu int) (now countersCounterLane, ok boo
 		for i := range now.Values {
 			now.Values[i], now.With[i] = host.Load(&from.Values[i]), host.Load(&from.With[i])
 		}
-		now.EnabledNs, now.RunningNs, now.Slices = host.Load(&from.EnabledNs), host.Load(&from.RunningNs), host.Load(&from.Slices)
+		now.EnabledNs, now.RunningNs, now.Slices = host.Load(&from.EnabledNs), host.Load(&from.RunningNs),
+			host.Load(&from.Slices)
 		if host.Load(&c.Sequence) == before {
 			return now, true
 		}

@@ -80,10 +80,12 @@ func (c *counterProcesses) list() error {
 }
 
 // readProcess reads a process, and gives its place back if it is gone, or sleeps while places are few.
-func (r *counterReader) readProcess(key countersCounterProcessKey, full bool, procfs string) (gain *model.ProcessGain, given bool, err error) {
+func (r *counterReader) readProcess(key countersCounterProcessKey, full bool, procfs string) (gain *model.ProcessGain,
+	given bool, err error) {
 	sum := r.processes.sums[key]
 	// Before its counters are read: nothing is added to those of a process that is gone.
-	leave := (sum == nil || sum.silent > 0) && isGone(procfs, key.Tgid) || sum != nil && full && sum.silent >= patientReadings
+	leave := (sum == nil || sum.silent > 0) && isGone(procfs, key.Tgid) || sum != nil && full &&
+		sum.silent >= patientReadings
 	var perCPU []countersCounterProcess
 	if err := r.processes.table.Lookup(key, &perCPU); err != nil {
 		return nil, false, fmt.Errorf("reading the counters of process %d: %w", key.Tgid, err)
@@ -103,7 +105,8 @@ func (r *counterReader) readProcess(key countersCounterProcessKey, full bool, pr
 }
 
 // gained is what a process counted since the last reading; nil for nothing.
-func (r *counterReader) gained(key countersCounterProcessKey, sum *processSum, perCPU []countersCounterProcess) *model.ProcessGain {
+func (r *counterReader) gained(key countersCounterProcessKey, sum *processSum,
+	perCPU []countersCounterProcess) *model.ProcessGain {
 	now := make([]countersCounterLane, len(r.pmus))
 	var last *countersCounterProcess
 	slices := uint64(0)
@@ -128,7 +131,8 @@ func (r *counterReader) gained(key countersCounterProcessKey, sum *processSum, p
 		return nil
 	}
 	sum.slices, sum.silent = slices, 0
-	gain := &model.ProcessGain{Group: model.CgroupID(key.Group), PID: int(key.Tgid), Process: unix.ByteSliceToString(last.Name[:])}
+	gain := &model.ProcessGain{Group: model.CgroupID(key.Group), PID: int(key.Tgid),
+		Process: unix.ByteSliceToString(last.Name[:])}
 	for kind := range now {
 		before, lost := sum.kinds[kind].counts, sum.kinds[kind].lost
 		enabled, running := sum.kinds[kind].last.EnabledNs, sum.kinds[kind].last.RunningNs

@@ -116,7 +116,8 @@ func TestProcessesCountApart(t *testing.T) {
 			ones, twos, group = counts.of[one.pid][pageFaults], counts.of[two.pid][pageFaults], again.Perf[0].Counts[pageFaults]
 			counts.read(t)
 			kernelOnes, kernelTwos = minorFaults(t, one.pid), minorFaults(t, two.pid)
-			return before == kernelOnes+kernelTwos && ones == counts.of[one.pid][pageFaults] && twos == counts.of[two.pid][pageFaults]
+			return before == kernelOnes+kernelTwos && ones == counts.of[one.pid][pageFaults] &&
+				twos == counts.of[two.pid][pageFaults]
 		})
 		return ones, twos, kernelOnes, kernelTwos, group
 	}
@@ -165,7 +166,8 @@ func TestProcessesThatForkAreBounded(t *testing.T) {
 	g := kerneltest.NewGroup(t, "forks")
 	counts := newTally(p, g.ID(t))
 	counts.read(t)
-	script := `for procs in "$@"; do echo $$ > $procs; done; i=0; while [ $i -lt ` + strconv.Itoa(forks) + ` ]; do /bin/true; i=$((i+1)); done`
+	script := `for procs in "$@"; do echo $$ > $procs; done; i=0; while [ $i -lt ` + strconv.Itoa(forks) +
+		` ]; do /bin/true; i=$((i+1)); done`
 	args := []string{"-c", script, "sh"}
 	for _, dir := range g.Dirs {
 		args = append(args, filepath.Join(dir, "cgroup.procs"))
@@ -174,7 +176,8 @@ func TestProcessesThatForkAreBounded(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	var c model.CgroupCounters
-	kerneltest.Eventually(t, "all processes have ended", func() bool { c, _ = readWork(t, p, g.ID(t)); return c.Exits >= forks })
+	kerneltest.Eventually(t, "all processes have ended",
+		func() bool { c, _ = readWork(t, p, g.ID(t)); return c.Exits >= forks })
 	d := counterDrop(t, p)
 	if d.Capacity != places || d.Count < forks-places {
 		t.Errorf("%+v, want %d slices without a place at least", d, forks-places)
@@ -193,8 +196,10 @@ func TestProcessesThatForkAreBounded(t *testing.T) {
 	// There is room again, for those who come now.
 	again := newTally(p, g.ID(t))
 	w := startToucher(g, t)
-	kerneltest.Eventually(t, "a process has a place again", func() bool { w.touch(); again.read(t); return again.of[w.pid] != nil })
-	kerneltest.Eventually(t, "places are given back", func() bool { again.read(t); return counterDrop(t, p).Used < places })
+	kerneltest.Eventually(t, "a process has a place again",
+		func() bool { w.touch(); again.read(t); return again.of[w.pid] != nil })
+	kerneltest.Eventually(t, "places are given back",
+		func() bool { again.read(t); return counterDrop(t, p).Used < places })
 }
 
 // A process that renames itself all the time is one.
@@ -203,7 +208,8 @@ func TestRenamingProcessIsOne(t *testing.T) {
 	g := kerneltest.NewGroup(t, "rename")
 	counts := newTally(p, g.ID(t))
 	pid, stop := g.Start(t, "rename")
-	kerneltest.Eventually(t, "its last name is known", func() bool { counts.read(t); return counts.names[pid] == fmt.Sprint("name-", renames-1) })
+	kerneltest.Eventually(t, "its last name is known",
+		func() bool { counts.read(t); return counts.names[pid] == fmt.Sprint("name-", renames-1) })
 	own := 0
 	for key := range p.counters.processes.sums {
 		if key.Group == uint64(g.ID(t)) {

@@ -18,9 +18,11 @@ import (
 )
 
 var (
-	countersHook = host.NewHook("count_switch", "perf_event/counters", "cycles, instructions and cache misses per container", false,
+	countersHook = host.NewHook("count_switch", "perf_event/counters",
+		"cycles, instructions and cache misses per container", false,
 		"a machine, or a virtual machine, with hardware counters; Linux 5.12 or later with BTF")
-	countNowHook = host.NewHook("count_now", "raw_tp/count_now", "counters of threads that run at the moment of reading", false,
+	countNowHook = host.NewHook("count_now", "raw_tp/count_now",
+		"counters of threads that run at the moment of reading", false,
 		"Linux 5.10 or later")
 )
 
@@ -67,7 +69,8 @@ func (p *Sched) openCounters(k *host.Kernel) {
 	if p.cgroups == nil {
 		return
 	}
-	r := &counterReader{machine: topology.New(p.options.SysFS, k.CPUs), cpus: k.CPUs, events: cmp.Or(p.options.Events, &kernelEvents),
+	r := &counterReader{machine: topology.New(p.options.SysFS, k.CPUs), cpus: k.CPUs,
+		events: cmp.Or(p.options.Events, &kernelEvents),
 		procfs: p.options.ProcFS, groups: map[int]*counterGroup{}, refused: map[int]error{}, sums: map[int]*laneSum{}}
 	if _, err := r.machine.Refresh(); err != nil {
 		p.Logger.Warn("where the CPUs are is not all known", "error", err)
@@ -97,7 +100,8 @@ func (p *Sched) startCounters(k *host.Kernel, r *counterReader) (err error) {
 		"counter_event_0": cpus, "counter_event_1": cpus, "counter_event_2": cpus, "counter_event_3": cpus,
 		"counter_lanes": groups["cgroup_slots"].MaxEntries() * cpus,
 		// A CPU that has not been on line is a core of its own, behind the others.
-		"counter_cpus": cpus, "core_of_cpu": cpus, "cores": 2 * cpus, "counter_processes": uint32(max(p.options.CounterProcesses, 1)),
+		"counter_cpus": cpus, "core_of_cpu": cpus, "cores": 2 * cpus,
+		"counter_processes": uint32(max(p.options.CounterProcesses, 1)),
 	} {
 		spec.Maps[name].MaxEntries = entries
 	}
@@ -105,7 +109,8 @@ func (p *Sched) startCounters(k *host.Kernel, r *counterReader) (err error) {
 		return explain(err, r.procfs)
 	}
 	err = errors.Join(spec.Variables["cpus"].Set(cpus), spec.Variables["known_counters"].Set(uint32(r.known)),
-		spec.Variables["shared_cores"].Set(r.machine.SharedCores()), spec.Variables["by_process"].Set(p.options.CounterProcesses > 0))
+		spec.Variables["shared_cores"].Set(r.machine.SharedCores()),
+		spec.Variables["by_process"].Set(p.options.CounterProcesses > 0))
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
 	}
@@ -114,7 +119,8 @@ func (p *Sched) startCounters(k *host.Kernel, r *counterReader) (err error) {
 	}
 	p.OnClose(host.CloserFunc(r.maps.Close))
 	if p.options.CounterProcesses > 0 {
-		r.processes = &counterProcesses{table: r.maps.Maps["counter_processes"], sums: map[countersCounterProcessKey]*processSum{}}
+		r.processes = &counterProcesses{table: r.maps.Maps["counter_processes"],
+			sums: map[countersCounterProcessKey]*processSum{}}
 	}
 	if err := p.mapCounters(r); err != nil {
 		return err
@@ -351,7 +357,8 @@ func (r *counterReader) features(mode CounterMode) []model.Feature {
 	case r.absent.Load() != nil:
 		f.State, f.Reason = model.FeatureAbsent, host.Refusal(*r.absent.Load())
 	case r.waiting.Load():
-		f.State, f.Reason = model.FeatureAbsent, "other programs use all of the hardware's counters: the group was never counted"
+		f.State, f.Reason = model.FeatureAbsent,
+			"other programs use all of the hardware's counters: the group was never counted"
 		f.Remedy = "end the other programs that count (perf, a profiler, another agent), or the kernel's own: kernel.nmi_watchdog=0"
 		return []model.Feature{f}
 	case r.without.Load() > 0:

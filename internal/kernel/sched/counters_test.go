@@ -28,7 +28,8 @@ func touchPages() int {
 		if _, err := in.ReadString('\n'); err != nil {
 			return 0
 		}
-		pages, err := unix.Mmap(-1, 0, faultsAtOnce*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+		pages, err := unix.Mmap(-1, 0, faultsAtOnce*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_PRIVATE|unix.MAP_ANON)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
@@ -106,7 +107,8 @@ func TestCountersAreTheKernels(t *testing.T) {
 	if ours != kernels {
 		t.Errorf("%d page faults, the kernel counted %d", ours, kernels)
 	}
-	if c.Perf[0].PMU != "software" || c.Perf[0].Known != 15 || c.Perf[0].EnabledNS != c.Perf[0].RunningNS || c.Perf[0].RunningNS == 0 {
+	if c.Perf[0].PMU != "software" || c.Perf[0].Known != 15 || c.Perf[0].EnabledNS != c.Perf[0].RunningNS ||
+		c.Perf[0].RunningNS == 0 {
 		t.Errorf("got %+v, want all software events, always running", c.Perf[0])
 	}
 }
@@ -162,7 +164,8 @@ func TestCountersFollowCPUTime(t *testing.T) {
 		away := func(c model.CPUCounters) int64 { return int64(c.Voluntary + c.Involuntary) }
 		switches, running := int64(late.Perf[0].Counts[contextSwitches]-first[contextSwitches]), int64(p.cgroups.cpus)
 		untold := untoldSwitches(p) - untoldBefore
-		if least, most := away(late.CPU)-away(early)-running-untold, away(latest)-away(earliest.CPU)+running; switches < least || switches > most {
+		if least, most := away(late.CPU)-away(early)-running-untold,
+			away(latest)-away(earliest.CPU)+running; switches < least || switches > most {
 			t.Errorf("%s: %d switches to the group, want as many as away from it, %d to %d", work, switches, least, most)
 		}
 		if weighted := time.Duration(late.Work[0] - firstWork); weighted != counted {
@@ -189,7 +192,8 @@ func TestSpinningThreadIsCountedAtOnce(t *testing.T) {
 	kerneltest.Eventually(t, "counts grow between two readings without a switch", func() bool {
 		a, _ := readWork(t, p, g.ID(t))
 		b, _ := readWork(t, p, g.ID(t))
-		return b.Perf[0].Counts[cpuClock] > a.Perf[0].Counts[cpuClock] && b.Perf[0].Counts[contextSwitches] == a.Perf[0].Counts[contextSwitches] &&
+		return b.Perf[0].Counts[cpuClock] > a.Perf[0].Counts[cpuClock] &&
+			b.Perf[0].Counts[contextSwitches] == a.Perf[0].Counts[contextSwitches] &&
 			a.CPU.Voluntary == b.CPU.Voluntary && a.CPU.Involuntary == b.CPU.Involuntary
 	})
 }
@@ -274,6 +278,7 @@ func TestSharedCore(t *testing.T) {
 		if want := alone + both*55/100; weighted+2 < want || weighted > want+2 {
 			t.Errorf("thread %d: weight %d, want %d", i, weighted, want)
 		}
-		t.Logf("thread %d: alone %v, shared %v, weighted %v", i, time.Duration(alone), time.Duration(both), time.Duration(weighted))
+		t.Logf("thread %d: alone %v, shared %v, weighted %v", i, time.Duration(alone), time.Duration(both),
+			time.Duration(weighted))
 	}
 }

@@ -67,7 +67,8 @@ func New(o Options) *Sched {
 		o.Counters, o.CounterProcesses = CountersAuto, host.DefaultTo(o.CounterProcesses, 1024)
 	}
 	o.ProcFS = cmp.Or(o.ProcFS, "/proc")
-	return &Sched{Loader: host.NewLoader(), options: o, events: make(chan model.CgroupEvent, 1024), done: make(chan struct{})}
+	return &Sched{Loader: host.NewLoader(), options: o, events: make(chan model.CgroupEvent, 1024),
+		done: make(chan struct{})}
 }
 
 // UseSlots lets somebody keep something for each slot.
@@ -96,14 +97,19 @@ func (p *Sched) Open(k *host.Kernel) error {
 // Parts of the module.
 func (p *Sched) Parts() []host.Part {
 	return []host.Part{
-		{Rank: 1, Part: model.Part{Name: "contention", Purpose: "which container ran while another waited for a CPU", Under: "switches"},
+		{Rank: 1, Part: model.Part{Name: "contention", Purpose: "which container ran while another waited for a CPU",
+			Under: "switches"},
 			Functions: []string{"contention_switch"}},
-		{Rank: 2, Part: model.Part{Name: "counters", Purpose: "cycles, instructions and cache misses; energy is then divided by CPU time", Under: "switches"},
+		{Rank: 2, Part: model.Part{Name: "counters",
+			Purpose: "cycles, instructions and cache misses; energy is then divided by CPU time", Under: "switches"},
 			Functions: []string{"count_switch"}},
-		{Rank: 5, Part: model.Part{Name: "switches", Purpose: "run-queue latency and context switches; CPU time then comes from files"},
+		{Rank: 5, Part: model.Part{Name: "switches",
+			Purpose: "run-queue latency and context switches; CPU time then comes from files"},
 			Functions: []string{"sched_switch"}, Detached: p.endSwitches, Attaching: p.forgetWaits, Attached: p.beginSwitches},
-		{Rank: 10, Part: model.Part{Name: "groups", Purpose: "containers that begin and end, processes, and the reading of all of it", Fixed: true}},
-		{Rank: 15, Part: model.Part{Name: "memory", Purpose: "stalls for memory, and who was killed for lack of it", Fixed: true}},
+		{Rank: 10, Part: model.Part{Name: "groups",
+			Purpose: "containers that begin and end, processes, and the reading of all of it", Fixed: true}},
+		{Rank: 15, Part: model.Part{Name: "memory", Purpose: "stalls for memory, and who was killed for lack of it",
+			Fixed: true}},
 	}
 }
 

@@ -25,7 +25,8 @@ import (
 // neither the time between nor the waits in it are counted at once.
 func TestShedSwitches(t *testing.T) {
 	p := open(t, Options{})
-	if parts := host.NewParts(p).List(); !slices.ContainsFunc(parts, func(given model.Part) bool { return given.Name == "switches" }) {
+	if parts := host.NewParts(p).List(); !slices.ContainsFunc(parts,
+		func(given model.Part) bool { return given.Name == "switches" }) {
 		t.Fatalf("parts: %v", parts)
 	}
 	g := kerneltest.NewGroup(t, "shed")
@@ -35,8 +36,10 @@ func TestShedSwitches(t *testing.T) {
 	before := readGroup(t, p, g.ID(t)).CPU
 	begun := time.Now()
 	time.Sleep(time.Second) // in which nothing is counted
-	if during := readGroup(t, p, g.ID(t)).CPU; during.UsageNS != before.UsageNS || during.Involuntary != before.Involuntary {
-		t.Errorf("%d ns in %d switches without a program, before it %d in %d", during.UsageNS, during.Involuntary, before.UsageNS, before.Involuntary)
+	if during := readGroup(t, p, g.ID(t)).CPU; during.UsageNS != before.UsageNS ||
+		during.Involuntary != before.Involuntary {
+		t.Errorf("%d ns in %d switches without a program, before it %d in %d", during.UsageNS, during.Involuntary,
+			before.UsageNS, before.Involuntary)
 	}
 	hidden := time.Since(begun)
 	back := time.Now() // restoring takes long where all CPUs are busy, and counts from its beginning
@@ -103,7 +106,8 @@ func TestStatesOfThreadsAreBounded(t *testing.T) {
 // startAndEnd starts processes one after the other.
 func startAndEnd(t *testing.T, n int) {
 	t.Helper()
-	if out, err := exec.Command("sh", "-c", fmt.Sprintf("i=0; while [ $i -lt %d ]; do /bin/true; i=$((i+1)); done", n)).CombinedOutput(); err != nil {
+	if out, err := exec.Command("sh", "-c", fmt.Sprintf("i=0; while [ $i -lt %d ]; do /bin/true; i=$((i+1)); done",
+		n)).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 }

@@ -19,8 +19,8 @@ const (
 
 const reclaimRemedy = "Linux 5.12 or later with BTF and CONFIG_MEMCG"
 
-// reclaimHooks begin and end a stall each: they count together or not at all. An end that finds no beginning counts nothing,
-// so the ends are attached first.
+// reclaimHooks begin and end a stall each: they count together or not at all. An end that finds no beginning counts
+// nothing, so the ends are attached first.
 var reclaimHooks = host.Way{
 	host.NewHook("limit_reclaim_ends", "tp_btf/mm_vmscan_memcg_reclaim_end", "", false, reclaimRemedy),
 	host.NewHook("limit_reclaim_begins", "tp_btf/mm_vmscan_memcg_reclaim_begin", "", false, reclaimRemedy),
@@ -29,7 +29,8 @@ var reclaimHooks = host.Way{
 }
 
 // reclaimHook is what the four are to a user.
-var reclaimHook = host.NewHook("", ReclaimFeature, "time for which a container's threads had to free memory before they got some", false, reclaimRemedy)
+var reclaimHook = host.NewHook("", ReclaimFeature,
+	"time for which a container's threads had to free memory before they got some", false, reclaimRemedy)
 
 var victimHook = host.NewHook("mark_victim", VictimFeature, "which process was killed for lack of memory", false,
 	"Linux 6.10 or later with BTF; how many were killed is known without it")
@@ -108,7 +109,8 @@ func victimIsTask(spec *btf.Spec) bool {
 // read is what a slot's group counts.
 func (r *reclaimReader) read(slot int) model.ReclaimCounters {
 	g := &r.groups.Entries[slot]
-	return model.ReclaimCounters{LimitNS: host.Load(&g.StallNs[0]), LimitStalls: host.Load(&g.Stalls[0]), HostNS: host.Load(&g.StallNs[1]), HostStalls: host.Load(&g.Stalls[1])}
+	return model.ReclaimCounters{LimitNS: host.Load(&g.StallNs[0]), LimitStalls: host.Load(&g.Stalls[0]),
+		HostNS: host.Load(&g.StallNs[1]), HostStalls: host.Load(&g.Stalls[1])}
 }
 
 // forget empties the slot of a group that is gone, before another gets it.

@@ -153,7 +153,8 @@ func TestVictimIsTold(t *testing.T) {
 				continue
 			}
 			name := filepath.Base(os.Args[0])
-			if e.ID != g.ID(t) || e.PID != pid || e.Path != name[:min(len(name), 15)] || time.Since(e.Time) > kerneltest.Patience() {
+			if e.ID != g.ID(t) || e.PID != pid || e.Path != name[:min(len(name), 15)] ||
+				time.Since(e.Time) > kerneltest.Patience() {
 				t.Errorf("got %+v, want process %d %q of group %d", e, pid, name, g.ID(t))
 			}
 			return

@@ -60,7 +60,8 @@ func waitForPrograms() error {
 		return fmt.Errorf("waiting for kernel programs: %w", err)
 	}
 	defer element.Close()
-	outer, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.ArrayOfMaps, KeySize: 4, ValueSize: 4, MaxEntries: 1, InnerMap: inner})
+	outer, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.ArrayOfMaps, KeySize: 4, ValueSize: 4, MaxEntries: 1,
+		InnerMap: inner})
 	if err != nil {
 		return fmt.Errorf("waiting for kernel programs: %w", err)
 	}

@@ -80,7 +80,8 @@ func main() {
 		fmt.Fprintf(&b, "%d,", below)
 	}
 	b.WriteString("\n};\n")
-	for name, text := range map[string]string{"../../bpf/include/histogram_tables.h": b.String(), "../../bpf/net/http2/hpack_tables.h": huffmanTables()} {
+	for name, text := range map[string]string{"../../bpf/include/histogram_tables.h": b.String(),
+		"../../bpf/net/http2/hpack_tables.h": huffmanTables()} {
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

@@ -30,7 +30,8 @@ func newModules() *modules {
 	groups, edges := sched.New(sched.Options{}), net.New(net.Options{WithoutEndpoints: true})
 	disks := block.New(block.Options{}, groups)
 	groups.UseSlots(disks)
-	return &modules{New(Options{FirstSlot: sched.FirstSlot, Types: kerneltest.Types}, groups, edges, disks), groups, edges, disks}
+	return &modules{New(Options{FirstSlot: sched.FirstSlot, Types: kerneltest.Types}, groups, edges, disks), groups,
+		edges, disks}
 }
 
 func open(t *testing.T) *modules {

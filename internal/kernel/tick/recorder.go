@@ -142,7 +142,8 @@ func (r *Recorder) open(o RecorderOptions) error {
 		spec.Maps[name].MaxEntries = m.MaxEntries()
 	}
 	for name, entries := range map[string]uint32{
-		"ticks": ticks, "samples": samples, "unwanted": uint32(slots), "sums_of_slot": uint32(slots), "states_of_slot": uint32(slots),
+		"ticks": ticks, "samples": samples, "unwanted": uint32(slots), "sums_of_slot": uint32(slots),
+		"states_of_slot": uint32(slots),
 		"recorded_edges": edges, "edges_seen": edges, "cpu_views": uint32(p.kernel.CPUs),
 	} {
 		spec.Maps[name].MaxEntries = entries
@@ -281,7 +282,8 @@ func (r *Recorder) arm(dueNS uint64) error {
 		return fmt.Errorf("starting a timer: %w", errors.Join(errs...))
 	}
 	if started < want {
-		r.module.Logger.Debug("fewer timers take the recorder's ticks than could", "timers", started, "cpus", r.timerCPUs, "error", errors.Join(errs...))
+		r.module.Logger.Debug("fewer timers take the recorder's ticks than could", "timers", started, "cpus",
+			r.timerCPUs, "error", errors.Join(errs...))
 	}
 	return nil
 }
@@ -483,6 +485,7 @@ func (r *Recorder) Close() error {
 	if r.maps != nil {
 		r.maps.Close()
 	}
-	r.control, r.ticks, r.samples, r.unwanted, r.edges, r.programs, r.maps, r.links, r.states = nil, nil, nil, nil, nil, nil, nil, nil, nil
+	r.control, r.ticks, r.samples, r.unwanted, r.edges, r.programs, r.maps, r.links, r.states = nil, nil, nil, nil, nil,
+		nil, nil, nil, nil
 	return errors.Join(errs...)
 }

@@ -111,7 +111,8 @@ func TestRecorderTicksOnceEachInterval(t *testing.T) {
 				t.Errorf("ticks from %d to %d, recorded from %d to %d", first.DueNS, last.BeganNS, begun, drained)
 			}
 			// What was left out is known by the next tick that was not.
-			if got, want := uint64(len(r.ticks))+losses.Full+losses.Late, last.Number+1; got != want && losses.Full == 0 || got < want {
+			if got, want := uint64(len(r.ticks))+losses.Full+losses.Late, last.Number+1; got != want &&
+				losses.Full == 0 || got < want {
 				t.Errorf("%d ticks and %+v lost, want %d together", len(r.ticks), losses, want)
 			}
 			// All that were due are there: the last began at most one interval, and what a busy
@@ -191,7 +192,8 @@ func TestRecorderTicksSumToTheGroupsCPUTime(t *testing.T) {
 	// The kernel accounts at its ticks, which are late by what the hypervisor takes.
 	late := 5*time.Millisecond + kerneltest.StolenTime(t) - stolen
 	if want := after - before; gained > want+late || gained < want-outside-10*time.Millisecond {
-		t.Errorf("the ticks say %v over %v, the group's file %v, %v of it outside of them at most", gained, span, want, outside)
+		t.Errorf("the ticks say %v over %v, the group's file %v, %v of it outside of them at most", gained, span, want,
+			outside)
 	}
 	// A thread that ran at two ticks and was not switched in between ran all the time, whatever
 	// else this host does.
@@ -202,7 +204,8 @@ func TestRecorderTicksSumToTheGroupsCPUTime(t *testing.T) {
 			continue
 		}
 		whole++
-		if share := float64(to.CPUNS-from.CPUNS) / float64(ticks[i+1].BeganNS-ticks[i].BeganNS); share < 0.95 || share > 1.05 {
+		if share := float64(to.CPUNS-from.CPUNS) / float64(ticks[i+1].BeganNS-ticks[i].BeganNS); share < 0.95 ||
+			share > 1.05 {
 			t.Logf("%.3f CPUs in tick %d", share, ticks[i+1].Number)
 			wrong++
 		}
@@ -256,8 +259,10 @@ func TestRecorderKnowsMemoryAndThrottling(t *testing.T) {
 			if s.MemoryBytes+batch < min(memory, memoryAfter) || s.MemoryBytes > max(memory, memoryAfter)+batch {
 				t.Errorf("%d bytes of memory, the file says %d and %d", s.MemoryBytes, memory, memoryAfter)
 			}
-			if s.ThrottledPeriods < periods || s.ThrottledPeriods > periodsAfter || s.ThrottledNS/1000 < ns/1000 || s.ThrottledNS/1000 > nsAfter/1000 {
-				t.Errorf("throttled in %d periods for %d ns, the file says %d to %d and %d to %d", s.ThrottledPeriods, s.ThrottledNS, periods, periodsAfter, ns, nsAfter)
+			if s.ThrottledPeriods < periods || s.ThrottledPeriods > periodsAfter || s.ThrottledNS/1000 < ns/1000 ||
+				s.ThrottledNS/1000 > nsAfter/1000 {
+				t.Errorf("throttled in %d periods for %d ns, the file says %d to %d and %d to %d", s.ThrottledPeriods,
+					s.ThrottledNS, periods, periodsAfter, ns, nsAfter)
 			}
 		}
 		if memory == 0 || periodsAfter == 0 || nsAfter == 0 {
@@ -456,7 +461,8 @@ func TestRecorderCountsTicksWithoutRoom(t *testing.T) {
 
 func TestRecordersDoNotDisturbEachOther(t *testing.T) {
 	p := open(t)
-	slow, fast := record(t, p, RecorderOptions{Interval: 20 * time.Millisecond}), record(t, p, RecorderOptions{Interval: 2 * time.Millisecond})
+	slow, fast := record(t, p, RecorderOptions{Interval: 20 * time.Millisecond}),
+		record(t, p, RecorderOptions{Interval: 2 * time.Millisecond})
 	for range 20 {
 		slow.run(t, 20*time.Millisecond)
 		fast.run(t, 20*time.Millisecond)
@@ -529,10 +535,12 @@ func TestRecorderShowsWhatIsInFlight(t *testing.T) {
 	reply()
 	after := level()
 	if during.Asking != before.Asking+1 || during.Serving != before.Serving+1 {
-		t.Errorf("asking %d and serving %d before, %d and %d during the request", before.Asking, before.Serving, during.Asking, during.Serving)
+		t.Errorf("asking %d and serving %d before, %d and %d during the request", before.Asking, before.Serving,
+			during.Asking, during.Serving)
 	}
 	if after.Asking != before.Asking || after.Serving != before.Serving {
-		t.Errorf("asking %d and serving %d before, %d and %d after the request", before.Asking, before.Serving, after.Asking, after.Serving)
+		t.Errorf("asking %d and serving %d before, %d and %d after the request", before.Asking, before.Serving,
+			after.Asking, after.Serving)
 	}
 	sent, received := after.SentBytes-before.SentBytes, after.ReceivedBytes-before.ReceivedBytes
 	if want := uint64(100 + 1000); sent < want || received < want {
@@ -543,7 +551,8 @@ func TestRecorderShowsWhatIsInFlight(t *testing.T) {
 // recordUntilKilled is the workload "record".
 func recordUntilKilled() int {
 	p := newModules()
-	k, err := host.ReadKernel(host.KernelOptions{Controller: kerneltest.Controller(), ProcFS: "/proc", BTF: "/sys/kernel/btf/vmlinux"})
+	k, err := host.ReadKernel(host.KernelOptions{Controller: kerneltest.Controller(), ProcFS: "/proc",
+		BTF: "/sys/kernel/btf/vmlinux"})
 	for _, m := range []host.Module{p.sched, p.net, p.block, p.Tick} {
 		if err == nil {
 			_ = m.Open(k) // Record fails without

@@ -48,7 +48,8 @@ func run() error {
 	if err := input.Decode(&file); err != nil {
 		return fmt.Errorf("reading the data sources: %w", err)
 	}
-	s := &server{promlib.NewService(nil, log.NewWithLevel(log.Error), nil), map[string]backend.DataSourceInstanceSettings{}}
+	s := &server{promlib.NewService(nil, log.NewWithLevel(log.Error), nil),
+		map[string]backend.DataSourceInstanceSettings{}}
 	for i, p := range file.Sources {
 		s.sources[p.UID] = backend.DataSourceInstanceSettings{
 			ID: int64(i + 1), UID: p.UID, Name: p.UID, Type: "prometheus", URL: p.URL, JSONData: p.Settings,
@@ -80,7 +81,8 @@ func (s *server) of(r *http.Request, uid string) (context.Context, backend.Plugi
 	}
 	config := backend.NewGrafanaCfg(nil)
 	return backend.WithGrafanaConfig(r.Context(), config),
-		backend.PluginContext{OrgID: 1, PluginID: "prometheus", DataSourceInstanceSettings: &source, GrafanaConfig: config}, nil
+		backend.PluginContext{OrgID: 1, PluginID: "prometheus", DataSourceInstanceSettings: &source,
+			GrafanaConfig: config}, nil
 }
 
 func (s *server) query(w http.ResponseWriter, r *http.Request) {
@@ -114,7 +116,8 @@ func (s *server) health(w http.ResponseWriter, r *http.Request) {
 		reply(w, nil, err)
 		return
 	}
-	reply(w, map[string]any{"status": result.Status.String(), "message": result.Message, "details": json.RawMessage(result.JSONDetails)}, nil)
+	reply(w, map[string]any{"status": result.Status.String(), "message": result.Message,
+		"details": json.RawMessage(result.JSONDetails)}, nil)
 }
 
 func (s *server) resource(w http.ResponseWriter, r *http.Request) {
@@ -129,7 +132,8 @@ func (s *server) resource(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	path := r.PathValue("path")
-	request := &backend.CallResourceRequest{PluginContext: plugin, Path: path, Method: r.Method, URL: path + "?" + r.URL.RawQuery, Body: body}
+	request := &backend.CallResourceRequest{PluginContext: plugin, Path: path, Method: r.Method, URL: path + "?" +
+		r.URL.RawQuery, Body: body}
 	send := backend.CallResourceResponseSenderFunc(func(answer *backend.CallResourceResponse) error {
 		for name, values := range answer.Headers {
 			w.Header()[name] = values

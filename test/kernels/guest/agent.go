@@ -69,7 +69,8 @@ func edgeCounts(ended <-chan struct{}) error {
 	}
 	var wanted []series
 	for _, side := range []string{"client", "server"} {
-		labels := []string{label("side", side), label("client_id", client.id), label("server_id", server.id), label("service", serverAddress)}
+		labels := []string{label("side", side), label("client_id", client.id), label("server_id", server.id),
+			label("service", serverAddress)}
 		for name, want := range map[string]float64{
 			"outsight_edge_transactions_total":         connections * requests,
 			"outsight_edge_request_bytes_total":        connections * requests * requestBytes,
@@ -119,7 +120,8 @@ func resourceCounts(ended <-chan struct{}) error {
 	return eventually(ended, func() error {
 		return all([]series{
 			{"container_cpu_usage_seconds_total", of(slow), seconds("usage_usec"), emulatedShare},
-			{"container_cpu_cfs_throttled_periods_total", of(slow), func() (float64, error) { return slow.number("cpu.stat", "nr_throttled") }, 0},
+			{"container_cpu_cfs_throttled_periods_total", of(slow),
+				func() (float64, error) { return slow.number("cpu.stat", "nr_throttled") }, 0},
 			{"container_cpu_cfs_throttled_seconds_total", of(slow), seconds("throttled_usec"), 1e-6},
 			{"container_spec_memory_limit_bytes", of(small), is(memoryLimit), 0},
 			{"container_oom_kills_total", of(small), is(1), 0},

@@ -13,8 +13,8 @@ import (
 	"outsight/test/kernels/report"
 )
 
-// mountDisks loads the modules that the host gave, in the order of their names, and mounts the file systems on the disks that it
-// gave, each below report.FileSystemsDir under its kind.
+// mountDisks loads the modules that the host gave, in the order of their names, and mounts the file systems on the
+// disks that it gave, each below report.FileSystemsDir under its kind.
 func mountDisks() (note string, err error) {
 	modules, err := filepath.Glob("/modules/*.ko")
 	if err != nil {

@@ -23,7 +23,8 @@ func main() {
 
 func run(args []string) error {
 	if args[0] == "serve" {
-		server := &http.Server{Addr: args[1], Handler: http.HandlerFunc(answer), TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}}
+		server := &http.Server{Addr: args[1], Handler: http.HandlerFunc(answer),
+			TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}}
 		return server.ListenAndServeTLS(args[2], args[3])
 	}
 	if args[0] == "post" {
@@ -60,7 +61,8 @@ func run(args []string) error {
 // client is one with a connection of its own.
 func client() *http.Client {
 	return &http.Client{Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, TLSNextProto: map[string]func(string,
+			*tls.Conn) http.RoundTripper{},
 	}}
 }
 
