@@ -96,6 +96,9 @@ struct {
 	__type(value, u64);
 } disk_drops SEC(".maps");
 
+/* Keeps the enumeration in the object for the reader. */
+const volatile enum disk_drop disk_drop_type;
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);

@@ -41,6 +41,9 @@ struct {
 	__type(value, u64);
 } files_drops SEC(".maps");
 
+/* Keeps the enumeration in the object for the reader. */
+const volatile enum files_drop files_drop_type;
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct task_io_accounting {

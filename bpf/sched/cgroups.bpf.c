@@ -82,6 +82,9 @@ struct {
 	__type(value, u64);
 } cgroup_drops SEC(".maps");
 
+/* Keeps the enumeration in the object for the reader. */
+const volatile enum cgroup_drop cgroup_drop_type;
+
 static __always_inline void count_drop(u32 which)
 {
 	u64 *n = bpf_map_lookup_elem(&cgroup_drops, &which);

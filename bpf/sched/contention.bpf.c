@@ -55,6 +55,9 @@ struct {
 	__type(value, u64);
 } contention_drops SEC(".maps");
 
+/* Keeps the enumeration in the object for the reader. */
+const volatile enum contention_drop contention_drop_type;
+
 static __always_inline void count_drop(u32 which)
 {
 	u64 *n = bpf_map_lookup_elem(&contention_drops, &which);

@@ -120,6 +120,9 @@ struct {
 	__type(value, u64);
 } counter_drops SEC(".maps");
 
+/* Keeps the enumeration in the object for the reader. */
+const volatile enum counter_drop counter_drop_type;
+
 static __always_inline void count_drop(u32 which)
 {
 	u64 *n = bpf_map_lookup_elem(&counter_drops, &which);

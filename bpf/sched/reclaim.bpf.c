@@ -41,6 +41,9 @@ struct {
 	__type(value, u64);
 } reclaim_drops SEC(".maps");
 
+/* Keeps the enumeration in the object for the reader. */
+const volatile enum reclaim_drop reclaim_drop_type;
+
 static __always_inline void count_drop(u32 which)
 {
 	u64 *n = bpf_map_lookup_elem(&reclaim_drops, &which);

@@ -31,8 +31,6 @@ const (
 	diskOfSyncs     = ^uint64(0)
 	diskKinds       = 4
 	diskQuietBefore = time.Minute
-
-	dropDisk, dropDiskRequest, dropDiskSync = 0, 1, 2
 )
 
 const diskRemedy = "Linux 5.12 or later with BTF and CONFIG_BLK_CGROUP"
@@ -40,21 +38,21 @@ const diskRemedy = "Linux 5.12 or later with BTF and CONFIG_BLK_CGROUP"
 // diskHooks in the order in which they are attached: what is done before an issue was seen is counted,
 // without its latency.
 var diskHooks = []host.Hook{
-	host.NewHook("block_rq_complete", "tp_btf/block_rq_complete", "disk: bytes and operations per container and device",
+	host.NewHook(diskProgBlockRqComplete, "tp_btf/block_rq_complete",
+		"disk: bytes and operations per container and device", false, diskRemedy),
+	host.NewHook(diskProgBlockRqIssue, "tp_btf/block_rq_issue", "disk: latency and queue time per container and device",
 		false, diskRemedy),
-	host.NewHook("block_rq_issue", "tp_btf/block_rq_issue", "disk: latency and queue time per container and device",
-		false, diskRemedy),
-	host.NewHook("sync_exit", "tp_btf/ext4_sync_file_exit", "disk: duration of fsync per container", false,
+	host.NewHook(diskProgSyncExit, "tp_btf/ext4_sync_file_exit", "disk: duration of fsync per container", false,
 		"files on ext4, and Linux 5.12 or later with BTF"),
-	host.NewHook("sync_enter", "tp_btf/ext4_sync_file_enter", "disk: duration of fsync per container", false,
+	host.NewHook(diskProgSyncEnter, "tp_btf/ext4_sync_file_enter", "disk: duration of fsync per container", false,
 		"files on ext4, and Linux 5.12 or later with BTF"),
 }
 
 // bioHooks are for devices without requests: each costs every bio of every device a little.
 var bioHooks = []host.Hook{
-	host.NewHook("block_bio_complete", "tp_btf/block_bio_complete",
+	host.NewHook(diskProgBlockBioComplete, "tp_btf/block_bio_complete",
 		"disk: devices without requests (device mapper, md, zram)", false, diskRemedy),
-	host.NewHook("block_bio_queue", "tp_btf/block_bio_queue",
+	host.NewHook(diskProgBlockBioQueue, "tp_btf/block_bio_queue",
 		"disk: devices without requests (device mapper, md, zram)", false, diskRemedy),
 }
 
@@ -86,14 +84,14 @@ func (p *Block) attachBioHooks(k *host.Kernel, spec *ebpf.CollectionSpec, maps *
 
 // diskReader reads what disk.bpf.c counts.
 type diskReader struct {
-	maps    *ebpf.Collection
-	disks   *host.Table[diskDisk]
-	slots   *host.Table[diskDiskSlot]
-	latency host.Histograms
-	placeOf *ebpf.Map
-	free    *ebpf.Map
-	dropped *ebpf.Map
-	owners  *groupTranslator
+	maps diskMaps
+	// collection owns the maps: programs are loaded onto it.
+	collection *ebpf.Collection
+	disks      *host.Table[diskDisk]
+	slots      *host.Table[diskDiskSlot]
+	latency    host.Histograms
+	dropped    host.Drops[diskDiskDrop]
+	owners     *groupTranslator
 	// quiet is for how long a place must be silent to be given up.
 	quiet time.Duration
 	log   *requestLog
@@ -125,9 +123,10 @@ func (p *Block) openDisk(k *host.Kernel) error {
 }
 
 func (p *Block) tryOpenDisk(k *host.Kernel) error {
-	spec, err := loadDisk()
+	var object diskSpecs
+	spec, err := host.ReadSpec(loadDisk, &object)
 	if err != nil {
-		return fmt.Errorf("BUG: reading the embedded object: %w", err)
+		return err
 	}
 	if p.options.Without {
 		return nil
@@ -137,34 +136,37 @@ func (p *Block) tryOpenDisk(k *host.Kernel) error {
 	}
 	shared := p.groups.Share(spec)
 	places := uint32(p.options.MaxDisks + diskFirst)
-	for name, entries := range map[string]uint32{
-		"disks": places, "disk_latency": places * diskHistograms, "place_of_disk": places, "free_disks": places,
-		"disk_requests": uint32(p.options.MaxRequests), "disk_of_slot": shared["cgroup_slots"].MaxEntries(),
-	} {
-		spec.Maps[name].MaxEntries = entries
+	for _, table := range []*ebpf.MapSpec{object.Disks, object.PlaceOfDisk, object.FreeDisks} {
+		table.MaxEntries = places
 	}
+	object.DiskLatency.MaxEntries = places * diskHistograms
+	object.DiskRequests.MaxEntries = uint32(p.options.MaxRequests)
+	object.DiskOfSlot.MaxEntries = object.CgroupSlots.MaxEntries
 	if errors.Is(features.HaveMapType(ebpf.TaskStorage), ebpf.ErrNotSupported) {
 		// A map that the programs which need it are refused with, and no others.
-		began := spec.Maps["sync_began"]
+		began := object.SyncBegan
 		began.Type, began.Flags, began.MaxEntries = ebpf.Hash, 0, 1
 	}
 	err = errors.Join(
-		spec.Variables["cgroup_hierarchy"].Set(k.Hierarchy),
-		spec.Variables["cgroup_subsys_index"].Set(k.Subsys),
-		spec.Variables["io_index"].Set(k.IO),
-		spec.Variables["request_is_second"].Set(k.RequestIsSecond),
-		setNearRequests(spec, p.options.NearRequests),
-		prepareRequestLog(spec, p.options.LogRequests))
+		object.CgroupHierarchy.Set(k.Hierarchy),
+		object.CgroupSubsysIndex.Set(k.Subsys),
+		object.IoIndex.Set(k.IO),
+		object.RequestIsSecond.Set(k.RequestIsSecond),
+		setNearRequests(&object, p.options.NearRequests),
+		prepareRequestLog(&object, p.options.LogRequests))
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
 	}
-	maps, err := host.NewMaps(spec, shared)
+	r := &diskReader{quiet: diskQuietBefore, owners: newGroupTranslator(p.options.BlockMount, p.options.GroupMount)}
+	p.OnClose(r.owners)
+	var variables diskVariables
+	maps, err := host.NewMaps(spec, shared, &r.maps, &variables)
 	if err != nil {
 		return fmt.Errorf("making the disks' maps: %w", err)
 	}
+	r.collection = maps
 	p.OnClose(host.CloserFunc(maps.Close))
-	r, err := p.readDisksFrom(maps)
-	if err != nil {
+	if err := p.mapDisks(r, &variables); err != nil {
 		return err
 	}
 	// All are features, so a refusal of one does not end the others.
@@ -181,43 +183,38 @@ func (p *Block) tryOpenDisk(k *host.Kernel) error {
 }
 
 // setNearRequests changes how many requests are looked for where their address leads; 0 leaves it.
-func setNearRequests(spec *ebpf.CollectionSpec, n uint32) error {
+func setNearRequests(object *diskSpecs, n uint32) error {
 	if n == 0 {
 		return nil
 	}
-	spec.Maps["near_requests"].MaxEntries = n
-	return spec.Variables["near_mask"].Set(n - 1)
+	object.NearRequests.MaxEntries = n
+	return object.NearMask.Set(n - 1)
 }
 
-func (p *Block) readDisksFrom(maps *ebpf.Collection) (*diskReader, error) {
-	r := &diskReader{
-		maps: maps, latency: host.Histograms{Cells: maps.Maps["disk_latency"]}, placeOf: maps.Maps["place_of_disk"],
-		free: maps.Maps["free_disks"], dropped: maps.Maps["disk_drops"],
-		quiet: diskQuietBefore, owners: newGroupTranslator(p.options.BlockMount, p.options.GroupMount),
-	}
-	p.OnClose(r.owners)
-	var err error
-	if r.disks, err = host.MapTable[diskDisk](maps.Maps["disks"]); err != nil {
-		return nil, err
+func (p *Block) mapDisks(r *diskReader, variables *diskVariables) (err error) {
+	r.latency = host.Histograms{Cells: r.maps.DiskLatency}
+	r.dropped = host.Drops[diskDiskDrop]{Counts: r.maps.DiskDrops, Names: diskDropNames}
+	if r.disks, err = host.MapTable[diskDisk](r.maps.Disks); err != nil {
+		return err
 	}
 	p.OnClose(r.disks)
-	if r.slots, err = host.MapTable[diskDiskSlot](maps.Maps["disk_of_slot"]); err != nil {
-		return nil, err
+	if r.slots, err = host.MapTable[diskDiskSlot](r.maps.DiskOfSlot); err != nil {
+		return err
 	}
 	p.OnClose(r.slots)
 	r.places = make([]diskPlace, len(r.disks.Entries))
 	for place := diskFirst; place < len(r.places); place++ {
-		if err := r.free.Update(nil, uint32(place), ebpf.UpdateAny); err != nil {
-			return nil, fmt.Errorf("filling the list of free places: %w", err)
+		if err := r.maps.FreeDisks.Update(nil, uint32(place), ebpf.UpdateAny); err != nil {
+			return fmt.Errorf("filling the list of free places: %w", err)
 		}
 	}
-	if r.log, err = openRequestLog(maps, p.options.LogRequests); err != nil {
-		return nil, err
+	if r.log, err = openRequestLog(r.maps.DiskLog, variables.UnloggedRequests, p.options.LogRequests); err != nil {
+		return err
 	}
 	if r.log != nil {
 		p.OnClose(r.log.ring)
 	}
-	return r, nil
+	return nil
 }
 
 // ReadDisks reads the counters of every control group on every device, of those that found no
@@ -317,7 +314,7 @@ func (r *diskReader) retire(place int) {
 	if state.leaving {
 		return
 	}
-	if err := r.placeOf.Delete(&r.disks.Entries[place].Key); err == nil {
+	if err := r.maps.PlaceOfDisk.Delete(&r.disks.Entries[place].Key); err == nil {
 		state.leaving = true
 	}
 }
@@ -328,7 +325,7 @@ func (r *diskReader) giveBack(place int) error {
 		return fmt.Errorf("a place for a disk is lost: %w", err)
 	}
 	r.places[place] = diskPlace{instance: r.places[place].instance + 1}
-	if err := r.free.Update(nil, uint32(place), ebpf.UpdateAny); err != nil {
+	if err := r.maps.FreeDisks.Update(nil, uint32(place), ebpf.UpdateAny); err != nil {
 		return fmt.Errorf("place %d for a disk is lost: %w", place, err)
 	}
 	return nil
@@ -365,10 +362,9 @@ func (p *Block) SlotDisk(id model.CgroupID) (model.SlotDisk, bool) {
 
 func (r *diskReader) drops() []model.Drop {
 	drops := []model.Drop{
-		{Name: "disks", Count: host.SumDrops(r.dropped, dropDisk), Capacity: uint64(len(r.places) - diskFirst),
-			Used: r.used.Load()},
-		{Name: "disk_requests", Count: host.SumDrops(r.dropped, dropDiskRequest)},
-		{Name: "disk_syncs", Count: host.SumDrops(r.dropped, dropDiskSync)},
+		r.dropped.Of(diskDiskDropDROP_DISK, uint64(len(r.places)-diskFirst), r.used.Load()),
+		r.dropped.Drop(diskDiskDropDROP_DISK_REQUEST),
+		r.dropped.Drop(diskDiskDropDROP_DISK_SYNC),
 	}
 	if r.log != nil {
 		drops = append(drops, r.log.drop())

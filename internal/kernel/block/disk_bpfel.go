@@ -67,6 +67,15 @@ type diskDiskCache struct {
 	Place [8]uint32
 }
 
+type diskDiskDrop uint32
+
+const (
+	diskDiskDropDROP_DISK         diskDiskDrop = 0
+	diskDiskDropDROP_DISK_REQUEST diskDiskDrop = 1
+	diskDiskDropDROP_DISK_SYNC    diskDiskDrop = 2
+	diskDiskDropDISK_DROPS        diskDiskDrop = 3
+)
+
 type diskDiskEvent struct {
 	_         structs.HostLayout
 	Group     uint64
@@ -142,6 +151,7 @@ const (
 	diskProgXfsSyncExit      = "xfs_sync_exit"
 	diskVarCgroupHierarchy   = "cgroup_hierarchy"
 	diskVarCgroupSubsysIndex = "cgroup_subsys_index"
+	diskVarDiskDropType      = "disk_drop_type"
 	diskVarDiskEventRecord   = "disk_event_record"
 	diskVarIoIndex           = "io_index"
 	diskVarLogRequests       = "log_requests"
@@ -231,6 +241,7 @@ type diskMapSpecs struct {
 type diskVariableSpecs struct {
 	CgroupHierarchy   *ebpf.VariableSpec `ebpf:"cgroup_hierarchy"`
 	CgroupSubsysIndex *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
+	DiskDropType      *ebpf.VariableSpec `ebpf:"disk_drop_type"`
 	DiskEventRecord   *ebpf.VariableSpec `ebpf:"disk_event_record"`
 	IoIndex           *ebpf.VariableSpec `ebpf:"io_index"`
 	LogRequests       *ebpf.VariableSpec `ebpf:"log_requests"`
@@ -302,6 +313,7 @@ func (m *diskMaps) Close() error {
 type diskVariables struct {
 	CgroupHierarchy   *ebpf.Variable `ebpf:"cgroup_hierarchy"`
 	CgroupSubsysIndex *ebpf.Variable `ebpf:"cgroup_subsys_index"`
+	DiskDropType      *ebpf.Variable `ebpf:"disk_drop_type"`
 	DiskEventRecord   *ebpf.Variable `ebpf:"disk_event_record"`
 	IoIndex           *ebpf.Variable `ebpf:"io_index"`
 	LogRequests       *ebpf.Variable `ebpf:"log_requests"`

@@ -608,14 +608,14 @@ func TestPairOfHooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, m := range p.disks.maps.Maps {
+	for name, m := range p.disks.collection.Maps {
 		spec.Maps[name].MaxEntries = m.MaxEntries()
 	}
 	good := diskHooks[len(diskHooks)-1]
 	absent := good
 	absent.Program = "none"
 	before := []int{len(p.Programs()), len(p.Attachments()), kerneltest.OpenFiles()}
-	if err := p.AttachAll(kerneltest.Kernel(t), spec, p.disks.maps, host.Way{good, absent}); err == nil {
+	if err := p.AttachAll(kerneltest.Kernel(t), spec, p.disks.collection, host.Way{good, absent}); err == nil {
 		t.Error("a program that does not exist was attached")
 	}
 	if after := []int{len(p.Programs()), len(p.Attachments()), kerneltest.OpenFiles()}; !slices.Equal(before, after) {
@@ -665,7 +665,7 @@ func TestSyncsOfOtherFileSystems(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, m := range p.disks.maps.Maps {
+	for name, m := range p.disks.collection.Maps {
 		spec.Maps[name].MaxEntries = m.MaxEntries()
 	}
 	types, err := kerneltest.Types.Kernel()
@@ -682,7 +682,7 @@ func TestSyncsOfOtherFileSystems(t *testing.T) {
 			if len(proto.Params) != 4 || proto.Params[3].Name != "datasync" {
 				t.Errorf("%s has the arguments %v", h.Name, proto.Params)
 			}
-			if err := p.TryAttach(kerneltest.Kernel(t), spec, p.disks.maps, h); err != nil && !errors.Is(err, unix.EPERM) {
+			if err := p.TryAttach(kerneltest.Kernel(t), spec, p.disks.collection, h); err != nil && !errors.Is(err, unix.EPERM) {
 				t.Errorf("%s: %v", h.Name, err)
 			}
 		}

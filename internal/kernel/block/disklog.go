@@ -33,7 +33,7 @@ type requestLog struct {
 
 const loggedRequestBytes = int(unsafe.Sizeof(diskDiskEvent{})) + 8
 
-func prepareRequestLog(spec *ebpf.CollectionSpec, requests int) error {
+func prepareRequestLog(object *diskSpecs, requests int) error {
 	if requests <= 0 {
 		return nil
 	}
@@ -41,19 +41,19 @@ func prepareRequestLog(spec *ebpf.CollectionSpec, requests int) error {
 	for size < requests*loggedRequestBytes {
 		size *= 2
 	}
-	spec.Maps["disk_log"].MaxEntries = uint32(size)
-	return spec.Variables["log_requests"].Set(true)
+	object.DiskLog.MaxEntries = uint32(size)
+	return object.LogRequests.Set(true)
 }
 
-func openRequestLog(maps *ebpf.Collection, requests int) (*requestLog, error) {
+func openRequestLog(log *ebpf.Map, unlogged *ebpf.Variable, requests int) (*requestLog, error) {
 	if requests <= 0 {
 		return nil, nil
 	}
-	ring, err := ringbuf.NewReader(maps.Maps["disk_log"])
+	ring, err := ringbuf.NewReader(log)
 	if err != nil {
 		return nil, fmt.Errorf("opening the log of requests: %w", err)
 	}
-	return &requestLog{ring: ring, unlogged: maps.Variables["unlogged_requests"]}, nil
+	return &requestLog{ring: ring, unlogged: unlogged}, nil
 }
 
 // DiskRequests hands out the reads and writes that were counted since the last call. It is for tests and

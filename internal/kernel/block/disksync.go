@@ -23,15 +23,15 @@ var syncWays = []struct {
 	hooks      host.Way
 }{
 	{"xfs", host.Way{
-		host.NewHook("xfs_sync_exit", "fexit/xfs_file_fsync", "disk: duration of fsync per container (xfs)", false,
+		host.NewHook(diskProgXfsSyncExit, "fexit/xfs_file_fsync", "disk: duration of fsync per container (xfs)", false,
 			syncRemedy),
-		host.NewHook("xfs_sync_enter", "fentry/xfs_file_fsync", "disk: duration of fsync per container (xfs)", false,
+		host.NewHook(diskProgXfsSyncEnter, "fentry/xfs_file_fsync", "disk: duration of fsync per container (xfs)", false,
 			syncRemedy),
 	}},
 	{"btrfs", host.Way{
-		host.NewHook("btrfs_sync_exit", "fexit/btrfs_sync_file", "disk: duration of fsync per container (btrfs)", false,
+		host.NewHook(diskProgBtrfsSyncExit, "fexit/btrfs_sync_file", "disk: duration of fsync per container (btrfs)", false,
 			syncRemedy),
-		host.NewHook("btrfs_sync_enter", "fentry/btrfs_sync_file", "disk: duration of fsync per container (btrfs)",
+		host.NewHook(diskProgBtrfsSyncEnter, "fentry/btrfs_sync_file", "disk: duration of fsync per container (btrfs)",
 			false, syncRemedy),
 	}},
 }

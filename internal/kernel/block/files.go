@@ -13,17 +13,17 @@ import (
 
 const filesRemedy = "Linux 5.12 or later with BTF and CONFIG_TASK_IO_ACCOUNTING"
 
-var filesExitHook = host.NewHook("files_at_exit", "tp_btf/sched_process_exit (files)",
+var filesExitHook = host.NewHook(filesProgFilesAtExit, "tp_btf/sched_process_exit (files)",
 	"bytes read and written by system calls, of threads that end", false, filesRemedy)
 
-var filesHook = host.NewHook("look_at_files", "iter/task (files)",
+var filesHook = host.NewHook(filesProgLookAtFiles, "iter/task (files)",
 	"bytes read and written by system calls per container", false, filesRemedy)
 
 // filesReader reads what files.bpf.c counts.
 type filesReader struct {
 	look    *link.Iter
 	slots   *host.Table[filesFileCounts]
-	dropped *ebpf.Map
+	dropped host.Drops[filesFilesDrop]
 }
 
 func (p *Block) openFiles(k *host.Kernel) error {
@@ -54,27 +54,29 @@ func (p *Block) openFiles(k *host.Kernel) error {
 }
 
 func (p *Block) makeFiles(k *host.Kernel) (*filesReader, *ebpf.CollectionSpec, *ebpf.Collection, error) {
-	spec, err := loadFiles()
+	var object filesSpecs
+	spec, err := host.ReadSpec(loadFiles, &object)
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("BUG: reading the embedded object: %w", err)
+		return nil, nil, nil, err
 	}
 	if !p.groups.Counts() {
 		return nil, nil, nil, errors.New("counting files: no kernel program counts control groups")
 	}
 	shared := p.groups.Share(spec)
-	spec.Maps["files_of_slot"].MaxEntries = shared["cgroup_slots"].MaxEntries()
-	err = errors.Join(spec.Variables["began_ns"].Set(host.MonotonicNS()),
-		spec.Variables["cgroup_subsys_index"].Set(k.Subsys))
+	object.FilesOfSlot.MaxEntries = object.CgroupSlots.MaxEntries
+	err = errors.Join(object.BeganNs.Set(host.MonotonicNS()),
+		object.CgroupSubsysIndex.Set(k.Subsys))
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("BUG: setting the object's constants: %w", err)
 	}
-	maps, err := host.NewMaps(spec, shared)
+	var made filesMaps
+	maps, err := host.NewMaps(spec, shared, &made)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("making the maps of files: %w", err)
 	}
 	p.OnClose(host.CloserFunc(maps.Close))
-	r := &filesReader{dropped: maps.Maps["files_drops"]}
-	if r.slots, err = host.MapTable[filesFileCounts](maps.Maps["files_of_slot"]); err != nil {
+	r := &filesReader{dropped: host.Drops[filesFilesDrop]{Counts: made.FilesDrops, Names: filesDropNames}}
+	if r.slots, err = host.MapTable[filesFileCounts](made.FilesOfSlot); err != nil {
 		return nil, nil, nil, err
 	}
 	p.OnClose(r.slots)
@@ -98,5 +100,5 @@ func (r *filesReader) of(slot int) *model.FileCounters {
 func (r *filesReader) clearSlot(slot uint32) { r.slots.Entries[slot] = filesFileCounts{} }
 
 func (r *filesReader) drops() []model.Drop {
-	return []model.Drop{{Name: "file_threads", Count: host.SumDrops(r.dropped, 0)}}
+	return []model.Drop{r.dropped.Drop(filesFilesDropDROP_FILES_THREAD)}
 }

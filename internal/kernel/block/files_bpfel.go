@@ -49,6 +49,13 @@ type filesFileCounts struct {
 	Writes     uint64
 }
 
+type filesFilesDrop uint32
+
+const (
+	filesFilesDropDROP_FILES_THREAD filesFilesDrop = 0
+	filesFilesDropFILES_DROPS       filesFilesDrop = 1
+)
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -64,6 +71,7 @@ const (
 	filesProgLookAtFiles      = "look_at_files"
 	filesVarBeganNs           = "began_ns"
 	filesVarCgroupSubsysIndex = "cgroup_subsys_index"
+	filesVarFilesDropType     = "files_drop_type"
 )
 
 // loadFiles returns the embedded CollectionSpec for files.
@@ -131,6 +139,7 @@ type filesMapSpecs struct {
 type filesVariableSpecs struct {
 	BeganNs           *ebpf.VariableSpec `ebpf:"began_ns"`
 	CgroupSubsysIndex *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
+	FilesDropType     *ebpf.VariableSpec `ebpf:"files_drop_type"`
 }
 
 // filesObjects contains all objects after they have been loaded into the kernel.
@@ -180,6 +189,7 @@ func (m *filesMaps) Close() error {
 type filesVariables struct {
 	BeganNs           *ebpf.Variable `ebpf:"began_ns"`
 	CgroupSubsysIndex *ebpf.Variable `ebpf:"cgroup_subsys_index"`
+	FilesDropType     *ebpf.Variable `ebpf:"files_drop_type"`
 }
 
 // filesPrograms contains all programs after they have been loaded into the kernel.

@@ -29,7 +29,7 @@ type Options struct {
 // Groups have the slots of control groups.
 type Groups interface {
 	Counts() bool
-	Share(other *ebpf.CollectionSpec, also ...string) map[string]*ebpf.Map
+	Share(other *ebpf.CollectionSpec) map[string]*ebpf.Map
 	SlotOf(model.CgroupID) (uint32, bool)
 }
 
@@ -121,5 +121,5 @@ func (p *Block) SlotSums() *ebpf.Map {
 	if p.disks == nil {
 		return nil
 	}
-	return p.disks.maps.Maps["disk_of_slot"]
+	return p.disks.maps.DiskOfSlot
 }

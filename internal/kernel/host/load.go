@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 
@@ -107,11 +108,36 @@ type CloserFunc func()
 // Close calls it.
 func (f CloserFunc) Close() error { f(); return nil }
 
-// NewMaps makes the object's maps without any of its programs; those in shared are used as they are.
-func NewMaps(spec *ebpf.CollectionSpec, shared map[string]*ebpf.Map) (*ebpf.Collection, error) {
+// NewMaps makes the object's maps without any of its programs; those in shared are used as they are. It sets the fields
+// of to, which are generated structs of maps and of variables. The collection goes on owning what they point to.
+func NewMaps(spec *ebpf.CollectionSpec, shared map[string]*ebpf.Map, to ...any) (*ebpf.Collection, error) {
 	bare := spec.Copy()
 	bare.Programs = nil
-	return ebpf.NewCollectionWithOptions(bare, ebpf.CollectionOptions{MapReplacements: shared})
+	made, err := ebpf.NewCollectionWithOptions(bare, ebpf.CollectionOptions{MapReplacements: shared})
+	if err != nil {
+		return nil, err
+	}
+	// Assign takes what it assigns out of its collection: it is given a copy, since programs are loaded onto all maps.
+	assigned := ebpf.Collection{Maps: maps.Clone(made.Maps), Variables: maps.Clone(made.Variables)}
+	for _, fields := range to {
+		if err := assigned.Assign(fields); err != nil {
+			made.Close()
+			return nil, fmt.Errorf("BUG: assigning the object's maps: %w", err)
+		}
+	}
+	return made, nil
+}
+
+// ReadSpec reads an embedded object, and sets the fields of to, which is its generated struct of specifications.
+func ReadSpec(load func() (*ebpf.CollectionSpec, error), to any) (*ebpf.CollectionSpec, error) {
+	spec, err := load()
+	if err == nil {
+		err = spec.Assign(to)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("BUG: reading the embedded object: %w", err)
+	}
+	return spec, nil
 }
 
 // Load loads one program onto existing maps, and keeps it until the loader is closed.

@@ -124,6 +124,28 @@ func (c *CachedHistogram) Read(from *Histograms, place, count int, version, sumN
 	return c.histogram
 }
 
+// Drops are the counters of a per-CPU array of drops, by an enumeration that is generated from the kernel programs'.
+type Drops[E ~uint32] struct {
+	Counts *ebpf.Map
+	// Names are those that users see.
+	Names map[E]string
+}
+
+// Count is how much was dropped.
+func (d Drops[E]) Count(which E) uint64 { return SumDrops(d.Counts, uint32(which)) }
+
+// Drop is the same with its name.
+func (d Drops[E]) Drop(which E) model.Drop {
+	return model.Drop{Name: d.Names[which], Count: d.Count(which)}
+}
+
+// Of is the same of a table that has a capacity and a use.
+func (d Drops[E]) Of(which E, capacity, used uint64) model.Drop {
+	drop := d.Drop(which)
+	drop.Capacity, drop.Used = capacity, used
+	return drop
+}
+
 // SumDrops reads one counter of a per-CPU array of drops.
 func SumDrops(m *ebpf.Map, which uint32) uint64 {
 	var perCPU []uint64

@@ -15,42 +15,41 @@ import (
 )
 
 const (
-	dropThreadState = 2
-
 	slotOther = 0
 	slotIdle  = 1
 	slotFirst = 2
 )
 
 var cgroupHooks = []host.Hook{
-	host.NewHook("sched_switch", "tp_btf/sched_switch",
+	host.NewHook(cgroupsProgSchedSwitch, "tp_btf/sched_switch",
 		"CPU time, context switches and run-queue latency per container", true,
 		"Linux 5.12 or later with BTF"),
-	host.NewHook("sched_process_exec", "tp_btf/sched_process_exec", "programs executed per container", false,
+	host.NewHook(cgroupsProgSchedProcessExec, "tp_btf/sched_process_exec", "programs executed per container", false,
 		"Linux 5.12 or later with BTF"),
-	host.NewHook("sched_process_exit", "tp_btf/sched_process_exit", "processes ended per container", false,
+	host.NewHook(cgroupsProgSchedProcessExit, "tp_btf/sched_process_exit", "processes ended per container", false,
 		"Linux 5.12 or later with BTF"),
-	host.NewHook("cgroup_mkdir", "tp_btf/cgroup_mkdir", "containers are known when they start", false,
+	host.NewHook(cgroupsProgCgroupMkdir, "tp_btf/cgroup_mkdir", "containers are known when they start", false,
 		"Linux 5.12 or later with BTF; until then containers are found every 2 s"),
-	host.NewHook("cgroup_rmdir", "tp_btf/cgroup_rmdir", "containers are known to have ended", false,
+	host.NewHook(cgroupsProgCgroupRmdir, "tp_btf/cgroup_rmdir", "containers are known to have ended", false,
 		"Linux 5.12 or later with BTF; until then the end is found every 2 s"),
-	host.NewHook("cgroup_attach_task", "tp_btf/cgroup_attach_task", "a container's first process is known", false,
+	host.NewHook(cgroupsProgCgroupAttachTask, "tp_btf/cgroup_attach_task", "a container's first process is known", false,
 		"Linux 5.12 or later with BTF"),
 }
 
-var clocksHook = host.NewHook("read_clocks", "syscall/read_clocks", "time of threads that run at the moment of reading",
-	false, "Linux 5.14 or later with BTF")
+var clocksHook = host.NewHook(cgroupsProgReadClocks, "syscall/read_clocks",
+	"time of threads that run at the moment of reading", false, "Linux 5.14 or later with BTF")
 
-var forkHook = host.NewHook("sched_process_fork", "tp_btf/sched_process_fork",
+var forkHook = host.NewHook(cgroupsProgSchedProcessFork, "tp_btf/sched_process_fork",
 	"processes started, and run-queue latency of new threads", false, "Linux 5.12 or later with BTF")
 
-var tasksHook = host.NewHook("running_tasks", "iter/task", "run-queue latency of threads older than the start", false,
-	"Linux 5.12 or later with BTF")
+var tasksHook = host.NewHook(cgroupsProgRunningTasks, "iter/task",
+	"run-queue latency of threads older than the start", false, "Linux 5.12 or later with BTF")
 
 // cgroupReader reads what cgroups.bpf.c counts.
 type cgroupReader struct {
-	maps *ebpf.Collection
-	cpus int
+	maps      cgroupsMaps
+	variables cgroupsVariables
+	cpus      int
 	// waitLanes is the number of run-queue histograms of a slot.
 	waitLanes int
 	// runQueueClock tells which clock times are of; clocks compares it with the monotonic one.
@@ -64,9 +63,7 @@ type cgroupReader struct {
 	slots     *host.Table[uint64]
 	processes *host.Table[cgroupsProcessCounts]
 	runQueue  host.Histograms
-	slotOf    *ebpf.Map
-	free      *ebpf.Map
-	dropped   *ebpf.Map
+	dropped   host.Drops[cgroupsCgroupDrop]
 	// tasks gives a state to threads without one; stateless is how many waits were not counted
 	// for the lack of it when it ran last.
 	tasks     *link.Iter
@@ -88,29 +85,31 @@ type cgroupReader struct {
 }
 
 func (p *Sched) openCgroups(k *host.Kernel) error {
-	spec, err := loadCgroups()
+	var object cgroupsSpecs
+	spec, err := host.ReadSpec(loadCgroups, &object)
 	if err != nil {
-		return fmt.Errorf("BUG: reading the embedded object: %w", err)
+		return err
 	}
 	slots := uint32(p.options.MaxCgroups + slotFirst)
-	for name, entries := range map[string]uint32{
-		"cpu_states": uint32(k.CPUs), "cgroup_lanes": slots * uint32(k.CPUs), "cgroup_slots": slots, "processes": slots,
-		"run_queue": slots * runQueueLanes(k.CPUs), "slot_of_cgroup": slots, "free_slots": slots,
-	} {
-		spec.Maps[name].MaxEntries = entries
+	object.CpuStates.MaxEntries = uint32(k.CPUs)
+	object.CgroupLanes.MaxEntries = slots * uint32(k.CPUs)
+	object.RunQueue.MaxEntries = slots * runQueueLanes(k.CPUs)
+	for _, bySlot := range []*ebpf.MapSpec{object.CgroupSlots, object.Processes, object.SlotOfCgroup, object.FreeSlots} {
+		bySlot.MaxEntries = slots
 	}
 	err = errors.Join(
-		spec.Variables["cpus"].Set(uint32(k.CPUs)),
-		spec.Variables["run_queue_lanes"].Set(runQueueLanes(k.CPUs)),
-		spec.Variables["cgroup_hierarchy"].Set(k.Hierarchy),
-		spec.Variables["cgroup_subsys_index"].Set(k.Subsys),
-		spec.Variables["use_run_queue_clock"].Set(k.RunQueueClock),
-		spec.Variables["switch_has_state"].Set(k.SwitchHasState),
-		storeTasksIn(spec, p.options.ThreadStates))
+		object.Cpus.Set(uint32(k.CPUs)),
+		object.RunQueueLanes.Set(runQueueLanes(k.CPUs)),
+		object.CgroupHierarchy.Set(k.Hierarchy),
+		object.CgroupSubsysIndex.Set(k.Subsys),
+		object.UseRunQueueClock.Set(k.RunQueueClock),
+		object.SwitchHasState.Set(k.SwitchHasState),
+		storeTasksIn(&object, p.options.ThreadStates))
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
 	}
-	maps, err := host.NewMaps(spec, nil)
+	r := &cgroupReader{cpus: k.CPUs, waitLanes: int(runQueueLanes(k.CPUs)), runQueueClock: k.RunQueueClock}
+	maps, err := host.NewMaps(spec, nil, &r.maps, &r.variables)
 	if err != nil {
 		err = fmt.Errorf("making the control groups' maps: %w", err)
 		for _, h := range append([]host.Hook{forkHook, tasksHook}, cgroupHooks...) {
@@ -119,16 +118,16 @@ func (p *Sched) openCgroups(k *host.Kernel) error {
 		return err
 	}
 	p.OnClose(host.CloserFunc(maps.Close))
-	if err := p.readCgroupsFrom(maps, k); err != nil {
+	if err := p.mapCgroups(r); err != nil {
 		return err
 	}
-	if err := p.readEventsFrom(maps.Maps["cgroup_events"]); err != nil {
+	if err := p.readEventsFrom(r.maps.CgroupEvents); err != nil {
 		return err
 	}
 	if k.RunQueueClock {
 		program, err := p.Load(k, spec, maps, clocksHook)
 		if err == nil {
-			p.cgroups.clocks = &host.Clocks{Program: program, Read: maps.Variables["clocks_read"]}
+			p.cgroups.clocks = &host.Clocks{Program: program, Read: r.variables.ClocksRead}
 		}
 		p.AddFeature(clocksHook, err)
 	}
@@ -148,14 +147,16 @@ func (p *Sched) openCgroups(k *host.Kernel) error {
 	return errors.Join(errs...)
 }
 
-// share are the maps of cgroup_maps.h, and others of this object, that another one declares alike: it
-// has them in the same size.
-func (r *cgroupReader) share(other *ebpf.CollectionSpec, also ...string) map[string]*ebpf.Map {
+// share are the maps of cgroup_maps.h that another object declares alike: it has them in the same size.
+func (r *cgroupReader) share(other *ebpf.CollectionSpec) map[string]*ebpf.Map {
 	shared := make(map[string]*ebpf.Map)
-	for _, name := range append([]string{"cpu_states", "cgroup_lanes", "cgroup_slots", "slot_of_cgroup"}, also...) {
+	for name, m := range map[string]*ebpf.Map{
+		cgroupsMapCpuStates: r.maps.CpuStates, cgroupsMapCgroupLanes: r.maps.CgroupLanes,
+		cgroupsMapCgroupSlots: r.maps.CgroupSlots, cgroupsMapSlotOfCgroup: r.maps.SlotOfCgroup,
+	} {
 		if declared := other.Maps[name]; declared != nil {
-			shared[name] = r.maps.Maps[name]
-			declared.MaxEntries = shared[name].MaxEntries()
+			shared[name] = m
+			declared.MaxEntries = m.MaxEntries()
 		}
 	}
 	return shared
@@ -171,38 +172,34 @@ func runQueueLanes(cpus int) uint32 {
 	return lanes
 }
 
-func (p *Sched) readCgroupsFrom(maps *ebpf.Collection, k *host.Kernel) error {
-	r := &cgroupReader{
-		maps: maps, cpus: k.CPUs, waitLanes: int(runQueueLanes(k.CPUs)),
-		runQueue: host.Histograms{Cells: maps.Maps["run_queue"]}, runQueueClock: k.RunQueueClock,
-		slotOf: maps.Maps["slot_of_cgroup"], free: maps.Maps["free_slots"],
-		dropped: maps.Maps["cgroup_drops"],
-	}
-	if states := maps.Maps["task_states"]; states.Type() == ebpf.Hash && seesAllThreads(p.options.ProcFS) {
+func (p *Sched) mapCgroups(r *cgroupReader) error {
+	r.runQueue = host.Histograms{Cells: r.maps.RunQueue}
+	r.dropped = host.Drops[cgroupsCgroupDrop]{Counts: r.maps.CgroupDrops, Names: cgroupDropNames}
+	if states := r.maps.TaskStates; states.Type() == ebpf.Hash && seesAllThreads(p.options.ProcFS) {
 		r.threadStates = states
 	}
 	var err error
-	if r.states, err = host.MapTable[cgroupsCpuState](maps.Maps["cpu_states"]); err != nil {
+	if r.states, err = host.MapTable[cgroupsCpuState](r.maps.CpuStates); err != nil {
 		return err
 	}
 	p.OnClose(r.states)
-	if r.lanes, err = host.MapTable[cgroupsCgroupLane](maps.Maps["cgroup_lanes"]); err != nil {
+	if r.lanes, err = host.MapTable[cgroupsCgroupLane](r.maps.CgroupLanes); err != nil {
 		return err
 	}
 	p.OnClose(r.lanes)
-	if r.slots, err = host.MapTable[uint64](maps.Maps["cgroup_slots"]); err != nil {
+	if r.slots, err = host.MapTable[uint64](r.maps.CgroupSlots); err != nil {
 		return err
 	}
 	p.OnClose(r.slots)
-	if r.processes, err = host.MapTable[cgroupsProcessCounts](maps.Maps["processes"]); err != nil {
+	if r.processes, err = host.MapTable[cgroupsProcessCounts](r.maps.Processes); err != nil {
 		return err
 	}
 	p.OnClose(r.processes)
 	r.cached = make([]host.CachedHistogram, len(r.slots.Entries))
 	r.usage = make([]uint64, len(r.slots.Entries))
-	r.views = make([]cpuView, k.CPUs)
+	r.views = make([]cpuView, r.cpus)
 	for slot := slotFirst; slot < len(r.slots.Entries); slot++ {
-		if err := r.free.Update(nil, uint32(slot), ebpf.UpdateAny); err != nil {
+		if err := r.maps.FreeSlots.Update(nil, uint32(slot), ebpf.UpdateAny); err != nil {
 			return fmt.Errorf("filling the list of free slots: %w", err)
 		}
 	}
@@ -252,7 +249,7 @@ func (p *Sched) ReadCgroups() ([]model.CgroupCounters, error) {
 
 // mendStates gives states to threads that were found without one since the last reading.
 func (r *cgroupReader) mendStates() error {
-	stateless := host.SumDrops(r.dropped, dropThreadState)
+	stateless := r.dropped.Count(cgroupsCgroupDropDROP_TASK_STATE)
 	if stateless == r.stateless || r.tasks == nil {
 		return nil
 	}
@@ -274,7 +271,7 @@ func (r *cgroupReader) lookAtThreads() error {
 		return host.Run(r.tasks)
 	}
 	r.round++
-	if err := r.maps.Variables["states_round"].Set(r.round); err != nil {
+	if err := r.variables.StatesRound.Set(r.round); err != nil {
 		return err
 	}
 	if err := host.Run(r.tasks); err != nil {
@@ -411,7 +408,7 @@ func (p *Sched) Forget(id model.CgroupID) {
 		return
 	}
 	var slot uint32
-	if err := r.slotOf.LookupAndDelete(uint64(id), &slot); err != nil {
+	if err := r.maps.SlotOfCgroup.LookupAndDelete(uint64(id), &slot); err != nil {
 		return
 	}
 	for cpu := range r.cpus {
@@ -435,17 +432,16 @@ func (p *Sched) Forget(id model.CgroupID) {
 	for _, user := range p.slotUsers {
 		user.ClearSlot(slot)
 	}
-	if err := r.free.Update(nil, slot, ebpf.UpdateAny); err != nil {
+	if err := r.maps.FreeSlots.Update(nil, slot, ebpf.UpdateAny); err != nil {
 		p.Logger.Error("a control group's slot is lost", "slot", slot, "error", err)
 	}
 }
 
 func (r *cgroupReader) drops() []model.Drop {
 	return []model.Drop{
-		{Name: "cgroups", Count: host.SumDrops(r.dropped, 0), Capacity: uint64(len(r.slots.Entries) - slotFirst),
-			Used: r.used.Load()},
-		{Name: "cgroup_events", Count: host.SumDrops(r.dropped, 1)},
-		{Name: "thread_states", Count: host.SumDrops(r.dropped, dropThreadState)},
+		r.dropped.Of(cgroupsCgroupDropDROP_CGROUP_SLOT, uint64(len(r.slots.Entries)-slotFirst), r.used.Load()),
+		r.dropped.Drop(cgroupsCgroupDropDROP_CGROUP_EVENT),
+		r.dropped.Drop(cgroupsCgroupDropDROP_TASK_STATE),
 	}
 }
 

@@ -13,6 +13,15 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type cgroupsCgroupDrop uint32
+
+const (
+	cgroupsCgroupDropDROP_CGROUP_SLOT  cgroupsCgroupDrop = 0
+	cgroupsCgroupDropDROP_CGROUP_EVENT cgroupsCgroupDrop = 1
+	cgroupsCgroupDropDROP_TASK_STATE   cgroupsCgroupDrop = 2
+	cgroupsCgroupDropCGROUP_DROPS      cgroupsCgroupDrop = 3
+)
+
 type cgroupsCgroupEvent struct {
 	_      structs.HostLayout
 	Id     uint64
@@ -101,6 +110,7 @@ const (
 	cgroupsProgSchedProcessExit = "sched_process_exit"
 	cgroupsProgSchedProcessFork = "sched_process_fork"
 	cgroupsProgSchedSwitch      = "sched_switch"
+	cgroupsVarCgroupDropType    = "cgroup_drop_type"
 	cgroupsVarCgroupEventRecord = "cgroup_event_record"
 	cgroupsVarCgroupHierarchy   = "cgroup_hierarchy"
 	cgroupsVarCgroupSubsysIndex = "cgroup_subsys_index"
@@ -187,6 +197,7 @@ type cgroupsMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type cgroupsVariableSpecs struct {
+	CgroupDropType    *ebpf.VariableSpec `ebpf:"cgroup_drop_type"`
 	CgroupEventRecord *ebpf.VariableSpec `ebpf:"cgroup_event_record"`
 	CgroupHierarchy   *ebpf.VariableSpec `ebpf:"cgroup_hierarchy"`
 	CgroupSubsysIndex *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
@@ -251,6 +262,7 @@ func (m *cgroupsMaps) Close() error {
 //
 // It can be passed to loadCgroupsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type cgroupsVariables struct {
+	CgroupDropType    *ebpf.Variable `ebpf:"cgroup_drop_type"`
 	CgroupEventRecord *ebpf.Variable `ebpf:"cgroup_event_record"`
 	CgroupHierarchy   *ebpf.Variable `ebpf:"cgroup_hierarchy"`
 	CgroupSubsysIndex *ebpf.Variable `ebpf:"cgroup_subsys_index"`

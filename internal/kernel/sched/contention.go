@@ -15,14 +15,12 @@ const (
 	// pairsOfCPU is how many pairs of groups one CPU has room for, 32 bytes each.
 	pairsOfCPU    = 1024
 	contentionWay = 8 // CONTENTION_WAYS
-
-	dropPair = 0
 )
 
 // ContentionFeature is the name of the feature that ReadContention needs.
 const ContentionFeature = "contention"
 
-var contentionHook = host.NewHook("contention_switch", ContentionFeature,
+var contentionHook = host.NewHook(contentionProgContentionSwitch, ContentionFeature,
 	"which container ran while another waited for a CPU, and who preempted whom", false,
 	"Linux 5.12 or later with BTF and CONFIG_FAIR_GROUP_SCHED; time held back by a quota is told apart from 6.7 on")
 
@@ -31,7 +29,7 @@ type contentionReader struct {
 	lanes   *host.Table[contentionContentionLane]
 	pairs   *host.Table[contentionContentionPair]
 	running *ebpf.Map
-	dropped *ebpf.Map
+	dropped host.Drops[contentionContentionDrop]
 	cpus    int
 	// places of the pairs in the reading that is being made.
 	places map[pairKey]int
@@ -61,36 +59,39 @@ func (p *Sched) tryContention(k *host.Kernel) error {
 	if !host.HasMember(types, "sched_entity", "cfs_rq") || !host.HasMember(types, "sched_info", "last_queued") {
 		return errors.New("the kernel does not tell since when a thread waits, or for which CPU")
 	}
-	spec, err := loadContention()
+	var object contentionSpecs
+	spec, err := host.ReadSpec(loadContention, &object)
 	if err != nil {
-		return fmt.Errorf("BUG: reading the embedded object: %w", err)
+		return err
 	}
 	shared := p.cgroups.share(spec)
 	cpus, slots := uint32(k.CPUs), uint32(len(p.cgroups.slots.Entries))
-	spec.Maps["contention_cpus"].MaxEntries = cpus
-	spec.Maps["contention_lanes"].MaxEntries = slots * cpus
-	spec.Maps["contention_pairs"].MaxEntries = pairsOfCPU * cpus
+	object.ContentionCpus.MaxEntries = cpus
+	object.ContentionLanes.MaxEntries = slots * cpus
+	object.ContentionPairs.MaxEntries = pairsOfCPU * cpus
 	err = errors.Join(
-		spec.Variables["cpus"].Set(cpus),
-		spec.Variables["cgroup_subsys_index"].Set(k.Subsys),
-		spec.Variables["pair_mask"].Set(uint32(1)<<(bits.Len(pairsOfCPU)-1)-contentionWay),
-		spec.Variables["switch_has_state"].Set(k.SwitchHasState),
-		spec.Variables["knows_quota"].Set(host.HasMember(types, "cfs_rq", "throttled_clock_self_time")))
+		object.Cpus.Set(cpus),
+		object.CgroupSubsysIndex.Set(k.Subsys),
+		object.PairMask.Set(uint32(1)<<(bits.Len(pairsOfCPU)-1)-contentionWay),
+		object.SwitchHasState.Set(k.SwitchHasState),
+		object.KnowsQuota.Set(host.HasMember(types, "cfs_rq", "throttled_clock_self_time")))
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
 	}
-	maps, err := host.NewMaps(spec, shared)
+	var made contentionMaps
+	maps, err := host.NewMaps(spec, shared, &made)
 	if err != nil {
 		return fmt.Errorf("making the maps of waits: %w", err)
 	}
 	p.OnClose(host.CloserFunc(maps.Close))
-	r := &contentionReader{running: maps.Maps["contention_cpus"], dropped: maps.Maps["contention_drops"], cpus: k.CPUs,
-		places: make(map[pairKey]int), forgotten: make(map[model.CgroupID]int)}
-	if r.lanes, err = host.MapTable[contentionContentionLane](maps.Maps["contention_lanes"]); err != nil {
+	r := &contentionReader{running: made.ContentionCpus, cpus: k.CPUs,
+		dropped: host.Drops[contentionContentionDrop]{Counts: made.ContentionDrops, Names: contentionDropNames},
+		places:  make(map[pairKey]int), forgotten: make(map[model.CgroupID]int)}
+	if r.lanes, err = host.MapTable[contentionContentionLane](made.ContentionLanes); err != nil {
 		return err
 	}
 	p.OnClose(r.lanes)
-	if r.pairs, err = host.MapTable[contentionContentionPair](maps.Maps["contention_pairs"]); err != nil {
+	if r.pairs, err = host.MapTable[contentionContentionPair](made.ContentionPairs); err != nil {
 		return err
 	}
 	p.OnClose(r.pairs)
@@ -198,7 +199,6 @@ func (r *contentionReader) forget(id model.CgroupID, slot uint32) {
 
 func (r *contentionReader) drops() []model.Drop {
 	return []model.Drop{
-		{Name: "contention_pairs", Count: host.SumDrops(r.dropped, dropPair), Capacity: uint64(len(r.pairs.Entries)),
-			Used: r.used},
+		r.dropped.Of(contentionContentionDropDROP_CONTENTION_PAIR, uint64(len(r.pairs.Entries)), r.used),
 	}
 }

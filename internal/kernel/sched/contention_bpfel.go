@@ -41,6 +41,13 @@ type contentionContentionCpu struct {
 	}
 }
 
+type contentionContentionDrop uint32
+
+const (
+	contentionContentionDropDROP_CONTENTION_PAIR contentionContentionDrop = 0
+	contentionContentionDropCONTENTION_DROPS     contentionContentionDrop = 1
+)
+
 type contentionContentionLane struct {
 	_                structs.HostLayout
 	OwnNs            uint64
@@ -90,20 +97,21 @@ type contentionCpuState struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	contentionMapCgroupLanes       = "cgroup_lanes"
-	contentionMapCgroupSlots       = "cgroup_slots"
-	contentionMapContentionCpus    = "contention_cpus"
-	contentionMapContentionDrops   = "contention_drops"
-	contentionMapContentionLanes   = "contention_lanes"
-	contentionMapContentionPairs   = "contention_pairs"
-	contentionMapCpuStates         = "cpu_states"
-	contentionMapSlotOfCgroup      = "slot_of_cgroup"
-	contentionProgContentionSwitch = "contention_switch"
-	contentionVarCgroupSubsysIndex = "cgroup_subsys_index"
-	contentionVarCpus              = "cpus"
-	contentionVarKnowsQuota        = "knows_quota"
-	contentionVarPairMask          = "pair_mask"
-	contentionVarSwitchHasState    = "switch_has_state"
+	contentionMapCgroupLanes        = "cgroup_lanes"
+	contentionMapCgroupSlots        = "cgroup_slots"
+	contentionMapContentionCpus     = "contention_cpus"
+	contentionMapContentionDrops    = "contention_drops"
+	contentionMapContentionLanes    = "contention_lanes"
+	contentionMapContentionPairs    = "contention_pairs"
+	contentionMapCpuStates          = "cpu_states"
+	contentionMapSlotOfCgroup       = "slot_of_cgroup"
+	contentionProgContentionSwitch  = "contention_switch"
+	contentionVarCgroupSubsysIndex  = "cgroup_subsys_index"
+	contentionVarContentionDropType = "contention_drop_type"
+	contentionVarCpus               = "cpus"
+	contentionVarKnowsQuota         = "knows_quota"
+	contentionVarPairMask           = "pair_mask"
+	contentionVarSwitchHasState     = "switch_has_state"
 )
 
 // loadContention returns the embedded CollectionSpec for contention.
@@ -169,11 +177,12 @@ type contentionMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type contentionVariableSpecs struct {
-	CgroupSubsysIndex *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
-	Cpus              *ebpf.VariableSpec `ebpf:"cpus"`
-	KnowsQuota        *ebpf.VariableSpec `ebpf:"knows_quota"`
-	PairMask          *ebpf.VariableSpec `ebpf:"pair_mask"`
-	SwitchHasState    *ebpf.VariableSpec `ebpf:"switch_has_state"`
+	CgroupSubsysIndex  *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
+	ContentionDropType *ebpf.VariableSpec `ebpf:"contention_drop_type"`
+	Cpus               *ebpf.VariableSpec `ebpf:"cpus"`
+	KnowsQuota         *ebpf.VariableSpec `ebpf:"knows_quota"`
+	PairMask           *ebpf.VariableSpec `ebpf:"pair_mask"`
+	SwitchHasState     *ebpf.VariableSpec `ebpf:"switch_has_state"`
 }
 
 // contentionObjects contains all objects after they have been loaded into the kernel.
@@ -223,11 +232,12 @@ func (m *contentionMaps) Close() error {
 //
 // It can be passed to loadContentionObjects or ebpf.CollectionSpec.LoadAndAssign.
 type contentionVariables struct {
-	CgroupSubsysIndex *ebpf.Variable `ebpf:"cgroup_subsys_index"`
-	Cpus              *ebpf.Variable `ebpf:"cpus"`
-	KnowsQuota        *ebpf.Variable `ebpf:"knows_quota"`
-	PairMask          *ebpf.Variable `ebpf:"pair_mask"`
-	SwitchHasState    *ebpf.Variable `ebpf:"switch_has_state"`
+	CgroupSubsysIndex  *ebpf.Variable `ebpf:"cgroup_subsys_index"`
+	ContentionDropType *ebpf.Variable `ebpf:"contention_drop_type"`
+	Cpus               *ebpf.Variable `ebpf:"cpus"`
+	KnowsQuota         *ebpf.Variable `ebpf:"knows_quota"`
+	PairMask           *ebpf.Variable `ebpf:"pair_mask"`
+	SwitchHasState     *ebpf.Variable `ebpf:"switch_has_state"`
 }
 
 // contentionPrograms contains all programs after they have been loaded into the kernel.

@@ -121,7 +121,7 @@ func (c contention) String() string {
 func ranOnFirstCPU(t *testing.T, p *Sched, id model.CgroupID) uint64 {
 	t.Helper()
 	var slot uint32
-	if err := p.cgroups.slotOf.Lookup(uint64(id), &slot); err != nil {
+	if err := p.cgroups.maps.SlotOfCgroup.Lookup(uint64(id), &slot); err != nil {
 		return 0
 	}
 	return host.Load(&p.cgroups.lanes.Entries[int(slot)*p.cgroups.cpus].UsageNs)
@@ -377,7 +377,7 @@ func TestContentionOfAReusedSlot(t *testing.T) {
 			return mine.by[otherID] > 10e6 && readContention(t, p, otherID).by[id] > 10e6
 		})
 		var slot uint32
-		if err := p.cgroups.slotOf.Lookup(uint64(id), &slot); err != nil {
+		if err := p.cgroups.maps.SlotOfCgroup.Lookup(uint64(id), &slot); err != nil {
 			t.Fatal(err)
 		}
 		slotsSeen[slot]++

@@ -18,10 +18,10 @@ import (
 )
 
 var (
-	countersHook = host.NewHook("count_switch", "perf_event/counters",
+	countersHook = host.NewHook(countersProgCountSwitch, "perf_event/counters",
 		"cycles, instructions and cache misses per container", false,
 		"a machine, or a virtual machine, with hardware counters; Linux 5.12 or later with BTF")
-	countNowHook = host.NewHook("count_now", "raw_tp/count_now",
+	countNowHook = host.NewHook(countersProgCountNow, "raw_tp/count_now",
 		"counters of threads that run at the moment of reading", false,
 		"Linux 5.10 or later")
 )
@@ -43,7 +43,8 @@ type counterReader struct {
 	// groups by CPU; refused is why a CPU that is on line has none.
 	groups  map[int]*counterGroup
 	refused map[int]error
-	maps    *ebpf.Collection
+	maps    countersMaps
+	dropped host.Drops[countersCounterDrop]
 	hold    *host.Attachment
 	lanes   *host.Table[countersCounterLane]
 	states  *host.Table[countersCounterCpu]
@@ -90,36 +91,37 @@ func (p *Sched) startCounters(k *host.Kernel, r *counterReader) (err error) {
 	if r.pmus, err = findPMUs(cmp.Or(p.options.SysFS, "/sys"), p.options.Counters); err != nil {
 		return err
 	}
-	spec, err := loadCounters()
+	var object countersSpecs
+	spec, err := host.ReadSpec(loadCounters, &object)
 	if err != nil {
-		return fmt.Errorf("BUG: reading the embedded object: %w", err)
+		return err
 	}
 	groups := p.cgroups.share(spec)
 	cpus := uint32(k.CPUs)
-	for name, entries := range map[string]uint32{
-		"counter_event_0": cpus, "counter_event_1": cpus, "counter_event_2": cpus, "counter_event_3": cpus,
-		"counter_lanes": groups["cgroup_slots"].MaxEntries() * cpus,
-		// A CPU that has not been on line is a core of its own, behind the others.
-		"counter_cpus": cpus, "core_of_cpu": cpus, "cores": 2 * cpus,
-		"counter_processes": uint32(max(p.options.CounterProcesses, 1)),
-	} {
-		spec.Maps[name].MaxEntries = entries
+	for _, byCPU := range []*ebpf.MapSpec{object.CounterEvent0, object.CounterEvent1, object.CounterEvent2,
+		object.CounterEvent3, object.CounterCpus, object.CoreOfCpu} {
+		byCPU.MaxEntries = cpus
 	}
+	object.CounterLanes.MaxEntries = uint32(len(p.cgroups.slots.Entries)) * cpus
+	object.Cores.MaxEntries = 2 * cpus // a CPU that has not been on line is a core of its own, behind the others
+	object.CounterProcesses.MaxEntries = uint32(max(p.options.CounterProcesses, 1))
 	if err := r.chooseEvents(); err != nil {
 		return explain(err, r.procfs)
 	}
-	err = errors.Join(spec.Variables["cpus"].Set(cpus), spec.Variables["known_counters"].Set(uint32(r.known)),
-		spec.Variables["shared_cores"].Set(r.machine.SharedCores()),
-		spec.Variables["by_process"].Set(p.options.CounterProcesses > 0))
+	err = errors.Join(object.Cpus.Set(cpus), object.KnownCounters.Set(uint32(r.known)),
+		object.SharedCores.Set(r.machine.SharedCores()),
+		object.ByProcess.Set(p.options.CounterProcesses > 0))
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
 	}
-	if r.maps, err = host.NewMaps(spec, groups); err != nil {
+	maps, err := host.NewMaps(spec, groups, &r.maps)
+	if err != nil {
 		return fmt.Errorf("making the counters' maps: %w", err)
 	}
-	p.OnClose(host.CloserFunc(r.maps.Close))
+	p.OnClose(host.CloserFunc(maps.Close))
+	r.dropped = host.Drops[countersCounterDrop]{Counts: r.maps.CounterDrops, Names: counterDropNames}
 	if p.options.CounterProcesses > 0 {
-		r.processes = &counterProcesses{table: r.maps.Maps["counter_processes"],
+		r.processes = &counterProcesses{table: r.maps.CounterProcesses,
 			sums: map[countersCounterProcessKey]*processSum{}}
 	}
 	if err := p.mapCounters(r); err != nil {
@@ -129,10 +131,10 @@ func (p *Sched) startCounters(k *host.Kernel, r *counterReader) (err error) {
 	if err := r.follow(); err != nil && len(r.groups) == 0 {
 		return explain(err, r.procfs)
 	}
-	r.now, err = p.Load(k, spec, r.maps, countNowHook)
+	r.now, err = p.Load(k, spec, maps, countNowHook)
 	p.AddFeature(countNowHook, err)
 	// After the one that makes cpu_states: programs at one hook run in the order in which they came.
-	if err := p.TryAttach(k, spec, r.maps, countersHook); err != nil {
+	if err := p.TryAttach(k, spec, maps, countersHook); err != nil {
 		return err
 	}
 	// What was counted while the hook was given up is nobody's.
@@ -148,15 +150,15 @@ func (p *Sched) startCounters(k *host.Kernel, r *counterReader) (err error) {
 }
 
 func (p *Sched) mapCounters(r *counterReader) (err error) {
-	if r.lanes, err = host.MapTable[countersCounterLane](r.maps.Maps["counter_lanes"]); err != nil {
+	if r.lanes, err = host.MapTable[countersCounterLane](r.maps.CounterLanes); err != nil {
 		return err
 	}
 	p.OnClose(r.lanes)
-	if r.states, err = host.MapTable[countersCounterCpu](r.maps.Maps["counter_cpus"]); err != nil {
+	if r.states, err = host.MapTable[countersCounterCpu](r.maps.CounterCpus); err != nil {
 		return err
 	}
 	p.OnClose(r.states)
-	if r.coreOf, err = host.MapTable[uint32](r.maps.Maps["core_of_cpu"]); err != nil {
+	if r.coreOf, err = host.MapTable[uint32](r.maps.CoreOfCpu); err != nil {
 		return err
 	}
 	p.OnClose(r.coreOf)
@@ -225,15 +227,16 @@ func (r *counterReader) follow() error {
 
 // install hands a CPU's events to the kernel program, or takes them away.
 func (r *counterReader) install(cpu int, g *counterGroup) error {
-	for place := range counterEvents {
-		events, index := r.maps.Maps[fmt.Sprint("counter_event_", place)], uint32(cpu)
+	all := [counterEvents]*ebpf.Map{r.maps.CounterEvent0, r.maps.CounterEvent1, r.maps.CounterEvent2,
+		r.maps.CounterEvent3}
+	for i, events := range all {
 		if g == nil {
-			if err := events.Delete(index); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-				return fmt.Errorf("taking event %d of CPU %d away: %w", place, cpu, err)
+			if err := events.Delete(uint32(cpu)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+				return fmt.Errorf("taking event %d of CPU %d away: %w", i, cpu, err)
 			}
-		} else if g.fds[place] >= 0 {
-			if err := events.Put(index, uint32(g.fds[place])); err != nil {
-				return fmt.Errorf("handing over event %d of CPU %d: %w", place, cpu, err)
+		} else if g.fds[i] >= 0 {
+			if err := events.Put(uint32(cpu), uint32(g.fds[i])); err != nil {
+				return fmt.Errorf("handing over event %d of CPU %d: %w", i, cpu, err)
 			}
 		}
 	}
@@ -387,17 +390,16 @@ func (r *counterReader) drops() []model.Drop {
 	if !r.counts() {
 		return nil
 	}
-	dropped := r.maps.Maps["counter_drops"]
 	drops := []model.Drop{
 		{Name: "counter_groups", Count: r.failed.Load(), Used: r.opened.Load(), Capacity: uint64(r.cpus)},
-		{Name: "counter_reads", Count: host.SumDrops(dropped, 0)},
-		{Name: "counter_resets", Count: host.SumDrops(dropped, 1)},
-		{Name: "counter_cores", Count: host.SumDrops(dropped, 2)},
+		r.dropped.Drop(countersCounterDropDROP_COUNTER_READ),
+		r.dropped.Drop(countersCounterDropDROP_COUNTER_RESET),
+		r.dropped.Drop(countersCounterDropDROP_COUNTER_CORE),
 		{Name: "counter_extrapolations", Count: r.lost.Load()},
 	}
 	if r.processes != nil {
-		drops = append(drops, model.Drop{Name: "counter_processes", Count: host.SumDrops(dropped, 3),
-			Used: r.processes.used.Load(), Capacity: uint64(r.processes.table.MaxEntries())})
+		drops = append(drops, r.dropped.Of(countersCounterDropDROP_COUNTER_PROCESS,
+			uint64(r.processes.table.MaxEntries()), r.processes.used.Load()))
 	}
 	return drops
 }

@@ -42,6 +42,16 @@ type countersCounterCpu struct {
 	Unused [3]uint64
 }
 
+type countersCounterDrop uint32
+
+const (
+	countersCounterDropDROP_COUNTER_READ    countersCounterDrop = 0
+	countersCounterDropDROP_COUNTER_RESET   countersCounterDrop = 1
+	countersCounterDropDROP_COUNTER_CORE    countersCounterDrop = 2
+	countersCounterDropDROP_COUNTER_PROCESS countersCounterDrop = 3
+	countersCounterDropCOUNTER_DROPS        countersCounterDrop = 4
+)
+
 type countersCounterLane struct {
 	_         structs.HostLayout
 	Values    [4]uint64
@@ -126,6 +136,7 @@ const (
 	countersProgCountNow            = "count_now"
 	countersProgCountSwitch         = "count_switch"
 	countersVarByProcess            = "by_process"
+	countersVarCounterDropType      = "counter_drop_type"
 	countersVarCpus                 = "cpus"
 	countersVarKnownCounters        = "known_counters"
 	countersVarSharedCores          = "shared_cores"
@@ -202,10 +213,11 @@ type countersMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type countersVariableSpecs struct {
-	ByProcess     *ebpf.VariableSpec `ebpf:"by_process"`
-	Cpus          *ebpf.VariableSpec `ebpf:"cpus"`
-	KnownCounters *ebpf.VariableSpec `ebpf:"known_counters"`
-	SharedCores   *ebpf.VariableSpec `ebpf:"shared_cores"`
+	ByProcess       *ebpf.VariableSpec `ebpf:"by_process"`
+	CounterDropType *ebpf.VariableSpec `ebpf:"counter_drop_type"`
+	Cpus            *ebpf.VariableSpec `ebpf:"cpus"`
+	KnownCounters   *ebpf.VariableSpec `ebpf:"known_counters"`
+	SharedCores     *ebpf.VariableSpec `ebpf:"shared_cores"`
 }
 
 // countersObjects contains all objects after they have been loaded into the kernel.
@@ -269,10 +281,11 @@ func (m *countersMaps) Close() error {
 //
 // It can be passed to loadCountersObjects or ebpf.CollectionSpec.LoadAndAssign.
 type countersVariables struct {
-	ByProcess     *ebpf.Variable `ebpf:"by_process"`
-	Cpus          *ebpf.Variable `ebpf:"cpus"`
-	KnownCounters *ebpf.Variable `ebpf:"known_counters"`
-	SharedCores   *ebpf.Variable `ebpf:"shared_cores"`
+	ByProcess       *ebpf.Variable `ebpf:"by_process"`
+	CounterDropType *ebpf.Variable `ebpf:"counter_drop_type"`
+	Cpus            *ebpf.Variable `ebpf:"cpus"`
+	KnownCounters   *ebpf.Variable `ebpf:"known_counters"`
+	SharedCores     *ebpf.Variable `ebpf:"shared_cores"`
 }
 
 // countersPrograms contains all programs after they have been loaded into the kernel.

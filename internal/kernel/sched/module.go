@@ -41,7 +41,7 @@ type Sched struct {
 	counters   *counterReader
 	// reclaim is nil where nobody counts it; victims are the drops of who tells of killed processes.
 	reclaim *reclaimReader
-	victims *ebpf.Map
+	victims *host.Drops[reclaimReclaimDrop]
 	events  chan model.CgroupEvent
 	// done is closed by Close; reading tells whether somebody then closes events.
 	done      chan struct{}
@@ -99,13 +99,14 @@ func (p *Sched) Parts() []host.Part {
 	return []host.Part{
 		{Rank: 1, Part: model.Part{Name: "contention", Purpose: "which container ran while another waited for a CPU",
 			Under: "switches"},
-			Functions: []string{"contention_switch"}},
+			Functions: []string{contentionProgContentionSwitch}},
 		{Rank: 2, Part: model.Part{Name: "counters",
 			Purpose: "cycles, instructions and cache misses; energy is then divided by CPU time", Under: "switches"},
-			Functions: []string{"count_switch"}},
+			Functions: []string{countersProgCountSwitch}},
 		{Rank: 5, Part: model.Part{Name: "switches",
 			Purpose: "run-queue latency and context switches; CPU time then comes from files"},
-			Functions: []string{"sched_switch"}, Detached: p.endSwitches, Attaching: p.forgetWaits, Attached: p.beginSwitches},
+			Functions: []string{cgroupsProgSchedSwitch}, Detached: p.endSwitches, Attaching: p.forgetWaits,
+			Attached: p.beginSwitches},
 		{Rank: 10, Part: model.Part{Name: "groups",
 			Purpose: "containers that begin and end, processes, and the reading of all of it", Fixed: true}},
 		{Rank: 15, Part: model.Part{Name: "memory", Purpose: "stalls for memory, and who was killed for lack of it",
@@ -156,11 +157,10 @@ const FirstSlot = slotFirst
 
 // SlotOf is the slot of a control group; false where it has none.
 func (p *Sched) SlotOf(id model.CgroupID) (slot uint32, found bool) {
-	return slot, p.cgroups.slotOf.Lookup(uint64(id), &slot) == nil
+	return slot, p.cgroups.maps.SlotOfCgroup.Lookup(uint64(id), &slot) == nil
 }
 
-// Share are the maps of cgroup_maps.h, and others of the control groups' object, that another object declares alike:
-// it has them in the same size.
-func (p *Sched) Share(other *ebpf.CollectionSpec, also ...string) map[string]*ebpf.Map {
-	return p.cgroups.share(other, also...)
+// Share are the maps of cgroup_maps.h that another object declares alike: it has them in the same size.
+func (p *Sched) Share(other *ebpf.CollectionSpec) map[string]*ebpf.Map {
+	return p.cgroups.share(other)
 }

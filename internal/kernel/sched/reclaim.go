@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
 	"outsight/internal/kernel/host"
@@ -22,23 +21,23 @@ const reclaimRemedy = "Linux 5.12 or later with BTF and CONFIG_MEMCG"
 // reclaimHooks begin and end a stall each: they count together or not at all. An end that finds no beginning counts
 // nothing, so the ends are attached first.
 var reclaimHooks = host.Way{
-	host.NewHook("limit_reclaim_ends", "tp_btf/mm_vmscan_memcg_reclaim_end", "", false, reclaimRemedy),
-	host.NewHook("limit_reclaim_begins", "tp_btf/mm_vmscan_memcg_reclaim_begin", "", false, reclaimRemedy),
-	host.NewHook("host_reclaim_ends", "tp_btf/mm_vmscan_direct_reclaim_end", "", false, reclaimRemedy),
-	host.NewHook("host_reclaim_begins", "tp_btf/mm_vmscan_direct_reclaim_begin", "", false, reclaimRemedy),
+	host.NewHook(reclaimProgLimitReclaimEnds, "tp_btf/mm_vmscan_memcg_reclaim_end", "", false, reclaimRemedy),
+	host.NewHook(reclaimProgLimitReclaimBegins, "tp_btf/mm_vmscan_memcg_reclaim_begin", "", false, reclaimRemedy),
+	host.NewHook(reclaimProgHostReclaimEnds, "tp_btf/mm_vmscan_direct_reclaim_end", "", false, reclaimRemedy),
+	host.NewHook(reclaimProgHostReclaimBegins, "tp_btf/mm_vmscan_direct_reclaim_begin", "", false, reclaimRemedy),
 }
 
 // reclaimHook is what the four are to a user.
 var reclaimHook = host.NewHook("", ReclaimFeature,
 	"time for which a container's threads had to free memory before they got some", false, reclaimRemedy)
 
-var victimHook = host.NewHook("mark_victim", VictimFeature, "which process was killed for lack of memory", false,
-	"Linux 6.10 or later with BTF; how many were killed is known without it")
+var victimHook = host.NewHook(reclaimProgMarkVictim, VictimFeature,
+	"which process was killed for lack of memory", false, "Linux 6.10 or later with BTF; how many were killed is known without it")
 
 // reclaimReader reads what reclaim.bpf.c counts.
 type reclaimReader struct {
 	groups  *host.Table[reclaimReclaimGroup]
-	dropped *ebpf.Map
+	dropped host.Drops[reclaimReclaimDrop]
 }
 
 // openReclaim follows openCgroups, whose slots and ring it uses.
@@ -51,22 +50,26 @@ func (p *Sched) openReclaim(k *host.Kernel) error {
 	if p.cgroups == nil {
 		return fail(errors.New("no kernel program counts control groups"))
 	}
-	spec, err := loadReclaim()
+	var object reclaimSpecs
+	spec, err := host.ReadSpec(loadReclaim, &object)
 	if err != nil {
-		return fail(fmt.Errorf("BUG: reading the embedded object: %w", err))
+		return fail(err)
 	}
-	shared := p.cgroups.share(spec, "cgroup_events")
-	spec.Maps["reclaim_groups"].MaxEntries = uint32(len(p.cgroups.slots.Entries))
-	if err := spec.Variables["cgroup_subsys_index"].Set(k.Subsys); err != nil {
+	shared := p.cgroups.share(spec)
+	shared[reclaimMapCgroupEvents] = p.cgroups.maps.CgroupEvents
+	object.CgroupEvents.MaxEntries = p.cgroups.maps.CgroupEvents.MaxEntries()
+	object.ReclaimGroups.MaxEntries = uint32(len(p.cgroups.slots.Entries))
+	if err := object.CgroupSubsysIndex.Set(k.Subsys); err != nil {
 		return fail(fmt.Errorf("BUG: setting the object's constants: %w", err))
 	}
-	maps, err := host.NewMaps(spec, shared)
+	var made reclaimMaps
+	maps, err := host.NewMaps(spec, shared, &made)
 	if err != nil {
 		return fail(fmt.Errorf("making the maps of reclaim: %w", err))
 	}
 	p.OnClose(host.CloserFunc(maps.Close))
-	r := &reclaimReader{dropped: maps.Maps["reclaim_drops"]}
-	if r.groups, err = host.MapTable[reclaimReclaimGroup](maps.Maps["reclaim_groups"]); err != nil {
+	r := &reclaimReader{dropped: host.Drops[reclaimReclaimDrop]{Counts: made.ReclaimDrops, Names: reclaimDropNames}}
+	if r.groups, err = host.MapTable[reclaimReclaimGroup](made.ReclaimGroups); err != nil {
 		return fail(err)
 	}
 	p.OnClose(r.groups)
@@ -83,7 +86,7 @@ func (p *Sched) openReclaim(k *host.Kernel) error {
 	}
 	p.AddFeature(victimHook, victimErr)
 	if victimErr == nil {
-		p.victims = r.dropped
+		p.victims = &r.dropped
 	}
 	return errors.Join(err, victimErr)
 }
@@ -118,10 +121,10 @@ func (r *reclaimReader) forget(slot uint32) { r.groups.Entries[slot] = reclaimRe
 
 func (p *Sched) reclaimDrops() (drops []model.Drop) {
 	if p.reclaim != nil {
-		drops = append(drops, model.Drop{Name: "reclaim_stalls", Count: host.SumDrops(p.reclaim.dropped, 0)})
+		drops = append(drops, p.reclaim.dropped.Drop(reclaimReclaimDropDROP_RECLAIM))
 	}
 	if p.victims != nil {
-		drops = append(drops, model.Drop{Name: "oom_victims", Count: host.SumDrops(p.victims, 1)})
+		drops = append(drops, p.victims.Drop(reclaimReclaimDropDROP_VICTIM))
 	}
 	return drops
 }

@@ -41,6 +41,14 @@ type reclaimCpuState struct {
 	CachedSlot  [16]uint32
 }
 
+type reclaimReclaimDrop uint32
+
+const (
+	reclaimReclaimDropDROP_RECLAIM  reclaimReclaimDrop = 0
+	reclaimReclaimDropDROP_VICTIM   reclaimReclaimDrop = 1
+	reclaimReclaimDropRECLAIM_DROPS reclaimReclaimDrop = 2
+)
+
 type reclaimReclaimGroup struct {
 	_       structs.HostLayout
 	StallNs [2]uint64
@@ -71,6 +79,7 @@ const (
 	reclaimProgLimitReclaimEnds   = "limit_reclaim_ends"
 	reclaimProgMarkVictim         = "mark_victim"
 	reclaimVarCgroupSubsysIndex   = "cgroup_subsys_index"
+	reclaimVarReclaimDropType     = "reclaim_drop_type"
 )
 
 // loadReclaim returns the embedded CollectionSpec for reclaim.
@@ -141,6 +150,7 @@ type reclaimMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type reclaimVariableSpecs struct {
 	CgroupSubsysIndex *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
+	ReclaimDropType   *ebpf.VariableSpec `ebpf:"reclaim_drop_type"`
 }
 
 // reclaimObjects contains all objects after they have been loaded into the kernel.
@@ -191,6 +201,7 @@ func (m *reclaimMaps) Close() error {
 // It can be passed to loadReclaimObjects or ebpf.CollectionSpec.LoadAndAssign.
 type reclaimVariables struct {
 	CgroupSubsysIndex *ebpf.Variable `ebpf:"cgroup_subsys_index"`
+	ReclaimDropType   *ebpf.Variable `ebpf:"reclaim_drop_type"`
 }
 
 // reclaimPrograms contains all programs after they have been loaded into the kernel.

@@ -36,10 +36,10 @@ func (p *Sched) forgetWaits() error {
 	if r == nil || r.tasks == nil {
 		return nil
 	}
-	if err := r.maps.Variables["renew_states"].Set(uint32(1)); err != nil {
+	if err := r.variables.RenewStates.Set(uint32(1)); err != nil {
 		return err
 	}
-	return errors.Join(r.lookAtThreads(), r.maps.Variables["renew_states"].Set(uint32(0)))
+	return errors.Join(r.lookAtThreads(), r.variables.RenewStates.Set(uint32(0)))
 }
 
 // beginSwitches lets the CPUs' slices begin.

@@ -15,16 +15,16 @@ const maxThreads = 65536
 
 // storeTasksIn makes task_states a hash by thread id, with room for so many or maxThreads, where tasks have no
 // storage (before 5.11), or anyway with most.
-func storeTasksIn(spec *ebpf.CollectionSpec, most uint32) error {
+func storeTasksIn(object *cgroupsSpecs, most uint32) error {
 	err := features.HaveMapType(ebpf.TaskStorage)
 	if most > 0 {
 		err = ebpf.ErrNotSupported
 	}
 	if errors.Is(err, ebpf.ErrNotSupported) {
-		states := spec.Maps["task_states"]
+		states := object.TaskStates
 		states.Type, states.Flags, states.MaxEntries = ebpf.Hash, 0, cmp.Or(most, maxThreads)
 	} else if err != nil {
 		return fmt.Errorf("asking for task storage: %w", err)
 	}
-	return spec.Variables["tasks_have_storage"].Set(err == nil)
+	return object.TasksHaveStorage.Set(err == nil)
 }

@@ -14,7 +14,7 @@ import (
 // Groups have the slots of control groups.
 type Groups interface {
 	Counts() bool
-	Share(other *ebpf.CollectionSpec, also ...string) map[string]*ebpf.Map
+	Share(other *ebpf.CollectionSpec) map[string]*ebpf.Map
 	Slots() []uint64
 	SlotOf(model.CgroupID) (uint32, bool)
 }

@@ -43,7 +43,7 @@ const (
 	minRingBytes, maxRingBytes = 1 << 20, 16 << 20
 )
 
-var recorderHook = host.NewHook("start_recorder", "timer", "samples of containers every 1 ms to 10 s", false,
+var recorderHook = host.NewHook(recorderProgStartRecorder, "timer", "samples of containers every 1 ms to 10 s", false,
 	"Linux 5.17 or later (bpf_timer, bpf_loop); 6.4 for absolute times")
 
 // canRecord is why the kernel has no recorder; nil where it has one.
@@ -67,13 +67,15 @@ type RecorderOptions struct {
 type Recorder struct {
 	module   *Tick
 	interval time.Duration
-	maps     *ebpf.Collection
-	programs []*ebpf.Program
-	control  *host.Table[recorderRecorderControl]
-	ticks    *host.Table[recorderRecorderTick]
-	samples  *host.Table[recorderRecorderSample]
-	unwanted *host.Table[uint64]
-	edges    *host.Table[recorderRecordedEdge]
+	maps     recorderMaps
+	// collection owns the maps: programs are loaded onto it.
+	collection *ebpf.Collection
+	programs   []*ebpf.Program
+	control    *host.Table[recorderRecorderControl]
+	ticks      *host.Table[recorderRecorderTick]
+	samples    *host.Table[recorderRecorderSample]
+	unwanted   *host.Table[uint64]
+	edges      *host.Table[recorderRecordedEdge]
 	// clocks compares the clock of cpu_state.since_ns with the monotonic one; nil if they are one.
 	clocks *host.Clocks
 	ahead  host.ClockDifference
@@ -122,54 +124,55 @@ func defaultInterval(d time.Duration) time.Duration {
 
 func (r *Recorder) open(o RecorderOptions) error {
 	p := r.module
-	spec, err := loadRecorder()
+	var object recorderSpecs
+	spec, err := host.ReadSpec(loadRecorder, &object)
 	if err != nil {
-		return fmt.Errorf("BUG: reading the embedded object: %w", err)
+		return err
 	}
 	slots := len(p.groups.Slots())
 	samples, ticks := ringSizes(o, slots)
 	shared := p.groups.Share(spec)
 	edges := uint32(1)
 	if m := p.edges.EdgesMap(); m != nil {
-		shared["edges"] = m
+		shared[recorderMapEdges] = m
 		edges = m.MaxEntries()
 	}
 	disks := p.disks.SlotSums()
 	if disks != nil {
-		shared["disk_of_slot"] = disks
+		shared[recorderMapDiskOfSlot] = disks
 	}
 	for name, m := range shared {
 		spec.Maps[name].MaxEntries = m.MaxEntries()
 	}
-	for name, entries := range map[string]uint32{
-		"ticks": ticks, "samples": samples, "unwanted": uint32(slots), "sums_of_slot": uint32(slots),
-		"states_of_slot": uint32(slots),
-		"recorded_edges": edges, "edges_seen": edges, "cpu_views": uint32(p.kernel.CPUs),
-	} {
-		spec.Maps[name].MaxEntries = entries
+	object.Ticks.MaxEntries, object.Samples.MaxEntries = ticks, samples
+	object.RecordedEdges.MaxEntries, object.EdgesSeen.MaxEntries = edges, edges
+	object.CpuViews.MaxEntries = uint32(p.kernel.CPUs)
+	for _, bySlot := range []*ebpf.MapSpec{object.Unwanted, object.SumsOfSlot, object.StatesOfSlot} {
+		bySlot.MaxEntries = uint32(slots)
 	}
 	err = errors.Join(
-		spec.Variables["cpus"].Set(uint32(p.kernel.CPUs)),
-		spec.Variables["slots"].Set(uint32(slots)),
-		spec.Variables["counts_disk"].Set(disks != nil),
-		spec.Variables["interval_ns"].Set(uint64(o.Interval)),
-		spec.Variables["tick_mask"].Set(ticks-1),
-		spec.Variables["sample_mask"].Set(samples-1),
-		spec.Variables["use_run_queue_clock"].Set(p.kernel.RunQueueClock),
-		spec.Variables["cgroup_subsys_index"].Set(p.kernel.Subsys),
-		spec.Variables["memory_index"].Set(p.kernel.Memory),
-		spec.Variables["cpu_index"].Set(p.kernel.CPU),
-		spec.Variables["page_bytes"].Set(uint32(os.Getpagesize())))
+		object.Cpus.Set(uint32(p.kernel.CPUs)),
+		object.Slots.Set(uint32(slots)),
+		object.CountsDisk.Set(disks != nil),
+		object.IntervalNs.Set(uint64(o.Interval)),
+		object.TickMask.Set(ticks-1),
+		object.SampleMask.Set(samples-1),
+		object.UseRunQueueClock.Set(p.kernel.RunQueueClock),
+		object.CgroupSubsysIndex.Set(p.kernel.Subsys),
+		object.MemoryIndex.Set(p.kernel.Memory),
+		object.CpuIndex.Set(p.kernel.CPU),
+		object.PageBytes.Set(uint32(os.Getpagesize())))
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
 	}
-	if r.maps, err = host.NewMaps(spec, shared); err != nil {
+	var variables recorderVariables
+	if r.collection, err = host.NewMaps(spec, shared, &r.maps, &variables); err != nil {
 		return fmt.Errorf("making the ring: %w", err)
 	}
 	if err := r.mapTables(); err != nil {
 		return err
 	}
-	return r.start(spec)
+	return r.start(spec, variables.ClocksRead)
 }
 
 // ringSizes are how many samples and ticks there is room for: powers of two.
@@ -185,30 +188,30 @@ func ringSizes(o RecorderOptions, slots int) (samples, ticks uint32) {
 }
 
 func (r *Recorder) mapTables() (err error) {
-	if r.control, err = host.MapTable[recorderRecorderControl](r.maps.Maps["control"]); err != nil {
+	if r.control, err = host.MapTable[recorderRecorderControl](r.maps.Control); err != nil {
 		return err
 	}
-	if r.ticks, err = host.MapTable[recorderRecorderTick](r.maps.Maps["ticks"]); err != nil {
+	if r.ticks, err = host.MapTable[recorderRecorderTick](r.maps.Ticks); err != nil {
 		return err
 	}
-	if r.samples, err = host.MapTable[recorderRecorderSample](r.maps.Maps["samples"]); err != nil {
+	if r.samples, err = host.MapTable[recorderRecorderSample](r.maps.Samples); err != nil {
 		return err
 	}
-	if r.unwanted, err = host.MapTable[uint64](r.maps.Maps["unwanted"]); err != nil {
+	if r.unwanted, err = host.MapTable[uint64](r.maps.Unwanted); err != nil {
 		return err
 	}
-	r.edges, err = host.MapTable[recorderRecordedEdge](r.maps.Maps["recorded_edges"])
+	r.edges, err = host.MapTable[recorderRecordedEdge](r.maps.RecordedEdges)
 	return err
 }
 
-func (r *Recorder) start(spec *ebpf.CollectionSpec) error {
+func (r *Recorder) start(spec *ebpf.CollectionSpec, clocksRead *ebpf.Variable) error {
 	k := *r.module.kernel
 	if k.Types = r.module.options.Types; k.Types == nil {
 		k.Types = btf.NewCache()
 		defer debug.FreeOSMemory()
 	}
 	load := func(name string) (*ebpf.Program, error) {
-		program, err := host.LoadProgram(&k, spec, r.maps, name)
+		program, err := host.LoadProgram(&k, spec, r.collection, name)
 		if err != nil {
 			return nil, fmt.Errorf("loading %s: %w", name, err)
 		}
@@ -216,14 +219,14 @@ func (r *Recorder) start(spec *ebpf.CollectionSpec) error {
 		return program, nil
 	}
 	if k.RunQueueClock {
-		program, err := load("recorder_clocks")
+		program, err := load(recorderProgRecorderClocks)
 		if err != nil {
 			return err
 		}
-		r.clocks = &host.Clocks{Program: program, Read: r.maps.Variables["clocks_read"]}
+		r.clocks = &host.Clocks{Program: program, Read: clocksRead}
 	}
 	var err error
-	if r.starter, err = load("start_recorder"); err != nil {
+	if r.starter, err = load(recorderProgStartRecorder); err != nil {
 		return err
 	}
 	if err := r.findStates(load); err != nil {
@@ -238,7 +241,7 @@ func (r *Recorder) start(spec *ebpf.CollectionSpec) error {
 
 // findStates attaches what the samples' memory and throttling need: the removal first.
 func (r *Recorder) findStates(load func(string) (*ebpf.Program, error)) error {
-	forget, err := load("forget_states")
+	forget, err := load(recorderProgForgetStates)
 	if err != nil {
 		return err
 	}
@@ -247,7 +250,7 @@ func (r *Recorder) findStates(load func(string) (*ebpf.Program, error)) error {
 		return fmt.Errorf("attaching forget_states: %w", err)
 	}
 	r.links = append(r.links, removal)
-	find, err := load("find_states")
+	find, err := load(recorderProgFindStates)
 	if err != nil {
 		return err
 	}
@@ -264,7 +267,7 @@ func (r *Recorder) arm(dueNS uint64) error {
 	c := &r.control.Entries[0]
 	atomic.StoreUint64(&c.DueNs, dueNS)
 	atomic.StoreUint32(&c.Stopped, 0)
-	want, started := int(r.maps.Maps["timers"].MaxEntries()), 0
+	want, started := int(r.maps.Timers.MaxEntries()), 0
 	var errs []error
 	start := func() {
 		if err := r.startTimer(uint32(started)); err != nil {
@@ -482,10 +485,10 @@ func (r *Recorder) Close() error {
 	for _, program := range r.programs {
 		errs = append(errs, program.Close())
 	}
-	if r.maps != nil {
-		r.maps.Close()
+	if r.collection != nil {
+		r.collection.Close()
 	}
-	r.control, r.ticks, r.samples, r.unwanted, r.edges, r.programs, r.maps, r.links, r.states = nil, nil, nil, nil, nil,
-		nil, nil, nil, nil
+	r.control, r.ticks, r.samples, r.unwanted, r.edges = nil, nil, nil, nil, nil
+	r.programs, r.collection, r.links, r.states = nil, nil, nil, nil
 	return errors.Join(errs...)
 }
