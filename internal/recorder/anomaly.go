@@ -21,7 +21,7 @@ import (
 type AnomalyOptions struct {
 	// Detect finds the anomalies in recordings of all containers; nil keeps none.
 	Detect func([]*csvy.Recording) []model.Anomaly
-	// Every is the time between two looks (default 30 s), Around what is kept before and after an
+	// Every is the time between two scans (default 30 s), Around what is kept before and after an
 	// anomaly (default 10 s).
 	Every, Around time.Duration
 	// Max anomalies are kept (default 64), MaxBytes of samples with them (default 4 MiB): whichever
@@ -34,7 +34,7 @@ type AnomalyOptions struct {
 const (
 	// settled is how long ago an anomaly must have ended: what comes after it shows what it is.
 	settled = 2 * time.Second
-	// history is what a look sees before what is new, to know what is usual.
+	// history is what a scan reads before what is new, to know what is usual.
 	history = 10 * time.Second
 	// reach is the length of an anomaly: it began so long before its end, or may be found anew with
 	// an end that is as much earlier.
@@ -69,17 +69,17 @@ type anomalies struct {
 	o    AnomalyOptions
 	host csvy.Host
 	list []*anomaly
-	// looked is up to where anomalies have been looked for, strained when a tick last ended a step
+	// scanned is up to where anomalies have been looked for, strained when a tick last ended a step
 	// that one may be made of.
-	looked, strained uint64
-	next             uint64
-	bytes            int
-	dropped          uint64
-	problem          error
+	scanned, strained uint64
+	next              uint64
+	bytes             int
+	dropped           uint64
+	problem           error
 }
 
 func newAnomalies(o AnomalyOptions, nowNS uint64) anomalies {
-	a := anomalies{o: o, looked: nowNS, next: 1}
+	a := anomalies{o: o, scanned: nowNS, next: 1}
 	if o.Detect == nil {
 		return a
 	}
@@ -92,7 +92,7 @@ func newAnomalies(o AnomalyOptions, nowNS uint64) anomalies {
 	return a
 }
 
-// least is how long ticks must be kept for the looks and what they find.
+// least is how long ticks must be kept for the scans and what they find.
 func (o *AnomalyOptions) least() time.Duration {
 	if o.Detect == nil {
 		return 0
@@ -114,26 +114,26 @@ func strains(from, to *model.TickSample, length float64) bool {
 		from.Serving > 0 && to.Serving >= from.Serving && to.SentBytes == from.SentBytes && cpu < strainStallCPU*length
 }
 
-// look finds the anomalies that have ended since the last look, and keeps what is around them.
-func (f *Flight) look(nowNS uint64) {
+// scan finds the anomalies that have ended since the last one, and keeps what is around them.
+func (f *Flight) scan(nowNS uint64) {
 	until := nowNS - uint64(settled)
 	f.mu.Lock()
-	from, clock := f.kept.looked, f.sums.clock
+	from, clock := f.kept.scanned, f.sums.clock
 	quiet := f.kept.strained+uint64(reach+settled) < from
 	var data *FlightData
 	if !quiet {
 		data = f.data(from - uint64(history))
 	}
-	f.kept.looked = until
+	f.kept.scanned = until
 	f.mu.Unlock()
 	var found []model.Anomaly
 	if !quiet {
 		r := InMemory{Rows: int((nowNS - from + uint64(history)) / uint64(data.Interval))}
-		// What there is of a block that cannot be read is looked at, too.
+		// What there is of a block that cannot be read is scanned, too.
 		_, _ = data.Write(clock.at(from-uint64(history)), Options{Host: f.kept.host, Create: r.Create})
 		found = f.kept.o.Detect(r.List)
 		r.List = nil
-		// A look takes some MB for a moment, three times what an agent lives on.
+		// A scan takes some MB for a moment, three times what an agent lives on.
 		debug.FreeOSMemory()
 	}
 	f.mu.Lock()
@@ -167,7 +167,7 @@ func (f *Flight) knows(a *model.Anomaly) bool {
 	})
 }
 
-// gather adds the blocks around an anomaly that have come since. mu must be held.
+// gather adds the blocks around an anomaly that are newer than those it has. mu must be held.
 func (f *Flight) gather(a *anomaly) {
 	c := clock{a.Data.Wall, a.Data.MonotonicNS}
 	for _, b := range f.blocks {

@@ -48,15 +48,15 @@ func TestWhatIsAroundAnAnomalyIsKept(t *testing.T) {
 	s, o := newService(), FlightOptions{Keep: 30 * time.Second, CgroupVersion: 2,
 		Anomalies: AnomalyOptions{Detect: report.Anomalies, Directory: filepath.Join(t.TempDir(), "anomalies")}}
 	f := NewFlight(s, s, o)
-	look := func() {
+	scan := func() {
 		f.drain()
-		f.look(s.at(s.next))
+		f.scan(s.at(s.next))
 	}
 	s.answers(399)
 	stalled := s.next
 	s.stands(3)
 	s.answers(58) // 23 s
-	look()
+	scan()
 	a := f.Anomalies()
 	if len(a.List) != 1 || a.List[0].Number != 1 || a.List[0].Resource != "stall" || a.List[0].Container != "web" ||
 		a.List[0].WaitedMS < 100 {
@@ -71,10 +71,10 @@ func TestWhatIsAroundAnAnomalyIsKept(t *testing.T) {
 	// What follows comes later; nothing is found twice.
 	for range 10 {
 		s.answers(200)
-		look()
+		scan()
 	}
 	f.mu.Lock()
-	f.forget(s.at(s.next))
+	f.evict(s.at(s.next))
 	f.mu.Unlock()
 	if got := f.blocks[0].FirstNumber; got < 700 {
 		t.Fatalf("tick %d is still there: the test tests nothing", got)
@@ -104,7 +104,7 @@ func TestWhatIsAroundAnAnomalyIsKept(t *testing.T) {
 	s.answers(1)
 	s.stands(3)
 	s.answers(300)
-	look()
+	scan()
 	if a := f.Anomalies().List; len(a) != 2 || a[1].Number != 2 {
 		t.Errorf("%+v", a)
 	}
@@ -118,7 +118,7 @@ func TestAnomaliesAtTheEndAreSaved(t *testing.T) {
 	s.stands(4)
 	s.answers(50)
 	f.drain()
-	f.look(s.at(s.next))
+	f.scan(s.at(s.next))
 	f.save(true)
 	os.WriteFile(filepath.Join(o.Anomalies.Directory, "8.json"), []byte(`{"Number": 8,`), 0o600)
 	f = NewFlight(s, s, o)
@@ -142,7 +142,7 @@ func TestAnomaliesShareWhatIsAroundThem(t *testing.T) {
 	s.stands(4)
 	s.answers(600)
 	f.drain()
-	f.look(s.at(s.next))
+	f.scan(s.at(s.next))
 	again := NewFlight(s, s, o)
 	least := 0
 	for i := range f.kept.list[0].Data.Blocks {
@@ -163,12 +163,12 @@ func TestAnomaliesAreBounded(t *testing.T) {
 	waited := []float64{5, 9, 1, 7, 3, 2, 6, 4}
 	add := func(ms float64) {
 		s.answers(1)
-		s.stands(2) // or nobody would look
+		s.stands(2) // or there would be no scan
 		at := f.sums.clock.at(s.at(s.next - 1))
 		find = []model.Anomaly{{Resource: "stall", ID: fmt.Sprint(s.next), From: at.Add(-interval), To: at, WaitedMS: ms}}
 		s.answers(197)
 		f.drain()
-		f.look(s.at(s.next))
+		f.scan(s.at(s.next))
 	}
 	for _, ms := range waited {
 		add(ms)
@@ -192,7 +192,7 @@ func TestAnomaliesAreBounded(t *testing.T) {
 	}
 }
 
-// TestNoAnomalyWithoutAStrain: a look is left out only where the analysis would have found nothing.
+// TestNoAnomalyWithoutAStrain: a scan is left out only where the analysis would have found nothing.
 func TestNoAnomalyWithoutAStrain(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	found, quiet := 0, 0
@@ -249,9 +249,9 @@ func TestNoAnomalyWithoutAStrain(t *testing.T) {
 	}
 }
 
-// BenchmarkLook is one look at 20 containers and the host, all of which do something at each tick.
+// BenchmarkScan is one scan of 20 containers and the host, all of which do something at each tick.
 // At one every ten seconds, 10 ms are 0.1 % of a core.
-func BenchmarkLook(b *testing.B) {
+func BenchmarkScan(b *testing.B) {
 	s := newScript()
 	var groups []model.CgroupID
 	for i := range model.CgroupID(20) {
@@ -272,7 +272,7 @@ func BenchmarkLook(b *testing.B) {
 	}
 	f.drain()
 	for b.Loop() {
-		f.kept.looked, f.kept.strained = s.at(200), s.at(200)
-		f.look(s.at(440))
+		f.kept.scanned, f.kept.strained = s.at(200), s.at(200)
+		f.scan(s.at(440))
 	}
 }

@@ -22,7 +22,7 @@ func keptAnomaly(t testing.TB) []byte {
 	s.stands(4)
 	s.answers(50)
 	f.drain()
-	f.look(s.at(s.next))
+	f.scan(s.at(s.next))
 	f.save(true)
 	text, err := os.ReadFile(filepath.Join(o.Anomalies.Directory, "1.json"))
 	if err != nil {

@@ -74,7 +74,7 @@ type BlockTarget struct {
 const (
 	// flightDrain is how often the ring is emptied: seldom, as no reader waits for the ticks.
 	flightDrain = 500 * time.Millisecond
-	// blockTime and blockBytes bound a block: when memory is short whole blocks are given up.
+	// blockTime and blockBytes bound a block: when memory is short whole blocks are evicted.
 	blockTime  = 10 * time.Second
 	blockBytes = 64 << 10
 	// targetBytes is about what a BlockTarget takes; its container is shared.
@@ -121,8 +121,8 @@ func (f *Flight) Run(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 			f.drain()
-			if now := monotonicNS(); f.kept.o.Detect != nil && now >= f.kept.looked+uint64(settled+f.kept.o.Every) {
-				f.look(now)
+			if now := monotonicNS(); f.kept.o.Detect != nil && now >= f.kept.scanned+uint64(settled+f.kept.o.Every) {
+				f.scan(now)
 			}
 		}
 	}
@@ -142,7 +142,7 @@ func (f *Flight) drain() {
 	f.err = f.ticks.Drain(f.add)
 	f.sums.drop(ended)
 	f.losses = f.ticks.Losses()
-	f.forget(monotonicNS())
+	f.evict(monotonicNS())
 }
 
 // add appends a tick to the open block. mu must be held.
@@ -258,8 +258,8 @@ func (f *Flight) copyOpen() Block {
 
 func (b *Block) size() int { return len(b.Data) + targetBytes*len(b.Targets) }
 
-// forget gives up what is too old or too much. mu must be held.
-func (f *Flight) forget(now uint64) {
+// evict removes what is too old or too much. mu must be held.
+func (f *Flight) evict(now uint64) {
 	old := 0
 	for ; old < len(f.blocks); old++ {
 		b := &f.blocks[old]
@@ -271,7 +271,7 @@ func (f *Flight) forget(now uint64) {
 	f.blocks = slices.Delete(f.blocks, 0, old)
 }
 
-// FlightData is what a Flight has kept, for somebody to make files of it.
+// FlightData is what a Flight has kept, to make files of.
 type FlightData struct {
 	Interval      time.Duration
 	CgroupVersion int

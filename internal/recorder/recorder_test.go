@@ -325,7 +325,7 @@ func TestFailedFileEndsTheRecording(t *testing.T) {
 		}
 	}
 	if err := r.FilesError(); err == nil {
-		t.Error("nobody tells that a control group file could not be read")
+		t.Error("a control group file that could not be read is not reported")
 	}
 }
 

@@ -65,7 +65,7 @@ func newSums(c Containers, wanted func(*model.Container) bool, ignore func(model
 	return s
 }
 
-// refresh looks at who runs. It answers the targets that have ended; they get the rows of ticks up
+// refresh reads who runs. It answers the targets that have ended; they get the rows of ticks up
 // to their end, and then have to be dropped.
 func (s *sums) refresh() (ended []*target) {
 	running := make(map[string]*model.Container)
@@ -101,7 +101,7 @@ func same(a, b *model.Container) bool {
 	return a.Cgroup == b.Cgroup || a.Cgroup == 0 || b.Cgroup == 0
 }
 
-// drop forgets targets.
+// drop removes targets.
 func (s *sums) drop(targets []*target) {
 	for _, t := range targets {
 		if s.targets[t.container.ID] == t {
