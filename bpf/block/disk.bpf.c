@@ -3,13 +3,14 @@
 // SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only)
 /*
  * Requests to block devices, by the control group whose I/O they are and by device: operations,
- * bytes, the time from a request's issue to the device to its completion, and the time before in the
- * queue. Each layer that has requests (a loop device, what its file lies on) is a device by itself.
+ * bytes, the time from a request's issue to the device to its completion, and the time before in
+ * the queue. Each layer that has requests (a loop device, what its file lies on) is a device by
+ * itself.
  */
 #include "include/kernel.h"
 #include "block/disk.h"
 #include "block/disk_maps.h"
-#include "block/disk_place.h"
+#include "block/disk_index.h"
 #include "include/cgroup_id.h"
 #include "include/histogram.h"
 #include "sched/cgroup_maps.h"
@@ -18,10 +19,10 @@
 char LICENSE[] SEC("license") = "GPL";
 
 /*
- * Requests are some hundred bytes each, one behind the other. The lower half of a pointer is a number to the
- * verifier; of the whole it would allow no arithmetic.
+ * Requests are some hundred bytes each, one behind the other. The lower half of a pointer is a
+ * number to the verifier; of the whole it would allow no arithmetic.
  */
-static __always_inline u32 near_place(u64 request)
+static __always_inline u32 near_index(u64 request)
 {
 	u32 low;
 
@@ -31,7 +32,7 @@ static __always_inline u32 near_place(u64 request)
 
 static __always_inline void keep_request(u64 key, struct disk_request *begun)
 {
-	u32 at = near_place(key);
+	u32 at = near_index(key);
 	struct disk_request *near = bpf_map_lookup_elem(&near_requests, &at);
 
 	if (!near)
@@ -43,7 +44,7 @@ static __always_inline void keep_request(u64 key, struct disk_request *begun)
 		near->group = begun->group;
 		near->bytes = begun->bytes;
 		near->operation = begun->operation;
-		near->place = begun->place;
+		near->index = begun->index;
 		return;
 	}
 	begun->address = key;
@@ -51,10 +52,10 @@ static __always_inline void keep_request(u64 key, struct disk_request *begun)
 		count_drop(DROP_DISK_REQUEST);
 }
 
-/* Takes a request that is done out of the tables, or looks at one of which a part is. */
+/* Removes a request that is done from the tables, or reads one of which a part is done. */
 static __always_inline bool find_request(u64 key, bool done, struct disk_request *found)
 {
-	u32 at = near_place(key);
+	u32 at = near_index(key);
 	struct disk_request *near = bpf_map_lookup_elem(&near_requests, &at);
 
 	if (near && near->address == key) {
@@ -80,7 +81,7 @@ static __always_inline int on_issue(struct request *rq)
 
 	if ((rq->cmd_flags & REQ_OP_MASK) >= REQ_OP_DRV_IN)
 		return 0;
-	begun.place = place_of_io(disk_of(rq), rq->bio, &begun.group);
+	begun.index = index_of_io(disk_of(rq), rq->bio, &begun.group);
 	keep_request((u64)rq, &begun);
 	return 0;
 }
@@ -104,7 +105,8 @@ static __always_inline struct disk_slot *slot_of(struct disk *disk)
 	return bpf_map_lookup_elem(&disk_of_slot, &slot);
 }
 
-static __always_inline void count_bytes(struct disk *disk, struct disk_slot *slot, u32 operation, u64 bytes)
+static __always_inline void count_bytes(struct disk *disk, struct disk_slot *slot, u32 operation,
+					u64 bytes)
 {
 	__sync_fetch_and_add(&disk->counters[operation].bytes, bytes);
 	if (slot && operation == DISK_READ)
@@ -113,13 +115,13 @@ static __always_inline void count_bytes(struct disk *disk, struct disk_slot *slo
 		__sync_fetch_and_add(&slot->write_bytes, bytes);
 }
 
-static __always_inline void count_latency(struct disk *disk, u32 place, struct disk_slot *slot, u32 operation,
-					  u64 took_ns, u64 queued_ns)
+static __always_inline void count_latency(struct disk *disk, u32 index, struct disk_slot *slot,
+					  u32 operation, u64 took_ns, u64 queued_ns)
 {
 	__sync_fetch_and_add(&disk->counters[operation].time_ns, took_ns);
 	__sync_fetch_and_add(&disk->counters[operation].queue_ns, queued_ns);
 	if (operation < DISK_HISTOGRAMS) {
-		u32 at = place * DISK_HISTOGRAMS + operation;
+		u32 at = index * DISK_HISTOGRAMS + operation;
 		struct histogram *h = bpf_map_lookup_elem(&disk_latency, &at);
 
 		if (h)
@@ -134,7 +136,8 @@ static __always_inline void count_latency(struct disk *disk, u32 place, struct d
 		__sync_fetch_and_add(&slot->write_ns, took_ns);
 }
 
-static __always_inline void count_operation(struct disk *disk, struct disk_slot *slot, u32 operation)
+static __always_inline void count_operation(struct disk *disk, struct disk_slot *slot,
+					    u32 operation)
 {
 	/* After the histogram: the reader takes a change of this for a change of that. */
 	__sync_fetch_and_add(&disk->counters[operation].operations, 1);
@@ -148,7 +151,8 @@ static __always_inline void count_operation(struct disk *disk, struct disk_slot 
 		__sync_fetch_and_add(&slot->flushes, 1);
 }
 
-static __always_inline void log_request(struct disk *disk, u32 operation, u64 bytes, u64 issued, u64 now)
+static __always_inline void log_request(struct disk *disk, u32 operation, u64 bytes, u64 issued,
+					u64 now)
 {
 	struct disk_event *e = bpf_ringbuf_reserve(&disk_log, sizeof(*e), 0);
 
@@ -177,7 +181,7 @@ struct part {
 	u64 queued_ns;
 };
 
-static __always_inline void count_part(struct disk *disk, u32 place, struct part *p)
+static __always_inline void count_part(struct disk *disk, u32 index, struct part *p)
 {
 	struct disk_slot *slot = slot_of(disk);
 
@@ -190,7 +194,8 @@ static __always_inline void count_part(struct disk *disk, u32 place, struct part
 	if (!p->issued_ns || p->now_ns < p->issued_ns)
 		__sync_fetch_and_add(&disk->counters[p->operation].untimed, 1);
 	else
-		count_latency(disk, place, slot, p->operation, p->now_ns - p->issued_ns, p->queued_ns);
+		count_latency(disk, index, slot, p->operation, p->now_ns - p->issued_ns,
+			      p->queued_ns);
 	count_operation(disk, slot, p->operation);
 	if (log_requests && p->issued_ns)
 		log_request(disk, p->operation, p->bytes, p->issued_ns, p->now_ns);
@@ -199,13 +204,13 @@ static __always_inline void count_part(struct disk *disk, u32 place, struct part
 /*
  * Called when a part of a request is done, with its bytes. A write with a flush before or after it
  * (FUA) is issued to the device once, but told to be done twice: the second time without bytes and
- * without an issue, when all is. A flush without data is not issued at all: the device's own flush is, for
- * several of them.
+ * without an issue, when all is. A flush without data is not issued at all: the device's own flush
+ * is, for several of them.
  */
 static __always_inline int on_complete(struct request *rq, u32 error, u32 bytes)
 {
 	u64 now = bpf_ktime_get_ns(), key = (u64)rq, group, issued = 0;
-	u32 op = rq->cmd_flags & REQ_OP_MASK, place;
+	u32 op = rq->cmd_flags & REQ_OP_MASK, index;
 	struct bio *bio = rq->bio;
 	struct disk_request request = {};
 
@@ -214,33 +219,35 @@ static __always_inline int on_complete(struct request *rq, u32 error, u32 bytes)
 	u32 operation = operation_of(op);
 	bool last = bytes >= rq->__data_len;
 	bool begun = find_request(key, last, &request);
-	bool only_flush = !begun && bio && !bytes && !bio->bi_io_vec && !bio->bi_iter.bi_size && op != REQ_OP_DISCARD;
+	bool only_flush = !begun && bio && !bytes && !bio->bi_io_vec && !bio->bi_iter.bi_size &&
+			  op != REQ_OP_DISCARD;
 	if (only_flush)
 		operation = DISK_FLUSH;
 	else if (!begun && !bytes)
 		return 0;
 	if (begun) {
-		place = request.place;
+		index = request.index;
 		group = request.group;
 		issued = request.issued_ns;
 	} else {
-		place = place_of_io(disk_of(rq), bio, &group);
+		index = index_of_io(disk_of(rq), bio, &group);
 	}
-	struct disk *disk = bpf_map_lookup_elem(&disks, &place);
+	struct disk *disk = bpf_map_lookup_elem(&disks, &index);
 	if (!disk)
 		return 0;
-	/* The place was given to another group meanwhile. */
-	if (begun && place >= DISK_PLACE_FIRST && disk->key.group != group) {
-		place = place_of_io(disk_of(rq), bio, &group);
-		disk = bpf_map_lookup_elem(&disks, &place);
+	/* The entry was given to another group meanwhile. */
+	if (begun && index >= DISK_INDEX_FIRST && disk->key.group != group) {
+		index = index_of_io(disk_of(rq), bio, &group);
+		disk = bpf_map_lookup_elem(&disks, &index);
 		if (!disk)
 			return 0;
 	}
 	u64 made = rq->start_time_ns;
 	if (only_flush)
 		issued = made;
-	count_part(disk, place, &(struct part){
-		.operation = operation, .bytes = bytes, .last = last, .failed = error != 0, .issued_ns = issued, .now_ns = now,
+	count_part(disk, index, &(struct part){
+		.operation = operation, .bytes = bytes, .last = last, .failed = error != 0,
+		.issued_ns = issued, .now_ns = now,
 		.queued_ns = made && made < issued ? issued - made : 0});
 	return 0;
 }
@@ -258,8 +265,8 @@ int block_rq_complete(u64 *ctx)
 }
 
 /*
- * Devices without requests (device mapper, md, zram): what they are handed are bios, as the groups' own files
- * count them. A bio may be handed on to a device below and end there; its address stays.
+ * Devices without requests (device mapper, md, zram): what they are handed are bios, as the groups'
+ * own files count them. A bio may be handed on to a device below and end there; its address stays.
  */
 SEC("tp_btf/block_bio_queue")
 int block_bio_queue(u64 *ctx)
@@ -270,10 +277,11 @@ int block_bio_queue(u64 *ctx)
 	if (device->queue->mq_ops)
 		return 0;
 	u32 op = bio->bi_opf & REQ_OP_MASK;
-	struct disk_request begun = {.issued_ns = bpf_ktime_get_ns(), .bytes = bio->bi_iter.bi_size, .operation = operation_of(op)};
+	struct disk_request begun = {.issued_ns = bpf_ktime_get_ns(), .bytes = bio->bi_iter.bi_size,
+				     .operation = operation_of(op)};
 	if (op == REQ_OP_WRITE && !begun.bytes)
 		begun.operation = DISK_FLUSH;
-	begun.place = place_of_io(device, bio, &begun.group);
+	begun.index = index_of_io(device, bio, &begun.group);
 	keep_request((u64)bio, &begun);
 	return 0;
 }
@@ -286,18 +294,19 @@ int block_bio_complete(u64 *ctx)
 
 	if (!find_request((u64)bio, true, &begun))
 		return 0;
-	struct disk *disk = bpf_map_lookup_elem(&disks, &begun.place);
+	struct disk *disk = bpf_map_lookup_elem(&disks, &begun.index);
 	if (!disk)
 		return 0;
-	/* Where the place is another's by now, the bio is nobody's. */
-	if (begun.place >= DISK_PLACE_FIRST && disk->key.group != begun.group) {
-		begun.place = DISK_PLACE_OTHER;
-		if (!(disk = bpf_map_lookup_elem(&disks, &begun.place)))
+	/* The entry was given to another group meanwhile: the bio is unattributed. */
+	if (begun.index >= DISK_INDEX_FIRST && disk->key.group != begun.group) {
+		begun.index = DISK_INDEX_OTHER;
+		if (!(disk = bpf_map_lookup_elem(&disks, &begun.index)))
 			return 0;
 	}
-	count_part(disk, begun.place, &(struct part){
-		.operation = begun.operation % DISK_OPERATIONS, .bytes = begun.bytes, .last = true, .failed = bio->bi_status != 0,
-		.issued_ns = begun.issued_ns, .now_ns = bpf_ktime_get_ns()});
+	count_part(disk, begun.index, &(struct part){
+		.operation = begun.operation % DISK_OPERATIONS, .bytes = begun.bytes, .last = true,
+		.failed = bio->bi_status != 0, .issued_ns = begun.issued_ns,
+		.now_ns = bpf_ktime_get_ns()});
 	return 0;
 }
 
@@ -307,7 +316,8 @@ static __always_inline int sync_begins(bool data)
 {
 	/* The lowest bit tells them apart. */
 	u64 now = (bpf_ktime_get_ns() & ~1ULL) | data;
-	u64 *began = bpf_task_storage_get(&sync_began, bpf_get_current_task_btf(), 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	u64 *began = bpf_task_storage_get(&sync_began, bpf_get_current_task_btf(), 0,
+					  BPF_LOCAL_STORAGE_GET_F_CREATE);
 
 	if (began)
 		*began = now;
@@ -329,15 +339,15 @@ static __always_inline int sync_ends(int error)
 	u64 took = now - (*began & ~1ULL);
 	*began = 0;
 	key.group = task_cgroup_id(task);
-	u32 place = place_of(&key);
-	struct disk *disk = bpf_map_lookup_elem(&disks, &place);
+	u32 index = index_of(&key);
+	struct disk *disk = bpf_map_lookup_elem(&disks, &index);
 	if (!disk)
 		return 0;
-	if (place >= DISK_PLACE_FIRST)
+	if (index >= DISK_INDEX_FIRST)
 		disk->owner = key.group;
 	if (error)
 		__sync_fetch_and_add(&disk->counters[operation].errors, 1);
-	count_latency(disk, place, NULL, operation, took, 0);
+	count_latency(disk, index, NULL, operation, took, 0);
 	count_operation(disk, NULL, operation);
 	return 0;
 }
@@ -355,8 +365,8 @@ int sync_exit(u64 *ctx)
 }
 
 /*
- * These file systems have a tracepoint for the beginning alone. Both functions are (file, start, end,
- * datasync), and what they answer is behind that.
+ * These file systems have a tracepoint for the beginning alone. Both functions are (file, start,
+ * end, datasync), and what they answer is behind that.
  */
 SEC("fentry/xfs_file_fsync")
 int xfs_sync_enter(u64 *ctx)

@@ -7,12 +7,12 @@
 
 #define DISK_NAME_BYTES 32
 
-/* In place of a device: what files' synchronisations (fsync) took, whatever the device. */
+/* Instead of a device: what files' synchronisations (fsync) took, whatever the device. */
 #define DISK_OF_SYNCS 0xffffffffffffffffULL
 
 struct disk_key {
 	u64 group;  /* in the hierarchy of block I/O; of DISK_OF_SYNCS in that of containers */
-	u64 device; /* major number in the upper half, minor number in the lower */
+	u64 device; /* major number in the upper 32 bits, minor number in the lower */
 };
 
 enum disk_operation {
@@ -44,18 +44,20 @@ struct disk {
 	/* The group in the hierarchy of containers, 0 until it is known, and its slot there. */
 	u64 owner;
 	u32 slot;
-	u32 looks; /* how often it was looked for */
+	u32 lookups; /* how often it was looked up */
 	char name[DISK_NAME_BYTES];
 	u64 unused[5];
 	struct disk_counters counters[DISK_OPERATIONS];
 };
 
-/* Places that are not a group's. */
-#define DISK_PLACE_OTHER 0 /* groups and devices for which there was no place */
-#define DISK_PLACE_SYNCS 1 /* the same of DISK_OF_SYNCS */
-#define DISK_PLACE_FIRST 2
+/* Entries that are not a group's. */
+enum disk_index {
+	DISK_INDEX_OTHER = 0, /* groups and devices for which there was no entry */
+	DISK_INDEX_SYNCS = 1, /* the same of DISK_OF_SYNCS */
+	DISK_INDEX_FIRST = 2,
+};
 
-/* A place has two histograms: of reads and of writes. */
+/* An entry has two histograms: of reads and of writes. */
 #define DISK_HISTOGRAMS 2
 
 /* A request that was issued, or a bio that was handed to a device without requests. */
@@ -65,17 +67,17 @@ struct disk_request {
 	u64 group;
 	u64 bytes; /* these two of a bio alone: when it is done they are not in it any more */
 	u32 operation;
-	u32 place;
+	u32 index;
 };
 
 /* Requests lie in an array at what their address leads to, or where that is taken, in a hash. */
 #define DISK_REQUESTS_NEAR 4096 /* a power of two, 65536 at most */
 
-/* Where a CPU found its last places: a place holds its key, by which it is checked. */
+/* The last indices that a CPU looked up: an entry has its key, by which it is checked. */
 #define DISK_CACHE_ENTRIES 8
 
 struct disk_cache {
-	u32 place[DISK_CACHE_ENTRIES];
+	u32 index[DISK_CACHE_ENTRIES];
 };
 
 /* What a slot's group did on all devices: what a timer's tick can read at once. */
@@ -91,7 +93,7 @@ struct disk_slot {
 };
 
 enum disk_drop {
-	DROP_DISK = 0,	       /* no free place: counted under DISK_PLACE_OTHER */
+	DROP_DISK = 0,	       /* no free entry: counted under DISK_INDEX_OTHER */
 	DROP_DISK_REQUEST = 1, /* no room for a request: its latency is not counted */
 	DROP_DISK_SYNC = 2,    /* no memory for a synchronisation's begin */
 	DISK_DROPS = 3,

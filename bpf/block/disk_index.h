@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
-/* Which device and which group a request is of, and the place that they have in the table. */
-#ifndef OUTSIGHT_DISK_PLACE_H
-#define OUTSIGHT_DISK_PLACE_H
+/* Which device and which group a request is of, and the index of their entry in the table. */
+#ifndef OUTSIGHT_DISK_INDEX_H
+#define OUTSIGHT_DISK_INDEX_H
 
 #include "include/kernel.h"
 #include "block/disk_maps.h"
@@ -35,8 +35,9 @@ static __always_inline struct gendisk *disk_of(struct request *rq)
 
 /*
  * The group whose I/O a request is: who wrote a page or asked to read it, also when a kernel thread
- * writes the page back (on v1 the kernel has not kept that: it is the root's). Requests are not merged
- * across groups since 5.18; before, all bytes of a request are those of its first part's group.
+ * writes the page back (on v1 the kernel has not kept that: it is the root's). Requests are not
+ * merged across groups since 5.18; before, all bytes of a request are those of its first part's
+ * group.
  */
 static __always_inline struct cgroup *group_of(struct bio *bio)
 {
@@ -46,43 +47,43 @@ static __always_inline struct cgroup *group_of(struct bio *bio)
 	return blkg ? blkg->blkcg->css.cgroup : NULL;
 }
 
-static __noinline u32 new_place(struct disk_key *key)
+static __noinline u32 new_index(struct disk_key *key)
 {
-	u32 place;
+	u32 index;
 
 	if (!key)
-		return DISK_PLACE_OTHER;
-	u32 other = key->device == DISK_OF_SYNCS ? DISK_PLACE_SYNCS : DISK_PLACE_OTHER;
-	if (bpf_map_pop_elem(&free_disks, &place)) {
+		return DISK_INDEX_OTHER;
+	u32 other = key->device == DISK_OF_SYNCS ? DISK_INDEX_SYNCS : DISK_INDEX_OTHER;
+	if (bpf_map_pop_elem(&free_disks, &index)) {
 		count_drop(DROP_DISK);
 		return other;
 	}
-	struct disk *disk = bpf_map_lookup_elem(&disks, &place);
+	struct disk *disk = bpf_map_lookup_elem(&disks, &index);
 	if (!disk)
 		return other;
 	disk->key = *key;
 	disk->owner = 0;
 	disk->slot = 0;
-	disk->looks = 0;
-	if (!bpf_map_update_elem(&place_of_disk, key, &place, BPF_NOEXIST)) {
-		/* The reader looks at what is used; the key is there before. */
+	disk->lookups = 0;
+	if (!bpf_map_update_elem(&index_of_disk, key, &index, BPF_NOEXIST)) {
+		/* The reader reads entries that are used; the key is there before. */
 		__sync_fetch_and_add(&disk->used, 1);
-		return place;
+		return index;
 	}
 	/* Another CPU was first, or the table has no room. */
-	bpf_map_push_elem(&free_disks, &place, BPF_ANY);
-	u32 *theirs = bpf_map_lookup_elem(&place_of_disk, key);
+	bpf_map_push_elem(&free_disks, &index, BPF_ANY);
+	u32 *theirs = bpf_map_lookup_elem(&index_of_disk, key);
 	if (theirs)
 		return *theirs;
 	count_drop(DROP_DISK);
 	return other;
 }
 
-static __always_inline u32 place_of(struct disk_key *key)
+static __always_inline u32 index_of(struct disk_key *key)
 {
-	u32 *place = bpf_map_lookup_elem(&place_of_disk, key);
+	u32 *index = bpf_map_lookup_elem(&index_of_disk, key);
 
-	return place ? *place : new_place(key);
+	return index ? *index : new_index(key);
 }
 
 static __always_inline bool same_key(struct disk_key *a, struct disk_key *b)
@@ -90,20 +91,20 @@ static __always_inline bool same_key(struct disk_key *a, struct disk_key *b)
 	return a->group == b->group && a->device == b->device;
 }
 
-static __always_inline u32 cached_place_of(struct disk_key *key)
+static __always_inline u32 cached_index_of(struct disk_key *key)
 {
 	u32 zero = 0, entry = (key->group ^ key->device) % DISK_CACHE_ENTRIES;
 	struct disk_cache *cache = bpf_map_lookup_elem(&disk_caches, &zero);
 
 	if (!cache)
-		return place_of(key);
-	u32 place = cache->place[entry];
-	struct disk *disk = bpf_map_lookup_elem(&disks, &place);
-	if (place >= DISK_PLACE_FIRST && disk && disk->used && same_key(&disk->key, key))
-		return place;
-	place = place_of(key);
-	cache->place[entry] = place;
-	return place;
+		return index_of(key);
+	u32 index = cache->index[entry];
+	struct disk *disk = bpf_map_lookup_elem(&disks, &index);
+	if (index >= DISK_INDEX_FIRST && disk && disk->used && same_key(&disk->key, key))
+		return index;
+	index = index_of(key);
+	cache->index[entry] = index;
+	return index;
 }
 
 static __always_inline struct cgroup *controlled_by(struct css_set *set, s32 subsys)
@@ -121,12 +122,18 @@ static __always_inline struct cgroup *controlled_by(struct css_set *set, s32 sub
 	return set->dfl_cgrp;
 }
 
-#define LOOKS 64
+#define MAX_OWNER_LOOKUPS 64
+
+static __always_inline u32 name_hash(struct cgroup *group)
+{
+	return ((struct kernfs_node___hash *)group->kn)->hash;
+}
 
 /*
  * Finds which group of the hierarchy of containers a group of the hierarchy of block I/O is: on v2
- * they are one. Otherwise it is learnt from the task that issues a request of its own group, if both
- * of its groups have the same name (hash), as runtimes make them. Where no such task comes, the reader finds it.
+ * they are one. Otherwise it is learnt from the task that issues a request of its own group, if
+ * both of its groups have the same name (hash), as runtimes make them. Where there is no such task,
+ * the reader finds it.
  */
 static __always_inline void find_owner(struct disk *disk, struct cgroup *group)
 {
@@ -136,11 +143,11 @@ static __always_inline void find_owner(struct disk *disk, struct cgroup *group)
 		disk->owner = group->kn->id;
 		return;
 	}
-	disk->looks++;
+	disk->lookups++;
 	if (controlled_by(set, io_index) != group)
 		return;
 	struct cgroup *owner = controlled_by(set, cgroup_subsys_index);
-	if (((struct kernfs_node___hash *)owner->kn)->hash == ((struct kernfs_node___hash *)group->kn)->hash)
+	if (name_hash(owner) == name_hash(group))
 		disk->owner = owner->kn->id;
 }
 
@@ -150,7 +157,7 @@ static __always_inline void name_disk(struct disk *disk, struct gendisk *device)
 		bpf_probe_read_kernel_str(disk->name, sizeof(disk->name), device->disk_name);
 }
 
-static __always_inline u32 place_of_io(struct gendisk *device, struct bio *bio, u64 *group_id)
+static __always_inline u32 index_of_io(struct gendisk *device, struct bio *bio, u64 *group_id)
 {
 	struct disk_key key = {};
 	struct cgroup *group = group_of(bio);
@@ -160,14 +167,14 @@ static __always_inline u32 place_of_io(struct gendisk *device, struct bio *bio, 
 	if (group)
 		key.group = group->kn->id;
 	*group_id = key.group;
-	u32 place = cached_place_of(&key);
-	struct disk *disk = bpf_map_lookup_elem(&disks, &place);
-	if (disk && place >= DISK_PLACE_FIRST) {
+	u32 index = cached_index_of(&key);
+	struct disk *disk = bpf_map_lookup_elem(&disks, &index);
+	if (disk && index >= DISK_INDEX_FIRST) {
 		name_disk(disk, device);
-		if (!disk->owner && group && disk->looks < LOOKS)
+		if (!disk->owner && group && disk->lookups < MAX_OWNER_LOOKUPS)
 			find_owner(disk, group);
 	}
-	return place;
+	return index;
 }
 
 #endif

@@ -44,7 +44,7 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, struct disk_key);
 	__type(value, u32);
-} place_of_disk SEC(".maps");
+} index_of_disk SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
@@ -96,8 +96,10 @@ struct {
 	__type(value, u64);
 } disk_drops SEC(".maps");
 
-/* Keeps the enumeration in the object for the reader. */
+/* Keeps the enumerations in the object for the reader. */
 const volatile enum disk_drop disk_drop_type;
+const volatile enum disk_index disk_index_type;
+const volatile enum disk_operation disk_operation_type;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

@@ -2,9 +2,10 @@
 
 // SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only)
 /*
- * What is read and written by system calls (read, write and their kin, sendfile), per control group. The
- * kernel counts it for each thread itself (/proc/<pid>/io has it), so no call needs a hook: an iterator adds what
- * threads have gained since it looked last, and the end of a thread what is left.
+ * What is read and written by system calls (read, write and their kin, sendfile), per control
+ * group. The kernel counts it for each thread itself (/proc/<pid>/io has it), so no call needs a
+ * hook: an iterator adds what threads have gained since its last scan, and the end of a thread what
+ * is left.
  */
 #include "include/kernel.h"
 #include "block/files.h"
@@ -14,7 +15,10 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Set by the loader: when the counting began, on the monotonic clock. Older threads count from then on. */
+/*
+ * Set by the loader: when the counting began, on the monotonic clock. Older threads count from then
+ * on.
+ */
 const volatile u64 began_ns = 0;
 
 /* Indexed as cgroup_slots is. */
@@ -26,7 +30,7 @@ struct {
 	__type(value, struct file_counts);
 } files_of_slot SEC(".maps");
 
-/* What a thread had read and written at the last look. */
+/* What a thread had read and written at the last scan. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -64,27 +68,30 @@ struct task_struct___io {
 #define PF_EXITING 4
 #define PF_KTHREAD 0x200000
 
-static __always_inline void count_gained(u64 *sum, u64 gained)
-{
-	if (gained)
-		__sync_fetch_and_add(sum, gained);
-}
-
-/* A look that the thread's end overtakes must not count the same twice, hence the exchange. */
+/* A scan that the thread's end overtakes must not count the same twice, hence the exchange. */
 static __always_inline u64 exchange(u64 *counted, u64 now)
 {
 	return __sync_lock_test_and_set(counted, now);
 }
 
+static __always_inline void count_gained(u64 *sum, u64 *counted, u64 now)
+{
+	u64 gained = now - exchange(counted, now);
+
+	if (gained)
+		__sync_fetch_and_add(sum, gained);
+}
+
 static __always_inline void count_thread(struct task_struct *task, struct file_counts *counted)
 {
 	struct task_struct___io *io = (void *)task;
-	struct file_counts now = {io->ioac.rchar, io->ioac.wchar, io->ioac.syscr, io->ioac.syscw}, none = {};
+	struct file_counts now = {io->ioac.rchar, io->ioac.wchar, io->ioac.syscr, io->ioac.syscw};
+	struct file_counts none = {};
 
 	if (!counted)
 		counted = &none;
-	else if (now.reads == counted->reads && now.writes == counted->writes && now.read_bytes == counted->read_bytes &&
-		 now.write_bytes == counted->write_bytes)
+	else if (now.reads == counted->reads && now.writes == counted->writes &&
+		 now.read_bytes == counted->read_bytes && now.write_bytes == counted->write_bytes)
 		return;
 	u64 id = task_cgroup_id(task);
 	u32 *found = bpf_map_lookup_elem(&slot_of_cgroup, &id);
@@ -92,10 +99,10 @@ static __always_inline void count_thread(struct task_struct *task, struct file_c
 	struct file_counts *sum = bpf_map_lookup_elem(&files_of_slot, &slot);
 	if (!sum)
 		return;
-	count_gained(&sum->read_bytes, now.read_bytes - exchange(&counted->read_bytes, now.read_bytes));
-	count_gained(&sum->write_bytes, now.write_bytes - exchange(&counted->write_bytes, now.write_bytes));
-	count_gained(&sum->reads, now.reads - exchange(&counted->reads, now.reads));
-	count_gained(&sum->writes, now.writes - exchange(&counted->writes, now.writes));
+	count_gained(&sum->read_bytes, &counted->read_bytes, now.read_bytes);
+	count_gained(&sum->write_bytes, &counted->write_bytes, now.write_bytes);
+	count_gained(&sum->reads, &counted->reads, now.reads);
+	count_gained(&sum->writes, &counted->writes, now.writes);
 }
 
 static __always_inline bool is_older(struct task_struct *task)
@@ -104,7 +111,7 @@ static __always_inline bool is_older(struct task_struct *task)
 }
 
 SEC("iter/task")
-int look_at_files(struct bpf_iter__task *ctx)
+int scan_files(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 
@@ -116,9 +123,11 @@ int look_at_files(struct bpf_iter__task *ctx)
 	struct file_counts *counted = bpf_task_storage_get(&counted_of_thread, task, 0, 0);
 	if (!counted) {
 		/* One that has done nothing yet needs no memory. */
-		if (!is_older(task) && !io->ioac.syscr && !io->ioac.syscw && !io->ioac.rchar && !io->ioac.wchar)
+		if (!is_older(task) && !io->ioac.syscr && !io->ioac.syscw && !io->ioac.rchar &&
+		    !io->ioac.wchar)
 			return 0;
-		counted = bpf_task_storage_get(&counted_of_thread, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+		counted = bpf_task_storage_get(&counted_of_thread, task, 0,
+					       BPF_LOCAL_STORAGE_GET_F_CREATE);
 		if (!counted) {
 			u32 which = DROP_FILES_THREAD;
 			u64 *n = bpf_map_lookup_elem(&files_drops, &which);
@@ -145,7 +154,7 @@ int files_at_exit(u64 *ctx)
 	struct task_struct *task = (void *)ctx[0];
 	struct file_counts *counted = bpf_task_storage_get(&counted_of_thread, task, 0, 0);
 
-	/* Without storage it is a thread that no look has seen: all that it did is new. */
+	/* Without storage it is a thread that no scan has seen: all that it did is new. */
 	if (counted || !is_older(task))
 		count_thread(task, counted);
 	return 0;

@@ -14,7 +14,7 @@ struct file_counts {
 };
 
 enum files_drop {
-	DROP_FILES_THREAD = 0, /* no memory for a thread: what it does now is counted at another look */
+	DROP_FILES_THREAD = 0, /* no memory for a thread: counted at the next scan */
 	FILES_DROPS = 1,
 };
 

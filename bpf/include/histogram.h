@@ -19,7 +19,7 @@ struct histogram {
 };
 
 /*
- * One table look-up guesses the number of boundaries below the value from its top six mantissa
+ * One table lookup guesses the number of boundaries below the value from its top six mantissa
  * bits; no sixty-fourth of an octave holds two boundaries, so one compare makes it exact.
  */
 static __always_inline u32 histogram_cell(u64 ns)

@@ -269,14 +269,14 @@ struct bpf_iter__bpf_sk_storage_map {
 
 /*
  * The lesser of a number and a constant. In assembly, so that the very register is compared that is
- * used: older verifiers (before 6.3) do not follow a bound to a copy, and compilers like to compare one.
+ * used: older verifiers (before 6.3) do not follow a bound to a copy, which compilers may compare.
  */
 static __always_inline u32 at_most(u64 n, const u32 limit)
 {
 	/*
-	 * First without a branch, and for all numbers of 64 bits: the verifier of 6.1 took the branch
-	 * below for one that is never taken, removed it, and a copy of 4 MB went over 128 bytes of
-	 * kernel memory.
+	 * First without a branch, and for all numbers of 64 bits: the verifier of 6.1 took the
+	 * branch below for one that is never taken, removed it, and a copy of 4 MB went over 128
+	 * bytes of kernel memory.
 	 */
 	s64 room = (s64)limit - (s64)n;
 	barrier_var(room);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
 /*
- * Tables in which the longest unused entry gives way. The kernel tells of none that did: an entry that
- * was made, was not taken away, and is not there, gave way.
+ * Tables that evict the least recently used entry. The kernel does not say when: an entry that was
+ * made, was not removed, and is not there, was evicted.
  */
 #ifndef OUTSIGHT_LRU_H
 #define OUTSIGHT_LRU_H
@@ -16,7 +16,7 @@ enum lru_table {
 	LRU_TABLES = 4,
 };
 
-/* Of each table: entries that were made, and that programs took away. */
+/* Of each table: entries that were made, and that programs removed. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 2 * LRU_TABLES);
@@ -48,7 +48,7 @@ static __always_inline void lru_put(void *table, u32 which, const void *key, con
 		bpf_map_update_elem(table, key, value, BPF_ANY);
 }
 
-/* Takes an entry away; false if it is not there. */
+/* Removes an entry; false if it is not there. */
 static __always_inline bool lru_take(void *table, u32 which, const void *key)
 {
 	if (bpf_map_delete_elem(table, key))

@@ -82,8 +82,9 @@ struct {
 	__type(value, u64);
 } cgroup_drops SEC(".maps");
 
-/* Keeps the enumeration in the object for the reader. */
+/* Keeps the enumerations in the object for the reader. */
 const volatile enum cgroup_drop cgroup_drop_type;
+const volatile enum cgroup_slot cgroup_slot_type;
 
 static __always_inline void count_drop(u32 which)
 {
@@ -118,8 +119,8 @@ static __noinline u32 new_slot(u64 id)
 }
 
 /*
- * The last thread of a group runs on for some microseconds after the group may be removed, or for longer on a
- * host whose CPUs are all busy. A removed group gets no slot: nobody would free it.
+ * The last thread of a group runs on for some microseconds after the group may be removed, or for
+ * longer on a host whose CPUs are all busy. A removed group gets no slot: it would stay taken.
  */
 static __always_inline u32 slot_of(struct cgroup *group)
 {
@@ -178,7 +179,8 @@ static __always_inline void count_faults(struct cgroup_lane *lane, struct task_s
  * So what run_delay gained between two switches out is one wait, and no hook at wake-ups is needed.
  */
 static __always_inline void count_wait(u32 slot, u32 cpu, struct cgroup_lane *lane,
-				       struct task_state *task, struct task_struct *prev, struct cpu_state *state)
+				       struct task_state *task, struct task_struct *prev,
+				       struct cpu_state *state)
 {
 	u64 run_delay_ns = prev->sched_info.run_delay;
 	u64 waited_ns = run_delay_ns - task->run_delay_ns;
@@ -187,8 +189,8 @@ static __always_inline void count_wait(u32 slot, u32 cpu, struct cgroup_lane *la
 	task->arrivals = prev->sched_info.pcount;
 	if (!waited)
 		return;
-	u32 place = slot * run_queue_lanes + cpu % run_queue_lanes;
-	struct histogram *h = bpf_map_lookup_elem(&run_queue, &place);
+	u32 index = slot * run_queue_lanes + cpu % run_queue_lanes;
+	struct histogram *h = bpf_map_lookup_elem(&run_queue, &index);
 	if (h && run_queue_lanes == cpus)
 		histogram_add_alone(h, waited_ns);
 	else if (h)
@@ -199,7 +201,7 @@ static __always_inline void count_wait(u32 slot, u32 cpu, struct cgroup_lane *la
 	state->waited_ns = waited_ns;
 }
 
-/* Tells a reader, which has just yielded, what the run queue's clock and the monotonic one say. */
+/* Reads the run queue's clock and the monotonic one for a reader, which has just yielded. */
 SEC("syscall")
 int read_clocks(void *ctx)
 {
@@ -222,14 +224,14 @@ static __always_inline u32 run_state(struct task_struct *task)
 
 /*
  * Programs may not run at a switch: some kernels keep them from certain tasks. Then another task
- * than the last that was told of is switched out now. The scheduler knows since when it ran; what
- * was before that is counted for the last one.
+ * than the last that was switched in here is switched out now. The scheduler knows since when it
+ * ran; what was before that is counted for the last one.
  */
 static __noinline void catch_up(struct cpu_state *state, u32 cpu, struct task_struct *prev, u64 now)
 {
 	u64 since_ns = state->since_ns;
 
-	state->untold++;
+	state->missed_switches++;
 	if (!use_run_queue_clock)
 		since_ns = now;
 	else if (prev->pid)
@@ -322,8 +324,8 @@ static __always_inline struct process_counts *processes_of(struct task_struct *t
 }
 
 /*
- * The number of the last look at all threads. Where tasks have no storage, states that were not seen in it
- * are of threads whose end was not: the reader takes them away.
+ * The number of the last scan of all threads. Where tasks have no storage, states that it did not
+ * see are of threads whose end was not seen either: the reader removes them.
  */
 volatile u32 states_round = 0;
 
@@ -379,7 +381,8 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	make_task_state(child);
 	struct process_counts *counts = processes_of(child);
 	if (counts)
-		__sync_fetch_and_add(child->pid == child->tgid ? &counts->forks : &counts->thread_starts, 1);
+		__sync_fetch_and_add(child->pid == child->tgid ? &counts->forks :
+						 &counts->thread_starts, 1);
 	return 0;
 }
 
@@ -442,7 +445,8 @@ int BPF_PROG(cgroup_rmdir, struct cgroup *group, const char *path)
  * with preemption off, so the CPU does not switch meanwhile.) A thread that runs elsewhere while
  * it is moved counts for its old group up to its next switch.
  */
-static __always_inline void split_slice(struct task_struct *moved, bool whole_process, struct cgroup *group)
+static __always_inline void split_slice(struct task_struct *moved, bool whole_process,
+					struct cgroup *group)
 {
 	u64 current = bpf_get_current_pid_tgid();
 	u32 pid = current, tgid = current >> 32;
@@ -453,7 +457,8 @@ static __always_inline void split_slice(struct task_struct *moved, bool whole_pr
 		return;
 	if (!state || !state->since_ns || state->pid != pid)
 		return;
-	u64 now = use_run_queue_clock ? run_queue_clock(bpf_get_current_task_btf()) : bpf_ktime_get_ns();
+	u64 now = use_run_queue_clock ? run_queue_clock(bpf_get_current_task_btf()) :
+					bpf_ktime_get_ns();
 	struct cgroup_lane *lane = lane_of(state->slot, cpu);
 	u32 slot = slot_of(group);
 	state->sequence++;

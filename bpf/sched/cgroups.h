@@ -6,9 +6,11 @@
 #include "include/kernel.h"
 
 /* Slots that are not a control group's. */
-#define CGROUP_SLOT_OTHER 0 /* groups for which there was no free slot */
-#define CGROUP_SLOT_IDLE 1  /* the idle task */
-#define CGROUP_SLOT_FIRST 2
+enum cgroup_slot {
+	CGROUP_SLOT_OTHER = 0, /* groups for which there was no free slot */
+	CGROUP_SLOT_IDLE = 1,  /* the idle task */
+	CGROUP_SLOT_FIRST = 2,
+};
 
 /*
  * Counters of one control group on one CPU; lane of slot s on CPU c is at s * CPUs + c. Only that
@@ -25,7 +27,9 @@ struct cgroup_lane {
 	u64 unused;
 };
 
-/* Processes and threads of one control group. Their beginnings are rare: any CPU adds, atomically. */
+/*
+ * Processes and threads of one control group. Their beginnings are rare: any CPU adds, atomically.
+ */
 struct process_counts {
 	u64 forks;
 	u64 execs;
@@ -47,11 +51,14 @@ struct cpu_state {
 	u64 task; /* the running task's address, and its faults when it was switched in */
 	u64 minor_faults;
 	u64 major_faults;
-	/* what the thread that was switched out last had waited before it ran: its share of wait_ns */
+	/* what the last thread switched out had waited before it ran: its part of wait_ns */
 	u64 waited_ns;
 	u64 group; /* of the running thread, whatever its slot; 0 if it is the idle one */
-	u64 untold; /* switches that no program was told of, noticed at the next one */
-	/* a direct-mapped cache of slot_of; ids are never used again, so entries never go stale */
+	u64 missed_switches; /* at which no program ran, noticed at the next one */
+	/*
+	 * a direct-mapped cache of slot_of; the reader invalidates the entry of a slot that it
+	 * takes back
+	 */
 	u64 cached_id[CGROUP_CACHE_ENTRIES];
 	u32 cached_slot[CGROUP_CACHE_ENTRIES];
 };
@@ -74,7 +81,7 @@ enum cgroup_event_kind {
 	CGROUP_MADE = 1,
 	CGROUP_REMOVED = 2,
 	TASK_ATTACHED = 3,
-	OOM_KILL = 4, /* path is the name of the process; told by reclaim.bpf.c */
+	OOM_KILL = 4, /* path is the name of the process; sent by reclaim.bpf.c */
 };
 
 #define CGROUP_PATH_BYTES 256
@@ -90,7 +97,7 @@ struct cgroup_event {
 enum cgroup_drop {
 	DROP_CGROUP_SLOT = 0, /* no free slot: counted under CGROUP_SLOT_OTHER */
 	DROP_CGROUP_EVENT = 1,
-	DROP_TASK_STATE = 2, /* no memory for a thread's state: its waits and faults are not counted */
+	DROP_TASK_STATE = 2, /* no memory for a thread's state: no waits and faults of it */
 	CGROUP_DROPS = 3,
 };
 

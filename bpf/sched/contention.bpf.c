@@ -20,9 +20,9 @@ char LICENSE[] SEC("license") = "GPL";
 /* Set by the loader. */
 const volatile u32 cpus = 1;
 const volatile bool switch_has_state = true;
-/* Places of a CPU's table of pairs, less those of one set: a power of two less CONTENTION_WAYS. */
+/* Entries of a CPU's table of pairs, less those of one set: a power of two less CONTENTION_WAYS. */
 const volatile u32 pair_mask = 0;
-/* cfs_rq tells how long its own group was held back by its quota (6.7). */
+/* cfs_rq tells for how long its own group was throttled (6.7). */
 const volatile bool knows_quota = false;
 
 struct {
@@ -66,6 +66,9 @@ static __always_inline void count_drop(u32 which)
 		(*n)++;
 }
 
+#define SLICE(running, number) (&(running)->slices[(number) & (CONTENTION_SLICES - 1)])
+#define QUOTA(lane, number) (&(lane)->quotas[(number) & (CONTENTION_QUOTAS - 1)])
+
 static __always_inline struct contention_lane *lane_of(u32 slot, u32 cpu)
 {
 	u32 lane = slot * cpus + cpu;
@@ -73,7 +76,7 @@ static __always_inline struct contention_lane *lane_of(u32 slot, u32 cpu)
 	return bpf_map_lookup_elem(&contention_lanes, &lane);
 }
 
-/* The place of a pair in its CPU's table, which it takes if it has none; NULL where there is no room. */
+/* The entry of a pair in its CPU's table, a new one if it has none; NULL where there is no room. */
 static __always_inline struct contention_pair *pair_of(u32 cpu, u64 victim, u64 culprit)
 {
 	u64 hash = (victim * 0x9e3779b97f4a7c15 ^ culprit) * 0xff51afd7ed558ccd;
@@ -81,8 +84,8 @@ static __always_inline struct contention_pair *pair_of(u32 cpu, u64 victim, u64 
 	struct contention_pair *room = NULL;
 
 	for (u32 i = 0; i < CONTENTION_WAYS; i++) {
-		u32 place = first + i;
-		struct contention_pair *pair = bpf_map_lookup_elem(&contention_pairs, &place);
+		u32 index = first + i;
+		struct contention_pair *pair = bpf_map_lookup_elem(&contention_pairs, &index);
 
 		if (!pair)
 			return NULL;
@@ -143,8 +146,8 @@ __attribute__((noinline)) int charge_between(u32 cpu, u32 slot, u64 victim, u64 
 	u32 newest = running->newest;
 	/* The slice before the oldest only tells when that began. */
 	for (u32 i = 0; i < CONTENTION_SLICES - 1; i++) {
-		struct contention_slice *slice = &running->slices[(newest - i) & (CONTENTION_SLICES - 1)];
-		u64 begin = running->slices[(newest - i - 1) & (CONTENTION_SLICES - 1)].end_ns;
+		struct contention_slice *slice = SLICE(running, newest - i);
+		u64 begin = SLICE(running, newest - i - 1)->end_ns;
 		u64 end = slice->end_ns < to ? slice->end_ns : to;
 
 		if (!begin)
@@ -165,40 +168,41 @@ __attribute__((noinline)) int charge_between(u32 cpu, u32 slot, u64 victim, u64 
 }
 
 /*
- * The times that a group's quota held it back: where they began is seen when its last thread is
- * switched out, how long they were from what the run queue has summed up by the next switch in.
+ * The times that a group was throttled by its quota: where they began is seen when its last thread
+ * is switched out, how long they were from what the run queue has summed up by the next switch in.
  */
-static __always_inline void follow_quota(struct contention_lane *lane, struct cfs_rq *queue, u64 now)
+static __always_inline void follow_quota(struct contention_lane *lane, struct cfs_rq *queue,
+					 u64 now)
 {
-	u64 held_ns = queue->throttled_clock_self_time;
+	u64 throttled_ns = queue->throttled_clock_self_time;
 
 	if (lane->run_queue != (u64)queue) {
 		/* A group of one hierarchy may have threads in several of another. */
 		lane->run_queue = (u64)queue;
-		lane->held_since_ns = 0;
-	} else if (held_ns != lane->held_ns) {
-		u64 last_ns = held_ns - lane->held_ns;
-		u64 from = lane->held_since_ns ? lane->held_since_ns : now - last_ns;
-		struct contention_quota *quota = &lane->quotas[lane->quotas_made & (CONTENTION_QUOTAS - 1)];
+		lane->throttled_since_ns = 0;
+	} else if (throttled_ns != lane->throttled_ns) {
+		u64 last_ns = throttled_ns - lane->throttled_ns;
+		u64 from = lane->throttled_since_ns ? lane->throttled_since_ns : now - last_ns;
+		struct contention_quota *quota = QUOTA(lane, lane->quotas_made);
 
 		quota->from_ns = from;
 		quota->to_ns = from + last_ns < now ? from + last_ns : now;
 		lane->quotas_made++;
-		lane->held_since_ns = 0;
+		lane->throttled_since_ns = 0;
 	}
-	lane->held_ns = held_ns;
+	lane->throttled_ns = throttled_ns;
 	if (queue->throttled_clock_self)
-		lane->held_since_ns = queue->throttled_clock_self;
+		lane->throttled_since_ns = queue->throttled_clock_self;
 }
 
-/* Charges a wait of a group that has been held back by its quota. */
-static __always_inline void charge_held(struct contention_lane *lane, u32 cpu, u32 slot, u64 victim,
-					u64 from, u64 to)
+/* Charges a wait of a group that has been throttled. */
+static __always_inline void charge_throttled(struct contention_lane *lane, u32 cpu, u32 slot,
+					     u64 victim, u64 from, u64 to)
 {
 	u64 made = lane->quotas_made;
 
 	for (u32 i = 1; i <= CONTENTION_QUOTAS; i++) {
-		struct contention_quota *quota = &lane->quotas[(made - i) & (CONTENTION_QUOTAS - 1)];
+		struct contention_quota *quota = QUOTA(lane, made - i);
 		u64 since = quota->from_ns > from ? quota->from_ns : from;
 		u64 until = quota->to_ns < to ? quota->to_ns : to;
 
@@ -225,8 +229,8 @@ static __always_inline u32 run_state(struct task_struct *task)
 }
 
 /* The thread that is switched out could have run on. */
-static __always_inline void count_preemption(struct contention_cpu *running, u32 cpu, u64 next_group,
-					     struct task_struct *prev)
+static __always_inline void count_preemption(struct contention_cpu *running, u32 cpu,
+					     u64 next_group, struct task_struct *prev)
 {
 	struct contention_lane *lane = lane_of(running->slot, cpu);
 
@@ -292,18 +296,18 @@ int contention_switch(u64 *ctx)
 	bool missed = running->known && running->pid != (u32)prev->pid;
 
 	if (missed) {
-		/* No program was told of the last switch, so that of what ran since only the end is known. */
+		/* No program ran at the last switch: of what ran since only the end is known. */
 		running->group = CONTENTION_UNKNOWN;
 		wait_unseen(prev, cpu, state->waited_ns);
 	}
 	if (running->known) {
-		struct contention_slice *newest = &running->slices[running->newest & (CONTENTION_SLICES - 1)];
+		struct contention_slice *newest = SLICE(running, running->newest);
 
 		if (newest->group == running->group) {
 			newest->end_ns = now;
 		} else {
 			running->newest++;
-			newest = &running->slices[running->newest & (CONTENTION_SLICES - 1)];
+			newest = SLICE(running, running->newest);
 			newest->group = running->group;
 			newest->end_ns = now;
 		}
@@ -327,7 +331,7 @@ int contention_switch(u64 *ctx)
 			}
 		}
 	} else {
-		/* A slice that began nobody knows when: only its end counts. */
+		/* When the first slice began is not known: only its end counts. */
 		running->slices[0].group = CONTENTION_UNKNOWN;
 		running->slices[0].end_ns = now;
 		running->known = 1;
@@ -347,16 +351,16 @@ int contention_switch(u64 *ctx)
 
 		if (lane) {
 			follow_quota(lane, next->se.cfs_rq, now);
-			charge_held(lane, cpu, slot, group, queued, now);
+			charge_throttled(lane, cpu, slot, group, queued, now);
 		}
 		return 0;
 	}
 	/* Mostly whom it waited for is who ran last. */
 	u32 newest = running->newest;
-	u64 begin = running->slices[(newest - 1) & (CONTENTION_SLICES - 1)].end_ns;
+	u64 begin = SLICE(running, newest - 1)->end_ns;
 
 	if (begin && begin <= queued)
-		charge(cpu, slot, group, running->slices[newest & (CONTENTION_SLICES - 1)].group, now - queued);
+		charge(cpu, slot, group, SLICE(running, newest)->group, now - queued);
 	else
 		charge_between(cpu, slot, group, queued, now);
 	return 0;

@@ -11,7 +11,10 @@
 
 #define CONTENTION_SLICES 512 /* a power of two */
 
-/* A time that one group ran on a CPU, however many of its threads; it began where the one before ended. */
+/*
+ * A time that one group ran on a CPU, however many of its threads; it began where the one before
+ * ended.
+ */
 struct contention_slice {
 	u64 group;
 	u64 end_ns;
@@ -49,20 +52,20 @@ struct contention_lane {
 	u64 own_preemptions;
 	u64 other_preemptions;
 	u64 quota_stops; /* taken off the CPU because its quota was used up */
-	/* The last times that the quota held this group back here, by the run queue it has in run_queue. */
+	/* The last times that this group was throttled here, by the run queue in run_queue. */
 	u64 run_queue;
-	u64 held_ns;
-	u64 held_since_ns;
+	u64 throttled_ns;
+	u64 throttled_since_ns;
 	u64 quotas_made;
 	struct contention_quota quotas[CONTENTION_QUOTAS];
 };
 
 /*
- * What one group did to another on one CPU. A pair is in one of CONTENTION_WAYS places of its CPU's
- * table, which its ids give. Ids are never used again, so a pair never becomes another one's.
+ * What one group did to another on one CPU. A pair is in one of CONTENTION_WAYS entries of its
+ * CPU's table, which its ids give. Ids are never used again, so a pair never becomes another one's.
  */
 struct contention_pair {
-	u64 victim; /* 0 where the place is free */
+	u64 victim; /* 0 where the entry is free */
 	u64 culprit;
 	u64 wait_ns;
 	u64 preemptions;

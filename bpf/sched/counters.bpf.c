@@ -4,8 +4,8 @@
 /*
  * Hardware counters per control group. Each CPU has one group of events, which is read when the CPU
  * goes to another control group, not at every switch. The program is attached after sched_switch of
- * cgroups.bpf.c, so cpu_states is already of the task that begins. Where processes are counted, too, it is
- * read when the CPU goes to another process.
+ * cgroups.bpf.c, so cpu_states is already of the task that begins. Where processes are counted,
+ * too, it is read when the CPU goes to another process.
  */
 #include "include/kernel.h"
 #include "sched/cgroup_maps.h"
@@ -38,7 +38,8 @@ struct counter_events {
 	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, u32);
-} counter_event_0 SEC(".maps"), counter_event_1 SEC(".maps"), counter_event_2 SEC(".maps"), counter_event_3 SEC(".maps");
+} counter_event_0 SEC(".maps"), counter_event_1 SEC(".maps"), counter_event_2 SEC(".maps"),
+	counter_event_3 SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -66,12 +67,12 @@ struct {
 } core_of_cpu SEC(".maps");
 
 /*
- * A lock of its own, since programs at raw tracepoints may have no bpf_spin_lock. It is held for some
- * ten nanoseconds, with interrupts off, and only siblings want it.
+ * A lock of its own, since programs at raw tracepoints may have no bpf_spin_lock. It is held for
+ * some ten nanoseconds, with interrupts off, and only siblings want it.
  */
 struct locked_core {
 	struct smt_core core;
-	u32 held;
+	u32 locked;
 };
 
 #define LOCK_TRIES 512
@@ -79,14 +80,14 @@ struct locked_core {
 static __always_inline bool lock_core(struct locked_core *core)
 {
 	for (u32 i = 0; i < LOCK_TRIES; i++)
-		if (!__sync_lock_test_and_set(&core->held, 1))
+		if (!__sync_lock_test_and_set(&core->locked, 1))
 			return true;
 	return false;
 }
 
 static __always_inline void unlock_core(struct locked_core *core)
 {
-	__sync_lock_test_and_set(&core->held, 0);
+	__sync_lock_test_and_set(&core->locked, 0);
 }
 
 struct {
@@ -131,7 +132,7 @@ static __always_inline void count_drop(u32 which)
 		__sync_fetch_and_add(n, 1);
 }
 
-/* The other events of the group, without asking for their time again, which takes a look at the clock. */
+/* The other events of the group, without their time again, for which the clock is read. */
 static __always_inline bool read_counter(void *events, u32 i, struct bpf_perf_event_value *now)
 {
 	if (!(known_counters >> i & 1))
@@ -141,21 +142,26 @@ static __always_inline bool read_counter(void *events, u32 i, struct bpf_perf_ev
 	return now[i].counter < (u64)-4095;
 }
 
-/* Reads the group; its events are counted, or not, all at the same time, so the first one tells that. */
+/*
+ * Reads the group. Its events are counted all at the same time, so the first one tells for how
+ * long.
+ */
 static __always_inline bool read_counters(struct bpf_perf_event_value *now)
 {
-	return !bpf_perf_event_read_value(&counter_event_0, BPF_F_CURRENT_CPU, &now[0], sizeof(now[0])) &&
+	return !bpf_perf_event_read_value(&counter_event_0, BPF_F_CURRENT_CPU, &now[0],
+					  sizeof(now[0])) &&
 	       read_counter(&counter_event_1, 1, now) && read_counter(&counter_event_2, 2, now) &&
 	       read_counter(&counter_event_3, 3, now);
 }
 
 /*
- * For how long, within the slice that ends, 1 to SMT_THREADS threads were busy. If the lock cannot be
- * had, nothing is known of this slice, and the next one is told what both have shared.
+ * For how long, within the slice that ends, 1 to SMT_THREADS threads were busy. If the lock cannot
+ * be had, nothing is known of this slice, and the next one counts what both have shared.
  */
-static __always_inline void share_core(u32 cpu, struct counter_cpu *c, u64 now_ns, bool busy, u64 *with_ns)
+static __always_inline void share_core(u32 cpu, struct counter_cpu *c, u64 now_ns, bool busy,
+				       u64 *with_ns)
 {
-	/* A CPU may learn of its core when it comes on line: it moves there while it is not busy. */
+	/* A CPU may get to know its core when it comes on line: it moves there while idle. */
 	if (!c->smt.busy) {
 		u32 *core = bpf_map_lookup_elem(&core_of_cpu, &cpu);
 
@@ -206,7 +212,8 @@ static __always_inline struct counter_process *process_of(struct counter_process
 	return bpf_map_lookup_elem(&counter_processes, key);
 }
 
-static __always_inline void add_process_slice(struct counter_process_slice *slice, struct counter_cpu *c,
+static __always_inline void add_process_slice(struct counter_process_slice *slice,
+					      struct counter_cpu *c,
 					      struct bpf_perf_event_value *now)
 {
 	struct counter_process *process = process_of(&slice->key);
@@ -233,11 +240,11 @@ static __always_inline bool goes_on(struct counter_cpu *c, struct bpf_perf_event
 }
 
 /*
- * Ends the slice that runs on this CPU, of a process unless that is NULL, and begins one of slot, at now_ns
- * of the switches' clock.
+ * Ends the slice that runs on this CPU, of a process unless that is NULL, and begins one of slot,
+ * at now_ns of the switches' clock.
  */
-static __always_inline void next_slice(u32 cpu, struct counter_cpu *c, struct counter_process_slice *process,
-				       u32 slot, u64 now_ns)
+static __always_inline void next_slice(u32 cpu, struct counter_cpu *c,
+				       struct counter_process_slice *process, u32 slot, u64 now_ns)
 {
 	struct bpf_perf_event_value now[COUNTERS] = {};
 	u64 with_ns[SMT_THREADS] = {};
@@ -257,7 +264,7 @@ static __always_inline void next_slice(u32 cpu, struct counter_cpu *c, struct co
 
 		if (lane)
 			add_slice(lane, c, now, with_ns);
-		/* Groups that have no slot are nobody's, and so are their processes. */
+		/* Groups that have no slot are unattributed, and so are their processes. */
 		if (process && process->began_ns && c->slot != CGROUP_SLOT_OTHER)
 			add_process_slice(process, c, now);
 	}
@@ -279,8 +286,8 @@ static __always_inline struct counter_process_slice *slice_here(void)
 }
 
 /* A slice of next's process begins. */
-static __always_inline void begin_process(struct counter_process_slice *process, struct task_struct *next, u64 group,
-					  u64 now_ns)
+static __always_inline void begin_process(struct counter_process_slice *process,
+					  struct task_struct *next, u64 group, u64 now_ns)
 {
 	process->key.group = group;
 	process->key.tgid = next->tgid;
@@ -314,9 +321,9 @@ struct bpf_raw_tracepoint_args {
 };
 
 /*
- * Counts what runs on this CPU up to now. The reader runs it on each CPU, where it is an interrupt: it
- * cannot come in the middle of a switch. The argument is by how much the switches' clock is ahead of
- * the monotonic one.
+ * Counts what runs on this CPU up to now. The reader runs it on each CPU, where it is an interrupt:
+ * it cannot come in the middle of a switch. The argument is by how much the switches' clock is
+ * ahead of the monotonic one.
  */
 SEC("raw_tp")
 int count_now(struct bpf_raw_tracepoint_args *ctx)

@@ -59,7 +59,7 @@ struct counter_process {
 /* Whose slice runs on a CPU. */
 struct counter_process_slice {
 	struct counter_process_key key;
-	u64 began_ns; /* 0: nobody knows of which process */
+	u64 began_ns; /* 0: of which process is not known */
 	u8 name[COUNTER_PROCESS_NAME];
 };
 

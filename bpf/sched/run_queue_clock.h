@@ -10,7 +10,10 @@ static __always_inline u64 run_queue_clock(struct task_struct *task)
 	return task->se.cfs_rq->rq->clock;
 }
 
-/* By how much that clock is ahead of the run queue's clock of its tasks, which leaves out stolen time. */
+/*
+ * By how much that clock is ahead of the run queue's clock of its tasks, which leaves out stolen
+ * time.
+ */
 static __always_inline u64 run_queue_steal(struct task_struct *task)
 {
 	struct rq *rq = task->se.cfs_rq->rq;

@@ -13,7 +13,7 @@
 
 #include "include/kernel.h"
 
-/* Hardware threads of a core that are told apart; further busy ones count as this many. */
+/* Hardware threads of a core that are counted apart; further busy ones count as this many. */
 #define SMT_THREADS 4
 
 struct smt_core {
@@ -22,10 +22,10 @@ struct smt_core {
 	u64 busy; /* threads that are busy now */
 };
 
-/* A CPU's slice: from when it was given to a group, or to nobody. */
+/* A CPU's slice: from when it was given to a group, or became idle. */
 struct smt_slice {
 	u64 busy_ns[SMT_THREADS]; /* the core's when it began */
-	u32 busy; /* it is somebody's */
+	u32 busy; /* it is a group's */
 	u32 core;
 };
 
@@ -34,7 +34,7 @@ static __always_inline void smt_advance(struct smt_core *core, u64 now_ns)
 {
 	if (now_ns <= core->at_ns)
 		return;
-	/* Unrolled, because the place must be known where older verifiers look at it. */
+	/* Unrolled, because the index must be known for older verifiers. */
 	u64 passed_ns = now_ns - core->at_ns;
 	if (core->busy == 1)
 		core->busy_ns[0] += passed_ns;
@@ -49,7 +49,7 @@ static __always_inline void smt_advance(struct smt_core *core, u64 now_ns)
 
 /*
  * Ends a slice and begins the next. with_ns is for how long, within the slice that ended, 1, 2, 3
- * and 4 threads were busy; all 0 if it was nobody's.
+ * and 4 threads were busy; all 0 if the CPU was idle.
  */
 static __always_inline void smt_switch(struct smt_core *core, struct smt_slice *slice, u64 now_ns,
 				       bool busy, u64 *with_ns)
@@ -82,8 +82,8 @@ static __always_inline u64 smt_share(u64 n, u64 part, u64 whole)
 }
 
 /*
- * Divides what was counted in a slice: parts[i] is of the time in which i + 1 threads were busy. The
- * sums of the first parts are rounded, not the parts, so that all together are n.
+ * Divides what was counted in a slice: parts[i] is of the time in which i + 1 threads were busy.
+ * The sums of the first parts are rounded, not the parts, so that all together are n.
  */
 static __always_inline void smt_divide(u64 n, const u64 *with_ns, u64 *parts)
 {

@@ -47,7 +47,8 @@ struct task_group {
 #pragma clang attribute pop
 
 /* Both structures begin with the controller's state (css), whose address is theirs. */
-static __always_inline struct cgroup_subsys_state *state_at(struct cgroup_subsys_state **subsys, s32 i)
+static __always_inline struct cgroup_subsys_state *
+state_at(struct cgroup_subsys_state **subsys, s32 i)
 {
 	switch (i) {
 	case 0: return subsys[0];
@@ -71,8 +72,10 @@ static __always_inline bool same_group(struct cgroup *a, struct cgroup *b)
 
 	if (a == b)
 		return true;
-	bpf_probe_read_kernel_str(name_a, sizeof(name_a), ((struct kernfs_node___name *)a->kn)->name);
-	bpf_probe_read_kernel_str(name_b, sizeof(name_b), ((struct kernfs_node___name *)b->kn)->name);
+	bpf_probe_read_kernel_str(name_a, sizeof(name_a),
+				  ((struct kernfs_node___name *)a->kn)->name);
+	bpf_probe_read_kernel_str(name_b, sizeof(name_b),
+				  ((struct kernfs_node___name *)b->kn)->name);
 	for (int i = 0; i < GROUP_NAME_BYTES / 8; i++)
 		if (name_a[i] != name_b[i])
 			return false;
@@ -105,6 +108,6 @@ static __always_inline bool is_leaving(struct task_struct *task)
 	return *(volatile u32 *)&((struct task_struct___flags *)task)->flags & PF_EXITING;
 }
 
-#define LOOK_EVERY_NS 500000000ULL /* the iterator runs once a second */
+#define SCAN_INTERVAL_NS 500000000ULL /* the iterator runs once a second */
 
 #endif

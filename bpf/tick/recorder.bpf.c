@@ -23,7 +23,7 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Tells a reader, which has just yielded, what the run queue's clock and the monotonic one say. */
+/* Reads the run queue's clock and the monotonic one for a reader, which has just yielded. */
 SEC("syscall")
 int recorder_clocks(void *ctx)
 {
@@ -34,7 +34,7 @@ int recorder_clocks(void *ctx)
 
 /*
  * Finds the states of the groups of all tasks. A group can't be removed while a task is in it, so
- * whoever removes it does so after the last look below, and forget_states follows.
+ * whoever removes it does so after the last check below, and remove_states follows.
  */
 SEC("iter/task")
 int find_states(struct bpf_iter__task *ctx)
@@ -47,12 +47,12 @@ int find_states(struct bpf_iter__task *ctx)
 	u32 *slot = bpf_map_lookup_elem(&slot_of_cgroup, &id);
 	if (!slot)
 		return 0;
-	u32 place = *slot;
-	struct group_states *states = bpf_map_lookup_elem(&states_of_slot, &place);
+	u32 index = *slot;
+	struct group_states *states = bpf_map_lookup_elem(&states_of_slot, &index);
 	u64 now = bpf_ktime_get_ns();
-	if (!states || (states->group == id && now - states->looked_ns < LOOK_EVERY_NS))
+	if (!states || (states->group == id && now - states->scanned_ns < SCAN_INTERVAL_NS))
 		return 0;
-	states->looked_ns = now;
+	states->scanned_ns = now;
 	struct css_set *set = task->cgroups;
 	struct cgroup_subsys_state *memory = state_at(set->subsys, memory_index);
 	struct cgroup_subsys_state *cpu = state_at(set->subsys, cpu_index);
@@ -74,7 +74,7 @@ int find_states(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-static long forget_state(u32 slot, struct group_states *gone)
+static long remove_state(u32 slot, struct group_states *gone)
 {
 	struct group_states *states = bpf_map_lookup_elem(&states_of_slot, &slot);
 
@@ -87,9 +87,11 @@ static long forget_state(u32 slot, struct group_states *gone)
 	return 0;
 }
 
-/* The states stay for as long as a tick may be reading them: they are freed after a grace period. */
+/*
+ * The states stay for as long as a tick may be reading them: they are freed after a grace period.
+ */
 SEC("tp_btf/cgroup_rmdir")
-int BPF_PROG(forget_states, struct cgroup *group, const char *path)
+int BPF_PROG(remove_states, struct cgroup *group, const char *path)
 {
 	struct cgroup___states *with = (void *)group;
 	struct group_states gone = {
@@ -97,7 +99,7 @@ int BPF_PROG(forget_states, struct cgroup *group, const char *path)
 		.cpu = (u64)state_at(with->subsys, cpu_index),
 	};
 
-	bpf_loop(slots, forget_state, &gone, 0);
+	bpf_loop(slots, remove_state, &gone, 0);
 	return 0;
 }
 
@@ -119,9 +121,11 @@ static __always_inline struct cgroup_lane *lane_of(u32 slot, u32 cpu)
 	return bpf_map_lookup_elem(&cgroup_lanes, &lane);
 }
 
-#define VIEW_TRIES 8
+#define SNAPSHOT_TRIES 8
 
-/* Faults of the task that runs on another CPU, if it is the one whose sequence is the same after. */
+/*
+ * Faults of the task that runs on another CPU, if it is the one whose sequence is the same after.
+ */
 static __always_inline u64 faults_since(struct cpu_state *state, u64 before, u32 offset)
 {
 	unsigned long now = 0;
@@ -135,15 +139,15 @@ static __always_inline u64 faults_since(struct cpu_state *state, u64 before, u32
  * A switch changes the lane and the state; the sequence tells whether both are of one moment. What
  * runs on this CPU was interrupted by the timer, so it does not switch here.
  */
-static long look_at_cpu(u32 cpu, struct walk *w)
+static long snapshot_cpu(u32 cpu, struct walk *w)
 {
 	struct cpu_state *state = bpf_map_lookup_elem(&cpu_states, &cpu);
-	struct cpu_view *view = bpf_map_lookup_elem(&cpu_views, &cpu);
+	struct cpu_snapshot *snapshot = bpf_map_lookup_elem(&cpu_snapshots, &cpu);
 
-	if (!state || !view)
+	if (!state || !snapshot)
 		return 1;
-	view->valid = 0;
-	for (u32 try = 0; try < VIEW_TRIES; try++) {
+	snapshot->valid = 0;
+	for (u32 try = 0; try < SNAPSHOT_TRIES; try++) {
 		u64 before = *(volatile u64 *)&state->sequence;
 		u32 slot = *(volatile u32 *)&state->slot;
 		u64 since = *(volatile u64 *)&state->since_ns;
@@ -160,11 +164,11 @@ static long look_at_cpu(u32 cpu, struct walk *w)
 				      bpf_core_field_offset(struct task_struct, maj_flt));
 		if (before & 1 || *(volatile u64 *)&state->sequence != before)
 			continue;
-		view->usage_ns = usage + (w->now > since ? w->now - since : 0);
-		view->minor_faults = minor;
-		view->major_faults = major;
-		view->slot = slot;
-		view->valid = 1;
+		snapshot->usage_ns = usage + (w->now > since ? w->now - since : 0);
+		snapshot->minor_faults = minor;
+		snapshot->major_faults = major;
+		snapshot->slot = slot;
+		snapshot->valid = 1;
 		if (slot != CGROUP_SLOT_IDLE)
 			w->running++;
 		return 0;
@@ -188,8 +192,8 @@ static __always_inline struct slot_sums *sums_of(u32 slot, u64 group, u64 tick)
 	}
 	if (sums->tick != tick) {
 		sums->tick = tick;
-		sums->asking = 0;
-		sums->serving = 0;
+		sums->client_in_flight = 0;
+		sums->server_in_flight = 0;
 	}
 	return sums;
 }
@@ -200,10 +204,10 @@ static long add_edge(u32 i, struct walk *w)
 
 	if (!r)
 		return 1;
-	u32 place = r->place, slot = r->slot;
+	u32 index = r->index, slot = r->slot;
 	u64 owner = r->owner;
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
-	struct edge_seen *seen = bpf_map_lookup_elem(&edges_seen, &place);
+	struct edge *edge = bpf_map_lookup_elem(&edges, &index);
+	struct edge_seen *seen = bpf_map_lookup_elem(&edges_seen, &index);
 	u64 *slot_owner = bpf_map_lookup_elem(&cgroup_slots, &slot);
 	if (!edge || !seen || !slot_owner)
 		return 1;
@@ -213,7 +217,7 @@ static long add_edge(u32 i, struct walk *w)
 	if (!sums)
 		return 1;
 	u64 sent = edge->sent_bytes, received = edge->received_bytes;
-	/* A place that was given to another edge counts from zero again. */
+	/* An entry that was given to another edge counts from zero again. */
 	if (seen->owner != owner || sent < seen->sent_bytes || received < seen->received_bytes) {
 		seen->owner = owner;
 		seen->sent_bytes = 0;
@@ -223,16 +227,18 @@ static long add_edge(u32 i, struct walk *w)
 	sums->received_bytes += received - seen->received_bytes;
 	seen->sent_bytes = sent;
 	seen->received_bytes = received;
-	/* Those that ended first: one that ends meanwhile must not make the difference too small. */
+	/*
+	 * Those that ended first: one that ends meanwhile must not make the difference too small.
+	 */
 	u64 ended = edge->replies + edge->aborts + edge->lost;
 	barrier();
 	u64 begun = edge->requests;
 	if (edge->key.transport != TRANSPORT_TCP || begun <= ended)
 		return 0;
 	if (edge->key.role == ROLE_CLIENT)
-		sums->asking += begun - ended;
+		sums->client_in_flight += begun - ended;
 	else
-		sums->serving += begun - ended;
+		sums->server_in_flight += begun - ended;
 	return 0;
 }
 
@@ -251,14 +257,14 @@ struct lane_sum {
 static long add_lane(u32 cpu, struct lane_sum *sum)
 {
 	struct cgroup_lane *lane = lane_of(sum->slot, cpu);
-	struct cpu_view *view = bpf_map_lookup_elem(&cpu_views, &cpu);
+	struct cpu_snapshot *snapshot = bpf_map_lookup_elem(&cpu_snapshots, &cpu);
 
-	if (!lane || !view)
+	if (!lane || !snapshot)
 		return 1;
-	if (view->valid && view->slot == sum->slot) {
-		sum->cpu_ns += view->usage_ns;
-		sum->minor_faults += view->minor_faults;
-		sum->major_faults += view->major_faults;
+	if (snapshot->valid && snapshot->slot == sum->slot) {
+		sum->cpu_ns += snapshot->usage_ns;
+		sum->minor_faults += snapshot->minor_faults;
+		sum->major_faults += snapshot->major_faults;
 		sum->running++;
 	} else {
 		sum->cpu_ns += lane->usage_ns;
@@ -330,8 +336,8 @@ static long add_sample(u32 slot, struct walk *w)
 		w->full = 1;
 		return 1;
 	}
-	u32 place = (w->first + w->used) & sample_mask;
-	struct recorder_sample *s = bpf_map_lookup_elem(&samples, &place);
+	u32 index = (w->first + w->used) & sample_mask;
+	struct recorder_sample *s = bpf_map_lookup_elem(&samples, &index);
 	struct slot_sums *sums = sums_of(slot, id, w->number);
 	if (!s || !sums)
 		return 1;
@@ -352,8 +358,8 @@ static long add_sample(u32 slot, struct walk *w)
 	s->major_faults = sums->major_faults;
 	s->sent_bytes = sums->sent_bytes;
 	s->received_bytes = sums->received_bytes;
-	s->asking = sums->asking;
-	s->serving = sums->serving;
+	s->client_in_flight = sums->client_in_flight;
+	s->server_in_flight = sums->server_in_flight;
 	s->running = sum.running;
 	s->known = 0;
 	read_states(s, slot, id);
@@ -377,8 +383,8 @@ static __noinline int take_sample(struct recorder_control *c)
 	if (!c)
 		return 0;
 	u64 began = bpf_ktime_get_ns();
-	u32 place = c->ticks_made & tick_mask;
-	struct recorder_tick *tick = bpf_map_lookup_elem(&ticks, &place);
+	u32 index = c->ticks_made & tick_mask;
+	struct recorder_tick *tick = bpf_map_lookup_elem(&ticks, &index);
 	if (!tick)
 		return 0;
 	w.number = c->number + 1; /* 0 is no tick in slot_sums */
@@ -388,7 +394,7 @@ static __noinline int take_sample(struct recorder_control *c)
 		w.now = began;
 	else if (c->clock_known)
 		w.now = began + c->clock_ahead_ns;
-	bpf_loop(cpus, look_at_cpu, &w, 0);
+	bpf_loop(cpus, snapshot_cpu, &w, 0);
 	bpf_loop(c->edges, add_edge, &w, 0);
 	if (c->ticks_made - c->ticks_taken > tick_mask)
 		w.full = 1;
@@ -414,8 +420,9 @@ static __noinline int take_sample(struct recorder_control *c)
 }
 
 /*
- * Stays on its CPU since 6.7 (d6247ecb6c1e), where the kernel may else move it to one that is awake.
- * Absolute expiry since 6.4 (f71f8530494b); before that a little of each tick's time is lost.
+ * Stays on its CPU since 6.7 (d6247ecb6c1e), where the kernel may else move it to one that is
+ * awake. Absolute expiry since 6.4 (f71f8530494b); before that a little of each tick's time is
+ * lost.
  */
 static __always_inline void arm(struct bpf_timer *timer, u64 due, u64 now)
 {

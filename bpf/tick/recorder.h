@@ -6,7 +6,7 @@
 #include "include/kernel.h"
 
 /*
- * Ticks and samples lie in two rings, which are arrays. Positions only grow; the place of a
+ * Ticks and samples lie in two rings, which are arrays. Positions only grow; the index of a
  * position is its remainder. The kernel writes the made ones, the reader the taken ones.
  */
 struct recorder_control {
@@ -21,7 +21,7 @@ struct recorder_control {
 	/* of the reader */
 	u64 ticks_taken;
 	u64 samples_taken;
-	s64 clock_ahead_ns; /* by which the clock of cpu_state.since_ns is ahead of the monotonic one */
+	s64 clock_ahead_ns; /* of the clock of cpu_state.since_ns, from the monotonic one */
 	u32 clock_known;
 	u32 edges; /* entries of recorded_edges */
 	u32 stopped;
@@ -50,8 +50,8 @@ struct recorder_sample {
 	u64 involuntary;
 	u64 sent_bytes;
 	u64 received_bytes;
-	u32 asking;
-	u32 serving;
+	u32 client_in_flight;
+	u32 server_in_flight;
 	u32 running;
 	u32 known; /* which of the following */
 	u64 memory_bytes;
@@ -66,9 +66,11 @@ struct recorder_sample {
 	u64 disk_time_ns;
 };
 
-#define SAMPLE_MEMORY 1
-#define SAMPLE_THROTTLED 2
-#define SAMPLE_DISK 4
+enum sample_known {
+	SAMPLE_MEMORY = 1,
+	SAMPLE_THROTTLED = 2,
+	SAMPLE_DISK = 4,
+};
 
 /*
  * The controllers' states of a slot's group, by address: 0 where there is none. They are right
@@ -78,7 +80,7 @@ struct group_states {
 	u64 group;
 	u64 memory; /* struct mem_cgroup */
 	u64 cpu;    /* struct task_group */
-	u64 looked_ns;
+	u64 scanned_ns;
 	/* Without a quota it has never used one up since: what a tick need not read. */
 	u64 throttled_ns;
 	u32 throttled_periods;
@@ -86,7 +88,7 @@ struct group_states {
 };
 
 /* What runs on a CPU, and what its group's lane there counts, of one moment. */
-struct cpu_view {
+struct cpu_snapshot {
 	u64 usage_ns; /* of the lane, that of the running task included */
 	u64 minor_faults;
 	u64 major_faults;
@@ -97,20 +99,20 @@ struct cpu_view {
 /* What was summed for a slot's group. */
 struct slot_sums {
 	u64 group;
-	u64 tick; /* that asking and serving are of */
+	u64 tick; /* that client_in_flight and server_in_flight are of */
 	u64 cpu_ns; /* at the last tick: a tick never goes back */
 	u64 minor_faults;
 	u64 major_faults;
 	u64 sent_bytes;
 	u64 received_bytes;
-	u32 asking;
-	u32 serving;
+	u32 client_in_flight;
+	u32 server_in_flight;
 };
 
 /* An edge whose owner has a slot; the reader makes the list. */
 struct recorded_edge {
 	u64 owner;
-	u32 place;
+	u32 index;
 	u32 slot;
 };
 

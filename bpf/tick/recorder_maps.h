@@ -43,6 +43,9 @@ const volatile s32 memory_index = -1;
 const volatile s32 cpu_index = -1;
 const volatile u32 page_bytes = 4096;
 
+/* Keeps the enumeration in the object for the reader. */
+const volatile enum sample_known sample_known_type;
+
 /* What read_clocks says. */
 struct clocks clocks_read;
 
@@ -134,8 +137,8 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct cpu_view);
-} cpu_views SEC(".maps");
+	__type(value, struct cpu_snapshot);
+} cpu_snapshots SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

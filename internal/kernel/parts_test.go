@@ -32,7 +32,7 @@ func TestEveryProgramIsOfOnePart(t *testing.T) {
 	parts := p.Parts()
 	fixed := slices.IndexFunc(parts, func(p model.Part) bool { return p.Fixed })
 	if fixed < 0 || slices.ContainsFunc(parts[fixed:], func(p model.Part) bool { return !p.Fixed }) {
-		t.Errorf("those that are given up must come before those that are not: %+v", parts)
+		t.Errorf("those that are shed must come before those that are not: %+v", parts)
 	}
 }
 

@@ -34,7 +34,7 @@ type Options struct {
 	// 7 KiB of kernel memory each); further ones are counted together.
 	MaxCgroups int
 	// MaxEdges bounds the edges (default DefaultMaxEdges, 7 KiB of kernel memory each). When three
-	// quarters are in use, edges without connections and traffic are given up.
+	// quarters are in use, edges without connections and traffic are evicted.
 	MaxEdges int
 	// MaxGroupEdges bounds the edges of one control group, or one container (see ShareQuotas; default an eighth of
 	// MaxEdges, at least 64): what it has beyond them is counted under few. Of listeners one may have an eighth, of
@@ -50,9 +50,9 @@ type Options struct {
 	// MaxStreams bounds the streams of HTTP/2 that are open at a time (default 65536, 0.2 KiB
 	// each while open). One control group may have a quarter.
 	MaxStreams int
-	// MaxEndpoints bounds the things asked for that are counted each by themselves, told apart
+	// MaxEndpoints bounds the things asked for that are counted each by themselves, apart
 	// by edge and status (default 1024, 7 KiB of kernel memory each). When three quarters are
-	// in use, those that were silent for a minute are given up.
+	// in use, those that were silent for a minute are evicted.
 	MaxEndpoints int
 	// MaxEdgeEndpoints bounds those of one edge (default 64); further ones are its "other".
 	MaxEdgeEndpoints int
@@ -66,7 +66,7 @@ type Options struct {
 	MaxListeners int
 	// MaxDisks bounds the pairs of a control group and a block device (default DefaultMaxDisks, 14 KiB of
 	// kernel memory each); further ones are counted together. When three quarters are in use,
-	// those that were silent for a minute are given up. MaxRequests bounds the requests to devices
+	// those that were silent for a minute are evicted. MaxRequests bounds the requests to devices
 	// that are timed at a time (default DefaultMaxRequests).
 	MaxDisks, MaxRequests int
 	// WithoutDisks counts nothing of devices and files.
@@ -103,7 +103,7 @@ type Options struct {
 	// /sys/kernel/btf/vmlinux).
 	KernelTypes string
 	Logger      *slog.Logger
-	// Types are the kernel's, if somebody has decoded them already, as tests do.
+	// Types are the kernel's, if they are decoded already, as in tests.
 	Types *btf.Cache
 	// tests change what no user may.
 	tests testOptions
@@ -228,7 +228,7 @@ func (p *Probes) Drops() (drops []model.Drop) {
 	return drops
 }
 
-// ForgetCgroup gives up what is kept of a control group that was removed, after its last reading.
+// ForgetCgroup releases what is kept of a control group that was removed, after its last reading.
 func (p *Probes) ForgetCgroup(id model.CgroupID) {
 	// The slots are the first module's: they are freed last.
 	for i := len(p.modules) - 1; i >= 0; i-- {
@@ -236,7 +236,7 @@ func (p *Probes) ForgetCgroup(id model.CgroupID) {
 	}
 }
 
-// Parts are what can be given up, in that order, and then what cannot, with the names of their kernel programs
+// Parts are what can be shed, in that order, and then what cannot, with the names of their kernel programs
 // as in ProgramCosts. Each program is of one part. What this kernel does not offer is not among them.
 func (p *Probes) Parts() []model.Part { return p.parts.List() }
 

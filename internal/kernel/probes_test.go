@@ -18,7 +18,7 @@ func TestKernelWithoutTypes(t *testing.T) {
 	required := 0
 	for _, f := range p.Features() {
 		if f.State == model.FeatureOff {
-			continue // nobody asked for it
+			continue // it was not asked for
 		}
 		if f.State != model.FeatureAbsent || f.Reason == "" || f.Remedy == "" {
 			t.Errorf("%+v: want it absent, with reason and remedy", f)

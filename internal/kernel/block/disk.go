@@ -24,12 +24,11 @@ const (
 )
 
 const (
-	diskOther       = 0
-	diskSyncs       = 1
-	diskFirst       = 2
+	diskSyncs       = int(diskDiskIndexDISK_INDEX_SYNCS)
+	diskFirst       = int(diskDiskIndexDISK_INDEX_FIRST)
 	diskHistograms  = 2
 	diskOfSyncs     = ^uint64(0)
-	diskKinds       = 4
+	diskKinds       = int(diskDiskOperationDISK_OPERATIONS)
 	diskQuietBefore = time.Minute
 )
 
@@ -92,21 +91,21 @@ type diskReader struct {
 	latency    host.Histograms
 	dropped    host.Drops[diskDiskDrop]
 	owners     *groupTranslator
-	// quiet is for how long a place must be silent to be given up.
+	// quiet is for how long an entry must be silent to be evicted.
 	quiet time.Duration
 	log   *requestLog
-	// places holds what is known of each place besides.
-	places []diskPlace
-	// used is how many places had an owner at the last reading.
+	// entries have what is known of each entry besides.
+	entries []diskEntry
+	// used is how many entries had an owner at the last reading.
 	used atomic.Uint64
 }
 
-type diskPlace struct {
+type diskEntry struct {
 	cached [diskHistograms]host.CachedHistogram
-	// instance counts the entries that had this place before.
+	// instance counts those that had this index before.
 	instance uint32
-	// leaving: it is read once more and then given back. asked: its owner was looked for.
-	leaving, asked bool
+	// evicted: it is read once more and then released. lookedUp: its owner was.
+	evicted, lookedUp bool
 	// operations at the last reading, and since when there were so many.
 	operations uint64
 	since      time.Time
@@ -135,11 +134,11 @@ func (p *Block) tryOpenDisk(k *host.Kernel) error {
 		return errors.New("counting disks: no kernel program counts control groups")
 	}
 	shared := p.groups.Share(spec)
-	places := uint32(p.options.MaxDisks + diskFirst)
-	for _, table := range []*ebpf.MapSpec{object.Disks, object.PlaceOfDisk, object.FreeDisks} {
-		table.MaxEntries = places
+	entries := uint32(p.options.MaxDisks + diskFirst)
+	for _, table := range []*ebpf.MapSpec{object.Disks, object.IndexOfDisk, object.FreeDisks} {
+		table.MaxEntries = entries
 	}
-	object.DiskLatency.MaxEntries = places * diskHistograms
+	object.DiskLatency.MaxEntries = entries * diskHistograms
 	object.DiskRequests.MaxEntries = uint32(p.options.MaxRequests)
 	object.DiskOfSlot.MaxEntries = object.CgroupSlots.MaxEntries
 	if errors.Is(features.HaveMapType(ebpf.TaskStorage), ebpf.ErrNotSupported) {
@@ -182,7 +181,7 @@ func (p *Block) tryOpenDisk(k *host.Kernel) error {
 	return nil
 }
 
-// setNearRequests changes how many requests are looked for where their address leads; 0 leaves it.
+// setNearRequests changes the size of the array of near requests; 0 leaves it.
 func setNearRequests(object *diskSpecs, n uint32) error {
 	if n == 0 {
 		return nil
@@ -202,10 +201,10 @@ func (p *Block) mapDisks(r *diskReader, variables *diskVariables) (err error) {
 		return err
 	}
 	p.OnClose(r.slots)
-	r.places = make([]diskPlace, len(r.disks.Entries))
-	for place := diskFirst; place < len(r.places); place++ {
-		if err := r.maps.FreeDisks.Update(nil, uint32(place), ebpf.UpdateAny); err != nil {
-			return fmt.Errorf("filling the list of free places: %w", err)
+	r.entries = make([]diskEntry, len(r.disks.Entries))
+	for index := diskFirst; index < len(r.entries); index++ {
+		if err := r.maps.FreeDisks.Update(nil, uint32(index), ebpf.UpdateAny); err != nil {
+			return fmt.Errorf("filling the list of free entries: %w", err)
 		}
 	}
 	if r.log, err = openRequestLog(r.maps.DiskLog, variables.UnloggedRequests, p.options.LogRequests); err != nil {
@@ -218,7 +217,7 @@ func (p *Block) mapDisks(r *diskReader, variables *diskVariables) (err error) {
 }
 
 // ReadDisks reads the counters of every control group on every device, of those that found no
-// place together (Overflow), and of what groups' files were synchronised. An entry may be given up when it
+// entry together (Overflow), and of what groups' files were synchronised. An entry may be evicted when it
 // was silent for long; it was read before then. It fails where no kernel program counts them.
 func (p *Block) ReadDisks() ([]model.KernelDisk, error) {
 	r := p.disks
@@ -226,80 +225,82 @@ func (p *Block) ReadDisks() ([]model.KernelDisk, error) {
 		return nil, errors.New("reading disks: no kernel program counts them")
 	}
 	now := time.Now()
-	full := r.used.Load() > uint64(len(r.places)-diskFirst)*3/4
+	full := r.used.Load() > uint64(len(r.entries)-diskFirst)*3/4
 	var all []model.KernelDisk
 	var errs []error
 	used := uint64(0)
-	for place := range r.disks.Entries {
-		if place >= diskFirst && host.Load(&r.disks.Entries[place].Used) == 0 {
+	for index := range r.disks.Entries {
+		if index >= diskFirst && host.Load(&r.disks.Entries[index].Used) == 0 {
 			continue
 		}
-		d := r.read(place, now)
-		if place < diskFirst {
-			if r.places[place].operations != 0 {
+		d := r.read(index, now)
+		if index < diskFirst {
+			if r.entries[index].operations != 0 {
 				all = append(all, d)
 			}
 			continue
 		}
 		used++
 		all = append(all, d)
-		switch state := &r.places[place]; {
-		case state.leaving:
-			errs = append(errs, r.giveBack(place))
+		switch state := &r.entries[index]; {
+		case state.evicted:
+			errs = append(errs, r.release(index))
 		case full && now.Sub(state.since) > r.quiet:
-			r.retire(place)
+			r.evict(index)
 		}
 	}
 	r.used.Store(used)
 	return all, errors.Join(errs...)
 }
 
-func (r *diskReader) read(place int, now time.Time) model.KernelDisk {
-	entry, state := &r.disks.Entries[place], &r.places[place]
+func (r *diskReader) read(index int, now time.Time) model.KernelDisk {
+	entry, state := &r.disks.Entries[index], &r.entries[index]
 	d := model.KernelDisk{
-		Entry: uint64(state.instance)<<32 | uint64(place), BlockGroup: entry.Key.Group, Overflow: place < diskFirst,
+		Entry: uint64(state.instance)<<32 | uint64(index), BlockGroup: entry.Key.Group, Overflow: index < diskFirst,
 		Device: model.BlockDevice{Major: uint32(entry.Key.Device >> 32), Minor: uint32(entry.Key.Device),
 			Name: host.Text(entry.Name[:])},
 	}
-	if place >= diskFirst {
-		d.Group = r.owner(place)
+	if index >= diskFirst {
+		d.Group = r.owner(index)
 	}
 	var kinds [diskKinds]model.DiskOperations
 	operations := uint64(0)
 	for i := range kinds {
-		kinds[i] = r.kind(place, i)
+		kinds[i] = r.kind(index, i)
 		operations += kinds[i].Operations
 	}
 	if operations != state.operations || state.since.IsZero() {
 		state.operations, state.since = operations, now
 	}
-	if place == diskSyncs || place >= diskFirst && entry.Key.Device == diskOfSyncs {
+	if index == diskSyncs || index >= diskFirst && entry.Key.Device == diskOfSyncs {
 		d.Device, d.BlockGroup = model.BlockDevice{}, 0
-		d.Syncs = &model.SyncCounters{FSync: kinds[0], FDataSync: kinds[1]}
+		d.Syncs = &model.SyncCounters{FSync: kinds[diskDiskOperationDISK_READ], FDataSync: kinds[diskDiskOperationDISK_WRITE]}
 		return d
 	}
-	d.Counters = model.DeviceCounters{Read: kinds[0], Write: kinds[1], Discard: kinds[2], Flush: kinds[3]}
+	d.Counters = model.DeviceCounters{Read: kinds[diskDiskOperationDISK_READ],
+		Write: kinds[diskDiskOperationDISK_WRITE], Discard: kinds[diskDiskOperationDISK_DISCARD],
+		Flush: kinds[diskDiskOperationDISK_FLUSH]}
 	return d
 }
 
-func (r *diskReader) kind(place, kind int) model.DiskOperations {
-	c := &r.disks.Entries[place].Counters[kind]
+func (r *diskReader) kind(index, kind int) model.DiskOperations {
+	c := &r.disks.Entries[index].Counters[kind]
 	o := model.DiskOperations{Operations: host.Load(&c.Operations), Bytes: host.Load(&c.Bytes),
 		TimeNS:  host.Load(&c.TimeNs),
 		QueueNS: host.Load(&c.QueueNs), Errors: host.Load(&c.Errors), Untimed: host.Load(&c.Untimed)}
 	if kind < diskHistograms && o.Operations != 0 {
-		o.Latency = r.places[place].cached[kind].Read(&r.latency, place*diskHistograms+kind, 1, o.Operations, o.TimeNS)
+		o.Latency = r.entries[index].cached[kind].Read(&r.latency, index*diskHistograms+kind, 1, o.Operations, o.TimeNS)
 	}
 	return o
 }
 
-// owner is the group that has the place, in the hierarchy of containers. Where the kernel has not found
-// it, it is looked for once, by its path.
-func (r *diskReader) owner(place int) model.CgroupID {
-	entry, state := &r.disks.Entries[place], &r.places[place]
+// owner is the group that has the entry, in the hierarchy of containers. Where the kernel has not found
+// it, it is looked up once, by its path.
+func (r *diskReader) owner(index int) model.CgroupID {
+	entry, state := &r.disks.Entries[index], &r.entries[index]
 	owner := host.Load(&entry.Owner)
-	if owner == 0 && !state.asked && entry.Key.Group != 0 {
-		state.asked = true
+	if owner == 0 && !state.lookedUp && entry.Key.Group != 0 {
+		state.lookedUp = true
 		if owner = r.owners.translate(entry.Key.Group); owner != 0 {
 			atomic.CompareAndSwapUint64(&entry.Owner, 0, owner)
 		}
@@ -307,35 +308,35 @@ func (r *diskReader) owner(place int) model.CgroupID {
 	return model.CgroupID(owner)
 }
 
-// retire takes a place from its group: what it does from now on is counted elsewhere, and what was
-// under way is in one more reading.
-func (r *diskReader) retire(place int) {
-	state := &r.places[place]
-	if state.leaving {
+// evict takes an entry from its group: what that does from now on is counted elsewhere, and what was
+// in flight is in one more reading.
+func (r *diskReader) evict(index int) {
+	state := &r.entries[index]
+	if state.evicted {
 		return
 	}
-	if err := r.maps.PlaceOfDisk.Delete(&r.disks.Entries[place].Key); err == nil {
-		state.leaving = true
+	if err := r.maps.IndexOfDisk.Delete(&r.disks.Entries[index].Key); err == nil {
+		state.evicted = true
 	}
 }
 
-func (r *diskReader) giveBack(place int) error {
-	r.disks.Entries[place] = diskDisk{}
-	if err := r.latency.Clear(place*diskHistograms, diskHistograms); err != nil {
-		return fmt.Errorf("a place for a disk is lost: %w", err)
+func (r *diskReader) release(index int) error {
+	r.disks.Entries[index] = diskDisk{}
+	if err := r.latency.Clear(index*diskHistograms, diskHistograms); err != nil {
+		return fmt.Errorf("releasing an entry of a disk: %w", err)
 	}
-	r.places[place] = diskPlace{instance: r.places[place].instance + 1}
-	if err := r.maps.FreeDisks.Update(nil, uint32(place), ebpf.UpdateAny); err != nil {
-		return fmt.Errorf("place %d for a disk is lost: %w", place, err)
+	r.entries[index] = diskEntry{instance: r.entries[index].instance + 1}
+	if err := r.maps.FreeDisks.Update(nil, uint32(index), ebpf.UpdateAny); err != nil {
+		return fmt.Errorf("releasing entry %d of a disk: %w", index, err)
 	}
 	return nil
 }
 
-// forget gives up the places of a control group that was removed.
-func (r *diskReader) forget(id model.CgroupID) {
-	for place := diskFirst; place < len(r.places); place++ {
-		if e := &r.disks.Entries[place]; host.Load(&e.Used) != 0 && host.Load(&e.Owner) == uint64(id) {
-			r.retire(place)
+// evictGroup evicts the entries of a control group that was removed.
+func (r *diskReader) evictGroup(id model.CgroupID) {
+	for index := diskFirst; index < len(r.entries); index++ {
+		if e := &r.disks.Entries[index]; host.Load(&e.Used) != 0 && host.Load(&e.Owner) == uint64(id) {
+			r.evict(index)
 		}
 	}
 }
@@ -362,7 +363,7 @@ func (p *Block) SlotDisk(id model.CgroupID) (model.SlotDisk, bool) {
 
 func (r *diskReader) drops() []model.Drop {
 	drops := []model.Drop{
-		r.dropped.Of(diskDiskDropDROP_DISK, uint64(len(r.places)-diskFirst), r.used.Load()),
+		r.dropped.Of(diskDiskDropDROP_DISK, uint64(len(r.entries)-diskFirst), r.used.Load()),
 		r.dropped.Drop(diskDiskDropDROP_DISK_REQUEST),
 		r.dropped.Drop(diskDiskDropDROP_DISK_SYNC),
 	}

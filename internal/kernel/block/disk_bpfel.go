@@ -26,19 +26,19 @@ type diskCgroupLane struct {
 }
 
 type diskCpuState struct {
-	_           structs.HostLayout
-	Sequence    uint64
-	SinceNs     uint64
-	Slot        uint32
-	Pid         uint32
-	Task        uint64
-	MinorFaults uint64
-	MajorFaults uint64
-	WaitedNs    uint64
-	Group       uint64
-	Untold      uint64
-	CachedId    [16]uint64
-	CachedSlot  [16]uint32
+	_              structs.HostLayout
+	Sequence       uint64
+	SinceNs        uint64
+	Slot           uint32
+	Pid            uint32
+	Task           uint64
+	MinorFaults    uint64
+	MajorFaults    uint64
+	WaitedNs       uint64
+	Group          uint64
+	MissedSwitches uint64
+	CachedId       [16]uint64
+	CachedSlot     [16]uint32
 }
 
 type diskDisk struct {
@@ -47,7 +47,7 @@ type diskDisk struct {
 	Key      diskDiskKey
 	Owner    uint64
 	Slot     uint32
-	Looks    uint32
+	Lookups  uint32
 	Name     [32]int8
 	Unused   [5]uint64
 	Counters [4]struct {
@@ -64,7 +64,7 @@ type diskDisk struct {
 
 type diskDiskCache struct {
 	_     structs.HostLayout
-	Place [8]uint32
+	Index [8]uint32
 }
 
 type diskDiskDrop uint32
@@ -87,11 +87,29 @@ type diskDiskEvent struct {
 	Unused    uint32
 }
 
+type diskDiskIndex uint32
+
+const (
+	diskDiskIndexDISK_INDEX_OTHER diskDiskIndex = 0
+	diskDiskIndexDISK_INDEX_SYNCS diskDiskIndex = 1
+	diskDiskIndexDISK_INDEX_FIRST diskDiskIndex = 2
+)
+
 type diskDiskKey struct {
 	_      structs.HostLayout
 	Group  uint64
 	Device uint64
 }
+
+type diskDiskOperation uint32
+
+const (
+	diskDiskOperationDISK_READ       diskDiskOperation = 0
+	diskDiskOperationDISK_WRITE      diskDiskOperation = 1
+	diskDiskOperationDISK_DISCARD    diskDiskOperation = 2
+	diskDiskOperationDISK_FLUSH      diskDiskOperation = 3
+	diskDiskOperationDISK_OPERATIONS diskDiskOperation = 4
+)
 
 type diskDiskRequest struct {
 	_         structs.HostLayout
@@ -100,7 +118,7 @@ type diskDiskRequest struct {
 	Group     uint64
 	Bytes     uint64
 	Operation uint32
-	Place     uint32
+	Index     uint32
 }
 
 type diskDiskSlot struct {
@@ -135,8 +153,8 @@ const (
 	diskMapDiskRequests      = "disk_requests"
 	diskMapDisks             = "disks"
 	diskMapFreeDisks         = "free_disks"
+	diskMapIndexOfDisk       = "index_of_disk"
 	diskMapNearRequests      = "near_requests"
-	diskMapPlaceOfDisk       = "place_of_disk"
 	diskMapSlotOfCgroup      = "slot_of_cgroup"
 	diskMapSyncBegan         = "sync_began"
 	diskProgBlockBioComplete = "block_bio_complete"
@@ -153,6 +171,8 @@ const (
 	diskVarCgroupSubsysIndex = "cgroup_subsys_index"
 	diskVarDiskDropType      = "disk_drop_type"
 	diskVarDiskEventRecord   = "disk_event_record"
+	diskVarDiskIndexType     = "disk_index_type"
+	diskVarDiskOperationType = "disk_operation_type"
 	diskVarIoIndex           = "io_index"
 	diskVarLogRequests       = "log_requests"
 	diskVarNearMask          = "near_mask"
@@ -229,8 +249,8 @@ type diskMapSpecs struct {
 	DiskRequests *ebpf.MapSpec `ebpf:"disk_requests"`
 	Disks        *ebpf.MapSpec `ebpf:"disks"`
 	FreeDisks    *ebpf.MapSpec `ebpf:"free_disks"`
+	IndexOfDisk  *ebpf.MapSpec `ebpf:"index_of_disk"`
 	NearRequests *ebpf.MapSpec `ebpf:"near_requests"`
-	PlaceOfDisk  *ebpf.MapSpec `ebpf:"place_of_disk"`
 	SlotOfCgroup *ebpf.MapSpec `ebpf:"slot_of_cgroup"`
 	SyncBegan    *ebpf.MapSpec `ebpf:"sync_began"`
 }
@@ -243,6 +263,8 @@ type diskVariableSpecs struct {
 	CgroupSubsysIndex *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
 	DiskDropType      *ebpf.VariableSpec `ebpf:"disk_drop_type"`
 	DiskEventRecord   *ebpf.VariableSpec `ebpf:"disk_event_record"`
+	DiskIndexType     *ebpf.VariableSpec `ebpf:"disk_index_type"`
+	DiskOperationType *ebpf.VariableSpec `ebpf:"disk_operation_type"`
 	IoIndex           *ebpf.VariableSpec `ebpf:"io_index"`
 	LogRequests       *ebpf.VariableSpec `ebpf:"log_requests"`
 	NearMask          *ebpf.VariableSpec `ebpf:"near_mask"`
@@ -281,8 +303,8 @@ type diskMaps struct {
 	DiskRequests *ebpf.Map `ebpf:"disk_requests"`
 	Disks        *ebpf.Map `ebpf:"disks"`
 	FreeDisks    *ebpf.Map `ebpf:"free_disks"`
+	IndexOfDisk  *ebpf.Map `ebpf:"index_of_disk"`
 	NearRequests *ebpf.Map `ebpf:"near_requests"`
-	PlaceOfDisk  *ebpf.Map `ebpf:"place_of_disk"`
 	SlotOfCgroup *ebpf.Map `ebpf:"slot_of_cgroup"`
 	SyncBegan    *ebpf.Map `ebpf:"sync_began"`
 }
@@ -300,8 +322,8 @@ func (m *diskMaps) Close() error {
 		m.DiskRequests,
 		m.Disks,
 		m.FreeDisks,
+		m.IndexOfDisk,
 		m.NearRequests,
-		m.PlaceOfDisk,
 		m.SlotOfCgroup,
 		m.SyncBegan,
 	)
@@ -315,6 +337,8 @@ type diskVariables struct {
 	CgroupSubsysIndex *ebpf.Variable `ebpf:"cgroup_subsys_index"`
 	DiskDropType      *ebpf.Variable `ebpf:"disk_drop_type"`
 	DiskEventRecord   *ebpf.Variable `ebpf:"disk_event_record"`
+	DiskIndexType     *ebpf.Variable `ebpf:"disk_index_type"`
+	DiskOperationType *ebpf.Variable `ebpf:"disk_operation_type"`
 	IoIndex           *ebpf.Variable `ebpf:"io_index"`
 	LogRequests       *ebpf.Variable `ebpf:"log_requests"`
 	NearMask          *ebpf.Variable `ebpf:"near_mask"`

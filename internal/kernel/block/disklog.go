@@ -82,7 +82,7 @@ func (p *Block) DiskRequests() ([]DiskRequest, error) {
 		}
 		all = append(all, DiskRequest{BlockGroup: e.Group, Device: model.BlockDevice{Major: uint32(e.Device >> 32),
 			Minor: uint32(e.Device)},
-			Write: e.Operation == 1, Bytes: e.Bytes, IssuedNS: e.IssuedNs, EndedNS: e.DoneNs})
+			Write: e.Operation == uint32(diskDiskOperationDISK_WRITE), Bytes: e.Bytes, IssuedNS: e.IssuedNs, EndedNS: e.DoneNs})
 	}
 }
 

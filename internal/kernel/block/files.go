@@ -16,7 +16,7 @@ const filesRemedy = "Linux 5.12 or later with BTF and CONFIG_TASK_IO_ACCOUNTING"
 var filesExitHook = host.NewHook(filesProgFilesAtExit, "tp_btf/sched_process_exit (files)",
 	"bytes read and written by system calls, of threads that end", false, filesRemedy)
 
-var filesHook = host.NewHook(filesProgLookAtFiles, "iter/task (files)",
+var filesHook = host.NewHook(filesProgScanFiles, "iter/task (files)",
 	"bytes read and written by system calls per container", false, filesRemedy)
 
 // filesReader reads what files.bpf.c counts.

@@ -26,19 +26,19 @@ type filesCgroupLane struct {
 }
 
 type filesCpuState struct {
-	_           structs.HostLayout
-	Sequence    uint64
-	SinceNs     uint64
-	Slot        uint32
-	Pid         uint32
-	Task        uint64
-	MinorFaults uint64
-	MajorFaults uint64
-	WaitedNs    uint64
-	Group       uint64
-	Untold      uint64
-	CachedId    [16]uint64
-	CachedSlot  [16]uint32
+	_              structs.HostLayout
+	Sequence       uint64
+	SinceNs        uint64
+	Slot           uint32
+	Pid            uint32
+	Task           uint64
+	MinorFaults    uint64
+	MajorFaults    uint64
+	WaitedNs       uint64
+	Group          uint64
+	MissedSwitches uint64
+	CachedId       [16]uint64
+	CachedSlot     [16]uint32
 }
 
 type filesFileCounts struct {
@@ -68,7 +68,7 @@ const (
 	filesMapFilesOfSlot       = "files_of_slot"
 	filesMapSlotOfCgroup      = "slot_of_cgroup"
 	filesProgFilesAtExit      = "files_at_exit"
-	filesProgLookAtFiles      = "look_at_files"
+	filesProgScanFiles        = "scan_files"
 	filesVarBeganNs           = "began_ns"
 	filesVarCgroupSubsysIndex = "cgroup_subsys_index"
 	filesVarFilesDropType     = "files_drop_type"
@@ -117,7 +117,7 @@ type filesSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type filesProgramSpecs struct {
 	FilesAtExit *ebpf.ProgramSpec `ebpf:"files_at_exit"`
-	LookAtFiles *ebpf.ProgramSpec `ebpf:"look_at_files"`
+	ScanFiles   *ebpf.ProgramSpec `ebpf:"scan_files"`
 }
 
 // filesMapSpecs contains maps before they are loaded into the kernel.
@@ -197,13 +197,13 @@ type filesVariables struct {
 // It can be passed to loadFilesObjects or ebpf.CollectionSpec.LoadAndAssign.
 type filesPrograms struct {
 	FilesAtExit *ebpf.Program `ebpf:"files_at_exit"`
-	LookAtFiles *ebpf.Program `ebpf:"look_at_files"`
+	ScanFiles   *ebpf.Program `ebpf:"scan_files"`
 }
 
 func (p *filesPrograms) Close() error {
 	return _FilesClose(
 		p.FilesAtExit,
-		p.LookAtFiles,
+		p.ScanFiles,
 	)
 }
 

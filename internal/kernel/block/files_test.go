@@ -12,7 +12,7 @@ import (
 	"outsight/internal/model"
 )
 
-// worker reads and writes what it is told to, and tells when it has.
+// worker reads and writes on request, and answers when it has.
 const worker = `
 import os, sys
 f = os.open("/dev/zero", os.O_RDWR)

@@ -84,10 +84,10 @@ func (p *Block) Drops() (drops []model.Drop) {
 	return drops
 }
 
-// Forget gives up the places of a control group that was removed.
+// Forget evicts the entries of a control group that was removed.
 func (p *Block) Forget(id model.CgroupID) {
 	if p.disks != nil {
-		p.disks.forget(id)
+		p.disks.evictGroup(id)
 	}
 }
 
@@ -116,7 +116,7 @@ func (p *Block) ClearSlot(slot uint32) {
 	}
 }
 
-// SlotSums is the map of what each slot's group did on all disks; nil where nobody counts it.
+// SlotSums is the map of what each slot's group did on all disks; nil where it is not counted.
 func (p *Block) SlotSums() *ebpf.Map {
 	if p.disks == nil {
 		return nil

@@ -9,22 +9,22 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// Attachment is a tracing program's hold on its hook, which it can give up and take again.
+// Attachment attaches a tracing program to its hook. It can be detached and attached again.
 type Attachment struct {
 	// Function is the program's name in its object, Name what users call it.
 	Function, Name string
 	Program        *ebpf.Program
-	held           link.Link
-	// Before is called before the hook is taken again; nil for nothing.
+	attached       link.Link
+	// Before is called before it is attached again; nil for nothing.
 	Before func() error
 }
 
 func (a *Attachment) attach() (err error) {
-	a.held, err = link.AttachTracing(link.TracingOptions{Program: a.Program})
+	a.attached, err = link.AttachTracing(link.TracingOptions{Program: a.Program})
 	return err
 }
 
-// Again takes the hook that was given up.
+// Again attaches it again.
 func (a *Attachment) Again() error {
 	if a.Before != nil {
 		if err := a.Before(); err != nil {
@@ -37,16 +37,16 @@ func (a *Attachment) Again() error {
 	return nil
 }
 
-// Held tells whether it holds its hook now.
-func (a *Attachment) Held() bool { return a.held != nil }
+// Attached tells whether it is attached now.
+func (a *Attachment) Attached() bool { return a.attached != nil }
 
-// Close gives the hook up.
+// Close detaches it.
 func (a *Attachment) Close() error {
-	if a.held == nil {
+	if a.attached == nil {
 		return nil
 	}
-	err := a.held.Close()
-	a.held = nil
+	err := a.attached.Close()
+	a.attached = nil
 	return err
 }
 

@@ -45,7 +45,7 @@ type KernelOptions struct {
 	Controller string
 	// ProcFS is where procfs is mounted, BTF the kernel's description of its own types.
 	ProcFS, BTF string
-	// Types are the kernel's, if somebody has decoded them already.
+	// Types are the kernel's, if they are decoded already.
 	Types *btf.Cache
 }
 

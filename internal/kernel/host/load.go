@@ -56,14 +56,14 @@ func (e *HookError) Unwrap() error { return e.Cause }
 
 // LoadedProgram is a program in the kernel.
 type LoadedProgram struct {
-	// Part is whose it is, unless it is one of those that can be given up.
+	// Part is whose it is, unless it is one of those that can be shed.
 	Name, Part string
 	Program    *ebpf.Program
 }
 
 // Loader loads and attaches one module's programs, and keeps them until it is closed.
 type Loader struct {
-	// Logger is told what the kernel refuses.
+	// Logger gets what the kernel refuses.
 	Logger *slog.Logger
 	// Loading is the part whose programs are being loaded.
 	Loading string
@@ -74,7 +74,7 @@ type Loader struct {
 	closers     []io.Closer
 }
 
-// NewLoader has a logger that tells nobody.
+// NewLoader has a logger that discards.
 func NewLoader() Loader { return Loader{Logger: slog.New(slog.DiscardHandler)} }
 
 // Features tells of each program whether it works here.
@@ -83,7 +83,7 @@ func (p *Loader) Features() []model.Feature { return slices.Clone(p.features) }
 // Programs are those that are loaded.
 func (p *Loader) Programs() []LoadedProgram { return p.programs }
 
-// Attachments are the programs' holds on their hooks.
+// Attachments are those of the programs that have a hook.
 func (p *Loader) Attachments() []*Attachment { return p.attachments }
 
 // LastAttachment is the newest of them.
@@ -206,7 +206,7 @@ func (p *Loader) AddFeature(h Hook, err error) {
 	f := model.Feature{Name: h.Name, Purpose: h.Purpose, Required: h.Required, State: model.FeatureWorks}
 	if err != nil {
 		f.State, f.Reason, f.Remedy = model.FeatureAbsent, Refusal(err), h.Remedy
-		// What the main job does without is told by doctor and on the page.
+		// What the main job does without is shown by doctor and on the page.
 		level := slog.LevelDebug
 		if h.Required {
 			level = slog.LevelWarn

@@ -67,12 +67,12 @@ type Histograms struct {
 	buffer kernelHistogram
 }
 
-// Read sums the cells of count histograms from place on; sumNS is the sum that belongs to them.
-func (h *Histograms) Read(place, count int, sumNS uint64) (*model.Histogram, error) {
+// Read sums the cells of count histograms from index on; sumNS is the sum that belongs to them.
+func (h *Histograms) Read(index, count int, sumNS uint64) (*model.Histogram, error) {
 	var cells [len(h.buffer.Cells)]uint64
 	for i := range count {
-		if err := h.Cells.Lookup(uint32(place+i), &h.buffer); err != nil {
-			return nil, fmt.Errorf("reading histogram %d of %v: %w", place+i, h.Cells, err)
+		if err := h.Cells.Lookup(uint32(index+i), &h.buffer); err != nil {
+			return nil, fmt.Errorf("reading histogram %d of %v: %w", index+i, h.Cells, err)
 		}
 		for c, n := range h.buffer.Cells {
 			cells[c] += n
@@ -96,11 +96,11 @@ func (h *Histograms) Read(place, count int, sumNS uint64) (*model.Histogram, err
 	return r, nil
 }
 
-// Clear empties count histograms from place on.
-func (h *Histograms) Clear(place, count int) error {
+// Clear empties count histograms from index on.
+func (h *Histograms) Clear(index, count int) error {
 	for i := range count {
-		if err := h.Cells.Update(uint32(place+i), &kernelHistogram{}, ebpf.UpdateExist); err != nil {
-			return fmt.Errorf("emptying histogram %d of %v: %w", place+i, h.Cells, err)
+		if err := h.Cells.Update(uint32(index+i), &kernelHistogram{}, ebpf.UpdateExist); err != nil {
+			return fmt.Errorf("emptying histogram %d of %v: %w", index+i, h.Cells, err)
 		}
 	}
 	return nil
@@ -114,11 +114,11 @@ type CachedHistogram struct {
 
 // Read is what from holds, read again only if the version has changed. Where that fails it is what
 // was read before.
-func (c *CachedHistogram) Read(from *Histograms, place, count int, version, sumNS uint64) *model.Histogram {
+func (c *CachedHistogram) Read(from *Histograms, index, count int, version, sumNS uint64) *model.Histogram {
 	if c.histogram != nil && c.version == version {
 		return c.histogram
 	}
-	if h, err := from.Read(place, count, sumNS); err == nil {
+	if h, err := from.Read(index, count, sumNS); err == nil {
 		*c = CachedHistogram{version, h}
 	}
 	return c.histogram

@@ -9,18 +9,18 @@ import (
 	"outsight/internal/model"
 )
 
-// Part is something that is counted. Unless it is fixed, it can be given up while the rest goes on.
+// Part is something that is counted. Unless it is fixed, it can be shed while the others go on.
 type Part struct {
 	model.Part
-	// Rank is its place among the parts of all modules: those of the least are given up first.
+	// Rank is its position among the parts of all modules: those of the least are shed first.
 	Rank int
-	// Functions are the programs in the objects that give it up when they are detached; those that are not
+	// Functions are the programs in the objects that shed it when they are detached; those that are not
 	// attached are not there.
 	Functions []string
 	// What else is done, unless it is nil: before they are detached, when they are, before they are
 	// attached again, and when they are.
 	Detaching, Detached, Attaching, Attached func() error
-	// Always is true where there is something to give up without a program.
+	// Always is true where there is something to shed without a program.
 	Always bool
 	// Pausing and Resuming are for benchmarks, which pause everything for a moment.
 	Pausing, Resuming func() error
@@ -29,7 +29,7 @@ type Part struct {
 // Parts are those of all modules.
 type Parts struct {
 	modules []Module
-	// shed are the names of those that are given up.
+	// shed are the names of those that are shed.
 	shed []string
 }
 
@@ -56,7 +56,7 @@ func (p *Parts) attachments(given *Part) (all []*Attachment) {
 	return all
 }
 
-// List are what can be given up, in that order, and then what cannot, with the names of their kernel programs.
+// List are what can be shed, in that order, and then what cannot, with the names of their kernel programs.
 // Each program is of one part. What this kernel does not offer is not among them.
 func (p *Parts) List() []model.Part {
 	var there []model.Part
@@ -145,7 +145,7 @@ func (p *Parts) Pause() error {
 // Resume attaches again what Pause has detached.
 func (p *Parts) Resume() error {
 	for _, a := range p.attachments(nil) {
-		if a.Held() {
+		if a.Attached() {
 			continue
 		}
 		if err := a.Again(); err != nil {
@@ -178,7 +178,7 @@ func (p *Parts) detach(given *Part) error {
 func (p *Parts) attachAgain(given *Part) error {
 	var errs []error
 	for _, a := range p.attachments(given) {
-		if !a.Held() {
+		if !a.Attached() {
 			errs = append(errs, a.Again())
 		}
 	}
@@ -192,5 +192,5 @@ func (p *Parts) named(name string) ([]Part, *Part, error) {
 			return all, &all[i], nil
 		}
 	}
-	return nil, nil, fmt.Errorf("BUG: no part %q can be given up", name)
+	return nil, nil, fmt.Errorf("BUG: no part %q can be shed", name)
 }

@@ -3,6 +3,7 @@ package kerneltest
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -32,8 +33,9 @@ import (
 // WorkloadVariable makes a test binary a workload: with it set, it does the named work.
 const WorkloadVariable = "OUTSIGHT_TEST_WORKLOAD"
 
-// Main runs a package's tests, or one of its workloads. Leaked file descriptors fail the package.
-func Main(m *testing.M, workloads map[string]func(name string) int) {
+// Main runs a package's tests, or one of its workloads, and closes afterwards what the tests share. Leaked file
+// descriptors fail the package.
+func Main(m *testing.M, workloads map[string]func(name string) int, shared ...io.Closer) {
 	if work := os.Getenv(WorkloadVariable); work != "" {
 		os.Exit(workload(work, workloads))
 	}
@@ -41,6 +43,12 @@ func Main(m *testing.M, workloads map[string]func(name string) int) {
 	_ = rlimit.RemoveMemlock()
 	before := OpenFiles()
 	code := m.Run()
+	for _, c := range shared {
+		if err := c.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "closing what the tests share:", err)
+			code = 1
+		}
+	}
 	runtime.GC()
 	if after := OpenFiles(); code == 0 && after > before+2 { // the runtime's own poller and pipe
 		fmt.Fprintf(os.Stderr, "%d file descriptors leaked\n", after-before)
@@ -159,6 +167,39 @@ func OpenFor(t testing.TB, k *host.Kernel, modules ...host.Module) {
 	}
 }
 
+// Shared are modules that several tests use, one after the other. To load some takes seconds.
+type Shared[M any] struct {
+	// New makes them: what tests use, and the modules in the order in which they are opened.
+	New     func() (M, []host.Module)
+	made    M
+	modules []host.Module
+}
+
+// Open opens them for the first test that asks.
+func (s *Shared[M]) Open(t testing.TB) M {
+	t.Helper()
+	if s.modules == nil {
+		s.made, s.modules = s.New()
+		k := Kernel(t)
+		for _, m := range s.modules {
+			_ = m.Open(k) // its features tell
+		}
+	}
+	for _, m := range s.modules {
+		Check(t, m.Features())
+	}
+	return s.made
+}
+
+// Close closes the modules after the last test.
+func (s *Shared[M]) Close() error {
+	var errs []error
+	for _, m := range slices.Backward(s.modules) {
+		errs = append(errs, m.Close())
+	}
+	return errors.Join(errs...)
+}
+
 // Check fails a test if a feature is absent for which this kernel is not too old.
 func Check(t testing.TB, features []model.Feature) {
 	t.Helper()
@@ -203,11 +244,11 @@ var WithoutTrampolines = sync.OnceValue(func() bool {
 		return true
 	}
 	defer program.Close()
-	held, err := link.AttachTracing(link.TracingOptions{Program: program})
+	attached, err := link.AttachTracing(link.TracingOptions{Program: program})
 	if err != nil {
 		return true
 	}
-	held.Close()
+	attached.Close()
 	return false
 })
 
@@ -321,7 +362,7 @@ func (g *Group) Workload(work string, environment ...string) *exec.Cmd {
 	return cmd
 }
 
-// StartTalking starts a program that is told what to do by its input, and tells what it did by its output.
+// StartTalking starts a program that reads requests from its input and writes answers to its output.
 func StartTalking(t *testing.T, cmd *exec.Cmd) (in io.WriteCloser, out *bufio.Reader) {
 	t.Helper()
 	cmd.Stderr = os.Stderr
@@ -388,16 +429,26 @@ func Eventually(t *testing.T, what string, so func() bool) {
 }
 
 // StolenTime is what the hypervisor took from all CPUs since the start, to a hundredth of a second.
-func StolenTime(t *testing.T) time.Duration {
+func StolenTime(t *testing.T) time.Duration { return hostTime(t, 7) }
+
+// IdleTime is for how long all CPUs were idle since the start, waiting for disks apart, to a hundredth of a second.
+func IdleTime(t *testing.T) time.Duration { return hostTime(t, 3) }
+
+// hostTime is a number of the line of all CPUs in /proc/stat.
+func hostTime(t *testing.T, number int) time.Duration {
 	t.Helper()
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var name string
-	var user, nice, system, idle, wait, irq, soft, steal int64
-	if _, err := fmt.Sscan(string(text), &name, &user, &nice, &system, &idle, &wait, &irq, &soft, &steal); err != nil {
+	line, _, _ := strings.Cut(string(text), "\n")
+	fields := strings.Fields(line)
+	if len(fields) < number+2 || fields[0] != "cpu" {
+		t.Fatalf("/proc/stat begins with %q", line)
+	}
+	hundredths, err := strconv.ParseInt(fields[number+1], 10, 64)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return time.Duration(steal) * 10 * time.Millisecond
+	return time.Duration(hundredths) * 10 * time.Millisecond
 }

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	slotOther = 0
-	slotIdle  = 1
-	slotFirst = 2
+	slotOther = int(cgroupsCgroupSlotCGROUP_SLOT_OTHER)
+	slotIdle  = int(cgroupsCgroupSlotCGROUP_SLOT_IDLE)
+	slotFirst = int(cgroupsCgroupSlotCGROUP_SLOT_FIRST)
 )
 
 var cgroupHooks = []host.Hook{
@@ -58,8 +58,8 @@ type cgroupReader struct {
 	ahead         host.ClockDifference
 	states        *host.Table[cgroupsCpuState]
 	lanes         *host.Table[cgroupsCgroupLane]
-	// views of the CPUs at the reading that is being made.
-	views     []cpuView
+	// snapshots of the CPUs at the reading that is being made.
+	snapshots []cpuSnapshot
 	slots     *host.Table[uint64]
 	processes *host.Table[cgroupsProcessCounts]
 	runQueue  host.Histograms
@@ -69,11 +69,11 @@ type cgroupReader struct {
 	tasks     *link.Iter
 	stateless uint64
 	// threadStates are by thread id where tasks have no storage, else nil; round is the number of the
-	// last look at all threads.
+	// last scan of all threads.
 	threadStates *ebpf.Map
 	round        uint32
-	// sweepless is for how many looks nothing is taken away.
-	sweepless int
+	// scansWithoutSweep is for how many scans nothing is removed.
+	scansWithoutSweep int
 	// used is how many slots had an owner at the last reading.
 	used atomic.Uint64
 	// cached histograms, by slot, with the number of waits that they hold.
@@ -131,7 +131,7 @@ func (p *Sched) openCgroups(k *host.Kernel) error {
 		}
 		p.AddFeature(clocksHook, err)
 	}
-	// Every thread's state is there before switches look for it: those of new threads first, so
+	// Every thread's state is there before switches look it up: those of new threads first, so
 	// that none is missed in between.
 	errs := []error{p.Attach(k, spec, maps, forkHook)}
 	p.cgroups.tasks, err = p.OpenIterator(k, spec, maps, tasksHook, nil)
@@ -197,7 +197,7 @@ func (p *Sched) mapCgroups(r *cgroupReader) error {
 	p.OnClose(r.processes)
 	r.cached = make([]host.CachedHistogram, len(r.slots.Entries))
 	r.usage = make([]uint64, len(r.slots.Entries))
-	r.views = make([]cpuView, r.cpus)
+	r.snapshots = make([]cpuSnapshot, r.cpus)
 	for slot := slotFirst; slot < len(r.slots.Entries); slot++ {
 		if err := r.maps.FreeSlots.Update(nil, uint32(slot), ebpf.UpdateAny); err != nil {
 			return fmt.Errorf("filling the list of free slots: %w", err)
@@ -220,7 +220,7 @@ func (p *Sched) ReadCgroups() ([]model.CgroupCounters, error) {
 		err = errors.Join(err, user.Refresh())
 	}
 	for cpu := range r.cpus {
-		r.views[cpu] = r.lookAt(cpu, now)
+		r.snapshots[cpu] = r.snapshotCPU(cpu, now)
 	}
 	var all []model.CgroupCounters
 	used := uint64(0)
@@ -254,20 +254,20 @@ func (r *cgroupReader) mendStates() error {
 		return nil
 	}
 	r.stateless = stateless
-	if err := r.lookAtThreads(); err != nil {
+	if err := r.scanThreads(); err != nil {
 		return fmt.Errorf("looking for threads without a state: %w", err)
 	}
 	return nil
 }
 
-// lookAtThreads gives states to threads that have none, and takes away those of threads that are gone. While
-// switches are not counted, nobody tells of a thread's end, and their states would fill the table.
-func (r *cgroupReader) lookAtThreads() error {
+// scanThreads gives states to threads that have none, and removes those of threads that are gone. While switches are
+// not counted, the end of a thread is not seen, and their states would fill the table.
+func (r *cgroupReader) scanThreads() error {
 	if r.threadStates == nil {
 		return host.Run(r.tasks)
 	}
-	if r.sweepless > 0 {
-		r.sweepless--
+	if r.scansWithoutSweep > 0 {
+		r.scansWithoutSweep--
 		return host.Run(r.tasks)
 	}
 	r.round++
@@ -277,18 +277,18 @@ func (r *cgroupReader) lookAtThreads() error {
 	if err := host.Run(r.tasks); err != nil {
 		return err
 	}
-	forgotten, err := r.forgetThreads()
-	if forgotten == 0 {
-		r.sweepless = sweepRest // the table is full of threads that live
+	removed, err := r.removeGoneThreads()
+	if removed == 0 {
+		r.scansWithoutSweep = sweepPause // the table is full of threads that live
 	}
-	if err != nil || forgotten == 0 {
+	if err != nil || removed == 0 {
 		return err
 	}
 	return host.Run(r.tasks) // there may have been no room for some
 }
 
-// sweepRest is for how many looks a table is left alone in which all states were of threads that live.
-const sweepRest = 60
+// sweepPause is for how many scans a table is left alone in which all states were of threads that live.
+const sweepPause = 60
 
 // seesAllThreads tells whether this process is in the first namespace of process ids. An iterator lists the threads of
 // its reader's.
@@ -298,8 +298,8 @@ func seesAllThreads(procfs string) bool {
 	return err == nil && own == first
 }
 
-// forgetThreads takes away the states that the last look did not see.
-func (r *cgroupReader) forgetThreads() (forgotten int, err error) {
+// removeGoneThreads removes the states that the last scan did not see.
+func (r *cgroupReader) removeGoneThreads() (removed int, err error) {
 	var gone []uint32
 	var id uint32
 	var state cgroupsTaskState
@@ -309,21 +309,21 @@ func (r *cgroupReader) forgetThreads() (forgotten int, err error) {
 			gone = append(gone, id)
 		}
 	}
-	// The kernel may take away the very state that the listing is at: it then ends, and the next one goes on.
+	// The kernel may remove the very state that the listing is at: it then ends, and the next one goes on.
 	if err := all.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
 		return 0, fmt.Errorf("listing the states of threads: %w", err)
 	}
 	for _, id := range gone {
-		// A thread that has come meanwhile, with the same id, has another state.
+		// A thread that has begun meanwhile, with the same id, has another state.
 		if err := r.threadStates.Lookup(id, &state); err != nil || uint32(state.Seen) == r.round {
 			continue
 		}
 		if err := r.threadStates.Delete(id); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return forgotten, fmt.Errorf("forgetting the state of thread %d: %w", id, err)
+			return removed, fmt.Errorf("removing the state of thread %d: %w", id, err)
 		}
-		forgotten++
+		removed++
 	}
-	return forgotten, nil
+	return removed, nil
 }
 
 // now is the present time on the clock of cpu_state.since_ns; 0 where it cannot be had, so that
@@ -342,16 +342,16 @@ func (r *cgroupReader) now() (uint64, error) {
 	return host.MonotonicNS() + uint64(ahead), nil
 }
 
-// cpuView is what runs on a CPU, and what its group's lane there counts up to now, of one moment.
-type cpuView struct {
+// cpuSnapshot is what runs on a CPU, and what its group's lane there counts up to now, of one moment.
+type cpuSnapshot struct {
 	slot    int // -1 if there was no such moment
 	usageNS uint64
 }
 
-// lookAt views a CPU. A switch during the look changes the sequence, and the CPU is looked at
-// again. (A lane that is read after the look may count the same time once more: the thread that ran
+// snapshotCPU reads a CPU. A switch meanwhile changes the sequence, and the CPU is read
+// again. (A lane that is read afterwards may count the same time once more: the thread that ran
 // then may have been switched out since.)
-func (r *cgroupReader) lookAt(cpu int, now uint64) cpuView {
+func (r *cgroupReader) snapshotCPU(cpu int, now uint64) cpuSnapshot {
 	state := &r.states.Entries[cpu]
 	for range 100 {
 		before := host.Load(&state.Sequence)
@@ -366,9 +366,9 @@ func (r *cgroupReader) lookAt(cpu int, now uint64) cpuView {
 		if now > since {
 			usage += now - since
 		}
-		return cpuView{slot, usage}
+		return cpuSnapshot{slot, usage}
 	}
-	return cpuView{slot: -1}
+	return cpuSnapshot{slot: -1}
 }
 
 func (r *cgroupReader) read(slot int) model.CgroupCounters {
@@ -382,8 +382,8 @@ func (r *cgroupReader) read(slot int) model.CgroupCounters {
 	var waitNS, waits uint64
 	for cpu := range r.cpus {
 		lane := &r.lanes.Entries[slot*r.cpus+cpu]
-		if r.views[cpu].slot == slot {
-			c.CPU.UsageNS += r.views[cpu].usageNS
+		if r.snapshots[cpu].slot == slot {
+			c.CPU.UsageNS += r.snapshots[cpu].usageNS
 		} else {
 			c.CPU.UsageNS += host.Load(&lane.UsageNs)
 		}
@@ -401,7 +401,7 @@ func (r *cgroupReader) read(slot int) model.CgroupCounters {
 	return c
 }
 
-// Forget frees the slot of a control group that was removed, after its last reading.
+// Forget releases the slot of a control group that was removed, after its last reading.
 func (p *Sched) Forget(id model.CgroupID) {
 	r := p.cgroups
 	if r == nil {
@@ -411,15 +411,16 @@ func (p *Sched) Forget(id model.CgroupID) {
 	if err := r.maps.SlotOfCgroup.LookupAndDelete(uint64(id), &slot); err != nil {
 		return
 	}
+	r.invalidate(uint64(id), slot)
 	for cpu := range r.cpus {
 		r.lanes.Entries[int(slot)*r.cpus+cpu] = cgroupsCgroupLane{}
 	}
 	r.processes.Entries[slot] = cgroupsProcessCounts{}
 	if p.contention != nil {
-		p.contention.forget(id, slot)
+		p.contention.release(slot)
 	}
 	if p.reclaim != nil {
-		p.reclaim.forget(slot)
+		p.reclaim.release(slot)
 	}
 	if err := r.runQueue.Clear(int(slot)*r.waitLanes, r.waitLanes); err != nil {
 		p.Logger.Error("a control group's slot is lost", "slot", slot, "error", err)
@@ -427,13 +428,25 @@ func (p *Sched) Forget(id model.CgroupID) {
 	}
 	r.cached[slot] = host.CachedHistogram{}
 	r.usage[slot] = 0
-	p.counters.forget(int(slot))
+	p.counters.release(int(slot))
 	atomic.StoreUint64(&r.slots.Entries[slot], 0)
 	for _, user := range p.slotUsers {
 		user.ClearSlot(slot)
 	}
 	if err := r.maps.FreeSlots.Update(nil, slot, ebpf.UpdateAny); err != nil {
 		p.Logger.Error("a control group's slot is lost", "slot", slot, "error", err)
+	}
+}
+
+// invalidate makes every CPU look the group's slot up again. The last thread of a removed group may run on, for long on a
+// busy host, and would add to a slot that is another group's by then.
+func (r *cgroupReader) invalidate(id uint64, slot uint32) {
+	for cpu := range r.states.Entries {
+		state := &r.states.Entries[cpu]
+		for i := range state.CachedId {
+			atomic.CompareAndSwapUint64(&state.CachedId[i], id, 0)
+		}
+		atomic.CompareAndSwapUint32(&state.Slot, slot, uint32(slotOther))
 	}
 }
 

@@ -43,6 +43,14 @@ type cgroupsCgroupLane struct {
 	Unused      uint64
 }
 
+type cgroupsCgroupSlot uint32
+
+const (
+	cgroupsCgroupSlotCGROUP_SLOT_OTHER cgroupsCgroupSlot = 0
+	cgroupsCgroupSlotCGROUP_SLOT_IDLE  cgroupsCgroupSlot = 1
+	cgroupsCgroupSlotCGROUP_SLOT_FIRST cgroupsCgroupSlot = 2
+)
+
 type cgroupsClocks struct {
 	_           structs.HostLayout
 	RunQueueNs  uint64
@@ -50,19 +58,19 @@ type cgroupsClocks struct {
 }
 
 type cgroupsCpuState struct {
-	_           structs.HostLayout
-	Sequence    uint64
-	SinceNs     uint64
-	Slot        uint32
-	Pid         uint32
-	Task        uint64
-	MinorFaults uint64
-	MajorFaults uint64
-	WaitedNs    uint64
-	Group       uint64
-	Untold      uint64
-	CachedId    [16]uint64
-	CachedSlot  [16]uint32
+	_              structs.HostLayout
+	Sequence       uint64
+	SinceNs        uint64
+	Slot           uint32
+	Pid            uint32
+	Task           uint64
+	MinorFaults    uint64
+	MajorFaults    uint64
+	WaitedNs       uint64
+	Group          uint64
+	MissedSwitches uint64
+	CachedId       [16]uint64
+	CachedSlot     [16]uint32
 }
 
 type cgroupsHistogram struct {
@@ -113,6 +121,7 @@ const (
 	cgroupsVarCgroupDropType    = "cgroup_drop_type"
 	cgroupsVarCgroupEventRecord = "cgroup_event_record"
 	cgroupsVarCgroupHierarchy   = "cgroup_hierarchy"
+	cgroupsVarCgroupSlotType    = "cgroup_slot_type"
 	cgroupsVarCgroupSubsysIndex = "cgroup_subsys_index"
 	cgroupsVarClocksRead        = "clocks_read"
 	cgroupsVarCpus              = "cpus"
@@ -200,6 +209,7 @@ type cgroupsVariableSpecs struct {
 	CgroupDropType    *ebpf.VariableSpec `ebpf:"cgroup_drop_type"`
 	CgroupEventRecord *ebpf.VariableSpec `ebpf:"cgroup_event_record"`
 	CgroupHierarchy   *ebpf.VariableSpec `ebpf:"cgroup_hierarchy"`
+	CgroupSlotType    *ebpf.VariableSpec `ebpf:"cgroup_slot_type"`
 	CgroupSubsysIndex *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
 	ClocksRead        *ebpf.VariableSpec `ebpf:"clocks_read"`
 	Cpus              *ebpf.VariableSpec `ebpf:"cpus"`
@@ -265,6 +275,7 @@ type cgroupsVariables struct {
 	CgroupDropType    *ebpf.Variable `ebpf:"cgroup_drop_type"`
 	CgroupEventRecord *ebpf.Variable `ebpf:"cgroup_event_record"`
 	CgroupHierarchy   *ebpf.Variable `ebpf:"cgroup_hierarchy"`
+	CgroupSlotType    *ebpf.Variable `ebpf:"cgroup_slot_type"`
 	CgroupSubsysIndex *ebpf.Variable `ebpf:"cgroup_subsys_index"`
 	ClocksRead        *ebpf.Variable `ebpf:"clocks_read"`
 	Cpus              *ebpf.Variable `ebpf:"cpus"`

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -38,24 +39,31 @@ func readGroup(t *testing.T, p *Sched, id model.CgroupID) model.CgroupCounters {
 // and what the workload ran between joining the two groups that v1 needs.
 func TestCPUTimeIsTheKernels(t *testing.T) {
 	p := open(t, Options{})
+	type started struct {
+		work                           string
+		group                          *kerneltest.Group
+		stolen, earliest, first, early time.Duration
+	}
+	var all []started
 	for _, work := range []string{"spin", "spin8", "idle", "short"} {
-		t.Run(work, func(t *testing.T) {
-			g := kerneltest.NewGroup(t, work)
-			stolen := kerneltest.StolenTime(t)
-			_, stop := g.Start(t, work)
-			var earliest, first, early time.Duration
-			if work == "short" {
-				stop()
-			} else {
-				earliest = g.CPUTime(t)
-				first = time.Duration(readGroup(t, p, g.ID(t)).CPU.UsageNS)
-				early = g.CPUTime(t)
-				time.Sleep(3 * time.Second) // the measured interval
-			}
-			late := g.CPUTime(t)
-			ours := time.Duration(readGroup(t, p, g.ID(t)).CPU.UsageNS) - first
-			low, high := late-early, g.CPUTime(t)-earliest
-			slack := cpuSlack(high, kerneltest.StolenTime(t)-stolen)
+		s := started{work: work, group: kerneltest.NewGroup(t, work), stolen: kerneltest.StolenTime(t)}
+		_, stop := s.group.Start(t, work)
+		if work == "short" {
+			stop()
+		} else {
+			s.earliest = s.group.CPUTime(t)
+			s.first = time.Duration(readGroup(t, p, s.group.ID(t)).CPU.UsageNS)
+			s.early = s.group.CPUTime(t)
+		}
+		all = append(all, s)
+	}
+	time.Sleep(3 * time.Second) // the measured interval
+	for _, s := range all {
+		t.Run(s.work, func(t *testing.T) {
+			late := s.group.CPUTime(t)
+			ours := time.Duration(readGroup(t, p, s.group.ID(t)).CPU.UsageNS) - s.first
+			low, high := late-s.early, s.group.CPUTime(t)-s.earliest
+			slack := cpuSlack(high, kerneltest.StolenTime(t)-s.stolen)
 			if ours < low-slack || ours > high+slack {
 				t.Errorf("CPU time %v, the kernel says %v to %v", ours, low, high)
 			}
@@ -93,7 +101,7 @@ func TestDefaultHierarchy(t *testing.T) {
 				return
 			}
 		case <-timeout:
-			t.Fatal("the group's making was not told")
+			t.Fatal("no event says that the group was made")
 		}
 	}
 }
@@ -167,27 +175,31 @@ func TestSwitchesWhileReading(t *testing.T) {
 	}
 }
 
+// kernelWait is what the kernel says that a process's threads have waited for CPUs, in ns: waits that have ended.
+func kernelWait(t *testing.T, pid int) (sum uint64) {
+	t.Helper()
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range tasks {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/schedstat", pid, task.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ran, waited, slices uint64
+		fmt.Sscan(string(text), &ran, &waited, &slices)
+		sum += waited
+	}
+	return sum
+}
+
 // The waits that we sum up are those that the kernel keeps per thread in schedstat.
 func TestRunQueueWaitIsTheKernels(t *testing.T) {
 	p := open(t, Options{})
 	g := kerneltest.NewGroup(t, "waiters")
 	pid, _ := g.Start(t, "spin8")
-	kernelWait := func() (sum uint64) {
-		tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, task := range tasks {
-			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/schedstat", pid, task.Name()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			var ran, waited, slices uint64
-			fmt.Sscan(string(text), &ran, &waited, &slices)
-			sum += waited
-		}
-		return sum
-	}
+	kernelWait := func() uint64 { return kernelWait(t, pid) }
 	kerneltest.Eventually(t, "a thread was switched out",
 		func() bool { return readGroup(t, p, g.ID(t)).CPU.RunQueue != nil })
 	early, startOurs, late := kernelWait(), readGroup(t, p, g.ID(t)).CPU.RunQueue.SumNS, kernelWait()
@@ -302,7 +314,7 @@ func TestFullTableCountsTheRestTogether(t *testing.T) {
 	}
 }
 
-// forgetRemoved forgets the groups whose removal was told by now.
+// forgetRemoved forgets the groups whose removal was reported by now.
 func forgetRemoved(p *Sched) {
 	for {
 		select {
@@ -316,7 +328,7 @@ func forgetRemoved(p *Sched) {
 	}
 }
 
-func TestForgottenSlotStartsAtZero(t *testing.T) {
+func TestReleasedSlotStartsAtZero(t *testing.T) {
 	p := open(t, Options{MaxCgroups: 128})
 	for i := range 140 {
 		g := kerneltest.NewGroup(t, fmt.Sprint("one", i))
@@ -331,6 +343,42 @@ func TestForgottenSlotStartsAtZero(t *testing.T) {
 		p.Forget(id)
 		if c := readGroup(t, p, id); c.CPU.UsageNS != 0 {
 			t.Fatalf("group %d is forgotten and still has %v", i, time.Duration(c.CPU.UsageNS))
+		}
+	}
+}
+
+// A thread that runs on after its group's slot was released, as the last one of a removed group may, adds nothing to
+// that slot: another group gets it. In a CPU's cache of slots two groups may be in each other's way, hence several.
+func TestReleasedSlotIsLeftAlone(t *testing.T) {
+	p := open(t, Options{})
+	var ids []model.CgroupID
+	var stops []func()
+	before := map[model.CgroupID]uint32{}
+	for i := range 6 {
+		g := kerneltest.NewGroup(t, fmt.Sprint("running", i))
+		_, stop := g.Start(t, "pinned-nap")
+		ids, stops = append(ids, g.ID(t)), append(stops, stop)
+	}
+	allRun := func() bool {
+		return !slices.ContainsFunc(ids, func(id model.CgroupID) bool { return readGroup(t, p, id).CPU.Voluntary < 20 })
+	}
+	kerneltest.Eventually(t, "all were switched to", allRun)
+	for _, id := range ids {
+		before[id], _ = p.SlotOf(id)
+		p.Forget(id)
+	}
+	kerneltest.Eventually(t, "all have other slots", allRun)
+	for i, id := range ids {
+		stops[i]()
+		slot := before[id]
+		if now, found := p.SlotOf(id); !found || now == slot {
+			t.Errorf("group %d had slot %d and has slot %d", id, slot, now)
+		}
+		for cpu := range p.cgroups.cpus {
+			lane := p.cgroups.lanes.Entries[int(slot)*p.cgroups.cpus+cpu]
+			if lane != (cgroupsCgroupLane{}) && p.Slots()[slot] == 0 {
+				t.Errorf("CPU %d added %+v to slot %d, which was released", cpu, lane, slot)
+			}
 		}
 	}
 }

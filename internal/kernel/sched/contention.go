@@ -22,7 +22,7 @@ const ContentionFeature = "contention"
 
 var contentionHook = host.NewHook(contentionProgContentionSwitch, ContentionFeature,
 	"which container ran while another waited for a CPU, and who preempted whom", false,
-	"Linux 5.12 or later with BTF and CONFIG_FAIR_GROUP_SCHED; time held back by a quota is told apart from 6.7 on")
+	"Linux 5.12 or later with BTF and CONFIG_FAIR_GROUP_SCHED; throttled time is counted apart from 6.7 on")
 
 // contentionReader reads what contention.bpf.c counts.
 type contentionReader struct {
@@ -31,11 +31,11 @@ type contentionReader struct {
 	running *ebpf.Map
 	dropped host.Drops[contentionContentionDrop]
 	cpus    int
-	// places of the pairs in the reading that is being made.
-	places map[pairKey]int
-	// forgotten groups, with the readings since; their pairs are given up.
-	forgotten map[model.CgroupID]int
-	used      uint64
+	// indices of the pairs in the reading that is being made.
+	indices map[pairKey]int
+	// gone are groups without a slot of which there are pairs, with the number of readings that found some.
+	gone map[model.CgroupID]int
+	used uint64
 }
 
 type pairKey struct{ victim, culprit model.CgroupID }
@@ -86,7 +86,7 @@ func (p *Sched) tryContention(k *host.Kernel) error {
 	p.OnClose(host.CloserFunc(maps.Close))
 	r := &contentionReader{running: made.ContentionCpus, cpus: k.CPUs,
 		dropped: host.Drops[contentionContentionDrop]{Counts: made.ContentionDrops, Names: contentionDropNames},
-		places:  make(map[pairKey]int), forgotten: make(map[model.CgroupID]int)}
+		indices: make(map[pairKey]int), gone: make(map[model.CgroupID]int)}
 	if r.lanes, err = host.MapTable[contentionContentionLane](made.ContentionLanes); err != nil {
 		return err
 	}
@@ -99,16 +99,16 @@ func (p *Sched) tryContention(k *host.Kernel) error {
 		return err
 	}
 	// What ran before a pause is not what ran until its end.
-	p.LastAttachment().Before = r.forgetSlices
+	p.LastAttachment().Before = r.resetSlices
 	p.contention = r
 	return nil
 }
 
-// forgetSlices forgets what ran on the CPUs.
-func (r *contentionReader) forgetSlices() error {
+// resetSlices clears what ran on the CPUs.
+func (r *contentionReader) resetSlices() error {
 	for cpu := range r.cpus {
 		if err := r.running.Update(uint32(cpu), &contentionContentionCpu{}, ebpf.UpdateExist); err != nil {
-			return fmt.Errorf("forgetting what ran on CPU %d: %w", cpu, err)
+			return fmt.Errorf("clearing what ran on CPU %d: %w", cpu, err)
 		}
 	}
 	for i := range r.lanes.Entries {
@@ -120,18 +120,20 @@ func (r *contentionReader) forgetSlices() error {
 
 // ReadContention reads who ran while whom waited. A wait is counted when it ends; what a thread waited on
 // a CPU that it was moved away from, when it is next switched out. The pairs of groups that
-// ForgetCgroup was called for are in one more answer, or two, and then start anew.
+// ForgetCgroup was called for are in one more answer, or two, and are then evicted.
 func (p *Sched) ReadContention() (*model.KernelContention, error) {
 	r := p.contention
 	if r == nil {
 		return nil, errors.New("reading who disturbs whom: no kernel program counts it")
 	}
 	all := &model.KernelContention{}
+	live := make(map[model.CgroupID]bool)
 	for slot := range p.cgroups.slots.Entries {
 		id := host.Load(&p.cgroups.slots.Entries[slot])
 		if slot == slotIdle || slot >= slotFirst && id == 0 {
 			continue
 		}
+		live[model.CgroupID(id)] = true
 		g := model.CgroupContention{ID: model.CgroupID(id)}
 		if slot == slotOther {
 			g.Slot = model.OtherCgroups
@@ -146,17 +148,20 @@ func (p *Sched) ReadContention() (*model.KernelContention, error) {
 		}
 		all.Groups = append(all.Groups, g)
 	}
-	all.Pairs = r.sumPairs()
+	all.Pairs = r.sumPairs(live)
 	return all, nil
 }
 
-// settled is after how many readings nobody waits any more who began to while a forgotten group ran.
-const settled = 2
+// goneReadings is in how many readings a group without a slot is found before its pairs are evicted: by then most
+// threads that began to wait while it ran have been counted.
+const goneReadings = 2
 
-// sumPairs sums the pairs over all CPUs.
-func (r *contentionReader) sumPairs() []model.CgroupPair {
-	pairs := make([]model.CgroupPair, 0, len(r.places))
-	clear(r.places)
+// sumPairs sums the pairs over all CPUs, and evicts those of groups that are gone. A thread that has waited behind one
+// for long may make its pair again, so the pairs count, and not which groups were removed.
+func (r *contentionReader) sumPairs(live map[model.CgroupID]bool) []model.CgroupPair {
+	pairs := make([]model.CgroupPair, 0, len(r.indices))
+	gone := make(map[model.CgroupID]int)
+	clear(r.indices)
 	r.used = 0
 	for i := range r.pairs.Entries {
 		e := &r.pairs.Entries[i]
@@ -166,35 +171,34 @@ func (r *contentionReader) sumPairs() []model.CgroupPair {
 		}
 		r.used++
 		key := pairKey{model.CgroupID(victim), model.CgroupID(host.Load(&e.Culprit))}
-		place, found := r.places[key]
+		index, found := r.indices[key]
 		if !found {
-			place = len(pairs)
-			r.places[key] = place
+			index = len(pairs)
+			r.indices[key] = index
 			pairs = append(pairs, model.CgroupPair{Victim: key.victim, Culprit: key.culprit})
 		}
-		sum := &pairs[place]
+		sum := &pairs[index]
 		sum.WaitNS += host.Load(&e.WaitNs)
 		sum.Preemptions += host.Load(&e.Preemptions)
-		if r.forgotten[key.victim] >= settled || r.forgotten[key.culprit] >= settled {
-			host.Store(&e.Victim, 0)
+		for _, id := range []model.CgroupID{key.victim, key.culprit} {
+			if live[id] {
+				continue
+			}
+			gone[id] = r.gone[id] + 1
+			if gone[id] > goneReadings {
+				host.Store(&e.Victim, 0)
+			}
 		}
 	}
-	for id, readings := range r.forgotten {
-		if readings >= settled {
-			delete(r.forgotten, id)
-		} else {
-			r.forgotten[id] = readings + 1
-		}
-	}
+	r.gone = gone
 	return pairs
 }
 
-// forget empties the slot of a group that is gone, before another gets it.
-func (r *contentionReader) forget(id model.CgroupID, slot uint32) {
+// release empties the slot of a group that is gone, before another gets it.
+func (r *contentionReader) release(slot uint32) {
 	for cpu := range r.cpus {
 		r.lanes.Entries[int(slot)*r.cpus+cpu] = contentionContentionLane{}
 	}
-	r.forgotten[id] = 0
 }
 
 func (r *contentionReader) drops() []model.Drop {

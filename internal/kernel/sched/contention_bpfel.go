@@ -59,8 +59,8 @@ type contentionContentionLane struct {
 	OtherPreemptions uint64
 	QuotaStops       uint64
 	RunQueue         uint64
-	HeldNs           uint64
-	HeldSinceNs      uint64
+	ThrottledNs      uint64
+	ThrottledSinceNs uint64
 	QuotasMade       uint64
 	Quotas           [4]struct {
 		_      structs.HostLayout
@@ -78,19 +78,19 @@ type contentionContentionPair struct {
 }
 
 type contentionCpuState struct {
-	_           structs.HostLayout
-	Sequence    uint64
-	SinceNs     uint64
-	Slot        uint32
-	Pid         uint32
-	Task        uint64
-	MinorFaults uint64
-	MajorFaults uint64
-	WaitedNs    uint64
-	Group       uint64
-	Untold      uint64
-	CachedId    [16]uint64
-	CachedSlot  [16]uint32
+	_              structs.HostLayout
+	Sequence       uint64
+	SinceNs        uint64
+	Slot           uint32
+	Pid            uint32
+	Task           uint64
+	MinorFaults    uint64
+	MajorFaults    uint64
+	WaitedNs       uint64
+	Group          uint64
+	MissedSwitches uint64
+	CachedId       [16]uint64
+	CachedSlot     [16]uint32
 }
 
 // Names of all BPF objects in the ELF.

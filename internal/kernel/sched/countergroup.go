@@ -104,17 +104,17 @@ func pmuOf(pmus []corePMU, cpu int) int {
 	return slices.IndexFunc(pmus, func(p corePMU) bool { return p.cpus == nil || slices.Contains(p.cpus, cpu) })
 }
 
-// attributes of the event at a place of the group.
-func (p *corePMU) attributes(place int) *unix.PerfEventAttr {
+// attributes of event i of the group.
+func (p *corePMU) attributes(i int) *unix.PerfEventAttr {
 	a := &unix.PerfEventAttr{Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})), Type: unix.PERF_TYPE_HARDWARE}
 	if p.name == "software" {
 		a.Type = unix.PERF_TYPE_SOFTWARE
 		a.Config = [counterEvents]uint64{unix.PERF_COUNT_SW_CPU_CLOCK, unix.PERF_COUNT_SW_TASK_CLOCK,
-			unix.PERF_COUNT_SW_CONTEXT_SWITCHES, unix.PERF_COUNT_SW_PAGE_FAULTS}[place]
+			unix.PERF_COUNT_SW_CONTEXT_SWITCHES, unix.PERF_COUNT_SW_PAGE_FAULTS}[i]
 		return a
 	}
 	a.Config = [counterEvents]uint64{unix.PERF_COUNT_HW_CPU_CYCLES, unix.PERF_COUNT_HW_INSTRUCTIONS,
-		unix.PERF_COUNT_HW_CACHE_REFERENCES, unix.PERF_COUNT_HW_CACHE_MISSES}[place] | p.kind<<32
+		unix.PERF_COUNT_HW_CACHE_REFERENCES, unix.PERF_COUNT_HW_CACHE_MISSES}[i] | p.kind<<32
 	return a
 }
 
@@ -122,7 +122,7 @@ func (p *corePMU) attributes(place int) *unix.PerfEventAttr {
 type EventOpener struct {
 	// open opens an event on a CPU in the group of another, -1 for a group of its own.
 	open func(attributes *unix.PerfEventAttr, cpu, group int) (fd int, err error)
-	// start is told the group's first event.
+	// start gets the group's first event.
 	start func(fd int) error
 }
 
@@ -135,7 +135,7 @@ var kernelEvents = EventOpener{
 	},
 }
 
-// counterGroup is the group of events of one CPU; fds are -1 where a place is not counted.
+// counterGroup is the group of events of one CPU; fds are -1 where an event is not counted.
 type counterGroup struct {
 	fds [counterEvents]int
 	// known has a bit for each event that is counted.
@@ -147,25 +147,25 @@ type counterGroup struct {
 // begins to count when it is whole: events that join a group which counts already may not.
 func openGroup(events *EventOpener, pmu *corePMU, cpu int, wanted uint8, someMayLack bool) (*counterGroup, error) {
 	g := &counterGroup{fds: [counterEvents]int{-1, -1, -1, -1}}
-	for place := range counterEvents {
-		if wanted>>place&1 == 0 {
+	for i := range counterEvents {
+		if wanted>>i&1 == 0 {
 			continue
 		}
-		attributes := pmu.attributes(place)
-		if place == 0 {
+		attributes := pmu.attributes(i)
+		if i == 0 {
 			attributes.Bits |= unix.PerfBitDisabled
 		}
 		fd, err := events.open(attributes, cpu, g.fds[0])
 		if err == nil {
-			g.fds[place] = fd
-			g.known |= 1 << place
+			g.fds[i] = fd
+			g.known |= 1 << i
 			continue
 		}
 		lacks := errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP)
-		if place > 0 && someMayLack && lacks {
+		if i > 0 && someMayLack && lacks {
 			continue
 		}
-		return nil, errors.Join(fmt.Errorf("opening event %d of CPU %d on %s: %w", place, cpu, pmu.name, err), g.Close())
+		return nil, errors.Join(fmt.Errorf("opening event %d of CPU %d on %s: %w", i, cpu, pmu.name, err), g.Close())
 	}
 	if err := events.start(g.fds[0]); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting the events of CPU %d on %s: %w", cpu, pmu.name, err), g.Close())
@@ -176,10 +176,10 @@ func openGroup(events *EventOpener, pmu *corePMU, cpu int, wanted uint8, someMay
 // Close gives the events up, the leader last.
 func (g *counterGroup) Close() error {
 	var errs []error
-	for place := counterEvents - 1; place >= 0; place-- {
-		if g.fds[place] >= 0 {
-			errs = append(errs, unix.Close(g.fds[place]))
-			g.fds[place] = -1
+	for i := counterEvents - 1; i >= 0; i-- {
+		if g.fds[i] >= 0 {
+			errs = append(errs, unix.Close(g.fds[i]))
+			g.fds[i] = -1
 		}
 	}
 	return errors.Join(errs...)

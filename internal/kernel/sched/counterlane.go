@@ -137,8 +137,8 @@ func (r *counterReader) readSlot(slot int, c *model.CgroupCounters) {
 	}
 }
 
-// forget empties the lanes of a slot that is given back.
-func (r *counterReader) forget(slot int) {
+// release empties the lanes of a slot that is released.
+func (r *counterReader) release(slot int) {
 	if r == nil || r.lanes == nil {
 		return
 	}

@@ -31,7 +31,7 @@ type processSum struct {
 	silent int
 }
 
-// patientReadings is how many readings a process that sleeps keeps its place when places are getting few.
+// patientReadings is for how many readings a process that sleeps keeps its entry when few are free.
 const patientReadings = 60
 
 // ReadProcesses tells what processes have counted since the reading before, those that have counted anything; nil
@@ -64,7 +64,7 @@ func (p *Sched) ReadProcesses() ([]model.ProcessGain, error) {
 	return gains, errors.Join(errs...)
 }
 
-// list finds the processes that have a place.
+// list finds the processes that have an entry.
 func (c *counterProcesses) list() error {
 	c.keys = c.keys[:0]
 	var key countersCounterProcessKey
@@ -79,7 +79,7 @@ func (c *counterProcesses) list() error {
 	return nil
 }
 
-// readProcess reads a process, and gives its place back if it is gone, or sleeps while places are few.
+// readProcess reads a process, and removes its entry if it is gone, or sleeps while few are free.
 func (r *counterReader) readProcess(key countersCounterProcessKey, full bool, procfs string) (gain *model.ProcessGain,
 	given bool, err error) {
 	sum := r.processes.sums[key]
@@ -98,7 +98,7 @@ func (r *counterReader) readProcess(key countersCounterProcessKey, full bool, pr
 	if leave {
 		delete(r.processes.sums, key)
 		if err := r.processes.table.Delete(key); err != nil {
-			return gain, false, fmt.Errorf("forgetting process %d: %w", key.Tgid, err)
+			return gain, false, fmt.Errorf("removing process %d: %w", key.Tgid, err)
 		}
 	}
 	return gain, leave, nil

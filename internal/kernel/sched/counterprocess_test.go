@@ -38,7 +38,7 @@ func renameProcess() int {
 	return 0
 }
 
-// toucher is a process that touches pages when it is told to.
+// toucher is a process that touches pages on request.
 type toucher struct {
 	pid   int
 	in    io.WriteCloser
@@ -147,7 +147,7 @@ func TestProcessesCountApart(t *testing.T) {
 	}
 }
 
-// counterDrop is what is told of a bound.
+// counterDrop is the drop of the bound.
 func counterDrop(t *testing.T, p *Sched) model.Drop {
 	t.Helper()
 	drops := p.Drops()
@@ -158,11 +158,11 @@ func counterDrop(t *testing.T, p *Sched) model.Drop {
 	return drops[i]
 }
 
-// Many more processes than there are places come and go: those without a place are counted as drops, the places of
-// those that are gone are given back, and the group counts all of them.
+// Many more processes than there are entries come and go: those without an entry are counted as drops, the entries of
+// those that are gone are removed, and the group counts all of them.
 func TestProcessesThatForkAreBounded(t *testing.T) {
-	const places, forks = 64, 300
-	p := openCounting(t, Options{CounterProcesses: places})
+	const entries, forks = 64, 300
+	p := openCounting(t, Options{CounterProcesses: entries})
 	g := kerneltest.NewGroup(t, "forks")
 	counts := newTally(p, g.ID(t))
 	counts.read(t)
@@ -179,12 +179,12 @@ func TestProcessesThatForkAreBounded(t *testing.T) {
 	kerneltest.Eventually(t, "all processes have ended",
 		func() bool { c, _ = readWork(t, p, g.ID(t)); return c.Exits >= forks })
 	d := counterDrop(t, p)
-	if d.Capacity != places || d.Count < forks-places {
-		t.Errorf("%+v, want %d slices without a place at least", d, forks-places)
+	if d.Capacity != entries || d.Count < forks-entries {
+		t.Errorf("%+v, want %d slices without an entry at least", d, forks-entries)
 	}
 	group := counts.read(t)
-	if len(counts.of) > places {
-		t.Errorf("%d processes are told apart, there are places for %d", len(counts.of), places)
+	if len(counts.of) > entries {
+		t.Errorf("%d processes are counted apart, there are %d entries", len(counts.of), entries)
 	}
 	var faults uint64
 	for _, sum := range counts.of {
@@ -196,10 +196,10 @@ func TestProcessesThatForkAreBounded(t *testing.T) {
 	// There is room again, for those who come now.
 	again := newTally(p, g.ID(t))
 	w := startToucher(g, t)
-	kerneltest.Eventually(t, "a process has a place again",
+	kerneltest.Eventually(t, "a process has an entry again",
 		func() bool { w.touch(); again.read(t); return again.of[w.pid] != nil })
-	kerneltest.Eventually(t, "places are given back",
-		func() bool { again.read(t); return counterDrop(t, p).Used < places })
+	kerneltest.Eventually(t, "entries are removed",
+		func() bool { again.read(t); return counterDrop(t, p).Used < entries })
 }
 
 // A process that renames itself all the time is one.
@@ -220,7 +220,7 @@ func TestRenamingProcessIsOne(t *testing.T) {
 		t.Errorf("%d processes, want 1", own)
 	}
 	stop()
-	kerneltest.Eventually(t, "its place is given back", func() bool {
+	kerneltest.Eventually(t, "its entry is removed", func() bool {
 		counts.read(t)
 		for key := range p.counters.processes.sums {
 			if int(key.Tgid) == pid {
@@ -231,14 +231,14 @@ func TestRenamingProcessIsOne(t *testing.T) {
 	})
 }
 
-// Where processes are not wanted they cost no place and nothing is told of them.
+// Where processes are not wanted they cost no memory and are not counted.
 func TestProcessesAreOff(t *testing.T) {
 	p := openCounting(t, Options{})
 	if gains, err := p.ReadProcesses(); gains != nil || err != nil {
 		t.Errorf("got %v, %v", gains, err)
 	}
 	if slices.ContainsFunc(p.Drops(), func(d model.Drop) bool { return d.Name == "counter_processes" }) {
-		t.Error("a bound of processes is told of")
+		t.Error("a bound of processes is listed")
 	}
 	if mode, err := ParseCounterMode("processes"); mode != CountersProcesses || err != nil {
 		t.Errorf("got %q, %v", mode, err)
@@ -251,9 +251,9 @@ func TestProcessesAreOff(t *testing.T) {
 // BenchmarkCounterSwitch switches between two processes of one group on one CPU, with counters of groups, and of
 // processes too: what the kernel's statistics say that a switch costs is reported.
 func BenchmarkCounterSwitch(b *testing.B) {
-	for _, places := range []int{0, 1024} {
-		b.Run(fmt.Sprintf("processes=%v", places > 0), func(b *testing.B) {
-			p := New(Options{Counters: CountersSoftware, CounterProcesses: places})
+	for _, entries := range []int{0, 1024} {
+		b.Run(fmt.Sprintf("processes=%v", entries > 0), func(b *testing.B) {
+			p := New(Options{Counters: CountersSoftware, CounterProcesses: entries})
 			defer p.Close()
 			if err := p.Open(kerneltest.Kernel(b)); err != nil {
 				b.Fatal(err)

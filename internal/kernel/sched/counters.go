@@ -41,14 +41,14 @@ type counterReader struct {
 	known   uint8
 	weights [counterEvents]uint64
 	// groups by CPU; refused is why a CPU that is on line has none.
-	groups  map[int]*counterGroup
-	refused map[int]error
-	maps    countersMaps
-	dropped host.Drops[countersCounterDrop]
-	hold    *host.Attachment
-	lanes   *host.Table[countersCounterLane]
-	states  *host.Table[countersCounterCpu]
-	coreOf  *host.Table[uint32]
+	groups     map[int]*counterGroup
+	refused    map[int]error
+	maps       countersMaps
+	dropped    host.Drops[countersCounterDrop]
+	attachment *host.Attachment
+	lanes      *host.Table[countersCounterLane]
+	states     *host.Table[countersCounterCpu]
+	coreOf     *host.Table[uint32]
 	// now counts what runs on a CPU up to now.
 	now  *ebpf.Program
 	sums map[int]*laneSum
@@ -133,13 +133,13 @@ func (p *Sched) startCounters(k *host.Kernel, r *counterReader) (err error) {
 	}
 	r.now, err = p.Load(k, spec, maps, countNowHook)
 	p.AddFeature(countNowHook, err)
-	// After the one that makes cpu_states: programs at one hook run in the order in which they came.
+	// After the one that makes cpu_states: programs at one hook run in the order in which they were attached.
 	if err := p.TryAttach(k, spec, maps, countersHook); err != nil {
 		return err
 	}
-	// What was counted while the hook was given up is nobody's.
-	r.hold = p.LastAttachment()
-	r.hold.Before = func() error {
+	// What was counted while it was detached is unattributed.
+	r.attachment = p.LastAttachment()
+	r.attachment.Before = func() error {
 		for cpu := range r.states.Entries {
 			atomic.StoreUint32(&r.states.Entries[cpu].State, 0)
 		}
@@ -303,8 +303,8 @@ func (r *cgroupReader) perPackage(slot int, m *topology.Machine, to []uint64) {
 		if c.Package < 0 || c.Package >= len(to) || cpu >= r.cpus {
 			continue
 		}
-		if r.views[cpu].slot == slot {
-			to[c.Package] += r.views[cpu].usageNS
+		if r.snapshots[cpu].slot == slot {
+			to[c.Package] += r.snapshots[cpu].usageNS
 		} else {
 			to[c.Package] += host.Load(&r.lanes.Entries[slot*r.cpus+cpu].UsageNs)
 		}
@@ -313,8 +313,8 @@ func (r *cgroupReader) perPackage(slot int, m *topology.Machine, to []uint64) {
 
 // counts is true where there are counters.
 func (r *counterReader) counts() bool {
-	given := r != nil && r.hold != nil && !r.hold.Held() // the part is shed
-	return r != nil && r.lanes != nil && r.absent.Load() == nil && !given
+	shed := r != nil && r.attachment != nil && !r.attachment.Attached()
+	return r != nil && r.lanes != nil && r.absent.Load() == nil && !shed
 }
 
 // countNow counts what runs on each CPU up to now. Idle CPUs are let sleep.
@@ -328,7 +328,7 @@ func (r *counterReader) countNow(groups *cgroupReader) error {
 	}
 	var errs []error
 	for _, cpu := range slices.Sorted(maps.Keys(r.groups)) {
-		if atomic.LoadUint32(&groups.states.Entries[cpu].Slot) == slotIdle {
+		if atomic.LoadUint32(&groups.states.Entries[cpu].Slot) == uint32(slotIdle) {
 			continue
 		}
 		_, err := r.now.Run(&ebpf.RunOptions{Context: ahead, Flags: runOnCPU, CPU: uint32(cpu)})
@@ -378,8 +378,8 @@ func (r *counterReader) features(mode CounterMode) []model.Feature {
 // missing names the events that the hardware does not have.
 func (r *counterReader) missing() string {
 	var names []string
-	for place, name := range model.HardwareEvents {
-		if r.known>>place&1 == 0 {
+	for i, name := range model.HardwareEvents {
+		if r.known>>i&1 == 0 {
 			names = append(names, name)
 		}
 	}

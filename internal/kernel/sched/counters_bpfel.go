@@ -87,19 +87,19 @@ type countersCounterProcessSlice struct {
 }
 
 type countersCpuState struct {
-	_           structs.HostLayout
-	Sequence    uint64
-	SinceNs     uint64
-	Slot        uint32
-	Pid         uint32
-	Task        uint64
-	MinorFaults uint64
-	MajorFaults uint64
-	WaitedNs    uint64
-	Group       uint64
-	Untold      uint64
-	CachedId    [16]uint64
-	CachedSlot  [16]uint32
+	_              structs.HostLayout
+	Sequence       uint64
+	SinceNs        uint64
+	Slot           uint32
+	Pid            uint32
+	Task           uint64
+	MinorFaults    uint64
+	MajorFaults    uint64
+	WaitedNs       uint64
+	Group          uint64
+	MissedSwitches uint64
+	CachedId       [16]uint64
+	CachedSlot     [16]uint32
 }
 
 type countersLockedCore struct {
@@ -110,8 +110,8 @@ type countersLockedCore struct {
 		BusyNs [4]uint64
 		Busy   uint64
 	}
-	Held uint32
-	_    [4]byte
+	Locked uint32
+	_      [4]byte
 }
 
 // Names of all BPF objects in the ELF.

@@ -42,7 +42,7 @@ func touchPages() int {
 	}
 }
 
-// openCounting opens the probes with the kernel's software events in place of hardware counters.
+// openCounting opens the probes with the kernel's software events instead of hardware counters.
 func openCounting(t *testing.T, o Options) *Sched {
 	t.Helper()
 	if kerneltest.WithoutEdges() {
@@ -71,7 +71,7 @@ func readWork(t *testing.T, p *Sched, id model.CgroupID) (model.CgroupCounters, 
 	return model.CgroupCounters{Perf: make([]model.PerfCounters, 1), Work: []uint64{0}}, packages
 }
 
-// The places of software events.
+// The indices of software events.
 const (
 	cpuClock = iota
 	taskClock
@@ -133,7 +133,7 @@ func minorFaults(t *testing.T, pid int) uint64 {
 
 // The time that the events counted is the CPU time, and a thread that never yields counts up to the
 // moment of reading. Switches to the group are as many as switches away from it, but for those that run,
-// and those of which no program was told. Readings of the one are bracketed by readings of the other.
+// and those at which no program ran. Readings of the one are bracketed by readings of the other.
 func TestCountersFollowCPUTime(t *testing.T) {
 	p := openCounting(t, Options{})
 	for _, work := range []string{"spin", "spin8"} {
@@ -179,7 +179,7 @@ func TestCountersFollowCPUTime(t *testing.T) {
 func untoldSwitches(p *Sched) int64 {
 	n := uint64(0)
 	for cpu := range p.cgroups.states.Entries {
-		n += p.cgroups.states.Entries[cpu].Untold
+		n += p.cgroups.states.Entries[cpu].MissedSwitches
 	}
 	return int64(n)
 }

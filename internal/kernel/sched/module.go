@@ -37,13 +37,13 @@ type Sched struct {
 	host.Loader
 	options    Options
 	cgroups    *cgroupReader
-	contention *contentionReader // nil where nobody counts who disturbs whom
+	contention *contentionReader // nil where it is not counted
 	counters   *counterReader
-	// reclaim is nil where nobody counts it; victims are the drops of who tells of killed processes.
+	// reclaim is nil where it is not counted; victims are the drops of events of killed processes.
 	reclaim *reclaimReader
 	victims *host.Drops[reclaimReclaimDrop]
 	events  chan model.CgroupEvent
-	// done is closed by Close; reading tells whether somebody then closes events.
+	// done is closed by Close; reading tells whether the reader of the ring then closes events.
 	done      chan struct{}
 	reading   bool
 	closeOnce sync.Once
@@ -71,7 +71,7 @@ func New(o Options) *Sched {
 		done: make(chan struct{})}
 }
 
-// UseSlots lets somebody keep something for each slot.
+// UseSlots adds a user that keeps something for each slot.
 func (p *Sched) UseSlots(by SlotUser) { p.slotUsers = append(p.slotUsers, by) }
 
 // Hooks are what may be attached to, but for counters, which are an option.
@@ -105,7 +105,7 @@ func (p *Sched) Parts() []host.Part {
 			Functions: []string{countersProgCountSwitch}},
 		{Rank: 5, Part: model.Part{Name: "switches",
 			Purpose: "run-queue latency and context switches; CPU time then comes from files"},
-			Functions: []string{cgroupsProgSchedSwitch}, Detached: p.endSwitches, Attaching: p.forgetWaits,
+			Functions: []string{cgroupsProgSchedSwitch}, Detached: p.endSwitches, Attaching: p.resetWaits,
 			Attached: p.beginSwitches},
 		{Rank: 10, Part: model.Part{Name: "groups",
 			Purpose: "containers that begin and end, processes, and the reading of all of it", Fixed: true}},

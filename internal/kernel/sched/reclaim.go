@@ -32,7 +32,8 @@ var reclaimHook = host.NewHook("", ReclaimFeature,
 	"time for which a container's threads had to free memory before they got some", false, reclaimRemedy)
 
 var victimHook = host.NewHook(reclaimProgMarkVictim, VictimFeature,
-	"which process was killed for lack of memory", false, "Linux 6.10 or later with BTF; how many were killed is known without it")
+	"which process was killed for lack of memory", false,
+	"Linux 6.10 or later with BTF; how many were killed is known without it")
 
 // reclaimReader reads what reclaim.bpf.c counts.
 type reclaimReader struct {
@@ -116,8 +117,8 @@ func (r *reclaimReader) read(slot int) model.ReclaimCounters {
 		HostNS: host.Load(&g.StallNs[1]), HostStalls: host.Load(&g.Stalls[1])}
 }
 
-// forget empties the slot of a group that is gone, before another gets it.
-func (r *reclaimReader) forget(slot uint32) { r.groups.Entries[slot] = reclaimReclaimGroup{} }
+// release empties the slot of a group that is gone, before another gets it.
+func (r *reclaimReader) release(slot uint32) { r.groups.Entries[slot] = reclaimReclaimGroup{} }
 
 func (p *Sched) reclaimDrops() (drops []model.Drop) {
 	if p.reclaim != nil {

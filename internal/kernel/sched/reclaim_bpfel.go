@@ -26,19 +26,19 @@ type reclaimCgroupLane struct {
 }
 
 type reclaimCpuState struct {
-	_           structs.HostLayout
-	Sequence    uint64
-	SinceNs     uint64
-	Slot        uint32
-	Pid         uint32
-	Task        uint64
-	MinorFaults uint64
-	MajorFaults uint64
-	WaitedNs    uint64
-	Group       uint64
-	Untold      uint64
-	CachedId    [16]uint64
-	CachedSlot  [16]uint32
+	_              structs.HostLayout
+	Sequence       uint64
+	SinceNs        uint64
+	Slot           uint32
+	Pid            uint32
+	Task           uint64
+	MinorFaults    uint64
+	MajorFaults    uint64
+	WaitedNs       uint64
+	Group          uint64
+	MissedSwitches uint64
+	CachedId       [16]uint64
+	CachedSlot     [16]uint32
 }
 
 type reclaimReclaimDrop uint32

@@ -124,11 +124,11 @@ func TestReclaimOfALimitedGroup(t *testing.T) {
 	id := limited.ID(t)
 	p.Forget(id)
 	if left := readGroup(t, p, id).Reclaim; left != (model.ReclaimCounters{}) {
-		t.Errorf("%+v of a group that is forgotten", left)
+		t.Errorf("%+v of a group whose slot was released", left)
 	}
 }
 
-// Who is killed for lack of memory is told with the group and the name.
+// Who is killed for lack of memory is reported with the group and the name.
 func TestVictimIsTold(t *testing.T) {
 	if types, err := kerneltest.Types.Kernel(); err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func TestVictimIsTold(t *testing.T) {
 			}
 			return
 		case <-timeout:
-			t.Fatal("nobody told of it")
+			t.Fatal("no event of it")
 		}
 	}
 }

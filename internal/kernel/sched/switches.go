@@ -10,7 +10,7 @@ import (
 	"outsight/internal/kernel/host"
 )
 
-// endSwitches ends the slices that are running: nobody will tell of their end.
+// endSwitches ends the slices that are running: their end will not be seen.
 func (p *Sched) endSwitches() error {
 	if p.cgroups == nil {
 		return nil
@@ -21,7 +21,7 @@ func (p *Sched) endSwitches() error {
 	for cpu := range r.states.Entries {
 		state := &r.states.Entries[cpu]
 		lane := int(state.Slot)*r.cpus + cpu
-		// Readings have told of what the thread that runs has used so far.
+		// Readings have included what the thread that runs has used so far.
 		if state.SinceNs != 0 && now > state.SinceNs && lane < len(r.lanes.Entries) {
 			atomic.AddUint64(&r.lanes.Entries[lane].UsageNs, now-state.SinceNs)
 		}
@@ -30,8 +30,8 @@ func (p *Sched) endSwitches() error {
 	return errors.Join(waitErr, err)
 }
 
-// forgetWaits lets what threads waited, and their faults, count from now on.
-func (p *Sched) forgetWaits() error {
+// resetWaits lets what threads waited, and their faults, count from now on.
+func (p *Sched) resetWaits() error {
 	r := p.cgroups
 	if r == nil || r.tasks == nil {
 		return nil
@@ -39,7 +39,7 @@ func (p *Sched) forgetWaits() error {
 	if err := r.variables.RenewStates.Set(uint32(1)); err != nil {
 		return err
 	}
-	return errors.Join(r.lookAtThreads(), r.variables.RenewStates.Set(uint32(0)))
+	return errors.Join(r.scanThreads(), r.variables.RenewStates.Set(uint32(0)))
 }
 
 // beginSwitches lets the CPUs' slices begin.

@@ -24,7 +24,7 @@ func storeTasksIn(object *cgroupsSpecs, most uint32) error {
 		states := object.TaskStates
 		states.Type, states.Flags, states.MaxEntries = ebpf.Hash, 0, cmp.Or(most, maxThreads)
 	} else if err != nil {
-		return fmt.Errorf("asking for task storage: %w", err)
+		return fmt.Errorf("probing for task storage: %w", err)
 	}
 	return object.TasksHaveStorage.Set(err == nil)
 }

@@ -1,6 +1,7 @@
 package tick
 
 import (
+	"slices"
 	"testing"
 
 	"outsight/internal/kernel/block"
@@ -13,8 +14,8 @@ import (
 
 func TestMain(m *testing.M) {
 	kerneltest.Main(m, map[string]func(string) int{
-		"record": func(string) int { return recordUntilKilled() },
-	})
+		"record": func(string) int { return recordUntilKilled() }, "talk": func(string) int { return talk() },
+	}, &shared)
 }
 
 // modules are the module and those that it reads.
@@ -25,7 +26,7 @@ type modules struct {
 	block *block.Block
 }
 
-// newModules makes the modules; open opens them.
+// newModules makes the modules.
 func newModules() *modules {
 	groups, edges := sched.New(sched.Options{}), net.New(net.Options{WithoutEndpoints: true})
 	disks := block.New(block.Options{}, groups)
@@ -34,16 +35,23 @@ func newModules() *modules {
 		edges, disks}
 }
 
+// all are the modules in the order in which they are opened.
+func (m *modules) all() []host.Module { return []host.Module{m.sched, m.net, m.block, m.Tick} }
+
+// shared are the modules that all tests use: a recorder only reads them.
+var shared = kerneltest.Shared[*modules]{New: func() (*modules, []host.Module) {
+	m := newModules()
+	return m, m.all()
+}}
+
 func open(t *testing.T) *modules {
 	t.Helper()
-	m := newModules()
-	kerneltest.Open(t, m.sched, m.net, m.block, m.Tick)
-	return m
+	return shared.Open(t)
 }
 
 // Forget forgets a group in all modules, as the loader does: its slot last.
 func (m *modules) Forget(id model.CgroupID) {
-	for _, each := range []host.Module{m.Tick, m.block, m.net, m.sched} {
+	for _, each := range slices.Backward(m.all()) {
 		each.Forget(id)
 	}
 }

@@ -32,7 +32,7 @@ type Disks interface{ SlotSums() *ebpf.Map }
 type Options struct {
 	// FirstSlot is the first that may be a control group's.
 	FirstSlot int
-	// Types are the kernel's, if somebody has decoded them already.
+	// Types are the kernel's, if they are decoded already.
 	Types *btf.Cache
 }
 
@@ -70,5 +70,5 @@ func (p *Tick) Parts() []host.Part { return nil }
 // Drops are none: each recorder counts its own losses.
 func (p *Tick) Drops() []model.Drop { return nil }
 
-// Forget has nothing to give up: a recorder finds out by itself.
+// Forget has nothing to release: a recorder finds out by itself.
 func (p *Tick) Forget(model.CgroupID) {}

@@ -31,13 +31,15 @@ const (
 	sampleBytes = 160
 	tickBytes   = 64
 	// What a sample knows.
-	sampleMemory, sampleThrottled, sampleDisk = 1, 2, 4
-	// listEdgesEvery is how long a new edge may be left out. To look at all places of the table is
+	sampleMemory    = uint32(recorderSampleKnownSAMPLE_MEMORY)
+	sampleThrottled = uint32(recorderSampleKnownSAMPLE_THROTTLED)
+	sampleDisk      = uint32(recorderSampleKnownSAMPLE_DISK)
+	// listEdgesEvery is how long a new edge may be left out. To scan the whole table is
 	// most of what a recorder costs in user space.
 	listEdgesEvery = time.Second
-	// statesNewLooks is how many times in a row, once a second, all tasks are looked at after groups came or
+	// statesNewScans is how many times in a row, once a second, all tasks are scanned after groups came or
 	// went; statesEvery is how many seconds apart they are otherwise, for what changed within a group.
-	statesNewLooks, statesEvery = 5, 10
+	statesNewScans, statesEvery = 5, 10
 	// ringTime is how long the ring lasts by itself, where its bounds allow it.
 	ringTime                   = 2 * time.Second
 	minRingBytes, maxRingBytes = 1 << 20, 16 << 20
@@ -56,7 +58,7 @@ func canRecord() error {
 type RecorderOptions struct {
 	// Interval between two ticks, from 1 ms to 10 s (default 50 ms).
 	Interval time.Duration
-	// RingBytes bounds the kernel memory for samples that nobody has taken out yet. By default it
+	// RingBytes bounds the kernel memory for samples that were not read yet. By default it
 	// lasts for two seconds with all control groups that can be counted, within 1 and 16 MiB.
 	RingBytes int
 }
@@ -88,10 +90,10 @@ type Recorder struct {
 	timerCPUs []int
 	// states finds where the controllers count for new groups; nil where the kernel lacks a hook.
 	states *link.Iter
-	// groups is the sum of the ids of the groups in slots; stateLooks is how many updates it has been the same.
+	// groups is the sum of the ids of the groups in slots; stateScans is how many updates it has been the same.
 	groups        uint64
 	groupsChanged bool
-	stateLooks    int
+	stateScans    int
 	links         []link.Link
 }
 
@@ -146,7 +148,7 @@ func (r *Recorder) open(o RecorderOptions) error {
 	}
 	object.Ticks.MaxEntries, object.Samples.MaxEntries = ticks, samples
 	object.RecordedEdges.MaxEntries, object.EdgesSeen.MaxEntries = edges, edges
-	object.CpuViews.MaxEntries = uint32(p.kernel.CPUs)
+	object.CpuSnapshots.MaxEntries = uint32(p.kernel.CPUs)
 	for _, bySlot := range []*ebpf.MapSpec{object.Unwanted, object.SumsOfSlot, object.StatesOfSlot} {
 		bySlot.MaxEntries = uint32(slots)
 	}
@@ -241,13 +243,13 @@ func (r *Recorder) start(spec *ebpf.CollectionSpec, clocksRead *ebpf.Variable) e
 
 // findStates attaches what the samples' memory and throttling need: the removal first.
 func (r *Recorder) findStates(load func(string) (*ebpf.Program, error)) error {
-	forget, err := load(recorderProgForgetStates)
+	forget, err := load(recorderProgRemoveStates)
 	if err != nil {
 		return err
 	}
 	removal, err := link.AttachTracing(link.TracingOptions{Program: forget})
 	if err != nil {
-		return fmt.Errorf("attaching forget_states: %w", err)
+		return fmt.Errorf("attaching remove_states: %w", err)
 	}
 	r.links = append(r.links, removal)
 	find, err := load(recorderProgFindStates)
@@ -303,7 +305,7 @@ func (r *Recorder) startTimer(number uint32) error {
 	return nil
 }
 
-// timerCPUs are that many of the allowed CPUs, as far apart as can be; none where there are more than can be told.
+// timerCPUs are that many of the allowed CPUs, as far apart as can be; none where there are more than a mask has.
 func timerCPUs(n int) (cpus []int) {
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
@@ -365,7 +367,8 @@ func (r *Recorder) read(t *recorderRecorderTick) {
 		r.tick.Samples = append(r.tick.Samples, model.TickSample{
 			Group: model.CgroupID(s.Group), CPUNS: s.CpuNs, Running: s.Running, RunQueueNS: s.WaitNs, Waits: s.Waits,
 			Voluntary: s.Voluntary, Involuntary: s.Involuntary, SentBytes: s.SentBytes, ReceivedBytes: s.ReceivedBytes,
-			Asking: s.Asking, Serving: s.Serving, HasMemory: s.Known&sampleMemory != 0, MemoryBytes: s.MemoryBytes,
+			Asking: s.ClientInFlight, Serving: s.ServerInFlight,
+			HasMemory: s.Known&sampleMemory != 0, MemoryBytes: s.MemoryBytes,
 			HasThrottled: s.Known&sampleThrottled != 0, ThrottledNS: s.ThrottledNs, ThrottledPeriods: s.ThrottledPeriods,
 			MinorFaults: s.MinorFaults, MajorFaults: s.MajorFaults,
 			HasDisk: s.Known&sampleDisk != 0, DiskReadBytes: s.DiskReadBytes, DiskWriteBytes: s.DiskWriteBytes,
@@ -428,30 +431,30 @@ func (r *Recorder) listGroups() {
 	r.groups, r.groupsChanged = groups, groups != r.groups
 }
 
-// statesDue tells whether it is time to look at all tasks for where the controllers count, which takes 2 ms with
+// statesDue tells whether it is time to scan all tasks for where the controllers count, which takes 2 ms with
 // 500 tasks. A new group may get its first task some time after it was made.
 func (r *Recorder) statesDue() bool {
-	r.stateLooks++
+	r.stateScans++
 	if r.groupsChanged {
-		r.stateLooks = 0
+		r.stateScans = 0
 	}
-	return r.stateLooks < statesNewLooks || r.stateLooks%statesEvery == 0
+	return r.stateScans < statesNewScans || r.stateScans%statesEvery == 0
 }
 
 // listEdges lists the edges whose owners are sampled. The kernel compares the owners, so that a
-// place that was given to another edge meanwhile does not count for the old one.
+// entry that was given to another edge meanwhile does not count for the old one.
 func (r *Recorder) listEdges() {
 	listed := uint32(0)
-	for place, owner := range r.module.edges.EdgeOwners() {
+	for index, owner := range r.module.edges.EdgeOwners() {
 		slot, found := r.slots[model.CgroupID(owner)]
 		if !found {
 			continue
 		}
 		e := &r.edges.Entries[listed]
-		if e.Owner != owner || e.Place != place || e.Slot != slot {
+		if e.Owner != owner || e.Index != index || e.Slot != slot {
 			// A tick in between finds either no edge, or one that it checks.
 			atomic.StoreUint64(&e.Owner, 0)
-			atomic.StoreUint32(&e.Place, place)
+			atomic.StoreUint32(&e.Index, index)
 			atomic.StoreUint32(&e.Slot, slot)
 			atomic.StoreUint64(&e.Owner, owner)
 		}

@@ -31,29 +31,29 @@ type recorderClocks struct {
 	MonotonicNs uint64
 }
 
-type recorderCpuState struct {
-	_           structs.HostLayout
-	Sequence    uint64
-	SinceNs     uint64
-	Slot        uint32
-	Pid         uint32
-	Task        uint64
-	MinorFaults uint64
-	MajorFaults uint64
-	WaitedNs    uint64
-	Group       uint64
-	Untold      uint64
-	CachedId    [16]uint64
-	CachedSlot  [16]uint32
-}
-
-type recorderCpuView struct {
+type recorderCpuSnapshot struct {
 	_           structs.HostLayout
 	UsageNs     uint64
 	MinorFaults uint64
 	MajorFaults uint64
 	Slot        uint32
 	Valid       uint32
+}
+
+type recorderCpuState struct {
+	_              structs.HostLayout
+	Sequence       uint64
+	SinceNs        uint64
+	Slot           uint32
+	Pid            uint32
+	Task           uint64
+	MinorFaults    uint64
+	MajorFaults    uint64
+	WaitedNs       uint64
+	Group          uint64
+	MissedSwitches uint64
+	CachedId       [16]uint64
+	CachedSlot     [16]uint32
 }
 
 type recorderDiskSlot struct {
@@ -146,7 +146,7 @@ type recorderGroupStates struct {
 	Group            uint64
 	Memory           uint64
 	Cpu              uint64
-	LookedNs         uint64
+	ScannedNs        uint64
 	ThrottledNs      uint64
 	ThrottledPeriods uint32
 	HasQuota         uint32
@@ -155,7 +155,7 @@ type recorderGroupStates struct {
 type recorderRecordedEdge struct {
 	_     structs.HostLayout
 	Owner uint64
-	Place uint32
+	Index uint32
 	Slot  uint32
 }
 
@@ -189,8 +189,8 @@ type recorderRecorderSample struct {
 	Involuntary      uint64
 	SentBytes        uint64
 	ReceivedBytes    uint64
-	Asking           uint32
-	Serving          uint32
+	ClientInFlight   uint32
+	ServerInFlight   uint32
 	Running          uint32
 	Known            uint32
 	MemoryBytes      uint64
@@ -227,17 +227,25 @@ type recorderRecorderTimer struct {
 	DueNs uint64
 }
 
+type recorderSampleKnown uint32
+
+const (
+	recorderSampleKnownSAMPLE_MEMORY    recorderSampleKnown = 1
+	recorderSampleKnownSAMPLE_THROTTLED recorderSampleKnown = 2
+	recorderSampleKnownSAMPLE_DISK      recorderSampleKnown = 4
+)
+
 type recorderSlotSums struct {
-	_             structs.HostLayout
-	Group         uint64
-	Tick          uint64
-	CpuNs         uint64
-	MinorFaults   uint64
-	MajorFaults   uint64
-	SentBytes     uint64
-	ReceivedBytes uint64
-	Asking        uint32
-	Serving       uint32
+	_              structs.HostLayout
+	Group          uint64
+	Tick           uint64
+	CpuNs          uint64
+	MinorFaults    uint64
+	MajorFaults    uint64
+	SentBytes      uint64
+	ReceivedBytes  uint64
+	ClientInFlight uint32
+	ServerInFlight uint32
 }
 
 // Names of all BPF objects in the ELF.
@@ -247,8 +255,8 @@ const (
 	recorderMapCgroupLanes       = "cgroup_lanes"
 	recorderMapCgroupSlots       = "cgroup_slots"
 	recorderMapControl           = "control"
+	recorderMapCpuSnapshots      = "cpu_snapshots"
 	recorderMapCpuStates         = "cpu_states"
-	recorderMapCpuViews          = "cpu_views"
 	recorderMapDiskOfSlot        = "disk_of_slot"
 	recorderMapEdges             = "edges"
 	recorderMapEdgesSeen         = "edges_seen"
@@ -261,8 +269,8 @@ const (
 	recorderMapTimers            = "timers"
 	recorderMapUnwanted          = "unwanted"
 	recorderProgFindStates       = "find_states"
-	recorderProgForgetStates     = "forget_states"
 	recorderProgRecorderClocks   = "recorder_clocks"
+	recorderProgRemoveStates     = "remove_states"
 	recorderProgStartRecorder    = "start_recorder"
 	recorderVarCgroupSubsysIndex = "cgroup_subsys_index"
 	recorderVarClocksRead        = "clocks_read"
@@ -272,6 +280,7 @@ const (
 	recorderVarIntervalNs        = "interval_ns"
 	recorderVarMemoryIndex       = "memory_index"
 	recorderVarPageBytes         = "page_bytes"
+	recorderVarSampleKnownType   = "sample_known_type"
 	recorderVarSampleMask        = "sample_mask"
 	recorderVarSlots             = "slots"
 	recorderVarTickMask          = "tick_mask"
@@ -321,8 +330,8 @@ type recorderSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type recorderProgramSpecs struct {
 	FindStates     *ebpf.ProgramSpec `ebpf:"find_states"`
-	ForgetStates   *ebpf.ProgramSpec `ebpf:"forget_states"`
 	RecorderClocks *ebpf.ProgramSpec `ebpf:"recorder_clocks"`
+	RemoveStates   *ebpf.ProgramSpec `ebpf:"remove_states"`
 	StartRecorder  *ebpf.ProgramSpec `ebpf:"start_recorder"`
 }
 
@@ -333,8 +342,8 @@ type recorderMapSpecs struct {
 	CgroupLanes   *ebpf.MapSpec `ebpf:"cgroup_lanes"`
 	CgroupSlots   *ebpf.MapSpec `ebpf:"cgroup_slots"`
 	Control       *ebpf.MapSpec `ebpf:"control"`
+	CpuSnapshots  *ebpf.MapSpec `ebpf:"cpu_snapshots"`
 	CpuStates     *ebpf.MapSpec `ebpf:"cpu_states"`
-	CpuViews      *ebpf.MapSpec `ebpf:"cpu_views"`
 	DiskOfSlot    *ebpf.MapSpec `ebpf:"disk_of_slot"`
 	Edges         *ebpf.MapSpec `ebpf:"edges"`
 	EdgesSeen     *ebpf.MapSpec `ebpf:"edges_seen"`
@@ -360,6 +369,7 @@ type recorderVariableSpecs struct {
 	IntervalNs        *ebpf.VariableSpec `ebpf:"interval_ns"`
 	MemoryIndex       *ebpf.VariableSpec `ebpf:"memory_index"`
 	PageBytes         *ebpf.VariableSpec `ebpf:"page_bytes"`
+	SampleKnownType   *ebpf.VariableSpec `ebpf:"sample_known_type"`
 	SampleMask        *ebpf.VariableSpec `ebpf:"sample_mask"`
 	Slots             *ebpf.VariableSpec `ebpf:"slots"`
 	TickMask          *ebpf.VariableSpec `ebpf:"tick_mask"`
@@ -389,8 +399,8 @@ type recorderMaps struct {
 	CgroupLanes   *ebpf.Map `ebpf:"cgroup_lanes"`
 	CgroupSlots   *ebpf.Map `ebpf:"cgroup_slots"`
 	Control       *ebpf.Map `ebpf:"control"`
+	CpuSnapshots  *ebpf.Map `ebpf:"cpu_snapshots"`
 	CpuStates     *ebpf.Map `ebpf:"cpu_states"`
-	CpuViews      *ebpf.Map `ebpf:"cpu_views"`
 	DiskOfSlot    *ebpf.Map `ebpf:"disk_of_slot"`
 	Edges         *ebpf.Map `ebpf:"edges"`
 	EdgesSeen     *ebpf.Map `ebpf:"edges_seen"`
@@ -409,8 +419,8 @@ func (m *recorderMaps) Close() error {
 		m.CgroupLanes,
 		m.CgroupSlots,
 		m.Control,
+		m.CpuSnapshots,
 		m.CpuStates,
-		m.CpuViews,
 		m.DiskOfSlot,
 		m.Edges,
 		m.EdgesSeen,
@@ -437,6 +447,7 @@ type recorderVariables struct {
 	IntervalNs        *ebpf.Variable `ebpf:"interval_ns"`
 	MemoryIndex       *ebpf.Variable `ebpf:"memory_index"`
 	PageBytes         *ebpf.Variable `ebpf:"page_bytes"`
+	SampleKnownType   *ebpf.Variable `ebpf:"sample_known_type"`
 	SampleMask        *ebpf.Variable `ebpf:"sample_mask"`
 	Slots             *ebpf.Variable `ebpf:"slots"`
 	TickMask          *ebpf.Variable `ebpf:"tick_mask"`
@@ -448,16 +459,16 @@ type recorderVariables struct {
 // It can be passed to loadRecorderObjects or ebpf.CollectionSpec.LoadAndAssign.
 type recorderPrograms struct {
 	FindStates     *ebpf.Program `ebpf:"find_states"`
-	ForgetStates   *ebpf.Program `ebpf:"forget_states"`
 	RecorderClocks *ebpf.Program `ebpf:"recorder_clocks"`
+	RemoveStates   *ebpf.Program `ebpf:"remove_states"`
 	StartRecorder  *ebpf.Program `ebpf:"start_recorder"`
 }
 
 func (p *recorderPrograms) Close() error {
 	return _RecorderClose(
 		p.FindStates,
-		p.ForgetStates,
 		p.RecorderClocks,
+		p.RemoveStates,
 		p.StartRecorder,
 	)
 }

@@ -189,8 +189,12 @@ func TestRecorderTicksSumToTheGroupsCPUTime(t *testing.T) {
 	// The file was read before the first tick and after the last; how long before and after, only
 	// a busy host knows.
 	outside := time.Duration(ended-begun) - span
-	// The kernel accounts at its ticks, which are late by what the hypervisor takes.
-	late := 5*time.Millisecond + kerneltest.StolenTime(t) - stolen
+	// The kernel accounts at its ticks, and leaves out what the hypervisor took (CONFIG_PARAVIRT_TIME_ACCOUNTING), which
+	// the run queue's clock has.
+	stolen = kerneltest.StolenTime(t) - stolen
+	late := 5*time.Millisecond + stolen
+	t.Logf("ticks: %v over %v; file: %v; stolen: %v; the recorder took %v", gained, span, after-before, stolen,
+		time.Duration(r.Cost()))
 	if want := after - before; gained > want+late || gained < want-outside-10*time.Millisecond {
 		t.Errorf("the ticks say %v over %v, the group's file %v, %v of it outside of them at most", gained, span, want,
 			outside)
@@ -281,8 +285,8 @@ func TestRecorderKnowsFaults(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// told are the minor and the major ones, by /proc/PID/stat.
-	told := func() (minor, major uint64) {
+	// fromProc are the minor and the major ones, by /proc/PID/stat.
+	fromProc := func() (minor, major uint64) {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
 			t.Fatal(err)
@@ -296,7 +300,7 @@ func TestRecorderKnowsFaults(t *testing.T) {
 	// ours are both while nothing changes.
 	ours := func() (s model.TickSample) {
 		kerneltest.Eventually(t, "the process rests", func() bool {
-			before, _ := told()
+			before, _ := fromProc()
 			r.ticks = nil
 			r.run(t, 50*time.Millisecond)
 			samples, _ := r.of(g.ID(t))
@@ -304,13 +308,13 @@ func TestRecorderKnowsFaults(t *testing.T) {
 				return false
 			}
 			s = samples[len(samples)-1]
-			after, _ := told()
+			after, _ := fromProc()
 			return before == after && samples[0].MinorFaults == s.MinorFaults
 		})
 		return s
 	}
 	before := ours()
-	minor, major := told()
+	minor, major := fromProc()
 	toggle()
 	kerneltest.Eventually(t, "faults are seen while their thread runs on", func() bool {
 		r.ticks = nil
@@ -327,7 +331,7 @@ func TestRecorderKnowsFaults(t *testing.T) {
 	})
 	toggle()
 	after := ours()
-	minorAfter, majorAfter := told()
+	minorAfter, majorAfter := fromProc()
 	if got, want := after.MinorFaults-before.MinorFaults, minorAfter-minor; got != want || want < 1000 {
 		t.Errorf("%d minor faults, the kernel says %d", got, want)
 	}
@@ -351,7 +355,7 @@ func TestRecorderForgetsMemoryOfGroupsThatAreGone(t *testing.T) {
 	g.Remove(t)
 	r.drain(t)
 	r.ticks = nil
-	r.run(t, 1200*time.Millisecond) // its slot is not given back
+	r.run(t, 1200*time.Millisecond) // its slot is not released
 	samples, ticks := r.of(id)
 	if len(samples) < 100 {
 		t.Fatalf("%d samples of the group without a directory: the test tests nothing", len(samples))
@@ -467,8 +471,11 @@ func TestRecordersDoNotDisturbEachOther(t *testing.T) {
 		slow.run(t, 20*time.Millisecond)
 		fast.run(t, 20*time.Millisecond)
 	}
-	if len(slow.ticks) < 20 || len(fast.ticks) < 8*len(slow.ticks) {
-		t.Errorf("%d ticks of 20 ms and %d of 2 ms", len(slow.ticks), len(fast.ticks))
+	// On a busy host ticks are late, or find no room while this process does not run.
+	losses := fast.Losses()
+	if due := len(fast.ticks) + int(losses.Full+losses.Late); len(slow.ticks) < 20 || len(fast.ticks) < 20 ||
+		due < 8*len(slow.ticks) {
+		t.Errorf("%d ticks of 20 ms, and %d of 2 ms with %+v", len(slow.ticks), len(fast.ticks), losses)
 	}
 }
 
@@ -476,9 +483,7 @@ func TestRecorderPausesAndGoesOn(t *testing.T) {
 	p := open(t)
 	r := record(t, p, RecorderOptions{Interval: 2 * time.Millisecond})
 	r.run(t, 50*time.Millisecond)
-	r.Pause()
-	time.Sleep(10 * time.Millisecond) // the one that is due
-	r.drain(t)
+	r.pause(t)
 	r.ticks = nil
 	r.run(t, 50*time.Millisecond)
 	if len(r.ticks) > 0 {
@@ -493,58 +498,82 @@ func TestRecorderPausesAndGoesOn(t *testing.T) {
 	}
 }
 
+// talk is the workload "talk": a client that sends a request, and a server that replies, each when its input says so.
+func talk() int {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	client, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	server, err := listener.Accept()
+	fmt.Println("ready")
+	for lines := bufio.NewScanner(os.Stdin); err == nil && lines.Scan(); fmt.Println("done") {
+		from, to, bytes := client, server, 100
+		if lines.Text() == "reply" {
+			from, to, bytes = server, client, 1000
+		}
+		if _, err = from.Write(make([]byte, bytes)); err == nil {
+			_, err = io.ReadFull(to, make([]byte, bytes))
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
 func TestRecorderShowsWhatIsInFlight(t *testing.T) {
 	p := open(t)
-	answer := make(chan struct{})
-	service := kerneltest.Serve(t, func(conn *net.TCPConn) {
-		defer conn.Close()
-		for {
-			if _, err := conn.Read(make([]byte, 100)); err != nil {
-				return
-			}
-			<-answer
-			conn.Write(make([]byte, 1000))
+	g := kerneltest.NewGroup(t, "talking")
+	cmd := g.Workload("talk")
+	in, out := kerneltest.StartTalking(t, cmd)
+	t.Cleanup(func() {
+		in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the workload: %v", err)
 		}
 	})
-	conn := kerneltest.Dial(t, service.String())
-	request := func() { conn.Write(make([]byte, 100)) }
-	reply := func() {
-		answer <- struct{}{}
-		if _, err := io.ReadFull(conn, make([]byte, 1000)); err != nil {
-			t.Fatal(err)
+	if line, err := out.ReadString('\n'); line != "ready\n" {
+		t.Fatalf("the workload says %q: %v", line, err)
+	}
+	do := func(what string) {
+		t.Helper()
+		fmt.Fprintln(in, what)
+		if line, err := out.ReadString('\n'); line != "done\n" {
+			t.Fatalf("%s: the workload says %q: %v", what, line, err)
 		}
 	}
-	// The edges are known to the recorder from now on.
-	request()
-	reply()
+	do("request")
+	do("reply")
+	// The edges are known to the recorder from its beginning on.
 	r := record(t, p, RecorderOptions{Interval: 5 * time.Millisecond})
-	// Other programs may be in this group too: the differences tell.
-	group := kerneltest.OwnCgroup(t)
-	level := func() model.TickSample {
-		r.ticks = nil
-		r.run(t, 100*time.Millisecond)
-		samples, _ := r.of(group)
-		if len(samples) == 0 {
-			t.Fatal("no sample of this process's group")
-		}
-		return samples[len(samples)-1]
+	level := func(what string, inFlight uint32) (last model.TickSample) {
+		t.Helper()
+		kerneltest.Eventually(t, fmt.Sprintf("%d in flight %s", inFlight, what), func() bool {
+			r.drain(t)
+			samples, _ := r.of(g.ID(t))
+			r.ticks = nil
+			if len(samples) > 0 {
+				last = samples[len(samples)-1]
+			}
+			return len(samples) > 0 && last.Asking == inFlight && last.Serving == inFlight
+		})
+		return last
 	}
-	before := level()
-	request()
-	during := level()
-	reply()
-	after := level()
-	if during.Asking != before.Asking+1 || during.Serving != before.Serving+1 {
-		t.Errorf("asking %d and serving %d before, %d and %d during the request", before.Asking, before.Serving,
-			during.Asking, during.Serving)
-	}
-	if after.Asking != before.Asking || after.Serving != before.Serving {
-		t.Errorf("asking %d and serving %d before, %d and %d after the request", before.Asking, before.Serving,
-			after.Asking, after.Serving)
-	}
+	before := level("before the request", 0)
+	do("request")
+	level("during the request", 1)
+	do("reply")
+	after := level("after the reply", 0)
 	sent, received := after.SentBytes-before.SentBytes, after.ReceivedBytes-before.ReceivedBytes
-	if want := uint64(100 + 1000); sent < want || received < want {
-		t.Errorf("%d bytes were sent and %d received, want %d or more", sent, received, want)
+	if want := uint64(100 + 1000); sent != want || received != want {
+		t.Errorf("%d bytes were sent and %d received, want %d", sent, received, want)
 	}
 }
 
@@ -553,7 +582,7 @@ func recordUntilKilled() int {
 	p := newModules()
 	k, err := host.ReadKernel(host.KernelOptions{Controller: kerneltest.Controller(), ProcFS: "/proc",
 		BTF: "/sys/kernel/btf/vmlinux"})
-	for _, m := range []host.Module{p.sched, p.net, p.block, p.Tick} {
+	for _, m := range p.all() {
 		if err == nil {
 			_ = m.Open(k) // Record fails without
 		}
