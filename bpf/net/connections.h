@@ -13,13 +13,13 @@
 #include "net/pairing.h"
 #include "net/reorder.h"
 
-static __always_inline void open_on(struct connection *c, u32 place)
+static __always_inline void open_on(struct connection *c, u32 index)
 {
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	struct edge *edge = bpf_map_lookup_elem(&edges, &index);
 
 	if (edge)
 		__sync_fetch_and_add(&edge->opens, 1);
-	use_edge(c, place);
+	use_edge(c, index);
 	set_flags(c, CONNECTION_OPEN);
 }
 
@@ -29,13 +29,13 @@ static __always_inline void open_on(struct connection *c, u32 place)
  */
 static __always_inline void settle(struct sock *sk, struct connection *c)
 {
-	u32 place = edge_of(sk, c);
+	u32 index = edge_of(sk, c);
 
 	/* It may be used, swept and closed at once: all find the same edge, and one counts. */
-	use_edge(c, place);
+	use_edge(c, index);
 	set_flags(c, CONNECTION_OWNED | CONNECTION_OPEN);
 	if (__sync_val_compare_and_swap(&c->unsettled, 1, 0) == 1)
-		open_on(c, place);
+		open_on(c, index);
 }
 
 static __always_inline void close_on(struct connection *c)
@@ -80,7 +80,7 @@ static __noinline int own(struct sock *sk, struct connection *c, struct task_str
 		/* It is established, and nobody told. */
 		if (c->state == TCP_SYN_SENT && !handled(c, TCP_ESTABLISHED)) {
 			c->unsettled = 1;
-			note_told(sk, c);
+			note_reported(sk, c);
 		}
 		if (used)
 			settle(sk, c);
@@ -140,7 +140,7 @@ static __noinline int rejoin(struct sock *sk, struct connection *c, struct edge 
 	c->pushes = 0;
 	__builtin_memset(&c->head, 0, sizeof(c->head));
 	c->early.state = EARLY_NONE;
-	note_told(sk, c);
+	note_reported(sk, c);
 	set_flags(c, CONNECTION_REJOINED);
 	c->watched = watching;
 	return 0;

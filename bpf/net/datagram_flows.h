@@ -68,7 +68,7 @@ static __always_inline bool same_peer(const struct datagram_peer *a, const struc
 static __always_inline bool find_peer(struct sock *sk, struct datagram_socket *s, u64 task,
 				      struct datagram_peer *peer)
 {
-	struct datagram_call *call = &s->calls[call_place(task)];
+	struct datagram_call *call = &s->calls[call_index(task)];
 
 	const struct datagram_peer *known = NULL;
 
@@ -177,18 +177,18 @@ static __noinline u32 find_datagram_edge(struct sock *sk, struct datagram_socket
 		key.port = sk->__sk_common.skc_num;
 	}
 	u32 *known = bpf_map_lookup_elem(&edge_of_key, &key);
-	u32 place = known ? *known : new_edge(&key);
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
-	if (edge && place)
+	u32 index = known ? *known : new_edge(&key);
+	struct edge *edge = bpf_map_lookup_elem(&edges, &index);
+	if (edge && index)
 		edge->process = s->process.id;
-	return place;
+	return index;
 }
 
 /* --- transactions --- */
 
-static __always_inline void count_exchange(struct edge *edge, u32 place, u64 ns)
+static __always_inline void count_exchange(struct edge *edge, u32 index, u64 ns)
 {
-	struct histogram *latency = bpf_map_lookup_elem(&edge_latency, &place);
+	struct histogram *latency = bpf_map_lookup_elem(&edge_latency, &index);
 
 	__sync_fetch_and_add(&edge->replies, 1);
 	if (!latency)
@@ -215,7 +215,7 @@ static __always_inline void request_datagram(struct datagram_flow *f, struct edg
 }
 
 /* The first datagram of the reply ends the transaction: nothing tells which is the last. */
-static __always_inline void reply_datagram(struct datagram_flow *f, struct edge *edge, u32 place, u64 now)
+static __always_inline void reply_datagram(struct datagram_flow *f, struct edge *edge, u32 index, u64 now)
 {
 	u64 first_ns = f->first_ns;
 
@@ -226,7 +226,7 @@ static __always_inline void reply_datagram(struct datagram_flow *f, struct edge 
 	else if (first_ns < watched_since_ns)
 		__sync_fetch_and_add(&edge->lost, 1); /* this may be the reply to another request */
 	else
-		count_exchange(edge, place, elapsed(first_ns, now));
+		count_exchange(edge, index, elapsed(first_ns, now));
 }
 
 #endif

@@ -6,7 +6,7 @@
 #include "include/kernel.h"
 #include "net/edges.h"
 
-/* What an edge of UDP has besides struct edge; in the same place of a table of its own. */
+/* What an edge of UDP has besides struct edge; at the same index of a table of its own. */
 struct datagram_edge {
 	u64 sent_packets;     /* calls that sent; a call with UDP_SEGMENT sends several at once */
 	u64 received_packets; /* calls that received */
@@ -71,10 +71,10 @@ struct datagram_call {
 	u32 unused;
 };
 
-/* A power of two. Threads that call at once on one socket, and share a place, lose their peer. */
+/* A power of two. Threads that call at once on one socket, and share an index, lose their peer. */
 #define DATAGRAM_CALLS 4
 
-static __always_inline u32 call_place(u64 task)
+static __always_inline u32 call_index(u64 task)
 {
 	return task * 0x9e3779b97f4a7c15ULL >> 62;
 }

@@ -23,7 +23,7 @@ struct {
 	__type(value, struct histogram);
 } edge_latency SEC(".maps");
 
-/* Histograms that edges take when they first need them; place 0 is nobody's. */
+/* Histograms that edges take when they first need them; index 0 is never used. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);

@@ -24,6 +24,20 @@ char LICENSE[] SEC("license") = "GPL";
 /* Length of a jiffy; set by the loader. */
 const volatile u64 jiffy_ns = 4000000;
 
+/* Keeps the enums whose values the reader uses among the object's types: only then are they generated into Go. */
+const struct reader_enums {
+	enum table_index table_index;
+	enum edge_role edge_role;
+	enum transport transport;
+	enum protocol protocol;
+	enum status status;
+	enum cpu_architecture cpu_architecture;
+	enum quota quota;
+	enum lru_table lru_table;
+	enum edge_drop edge_drop;
+	enum endpoint_drop endpoint_drop;
+} *reader_enums __attribute__((unused));
+
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 {
@@ -122,7 +136,7 @@ static __always_inline void count_failure(struct sock *sk, struct edge *edge)
 }
 
 /* What was received of which no call has told. The other end's FIN counts as a byte. */
-static __always_inline u64 untold_bytes(const struct tcp_sock *tcp, const struct connection *c)
+static __always_inline u64 unreported_bytes(const struct tcp_sock *tcp, const struct connection *c)
 {
 	u64 told = c->received_bytes + 1;
 
@@ -154,9 +168,9 @@ static __always_inline void count_end(struct sock *sk, struct connection *c, str
 	 * one another; the next one mends it. */
 	if (tcp->rtt_min.s[0].v != ~0U && (!edge->rtt_min_ns || rtt_min_ns < edge->rtt_min_ns))
 		edge->rtt_min_ns = rtt_min_ns;
-	u64 untold = untold_bytes(tcp, c);
-	if (untold)
-		__sync_fetch_and_add(&edge->unseen_bytes, untold);
+	u64 unreported = unreported_bytes(tcp, c);
+	if (unreported)
+		__sync_fetch_and_add(&edge->unseen_bytes, unreported);
 }
 
 /*
@@ -170,7 +184,7 @@ static __always_inline bool may_read_on(struct sock *sk, struct connection *c, i
 	if (old_state != TCP_FIN_WAIT1 && old_state != TCP_FIN_WAIT2 && old_state != TCP_CLOSING)
 		return false;
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
-	if (!tcp || !untold_bytes(tcp, c))
+	if (!tcp || !unreported_bytes(tcp, c))
 		return false;
 	/* Closing has thrown away what was not read. */
 	return tcp->rcv_nxt - tcp->copied_seq <= 1 || sk->sk_receive_queue.qlen;
@@ -201,7 +215,7 @@ static __always_inline void closed(struct sock *sk, int old_state)
 		abort_request(c, edge);
 	if (c->flags & CONNECTION_HTTP2)
 		http2_closed(sk);
-	leave_meeting(sk, c);
+	leave_pair(sk, c);
 	count_end(sk, c, edge);
 	close_on(c);
 }
@@ -327,8 +341,8 @@ int sweep_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 			count_listener_drops(sk, c, listener);
 		return 0;
 	}
-	if (marks_meetings && sk->__sk_common.skc_state != TCP_CLOSE)
-		attend_meeting(sk, c);
+	if (marks_pairs && sk->__sk_common.skc_state != TCP_CLOSE)
+		mark_pairs(sk, c);
 	if (c->unsettled && bpf_ktime_get_ns() - c->opened_ns > SETTLE_AFTER_NS)
 		settle(sk, c);
 	if (c->flags & CONNECTION_OPEN) {

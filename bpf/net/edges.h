@@ -5,11 +5,7 @@
 
 #include "include/kernel.h"
 #include "net/proto/endpoints.h"
-
-/* The edge that collects what found no room in the table. */
-#define EDGE_OVERFLOW 0
-/* Every so many places are of the reserve. */
-#define EDGE_RESERVE 8
+#include "net/table_index.h"
 
 enum edge_role {
 	ROLE_UNKNOWN = 0,
@@ -67,7 +63,7 @@ struct edge_key {
 
 struct edge {
 	struct edge_key key;
-	u64 used; /* 0 while the place is free */
+	u64 used; /* 0 while the index is free */
 	u64 sent_bytes;
 	u64 received_bytes;
 	u64 opens;
@@ -79,8 +75,8 @@ struct edge {
 	u64 latency_sum_ns;
 	u64 requests; /* transactions begun */
 	u64 replies;  /* transactions whose reply has begun */
-	u64 transfers; /* transactions whose reply took over TRANSFER_AFTER_NS from first to last byte */
-	u64 held;      /* transactions whose reply began over HELD_AFTER_NS after the request */
+	u64 bulk_transfers; /* transactions whose reply took over BULK_TRANSFER_AFTER_NS from first to last byte */
+	u64 long_polls; /* transactions whose reply began over LONG_POLL_AFTER_NS after the request */
 	u64 pushes;    /* times that a server sent without a request */
 	u64 resets;    /* connections that ended with a reset */
 	u64 timeouts;  /* connections that ended because the other end was silent */
@@ -94,7 +90,7 @@ struct edge {
 	u64 ttfb_sum_ns;
 	u64 rtt_sum_ns;
 	u64 duration_sum_ns;
-	u32 histograms[EDGE_HISTOGRAMS]; /* places in the pool, 0 until first needed */
+	u32 histograms[EDGE_HISTOGRAMS]; /* indexes in the pool, 0 until first needed */
 	u32 process; /* one that uses the edge, to look it up */
 	u64 upgrades; /* connections that became streams by agreement: WebSocket, replication */
 	u64 lost;     /* transactions that could not be followed to their end, and had no reply yet */
@@ -147,7 +143,7 @@ enum connection_phase {
 #define CONNECTION_STREAM 32	 /* not a sequence of transactions: messages go either way */
 #define CONNECTION_LISTENER 8	 /* a listening socket, counted in listeners */
 #define CONNECTION_OLD 64	 /* older than the programs: its opening was not seen */
-#define CONNECTION_MET 128	 /* a server that knows its client */
+#define CONNECTION_PAIRED 128	 /* a server that knows its client */
 #define CONNECTION_FORWARDER 256 /* this end only passes on what others send */
 #define CONNECTION_HTTP2 512	 /* followed by http2_streams.h */
 #define CONNECTION_REJOINED 2048 /* nothing was seen of it for a while */
@@ -159,10 +155,10 @@ enum early_state {
 	EARLY_TAKEN = 2, /* by one who fills or counts it */
 };
 
-/* What was received before the call that sent what it answers was told of; see reorder.h. */
+/* What was received before the call that sent what it answers has returned; see reorder.h. */
 struct early {
 	u64 first_ns; /* when it was received */
-	u64 last_ns;  /* and the last of what came behind it */
+	u64 last_ns;  /* and the last of what followed it */
 	u64 sent_ns;  /* when the kernel had sent what it answers, or the last of it that was acknowledged */
 	u32 state;    /* enum early_state */
 	u32 sequence; /* of what had been handed to the socket by then */
@@ -196,7 +192,7 @@ struct connection {
 	u32 tls_group;	    /* with tls_connection, what a TLS library calls the connection; see tls.h */
 	u64 tls_connection;
 	struct process process;
-	u32 told_sequence; /* of what was handed to the socket when a call was last told of that sent */
+	u32 reported_sequence; /* of what was handed to the socket when a call that sends last returned */
 	u32 edge_generation; /* of edge, when it was found */
 	struct early early;
 	struct head head;
@@ -253,7 +249,7 @@ enum edge_drop {
 	DROP_DATAGRAM_FLOW = 9, /* no memory for a flow: its datagram is not counted */
 	DROP_STREAM = 10, /* no room for a stream of HTTP/2: it is not counted */
 	DROP_HTTP2 = 11,  /* a connection of HTTP/2 could not be followed, or no further */
-	DROP_HTTP2_PATH = 12, /* a request of HTTP/2 has no name: its path gave way to others */
+	DROP_HTTP2_PATH = 12, /* a request of HTTP/2 has no name: its path was evicted */
 	EDGE_DROPS = 13,
 };
 
@@ -264,16 +260,16 @@ enum edge_drop {
 #define SETTLE_AFTER_NS 100000000ULL
 
 /*
- * A reply that flows for longer than this is a transfer: its time tells of its size and of its
+ * A reply that flows for longer than this is a bulk transfer: its time tells of its size and of its
  * reader, not of the service, so it is counted and left out of the latency.
  */
-#define TRANSFER_AFTER_NS 1000000000ULL
+#define BULK_TRANSFER_AFTER_NS 1000000000ULL
 
 /* The least time between two samples of a connection's path. */
 #define SAMPLE_EVERY_NS 10000000ULL
 
-/* A request that is answered only after this was held by the server on purpose (a long poll). */
-#define HELD_AFTER_NS 10000000000ULL
+/* A request that is answered only after this is a long poll: the server let it wait on purpose. */
+#define LONG_POLL_AFTER_NS 10000000000ULL
 
 /* A server that sends so often without being asked makes a connection a stream. */
 #define STREAM_AFTER_PUSHES 3

@@ -40,7 +40,7 @@ volatile u64 watched_since_ns = 0;
  */
 static __always_inline bool may_join_http2(struct connection *c)
 {
-	if (!(c->flags & (CONNECTION_OLD | CONNECTION_REJOINED)) || !machine || c->head.protocol)
+	if (!(c->flags & (CONNECTION_OLD | CONNECTION_REJOINED)) || !architecture || c->head.protocol)
 		return false;
 	return c->phase != PHASE_REQUEST || ++c->head.looks <= JOIN_LOOKS || c->head.looks % JOIN_THEN_EVERY == 0;
 }
@@ -80,7 +80,7 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 			c->head.protocol = PROTOCOL_OPAQUE;
 		} else if (state == HEAD_HTTP2) {
 			c->head.length = before;
-			c->head.state = HEAD_PARTIAL; /* of the preface: begin_half */
+			c->head.state = HEAD_PARTIAL; /* of the preface: begin_direction */
 			begin_http2(sk, c, readable);
 			return;
 		}
@@ -103,7 +103,7 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 	if (names_shed) {
 		c->head.state = HEAD_NONE;
 		c->head.target = 0;
-	} else if (machine && c->head.protocol != PROTOCOL_OPAQUE) {
+	} else if (architecture && c->head.protocol != PROTOCOL_OPAQUE) {
 		int state = read_request(c, readable, early);
 
 		if (state == HEAD_HTTP2) {
@@ -158,7 +158,7 @@ static __always_inline void on_reply(struct sock *sk, struct connection *c, stru
 	int reply = REPLY_BEGINS;
 
 	if (c->phase == PHASE_IDLE) {
-		if (!early && machine && !c->head.protocol && !c->head.failures && (c->flags & CONNECTION_WHOLE) &&
+		if (!early && architecture && !c->head.protocol && !c->head.failures && (c->flags & CONNECTION_WHOLE) &&
 		    !(c->flags & (CONNECTION_STREAM | CONNECTION_REJOINED))) {
 			read_greeting(c, readable);
 			c->head.greeted = 1;

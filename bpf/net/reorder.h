@@ -19,12 +19,12 @@
 #include "net/latency.h"
 #include "net/user_buffer.h"
 
-static __always_inline void note_told(struct sock *sk, struct connection *c)
+static __always_inline void note_reported(struct sock *sk, struct connection *c)
 {
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
 
 	if (tcp)
-		c->told_sequence = tcp->write_seq;
+		c->reported_sequence = tcp->write_seq;
 }
 
 /* Whether a call is sending, or has sent, that was not told of yet. */
@@ -36,7 +36,7 @@ static __always_inline bool is_sending(struct sock *sk, struct connection *c)
 	if (state != TCP_ESTABLISHED && state != TCP_CLOSE_WAIT)
 		return false;
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
-	return tcp && tcp->write_seq != c->told_sequence;
+	return tcp && tcp->write_seq != c->reported_sequence;
 }
 
 /* Takes what is kept: from then on it is nobody else's to take. */
@@ -155,7 +155,7 @@ static __always_inline void count_early(struct sock *sk, struct connection *c, s
  * A call is told of, and has sent so many bytes, while something may be kept; then it is the caller's. If that was received
  * before the call had begun, the call before it was not told of, nor will it be (unless several threads send at once).
  */
-static __always_inline u32 meets_early(struct sock *sk, struct connection *c, struct edge *edge, u32 bytes)
+static __always_inline u32 order_of_early(struct sock *sk, struct connection *c, struct edge *edge, u32 bytes)
 {
 	if (!take_early(c))
 		return EARLY_NONE;
@@ -168,13 +168,13 @@ static __always_inline u32 meets_early(struct sock *sk, struct connection *c, st
 }
 
 /* A call that sends was told of. True if it is late: what was received after it comes now, and is the caller's. */
-static __always_inline bool comes_late(struct sock *sk, struct connection *c, bool met)
+static __always_inline bool is_late_send(struct sock *sk, struct connection *c, bool met)
 {
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
 
 	/* A barrier: first this, then whether something is kept; keep_early keeps first, and then looks at this. */
 	if (tcp)
-		__sync_lock_test_and_set(&c->told_sequence, tcp->write_seq);
+		__sync_lock_test_and_set(&c->reported_sequence, tcp->write_seq);
 	if (!met && !take_early(c))
 		return false;
 	if (c->flags & (CONNECTION_HTTP2 | CONNECTION_STREAM)) {
@@ -193,7 +193,7 @@ static __always_inline void give_up_call(struct sock *sk, struct connection *c)
 
 	if (!edge || !tcp || tcp->snd_una != tcp->write_seq || !take_early(c))
 		return;
-	c->told_sequence = tcp->write_seq;
+	c->reported_sequence = tcp->write_seq;
 	count_early(sk, c, edge);
 }
 

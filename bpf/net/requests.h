@@ -106,7 +106,7 @@ static __always_inline int read_reply(struct connection *c, u32 size, bool early
 	return parse_reply(h);
 }
 
-/* A request of which too few bytes came to name it. */
+/* A request of which too few bytes were received to name it. */
 static __always_inline void give_up(struct head *h)
 {
 	h->state = HEAD_NONE;

@@ -50,7 +50,7 @@ static __noinline int current_tls_write(struct tls_call *to, struct tls_call_key
 		*to = *by_thread;
 		return true;
 	}
-	if (machine != MACHINE_X86_64)
+	if (architecture != ARCHITECTURE_AMD64)
 		return false;
 	struct pt_regs___go *regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
 	who->who = regs->r14;

@@ -13,7 +13,7 @@ struct transaction {
 	u64 first_ns;
 	u64 reply_ns;
 	u64 last_ns;
-	u32 edge; /* its place */
+	u32 edge; /* its index */
 	u32 role;
 };
 

@@ -63,7 +63,7 @@ static __always_inline int transferred(struct sock *sk, int bytes, u32 readable,
 	if (c->flags & CONNECTION_STREAM)
 		;
 	else if (sent)
-		met = meets_early(sk, c, edge, bytes);
+		met = order_of_early(sk, c, edge, bytes);
 	else if ((c->early.state || is_sending(sk, c)) && keep_early(sk, c, readable))
 		return 0;
 	/* 1 is the call; 0 and 2 are what was received early, which goes the other way, before it or after it. */
@@ -78,7 +78,7 @@ static __always_inline int transferred(struct sock *sk, int bytes, u32 readable,
 			on_reply(sk, c, edge, part, early);
 		if (early)
 			end_early(c);
-		else if (!sent || !comes_late(sk, c, met == EARLY_AFTER))
+		else if (!sent || !is_late_send(sk, c, met == EARLY_AFTER))
 			break;
 	}
 	/* The end came within the call, or before a reply was read: nothing follows that could end the transaction. */

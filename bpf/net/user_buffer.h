@@ -4,16 +4,9 @@
 #define OUTSIGHT_USER_BUFFER_H
 
 #include "include/kernel.h"
+#include "net/architecture.h"
 #include "net/edges.h"
 #include "net/proto/proto_text.h"
-
-enum machine {
-	MACHINE_OTHER = 0, /* its registers are not known: requests are not read */
-	MACHINE_X86_64 = 1,
-	MACHINE_ARM64 = 2,
-};
-
-const volatile u32 machine = MACHINE_OTHER;
 
 /* --- the caller's buffer --- */
 
@@ -30,7 +23,7 @@ struct user_iovec {
 	u64 size;
 };
 
-/* Registers as a system call was entered with; the names of the arguments follow the machine. */
+/* Registers as a system call was entered with; the names of the arguments follow the architecture. */
 struct pt_regs___x86_64 {
 	unsigned long si;
 	unsigned long di;
@@ -101,7 +94,7 @@ static __always_inline u32 current_call(u64 *second, u64 *third)
 {
 	void *saved = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
 
-	if (machine == MACHINE_X86_64) {
+	if (architecture == ARCHITECTURE_AMD64) {
 		struct pt_regs___x86_64 *regs = saved;
 
 		if (regs->cs != X86_64_USER_CS)
@@ -110,7 +103,7 @@ static __always_inline u32 current_call(u64 *second, u64 *third)
 		*third = regs->dx;
 		return call_of_x86_64(regs->orig_ax);
 	}
-	if (machine == MACHINE_ARM64) {
+	if (architecture == ARCHITECTURE_ARM64) {
 		struct pt_regs___arm64 *regs = saved;
 
 		*second = regs->regs[1];

@@ -11,7 +11,7 @@
 #define OUTSIGHT_HTTP2_H
 
 #include "include/kernel.h"
-#include "net/http2/half.h"
+#include "net/http2/direction.h"
 #include "net/http2/hpack.h"
 #include "net/http2/name.h"
 
@@ -22,14 +22,14 @@ static __always_inline u32 least(u64 a, u64 b)
 	return a < b ? a : b;
 }
 
-static __always_inline void pass(struct http2_half *h, u32 n)
+static __always_inline void pass(struct http2_direction *h, u32 n)
 {
 	h->source.at += n;
 	h->source.room -= n;
 	h->source.left -= n;
 }
 
-static __always_inline int lose(struct http2_half *h)
+static __always_inline int lose(struct http2_direction *h)
 {
 	h->state = HTTP2_LOST;
 	return HTTP2_LOSES;
@@ -39,7 +39,7 @@ static __always_inline int lose(struct http2_half *h)
  * Where in the bytes that were read ahead the source goes on, if the next n are among them or can be;
  * else -1.
  */
-static __always_inline int read_ahead(struct http2_half *h, u32 there, u32 n)
+static __always_inline int read_ahead(struct http2_direction *h, u32 there, u32 n)
 {
 	struct http2_source *s = &h->source;
 	u64 off = s->at - s->ahead_at;
@@ -55,7 +55,7 @@ static __always_inline int read_ahead(struct http2_half *h, u32 there, u32 n)
 }
 
 /* The next part of what the call sends or receives. */
-static __always_inline int next_part(struct http2_half *h)
+static __always_inline int next_part(struct http2_direction *h)
 {
 	struct http2_source *s = &h->source;
 	u64 part[2];
@@ -69,7 +69,7 @@ static __always_inline int next_part(struct http2_half *h)
 	return HTTP2_GOES_ON;
 }
 
-static __always_inline int take_preface(struct http2_half *h, u32 there)
+static __always_inline int take_preface(struct http2_direction *h, u32 there)
 {
 	static const char preface[32] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 	u32 got = h->got, n = least(HTTP2_PREFACE - got, there);
@@ -94,7 +94,7 @@ static __always_inline int take_preface(struct http2_half *h, u32 there)
 	return HTTP2_GOES_ON;
 }
 
-static __always_inline void begin_block(struct http2_half *h)
+static __always_inline void begin_block(struct http2_direction *h)
 {
 	h->in_block = 1;
 	h->block_stream = h->stream;
@@ -115,7 +115,7 @@ static __always_inline void begin_block(struct http2_half *h)
 	h->skip = 0;
 }
 
-static __always_inline int end_frame(struct http2_half *h)
+static __always_inline int end_frame(struct http2_direction *h)
 {
 	h->got = 0;
 	switch (h->type) {
@@ -144,12 +144,12 @@ static __always_inline int end_frame(struct http2_half *h)
 	return h->pushed ? HTTP2_PUSH : HTTP2_BLOCK;
 }
 
-static __always_inline bool is_fragment(const struct http2_half *h)
+static __always_inline bool is_fragment(const struct http2_direction *h)
 {
 	return h->type == FRAME_HEADERS || h->type == FRAME_PUSH_PROMISE || h->type == FRAME_CONTINUATION;
 }
 
-static __always_inline int take_frame_header(struct http2_half *h, u32 there)
+static __always_inline int take_frame_header(struct http2_direction *h, u32 there)
 {
 	u32 got = h->got & 15, n = least(HTTP2_FRAME_HEADER - got, there);
 	int off = n == HTTP2_FRAME_HEADER ? read_ahead(h, there, n) : -1;
@@ -198,26 +198,26 @@ static __always_inline int take_frame_header(struct http2_half *h, u32 there)
 }
 
 /* Reads as much of a header block as there is room for, and its fields. */
-static __always_inline int take_fragment(struct http2_half *h, u32 there)
+static __always_inline int take_fragment(struct http2_direction *h, u32 there)
 {
-	u32 end = h->end, used = end - h->at, place = end & (HTTP2_WINDOW - 1);
-	u32 n = least(there, least(HTTP2_WINDOW - used, HTTP2_WINDOW - place));
+	u32 end = h->end, used = end - h->at, index = end & (HTTP2_WINDOW - 1);
+	u32 n = least(there, least(HTTP2_WINDOW - used, HTTP2_WINDOW - index));
 
 	if (used >= HTTP2_WINDOW) {
 		h->broken = 1;
 		return 0;
 	}
-	barrier_var(place);
-	place &= HTTP2_WINDOW - 1;
+	barrier_var(index);
+	index &= HTTP2_WINDOW - 1;
 	/* Copied by eights, which may write past the end where nothing is: only into an empty window. */
 	int off = !used && n <= HTTP2_AHEAD - 8 ? read_ahead(h, there, n) : -1;
 	if (off >= 0) {
 		for (u32 i = 0; i < HTTP2_AHEAD; i += 8) {
 			if (i >= n)
 				break;
-			*(u64 *)(h->window + place + i) = *(u64 *)(h->source.bytes + ((off + i) & (HTTP2_AHEAD - 1)));
+			*(u64 *)(h->window + index + i) = *(u64 *)(h->source.bytes + ((off + i) & (HTTP2_AHEAD - 1)));
 		}
-	} else if (bpf_probe_read_user(h->window + place, at_most(n, HTTP2_WINDOW), (void *)h->source.at)) {
+	} else if (bpf_probe_read_user(h->window + index, at_most(n, HTTP2_WINDOW), (void *)h->source.at)) {
 		return lose(h);
 	}
 	h->end = end + n;
@@ -227,7 +227,7 @@ static __always_inline int take_fragment(struct http2_half *h, u32 there)
 	return 0;
 }
 
-static __always_inline int take_payload(struct http2_half *h, u32 there)
+static __always_inline int take_payload(struct http2_direction *h, u32 there)
 {
 	u32 n = least(h->payload, there);
 
@@ -262,7 +262,7 @@ static __always_inline int take_payload(struct http2_half *h, u32 there)
 }
 
 /* Goes on by some bytes: to the end of a frame's header, of its payload, or of a part of them. */
-__noinline int http2_step(struct http2_half *h)
+__noinline int http2_step(struct http2_direction *h)
 {
 	if (!h || !h->source.left || h->state == HTTP2_LOST)
 		return HTTP2_DONE;
@@ -277,7 +277,7 @@ __noinline int http2_step(struct http2_half *h)
 }
 
 /* Goes on to the next event, or to the end of the call. */
-__noinline int http2_run(struct http2_half *h)
+__noinline int http2_run(struct http2_direction *h)
 {
 	for (u32 i = 0; i < HTTP2_STEPS; i++) {
 		int event = http2_step(h);

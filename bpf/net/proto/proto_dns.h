@@ -16,7 +16,7 @@
 
 struct dns_question {
 	u8 packet[DNS_HEAD];
-	u8 text[DNS_HEAD]; /* the packet's name with dots, at the same place */
+	u8 text[DNS_HEAD]; /* the packet's name with dots, at the same index */
 	u8 name[ENDPOINT_NAME];
 	volatile u32 left;  /* of the label */
 	volatile u32 end;   /* of the name in the packet, 0 if it is not there */

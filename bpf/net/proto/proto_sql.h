@@ -62,7 +62,7 @@ __noinline int skip_blank(struct head *h, u32 at)
 }
 
 /*
- * Adds the first word of a statement, from the cursor's place to byte end, to what is put together.
+ * Adds the first word of a statement, from the cursor to byte end, to what is put together.
  * Blanks, brackets and comments before it are skipped.
  */
 __noinline int parse_sql(struct head *h, u32 end)

@@ -32,8 +32,9 @@ import (
 // WorkloadVariable makes a test binary a workload: with it set, it does the named work.
 const WorkloadVariable = "OUTSIGHT_TEST_WORKLOAD"
 
-// Main runs a package's tests, or one of its workloads. Leaked file descriptors fail the package.
-func Main(m *testing.M, workloads map[string]func(name string) int) {
+// Main runs a package's tests, or one of its workloads, and then closes what the tests shared. Leaked file descriptors
+// fail the package.
+func Main(m *testing.M, workloads map[string]func(name string) int, closers ...func() error) {
 	if work := os.Getenv(WorkloadVariable); work != "" {
 		os.Exit(workload(work, workloads))
 	}
@@ -41,6 +42,12 @@ func Main(m *testing.M, workloads map[string]func(name string) int) {
 	_ = rlimit.RemoveMemlock()
 	before := OpenFiles()
 	code := m.Run()
+	for _, closer := range closers {
+		if err := closer(); err != nil {
+			fmt.Fprintln(os.Stderr, "closing what tests share:", err)
+			code = 1
+		}
+	}
 	runtime.GC()
 	if after := OpenFiles(); code == 0 && after > before+2 { // the runtime's own poller and pipe
 		fmt.Fprintf(os.Stderr, "%d file descriptors leaked\n", after-before)

@@ -71,7 +71,7 @@ func readMessage(r io.Reader) ([]byte, error) {
 // that is a pipeline, and a connection that begins with one is not taken for DNS. The server
 // reads and answers one after the other.
 func TestDNSOverTCP(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	s := newNameServerTCP(t, "127.0.53.11:53")
 	r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", s.address.String())
@@ -111,7 +111,7 @@ func TestDNSOverTCP(t *testing.T) {
 
 // Queries that do not wait for the reply before: which reply is whose is not guessed.
 func TestDNSOverTCPAtOnce(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	l, err := net.Listen("tcp", "127.0.53.12:53")
 	if err != nil {
 		t.Fatal(err)

@@ -146,7 +146,7 @@ func udpEdgesAt(t *testing.T, p *Net, service netip.AddrPort, role model.Role) [
 
 // Go's resolver asks for both address families at once, over one socket each.
 func TestDNSNamesAndCodes(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	s := newNameServer(t, "127.0.53.1:53")
 	r := s.resolver()
 	var clients sync.WaitGroup
@@ -172,7 +172,7 @@ func TestDNSNamesAndCodes(t *testing.T) {
 
 // The C library sends both queries by one call (sendmmsg) over one socket.
 func TestDNSOfTheCLibrary(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	s := newNameServer(t, "127.0.53.2:53")
 	resolv := filepath.Join(t.TempDir(), "resolv.conf")
 	if err := os.WriteFile(resolv, []byte("nameserver "+s.address.Addr().String()+"\n"), 0o644); err != nil {
@@ -242,7 +242,7 @@ func TestDNSNamesAreBounded(t *testing.T) {
 // Two queries at once on one socket, answered in the other order, a repeated one, and one that is
 // never answered.
 func TestDNSQueriesAtOnce(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	server, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 53, 4), Port: 53})
 	if err != nil {
 		t.Fatal(err)
@@ -291,7 +291,7 @@ func TestDNSQueriesAtOnce(t *testing.T) {
 
 // Whatever comes to port 53, names stay printable and few, and nothing is counted twice.
 func TestDNSOfHostilePackets(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	server, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 53, 5), Port: 53})
 	if err != nil {
 		t.Fatal(err)

@@ -45,7 +45,7 @@ func skipHead(lines *bufio.Reader) (first string, err error) {
 // The thread that reads a reply is often told of before the thread that has sent the request, and a server's next
 // request before its last reply: each transaction is counted all the same, with its name and its own status.
 func TestThreadsThatOvertakeEachOther(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	const connections, rounds, paths = 4, 400, 8
 	service := kerneltest.Serve(t, func(conn *net.TCPConn) {
 		defer conn.Close()
@@ -115,7 +115,7 @@ func waiting(t *testing.T, conn *net.TCPConn) (fd int) {
 // A server refuses an upload at its head, while the one call that sends it waits for room. Its time is that of the
 // refusal, not that of the call.
 func TestReplyBeforeTheRequestIsSent(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	const held = 2500 * time.Millisecond // longer than a sweep waits
 	const refused = 200 * time.Millisecond
 	service := kerneltest.Serve(t, func(conn *net.TCPConn) {
@@ -159,7 +159,7 @@ func TestReplyBeforeTheRequestIsSent(t *testing.T) {
 
 // A client asks again while the one call that sends the first reply waits for room.
 func TestRequestBeforeTheReplyIsSent(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	const held = 2500 * time.Millisecond // longer than a sweep waits
 	body := strings.Repeat("x", 4<<20)
 	first := "HTTP/1.1 200 OK\r\nContent-Length: 4194304\r\n\r\n" + body
@@ -208,7 +208,7 @@ func TestRequestBeforeTheReplyIsSent(t *testing.T) {
 
 // The end of what a client sends counts as a byte in the kernel, and is no call that is still to be told of.
 func TestReplyAfterTheClientHasEnded(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	service := kerneltest.Serve(t, func(conn *net.TCPConn) {
 		defer conn.Close()
 		io.Copy(io.Discard, conn)
@@ -236,7 +236,7 @@ func TestReplyAfterTheClientHasEnded(t *testing.T) {
 
 // A client that gives up has no transaction: not while it waits, and not with a reply that it has not read.
 func TestClientThatGivesUp(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	answers := make(chan bool, 1)
 	service := kerneltest.Serve(t, func(conn *net.TCPConn) {
 		defer conn.Close()

@@ -74,10 +74,7 @@ func listed(counts map[string]uint64) string {
 
 func freePort(t *testing.T) uint16 {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := kerneltest.Listen(t, "127.0.0.1")
 	defer l.Close()
 	return uint16(l.Addr().(*net.TCPAddr).Port)
 }
@@ -357,7 +354,7 @@ type turn struct{ say, hear []string }
 const okay = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 func TestHeadsInParts(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	kafka, err := os.ReadFile("../parsertest/testdata/kafka-versions.request")
 	if err != nil {
 		t.Fatal(err)
@@ -439,7 +436,7 @@ func TestHeadsLikeTheLastOne(t *testing.T) {
 
 // After a switch of protocols nothing is a request any more, however slow it is.
 func TestWebSocketIsAStream(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	port := say(t,
 		turn{[]string{"GET /page HTTP/1.1\r\n\r\n"}, []string{okay}},
 		turn{[]string{"GET /live HTTP/1.1\r\nUpgrade: websocket\r\n\r\n"},
@@ -586,7 +583,7 @@ func pong(t *testing.T, reply string) net.Addr {
 
 // A path of a mebibyte is a head like any other.
 func TestEndlessPath(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	service := pong(t, okay)
 	conn := kerneltest.Dial(t, service.String())
 	go io.WriteString(conn, "GET /api/"+strings.Repeat("x", 1<<20)+" HTTP/1.1\r\n\r\n")

@@ -104,7 +104,7 @@ func counted(t *testing.T, p *Net, at net.Addr, role model.Role, requests, abort
 // TestHTTP2EitherOrder: a call tells of what it transferred when it returns, which is not the order in which it was
 // transferred. Each stream is counted once all the same, with its name and status, at both ends.
 func TestHTTP2EitherOrder(t *testing.T) {
-	p := openReading(t, Options{})
+	p := openSharedReading(t)
 	t.Run("replies before the requests are sent", func(t *testing.T) { repliesBeforeRequestsAreSent(t, p) })
 	t.Run("requests before the replies are sent", func(t *testing.T) { requestsBeforeRepliesAreSent(t, p) })
 	t.Run("replies before the requests are taken", func(t *testing.T) { repliesBeforeRequestsAreTaken(t, p) })
@@ -524,7 +524,7 @@ func repliesBeforeRequestsAreTaken(t *testing.T, p *Net) {
 
 // A server of HTTP/2 greets whoever connects. Clients of other protocols are counted as such.
 func TestHTTP2ServerOfOtherClients(t *testing.T) {
-	p := openReading(t, Options{})
+	p := openSharedReading(t)
 	server := newHTTP2Sender()
 	server.greetAsServer()
 	greeting := turn{nil, []string{server.take()}}

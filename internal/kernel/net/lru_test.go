@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/net/dns/dnsmessage"
 
 	"outsight/internal/kernel/kerneltest"
@@ -117,7 +116,7 @@ func TestQueriesThatGaveWayAreCounted(t *testing.T) {
 
 // A client refers to a path that has given way to those of others.
 func TestPathsThatGaveWayAreCounted(t *testing.T) {
-	p := openReading(t, Options{Prepare: func(spec *ebpf.CollectionSpec) { spec.Maps["http2_paths"].MaxEntries = 16 }})
+	p := openReading(t, Options{Prepare: prepare(t, func(spec *edgesSpecs) { spec.Http2Paths.MaxEntries = 16 })})
 	at := serveEchoes(t)
 	conn := callEchoes(t, at)
 	for range 3 {
@@ -174,9 +173,9 @@ func TestTLSEntriesThatGaveWayAreCounted(t *testing.T) {
 	defer func() { cmd.Process.Kill(); cmd.Wait() }()
 	lines := bufio.NewScanner(out)
 	lines.Scan()
-	p := open(t, Options{TLS: true, Prepare: func(spec *ebpf.CollectionSpec) {
-		spec.Maps["tls_calls"].MaxEntries, spec.Maps["tls_connections"].MaxEntries = room, room
-	}})
+	p := open(t, Options{TLS: true, Prepare: prepare(t, func(spec *edgesSpecs) {
+		spec.TlsCalls.MaxEntries, spec.TlsConnections.MaxEntries = room, room
+	})})
 	for _, name := range []string{"tls_calls", "tls_connections"} {
 		if d := dropOf(t, p, name); d.Count != 0 || d.Capacity != room {
 			t.Errorf("before: %+v", d)

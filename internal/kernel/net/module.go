@@ -114,7 +114,7 @@ func (p *Net) EdgesMap() *ebpf.Map {
 	if p.edges == nil {
 		return nil
 	}
-	return p.edges.maps.Maps["edges"]
+	return p.edges.objects.Edges
 }
 
 // EdgeOwners are the edges that there are, but for the overflow's, by their index, with the control groups that own

@@ -258,7 +258,7 @@ func TestEndpointsOfAFloodAreGivenUp(t *testing.T) {
 	}
 	later := time.Now().Add(crowdedIdleTime + time.Second)
 	for range 2 {
-		p.edges.endpoints.release(later, false, p.edges.quotas.crowded[quotaEndpoints])
+		p.edges.endpoints.release(later, false, p.edges.quotas.crowded[edgesQuotaQUOTA_ENDPOINTS])
 	}
 	if _, err := p.ReadEdges(); err != nil {
 		t.Fatal(err)

@@ -429,7 +429,7 @@ func TestEndsMeetThroughTranslation(t *testing.T) {
 				namespace, rule, _ := strings.Cut(r, ": ")
 				n.rule(namespace, rule)
 			}
-			p := open(t, Options{})
+			p := openShared(t)
 			for namespace, addresses := range c.servers {
 				group := first
 				if namespace == "second" {
@@ -467,8 +467,8 @@ func TestOldConnectionsMeet(t *testing.T) {
 
 // A connection that nobody uses is open, and its ends know each other.
 func TestSilentConnectionsMeet(t *testing.T) {
-	p := open(t, Options{})
-	server := echoServer(t, "127.0.0.1:0", 0)
+	p := openShared(t)
+	server := echoServer(t, "127.0.0.1", 0)
 	conn := kerneltest.Dial(t, server.Addr().String())
 	kerneltest.Eventually(t, "the silent connection is open at both ends", func() bool {
 		client, server := edge(t, p, server.Addr(), model.RoleClient), edge(t, p, server.Addr(), model.RoleServer)
@@ -488,7 +488,7 @@ func TestAcceptedByAnotherGroupThanListens(t *testing.T) {
 	n := newNetwork(t)
 	client, listens, accepts := kerneltest.NewGroup(t, "client"), kerneltest.NewGroup(t, "listens"),
 		kerneltest.NewGroup(t, "accepts")
-	p := open(t, Options{})
+	p := openShared(t)
 	n.start("first", listens, "handover 10.213.2.2:8080 "+strings.Join(procs(accepts), " "))
 	n.ask("client", client, "10.213.2.2:8080", 1, requests)
 	n.ask("client", client, "10.213.2.2:8080", 9, requests)
@@ -561,7 +561,7 @@ func TestServerBehindProxyKnowsTheClient(t *testing.T) {
 	proxy, first := kerneltest.NewGroup(t, "proxy"), kerneltest.NewGroup(t, "first")
 	one, two := kerneltest.NewGroup(t, "one"), kerneltest.NewGroup(t, "two")
 	published, address := freeAddress(t), freeAddress(t)
-	p := open(t, Options{})
+	p := openShared(t)
 	n.start("", first, "serve "+address.String())
 	n.forward(proxy, published, address)
 	n.ask("", one, published.String(), 10, requests)
@@ -581,7 +581,7 @@ func TestProxyWithTwoClientsAtOnce(t *testing.T) {
 	proxy, first := kerneltest.NewGroup(t, "proxy"), kerneltest.NewGroup(t, "first")
 	clients := []*kerneltest.Group{kerneltest.NewGroup(t, "one"), kerneltest.NewGroup(t, "two")}
 	published, address := freeAddress(t), freeAddress(t)
-	p := open(t, Options{})
+	p := openShared(t)
 	n.start("", first, "serve "+address.String())
 	n.forward(proxy, published, address)
 	var running sync.WaitGroup
@@ -625,8 +625,8 @@ func TestProxyWithTwoClientsAtOnce(t *testing.T) {
 // the server's end is there.
 func TestEndsMeetUnderLoad(t *testing.T) {
 	const clients, connections = 16, 200
-	p := open(t, Options{})
-	server := echoServer(t, "127.0.0.1:0", 0)
+	p := openShared(t)
+	server := echoServer(t, "127.0.0.1", 0)
 	var running sync.WaitGroup
 	for range clients {
 		running.Go(func() {
@@ -667,10 +667,10 @@ func TestEndsMeetUnderLoad(t *testing.T) {
 	if got[true]+got[false] != clients*connections || got[false] > clients*connections/100 {
 		t.Errorf("the client's end knows %d servers and does not know %d", got[true], got[false])
 	}
-	// Nobody is left at the meeting place but the ends of the one that is open.
+	// No pair is left but that of the connection that is open.
 	kerneltest.Dial(t, server.Addr().String())
-	if left := len(meetings(t, p, server.Addr().(*net.TCPAddr).AddrPort().Port())); left != 1 {
-		t.Errorf("%d meetings, want that of the one open connection", left)
+	if left := len(pairsAt(t, p, server.Addr().(*net.TCPAddr).AddrPort().Port())); left != 1 {
+		t.Errorf("%d pairs, want that of the one open connection", left)
 	}
 }
 
