@@ -10,7 +10,7 @@
 struct datagram_edge {
 	u64 sent_packets;     /* calls that sent; a call with UDP_SEGMENT sends several at once */
 	u64 received_packets; /* calls that received */
-	u64 one_way;	      /* requests' datagrams in streams that nobody answers */
+	u64 one_way;	      /* requests' datagrams in streams without replies */
 	u64 streams;	      /* requests that turned out to be the beginning of a stream */
 	u64 pending;	      /* requests without a reply, found by the last sweep */
 	u64 generation;	      /* changed by the reader: flows must look for their edge again */
@@ -26,7 +26,7 @@ struct datagram_peer {
 enum flow_phase {
 	FLOW_IDLE = 0,
 	FLOW_REQUEST = 1, /* the client has sent */
-	FLOW_STREAM = 2,  /* it has sent often, and nothing came back */
+	FLOW_STREAM = 2,  /* it has sent often, and nothing was received */
 };
 
 /* What passes between a socket and one of its peers. */

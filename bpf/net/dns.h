@@ -49,7 +49,7 @@ struct {
 
 /*
  * Reads the head of the message that has just been sent or received. Which of a call's several
- * messages it is, nobody tells: they come in order, and one that was not sent ends the call.
+ * messages it is, is not known: they are in order, and one that was not sent ends the call.
  */
 static __always_inline u32 read_message(struct datagram_socket *s, u8 *to, u32 size, bool sent)
 {
@@ -65,7 +65,8 @@ static __always_inline u32 read_message(struct datagram_socket *s, u8 *to, u32 s
 	batch->at = at;
 	batch->next = i + 1;
 	/* struct mmsghdr: 64 bytes; of its struct msghdr, the vector and its length. */
-	if (bpf_probe_read_user(message, sizeof(message), (void *)(at + i * 64 + 16)) || !message[1])
+	if (bpf_probe_read_user(message, sizeof(message), (void *)(at + i * 64 + 16)) ||
+	    !message[1])
 		return 0;
 	if (bpf_probe_read_user(&part, sizeof(part), (void *)message[0]))
 		return 0;
@@ -77,7 +78,8 @@ static __always_inline u32 read_message(struct datagram_socket *s, u8 *to, u32 s
 
 /* --- transactions --- */
 
-static __always_inline void count_answer(struct dns_scratch *x, struct edge *edge, u32 index, u64 ns)
+static __always_inline void count_answer(struct dns_scratch *x, struct edge *edge, u32 index,
+					 u64 ns)
 {
 	u32 code = x->question.packet[3] & 15;
 
@@ -102,7 +104,8 @@ static __always_inline bool take_query(const struct flow_key *key, u64 owner)
 	return true;
 }
 
-static __always_inline void put_query(const struct flow_key *key, struct dns_query *query, u64 owner)
+static __always_inline void put_query(const struct flow_key *key, struct dns_query *query,
+				      u64 owner)
 {
 	struct flow_use *flows = flows_of(owner);
 

@@ -62,14 +62,14 @@ static __always_inline u32 insert_edge(struct edge_key *key, u32 index)
 	}
 	/* Another CPU was first. */
 	edge->used = 0;
-	free_index(&free_edges, &reserved_edges, index);
+	free_index(&free_edges, &reserved_edges, &index, is_reserved(index));
 	u32 *theirs = bpf_map_lookup_elem(&edge_of_key, key);
 	return theirs ? *theirs : EDGE_OVERFLOW;
 }
 
 /*
- * The edge of what an owner has beyond its quota, or beyond all room. The key becomes that edge's: there
- * is no stack for another one.
+ * The edge of what an owner has beyond its quota, or beyond all room. The key becomes that edge's:
+ * there is no stack for another one.
  */
 static __always_inline u32 others_edge(struct edge_key *key)
 {
@@ -101,9 +101,9 @@ static __always_inline void leave_client_out(struct edge_key *key)
 }
 
 /*
- * An owner that has half of its quota gets no more edges that differ in the other end's process: the
- * other end may choose any name. With the whole quota, clients of one service count together, for as
- * many services as an eighth of the quota; all else is one edge.
+ * An owner that has half of its quota gets no more edges that differ in the other end's process:
+ * the other end may choose any name. With the whole quota, clients of one service count together,
+ * for as many services as an eighth of the quota; all else is one edge.
  */
 static __noinline u32 new_edge(struct edge_key *key)
 {

@@ -55,7 +55,8 @@ struct edge_key {
 	u8 role;
 	u8 forwarder;	/* FORWARDS or FORWARDED, or 0 */
 	u8 transport;	/* enum transport */
-	u8 others;	/* 1: what its owner has beyond its quota; only owner, role and transport are set */
+	/* 1: what its owner has beyond its quota; only owner, role and transport are set */
+	u8 others;
 	u8 pad[4];
 };
 
@@ -75,8 +76,10 @@ struct edge {
 	u64 latency_sum_ns;
 	u64 requests; /* transactions begun */
 	u64 replies;  /* transactions whose reply has begun */
-	u64 bulk_transfers; /* transactions whose reply took over BULK_TRANSFER_AFTER_NS from first to last byte */
-	u64 long_polls; /* transactions whose reply began over LONG_POLL_AFTER_NS after the request */
+	/* transactions whose reply took over BULK_TRANSFER_AFTER_NS from first to last byte */
+	u64 bulk_transfers;
+	/* transactions whose reply began over LONG_POLL_AFTER_NS after the request */
+	u64 long_polls;
 	u64 pushes;    /* times that a server sent without a request */
 	u64 resets;    /* connections that ended with a reset */
 	u64 timeouts;  /* connections that ended because the other end was silent */
@@ -93,7 +96,8 @@ struct edge {
 	u32 histograms[EDGE_HISTOGRAMS]; /* indexes in the pool, 0 until first needed */
 	u32 process; /* one that uses the edge, to look it up */
 	u64 upgrades; /* connections that became streams by agreement: WebSocket, replication */
-	u64 lost;     /* transactions that could not be followed to their end, and had no reply yet */
+	/* transactions that could not be followed to their end, and had no reply yet */
+	u64 lost;
 	u64 lost_replies; /* those whose reply had begun */
 	u64 send_limited_ns; /* time in which this end's own send buffer held it up */
 	u32 open; /* connections that the last sweep found open */
@@ -118,7 +122,8 @@ struct listener {
 	u64 sockets;
 	struct process process;
 	u32 forwarder;
-	u64 drops; /* connections that found no room in the accept queue, or were refused otherwise */
+	/* connections that found no room in the accept queue, or were refused otherwise */
+	u64 drops;
 };
 
 /* The address pair of a connection, as its client sees it; see pairing.h. */
@@ -159,7 +164,8 @@ enum early_state {
 struct early {
 	u64 first_ns; /* when it was received */
 	u64 last_ns;  /* and the last of what followed it */
-	u64 sent_ns;  /* when the kernel had sent what it answers, or the last of it that was acknowledged */
+	/* when the kernel had sent what it answers, or the last of it that was acknowledged */
+	u64 sent_ns;
 	u32 state;    /* enum early_state */
 	u32 sequence; /* of what had been handed to the socket by then */
 	u32 size;
@@ -189,10 +195,12 @@ struct connection {
 	u32 behind; /* of a forwarder's client end: the edge that it serves, 0 if not known */
 	u32 drops;  /* of a listening socket: those that its listener has counted */
 	u32 watched; /* what watching was at its last transfer */
-	u32 tls_group;	    /* with tls_connection, what a TLS library calls the connection; see tls.h */
+	/* with tls_connection, what a TLS library calls the connection; see tls.h */
+	u32 tls_group;
 	u64 tls_connection;
 	struct process process;
-	u32 reported_sequence; /* of what was handed to the socket when a call that sends last returned */
+	/* of what was handed to the socket when a call that sends last returned */
+	u32 reported_sequence;
 	u32 edge_generation; /* of edge, when it was found */
 	struct early early;
 	struct head head;
@@ -225,8 +233,9 @@ struct owner_drops {
 };
 
 /*
- * Entries of a control group in datagram_flows and in dns_queries. With its quota used up, its next ones are put
- * into a smaller table, where they evict only one another and those of others that have used up theirs.
+ * Entries of a control group in datagram_flows and in dns_queries. With its quota used up, its next
+ * ones are put into a smaller table, where they evict only one another and those of others that
+ * have used up theirs.
  */
 #define CROWDED_FLOWS 0
 #define CROWDED_QUERIES 1
@@ -237,7 +246,8 @@ struct flow_use {
 };
 
 enum edge_drop {
-	DROP_EDGE = 0,	     /* no free edge: counted under its owner's others, or under EDGE_OVERFLOW */
+	/* no free edge: counted under its owner's others, or under EDGE_OVERFLOW */
+	DROP_EDGE = 0,
 	DROP_EDGE_CLIENT = 1, /* few free edges: the client's address was masked */
 	DROP_CONNECTION = 2, /* no memory for a connection's state: its traffic is not counted */
 	DROP_PAIR = 3,	     /* pairs is full: the server will not know its client's group */
@@ -260,8 +270,8 @@ enum edge_drop {
 #define SETTLE_AFTER_NS 100000000ULL
 
 /*
- * A reply that flows for longer than this is a bulk transfer: its time tells of its size and of its
- * reader, not of the service, so it is counted and left out of the latency.
+ * A reply that flows for longer than this is a bulk transfer: its time depends on its size and on
+ * its reader, not on the service, so it is counted and left out of the latency.
  */
 #define BULK_TRANSFER_AFTER_NS 1000000000ULL
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
-/* What requests ask for: endpoints, each with a histogram, and what is done where there is no room. */
+/*
+ * What requests ask for: endpoints, each with a histogram, and what is done where there is no room.
+ */
 #ifndef OUTSIGHT_ENDPOINT_TABLE_H
 #define OUTSIGHT_ENDPOINT_TABLE_H
 
@@ -98,7 +100,7 @@ static __always_inline u64 insert_endpoint(struct endpoint_key *key, u32 index, 
 	}
 	/* Another CPU was first. */
 	e->used = 0;
-	free_index(&free_endpoints, &reserved_endpoints, index);
+	free_index(&free_endpoints, &reserved_endpoints, &index, reserved);
 	u32 *theirs = bpf_map_lookup_elem(&endpoint_of_key, key);
 	return target_of(theirs ? *theirs : ENDPOINT_OVERFLOW);
 }
@@ -126,7 +128,8 @@ static __noinline u64 new_endpoint(struct endpoint_key *key)
 	u32 *known = bpf_map_lookup_elem(&endpoint_of_key, key);
 	if (known)
 		return target_of(*known);
-	if (has < max_owner_endpoints + max_owner_endpoints / 8 && !bpf_map_pop_elem(&reserved_endpoints, &index))
+	if (has < max_owner_endpoints + max_owner_endpoints / 8 &&
+	    !bpf_map_pop_elem(&reserved_endpoints, &index))
 		return insert_endpoint(key, index, true);
 	count_endpoint_drop(DROP_ENDPOINT_ALL);
 	return target_of(ENDPOINT_OVERFLOW);
@@ -168,7 +171,7 @@ static __always_inline void resolve_endpoint(struct connection *c, u32 status)
 	find_endpoint(c, status);
 }
 
-/* No cell of a histogram: of transactions whose time does not tell of the service. */
+/* No cell of a histogram: of transactions whose time says nothing of the service. */
 #define CELL_ASIDE HISTOGRAM_CELLS
 
 /* Counts a transaction that took so long, in that cell of the histogram. */

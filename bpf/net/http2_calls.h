@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
-/* What calls that send and receive do to the streams of a connection, and how following it begins and ends. */
+/*
+ * What calls that send and receive do to the streams of a connection, and how following it begins
+ * and ends.
+ */
 #ifndef OUTSIGHT_HTTP2_CALLS_H
 #define OUTSIGHT_HTTP2_CALLS_H
 
@@ -16,7 +19,9 @@ static __always_inline void leave_streams(struct http2_connection *h, u64 how)
 
 	if (!h->open)
 		return;
-	/* Of 32 bits: before 6.4 the upper ones of what the call leaves are zeros, also of errors. */
+	/*
+	 * Of 32 bits: before 6.4 the upper ones of what the call leaves are zeros, also of errors.
+	 */
 	int error = bpf_map_update_elem(&http2_ended, &id, &how, BPF_NOEXIST);
 	if (error && error != -EEXIST)
 		count_drop(DROP_STREAM);
@@ -30,7 +35,8 @@ __noinline int http2_found(struct http2_connection *h, u32 index, u32 which, u32
 	struct edge *edge = bpf_map_lookup_elem(&edges, &index);
 	if (!edge)
 		return false;
-	struct http2_direction *direction = which ? &h->direction[DIRECTION_REPLIES] : &h->direction[DIRECTION_REQUESTS];
+	struct http2_direction *direction =
+		which ? &h->direction[DIRECTION_REPLIES] : &h->direction[DIRECTION_REQUESTS];
 	struct http2_stream *ended = NULL;
 	switch (event) {
 	case HTTP2_RESET:
@@ -56,7 +62,8 @@ __noinline int http2_walk(struct http2_connection *h, u32 index, u32 which)
 {
 	if (!h)
 		return false;
-	struct http2_direction *direction = which ? &h->direction[DIRECTION_REPLIES] : &h->direction[DIRECTION_REQUESTS];
+	struct http2_direction *direction =
+		which ? &h->direction[DIRECTION_REPLIES] : &h->direction[DIRECTION_REQUESTS];
 	for (u32 i = 0; i < HTTP2_FINDINGS; i++) {
 		int event = http2_run(direction);
 
@@ -132,7 +139,9 @@ static __always_inline void stop_following(struct http2_connection *h, u64 now)
 	leave_streams(h, now | ENDED_LOST);
 }
 
-/* Whether what was received of the first request, and this call, begin as a client's preface does. */
+/*
+ * Whether what was received of the first request, and this call, begin as a client's preface does.
+ */
 static __noinline int sends_preface(const struct head *head, u32 got, u32 readable)
 {
 	/* Longer than needed: of a shorter one clang computes addresses by |=, which is refused. */
@@ -144,7 +153,8 @@ static __noinline int sends_preface(const struct head *head, u32 got, u32 readab
 	if (got)
 		begun = *(const u64 *)head->bytes & ((1ULL << 8 * got) - 1);
 	u64 mask = n > 7 ? ~0ULL : (1ULL << 8 * n) - 1;
-	return !(((begun | fresh[0] << 8 * got) ^ W('P', 'R', 'I', ' ', '*', ' ', 'H', 'T')) & mask);
+	return !(((begun | fresh[0] << 8 * got) ^ W('P', 'R', 'I', ' ', '*', ' ', 'H', 'T')) &
+		 mask);
 }
 
 /* The first call of a direction since the connection is known to be HTTP/2; false if it is not. */
@@ -175,7 +185,8 @@ static __always_inline bool begin_direction(struct connection *c, struct http2_c
 }
 
 /* A call on a connection that is HTTP/2; false if it is not. */
-static __noinline int http2_transferred(struct sock *sk, struct connection *c, u32 bytes, u32 readable, bool reply)
+static __noinline int http2_transferred(struct sock *sk, struct connection *c, u32 bytes,
+					u32 readable, bool reply)
 {
 	if (!sk || !c)
 		return true;
@@ -183,7 +194,8 @@ static __noinline int http2_transferred(struct sock *sk, struct connection *c, u
 	if (!h || h->lost)
 		return true;
 	u64 now = bpf_ktime_get_ns();
-	struct http2_direction *direction = reply ? &h->direction[DIRECTION_REPLIES] : &h->direction[DIRECTION_REQUESTS];
+	struct http2_direction *direction =
+		reply ? &h->direction[DIRECTION_REPLIES] : &h->direction[DIRECTION_REQUESTS];
 	set_source(&direction->source, bytes, readable);
 	direction->now_ns = now;
 	if (direction->state == HTTP2_NEW && !begin_direction(c, h, direction, readable, reply))
@@ -199,7 +211,10 @@ static __noinline int http2_transferred(struct sock *sk, struct connection *c, u
 	if (reply && c->role == ROLE_CLIENT) {
 		struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
 
-		/* Of the segment that was acknowledged last, on the same clock: tcp_rate_skb_delivered. */
+		/*
+		 * Of the segment that was acknowledged last, on the same clock:
+		 * tcp_rate_skb_delivered.
+		 */
 		direction->sent_ns = tcp ? tcp->first_tx_mstamp * 1000 : 0;
 	}
 	http2_walk(h, c->edge, reply);
@@ -224,7 +239,8 @@ static __noinline struct http2_connection *follow_http2(struct sock *sk, struct 
 {
 	if (!sk || !c)
 		return NULL;
-	struct http2_connection *h = bpf_sk_storage_get(&http2_connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	struct http2_connection *h =
+		bpf_sk_storage_get(&http2_connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!h) {
 		count_drop(DROP_HTTP2);
 		c->head.protocol = PROTOCOL_OPAQUE;
@@ -237,7 +253,10 @@ static __noinline struct http2_connection *follow_http2(struct sock *sk, struct 
 	return h;
 }
 
-/* Whether the server has sent its settings, before the call that sent the client's preface has returned. */
+/*
+ * Whether the server has sent its settings, before the call that sent the client's preface has
+ * returned.
+ */
 static __always_inline bool greets_http2(struct sock *sk, struct connection *c, u32 readable)
 {
 	const u32 how = CONNECTION_WHOLE | CONNECTION_STREAM | CONNECTION_REJOINED | CONNECTION_TLS;
@@ -268,8 +287,8 @@ static __always_inline void begin_http2(struct sock *sk, struct connection *c, u
 }
 
 /*
- * Looks whether a connection that is older than the programs is HTTP/2: at a call that sends or receives
- * whole frames, one of which begins a request. It is followed from the next call on.
+ * Looks whether a connection that is older than the programs is HTTP/2: at a call that sends or
+ * receives whole frames, one of which begins a request. It is followed from the next call on.
  */
 static __noinline int join_http2(struct sock *sk, struct connection *c, struct edge *edge, u32 size)
 {

@@ -22,7 +22,10 @@
 /* Streams of a connection that are open at a time; further ones are not counted. */
 #define HTTP2_CONNECTION_STREAMS 4096
 
-/* A connection joined in the middle must have been understood in both directions after so many calls. */
+/*
+ * A connection joined in the middle must have been understood in both directions after so many
+ * calls.
+ */
 #define HTTP2_JOIN_CALLS 64
 
 struct http2_connection {
@@ -67,7 +70,8 @@ struct http2_stream {
 	u8 protocol;
 	u8 status;
 	u8 grpc_status; /* and one */
-	u8 unsure;	/* the reply ended with fields that are not known: one may have been a status */
+	/* the reply ended with fields that are not known: one may have been a status */
+	u8 unsure;
 	u32 edge_generation;
 	u8 name[ENDPOINT_KEY_NAME];
 };
@@ -108,7 +112,9 @@ static __noinline u64 stream_target(struct http2_stream *s)
 	key.edge = s->edge;
 	key.protocol = s->grpc_status ? PROTOCOL_GRPC : s->protocol;
 	key.status = s->grpc_status ? STATUS_GRPC + s->grpc_status - 1 : s->status;
-	/* A call that was answered, and of which the status is not known, is not known to be well. */
+	/*
+	 * A call that was answered, and of which the status is not known, is not known to be well.
+	 */
 	if (!s->grpc_status && (s->unsure || key.protocol == PROTOCOL_GRPC) && key.status == 2)
 		key.status = STATUS_UNKNOWN;
 	__builtin_memcpy(key.name, s->name, sizeof(key.name));
@@ -140,7 +146,8 @@ static __always_inline void abort_stream(struct http2_stream *s, u64 now)
 }
 
 /* Takes a stream out of the hash that nobody else takes out. */
-static __always_inline void close_stream(struct http2_connection *h, struct http2_direction *direction, struct http2_stream *s)
+static __always_inline void close_stream(struct http2_connection *h,
+					 struct http2_direction *direction, struct http2_stream *s)
 {
 	struct http2_stream_key key = {.connection = h->id, .stream = direction->stream};
 
@@ -168,8 +175,11 @@ static __always_inline bool end_stream(struct http2_stream *s, u32 how, u64 now)
 
 static const struct http2_stream no_stream;
 
-/* The stream, which is made if it is not there. It is filled where it lies: there is little stack. */
-static __always_inline struct http2_stream *put_stream(struct http2_connection *h, struct http2_stream_key *key)
+/*
+ * The stream, which is made if it is not there. It is filled where it lies: there is little stack.
+ */
+static __always_inline struct http2_stream *put_stream(struct http2_connection *h,
+						       struct http2_stream_key *key)
 {
 	struct http2_stream *s = bpf_map_lookup_elem(&http2_streams, key);
 
@@ -195,7 +205,8 @@ static __always_inline void count_reply(struct edge *edge, struct http2_stream *
 	add_sample(edge, EDGE_TTFB, &edge->ttfb_sum_ns, elapsed(s->first_ns, s->reply_ns));
 }
 
-static __always_inline void describe_request(struct http2_stream *s, const struct http2_direction *from, u32 edge,
+static __always_inline void describe_request(struct http2_stream *s,
+					     const struct http2_direction *from, u32 edge,
 					     u32 generation)
 {
 	if (!s->first_ns || s->first_ns > from->first_ns)
@@ -206,8 +217,12 @@ static __always_inline void describe_request(struct http2_stream *s, const struc
 	__builtin_memcpy(s->name, from->name, sizeof(s->name));
 }
 
-/* These hand back the stream if it is to be closed: what that calls is as deep as older verifiers allow. */
-static __noinline struct http2_stream *begin_stream(struct http2_connection *h, struct edge *edge, u32 index)
+/*
+ * These hand back the stream if it is to be closed: what that calls is as deep as older verifiers
+ * allow.
+ */
+static __noinline struct http2_stream *begin_stream(struct http2_connection *h, struct edge *edge,
+						    u32 index)
 {
 	if (!h || !edge)
 		return NULL;
@@ -224,7 +239,10 @@ static __noinline struct http2_stream *begin_stream(struct http2_connection *h, 
 	if (direction->gone)
 		count_drop(DROP_HTTP2_PATH);
 	struct http2_stream *s = put_stream(h, &key);
-	/* A barrier: the stream is there before its number is; stream_of_reply reads them the other way. */
+	/*
+	 * A barrier: the stream is there before its number is; stream_of_reply reads them the other
+	 * way.
+	 */
 	__sync_lock_test_and_set(&h->last_stream, direction->stream);
 	if (!s) {
 		count_drop(DROP_STREAM);
@@ -252,15 +270,17 @@ static __always_inline void begin_reply_of(struct edge *edge, struct http2_strea
  * The stream that a reply, or a reset by the server, is of. Its request may be seen later: in a
  * client's call that has not returned, or in a server's that has only peeked at it so far.
  */
-static __always_inline struct http2_stream *
-stream_of_reply(struct http2_connection *h, const struct http2_direction *direction, struct http2_stream_key *key)
+static __always_inline struct http2_stream *stream_of_reply(struct http2_connection *h,
+							    const struct http2_direction *direction,
+							    struct http2_stream_key *key)
 {
 	struct http2_stream *s = bpf_map_lookup_elem(&http2_streams, key);
 
 	if (s || !(direction->stream & 1))
 		return s;
 	/* Where nothing was seen of the beginning, the first reply tells what began before it. */
-	u32 last = __sync_val_compare_and_swap(&h->last_stream, 0, h->joined ? direction->stream : 0);
+	u32 last =
+		__sync_val_compare_and_swap(&h->last_stream, 0, h->joined ? direction->stream : 0);
 	if (!last && h->joined)
 		return NULL;
 	/* It has ended, or was not counted; or it was begun just now, on another CPU. */
@@ -274,7 +294,8 @@ stream_of_reply(struct http2_connection *h, const struct http2_direction *direct
 	return s;
 }
 
-static __noinline struct http2_stream *go_on_with_reply(struct http2_connection *h, struct edge *edge, u32 event)
+static __noinline struct http2_stream *go_on_with_reply(struct http2_connection *h,
+							struct edge *edge, u32 event)
 {
 	if (!h || !edge)
 		return NULL;
@@ -298,8 +319,8 @@ static __noinline struct http2_stream *go_on_with_reply(struct http2_connection 
 	return (!block || direction->ends) && end_stream(s, STREAM_ENDED, now) ? s : NULL;
 }
 
-static __noinline struct http2_stream *reset_stream(struct http2_connection *h, struct http2_direction *direction,
-						    u32 which)
+static __noinline struct http2_stream *reset_stream(struct http2_connection *h,
+						    struct http2_direction *direction, u32 which)
 {
 	if (!h || !direction)
 		return NULL;

@@ -28,7 +28,7 @@ static __noinline int take_histogram(struct edge *edge, u32 which)
 	return before;
 }
 
-/* Adds to one of the edge's histograms; the sum tells the reader that it changed. */
+/* Adds to one of the edge's histograms; by the sum the reader sees that it changed. */
 static __always_inline void add_sample(struct edge *edge, u32 which, u64 *sum, u64 ns)
 {
 	u32 index = edge->histograms[which];
@@ -50,10 +50,12 @@ static __always_inline u64 elapsed(u64 from_ns, u64 to_ns)
 }
 
 /*
- * What the kernel measured of the path: smoothed round-trip time and its mean deviation. They change
- * slowly, and a sample costs as much as the latency itself: a connection gives at most a hundred a second.
+ * What the kernel measured of the path: smoothed round-trip time and its mean deviation. They
+ * change slowly, and a sample costs as much as the latency itself: a connection gives at most a
+ * hundred a second.
  */
-static __always_inline void sample_path(struct edge *edge, struct sock *sk, struct connection *c, u64 now)
+static __always_inline void sample_path(struct edge *edge, struct sock *sk, struct connection *c,
+					u64 now)
 {
 	if (now - c->sampled_ns < SAMPLE_EVERY_NS)
 		return;
@@ -66,8 +68,8 @@ static __always_inline void sample_path(struct edge *edge, struct sock *sk, stru
 	__sync_fetch_and_add(&edge->jitter_sum_ns, (u64)tcp->mdev_us * 1000 / 4);
 }
 
-static __always_inline void count_time(struct edge *edge, u32 index, u64 first_ns, u64 reply_ns, u64 last_ns,
-				       u64 target)
+static __always_inline void count_time(struct edge *edge, u32 index, u64 first_ns, u64 reply_ns,
+				       u64 last_ns, u64 target)
 {
 	struct histogram *latency = bpf_map_lookup_elem(&edge_latency, &index);
 
@@ -89,7 +91,7 @@ static __always_inline void count_time(struct edge *edge, u32 index, u64 first_n
 	u32 cell = histogram_cell(ns);
 	histogram_add_cell(latency, cell);
 	count_endpoint(target, ns, cell);
-	/* The sum tells the reader that the histogram changed, so it grows even by a zero. */
+	/* By the sum the reader sees that the histogram changed, so it grows even by a zero. */
 	__sync_fetch_and_add(&edge->latency_sum_ns, ns ? ns : 1);
 }
 
@@ -114,7 +116,8 @@ static __always_inline bool finish(struct sock *sk, struct connection *c)
 	if (__sync_val_compare_and_swap(&c->phase, PHASE_REPLY, PHASE_IDLE) != PHASE_REPLY)
 		return false;
 	if (!target && c->head.state == HEAD_NAMED) {
-		u32 status = reads_tls && (c->flags & CONNECTION_TLS) ? tls_status(c) : STATUS_UNKNOWN;
+		u32 status =
+			reads_tls && (c->flags & CONNECTION_TLS) ? tls_status(c) : STATUS_UNKNOWN;
 
 		if (status == STATUS_SWITCHED)
 			set_flags(c, CONNECTION_STREAM);

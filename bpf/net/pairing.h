@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
 /*
- * How the two ends of a connection find each other on one host. The client's end publishes who
- * it is when the connection is established, which is always before the server's end is, and the
- * server's end answers. The place where they meet is named by the two initial sequence numbers:
- * no translation of addresses on the way (published ports, virtual service addresses,
- * masquerading) changes them. Connections that are older than these programs meet by their
- * current sequence numbers if they are idle, else by their address pair.
+ * Pairing of the two ends of a connection on one host. The client's end publishes who it is when
+ * the connection is established, which is always before the server's end is, and the server's end
+ * answers. The key is the two initial sequence numbers: no translation of addresses on the way
+ * (published ports, virtual service addresses, masquerading) changes them. Connections that are
+ * older than these programs are paired by their current sequence numbers if they are idle, else by
+ * their address pair.
  */
 #ifndef OUTSIGHT_PAIRING_H
 #define OUTSIGHT_PAIRING_H
@@ -15,13 +15,14 @@
 #include "net/edge_maps.h"
 #include "net/quotas.h"
 
-/* What the ends of an open connection tell each other. */
+/* What the ends of an open connection know of each other. */
 struct pair {
 	u64 client; /* control group */
 	u64 server; /* control group, 0 until the server's end is there */
 	struct address dialled; /* the server's address as the client sees it */
 	struct address reached; /* the server's address as the server sees it */
-	struct address behind;	/* of a proxy's connection: the address that the proxy was dialled from */
+	/* of a proxy's connection: the address that the proxy was dialled from */
+	struct address behind;
 	char client_process[PROCESS_NAME];
 	char server_process[PROCESS_NAME];
 	u16 dialled_port;
@@ -56,9 +57,9 @@ struct {
 const volatile u32 host_netns = 0;
 
 /*
- * A meeting whose end closed and nobody told would stay for ever. Now and then the reader begins a
- * round: the sweep of the connections tells each meeting that an end of it is there, and then a sweep of
- * the meetings takes the others away and counts those that are left.
+ * A pair whose close was missed would stay for ever. Now and then the reader begins a round: the
+ * sweep of the connections marks the pairs of which an end is there, and then a sweep of the pairs
+ * removes the others and counts those that are left.
  */
 volatile u32 pair_round = 0;
 volatile u32 marks_pairs = 0;
@@ -96,7 +97,8 @@ static __noinline int forwarder_accepted(u32 id, u32 edge)
 		if (!waiting)
 			after = 1ULL << 33 | edge;
 		else
-			after = (waiting + 1) << 33 | (mixed | ((u32)before != edge)) << 32 | (u32)before;
+			after = (waiting + 1) << 33 | (mixed | ((u32)before != edge)) << 32 |
+				(u32)before;
 		if (__sync_val_compare_and_swap(state, before, after) == before)
 			return 0;
 	}
@@ -171,7 +173,7 @@ static __always_inline void address_key_of(struct sock *sk, const struct connect
 		key->netns = netns_of(sk);
 }
 
-/* --- meetings --- */
+/* --- pairs --- */
 
 static __noinline int put_pair(struct pair_key *key, struct pair *m)
 {
@@ -200,7 +202,7 @@ static __noinline int remove_pair(struct pair_key *key)
 	return 0;
 }
 
-/* Tells the server's end who dialled, and what. */
+/* Publishes for the server's end who dialled, and what. */
 static __noinline int publish_client(struct sock *sk, struct connection *c)
 {
 	struct pair_key key;
@@ -231,7 +233,7 @@ static __noinline int publish_client(struct sock *sk, struct connection *c)
 	return 0;
 }
 
-/* Where the ends of a connection met; a client asks for one that the server came to. */
+/* The pair of a connection; a client of an older one needs one that its server has found. */
 static __always_inline struct pair *pair_of(struct sock *sk, const struct connection *c)
 {
 	struct pair_key key;
@@ -245,7 +247,7 @@ static __always_inline struct pair *pair_of(struct sock *sk, const struct connec
 	return bpf_map_lookup_elem(&pairs, &key);
 }
 
-/* The last end that closes takes the entry away. */
+/* The last end that closes removes the entry. */
 static __always_inline void leave_pair(struct sock *sk, const struct connection *c)
 {
 	struct pair_key key;
@@ -274,7 +276,7 @@ static __always_inline void mark_pair(struct pair_key *key)
 		m->round = pair_round;
 }
 
-/* An end of the meeting is there. */
+/* An end of the pair is there. */
 static __noinline int mark_pairs(struct sock *sk, struct connection *c)
 {
 	struct pair_key key;
@@ -323,8 +325,9 @@ static __always_inline void far_of(struct edge_key *key, const struct address *a
 	key->far_port = port;
 }
 
-/* The server's end learns who dialled, and tells who answers. */
-static __always_inline void pair_with_client(struct sock *sk, struct connection *c, struct edge_key *key)
+/* The server's end learns who dialled, and publishes who answers. */
+static __always_inline void pair_with_client(struct sock *sk, struct connection *c,
+					     struct edge_key *key)
 {
 	struct pair *m = pair_of(sk, c);
 
@@ -349,7 +352,8 @@ static __always_inline void pair_with_client(struct sock *sk, struct connection 
 }
 
 /* The client's end learns who answered. */
-static __always_inline void pair_with_server(struct sock *sk, struct connection *c, struct edge_key *key)
+static __always_inline void pair_with_server(struct sock *sk, struct connection *c,
+					     struct edge_key *key)
 {
 	struct pair *m = pair_of(sk, c);
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
-/* What the tables of edges and of endpoints have in common: their indexes, and the queues of those that are free. */
+/*
+ * What the tables of edges and of endpoints have in common: their indexes, and the queues of those
+ * that are free.
+ */
 #ifndef OUTSIGHT_TABLE_INDEX_H
 #define OUTSIGHT_TABLE_INDEX_H
 
@@ -13,13 +16,19 @@ enum table_index {
 	RESERVED_EVERY = 8,
 };
 
-/* Puts an index into its queue. */
-static __always_inline void free_index(void *unreserved, void *reserved, u32 index)
+static __always_inline bool is_reserved(u32 index)
 {
-	if (index % RESERVED_EVERY)
-		bpf_map_push_elem(unreserved, &index, BPF_ANY);
+	return index % RESERVED_EVERY == 0;
+}
+
+/* Puts an index into its queue. */
+static __always_inline void free_index(void *unreserved, void *reserved, const u32 *index,
+				       bool is_kept_back)
+{
+	if (is_kept_back)
+		bpf_map_push_elem(reserved, index, BPF_ANY);
 	else
-		bpf_map_push_elem(reserved, &index, BPF_ANY);
+		bpf_map_push_elem(unreserved, index, BPF_ANY);
 }
 
 #endif

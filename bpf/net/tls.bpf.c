@@ -35,7 +35,10 @@ static __always_inline u64 c_argument(void *ctx, const int which)
 		u64 value = which == 0 ? regs->di : which == 1 ? regs->si : which == 2 ? regs->dx :
 			    which == 3 ? regs->cx : regs->ax;
 
-		/* Else the loads of both architectures become one, from a place that the verifier refuses. */
+		/*
+		 * Else the loads of both architectures become one, from a place that the verifier
+		 * refuses.
+		 */
 		barrier_var(value);
 		return value;
 	}
@@ -53,9 +56,11 @@ static __always_inline void this_thread(struct tls_call_key *key, u32 kind)
 	key->kind = kind;
 }
 
-static __always_inline void begin_write(const struct tls_call_key *who, u64 connection, u64 text, u64 size, u64 result)
+static __always_inline void begin_write(const struct tls_call_key *who, u64 connection, u64 text,
+					u64 size, u64 result)
 {
-	struct tls_call call = {.connection = connection, .text = text, .size = size, .result = result};
+	struct tls_call call = {
+		.connection = connection, .text = text, .size = size, .result = result};
 	struct tls_connection_key key = {.connection = connection, .group = who->group};
 	struct tls_connection *known = bpf_map_lookup_elem(&tls_connections, &key);
 
@@ -64,7 +69,8 @@ static __always_inline void begin_write(const struct tls_call_key *who, u64 conn
 	lru_put(&tls_calls, LRU_TLS_CALLS, who, &call);
 }
 
-static __always_inline void begin_read(const struct tls_call_key *who, u64 connection, u64 text, u64 result)
+static __always_inline void begin_read(const struct tls_call_key *who, u64 connection, u64 text,
+				       u64 result)
 {
 	struct tls_call call = {.connection = connection, .text = text, .result = result};
 
@@ -91,7 +97,8 @@ static __noinline int end_read(struct tls_call_key *who, u64 size)
 	if (call.result) {
 		u64 written = 0;
 
-		if (size != 1 || bpf_probe_read_user(&written, sizeof(written), (void *)call.result))
+		if (size != 1 ||
+		    bpf_probe_read_user(&written, sizeof(written), (void *)call.result))
 			return 0;
 		size = written;
 	}
@@ -119,7 +126,8 @@ static __noinline int end_read(struct tls_call_key *who, u64 size)
 	if (at < HEAD_BYTES / 2) {
 		u32 n = at_most(size, HEAD_BYTES / 2);
 
-		if (!bpf_probe_read_user(c->bytes + at_most(at, HEAD_BYTES / 2), n, (void *)call.text))
+		if (!bpf_probe_read_user(c->bytes + at_most(at, HEAD_BYTES / 2), n,
+					 (void *)call.text))
 			c->length = at + n;
 	}
 	return 0;

@@ -47,7 +47,10 @@ enum http2_event {
 	HTTP2_LOSES = 6,
 };
 
-/* Findings of one call, and steps to the next one: more than fit into what programs write at a time. */
+/*
+ * Findings of one call, and steps to the next one: more than fit into what programs write at a
+ * time.
+ */
 #define HTTP2_FINDINGS 4096
 #define HTTP2_STEPS 256
 
@@ -92,7 +95,8 @@ struct http2_direction {
 	u8 pad;
 	u8 front; /* bytes before the block that say nothing here */
 	u8 state;
-	u8 header[33] __attribute__((aligned(8))); /* longer than a header, for the verifier's sake */
+	/* longer than a header, for the verifier's sake */
+	u8 header[33] __attribute__((aligned(8)));
 
 	/* The block, what it said, and the field that is being read. */
 	u8 in_block;

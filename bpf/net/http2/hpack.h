@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
 /*
  * The fields of header blocks (HPACK, RFC 7541), as far as they name a request or tell how it was
- * answered. Fields of no interest are passed over. Of the peer's table it is remembered which entries
- * are of interest, and by their number, not by their index: what was evicted, a valid peer does not
- * refer to.
+ * answered. Fields of no interest are passed over. Of the peer's table it is remembered which
+ * entries are of interest, and by their number, not by their index: what was evicted, a valid peer
+ * does not refer to.
  */
 #ifndef OUTSIGHT_HPACK_H
 #define OUTSIGHT_HPACK_H
@@ -12,7 +12,9 @@
 #include "net/http2/direction.h"
 #include "net/http2/hpack_tables.h"
 
-/* Paths in the tables of peers, by the number of their entry; the least recently used are evicted. */
+/*
+ * Paths in the tables of peers, by the number of their entry; the least recently used are evicted.
+ */
 struct http2_path_key {
 	u64 connection;
 	u64 number;
@@ -191,7 +193,9 @@ static __always_inline u32 next_symbol(struct http2_direction *h)
 		bits_left += 8;
 	}
 	/* The next 15 bits; past the end are ones, as in the padding. */
-	u32 next = bits_left >= 15 ? bits >> ((bits_left - 15) & 63) : (bits << ((15 - bits_left) & 63)) | ((1 << ((15 - bits_left) & 15)) - 1);
+	u32 next = bits_left >= 15 ?
+			   bits >> ((bits_left - 15) & 63) :
+			   (bits << ((15 - bits_left) & 63)) | ((1 << ((15 - bits_left) & 15)) - 1);
 	u32 symbol = huffman_short[(next >> 7) & 255];
 	if (!symbol)
 		symbol = huffman_long[next & 255];
@@ -209,8 +213,8 @@ static __always_inline u32 next_symbol(struct http2_direction *h)
 }
 
 /*
- * Takes one byte into h->text; 0 at the end. A path ends where its query begins. h->cut says 1 if there
- * is more than room for it, and 2 if the string is not valid.
+ * Takes one byte into h->text; 0 at the end. A path ends where its query begins. h->cut says 1 if
+ * there is more than room for it, and 2 if the string is not valid.
  */
 __noinline int http2_symbol(struct http2_direction *h)
 {
@@ -306,7 +310,8 @@ static __always_inline u32 value_of(struct http2_direction *h, u32 at, u32 lengt
 		/* gRPC-web goes on with a hyphen: its status is not in fields. */
 		return (!next || next == '+' || next == ';') &&
 		       word[0] == WORD('a', 'p', 'p', 'l', 'i', 'c', 'a', 't') &&
-		       (word[1] & ~(0xffULL << 56)) == WORD('i', 'o', 'n', '/', 'g', 'r', 'p', 'c') - ((u64)'c' << 56) &&
+		       (word[1] & ~(0xffULL << 56)) ==
+			       WORD('i', 'o', 'n', '/', 'g', 'r', 'p', 'c') - ((u64)'c' << 56) &&
 		       word[1] >> 56 == 'c';
 	case KIND_GRPC_STATUS:
 		if (n == 1 && first >= '0' && first <= '9')
@@ -320,8 +325,8 @@ static __always_inline u32 value_of(struct http2_direction *h, u32 at, u32 lengt
 /* --- fields --- */
 
 /*
- * Reads a number of which the first byte has the bits of mask (RFC 7541, 5.1) into h->number. The answer
- * is how many bytes it has, 0 if they are not all there, or -1.
+ * Reads a number of which the first byte has the bits of mask (RFC 7541, 5.1) into h->number. The
+ * answer is how many bytes it has, 0 if they are not all there, or -1.
  */
 static __always_inline int take_number(struct http2_direction *h, u32 at, u32 there, u32 mask)
 {
@@ -417,7 +422,10 @@ static __always_inline int take_name(struct http2_direction *h, u32 there)
 
 static const struct http2_path no_path;
 
-/* Puts the path into the table's newest entry. An empty one first: older verifiers take a map's value from few places. */
+/*
+ * Puts the path into the table's newest entry. An empty one first: older verifiers take a map's
+ * value from few places.
+ */
 static __always_inline void keep_path(struct http2_direction *h)
 {
 	struct http2_path_key key = {.connection = h->connection, .number = h->inserted};

@@ -40,7 +40,8 @@ static __always_inline u8 path_at(const struct http2_direction *h, u32 i)
 /* Whether the path is longer, and only so much of it is known. */
 static __always_inline bool is_cut(const struct http2_direction *h, u32 i)
 {
-	return path_at(h, i) == '.' && path_at(h, i + 1) == '.' && path_at(h, i + 2) == '.' && !path_at(h, i + 3);
+	return path_at(h, i) == '.' && path_at(h, i + 1) == '.' && path_at(h, i + 2) == '.' &&
+	       !path_at(h, i + 3);
 }
 
 /* Takes a byte of the path into the name; 0 at its end. */

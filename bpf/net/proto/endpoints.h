@@ -88,7 +88,8 @@ struct cursor {
 
 /* What is remembered of a connection's requests. */
 struct head {
-	u64 target; /* endpoint of the current transaction: index, generation << 32; 0 if not known */
+	/* endpoint of the current transaction: index, generation << 32; 0 if not known */
+	u64 target;
 	u64 cached; /* the target of name with cached_status on cached_edge */
 	u32 cached_edge;
 	u32 size;	 /* bytes of the request so far */
@@ -104,7 +105,9 @@ struct head {
 	u8 greeted;  /* the server sent before the first request, and it was not HTTP/2 */
 	u8 pad[2];
 	u32 looks;   /* parts of requests in which HTTP/2 was looked for; see may_join_http2 */
-	/* What follows up to name is touched by every transaction, the rest by new requests only. */
+	/*
+	 * What follows up to name is touched by every transaction, the rest by new requests only.
+	 */
 	u8 reply[REPLY_BYTES];
 	u8 bytes[HEAD_BYTES];
 	u8 name[ENDPOINT_NAME];
@@ -116,9 +119,9 @@ struct head {
 #define HEAD_FAILURES 8
 
 /*
- * HTTP/2 is looked for in so many parts of requests of a connection that is older than the probes, then in every
- * JOIN_THEN_EVERYth, a prime, lest a regular pattern of calls is always looked at in the same place. Looking
- * costs as much as two transfers.
+ * HTTP/2 is looked for in so many parts of requests of a connection that is older than the probes,
+ * then in every JOIN_THEN_EVERYth, a prime, lest a regular pattern of calls is always looked at in
+ * the same place. Looking costs as much as two transfers.
  */
 #define JOIN_LOOKS 64
 #define JOIN_THEN_EVERY 31
