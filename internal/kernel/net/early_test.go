@@ -42,7 +42,7 @@ func skipHead(lines *bufio.Reader) (first string, err error) {
 	return first, nil
 }
 
-// The thread that reads a reply is often told of before the thread that has sent the request, and a server's next
+// The thread that reads a reply is often seen before the thread that has sent the request, and a server's next
 // request before its last reply: each transaction is counted all the same, with its name and its own status.
 func TestThreadsThatOvertakeEachOther(t *testing.T) {
 	p := openShared(t)
@@ -116,7 +116,7 @@ func waiting(t *testing.T, conn *net.TCPConn) (fd int) {
 // refusal, not that of the call.
 func TestReplyBeforeTheRequestIsSent(t *testing.T) {
 	p := openShared(t)
-	const held = 2500 * time.Millisecond // longer than a sweep waits
+	const delay = 2500 * time.Millisecond // longer than a sweep waits
 	const refused = 200 * time.Millisecond
 	service := kerneltest.Serve(t, func(conn *net.TCPConn) {
 		defer conn.Close()
@@ -126,7 +126,7 @@ func TestReplyBeforeTheRequestIsSent(t *testing.T) {
 		}
 		time.Sleep(refused)
 		io.WriteString(conn, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n")
-		time.Sleep(held)
+		time.Sleep(delay)
 		io.Copy(io.Discard, conn)
 	})
 	conn := waiting(t, kerneltest.Dial(t, service.String()).(*net.TCPConn))
@@ -138,7 +138,7 @@ func TestReplyBeforeTheRequestIsSent(t *testing.T) {
 	if n, err := syscall.Read(conn, make([]byte, 1000)); err != nil || n == 0 {
 		t.Fatal(n, err)
 	}
-	for end := time.Now().Add(held * 4 / 5); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(delay * 4 / 5); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if _, err := p.ReadEdges(); err != nil { // it sweeps
 			t.Fatal(err)
 		}
@@ -152,7 +152,7 @@ func TestReplyBeforeTheRequestIsSent(t *testing.T) {
 	if c.Requests != 1 || c.Replies != 1 || c.Pushes != 0 || c.Aborts != 0 {
 		t.Errorf("%d requests, %d replies, %d pushes, %d aborts", c.Requests, c.Replies, c.Pushes, c.Aborts)
 	}
-	if took := c.Latency.Quantile(1); took <= 0 || took >= held.Seconds() {
+	if took := c.Latency.Quantile(1); took <= 0 || took >= delay.Seconds() {
 		t.Errorf("it took %v s", took)
 	}
 }
@@ -160,7 +160,7 @@ func TestReplyBeforeTheRequestIsSent(t *testing.T) {
 // A client asks again while the one call that sends the first reply waits for room.
 func TestRequestBeforeTheReplyIsSent(t *testing.T) {
 	p := openShared(t)
-	const held = 2500 * time.Millisecond // longer than a sweep waits
+	const delay = 2500 * time.Millisecond // longer than a sweep waits
 	body := strings.Repeat("x", 4<<20)
 	first := "HTTP/1.1 200 OK\r\nContent-Length: 4194304\r\n\r\n" + body
 	second := "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
@@ -190,7 +190,7 @@ func TestRequestBeforeTheReplyIsSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	io.WriteString(conn, "GET /missing HTTP/1.1\r\n\r\n")
-	for end := time.Now().Add(held); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(delay); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if _, err := p.ReadEdges(); err != nil { // it sweeps
 			t.Fatal(err)
 		}
@@ -206,7 +206,7 @@ func TestRequestBeforeTheReplyIsSent(t *testing.T) {
 	}
 }
 
-// The end of what a client sends counts as a byte in the kernel, and is no call that is still to be told of.
+// The end of what a client sends counts as a byte in the kernel, and is no call that is still to return.
 func TestReplyAfterTheClientHasEnded(t *testing.T) {
 	p := openShared(t)
 	service := kerneltest.Serve(t, func(conn *net.TCPConn) {

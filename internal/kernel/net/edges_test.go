@@ -592,9 +592,9 @@ func TestFullTableKeepsTheCounts(t *testing.T) {
 	}
 }
 
-// TestCloseThatNobodyTold: a connection that is counted as open and is not there is found out, and
+// TestMissedClose: a connection that is counted as open and is not there is found out, and
 // one that is there stays open.
-func TestCloseThatNobodyTold(t *testing.T) {
+func TestMissedClose(t *testing.T) {
 	p := openShared(t)
 	listener := echoServer(t, "127.0.0.1", 0)
 	conn := kerneltest.Dial(t, listener.Addr().String())

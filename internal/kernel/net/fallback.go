@@ -93,7 +93,7 @@ func (p *Net) watch(on bool) error {
 		p.edges.watched++
 	}
 	if err := p.edges.objects.WatchedSinceNs.Set(host.MonotonicNS()); err != nil {
-		return fmt.Errorf("telling the data hooks since when they count: %w", err)
+		return fmt.Errorf("setting since when the data hooks count: %w", err)
 	}
 	return p.goOnWatching(on)
 }

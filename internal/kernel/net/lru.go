@@ -34,7 +34,7 @@ func (t *lruTable) made() uint64 { return host.SumDrops(t.entries, uint32(2*t.wh
 // taken counts the entries that programs took away.
 func (t *lruTable) taken() uint64 { return host.SumDrops(t.entries, uint32(2*t.which+1)) }
 
-// look is given how many entries had been made, and how many were found after that. What came or went
+// look is given how many entries had been made, and how many were found after that. What was made or taken away
 // meanwhile makes fewer look lost. While an entry moves, it may be passed over: lost is what two looks agree on.
 func (t *lruTable) look(made, found uint64) {
 	missing := made - min(made, t.taken()+found)
@@ -43,7 +43,7 @@ func (t *lruTable) look(made, found uint64) {
 	t.used.Store(found)
 }
 
-// lookAtFull is for a table of which nobody counts the entries: what it has no room for is lost.
+// lookAtFull is for a table whose entries are not counted: what it has no room for is lost.
 func (t *lruTable) lookAtFull() {
 	made := t.made()
 	t.look(made, min(made-min(made, t.taken()), t.capacity))

@@ -109,7 +109,7 @@ func (p *Net) Forget(id model.CgroupID) {
 	}
 }
 
-// EdgesMap is the table of edges; nil where nobody counts them.
+// EdgesMap is the table of edges; nil where they are not counted.
 func (p *Net) EdgesMap() *ebpf.Map {
 	if p.edges == nil {
 		return nil

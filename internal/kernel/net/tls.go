@@ -72,7 +72,7 @@ type tlsBinary struct {
 	owner  *tlsShare
 	links  []link.Link
 	probes int
-	// waiting are the places for which there was no room.
+	// waiting are the functions for which there was no room.
 	waiting []tlsFunction
 	// unused counts looks at which no process had it.
 	unused int
@@ -305,7 +305,7 @@ func (w *tlsWatcher) free(b *tlsBinary) {
 	b.owner, b.links, b.probes = nil, nil, 0
 }
 
-// tlsFunction is a place in a file and the program to run there.
+// tlsFunction is an offset in a file and the program to run there.
 type tlsFunction struct {
 	program string
 	offset  uint64
@@ -334,7 +334,7 @@ func (w *tlsWatcher) read(share *tlsShare, file *binaryFile, find findFunctions)
 		return nil, err
 	}
 	if len(found) > maxBinaryProbes {
-		return nil, tooLarge("its places to probe are", uint64(len(found)), maxBinaryProbes)
+		return nil, tooLarge("its functions to probe are", uint64(len(found)), maxBinaryProbes)
 	}
 	for _, f := range found {
 		if w.programs[f.program] == nil {

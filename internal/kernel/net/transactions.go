@@ -72,7 +72,7 @@ func (p *Net) openLog(objects *edgeObjects) error {
 }
 
 // Transactions hands out what was counted since the last call. It is for tests and benchmarks,
-// and needs Options.LogTransactions; Drops tells how many transactions found no room. It fails
+// and needs Options.LogTransactions; Drops has how many transactions found no room. It fails
 // where the log is off. An edge that was given up meanwhile leaves its transactions another key.
 func (p *Net) Transactions() ([]Transaction, error) {
 	if p.log == nil {
