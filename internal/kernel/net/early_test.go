@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"outsight/internal/kernel/kerneltest"
 	"outsight/internal/model"
 )
@@ -206,6 +208,30 @@ func TestRequestBeforeTheReplyIsSent(t *testing.T) {
 	}
 }
 
+// optionOf reads something of a connection's socket.
+func optionOf(t *testing.T, conn *net.TCPConn, read func(fd int) (int, error)) int {
+	t.Helper()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var value int
+	if controlErr := raw.Control(func(fd uintptr) { value, err = read(int(fd)) }); controlErr != nil || err != nil {
+		t.Fatal(controlErr, err)
+	}
+	return value
+}
+
+func tcpState(fd int) (int, error) {
+	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return 0, err
+	}
+	return int(info.State), nil
+}
+
+func unreadBytes(fd int) (int, error) { return unix.IoctlGetInt(fd, unix.TIOCINQ) }
+
 // The end of what a client sends counts as a byte in the kernel, and is no call that is still to return.
 func TestReplyAfterTheClientHasEnded(t *testing.T) {
 	p := openShared(t)
@@ -220,7 +246,9 @@ func TestReplyAfterTheClientHasEnded(t *testing.T) {
 		io.WriteString(conn, "GET /last HTTP/1.1\r\n\r\n")
 		conn.CloseWrite()
 		if i%2 == 0 {
-			time.Sleep(20 * time.Millisecond) // both ends have ended, and the kernel has closed the connection
+			kerneltest.Eventually(t, "both ends have ended, and the kernel has closed the connection", func() bool {
+				return optionOf(t, conn, tcpState) == unix.BPF_TCP_CLOSE
+			})
 		}
 		if _, err := skipHead(bufio.NewReader(conn)); err != nil {
 			t.Fatal(err)
@@ -252,7 +280,9 @@ func TestClientThatGivesUp(t *testing.T) {
 		conn := kerneltest.Dial(t, service.String()).(*net.TCPConn)
 		io.WriteString(conn, "GET /slow HTTP/1.1\r\n\r\n")
 		answers <- answered
-		time.Sleep(50 * time.Millisecond)
+		if answered {
+			kerneltest.Eventually(t, "the reply is there", func() bool { return optionOf(t, conn, unreadBytes) > 0 })
+		}
 		conn.Close()
 	}
 	counts(t, p, service, model.RoleClient, "the client has given up three requests", func(c model.EdgeCounters) bool {

@@ -122,7 +122,8 @@ func (r *endpointReader) read(now time.Time, quotas *quotaReader) map[int][]mode
 
 func endpointKey(k *edgesEndpointKey) model.EndpointKey {
 	name, _, _ := bytes.Cut(k.Name[:], []byte{0})
-	key := model.EndpointKey{Protocol: protocols[edgesProtocol(k.Protocol)], Name: model.Printable(string(name), len(k.Name))}
+	key := model.EndpointKey{Protocol: protocols[edgesProtocol(k.Protocol)],
+		Name: model.Printable(string(name), len(k.Name))}
 	switch s := edgesStatus(k.Status); {
 	case s >= 1 && s <= 5: // the classes of HTTP's status codes
 		key.Status = strconv.Itoa(int(s)) + "xx"

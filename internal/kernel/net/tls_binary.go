@@ -320,7 +320,7 @@ func findReturns(code []byte) ([]uint64, error) {
 		}
 		if instruction.Op == x86asm.RET {
 			if ends = append(ends, uint64(at)); len(ends) > maxBinaryProbes {
-				return nil, tooLarge("the places where it returns are", uint64(len(ends)), maxBinaryProbes)
+				return nil, tooLarge("its returns are", uint64(len(ends)), maxBinaryProbes)
 			}
 		}
 		at += instruction.Len

@@ -131,7 +131,7 @@ const (
 // mappings is what is to know of a process's memory.
 type mappings struct {
 	openSSL []mapping
-	// often are the files that it executes at more than maxTLSMappings places, with one of these.
+	// often are the files that it executes in more than maxTLSMappings mappings, with one of these.
 	often []mapping
 	// bytes were read. If cut, there were more; if crowded, there were more libraries.
 	bytes        int
