@@ -353,7 +353,7 @@ type turn struct{ say, hear []string }
 
 const okay = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
-func TestHeadsInParts(t *testing.T) {
+func TestRequestsInParts(t *testing.T) {
 	p := openShared(t)
 	kafka, err := os.ReadFile("../parsertest/testdata/kafka-versions.request")
 	if err != nil {
@@ -400,7 +400,7 @@ func TestHeadsInParts(t *testing.T) {
 
 // A request is compared with the last one by the bytes that named it, whatever their number is, and
 // also where a call sends them in two parts.
-func TestHeadsLikeTheLastOne(t *testing.T) {
+func TestRequestsLikeTheLastOne(t *testing.T) {
 	p := open(t, Options{MaxEdgeEndpoints: 100})
 	service := pong(t, okay)
 	conn := kerneltest.Dial(t, service.String())
@@ -513,7 +513,7 @@ func endpointsOf(t *testing.T, p *Net, port uint16, role model.Role) (all []mode
 
 // Whatever is sent, an edge has few endpoints, their names are short and printable, and every
 // transaction is counted.
-func TestHostileHeads(t *testing.T) {
+func TestHostileRequests(t *testing.T) {
 	p := open(t, Options{MaxEndpoints: 64, MaxEdgeEndpoints: 20})
 	const routes = 3000
 	service := pong(t, okay)
