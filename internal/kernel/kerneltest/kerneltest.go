@@ -32,9 +32,9 @@ import (
 // WorkloadVariable makes a test binary a workload: with it set, it does the named work.
 const WorkloadVariable = "OUTSIGHT_TEST_WORKLOAD"
 
-// Main runs a package's tests, or one of its workloads, and then closes what the tests shared. Leaked file descriptors
-// fail the package.
-func Main(m *testing.M, workloads map[string]func(name string) int, closers ...func() error) {
+// Main runs a package's tests, or one of its workloads, and closes afterwards what the tests share. Leaked file
+// descriptors fail the package.
+func Main(m *testing.M, workloads map[string]func(name string) int, shared ...io.Closer) {
 	if work := os.Getenv(WorkloadVariable); work != "" {
 		os.Exit(workload(work, workloads))
 	}
@@ -42,9 +42,9 @@ func Main(m *testing.M, workloads map[string]func(name string) int, closers ...f
 	_ = rlimit.RemoveMemlock()
 	before := OpenFiles()
 	code := m.Run()
-	for _, closer := range closers {
-		if err := closer(); err != nil {
-			fmt.Fprintln(os.Stderr, "closing what tests share:", err)
+	for _, c := range shared {
+		if err := c.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "closing what the tests share:", err)
 			code = 1
 		}
 	}

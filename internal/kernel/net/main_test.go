@@ -14,27 +14,18 @@ func TestMain(m *testing.M) {
 		"listen":    func(string) int { return manyListeners() },
 		"streams":   func(string) int { return untilInputEnds(holdStreams) },
 		"datagrams": func(string) int { return untilInputEnds(sendToMany) },
-	}, closeShared)
+	}, shared)
 }
 
 // shared is the module that tests without options of their own use: verifying its programs takes longer than most of
 // them.
-var shared *Net
-
-func closeShared() error {
-	if shared == nil {
-		return nil
-	}
-	return shared.Close()
-}
+var shared = New(Options{WithoutEndpoints: kerneltest.Emulated()})
 
 // openShared is the shared module with its tables empty.
 func openShared(t *testing.T) *Net {
 	t.Helper()
-	if shared == nil {
-		p := New(Options{WithoutEndpoints: kerneltest.Emulated()})
-		_ = p.Open(kerneltest.Kernel(t)) // its features tell
-		shared = p
+	if shared.edges == nil {
+		_ = shared.Open(kerneltest.Kernel(t)) // its features tell
 	}
 	kerneltest.Check(t, shared.Features())
 	forgetAll(t, shared)
