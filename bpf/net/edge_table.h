@@ -37,7 +37,7 @@ static __always_inline void key_of(struct sock *sk, struct connection *c, struct
 	pair_with_client(sk, c, key);
 }
 
-/* A free index, with those kept back or without. */
+/* A free index; with reserve, of those that are kept back first. */
 static __always_inline bool take_index(u32 *index, bool reserve)
 {
 	if (reserve && !bpf_map_pop_elem(&reserved_edges, index))

@@ -43,7 +43,7 @@ struct {
 /*
  * Processes that forward connections from the host's ports to containers, and the connections
  * that each has accepted and not yet passed on: their number, times two, plus one where they are
- * of several edges, in the upper direction; the edge in the lower direction.
+ * of several edges, in the upper half; the edge in the lower half.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
