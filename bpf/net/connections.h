@@ -13,29 +13,29 @@
 #include "net/pairing.h"
 #include "net/reorder.h"
 
-static __always_inline void open_on(struct connection *c, u32 place)
+static __always_inline void open_on(struct connection *c, u32 index)
 {
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	struct edge *edge = bpf_map_lookup_elem(&edges, &index);
 
 	if (edge)
 		__sync_fetch_and_add(&edge->opens, 1);
-	use_edge(c, place);
+	use_edge(c, index);
 	set_flags(c, CONNECTION_OPEN);
 }
 
 /*
  * A connection that a client opened is counted from its first use on, or the next sweep, or its
- * end: by then the server's end has told who it is.
+ * end: by then the server's end has published who it is.
  */
 static __always_inline void settle(struct sock *sk, struct connection *c)
 {
-	u32 place = edge_of(sk, c);
+	u32 index = edge_of(sk, c);
 
 	/* It may be used, swept and closed at once: all find the same edge, and one counts. */
-	use_edge(c, place);
+	use_edge(c, index);
 	set_flags(c, CONNECTION_OWNED | CONNECTION_OPEN);
 	if (__sync_val_compare_and_swap(&c->unsettled, 1, 0) == 1)
-		open_on(c, place);
+		open_on(c, index);
 }
 
 static __always_inline void close_on(struct connection *c)
@@ -66,7 +66,8 @@ static __always_inline bool handled(struct connection *c, u16 state)
  * The task that uses a socket owns it: an accepted socket is the accepting task's, not the
  * listener's creator's. The first use decides.
  */
-static __noinline int own(struct sock *sk, struct connection *c, struct task_struct *task, bool used)
+static __noinline int own(struct sock *sk, struct connection *c, struct task_struct *task,
+			  bool used)
 {
 	if (!sk || !c || !task)
 		return 0;
@@ -77,10 +78,10 @@ static __noinline int own(struct sock *sk, struct connection *c, struct task_str
 			use_edge(c, edge_of(sk, c));
 			return 0;
 		}
-		/* It is established, and nobody told. */
+		/* It is established, and that was missed. */
 		if (c->state == TCP_SYN_SENT && !handled(c, TCP_ESTABLISHED)) {
 			c->unsettled = 1;
-			note_told(sk, c);
+			note_reported(sk, c);
 		}
 		if (used)
 			settle(sk, c);
@@ -88,7 +89,10 @@ static __noinline int own(struct sock *sk, struct connection *c, struct task_str
 	}
 	if (!c->role) {
 		c->role = role_of(sk);
-		/* TCP Fast Open: data is received before the connection is established; see accepted. */
+		/*
+		 * TCP Fast Open: data is received before the connection is established; see
+		 * accepted.
+		 */
 		set_flags(c, state == TCP_SYN_RECV ? CONNECTION_WHOLE : CONNECTION_OLD);
 		if (state == TCP_SYN_RECV)
 			c->opened_ns = bpf_ktime_get_ns();
@@ -140,7 +144,7 @@ static __noinline int rejoin(struct sock *sk, struct connection *c, struct edge 
 	c->pushes = 0;
 	__builtin_memset(&c->head, 0, sizeof(c->head));
 	c->early.state = EARLY_NONE;
-	note_told(sk, c);
+	note_reported(sk, c);
 	set_flags(c, CONNECTION_REJOINED);
 	c->watched = watching;
 	return 0;

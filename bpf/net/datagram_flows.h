@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
-/* Flows of UDP: a socket and one of its peers. Their transactions, and which edge they count for. */
+/*
+ * Flows of UDP: a socket and one of its peers. Their transactions, and which edge they count for.
+ */
 #ifndef OUTSIGHT_DATAGRAM_FLOWS_H
 #define OUTSIGHT_DATAGRAM_FLOWS_H
 
@@ -68,7 +70,7 @@ static __always_inline bool same_peer(const struct datagram_peer *a, const struc
 static __always_inline bool find_peer(struct sock *sk, struct datagram_socket *s, u64 task,
 				      struct datagram_peer *peer)
 {
-	struct datagram_call *call = &s->calls[call_place(task)];
+	struct datagram_call *call = &s->calls[call_index(task)];
 
 	const struct datagram_peer *known = NULL;
 
@@ -79,7 +81,10 @@ static __always_inline bool find_peer(struct sock *sk, struct datagram_socket *s
 		remote_address(sk, &peer->address);
 		peer->port = remote_port(sk);
 		peer->unused = 0;
-		/* Else the compiler reads sockets and maps by one instruction, which the verifier refuses. */
+		/*
+		 * Else the compiler reads sockets and maps by one instruction, which the verifier
+		 * refuses.
+		 */
 		asm volatile("" ::: "memory");
 		return true;
 	} else if ((s->flags & (DATAGRAM_PEER | DATAGRAM_PEERS)) == DATAGRAM_PEER) {
@@ -137,7 +142,7 @@ static __always_inline struct datagram_flow *flow_of(struct sock *sk, struct dat
 }
 
 /*
- * Who sends first is the client. Where that was before the programs, ports tell: a client has
+ * Who sends first is the client. Where that was before the programs, ports show it: a client has
  * one that the kernel gave it.
  */
 static __always_inline u32 role_towards(struct sock *sk, struct datagram_socket *s,
@@ -177,18 +182,18 @@ static __noinline u32 find_datagram_edge(struct sock *sk, struct datagram_socket
 		key.port = sk->__sk_common.skc_num;
 	}
 	u32 *known = bpf_map_lookup_elem(&edge_of_key, &key);
-	u32 place = known ? *known : new_edge(&key);
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
-	if (edge && place)
+	u32 index = known ? *known : new_edge(&key);
+	struct edge *edge = bpf_map_lookup_elem(&edges, &index);
+	if (edge && index)
 		edge->process = s->process.id;
-	return place;
+	return index;
 }
 
 /* --- transactions --- */
 
-static __always_inline void count_exchange(struct edge *edge, u32 place, u64 ns)
+static __always_inline void count_exchange(struct edge *edge, u32 index, u64 ns)
 {
-	struct histogram *latency = bpf_map_lookup_elem(&edge_latency, &place);
+	struct histogram *latency = bpf_map_lookup_elem(&edge_latency, &index);
 
 	__sync_fetch_and_add(&edge->replies, 1);
 	if (!latency)
@@ -208,14 +213,16 @@ static __always_inline void request_datagram(struct datagram_flow *f, struct edg
 		f->phase = FLOW_REQUEST;
 		__sync_fetch_and_add(&edge->requests, 1);
 	} else if (++f->requests > STREAM_AFTER_DATAGRAMS &&
-		   __sync_val_compare_and_swap(&f->phase, FLOW_REQUEST, FLOW_STREAM) == FLOW_REQUEST) {
+		   __sync_val_compare_and_swap(&f->phase, FLOW_REQUEST, FLOW_STREAM) ==
+			   FLOW_REQUEST) {
 		__sync_fetch_and_add(&d->one_way, f->requests);
 		__sync_fetch_and_add(&d->streams, 1);
 	}
 }
 
-/* The first datagram of the reply ends the transaction: nothing tells which is the last. */
-static __always_inline void reply_datagram(struct datagram_flow *f, struct edge *edge, u32 place, u64 now)
+/* The first datagram of the reply ends the transaction: which is the last is not known. */
+static __always_inline void reply_datagram(struct datagram_flow *f, struct edge *edge, u32 index,
+					   u64 now)
 {
 	u64 first_ns = f->first_ns;
 
@@ -226,7 +233,7 @@ static __always_inline void reply_datagram(struct datagram_flow *f, struct edge 
 	else if (first_ns < watched_since_ns)
 		__sync_fetch_and_add(&edge->lost, 1); /* this may be the reply to another request */
 	else
-		count_exchange(edge, place, elapsed(first_ns, now));
+		count_exchange(edge, index, elapsed(first_ns, now));
 }
 
 #endif

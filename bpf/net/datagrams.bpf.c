@@ -50,7 +50,7 @@ static __always_inline struct datagram_call *call_of(struct bpf_sock_addr *ctx)
 	s = bpf_sk_storage_get(&datagram_sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!s)
 		return NULL;
-	struct datagram_call *call = &s->calls[call_place(task)];
+	struct datagram_call *call = &s->calls[call_index(task)];
 	call->task = task;
 	call->peer.port = bpf_ntohs((u16)ctx->user_port);
 	call->peer.unused = 0;

@@ -6,11 +6,11 @@
 #include "include/kernel.h"
 #include "net/edges.h"
 
-/* What an edge of UDP has besides struct edge; in the same place of a table of its own. */
+/* What an edge of UDP has besides struct edge; at the same index of a table of its own. */
 struct datagram_edge {
 	u64 sent_packets;     /* calls that sent; a call with UDP_SEGMENT sends several at once */
 	u64 received_packets; /* calls that received */
-	u64 one_way;	      /* requests' datagrams in streams that nobody answers */
+	u64 one_way;	      /* requests' datagrams in streams without replies */
 	u64 streams;	      /* requests that turned out to be the beginning of a stream */
 	u64 pending;	      /* requests without a reply, found by the last sweep */
 	u64 generation;	      /* changed by the reader: flows must look for their edge again */
@@ -26,7 +26,7 @@ struct datagram_peer {
 enum flow_phase {
 	FLOW_IDLE = 0,
 	FLOW_REQUEST = 1, /* the client has sent */
-	FLOW_STREAM = 2,  /* it has sent often, and nothing came back */
+	FLOW_STREAM = 2,  /* it has sent often, and nothing was received */
 };
 
 /* What passes between a socket and one of its peers. */
@@ -71,10 +71,10 @@ struct datagram_call {
 	u32 unused;
 };
 
-/* A power of two. Threads that call at once on one socket, and share a place, lose their peer. */
+/* A power of two. Threads that call at once on one socket, and share an index, lose their peer. */
 #define DATAGRAM_CALLS 4
 
-static __always_inline u32 call_place(u64 task)
+static __always_inline u32 call_index(u64 task)
 {
 	return task * 0x9e3779b97f4a7c15ULL >> 62;
 }

@@ -54,21 +54,21 @@ static __noinline int datagram(struct sock *sk, int bytes, bool sent)
 		return 0;
 	}
 
-	u32 place = f->edge;
-	struct datagram_edge *d = bpf_map_lookup_elem(&datagram_edges, &place);
+	u32 index = f->edge;
+	struct datagram_edge *d = bpf_map_lookup_elem(&datagram_edges, &index);
 	if (!d)
 		return 0;
 	if (!f->role || f->generation != (u32)d->generation) {
 		if (!f->role)
 			f->role = role_towards(sk, s, &peer, known, sent);
-		place = find_datagram_edge(sk, s, &peer, f->role);
-		d = bpf_map_lookup_elem(&datagram_edges, &place);
+		index = find_datagram_edge(sk, s, &peer, f->role);
+		d = bpf_map_lookup_elem(&datagram_edges, &index);
 		if (!d)
 			return 0;
-		f->edge = place;
+		f->edge = index;
 		f->generation = d->generation;
 	}
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	struct edge *edge = bpf_map_lookup_elem(&edges, &index);
 	if (!edge)
 		return 0;
 	__sync_fetch_and_add(sent ? &edge->sent_bytes : &edge->received_bytes, (u64)bytes);
@@ -76,13 +76,13 @@ static __noinline int datagram(struct sock *sk, int bytes, bool sent)
 	if (!known)
 		return 0;
 	u16 service = f->role == ROLE_CLIENT ? peer.port : sk->__sk_common.skc_num;
-	if (machine && service == DNS_PORT && dns_datagram(s, f, &peer, bytes, sent))
+	if (architecture && service == DNS_PORT && dns_datagram(s, f, &peer, bytes, sent))
 		return 0;
 	u64 now = bpf_ktime_get_ns();
 	if (sent == (f->role == ROLE_CLIENT))
 		request_datagram(f, edge, d, now);
 	else
-		reply_datagram(f, edge, place, now);
+		reply_datagram(f, edge, index, now);
 	return 0;
 }
 
@@ -112,11 +112,11 @@ int open_datagram_sockets(struct bpf_iter__task_file *ctx)
 /* Counts the requests that wait for a reply, and gives up those that have waited for long. */
 static __always_inline void sweep_flow(struct datagram_flow *f)
 {
-	u32 place = f->edge;
+	u32 index = f->edge;
 
 	if (f->phase != FLOW_REQUEST)
 		return;
-	struct datagram_edge *d = bpf_map_lookup_elem(&datagram_edges, &place);
+	struct datagram_edge *d = bpf_map_lookup_elem(&datagram_edges, &index);
 	if (!d || f->generation != (u32)d->generation)
 		return;
 	if (elapsed(f->first_ns, bpf_ktime_get_ns()) > UNANSWERED_AFTER_NS)

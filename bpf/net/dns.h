@@ -49,7 +49,7 @@ struct {
 
 /*
  * Reads the head of the message that has just been sent or received. Which of a call's several
- * messages it is, nobody tells: they come in order, and one that was not sent ends the call.
+ * messages it is, is not known: they are in order, and one that was not sent ends the call.
  */
 static __always_inline u32 read_message(struct datagram_socket *s, u8 *to, u32 size, bool sent)
 {
@@ -65,7 +65,8 @@ static __always_inline u32 read_message(struct datagram_socket *s, u8 *to, u32 s
 	batch->at = at;
 	batch->next = i + 1;
 	/* struct mmsghdr: 64 bytes; of its struct msghdr, the vector and its length. */
-	if (bpf_probe_read_user(message, sizeof(message), (void *)(at + i * 64 + 16)) || !message[1])
+	if (bpf_probe_read_user(message, sizeof(message), (void *)(at + i * 64 + 16)) ||
+	    !message[1])
 		return 0;
 	if (bpf_probe_read_user(&part, sizeof(part), (void *)message[0]))
 		return 0;
@@ -77,12 +78,13 @@ static __always_inline u32 read_message(struct datagram_socket *s, u8 *to, u32 s
 
 /* --- transactions --- */
 
-static __always_inline void count_answer(struct dns_scratch *x, struct edge *edge, u32 place, u64 ns)
+static __always_inline void count_answer(struct dns_scratch *x, struct edge *edge, u32 index,
+					 u64 ns)
 {
 	u32 code = x->question.packet[3] & 15;
 
-	count_exchange(edge, place, ns);
-	x->key.edge = place;
+	count_exchange(edge, index, ns);
+	x->key.edge = index;
 	x->key.protocol = PROTOCOL_DNS;
 	x->key.status = code ? STATUS_RCODE + code : STATUS_OK;
 	x->key.pad = 0;
@@ -102,7 +104,8 @@ static __always_inline bool take_query(const struct flow_key *key, u64 owner)
 	return true;
 }
 
-static __always_inline void put_query(const struct flow_key *key, struct dns_query *query, u64 owner)
+static __always_inline void put_query(const struct flow_key *key, struct dns_query *query,
+				      u64 owner)
 {
 	struct flow_use *flows = flows_of(owner);
 
@@ -135,14 +138,14 @@ __noinline int dns_datagram(struct datagram_socket *s, struct datagram_flow *f,
 	    packet[5] != 1)
 		return false;
 	struct flow_key key = {.socket = s->id, .peer = *peer, .query = packet[0] << 8 | packet[1]};
-	u32 place = f->edge;
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	u32 index = f->edge;
+	struct edge *edge = bpf_map_lookup_elem(&edges, &index);
 	if (!edge)
 		return false;
 	u64 now = bpf_ktime_get_ns();
 	if (query) {
 		x->query.first_ns = now;
-		x->query.edge = place;
+		x->query.edge = index;
 		x->query.generation = f->generation;
 		dns_name(&x->question, n);
 		__builtin_memcpy(x->query.name, x->question.name, ENDPOINT_NAME);
@@ -157,7 +160,7 @@ __noinline int dns_datagram(struct datagram_socket *s, struct datagram_flow *f,
 		return false;
 	x->query = *asked;
 	if (take_query(&key, x->query.owner))
-		count_answer(x, edge, place, elapsed(x->query.first_ns, now));
+		count_answer(x, edge, index, elapsed(x->query.first_ns, now));
 	return true;
 }
 
@@ -179,8 +182,8 @@ int sweep_dns_queries(struct bpf_iter__bpf_map_elem *ctx)
 	queries_found++;
 	if (q->owner)
 		found_flow(q->owner, CROWDED_QUERIES);
-	u32 place = q->edge;
-	struct datagram_edge *d = bpf_map_lookup_elem(&datagram_edges, &place);
+	u32 index = q->edge;
+	struct datagram_edge *d = bpf_map_lookup_elem(&datagram_edges, &index);
 	if (d && q->generation == (u32)d->generation)
 		__sync_fetch_and_add(&d->pending, 1);
 	return 0;

@@ -23,7 +23,7 @@ struct {
 	__type(value, struct histogram);
 } edge_latency SEC(".maps");
 
-/* Histograms that edges take when they first need them; place 0 is nobody's. */
+/* Histograms that edges take when they first need them; index 0 is never used. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -52,8 +52,8 @@ struct {
 } free_edges SEC(".maps");
 
 /*
- * Kept back for when free_edges is used up: for the first edge of a control group, for servers whose
- * clients get one edge all together, and for what a control group has beyond its quota.
+ * Kept back for when free_edges is used up: for the first edge of a control group, for servers
+ * whose clients get one edge all together, and for what a control group has beyond its quota.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
@@ -91,7 +91,10 @@ static __always_inline void count_drop(u32 which)
 		__sync_fetch_and_add(n, 1);
 }
 
-/* The edge, unless its index was given to another one: an edge may go when all of its connections are closed. */
+/*
+ * The edge, unless its index was given to another one: an edge may go when all of its connections
+ * are closed.
+ */
 static __always_inline struct edge *edge_at(u32 index, u32 generation)
 {
 	struct edge *edge = bpf_map_lookup_elem(&edges, &index);

@@ -9,6 +9,7 @@
 #include "net/endpoint_table.h"
 #include "net/pairing.h"
 #include "net/quotas.h"
+#include "net/table_index.h"
 
 static __always_inline void key_of(struct sock *sk, struct connection *c, struct edge_key *key)
 {
@@ -21,7 +22,7 @@ static __always_inline void key_of(struct sock *sk, struct connection *c, struct
 	if (c->role == ROLE_CLIENT) {
 		remote_address(sk, &key->service);
 		key->port = remote_port(sk);
-		meet_server(sk, c, key);
+		pair_with_server(sk, c, key);
 		u32 behind = c->behind;
 		struct edge *dialled = behind ? bpf_map_lookup_elem(&edges, &behind) : NULL;
 		if (dialled) {
@@ -33,51 +34,48 @@ static __always_inline void key_of(struct sock *sk, struct connection *c, struct
 	local_address(sk, &key->service);
 	remote_address(sk, &key->client);
 	key->port = sk->__sk_common.skc_num;
-	meet_client(sk, c, key);
+	pair_with_client(sk, c, key);
 }
 
-/* A free place; every eighth is of the reserve. */
-static __always_inline bool take_place(u32 *place, bool reserve)
+/* A free index; with reserve, of those that are kept back first. */
+static __always_inline bool take_index(u32 *index, bool reserve)
 {
-	if (reserve && !bpf_map_pop_elem(&reserved_edges, place))
+	if (reserve && !bpf_map_pop_elem(&reserved_edges, index))
 		return true;
-	return !bpf_map_pop_elem(&free_edges, place);
+	return !bpf_map_pop_elem(&free_edges, index);
 }
 
-static __always_inline u32 place_edge(struct edge_key *key, u32 place)
+static __always_inline u32 insert_edge(struct edge_key *key, u32 index)
 {
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
-	struct edge_endpoints *endpoints_of = bpf_map_lookup_elem(&edge_endpoints, &place);
+	struct edge *edge = bpf_map_lookup_elem(&edges, &index);
+	struct edge_endpoints *endpoints_of = bpf_map_lookup_elem(&edge_endpoints, &index);
 
 	if (!edge)
 		return EDGE_OVERFLOW;
 	edge->key = *key;
 	edge->used = 1;
-	if (!bpf_map_update_elem(&edge_of_key, key, &place, BPF_NOEXIST)) {
+	if (!bpf_map_update_elem(&edge_of_key, key, &index, BPF_NOEXIST)) {
 		if (endpoints_of)
 			endpoints_of->owner = key->owner;
 		owner_gains(key->owner, QUOTA_EDGES);
-		return place;
+		return index;
 	}
 	/* Another CPU was first. */
 	edge->used = 0;
-	if (place % EDGE_RESERVE == 0)
-		bpf_map_push_elem(&reserved_edges, &place, BPF_ANY);
-	else
-		bpf_map_push_elem(&free_edges, &place, BPF_ANY);
+	free_index(&free_edges, &reserved_edges, &index, is_reserved(index));
 	u32 *theirs = bpf_map_lookup_elem(&edge_of_key, key);
 	return theirs ? *theirs : EDGE_OVERFLOW;
 }
 
 /*
- * The edge of what an owner has beyond its quota, or beyond all room. The key becomes that edge's: there
- * is no stack for another one.
+ * The edge of what an owner has beyond its quota, or beyond all room. The key becomes that edge's:
+ * there is no stack for another one.
  */
 static __always_inline u32 others_edge(struct edge_key *key)
 {
 	u64 owner = key->owner;
 	u8 role = key->role, transport = key->transport, forwarder = key->forwarder & FORWARDS;
-	u32 place;
+	u32 index;
 
 	__builtin_memset(key, 0, sizeof(*key));
 	key->owner = owner;
@@ -88,8 +86,8 @@ static __always_inline u32 others_edge(struct edge_key *key)
 	u32 *known = bpf_map_lookup_elem(&edge_of_key, key);
 	if (known)
 		return *known;
-	if (owner && take_place(&place, true))
-		return place_edge(key, place);
+	if (owner && take_index(&index, true))
+		return insert_edge(key, index);
 	return EDGE_OVERFLOW;
 }
 
@@ -103,13 +101,13 @@ static __always_inline void leave_client_out(struct edge_key *key)
 }
 
 /*
- * An owner that has half of its quota gets no more edges that differ in the other end's process: the
- * other end may choose any name. With the whole quota, clients of one service count together, for as
- * many services as an eighth of the quota; all else is one edge.
+ * An owner that has half of its quota gets no more edges that differ in the other end's process:
+ * the other end may choose any name. With the whole quota, clients of one service count together,
+ * for as many services as an eighth of the quota; all else is one edge.
  */
 static __noinline u32 new_edge(struct edge_key *key)
 {
-	u32 place, *known;
+	u32 index, *known;
 
 	if (!key)
 		return EDGE_OVERFLOW;
@@ -121,8 +119,8 @@ static __noinline u32 new_edge(struct edge_key *key)
 			return *known;
 	}
 	bool over = has >= max_owner_edges;
-	if (!over && (take_place(&place, false) || (!has && take_place(&place, true))))
-		return place_edge(key, place);
+	if (!over && (take_index(&index, false) || (!has && take_index(&index, true))))
+		return insert_edge(key, index);
 	if (over)
 		owner_is_over(key->owner, QUOTA_EDGES);
 	if (key->role == ROLE_SERVER) {
@@ -132,13 +130,13 @@ static __noinline u32 new_edge(struct edge_key *key)
 		known = bpf_map_lookup_elem(&edge_of_key, key);
 		if (known)
 			return *known;
-		if (has < max_owner_edges + max_owner_edges / 8 && take_place(&place, true))
-			return place_edge(key, place);
+		if (has < max_owner_edges + max_owner_edges / 8 && take_index(&index, true))
+			return insert_edge(key, index);
 	}
-	place = others_edge(key);
-	if (!over || place == EDGE_OVERFLOW)
+	index = others_edge(key);
+	if (!over || index == EDGE_OVERFLOW)
 		count_drop(DROP_EDGE);
-	return place;
+	return index;
 }
 
 static __noinline u32 edge_of(struct sock *sk, struct connection *c)
@@ -149,11 +147,11 @@ static __noinline u32 edge_of(struct sock *sk, struct connection *c)
 		return EDGE_OVERFLOW;
 	key_of(sk, c, &key);
 	u32 *known = bpf_map_lookup_elem(&edge_of_key, &key);
-	u32 place = known ? *known : new_edge(&key);
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
-	if (edge && place)
+	u32 index = known ? *known : new_edge(&key);
+	struct edge *edge = bpf_map_lookup_elem(&edges, &index);
+	if (edge && index)
 		edge->process = c->process.id;
-	return place;
+	return index;
 }
 
 #endif

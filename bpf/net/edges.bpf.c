@@ -24,6 +24,23 @@ char LICENSE[] SEC("license") = "GPL";
 /* Length of a jiffy; set by the loader. */
 const volatile u64 jiffy_ns = 4000000;
 
+/*
+ * Keeps the enums whose values the reader uses among the object's types: only then are they
+ * generated into Go.
+ */
+const struct reader_enums {
+	enum table_index table_index;
+	enum edge_role edge_role;
+	enum transport transport;
+	enum protocol protocol;
+	enum status status;
+	enum cpu_architecture cpu_architecture;
+	enum quota quota;
+	enum lru_table lru_table;
+	enum edge_drop edge_drop;
+	enum endpoint_drop endpoint_drop;
+} *reader_enums __attribute__((unused));
+
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 {
@@ -35,7 +52,8 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 {
 	if (flags & (MSG_PEEK | MSG_ERRQUEUE))
 		return 0;
-	return transferred(sk, ret, flags & MSG_TRUNC ? 0 : ret, false); /* a buffer that was skipped holds old bytes */
+	/* a buffer that was skipped holds old bytes */
+	return transferred(sk, ret, flags & MSG_TRUNC ? 0 : ret, false);
 }
 
 static __always_inline void connecting(struct sock *sk)
@@ -121,15 +139,17 @@ static __always_inline void count_failure(struct sock *sk, struct edge *edge)
 		__sync_fetch_and_add(&edge->failures_unreachable, 1);
 }
 
-/* What was received of which no call has told. The other end's FIN counts as a byte. */
-static __always_inline u64 untold_bytes(const struct tcp_sock *tcp, const struct connection *c)
+/* What was received of which no call has reported. The other end's FIN counts as a byte. */
+static __always_inline u64 unreported_bytes(const struct tcp_sock *tcp, const struct connection *c)
 {
-	u64 told = c->received_bytes + 1;
+	u64 reported = c->received_bytes + 1;
 
-	return (c->flags & CONNECTION_WHOLE) && tcp->bytes_received > told ? tcp->bytes_received - told : 0;
+	return (c->flags & CONNECTION_WHOLE) && tcp->bytes_received > reported ?
+		       tcp->bytes_received - reported :
+		       0;
 }
 
-/* How the connection ended, and what only its end tells. */
+/* How the connection ended, and what is known only then. */
 static __always_inline void count_end(struct sock *sk, struct connection *c, struct edge *edge)
 {
 	int error = sk->sk_err;
@@ -150,18 +170,18 @@ static __always_inline void count_end(struct sock *sk, struct connection *c, str
 	if (tcp->chrono_stat[2])
 		__sync_fetch_and_add(&edge->send_limited_ns, (u64)tcp->chrono_stat[2] * jiffy_ns);
 	u64 rtt_min_ns = (u64)tcp->rtt_min.s[0].v * 1000;
-	/* ~0 microseconds: never measured. Two ends of two connections at once may lose a minimum to
-	 * one another; the next one mends it. */
+	/* ~0 microseconds: never measured. Two ends of two connections at once may lose a minimum
+	 * to one another; the next one mends it. */
 	if (tcp->rtt_min.s[0].v != ~0U && (!edge->rtt_min_ns || rtt_min_ns < edge->rtt_min_ns))
 		edge->rtt_min_ns = rtt_min_ns;
-	u64 untold = untold_bytes(tcp, c);
-	if (untold)
-		__sync_fetch_and_add(&edge->unseen_bytes, untold);
+	u64 unreported = unreported_bytes(tcp, c);
+	if (unreported)
+		__sync_fetch_and_add(&edge->unseen_bytes, unreported);
 }
 
 /*
- * Whether a client that had ended its own side before has a reply that no call has told of yet: reading ends
- * its transaction.
+ * Whether a client that had ended its own side before has a reply that no call has read yet:
+ * reading ends its transaction.
  */
 static __always_inline bool may_read_on(struct sock *sk, struct connection *c, int old_state)
 {
@@ -170,7 +190,7 @@ static __always_inline bool may_read_on(struct sock *sk, struct connection *c, i
 	if (old_state != TCP_FIN_WAIT1 && old_state != TCP_FIN_WAIT2 && old_state != TCP_CLOSING)
 		return false;
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
-	if (!tcp || !untold_bytes(tcp, c))
+	if (!tcp || !unreported_bytes(tcp, c))
 		return false;
 	/* Closing has thrown away what was not read. */
 	return tcp->rcv_nxt - tcp->copied_seq <= 1 || sk->sk_receive_queue.qlen;
@@ -188,7 +208,8 @@ static __always_inline void closed(struct sock *sk, int old_state)
 	if (!edge)
 		return;
 	if (old_state == TCP_SYN_SENT) {
-		clear_flags(c, CONNECTION_OPEN); /* a program may keep the socket: it is none that is open */
+		/* a program may keep the socket: it is none that is open */
+		clear_flags(c, CONNECTION_OPEN);
 		count_failure(sk, edge);
 		return;
 	}
@@ -196,12 +217,13 @@ static __always_inline void closed(struct sock *sk, int old_state)
 		return;
 	if (c->watched != watching)
 		rejoin(sk, c, edge);
-	/* A call that sends, or receives, may still be told of. */
-	if (!finish(sk, c) && c->phase == PHASE_REQUEST && !c->early.state && !may_read_on(sk, c, old_state))
+	/* A call that sends, or receives, may still return. */
+	if (!finish(sk, c) && c->phase == PHASE_REQUEST && !c->early.state &&
+	    !may_read_on(sk, c, old_state))
 		abort_request(c, edge);
 	if (c->flags & CONNECTION_HTTP2)
 		http2_closed(sk);
-	leave_meeting(sk, c);
+	leave_pair(sk, c);
 	count_end(sk, c, edge);
 	close_on(c);
 }
@@ -252,7 +274,7 @@ int BPF_PROG(tcp_retransmit_skb, struct sock *sk)
 
 	if (!c)
 		return 0;
-	/* The first segment of a connection that may never come to be. */
+	/* The first segment of a connection that may never be established. */
 	if (!c->edge && c->role == ROLE_CLIENT)
 		use_edge(c, edge_of(sk, c));
 	struct edge *edge = edge_at(c->edge, c->edge_generation);
@@ -262,9 +284,9 @@ int BPF_PROG(tcp_retransmit_skb, struct sock *sk)
 }
 
 /*
- * Sockets that are older than these programs, in four passes over all tasks' files: listeners
- * (they tell servers from clients), then clients (servers look their peers up), then servers,
- * then clients again, which look their servers up.
+ * Sockets that are older than these programs, in four passes over all tasks' files: listeners (by
+ * which servers and clients are told apart), then clients (servers look their peers up), then
+ * servers, then clients again, which look their servers up.
  */
 enum {
 	PASS_LISTENERS = 1,
@@ -327,8 +349,8 @@ int sweep_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 			count_listener_drops(sk, c, listener);
 		return 0;
 	}
-	if (marks_meetings && sk->__sk_common.skc_state != TCP_CLOSE)
-		attend_meeting(sk, c);
+	if (marks_pairs && sk->__sk_common.skc_state != TCP_CLOSE)
+		mark_pairs(sk, c);
 	if (c->unsettled && bpf_ktime_get_ns() - c->opened_ns > SETTLE_AFTER_NS)
 		settle(sk, c);
 	if (c->flags & CONNECTION_OPEN) {

@@ -5,11 +5,7 @@
 
 #include "include/kernel.h"
 #include "net/proto/endpoints.h"
-
-/* The edge that collects what found no room in the table. */
-#define EDGE_OVERFLOW 0
-/* Every so many places are of the reserve. */
-#define EDGE_RESERVE 8
+#include "net/table_index.h"
 
 enum edge_role {
 	ROLE_UNKNOWN = 0,
@@ -59,7 +55,8 @@ struct edge_key {
 	u8 role;
 	u8 forwarder;	/* FORWARDS or FORWARDED, or 0 */
 	u8 transport;	/* enum transport */
-	u8 others;	/* 1: what its owner has beyond its quota; only owner, role and transport are set */
+	/* 1: what its owner has beyond its quota; only owner, role and transport are set */
+	u8 others;
 	u8 pad[4];
 };
 
@@ -67,7 +64,7 @@ struct edge_key {
 
 struct edge {
 	struct edge_key key;
-	u64 used; /* 0 while the place is free */
+	u64 used; /* 0 while the index is free */
 	u64 sent_bytes;
 	u64 received_bytes;
 	u64 opens;
@@ -79,8 +76,10 @@ struct edge {
 	u64 latency_sum_ns;
 	u64 requests; /* transactions begun */
 	u64 replies;  /* transactions whose reply has begun */
-	u64 transfers; /* transactions whose reply took over TRANSFER_AFTER_NS from first to last byte */
-	u64 held;      /* transactions whose reply began over HELD_AFTER_NS after the request */
+	/* transactions whose reply took over BULK_TRANSFER_AFTER_NS from first to last byte */
+	u64 bulk_transfers;
+	/* transactions whose reply began over LONG_POLL_AFTER_NS after the request */
+	u64 long_polls;
 	u64 pushes;    /* times that a server sent without a request */
 	u64 resets;    /* connections that ended with a reset */
 	u64 timeouts;  /* connections that ended because the other end was silent */
@@ -94,10 +93,11 @@ struct edge {
 	u64 ttfb_sum_ns;
 	u64 rtt_sum_ns;
 	u64 duration_sum_ns;
-	u32 histograms[EDGE_HISTOGRAMS]; /* places in the pool, 0 until first needed */
+	u32 histograms[EDGE_HISTOGRAMS]; /* indexes in the pool, 0 until first needed */
 	u32 process; /* one that uses the edge, to look it up */
 	u64 upgrades; /* connections that became streams by agreement: WebSocket, replication */
-	u64 lost;     /* transactions that could not be followed to their end, and had no reply yet */
+	/* transactions that could not be followed to their end, and had no reply yet */
+	u64 lost;
 	u64 lost_replies; /* those whose reply had begun */
 	u64 send_limited_ns; /* time in which this end's own send buffer held it up */
 	u32 open; /* connections that the last sweep found open */
@@ -122,7 +122,8 @@ struct listener {
 	u64 sockets;
 	struct process process;
 	u32 forwarder;
-	u64 drops; /* connections that found no room in the accept queue, or were refused otherwise */
+	/* connections that found no room in the accept queue, or were refused otherwise */
+	u64 drops;
 };
 
 /* The address pair of a connection, as its client sees it; see pairing.h. */
@@ -147,7 +148,7 @@ enum connection_phase {
 #define CONNECTION_STREAM 32	 /* not a sequence of transactions: messages go either way */
 #define CONNECTION_LISTENER 8	 /* a listening socket, counted in listeners */
 #define CONNECTION_OLD 64	 /* older than the programs: its opening was not seen */
-#define CONNECTION_MET 128	 /* a server that knows its client */
+#define CONNECTION_PAIRED 128	 /* a server that knows its client */
 #define CONNECTION_FORWARDER 256 /* this end only passes on what others send */
 #define CONNECTION_HTTP2 512	 /* followed by http2_streams.h */
 #define CONNECTION_REJOINED 2048 /* nothing was seen of it for a while */
@@ -159,11 +160,12 @@ enum early_state {
 	EARLY_TAKEN = 2, /* by one who fills or counts it */
 };
 
-/* What was received before the call that sent what it answers was told of; see reorder.h. */
+/* What was received before the call that sent what it answers has returned; see reorder.h. */
 struct early {
 	u64 first_ns; /* when it was received */
-	u64 last_ns;  /* and the last of what came behind it */
-	u64 sent_ns;  /* when the kernel had sent what it answers, or the last of it that was acknowledged */
+	u64 last_ns;  /* and the last of what followed it */
+	/* when the kernel had sent what it answers, or the last of it that was acknowledged */
+	u64 sent_ns;
 	u32 state;    /* enum early_state */
 	u32 sequence; /* of what had been handed to the socket by then */
 	u32 size;
@@ -193,10 +195,12 @@ struct connection {
 	u32 behind; /* of a forwarder's client end: the edge that it serves, 0 if not known */
 	u32 drops;  /* of a listening socket: those that its listener has counted */
 	u32 watched; /* what watching was at its last transfer */
-	u32 tls_group;	    /* with tls_connection, what a TLS library calls the connection; see tls.h */
+	/* with tls_connection, what a TLS library calls the connection; see tls.h */
+	u32 tls_group;
 	u64 tls_connection;
 	struct process process;
-	u32 told_sequence; /* of what was handed to the socket when a call was last told of that sent */
+	/* of what was handed to the socket when a call that sends last returned */
+	u32 reported_sequence;
 	u32 edge_generation; /* of edge, when it was found */
 	struct early early;
 	struct head head;
@@ -229,8 +233,9 @@ struct owner_drops {
 };
 
 /*
- * Entries of a control group in datagram_flows and in dns_queries. With its quota used up, its next ones are put
- * into a smaller table, where they evict only one another and those of others that have used up theirs.
+ * Entries of a control group in datagram_flows and in dns_queries. With its quota used up, its next
+ * ones are put into a smaller table, where they evict only one another and those of others that
+ * have used up theirs.
  */
 #define CROWDED_FLOWS 0
 #define CROWDED_QUERIES 1
@@ -241,7 +246,8 @@ struct flow_use {
 };
 
 enum edge_drop {
-	DROP_EDGE = 0,	     /* no free edge: counted under its owner's others, or under EDGE_OVERFLOW */
+	/* no free edge: counted under its owner's others, or under EDGE_OVERFLOW */
+	DROP_EDGE = 0,
 	DROP_EDGE_CLIENT = 1, /* few free edges: the client's address was masked */
 	DROP_CONNECTION = 2, /* no memory for a connection's state: its traffic is not counted */
 	DROP_PAIR = 3,	     /* pairs is full: the server will not know its client's group */
@@ -253,7 +259,7 @@ enum edge_drop {
 	DROP_DATAGRAM_FLOW = 9, /* no memory for a flow: its datagram is not counted */
 	DROP_STREAM = 10, /* no room for a stream of HTTP/2: it is not counted */
 	DROP_HTTP2 = 11,  /* a connection of HTTP/2 could not be followed, or no further */
-	DROP_HTTP2_PATH = 12, /* a request of HTTP/2 has no name: its path gave way to others */
+	DROP_HTTP2_PATH = 12, /* a request of HTTP/2 has no name: its path was evicted */
 	EDGE_DROPS = 13,
 };
 
@@ -264,16 +270,16 @@ enum edge_drop {
 #define SETTLE_AFTER_NS 100000000ULL
 
 /*
- * A reply that flows for longer than this is a transfer: its time tells of its size and of its
- * reader, not of the service, so it is counted and left out of the latency.
+ * A reply that flows for longer than this is a bulk transfer: its time depends on its size and on
+ * its reader, not on the service, so it is counted and left out of the latency.
  */
-#define TRANSFER_AFTER_NS 1000000000ULL
+#define BULK_TRANSFER_AFTER_NS 1000000000ULL
 
 /* The least time between two samples of a connection's path. */
 #define SAMPLE_EVERY_NS 10000000ULL
 
-/* A request that is answered only after this was held by the server on purpose (a long poll). */
-#define HELD_AFTER_NS 10000000000ULL
+/* A request that is answered only after this is a long poll: the server let it wait on purpose. */
+#define LONG_POLL_AFTER_NS 10000000000ULL
 
 /* A server that sends so often without being asked makes a connection a stream. */
 #define STREAM_AFTER_PUSHES 3

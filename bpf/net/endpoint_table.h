@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
-/* What requests ask for: endpoints, each with a histogram, and what is done where there is no room. */
+/*
+ * What requests ask for: endpoints, each with a histogram, and what is done where there is no room.
+ */
 #ifndef OUTSIGHT_ENDPOINT_TABLE_H
 #define OUTSIGHT_ENDPOINT_TABLE_H
 
@@ -8,6 +10,7 @@
 #include "net/edges.h"
 #include "net/proto/endpoints.h"
 #include "net/quotas.h"
+#include "net/table_index.h"
 
 /* Endpoints of one edge; further ones are its "other". */
 const volatile u32 max_edge_endpoints = 0;
@@ -70,22 +73,22 @@ static __always_inline void count_endpoint_drop(u32 which)
 		__sync_fetch_and_add(n, 1);
 }
 
-static __always_inline u64 target_of(u32 place)
+static __always_inline u64 target_of(u32 index)
 {
-	struct endpoint *e = bpf_map_lookup_elem(&endpoints, &place);
+	struct endpoint *e = bpf_map_lookup_elem(&endpoints, &index);
 
-	return e ? place | (u64)e->generation << 32 : 0;
+	return e ? index | (u64)e->generation << 32 : 0;
 }
 
-static __always_inline u64 place_endpoint(struct endpoint_key *key, u32 place, bool reserved)
+static __always_inline u64 insert_endpoint(struct endpoint_key *key, u32 index, bool reserved)
 {
-	struct endpoint *e = bpf_map_lookup_elem(&endpoints, &place);
+	struct endpoint *e = bpf_map_lookup_elem(&endpoints, &index);
 
 	if (!e)
 		return 0;
 	e->key = *key;
 	e->used = 1;
-	if (!bpf_map_update_elem(&endpoint_of_key, key, &place, BPF_NOEXIST)) {
+	if (!bpf_map_update_elem(&endpoint_of_key, key, &index, BPF_NOEXIST)) {
 		u32 edge = key->edge;
 		struct edge_endpoints *of_edge = bpf_map_lookup_elem(&edge_endpoints, &edge);
 
@@ -93,21 +96,18 @@ static __always_inline u64 place_endpoint(struct endpoint_key *key, u32 place, b
 			__sync_fetch_and_add(&of_edge->count, 1);
 		if (of_edge)
 			owner_gains(of_edge->owner, QUOTA_ENDPOINTS);
-		return place | (u64)e->generation << 32;
+		return index | (u64)e->generation << 32;
 	}
 	/* Another CPU was first. */
 	e->used = 0;
-	if (reserved)
-		bpf_map_push_elem(&reserved_endpoints, &place, BPF_ANY);
-	else
-		bpf_map_push_elem(&free_endpoints, &place, BPF_ANY);
+	free_index(&free_endpoints, &reserved_endpoints, &index, reserved);
 	u32 *theirs = bpf_map_lookup_elem(&endpoint_of_key, key);
 	return target_of(theirs ? *theirs : ENDPOINT_OVERFLOW);
 }
 
 static __noinline u64 new_endpoint(struct endpoint_key *key)
 {
-	u32 place;
+	u32 index;
 
 	if (!key)
 		return 0;
@@ -119,8 +119,8 @@ static __noinline u64 new_endpoint(struct endpoint_key *key)
 	bool over = has >= max_owner_endpoints;
 	if (over)
 		owner_is_over(of_edge->owner, QUOTA_ENDPOINTS);
-	else if (of_edge->count < max_edge_endpoints && !bpf_map_pop_elem(&free_endpoints, &place))
-		return place_endpoint(key, place, false);
+	else if (of_edge->count < max_edge_endpoints && !bpf_map_pop_elem(&free_endpoints, &index))
+		return insert_endpoint(key, index, false);
 
 	count_endpoint_drop(DROP_ENDPOINT);
 	__builtin_memset(key->name, 0, sizeof(key->name));
@@ -128,8 +128,9 @@ static __noinline u64 new_endpoint(struct endpoint_key *key)
 	u32 *known = bpf_map_lookup_elem(&endpoint_of_key, key);
 	if (known)
 		return target_of(*known);
-	if (has < max_owner_endpoints + max_owner_endpoints / 8 && !bpf_map_pop_elem(&reserved_endpoints, &place))
-		return place_endpoint(key, place, true);
+	if (has < max_owner_endpoints + max_owner_endpoints / 8 &&
+	    !bpf_map_pop_elem(&reserved_endpoints, &index))
+		return insert_endpoint(key, index, true);
 	count_endpoint_drop(DROP_ENDPOINT_ALL);
 	return target_of(ENDPOINT_OVERFLOW);
 }
@@ -159,8 +160,8 @@ static __always_inline void resolve_endpoint(struct connection *c, u32 status)
 	struct head *h = &c->head;
 
 	if (h->cached && h->cached_status == status && h->cached_edge == c->edge) {
-		u32 place = h->cached;
-		struct endpoint *e = bpf_map_lookup_elem(&endpoints, &place);
+		u32 index = h->cached;
+		struct endpoint *e = bpf_map_lookup_elem(&endpoints, &index);
 
 		if (e && e->generation == h->cached >> 32) {
 			h->target = h->cached;
@@ -170,24 +171,24 @@ static __always_inline void resolve_endpoint(struct connection *c, u32 status)
 	find_endpoint(c, status);
 }
 
-/* No cell of a histogram: of transactions whose time does not tell of the service. */
+/* No cell of a histogram: of transactions whose time says nothing of the service. */
 #define CELL_ASIDE HISTOGRAM_CELLS
 
 /* Counts a transaction that took so long, in that cell of the histogram. */
 static __always_inline void count_endpoint(u64 target, u64 ns, u32 cell)
 {
-	u32 place = target;
+	u32 index = target;
 
 	if (!target)
 		return;
-	struct endpoint *e = bpf_map_lookup_elem(&endpoints, &place);
+	struct endpoint *e = bpf_map_lookup_elem(&endpoints, &index);
 	if (e && e->generation != target >> 32) {
-		/* The place was given up while the transaction took its time. */
-		place = ENDPOINT_OVERFLOW;
-		e = bpf_map_lookup_elem(&endpoints, &place);
+		/* The index was given up while the transaction took its time. */
+		index = ENDPOINT_OVERFLOW;
+		e = bpf_map_lookup_elem(&endpoints, &index);
 		count_endpoint_drop(DROP_ENDPOINT_ALL);
 	}
-	struct histogram *latency = bpf_map_lookup_elem(&endpoint_latency, &place);
+	struct histogram *latency = bpf_map_lookup_elem(&endpoint_latency, &index);
 	if (!e || !latency)
 		return;
 	if (cell == CELL_ASIDE) {

@@ -25,9 +25,9 @@ static __always_inline void abort_request(struct connection *c, struct edge *edg
 }
 
 /*
- * 0 until the hooks of both directions are attached, which the loader does one after the other: what is
- * seen of one direction alone is no sequence of transactions. Then another number for each time
- * that they were.
+ * 0 until the hooks of both directions are attached, which the loader does one after the other:
+ * what is seen of one direction alone is no sequence of transactions. Then another number for each
+ * time that they were.
  */
 volatile u32 watching = 0;
 
@@ -40,9 +40,11 @@ volatile u64 watched_since_ns = 0;
  */
 static __always_inline bool may_join_http2(struct connection *c)
 {
-	if (!(c->flags & (CONNECTION_OLD | CONNECTION_REJOINED)) || !machine || c->head.protocol)
+	if (!(c->flags & (CONNECTION_OLD | CONNECTION_REJOINED)) || !architecture ||
+	    c->head.protocol)
 		return false;
-	return c->phase != PHASE_REQUEST || ++c->head.looks <= JOIN_LOOKS || c->head.looks % JOIN_THEN_EVERY == 0;
+	return c->phase != PHASE_REQUEST || ++c->head.looks <= JOIN_LOOKS ||
+	       c->head.looks % JOIN_THEN_EVERY == 0;
 }
 
 /*
@@ -50,10 +52,10 @@ static __always_inline bool may_join_http2(struct connection *c)
  * a part of a long request.
  *
  * readable is how many of the bytes the calling task has in its buffer. A request that cannot be
- * named yet is counted when more of it, or its reply, tells that it has one.
+ * named yet is counted when more of it, or its reply, shows that it has one.
  */
-static __always_inline void on_request(struct sock *sk, struct connection *c, struct edge *edge, u32 readable,
-				       bool early)
+static __always_inline void on_request(struct sock *sk, struct connection *c, struct edge *edge,
+				       u32 readable, bool early)
 {
 	if (c->flags & CONNECTION_STREAM)
 		return;
@@ -80,7 +82,7 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 			c->head.protocol = PROTOCOL_OPAQUE;
 		} else if (state == HEAD_HTTP2) {
 			c->head.length = before;
-			c->head.state = HEAD_PARTIAL; /* of the preface: begin_half */
+			c->head.state = HEAD_PARTIAL; /* of the preface: begin_direction */
 			begin_http2(sk, c, readable);
 			return;
 		}
@@ -91,7 +93,7 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 		return;
 	}
 	if (c->phase == PHASE_REPLY) {
-		/* The body of a request whose server has told to go on. */
+		/* The body of a request whose server has said to go on. */
 		if (reads_tls && (c->flags & CONNECTION_TLS) && c->head.state == HEAD_NAMED &&
 		    tls_status(c) == REPLY_INTERIM)
 			return;
@@ -103,7 +105,7 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 	if (names_shed) {
 		c->head.state = HEAD_NONE;
 		c->head.target = 0;
-	} else if (machine && c->head.protocol != PROTOCOL_OPAQUE) {
+	} else if (architecture && c->head.protocol != PROTOCOL_OPAQUE) {
 		int state = read_request(c, readable, early);
 
 		if (state == HEAD_HTTP2) {
@@ -152,13 +154,14 @@ static __always_inline void reply_began(struct connection *c, struct edge *edge,
 	add_sample(edge, EDGE_TTFB, &edge->ttfb_sum_ns, elapsed(c->first_ns, now));
 }
 
-static __always_inline void on_reply(struct sock *sk, struct connection *c, struct edge *edge, u32 readable,
-				     bool early)
+static __always_inline void on_reply(struct sock *sk, struct connection *c, struct edge *edge,
+				     u32 readable, bool early)
 {
 	int reply = REPLY_BEGINS;
 
 	if (c->phase == PHASE_IDLE) {
-		if (!early && machine && !c->head.protocol && !c->head.failures && (c->flags & CONNECTION_WHOLE) &&
+		if (!early && architecture && !c->head.protocol && !c->head.failures &&
+		    (c->flags & CONNECTION_WHOLE) &&
 		    !(c->flags & (CONNECTION_STREAM | CONNECTION_REJOINED))) {
 			read_greeting(c, readable);
 			c->head.greeted = 1;

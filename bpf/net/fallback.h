@@ -4,8 +4,8 @@
  * (before 6.3): the ends of the functions that all of a socket's calls go through, one layer below
  * the tracepoints. They know the same: the socket, the result and the flags.
  *
- * Not the functions of TCP itself: those that tell the received bytes are called more than once for
- * one call of the program, for bytes that it only peeks at, and for some socket options.
+ * Not the functions of TCP itself: those that report the received bytes are called more than once
+ * for one call of the program, for bytes that it only peeks at, and for some socket options.
  */
 #ifndef OUTSIGHT_FALLBACK_H
 #define OUTSIGHT_FALLBACK_H
@@ -49,8 +49,8 @@ int BPF_PROG(after_inet_recvmsg, struct socket *socket, struct msghdr *message, 
 }
 
 SEC("fexit/inet6_recvmsg")
-int BPF_PROG(after_inet6_recvmsg, struct socket *socket, struct msghdr *message, u64 size, int flags,
-	     int ret)
+int BPF_PROG(after_inet6_recvmsg, struct socket *socket, struct msghdr *message, u64 size,
+	     int flags, int ret)
 {
 	return received_by(socket, flags, ret);
 }

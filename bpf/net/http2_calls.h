@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
-/* What calls that send and receive do to the streams of a connection, and how following it begins and ends. */
+/*
+ * What calls that send and receive do to the streams of a connection, and how following it begins
+ * and ends.
+ */
 #ifndef OUTSIGHT_HTTP2_CALLS_H
 #define OUTSIGHT_HTTP2_CALLS_H
 
@@ -16,25 +19,28 @@ static __always_inline void leave_streams(struct http2_connection *h, u64 how)
 
 	if (!h->open)
 		return;
-	/* Of 32 bits: before 6.4 the upper ones of what the call leaves are zeros, also of errors. */
+	/*
+	 * Of 32 bits: before 6.4 the upper ones of what the call leaves are zeros, also of errors.
+	 */
 	int error = bpf_map_update_elem(&http2_ended, &id, &how, BPF_NOEXIST);
 	if (error && error != -EEXIST)
 		count_drop(DROP_STREAM);
 }
 
 /* What a step has found; false if nothing is to be understood any more. */
-__noinline int http2_found(struct http2_connection *h, u32 place, u32 which, u32 event)
+__noinline int http2_found(struct http2_connection *h, u32 index, u32 which, u32 event)
 {
 	if (!h)
 		return false;
-	struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+	struct edge *edge = bpf_map_lookup_elem(&edges, &index);
 	if (!edge)
 		return false;
-	struct http2_half *half = which ? &h->half[HALF_REPLIES] : &h->half[HALF_REQUESTS];
+	struct http2_direction *direction =
+		which ? &h->direction[DIRECTION_REPLIES] : &h->direction[DIRECTION_REQUESTS];
 	struct http2_stream *ended = NULL;
 	switch (event) {
 	case HTTP2_RESET:
-		ended = reset_stream(h, half, which);
+		ended = reset_stream(h, direction, which);
 		break;
 	case HTTP2_PUSH:
 		__sync_fetch_and_add(&edge->pushes, 1);
@@ -44,27 +50,28 @@ __noinline int http2_found(struct http2_connection *h, u32 place, u32 which, u32
 		if (which)
 			ended = go_on_with_reply(h, edge, event);
 		else if (event == HTTP2_BLOCK)
-			ended = begin_stream(h, edge, place);
+			ended = begin_stream(h, edge, index);
 	}
 	if (ended)
-		close_stream(h, half, ended);
+		close_stream(h, direction, ended);
 	return true;
 }
 
 /* Walks the frames of a call. Not static: verified by itself. */
-__noinline int http2_walk(struct http2_connection *h, u32 place, u32 which)
+__noinline int http2_walk(struct http2_connection *h, u32 index, u32 which)
 {
 	if (!h)
 		return false;
-	struct http2_half *half = which ? &h->half[HALF_REPLIES] : &h->half[HALF_REQUESTS];
+	struct http2_direction *direction =
+		which ? &h->direction[DIRECTION_REPLIES] : &h->direction[DIRECTION_REQUESTS];
 	for (u32 i = 0; i < HTTP2_FINDINGS; i++) {
-		int event = http2_run(half);
+		int event = http2_run(direction);
 
 		if (event == HTTP2_DONE)
 			return true;
-		http2_found(h, place, which, event);
+		http2_found(h, index, which, event);
 	}
-	half->state = HTTP2_LOST;
+	direction->state = HTTP2_LOST;
 	return false;
 }
 
@@ -132,7 +139,9 @@ static __always_inline void stop_following(struct http2_connection *h, u64 now)
 	leave_streams(h, now | ENDED_LOST);
 }
 
-/* Whether what came of the first request, and this call, begin as a client's preface does. */
+/*
+ * Whether what was received of the first request, and this call, begin as a client's preface does.
+ */
 static __noinline int sends_preface(const struct head *head, u32 got, u32 readable)
 {
 	/* Longer than needed: of a shorter one clang computes addresses by |=, which is refused. */
@@ -144,38 +153,40 @@ static __noinline int sends_preface(const struct head *head, u32 got, u32 readab
 	if (got)
 		begun = *(const u64 *)head->bytes & ((1ULL << 8 * got) - 1);
 	u64 mask = n > 7 ? ~0ULL : (1ULL << 8 * n) - 1;
-	return !(((begun | fresh[0] << 8 * got) ^ W('P', 'R', 'I', ' ', '*', ' ', 'H', 'T')) & mask);
+	return !(((begun | fresh[0] << 8 * got) ^ W('P', 'R', 'I', ' ', '*', ' ', 'H', 'T')) &
+		 mask);
 }
 
 /* The first call of a direction since the connection is known to be HTTP/2; false if it is not. */
-static __always_inline bool begin_half(struct connection *c, struct http2_connection *h,
-				       struct http2_half *half, u32 readable, bool reply)
+static __always_inline bool begin_direction(struct connection *c, struct http2_connection *h,
+				       struct http2_direction *direction, u32 readable, bool reply)
 {
-	half->connection = h->id;
+	direction->connection = h->id;
 	if (reply) {
-		half->state = c->head.greeted ? HTTP2_JOINING : HTTP2_FOLLOWED;
+		direction->state = c->head.greeted ? HTTP2_JOINING : HTTP2_FOLLOWED;
 		return true;
 	}
-	/* Of the preface, too little may have come before to be known. */
+	/* Of the preface, too little may have been received before to be known. */
 	u32 got = c->phase == PHASE_REQUEST && c->head.state == HEAD_PARTIAL ? c->head.length : 0;
 	if (!sends_preface(&c->head, got, readable)) {
 		/* A client of another protocol, whose server has greeted it with settings. */
 		h->lost = 1;
-		leave_streams(h, half->now_ns | ENDED_LOST);
+		leave_streams(h, direction->now_ns | ENDED_LOST);
 		c->head.protocol = PROTOCOL_UNKNOWN;
 		c->head.greeted = 1;
 		clear_flags(c, CONNECTION_HTTP2);
 		return false;
 	}
-	half->got = least(got, HTTP2_PREFACE);
-	half->state = HTTP2_GREETS;
+	direction->got = least(got, HTTP2_PREFACE);
+	direction->state = HTTP2_GREETS;
 	c->head.state = HEAD_NONE;
 	c->phase = PHASE_IDLE;
 	return true;
 }
 
 /* A call on a connection that is HTTP/2; false if it is not. */
-static __noinline int http2_transferred(struct sock *sk, struct connection *c, u32 bytes, u32 readable, bool reply)
+static __noinline int http2_transferred(struct sock *sk, struct connection *c, u32 bytes,
+					u32 readable, bool reply)
 {
 	if (!sk || !c)
 		return true;
@@ -183,31 +194,35 @@ static __noinline int http2_transferred(struct sock *sk, struct connection *c, u
 	if (!h || h->lost)
 		return true;
 	u64 now = bpf_ktime_get_ns();
-	struct http2_half *half = reply ? &h->half[HALF_REPLIES] : &h->half[HALF_REQUESTS];
-	set_source(&half->source, bytes, readable);
-	half->now_ns = now;
-	if (half->state == HTTP2_NEW && !begin_half(c, h, half, readable, reply))
+	struct http2_direction *direction =
+		reply ? &h->direction[DIRECTION_REPLIES] : &h->direction[DIRECTION_REQUESTS];
+	set_source(&direction->source, bytes, readable);
+	direction->now_ns = now;
+	if (direction->state == HTTP2_NEW && !begin_direction(c, h, direction, readable, reply))
 		return false;
-	if (half->state == HTTP2_JOINING) {
+	if (direction->state == HTTP2_JOINING) {
 		if (!readable || !chain_of(bytes)) {
 			if (++h->tries > HTTP2_JOIN_CALLS)
 				stop_following(h, now);
 			return true;
 		}
-		half->state = HTTP2_FOLLOWED;
+		direction->state = HTTP2_FOLLOWED;
 	}
 	if (reply && c->role == ROLE_CLIENT) {
 		struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
 
-		/* Of the segment that was acknowledged last, on the same clock: tcp_rate_skb_delivered. */
-		half->sent_ns = tcp ? tcp->first_tx_mstamp * 1000 : 0;
+		/*
+		 * Of the segment that was acknowledged last, on the same clock:
+		 * tcp_rate_skb_delivered.
+		 */
+		direction->sent_ns = tcp ? tcp->first_tx_mstamp * 1000 : 0;
 	}
 	http2_walk(h, c->edge, reply);
-	if (half->state == HTTP2_LOST)
+	if (direction->state == HTTP2_LOST)
 		stop_following(h, now);
 	if (h->ended) {
-		u32 place = c->edge;
-		struct edge *edge = bpf_map_lookup_elem(&edges, &place);
+		u32 index = c->edge;
+		struct edge *edge = bpf_map_lookup_elem(&edges, &index);
 
 		h->ended = 0;
 		if (edge)
@@ -224,7 +239,8 @@ static __noinline struct http2_connection *follow_http2(struct sock *sk, struct 
 {
 	if (!sk || !c)
 		return NULL;
-	struct http2_connection *h = bpf_sk_storage_get(&http2_connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	struct http2_connection *h =
+		bpf_sk_storage_get(&http2_connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!h) {
 		count_drop(DROP_HTTP2);
 		c->head.protocol = PROTOCOL_OPAQUE;
@@ -237,7 +253,10 @@ static __noinline struct http2_connection *follow_http2(struct sock *sk, struct 
 	return h;
 }
 
-/* Whether the server has sent its settings, before a call has told of the client's preface. */
+/*
+ * Whether the server has sent its settings, before the call that sent the client's preface has
+ * returned.
+ */
 static __always_inline bool greets_http2(struct sock *sk, struct connection *c, u32 readable)
 {
 	const u32 how = CONNECTION_WHOLE | CONNECTION_STREAM | CONNECTION_REJOINED | CONNECTION_TLS;
@@ -245,7 +264,7 @@ static __always_inline bool greets_http2(struct sock *sk, struct connection *c, 
 
 	if (c->first_ns && head->state != HEAD_PARTIAL)
 		return false; /* nearly always */
-	if ((c->flags & how) != CONNECTION_WHOLE || !machine || names_shed)
+	if ((c->flags & how) != CONNECTION_WHOLE || !architecture || names_shed)
 		return false;
 	if (head->greeted || head->failures)
 		return false;
@@ -262,14 +281,14 @@ static __always_inline void begin_http2(struct sock *sk, struct connection *c, u
 	if (!h)
 		return;
 	/* Requests are not counted until their replies can be. */
-	if (c->head.greeted && h->half[HALF_REPLIES].state == HTTP2_NEW)
-		begin_half(c, h, &h->half[HALF_REPLIES], 0, true);
+	if (c->head.greeted && h->direction[DIRECTION_REPLIES].state == HTTP2_NEW)
+		begin_direction(c, h, &h->direction[DIRECTION_REPLIES], 0, true);
 	http2_transferred(sk, c, size, size, false);
 }
 
 /*
- * Looks whether a connection that is older than the programs is HTTP/2: at a call that sends or receives
- * whole frames, one of which begins a request. It is followed from the next call on.
+ * Looks whether a connection that is older than the programs is HTTP/2: at a call that sends or
+ * receives whole frames, one of which begins a request. It is followed from the next call on.
  */
 static __noinline int join_http2(struct sock *sk, struct connection *c, struct edge *edge, u32 size)
 {
@@ -286,10 +305,10 @@ static __noinline int join_http2(struct sock *sk, struct connection *c, struct e
 	if (!h)
 		return false;
 	h->joined = 1;
-	h->half[HALF_REQUESTS].connection = h->id;
-	h->half[HALF_REQUESTS].state = HTTP2_FOLLOWED;
-	h->half[HALF_REPLIES].connection = h->id;
-	h->half[HALF_REPLIES].state = HTTP2_JOINING;
+	h->direction[DIRECTION_REQUESTS].connection = h->id;
+	h->direction[DIRECTION_REQUESTS].state = HTTP2_FOLLOWED;
+	h->direction[DIRECTION_REPLIES].connection = h->id;
+	h->direction[DIRECTION_REPLIES].state = HTTP2_JOINING;
 	return true;
 }
 

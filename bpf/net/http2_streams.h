@@ -6,7 +6,7 @@
  * Sending and receiving run at the same time, and a reply may even be received before the call that
  * sent its request has returned (see reorder.h; nothing needs to be kept for it here). Hence both
  * directions may find out that the connection is HTTP/2, and both may make a stream: the one that
- * comes second finishes it. Each direction changes its own half only.
+ * comes second finishes it. Each changes its own state only.
  */
 #ifndef OUTSIGHT_HTTP2_STREAMS_H
 #define OUTSIGHT_HTTP2_STREAMS_H
@@ -22,7 +22,10 @@
 /* Streams of a connection that are open at a time; further ones are not counted. */
 #define HTTP2_CONNECTION_STREAMS 4096
 
-/* A connection joined in the middle must have been understood in both directions after so many calls. */
+/*
+ * A connection joined in the middle must have been understood in both directions after so many
+ * calls.
+ */
 #define HTTP2_JOIN_CALLS 64
 
 struct http2_connection {
@@ -34,11 +37,11 @@ struct http2_connection {
 	u32 lost;	 /* 1: not followed any more */
 	u32 joined;	 /* 1: streams may be open that began before anything was seen */
 	u32 ended;	 /* streams in the current call */
-	struct http2_half half[2]; /* of requests, of replies */
+	struct http2_direction direction[2]; /* of requests, of replies */
 };
 
-#define HALF_REQUESTS 0
-#define HALF_REPLIES 1
+#define DIRECTION_REQUESTS 0
+#define DIRECTION_REPLIES 1
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -67,7 +70,8 @@ struct http2_stream {
 	u8 protocol;
 	u8 status;
 	u8 grpc_status; /* and one */
-	u8 unsure;	/* the reply ended with fields that are not known: one may have been a status */
+	/* the reply ended with fields that are not known: one may have been a status */
+	u8 unsure;
 	u32 edge_generation;
 	u8 name[ENDPOINT_KEY_NAME];
 };
@@ -103,12 +107,14 @@ static __noinline u64 stream_target(struct http2_stream *s)
 {
 	struct endpoint_key key = {};
 
-	if (!s || !machine)
+	if (!s || !architecture)
 		return 0;
 	key.edge = s->edge;
 	key.protocol = s->grpc_status ? PROTOCOL_GRPC : s->protocol;
 	key.status = s->grpc_status ? STATUS_GRPC + s->grpc_status - 1 : s->status;
-	/* A call that was answered, and of which the status is not known, is not known to be well. */
+	/*
+	 * A call that was answered, and of which the status is not known, is not known to be well.
+	 */
 	if (!s->grpc_status && (s->unsure || key.protocol == PROTOCOL_GRPC) && key.status == 2)
 		key.status = STATUS_UNKNOWN;
 	__builtin_memcpy(key.name, s->name, sizeof(key.name));
@@ -121,10 +127,10 @@ __noinline int finish_stream(struct http2_stream *s, u64 last_ns)
 {
 	if (!s)
 		return 0;
-	u32 place = s->edge;
-	struct edge *edge = edge_at(place, s->edge_generation);
+	u32 index = s->edge;
+	struct edge *edge = edge_at(index, s->edge_generation);
 	if (edge)
-		count_time(edge, place, s->first_ns, s->reply_ns, last_ns, stream_target(s));
+		count_time(edge, index, s->first_ns, s->reply_ns, last_ns, stream_target(s));
 	return 0;
 }
 
@@ -140,12 +146,13 @@ static __always_inline void abort_stream(struct http2_stream *s, u64 now)
 }
 
 /* Takes a stream out of the hash that nobody else takes out. */
-static __always_inline void close_stream(struct http2_connection *h, struct http2_half *half, struct http2_stream *s)
+static __always_inline void close_stream(struct http2_connection *h,
+					 struct http2_direction *direction, struct http2_stream *s)
 {
-	struct http2_stream_key key = {.connection = h->id, .stream = half->stream};
+	struct http2_stream_key key = {.connection = h->id, .stream = direction->stream};
 
 	if (s->flags & STREAM_RESET)
-		abort_stream(s, half->now_ns);
+		abort_stream(s, direction->now_ns);
 	else
 		finish_stream(s, s->last_ns);
 	if (!bpf_map_delete_elem(&http2_streams, &key))
@@ -168,8 +175,11 @@ static __always_inline bool end_stream(struct http2_stream *s, u32 how, u64 now)
 
 static const struct http2_stream no_stream;
 
-/* The stream, which is made if it is not there. It is filled in its place: there is little stack. */
-static __always_inline struct http2_stream *put_stream(struct http2_connection *h, struct http2_stream_key *key)
+/*
+ * The stream, which is made if it is not there. It is filled where it lies: there is little stack.
+ */
+static __always_inline struct http2_stream *put_stream(struct http2_connection *h,
+						       struct http2_stream_key *key)
 {
 	struct http2_stream *s = bpf_map_lookup_elem(&http2_streams, key);
 
@@ -195,7 +205,8 @@ static __always_inline void count_reply(struct edge *edge, struct http2_stream *
 	add_sample(edge, EDGE_TTFB, &edge->ttfb_sum_ns, elapsed(s->first_ns, s->reply_ns));
 }
 
-static __always_inline void describe_request(struct http2_stream *s, const struct http2_half *from, u32 edge,
+static __always_inline void describe_request(struct http2_stream *s,
+					     const struct http2_direction *from, u32 edge,
 					     u32 generation)
 {
 	if (!s->first_ns || s->first_ns > from->first_ns)
@@ -206,31 +217,38 @@ static __always_inline void describe_request(struct http2_stream *s, const struc
 	__builtin_memcpy(s->name, from->name, sizeof(s->name));
 }
 
-/* These hand back the stream if it is to be closed: what that calls is as deep as older verifiers allow. */
-static __noinline struct http2_stream *begin_stream(struct http2_connection *h, struct edge *edge, u32 place)
+/*
+ * These hand back the stream if it is to be closed: what that calls is as deep as older verifiers
+ * allow.
+ */
+static __noinline struct http2_stream *begin_stream(struct http2_connection *h, struct edge *edge,
+						    u32 index)
 {
 	if (!h || !edge)
 		return NULL;
-	struct http2_half *half = &h->half[HALF_REQUESTS];
-	struct http2_stream_key key = {.connection = h->id, .stream = half->stream};
+	struct http2_direction *direction = &h->direction[DIRECTION_REQUESTS];
+	struct http2_stream_key key = {.connection = h->id, .stream = direction->stream};
 	/* Trailers come on a stream that is there; others on one that is newer than all. */
-	if (!(half->stream & 1) || half->stream <= h->last_stream)
+	if (!(direction->stream & 1) || direction->stream <= h->last_stream)
 		return NULL;
-	if (h->half[HALF_REPLIES].state == HTTP2_JOINING) {
-		h->last_stream = half->stream;
+	if (h->direction[DIRECTION_REPLIES].state == HTTP2_JOINING) {
+		h->last_stream = direction->stream;
 		return NULL;
 	}
-	http2_name(half);
-	if (half->gone)
+	http2_name(direction);
+	if (direction->gone)
 		count_drop(DROP_HTTP2_PATH);
 	struct http2_stream *s = put_stream(h, &key);
-	/* A barrier: the stream is there before its number is; stream_of_reply reads them the other way. */
-	__sync_lock_test_and_set(&h->last_stream, half->stream);
+	/*
+	 * A barrier: the stream is there before its number is; stream_of_reply reads them the other
+	 * way.
+	 */
+	__sync_lock_test_and_set(&h->last_stream, direction->stream);
 	if (!s) {
 		count_drop(DROP_STREAM);
 		return NULL;
 	}
-	describe_request(s, half, place, edge->generation);
+	describe_request(s, direction, index, edge->generation);
 	__sync_fetch_and_add(&edge->requests, 1);
 	/* Its reply may have come first. */
 	u32 before = __sync_fetch_and_or(&s->flags, STREAM_BEGUN);
@@ -252,61 +270,64 @@ static __always_inline void begin_reply_of(struct edge *edge, struct http2_strea
  * The stream that a reply, or a reset by the server, is of. Its request may be seen later: in a
  * client's call that has not returned, or in a server's that has only peeked at it so far.
  */
-static __always_inline struct http2_stream *
-stream_of_reply(struct http2_connection *h, const struct http2_half *half, struct http2_stream_key *key)
+static __always_inline struct http2_stream *stream_of_reply(struct http2_connection *h,
+							    const struct http2_direction *direction,
+							    struct http2_stream_key *key)
 {
 	struct http2_stream *s = bpf_map_lookup_elem(&http2_streams, key);
 
-	if (s || !(half->stream & 1))
+	if (s || !(direction->stream & 1))
 		return s;
 	/* Where nothing was seen of the beginning, the first reply tells what began before it. */
-	u32 last = __sync_val_compare_and_swap(&h->last_stream, 0, h->joined ? half->stream : 0);
+	u32 last =
+		__sync_val_compare_and_swap(&h->last_stream, 0, h->joined ? direction->stream : 0);
 	if (!last && h->joined)
 		return NULL;
 	/* It has ended, or was not counted; or it was begun just now, on another CPU. */
-	if (half->stream <= last)
+	if (direction->stream <= last)
 		return bpf_map_lookup_elem(&http2_streams, key);
 	s = put_stream(h, key);
 	if (!s)
 		count_drop(DROP_STREAM);
 	else if (!s->first_ns)
-		s->first_ns = half->sent_ns;
+		s->first_ns = direction->sent_ns;
 	return s;
 }
 
-static __noinline struct http2_stream *go_on_with_reply(struct http2_connection *h, struct edge *edge, u32 event)
+static __noinline struct http2_stream *go_on_with_reply(struct http2_connection *h,
+							struct edge *edge, u32 event)
 {
 	if (!h || !edge)
 		return NULL;
-	struct http2_half *half = &h->half[HALF_REPLIES];
-	struct http2_stream_key key = {.connection = h->id, .stream = half->stream};
+	struct http2_direction *direction = &h->direction[DIRECTION_REPLIES];
+	struct http2_stream_key key = {.connection = h->id, .stream = direction->stream};
 	bool block = event == HTTP2_BLOCK;
-	u64 now = half->now_ns;
-	if (block && half->status == 1 && !half->ends)
+	u64 now = direction->now_ns;
+	if (block && direction->status == 1 && !direction->ends)
 		return NULL; /* a word in between */
-	struct http2_stream *s = stream_of_reply(h, half, &key);
+	struct http2_stream *s = stream_of_reply(h, direction, &key);
 	if (!s)
 		return NULL;
 	begin_reply_of(edge, s, now);
 	if (block) {
-		if (half->status)
-			s->status = half->status;
-		if (half->grpc_status)
-			s->grpc_status = half->grpc_status;
-		s->unsure = half->ends && half->unseen;
+		if (direction->status)
+			s->status = direction->status;
+		if (direction->grpc_status)
+			s->grpc_status = direction->grpc_status;
+		s->unsure = direction->ends && direction->unseen;
 	}
-	return (!block || half->ends) && end_stream(s, STREAM_ENDED, now) ? s : NULL;
+	return (!block || direction->ends) && end_stream(s, STREAM_ENDED, now) ? s : NULL;
 }
 
-static __noinline struct http2_stream *reset_stream(struct http2_connection *h, struct http2_half *half,
-						    u32 which)
+static __noinline struct http2_stream *reset_stream(struct http2_connection *h,
+						    struct http2_direction *direction, u32 which)
 {
-	if (!h || !half)
+	if (!h || !direction)
 		return NULL;
-	struct http2_stream_key key = {.connection = h->id, .stream = half->stream};
-	struct http2_stream *s = which == HALF_REPLIES ? stream_of_reply(h, half, &key) :
+	struct http2_stream_key key = {.connection = h->id, .stream = direction->stream};
+	struct http2_stream *s = which == DIRECTION_REPLIES ? stream_of_reply(h, direction, &key) :
 							 bpf_map_lookup_elem(&http2_streams, &key);
-	return s && end_stream(s, STREAM_ENDED | STREAM_RESET, half->now_ns) ? s : NULL;
+	return s && end_stream(s, STREAM_ENDED | STREAM_RESET, direction->now_ns) ? s : NULL;
 }
 
 #endif

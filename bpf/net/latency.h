@@ -13,31 +13,31 @@
 
 static __noinline int take_histogram(struct edge *edge, u32 which)
 {
-	u32 place;
+	u32 index;
 
 	if (!edge || which >= EDGE_HISTOGRAMS)
 		return 0;
-	if (bpf_map_pop_elem(&free_histograms, &place)) {
+	if (bpf_map_pop_elem(&free_histograms, &index)) {
 		count_drop(DROP_HISTOGRAM);
 		return 0;
 	}
-	u32 before = __sync_val_compare_and_swap(&edge->histograms[which], 0, place);
+	u32 before = __sync_val_compare_and_swap(&edge->histograms[which], 0, index);
 	if (!before)
-		return place;
-	bpf_map_push_elem(&free_histograms, &place, BPF_ANY);
+		return index;
+	bpf_map_push_elem(&free_histograms, &index, BPF_ANY);
 	return before;
 }
 
-/* Adds to one of the edge's histograms; the sum tells the reader that it changed. */
+/* Adds to one of the edge's histograms; by the sum the reader sees that it changed. */
 static __always_inline void add_sample(struct edge *edge, u32 which, u64 *sum, u64 ns)
 {
-	u32 place = edge->histograms[which];
+	u32 index = edge->histograms[which];
 
-	if (!place)
-		place = take_histogram(edge, which);
-	if (!place)
+	if (!index)
+		index = take_histogram(edge, which);
+	if (!index)
 		return;
-	struct histogram *h = bpf_map_lookup_elem(&histogram_pool, &place);
+	struct histogram *h = bpf_map_lookup_elem(&histogram_pool, &index);
 	if (!h)
 		return;
 	histogram_add(h, ns);
@@ -50,10 +50,12 @@ static __always_inline u64 elapsed(u64 from_ns, u64 to_ns)
 }
 
 /*
- * What the kernel measured of the path: smoothed round-trip time and its mean deviation. They change
- * slowly, and a sample costs as much as the latency itself: a connection gives at most a hundred a second.
+ * What the kernel measured of the path: smoothed round-trip time and its mean deviation. They
+ * change slowly, and a sample costs as much as the latency itself: a connection gives at most a
+ * hundred a second.
  */
-static __always_inline void sample_path(struct edge *edge, struct sock *sk, struct connection *c, u64 now)
+static __always_inline void sample_path(struct edge *edge, struct sock *sk, struct connection *c,
+					u64 now)
 {
 	if (now - c->sampled_ns < SAMPLE_EVERY_NS)
 		return;
@@ -66,43 +68,43 @@ static __always_inline void sample_path(struct edge *edge, struct sock *sk, stru
 	__sync_fetch_and_add(&edge->jitter_sum_ns, (u64)tcp->mdev_us * 1000 / 4);
 }
 
-static __always_inline void count_time(struct edge *edge, u32 place, u64 first_ns, u64 reply_ns, u64 last_ns,
-				       u64 target)
+static __always_inline void count_time(struct edge *edge, u32 index, u64 first_ns, u64 reply_ns,
+				       u64 last_ns, u64 target)
 {
-	struct histogram *latency = bpf_map_lookup_elem(&edge_latency, &place);
+	struct histogram *latency = bpf_map_lookup_elem(&edge_latency, &index);
 
 	if (!latency)
 		return;
-	if (elapsed(first_ns, reply_ns) > HELD_AFTER_NS) {
-		__sync_fetch_and_add(&edge->held, 1);
+	if (elapsed(first_ns, reply_ns) > LONG_POLL_AFTER_NS) {
+		__sync_fetch_and_add(&edge->long_polls, 1);
 		count_endpoint(target, 0, CELL_ASIDE);
 		return;
 	}
-	if (elapsed(reply_ns, last_ns) > TRANSFER_AFTER_NS) {
-		__sync_fetch_and_add(&edge->transfers, 1);
+	if (elapsed(reply_ns, last_ns) > BULK_TRANSFER_AFTER_NS) {
+		__sync_fetch_and_add(&edge->bulk_transfers, 1);
 		count_endpoint(target, 0, CELL_ASIDE);
 		return;
 	}
 	u64 ns = elapsed(first_ns, last_ns);
 	if (log_transactions)
-		log_transaction(place, edge->key.role, first_ns, reply_ns, last_ns);
+		log_transaction(index, edge->key.role, first_ns, reply_ns, last_ns);
 	u32 cell = histogram_cell(ns);
 	histogram_add_cell(latency, cell);
 	count_endpoint(target, ns, cell);
-	/* The sum tells the reader that the histogram changed, so it grows even by a zero. */
+	/* By the sum the reader sees that the histogram changed, so it grows even by a zero. */
 	__sync_fetch_and_add(&edge->latency_sum_ns, ns ? ns : 1);
 }
 
 static __always_inline void count_transaction(struct sock *sk, struct connection *c, u64 first_ns,
 					      u64 reply_ns, u64 last_ns, u64 target)
 {
-	u32 place = c->edge;
-	struct edge *edge = edge_at(place, c->edge_generation);
+	u32 index = c->edge;
+	struct edge *edge = edge_at(index, c->edge_generation);
 
 	if (!edge)
 		return;
 	sample_path(edge, sk, c, last_ns);
-	count_time(edge, place, first_ns, reply_ns, last_ns, target);
+	count_time(edge, index, first_ns, reply_ns, last_ns, target);
 }
 
 /* Counts the connection's finished transaction, once, whoever comes first. */
@@ -114,7 +116,8 @@ static __always_inline bool finish(struct sock *sk, struct connection *c)
 	if (__sync_val_compare_and_swap(&c->phase, PHASE_REPLY, PHASE_IDLE) != PHASE_REPLY)
 		return false;
 	if (!target && c->head.state == HEAD_NAMED) {
-		u32 status = reads_tls && (c->flags & CONNECTION_TLS) ? tls_status(c) : STATUS_UNKNOWN;
+		u32 status =
+			reads_tls && (c->flags & CONNECTION_TLS) ? tls_status(c) : STATUS_UNKNOWN;
 
 		if (status == STATUS_SWITCHED)
 			set_flags(c, CONNECTION_STREAM);

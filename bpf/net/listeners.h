@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
-/* Sockets that listen: they tell who owns what is accepted. */
+/* Sockets that listen: what is accepted is their owner's. */
 #ifndef OUTSIGHT_LISTENERS_H
 #define OUTSIGHT_LISTENERS_H
 
@@ -10,7 +10,7 @@
 #include "net/pairing.h"
 #include "net/quotas.h"
 
-/* The kernel takes a port that it chose itself away from a socket before it tells of the close. */
+/* The kernel takes a port that it chose itself away from a socket before it reports the close. */
 static __always_inline u16 local_port(struct sock *sk, const struct connection *c)
 {
 	return c && c->local_port ? c->local_port : sk->__sk_common.skc_num;
@@ -87,7 +87,8 @@ static __always_inline void add_listener(struct sock *sk, struct task_struct *ta
 }
 
 /* Brings what the kernel counts at the socket to its address. Sweeps and the end may be at once. */
-static __always_inline void count_listener_drops(struct sock *sk, struct connection *c, struct listener *listener)
+static __always_inline void count_listener_drops(struct sock *sk, struct connection *c,
+						 struct listener *listener)
 {
 	u32 now = sk->sk_drops.counter;
 	u32 gained = now - __sync_lock_test_and_set(&c->drops, now);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
 /*
- * How the two ends of a connection find each other on one host. The client's end publishes who
- * it is when the connection is established, which is always before the server's end is, and the
- * server's end answers. The place where they meet is named by the two initial sequence numbers:
- * no translation of addresses on the way (published ports, virtual service addresses,
- * masquerading) changes them. Connections that are older than these programs meet by their
- * current sequence numbers if they are idle, else by their address pair.
+ * Pairing of the two ends of a connection on one host. The client's end publishes who it is when
+ * the connection is established, which is always before the server's end is, and the server's end
+ * answers. The key is the two initial sequence numbers: no translation of addresses on the way
+ * (published ports, virtual service addresses, masquerading) changes them. Connections that are
+ * older than these programs are paired by their current sequence numbers if they are idle, else by
+ * their address pair.
  */
 #ifndef OUTSIGHT_PAIRING_H
 #define OUTSIGHT_PAIRING_H
@@ -15,13 +15,14 @@
 #include "net/edge_maps.h"
 #include "net/quotas.h"
 
-/* What the ends of an open connection tell each other. */
-struct meeting {
+/* What the ends of an open connection know of each other. */
+struct pair {
 	u64 client; /* control group */
 	u64 server; /* control group, 0 until the server's end is there */
 	struct address dialled; /* the server's address as the client sees it */
 	struct address reached; /* the server's address as the server sees it */
-	struct address behind;	/* of a proxy's connection: the address that the proxy was dialled from */
+	/* of a proxy's connection: the address that the proxy was dialled from */
+	struct address behind;
 	char client_process[PROCESS_NAME];
 	char server_process[PROCESS_NAME];
 	u16 dialled_port;
@@ -36,7 +37,7 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 1);
 	__type(key, struct pair_key);
-	__type(value, struct meeting);
+	__type(value, struct pair);
 } pairs SEC(".maps");
 
 /*
@@ -56,13 +57,13 @@ struct {
 const volatile u32 host_netns = 0;
 
 /*
- * A meeting whose end closed and nobody told would stay for ever. Now and then the reader begins a
- * round: the sweep of the connections tells each meeting that an end of it is there, and then a sweep of
- * the meetings takes the others away and counts those that are left.
+ * A pair whose close was missed would stay for ever. Now and then the reader begins a round: the
+ * sweep of the connections marks the pairs of which an end is there, and then a sweep of the pairs
+ * removes the others and counts those that are left.
  */
-volatile u32 meeting_round = 0;
-volatile u32 marks_meetings = 0;
-volatile u64 meetings_found = 0;
+volatile u32 pair_round = 0;
+volatile u32 marks_pairs = 0;
+volatile u64 pairs_found = 0;
 
 /* --- processes --- */
 
@@ -96,7 +97,8 @@ static __noinline int forwarder_accepted(u32 id, u32 edge)
 		if (!waiting)
 			after = 1ULL << 33 | edge;
 		else
-			after = (waiting + 1) << 33 | (mixed | ((u32)before != edge)) << 32 | (u32)before;
+			after = (waiting + 1) << 33 | (mixed | ((u32)before != edge)) << 32 |
+				(u32)before;
 		if (__sync_val_compare_and_swap(state, before, after) == before)
 			return 0;
 	}
@@ -141,7 +143,7 @@ static __always_inline void sequences_of(struct sock *sk, struct connection *c)
 	u32 sent = tcp->snd_una, received = tcp->rcv_nxt;
 	c->client_sequence = c->role == ROLE_CLIENT ? sent : received;
 	c->server_sequence = c->role == ROLE_CLIENT ? received : sent;
-	c->told_sequence = tcp->write_seq;
+	c->reported_sequence = tcp->write_seq;
 }
 
 /* No address is zero, so that these keys and those of address pairs are never equal. */
@@ -171,9 +173,9 @@ static __always_inline void address_key_of(struct sock *sk, const struct connect
 		key->netns = netns_of(sk);
 }
 
-/* --- meetings --- */
+/* --- pairs --- */
 
-static __noinline int make_meeting(struct pair_key *key, struct meeting *m)
+static __noinline int put_pair(struct pair_key *key, struct pair *m)
 {
 	if (!key || !m)
 		return 0;
@@ -188,9 +190,9 @@ static __noinline int make_meeting(struct pair_key *key, struct meeting *m)
 	return 0;
 }
 
-static __noinline int end_meeting(struct pair_key *key)
+static __noinline int remove_pair(struct pair_key *key)
 {
-	struct meeting *m = key ? bpf_map_lookup_elem(&pairs, key) : NULL;
+	struct pair *m = key ? bpf_map_lookup_elem(&pairs, key) : NULL;
 
 	if (!m)
 		return 0;
@@ -200,11 +202,11 @@ static __noinline int end_meeting(struct pair_key *key)
 	return 0;
 }
 
-/* Tells the server's end who dialled, and what. */
+/* Publishes for the server's end who dialled, and what. */
 static __noinline int publish_client(struct sock *sk, struct connection *c)
 {
 	struct pair_key key;
-	struct meeting m = {.client = c->owner, .ends = 1, .round = meeting_round};
+	struct pair m = {.client = c->owner, .ends = 1, .round = pair_round};
 
 	if (!sk || !c)
 		return 0;
@@ -223,19 +225,19 @@ static __noinline int publish_client(struct sock *sk, struct connection *c)
 		__builtin_memcpy(m.client_process, edge->key.peer_process, PROCESS_NAME);
 	}
 	sequence_key_of(c, &key);
-	make_meeting(&key, &m);
+	put_pair(&key, &m);
 	if (!(c->flags & CONNECTION_OLD))
 		return 0;
 	address_key_of(sk, c, &key);
-	make_meeting(&key, &m);
+	put_pair(&key, &m);
 	return 0;
 }
 
-/* Where the ends of a connection met; a client asks for one that the server came to. */
-static __always_inline struct meeting *meeting_of(struct sock *sk, const struct connection *c)
+/* The pair of a connection; a client of an older one needs one that its server has found. */
+static __always_inline struct pair *pair_of(struct sock *sk, const struct connection *c)
 {
 	struct pair_key key;
-	struct meeting *m;
+	struct pair *m;
 
 	sequence_key_of(c, &key);
 	m = bpf_map_lookup_elem(&pairs, &key);
@@ -245,66 +247,66 @@ static __always_inline struct meeting *meeting_of(struct sock *sk, const struct 
 	return bpf_map_lookup_elem(&pairs, &key);
 }
 
-/* The last end that closes takes the entry away. */
-static __always_inline void leave_meeting(struct sock *sk, const struct connection *c)
+/* The last end that closes removes the entry. */
+static __always_inline void leave_pair(struct sock *sk, const struct connection *c)
 {
 	struct pair_key key;
 
-	if (c->role == ROLE_SERVER && !(c->flags & CONNECTION_MET))
+	if (c->role == ROLE_SERVER && !(c->flags & CONNECTION_PAIRED))
 		return;
 	sequence_key_of(c, &key);
 	if (c->flags & CONNECTION_OLD) {
 		if (c->role != ROLE_CLIENT)
 			return;
-		end_meeting(&key);
+		remove_pair(&key);
 		address_key_of(sk, c, &key);
-		end_meeting(&key);
+		remove_pair(&key);
 		return;
 	}
-	struct meeting *m = bpf_map_lookup_elem(&pairs, &key);
+	struct pair *m = bpf_map_lookup_elem(&pairs, &key);
 	if (m && __sync_fetch_and_add(&m->ends, -1) <= 1)
-		end_meeting(&key);
+		remove_pair(&key);
 }
 
-static __always_inline void mark_meeting(struct pair_key *key)
+static __always_inline void mark_pair(struct pair_key *key)
 {
-	struct meeting *m = bpf_map_lookup_elem(&pairs, key);
+	struct pair *m = bpf_map_lookup_elem(&pairs, key);
 
 	if (m)
-		m->round = meeting_round;
+		m->round = pair_round;
 }
 
-/* An end of the meeting is there. */
-static __noinline int attend_meeting(struct sock *sk, struct connection *c)
+/* An end of the pair is there. */
+static __noinline int mark_pairs(struct sock *sk, struct connection *c)
 {
 	struct pair_key key;
 
 	if (!sk || !c)
 		return 0;
 	sequence_key_of(c, &key);
-	mark_meeting(&key);
+	mark_pair(&key);
 	if (c->flags & CONNECTION_OLD) {
 		address_key_of(sk, c, &key);
-		mark_meeting(&key);
+		mark_pair(&key);
 	}
 	return 0;
 }
 
 SEC("iter/bpf_map_elem")
-int sweep_meetings(struct bpf_iter__bpf_map_elem *ctx)
+int sweep_pairs(struct bpf_iter__bpf_map_elem *ctx)
 {
-	struct meeting *m = ctx->value;
+	struct pair *m = ctx->value;
 	struct pair_key *found = ctx->key;
 
 	if (!m || !found)
 		return 0;
-	if (m->round != meeting_round) {
+	if (m->round != pair_round) {
 		struct pair_key key = *found;
 
-		end_meeting(&key);
+		remove_pair(&key);
 		return 0;
 	}
-	meetings_found++;
+	pairs_found++;
 	return 0;
 }
 
@@ -323,15 +325,16 @@ static __always_inline void far_of(struct edge_key *key, const struct address *a
 	key->far_port = port;
 }
 
-/* The server's end learns who dialled, and tells who answers. */
-static __always_inline void meet_client(struct sock *sk, struct connection *c, struct edge_key *key)
+/* The server's end learns who dialled, and publishes who answers. */
+static __always_inline void pair_with_client(struct sock *sk, struct connection *c,
+					     struct edge_key *key)
 {
-	struct meeting *m = meeting_of(sk, c);
+	struct pair *m = pair_of(sk, c);
 
 	if (!m)
 		return;
-	if (!(c->flags & CONNECTION_MET)) {
-		set_flags(c, CONNECTION_MET);
+	if (!(c->flags & CONNECTION_PAIRED)) {
+		set_flags(c, CONNECTION_PAIRED);
 		__sync_fetch_and_add(&m->ends, 1);
 	}
 	key->peer = m->client;
@@ -349,9 +352,10 @@ static __always_inline void meet_client(struct sock *sk, struct connection *c, s
 }
 
 /* The client's end learns who answered. */
-static __always_inline void meet_server(struct sock *sk, struct connection *c, struct edge_key *key)
+static __always_inline void pair_with_server(struct sock *sk, struct connection *c,
+					     struct edge_key *key)
 {
-	struct meeting *m = meeting_of(sk, c);
+	struct pair *m = pair_of(sk, c);
 
 	if (!m || !m->server)
 		return;

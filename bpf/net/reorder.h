@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
 /*
- * What is received before the call that sent what it answers has come to its end.
+ * Out-of-order events: what is received before the call that sent what it answers has returned.
  *
- * A call is told of when it returns. Where one thread sends and another receives, as in clients of Go's
- * library, a reply may be received on another CPU before the call that sent its request returns, and a
- * server may be asked again before the call that sent its reply returns. Taken in the order in which they are
- * told, the one would be a reply to nobody, and the other would make one request of two.
+ * A call is seen when it returns. Where one thread sends and another receives, as in clients of
+ * Go's library, a reply may be received on another CPU before the call that sent its request
+ * returns, and a server may get another request before the call that sent its reply returns. In the
+ * order in which they are seen, the one would be a reply without a request, and the other would
+ * make one request of two.
  *
- * The kernel knows better: what was handed to the socket is ahead of what calls have told. What is received
- * then is kept, with its time and its first bytes, until that call is told of. HTTP/2 needs none of this: its streams
- * may begin at either side, and so may following it; see http2_streams.h.
+ * The kernel knows better: what was handed to the socket is ahead of what calls have reported. What
+ * is received then is kept, with its time and its first bytes, until that call returns. HTTP/2
+ * needs none of this: its streams may begin at either side, and so may following it; see
+ * http2_streams.h.
  */
 #ifndef OUTSIGHT_REORDER_H
 #define OUTSIGHT_REORDER_H
@@ -19,15 +21,15 @@
 #include "net/latency.h"
 #include "net/user_buffer.h"
 
-static __always_inline void note_told(struct sock *sk, struct connection *c)
+static __always_inline void note_reported(struct sock *sk, struct connection *c)
 {
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
 
 	if (tcp)
-		c->told_sequence = tcp->write_seq;
+		c->reported_sequence = tcp->write_seq;
 }
 
-/* Whether a call is sending, or has sent, that was not told of yet. */
+/* Whether a call is sending, or has sent, that has not returned yet. */
 static __always_inline bool is_sending(struct sock *sk, struct connection *c)
 {
 	u8 state = sk->__sk_common.skc_state;
@@ -36,17 +38,17 @@ static __always_inline bool is_sending(struct sock *sk, struct connection *c)
 	if (state != TCP_ESTABLISHED && state != TCP_CLOSE_WAIT)
 		return false;
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
-	return tcp && tcp->write_seq != c->told_sequence;
+	return tcp && tcp->write_seq != c->reported_sequence;
 }
 
-/* Takes what is kept: from then on it is nobody else's to take. */
+/* Takes what is kept; only one caller gets it. */
 static __always_inline bool take_early(struct connection *c)
 {
 	return c->early.state == EARLY_KEPT &&
 	       __sync_val_compare_and_swap(&c->early.state, EARLY_KEPT, EARLY_TAKEN) == EARLY_KEPT;
 }
 
-/* Keeps what the calling task has received; false if it is to be taken as it comes. */
+/* Keeps what the calling task has received; false if it is to be counted at once. */
 static __noinline int keep_early(struct sock *sk, struct connection *c, u32 readable)
 {
 	if (!sk || !c)
@@ -74,7 +76,7 @@ static __noinline int keep_early(struct sock *sk, struct connection *c, u32 read
 	e->size = readable;
 	e->length = readable ? read_buffer(e->text, HEAD_BYTES, readable) : 0;
 	__sync_val_compare_and_swap(&e->state, EARLY_TAKEN, EARLY_KEPT);
-	/* If the call was told of meanwhile, nothing was seen that was kept. */
+	/* If the call has returned meanwhile, it saw nothing that was kept. */
 	if (is_sending(sk, c) || !take_early(c))
 		return true;
 	e->state = EARLY_NONE;
@@ -107,7 +109,7 @@ static __always_inline void end_early(struct connection *c)
 	c->early.state = EARLY_NONE;
 }
 
-/* A server has sent its reply, and no call has told of it. */
+/* A server has sent its reply, and the call was missed. */
 static __always_inline void lose_request(struct connection *c, struct edge *edge)
 {
 	if (c->phase != PHASE_REQUEST)
@@ -118,8 +120,8 @@ static __always_inline void lose_request(struct connection *c, struct edge *edge
 }
 
 /*
- * Counts what was taken where no call that sends is told of, by its times alone: a name or a status is not worth
- * the depth of calls that older verifiers allow.
+ * Counts what was taken where the call that sends was missed, by its times alone: a name or a
+ * status is not worth the depth of calls that older verifiers allow.
  */
 static __always_inline void count_early(struct sock *sk, struct connection *c, struct edge *edge)
 {
@@ -147,15 +149,17 @@ static __always_inline void count_early(struct sock *sk, struct connection *c, s
 	end_early(c);
 }
 
-/* What a call that sends has met: something that was received before it had begun, or after. */
+/* When what is kept was received: before the call that sends had begun, or after. */
 #define EARLY_BEFORE 1
 #define EARLY_AFTER 2
 
 /*
- * A call is told of, and has sent so many bytes, while something may be kept; then it is the caller's. If that was received
- * before the call had begun, the call before it was not told of, nor will it be (unless several threads send at once).
+ * A call has returned that has sent so many bytes. What is kept, if anything, is the caller's now.
+ * If it was received before the call had begun, the call before it was missed (unless several
+ * threads send at once).
  */
-static __always_inline u32 meets_early(struct sock *sk, struct connection *c, struct edge *edge, u32 bytes)
+static __always_inline u32 order_of_early(struct sock *sk, struct connection *c, struct edge *edge,
+					  u32 bytes)
 {
 	if (!take_early(c))
 		return EARLY_NONE;
@@ -167,15 +171,21 @@ static __always_inline u32 meets_early(struct sock *sk, struct connection *c, st
 	return EARLY_BEFORE;
 }
 
-/* A call that sends was told of. True if it is late: what was received after it comes now, and is the caller's. */
-static __always_inline bool comes_late(struct sock *sk, struct connection *c, bool met)
+/*
+ * A call that sends has returned. True if it is late: what was received after it is the caller's
+ * now.
+ */
+static __always_inline bool is_late_send(struct sock *sk, struct connection *c, bool taken)
 {
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
 
-	/* A barrier: first this, then whether something is kept; keep_early keeps first, and then looks at this. */
+	/*
+	 * A barrier: first this, then whether something is kept; keep_early keeps first, and then
+	 * looks at this.
+	 */
 	if (tcp)
-		__sync_lock_test_and_set(&c->told_sequence, tcp->write_seq);
-	if (!met && !take_early(c))
+		__sync_lock_test_and_set(&c->reported_sequence, tcp->write_seq);
+	if (!taken && !take_early(c))
 		return false;
 	if (c->flags & (CONNECTION_HTTP2 | CONNECTION_STREAM)) {
 		c->early.state = EARLY_NONE;
@@ -185,7 +195,7 @@ static __always_inline bool comes_late(struct sock *sk, struct connection *c, bo
 	return true;
 }
 
-/* Nobody has told of the call for long, and it does not wait for room for what it sends. */
+/* The call has not returned for long, and it does not wait for room for what it sends. */
 static __always_inline void give_up_call(struct sock *sk, struct connection *c)
 {
 	struct edge *edge = edge_at(c->edge, c->edge_generation);
@@ -193,7 +203,7 @@ static __always_inline void give_up_call(struct sock *sk, struct connection *c)
 
 	if (!edge || !tcp || tcp->snd_una != tcp->write_seq || !take_early(c))
 		return;
-	c->told_sequence = tcp->write_seq;
+	c->reported_sequence = tcp->write_seq;
 	count_early(sk, c, edge);
 }
 

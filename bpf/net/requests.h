@@ -70,7 +70,8 @@ static __noinline int read_more_request(struct connection *c, u32 size, bool ear
 	}
 	h->size += size;
 	if (at < HEAD_BYTES / 2) {
-		u32 n = read_transfer(c, h->bytes + at_most(at, HEAD_BYTES / 2), HEAD_BYTES / 2, size, early);
+		u32 n = read_transfer(c, h->bytes + at_most(at, HEAD_BYTES / 2), HEAD_BYTES / 2,
+				      size, early);
 
 		h->length = at + n;
 	}
@@ -99,14 +100,15 @@ static __always_inline int read_reply(struct connection *c, u32 size, bool early
 
 	if (at > REPLY_BYTES / 4)
 		at = 0;
-	u32 n = read_transfer(c, h->reply + at_most(at, REPLY_BYTES / 4), REPLY_BYTES * 3 / 4, size, early);
+	u32 n = read_transfer(c, h->reply + at_most(at, REPLY_BYTES / 4), REPLY_BYTES * 3 / 4, size,
+			      early);
 	if (!n)
 		return STATUS_UNKNOWN;
 	h->reply_length = at + n;
 	return parse_reply(h);
 }
 
-/* A request of which too few bytes came to name it. */
+/* A request of which too few bytes were received to name it. */
 static __always_inline void give_up(struct head *h)
 {
 	h->state = HEAD_NONE;
@@ -174,7 +176,7 @@ static __noinline int is_notice(struct connection *c, u32 size, bool early)
 		resolve_endpoint(c, status);
 		return false;
 	}
-	/* PostgreSQL tells of what was listened for between replies, not within one. */
+	/* PostgreSQL notifies of what was listened for between replies, not within one. */
 	h->reply_length = 0;
 	read_reply(c, size, early);
 	return h->reply_length && h->reply[0] == 'A';

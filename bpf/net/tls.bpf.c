@@ -8,14 +8,10 @@
  */
 #include "include/kernel.h"
 #include "include/lru.h"
+#include "net/architecture.h"
 #include "net/tls.h"
 
 char LICENSE[] SEC("license") = "GPL";
-
-/* As in requests.h; set by the loader. */
-const volatile u32 machine = 0;
-
-#define MACHINE_X86_64 1
 
 struct pt_regs___tls_x86_64 {
 	unsigned long r14;
@@ -34,12 +30,15 @@ struct pt_regs___tls_arm64 {
 /* Argument of a C function, or its result (-1). */
 static __always_inline u64 c_argument(void *ctx, const int which)
 {
-	if (machine == MACHINE_X86_64) {
+	if (architecture == ARCHITECTURE_AMD64) {
 		struct pt_regs___tls_x86_64 *regs = ctx;
 		u64 value = which == 0 ? regs->di : which == 1 ? regs->si : which == 2 ? regs->dx :
 			    which == 3 ? regs->cx : regs->ax;
 
-		/* Else the loads of both machines are made one, from a place that the verifier refuses. */
+		/*
+		 * Else the loads of both architectures become one, from a place that the verifier
+		 * refuses.
+		 */
 		barrier_var(value);
 		return value;
 	}
@@ -57,9 +56,11 @@ static __always_inline void this_thread(struct tls_call_key *key, u32 kind)
 	key->kind = kind;
 }
 
-static __always_inline void begin_write(const struct tls_call_key *who, u64 connection, u64 text, u64 size, u64 result)
+static __always_inline void begin_write(const struct tls_call_key *who, u64 connection, u64 text,
+					u64 size, u64 result)
 {
-	struct tls_call call = {.connection = connection, .text = text, .size = size, .result = result};
+	struct tls_call call = {
+		.connection = connection, .text = text, .size = size, .result = result};
 	struct tls_connection_key key = {.connection = connection, .group = who->group};
 	struct tls_connection *known = bpf_map_lookup_elem(&tls_connections, &key);
 
@@ -68,7 +69,8 @@ static __always_inline void begin_write(const struct tls_call_key *who, u64 conn
 	lru_put(&tls_calls, LRU_TLS_CALLS, who, &call);
 }
 
-static __always_inline void begin_read(const struct tls_call_key *who, u64 connection, u64 text, u64 result)
+static __always_inline void begin_read(const struct tls_call_key *who, u64 connection, u64 text,
+				       u64 result)
 {
 	struct tls_call call = {.connection = connection, .text = text, .result = result};
 
@@ -93,11 +95,12 @@ static __noinline int end_read(struct tls_call_key *who, u64 size)
 	if (!lru_take(&tls_calls, LRU_TLS_CALLS, who))
 		return 0;
 	if (call.result) {
-		u64 told = 0;
+		u64 written = 0;
 
-		if (size != 1 || bpf_probe_read_user(&told, sizeof(told), (void *)call.result))
+		if (size != 1 ||
+		    bpf_probe_read_user(&written, sizeof(written), (void *)call.result))
 			return 0;
-		size = told;
+		size = written;
 	}
 	if (!size || size > 1 << 30)
 		return 0;
@@ -123,7 +126,8 @@ static __noinline int end_read(struct tls_call_key *who, u64 size)
 	if (at < HEAD_BYTES / 2) {
 		u32 n = at_most(size, HEAD_BYTES / 2);
 
-		if (!bpf_probe_read_user(c->bytes + at_most(at, HEAD_BYTES / 2), n, (void *)call.text))
+		if (!bpf_probe_read_user(c->bytes + at_most(at, HEAD_BYTES / 2), n,
+					 (void *)call.text))
 			c->length = at + n;
 	}
 	return 0;
@@ -228,7 +232,7 @@ int go_write(void *ctx)
 	struct pt_regs___tls_x86_64 *regs = ctx;
 	struct tls_call_key who = {};
 
-	if (machine != MACHINE_X86_64)
+	if (architecture != ARCHITECTURE_AMD64)
 		return 0;
 	this_goroutine(&who, TLS_GO_WRITES, ctx);
 	u64 size = regs->cx;
@@ -241,7 +245,7 @@ int go_write_end(void *ctx)
 {
 	struct tls_call_key who = {};
 
-	if (machine != MACHINE_X86_64)
+	if (architecture != ARCHITECTURE_AMD64)
 		return 0;
 	this_goroutine(&who, TLS_GO_WRITES, ctx);
 	lru_take(&tls_calls, LRU_TLS_CALLS, &who);
@@ -255,7 +259,7 @@ int go_read(void *ctx)
 	struct pt_regs___tls_x86_64 *regs = ctx;
 	struct tls_call_key who = {};
 
-	if (machine != MACHINE_X86_64)
+	if (architecture != ARCHITECTURE_AMD64)
 		return 0;
 	this_goroutine(&who, TLS_GO_READS, ctx);
 	if (!on_stack(who.who, regs->bx))
@@ -269,7 +273,7 @@ int go_read_end(void *ctx)
 	struct pt_regs___tls_x86_64 *regs = ctx;
 	struct tls_call_key who = {};
 
-	if (machine != MACHINE_X86_64)
+	if (architecture != ARCHITECTURE_AMD64)
 		return 0;
 	s64 size = regs->ax;
 	this_goroutine(&who, TLS_GO_READS, ctx);

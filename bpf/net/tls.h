@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
 /*
- * Plaintext of encrypted connections, as the programs at TLS libraries (tls.bpf.c) leave it for those
- * that see the data of sockets (tls_text.h).
+ * Plaintext of encrypted connections, as the programs at TLS libraries (tls.bpf.c) leave it for
+ * those that see the data of sockets (tls_text.h).
  */
 #ifndef OUTSIGHT_TLS_H
 #define OUTSIGHT_TLS_H
@@ -28,7 +28,7 @@ struct tls_call {
 	u64 connection; /* where the library keeps it; a name for it */
 	u64 text;	/* where the plaintext is, or is to be */
 	u64 size;
-	u64 result; /* where the length is told in the end, of calls that return another thing */
+	u64 result; /* where the length is put in the end, of calls that return another thing */
 };
 
 struct tls_connection_key {

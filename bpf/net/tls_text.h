@@ -2,9 +2,9 @@
 /*
  * Requests and replies of TLS connections, out of what the programs at TLS libraries have left.
  *
- * What an end sends is read at the system call, out of the plaintext of the library's call around it. What
- * an end receives is plaintext only after the library's call: a server's request is named when its
- * reply is sent, a client's reply gives its status when the transaction is counted.
+ * What an end sends is read at the system call, out of the plaintext of the library's call around
+ * it. What an end receives is plaintext only after the library's call: a server's request is named
+ * when its reply is sent, a client's reply gives its status when the transaction is counted.
  */
 #ifndef OUTSIGHT_TLS_TEXT_H
 #define OUTSIGHT_TLS_TEXT_H
@@ -50,7 +50,7 @@ static __noinline int current_tls_write(struct tls_call *to, struct tls_call_key
 		*to = *by_thread;
 		return true;
 	}
-	if (machine != MACHINE_X86_64)
+	if (architecture != ARCHITECTURE_AMD64)
 		return false;
 	struct pt_regs___go *regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
 	who->who = regs->r14;
@@ -82,7 +82,8 @@ static __always_inline bool holds(const u8 *record, u64 size)
  * Reads the plaintext of what is sent in an encrypted record, of which the beginning is there. The
  * answer is how much was read; 0 if it is not known.
  */
-static __always_inline u32 read_tls_sent(struct connection *c, u8 *to, const u32 limit, const u8 *record, u32 *size)
+static __always_inline u32 read_tls_sent(struct connection *c, u8 *to, const u32 limit,
+					 const u8 *record, u32 *size)
 {
 	struct tls_call_key who = {};
 	struct tls_call call = {};
@@ -128,7 +129,9 @@ static __always_inline bool is_tls_transfer(struct connection *c, const u8 *b, u
 	return true;
 }
 
-/* Puts the plaintext of a client's request, of which n encrypted bytes are there, in their place. */
+/*
+ * Puts the plaintext of a client's request, of which n encrypted bytes are there, in their place.
+ */
 static __always_inline u32 read_tls_request(struct connection *c, u64 *bytes, u32 n, u32 *size)
 {
 	u64 record = bytes[0];
@@ -148,7 +151,8 @@ static __noinline int read_tls_reply(struct connection *c, u32 size)
 	if (!c)
 		return STATUS_UNKNOWN;
 	c->head.reply_length = 0;
-	if (c->role != ROLE_SERVER || !find_buffer(&from) || from.size < TLS_HEADER || size < TLS_HEADER)
+	if (c->role != ROLE_SERVER || !find_buffer(&from) || from.size < TLS_HEADER ||
+	    size < TLS_HEADER)
 		return STATUS_UNKNOWN;
 	if (bpf_probe_read_user(&record, TLS_HEADER, (void *)from.at))
 		return STATUS_UNKNOWN;
@@ -158,8 +162,8 @@ static __noinline int read_tls_reply(struct connection *c, u32 size)
 }
 
 /*
- * Names the request of a server's transaction, now that it is known which of the library's connections
- * it came on. False where its name or its status cannot be known now.
+ * Names the request of a server's transaction, now that it is known which of the library's
+ * connections it came on. False where its name or its status cannot be known now.
  */
 static __noinline int begin_tls_reply(struct connection *c, u32 size)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
 /*
- * A log of single transactions, for tests and benchmarks: what the histograms tell is compared
+ * A log of single transactions, for tests and benchmarks: what the histograms say is compared
  * with it. Off, as in every agent, it is dead code that the kernel takes out at loading.
  */
 #ifndef OUTSIGHT_TRANSACTIONS_H
@@ -13,7 +13,7 @@ struct transaction {
 	u64 first_ns;
 	u64 reply_ns;
 	u64 last_ns;
-	u32 edge; /* its place */
+	u32 edge; /* its index */
 	u32 role;
 };
 
@@ -34,7 +34,8 @@ volatile u64 unlogged_transactions = 0;
 /* The reader polls: waking it up would change the latencies that are under test. */
 #define BPF_RB_NO_WAKEUP 1
 
-static __always_inline void log_transaction(u32 edge, u32 role, u64 first_ns, u64 reply_ns, u64 last_ns)
+static __always_inline void log_transaction(u32 edge, u32 role, u64 first_ns, u64 reply_ns,
+					    u64 last_ns)
 {
 	struct transaction *t = bpf_ringbuf_reserve(&transaction_log, sizeof(*t), 0);
 

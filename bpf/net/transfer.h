@@ -11,7 +11,10 @@
 #include "net/http2_calls.h"
 #include "net/reorder.h"
 
-/* What is received after the connection's end, and after its edge was given up: without a transaction. */
+/*
+ * What is received after the connection's end, and after its edge was given up: without a
+ * transaction.
+ */
 static __noinline struct edge *find_edge_again(struct sock *sk, struct connection *c)
 {
 	if (!sk || !c)
@@ -54,21 +57,25 @@ static __always_inline int transferred(struct sock *sk, int bytes, u32 readable,
 	if (c->watched != watching)
 		rejoin(sk, c, edge);
 	if (!sent)
-		__sync_fetch_and_add(&c->received_bytes, bytes); /* several threads may receive at once */
+		/* several threads may receive at once */
+		__sync_fetch_and_add(&c->received_bytes, bytes);
 	bool reply = sent != (c->role == ROLE_CLIENT);
 	if ((c->flags & CONNECTION_HTTP2 || (reply && greets_http2(sk, c, readable))) &&
 	    http2_transferred(sk, c, bytes, readable, reply))
 		return 0;
-	u32 met = EARLY_NONE;
+	u32 order = EARLY_NONE;
 	if (c->flags & CONNECTION_STREAM)
 		;
 	else if (sent)
-		met = meets_early(sk, c, edge, bytes);
+		order = order_of_early(sk, c, edge, bytes);
 	else if ((c->early.state || is_sending(sk, c)) && keep_early(sk, c, readable))
 		return 0;
-	/* 1 is the call; 0 and 2 are what was received early, which goes the other way, before it or after it. */
+	/*
+	 * 1 is the call; 0 and 2 are what was received early, which goes the other way, before it
+	 * or after it.
+	 */
 #pragma clang loop unroll(disable)
-	for (u32 turn = met == EARLY_BEFORE ? 0 : 1; turn < 3; turn++) {
+	for (u32 turn = order == EARLY_BEFORE ? 0 : 1; turn < 3; turn++) {
 		bool early = turn != 1;
 		u32 part = early ? c->early.size : readable;
 
@@ -78,10 +85,13 @@ static __always_inline int transferred(struct sock *sk, int bytes, u32 readable,
 			on_reply(sk, c, edge, part, early);
 		if (early)
 			end_early(c);
-		else if (!sent || !comes_late(sk, c, met == EARLY_AFTER))
+		else if (!sent || !is_late_send(sk, c, order == EARLY_AFTER))
 			break;
 	}
-	/* The end came within the call, or before a reply was read: nothing follows that could end the transaction. */
+	/*
+	 * The end came within the call, or before a reply was read: nothing follows that could end
+	 * the transaction.
+	 */
 	if (c->state == TCP_CLOSE && !finish(sk, c) && c->phase == PHASE_REQUEST)
 		abort_request(c, edge);
 	return 0;

@@ -4,16 +4,9 @@
 #define OUTSIGHT_USER_BUFFER_H
 
 #include "include/kernel.h"
+#include "net/architecture.h"
 #include "net/edges.h"
 #include "net/proto/proto_text.h"
-
-enum machine {
-	MACHINE_OTHER = 0, /* its registers are not known: requests are not read */
-	MACHINE_X86_64 = 1,
-	MACHINE_ARM64 = 2,
-};
-
-const volatile u32 machine = MACHINE_OTHER;
 
 /* --- the caller's buffer --- */
 
@@ -30,7 +23,9 @@ struct user_iovec {
 	u64 size;
 };
 
-/* Registers as a system call was entered with; the names of the arguments follow the machine. */
+/*
+ * Registers as a system call was entered with; the names of the arguments follow the architecture.
+ */
 struct pt_regs___x86_64 {
 	unsigned long si;
 	unsigned long di;
@@ -101,7 +96,7 @@ static __always_inline u32 current_call(u64 *second, u64 *third)
 {
 	void *saved = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
 
-	if (machine == MACHINE_X86_64) {
+	if (architecture == ARCHITECTURE_AMD64) {
 		struct pt_regs___x86_64 *regs = saved;
 
 		if (regs->cs != X86_64_USER_CS)
@@ -110,7 +105,7 @@ static __always_inline u32 current_call(u64 *second, u64 *third)
 		*third = regs->dx;
 		return call_of_x86_64(regs->orig_ax);
 	}
-	if (machine == MACHINE_ARM64) {
+	if (architecture == ARCHITECTURE_ARM64) {
 		struct pt_regs___arm64 *regs = saved;
 
 		*second = regs->regs[1];
@@ -121,8 +116,8 @@ static __always_inline u32 current_call(u64 *second, u64 *third)
 }
 
 /*
- * Where the bytes are that the current system call hands over: a buffer and its size, or a vector, also
- * that of a message, and its length. CALL_OTHER if that cannot be had.
+ * Where the bytes are that the current system call hands over: a buffer and its size, or a vector,
+ * also that of a message, and its length. CALL_OTHER if that cannot be had.
  */
 static __always_inline u32 current_bytes(u64 *at, u64 *count)
 {
@@ -132,7 +127,8 @@ static __always_inline u32 current_bytes(u64 *at, u64 *count)
 	if (call == CALL_BUFFER || call == CALL_VECTOR)
 		return call;
 	/* struct msghdr: the vector and its length begin at byte 16. */
-	if (call != CALL_MESSAGE || bpf_probe_read_user(message, sizeof(message), (void *)(*at + 16)))
+	if (call != CALL_MESSAGE ||
+	    bpf_probe_read_user(message, sizeof(message), (void *)(*at + 16)))
 		return CALL_OTHER;
 	*at = message[0];
 	*count = message[1];
@@ -194,7 +190,8 @@ static __always_inline u32 read_buffer(u8 *to, u32 limit, u32 size)
 }
 
 /* As read_buffer, or of what was kept of an early transfer. */
-static __always_inline u32 read_transfer(struct connection *c, u8 *to, u32 limit, u32 size, bool early)
+static __always_inline u32 read_transfer(struct connection *c, u8 *to, u32 limit, u32 size,
+					 bool early)
 {
 	if (!early)
 		return read_buffer(to, limit, size);

@@ -21,7 +21,7 @@ struct finding {
 	u8 name[128];
 };
 
-struct http2_half half;
+struct http2_direction half;
 struct http2_source source; /* the first part, or the vector */
 struct finding findings[FINDINGS];
 u32 found;

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
 /*
  * The fields of header blocks (HPACK, RFC 7541), as far as they name a request or tell how it was
- * answered. Fields of no interest are passed over. Of the peer's table it is remembered which entries
- * are of interest, and by their number, not by their place: what was evicted, a valid peer does not
- * refer to.
+ * answered. Fields of no interest are passed over. Of the peer's table it is remembered which
+ * entries are of interest, and by their number, not by their index: what was evicted, a valid peer
+ * does not refer to.
  */
 #ifndef OUTSIGHT_HPACK_H
 #define OUTSIGHT_HPACK_H
 
 #include "include/kernel.h"
-#include "net/http2/half.h"
+#include "net/http2/direction.h"
 #include "net/http2/hpack_tables.h"
 
-/* Paths in the tables of peers, by the number of their entry; the longest unused give way. */
+/*
+ * Paths in the tables of peers, by the number of their entry; the least recently used are evicted.
+ */
 struct http2_path_key {
 	u64 connection;
 	u64 number;
@@ -64,21 +66,21 @@ enum http2_method {
 	((u64)(a) | (u64)(b) << 8 | (u64)(c) << 16 | (u64)(d) << 24 | (u64)(e) << 32 |   \
 	 (u64)(f) << 40 | (u64)(g) << 48 | (u64)(h) << 56)
 
-static __always_inline u8 window_at(const struct http2_half *h, u32 i)
+static __always_inline u8 window_at(const struct http2_direction *h, u32 i)
 {
 	barrier_var(i);
 	return h->window[i & (HTTP2_WINDOW - 1)];
 }
 
 /* What was inserted so far is not known any more; what will be, has other numbers. */
-static __always_inline void forget_entries(struct http2_half *h)
+static __always_inline void forget_entries(struct http2_direction *h)
 {
 	h->inserted += HTTP2_ENTRIES;
 	h->forgotten = h->inserted;
 }
 
 /* The entry of the static or the peer's table, and its number in the latter in h->number. */
-static __always_inline u16 entry_of(struct http2_half *h, u32 index)
+static __always_inline u16 entry_of(struct http2_direction *h, u32 index)
 {
 	if (index <= HPACK_STATIC) {
 		switch (index) {
@@ -106,7 +108,7 @@ static __always_inline u16 entry_of(struct http2_half *h, u32 index)
 	return h->entries[number & (HTTP2_ENTRIES - 1)];
 }
 
-static __always_inline void insert_entry(struct http2_half *h, u16 entry)
+static __always_inline void insert_entry(struct http2_direction *h, u16 entry)
 {
 	u32 number = h->inserted + 1;
 
@@ -115,7 +117,7 @@ static __always_inline void insert_entry(struct http2_half *h, u16 entry)
 	h->entries[number & (HTTP2_ENTRIES - 1)] = entry;
 }
 
-static __always_inline void understand(struct http2_half *h, u16 entry)
+static __always_inline void understand(struct http2_direction *h, u16 entry)
 {
 	u8 value = entry >> 8;
 
@@ -128,7 +130,7 @@ static __always_inline void understand(struct http2_half *h, u16 entry)
 	}
 }
 
-static __always_inline void clear_path(struct http2_half *h)
+static __always_inline void clear_path(struct http2_direction *h)
 {
 	u64 *text = (u64 *)h->text;
 
@@ -138,7 +140,7 @@ static __always_inline void clear_path(struct http2_half *h)
 }
 
 /* A whole field out of a table. */
-static __always_inline void take_entry(struct http2_half *h, u32 index)
+static __always_inline void take_entry(struct http2_direction *h, u32 index)
 {
 	u16 entry = entry_of(h, index);
 
@@ -171,9 +173,9 @@ static __always_inline void take_entry(struct http2_half *h, u32 index)
 #define NO_SYMBOL 0xffff
 
 /* The next byte of the string, encoded or not; NO_SYMBOL at its end or where it is invalid. */
-static __always_inline u32 next_symbol(struct http2_half *h)
+static __always_inline u32 next_symbol(struct http2_direction *h)
 {
-	u32 in = h->in, end = h->in_end, held = h->held;
+	u32 in = h->in, end = h->in_end, bits_left = h->bits_left;
 	u64 bits = h->bits;
 
 	if (!h->huffman) {
@@ -182,37 +184,39 @@ static __always_inline u32 next_symbol(struct http2_half *h)
 		h->in = in + 1;
 		return window_at(h, in);
 	}
-	if (held < 15 && in != end) {
+	if (bits_left < 15 && in != end) {
 		bits = bits << 8 | window_at(h, in++);
-		held += 8;
+		bits_left += 8;
 	}
-	if (held < 15 && in != end) {
+	if (bits_left < 15 && in != end) {
 		bits = bits << 8 | window_at(h, in++);
-		held += 8;
+		bits_left += 8;
 	}
 	/* The next 15 bits; past the end are ones, as in the padding. */
-	u32 next = held >= 15 ? bits >> ((held - 15) & 63) : (bits << ((15 - held) & 63)) | ((1 << ((15 - held) & 15)) - 1);
+	u32 next = bits_left >= 15 ?
+			   bits >> ((bits_left - 15) & 63) :
+			   (bits << ((15 - bits_left) & 63)) | ((1 << ((15 - bits_left) & 15)) - 1);
 	u32 symbol = huffman_short[(next >> 7) & 255];
 	if (!symbol)
 		symbol = huffman_long[next & 255];
 	u32 length = symbol >> 8;
-	if (!length || length > held) {
+	if (!length || length > bits_left) {
 		/* Less than a byte of ones is padding. */
-		if (in != end || held > 7 || (next & 0x7fff) != 0x7fff)
+		if (in != end || bits_left > 7 || (next & 0x7fff) != 0x7fff)
 			h->cut = 2;
 		return NO_SYMBOL;
 	}
 	h->in = in;
-	h->held = held - length;
+	h->bits_left = bits_left - length;
 	h->bits = bits & 0xffffffff;
 	return symbol & 0xff;
 }
 
 /*
- * Takes one byte into h->text; 0 at the end. A path ends where its query begins. h->cut says 1 if there
- * is more than room for it, and 2 if the string is not valid.
+ * Takes one byte into h->text; 0 at the end. A path ends where its query begins. h->cut says 1 if
+ * there is more than room for it, and 2 if the string is not valid.
  */
-__noinline int http2_symbol(struct http2_half *h)
+__noinline int http2_symbol(struct http2_direction *h)
 {
 	if (!h)
 		return 0;
@@ -238,19 +242,19 @@ __noinline int http2_symbol(struct http2_half *h)
 	return 1;
 }
 
-static __always_inline void decode(struct http2_half *h, u32 at, u32 length)
+static __always_inline void decode(struct http2_direction *h, u32 at, u32 length)
 {
 	h->in = at;
 	h->in_end = at + length;
 	h->bits = 0;
-	h->held = 0;
+	h->bits_left = 0;
 	for (u32 i = 0; i <= HTTP2_PATH; i++)
 		if (!http2_symbol(h))
 			break;
 }
 
 /* Makes the string the path; nothing where it is not valid. */
-static __always_inline void decode_path(struct http2_half *h, u32 at, u32 length, bool longer)
+static __always_inline void decode_path(struct http2_direction *h, u32 at, u32 length, bool longer)
 {
 	clear_path(h);
 	h->out = 0;
@@ -284,7 +288,7 @@ static __always_inline u8 method_of(u64 word)
 }
 
 /* What a value of that kind says, in a byte. */
-static __always_inline u32 value_of(struct http2_half *h, u32 at, u32 length, u32 kind)
+static __always_inline u32 value_of(struct http2_direction *h, u32 at, u32 length, u32 kind)
 {
 	u64 *word = (u64 *)(h->text + HTTP2_WORD);
 	word[0] = 0;
@@ -306,7 +310,8 @@ static __always_inline u32 value_of(struct http2_half *h, u32 at, u32 length, u3
 		/* gRPC-web goes on with a hyphen: its status is not in fields. */
 		return (!next || next == '+' || next == ';') &&
 		       word[0] == WORD('a', 'p', 'p', 'l', 'i', 'c', 'a', 't') &&
-		       (word[1] & ~(0xffULL << 56)) == WORD('i', 'o', 'n', '/', 'g', 'r', 'p', 'c') - ((u64)'c' << 56) &&
+		       (word[1] & ~(0xffULL << 56)) ==
+			       WORD('i', 'o', 'n', '/', 'g', 'r', 'p', 'c') - ((u64)'c' << 56) &&
 		       word[1] >> 56 == 'c';
 	case KIND_GRPC_STATUS:
 		if (n == 1 && first >= '0' && first <= '9')
@@ -320,10 +325,10 @@ static __always_inline u32 value_of(struct http2_half *h, u32 at, u32 length, u3
 /* --- fields --- */
 
 /*
- * Reads a number of which the first byte has the bits of mask (RFC 7541, 5.1) into h->number. The answer
- * is how many bytes it has, 0 if they are not all there, or -1.
+ * Reads a number of which the first byte has the bits of mask (RFC 7541, 5.1) into h->number. The
+ * answer is how many bytes it has, 0 if they are not all there, or -1.
  */
-static __always_inline int take_number(struct http2_half *h, u32 at, u32 there, u32 mask)
+static __always_inline int take_number(struct http2_direction *h, u32 at, u32 there, u32 mask)
 {
 	u32 n = window_at(h, at) & mask;
 
@@ -344,14 +349,14 @@ static __always_inline int take_number(struct http2_half *h, u32 at, u32 there, 
 	return -1;
 }
 
-static __always_inline int break_block(struct http2_half *h)
+static __always_inline int break_block(struct http2_direction *h)
 {
 	h->broken = 1;
 	h->at = h->end;
 	return 0;
 }
 
-static __always_inline int begin_field(struct http2_half *h, u32 there)
+static __always_inline int begin_field(struct http2_direction *h, u32 there)
 {
 	u32 at = h->at;
 	u8 b = window_at(h, at);
@@ -377,7 +382,7 @@ static __always_inline int begin_field(struct http2_half *h, u32 there)
 }
 
 /* "grpc-status", as it is and with the code of RFC 7541. */
-static __always_inline bool is_grpc_status(const struct http2_half *h, u32 at, u32 length)
+static __always_inline bool is_grpc_status(const struct http2_direction *h, u32 at, u32 length)
 {
 	static const u8 plain[16] = "grpc-status";
 	static const u8 coded[16] = {0x9a, 0xca, 0xc8, 0xb2, 0x12, 0x34, 0xda, 0x8f};
@@ -394,7 +399,7 @@ static __always_inline bool is_grpc_status(const struct http2_half *h, u32 at, u
 	return true;
 }
 
-static __always_inline int take_name(struct http2_half *h, u32 there)
+static __always_inline int take_name(struct http2_direction *h, u32 there)
 {
 	u32 at = h->at;
 	int n = take_number(h, at, there, 0x7f);
@@ -417,8 +422,11 @@ static __always_inline int take_name(struct http2_half *h, u32 there)
 
 static const struct http2_path no_path;
 
-/* Puts the path into the table's newest entry. An empty one first: older verifiers take a map's value from few places. */
-static __always_inline void keep_path(struct http2_half *h)
+/*
+ * Puts the path into the table's newest entry. An empty one first: older verifiers take a map's
+ * value from few places.
+ */
+static __always_inline void keep_path(struct http2_direction *h)
 {
 	struct http2_path_key key = {.connection = h->connection, .number = h->inserted};
 
@@ -429,7 +437,7 @@ static __always_inline void keep_path(struct http2_half *h)
 		__builtin_memcpy(path->text, h->text, HTTP2_PATH);
 }
 
-static __always_inline int take_value(struct http2_half *h, u32 there)
+static __always_inline int take_value(struct http2_direction *h, u32 there)
 {
 	u32 at = h->at, kind = h->kind, value = 0;
 	int n = take_number(h, at, there, 0x7f);
@@ -464,7 +472,7 @@ static __always_inline int take_value(struct http2_half *h, u32 there)
 }
 
 /* Reads one part of a field; 0 if it is not all there. */
-__noinline int http2_field(struct http2_half *h)
+__noinline int http2_field(struct http2_direction *h)
 {
 	if (!h)
 		return 0;
@@ -486,7 +494,7 @@ __noinline int http2_field(struct http2_half *h)
 }
 
 /* Reads the fields that are in the window: each takes at least a byte of it. */
-static __always_inline void take_fields(struct http2_half *h)
+static __always_inline void take_fields(struct http2_direction *h)
 {
 	for (u32 i = 0; i < 2 * HTTP2_WINDOW; i++)
 		if (!http2_field(h))

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
 /*
- * Follows one direction of an HTTP/2 connection (RFC 9113) through the calls that transfer it: where
- * frames begin, what header blocks say, when streams end. What it keeps between calls is bounded, and
- * what it cannot follow it says: it never guesses where a frame begins.
+ * Follows one direction of an HTTP/2 connection (RFC 9113) through the calls that transfer it:
+ * where frames begin, what header blocks say, when streams end. What it keeps between calls is
+ * bounded, and what it cannot follow it says: it never guesses where a frame begins.
  *
- * The functions that are not static are verified each by itself, and once. internal/kernel/parsertest holds them
- * against an independent implementation.
+ * The functions that are not static are verified each by itself, and once.
+ * internal/kernel/parsertest holds them against an independent implementation.
  */
 #ifndef OUTSIGHT_HTTP2_H
 #define OUTSIGHT_HTTP2_H
 
 #include "include/kernel.h"
-#include "net/http2/half.h"
+#include "net/http2/direction.h"
 #include "net/http2/hpack.h"
 #include "net/http2/name.h"
 
@@ -22,24 +22,24 @@ static __always_inline u32 least(u64 a, u64 b)
 	return a < b ? a : b;
 }
 
-static __always_inline void pass(struct http2_half *h, u32 n)
+static __always_inline void pass(struct http2_direction *h, u32 n)
 {
 	h->source.at += n;
 	h->source.room -= n;
 	h->source.left -= n;
 }
 
-static __always_inline int lose(struct http2_half *h)
+static __always_inline int lose(struct http2_direction *h)
 {
 	h->state = HTTP2_LOST;
 	return HTTP2_LOSES;
 }
 
 /*
- * Where in the bytes that were read ahead the source goes on, if the next n are among them or can be;
- * else -1.
+ * Where in the bytes that were read ahead the source goes on, if the next n are among them or can
+ * be; else -1.
  */
-static __always_inline int read_ahead(struct http2_half *h, u32 there, u32 n)
+static __always_inline int read_ahead(struct http2_direction *h, u32 there, u32 n)
 {
 	struct http2_source *s = &h->source;
 	u64 off = s->at - s->ahead_at;
@@ -55,7 +55,7 @@ static __always_inline int read_ahead(struct http2_half *h, u32 there, u32 n)
 }
 
 /* The next part of what the call sends or receives. */
-static __always_inline int next_part(struct http2_half *h)
+static __always_inline int next_part(struct http2_direction *h)
 {
 	struct http2_source *s = &h->source;
 	u64 part[2];
@@ -69,7 +69,7 @@ static __always_inline int next_part(struct http2_half *h)
 	return HTTP2_GOES_ON;
 }
 
-static __always_inline int take_preface(struct http2_half *h, u32 there)
+static __always_inline int take_preface(struct http2_direction *h, u32 there)
 {
 	static const char preface[32] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 	u32 got = h->got, n = least(HTTP2_PREFACE - got, there);
@@ -81,7 +81,8 @@ static __always_inline int take_preface(struct http2_half *h, u32 there)
 		if (i >= n)
 			break;
 		barrier_var(got);
-		if (bpf_probe_read_user(&b, 1, (void *)(h->source.at + i)) || b != preface[got & 31])
+		if (bpf_probe_read_user(&b, 1, (void *)(h->source.at + i)) ||
+		    b != preface[got & 31])
 			return lose(h);
 		got++;
 	}
@@ -94,7 +95,7 @@ static __always_inline int take_preface(struct http2_half *h, u32 there)
 	return HTTP2_GOES_ON;
 }
 
-static __always_inline void begin_block(struct http2_half *h)
+static __always_inline void begin_block(struct http2_direction *h)
 {
 	h->in_block = 1;
 	h->block_stream = h->stream;
@@ -115,7 +116,7 @@ static __always_inline void begin_block(struct http2_half *h)
 	h->skip = 0;
 }
 
-static __always_inline int end_frame(struct http2_half *h)
+static __always_inline int end_frame(struct http2_direction *h)
 {
 	h->got = 0;
 	switch (h->type) {
@@ -144,12 +145,13 @@ static __always_inline int end_frame(struct http2_half *h)
 	return h->pushed ? HTTP2_PUSH : HTTP2_BLOCK;
 }
 
-static __always_inline bool is_fragment(const struct http2_half *h)
+static __always_inline bool is_fragment(const struct http2_direction *h)
 {
-	return h->type == FRAME_HEADERS || h->type == FRAME_PUSH_PROMISE || h->type == FRAME_CONTINUATION;
+	return h->type == FRAME_HEADERS || h->type == FRAME_PUSH_PROMISE ||
+	       h->type == FRAME_CONTINUATION;
 }
 
-static __always_inline int take_frame_header(struct http2_half *h, u32 there)
+static __always_inline int take_frame_header(struct http2_direction *h, u32 there)
 {
 	u32 got = h->got & 15, n = least(HTTP2_FRAME_HEADER - got, there);
 	int off = n == HTTP2_FRAME_HEADER ? read_ahead(h, there, n) : -1;
@@ -159,7 +161,8 @@ static __always_inline int take_frame_header(struct http2_half *h, u32 there)
 
 		*(u64 *)h->header = *(u64 *)from;
 		h->header[8] = from[8];
-	} else if (bpf_probe_read_user(h->header + got, at_most(n, HTTP2_FRAME_HEADER), (void *)h->source.at)) {
+	} else if (bpf_probe_read_user(h->header + got, at_most(n, HTTP2_FRAME_HEADER),
+				       (void *)h->source.at)) {
 		return lose(h);
 	}
 	pass(h, n);
@@ -169,7 +172,8 @@ static __always_inline int take_frame_header(struct http2_half *h, u32 there)
 	h->payload = h->header[0] << 16 | h->header[1] << 8 | h->header[2];
 	h->type = h->header[3];
 	h->flags = h->header[4];
-	h->stream = (h->header[5] & 0x7f) << 24 | h->header[6] << 16 | h->header[7] << 8 | h->header[8];
+	h->stream =
+		(h->header[5] & 0x7f) << 24 | h->header[6] << 16 | h->header[7] << 8 | h->header[8];
 	h->padded = 0;
 	h->pad = 0;
 	h->front = 0;
@@ -198,26 +202,31 @@ static __always_inline int take_frame_header(struct http2_half *h, u32 there)
 }
 
 /* Reads as much of a header block as there is room for, and its fields. */
-static __always_inline int take_fragment(struct http2_half *h, u32 there)
+static __always_inline int take_fragment(struct http2_direction *h, u32 there)
 {
-	u32 end = h->end, used = end - h->at, place = end & (HTTP2_WINDOW - 1);
-	u32 n = least(there, least(HTTP2_WINDOW - used, HTTP2_WINDOW - place));
+	u32 end = h->end, used = end - h->at, index = end & (HTTP2_WINDOW - 1);
+	u32 n = least(there, least(HTTP2_WINDOW - used, HTTP2_WINDOW - index));
 
 	if (used >= HTTP2_WINDOW) {
 		h->broken = 1;
 		return 0;
 	}
-	barrier_var(place);
-	place &= HTTP2_WINDOW - 1;
-	/* Copied by eights, which may write past the end where nothing is: only into an empty window. */
+	barrier_var(index);
+	index &= HTTP2_WINDOW - 1;
+	/*
+	 * Copied by eights, which may write past the end where nothing is: only into an empty
+	 * window.
+	 */
 	int off = !used && n <= HTTP2_AHEAD - 8 ? read_ahead(h, there, n) : -1;
 	if (off >= 0) {
 		for (u32 i = 0; i < HTTP2_AHEAD; i += 8) {
 			if (i >= n)
 				break;
-			*(u64 *)(h->window + place + i) = *(u64 *)(h->source.bytes + ((off + i) & (HTTP2_AHEAD - 1)));
+			*(u64 *)(h->window + index + i) =
+				*(u64 *)(h->source.bytes + ((off + i) & (HTTP2_AHEAD - 1)));
 		}
-	} else if (bpf_probe_read_user(h->window + place, at_most(n, HTTP2_WINDOW), (void *)h->source.at)) {
+	} else if (bpf_probe_read_user(h->window + index, at_most(n, HTTP2_WINDOW),
+				       (void *)h->source.at)) {
 		return lose(h);
 	}
 	h->end = end + n;
@@ -227,13 +236,14 @@ static __always_inline int take_fragment(struct http2_half *h, u32 there)
 	return 0;
 }
 
-static __always_inline int take_payload(struct http2_half *h, u32 there)
+static __always_inline int take_payload(struct http2_direction *h, u32 there)
 {
 	u32 n = least(h->payload, there);
 
 	if (is_fragment(h)) {
 		if (h->padded) {
-			if (h->source.blind || bpf_probe_read_user(&h->pad, 1, (void *)h->source.at))
+			if (h->source.blind ||
+			    bpf_probe_read_user(&h->pad, 1, (void *)h->source.at))
 				return lose(h);
 			h->padded = 0;
 			n = 1;
@@ -262,7 +272,7 @@ static __always_inline int take_payload(struct http2_half *h, u32 there)
 }
 
 /* Goes on by some bytes: to the end of a frame's header, of its payload, or of a part of them. */
-__noinline int http2_step(struct http2_half *h)
+__noinline int http2_step(struct http2_direction *h)
 {
 	if (!h || !h->source.left || h->state == HTTP2_LOST)
 		return HTTP2_DONE;
@@ -277,7 +287,7 @@ __noinline int http2_step(struct http2_half *h)
 }
 
 /* Goes on to the next event, or to the end of the call. */
-__noinline int http2_run(struct http2_half *h)
+__noinline int http2_run(struct http2_direction *h)
 {
 	for (u32 i = 0; i < HTTP2_STEPS; i++) {
 		int event = http2_step(h);
@@ -302,7 +312,9 @@ static __always_inline bool is_plausible(const u8 *f)
 	case FRAME_DATA:
 		return of_stream && !(f[4] & ~(FRAME_END_STREAM | FRAME_PADDED));
 	case FRAME_HEADERS:
-		return odd && length && !(f[4] & ~(FRAME_END_STREAM | FRAME_END_HEADERS | FRAME_PADDED | FRAME_HAS_PRIORITY));
+		return odd && length &&
+		       !(f[4] & ~(FRAME_END_STREAM | FRAME_END_HEADERS | FRAME_PADDED |
+				  FRAME_HAS_PRIORITY));
 	case FRAME_PRIORITY:
 		return of_stream && length == 5 && !f[4];
 	case FRAME_RST_STREAM:
@@ -333,7 +345,8 @@ __noinline int http2_chain(u64 at, u32 size)
 
 		if (!size)
 			return i ? found : CHAIN_BROKEN;
-		if (size < sizeof(f) || bpf_probe_read_user(f, sizeof(f), (void *)at) || !is_plausible(f))
+		if (size < sizeof(f) || bpf_probe_read_user(f, sizeof(f), (void *)at) ||
+		    !is_plausible(f))
 			return CHAIN_BROKEN;
 		u32 length = (f[0] << 16 | f[1] << 8 | f[2]) + sizeof(f);
 		if (length > size)

@@ -4,17 +4,17 @@
 #define OUTSIGHT_NAME_H
 
 #include "include/kernel.h"
-#include "net/http2/half.h"
+#include "net/http2/direction.h"
 #include "net/http2/hpack.h"
 
-static __always_inline void put_name(struct http2_half *h, u32 i, u8 b)
+static __always_inline void put_name(struct http2_direction *h, u32 i, u8 b)
 {
 	barrier_var(i);
 	h->name[i & 127] = b;
 }
 
 /* Ends a path's segment, by the rules of proto_http.h: names stay, ids become "{}". */
-static __always_inline void end_name_segment(struct http2_half *h)
+static __always_inline void end_name_segment(struct http2_direction *h)
 {
 	u32 length = h->length, digits = h->digits, segment = h->segment;
 
@@ -31,20 +31,21 @@ static __always_inline void end_name_segment(struct http2_half *h)
 	h->out = segment + 2;
 }
 
-static __always_inline u8 path_at(const struct http2_half *h, u32 i)
+static __always_inline u8 path_at(const struct http2_direction *h, u32 i)
 {
 	barrier_var(i);
 	return i < HTTP2_PATH ? h->text[i & 127] : 0;
 }
 
 /* Whether the path is longer, and only so much of it is known. */
-static __always_inline bool is_cut(const struct http2_half *h, u32 i)
+static __always_inline bool is_cut(const struct http2_direction *h, u32 i)
 {
-	return path_at(h, i) == '.' && path_at(h, i + 1) == '.' && path_at(h, i + 2) == '.' && !path_at(h, i + 3);
+	return path_at(h, i) == '.' && path_at(h, i + 1) == '.' && path_at(h, i + 2) == '.' &&
+	       !path_at(h, i + 3);
 }
 
 /* Takes a byte of the path into the name; 0 at its end. */
-__noinline int http2_name_byte(struct http2_half *h)
+__noinline int http2_name_byte(struct http2_direction *h)
 {
 	if (!h)
 		return 0;
@@ -82,7 +83,7 @@ __noinline int http2_name_byte(struct http2_half *h)
 	return 1;
 }
 
-static __always_inline u32 put_method(struct http2_half *h)
+static __always_inline u32 put_method(struct http2_direction *h)
 {
 	u64 *name = (u64 *)h->name;
 
@@ -99,7 +100,7 @@ static __always_inline u32 put_method(struct http2_half *h)
 }
 
 /* Names the request that the block has begun. Paths of gRPC are names as they are. */
-__noinline int http2_name(struct http2_half *h)
+__noinline int http2_name(struct http2_direction *h)
 {
 	if (!h)
 		return 0;

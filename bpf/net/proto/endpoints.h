@@ -5,9 +5,6 @@
 
 #include "include/kernel.h"
 
-/* The endpoint that collects what found no room, not even under its edge's "other". */
-#define ENDPOINT_OVERFLOW 0
-
 #define HEAD_BYTES 128	 /* how much of a request is looked at */
 #define REPLY_BYTES 64	 /* how much of a reply is looked at */
 #define ENDPOINT_NAME 48 /* padded with zeros */
@@ -39,7 +36,7 @@ enum status {
 };
 
 struct endpoint_key {
-	u32 edge; /* its place */
+	u32 edge; /* its index */
 	u8 protocol;
 	u8 status;
 	u16 pad;
@@ -48,10 +45,10 @@ struct endpoint_key {
 
 struct endpoint {
 	struct endpoint_key key;
-	u32 used;	/* 0 while the place is free */
-	u32 generation; /* of the place: connections that remember an older one look again */
+	u32 used;	/* 0 while the index is free */
+	u32 generation; /* of the index: connections that remember an older one look again */
 	u64 latency_sum_ns;
-	u64 aside; /* transactions that are in no latency: transfers and held ones */
+	u64 aside; /* transactions that are in no latency: bulk transfers and long polls */
 	u64 unused[6];
 };
 
@@ -79,8 +76,8 @@ enum head_state {
  */
 struct cursor {
 	u64 word;    /* up to eight characters */
-	u8 in;	     /* place in bytes */
-	u8 out;	     /* place in scratch; at the end, the name's length */
+	u8 in;	     /* index in bytes */
+	u8 out;	     /* index in scratch; at the end, the name's length */
 	u8 segment;  /* of a path: where it begins in scratch */
 	u8 length;   /* of the segment */
 	u8 digits;   /* in the segment */
@@ -91,7 +88,8 @@ struct cursor {
 
 /* What is remembered of a connection's requests. */
 struct head {
-	u64 target; /* endpoint of the current transaction: place, generation << 32; 0 if not known */
+	/* endpoint of the current transaction: index, generation << 32; 0 if not known */
+	u64 target;
 	u64 cached; /* the target of name with cached_status on cached_edge */
 	u32 cached_edge;
 	u32 size;	 /* bytes of the request so far */
@@ -107,7 +105,9 @@ struct head {
 	u8 greeted;  /* the server sent before the first request, and it was not HTTP/2 */
 	u8 pad[2];
 	u32 looks;   /* parts of requests in which HTTP/2 was looked for; see may_join_http2 */
-	/* What follows up to name is touched by every transaction, the rest by new requests only. */
+	/*
+	 * What follows up to name is touched by every transaction, the rest by new requests only.
+	 */
 	u8 reply[REPLY_BYTES];
 	u8 bytes[HEAD_BYTES];
 	u8 name[ENDPOINT_NAME];
@@ -119,9 +119,9 @@ struct head {
 #define HEAD_FAILURES 8
 
 /*
- * HTTP/2 is looked for in so many parts of requests of a connection that is older than the probes, then in every
- * JOIN_THEN_EVERYth, a prime, lest a regular pattern of calls is always looked at in the same place. Looking
- * costs as much as two transfers.
+ * HTTP/2 is looked for in so many parts of requests of a connection that is older than the probes,
+ * then in every JOIN_THEN_EVERYth, a prime, lest a regular pattern of calls is always looked at in
+ * the same place. Looking costs as much as two transfers.
  */
 #define JOIN_LOOKS 64
 #define JOIN_THEN_EVERY 31

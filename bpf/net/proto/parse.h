@@ -2,9 +2,9 @@
 /*
  * Recognises protocols by the first bytes of requests and gives requests bounded names.
  *
- * The rules ask for structure, not for single bytes: what is not recognised is an ordinary
- * TCP transaction, what is recognised wrongly would be a lie. internal/kernel/parsertest holds these rules
- * against a model of them.
+ * The rules ask for structure, not for single bytes: what is not recognised is an ordinary TCP
+ * transaction, what is recognised wrongly would be a lie. internal/kernel/parsertest holds these
+ * rules against a model of them.
  */
 #ifndef OUTSIGHT_PARSE_H
 #define OUTSIGHT_PARSE_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
 /*
- * DNS: names of queries, and its messages over TCP, which come after their length (RFC 1035, 4.2.2).
+ * DNS: names of queries, and its messages over TCP, which come after their length (RFC 1035,
+ * 4.2.2).
  *
  * A name is of bounded length: of one that is too long its end stays, "*.svc.cluster.local", and
  * addresses that are looked up backwards are all "*.in-addr.arpa".
@@ -16,7 +17,7 @@
 
 struct dns_question {
 	u8 packet[DNS_HEAD];
-	u8 text[DNS_HEAD]; /* the packet's name with dots, at the same place */
+	u8 text[DNS_HEAD]; /* the packet's name with dots, at the same index */
 	u8 name[ENDPOINT_NAME];
 	volatile u32 left;  /* of the label */
 	volatile u32 end;   /* of the name in the packet, 0 if it is not there */
@@ -114,8 +115,9 @@ static __always_inline void find_name_start(struct dns_question *x, u32 room)
 
 static __always_inline bool is_arpa(const struct dns_question *x, u32 end)
 {
-	return end > DNS_FIRST + 8 && x->text[(end - 5) & 127] == '.' && x->text[(end - 4) & 127] == 'a' &&
-	       x->text[(end - 3) & 127] == 'r' && x->text[(end - 2) & 127] == 'p' && x->text[(end - 1) & 127] == 'a';
+	return end > DNS_FIRST + 8 && x->text[(end - 5) & 127] == '.' &&
+	       x->text[(end - 4) & 127] == 'a' && x->text[(end - 3) & 127] == 'r' &&
+	       x->text[(end - 2) & 127] == 'p' && x->text[(end - 1) & 127] == 'a';
 }
 
 /*
@@ -188,11 +190,14 @@ static __always_inline bool is_dns_pipeline(const struct head *h)
 	return h->size > dns_length(h) + DNS_PREFIX;
 }
 
-/* The header that queries of clients have: no bits of replies, one question, nothing but additions. */
+/*
+ * The header that queries of clients have: no bits of replies, one question, nothing but additions.
+ */
 static __always_inline bool is_plain_query(const struct head *h)
 {
-	return !(byte_at(h, 4) & 0xfe) && !(byte_at(h, 5) & 0xcf) && !byte_at(h, 8) && !byte_at(h, 9) &&
-	       !byte_at(h, 10) && !byte_at(h, 11) && !byte_at(h, 12) && byte_at(h, 13) <= 2;
+	return !(byte_at(h, 4) & 0xfe) && !(byte_at(h, 5) & 0xcf) && !byte_at(h, 8) &&
+	       !byte_at(h, 9) && !byte_at(h, 10) && !byte_at(h, 11) && !byte_at(h, 12) &&
+	       byte_at(h, 13) <= 2;
 }
 
 /* Whether the message ends where its question does, unless it has additions. */
@@ -222,7 +227,8 @@ __noinline int parse_dns(struct head *h)
 	if (n < DNS_PREFIX + DNS_HEADER)
 		return HEAD_PARTIAL;
 	u32 operation = byte_at(h, 4) >> 3;
-	if (byte_at(h, 6) || byte_at(h, 7) != 1 || (operation & 0x10) || (!known && !is_plain_query(h)))
+	if (byte_at(h, 6) || byte_at(h, 7) != 1 || (operation & 0x10) ||
+	    (!known && !is_plain_query(h)))
 		return HEAD_OTHER;
 	h->used = 0; /* each has a number of its own */
 	if (is_dns_pipeline(h)) {

@@ -16,7 +16,8 @@ static __always_inline void end_segment(struct head *h, volatile struct cursor *
 	if (digits != length && length < 32 && !(length >= 16 && c->hex == length)) {
 		if (digits < 2)
 			return;
-		if (length == 3 && digits == 2 && h->scratch[segment & 63] == 'v') /* a version: v10 */
+		/* a version: v10 */
+		if (length == 3 && digits == 2 && h->scratch[segment & 63] == 'v')
 			return;
 	}
 	put(h, segment, '{');
@@ -52,8 +53,8 @@ static __always_inline u64 first_stop(u64 word)
 {
 	u64 low = (word - ALL(0x21)) & ~word; /* control characters and the blank */
 
-	return ((low | word) & TOP) | first_equal(word, '/') | first_equal(word, '?') | first_equal(word, '#') |
-	       first_equal(word, 0x7f);
+	return ((low | word) & TOP) | first_equal(word, '/') | first_equal(word, '?') |
+	       first_equal(word, '#') | first_equal(word, 0x7f);
 }
 
 /*
@@ -98,7 +99,8 @@ __noinline int take_path(struct head *h)
 	word &= mask;
 	u64 digits = each_from(word, '0') & ~each_from(word, '9' + 1);
 	u64 lower = word | (ALL(0x20) & mask);
-	u64 hex = digits | (each_from(lower, 'a') & ~each_from(lower, 'f' + 1)) | (~((word ^ ALL('-')) + ALL(0x7f)) & TOP);
+	u64 hex = digits | (each_from(lower, 'a') & ~each_from(lower, 'f' + 1)) |
+		  (~((word ^ ALL('-')) + ALL(0x7f)) & TOP);
 	c->length += count;
 	c->digits += count_tops(digits);
 	c->hex += count_tops(hex);
@@ -168,7 +170,8 @@ __noinline int parse_http(struct head *h)
 		return HEAD_NAMED;
 	}
 	if (first == 'h') { /* http://host/path: to a proxy */
-		if (byte_at(h, i + 1) != 't' || byte_at(h, i + 2) != 't' || byte_at(h, i + 3) != 'p')
+		if (byte_at(h, i + 1) != 't' || byte_at(h, i + 2) != 't' ||
+		    byte_at(h, i + 3) != 'p')
 			return HEAD_OTHER;
 		c->slashes = 3;
 	} else if (first != '/') {

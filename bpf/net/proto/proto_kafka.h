@@ -18,7 +18,8 @@ __noinline int parse_kafka(struct head *h)
 	if (n < 18 && !(known && n >= 12))
 		return HEAD_PARTIAL;
 	u32 length = be32_at(h, 0), key = byte_at(h, 5), version = byte_at(h, 7);
-	if (length < 10 || byte_at(h, 4) || key > 127 || byte_at(h, 6) || version > 31 || byte_at(h, 8) & 0x80)
+	if (length < 10 || byte_at(h, 4) || key > 127 || byte_at(h, 6) || version > 31 ||
+	    byte_at(h, 8) & 0x80)
 		return HEAD_OTHER;
 	if (!known) {
 		u32 client = byte_at(h, 12) << 8 | byte_at(h, 13);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
-/* What the first bytes of a reply tell. */
+/* What the first bytes of a reply say. */
 #ifndef OUTSIGHT_PROTO_REPLY_H
 #define OUTSIGHT_PROTO_REPLY_H
 
@@ -17,7 +17,8 @@ static __always_inline int http_status(const struct head *h, u32 i)
 {
 	if (i + 12 > h->reply_length)
 		return REPLY_PARTIAL;
-	if (reply_at(h, i) != 'H' || reply_at(h, i + 1) != 'T' || reply_at(h, i + 4) != '/' || reply_at(h, i + 8) != ' ')
+	if (reply_at(h, i) != 'H' || reply_at(h, i + 1) != 'T' || reply_at(h, i + 4) != '/' ||
+	    reply_at(h, i + 8) != ' ')
 		return STATUS_UNKNOWN;
 	u8 class = reply_at(h, i + 9) - '0';
 
@@ -37,7 +38,8 @@ static __always_inline int parse_http_reply(const struct head *h)
 	int status = http_status(h, 0);
 
 	/* "HTTP/1.1 100 Continue", and the reply behind it. */
-	if (status == REPLY_INTERIM && h->reply_length > 25 && reply_at(h, 24) == '\n' && reply_at(h, 22) == '\n')
+	if (status == REPLY_INTERIM && h->reply_length > 25 && reply_at(h, 24) == '\n' &&
+	    reply_at(h, 22) == '\n')
 		return http_status(h, 25);
 	return status;
 }
@@ -53,7 +55,8 @@ static __always_inline int parse_postgresql_reply(struct head *h)
 			break;
 		if (reply_at(h, i) == 'E')
 			return STATUS_ERROR;
-		if (i + 5 > h->reply_length || reply_at(h, i + 1) || reply_at(h, i + 2) || reply_at(h, i + 3))
+		if (i + 5 > h->reply_length || reply_at(h, i + 1) || reply_at(h, i + 2) ||
+		    reply_at(h, i + 3))
 			break;
 		i += 1 + reply_at(h, i + 4);
 	}
@@ -74,7 +77,7 @@ static __always_inline int parse_memcached_reply(const struct head *h)
 	return STATUS_OK;
 }
 
-/* The status that the beginning of a reply in h tells, or one of the two words above. */
+/* The status that the beginning of a reply in h has, or one of the two words above. */
 __noinline int parse_reply(struct head *h)
 {
 	if (!h || !h->reply_length)

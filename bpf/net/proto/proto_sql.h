@@ -43,7 +43,9 @@ static __always_inline bool is_statement(u64 word)
 
 #define SQL_LISTEN W('L', 'I', 'S', 'T', 'E', 'N', 0, 0)
 
-/* A byte before a statement's first word: blanks, brackets and comments; 0 where the word begins. */
+/*
+ * A byte before a statement's first word: blanks, brackets and comments; 0 where the word begins.
+ */
 __noinline int skip_blank(struct head *h, u32 at)
 {
 	if (!h)
@@ -62,7 +64,7 @@ __noinline int skip_blank(struct head *h, u32 at)
 }
 
 /*
- * Adds the first word of a statement, from the cursor's place to byte end, to what is put together.
+ * Adds the first word of a statement, from the cursor to byte end, to what is put together.
  * Blanks, brackets and comments before it are skipped.
  */
 __noinline int parse_sql(struct head *h, u32 end)
@@ -207,7 +209,8 @@ __noinline int parse_postgresql(struct head *h)
 			u8 next = byte_at(h, end);
 			if (next != 'D' && next != 'E')
 				return HEAD_OTHER;
-			if (end + 4 < n && (byte_at(h, end + 1) || byte_at(h, end + 2) || byte_at(h, end + 3)))
+			if (end + 4 < n &&
+			    (byte_at(h, end + 1) || byte_at(h, end + 2) || byte_at(h, end + 3)))
 				return HEAD_OTHER;
 			h->used = 0;
 		}

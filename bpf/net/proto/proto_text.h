@@ -44,7 +44,8 @@ static __always_inline void put(struct head *h, u32 i, u8 b)
 
 static __always_inline u32 be32_at(const struct head *h, u32 i)
 {
-	return (u32)byte_at(h, i) << 24 | byte_at(h, i + 1) << 16 | byte_at(h, i + 2) << 8 | byte_at(h, i + 3);
+	return (u32)byte_at(h, i) << 24 | byte_at(h, i + 1) << 16 | byte_at(h, i + 2) << 8 |
+	       byte_at(h, i + 3);
 }
 
 static __always_inline bool is_upper(u8 b)

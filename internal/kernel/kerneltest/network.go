@@ -2,9 +2,12 @@ package kerneltest
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -25,10 +28,7 @@ func Dial(t *testing.T, address string) net.Conn {
 // Serve accepts connections and gives each to the handler, until the test ends.
 func Serve(t *testing.T, handle func(*net.TCPConn)) net.Addr {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := Listen(t, "127.0.0.1")
 	t.Cleanup(func() { listener.Close() })
 	go func() {
 		for {
@@ -65,4 +65,25 @@ func OwnCgroup(t *testing.T) model.CgroupID {
 		t.Fatal(err)
 	}
 	return model.CgroupID(stat.Ino)
+}
+
+// lastPort is below those that the kernel gives.
+var lastPort atomic.Uint32
+
+// Listen listens at an address, at a port that nothing in this process had before: tests find what was counted by its
+// port, and the kernel may give the port of an earlier test, or of its clients, again.
+func Listen(t testing.TB, address string) net.Listener {
+	t.Helper()
+	for range 10000 {
+		at := netip.AddrPortFrom(netip.MustParseAddr(address), uint16(20000+lastPort.Add(1)%10000))
+		listener, err := net.Listen("tcp", at.String())
+		if err == nil {
+			return listener
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			t.Fatal(err)
+		}
+	}
+	t.Fatal("all ports are in use")
+	return nil
 }

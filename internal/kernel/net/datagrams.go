@@ -52,14 +52,14 @@ type datagramReader struct {
 	edges *host.Table[edgesDatagramEdge]
 	// sweeps count the requests that wait for a reply; without all, none is known to be lost.
 	sweeps []*datagramSweep
-	// before has, of each place, the requests that had begun before the sweep.
+	// before has, of each edge, the requests that had begun before the sweep.
 	before         []uint64
-	places         []datagramPlace
+	states         []datagramState
 	flows, queries *lruTable
 }
 
-// datagramPlace is what the reader remembers of one place; all of it only grows.
-type datagramPlace struct {
+// datagramState is what the reader remembers of one edge; all of it only grows.
+type datagramState struct {
 	// lost requests had no reply: unanswered or one-way.
 	lost, unanswered, oneWay, requests uint64
 }
@@ -114,39 +114,42 @@ func runAll(iters []*link.Iter) error {
 	return errors.Join(errs...)
 }
 
-// flowTables are the tables in which entries are evicted, each with the one for control groups that have used up
+// prepareFlows sizes the tables in which entries are evicted, each with the one for control groups that have used up
 // their quota of it: a quarter of both.
-var flowTables = [][2]string{{"datagram_flows", "crowded_flows"}, {"dns_queries", "crowded_queries"}}
-
-func (p *Net) prepareFlows(spec *ebpf.CollectionSpec) {
-	for _, names := range flowTables {
-		spec.Maps[names[1]].MaxEntries = uint32(p.options.MaxFlows / 4)
-		spec.Maps[names[0]].MaxEntries = uint32(p.options.MaxFlows - p.options.MaxFlows/4)
-	}
+func (p *Net) prepareFlows(spec *edgesSpecs) {
+	crowded := uint32(p.options.MaxFlows / 4)
+	spec.CrowdedFlows.MaxEntries, spec.CrowdedQueries.MaxEntries = crowded, crowded
+	spec.DatagramFlows.MaxEntries = uint32(p.options.MaxFlows) - crowded
+	spec.DnsQueries.MaxEntries = uint32(p.options.MaxFlows) - crowded
 }
 
-func (p *Net) openDatagrams(k *host.Kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection) error {
-	r := &datagramReader{flows: newLRUTable(maps, lruFlows, flowTables[0][:]...),
-		queries: newLRUTable(maps, lruQueries, flowTables[1][:]...)}
-	edges, err := host.MapTable[edgesDatagramEdge](maps.Maps["datagram_edges"])
+func (p *Net) openDatagrams(k *host.Kernel, spec *ebpf.CollectionSpec, objects *edgeObjects) error {
+	r := &datagramReader{
+		flows:   newLRUTable(objects, edgesLruTableLRU_FLOWS, objects.DatagramFlows, objects.CrowdedFlows),
+		queries: newLRUTable(objects, edgesLruTableLRU_QUERIES, objects.DnsQueries, objects.CrowdedQueries)}
+	edges, err := host.MapTable[edgesDatagramEdge](objects.DatagramEdges)
 	if err != nil {
 		return err
 	}
 	r.edges = edges
 	p.OnClose(r.edges)
-	r.before, r.places = make([]uint64, len(r.edges.Entries)), make([]datagramPlace, len(r.edges.Entries))
+	r.before, r.states = make([]uint64, len(r.edges.Entries)), make([]datagramState, len(r.edges.Entries))
 	p.edges.datagrams = r
-	iter, err := p.OpenIterator(k, spec, maps, datagramIterateHook, nil)
+	iter, err := p.OpenIterator(k, spec, objects.collection, datagramIterateHook, nil)
 	if err == nil {
 		err = host.Run(iter)
 	}
 	p.AddFeature(datagramIterateHook, err)
-	return errors.Join(err, p.openDatagramPeers(k, maps))
+	return errors.Join(err, p.openDatagramPeers(k, objects))
 }
 
 // openDatagramPeers shows the programs the peers of unconnected sockets.
-func (p *Net) openDatagramPeers(k *host.Kernel, maps *ebpf.Collection) error {
+func (p *Net) openDatagramPeers(k *host.Kernel, objects *edgeObjects) error {
+	var names datagramsSpecs
 	spec, err := loadDatagrams()
+	if err == nil {
+		err = spec.Assign(&names)
+	}
 	if err != nil {
 		return fmt.Errorf("BUG: reading the embedded object: %w", err)
 	}
@@ -155,7 +158,7 @@ func (p *Net) openDatagramPeers(k *host.Kernel, maps *ebpf.Collection) error {
 		defer root.Close()
 	}
 	// The object's only map is one of the edges'.
-	shared := &ebpf.Collection{Maps: map[string]*ebpf.Map{"datagram_sockets": maps.Maps["datagram_sockets"]}}
+	shared := &ebpf.Collection{Maps: map[string]*ebpf.Map{names.DatagramSockets.Name: objects.DatagramSockets}}
 	errs := []error{err}
 	for i, h := range datagramPeerHooks {
 		hookErr := err
@@ -243,16 +246,18 @@ func unescapeMount(path string) string {
 }
 
 // openDatagramSweeps must come after the data hooks are there, like openSweep.
-func (p *Net) openDatagramSweeps(k *host.Kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection) error {
+func (p *Net) openDatagramSweeps(k *host.Kernel, spec *ebpf.CollectionSpec, objects *edgeObjects) error {
 	var errs []error
 	r := p.edges.datagrams
-	tables := []*lruTable{nil, r.flows, r.queries}
-	found := []*ebpf.Variable{nil, maps.Variables["flows_found"], maps.Variables["queries_found"]}
-	for i, names := range [][]string{{"datagram_sockets"}, flowTables[0][:], flowTables[1][:]} {
-		h, sweep := datagramSweepHooks[i], &datagramSweep{table: tables[i], found: found[i]}
+	sweeps := []*datagramSweep{{}, {table: r.flows, found: objects.FlowsFound},
+		{table: r.queries, found: objects.QueriesFound}}
+	over := [][]*ebpf.Map{{objects.DatagramSockets}, {objects.DatagramFlows, objects.CrowdedFlows},
+		{objects.DnsQueries, objects.CrowdedQueries}}
+	for i, sweep := range sweeps {
+		h := datagramSweepHooks[i]
 		var err error
-		for _, name := range names {
-			iter, openErr := p.OpenIterator(k, spec, maps, h, maps.Maps[name])
+		for _, m := range over[i] {
+			iter, openErr := p.OpenIterator(k, spec, objects.collection, h, m)
 			sweep.iters, err = append(sweep.iters, iter), errors.Join(err, openErr)
 		}
 		if err == nil {
@@ -267,10 +272,10 @@ func (p *Net) openDatagramSweeps(k *host.Kernel, spec *ebpf.CollectionSpec, maps
 // sweep lets the kernel count the requests that wait. What begins meanwhile is not in before, so
 // that it cannot look lost.
 func (r *datagramReader) sweep(edges []edgesEdge, quotas *quotaReader) error {
-	for place := range edges {
-		if edges[place].Key.Transport == udp {
-			r.before[place] = host.Load(&edges[place].Requests)
-			r.edges.Entries[place].Pending = 0
+	for index := range edges {
+		if edges[index].Key.Transport == uint8(edgesTransportTRANSPORT_UDP) {
+			r.before[index] = host.Load(&edges[index].Requests)
+			r.edges.Entries[index].Pending = 0
 		}
 	}
 	var errs []error
@@ -282,50 +287,40 @@ func (r *datagramReader) sweep(edges []edgesEdge, quotas *quotaReader) error {
 	return errors.Join(append(errs, quotas.settleFlows())...)
 }
 
-const udp = 1
-
 // complete adds to c what only edges of UDP have.
-func (r *datagramReader) complete(place int, c *model.EdgeCounters) {
-	d, memory := &r.edges.Entries[place], &r.places[place]
+func (r *datagramReader) complete(index int, c *model.EdgeCounters) {
+	d, state := &r.edges.Entries[index], &r.states[index]
 	c.SentPackets, c.ReceivedPackets = host.Load(&d.SentPackets), host.Load(&d.ReceivedPackets)
 	pending := host.Load(&d.Pending)
 	if ended := c.Replies + host.Load(&d.Streams) + pending; len(r.sweeps) == len(datagramSweepHooks) &&
-		r.before[place] > ended {
-		r.lose(memory, c, r.before[place]-ended)
+		r.before[index] > ended {
+		r.lose(state, c, r.before[index]-ended)
 	}
 	// Requests that were the beginning of a stream are none.
-	memory.requests = max(memory.requests, c.Replies+memory.unanswered+pending)
-	c.Requests, c.Aborts, c.OneWay = memory.requests, memory.unanswered, host.Load(&d.OneWay)+memory.oneWay
+	state.requests = max(state.requests, c.Replies+state.unanswered+pending)
+	c.Requests, c.Aborts, c.OneWay = state.requests, state.unanswered, host.Load(&d.OneWay)+state.oneWay
 }
 
 // lose counts requests without a reply.
-func (r *datagramReader) lose(memory *datagramPlace, c *model.EdgeCounters, lost uint64) {
-	if lost <= memory.lost {
+func (r *datagramReader) lose(state *datagramState, c *model.EdgeCounters, lost uint64) {
+	if lost <= state.lost {
 		return
 	}
-	gained := lost - memory.lost
-	memory.lost = lost
+	gained := lost - state.lost
+	state.lost = lost
 	unanswered := gained
 	if c.Replies == 0 {
-		unanswered = min(gained, oneWayAfter-min(memory.unanswered, oneWayAfter))
+		unanswered = min(gained, oneWayAfter-min(state.unanswered, oneWayAfter))
 	}
-	memory.unanswered += unanswered
-	memory.oneWay += gained - unanswered
+	state.unanswered += unanswered
+	state.oneWay += gained - unanswered
 }
 
-// retire makes flows look for their edge again: this place is about to be given up.
-func (r *datagramReader) retire(place int) { r.edges.Entries[place].Generation++ }
+// retire makes flows look for their edge again: this edge is about to be given up.
+func (r *datagramReader) retire(index int) { r.edges.Entries[index].Generation++ }
 
-// free empties a place, but for its generation.
-func (r *datagramReader) free(place int) {
-	r.edges.Entries[place] = edgesDatagramEdge{Generation: r.edges.Entries[place].Generation}
-	r.before[place], r.places[place] = 0, datagramPlace{}
-}
-
-func (r *datagramReader) drops(dropped *ebpf.Map) []model.Drop {
-	return []model.Drop{
-		{Name: "datagram_peers", Count: host.SumDrops(dropped, 8)},
-		r.flows.drop("datagram_flows", host.SumDrops(dropped, 9)),
-		r.queries.drop("dns_queries", 0),
-	}
+// free empties an entry, but for its generation.
+func (r *datagramReader) free(index int) {
+	r.edges.Entries[index] = edgesDatagramEdge{Generation: r.edges.Entries[index].Generation}
+	r.before[index], r.states[index] = 0, datagramState{}
 }

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
-	"time"
 
 	"outsight/internal/kernel/kerneltest"
 	"outsight/internal/model"
@@ -95,7 +94,7 @@ func TestDatagramCountsAreExact(t *testing.T) {
 		{"IPv4 to a socket of both families", "[::]:0", "127.0.0.1", false, "::", "127.0.0.1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := open(t, Options{})
+			p := openShared(t)
 			server := answerer(t, c.bind)
 			to := netip.AddrPortFrom(netip.MustParseAddr(c.server), port(server))
 			var client *net.UDPConn
@@ -147,7 +146,7 @@ func TestDatagramCountsAreExact(t *testing.T) {
 // at the same time. Each pair is an edge of its own.
 func TestDatagramsOfSeveralPeers(t *testing.T) {
 	const n = 50
-	p := open(t, Options{})
+	p := openShared(t)
 	client, err := net.ListenUDP("udp", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -206,7 +205,7 @@ func TestDatagramsOfSeveralPeers(t *testing.T) {
 // A thousand datagrams that nobody answers are a stream, at both ends, and no request is lost.
 func TestOneWayStream(t *testing.T) {
 	const n = 1000
-	p := open(t, Options{})
+	p := openShared(t)
 	server := answerer(t, "127.0.0.1:0")
 	client, err := net.DialUDP("udp", nil, server.LocalAddr().(*net.UDPAddr))
 	if err != nil {
@@ -215,8 +214,11 @@ func TestOneWayStream(t *testing.T) {
 	defer client.Close()
 	for i := range n {
 		client.Write([]byte("-requests:1|c"))
-		if i%50 == 0 {
-			time.Sleep(time.Millisecond) // the socket's buffer must hold them
+		if i%50 == 49 {
+			kerneltest.Eventually(t, "the server has made room for more", func() bool {
+				e := udpEdges(t, p, port(server), model.RoleServer)
+				return len(e) == 1 && e[0].Counters.ReceivedPackets == uint64(i+1)
+			})
 		}
 	}
 	want := model.EdgeCounters{SentBytes: 13 * n, SentPackets: n, OneWay: n}
@@ -239,7 +241,7 @@ func TestOneWayStream(t *testing.T) {
 // A request without a reply shows as waiting, and as unanswered when its socket is closed or five
 // seconds are over.
 func TestLostReplies(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	server := answerer(t, "127.0.0.1:0")
 	buffer := make([]byte, 100)
 	counters := func() model.EdgeCounters {

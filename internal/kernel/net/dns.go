@@ -2,9 +2,6 @@ package net
 
 import "strconv"
 
-// statusRcode is STATUS_RCODE of endpoints.h.
-const statusRcode = 16
-
 // responseCodes are the names of DNS response codes.
 var responseCodes = map[uint8]string{1: "formerr", 2: "servfail", 3: "nxdomain", 4: "notimp", 5: "refused"}
 

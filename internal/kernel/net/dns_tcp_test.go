@@ -71,7 +71,7 @@ func readMessage(r io.Reader) ([]byte, error) {
 // that is a pipeline, and a connection that begins with one is not taken for DNS. The server
 // reads and answers one after the other.
 func TestDNSOverTCP(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	s := newNameServerTCP(t, "127.0.53.11:53")
 	r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", s.address.String())
@@ -92,26 +92,26 @@ func TestDNSOverTCP(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	want := map[string]uint64{"A redis.shop.example ok": 20, "A no.such.example nxdomain": 20, "A db.shop.example ok": 3}
-	books, _ := s.books()
-	if len(books) != 5 || books["AAAA both.example ok"] != 3 {
-		t.Fatalf("the server's books are %v", books)
+	counts, _ := s.counts()
+	if len(counts) != 5 || counts["AAAA both.example ok"] != 3 {
+		t.Fatalf("the server counted %v", counts)
 	}
 	for name, n := range want {
-		if books[name] != n {
-			t.Fatalf("the server's books are %v, want %d × %s", books, n, name)
+		if counts[name] != n {
+			t.Fatalf("the server counted %v, want %d × %s", counts, n, name)
 		}
 	}
 	for _, end := range []struct {
 		role model.Role
 		want map[string]uint64
-	}{{model.RoleClient, want}, {model.RoleServer, books}} {
+	}{{model.RoleClient, want}, {model.RoleServer, counts}} {
 		expectAt(t, p, 53, end.role, end.want)
 	}
 }
 
 // Queries that do not wait for the reply before: which reply is whose is not guessed.
 func TestDNSOverTCPAtOnce(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	l, err := net.Listen("tcp", "127.0.53.12:53")
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 	"outsight/internal/model"
 )
 
-// nameServer answers on port 53 of a loopback address, and keeps its own books: by type, name and
+// nameServer answers on port 53 of a loopback address, and counts them itself: by type, name and
 // code, how many replies it sent.
 type nameServer struct {
 	address netip.AddrPort
@@ -87,8 +87,8 @@ func (s *nameServer) answer(query []byte) []byte {
 	return reply
 }
 
-// books are those of the server.
-func (s *nameServer) books() (lines map[string]uint64, sum uint64) {
+// counts are those of the server.
+func (s *nameServer) counts() (lines map[string]uint64, sum uint64) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	lines = make(map[string]uint64)
@@ -99,7 +99,7 @@ func (s *nameServer) books() (lines map[string]uint64, sum uint64) {
 	return lines, sum
 }
 
-// answered are the endpoints of a DNS edge, as books are.
+// answered are the endpoints of a DNS edge, as counts are.
 func answered(e *model.KernelEdge) map[string]uint64 {
 	lines := make(map[string]uint64)
 	for _, p := range e.Endpoints {
@@ -119,14 +119,14 @@ func (s *nameServer) resolver() *net.Resolver {
 // expectBooks compares both ends with the server's own account.
 func (s *nameServer) expectBooks(t *testing.T, p *Net) {
 	t.Helper()
-	want, sum := s.books()
+	want, sum := s.counts()
 	for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
 		edges := udpEdgesAt(t, p, s.address, role)
 		if len(edges) != 1 {
 			t.Fatalf("%v: edges %+v, want one", role, edges)
 		}
 		if got := answered(&edges[0]); fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("%v: answered\n%v, the server's books are\n%v", role, got, want)
+			t.Errorf("%v: answered\n%v, the server counted\n%v", role, got, want)
 		}
 		if c := edges[0].Counters; c.Replies != sum || c.Latency.Count != sum {
 			t.Errorf("%v: %d replies and %d latencies, want %d", role, c.Replies, c.Latency.Count, sum)
@@ -146,7 +146,7 @@ func udpEdgesAt(t *testing.T, p *Net, service netip.AddrPort, role model.Role) [
 
 // Go's resolver asks for both address families at once, over one socket each.
 func TestDNSNamesAndCodes(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	s := newNameServer(t, "127.0.53.1:53")
 	r := s.resolver()
 	var clients sync.WaitGroup
@@ -162,17 +162,17 @@ func TestDNSNamesAndCodes(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	want, _ := s.books()
+	want, _ := s.counts()
 	// The resolver lets equal lookups share their queries; which it sent, the server knows.
 	if len(want) != 4 || want["A redis.shop.example ok"] < 25 || want["A no.such.example nxdomain"] < 25 {
-		t.Fatalf("the server's books are %v", want)
+		t.Fatalf("the server counted %v", want)
 	}
 	s.expectBooks(t, p)
 }
 
 // The C library sends both queries by one call (sendmmsg) over one socket.
 func TestDNSOfTheCLibrary(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	s := newNameServer(t, "127.0.53.2:53")
 	resolv := filepath.Join(t.TempDir(), "resolv.conf")
 	if err := os.WriteFile(resolv, []byte("nameserver "+s.address.Addr().String()+"\n"), 0o644); err != nil {
@@ -182,9 +182,9 @@ func TestDNSOfTheCLibrary(t *testing.T) {
 	if out, err := exec.Command("unshare", "--mount", "sh", "-c", script, resolv).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	want, sum := s.books()
+	want, sum := s.counts()
 	if sum != 10 || want["A db-3.shop.example ok"] != 1 || want["AAAA db-3.shop.example ok"] != 1 {
-		t.Fatalf("the server's books are %v", want)
+		t.Fatalf("the server counted %v", want)
 	}
 	s.expectBooks(t, p)
 }
@@ -242,7 +242,7 @@ func TestDNSNamesAreBounded(t *testing.T) {
 // Two queries at once on one socket, answered in the other order, a repeated one, and one that is
 // never answered.
 func TestDNSQueriesAtOnce(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	server, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 53, 4), Port: 53})
 	if err != nil {
 		t.Fatal(err)
@@ -291,7 +291,7 @@ func TestDNSQueriesAtOnce(t *testing.T) {
 
 // Whatever comes to port 53, names stay printable and few, and nothing is counted twice.
 func TestDNSOfHostilePackets(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	server, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 53, 5), Port: 53})
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"outsight/internal/kernel/kerneltest"
 	"outsight/internal/model"
 )
@@ -42,10 +44,10 @@ func skipHead(lines *bufio.Reader) (first string, err error) {
 	return first, nil
 }
 
-// The thread that reads a reply is often told of before the thread that has sent the request, and a server's next
+// The thread that reads a reply is often seen before the thread that has sent the request, and a server's next
 // request before its last reply: each transaction is counted all the same, with its name and its own status.
 func TestThreadsThatOvertakeEachOther(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	const connections, rounds, paths = 4, 400, 8
 	service := kerneltest.Serve(t, func(conn *net.TCPConn) {
 		defer conn.Close()
@@ -115,8 +117,8 @@ func waiting(t *testing.T, conn *net.TCPConn) (fd int) {
 // A server refuses an upload at its head, while the one call that sends it waits for room. Its time is that of the
 // refusal, not that of the call.
 func TestReplyBeforeTheRequestIsSent(t *testing.T) {
-	p := open(t, Options{})
-	const held = 2500 * time.Millisecond // longer than a sweep waits
+	p := openShared(t)
+	const delay = 2500 * time.Millisecond // longer than a sweep waits
 	const refused = 200 * time.Millisecond
 	service := kerneltest.Serve(t, func(conn *net.TCPConn) {
 		defer conn.Close()
@@ -126,7 +128,7 @@ func TestReplyBeforeTheRequestIsSent(t *testing.T) {
 		}
 		time.Sleep(refused)
 		io.WriteString(conn, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n")
-		time.Sleep(held)
+		time.Sleep(delay)
 		io.Copy(io.Discard, conn)
 	})
 	conn := waiting(t, kerneltest.Dial(t, service.String()).(*net.TCPConn))
@@ -138,7 +140,7 @@ func TestReplyBeforeTheRequestIsSent(t *testing.T) {
 	if n, err := syscall.Read(conn, make([]byte, 1000)); err != nil || n == 0 {
 		t.Fatal(n, err)
 	}
-	for end := time.Now().Add(held * 4 / 5); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(delay * 4 / 5); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if _, err := p.ReadEdges(); err != nil { // it sweeps
 			t.Fatal(err)
 		}
@@ -152,15 +154,15 @@ func TestReplyBeforeTheRequestIsSent(t *testing.T) {
 	if c.Requests != 1 || c.Replies != 1 || c.Pushes != 0 || c.Aborts != 0 {
 		t.Errorf("%d requests, %d replies, %d pushes, %d aborts", c.Requests, c.Replies, c.Pushes, c.Aborts)
 	}
-	if took := c.Latency.Quantile(1); took <= 0 || took >= held.Seconds() {
+	if took := c.Latency.Quantile(1); took <= 0 || took >= delay.Seconds() {
 		t.Errorf("it took %v s", took)
 	}
 }
 
 // A client asks again while the one call that sends the first reply waits for room.
 func TestRequestBeforeTheReplyIsSent(t *testing.T) {
-	p := open(t, Options{})
-	const held = 2500 * time.Millisecond // longer than a sweep waits
+	p := openShared(t)
+	const delay = 2500 * time.Millisecond // longer than a sweep waits
 	body := strings.Repeat("x", 4<<20)
 	first := "HTTP/1.1 200 OK\r\nContent-Length: 4194304\r\n\r\n" + body
 	second := "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
@@ -190,7 +192,7 @@ func TestRequestBeforeTheReplyIsSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	io.WriteString(conn, "GET /missing HTTP/1.1\r\n\r\n")
-	for end := time.Now().Add(held); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(delay); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if _, err := p.ReadEdges(); err != nil { // it sweeps
 			t.Fatal(err)
 		}
@@ -206,9 +208,33 @@ func TestRequestBeforeTheReplyIsSent(t *testing.T) {
 	}
 }
 
-// The end of what a client sends counts as a byte in the kernel, and is no call that is still to be told of.
+// optionOf reads something of a connection's socket.
+func optionOf(t *testing.T, conn *net.TCPConn, read func(fd int) (int, error)) int {
+	t.Helper()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var value int
+	if controlErr := raw.Control(func(fd uintptr) { value, err = read(int(fd)) }); controlErr != nil || err != nil {
+		t.Fatal(controlErr, err)
+	}
+	return value
+}
+
+func tcpState(fd int) (int, error) {
+	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return 0, err
+	}
+	return int(info.State), nil
+}
+
+func unreadBytes(fd int) (int, error) { return unix.IoctlGetInt(fd, unix.TIOCINQ) }
+
+// The end of what a client sends counts as a byte in the kernel, and is no call that is still to return.
 func TestReplyAfterTheClientHasEnded(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	service := kerneltest.Serve(t, func(conn *net.TCPConn) {
 		defer conn.Close()
 		io.Copy(io.Discard, conn)
@@ -220,7 +246,9 @@ func TestReplyAfterTheClientHasEnded(t *testing.T) {
 		io.WriteString(conn, "GET /last HTTP/1.1\r\n\r\n")
 		conn.CloseWrite()
 		if i%2 == 0 {
-			time.Sleep(20 * time.Millisecond) // both ends have ended, and the kernel has closed the connection
+			kerneltest.Eventually(t, "both ends have ended, and the kernel has closed the connection", func() bool {
+				return optionOf(t, conn, tcpState) == unix.BPF_TCP_CLOSE
+			})
 		}
 		if _, err := skipHead(bufio.NewReader(conn)); err != nil {
 			t.Fatal(err)
@@ -236,7 +264,7 @@ func TestReplyAfterTheClientHasEnded(t *testing.T) {
 
 // A client that gives up has no transaction: not while it waits, and not with a reply that it has not read.
 func TestClientThatGivesUp(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	answers := make(chan bool, 1)
 	service := kerneltest.Serve(t, func(conn *net.TCPConn) {
 		defer conn.Close()
@@ -252,7 +280,9 @@ func TestClientThatGivesUp(t *testing.T) {
 		conn := kerneltest.Dial(t, service.String()).(*net.TCPConn)
 		io.WriteString(conn, "GET /slow HTTP/1.1\r\n\r\n")
 		answers <- answered
-		time.Sleep(50 * time.Millisecond)
+		if answered {
+			kerneltest.Eventually(t, "the reply is there", func() bool { return optionOf(t, conn, unreadBytes) > 0 })
+		}
 		conn.Close()
 	}
 	counts(t, p, service, model.RoleClient, "the client has given up three requests", func(c model.EdgeCounters) bool {

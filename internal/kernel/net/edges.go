@@ -19,8 +19,6 @@ import (
 	"outsight/internal/model"
 )
 
-const edgeOverflow = 0
-
 var (
 	stateHook = host.NewHook("inet_sock_set_state", "tp_btf/inet_sock_set_state",
 		"TCP connections: opened, closed, failed, who listens", true, "Linux 5.12 or later with BTF")
@@ -32,18 +30,19 @@ var (
 		"connections that were open before the start", false, "Linux 5.12 or later with BTF")
 	sweepHook = host.NewHook("sweep_connections", "iter/bpf_sk_storage_map",
 		"a reply is counted soon after its last byte, not only at the next request", false, "Linux 5.12 or later with BTF")
-	meetingHook = host.NewHook("sweep_meetings", "iter/bpf_map_elem (TCP)",
-		"room for the pairs of connections whose close was not told", false, "Linux 5.12 or later with BTF")
+	pairHook = host.NewHook("sweep_pairs", "iter/bpf_map_elem (TCP)",
+		"room for the pairs of connections whose close was not seen", false, "Linux 5.12 or later with BTF")
 )
 
-var edgeHooks = append([]host.Hook{stateHook, stateTooHook, retransmitHook, iterateHook, sweepHook, meetingHook,
+var edgeHooks = append([]host.Hook{stateHook, stateTooHook, retransmitHook, iterateHook, sweepHook, pairHook,
 	http2SweepHook, http2Hook}, dataWays[0]...)
 
 // edgeReader reads what edges.bpf.c counts.
 type edgeReader struct {
 	// watched is how often the data hooks were attached.
 	watched   uint32
-	maps      *ebpf.Collection
+	objects   *edgeObjects
+	free      freeIndexes
 	edges     *host.Table[edgesEdge]
 	latency   host.Histograms
 	pool      host.Histograms
@@ -55,130 +54,113 @@ type edgeReader struct {
 	capacity  int
 	used      atomic.Uint64
 	listeners atomic.Uint64
-	places    []edgePlace
-	// untoldCloses are those that sweeps have found.
-	untoldCloses atomic.Uint64
-	meetings     meetingReader
+	states    []edgeState
+	// missedCloses are those that sweeps have found.
+	missedCloses atomic.Uint64
+	pairs        pairReader
 }
 
-// edgePlace is what the reader remembers of one place in the edge table.
-type edgePlace struct {
+// edgeState is what the reader remembers of one edge.
+type edgeState struct {
+	entryUse
 	latency host.CachedHistogram
 	// pooled histograms, in the order of edge.histograms.
 	pooled [3]host.CachedHistogram
 	// key is what raw says.
 	raw edgesEdgeKey
 	key model.KernelEdgeKey
-	// activity is a sum of all counters: it changes whenever the edge is used.
-	activity uint64
-	changed  time.Time
-	// owner is gone: the edge may be given up at once.
+	// ownerless edges have lost their control group, and may be given up at once.
 	ownerless bool
 	// sweep is what the last one found.
 	sweep sweepFound
-	// leaving edges are no longer found by new connections; freed at the next reading.
-	leaving bool
 }
 
-const (
-	// edgeIdleTime is how long an edge without open connections must have been silent before its
-	// place is given to another, and only when the table is three quarters full.
-	edgeIdleTime = time.Minute
-	// crowdedIdleTime is that of an owner that has half of its quota, also for its endpoints.
-	crowdedIdleTime = 15 * time.Second
-	// edgeReserve: every so many places are of the reserve, as in edges.h.
-	edgeReserve = 8
-)
-
 func (p *Net) openEdges(k *host.Kernel) error {
-	spec, err := loadEdges()
+	spec, err := p.prepareEdges(k)
 	if err != nil {
-		return fmt.Errorf("BUG: reading the embedded object: %w", err)
+		return fmt.Errorf("BUG: preparing the embedded object: %w", err)
 	}
-	places := uint32(p.options.MaxEdges + 1)
-	for name, entries := range map[string]uint32{
-		"edges": places, "edge_latency": places, "histogram_pool": places, "free_histograms": places,
-		"edge_of_key": places, "free_edges": places,
-		"reserved_edges": places, "listeners": uint32(p.options.MaxListeners),
-		"pairs": uint32(p.options.MaxConnections), "datagram_edges": places,
-	} {
-		spec.Maps[name].MaxEntries = entries
-	}
-	p.prepareStreams(spec)
-	p.prepareFlows(spec)
-	err = errors.Join(p.prepareQuotas(spec), p.prepareEndpoints(spec, places), p.prepareTLS(spec),
-		spec.Variables["cgroup_subsys_index"].Set(k.Subsys), spec.Variables["jiffy_ns"].Set(k.JiffyNS), p.prepareLog(spec),
-		spec.Variables["host_netns"].Set(ownNamespace(p.options.ProcFS)))
+	objects, err := makeEdgeObjects(spec)
 	if err != nil {
-		return fmt.Errorf("BUG: setting the object's constants: %w", err)
-	}
-	if p.options.Prepare != nil {
-		p.options.Prepare(spec)
-	}
-	maps, err := host.NewMaps(spec, nil)
-	if err != nil {
-		err = fmt.Errorf("making the edges' maps: %w", err)
 		for _, h := range edgeHooks {
 			p.AddFeature(h, err)
 		}
 		return err
 	}
+	maps := objects.collection
 	p.OnClose(host.CloserFunc(maps.Close))
-	if err := errors.Join(p.readEdgesFrom(maps), p.openLog(maps)); err != nil {
+	if err := errors.Join(p.readEdgesFrom(objects), p.openLog(objects)); err != nil {
 		return err
 	}
 	// First the lifecycle, so that no connection is missed; then the sockets that are there
 	// already, with their roles; then data, which needs the roles.
 	errs := []error{p.Attach(k, spec, maps, stateHook), p.Attach(k, spec, maps, stateTooHook)}
-	err = p.findOpenSockets(k, spec, maps)
+	err = p.findOpenSockets(k, spec, objects)
 	p.AddFeature(iterateHook, err)
-	errs = append(errs, err, p.openDatagrams(k, spec, maps))
+	errs = append(errs, err, p.openDatagrams(k, spec, objects))
 	errs = append(errs, p.attachData(k, spec, maps), p.Attach(k, spec, maps, retransmitHook))
-	p.edges.sweep, err = p.OpenIterator(k, spec, maps, sweepHook, maps.Maps["connections"])
+	p.edges.sweep, err = p.OpenIterator(k, spec, maps, sweepHook, objects.Connections)
 	p.AddFeature(sweepHook, err)
 	errs = append(errs, err)
-	p.edges.meetings.sweep, err = p.OpenIterator(k, spec, maps, meetingHook, maps.Maps["pairs"])
-	p.AddFeature(meetingHook, err)
-	return errors.Join(append(errs, err, p.openDatagramSweeps(k, spec, maps), p.openStreams(k, spec, maps),
-		p.openTLS(k, maps))...)
+	p.edges.pairs.sweep, err = p.OpenIterator(k, spec, maps, pairHook, objects.Pairs)
+	p.AddFeature(pairHook, err)
+	return errors.Join(append(errs, err, p.openDatagramSweeps(k, spec, objects), p.openStreams(k, spec, objects),
+		p.openTLS(k, objects))...)
 }
 
-func (p *Net) readEdgesFrom(maps *ebpf.Collection) error {
-	r := &edgeReader{maps: maps, capacity: p.options.MaxEdges, quotas: newQuotaReader(maps, &p.options)}
-	r.meetings = meetingReader{pairs: maps.Maps["pairs"], round: maps.Variables["meeting_round"],
-		marking: maps.Variables["marks_meetings"], found: maps.Variables["meetings_found"]}
+// prepareEdges sizes the object's maps and sets its constants.
+func (p *Net) prepareEdges(k *host.Kernel) (*ebpf.CollectionSpec, error) {
+	whole, err := loadEdges()
+	if err != nil {
+		return nil, err
+	}
+	var spec edgesSpecs
+	if err := whole.Assign(&spec); err != nil {
+		return nil, err
+	}
+	edges := uint32(p.options.MaxEdges + 1)
+	for _, m := range []*ebpf.MapSpec{spec.Edges, spec.EdgeLatency, spec.HistogramPool, spec.FreeHistograms,
+		spec.EdgeOfKey, spec.FreeEdges, spec.ReservedEdges, spec.DatagramEdges, spec.EdgeEndpoints} {
+		m.MaxEntries = edges
+	}
+	spec.Listeners.MaxEntries = uint32(p.options.MaxListeners)
+	spec.Pairs.MaxEntries = uint32(p.options.MaxConnections)
+	p.prepareStreams(&spec)
+	p.prepareFlows(&spec)
+	err = errors.Join(p.prepareQuotas(&spec), p.prepareEndpoints(&spec), p.prepareTLS(&spec), p.prepareLog(&spec),
+		spec.CgroupSubsysIndex.Set(k.Subsys), spec.JiffyNs.Set(k.JiffyNS),
+		spec.HostNetns.Set(ownNamespace(p.options.ProcFS)))
+	if err == nil && p.options.Prepare != nil {
+		p.options.Prepare(whole)
+	}
+	return whole, err
+}
+
+func (p *Net) readEdgesFrom(objects *edgeObjects) error {
+	r := &edgeReader{objects: objects, capacity: p.options.MaxEdges, quotas: newQuotaReader(objects, &p.options),
+		free:  freeIndexes{objects.FreeEdges, objects.ReservedEdges},
+		pairs: pairReader{round: objects.PairRound, marking: objects.MarksPairs, found: objects.PairsFound}}
 	var err error
-	if r.edges, err = host.MapTable[edgesEdge](maps.Maps["edges"]); err != nil {
+	if r.edges, err = host.MapTable[edgesEdge](objects.Edges); err != nil {
 		return err
 	}
 	p.OnClose(r.edges)
-	if r.endpoints, err = p.openEndpoints(maps); err != nil {
+	if r.endpoints, err = p.openEndpoints(objects); err != nil {
 		return err
 	}
-	r.latency.Cells = maps.Maps["edge_latency"]
-	r.pool.Cells = maps.Maps["histogram_pool"]
-	for place := uint32(1); place < r.pool.Cells.MaxEntries(); place++ {
-		if err := maps.Maps["free_histograms"].Update(nil, place, ebpf.UpdateAny); err != nil {
-			return fmt.Errorf("filling the list of free histograms: %w", err)
+	r.latency.Cells = objects.EdgeLatency
+	r.pool.Cells = objects.HistogramPool
+	for index := uint32(1); index < r.pool.Cells.MaxEntries(); index++ {
+		if err := objects.FreeHistograms.Update(nil, index, ebpf.UpdateAny); err != nil {
+			return fmt.Errorf("filling the queue of free histograms: %w", err)
 		}
 	}
-	r.places = make([]edgePlace, len(r.edges.Entries))
-	for place := edgeOverflow + 1; place < len(r.edges.Entries); place++ {
-		if err := r.free(uint32(place)); err != nil {
-			return fmt.Errorf("filling the list of free edges: %w", err)
-		}
+	r.states = make([]edgeState, len(r.edges.Entries))
+	if err := r.free.fill(len(r.states)); err != nil {
+		return err
 	}
 	p.edges = r
 	return nil
-}
-
-// free puts a place on its list.
-func (r *edgeReader) free(place uint32) error {
-	list := "free_edges"
-	if place%edgeReserve == 0 {
-		list = "reserved_edges"
-	}
-	return r.maps.Maps[list].Update(nil, place, ebpf.UpdateAny)
 }
 
 // ownNamespace is the inode of this process's network namespace, which is the host's; 0 where it
@@ -196,13 +178,13 @@ func ownNamespace(procfs string) uint32 {
 }
 
 // findOpenSockets runs the four passes of open_sockets; see edges.bpf.c.
-func (p *Net) findOpenSockets(k *host.Kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection) error {
-	iter, err := p.OpenIterator(k, spec, maps, iterateHook, nil)
+func (p *Net) findOpenSockets(k *host.Kernel, spec *ebpf.CollectionSpec, objects *edgeObjects) error {
+	iter, err := p.OpenIterator(k, spec, objects.collection, iterateHook, nil)
 	if err != nil {
 		return err
 	}
 	for pass := uint32(1); pass <= 4; pass++ {
-		if err := maps.Variables["iterator_pass"].Set(pass); err != nil {
+		if err := objects.IteratorPass.Set(pass); err != nil {
 			return fmt.Errorf("setting the pass: %w", err)
 		}
 		if err := host.Run(iter); err != nil {
@@ -222,19 +204,19 @@ func (p *Net) ReadEdges() ([]model.KernelEdge, error) {
 	sweepError := r.sweepConnections()
 	sweepError = errors.Join(sweepError, r.datagrams.sweep(r.edges.Entries, r.quotas), r.streams.sweepStreams())
 	now, used := time.Now(), uint64(0)
-	r.quotas.begin(quotaEdges)
-	r.quotas.begin(quotaEndpoints)
+	r.quotas.begin(edgesQuotaQUOTA_EDGES)
+	r.quotas.begin(edgesQuotaQUOTA_ENDPOINTS)
 	endpoints := r.endpoints.read(now, r.quotas)
 	all := make([]model.KernelEdge, 0, r.used.Load()+8)
-	for place := range r.inUse() {
-		k := r.read(place, now)
-		k.Endpoints = endpoints[place]
-		if place == edgeOverflow && r.places[place].activity == 0 {
+	for index := range r.inUse() {
+		k := r.read(index, now)
+		k.Endpoints = endpoints[index]
+		if index == edgeOverflow && r.states[index].activity == 0 {
 			continue
 		}
-		if place != edgeOverflow {
+		if index != edgeOverflow {
 			used++
-			r.quotas.has(uint64(k.Key.Owner), quotaEdges)
+			r.quotas.has(uint64(k.Key.Owner), edgesQuotaQUOTA_EDGES)
 		}
 		all = append(all, k)
 	}
@@ -244,12 +226,12 @@ func (p *Net) ReadEdges() ([]model.KernelEdge, error) {
 	return all, errors.Join(sweepError, quotaError)
 }
 
-// inUse are the places that hold an edge, the overflow's among them.
+// inUse are the edges that there are, by their index, the overflow's among them.
 func (r *edgeReader) inUse() iter.Seq2[int, *edgesEdge] {
 	return func(yield func(int, *edgesEdge) bool) {
-		for place := range r.edges.Entries {
-			edge := &r.edges.Entries[place]
-			if (place == edgeOverflow || host.Load(&edge.Used) != 0) && !yield(place, edge) {
+		for index := range r.edges.Entries {
+			edge := &r.edges.Entries[index]
+			if (index == edgeOverflow || host.Load(&edge.Used) != 0) && !yield(index, edge) {
 				return
 			}
 		}
@@ -260,7 +242,7 @@ func (r *edgeReader) inUse() iter.Seq2[int, *edgesEdge] {
 // that a sweep found open.
 type sweepFound struct{ opens, closes, open uint64 }
 
-// sweepConnections looks at every connection of this host. A close that nobody told (the kernel
+// sweepConnections looks at every connection of this host. A close that no program saw (the kernel
 // does not run a program that is already running on the CPU) shows there: connections are counted
 // as open and are not found twice in a row, while nothing is opened or closed.
 func (r *edgeReader) sweepConnections() error {
@@ -270,37 +252,37 @@ func (r *edgeReader) sweepConnections() error {
 	for _, edge := range r.inUse() {
 		atomic.StoreUint32(&edge.Open, 0)
 	}
-	marked, err := r.meetings.begin(time.Now())
+	marked, err := r.pairs.begin(time.Now())
 	if err != nil {
-		return fmt.Errorf("BUG: setting the round of the meetings: %w", err)
+		return fmt.Errorf("BUG: setting the round of the pairs: %w", err)
 	}
 	if err := host.Run(r.sweep); err != nil {
 		return fmt.Errorf("counting silent replies: %w", err)
 	}
 	if marked {
-		if err := r.meetings.end(); err != nil {
-			return fmt.Errorf("taking meetings away: %w", err)
+		if err := r.pairs.end(); err != nil {
+			return fmt.Errorf("removing pairs: %w", err)
 		}
 	}
-	for place, edge := range r.inUse() {
-		memory := &r.places[place]
+	for index, edge := range r.inUse() {
+		state := &r.states[index]
 		found := sweepFound{host.Load(&edge.Opens), host.Load(&edge.Closes), uint64(atomic.LoadUint32(&edge.Open))}
-		if found == memory.sweep && found.opens > found.closes+found.open {
-			untold := found.opens - found.closes - found.open
-			atomic.AddUint64(&edge.Closes, untold)
-			r.untoldCloses.Add(untold)
+		if found == state.sweep && found.opens > found.closes+found.open {
+			missed := found.opens - found.closes - found.open
+			atomic.AddUint64(&edge.Closes, missed)
+			r.missedCloses.Add(missed)
 		}
-		memory.sweep = found
+		state.sweep = found
 	}
 	return nil
 }
 
-func (r *edgeReader) read(place int, now time.Time) model.KernelEdge {
-	edge, memory := &r.edges.Entries[place], &r.places[place]
-	if memory.raw != edge.Key {
-		memory.raw, memory.key = edge.Key, keyOf(&edge.Key)
+func (r *edgeReader) read(index int, now time.Time) model.KernelEdge {
+	edge, state := &r.edges.Entries[index], &r.states[index]
+	if state.raw != edge.Key {
+		state.raw, state.key = edge.Key, keyOf(&edge.Key)
 	}
-	k := model.KernelEdge{Key: memory.key, Instance: uint32(place), PID: int(atomic.LoadUint32(&edge.Process)),
+	k := model.KernelEdge{Key: state.key, Instance: uint32(index), PID: int(atomic.LoadUint32(&edge.Process)),
 		Counters: model.EdgeCounters{
 			SentBytes: host.Load(&edge.SentBytes), ReceivedBytes: host.Load(&edge.ReceivedBytes),
 			UnseenBytes: host.Load(&edge.UnseenBytes),
@@ -309,36 +291,34 @@ func (r *edgeReader) read(place int, now time.Time) model.KernelEdge {
 			Failures: host.Load(&edge.Failures), FailuresRefused: host.Load(&edge.FailuresRefused),
 			FailuresTimedOut: host.Load(&edge.FailuresTimeout), FailuresUnreachable: host.Load(&edge.FailuresUnreachable),
 			Retransmits: host.Load(&edge.Retransmits), Requests: host.Load(&edge.Requests), Replies: host.Load(&edge.Replies),
-			Aborts: host.Load(&edge.Aborts), Transfers: host.Load(&edge.Transfers), Held: host.Load(&edge.Held),
+			Aborts: host.Load(&edge.Aborts), Transfers: host.Load(&edge.BulkTransfers), Held: host.Load(&edge.LongPolls),
 			Continued: host.Load(&edge.Continued), Pushes: host.Load(&edge.Pushes), JitterSumNS: host.Load(&edge.JitterSumNs),
 			WindowLimitedNS: host.Load(&edge.WindowLimitedNs), SendLimitedNS: host.Load(&edge.SendLimitedNs),
 			RTTMinNS: host.Load(&edge.RttMinNs), Upgrades: host.Load(&edge.Upgrades),
 			Lost: host.Load(&edge.Lost) + host.Load(&edge.LostReplies), LostWaiting: host.Load(&edge.Lost),
 		}}
-	k.Key.Overflow = place == edgeOverflow
+	k.Key.Overflow = index == edgeOverflow
 	c, sum := &k.Counters, host.Load(&edge.LatencySumNs)
-	c.Latency = memory.latency.Read(&r.latency, place, 1, sum, sum)
-	c.TimeToFirstByte = r.readPooled(edge, memory, 0, host.Load(&edge.TtfbSumNs))
-	c.RTT = r.readPooled(edge, memory, 1, host.Load(&edge.RttSumNs))
-	c.Duration = r.readPooled(edge, memory, 2, host.Load(&edge.DurationSumNs))
-	if memory.key.Transport == model.UDP {
-		r.datagrams.complete(place, c)
+	c.Latency = state.latency.Read(&r.latency, index, 1, sum, sum)
+	c.TimeToFirstByte = r.readPooled(edge, state, 0, host.Load(&edge.TtfbSumNs))
+	c.RTT = r.readPooled(edge, state, 1, host.Load(&edge.RttSumNs))
+	c.Duration = r.readPooled(edge, state, 2, host.Load(&edge.DurationSumNs))
+	if state.key.Transport == model.UDP {
+		r.datagrams.complete(index, c)
 	}
 	activity := c.SentPackets + c.ReceivedPackets + c.SentBytes + c.ReceivedBytes + c.Opens + c.Closes + c.Failures +
 		c.Retransmits + c.Requests + c.Pushes + c.Aborts + sum
-	if activity != memory.activity || memory.changed.IsZero() {
-		memory.activity, memory.changed = activity, now
-	}
+	state.see(activity, now)
 	return k
 }
 
 // readPooled reads a histogram that the edge may not have yet.
-func (r *edgeReader) readPooled(edge *edgesEdge, memory *edgePlace, which int, sumNS uint64) *model.Histogram {
-	place := atomic.LoadUint32(&edge.Histograms[which])
-	if place == 0 || place >= r.pool.Cells.MaxEntries() {
+func (r *edgeReader) readPooled(edge *edgesEdge, state *edgeState, which int, sumNS uint64) *model.Histogram {
+	index := atomic.LoadUint32(&edge.Histograms[which])
+	if index == 0 || index >= r.pool.Cells.MaxEntries() {
 		return nil
 	}
-	return memory.pooled[which].Read(&r.pool, int(place), 1, sumNS, sumNS)
+	return state.pooled[which].Read(&r.pool, int(index), 1, sumNS, sumNS)
 }
 
 func keyOf(k *edgesEdgeKey) model.KernelEdgeKey {
@@ -377,36 +357,35 @@ func processName(name *[16]int8) string {
 }
 
 // release gives up edges that have no connections, in two steps a reading apart: first new
-// connections no longer find the edge, then, if none found it meanwhile, its place is free.
+// connections no longer find the edge, then, if none found it meanwhile, its index is free.
 func (r *edgeReader) release(now time.Time, used int) {
 	full := used > r.capacity*3/4
-	for place := edgeOverflow + 1; place < len(r.edges.Entries); place++ {
-		edge, memory := &r.edges.Entries[place], &r.places[place]
+	for index := edgeOverflow + 1; index < len(r.edges.Entries); index++ {
+		edge, state := &r.edges.Entries[index], &r.states[index]
 		if host.Load(&edge.Used) == 0 {
 			continue
 		}
-		idleTime, crowded := edgeIdleTime, r.quotas.crowded[quotaEdges][edge.Key.Owner]
-		if crowded {
-			idleTime = crowdedIdleTime
+		after, mayLeave := idleTime, full
+		if r.quotas.crowded[edgesQuotaQUOTA_EDGES][edge.Key.Owner] {
+			after, mayLeave = crowdedIdleTime, true
 		}
-		idle := host.Load(&edge.Opens) == host.Load(&edge.Closes) && now.Sub(memory.changed) > idleTime
-		ownerless := memory.ownerless && host.Load(&edge.Opens) == host.Load(&edge.Closes) &&
-			now.Sub(memory.changed) > 2*time.Second
+		mayLeave = mayLeave && state.silentFor(after, now) || state.ownerless && state.silentFor(2*time.Second, now)
+		unused := host.Load(&edge.Opens) == host.Load(&edge.Closes)
 		switch {
-		case memory.leaving && host.Load(&edge.Opens) == host.Load(&edge.Closes):
-			if err := r.emptyHistograms(place); err != nil {
+		case state.leaving && unused:
+			if err := r.emptyHistograms(index); err != nil {
 				continue
 			}
-			r.endpoints.giveEdge(place)
-			*memory = edgePlace{}
+			r.endpoints.giveEdge(index)
+			*state = edgeState{}
 			recycle(edge)
-			r.datagrams.free(place)
-			_ = r.free(uint32(place)) // the list has a place for every edge
-		case !memory.leaving && ((full || crowded) && idle || ownerless):
+			r.datagrams.free(index)
+			_ = r.free.put(index) // the queue has room for every edge
+		case !state.leaving && unused && mayLeave:
 			key := edge.Key
-			if err := r.maps.Maps["edge_of_key"].Delete(&key); err == nil || errors.Is(err, ebpf.ErrKeyNotExist) {
-				memory.leaving = true
-				r.datagrams.retire(place)
+			if err := r.objects.EdgeOfKey.Delete(&key); err == nil || errors.Is(err, ebpf.ErrKeyNotExist) {
+				state.leaving = true
+				r.datagrams.retire(index)
 			}
 		}
 	}
@@ -419,52 +398,31 @@ func recycle(edge *edgesEdge) {
 }
 
 // emptyHistograms clears an edge's histograms and gives the pooled ones back.
-func (r *edgeReader) emptyHistograms(place int) error {
-	if err := r.latency.Clear(place, 1); err != nil {
+func (r *edgeReader) emptyHistograms(index int) error {
+	if err := r.latency.Clear(index, 1); err != nil {
 		return err
 	}
-	for i, h := range r.edges.Entries[place].Histograms {
+	for i, h := range r.edges.Entries[index].Histograms {
 		if h == 0 {
 			continue
 		}
 		if err := r.pool.Clear(int(h), 1); err != nil {
 			return err
 		}
-		r.edges.Entries[place].Histograms[i] = 0
-		_ = r.maps.Maps["free_histograms"].Update(nil, h, ebpf.UpdateAny) // it has a place for every one
+		r.edges.Entries[index].Histograms[i] = 0
+		_ = r.objects.FreeHistograms.Update(nil, h, ebpf.UpdateAny) // it has room for every one
 	}
 	return nil
 }
 
 // forget marks the edges of a removed control group.
 func (r *edgeReader) forget(id model.CgroupID) {
-	for place, edge := range r.inUse() {
+	for index, edge := range r.inUse() {
 		if edge.Key.Owner == uint64(id) {
-			r.places[place].ownerless = true
+			r.states[index].ownerless = true
 		}
 	}
 	r.quotas.forget(id)
-}
-
-func (r *edgeReader) drops() []model.Drop {
-	dropped := r.maps.Maps["edge_drops"]
-	return append(append(r.datagrams.drops(dropped), r.endpoints.drops()...), []model.Drop{
-		{Name: "edges", Count: host.SumDrops(dropped, 0), Capacity: uint64(r.capacity), Used: r.used.Load()},
-		{Name: "edge_clients", Count: host.SumDrops(dropped, 1)},
-		{Name: "connections", Count: host.SumDrops(dropped, 2)},
-		{Name: "connection_pairs", Count: host.SumDrops(dropped, 3), Capacity: uint64(r.meetings.pairs.MaxEntries()),
-			Used: r.meetings.used.Load()},
-		{Name: "listeners", Count: host.SumDrops(dropped, 4), Capacity: uint64(r.maps.Maps["listeners"].MaxEntries()),
-			Used: r.listeners.Load()},
-		{Name: "untold_closes", Count: r.untoldCloses.Load()},
-		{Name: "multipath_transfers", Count: host.SumDrops(dropped, 5)},
-		{Name: "forwarded_clients", Count: host.SumDrops(dropped, 7)},
-		{Name: "http2_streams", Count: host.SumDrops(dropped, 10),
-			Capacity: uint64(r.maps.Maps["http2_streams"].MaxEntries())},
-		{Name: "http2_connections", Count: host.SumDrops(dropped, 11)},
-		{Name: "http2_paths", Count: host.SumDrops(dropped, 12), Capacity: uint64(r.maps.Maps["http2_paths"].MaxEntries())},
-		{Name: "edge_histograms", Count: host.SumDrops(dropped, 6), Capacity: uint64(r.pool.Cells.MaxEntries() - 1)},
-	}...)
 }
 
 // The readers of histograms know struct histogram by one name.

@@ -44,9 +44,9 @@ type edgesConnection struct {
 		Id     uint32
 		Unused uint32
 	}
-	ToldSequence   uint32
-	EdgeGeneration uint32
-	Early          struct {
+	ReportedSequence uint32
+	EdgeGeneration   uint32
+	Early            struct {
 		_        structs.HostLayout
 		FirstNs  uint64
 		LastNs   uint64
@@ -93,6 +93,14 @@ type edgesConnection struct {
 		Scratch [72]uint8
 	}
 }
+
+type edgesCpuArchitecture uint32
+
+const (
+	edgesCpuArchitectureARCHITECTURE_OTHER edgesCpuArchitecture = 0
+	edgesCpuArchitectureARCHITECTURE_AMD64 edgesCpuArchitecture = 1
+	edgesCpuArchitectureARCHITECTURE_ARM64 edgesCpuArchitecture = 2
+)
 
 type edgesDatagramEdge struct {
 	_               structs.HostLayout
@@ -212,8 +220,8 @@ type edgesEdge struct {
 	LatencySumNs        uint64
 	Requests            uint64
 	Replies             uint64
-	Transfers           uint64
-	Held                uint64
+	BulkTransfers       uint64
+	LongPolls           uint64
 	Pushes              uint64
 	Resets              uint64
 	Timeouts            uint64
@@ -236,6 +244,25 @@ type edgesEdge struct {
 	Open                uint32
 	Generation          uint32
 }
+
+type edgesEdgeDrop uint32
+
+const (
+	edgesEdgeDropDROP_EDGE          edgesEdgeDrop = 0
+	edgesEdgeDropDROP_EDGE_CLIENT   edgesEdgeDrop = 1
+	edgesEdgeDropDROP_CONNECTION    edgesEdgeDrop = 2
+	edgesEdgeDropDROP_PAIR          edgesEdgeDrop = 3
+	edgesEdgeDropDROP_LISTENER      edgesEdgeDrop = 4
+	edgesEdgeDropDROP_MULTIPATH     edgesEdgeDrop = 5
+	edgesEdgeDropDROP_HISTOGRAM     edgesEdgeDrop = 6
+	edgesEdgeDropDROP_PROXIED       edgesEdgeDrop = 7
+	edgesEdgeDropDROP_DATAGRAM_PEER edgesEdgeDrop = 8
+	edgesEdgeDropDROP_DATAGRAM_FLOW edgesEdgeDrop = 9
+	edgesEdgeDropDROP_STREAM        edgesEdgeDrop = 10
+	edgesEdgeDropDROP_HTTP2         edgesEdgeDrop = 11
+	edgesEdgeDropDROP_HTTP2PATH     edgesEdgeDrop = 12
+	edgesEdgeDropEDGE_DROPS         edgesEdgeDrop = 13
+)
 
 type edgesEdgeEndpoints struct {
 	_      structs.HostLayout
@@ -272,6 +299,14 @@ type edgesEdgeKey struct {
 	Pad         [4]uint8
 }
 
+type edgesEdgeRole uint32
+
+const (
+	edgesEdgeRoleROLE_UNKNOWN edgesEdgeRole = 0
+	edgesEdgeRoleROLE_CLIENT  edgesEdgeRole = 1
+	edgesEdgeRoleROLE_SERVER  edgesEdgeRole = 2
+)
+
 type edgesEndpoint struct {
 	_            structs.HostLayout
 	Key          edgesEndpointKey
@@ -281,6 +316,14 @@ type edgesEndpoint struct {
 	Aside        uint64
 	Unused       [6]uint64
 }
+
+type edgesEndpointDrop uint32
+
+const (
+	edgesEndpointDropDROP_ENDPOINT     edgesEndpointDrop = 0
+	edgesEndpointDropDROP_ENDPOINT_ALL edgesEndpointDrop = 1
+	edgesEndpointDropENDPOINT_DROPS    edgesEndpointDrop = 2
+)
 
 type edgesEndpointKey struct {
 	_        structs.HostLayout
@@ -327,7 +370,7 @@ type edgesHttp2Connection struct {
 	Lost       uint32
 	Joined     uint32
 	Ended      uint32
-	Half       [2]struct {
+	Direction  [2]struct {
 		_          structs.HostLayout
 		Connection uint64
 		FirstNs    uint64
@@ -385,7 +428,7 @@ type edgesHttp2Connection struct {
 		Out         uint32
 		OutEnd      uint32
 		Bits        uint64
-		Held        uint32
+		BitsLeft    uint32
 		Segment     uint32
 		Length      uint32
 		Digits      uint32
@@ -457,7 +500,27 @@ type edgesListenerKey struct {
 	Pad   uint16
 }
 
-type edgesMeeting struct {
+type edgesLruTable uint32
+
+const (
+	edgesLruTableLRU_FLOWS           edgesLruTable = 0
+	edgesLruTableLRU_QUERIES         edgesLruTable = 1
+	edgesLruTableLRU_TLS_CALLS       edgesLruTable = 2
+	edgesLruTableLRU_TLS_CONNECTIONS edgesLruTable = 3
+	edgesLruTableLRU_TABLES          edgesLruTable = 4
+)
+
+type edgesOwnerDrops struct {
+	_    structs.HostLayout
+	Over [5]uint64
+}
+
+type edgesOwnerUse struct {
+	_    structs.HostLayout
+	Used [5]uint32
+}
+
+type edgesPair struct {
 	_       structs.HostLayout
 	Client  uint64
 	Server  uint64
@@ -482,16 +545,6 @@ type edgesMeeting struct {
 	Round         uint32
 }
 
-type edgesOwnerDrops struct {
-	_    structs.HostLayout
-	Over [5]uint64
-}
-
-type edgesOwnerUse struct {
-	_    structs.HostLayout
-	Used [5]uint32
-}
-
 type edgesPairKey struct {
 	_      structs.HostLayout
 	Client struct {
@@ -506,6 +559,52 @@ type edgesPairKey struct {
 	ClientPort  uint16
 	ServicePort uint16
 }
+
+type edgesProtocol uint32
+
+const (
+	edgesProtocolPROTOCOL_UNKNOWN    edgesProtocol = 0
+	edgesProtocolPROTOCOL_HTTP       edgesProtocol = 1
+	edgesProtocolPROTOCOL_REDIS      edgesProtocol = 2
+	edgesProtocolPROTOCOL_POSTGRESQL edgesProtocol = 3
+	edgesProtocolPROTOCOL_MYSQL      edgesProtocol = 4
+	edgesProtocolPROTOCOL_KAFKA      edgesProtocol = 5
+	edgesProtocolPROTOCOL_MEMCACHED  edgesProtocol = 6
+	edgesProtocolPROTOCOL_DNS        edgesProtocol = 7
+	edgesProtocolPROTOCOL_HTTP2      edgesProtocol = 8
+	edgesProtocolPROTOCOL_GRPC       edgesProtocol = 9
+	edgesProtocolPROTOCOL_OPAQUE     edgesProtocol = 255
+)
+
+type edgesQuota uint32
+
+const (
+	edgesQuotaQUOTA_EDGES     edgesQuota = 0
+	edgesQuotaQUOTA_LISTENERS edgesQuota = 1
+	edgesQuotaQUOTA_ENDPOINTS edgesQuota = 2
+	edgesQuotaQUOTA_PAIRS     edgesQuota = 3
+	edgesQuotaQUOTA_STREAMS   edgesQuota = 4
+	edgesQuotaQUOTAS          edgesQuota = 5
+)
+
+type edgesStatus uint32
+
+const (
+	edgesStatusSTATUS_UNKNOWN  edgesStatus = 0
+	edgesStatusSTATUS_OK       edgesStatus = 6
+	edgesStatusSTATUS_ERROR    edgesStatus = 7
+	edgesStatusSTATUS_SWITCHED edgesStatus = 8
+	edgesStatusSTATUS_RCODE    edgesStatus = 16
+	edgesStatusSTATUS_GRPC     edgesStatus = 32
+)
+
+type edgesTableIndex uint32
+
+const (
+	edgesTableIndexEDGE_OVERFLOW     edgesTableIndex = 0
+	edgesTableIndexENDPOINT_OVERFLOW edgesTableIndex = 0
+	edgesTableIndexRESERVED_EVERY    edgesTableIndex = 8
+)
 
 type edgesTlsCall struct {
 	_          structs.HostLayout
@@ -547,6 +646,13 @@ type edgesTransaction struct {
 	Edge    uint32
 	Role    uint32
 }
+
+type edgesTransport uint32
+
+const (
+	edgesTransportTRANSPORT_TCP edgesTransport = 0
+	edgesTransportTRANSPORT_UDP edgesTransport = 1
+)
 
 // Names of all BPF objects in the ELF.
 //
@@ -608,8 +714,9 @@ const (
 	edgesProgSweepDatagramSockets = "sweep_datagram_sockets"
 	edgesProgSweepDnsQueries      = "sweep_dns_queries"
 	edgesProgSweepHttp2Streams    = "sweep_http2_streams"
-	edgesProgSweepMeetings        = "sweep_meetings"
+	edgesProgSweepPairs           = "sweep_pairs"
 	edgesProgTcpRetransmitSkb     = "tcp_retransmit_skb"
+	edgesVarArchitecture          = "architecture"
 	edgesVarCgroupSubsysIndex     = "cgroup_subsys_index"
 	edgesVarFlowsFound            = "flows_found"
 	edgesVarHostNetns             = "host_netns"
@@ -617,8 +724,7 @@ const (
 	edgesVarIteratorPass          = "iterator_pass"
 	edgesVarJiffyNs               = "jiffy_ns"
 	edgesVarLogTransactions       = "log_transactions"
-	edgesVarMachine               = "machine"
-	edgesVarMarksMeetings         = "marks_meetings"
+	edgesVarMarksPairs            = "marks_pairs"
 	edgesVarMaxEdgeEndpoints      = "max_edge_endpoints"
 	edgesVarMaxOwnerEdges         = "max_owner_edges"
 	edgesVarMaxOwnerEndpoints     = "max_owner_endpoints"
@@ -626,10 +732,11 @@ const (
 	edgesVarMaxOwnerListeners     = "max_owner_listeners"
 	edgesVarMaxOwnerPairs         = "max_owner_pairs"
 	edgesVarMaxOwnerStreams       = "max_owner_streams"
-	edgesVarMeetingRound          = "meeting_round"
-	edgesVarMeetingsFound         = "meetings_found"
 	edgesVarNamesShed             = "names_shed"
+	edgesVarPairRound             = "pair_round"
+	edgesVarPairsFound            = "pairs_found"
 	edgesVarQueriesFound          = "queries_found"
+	edgesVarReaderEnums           = "reader_enums"
 	edgesVarReadsTls              = "reads_tls"
 	edgesVarTransactionRecord     = "transaction_record"
 	edgesVarUnloggedTransactions  = "unlogged_transactions"
@@ -695,7 +802,7 @@ type edgesProgramSpecs struct {
 	SweepDatagramSockets *ebpf.ProgramSpec `ebpf:"sweep_datagram_sockets"`
 	SweepDnsQueries      *ebpf.ProgramSpec `ebpf:"sweep_dns_queries"`
 	SweepHttp2Streams    *ebpf.ProgramSpec `ebpf:"sweep_http2_streams"`
-	SweepMeetings        *ebpf.ProgramSpec `ebpf:"sweep_meetings"`
+	SweepPairs           *ebpf.ProgramSpec `ebpf:"sweep_pairs"`
 	TcpRetransmitSkb     *ebpf.ProgramSpec `ebpf:"tcp_retransmit_skb"`
 }
 
@@ -749,6 +856,7 @@ type edgesMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type edgesVariableSpecs struct {
+	Architecture         *ebpf.VariableSpec `ebpf:"architecture"`
 	CgroupSubsysIndex    *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
 	FlowsFound           *ebpf.VariableSpec `ebpf:"flows_found"`
 	HostNetns            *ebpf.VariableSpec `ebpf:"host_netns"`
@@ -756,8 +864,7 @@ type edgesVariableSpecs struct {
 	IteratorPass         *ebpf.VariableSpec `ebpf:"iterator_pass"`
 	JiffyNs              *ebpf.VariableSpec `ebpf:"jiffy_ns"`
 	LogTransactions      *ebpf.VariableSpec `ebpf:"log_transactions"`
-	Machine              *ebpf.VariableSpec `ebpf:"machine"`
-	MarksMeetings        *ebpf.VariableSpec `ebpf:"marks_meetings"`
+	MarksPairs           *ebpf.VariableSpec `ebpf:"marks_pairs"`
 	MaxEdgeEndpoints     *ebpf.VariableSpec `ebpf:"max_edge_endpoints"`
 	MaxOwnerEdges        *ebpf.VariableSpec `ebpf:"max_owner_edges"`
 	MaxOwnerEndpoints    *ebpf.VariableSpec `ebpf:"max_owner_endpoints"`
@@ -765,10 +872,11 @@ type edgesVariableSpecs struct {
 	MaxOwnerListeners    *ebpf.VariableSpec `ebpf:"max_owner_listeners"`
 	MaxOwnerPairs        *ebpf.VariableSpec `ebpf:"max_owner_pairs"`
 	MaxOwnerStreams      *ebpf.VariableSpec `ebpf:"max_owner_streams"`
-	MeetingRound         *ebpf.VariableSpec `ebpf:"meeting_round"`
-	MeetingsFound        *ebpf.VariableSpec `ebpf:"meetings_found"`
 	NamesShed            *ebpf.VariableSpec `ebpf:"names_shed"`
+	PairRound            *ebpf.VariableSpec `ebpf:"pair_round"`
+	PairsFound           *ebpf.VariableSpec `ebpf:"pairs_found"`
 	QueriesFound         *ebpf.VariableSpec `ebpf:"queries_found"`
+	ReaderEnums          *ebpf.VariableSpec `ebpf:"reader_enums"`
 	ReadsTls             *ebpf.VariableSpec `ebpf:"reads_tls"`
 	TransactionRecord    *ebpf.VariableSpec `ebpf:"transaction_record"`
 	UnloggedTransactions *ebpf.VariableSpec `ebpf:"unlogged_transactions"`
@@ -887,6 +995,7 @@ func (m *edgesMaps) Close() error {
 //
 // It can be passed to loadEdgesObjects or ebpf.CollectionSpec.LoadAndAssign.
 type edgesVariables struct {
+	Architecture         *ebpf.Variable `ebpf:"architecture"`
 	CgroupSubsysIndex    *ebpf.Variable `ebpf:"cgroup_subsys_index"`
 	FlowsFound           *ebpf.Variable `ebpf:"flows_found"`
 	HostNetns            *ebpf.Variable `ebpf:"host_netns"`
@@ -894,8 +1003,7 @@ type edgesVariables struct {
 	IteratorPass         *ebpf.Variable `ebpf:"iterator_pass"`
 	JiffyNs              *ebpf.Variable `ebpf:"jiffy_ns"`
 	LogTransactions      *ebpf.Variable `ebpf:"log_transactions"`
-	Machine              *ebpf.Variable `ebpf:"machine"`
-	MarksMeetings        *ebpf.Variable `ebpf:"marks_meetings"`
+	MarksPairs           *ebpf.Variable `ebpf:"marks_pairs"`
 	MaxEdgeEndpoints     *ebpf.Variable `ebpf:"max_edge_endpoints"`
 	MaxOwnerEdges        *ebpf.Variable `ebpf:"max_owner_edges"`
 	MaxOwnerEndpoints    *ebpf.Variable `ebpf:"max_owner_endpoints"`
@@ -903,10 +1011,11 @@ type edgesVariables struct {
 	MaxOwnerListeners    *ebpf.Variable `ebpf:"max_owner_listeners"`
 	MaxOwnerPairs        *ebpf.Variable `ebpf:"max_owner_pairs"`
 	MaxOwnerStreams      *ebpf.Variable `ebpf:"max_owner_streams"`
-	MeetingRound         *ebpf.Variable `ebpf:"meeting_round"`
-	MeetingsFound        *ebpf.Variable `ebpf:"meetings_found"`
 	NamesShed            *ebpf.Variable `ebpf:"names_shed"`
+	PairRound            *ebpf.Variable `ebpf:"pair_round"`
+	PairsFound           *ebpf.Variable `ebpf:"pairs_found"`
 	QueriesFound         *ebpf.Variable `ebpf:"queries_found"`
+	ReaderEnums          *ebpf.Variable `ebpf:"reader_enums"`
 	ReadsTls             *ebpf.Variable `ebpf:"reads_tls"`
 	TransactionRecord    *ebpf.Variable `ebpf:"transaction_record"`
 	UnloggedTransactions *ebpf.Variable `ebpf:"unlogged_transactions"`
@@ -934,7 +1043,7 @@ type edgesPrograms struct {
 	SweepDatagramSockets *ebpf.Program `ebpf:"sweep_datagram_sockets"`
 	SweepDnsQueries      *ebpf.Program `ebpf:"sweep_dns_queries"`
 	SweepHttp2Streams    *ebpf.Program `ebpf:"sweep_http2_streams"`
-	SweepMeetings        *ebpf.Program `ebpf:"sweep_meetings"`
+	SweepPairs           *ebpf.Program `ebpf:"sweep_pairs"`
 	TcpRetransmitSkb     *ebpf.Program `ebpf:"tcp_retransmit_skb"`
 }
 
@@ -956,7 +1065,7 @@ func (p *edgesPrograms) Close() error {
 		p.SweepDatagramSockets,
 		p.SweepDnsQueries,
 		p.SweepHttp2Streams,
-		p.SweepMeetings,
+		p.SweepPairs,
 		p.TcpRetransmitSkb,
 	)
 }

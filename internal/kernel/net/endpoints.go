@@ -3,7 +3,6 @@ package net
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"runtime"
 	"strconv"
 	"sync/atomic"
@@ -15,22 +14,20 @@ import (
 	"outsight/internal/model"
 )
 
-const endpointOverflow = 0
-
-// endpointIdleTime is how long an endpoint must have been silent before its place is given to
-// another, and only when the table is three quarters full. An owner that has half of its quota has crowdedIdleTime.
-const endpointIdleTime = time.Minute
-
 // otherName is what the kernel calls endpoints for which there is no room.
 var otherName = append([]byte(model.OtherEndpoint), 0)
 
-// machines are the values of enum machine in requests.h.
-var machines = map[string]uint32{"amd64": 1, "arm64": 2}
+// architectures are those whose registers the programs can read.
+var architectures = map[string]edgesCpuArchitecture{
+	"amd64": edgesCpuArchitectureARCHITECTURE_AMD64, "arm64": edgesCpuArchitectureARCHITECTURE_ARM64,
+}
 
-// protocols by their number in endpoints.h.
-var protocols = map[uint8]model.Protocol{
-	1: model.HTTP, 2: model.Redis, 3: model.PostgreSQL, 4: model.MySQL, 5: model.Kafka, 6: model.Memcached, 7: model.DNS,
-	8: model.HTTP2, 9: model.GRPC,
+// protocols are those of endpoints.
+var protocols = map[edgesProtocol]model.Protocol{
+	edgesProtocolPROTOCOL_HTTP: model.HTTP, edgesProtocolPROTOCOL_REDIS: model.Redis,
+	edgesProtocolPROTOCOL_POSTGRESQL: model.PostgreSQL, edgesProtocolPROTOCOL_MYSQL: model.MySQL,
+	edgesProtocolPROTOCOL_KAFKA: model.Kafka, edgesProtocolPROTOCOL_MEMCACHED: model.Memcached,
+	edgesProtocolPROTOCOL_DNS: model.DNS, edgesProtocolPROTOCOL_HTTP2: model.HTTP2, edgesProtocolPROTOCOL_GRPC: model.GRPC,
 }
 
 // grpcStatuses are those of gRPC, by their number.
@@ -40,171 +37,148 @@ var grpcStatuses = [...]string{"ok", "cancelled", "unknown", "invalid_argument",
 	"internal",
 	"unavailable", "data_loss", "unauthenticated"}
 
-// statusGRPC is where they begin in enum status of endpoints.h.
-const statusGRPC = 32
-
 // endpointReader reads what requests.h counts.
 type endpointReader struct {
-	maps      *ebpf.Collection
+	objects   *edgeObjects
+	free      freeIndexes
 	endpoints *host.Table[edgesEndpoint]
 	ofEdge    *host.Table[edgesEdgeEndpoints]
 	latency   host.Histograms
-	places    []endpointPlace
+	states    []endpointState
 	used      atomic.Uint64
 }
 
-// endpointPlace is what the reader remembers of one place in the table.
-type endpointPlace struct {
+// endpointState is what the reader remembers of one endpoint.
+type endpointState struct {
+	entryUse
 	raw     edgesEndpointKey
 	key     model.EndpointKey
 	latency host.CachedHistogram
-	// activity changes whenever the endpoint is used.
-	activity uint64
-	changed  time.Time
-	// leaving endpoints are no longer found; freed at the next reading.
-	leaving bool
 }
 
 // prepareEndpoints sizes the maps and sets the constants of requests.h.
-func (p *Net) prepareEndpoints(spec *ebpf.CollectionSpec, edges uint32) error {
-	places := uint32(p.options.MaxEndpoints + 1)
-	for _, name := range []string{"endpoints", "endpoint_latency", "endpoint_of_key", "free_endpoints",
-		"reserved_endpoints"} {
-		spec.Maps[name].MaxEntries = places
+func (p *Net) prepareEndpoints(spec *edgesSpecs) error {
+	for _, m := range []*ebpf.MapSpec{spec.Endpoints, spec.EndpointLatency, spec.EndpointOfKey, spec.FreeEndpoints,
+		spec.ReservedEndpoints} {
+		m.MaxEntries = uint32(p.options.MaxEndpoints + 1)
 	}
-	spec.Maps["edge_endpoints"].MaxEntries = edges
-	machine := machines[runtime.GOARCH]
+	architecture := architectures[runtime.GOARCH]
 	if p.options.WithoutEndpoints {
-		machine = 0
+		architecture = edgesCpuArchitectureARCHITECTURE_OTHER
 	}
-	return errors.Join(spec.Variables["machine"].Set(machine),
-		spec.Variables["max_edge_endpoints"].Set(uint32(p.options.MaxEdgeEndpoints)))
+	return errors.Join(spec.Architecture.Set(architecture),
+		spec.MaxEdgeEndpoints.Set(uint32(p.options.MaxEdgeEndpoints)))
 }
 
-func (p *Net) openEndpoints(maps *ebpf.Collection) (*endpointReader, error) {
-	r := &endpointReader{maps: maps, latency: host.Histograms{Cells: maps.Maps["endpoint_latency"]}}
+func (p *Net) openEndpoints(objects *edgeObjects) (*endpointReader, error) {
+	r := &endpointReader{objects: objects, free: freeIndexes{objects.FreeEndpoints, objects.ReservedEndpoints},
+		latency: host.Histograms{Cells: objects.EndpointLatency}}
 	var err error
-	if r.endpoints, err = host.MapTable[edgesEndpoint](maps.Maps["endpoints"]); err != nil {
+	if r.endpoints, err = host.MapTable[edgesEndpoint](objects.Endpoints); err != nil {
 		return nil, err
 	}
 	p.OnClose(r.endpoints)
-	if r.ofEdge, err = host.MapTable[edgesEdgeEndpoints](maps.Maps["edge_endpoints"]); err != nil {
+	if r.ofEdge, err = host.MapTable[edgesEdgeEndpoints](objects.EdgeEndpoints); err != nil {
 		return nil, err
 	}
 	p.OnClose(r.ofEdge)
-	r.places = make([]endpointPlace, len(r.endpoints.Entries))
-	for place := range r.endpoints.Entries {
+	r.states = make([]endpointState, len(r.endpoints.Entries))
+	for index := range r.endpoints.Entries {
 		// Generation 0 is none: a target is never 0.
-		atomic.StoreUint32(&r.endpoints.Entries[place].Generation, 1)
-		if place == endpointOverflow {
-			continue
-		}
-		if err := r.free(uint32(place)); err != nil {
-			return nil, fmt.Errorf("filling the list of free endpoints: %w", err)
-		}
+		atomic.StoreUint32(&r.endpoints.Entries[index].Generation, 1)
 	}
-	return r, nil
+	return r, r.free.fill(len(r.states))
 }
 
-// free puts a place on its list: every eighth is kept for endpoints called "other".
-func (r *endpointReader) free(place uint32) error {
-	list := "free_endpoints"
-	if place%8 == 0 {
-		list = "reserved_endpoints"
-	}
-	return r.maps.Maps[list].Update(nil, place, ebpf.UpdateAny)
-}
-
-// read is all endpoints, by the place of their edge.
+// read is all endpoints, by the index of their edge.
 func (r *endpointReader) read(now time.Time, quotas *quotaReader) map[int][]model.Endpoint {
 	all, used := make(map[int][]model.Endpoint), uint64(0)
-	for place := range r.endpoints.Entries {
-		e, memory := &r.endpoints.Entries[place], &r.places[place]
-		if place == endpointOverflow || atomic.LoadUint32(&e.Used) == 0 {
+	for index := range r.endpoints.Entries {
+		e, state := &r.endpoints.Entries[index], &r.states[index]
+		if index == endpointOverflow || atomic.LoadUint32(&e.Used) == 0 {
 			continue
 		}
 		used++
 		if of := e.Key.Edge; int(of) < len(r.ofEdge.Entries) {
-			quotas.has(host.Load(&r.ofEdge.Entries[of].Owner), quotaEndpoints)
+			quotas.has(host.Load(&r.ofEdge.Entries[of].Owner), edgesQuotaQUOTA_ENDPOINTS)
 		}
-		if memory.raw != e.Key {
-			memory.raw, memory.key = e.Key, endpointKey(&e.Key)
+		if state.raw != e.Key {
+			state.raw, state.key = e.Key, endpointKey(&e.Key)
 		}
 		sum, aside := host.Load(&e.LatencySumNs), host.Load(&e.Aside)
-		if activity := sum + aside; activity != memory.activity || memory.changed.IsZero() {
-			memory.activity, memory.changed = activity, now
-		}
-		if memory.activity == 0 {
+		state.see(sum+aside, now)
+		if state.activity == 0 {
 			continue // asked for, and not yet answered
 		}
-		edge := int(memory.raw.Edge)
+		edge := int(state.raw.Edge)
 		all[edge] = append(all[edge], model.Endpoint{
-			EndpointKey: memory.key, Aside: aside, Latency: memory.latency.Read(&r.latency, place, 1, sum, sum),
+			EndpointKey: state.key, Aside: aside, Latency: state.latency.Read(&r.latency, index, 1, sum, sum),
 		})
 	}
 	r.used.Store(used)
-	r.release(now, int(used) > (len(r.places)-1)*3/4, quotas.crowded[quotaEndpoints])
+	r.release(now, int(used) > (len(r.states)-1)*3/4, quotas.crowded[edgesQuotaQUOTA_ENDPOINTS])
 	return all
 }
 
 func endpointKey(k *edgesEndpointKey) model.EndpointKey {
 	name, _, _ := bytes.Cut(k.Name[:], []byte{0})
-	key := model.EndpointKey{Protocol: protocols[k.Protocol], Name: model.Printable(string(name), len(k.Name))}
-	switch s := k.Status; {
-	case s >= 1 && s <= 5:
+	key := model.EndpointKey{Protocol: protocols[edgesProtocol(k.Protocol)],
+		Name: model.Printable(string(name), len(k.Name))}
+	switch s := edgesStatus(k.Status); {
+	case s >= 1 && s <= 5: // the classes of HTTP's status codes
 		key.Status = strconv.Itoa(int(s)) + "xx"
-	case s == 6:
+	case s == edgesStatusSTATUS_OK:
 		key.Status = "ok"
-	case s == 7:
+	case s == edgesStatusSTATUS_ERROR:
 		key.Status = "error"
-	case s == 8:
+	case s == edgesStatusSTATUS_SWITCHED:
 		key.Status = "101"
-	case s >= statusRcode && s < statusRcode+16:
-		key.Status = responseCode(s - statusRcode)
-	case s >= statusGRPC && int(s-statusGRPC) < len(grpcStatuses):
-		key.Status = grpcStatuses[s-statusGRPC]
+	case s >= edgesStatusSTATUS_RCODE && s < edgesStatusSTATUS_RCODE+16:
+		key.Status = responseCode(uint8(s - edgesStatusSTATUS_RCODE))
+	case s >= edgesStatusSTATUS_GRPC && int(s-edgesStatusSTATUS_GRPC) < len(grpcStatuses):
+		key.Status = grpcStatuses[s-edgesStatusSTATUS_GRPC]
 	}
 	return key
 }
 
 // release gives up silent endpoints of a table that is nearly full and of crowded owners, in two steps a reading
 // apart: first connections no longer find the endpoint, nor use it where they remember it;
-// then, when no program that had found it before can still run, its place is free.
+// then, when no program that had found it before can still run, its index is free.
 func (r *endpointReader) release(now time.Time, full bool, crowded map[uint64]bool) {
-	for place := endpointOverflow + 1; place < len(r.places); place++ {
-		memory := &r.places[place]
-		if memory.leaving {
-			r.give(place)
+	for index := endpointOverflow + 1; index < len(r.states); index++ {
+		state := &r.states[index]
+		if state.leaving {
+			r.give(index)
 			continue
 		}
-		if memory.changed.IsZero() {
+		if state.changed.IsZero() {
 			continue
 		}
-		idleTime, mayLeave := endpointIdleTime, full
-		if crowded[r.owner(place)] {
+		after, mayLeave := idleTime, full
+		if crowded[r.owner(index)] {
 			mayLeave = true
-			if memory.activity > 0 { // else its first answer may take longer
-				idleTime = crowdedIdleTime
+			if state.activity > 0 { // else its first answer may take longer
+				after = crowdedIdleTime
 			}
 		}
-		if mayLeave && now.Sub(memory.changed) > idleTime {
-			memory.leaving = r.retire(place)
+		if mayLeave && state.silentFor(after, now) {
+			state.leaving = r.retire(index)
 		}
 	}
 }
 
 // owner is the group that counts an endpoint, 0 where that is not known.
-func (r *endpointReader) owner(place int) uint64 {
-	if of := r.endpoints.Entries[place].Key.Edge; int(of) < len(r.ofEdge.Entries) {
+func (r *endpointReader) owner(index int) uint64 {
+	if of := r.endpoints.Entries[index].Key.Edge; int(of) < len(r.ofEdge.Entries) {
 		return host.Load(&r.ofEdge.Entries[of].Owner)
 	}
 	return 0
 }
 
-func (r *endpointReader) retire(place int) bool {
-	e := &r.endpoints.Entries[place]
+func (r *endpointReader) retire(index int) bool {
+	e := &r.endpoints.Entries[index]
 	key := e.Key
-	if err := r.maps.Maps["endpoint_of_key"].Delete(&key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+	if err := r.objects.EndpointOfKey.Delete(&key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return false
 	}
 	if atomic.AddUint32(&e.Generation, 1) == 0 {
@@ -213,13 +187,13 @@ func (r *endpointReader) retire(place int) bool {
 	return true
 }
 
-// give empties a place that was retired and puts it on its list. Where the kernel refuses it is
+// give empties an entry that was retired and frees its index. Where the kernel refuses it is
 // tried again at the next reading.
-func (r *endpointReader) give(place int) {
-	if err := r.latency.Clear(place, 1); err != nil {
+func (r *endpointReader) give(index int) {
+	if err := r.latency.Clear(index, 1); err != nil {
 		return
 	}
-	e := &r.endpoints.Entries[place]
+	e := &r.endpoints.Entries[index]
 	if of := e.Key.Edge; int(of) < len(r.ofEdge.Entries) && !bytes.HasPrefix(e.Key.Name[:], otherName) {
 		atomic.AddUint32(&r.ofEdge.Entries[of].Count, ^uint32(0))
 	}
@@ -227,24 +201,16 @@ func (r *endpointReader) give(place int) {
 	atomic.StoreUint64(&e.LatencySumNs, 0)
 	atomic.StoreUint64(&e.Aside, 0)
 	atomic.StoreUint32(&e.Used, 0)
-	r.places[place] = endpointPlace{}
-	_ = r.free(uint32(place)) // the list has a place for every endpoint
+	r.states[index] = endpointState{}
+	_ = r.free.put(index) // the queue has room for every endpoint
 }
 
 // giveEdge gives up the endpoints of an edge that has no connections and is no longer found.
 func (r *endpointReader) giveEdge(edge int) {
-	for place := endpointOverflow + 1; place < len(r.places); place++ {
-		e := &r.endpoints.Entries[place]
-		if atomic.LoadUint32(&e.Used) != 0 && int(e.Key.Edge) == edge && r.retire(place) {
-			r.give(place)
+	for index := endpointOverflow + 1; index < len(r.states); index++ {
+		e := &r.endpoints.Entries[index]
+		if atomic.LoadUint32(&e.Used) != 0 && int(e.Key.Edge) == edge && r.retire(index) {
+			r.give(index)
 		}
-	}
-}
-
-func (r *endpointReader) drops() []model.Drop {
-	dropped := r.maps.Maps["endpoint_drops"]
-	return []model.Drop{
-		{Name: "endpoints", Count: host.SumDrops(dropped, 0), Capacity: uint64(len(r.places) - 1), Used: r.used.Load()},
-		{Name: "other_endpoints", Count: host.SumDrops(dropped, 1)},
 	}
 }

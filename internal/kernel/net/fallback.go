@@ -92,8 +92,8 @@ func (p *Net) watch(on bool) error {
 	if on {
 		p.edges.watched++
 	}
-	if err := p.edges.maps.Variables["watched_since_ns"].Set(host.MonotonicNS()); err != nil {
-		return fmt.Errorf("telling the data hooks since when they count: %w", err)
+	if err := p.edges.objects.WatchedSinceNs.Set(host.MonotonicNS()); err != nil {
+		return fmt.Errorf("setting since when the data hooks count: %w", err)
 	}
 	return p.goOnWatching(on)
 }
@@ -107,7 +107,7 @@ func (p *Net) goOnWatching(on bool) error {
 	if on {
 		watching = p.edges.watched
 	}
-	if err := p.edges.maps.Variables["watching"].Set(watching); err != nil {
+	if err := p.edges.objects.Watching.Set(watching); err != nil {
 		return fmt.Errorf("letting the data hooks count: %w", err)
 	}
 	return nil
@@ -115,7 +115,7 @@ func (p *Net) goOnWatching(on bool) error {
 
 // setNamesShed lets requests be timed without being read (1), or read again (0).
 func (r *edgeReader) setNamesShed(shed uint32) error {
-	if err := r.maps.Variables["names_shed"].Set(shed); err != nil {
+	if err := r.objects.NamesShed.Set(shed); err != nil {
 		return fmt.Errorf("changing whether requests are read: %w", err)
 	}
 	return nil

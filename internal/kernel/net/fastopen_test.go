@@ -18,7 +18,7 @@ import (
 // TestFastOpen: with TCP Fast Open a request is sent and received before its connection is established. It is one
 // transaction on one connection all the same, at both ends.
 func TestFastOpen(t *testing.T) {
-	p := openReading(t, Options{})
+	p := openSharedReading(t)
 	ownNetwork(t)
 	// Clients and servers, with data and without a cookie, all listeners.
 	const everything = "1543"
@@ -29,8 +29,8 @@ func TestFastOpen(t *testing.T) {
 		name string
 		// lost is what the kernel drops until the server has received the first data.
 		lost func(port string) []string
-		// met: the server's end knows the client's.
-		met bool
+		// paired: the server's end knows the client's.
+		paired bool
 	}{
 		{"the acknowledgment is late", func(port string) []string {
 			return []string{"--dport", port, "--tcp-flags", "SYN,ACK,PSH", "ACK"}
@@ -52,7 +52,7 @@ func TestFastOpen(t *testing.T) {
 					c.Duration != nil && c.Duration.Count == times
 			})
 		}
-		if e := edge(t, p, service, model.RoleServer); c.met && e.Key.Peer != kerneltest.OwnCgroup(t) {
+		if e := edge(t, p, service, model.RoleServer); c.paired && e.Key.Peer != kerneltest.OwnCgroup(t) {
 			t.Errorf("%s: the server's clients are in group %d, want this one", c.name, e.Key.Peer)
 		}
 		expect(t, p, portOf(service), map[string]uint64{"GET /fast 2xx": times})

@@ -21,16 +21,16 @@ type streamReader struct {
 }
 
 // prepareStreams sizes the maps of http2_streams.h.
-func (p *Net) prepareStreams(spec *ebpf.CollectionSpec) {
-	spec.Maps["http2_streams"].MaxEntries = uint32(p.options.MaxStreams)
-	spec.Maps["http2_ended"].MaxEntries = uint32(p.options.MaxStreams)
+func (p *Net) prepareStreams(spec *edgesSpecs) {
+	spec.Http2Streams.MaxEntries = uint32(p.options.MaxStreams)
+	spec.Http2Ended.MaxEntries = uint32(p.options.MaxStreams)
 }
 
-func (p *Net) openStreams(k *host.Kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection) error {
+func (p *Net) openStreams(k *host.Kernel, spec *ebpf.CollectionSpec, objects *edgeObjects) error {
 	r := &p.edges.streams
-	r.ended = maps.Maps["http2_ended"]
+	r.ended = objects.Http2Ended
 	var err error
-	r.sweep, err = p.OpenIterator(k, spec, maps, http2SweepHook, maps.Maps["http2_streams"])
+	r.sweep, err = p.OpenIterator(k, spec, objects.collection, http2SweepHook, objects.Http2Streams)
 	p.AddFeature(http2SweepHook, err)
 	return err
 }

@@ -101,10 +101,10 @@ func counted(t *testing.T, p *Net, at net.Addr, role model.Role, requests, abort
 	}
 }
 
-// TestHTTP2EitherOrder: a call tells of what it transferred when it returns, which is not the order in which it was
+// TestHTTP2EitherOrder: a call is seen when it returns, which is not the order in which it was
 // transferred. Each stream is counted once all the same, with its name and status, at both ends.
 func TestHTTP2EitherOrder(t *testing.T) {
-	p := openReading(t, Options{})
+	p := openSharedReading(t)
 	t.Run("replies before the requests are sent", func(t *testing.T) { repliesBeforeRequestsAreSent(t, p) })
 	t.Run("requests before the replies are sent", func(t *testing.T) { requestsBeforeRepliesAreSent(t, p) })
 	t.Run("replies before the requests are taken", func(t *testing.T) { repliesBeforeRequestsAreTaken(t, p) })
@@ -477,7 +477,7 @@ func requestsBeforeRepliesAreSent(t *testing.T, p *Net) {
 	}
 }
 
-// A server that looks at requests without taking them answers before any call has told that it received them.
+// A server that looks at requests without taking them answers before any call that receives them has returned.
 func repliesBeforeRequestsAreTaken(t *testing.T, p *Net) {
 	const streams = 5
 	client, server := newHTTP2Sender(), newHTTP2Sender()
@@ -524,7 +524,7 @@ func repliesBeforeRequestsAreTaken(t *testing.T, p *Net) {
 
 // A server of HTTP/2 greets whoever connects. Clients of other protocols are counted as such.
 func TestHTTP2ServerOfOtherClients(t *testing.T) {
-	p := openReading(t, Options{})
+	p := openSharedReading(t)
 	server := newHTTP2Sender()
 	server.greetAsServer()
 	greeting := turn{nil, []string{server.take()}}

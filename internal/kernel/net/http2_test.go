@@ -86,10 +86,7 @@ var echoes = grpc.ServiceDesc{
 // serveEchoes serves until the test ends.
 func serveEchoes(t testing.TB) net.Addr {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := kerneltest.Listen(t, "127.0.0.1")
 	server := grpc.NewServer()
 	server.RegisterService(&echoes, nil)
 	var done sync.WaitGroup
@@ -153,7 +150,7 @@ func expectStreams(t *testing.T, p *Net, at net.Addr, requests, aborts uint64) {
 }
 
 func TestGRPCCalls(t *testing.T) {
-	p := openReading(t, Options{})
+	p := openSharedReading(t)
 	at := serveEchoes(t)
 	conn := callEchoes(t, at)
 	for _, c := range []struct {
@@ -173,7 +170,7 @@ func TestGRPCCalls(t *testing.T) {
 // Many calls at a time share connections: each is counted once, with its own time.
 func TestGRPCMultiplexed(t *testing.T) {
 	const connections, callers, each = 3, 32, 60
-	p := open(t, Options{})
+	p := openShared(t)
 	at := serveEchoes(t)
 	var done sync.WaitGroup
 	for range connections {
@@ -202,7 +199,7 @@ func TestGRPCMultiplexed(t *testing.T) {
 // A slow call among fast ones is the only slow one.
 func TestGRPCSlowAmongFast(t *testing.T) {
 	const slow, fast = 20, 50
-	p := open(t, Options{})
+	p := openShared(t)
 	at := serveEchoes(t)
 	conn := callEchoes(t, at)
 	var done sync.WaitGroup
@@ -234,7 +231,7 @@ func TestGRPCSlowAmongFast(t *testing.T) {
 
 // Streams of messages are one transaction each, and are not slow because they are long.
 func TestGRPCStreams(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	at := serveEchoes(t)
 	conn := callEchoes(t, at)
 	count, err := conn.NewStream(t.Context(), &echoes.Streams[0], "/test.Echoes/Count")
@@ -279,7 +276,7 @@ func TestGRPCStreams(t *testing.T) {
 
 // Calls that the client gives up, and calls whose connection ends.
 func TestGRPCAborts(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	at := serveEchoes(t)
 	conn := callEchoes(t, at)
 	for range 7 {
@@ -437,7 +434,7 @@ http {
 
 // What says that it is HTTP/2, and is not, is a stream of bytes.
 func TestHTTP2Nonsense(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	for _, turns := range [][]turn{
 		{{[]string{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"}, []string{"\x00\x00\x00"}},
 			{[]string{"\x00\x00\x01\x01\x00\x00\x00\x00\x01\x82\x00\x00\x00\x00\x00\x00\x00\x00\x00"}, []string{"what?"}}},
@@ -457,7 +454,7 @@ func TestHTTP2Nonsense(t *testing.T) {
 // A call may send or receive as many frames as fit into it.
 func TestHTTP2Burst(t *testing.T) {
 	const streams = 1500
-	p := open(t, Options{})
+	p := openShared(t)
 	var requests, replies, block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
 	fields := func(fields ...string) []byte {
@@ -515,7 +512,7 @@ func oneStream(t *testing.T, path string, fields ...string) (request, reply stri
 
 // A socket that is connected again has nothing to do with its first connection, of whatever protocol.
 func TestSocketConnectedAgain(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -565,7 +562,7 @@ func TestSocketConnectedAgain(t *testing.T) {
 
 // The status of gRPC-web is in the data, where nobody looks: it is HTTP/2 as any other.
 func TestGRPCWeb(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	for _, kind := range []string{"application/grpc-web", "application/grpc-web+proto", "application/grpc-web-text"} {
 		request, reply := oneStream(t, "/shop.Cart/Add", "content-type", kind)
 		port := say(t, turn{[]string{request}, []string{reply}})

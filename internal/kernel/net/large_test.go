@@ -66,7 +66,7 @@ func receiveIn(fd, size int, pieces ...int) error {
 // TestLargeTransfers: however long messages are, and in however many parts a call hands them over, the programs look at
 // their beginnings alone, and both ends count each.
 func TestLargeTransfers(t *testing.T) {
-	p := openReading(t, Options{})
+	p := openSharedReading(t)
 	for _, c := range []struct {
 		name           string
 		most           int // bytes of a message, if there is a limit

@@ -15,8 +15,8 @@ func (p *Net) ReadListeners() ([]model.Listener, error) {
 	if p.edges == nil {
 		return nil, errors.New("reading listeners: no kernel program knows them")
 	}
-	m, quotas := p.edges.maps.Maps["listeners"], p.edges.quotas
-	quotas.begin(quotaListeners)
+	m, quotas := p.edges.objects.Listeners, p.edges.quotas
+	quotas.begin(edgesQuotaQUOTA_LISTENERS)
 	keys := make([]edgesListenerKey, 512)
 	values := make([]edgesListener, 512)
 	var cursor ebpf.MapBatchCursor
@@ -24,7 +24,7 @@ func (p *Net) ReadListeners() ([]model.Listener, error) {
 	for {
 		n, err := m.BatchLookup(&cursor, keys, values, nil)
 		for i := range n {
-			quotas.has(values[i].Owner, quotaListeners)
+			quotas.has(values[i].Owner, edgesQuotaQUOTA_LISTENERS)
 			all = append(all, model.Listener{
 				NetNS: keys[i].Netns, Owner: model.CgroupID(values[i].Owner), Forwarder: values[i].Forwarder != 0,
 				Process: processName(&values[i].Process.Name), PID: int(values[i].Process.Id),

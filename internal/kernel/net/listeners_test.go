@@ -87,7 +87,7 @@ func crowd(t *testing.T, clients int) (fd int, address netip.AddrPort) {
 
 // What listening sockets drop is what the kernel counts in their namespace.
 func TestListenerDrops(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	drops := func(address netip.AddrPort) (n uint64, found bool) {
 		t.Helper()
 		if _, err := p.ReadEdges(); err != nil { // sweeps

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/net/dns/dnsmessage"
 
 	"outsight/internal/kernel/kerneltest"
@@ -27,7 +26,7 @@ func dropOf(t *testing.T, p *Net, name string) model.Drop {
 	return model.Drop{}
 }
 
-// expectGone wants so many entries of a table to have given way, of which the programs that count made more
+// expectGone wants so many entries of a table to have been evicted, of which the programs that count made more
 // than there is room for. Others on this host may make some too.
 func expectGone(t *testing.T, p *Net, name string, made uint64, look func()) {
 	t.Helper()
@@ -39,7 +38,7 @@ func expectGone(t *testing.T, p *Net, name string, made uint64, look func()) {
 	}
 	look()
 	if after := dropOf(t, p, name); after.Count < d.Count {
-		t.Errorf("of the %d %s that gave way %d are left", d.Count, name, after.Count)
+		t.Errorf("of the %d %s that were evicted %d are left", d.Count, name, after.Count)
 	}
 }
 
@@ -53,7 +52,7 @@ func readTwice(t *testing.T, p *Net) {
 }
 
 // A socket with more peers than there is room for.
-func TestFlowsThatGaveWayAreCounted(t *testing.T) {
+func TestEvictedFlowsAreCounted(t *testing.T) {
 	const room, peers = 128, 500
 	p := open(t, Options{MaxFlows: room})
 	client, err := net.ListenUDP("udp", nil)
@@ -76,8 +75,8 @@ func TestFlowsThatGaveWayAreCounted(t *testing.T) {
 	expectGone(t, p, "datagram_flows", peers-1, func() { readTwice(t, p) })
 }
 
-// Queries that are answered are none that gave way.
-func TestQueriesThatGaveWayAreCounted(t *testing.T) {
+// Queries that are answered are not evicted.
+func TestEvictedQueriesAreCounted(t *testing.T) {
 	const room, queries = 128, 300
 	p := open(t, Options{MaxFlows: room})
 	s := newNameServer(t, "127.0.53.9:53")
@@ -115,9 +114,9 @@ func TestQueriesThatGaveWayAreCounted(t *testing.T) {
 	expectGone(t, p, "dns_queries", 2*queries, func() { readTwice(t, p) })
 }
 
-// A client refers to a path that has given way to those of others.
-func TestPathsThatGaveWayAreCounted(t *testing.T) {
-	p := openReading(t, Options{Prepare: func(spec *ebpf.CollectionSpec) { spec.Maps["http2_paths"].MaxEntries = 16 }})
+// A client refers to a path that was evicted by those of others.
+func TestEvictedPathsAreCounted(t *testing.T) {
+	p := openReading(t, Options{Prepare: prepare(t, func(spec *edgesSpecs) { spec.Http2Paths.MaxEntries = 16 })})
 	at := serveEchoes(t)
 	conn := callEchoes(t, at)
 	for range 3 {
@@ -127,7 +126,7 @@ func TestPathsThatGaveWayAreCounted(t *testing.T) {
 	if d := dropOf(t, p, "http2_paths"); d.Count != 0 || d.Capacity != 16 {
 		t.Errorf("with one path: %+v", d)
 	}
-	// Each end keeps the paths of the first round, and refers to them in the second. Which of them give way is the
+	// Each end keeps the paths of the first round, and refers to them in the second. Which of them are evicted is the
 	// kernel's choice, and those that were in use may stay for long.
 	const others = 40
 	for range 2 {
@@ -139,8 +138,8 @@ func TestPathsThatGaveWayAreCounted(t *testing.T) {
 		return asked(t, p, portOf(at), model.RoleServer)["unknown unimplemented"] +
 			asked(t, p, portOf(at), model.RoleClient)["unknown unimplemented"]
 	}
-	kerneltest.Eventually(t, "calls of paths that gave way have no name", func() bool { return unnamed() >= 2*others-16 })
-	kerneltest.Eventually(t, "each call without a name is one path that gave way",
+	kerneltest.Eventually(t, "calls of evicted paths have no name", func() bool { return unnamed() >= 2*others-16 })
+	kerneltest.Eventually(t, "each call without a name is one evicted path",
 		func() bool { return dropOf(t, p, "http2_paths").Count == unnamed() })
 }
 
@@ -166,7 +165,7 @@ print("done", flush=True)
 sys.stdin.readline()`
 
 // More connections than there is room for, and a call that reads on each of them at once.
-func TestTLSEntriesThatGaveWayAreCounted(t *testing.T) {
+func TestEvictedTLSEntriesAreCounted(t *testing.T) {
 	const room, connections = 32, 100
 	cert, key := certificate(t)
 	cmd := exec.Command("python3", "-c", pythonPairs, cert, key, fmt.Sprint(connections))
@@ -174,9 +173,9 @@ func TestTLSEntriesThatGaveWayAreCounted(t *testing.T) {
 	defer func() { cmd.Process.Kill(); cmd.Wait() }()
 	lines := bufio.NewScanner(out)
 	lines.Scan()
-	p := open(t, Options{TLS: true, Prepare: func(spec *ebpf.CollectionSpec) {
-		spec.Maps["tls_calls"].MaxEntries, spec.Maps["tls_connections"].MaxEntries = room, room
-	}})
+	p := open(t, Options{TLS: true, Prepare: prepare(t, func(spec *edgesSpecs) {
+		spec.TlsCalls.MaxEntries, spec.TlsConnections.MaxEntries = room, room
+	})})
 	for _, name := range []string{"tls_calls", "tls_connections"} {
 		if d := dropOf(t, p, name); d.Count != 0 || d.Capacity != room {
 			t.Errorf("before: %+v", d)

@@ -109,12 +109,12 @@ func (p *Net) Forget(id model.CgroupID) {
 	}
 }
 
-// EdgesMap is the table of edges; nil where nobody counts them.
+// EdgesMap is the table of edges; nil where they are not counted.
 func (p *Net) EdgesMap() *ebpf.Map {
 	if p.edges == nil {
 		return nil
 	}
-	return p.edges.maps.Maps["edges"]
+	return p.edges.objects.Edges
 }
 
 // EdgeOwners are the edges that there are, but for the overflow's, by their index, with the control groups that own

@@ -11,9 +11,8 @@ import (
 	"outsight/internal/kernel/host"
 )
 
-// meetingReader takes away what closes that nobody told have left of pairing.h.
-type meetingReader struct {
-	pairs                 *ebpf.Map
+// pairReader removes the pairs of connections whose close no program saw; see pairing.h.
+type pairReader struct {
 	sweep                 *link.Iter
 	round, marking, found *ebpf.Variable
 	// last round, and when it began.
@@ -22,12 +21,12 @@ type meetingReader struct {
 	used atomic.Uint64
 }
 
-// meetingInterval is the time between two rounds. An entry may take up room for as long in vain.
-const meetingInterval = 10 * time.Second
+// pairInterval is the time between two rounds. An entry may take up room for as long in vain.
+const pairInterval = 10 * time.Second
 
 // begin makes the next sweep of connections mark what is there, if it is time.
-func (r *meetingReader) begin(now time.Time) (bool, error) {
-	if r.sweep == nil || now.Sub(r.at) < meetingInterval {
+func (r *pairReader) begin(now time.Time) (bool, error) {
+	if r.sweep == nil || now.Sub(r.at) < pairInterval {
 		return false, nil
 	}
 	r.at = now
@@ -35,8 +34,8 @@ func (r *meetingReader) begin(now time.Time) (bool, error) {
 	return true, errors.Join(r.round.Set(r.last), r.marking.Set(uint32(1)))
 }
 
-// end takes away what was not marked.
-func (r *meetingReader) end() error {
+// end removes what was not marked.
+func (r *pairReader) end() error {
 	if err := errors.Join(r.marking.Set(uint32(0)), r.found.Set(uint64(0)), host.Run(r.sweep)); err != nil {
 		return err
 	}

@@ -150,11 +150,11 @@ func TestRefusedProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, m := range p.edges.maps.Maps {
+	for name, m := range p.edges.objects.collection.Maps {
 		spec.Maps[name].MaxEntries = m.MaxEntries()
 	}
-	spec.Programs["tcp_retransmit_skb"].AttachTo = "no_such_tracepoint"
-	if err := p.Attach(kerneltest.Kernel(t), spec, p.edges.maps, retransmitHook); err == nil {
+	spec.Programs[retransmitHook.Program].AttachTo = "no_such_tracepoint"
+	if err := p.Attach(kerneltest.Kernel(t), spec, p.edges.objects.collection, retransmitHook); err == nil {
 		t.Error("attached to a tracepoint that does not exist")
 	}
 	features := p.Features()

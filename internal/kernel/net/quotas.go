@@ -9,17 +9,14 @@ import (
 	"outsight/internal/model"
 )
 
-// The tables in which control groups have quotas, in the order of enum quota in edges.h.
-const (
-	quotaEdges = iota
-	quotaListeners
-	quotaEndpoints
-	quotaPairs
-	quotaStreams
-)
-
 // quotaNames are what is over a quota, as users see it.
-var quotaNames = [...]string{"edges", "listeners", "endpoints", "connection_pairs", "http2_streams"}
+var quotaNames = [edgesQuotaQUOTAS]string{
+	edgesQuotaQUOTA_EDGES:     "edges",
+	edgesQuotaQUOTA_LISTENERS: "listeners",
+	edgesQuotaQUOTA_ENDPOINTS: "endpoints",
+	edgesQuotaQUOTA_PAIRS:     "connection_pairs",
+	edgesQuotaQUOTA_STREAMS:   "http2_streams",
+}
 
 // quotaReader keeps the kernel's counts of what each control group has true.
 type quotaReader struct {
@@ -36,35 +33,36 @@ type quotaReader struct {
 }
 
 // prepareQuotas sizes the maps and sets the constants of quotas.h.
-func (p *Net) prepareQuotas(spec *ebpf.CollectionSpec) error {
+func (p *Net) prepareQuotas(spec *edgesSpecs) error {
 	o, limits := p.options, quotaLimits(&p.options)
 	groups := uint32(2 * (o.MaxCgroups + o.MaxEdges))
-	for _, name := range []string{"owner_uses", "owner_pairs", "owner_streams", "owner_flows", "quota_drops"} {
-		spec.Maps[name].MaxEntries = groups
+	for _, m := range []*ebpf.MapSpec{spec.OwnerUses, spec.OwnerPairs, spec.OwnerStreams, spec.OwnerFlows,
+		spec.QuotaDrops} {
+		m.MaxEntries = groups
 	}
 	return errors.Join(
-		spec.Variables["max_owner_edges"].Set(limits[quotaEdges]),
-		spec.Variables["max_owner_listeners"].Set(limits[quotaListeners]),
-		spec.Variables["max_owner_endpoints"].Set(limits[quotaEndpoints]),
-		spec.Variables["max_owner_pairs"].Set(uint32(max(o.MaxConnections/4, 64))),
-		spec.Variables["max_owner_streams"].Set(uint32(max(o.MaxStreams/4, 64))),
-		spec.Variables["max_owner_flows"].Set(uint32(max(o.MaxFlows/4, 16))))
+		spec.MaxOwnerEdges.Set(limits[edgesQuotaQUOTA_EDGES]),
+		spec.MaxOwnerListeners.Set(limits[edgesQuotaQUOTA_LISTENERS]),
+		spec.MaxOwnerEndpoints.Set(limits[edgesQuotaQUOTA_ENDPOINTS]),
+		spec.MaxOwnerPairs.Set(uint32(max(o.MaxConnections/4, 64))),
+		spec.MaxOwnerStreams.Set(uint32(max(o.MaxStreams/4, 64))),
+		spec.MaxOwnerFlows.Set(uint32(max(o.MaxFlows/4, 16))))
 }
 
 func quotaLimits(o *Options) [3]uint32 {
 	return [3]uint32{uint32(o.MaxGroupEdges), uint32(max(o.MaxListeners/8, 64)), uint32(max(o.MaxEndpoints/4, 64))}
 }
 
-func newQuotaReader(maps *ebpf.Collection, o *Options) *quotaReader {
+func newQuotaReader(objects *edgeObjects, o *Options) *quotaReader {
 	return &quotaReader{
-		uses: maps.Maps["owner_uses"], drops: maps.Maps["quota_drops"], pairs: maps.Maps["owner_pairs"],
-		streams: maps.Maps["owner_streams"], flows: maps.Maps["owner_flows"],
+		uses: objects.OwnerUses, drops: objects.QuotaDrops, pairs: objects.OwnerPairs,
+		streams: objects.OwnerStreams, flows: objects.OwnerFlows,
 		limits: quotaLimits(o), used: make(map[uint64]edgesOwnerUse),
 	}
 }
 
 // begin begins to count one kind of entries anew.
-func (q *quotaReader) begin(which int) {
+func (q *quotaReader) begin(which edgesQuota) {
 	for owner, u := range q.used {
 		u.Used[which] = 0
 		if q.used[owner] = u; u == (edgesOwnerUse{}) {
@@ -73,14 +71,13 @@ func (q *quotaReader) begin(which int) {
 	}
 }
 
-func (q *quotaReader) has(owner uint64, which int) {
+func (q *quotaReader) has(owner uint64, which edgesQuota) {
 	u := q.used[owner]
 	u.Used[which]++
 	q.used[owner] = u
 }
 
-// settle tells the kernel what was counted. Groups of one container have one quota: each is said to have what
-// all of them have.
+// settle sets in the kernel what was counted. Groups of one container have one quota: each has what all of them have.
 func (q *quotaReader) settle() error {
 	accounts := make(map[uint64]edgesOwnerUse, len(q.used))
 	for owner, u := range q.used {
@@ -101,12 +98,12 @@ func (q *quotaReader) settle() error {
 			}
 		}
 	}
-	told, err := readAll[uint64, edgesOwnerUse](q.uses)
+	set, err := readAll[uint64, edgesOwnerUse](q.uses)
 	if err != nil {
 		return fmt.Errorf("reading what control groups have: %w", err)
 	}
 	var errs []error
-	for owner, u := range told {
+	for owner, u := range set {
 		if want := accounts[q.accountOf(owner)]; want == (edgesOwnerUse{}) {
 			errs = append(errs, ignoreMissing(q.uses.Delete(owner)))
 		} else if u != want {
@@ -114,7 +111,7 @@ func (q *quotaReader) settle() error {
 		}
 	}
 	for owner := range q.used {
-		if _, known := told[owner]; !known {
+		if _, known := set[owner]; !known {
 			errs = append(errs, q.uses.Update(owner, accounts[q.accountOf(owner)], ebpf.UpdateAny))
 		}
 	}
@@ -151,15 +148,15 @@ func (q *quotaReader) forget(id model.CgroupID) {
 	_ = q.streams.Delete(uint64(id))
 }
 
-// settleFlows makes what the sweeps have found what groups have: of entries that were evicted, nobody was told.
+// settleFlows makes what the sweeps have found what groups have: the kernel does not report what it evicts.
 // Groups of one container have one quota.
 func (q *quotaReader) settleFlows() error {
-	told, err := readAll[uint64, edgesFlowUse](q.flows)
+	found, err := readAll[uint64, edgesFlowUse](q.flows)
 	if err != nil {
 		return fmt.Errorf("reading what control groups have of UDP flows: %w", err)
 	}
-	accounts := make(map[uint64][2]uint32, len(told))
-	for owner, u := range told {
+	accounts := make(map[uint64][2]uint32, len(found))
+	for owner, u := range found {
 		sum := accounts[q.accountOf(owner)]
 		for which, n := range u.Found {
 			sum[which] += n
@@ -167,7 +164,7 @@ func (q *quotaReader) settleFlows() error {
 		accounts[q.accountOf(owner)] = sum
 	}
 	var errs []error
-	for owner := range told {
+	for owner := range found {
 		if sum := accounts[q.accountOf(owner)]; sum == ([2]uint32{}) {
 			errs = append(errs, ignoreMissing(q.flows.Delete(owner)))
 		} else {
@@ -177,7 +174,7 @@ func (q *quotaReader) settleFlows() error {
 	return errors.Join(errs...)
 }
 
-// ReadOverQuota tells which control groups would have had more than their quotas, as of the last ReadEdges. The
+// ReadOverQuota lists which control groups would have had more than their quotas, as of the last ReadEdges. The
 // counts only grow while a group is there.
 func (p *Net) ReadOverQuota() []model.OverQuota {
 	if p.edges == nil {

@@ -142,15 +142,15 @@ func TestQuotaOfEdges(t *testing.T) {
 		t.Errorf("%d and %d listeners are known, want a quota of 128 and %d", listening[flooder.ID(t)],
 			listening[quiet.ID(t)], few)
 	}
-	told := map[string]bool{}
+	over := map[string]bool{}
 	for _, o := range p.ReadOverQuota() {
 		if o.Owner == quiet.ID(t) {
 			t.Errorf("the other is said to be over its quota of %s", o.Of)
 		}
-		told[o.Of] = told[o.Of] || o.Owner == flooder.ID(t)
+		over[o.Of] = over[o.Of] || o.Owner == flooder.ID(t)
 	}
-	if !told["edges"] || !told["listeners"] {
-		t.Errorf("over its quotas the flood is said to be: %v, want edges and listeners", told)
+	if !over["edges"] || !over["listeners"] {
+		t.Errorf("over its quotas the flood is said to be: %v, want edges and listeners", over)
 	}
 }
 
@@ -258,7 +258,7 @@ func TestEndpointsOfAFloodAreGivenUp(t *testing.T) {
 	}
 	later := time.Now().Add(crowdedIdleTime + time.Second)
 	for range 2 {
-		p.edges.endpoints.release(later, false, p.edges.quotas.crowded[quotaEndpoints])
+		p.edges.endpoints.release(later, false, p.edges.quotas.crowded[edgesQuotaQUOTA_ENDPOINTS])
 	}
 	if _, err := p.ReadEdges(); err != nil {
 		t.Fatal(err)
@@ -269,8 +269,8 @@ func TestEndpointsOfAFloodAreGivenUp(t *testing.T) {
 	}
 }
 
-// held are connections that stay open until the program ends.
-var held []net.Conn
+// kept are connections that stay open until the program ends.
+var kept []net.Conn
 
 // holdStreams opens a connection of HTTP/2, and that many streams on it that never end.
 func holdStreams(n int) error {
@@ -287,7 +287,7 @@ func holdStreams(n int) error {
 	if err != nil {
 		return err
 	}
-	held = append(held, client, server)
+	kept = append(kept, client, server)
 	sender := newHTTP2Sender()
 	sender.greetAsClient()
 	for i := range n {
@@ -376,7 +376,7 @@ func sendToMany(n int) error {
 	if err != nil {
 		return err
 	}
-	held = append(held, client)
+	kept = append(kept, client)
 	name := dnsmessage.MustNewName("flood.test.")
 	for i := range n {
 		m := dnsmessage.Message{Header: dnsmessage.Header{ID: uint16(i)}, Questions: []dnsmessage.Question{

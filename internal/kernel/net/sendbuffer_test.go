@@ -15,7 +15,7 @@ import (
 // A sender that has sent all that its buffer has room for, and waits for room, is held up by it until that is
 // acknowledged: for as long as the kernel says.
 func TestSendBufferLimitIsTheKernels(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	ownNetwork(t)
 	address := kerneltest.Serve(t, func(conn *net.TCPConn) { io.Copy(io.Discard, conn) })
 	conn := kerneltest.Dial(t, address.String()).(*net.TCPConn)

@@ -72,7 +72,7 @@ type tlsBinary struct {
 	owner  *tlsShare
 	links  []link.Link
 	probes int
-	// waiting are the places for which there was no room.
+	// waiting are the functions for which there was no room.
 	waiting []tlsFunction
 	// unused counts looks at which no process had it.
 	unused int
@@ -124,16 +124,16 @@ type tlsWatcher struct {
 }
 
 // prepareTLS sizes the maps that the programs at TLS libraries share with those at sockets.
-func (p *Net) prepareTLS(spec *ebpf.CollectionSpec) error {
+func (p *Net) prepareTLS(spec *edgesSpecs) error {
 	on := p.options.TLS && !p.options.WithoutEndpoints
 	if on {
-		spec.Maps["tls_calls"].MaxEntries, spec.Maps["tls_connections"].MaxEntries = maxTLSCalls, maxTLSConnections
+		spec.TlsCalls.MaxEntries, spec.TlsConnections.MaxEntries = maxTLSCalls, maxTLSConnections
 	}
-	return spec.Variables["reads_tls"].Set(on)
+	return spec.ReadsTls.Set(on)
 }
 
 // openTLS loads the programs at TLS libraries and begins to look for these.
-func (p *Net) openTLS(k *host.Kernel, maps *ebpf.Collection) error {
+func (p *Net) openTLS(k *host.Kernel, objects *edgeObjects) error {
 	libraries := []tlsLibrary{openSSL, goTLS}
 	if !p.options.TLS || p.options.WithoutEndpoints {
 		for _, l := range libraries {
@@ -145,17 +145,9 @@ func (p *Net) openTLS(k *host.Kernel, maps *ebpf.Collection) error {
 	}
 	defer func(before string) { p.Loading = before }(p.Loading)
 	p.Loading = "tls"
-	spec, err := loadTls()
+	spec, shared, err := prepareTLSPrograms(objects)
 	if err != nil {
-		return fmt.Errorf("BUG: reading the embedded object: %w", err)
-	}
-	if err := spec.Variables["machine"].Set(machines[runtime.GOARCH]); err != nil {
-		return fmt.Errorf("BUG: setting the object's constants: %w", err)
-	}
-	shared := &ebpf.Collection{Maps: make(map[string]*ebpf.Map)}
-	for _, name := range []string{"tls_calls", "tls_connections", "lru_entries"} {
-		shared.Maps[name] = maps.Maps[name]
-		spec.Maps[name].MaxEntries = maps.Maps[name].MaxEntries()
+		return fmt.Errorf("BUG: preparing the embedded object: %w", err)
 	}
 	ways := singleUprobes
 	if err := features.HaveBPFLinkUprobeMulti(); err == nil && !p.options.SingleUprobes {
@@ -168,8 +160,8 @@ func (p *Net) openTLS(k *host.Kernel, maps *ebpf.Collection) error {
 		programs: make(map[string]*ebpf.Program), shares: make(map[string]*tlsShare),
 		binaries: make(map[binaryID]*tlsBinary), processes: make(map[int]*tlsProcess),
 		lines: bufio.NewReaderSize(nil, maxMappingLine),
-		calls: newLRUTable(maps, lruTLSCalls, "tls_calls"), callsMap: maps.Maps["tls_calls"],
-		connections: newLRUTable(maps, lruTLSConnections, "tls_connections")}
+		calls: newLRUTable(objects, edgesLruTableLRU_TLS_CALLS, objects.TlsCalls), callsMap: objects.TlsCalls,
+		connections: newLRUTable(objects, edgesLruTableLRU_TLS_CONNECTIONS, objects.TlsConnections)}
 	var errs []error
 	for _, l := range libraries {
 		err := p.loadTLS(k, spec, shared, l, w)
@@ -189,6 +181,28 @@ func (p *Net) openTLS(k *host.Kernel, maps *ebpf.Collection) error {
 		p.tls = w
 	}
 	return errors.Join(errs...)
+}
+
+// prepareTLSPrograms is tls.bpf.c, with the maps that it shares with edges.bpf.c.
+func prepareTLSPrograms(objects *edgeObjects) (*ebpf.CollectionSpec, *ebpf.Collection, error) {
+	whole, err := loadTls()
+	if err != nil {
+		return nil, nil, err
+	}
+	var spec tlsSpecs
+	if err := whole.Assign(&spec); err != nil {
+		return nil, nil, err
+	}
+	shared := &ebpf.Collection{Maps: make(map[string]*ebpf.Map)}
+	for _, s := range []struct {
+		spec *ebpf.MapSpec
+		m    *ebpf.Map
+	}{{spec.TlsCalls, objects.TlsCalls}, {spec.TlsConnections, objects.TlsConnections},
+		{spec.LruEntries, objects.LruEntries}} {
+		shared.Maps[s.spec.Name] = s.m
+		s.spec.MaxEntries = s.m.MaxEntries()
+	}
+	return whole, shared, spec.Architecture.Set(architectures[runtime.GOARCH])
 }
 
 // loadTLS loads a library's programs, and tries whether they can be attached.
@@ -291,7 +305,7 @@ func (w *tlsWatcher) free(b *tlsBinary) {
 	b.owner, b.links, b.probes = nil, nil, 0
 }
 
-// tlsFunction is a place in a file and the program to run there.
+// tlsFunction is an offset in a file and the program to run there.
 type tlsFunction struct {
 	program string
 	offset  uint64
@@ -320,7 +334,7 @@ func (w *tlsWatcher) read(share *tlsShare, file *binaryFile, find findFunctions)
 		return nil, err
 	}
 	if len(found) > maxBinaryProbes {
-		return nil, tooLarge("its places to probe are", uint64(len(found)), maxBinaryProbes)
+		return nil, tooLarge("its functions to probe are", uint64(len(found)), maxBinaryProbes)
 	}
 	for _, f := range found {
 		if w.programs[f.program] == nil {

@@ -23,7 +23,7 @@ const (
 	maxTLSHeaders = 4 << 20
 	// Linkers make a few dozen sections, whose names take less than 1 KiB, and a dozen segments.
 	maxTLSSections, maxTLSSectionNames, maxTLSSegments = 512, 16 << 10, 128
-	// maxTLSSymbols bounds symbols of one name, and places in the table of names where it stands.
+	// maxTLSSymbols bounds symbols of one name, and indexes in the table of names where it stands.
 	maxTLSSymbols = 16
 	// maxBinaryProbes bounds the probes at a binary: OpenSSL takes 8, a Go program about 20.
 	maxBinaryProbes = 64
@@ -165,7 +165,7 @@ func findNames(r io.Reader, names []string) (map[uint32]string, error) {
 	}
 }
 
-// findNamed finds the defined symbols whose names stand at these places.
+// findNamed finds the defined symbols whose names stand at these offsets.
 func findNamed(r io.Reader, wanted map[uint32]string) ([]symbol, error) {
 	var found []symbol
 	buffer := make([]byte, tlsBuffer/elf.Sym64Size*elf.Sym64Size)
@@ -307,7 +307,7 @@ func returnsOf(r io.ReaderAt, f *elf.File, s symbol) ([]uint64, error) {
 	return nil, errors.New("it is not in the file")
 }
 
-// findReturns are the places of RET in a function.
+// findReturns are the offsets of RET in a function.
 func findReturns(code []byte) ([]uint64, error) {
 	var ends []uint64
 	for at := 0; at < len(code); {
@@ -320,7 +320,7 @@ func findReturns(code []byte) ([]uint64, error) {
 		}
 		if instruction.Op == x86asm.RET {
 			if ends = append(ends, uint64(at)); len(ends) > maxBinaryProbes {
-				return nil, tooLarge("the places where it returns are", uint64(len(ends)), maxBinaryProbes)
+				return nil, tooLarge("its returns are", uint64(len(ends)), maxBinaryProbes)
 			}
 		}
 		at += instruction.Len

@@ -62,7 +62,7 @@ const (
 	tlsProgSslWrite      = "ssl_write"
 	tlsProgSslWriteEnd   = "ssl_write_end"
 	tlsProgSslWriteEx    = "ssl_write_ex"
-	tlsVarMachine        = "machine"
+	tlsVarArchitecture   = "architecture"
 )
 
 // loadTls returns the embedded CollectionSpec for tls.
@@ -132,7 +132,7 @@ type tlsMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type tlsVariableSpecs struct {
-	Machine *ebpf.VariableSpec `ebpf:"machine"`
+	Architecture *ebpf.VariableSpec `ebpf:"architecture"`
 }
 
 // tlsObjects contains all objects after they have been loaded into the kernel.
@@ -172,7 +172,7 @@ func (m *tlsMaps) Close() error {
 //
 // It can be passed to loadTlsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type tlsVariables struct {
-	Machine *ebpf.Variable `ebpf:"machine"`
+	Architecture *ebpf.Variable `ebpf:"architecture"`
 }
 
 // tlsPrograms contains all programs after they have been loaded into the kernel.

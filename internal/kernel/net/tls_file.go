@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// binaryID tells binaries apart. The device is no part of it: one layer of a container image has
+// binaryID identifies a binary. The device is no part of it: one layer of a container image has
 // another one in each container, and would be probed once for each. The time of the last change of the
-// inode is, because nobody can set it: else a container could pass a file off as one of another container.
+// inode is, because no program can set it: else a container could pass a file off as one of another container.
 type binaryID struct {
 	inode             uint64
 	size              int64
@@ -39,16 +39,16 @@ var errNotRegular = errors.New("it is not a regular file")
 
 // openRegular opens the file that an O_PATH descriptor holds, and closes the descriptor. Opening a device or a pipe may
 // have effects, so the type is looked at before.
-func openRegular(held int) (*binaryFile, error) {
-	defer unix.Close(held)
+func openRegular(pinned int) (*binaryFile, error) {
+	defer unix.Close(pinned)
 	var before, after unix.Stat_t
-	if err := unix.Fstat(held, &before); err != nil {
+	if err := unix.Fstat(pinned, &before); err != nil {
 		return nil, err
 	}
 	if before.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, errNotRegular
 	}
-	fd, err := unix.Open(selfFD(held), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+	fd, err := unix.Open(selfFD(pinned), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -66,11 +66,11 @@ func openRegular(held int) (*binaryFile, error) {
 
 // openExecutable opens the program of a process: the link in /proc leads to the file itself, not to its name.
 func openExecutable(process string) (*binaryFile, error) {
-	held, err := unix.Open(process+"/exe", unix.O_PATH|unix.O_CLOEXEC, 0)
+	pinned, err := unix.Open(process+"/exe", unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	return openRegular(held)
+	return openRegular(pinned)
 }
 
 // mapping is a file that a process executes.
@@ -84,9 +84,9 @@ type mapping struct {
 // CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE; without, the name is followed within the process's root and has to lead
 // to the same inode.
 func openMapped(process string, m mapping) (*binaryFile, error) {
-	held, err := unix.Open(fmt.Sprintf("%s/map_files/%x-%x", process, m.begin, m.end), unix.O_PATH|unix.O_CLOEXEC, 0)
+	pinned, err := unix.Open(fmt.Sprintf("%s/map_files/%x-%x", process, m.begin, m.end), unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err == nil {
-		return openRegular(held)
+		return openRegular(pinned)
 	}
 	if !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
 		return nil, err
@@ -109,12 +109,12 @@ func openInRoot(root, name string) (*binaryFile, error) {
 		return nil, err
 	}
 	defer unix.Close(dir)
-	held, err := unix.Openat2(dir, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC,
+	pinned, err := unix.Openat2(dir, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
 	if err != nil {
 		return nil, err
 	}
-	return openRegular(held)
+	return openRegular(pinned)
 }
 
 const (
@@ -131,7 +131,7 @@ const (
 // mappings is what is to know of a process's memory.
 type mappings struct {
 	openSSL []mapping
-	// often are the files that it executes at more than maxTLSMappings places, with one of these.
+	// often are the files that it executes in more than maxTLSMappings mappings, with one of these.
 	often []mapping
 	// bytes were read. If cut, there were more; if crowded, there were more libraries.
 	bytes        int

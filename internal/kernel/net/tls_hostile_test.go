@@ -195,7 +195,7 @@ func TestTooManyReturnsAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found, err := lookInto(t, peer, goFunctions); !errors.Is(err, errTLSTooLarge) {
-		t.Errorf("found %d places, %v", len(found), err)
+		t.Errorf("found %d functions, %v", len(found), err)
 	}
 }
 
@@ -460,7 +460,7 @@ func unprobed(t *testing.T) (w *tlsWatcher, links *atomic.Int64) {
 		}
 	}
 	w.uprobes = multiUprobes
-	w.uprobes.places = func(*link.Executable, *ebpf.Program, []uint64, bool) ([]link.Link, error) {
+	w.uprobes.attachAt = func(*link.Executable, *ebpf.Program, []uint64, bool) ([]link.Link, error) {
 		links.Add(1)
 		return []link.Link{fakeLink{closed: func() { links.Add(-1) }}}, nil
 	}

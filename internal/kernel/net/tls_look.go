@@ -77,7 +77,7 @@ func (w *tlsWatcher) giveUp(alive map[int]bool, used map[binaryID]bool) {
 	}
 }
 
-// lookAtTables counts what gave way. Calls come and go, so they are counted; connections stay until they give way.
+// lookAtTables counts what was evicted. Calls begin and end, so they are counted; connections stay until then.
 func (w *tlsWatcher) lookAtTables() {
 	w.connections.lookAtFull()
 	made, found := w.calls.made(), uint64(0)
@@ -199,7 +199,7 @@ func (w *tlsWatcher) lookIntoProgram(process *tlsProcess, dir string) {
 	process.settled = w.consider(process, file, process.exe, goFunctions)
 }
 
-// slow tells whether taking probes away from a process's container would take long: the process often maps its
+// slow is whether taking probes away from a process's container would take long: the process often maps its
 // program, a library that is to be probed, or a file that is probed on its container's share. Other files do not
 // matter: .NET maps the code that it compiles many times. What another container has probed stays whoever maps it.
 func (w *tlsWatcher) slow(process *tlsProcess, dir string, found mappings) bool {

@@ -18,15 +18,15 @@ type uprobes struct {
 	attachType ebpf.AttachType
 	// most bounds all probes at a time, container those of one container.
 	most, container int
-	// places attaches a program at several places.
-	places func(file *link.Executable, program *ebpf.Program, offsets []uint64, returns bool) ([]link.Link, error)
+	// attachAt attaches a program at several offsets.
+	attachAt func(file *link.Executable, program *ebpf.Program, offsets []uint64, returns bool) ([]link.Link, error)
 }
 
 var (
-	// multiUprobes attaches a program to all of its places in a file at once, and takes it away from them at once
+	// multiUprobes attaches a program to all of its offsets in a file at once, and takes it away from them at once
 	// (Linux 6.6).
 	multiUprobes = uprobes{ebpf.AttachTraceUprobeMulti, 4096, 512, attachMulti}
-	// singleUprobes attaches each place by itself. The kernel takes them away one after the other, however that is asked
+	// singleUprobes attaches each by itself. The kernel takes them away one after the other, however that is asked
 	// for, and each takes the time of several RCU grace periods (about 100 ms): 32 are gone within four seconds.
 	// One container may have 24, because a Go program needs about 20.
 	singleUprobes = uprobes{ebpf.AttachNone, 32, 24, attachSingle}
@@ -60,8 +60,8 @@ func attachSingle(file *link.Executable, program *ebpf.Program, offsets []uint64
 	return links, nil
 }
 
-// attach attaches programs at places of a file, all or none.
-func (u uprobes) attach(path string, programs map[string]*ebpf.Program, places []tlsFunction) ([]link.Link, error) {
+// attach attaches programs at offsets of a file, all or none.
+func (u uprobes) attach(path string, programs map[string]*ebpf.Program, functions []tlsFunction) ([]link.Link, error) {
 	executable, err := link.OpenExecutable(path)
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (u uprobes) attach(path string, programs map[string]*ebpf.Program, places [
 	}
 	offsets := make(map[program][]uint64)
 	var order []program
-	for _, f := range places {
+	for _, f := range functions {
 		p := program{f.program, f.returns}
 		if offsets[p] == nil {
 			order = append(order, p)
@@ -87,7 +87,7 @@ func (u uprobes) attach(path string, programs map[string]*ebpf.Program, places [
 	})
 	var links []link.Link
 	for _, p := range order {
-		more, err := u.places(executable, programs[p.name], offsets[p], p.returns)
+		more, err := u.attachAt(executable, programs[p.name], offsets[p], p.returns)
 		links = append(links, more...)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("attaching %s: %w", p.name, err), closeLinks(links))
@@ -96,7 +96,7 @@ func (u uprobes) attach(path string, programs map[string]*ebpf.Program, places [
 	return links, nil
 }
 
-// try attaches to where this process began, which nobody comes to again.
+// try attaches to where this process began, which never runs again.
 func (u uprobes) try(program *ebpf.Program) error {
 	const self = "/proc/self/exe"
 	f, err := elf.Open(self)
@@ -112,7 +112,7 @@ func (u uprobes) try(program *ebpf.Program) error {
 	if err != nil {
 		return err
 	}
-	links, err := u.places(executable, program, []uint64{offset}, false)
+	links, err := u.attachAt(executable, program, []uint64{offset}, false)
 	if err != nil {
 		return err
 	}

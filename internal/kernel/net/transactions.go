@@ -50,29 +50,29 @@ func ringBytes(n int) int {
 }
 
 // prepareLog switches the log on in the programs that will be loaded from spec.
-func (p *Net) prepareLog(spec *ebpf.CollectionSpec) error {
+func (p *Net) prepareLog(spec *edgesSpecs) error {
 	if p.options.LogTransactions <= 0 {
 		return nil
 	}
-	spec.Maps["transaction_log"].MaxEntries = uint32(ringBytes(p.options.LogTransactions))
-	return spec.Variables["log_transactions"].Set(true)
+	spec.TransactionLog.MaxEntries = uint32(ringBytes(p.options.LogTransactions))
+	return spec.LogTransactions.Set(true)
 }
 
-func (p *Net) openLog(maps *ebpf.Collection) error {
+func (p *Net) openLog(objects *edgeObjects) error {
 	if p.options.LogTransactions <= 0 {
 		return nil
 	}
-	ring, err := ringbuf.NewReader(maps.Maps["transaction_log"])
+	ring, err := ringbuf.NewReader(objects.TransactionLog)
 	if err != nil {
 		return fmt.Errorf("opening the log of transactions: %w", err)
 	}
 	p.OnClose(ring)
-	p.log = &transactionLog{ring: ring, unlogged: maps.Variables["unlogged_transactions"]}
+	p.log = &transactionLog{ring: ring, unlogged: objects.UnloggedTransactions}
 	return nil
 }
 
 // Transactions hands out what was counted since the last call. It is for tests and benchmarks,
-// and needs Options.LogTransactions; Drops tells how many transactions found no room. It fails
+// and needs Options.LogTransactions; Drops has how many transactions found no room. It fails
 // where the log is off. An edge that was given up meanwhile leaves its transactions another key.
 func (p *Net) Transactions() ([]Transaction, error) {
 	if p.log == nil {
@@ -96,7 +96,7 @@ func (p *Net) Transactions() ([]Transaction, error) {
 		key, known := keys[t.Edge]
 		if !known && int(t.Edge) < len(p.edges.edges.Entries) {
 			key = keyOf(&p.edges.edges.Entries[t.Edge].Key)
-			key.Overflow = t.Edge == edgeOverflow
+			key.Overflow = int(t.Edge) == edgeOverflow
 			keys[t.Edge] = key
 		}
 		all = append(all, Transaction{Edge: key, FirstNS: t.FirstNs, ReplyNS: t.ReplyNs, LastNS: t.LastNs})

@@ -18,7 +18,7 @@ import (
 func TestLogAgreesWithTheHistograms(t *testing.T) {
 	const connections, requests = 20, 250
 	p := open(t, Options{LogTransactions: 1 << 16})
-	server := echoServer(t, "127.0.0.1:0", 0)
+	server := echoServer(t, "127.0.0.1", 0)
 	var clients sync.WaitGroup
 	for range connections {
 		conn := kerneltest.Dial(t, server.Addr().String())
@@ -81,7 +81,7 @@ func TestLogAgreesWithTheHistograms(t *testing.T) {
 func TestLogOverflowShows(t *testing.T) {
 	const requests = 200
 	p := open(t, Options{LogTransactions: 1})
-	server := echoServer(t, "127.0.0.1:0", 0)
+	server := echoServer(t, "127.0.0.1", 0)
 	conn := kerneltest.Dial(t, server.Addr().String())
 	if err := ask(conn, requests); err != nil {
 		t.Fatal(err)

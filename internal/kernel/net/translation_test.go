@@ -250,8 +250,8 @@ func (n *network) ask(namespace string, g *kerneltest.Group, address string, con
 	}
 }
 
-// met is what an edge must be.
-type met struct {
+// pairedEdge is what an edge must be.
+type pairedEdge struct {
 	owner, peer *kerneltest.Group
 	role        model.Role
 	// service as this end sees it, far as the other end does.
@@ -261,8 +261,8 @@ type met struct {
 	connections uint64
 }
 
-// expectMet waits until the edges of the groups are those of want, with exact counts.
-func expectMet(t *testing.T, p *Net, requests int, groups []*kerneltest.Group, want ...met) {
+// expectPaired waits until the edges of the groups are those of want, with exact counts.
+func expectPaired(t *testing.T, p *Net, requests int, groups []*kerneltest.Group, want ...pairedEdge) {
 	t.Helper()
 	names := map[model.CgroupID]*kerneltest.Group{}
 	for _, g := range groups {
@@ -333,7 +333,7 @@ func expectMet(t *testing.T, p *Net, requests int, groups []*kerneltest.Group, w
 	})
 }
 
-func TestEndsMeetThroughTranslation(t *testing.T) {
+func TestPairingThroughTranslation(t *testing.T) {
 	const requests = 3
 	for _, c := range []struct {
 		name string
@@ -342,14 +342,14 @@ func TestEndsMeetThroughTranslation(t *testing.T) {
 		servers map[string]string
 		dial    string
 		from    string
-		want    func(client, first, second *kerneltest.Group) []met
+		want    func(client, first, second *kerneltest.Group) []pairedEdge
 	}{
 		{
 			name:    "no translation",
 			servers: map[string]string{"first": "10.213.2.2:8080"},
 			dial:    "10.213.2.2:8080", from: "client",
-			want: func(client, first, _ *kerneltest.Group) []met {
-				return []met{
+			want: func(client, first, _ *kerneltest.Group) []pairedEdge {
+				return []pairedEdge{
 					{client, first, model.RoleClient, "10.213.2.2:8080", "", "", 20},
 					{first, client, model.RoleServer, "10.213.2.2:8080", "", "10.213.1.2", 20},
 				}
@@ -362,8 +362,8 @@ func TestEndsMeetThroughTranslation(t *testing.T) {
 			},
 			servers: map[string]string{"first": "0.0.0.0:8080", "second": "[::]:9090"},
 			dial:    "10.96.0.1:80", from: "client",
-			want: func(client, first, second *kerneltest.Group) []met {
-				return []met{
+			want: func(client, first, second *kerneltest.Group) []pairedEdge {
+				return []pairedEdge{
 					{client, first, model.RoleClient, "10.96.0.1:80", "10.213.2.2:8080", "", 10},
 					{client, second, model.RoleClient, "10.96.0.1:80", "10.213.3.2:9090", "", 10},
 					{first, client, model.RoleServer, "10.213.2.2:8080", "10.96.0.1:80", "10.213.1.2", 10},
@@ -376,8 +376,8 @@ func TestEndsMeetThroughTranslation(t *testing.T) {
 				"router: -A POSTROUTING -o to2 -j MASQUERADE"},
 			servers: map[string]string{"first": "10.213.2.2:8080"},
 			dial:    "10.96.0.1:80", from: "client",
-			want: func(client, first, _ *kerneltest.Group) []met {
-				return []met{
+			want: func(client, first, _ *kerneltest.Group) []pairedEdge {
+				return []pairedEdge{
 					{client, first, model.RoleClient, "10.96.0.1:80", "10.213.2.2:8080", "", 20},
 					{first, client, model.RoleServer, "10.213.2.2:8080", "10.96.0.1:80", "10.213.2.1", 20},
 				}
@@ -390,8 +390,8 @@ func TestEndsMeetThroughTranslation(t *testing.T) {
 			},
 			servers: map[string]string{"first": "10.213.2.2:8080"},
 			dial:    "10.96.0.1:80", from: "first",
-			want: func(client, first, _ *kerneltest.Group) []met {
-				return []met{
+			want: func(client, first, _ *kerneltest.Group) []pairedEdge {
+				return []pairedEdge{
 					{client, first, model.RoleClient, "10.96.0.1:80", "10.213.2.2:8080", "", 20},
 					{first, client, model.RoleServer, "10.213.2.2:8080", "10.96.0.1:80", "10.213.2.1", 20},
 				}
@@ -401,8 +401,8 @@ func TestEndsMeetThroughTranslation(t *testing.T) {
 			rules:   []string{"client: -A OUTPUT -p tcp -d 10.213.3.2 --dport 80 -j REDIRECT --to-ports 15001"},
 			servers: map[string]string{"client": "127.0.0.1:15001"},
 			dial:    "10.213.3.2:80", from: "client",
-			want: func(client, first, _ *kerneltest.Group) []met {
-				return []met{
+			want: func(client, first, _ *kerneltest.Group) []pairedEdge {
+				return []pairedEdge{
 					{client, first, model.RoleClient, "10.213.3.2:80", "127.0.0.1:15001", "", 20},
 					{first, client, model.RoleServer, "127.0.0.1:15001", "10.213.3.2:80", "10.213.1.2", 20},
 				}
@@ -413,8 +413,8 @@ func TestEndsMeetThroughTranslation(t *testing.T) {
 				"router: -A POSTROUTING -d fd13:2::/64 -j MASQUERADE"},
 			servers: map[string]string{"first": "[::]:8080"},
 			dial:    "[fd13:96::1]:80", from: "client",
-			want: func(client, first, _ *kerneltest.Group) []met {
-				return []met{
+			want: func(client, first, _ *kerneltest.Group) []pairedEdge {
+				return []pairedEdge{
 					{client, first, model.RoleClient, "[fd13:96::1]:80", "[fd13:2::2]:8080", "", 20},
 					{first, client, model.RoleServer, "[fd13:2::2]:8080", "[fd13:96::1]:80", "fd13:2::1", 20},
 				}
@@ -429,7 +429,7 @@ func TestEndsMeetThroughTranslation(t *testing.T) {
 				namespace, rule, _ := strings.Cut(r, ": ")
 				n.rule(namespace, rule)
 			}
-			p := open(t, Options{})
+			p := openShared(t)
 			for namespace, addresses := range c.servers {
 				group := first
 				if namespace == "second" {
@@ -438,19 +438,19 @@ func TestEndsMeetThroughTranslation(t *testing.T) {
 				n.start(namespace, group, "serve "+addresses)
 			}
 			n.ask(c.from, client, c.dial, 20, requests)
-			expectMet(t, p, requests, []*kerneltest.Group{client, first, second}, c.want(client, first, second)...)
+			expectPaired(t, p, requests, []*kerneltest.Group{client, first, second}, c.want(client, first, second)...)
 			for _, d := range p.Drops() {
 				if d.Name == "connection_pairs" && d.Count != 0 {
-					t.Errorf("%d connections did not meet", d.Count)
+					t.Errorf("%d connections were not paired", d.Count)
 				}
 			}
 		})
 	}
 }
 
-// Connections that are older than the programs meet when they are idle while they are found,
+// Connections that are older than the programs are paired when they are idle while they are found,
 // through a translation too.
-func TestOldConnectionsMeet(t *testing.T) {
+func TestPairingOfOldConnections(t *testing.T) {
 	const connections, requests = 5, 2
 	n := newNetwork(t)
 	client, first := kerneltest.NewGroup(t, "client"), kerneltest.NewGroup(t, "first")
@@ -460,15 +460,15 @@ func TestOldConnectionsMeet(t *testing.T) {
 	stop := n.start("client", client, fmt.Sprintf("hold 10.96.0.1:80 %d %d", connections, requests))
 	p := open(t, Options{})
 	stop()
-	expectMet(t, p, requests, []*kerneltest.Group{client, first},
-		met{client, first, model.RoleClient, "10.96.0.1:80", "10.213.2.2:8080", "", connections},
-		met{first, client, model.RoleServer, "10.213.2.2:8080", "10.96.0.1:80", "10.213.2.1", connections})
+	expectPaired(t, p, requests, []*kerneltest.Group{client, first},
+		pairedEdge{client, first, model.RoleClient, "10.96.0.1:80", "10.213.2.2:8080", "", connections},
+		pairedEdge{first, client, model.RoleServer, "10.213.2.2:8080", "10.96.0.1:80", "10.213.2.1", connections})
 }
 
 // A connection that nobody uses is open, and its ends know each other.
-func TestSilentConnectionsMeet(t *testing.T) {
-	p := open(t, Options{})
-	server := echoServer(t, "127.0.0.1:0", 0)
+func TestPairingOfSilentConnections(t *testing.T) {
+	p := openShared(t)
+	server := echoServer(t, "127.0.0.1", 0)
 	conn := kerneltest.Dial(t, server.Addr().String())
 	kerneltest.Eventually(t, "the silent connection is open at both ends", func() bool {
 		client, server := edge(t, p, server.Addr(), model.RoleClient), edge(t, p, server.Addr(), model.RoleServer)
@@ -488,33 +488,33 @@ func TestAcceptedByAnotherGroupThanListens(t *testing.T) {
 	n := newNetwork(t)
 	client, listens, accepts := kerneltest.NewGroup(t, "client"), kerneltest.NewGroup(t, "listens"),
 		kerneltest.NewGroup(t, "accepts")
-	p := open(t, Options{})
+	p := openShared(t)
 	n.start("first", listens, "handover 10.213.2.2:8080 "+strings.Join(procs(accepts), " "))
 	n.ask("client", client, "10.213.2.2:8080", 1, requests)
 	n.ask("client", client, "10.213.2.2:8080", 9, requests)
-	var served, told model.EdgeCounters
+	var served, known model.EdgeCounters
 	kerneltest.Eventually(t, "all is counted", func() bool {
 		all, err := p.ReadEdges()
 		if err != nil {
 			t.Fatal(err)
 		}
-		served, told = model.EdgeCounters{}, model.EdgeCounters{}
+		served, known = model.EdgeCounters{}, model.EdgeCounters{}
 		for _, e := range all {
 			if e.Key.Owner == accepts.ID(t) && e.Key.Peer == client.ID(t) {
 				served.Add(&e.Counters)
 			}
 			if e.Key.Owner == client.ID(t) && e.Key.Peer == accepts.ID(t) {
-				told.Add(&e.Counters)
+				known.Add(&e.Counters)
 			}
 		}
-		return served.Closes == 10 && told.Closes == 9
+		return served.Closes == 10 && known.Closes == 9
 	})
 	if served.Opens != 10 || served.Transactions() != 10*requests {
 		t.Errorf("who accepts has %d opened and %d transactions, want 10 and %d", served.Opens, served.Transactions(),
 			10*requests)
 	}
-	if told.Opens != 9 || told.Transactions() != 9*requests {
-		t.Errorf("the client knows of %d opened and %d transactions, want 9 and %d", told.Opens, told.Transactions(),
+	if known.Opens != 9 || known.Transactions() != 9*requests {
+		t.Errorf("the client knows of %d opened and %d transactions, want 9 and %d", known.Opens, known.Transactions(),
 			9*requests)
 	}
 }
@@ -561,16 +561,16 @@ func TestServerBehindProxyKnowsTheClient(t *testing.T) {
 	proxy, first := kerneltest.NewGroup(t, "proxy"), kerneltest.NewGroup(t, "first")
 	one, two := kerneltest.NewGroup(t, "one"), kerneltest.NewGroup(t, "two")
 	published, address := freeAddress(t), freeAddress(t)
-	p := open(t, Options{})
+	p := openShared(t)
 	n.start("", first, "serve "+address.String())
 	n.forward(proxy, published, address)
 	n.ask("", one, published.String(), 10, requests)
 	n.ask("", two, published.String(), 20, requests)
-	expectMet(t, p, requests, []*kerneltest.Group{first, one, two, proxy},
-		met{one, proxy, model.RoleClient, published.String(), "", "", 10},
-		met{two, proxy, model.RoleClient, published.String(), "", "", 20},
-		met{first, one, model.RoleServer, address.String(), published.String(), "127.0.0.1", 10},
-		met{first, two, model.RoleServer, address.String(), published.String(), "127.0.0.1", 20})
+	expectPaired(t, p, requests, []*kerneltest.Group{first, one, two, proxy},
+		pairedEdge{one, proxy, model.RoleClient, published.String(), "", "", 10},
+		pairedEdge{two, proxy, model.RoleClient, published.String(), "", "", 20},
+		pairedEdge{first, one, model.RoleServer, address.String(), published.String(), "127.0.0.1", 10},
+		pairedEdge{first, two, model.RoleServer, address.String(), published.String(), "127.0.0.1", 20})
 }
 
 // Where connections of two clients wait in the proxy at once, the server's client may not be
@@ -581,7 +581,7 @@ func TestProxyWithTwoClientsAtOnce(t *testing.T) {
 	proxy, first := kerneltest.NewGroup(t, "proxy"), kerneltest.NewGroup(t, "first")
 	clients := []*kerneltest.Group{kerneltest.NewGroup(t, "one"), kerneltest.NewGroup(t, "two")}
 	published, address := freeAddress(t), freeAddress(t)
-	p := open(t, Options{})
+	p := openShared(t)
 	n.start("", first, "serve "+address.String())
 	n.forward(proxy, published, address)
 	var running sync.WaitGroup
@@ -623,10 +623,10 @@ func TestProxyWithTwoClientsAtOnce(t *testing.T) {
 // Sixteen clients at once: the server's end knows its client always, since the client's end is
 // established first. The client's end knows its server unless its first request is away before
 // the server's end is there.
-func TestEndsMeetUnderLoad(t *testing.T) {
+func TestPairingUnderLoad(t *testing.T) {
 	const clients, connections = 16, 200
-	p := open(t, Options{})
-	server := echoServer(t, "127.0.0.1:0", 0)
+	p := openShared(t)
+	server := echoServer(t, "127.0.0.1", 0)
 	var running sync.WaitGroup
 	for range clients {
 		running.Go(func() {
@@ -667,10 +667,10 @@ func TestEndsMeetUnderLoad(t *testing.T) {
 	if got[true]+got[false] != clients*connections || got[false] > clients*connections/100 {
 		t.Errorf("the client's end knows %d servers and does not know %d", got[true], got[false])
 	}
-	// Nobody is left at the meeting place but the ends of the one that is open.
+	// No pair is left but that of the connection that is open.
 	kerneltest.Dial(t, server.Addr().String())
-	if left := len(meetings(t, p, server.Addr().(*net.TCPAddr).AddrPort().Port())); left != 1 {
-		t.Errorf("%d meetings, want that of the one open connection", left)
+	if left := len(pairsAt(t, p, server.Addr().(*net.TCPAddr).AddrPort().Port())); left != 1 {
+		t.Errorf("%d pairs, want that of the one open connection", left)
 	}
 }
 

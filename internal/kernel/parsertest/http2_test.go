@@ -48,7 +48,7 @@ func kernelHTTP2(t testing.TB) (following, *http2testObjects) {
 	t.Cleanup(func() { objects.Close() })
 	return func(t testing.TB, state uint8, calls [][][]byte) []finding {
 		t.Helper()
-		if err := objects.Half.Set(http2testHttp2Half{Connection: connections.Add(1), State: state}); err != nil {
+		if err := objects.Half.Set(http2testHttp2Direction{Connection: connections.Add(1), State: state}); err != nil {
 			t.Fatal(err)
 		}
 		if err := objects.Found.Set(uint32(0)); err != nil {

@@ -26,7 +26,7 @@ type http2testFinding struct {
 	Name       [128]uint8
 }
 
-type http2testHttp2Half struct {
+type http2testHttp2Direction struct {
 	_          structs.HostLayout
 	Connection uint64
 	FirstNs    uint64
@@ -84,7 +84,7 @@ type http2testHttp2Half struct {
 	Out         uint32
 	OutEnd      uint32
 	Bits        uint64
-	Held        uint32
+	BitsLeft    uint32
 	Segment     uint32
 	Length      uint32
 	Digits      uint32

@@ -109,8 +109,8 @@ type recorderEdge struct {
 	LatencySumNs        uint64
 	Requests            uint64
 	Replies             uint64
-	Transfers           uint64
-	Held                uint64
+	BulkTransfers       uint64
+	LongPolls           uint64
 	Pushes              uint64
 	Resets              uint64
 	Timeouts            uint64

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
 /* What is remembered of one direction of an HTTP/2 connection. */
-#ifndef OUTSIGHT_HALF_H
-#define OUTSIGHT_HALF_H
+#ifndef OUTSIGHT_DIRECTION_H
+#define OUTSIGHT_DIRECTION_H
 
 #include "include/kernel.h"
 #include "net/proto/endpoints.h"
@@ -47,7 +47,10 @@ enum http2_event {
 	HTTP2_LOSES = 6,
 };
 
-/* Findings of one call, and steps to the next one: more than fit into what programs write at a time. */
+/*
+ * Findings of one call, and steps to the next one: more than fit into what programs write at a
+ * time.
+ */
 #define HTTP2_FINDINGS 4096
 #define HTTP2_STEPS 256
 
@@ -75,9 +78,9 @@ struct http2_source {
 	u8 bytes[HTTP2_AHEAD + 16];
 };
 
-struct http2_half {
+struct http2_direction {
 	u64 connection; /* a number that no other end has */
-	u64 first_ns;	/* when the block's first byte came */
+	u64 first_ns;	/* when the block's first byte was received */
 	u64 now_ns;
 	u64 sent_ns;	/* of replies, at a client: when the kernel sent what they answer; else 0 */
 	struct http2_source source;
@@ -92,7 +95,8 @@ struct http2_half {
 	u8 pad;
 	u8 front; /* bytes before the block that say nothing here */
 	u8 state;
-	u8 header[33] __attribute__((aligned(8))); /* longer than a header, for the verifier's sake */
+	/* longer than a header, for the verifier's sake */
+	u8 header[33] __attribute__((aligned(8)));
 
 	/* The block, what it said, and the field that is being read. */
 	u8 in_block;
@@ -110,7 +114,7 @@ struct http2_half {
 	u8 insert;
 	u8 huffman;
 	u8 cut;
-	u8 gone; /* its path gave way to others */
+	u8 gone; /* its path was evicted */
 	u32 block_stream;
 	u32 at;	  /* in the window */
 	u32 end;  /* of what is in the window */
@@ -125,7 +129,7 @@ struct http2_half {
 	u32 out;
 	u32 out_end;
 	u64 bits;
-	u32 held;
+	u32 bits_left;
 	u32 segment;
 	u32 length;
 	u32 digits;

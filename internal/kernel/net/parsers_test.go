@@ -74,10 +74,7 @@ func listed(counts map[string]uint64) string {
 
 func freePort(t *testing.T) uint16 {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := kerneltest.Listen(t, "127.0.0.1")
 	defer l.Close()
 	return uint16(l.Addr().(*net.TCPAddr).Port)
 }
@@ -356,8 +353,8 @@ type turn struct{ say, hear []string }
 
 const okay = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
-func TestHeadsInParts(t *testing.T) {
-	p := open(t, Options{})
+func TestRequestsInParts(t *testing.T) {
+	p := openShared(t)
 	kafka, err := os.ReadFile("../parsertest/testdata/kafka-versions.request")
 	if err != nil {
 		t.Fatal(err)
@@ -403,7 +400,7 @@ func TestHeadsInParts(t *testing.T) {
 
 // A request is compared with the last one by the bytes that named it, whatever their number is, and
 // also where a call sends them in two parts.
-func TestHeadsLikeTheLastOne(t *testing.T) {
+func TestRequestsLikeTheLastOne(t *testing.T) {
 	p := open(t, Options{MaxEdgeEndpoints: 100})
 	service := pong(t, okay)
 	conn := kerneltest.Dial(t, service.String())
@@ -439,7 +436,7 @@ func TestHeadsLikeTheLastOne(t *testing.T) {
 
 // After a switch of protocols nothing is a request any more, however slow it is.
 func TestWebSocketIsAStream(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	port := say(t,
 		turn{[]string{"GET /page HTTP/1.1\r\n\r\n"}, []string{okay}},
 		turn{[]string{"GET /live HTTP/1.1\r\nUpgrade: websocket\r\n\r\n"},
@@ -516,7 +513,7 @@ func endpointsOf(t *testing.T, p *Net, port uint16, role model.Role) (all []mode
 
 // Whatever is sent, an edge has few endpoints, their names are short and printable, and every
 // transaction is counted.
-func TestHostileHeads(t *testing.T) {
+func TestHostileRequests(t *testing.T) {
 	p := open(t, Options{MaxEndpoints: 64, MaxEdgeEndpoints: 20})
 	const routes = 3000
 	service := pong(t, okay)
@@ -586,7 +583,7 @@ func pong(t *testing.T, reply string) net.Addr {
 
 // A path of a mebibyte is a head like any other.
 func TestEndlessPath(t *testing.T) {
-	p := open(t, Options{})
+	p := openShared(t)
 	service := pong(t, okay)
 	conn := kerneltest.Dial(t, service.String())
 	go io.WriteString(conn, "GET /api/"+strings.Repeat("x", 1<<20)+" HTTP/1.1\r\n\r\n")
