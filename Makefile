@@ -15,16 +15,17 @@ export CGO_ENABLED := 0
 export PATH  := $(PATH):/usr/local/go/bin:/usr/sbin:/sbin
 # Build tags of tests that take long or need more than the machine has by itself.
 TAGS          = long,thanos
-# What looks at the host mostly waits; what only computes runs beside it, one guest at a time.
+# What looks at the host mostly waits; what only computes runs beside it: packages, and one guest at a time.
 HOST_TESTS    = unit-host unit-kernel end-to-end page
-TESTS         = generated lint --beside unit-hostless --beside unit-race --beside test-kernels $(HOST_TESTS)
+TESTS         = generated lint --beside 'unit-hostless unit-race' --beside test-kernels $(HOST_TESTS)
 GUESTS       ?= 2
 test test-all: export GUESTS = 1
 # Tests that compute for long take ten times as long with the race detector, and share nothing: they run without it.
 COMPUTING     = GraphOfKeptMoments QueriesInLittleMemory DropsAreOfTheNumbersThatLackThem BaselineIsThePastHour \
                 GraphIsExact FlightHasTheBusiestContainersAndThoseAskedFor FlightKeepsAStallInALongWindow \
                 ContainerThatEnded BadBodies GRPCBombs DamagedBlockOfTheQueue EmptyMessages MillionLabelValues \
-                KeptIsLastOverTime LabelsOfManySeries QueriesThatBuildMuch
+                KeptIsLastOverTime MomentsAreLastOverTime LabelsOfManySeries QueriesThatBuildMuch \
+                NoTenantReadsAnothersSeries ServicesAreOfTheGraph
 either        = ^Test($(subst $(eval) ,|,$(strip $1)))$$
 # Each test in bpf decodes the kernel's types, which takes ten times as long with the race detector.
 KERNEL_RACES  = ^Test(LifecycleEvents|TLSProbesComeAndGo|ReadingDoesNotWaitForALook|Listeners|CloseThatNobodyTold)$$
@@ -72,8 +73,7 @@ lint: ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
 	  if [ -n "$$unformatted" ]; then echo "not formatted with gofmt:" $$unformatted >&2; exit 1; fi
 	go vet -tags $(TAGS) ./...
-	go run $(STATICCHECK) ./...
-	go run $(STATICCHECK) -tags $(TAGS) $$(scripts/packages long)
+	go run $(STATICCHECK) -tags $(TAGS) ./...
 
 .PHONY: unit
 unit: unit-hostless unit-race unit-host unit-kernel ## all package tests (root, Docker)
@@ -101,7 +101,7 @@ unit-kernel-race: ## those whose goroutines share something, with the race detec
 
 .PHONY: end-to-end
 end-to-end: ## the built binary against real containers (root, Docker)
-	@scripts/with-docker $(GOTEST) --packages "$$(scripts/packages end-to-end)" -- -count=1 -p 1 -timeout 15m
+	@scripts/with-docker $(GOTEST) --packages "$$(scripts/packages end-to-end)" -- -count=1 -p 1 -parallel 4 -timeout 15m
 
 .PHONY: test-kernels
 test-kernels: ## older kernels in virtual machines, and a table of what works on which

@@ -182,7 +182,7 @@ func TestAgentsSendOverTLS(t *testing.T) {
 	}
 	start(tokens, "known")
 	stranger := start(other, "stranger")
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		results, err := kept.Instant(t.Context(), "sent", time.Now())
 		refused := stranger.Stats().Retries > 0
 		if err == nil && len(results) == 1 && results[0].Labels["host"] == "known" && refused {

@@ -42,7 +42,7 @@ func TestScripts(t *testing.T) {
 	}
 	testscript.Run(t, testscript.Params{
 		Dir:      "testdata",
-		Deadline: time.Now().Add(3 * time.Minute),
+		Deadline: time.Now().Add(10 * time.Minute),
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "interrupts": interrupts, "unprivileged": unprivileged, "free": free, "taken": taken,
 			"fetch": fetch, "waitfor": waitFor, "readonly": readOnly, "terminate": terminate,
@@ -50,7 +50,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-const patience = 30 * time.Second
+// patience bounds every wait. It is generous: only what is broken takes as long.
+const patience = 3 * time.Minute
 
 func exits(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])

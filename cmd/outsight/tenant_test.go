@@ -65,7 +65,7 @@ func TestTenantsByHeader(t *testing.T) {
 					t.Errorf("sending as %q: %d %q, want %d", tenant, code, text, want)
 				}
 			}
-			for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+			for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 				results, err := kept.Instant(t.Context(), `count({__name__=~"of_.*"})`, now)
 				if err == nil && len(results) == 1 && results[0].Points[0].Value == float64(sent) {
 					break

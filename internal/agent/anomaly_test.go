@@ -35,6 +35,7 @@ func answerAll(group string) {
 	}
 	fmt.Println(l.Addr())
 	var world sync.Mutex
+	waiting := make(chan bool) // a request has come
 	go func() {
 		for {
 			conn, err := l.Accept()
@@ -47,7 +48,10 @@ func answerAll(group string) {
 					if _, err := io.ReadFull(conn, b); err != nil {
 						return
 					}
-					world.Lock()
+					if !world.TryLock() {
+						waiting <- true
+						world.Lock()
+					}
 					conn.Write(b)
 					world.Unlock()
 				}
@@ -56,6 +60,7 @@ func answerAll(group string) {
 	}()
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		world.Lock()
+		<-waiting
 		fmt.Println(time.Now().UnixNano())
 		time.Sleep(80 * time.Millisecond)
 		world.Unlock()
@@ -130,7 +135,7 @@ func TestAStallIsKept(t *testing.T) {
 	client := NewClient(path)
 	defer client.Close()
 	var found *recorder.KeptAnomaly
-	for deadline := time.Now().Add(time.Minute); found == nil &&
+	for deadline := time.Now().Add(testPatience); found == nil &&
 		time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		a, err := client.FetchAnomalies(t.Context())
 		if err != nil {
@@ -144,15 +149,16 @@ func TestAStallIsKept(t *testing.T) {
 		}
 	}
 	if found == nil {
-		t.Fatal("the stall was not found within a minute")
+		t.Fatalf("the stall was not found after %v", testPatience)
 	}
 	t.Logf("stalled from %s to %s, found %s: %s", stopped.Format("05.000"), went.Format("05.000"),
 		found.From.Format("05.000"), found.Text)
-	if off := found.From.Sub(stopped).Abs(); off > 30*time.Millisecond || found.WaitedMS < 40 {
-		t.Errorf("it begins %v off, %.0f ms waited", off, found.WaitedMS)
+	// On a busy host the request may have waited before.
+	if late := found.From.Sub(stopped); late > 30*time.Millisecond || found.WaitedMS < 40 {
+		t.Errorf("it begins %v late, %.0f ms waited", late, found.WaitedMS)
 	}
 
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(testPatience); ; time.Sleep(100 * time.Millisecond) {
 		left := host.Flight(time.Hour)
 		if left.Wall.Add(time.Duration(int64(left.Blocks[0].FirstDueNS - left.MonotonicNS))).After(went) {
 			break

@@ -55,12 +55,15 @@ func listenLocal(t *testing.T) net.Listener {
 	return l
 }
 
+// testPatience bounds every wait. It is generous: only what is broken takes as long.
+const testPatience = 3 * time.Minute
+
 // eventually waits until it is so.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testPatience); !so(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not in 30 s", what)
+			t.Fatalf("%s: not so after %v", what, testPatience)
 		}
 	}
 }

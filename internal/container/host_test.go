@@ -105,17 +105,20 @@ func enter(t testing.TB, l Layout, path string, command ...string) *exec.Cmd {
 	return cmd
 }
 
-// eventually waits for what other processes do, up to 20 s.
+// patience bounds every wait. It is generous: only what is broken takes as long.
+const patience = 3 * time.Minute
+
+// eventually waits for what other processes do.
 func eventually(t testing.TB, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		err := check()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("it did not happen: %v", err)
+			t.Fatalf("still after %v: %v", patience, err)
 		}
 		time.Sleep(2 * time.Millisecond)
 	}

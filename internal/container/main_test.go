@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	goroutines, files := runtime.NumGoroutine(), openFiles()
 	code := m.Run()
 	exec.Command("docker", "image", "rm", testImage).Run() // fails where no test needed it
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if runtime.NumGoroutine() <= goroutines && openFiles() <= files {
 			break
 		}

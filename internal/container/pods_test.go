@@ -71,7 +71,7 @@ func TestKubernetesNamesContainers(t *testing.T) {
 	}()
 	want := func(pod, name, workload string) {
 		t.Helper()
-		deadline := time.Now().Add(30 * time.Second)
+		deadline := time.Now().Add(patience)
 		for {
 			var c *model.Container
 			for _, one := range r.Containers() {

@@ -63,12 +63,15 @@ func startShop(t *testing.T, o Options) *Shop {
 	return s
 }
 
+// patience bounds every wait. It is generous: only what is broken takes as long.
+const patience = 3 * time.Minute
+
 // waitFor polls a condition of other processes, which tell nobody when it comes true.
 func waitFor(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); !f(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: not within 30 s", what)
+			t.Fatalf("%s: not so after %v", what, patience)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,20 +17,20 @@ func TestBudgetIsKept(t *testing.T) {
 	shed := func(part string) float64 {
 		return o.number(fmt.Sprintf("outsight_feature_shed{name=%q}", part))
 	}
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, func() error {
 		if found := o.query("outsight_budget_ratio == 0.02"); len(found) != 1 {
 			return fmt.Errorf("no budget yet: %v", found)
 		}
 		return nil
 	})
 	storm := start(t, "storm", nil, "stress-ng", "-q", "--switch", "2", "--temp-path", "/tmp")
-	eventually(t, 90*time.Second, func() error {
+	eventually(t, func() error {
 		if shed("switches") != 1 {
 			return fmt.Errorf("switches are counted still, at %v", o.number("sum(outsight_cost_ratio)"))
 		}
 		return nil
 	})
-	eventually(t, 30*time.Second, func() error {
+	eventually(t, func() error {
 		if cost := o.number("sum(outsight_cost_ratio)"); cost > 0.02 {
 			return fmt.Errorf("Outsight takes %v of the host", cost)
 		}
@@ -40,30 +39,27 @@ func TestBudgetIsKept(t *testing.T) {
 	if !strings.Contains(o.log.String(), `msg="given up to keep the budget" part=switches`) {
 		t.Error("nothing was said")
 	}
-	// While no switch is counted, CPU time is what the files say.
-	files := sampleCPUFiles([]container{storm})
-	began := time.Now()
-	var points []point
-	eventually(t, 25*time.Second, func() error {
-		points = slices.DeleteFunc(o.points(fmt.Sprintf(`container_cpu_usage_seconds_total{id=%q}[30s]`, storm.id)),
-			func(p point) bool { return p.time.Before(began.Add(time.Second)) })
-		if n := len(points); n < 4 || points[n-1].time.Sub(points[0].time) < 3*time.Second {
-			return fmt.Errorf("%d samples", n)
+	// While no switch is counted, CPU time is what the files say. On a busy host the storm may be calm for so long that
+	// switches are counted for a while.
+	for counted := true; counted; {
+		eventually(t, func() error {
+			if shed("switches") != 1 {
+				return fmt.Errorf("switches are counted")
+			}
+			return nil
+		})
+		takenUp := func() int { return strings.Count(o.log.String(), "taken up again") }
+		before := takenUp()
+		files := sampleCPUFiles([]container{storm})
+		stretch := o.cpuSince(storm, files, 3*time.Second)
+		reading := o.longestReading()
+		files.close(t, stretch.last.time.Add(reading))
+		if counted = takenUp() != before; !counted {
+			stretch.check(t, storm, files, reading)
 		}
-		return nil
-	})
-	reading := time.Duration(o.number("max_over_time(outsight_agent_read_seconds[15s])") * float64(time.Second))
-	time.Sleep(reading + time.Second) // so that the file was read after the last of them
-	files.close(t)
-	if shed("switches") != 1 {
-		t.Fatal("switches were taken up again in the storm")
 	}
-	first, last := points[0], points[len(points)-1]
-	firstBefore, firstAfter := files.around(t, storm.id, first.time, reading)
-	lastBefore, lastAfter := files.around(t, storm.id, last.time, reading)
-	checkCPU(t, storm, (last.value-first.value)*1e9, lastBefore-firstAfter, lastAfter-firstBefore)
 	docker(t, "rm", "-f", storm.name)
-	eventually(t, 3*time.Minute, func() error {
+	eventually(t, func() error {
 		if shed("switches") != 0 {
 			return fmt.Errorf("switches are not counted again")
 		}

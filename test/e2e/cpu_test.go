@@ -2,15 +2,22 @@ package e2e
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
 
-// cpuFiles samples the kernel's own CPU files of some containers until it is stopped.
+// cpuFiles samples the kernel's own CPU files of some containers until it is closed.
 type cpuFiles struct {
 	stop chan struct{}
 	done sync.WaitGroup
+	// since is when all had been read once.
+	since time.Time
+	// covered is the time since which all files have been read once more, in ns; math.MaxInt64 after an error.
+	covered atomic.Int64
 	// readings by container ID, in order of time; not to be read before close.
 	readings map[string][]cpuReading
 	err      error
@@ -22,19 +29,13 @@ type cpuReading struct {
 	ns           uint64
 }
 
+// sampleCPUFiles has read all of the files once when it returns.
 func sampleCPUFiles(containers []container) *cpuFiles {
 	f := &cpuFiles{stop: make(chan struct{}), readings: map[string][]cpuReading{}}
+	f.read(containers)
+	f.since = time.Now()
 	f.done.Go(func() {
-		for tick := time.NewTicker(10 * time.Millisecond); ; {
-			for _, c := range containers {
-				began := time.Now()
-				ns, err := c.cpuNS()
-				if err != nil {
-					f.err = err
-					return
-				}
-				f.readings[c.id] = append(f.readings[c.id], cpuReading{began, time.Now(), ns})
-			}
+		for tick := time.NewTicker(10 * time.Millisecond); f.err == nil; f.read(containers) {
 			select {
 			case <-f.stop:
 				tick.Stop()
@@ -46,8 +47,30 @@ func sampleCPUFiles(containers []container) *cpuFiles {
 	return f
 }
 
-func (f *cpuFiles) close(t *testing.T) {
+func (f *cpuFiles) read(containers []container) {
+	round := time.Now()
+	for _, c := range containers {
+		began := time.Now()
+		ns, err := c.cpuNS()
+		if err != nil {
+			f.err = err
+			f.covered.Store(math.MaxInt64)
+			return
+		}
+		f.readings[c.id] = append(f.readings[c.id], cpuReading{began, time.Now(), ns})
+	}
+	f.covered.Store(round.UnixNano())
+}
+
+// close stops the sampling when all files have been read after a time.
+func (f *cpuFiles) close(t *testing.T, after time.Time) {
 	t.Helper()
+	eventually(t, func() error {
+		if covered := f.covered.Load(); covered <= after.UnixNano() {
+			return fmt.Errorf("the CPU files were read last at %v, want a time after %v", time.Unix(0, covered), after)
+		}
+		return nil
+	})
 	close(f.stop)
 	if f.done.Wait(); f.err != nil {
 		t.Fatal(f.err)
@@ -73,6 +96,7 @@ func (f *cpuFiles) around(t *testing.T, id string, at time.Time, reading time.Du
 // TestCPUTimeAgainstCgroupFile brackets Outsight's CPU time between readings of the kernel's own
 // file: file, ours, file.
 func TestCPUTimeAgainstCgroupFile(t *testing.T) {
+	t.Parallel()
 	containers := []container{
 		shell(t, "busy", "while :; do :; done"),
 		shell(t, "idle", "while :; do sleep 2; done"),
@@ -80,24 +104,54 @@ func TestCPUTimeAgainstCgroupFile(t *testing.T) {
 		start(t, "threads", nil, "stress-ng", "-q", "--pthread", "2", "--pthread-max", "40", "--temp-path", "/tmp"),
 		start(t, "sleepers", nil, "stress-ng", "-q", "--cpu", "20", "--cpu-load", "2", "--temp-path", "/tmp"),
 	}
-	o := up(t)
+	o := shared(t)
 	files := sampleCPUFiles(containers)
-	time.Sleep(13 * time.Second) // what is measured is a stretch of real time
-	files.close(t)
-
-	reading := time.Duration(o.number("max_over_time(outsight_agent_read_seconds[15s])") * float64(time.Second))
+	stretches := map[string]stretch{}
+	var end time.Time
 	for _, c := range containers {
-		points := o.points(fmt.Sprintf(`container_cpu_usage_seconds_total{id=%q}[12s]`, c.id))
-		first, last := points[0], points[len(points)-1]
-		if last.time.Sub(first.time) < 9*time.Second {
-			t.Errorf("%s: samples cover only %v", c.name, last.time.Sub(first.time))
-			continue
-		}
-		firstBefore, firstAfter := files.around(t, c.id, first.time, reading)
-		lastBefore, lastAfter := files.around(t, c.id, last.time, reading)
-		ours := (last.value - first.value) * 1e9
-		checkCPU(t, c, ours, lastBefore-firstAfter, lastAfter-firstBefore)
+		stretches[c.id] = o.cpuSince(c, files, 6*time.Second)
+		end = stretches[c.id].last.time
 	}
+	reading := o.longestReading()
+	files.close(t, end.Add(reading))
+	for _, c := range containers {
+		stretches[c.id].check(t, c, files, reading)
+	}
+}
+
+// stretch is the CPU time that a container has in the store from one sample to another.
+type stretch struct{ first, last point }
+
+// cpuSince waits until the samples of a container since its file is read cover a stretch of a length.
+func (o *outsight) cpuSince(c container, files *cpuFiles, length time.Duration) stretch {
+	o.t.Helper()
+	var s stretch
+	eventually(o.t, func() error {
+		points := slices.DeleteFunc(o.points(fmt.Sprintf(`container_cpu_usage_seconds_total{id=%q}[5m]`, c.id)),
+			func(p point) bool { return p.time.Before(files.since.Add(10 * time.Millisecond)) })
+		if len(points) > 0 {
+			s = stretch{points[0], points[len(points)-1]}
+		}
+		if covers := s.last.time.Sub(s.first.time); covers < length {
+			return fmt.Errorf("%d samples of %s cover %v, want %v", len(points), c.name, covers, length)
+		}
+		return nil
+	})
+	return s
+}
+
+// longestReading is how long after a snapshot's time its numbers may have been read.
+func (o *outsight) longestReading() time.Duration {
+	o.t.Helper()
+	return time.Duration(o.number("max_over_time(outsight_agent_read_seconds[5m])") * float64(time.Second))
+}
+
+// check holds it against the kernel's file, which has been read before, between and after.
+func (s stretch) check(t *testing.T, c container, files *cpuFiles, reading time.Duration) {
+	t.Helper()
+	firstBefore, firstAfter := files.around(t, c.id, s.first.time, reading)
+	lastBefore, lastAfter := files.around(t, c.id, s.last.time, reading)
+	checkCPU(t, c, (s.last.value-s.first.value)*1e9, lastBefore-firstAfter, lastAfter-firstBefore)
 }
 
 // checkCPU allows 1 % beside the kernel's own bracket, and a tenth of a millisecond for a container
@@ -120,27 +174,23 @@ func TestSpinnerShowsAtFirstRead(t *testing.T) {
 	files := sampleCPUFiles([]container{c})
 	o := up(t)
 	var points []point
-	eventually(t, 20*time.Second, func() error {
-		points = o.points(fmt.Sprintf(`container_cpu_usage_seconds_total{id=%q}[1m]`, c.id))
+	eventually(t, func() error {
+		points = o.points(fmt.Sprintf(`container_cpu_usage_seconds_total{id=%q}[5m]`, c.id))
 		if len(points) < 2 {
 			return fmt.Errorf("%d samples, want 2", len(points))
 		}
 		return nil
 	})
-	time.Sleep(200 * time.Millisecond)
-	files.close(t)
-	reading := time.Duration(o.number("max_over_time(outsight_agent_read_seconds[1m])") * float64(time.Second))
-	_, firstAfter := files.around(t, c.id, points[0].time, reading)
-	firstBefore, _ := files.around(t, c.id, points[0].time, reading)
-	lastBefore, lastAfter := files.around(t, c.id, points[1].time, reading)
-	ours := (points[1].value - points[0].value) * 1e9
-	checkCPU(t, c, ours, lastBefore-firstAfter, lastAfter-firstBefore)
+	reading := o.longestReading()
+	files.close(t, points[1].time.Add(reading))
+	stretch{points[0], points[1]}.check(t, c, files, reading)
 }
 
 // TestShortContainerIsCounted: a container that lives for 200 ms is known with all of its CPU time,
 // and its last numbers stay after its end.
 func TestShortContainerIsCounted(t *testing.T) {
-	o := up(t)
+	t.Parallel()
+	o := shared(t)
 	name := unique("short")
 	text := docker(t, "run", "--rm", "--name", name, "--label", ownLabel, "-v", "/usr:/usr:ro", image, "busybox", "sh",
 		"-c",

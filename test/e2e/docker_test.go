@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // image holds an empty root; the host's /usr is mounted over it, so that any Debian software of
@@ -70,8 +69,8 @@ func docker(t *testing.T, arguments ...string) string {
 	return strings.TrimSpace(string(output))
 }
 
-// networks counts those of this run.
-var networks atomic.Int64
+// networks and containers count those of this run.
+var networks, containers atomic.Int64
 
 // newNetwork makes a bridge network for one test.
 func newNetwork(t *testing.T) string {
@@ -94,7 +93,7 @@ type container struct {
 // removed at the end of the test.
 func start(t *testing.T, name string, options []string, command ...string) container {
 	t.Helper()
-	c := container{t: t, name: unique(name)}
+	c := container{t: t, name: unique(fmt.Sprint(name, "-", containers.Add(1)))} // tests share a store
 	t.Cleanup(c.remove)
 	arguments := []string{"run", "-d", "--name", c.name, "--label", ownLabel,
 		"-v", "/usr:/usr:ro", "-v", "/etc/alternatives:/etc/alternatives:ro"}
@@ -114,9 +113,9 @@ func (c container) remove() { exec.Command("docker", "rm", "-f", "-v", c.name).R
 func (c container) logs() string { c.t.Helper(); return docker(c.t, "logs", c.name) }
 
 // says waits until the container has printed a line. It fails at once if the container has ended without it.
-func (c container) says(limit time.Duration, line string) {
+func (c container) says(line string) {
 	c.t.Helper()
-	eventually(c.t, limit, func() error {
+	eventually(c.t, func() error {
 		state := docker(c.t, "inspect", "--format", "{{.State.Status}}", c.name)
 		logs := c.logs()
 		if containsLine(logs, line) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
-	"time"
 
 	"outsight/bench/traffic"
 	"outsight/bench/truth"
@@ -15,7 +14,8 @@ import (
 // TestExactCounts holds what Outsight tells of programs of the host against the books of these
 // programs: every request and every byte, at both ends. bench-accuracy does it with more of them.
 func TestExactCounts(t *testing.T) {
-	o := up(t)
+	t.Parallel()
+	o := shared(t)
 	for _, protocol := range []struct {
 		name string
 		run  func(context.Context, traffic.Load) ([]traffic.Truth, error)
@@ -37,7 +37,7 @@ func TestExactCounts(t *testing.T) {
 				}
 				for _, one := range truths {
 					for _, role := range []model.Role{model.RoleClient, model.RoleServer} {
-						eventually(t, 30*time.Second, func() error { return o.counts(one.Service, role).Differ(one, role) })
+						eventually(t, func() error { return o.counts(one.Service, role).Differ(one, role) })
 					}
 				}
 			})

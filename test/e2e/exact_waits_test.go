@@ -18,7 +18,8 @@ import (
 // TestWaitsAreNotSlowRequests: answers that take long by their nature do not make a service slow.
 // A slow answer does.
 func TestWaitsAreNotSlowRequests(t *testing.T) {
-	o := up(t)
+	t.Parallel()
+	o := shared(t)
 	for _, c := range []struct {
 		name string
 		run  func(*testing.T) netip.AddrPort
@@ -37,7 +38,7 @@ func TestWaitsAreNotSlowRequests(t *testing.T) {
 			service := c.run(t)
 			for _, side := range []string{"client", "server"} {
 				selector := fmt.Sprintf(`{side=%q,service=%q}`, side, service)
-				eventually(t, 30*time.Second, func() error {
+				eventually(t, func() error {
 					opened, closed := o.query("sum(outsight_edge_connections_opened_total"+selector+")").sum(),
 						o.query("sum(outsight_edge_connections_closed_total"+selector+")").sum()
 					if opened == 0 || closed != opened {

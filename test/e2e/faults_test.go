@@ -27,7 +27,7 @@ func fails(t *testing.T, prepare func(*exec.Cmd), words []string, arguments ...s
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	timer := time.AfterFunc(30*time.Second, func() { command.Process.Kill() })
+	timer := time.AfterFunc(patience, func() { command.Process.Kill() })
 	err := command.Wait()
 	timer.Stop()
 	var exit *exec.ExitError
@@ -48,6 +48,7 @@ func fails(t *testing.T, prepare func(*exec.Cmd), words []string, arguments ...s
 }
 
 func TestPortTaken(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -108,6 +109,7 @@ func TestDataDirectoryCorrupt(t *testing.T) {
 
 // TestNotRoot: one line that names the capability that is missing.
 func TestNotRoot(t *testing.T) {
+	t.Parallel()
 	if err := os.Chmod(filepath.Dir(outsightBinary), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -119,6 +121,7 @@ func TestNotRoot(t *testing.T) {
 // TestKillLeavesNothing: the kernel objects of an agent that was killed go with it. Nobody is left
 // to remove the file of its socket; the next one replaces it and starts on the same port and data.
 func TestKillLeavesNothing(t *testing.T) {
+	t.Parallel()
 	before := cgroupDirectories(t)
 	o := up(t)
 	objects := kernelObjects(t, o.command.Process.Pid)
@@ -129,7 +132,7 @@ func TestKillLeavesNothing(t *testing.T) {
 	}
 	data, socket := o.argument("--data"), o.argument("--socket")
 	o.kill()
-	eventually(t, 20*time.Second, func() error { return noneIsLeft(objects) })
+	eventually(t, func() error { return noneIsLeft(objects) })
 	for path := range cgroupDirectories(t) {
 		if !before[path] && strings.Contains(path, "outsight") {
 			t.Errorf("control group %s was left", path)

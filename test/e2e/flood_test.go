@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
-	"time"
 )
 
 // flood is what one container does to be in the way of the others: listeners and connections to each of them,
@@ -100,19 +99,10 @@ func TestFloodByOneContainer(t *testing.T) {
 	python := func(name string, script string, options ...string) container {
 		return start(t, name, append(options, "--network", net), "/usr/bin/python3", "-I", "-S", "-u", "-c", script)
 	}
-	says := func(c container, line string) {
-		t.Helper()
-		eventually(t, 3*time.Minute, func() error {
-			if logs := c.logs(); !containsLine(logs, line) {
-				return fmt.Errorf("%s has not said %q: %s", c.name, line, logs)
-			}
-			return nil
-		})
-	}
 	pair := func(n int) (server, client container) {
 		alias := fmt.Sprintf("quiet-%d", n)
 		server = python(fmt.Sprintf("quiet-server-%d", n), quietServer, "--network-alias", alias)
-		says(server, "ready")
+		server.says("ready")
 		client = start(t, fmt.Sprintf("quiet-client-%d", n), []string{"--network", net}, "/usr/bin/python3", "-I", "-S",
 			"-u", "-c",
 			fmt.Sprintf(quietClient, quietConnections, quietRequests), alias)
@@ -140,15 +130,15 @@ func TestFloodByOneContainer(t *testing.T) {
 	}
 	flood := python("flood", fmt.Sprintf(floodScript, floodListeners, floodNames, floodRoutes), "--ulimit",
 		"nofile=20000:20000")
-	says(flood, "listens")
+	flood.says("listens")
 	manyGroups(t, flood)
 	for n := quietPairs / 2; n < quietPairs; n++ {
 		server, client := pair(n)
 		servers, clients = append(servers, server), append(clients, client)
 	}
-	says(flood, "finished")
+	flood.says("finished")
 	for _, client := range clients {
-		says(client, "finished")
+		client.says("finished")
 	}
 	o.settled(fmt.Sprintf("sum(outsight_edge_request_bytes_total{client=~%q})", unique("")+".*"))
 	for n := range servers {
@@ -187,7 +177,7 @@ func TestFloodByOneContainer(t *testing.T) {
 	}
 	flood.remove()
 	server, client := pair(quietPairs)
-	says(client, "finished")
+	client.says("finished")
 	o.settled(fmt.Sprintf("sum(outsight_edge_request_bytes_total{client=%q})", client.name))
 	exact(server, client)
 	bounded(t, o)
@@ -219,17 +209,13 @@ func exists(name string) bool {
 // TestDockerResolver: what a container asks Docker's resolver, which is a socket of dockerd in the container's
 // network namespace, is between the container and itself, by way of dockerd.
 func TestDockerResolver(t *testing.T) {
+	t.Parallel()
 	const asked = 20
-	o := up(t)
+	o := shared(t)
 	net := newNetwork(t)
 	shell(t, "named", "sleep 3600", "--network", net, "--network-alias", "somebody")
 	asking := shell(t, "asking", fmt.Sprintf("for i in $(seq %d); do busybox nslookup -type=a somebody >/dev/null; done; echo finished; sleep 3600", asked), "--network", net)
-	eventually(t, time.Minute, func() error {
-		if !containsLine(asking.logs(), "finished") {
-			return fmt.Errorf("it still asks: %s", asking.logs())
-		}
-		return nil
-	})
+	asking.says("finished")
 	selector := fmt.Sprintf(`{transport="udp",service="127.0.0.11:53",client_id=%q,server_id=%q,via="dockerd"}`,
 		asking.id, asking.id)
 	o.settled("sum(outsight_edge_transactions_total" + selector + ")")
@@ -239,7 +225,8 @@ func TestDockerResolver(t *testing.T) {
 			t.Errorf("the %s counted %v requests, want %d", side, got, asked)
 		}
 	}
-	if wrong := o.query(`outsight_edge_transactions_total{service=~"127.0.0.11:.*",server_id="host"}`); len(wrong) != 0 {
+	if wrong := o.query(fmt.Sprintf(
+		`outsight_edge_transactions_total{service=~"127.0.0.11:.*",client_id=%q,server_id="host"}`, asking.id)); len(wrong) != 0 {
 		t.Errorf("the resolver is shown as the host's: %v", wrong)
 	}
 }

@@ -8,16 +8,16 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 )
 
 // TestConnectionsFromBefore: connections that were open before the agent started are found with
 // the right client and server, and what passes over them from then on is counted exactly.
 func TestConnectionsFromBefore(t *testing.T) {
+	t.Parallel()
 	net := newNetwork(t)
 	server := start(t, "old-redis", []string{"--network", net, "--network-alias", "redis"},
 		"redis-server", "--save", "", "--protected-mode", "no", "--dir", "/tmp")
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, func() error {
 		_, err := fmt.Sscan(server.exec("sh", "-c", "grep -c :18EB /proc/net/tcp || true"), new(int))
 		return err
 	})
@@ -45,11 +45,11 @@ print("done")
 while True:
     time.sleep(1)
 `, asked))
-	client.says(20*time.Second, "connected")
+	client.says("connected")
 
 	o := up(t)
 	docker(t, "kill", "-s", "USR1", client.name)
-	client.says(20*time.Second, "done")
+	client.says("done")
 	checkEdges(t, o, []edge{{client: client.name, server: server.name, port: 6379, transactions: asked,
 		requestBytes: asked * uint64(len("PING\r\n")), responseBytes: asked * uint64(len("+PONG\r\n")), connections: 1}})
 }
@@ -57,7 +57,7 @@ while True:
 // TestRename: a container keeps its numbers under its new name.
 func TestRename(t *testing.T) {
 	t.Parallel()
-	o := up(t)
+	o := shared(t)
 	c := shell(t, "before", "sleep 3600")
 	named := func(name string) func() error {
 		return func() error {
@@ -73,11 +73,11 @@ func TestRename(t *testing.T) {
 			return fmt.Errorf("no container %s named %s", c.id, name)
 		}
 	}
-	eventually(t, 20*time.Second, named(c.name))
+	eventually(t, named(c.name))
 	renamed := unique("after")
 	docker(t, "rename", c.name, renamed)
 	t.Cleanup(container{t: t, name: renamed}.remove)
-	eventually(t, 20*time.Second, named(renamed))
+	eventually(t, named(renamed))
 }
 
 // TestDockerGoneAndBack: containers are known by the cgroup's path while Docker does not answer,
@@ -108,17 +108,17 @@ func TestDockerGoneAndBack(t *testing.T) {
 	}
 
 	first := shell(t, "first", "sleep 3600")
-	eventually(t, 20*time.Second, is(first, first.id[:12]))
+	eventually(t, is(first, first.id[:12]))
 	stop := proxyDocker(t, socket)
-	eventually(t, 30*time.Second, is(first, first.name))
+	eventually(t, is(first, first.name))
 	stop()
 	second := shell(t, "second", "sleep 3600")
-	eventually(t, 20*time.Second, is(second, second.id[:12]))
+	eventually(t, is(second, second.id[:12]))
 	if got := name(first); got != first.name {
 		t.Errorf("without Docker the container's name is %q, want %q as before", got, first.name)
 	}
 	proxyDocker(t, socket)
-	eventually(t, 30*time.Second, is(second, second.name))
+	eventually(t, is(second, second.name))
 }
 
 // proxyDocker serves the Docker daemon at another socket until stop is called: a daemon that can

@@ -1,8 +1,9 @@
 // Package e2e runs the built binary against real containers: it needs root, Docker and the Debian
 // packages that scripts/install test brings. Nothing in it is simulated.
 //
-// Tests that ask for what their own containers do and mostly wait run beside each other, after the others: storms fill
-// the tables of whoever watches the host, and what compares CPU time or latencies wants no more load than there is.
+// Tests that ask for what their own containers do and mostly wait run beside each other, and share an `outsight up` where
+// they only ask it. Those that run alone come first: storms fill the tables of whoever watches the host, and what a
+// budget or a CPU is spent on is to be seen.
 package e2e
 
 import (
@@ -51,7 +52,12 @@ func runAll(m *testing.M) int {
 		return 1
 	}
 	defer removeOwn()
-	return m.Run()
+	code := m.Run()
+	if err := stopShared(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }
 
 // removeOwn removes what a failed test may have left.
@@ -68,18 +74,20 @@ func removeOwn() {
 	}
 }
 
-// eventually calls f until it returns nil, and fails the test with its last error after limit.
-// The limit is generous: it is reached only when something is broken.
-func eventually(t *testing.T, limit time.Duration, f func() error) {
+// patience bounds every wait. It is generous: only what is broken takes as long.
+const patience = 3 * time.Minute
+
+// eventually calls f until it returns nil, and fails the test with its last error when patience has ended.
+func eventually(t *testing.T, f func() error) {
 	t.Helper()
-	deadline := time.Now().Add(limit)
+	deadline := time.Now().Add(patience)
 	for {
 		err := f()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("still after %v: %v", limit, err)
+			t.Fatalf("still after %v: %v", patience, err)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -57,6 +58,40 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
+var sharedOutsight struct {
+	once sync.Once
+	o    *outsight
+	err  error
+}
+
+// shared is one `outsight up` for all tests that only ask it. The first of them starts it; it ends with the package.
+func shared(t *testing.T) *outsight {
+	t.Helper()
+	s := &sharedOutsight
+	s.once.Do(func() {
+		var directory string
+		if directory, s.err = os.MkdirTemp(filepath.Dir(outsightBinary), "shared-"); s.err == nil {
+			s.o, s.err = launch(freePort(t), directory+"/data", "--socket", directory+"/agent.sock")
+		}
+	})
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	o := *s.o
+	o.t = t
+	t.Cleanup(o.logIfFailed)
+	o.hasSnapshot()
+	return &o
+}
+
+// stopShared ends the shared one, if there is one.
+func stopShared() error {
+	if sharedOutsight.o == nil {
+		return nil
+	}
+	return sharedOutsight.o.interrupt()
+}
+
 // up starts `outsight up` on a free port with an empty data directory and waits for its first
 // snapshot. It is ended with the test, which fails if it does not end cleanly.
 func up(t *testing.T, arguments ...string) *outsight {
@@ -67,20 +102,35 @@ func up(t *testing.T, arguments ...string) *outsight {
 // upAt does so at an address and with a data directory of the test's choice.
 func upAt(t *testing.T, address, data string, arguments ...string) *outsight {
 	t.Helper()
-	o := &outsight{t: t, address: address, log: &lockedBuffer{}, ended: make(chan error, 1)}
-	o.command = exec.Command(outsightBinary, append([]string{"up", "--listen", address, "--data", data, "--socket",
-		socket(t)}, arguments...)...)
-	o.command.Stdout, o.command.Stderr = o.log, o.log
-	if err := o.command.Start(); err != nil {
+	o, err := launch(address, data, append([]string{"--socket", socket(t)}, arguments...)...)
+	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { o.ended <- o.command.Wait() }()
+	o.t = t
 	t.Cleanup(o.stop)
-	eventually(t, time.Minute, func() error {
+	o.hasSnapshot()
+	return o
+}
+
+func launch(address, data string, arguments ...string) (*outsight, error) {
+	o := &outsight{address: address, log: &lockedBuffer{}, ended: make(chan error, 1)}
+	o.command = exec.Command(outsightBinary, append([]string{"up", "--listen", address, "--data", data}, arguments...)...)
+	o.command.Stdout, o.command.Stderr = o.log, o.log
+	if err := o.command.Start(); err != nil {
+		return nil, err
+	}
+	go func() { o.ended <- o.command.Wait() }()
+	return o, nil
+}
+
+// hasSnapshot waits for its first snapshot.
+func (o *outsight) hasSnapshot() {
+	o.t.Helper()
+	eventually(o.t, func() error {
 		select {
 		case err := <-o.ended:
 			o.ended <- err
-			t.Fatalf("outsight up ended: %v\n%s", err, o.log)
+			o.t.Fatalf("outsight up ended: %v\n%s", err, o.log)
 		default:
 		}
 		metrics, err := o.metrics()
@@ -89,7 +139,6 @@ func upAt(t *testing.T, address, data string, arguments ...string) *outsight {
 		}
 		return err
 	})
-	return o
 }
 
 // socket is a path for the agent's socket that no other agent on this host has.
@@ -102,19 +151,31 @@ func (o *outsight) stop() {
 		return
 	default:
 	}
+	if err := o.interrupt(); err != nil {
+		o.t.Error(err)
+	}
+	o.logIfFailed()
+}
+
+func (o *outsight) logIfFailed() {
+	if o.t.Failed() {
+		o.t.Logf("outsight's output:\n%s", o.log)
+	}
+}
+
+// interrupt ends it as Ctrl-C does.
+func (o *outsight) interrupt() error {
 	o.command.Process.Signal(syscall.SIGINT)
 	select {
 	case err := <-o.ended:
 		o.ended <- err
 		if err != nil {
-			o.t.Errorf("outsight up ended with %v", err)
+			return fmt.Errorf("outsight up ended with %w\n%s", err, o.log)
 		}
-	case <-time.After(20 * time.Second):
+		return nil
+	case <-time.After(patience):
 		o.command.Process.Kill()
-		o.t.Error("outsight up did not end within 20 s of an interrupt")
-	}
-	if o.t.Failed() {
-		o.t.Logf("outsight's output:\n%s", o.log)
+		return fmt.Errorf("outsight up has not ended %v after an interrupt\n%s", patience, o.log)
 	}
 }
 
@@ -138,7 +199,8 @@ func (o *outsight) run(arguments ...string) string {
 	return string(output)
 }
 
-var client = http.Client{Timeout: 20 * time.Second}
+// client uses no connection again that the server, which waits for 20 s, may be about to close.
+var client = http.Client{Timeout: time.Minute, Transport: &http.Transport{IdleConnTimeout: 5 * time.Second}}
 
 // sample is one series of an answer.
 type sample struct {
@@ -281,7 +343,7 @@ func (o *outsight) number(expression string) float64 {
 func (o *outsight) settled(expression string) {
 	o.t.Helper()
 	last, same := -1.0, 0
-	eventually(o.t, time.Minute, func() error {
+	eventually(o.t, func() error {
 		time.Sleep(900 * time.Millisecond)
 		now := o.query(expression).sum()
 		if same++; now != last {
@@ -297,7 +359,7 @@ func (o *outsight) settled(expression string) {
 // knows waits until a container has a name and a rate in the store.
 func (o *outsight) knows(c container) {
 	o.t.Helper()
-	eventually(o.t, time.Minute, func() error {
+	eventually(o.t, func() error {
 		if n := len(o.query(fmt.Sprintf("rate(container_cpu_usage_seconds_total{id=%q,name=%q}[5s])", c.id,
 			c.name))); n != 1 {
 			return fmt.Errorf("%d series tell of %s, want 1", n, c.name)

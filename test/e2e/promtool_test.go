@@ -8,8 +8,9 @@ import (
 
 // TestPromtool lets Prometheus's own tool ask: the query API is the one that other programs speak.
 func TestPromtool(t *testing.T) {
+	t.Parallel()
 	c := shell(t, "asked", "while sleep 1; do :; done")
-	o := up(t)
+	o := shared(t)
 	o.knows(c)
 	ask := func(arguments ...string) string {
 		t.Helper()

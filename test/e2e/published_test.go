@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestPublishedPort publishes a Redis server with docker run -p and dials it on every way that
@@ -16,7 +15,8 @@ import (
 // the userland proxy from the host's loopback and from the server's own network. Each client's
 // edge leads to the server itself, is paired, and its counts are exact at both ends.
 func TestPublishedPort(t *testing.T) {
-	o := up(t)
+	t.Parallel()
+	o := shared(t)
 	own := newNetwork(t)
 	other := unique("other")
 	docker(t, "network", "create", "--label", ownLabel, other)
@@ -30,7 +30,7 @@ func TestPublishedPort(t *testing.T) {
 	gateway := func(network string) string {
 		return docker(t, "network", "inspect", "-f", "{{(index .IPAM.Config 0).Gateway}}", network)
 	}
-	eventually(t, 30*time.Second, func() error {
+	eventually(t, func() error {
 		if !strings.Contains(server.logs(), "eady to accept connections") {
 			return fmt.Errorf("Redis is not ready: %s", server.logs())
 		}
@@ -60,12 +60,7 @@ func TestPublishedPort(t *testing.T) {
 			network = own
 		}
 		c := shell(t, way.client, "redis-cli "+strings.Join(arguments, " ")+" && echo done; sleep 3600", "--network", network)
-		eventually(t, 30*time.Second, func() error {
-			if text := c.logs(); !strings.Contains(text, "done") {
-				return fmt.Errorf("%s: %s", way.name, text)
-			}
-			return nil
-		})
+		c.says("done")
 		ways[i].client = c.name
 	}
 	want := map[string]float64{}
@@ -86,7 +81,7 @@ func TestPublishedPort(t *testing.T) {
 		}
 	}
 	var got map[string]float64
-	eventually(t, 30*time.Second, func() error {
+	eventually(t, func() error {
 		metrics, err := o.metrics()
 		if err != nil {
 			return err

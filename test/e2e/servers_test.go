@@ -6,13 +6,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestRealServers lets wrk drive nginx, a Python application, Redis and PostgreSQL and holds the
 // map and every count against the books that the programs keep themselves.
 func TestRealServers(t *testing.T) {
-	o := up(t)
+	t.Parallel()
+	o := shared(t)
 	checkEdges(t, o, runRealServers(t))
 }
 
@@ -35,7 +35,7 @@ func runRealServers(t *testing.T) []edge {
 		echo 'host all all all trust' >>/data/pg/pg_hba.conf &&
 		exec $bin/postgres -D /data/pg -c listen_addresses='*' -c unix_socket_directories=/tmp -c fsync=off -c jit=off`)
 	redis := start(t, "redis", in("redis"), "redis-server", "--save", "", "--protected-mode", "no", "--dir", "/tmp")
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		if !strings.Contains(database.logs(), "ready to accept connections") ||
 			!strings.Contains(redis.logs(), "eady to accept connections") {
 			return fmt.Errorf("the databases are not ready: %s %s", database.logs(), redis.logs())
@@ -49,7 +49,7 @@ func runRealServers(t *testing.T) []edge {
 		threads, threads, requestsEach), in("wrk")...)
 
 	var requests, bytes, errors uint64
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		text := load.logs()
 		_, after, _ := strings.Cut(text, "books ")
 		if _, err := fmt.Sscanf(after, "%d %d %d", &requests, &bytes, &errors); err != nil {
@@ -111,6 +111,6 @@ func appBooks(t *testing.T, app container) map[string]peerBooks {
 	t.Helper()
 	docker(t, "kill", "-s", "USR1", app.name)
 	books := map[string]peerBooks{}
-	eventually(t, 10*time.Second, func() error { return json.Unmarshal([]byte(app.logs()), &books) })
+	eventually(t, func() error { return json.Unmarshal([]byte(app.logs()), &books) })
 	return books
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
-	"time"
 
 	"outsight/internal/demo"
 )
@@ -14,7 +13,8 @@ import (
 // TestShop holds the map of the demo shop against what its services know themselves, with the
 // agent started before the shop.
 func TestShop(t *testing.T) {
-	o := up(t)
+	t.Parallel()
+	o := shared(t)
 	shop, err := demo.Start(t.Context(), demo.Options{
 		Binary: outsightBinary, Instance: shopInstance, Rate: 200,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
@@ -30,7 +30,7 @@ func TestShop(t *testing.T) {
 	if shop.Mode() != "docker" || len(shop.Notices()) > 0 {
 		t.Fatalf("the shop runs in mode %q: %q", shop.Mode(), shop.Notices())
 	}
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		if r := shop.Report(); r.Completed < 2000 {
 			return fmt.Errorf("%d requests completed", r.Completed)
 		}

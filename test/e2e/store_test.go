@@ -73,7 +73,7 @@ func TestRemoteStore(t *testing.T) {
 		return found, err
 	}
 	for _, from := range []struct{ address, token string }{{o.address, ""}, {other, token}} {
-		eventually(t, time.Minute, func() error {
+		eventually(t, func() error {
 			found, err := names(from.address, from.token)
 			if err == nil && found[c.name] < 0.05 {
 				err = fmt.Errorf("the container that spins uses %v cores in %v", found[c.name], found)
@@ -136,7 +136,7 @@ func TestQueueBeforeARemoteStore(t *testing.T) {
 	for i := range batches {
 		body := fmt.Sprintf(`{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"waiting","gauge":{"dataPoints":[{"timeUnixNano":"%d","asDouble":%d}]}}]}]}]}`,
 			now.Add(time.Duration(i)*time.Second).UnixNano(), i)
-		eventually(t, time.Minute, func() error {
+		eventually(t, func() error {
 			response, err := client.Post("http://"+otlp+"/v1/metrics", "application/json", strings.NewReader(body))
 			if err != nil {
 				return err
@@ -162,7 +162,7 @@ func TestQueueBeforeARemoteStore(t *testing.T) {
 		}
 		return "none in\n" + string(text)
 	}
-	away.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute))
+	away.(*net.TCPListener).SetDeadline(time.Now().Add(patience))
 	asked, err := away.Accept()
 	if err != nil {
 		t.Fatalf("nobody asks the store: %v", err)
@@ -170,7 +170,7 @@ func TestQueueBeforeARemoteStore(t *testing.T) {
 	asked.Close()
 	away.Close()
 	startPrometheus(t, address, t.TempDir())
-	eventually(t, 2*time.Minute, func() error {
+	eventually(t, func() error {
 		response, err := client.Get(fmt.Sprintf("http://%s/api/v1/query?query=count_over_time(waiting[1m])&time=%d",
 			page, now.Add(batches*time.Second).Unix()))
 		if err != nil {

@@ -16,7 +16,7 @@ func bounded(t *testing.T, o *outsight) {
 		t.Errorf("%.0f MiB resident, want at most %d", rss/(1<<20), most>>20)
 	}
 	after := shell(t, "after-storm", "sleep 3600")
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, func() error {
 		if len(o.query(fmt.Sprintf("container_cpu_usage_seconds_total{name=%q}", after.name))) != 1 {
 			return fmt.Errorf("a container started after the storm is not known")
 		}
@@ -32,7 +32,7 @@ func TestProcessStorm(t *testing.T) {
 		"stress-ng --fork 4 --fork-ops %d --metrics-brief --temp-path /tmp 2>&1; sleep 3600", forks))
 	var made, seconds float64
 	result := regexp.MustCompile(`fork +(\d+) +([\d.]+)`)
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		found := result.FindStringSubmatch(storm.logs())
 		if found == nil {
 			return fmt.Errorf("the storm goes on: %s", storm.logs())
@@ -72,7 +72,7 @@ func TestConnectionStorm(t *testing.T) {
 	}
 	begun := time.Now()
 	for _, storm := range storms {
-		storm.says(2*time.Minute, "finished")
+		storm.says("finished")
 	}
 	t.Logf("%d connections in less than %v", clients*requestsEach, time.Since(begun).Round(time.Second))
 
@@ -147,17 +147,17 @@ func TestEdgeTableOverflow(t *testing.T) {
 	// One connection before, during and after the flood.
 	kept := start(t, "kept-client", []string{"--network", net}, "sh", "-c", fmt.Sprintf(
 		"until redis-cli -h redis ping; do sleep 0.1; done >/dev/null 2>&1; redis-cli -h redis -r %d -i 0.05 ping >/dev/null; echo finished; sleep 3600", asked))
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, func() error {
 		if o.query(fmt.Sprintf("outsight_edge_request_bytes_total{side=%q,client_id=%q}", "server", kept.id)).sum() == 0 {
 			return fmt.Errorf("the edge to be kept is not there yet")
 		}
 		return nil
 	})
 	server := python("flood-server", fmt.Sprintf(floodServer, floodPorts), "--network-alias", "flood")
-	server.says(time.Minute, "ready")
+	server.says("ready")
 	client := python("flood-client", fmt.Sprintf(floodClient, floodPorts, floodRequests))
-	client.says(time.Minute, "finished")
-	kept.says(time.Minute, "finished")
+	client.says("finished")
+	kept.says("finished")
 
 	o.settled(fmt.Sprintf("sum(outsight_edge_request_bytes_total{client=~%q})", unique("")+".*"))
 	// Both ends of each connection are either edges or in the sum of what found no room. Others of

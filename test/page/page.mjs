@@ -17,6 +17,8 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const { chromium } = createRequire(new URL('../../web/package.json', import.meta.url))('playwright-core')
+/** How long anything is waited for, in ms. It is generous: only what is broken takes as long. */
+const patience = 60_000
 const demo = process.env.OUTSIGHT_URL ? undefined : await startDemo()
 const base = demo?.url ?? process.env.OUTSIGHT_URL
 const pictures = process.env.OUTSIGHT_SCREENSHOTS
@@ -33,7 +35,7 @@ const faults = []
 async function open(options = {}, hash = '', there = '.label[data-edge]') {
   const context = await browser.newContext({ viewport: { width: 1400, height: 900 }, ...options })
   const page = await context.newPage()
-  page.setDefaultTimeout(30_000)
+  page.setDefaultTimeout(patience)
   page.expected = []
   const fault = (text) => page.expected.some((e) => text.includes(e)) || faults.push(text)
   page.on('console', (m) => m.type() === 'error' && fault(`console: ${m.text()}`))
@@ -73,7 +75,7 @@ const json = async (path) => (await fetch(new URL('api/outsight/' + path, base))
 const graphOf = (window) => json('graph?' + window)
 
 async function until(condition) {
-  for (const giveUp = Date.now() + 30_000; !(await condition()); await new Promise((resolve) => setTimeout(resolve, 500))) assert.ok(Date.now() < giveUp, `not so in 30 s: ${condition}`)
+  for (const giveUp = Date.now() + patience; !(await condition()); await new Promise((resolve) => setTimeout(resolve, 100))) assert.ok(Date.now() < giveUp, `not so after ${patience / 1000} s: ${condition}`)
 }
 
 /** The seconds that "3.12 ms" says. */
@@ -134,17 +136,27 @@ async function tipOf(page, element) {
   return page.locator('[data-tip]').innerText()
 }
 
+/** Presses Escape, which would close the tip of what the mouse rests on, if there is one, and nothing else. */
+async function escape(page) {
+  await page.mouse.move(0, 0)
+  if ((await page.locator('[data-tip]').count()) > 0) {
+    await page.keyboard.press('Escape')
+    await page.waitForFunction(() => !document.querySelector('[data-tip]'))
+  }
+  await page.keyboard.press('Escape')
+}
+
 /** Takes pictures of a view on wide and narrow screens, light and dark, and asks whether it fits. */
 async function looks(name, hash, there) {
-  for (const colorScheme of ['light', 'dark']) {
-    for (const width of [1280, 700, 400]) {
-      const page = await open({ colorScheme, viewport: { width, height: 850 } }, hash, there)
-      await picture(page, `${name}-${colorScheme}-${width}`)
-      const wide = await page.evaluate(() => document.documentElement.scrollWidth)
-      assert.ok(wide <= width, `${wide} px of content at ${width} px`)
-      await page.context().close()
-    }
+  const page = await open({ colorScheme: 'light', viewport: { width: 1280, height: 850 } }, hash, there)
+  for (const [colorScheme, width] of [['light', 1280], ['dark', 700], ['light', 400]]) {
+    await page.emulateMedia({ colorScheme })
+    await page.setViewportSize({ width, height: 850 })
+    await picture(page, `${name}-${colorScheme}-${width}`)
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth)
+    assert.ok(wide <= width, `${wide} px of content at ${width} px`)
   }
+  await page.context().close()
 }
 
 const steps = {
@@ -159,7 +171,7 @@ const steps = {
       const url = `http://127.0.0.1:${port}/`
       await until(() => fetch(url + 'healthz').then((r) => r.ok, () => false))
       const page = await browser.newPage()
-      page.setDefaultTimeout(30_000)
+      page.setDefaultTimeout(patience)
       await page.goto(url)
       await page.fill('.login input', 'not the right one')
       await page.click('.login button')
@@ -227,7 +239,7 @@ const steps = {
     await page.locator('td [data-number="usage.cpu_cores"]').first().click()
     await chartShows(page)
     assert.equal(hash(page).get('chart'), 'usage.cpu_cores')
-    await page.keyboard.press('Escape')
+    await escape(page)
     await page.waitForFunction(() => !document.querySelector('.panel'))
     await page.click('thead th.name button')
     const names = await page.locator('tbody th.name .middle').allInnerTexts()
@@ -244,7 +256,7 @@ const steps = {
     await page.locator('.label[data-edge]').first().focus()
     await page.keyboard.press('Enter')
     await page.waitForSelector('.panel .tiles')
-    await page.keyboard.press('Escape')
+    await escape(page)
     await page.waitForFunction(() => !document.querySelector('.panel'))
     await page.locator('.node [data-node]').first().focus()
     await page.keyboard.press('Space')
@@ -274,7 +286,7 @@ const steps = {
     await page.click('.panel [data-number="client.p99"]')
     await chartShows(page)
     assert.match(await page.locator('.query code').first().textContent(), /client_process="[^"]+"/)
-    await page.keyboard.press('Escape')
+    await escape(page)
     await page.selectOption('[name=share]', '0.05')
     await page.waitForSelector('[data-hidden]')
     const few = await graphOf(`from=${from}&to=${to}&by=process&share=0.05`)
@@ -314,7 +326,7 @@ const steps = {
     await page.reload()
     await page.waitForSelector('.heat-cell.chosen')
     // With the keyboard: one stop, then the arrows.
-    await page.keyboard.press('Escape')
+    await escape(page)
     await page.waitForFunction(() => !document.querySelector('.panel'))
     assert.equal(await page.locator('.heat-cell[tabindex="0"]').count(), 1)
     await page.locator('.heat-cell[tabindex="0"]').focus()
@@ -373,7 +385,7 @@ const steps = {
   async 'lists what changed, and leads to it'() {
     let to, want, row
     await until(async () => {
-      to = Math.floor(Date.now() / 1000)
+      to = Math.floor(Date.now() / 1000) - 5 // nothing of the window is still to come
       want = await json(`changes?from=${to - 20}&to=${to}`)
       const known = (await graphOf(`from=${to - 20}&to=${to}`)).edges.map((e) => e.id)
       row = want.changes.find((c) => known.includes(c.edge))
@@ -562,18 +574,24 @@ const steps = {
     assert.match(await page.locator('[data-flight-span=there]').innerText(), /a tick each 50 ms/)
     assert.match(await page.locator('.how').innerText(), /outsight record -i 50ms/)
     // Those of one kind of one container are one row, with how many they are.
-    const rows = await page.locator('[data-alike]').count()
-    const counts = await page.locator('[data-count]').evaluateAll((list) => list.map((e) => Number(e.dataset.count)))
-    assert.equal(counts.reduce((a, b) => a + b, 0) + (await page.locator('[data-anomaly]').count()), (await page.locator('.bar-row .muted').first().innerText()).match(/^\d+/)[0] | 0)
-    const kinds = await page.locator('[data-kept] tbody tr').evaluateAll((list) => list.map((r) => [...r.cells].slice(1, 3).map((c) => c.textContent).join()))
+    const { counts, singles, all, kinds } = await page.evaluate(() => {
+      const list = (selector) => [...document.querySelectorAll(selector)]
+      return {
+        counts: list('[data-count]').map((e) => Number(e.dataset.count)),
+        singles: list('[data-anomaly]').length,
+        all: parseInt(document.querySelector('.bar-row .muted').innerText),
+        kinds: list('[data-kept] tbody tr').map((r) => [...r.cells].slice(1, 3).map((c) => c.textContent).join()),
+      }
+    })
+    assert.equal(counts.reduce((a, b) => a + b, 0) + singles, all)
     assert.equal(new Set(kinds).size, kinds.length, 'alike anomalies have several rows')
-    if (rows > 0) {
-      const before = await page.locator('[data-anomaly]').count()
+    if (counts.length > 0) {
       await page.locator('[data-alike]').first().click()
-      await page.waitForFunction((n) => document.querySelectorAll('[data-anomaly]').length === n, before + counts[0])
+      // There may be more of them by now.
+      await page.waitForFunction((n) => document.querySelectorAll('[data-anomaly]').length >= n, singles + counts[0])
     }
-    const row = page.locator('[data-anomaly]').first()
-    const number = await row.getAttribute('data-anomaly')
+    const number = await page.locator('[data-anomaly]').first().getAttribute('data-anomaly')
+    const row = page.locator(`[data-anomaly="${number}"]`)
     const { text, from } = (await json('recordings')).anomalies.find((a) => String(a.number) === number)
     assert.ok((await row.innerText()).includes(text))
     await row.click()
@@ -598,7 +616,7 @@ const steps = {
       const url = `http://127.0.0.1:${port}/`
       await until(() => fetch(url + 'healthz').then((r) => r.ok, () => false))
       const page = await (await browser.newContext()).newPage()
-      page.setDefaultTimeout(30_000)
+      page.setDefaultTimeout(patience)
       await page.goto(url + '#view=recordings')
       await page.waitForSelector('[data-flight-span=absent]')
       assert.match(await page.locator('[data-recordings]').innerText(), /no flight recorder.*outsight up[^]*outsight record --last 5m/)
@@ -626,7 +644,8 @@ const steps = {
     assert.deepEqual(await page.locator('[data-host]').evaluateAll((list) => list.map((h) => h.dataset.host)), want.map((h) => h.name))
     const [h] = want
     const sum = h.parts.reduce((n, p) => n + p.cpu_cores, 0)
-    assert.ok(Math.abs(sum - h.cores) < 0.02 * h.cores, `${sum} CPUs of ${h.cores}`)
+    // The readings at both ends of the window take a while on a busy machine.
+    assert.ok(Math.abs(sum - h.cores) < 0.05 * h.cores, `${sum} CPUs of ${h.cores}`)
     const card = page.locator(`[data-host=${JSON.stringify(h.name)}]`)
     assert.ok(Math.abs(Number(await card.locator('[data-shares]').getAttribute('data-shares')) - 1) < 1e-9)
     const widths = await card.locator('[data-shares] rect').evaluateAll((list) => list.map((r) => Number(r.getAttribute('width'))))
@@ -799,7 +818,7 @@ const steps = {
     await page.keyboard.type('team-7-service-7')
     await page.waitForFunction(() => document.querySelectorAll('.map-frame .node').length < 20)
     assert.ok((await page.locator('.map-frame .node:not(.dim) .name').allTextContents()).every((t) => t.startsWith('team-7')))
-    await page.keyboard.press('Escape')
+    await escape(page)
     await page.waitForSelector('[data-drawn="80"]')
     await page.click('[data-all]')
     await page.waitForFunction(() => document.querySelectorAll('.map-frame .node').length > 300)
@@ -882,13 +901,14 @@ const steps = {
     // The demo's catalogue stands still for 80 ms every five seconds; ticks 50 ms apart see most of it, half of the times.
     if (demo) {
       const stall = page.locator('[data-mark][data-kind=stall][data-container$=catalogue]')
-      await stall.last().waitFor({ timeout: 90_000 })
+      await stall.last().waitFor()
       await picture(page, 'strip')
       await stall.last().click()
       await page.waitForSelector('[data-cause]')
       assert.match(await page.locator('.cause h3').innerText(), /catalogue stood still \d+ ms/)
       const stood = Number((await page.locator('.cause h3').innerText()).match(/(\d+) ms/)[1])
-      assert.ok(stood >= 50 && stood <= 160, `the stall takes ${stood} ms`)
+      // On a busy machine it waits for a CPU, too.
+      assert.ok(stood >= 50 && stood <= 1000, `the stall takes ${stood} ms`)
       await page.click('[data-zoom-in]')
     } else {
       await drag(page, 0.8, 0.84)
@@ -1111,7 +1131,7 @@ const steps = {
     await page.locator('.node [data-node]').first().click()
     await page.waitForSelector('.trust.bad')
     assert.match(await trust.innerText(), /^Incomplete: who waited behind whom/)
-    await page.keyboard.press('Escape')
+    await escape(page)
     await page.waitForSelector('.trust:not(.bad)')
     await lose({ host: 'vm', name: 'edges', dropped: 12, used: 2048, capacity: 2048, full: true, affects: 'edges' })
     await page.waitForSelector('.trust.bad')
@@ -1124,10 +1144,11 @@ const steps = {
 
   async 'colours an edge by its own past hour, with the absolute numbers'() {
     const page = await open()
-    await until(async () => (await graphOf('from=now-5m')).covered_seconds > 25)
+    const timedOf = (graph) => graph.edges.filter((e) => e.client !== e.server && (e.client_side ?? e.server_side)?.transactions >= 1000 && (e.client_side ?? e.server_side).p99 > 1e-3)
+    await until(async () => timedOf(await graphOf('from=now-5m')).length > 0)
     const { from, to } = await hold(page)
     const graph = await graphOf(`from=${from}&to=${to}`)
-    const timed = graph.edges.filter((e) => e.client !== e.server && (e.client_side ?? e.server_side)?.transactions >= 1000 && (e.client_side ?? e.server_side).p99 > 1e-3)
+    const timed = timedOf(graph)
     assert.ok(timed.length > 0, 'no edge has a thousand transactions')
     const slower = async (times) => {
       await page.unroute('**/api/outsight/baseline*')
@@ -1257,18 +1278,18 @@ function contrast([ink, paper]) {
   return (a + 0.05) / (b + 0.05)
 }
 
-// A step that fails is taken once more, as `make test` does with the other tests: browser, shop and
-// agent share the CPUs. Both outcomes are printed.
-async function take(name, step, last) {
+async function take(name, step) {
   const before = faults.length
+  const began = Date.now()
+  const took = () => `${((Date.now() - began) / 1000).toFixed(1)} s`
   try {
     await step()
     assert.deepEqual(faults.slice(before), [])
-    console.log(`ok    ${name}`)
+    console.log(`ok    ${name} (${took()})`)
     return true
   } catch (e) {
     const at = e.stack?.split('\n').find((line) => line.includes('page.mjs')) ?? ''
-    console.log(`${last ? 'FAIL ' : 'again'} ${name}\n      ${e.message.replaceAll('\n', '\n      ')}\n  ${at}`)
+    console.log(`FAIL  ${name} (${took()})\n      ${e.message.replaceAll('\n', '\n      ')}\n  ${at}`)
     return false
   }
 }
@@ -1276,7 +1297,7 @@ async function take(name, step, last) {
 let failed = 0
 for (const [name, step] of Object.entries(steps)) {
   if (!name.includes(process.argv[2] ?? '')) continue
-  if (!(await take(name, step, false)) && !(await take(name, step, true))) failed++
+  if (!(await take(name, step))) failed++
 }
 await browser.close()
 if (demo) failed += await demo.stop()
@@ -1296,7 +1317,7 @@ async function startDemo() {
     ended = true
   })
   const url = `http://127.0.0.1:${port}/`
-  const giveUp = Date.now() + 90_000
+  const giveUp = Date.now() + 3 * patience
   for (;;) {
     const graph = await fetch(new URL('api/outsight/graph', url)).then((r) => r.json(), () => undefined)
     if (graph?.edges?.some((e) => e.paired && e.client !== e.server && e.client_side?.transactions > 0)) break
