@@ -43,7 +43,7 @@ func main() {
 	flag.DurationVar(&options.recorder, "recorder", 80*time.Second,
 		"length of each of the two longest measurements of the recorder; the others follow it")
 	only := flag.String("only", "throughput,agent,known,programs",
-		"which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, known, programs, contention, recorder, saturation, server, disk, counters, kernels, whole")
+		"which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, known, programs, contention, recorder, saturation, server, memory, disk, counters, kernels, whole")
 	flag.StringVar(&options.loads, "loads", "", "measure throughput and contention only of loads whose name contains this")
 	flag.Parse()
 	options.only = strings.Split(*only, ",")
@@ -82,6 +82,7 @@ var parts = []part{
 	{"recorder", measureRecorder},
 	{"saturation", measureSaturation},
 	{"server", measureServer},
+	{"memory", measureMemory},
 	{"disk", measureDisk},
 	{"counters", measureCounters},
 	{"kernels", measureKernels},

@@ -27,8 +27,8 @@ type Options struct {
 	MinFree int64
 	// OutOfOrder is how much older than the newest a sample may be (10 min).
 	OutOfOrder time.Duration
-	// MaxSeries bounds the series in memory: the live ones and those that ended within about
-	// the last hour (100,000, of 1.5 to 2.5 KB each).
+	// MaxSeries bounds the series in memory: the live ones and those that ended within about the last hour (100,000).
+	// Each may need SeriesBytes.
 	MaxSeries int
 	// LabelBytes bounds the bytes of the labels of the series in memory, where each label counts its name, its value
 	// and 64 more for the index (2 KiB for each of MaxSeries). Memory is near two and a half times that.
@@ -58,6 +58,10 @@ type Options struct {
 	// Logger gets warnings, and debug messages about blocks (none).
 	Logger *slog.Logger
 }
+
+// SeriesBytes is what a process has to allow for each series in memory, in bytes: for the store, for what receives the
+// series, and for garbage. docs/server.md has what was measured, and what it depends on.
+const SeriesBytes = 6 << 10
 
 // Bounds that are not worth an option.
 const (
