@@ -36,7 +36,8 @@ func measureMemory(ctx context.Context, o options) ([]row, error) {
 	const agents = 1000
 	series := agents * each
 	return rows, o.document("server.md", "memory", rowsTable(rows)+fmt.Sprintf(`
-**%d agents** like these have %d × %.0f = %.2f million series, none of which ends: %.0f GB of resident memory, among all servers.
+**%d agents** like these have %d × %.0f = %.2f million series. Where none of them ends, they take %.0f GB of resident
+memory, of all servers together.
 `, agents, agents, each, series/1e6, series*resident/1e9))
 }
 

@@ -110,9 +110,9 @@ func fleet(rows []row, held int) string {
 	}
 	each, cpu := len(newSimulated(0).series), rows[at].value
 	series := float64(agents * each)
-	return fmt.Sprintf(`**%d agents** like these have %d × %d = %.2f million series and send as many samples a second. That is %.2f million / %.0f = %.1f cores.
-One server stores what it receives in one thread, so that it does not use that many cores: it takes %d / %d = %d servers of one core, every one with
-agents of its own.
+	return fmt.Sprintf(`**%d agents** like these have %d × %d = %.2f million series and send as many samples a second.
+That is %.2f million / %.0f = %.1f cores. One server stores what it receives in one thread, so that it does not
+use that many cores: it takes %d / %d = %d servers of one core, every one with agents of its own.
 `, agents, agents, each, series/1e6, series/1e6, cpu, series/cpu, agents, held, (agents+held-1)/held)
 }
 
