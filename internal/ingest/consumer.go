@@ -32,7 +32,7 @@ func (i *Ingest) deal(ctx context.Context, group []*queue.Delivery) error {
 			i.room.lost(d.Sequence)
 		}
 		if err := i.suspected(d); err != nil {
-			d.SetAside(err.Error())
+			d.DeadLetter(err.Error())
 			i.room.done(d.Header(headerID))
 			d.Done = true
 			i.counts.poison.Add(1)
@@ -79,7 +79,7 @@ func (i *Ingest) appendOne(ctx context.Context, d *queue.Delivery) error {
 	case errors.Is(err, errPoison):
 		i.options.Logger.Warn("a message is set aside", "sequence", d.Sequence, "error", err)
 		i.counts.poison.Add(1)
-		d.SetAside(err.Error())
+		d.DeadLetter(err.Error())
 		return nil
 	}
 	return err
@@ -147,7 +147,7 @@ const suspectTries = 3
 // suspected notes on the disk that the work on a message begins that is older than this process, and fails where that
 // was noted often enough before: then the process never came to its end.
 func (i *Ingest) suspected(d *queue.Delivery) error {
-	if i.options.Dir == "" || !d.Leftover {
+	if i.options.Dir == "" || !d.Recovered {
 		return nil
 	}
 	tries := uint64(0)

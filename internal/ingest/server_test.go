@@ -381,7 +381,7 @@ func TestSeveralFrames(t *testing.T) {
 // A full queue tells senders to come again, takes what fits, and loses nothing of it.
 func TestFullQueue(t *testing.T) {
 	dir := t.TempDir()
-	s := start(t, dir, setup{idle: true, queue: queue.Options{MaxBytes: 1 << 20, Patience: 200 * time.Millisecond}})
+	s := start(t, dir, setup{idle: true, queue: queue.Options{MaxBytes: 1 << 20, PublishTimeout: 200 * time.Millisecond}})
 	at, taken := time.Now().Add(-time.Minute), 0
 	for i := 0; ; i++ {
 		series := []model.Series{{Name: "g", Kind: model.Gauge, Time: at.Add(time.Duration(i) * time.Millisecond),
@@ -585,8 +585,8 @@ func TestPoison(t *testing.T) {
 		t.Fatal(answer.Status)
 	}
 	stats := s.drained(t)
-	if got := s.value(t, "after", now); got != "3" || stats.Poison != 3 || stats.Queue.Aside != 3 ||
-		stats.Queue.SetAside != 3 {
+	if got := s.value(t, "after", now); got != "3" || stats.Poison != 3 || stats.Queue.DeadLetters != 3 ||
+		stats.Queue.DeadLettered != 3 {
 		t.Errorf("stored %q, %+v", got, stats)
 	}
 }

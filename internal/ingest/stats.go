@@ -97,7 +97,7 @@ func (s *Stats) Drops() []model.Drop {
 	return []model.Drop{
 		{Name: "ingest/in-flight-bytes", Count: s.Refused[Busy], Used: uint64(s.InFlight), Capacity: uint64(s.MaxInFlight)},
 		{Name: "ingest/queue-bytes", Count: s.Refused[Full], Used: s.Queue.Bytes, Capacity: uint64(s.Queue.MaxBytes)},
-		{Name: "ingest/poison-messages", Count: s.Poison, Used: s.Queue.Aside},
+		{Name: "ingest/poison-messages", Count: s.Poison, Used: s.Queue.DeadLetters},
 		{Name: "ingest/damaged-messages", Count: s.Lost},
 	}
 }
@@ -138,7 +138,7 @@ func (s *Stats) WriteMetrics(w io.Writer) error {
 	family("outsight_queue_capacity_bytes", "gauge", "Bytes for which the queue has room", "", s.Queue.MaxBytes)
 	family("outsight_queue_lag_seconds", "gauge", "Time for which the oldest message has waited in the queue", "",
 		s.Lag.Seconds())
-	family("outsight_queue_aside_messages", "gauge", "Messages that were set aside and are still there", "", s.Queue.Aside)
+	family("outsight_queue_aside_messages", "gauge", "Messages that were set aside and are still there", "", s.Queue.DeadLetters)
 	family("outsight_queue_lost_messages_total", "counter",
 		"Messages that were taken and cannot be read: their blocks on the disk are damaged", "", s.Lost)
 	family("outsight_queue_retries_total", "counter",

@@ -26,7 +26,7 @@ func TestSuspect(t *testing.T) {
 	s = start(t, dir, setup{})
 	stats := s.drained(t)
 	if got := s.value(t, `count({__name__=~"g."})`, now); got != "2" || s.value(t, "g1", now) != "" ||
-		stats.Poison != 1 || stats.Queue.Aside != 1 {
+		stats.Poison != 1 || stats.Queue.DeadLetters != 1 {
 		t.Errorf("%s are stored, %+v", got, stats)
 	}
 }
