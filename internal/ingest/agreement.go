@@ -7,37 +7,37 @@ import (
 
 // agreement finds out whether senders have this server's time, while the store has samples of the future and takes
 // none: then it is what is stored that is wrong.
-type agreement struct {
+type clockVote struct {
 	// mu guards the rest.
 	mu sync.Mutex
 	// agree and disagree are the senders of a trial that began at since, by uptime.
-	agree, disagree map[string]struct{}
+	agreeing, disagreeing map[string]struct{}
 	since           time.Duration
 }
 
 // maxWitnesses bounds the senders that are told apart.
-const maxWitnesses = 1000
+const maxVoters = 1000
 
 // note takes the time of a sender: it is this server's, or later. It answers whether a trial is over by which more than
 // two of three senders have this server's time.
-func (a *agreement) note(sender string, agrees bool, uptime time.Duration) (agreed bool) {
+func (a *clockVote) add(sender string, agrees bool, uptime time.Duration) (agreed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.agree == nil || uptime-a.since > 2*clockTrial {
-		a.agree, a.disagree, a.since = map[string]struct{}{}, map[string]struct{}{}, uptime
+	if a.agreeing == nil || uptime-a.since > 2*clockProbation {
+		a.agreeing, a.disagreeing, a.since = map[string]struct{}{}, map[string]struct{}{}, uptime
 	}
-	into := a.disagree
+	into := a.disagreeing
 	if agrees {
-		into = a.agree
+		into = a.agreeing
 	}
-	if len(into) < maxWitnesses {
+	if len(into) < maxVoters {
 		into[sender] = struct{}{}
 	}
-	if uptime-a.since < clockTrial {
+	if uptime-a.since < clockProbation {
 		return false
 	}
-	agreed = len(a.agree) > 2*len(a.disagree)
-	a.agree = nil
+	agreed = len(a.agreeing) > 2*len(a.disagreeing)
+	a.agreeing = nil
 	return agreed
 }
 
@@ -58,7 +58,7 @@ func (i *Ingest) compareClocks(r *request, b *Batch, received, doubtful time.Tim
 	if n := len(r.batch) - batchNumberBytes; n > 0 {
 		name = r.batch[:n]
 	}
-	if i.agreement.note(r.tenant+"/"+name, agrees && b.Rejected[Future] == 0, i.options.Uptime()) {
+	if i.clockVote.add(r.tenant+"/"+name, agrees && b.Rejected[Future] == 0, i.options.Uptime()) {
 		i.options.Logger.Error("senders have this server's time: the samples of the future in the store are wrong and are set aside")
 		i.options.FutureIsWrong()
 	}

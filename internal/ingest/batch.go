@@ -29,9 +29,9 @@ func (b *Batch) bytes() int { return b.built + 8*b.wanted + seriesBytes*len(b.Se
 
 // Bounds of what a batch keeps for the next one: a great request must not stay in memory after it.
 const (
-	keptSeries = 32 << 10 // of 128 bytes
-	keptCounts = 256 << 10
-	leastRoom  = 1 << 10
+	maxPooledSeries = 32 << 10 // of 128 bytes
+	maxPooledCounts = 256 << 10
+	minCapacity  = 1 << 10
 )
 
 // batches are those that can be used again. An agent sends as much every second as the second before, which would be
@@ -49,11 +49,11 @@ func newBatch(series int) *Batch {
 }
 
 // room is counts with room for n more.
-func (b *Batch) room(n int) []uint64 {
+func (b *Batch) capacity(n int) []uint64 {
 	b.wanted += n
 	if cap(b.counts)-len(b.counts) < n {
 		// What was handed out stays where it is.
-		b.counts = make([]uint64, 0, max(n, leastRoom))
+		b.counts = make([]uint64, 0, max(n, minCapacity))
 	}
 	return b.counts
 }
@@ -66,13 +66,13 @@ func (b *Batch) release() {
 	}
 	series, counts := b.Series, b.counts
 	clear(series)
-	if cap(series) > keptSeries {
+	if cap(series) > maxPooledSeries {
 		series = nil
 	}
 	// As many as were wanted this time, but a great histogram says what it may have and not what it has.
-	if want := min(b.wanted, keptCounts); cap(counts) < want {
+	if want := min(b.wanted, maxPooledCounts); cap(counts) < want {
 		counts = make([]uint64, 0, want)
-	} else if cap(counts) > keptCounts {
+	} else if cap(counts) > maxPooledCounts {
 		counts = nil
 	}
 	*b = Batch{Series: series[:0], counts: counts[:0]}

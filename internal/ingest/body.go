@@ -18,11 +18,11 @@ var (
 )
 
 // read reads all of r, at most limit bytes, which hold takes as they come.
-func (i *Ingest) read(r io.Reader, limit int64, hold *hold) (b []byte, err error) {
+func (i *Ingest) read(r io.Reader, limit int64, hold *reservation) (b []byte, err error) {
 	const first = 16 << 10
 	for held, size := int64(0), int64(first); ; size *= 2 {
 		size = min(size, limit+1)
-		if err := hold.more(size - held); err != nil {
+		if err := hold.grow(size - held); err != nil {
 			return nil, err
 		}
 		held = size
@@ -47,7 +47,7 @@ func (i *Ingest) read(r io.Reader, limit int64, hold *hold) (b []byte, err error
 }
 
 // decompress is raw without its encoding, for which hold takes what it becomes.
-func (i *Ingest) decompress(encoding string, raw []byte, hold *hold) (b []byte, err error) {
+func (i *Ingest) decompress(encoding string, raw []byte, hold *reservation) (b []byte, err error) {
 	switch encoding {
 	case "", "identity":
 		return raw, nil
@@ -61,7 +61,7 @@ func (i *Ingest) decompress(encoding string, raw []byte, hold *hold) (b []byte, 
 	case "zstd":
 		// A frame that tells its size is read at once.
 		if size, told := i.sizeOf(raw); told {
-			if err := hold.more(int64(size)); err != nil {
+			if err := hold.grow(int64(size)); err != nil {
 				return nil, err
 			}
 			buffer := i.bodies.get(size)
@@ -71,7 +71,7 @@ func (i *Ingest) decompress(encoding string, raw []byte, hold *hold) (b []byte, 
 			}
 			// More frames follow, of which nothing is known: they count as they come.
 			i.bodies.put(buffer)
-			hold.less(int64(size))
+			hold.shrink(int64(size))
 		}
 		b, err = i.decompressFrames(raw, hold)
 		return b, asMalformed("zstd", i.asTooLarge(err))
@@ -80,12 +80,12 @@ func (i *Ingest) decompress(encoding string, raw []byte, hold *hold) (b []byte, 
 }
 
 // decompressFrames decompresses frames of zstd of which not all tell their sizes.
-func (i *Ingest) decompressFrames(raw []byte, hold *hold) ([]byte, error) {
+func (i *Ingest) decompressFrames(raw []byte, hold *reservation) ([]byte, error) {
 	window := windowBytes(largestWindow(raw))
-	if err := hold.more(window); err != nil {
+	if err := hold.grow(window); err != nil {
 		return nil, err
 	}
-	defer hold.less(window)
+	defer hold.shrink(window)
 	z, err := zstd.NewReader(bytes.NewReader(raw), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 		zstd.WithDecoderMaxMemory(uint64(max(i.options.MaxDecompressed, maxWindow))+1), zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {

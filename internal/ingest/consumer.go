@@ -17,23 +17,23 @@ import (
 
 // Run brings what is in the queue into the store until ctx ends or the store is closed.
 func (i *Ingest) Run(ctx context.Context) error {
-	return i.queue.Consume(ctx, i.deal)
+	return i.queue.Consume(ctx, i.process)
 }
 
 // deal appends a group of messages. They leave the queue once the store has them on the disk.
-func (i *Ingest) deal(ctx context.Context, group []*queue.Delivery) error {
+func (i *Ingest) process(ctx context.Context, group []*queue.Delivery) error {
 	// Whatever came of it: this process has survived these messages.
-	defer i.cleared()
+	defer i.clearSuspect()
 	for _, d := range group {
 		if d.Done {
 			continue
 		}
 		if d.Lost > 0 {
-			i.room.lost(d.Sequence)
+			i.admission.lost(d.Sequence)
 		}
 		if err := i.suspected(d); err != nil {
 			d.DeadLetter(err.Error())
-			i.room.done(d.Header(headerID))
+			i.admission.done(d.Header(headerID))
 			d.Done = true
 			i.counts.poison.Add(1)
 			continue
@@ -41,7 +41,7 @@ func (i *Ingest) deal(ctx context.Context, group []*queue.Delivery) error {
 		if err := i.appendOne(ctx, d); err != nil {
 			return err
 		}
-		i.room.done(d.Header(headerID))
+		i.admission.done(d.Header(headerID))
 		d.Done = true
 	}
 	if err := i.store.Sync(); err != nil {
@@ -71,7 +71,7 @@ func (i *Ingest) appendOne(ctx context.Context, d *queue.Delivery) error {
 		if errors.As(err, &rejected) {
 			refused = min(rejected.Samples, uint64(len(batch.Series)))
 		}
-		told := min(i.room.told(d.Header(headerID)), refused)
+		told := min(i.admission.rejected(d.Header(headerID)), refused)
 		i.reject(sender{tenant: d.Header(headerTenant)}, Refused, refused-told, err.Error())
 		i.counts.appended.Add(uint64(len(batch.Series)) - refused)
 		i.options.Logger.Debug("the store refused some samples", "error", err)
@@ -101,7 +101,7 @@ func (i *Ingest) append(ctx context.Context, b *Batch, whole bool) (err error) {
 }
 
 func (i *Ingest) batchOf(ctx context.Context, d *queue.Delivery) (b *Batch, err error) {
-	if b := i.handed.take(d.Header(headerID)); b != nil {
+	if b := i.decoded.take(d.Header(headerID)); b != nil {
 		return b, nil
 	}
 	defer func() {
@@ -142,7 +142,7 @@ func (i *Ingest) batchOf(ctx context.Context, d *queue.Delivery) (b *Batch, err 
 }
 
 // suspectTries is how often the process may end while it works on one and the same message.
-const suspectTries = 3
+const maxSuspectAttempts = 3
 
 // suspected notes on the disk that the work on a message begins that is older than this process, and fails where that
 // was noted often enough before: then the process never came to its end.
@@ -154,7 +154,7 @@ func (i *Ingest) suspected(d *queue.Delivery) error {
 	if d.Sequence == i.suspect.sequence {
 		tries = i.suspect.tries
 	}
-	if tries >= suspectTries {
+	if tries >= maxSuspectAttempts {
 		return fmt.Errorf("the server ended %d times while it worked on this message", tries)
 	}
 	if err := os.WriteFile(i.suspectFile(), fmt.Appendf(nil, "%d %d\n", d.Sequence, tries+1), 0o600); err != nil {
@@ -170,7 +170,7 @@ func (i *Ingest) readSuspect() {
 	}
 }
 
-func (i *Ingest) cleared() {
+func (i *Ingest) clearSuspect() {
 	if i.options.Dir != "" {
 		os.Remove(i.suspectFile())
 	}

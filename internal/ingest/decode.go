@@ -18,7 +18,7 @@ var (
 	ErrMalformed     = errors.New("not an OTLP metrics request")
 	ErrTooManyPoints = errors.New("too many data points in one request")
 	// ErrTooMuch is of a request that would become more in memory than it may.
-	ErrTooMuch = errors.New("request becomes too large")
+	ErrTooMuchMemory = errors.New("request becomes too large")
 	// errClock is of a request with points of a time that may be now or not.
 	errClock = fmt.Errorf("%w: the clock of this server has jumped and is not believed yet", errBusy)
 )
@@ -147,7 +147,7 @@ func (d *Decoder) Decode(body []byte, tenant string, received time.Time) (*Batch
 // decode is Decode for a request that may become so many bytes. One that was taken is not refused for that: it becomes
 // more where less of it is known.
 func (d *Decoder) decode(body []byte, tenant string, received, doubtful time.Time, most int) (*Batch, error) {
-	d.turn()
+	d.rotate()
 	r := &reading{
 		Decoder: d, batch: newBatch(min(len(body)/d.pointBytes(), d.limits.Points) + 16), most: most,
 		oldest: received.Add(-d.limits.Behind).UnixMilli(), newest: received.Add(d.limits.Ahead).UnixMilli(),
@@ -157,9 +157,9 @@ func (d *Decoder) decode(body []byte, tenant string, received, doubtful time.Tim
 		r.batch.release()
 		return nil, err
 	}
-	if d.turn(); r.over() {
+	if d.rotate(); r.over() {
 		defer r.batch.release()
-		return nil, r.tooMuch()
+		return nil, r.memoryError()
 	}
 	d.bytes, d.series = len(body), len(r.batch.Series)
 	return r.batch, nil
@@ -169,7 +169,7 @@ func (d *Decoder) decode(body []byte, tenant string, received, doubtful time.Tim
 func (d *Decoder) pointBytes() int { return max(32, d.bytes*15/16/(d.series+1)) }
 
 // turn lets go of what was not used for long. What is used again moves to the recent ones.
-func (d *Decoder) turn() {
+func (d *Decoder) rotate() {
 	if len(d.origins) >= cachedOrigins || len(d.metrics) >= cachedOrigins || d.originsHeld > d.share {
 		d.origins, d.metrics = map[string]*origin{}, map[metricKey]*metric{}
 		d.recent, d.older, d.divided = map[uint64]*labelSet{}, nil, 0
@@ -202,8 +202,8 @@ func (r *reading) holdOrigin(n int) {
 // over is whether the batch becomes more than it may.
 func (r *reading) over() bool { return r.batch.bytes() > r.most }
 
-func (r *reading) tooMuch() error {
-	return fmt.Errorf("%w: more than %d bytes in memory; send smaller batches", ErrTooMuch, r.most)
+func (r *reading) memoryError() error {
+	return fmt.Errorf("%w: more than %d bytes in memory; send smaller batches", ErrTooMuchMemory, r.most)
 }
 
 // element counts a resource, a scope or a metric.
@@ -215,7 +215,7 @@ func (r *reading) element() error {
 }
 
 func (r *reading) request(body []byte, tenant string) error {
-	f := fields{rest: body}
+	f := fields{remaining: body}
 	for f.next() {
 		if f.message(1) {
 			if err := r.resource(f.bytes, tenant); err != nil {
@@ -239,7 +239,7 @@ func (r *reading) resource(b []byte, tenant string) error {
 	}
 	r.ofResource = [2]*origin{}
 	var about []byte
-	f := fields{rest: b}
+	f := fields{remaining: b}
 	for f.next() {
 		if f.message(1) {
 			about = f.bytes
@@ -249,7 +249,7 @@ func (r *reading) resource(b []byte, tenant string) error {
 		return err
 	}
 	r.last = math.MinInt64
-	for f = (fields{rest: b}); f.next(); {
+	for f = (fields{remaining: b}); f.next(); {
 		if f.message(2) {
 			if err := r.scope(f.bytes, about, tenant); err != nil {
 				return err
@@ -267,10 +267,10 @@ func (r *reading) scope(b, about []byte, tenant string) error {
 		return err
 	}
 	ours := false
-	f := fields{rest: b}
+	f := fields{remaining: b}
 	for f.next() {
 		if f.message(1) {
-			scope := fields{rest: f.bytes}
+			scope := fields{remaining: f.bytes}
 			for scope.next() {
 				if scope.message(1) {
 					ours = string(scope.bytes) == otlp.Scope
@@ -290,7 +290,7 @@ func (r *reading) scope(b, about []byte, tenant string) error {
 		return err
 	}
 	r.origin = origin
-	for f = (fields{rest: b}); f.next(); {
+	for f = (fields{remaining: b}); f.next(); {
 		if f.message(2) {
 			if err := r.readMetric(f.bytes); err != nil {
 				return err
@@ -311,7 +311,7 @@ func (r *reading) readMetric(b []byte) error {
 	}
 	var name, unit, data []byte
 	kind := uint8(0)
-	f := fields{rest: b}
+	f := fields{remaining: b}
 	for f.next() {
 		switch {
 		case f.message(1):
@@ -326,7 +326,7 @@ func (r *reading) readMetric(b []byte) error {
 		return err
 	}
 	r.cumulative, r.monotonic = kind == gaugeData || kind == summaryData, false
-	for f = (fields{rest: data}); f.next(); {
+	for f = (fields{remaining: data}); f.next(); {
 		switch {
 		case f.varint(2) && kind != gaugeData && kind != summaryData:
 			r.cumulative = f.number == 2
@@ -338,7 +338,7 @@ func (r *reading) readMetric(b []byte) error {
 		return err
 	}
 	r.metric = r.metricOf(name, unit, kind, r.monotonic)
-	for f = (fields{rest: data}); f.next(); {
+	for f = (fields{remaining: data}); f.next(); {
 		if !f.message(1) {
 			continue
 		}
@@ -347,7 +347,7 @@ func (r *reading) readMetric(b []byte) error {
 			return fmt.Errorf("%w: more than %d", ErrTooManyPoints, r.limits.Points)
 		}
 		if r.over() {
-			return r.tooMuch()
+			return r.memoryError()
 		}
 		switch {
 		case !r.cumulative:

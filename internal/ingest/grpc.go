@@ -55,7 +55,7 @@ func (i *Ingest) GRPC() http.Handler {
 		if r.Method != http.MethodPost || r.ProtoMajor != 2 || media != "application/grpc" &&
 			media != "application/grpc+proto" {
 			i.counts.requests[overGRPC].Add(1)
-			i.turnAway(sender{"", r.RemoteAddr}, fmt.Errorf("%w: %.20q with Content-Type %.80q, want gRPC",
+			i.refuseRequest(sender{"", r.RemoteAddr}, fmt.Errorf("%w: %.20q with Content-Type %.80q, want gRPC",
 				errUnsupported, r.Method, media))
 			http.Error(w, "want gRPC", http.StatusUnsupportedMediaType)
 			return
@@ -64,7 +64,7 @@ func (i *Ingest) GRPC() http.Handler {
 		w.Header().Set("Grpc-Accept-Encoding", "identity, gzip, zstd")
 		if r.URL.Path != grpcPath {
 			if tenant, _, err := i.admit(r.Header.Values); err != nil {
-				i.turnAway(sender{tenant, r.RemoteAddr}, err)
+				i.refuseRequest(sender{tenant, r.RemoteAddr}, err)
 				finish(w, i.status(err))
 				return
 			}
@@ -78,7 +78,7 @@ func (i *Ingest) GRPC() http.Handler {
 			err = writeMessage(w, taken.response())
 		}
 		if err != nil {
-			i.turnAway(sender{tenant, r.RemoteAddr}, err)
+			i.refuseRequest(sender{tenant, r.RemoteAddr}, err)
 			finish(w, i.status(err))
 			return
 		}
@@ -87,7 +87,7 @@ func (i *Ingest) GRPC() http.Handler {
 }
 
 // messageHead is what comes before a message: whether it is compressed, and its length.
-const messageHead = 5
+const messageHeader = 5
 
 // errCodec is of a message in an encoding that is not known here.
 var errCodec = errors.New("unknown grpc-encoding")
@@ -106,7 +106,7 @@ func (i *Ingest) export(w http.ResponseWriter, r *http.Request) (tenant string, 
 	ctx, cancel := withTimeout(r.Context(), r.Header.Get("Grpc-Timeout"))
 	defer cancel()
 	body := patient(w, r.Body)
-	var head [messageHead]byte
+	var head [messageHeader]byte
 	if _, err := io.ReadFull(body, head[:]); err != nil {
 		return tenant, taken, asMalformed("reading a message's head", err)
 	}

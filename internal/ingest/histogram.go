@@ -11,7 +11,7 @@ import (
 // histogram makes the classic series of a histogram with explicit bounds.
 func (r *reading) histogram(p *point, b []byte) error {
 	var counts, bounds []uint64
-	f := fields{rest: b}
+	f := fields{remaining: b}
 	for f.next() {
 		switch f.num {
 		case 6:
@@ -51,13 +51,13 @@ func (r *reading) histogram(p *point, b []byte) error {
 
 func (r *reading) summary(p *point, b []byte) error {
 	var quantiles, values []uint64
-	f := fields{rest: b}
+	f := fields{remaining: b}
 	for f.next() {
 		if !f.message(6) {
 			continue
 		}
 		q, v := uint64(0), uint64(0)
-		at := fields{rest: f.bytes}
+		at := fields{remaining: f.bytes}
 		for at.next() {
 			switch {
 			case at.fixed(1):
@@ -171,9 +171,9 @@ type buckets struct {
 
 func (r *reading) buckets(b []byte) (s buckets, ok bool) {
 	// A count takes at least a byte.
-	all := r.batch.room(min(len(b), maxBuckets+1))
+	all := r.batch.capacity(min(len(b), maxBuckets+1))
 	from := len(all)
-	f := fields{rest: b}
+	f := fields{remaining: b}
 	for f.next() {
 		switch {
 		case f.varint(1):
@@ -232,7 +232,7 @@ func (r *reading) exponential(p *point) error {
 		}
 	}
 	for ; p.scale > model.MaxForeignScale; p.scale-- {
-		positive, negative = positive.halved(), negative.halved()
+		positive, negative = positive.downscaled(), negative.downscaled()
 	}
 	s.Foreign = &model.ForeignHistogram{
 		Scale: p.scale, Count: p.count, ZeroCount: p.zero, Sum: p.sum, ZeroThreshold: p.zeroThreshold,
@@ -244,7 +244,7 @@ func (r *reading) exponential(p *point) error {
 }
 
 // halved is the same at the next lower scale: each two buckets are one.
-func (s buckets) halved() buckets {
+func (s buckets) downscaled() buckets {
 	if len(s.counts) == 0 {
 		return s
 	}

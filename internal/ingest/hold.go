@@ -12,7 +12,7 @@ import (
 const (
 	// reservePatience is how long a request waits for the reserve, reserveBodyTime how long the rest of its body may
 	// take once it has it: others wait meanwhile.
-	reservePatience = 10 * time.Second
+	reserveTimeout = 10 * time.Second
 	reserveBodyTime = 5 * time.Second
 )
 
@@ -34,8 +34,8 @@ func (o *Options) largest() int64 {
 type inFlight struct {
 	*quota.Shares
 	capacity, reserve int64
-	own               func(tenant string) int64
-	turn              *turns
+	limitOf               func(tenant string) int64
+	reserveSlot              *slots
 
 	// mu guards the rest.
 	mu sync.Mutex
@@ -48,10 +48,10 @@ type inFlight struct {
 func newInFlight(o *Options) *inFlight {
 	own := func(tenant string) int64 { return o.Quotas.Of(tenant).InFlightBytes }
 	reserve := min(o.largest(), o.InFlight/2)
-	f := &inFlight{Shares: quota.NewShares(o.InFlight-reserve, o.divided(), own), capacity: o.InFlight,
-		reserve: reserve, own: own,
-		turn: newTurns(1), waiting: map[string]bool{}}
-	f.turn.patience = reservePatience
+	f := &inFlight{Shares: quota.NewShares(o.InFlight-reserve, o.tenantsOf(), own), capacity: o.InFlight,
+		reserve: reserve, limitOf: own,
+		reserveSlot: newSlots(1), waiting: map[string]bool{}}
+	f.reserveSlot.timeout = reserveTimeout
 	return f
 }
 
@@ -63,7 +63,7 @@ func (f *inFlight) total() int64 {
 }
 
 // enter waits for the reserve. It fails at once where another request of the tenant waits or has it.
-func (f *inFlight) enter(ctx context.Context, tenant string) bool {
+func (f *inFlight) enterReserve(ctx context.Context, tenant string) bool {
 	f.mu.Lock()
 	if f.waiting[tenant] {
 		f.mu.Unlock()
@@ -71,7 +71,7 @@ func (f *inFlight) enter(ctx context.Context, tenant string) bool {
 	}
 	f.waiting[tenant] = true
 	f.mu.Unlock()
-	if f.turn.take(ctx, tenant) == nil {
+	if f.reserveSlot.acquire(ctx, tenant) == nil {
 		return true
 	}
 	f.mu.Lock()
@@ -81,33 +81,33 @@ func (f *inFlight) enter(ctx context.Context, tenant string) bool {
 }
 
 // leave gives the reserve to the next.
-func (f *inFlight) leave(tenant string) {
+func (f *inFlight) leaveReserve(tenant string) {
 	f.mu.Lock()
 	delete(f.waiting, tenant)
 	f.mu.Unlock()
-	f.turn.give()
+	f.reserveSlot.release()
 }
 
 // hold is what a request holds of the bytes in flight. Memory is taken for a body as it comes, not by what the sender
 // says of its length.
-type hold struct {
+type reservation struct {
 	from   *inFlight
 	ctx    context.Context
 	tenant string
 	// hurry bounds how long the rest of the body may take; nil where there is none.
-	hurry func(time.Duration)
+	limitBodyTime func(time.Duration)
 	// bytes are of the tenant's share, reserved of the reserve, which entered is whether it has.
-	bytes, reserved int64
-	entered         bool
+	shareBytes, reserveBytes int64
+	inReserve         bool
 }
 
 // more takes n bytes, or fails.
-func (h *hold) more(n int64) error {
-	if !h.entered && h.from.TryTake(h.tenant, n) {
-		h.bytes += n
+func (h *reservation) grow(n int64) error {
+	if !h.inReserve && h.from.TryTake(h.tenant, n) {
+		h.shareBytes += n
 		return nil
 	}
-	if !h.fromReserve(n) {
+	if !h.growFromReserve(n) {
 		h.from.Refuse(h.tenant, 1)
 		who := ""
 		if h.tenant != "" {
@@ -118,44 +118,44 @@ func (h *hold) more(n int64) error {
 	return nil
 }
 
-func (h *hold) fromReserve(n int64) bool {
-	if limit := h.from.own(h.tenant); limit > 0 && h.held()+n > limit {
+func (h *reservation) growFromReserve(n int64) bool {
+	if limit := h.from.limitOf(h.tenant); limit > 0 && h.held()+n > limit {
 		return false
 	}
-	if h.reserved+n > h.from.reserve || !h.entered && !h.from.enter(h.ctx, h.tenant) {
+	if h.reserveBytes+n > h.from.reserve || !h.inReserve && !h.from.enterReserve(h.ctx, h.tenant) {
 		return false
 	}
-	if !h.entered && h.hurry != nil {
-		h.hurry(reserveBodyTime)
+	if !h.inReserve && h.limitBodyTime != nil {
+		h.limitBodyTime(reserveBodyTime)
 	}
-	h.entered = true
-	h.reserve(n)
+	h.inReserve = true
+	h.addReserve(n)
 	return true
 }
 
-func (h *hold) reserve(n int64) {
+func (h *reservation) addReserve(n int64) {
 	h.from.mu.Lock()
 	defer h.from.mu.Unlock()
 	h.from.reserved += n
-	h.reserved += n
+	h.reserveBytes += n
 }
 
 // held is how many bytes it holds.
-func (h *hold) held() int64 { return h.bytes + h.reserved }
+func (h *reservation) held() int64 { return h.shareBytes + h.reserveBytes }
 
 // less gives n bytes back.
-func (h *hold) less(n int64) {
-	reserved := min(n, h.reserved)
-	h.reserve(-reserved)
+func (h *reservation) shrink(n int64) {
+	reserved := min(n, h.reserveBytes)
+	h.addReserve(-reserved)
 	if n -= reserved; n > 0 {
 		h.from.Add(h.tenant, -n)
-		h.bytes -= n
+		h.shareBytes -= n
 	}
 }
 
-func (h *hold) release() {
-	h.less(h.held())
-	if h.entered {
-		h.from.leave(h.tenant)
+func (h *reservation) release() {
+	h.shrink(h.held())
+	if h.inReserve {
+		h.from.leaveReserve(h.tenant)
 	}
 }

@@ -38,10 +38,10 @@ func (i *Ingest) Handler() http.Handler {
 	mux.HandleFunc(Path, func(w http.ResponseWriter, r *http.Request) {
 		i.counts.requests[overHTTP].Add(1)
 		media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-		a := answerer{w: w, json: media == jsonType}
+		a := responder{w: w, json: media == jsonType}
 		tenant, taken, err := i.post(w, r, media)
 		if err != nil {
-			i.turnAway(sender{tenant, r.RemoteAddr}, err)
+			i.refuseRequest(sender{tenant, r.RemoteAddr}, err)
 			a.failed(err, i.retryAfter(err))
 			return
 		}
@@ -94,7 +94,7 @@ func (i *Ingest) receive(ctx context.Context, in incoming) (taken outcome, err e
 	if wait := i.rates.Wait(in.tenant); wait > 0 {
 		return taken, rateError{in.tenant, i.options.Quotas.Of(in.tenant).SamplesPerSecond, wait}
 	}
-	hold := &hold{from: i.inFlight, ctx: ctx, tenant: in.tenant, hurry: in.hurry}
+	hold := &reservation{from: i.inFlight, ctx: ctx, tenant: in.tenant, limitBodyTime: in.hurry}
 	defer hold.release()
 	raw, err := i.read(in.body, in.most, hold)
 	if err != nil {
@@ -119,7 +119,7 @@ func (i *Ingest) receive(ctx context.Context, in incoming) (taken outcome, err e
 	if in.json {
 		text := hold.held()
 		limits := jsonLimits{bytes: int(i.options.MaxDecompressed), elements: i.options.Limits.Points +
-			i.options.Limits.elements(), grow: hold.more}
+			i.options.Limits.elements(), grow: hold.grow}
 		if r.body, err = fromJSON(body, limits); err != nil {
 			return taken, err
 		}
@@ -129,10 +129,10 @@ func (i *Ingest) receive(ctx context.Context, in incoming) (taken outcome, err e
 			i.bodies.put(body)
 		}
 		raw, body, r.compressed = nil, nil, nil
-		hold.less(text)
+		hold.shrink(text)
 	}
 	i.counts.bytes.Add(uint64(len(r.body)))
-	return i.take(ctx, r, hold)
+	return i.accept(ctx, r, hold)
 }
 
 // patient is a body whose sender may take bodyTime for all of it and idleTime without a byte.
@@ -168,7 +168,7 @@ func classify(err error) Refusal {
 	switch {
 	case errors.Is(err, errUnauthorized), errors.Is(err, errForbidden):
 		return Unauthorized
-	case errors.Is(err, errTooLarge), errors.Is(err, ErrTooManyPoints), errors.Is(err, ErrTooMuch),
+	case errors.Is(err, errTooLarge), errors.Is(err, ErrTooManyPoints), errors.Is(err, ErrTooMuchMemory),
 		errors.Is(err, queue.ErrTooLarge):
 		return TooLarge
 	case errors.Is(err, ErrMalformed), errors.Is(err, errBadHeader):
@@ -186,7 +186,7 @@ func classify(err error) Refusal {
 }
 
 // turnAway counts a request of which nothing was taken.
-func (i *Ingest) turnAway(who sender, err error) {
+func (i *Ingest) refuseRequest(who sender, err error) {
 	why := classify(err)
 	i.refuse(who, why, err)
 	if why == Failed && !errors.Is(err, context.Canceled) {
@@ -195,7 +195,7 @@ func (i *Ingest) turnAway(who sender, err error) {
 }
 
 // answerer writes answers in the form of the request.
-type answerer struct {
+type responder struct {
 	w    http.ResponseWriter
 	json bool
 }
@@ -204,7 +204,7 @@ type answerer struct {
 type outcome struct {
 	Rejections
 	// said is what the sender is told of those, besides the sums.
-	said string
+	message string
 }
 
 // response tells the sender of what was rejected.
@@ -212,8 +212,8 @@ func (o *outcome) response() *colpb.ExportMetricsServiceResponse {
 	m := &colpb.ExportMetricsServiceResponse{}
 	if n := o.Total(); n > 0 {
 		text := o.String()
-		if o.said != "" {
-			text += "; " + o.said
+		if o.message != "" {
+			text += "; " + o.message
 		}
 		m.PartialSuccess = &colpb.ExportMetricsPartialSuccess{RejectedDataPoints: int64(n),
 			ErrorMessage: strings.ToValidUTF8(text, "\ufffd")}
@@ -241,7 +241,7 @@ func (i *Ingest) retryAfter(err error) time.Duration {
 	return i.options.RetryAfter
 }
 
-func (a answerer) failed(err error, retryAfter time.Duration) {
+func (a responder) failed(err error, retryAfter time.Duration) {
 	status, code := http.StatusServiceUnavailable, codes.Unavailable
 	switch classify(err) {
 	case Unauthorized:
@@ -269,7 +269,7 @@ func (a answerer) failed(err error, retryAfter time.Duration) {
 	a.write(status, &statuspb.Status{Code: int32(code), Message: err.Error()})
 }
 
-func (a answerer) write(status int, m proto.Message) {
+func (a responder) write(status int, m proto.Message) {
 	contentType, encode := protobufType, proto.Marshal
 	if a.json {
 		contentType, encode = jsonType, protojson.Marshal

@@ -98,7 +98,7 @@ type Options struct {
 }
 
 // divided is among whom things are divided. Where tenants are named in a header, any may come.
-func (o *Options) divided() quota.Tenants {
+func (o *Options) tenantsOf() quota.Tenants {
 	if !o.Tenants {
 		return quota.Tenants{}
 	}
@@ -138,16 +138,16 @@ type Ingest struct {
 	decoders []*sharedDecoder
 	bodies   buffers
 	seed     maphash.Seed
-	handed   handover
+	decoded   decodedBatches
 	names    names
 	// inFlight are the bytes of requests that are worked on, rates what each tenant sends.
 	inFlight *inFlight
 	rates    *quota.Rates
 	// publishing has places for those whose requests are written to the queue.
-	publishing *turns
-	room       room
+	publishing *slots
+	admission       admission
 	clock      *clock
-	agreement  agreement
+	clockVote  clockVote
 	counts     counts
 	// all counts what was refused to everybody, tenants the same of each of Options.TenantNames. The map stays as New
 	// made it.
@@ -160,7 +160,7 @@ type Ingest struct {
 // sharedDecoder is a Decoder for requests of some of the senders.
 type sharedDecoder struct {
 	// turn is of who uses it.
-	turn *turns
+	slots *slots
 	*Decoder
 }
 
@@ -169,11 +169,11 @@ const publishers = 32
 
 // New makes an Ingest. Nothing goes into the store before Run.
 func New(q *queue.Queue, s Store, o Options) (*Ingest, error) {
-	i := &Ingest{options: o.withDefaults(), queue: q, store: s, seed: maphash.MakeSeed(), publishing: newTurns(publishers)}
+	i := &Ingest{options: o.withDefaults(), queue: q, store: s, seed: maphash.MakeSeed(), publishing: newSlots(publishers)}
 	o = i.options
 	i.inFlight = newInFlight(&i.options)
 	i.rates = quota.NewRates(o.Now, func(tenant string) int64 { return o.Quotas.Of(tenant).SamplesPerSecond })
-	i.room.init(s)
+	i.admission.init(s)
 	i.clock = newClock(o.Now, o.Uptime, o.Limits.Ahead, o.Logger)
 	var err error
 	if i.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest),
@@ -190,9 +190,9 @@ func New(q *queue.Queue, s Store, o Options) (*Ingest, error) {
 		return nil, fmt.Errorf("making a decompressor: %w", err)
 	}
 	for _, d := range newDecoders(i.options.Limits, min(runtime.GOMAXPROCS(0), 4)) {
-		i.decoders = append(i.decoders, &sharedDecoder{newTurns(1), d})
+		i.decoders = append(i.decoders, &sharedDecoder{newSlots(1), d})
 	}
-	i.handed.batches = map[string]*Batch{}
+	i.decoded.batches = map[string]*Batch{}
 	i.tenants = make(map[string]*ledger, len(i.options.TenantNames))
 	for _, name := range i.options.TenantNames {
 		i.tenants[name] = &ledger{}
@@ -228,11 +228,11 @@ var errBusy = errors.New("too much is under way")
 
 // take keeps a request, and takes what it becomes from hold. It has returned without an error when the request outlives
 // the loss of power.
-func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome, err error) {
+func (i *Ingest) accept(ctx context.Context, r request, hold *reservation) (taken outcome, err error) {
 	charged := 0
 	defer func() {
 		if err != nil && charged > 0 {
-			i.rates.GiveBack(r.tenant, charged)
+			i.rates.Refund(r.tenant, charged)
 		}
 	}()
 	// What waits for room in the store would fill the rest of the disk.
@@ -258,19 +258,19 @@ func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome
 		return taken, noRoom
 	}
 	received = truncated
-	if err := hold.more(int64(batch.bytes())); err != nil {
+	if err := hold.grow(int64(batch.bytes())); err != nil {
 		batch.release()
 		return taken, err
 	}
 	i.counts.points.Add(batch.Points)
 	charged = int(batch.Points)
-	i.rates.Took(r.tenant, charged)
+	i.rates.Charge(r.tenant, charged)
 	for reason, n := range batch.Rejected {
 		i.reject(r.sender, Reason(reason), n, explanations[reason])
 	}
 	taken.Rejections = batch.Rejected
 	if taken.Rejections[TooOld]+taken.Rejections[Future] > 0 {
-		taken.said = "it is " + received.UTC().Format(time.RFC3339) + " by this server's clock"
+		taken.message = "it is " + received.UTC().Format(time.RFC3339) + " by this server's clock"
 	}
 	samples := uint64(len(batch.Series))
 	if samples == 0 {
@@ -296,28 +296,28 @@ func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome
 	if named != nil {
 		series = named
 	}
-	claim, without := i.room.claim(r.tenant, series, batch.labels)
-	if without.passing {
+	claim, without := i.admission.claim(r.tenant, series, batch.labels)
+	if without.temporary {
 		batch.release()
 		return taken, fmt.Errorf("%w: whether %d new series have room is known when what waits is stored",
 			queue.ErrFull, without.series)
 	}
 	if without.series > 0 {
 		taken.Rejections[NoRoom] += without.series
-		said := without.said(r.tenant)
+		said := without.message(r.tenant)
 		i.reject(r.sender, NoRoom, without.series, said)
-		taken.said = strings.TrimPrefix(taken.said+"; "+said, "; ")
+		taken.message = strings.TrimPrefix(taken.message+"; "+said, "; ")
 		if without.series == samples {
 			batch.release()
 			return taken, nil
 		}
 	}
-	if err := i.publishing.take(ctx, r.tenant); err != nil {
-		claim.drop()
+	if err := i.publishing.acquire(ctx, r.tenant); err != nil {
+		claim.cancel()
 		batch.release()
 		return taken, err
 	}
-	defer i.publishing.give()
+	defer i.publishing.release()
 	if m.Data == nil {
 		m.Data = i.encoder.EncodeAll(r.body, make([]byte, 0, len(r.body)/4+64))
 	}
@@ -328,27 +328,27 @@ func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome
 		}
 		batch.Series = named
 	}
-	kept := claim.keep(m.ID)
+	kept := claim.register(m.ID)
 	// Before it is published: the consumer may have it at once, and it is the consumer's then.
-	i.handed.put(m.ID, batch)
+	i.decoded.put(m.ID, batch)
 	published, err := i.queue.Publish(ctx, m)
 	if err != nil {
-		i.handed.take(m.ID).release()
+		i.decoded.take(m.ID).release()
 		if kept {
-			i.room.done(m.ID)
+			i.admission.done(m.ID)
 		}
 		return taken, err
 	}
 	if published.Duplicate {
 		// The consumer gets the first one alone.
-		i.handed.take(m.ID).release()
+		i.decoded.take(m.ID).release()
 		if kept {
-			i.room.done(m.ID)
+			i.admission.done(m.ID)
 		}
 		i.counts.duplicates.Add(1)
 		return taken, nil
 	}
-	i.room.published(m.ID, published.Sequence)
+	i.admission.published(m.ID, published.Sequence)
 	i.counts.samples.Add(samples - without.series)
 	return taken, nil
 }
@@ -372,10 +372,10 @@ func (i *Ingest) decode(ctx context.Context, r request, received, doubtful time.
 		hash = maphash.Bytes(i.seed, r.body[:min(len(r.body), 128)])
 	}
 	d := i.decoders[hash%uint64(len(i.decoders))]
-	if err := d.turn.take(ctx, r.tenant); err != nil {
+	if err := d.slots.acquire(ctx, r.tenant); err != nil {
 		return nil, err
 	}
-	defer d.turn.give()
+	defer d.slots.release()
 	return d.Decoder.decode(r.body, r.tenant, received, doubtful, most)
 }
 
@@ -442,7 +442,7 @@ func (i *Ingest) tenant(ofToken string, values func(header string) []string) (st
 }
 
 // handover spares the consumer to decode what this process has just decoded.
-type handover struct {
+type decodedBatches struct {
 	// mu guards the rest.
 	mu      sync.Mutex
 	batches map[string]*Batch
@@ -451,7 +451,7 @@ type handover struct {
 
 // maxHanded bounds what waits in memory for the consumer, which reads the queue where there is more: in series, and as
 // many more as foreign histograms and labels that were new weigh.
-const maxHanded = 200_000
+const maxDecodedBytes = 200_000
 
 // weight is about what the batch takes, in series without a histogram.
 func (b *Batch) weight() int {
@@ -465,11 +465,11 @@ func (b *Batch) weight() int {
 }
 
 // put takes over b, whether there is room for it or not.
-func (h *handover) put(id string, b *Batch) {
+func (h *decodedBatches) put(id string, b *Batch) {
 	weight := b.weight()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.weight+weight > maxHanded || h.batches[id] != nil {
+	if h.weight+weight > maxDecodedBytes || h.batches[id] != nil {
 		b.release()
 		return
 	}
@@ -477,7 +477,7 @@ func (h *handover) put(id string, b *Batch) {
 	h.weight += weight
 }
 
-func (h *handover) take(id string) *Batch {
+func (h *decodedBatches) take(id string) *Batch {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	b := h.batches[id]

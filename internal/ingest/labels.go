@@ -296,17 +296,17 @@ func (r *reading) targetInfo() {
 // attributes reads the KeyValues that are field of the message b, unless they are more than most or one is a list that
 // is too large; all is b as text, which the pairs keep parts of.
 func attributes(b []byte, all string, field int32, most int) (pairs []model.Label, ok bool, err error) {
-	f := fields{rest: b}
+	f := fields{remaining: b}
 	for f.next() {
 		if f.typ != 2 || int32(f.num) != field {
 			continue
 		}
 		var p model.Label
-		end := len(all) - len(f.rest)
-		kv := fields{rest: f.bytes}
+		end := len(all) - len(f.remaining)
+		kv := fields{remaining: f.bytes}
 		for kv.next() {
 			// Where a part of the pair lies in all.
-			to := end - len(kv.rest)
+			to := end - len(kv.remaining)
 			switch {
 			case kv.message(1):
 				p.Name = all[to-len(kv.bytes) : to]
@@ -336,11 +336,11 @@ var errNested = errors.New("a list that is too large")
 
 // anyValue is an attribute's value as text; text is b.
 func anyValue(b []byte, text string) (value string, err error) {
-	f := fields{rest: b}
+	f := fields{remaining: b}
 	for f.next() {
 		switch {
 		case f.message(1):
-			to := len(text) - len(f.rest)
+			to := len(text) - len(f.remaining)
 			value = text[to-len(f.bytes) : to]
 		case f.varint(2):
 			value = strconv.FormatBool(f.number != 0)

@@ -19,19 +19,19 @@ type ledger struct {
 type refused struct {
 	count atomic.Uint64
 	// last is the latest of them, nil where there was none.
-	last atomic.Pointer[occasion]
+	last atomic.Pointer[refusalContext]
 }
 
 // occasion is when something was refused, to which address, and what its sender was told.
-type occasion struct {
+type refusalContext struct {
 	at         time.Time
-	from, said string
+	from, message string
 }
 
 // maxSaid bounds, in bytes, what is kept of an answer: parts of it are the sender's words.
-const maxSaid = 200
+const maxMessage = 200
 
-func (r *refused) add(n uint64, o occasion) {
+func (r *refused) add(n uint64, o refusalContext) {
 	r.count.Add(n)
 	r.last.Store(&o)
 }
@@ -45,7 +45,7 @@ func (r *refused) listed(list []model.Refusal, what, reason string) []model.Refu
 	one := model.Refusal{What: what, Reason: reason, Count: n}
 	// The count comes first, so that there may be none yet.
 	if o := r.last.Load(); o != nil {
-		one.Last, one.From, one.Said = o.at, o.from, o.said
+		one.Last, one.From, one.Said = o.at, o.from, o.message
 	}
 	return append(list, one)
 }
@@ -54,20 +54,20 @@ func (r *refused) listed(list []model.Refusal, what, reason string) []model.Refu
 type sender struct{ tenant, address string }
 
 // occasion is that of now.
-func (i *Ingest) occasion(who sender, said string) occasion {
-	if len(said) > maxSaid {
-		said = strings.ToValidUTF8(said[:maxSaid], "") + "…"
+func (i *Ingest) refusalContext(who sender, said string) refusalContext {
+	if len(said) > maxMessage {
+		said = strings.ToValidUTF8(said[:maxMessage], "") + "…"
 	}
 	host, _, err := net.SplitHostPort(who.address)
 	if err != nil {
 		host = who.address
 	}
-	return occasion{i.options.Now(), host, said}
+	return refusalContext{i.options.Now(), host, said}
 }
 
 // refuse counts a request that was turned away, for everybody and for its tenant.
 func (i *Ingest) refuse(who sender, why Refusal, err error) {
-	o := i.occasion(who, err.Error())
+	o := i.refusalContext(who, err.Error())
 	i.all.requests[why].add(1, o)
 	if own := i.tenants[who.tenant]; own != nil {
 		own.requests[why].add(1, o)
@@ -79,7 +79,7 @@ func (i *Ingest) reject(who sender, why Reason, n uint64, said string) {
 	if n == 0 {
 		return
 	}
-	o := i.occasion(who, said)
+	o := i.refusalContext(who, said)
 	i.all.points[why].add(n, o)
 	if own := i.tenants[who.tenant]; own != nil {
 		own.points[why].add(n, o)

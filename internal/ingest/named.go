@@ -22,7 +22,7 @@ type namedSet struct {
 	// number is its own, as that of a labelSet.
 	number uint64
 	// came is where the labels of the last batch were: there they are the same for all its series of the set.
-	came *model.Label
+	lastLabels *model.Label
 }
 
 // settle gives the series that got names the keys of what they are with them; before is what they were.
@@ -44,7 +44,7 @@ func (n *names) one(s *model.Series) {
 	}
 	without := s.Key >> metricBits
 	set := n.sets[without]
-	if set == nil || set.came != &s.Labels[0] {
+	if set == nil || set.lastLabels != &s.Labels[0] {
 		if set == nil || !slices.Equal(set.labels, s.Labels) {
 			if n.sets == nil || len(n.sets) >= n.most {
 				n.sets = map[uint64]*namedSet{}
@@ -52,7 +52,7 @@ func (n *names) one(s *model.Series) {
 			set = &namedSet{labels: s.Labels, number: setNumbers.Add(1)}
 			n.sets[without] = set
 		}
-		set.came = &s.Labels[0]
+		set.lastLabels = &s.Labels[0]
 	}
 	s.Labels, s.Key = set.labels, set.number<<metricBits|s.Key&(1<<metricBits-1)
 }

@@ -21,7 +21,7 @@ import (
 // frame that every reader of zstd skips; headerNames has its length.
 const (
 	skippableFrame = 0x184d2a50
-	frameHead      = 8
+	frameHeader      = 8
 	// maxNamed bounds the labels that a set adds to one series.
 	maxNamed = 64
 )
@@ -73,7 +73,7 @@ func appendNames(data []byte, series, named []model.Series, encoder *zstd.Encode
 	names = encoder.EncodeAll(names, nil)
 	data = binary.LittleEndian.AppendUint32(data, skippableFrame)
 	data = binary.LittleEndian.AppendUint32(data, uint32(len(names)))
-	return append(data, names...), frameHead + len(names)
+	return append(data, names...), frameHeader + len(names)
 }
 
 // encodeNames is sets of labels, which set each series got, and the values that changed; nil where nothing did.
@@ -149,10 +149,10 @@ var (
 // applyNames is what appendNames was given as named. The frame is the last of the data, and of this length.
 func applyNames(data []byte, length string, series []model.Series, decoder *zstd.Decoder) ([]model.Series, error) {
 	n, err := strconv.Atoi(length)
-	if err != nil || n < frameHead || n > len(data) {
+	if err != nil || n < frameHeader || n > len(data) {
 		return nil, fmt.Errorf("%w: they have %q bytes of %d", errNames, length, len(data))
 	}
-	names, err := decoder.DecodeAll(data[len(data)-n+frameHead:], nil)
+	names, err := decoder.DecodeAll(data[len(data)-n+frameHeader:], nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNames, err)
 	}
@@ -161,7 +161,7 @@ func applyNames(data []byte, length string, series []model.Series, decoder *zstd
 
 // decodeNames is what encodeNames was given as named.
 func decodeNames(names []byte, series []model.Series) ([]model.Series, error) {
-	r := nameReader{rest: names}
+	r := nameReader{remaining: names}
 	if count := r.number(); count != uint64(len(series)) {
 		return nil, fmt.Errorf("%w: they are of %d, and there are %d", errOtherSeries, count, len(series))
 	}
@@ -207,7 +207,7 @@ func decodeNames(names []byte, series []model.Series) ([]model.Series, error) {
 			r.bad = true
 		}
 	}
-	if r.bad || len(r.rest) > 0 {
+	if r.bad || len(r.remaining) > 0 {
 		return nil, errNames
 	}
 	return named, nil
@@ -229,25 +229,25 @@ func withLabels(labels, added []model.Label) []model.Label {
 
 // nameReader reads what appendNames wrote.
 type nameReader struct {
-	rest []byte
+	remaining []byte
 	bad  bool
 }
 
 func (r *nameReader) number() uint64 {
-	v, n := binary.Uvarint(r.rest)
+	v, n := binary.Uvarint(r.remaining)
 	if n <= 0 {
-		r.bad, r.rest = true, nil
+		r.bad, r.remaining = true, nil
 		return 0
 	}
-	r.rest = r.rest[n:]
+	r.remaining = r.remaining[n:]
 	return v
 }
 
 // count is the number of things that follow, each of a byte at least.
 func (r *nameReader) count() uint64 {
 	n := r.number()
-	if n > uint64(len(r.rest)) {
-		r.bad, r.rest = true, nil
+	if n > uint64(len(r.remaining)) {
+		r.bad, r.remaining = true, nil
 		return 0
 	}
 	return n
@@ -255,17 +255,17 @@ func (r *nameReader) count() uint64 {
 
 func (r *nameReader) text() string {
 	n := r.count()
-	text := string(r.rest[:n])
-	r.rest = r.rest[n:]
+	text := string(r.remaining[:n])
+	r.remaining = r.remaining[n:]
 	return text
 }
 
 func (r *nameReader) fixed() uint64 {
-	if len(r.rest) < 8 {
-		r.bad, r.rest = true, nil
+	if len(r.remaining) < 8 {
+		r.bad, r.remaining = true, nil
 		return 0
 	}
-	v := binary.BigEndian.Uint64(r.rest)
-	r.rest = r.rest[8:]
+	v := binary.BigEndian.Uint64(r.remaining)
+	r.remaining = r.remaining[8:]
 	return v
 }

@@ -29,7 +29,7 @@ const noRecordedValue = 1
 
 func (r *reading) point(kind uint8, b []byte) error {
 	var p point
-	f := fields{rest: b}
+	f := fields{remaining: b}
 	field := int32(7)
 	switch kind {
 	case histogramData:
@@ -41,7 +41,7 @@ func (r *reading) point(kind uint8, b []byte) error {
 	first, end, apart := -1, -1, false
 	for f.next() {
 		if f.typ == 2 && int32(f.num) == field {
-			from, to := len(b)-f.start, len(b)-len(f.rest)
+			from, to := len(b)-f.start, len(b)-len(f.remaining)
 			switch {
 			case first < 0:
 				first = from
@@ -94,10 +94,10 @@ func (r *reading) point(kind uint8, b []byte) error {
 
 // gather puts the attributes of a point together.
 func gather(b []byte, field int32) (all []byte) {
-	f := fields{rest: b}
+	f := fields{remaining: b}
 	for f.next() {
 		if f.typ == 2 && int32(f.num) == field {
-			all = append(all, b[len(b)-f.start:len(b)-len(f.rest)]...)
+			all = append(all, b[len(b)-f.start:len(b)-len(f.remaining)]...)
 		}
 	}
 	return all

@@ -18,7 +18,7 @@ func (i *Ingest) Quotas(tenant string) (list []model.Quota) {
 	if !i.options.Tenants {
 		return nil
 	}
-	uses := func(what string, all []quota.Use) {
+	uses := func(what string, all []quota.Usage) {
 		for _, u := range all {
 			if tenant == "" || u.Tenant == tenant {
 				list = append(list, model.Quota{Tenant: u.Tenant, What: what, Used: u.Used, Limit: u.Limit,
@@ -27,13 +27,13 @@ func (i *Ingest) Quotas(tenant string) (list []model.Quota) {
 		}
 	}
 	if s, ok := i.store.(interface {
-		Uses() (series, labelBytes []quota.Use)
+		Uses() (series, labelBytes []quota.Usage)
 	}); ok {
 		series, labelBytes := s.Uses()
 		uses(model.QuotaSeries, series)
 		uses(model.QuotaLabelBytes, labelBytes)
 	}
-	uses(model.QuotaInFlight, i.inFlight.Uses())
+	uses(model.QuotaInFlight, i.inFlight.Usages())
 	for name, r := range i.rates.All() {
 		if (tenant == "" || name == tenant) && r.PerSecond > 0 {
 			list = append(list, model.Quota{Tenant: name, What: model.QuotaSamples, Used: r.Recent, Limit: r.PerSecond,

@@ -30,9 +30,9 @@ import (
 //	length of the record 4 (top bit: has a header) | sequence 8 | time in ns 8 | length of the subject 2 | subject
 //	| length of the header 4, where it has one | header | data | hash 8, of all but the lengths
 const (
-	recordHead   = 22
+	recordHeader   = 22
 	recordHash   = 8
-	emptyRecord  = recordHead + recordHash
+	emptyRecord  = recordHeader + recordHash
 	hasHeader    = uint32(1) << 31
 	deletedBit   = uint64(1) << 62 // a record that says that another message is gone
 	erasedBit    = uint64(1) << 63
@@ -53,14 +53,14 @@ type Repaired struct {
 
 // repairer looks through the streams in the directory of an embedded server.
 type repairer struct {
-	keep   damaged.Dir
+	copies   damaged.Dir
 	logger *slog.Logger
 	found  Repaired
 }
 
 // repairStreams makes the streams below dir such that the server reads all that can be read.
 func repairStreams(dir string, logger *slog.Logger) (Repaired, error) {
-	r := &repairer{keep: damaged.Dir{Path: filepath.Join(dir, "damaged"), MaxBytes: maxDamagedBytes}, logger: logger}
+	r := &repairer{copies: damaged.Dir{Path: filepath.Join(dir, "damaged"), MaxBytes: maxDamagedBytes}, logger: logger}
 	streams, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", "*"))
 	if err != nil {
 		return r.found, err
@@ -81,7 +81,7 @@ func (r *repairer) stream(dir string) error {
 	if err := os.RemoveAll(filepath.Join(dir, "obs")); err != nil {
 		return err
 	}
-	s := &streamScan{name: filepath.Base(dir), gone: map[uint64]bool{}}
+	s := &streamScan{name: filepath.Base(dir), deleted: map[uint64]bool{}}
 	s.readState(filepath.Join(dir, "msgs", "index.db"))
 	paths, err := blockPaths(filepath.Join(dir, "msgs"))
 	if err != nil {
@@ -117,7 +117,7 @@ func (r *repairer) description(dir string) error {
 	if hex.EncodeToString(hashOf(filepath.Base(dir), content)) == string(sum) {
 		return nil
 	}
-	kept, err := r.keep.Move(path)
+	kept, err := r.copies.Move(path)
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (r *repairer) description(dir string) error {
 // rewrite keeps a copy of each damaged block and writes what can be read.
 func (r *repairer) rewrite(dir string, s *streamScan) error {
 	for _, b := range s.damaged {
-		kept, err := r.keep.Copy(b.path)
+		kept, err := r.copies.Copy(b.path)
 		if err != nil {
 			return err
 		}
@@ -213,7 +213,7 @@ type streamScan struct {
 	highestTime time.Time
 	lastBlock   uint32
 	// gone are messages that were deleted.
-	gone    map[uint64]bool
+	deleted    map[uint64]bool
 	damaged []*damagedBlock
 	// holes are damaged parts, in order.
 	holes []*hole
@@ -314,17 +314,17 @@ func (r *blockReader) at(at int, search bool) (record, bool) {
 	if headed {
 		lengths += 4
 	}
-	if length < emptyRecord || length > maxRecord || int(length) > len(b) || recordHead+lengths+recordHash > int(length) {
+	if length < emptyRecord || length > maxRecord || int(length) > len(b) || recordHeader+lengths+recordHash > int(length) {
 		return record{}, false
 	}
 	if search && !(length == emptyRecord && !headed && subject == 0) &&
-		string(b[recordHead:recordHead+subject]) != r.subject {
+		string(b[recordHeader:recordHeader+subject]) != r.subject {
 		return record{}, false
 	}
-	body := b[recordHead+lengths : length-recordHash]
+	body := b[recordHeader+lengths : length-recordHash]
 	r.hh.Reset()
 	r.hh.Write(b[4:20])
-	r.hh.Write(b[recordHead : recordHead+subject])
+	r.hh.Write(b[recordHeader : recordHeader+subject])
 	r.hh.Write(body)
 	var sum [recordHash]byte
 	if !bytes.Equal(r.hh.Sum(sum[:0]), b[length-recordHash:length]) {
@@ -333,10 +333,10 @@ func (r *blockReader) at(at int, search bool) (record, bool) {
 	found := record{end: at + int(length), seq: binary.LittleEndian.Uint64(b[4:]),
 		time: int64(binary.LittleEndian.Uint64(b[12:]))}
 	if headed {
-		written := binary.LittleEndian.Uint32(b[recordHead+subject:])
+		written := binary.LittleEndian.Uint32(b[recordHeader+subject:])
 		want := bytes.Index(body, []byte(headerEnd)) + len(headerEnd)
 		if bytes.HasPrefix(body, []byte(headerPrefix)) && want >= len(headerEnd) && int(written) != want {
-			found.fixed, found.fixedAt = want, at+recordHead+subject
+			found.fixed, found.fixedAt = want, at+recordHeader+subject
 		}
 	}
 	return found, true
@@ -420,7 +420,7 @@ func (s *streamScan) scan(path string) error {
 // take notes a record.
 func (s *streamScan) take(r record) {
 	if seq := r.seq &^ (deletedBit | erasedBit); r.seq != seq {
-		s.gone[seq] = true
+		s.deleted[seq] = true
 		return
 	}
 	at := time.Unix(0, r.time)
@@ -448,7 +448,7 @@ func (s *streamScan) count() {
 		// What is before the first message that waits was dealt with.
 		after := max(h.after, counted, max(s.first, 1)-1)
 		if h.after == 0 {
-			for seq := range s.gone {
+			for seq := range s.deleted {
 				if seq < h.before {
 					after = max(after, seq)
 				}
@@ -457,7 +457,7 @@ func (s *streamScan) count() {
 		lost := uint64(0)
 		if h.before > after+1 {
 			lost = h.before - after - 1
-			for seq := range s.gone {
+			for seq := range s.deleted {
 				if after < seq && seq < h.before {
 					lost--
 				}

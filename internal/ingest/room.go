@@ -9,36 +9,36 @@ import (
 )
 
 // accounts is a store that counts what each tenant has in it.
-type accounts interface {
+type seriesAccounts interface {
 	// Room is how many series more of a tenant there is room for, and how many bytes of their labels.
-	Room(tenant string) (series, labelBytes int64)
+	Available(tenant string) (series, labelBytes int64)
 	// Fresh tells which of the series the store does not have, with room for so many and so many bytes of their labels.
-	Fresh(series []model.Series, room, roomBytes int64) store.Fresh
+	CountNew(series []model.Series, room, roomBytes int64) store.Fresh
 }
 
 // room is who has claims on the room for series. A request is answered before its series are in the store: what it was
 // told to be taken must have room there until then.
-type room struct {
-	store accounts
+type admission struct {
+	store seriesAccounts
 	// mu guards the rest.
 	mu      sync.Mutex
 	tenants map[string]*claims
 	// waiting are the claims of messages, by their IDs.
-	waiting map[string]*claim
+	pending map[string]*claim
 	// lostBefore is the sequence of the message before which the queue lost some: none before it comes any more.
 	lostBefore uint64
 }
 
 // claims are those of a tenant: of series that are new, and of series of which nobody has looked whether they are.
-type claims struct{ series, bytes, unknown, unknownBytes int64 }
+type claims struct{ series, bytes, unchecked, uncheckedBytes int64 }
 
 // claim is that of a request.
 type claim struct {
-	room   *room
+	admission   *admission
 	tenant string
 	claims
 	// without counts the series of which the sender was told that they have no room.
-	without int64
+	rejected int64
 	// sequence of the message, 0 until it is known.
 	sequence uint64
 }
@@ -47,25 +47,25 @@ type claim struct {
 type shortage struct {
 	series uint64
 	first  *model.Series
-	room   int64
+	available   int64
 	// passing is that there may be room once what waits in the queue is in the store: until then, series that several
 	// messages have, or that are in the store already, count more than once.
-	passing bool
+	temporary bool
 }
 
 // said tells the sender.
-func (s *shortage) said(tenant string) string {
+func (s *shortage) message(tenant string) string {
 	who := ""
 	if tenant != "" {
 		who = fmt.Sprintf("tenant %q has ", tenant)
 	}
-	return fmt.Sprintf("%sroom for %d new series, and the first without is %.200q with labels %.400q", who, s.room,
+	return fmt.Sprintf("%sroom for %d new series, and the first without is %.200q with labels %.400q", who, s.available,
 		s.first.Name, fmt.Sprint(s.first.Labels))
 }
 
-func (r *room) init(s Store) {
-	r.store, _ = s.(accounts)
-	r.tenants, r.waiting = map[string]*claims{}, map[string]*claim{}
+func (r *admission) init(s Store) {
+	r.store, _ = s.(seriesAccounts)
+	r.tenants, r.pending = map[string]*claims{}, map[string]*claim{}
 }
 
 // nameBytes is more than the name of a series counts, mostly, as a label.
@@ -73,51 +73,51 @@ const nameBytes = 128
 
 // roomFactor is how many times the series of a request must have room for it to be taken without a look at each of
 // them.
-const roomFactor = 4
+const uncheckedFactor = 4
 
 // claim claims room for the series that are new, and tells which have none. bytes are about those of the labels of all.
-func (r *room) claim(tenant string, series []model.Series, bytes int64) (*claim, shortage) {
-	c := &claim{room: r, tenant: tenant}
+func (r *admission) claim(tenant string, series []model.Series, bytes int64) (*claim, shortage) {
+	c := &claim{admission: r, tenant: tenant}
 	if r.store == nil {
 		return c, shortage{}
 	}
 	n := int64(len(series))
 	bytes += n * nameBytes
 	r.mu.Lock()
-	room, roomBytes := r.store.Room(tenant)
-	all := r.of(tenant)
-	if room-all.series-all.unknown >= roomFactor*n && roomBytes-all.bytes-all.unknownBytes >= roomFactor*bytes {
-		c.unknown, c.unknownBytes = n, bytes
+	room, roomBytes := r.store.Available(tenant)
+	all := r.claimsOf(tenant)
+	if room-all.series-all.unchecked >= uncheckedFactor*n && roomBytes-all.bytes-all.uncheckedBytes >= uncheckedFactor*bytes {
+		c.unchecked, c.uncheckedBytes = n, bytes
 		all.add(&c.claims, 1)
 		r.mu.Unlock()
 		return c, shortage{}
 	}
-	left, leftBytes := max(0, room-all.series-all.unknown), max(0, roomBytes-all.bytes-all.unknownBytes)
+	left, leftBytes := max(0, room-all.series-all.unchecked), max(0, roomBytes-all.bytes-all.uncheckedBytes)
 	// Until the store has been asked, what it may have room for is claimed, so that no other request claims it as well.
-	c.unknown, c.unknownBytes = min(n, left), min(bytes, leftBytes)
+	c.unchecked, c.uncheckedBytes = min(n, left), min(bytes, leftBytes)
 	all.add(&c.claims, 1)
 	r.mu.Unlock()
-	fresh := r.store.Fresh(series, left, leftBytes)
+	fresh := r.store.CountNew(series, left, leftBytes)
 	if fresh.Unknown {
 		// All of them may be new: the claim stays until the store has them.
 		return c, shortage{}
 	}
-	short := shortage{series: uint64(fresh.Without), first: fresh.First, room: left}
+	short := shortage{series: uint64(fresh.Without), first: fresh.First, available: left}
 	if fresh.Without > 0 && left < room {
-		short.passing = r.store.Fresh(series, room, roomBytes).Without == 0
+		short.temporary = r.store.CountNew(series, room, roomBytes).Without == 0
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c.end()
-	if !short.passing {
-		c.claims, c.without = claims{series: fresh.Series, bytes: fresh.Bytes}, fresh.Without
-		r.of(tenant).add(&c.claims, 1)
+	c.release()
+	if !short.temporary {
+		c.claims, c.rejected = claims{series: fresh.Series, bytes: fresh.Bytes}, fresh.Without
+		r.claimsOf(tenant).add(&c.claims, 1)
 	}
 	return c, short
 }
 
 // of is the claims of a tenant; mu is held.
-func (r *room) of(tenant string) *claims {
+func (r *admission) claimsOf(tenant string) *claims {
 	c := r.tenants[tenant]
 	if c == nil {
 		c = &claims{}
@@ -129,86 +129,86 @@ func (r *room) of(tenant string) *claims {
 func (c *claims) add(other *claims, sign int64) {
 	c.series += sign * other.series
 	c.bytes += sign * other.bytes
-	c.unknown += sign * other.unknown
-	c.unknownBytes += sign * other.unknownBytes
+	c.unchecked += sign * other.unchecked
+	c.uncheckedBytes += sign * other.uncheckedBytes
 }
 
 // drop gives up a claim.
-func (c *claim) drop() {
-	c.room.mu.Lock()
-	defer c.room.mu.Unlock()
-	c.end()
+func (c *claim) cancel() {
+	c.admission.mu.Lock()
+	defer c.admission.mu.Unlock()
+	c.release()
 }
 
 // end is drop with mu held.
-func (c *claim) end() {
-	all := c.room.of(c.tenant)
+func (c *claim) release() {
+	all := c.admission.claimsOf(c.tenant)
 	all.add(&c.claims, -1)
 	c.claims = claims{}
 	if *all == (claims{}) {
-		delete(c.room.tenants, c.tenant)
+		delete(c.admission.tenants, c.tenant)
 	}
 }
 
 // keep keeps a claim until the message of this ID is in the store. It is false if a message of this ID has one already:
 // it is the same request.
-func (c *claim) keep(id string) bool {
-	c.room.mu.Lock()
-	defer c.room.mu.Unlock()
-	if c.room.waiting[id] != nil {
-		c.end()
+func (c *claim) register(id string) bool {
+	c.admission.mu.Lock()
+	defer c.admission.mu.Unlock()
+	if c.admission.pending[id] != nil {
+		c.release()
 		return false
 	}
-	c.room.waiting[id] = c
+	c.admission.pending[id] = c
 	return true
 }
 
 // told is how many series of a message the sender knows not to be taken.
-func (r *room) told(id string) uint64 {
+func (r *admission) rejected(id string) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c := r.waiting[id]; c != nil {
-		return uint64(c.without)
+	if c := r.pending[id]; c != nil {
+		return uint64(c.rejected)
 	}
 	return 0
 }
 
 // published notes the sequence of a message, by which its claim is given up should the queue lose it.
-func (r *room) published(id string, sequence uint64) {
+func (r *admission) published(id string, sequence uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := r.waiting[id]
+	c := r.pending[id]
 	if c == nil {
 		return
 	}
 	if c.sequence = sequence; sequence < r.lostBefore {
-		r.end(id, c)
+		r.release(id, c)
 	}
 }
 
 // lost gives up the claims of messages before the one of this sequence: those that still wait will not come.
-func (r *room) lost(before uint64) {
+func (r *admission) lost(before uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lostBefore = max(r.lostBefore, before)
-	for id, c := range r.waiting {
+	for id, c := range r.pending {
 		if c.sequence > 0 && c.sequence < before {
-			r.end(id, c)
+			r.release(id, c)
 		}
 	}
 }
 
 // end gives up the claim of a message; mu is held.
-func (r *room) end(id string, c *claim) {
-	delete(r.waiting, id)
-	c.end()
+func (r *admission) release(id string, c *claim) {
+	delete(r.pending, id)
+	c.release()
 }
 
 // done gives up the claim of a message, if it has one.
-func (r *room) done(id string) {
+func (r *admission) done(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c := r.waiting[id]; c != nil {
-		r.end(id, c)
+	if c := r.pending[id]; c != nil {
+		r.release(id, c)
 	}
 }

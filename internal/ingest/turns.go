@@ -10,9 +10,9 @@ import (
 
 // turns let some work at a time. Those who wait get their places tenant by tenant, so that one with many requests does
 // not keep another waiting for longer than the work of one.
-type turns struct {
+type slots struct {
 	// patience is how long a request waits for its turn.
-	patience time.Duration
+	timeout time.Duration
 	// mu guards the rest.
 	mu   sync.Mutex
 	free int
@@ -21,62 +21,62 @@ type turns struct {
 	order   []string
 }
 
-func newTurns(places int) *turns {
-	return &turns{patience: turnPatience, free: places, waiting: map[string][]chan struct{}{}}
+func newSlots(n int) *slots {
+	return &slots{timeout: slotTimeout, free: n, waiting: map[string][]chan struct{}{}}
 }
 
 // turnPatience is turns.patience where nothing else is said.
-const turnPatience = 5 * time.Second
+const slotTimeout = 5 * time.Second
 
 // take waits for a place. Who has one gives it back.
-func (t *turns) take(ctx context.Context, tenant string) error {
+func (t *slots) acquire(ctx context.Context, tenant string) error {
 	t.mu.Lock()
 	if t.free > 0 {
 		t.free--
 		t.mu.Unlock()
 		return nil
 	}
-	place := make(chan struct{})
+	slot := make(chan struct{})
 	if len(t.waiting[tenant]) == 0 {
 		t.order = append(t.order, tenant)
 	}
-	t.waiting[tenant] = append(t.waiting[tenant], place)
+	t.waiting[tenant] = append(t.waiting[tenant], slot)
 	t.mu.Unlock()
 
-	ctx, cancel := context.WithTimeout(ctx, t.patience)
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
 	select {
-	case <-place:
+	case <-slot:
 		return nil
 	case <-ctx.Done():
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	select {
-	case <-place: // it came meanwhile
-		t.pass()
+	case <-slot: // it came meanwhile
+		t.handOver()
 	default:
-		t.leave(tenant, place)
+		t.removeWaiter(tenant, slot)
 	}
-	return fmt.Errorf("%w: no turn within %v", errBusy, t.patience)
+	return fmt.Errorf("%w: no turn within %v", errBusy, t.timeout)
 }
 
 // give gives a place back.
-func (t *turns) give() {
+func (t *slots) release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.pass()
+	t.handOver()
 }
 
 // pass hands a place to the next tenant's first; mu is held.
-func (t *turns) pass() {
+func (t *slots) handOver() {
 	if len(t.order) == 0 {
 		t.free++
 		return
 	}
 	tenant := t.order[0]
 	next := t.waiting[tenant][0]
-	t.leave(tenant, next)
+	t.removeWaiter(tenant, next)
 	if len(t.waiting[tenant]) > 0 { // it is the last one now
 		t.order = append(slices.DeleteFunc(t.order, func(name string) bool { return name == tenant }), tenant)
 	}
@@ -84,10 +84,10 @@ func (t *turns) pass() {
 }
 
 // leave forgets one that waits; mu is held.
-func (t *turns) leave(tenant string, place chan struct{}) {
-	rest := slices.DeleteFunc(t.waiting[tenant], func(c chan struct{}) bool { return c == place })
-	if len(rest) > 0 {
-		t.waiting[tenant] = rest
+func (t *slots) removeWaiter(tenant string, slot chan struct{}) {
+	remaining := slices.DeleteFunc(t.waiting[tenant], func(c chan struct{}) bool { return c == slot })
+	if len(remaining) > 0 {
+		t.waiting[tenant] = remaining
 		return
 	}
 	delete(t.waiting, tenant)

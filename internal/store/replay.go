@@ -47,10 +47,10 @@ func openBounded(dir string, log *slog.Logger, o Options, options *tsdb.Options,
 
 // forget begins to count anew.
 func (u *use) forget() {
-	for _, used := range u.series.Uses() {
+	for _, used := range u.series.Usages() {
 		u.series.Add(used.Tenant, -used.Used)
 	}
-	for _, used := range u.bytes.Uses() {
+	for _, used := range u.bytes.Usages() {
 		u.bytes.Add(used.Tenant, -used.Used)
 	}
 }

@@ -54,11 +54,11 @@ func (u *use) of(all labels.Labels) (tenant string, bytes int64) {
 // room is whether there is room for a series.
 func (u *use) room(all labels.Labels) bool {
 	tenant, bytes := u.of(all)
-	if u.series.Room(tenant) < 1 {
+	if u.series.Available(tenant) < 1 {
 		u.series.Refuse(tenant, 1)
 		return false
 	}
-	if u.bytes.Room(tenant) < bytes {
+	if u.bytes.Available(tenant) < bytes {
 		u.bytes.Refuse(tenant, 1)
 		u.noLabelRoom.Add(1)
 		return false
@@ -103,7 +103,7 @@ func (s *Store) Room(tenant string) (series, labelBytes int64) { return s.books.
 func (r *Remote) Room(tenant string) (series, labelBytes int64) { return r.books.use.roomOf(tenant) }
 
 func (u *use) roomOf(tenant string) (series, labelBytes int64) {
-	return u.series.Room(tenant), u.bytes.Room(tenant)
+	return u.series.Available(tenant), u.bytes.Available(tenant)
 }
 
 // Fresh tells which of some series a store does not have.
@@ -167,9 +167,9 @@ func (k *books) fresh(series []model.Series, known storage.GetRef, room, roomByt
 }
 
 // Uses are the series and the bytes of labels in memory, by tenant.
-func (s *Store) Uses() (series, labelBytes []quota.Use) { return s.books.use.uses() }
+func (s *Store) Uses() (series, labelBytes []quota.Usage) { return s.books.use.uses() }
 
 // Uses are as those of Store.
-func (r *Remote) Uses() (series, labelBytes []quota.Use) { return r.books.use.uses() }
+func (r *Remote) Uses() (series, labelBytes []quota.Usage) { return r.books.use.uses() }
 
-func (u *use) uses() (series, labelBytes []quota.Use) { return u.series.Uses(), u.bytes.Uses() }
+func (u *use) uses() (series, labelBytes []quota.Usage) { return u.series.Usages(), u.bytes.Usages() }
