@@ -100,8 +100,8 @@ const (
 	// openFiles is the bound on descriptors that are kept open: past it readings cost more, and
 	// nothing is lost.
 	openFiles = "container/open-files"
-	// untoldCloses are ends of connections that were found later than they happened.
-	untoldCloses = "untold_closes"
+	// unreportedCloses are ends of connections that were found later than they happened.
+	unreportedCloses = "untold_closes"
 	// postponedThreads are threads that are looked at in a later reading.
 	postponedThreads = "container/postponed-threads"
 	// anomalies are surroundings of older anomalies that newer ones took the room of.
@@ -116,7 +116,7 @@ var listenerBounds = []string{"/connections", "/unauthenticated-connections", "/
 // losesNoNumber is whether a bound costs time, age or a connection, and no number.
 func losesNoNumber(name string) bool {
 	switch name {
-	case openFiles, untoldCloses, anomalies, postponedThreads:
+	case openFiles, unreportedCloses, anomalies, postponedThreads:
 		return true
 	}
 	return slices.ContainsFunc(listenerBounds, func(bound string) bool { return strings.HasSuffix(name, bound) })

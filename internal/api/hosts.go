@@ -47,7 +47,7 @@ func (s *server) hostList(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	heard, err := s.lastHeard(ctx, from, to)
+	heard, err := s.lastReported(ctx, from, to)
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +120,8 @@ func (d *windowData) label(name, host, label string) (value string) {
 	return value
 }
 
-// lastHeard is the time of each host's newest sample in the window.
-func (s *server) lastHeard(ctx context.Context, from, to time.Time) (map[string]time.Time, error) {
+// lastReported is the time of each host's newest sample in the window.
+func (s *server) lastReported(ctx context.Context, from, to time.Time) (map[string]time.Time, error) {
 	window := to.Sub(from)
 	step := max(window/200, time.Second)
 	results, err := s.querier.Instant(ctx,

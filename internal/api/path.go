@@ -54,12 +54,12 @@ func (s *server) path(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	a := g.Analyse(data.cores())
-	return pathAnswer{g.From, g.To, g.CoveredSeconds, a, g.CriticalPath(by, a.Entries, former(r)), pathFormulas,
+	return pathAnswer{g.From, g.To, g.CoveredSeconds, a, g.CriticalPath(by, a.Entries, previousWindow(r)), pathFormulas,
 		arrivalQuery(g, a.Entries), data.completeness(g)}, nil
 }
 
-// former are the nodes of a path that was answered before.
-func former(r *http.Request) []string {
+// previousWindow are the nodes of a path that was answered before.
+func previousWindow(r *http.Request) []string {
 	text := r.URL.Query().Get("former")
 	if text == "" {
 		return nil

@@ -25,7 +25,7 @@ func (s *server) refusals() []refusal {
 		all = s.Refusals(s.Tenant)
 	}
 	if s.Tenant == "" {
-		all = append(append(all, s.Auth.Refusals()...), s.Door.Refusals()...)
+		all = append(append(all, s.Auth.Refusals()...), s.Hosts.Refusals()...)
 	}
 	list := []refusal{}
 	for _, r := range all {

@@ -183,7 +183,7 @@ func (s *server) sharpen(ctx context.Context, data *windowData, step time.Durati
 // add takes over what was read, two halves of it at once.
 func (d *windowData) add(blocks [][]model.NamedResult) {
 	if d.input.Series == nil {
-		if room, ok := seriesRoom.Get().(*[]graph.FieldResult); ok {
+		if room, ok := seriesPerMatcher.Get().(*[]graph.FieldResult); ok {
 			d.input.Series = *room
 		}
 	}
@@ -235,15 +235,15 @@ func sortOut(into []graph.FieldResult, blocks [][]model.NamedResult) (self []mod
 	return self
 }
 
-// seriesRoom has memory for series of windows.
-var seriesRoom sync.Pool
+// seriesPerMatcher has memory for series of windows.
+var seriesPerMatcher sync.Pool
 
 // forgetSeries lets go of the series, of which a graph has no part.
 func (d *windowData) forgetSeries() {
 	clear(d.input.Series)
 	room := d.input.Series[:0]
 	d.input.Series = nil
-	seriesRoom.Put(&room)
+	seriesPerMatcher.Put(&room)
 }
 
 // host is a machine in the window.

@@ -39,8 +39,8 @@ type Options struct {
 	Prometheus http.Handler
 	// Auth lets requests in; nil for everybody's.
 	Auth *access.Authenticator
-	// Door knows the names of this server, and refuses what web pages of others send; nil for the default.
-	Door *access.Door
+	// Hosts knows the names of this server, and refuses what web pages of others send; nil for the default.
+	Hosts *access.HostPolicy
 	// Metrics answers /metrics; nil for none.
 	Metrics http.Handler
 	// Snapshot is the newest snapshot of an agent in the same process, or nil. Without it the
@@ -80,7 +80,7 @@ type Options struct {
 	RelativeError float64
 	// Busy has a place for each graph, or stretch of the flight recorder, that is computed at a time, by all handlers
 	// that share it; nil for NewPlaces of this one alone.
-	Busy *store.Turns
+	Busy *store.Scheduler
 	// Hold reserves memory for an answer of a tenant until release is called; nil where answers are not bounded.
 	Hold func(tenant string, bytes int64) (release func(), err error)
 	// TenantQueries tells what the queries of each tenant use, for the status; nil for none.
@@ -92,13 +92,13 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// graphsAtOnce is how many graphs are computed at a time; one more may be of a tenant that has none. graphsWaiting
+// maxRunningGraphs is how many graphs are computed at a time; one more may be of a tenant that has none. graphsWaiting
 // bounds those that wait.
-const graphsAtOnce, graphsWaiting = 2, 256
+const maxRunningGraphs, maxWaitingGraphs = 2, 256
 
-// NewPlaces are places to compute graphs in, which tenants share.
-func NewPlaces() *store.Turns {
-	return store.NewTurns(store.TurnOptions{Places: graphsAtOnce, Spare: 1, Waiting: graphsWaiting,
+// NewSlots are places to compute graphs in, which tenants share.
+func NewSlots() *store.Scheduler {
+	return store.NewScheduler(store.SchedulerOptions{Slots: maxRunningGraphs, SpareSlots: 1, Waiting: maxWaitingGraphs,
 		Share: func(string) float64 { return 0.5 }})
 }
 
@@ -114,7 +114,7 @@ type server struct {
 func New(querier Querier, options Options) http.Handler {
 	s := &server{Options: options, querier: querier, pace: usualPace}
 	if s.Busy == nil {
-		s.Busy = NewPlaces()
+		s.Busy = NewSlots()
 	}
 	if s.MaxEdges == 0 {
 		s.MaxEdges = 1000
@@ -133,7 +133,7 @@ func New(querier Querier, options Options) http.Handler {
 
 // routes are all that is served, and who may have it.
 func (s *server) routes() *access.Mux {
-	mux := access.NewMux(s.Auth, s.Door)
+	mux := access.NewMux(s.Auth, s.Hosts)
 	mux.HandleFunc(access.Read, "GET /api/outsight/graph", s.json(s.graph))
 	mux.HandleFunc(access.Read, "GET /api/outsight/baseline", s.json(s.baseline))
 	mux.HandleFunc(access.Read, "GET /api/outsight/extent", s.json(s.extent))

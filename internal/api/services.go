@@ -128,14 +128,14 @@ func withEntries(query, entries string) string {
 	if !strings.Contains(query, "$entries") {
 		return query
 	}
-	if query = strings.ReplaceAll(query, "$entries", entries); len(query) > store.MaxQueryBytes-roomOfQuery {
+	if query = strings.ReplaceAll(query, "$entries", entries); len(query) > store.MaxQueryBytes-queryReserve {
 		return ""
 	}
 	return query
 }
 
-// roomOfQuery is for what the page puts into a query, in bytes.
-const roomOfQuery = 4 << 10
+// queryReserve is for what the page puts into a query, in bytes.
+const queryReserve = 4 << 10
 
 // entriesMatch selects the edges at which requests come in, as the servers counted them. Clients
 // outside are selected by what their ids look like.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// agreement finds out whether senders have this server's time, while the store has samples of the future and takes
+// clockVote finds out whether senders have this server's time, while the store has samples of the future and takes
 // none: then it is what is stored that is wrong.
 type clockVote struct {
 	// mu guards the rest.
@@ -15,10 +15,10 @@ type clockVote struct {
 	since           time.Duration
 }
 
-// maxWitnesses bounds the senders that are told apart.
+// maxVoters bounds the senders that are told apart.
 const maxVoters = 1000
 
-// note takes the time of a sender: it is this server's, or later. It answers whether a trial is over by which more than
+// add takes the time of a sender: it is this server's, or later. It answers whether a trial is over by which more than
 // two of three senders have this server's time.
 func (a *clockVote) add(sender string, agrees bool, uptime time.Duration) (agreed bool) {
 	a.mu.Lock()

@@ -24,7 +24,7 @@ type Batch struct {
 	labels int64
 }
 
-// bytes is about what the batch takes in memory, without labels that it shares with others.
+// shareBytes is about what the batch takes in memory, without labels that it shares with others.
 func (b *Batch) bytes() int { return b.built + 8*b.wanted + seriesBytes*len(b.Series) }
 
 // Bounds of what a batch keeps for the next one: a great request must not stay in memory after it.
@@ -48,7 +48,7 @@ func newBatch(series int) *Batch {
 	return b
 }
 
-// room is counts with room for n more.
+// capacity is counts with room for n more.
 func (b *Batch) capacity(n int) []uint64 {
 	b.wanted += n
 	if cap(b.counts)-len(b.counts) < n {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clockTrial is how long a clock that has jumped must go on evenly before it is believed.
+// clockProbation is how long a clock that has jumped must go on evenly before it is believed.
 const clockProbation = 10 * time.Minute
 
 // clock is this server's, of which a jump is not believed at once: samples from years ahead would make everybody's too

@@ -20,7 +20,7 @@ func (i *Ingest) Run(ctx context.Context) error {
 	return i.queue.Consume(ctx, i.process)
 }
 
-// deal appends a group of messages. They leave the queue once the store has them on the disk.
+// process appends a group of messages. They leave the queue once the store has them on the disk.
 func (i *Ingest) process(ctx context.Context, group []*queue.Delivery) error {
 	// Whatever came of it: this process has survived these messages.
 	defer i.clearSuspect()
@@ -141,7 +141,7 @@ func (i *Ingest) batchOf(ctx context.Context, d *queue.Delivery) (b *Batch, err 
 	return b, nil
 }
 
-// suspectTries is how often the process may end while it works on one and the same message.
+// maxSuspectAttempts is how often the process may end while it works on one and the same message.
 const maxSuspectAttempts = 3
 
 // suspected notes on the disk that the work on a message begins that is older than this process, and fails where that

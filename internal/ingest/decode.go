@@ -17,7 +17,7 @@ import (
 var (
 	ErrMalformed     = errors.New("not an OTLP metrics request")
 	ErrTooManyPoints = errors.New("too many data points in one request")
-	// ErrTooMuch is of a request that would become more in memory than it may.
+	// ErrTooMuchMemory is of a request that would become more in memory than it may.
 	ErrTooMuchMemory = errors.New("request becomes too large")
 	// errClock is of a request with points of a time that may be now or not.
 	errClock = fmt.Errorf("%w: the clock of this server has jumped and is not believed yet", errBusy)
@@ -84,7 +84,7 @@ type Decoder struct {
 	metrics map[metricKey]*metric
 	// sets of labels by hash: those used since the last turn, and those used before it.
 	recent, older map[uint64]*labelSet
-	// divided counts what the recent ones remember of points that are several series.
+	// tenantsOf counts what the recent ones remember of points that are several series.
 	divided int
 	// held is what is remembered, in bytes: of the recent sets and what they were made from, and of the older ones.
 	held, olderHeld, originsHeld int64
@@ -168,7 +168,7 @@ func (d *Decoder) decode(body []byte, tenant string, received, doubtful time.Tim
 // pointBytes is about how many bytes of a request make a series: as many as in the one before.
 func (d *Decoder) pointBytes() int { return max(32, d.bytes*15/16/(d.series+1)) }
 
-// turn lets go of what was not used for long. What is used again moves to the recent ones.
+// reserveSlot lets go of what was not used for long. What is used again moves to the recent ones.
 func (d *Decoder) rotate() {
 	if len(d.origins) >= cachedOrigins || len(d.metrics) >= cachedOrigins || d.originsHeld > d.share {
 		d.origins, d.metrics = map[string]*origin{}, map[metricKey]*metric{}
@@ -185,7 +185,7 @@ func (d *Decoder) rotate() {
 	}
 }
 
-// hold counts bytes of sets that are remembered and that the batch is the first to have.
+// reservation counts bytes of sets that are remembered and that the batch is the first to have.
 func (r *reading) hold(n int) {
 	r.held += int64(n)
 	r.shared.Add(int64(n))

@@ -86,7 +86,7 @@ func (i *Ingest) GRPC() http.Handler {
 	})
 }
 
-// messageHead is what comes before a message: whether it is compressed, and its length.
+// messageHeader is what comes before a message: whether it is compressed, and its length.
 const messageHeader = 5
 
 // errCodec is of a message in an encoding that is not known here.

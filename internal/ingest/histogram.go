@@ -189,7 +189,7 @@ func (r *reading) buckets(b []byte) (s buckets, ok bool) {
 	return s, !f.bad && len(s.counts) <= maxBuckets
 }
 
-// rest is whole without the counts; ok is whether they are no more than that.
+// remaining is whole without the counts; ok is whether they are no more than that.
 func rest(whole uint64, counts []uint64) (_ uint64, ok bool) {
 	for _, n := range counts {
 		if n > whole {
@@ -243,7 +243,7 @@ func (r *reading) exponential(p *point) error {
 	return nil
 }
 
-// halved is the same at the next lower scale: each two buckets are one.
+// downscaled is the same at the next lower scale: each two buckets are one.
 func (s buckets) downscaled() buckets {
 	if len(s.counts) == 0 {
 		return s

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// reservePatience is how long a request waits for the reserve, reserveBodyTime how long the rest of its body may
+	// reserveTimeout is how long a request waits for the reserve, reserveBodyTime how long the rest of its body may
 	// take once it has it: others wait meanwhile.
 	reserveTimeout = 10 * time.Second
 	reserveBodyTime = 5 * time.Second
@@ -39,9 +39,9 @@ type inFlight struct {
 
 	// mu guards the rest.
 	mu sync.Mutex
-	// waiting are the tenants that have the reserve or wait for it, with one request each.
+	// pending are the tenants that have the reserve or wait for it, with one request each.
 	waiting map[string]bool
-	// reserved are the bytes that are taken of the reserve.
+	// reserveBytes are the bytes that are taken of the reserve.
 	reserved int64
 }
 
@@ -62,7 +62,7 @@ func (f *inFlight) total() int64 {
 	return f.Used() + f.reserved
 }
 
-// enter waits for the reserve. It fails at once where another request of the tenant waits or has it.
+// enterReserve waits for the reserve. It fails at once where another request of the tenant waits or has it.
 func (f *inFlight) enterReserve(ctx context.Context, tenant string) bool {
 	f.mu.Lock()
 	if f.waiting[tenant] {
@@ -80,7 +80,7 @@ func (f *inFlight) enterReserve(ctx context.Context, tenant string) bool {
 	return false
 }
 
-// leave gives the reserve to the next.
+// removeWaiter gives the reserve to the next.
 func (f *inFlight) leaveReserve(tenant string) {
 	f.mu.Lock()
 	delete(f.waiting, tenant)
@@ -88,20 +88,20 @@ func (f *inFlight) leaveReserve(tenant string) {
 	f.reserveSlot.release()
 }
 
-// hold is what a request holds of the bytes in flight. Memory is taken for a body as it comes, not by what the sender
+// reservation is what a request holds of the bytes in flight. Memory is taken for a body as it comes, not by what the sender
 // says of its length.
 type reservation struct {
 	from   *inFlight
 	ctx    context.Context
 	tenant string
-	// hurry bounds how long the rest of the body may take; nil where there is none.
+	// limitBodyTime bounds how long the rest of the body may take; nil where there is none.
 	limitBodyTime func(time.Duration)
-	// bytes are of the tenant's share, reserved of the reserve, which entered is whether it has.
+	// shareBytes are of the tenant's share, reserved of the reserve, which entered is whether it has.
 	shareBytes, reserveBytes int64
 	inReserve         bool
 }
 
-// more takes n bytes, or fails.
+// grow takes n bytes, or fails.
 func (h *reservation) grow(n int64) error {
 	if !h.inReserve && h.from.TryTake(h.tenant, n) {
 		h.shareBytes += n
@@ -143,7 +143,7 @@ func (h *reservation) addReserve(n int64) {
 // held is how many bytes it holds.
 func (h *reservation) held() int64 { return h.shareBytes + h.reserveBytes }
 
-// less gives n bytes back.
+// shrink gives n bytes back.
 func (h *reservation) shrink(n int64) {
 	reserved := min(n, h.reserveBytes)
 	h.addReserve(-reserved)

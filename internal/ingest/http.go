@@ -82,7 +82,7 @@ type incoming struct {
 	// encoding is how it is compressed, json whether it is JSON then.
 	encoding string
 	json     bool
-	// hurry bounds how long the rest of the body may take.
+	// limitBodyTime bounds how long the rest of the body may take.
 	hurry func(time.Duration)
 	sender
 	batch string
@@ -146,7 +146,7 @@ type patientReader struct {
 	until   time.Time
 }
 
-// hurry leaves the sender no longer than this for the rest.
+// limitBodyTime leaves the sender no longer than this for the rest.
 func (p *patientReader) hurry(most time.Duration) {
 	if by := time.Now().Add(most); by.Before(p.until) {
 		p.until = by
@@ -185,7 +185,7 @@ func classify(err error) Refusal {
 	return Failed
 }
 
-// turnAway counts a request of which nothing was taken.
+// refuseRequest counts a request of which nothing was taken.
 func (i *Ingest) refuseRequest(who sender, err error) {
 	why := classify(err)
 	i.refuse(who, why, err)
@@ -194,7 +194,7 @@ func (i *Ingest) refuseRequest(who sender, err error) {
 	}
 }
 
-// answerer writes answers in the form of the request.
+// responder writes answers in the form of the request.
 type responder struct {
 	w    http.ResponseWriter
 	json bool
@@ -203,7 +203,7 @@ type responder struct {
 // outcome is what became of a request that was taken.
 type outcome struct {
 	Rejections
-	// said is what the sender is told of those, besides the sums.
+	// message is what the sender is told of those, besides the sums.
 	message string
 }
 

@@ -84,7 +84,7 @@ type Options struct {
 	Named <-chan struct{}
 	// Dir is where the consumer notes which message it suspects of ending the process; empty for nowhere.
 	Dir string
-	// Room is why there is no room for more on the disk of the queue, or nil; nil is always.
+	// Available is why there is no room for more on the disk of the queue, or nil; nil is always.
 	Room func() error
 	// FutureIsWrong is called, where it is not nil, when Room says store.ErrClock and senders have this server's time:
 	// what is stored is to be set aside.
@@ -97,7 +97,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// divided is among whom things are divided. Where tenants are named in a header, any may come.
+// tenantsOf is among whom things are divided. Where tenants are named in a header, any may come.
 func (o *Options) tenantsOf() quota.Tenants {
 	if !o.Tenants {
 		return quota.Tenants{}
@@ -159,7 +159,7 @@ type Ingest struct {
 
 // sharedDecoder is a Decoder for requests of some of the senders.
 type sharedDecoder struct {
-	// turn is of who uses it.
+	// reserveSlot is of who uses it.
 	slots *slots
 	*Decoder
 }
@@ -226,7 +226,7 @@ type request struct {
 // errBusy means that the sender should come again later.
 var errBusy = errors.New("too much is under way")
 
-// take keeps a request, and takes what it becomes from hold. It has returned without an error when the request outlives
+// accept keeps a request, and takes what it becomes from hold. It has returned without an error when the request outlives
 // the loss of power.
 func (i *Ingest) accept(ctx context.Context, r request, hold *reservation) (taken outcome, err error) {
 	charged := 0
@@ -441,7 +441,7 @@ func (i *Ingest) tenant(ofToken string, values func(header string) []string) (st
 	return cmp.Or(ofToken, named, DefaultTenant), nil
 }
 
-// handover spares the consumer to decode what this process has just decoded.
+// decodedBatches spares the consumer to decode what this process has just decoded.
 type decodedBatches struct {
 	// mu guards the rest.
 	mu      sync.Mutex
@@ -449,7 +449,7 @@ type decodedBatches struct {
 	weight  int
 }
 
-// maxHanded bounds what waits in memory for the consumer, which reads the queue where there is more: in series, and as
+// maxDecodedBytes bounds what waits in memory for the consumer, which reads the queue where there is more: in series, and as
 // many more as foreign histograms and labels that were new weigh.
 const maxDecodedBytes = 200_000
 

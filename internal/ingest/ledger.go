@@ -22,14 +22,14 @@ type refused struct {
 	last atomic.Pointer[refusalContext]
 }
 
-// occasion is when something was refused, to which address, and what its sender was told.
+// refusalContext is when something was refused, to which address, and what its sender was told.
 type refusalContext struct {
 	at         time.Time
 	from, message string
 }
 
-// maxSaid bounds, in bytes, what is kept of an answer: parts of it are the sender's words.
-const maxMessage = 200
+// maxMessage bounds, in bytes, what is kept of an answer: parts of it are the sender's words.
+const maxRefusalText = 200
 
 func (r *refused) add(n uint64, o refusalContext) {
 	r.count.Add(n)
@@ -53,10 +53,10 @@ func (r *refused) listed(list []model.Refusal, what, reason string) []model.Refu
 // sender is who sends: a tenant, empty where there are none or it is not known, and an address.
 type sender struct{ tenant, address string }
 
-// occasion is that of now.
+// refusalContext is that of now.
 func (i *Ingest) refusalContext(who sender, said string) refusalContext {
-	if len(said) > maxMessage {
-		said = strings.ToValidUTF8(said[:maxMessage], "") + "…"
+	if len(said) > maxRefusalText {
+		said = strings.ToValidUTF8(said[:maxRefusalText], "") + "…"
 	}
 	host, _, err := net.SplitHostPort(who.address)
 	if err != nil {

@@ -21,7 +21,7 @@ type namedSet struct {
 	labels []model.Label
 	// number is its own, as that of a labelSet.
 	number uint64
-	// came is where the labels of the last batch were: there they are the same for all its series of the set.
+	// lastLabels is where the labels of the last batch were: there they are the same for all its series of the set.
 	lastLabels *model.Label
 }
 

@@ -212,7 +212,7 @@ type streamScan struct {
 	highest     uint64
 	highestTime time.Time
 	lastBlock   uint32
-	// gone are messages that were deleted.
+	// deleted are messages that were deleted.
 	deleted    map[uint64]bool
 	damaged []*damagedBlock
 	// holes are damaged parts, in order.
@@ -228,7 +228,7 @@ type damagedBlock struct {
 	// good is what can be read of it, messages how many.
 	good     []byte
 	messages int
-	// bytes are damaged, and lost messages were in them, which came between from and to; either may be unknown.
+	// shareBytes are damaged, and lost messages were in them, which came between from and to; either may be unknown.
 	bytes    int
 	lost     uint64
 	from, to time.Time
@@ -417,7 +417,7 @@ func (s *streamScan) scan(path string) error {
 	return nil
 }
 
-// take notes a record.
+// accept notes a record.
 func (s *streamScan) take(r record) {
 	if seq := r.seq &^ (deletedBit | erasedBit); r.seq != seq {
 		s.deleted[seq] = true

@@ -8,22 +8,22 @@ import (
 	"outsight/internal/store"
 )
 
-// accounts is a store that counts what each tenant has in it.
+// seriesAccounts is a store that counts what each tenant has in it.
 type seriesAccounts interface {
-	// Room is how many series more of a tenant there is room for, and how many bytes of their labels.
+	// Available is how many series more of a tenant there is room for, and how many bytes of their labels.
 	Available(tenant string) (series, labelBytes int64)
-	// Fresh tells which of the series the store does not have, with room for so many and so many bytes of their labels.
-	CountNew(series []model.Series, room, roomBytes int64) store.Fresh
+	// CountNew tells which of the series the store does not have, with room for so many and so many bytes of their labels.
+	CountNew(series []model.Series, room, roomBytes int64) store.NewSeries
 }
 
-// room is who has claims on the room for series. A request is answered before its series are in the store: what it was
+// capacity is who has claims on the room for series. A request is answered before its series are in the store: what it was
 // told to be taken must have room there until then.
 type admission struct {
 	store seriesAccounts
 	// mu guards the rest.
 	mu      sync.Mutex
 	tenants map[string]*claims
-	// waiting are the claims of messages, by their IDs.
+	// pending are the claims of messages, by their IDs.
 	pending map[string]*claim
 	// lostBefore is the sequence of the message before which the queue lost some: none before it comes any more.
 	lostBefore uint64
@@ -37,7 +37,7 @@ type claim struct {
 	admission   *admission
 	tenant string
 	claims
-	// without counts the series of which the sender was told that they have no room.
+	// rejected counts the series of which the sender was told that they have no room.
 	rejected int64
 	// sequence of the message, 0 until it is known.
 	sequence uint64
@@ -48,12 +48,12 @@ type shortage struct {
 	series uint64
 	first  *model.Series
 	available   int64
-	// passing is that there may be room once what waits in the queue is in the store: until then, series that several
+	// temporary is that there may be room once what waits in the queue is in the store: until then, series that several
 	// messages have, or that are in the store already, count more than once.
 	temporary bool
 }
 
-// said tells the sender.
+// message tells the sender.
 func (s *shortage) message(tenant string) string {
 	who := ""
 	if tenant != "" {
@@ -71,7 +71,7 @@ func (r *admission) init(s Store) {
 // nameBytes is more than the name of a series counts, mostly, as a label.
 const nameBytes = 128
 
-// roomFactor is how many times the series of a request must have room for it to be taken without a look at each of
+// uncheckedFactor is how many times the series of a request must have room for it to be taken without a look at each of
 // them.
 const uncheckedFactor = 4
 
@@ -102,21 +102,21 @@ func (r *admission) claim(tenant string, series []model.Series, bytes int64) (*c
 		// All of them may be new: the claim stays until the store has them.
 		return c, shortage{}
 	}
-	short := shortage{series: uint64(fresh.Without), first: fresh.First, available: left}
-	if fresh.Without > 0 && left < room {
-		short.temporary = r.store.CountNew(series, room, roomBytes).Without == 0
+	short := shortage{series: uint64(fresh.Rejected), first: fresh.FirstRejected, available: left}
+	if fresh.Rejected > 0 && left < room {
+		short.temporary = r.store.CountNew(series, room, roomBytes).Rejected == 0
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c.release()
 	if !short.temporary {
-		c.claims, c.rejected = claims{series: fresh.Series, bytes: fresh.Bytes}, fresh.Without
+		c.claims, c.rejected = claims{series: fresh.Series, bytes: fresh.Bytes}, fresh.Rejected
 		r.claimsOf(tenant).add(&c.claims, 1)
 	}
 	return c, short
 }
 
-// of is the claims of a tenant; mu is held.
+// claimsOf is the claims of a tenant; mu is held.
 func (r *admission) claimsOf(tenant string) *claims {
 	c := r.tenants[tenant]
 	if c == nil {
@@ -133,14 +133,14 @@ func (c *claims) add(other *claims, sign int64) {
 	c.uncheckedBytes += sign * other.uncheckedBytes
 }
 
-// drop gives up a claim.
+// cancel gives up a claim.
 func (c *claim) cancel() {
 	c.admission.mu.Lock()
 	defer c.admission.mu.Unlock()
 	c.release()
 }
 
-// end is drop with mu held.
+// release is drop with mu held.
 func (c *claim) release() {
 	all := c.admission.claimsOf(c.tenant)
 	all.add(&c.claims, -1)
@@ -150,7 +150,7 @@ func (c *claim) release() {
 	}
 }
 
-// keep keeps a claim until the message of this ID is in the store. It is false if a message of this ID has one already:
+// register keeps a claim until the message of this ID is in the store. It is false if a message of this ID has one already:
 // it is the same request.
 func (c *claim) register(id string) bool {
 	c.admission.mu.Lock()
@@ -163,7 +163,7 @@ func (c *claim) register(id string) bool {
 	return true
 }
 
-// told is how many series of a message the sender knows not to be taken.
+// rejected is how many series of a message the sender knows not to be taken.
 func (r *admission) rejected(id string) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -198,7 +198,7 @@ func (r *admission) lost(before uint64) {
 	}
 }
 
-// end gives up the claim of a message; mu is held.
+// release gives up the claim of a message; mu is held.
 func (r *admission) release(id string, c *claim) {
 	delete(r.pending, id)
 	c.release()

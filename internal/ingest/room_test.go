@@ -16,8 +16,8 @@ func (accountedStore) Append(context.Context, []model.Series) error     { return
 func (accountedStore) AppendPart(context.Context, []model.Series) error { return nil }
 func (accountedStore) Sync() error                                      { return nil }
 func (s accountedStore) Room(string) (series, labelBytes int64)         { return s.room, 1 << 40 }
-func (accountedStore) Fresh([]model.Series, int64, int64) store.Fresh {
-	return store.Fresh{Unknown: true}
+func (accountedStore) Fresh([]model.Series, int64, int64) store.NewSeries {
+	return store.NewSeries{Unknown: true}
 }
 
 func claimOf(t *testing.T, r *admission, id string, series int) {

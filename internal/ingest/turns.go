@@ -11,12 +11,12 @@ import (
 // turns let some work at a time. Those who wait get their places tenant by tenant, so that one with many requests does
 // not keep another waiting for longer than the work of one.
 type slots struct {
-	// patience is how long a request waits for its turn.
+	// timeout is how long a request waits for its turn.
 	timeout time.Duration
 	// mu guards the rest.
 	mu   sync.Mutex
 	free int
-	// waiting are those of each tenant, the first one first; order has the tenants with any, the next one first.
+	// pending are those of each tenant, the first one first; order has the tenants with any, the next one first.
 	waiting map[string][]chan struct{}
 	order   []string
 }
@@ -25,10 +25,10 @@ func newSlots(n int) *slots {
 	return &slots{timeout: slotTimeout, free: n, waiting: map[string][]chan struct{}{}}
 }
 
-// turnPatience is turns.patience where nothing else is said.
+// slotTimeout is turns.patience where nothing else is said.
 const slotTimeout = 5 * time.Second
 
-// take waits for a place. Who has one gives it back.
+// accept waits for a place. Who has one gives it back.
 func (t *slots) acquire(ctx context.Context, tenant string) error {
 	t.mu.Lock()
 	if t.free > 0 {
@@ -61,14 +61,14 @@ func (t *slots) acquire(ctx context.Context, tenant string) error {
 	return fmt.Errorf("%w: no turn within %v", errBusy, t.timeout)
 }
 
-// give gives a place back.
+// release gives a place back.
 func (t *slots) release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.handOver()
 }
 
-// pass hands a place to the next tenant's first; mu is held.
+// handOver hands a place to the next tenant's first; mu is held.
 func (t *slots) handOver() {
 	if len(t.order) == 0 {
 		t.free++
@@ -83,7 +83,7 @@ func (t *slots) handOver() {
 	close(next)
 }
 
-// leave forgets one that waits; mu is held.
+// removeWaiter forgets one that waits; mu is held.
 func (t *slots) removeWaiter(tenant string, slot chan struct{}) {
 	remaining := slices.DeleteFunc(t.waiting[tenant], func(c chan struct{}) bool { return c == slot })
 	if len(remaining) > 0 {

@@ -33,7 +33,7 @@ func (a *Answer) annotate(query string, notes annotations.Annotations) {
 // Evaluate answers a query in the form of Prometheus's API, in the very bytes that a
 // Prometheus server would give.
 func (s *Store) Evaluate(ctx context.Context, e Evaluation) (a Answer, err error) {
-	err = s.evaluate(ctx, e, func(r *promql.Result, p *purse) error {
+	err = s.evaluate(ctx, e, func(r *promql.Result, p *allowance) error {
 		notes := r.Warnings
 		value, cut := limited(r.Value, e.Limit)
 		if cut {
@@ -72,12 +72,12 @@ type writer struct {
 	// empty is true until the array that is being written has an item.
 	empty bool
 	// purse pays for the text, which has room for charged bytes. err is why there is no more.
-	purse   *purse
+	purse   *allowance
 	charged int
 	err     error
 }
 
-func newWriter(p *purse) *writer {
+func newWriter(p *allowance) *writer {
 	return &writer{stream: jsoniter.ConfigCompatibleWithStandardLibrary.BorrowStream(nil), purse: p}
 }
 
@@ -103,7 +103,7 @@ func (w *writer) array() {
 // item goes before each item of an array; false where there is no room for one more.
 func (w *writer) item() bool {
 	if room := cap(w.stream.Buffer()); room > w.charged {
-		if w.err = w.purse.take(int64(room - w.charged)); w.err != nil {
+		if w.err = w.purse.reserve(int64(room - w.charged)); w.err != nil {
 			return false
 		}
 		w.charged = room

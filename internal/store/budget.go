@@ -39,7 +39,7 @@ type tenantMemory struct {
 func (b *Budget) ofTenant(tenant string) *tenantMemory {
 	t := b.tenants[tenant]
 	if t == nil {
-		if len(b.tenants) >= maxTurnTenants {
+		if len(b.tenants) >= maxScheduledTenants {
 			for name, other := range b.tenants {
 				if other.used == 0 {
 					delete(b.tenants, name)
@@ -75,7 +75,7 @@ func (b *Budget) Hold(tenant string, n int64) (release func(), err error) {
 		return func() {}, nil
 	}
 	a := b.open(tenant, nil)
-	if _, err := a.take(n, 0); err != nil {
+	if _, err := a.reserve(n, 0); err != nil {
 		a.close()
 		return nil, err
 	}
@@ -92,7 +92,7 @@ type account struct {
 	// closed, stopped and looks are guarded by the budget's lock.
 	closed, stopped bool
 	// looks is how often the watchdog has met it.
-	looks int
+	checks int
 }
 
 // open is an account for a query, which stop can end.
@@ -109,7 +109,7 @@ func (b *Budget) open(tenant string, stop context.CancelCauseFunc) *account {
 }
 
 // take reserves n more bytes, and up to extra more where there is room for them; got is how many it reserved.
-func (a *account) take(n, extra int64) (got int64, err error) {
+func (a *account) reserve(n, extra int64) (got int64, err error) {
 	b := a.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -160,16 +160,16 @@ func (a *account) close() {
 }
 
 // purse takes from an account for one goroutine. The zero purse bounds nothing.
-type purse struct {
+type allowance struct {
 	account *account
 	spare   int64
 }
 
-func (p *purse) take(n int64) error {
+func (p *allowance) reserve(n int64) error {
 	if p.spare -= n; p.spare >= 0 || p.account == nil {
 		return nil
 	}
-	got, err := p.account.take(-p.spare, budgetGrain)
+	got, err := p.account.reserve(-p.spare, budgetGrain)
 	p.spare += got
 	return err
 }

@@ -28,7 +28,7 @@ func (b *Budget) watch() {
 			return
 		}
 		for a := range b.accounts {
-			a.looks++
+			a.checks++
 		}
 		ended := over && b.stopLargest()
 		b.mu.Unlock()
@@ -67,7 +67,7 @@ func (b *Budget) hasQueries(ended bool) bool {
 func (b *Budget) stopLargest() bool {
 	var largest *account
 	for a := range b.accounts {
-		if a.stop != nil && !a.stopped && a.looks >= watchAge && (largest == nil || a.held > largest.held) {
+		if a.stop != nil && !a.stopped && a.checks >= watchAge && (largest == nil || a.held > largest.held) {
 			largest = a
 		}
 	}

@@ -26,14 +26,14 @@ type entry struct {
 	// last is the time of its newest sample, in ms.
 	last int64
 	// from is the source that it lives in.
-	from *source
+	source *source
 	// thing and place are where its values are kept; thing is nil where they are not.
 	thing *keptThing
 	place keptPlace
 	// next entry with the same hash.
 	next *entry
 	// after is the one that came after it in a batch: nearly always it does so again.
-	after *entry
+	following *entry
 }
 
 // cache finds entries by name and labels.
@@ -121,7 +121,7 @@ func (c *cache) setKey(e *entry, key uint64) {
 
 func (c *cache) remove(e *entry) {
 	c.setKey(e, 0)
-	e.after = nil
+	e.following = nil
 	first := c.entries[e.hash]
 	if first == e {
 		if e.next == nil {

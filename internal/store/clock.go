@@ -34,7 +34,7 @@ var ErrClock = errors.New("the clock is behind the newest sample")
 
 // checkClock fails while the newest sample is of the future.
 func (s *Store) checkClock() error {
-	newest, now := s.newest(), s.books.now()
+	newest, now := s.newest(), s.tracker.now()
 	if newest <= now.Add(aheadOfClock).UnixMilli() {
 		return nil
 	}
@@ -162,7 +162,7 @@ func (r *repairer) setFutureAside(dir string, limit time.Time) error {
 		if err != nil || meta.MaxTime <= limit.UnixMilli() {
 			continue
 		}
-		kept, err := r.keep.Move(path)
+		kept, err := r.copies.Move(path)
 		if err != nil {
 			return err
 		}
@@ -228,7 +228,7 @@ func (r *repairer) futureLog(dir string, limit int64) error {
 		}
 		copied := ""
 		if samples > 0 {
-			if copied, err = r.keep.Copy(path); err != nil {
+			if copied, err = r.copies.Copy(path); err != nil {
 				return err
 			}
 			r.found.files++

@@ -33,7 +33,7 @@ const (
 	seriesCost = 256
 	// pointCost is for a number at a step. The engine makes room for that of all steps, up to maxRoom of them, for each
 	// series.
-	pointCost, maxRoom = 16, 5000
+	pointCost, maxPreallocated = 16, 5000
 	// stepCost is for a step of a subquery.
 	stepCost = 16
 	// numberText is the longest text of a number that count_values makes.
@@ -146,9 +146,9 @@ func (s span) steps() int64 {
 }
 
 // room is what the engine sets aside for the samples of a series.
-func (s span) room() int64 {
+func (s span) preallocated() int64 {
 	if n := s.steps(); n > 1 {
-		return min(n, maxRoom) * pointCost
+		return min(n, maxPreallocated) * pointCost
 	}
 	return 0
 }
@@ -213,7 +213,7 @@ func (c *cost) walk(expr parser.Expr, at span) (flows []*flow, values growth, er
 		return c.walk(e.VectorSelector, at)
 	case *parser.NumberLiteral:
 		// As many of them can be held as the expression has.
-		c.fixed += seriesCost + at.room()
+		c.fixed += seriesCost + at.preallocated()
 		return nil, growth{}, nil
 	case *parser.StringLiteral:
 		return nil, growth{}, nil
@@ -259,7 +259,7 @@ func (c *cost) aggregate(e *parser.AggregateExpr, at span) ([]*flow, growth, err
 	if err != nil {
 		return nil, growth{}, err
 	}
-	room := &labelOp{kind: opRoom, room: at.room()}
+	room := &labelOp{kind: opPreallocate, preallocated: at.preallocated()}
 	switch e.Op {
 	case parser.TOPK, parser.BOTTOMK, parser.LIMITK, parser.LIMIT_RATIO:
 		pass(flows, room)
@@ -310,12 +310,12 @@ func (c *cost) call(e *parser.Call, at span) (flows []*flow, values growth, err 
 	}
 	switch {
 	case e.Type() != parser.ValueTypeVector:
-		c.fixed += seriesCost + at.room()
+		c.fixed += seriesCost + at.preallocated()
 		return nil, growth{}, nil
 	case len(flows) == 0: // as minute()
 		return []*flow{c.literal(labels.EmptyLabels(), at)}, growth{}, nil
 	case !matrix: // what the engine computes of ranges shares the room
-		pass(flows, &labelOp{kind: opRoom, room: at.room()})
+		pass(flows, &labelOp{kind: opPreallocate, preallocated: at.preallocated()})
 	}
 	return flows, values, nil
 }
@@ -367,7 +367,7 @@ func (c *cost) binary(e *parser.BinaryExpr, at span) ([]*flow, growth, error) {
 	}
 	values := leftValues.or(rightValues)
 	if e.Type() == parser.ValueTypeScalar {
-		c.fixed += seriesCost + at.room()
+		c.fixed += seriesCost + at.preallocated()
 		return nil, growth{}, nil
 	}
 	flows := left
@@ -382,7 +382,7 @@ func (c *cost) binary(e *parser.BinaryExpr, at span) ([]*flow, growth, error) {
 	case m.Card == parser.CardManyToOne:
 		pass(flows, c.include(m, rightValues)...)
 	}
-	pass(flows, &labelOp{kind: opRoom, room: at.room()})
+	pass(flows, &labelOp{kind: opPreallocate, preallocated: at.preallocated()})
 	return flows, values, nil
 }
 

@@ -29,7 +29,7 @@ const (
 	// opBuild gives series a label, opGroup aggregates them, opRoom makes room for all steps.
 	opBuild opKind = iota
 	opGroup
-	opRoom
+	opPreallocate
 )
 
 // labelOp is what happens to series in one part of an expression.
@@ -45,14 +45,14 @@ type labelOp struct {
 	// names are the labels that opGroup keeps, or the ones that it drops.
 	names   []string
 	without bool
-	room    int64
+	preallocated    int64
 }
 
 // pass leads series through operations.
 func pass(flows []*flow, ops ...*labelOp) {
 	for _, f := range flows {
 		for _, op := range ops {
-			if op.kind != opRoom || op.room > 0 {
+			if op.kind != opPreallocate || op.preallocated > 0 {
 				f.ops = append(f.ops, op)
 			}
 		}
@@ -154,8 +154,8 @@ func (s *labelState) run(ops []*labelOp) (bytes, times int64, err error) {
 			most = most.or(s.size)
 		case opGroup:
 			s.keep(op)
-		case opRoom:
-			room, rooms = max(room, op.room), min(rooms+1, 2)
+		case opPreallocate:
+			room, rooms = max(room, op.preallocated), min(rooms+1, 2)
 		}
 	}
 	return seriesCost + 2*most.more + rooms*room, 2 * most.factor, nil

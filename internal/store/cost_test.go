@@ -169,7 +169,7 @@ func TestChargesCoverLabels(t *testing.T) {
 			t.Fatalf("%s: %v", query, err)
 		}
 		account := newBudget(&QueryBounds{Memory: 1 << 40}, full).open("", nil)
-		m := &meter{purse: purse{account: account}}
+		m := &meter{purse: allowance{account: account}}
 		if m.cost, err = costOf(expr, 0, 0); err != nil {
 			t.Fatalf("%s: %v", query, err)
 		}
@@ -216,7 +216,7 @@ func evaluateAlone(s *Store, e Evaluation) (string, error) {
 	if r.Err != nil {
 		return "", r.Err
 	}
-	w := newWriter(&purse{})
+	w := newWriter(&allowance{})
 	defer w.release()
 	w.value(r.Value)
 	return string(w.bytes()), nil

@@ -51,7 +51,7 @@ func (s *Store) Find(ctx context.Context, l Lookup) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	ctx, account, done, err := s.gate.turn(ctx, l.Tenant, 0)
+	ctx, account, done, err := s.gate.enter(ctx, l.Tenant, 0)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -62,7 +62,7 @@ func (s *Store) Find(ctx context.Context, l Lookup) (Answer, error) {
 		return Answer{}, &queryError{ErrStorage, err}
 	}
 	defer querier.Close()
-	f := finder{querier: querier, from: from, to: to, limit: l.Limit, purse: purse{account: account}}
+	f := finder{querier: querier, from: from, to: to, limit: l.Limit, purse: allowance{account: account}}
 	if l.What == FindSeries {
 		err = f.series(ctx, sets)
 	} else {
@@ -116,7 +116,7 @@ type finder struct {
 	querier  storage.Querier
 	from, to int64
 	limit    int
-	purse    purse
+	purse    allowance
 	answer   Answer
 	notes    annotations.Annotations
 }
@@ -177,7 +177,7 @@ func (f *finder) strings(ctx context.Context, l Lookup, sets [][]*labels.Matcher
 		for _, v := range found {
 			bytes += int64(len(v)) + sampleBytes
 		}
-		if err := f.purse.take(bytes); err != nil {
+		if err := f.purse.reserve(bytes); err != nil {
 			return err
 		}
 		all = append(all, found...)

@@ -19,7 +19,7 @@ import (
 type gate struct {
 	timeout time.Duration
 	// turns has a place for each query that runs.
-	turns  *Turns
+	scheduler  *Scheduler
 	budget *Budget
 	// closing is closed when close begins; queries counts those that must end before it is over.
 	closing chan struct{}
@@ -45,7 +45,7 @@ func newGate(places int, timeout time.Duration, o QueryBounds, quotas quota.Tabl
 	share := func(tenant string) float64 { return cmp.Or(quotas.Of(tenant).QueryShare, o.TenantShare) }
 	return &gate{
 		timeout: timeout,
-		turns: NewTurns(TurnOptions{Places: places, Spare: places, Waiting: maxWaitingFactor * places,
+		scheduler: NewScheduler(SchedulerOptions{Slots: places, SpareSlots: places, Waiting: maxWaitingFactor * places,
 			Share: share, Time: time.Duration(places) * time.Minute}),
 		budget:  newBudget(&o, share),
 		closing: make(chan struct{}),
@@ -83,7 +83,7 @@ func (g *gate) close() {
 
 // turn waits until the query may run; done must be called when it has. What the query holds is to be taken from the
 // account, which done closes.
-func (g *gate) turn(ctx context.Context, tenant string, timeout time.Duration) (_ context.Context, _ *account,
+func (g *gate) enter(ctx context.Context, tenant string, timeout time.Duration) (_ context.Context, _ *account,
 	done func(), err error) {
 	g.counts.all.Add(1)
 	g.mu.Lock()
@@ -107,7 +107,7 @@ func (g *gate) turn(ctx context.Context, tenant string, timeout time.Duration) (
 		case <-ctx.Done():
 		}
 	}()
-	leave, err := g.turns.Enter(ctx, tenant)
+	leave, err := g.scheduler.Enter(ctx, tenant)
 	if err != nil {
 		stop(nil)
 		cancel()
@@ -130,7 +130,7 @@ func (g *gate) turn(ctx context.Context, tenant string, timeout time.Duration) (
 
 // tenantQueries tells what each tenant uses.
 func (g *gate) tenantQueries() []TenantQueries {
-	all := g.turns.use()
+	all := g.scheduler.use()
 	for i := range all {
 		all[i].Bytes, all[i].MaxBytes, all[i].WithoutMemory = g.budget.useOf(all[i].Tenant)
 	}

@@ -64,7 +64,7 @@ func (s *Store) Last(ctx context.Context, m Moments) (*Values, error) {
 	if len(m.Names) == 0 || len(m.Times) == 0 {
 		return &Values{}, nil
 	}
-	ctx, account, done, err := s.gate.turn(ctx, m.Tenant, 0)
+	ctx, account, done, err := s.gate.enter(ctx, m.Tenant, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -72,9 +72,9 @@ func (s *Store) Last(ctx context.Context, m Moments) (*Values, error) {
 	// Two readers may hold what a query for each of the times may, more of them no more than two.
 	budget := func(readers int) readBudget {
 		return readBudget{ctx: ctx, left: s.options.MaxSamples * len(m.Times) * min(readers, 2) / readers,
-			purse: purse{account: account}}
+			purse: allowance{account: account}}
 	}
-	switch values, ok, err := s.books.keeper.last(&m, budget); {
+	switch values, ok, err := s.tracker.keeper.last(&m, budget); {
 	case err != nil:
 		return nil, s.gate.sort(ctx, err)
 	case ok:
@@ -410,7 +410,7 @@ func (t *Tenant) Last(ctx context.Context, m Moments) (*Values, error) {
 // Kept is the newest moment at or before t, no more than most before it, at which Last finds the values of KeptRecent
 // side by side, in memory or in a file; false where there is none.
 func (s *Store) Kept(t time.Time, most time.Duration) (time.Time, bool) {
-	return s.books.keeper.near(t, most, s.oldest())
+	return s.tracker.keeper.near(t, most, s.oldest())
 }
 
 // Kept finds none: the other system has the values.

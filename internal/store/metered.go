@@ -27,7 +27,7 @@ type meter struct {
 	cost *cost
 	// next is the place in cost.flows of the selector that is asked for next.
 	next  int
-	purse purse
+	purse allowance
 	// longest is the greatest length of a stored value, times how often it is charged, and charged how much that was so
 	// far.
 	longest, times, charged int64
@@ -37,7 +37,7 @@ type meter struct {
 // begin charges what does not depend on series.
 func (m *meter) begin() error {
 	m.times = m.cost.times
-	return m.purse.take(m.cost.fixed)
+	return m.purse.reserve(m.cost.fixed)
 }
 
 // series charges one series on the way f; false where there is no room for it.
@@ -56,7 +56,7 @@ func (m *meter) series(f *flow, of labels.Labels) bool {
 		bytes += most - m.charged
 		m.charged = most
 	}
-	m.err = m.purse.take(bytes)
+	m.err = m.purse.reserve(bytes)
 	return m.err == nil
 }
 

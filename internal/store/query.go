@@ -57,8 +57,8 @@ func (s *Store) Range(ctx context.Context, query string, from, to time.Time, ste
 
 // Results evaluates a query. Histograms must have buckets of model.Scale.
 func (s *Store) Results(ctx context.Context, e Evaluation) (results []model.QueryResult, err error) {
-	err = s.evaluate(ctx, e, func(r *promql.Result, p *purse) error {
-		if err := p.take(resultSize(r.Value)); err != nil {
+	err = s.evaluate(ctx, e, func(r *promql.Result, p *allowance) error {
+		if err := p.reserve(resultSize(r.Value)); err != nil {
 			return err
 		}
 		results, err = toResults(r)
@@ -104,11 +104,11 @@ func (e *Evaluation) check() error {
 }
 
 // evaluate runs a query when it is its turn, and gives the answer to use, which must not keep it.
-func (s *Store) evaluate(ctx context.Context, e Evaluation, use func(*promql.Result, *purse) error) error {
+func (s *Store) evaluate(ctx context.Context, e Evaluation, use func(*promql.Result, *allowance) error) error {
 	if err := e.check(); err != nil {
 		return err
 	}
-	ctx, account, done, err := s.gate.turn(ctx, e.Tenant, e.Timeout)
+	ctx, account, done, err := s.gate.enter(ctx, e.Tenant, e.Timeout)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (s *Store) evaluate(ctx context.Context, e Evaluation, use func(*promql.Res
 	if err != nil {
 		return err
 	}
-	m := &meter{purse: purse{account: account}}
+	m := &meter{purse: allowance{account: account}}
 	if m.cost, err = costOf(expr, e.To.Sub(e.From), e.Step); err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func (s *Store) RemoteRead(w http.ResponseWriter, r *http.Request, tenant string
 	if err != nil {
 		return err
 	}
-	ctx, account, done, err := s.gate.turn(r.Context(), tenant, 0)
+	ctx, account, done, err := s.gate.enter(r.Context(), tenant, 0)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (s *Store) RemoteRead(w http.ResponseWriter, r *http.Request, tenant string
 	c := http.NewResponseController(w)
 	_ = c.SetWriteDeadline(time.Now().Add(s.options.QueryTimeout))
 	defer func() { _ = c.SetWriteDeadline(time.Time{}) }()
-	budget := &readBudget{ctx: ctx, left: s.options.MaxSamples, purse: purse{account: account}}
+	budget := &readBudget{ctx: ctx, left: s.options.MaxSamples, purse: allowance{account: account}}
 	out := &readWriter{ResponseWriter: w}
 	request := r.WithContext(ctx)
 	request.Body = io.NopCloser(bytes.NewReader(body))
@@ -167,7 +167,7 @@ type readBudget struct {
 	// left are samples, or as many times 16 bytes of something else.
 	left int
 	// purse pays for them.
-	purse purse
+	purse allowance
 	// err is why there is no more.
 	err error
 }
@@ -178,7 +178,7 @@ func (b *readBudget) take(n int) bool {
 		b.err = tooManySamples
 	}
 	if b.err == nil {
-		b.err = b.purse.take(int64(n) * sampleBytes)
+		b.err = b.purse.reserve(int64(n) * sampleBytes)
 	}
 	// A context is asked not too often: it locks.
 	if b.err == nil && (n > 1 || b.left%1024 == 0) {

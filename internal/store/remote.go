@@ -141,7 +141,7 @@ type Remote struct {
 	// writing has one place, for who appends: it guards closed, books and protocol.
 	writing  chan struct{}
 	closed   bool
-	books    books
+	tracker    tracker
 	protocol WriteProtocol
 	// stats are as of the last Append, since one may take long.
 	stats   atomic.Pointer[Stats]
@@ -172,9 +172,9 @@ func OpenRemote(options RemoteOptions) (*Remote, error) {
 		options: options, parser: newParser(), gate: newGate(options.MaxQueries, options.QueryTimeout,
 			options.QueryBounds, options.Quotas),
 		writing: make(chan struct{}, 1), protocol: options.Protocol,
-		books: newBooks(newUse(options.MaxSeries, options.LabelBytes, options.Tenants, options.Quotas)),
+		tracker: newTracker(newSeriesUsage(options.MaxSeries, options.LabelBytes, options.Tenants, options.Quotas)),
 	}
-	r.books.countsItself = true
+	r.tracker.ownsUsage = true
 	r.client = newClient(&options, &r.written.sent)
 	if options.Histograms != Native {
 		r.bounds = classicBounds(options.BucketsPerOctave)
@@ -216,11 +216,11 @@ func (r *Remote) append(ctx context.Context, series []model.Series, parts bool) 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.running, cancel)()
-	err := r.books.append(&remoteAppender{remote: r, ctx: ctx}, series, parts)
+	err := r.tracker.append(&remoteAppender{remote: r, ctx: ctx}, series, parts)
 	if err != nil && !errors.Is(err, ErrRejected) {
 		r.written.failed.Add(uint64(len(series)))
 	}
-	stats := r.books.stats()
+	stats := r.tracker.stats()
 	stats.Series, stats.MaxSeries = stats.Live, r.options.MaxSeries
 	r.stats.Store(&stats)
 	return err
@@ -251,7 +251,7 @@ func (r *Remote) Close() (err error) {
 		r.closed = true
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
-		err = r.books.endAll(&remoteAppender{remote: r, ctx: ctx})
+		err = r.tracker.endAll(&remoteAppender{remote: r, ctx: ctx})
 		r.client.CloseIdleConnections()
 	})
 	return err

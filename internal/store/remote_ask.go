@@ -23,7 +23,7 @@ type remoteEnvelope struct {
 }
 
 // ask makes one request; reads are not tried again, since somebody waits for the answer.
-func (r *Remote) ask(ctx context.Context, account *account, method, path string, form url.Values) (a Answer,
+func (r *Remote) query(ctx context.Context, account *account, method, path string, form url.Values) (a Answer,
 	err error) {
 	address, body := r.options.ReadURL+"/api/v1/"+path, []byte(form.Encode())
 	if method == http.MethodGet {
@@ -45,7 +45,7 @@ func (r *Remote) ask(ctx context.Context, account *account, method, path string,
 	if response.StatusCode/100 != 2 {
 		limit = maxErrorBytes
 	}
-	text, err := io.ReadAll(&chargedReader{io.LimitReader(response.Body, limit+1), purse{account: account}})
+	text, err := io.ReadAll(&chargedReader{io.LimitReader(response.Body, limit+1), allowance{account: account}})
 	if own := (*queryError)(nil); errors.As(err, &own) {
 		return a, own
 	}
@@ -77,7 +77,7 @@ func (r *Remote) ask(ctx context.Context, account *account, method, path string,
 // chargedReader charges what is read, and what is made of it.
 type chargedReader struct {
 	io.Reader
-	purse purse
+	purse allowance
 }
 
 // answerFactor is how many times a text is held: as it came, its data apart, and what is made of it.
@@ -86,7 +86,7 @@ const answerFactor = 3
 // Read implements io.Reader.
 func (r *chargedReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
-	if full := r.purse.take(int64(n) * answerFactor); full != nil {
+	if full := r.purse.reserve(int64(n) * answerFactor); full != nil {
 		return n, full
 	}
 	return n, err

@@ -19,7 +19,7 @@ const reserveName = "reserve"
 func (o Options) reserveBytes() int64 { return o.MinFree / 2 }
 
 // lowRoom is the free space below which the reserve is given free.
-func (o Options) lowRoom() int64 { return o.MinFree / 4 }
+func (o Options) reserveThreshold() int64 { return o.MinFree / 4 }
 
 func freeBytes(dir string) (int64, error) {
 	var fs syscall.Statfs_t
@@ -31,12 +31,12 @@ func freeBytes(dir string) (int64, error) {
 
 // makeRoom gives the reserve free where the disk is full. It fails with ErrNoSpace where that is not enough to open the
 // store.
-func makeRoom(dir string, o Options) error {
+func releaseReserve(dir string, o Options) error {
 	free, err := freeBytes(dir)
 	if err != nil {
 		return err
 	}
-	if free >= o.lowRoom() {
+	if free >= o.reserveThreshold() {
 		return nil
 	}
 	switch err := os.Remove(filepath.Join(dir, reserveName)); {
@@ -50,16 +50,16 @@ func makeRoom(dir string, o Options) error {
 			return err
 		}
 	}
-	if free < o.lowRoom() {
+	if free < o.reserveThreshold() {
 		return fmt.Errorf("%w: data directory %q has %d bytes left, and %d are needed to open it; "+
-			"remove other files of that disk, or the directory damaged in it", ErrNoSpace, dir, free, o.lowRoom())
+			"remove other files of that disk, or the directory damaged in it", ErrNoSpace, dir, free, o.reserveThreshold())
 	}
 	return nil
 }
 
 // keepRoom makes the reserve where there is room, and gives it free where the disk is full. It is false where the file
 // system cannot have one.
-func keepRoom(dir string, o Options) (possible bool) {
+func maintainReserve(dir string, o Options) (possible bool) {
 	size, path := o.reserveBytes(), filepath.Join(dir, reserveName)
 	free, err := freeBytes(dir)
 	if err != nil || size <= 0 {
@@ -67,7 +67,7 @@ func keepRoom(dir string, o Options) (possible bool) {
 	}
 	info, err := os.Stat(path)
 	switch made := err == nil && info.Size() == size; {
-	case made && free < o.lowRoom():
+	case made && free < o.reserveThreshold():
 		if err := os.Remove(path); err == nil {
 			o.Logger.Warn("the disk is full: the store takes no samples until there is room", "data", dir, "free_bytes",
 				free, "wanted_bytes", o.MinFree)

@@ -18,7 +18,7 @@ import (
 // Numbers are big-endian. No record reaches into the next segment.
 const (
 	pageBytes     = 32 << 10
-	fragmentHead  = 7
+	fragmentHeader  = 7
 	fragmentTypes = 7
 	snappyFlag    = 1 << 3
 	zstdFlag      = 1 << 4
@@ -37,7 +37,7 @@ type logRecord struct {
 	flags byte
 	bytes []byte
 	// afterHole is whether the part of the file before it is damaged.
-	afterHole bool
+	afterDamage bool
 }
 
 // segmentScan is what a segment has.
@@ -89,7 +89,7 @@ func scanSegment(b []byte) *segmentScan {
 			at = end
 			continue
 		}
-		payload := b[at+fragmentHead : end]
+		payload := b[at+fragmentHeader : end]
 		if begins := kind == fragmentFull || kind == fragmentFirst; begins == (begun >= 0) || kind > fragmentLast {
 			// A record without its begin, or the begin of one that has no end.
 			skip(at, at)
@@ -124,10 +124,10 @@ func fragmentEnd(page []byte, at int) (end int, ok bool) {
 	if end := wholeFragment(page, at); end > 0 {
 		return end, true
 	}
-	for next := at + 1; next+fragmentHead < len(page); next++ {
+	for next := at + 1; next+fragmentHeader < len(page); next++ {
 		kind := page[next] & fragmentTypes
 		if (kind == fragmentFull || kind == fragmentFirst) && page[next]&^(fragmentTypes|snappyFlag|zstdFlag) == 0 &&
-			wholeFragment(page, next) > next+fragmentHead {
+			wholeFragment(page, next) > next+fragmentHeader {
 			return next, false
 		}
 	}
@@ -137,11 +137,11 @@ func fragmentEnd(page []byte, at int) (end int, ok bool) {
 // wholeFragment is the end of a fragment with the right checksum, or 0.
 func wholeFragment(page []byte, at int) (end int) {
 	b := page[at:]
-	if len(b) < fragmentHead {
+	if len(b) < fragmentHeader {
 		return 0
 	}
-	length := fragmentHead + int(binary.BigEndian.Uint16(b[1:]))
-	if length > len(b) || crc32.Checksum(b[fragmentHead:length], castagnoli) != binary.BigEndian.Uint32(b[3:]) {
+	length := fragmentHeader + int(binary.BigEndian.Uint16(b[1:]))
+	if length > len(b) || crc32.Checksum(b[fragmentHeader:length], castagnoli) != binary.BigEndian.Uint32(b[3:]) {
 		return 0
 	}
 	return at + length
@@ -152,11 +152,11 @@ func encodeSegment(records []logRecord) (b []byte) {
 	for _, r := range records {
 		for first, rest := true, r.bytes; first || len(rest) > 0; first = false {
 			left := pageBytes - len(b)%pageBytes
-			if left <= fragmentHead {
+			if left <= fragmentHeader {
 				b = append(b, make([]byte, left)...)
 				left = pageBytes
 			}
-			part := rest[:min(len(rest), left-fragmentHead)]
+			part := rest[:min(len(rest), left-fragmentHeader)]
 			rest = rest[len(part):]
 			kind := byte(fragmentMiddle)
 			switch {
@@ -241,7 +241,7 @@ func (l *logReader) read(r logRecord, series func(chunks.HeadSeriesRef), sample 
 func (s *segmentScan) count() {
 	l, last, wait := newLogReader(), int64(noSample), false
 	for _, r := range s.records {
-		if r.afterHole {
+		if r.afterDamage {
 			if s.from == noSample {
 				s.from = last
 			}

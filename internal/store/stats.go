@@ -58,7 +58,7 @@ type Stats struct {
 // counts are the counters behind Stats of appends.
 type counts struct {
 	batches, samples, ended              uint64
-	tooOld, conflicts, malformed, noRoom uint64
+	tooOld, conflicts, malformed, overLimit uint64
 	refused                              uint64
 	noSpace, clock                       uint64
 }
@@ -70,20 +70,20 @@ func (c *counts) add(other *counts) {
 	c.tooOld += other.tooOld
 	c.conflicts += other.conflicts
 	c.malformed += other.malformed
-	c.noRoom += other.noRoom
+	c.overLimit += other.overLimit
 	c.refused += other.refused
 }
 
-func (c *counts) rejected() uint64 { return c.tooOld + c.conflicts + c.malformed + c.noRoom }
+func (c *counts) rejected() uint64 { return c.tooOld + c.conflicts + c.malformed + c.overLimit }
 
 // stats are those of what was appended.
-func (k *books) stats() Stats {
+func (k *tracker) stats() Stats {
 	c := &k.counts
 	return Stats{
 		Sources: len(k.sources), Live: k.live(), Batches: c.batches, Samples: c.samples, Ended: c.ended,
-		LabelBytes: k.use.bytes.Used(), MaxLabelBytes: k.use.bytes.Capacity(), Unread: k.use.unread.Load(),
-		NoLabelRoom: k.use.noLabelRoom.Load(),
-		TooOld:      c.tooOld, Conflicts: c.conflicts, Malformed: c.malformed, NoRoom: c.noRoom, NoSpace: c.noSpace,
+		LabelBytes: k.usage.bytes.Used(), MaxLabelBytes: k.usage.bytes.Capacity(), Unread: k.usage.unread.Load(),
+		NoLabelRoom: k.usage.labelsRefused.Load(),
+		TooOld:      c.tooOld, Conflicts: c.conflicts, Malformed: c.malformed, NoRoom: c.overLimit, NoSpace: c.noSpace,
 		Clock: c.clock, Refused: c.refused,
 	}
 }
@@ -93,15 +93,15 @@ func (s *Store) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	head := s.db.Head()
-	stats := s.books.stats()
+	stats := s.tracker.stats()
 	s.gate.addTo(&stats)
 	stats.DamagedFiles, stats.Damaged = uint64(s.repaired.files), s.repaired.lost
-	stats.Moments = s.books.keeper.moments()
+	stats.Moments = s.tracker.keeper.moments()
 	stats.Series, stats.MaxSeries, stats.MaxBytes = int(head.NumSeries()), s.options.MaxSeries, s.options.MaxBytes
 	if s.closed {
 		return stats
 	}
-	stats.MomentFiles, stats.MomentBytes, stats.MomentsLate = s.books.keeper.files.size()
+	stats.MomentFiles, stats.MomentBytes, stats.MomentsLate = s.tracker.keeper.files.size()
 	stats.Bytes = head.Size() + stats.MomentBytes
 	blocks := s.db.Blocks()
 	stats.Blocks = len(blocks)

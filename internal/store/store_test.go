@@ -171,7 +171,7 @@ func TestFullStoreGoesOnAfterARestart(t *testing.T) {
 func TestSilentSourceIsForgotten(t *testing.T) {
 	s := open(t, t.TempDir(), Options{})
 	now := time.Now()
-	s.books.now = func() time.Time { return now }
+	s.tracker.now = func() time.Time { return now }
 	appendAll(t, s, counterAt(0, 1, "c", "host", "gone"))
 	// The clock of the other is far ahead: that says nothing of this one.
 	appendAll(t, s, counterAt(599, 1, "c"))
@@ -356,7 +356,7 @@ func TestQueryBounds(t *testing.T) {
 // Queries take turns; past the waiting line they are turned away.
 func TestQueriesTakeTurns(t *testing.T) {
 	s := open(t, t.TempDir(), Options{MaxQueries: 1})
-	_, _, done, err := s.gate.turn(context.Background(), "", 0)
+	_, _, done, err := s.gate.enter(context.Background(), "", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -381,8 +381,8 @@ func TestQueriesTakeTurns(t *testing.T) {
 		}
 	}
 	cancel()
-	if got := s.Stats(); got.QueriesTurnedAway != 3 || got.Queries != asked+1 || s.gate.turns.waiting != 0 {
-		t.Errorf("got %+v, %d wait", got, s.gate.turns.waiting)
+	if got := s.Stats(); got.QueriesTurnedAway != 3 || got.Queries != asked+1 || s.gate.scheduler.waiting != 0 {
+		t.Errorf("got %+v, %d wait", got, s.gate.scheduler.waiting)
 	}
 }
 
@@ -391,7 +391,7 @@ func TestCloseCancelsQueries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, _, done, err := s.gate.turn(context.Background(), "", 0)
+	ctx, _, done, err := s.gate.enter(context.Background(), "", 0)
 	if err != nil {
 		t.Fatal(err)
 	}

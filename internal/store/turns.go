@@ -12,8 +12,8 @@ import (
 // Turns shares places between tenants: whoever waits gets one when it is the turn of its tenant, round robin. A
 // tenant's first request has spare places besides, so that it need not wait for others' that run long. Where there is
 // one tenant alone it has all places.
-type Turns struct {
-	options TurnOptions
+type Scheduler struct {
+	options SchedulerOptions
 
 	// mu guards what follows.
 	mu      sync.Mutex
@@ -21,14 +21,14 @@ type Turns struct {
 	running int
 	waiting int
 	// active are the tenants that have something running or waiting, in the order of their turns.
-	active  []*turnTenant
-	tenants map[string]*turnTenant
+	active  []*scheduledTenant
+	tenants map[string]*scheduledTenant
 }
 
 // TurnOptions are the bounds of Turns.
-type TurnOptions struct {
+type SchedulerOptions struct {
 	// Places is how many run at a time. Spare is how many more may, of tenants that have nothing running.
-	Places, Spare int
+	Slots, SpareSlots int
 	// Waiting bounds those that wait. Where it is reached, who waits longest in line of the tenant with the most
 	// waiting makes room for a tenant with fewer.
 	Waiting int
@@ -43,13 +43,13 @@ type TurnOptions struct {
 }
 
 // turnTenant is a tenant that has or had a place.
-type turnTenant struct {
+type scheduledTenant struct {
 	name    string
 	running int
-	queue   []*turn
+	queue   []*waiter
 	// begun is the sum of the times since the epoch of Turns at which what runs began, used the time that was used of
 	// the quota by checked.
-	begun, used time.Duration
+	startSum, used time.Duration
 	checked     time.Time
 
 	all, turnedAway uint64
@@ -57,36 +57,36 @@ type turnTenant struct {
 }
 
 // turn is a request that waits.
-type turn struct {
-	tenant *turnTenant
+type waiter struct {
+	tenant *scheduledTenant
 	// ready is closed when it has a place, or when it was turned away.
 	ready chan struct{}
 	// away is that it was turned away, placed that it has a place, since began.
-	away, placed bool
-	began        time.Duration
+	turnedAway, running bool
+	started        time.Duration
 }
 
 // maxTurnTenants bounds the tenants that are remembered: whoever asks may be able to name any number.
-const maxTurnTenants = 1000
+const maxScheduledTenants = 1000
 
 // NewTurns makes Turns.
-func NewTurns(o TurnOptions) *Turns {
+func NewScheduler(o SchedulerOptions) *Scheduler {
 	if o.Share == nil {
 		o.Share = func(string) float64 { return 1 }
 	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Turns{options: o, epoch: o.Now(), tenants: map[string]*turnTenant{}}
+	return &Scheduler{options: o, epoch: o.Now(), tenants: map[string]*scheduledTenant{}}
 }
 
 // Enter waits for a place, which leave gives back. The error wraps ErrBusy, or is that of ctx.
-func (t *Turns) Enter(ctx context.Context, tenant string) (leave func(), err error) {
+func (t *Scheduler) Enter(ctx context.Context, tenant string) (leave func(), err error) {
 	t.mu.Lock()
 	of := t.tenant(tenant)
 	of.all++
-	w := &turn{tenant: of, ready: make(chan struct{})}
-	if t.waiting >= t.options.Waiting && !t.mayRun(of) && !t.displace(of) {
+	w := &waiter{tenant: of, ready: make(chan struct{})}
+	if t.waiting >= t.options.Waiting && !t.mayRun(of) && !t.evictWaiter(of) {
 		of.turnedAway++
 		err := t.busy(of)
 		t.mu.Unlock()
@@ -95,7 +95,7 @@ func (t *Turns) Enter(ctx context.Context, tenant string) (leave func(), err err
 	t.activate(of)
 	of.queue = append(of.queue, w)
 	t.waiting++
-	t.deal()
+	t.dispatch()
 	t.mu.Unlock()
 	select {
 	case <-w.ready:
@@ -104,43 +104,43 @@ func (t *Turns) Enter(ctx context.Context, tenant string) (leave func(), err err
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case w.away:
+	case w.turnedAway:
 		return nil, t.busy(of)
-	case !w.placed:
-		of.queue = slices.DeleteFunc(of.queue, func(other *turn) bool { return other == w })
+	case !w.running:
+		of.queue = slices.DeleteFunc(of.queue, func(other *waiter) bool { return other == w })
 		t.waiting--
 		t.retire(of)
 		return nil, ctx.Err()
 	}
-	return sync.OnceFunc(func() { t.leave(of, w.began) }), nil
+	return sync.OnceFunc(func() { t.leave(of, w.started) }), nil
 }
 
-func (t *Turns) sinceEpoch() time.Duration { return t.options.Now().Sub(t.epoch) }
+func (t *Scheduler) sinceEpoch() time.Duration { return t.options.Now().Sub(t.epoch) }
 
-func (t *Turns) leave(of *turnTenant, began time.Duration) {
+func (t *Scheduler) leave(of *scheduledTenant, began time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	took := max(t.sinceEpoch()-began, 0)
-	t.settle(of)
+	t.charge(of)
 	of.used += took
 	of.seconds += took.Seconds()
-	of.begun -= began
+	of.startSum -= began
 	of.running--
 	t.running--
 	t.retire(of)
-	t.deal()
+	t.dispatch()
 }
 
-func (t *Turns) busy(of *turnTenant) error {
+func (t *Scheduler) busy(of *scheduledTenant) error {
 	return &queryError{ErrBusy, fmt.Errorf("%d requests run and %d wait, %d of them of this tenant: try again later",
 		t.running, t.waiting, len(of.queue))}
 }
 
 // tenant finds a tenant, or makes it.
-func (t *Turns) tenant(name string) *turnTenant {
+func (t *Scheduler) tenant(name string) *scheduledTenant {
 	of := t.tenants[name]
 	if of == nil {
-		if len(t.tenants) >= maxTurnTenants {
+		if len(t.tenants) >= maxScheduledTenants {
 			for name, other := range t.tenants {
 				if other.running+len(other.queue) == 0 {
 					delete(t.tenants, name)
@@ -148,70 +148,70 @@ func (t *Turns) tenant(name string) *turnTenant {
 				}
 			}
 		}
-		of = &turnTenant{name: name, checked: t.options.Now()}
+		of = &scheduledTenant{name: name, checked: t.options.Now()}
 		t.tenants[name] = of
 	}
 	return of
 }
 
-func (t *Turns) activate(of *turnTenant) {
+func (t *Scheduler) activate(of *scheduledTenant) {
 	if of.running+len(of.queue) == 0 {
 		t.active = append(t.active, of)
 	}
 }
 
-func (t *Turns) retire(of *turnTenant) {
+func (t *Scheduler) retire(of *scheduledTenant) {
 	if of.running+len(of.queue) == 0 {
-		t.active = slices.DeleteFunc(t.active, func(other *turnTenant) bool { return other == of })
+		t.active = slices.DeleteFunc(t.active, func(other *scheduledTenant) bool { return other == of })
 	}
 }
 
 // settle takes from what a tenant has used what its quota has given it since.
-func (t *Turns) settle(of *turnTenant) {
+func (t *Scheduler) charge(of *scheduledTenant) {
 	now := t.options.Now()
 	of.used = max(0, of.used-time.Duration(float64(t.quota(of))*now.Sub(of.checked).Minutes()))
 	of.checked = now
 }
 
 // isOver is whether a tenant has used its quota of time.
-func (t *Turns) isOver(of *turnTenant) bool {
+func (t *Scheduler) isOverQuota(of *scheduledTenant) bool {
 	if t.options.Time == 0 {
 		return false
 	}
-	t.settle(of)
-	return of.used+t.underWay(of) > t.quota(of)
+	t.charge(of)
+	return of.used+t.elapsed(of) > t.quota(of)
 }
 
 // quota is the time that a tenant may use in a minute.
-func (t *Turns) quota(of *turnTenant) time.Duration {
+func (t *Scheduler) quota(of *scheduledTenant) time.Duration {
 	return time.Duration(t.options.Share(of.name) * float64(t.options.Time))
 }
 
 // shareOf is how many places a tenant may have while others want some.
-func (t *Turns) shareOf(of *turnTenant) int {
-	return max(1, int(float64(t.options.Places)*t.options.Share(of.name)))
+func (t *Scheduler) shareOf(of *scheduledTenant) int {
+	return max(1, int(float64(t.options.Slots)*t.options.Share(of.name)))
 }
 
 // underWay is how long what runs has run, together.
-func (t *Turns) underWay(of *turnTenant) time.Duration {
-	return max(time.Duration(of.running)*t.sinceEpoch()-of.begun, 0)
+func (t *Scheduler) elapsed(of *scheduledTenant) time.Duration {
+	return max(time.Duration(of.running)*t.sinceEpoch()-of.startSum, 0)
 }
 
 // mayRun is whether a tenant may have one more place.
-func (t *Turns) mayRun(of *turnTenant) bool {
+func (t *Scheduler) mayRun(of *scheduledTenant) bool {
 	others := len(t.active) > 1 || len(t.active) == 1 && t.active[0] != of
-	places := t.options.Places
+	places := t.options.Slots
 	if others {
-		if places = t.shareOf(of); t.isOver(of) {
+		if places = t.shareOf(of); t.isOverQuota(of) {
 			places = 1
 		}
 	}
-	return t.running < t.options.Places && of.running < places || of.running == 0 &&
-		t.running < t.options.Places+t.options.Spare
+	return t.running < t.options.Slots && of.running < places || of.running == 0 &&
+		t.running < t.options.Slots+t.options.SpareSlots
 }
 
 // deal gives places to those whose turn it is, as long as there are any.
-func (t *Turns) deal() {
+func (t *Scheduler) dispatch() {
 	for i := 0; i < len(t.active); {
 		of := t.active[i]
 		if len(of.queue) == 0 || !t.mayRun(of) {
@@ -223,8 +223,8 @@ func (t *Turns) deal() {
 		t.waiting--
 		t.running++
 		of.running++
-		w.placed, w.began = true, t.sinceEpoch()
-		of.begun += w.began
+		w.running, w.started = true, t.sinceEpoch()
+		of.startSum += w.started
 		close(w.ready)
 		// The others come first now.
 		t.active = append(slices.Delete(t.active, i, i+1), of)
@@ -234,8 +234,8 @@ func (t *Turns) deal() {
 
 // displace turns away the newest request of the tenant with the most waiting, if that has more than of; false where
 // there is none.
-func (t *Turns) displace(of *turnTenant) bool {
-	var most *turnTenant
+func (t *Scheduler) evictWaiter(of *scheduledTenant) bool {
+	var most *scheduledTenant
 	for _, other := range t.active {
 		if most == nil || len(other.queue) > len(most.queue) {
 			most = other
@@ -249,13 +249,13 @@ func (t *Turns) displace(of *turnTenant) bool {
 	most.queue = most.queue[:last]
 	t.waiting--
 	most.turnedAway++
-	w.away = true
+	w.turnedAway = true
 	close(w.ready)
 	return true
 }
 
 // Running is how many have a place.
-func (t *Turns) Running() int {
+func (t *Scheduler) Running() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.running
@@ -279,15 +279,15 @@ type TenantQueries struct {
 }
 
 // use tells of each tenant, by name.
-func (t *Turns) use() (all []TenantQueries) {
+func (t *Scheduler) use() (all []TenantQueries) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, of := range t.tenants {
-		t.settle(of)
+		t.charge(of)
 		all = append(all, TenantQueries{
 			Tenant: of.name, Running: of.running, Waiting: len(of.queue), MaxRunning: t.shareOf(of),
-			Queries: of.all, TurnedAway: of.turnedAway, Seconds: of.seconds + t.underWay(of).Seconds(),
-			Used: of.used + t.underWay(of), Quota: t.quota(of),
+			Queries: of.all, TurnedAway: of.turnedAway, Seconds: of.seconds + t.elapsed(of).Seconds(),
+			Used: of.used + t.elapsed(of), Quota: t.quota(of),
 		})
 	}
 	slices.SortFunc(all, func(a, b TenantQueries) int { return cmp.Compare(a.Tenant, b.Tenant) })

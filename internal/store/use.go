@@ -19,7 +19,7 @@ const LabelOverhead = 64
 
 // use counts the series in memory and the bytes of their labels, by tenant. The TSDB tells it of each series that it
 // makes or forgets, and of those of its log when it is opened.
-type use struct {
+type seriesUsage struct {
 	series, bytes *quota.Shares
 	// tenants is whether a series' label says whose it is.
 	tenants bool
@@ -28,11 +28,11 @@ type use struct {
 	// unread counts series of the log that did not fit into memory when it was opened.
 	unread atomic.Uint64
 	// noLabelRoom counts series for whose labels there was no room.
-	noLabelRoom atomic.Uint64
+	labelsRefused atomic.Uint64
 }
 
-func newUse(series int, labelBytes int64, tenants *quota.Tenants, limits quota.Table) *use {
-	u := &use{tenants: tenants != nil}
+func newSeriesUsage(series int, labelBytes int64, tenants *quota.Tenants, limits quota.Table) *seriesUsage {
+	u := &seriesUsage{tenants: tenants != nil}
 	var among quota.Tenants
 	if u.tenants {
 		among = *tenants
@@ -43,7 +43,7 @@ func newUse(series int, labelBytes int64, tenants *quota.Tenants, limits quota.T
 }
 
 // of is whose a series is, and what its labels count.
-func (u *use) of(all labels.Labels) (tenant string, bytes int64) {
+func (u *seriesUsage) of(all labels.Labels) (tenant string, bytes int64) {
 	all.Range(func(l labels.Label) { bytes += int64(len(l.Name)+len(l.Value)) + LabelOverhead })
 	if u.tenants {
 		tenant = all.Get(TenantLabel)
@@ -52,7 +52,7 @@ func (u *use) of(all labels.Labels) (tenant string, bytes int64) {
 }
 
 // room is whether there is room for a series.
-func (u *use) room(all labels.Labels) bool {
+func (u *seriesUsage) reserve(all labels.Labels) bool {
 	tenant, bytes := u.of(all)
 	if u.series.Available(tenant) < 1 {
 		u.series.Refuse(tenant, 1)
@@ -60,14 +60,14 @@ func (u *use) room(all labels.Labels) bool {
 	}
 	if u.bytes.Available(tenant) < bytes {
 		u.bytes.Refuse(tenant, 1)
-		u.noLabelRoom.Add(1)
+		u.labelsRefused.Add(1)
 		return false
 	}
 	return true
 }
 
 // add counts a series, or with -1 that it has gone.
-func (u *use) add(all labels.Labels, sign int64) {
+func (u *seriesUsage) add(all labels.Labels, sign int64) {
 	tenant, bytes := u.of(all)
 	u.series.Add(tenant, sign)
 	u.bytes.Add(tenant, sign*bytes)
@@ -77,7 +77,7 @@ func (u *use) add(all labels.Labels, sign int64) {
 var errReplay = errors.New("labels of the log need too much memory")
 
 // PreCreation implements tsdb.SeriesLifecycleCallback. While the log is read it ends the reading before memory does.
-func (u *use) PreCreation(all labels.Labels) error {
+func (u *seriesUsage) PreCreation(all labels.Labels) error {
 	if most := u.replay.Load(); most > 0 {
 		if _, bytes := u.of(all); u.bytes.Used()+bytes > most {
 			return errReplay
@@ -87,61 +87,61 @@ func (u *use) PreCreation(all labels.Labels) error {
 }
 
 // PostCreation implements tsdb.SeriesLifecycleCallback.
-func (u *use) PostCreation(all labels.Labels) { u.add(all, 1) }
+func (u *seriesUsage) PostCreation(all labels.Labels) { u.add(all, 1) }
 
 // PostDeletion implements tsdb.SeriesLifecycleCallback.
-func (u *use) PostDeletion(gone map[chunks.HeadSeriesRef]labels.Labels) {
+func (u *seriesUsage) PostDeletion(gone map[chunks.HeadSeriesRef]labels.Labels) {
 	for _, all := range gone {
 		u.add(all, -1)
 	}
 }
 
 // Room is how many series more of a tenant there is room for, and how many bytes of their labels.
-func (s *Store) Room(tenant string) (series, labelBytes int64) { return s.books.use.roomOf(tenant) }
+func (s *Store) Available(tenant string) (series, labelBytes int64) { return s.tracker.usage.available(tenant) }
 
 // Room is as that of Store.
-func (r *Remote) Room(tenant string) (series, labelBytes int64) { return r.books.use.roomOf(tenant) }
+func (r *Remote) Available(tenant string) (series, labelBytes int64) { return r.tracker.usage.available(tenant) }
 
-func (u *use) roomOf(tenant string) (series, labelBytes int64) {
+func (u *seriesUsage) available(tenant string) (series, labelBytes int64) {
 	return u.series.Available(tenant), u.bytes.Available(tenant)
 }
 
 // Fresh tells which of some series a store does not have.
-type Fresh struct {
+type NewSeries struct {
 	// Series for which there is room, and the bytes of their labels.
 	Series, Bytes int64
 	// Without room are so many more, of which First is one.
-	Without int64
-	First   *model.Series
+	Rejected int64
+	FirstRejected   *model.Series
 	// Unknown is that the store could not look: any of them may be new.
 	Unknown bool
 }
 
 // Fresh tells which of the series the store does not have, with room for so many and so many bytes of their labels.
-func (s *Store) Fresh(series []model.Series, room, roomBytes int64) Fresh {
+func (s *Store) CountNew(series []model.Series, room, roomBytes int64) NewSeries {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return Fresh{Unknown: true}
+		return NewSeries{Unknown: true}
 	}
 	app := s.db.AppenderV2(context.Background())
 	defer app.Rollback()
 	known, _ := app.(storage.GetRef)
-	return s.books.fresh(series, known, room, roomBytes)
+	return s.tracker.countNew(series, known, room, roomBytes)
 }
 
 // Fresh is as that of Store. While a batch is written, which may take long, the answer is unknown.
-func (r *Remote) Fresh(series []model.Series, room, roomBytes int64) Fresh {
+func (r *Remote) CountNew(series []model.Series, room, roomBytes int64) NewSeries {
 	select {
 	case r.writing <- struct{}{}:
 		defer func() { <-r.writing }()
-		return r.books.fresh(series, nil, room, roomBytes)
+		return r.tracker.countNew(series, nil, room, roomBytes)
 	default:
-		return Fresh{Unknown: true}
+		return NewSeries{Unknown: true}
 	}
 }
 
-func (k *books) fresh(series []model.Series, known storage.GetRef, room, roomBytes int64) (f Fresh) {
+func (k *tracker) countNew(series []model.Series, known storage.GetRef, room, roomBytes int64) (f NewSeries) {
 	for i := range series {
 		s := &series[i]
 		if k.cache.has(s) {
@@ -153,10 +153,10 @@ func (k *books) fresh(series []model.Series, known storage.GetRef, room, roomByt
 				continue
 			}
 		}
-		_, bytes := k.use.of(all)
+		_, bytes := k.usage.of(all)
 		if f.Series+1 > room || f.Bytes+bytes > roomBytes {
-			if f.Without++; f.First == nil {
-				f.First = s
+			if f.Rejected++; f.FirstRejected == nil {
+				f.FirstRejected = s
 			}
 			continue
 		}
@@ -167,9 +167,9 @@ func (k *books) fresh(series []model.Series, known storage.GetRef, room, roomByt
 }
 
 // Uses are the series and the bytes of labels in memory, by tenant.
-func (s *Store) Uses() (series, labelBytes []quota.Usage) { return s.books.use.uses() }
+func (s *Store) Usages() (series, labelBytes []quota.Usage) { return s.tracker.usage.usages() }
 
 // Uses are as those of Store.
-func (r *Remote) Uses() (series, labelBytes []quota.Usage) { return r.books.use.uses() }
+func (r *Remote) Usages() (series, labelBytes []quota.Usage) { return r.tracker.usage.usages() }
 
-func (u *use) uses() (series, labelBytes []quota.Usage) { return u.series.Usages(), u.bytes.Usages() }
+func (u *seriesUsage) usages() (series, labelBytes []quota.Usage) { return u.series.Usages(), u.bytes.Usages() }
