@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// clockVote finds out whether senders have this server's time, while the store has samples of the future and takes
-// none: then it is what is stored that is wrong.
+// clockVote decides whether the senders agree with this server's clock, while the store rejects samples because it
+// already has some of the future: if they agree, the stored ones are wrong.
 type clockVote struct {
 	// mu guards the rest.
 	mu sync.Mutex
 	// agree and disagree are the senders of a trial that began at since, by uptime.
 	agreeing, disagreeing map[string]struct{}
-	since           time.Duration
+	since                 time.Duration
 }
 
-// maxVoters bounds the senders that are told apart.
+// maxVoters bounds the senders counted on each side.
 const maxVoters = 1000
 
-// add takes the time of a sender: it is this server's, or later. It answers whether a trial is over by which more than
-// two of three senders have this server's time.
+// add counts a sender, whose clock agrees with this server's or is ahead. It reports whether a vote is over that more
+// than two thirds of the senders won for this server's clock.
 func (a *clockVote) add(sender string, agrees bool, uptime time.Duration) (agreed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -41,7 +41,7 @@ func (a *clockVote) add(sender string, agrees bool, uptime time.Duration) (agree
 	return agreed
 }
 
-// compareClocks is told of a request that is not taken because what is stored is of the future.
+// compareClocks counts the vote of a request that was refused because the store has samples of the future.
 func (i *Ingest) compareClocks(r *request, b *Batch, received, doubtful time.Time) {
 	newest := time.Time{}
 	for n := range b.Series {
@@ -49,7 +49,7 @@ func (i *Ingest) compareClocks(r *request, b *Batch, received, doubtful time.Tim
 			newest = t
 		}
 	}
-	// What was spooled for hours says nothing, nor does anybody while this server's own clock is not believed.
+	// A batch that was spooled for hours does not vote, nor does any while this server's own clock is suspect.
 	agrees := newest.After(received.Add(-i.options.Limits.Ahead))
 	if later := b.Rejected[Future] > 0; !received.Equal(doubtful) || !agrees && !later {
 		return

@@ -17,7 +17,7 @@ var (
 	errUnsupported = errors.New("not supported")
 )
 
-// read reads all of r, at most limit bytes, which hold takes as they come.
+// read reads all of r, at most limit bytes, and reserves them as they arrive.
 func (i *Ingest) read(r io.Reader, limit int64, hold *reservation) (b []byte, err error) {
 	const first = 16 << 10
 	for held, size := int64(0), int64(first); ; size *= 2 {
@@ -46,7 +46,7 @@ func (i *Ingest) read(r io.Reader, limit int64, hold *reservation) (b []byte, er
 	}
 }
 
-// decompress is raw without its encoding, for which hold takes what it becomes.
+// decompress decodes raw, and reserves the bytes of the result.
 func (i *Ingest) decompress(encoding string, raw []byte, hold *reservation) (b []byte, err error) {
 	switch encoding {
 	case "", "identity":
@@ -59,7 +59,7 @@ func (i *Ingest) decompress(encoding string, raw []byte, hold *reservation) (b [
 		b, err = i.read(z, i.options.MaxDecompressed, hold)
 		return b, asMalformed("gzip", err)
 	case "zstd":
-		// A frame that tells its size is read at once.
+		// A frame with a content size is decompressed at once.
 		if size, told := i.sizeOf(raw); told {
 			if err := hold.grow(int64(size)); err != nil {
 				return nil, err
@@ -69,7 +69,7 @@ func (i *Ingest) decompress(encoding string, raw []byte, hold *reservation) (b [
 			if !errors.Is(err, zstd.ErrDecoderSizeExceeded) {
 				return buffer[:len(b)], asMalformed("zstd", i.asTooLarge(err))
 			}
-			// More frames follow, of which nothing is known: they count as they come.
+			// The sizes of the frames that follow are unknown: they are reserved as they are decompressed.
 			i.bodies.put(buffer)
 			hold.shrink(int64(size))
 		}
@@ -79,7 +79,7 @@ func (i *Ingest) decompress(encoding string, raw []byte, hold *reservation) (b [
 	return nil, fmt.Errorf("%w: Content-Encoding %.40q, want gzip, zstd or identity", errUnsupported, encoding)
 }
 
-// decompressFrames decompresses frames of zstd of which not all tell their sizes.
+// decompressFrames decompresses zstd frames some of which have no content size.
 func (i *Ingest) decompressFrames(raw []byte, hold *reservation) ([]byte, error) {
 	window := windowBytes(largestWindow(raw))
 	if err := hold.grow(window); err != nil {
@@ -121,7 +121,7 @@ func largestWindow(raw []byte) (largest int64) {
 	return largest
 }
 
-// blocksBytes is how many bytes the blocks of a frame of zstd take (RFC 8878, 3.1.1.2).
+// blocksBytes is the size in bytes of the blocks of a zstd frame (RFC 8878, 3.1.1.2).
 func blocksBytes(raw []byte) (n int64) {
 	const blockHead, repeated = 3, 1
 	for n+blockHead <= int64(len(raw)) {
@@ -139,10 +139,10 @@ func blocksBytes(raw []byte) (n int64) {
 	return int64(len(raw))
 }
 
-// windowBytes is what a decompressor with such a window takes: it has the block that it works on besides.
+// windowBytes is the memory in bytes of a decompressor with such a window, its current block included.
 func windowBytes(window int64) int64 { return window + 128<<10 }
 
-// sizeOf is how many bytes a frame of zstd says that it has, if it says that and may have so many.
+// sizeOf is the content size of a zstd frame, if it has one and is within the limit.
 func (i *Ingest) sizeOf(frame []byte) (size int, told bool) {
 	var head zstd.Header
 	if head.Decode(frame) != nil || !head.HasFCS || head.FrameContentSize > uint64(i.options.MaxDecompressed) {

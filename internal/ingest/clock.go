@@ -12,7 +12,7 @@ import (
 // clockProbation is how long a clock that has jumped must go on evenly before it is believed.
 const clockProbation = 10 * time.Minute
 
-// clock is this server's, of which a jump is not believed at once: samples from years ahead would make everybody's too
+// clock is this server's clock. A jump of it is suspect at first: samples from years ahead would make all others too
 // old for as long as they are stored.
 type clock struct {
 	wall func() time.Time
@@ -26,7 +26,7 @@ type clock struct {
 	mu sync.Mutex
 	// began is when uptime was 0, by the clock that is believed; doubted by one that is not, since is when that began.
 	began, suspectedAt time.Time
-	since          time.Duration
+	since              time.Duration
 }
 
 func newClock(wall func() time.Time, uptime func() time.Duration, most time.Duration, log *slog.Logger) *clock {

@@ -168,7 +168,7 @@ func handsOutABacklog(t *testing.T, conn *nats.Conn, all []*process) {
 	defer cancel()
 	q, err := queue.Open(opening, conn, queue.Options{Stream: "BACKLOG", Replicas: nodes, MaxBytes: 8 << 20,
 		MaxDeadLetterBytes: 1 << 20,
-		AckWait:       time.Hour, PublishTimeout: time.Minute})
+		AckWait:            time.Hour, PublishTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,12 +10,12 @@ import (
 // errMalformed means that bytes are no message.
 var errMalformed = errors.New("malformed protobuf")
 
-// fields walks the fields of one protobuf message. The generated types would cost an allocation for each
-// attribute of each sample, which is most of what reading a request takes.
+// fields iterates over the fields of a protobuf message. The generated types would need an allocation for each
+// attribute of each sample, which is most of the cost of decoding.
 type fields struct {
 	remaining []byte
-	num  protowire.Number
-	typ  protowire.Type
+	num       protowire.Number
+	typ       protowire.Type
 	// bytes of a length-delimited field, number of any other.
 	bytes  []byte
 	number uint64
@@ -24,7 +24,7 @@ type fields struct {
 	bad   bool
 }
 
-// next reads a field. It answers false at the end and where the message is malformed, which bad tells.
+// next reads a field. It returns false at the end, and if the message is malformed: see bad.
 func (f *fields) next() bool {
 	if len(f.remaining) == 0 || f.bad {
 		return false
@@ -58,8 +58,7 @@ func (f *fields) next() bool {
 	return true
 }
 
-// is tells whether the field that was read has this number and type. A known number of another type is as
-// good as an unknown one.
+// is reports whether the current field has this number and type. A known number with another type counts as unknown.
 func (f *fields) is(num protowire.Number, typ protowire.Type) bool {
 	return f.num == num && f.typ == typ
 }

@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// reserveTimeout is how long a request waits for the reserve, reserveBodyTime how long the rest of its body may
-	// take once it has it: others wait meanwhile.
-	reserveTimeout = 10 * time.Second
+	// reserveTimeout bounds the wait for the reserve, reserveBodyTime the time in which the body must be complete once
+	// the request has it: other tenants wait for it.
+	reserveTimeout  = 10 * time.Second
 	reserveBodyTime = 5 * time.Second
 )
 
 // LeastInFlight is the least Options.InFlight with the default limits: less has no reserve for the largest request.
 var LeastInFlight = func() int64 { o := Options{}.withDefaults(); return 2 * o.largest() }()
 
-// largest is how many bytes the largest request that is taken holds: its body as it came, and then what it is
-// decompressed to with the window for that, the protobuf that JSON becomes, or the batch.
+// largest is the memory in bytes of the largest accepted request: its compressed body, what it is decompressed to with
+// the window for that, the protobuf made of JSON, and the batch.
 func (o *Options) largest() int64 {
 	// A buffer has one byte more than it may, and one that grows a quarter.
 	raw, text := o.MaxBody+1, o.MaxDecompressed+1
@@ -28,18 +28,18 @@ func (o *Options) largest() int64 {
 	return max(raw+text+max(windowBytes(maxWindow), protobuf, int64(o.Limits.Built)), protobuf+int64(o.Limits.Built))
 }
 
-// inFlight bounds the bytes of requests that are worked on. Tenants have shares; one that finds no room in its share
-// waits for the reserve, which has room for the largest request and is had by one tenant at a time. So a tenant can
-// have a large request taken however many tenants there are.
+// inFlight bounds the bytes of requests in flight. Tenants have shares. A request that exceeds its tenant's share waits
+// for the reserve, which is large enough for the largest request and used by one tenant at a time. So each tenant can
+// send a large request, however many tenants there are.
 type inFlight struct {
 	*quota.Shares
 	capacity, reserve int64
-	limitOf               func(tenant string) int64
-	reserveSlot              *slots
+	limitOf           func(tenant string) int64
+	reserveSlot       *slots
 
-	// mu guards the rest.
+	// mu guards what follows.
 	mu sync.Mutex
-	// pending are the tenants that have the reserve or wait for it, with one request each.
+	// waiting are the tenants with a request that has the reserve or waits for it: one each.
 	waiting map[string]bool
 	// reserveBytes are the bytes that are taken of the reserve.
 	reserved int64
@@ -55,14 +55,14 @@ func newInFlight(o *Options) *inFlight {
 	return f
 }
 
-// total is what all requests hold.
+// total is the number of bytes of all requests.
 func (f *inFlight) total() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.Used() + f.reserved
 }
 
-// enterReserve waits for the reserve. It fails at once where another request of the tenant waits or has it.
+// enterReserve waits for the reserve. It fails at once if another request of the tenant has it or waits for it.
 func (f *inFlight) enterReserve(ctx context.Context, tenant string) bool {
 	f.mu.Lock()
 	if f.waiting[tenant] {
@@ -80,7 +80,7 @@ func (f *inFlight) enterReserve(ctx context.Context, tenant string) bool {
 	return false
 }
 
-// removeWaiter gives the reserve to the next.
+// leaveReserve passes the reserve on to the next tenant.
 func (f *inFlight) leaveReserve(tenant string) {
 	f.mu.Lock()
 	delete(f.waiting, tenant)
@@ -88,20 +88,20 @@ func (f *inFlight) leaveReserve(tenant string) {
 	f.reserveSlot.release()
 }
 
-// reservation is what a request holds of the bytes in flight. Memory is taken for a body as it comes, not by what the sender
-// says of its length.
+// reservation is the memory of one request in flight. Bytes of a body are reserved as they arrive, not by its stated
+// length.
 type reservation struct {
 	from   *inFlight
 	ctx    context.Context
 	tenant string
-	// limitBodyTime bounds how long the rest of the body may take; nil where there is none.
+	// limitBodyTime bounds the time left for the body; nil if the request has none.
 	limitBodyTime func(time.Duration)
-	// shareBytes are of the tenant's share, reserved of the reserve, which entered is whether it has.
+	// shareBytes are of the tenant's share, reserveBytes of the reserve, which the request has if inReserve.
 	shareBytes, reserveBytes int64
-	inReserve         bool
+	inReserve                bool
 }
 
-// grow takes n bytes, or fails.
+// grow reserves n more bytes, or fails.
 func (h *reservation) grow(n int64) error {
 	if !h.inReserve && h.from.TryTake(h.tenant, n) {
 		h.shareBytes += n
@@ -113,7 +113,8 @@ func (h *reservation) grow(n int64) error {
 		if h.tenant != "" {
 			who = fmt.Sprintf(" of tenant %q", h.tenant)
 		}
-		return fmt.Errorf("%w: no room for %d bytes more of requests%s, of %d for all", errBusy, n, who, h.from.capacity)
+		return fmt.Errorf("%w: %d bytes more for requests%s are not available, of %d for all", errBusy, n, who,
+			h.from.capacity)
 	}
 	return nil
 }
@@ -140,10 +141,10 @@ func (h *reservation) addReserve(n int64) {
 	h.reserveBytes += n
 }
 
-// held is how many bytes it holds.
+// held is how many bytes are reserved.
 func (h *reservation) held() int64 { return h.shareBytes + h.reserveBytes }
 
-// shrink gives n bytes back.
+// shrink releases n bytes.
 func (h *reservation) shrink(n int64) {
 	reserved := min(n, h.reserveBytes)
 	h.addReserve(-reserved)

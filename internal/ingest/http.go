@@ -24,7 +24,7 @@ import (
 // Path is where OTLP over HTTP sends metrics.
 const Path = "/v1/metrics"
 
-// bodyTime is how long a sender may take to send a body, idleTime how long until the next byte of it.
+// bodyTime bounds the time in which a sender sends a body, idleTime that until its next byte.
 const bodyTime, idleTime = 30 * time.Second, 10 * time.Second
 
 const (
@@ -32,7 +32,7 @@ const (
 	jsonType     = "application/json"
 )
 
-// Handler takes metrics over HTTP at Path.
+// Handler serves OTLP over HTTP at Path.
 func (i *Ingest) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc(Path, func(w http.ResponseWriter, r *http.Request) {
@@ -74,7 +74,7 @@ func (i *Ingest) post(w http.ResponseWriter, r *http.Request, media string) (ten
 	return tenant, taken, err
 }
 
-// incoming is a request of which the body comes.
+// incoming is a request whose body is not read yet.
 type incoming struct {
 	body io.Reader
 	// length of the body, -1 where it is not known; at most bytes of it are read.
@@ -82,14 +82,14 @@ type incoming struct {
 	// encoding is how it is compressed, json whether it is JSON then.
 	encoding string
 	json     bool
-	// limitBodyTime bounds how long the rest of the body may take.
+	// limitBodyTime bounds the time left for the body.
 	hurry func(time.Duration)
 	sender
 	batch string
 }
 
-// receive reads a request and keeps it. While it comes it holds the bytes that have come, and nothing else: neither a
-// place nor a lock.
+// receive reads and accepts a request. While the body arrives it reserves the received bytes, and has neither a slot
+// nor a lock.
 func (i *Ingest) receive(ctx context.Context, in incoming) (taken outcome, err error) {
 	if wait := i.rates.Wait(in.tenant); wait > 0 {
 		return taken, rateError{in.tenant, i.options.Quotas.Of(in.tenant).SamplesPerSecond, wait}
@@ -100,7 +100,7 @@ func (i *Ingest) receive(ctx context.Context, in incoming) (taken outcome, err e
 	if err != nil {
 		return taken, asMalformed("reading the body", err)
 	}
-	// The queue has its own copy of what it took.
+	// The queue has a copy.
 	defer func() { i.bodies.put(raw) }()
 	if in.length >= 0 && int64(len(raw)) != in.length {
 		return taken, fmt.Errorf("%w: a message of %d bytes, and %d came", ErrMalformed, in.length, len(raw))
@@ -123,7 +123,7 @@ func (i *Ingest) receive(ctx context.Context, in incoming) (taken outcome, err e
 		if r.body, err = fromJSON(body, limits); err != nil {
 			return taken, err
 		}
-		// The text is needed no longer, and the batch may need its room.
+		// The JSON is not needed any more, and the batch may need the memory.
 		i.bodies.put(raw)
 		if in.encoding == "zstd" || in.encoding == "gzip" {
 			i.bodies.put(body)
@@ -135,7 +135,7 @@ func (i *Ingest) receive(ctx context.Context, in incoming) (taken outcome, err e
 	return i.accept(ctx, r, hold)
 }
 
-// patient is a body whose sender may take bodyTime for all of it and idleTime without a byte.
+// patient wraps a body whose sender has bodyTime for all of it and idleTime for each read.
 func patient(w http.ResponseWriter, body io.Reader) *patientReader {
 	return &patientReader{http.NewResponseController(w), body, time.Now().Add(bodyTime)}
 }
@@ -146,7 +146,7 @@ type patientReader struct {
 	until   time.Time
 }
 
-// limitBodyTime leaves the sender no longer than this for the rest.
+// limitBodyTime reduces the time left for the body.
 func (p *patientReader) hurry(most time.Duration) {
 	if by := time.Now().Add(most); by.Before(p.until) {
 		p.until = by
@@ -185,7 +185,7 @@ func classify(err error) Refusal {
 	return Failed
 }
 
-// refuseRequest counts a request of which nothing was taken.
+// refuseRequest counts a request of which nothing was accepted.
 func (i *Ingest) refuseRequest(who sender, err error) {
 	why := classify(err)
 	i.refuse(who, why, err)
@@ -200,14 +200,14 @@ type responder struct {
 	json bool
 }
 
-// outcome is what became of a request that was taken.
+// outcome is the result of an accepted request.
 type outcome struct {
 	Rejections
-	// message is what the sender is told of those, besides the sums.
+	// message explains the rejected points to the sender, besides their numbers.
 	message string
 }
 
-// response tells the sender of what was rejected.
+// response is the answer of the protocol, with the rejected points.
 func (o *outcome) response() *colpb.ExportMetricsServiceResponse {
 	m := &colpb.ExportMetricsServiceResponse{}
 	if n := o.Total(); n > 0 {
@@ -232,7 +232,7 @@ func (e rateError) Error() string {
 	return fmt.Sprintf("too many samples: tenant %q may send %d a second", e.tenant, e.limit)
 }
 
-// retryAfter is when a sender that was turned away should come again.
+// retryAfter is the time after which a refused sender should retry.
 func (i *Ingest) retryAfter(err error) time.Duration {
 	var fast rateError
 	if errors.As(err, &fast) {

@@ -9,26 +9,26 @@ import (
 	"outsight/internal/model"
 )
 
-// ledger counts what senders were refused: all of them, or those of one tenant.
+// ledger counts the refusals of all senders, or of one tenant.
 type ledger struct {
 	requests [refusals]refused
 	points   [reasons]refused
 }
 
-// refused counts what was refused for one reason.
+// refused counts the refusals for one reason.
 type refused struct {
 	count atomic.Uint64
 	// last is the latest of them, nil where there was none.
 	last atomic.Pointer[refusalContext]
 }
 
-// refusalContext is when something was refused, to which address, and what its sender was told.
+// refusalContext is the time, the sender's address and the message of a refusal.
 type refusalContext struct {
-	at         time.Time
+	at            time.Time
 	from, message string
 }
 
-// maxMessage bounds, in bytes, what is kept of an answer: parts of it are the sender's words.
+// maxRefusalText bounds the message, in bytes: parts of it are the sender's words.
 const maxRefusalText = 200
 
 func (r *refused) add(n uint64, o refusalContext) {
@@ -43,17 +43,17 @@ func (r *refused) listed(list []model.Refusal, what, reason string) []model.Refu
 		return list
 	}
 	one := model.Refusal{What: what, Reason: reason, Count: n}
-	// The count comes first, so that there may be none yet.
+	// count is stored before last, so that last may still be nil.
 	if o := r.last.Load(); o != nil {
 		one.Last, one.From, one.Said = o.at, o.from, o.message
 	}
 	return append(list, one)
 }
 
-// sender is who sends: a tenant, empty where there are none or it is not known, and an address.
+// sender is the tenant, empty without tenants or if unknown, and the address of a sender.
 type sender struct{ tenant, address string }
 
-// refusalContext is that of now.
+// refusalContext returns that of now.
 func (i *Ingest) refusalContext(who sender, said string) refusalContext {
 	if len(said) > maxRefusalText {
 		said = strings.ToValidUTF8(said[:maxRefusalText], "") + "…"
@@ -86,9 +86,8 @@ func (i *Ingest) reject(who sender, why Reason, n uint64, said string) {
 	}
 }
 
-// Refusals are what senders were refused since New, by reason: all of them for "", or those of one of
-// Options.TenantNames. Who shows no valid token belongs to no tenant, unless it names one: then the request was for
-// that tenant.
+// Refusals are the refusals since New, by reason: all for "", or those of one of Options.TenantNames. A request without
+// a valid token belongs to no tenant, unless it names one.
 func (i *Ingest) Refusals(tenant string) (list []model.Refusal) {
 	l := &i.all
 	if tenant != "" {

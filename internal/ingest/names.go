@@ -16,21 +16,21 @@ import (
 	"outsight/internal/model"
 )
 
-// Names are put to a batch once, before it is kept, and lie in its message: what is handed to the store again after a
-// restart has the labels that it had, whatever the cluster is like by then. They are behind the request itself, in a
-// frame that every reader of zstd skips; headerNames has its length.
+// Names are added to a batch once, before it is queued, and are part of its message: after a restart it is appended
+// with the same labels, whatever the cluster is like by then. They follow the request in a frame that every zstd
+// decoder skips; headerNames has its length.
 const (
 	skippableFrame = 0x184d2a50
-	frameHeader      = 8
+	frameHeader    = 8
 	// maxNamed bounds the labels that a set adds to one series.
 	maxNamed = 64
 )
 
-// nameable is how old samples may be to get names: who has an address changes.
+// nameable is how old samples may be to get names: addresses are reassigned.
 const nameable = 5 * time.Minute
 
-// name gives the series of an agent's batch their names: those whose labels mean what Options.Name thinks, and of
-// now. A series that got some is no longer the one that its key stands for. It waits until names are known.
+// name adds names to the series of an agent's batch whose labels are in the cluster of Options.Name and recent. A named
+// series has another key. It waits until Named is closed.
 func (i *Ingest) name(ctx context.Context, series []model.Series) ([]model.Series, error) {
 	if i.options.Name == nil || len(series) == 0 {
 		return series, nil
@@ -50,7 +50,7 @@ func (i *Ingest) name(ctx context.Context, series []model.Series) ([]model.Serie
 	return named, nil
 }
 
-// labelsKey tells slices of labels apart: most series of a batch share theirs with others.
+// labelsKey identifies a slice of labels: most series of a batch share theirs with others.
 type labelsKey struct {
 	first *model.Label
 	count int
@@ -63,8 +63,8 @@ func keyOf(labels []model.Label) labelsKey {
 	return labelsKey{&labels[0], len(labels)}
 }
 
-// appendNames appends to a message's data what makes named of series, compressed. It appends nothing where nothing was
-// named.
+// appendNames appends to a message's data, compressed, how named differs from series. It appends nothing if they are
+// equal.
 func appendNames(data []byte, series, named []model.Series, encoder *zstd.Encoder) (_ []byte, length int) {
 	names := encodeNames(series, named)
 	if names == nil {
@@ -76,7 +76,7 @@ func appendNames(data []byte, series, named []model.Series, encoder *zstd.Encode
 	return append(data, names...), frameHeader + len(names)
 }
 
-// encodeNames is sets of labels, which set each series got, and the values that changed; nil where nothing did.
+// encodeNames encodes sets of labels, which series got which, and the values that changed; nil if none did.
 func encodeNames(series, named []model.Series) []byte {
 	type pair struct{ before, after labelsKey }
 	// A set has a number from 1 on, by its bytes; 0 is none.
@@ -121,7 +121,7 @@ func encodeNames(series, named []model.Series) []byte {
 	return append(binary.AppendUvarint(payload, changed), values...)
 }
 
-// addedLabels are those of after that before has not; nil where there are none.
+// addedLabels are those of after that before does not have; nil if there are none.
 func addedLabels(before, after []model.Label) []byte {
 	var b []byte
 	n := uint64(0)
@@ -146,7 +146,7 @@ var (
 	errOtherSeries = errors.New("the names in it are of other series")
 )
 
-// applyNames is what appendNames was given as named. The frame is the last of the data, and of this length.
+// applyNames reverses appendNames. The frame is the end of the data, and of this length.
 func applyNames(data []byte, length string, series []model.Series, decoder *zstd.Decoder) ([]model.Series, error) {
 	n, err := strconv.Atoi(length)
 	if err != nil || n < frameHeader || n > len(data) {
@@ -159,7 +159,7 @@ func applyNames(data []byte, length string, series []model.Series, decoder *zstd
 	return decodeNames(names, series)
 }
 
-// decodeNames is what encodeNames was given as named.
+// decodeNames reverses encodeNames.
 func decodeNames(names []byte, series []model.Series) ([]model.Series, error) {
 	r := nameReader{remaining: names}
 	if count := r.number(); count != uint64(len(series)) {
@@ -230,7 +230,7 @@ func withLabels(labels, added []model.Label) []model.Label {
 // nameReader reads what appendNames wrote.
 type nameReader struct {
 	remaining []byte
-	bad  bool
+	bad       bool
 }
 
 func (r *nameReader) number() uint64 {

@@ -7,7 +7,7 @@ import (
 	"outsight/internal/model"
 )
 
-// point is what all kinds of data points have.
+// point has the fields common to all kinds of data points.
 type point struct {
 	labels        []byte
 	set           *labelSet
@@ -24,7 +24,7 @@ type point struct {
 	negative      []byte
 }
 
-// noRecordedValue is the flag of a point that says that a series has ended.
+// noRecordedValue is the flag of a point that marks the end of a series.
 const noRecordedValue = 1
 
 func (r *reading) point(kind uint8, b []byte) error {
@@ -103,7 +103,7 @@ func gather(b []byte, field int32) (all []byte) {
 	return all
 }
 
-// read takes a field of a point. The numbers of fields differ from kind to kind.
+// read reads a field of a point. The field numbers differ between kinds.
 func (p *point) read(kind uint8, f *fields) {
 	switch {
 	case f.fixed(2):

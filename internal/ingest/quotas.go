@@ -12,8 +12,8 @@ import (
 	"outsight/internal/quota"
 )
 
-// Quotas are what tenants have of what they may have: all of them for "", else that one. Without tenants there are
-// none.
+// Quotas returns the limits of tenants and what they use: all of them for "", else those of one. Without tenants there
+// are none.
 func (i *Ingest) Quotas(tenant string) (list []model.Quota) {
 	if !i.options.Tenants {
 		return nil
@@ -26,10 +26,8 @@ func (i *Ingest) Quotas(tenant string) (list []model.Quota) {
 			}
 		}
 	}
-	if s, ok := i.store.(interface {
-		Uses() (series, labelBytes []quota.Usage)
-	}); ok {
-		series, labelBytes := s.Uses()
+	if s, ok := i.store.(tenantAccounts); ok {
+		series, labelBytes := s.Usages()
 		uses(model.QuotaSeries, series)
 		uses(model.QuotaLabelBytes, labelBytes)
 	}

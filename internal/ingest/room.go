@@ -5,55 +5,69 @@ import (
 	"sync"
 
 	"outsight/internal/model"
+	"outsight/internal/quota"
 	"outsight/internal/store"
 )
 
-// seriesAccounts is a store that counts what each tenant has in it.
+// seriesAccounts is a store that counts the series of each tenant.
 type seriesAccounts interface {
-	// Available is how many series more of a tenant there is room for, and how many bytes of their labels.
+	// Available is how many more series a tenant may have, and how many more bytes of labels.
 	Available(tenant string) (series, labelBytes int64)
-	// CountNew tells which of the series the store does not have, with room for so many and so many bytes of their labels.
+	// CountNew counts the series that the store does not have, and those of them beyond the given limits.
 	CountNew(series []model.Series, room, roomBytes int64) store.NewSeries
 }
 
-// capacity is who has claims on the room for series. A request is answered before its series are in the store: what it was
-// told to be taken must have room there until then.
+// tenantAccounts is a store that counts what each tenant uses of it.
+type tenantAccounts interface {
+	Usages() (series, labelBytes []quota.Usage)
+}
+
+// A store without these methods has no limits: those of this project must not lose them by a change of names.
+var (
+	_ seriesAccounts = (*store.Store)(nil)
+	_ seriesAccounts = (*store.Remote)(nil)
+	_ tenantAccounts = (*store.Store)(nil)
+	_ tenantAccounts = (*store.Remote)(nil)
+)
+
+// admission decides whether there is capacity for the new series of a request. The sender is answered before they are
+// in the store, so the accepted ones are claimed until then.
 type admission struct {
 	store seriesAccounts
 	// mu guards the rest.
 	mu      sync.Mutex
 	tenants map[string]*claims
-	// pending are the claims of messages, by their IDs.
+	// pending are the claims of queued messages, by their IDs.
 	pending map[string]*claim
-	// lostBefore is the sequence of the message before which the queue lost some: none before it comes any more.
+	// lostBefore is the sequence of a message before which no queued message is left.
 	lostBefore uint64
 }
 
-// claims are those of a tenant: of series that are new, and of series of which nobody has looked whether they are.
+// claims are those of a tenant: of new series, and of series that were not compared with the store.
 type claims struct{ series, bytes, unchecked, uncheckedBytes int64 }
 
 // claim is that of a request.
 type claim struct {
-	admission   *admission
-	tenant string
+	admission *admission
+	tenant    string
 	claims
-	// rejected counts the series of which the sender was told that they have no room.
+	// rejected counts the series that the sender knows to be rejected.
 	rejected int64
 	// sequence of the message, 0 until it is known.
 	sequence uint64
 }
 
-// shortage is what of a request had no room.
+// shortage is the series of a request that exceed the limits.
 type shortage struct {
-	series uint64
-	first  *model.Series
-	available   int64
-	// temporary is that there may be room once what waits in the queue is in the store: until then, series that several
-	// messages have, or that are in the store already, count more than once.
+	series    uint64
+	first     *model.Series
+	available int64
+	// temporary means that capacity may be left once queued messages are in the store: until then, series that several
+	// messages have, or that the store has, count more than once.
 	temporary bool
 }
 
-// message tells the sender.
+// message explains the shortage to the sender.
 func (s *shortage) message(tenant string) string {
 	who := ""
 	if tenant != "" {
@@ -68,14 +82,14 @@ func (r *admission) init(s Store) {
 	r.tenants, r.pending = map[string]*claims{}, map[string]*claim{}
 }
 
-// nameBytes is more than the name of a series counts, mostly, as a label.
+// nameBytes is more than the name of most series counts as a label, in bytes.
 const nameBytes = 128
 
-// uncheckedFactor is how many times the series of a request must have room for it to be taken without a look at each of
-// them.
+// uncheckedFactor: a request is admitted without a comparison of its series if this many times as many are available.
 const uncheckedFactor = 4
 
-// claim claims room for the series that are new, and tells which have none. bytes are about those of the labels of all.
+// claim claims capacity for the new series of a request, and returns those that exceed it. bytes is roughly the size of
+// the labels of all.
 func (r *admission) claim(tenant string, series []model.Series, bytes int64) (*claim, shortage) {
 	c := &claim{admission: r, tenant: tenant}
 	if r.store == nil {
@@ -86,14 +100,15 @@ func (r *admission) claim(tenant string, series []model.Series, bytes int64) (*c
 	r.mu.Lock()
 	room, roomBytes := r.store.Available(tenant)
 	all := r.claimsOf(tenant)
-	if room-all.series-all.unchecked >= uncheckedFactor*n && roomBytes-all.bytes-all.uncheckedBytes >= uncheckedFactor*bytes {
+	if room-all.series-all.unchecked >= uncheckedFactor*n &&
+		roomBytes-all.bytes-all.uncheckedBytes >= uncheckedFactor*bytes {
 		c.unchecked, c.uncheckedBytes = n, bytes
 		all.add(&c.claims, 1)
 		r.mu.Unlock()
 		return c, shortage{}
 	}
 	left, leftBytes := max(0, room-all.series-all.unchecked), max(0, roomBytes-all.bytes-all.uncheckedBytes)
-	// Until the store has been asked, what it may have room for is claimed, so that no other request claims it as well.
+	// Until the store has answered, all that may be needed is claimed, so that no other request claims it.
 	c.unchecked, c.uncheckedBytes = min(n, left), min(bytes, leftBytes)
 	all.add(&c.claims, 1)
 	r.mu.Unlock()
@@ -133,7 +148,7 @@ func (c *claims) add(other *claims, sign int64) {
 	c.uncheckedBytes += sign * other.uncheckedBytes
 }
 
-// cancel gives up a claim.
+// cancel releases a claim.
 func (c *claim) cancel() {
 	c.admission.mu.Lock()
 	defer c.admission.mu.Unlock()
@@ -150,8 +165,8 @@ func (c *claim) release() {
 	}
 }
 
-// register keeps a claim until the message of this ID is in the store. It is false if a message of this ID has one already:
-// it is the same request.
+// register keeps a claim until the message of this ID is in the store. It returns false if there is one for this ID
+// already: it is the same request.
 func (c *claim) register(id string) bool {
 	c.admission.mu.Lock()
 	defer c.admission.mu.Unlock()
@@ -173,7 +188,7 @@ func (r *admission) rejected(id string) uint64 {
 	return 0
 }
 
-// published notes the sequence of a message, by which its claim is given up should the queue lose it.
+// published sets the sequence of a message, by which lost finds its claim.
 func (r *admission) published(id string, sequence uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -186,7 +201,7 @@ func (r *admission) published(id string, sequence uint64) {
 	}
 }
 
-// lost gives up the claims of messages before the one of this sequence: those that still wait will not come.
+// lost releases the claims of messages before this sequence: those left were lost by the queue.
 func (r *admission) lost(before uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -198,13 +213,13 @@ func (r *admission) lost(before uint64) {
 	}
 }
 
-// release gives up the claim of a message; mu is held.
+// release releases the claim of a message; mu is held.
 func (r *admission) release(id string, c *claim) {
 	delete(r.pending, id)
 	c.release()
 }
 
-// done gives up the claim of a message, if it has one.
+// done releases the claim of a message, if it has one.
 func (r *admission) done(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

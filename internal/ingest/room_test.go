@@ -15,8 +15,8 @@ type accountedStore struct{ room int64 }
 func (accountedStore) Append(context.Context, []model.Series) error     { return nil }
 func (accountedStore) AppendPart(context.Context, []model.Series) error { return nil }
 func (accountedStore) Sync() error                                      { return nil }
-func (s accountedStore) Room(string) (series, labelBytes int64)         { return s.room, 1 << 40 }
-func (accountedStore) Fresh([]model.Series, int64, int64) store.NewSeries {
+func (s accountedStore) Available(string) (series, labelBytes int64)    { return s.room, 1 << 40 }
+func (accountedStore) CountNew([]model.Series, int64, int64) store.NewSeries {
 	return store.NewSeries{Unknown: true}
 }
 
@@ -65,7 +65,8 @@ func TestClaimsOfLostMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	i.admission.published("2", 2)
-	if got := *i.admission.claimsOf("a"); got.unchecked != 10 || len(i.admission.pending) != 1 || i.admission.pending["4"] == nil {
+	if got := *i.admission.claimsOf("a"); got.unchecked != 10 || len(i.admission.pending) != 1 ||
+		i.admission.pending["4"] == nil {
 		t.Errorf("claims are %+v, of %d messages; want those of the fourth", got, len(i.admission.pending))
 	}
 }

@@ -568,7 +568,7 @@ func TestGRPCBusy(t *testing.T) {
 	}
 }
 
-// What cannot be read is set aside, once, and what comes after it is stored.
+// A message that cannot be read becomes a dead letter, once, and the messages after it are stored.
 func TestPoison(t *testing.T) {
 	s := start(t, t.TempDir(), setup{})
 	for i, m := range []queue.Message{

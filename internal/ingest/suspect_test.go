@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A message that ended the process three times is set aside at the fourth; the others are stored.
+// A message that ended the process three times is a dead letter at the fourth; the others are stored.
 func TestSuspect(t *testing.T) {
 	dir := t.TempDir()
 	s := start(t, dir, setup{idle: true})

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// turns let some work at a time. Those who wait get their places tenant by tenant, so that one with many requests does
-// not keep another waiting for longer than the work of one.
+// slots bounds concurrent work. Waiting requests get slots round robin between tenants, so that a tenant with many
+// requests delays another by at most one of them.
 type slots struct {
-	// timeout is how long a request waits for its turn.
+	// timeout bounds the wait for a slot.
 	timeout time.Duration
 	// mu guards the rest.
 	mu   sync.Mutex
 	free int
-	// pending are those of each tenant, the first one first; order has the tenants with any, the next one first.
+	// waiting are the requests of each tenant, oldest first; order has the tenants with any, the next one first.
 	waiting map[string][]chan struct{}
 	order   []string
 }
@@ -25,10 +25,10 @@ func newSlots(n int) *slots {
 	return &slots{timeout: slotTimeout, free: n, waiting: map[string][]chan struct{}{}}
 }
 
-// slotTimeout is turns.patience where nothing else is said.
+// slotTimeout is the default of slots.timeout.
 const slotTimeout = 5 * time.Second
 
-// accept waits for a place. Who has one gives it back.
+// acquire waits for a slot, which release gives back.
 func (t *slots) acquire(ctx context.Context, tenant string) error {
 	t.mu.Lock()
 	if t.free > 0 {
@@ -53,22 +53,22 @@ func (t *slots) acquire(ctx context.Context, tenant string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	select {
-	case <-slot: // it came meanwhile
+	case <-slot: // it was handed over meanwhile
 		t.handOver()
 	default:
 		t.removeWaiter(tenant, slot)
 	}
-	return fmt.Errorf("%w: no turn within %v", errBusy, t.timeout)
+	return fmt.Errorf("%w: no slot was free within %v", errBusy, t.timeout)
 }
 
-// release gives a place back.
+// release gives a slot back.
 func (t *slots) release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.handOver()
 }
 
-// handOver hands a place to the next tenant's first; mu is held.
+// handOver passes a slot on to the next tenant; mu is held.
 func (t *slots) handOver() {
 	if len(t.order) == 0 {
 		t.free++
@@ -83,7 +83,7 @@ func (t *slots) handOver() {
 	close(next)
 }
 
-// removeWaiter forgets one that waits; mu is held.
+// removeWaiter removes a waiting request; mu is held.
 func (t *slots) removeWaiter(tenant string, slot chan struct{}) {
 	remaining := slices.DeleteFunc(t.waiting[tenant], func(c chan struct{}) bool { return c == slot })
 	if len(remaining) > 0 {
