@@ -94,7 +94,7 @@ func (s *server) storedAnomaly(k recorder.KeptAnomaly) storedAnomaly {
 	return a
 }
 
-// entries is what the flight recorder has of the last while or, with the number of an anomaly, around it.
+// kept is what the flight recorder has of the last while or, with the number of an anomaly, around it.
 func (s *server) kept(anomaly string) (*recorder.FlightData, error) {
 	if anomaly != "" {
 		number, err := strconv.ParseUint(anomaly, 10, 64)

@@ -185,7 +185,7 @@ func (d *Decoder) rotate() {
 	}
 }
 
-// reservation counts bytes of sets that are remembered and that the batch is the first to have.
+// hold counts bytes of sets that are remembered and that the batch is the first to have.
 func (r *reading) hold(n int) {
 	r.held += int64(n)
 	r.shared.Add(int64(n))

@@ -82,7 +82,7 @@ type incoming struct {
 	// encoding is how it is compressed, json whether it is JSON then.
 	encoding string
 	json     bool
-	// limitBodyTime bounds the time left for the body.
+	// hurry bounds the time left for the body.
 	hurry func(time.Duration)
 	sender
 	batch string
@@ -146,7 +146,7 @@ type patientReader struct {
 	until   time.Time
 }
 
-// limitBodyTime reduces the time left for the body.
+// hurry reduces the time left for the body.
 func (p *patientReader) hurry(most time.Duration) {
 	if by := time.Now().Add(most); by.Before(p.until) {
 		p.until = by

@@ -124,7 +124,7 @@ func (p *process) start(t testing.TB) {
 	}()
 }
 
-// release is for processes that may have been killed.
+// end is for processes that may have been killed.
 func (p *process) end() {
 	p.cmd.Process.Kill()
 	<-p.ended

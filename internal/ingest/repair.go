@@ -418,7 +418,7 @@ func (s *streamScan) scan(path string) error {
 	return nil
 }
 
-// accept notes a record.
+// take adds a record.
 func (s *streamScan) take(r record) {
 	if seq := r.seq &^ (deletedBit | erasedBit); r.seq != seq {
 		s.deleted[seq] = true

@@ -17,7 +17,7 @@ import (
 type Answer struct {
 	// JSON is the member "data" of an answer of Prometheus's API.
 	JSON []byte
-	// Warnings and Infos for the person who asked.
+	// Warnings and Infos for the user.
 	Warnings, Infos []string
 }
 
@@ -71,7 +71,7 @@ type writer struct {
 	stream *jsoniter.Stream
 	// empty is true until the array that is being written has an item.
 	empty bool
-	// purse pays for the text, which has room for charged bytes. err is why there is no more.
+	// allowance is charged for the text: charged bytes of capacity so far. err is set when it is used up.
 	purse   *allowance
 	charged int
 	err     error
@@ -100,7 +100,7 @@ func (w *writer) array() {
 	w.empty = true
 }
 
-// item goes before each item of an array; false where there is no room for one more.
+// item begins an element of an array; false if the allowance is used up.
 func (w *writer) item() bool {
 	if room := cap(w.stream.Buffer()); room > w.charged {
 		if w.err = w.purse.reserve(int64(room - w.charged)); w.err != nil {

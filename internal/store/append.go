@@ -14,12 +14,11 @@ import (
 	"outsight/internal/model"
 )
 
-// ErrRejected means that some samples of a batch can never be stored: too old, in conflict with
-// a stored one, malformed, or of a new series where there was no room. The rest of the batch is
-// stored, and sending it again would not help.
+// ErrRejected means that some samples of a batch can never be stored: too old, in conflict with a stored one,
+// malformed, or of a new series beyond a limit. The other samples are stored; sending the batch again would not help.
 var ErrRejected = errors.New("samples rejected")
 
-// RejectedError is an ErrRejected that tells how many.
+// RejectedError is an ErrRejected with the number of rejected samples.
 type RejectedError struct {
 	Samples uint64
 	cause   error
@@ -38,26 +37,26 @@ var ErrClosed = errors.New("store is closed")
 // hostLabel names the source of a series.
 const hostLabel = "host"
 
-// TenantLabel says whose a series is, where a store has tenants. Who appends for a tenant sets it;
-// what is read as a tenant has no other value of it.
+// TenantLabel is the label of a series' tenant, in a store with tenants. The appender sets it; a tenant reads series
+// with its own name only.
 const TenantLabel = "tenant"
 
 // ErrNoSpace means that the disk has less than Options.MinFree left; nothing of the batch is stored.
 var ErrNoSpace = errors.New("not enough free space")
 
-// source is one host whose agent sends batches.
+// source is one host with an agent, or all parts: see partsKey.
 type source struct {
-	// key of books.sources.
+	// key of tracker.sources.
 	key string
 	// last is the time of its newest batch, in ms.
 	last int64
 	live []*entry
-	// came is when its last batch came, by this host's clock: those of sources may differ by hours.
+	// lastAppend is the time of its last batch by this host's clock: the clocks of sources may differ by hours.
 	lastAppend time.Time
 	// newest sample and number of the batch that is being appended.
 	newest int64
 	batch  uint64
-	// parts is whether series come by AppendPart: none ends because another came without it.
+	// parts means that its series are appended by AppendPart: a batch without a series does not end it.
 	parts bool
 	// kept are its values at some moments; nil where they are not kept.
 	kept *keptSource
@@ -75,9 +74,8 @@ func (s *Store) Append(ctx context.Context, series []model.Series) error {
 	return s.append(ctx, series, false)
 }
 
-// AppendPart stores series of anybody, who need not be all that their source has: none of them ends because a later
-// batch lacks it, and a value of model.Stale says of a series that it has ended. Where a counter begins is left to the
-// reader. In all else it is like Append.
+// AppendPart stores some series of any source: a later batch without a series does not end it; a value of model.Stale
+// does. Counters get no zero at their start. Otherwise it is like Append.
 func (s *Store) AppendPart(ctx context.Context, series []model.Series) error {
 	return s.append(ctx, series, true)
 }
@@ -115,7 +113,7 @@ func (s *Store) checkSpace() error {
 	return nil
 }
 
-// books are what is kept between batches, so that it is known which series begin and end.
+// tracker knows the series of the last batch of each source, to find out which begin and end.
 type tracker struct {
 	sources map[string]*source
 	cache   cache
@@ -125,8 +123,8 @@ type tracker struct {
 	batches uint64
 	counts  counts
 	now     func() time.Time
-	// use counts what is in memory. The TSDB tells it of series; where there is none, countsItself is true.
-	usage          *seriesUsage
+	// usage counts series in memory. The TSDB's callbacks update it; without a TSDB, the tracker does (ownsUsage).
+	usage     *seriesUsage
 	ownsUsage bool
 }
 
@@ -134,7 +132,7 @@ func newTracker(u *seriesUsage) tracker {
 	return tracker{sources: map[string]*source{}, cache: newCache(), now: time.Now, usage: u}
 }
 
-// append writes a batch to app and commits it; of parts, see AppendPart.
+// append writes a batch to app and commits it; parts is explained at AppendPart.
 func (k *tracker) append(app storage.AppenderV2, series []model.Series, parts bool) error {
 	k.batches++
 	b := &batch{tracker: k, parts: parts, app: app, number: k.batches}
@@ -164,7 +162,7 @@ func (k *tracker) append(app storage.AppenderV2, series []model.Series, parts bo
 	b.commit()
 	if n := b.counts.rejected(); n != 0 {
 		return &RejectedError{Samples: n,
-			cause: fmt.Errorf("%d too old, %d in conflict with a stored one, %d malformed, %d without room, of %d",
+			cause: fmt.Errorf("%d too old, %d in conflict with a stored one, %d malformed, %d beyond a limit, of %d",
 				b.counts.tooOld, b.counts.conflicts, b.counts.malformed, b.counts.overLimit, len(series))}
 	}
 	return nil
@@ -188,7 +186,7 @@ func (k *tracker) live() (n int) {
 
 // batch is one Append under way.
 type batch struct {
-	tracker   *tracker
+	tracker *tracker
 	app     storage.AppenderV2
 	number  uint64
 	parts   bool
@@ -196,9 +194,9 @@ type batch struct {
 	added   []*entry
 	ended   []*entry
 	counts  counts
-	// done is whether it is known what became of it.
+	// done means that the batch was committed or undone.
 	done bool
-	// before is the entry of the series before.
+	// previous is the entry of the series before.
 	previous *entry
 	// recent is the source of the series before: nearly always that of the next, too.
 	recent                   *source
@@ -223,9 +221,9 @@ func (b *batch) add(s *model.Series) {
 	if e == nil {
 		e = b.tracker.cache.add(s, hash)
 		e.source = src
-		// One that the store has already, from before a restart or a silence, takes no room.
+		// A series that the store has already, from before a restart or a silence, is not new.
 		if e.ref = b.known(e); e.ref == 0 {
-			if !b.tracker.usage.reserve(e.stored) {
+			if !b.tracker.usage.admit(e.stored) {
 				b.tracker.cache.remove(e)
 				b.counts.overLimit++
 				return
@@ -270,8 +268,8 @@ func (b *batch) keep(src *source, e *entry, start, at int64, v float64, h *histo
 	}
 }
 
-// find is the entry of s, or nil, and the hash to add one by. A source sends its series in one order, and to look at
-// the entry that came next the last time spares a look into a map of all of them.
+// find returns the entry of s, or nil, and the hash to add one by. A source sends its series in the same order each
+// time, so the entry that followed last time is tried before the map.
 func (b *batch) find(s *model.Series) (*entry, uint64) {
 	if b.previous != nil && s.Key != 0 {
 		// One that was removed has no key.
@@ -292,9 +290,9 @@ func (b *batch) known(e *entry) storage.SeriesRef {
 	return ref
 }
 
-// startOf is the time, in ms, of the zero to put before the first sample of s, or 0 for none. It
-// must lie after the source's last batch: of what was counted before, an earlier series (another
-// name for the same thing, or one before a restart of this server) may have told already.
+// startOf is the time, in ms, of the zero sample before the first sample of s, or 0 for none. It must lie after the
+// source's last batch: what was counted before may already be in an earlier series (another name for the same entity,
+// or one before a restart of this server).
 func (b *batch) startOf(s *model.Series, src *source) int64 {
 	if b.parts || s.Kind == model.Gauge || s.Start.IsZero() || src.last == 0 {
 		return 0
@@ -315,7 +313,7 @@ func nativeOf(s *model.Series) *histogram.Histogram {
 	return native(s.Histogram)
 }
 
-// append is whether the sample was taken.
+// append reports whether the sample was accepted.
 func (b *batch) append(e *entry, start, at int64, v float64, h *histogram.Histogram) bool {
 	ref, err := b.app.Append(e.ref, e.stored, start, at, v, h, nil, storage.AOptions{})
 	switch {
@@ -333,7 +331,7 @@ func (b *batch) append(e *entry, start, at int64, v float64, h *histogram.Histog
 	return err == nil
 }
 
-// originOf says where a series is from.
+// originOf returns the host and the tenant of a series.
 func originOf(of []model.Label) (host, tenant string) {
 	for _, l := range of {
 		switch l.Name {
@@ -370,7 +368,7 @@ func (b *batch) source(s *model.Series) *source {
 	return src
 }
 
-// touch notes that a source has a part in the batch.
+// addSource adds a source to the batch.
 func (b *batch) addSource(src *source) {
 	if src.batch != b.number {
 		src.batch, src.newest, src.lastAppend = b.number, math.MinInt64, b.tracker.now()
@@ -381,7 +379,7 @@ func (b *batch) addSource(src *source) {
 	}
 }
 
-// partsKey is the one source of all that comes by AppendPart; no host has it.
+// partsKey is the source of everything from AppendPart; no host has this name.
 const partsKey = "\x00\x00parts"
 
 // end puts staleness markers on the series that ended.
@@ -418,8 +416,8 @@ func (b *batch) end() {
 	}
 }
 
-// forget lets go of series that nobody has sent for idleAfter, a look at all of them every minute of their time. They
-// get no marker: who sends parts may be slow. What they were goes on when they come again.
+// forget evicts series without a sample for idleAfter, once a minute of their own time. They get no staleness marker: a
+// sender of parts may be slow. A later sample continues them.
 func (b *batch) forget(src *source) {
 	// Compared so that the least newest, that of a batch of which nothing was taken, does not overflow.
 	if src.newest < src.last+time.Minute.Milliseconds() {
@@ -481,7 +479,7 @@ func endKept(entries []*entry) {
 	}
 }
 
-// settle takes over what the stored batch changed.
+// commit takes over what the stored batch changed.
 func (b *batch) commit() {
 	b.counts.batches = 1
 	b.tracker.counts.add(&b.counts)

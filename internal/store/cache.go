@@ -25,14 +25,14 @@ type entry struct {
 	batch uint64
 	// last is the time of its newest sample, in ms.
 	last int64
-	// from is the source that it lives in.
+	// source is the source that it lives in.
 	source *source
 	// thing and place are where its values are kept; thing is nil where they are not.
 	thing *keptThing
 	place keptPlace
 	// next entry with the same hash.
 	next *entry
-	// after is the one that came after it in a batch: nearly always it does so again.
+	// following is the entry after it in the last batch, which is nearly always the next one again.
 	following *entry
 }
 
@@ -76,7 +76,7 @@ func (c *cache) find(s *model.Series) (*entry, uint64) {
 	return nil, hash
 }
 
-// has is whether there is an entry of s; it changes nothing.
+// has reports whether there is an entry of s; it changes nothing.
 func (c *cache) has(s *model.Series) bool {
 	if s.Key != 0 && c.keyed[s.Key] != nil {
 		return true

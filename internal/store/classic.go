@@ -68,7 +68,7 @@ func cumulative(h *histogram.Histogram, bounds []bound, f func(bound, uint64)) {
 	}
 }
 
-// within is whether all of a bucket is within the bound that bucket i of model.Scale has above. Histograms of other
+// within reports whether all of a bucket lies below the upper bound of bucket i of model.Scale. Histograms of other
 // senders have other scales.
 func within(h *histogram.Histogram, bucket histogram.Bucket[uint64], i int32) bool {
 	if h.Schema == model.Scale {

@@ -42,7 +42,7 @@ type Lookup struct {
 	Tenant string
 }
 
-// errTruncated is a warning that goes with an answer that Limit cut.
+// errTruncated is the warning of an answer that was cut at Limit.
 var errTruncated = errors.New("results truncated due to limit")
 
 // Find answers l with a JSON array in the form of Prometheus's API.

@@ -25,7 +25,7 @@ func (m metered) Querier(from, to int64) (storage.Querier, error) {
 // meter charges the series of one query. It is of one goroutine.
 type meter struct {
 	cost *cost
-	// next is the place in cost.flows of the selector that is asked for next.
+	// next is the index in cost.flows of the next selector.
 	next  int
 	purse allowance
 	// longest is the greatest length of a stored value, times how often it is charged, and charged how much that was so
@@ -40,7 +40,7 @@ func (m *meter) begin() error {
 	return m.purse.reserve(m.cost.fixed)
 }
 
-// series charges one series on the way f; false where there is no room for it.
+// series charges one series of the flow f; false if the memory is used up.
 func (m *meter) series(f *flow, of labels.Labels) bool {
 	if m.err != nil {
 		return false

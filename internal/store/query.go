@@ -22,7 +22,7 @@ var (
 	ErrExecution = errors.New("query failed")
 	// ErrTimeout: it took longer than QueryTimeout.
 	ErrTimeout = errors.New("query timed out")
-	// ErrCanceled: nobody waits for the answer, or the store was closed meanwhile.
+	// ErrCanceled: the client disconnected, or the store was closed meanwhile.
 	ErrCanceled = errors.New("query canceled")
 	// ErrBusy: too many queries wait already, or there is no memory for one more.
 	ErrBusy = errors.New("too many queries")
@@ -103,7 +103,7 @@ func (e *Evaluation) check() error {
 	return nil
 }
 
-// evaluate runs a query when it is its turn, and gives the answer to use, which must not keep it.
+// evaluate runs a query when the scheduler lets it, and passes the answer to use, which must not keep it.
 func (s *Store) evaluate(ctx context.Context, e Evaluation, use func(*promql.Result, *allowance) error) error {
 	if err := e.check(); err != nil {
 		return err
@@ -146,7 +146,7 @@ func (s *Store) evaluate(ctx context.Context, e Evaluation, use func(*promql.Res
 // resultSize is near what the results of a query take in memory.
 func resultSize(v parser.Value) (n int64) {
 	of := func(l labels.Labels, points int) {
-		// A map has room for twice as much, and a string for each of its names and values.
+		// A map allocates twice its entries, and a string for each name and value.
 		n += resultBytes + 2*int64(l.ByteSize()) + 64*int64(l.Len()) + pointBytes*int64(points)
 	}
 	switch v := v.(type) {

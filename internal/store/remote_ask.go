@@ -22,7 +22,7 @@ type remoteEnvelope struct {
 	Infos     []string        `json:"infos"`
 }
 
-// ask makes one request; reads are not tried again, since somebody waits for the answer.
+// query sends one request; reads are not retried, since a user waits for the answer.
 func (r *Remote) query(ctx context.Context, account *account, method, path string, form url.Values) (a Answer,
 	err error) {
 	address, body := r.options.ReadURL+"/api/v1/"+path, []byte(form.Encode())
@@ -80,7 +80,7 @@ type chargedReader struct {
 	purse allowance
 }
 
-// answerFactor is how many times a text is held: as it came, its data apart, and what is made of it.
+// answerFactor is how many copies of a text are in memory: as received, its data, and the decoded results.
 const answerFactor = 3
 
 // Read implements io.Reader.

@@ -86,9 +86,9 @@ func lastOf(p parser.Parser, query string) (inner string, ok bool) {
 	return matrix.String(), true
 }
 
-// isOld is whether the other system is a Prometheus before release 3: some of those take native
-// histograms and have a last_over_time that turns them into zeros. Then all samples are read
-// instead. Systems that do not tell count as new.
+// isOld reports whether the other system is a Prometheus before release 3: some of those accept native histograms and
+// have a last_over_time that turns them into zeros. Then all samples are read instead. Systems without a version count
+// as new.
 func (r *Remote) isOld(ctx context.Context) bool {
 	if known := r.old.Load(); known != nil {
 		return *known

@@ -212,8 +212,7 @@ func (r *Remote) judge(response *http.Response, series []wireSeries) (again bool
 		answerText(response))}
 }
 
-// missing is an error where an answer of remote write 2.0 tells that fewer samples were written
-// than were sent, although all is said to be well.
+// missing is an error if a successful answer of remote write 2.0 states fewer written samples than were sent.
 func (r *Remote) missing(response *http.Response, series []wireSeries) error {
 	if r.protocol != Write2 {
 		return nil

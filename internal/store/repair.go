@@ -20,9 +20,9 @@ import (
 	"outsight/internal/damaged"
 )
 
-// The TSDB reads its log up to the first record that is damaged, and deletes the rest and all newer segments. It does
-// not open at all with a damaged checkpoint or block. So all of them are looked through before it opens: of what is
-// damaged a copy is kept, and a segment is written again with all records that can be read.
+// The TSDB reads its log up to the first damaged record, and deletes what follows and all newer segments. With a
+// damaged checkpoint or block it does not open at all. So all of them are checked before it opens: damaged files are
+// copied, and a segment is written again with all readable records.
 
 // damagedShare is the part of MaxBytes that damaged files may take besides, and leastDamaged the least of it.
 const (
@@ -38,10 +38,10 @@ type repaired struct {
 }
 
 type repairer struct {
-	copies   damaged.Dir
+	copies damaged.Dir
 	logger *slog.Logger
 	found  repaired
-	// holed is whether a segment had to be written again: series may be missing to samples.
+	// damagedLogs means that a segment was written again: samples may lack their series.
 	damagedLogs bool
 }
 

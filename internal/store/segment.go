@@ -17,11 +17,11 @@ import (
 //
 // Numbers are big-endian. No record reaches into the next segment.
 const (
-	pageBytes     = 32 << 10
-	fragmentHeader  = 7
-	fragmentTypes = 7
-	snappyFlag    = 1 << 3
-	zstdFlag      = 1 << 4
+	pageBytes      = 32 << 10
+	fragmentHeader = 7
+	fragmentTypes  = 7
+	snappyFlag     = 1 << 3
+	zstdFlag       = 1 << 4
 )
 
 const (
@@ -36,18 +36,18 @@ const (
 type logRecord struct {
 	flags byte
 	bytes []byte
-	// afterHole is whether the part of the file before it is damaged.
+	// afterDamage means that the part of the file before it is damaged.
 	afterDamage bool
 }
 
 // segmentScan is what a segment has.
 type segmentScan struct {
 	records []logRecord
-	// holes are damaged parts, of so many bytes; tail is whether the last of them is at the end.
+	// holes are the damaged parts, of together bytes; tail means that the last of them is at the end.
 	holes, bytes int
 	tail         bool
-	// samples are those in records, which take good bytes. What is lost came from from to to, each noSample where it is
-	// not known.
+	// samples are those of the readable records, which have good bytes. The lost ones are of times from from to to,
+	// each noSample if unknown.
 	good, samples int
 	from, to      int64
 }
@@ -194,8 +194,8 @@ func newLogReader() *logReader {
 		buffer: compression.NewSyncDecodeBuffer()}
 }
 
-// read calls series and sample for all that is in a record, and tells whether it is a marker of chunks on the disk.
-// What cannot be decoded has nothing.
+// read calls series and sample for all in a record, and reports whether it is a marker of chunks on the disk. An
+// undecodable record has none.
 func (l *logReader) read(r logRecord, series func(chunks.HeadSeriesRef), sample func(ref chunks.HeadSeriesRef,
 	at int64)) (marker bool) {
 	kind := compression.None
@@ -260,7 +260,7 @@ func (s *segmentScan) count() {
 	}
 }
 
-// lost is about how many samples were in the holes, if they were like the rest.
+// lost estimates the samples in the holes from those of the readable parts.
 func (s *segmentScan) lost() uint64 {
 	if s.good == 0 {
 		return 0
@@ -282,7 +282,7 @@ func newOrphans() *orphans {
 		unknown: map[chunks.HeadSeriesRef]struct{}{}, from: noSample, to: noSample}
 }
 
-// add takes a record: first all are added for their series, and then for their samples.
+// add reads a record: all of them first for their series, then again for their samples.
 func (o *orphans) add(r logRecord, samples bool) {
 	o.reader.read(r, func(ref chunks.HeadSeriesRef) { o.known[ref] = struct{}{} },
 		func(ref chunks.HeadSeriesRef, at int64) {

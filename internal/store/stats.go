@@ -6,12 +6,12 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 )
 
-// Stats tells what a Store holds and what its bounds turned away. Counts are since Open.
+// Stats is the state of a Store, and what its limits refused. Counts are since Open.
 type Stats struct {
 	// Series in memory, of at most MaxSeries; Live of them were in their host's last batch.
 	Series, MaxSeries, Live int
 	// LabelBytes of the series in memory, of at most MaxLabelBytes. Unread series of the log had more labels than fit
-	// when the store was opened. NoLabelRoom of those that had no room lacked room for their labels.
+	// when the store was opened. NoLabelRoom counts new series refused because of LabelBytes.
 	LabelBytes, MaxLabelBytes int64
 	Unread, NoLabelRoom       uint64
 	Sources                   int
@@ -43,8 +43,8 @@ type Stats struct {
 	Queries, QueriesTooLarge, QueriesTooSlow, QueriesTurnedAway uint64
 	// QueryMemory are the bytes that queries and answers hold, of at most MaxQueryMemory.
 	QueryMemory, MaxQueryMemory int64
-	// QueriesWithoutMemory counts queries and answers for which there was no room, QueriesStopped those that were ended
-	// because the process had too little memory left.
+	// QueriesWithoutMemory counts queries and answers refused for want of memory, QueriesStopped those ended because
+	// the process had too little left.
 	QueriesWithoutMemory, QueriesStopped uint64
 	// Of a remote store: requests to write, the bytes in them, those that were tried again, series of
 	// batches that could not be written and may be appended again, and answers to queries that were
@@ -57,10 +57,10 @@ type Stats struct {
 
 // counts are the counters behind Stats of appends.
 type counts struct {
-	batches, samples, ended              uint64
+	batches, samples, ended                 uint64
 	tooOld, conflicts, malformed, overLimit uint64
-	refused                              uint64
-	noSpace, clock                       uint64
+	refused                                 uint64
+	noSpace, clock                          uint64
 }
 
 func (c *counts) add(other *counts) {
@@ -76,7 +76,7 @@ func (c *counts) add(other *counts) {
 
 func (c *counts) rejected() uint64 { return c.tooOld + c.conflicts + c.malformed + c.overLimit }
 
-// stats are those of what was appended.
+// stats are those of appending.
 func (k *tracker) stats() Stats {
 	c := &k.counts
 	return Stats{

@@ -29,18 +29,17 @@ type Store struct {
 	repaired repaired
 
 	// mu guards what Append keeps between batches.
-	mu     sync.Mutex
-	closed bool
-	tracker  tracker
+	mu      sync.Mutex
+	closed  bool
+	tracker tracker
 
 	// stopMoments ends who writes files of moments, and waits for it.
 	stopMoments func()
 }
 
-// Open opens the store in dir, making the directory where it is missing. What a crash left
-// half-written at the end of the log is cut off. Of what is damaged a copy goes to the directory
-// damaged in dir; what can be read of it is read, and what is lost is logged. Only one Store can
-// have a directory open: the second gets ErrInUse.
+// Open opens the store in dir, and creates the directory if it is missing. A record that a crash left incomplete at the
+// end of the log is truncated. Damaged files are copied to the directory damaged in dir; their readable parts are read,
+// and losses are logged. If another Store has the directory open, the error is ErrInUse.
 func Open(dir string, options Options) (*Store, error) {
 	options, err := options.withDefaults()
 	if err != nil {
@@ -70,9 +69,9 @@ func Open(dir string, options Options) (*Store, error) {
 	}
 	s := &Store{
 		options: options, lock: lock, db: db, repaired: found,
-		parser: newParser(),
-		gate:   newGate(options.MaxQueries, options.QueryTimeout, options.QueryBounds, options.Quotas),
-		tracker:  newTracker(counted),
+		parser:  newParser(),
+		gate:    newGate(options.MaxQueries, options.QueryTimeout, options.QueryBounds, options.Quotas),
+		tracker: newTracker(counted),
 	}
 	s.tracker.now = options.Now
 	s.tracker.keeper = newKeeper(options.KeepFrom, moments)
@@ -96,7 +95,7 @@ func Open(dir string, options Options) (*Store, error) {
 	return s, nil
 }
 
-// openTSDB opens the TSDB in dir, after what is damaged was repaired, and what is of the future was set aside.
+// openTSDB opens the TSDB in dir, after the repair of damaged files and the removal of samples of the future.
 func openTSDB(dir string, logger *slog.Logger, options Options, counted *seriesUsage) (*tsdb.DB, repaired, error) {
 	r := newRepairer(dir, options)
 	if err := r.repair(dir); err != nil {
@@ -218,8 +217,8 @@ func (s *Store) Close() error {
 		s.lock.Close())
 }
 
-// demoted makes what the TSDB calls information a debug message: it reports each block and each
-// log segment, which is not what somebody at a terminal waits for.
+// demoted logs the TSDB's information as debug messages: it reports each block and each log segment, which users of a
+// terminal do not expect.
 type demoted struct{ slog.Handler }
 
 func (d demoted) Enabled(ctx context.Context, level slog.Level) bool {

@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// Turns shares places between tenants: whoever waits gets one when it is the turn of its tenant, round robin. A
-// tenant's first request has spare places besides, so that it need not wait for others' that run long. Where there is
-// one tenant alone it has all places.
+// Scheduler divides slots among tenants, round robin. A tenant without a running request can use spare slots as well,
+// so that it need not wait for long requests of others. A single tenant has all slots.
 type Scheduler struct {
 	options SchedulerOptions
 
@@ -20,56 +19,56 @@ type Scheduler struct {
 	epoch   time.Time
 	running int
 	waiting int
-	// active are the tenants that have something running or waiting, in the order of their turns.
+	// active are the tenants with a running or waiting request, in round-robin order.
 	active  []*scheduledTenant
 	tenants map[string]*scheduledTenant
 }
 
-// TurnOptions are the bounds of Turns.
+// SchedulerOptions are the limits of a Scheduler.
 type SchedulerOptions struct {
-	// Places is how many run at a time. Spare is how many more may, of tenants that have nothing running.
+	// Slots is how many requests run at a time, SpareSlots how many more of tenants that have none running.
 	Slots, SpareSlots int
-	// Waiting bounds those that wait. Where it is reached, who waits longest in line of the tenant with the most
-	// waiting makes room for a tenant with fewer.
+	// Waiting bounds the waiting requests. At the limit, a request of the tenant with the most is refused in favour of
+	// a tenant with fewer.
 	Waiting int
-	// Share is the greatest share of the places that a tenant has while others have something running or waiting; nil
-	// for all of them.
+	// Share is the greatest share (0 to 1) of the slots that a tenant has while others have a running or waiting
+	// request; nil for all.
 	Share func(tenant string) float64
-	// Time of requests in a minute, of which each tenant may use its share. Past that it has one place at a time while
-	// others want any. 0 for no bound.
+	// Time is how long requests may run in a minute, of which each tenant may use its share. Beyond that it has one
+	// slot at a time while others wait. 0 for no limit.
 	Time time.Duration
 	// Now is the clock; nil for time.Now.
 	Now func() time.Time
 }
 
-// turnTenant is a tenant that has or had a place.
+// scheduledTenant is a tenant that has or had a request.
 type scheduledTenant struct {
 	name    string
 	running int
 	queue   []*waiter
-	// begun is the sum of the times since the epoch of Turns at which what runs began, used the time that was used of
-	// the quota by checked.
+	// startSum is the sum of the start times of running requests, since the epoch of the Scheduler; used is the time
+	// used of the quota by checked.
 	startSum, used time.Duration
-	checked     time.Time
+	checked        time.Time
 
 	all, turnedAway uint64
 	seconds         float64
 }
 
-// turn is a request that waits.
+// waiter is a waiting or running request.
 type waiter struct {
 	tenant *scheduledTenant
-	// ready is closed when it has a place, or when it was turned away.
+	// ready is closed when it gets a slot, or is refused.
 	ready chan struct{}
-	// away is that it was turned away, placed that it has a place, since began.
+	// turnedAway means that it was refused, running that it has a slot, since started.
 	turnedAway, running bool
-	started        time.Duration
+	started             time.Duration
 }
 
-// maxTurnTenants bounds the tenants that are remembered: whoever asks may be able to name any number.
+// maxScheduledTenants bounds the tenants that are remembered: a client may be able to name any number.
 const maxScheduledTenants = 1000
 
-// NewTurns makes Turns.
+// NewScheduler makes a Scheduler.
 func NewScheduler(o SchedulerOptions) *Scheduler {
 	if o.Share == nil {
 		o.Share = func(string) float64 { return 1 }
@@ -80,7 +79,7 @@ func NewScheduler(o SchedulerOptions) *Scheduler {
 	return &Scheduler{options: o, epoch: o.Now(), tenants: map[string]*scheduledTenant{}}
 }
 
-// Enter waits for a place, which leave gives back. The error wraps ErrBusy, or is that of ctx.
+// Enter waits for a slot, which leave gives back. The error wraps ErrBusy, or is that of ctx.
 func (t *Scheduler) Enter(ctx context.Context, tenant string) (leave func(), err error) {
 	t.mu.Lock()
 	of := t.tenant(tenant)
@@ -166,14 +165,14 @@ func (t *Scheduler) retire(of *scheduledTenant) {
 	}
 }
 
-// settle takes from what a tenant has used what its quota has given it since.
+// charge takes from what a tenant has used what its quota has given it since.
 func (t *Scheduler) charge(of *scheduledTenant) {
 	now := t.options.Now()
 	of.used = max(0, of.used-time.Duration(float64(t.quota(of))*now.Sub(of.checked).Minutes()))
 	of.checked = now
 }
 
-// isOver is whether a tenant has used its quota of time.
+// isOverQuota reports whether a tenant has used its quota of time.
 func (t *Scheduler) isOverQuota(of *scheduledTenant) bool {
 	if t.options.Time == 0 {
 		return false
@@ -187,17 +186,17 @@ func (t *Scheduler) quota(of *scheduledTenant) time.Duration {
 	return time.Duration(t.options.Share(of.name) * float64(t.options.Time))
 }
 
-// shareOf is how many places a tenant may have while others want some.
+// shareOf is how many slots a tenant may have while others wait.
 func (t *Scheduler) shareOf(of *scheduledTenant) int {
 	return max(1, int(float64(t.options.Slots)*t.options.Share(of.name)))
 }
 
-// underWay is how long what runs has run, together.
+// elapsed is how long what runs has run, together.
 func (t *Scheduler) elapsed(of *scheduledTenant) time.Duration {
 	return max(time.Duration(of.running)*t.sinceEpoch()-of.startSum, 0)
 }
 
-// mayRun is whether a tenant may have one more place.
+// mayRun reports whether a tenant may have one more slot.
 func (t *Scheduler) mayRun(of *scheduledTenant) bool {
 	others := len(t.active) > 1 || len(t.active) == 1 && t.active[0] != of
 	places := t.options.Slots
@@ -210,7 +209,7 @@ func (t *Scheduler) mayRun(of *scheduledTenant) bool {
 		t.running < t.options.Slots+t.options.SpareSlots
 }
 
-// deal gives places to those whose turn it is, as long as there are any.
+// dispatch gives free slots to waiting requests, round robin.
 func (t *Scheduler) dispatch() {
 	for i := 0; i < len(t.active); {
 		of := t.active[i]
@@ -226,14 +225,14 @@ func (t *Scheduler) dispatch() {
 		w.running, w.started = true, t.sinceEpoch()
 		of.startSum += w.started
 		close(w.ready)
-		// The others come first now.
+		// The other tenants come first now.
 		t.active = append(slices.Delete(t.active, i, i+1), of)
 		i = 0
 	}
 }
 
-// displace turns away the newest request of the tenant with the most waiting, if that has more than of; false where
-// there is none.
+// evictWaiter refuses the newest request of the tenant with the most waiting, if that has more than of; false if there
+// is none.
 func (t *Scheduler) evictWaiter(of *scheduledTenant) bool {
 	var most *scheduledTenant
 	for _, other := range t.active {
@@ -254,7 +253,7 @@ func (t *Scheduler) evictWaiter(of *scheduledTenant) bool {
 	return true
 }
 
-// Running is how many have a place.
+// Running is how many requests have a slot.
 func (t *Scheduler) Running() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -263,10 +262,10 @@ func (t *Scheduler) Running() int {
 
 // TenantQueries is what the queries of a tenant use.
 type TenantQueries struct {
-	// Tenant is empty for who reads everybody's.
+	// Tenant is empty for readers of all tenants.
 	Tenant           string
 	Running, Waiting int
-	// MaxRunning is the greatest number that may run while others want places.
+	// MaxRunning is the greatest number that may run while others wait.
 	MaxRunning int
 	// Queries since the start, those that were turned away because too many waited, those for which there was no
 	// memory, and the time that they took.
@@ -278,7 +277,7 @@ type TenantQueries struct {
 	Bytes, MaxBytes int64
 }
 
-// use tells of each tenant, by name.
+// use is what each tenant uses, by name.
 func (t *Scheduler) use() (all []TenantQueries) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

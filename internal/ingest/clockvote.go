@@ -10,7 +10,7 @@ import (
 type clockVote struct {
 	// mu guards the rest.
 	mu sync.Mutex
-	// agree and disagree are the senders of a trial that began at since, by uptime.
+	// agreeing and disagreeing are the senders of a trial that began at since, by uptime.
 	agreeing, disagreeing map[string]struct{}
 	since                 time.Duration
 }

@@ -41,7 +41,7 @@ type inFlight struct {
 	mu sync.Mutex
 	// waiting are the tenants with a request that has the reserve or waits for it: one each.
 	waiting map[string]bool
-	// reserveBytes are the bytes that are taken of the reserve.
+	// reserved are the bytes in use of the reserve.
 	reserved int64
 }
 

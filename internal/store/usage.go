@@ -17,17 +17,17 @@ import (
 // other series has. With it, memory is at most near two and a half times what labels count.
 const LabelOverhead = 64
 
-// use counts the series in memory and the bytes of their labels, by tenant. The TSDB tells it of each series that it
-// makes or forgets, and of those of its log when it is opened.
+// seriesUsage counts the series in memory and the bytes of their labels, by tenant. The TSDB reports each series that
+// it creates or removes, and those of its log when it is opened.
 type seriesUsage struct {
 	series, bytes *quota.Shares
-	// tenants is whether a series' label says whose it is.
+	// tenants means that series have TenantLabel.
 	tenants bool
 	// replay bounds the bytes of labels while the log is read, 0 after that.
 	replay atomic.Int64
 	// unread counts series of the log that did not fit into memory when it was opened.
 	unread atomic.Uint64
-	// noLabelRoom counts series for whose labels there was no room.
+	// labelsRefused counts series refused because of the bytes of their labels.
 	labelsRefused atomic.Uint64
 }
 
@@ -42,7 +42,7 @@ func newSeriesUsage(series int, labelBytes int64, tenants *quota.Tenants, limits
 	return u
 }
 
-// of is whose a series is, and what its labels count.
+// of is the tenant of a series, and the bytes that its labels count.
 func (u *seriesUsage) of(all labels.Labels) (tenant string, bytes int64) {
 	all.Range(func(l labels.Label) { bytes += int64(len(l.Name)+len(l.Value)) + LabelOverhead })
 	if u.tenants {
@@ -51,8 +51,8 @@ func (u *seriesUsage) of(all labels.Labels) (tenant string, bytes int64) {
 	return tenant, bytes
 }
 
-// room is whether there is room for a series.
-func (u *seriesUsage) reserve(all labels.Labels) bool {
+// admit reports whether a series is within the limits, and counts a refusal if not.
+func (u *seriesUsage) admit(all labels.Labels) bool {
 	tenant, bytes := u.of(all)
 	if u.series.Available(tenant) < 1 {
 		u.series.Refuse(tenant, 1)
@@ -66,7 +66,7 @@ func (u *seriesUsage) reserve(all labels.Labels) bool {
 	return true
 }
 
-// add counts a series, or with -1 that it has gone.
+// add counts a series, or with -1 its removal.
 func (u *seriesUsage) add(all labels.Labels, sign int64) {
 	tenant, bytes := u.of(all)
 	u.series.Add(tenant, sign)
@@ -96,28 +96,32 @@ func (u *seriesUsage) PostDeletion(gone map[chunks.HeadSeriesRef]labels.Labels) 
 	}
 }
 
-// Room is how many series more of a tenant there is room for, and how many bytes of their labels.
-func (s *Store) Available(tenant string) (series, labelBytes int64) { return s.tracker.usage.available(tenant) }
+// Available is how many more series a tenant may have, and how many more bytes of labels.
+func (s *Store) Available(tenant string) (series, labelBytes int64) {
+	return s.tracker.usage.available(tenant)
+}
 
-// Room is as that of Store.
-func (r *Remote) Available(tenant string) (series, labelBytes int64) { return r.tracker.usage.available(tenant) }
+// Available is as that of Store.
+func (r *Remote) Available(tenant string) (series, labelBytes int64) {
+	return r.tracker.usage.available(tenant)
+}
 
 func (u *seriesUsage) available(tenant string) (series, labelBytes int64) {
 	return u.series.Available(tenant), u.bytes.Available(tenant)
 }
 
-// Fresh tells which of some series a store does not have.
+// NewSeries is which of some series a store does not have.
 type NewSeries struct {
-	// Series for which there is room, and the bytes of their labels.
+	// Series within the limits, and the bytes of their labels.
 	Series, Bytes int64
-	// Without room are so many more, of which First is one.
-	Rejected int64
-	FirstRejected   *model.Series
-	// Unknown is that the store could not look: any of them may be new.
+	// Rejected are beyond the limits; FirstRejected is one of them.
+	Rejected      int64
+	FirstRejected *model.Series
+	// Unknown means that the store could not tell: any of them may be new.
 	Unknown bool
 }
 
-// Fresh tells which of the series the store does not have, with room for so many and so many bytes of their labels.
+// CountNew counts the series that the store does not have: those within room and roomBytes of labels, and those beyond.
 func (s *Store) CountNew(series []model.Series, room, roomBytes int64) NewSeries {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +134,7 @@ func (s *Store) CountNew(series []model.Series, room, roomBytes int64) NewSeries
 	return s.tracker.countNew(series, known, room, roomBytes)
 }
 
-// Fresh is as that of Store. While a batch is written, which may take long, the answer is unknown.
+// NewSeries is as that of Store. While a batch is written, which may take long, the answer is unknown.
 func (r *Remote) CountNew(series []model.Series, room, roomBytes int64) NewSeries {
 	select {
 	case r.writing <- struct{}{}:
@@ -166,10 +170,12 @@ func (k *tracker) countNew(series []model.Series, known storage.GetRef, room, ro
 	return f
 }
 
-// Uses are the series and the bytes of labels in memory, by tenant.
+// Usages are the series and the bytes of labels in memory, by tenant.
 func (s *Store) Usages() (series, labelBytes []quota.Usage) { return s.tracker.usage.usages() }
 
-// Uses are as those of Store.
+// Usages are as those of Store.
 func (r *Remote) Usages() (series, labelBytes []quota.Usage) { return r.tracker.usage.usages() }
 
-func (u *seriesUsage) usages() (series, labelBytes []quota.Usage) { return u.series.Usages(), u.bytes.Usages() }
+func (u *seriesUsage) usages() (series, labelBytes []quota.Usage) {
+	return u.series.Usages(), u.bytes.Usages()
+}
