@@ -69,7 +69,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 }
 
 // Who opens many connections and shows no token loses his own oldest, not those of others; who has a token keeps his.
-func TestStrangersGiveWay(t *testing.T) {
+func TestUnauthenticatedConnectionsAreEvicted(t *testing.T) {
 	a, err := NewAuthenticator(map[string][]string{"": {tokenA}})
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func TestStrangersGiveWay(t *testing.T) {
 }
 
 // One source with a token does not keep others with a token out.
-func TestKnownConnectionsAreShared(t *testing.T) {
+func TestAuthenticatedConnectionsAreShared(t *testing.T) {
 	l := Limit(nil, "test", Limits{Authenticated: 4, Unauthenticated: 100})
 	add := func(from string) *conn {
 		c := &conn{Conn: nopConn{}, listener: l, from: netip.MustParsePrefix(from + "/32")}

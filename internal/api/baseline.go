@@ -34,7 +34,7 @@ const (
 
 // baselines are answers by grouping and end.
 type baselines struct {
-	mu   sync.Mutex
+	mu      sync.Mutex
 	entries map[baselineKey]baselineAnswer
 }
 

@@ -10,8 +10,8 @@ import (
 	"outsight/internal/otlp"
 )
 
-// extentAnswer is from when to when there is data; both nil where there is none, in the last maxWindow where
-// Options.Oldest does not tell how far to look.
+// extentAnswer is the time range with data; both nil if there is none (in the last maxWindow, if Options.Oldest does
+// not return how far to look).
 type extentAnswer struct {
 	From *time.Time `json:"from"`
 	To   *time.Time `json:"to"`

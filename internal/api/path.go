@@ -9,7 +9,7 @@ import (
 	"outsight/internal/graph"
 )
 
-// pathAnswer is what operational analysis and the critical path tell of a window.
+// pathAnswer is the operational analysis and the critical path of a window.
 type pathAnswer struct {
 	From           time.Time `json:"from"`
 	To             time.Time `json:"to"`

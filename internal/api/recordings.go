@@ -17,11 +17,11 @@ type recordingsAnswer struct {
 	Flight *flightSpan `json:"flight"`
 	// Absent says why there is no flight recorder, and what to do.
 	Absent string `json:"absent,omitempty"`
-	// Anomalies are short saturations whose surroundings are kept longer, oldest first; Dropped had to
-	// make room. Problem is why some are in memory alone.
+	// Anomalies are short saturations whose recordings are kept longer, oldest first; Dropped ones were evicted.
+	// Problem is why some are in memory alone.
 	Anomalies []storedAnomaly `json:"anomalies"`
-	Dropped   uint64        `json:"dropped"`
-	Problem   string        `json:"problem,omitempty"`
+	Dropped   uint64          `json:"dropped"`
+	Problem   string          `json:"problem,omitempty"`
 	// Directory has the files of those that have a File, empty where they are in memory alone.
 	Directory string `json:"directory,omitempty"`
 }

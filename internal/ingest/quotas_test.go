@@ -58,7 +58,7 @@ func partial(t testing.TB, answer *http.Response, text []byte) *colpb.ExportMetr
 
 // New series without room are told to their sender, by number and name; those that it has go on, and so does another
 // tenant.
-func TestNoRoomIsTold(t *testing.T) {
+func TestRejectedSeriesAreReported(t *testing.T) {
 	s := start(t, t.TempDir(), setup{Options: twoTenants, queue: queue.Options{MaxBytes: 64 << 20},
 		store: store.Options{MaxSeries: 2000, Tenants: &quota.Tenants{Names: twoTenants.TenantNames}}})
 	now := time.Now()

@@ -155,7 +155,7 @@ func TestTenantsOwnQueryShare(t *testing.T) {
 }
 
 // Past its quota of time a tenant has one place while others want some, and gets more again as time goes on.
-func TestTurnsHaveAQuotaOfTime(t *testing.T) {
+func TestQueriesHaveAQuotaOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := NewScheduler(SchedulerOptions{Slots: 4, SpareSlots: 0, Waiting: 64, Share: half, Time: 2 * time.Minute})
 		begun := make(chan string, 20)
