@@ -75,7 +75,7 @@ func TestUnauthenticatedConnectionsAreEvicted(t *testing.T) {
 		t.Fatal(err)
 	}
 	mux := NewMux(a, nil)
-	mux.Handle(Read, "/api/", told("data"))
+	mux.Handle(Read, "/api/", respond("data"))
 	l := serveLimited(t, Limits{Authenticated: 8, Unauthenticated: 8}, nil, mux)
 	ask := func(c net.Conn, token string) (int, error) {
 		fmt.Fprintf(c, "GET /api/x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", token)
@@ -117,7 +117,7 @@ func TestUnauthenticatedConnectionsAreEvicted(t *testing.T) {
 	}
 	d := drops(l)
 	if s := d["test/unauthenticated-connections"]; s.Count != 94 || s.Capacity != 8 || s.Used != 7 {
-		t.Errorf("strangers %+v", s)
+		t.Errorf("unauthenticated connections %+v", s)
 	}
 	if k := d["test/connections"]; k.Count != 0 || k.Used != 2 {
 		t.Errorf("known ones %+v", k)

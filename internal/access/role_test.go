@@ -77,7 +77,7 @@ func TestMuxAsksForRoles(t *testing.T) {
 	needs := map[string]Roles{"/open": Public, "/send": Send, "/read": Read, "/record": Record,
 		"/administer": Administer, "/either": Read | Administer}
 	for path, roles := range needs {
-		m.Handle(roles, path, told("through"))
+		m.Handle(roles, path, respond("through"))
 	}
 	if len(m.Routes()) != len(needs) {
 		t.Errorf("routes %v", m.Routes())
@@ -92,13 +92,13 @@ func TestMuxAsksForRoles(t *testing.T) {
 		return w.Code
 	}
 	for path, needed := range needs {
-		stranger := http.StatusUnauthorized
+		want := http.StatusUnauthorized
 		if needed == Public {
-			stranger = http.StatusOK
+			want = http.StatusOK
 		}
 		for _, token := range []string{"", tokenC} {
-			if got := ask(path, token); got != stranger {
-				t.Errorf("%s with token %q: %d, want %d", path, token, got, stranger)
+			if got := ask(path, token); got != want {
+				t.Errorf("%s with token %q: %d, want %d", path, token, got, want)
 			}
 		}
 		for name, has := range roles {
@@ -192,9 +192,9 @@ func TestForeignPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	mux := NewMux(nil, hosts)
-	mux.Handle(Read, "/api/", told("data"))
-	mux.Handle(Public, "/", told("page"))
-	senders := (&Access{Hosts: hosts}).Senders(told("taken"))
+	mux.Handle(Read, "/api/", respond("data"))
+	mux.Handle(Public, "/", respond("page"))
+	senders := (&Access{Hosts: hosts}).Senders(respond("taken"))
 	ask := func(h http.Handler, method, path, host string, headers ...string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(method, path, nil)
 		r.Host = host

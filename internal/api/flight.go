@@ -151,7 +151,7 @@ func (s *server) flight(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	if len(answer.Marks) > 0 {
-		end := to.Add(2 * time.Second) // an edge may be told late
+		end := to.Add(2 * time.Second) // an edge may be reported late
 		if now := s.Now(); end.After(now) {
 			end = now
 		}

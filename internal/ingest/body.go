@@ -60,7 +60,7 @@ func (i *Ingest) decompress(encoding string, raw []byte, hold *reservation) (b [
 		return b, asMalformed("gzip", err)
 	case "zstd":
 		// A frame with a content size is decompressed at once.
-		if size, told := i.sizeOf(raw); told {
+		if size, ok := i.sizeOf(raw); ok {
 			if err := hold.grow(int64(size)); err != nil {
 				return nil, err
 			}
@@ -143,7 +143,7 @@ func blocksBytes(raw []byte) (n int64) {
 func windowBytes(window int64) int64 { return window + 128<<10 }
 
 // sizeOf is the content size of a zstd frame, if it has one and is within the limit.
-func (i *Ingest) sizeOf(frame []byte) (size int, told bool) {
+func (i *Ingest) sizeOf(frame []byte) (size int, ok bool) {
 	var head zstd.Header
 	if head.Decode(frame) != nil || !head.HasFCS || head.FrameContentSize > uint64(i.options.MaxDecompressed) {
 		return 0, false

@@ -24,9 +24,9 @@ type clock struct {
 
 	// mu guards the rest.
 	mu sync.Mutex
-	// began is when uptime was 0, by the clock that is believed; doubted by one that is not, since is when that began.
-	began, suspectedAt time.Time
-	since              time.Duration
+	// began is when uptime was 0, by the trusted clock, suspectBegan by the suspect one, which jumped at uptime since.
+	began, suspectBegan time.Time
+	since               time.Duration
 }
 
 func newClock(wall func() time.Time, uptime func() time.Duration, most time.Duration, log *slog.Logger) *clock {
@@ -41,15 +41,15 @@ func (c *clock) now() (earlier, later time.Time) {
 	began := wall.Add(-uptime)
 	jump := began.Sub(c.began)
 	if jump.Abs() <= c.most {
-		c.began, c.suspectedAt = began, time.Time{}
+		c.began, c.suspectBegan = began, time.Time{}
 		return wall, wall
 	}
-	if c.suspectedAt.IsZero() || began.Sub(c.suspectedAt).Abs() > c.most {
-		c.suspectedAt, c.since = began, uptime
+	if c.suspectBegan.IsZero() || began.Sub(c.suspectBegan).Abs() > c.most {
+		c.suspectBegan, c.since = began, uptime
 		c.log.Warn("the clock of this host has jumped: what is of the time in between is taken once the clock is believed", "by", jump, "believed_after", clockProbation)
 	}
 	if uptime-c.since >= clockProbation {
-		c.began, c.suspectedAt = began, time.Time{}
+		c.began, c.suspectBegan = began, time.Time{}
 		return wall, wall
 	}
 	believed := c.began.Add(uptime)

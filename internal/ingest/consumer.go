@@ -71,8 +71,8 @@ func (i *Ingest) appendOne(ctx context.Context, d *queue.Delivery) error {
 		if errors.As(err, &rejected) {
 			refused = min(rejected.Samples, uint64(len(batch.Series)))
 		}
-		told := min(i.admission.rejected(d.Header(headerID)), refused)
-		i.reject(sender{tenant: d.Header(headerTenant)}, Refused, refused-told, err.Error())
+		reported := min(i.admission.rejected(d.Header(headerID)), refused)
+		i.reject(sender{tenant: d.Header(headerTenant)}, Refused, refused-reported, err.Error())
 		i.counts.appended.Add(uint64(len(batch.Series)) - refused)
 		i.options.Logger.Debug("the store refused some samples", "error", err)
 		return nil

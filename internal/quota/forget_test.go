@@ -12,7 +12,7 @@ func TestOthersAreForgotten(t *testing.T) {
 	for i := range 3 * maxTenants {
 		s.Add(fmt.Sprint("t", i), 10)
 	}
-	for i := range 3 * maxTenants { // those that are told apart first: the others could be, then
+	for i := range 3 * maxTenants { // first those with a part of their own
 		s.Add(fmt.Sprint("t", i), 1)
 		s.Add(fmt.Sprint("t", i), -10)
 		s.Add(fmt.Sprint("t", i), -1)

@@ -56,7 +56,7 @@ func TestOpenShares(t *testing.T) {
 		s.Add(strings.Repeat("x", i%1500+1), 1)
 	}
 	if len(s.used) > maxTenants+1 {
-		t.Errorf("%d tenants are told apart", len(s.used))
+		t.Errorf("%d tenants have a part of their own", len(s.used))
 	}
 }
 

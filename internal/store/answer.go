@@ -72,13 +72,13 @@ type writer struct {
 	// empty is true until the array that is being written has an item.
 	empty bool
 	// allowance is charged for the text: charged bytes of capacity so far. err is set when it is used up.
-	purse   *allowance
-	charged int
-	err     error
+	allowance *allowance
+	charged   int
+	err       error
 }
 
 func newWriter(p *allowance) *writer {
-	return &writer{stream: jsoniter.ConfigCompatibleWithStandardLibrary.BorrowStream(nil), purse: p}
+	return &writer{stream: jsoniter.ConfigCompatibleWithStandardLibrary.BorrowStream(nil), allowance: p}
 }
 
 func (w *writer) release() { jsoniter.ConfigCompatibleWithStandardLibrary.ReturnStream(w.stream) }
@@ -103,7 +103,7 @@ func (w *writer) array() {
 // item begins an element of an array; false if the allowance is used up.
 func (w *writer) item() bool {
 	if room := cap(w.stream.Buffer()); room > w.charged {
-		if w.err = w.purse.reserve(int64(room - w.charged)); w.err != nil {
+		if w.err = w.allowance.reserve(int64(room - w.charged)); w.err != nil {
 			return false
 		}
 		w.charged = room

@@ -38,7 +38,7 @@ func TestBudgetOfTenants(t *testing.T) {
 	}
 }
 
-// A purse reserves more than it is asked for, as long as there is room, and all that there is near the end.
+// A allowance reserves more than it is asked for, as long as there is room, and all that there is near the end.
 func TestPurse(t *testing.T) {
 	const all = 4 * budgetGrain
 	b := newBudget(&QueryBounds{Memory: all}, full)

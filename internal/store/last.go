@@ -71,7 +71,7 @@ func (s *Store) Last(ctx context.Context, m Moments) (*Values, error) {
 	// Two readers may hold what a query for each of the times may, more of them no more than two.
 	budget := func(readers int) readBudget {
 		return readBudget{ctx: ctx, left: s.options.MaxSamples * len(m.Times) * min(readers, 2) / readers,
-			purse: allowance{account: account}}
+			allowance: allowance{account: account}}
 	}
 	switch values, ok, err := s.tracker.keeper.last(&m, budget); {
 	case err != nil:

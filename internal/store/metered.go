@@ -26,8 +26,8 @@ func (m metered) Querier(from, to int64) (storage.Querier, error) {
 type meter struct {
 	cost *cost
 	// next is the index in cost.flows of the next selector.
-	next  int
-	purse allowance
+	next      int
+	allowance allowance
 	// longest is the greatest length of a stored value, times how often it is charged, and charged how much that was so
 	// far.
 	longest, times, charged int64
@@ -37,7 +37,7 @@ type meter struct {
 // begin charges what does not depend on series.
 func (m *meter) begin() error {
 	m.times = m.cost.times
-	return m.purse.reserve(m.cost.fixed)
+	return m.allowance.reserve(m.cost.fixed)
 }
 
 // series charges one series of the flow f; false if the memory is used up.
@@ -56,7 +56,7 @@ func (m *meter) series(f *flow, of labels.Labels) bool {
 		bytes += most - m.charged
 		m.charged = most
 	}
-	m.err = m.purse.reserve(bytes)
+	m.err = m.allowance.reserve(bytes)
 	return m.err == nil
 }
 

@@ -117,7 +117,7 @@ func (s *Store) evaluate(ctx context.Context, e Evaluation, use func(*promql.Res
 	if err != nil {
 		return err
 	}
-	m := &meter{purse: allowance{account: account}}
+	m := &meter{allowance: allowance{account: account}}
 	if m.cost, err = costOf(expr, e.To.Sub(e.From), e.Step); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (s *Store) evaluate(ctx context.Context, e Evaluation, use func(*promql.Res
 	if result.Err != nil {
 		return s.gate.sort(ctx, result.Err)
 	}
-	return use(result, &m.purse)
+	return use(result, &m.allowance)
 }
 
 // resultSize is near what the results of a query take in memory.

@@ -49,7 +49,7 @@ func (s *Store) RemoteRead(w http.ResponseWriter, r *http.Request, tenant string
 	c := http.NewResponseController(w)
 	_ = c.SetWriteDeadline(time.Now().Add(s.options.QueryTimeout))
 	defer func() { _ = c.SetWriteDeadline(time.Time{}) }()
-	budget := &readBudget{ctx: ctx, left: s.options.MaxSamples, purse: allowance{account: account}}
+	budget := &readBudget{ctx: ctx, left: s.options.MaxSamples, allowance: allowance{account: account}}
 	out := &readWriter{ResponseWriter: w}
 	request := r.WithContext(ctx)
 	request.Body = io.NopCloser(bytes.NewReader(body))
@@ -167,7 +167,7 @@ type readBudget struct {
 	// left are samples, or as many times 16 bytes of something else.
 	left int
 	// allowance pays for them.
-	purse allowance
+	allowance allowance
 	// err is why there is no more.
 	err error
 }
@@ -178,7 +178,7 @@ func (b *readBudget) take(n int) bool {
 		b.err = tooManySamples
 	}
 	if b.err == nil {
-		b.err = b.purse.reserve(int64(n) * sampleBytes)
+		b.err = b.allowance.reserve(int64(n) * sampleBytes)
 	}
 	// A context is asked not too often: it locks.
 	if b.err == nil && (n > 1 || b.left%1024 == 0) {

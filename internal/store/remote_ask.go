@@ -77,7 +77,7 @@ func (r *Remote) query(ctx context.Context, account *account, method, path strin
 // chargedReader charges what is read, and what is made of it.
 type chargedReader struct {
 	io.Reader
-	purse allowance
+	allowance allowance
 }
 
 // answerFactor is how many copies of a text are in memory: as received, its data, and the decoded results.
@@ -86,7 +86,7 @@ const answerFactor = 3
 // Read implements io.Reader.
 func (r *chargedReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
-	if full := r.purse.reserve(int64(n) * answerFactor); full != nil {
+	if full := r.allowance.reserve(int64(n) * answerFactor); full != nil {
 		return n, full
 	}
 	return n, err

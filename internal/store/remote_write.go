@@ -188,10 +188,10 @@ func (r *Remote) send(ctx context.Context, body []byte, series []wireSeries) (ag
 // judge says what an answer to a write means.
 func (r *Remote) judge(response *http.Response, series []wireSeries) (again bool, err error) {
 	code := response.StatusCode
-	told := response.Header.Get(writtenSamples) != "" || response.Header.Get(writtenNative) != ""
+	stated := response.Header.Get(writtenSamples) != "" || response.Header.Get(writtenNative) != ""
 	switch {
-	case r.protocol == Auto && (code == http.StatusUnsupportedMediaType || code == http.StatusBadRequest && !told ||
-		code/100 == 2 && !told):
+	case r.protocol == Auto && (code == http.StatusUnsupportedMediaType || code == http.StatusBadRequest && !stated ||
+		code/100 == 2 && !stated):
 		// A receiver of 1.0 finds nothing it knows in a message of 2.0, and may say that all is well.
 		r.protocol = Write1
 		r.options.Logger.Debug("the remote store does not take remote write 2.0; 1.0 it is", "answer", response.Status)

@@ -130,10 +130,10 @@ func TestDamagedLog(t *testing.T) {
 			}
 			defer s.Close()
 			stored := countSamples(t, s)
-			lost, told := total-stored, int(s.Stats().Damaged)
+			lost, reported := total-stored, int(s.Stats().Damaged)
 			// A record has one batch; the first has the names of all series, without which nothing can be read.
-			if math.Abs(float64(lost-told)) > 0.5*float64(lost)+2*repairSeries {
-				t.Errorf("%s: %d of %d samples are lost, and %d are told of", where, lost, total, told)
+			if math.Abs(float64(lost-reported)) > 0.5*float64(lost)+2*repairSeries {
+				t.Errorf("%s: %d of %d samples are lost, and %d are reported", where, lost, total, reported)
 			}
 			if lost > 3*repairSeries && !strings.Contains(log.String(), "names of their series") {
 				t.Errorf("%s: %d of %d samples are lost by one byte", where, lost, total)

@@ -203,7 +203,7 @@ func TestStartIsZero(t *testing.T) {
 		start(counterAt(11, 101, "c", "id", "old"), 5),
 		start(counterAt(11, 9, "c", "id", "new"), 10.5),
 		start(histogramAt(11, h, "h", "id", "new"), 10.5),
-		// Older than the last batch: another series may have told of it.
+		// Older than the last batch: it may be counted in another series.
 		start(counterAt(11, 50, "c", "id", "renamed"), 9),
 		start(model.Series{Name: "g", Labels: labelled(), Kind: model.Gauge, Value: 3, Time: at(11)}, 10.5))
 	want(t, s, "c[1m]", 11,
