@@ -10,7 +10,7 @@ import (
 	"outsight/internal/store"
 )
 
-// benchChurn is the share of edges that ends in a minute, where series come and go.
+// benchChurn is the default share of edges that ends each minute in the rows with churn.
 const benchChurn = 0.05
 
 // measureMemory finds what a series takes in memory: in the store alone, and in a server that is busy.
@@ -23,7 +23,7 @@ func measureMemory(ctx context.Context, o options) ([]row, error) {
 		return nil, err
 	}
 	var resident, each float64
-	for _, churn := range []float64{0, benchChurn} {
+	for _, churn := range []float64{0, o.churn} {
 		m, err := measureIngest(ctx, o, churn)
 		if err != nil {
 			return nil, err

@@ -84,7 +84,8 @@ func TestByHeader(t *testing.T) {
 			t.Errorf("%s as %q: %d %q, want %d %q", path, tenant, w.Code, w.Body, code, want)
 		}
 	}
-	optional, required := ByHeader(respond("public"), respond("all"), forTenant), ByHeader(respond("public"), nil, forTenant)
+	optional := ByHeader(respond("public"), respond("all"), forTenant)
+	required := ByHeader(respond("public"), nil, forTenant)
 	for _, path := range []string{"/api/v1/query", "/api/outsight/graph", "/api", "/api/v1/read"} {
 		for _, h := range []http.Handler{optional, required} {
 			f(h, path, "shop", http.StatusOK, "of shop")

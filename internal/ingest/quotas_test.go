@@ -56,8 +56,8 @@ func partial(t testing.TB, answer *http.Response, text []byte) *colpb.ExportMetr
 	return m.PartialSuccess
 }
 
-// New series beyond the limit are reported to their sender, by number and name; those that it has go on, and so does another
-// tenant.
+// New series beyond the limit are reported to their sender, by number and name; its known series go on, and so does
+// another tenant.
 func TestRejectedSeriesAreReported(t *testing.T) {
 	s := start(t, t.TempDir(), setup{Options: twoTenants, queue: queue.Options{MaxBytes: 64 << 20},
 		store: store.Options{MaxSeries: 2000, Tenants: &quota.Tenants{Names: twoTenants.TenantNames}}})

@@ -130,7 +130,8 @@ func open(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, o Option
 	}
 	_, err = js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name: deadLetterStream(o.Stream), Subjects: []string{subject(deadLetterStream(o.Stream))},
-		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld, MaxBytes: o.MaxDeadLetterBytes, Storage: jetstream.FileStorage,
+		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld,
+		MaxBytes: o.MaxDeadLetterBytes, Storage: jetstream.FileStorage,
 		Replicas: replicas(ctx, js, deadLetterStream(o.Stream), o.Replicas),
 	})
 	if err != nil {

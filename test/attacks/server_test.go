@@ -57,7 +57,8 @@ func startServer(t *testing.T) *server {
 		page: freeAddress(t), otlpHTTP: freeAddress(t), otlpGRPC: freeAddress(t),
 		group: group, output: new(bytes.Buffer), exited: make(chan error, 1),
 	}
-	s.command = s.group.Command(binary, "server", "--data", filepath.Join(directory, "data"), "--tenants", tenants, "--kubernetes", "off",
+	s.command = s.group.Command(binary, "server", "--data", filepath.Join(directory, "data"), "--tenants", tenants,
+		"--kubernetes", "off",
 		"--listen", s.page, "--otlp-http", s.otlpHTTP, "--otlp", s.otlpGRPC)
 	s.command.Stdout, s.command.Stderr = s.output, s.output
 	if err := s.command.Start(); err != nil {

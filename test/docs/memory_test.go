@@ -40,7 +40,8 @@ func TestMemoryOfASeriesIsStatedOnce(t *testing.T) {
 	if !strings.Contains(string(page), want) {
 		t.Errorf("docs/server.md does not say %q, which is store.SeriesBytes", want)
 	}
-	for _, root := range []string{"../../cmd", "../../internal", "../../docs", "../../deploy", "../../README.md", "../../ARCHITECTURE.md"} {
+	for _, root := range []string{"../../cmd", "../../internal", "../../docs", "../../deploy", "../../README.md",
+		"../../ARCHITECTURE.md"} {
 		err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 			if err != nil || e.IsDir() || !slices.Contains([]string{".go", ".md", ".yaml"}, filepath.Ext(path)) {
 				return err

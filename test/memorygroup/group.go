@@ -20,8 +20,9 @@ type Group struct {
 	peakFile string
 }
 
-// New makes a cgroup for at most limitBytes of memory, and no swap: of v1 where that has the memory controller, else of v2. It is
-// removed when the test ends; processes in it have to be ended by cleanups that are registered after New. It needs root.
+// New makes a cgroup for at most limitBytes of memory, and no swap: of v1 if that has the memory controller, else of
+// v2. It is removed when the test ends; processes in it have to be ended by cleanups that are registered after New. It
+// needs root.
 func New(t testing.TB, limitBytes int64) (*Group, error) {
 	t.Helper()
 	limit := strconv.FormatInt(limitBytes, 10)
