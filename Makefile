@@ -168,10 +168,10 @@ bench-recorder: ## the recorder's regularity under load and its cost; rewrites d
 	@$(SUDO) go run ./bench -only recorder -docs docs
 
 .PHONY: bench-server
-bench-server: ## how many samples and agents a server takes, and 100 SIGKILLs; rewrites docs/server.md (root; 13 minutes)
+bench-server: ## how many samples and agents a server takes, and 100 SIGKILLs, and the memory of a series; rewrites docs/server.md (root; 18 minutes)
 	@scripts/install bench
 	@$(MAKE) build
-	@$(SUDO) env "PATH=$$PATH" go run ./bench -only server -docs docs
+	@$(SUDO) env "PATH=$$PATH" go run ./bench -only server,memory -docs docs
 
 .PHONY: bench-cost
 bench-cost: ## what a switch, a disk request and a computation cost, and whether the parts add up; rewrites docs/cost.md (root; 21 minutes)

@@ -42,8 +42,9 @@ func main() {
 	flag.IntVar(&options.containers, "containers", 50, "containers for the agent's own cost")
 	flag.DurationVar(&options.recorder, "recorder", 80*time.Second,
 		"length of each of the two longest measurements of the recorder; the others follow it")
+	flag.Float64Var(&options.churn, "churn", benchChurn, "share of the edges that ends each minute, in the rows with churn")
 	only := flag.String("only", "throughput,agent,known,programs",
-		"which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, known, programs, contention, recorder, saturation, server, disk, counters, kernels, whole")
+		"which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, known, programs, contention, recorder, saturation, server, memory, disk, counters, kernels, whole")
 	flag.StringVar(&options.loads, "loads", "", "measure throughput and contention only of loads whose name contains this")
 	flag.Parse()
 	options.only = strings.Split(*only, ",")
@@ -60,6 +61,7 @@ type options struct {
 	binaries, results, docs string
 	pairs, containers       int
 	run, events, recorder   time.Duration
+	churn                   float64
 	only                    []string
 	loads                   string
 }
@@ -82,6 +84,7 @@ var parts = []part{
 	{"recorder", measureRecorder},
 	{"saturation", measureSaturation},
 	{"server", measureServer},
+	{"memory", measureMemory},
 	{"disk", measureDisk},
 	{"counters", measureCounters},
 	{"kernels", measureKernels},

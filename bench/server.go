@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,21 +47,16 @@ func measureServer(ctx context.Context, o options) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	if runtime.NumCPU() > 1 {
-		var others unix.CPUSet
-		for cpu := 1; cpu < runtime.NumCPU(); cpu++ {
-			others.Set(cpu)
-		}
-		if err := unix.SchedSetaffinity(0, &others); err != nil {
-			return nil, fmt.Errorf("leaving CPU 0 to the server: %w", err)
-		}
+	if err := leaveFirstCPU(); err != nil {
+		return nil, err
 	}
 	var rows []row
 	var curve [][]string
-	full, err := measureIngest(ctx, o)
+	ingested, err := measureIngest(ctx, o, 0)
 	if err != nil {
 		return nil, err
 	}
+	full := ingested.rateRows()
 	rows = append(rows, full...)
 	curve = append(curve, []string{"agents, once a second", "samples/s", "CPU of one core", "resident",
 		"queue at the end", ""})
@@ -90,32 +86,37 @@ func measureServer(ctx context.Context, o options) ([]row, error) {
 	return rows, o.document("server.md", "server", rowsTable(rows)+"\n"+markdown(curve)+"\n"+fleet(rows, most))
 }
 
-// fleet says what agents in great number need, by what was measured.
-func fleet(rows []row, held int) string {
-	const agents = 1000
-	of := func(what string) float64 {
-		for _, r := range rows {
-			if r.what == what {
-				return r.value
-			}
-		}
-		panic("BUG: no row " + what)
+// leaveFirstCPU keeps this process off CPU 0, on which the server runs.
+func leaveFirstCPU() error {
+	if runtime.NumCPU() == 1 {
+		return nil
 	}
-	each := len(newSimulated(0).series)
-	series, cpu, memory := float64(agents*each), of(rowPerCPU), of(rowResident)
-	servers := (agents + held - 1) / held
-	return fmt.Sprintf(`**%d agents** like these have %d × %d = %.2f million series and send as many samples a second. That is %.2f million / %.0f = %.1f cores, and
-%.2f million × %.1f KB = %.0f GB of memory, at %.1f KB resident for each series. One server stores what comes in one thread, so that it does not use
-that many cores: it takes %d / %d = %d servers of one core and %d × %d × %.1f KB = %.1f GB each, every one with agents of its own.
-`, agents, agents, each, series/1e6, series/1e6, cpu, series/cpu, series/1e6, memory/1e3, series*memory/1e9, memory/1e3,
-		agents, held, servers, held, each, memory/1e3, float64(held*each)*memory/1e9)
+	var others unix.CPUSet
+	for cpu := 1; cpu < runtime.NumCPU(); cpu++ {
+		others.Set(cpu)
+	}
+	if err := unix.SchedSetaffinity(0, &others); err != nil {
+		return fmt.Errorf("leaving CPU 0 to the server: %w", err)
+	}
+	return nil
 }
 
-// The rows that fleet reckons with.
-const (
-	rowPerCPU   = "server: samples per second of CPU time"
-	rowResident = "server: resident memory per active series"
-)
+// fleet says how many servers many agents need, by what was measured.
+func fleet(rows []row, held int) string {
+	const agents = 1000
+	at := slices.IndexFunc(rows, func(r row) bool { return r.what == rowPerCPU })
+	if at < 0 {
+		panic("BUG: no row " + rowPerCPU)
+	}
+	each, cpu := len(newSimulated(0).series), rows[at].value
+	series := float64(agents * each)
+	return fmt.Sprintf(`**%d agents** like these have %d × %d = %.2f million series and send as many samples a second.
+That is %.2f million / %.0f = %.1f cores. One server stores what it receives in one thread, so that it does not
+use that many cores: it takes %d / %d = %d servers of one core, every one with agents of its own.
+`, agents, agents, each, series/1e6, series/1e6, cpu, series/cpu, agents, held, (agents+held-1)/held)
+}
+
+const rowPerCPU = "server: samples per second of CPU time"
 
 // fedServer is a server, alone on CPU 0, and agents that feed it.
 type fedServer struct {
@@ -187,7 +188,12 @@ func (s *fedServer) usage() (cpu time.Duration, rss int64, err error) {
 
 // simulated is an agent with containers and edges whose counters grow.
 type simulated struct {
-	series  []model.Series
+	series   []model.Series
+	snapshot *model.Snapshot
+	// churn is which share of the edges, with all their series, ends in a minute and is followed by as many new ones.
+	churn float64
+	begun int // edges that took the place of another
+
 	encoder *zstd.Encoder
 	buffer  []byte
 	data    []byte
@@ -200,8 +206,30 @@ func newSimulated(n int) *simulated {
 	a := &simulated{name: fmt.Sprintf("simulated%03d", n), at: time.Now().Add(-12 * time.Hour).Truncate(time.Second)}
 	a.encoder, _ = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest),
 		zstd.WithWindowSize(256<<10))
-	a.series = otlp.Convert(simulatedSnapshot(n, a.at))
+	a.snapshot = simulatedSnapshot(n, a.at)
+	a.series = otlp.Convert(a.snapshot)
 	return a
+}
+
+// replace ends as many edges as churn has due by now, evenly over the minute. A new one has another port, so that all
+// its series are new.
+func (a *simulated) replace() {
+	due := int(a.churn * simulatedEdges * float64(a.number) / 60)
+	if a.begun >= due {
+		return
+	}
+	for ; a.begun < due; a.begun++ {
+		e := &a.snapshot.Edges[a.begun%simulatedEdges]
+		e.Service = netip.AddrPortFrom(e.Service.Addr(), 10_000+uint16(a.begun/simulatedEdges))
+	}
+	a.snapshot.Time = a.at
+	series := otlp.Convert(a.snapshot)
+	for i := range series {
+		if old := &a.series[i]; slices.Equal(old.Labels, series[i].Labels) {
+			series[i] = *old
+		}
+	}
+	a.series = series
 }
 
 // seriesOfEdge is how many series a simulated edge has.
@@ -247,10 +275,18 @@ func simulatedSnapshot(host int, at time.Time) *model.Snapshot {
 	return s
 }
 
-// next is the batch of the next second: all counters and a tenth of the histograms have grown.
+// next is the batch of the next second.
 func (a *simulated) next() {
+	a.grow()
+	a.buffer = otlp.Encode(a.buffer[:0], a.series)
+	a.data = a.encoder.EncodeAll(a.buffer, a.data[:0])
+}
+
+// grow is what happens in a second: all counters and a tenth of the histograms grow, and edges end.
+func (a *simulated) grow() {
 	a.number++
 	a.at = a.at.Add(time.Second)
+	a.replace()
 	for i := range a.series {
 		s := &a.series[i]
 		s.Time = a.at
@@ -262,8 +298,6 @@ func (a *simulated) next() {
 			s.Histogram.SumNS += 1e6
 		}
 	}
-	a.buffer = otlp.Encode(a.buffer[:0], a.series)
-	a.data = a.encoder.EncodeAll(a.buffer, a.data[:0])
 }
 
 // send sends the batch until it is taken, and tells how often the server said to come again.
@@ -336,31 +370,69 @@ func (s *fedServer) warm(ctx context.Context) error {
 	return s.await(ctx, func() bool { return s.metric("outsight_queue_messages") == 0 })
 }
 
-func measureIngest(ctx context.Context, o options) ([]row, error) {
+// ingested is what a server took that was fed as fast as it answers. Memory is in bytes per live series.
+type ingested struct {
+	churn                 float64
+	series, seriesOfAgent int
+	perSecond, perCPU     float64
+	inUse, resident       float64
+	inUseText, residentOf string
+}
+
+func (m *ingested) detail() string {
+	text := fmt.Sprintf("%d agents as fast as they are answered, %d series, %v", m.series/m.seriesOfAgent, m.series,
+		ingestTime)
+	if m.churn > 0 {
+		text += fmt.Sprintf("; %.0f %% of the edges end in each minute of the agents' time", 100*m.churn)
+	}
+	return text
+}
+
+// suffix tells rows with churn from those without.
+func (m *ingested) suffix() string {
+	if m.churn > 0 {
+		return fmt.Sprintf("; %.0f %% of the edges end each minute", 100*m.churn)
+	}
+	return ""
+}
+
+func (m *ingested) rateRows() []row {
+	return []row{
+		{what: "server: samples from the socket to the store, per second" + m.suffix(), value: m.perSecond,
+			unit: "samples/s", detail: m.detail()},
+		{what: rowPerCPU + m.suffix(), value: m.perCPU, unit: "samples/s", detail: "the same run"},
+	}
+}
+
+// memoryRows has the rate, too: it depends on how many series begin and end.
+func (m *ingested) memoryRows() []row {
+	return []row{
+		{what: rowPerCPU + m.suffix(), value: m.perCPU, unit: "samples/s", detail: m.detail()},
+		{what: "server: memory in use per live series" + m.suffix(), value: m.inUse, unit: "B", budget: liveGoal,
+			detail: m.inUseText},
+		{what: "server: resident memory per live series" + m.suffix(), value: m.resident, unit: "B",
+			detail: m.residentOf + "; it has what waits to be collected, too"},
+	}
+}
+
+// measureIngest feeds a server for ingestTime with agents whose edges end at the rate churn, a share per minute of
+// their own time.
+func measureIngest(ctx context.Context, o options, churn float64) (*ingested, error) {
 	const agents = 8
 	s, err := startFed(ctx, o, agents)
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
+	for _, a := range s.agents {
+		a.churn = churn
+	}
 	_, emptyResident, err := s.usage()
 	if err != nil {
 		return nil, err
 	}
 	empty := s.metric("outsight_heap_live_bytes")
-	// A first round makes the series, which happens once.
-	first := map[*simulated]bool{}
-	var mu sync.Mutex
-	if _, err := s.feed(ctx, func(a *simulated) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		again := first[a]
-		first[a] = true
-		return !again
-	}); err != nil {
-		return nil, err
-	}
-	if err := s.await(ctx, func() bool { return s.metric("outsight_queue_messages") == 0 }); err != nil {
+	if err := s.warm(ctx); err != nil {
 		return nil, err
 	}
 	appended := "outsight_ingest_appended_samples_total"
@@ -382,18 +454,13 @@ func measureIngest(ctx context.Context, o options) ([]row, error) {
 	}
 	used := after - cpu
 	live := s.metric("outsight_heap_live_bytes")
-	series := float64(len(s.agents[0].series) * agents)
-	detail := fmt.Sprintf("%d agents as fast as they are answered, %.0f series, %v", agents, series, ingestTime)
-	return []row{
-		{what: "server: samples from the socket to the store, per second", value: samples / took.Seconds(),
-			unit: "samples/s", detail: detail},
-		{what: rowPerCPU, value: samples / used.Seconds(), unit: "samples/s", detail: "the same run"},
-		{what: "server: memory in use per active series", value: (live - empty) / series, unit: "B", budget: liveGoal,
-			detail: fmt.Sprintf("%.0f MiB in use, %.0f MiB without series", live/(1<<20), empty/(1<<20))},
-		{what: rowResident, value: (float64(rss) - float64(emptyResident)) / series, unit: "B",
-			detail: fmt.Sprintf("%.0f MiB resident, %.0f MiB without series; the rest is what waits to be collected",
-				float64(rss)/(1<<20), float64(emptyResident)/(1<<20))},
-	}, nil
+	m := &ingested{churn: churn, seriesOfAgent: len(s.agents[0].series), perSecond: samples / took.Seconds(),
+		perCPU: samples / used.Seconds()}
+	m.series = m.seriesOfAgent * agents
+	m.inUse, m.resident = (live-empty)/float64(m.series), float64(rss-emptyResident)/float64(m.series)
+	m.inUseText = fmt.Sprintf("%.0f MiB in use, %.0f MiB without series", live/(1<<20), empty/(1<<20))
+	m.residentOf = fmt.Sprintf("%d MiB resident, %d MiB without series", rss>>20, emptyResident>>20)
+	return m, nil
 }
 
 // measurePace lets agents send once a second, each at its own time.

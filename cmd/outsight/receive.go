@@ -219,7 +219,7 @@ func openReceiver(ctx context.Context, f receiveFlags, a access.Access, listener
 	opening, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	q, err := queue.Open(opening, r.conn, queue.Options{Stream: f.stream, Replicas: f.replicas, MaxBytes: f.queueBytes,
-		MaxAsideBytes: asideBytes, Logger: log})
+		MaxDeadLetterBytes: asideBytes, Logger: log})
 	if err != nil {
 		return r, err
 	}

@@ -42,8 +42,8 @@ func serveFrom(kept anyStore, a access.Access, header tenantHeader, options api.
 	if r, ok := kept.(interface{ RelativeError() float64 }); ok {
 		options.RelativeError = r.RelativeError()
 	}
-	options.Busy, options.Hold, options.TenantQueries = api.NewPlaces(), kept.Hold, kept.TenantQueries
-	options.Door = a.Door
+	options.Busy, options.Hold, options.TenantQueries = api.NewSlots(), kept.Hold, kept.TenantQueries
+	options.Hosts = a.Hosts
 	of := func(tenant string) http.Handler {
 		o, view := options, store.ForTenant(kept, tenant)
 		o.Prometheus, o.Tenant = api.Prometheus(view), tenant

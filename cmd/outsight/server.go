@@ -76,7 +76,7 @@ serves what is in there.`,
 			o.begin = o.any() && (asked(c) || !c.Flags().Changed("data"))
 			privateFiles()
 			if o.bounds, err = o.queryFlags.bounds(limitMemory(serverMemory + o.inFlight +
-				int64(o.maxSeries)*seriesMemory)); err != nil {
+				int64(o.maxSeries)*store.SeriesBytes)); err != nil {
 				return err
 			}
 			for {
@@ -98,7 +98,8 @@ serves what is in there.`,
 	// What was copied here to be looked at must not be deleted because it is old.
 	c.Flags().DurationVar(&o.retention, "retention", 10*365*24*time.Hour, "remove what is older")
 	c.Flags().Int64Var(&o.maxBytes, "max-bytes", 2<<30, "bytes of stored data; the oldest goes when there is more")
-	c.Flags().IntVar(&o.maxSeries, "max-series", 500_000, "series in memory, of about 6 KB each")
+	c.Flags().IntVar(&o.maxSeries, "max-series", 500_000,
+		fmt.Sprintf("series in memory; allow %d bytes of memory for each", store.SeriesBytes))
 	c.Flags().Int64Var(&o.labelBytes, "max-label-bytes", 0,
 		"bytes of their labels in memory, each label with 64 more for the index (default: 2 KiB for each of --max-series, "+
 			"and at most a fifth of the machine's memory)")
@@ -113,9 +114,8 @@ func defaultLabelBytes(series int, memory int64) int64 {
 
 const (
 	labelBytesPerSeries = 2 << 10
-	// serverMemory and seriesMemory are near what a server needs, without series and requests, and for each series.
+	// serverMemory is near what a server needs without series and requests, in bytes.
 	serverMemory = 384 << 20
-	seriesMemory = 6 << 10
 	// A query may hold at least leastSamples, and as many as the map of all series needs: one of each, and the buckets of
 	// a tenth.
 	leastSamples, samplesPerSeries = 5_000_000, 8

@@ -86,7 +86,8 @@ query API and /metrics. Needs root.`,
 	c.Flags().StringVar(&o.data, "data", defaultData, "directory that keeps what was seen")
 	c.Flags().DurationVar(&o.retention, "retention", defaultRetention, "how long it is kept")
 	c.Flags().IntVar(&o.maxSeries, "max-series", upSeries,
-		"series in memory, of about 2 KB each, of which a container may take a part")
+		fmt.Sprintf("series in memory, of which a container may take a part; allow %d bytes of memory for each",
+			store.SeriesBytes))
 	return c
 }
 

@@ -13,28 +13,29 @@ import (
 	"outsight/internal/model"
 )
 
-// Files say who may talk to what a process listens on. They are read once, by Open, and hold for all its addresses.
+// Files are the paths and options from which Open makes the access rules of a process. They hold for all addresses that
+// it listens on.
 type Files struct {
-	// Tokens has a token on each line, one of which requests must have. Tenants is a YAML file of tenants and their
-	// tokens; with it, those of Tokens are the operator's, who may read the sums over all tenants in /metrics and no more.
+	// Tokens is a file with a token on each line, of which a request must have one. Tenants is a YAML file of tenants
+	// and their tokens; with it, those of Tokens are the operator's, who may read the sums over all tenants in /metrics
+	// and nothing else.
 	Tokens, Tenants string
-	// Cert and Key in PEM are shown to clients: talk TLS. ClientCA has the certificates one of which must have
-	// signed a client's.
+	// Cert and Key, in PEM, turn TLS on. ClientCA has the certificates of which one must have signed a client's.
 	Cert, Key, ClientCA string
-	// Names are hosts with commas between them, as Door has them.
+	// Names are host names, separated by commas: see HostPolicy.Names.
 	Names string
-	// Prefix is what the names of Flags begin with.
+	// Prefix begins the names of all Flags.
 	Prefix string
 }
 
-// Flag is a flag of a command that fills a field of Files.
+// Flag is a command-line flag that sets a field of Files.
 type Flag struct {
 	Name, Help string
 	Value      *string
 }
 
-// Flags are those that a command offers, and the names that messages of Open have. Tenants is not among them: few
-// commands keep more than one.
+// Flags returns the flags of a command; errors of Open use their names. Tenants is not among them: few commands have
+// several.
 func (f *Files) Flags() []Flag {
 	return []Flag{
 		{f.flag("token-file"), "file of tokens, one of which requests must have: on each line one and its roles, as in \"TOKEN read,record\" (send, read, record, administer; without, all)", &f.Tokens},
@@ -47,24 +48,23 @@ func (f *Files) Flags() []Flag {
 
 func (f *Files) flag(name string) string { return f.Prefix + name }
 
-// UsageError is a choice of flags that makes no sense, or would let strangers in.
+// UsageError is an invalid combination of flags, or one that would allow unauthenticated access.
 type UsageError struct{ error }
 
 func usage(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
-// Access is what Files came to. The zero value asks nobody anything.
+// Access is what Open makes of Files. The zero value allows everybody.
 type Access struct {
-	// Auth is nil where no token is asked for.
+	// Auth checks tokens; nil if none is needed.
 	Auth *Authenticator
-	// TLS is nil where TLS is not talked.
+	// TLS is nil if TLS is off.
 	TLS *tls.Config
-	// Door keeps out what web pages of others send; nil for the default.
-	Door *Door
+	// Hosts refuses requests of foreign web pages; nil for the default.
+	Hosts *HostPolicy
 }
 
-// Open reads the files, and refuses what would let strangers in: an address that others than
-// this host can reach, without a token or a client's certificate. That, what is no address, and flags that do not go
-// together, is a UsageError.
+// Open reads the files. It returns a UsageError for an invalid address, for flags that contradict each other, and for
+// an address that other hosts can reach without a token or a client's certificate.
 func (f *Files) Open(log *slog.Logger, addresses ...string) (a Access, err error) {
 	for _, address := range addresses {
 		if err := checkAddress(address); err != nil {
@@ -84,7 +84,8 @@ func (f *Files) Open(log *slog.Logger, addresses ...string) (a Access, err error
 	if a.TLS, err = f.readTLS(); err != nil {
 		return a, err
 	}
-	if a.Door, err = newDoor(f.flag(defaultNameFlag), f.Names, a.Auth != nil || f.ClientCA != "", addresses); err != nil {
+	authenticated := a.Auth != nil || f.ClientCA != ""
+	if a.Hosts, err = newHostPolicy(f.flag(defaultNameFlag), f.Names, authenticated, addresses); err != nil {
 		return a, err
 	}
 	for _, address := range addresses {
@@ -133,7 +134,7 @@ func (f *Files) readTLS() (*tls.Config, error) {
 	return c, nil
 }
 
-// ReadCertificates reads the file of a flag, which errors name.
+// ReadCertificates reads the PEM file of a flag; errors name the flag.
 func ReadCertificates(flag, path string) (*x509.CertPool, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -146,7 +147,7 @@ func ReadCertificates(flag, path string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Secure is l, over TLS where that is configured.
+// Secure wraps l in TLS if that is configured.
 func (a *Access) Secure(l net.Listener) net.Listener {
 	if a.TLS == nil {
 		return l
@@ -154,11 +155,11 @@ func (a *Access) Secure(l net.Listener) net.Listener {
 	return tls.NewListener(l, a.TLS)
 }
 
-// Senders passes on to a handler of senders what no web page of others sent. The handler asks for tokens itself, since
-// it tells senders in its own way.
+// Senders refuses requests of foreign web pages and passes others to a handler that checks tokens itself, since its
+// protocol has errors of its own.
 func (a *Access) Senders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !a.Door.admitsHost(w, r) || !a.Door.admitsOrigin(w, r) {
+		if !a.Hosts.allowsHost(w, r) || !a.Hosts.allowsOrigin(w, r) {
 			return
 		}
 		if g, ok := a.Auth.find(r.Header.Get("Authorization")); ok && g.roles&Send != 0 {
@@ -168,12 +169,12 @@ func (a *Access) Senders(next http.Handler) http.Handler {
 	})
 }
 
-// Refusals are the requests that were refused for want of a token, of a role, or because of where they come from.
+// Refusals are the requests refused for a missing token or role, or for their origin.
 func (a *Access) Refusals() []model.Refusal {
-	return append(a.Auth.Refusals(), a.Door.Refusals()...)
+	return append(a.Auth.Refusals(), a.Hosts.Refusals()...)
 }
 
-// Scheme is that of the URLs of what listens: http or https.
+// Scheme is the scheme of the URLs of a listener: http or https.
 func (a *Access) Scheme() string {
 	if a.TLS == nil {
 		return "http"
@@ -181,8 +182,8 @@ func (a *Access) Scheme() string {
 	return "https"
 }
 
-// isLoopback is whether only programs of this host can reach an address. A name other than
-// localhost may be anything.
+// isLoopback reports whether only programs of this host can reach an address. A name other than localhost can resolve
+// to anything.
 func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

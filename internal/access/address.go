@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// checkAddress refuses what cannot be an address to listen at, before anything else is concluded from it.
+// checkAddress refuses an invalid address to listen on, before other checks draw conclusions from it.
 func checkAddress(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

@@ -13,20 +13,19 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Authenticator decides by a token who may ask, and for which tenant. A nil one lets everybody
-// in. It serves HTTP here; others that listen (for gRPC, say) call Check.
+// Authenticator finds the tenant and the roles of a token. A nil one allows everybody. It serves HTTP here; other
+// listeners (such as gRPC) call Check.
 type Authenticator struct {
-	// grants of tokens, by the token's hash: a look-up by it takes as long for a nearly right
-	// token as for a wrong one.
+	// grants by the hash of the token: a look-up takes the same time for a nearly right token as for a wrong one.
 	grants map[[sha256.Size]byte]grant
-	// separate is whether there are tenants.
+	// separate means that there are tenants.
 	separate bool
 	refused  atomic.Uint64
-	// readers are those of them that asked for something here, forbidden those whose token lacks a role for it.
-	readers, forbidden turnedAway
+	// readers counts refusals of readers without a valid token, forbidden those whose token lacks the role.
+	readers, forbidden refusalCount
 }
 
-// grant is what a token lets its bearer do. The tenant is "" where there are no tenants, and for the operator.
+// grant is what a token allows. The tenant is "" without tenants, and for the operator.
 type grant struct {
 	tenant string
 	roles  Roles
@@ -40,9 +39,8 @@ const (
 	maxTokenFile = 1 << 20
 )
 
-// NewAuthenticator lets in who has one of the tokens. The keys are names of tenants; tokens under the key "" belong to
-// none: they are the operator's where there are tenants. Each token is as a line of a file of tokens: "TOKEN" or "TOKEN
-// role,role".
+// NewAuthenticator accepts the given tokens. The keys are names of tenants; with tenants, tokens under the key "" are
+// the operator's. A token is written as in a file of tokens: "TOKEN" or "TOKEN role,role".
 func NewAuthenticator(tokens map[string][]string) (*Authenticator, error) {
 	a := &Authenticator{grants: map[[sha256.Size]byte]grant{}}
 	for tenant := range tokens {
@@ -67,11 +65,11 @@ func NewAuthenticator(tokens map[string][]string) (*Authenticator, error) {
 	return a, nil
 }
 
-// add takes in a token. The error goes on from "token 1 of a tenant".
+// add adds a token. Its error is to be prefixed with the number and the tenant of the token.
 func (a *Authenticator) add(tenant, entry string) error {
-	most := a.most(tenant)
+	most := a.defaultRoles(tenant)
 	token, roles, err := parseEntry(entry, most)
-	if len(token) < minToken || len(token) > maxToken || strings.ContainsFunc(token, notInToken) {
+	if len(token) < minToken || len(token) > maxToken || strings.ContainsFunc(token, isNotTokenByte) {
 		return fmt.Errorf("has %d bytes: want %d to %d printable ones without spaces, then roles after a space",
 			len(token), minToken, maxToken)
 	}
@@ -89,8 +87,8 @@ func (a *Authenticator) add(tenant, entry string) error {
 	return nil
 }
 
-// most are the roles that a tenant's tokens may have, and that those have which name none.
-func (a *Authenticator) most(tenant string) Roles {
+// defaultRoles are the roles that a token of a tenant may have, and that it has if it names none.
+func (a *Authenticator) defaultRoles(tenant string) Roles {
 	switch {
 	case !a.separate:
 		return allRoles
@@ -100,10 +98,10 @@ func (a *Authenticator) most(tenant string) Roles {
 	return tenantRoles
 }
 
-func notInToken(r rune) bool { return r <= ' ' || r > '~' }
+func isNotTokenByte(r rune) bool { return r <= ' ' || r > '~' }
 
-// ReadTokens reads a file with a token on each line, and after a space its roles, as in "TOKEN read,record"; a token
-// without them has all. Empty lines and those that begin with # do not count.
+// ReadTokens reads a file with a token on each line, followed by a space and its roles, as in "TOKEN read,record"; a
+// token without roles has all. Empty lines and those that begin with # are skipped.
 func ReadTokens(path string) (*Authenticator, error) {
 	tokens, err := readTokens(path)
 	if err != nil {
@@ -126,7 +124,7 @@ func readTokens(path string) (tokens []string, err error) {
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("reading tokens in %q: %w", path, err)
 	}
-	// What is wrong with them is told with their own file's name.
+	// Errors in them name their own file.
 	if _, err := NewAuthenticator(map[string][]string{"": tokens}); err != nil {
 		return nil, fmt.Errorf("reading tokens in %q: %w", path, err)
 	}
@@ -159,14 +157,14 @@ func ReadTenants(path, operator string) (*Authenticator, error) {
 	return a, nil
 }
 
-// isOperator is whether a token that Check found to be of this tenant is the operator's: of none, where there are
-// tenants.
+// isOperator reports whether a token that Check found to be of this tenant is the operator's: it has no tenant although
+// there are tenants.
 func (a *Authenticator) isOperator(tenant string) bool { return a.separate && tenant == "" }
 
-// Senders is an Authenticator, which is not nil, for those who send: their tokens need that role.
+// Senders is a non-nil Authenticator for senders: their tokens need the role Send.
 type Senders struct{ *Authenticator }
 
-// Check finds the tenant of a token that may send.
+// Check returns the tenant of a token that has the role Send.
 func (s Senders) Check(authorization string) (tenant string, ok bool) {
 	g, ok := s.find(authorization)
 	if !ok || g.roles&Send == 0 {
@@ -176,7 +174,7 @@ func (s Senders) Check(authorization string) (tenant string, ok bool) {
 	return g.tenant, true
 }
 
-// Tenants are the names of all tenants in order; nil where there are none.
+// Tenants returns the sorted names of all tenants; nil without tenants.
 func (a *Authenticator) Tenants() []string {
 	if a == nil {
 		return nil
@@ -191,8 +189,8 @@ func (a *Authenticator) Tenants() []string {
 	return slices.Compact(names)
 }
 
-// Check finds the tenant of a request by its header "Authorization": "Bearer TOKEN", or "Basic
-// ..." with the token as the password of any user.
+// Check returns the tenant of a request by its header "Authorization": "Bearer TOKEN", or "Basic ..." with the token as
+// the password of any user.
 func (a *Authenticator) Check(authorization string) (tenant string, ok bool) {
 	g, ok := a.find(authorization)
 	if !ok {
@@ -201,7 +199,7 @@ func (a *Authenticator) Check(authorization string) (tenant string, ok bool) {
 	return g.tenant, ok
 }
 
-// find is what the token of a header "Authorization" may do.
+// find returns the grant of a header "Authorization".
 func (a *Authenticator) find(authorization string) (g grant, ok bool) {
 	if a == nil {
 		return grant{roles: allRoles}, true
@@ -220,7 +218,7 @@ func (a *Authenticator) find(authorization string) (g grant, ok bool) {
 	return g, ok
 }
 
-// Refused counts what Check refused, to senders and readers.
+// Refused counts the requests of senders and readers that Check refused.
 func (a *Authenticator) Refused() uint64 {
 	if a == nil {
 		return 0

@@ -1,4 +1,4 @@
-// Package access decides who may talk to what a process listens on: by a token, by a certificate, or because
-// nobody but programs of this host can reach it. The server and the agent share it, so that one rule holds for all
-// addresses: an address that others can reach asks them who they are.
+// Package access decides who may use the addresses of a process: by a token, by a client's certificate, or because only
+// programs of the same host can reach them. Server and agent share it, so that one rule holds: an address that other
+// hosts can reach needs authentication.
 package access

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// ByTenant gives each request to the handler of its tenant, chosen by the token alone. Handlers has one for each of a's
-// Tenants; all of them serve the same page, and the same /metrics, which are sums over all tenants and for the operator
+// ByTenant routes a request to the handler of its tenant, which is that of its token. handlers has one for each of a's
+// Tenants. All of them serve the same page, and the same /metrics, which are sums over all tenants and for the operator
 // alone.
 func ByTenant(a *Authenticator, handlers map[string]http.Handler) http.Handler {
 	tenants := a.Tenants()
@@ -19,7 +19,7 @@ func ByTenant(a *Authenticator, handlers map[string]http.Handler) http.Handler {
 	public := handlers[tenants[0]]
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isPublic(r.URL.Path) {
-			// What the handler does not hold to be public asks for a role, and this is none.
+			// Routes that are not public need a role, which this request has not.
 			public.ServeHTTP(w, withGrant(r, grant{}))
 			return
 		}
@@ -38,13 +38,12 @@ func ByTenant(a *Authenticator, handlers map[string]http.Handler) http.Handler {
 	})
 }
 
-// maxHandlers bounds the tenants whose handlers ByHeader keeps: whoever asks can name any.
+// maxHandlers bounds the handlers that ByHeader caches: a client can name any tenant.
 const maxHandlers = 256
 
-// ByHeader gives each request to the handler of the tenant that it names in one of TenantHeaders, made by forTenant
-// when it is first named, and kept. What names none goes to all, or is refused where all is nil; public is for what
-// tells of no tenant: the page's own files, health checks and /metrics. Nobody proves here that the tenant is
-// theirs.
+// ByHeader routes a request to the handler of the tenant that it names in one of TenantHeaders. forTenant makes the
+// handler, which is cached. A request that names none goes to all, or is refused if all is nil; public serves what is
+// not of a tenant: the page's files, health checks and /metrics. The tenant is not authenticated here.
 func ByHeader(public, all http.Handler, forTenant func(string) http.Handler) http.Handler {
 	b := &byHeader{forTenant: forTenant, handlers: map[string]http.Handler{}}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -82,7 +81,7 @@ func (b *byHeader) of(tenant string) http.Handler {
 			if len(b.handlers) < maxHandlers {
 				break
 			}
-			// Any: one that is asked for again is made again.
+			// Evict any: it is made again when needed.
 			delete(b.handlers, other)
 		}
 		h = b.forTenant(tenant)
@@ -91,14 +90,14 @@ func (b *byHeader) of(tenant string) http.Handler {
 	return h
 }
 
-// isPublic is whether a path leads to a file of the page or a health check, of which no tenant's handler is asked. Mux
+// isPublic reports whether a path is a file of the page or a health check, which do not depend on the tenant. Mux
 // decides by itself what needs a token.
 func isPublic(path string) bool {
 	return path != "/metrics" && path != "/api" && !strings.HasPrefix(path, "/api/")
 }
 
-// unauthorized answers in the form of Prometheus's API, which the page understands as well. Basic
-// is not offered: browsers would ask the user by themselves, for each request.
+// unauthorized answers in the form of Prometheus's API, which the page understands as well. Basic authentication is not
+// offered: browsers would prompt the user for each request.
 func unauthorized(w http.ResponseWriter) {
 	w.Header().Set("WWW-Authenticate", "Bearer")
 	refuse(w, http.StatusUnauthorized, "unauthorized", `a token is needed: send it as "Authorization: Bearer TOKEN"`)
@@ -108,7 +107,7 @@ func refuse(w http.ResponseWriter, status int, kind, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	// Who asked may have gone, which nobody needs to know.
+	// The client may have disconnected: nothing to report.
 	_ = json.NewEncoder(w).Encode(struct {
 		Status    string `json:"status"`
 		ErrorType string `json:"errorType"`

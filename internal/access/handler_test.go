@@ -33,8 +33,8 @@ func TestNamedTenant(t *testing.T) {
 	f("", "want up to 64 letters", "X-Outsight-Tenant", strings.Repeat("a", 65))
 }
 
-// told answers with a name.
-func told(name string) http.Handler {
+// respond answers with a name.
+func respond(name string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, name) })
 }
 
@@ -43,7 +43,7 @@ func TestByTenant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := ByTenant(a, map[string]http.Handler{"shop": told("shop's"), "bank": told("bank's")})
+	h := ByTenant(a, map[string]http.Handler{"shop": respond("shop's"), "bank": respond("bank's")})
 	f := func(path, token string, code int, want string) {
 		t.Helper()
 		r := httptest.NewRequest(http.MethodGet, path, nil)
@@ -70,7 +70,7 @@ func TestByHeader(t *testing.T) {
 	made := map[string]int{}
 	forTenant := func(tenant string) http.Handler {
 		made[tenant]++
-		return told("of " + tenant)
+		return respond("of " + tenant)
 	}
 	f := func(h http.Handler, path, tenant string, code int, want string) {
 		t.Helper()
@@ -84,7 +84,8 @@ func TestByHeader(t *testing.T) {
 			t.Errorf("%s as %q: %d %q, want %d %q", path, tenant, w.Code, w.Body, code, want)
 		}
 	}
-	optional, required := ByHeader(told("public"), told("all"), forTenant), ByHeader(told("public"), nil, forTenant)
+	optional := ByHeader(respond("public"), respond("all"), forTenant)
+	required := ByHeader(respond("public"), nil, forTenant)
 	for _, path := range []string{"/api/v1/query", "/api/outsight/graph", "/api", "/api/v1/read"} {
 		for _, h := range []http.Handler{optional, required} {
 			f(h, path, "shop", http.StatusOK, "of shop")

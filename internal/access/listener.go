@@ -17,50 +17,52 @@ import (
 
 // Limits of a Listener.
 type Limits struct {
-	// Known bounds the connections that have sent a request which was let in, Strangers those that have not yet.
-	Known, Strangers int
-	// Stall is how long a reader may take for writePiece bytes of an answer; 0 for DefaultStall.
+	// Authenticated bounds the connections that have sent an admitted request, Unauthenticated the others.
+	Authenticated, Unauthenticated int
+	// Stall is how long a client may take to read writePiece bytes of an answer (DefaultStall).
 	Stall time.Duration
 }
 
-// The limits of addresses of a server: senders, the page and the API; and of an agent: /metrics and the command
-// line's socket.
+// Limits of the addresses of a server (senders; the page and the API) and of an agent (/metrics; the socket of the
+// command line).
 var (
-	SenderLimits  = Limits{Known: 4096, Strangers: 512}
-	PageLimits    = Limits{Known: 1024, Strangers: 256}
-	MetricsLimits = Limits{Known: 64, Strangers: 32}
-	SocketLimits  = Limits{Known: 32, Strangers: 32}
+	SenderLimits  = Limits{Authenticated: 4096, Unauthenticated: 512}
+	PageLimits    = Limits{Authenticated: 1024, Unauthenticated: 256}
+	MetricsLimits = Limits{Authenticated: 64, Unauthenticated: 32}
+	SocketLimits  = Limits{Authenticated: 32, Unauthenticated: 32}
 )
 
 const (
-	// DefaultStall is how long a reader may take for writePiece bytes: who takes less than 2 KB a second is cut off.
+	// DefaultStall is how long a client may take to read writePiece bytes: one that reads less than 2 KB/s is
+	// disconnected.
 	DefaultStall = 30 * time.Second
-	// writePiece is how much is written at a time, and how much the kernel takes beyond what the other end has room for.
+	// writePiece is how many bytes are written at a time, and how many the kernel may buffer beyond the client's
+	// window.
 	writePiece = 64 << 10
 )
 
-// Listener bounds connections. It always accepts: where there are too many, the longest open one of the address with
-// the most gives its place up, so that nobody keeps others out by what he holds open.
+// Listener bounds connections. It always accepts: when a limit is reached, the oldest connection of the address with
+// the most is closed, so that nobody locks others out by holding connections open.
 type Listener struct {
 	net.Listener
 	name   string
 	limits Limits
-	// mu guards what follows, and the places of connections.
-	mu               sync.Mutex
-	known, strangers places
-	// unadmitted counts admitted requests for whose connections there was no place among the known ones.
+	// mu guards what follows, and conn.table.
+	mu                             sync.Mutex
+	authenticated, unauthenticated connTable
+	// unadmitted counts admitted requests whose connections found the table of authenticated ones full.
 	unadmitted uint64
 
 	slow atomic.Uint64
 }
 
-// Limit bounds the connections of l, which Drops names so. What goes over TLS is secured around it.
+// Limit bounds the connections of l, which Drops calls name. TLS has to wrap the result.
 func Limit(l net.Listener, name string, limits Limits) *Listener {
 	if limits.Stall == 0 {
 		limits.Stall = DefaultStall
 	}
 	return &Listener{Listener: l, name: name, limits: limits,
-		known: newPlaces(limits.Known), strangers: newPlaces(limits.Strangers)}
+		authenticated: newConnTable(limits.Authenticated), unauthenticated: newConnTable(limits.Unauthenticated)}
 }
 
 // Accept implements net.Listener.
@@ -72,8 +74,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	bound(inner)
 	c := &conn{Conn: inner, listener: l, from: source(inner.RemoteAddr())}
 	l.mu.Lock()
-	victim := l.strangers.makeRoom()
-	l.strangers.add(c)
+	victim := l.unauthenticated.evict()
+	l.unauthenticated.add(c)
 	l.mu.Unlock()
 	if victim != nil {
 		victim.Conn.Close()
@@ -81,8 +83,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// bound keeps what the kernel holds of an answer small, and drops who takes none of it. Not every connection has these
-// options, and all goes on without them.
+// bound bounds what the kernel buffers of an answer, and disconnects a client that reads nothing. Not every connection
+// has these options, and they are not required.
 func bound(c net.Conn) {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
@@ -98,7 +100,7 @@ func bound(c net.Conn) {
 	})
 }
 
-// source is who counts as one: an IPv4 address, or the 64 bits of an IPv6 address of which hosts have all the rest.
+// source is the unit in which connections are counted: an IPv4 address, or the /64 prefix of an IPv6 address.
 func source(a net.Addr) netip.Prefix {
 	at, err := netip.ParseAddrPort(a.String())
 	if err != nil {
@@ -112,36 +114,38 @@ func source(a net.Addr) netip.Prefix {
 	return p
 }
 
-// places are connections by their source, in the order in which they came.
-type places struct {
-	max     int
-	count   int
-	evicted uint64
-	of      map[netip.Prefix][]*conn
+// connTable has connections by their source, oldest first.
+type connTable struct {
+	max      int
+	count    int
+	evicted  uint64
+	bySource map[netip.Prefix][]*conn
 }
 
-func newPlaces(most int) places { return places{max: most, of: map[netip.Prefix][]*conn{}} }
+func newConnTable(most int) connTable {
+	return connTable{max: most, bySource: map[netip.Prefix][]*conn{}}
+}
 
-func (p *places) add(c *conn) {
-	p.of[c.from] = append(p.of[c.from], c)
+func (p *connTable) add(c *conn) {
+	p.bySource[c.from] = append(p.bySource[c.from], c)
 	p.count++
-	c.place = p
+	c.table = p
 }
 
-func (p *places) remove(c *conn) {
-	all := p.of[c.from]
+func (p *connTable) remove(c *conn) {
+	all := p.bySource[c.from]
 	i := slices.Index(all, c)
 	all = slices.Delete(all, i, i+1)
-	if p.of[c.from] = all; len(all) == 0 {
-		delete(p.of, c.from)
+	if p.bySource[c.from] = all; len(all) == 0 {
+		delete(p.bySource, c.from)
 	}
 	p.count--
-	c.place = nil
+	c.table = nil
 }
 
-// fullest has the most connections.
-func (p *places) fullest() (most []*conn) {
-	for _, all := range p.of {
+// largestSource returns the connections of the source with the most.
+func (p *connTable) largestSource() (most []*conn) {
+	for _, all := range p.bySource {
 		if len(all) > len(most) {
 			most = all
 		}
@@ -149,13 +153,12 @@ func (p *places) fullest() (most []*conn) {
 	return most
 }
 
-// makeRoom takes the oldest connection of the fullest source out, where there is no room for another one. The caller
-// closes it.
-func (p *places) makeRoom() *conn {
+// evict removes the oldest connection of the largest source if the table is full. The caller closes it.
+func (p *connTable) evict() *conn {
 	if p.count < p.max {
 		return nil
 	}
-	all := p.fullest()
+	all := p.largestSource()
 	if len(all) == 0 {
 		return nil
 	}
@@ -165,28 +168,28 @@ func (p *places) makeRoom() *conn {
 	return victim
 }
 
-func (p *places) drop(name string) model.Drop {
+func (p *connTable) drop(name string) model.Drop {
 	return model.Drop{Name: name, Count: p.evicted, Capacity: uint64(p.max), Used: uint64(p.count)}
 }
 
-// admit moves a connection to the known ones. Where all places are taken, one of a source with more is closed for it;
-// if there is none, it stays among the strangers, and may be closed for the next of them.
+// admit moves a connection to the authenticated ones. If that table is full, a connection of a source with more is
+// closed for it; if there is none, it stays among the unauthenticated ones, and may be evicted.
 func (l *Listener) admit(c *conn) {
-	if c.known.Load() {
+	if c.authenticated.Load() {
 		return
 	}
 	l.mu.Lock()
 	var victim *conn
-	if c.place == &l.strangers {
-		if l.known.count >= l.known.max && len(l.known.fullest()) <= len(l.known.of[c.from])+1 {
+	if c.table == &l.unauthenticated {
+		if to := &l.authenticated; to.count >= to.max && len(to.largestSource()) <= len(to.bySource[c.from])+1 {
 			l.unadmitted++
 			l.mu.Unlock()
 			return
 		}
-		victim = l.known.makeRoom()
-		l.strangers.remove(c)
-		l.known.add(c)
-		c.known.Store(true)
+		victim = l.authenticated.evict()
+		l.unauthenticated.remove(c)
+		l.authenticated.add(c)
+		c.authenticated.Store(true)
 	}
 	l.mu.Unlock()
 	if victim != nil {
@@ -194,23 +197,24 @@ func (l *Listener) admit(c *conn) {
 	}
 }
 
-// Drops are the bounds, with how many connections were closed for others: those that had shown nothing yet, and the
-// rest; and how many because their readers took nothing.
+// Drops are the limits, with how many connections were evicted from each table, and how many were closed because their
+// clients did not read.
 func (l *Listener) Drops() []model.Drop {
 	if l == nil {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	known, strangers := l.known.drop(l.name+"/connections"), l.strangers.drop(l.name+"/unauthenticated-connections")
-	known.Count += l.unadmitted
-	return []model.Drop{known, strangers, {Name: l.name + "/slow-readers", Count: l.slow.Load()}}
+	authenticated := l.authenticated.drop(l.name + "/connections")
+	unauthenticated := l.unauthenticated.drop(l.name + "/unauthenticated-connections")
+	authenticated.Count += l.unadmitted
+	return []model.Drop{authenticated, unauthenticated, {Name: l.name + "/slow-readers", Count: l.slow.Load()}}
 }
 
-// Listeners are all that a process has, in the form in which an agent reports what it drops.
+// Listeners are all listeners of a process; they implement agent.Reporter.
 type Listeners struct{ all []*Listener }
 
-// Limit is the function of this name.
+// Limit is the function Limit; the listener is added.
 func (l *Listeners) Limit(inner net.Listener, name string, limits Limits) *Listener {
 	limited := Limit(inner, name, limits)
 	l.all = append(l.all, limited)
@@ -225,7 +229,7 @@ func (l *Listeners) Drops() (drops []model.Drop) {
 	return drops
 }
 
-// Features are none.
+// Features returns none.
 func (l *Listeners) Features() []model.Feature { return nil }
 
 // conn is a connection of a Listener.
@@ -233,14 +237,14 @@ type conn struct {
 	net.Conn
 	listener *Listener
 	from     netip.Prefix
-	// place is where it counts, nil once it was closed; the listener's mu guards it.
-	place *places
-	known atomic.Bool
-	// until is the deadline that was asked for, in nanoseconds since 1970; 0 for none.
+	// table has the connection; nil once it is closed. The listener's mu guards it.
+	table         *connTable
+	authenticated atomic.Bool
+	// until is the deadline set by the caller, in ns since 1970; 0 for none.
 	until atomic.Int64
 }
 
-// remote is the address of the other end, and leads to the connection: what serves requests shows its address alone.
+// remote is the remote address, and leads to the connection: an HTTP server passes the address alone to handlers.
 type remote struct {
 	net.Addr
 	conn *conn
@@ -251,14 +255,14 @@ func (c *conn) RemoteAddr() net.Addr { return remote{c.Conn.RemoteAddr(), c} }
 
 type connKey struct{}
 
-// Admit says that a request of a Server was let in: its connection is a stranger's no more.
+// Admit marks the connection of an admitted request as authenticated.
 func Admit(r *http.Request) {
 	if c, ok := r.Context().Value(connKey{}).(*conn); ok {
 		c.listener.admit(c)
 	}
 }
 
-// Write writes in pieces, each of which the other end must take in time. A deadline that was set holds as well.
+// Write writes in pieces, each of which the client must read in time. A deadline of the caller holds as well.
 func (c *conn) Write(b []byte) (n int, err error) {
 	for {
 		piece := b[n:min(len(b), n+writePiece)]
@@ -308,7 +312,7 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// CloseWrite lets a server end its half of a connection first, as it does where a request's body is unread.
+// CloseWrite lets an HTTP server close its half of a connection first, as it does when a request's body is unread.
 func (c *conn) CloseWrite() error {
 	if below, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return below.CloseWrite()
@@ -319,8 +323,8 @@ func (c *conn) CloseWrite() error {
 // Close implements net.Conn.
 func (c *conn) Close() error {
 	c.listener.mu.Lock()
-	if c.place != nil {
-		c.place.remove(c)
+	if c.table != nil {
+		c.table.remove(c)
 	}
 	c.listener.mu.Unlock()
 	return c.Conn.Close()

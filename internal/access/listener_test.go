@@ -69,14 +69,14 @@ func eventually(t *testing.T, what string, is func() bool) {
 }
 
 // Who opens many connections and shows no token loses his own oldest, not those of others; who has a token keeps his.
-func TestStrangersGiveWay(t *testing.T) {
+func TestUnauthenticatedConnectionsAreEvicted(t *testing.T) {
 	a, err := NewAuthenticator(map[string][]string{"": {tokenA}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	mux := NewMux(a, nil)
-	mux.Handle(Read, "/api/", told("data"))
-	l := serveLimited(t, Limits{Known: 8, Strangers: 8}, nil, mux)
+	mux.Handle(Read, "/api/", respond("data"))
+	l := serveLimited(t, Limits{Authenticated: 8, Unauthenticated: 8}, nil, mux)
 	ask := func(c net.Conn, token string) (int, error) {
 		fmt.Fprintf(c, "GET /api/x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", token)
 		answer, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -117,7 +117,7 @@ func TestStrangersGiveWay(t *testing.T) {
 	}
 	d := drops(l)
 	if s := d["test/unauthenticated-connections"]; s.Count != 94 || s.Capacity != 8 || s.Used != 7 {
-		t.Errorf("strangers %+v", s)
+		t.Errorf("unauthenticated connections %+v", s)
 	}
 	if k := d["test/connections"]; k.Count != 0 || k.Used != 2 {
 		t.Errorf("known ones %+v", k)
@@ -129,18 +129,18 @@ func TestStrangersGiveWay(t *testing.T) {
 		d := drops(l)
 		return d["test/connections"].Used+d["test/unauthenticated-connections"].Used == 0
 	})
-	if len(l.known.of)+len(l.strangers.of) != 0 {
+	if len(l.authenticated.bySource)+len(l.unauthenticated.bySource) != 0 {
 		t.Error("sources without connections are kept")
 	}
 }
 
 // One source with a token does not keep others with a token out.
-func TestKnownConnectionsAreShared(t *testing.T) {
-	l := Limit(nil, "test", Limits{Known: 4, Strangers: 100})
+func TestAuthenticatedConnectionsAreShared(t *testing.T) {
+	l := Limit(nil, "test", Limits{Authenticated: 4, Unauthenticated: 100})
 	add := func(from string) *conn {
 		c := &conn{Conn: nopConn{}, listener: l, from: netip.MustParsePrefix(from + "/32")}
 		l.mu.Lock()
-		l.strangers.add(c)
+		l.unauthenticated.add(c)
 		l.mu.Unlock()
 		l.admit(c)
 		return c
@@ -150,16 +150,16 @@ func TestKnownConnectionsAreShared(t *testing.T) {
 		greedy = append(greedy, add("10.0.0.1"))
 	}
 	for i, c := range greedy {
-		if c.known.Load() != (i < 4) {
-			t.Errorf("connection %d of one source: known %v", i, c.known.Load())
+		if c.authenticated.Load() != (i < 4) {
+			t.Errorf("connection %d of one source: known %v", i, c.authenticated.Load())
 		}
 	}
 	modest := add("10.0.0.2")
-	if !modest.known.Load() || greedy[0].place != nil || greedy[1].place != &l.known {
+	if !modest.authenticated.Load() || greedy[0].table != nil || greedy[1].table != &l.authenticated {
 		t.Error("another source did not get the place of the oldest of the first")
 	}
 	add("10.0.0.2")
-	if fourth := add("10.0.0.2"); fourth.known.Load() {
+	if fourth := add("10.0.0.2"); fourth.authenticated.Load() {
 		t.Error("two sources do not have two places each")
 	}
 	if d := drops(l)["test/connections"]; d.Used != 4 || d.Count != 2+2+1 {
@@ -248,7 +248,7 @@ func TestSlowReaders(t *testing.T) {
 	for name, config := range map[string]*tls.Config{"HTTP/1": nil, "HTTP/2": overTLS} {
 		t.Run(name, func(t *testing.T) {
 			ended := make(chan error, 1)
-			l := serveLimited(t, Limits{Known: 8, Strangers: 8, Stall: stall}, config,
+			l := serveLimited(t, Limits{Authenticated: 8, Unauthenticated: 8, Stall: stall}, config,
 				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					piece := make([]byte, 1<<20)
 					for range length / len(piece) {
@@ -321,7 +321,7 @@ func TestHandlersOwnDeadline(t *testing.T) {
 	for name, config := range map[string]*tls.Config{"HTTP/1": nil, "HTTP/2": overTLS} {
 		t.Run(name, func(t *testing.T) {
 			ended := make(chan error, 1)
-			l := serveLimited(t, Limits{Known: 8, Strangers: 8, Stall: time.Hour}, config,
+			l := serveLimited(t, Limits{Authenticated: 8, Unauthenticated: 8, Stall: time.Hour}, config,
 				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
 						t.Error(err)

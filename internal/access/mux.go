@@ -5,10 +5,10 @@ import (
 	"net/http"
 )
 
-// Mux is an http.ServeMux whose routes each say which roles they need. What is on no route is not there.
+// Mux is an http.ServeMux with the roles that each route needs. Other paths do not exist.
 type Mux struct {
 	auth   *Authenticator
-	door   *Door
+	hosts  *HostPolicy
 	mux    http.ServeMux
 	routes []Route
 }
@@ -19,11 +19,11 @@ type Route struct {
 	Needs   Roles
 }
 
-// NewMux asks auth who somebody is, unless ByTenant has done that already, and door by which name and from which page
-// they come. Both may be nil.
-func NewMux(auth *Authenticator, door *Door) *Mux { return &Mux{auth: auth, door: door} }
+// NewMux makes a Mux that finds the grant of a request by auth, unless ByTenant has done so, and checks its host and
+// origin by hosts. Both may be nil.
+func NewMux(auth *Authenticator, hosts *HostPolicy) *Mux { return &Mux{auth: auth, hosts: hosts} }
 
-// Handle is that of http.ServeMux, for those who have one of the roles.
+// Handle is that of http.ServeMux, for tokens with one of the roles.
 func (m *Mux) Handle(needs Roles, pattern string, handler http.Handler) {
 	m.routes = append(m.routes, Route{pattern, needs})
 	if needs != Public {
@@ -37,19 +37,19 @@ func (m *Mux) HandleFunc(needs Roles, pattern string, handler http.HandlerFunc) 
 	m.Handle(needs, pattern, handler)
 }
 
-// Routes are all that there are.
+// Routes returns all routes.
 func (m *Mux) Routes() []Route { return m.routes }
 
 // ServeHTTP implements http.Handler.
 func (m *Mux) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if m.door.admitsHost(w, r) {
+	if m.hosts.allowsHost(w, r) {
 		m.mux.ServeHTTP(w, r)
 	}
 }
 
 func (m *Mux) require(needs Roles, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !m.door.admitsOrigin(w, r) {
+		if !m.hosts.allowsOrigin(w, r) {
 			return
 		}
 		g, ok := r.Context().Value(grantKey{}).(grant)
@@ -70,7 +70,7 @@ func (m *Mux) require(needs Roles, next http.Handler) http.Handler {
 
 type grantKey struct{}
 
-// withGrant lets a Mux know what a request may do.
+// withGrant passes the grant of a request on to a Mux.
 func withGrant(r *http.Request, g grant) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), grantKey{}, g))
 }

@@ -10,14 +10,14 @@ import (
 	"outsight/internal/model"
 )
 
-// turnedAway counts requests that were refused for one reason.
-type turnedAway struct {
+// refusalCount counts the requests refused for one reason.
+type refusalCount struct {
 	count atomic.Uint64
-	// last is the latest, nil where there was none.
+	// last is the latest; nil if there was none.
 	last atomic.Pointer[model.Refusal]
 }
 
-func (t *turnedAway) add(r *http.Request) {
+func (t *refusalCount) add(r *http.Request) {
 	t.count.Add(1)
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -26,14 +26,14 @@ func (t *turnedAway) add(r *http.Request) {
 	t.last.Store(&model.Refusal{Last: time.Now(), From: host})
 }
 
-// refusals is at most one entry.
-func (t *turnedAway) refusals(reason string) []model.Refusal {
+// refusals has at most one entry.
+func (t *refusalCount) refusals(reason string) []model.Refusal {
 	count := t.count.Load()
 	if count == 0 {
 		return nil
 	}
 	r := model.Refusal{}
-	// The count comes first, so that there may be none yet.
+	// count is stored before last, so that last may still be nil.
 	if last := t.last.Load(); last != nil {
 		r = *last
 	}
@@ -41,7 +41,7 @@ func (t *turnedAway) refusals(reason string) []model.Refusal {
 	return []model.Refusal{r}
 }
 
-// refuse answers a reader that has no token, or a wrong one, and counts it.
+// refuse answers and counts a reader without a valid token.
 func (a *Authenticator) refuse(w http.ResponseWriter, r *http.Request) {
 	if a != nil { // ByTenant has asked for the token, and there was none
 		a.refused.Add(1)
@@ -50,7 +50,7 @@ func (a *Authenticator) refuse(w http.ResponseWriter, r *http.Request) {
 	unauthorized(w)
 }
 
-// forbid answers a reader whose token has none of the roles that are needed, and counts it.
+// forbid answers and counts a reader whose token has none of the needed roles.
 func (a *Authenticator) forbid(w http.ResponseWriter, r *http.Request, needs Roles) {
 	if a != nil {
 		a.forbidden.add(r)
@@ -59,8 +59,8 @@ func (a *Authenticator) forbid(w http.ResponseWriter, r *http.Request, needs Rol
 		fmt.Sprintf("this token may not: a token with the role %v is needed (roles stand after the token in the file of tokens)", needs))
 }
 
-// RefusedReaders counts requests for the page's data, the API and the metrics that had no valid token. Senders' are
-// counted by who takes them.
+// RefusedReaders counts the requests for the page, the API and the metrics without a valid token. The protocols of
+// senders count theirs.
 func (a *Authenticator) RefusedReaders() uint64 {
 	if a == nil {
 		return 0
@@ -68,7 +68,7 @@ func (a *Authenticator) RefusedReaders() uint64 {
 	return a.readers.count.Load()
 }
 
-// Refusals are the readers that were refused: at most an entry for each reason.
+// Refusals are the refused readers, at most one entry for each reason.
 func (a *Authenticator) Refusals() []model.Refusal {
 	if a == nil {
 		return nil

@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// Roles are what a token may do. Handlers name those of which a token must have one; no role is implied by another.
+// Roles are a set of what a token may do. A route names the roles of which a token must have one; none implies another.
 type Roles uint8
 
 // The roles.
 const (
-	// Send takes metrics in (OTLP).
+	// Send is for sending metrics (OTLP).
 	Send Roles = 1 << iota
-	// Read reads series and what is computed of them: the page, the query API, an agent's /metrics.
+	// Read is for series and what is computed of them: the page, the query API, an agent's /metrics.
 	Read
-	// Record reads what the flight recorder has: every 50 ms of each container.
+	// Record is for what the flight recorder has: every 50 ms of each container.
 	Record
-	// Administer reads the server's own /metrics, which have sums over all tenants.
+	// Administer is for the server's own /metrics, which have sums over all tenants.
 	Administer
 
-	// Public is no role: everybody may.
+	// Public is no role: no token is needed.
 	Public Roles = 0
 
 	allRoles    = Send | Read | Record | Administer
@@ -31,7 +31,7 @@ var roleNames = []struct {
 	name string
 }{{Send, "send"}, {Read, "read"}, {Record, "record"}, {Administer, "administer"}}
 
-// String has the names with "or" between them, as messages of refusals have them.
+// String joins the names with "or", for messages.
 func (r Roles) String() string {
 	var names []string
 	for _, known := range roleNames {
@@ -45,7 +45,7 @@ func (r Roles) String() string {
 	return strings.Join(names, " or ")
 }
 
-// parseEntry reads a token and its roles, as in "TOKEN read,record". A token without roles has those of bare.
+// parseEntry parses a token and its roles, as in "TOKEN read,record". A token without roles gets those of bare.
 func parseEntry(entry string, bare Roles) (token string, roles Roles, err error) {
 	token, rest, _ := strings.Cut(strings.TrimSpace(entry), " ")
 	named := strings.FieldsFunc(rest, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })

@@ -77,7 +77,7 @@ func TestMuxAsksForRoles(t *testing.T) {
 	needs := map[string]Roles{"/open": Public, "/send": Send, "/read": Read, "/record": Record,
 		"/administer": Administer, "/either": Read | Administer}
 	for path, roles := range needs {
-		m.Handle(roles, path, told("through"))
+		m.Handle(roles, path, respond("through"))
 	}
 	if len(m.Routes()) != len(needs) {
 		t.Errorf("routes %v", m.Routes())
@@ -92,13 +92,13 @@ func TestMuxAsksForRoles(t *testing.T) {
 		return w.Code
 	}
 	for path, needed := range needs {
-		stranger := http.StatusUnauthorized
+		want := http.StatusUnauthorized
 		if needed == Public {
-			stranger = http.StatusOK
+			want = http.StatusOK
 		}
 		for _, token := range []string{"", tokenC} {
-			if got := ask(path, token); got != stranger {
-				t.Errorf("%s with token %q: %d, want %d", path, token, got, stranger)
+			if got := ask(path, token); got != want {
+				t.Errorf("%s with token %q: %d, want %d", path, token, got, want)
 			}
 		}
 		for name, has := range roles {
@@ -186,15 +186,15 @@ func TestSecretFilesOfOthers(t *testing.T) {
 
 // What a page of somebody else makes a browser send is refused, by its own name or by another's.
 func TestForeignPages(t *testing.T) {
-	door, err := newDoor("allow-host", "proxy.example, Other.Example.", false,
+	hosts, err := newHostPolicy("allow-host", "proxy.example, Other.Example.", false,
 		[]string{"gateway:8470", ":8471", "127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	mux := NewMux(nil, door)
-	mux.Handle(Read, "/api/", told("data"))
-	mux.Handle(Public, "/", told("page"))
-	senders := (&Access{Door: door}).Senders(told("taken"))
+	mux := NewMux(nil, hosts)
+	mux.Handle(Read, "/api/", respond("data"))
+	mux.Handle(Public, "/", respond("page"))
+	senders := (&Access{Hosts: hosts}).Senders(respond("taken"))
 	ask := func(h http.Handler, method, path, host string, headers ...string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(method, path, nil)
 		r.Host = host
@@ -258,17 +258,17 @@ func TestForeignPages(t *testing.T) {
 		t.Errorf("the refusal does not name the flag: %s", w.Body)
 	}
 	reasons := map[string]bool{}
-	for _, r := range door.Refusals() {
+	for _, r := range hosts.Refusals() {
 		reasons[r.Reason] = r.Count > 0
 	}
 	if !reasons["foreign-host"] || !reasons["foreign-page"] {
-		t.Errorf("refusals %+v", door.Refusals())
+		t.Errorf("refusals %+v", hosts.Refusals())
 	}
 	// Where a token is asked for, a foreign page has none to show: names do not matter, origins still do.
-	door.Asks = true
+	hosts.Authenticated = true
 	f(200, "outsight.outsight.svc.cluster.local:8470")
 	f(403, "outsight.outsight:8470", "Sec-Fetch-Site", "cross-site")
-	if _, err := newDoor("allow-host", "http://proxy.example", false, nil); err == nil ||
+	if _, err := newHostPolicy("allow-host", "http://proxy.example", false, nil); err == nil ||
 		!strings.Contains(err.Error(), "--allow-host") {
 		t.Errorf("a URL as a name: %v", err)
 	}

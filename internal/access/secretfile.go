@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// CheckSecretFile refuses a file of secrets that another user could have written: one that its group or everybody may
-// write, or whose owner is neither root nor this process's user. An empty path is no file.
+// CheckSecretFile refuses a file of secrets that another user could have written: one that is writable by its group or
+// by others, or whose owner is neither root nor this process's user. An empty path is no file.
 func CheckSecretFile(path string) error {
 	if path == "" {
 		return nil
@@ -33,9 +33,9 @@ func checkSecret(f *os.File) error {
 	return secretFault(f.Name(), info.Mode(), owner, os.Geteuid())
 }
 
-// secretFault is what is wrong with a file of secrets for a process of user.
+// secretFault returns what is wrong with a file of secrets for a process of user.
 func secretFault(path string, mode os.FileMode, owner, user int) error {
-	// A pipe has nothing that somebody could change later.
+	// The content of a pipe cannot be changed later.
 	if mode.IsRegular() && mode.Perm()&0o022 != 0 {
 		return fmt.Errorf("%q can be written by others than its owner (mode %04o), who could let themselves in: "+
 			"chmod go-w it", path, mode.Perm())

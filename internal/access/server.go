@@ -12,38 +12,38 @@ import (
 )
 
 const (
-	// headerTime is how long a client may take to send a request's headers, bodyTime for its body.
-	headerTime = 10 * time.Second
-	bodyTime   = 30 * time.Second
-	// idleTime is how long a connection may be without a request: others may wait for its place.
-	idleTime = 20 * time.Second
-	// maxHeaders bounds the headers of a request, maxStreams the requests at a time on a connection (HTTP/2).
+	// headerTimeout bounds the time in which a client sends a request's headers, bodyTimeout that for its body.
+	headerTimeout = 10 * time.Second
+	bodyTimeout   = 30 * time.Second
+	// idleTimeout is how long a connection may be without a request: others may need its slot.
+	idleTimeout = 20 * time.Second
+	// maxHeaders bounds the headers of a request, in bytes, maxStreams the concurrent requests of an HTTP/2 connection.
 	maxHeaders = 16 << 10
 	maxStreams = 64
-	// stopTime is how long open requests may go on when a server ends.
-	stopTime = 3 * time.Second
+	// stopTimeout is how long open requests may go on when a server ends.
+	stopTimeout = 3 * time.Second
 )
 
-// Server is an http.Server in which a client can hold up nothing but itself: its headers are bounded, and the time that
-// it takes to send a request and to read the answer, however long the answer is. It serves on a Listener.
+// Server is an http.Server in which a slow client delays nobody but itself: the size of its headers is bounded, and so
+// is the time in which it sends a request and reads the answer, however long that is. It serves a Listener.
 func Server(handler http.Handler, logger *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler: paced(handler), ConnContext: withConn, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
-		ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaders,
+		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaders,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: 256 << 10, MaxReceiveBufferPerConnection: 1 << 20,
-			SendPingTimeout: DefaultStall, PingTimeout: headerTime, WriteByteTimeout: DefaultStall,
+			SendPingTimeout: DefaultStall, PingTimeout: headerTimeout, WriteByteTimeout: DefaultStall,
 		},
 	}
 }
 
-// Serve answers the requests of l with a Server until ctx ends, and closes l. Requests that are open then have
-// stopTime.
+// Serve answers the requests of l with a Server until ctx ends, and closes l. Open requests may then go on for
+// stopTimeout.
 func Serve(ctx context.Context, server *http.Server, l net.Listener) error {
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
-		deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+		deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 		if server.Shutdown(deadline) != nil {
 			server.Close()
@@ -59,7 +59,7 @@ func Serve(ctx context.Context, server *http.Server, l net.Listener) error {
 	return fmt.Errorf("serving %s: %w", l.Addr(), err)
 }
 
-// withConn lets requests find the connection that they came by.
+// withConn stores the connection in the context of its requests.
 func withConn(ctx context.Context, c net.Conn) context.Context {
 	if r, ok := c.RemoteAddr().(remote); ok {
 		return context.WithValue(ctx, connKey{}, r.conn)
@@ -67,14 +67,14 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// paced bounds the time that a client takes for a body, and in HTTP/2 for an answer: there a reader that takes nothing
-// stops a stream and not the connection, so that the connection's deadlines do not see it.
+// paced bounds the time in which a client sends a body, and in HTTP/2 reads an answer: a client that reads nothing
+// blocks a stream and not the connection, so that the connection's deadlines do not notice.
 func paced(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// The errors of setting deadlines are of writers that have none.
+		// Writers without deadlines return errors, which are ignored.
 		control := http.NewResponseController(w)
 		if r.Body != nil && r.ContentLength != 0 {
-			_ = control.SetReadDeadline(time.Now().Add(bodyTime))
+			_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
 			r.Body = &timedBody{r.Body, control}
 		}
 		if r.ProtoMajor != 2 {
@@ -90,7 +90,7 @@ func paced(handler http.Handler) http.Handler {
 	})
 }
 
-// timedBody lifts the deadline once all was read: the handler may take longer than the sender.
+// timedBody removes the deadline at the end of the body: the handler may take longer than the sender.
 type timedBody struct {
 	io.ReadCloser
 	control *http.ResponseController
@@ -104,7 +104,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// pacedWriter sets a deadline while something is written, and none while the handler thinks.
+// pacedWriter has a deadline during writes, and none while the handler computes.
 type pacedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -114,7 +114,7 @@ type pacedWriter struct {
 	slow  func()
 }
 
-// begin sets the deadline of a write, which is not later than the handler's own.
+// begin sets the deadline of a write, not later than the handler's own.
 func (p *pacedWriter) begin() (deadline time.Time) {
 	deadline = time.Now().Add(p.stall)
 	if !p.until.IsZero() && p.until.Before(deadline) {
@@ -124,7 +124,7 @@ func (p *pacedWriter) begin() (deadline time.Time) {
 	return deadline
 }
 
-// end is after the write. One that is too slow ends with the stream, whose error does not say why.
+// end counts a write that was too slow: the error of the stream does not say why it ended.
 func (p *pacedWriter) end(deadline time.Time, err error) {
 	if err != nil && deadline != p.until && !time.Now().Before(deadline) {
 		p.slow()

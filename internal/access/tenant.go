@@ -8,21 +8,21 @@ import (
 	"outsight/internal/otlp"
 )
 
-// TenantHeaders are those in which a request may name its tenant. The second is what Mimir, Loki and Grafana know.
+// TenantHeaders are the headers in which a request may name its tenant. The second is that of Mimir, Loki and Grafana.
 var TenantHeaders = [...]string{otlp.TenantHeader, "X-Scope-OrgID"}
 
-// ErrNoTenant says that a request names no tenant where it has to.
+// ErrNoTenant means that a request has to name a tenant and does not.
 var ErrNoTenant = errors.New("a tenant is needed: name it in the header " + otlp.TenantHeader + " or X-Scope-OrgID")
 
 var tenantName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 
 const tenantShape = "up to 64 letters, digits, dots, hyphens and underscores"
 
-// IsTenant is whether a tenant may have this name.
+// IsTenant reports whether name is valid for a tenant.
 func IsTenant(name string) bool { return tenantName.MatchString(name) }
 
-// NamedTenant is the tenant that a request names in its headers, of which values gives those of one name; empty where
-// it names none. Two different names are an error: a proxy that sets one header must not be overruled by another one.
+// NamedTenant returns the tenant that a request names in its headers, "" if it names none; values returns the values of
+// a header. Two different names are an error: a proxy that sets one header must not be overruled by another one.
 func NamedTenant(values func(header string) []string) (string, error) {
 	tenant := ""
 	for _, header := range TenantHeaders {

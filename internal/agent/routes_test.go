@@ -72,7 +72,7 @@ func TestRoutesNeedRoles(t *testing.T) {
 		}
 	}
 	// On loopback without tokens, what a foreign page sends is refused: by its own name, or under the agent's.
-	open := metricsHandler(access.Access{Door: &access.Door{}}, newest)
+	open := metricsHandler(access.Access{Hosts: &access.HostPolicy{}}, newest)
 	for want, headers := range map[int][]string{
 		503: {"Host", "127.0.0.1:8471"}, 403: {"Host", "evil.example:8471"},
 	} {
@@ -93,7 +93,7 @@ func TestListenersReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limited := listeners.Limit(l, "metrics", access.Limits{Known: 1, Strangers: 1})
+	limited := listeners.Limit(l, "metrics", access.Limits{Authenticated: 1, Unauthenticated: 1})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- ServeHTTP(ctx, limited, http.NotFoundHandler(), slog.New(slog.DiscardHandler)) }()

@@ -126,7 +126,7 @@ func Serve(ctx context.Context, o ServeOptions) error {
 // metricsHandler answers /metrics, and for those who keep processes running /healthz and /readyz, which tell nothing
 // else.
 func metricsHandler(a access.Access, newest func() *model.Snapshot) *access.Mux {
-	mux := access.NewMux(a.Auth, a.Door)
+	mux := access.NewMux(a.Auth, a.Hosts)
 	mux.Handle(access.Read, "/metrics", otlp.Handler(newest))
 	mux.HandleFunc(access.Public, "GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc(access.Public, "GET /readyz", func(w http.ResponseWriter, _ *http.Request) {

@@ -774,7 +774,7 @@ func TestPage(t *testing.T) {
 }
 
 func TestForeignNameOnLoopback(t *testing.T) {
-	h := New(nothing{}, Options{Door: &access.Door{Names: []string{"outsight.example"}}})
+	h := New(nothing{}, Options{Hosts: &access.HostPolicy{Names: []string{"outsight.example"}}})
 	f := func(local, host string, code int) {
 		t.Helper()
 		address, err := net.ResolveTCPAddr("tcp", local)

@@ -34,8 +34,8 @@ const (
 
 // baselines are answers by grouping and end.
 type baselines struct {
-	mu   sync.Mutex
-	kept map[baselineKey]baselineAnswer
+	mu      sync.Mutex
+	entries map[baselineKey]baselineAnswer
 }
 
 type baselineKey struct {
@@ -56,7 +56,7 @@ func (s *server) baseline(ctx context.Context, r *http.Request) (any, error) {
 	}
 	key := baselineKey{by, from.Truncate(baselineStep)}
 	s.baselines.mu.Lock()
-	a, known := s.baselines.kept[key]
+	a, known := s.baselines.entries[key]
 	s.baselines.mu.Unlock()
 	if known {
 		return a, nil
@@ -87,14 +87,14 @@ func copied(s *graph.Seconds) *graph.Seconds {
 func (b *baselines) keep(key baselineKey, a baselineAnswer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.kept == nil {
-		b.kept = map[baselineKey]baselineAnswer{}
+	if b.entries == nil {
+		b.entries = map[baselineKey]baselineAnswer{}
 	}
-	for len(b.kept) >= baselineKept {
-		for old := range b.kept { // any: those in use come again
-			delete(b.kept, old)
+	for len(b.entries) >= baselineKept {
+		for old := range b.entries { // any: those in use come again
+			delete(b.entries, old)
 			break
 		}
 	}
-	b.kept[key] = a
+	b.entries[key] = a
 }

@@ -10,7 +10,7 @@ import (
 	"outsight/internal/otlp"
 )
 
-// completeness tells how much of what happened the numbers are about.
+// completeness is how much of what happened the numbers cover.
 type completeness struct {
 	WindowSeconds  float64 `json:"window_seconds"`
 	CoveredSeconds float64 `json:"covered_seconds"`
@@ -35,8 +35,8 @@ type loss struct {
 	Dropped  float64 `json:"dropped"`
 	Used     float64 `json:"used,omitempty"`
 	Capacity float64 `json:"capacity,omitempty"`
-	// Full is whether all of it is used. Something else made the others drop: a kernel without memory at that
-	// moment, or a program that was running already.
+	// Full means that the whole capacity is used. Otherwise the drops have another cause: a kernel without memory at
+	// that moment, or a program that was already running.
 	Full bool `json:"full,omitempty"`
 	// Affects are the numbers that lack what was dropped.
 	Affects affected `json:"affects,omitempty"`
@@ -57,8 +57,8 @@ const (
 	affectsHistory    affected = "history"    // points of charts
 )
 
-// affectedBy tells by the name of a table what it affects, the first prefix that fits. What nobody knows may
-// affect all, which is "".
+// affectedBy is what a table affects, by the first matching prefix of its name. An unknown table may affect everything,
+// which is "".
 var affectedBy = []struct {
 	prefix  string
 	affects affected
@@ -89,7 +89,7 @@ func affects(name string) affected {
 	return ""
 }
 
-// counts is whether a number of a node, an edge or an endpoint is affected.
+// counts reports whether a number of a node, an edge or an endpoint is affected.
 func (a affected) counts() bool {
 	return a == affectsUsage || a == affectsEdges || a == affectsEndpoints || a == ""
 }
@@ -100,11 +100,11 @@ const (
 	// openFiles is the bound on descriptors that are kept open: past it readings cost more, and
 	// nothing is lost.
 	openFiles = "container/open-files"
-	// untoldCloses are ends of connections that were found later than they happened.
-	untoldCloses = "untold_closes"
+	// unreportedCloses are ends of connections that were found later than they happened.
+	unreportedCloses = "untold_closes"
 	// postponedThreads are threads that are looked at in a later reading.
 	postponedThreads = "container/postponed-threads"
-	// anomalies are surroundings of older anomalies that newer ones took the room of.
+	// anomalies counts recordings of older anomalies that were evicted by newer ones.
 	anomalies = "recorder/anomaly-bytes"
 )
 
@@ -113,10 +113,10 @@ const incomplete = "incomplete"
 // listenerBounds are what the bounds of a listener's connections are called, behind the listener's name.
 var listenerBounds = []string{"/connections", "/unauthenticated-connections", "/slow-readers"}
 
-// losesNoNumber is whether a bound costs time, age or a connection, and no number.
+// losesNoNumber reports whether a limit costs time, age or a connection, and no number.
 func losesNoNumber(name string) bool {
 	switch name {
-	case openFiles, untoldCloses, anomalies, postponedThreads:
+	case openFiles, unreportedCloses, anomalies, postponedThreads:
 		return true
 	}
 	return slices.ContainsFunc(listenerBounds, func(bound string) bool { return strings.HasSuffix(name, bound) })

@@ -22,9 +22,9 @@ type contentionAnswer struct {
 // maxWaits bounds the containers of one answer.
 const maxWaits = 200
 
-// contention answers what containers waited for a CPU behind: all of them, the one of node=ID or name, or with
-// edge=ID the server of an edge, whose waits are in the edge's latency. A node that did not wait, or is
-// not known, has no entry.
+// contention answers which containers others waited behind for a CPU: for all containers, for the one of node=ID or
+// name, or with edge=ID for the server of an edge, whose waits are in the edge's latency. A node that did not wait, or
+// is unknown, has no entry.
 func (s *server) contention(ctx context.Context, r *http.Request) (any, error) {
 	from, to, err := s.window(r)
 	if err != nil {

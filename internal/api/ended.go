@@ -50,7 +50,7 @@ func (s *server) readEnded(ctx context.Context, data *windowData) error {
 	return nil
 }
 
-// endedIDs are those of known containers that have no value at the end of the window.
+// endedIDs are the known containers without a value at the end of the window.
 func endedIDs(known []model.QueryResult, in graph.Input) []string {
 	runs := map[string]bool{}
 	for _, r := range in.Series {
@@ -69,8 +69,8 @@ func endedIDs(known []model.QueryResult, in graph.Input) []string {
 	return ids
 }
 
-// addEnded adds last values as points just before the window's end: not at the end, which would
-// say that the series goes on.
+// addEnded adds last values as points shortly before the window's end: at the end they would mean that the series goes
+// on.
 func (d *windowData) addEnded(results []model.QueryResult) {
 	named := make([]model.NamedResult, len(results))
 	for i, r := range results {

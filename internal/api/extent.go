@@ -10,8 +10,8 @@ import (
 	"outsight/internal/otlp"
 )
 
-// extentAnswer is from when to when there is data; both nil where there is none, in the last maxWindow where
-// Options.Oldest does not tell how far to look.
+// extentAnswer is the time range with data; both nil if there is none (in the last maxWindow, if Options.Oldest does
+// not return how far to look).
 type extentAnswer struct {
 	From *time.Time `json:"from"`
 	To   *time.Time `json:"to"`
@@ -68,7 +68,7 @@ func (s *server) readExtent(ctx context.Context, now time.Time) (extentAnswer, e
 		if i == 2 && !first.IsZero() {
 			break // all is read only where there is next to nothing
 		}
-		x, y, err := s.heard(ctx, now.Add(-l.length), now, l.step, l.back)
+		x, y, err := s.hasData(ctx, now.Add(-l.length), now, l.step, l.back)
 		if err != nil {
 			return extentAnswer{}, err
 		}
@@ -77,12 +77,12 @@ func (s *server) readExtent(ctx context.Context, now time.Time) (extentAnswer, e
 		}
 		// What a look found lies up to a step before its first point, and after its last one.
 		if first.IsZero() || x.Before(first) {
-			if first, _, err = s.heard(ctx, x.Add(-l.step), x, extentProbe, extentProbe); err != nil {
+			if first, _, err = s.hasData(ctx, x.Add(-l.step), x, extentProbe, extentProbe); err != nil {
 				return extentAnswer{}, err
 			}
 		}
 		if last.IsZero() || y.After(last) {
-			if _, last, err = s.heard(ctx, y.Add(-l.back), minTime(y.Add(l.step), now), extentProbe, extentProbe); err != nil {
+			if _, last, err = s.hasData(ctx, y.Add(-l.back), minTime(y.Add(l.step), now), extentProbe, extentProbe); err != nil {
 				return extentAnswer{}, err
 			}
 		}
@@ -90,11 +90,11 @@ func (s *server) readExtent(ctx context.Context, now time.Time) (extentAnswer, e
 	if first.IsZero() || last.IsZero() {
 		return extentAnswer{}, nil
 	}
-	first, _, err := s.heard(ctx, first.Add(-extentProbe), first, time.Second, time.Second)
+	first, _, err := s.hasData(ctx, first.Add(-extentProbe), first, time.Second, time.Second)
 	if err != nil || first.IsZero() {
 		return extentAnswer{}, err
 	}
-	_, last, err = s.heard(ctx, last.Add(-extentProbe), minTime(last.Add(extentProbe), now), time.Second, time.Second)
+	_, last, err = s.hasData(ctx, last.Add(-extentProbe), minTime(last.Add(extentProbe), now), time.Second, time.Second)
 	if err != nil || last.IsZero() {
 		return extentAnswer{}, err
 	}
@@ -114,9 +114,9 @@ func (s *server) extentLook(now time.Time) (length, step time.Duration) {
 	return length, step
 }
 
-// heard is the first and the last of the steps at which an agent was heard of within so long before; zero where none
+// hasData is the first and the last of the steps at which an agent was heard of within so long before; zero where none
 // was.
-func (s *server) heard(ctx context.Context, from, to time.Time, step, back time.Duration) (first, last time.Time,
+func (s *server) hasData(ctx context.Context, from, to time.Time, step, back time.Duration) (first, last time.Time,
 	err error) {
 	results, err := s.querier.Range(ctx, fmt.Sprintf("count(last_over_time(%s[%dms]))", otlp.AgentCPU,
 		back.Milliseconds()), from, to, step)

@@ -128,9 +128,9 @@ func (l numberList) MarshalJSON() ([]byte, error) {
 	return append(b, ']'), nil
 }
 
-// flight answers GET /api/outsight/flight: from and to as everywhere, the last minute without them;
-// lanes=8, how many of the busiest containers, and container=ID for others beside them; anomaly=3 for
-// what is kept around the anomaly with that number, which may be older than the rest.
+// flight answers GET /api/outsight/flight: from and to as everywhere, the last minute without them; lanes=8, how many
+// of the busiest containers, and container=ID for further ones; anomaly=3 for the recording of the anomaly with that
+// number, which may be older than all others.
 func (s *server) flight(ctx context.Context, r *http.Request) (any, error) {
 	from, to, err := s.windowWithin(r, flightWindow, leastFlightWindow, mostFlightWindow)
 	if err != nil {
@@ -151,7 +151,7 @@ func (s *server) flight(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	if len(answer.Marks) > 0 {
-		end := to.Add(2 * time.Second) // an edge may be told late
+		end := to.Add(2 * time.Second) // an edge may be reported late
 		if now := s.Now(); end.After(now) {
 			end = now
 		}
@@ -244,8 +244,7 @@ func (t *flightTally) Row(_ time.Time, values []float64) error {
 func (t *flightTally) Lost(uint64) error { return nil }
 func (t *flightTally) Close() error      { return nil }
 
-// affordable are the containers that flightRows has room for, those first that used the most CPU;
-// nil where these are all.
+// affordable are the containers that fit into flightRows, those with the most CPU time first; nil if all fit.
 func (f *flightView) affordable(data *recorder.FlightData, begin time.Time) (func(*model.Container) bool, error) {
 	var tallies []*flightTally
 	progress, err := data.Write(begin, recorder.Options{Create: func(h csvy.Head) (recorder.Writer, error) {
@@ -393,10 +392,10 @@ type flightTick struct {
 	atMS   float64
 }
 
-// ticks are those of the window and one more at each end, and the place of each by its number.
+// ticks are those of the window and one more at each end, and the index of each by its number.
 func (f *flightView) ticks(recordings []*csvy.Recording) (ticks []flightTick, place map[int64]int) {
 	place = map[int64]int{}
-	// A container that ended before the window, or came after it, has nothing in between.
+	// A container that ended before the window, or started after it, has no ticks in between.
 	before, after := flightTick{math.MinInt64, 0}, flightTick{math.MaxInt64, 0}
 	for _, rec := range recordings {
 		number := rec.Column(csvy.Tick)
@@ -430,7 +429,7 @@ func (f *flightView) ticks(recordings []*csvy.Recording) (ticks []flightTick, pl
 	return ticks, place
 }
 
-// fill puts the values of a recording into their places. It answers the CPU time that was used in them, in ns.
+// fill copies the values of a recording to their indexes. It returns the CPU time used in them, in ns.
 func (l *flightLane) fill(rec *csvy.Recording, place map[int64]int) (used float64) {
 	tick, cpu, waits := rec.Column(csvy.Tick), rec.Column(csvy.CPUNS), rec.Column(csvy.RunQueueNS)
 	asking, serving := rec.Column(csvy.RequestsAsking), rec.Column(csvy.RequestsServing)
@@ -490,7 +489,7 @@ func (f *flightView) reduce(ticks []flightTick) {
 	}
 }
 
-// extremes are the least and the greatest of the values, that first which comes first; NaN of none.
+// extremes are the least and the greatest of the values, in the order of time; NaN of none.
 func extremes(values []float64) (float64, float64) {
 	least, greatest := -1, -1
 	for i, v := range values {
@@ -557,7 +556,7 @@ func (m *flightMark) slowed(callers callers) {
 // callers are the edges with requests by the id of their server's series.
 type callers map[string][]call
 
-// call is an edge, and its place among those of the graph.
+// call is an edge, and its index among those of the graph.
 type call struct {
 	place          int
 	edge           string

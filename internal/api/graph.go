@@ -137,8 +137,8 @@ func (s *server) buildOf(ctx context.Context, from, to time.Time, by graph.Group
 	return g, &data, nil
 }
 
-// held is what a request holds until its answer is encoded: memory that may be used again, and its place among those
-// that compute something large, so that there is no more of it than there are places.
+// held are the resources of a request until its answer is encoded: pooled memory, and its slot among large
+// computations, which bounds how much of that memory there is.
 type held struct {
 	all   []releaser
 	leave func()
@@ -147,7 +147,7 @@ type held struct {
 // releaser has memory that may be used again after Release.
 type releaser interface{ Release() }
 
-// release lets go of all. It may be called again.
+// release releases all of them. It may be called again.
 func (h *held) release() {
 	for _, r := range h.all {
 		r.Release()
@@ -161,7 +161,7 @@ func (h *held) release() {
 
 type heldKey struct{}
 
-// hold gives a request something to hold things in.
+// hold adds a holder of resources to the context of a request.
 func hold(ctx context.Context) (context.Context, *held) {
 	h := &held{}
 	return context.WithValue(ctx, heldKey{}, h), h
@@ -173,7 +173,7 @@ func heldOf(ctx context.Context) *held {
 	return h
 }
 
-// enter waits for room to compute something large. A request that holds things stays there until it lets go of them.
+// enter waits for a slot for a large computation. A request with held resources keeps it until they are released.
 func (s *server) enter(ctx context.Context) (leave func(), err error) {
 	h := heldOf(ctx)
 	if h != nil && h.leave != nil {

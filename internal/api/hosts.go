@@ -11,7 +11,7 @@ import (
 	"outsight/internal/otlp"
 )
 
-// hostsAnswer tells what each host is used for, and by whom it is watched.
+// hostsAnswer is how each host is used, and by which agent it is watched.
 type hostsAnswer struct {
 	From           time.Time    `json:"from"`
 	To             time.Time    `json:"to"`
@@ -33,7 +33,7 @@ type hostRow struct {
 	AgentMemoryBytes *float64 `json:"agent_memory_bytes,omitempty"`
 	// CountedShare is the share of received bytes that is counted in an edge; nil where none were received.
 	CountedShare *float64 `json:"counted_share,omitempty"`
-	// Dropped is how many updates found no room in the window.
+	// Dropped is how many updates were lost in full tables during the window.
 	Dropped float64 `json:"dropped"`
 }
 
@@ -47,7 +47,7 @@ func (s *server) hostList(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	heard, err := s.lastHeard(ctx, from, to)
+	heard, err := s.lastReported(ctx, from, to)
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +120,8 @@ func (d *windowData) label(name, host, label string) (value string) {
 	return value
 }
 
-// lastHeard is the time of each host's newest sample in the window.
-func (s *server) lastHeard(ctx context.Context, from, to time.Time) (map[string]time.Time, error) {
+// lastReported is the time of each host's newest sample in the window.
+func (s *server) lastReported(ctx context.Context, from, to time.Time) (map[string]time.Time, error) {
 	window := to.Sub(from)
 	step := max(window/200, time.Second)
 	results, err := s.querier.Instant(ctx,

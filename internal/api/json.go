@@ -11,7 +11,7 @@ import (
 	"outsight/internal/store"
 )
 
-// requestError is a fault of the request; its text is shown to who asked.
+// requestError is an invalid request; its text is shown to the client.
 type requestError struct{ error }
 
 func badRequest(format string, args ...any) error {
@@ -69,7 +69,7 @@ func writeError(w http.ResponseWriter, status int, format string, args ...any) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": fmt.Sprintf(format, args...)}) // who asked has gone
 }
 
-// writeJSON calls encoded before it writes: who asked may read slowly.
+// writeJSON calls encoded before it writes: the client may read slowly.
 func (s *server) writeJSON(w http.ResponseWriter, r *http.Request, answer any, encoded func()) {
 	body := jsonBody{server: s, w: w, r: r, encoded: encoded}
 	if err := json.NewEncoder(&body).Encode(answer); err != nil {

@@ -10,8 +10,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,6 +18,7 @@ import (
 
 	"outsight/internal/model"
 	"outsight/internal/store"
+	"outsight/test/memorygroup"
 )
 
 // littleServer makes the test binary a server with so many series, which says on its output where it listens.
@@ -60,35 +59,17 @@ func serveLittle(n int) error {
 	return err
 }
 
-// startLittle starts it with n series in a memory cgroup of its own, and tells where it is.
+// startLittle starts it with n series in a memory cgroup of its own, and returns its URL.
 func startLittle(t *testing.T, n int, bytes int64) string {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to limit the memory of a process")
 	}
-	dir, limit := filepath.Join("/sys/fs/cgroup/memory", fmt.Sprintf("outsight-test-%d", os.Getpid())),
-		"memory.limit_in_bytes"
-	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
-		dir, limit = filepath.Join("/sys/fs/cgroup", filepath.Base(dir)), "memory.max"
-	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Skip("no memory cgroup can be made here:", err)
-	}
-	t.Cleanup(func() {
-		if err := os.Remove(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := os.WriteFile(filepath.Join(dir, limit), []byte(fmt.Sprint(bytes)), 0); err != nil {
-		t.Skip("the cgroup cannot be limited:", err)
-	}
-	group, err := os.Open(dir)
+	group, err := memorygroup.New(t, bytes)
 	if err != nil {
-		t.Fatal(err)
+		t.Skip(err)
 	}
-	defer group.Close()
-	// The shell moves itself before it becomes the server.
-	c := exec.Command("sh", "-c", `echo $$ > "$0/cgroup.procs" && exec "$1"`, dir, os.Args[0])
+	c := group.Command(os.Args[0])
 	c.Env = append(os.Environ(), littleServer+"="+fmt.Sprint(n), fmt.Sprint("OUTSIGHT_TEST_MEMORY=", bytes),
 		fmt.Sprint("GOMEMLIMIT=", bytes/4*3))
 	c.SysProcAttr, c.Stderr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}, os.Stderr

@@ -23,8 +23,8 @@ type number struct {
 	Query string `json:"query"`
 }
 
-// usageNumbers, sideNumbers and endpointNumbers are those of graph.Usage, graph.Side and graph.Endpoint that a query
-// charts, in the order in which people look at them.
+// usageNumbers, sideNumbers and endpointNumbers are those of graph.Usage, graph.Side and graph.Endpoint with a query
+// for a chart, in the order in which the page shows them.
 var (
 	usageNumbers    = numbersOf(model.Numbers(model.ContainerRows, model.UsageGroups))
 	sideNumbers     = numbersOf(model.Numbers(model.EdgeRows, model.SideGroups))
@@ -88,8 +88,8 @@ func kubeMatch(n *graph.Node, prefix string) string {
 
 func usageMatch(n *graph.Node) string { return cmp.Or(kubeMatch(n, ""), otlp.LabelID+idMatch(n)) }
 
-// endMatch selects the edges of which a node is the client or the server. Where processes are
-// told apart, the node of a container is about its ends without a known process.
+// endMatch selects the edges of which a node is the client or the server. Where processes are distinguished, the node
+// of a container has the ends without a known process.
 func endMatch(n *graph.Node, by graph.Grouping, idLabel, processLabel string) string {
 	match := kubeMatch(n, strings.TrimSuffix(idLabel, otlp.LabelID))
 	if match == "" {

@@ -20,7 +20,8 @@ var usualPace = pace{30 * time.Second, 256 << 10}
 const (
 	// paceChunk is how much is written before the deadline is extended.
 	paceChunk = 64 << 10
-	// paceFrom is the size from which on an answer has a deadline. What is smaller goes into the connection's buffer.
+	// paceFrom is the size in bytes from which on an answer has a deadline. A smaller one fits into the connection's
+	// buffer.
 	paceFrom = 2 << 10
 )
 

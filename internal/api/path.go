@@ -9,7 +9,7 @@ import (
 	"outsight/internal/graph"
 )
 
-// pathAnswer is what operational analysis and the critical path tell of a window.
+// pathAnswer is the operational analysis and the critical path of a window.
 type pathAnswer struct {
 	From           time.Time `json:"from"`
 	To             time.Time `json:"to"`
@@ -54,12 +54,12 @@ func (s *server) path(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	a := g.Analyse(data.cores())
-	return pathAnswer{g.From, g.To, g.CoveredSeconds, a, g.CriticalPath(by, a.Entries, former(r)), pathFormulas,
+	return pathAnswer{g.From, g.To, g.CoveredSeconds, a, g.CriticalPath(by, a.Entries, previousWindow(r)), pathFormulas,
 		arrivalQuery(g, a.Entries), data.completeness(g)}, nil
 }
 
-// former are the nodes of a path that was answered before.
-func former(r *http.Request) []string {
+// previousWindow are the nodes of a path that was answered before.
+func previousWindow(r *http.Request) []string {
 	text := r.URL.Query().Get("former")
 	if text == "" {
 		return nil

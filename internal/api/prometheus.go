@@ -67,7 +67,7 @@ type answerHolder interface {
 	Hold(tenant string, n int64) (release func(), err error)
 }
 
-// remoteReader is a Backend that can be read by Prometheus's remote read. An error goes before any answer.
+// remoteReader is a Backend that serves Prometheus's remote read. With an error nothing was written.
 type remoteReader interface {
 	RemoteRead(w http.ResponseWriter, r *http.Request, tenant string) error
 }
@@ -182,7 +182,7 @@ func (p *prometheus) handler(f func(*http.Request) (store.Answer, error), method
 	})
 }
 
-// statusClientClosed is what Prometheus answers to a client that has gone.
+// statusClientClosed is Prometheus's status for a client that disconnected.
 const statusClientClosed = 499
 
 func promErrorKind(err error) (status int, errorType string) {
@@ -204,8 +204,7 @@ func promErrorKind(err error) (status int, errorType string) {
 	return http.StatusInternalServerError, "internal"
 }
 
-// promEnvelope is the answer around the data, which is written apart: it can be large and is
-// JSON already.
+// promEnvelope is the answer without its data, which is written separately: it can be large and is JSON already.
 type promEnvelope struct {
 	Status    string   `json:"status"`
 	ErrorType string   `json:"errorType,omitempty"`
@@ -217,7 +216,7 @@ type promEnvelope struct {
 func promError(w http.ResponseWriter, status int, errorType, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	// Who asked may have gone, which nobody needs to know.
+	// The client may have disconnected: nothing to report.
 	_ = json.NewEncoder(w).Encode(promEnvelope{Status: "error", ErrorType: errorType, Error: message})
 }
 

@@ -20,8 +20,8 @@ type promMetric struct {
 	Unit string `json:"unit"`
 }
 
-// metadataReader is a Backend that knows of metrics that are not in the table of names. A tenant's
-// view is none: their names would tell what other tenants have.
+// metadataReader is a Backend with metadata of metrics that are not in the table of names. A tenant's view is none: the
+// names would show what other tenants have.
 type metadataReader interface {
 	Metadata(ctx context.Context, metric string, limit int) (store.Answer, error)
 }
@@ -91,7 +91,7 @@ func promUnit(ucum string) string {
 	return ""
 }
 
-// promBuildInfo tells clients which release of Prometheus they may take this for.
+// promBuildInfo is the release of Prometheus whose API clients can expect.
 func promBuildInfo(*http.Request) (store.Answer, error) {
 	return promJSON(map[string]string{
 		"application": "outsight", "version": store.Version(),

@@ -2,8 +2,8 @@ package api
 
 import "net/http"
 
-// policy lets the page load its own files and ask its own server, and nothing else: no inline
-// script or style, no frame, no other host.
+// policy allows the page its own files and requests to its own server alone: no inline script or style, no frame, no
+// other host.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
 	"connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 

@@ -17,11 +17,11 @@ type recordingsAnswer struct {
 	Flight *flightSpan `json:"flight"`
 	// Absent says why there is no flight recorder, and what to do.
 	Absent string `json:"absent,omitempty"`
-	// Anomalies are short saturations whose surroundings are kept longer, oldest first; Dropped had to
-	// make room. Problem is why some are in memory alone.
-	Anomalies []keptAnomaly `json:"anomalies"`
-	Dropped   uint64        `json:"dropped"`
-	Problem   string        `json:"problem,omitempty"`
+	// Anomalies are short saturations whose recordings are kept longer, oldest first; Dropped ones were evicted.
+	// Problem is why some are in memory alone.
+	Anomalies []storedAnomaly `json:"anomalies"`
+	Dropped   uint64          `json:"dropped"`
+	Problem   string          `json:"problem,omitempty"`
 	// Directory has the files of those that have a File, empty where they are in memory alone.
 	Directory string `json:"directory,omitempty"`
 }
@@ -34,7 +34,7 @@ type flightSpan struct {
 	Bytes int `json:"bytes"`
 }
 
-type keptAnomaly struct {
+type storedAnomaly struct {
 	Number      uint64    `json:"number"`
 	Kind        string    `json:"kind"`
 	Container   string    `json:"container"`
@@ -51,7 +51,7 @@ type keptAnomaly struct {
 
 // recordings answers GET /api/outsight/recordings.
 func (s *server) recordings(context.Context, *http.Request) (any, error) {
-	a := recordingsAnswer{Anomalies: []keptAnomaly{}}
+	a := recordingsAnswer{Anomalies: []storedAnomaly{}}
 	data, err := s.kept("")
 	if err != nil {
 		a.Absent = err.Error()
@@ -74,14 +74,14 @@ func (s *server) recordings(context.Context, *http.Request) (any, error) {
 	if kept := s.Anomalies(); kept != nil {
 		a.Dropped, a.Problem, a.Directory = kept.Dropped, kept.Problem, s.AnomalyFiles
 		for _, k := range kept.List {
-			a.Anomalies = append(a.Anomalies, s.keptAnomaly(k))
+			a.Anomalies = append(a.Anomalies, s.storedAnomaly(k))
 		}
 	}
 	return a, nil
 }
 
-func (s *server) keptAnomaly(k recorder.KeptAnomaly) keptAnomaly {
-	a := keptAnomaly{Number: k.Number, Kind: k.Resource, Container: k.Container, ContainerID: k.ID, From: k.From.UTC(),
+func (s *server) storedAnomaly(k recorder.KeptAnomaly) storedAnomaly {
+	a := storedAnomaly{Number: k.Number, Kind: k.Resource, Container: k.Container, ContainerID: k.ID, From: k.From.UTC(),
 		To:       k.To.UTC(),
 		WaitedMS: k.WaitedMS, Text: k.Text, Effects: append([]string{}, k.Effects...)}
 	if s.AnomalyFiles != "" {

@@ -12,20 +12,20 @@ type refusal struct {
 	What   string `json:"what"`
 	Reason string `json:"reason"`
 	Count  uint64 `json:"count"`
-	// Last is when, From the address that the last one came from, Said what the sender was told.
+	// Last is the time, From the sender's address and Said the answer of the last refusal.
 	Last *time.Time `json:"last,omitempty"`
 	From string     `json:"from,omitempty"`
 	Said string     `json:"said,omitempty"`
 }
 
-// refusals are everybody's, or those of the tenant whose view this is.
+// refusals are those of all senders, or of the tenant whose view this is.
 func (s *server) refusals() []refusal {
 	var all []model.Refusal
 	if s.Refusals != nil {
 		all = s.Refusals(s.Tenant)
 	}
 	if s.Tenant == "" {
-		all = append(append(all, s.Auth.Refusals()...), s.Door.Refusals()...)
+		all = append(append(all, s.Auth.Refusals()...), s.Hosts.Refusals()...)
 	}
 	list := []refusal{}
 	for _, r := range all {

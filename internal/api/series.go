@@ -15,8 +15,8 @@ import (
 	"outsight/internal/store"
 )
 
-// fields tells which input of the graph a stored series is; the key is the name, and the value
-// of the label "type" where a metric has it.
+// fields maps a stored series to an input of the graph; the key is the name, and the value of the label "type" where a
+// metric has it.
 var fields = func() map[[2]string]graph.Field {
 	all := map[[2]string]graph.Field{}
 	for _, f := range graph.StoredFields() {
@@ -28,8 +28,8 @@ var fields = func() map[[2]string]graph.Field {
 var selfMetrics = []string{otlp.HostCores, otlp.HostMemory, otlp.Drops, otlp.Entries, otlp.Capacity,
 	otlp.HostCPUIdle, otlp.HostCPUOther, otlp.HostCPUSteal, otlp.AgentCPU, otlp.AgentResidentMemory, otlp.BuildInfo}
 
-// windowNames are the series that a graph is made of, histograms first: a store deals names out in turns to those who
-// read them, and a histogram takes many times as long as a number.
+// windowNames are the series of which a graph is made, histograms first: the store reads names in two goroutines, and a
+// histogram takes many times as long as a number.
 var windowNames = func() []string {
 	names := slices.Clone(selfMetrics)
 	for key := range fields {
@@ -51,7 +51,7 @@ var windowNames = func() []string {
 // windowQuery selects them.
 var windowQuery = fmt.Sprintf(`{%s=~"%s"}`, model.NameLabel, strings.Join(windowNames, "|"))
 
-// sparseNames are those of windowNames that an edge without them is the same as one where they are zero.
+// sparseNames are those of windowNames whose absence means zero.
 var sparseNames = func() (names []string) {
 	for key, field := range fields {
 		if field.IsSparse() && !slices.Contains(names, key[0]) {
@@ -125,8 +125,8 @@ const maxRestarts = 20
 // as a container's network. The first value of such a counter is what it is counted from.
 var settled = []time.Duration{2 * time.Second, 5 * time.Second, 20 * time.Second}
 
-// moments are the times at which to read the values of a window: when its data begin, its end,
-// and both sides of each restart. A counter of the agents themselves tells both.
+// moments are the times at which to read the values of a window: when its data begin, its end, and both sides of each
+// restart. A counter of the agents themselves shows both.
 func (s *server) moments(ctx context.Context, data *windowData) ([]time.Time, error) {
 	from, to := data.input.From, data.input.To
 	step := max(to.Sub(from)/300, time.Second).Truncate(time.Millisecond)
@@ -180,10 +180,10 @@ func (s *server) sharpen(ctx context.Context, data *windowData, step time.Durati
 	return nil
 }
 
-// add takes over what was read, two halves of it at once.
+// add adds what was read; two goroutines read.
 func (d *windowData) add(blocks [][]model.NamedResult) {
 	if d.input.Series == nil {
-		if room, ok := seriesRoom.Get().(*[]graph.FieldResult); ok {
+		if room, ok := seriesPerMatcher.Get().(*[]graph.FieldResult); ok {
 			d.input.Series = *room
 		}
 	}
@@ -209,8 +209,7 @@ func resultsIn(blocks [][]model.NamedResult) (n int) {
 	return n
 }
 
-// sortOut puts the series of a graph into their places, one without points for another series, and answers those of
-// selfMetrics.
+// sortOut assigns the series of a graph to their inputs, reuses those without points, and returns those of selfMetrics.
 func sortOut(into []graph.FieldResult, blocks [][]model.NamedResult) (self []model.NamedResult) {
 	var key [2]string // of the series before, mostly that of the next one
 	field, known := graph.Field(0), false
@@ -235,15 +234,15 @@ func sortOut(into []graph.FieldResult, blocks [][]model.NamedResult) (self []mod
 	return self
 }
 
-// seriesRoom has memory for series of windows.
-var seriesRoom sync.Pool
+// seriesPerMatcher has memory for series of windows.
+var seriesPerMatcher sync.Pool
 
-// forgetSeries lets go of the series, of which a graph has no part.
+// forgetSeries drops the series, which a graph does not refer to.
 func (d *windowData) forgetSeries() {
 	clear(d.input.Series)
 	room := d.input.Series[:0]
 	d.input.Series = nil
-	seriesRoom.Put(&room)
+	seriesPerMatcher.Put(&room)
 }
 
 // host is a machine in the window.

@@ -1,6 +1,5 @@
-// Package api serves Outsight over HTTP: the page, the JSON that the page reads, the Prometheus
-// HTTP API and health. Answers come from a store by queries, so that each of them can be asked
-// for any past window.
+// Package api serves Outsight over HTTP: the page, the JSON that the page reads, the Prometheus HTTP API and health.
+// Answers come from queries of a store, so that each of them exists for any past window.
 package api
 
 import (
@@ -17,11 +16,10 @@ import (
 	"outsight/web"
 )
 
-// DefaultAddress is where to listen unless told otherwise: on loopback alone, because the page
-// and the API ask nobody who they are.
+// DefaultAddress is where to listen by default: on loopback alone, because page and API need no credentials there.
 const DefaultAddress = "127.0.0.1:8470"
 
-// Querier answers PromQL, and tells what series were at some times.
+// Querier answers PromQL, and returns values of many series at some times.
 type Querier interface {
 	// Instant is the value of a query at a time: one point per series, or the samples of a range.
 	Instant(ctx context.Context, query string, at time.Time) ([]model.QueryResult, error)
@@ -37,10 +35,10 @@ type Querier interface {
 type Options struct {
 	// Prometheus answers the paths under /api/v1/; nil for none.
 	Prometheus http.Handler
-	// Auth lets requests in; nil for everybody's.
+	// Auth checks tokens; nil allows everybody.
 	Auth *access.Authenticator
-	// Door knows the names of this server, and refuses what web pages of others send; nil for the default.
-	Door *access.Door
+	// Hosts knows the names of this server, and refuses what web pages of others send; nil for the default.
+	Hosts *access.HostPolicy
 	// Metrics answers /metrics; nil for none.
 	Metrics http.Handler
 	// Snapshot is the newest snapshot of an agent in the same process, or nil. Without it the
@@ -49,41 +47,40 @@ type Options struct {
 	// Flight is what the flight recorder of an agent in the same process has kept of the last while;
 	// nil, or an answer of nil, where there is none.
 	Flight func(last time.Duration) *recorder.FlightData
-	// Anomalies are those that the flight recorder has kept longer than the rest, Anomaly what is kept
-	// around one of them; nil, or answers of nil, where there are none. AnomalyFiles is the directory
-	// with a file of each, empty where they are in memory alone.
+	// Anomalies are those whose recordings are kept longer, Anomaly is the recording of one of them; nil, or returning
+	// nil, if there are none. AnomalyFiles is the directory with a file of each, empty if they are in memory alone.
 	Anomalies    func() *recorder.Anomalies
 	Anomaly      func(number uint64) *recorder.FlightData
 	AnomalyFiles string
-	// Bounds are those of this process that no agent tells of, for the status; nil for none.
+	// Bounds are the limits of this process that no agent reports, for the status; nil for none.
 	Bounds func(context.Context) []model.Drop
 	// Refusals are what senders were refused: everybody's for "", else those of one tenant; nil for none.
 	Refusals func(tenant string) []model.Refusal
 	// Quotas are what tenants have of what they may have: everybody's for "", else those of one tenant; nil for none.
 	Quotas func(tenant string) []model.Quota
-	// Tenant is whose view this is, where each tenant has one. Its status has the refusals of this tenant alone, and
-	// none of Bounds, which tell how much others send.
+	// Tenant is whose view this is, if each tenant has one. Its status has the refusals of this tenant alone, and none
+	// of Bounds, which would show how much others send.
 	Tenant string
-	// Oldest is the time of the oldest sample, zero where there is none; nil where nobody knows.
+	// Oldest is the time of the oldest sample, zero if there is none; nil if it is unknown.
 	Oldest func() time.Time
-	// Features are those of this process that no agent tells of, for the status; nil for none.
+	// Features are those of this process that no agent reports, for the status; nil for none.
 	Features func() []model.Feature
 	// Ready is why the server cannot answer yet, or nil.
 	Ready func() error
-	// Sources names what the numbers come from, for the status ("agent in this process").
+	// Sources are where the numbers come from, for the status ("agent in this process").
 	Sources []string
 	Version string
 	// MaxEdges bounds the edges that an answer shows; 0 stands for 1000. What is computed from a graph is computed from
 	// all of its edges.
 	MaxEdges int
-	// RelativeError is that of the querier's histograms, where it is greater than model.RelativeError.
+	// RelativeError is that of the querier's histograms, if it is greater than model.RelativeError.
 	RelativeError float64
-	// Busy has a place for each graph, or stretch of the flight recorder, that is computed at a time, by all handlers
-	// that share it; nil for NewPlaces of this one alone.
-	Busy *store.Turns
+	// Busy has a slot for each concurrent computation of a graph or of a stretch of the flight recorder, for all
+	// handlers that share it; nil for NewSlots of this handler alone.
+	Busy *store.Scheduler
 	// Hold reserves memory for an answer of a tenant until release is called; nil where answers are not bounded.
 	Hold func(tenant string, bytes int64) (release func(), err error)
-	// TenantQueries tells what the queries of each tenant use, for the status; nil for none.
+	// TenantQueries is what the queries of each tenant use, for the status; nil for none.
 	TenantQueries func() []store.TenantQueries
 	// Timeout bounds one answer of the JSON API; 0 stands for 20 s.
 	Timeout time.Duration
@@ -92,13 +89,13 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// graphsAtOnce is how many graphs are computed at a time; one more may be of a tenant that has none. graphsWaiting
+// maxRunningGraphs is how many graphs are computed at a time; one more may be of a tenant that has none. graphsWaiting
 // bounds those that wait.
-const graphsAtOnce, graphsWaiting = 2, 256
+const maxRunningGraphs, maxWaitingGraphs = 2, 256
 
-// NewPlaces are places to compute graphs in, which tenants share.
-func NewPlaces() *store.Turns {
-	return store.NewTurns(store.TurnOptions{Places: graphsAtOnce, Spare: 1, Waiting: graphsWaiting,
+// NewSlots returns slots for the computation of graphs, which tenants share.
+func NewSlots() *store.Scheduler {
+	return store.NewScheduler(store.SchedulerOptions{Slots: maxRunningGraphs, SpareSlots: 1, Waiting: maxWaitingGraphs,
 		Share: func(string) float64 { return 0.5 }})
 }
 
@@ -114,7 +111,7 @@ type server struct {
 func New(querier Querier, options Options) http.Handler {
 	s := &server{Options: options, querier: querier, pace: usualPace}
 	if s.Busy == nil {
-		s.Busy = NewPlaces()
+		s.Busy = NewSlots()
 	}
 	if s.MaxEdges == 0 {
 		s.MaxEdges = 1000
@@ -131,9 +128,9 @@ func New(querier Querier, options Options) http.Handler {
 	return s.protect(s.routes())
 }
 
-// routes are all that is served, and who may have it.
+// routes are all routes, with the roles that they need.
 func (s *server) routes() *access.Mux {
-	mux := access.NewMux(s.Auth, s.Door)
+	mux := access.NewMux(s.Auth, s.Hosts)
 	mux.HandleFunc(access.Read, "GET /api/outsight/graph", s.json(s.graph))
 	mux.HandleFunc(access.Read, "GET /api/outsight/baseline", s.json(s.baseline))
 	mux.HandleFunc(access.Read, "GET /api/outsight/extent", s.json(s.extent))
@@ -156,7 +153,7 @@ func (s *server) routes() *access.Mux {
 	if s.Prometheus != nil {
 		mux.Handle(access.Read, "/api/v1/", s.Prometheus)
 	}
-	// With tenants, access.ByTenant gives them to the operator alone.
+	// With tenants, access.ByTenant serves them to the operator alone.
 	metrics := access.Read | access.Administer
 	mux.HandleFunc(metrics, "/metrics", missing)
 	if s.Metrics != nil {

@@ -34,16 +34,16 @@ type servicesAnswer struct {
 	Completeness   completeness       `json:"completeness"`
 }
 
-// serviceColumn says what a number of a service is and the query that tells the same. In Query,
-// $usage and $served stand for the label matchers of the service's series, $entries for those of the
-// edges at which requests come in, $parallel for how many CPUs it could use, $window for a duration.
+// serviceColumn describes a number of a service and the query for it. In Query, $usage and $served stand for the label
+// matchers of the service's series, $entries for those of the edges at which requests come in, $parallel for how many
+// CPUs it could use, $window for a duration.
 type serviceColumn struct {
 	Key     string `json:"key"`
 	Title   string `json:"title"`
 	Unit    string `json:"unit"`
 	Formula string `json:"formula"`
 	Query   string `json:"query,omitempty"`
-	// Bounded is whether the number is a quantile of a histogram, off by the answer's error bound.
+	// Bounded means that the number is a quantile of a histogram, within the answer's error bound.
 	Bounded bool `json:"bounded,omitempty"`
 }
 
@@ -105,7 +105,7 @@ func (s *server) services(ctx context.Context, r *http.Request) (any, error) {
 	return answer, nil
 }
 
-// cores tells how many CPUs each host has.
+// cores is how many CPUs each host has.
 func (d *windowData) cores() map[string]float64 {
 	cores := map[string]float64{}
 	for _, h := range d.hosts() {
@@ -114,7 +114,7 @@ func (d *windowData) cores() map[string]float64 {
 	return cores
 }
 
-// arrivalQuery is the rate at which requests come in at the entries, empty where there are none.
+// arrivalQuery is the rate of requests at the entries, empty if there are none.
 func arrivalQuery(g *graph.Graph, entries []graph.Entry) string {
 	if len(entries) == 0 {
 		return ""
@@ -122,20 +122,20 @@ func arrivalQuery(g *graph.Graph, entries []graph.Entry) string {
 	return withEntries(entriesQuery, entriesMatch(g, entries))
 }
 
-// withEntries is a query with the matchers of the edges at which requests come in; empty where they are so many that no
-// store would answer it.
+// withEntries is a query with the matchers of the edges at which requests come in; empty if they are too many for a
+// query.
 func withEntries(query, entries string) string {
 	if !strings.Contains(query, "$entries") {
 		return query
 	}
-	if query = strings.ReplaceAll(query, "$entries", entries); len(query) > store.MaxQueryBytes-roomOfQuery {
+	if query = strings.ReplaceAll(query, "$entries", entries); len(query) > store.MaxQueryBytes-queryReserve {
 		return ""
 	}
 	return query
 }
 
-// roomOfQuery is for what the page puts into a query, in bytes.
-const roomOfQuery = 4 << 10
+// queryReserve is for what the page puts into a query, in bytes.
+const queryReserve = 4 << 10
 
 // entriesMatch selects the edges at which requests come in, as the servers counted them. Clients
 // outside are selected by what their ids look like.

@@ -13,7 +13,7 @@ import (
 	"outsight/internal/otlp"
 )
 
-// statusAnswer tells what is watched, by what, and what is missing.
+// statusAnswer is what is watched, by what, and what is missing.
 type statusAnswer struct {
 	Version  string        `json:"version"`
 	Now      time.Time     `json:"now"`
@@ -69,7 +69,7 @@ type quota struct {
 	Refused    uint64 `json:"refused"`
 }
 
-// quotas are those of all tenants, or of the one whose view this is.
+// quotas are those of all tenants, or of the tenant whose view this is.
 func (s *server) quotas() []quota {
 	all := []quota{}
 	if s.Quotas != nil {
@@ -141,7 +141,7 @@ func (a *statusAnswer) fromSnapshot(s *model.Snapshot) {
 	}
 }
 
-// statusFromStore fills in what agents elsewhere have told, which is less: no reasons.
+// statusFromStore adds what remote agents reported, which is less: no reasons.
 func (s *server) statusFromStore(ctx context.Context, a *statusAnswer) error {
 	results, err := s.querier.Instant(ctx,
 		`{`+model.NameLabel+`=~"outsight_.+",`+model.NameLabel+`!~"outsight_edge_.+"}`, a.Now)

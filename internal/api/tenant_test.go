@@ -233,7 +233,7 @@ func TestRefusalsOfATenant(t *testing.T) {
 	if a, _ := ask(tokenA); w.Code != http.StatusUnauthorized || auth.RefusedReaders() != 1 || len(a.Refusals) != 1 {
 		t.Errorf("%d, %d refused, got %+v", w.Code, auth.RefusedReaders(), a.Refusals)
 	}
-	// Without tenants, the whole is told.
+	// Without tenants, everything is shown.
 	options.Tenant = ""
 	var a statusAnswer
 	get200(t, New(nothing{}, options), "/api/outsight/status", &a)

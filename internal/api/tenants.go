@@ -2,8 +2,8 @@ package api
 
 import "outsight/internal/model"
 
-// queryQuotas are what the queries of each tenant use, or of the one whose view this is. All of a limit is guaranteed:
-// it holds only while other tenants want some.
+// queryQuotas are what the queries of each tenant use, or of the tenant whose view this is. All of a limit is
+// guaranteed: it holds only while other tenants wait.
 func (s *server) queryQuotas() (all []quota) {
 	if s.TenantQueries == nil {
 		return nil

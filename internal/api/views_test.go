@@ -97,7 +97,7 @@ func TestAnswersAreOfAllEdges(t *testing.T) {
 // longer.
 func TestPlaceOfARequest(t *testing.T) {
 	st, _, now := fill(t, 60, nil)
-	busy := store.NewTurns(store.TurnOptions{Places: 1, Waiting: 1})
+	busy := store.NewScheduler(store.SchedulerOptions{Slots: 1, Waiting: 1})
 	h := New(st, Options{Now: func() time.Time { return now }, Busy: busy})
 	for _, path := range []string{"graph", "changes", "picture", "path", "graph?by=nothing"} {
 		w := watched{ResponseRecorder: httptest.NewRecorder(), t: t, busy: busy}
@@ -112,7 +112,7 @@ func TestPlaceOfARequest(t *testing.T) {
 type watched struct {
 	*httptest.ResponseRecorder
 	t    *testing.T
-	busy *store.Turns
+	busy *store.Scheduler
 }
 
 func (w watched) Write(b []byte) (int, error) {

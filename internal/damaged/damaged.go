@@ -14,18 +14,18 @@ import (
 	"time"
 )
 
-// Dir is a directory of damaged files. It is made when the first file comes.
+// Dir is a directory of damaged files. It is created with its first file.
 type Dir struct {
 	Path string
-	// MaxBytes bounds what is in it: the oldest go first. The newest stays, however large it is.
+	// MaxBytes bounds the files in it: the oldest are removed first. The newest stays, however large it is.
 	MaxBytes int64
 }
 
-// timeFormat begins the names of what is kept, so that names sort by age.
+// timeFormat is the prefix of file names, so that they sort by age.
 const timeFormat = "20060102T150405.000000000Z"
 
-// Copy keeps a second name of the file, or a copy where the filesystem has no hard links. Who changes the file
-// afterwards must write a new one and rename it.
+// Copy adds a hard link to the file, or a copy where the filesystem has no hard links, and returns its path. Whoever
+// changes the file afterwards must write a new one and rename it: see Replace.
 func (d Dir) Copy(path string) (kept string, err error) {
 	return d.keep(path, func(to string) error {
 		if err := os.Link(path, to); err == nil {
@@ -35,7 +35,7 @@ func (d Dir) Copy(path string) (kept string, err error) {
 	})
 }
 
-// Move takes a file or a directory away.
+// Move moves a file or a directory into d, and returns its new path.
 func (d Dir) Move(path string) (kept string, err error) {
 	return d.keep(path, func(to string) error { return os.Rename(path, to) })
 }
@@ -46,12 +46,12 @@ func (d Dir) keep(path string, take func(to string) error) (string, error) {
 	}
 	to := filepath.Join(d.Path, time.Now().UTC().Format(timeFormat)+"-"+filepath.Base(filepath.Dir(path))+"-"+filepath.Base(path))
 	if err := take(to); err != nil {
-		return "", fmt.Errorf("setting aside the damaged %q: %w", path, err)
+		return "", fmt.Errorf("keeping the damaged %q: %w", path, err)
 	}
 	return to, d.prune()
 }
 
-// prune removes the oldest files until the rest is within the bound.
+// prune removes the oldest files until the others are within MaxBytes.
 func (d Dir) prune() error {
 	entries, err := os.ReadDir(d.Path)
 	if err != nil {
@@ -69,7 +69,7 @@ func (d Dir) prune() error {
 	return err
 }
 
-// size is that of all files below path. What goes away meanwhile has none.
+// size is the sum of all files below path, in bytes. A file that is removed meanwhile counts 0.
 func size(path string) (total int64) {
 	_ = filepath.WalkDir(path, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -83,7 +83,7 @@ func size(path string) (total int64) {
 	return total
 }
 
-// List is the names of what is kept, the oldest first.
+// List returns the names of the files and directories, the oldest first.
 func (d Dir) List() (names []string) {
 	entries, _ := os.ReadDir(d.Path)
 	for _, e := range entries {
@@ -109,16 +109,16 @@ func copyFile(from, to string) (err error) {
 	return err
 }
 
-// Replace writes a file under a new name, syncs it, and gives it the name path: who reads path finds the old one or the
-// new one.
+// Replace writes content to a temporary file, syncs it, and renames it to path: a reader of path finds the old content
+// or the new one.
 func Replace(path string, content []byte) (err error) {
-	made := path + ".repaired"
+	temporary := path + ".repaired"
 	defer func() {
 		if err != nil {
-			os.Remove(made)
+			os.Remove(temporary)
 		}
 	}()
-	f, err := os.OpenFile(made, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return fmt.Errorf("writing the repaired %q: %w", path, err)
 	}
@@ -126,13 +126,13 @@ func Replace(path string, content []byte) (err error) {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("writing the repaired %q: %w", path, err)
 	}
-	if err = os.Rename(made, path); err != nil {
+	if err = os.Rename(temporary, path); err != nil {
 		return fmt.Errorf("replacing the damaged file: %w", err)
 	}
 	return SyncDir(filepath.Dir(path))
 }
 
-// SyncDir returns when the names in a directory are on the disk.
+// SyncDir makes the entries of a directory durable.
 func SyncDir(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -145,5 +145,5 @@ func SyncDir(path string) error {
 	return nil
 }
 
-// IsLeftover tells whether a file is one that Replace was killed over.
+// IsLeftover reports whether name is a temporary file of a Replace that was interrupted.
 func IsLeftover(name string) bool { return strings.HasSuffix(name, ".repaired") }

@@ -1,8 +1,8 @@
 // Package export sends what an agent sees to a server, as OTLP over HTTP.
 //
-// Each snapshot becomes one request, whose bytes and name never change again. It goes into a spool on the disk first
-// and leaves it when the server has said that it has it. So a server that is away, or asks to be spared, costs nothing
-// but room in the spool, and neither does an agent that is killed; what the server gets twice it knows by the name.
+// Each snapshot becomes one request, a batch, whose bytes and name never change again. It is written to a spool on the
+// disk first, and removed when the server has acknowledged it. So an unavailable server, or an agent that is killed,
+// loses nothing as long as the spool has space; the server recognises a repeated batch by its name.
 //
-// The spool is bounded in bytes. Where it is full, the oldest batches go, and are counted.
+// The spool is bounded in bytes. When it is full, the oldest batches are dropped and counted.
 package export

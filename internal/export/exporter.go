@@ -26,17 +26,17 @@ import (
 type Options struct {
 	// Server is the URL of the server, http or https; without a path, /v1/metrics is added.
 	Server string
-	// Spool is the directory of batches that wait.
+	// Spool is the directory of batches that are not sent yet.
 	Spool string
 	// MaxBytes bounds it (256 MiB).
 	MaxBytes int64
-	// Tenant and Token go into the headers; empty for none.
+	// Tenant and Token are sent as headers; empty for none.
 	Tenant, Token string
 	// TLS for https; nil for the system's certificates.
 	TLS *tls.Config
-	// MaxPause bounds the time between two tries while the server is away (30 s).
-	MaxPause time.Duration
-	Logger   *slog.Logger
+	// MaxBackoff bounds the time between two attempts (30 s).
+	MaxBackoff time.Duration
+	Logger     *slog.Logger
 }
 
 // DefaultMaxBytes bounds the spool where Options has no bound.
@@ -44,29 +44,29 @@ const DefaultMaxBytes = 256 << 20
 
 // Exporter sends snapshots to a server.
 type Exporter struct {
-	options Options
-	url     string
-	life    string
-	spool   *Spool
-	client  *http.Client
-	encoder *zstd.Encoder
-	// written wakes up the sender.
+	options  Options
+	url      string
+	instance string
+	spool    *Spool
+	client   *http.Client
+	encoder  *zstd.Encoder
+	// written wakes Run up.
 	written chan struct{}
 	number  uint64
 	buffer  []byte
 	counts  struct {
 		batches, samples, sent, retries, refused, rejected, unwritten atomic.Uint64
-		// bytes were written to connections.
+		// bytes written to connections, TLS and headers included.
 		bytes atomic.Uint64
 	}
 	state state
 }
 
-// state is how sending goes, for people.
+// state is the result of the last attempt, for logs and Features.
 type state struct {
 	// mu guards the rest.
 	mu sync.Mutex
-	// err is why the last try failed, nil where it did not. since is when that began.
+	// err is that of the last attempt; since is when the first of consecutive failures was.
 	err   error
 	since time.Time
 }
@@ -74,7 +74,7 @@ type state struct {
 // Open opens the spool and prepares the exporter. Nothing is sent before Run.
 func Open(o Options) (*Exporter, error) {
 	o.MaxBytes = cmp.Or(o.MaxBytes, DefaultMaxBytes)
-	o.MaxPause = cmp.Or(o.MaxPause, 30*time.Second)
+	o.MaxBackoff = cmp.Or(o.MaxBackoff, 30*time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -85,9 +85,9 @@ func Open(o Options) (*Exporter, error) {
 	e := &Exporter{options: o, url: address, written: make(chan struct{}, 1)}
 	var random [8]byte
 	if _, err := rand.Read(random[:]); err != nil {
-		return nil, fmt.Errorf("naming this life of the agent: %w", err)
+		return nil, fmt.Errorf("naming this instance of the agent: %w", err)
 	}
-	e.life = hex.EncodeToString(random[:])
+	e.instance = hex.EncodeToString(random[:])
 	e.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest),
 		zstd.WithWindowSize(256<<10), zstd.WithLowerEncoderMem(true))
 	if err != nil {
@@ -100,7 +100,7 @@ func Open(o Options) (*Exporter, error) {
 			IdleConnTimeout:    90 * time.Second,
 			DisableCompression: true, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second,
 		},
-		// A token must not go where nobody sent it.
+		// A redirect must not make the client send the token to another server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	if e.spool, err = OpenSpool(o.Spool, o.MaxBytes); err != nil {
@@ -109,7 +109,7 @@ func Open(o Options) (*Exporter, error) {
 	return e, nil
 }
 
-// ErrServer means that the server's URL makes no sense.
+// ErrServer means that Options.Server is no valid URL.
 var ErrServer = errors.New("not the URL of a server")
 
 func parseServer(server string) (string, error) {
@@ -123,17 +123,17 @@ func parseServer(server string) (string, error) {
 	return u.String(), nil
 }
 
-// Consume implements agent.Sink: it makes a batch of a snapshot and puts it into the spool.
+// Consume implements agent.Sink: it writes a snapshot to the spool, as a batch.
 func (e *Exporter) Consume(_ context.Context, s *model.Snapshot) error {
 	return e.Put(otlp.Convert(s))
 }
 
-// Put makes a batch of all series that the host has at one time, and puts it into the spool. It is for one goroutine.
+// Put writes a batch to the spool: all series that the host has at one time. It must not be called concurrently.
 func (e *Exporter) Put(series []model.Series) error {
 	e.buffer = otlp.Encode(e.buffer[:0], series)
 	e.number++
 	b := Batch{
-		Name:    fmt.Sprintf("%s/%0*d", e.life, otlp.BatchNumberDigits, e.number),
+		Name:    fmt.Sprintf("%s/%0*d", e.instance, otlp.BatchNumberDigits, e.number),
 		Samples: uint64(len(series)),
 		Data:    e.encoder.EncodeAll(e.buffer, nil),
 	}
@@ -150,7 +150,7 @@ func (e *Exporter) Put(series []model.Series) error {
 	return nil
 }
 
-// Close closes the spool; Run must have returned. What was not sent is sent by the next Exporter of the same directory.
+// Close closes the spool; Run must have returned. The next Exporter of the same directory sends what is left in it.
 func (e *Exporter) Close() error {
 	e.client.CloseIdleConnections()
 	return errors.Join(e.encoder.Close(), e.spool.Close())

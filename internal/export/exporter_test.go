@@ -20,7 +20,7 @@ import (
 	"outsight/internal/otlp"
 )
 
-// receiver is a server that answers as it is told and remembers what came.
+// receiver is a server that answers with the given statuses and records the requests.
 type receiver struct {
 	mu      sync.Mutex
 	answers []int
@@ -79,7 +79,7 @@ func run(t *testing.T, o Options) *Exporter {
 	if o.Spool == "" {
 		o.Spool = t.TempDir()
 	}
-	o.MaxPause = 20 * time.Millisecond
+	o.MaxBackoff = 20 * time.Millisecond
 	e, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// What the server will never take does not stop the rest, and is counted and told.
+// A batch that the server refuses for good does not stop later ones; it is counted and logged.
 func TestRefused(t *testing.T) {
 	body, err := proto.Marshal(&statuspb.Status{Message: "so many points"})
 	if err != nil {

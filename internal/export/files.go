@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Files name what an agent shows to a server, and what it believes.
+// Files are the paths of an agent's credentials and of the authorities that it trusts.
 type Files struct {
 	// Token is a file with a token on its first line; empty for no token.
 	Token string
-	// CA holds the certificates in PEM that may have signed the server's; empty for the system's.
+	// CA holds certificates of authorities in PEM; empty for the system's.
 	CA string
-	// Cert and Key in PEM are shown to the server; empty for none.
+	// Cert and Key are the client's, in PEM; empty for none.
 	Cert, Key string
 }
 

@@ -6,24 +6,24 @@ import (
 	"outsight/internal/model"
 )
 
-// note remembers how sending goes, and tells of it when that changes.
-func (e *Exporter) note(err error) {
+// setError sets the result of the last attempt, and logs it when it changes.
+func (e *Exporter) setError(err error) {
 	e.state.mu.Lock()
 	defer e.state.mu.Unlock()
 	switch before := e.state.err; {
 	case err == nil && before != nil:
-		e.options.Logger.Info("the server takes batches again", "server", e.url, "after",
+		e.options.Logger.Info("the server accepts batches again", "server", e.url, "after",
 			time.Since(e.state.since).Round(time.Second))
 	case err != nil && (before == nil || before.Error() != err.Error()):
 		if before == nil {
 			e.state.since = time.Now()
 		}
-		e.options.Logger.Warn("batches wait in the spool", "error", err)
+		e.options.Logger.Warn("sending failed: batches stay in the spool", "error", err)
 	}
 	e.state.err = err
 }
 
-// Error is why the last batch could not be sent, nil where it could.
+// Error is that of the last attempt to send, nil if it succeeded.
 func (e *Exporter) Error() error {
 	e.state.mu.Lock()
 	defer e.state.mu.Unlock()
@@ -36,7 +36,7 @@ func (e *Exporter) Features() []model.Feature {
 	if err := e.Error(); err != nil {
 		f.State, f.Reason = model.FeatureAbsent, err.Error()
 		f.Remedy = "start the server at " + e.url +
-			", or correct --server, --token-file and the certificates; batches wait in the spool meanwhile"
+			", or correct --server, --token-file and the certificates; batches stay in the spool until then"
 	}
 	return []model.Feature{f}
 }
@@ -56,13 +56,13 @@ func (e *Exporter) Drops() []model.Drop {
 	}
 }
 
-// Stats tells what was made and what was sent. Counts are since Open.
+// Stats counts batches and samples since Open.
 type Stats struct {
 	Batches, Samples, Sent, Retries, Refused, Rejected uint64
 	Spool                                              SpoolStats
 }
 
-// Stats is the state now.
+// Stats returns the counts.
 func (e *Exporter) Stats() Stats {
 	return Stats{
 		Batches: e.counts.batches.Load(), Samples: e.counts.samples.Load(), Sent: e.counts.sent.Load(),

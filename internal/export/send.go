@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	firstPause = 500 * time.Millisecond
-	// maxAnswer bounds what is read of a server's answer.
-	maxAnswer = 64 << 10
-	// drainTime is how long what waits may still be sent when the agent ends.
+	firstBackoff = 500 * time.Millisecond
+	// maxResponseBytes bounds what is read of a response.
+	maxResponseBytes = 64 << 10
+	// drainTime is how long an agent that ends goes on sending.
 	drainTime = 2 * time.Second
-	// lastBatches is how many an agent that ends still sends.
-	lastBatches = 4
+	// drainBatches is how many batches an agent that ends still sends.
+	drainBatches = 4
 )
 
-// Run sends what is in the spool, oldest first, until ctx ends, and a little longer if the server is there.
+// Run sends the batches of the spool, oldest first, until ctx ends, and for drainTime after that.
 func (e *Exporter) Run(ctx context.Context) error {
-	pause := firstPause
+	backoff := firstBackoff
 	for {
-		b, place, err := e.spool.Next()
+		b, position, err := e.spool.Next()
 		switch {
 		case errors.Is(err, errNoBatch):
 			select {
@@ -41,45 +41,45 @@ func (e *Exporter) Run(ctx context.Context) error {
 			}
 			continue
 		case err != nil:
-			e.note(err)
-			if !sleep(ctx, pause) {
+			e.setError(err)
+			if !sleep(ctx, backoff) {
 				return nil
 			}
 			continue
 		}
-		working, cancel := drained(ctx)
+		working, cancel := withDrainTime(ctx)
 		after, err := e.send(working, b)
 		cancel()
 		var refused refusedError
 		switch {
 		case err == nil:
 			e.counts.sent.Add(1)
-			pause = firstPause
+			backoff = firstBackoff
 		case errors.As(err, &refused):
-			// It would be refused again. The rest must not wait for it.
+			// Permanent: a retry would be refused again, and hold up later batches.
 			e.counts.refused.Add(1)
 		default:
-			e.note(err)
+			e.setError(err)
 			e.counts.retries.Add(1)
-			// Not all agents of a fleet at once.
-			if !sleep(ctx, max(after, pause/2+rand.N(pause))) {
+			// Jitter, so that the agents of a fleet do not retry at once.
+			if !sleep(ctx, max(after, backoff/2+rand.N(backoff))) {
 				return nil
 			}
-			pause = min(2*pause, e.options.MaxPause)
+			backoff = min(2*backoff, e.options.MaxBackoff)
 			continue
 		}
-		e.note(err)
-		if err := e.spool.Sent(place); err != nil {
-			e.note(err)
+		e.setError(err)
+		if err := e.spool.Sent(position); err != nil {
+			e.setError(err)
 		}
-		if ctx.Err() != nil && e.spool.Stats().Batches > lastBatches {
+		if ctx.Err() != nil && e.spool.Stats().Batches > drainBatches {
 			return nil // they are sent after the next start
 		}
 	}
 }
 
-// drained is ctx, drainTime longer.
-func drained(ctx context.Context) (context.Context, context.CancelFunc) {
+// withDrainTime is a context that ends drainTime after ctx.
+func withDrainTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	working, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(drainTime, cancel) })
 	return working, func() { stop(); cancel() }
@@ -94,10 +94,10 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// refusedError is the answer to a batch that the server will never take.
+// refusedError is a permanent refusal of a batch.
 type refusedError struct{ error }
 
-// send sends one batch. After an error that is no refusedError it should be sent again, not before after has passed.
+// send sends one batch. After any error but a refusedError it has to be sent again, and not earlier than after.
 func (e *Exporter) send(ctx context.Context, b Batch) (after time.Duration, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(b.Data))
 	if err != nil {
@@ -118,39 +118,39 @@ func (e *Exporter) send(ctx context.Context, b Batch) (after time.Duration, err 
 		return 0, fmt.Errorf("sending a batch: %w", err)
 	}
 	defer answer.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxResponseBytes))
 	if err != nil {
 		return 0, fmt.Errorf("reading the server's answer: %w", err)
 	}
-	return e.judge(answer, body)
+	return e.checkResponse(answer, body)
 }
 
-func (e *Exporter) judge(answer *http.Response, body []byte) (after time.Duration, err error) {
+func (e *Exporter) checkResponse(answer *http.Response, body []byte) (after time.Duration, err error) {
 	if answer.StatusCode == http.StatusOK {
-		if n, why := partial(body); n > 0 {
+		if n, why := parsePartialSuccess(body); n > 0 {
 			e.counts.rejected.Add(n)
 			e.options.Logger.Debug("the server rejected some samples", "samples", n, "why", why)
 		}
 		return 0, nil
 	}
-	err = fmt.Errorf("the server at %s answers %s%s", e.url, answer.Status, reason(body))
+	err = fmt.Errorf("the server at %s answers %s%s", e.url, answer.Status, statusMessage(body))
 	switch answer.StatusCode {
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
 		http.StatusUnprocessableEntity:
 		return 0, refusedError{err}
 	}
-	// Everything else can be mended while the spool has room: a token, a path, a server.
+	// Everything else can be corrected while the batch is in the spool: a token, a path, a server.
 	if seconds, parseErr := strconv.Atoi(answer.Header.Get("Retry-After")); parseErr == nil && seconds > 0 {
-		after = min(time.Duration(seconds)*time.Second, e.options.MaxPause)
+		after = min(time.Duration(seconds)*time.Second, e.options.MaxBackoff)
 	}
 	return after, err
 }
 
-// partial reads how many data points were rejected, and why, from an ExportMetricsServiceResponse.
-func partial(body []byte) (rejected uint64, why string) {
-	each(body, func(num protowire.Number, _ uint64, inner []byte) {
+// parsePartialSuccess reads how many data points were rejected, and why, of an ExportMetricsServiceResponse.
+func parsePartialSuccess(body []byte) (rejected uint64, why string) {
+	eachField(body, func(num protowire.Number, _ uint64, inner []byte) {
 		if num == 1 {
-			each(inner, func(num protowire.Number, n uint64, text []byte) {
+			eachField(inner, func(num protowire.Number, n uint64, text []byte) {
 				switch num {
 				case 1:
 					rejected = n
@@ -163,9 +163,9 @@ func partial(body []byte) (rejected uint64, why string) {
 	return rejected, why
 }
 
-// reason reads the message of a google.rpc.Status.
-func reason(body []byte) (text string) {
-	each(body, func(num protowire.Number, _ uint64, b []byte) {
+// statusMessage reads the message of a google.rpc.Status.
+func statusMessage(body []byte) (text string) {
+	eachField(body, func(num protowire.Number, _ uint64, b []byte) {
 		if num == 2 {
 			text = ": " + strings.ToValidUTF8(string(b[:min(len(b), 300)]), "?")
 		}
@@ -173,7 +173,7 @@ func reason(body []byte) (text string) {
 	return text
 }
 
-func each(b []byte, f func(num protowire.Number, n uint64, bytes []byte)) {
+func eachField(b []byte, f func(num protowire.Number, n uint64, bytes []byte)) {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)
 		if n < 0 {

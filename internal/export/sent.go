@@ -8,8 +8,7 @@ import (
 	"outsight/internal/model"
 )
 
-// dial opens a connection to the server on which everything that is written is counted: what a server's socket
-// gets, with heads, repetitions, and what TLS adds.
+// dial opens a connection that counts the bytes written to it, with headers, retries and TLS.
 func (e *Exporter) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil {

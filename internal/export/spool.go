@@ -20,23 +20,23 @@ import (
 // ErrInUse means that another agent has the spool's directory open.
 var ErrInUse = errors.New("in use by another agent")
 
-// errNoBatch means that no batch waits.
+// errNoBatch means that the spool is empty.
 var errNoBatch = errors.New("the spool is empty")
 
 const (
-	// segmentBytes is the size from which on a new file is begun. A file goes as a whole, when all in it was sent.
+	// segmentBytes is the size at which the next segment is begun. A segment is removed when all of it was sent.
 	segmentBytes = 1 << 20
-	// maxRecord bounds one batch in a file.
+	// maxRecord bounds one batch, in bytes.
 	maxRecord = 16 << 20
 
 	suffix = ".spool"
-	// A record is: length of the payload, its checksum, samples in it, length of its name, name, payload.
-	headBytes = 4 + 4 + 4 + 2
+	// A record is: length of the payload, checksum, number of samples, length of the name, name, payload.
+	headerBytes = 4 + 4 + 4 + 2
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Spool keeps batches in files until they are sent. One goroutine may put and another one take.
+// Spool keeps batches in files until they are sent. One goroutine may call Put, and another one Next and Sent.
 type Spool struct {
 	dir      string
 	maxBytes int64
@@ -44,37 +44,37 @@ type Spool struct {
 
 	// mu guards the rest.
 	mu sync.Mutex
-	// segments in order; the last one is written to.
+	// segments by age; the last one is written to.
 	segments []*segment
 	writing  *os.File
 	reading  *os.File
-	// last number that a segment had. None is used twice, so that a Place is of one batch.
-	last uint64
-	// at is how far the first segment was read.
-	at    int64
-	stats SpoolStats
+	// lastNumber is the highest number of a segment. None is used twice, so that a Position identifies one batch.
+	lastNumber uint64
+	// offset is how far the first segment was read, in bytes.
+	offset int64
+	stats  SpoolStats
 }
 
-// segment is one file.
+// segment is one file of the spool.
 type segment struct {
 	number           uint64
 	bytes            int64
 	batches, samples uint64
 }
 
-// SpoolStats tells what a spool holds. Counts are since it was opened.
+// SpoolStats is the state of a spool. Counts are since it was opened.
 type SpoolStats struct {
-	// Batches and Bytes that wait, of at most MaxBytes. Bytes count as long as their file is there.
+	// Batches and Bytes in the spool, of at most MaxBytes. Bytes count until their segment is removed.
 	Batches         uint64
 	Bytes, MaxBytes int64
-	// DroppedBatches had to go because the spool was full; DroppedSamples were in them.
+	// DroppedBatches were removed unsent because the spool was full; DroppedSamples were in them.
 	DroppedBatches, DroppedSamples uint64
-	// Damaged counts batches that were taken out, and ends of files that were cut off, as after a crash of the machine.
+	// Damaged counts unreadable batches and truncated ends of segments, such as after a crash of the host.
 	Damaged uint64
 }
 
-// OpenSpool opens the spool in dir, making the directory where it is missing. What a killed agent left half-written is
-// cut off.
+// OpenSpool opens the spool in dir, and creates the directory if it is missing. A record that a killed agent wrote in
+// part is truncated. The error wraps ErrInUse while another process has it open.
 func OpenSpool(dir string, maxBytes int64) (*Spool, error) {
 	if maxBytes < 2*segmentBytes {
 		return nil, fmt.Errorf("a spool of %d bytes: want at least %d", maxBytes, 2*segmentBytes)
@@ -112,7 +112,7 @@ func (s *Spool) recover() error {
 			continue
 		}
 		g := &segment{number: number}
-		s.last = max(s.last, number)
+		s.lastNumber = max(s.lastNumber, number)
 		if err := s.scan(g); err != nil {
 			return err
 		}
@@ -135,24 +135,24 @@ func (s *Spool) recover() error {
 	return nil
 }
 
-// scan counts what is whole in a file. Of one that is damaged before its end, a copy is kept, and it is written again
-// without that. A damaged end is cut off.
+// scan counts the readable records of a segment. If a record before the last is damaged, a copy of the segment is kept
+// and it is written again without that record. A damaged end is truncated.
 func (s *Spool) scan(g *segment) error {
 	f, err := os.Open(s.path(g))
 	if err != nil {
 		return fmt.Errorf("reading the spool: %w", err)
 	}
 	defer f.Close()
-	var good []byte // where a batch is damaged
-	at, holes := int64(0), uint64(0)
+	var good []byte // the readable records, if one is damaged
+	offset, holes := int64(0), uint64(0)
 	for {
-		b, size, err := readRecord(f, at)
+		b, size, err := readRecord(f, offset)
 		if err != nil {
-			// Its length is nearly always right. Then another batch follows it.
+			// The length is nearly always intact: then another record follows.
 			if size == 0 {
 				break
 			}
-			if _, _, err := readRecord(f, at+size); err != nil {
+			if _, _, err := readRecord(f, offset+size); err != nil {
 				break
 			}
 			if holes == 0 {
@@ -162,17 +162,17 @@ func (s *Spool) scan(g *segment) error {
 				}
 			}
 			holes++
-			at += size
+			offset += size
 			continue
 		}
 		if holes > 0 {
 			record := make([]byte, size)
-			if _, err := f.ReadAt(record, at); err != nil {
+			if _, err := f.ReadAt(record, offset); err != nil {
 				return fmt.Errorf("reading the spool: %w", err)
 			}
 			good = append(good, record...)
 		}
-		at += size
+		offset += size
 		g.bytes += size
 		g.batches++
 		g.samples += b.Samples
@@ -182,7 +182,7 @@ func (s *Spool) scan(g *segment) error {
 		return fmt.Errorf("reading the spool: %w", err)
 	}
 	s.stats.Damaged += holes
-	if info.Size() > at {
+	if info.Size() > offset {
 		s.stats.Damaged++
 	}
 	switch {
@@ -192,7 +192,7 @@ func (s *Spool) scan(g *segment) error {
 			return err
 		}
 		return damaged.Replace(f.Name(), good)
-	case info.Size() > at:
+	case info.Size() > offset:
 		if err := os.Truncate(f.Name(), g.bytes); err != nil {
 			return fmt.Errorf("cutting off the end of %q: %w", f.Name(), err)
 		}
@@ -207,40 +207,40 @@ func (s *Spool) path(g *segment) string {
 	return filepath.Join(s.dir, fmt.Sprintf("%012d", g.number)+suffix)
 }
 
-// Batch is one request to the server.
+// Batch is one request.
 type Batch struct {
-	// Name tells it from all others, those of other agents and other lives of this one included.
+	// Name is unique among the batches of all agents, and of earlier instances of this one.
 	Name    string
 	Samples uint64
 	// Data is the request, compressed with zstd.
 	Data []byte
 }
 
-// readRecord reads the batch at an offset. With an error, size is 0 or how long the batch says to be.
-func readRecord(f io.ReaderAt, at int64) (b Batch, size int64, err error) {
-	var head [headBytes]byte
-	if _, err := f.ReadAt(head[:], at); err != nil {
+// readRecord reads the batch at an offset. With an error, size is 0 or what its header states.
+func readRecord(f io.ReaderAt, offset int64) (b Batch, size int64, err error) {
+	var header [headerBytes]byte
+	if _, err := f.ReadAt(header[:], offset); err != nil {
 		return b, 0, err
 	}
-	length, sum := binary.LittleEndian.Uint32(head[0:]), binary.LittleEndian.Uint32(head[4:])
-	name := int(binary.LittleEndian.Uint16(head[12:]))
+	length, sum := binary.LittleEndian.Uint32(header[0:]), binary.LittleEndian.Uint32(header[4:])
+	name := int(binary.LittleEndian.Uint16(header[12:]))
 	if length > maxRecord {
 		return b, 0, fmt.Errorf("a batch of %d bytes", length)
 	}
 	body := make([]byte, name+int(length))
-	if _, err := f.ReadAt(body, at+headBytes); err != nil {
+	if _, err := f.ReadAt(body, offset+headerBytes); err != nil {
 		return b, 0, err
 	}
-	if crc32.Update(crc32.Checksum(head[8:], castagnoli), castagnoli, body) != sum {
-		return b, headBytes + int64(len(body)), errors.New("wrong checksum")
+	if crc32.Update(crc32.Checksum(header[8:], castagnoli), castagnoli, body) != sum {
+		return b, headerBytes + int64(len(body)), errors.New("wrong checksum")
 	}
-	b = Batch{Name: string(body[:name]), Samples: uint64(binary.LittleEndian.Uint32(head[8:])), Data: body[name:]}
-	return b, headBytes + int64(len(body)), nil
+	b = Batch{Name: string(body[:name]), Samples: uint64(binary.LittleEndian.Uint32(header[8:])), Data: body[name:]}
+	return b, headerBytes + int64(len(body)), nil
 }
 
-// Put keeps a batch. Where it finds no room, the oldest file goes.
+// Put writes a batch. If the spool is full, the oldest segments are dropped.
 func (s *Spool) Put(b Batch) error {
-	record := make([]byte, headBytes, headBytes+len(b.Name)+len(b.Data))
+	record := make([]byte, headerBytes, headerBytes+len(b.Name)+len(b.Data))
 	binary.LittleEndian.PutUint32(record[0:], uint32(len(b.Data)))
 	binary.LittleEndian.PutUint32(record[8:], uint32(b.Samples))
 	binary.LittleEndian.PutUint16(record[12:], uint16(len(b.Name)))
@@ -261,7 +261,7 @@ func (s *Spool) Put(b Batch) error {
 		return err
 	}
 	if _, err := s.writing.WriteAt(record, g.bytes); err != nil {
-		// What follows goes over it.
+		// The next record overwrites it.
 		return fmt.Errorf("writing to the spool: %w", err)
 	}
 	g.bytes += int64(len(record))
@@ -272,12 +272,12 @@ func (s *Spool) Put(b Batch) error {
 	return nil
 }
 
-// open is the segment to write to. The caller holds mu.
+// open returns the segment to write to; mu is held.
 func (s *Spool) open() (*segment, error) {
 	if n := len(s.segments); s.writing != nil && s.segments[n-1].bytes < segmentBytes {
 		return s.segments[n-1], nil
 	}
-	g := &segment{number: s.last + 1}
+	g := &segment{number: s.lastNumber + 1}
 	f, err := os.OpenFile(s.path(g), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("making a file of the spool: %w", err)
@@ -285,12 +285,12 @@ func (s *Spool) open() (*segment, error) {
 	if s.writing != nil {
 		s.writing.Close()
 	}
-	s.writing, s.last = f, g.number
+	s.writing, s.lastNumber = f, g.number
 	s.segments = append(s.segments, g)
 	return g, nil
 }
 
-// dropOldest gives up the oldest file. The caller holds mu.
+// dropOldest removes the oldest segment and counts what was in it; mu is held.
 func (s *Spool) dropOldest() error {
 	g := s.segments[0]
 	s.stats.DroppedBatches += g.batches
@@ -306,7 +306,7 @@ func (s *Spool) removeFirst() error {
 		s.reading.Close()
 		s.reading = nil
 	}
-	s.at = 0
+	s.offset = 0
 	if s.segments = s.segments[1:]; len(s.segments) == 0 && s.writing != nil {
 		s.writing.Close()
 		s.writing = nil
@@ -317,58 +317,58 @@ func (s *Spool) removeFirst() error {
 	return nil
 }
 
-// Next is the oldest batch; errNoBatch where there is none. It stays until Sent.
-func (s *Spool) Next() (Batch, Place, error) {
+// Next returns the oldest batch, or errNoBatch. It stays in the spool until Sent.
+func (s *Spool) Next() (Batch, Position, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.segments) > 0 {
 		g := s.segments[0]
 		if g.batches == 0 {
 			if s.writing != nil && len(s.segments) == 1 && g.bytes < segmentBytes {
-				return Batch{}, Place{}, errNoBatch
+				return Batch{}, Position{}, errNoBatch
 			}
 			if err := s.removeFirst(); err != nil {
-				return Batch{}, Place{}, err
+				return Batch{}, Position{}, err
 			}
 			continue
 		}
 		if s.reading == nil {
 			f, err := os.Open(s.path(g))
 			if err != nil {
-				return Batch{}, Place{}, fmt.Errorf("reading the spool: %w", err)
+				return Batch{}, Position{}, fmt.Errorf("reading the spool: %w", err)
 			}
 			s.reading = f
 		}
-		b, size, err := readRecord(s.reading, s.at)
+		b, size, err := readRecord(s.reading, s.offset)
 		if err != nil {
-			// The disk lost what was there. The rest of the file cannot be found.
+			// The following records cannot be found, so the segment is dropped.
 			s.stats.Damaged++
 			if err := s.dropOldest(); err != nil {
-				return Batch{}, Place{}, err
+				return Batch{}, Position{}, err
 			}
 			continue
 		}
-		return b, Place{g.number, s.at, size, b.Samples}, nil
+		return b, Position{g.number, s.offset, size, b.Samples}, nil
 	}
-	return Batch{}, Place{}, errNoBatch
+	return Batch{}, Position{}, errNoBatch
 }
 
-// Place is where a batch lies.
-type Place struct {
-	segment  uint64
-	at, size int64
-	samples  uint64
+// Position is where a batch is in the spool.
+type Position struct {
+	segment      uint64
+	offset, size int64
+	samples      uint64
 }
 
-// Sent lets go of the batch at p. One that had to go meanwhile is no error.
-func (s *Spool) Sent(p Place) error {
+// Sent removes the batch at p. A batch that was dropped meanwhile is no error.
+func (s *Spool) Sent(p Position) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.segments) == 0 || s.segments[0].number != p.segment || s.at != p.at {
+	if len(s.segments) == 0 || s.segments[0].number != p.segment || s.offset != p.offset {
 		return nil
 	}
 	g := s.segments[0]
-	s.at += p.size
+	s.offset += p.size
 	g.batches--
 	g.samples -= p.samples
 	s.stats.Batches--
@@ -378,14 +378,14 @@ func (s *Spool) Sent(p Place) error {
 	return nil
 }
 
-// Stats is the state now.
+// Stats returns the state.
 func (s *Spool) Stats() SpoolStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stats
 }
 
-// Close closes the files. What waits is there when the spool is opened again.
+// Close closes the files. What was not sent is there when the spool is opened again.
 func (s *Spool) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

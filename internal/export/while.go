@@ -2,8 +2,8 @@ package export
 
 import "context"
 
-// While opens an Exporter, sends while work runs, and a little longer what work left at its end. The files are read
-// into o first. Its error is that of work, or of what kept it from beginning.
+// While opens an Exporter and sends while work runs, and for drainTime after that. The files are read into o first. The
+// error is that of work, or of opening the Exporter.
 func While(ctx context.Context, o Options, files Files, work func(*Exporter) error) error {
 	if err := files.Read(&o); err != nil {
 		return err

@@ -6,39 +6,38 @@ import (
 	"outsight/internal/model"
 )
 
-// Batch is what a request holds.
+// Batch is a decoded request.
 type Batch struct {
 	// Series in the order of the request. Labels are shared with those of other batches and must not be changed.
 	Series []model.Series
-	// Points is the number of data points in the request, of which Rejected have no place in Series.
+	// Points is the number of data points of the request; the Rejected ones are not in Series.
 	Points   uint64
 	Rejected Rejections
-	// ours is whether all of it is in otlp.Scope.
+	// ours means that all of its scopes are otlp.Scope.
 	ours bool
-	// counts are those of the histograms' buckets, parts of which they are; wanted is how many there were in all.
+	// counts backs the buckets of the histograms; wanted is how many of them the request needed.
 	counts []uint64
 	wanted int
-	// built is what was made for the batch besides, in bytes: labels that were not known yet.
+	// built is the size in bytes of labels made for this batch.
 	built int
 	// labels are the bytes of all labels of its series, known ones too, as the store counts them.
 	labels int64
 }
 
-// bytes is about what the batch takes in memory, without labels that it shares with others.
+// bytes is roughly the memory of the batch, in bytes, without labels shared with other batches.
 func (b *Batch) bytes() int { return b.built + 8*b.wanted + seriesBytes*len(b.Series) }
 
-// Bounds of what a batch keeps for the next one: a great request must not stay in memory after it.
+// Bounds of what a pooled batch keeps: a large request must not stay in memory after it.
 const (
-	keptSeries = 32 << 10 // of 128 bytes
-	keptCounts = 256 << 10
-	leastRoom  = 1 << 10
+	maxPooledSeries = 32 << 10 // of 128 bytes
+	maxPooledCounts = 256 << 10
+	minCapacity     = 1 << 10
 )
 
-// batches are those that can be used again. An agent sends as much every second as the second before, which would be
-// garbage of about two megabytes each.
+// batches is a pool. An agent sends the same amount each second, which would be about two megabytes of garbage.
 var batches = sync.Pool{New: func() any { return new(Batch) }}
 
-// newBatch makes a batch with room for so many series.
+// newBatch returns a batch with capacity for n series.
 func newBatch(series int) *Batch {
 	b := batches.Get().(*Batch)
 	if cap(b.Series) < series {
@@ -48,31 +47,31 @@ func newBatch(series int) *Batch {
 	return b
 }
 
-// room is counts with room for n more.
-func (b *Batch) room(n int) []uint64 {
+// capacity returns counts with capacity for n more.
+func (b *Batch) capacity(n int) []uint64 {
 	b.wanted += n
 	if cap(b.counts)-len(b.counts) < n {
-		// What was handed out stays where it is.
-		b.counts = make([]uint64, 0, max(n, leastRoom))
+		// Slices of it that are in use stay where they are.
+		b.counts = make([]uint64, 0, max(n, minCapacity))
 	}
 	return b.counts
 }
 
-// release gives the batch back. Nobody may have its series, or what their histograms point to, from then on; labels
-// stay.
+// release returns the batch to the pool. Its series and the buckets of their histograms must not be used after that;
+// labels may.
 func (b *Batch) release() {
 	if b == nil {
 		return
 	}
 	series, counts := b.Series, b.counts
 	clear(series)
-	if cap(series) > keptSeries {
+	if cap(series) > maxPooledSeries {
 		series = nil
 	}
-	// As many as were wanted this time, but a great histogram says what it may have and not what it has.
-	if want := min(b.wanted, keptCounts); cap(counts) < want {
+	// Not more than this time: a histogram states how many buckets it may have, not how many it has.
+	if want := min(b.wanted, maxPooledCounts); cap(counts) < want {
 		counts = make([]uint64, 0, want)
-	} else if cap(counts) > keptCounts {
+	} else if cap(counts) > maxPooledCounts {
 		counts = nil
 	}
 	*b = Batch{Series: series[:0], counts: counts[:0]}

@@ -163,10 +163,10 @@ func TestBatchesAreUsedAgain(t *testing.T) {
 	}
 	var none *Batch
 	none.release()
-	great := newBatch(keptSeries + 1)
-	great.counts = make([]uint64, 0, keptCounts+1)
+	great := newBatch(maxPooledSeries + 1)
+	great.counts = make([]uint64, 0, maxPooledCounts+1)
 	great.release()
-	if b := newBatch(0); cap(b.Series) > keptSeries || cap(b.counts) > keptCounts ||
+	if b := newBatch(0); cap(b.Series) > maxPooledSeries || cap(b.counts) > maxPooledCounts ||
 		!reflect.DeepEqual(*b, Batch{Series: b.Series, counts: b.counts, ours: true}) {
 		t.Errorf("a great batch stayed: %d series, %d counts", cap(b.Series), cap(b.counts))
 	}

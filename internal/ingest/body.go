@@ -17,12 +17,12 @@ var (
 	errUnsupported = errors.New("not supported")
 )
 
-// read reads all of r, at most limit bytes, which hold takes as they come.
-func (i *Ingest) read(r io.Reader, limit int64, hold *hold) (b []byte, err error) {
+// read reads all of r, at most limit bytes, and reserves them as they arrive.
+func (i *Ingest) read(r io.Reader, limit int64, hold *reservation) (b []byte, err error) {
 	const first = 16 << 10
 	for held, size := int64(0), int64(first); ; size *= 2 {
 		size = min(size, limit+1)
-		if err := hold.more(size - held); err != nil {
+		if err := hold.grow(size - held); err != nil {
 			return nil, err
 		}
 		held = size
@@ -46,8 +46,8 @@ func (i *Ingest) read(r io.Reader, limit int64, hold *hold) (b []byte, err error
 	}
 }
 
-// decompress is raw without its encoding, for which hold takes what it becomes.
-func (i *Ingest) decompress(encoding string, raw []byte, hold *hold) (b []byte, err error) {
+// decompress decodes raw, and reserves the bytes of the result.
+func (i *Ingest) decompress(encoding string, raw []byte, hold *reservation) (b []byte, err error) {
 	switch encoding {
 	case "", "identity":
 		return raw, nil
@@ -59,9 +59,9 @@ func (i *Ingest) decompress(encoding string, raw []byte, hold *hold) (b []byte, 
 		b, err = i.read(z, i.options.MaxDecompressed, hold)
 		return b, asMalformed("gzip", err)
 	case "zstd":
-		// A frame that tells its size is read at once.
-		if size, told := i.sizeOf(raw); told {
-			if err := hold.more(int64(size)); err != nil {
+		// A frame with a content size is decompressed at once.
+		if size, ok := i.sizeOf(raw); ok {
+			if err := hold.grow(int64(size)); err != nil {
 				return nil, err
 			}
 			buffer := i.bodies.get(size)
@@ -69,9 +69,9 @@ func (i *Ingest) decompress(encoding string, raw []byte, hold *hold) (b []byte, 
 			if !errors.Is(err, zstd.ErrDecoderSizeExceeded) {
 				return buffer[:len(b)], asMalformed("zstd", i.asTooLarge(err))
 			}
-			// More frames follow, of which nothing is known: they count as they come.
+			// The sizes of the frames that follow are unknown: they are reserved as they are decompressed.
 			i.bodies.put(buffer)
-			hold.less(int64(size))
+			hold.shrink(int64(size))
 		}
 		b, err = i.decompressFrames(raw, hold)
 		return b, asMalformed("zstd", i.asTooLarge(err))
@@ -79,13 +79,13 @@ func (i *Ingest) decompress(encoding string, raw []byte, hold *hold) (b []byte, 
 	return nil, fmt.Errorf("%w: Content-Encoding %.40q, want gzip, zstd or identity", errUnsupported, encoding)
 }
 
-// decompressFrames decompresses frames of zstd of which not all tell their sizes.
-func (i *Ingest) decompressFrames(raw []byte, hold *hold) ([]byte, error) {
+// decompressFrames decompresses zstd frames some of which have no content size.
+func (i *Ingest) decompressFrames(raw []byte, hold *reservation) ([]byte, error) {
 	window := windowBytes(largestWindow(raw))
-	if err := hold.more(window); err != nil {
+	if err := hold.grow(window); err != nil {
 		return nil, err
 	}
-	defer hold.less(window)
+	defer hold.shrink(window)
 	z, err := zstd.NewReader(bytes.NewReader(raw), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 		zstd.WithDecoderMaxMemory(uint64(max(i.options.MaxDecompressed, maxWindow))+1), zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {
@@ -121,7 +121,7 @@ func largestWindow(raw []byte) (largest int64) {
 	return largest
 }
 
-// blocksBytes is how many bytes the blocks of a frame of zstd take (RFC 8878, 3.1.1.2).
+// blocksBytes is the size in bytes of the blocks of a zstd frame (RFC 8878, 3.1.1.2).
 func blocksBytes(raw []byte) (n int64) {
 	const blockHead, repeated = 3, 1
 	for n+blockHead <= int64(len(raw)) {
@@ -139,11 +139,11 @@ func blocksBytes(raw []byte) (n int64) {
 	return int64(len(raw))
 }
 
-// windowBytes is what a decompressor with such a window takes: it has the block that it works on besides.
+// windowBytes is the memory in bytes of a decompressor with such a window, its current block included.
 func windowBytes(window int64) int64 { return window + 128<<10 }
 
-// sizeOf is how many bytes a frame of zstd says that it has, if it says that and may have so many.
-func (i *Ingest) sizeOf(frame []byte) (size int, told bool) {
+// sizeOf is the content size of a zstd frame, if it has one and is within the limit.
+func (i *Ingest) sizeOf(frame []byte) (size int, ok bool) {
 	var head zstd.Header
 	if head.Decode(frame) != nil || !head.HasFCS || head.FrameContentSize > uint64(i.options.MaxDecompressed) {
 		return 0, false

@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// Buffers of requests are used again in sizes of powers of two; what is greater than the greatest is not kept.
+// Buffers of requests are pooled by size, in powers of two; larger ones than the largest are not pooled.
 const (
 	leastBufferBits = 14 // 16 KiB
 	bufferSizes     = 9  // the greatest has 4 MiB
 )
 
-// buffers are those that wait to be used again, by size.
+// buffers is a pool for each size.
 type buffers [bufferSizes]sync.Pool
 
-// get is an empty buffer with room for n bytes.
+// get returns an empty buffer with capacity for n bytes.
 func (p *buffers) get(n int) []byte {
 	size := max(0, bits.Len(uint(max(n, 1)-1))-leastBufferBits)
 	if size >= bufferSizes {
@@ -26,7 +26,7 @@ func (p *buffers) get(n int) []byte {
 	return make([]byte, 0, 1<<(size+leastBufferBits))
 }
 
-// put takes a buffer back, of which nobody may have a part any more.
+// put returns a buffer to its pool; it must not be used any more.
 func (p *buffers) put(b []byte) {
 	if size := bits.Len(uint(cap(b))) - 1 - leastBufferBits; size >= 0 && size < bufferSizes {
 		b = b[:0]

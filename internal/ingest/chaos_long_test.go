@@ -104,7 +104,8 @@ func TestKilledAtAnyInstant(t *testing.T) {
 	cancel()
 	<-posted
 	agent.kill(t)
-	e, err := export.Open(export.Options{Server: "http://" + address, Spool: agent.dir, MaxPause: 100 * time.Millisecond})
+	e, err := export.Open(export.Options{Server: "http://" + address, Spool: agent.dir,
+		MaxBackoff: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

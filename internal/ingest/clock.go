@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clockTrial is how long a clock that has jumped must go on evenly before it is believed.
-const clockTrial = 10 * time.Minute
+// clockProbation is how long a clock that has jumped must go on evenly before it is believed.
+const clockProbation = 10 * time.Minute
 
-// clock is this server's, of which a jump is not believed at once: samples from years ahead would make everybody's too
+// clock is this server's clock. A jump of it is suspect at first: samples from years ahead would make all others too
 // old for as long as they are stored.
 type clock struct {
 	wall func() time.Time
@@ -24,9 +24,9 @@ type clock struct {
 
 	// mu guards the rest.
 	mu sync.Mutex
-	// began is when uptime was 0, by the clock that is believed; doubted by one that is not, since is when that began.
-	began, doubted time.Time
-	since          time.Duration
+	// began is when uptime was 0, by the trusted clock, suspectBegan by the suspect one, which jumped at uptime since.
+	began, suspectBegan time.Time
+	since               time.Duration
 }
 
 func newClock(wall func() time.Time, uptime func() time.Duration, most time.Duration, log *slog.Logger) *clock {
@@ -41,15 +41,15 @@ func (c *clock) now() (earlier, later time.Time) {
 	began := wall.Add(-uptime)
 	jump := began.Sub(c.began)
 	if jump.Abs() <= c.most {
-		c.began, c.doubted = began, time.Time{}
+		c.began, c.suspectBegan = began, time.Time{}
 		return wall, wall
 	}
-	if c.doubted.IsZero() || began.Sub(c.doubted).Abs() > c.most {
-		c.doubted, c.since = began, uptime
-		c.log.Warn("the clock of this host has jumped: what is of the time in between is taken once the clock is believed", "by", jump, "believed_after", clockTrial)
+	if c.suspectBegan.IsZero() || began.Sub(c.suspectBegan).Abs() > c.most {
+		c.suspectBegan, c.since = began, uptime
+		c.log.Warn("the clock of this host has jumped: what is of the time in between is taken once the clock is believed", "by", jump, "believed_after", clockProbation)
 	}
-	if uptime-c.since >= clockTrial {
-		c.began, c.doubted = began, time.Time{}
+	if uptime-c.since >= clockProbation {
+		c.began, c.suspectBegan = began, time.Time{}
 		return wall, wall
 	}
 	believed := c.began.Add(uptime)

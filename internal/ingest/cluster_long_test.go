@@ -89,7 +89,7 @@ func TestClusterLosesItsLeader(t *testing.T) {
 	defer conn.Close()
 	opening, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	q, err := queue.Open(opening, conn, queue.Options{Replicas: nodes, MaxBytes: 64 << 20, MaxAsideBytes: 1 << 20,
+	q, err := queue.Open(opening, conn, queue.Options{Replicas: nodes, MaxBytes: 64 << 20, MaxDeadLetterBytes: 1 << 20,
 		Duplicates: 10 * time.Minute, AckWait: 5 * time.Second, Logger: log})
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func TestClusterLosesItsLeader(t *testing.T) {
 		t.Errorf("%d requests were taken and the stream has had %d messages", n, s.State.LastSeq)
 	}
 	stats, err := q.Stats(t.Context())
-	if err != nil || stats.SetAside != 0 || stats.Aside != 0 {
+	if err != nil || stats.DeadLettered != 0 || stats.DeadLetters != 0 {
 		t.Errorf("%+v, %v", stats, err)
 	}
 	end, again := time.Now().Add(time.Second), 0

@@ -142,7 +142,7 @@ func keepsItsCopies(t *testing.T, conn *nats.Conn) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		if _, err := queue.Open(ctx, conn, queue.Options{Replicas: wanted, MaxBytes: 1 << 20,
-			MaxAsideBytes: 1 << 20}); err != nil {
+			MaxDeadLetterBytes: 1 << 20}); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"OUTSIGHT", "OUTSIGHT-ASIDE"} {
@@ -167,8 +167,8 @@ func handsOutABacklog(t *testing.T, conn *nats.Conn, all []*process) {
 	opening, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	q, err := queue.Open(opening, conn, queue.Options{Stream: "BACKLOG", Replicas: nodes, MaxBytes: 8 << 20,
-		MaxAsideBytes: 1 << 20,
-		AckWait:       time.Hour, Patience: time.Minute})
+		MaxDeadLetterBytes: 1 << 20,
+		AckWait:            time.Hour, PublishTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

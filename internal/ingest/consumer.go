@@ -15,25 +15,25 @@ import (
 	"outsight/internal/store"
 )
 
-// Run brings what is in the queue into the store until ctx ends or the store is closed.
+// Run appends the messages of the queue to the store until ctx ends or the store is closed.
 func (i *Ingest) Run(ctx context.Context) error {
-	return i.queue.Consume(ctx, i.deal)
+	return i.queue.Consume(ctx, i.process)
 }
 
-// deal appends a group of messages. They leave the queue once the store has them on the disk.
-func (i *Ingest) deal(ctx context.Context, group []*queue.Delivery) error {
-	// Whatever came of it: this process has survived these messages.
-	defer i.cleared()
+// process appends a group of messages. They leave the queue once the store has them on the disk.
+func (i *Ingest) process(ctx context.Context, group []*queue.Delivery) error {
+	// Whatever the result: this process has survived these messages.
+	defer i.clearSuspect()
 	for _, d := range group {
 		if d.Done {
 			continue
 		}
 		if d.Lost > 0 {
-			i.room.lost(d.Sequence)
+			i.admission.lost(d.Sequence)
 		}
 		if err := i.suspected(d); err != nil {
-			d.SetAside(err.Error())
-			i.room.done(d.Header(headerID))
+			d.DeadLetter(err.Error())
+			i.admission.done(d.Header(headerID))
 			d.Done = true
 			i.counts.poison.Add(1)
 			continue
@@ -41,7 +41,7 @@ func (i *Ingest) deal(ctx context.Context, group []*queue.Delivery) error {
 		if err := i.appendOne(ctx, d); err != nil {
 			return err
 		}
-		i.room.done(d.Header(headerID))
+		i.admission.done(d.Header(headerID))
 		d.Done = true
 	}
 	if err := i.store.Sync(); err != nil {
@@ -50,14 +50,14 @@ func (i *Ingest) deal(ctx context.Context, group []*queue.Delivery) error {
 	return nil
 }
 
-// appendOne appends a message, or sets it aside where that can never work.
+// appendOne appends a message, or makes it a dead letter if it can never be stored.
 func (i *Ingest) appendOne(ctx context.Context, d *queue.Delivery) error {
 	batch, err := i.batchOf(ctx, d)
 	if err == nil {
 		err = i.append(ctx, batch, d.Header(headerWhole) != "")
 	}
 	if !errors.Is(err, errPoison) {
-		// Whoever panicked may have kept anything of it.
+		// After a panic, the batch may still be referenced, so it is not pooled.
 		defer batch.release()
 	}
 	switch {
@@ -65,21 +65,21 @@ func (i *Ingest) appendOne(ctx context.Context, d *queue.Delivery) error {
 		i.counts.appended.Add(uint64(len(batch.Series)))
 		return nil
 	case errors.Is(err, store.ErrRejected):
-		// The store counts why. The rest of the batch is in it.
+		// The store counts the reasons. The other samples of the batch are stored.
 		refused := uint64(0)
 		var rejected *store.RejectedError
 		if errors.As(err, &rejected) {
 			refused = min(rejected.Samples, uint64(len(batch.Series)))
 		}
-		told := min(i.room.told(d.Header(headerID)), refused)
-		i.reject(sender{tenant: d.Header(headerTenant)}, Refused, refused-told, err.Error())
+		reported := min(i.admission.rejected(d.Header(headerID)), refused)
+		i.reject(sender{tenant: d.Header(headerTenant)}, Refused, refused-reported, err.Error())
 		i.counts.appended.Add(uint64(len(batch.Series)) - refused)
 		i.options.Logger.Debug("the store refused some samples", "error", err)
 		return nil
 	case errors.Is(err, errPoison):
-		i.options.Logger.Warn("a message is set aside", "sequence", d.Sequence, "error", err)
+		i.options.Logger.Warn("a message cannot be stored: it is a dead letter now", "sequence", d.Sequence, "error", err)
 		i.counts.poison.Add(1)
-		d.SetAside(err.Error())
+		d.DeadLetter(err.Error())
 		return nil
 	}
 	return err
@@ -87,7 +87,7 @@ func (i *Ingest) appendOne(ctx context.Context, d *queue.Delivery) error {
 
 var errPoison = errors.New("message cannot be read")
 
-// append is a store's Append, whose panics are errors: one message must not end the server again and again.
+// append is a store's Append with panics turned into errors: one message must not end the server repeatedly.
 func (i *Ingest) append(ctx context.Context, b *Batch, whole bool) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -101,7 +101,7 @@ func (i *Ingest) append(ctx context.Context, b *Batch, whole bool) (err error) {
 }
 
 func (i *Ingest) batchOf(ctx context.Context, d *queue.Delivery) (b *Batch, err error) {
-	if b := i.handed.take(d.Header(headerID)); b != nil {
+	if b := i.decoded.take(d.Header(headerID)); b != nil {
 		return b, nil
 	}
 	defer func() {
@@ -141,20 +141,20 @@ func (i *Ingest) batchOf(ctx context.Context, d *queue.Delivery) (b *Batch, err 
 	return b, nil
 }
 
-// suspectTries is how often the process may end while it works on one and the same message.
-const suspectTries = 3
+// maxSuspectAttempts is how often the process may end while it works on one and the same message.
+const maxSuspectAttempts = 3
 
-// suspected notes on the disk that the work on a message begins that is older than this process, and fails where that
-// was noted often enough before: then the process never came to its end.
+// suspected records on the disk that processing of a message that is older than this process begins. It fails if that
+// was recorded maxSuspectAttempts times: then each of those processes ended during it.
 func (i *Ingest) suspected(d *queue.Delivery) error {
-	if i.options.Dir == "" || !d.Leftover {
+	if i.options.Dir == "" || !d.Recovered {
 		return nil
 	}
 	tries := uint64(0)
 	if d.Sequence == i.suspect.sequence {
 		tries = i.suspect.tries
 	}
-	if tries >= suspectTries {
+	if tries >= maxSuspectAttempts {
 		return fmt.Errorf("the server ended %d times while it worked on this message", tries)
 	}
 	if err := os.WriteFile(i.suspectFile(), fmt.Appendf(nil, "%d %d\n", d.Sequence, tries+1), 0o600); err != nil {
@@ -163,14 +163,14 @@ func (i *Ingest) suspected(d *queue.Delivery) error {
 	return nil
 }
 
-// readSuspect reads what the process before this one was working on, if anything.
+// readSuspect reads which message an earlier process was processing when it ended, if any.
 func (i *Ingest) readSuspect() {
 	if text, err := os.ReadFile(i.suspectFile()); i.options.Dir != "" && err == nil {
 		fmt.Sscanf(string(text), "%d %d", &i.suspect.sequence, &i.suspect.tries)
 	}
 }
 
-func (i *Ingest) cleared() {
+func (i *Ingest) clearSuspect() {
 	if i.options.Dir != "" {
 		os.Remove(i.suspectFile())
 	}

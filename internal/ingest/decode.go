@@ -13,17 +13,17 @@ import (
 	"outsight/internal/otlp"
 )
 
-// Errors of Decode: nothing of the request can be taken.
+// Errors of Decode: nothing of the request can be accepted.
 var (
 	ErrMalformed     = errors.New("not an OTLP metrics request")
 	ErrTooManyPoints = errors.New("too many data points in one request")
-	// ErrTooMuch is of a request that would become more in memory than it may.
-	ErrTooMuch = errors.New("request becomes too large")
+	// ErrTooMuchMemory means that the decoded request would need more memory than Limits.Built.
+	ErrTooMuchMemory = errors.New("request becomes too large")
 	// errClock is of a request with points of a time that may be now or not.
 	errClock = fmt.Errorf("%w: the clock of this server has jumped and is not believed yet", errBusy)
 )
 
-// Limits bound what a request may hold. The zero Limits has the defaults.
+// Limits bound a request. A zero field means its default.
 type Limits struct {
 	// Points in one request (100,000). A classic histogram counts one for each of its buckets.
 	Points int
@@ -34,12 +34,11 @@ type Limits struct {
 	Built int
 	// Ahead is how far a time may lie ahead of the server's clock (10 min), Behind how far back (24 h).
 	Ahead, Behind time.Duration
-	// Remembered sets of labels (500,000, of about 1 KB each), of which all metrics of a container or an edge have one
-	// or two, and those of each classic histogram; twice as many for a moment. Where more than that come, each is read
-	// anew.
+	// Remembered bounds the cached sets of labels (500,000, of about 1 KB each), twice that for a short time. All
+	// metrics of a container or an edge share one or two sets; each classic histogram has its own. Sets beyond the
+	// bound are decoded again in each request.
 	Remembered int
-	// RememberedBytes bounds the bytes of what is remembered (1 KiB for each of Remembered). Decoders of one server
-	// share them.
+	// RememberedBytes bounds the cache in bytes (1 KiB for each of Remembered). The decoders of a server share it.
 	RememberedBytes int64
 }
 
@@ -65,30 +64,31 @@ const (
 	maxAttributes = 1024
 	// maxNested bounds the bytes of an attribute that is a list; it is a label of at most otlp.MaxLabelBytes.
 	maxNested = 8 << 10
-	// seriesBytes is what a series of a batch takes, without what it points to; setBytes a set of labels without those.
+	// seriesBytes is the memory of a series of a batch, setBytes that of a set of labels, both without what they point
+	// to.
 	seriesBytes, labelBytes, setBytes = 144, 32, 160
 	maxBuckets                        = 4096
-	// maxRemembered bounds the bytes of a point's attributes, of a resource's and of a metric's name, which
-	// are kept as they came.
+	// maxRemembered bounds the bytes of a point's attributes, of a resource's and of a metric's name, which are cached
+	// undecoded.
 	maxRemembered = 64 << 10
 	// cachedOrigins bounds the resources and the metrics that a Decoder remembers.
 	cachedOrigins = 20_000
 )
 
-// Decoder turns requests into series. It remembers sets of labels: what an agent sends every second is found by one
-// comparison of bytes. It is for one goroutine.
+// Decoder decodes requests into series. It caches sets of labels by their encoded bytes, since an agent sends the same
+// ones each second. It must not be used concurrently.
 type Decoder struct {
 	limits Limits
 	// origins are resources by tenant and bytes, metrics are names by how a request names them.
 	origins map[string]*origin
 	metrics map[metricKey]*metric
-	// sets of labels by hash: those used since the last turn, and those used before it.
+	// sets of labels by hash: those used since the last rotation, and those used before it.
 	recent, older map[uint64]*labelSet
-	// divided counts what the recent ones remember of points that are several series.
+	// divided counts the cached parts of points that become several series.
 	divided int
-	// held is what is remembered, in bytes: of the recent sets and what they were made from, and of the older ones.
+	// held is the size of the cache in bytes: of the recent sets and their origins, and of the older ones.
 	held, olderHeld, originsHeld int64
-	// shared is what all decoders that share a bound remember; share is this one's part of the bound.
+	// shared is the sum of all decoders of a server; share is this decoder's part of the bound.
 	shared  *atomic.Int64
 	share   int64
 	seed    maphash.Seed
@@ -102,7 +102,7 @@ func NewDecoder(l Limits) *Decoder {
 	return newDecoders(l, 1)[0]
 }
 
-// newDecoders makes so many Decoders that share the bound of what is remembered.
+// newDecoders makes n decoders that share the bound of the cache.
 func newDecoders(l Limits, n int) (all []*Decoder) {
 	l = l.withDefaults()
 	shared := new(atomic.Int64)
@@ -127,7 +127,7 @@ type reading struct {
 	oldest, newest, doubtful int64
 	// last is the time of the newest point of a resource.
 	last int64
-	// cumulative and monotonic as the metric says.
+	// cumulative and monotonic are those of the metric.
 	cumulative, monotonic bool
 	// elements that were read: resources, scopes and metrics.
 	elements int
@@ -137,9 +137,9 @@ type reading struct {
 	ofResource [2]*origin
 }
 
-// Decode reads an ExportMetricsServiceRequest. Tenant, if there is one, becomes a label of each series. Received is
-// when the request came; the same arguments give the same batch. Errors are ErrMalformed, ErrTooManyPoints and
-// ErrTooMuch.
+// Decode reads an ExportMetricsServiceRequest. Tenant, if not empty, becomes a label of each series. received is the
+// time of the request; the same arguments give the same batch. Errors are ErrMalformed, ErrTooManyPoints and
+// ErrTooMuchMemory.
 func (d *Decoder) Decode(body []byte, tenant string, received time.Time) (*Batch, error) {
 	return d.decode(body, tenant, received, received, d.limits.Built)
 }
@@ -147,7 +147,7 @@ func (d *Decoder) Decode(body []byte, tenant string, received time.Time) (*Batch
 // decode is Decode for a request that may become so many bytes. One that was taken is not refused for that: it becomes
 // more where less of it is known.
 func (d *Decoder) decode(body []byte, tenant string, received, doubtful time.Time, most int) (*Batch, error) {
-	d.turn()
+	d.rotate()
 	r := &reading{
 		Decoder: d, batch: newBatch(min(len(body)/d.pointBytes(), d.limits.Points) + 16), most: most,
 		oldest: received.Add(-d.limits.Behind).UnixMilli(), newest: received.Add(d.limits.Ahead).UnixMilli(),
@@ -157,9 +157,9 @@ func (d *Decoder) decode(body []byte, tenant string, received, doubtful time.Tim
 		r.batch.release()
 		return nil, err
 	}
-	if d.turn(); r.over() {
+	if d.rotate(); r.over() {
 		defer r.batch.release()
-		return nil, r.tooMuch()
+		return nil, r.memoryError()
 	}
 	d.bytes, d.series = len(body), len(r.batch.Series)
 	return r.batch, nil
@@ -168,15 +168,15 @@ func (d *Decoder) decode(body []byte, tenant string, received, doubtful time.Tim
 // pointBytes is about how many bytes of a request make a series: as many as in the one before.
 func (d *Decoder) pointBytes() int { return max(32, d.bytes*15/16/(d.series+1)) }
 
-// turn lets go of what was not used for long. What is used again moves to the recent ones.
-func (d *Decoder) turn() {
+// rotate evicts the sets that were not used since the last rotation; the recent ones become the older ones.
+func (d *Decoder) rotate() {
 	if len(d.origins) >= cachedOrigins || len(d.metrics) >= cachedOrigins || d.originsHeld > d.share {
 		d.origins, d.metrics = map[string]*origin{}, map[metricKey]*metric{}
 		d.recent, d.older, d.divided = map[uint64]*labelSet{}, nil, 0
 		d.shared.Add(-d.held - d.olderHeld - d.originsHeld)
 		d.held, d.olderHeld, d.originsHeld = 0, 0, 0
 	}
-	// One that has no more than its share leaves room to those that have.
+	// A decoder within its share leaves the cache of others alone.
 	crowded := d.shared.Load() > d.limits.RememberedBytes && d.held+d.olderHeld > d.share
 	if crowded || len(d.recent)+d.divided >= d.limits.Remembered {
 		d.shared.Add(-d.olderHeld)
@@ -192,18 +192,18 @@ func (r *reading) hold(n int) {
 	r.batch.built += n
 }
 
-// holdOrigin is hold for what sets are made from.
+// holdOrigin is hold for origins.
 func (r *reading) holdOrigin(n int) {
 	r.originsHeld += int64(n)
 	r.shared.Add(int64(n))
 	r.batch.built += n
 }
 
-// over is whether the batch becomes more than it may.
+// over reports whether the batch exceeds its bound.
 func (r *reading) over() bool { return r.batch.bytes() > r.most }
 
-func (r *reading) tooMuch() error {
-	return fmt.Errorf("%w: more than %d bytes in memory; send smaller batches", ErrTooMuch, r.most)
+func (r *reading) memoryError() error {
+	return fmt.Errorf("%w: more than %d bytes in memory; send smaller batches", ErrTooMuchMemory, r.most)
 }
 
 // element counts a resource, a scope or a metric.
@@ -215,7 +215,7 @@ func (r *reading) element() error {
 }
 
 func (r *reading) request(body []byte, tenant string) error {
-	f := fields{rest: body}
+	f := fields{remaining: body}
 	for f.next() {
 		if f.message(1) {
 			if err := r.resource(f.bytes, tenant); err != nil {
@@ -239,7 +239,7 @@ func (r *reading) resource(b []byte, tenant string) error {
 	}
 	r.ofResource = [2]*origin{}
 	var about []byte
-	f := fields{rest: b}
+	f := fields{remaining: b}
 	for f.next() {
 		if f.message(1) {
 			about = f.bytes
@@ -249,7 +249,7 @@ func (r *reading) resource(b []byte, tenant string) error {
 		return err
 	}
 	r.last = math.MinInt64
-	for f = (fields{rest: b}); f.next(); {
+	for f = (fields{remaining: b}); f.next(); {
 		if f.message(2) {
 			if err := r.scope(f.bytes, about, tenant); err != nil {
 				return err
@@ -267,10 +267,10 @@ func (r *reading) scope(b, about []byte, tenant string) error {
 		return err
 	}
 	ours := false
-	f := fields{rest: b}
+	f := fields{remaining: b}
 	for f.next() {
 		if f.message(1) {
-			scope := fields{rest: f.bytes}
+			scope := fields{remaining: f.bytes}
 			for scope.next() {
 				if scope.message(1) {
 					ours = string(scope.bytes) == otlp.Scope
@@ -290,7 +290,7 @@ func (r *reading) scope(b, about []byte, tenant string) error {
 		return err
 	}
 	r.origin = origin
-	for f = (fields{rest: b}); f.next(); {
+	for f = (fields{remaining: b}); f.next(); {
 		if f.message(2) {
 			if err := r.readMetric(f.bytes); err != nil {
 				return err
@@ -311,7 +311,7 @@ func (r *reading) readMetric(b []byte) error {
 	}
 	var name, unit, data []byte
 	kind := uint8(0)
-	f := fields{rest: b}
+	f := fields{remaining: b}
 	for f.next() {
 		switch {
 		case f.message(1):
@@ -326,7 +326,7 @@ func (r *reading) readMetric(b []byte) error {
 		return err
 	}
 	r.cumulative, r.monotonic = kind == gaugeData || kind == summaryData, false
-	for f = (fields{rest: data}); f.next(); {
+	for f = (fields{remaining: data}); f.next(); {
 		switch {
 		case f.varint(2) && kind != gaugeData && kind != summaryData:
 			r.cumulative = f.number == 2
@@ -338,7 +338,7 @@ func (r *reading) readMetric(b []byte) error {
 		return err
 	}
 	r.metric = r.metricOf(name, unit, kind, r.monotonic)
-	for f = (fields{rest: data}); f.next(); {
+	for f = (fields{remaining: data}); f.next(); {
 		if !f.message(1) {
 			continue
 		}
@@ -347,7 +347,7 @@ func (r *reading) readMetric(b []byte) error {
 			return fmt.Errorf("%w: more than %d", ErrTooManyPoints, r.limits.Points)
 		}
 		if r.over() {
-			return r.tooMuch()
+			return r.memoryError()
 		}
 		switch {
 		case !r.cumulative:

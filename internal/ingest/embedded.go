@@ -26,8 +26,8 @@ type Embedded struct {
 	repaired Repaired
 }
 
-// Embed starts a server that keeps up to maxBytes in dir. What it has acknowledged is on the disk, not only in
-// the page cache. Only one process can have dir open: the next one gets ErrInUse.
+// Embed starts a JetStream server with at most maxBytes in dir. What it has acknowledged is on the disk, not only in
+// the page cache. If another process has dir open, the error is ErrInUse.
 func Embed(dir string, maxBytes int64, logger *slog.Logger) (*Embedded, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the queue's directory: %w", err)
@@ -67,7 +67,7 @@ func Embed(dir string, maxBytes int64, logger *slog.Logger) (*Embedded, error) {
 	return e, nil
 }
 
-// startTime is how long the queue may take to read what it holds.
+// startTime bounds the time in which the server reads its files.
 const startTime = time.Minute
 
 // Connect connects to the server without a socket.
@@ -79,7 +79,7 @@ func (e *Embedded) Connect() (*nats.Conn, error) {
 	return c, nil
 }
 
-// Repaired tells what was damaged when the queue was opened.
+// Repaired returns what was damaged when the queue was opened.
 func (e *Embedded) Repaired() Repaired { return e.repaired }
 
 // Close ends the server.
@@ -89,7 +89,7 @@ func (e *Embedded) Close() error {
 	return e.lock.Close()
 }
 
-// natsLogger passes on what a person should know.
+// natsLogger passes warnings and errors on.
 type natsLogger struct{ log *slog.Logger }
 
 func (l natsLogger) Noticef(format string, v ...any) {

@@ -10,12 +10,12 @@ import (
 // errMalformed means that bytes are no message.
 var errMalformed = errors.New("malformed protobuf")
 
-// fields walks the fields of one protobuf message. The generated types would cost an allocation for each
-// attribute of each sample, which is most of what reading a request takes.
+// fields iterates over the fields of a protobuf message. The generated types would need an allocation for each
+// attribute of each sample, which is most of the cost of decoding.
 type fields struct {
-	rest []byte
-	num  protowire.Number
-	typ  protowire.Type
+	remaining []byte
+	num       protowire.Number
+	typ       protowire.Type
 	// bytes of a length-delimited field, number of any other.
 	bytes  []byte
 	number uint64
@@ -24,42 +24,41 @@ type fields struct {
 	bad   bool
 }
 
-// next reads a field. It answers false at the end and where the message is malformed, which bad tells.
+// next reads a field. It returns false at the end, and if the message is malformed: see bad.
 func (f *fields) next() bool {
-	if len(f.rest) == 0 || f.bad {
+	if len(f.remaining) == 0 || f.bad {
 		return false
 	}
-	f.start = len(f.rest)
-	num, typ, n := protowire.ConsumeTag(f.rest)
+	f.start = len(f.remaining)
+	num, typ, n := protowire.ConsumeTag(f.remaining)
 	if n < 0 {
 		f.bad = true
 		return false
 	}
-	f.num, f.typ, f.rest = num, typ, f.rest[n:]
+	f.num, f.typ, f.remaining = num, typ, f.remaining[n:]
 	switch typ {
 	case protowire.BytesType:
-		f.bytes, n = protowire.ConsumeBytes(f.rest)
+		f.bytes, n = protowire.ConsumeBytes(f.remaining)
 	case protowire.VarintType:
-		f.number, n = protowire.ConsumeVarint(f.rest)
+		f.number, n = protowire.ConsumeVarint(f.remaining)
 	case protowire.Fixed64Type:
-		f.number, n = protowire.ConsumeFixed64(f.rest)
+		f.number, n = protowire.ConsumeFixed64(f.remaining)
 	case protowire.Fixed32Type:
 		var v uint32
-		v, n = protowire.ConsumeFixed32(f.rest)
+		v, n = protowire.ConsumeFixed32(f.remaining)
 		f.number = uint64(v)
 	default:
-		n = protowire.ConsumeFieldValue(num, typ, f.rest)
+		n = protowire.ConsumeFieldValue(num, typ, f.remaining)
 	}
 	if n < 0 {
 		f.bad = true
 		return false
 	}
-	f.rest = f.rest[n:]
+	f.remaining = f.remaining[n:]
 	return true
 }
 
-// is tells whether the field that was read has this number and type. A known number of another type is as
-// good as an unknown one.
+// is reports whether the current field has this number and type. A known number with another type counts as unknown.
 func (f *fields) is(num protowire.Number, typ protowire.Type) bool {
 	return f.num == num && f.typ == typ
 }

@@ -29,13 +29,13 @@ const grpcPath = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Expor
 const (
 	// maxStreams bounds the requests at a time on one connection.
 	maxStreams = 32
-	// streamBuffer and connectionBuffer bound what came and nobody has read yet, in bytes.
+	// streamBuffer and connectionBuffer bound received but unread bytes.
 	streamBuffer, connectionBuffer = 64 << 10, 256 << 10
 )
 
-// ServeGRPC takes metrics over gRPC on the connections of l until ctx ends, and closes l. It is unary gRPC over HTTP/2
-// as net/http talks it, and not the library's server: that one reads a message whole before anybody can count its
-// bytes, and the one here reads it as that of any other request, bounded while it comes and while it is decompressed.
+// ServeGRPC serves OTLP over gRPC on the connections of l until ctx ends, and closes l. It is unary gRPC on top of
+// net/http's HTTP/2, not the library's server: that one reads a whole message before its bytes can be counted; here
+// they are bounded while it arrives and while it is decompressed.
 func (i *Ingest) ServeGRPC(ctx context.Context, l net.Listener) error {
 	server := access.Server(i.GRPC(), i.options.Logger)
 	server.Protocols = new(http.Protocols)
@@ -48,14 +48,14 @@ func (i *Ingest) ServeGRPC(ctx context.Context, l net.Listener) error {
 	return access.Serve(ctx, server, l)
 }
 
-// GRPC takes metrics over gRPC, on HTTP/2 alone.
+// GRPC returns the handler for OTLP over gRPC, which needs HTTP/2.
 func (i *Ingest) GRPC() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 		if r.Method != http.MethodPost || r.ProtoMajor != 2 || media != "application/grpc" &&
 			media != "application/grpc+proto" {
 			i.counts.requests[overGRPC].Add(1)
-			i.turnAway(sender{"", r.RemoteAddr}, fmt.Errorf("%w: %.20q with Content-Type %.80q, want gRPC",
+			i.refuseRequest(sender{"", r.RemoteAddr}, fmt.Errorf("%w: %.20q with Content-Type %.80q, want gRPC",
 				errUnsupported, r.Method, media))
 			http.Error(w, "want gRPC", http.StatusUnsupportedMediaType)
 			return
@@ -64,7 +64,7 @@ func (i *Ingest) GRPC() http.Handler {
 		w.Header().Set("Grpc-Accept-Encoding", "identity, gzip, zstd")
 		if r.URL.Path != grpcPath {
 			if tenant, _, err := i.admit(r.Header.Values); err != nil {
-				i.turnAway(sender{tenant, r.RemoteAddr}, err)
+				i.refuseRequest(sender{tenant, r.RemoteAddr}, err)
 				finish(w, i.status(err))
 				return
 			}
@@ -78,7 +78,7 @@ func (i *Ingest) GRPC() http.Handler {
 			err = writeMessage(w, taken.response())
 		}
 		if err != nil {
-			i.turnAway(sender{tenant, r.RemoteAddr}, err)
+			i.refuseRequest(sender{tenant, r.RemoteAddr}, err)
 			finish(w, i.status(err))
 			return
 		}
@@ -86,8 +86,8 @@ func (i *Ingest) GRPC() http.Handler {
 	})
 }
 
-// messageHead is what comes before a message: whether it is compressed, and its length.
-const messageHead = 5
+// messageHeader is the size of the header of a message: a compression flag and the length.
+const messageHeader = 5
 
 // errCodec is of a message in an encoding that is not known here.
 var errCodec = errors.New("unknown grpc-encoding")
@@ -106,7 +106,7 @@ func (i *Ingest) export(w http.ResponseWriter, r *http.Request) (tenant string, 
 	ctx, cancel := withTimeout(r.Context(), r.Header.Get("Grpc-Timeout"))
 	defer cancel()
 	body := patient(w, r.Body)
-	var head [messageHead]byte
+	var head [messageHeader]byte
 	if _, err := io.ReadFull(body, head[:]); err != nil {
 		return tenant, taken, asMalformed("reading a message's head", err)
 	}
@@ -169,7 +169,7 @@ func finish(w http.ResponseWriter, s *statuspb.Status) {
 	}
 }
 
-// percent encodes what must not be in a header as gRPC asks.
+// percent percent-encodes a grpc-message header.
 func percent(message string) string {
 	var b strings.Builder
 	for _, c := range []byte(message) {
@@ -182,7 +182,7 @@ func percent(message string) string {
 	return b.String()
 }
 
-// status is what gRPC answers. Only RESOURCE_EXHAUSTED with a RetryInfo lets a sender try again.
+// status is the gRPC status of an error. Only RESOURCE_EXHAUSTED with a RetryInfo makes a sender retry.
 func (i *Ingest) status(err error) *statuspb.Status {
 	code := codes.Unavailable
 	s := &statuspb.Status{Message: err.Error()}

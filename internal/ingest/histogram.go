@@ -11,7 +11,7 @@ import (
 // histogram makes the classic series of a histogram with explicit bounds.
 func (r *reading) histogram(p *point, b []byte) error {
 	var counts, bounds []uint64
-	f := fields{rest: b}
+	f := fields{remaining: b}
 	for f.next() {
 		switch f.num {
 		case 6:
@@ -24,7 +24,7 @@ func (r *reading) histogram(p *point, b []byte) error {
 		r.reject(BadHistogram)
 		return nil
 	}
-	// Counts that are more than there are would make a counter of a greater bound less than that of a smaller one.
+	// If bucket counts exceeded the total count, cumulative buckets would not be monotonic.
 	if _, ok := rest(p.count, counts); !ok {
 		r.reject(BadHistogram)
 		return nil
@@ -51,13 +51,13 @@ func (r *reading) histogram(p *point, b []byte) error {
 
 func (r *reading) summary(p *point, b []byte) error {
 	var quantiles, values []uint64
-	f := fields{rest: b}
+	f := fields{remaining: b}
 	for f.next() {
 		if !f.message(6) {
 			continue
 		}
 		q, v := uint64(0), uint64(0)
-		at := fields{rest: f.bytes}
+		at := fields{remaining: f.bytes}
 		for at.next() {
 			switch {
 			case at.fixed(1):
@@ -88,7 +88,7 @@ func (r *reading) summary(p *point, b []byte) error {
 	return nil
 }
 
-// partBytes is what a part takes without its labels: itself, its name and its bound.
+// partBytes is the memory of a part without its labels: itself, its name and its bound.
 const partBytes = 96
 
 // part is one series of several that a point is stored as.
@@ -170,10 +170,10 @@ type buckets struct {
 }
 
 func (r *reading) buckets(b []byte) (s buckets, ok bool) {
-	// A count takes at least a byte.
-	all := r.batch.room(min(len(b), maxBuckets+1))
+	// Each count has at least one byte.
+	all := r.batch.capacity(min(len(b), maxBuckets+1))
 	from := len(all)
-	f := fields{rest: b}
+	f := fields{remaining: b}
 	for f.next() {
 		switch {
 		case f.varint(1):
@@ -189,7 +189,7 @@ func (r *reading) buckets(b []byte) (s buckets, ok bool) {
 	return s, !f.bad && len(s.counts) <= maxBuckets
 }
 
-// rest is whole without the counts; ok is whether they are no more than that.
+// rest is whole without the counts; ok means that they do not exceed it.
 func rest(whole uint64, counts []uint64) (_ uint64, ok bool) {
 	for _, n := range counts {
 		if n > whole {
@@ -200,7 +200,7 @@ func rest(whole uint64, counts []uint64) (_ uint64, ok bool) {
 	return whole, true
 }
 
-// finite is whether the buckets are of sizes that a float64 can have, from 2^-1074 to 2^1024.
+// finite reports whether the bounds of the buckets are float64 values, from 2^-1074 to 2^1024.
 func (s *buckets) finite(scale int32) bool {
 	exponent := func(bucket int64) float64 { return math.Ldexp(float64(bucket), -int(scale)) }
 	return len(s.counts) == 0 || exponent(int64(s.offset)) >= -1100 &&
@@ -210,7 +210,7 @@ func (s *buckets) finite(scale int32) bool {
 func (r *reading) exponential(p *point) error {
 	positive, ok := r.buckets(p.positive)
 	negative, alsoOK := r.buckets(p.negative)
-	// What is left of the count: nothing, where the parts add up to it without an overflow.
+	// The remainder of the count: 0 if the parts add up to it without an overflow.
 	left, zeroFits := rest(p.count, []uint64{p.zero})
 	left, positiveFit := rest(left, positive.counts)
 	left, negativeFit := rest(left, negative.counts)
@@ -232,7 +232,7 @@ func (r *reading) exponential(p *point) error {
 		}
 	}
 	for ; p.scale > model.MaxForeignScale; p.scale-- {
-		positive, negative = positive.halved(), negative.halved()
+		positive, negative = positive.downscaled(), negative.downscaled()
 	}
 	s.Foreign = &model.ForeignHistogram{
 		Scale: p.scale, Count: p.count, ZeroCount: p.zero, Sum: p.sum, ZeroThreshold: p.zeroThreshold,
@@ -243,8 +243,8 @@ func (r *reading) exponential(p *point) error {
 	return nil
 }
 
-// halved is the same at the next lower scale: each two buckets are one.
-func (s buckets) halved() buckets {
+// downscaled is the same at the next lower scale: each two buckets are one.
+func (s buckets) downscaled() buckets {
 	if len(s.counts) == 0 {
 		return s
 	}

@@ -24,7 +24,7 @@ import (
 // Path is where OTLP over HTTP sends metrics.
 const Path = "/v1/metrics"
 
-// bodyTime is how long a sender may take to send a body, idleTime how long until the next byte of it.
+// bodyTime bounds the time in which a sender sends a body, idleTime that until its next byte.
 const bodyTime, idleTime = 30 * time.Second, 10 * time.Second
 
 const (
@@ -32,16 +32,16 @@ const (
 	jsonType     = "application/json"
 )
 
-// Handler takes metrics over HTTP at Path.
+// Handler serves OTLP over HTTP at Path.
 func (i *Ingest) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc(Path, func(w http.ResponseWriter, r *http.Request) {
 		i.counts.requests[overHTTP].Add(1)
 		media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-		a := answerer{w: w, json: media == jsonType}
+		a := responder{w: w, json: media == jsonType}
 		tenant, taken, err := i.post(w, r, media)
 		if err != nil {
-			i.turnAway(sender{tenant, r.RemoteAddr}, err)
+			i.refuseRequest(sender{tenant, r.RemoteAddr}, err)
 			a.failed(err, i.retryAfter(err))
 			return
 		}
@@ -74,7 +74,7 @@ func (i *Ingest) post(w http.ResponseWriter, r *http.Request, media string) (ten
 	return tenant, taken, err
 }
 
-// incoming is a request of which the body comes.
+// incoming is a request whose body is not read yet.
 type incoming struct {
 	body io.Reader
 	// length of the body, -1 where it is not known; at most bytes of it are read.
@@ -82,25 +82,25 @@ type incoming struct {
 	// encoding is how it is compressed, json whether it is JSON then.
 	encoding string
 	json     bool
-	// hurry bounds how long the rest of the body may take.
+	// hurry bounds the time left for the body.
 	hurry func(time.Duration)
 	sender
 	batch string
 }
 
-// receive reads a request and keeps it. While it comes it holds the bytes that have come, and nothing else: neither a
-// place nor a lock.
+// receive reads and accepts a request. While the body arrives it reserves the received bytes, and has neither a slot
+// nor a lock.
 func (i *Ingest) receive(ctx context.Context, in incoming) (taken outcome, err error) {
 	if wait := i.rates.Wait(in.tenant); wait > 0 {
 		return taken, rateError{in.tenant, i.options.Quotas.Of(in.tenant).SamplesPerSecond, wait}
 	}
-	hold := &hold{from: i.inFlight, ctx: ctx, tenant: in.tenant, hurry: in.hurry}
+	hold := &reservation{from: i.inFlight, ctx: ctx, tenant: in.tenant, limitBodyTime: in.hurry}
 	defer hold.release()
 	raw, err := i.read(in.body, in.most, hold)
 	if err != nil {
 		return taken, asMalformed("reading the body", err)
 	}
-	// The queue has its own copy of what it took.
+	// The queue has a copy.
 	defer func() { i.bodies.put(raw) }()
 	if in.length >= 0 && int64(len(raw)) != in.length {
 		return taken, fmt.Errorf("%w: a message of %d bytes, and %d came", ErrMalformed, in.length, len(raw))
@@ -119,23 +119,23 @@ func (i *Ingest) receive(ctx context.Context, in incoming) (taken outcome, err e
 	if in.json {
 		text := hold.held()
 		limits := jsonLimits{bytes: int(i.options.MaxDecompressed), elements: i.options.Limits.Points +
-			i.options.Limits.elements(), grow: hold.more}
+			i.options.Limits.elements(), grow: hold.grow}
 		if r.body, err = fromJSON(body, limits); err != nil {
 			return taken, err
 		}
-		// The text is needed no longer, and the batch may need its room.
+		// The JSON is not needed any more, and the batch may need the memory.
 		i.bodies.put(raw)
 		if in.encoding == "zstd" || in.encoding == "gzip" {
 			i.bodies.put(body)
 		}
 		raw, body, r.compressed = nil, nil, nil
-		hold.less(text)
+		hold.shrink(text)
 	}
 	i.counts.bytes.Add(uint64(len(r.body)))
-	return i.take(ctx, r, hold)
+	return i.accept(ctx, r, hold)
 }
 
-// patient is a body whose sender may take bodyTime for all of it and idleTime without a byte.
+// patient wraps a body whose sender has bodyTime for all of it and idleTime for each read.
 func patient(w http.ResponseWriter, body io.Reader) *patientReader {
 	return &patientReader{http.NewResponseController(w), body, time.Now().Add(bodyTime)}
 }
@@ -146,7 +146,7 @@ type patientReader struct {
 	until   time.Time
 }
 
-// hurry leaves the sender no longer than this for the rest.
+// hurry reduces the time left for the body.
 func (p *patientReader) hurry(most time.Duration) {
 	if by := time.Now().Add(most); by.Before(p.until) {
 		p.until = by
@@ -168,7 +168,7 @@ func classify(err error) Refusal {
 	switch {
 	case errors.Is(err, errUnauthorized), errors.Is(err, errForbidden):
 		return Unauthorized
-	case errors.Is(err, errTooLarge), errors.Is(err, ErrTooManyPoints), errors.Is(err, ErrTooMuch),
+	case errors.Is(err, errTooLarge), errors.Is(err, ErrTooManyPoints), errors.Is(err, ErrTooMuchMemory),
 		errors.Is(err, queue.ErrTooLarge):
 		return TooLarge
 	case errors.Is(err, ErrMalformed), errors.Is(err, errBadHeader):
@@ -185,8 +185,8 @@ func classify(err error) Refusal {
 	return Failed
 }
 
-// turnAway counts a request of which nothing was taken.
-func (i *Ingest) turnAway(who sender, err error) {
+// refuseRequest counts a request of which nothing was accepted.
+func (i *Ingest) refuseRequest(who sender, err error) {
 	why := classify(err)
 	i.refuse(who, why, err)
 	if why == Failed && !errors.Is(err, context.Canceled) {
@@ -194,26 +194,26 @@ func (i *Ingest) turnAway(who sender, err error) {
 	}
 }
 
-// answerer writes answers in the form of the request.
-type answerer struct {
+// responder writes answers in the form of the request.
+type responder struct {
 	w    http.ResponseWriter
 	json bool
 }
 
-// outcome is what became of a request that was taken.
+// outcome is the result of an accepted request.
 type outcome struct {
 	Rejections
-	// said is what the sender is told of those, besides the sums.
-	said string
+	// message explains the rejected points to the sender, besides their numbers.
+	message string
 }
 
-// response tells the sender of what was rejected.
+// response is the answer of the protocol, with the rejected points.
 func (o *outcome) response() *colpb.ExportMetricsServiceResponse {
 	m := &colpb.ExportMetricsServiceResponse{}
 	if n := o.Total(); n > 0 {
 		text := o.String()
-		if o.said != "" {
-			text += "; " + o.said
+		if o.message != "" {
+			text += "; " + o.message
 		}
 		m.PartialSuccess = &colpb.ExportMetricsPartialSuccess{RejectedDataPoints: int64(n),
 			ErrorMessage: strings.ToValidUTF8(text, "\ufffd")}
@@ -232,7 +232,7 @@ func (e rateError) Error() string {
 	return fmt.Sprintf("too many samples: tenant %q may send %d a second", e.tenant, e.limit)
 }
 
-// retryAfter is when a sender that was turned away should come again.
+// retryAfter is the time after which a refused sender should retry.
 func (i *Ingest) retryAfter(err error) time.Duration {
 	var fast rateError
 	if errors.As(err, &fast) {
@@ -241,7 +241,7 @@ func (i *Ingest) retryAfter(err error) time.Duration {
 	return i.options.RetryAfter
 }
 
-func (a answerer) failed(err error, retryAfter time.Duration) {
+func (a responder) failed(err error, retryAfter time.Duration) {
 	status, code := http.StatusServiceUnavailable, codes.Unavailable
 	switch classify(err) {
 	case Unauthorized:
@@ -269,7 +269,7 @@ func (a answerer) failed(err error, retryAfter time.Duration) {
 	a.write(status, &statuspb.Status{Code: int32(code), Message: err.Error()})
 }
 
-func (a answerer) write(status int, m proto.Message) {
+func (a responder) write(status int, m proto.Message) {
 	contentType, encode := protobufType, proto.Marshal
 	if a.json {
 		contentType, encode = jsonType, protojson.Marshal

@@ -1,19 +1,19 @@
-// Package ingest takes metrics from agents and from any other sender of OpenTelemetry's protocol, OTLP, and
-// brings them into a store. What a sender was told is taken lies in a queue on the disk by then; a consumer of
-// the queue appends it to the store. Nothing that was taken is lost, whichever of the processes is killed when:
-// what the store had not yet written is handed to it again, and to append a batch twice has no effect.
+// Package ingest accepts metrics from agents and from other senders of OpenTelemetry's protocol, OTLP, and brings them
+// into a store. An accepted request is in a queue on the disk before the sender is answered; a consumer of the queue
+// appends it to the store. Nothing accepted is lost when a process is killed: what the store had not written yet is
+// delivered again, and appending a batch twice has no effect.
 //
-// # Whole batches and parts
+// # Batches and parts
 //
 // A request with the header BatchHeader whose scopes are all otlp.Scope is a batch of an agent: all series that its
-// host has at one time, so that a series which the next batch lacks has ended. Everything else is a part of nobody
-// knows what, and ends nothing.
+// host has at one time, so that a series missing from the next batch has ended. Any other request is a part, and ends
+// no series.
 //
 // # Bounds
 //
-// A request is bounded in bytes before and after decompression, in data points, and in labels; all requests
-// together in bytes in memory. The queue is bounded in bytes. Where there is no room, the sender is told to come again
-// later (429, RESOURCE_EXHAUSTED) and nothing is dropped. Stats counts what each bound turned away.
+// A request is bounded in bytes before and after decompression, in data points, and in labels; all requests in flight
+// in bytes of memory; the queue in bytes. At a limit, the sender is asked to retry later (429, RESOURCE_EXHAUSTED) and
+// nothing is dropped. Stats counts the refusals of each limit.
 package ingest
 
 import (
@@ -42,17 +42,17 @@ import (
 	"outsight/internal/store"
 )
 
-// Store takes what was ingested.
+// Store is where the consumer appends.
 type Store interface {
-	// Append stores all series that hosts have at one time, AppendPart some series of anybody. Both have
-	// the errors of store.Store.
+	// Append stores all series that hosts have at one time, AppendPart some series of any source. Both have the errors
+	// of store.Store.
 	Append(context.Context, []model.Series) error
 	AppendPart(context.Context, []model.Series) error
-	// Sync returns when what was appended outlives a loss of power.
+	// Sync makes durable what was appended.
 	Sync() error
 }
 
-// Authenticator finds out by the header "Authorization" who sends, and for which tenant.
+// Authenticator finds the tenant of a sender by the header "Authorization".
 type Authenticator interface {
 	Check(authorization string) (tenant string, ok bool)
 }
@@ -62,50 +62,50 @@ type Options struct {
 	Limits Limits
 	// MaxBody and MaxDecompressed bound one request in bytes (8 MiB, 32 MiB).
 	MaxBody, MaxDecompressed int64
-	// InFlight bounds the bytes of all requests that are being worked on (256 MiB). The largest request's, at most
-	// half, are a reserve for who finds no room, one tenant at a time. Half of the rest is guaranteed to tenants, in
-	// equal parts.
+	// InFlight bounds the bytes of all requests in flight (256 MiB). The size of the largest request, at most half of
+	// it, is a reserve for tenants whose share is used up, one at a time. Half of the remainder is guaranteed to
+	// tenants, in equal parts.
 	InFlight int64
 	// Quotas are limits of tenants besides; nil for none.
 	Quotas quota.Table
-	// RetryAfter is when a sender that was turned away should come again (1 s).
+	// RetryAfter is the time after which a refused sender should retry (1 s).
 	RetryAfter time.Duration
-	// Auth lets requests in; nil for everybody's.
+	// Auth checks tokens; nil allows everybody.
 	Auth Authenticator
-	// Tenants puts the label TenantLabel on all series: what Auth says, else access.NamedTenant, else DefaultTenant, or
-	// where TenantRequired, nothing: then the request is refused.
+	// Tenants adds the label TenantLabel to all series: the tenant of Auth, else access.NamedTenant, else
+	// DefaultTenant; with TenantRequired, a request without a tenant is refused instead.
 	Tenants, TenantRequired bool
-	// TenantNames are the tenants whose refusals are counted each by itself, beside the sum of all.
+	// TenantNames are the tenants whose refusals are counted separately.
 	TenantNames []string
-	// Name adds labels to the series of agents before they are kept, as kubernetes.Cluster.Name does; nil adds none. It
-	// changes nothing of what it is given.
+	// Name adds labels to the series of agents before they are queued, as kubernetes.Cluster.Name does; nil adds none.
+	// It must not change its arguments.
 	Name func([]model.Series) []model.Series
-	// Named is closed when Name knows what it can know: agents' batches wait for it. Nil is at once.
+	// Named is closed when Name is ready: batches of agents wait for it. Nil means at once.
 	Named <-chan struct{}
 	// Dir is where the consumer notes which message it suspects of ending the process; empty for nowhere.
 	Dir string
-	// Room is why there is no room for more on the disk of the queue, or nil; nil is always.
+	// Room returns why the queue must not grow, such as a full disk, or nil. A nil Room always allows it.
 	Room func() error
-	// FutureIsWrong is called, where it is not nil, when Room says store.ErrClock and senders have this server's time:
-	// what is stored is to be set aside.
+	// FutureIsWrong, if not nil, is called when Room returns store.ErrClock and the senders agree with this server's
+	// clock: then the stored samples of the future are wrong.
 	FutureIsWrong func()
 	// Repaired is what was damaged when the queue was opened.
 	Repaired Repaired
 	Now      func() time.Time
-	// Uptime is the time since some moment by a clock that does not jump, and goes on while the host is suspended.
+	// Uptime is a clock that does not jump and goes on while the host is suspended.
 	Uptime func() time.Duration
 	Logger *slog.Logger
 }
 
-// divided is among whom things are divided. Where tenants are named in a header, any may come.
-func (o *Options) divided() quota.Tenants {
+// tenantsOf returns the tenants among which limits are divided. If a header names tenants, there can be more of them.
+func (o *Options) tenantsOf() quota.Tenants {
 	if !o.Tenants {
 		return quota.Tenants{}
 	}
 	return quota.Tenants{Names: o.TenantNames, Open: len(o.TenantNames) == 0}
 }
 
-// DefaultTenant is the tenant of who names none.
+// DefaultTenant is the tenant of requests that name none.
 const DefaultTenant = "default"
 
 func (o Options) withDefaults() Options {
@@ -126,54 +126,54 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Ingest takes requests into a queue, and from there into a store.
+// Ingest writes requests to a queue, and from there to a store.
 type Ingest struct {
 	options Options
 	queue   *queue.Queue
 	store   Store
 	encoder *zstd.Encoder
 	decoder *zstd.Decoder
-	// sized gives no more than there is room for already.
+	// sized returns at most the capacity of the buffer it is given.
 	sized    *zstd.Decoder
 	decoders []*sharedDecoder
 	bodies   buffers
 	seed     maphash.Seed
-	handed   handover
+	decoded  decodedBatches
 	names    names
-	// inFlight are the bytes of requests that are worked on, rates what each tenant sends.
+	// inFlight bounds the bytes of requests in flight, rates the samples of each tenant.
 	inFlight *inFlight
 	rates    *quota.Rates
-	// publishing has places for those whose requests are written to the queue.
-	publishing *turns
-	room       room
+	// publishing has slots for requests that are being published to the queue.
+	publishing *slots
+	admission  admission
 	clock      *clock
-	agreement  agreement
+	clockVote  clockVote
 	counts     counts
-	// all counts what was refused to everybody, tenants the same of each of Options.TenantNames. The map stays as New
-	// made it.
+	// all counts the refusals of everybody, tenants those of each of Options.TenantNames. New makes the map; it does
+	// not change.
 	all     ledger
 	tenants map[string]*ledger
-	// suspect is the message that a process before this one never came to the end of.
+	// suspect is the message that an earlier process was processing when it ended.
 	suspect struct{ sequence, tries uint64 }
 }
 
 // sharedDecoder is a Decoder for requests of some of the senders.
 type sharedDecoder struct {
-	// turn is of who uses it.
-	turn *turns
+	// slots has one: that of the user of the decoder.
+	slots *slots
 	*Decoder
 }
 
 // publishers is how many requests are written to the queue at a time.
 const publishers = 32
 
-// New makes an Ingest. Nothing goes into the store before Run.
+// New makes an Ingest. Nothing is appended to the store before Run.
 func New(q *queue.Queue, s Store, o Options) (*Ingest, error) {
-	i := &Ingest{options: o.withDefaults(), queue: q, store: s, seed: maphash.MakeSeed(), publishing: newTurns(publishers)}
+	i := &Ingest{options: o.withDefaults(), queue: q, store: s, seed: maphash.MakeSeed(), publishing: newSlots(publishers)}
 	o = i.options
 	i.inFlight = newInFlight(&i.options)
 	i.rates = quota.NewRates(o.Now, func(tenant string) int64 { return o.Quotas.Of(tenant).SamplesPerSecond })
-	i.room.init(s)
+	i.admission.init(s)
 	i.clock = newClock(o.Now, o.Uptime, o.Limits.Ahead, o.Logger)
 	var err error
 	if i.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest),
@@ -190,9 +190,9 @@ func New(q *queue.Queue, s Store, o Options) (*Ingest, error) {
 		return nil, fmt.Errorf("making a decompressor: %w", err)
 	}
 	for _, d := range newDecoders(i.options.Limits, min(runtime.GOMAXPROCS(0), 4)) {
-		i.decoders = append(i.decoders, &sharedDecoder{newTurns(1), d})
+		i.decoders = append(i.decoders, &sharedDecoder{newSlots(1), d})
 	}
-	i.handed.batches = map[string]*Batch{}
+	i.decoded.batches = map[string]*Batch{}
 	i.tenants = make(map[string]*ledger, len(i.options.TenantNames))
 	for _, name := range i.options.TenantNames {
 		i.tenants[name] = &ledger{}
@@ -202,7 +202,7 @@ func New(q *queue.Queue, s Store, o Options) (*Ingest, error) {
 	return i, nil
 }
 
-// maxWindow bounds what a zstd frame may ask a reader to remember, in bytes.
+// maxWindow bounds the window of a zstd frame, in bytes.
 const maxWindow = 8 << 20
 
 // Names of the headers of a message in the queue.
@@ -214,28 +214,28 @@ const (
 	headerNames    = "Outsight-Names"
 )
 
-// request is what came over the network.
+// request is a received request.
 type request struct {
 	// body is an ExportMetricsServiceRequest, compressed the same as zstd where the sender sent that.
 	body, compressed []byte
 	sender
-	// batch is the value of otlp.BatchHeader: who sent it and a number, or empty.
+	// batch is the value of otlp.BatchHeader: the sender's name and a number, or empty.
 	batch string
 }
 
-// errBusy means that the sender should come again later.
+// errBusy means that the sender should retry later.
 var errBusy = errors.New("too much is under way")
 
-// take keeps a request, and takes what it becomes from hold. It has returned without an error when the request outlives
-// the loss of power.
-func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome, err error) {
+// accept queues a request, and reserves the memory of what it is decoded to. When it returns without an error, the
+// request is durable.
+func (i *Ingest) accept(ctx context.Context, r request, hold *reservation) (taken outcome, err error) {
 	charged := 0
 	defer func() {
 		if err != nil && charged > 0 {
-			i.rates.GiveBack(r.tenant, charged)
+			i.rates.Refund(r.tenant, charged)
 		}
 	}()
-	// What waits for room in the store would fill the rest of the disk.
+	// Messages that the store cannot take would fill the disk.
 	var noRoom error
 	if i.options.Room != nil {
 		if err := i.options.Room(); err != nil {
@@ -258,19 +258,19 @@ func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome
 		return taken, noRoom
 	}
 	received = truncated
-	if err := hold.more(int64(batch.bytes())); err != nil {
+	if err := hold.grow(int64(batch.bytes())); err != nil {
 		batch.release()
 		return taken, err
 	}
 	i.counts.points.Add(batch.Points)
 	charged = int(batch.Points)
-	i.rates.Took(r.tenant, charged)
+	i.rates.Charge(r.tenant, charged)
 	for reason, n := range batch.Rejected {
 		i.reject(r.sender, Reason(reason), n, explanations[reason])
 	}
 	taken.Rejections = batch.Rejected
 	if taken.Rejections[TooOld]+taken.Rejections[Future] > 0 {
-		taken.said = "it is " + received.UTC().Format(time.RFC3339) + " by this server's clock"
+		taken.message = "it is " + received.UTC().Format(time.RFC3339) + " by this server's clock"
 	}
 	samples := uint64(len(batch.Series))
 	if samples == 0 {
@@ -296,28 +296,28 @@ func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome
 	if named != nil {
 		series = named
 	}
-	claim, without := i.room.claim(r.tenant, series, batch.labels)
-	if without.passing {
+	claim, without := i.admission.claim(r.tenant, series, batch.labels)
+	if without.temporary {
 		batch.release()
 		return taken, fmt.Errorf("%w: whether %d new series have room is known when what waits is stored",
 			queue.ErrFull, without.series)
 	}
 	if without.series > 0 {
 		taken.Rejections[NoRoom] += without.series
-		said := without.said(r.tenant)
+		said := without.message(r.tenant)
 		i.reject(r.sender, NoRoom, without.series, said)
-		taken.said = strings.TrimPrefix(taken.said+"; "+said, "; ")
+		taken.message = strings.TrimPrefix(taken.message+"; "+said, "; ")
 		if without.series == samples {
 			batch.release()
 			return taken, nil
 		}
 	}
-	if err := i.publishing.take(ctx, r.tenant); err != nil {
-		claim.drop()
+	if err := i.publishing.acquire(ctx, r.tenant); err != nil {
+		claim.cancel()
 		batch.release()
 		return taken, err
 	}
-	defer i.publishing.give()
+	defer i.publishing.release()
 	if m.Data == nil {
 		m.Data = i.encoder.EncodeAll(r.body, make([]byte, 0, len(r.body)/4+64))
 	}
@@ -328,32 +328,32 @@ func (i *Ingest) take(ctx context.Context, r request, hold *hold) (taken outcome
 		}
 		batch.Series = named
 	}
-	kept := claim.keep(m.ID)
+	kept := claim.register(m.ID)
 	// Before it is published: the consumer may have it at once, and it is the consumer's then.
-	i.handed.put(m.ID, batch)
+	i.decoded.put(m.ID, batch)
 	published, err := i.queue.Publish(ctx, m)
 	if err != nil {
-		i.handed.take(m.ID).release()
+		i.decoded.take(m.ID).release()
 		if kept {
-			i.room.done(m.ID)
+			i.admission.done(m.ID)
 		}
 		return taken, err
 	}
 	if published.Duplicate {
 		// The consumer gets the first one alone.
-		i.handed.take(m.ID).release()
+		i.decoded.take(m.ID).release()
 		if kept {
-			i.room.done(m.ID)
+			i.admission.done(m.ID)
 		}
 		i.counts.duplicates.Add(1)
 		return taken, nil
 	}
-	i.room.published(m.ID, published.Sequence)
+	i.admission.published(m.ID, published.Sequence)
 	i.counts.samples.Add(samples - without.series)
 	return taken, nil
 }
 
-// id tells a request from all others; one that is sent again has the same.
+// id identifies a request; a repeated one has the same.
 func (r *request) id() string {
 	if r.batch != "" {
 		return r.tenant + "/" + r.batch
@@ -372,10 +372,10 @@ func (i *Ingest) decode(ctx context.Context, r request, received, doubtful time.
 		hash = maphash.Bytes(i.seed, r.body[:min(len(r.body), 128)])
 	}
 	d := i.decoders[hash%uint64(len(i.decoders))]
-	if err := d.turn.take(ctx, r.tenant); err != nil {
+	if err := d.slots.acquire(ctx, r.tenant); err != nil {
 		return nil, err
 	}
-	defer d.turn.give()
+	defer d.slots.release()
 	return d.Decoder.decode(r.body, r.tenant, received, doubtful, most)
 }
 
@@ -392,7 +392,7 @@ const batchNumberBytes = otlp.BatchNumberDigits
 
 var batchName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}/[0-9]{` + strconv.Itoa(otlp.BatchNumberDigits) + `}$`)
 
-// Errors of who sends.
+// Errors of authentication.
 var (
 	errUnauthorized = errors.New("a token with the role send is needed")
 	errForbidden    = errors.New("this token is of another tenant")
@@ -400,7 +400,7 @@ var (
 )
 
 // admit finds the tenant and the batch of a request by its headers. With an error, the tenant is the one that was
-// refused, or that somebody names who has not shown to be of it.
+// refused, or the one that an unauthenticated request names.
 func (i *Ingest) admit(values func(header string) []string) (tenant, batch string, err error) {
 	header := func(name string) string {
 		if all := values(name); len(all) > 0 {
@@ -427,7 +427,7 @@ func (i *Ingest) admit(values func(header string) []string) (tenant, batch strin
 	return tenant, batch, nil
 }
 
-// tenant is that of a token, or the one that is named where the token has none.
+// tenant is that of the token, or the named one if the token has none.
 func (i *Ingest) tenant(ofToken string, values func(header string) []string) (string, error) {
 	named, err := access.NamedTenant(values)
 	switch {
@@ -441,19 +441,19 @@ func (i *Ingest) tenant(ofToken string, values func(header string) []string) (st
 	return cmp.Or(ofToken, named, DefaultTenant), nil
 }
 
-// handover spares the consumer to decode what this process has just decoded.
-type handover struct {
+// decodedBatches passes decoded batches of this process to the consumer, so that it need not decode their messages.
+type decodedBatches struct {
 	// mu guards the rest.
 	mu      sync.Mutex
 	batches map[string]*Batch
 	weight  int
 }
 
-// maxHanded bounds what waits in memory for the consumer, which reads the queue where there is more: in series, and as
-// many more as foreign histograms and labels that were new weigh.
-const maxHanded = 200_000
+// maxDecodedWeight bounds the batches in memory for the consumer, which decodes messages beyond it. The unit is a
+// series without a histogram; histograms of others and new labels weigh as many more as their size.
+const maxDecodedWeight = 200_000
 
-// weight is about what the batch takes, in series without a histogram.
+// weight is roughly the memory of the batch, in series without a histogram.
 func (b *Batch) weight() int {
 	n := len(b.Series)
 	for i := range b.Series {
@@ -464,12 +464,12 @@ func (b *Batch) weight() int {
 	return n + b.built/(4*seriesBytes)
 }
 
-// put takes over b, whether there is room for it or not.
-func (h *handover) put(id string, b *Batch) {
+// put takes ownership of b, also if it is full.
+func (h *decodedBatches) put(id string, b *Batch) {
 	weight := b.weight()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.weight+weight > maxHanded || h.batches[id] != nil {
+	if h.weight+weight > maxDecodedWeight || h.batches[id] != nil {
 		b.release()
 		return
 	}
@@ -477,7 +477,7 @@ func (h *handover) put(id string, b *Batch) {
 	h.weight += weight
 }
 
-func (h *handover) take(id string) *Batch {
+func (h *decodedBatches) take(id string) *Batch {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	b := h.batches[id]

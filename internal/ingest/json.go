@@ -23,7 +23,7 @@ type jsonLimits struct {
 	bytes int
 	// elements are its resources, scopes, metrics and data points.
 	elements int
-	// grow is told how many bytes more are taken; nil for nobody.
+	// grow is called with the number of bytes to reserve; nil for none.
 	grow func(n int64) error
 }
 
@@ -33,8 +33,8 @@ const maxJSONDepth = 64
 
 var requestType = (*colpb.ExportMetricsServiceRequest)(nil).ProtoReflect().Descriptor()
 
-// fromJSON turns a request in OTLP's JSON into the same in protobuf, token by token: the generated types would take a
-// hundred bytes for an empty message of two.
+// fromJSON converts OTLP's JSON to protobuf, token by token: the generated types would take a hundred bytes for an
+// empty message of two.
 func fromJSON(b []byte, limits jsonLimits) ([]byte, error) {
 	r := &jsonReader{tokens: json.NewDecoder(bytes.NewReader(b)), limits: limits}
 	r.tokens.UseNumber()
@@ -81,7 +81,7 @@ func (r *jsonReader) message(of protoreflect.MessageDescriptor, depth int) error
 			return fmt.Errorf("%w: more than %d resources, scopes, metrics and points", ErrTooManyPoints, r.limits.elements)
 		}
 	}
-	// Fields and alternatives that have come, by their index: no message here has 64 of either.
+	// Fields and alternatives seen so far, as bits of their index: no message here has 64 of either.
 	var seen, chosen uint64
 	for r.tokens.More() {
 		t, err := r.tokens.Token()
@@ -175,7 +175,7 @@ func (r *jsonReader) value(field protoreflect.FieldDescriptor, t json.Token, dep
 	return r.bound()
 }
 
-// wrap makes what was appended since at a field that is length-delimited.
+// wrap makes a length-delimited field of what was appended since at.
 func (r *jsonReader) wrap(number protowire.Number, at int) {
 	var head [16]byte
 	before := protowire.AppendVarint(protowire.AppendTag(head[:0], number, protowire.BytesType), uint64(len(r.out)-at))
@@ -197,7 +197,7 @@ func (r *jsonReader) bound() error {
 	return nil
 }
 
-// skip reads a value that means nothing here.
+// skip reads a value of an unknown field.
 func (r *jsonReader) skip(depth int) error {
 	for open := 0; ; {
 		t, err := r.tokens.Token()
@@ -325,7 +325,7 @@ func double(text string, quoted bool) (float64, bool) {
 	return v, err == nil
 }
 
-// decodeBase64 takes both alphabets, with padding or without.
+// decodeBase64 accepts both alphabets, with or without padding.
 func decodeBase64(text string) ([]byte, error) {
 	encoding := base64.RawStdEncoding
 	if strings.ContainsAny(text, "-_") {

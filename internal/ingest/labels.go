@@ -25,10 +25,10 @@ import (
 // TenantLabel is the label that a request's tenant becomes.
 const TenantLabel = "tenant"
 
-// origin is a resource: what the labels of its points begin with.
+// origin is a decoded resource: the labels that all of its points share.
 type origin struct {
 	number uint64
-	// ours is whether names are taken as they are.
+	// ours means that names are not translated.
 	ours   bool
 	tenant string
 	// labels that each point has, and those of target_info; nil where there is none.
@@ -36,9 +36,9 @@ type origin struct {
 	bad            bool
 }
 
-// labelSet is the labels of points, and what they were made from. All metrics whose points have the same attributes
-// share it: an edge's or a container's series are some thirty, and one set for each would be most of what a Decoder
-// holds.
+// labelSet is the labels of points, and the attributes they were made from. All metrics whose points have the same
+// attributes share it: an edge or a container has some thirty series, and a set for each would be most of a Decoder's
+// memory.
 type labelSet struct {
 	origin *origin
 	// raw attributes; the values of labels are parts of it.
@@ -54,19 +54,19 @@ type labelSet struct {
 	next  *labelSet
 }
 
-// partSet is what a point of some bounds is stored as.
+// partSet is the parts that a point with certain bounds is stored as.
 type partSet struct {
 	bounds []uint64
 	parts  []part
 }
 
-// setNumbers gives each set of labels a number. With that of a metric it is the key of a series.
+// setNumbers numbers the sets of labels. The number of a set and that of a metric are the key of a series.
 var setNumbers atomic.Uint64
 
-// metricBits of a series' key tell metrics apart, the others sets of labels.
+// metricBits of a series' key identify the metric, the others the set of labels.
 const metricBits = 24
 
-// key is what stands for the series of a metric that has the labels of s; 0 where there are too many metrics for that.
+// key identifies the series of a metric with the labels of s; 0 if there are too many metrics for that.
 func (s *labelSet) key(m *metric) uint64 {
 	if m.number >= 1<<metricBits {
 		return 0
@@ -88,7 +88,7 @@ func (r *reading) set(raw []byte, field int32) (*labelSet, error) {
 	for s := r.older[hash]; s != nil; s = s.next {
 		if s.origin == r.origin && s.raw == string(raw) {
 			again := *s
-			// Some of the parts may be of metrics that are gone; the others are made anew.
+			// Some of the parts may be of metrics that were evicted; those are made again.
 			again.next, again.parts = r.recent[hash], nil
 			r.hold(setBytes + len(raw) + labelBytes*cap(s.labels))
 			r.recent[hash] = &again
@@ -138,7 +138,7 @@ func (d *Decoder) build(from *origin, pairs []model.Label) (labels []model.Label
 			if from.ours {
 				return nil, false
 			}
-			// Two attributes may have one name once their dots are gone.
+			// Two attributes may have one name once their dots are replaced.
 			labels[i].Value = otlp.Label(name, labels[i].Value+";"+p.Value).Value
 			continue
 		}
@@ -286,7 +286,7 @@ func (o *origin) fromResource(pairs []model.Label, most int) {
 	}
 }
 
-// targetInfo adds the series that tells the other attributes of the current resource.
+// targetInfo adds the series target_info with the other attributes of the current resource.
 func (r *reading) targetInfo() {
 	if o := r.origin; o.target != nil && !o.bad {
 		r.add(model.Series{Name: "target_info", Labels: o.target, Kind: model.Gauge, Time: time.UnixMilli(r.last), Value: 1})
@@ -296,17 +296,17 @@ func (r *reading) targetInfo() {
 // attributes reads the KeyValues that are field of the message b, unless they are more than most or one is a list that
 // is too large; all is b as text, which the pairs keep parts of.
 func attributes(b []byte, all string, field int32, most int) (pairs []model.Label, ok bool, err error) {
-	f := fields{rest: b}
+	f := fields{remaining: b}
 	for f.next() {
 		if f.typ != 2 || int32(f.num) != field {
 			continue
 		}
 		var p model.Label
-		end := len(all) - len(f.rest)
-		kv := fields{rest: f.bytes}
+		end := len(all) - len(f.remaining)
+		kv := fields{remaining: f.bytes}
 		for kv.next() {
 			// Where a part of the pair lies in all.
-			to := end - len(kv.rest)
+			to := end - len(kv.remaining)
 			switch {
 			case kv.message(1):
 				p.Name = all[to-len(kv.bytes) : to]
@@ -336,11 +336,11 @@ var errNested = errors.New("a list that is too large")
 
 // anyValue is an attribute's value as text; text is b.
 func anyValue(b []byte, text string) (value string, err error) {
-	f := fields{rest: b}
+	f := fields{remaining: b}
 	for f.next() {
 		switch {
 		case f.message(1):
-			to := len(text) - len(f.rest)
+			to := len(text) - len(f.remaining)
 			value = text[to-len(f.bytes) : to]
 		case f.varint(2):
 			value = strconv.FormatBool(f.number != 0)

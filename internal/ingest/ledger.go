@@ -9,29 +9,29 @@ import (
 	"outsight/internal/model"
 )
 
-// ledger counts what senders were refused: all of them, or those of one tenant.
+// ledger counts the refusals of all senders, or of one tenant.
 type ledger struct {
 	requests [refusals]refused
 	points   [reasons]refused
 }
 
-// refused counts what was refused for one reason.
+// refused counts the refusals for one reason.
 type refused struct {
 	count atomic.Uint64
 	// last is the latest of them, nil where there was none.
-	last atomic.Pointer[occasion]
+	last atomic.Pointer[refusalContext]
 }
 
-// occasion is when something was refused, to which address, and what its sender was told.
-type occasion struct {
-	at         time.Time
-	from, said string
+// refusalContext is the time, the sender's address and the message of a refusal.
+type refusalContext struct {
+	at            time.Time
+	from, message string
 }
 
-// maxSaid bounds, in bytes, what is kept of an answer: parts of it are the sender's words.
-const maxSaid = 200
+// maxRefusalText bounds the message, in bytes: parts of it are the sender's words.
+const maxRefusalText = 200
 
-func (r *refused) add(n uint64, o occasion) {
+func (r *refused) add(n uint64, o refusalContext) {
 	r.count.Add(n)
 	r.last.Store(&o)
 }
@@ -43,31 +43,31 @@ func (r *refused) listed(list []model.Refusal, what, reason string) []model.Refu
 		return list
 	}
 	one := model.Refusal{What: what, Reason: reason, Count: n}
-	// The count comes first, so that there may be none yet.
+	// count is stored before last, so that last may still be nil.
 	if o := r.last.Load(); o != nil {
-		one.Last, one.From, one.Said = o.at, o.from, o.said
+		one.Last, one.From, one.Said = o.at, o.from, o.message
 	}
 	return append(list, one)
 }
 
-// sender is who sends: a tenant, empty where there are none or it is not known, and an address.
+// sender is the tenant, empty without tenants or if unknown, and the address of a sender.
 type sender struct{ tenant, address string }
 
-// occasion is that of now.
-func (i *Ingest) occasion(who sender, said string) occasion {
-	if len(said) > maxSaid {
-		said = strings.ToValidUTF8(said[:maxSaid], "") + "…"
+// refusalContext returns that of now.
+func (i *Ingest) refusalContext(who sender, said string) refusalContext {
+	if len(said) > maxRefusalText {
+		said = strings.ToValidUTF8(said[:maxRefusalText], "") + "…"
 	}
 	host, _, err := net.SplitHostPort(who.address)
 	if err != nil {
 		host = who.address
 	}
-	return occasion{i.options.Now(), host, said}
+	return refusalContext{i.options.Now(), host, said}
 }
 
 // refuse counts a request that was turned away, for everybody and for its tenant.
 func (i *Ingest) refuse(who sender, why Refusal, err error) {
-	o := i.occasion(who, err.Error())
+	o := i.refusalContext(who, err.Error())
 	i.all.requests[why].add(1, o)
 	if own := i.tenants[who.tenant]; own != nil {
 		own.requests[why].add(1, o)
@@ -79,16 +79,15 @@ func (i *Ingest) reject(who sender, why Reason, n uint64, said string) {
 	if n == 0 {
 		return
 	}
-	o := i.occasion(who, said)
+	o := i.refusalContext(who, said)
 	i.all.points[why].add(n, o)
 	if own := i.tenants[who.tenant]; own != nil {
 		own.points[why].add(n, o)
 	}
 }
 
-// Refusals are what senders were refused since New, by reason: all of them for "", or those of one of
-// Options.TenantNames. Who shows no valid token belongs to no tenant, unless it names one: then the request was for
-// that tenant.
+// Refusals are the refusals since New, by reason: all for "", or those of one of Options.TenantNames. A request without
+// a valid token belongs to no tenant, unless it names one.
 func (i *Ingest) Refusals(tenant string) (list []model.Refusal) {
 	l := &i.all
 	if tenant != "" {

@@ -3,13 +3,10 @@
 package ingest_test
 
 import (
+	"bytes"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +20,7 @@ import (
 	"outsight/internal/queue"
 	"outsight/internal/quota"
 	"outsight/internal/store"
+	"outsight/test/memorygroup"
 )
 
 // The server of these tests has a quarter of what one of 4 GiB has.
@@ -39,44 +37,24 @@ func TestHostileTenantInMemory(t *testing.T) {
 		hostileServer(t, dir)
 		return
 	}
-	group := fmt.Sprintf("/sys/fs/cgroup/memory/outsight-ingest-%d", os.Getpid())
-	if err := os.Mkdir(group, 0o755); err != nil {
-		t.Fatalf("making a control group (needs root and the memory controller of cgroup v1): %v", err)
+	group, err := memorygroup.New(t, hostileMemory)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.Remove(group) })
-	set := func(name string, value int) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(group, name), []byte(strconv.Itoa(value)), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	set("memory.limit_in_bytes", hostileMemory)
 	dir := t.TempDir()
 	for _, part := range []string{"flood", "restart"} {
-		c := exec.Command(os.Args[0], "-test.run=^TestHostileTenantInMemory$", "-test.v")
+		c := group.Command(os.Args[0], "-test.run=^TestHostileTenantInMemory$", "-test.v")
 		c.Env = append(os.Environ(), "HOSTILE_DIR="+dir, "HOSTILE_PART="+part, fmt.Sprint("GOMEMLIMIT=", hostileMemory/4*3))
-		begin, err := c.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var out strings.Builder
-		c.Stdout, c.Stderr = &out, &out
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
-		set("cgroup.procs", c.Process.Pid)
-		begin.Close() // it waits for that
-		err = c.Wait()
-		peak, _ := os.ReadFile(filepath.Join(group, "memory.max_usage_in_bytes"))
-		t.Logf("%s: at most %s bytes\n%s", part, strings.TrimSpace(string(peak)), out.String())
-		if err != nil && !strings.Contains(out.String(), "killed by itself") {
+		out, err := c.CombinedOutput()
+		peak, peakErr := group.PeakBytes()
+		t.Logf("%s: at most %d bytes (%v)\n%s", part, peak, peakErr, out)
+		if err != nil && !bytes.Contains(out, []byte("killed by itself")) {
 			t.Fatalf("%s: %v", part, err)
 		}
 	}
 }
 
 func hostileServer(t *testing.T, dir string) {
-	_, _ = io.Copy(io.Discard, os.Stdin)
 	among := quota.Tenants{Names: []string{"flood", "shop"}}
 	labelBytes := int64(hostileMemory / 5)
 	s := start(t, dir, setup{

@@ -21,8 +21,8 @@ type metric struct {
 
 var metricNamer = otlptranslator.NewMetricNamer("", otlptranslator.UnderscoreEscapingWithSuffixes)
 
-// metricOf finds or makes the metric. Names of the project's own agents are stored names already; others
-// become what Prometheus makes of them.
+// metricOf returns the metric, from the cache or a new one. Names of the project's own agents are not translated;
+// others become those that Prometheus makes of them.
 func (r *reading) metricOf(name, unit []byte, kind uint8, monotonic bool) *metric {
 	if len(name) > maxNameBytes || len(unit) > maxNameBytes {
 		return &metric{}

@@ -7,7 +7,7 @@ import (
 	"outsight/internal/model"
 )
 
-// names remember what labels became with names, so that their series have keys as well.
+// names caches what sets of labels became when names were added, so that the named series have keys, too.
 type names struct {
 	// mu guards sets.
 	mu sync.Mutex
@@ -21,11 +21,11 @@ type namedSet struct {
 	labels []model.Label
 	// number is its own, as that of a labelSet.
 	number uint64
-	// came is where the labels of the last batch were: there they are the same for all its series of the set.
-	came *model.Label
+	// lastLabels is the address of the set's labels in the current batch, which all its series of the set share.
+	lastLabels *model.Label
 }
 
-// settle gives the series that got names the keys of what they are with them; before is what they were.
+// settle gives the named series the keys of their new labels; before is their old labels.
 func (n *names) settle(before, named []model.Series) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -44,7 +44,7 @@ func (n *names) one(s *model.Series) {
 	}
 	without := s.Key >> metricBits
 	set := n.sets[without]
-	if set == nil || set.came != &s.Labels[0] {
+	if set == nil || set.lastLabels != &s.Labels[0] {
 		if set == nil || !slices.Equal(set.labels, s.Labels) {
 			if n.sets == nil || len(n.sets) >= n.most {
 				n.sets = map[uint64]*namedSet{}
@@ -52,7 +52,7 @@ func (n *names) one(s *model.Series) {
 			set = &namedSet{labels: s.Labels, number: setNumbers.Add(1)}
 			n.sets[without] = set
 		}
-		set.came = &s.Labels[0]
+		set.lastLabels = &s.Labels[0]
 	}
 	s.Labels, s.Key = set.labels, set.number<<metricBits|s.Key&(1<<metricBits-1)
 }

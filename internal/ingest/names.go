@@ -16,21 +16,21 @@ import (
 	"outsight/internal/model"
 )
 
-// Names are put to a batch once, before it is kept, and lie in its message: what is handed to the store again after a
-// restart has the labels that it had, whatever the cluster is like by then. They are behind the request itself, in a
-// frame that every reader of zstd skips; headerNames has its length.
+// Names are added to a batch once, before it is queued, and are part of its message: after a restart it is appended
+// with the same labels, whatever the cluster is like by then. They follow the request in a frame that every zstd
+// decoder skips; headerNames has its length.
 const (
 	skippableFrame = 0x184d2a50
-	frameHead      = 8
+	frameHeader    = 8
 	// maxNamed bounds the labels that a set adds to one series.
 	maxNamed = 64
 )
 
-// nameable is how old samples may be to get names: who has an address changes.
+// nameable is how old samples may be to get names: addresses are reassigned.
 const nameable = 5 * time.Minute
 
-// name gives the series of an agent's batch their names: those whose labels mean what Options.Name thinks, and of
-// now. A series that got some is no longer the one that its key stands for. It waits until names are known.
+// name adds names to the series of an agent's batch whose labels are in the cluster of Options.Name and recent. A named
+// series has another key. It waits until Named is closed.
 func (i *Ingest) name(ctx context.Context, series []model.Series) ([]model.Series, error) {
 	if i.options.Name == nil || len(series) == 0 {
 		return series, nil
@@ -50,7 +50,7 @@ func (i *Ingest) name(ctx context.Context, series []model.Series) ([]model.Serie
 	return named, nil
 }
 
-// labelsKey tells slices of labels apart: most series of a batch share theirs with others.
+// labelsKey identifies a slice of labels: most series of a batch share theirs with others.
 type labelsKey struct {
 	first *model.Label
 	count int
@@ -63,8 +63,8 @@ func keyOf(labels []model.Label) labelsKey {
 	return labelsKey{&labels[0], len(labels)}
 }
 
-// appendNames appends to a message's data what makes named of series, compressed. It appends nothing where nothing was
-// named.
+// appendNames appends to a message's data, compressed, how named differs from series. It appends nothing if they are
+// equal.
 func appendNames(data []byte, series, named []model.Series, encoder *zstd.Encoder) (_ []byte, length int) {
 	names := encodeNames(series, named)
 	if names == nil {
@@ -73,10 +73,10 @@ func appendNames(data []byte, series, named []model.Series, encoder *zstd.Encode
 	names = encoder.EncodeAll(names, nil)
 	data = binary.LittleEndian.AppendUint32(data, skippableFrame)
 	data = binary.LittleEndian.AppendUint32(data, uint32(len(names)))
-	return append(data, names...), frameHead + len(names)
+	return append(data, names...), frameHeader + len(names)
 }
 
-// encodeNames is sets of labels, which set each series got, and the values that changed; nil where nothing did.
+// encodeNames encodes sets of labels, which series got which, and the values that changed; nil if none did.
 func encodeNames(series, named []model.Series) []byte {
 	type pair struct{ before, after labelsKey }
 	// A set has a number from 1 on, by its bytes; 0 is none.
@@ -121,7 +121,7 @@ func encodeNames(series, named []model.Series) []byte {
 	return append(binary.AppendUvarint(payload, changed), values...)
 }
 
-// addedLabels are those of after that before has not; nil where there are none.
+// addedLabels are those of after that before does not have; nil if there are none.
 func addedLabels(before, after []model.Label) []byte {
 	var b []byte
 	n := uint64(0)
@@ -146,22 +146,22 @@ var (
 	errOtherSeries = errors.New("the names in it are of other series")
 )
 
-// applyNames is what appendNames was given as named. The frame is the last of the data, and of this length.
+// applyNames reverses appendNames. The frame is the end of the data, and of this length.
 func applyNames(data []byte, length string, series []model.Series, decoder *zstd.Decoder) ([]model.Series, error) {
 	n, err := strconv.Atoi(length)
-	if err != nil || n < frameHead || n > len(data) {
+	if err != nil || n < frameHeader || n > len(data) {
 		return nil, fmt.Errorf("%w: they have %q bytes of %d", errNames, length, len(data))
 	}
-	names, err := decoder.DecodeAll(data[len(data)-n+frameHead:], nil)
+	names, err := decoder.DecodeAll(data[len(data)-n+frameHeader:], nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNames, err)
 	}
 	return decodeNames(names, series)
 }
 
-// decodeNames is what encodeNames was given as named.
+// decodeNames reverses encodeNames.
 func decodeNames(names []byte, series []model.Series) ([]model.Series, error) {
-	r := nameReader{rest: names}
+	r := nameReader{remaining: names}
 	if count := r.number(); count != uint64(len(series)) {
 		return nil, fmt.Errorf("%w: they are of %d, and there are %d", errOtherSeries, count, len(series))
 	}
@@ -207,7 +207,7 @@ func decodeNames(names []byte, series []model.Series) ([]model.Series, error) {
 			r.bad = true
 		}
 	}
-	if r.bad || len(r.rest) > 0 {
+	if r.bad || len(r.remaining) > 0 {
 		return nil, errNames
 	}
 	return named, nil
@@ -229,25 +229,25 @@ func withLabels(labels, added []model.Label) []model.Label {
 
 // nameReader reads what appendNames wrote.
 type nameReader struct {
-	rest []byte
-	bad  bool
+	remaining []byte
+	bad       bool
 }
 
 func (r *nameReader) number() uint64 {
-	v, n := binary.Uvarint(r.rest)
+	v, n := binary.Uvarint(r.remaining)
 	if n <= 0 {
-		r.bad, r.rest = true, nil
+		r.bad, r.remaining = true, nil
 		return 0
 	}
-	r.rest = r.rest[n:]
+	r.remaining = r.remaining[n:]
 	return v
 }
 
 // count is the number of things that follow, each of a byte at least.
 func (r *nameReader) count() uint64 {
 	n := r.number()
-	if n > uint64(len(r.rest)) {
-		r.bad, r.rest = true, nil
+	if n > uint64(len(r.remaining)) {
+		r.bad, r.remaining = true, nil
 		return 0
 	}
 	return n
@@ -255,17 +255,17 @@ func (r *nameReader) count() uint64 {
 
 func (r *nameReader) text() string {
 	n := r.count()
-	text := string(r.rest[:n])
-	r.rest = r.rest[n:]
+	text := string(r.remaining[:n])
+	r.remaining = r.remaining[n:]
 	return text
 }
 
 func (r *nameReader) fixed() uint64 {
-	if len(r.rest) < 8 {
-		r.bad, r.rest = true, nil
+	if len(r.remaining) < 8 {
+		r.bad, r.remaining = true, nil
 		return 0
 	}
-	v := binary.BigEndian.Uint64(r.rest)
-	r.rest = r.rest[8:]
+	v := binary.BigEndian.Uint64(r.remaining)
+	r.remaining = r.remaining[8:]
 	return v
 }

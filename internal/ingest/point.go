@@ -7,7 +7,7 @@ import (
 	"outsight/internal/model"
 )
 
-// point is what all kinds of data points have.
+// point has the fields common to all kinds of data points.
 type point struct {
 	labels        []byte
 	set           *labelSet
@@ -24,12 +24,12 @@ type point struct {
 	negative      []byte
 }
 
-// noRecordedValue is the flag of a point that says that a series has ended.
+// noRecordedValue is the flag of a point that marks the end of a series.
 const noRecordedValue = 1
 
 func (r *reading) point(kind uint8, b []byte) error {
 	var p point
-	f := fields{rest: b}
+	f := fields{remaining: b}
 	field := int32(7)
 	switch kind {
 	case histogramData:
@@ -41,7 +41,7 @@ func (r *reading) point(kind uint8, b []byte) error {
 	first, end, apart := -1, -1, false
 	for f.next() {
 		if f.typ == 2 && int32(f.num) == field {
-			from, to := len(b)-f.start, len(b)-len(f.rest)
+			from, to := len(b)-f.start, len(b)-len(f.remaining)
 			switch {
 			case first < 0:
 				first = from
@@ -94,16 +94,16 @@ func (r *reading) point(kind uint8, b []byte) error {
 
 // gather puts the attributes of a point together.
 func gather(b []byte, field int32) (all []byte) {
-	f := fields{rest: b}
+	f := fields{remaining: b}
 	for f.next() {
 		if f.typ == 2 && int32(f.num) == field {
-			all = append(all, b[len(b)-f.start:len(b)-len(f.rest)]...)
+			all = append(all, b[len(b)-f.start:len(b)-len(f.remaining)]...)
 		}
 	}
 	return all
 }
 
-// read takes a field of a point. The numbers of fields differ from kind to kind.
+// read reads a field of a point. The field numbers differ between kinds.
 func (p *point) read(kind uint8, f *fields) {
 	switch {
 	case f.fixed(2):

@@ -77,7 +77,7 @@ func counterAt(at time.Time, series int) float64 {
 
 // watch is an agent until it is killed. Of each batch that is in the spool it tells the time.
 func watch(dir, server string) error {
-	e, err := export.Open(export.Options{Server: server, Spool: dir, MaxPause: 200 * time.Millisecond})
+	e, err := export.Open(export.Options{Server: server, Spool: dir, MaxBackoff: 200 * time.Millisecond})
 	if err != nil {
 		return err
 	}

@@ -12,13 +12,13 @@ import (
 	"outsight/internal/quota"
 )
 
-// Quotas are what tenants have of what they may have: all of them for "", else that one. Without tenants there are
-// none.
+// Quotas returns the limits of tenants and what they use: all of them for "", else those of one. Without tenants there
+// are none.
 func (i *Ingest) Quotas(tenant string) (list []model.Quota) {
 	if !i.options.Tenants {
 		return nil
 	}
-	uses := func(what string, all []quota.Use) {
+	uses := func(what string, all []quota.Usage) {
 		for _, u := range all {
 			if tenant == "" || u.Tenant == tenant {
 				list = append(list, model.Quota{Tenant: u.Tenant, What: what, Used: u.Used, Limit: u.Limit,
@@ -26,14 +26,12 @@ func (i *Ingest) Quotas(tenant string) (list []model.Quota) {
 			}
 		}
 	}
-	if s, ok := i.store.(interface {
-		Uses() (series, labelBytes []quota.Use)
-	}); ok {
-		series, labelBytes := s.Uses()
+	if s, ok := i.store.(tenantAccounts); ok {
+		series, labelBytes := s.Usages()
 		uses(model.QuotaSeries, series)
 		uses(model.QuotaLabelBytes, labelBytes)
 	}
-	uses(model.QuotaInFlight, i.inFlight.Uses())
+	uses(model.QuotaInFlight, i.inFlight.Usages())
 	for name, r := range i.rates.All() {
 		if (tenant == "" || name == tenant) && r.PerSecond > 0 {
 			list = append(list, model.Quota{Tenant: name, What: model.QuotaSamples, Used: r.Recent, Limit: r.PerSecond,

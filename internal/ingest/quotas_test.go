@@ -56,14 +56,14 @@ func partial(t testing.TB, answer *http.Response, text []byte) *colpb.ExportMetr
 	return m.PartialSuccess
 }
 
-// New series without room are told to their sender, by number and name; those that it has go on, and so does another
-// tenant.
-func TestNoRoomIsTold(t *testing.T) {
+// New series beyond the limit are reported to their sender, by number and name; its known series go on, and so does
+// another tenant.
+func TestRejectedSeriesAreReported(t *testing.T) {
 	s := start(t, t.TempDir(), setup{Options: twoTenants, queue: queue.Options{MaxBytes: 64 << 20},
 		store: store.Options{MaxSeries: 2000, Tenants: &quota.Tenants{Names: twoTenants.TenantNames}}})
 	now := time.Now()
 	flood, shop := header{otlp.TenantHeader: "flood"}, header{otlp.TenantHeader: "shop"}
-	told, sent := 0, 0
+	rejected, sent := 0, 0
 	for i := range 10 {
 		body := manyOf(t, "many", i*500, 500, now)
 		answer, text := s.post(t, body, flood)
@@ -73,18 +73,18 @@ func TestNoRoomIsTold(t *testing.T) {
 		}
 		p := partial(t, answer, text)
 		sent += 500
-		told += int(p.GetRejectedDataPoints())
+		rejected += int(p.GetRejectedDataPoints())
 		if n := p.GetRejectedDataPoints(); n > 0 && (!strings.Contains(p.ErrorMessage, `tenant "flood"`) ||
 			!strings.Contains(p.ErrorMessage, `"many"`)) {
-			t.Errorf("told %q", p.ErrorMessage)
+			t.Errorf("the message is %q", p.ErrorMessage)
 		}
 	}
 	stats := s.drained(t)
 	// A half of all, and half of the rest.
-	if got := s.store.Stats(); got.Series != sent-told || got.NoRoom != 0 || got.Series > 1500 || got.Series < 1400 {
-		t.Errorf("%d were sent, %d rejected; %+v", sent, told, got)
+	if got := s.store.Stats(); got.Series != sent-rejected || got.NoRoom != 0 || got.Series > 1500 || got.Series < 1400 {
+		t.Errorf("%d were sent, %d rejected; %+v", sent, rejected, got)
 	}
-	if stats.Rejected[ingest.NoRoom] != uint64(told) || stats.Appended != stats.Samples {
+	if stats.Rejected[ingest.NoRoom] != uint64(rejected) || stats.Appended != stats.Samples {
 		t.Errorf("got %+v", stats)
 	}
 	// The known ones of a tenant at its limit, and new ones of another.
@@ -115,7 +115,7 @@ func TestNoRoomIsTold(t *testing.T) {
 	}
 }
 
-// Who sends more in a second than it may is told when to come again, over HTTP and gRPC; others are not.
+// A tenant beyond its rate is told when to retry, over HTTP and gRPC; others are not.
 func TestRate(t *testing.T) {
 	now := time.Now()
 	o := twoTenants

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Reason says why a data point was not taken. The rest of its request is.
+// Reason is why a data point was rejected. Other points of its request are accepted.
 type Reason uint8
 
 // The reasons.
@@ -26,7 +26,7 @@ func (r Reason) String() string {
 	return [reasons]string{"delta", "too_old", "future", "labels", "name", "histogram", "store", "no_room"}[r]
 }
 
-// explanations are for the person who looks after the sender.
+// explanations are for the operator of the sender.
 var explanations = [reasons]string{
 	"of delta temporality: let the sender export cumulative ones",
 	"too old or without a time",
@@ -49,7 +49,7 @@ func (r *Rejections) Total() (n uint64) {
 	return n
 }
 
-// String tells how many were rejected and why; it is empty where none was.
+// String lists the reasons with their numbers; it is empty if nothing was rejected.
 func (r *Rejections) String() string {
 	var parts []string
 	for reason, n := range r {

@@ -30,9 +30,9 @@ import (
 //	length of the record 4 (top bit: has a header) | sequence 8 | time in ns 8 | length of the subject 2 | subject
 //	| length of the header 4, where it has one | header | data | hash 8, of all but the lengths
 const (
-	recordHead   = 22
+	recordHeader = 22
 	recordHash   = 8
-	emptyRecord  = recordHead + recordHash
+	emptyRecord  = recordHeader + recordHash
 	hasHeader    = uint32(1) << 31
 	deletedBit   = uint64(1) << 62 // a record that says that another message is gone
 	erasedBit    = uint64(1) << 63
@@ -44,7 +44,7 @@ const (
 // maxDamagedBytes bounds the copies of damaged files of the queue.
 const maxDamagedBytes = 64 << 20
 
-// Repaired tells what was found when the queue was opened.
+// Repaired is what was found when the queue was opened.
 type Repaired struct {
 	// Blocks that were damaged, and about how many messages are Lost with them.
 	Blocks int
@@ -53,14 +53,14 @@ type Repaired struct {
 
 // repairer looks through the streams in the directory of an embedded server.
 type repairer struct {
-	keep   damaged.Dir
+	copies damaged.Dir
 	logger *slog.Logger
 	found  Repaired
 }
 
 // repairStreams makes the streams below dir such that the server reads all that can be read.
 func repairStreams(dir string, logger *slog.Logger) (Repaired, error) {
-	r := &repairer{keep: damaged.Dir{Path: filepath.Join(dir, "damaged"), MaxBytes: maxDamagedBytes}, logger: logger}
+	r := &repairer{copies: damaged.Dir{Path: filepath.Join(dir, "damaged"), MaxBytes: maxDamagedBytes}, logger: logger}
 	streams, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", "*"))
 	if err != nil {
 		return r.found, err
@@ -77,11 +77,11 @@ func (r *repairer) stream(dir string) error {
 	if err := r.description(dir); err != nil {
 		return err
 	}
-	// Whoever opens the stream makes a consumer of its own. A damaged one would stand in its way.
+	// Consumers are created anew when the stream is opened. A damaged one would prevent that.
 	if err := os.RemoveAll(filepath.Join(dir, "obs")); err != nil {
 		return err
 	}
-	s := &streamScan{name: filepath.Base(dir), gone: map[uint64]bool{}}
+	s := &streamScan{name: filepath.Base(dir), deleted: map[uint64]bool{}}
 	s.readState(filepath.Join(dir, "msgs", "index.db"))
 	paths, err := blockPaths(filepath.Join(dir, "msgs"))
 	if err != nil {
@@ -99,8 +99,8 @@ func (r *repairer) stream(dir string) error {
 	return r.rewrite(dir, s)
 }
 
-// description takes a damaged description of a stream away: the server would leave the stream out. It is made again
-// from what the stream is opened with.
+// description removes a damaged description of a stream, with which the server would ignore the stream. Opening the
+// stream writes it again.
 func (r *repairer) description(dir string) error {
 	path, sumPath := filepath.Join(dir, "meta.inf"), filepath.Join(dir, "meta.sum")
 	content, err := os.ReadFile(path)
@@ -117,7 +117,7 @@ func (r *repairer) description(dir string) error {
 	if hex.EncodeToString(hashOf(filepath.Base(dir), content)) == string(sum) {
 		return nil
 	}
-	kept, err := r.keep.Move(path)
+	kept, err := r.copies.Move(path)
 	if err != nil {
 		return err
 	}
@@ -129,10 +129,10 @@ func (r *repairer) description(dir string) error {
 	return nil
 }
 
-// rewrite keeps a copy of each damaged block and writes what can be read.
+// rewrite copies each damaged block and writes its readable records.
 func (r *repairer) rewrite(dir string, s *streamScan) error {
 	for _, b := range s.damaged {
-		kept, err := r.keep.Copy(b.path)
+		kept, err := r.copies.Copy(b.path)
 		if err != nil {
 			return err
 		}
@@ -201,7 +201,7 @@ func blockNumber(path string) (uint32, bool) {
 	return uint32(n), ok && err == nil
 }
 
-// streamScan is what was found in the blocks of a stream.
+// streamScan is the result of reading the blocks of a stream.
 type streamScan struct {
 	name string
 	// first and last message that the server knew of when it last wrote its state, and the time of last. 0 where that
@@ -212,8 +212,8 @@ type streamScan struct {
 	highest     uint64
 	highestTime time.Time
 	lastBlock   uint32
-	// gone are messages that were deleted.
-	gone    map[uint64]bool
+	// deleted are messages that were deleted.
+	deleted map[uint64]bool
 	damaged []*damagedBlock
 	// holes are damaged parts, in order.
 	holes []*hole
@@ -225,18 +225,19 @@ type streamScan struct {
 type damagedBlock struct {
 	path   string
 	number uint32
-	// good is what can be read of it, messages how many.
+	// good are the readable records, messages their number.
 	good     []byte
 	messages int
-	// bytes are damaged, and lost messages were in them, which came between from and to; either may be unknown.
+	// bytes are damaged, and lost messages were in them, which were received between from and to; either may be
+	// unknown.
 	bytes    int
 	lost     uint64
 	from, to time.Time
-	// tail is whether the end of the block cannot be read.
+	// tail means that the end of the block cannot be read.
 	tail bool
 }
 
-// hole is a damaged part of a block: what was in it has numbers between after and before.
+// hole is a damaged part of a block: its messages have sequences between after and before.
 type hole struct {
 	block         *damagedBlock
 	after, before uint64
@@ -255,8 +256,8 @@ func hashOf(name string, parts ...[]byte) []byte {
 	return h.Sum(nil)
 }
 
-// readState reads the head of the file in which the server writes its state when it ends, and now and then before. One
-// that is damaged or of another version says nothing.
+// readState reads the header of the file in which the server writes its state, when it ends and now and then. A damaged
+// one, or one of another version, is ignored.
 func (s *streamScan) readState(path string) {
 	const magic, oldest, newest = 11, 1, 4
 	b, err := os.ReadFile(path)
@@ -300,8 +301,8 @@ type blockReader struct {
 	highest uint64
 }
 
-// at is the record at an offset. In search of one, only those are taken that can be told from random bytes before they
-// are hashed.
+// at returns the record at an offset. A search accepts only records that can be distinguished from random bytes before
+// they are hashed.
 func (r *blockReader) at(at int, search bool) (record, bool) {
 	b := r.buf[at:]
 	if len(b) < emptyRecord {
@@ -314,17 +315,17 @@ func (r *blockReader) at(at int, search bool) (record, bool) {
 	if headed {
 		lengths += 4
 	}
-	if length < emptyRecord || length > maxRecord || int(length) > len(b) || recordHead+lengths+recordHash > int(length) {
+	if length < emptyRecord || length > maxRecord || int(length) > len(b) || recordHeader+lengths+recordHash > int(length) {
 		return record{}, false
 	}
 	if search && !(length == emptyRecord && !headed && subject == 0) &&
-		string(b[recordHead:recordHead+subject]) != r.subject {
+		string(b[recordHeader:recordHeader+subject]) != r.subject {
 		return record{}, false
 	}
-	body := b[recordHead+lengths : length-recordHash]
+	body := b[recordHeader+lengths : length-recordHash]
 	r.hh.Reset()
 	r.hh.Write(b[4:20])
-	r.hh.Write(b[recordHead : recordHead+subject])
+	r.hh.Write(b[recordHeader : recordHeader+subject])
 	r.hh.Write(body)
 	var sum [recordHash]byte
 	if !bytes.Equal(r.hh.Sum(sum[:0]), b[length-recordHash:length]) {
@@ -333,10 +334,10 @@ func (r *blockReader) at(at int, search bool) (record, bool) {
 	found := record{end: at + int(length), seq: binary.LittleEndian.Uint64(b[4:]),
 		time: int64(binary.LittleEndian.Uint64(b[12:]))}
 	if headed {
-		written := binary.LittleEndian.Uint32(b[recordHead+subject:])
+		written := binary.LittleEndian.Uint32(b[recordHeader+subject:])
 		want := bytes.Index(body, []byte(headerEnd)) + len(headerEnd)
 		if bytes.HasPrefix(body, []byte(headerPrefix)) && want >= len(headerEnd) && int(written) != want {
-			found.fixed, found.fixedAt = want, at+recordHead+subject
+			found.fixed, found.fixedAt = want, at+recordHeader+subject
 		}
 	}
 	return found, true
@@ -344,8 +345,8 @@ func (r *blockReader) at(at int, search bool) (record, bool) {
 
 // next is where the next record begins after a damaged one at an offset, or the end.
 func (r *blockReader) next(at int) int {
-	// What a sender has sent may look like a record. Where the damaged one has the right length, nothing in it is
-	// looked at.
+	// A message may contain what looks like a record. If the damaged record has the right length, its inside is not
+	// searched.
 	if b := r.buf[at:]; len(b) >= emptyRecord {
 		length := binary.LittleEndian.Uint32(b) &^ hasHeader
 		if end := at + int(length); length >= emptyRecord && length <= maxRecord && end <= len(r.buf) {
@@ -362,7 +363,7 @@ func (r *blockReader) next(at int) int {
 	return len(r.buf)
 }
 
-// follows is whether the number of a record that was searched for makes sense: a tombstone is of any message.
+// follows reports whether the sequence of a record found by a search is plausible: a tombstone can be of any message.
 func (r *blockReader) follows(seq uint64) bool {
 	return seq&(deletedBit|erasedBit) != 0 || r.highest == 0 || seq > r.highest && seq-r.highest < mostMissing
 }
@@ -417,10 +418,10 @@ func (s *streamScan) scan(path string) error {
 	return nil
 }
 
-// take notes a record.
+// take adds a record.
 func (s *streamScan) take(r record) {
 	if seq := r.seq &^ (deletedBit | erasedBit); r.seq != seq {
-		s.gone[seq] = true
+		s.deleted[seq] = true
 		return
 	}
 	at := time.Unix(0, r.time)
@@ -433,8 +434,7 @@ func (s *streamScan) take(r record) {
 	}
 }
 
-// count says of each hole how many messages were in it that nobody had dealt with. It is called when all blocks have
-// been read.
+// count finds how many unacknowledged messages were in each hole. It is called when all blocks have been read.
 func (s *streamScan) count() {
 	for _, h := range s.open {
 		// After the last message that can be read.
@@ -445,10 +445,10 @@ func (s *streamScan) count() {
 	}
 	counted := uint64(0)
 	for _, h := range s.holes {
-		// What is before the first message that waits was dealt with.
+		// Messages before the first pending one were acknowledged.
 		after := max(h.after, counted, max(s.first, 1)-1)
 		if h.after == 0 {
-			for seq := range s.gone {
+			for seq := range s.deleted {
 				if seq < h.before {
 					after = max(after, seq)
 				}
@@ -457,7 +457,7 @@ func (s *streamScan) count() {
 		lost := uint64(0)
 		if h.before > after+1 {
 			lost = h.before - after - 1
-			for seq := range s.gone {
+			for seq := range s.deleted {
 				if after < seq && seq < h.before {
 					lost--
 				}
@@ -474,7 +474,7 @@ func (s *streamScan) count() {
 	}
 }
 
-// tombstone is a record that says that a message is gone.
+// tombstone is a record that marks a message as deleted.
 func (s *streamScan) tombstone(block uint32, seq uint64, at time.Time) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, emptyRecord)
 	b = binary.LittleEndian.AppendUint64(b, seq|deletedBit)

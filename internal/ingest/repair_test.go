@@ -253,7 +253,7 @@ func TestDamagedDescriptionOfTheQueue(t *testing.T) {
 	}
 }
 
-// While the disk has no room, senders are told to come again; nothing is taken that would fill it further.
+// While the disk is full, senders are asked to retry later; nothing is accepted that would fill it further.
 func TestNoRoomOnTheDisk(t *testing.T) {
 	var full atomic.Bool
 	s := start(t, t.TempDir(), setup{Options: ingest.Options{Room: func() error {

@@ -381,7 +381,7 @@ func TestSeveralFrames(t *testing.T) {
 // A full queue tells senders to come again, takes what fits, and loses nothing of it.
 func TestFullQueue(t *testing.T) {
 	dir := t.TempDir()
-	s := start(t, dir, setup{idle: true, queue: queue.Options{MaxBytes: 1 << 20, Patience: 200 * time.Millisecond}})
+	s := start(t, dir, setup{idle: true, queue: queue.Options{MaxBytes: 1 << 20, PublishTimeout: 200 * time.Millisecond}})
 	at, taken := time.Now().Add(-time.Minute), 0
 	for i := 0; ; i++ {
 		series := []model.Series{{Name: "g", Kind: model.Gauge, Time: at.Add(time.Duration(i) * time.Millisecond),
@@ -475,7 +475,7 @@ func TestTenants(t *testing.T) {
 	if err := call("c"); status.Code(err) != codes.Unauthenticated {
 		t.Error(err)
 	}
-	told := func(tenant string) string {
+	refused := func(tenant string) string {
 		var all []string
 		for _, r := range s.ingest.Refusals(tenant) {
 			all = append(all, fmt.Sprint(r.What, " ", r.Reason, " ", r.Count, " ", r.From))
@@ -490,7 +490,7 @@ func TestTenants(t *testing.T) {
 		"bank": "requests unauthorized 1 127.0.0.1, points too_old 1 127.0.0.1", "default": "", "../etc": "",
 		"": "requests unauthorized 5 127.0.0.1, requests malformed 1 127.0.0.1, points too_old 1 127.0.0.1",
 	} {
-		if got := told(tenant); got != want {
+		if got := refused(tenant); got != want {
 			t.Errorf("tenant %q: got %q, want %q", tenant, got, want)
 		}
 	}
@@ -548,7 +548,7 @@ func TestGRPC(t *testing.T) {
 	}
 }
 
-// Where all memory for requests is taken, gRPC senders are told when to come again.
+// While all memory for requests is in use, gRPC senders are asked to retry later.
 func TestGRPCBusy(t *testing.T) {
 	s := start(t, t.TempDir(), setup{Options: ingest.Options{InFlight: 10}})
 	conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -568,7 +568,7 @@ func TestGRPCBusy(t *testing.T) {
 	}
 }
 
-// What cannot be read is set aside, once, and what comes after it is stored.
+// A message that cannot be read becomes a dead letter, once, and the messages after it are stored.
 func TestPoison(t *testing.T) {
 	s := start(t, t.TempDir(), setup{})
 	for i, m := range []queue.Message{
@@ -585,8 +585,8 @@ func TestPoison(t *testing.T) {
 		t.Fatal(answer.Status)
 	}
 	stats := s.drained(t)
-	if got := s.value(t, "after", now); got != "3" || stats.Poison != 3 || stats.Queue.Aside != 3 ||
-		stats.Queue.SetAside != 3 {
+	if got := s.value(t, "after", now); got != "3" || stats.Poison != 3 || stats.Queue.DeadLetters != 3 ||
+		stats.Queue.DeadLettered != 3 {
 		t.Errorf("stored %q, %+v", got, stats)
 	}
 }
@@ -616,10 +616,10 @@ func TestMillionLabelValues(t *testing.T) {
 	}
 	s.drained(t)
 	stats := s.store.Stats()
-	// Each of them was told to its sender.
-	if told, err := s.ingest.Stats(t.Context()); stats.Series != 1000 || stats.NoRoom > each ||
-		told.Rejected[ingest.Refused] != 0 || told.Rejected[ingest.NoRoom] != requests*each-999 {
-		t.Errorf("got %+v, %+v, %v", stats, told, err)
+	// Each of them was reported to its sender.
+	if counts, err := s.ingest.Stats(t.Context()); stats.Series != 1000 || stats.NoRoom > each ||
+		counts.Rejected[ingest.Refused] != 0 || counts.Rejected[ingest.NoRoom] != requests*each-999 {
+		t.Errorf("got %+v, %+v, %v", stats, counts, err)
 	}
 	if got := s.value(t, "before", now.Add(time.Second)); got != "4" {
 		t.Errorf("another series has %q", got)

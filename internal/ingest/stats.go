@@ -14,7 +14,7 @@ import (
 	"outsight/internal/queue"
 )
 
-// Refusal says why a whole request was turned away.
+// Refusal is why a whole request was refused.
 type Refusal uint8
 
 // The refusals. Busy, Full and TooFast are worth another try.
@@ -49,16 +49,16 @@ const (
 	overGRPC
 )
 
-// Stats tells what was taken and what was not. Counts are since New.
+// Stats counts accepted, rejected and refused requests since New.
 type Stats struct {
 	// HTTP and GRPC requests, of which Refused were turned away whole.
 	HTTP, GRPC uint64
 	Refused    [refusals]uint64
-	// Bytes of bodies after decompression, Points in them, of which Rejected had no place.
+	// Bytes of decompressed bodies, and Points in them, of which Rejected were not accepted.
 	Bytes, Points uint64
 	Rejected      Rejections
-	// Samples that were taken: what is in the queue by then. Appended ones have reached the store. Duplicates are
-	// requests that came again, Poison are messages that were set aside.
+	// Samples that were accepted, and are durable in the queue. Appended ones are in the store. Duplicates are repeated
+	// requests, Poison are messages that became dead letters.
 	Samples, Appended, Duplicates, Poison uint64
 	// InFlight bytes of requests that are being worked on, of at most MaxInFlight.
 	InFlight, MaxInFlight int64
@@ -69,7 +69,7 @@ type Stats struct {
 	Lag time.Duration
 }
 
-// Stats is the state now. Where the queue does not answer, its part lacks what only it knows, and there is an error.
+// Stats returns the counts. If the queue does not answer, its part is incomplete, and there is an error.
 func (i *Ingest) Stats(ctx context.Context) (Stats, error) {
 	s := Stats{
 		HTTP: i.counts.requests[overHTTP].Load(), GRPC: i.counts.requests[overGRPC].Load(), Bytes: i.counts.bytes.Load(),
@@ -91,13 +91,12 @@ func (i *Ingest) Stats(ctx context.Context) (Stats, error) {
 	return s, err
 }
 
-// Drops are the bounds, for the status. What was refused for other reasons than want of room is told by
-// Ingest.Refusals.
+// Drops are the limits. Refusals for other reasons than a limit are in Ingest.Refusals.
 func (s *Stats) Drops() []model.Drop {
 	return []model.Drop{
 		{Name: "ingest/in-flight-bytes", Count: s.Refused[Busy], Used: uint64(s.InFlight), Capacity: uint64(s.MaxInFlight)},
 		{Name: "ingest/queue-bytes", Count: s.Refused[Full], Used: s.Queue.Bytes, Capacity: uint64(s.Queue.MaxBytes)},
-		{Name: "ingest/poison-messages", Count: s.Poison, Used: s.Queue.Aside},
+		{Name: "ingest/poison-messages", Count: s.Poison, Used: s.Queue.DeadLetters},
 		{Name: "ingest/damaged-messages", Count: s.Lost},
 	}
 }
@@ -129,7 +128,7 @@ func (s *Stats) WriteMetrics(w io.Writer) error {
 		"Samples that were brought from the queue into the store", "", s.Appended)
 	family("outsight_ingest_duplicate_requests_total", "counter", "Requests that had been taken before", "", s.Duplicates)
 	family("outsight_ingest_poison_messages_total", "counter",
-		"Messages that were set aside since they cannot be stored", "", s.Poison)
+		"Messages that became dead letters since they cannot be stored", "", s.Poison)
 	family("outsight_ingest_in_flight_bytes", "gauge", "Bytes of requests that are being worked on", "", s.InFlight)
 	family("outsight_heap_live_bytes", "gauge",
 		"Memory of this process that was in use when the collector of unused memory last looked", "", liveHeap())
@@ -138,7 +137,7 @@ func (s *Stats) WriteMetrics(w io.Writer) error {
 	family("outsight_queue_capacity_bytes", "gauge", "Bytes for which the queue has room", "", s.Queue.MaxBytes)
 	family("outsight_queue_lag_seconds", "gauge", "Time for which the oldest message has waited in the queue", "",
 		s.Lag.Seconds())
-	family("outsight_queue_aside_messages", "gauge", "Messages that were set aside and are still there", "", s.Queue.Aside)
+	family("outsight_queue_aside_messages", "gauge", "Dead letters in their stream", "", s.Queue.DeadLetters)
 	family("outsight_queue_lost_messages_total", "counter",
 		"Messages that were taken and cannot be read: their blocks on the disk are damaged", "", s.Lost)
 	family("outsight_queue_retries_total", "counter",
@@ -149,7 +148,7 @@ func (s *Stats) WriteMetrics(w io.Writer) error {
 	return err
 }
 
-// liveHeap is what the last collection left, in bytes: what is needed, without what waits to be collected.
+// liveHeap is the size of the heap after the last collection, in bytes.
 func liveHeap() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(sample)
@@ -164,7 +163,7 @@ func (i *Ingest) Metrics() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 		defer cancel()
-		// What the queue does not tell is zero then, and the rest counts.
+		// Without an answer of the queue its numbers are zero; the others count.
 		s, _ := i.Stats(ctx)
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		_ = s.WriteMetrics(w) // who asked has gone

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A message that ended the process three times is set aside at the fourth; the others are stored.
+// A message that ended the process three times is a dead letter at the fourth; the others are stored.
 func TestSuspect(t *testing.T) {
 	dir := t.TempDir()
 	s := start(t, dir, setup{idle: true})
@@ -26,7 +26,7 @@ func TestSuspect(t *testing.T) {
 	s = start(t, dir, setup{})
 	stats := s.drained(t)
 	if got := s.value(t, `count({__name__=~"g."})`, now); got != "2" || s.value(t, "g1", now) != "" ||
-		stats.Poison != 1 || stats.Queue.Aside != 1 {
+		stats.Poison != 1 || stats.Queue.DeadLetters != 1 {
 		t.Errorf("%s are stored, %+v", got, stats)
 	}
 }

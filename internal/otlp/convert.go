@@ -107,7 +107,7 @@ func containerLabels(host string, c *model.Container) []model.Label {
 		label(LabelName, c.Name), label(LabelRuntime, string(c.Runtime)))...)
 }
 
-// podLabels tell what a container is in Kubernetes, under the names that cAdvisor uses.
+// podLabels are the labels of a container's pod, with the names that cAdvisor uses.
 func podLabels(prefix string, c *model.Container) []model.Label {
 	if c == nil || c.PodName == "" {
 		return nil

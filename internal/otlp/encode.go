@@ -145,8 +145,8 @@ func (e *encoder) times(s *model.Series, start, at protowire.Number) {
 	e.point = appendFixed(e.point, at, uint64(s.Time.UnixNano()))
 }
 
-// labels are written first and without a gap, so that a receiver can tell by one comparison that it has
-// seen them before. The host is the resource's.
+// labels are encoded first and contiguously, so that a receiver can recognise known ones by one comparison. The host is
+// the resource's.
 func (e *encoder) labels(b []byte, field protowire.Number, s *model.Series) []byte {
 	for i := range s.Labels {
 		if l := &s.Labels[i]; l.Name != LabelHost {

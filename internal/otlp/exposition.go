@@ -10,10 +10,9 @@ import (
 	"outsight/internal/model"
 )
 
-// Text formats cannot carry exponential histograms, so their histograms are cumulative counts
-// at every power of two seconds in the range of model.Histogram. These are boundaries of its
-// buckets too (every 32nd), so that the counts are exact; what lies between two of them is not
-// told apart. A scraper that asks for protobuf gets the full resolution.
+// Text formats have no exponential histograms, so histograms are cumulative counts at every power of two seconds in the
+// range of model.Histogram. These are boundaries of its buckets too (every 32nd), so that the counts are exact, at a
+// lower resolution. A scraper that asks for protobuf gets the full resolution.
 const (
 	minClassicExponent = -19 // 2^-19 s, 1.9 µs: the first above model.ZeroThreshold
 	maxClassicExponent = 6   // 2^6 s, 64 s: the last below model.OverflowThreshold

@@ -50,7 +50,7 @@ func Handler(newest func() *model.Snapshot) http.Handler {
 		f := negotiate(r.Header.Get("Accept"))
 		w.Header().Set("Content-Type", f.contentType)
 		if r.Method == http.MethodGet {
-			// The only error is that the reader went away.
+			// The only error is that of a client that disconnected.
 			_ = f.write(w, s)
 		}
 	})
@@ -98,7 +98,7 @@ func quality(accept string, f format) float64 {
 	return best
 }
 
-// unsupportedVersion tells whether f is asked for in a version that it is not written in.
+// unsupportedVersion reports whether f is requested in a version that it is not written in.
 func unsupportedVersion(f format, version string) bool {
 	switch f.media {
 	case "application/openmetrics-text":

@@ -32,7 +32,7 @@ const (
 	EndpointDuration = "outsight_endpoint_request_duration_seconds"
 )
 
-// Stored names of what Outsight tells of the host and of itself. Their label is host.
+// Stored names of metrics about the host and about Outsight itself. Their label is host.
 const (
 	HostCPUIdle         = "outsight_host_cpu_idle_seconds_total"
 	HostCPUSteal        = "outsight_host_cpu_steal_seconds_total"

@@ -88,7 +88,7 @@ func appendHistogram(b []byte, s *model.Series) []byte {
 	b = appendDouble(b, histogramZeroThreshold, model.ZeroThreshold.Seconds())
 	b = appendUint(b, histogramZeroCount, h.ZeroCount)
 	if len(spans) == 0 {
-		// An empty span is how a native histogram without buckets is told from a classic one.
+		// An empty span distinguishes a native histogram without buckets from a classic one.
 		spans = []model.Span{{}}
 	}
 	for _, span := range spans {

@@ -23,8 +23,8 @@ type Server struct {
 	CA, Cert, Key string
 }
 
-// connectTime bounds an attempt to connect.
-const connectTime = 5 * time.Second
+// connectTimeout bounds an attempt to connect.
+const connectTimeout = 5 * time.Second
 
 // Connect connects to a server of a cluster. When that one goes away, it goes on with another one, for as long as it
 // takes.
@@ -34,7 +34,7 @@ func Connect(s Server, logger *slog.Logger) (*nats.Conn, error) {
 		return nil, err
 	}
 	options := []nats.Option{
-		nats.Name("outsight server"), nats.Timeout(connectTime), nats.MaxReconnects(-1), nats.ReconnectWait(time.Second),
+		nats.Name("outsight server"), nats.Timeout(connectTimeout), nats.MaxReconnects(-1), nats.ReconnectWait(time.Second),
 		nats.DisconnectErrHandler(func(c *nats.Conn, err error) {
 			if err != nil { // nil when this end has closed it
 				logger.Warn("a server of the queue is away", "error", err)

@@ -10,46 +10,46 @@ import (
 )
 
 const (
-	// What is handed to the consumer at a time is bounded by these.
+	// Bounds of one group of deliveries.
 	groupMessages = 256
 	groupBytes    = 16 << 20
 	groupTime     = 100 * time.Millisecond
 )
 
-// Delivery is a message that is handed to the consumer.
+// Delivery is a message as the consumer gets it.
 type Delivery struct {
 	Header func(name string) string
 	Data   []byte
-	// Sequence of the message in the stream. Leftover ones were there when the queue was opened: a process before this
-	// one may have begun with them.
-	Sequence uint64
-	Leftover bool
-	// Lost is how many messages just before it the queue's server could not read.
+	// Sequence of the message in the stream. Recovered messages were in the stream when the queue was opened: an earlier
+	// process may have processed a part of them.
+	Sequence  uint64
+	Recovered bool
+	// Lost is how many messages directly before this one the NATS server could not read.
 	Lost uint64
-	// Done is the consumer's own: that it has dealt with the message, should the group be handed to it again.
+	// Done is set and read by the consumer alone: the message is processed, so that a retry of its group skips it.
 	Done bool
-	// aside is why it is set aside, empty otherwise.
-	aside string
-	msg   *nats.Msg
+	// deadLetterReason is empty unless the message is to become a dead letter.
+	deadLetterReason string
+	msg              *nats.Msg
 }
 
-// SetAside keeps the message apart from those that wait, for a person to look at, and never hands it out again.
-func (d *Delivery) SetAside(why string) { d.aside = why }
+// DeadLetter keeps the message apart from those that wait, for a person to look at, and never hands it out again.
+func (d *Delivery) DeadLetter(reason string) { d.deadLetterReason = reason }
 
-// Consume hands groups of messages to handle, in order, until ctx ends. All of a group are acknowledged when handle
-// returns nil. When it fails, the same group is handed to it again after a pause, as long as it takes.
+// Consume calls handle with groups of messages, in order, until ctx ends. A group is acknowledged when handle returns
+// nil. When it returns an error, it is called with the same group again, after a backoff, without a limit of attempts.
 func (q *Queue) Consume(ctx context.Context, handle func(context.Context, []*Delivery) error) error {
 	for ctx.Err() == nil {
 		group, err := q.fetch(ctx)
 		if err != nil {
-			q.options.Logger.Warn("reading the queue does not work", "error", err)
-			wait(ctx, time.Second)
+			q.options.Logger.Warn("reading the queue failed: trying again", "error", err)
+			sleep(ctx, time.Second)
 			continue
 		}
 		if len(group) == 0 {
 			continue
 		}
-		if err := q.deal(ctx, group, handle); err != nil {
+		if err := q.process(ctx, group, handle); err != nil {
 			return err
 		}
 	}
@@ -65,40 +65,41 @@ func (q *Queue) fetch(ctx context.Context) ([]*Delivery, error) {
 	for _, msg := range messages {
 		d := &Delivery{Data: msg.Data, Header: msg.Header.Get, msg: msg}
 		if meta, err := msg.Metadata(); err == nil {
-			d.Sequence, d.Leftover = meta.Sequence.Stream, meta.Sequence.Stream <= q.leftover
+			d.Sequence, d.Recovered = meta.Sequence.Stream, meta.Sequence.Stream <= q.lastRecovered
 			if meta.NumDelivered > 1 {
 				q.counts.redelivered.Add(1)
 			}
-			d.Lost = q.follow(meta.Sequence.Stream)
+			d.Lost = q.countLost(meta.Sequence.Stream)
 		}
 		group = append(group, d)
 	}
 	return group, nil
 }
 
-// follow counts the messages between the one before and this one that were never handed out: the server has lost them.
-func (q *Queue) follow(seq uint64) (lost uint64) {
+// countLost returns how many messages between the last delivery and this one were never delivered: the NATS server has
+// lost them.
+func (q *Queue) countLost(seq uint64) (lost uint64) {
 	if seq < q.next {
-		return 0 // it was handed out before
+		return 0 // redelivered
 	}
 	if seq > q.next {
 		lost = seq - q.next
-		for gone := range q.deleted {
-			if q.next <= gone && gone < seq {
+		for deleted := range q.deleted {
+			if q.next <= deleted && deleted < seq {
 				lost--
 			}
 		}
 	}
 	if lost > 0 {
 		q.counts.lost.Add(lost)
-		q.options.Logger.Error("messages of the queue are lost: its server could not read them", "messages", lost,
+		q.options.Logger.Error("messages of the queue are lost: the NATS server could not read them", "messages", lost,
 			"first", q.next, "last", seq-1)
 	}
 	q.next = seq + 1
 	return lost
 }
 
-func (q *Queue) deal(ctx context.Context, group []*Delivery, handle func(context.Context, []*Delivery) error) error {
+func (q *Queue) process(ctx context.Context, group []*Delivery, handle func(context.Context, []*Delivery) error) error {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		err := handle(ctx, group)
 		if err == nil {
@@ -107,20 +108,20 @@ func (q *Queue) deal(ctx context.Context, group []*Delivery, handle func(context
 		if ctx.Err() != nil {
 			return nil
 		}
-		q.options.Logger.Warn("messages wait in the queue", "messages", len(group), "error", err)
+		q.options.Logger.Warn("messages could not be stored: they stay in the queue", "messages", len(group), "error", err)
 		for _, d := range group {
-			// What fails here is handed out again after AckWait, which does no harm.
+			// After a failure here the message is redelivered after AckWait, which is harmless.
 			_ = d.msg.InProgress()
 		}
-		wait(ctx, pause)
+		sleep(ctx, pause)
 	}
 	for _, d := range group {
-		if d.aside != "" {
-			if err := q.setAside(ctx, d); err != nil {
-				q.options.Logger.Warn("a message could not be set aside and stays in the queue", "error", err)
+		if d.deadLetterReason != "" {
+			if err := q.publishDeadLetter(ctx, d); err != nil {
+				q.options.Logger.Warn("a dead letter could not be written: the message stays in the queue", "error", err)
 				continue
 			}
-			q.counts.aside.Add(1)
+			q.counts.deadLettered.Add(1)
 		}
 		if err := d.msg.Ack(); err == nil {
 			q.counts.acknowledged.Add(1)
@@ -129,22 +130,22 @@ func (q *Queue) deal(ctx context.Context, group []*Delivery, handle func(context
 	return nil
 }
 
-func (q *Queue) setAside(ctx context.Context, d *Delivery) error {
-	msg := nats.NewMsg(subject(aside(q.options.Stream)))
+func (q *Queue) publishDeadLetter(ctx context.Context, d *Delivery) error {
+	msg := nats.NewMsg(subject(deadLetterStream(q.options.Stream)))
 	msg.Data = d.Data
 	for name, values := range d.msg.Header {
 		if !strings.HasPrefix(name, "Nats-") {
 			msg.Header[name] = values
 		}
 	}
-	msg.Header.Set("Outsight-Aside", d.aside)
+	msg.Header.Set("Outsight-Aside", d.deadLetterReason)
 	if _, err := q.js.PublishMsg(ctx, msg); err != nil {
 		return fmt.Errorf("writing to %q: %w", msg.Subject, err)
 	}
 	return nil
 }
 
-func wait(ctx context.Context, d time.Duration) {
+func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):

@@ -12,15 +12,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// pullRequest asks the server for messages, in its own words.
+// pullRequest is the JSON of a JetStream pull request.
 type pullRequest struct {
 	Batch    int           `json:"batch"`
 	MaxBytes int           `json:"max_bytes"`
 	Expires  time.Duration `json:"expires"`
 }
 
-// quiet is how long a group's next message may take. A request whose server has gone ends by it as well.
-const quiet = 2 * time.Second
+// messageTimeout bounds the wait for the next message of a group, also when the server has gone away.
+const messageTimeout = 2 * time.Second
 
 // pull asks for a group of messages and waits until it is complete. The client library's Fetch ends at the first status
 // message. In a cluster the status overtakes the messages, which wait for a quorum: of a long backlog Fetch would
@@ -41,7 +41,7 @@ func (q *Queue) pull(ctx context.Context) (group []*nats.Msg, err error) {
 		return nil, fmt.Errorf("asking for messages: %w", err)
 	}
 	for wanted := groupMessages; len(group) < wanted; {
-		msg, err := q.nextOf(ctx, sub)
+		msg, err := q.nextMessage(ctx, sub)
 		if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
 			return group, nil
 		}
@@ -60,14 +60,14 @@ func (q *Queue) pull(ctx context.Context) (group []*nats.Msg, err error) {
 			if err != nil {
 				return group, fmt.Errorf("waiting for messages: the server answers %q %q", status, msg.Header.Get("Description"))
 			}
-			wanted = groupMessages - left // so many were sent
+			wanted = groupMessages - left
 		}
 	}
 	return group, nil
 }
 
-func (q *Queue) nextOf(ctx context.Context, sub *nats.Subscription) (*nats.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, groupTime+quiet)
+func (q *Queue) nextMessage(ctx context.Context, sub *nats.Subscription) (*nats.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, groupTime+messageTimeout)
 	defer cancel()
 	return sub.NextMsgWithContext(ctx)
 }

@@ -1,8 +1,8 @@
-// Package queue keeps messages in a NATS JetStream stream until somebody has dealt with them. It is the
-// client's side alone: the server may be in the same process or be a cluster elsewhere.
+// Package queue keeps messages in a NATS JetStream stream until a consumer has processed them. It is the client
+// alone: the NATS server may be in the same process or be a cluster elsewhere.
 //
-// A message is kept from the moment on that Publish has returned without an error. It is handed to the
-// consumer at least once, in order, and is gone when the consumer has acknowledged it.
+// A message is durable when Publish has returned without an error. It is delivered at least once, in order, and
+// deleted when the consumer has acknowledged it.
 package queue
 
 import (
@@ -29,19 +29,19 @@ var (
 type Options struct {
 	// Stream is the stream's name ("OUTSIGHT"), its subject is the same in lower case.
 	Stream string
-	// MaxBytes bounds the messages that wait (1 GiB). A full queue refuses new ones and loses no old one.
+	// MaxBytes bounds the pending messages (1 GiB). A full queue refuses new ones and loses no old one.
 	MaxBytes int64
-	// MaxAsideBytes bounds the messages that were set aside (64 MiB); the oldest go first.
-	MaxAsideBytes int64
+	// MaxDeadLetterBytes bounds the dead letters (64 MiB); the oldest are removed first.
+	MaxDeadLetterBytes int64
 	// InFlight bounds the bytes of messages that are being published (32 MiB).
 	InFlight int64
-	// Patience is how long Publish waits for room in flight and for the server (5 s).
-	Patience time.Duration
+	// PublishTimeout is how long Publish waits for InFlight and for the server (5 s).
+	PublishTimeout time.Duration
 	// Duplicates is how long a message's ID is remembered (2 min).
 	Duplicates time.Duration
-	// AckWait is how long a consumer that says nothing may take before a message is handed out again (1 min).
+	// AckWait is after how long without an acknowledgement or a sign of progress a message is redelivered (1 min).
 	AckWait time.Duration
-	// Replicas of the streams in a cluster (as many as they have, or 1 where they are missing).
+	// Replicas of the streams in a cluster (those of existing streams, 1 for new ones).
 	Replicas int
 	Logger   *slog.Logger
 }
@@ -49,9 +49,9 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.Stream = cmp.Or(o.Stream, "OUTSIGHT")
 	o.MaxBytes = cmp.Or(o.MaxBytes, 1<<30)
-	o.MaxAsideBytes = cmp.Or(o.MaxAsideBytes, 64<<20)
+	o.MaxDeadLetterBytes = cmp.Or(o.MaxDeadLetterBytes, 64<<20)
 	o.InFlight = cmp.Or(o.InFlight, 32<<20)
-	o.Patience = cmp.Or(o.Patience, 5*time.Second)
+	o.PublishTimeout = cmp.Or(o.PublishTimeout, 5*time.Second)
 	o.Duplicates = cmp.Or(o.Duplicates, 2*time.Minute)
 	o.AckWait = cmp.Or(o.AckWait, time.Minute)
 	if o.Logger == nil {
@@ -60,7 +60,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// consumerName is the consumer's. A stream has one reader.
+// consumerName is the only consumer of a stream.
 const consumerName = "store"
 
 // Queue is a stream and its consumer. Its methods may be called at the same time, Consume once.
@@ -70,52 +70,52 @@ type Queue struct {
 	js       jetstream.JetStream
 	stream   jetstream.Stream
 	inFlight *semaphore.Weighted
-	// leftover is the last message that was there at Open.
-	leftover uint64
-	// next is the message that should be handed out next, deleted those behind it that were gone at Open. Both are
-	// Consume's.
+	// lastRecovered is the sequence of the last message that was in the stream at Open.
+	lastRecovered uint64
+	// next is the sequence expected next, deleted are those after it that were deleted before Open. Only Consume uses
+	// both.
 	next    uint64
 	deleted map[uint64]bool
 	counts  struct {
-		published, duplicates, retried, full, failed, acknowledged, redelivered, aside, lost atomic.Uint64
+		published, duplicates, retried, full, failed, acknowledged, redelivered, deadLettered, lost atomic.Uint64
 	}
 }
 
-// replicas is how many a stream should have: wanted, else what whoever made it has chosen, else 1.
+// replicas is wanted, else the number of an existing stream, else 1.
 func replicas(ctx context.Context, js jetstream.JetStream, name string, wanted int) int {
 	if wanted > 0 {
 		return wanted
 	}
 	s, err := js.Stream(ctx, name)
 	if err != nil {
-		return 1 // it is made, or making it says what is wrong
+		return 1 // creating the stream reports what is wrong
 	}
 	return max(1, s.CachedInfo().Config.Replicas)
 }
 
-// Open makes the stream where it is missing, and takes it over from any other Queue: a stream is read by one process.
-// While a cluster comes up or has no leader it waits, until ctx ends.
+// Open creates the stream if it is missing, and takes it over from any other Queue: one process reads a stream. It
+// retries while a cluster starts or has no leader, until ctx ends.
 func Open(ctx context.Context, conn *nats.Conn, o Options) (*Queue, error) {
 	js, err := jetstream.New(conn)
 	if err != nil {
 		return nil, fmt.Errorf("opening the queue: %w", err)
 	}
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		attempt, cancel := context.WithTimeout(ctx, openTime)
+		attempt, cancel := context.WithTimeout(ctx, openTimeout)
 		q, err := open(attempt, conn, js, o.withDefaults())
 		cancel()
-		if err == nil || ctx.Err() != nil || !isAway(err) {
+		if err == nil || ctx.Err() != nil || !isUnavailable(err) {
 			return q, err
 		}
-		wait(ctx, pause)
+		sleep(ctx, pause)
 	}
 }
 
-// errComing means that the servers which are to have the consumer do not have the stream yet.
-var errComing = errors.New("copies of the stream are being made")
+// errReplicating means that the servers chosen for the consumer do not have the stream yet.
+var errReplicating = errors.New("the stream is being replicated")
 
-// openTime bounds an attempt to open a stream: a cluster does not answer what came while it had no leader.
-const openTime = 10 * time.Second
+// openTimeout bounds an attempt to open a stream: a cluster never answers requests that arrived while it had no leader.
+const openTimeout = 10 * time.Second
 
 func open(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, o Options) (_ *Queue, err error) {
 	q := &Queue{options: o, conn: conn, js: js, inFlight: semaphore.NewWeighted(o.InFlight)}
@@ -129,15 +129,16 @@ func open(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, o Option
 		return nil, fmt.Errorf("making the stream %q: %w", o.Stream, err)
 	}
 	_, err = js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-		Name: aside(o.Stream), Subjects: []string{subject(aside(o.Stream))}, Retention: jetstream.LimitsPolicy,
-		Discard: jetstream.DiscardOld, MaxBytes: o.MaxAsideBytes, Storage: jetstream.FileStorage,
-		Replicas: replicas(ctx, js, aside(o.Stream), o.Replicas),
+		Name: deadLetterStream(o.Stream), Subjects: []string{subject(deadLetterStream(o.Stream))},
+		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld,
+		MaxBytes: o.MaxDeadLetterBytes, Storage: jetstream.FileStorage,
+		Replicas: replicas(ctx, js, deadLetterStream(o.Stream), o.Replicas),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making the stream %q: %w", aside(o.Stream), err)
+		return nil, fmt.Errorf("making the stream %q: %w", deadLetterStream(o.Stream), err)
 	}
-	// A new consumer begins with the oldest message at once. The one of a server that was killed would hand out what
-	// that one had only after AckWait, behind younger messages.
+	// A new consumer starts with the oldest message at once. That of a killed server would deliver the unacknowledged
+	// messages only after AckWait, behind younger ones.
 	if err := q.stream.DeleteConsumer(ctx, consumerName); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil, fmt.Errorf("taking over the consumer of %q: %w", o.Stream, err)
 	}
@@ -145,7 +146,8 @@ func open(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, o Option
 	if err != nil {
 		return nil, fmt.Errorf("asking for the state of %q: %w", o.Stream, err)
 	}
-	q.leftover, q.next, q.deleted = info.State.LastSeq, info.State.FirstSeq, make(map[uint64]bool, len(info.State.Deleted))
+	q.lastRecovered, q.next = info.State.LastSeq, info.State.FirstSeq
+	q.deleted = make(map[uint64]bool, len(info.State.Deleted))
 	for _, seq := range info.State.Deleted {
 		q.deleted[seq] = true
 	}
@@ -154,7 +156,7 @@ func open(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, o Option
 		MaxAckPending: 100_000,
 	})
 	if hasCode(err, codeNoResources) {
-		err = fmt.Errorf("%w: %w", errComing, err)
+		err = fmt.Errorf("%w: %w", errReplicating, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("making the consumer of %q: %w", o.Stream, err)
@@ -162,42 +164,43 @@ func open(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, o Option
 	return q, nil
 }
 
-func aside(stream string) string { return stream + "-ASIDE" }
+func deadLetterStream(stream string) string { return stream + "-ASIDE" }
 
-// Message is what is kept.
+// Message is what Publish stores.
 type Message struct {
-	// ID: within Options.Duplicates, a second message of the same ID is taken and forgotten.
+	// ID identifies the message: within Options.Duplicates, another one with the same ID is acknowledged and dropped.
 	ID     string
 	Header map[string]string
 	Data   []byte
 }
 
-// MaxBytes is the greatest size of a message with its header.
+// MaxBytes is the greatest size of a message, in bytes, header included.
 func (q *Queue) MaxBytes() int64 { return q.conn.MaxPayload() }
 
-// Kept is what became of a message: its place in the stream, and whether one of its ID is kept already.
-type Kept struct {
+// Receipt is the result of Publish: the message's sequence in the stream, or, for a Duplicate, that of the first
+// message with its ID.
+type Receipt struct {
 	Sequence  uint64
 	Duplicate bool
 }
 
-// Publish keeps m. Errors are ErrFull, ErrTooLarge, that of ctx and
-// those of the connection; after any but ErrTooLarge m may be kept all the same.
-func (q *Queue) Publish(ctx context.Context, m Message) (Kept, error) {
-	ctx, cancel := context.WithTimeout(ctx, q.options.Patience)
+// Publish stores m. Errors are ErrFull, ErrTooLarge, that of ctx and those of the connection; after any but ErrTooLarge
+// m may have been stored all the same.
+func (q *Queue) Publish(ctx context.Context, m Message) (Receipt, error) {
+	ctx, cancel := context.WithTimeout(ctx, q.options.PublishTimeout)
 	defer cancel()
 	msg := nats.NewMsg(subject(q.options.Stream))
 	msg.Data = m.Data
 	for name, value := range m.Header {
 		msg.Header.Set(name, value)
 	}
-	size := int64(msg.Size()) + int64(len(m.ID)) + headerRoom
+	size := int64(msg.Size()) + int64(len(m.ID)) + headerReserve
 	if size > q.MaxBytes() || size > q.options.InFlight {
-		return Kept{}, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, min(q.MaxBytes(), q.options.InFlight))
+		return Receipt{}, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, min(q.MaxBytes(), q.options.InFlight))
 	}
 	if err := q.inFlight.Acquire(ctx, size); err != nil {
 		q.counts.full.Add(1)
-		return Kept{}, fmt.Errorf("%w: %d bytes wait to be written: %w", ErrFull, q.options.InFlight, err)
+		return Receipt{}, fmt.Errorf("%w: %d bytes are in flight, which is the limit: %w", ErrFull, q.options.InFlight, err)
 	}
 	defer q.inFlight.Release(size)
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
@@ -208,30 +211,30 @@ func (q *Queue) Publish(ctx context.Context, m Message) (Kept, error) {
 			if ack.Duplicate {
 				q.counts.duplicates.Add(1)
 			}
-			return Kept{ack.Sequence, ack.Duplicate}, nil
-		case !isBusy(err) && !isAway(err):
+			return Receipt{ack.Sequence, ack.Duplicate}, nil
+		case !isBusy(err) && !isUnavailable(err):
 			q.counts.failed.Add(1)
 			if isFull(err) {
-				return Kept{}, fmt.Errorf("%w: %w", ErrFull, err)
+				return Receipt{}, fmt.Errorf("%w: %w", ErrFull, err)
 			}
-			return Kept{}, fmt.Errorf("writing to the queue: %w", err)
+			return Receipt{}, fmt.Errorf("writing to the queue: %w", err)
 		}
 		q.counts.retried.Add(1)
 		select {
 		case <-ctx.Done():
-			if isAway(err) {
+			if isUnavailable(err) {
 				q.counts.failed.Add(1)
-				return Kept{}, fmt.Errorf("writing to the queue: %w", err)
+				return Receipt{}, fmt.Errorf("writing to the queue: %w", err)
 			}
 			q.counts.full.Add(1)
-			return Kept{}, fmt.Errorf("%w: %w", ErrFull, err)
+			return Receipt{}, fmt.Errorf("%w: %w", ErrFull, err)
 		case <-time.After(pause):
 		}
 	}
 }
 
-// headerRoom is more than the names of the headers that are added take.
-const headerRoom = 256
+// headerReserve is more than the added headers take, in bytes.
+const headerReserve = 256
 
 // Codes of JetStream's errors.
 const (
@@ -241,7 +244,7 @@ const (
 	codeNoResources     = 10023
 	codeUnavailable     = 10008
 	codeNotLeader       = 10009
-	codeNoPeers         = 10005 // of those that there should be, too few have come yet
+	codeNoPeers         = 10005 // too few servers of the cluster have started
 )
 
 func isBusy(err error) bool { return hasCode(err, codeTooManyRequests) }
@@ -249,9 +252,9 @@ func isFull(err error) bool {
 	return hasCode(err, codeStoreFailed) || hasCode(err, codeNoStorage) || hasCode(err, codeNoResources)
 }
 
-// isAway is whether there is nobody to answer, as while a cluster elects a leader.
-func isAway(err error) bool {
-	return errors.Is(err, errComing) || errors.Is(err, nats.ErrNoResponders) ||
+// isUnavailable reports whether no server could answer, for example during the election of a leader.
+func isUnavailable(err error) bool {
+	return errors.Is(err, errReplicating) || errors.Is(err, nats.ErrNoResponders) ||
 		errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrTimeout) ||
 		errors.Is(err, context.DeadlineExceeded) || hasCode(err, codeUnavailable) || hasCode(err, codeNotLeader) ||
 		hasCode(err, codeNoPeers)

@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// Stats tells what a queue holds and did. Counts are since Open.
+// Stats is the state of a queue and what it did. Counts are since Open.
 type Stats struct {
-	// Messages and Bytes that wait, of at most MaxBytes, and since when the oldest does.
+	// Messages and Bytes are pending, of at most MaxBytes; Oldest is when the first pending message was published.
 	Messages, Bytes uint64
 	MaxBytes        int64
 	Oldest          time.Time
-	// Aside are the messages that were set aside and are still there.
-	Aside uint64
-	// Published messages, Duplicates among them; publishing was Retried because the server was busy, and
-	// refused because there was no room (Full) or it Failed otherwise.
+	// DeadLetters are in the stream of dead letters now.
+	DeadLetters uint64
+	// Published counts messages, Duplicates included. Publishing was Retried because the server was busy; it was refused
+	// because a limit was reached (Full) or Failed otherwise.
 	Published, Duplicates, Retried, Full, Failed uint64
-	// Lost messages: they were in the stream, and the server could not read them.
+	// Lost counts messages of the stream that the server could not read.
 	Lost uint64
-	// Acknowledged messages, those Redelivered (handed out again), and those SetAside.
-	Acknowledged, Redelivered, SetAside uint64
+	// Acknowledged, Redelivered and DeadLettered messages.
+	Acknowledged, Redelivered, DeadLettered uint64
 }
 
 // Stats asks the server.
@@ -29,8 +29,8 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	s := Stats{
 		MaxBytes: q.options.MaxBytes, Published: q.counts.published.Load(), Duplicates: q.counts.duplicates.Load(),
 		Retried: q.counts.retried.Load(), Full: q.counts.full.Load(), Failed: q.counts.failed.Load(),
-		Acknowledged: q.counts.acknowledged.Load(), Redelivered: q.counts.redelivered.Load(), SetAside: q.counts.aside.Load(),
-		Lost: q.counts.lost.Load(),
+		Acknowledged: q.counts.acknowledged.Load(), Redelivered: q.counts.redelivered.Load(),
+		DeadLettered: q.counts.deadLettered.Load(), Lost: q.counts.lost.Load(),
 	}
 	info, err := q.stream.Info(ctx)
 	if err != nil {
@@ -40,11 +40,11 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	if s.Messages > 0 {
 		s.Oldest = info.State.FirstTime
 	}
-	apart, err := q.js.Stream(ctx, aside(q.options.Stream))
+	dead, err := q.js.Stream(ctx, deadLetterStream(q.options.Stream))
 	if err != nil {
-		return s, fmt.Errorf("asking for the messages that were set aside: %w", err)
+		return s, fmt.Errorf("asking for the dead letters: %w", err)
 	}
-	s.Aside = apart.CachedInfo().State.Msgs
+	s.DeadLetters = dead.CachedInfo().State.Msgs
 	return s, nil
 }
 

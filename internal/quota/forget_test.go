@@ -12,13 +12,13 @@ func TestOthersAreForgotten(t *testing.T) {
 	for i := range 3 * maxTenants {
 		s.Add(fmt.Sprint("t", i), 10)
 	}
-	for i := range 3 * maxTenants { // those that are told apart first: the others could be, then
+	for i := range 3 * maxTenants { // first those with a part of their own
 		s.Add(fmt.Sprint("t", i), 1)
 		s.Add(fmt.Sprint("t", i), -10)
 		s.Add(fmt.Sprint("t", i), -1)
 	}
 	if s.Used() != 0 || len(s.used) != 0 {
-		t.Errorf("%d are used by %d tenants: %+v", s.Used(), len(s.used), s.Uses())
+		t.Errorf("%d are used by %d tenants: %+v", s.Used(), len(s.used), s.Usages())
 	}
 }
 
@@ -32,14 +32,14 @@ func TestRefusalsAreForgotten(t *testing.T) {
 			t.Fatal("there is room for nobody")
 		}
 	}
-	if n := len(s.Uses()); n != maxTenants+1 {
+	if n := len(s.Usages()); n != maxTenants+1 {
 		t.Errorf("%d tenants are known, want %d and the others", n, maxTenants)
 	}
 	for range idleSweeps + 1 {
-		now = now.Add(sweepPause)
+		now = now.Add(sweepInterval)
 		s.Refuse("t7", 1)
 	}
-	if all := s.Uses(); len(all) != 1 || all[0].Refused != idleSweeps+2 {
+	if all := s.Usages(); len(all) != 1 || all[0].Refused != idleSweeps+2 {
 		t.Errorf("got %d, such as %+v", len(all), all[0])
 	}
 }
@@ -49,16 +49,16 @@ func TestRatesAreForgotten(t *testing.T) {
 	now := time.Unix(1_790_000_000, 0)
 	r := NewRates(func() time.Time { return now }, func(string) int64 { return 10 })
 	for i := range 3 * maxTenants {
-		r.Took(fmt.Sprint("t", i), 10)
+		r.Charge(fmt.Sprint("t", i), 10)
 	}
 	if n := len(r.All()); n != maxTenants+1 {
 		t.Errorf("%d tenants are known, want %d and the others", n, maxTenants)
 	}
 	for range idleSweeps + 1 {
-		now = now.Add(sweepPause)
-		r.Took("t7", 1)
+		now = now.Add(sweepInterval)
+		r.Charge("t7", 1)
 	}
-	r.Took("new", 1)
+	r.Charge("new", 1)
 	if all := r.All(); len(all) != 2 || all["t7"].Taken != 10+idleSweeps+1 || all["new"].Taken != 1 {
 		t.Errorf("got %d: %+v %+v", len(all), all["t7"], all["new"])
 	}
@@ -69,8 +69,8 @@ func TestRateIsGivenBack(t *testing.T) {
 	now := time.Unix(1_790_000_000, 0)
 	r := NewRates(func() time.Time { return now }, func(string) int64 { return 10 })
 	for range 3 {
-		r.Took("a", 200)
-		r.GiveBack("a", 200)
+		r.Charge("a", 200)
+		r.Refund("a", 200)
 	}
 	if wait := r.Wait("a"); wait != 0 {
 		t.Errorf("has to wait for %v", wait)

@@ -10,31 +10,31 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Limits are a tenant's own, below what it could have by its share. 0 is none.
+// Limits bound a tenant besides its share. 0 means no limit.
 type Limits struct {
 	// Series in memory, and bytes of their labels.
 	Series     int64 `yaml:"series"`
 	LabelBytes int64 `yaml:"label_bytes"`
-	// SamplesPerSecond that are taken, on average over ten seconds.
+	// SamplesPerSecond that are accepted, on average over ten seconds.
 	SamplesPerSecond int64 `yaml:"samples_per_second"`
-	// InFlightBytes of requests that are worked on.
+	// InFlightBytes are the bytes of requests in flight.
 	InFlightBytes int64 `yaml:"in_flight_bytes"`
-	// QueryShare of the memory, places and time of queries, instead of the share of every tenant.
+	// QueryShare is the share (0 to 1) of the memory, slots and time of queries, instead of the default one.
 	QueryShare float64 `yaml:"query_share"`
 }
 
-// Everybody is the name under which limits are those of each tenant that has none of its own.
-const Everybody = "*"
+// AnyTenant is the name of the limits of all tenants that have none of their own.
+const AnyTenant = "*"
 
-// Table is the limits of tenants by name.
+// Table has the limits of tenants by name.
 type Table map[string]Limits
 
-// Of is the limits of a tenant.
+// Of returns the limits of a tenant.
 func (t Table) Of(tenant string) Limits {
 	if l, ok := t[tenant]; ok {
 		return l
 	}
-	return t[Everybody]
+	return t[AnyTenant]
 }
 
 // maxTableBytes bounds a file of limits.

@@ -12,11 +12,11 @@ import (
 func TestWithoutTenants(t *testing.T) {
 	s := NewShares(100, Tenants{}, nil)
 	if !s.Take("", 100) || s.Take("", 1) || s.Used() != 100 {
-		t.Errorf("got %+v", s.Uses())
+		t.Errorf("got %+v", s.Usages())
 	}
 	s.Add("", -100)
-	if s.Room("") != 100 {
-		t.Errorf("room for %d", s.Room(""))
+	if s.Available("") != 100 {
+		t.Errorf("room for %d", s.Available(""))
 	}
 }
 
@@ -24,14 +24,14 @@ func TestWithoutTenants(t *testing.T) {
 func TestShares(t *testing.T) {
 	s := NewShares(100, Tenants{Names: []string{"a", "b"}}, nil)
 	if !s.Take("a", 75) || s.Take("a", 1) || !s.Take("b", 25) || s.Take("b", 1) {
-		t.Errorf("got %+v", s.Uses())
+		t.Errorf("got %+v", s.Usages())
 	}
 	s.Add("a", -75)
-	if got := s.Room("b"); got != 50 {
+	if got := s.Available("b"); got != 50 {
 		t.Errorf("room for %d, want 50", got)
 	}
-	uses := s.Uses()
-	if len(uses) != 2 || uses[1] != (Use{Tenant: "b", Used: 25, Limit: 75, Guaranteed: 25, Refused: 1}) {
+	uses := s.Usages()
+	if len(uses) != 2 || uses[1] != (Usage{Tenant: "b", Used: 25, Limit: 75, Guaranteed: 25, Refused: 1}) {
 		t.Errorf("got %+v", uses)
 	}
 }
@@ -40,11 +40,11 @@ func TestShares(t *testing.T) {
 func TestOpenShares(t *testing.T) {
 	s := NewShares(100, Tenants{Open: true}, nil)
 	if !s.Take("a", 75) || s.Take("a", 1) {
-		t.Errorf("got %+v", s.Uses())
+		t.Errorf("got %+v", s.Usages())
 	}
 	for _, next := range []string{"b", "c", "d"} {
-		if s.Room(next) == 0 {
-			t.Errorf("no room for %s: %+v", next, s.Uses())
+		if s.Available(next) == 0 {
+			t.Errorf("no room for %s: %+v", next, s.Usages())
 		}
 		s.Add(next, 1)
 	}
@@ -56,7 +56,7 @@ func TestOpenShares(t *testing.T) {
 		s.Add(strings.Repeat("x", i%1500+1), 1)
 	}
 	if len(s.used) > maxTenants+1 {
-		t.Errorf("%d tenants are told apart", len(s.used))
+		t.Errorf("%d tenants have a part of their own", len(s.used))
 	}
 }
 
@@ -81,16 +81,16 @@ func TestSharesAddUp(t *testing.T) {
 			held[name] = 0
 		}
 		if s.Used() > 1000 {
-			t.Fatalf("%+v", s.Uses())
+			t.Fatalf("%+v", s.Usages())
 		}
 	}
 }
 
 func TestOwnLimit(t *testing.T) {
-	table := Table{"a": {Series: 10}, Everybody: {Series: 40}}
+	table := Table{"a": {Series: 10}, AnyTenant: {Series: 40}}
 	s := NewShares(100, Tenants{Names: []string{"a", "b"}}, func(tenant string) int64 { return table.Of(tenant).Series })
 	if !s.Take("a", 10) || s.Take("a", 1) || !s.Take("b", 40) || s.Take("b", 1) {
-		t.Errorf("got %+v", s.Uses())
+		t.Errorf("got %+v", s.Usages())
 	}
 }
 
@@ -102,11 +102,11 @@ func TestRates(t *testing.T) {
 		}
 		return 0
 	})
-	r.Took("fast", 1_000_000)
+	r.Charge("fast", 1_000_000)
 	if r.Wait("fast") != 0 || r.Wait("slow") != 0 {
 		t.Error("who has not begun has to wait")
 	}
-	r.Took("slow", 1500) // 1,000 may be taken at once
+	r.Charge("slow", 1500) // 1,000 may be taken at once
 	if got := r.Wait("slow"); got < 5*time.Second || got > 6*time.Second {
 		t.Errorf("has to wait for %v", got)
 	}
@@ -116,7 +116,7 @@ func TestRates(t *testing.T) {
 	}
 	// A clock that jumps years does not give years of samples, and one that jumps back does not lock out.
 	now = now.AddDate(5, 0, 0)
-	r.Took("slow", 1101)
+	r.Charge("slow", 1101)
 	if got := r.Wait("slow"); got < time.Second || got > 2*time.Second {
 		t.Errorf("has to wait for %v", got)
 	}

@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// rateWindow is over how long a rate is an average: what was not used may be made up for as long.
-const rateWindow = 10 * time.Second
+// burstWindow is the time over which a rate is averaged: a bucket holds the tokens of so long.
+const burstWindow = 10 * time.Second
 
-// Rates bound how much each tenant takes in a second. Its methods may be called at the same time.
+// Rates bound how much each tenant takes per second: one token bucket for each. Its methods may be called concurrently.
 type Rates struct {
 	now func() time.Time
-	// perSecond is a tenant's rate, 0 for any.
+	// perSecond is a tenant's limit, 0 for none.
 	perSecond func(tenant string) int64
 
 	// mu guards the rest.
 	mu      sync.Mutex
-	tenants map[string]*rate
+	tenants map[string]*bucket
 	sweep   sweep
 }
 
-type rate struct {
-	// left may be taken now; it is negative after more was taken than that.
-	left float64
-	at   time.Time
-	// idle is for how many sweeps the tenant has sent nothing.
+type bucket struct {
+	// tokens may be negative: a request is charged after it was admitted.
+	tokens   float64
+	refilled time.Time
+	// idle is the number of sweeps since the tenant sent something.
 	idle int
 	// taken and refused in all.
 	taken, refused uint64
@@ -32,13 +32,13 @@ type rate struct {
 
 // NewRates bounds rates by the clock now.
 func NewRates(now func() time.Time, perSecond func(tenant string) int64) *Rates {
-	return &Rates{now: now, perSecond: perSecond, tenants: map[string]*rate{}}
+	return &Rates{now: now, perSecond: perSecond, tenants: map[string]*bucket{}}
 }
 
-// of is the rate of a tenant as of now; mu is held. A clock that jumps back gives nothing, one that jumps ahead no more
-// than the window.
-func (r *Rates) of(tenant string) (*rate, float64) {
-	r.forget()
+// bucket is a tenant's bucket, refilled until now; mu is held. A clock that jumps back adds nothing, one that jumps
+// ahead at most burstWindow.
+func (r *Rates) bucket(tenant string) (*bucket, float64) {
+	r.evictIdle()
 	if r.tenants[tenant] == nil && len(r.tenants) >= maxTenants {
 		tenant = Others
 	}
@@ -46,16 +46,16 @@ func (r *Rates) of(tenant string) (*rate, float64) {
 	now := r.now()
 	t := r.tenants[tenant]
 	if t == nil {
-		t = &rate{left: perSecond * rateWindow.Seconds(), at: now}
+		t = &bucket{tokens: perSecond * burstWindow.Seconds(), refilled: now}
 		r.tenants[tenant] = t
 	}
-	t.left = min(t.left+perSecond*max(0, now.Sub(t.at).Seconds()), perSecond*rateWindow.Seconds())
-	t.at = now
+	t.tokens = min(t.tokens+perSecond*max(0, now.Sub(t.refilled).Seconds()), perSecond*burstWindow.Seconds())
+	t.refilled = now
 	return t, perSecond
 }
 
-// forget drops the rates of tenants that sent nothing for long; mu is held. What they owed is long paid.
-func (r *Rates) forget() {
+// evictIdle removes the buckets of tenants that sent nothing for idleSweeps, and are full by then; mu is held.
+func (r *Rates) evictIdle() {
 	if !r.sweep.due(r.now()) {
 		return
 	}
@@ -66,58 +66,58 @@ func (r *Rates) forget() {
 	}
 }
 
-// Wait is how long a tenant has to wait before it may take more, 0 where it may now.
+// Wait is how long a tenant has to wait before its next request, 0 if it may send one now.
 func (r *Rates) Wait(tenant string) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t, perSecond := r.of(tenant)
+	t, perSecond := r.bucket(tenant)
 	t.idle = 0
-	if perSecond == 0 || t.left > 0 {
+	if perSecond == 0 || t.tokens > 0 {
 		return 0
 	}
 	t.refused++
-	// A clock that was turned back while much was owed must not lock a tenant out.
-	return min(time.Duration((1-t.left)/perSecond*float64(time.Second)), time.Minute)
+	// A clock that was turned back must not lock out a tenant with many tokens to pay back.
+	return min(time.Duration((1-t.tokens)/perSecond*float64(time.Second)), time.Minute)
 }
 
-// Took counts n that a tenant took.
-func (r *Rates) Took(tenant string, n int) {
+// Charge takes n tokens of a tenant.
+func (r *Rates) Charge(tenant string, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t, perSecond := r.of(tenant)
+	t, perSecond := r.bucket(tenant)
 	t.idle = 0
 	t.taken += uint64(n)
 	if perSecond > 0 {
-		t.left -= float64(n)
+		t.tokens -= float64(n)
 	}
 }
 
-// GiveBack undoes Took for what was refused afterwards.
-func (r *Rates) GiveBack(tenant string, n int) {
+// Refund undoes Charge for a request that was refused afterwards.
+func (r *Rates) Refund(tenant string, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t, perSecond := r.of(tenant)
+	t, perSecond := r.bucket(tenant)
 	t.taken -= min(t.taken, uint64(n))
 	if perSecond > 0 {
-		t.left = min(t.left+float64(n), perSecond*rateWindow.Seconds())
+		t.tokens = min(t.tokens+float64(n), perSecond*burstWindow.Seconds())
 	}
 }
 
-// Rate is what a tenant took.
+// Rate is how much a tenant took.
 type Rate struct {
 	Taken, Refused uint64
-	// PerSecond is its limit, 0 for none, and Recent about what it took of that in a second of the last ten.
+	// PerSecond is its limit, 0 for none; Recent is roughly its rate over burstWindow.
 	PerSecond, Recent int64
 }
 
-// All are the rates of all tenants that took anything.
+// All returns the rates of all tenants that are not idle, by name.
 func (r *Rates) All() map[string]Rate {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := make(map[string]Rate, len(r.tenants))
 	for tenant := range r.tenants {
-		t, perSecond := r.of(tenant)
-		recent := perSecond - t.left/rateWindow.Seconds()
+		t, perSecond := r.bucket(tenant)
+		recent := perSecond - t.tokens/burstWindow.Seconds()
 		all[tenant] = Rate{t.taken, t.refused, int64(perSecond), int64(recent)}
 	}
 	return all

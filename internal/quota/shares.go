@@ -1,6 +1,6 @@
-// Package quota divides what a server has among its tenants. Half of it is guaranteed to them, in equal parts; the rest
-// is for whoever takes it first. So one tenant may use what others leave free, and can never take what another is
-// guaranteed.
+// Package quota divides a server's resources among its tenants. Half of a resource is guaranteed to them, in equal
+// parts; the other half goes to whoever takes it first. So a tenant can use what others leave free, and never what
+// another is guaranteed.
 package quota
 
 import (
@@ -12,46 +12,46 @@ import (
 	"time"
 )
 
-// Tenants says among whom something is divided. The zero value is for a server without tenants: one has all.
+// Tenants are those that share a resource. The zero value is for a server without tenants: one has all.
 type Tenants struct {
-	// Names are those that are known from the start: each has its part, used or not.
+	// Names are the tenants known from the start: each has its part, used or not.
 	Names []string
-	// Open is whether others may come: then one part is always kept for the next.
+	// Open means that more tenants can appear: one part is always kept free for the next one.
 	Open bool
 }
 
-// maxTenants bounds the tenants that are told apart; those past it share one part.
+// maxTenants bounds the tenants with a part of their own; those past it share one part.
 const maxTenants = 1000
 
-// Others stands for all tenants past the bound of those that are told apart.
+// Others is the name under which all tenants past maxTenants are counted.
 const Others = "(others)"
 
-// Shares are of one thing, such as bytes. Its methods may be called at the same time.
+// Shares divides one resource, such as bytes. Its methods may be called concurrently.
 type Shares struct {
 	tenants  Tenants
 	capacity int64
-	// own is a tenant's own limit, at most; 0 for none.
-	own func(tenant string) int64
+	// limitOf is a tenant's own limit, at most; 0 for none.
+	limitOf func(tenant string) int64
 
 	now func() time.Time
 
 	// mu guards the rest.
 	mu   sync.Mutex
 	used map[string]int64
-	// refused counts what a tenant did not get.
+	// refused counts requests for more than a tenant may have.
 	refused map[string]*refusal
 	sweep   sweep
 }
 
-// refusal counts what a tenant did not get; idle is for how many sweeps it has stayed the same.
+// refusal counts refused requests; idle is the number of sweeps since the last one.
 type refusal struct {
 	count uint64
 	idle  int
 }
 
 // NewShares divides capacity. own, if any, is a limit of a tenant besides, 0 for none.
-func NewShares(capacity int64, t Tenants, own func(tenant string) int64) *Shares {
-	s := &Shares{tenants: t, capacity: capacity, own: own, now: time.Now, used: map[string]int64{},
+func NewShares(capacity int64, t Tenants, limitOf func(tenant string) int64) *Shares {
+	s := &Shares{tenants: t, capacity: capacity, limitOf: limitOf, now: time.Now, used: map[string]int64{},
 		refused: map[string]*refusal{}}
 	for _, name := range t.Names {
 		s.used[name] = 0
@@ -67,7 +67,7 @@ func (s *Shares) key(tenant string) string {
 	return tenant
 }
 
-// guaranteed is the part of each, with one more tenant where tenant has nothing yet; mu is held.
+// guaranteed is the part of each tenant, counting this one even if it has nothing yet; mu is held.
 func (s *Shares) guaranteed(tenant string) int64 {
 	n := len(s.used)
 	if _, ok := s.used[tenant]; !ok {
@@ -79,8 +79,8 @@ func (s *Shares) guaranteed(tenant string) int64 {
 	return s.capacity / 2 / int64(max(n, 1))
 }
 
-// room is how much more a tenant may take; mu is held. It is negative where a tenant has more than it may.
-func (s *Shares) room(tenant string) int64 {
+// available is how much more a tenant may take; mu is held. It is negative where a tenant has more than it may.
+func (s *Shares) available(tenant string) int64 {
 	part := s.guaranteed(tenant)
 	free := s.capacity - s.used[tenant]
 	for other, used := range s.used {
@@ -91,7 +91,7 @@ func (s *Shares) room(tenant string) int64 {
 	if s.tenants.Open {
 		free -= part
 	}
-	// What others have taken beyond their parts does not come out of this one's.
+	// What others use beyond their parts does not reduce this tenant's guaranteed part.
 	free = max(free, min(part-s.used[tenant], s.capacity-s.total()))
 	if limit := s.limit(tenant); limit > 0 {
 		free = min(free, limit-s.used[tenant])
@@ -107,13 +107,13 @@ func (s *Shares) total() (sum int64) {
 }
 
 func (s *Shares) limit(tenant string) int64 {
-	if s.own == nil {
+	if s.limitOf == nil {
 		return 0
 	}
-	return s.own(tenant)
+	return s.limitOf(tenant)
 }
 
-// Take takes n for a tenant, or nothing where there is no room for that, which it counts.
+// Take takes n for a tenant. If fewer are available it takes nothing and counts a refusal.
 func (s *Shares) Take(tenant string, n int64) bool {
 	ok := s.TryTake(tenant, n)
 	if !ok {
@@ -122,19 +122,19 @@ func (s *Shares) Take(tenant string, n int64) bool {
 	return ok
 }
 
-// TryTake takes n for a tenant, or nothing where there is no room for that.
+// TryTake takes n for a tenant, or nothing if fewer are available.
 func (s *Shares) TryTake(tenant string, n int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	tenant = s.key(tenant)
-	if n > s.room(tenant) {
+	if n > s.available(tenant) {
 		return false
 	}
 	s.used[tenant] += n
 	return true
 }
 
-// Add takes n for a tenant, whether there is room for it or not; a negative n gives it back.
+// Add takes n for a tenant, even if fewer are available; a negative n releases.
 func (s *Shares) Add(tenant string, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,19 +142,19 @@ func (s *Shares) Add(tenant string, n int64) {
 		s.used[s.key(tenant)] += n
 		return
 	}
-	// What a tenant took while too many were told apart was counted for Others.
+	// What a tenant took while there were more than maxTenants was counted for Others.
 	if own, ok := s.used[tenant]; ok {
 		back := max(n, -own)
-		s.giveBack(tenant, back)
+		s.release(tenant, back)
 		n -= back
 	}
 	if n < 0 {
-		s.giveBack(Others, n)
+		s.release(Others, n)
 	}
 }
 
-// giveBack is Add of a negative n; mu is held.
-func (s *Shares) giveBack(tenant string, n int64) {
+// release is Add of a negative n; mu is held.
+func (s *Shares) release(tenant string, n int64) {
 	own, ok := s.used[tenant]
 	if !ok {
 		return
@@ -165,7 +165,7 @@ func (s *Shares) giveBack(tenant string, n int64) {
 	}
 }
 
-// Refuse counts n that a tenant did not get.
+// Refuse counts n refusals of a tenant.
 func (s *Shares) Refuse(tenant string, n uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +174,7 @@ func (s *Shares) Refuse(tenant string, n uint64) {
 
 // refuse is Refuse with mu held.
 func (s *Shares) refuse(tenant string, n uint64) {
-	s.forget()
+	s.evictIdle()
 	if s.refused[tenant] == nil && len(s.refused) >= maxTenants {
 		tenant = Others
 	}
@@ -187,8 +187,8 @@ func (s *Shares) refuse(tenant string, n uint64) {
 	r.idle = 0
 }
 
-// forget drops the refusals of tenants that have had nothing and were refused nothing for long; mu is held.
-func (s *Shares) forget() {
+// evictIdle removes the refusals of tenants that have nothing and were refused nothing for idleSweeps; mu is held.
+func (s *Shares) evictIdle() {
 	if !s.sweep.due(s.now()) {
 		return
 	}
@@ -199,43 +199,43 @@ func (s *Shares) forget() {
 	}
 }
 
-// Room is how much more a tenant may take.
-func (s *Shares) Room(tenant string) int64 {
+// Available is how much more a tenant may take.
+func (s *Shares) Available(tenant string) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return max(0, s.room(s.key(tenant)))
+	return max(0, s.available(s.key(tenant)))
 }
 
-// Use is what a tenant has of something.
-type Use struct {
+// Usage is a tenant's part of a resource.
+type Usage struct {
 	Tenant string
-	// Used of Limit, which is what it could have in all at the moment; Guaranteed it gets whatever others take.
+	// Used is at most Limit, which depends on what other tenants use now; Guaranteed is available whatever they use.
 	Used, Limit, Guaranteed int64
-	// Refused counts what it did not get.
+	// Refused counts requests for more than it may have.
 	Refused uint64
 }
 
-// Uses are those of all tenants, by name.
-func (s *Shares) Uses() (all []Use) {
+// Usages are those of all tenants, by name.
+func (s *Shares) Usages() (all []Usage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forget()
+	s.evictIdle()
 	names := maps.Clone(s.used)
 	for tenant := range s.refused {
 		names[tenant] += 0
 	}
 	for tenant := range names {
-		u := Use{Tenant: tenant, Used: s.used[tenant], Guaranteed: s.guaranteed(tenant)}
+		u := Usage{Tenant: tenant, Used: s.used[tenant], Guaranteed: s.guaranteed(tenant)}
 		if r := s.refused[tenant]; r != nil {
 			u.Refused = r.count
 		}
 		if limit := s.limit(tenant); limit > 0 {
 			u.Guaranteed = min(u.Guaranteed, limit)
 		}
-		u.Limit = max(0, u.Used+s.room(tenant))
+		u.Limit = max(0, u.Used+s.available(tenant))
 		all = append(all, u)
 	}
-	slices.SortFunc(all, func(a, b Use) int { return cmp.Compare(a.Tenant, b.Tenant) })
+	slices.SortFunc(all, func(a, b Usage) int { return cmp.Compare(a.Tenant, b.Tenant) })
 	return all
 }
 
@@ -246,8 +246,8 @@ func (s *Shares) Used() int64 {
 	return s.total()
 }
 
-// Capacity is what there is.
+// Capacity is the whole resource.
 func (s *Shares) Capacity() int64 { return s.capacity }
 
-// Unlimited is a capacity that nothing reaches.
+// Unlimited is a capacity that is never reached.
 const Unlimited = math.MaxInt64 / 4

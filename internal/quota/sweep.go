@@ -2,18 +2,18 @@ package quota
 
 import "time"
 
-// A tenant that sends nothing for idleSweeps is forgotten: its name may have been for one request. Sweeps are counted
-// and not time, so that a clock that jumps makes nobody idle.
+// A tenant that sends nothing for idleSweeps is evicted: its name may have been in one request alone. Sweeps are
+// counted and not time, so that a clock that jumps makes no tenant idle.
 const (
-	sweepPause = time.Minute
-	idleSweeps = 60
+	sweepInterval = time.Minute
+	idleSweeps    = 60
 )
 
-// sweep tells when it is time to look for idle tenants.
+// sweep decides when to look for idle tenants.
 type sweep struct{ last time.Time }
 
 func (s *sweep) due(now time.Time) bool {
-	if now.Sub(s.last).Abs() < sweepPause {
+	if now.Sub(s.last).Abs() < sweepInterval {
 		return false
 	}
 	s.last = now

@@ -17,7 +17,7 @@ import (
 type Answer struct {
 	// JSON is the member "data" of an answer of Prometheus's API.
 	JSON []byte
-	// Warnings and Infos for the person who asked.
+	// Warnings and Infos for the user.
 	Warnings, Infos []string
 }
 
@@ -33,7 +33,7 @@ func (a *Answer) annotate(query string, notes annotations.Annotations) {
 // Evaluate answers a query in the form of Prometheus's API, in the very bytes that a
 // Prometheus server would give.
 func (s *Store) Evaluate(ctx context.Context, e Evaluation) (a Answer, err error) {
-	err = s.evaluate(ctx, e, func(r *promql.Result, p *purse) error {
+	err = s.evaluate(ctx, e, func(r *promql.Result, p *allowance) error {
 		notes := r.Warnings
 		value, cut := limited(r.Value, e.Limit)
 		if cut {
@@ -71,14 +71,14 @@ type writer struct {
 	stream *jsoniter.Stream
 	// empty is true until the array that is being written has an item.
 	empty bool
-	// purse pays for the text, which has room for charged bytes. err is why there is no more.
-	purse   *purse
-	charged int
-	err     error
+	// allowance is charged for the text: charged bytes of capacity so far. err is set when it is used up.
+	allowance *allowance
+	charged   int
+	err       error
 }
 
-func newWriter(p *purse) *writer {
-	return &writer{stream: jsoniter.ConfigCompatibleWithStandardLibrary.BorrowStream(nil), purse: p}
+func newWriter(p *allowance) *writer {
+	return &writer{stream: jsoniter.ConfigCompatibleWithStandardLibrary.BorrowStream(nil), allowance: p}
 }
 
 func (w *writer) release() { jsoniter.ConfigCompatibleWithStandardLibrary.ReturnStream(w.stream) }
@@ -100,10 +100,10 @@ func (w *writer) array() {
 	w.empty = true
 }
 
-// item goes before each item of an array; false where there is no room for one more.
+// item begins an element of an array; false if the allowance is used up.
 func (w *writer) item() bool {
 	if room := cap(w.stream.Buffer()); room > w.charged {
-		if w.err = w.purse.take(int64(room - w.charged)); w.err != nil {
+		if w.err = w.allowance.reserve(int64(room - w.charged)); w.err != nil {
 			return false
 		}
 		w.charged = room

@@ -14,12 +14,11 @@ import (
 	"outsight/internal/model"
 )
 
-// ErrRejected means that some samples of a batch can never be stored: too old, in conflict with
-// a stored one, malformed, or of a new series where there was no room. The rest of the batch is
-// stored, and sending it again would not help.
+// ErrRejected means that some samples of a batch can never be stored: too old, in conflict with a stored one,
+// malformed, or of a new series beyond a limit. The other samples are stored; sending the batch again would not help.
 var ErrRejected = errors.New("samples rejected")
 
-// RejectedError is an ErrRejected that tells how many.
+// RejectedError is an ErrRejected with the number of rejected samples.
 type RejectedError struct {
 	Samples uint64
 	cause   error
@@ -38,26 +37,26 @@ var ErrClosed = errors.New("store is closed")
 // hostLabel names the source of a series.
 const hostLabel = "host"
 
-// TenantLabel says whose a series is, where a store has tenants. Who appends for a tenant sets it;
-// what is read as a tenant has no other value of it.
+// TenantLabel is the label of a series' tenant, in a store with tenants. The appender sets it; a tenant reads series
+// with its own name only.
 const TenantLabel = "tenant"
 
 // ErrNoSpace means that the disk has less than Options.MinFree left; nothing of the batch is stored.
 var ErrNoSpace = errors.New("not enough free space")
 
-// source is one host whose agent sends batches.
+// source is one host with an agent, or all parts: see partsKey.
 type source struct {
-	// key of books.sources.
+	// key of tracker.sources.
 	key string
 	// last is the time of its newest batch, in ms.
 	last int64
 	live []*entry
-	// came is when its last batch came, by this host's clock: those of sources may differ by hours.
-	came time.Time
+	// lastAppend is the time of its last batch by this host's clock: the clocks of sources may differ by hours.
+	lastAppend time.Time
 	// newest sample and number of the batch that is being appended.
 	newest int64
 	batch  uint64
-	// parts is whether series come by AppendPart: none ends because another came without it.
+	// parts means that its series are appended by AppendPart: a batch without a series does not end it.
 	parts bool
 	// kept are its values at some moments; nil where they are not kept.
 	kept *keptSource
@@ -75,9 +74,8 @@ func (s *Store) Append(ctx context.Context, series []model.Series) error {
 	return s.append(ctx, series, false)
 }
 
-// AppendPart stores series of anybody, who need not be all that their source has: none of them ends because a later
-// batch lacks it, and a value of model.Stale says of a series that it has ended. Where a counter begins is left to the
-// reader. In all else it is like Append.
+// AppendPart stores some series of any source: a later batch without a series does not end it; a value of model.Stale
+// does. Counters get no zero at their start. Otherwise it is like Append.
 func (s *Store) AppendPart(ctx context.Context, series []model.Series) error {
 	return s.append(ctx, series, true)
 }
@@ -92,15 +90,15 @@ func (s *Store) append(ctx context.Context, series []model.Series, parts bool) e
 		return fmt.Errorf("appending %d series: %w", len(series), ErrClosed)
 	}
 	if err := s.checkSpace(); err != nil {
-		s.books.counts.noSpace += uint64(len(series))
+		s.tracker.counts.noSpace += uint64(len(series))
 		return fmt.Errorf("appending %d series: %w", len(series), err)
 	}
 	if err := s.checkClock(); err != nil {
-		s.books.counts.clock += uint64(len(series))
+		s.tracker.counts.clock += uint64(len(series))
 		return fmt.Errorf("appending %d series: %w", len(series), err)
 	}
-	s.books.keeper.begin(s.books.live(), s.newest)
-	return s.books.append(s.db.AppenderV2(ctx), series, parts)
+	s.tracker.keeper.begin(s.tracker.live(), s.newest)
+	return s.tracker.append(s.db.AppenderV2(ctx), series, parts)
 }
 
 func (s *Store) checkSpace() error {
@@ -115,8 +113,8 @@ func (s *Store) checkSpace() error {
 	return nil
 }
 
-// books are what is kept between batches, so that it is known which series begin and end.
-type books struct {
+// tracker knows the series of the last batch of each source, to find out which begin and end.
+type tracker struct {
 	sources map[string]*source
 	cache   cache
 	// keeper keeps values at some moments; nil where they can't be read from it.
@@ -125,19 +123,19 @@ type books struct {
 	batches uint64
 	counts  counts
 	now     func() time.Time
-	// use counts what is in memory. The TSDB tells it of series; where there is none, countsItself is true.
-	use          *use
-	countsItself bool
+	// usage counts series in memory. The TSDB's callbacks update it; without a TSDB, the tracker does (ownsUsage).
+	usage     *seriesUsage
+	ownsUsage bool
 }
 
-func newBooks(u *use) books {
-	return books{sources: map[string]*source{}, cache: newCache(), now: time.Now, use: u}
+func newTracker(u *seriesUsage) tracker {
+	return tracker{sources: map[string]*source{}, cache: newCache(), now: time.Now, usage: u}
 }
 
-// append writes a batch to app and commits it; of parts, see AppendPart.
-func (k *books) append(app storage.AppenderV2, series []model.Series, parts bool) error {
+// append writes a batch to app and commits it; parts is explained at AppendPart.
+func (k *tracker) append(app storage.AppenderV2, series []model.Series, parts bool) error {
 	k.batches++
-	b := &batch{books: k, parts: parts, app: app, number: k.batches}
+	b := &batch{tracker: k, parts: parts, app: app, number: k.batches}
 	defer func() {
 		if !b.done { // a panic
 			b.undoKept()
@@ -158,28 +156,28 @@ func (k *books) append(app storage.AppenderV2, series []model.Series, parts bool
 		}
 		b.counts.refused += partial.samples
 		b.counts.samples -= min(b.counts.samples, partial.samples)
-		b.settle()
+		b.commit()
 		return &RejectedError{Samples: partial.samples + b.counts.rejected(), cause: err}
 	}
-	b.settle()
+	b.commit()
 	if n := b.counts.rejected(); n != 0 {
 		return &RejectedError{Samples: n,
-			cause: fmt.Errorf("%d too old, %d in conflict with a stored one, %d malformed, %d without room, of %d",
-				b.counts.tooOld, b.counts.conflicts, b.counts.malformed, b.counts.noRoom, len(series))}
+			cause: fmt.Errorf("%d too old, %d in conflict with a stored one, %d malformed, %d beyond a limit, of %d",
+				b.counts.tooOld, b.counts.conflicts, b.counts.malformed, b.counts.overLimit, len(series))}
 	}
 	return nil
 }
 
 // remove forgets a series.
-func (k *books) remove(e *entry) {
+func (k *tracker) remove(e *entry) {
 	k.cache.remove(e)
-	if k.countsItself {
-		k.use.add(e.stored, -1)
+	if k.ownsUsage {
+		k.usage.add(e.stored, -1)
 	}
 }
 
 // live counts the live series.
-func (k *books) live() (n int) {
+func (k *tracker) live() (n int) {
 	for _, src := range k.sources {
 		n += len(src.live)
 	}
@@ -188,7 +186,7 @@ func (k *books) live() (n int) {
 
 // batch is one Append under way.
 type batch struct {
-	books   *books
+	tracker *tracker
 	app     storage.AppenderV2
 	number  uint64
 	parts   bool
@@ -196,10 +194,10 @@ type batch struct {
 	added   []*entry
 	ended   []*entry
 	counts  counts
-	// done is whether it is known what became of it.
+	// done means that the batch was committed or undone.
 	done bool
-	// before is the entry of the series before.
-	before *entry
+	// previous is the entry of the series before.
+	previous *entry
 	// recent is the source of the series before: nearly always that of the next, too.
 	recent                   *source
 	recentHost, recentTenant string
@@ -212,56 +210,56 @@ func (b *batch) add(s *model.Series) {
 	}
 	e, hash := b.find(s)
 	var src *source
-	if e != nil && e.from.parts == b.parts {
+	if e != nil && e.source.parts == b.parts {
 		// Its labels say where it is from; they need not be read again.
-		src = e.from
-		b.touch(src)
+		src = e.source
+		b.addSource(src)
 	} else {
 		src = b.source(s)
 	}
 	var start int64
 	if e == nil {
-		e = b.books.cache.add(s, hash)
-		e.from = src
-		// One that the store has already, from before a restart or a silence, takes no room.
+		e = b.tracker.cache.add(s, hash)
+		e.source = src
+		// A series that the store has already, from before a restart or a silence, is not new.
 		if e.ref = b.known(e); e.ref == 0 {
-			if !b.books.use.room(e.stored) {
-				b.books.cache.remove(e)
-				b.counts.noRoom++
+			if !b.tracker.usage.admit(e.stored) {
+				b.tracker.cache.remove(e)
+				b.counts.overLimit++
 				return
 			}
 		}
-		if b.books.countsItself {
-			b.books.use.add(e.stored, 1)
+		if b.tracker.ownsUsage {
+			b.tracker.usage.add(e.stored, 1)
 		}
 		start = b.startOf(s, src)
 		b.added = append(b.added, e)
 		src.live = append(src.live, e)
 	}
-	if b.before != nil {
-		b.before.after = e
+	if b.previous != nil {
+		b.previous.following = e
 	}
-	b.before = e
+	b.previous = e
 	e.batch, e.kind = b.number, s.Kind
 	at := s.Time.UnixMilli()
 	e.last = max(e.last, at)
 	src.newest = max(src.newest, at)
-	if h := nativeOf(s); b.append(e, start, at, s.Value, h) && b.books.keeper != nil {
-		b.books.keeper.came(start, at)
+	if h := nativeOf(s); b.append(e, start, at, s.Value, h) && b.tracker.keeper != nil {
+		b.tracker.keeper.came(start, at)
 		b.keep(src, e, start, at, s.Value, h)
 	}
 }
 
 // keep keeps a sample that was appended, where values are kept.
 func (b *batch) keep(src *source, e *entry, start, at int64, v float64, h *histogram.Histogram) {
-	switch k := b.books.keeper; {
+	switch k := b.tracker.keeper; {
 	case !k.on:
-	case b.parts, e.from != src: // it was known by parts first
+	case b.parts, e.source != src: // it was known by parts first
 		k.part(e.name, at)
 	default:
 		if src.kept == nil || src.kept.forgotten {
 			host, tenant := originOf(e.labels)
-			src.kept = k.source(tenant, sourceKey(host, tenant), b.books.now())
+			src.kept = k.source(tenant, sourceKey(host, tenant), b.tracker.now())
 			for _, live := range src.live { // their places were in one that was forgotten
 				live.thing = nil
 			}
@@ -270,16 +268,16 @@ func (b *batch) keep(src *source, e *entry, start, at int64, v float64, h *histo
 	}
 }
 
-// find is the entry of s, or nil, and the hash to add one by. A source sends its series in one order, and to look at
-// the entry that came next the last time spares a look into a map of all of them.
+// find returns the entry of s, or nil, and the hash to add one by. A source sends its series in the same order each
+// time, so the entry that followed last time is tried before the map.
 func (b *batch) find(s *model.Series) (*entry, uint64) {
-	if b.before != nil && s.Key != 0 {
+	if b.previous != nil && s.Key != 0 {
 		// One that was removed has no key.
-		if e := b.before.after; e != nil && e.key == s.Key {
+		if e := b.previous.following; e != nil && e.key == s.Key {
 			return e, e.hash
 		}
 	}
-	return b.books.cache.find(s)
+	return b.tracker.cache.find(s)
 }
 
 // known is the reference of a series that the store has in memory, 0 where it has not.
@@ -292,9 +290,9 @@ func (b *batch) known(e *entry) storage.SeriesRef {
 	return ref
 }
 
-// startOf is the time, in ms, of the zero to put before the first sample of s, or 0 for none. It
-// must lie after the source's last batch: of what was counted before, an earlier series (another
-// name for the same thing, or one before a restart of this server) may have told already.
+// startOf is the time, in ms, of the zero sample before the first sample of s, or 0 for none. It must lie after the
+// source's last batch: what was counted before may already be in an earlier series (another name for the same entity,
+// or one before a restart of this server).
 func (b *batch) startOf(s *model.Series, src *source) int64 {
 	if b.parts || s.Kind == model.Gauge || s.Start.IsZero() || src.last == 0 {
 		return 0
@@ -315,7 +313,7 @@ func nativeOf(s *model.Series) *histogram.Histogram {
 	return native(s.Histogram)
 }
 
-// append is whether the sample was taken.
+// append reports whether the sample was accepted.
 func (b *batch) append(e *entry, start, at int64, v float64, h *histogram.Histogram) bool {
 	ref, err := b.app.Append(e.ref, e.stored, start, at, v, h, nil, storage.AOptions{})
 	switch {
@@ -333,7 +331,7 @@ func (b *batch) append(e *entry, start, at int64, v float64, h *histogram.Histog
 	return err == nil
 }
 
-// originOf says where a series is from.
+// originOf returns the host and the tenant of a series.
 func originOf(of []model.Label) (host, tenant string) {
 	for _, l := range of {
 		switch l.Name {
@@ -360,28 +358,28 @@ func (b *batch) source(s *model.Series) *source {
 	if b.parts {
 		key = partsKey
 	}
-	src := b.books.sources[key]
+	src := b.tracker.sources[key]
 	if src == nil {
 		src = &source{key: key, parts: b.parts}
-		b.books.sources[key] = src
+		b.tracker.sources[key] = src
 	}
-	b.touch(src)
+	b.addSource(src)
 	b.recent, b.recentHost, b.recentTenant = src, host, tenant
 	return src
 }
 
-// touch notes that a source has a part in the batch.
-func (b *batch) touch(src *source) {
+// addSource adds a source to the batch.
+func (b *batch) addSource(src *source) {
 	if src.batch != b.number {
-		src.batch, src.newest, src.came = b.number, math.MinInt64, b.books.now()
+		src.batch, src.newest, src.lastAppend = b.number, math.MinInt64, b.tracker.now()
 		if src.kept != nil {
-			src.kept.came = src.came
+			src.kept.came = src.lastAppend
 		}
 		b.touched = append(b.touched, src)
 	}
 }
 
-// partsKey is the one source of all that comes by AppendPart; no host has it.
+// partsKey is the source of everything from AppendPart; no host has this name.
 const partsKey = "\x00\x00parts"
 
 // end puts staleness markers on the series that ended.
@@ -396,30 +394,30 @@ func (b *batch) end() {
 		}
 		for _, e := range src.live {
 			if e.batch != b.number {
-				b.mark(e, src.newest)
+				b.markStale(e, src.newest)
 			}
 		}
 	}
 	if len(b.touched) == 0 {
 		return
 	}
-	now := b.books.now()
-	for key, src := range b.books.sources {
+	now := b.tracker.now()
+	for key, src := range b.tracker.sources {
 		if src.batch == b.number {
 			continue
 		}
 		if len(src.live) == 0 { // nothing of its last batch was taken
-			delete(b.books.sources, key)
-		} else if !src.parts && now.Sub(src.came) > idleAfter {
+			delete(b.tracker.sources, key)
+		} else if !src.parts && now.Sub(src.lastAppend) > idleAfter {
 			for _, e := range src.live {
-				b.mark(e, src.last+1)
+				b.markStale(e, src.last+1)
 			}
 		}
 	}
 }
 
-// forget lets go of series that nobody has sent for idleAfter, a look at all of them every minute of their time. They
-// get no marker: who sends parts may be slow. What they were goes on when they come again.
+// forget evicts series without a sample for idleAfter, once a minute of their own time. They get no staleness marker: a
+// sender of parts may be slow. A later sample continues them.
 func (b *batch) forget(src *source) {
 	// Compared so that the least newest, that of a batch of which nothing was taken, does not overflow.
 	if src.newest < src.last+time.Minute.Milliseconds() {
@@ -433,7 +431,7 @@ func (b *batch) forget(src *source) {
 	}
 }
 
-func (b *batch) mark(e *entry, at int64) {
+func (b *batch) markStale(e *entry, at int64) {
 	stale := math.Float64frombits(value.StaleNaN)
 	var h *histogram.Histogram
 	if e.kind == model.HistogramSeries {
@@ -449,7 +447,7 @@ func (b *batch) mark(e *entry, at int64) {
 // undo forgets the series that a failed batch added.
 func (b *batch) undo() {
 	for _, e := range b.added {
-		b.books.remove(e)
+		b.tracker.remove(e)
 	}
 	isAdded := make(map[*entry]bool, len(b.added))
 	for _, e := range b.added {
@@ -475,38 +473,38 @@ func (b *batch) undoKept() {
 // endKept says of series that are kept that they go on no more.
 func endKept(entries []*entry) {
 	for _, e := range entries {
-		if e.thing != nil && e.from.kept != nil {
-			e.from.kept.end(e)
+		if e.thing != nil && e.source.kept != nil {
+			e.source.kept.end(e)
 		}
 	}
 }
 
-// settle takes over what the stored batch changed.
-func (b *batch) settle() {
+// commit takes over what the stored batch changed.
+func (b *batch) commit() {
 	b.counts.batches = 1
-	b.books.counts.add(&b.counts)
+	b.tracker.counts.add(&b.counts)
 	endKept(b.ended)
 	for _, src := range b.touched {
 		if src.kept != nil {
 			src.kept.settle()
 		}
 	}
-	if k := b.books.keeper; k != nil && k.on {
-		k.forget(b.books.now())
+	if k := b.tracker.keeper; k != nil && k.on {
+		k.forget(b.tracker.now())
 	}
 	b.done = true
 	gone := make(map[*entry]bool, len(b.ended))
 	affected := map[*source]bool{}
 	for _, e := range b.ended {
-		b.books.remove(e)
+		b.tracker.remove(e)
 		gone[e] = true
-		affected[e.from] = true
+		affected[e.source] = true
 	}
 	// Only the sources that lost a series: there may be a thousand others.
 	for src := range affected {
 		src.drop(func(e *entry) bool { return gone[e] })
 		if src.batch != b.number && len(src.live) == 0 {
-			delete(b.books.sources, src.key)
+			delete(b.tracker.sources, src.key)
 		}
 	}
 	for _, src := range b.touched {
@@ -526,14 +524,14 @@ func (src *source) drop(gone func(*entry) bool) {
 }
 
 // endAll marks the end of every live series.
-func (k *books) endAll(app storage.AppenderV2) error {
-	b := &batch{books: k, app: app}
+func (k *tracker) endAll(app storage.AppenderV2) error {
+	b := &batch{tracker: k, app: app}
 	for _, src := range k.sources {
 		if src.parts {
 			continue
 		}
 		for _, e := range src.live {
-			b.mark(e, src.last+1)
+			b.markStale(e, src.last+1)
 		}
 	}
 	if err := b.app.Commit(); err != nil {

@@ -23,7 +23,7 @@ type Budget struct {
 	used     int64
 	tenants  map[string]*tenantMemory
 	accounts map[*account]struct{}
-	// tooLarge counts queries beyond perQuery, refused those for which there was no room, stopped those that ended
+	// tooLarge counts queries beyond perQuery, refused those beyond the available memory, stopped those that were ended
 	// because the process was about to run out of memory.
 	tooLarge, refused, stopped uint64
 	watching                   bool
@@ -39,7 +39,7 @@ type tenantMemory struct {
 func (b *Budget) ofTenant(tenant string) *tenantMemory {
 	t := b.tenants[tenant]
 	if t == nil {
-		if len(b.tenants) >= maxTurnTenants {
+		if len(b.tenants) >= maxScheduledTenants {
 			for name, other := range b.tenants {
 				if other.used == 0 {
 					delete(b.tenants, name)
@@ -61,7 +61,7 @@ func newBudget(o *QueryBounds, share func(tenant string) float64) *Budget {
 		tenants: map[string]*tenantMemory{}, accounts: map[*account]struct{}{}}
 }
 
-// limit is how many bytes a tenant may have; "" is who reads everybody's.
+// limit is how many bytes a tenant may have; "" is the reader of all tenants.
 func (b *Budget) limit(tenant string) int64 {
 	if tenant == "" {
 		return b.total
@@ -75,7 +75,7 @@ func (b *Budget) Hold(tenant string, n int64) (release func(), err error) {
 		return func() {}, nil
 	}
 	a := b.open(tenant, nil)
-	if _, err := a.take(n, 0); err != nil {
+	if _, err := a.reserve(n, 0); err != nil {
 		a.close()
 		return nil, err
 	}
@@ -91,8 +91,8 @@ type account struct {
 	held int64
 	// closed, stopped and looks are guarded by the budget's lock.
 	closed, stopped bool
-	// looks is how often the watchdog has met it.
-	looks int
+	// checks is how often the watchdog has met it.
+	checks int
 }
 
 // open is an account for a query, which stop can end.
@@ -108,8 +108,8 @@ func (b *Budget) open(tenant string, stop context.CancelCauseFunc) *account {
 	return a
 }
 
-// take reserves n more bytes, and up to extra more where there is room for them; got is how many it reserved.
-func (a *account) take(n, extra int64) (got int64, err error) {
+// reserve reserves n more bytes, and up to extra more if available; got is how many it reserved.
+func (a *account) reserve(n, extra int64) (got int64, err error) {
 	b := a.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,7 +145,7 @@ func (a *account) take(n, extra int64) (got int64, err error) {
 	return got, nil
 }
 
-// close gives back what is held. It may be called again.
+// close releases all bytes. It may be called again.
 func (a *account) close() {
 	b := a.budget
 	b.mu.Lock()
@@ -159,22 +159,22 @@ func (a *account) close() {
 	delete(b.accounts, a)
 }
 
-// purse takes from an account for one goroutine. The zero purse bounds nothing.
-type purse struct {
+// allowance reserves bytes of an account in larger steps, for one goroutine. The zero value is unbounded.
+type allowance struct {
 	account *account
 	spare   int64
 }
 
-func (p *purse) take(n int64) error {
+func (p *allowance) reserve(n int64) error {
 	if p.spare -= n; p.spare >= 0 || p.account == nil {
 		return nil
 	}
-	got, err := p.account.take(-p.spare, budgetGrain)
+	got, err := p.account.reserve(-p.spare, budgetGrain)
 	p.spare += got
 	return err
 }
 
-// addTo tells of the budget in s.
+// addTo adds the state of the budget to s.
 func (b *Budget) addTo(s *Stats) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

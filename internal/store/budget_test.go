@@ -38,18 +38,18 @@ func TestBudgetOfTenants(t *testing.T) {
 	}
 }
 
-// A purse reserves more than it is asked for, as long as there is room, and all that there is near the end.
+// A allowance reserves more than it is asked for, as long as there is room, and all that there is near the end.
 func TestPurse(t *testing.T) {
 	const all = 4 * budgetGrain
 	b := newBudget(&QueryBounds{Memory: all}, full)
 	a := b.open("a", nil)
-	p := purse{account: a}
+	p := allowance{account: a}
 	for n := range all / 2 {
-		if err := p.take(1); err != nil {
+		if err := p.reserve(1); err != nil {
 			t.Fatalf("after %d bytes: %v", n, err)
 		}
 	}
-	if err := p.take(1); !errors.Is(err, ErrExecution) {
+	if err := p.reserve(1); !errors.Is(err, ErrExecution) {
 		t.Errorf("past half of all: %v", err)
 	}
 	a.close()
@@ -61,18 +61,18 @@ func TestPurse(t *testing.T) {
 // Where the process has more memory than it may, the query that holds most ends, and with the cause.
 func TestLargestQueryIsStopped(t *testing.T) {
 	s := open(t, t.TempDir(), Options{QueryBounds: QueryBounds{ProcessMemory: 1}}) // it has more
-	large, largeAccount, largeDone, err := s.gate.turn(t.Context(), "a", 0)
+	large, largeAccount, largeDone, err := s.gate.enter(t.Context(), "a", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer largeDone()
-	small, smallAccount, smallDone, err := s.gate.turn(t.Context(), "b", 0)
+	small, smallAccount, smallDone, err := s.gate.enter(t.Context(), "b", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer smallDone()
 	for account, n := range map[*account]int64{largeAccount: 2 << 20, smallAccount: 1 << 20} {
-		if _, err := account.take(n, 0); err != nil && !errors.Is(context.Cause(large), ErrExecution) {
+		if _, err := account.reserve(n, 0); err != nil && !errors.Is(context.Cause(large), ErrExecution) {
 			t.Fatal(err)
 		}
 	}
@@ -93,8 +93,8 @@ func TestStopLargest(t *testing.T) {
 	var ended []string
 	for name, n := range map[string]int64{"small": 10, "large": 30, "middle": 20} {
 		a := b.open("", func(error) { ended = append(ended, name) })
-		a.looks = watchAge
-		if _, err := a.take(n, 0); err != nil {
+		a.checks = watchAge
+		if _, err := a.reserve(n, 0); err != nil {
 			t.Fatal(err)
 		}
 	}

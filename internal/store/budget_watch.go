@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// watchPause is how often the memory of the process is looked at while queries run. Between two looks a query can build
-// no more than its budget lets it, since the engine asks its context before each node and each step of an expression.
+// watchPause is the interval at which the memory of the process is read while queries run. In between, a query can
+// allocate no more than its budget, since the engine checks its context before each node and each step of an
+// expression.
 const watchPause = 10 * time.Millisecond
 
 // watchRest is for how many looks a query that was ended has time to go before another is ended, and watchAge for how
@@ -28,7 +29,7 @@ func (b *Budget) watch() {
 			return
 		}
 		for a := range b.accounts {
-			a.looks++
+			a.checks++
 		}
 		ended := over && b.stopLargest()
 		b.mu.Unlock()
@@ -52,7 +53,7 @@ func (b *Budget) collect(ticks <-chan time.Time) {
 	}
 }
 
-// hasQueries is whether any account is of a query, or of one that was ended.
+// hasQueries reports whether any account is of a query, running or stopped.
 func (b *Budget) hasQueries(ended bool) bool {
 	for a := range b.accounts {
 		if a.stop != nil && (a.stopped || !ended) {
@@ -67,7 +68,7 @@ func (b *Budget) hasQueries(ended bool) bool {
 func (b *Budget) stopLargest() bool {
 	var largest *account
 	for a := range b.accounts {
-		if a.stop != nil && !a.stopped && a.looks >= watchAge && (largest == nil || a.held > largest.held) {
+		if a.stop != nil && !a.stopped && a.checks >= watchAge && (largest == nil || a.held > largest.held) {
 			largest = a
 		}
 	}

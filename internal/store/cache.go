@@ -25,15 +25,15 @@ type entry struct {
 	batch uint64
 	// last is the time of its newest sample, in ms.
 	last int64
-	// from is the source that it lives in.
-	from *source
+	// source is the source that it lives in.
+	source *source
 	// thing and place are where its values are kept; thing is nil where they are not.
 	thing *keptThing
 	place keptPlace
 	// next entry with the same hash.
 	next *entry
-	// after is the one that came after it in a batch: nearly always it does so again.
-	after *entry
+	// following is the entry after it in the last batch, which is nearly always the next one again.
+	following *entry
 }
 
 // cache finds entries by name and labels.
@@ -76,7 +76,7 @@ func (c *cache) find(s *model.Series) (*entry, uint64) {
 	return nil, hash
 }
 
-// has is whether there is an entry of s; it changes nothing.
+// has reports whether there is an entry of s; it changes nothing.
 func (c *cache) has(s *model.Series) bool {
 	if s.Key != 0 && c.keyed[s.Key] != nil {
 		return true
@@ -121,7 +121,7 @@ func (c *cache) setKey(e *entry, key uint64) {
 
 func (c *cache) remove(e *entry) {
 	c.setKey(e, 0)
-	e.after = nil
+	e.following = nil
 	first := c.entries[e.hash]
 	if first == e {
 		if e.next == nil {

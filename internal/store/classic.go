@@ -29,7 +29,7 @@ type bound struct {
 
 func classicBounds(perOctave int) (bounds []bound) {
 	width := int32(1<<model.Scale) / int32(perOctave)
-	// What is in the zero bucket is told apart from what is above it.
+	// The zero bucket is kept separate from what is above it.
 	bounds = append(bounds, bound{model.MinBucket - 1, strconv.FormatFloat(model.ZeroThreshold.Seconds(), 'g', -1, 64)})
 	for i := ceilTo(model.MinBucket, width); i <= model.MaxBucket; i += width {
 		bounds = append(bounds, bound{i, strconv.FormatFloat(model.BucketUpperBound(i), 'g', -1, 64)})
@@ -68,7 +68,7 @@ func cumulative(h *histogram.Histogram, bounds []bound, f func(bound, uint64)) {
 	}
 }
 
-// within is whether all of a bucket is within the bound that bucket i of model.Scale has above. Histograms of other
+// within reports whether all of a bucket lies below the upper bound of bucket i of model.Scale. Histograms of other
 // senders have other scales.
 func within(h *histogram.Histogram, bucket histogram.Bucket[uint64], i int32) bool {
 	if h.Schema == model.Scale {

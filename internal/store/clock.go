@@ -17,9 +17,9 @@ import (
 	"outsight/internal/damaged"
 )
 
-// This host's clock may jump: years ahead and back, by a wrong time server or a battery. What is stored meanwhile has a
-// wrong time. It must not make the TSDB delete what is right because it is older, nor refuse for ever what comes after
-// the clock was set right.
+// This host's clock may jump: years ahead and back, because of a wrong time server or a battery. Samples stored in
+// between have a wrong time. They must not make the TSDB delete older, correct samples, nor reject all samples after
+// the clock was corrected.
 
 const (
 	// aheadOfClock is how much newer than the clock what is stored may be. Senders' clocks may be ahead by less.
@@ -34,7 +34,7 @@ var ErrClock = errors.New("the clock is behind the newest sample")
 
 // checkClock fails while the newest sample is of the future.
 func (s *Store) checkClock() error {
-	newest, now := s.newest(), s.books.now()
+	newest, now := s.newest(), s.tracker.now()
 	if newest <= now.Add(aheadOfClock).UnixMilli() {
 		return nil
 	}
@@ -48,7 +48,8 @@ func (s *Store) checkClock() error {
 // the future. Without it that is not decided: the clock may as well be behind.
 const futureName = "set-future-aside"
 
-// SetFutureAside makes the next Open set what is of the future aside: it is known that this host's clock is right.
+// SetFutureAside makes the next Open move samples of the future to the directory damaged: it is known that this host's
+// clock is right.
 func (s *Store) SetFutureAside() error {
 	if err := damaged.Replace(filepath.Join(s.db.Dir(), futureName), nil); err != nil {
 		return fmt.Errorf("noting that samples of the future are to be set aside: %w", err)
@@ -86,7 +87,7 @@ func beyondRetention(blocks []*tsdb.Block, retention time.Duration) map[ulid.ULI
 	return deletable
 }
 
-// retain tells the TSDB which blocks to delete. db is there once it has opened: before, none is too old.
+// retain chooses the blocks that the TSDB deletes. db is nil until it has opened: before that, none is too old.
 func retain(options Options, db func() *tsdb.DB) tsdb.BlocksToDeleteFunc {
 	return func(blocks []*tsdb.Block) map[ulid.ULID]struct{} {
 		deletable := beyondRetention(blocks, options.Retention)
@@ -99,8 +100,8 @@ func retain(options Options, db func() *tsdb.DB) tsdb.BlocksToDeleteFunc {
 	}
 }
 
-// hasJumped tells whether samples of the time after limit are there because the clock was ahead, and not because it is
-// behind now: then there is nothing for a while between those before and those after. The TSDB must be closed.
+// hasJumped reports whether samples after limit are there because the clock was ahead, and not because it is behind
+// now: in the first case there is a gap between those before and those after. The TSDB must be closed.
 func (r *repairer) hasJumped(dir string, limit time.Time) (bool, error) {
 	before, after := int64(noSample), int64(math.MaxInt64)
 	seen := func(from, to int64) {
@@ -162,7 +163,7 @@ func (r *repairer) setFutureAside(dir string, limit time.Time) error {
 		if err != nil || meta.MaxTime <= limit.UnixMilli() {
 			continue
 		}
-		kept, err := r.keep.Move(path)
+		kept, err := r.copies.Move(path)
 		if err != nil {
 			return err
 		}
@@ -228,7 +229,7 @@ func (r *repairer) futureLog(dir string, limit int64) error {
 		}
 		copied := ""
 		if samples > 0 {
-			if copied, err = r.keep.Copy(path); err != nil {
+			if copied, err = r.copies.Copy(path); err != nil {
 				return err
 			}
 			r.found.files++

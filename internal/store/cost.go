@@ -14,16 +14,15 @@ import (
 
 // Bounds of an expression.
 const (
-	// maxDepth bounds how deep an expression goes, and maxNodes how many parts it has: evaluation and printing recurse
-	// into it.
+	// maxDepth bounds the nesting of an expression, and maxNodes the number of its nodes: evaluation and printing are
+	// recursive.
 	maxDepth, maxNodes = 1000, 8192
-	// maxRegexSize bounds the instructions of all regular expressions of a query: more than a query can have that
-	// writes them out. A few characters, as in "x{1000}", make thousands otherwise, and a query has room for thousands
-	// of them.
+	// maxRegexSize bounds the instructions of all regular expressions of a query, above what a query can spell out. A
+	// few characters, as in "x{1000}", compile to thousands, and a query can have thousands of them.
 	maxRegexSize = 2 * MaxQueryBytes
 	// maxSubquerySteps bounds the steps of a subquery.
 	maxSubquerySteps = 1 << 20
-	// maxBuiltLabels bounds the bytes of labels that functions give one series.
+	// maxBuiltLabels bounds the bytes of labels that functions add to one series.
 	maxBuiltLabels = 1 << 20
 )
 
@@ -31,21 +30,22 @@ const (
 const (
 	// seriesCost is for a series in the hands of the engine, without labels and samples.
 	seriesCost = 256
-	// pointCost is for a number at a step. The engine makes room for that of all steps, up to maxRoom of them, for each
-	// series.
-	pointCost, maxRoom = 16, 5000
+	// pointCost is for a number at a step. The engine preallocates the points of all steps, up to maxPreallocated of
+	// them, for each series.
+	pointCost, maxPreallocated = 16, 5000
 	// stepCost is for a step of a subquery.
 	stepCost = 16
 	// numberText is the longest text of a number that count_values makes.
 	numberText = 330
 )
 
-// cost is what an expression may take, as far as that can be told before it runs: the rest depends on the series that
-// its selectors find.
+// cost is the memory that an expression may take, as far as it is known before evaluation: more depends on the series
+// that its selectors find.
 type cost struct {
 	// fixed is what it takes whatever is stored, and times how many times the longest value of a label that it reads.
 	fixed, times int64
-	// included is that labels go from one side of an operator to the other, so that the longest value matters.
+	// included means that labels are copied from one side of an operator to the other, so that the longest value
+	// matters.
 	included bool
 	// flows are of the selectors, in the order in which the engine asks for them; literals are of series that are in
 	// the query itself.
@@ -145,15 +145,15 @@ func (s span) steps() int64 {
 	return int64(s.length/s.step) + 1
 }
 
-// room is what the engine sets aside for the samples of a series.
-func (s span) room() int64 {
+// preallocated is what the engine allocates for the points of a series.
+func (s span) preallocated() int64 {
 	if n := s.steps(); n > 1 {
-		return min(n, maxRoom) * pointCost
+		return min(n, maxPreallocated) * pointCost
 	}
 	return 0
 }
 
-// costOf tells what an evaluation of an expression may take.
+// costOf estimates the memory of an evaluation.
 func costOf(expr parser.Expr, length, step time.Duration) (*cost, error) {
 	c := &cost{of: map[*parser.VectorSelector]*flow{}}
 	// The engine asks in this order.
@@ -204,7 +204,7 @@ func multiply(a, b int64) int64 {
 	return a * b
 }
 
-// walk tells what the series are that a part of the expression gives, and how long the values of their labels may be.
+// walk finds which series a part of the expression returns, and how long the values of their labels may be.
 func (c *cost) walk(expr parser.Expr, at span) (flows []*flow, values growth, err error) {
 	switch e := expr.(type) {
 	case *parser.VectorSelector:
@@ -213,7 +213,7 @@ func (c *cost) walk(expr parser.Expr, at span) (flows []*flow, values growth, er
 		return c.walk(e.VectorSelector, at)
 	case *parser.NumberLiteral:
 		// As many of them can be held as the expression has.
-		c.fixed += seriesCost + at.room()
+		c.fixed += seriesCost + at.preallocated()
 		return nil, growth{}, nil
 	case *parser.StringLiteral:
 		return nil, growth{}, nil
@@ -259,7 +259,7 @@ func (c *cost) aggregate(e *parser.AggregateExpr, at span) ([]*flow, growth, err
 	if err != nil {
 		return nil, growth{}, err
 	}
-	room := &labelOp{kind: opRoom, room: at.room()}
+	room := &labelOp{kind: opPreallocate, preallocated: at.preallocated()}
 	switch e.Op {
 	case parser.TOPK, parser.BOTTOMK, parser.LIMITK, parser.LIMIT_RATIO:
 		pass(flows, room)
@@ -310,12 +310,12 @@ func (c *cost) call(e *parser.Call, at span) (flows []*flow, values growth, err 
 	}
 	switch {
 	case e.Type() != parser.ValueTypeVector:
-		c.fixed += seriesCost + at.room()
+		c.fixed += seriesCost + at.preallocated()
 		return nil, growth{}, nil
 	case len(flows) == 0: // as minute()
 		return []*flow{c.literal(labels.EmptyLabels(), at)}, growth{}, nil
 	case !matrix: // what the engine computes of ranges shares the room
-		pass(flows, &labelOp{kind: opRoom, room: at.room()})
+		pass(flows, &labelOp{kind: opPreallocate, preallocated: at.preallocated()})
 	}
 	return flows, values, nil
 }
@@ -367,7 +367,7 @@ func (c *cost) binary(e *parser.BinaryExpr, at span) ([]*flow, growth, error) {
 	}
 	values := leftValues.or(rightValues)
 	if e.Type() == parser.ValueTypeScalar {
-		c.fixed += seriesCost + at.room()
+		c.fixed += seriesCost + at.preallocated()
 		return nil, growth{}, nil
 	}
 	flows := left
@@ -382,11 +382,11 @@ func (c *cost) binary(e *parser.BinaryExpr, at span) ([]*flow, growth, error) {
 	case m.Card == parser.CardManyToOne:
 		pass(flows, c.include(m, rightValues)...)
 	}
-	pass(flows, &labelOp{kind: opRoom, room: at.room()})
+	pass(flows, &labelOp{kind: opPreallocate, preallocated: at.preallocated()})
 	return flows, values, nil
 }
 
-// include are the labels that come from the other side of group_left or group_right, whose values are so long.
+// include notes the labels copied by group_left or group_right, and the length of their values.
 func (c *cost) include(m *parser.VectorMatching, values growth) (ops []*labelOp) {
 	c.included = c.included || len(m.Include) > 0
 	for _, name := range m.Include {

@@ -12,12 +12,11 @@ type flow struct {
 	// literal are the labels of a series that the query itself makes.
 	literal labels.Labels
 
-	// group is the place of the first opGroup in ops, or their number. From there on, series that have key in common
-	// are one.
+	// group is the index of the first opGroup in ops, or their number. From there on, series with the same key are one.
 	group   int
 	key     []string
 	without bool
-	// alone is that each series may be a group of its own.
+	// alone means that each series may be a group of its own.
 	alone bool
 	seen  map[uint64]struct{}
 	hash  []byte
@@ -26,40 +25,40 @@ type flow struct {
 type opKind uint8
 
 const (
-	// opBuild gives series a label, opGroup aggregates them, opRoom makes room for all steps.
+	// opBuild adds a label to series, opGroup aggregates them, opPreallocate allocates the points of all steps.
 	opBuild opKind = iota
 	opGroup
-	opRoom
+	opPreallocate
 )
 
 // labelOp is what happens to series in one part of an expression.
 type labelOp struct {
 	kind opKind
-	// name is the label of opBuild. Its value has at most as many bytes as those of sources together, so many times,
-	// and more. keeps is that the value may also stay as it is. varies is that it does not depend on the sources alone.
+	// name is the label of opBuild. Its value has at most times the bytes of all sources together, and more. keeps
+	// means that the value may also stay as it is, varies that it depends on more than the sources.
 	name          string
 	sources       []string
 	times         int64
 	more          growth
 	keeps, varies bool
 	// names are the labels that opGroup keeps, or the ones that it drops.
-	names   []string
-	without bool
-	room    int64
+	names        []string
+	without      bool
+	preallocated int64
 }
 
 // pass leads series through operations.
 func pass(flows []*flow, ops ...*labelOp) {
 	for _, f := range flows {
 		for _, op := range ops {
-			if op.kind != opRoom || op.room > 0 {
+			if op.kind != opPreallocate || op.preallocated > 0 {
 				f.ops = append(f.ops, op)
 			}
 		}
 	}
 }
 
-// prepare finds out by which of its stored labels a series is told from others after the first aggregation.
+// prepare finds the stored labels that distinguish series after the first aggregation.
 func (f *flow) prepare() {
 	f.group = slices.IndexFunc(f.ops, func(op *labelOp) bool { return op.kind == opGroup })
 	if f.group < 0 {
@@ -106,7 +105,7 @@ func (f *flow) charge(of labels.Labels, longest int64) (bytes, times int64, err 
 	return bytes, times, nil
 }
 
-// isNew is whether a series is the first of its group.
+// isNew reports whether a series is the first of its group.
 func (f *flow) isNew(of labels.Labels) bool {
 	if f.alone {
 		return true
@@ -138,8 +137,8 @@ type builtLabel struct {
 	size growth
 }
 
-// run is what a series takes on its way through operations: the greatest that its labels become, twice, since an
-// operation holds what it is given and what it gives, and the room of two.
+// run is the memory of a series during the operations: the greatest size of its labels, twice, since an operation holds
+// input and output, and the points of both.
 func (s *labelState) run(ops []*labelOp) (bytes, times int64, err error) {
 	var most growth
 	var room, rooms int64
@@ -154,8 +153,8 @@ func (s *labelState) run(ops []*labelOp) (bytes, times int64, err error) {
 			most = most.or(s.size)
 		case opGroup:
 			s.keep(op)
-		case opRoom:
-			room, rooms = max(room, op.room), min(rooms+1, 2)
+		case opPreallocate:
+			room, rooms = max(room, op.preallocated), min(rooms+1, 2)
 		}
 	}
 	return seriesCost + 2*most.more + rooms*room, 2 * most.factor, nil

@@ -169,7 +169,7 @@ func TestChargesCoverLabels(t *testing.T) {
 			t.Fatalf("%s: %v", query, err)
 		}
 		account := newBudget(&QueryBounds{Memory: 1 << 40}, full).open("", nil)
-		m := &meter{purse: purse{account: account}}
+		m := &meter{allowance: allowance{account: account}}
 		if m.cost, err = costOf(expr, 0, 0); err != nil {
 			t.Fatalf("%s: %v", query, err)
 		}
@@ -181,7 +181,7 @@ func TestChargesCoverLabels(t *testing.T) {
 			t.Fatal(err)
 		}
 		result := q.Exec(t.Context())
-		charged, built := account.held-m.purse.spare, int64(0)
+		charged, built := account.held-m.allowance.spare, int64(0)
 		if v, ok := result.Value.(promql.Vector); ok {
 			for _, sample := range v {
 				built += int64(sample.Metric.ByteSize())
@@ -216,7 +216,7 @@ func evaluateAlone(s *Store, e Evaluation) (string, error) {
 	if r.Err != nil {
 		return "", r.Err
 	}
-	w := newWriter(&purse{})
+	w := newWriter(&allowance{})
 	defer w.release()
 	w.value(r.Value)
 	return string(w.bytes()), nil

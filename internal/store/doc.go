@@ -1,5 +1,5 @@
 // Package store keeps series and answers PromQL over them: an embedded Prometheus TSDB and its
-// query engine, set up for a small place on the watched host. It is the only importer of
+// query engine, configured for a small share of the watched host. It is the only importer of
 // Prometheus packages, and none of their types show in its interface.
 //
 // # Histograms
@@ -20,5 +20,5 @@
 //
 // The time and bytes kept, the series in memory, the samples, points and bytes of a query, the
 // queries at a time and the queries that wait are bounded by Options; Stats counts what each
-// bound turned away.
+// bound refused.
 package store

@@ -42,7 +42,7 @@ type Lookup struct {
 	Tenant string
 }
 
-// errTruncated is a warning that goes with an answer that Limit cut.
+// errTruncated is the warning of an answer that was cut at Limit.
 var errTruncated = errors.New("results truncated due to limit")
 
 // Find answers l with a JSON array in the form of Prometheus's API.
@@ -51,7 +51,7 @@ func (s *Store) Find(ctx context.Context, l Lookup) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	ctx, account, done, err := s.gate.turn(ctx, l.Tenant, 0)
+	ctx, account, done, err := s.gate.enter(ctx, l.Tenant, 0)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -62,7 +62,7 @@ func (s *Store) Find(ctx context.Context, l Lookup) (Answer, error) {
 		return Answer{}, &queryError{ErrStorage, err}
 	}
 	defer querier.Close()
-	f := finder{querier: querier, from: from, to: to, limit: l.Limit, purse: purse{account: account}}
+	f := finder{querier: querier, from: from, to: to, limit: l.Limit, allowance: allowance{account: account}}
 	if l.What == FindSeries {
 		err = f.series(ctx, sets)
 	} else {
@@ -113,12 +113,12 @@ func (l *Lookup) milliseconds() (from, to int64) {
 
 // finder collects an answer.
 type finder struct {
-	querier  storage.Querier
-	from, to int64
-	limit    int
-	purse    purse
-	answer   Answer
-	notes    annotations.Annotations
+	querier   storage.Querier
+	from, to  int64
+	limit     int
+	allowance allowance
+	answer    Answer
+	notes     annotations.Annotations
 }
 
 func (f *finder) series(ctx context.Context, sets [][]*labels.Matcher) error {
@@ -131,7 +131,7 @@ func (f *finder) series(ctx context.Context, sets [][]*labels.Matcher) error {
 	if len(selected) > 1 {
 		all = storage.NewMergeSeriesSet(selected, 0, storage.ChainedSeriesMerge)
 	}
-	w := newWriter(&f.purse)
+	w := newWriter(&f.allowance)
 	defer w.release()
 	w.array()
 	n := 0
@@ -177,7 +177,7 @@ func (f *finder) strings(ctx context.Context, l Lookup, sets [][]*labels.Matcher
 		for _, v := range found {
 			bytes += int64(len(v)) + sampleBytes
 		}
-		if err := f.purse.take(bytes); err != nil {
+		if err := f.allowance.reserve(bytes); err != nil {
 			return err
 		}
 		all = append(all, found...)
@@ -188,7 +188,7 @@ func (f *finder) strings(ctx context.Context, l Lookup, sets [][]*labels.Matcher
 		all = all[:f.limit]
 		f.notes.Add(errTruncated)
 	}
-	w := newWriter(&f.purse)
+	w := newWriter(&f.allowance)
 	defer w.release()
 	w.array()
 	for _, v := range all {

@@ -85,7 +85,7 @@ func bucketOf(l map[string]string) (base string, le float64, ok bool) {
 	return base, le, err == nil && le > 0
 }
 
-// keyOf tells series apart by their labels but "le", under the name of their histogram.
+// keyOf identifies a series by its labels without "le", under the name of its histogram.
 func keyOf(l map[string]string, name string) string {
 	var key strings.Builder
 	key.WriteString(name)

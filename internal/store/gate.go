@@ -18,9 +18,9 @@ import (
 // gate bounds the queries of a store.
 type gate struct {
 	timeout time.Duration
-	// turns has a place for each query that runs.
-	turns  *Turns
-	budget *Budget
+	// scheduler has a slot for each running query.
+	scheduler *Scheduler
+	budget    *Budget
 	// closing is closed when close begins; queries counts those that must end before it is over.
 	closing chan struct{}
 	queries sync.WaitGroup
@@ -45,7 +45,7 @@ func newGate(places int, timeout time.Duration, o QueryBounds, quotas quota.Tabl
 	share := func(tenant string) float64 { return cmp.Or(quotas.Of(tenant).QueryShare, o.TenantShare) }
 	return &gate{
 		timeout: timeout,
-		turns: NewTurns(TurnOptions{Places: places, Spare: places, Waiting: maxWaitingFactor * places,
+		scheduler: NewScheduler(SchedulerOptions{Slots: places, SpareSlots: places, Waiting: maxWaitingFactor * places,
 			Share: share, Time: time.Duration(places) * time.Minute}),
 		budget:  newBudget(&o, share),
 		closing: make(chan struct{}),
@@ -56,8 +56,8 @@ func newGate(places int, timeout time.Duration, o QueryBounds, quotas quota.Tabl
 type QueryBounds struct {
 	// Memory bounds the bytes that all queries and answers hold; one query or answer may have half of it (1 GiB).
 	Memory int64
-	// TenantShare is the greatest share that one tenant has: of Memory, of the places of queries while others want
-	// some, and of the time of all places in a minute, past which it has one place while others want some (0.5).
+	// TenantShare is the greatest share of one tenant: of Memory, of the slots of queries while others wait for one,
+	// and of the time of all slots in a minute, after which it has one slot while others wait (0.5).
 	TenantShare float64
 	// ProcessMemory is how many bytes the process may have before the query that holds most is ended (no bound).
 	ProcessMemory int64
@@ -81,9 +81,9 @@ func (g *gate) close() {
 	g.queries.Wait()
 }
 
-// turn waits until the query may run; done must be called when it has. What the query holds is to be taken from the
+// enter waits until the query may run; done must be called when it has. What the query holds is to be taken from the
 // account, which done closes.
-func (g *gate) turn(ctx context.Context, tenant string, timeout time.Duration) (_ context.Context, _ *account,
+func (g *gate) enter(ctx context.Context, tenant string, timeout time.Duration) (_ context.Context, _ *account,
 	done func(), err error) {
 	g.counts.all.Add(1)
 	g.mu.Lock()
@@ -107,7 +107,7 @@ func (g *gate) turn(ctx context.Context, tenant string, timeout time.Duration) (
 		case <-ctx.Done():
 		}
 	}()
-	leave, err := g.turns.Enter(ctx, tenant)
+	leave, err := g.scheduler.Enter(ctx, tenant)
 	if err != nil {
 		stop(nil)
 		cancel()
@@ -128,9 +128,9 @@ func (g *gate) turn(ctx context.Context, tenant string, timeout time.Duration) (
 	}, nil
 }
 
-// tenantQueries tells what each tenant uses.
+// tenantQueries is what each tenant uses.
 func (g *gate) tenantQueries() []TenantQueries {
-	all := g.turns.use()
+	all := g.scheduler.use()
 	for i := range all {
 		all[i].Bytes, all[i].MaxBytes, all[i].WithoutMemory = g.budget.useOf(all[i].Tenant)
 	}
@@ -167,10 +167,10 @@ func (g *gate) sort(ctx context.Context, err error) error {
 	return &queryError{ErrExecution, err}
 }
 
-// maxQueryError bounds the text of an error, which may tell of a series' labels.
+// maxQueryError bounds the text of an error, which may contain labels.
 const maxQueryError = 4 << 10
 
-// shortened is err, whose text is cut if it is very long.
+// shortened is err with its text truncated.
 func shortened(err error) error {
 	if text := err.Error(); len(text) > maxQueryError {
 		return &shortError{err, strings.ToValidUTF8(text[:maxQueryError], "") + "…"}

@@ -47,9 +47,8 @@ func spansOf(offset int32, counts []uint64) ([]histogram.Span, []int64) {
 	return out, deltas
 }
 
-// fromNative is the histogram of a query's answer. Only buckets of model.Scale have a place in
-// a model.FloatHistogram; anything else is an error. Buckets of negative values, which no
-// duration is in, are left out.
+// fromNative converts the histogram of an answer. Other bucket schemas than model.Scale are an error. Buckets of
+// negative values, which durations do not have, are left out.
 func fromNative(n *histogram.FloatHistogram) (*model.FloatHistogram, error) {
 	if n.UsesCustomBuckets() || n.Schema < model.Scale {
 		return nil, fmt.Errorf("a histogram of schema %d has coarser buckets than schema %d", n.Schema, model.Scale)
@@ -86,6 +85,6 @@ func eachBucket(n *histogram.FloatHistogram, f func(i int32, count float64)) {
 	}
 }
 
-// maxBuckets bounds the width of a histogram that somebody else's samples made: 32 buckets in
-// each octave of a double would be 65,536. Ours are at most 834 wide.
+// maxBuckets bounds the width of a histogram of foreign samples: 32 buckets in each octave of a double would be 65,536.
+// Ours are at most 834 wide.
 const maxBuckets = 1 << 13

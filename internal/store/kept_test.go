@@ -21,7 +21,7 @@ import (
 // keptResults are what is kept of the moments, and whether all is.
 func keptResults(t *testing.T, s *Store, m Moments) ([]model.NamedResult, bool) {
 	t.Helper()
-	return resultsOf(t, m, s.books.keeper.last)
+	return resultsOf(t, m, s.tracker.keeper.last)
 }
 
 func resultsOf(t *testing.T, m Moments, last func(*Moments, func(int) readBudget) (*Values, bool,
@@ -325,12 +325,12 @@ func (failingAppender) Commit() error { return errors.New("no room on the disk")
 // A batch that was not stored is not kept either.
 func TestKeptUndo(t *testing.T) {
 	s := open(t, t.TempDir(), Options{KeepFrom: 1})
-	k := s.books.keeper
+	k := s.tracker.keeper
 	for i := range 30 {
 		appendAll(t, s, counterAt(float64(i), 1, "requests", "id", "x"))
 	}
 	failing := &failingAppender{AppenderV2: s.db.AppenderV2(t.Context())}
-	err := s.books.append(failing, []model.Series{counterAt(31, 2, "requests", "id", "x"),
+	err := s.tracker.append(failing, []model.Series{counterAt(31, 2, "requests", "id", "x"),
 		counterAt(31, 2, "requests", "id", "y")}, false)
 	if err == nil {
 		t.Fatal("nothing failed")
@@ -375,7 +375,7 @@ func TestKeptSparse(t *testing.T) {
 func TestKeptIsBounded(t *testing.T) {
 	s := open(t, t.TempDir(), Options{KeepFrom: 1, OutOfOrder: time.Second})
 	var second float64
-	s.books.now = func() time.Time { return at(second) }
+	s.tracker.now = func() time.Time { return at(second) }
 	for i := range 2000 {
 		second = float64(10 * i)
 		batch := []model.Series{counterAt(second, 1, "requests", "id", "always")}
@@ -389,7 +389,7 @@ func TestKeptIsBounded(t *testing.T) {
 		}
 		appendAll(t, s, batch...)
 	}
-	sources := s.books.keeper.of("")
+	sources := s.tracker.keeper.of("")
 	if len(sources) != 1 {
 		t.Fatalf("%d sources are kept", len(sources))
 	}
@@ -486,7 +486,7 @@ func TestKeptOfAnEmptyLabel(t *testing.T) {
 func TestKeptHostsAfterASilence(t *testing.T) {
 	s := open(t, t.TempDir(), Options{KeepFrom: 1})
 	var second float64
-	s.books.now = func() time.Time { return at(second) }
+	s.tracker.now = func() time.Time { return at(second) }
 	add := func(seconds float64) {
 		for range 60 {
 			second = seconds

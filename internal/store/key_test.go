@@ -23,7 +23,7 @@ func TestKeys(t *testing.T) {
 	want(t, s, "c", 3, "__name__=c id=a 3:6", "__name__=c id=b 3:7")
 	appendAll(t, s, keyed(4, 8, 1, "a"), keyed(4, 9, 7, "b"))
 	want(t, s, "c", 4, "__name__=c id=a 4:8", "__name__=c id=b 4:9")
-	if n := len(s.books.cache.keyed); n != 2 {
+	if n := len(s.tracker.cache.keyed); n != 2 {
 		t.Errorf("%d keys are kept, want 2", n)
 	}
 }

@@ -23,10 +23,9 @@ import (
 
 // Moments are the times at which the newest values of series are wanted.
 type Moments struct {
-	// Names of the series; all of their labels are wanted. They are dealt out in turns to two readers, so what takes
-	// long is better put first.
+	// Names of the series; all of their labels are returned. They are read by two goroutines, so put the largest first.
 	Names []string
-	// Sparse are those of Names of which series may be left out that were zero at all of the times.
+	// Sparse are those of Names whose series may be left out if they were zero at all of the times.
 	Sparse []string
 	// Times in ascending order.
 	Times []time.Time
@@ -36,7 +35,7 @@ type Moments struct {
 	Tenant string
 }
 
-// query is PromQL that gives the values at each of the times.
+// query is PromQL for the values at each of the times.
 func (m *Moments) query() string {
 	return fmt.Sprintf("last_over_time({%s=~%q}[%dms])", nameLabel, strings.Join(m.Names, "|"), m.Recent.Milliseconds())
 }
@@ -64,7 +63,7 @@ func (s *Store) Last(ctx context.Context, m Moments) (*Values, error) {
 	if len(m.Names) == 0 || len(m.Times) == 0 {
 		return &Values{}, nil
 	}
-	ctx, account, done, err := s.gate.turn(ctx, m.Tenant, 0)
+	ctx, account, done, err := s.gate.enter(ctx, m.Tenant, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -72,16 +71,16 @@ func (s *Store) Last(ctx context.Context, m Moments) (*Values, error) {
 	// Two readers may hold what a query for each of the times may, more of them no more than two.
 	budget := func(readers int) readBudget {
 		return readBudget{ctx: ctx, left: s.options.MaxSamples * len(m.Times) * min(readers, 2) / readers,
-			purse: purse{account: account}}
+			allowance: allowance{account: account}}
 	}
-	switch values, ok, err := s.books.keeper.last(&m, budget); {
+	switch values, ok, err := s.tracker.keeper.last(&m, budget); {
 	case err != nil:
 		return nil, s.gate.sort(ctx, err)
 	case ok:
 		return values, nil
 	}
-	// Two halves at once, of which one is read here: what a request costs is known by its own thread.
-	// The first that fails ends the other, and its error is the cause.
+	// Two readers, one of them in this goroutine, so that the request's cost is known by its thread. The first error
+	// ends the other reader, and is its cause.
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	var halves [2]lastReader
@@ -123,7 +122,7 @@ func (s *Store) Last(ctx context.Context, m Moments) (*Values, error) {
 	return &Values{Blocks: append(halves[0].results, halves[1].results...)}, nil
 }
 
-// nearTimes are times whose values lie in the same chunks or in neighbours: it is cheaper to read on than to find the
+// nearTimes are times whose values lie in the same or in neighbouring chunks: reading on is cheaper than finding the
 // series again.
 const nearTimes = 2 * time.Minute
 
@@ -149,9 +148,9 @@ type lastReader struct {
 	shared       *sharedLabels
 	// known are labels that are shared, of those that this reader has met, by their bytes: others need not wait for it.
 	known map[string]*lastLabels
-	// before are the labels of the series before.
+	// before are the labels of the previous series.
 	before *lastLabels
-	// key is room for the bytes of labels.
+	// key is a buffer for the bytes of labels.
 	key    []byte
 	budget readBudget
 	// results are in blocks, because there are many: to make one large array longer copies it.
@@ -280,13 +279,12 @@ type sharedLabels struct {
 type lastLabels struct {
 	key    string
 	labels map[string]string
-	// next are those of the series that came after one with these. An agent tells of all of its edges under one name
-	// after the other, in one order, and a store keeps that: so the next ones are mostly found without a look at the
-	// map.
+	// next are those of the series that followed one with these labels. An agent reports all of its edges metric by
+	// metric, in one order, and a store keeps that: so the next ones are mostly found without the map.
 	next *lastLabels
 }
 
-// labels are those of a series without its name and type.
+// labels returns the labels of a series without its name and type.
 func (l *lastReader) labels(of labels.Labels) map[string]string {
 	l.key = of.BytesWithoutLabels(l.key, nameLabel, model.TypeLabel) // in order
 	found := l.before.next
@@ -410,7 +408,7 @@ func (t *Tenant) Last(ctx context.Context, m Moments) (*Values, error) {
 // Kept is the newest moment at or before t, no more than most before it, at which Last finds the values of KeptRecent
 // side by side, in memory or in a file; false where there is none.
 func (s *Store) Kept(t time.Time, most time.Duration) (time.Time, bool) {
-	return s.books.keeper.near(t, most, s.oldest())
+	return s.tracker.keeper.near(t, most, s.oldest())
 }
 
 // Kept finds none: the other system has the values.

@@ -13,8 +13,8 @@ import (
 // ErrInUse means that another server has the data directory open.
 var ErrInUse = errors.New("in use")
 
-// lockDir takes the lock of a data directory. The lock goes with the process, however it
-// ends; the file stays and does not matter. A Prometheus server honours the same file.
+// lockDir locks a data directory. The lock ends with the process, however that ends; the file stays. A Prometheus
+// server honours the same file.
 func lockDir(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -30,7 +30,7 @@ func lockDir(dir string) (*os.File, error) {
 		f.Close()
 		return nil, fmt.Errorf("locking data directory %q: %w", dir, err)
 	}
-	// For people alone. A full disk may have no room for it.
+	// For operators alone. On a full disk it may fail.
 	_ = errors.Join(f.Truncate(0), writePID(f))
 	return f, nil
 }

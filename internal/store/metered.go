@@ -25,9 +25,9 @@ func (m metered) Querier(from, to int64) (storage.Querier, error) {
 // meter charges the series of one query. It is of one goroutine.
 type meter struct {
 	cost *cost
-	// next is the place in cost.flows of the selector that is asked for next.
-	next  int
-	purse purse
+	// next is the index in cost.flows of the next selector.
+	next      int
+	allowance allowance
 	// longest is the greatest length of a stored value, times how often it is charged, and charged how much that was so
 	// far.
 	longest, times, charged int64
@@ -37,10 +37,10 @@ type meter struct {
 // begin charges what does not depend on series.
 func (m *meter) begin() error {
 	m.times = m.cost.times
-	return m.purse.take(m.cost.fixed)
+	return m.allowance.reserve(m.cost.fixed)
 }
 
-// series charges one series on the way f; false where there is no room for it.
+// series charges one series of the flow f; false if the memory is used up.
 func (m *meter) series(f *flow, of labels.Labels) bool {
 	if m.err != nil {
 		return false
@@ -56,7 +56,7 @@ func (m *meter) series(f *flow, of labels.Labels) bool {
 		bytes += most - m.charged
 		m.charged = most
 	}
-	m.err = m.purse.take(bytes)
+	m.err = m.allowance.reserve(bytes)
 	return m.err == nil
 }
 

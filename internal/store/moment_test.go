@@ -24,12 +24,12 @@ import (
 // mergedResults are what is read of moments of which files have some, and whether all is known.
 func mergedResults(t *testing.T, s *Store, m Moments) ([]model.NamedResult, bool) {
 	t.Helper()
-	return resultsOf(t, m, s.books.keeper.merged)
+	return resultsOf(t, m, s.tracker.keeper.merged)
 }
 
 // filedMoments are those with files.
 func filedMoments(s *Store) (all []time.Time) {
-	files := s.books.keeper.files
+	files := s.tracker.keeper.files
 	files.mu.Lock()
 	defer files.mu.Unlock()
 	for _, f := range files.known {
@@ -64,7 +64,7 @@ func TestMomentsAreLastOverTime(t *testing.T) {
 	gone := map[int64]bool{}
 	catchUp := 0.0
 	for i := 0; i < seconds; i += 2 {
-		s.books.now = func() time.Time { return at(float64(i)) }
+		s.tracker.now = func() time.Time { return at(float64(i)) }
 		observe(h, spent[i])
 		if i%50 == 0 {
 			observe(wide, spent[i]*time.Duration(1+rnd.IntN(1e6)))
@@ -265,7 +265,7 @@ func TestMomentsThatAreDamaged(t *testing.T) {
 		log.Reset()
 		moment := files[0]
 		files = files[1:]
-		path := s.books.keeper.files.path(moment.UnixMilli())
+		path := s.tracker.keeper.files.path(moment.UnixMilli())
 		if damage == nil {
 			if err := os.Remove(path); err != nil {
 				t.Fatal(err)
@@ -317,7 +317,7 @@ func TestMomentsThatAreDamaged(t *testing.T) {
 func TestMomentsAreBounded(t *testing.T) {
 	s := open(t, t.TempDir(), Options{KeepFrom: 1})
 	fillMoments(t, s, 40)
-	files := s.books.keeper.files
+	files := s.tracker.keeper.files
 	all := filedMoments(s)
 	if got := s.Stats(); got.MomentFiles != len(all) || got.MomentBytes < int64(100*len(all)) ||
 		got.Bytes < got.MomentBytes {
@@ -375,7 +375,7 @@ func TestMomentsThatCannotBeWritten(t *testing.T) {
 	open(t, other, Options{}) // has samples all the same
 	s.options.MinFree = math.MaxInt64
 	for i := range 3 {
-		s.books.keeper.newest.Add(int64(i) * momentStep)
+		s.tracker.keeper.newest.Add(int64(i) * momentStep)
 		s.writeDueMoments(false)
 	}
 	if n := len(filedMoments(s)); n > 6 {
@@ -401,7 +401,7 @@ func TestMomentsAreWritten(t *testing.T) {
 	for i := range 61 {
 		appendAll(t, s, counterAt(float64(200+i), float64(i), "requests"))
 	}
-	newest := s.books.keeper.newest.Load()
+	newest := s.tracker.keeper.newest.Load()
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -424,8 +424,8 @@ func TestMomentsThatAreSpoiled(t *testing.T) {
 	for i := range 100 {
 		appendAll(t, s, counterAt(float64(2*i), float64(i), "requests"))
 	}
-	k := s.books.keeper
-	moment, sources, ok := k.due(s.books.now(), false)
+	k := s.tracker.keeper
+	moment, sources, ok := k.due(s.tracker.now(), false)
 	if !ok {
 		t.Fatal("nothing is due")
 	}
@@ -469,7 +469,7 @@ func TestMomentsOfParts(t *testing.T) {
 func TestMomentsOfAZero(t *testing.T) {
 	s := open(t, t.TempDir(), Options{KeepFrom: 1})
 	second := 0.0
-	s.books.now = func() time.Time { return at(second) }
+	s.tracker.now = func() time.Time { return at(second) }
 	for ; second < 400; second += 2 {
 		appendAll(t, s, counterAt(second, second, "requests"))
 		if second < 100 {
@@ -479,13 +479,13 @@ func TestMomentsOfAZero(t *testing.T) {
 	}
 	m := Moments{Names: []string{"requests", "bytes"}, Times: []time.Time{newestKept(t, s, 230).Truncate(time.Minute)},
 		Recent: KeptRecent}
-	if got, ok := mergedResults(t, s, m); !ok || len(got) != 1 || !s.books.keeper.files.has(m.Times[0].UnixMilli()) {
+	if got, ok := mergedResults(t, s, m); !ok || len(got) != 1 || !s.tracker.keeper.files.has(m.Times[0].UnixMilli()) {
 		t.Fatalf("%v, %v", got, ok)
 	}
 	begun := counterAt(second, 5, "bytes", "host", "silent")
 	begun.Start = m.Times[0].Add(-3 * time.Second)
 	appendAll(t, s, counterAt(second, second, "requests", "host", "silent"), begun)
-	if s.books.keeper.files.has(m.Times[0].UnixMilli()) {
+	if s.tracker.keeper.files.has(m.Times[0].UnixMilli()) {
 		t.Error("the file without the zero is still there")
 	}
 	for range 2 {
@@ -501,7 +501,7 @@ func TestMomentsOfAZero(t *testing.T) {
 func TestMomentsThatChangeMeanwhile(t *testing.T) {
 	s := open(t, t.TempDir(), Options{KeepFrom: 1, OutOfOrder: time.Hour})
 	fillMoments(t, s, 30)
-	k, filed := s.books.keeper, filedMoments(s)[3]
+	k, filed := s.tracker.keeper, filedMoments(s)[3]
 	m := Moments{Names: []string{"requests"}, Times: []time.Time{filed, newestKept(t, s, 1790)}, Recent: KeptRecent}
 	moments := []keptMoment{{at: m.Times[0].UnixMilli()}, {at: m.Times[1].UnixMilli()}}
 	for i := range moments {
@@ -539,7 +539,7 @@ func TestMomentsWithoutRoom(t *testing.T) {
 	for i := range 300 {
 		appendAll(t, s, counterAt(float64(2*i), float64(i), "requests"))
 	}
-	files := s.books.keeper.files
+	files := s.tracker.keeper.files
 	files.maxBytes = 300
 	s.writeDueMoments(false) // comes to an end
 	n := len(filedMoments(s))
@@ -560,7 +560,7 @@ func TestMomentsWithoutRoom(t *testing.T) {
 func TestMomentsAfterFailures(t *testing.T) {
 	s := open(t, t.TempDir(), Options{KeepFrom: 1, OutOfOrder: 24 * time.Hour})
 	second, hosts := 0.0, []string{"a", "b"}
-	s.books.now = func() time.Time { return at(second) }
+	s.tracker.now = func() time.Time { return at(second) }
 	add := func() {
 		for _, host := range hosts {
 			appendAll(t, s, counterAt(second, second, "requests", "host", host))
@@ -586,7 +586,7 @@ func TestMomentsAfterFailures(t *testing.T) {
 		second += 60
 		for _, host := range hosts {
 			failing := &failingAppender{AppenderV2: s.db.AppenderV2(t.Context())}
-			if err := s.books.append(failing, []model.Series{counterAt(second, 1, "requests", "host", host)},
+			if err := s.tracker.append(failing, []model.Series{counterAt(second, 1, "requests", "host", host)},
 				false); err == nil {
 				t.Fatal("nothing failed")
 			}
@@ -598,9 +598,9 @@ func TestMomentsAfterFailures(t *testing.T) {
 	check("after failures")
 	// Nor does one that has been forgotten go on as what it was.
 	second += 3600
-	s.books.keeper.looked = 0
-	for _, src := range s.books.sources {
-		src.came = at(second) // its series have not ended
+	s.tracker.keeper.looked = 0
+	for _, src := range s.tracker.sources {
+		src.lastAppend = at(second) // its series have not ended
 	}
 	hosts = []string{"a"}
 	add()
@@ -612,14 +612,14 @@ func TestMomentsAfterFailures(t *testing.T) {
 func TestMomentsOfAForgottenSource(t *testing.T) {
 	s := open(t, t.TempDir(), Options{KeepFrom: 1, OutOfOrder: 24 * time.Hour})
 	second := 0.0
-	s.books.now = func() time.Time { return at(second) }
+	s.tracker.now = func() time.Time { return at(second) }
 	for ; second < 200; second += 2 {
 		appendAll(t, s, counterAt(second, second, "requests", "host", "a"), counterAt(second, second, "requests",
 			"host", "b"))
 	}
-	k := s.books.keeper
+	k := s.tracker.keeper
 	second += 2 * 3600
-	moment, sources, ok := k.due(s.books.now(), true)
+	moment, sources, ok := k.due(s.tracker.now(), true)
 	if !ok {
 		t.Fatal("nothing is due")
 	}
@@ -745,10 +745,10 @@ func TestMomentsAreReadWhileTheyChange(t *testing.T) {
 	for i := range hosts {
 		appendAll(t, s, counterAt(first.Sub(at(0)).Seconds()-1, 1, "requests", "host", fmt.Sprint("late", i)))
 		s.mu.Lock()
-		now := s.books.now().Add(sourceSilent * time.Millisecond)
-		s.books.now = func() time.Time { return now }
+		now := s.tracker.now().Add(sourceSilent * time.Millisecond)
+		s.tracker.now = func() time.Time { return now }
 		s.mu.Unlock()
-		for end := time.Now().Add(time.Minute); !s.books.keeper.files.has(first.UnixMilli()); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(time.Minute); !s.tracker.keeper.files.has(first.UnixMilli()); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("after %d hosts there is no file again", i+1)
 			}
@@ -777,7 +777,7 @@ func FuzzMoment(f *testing.F) {
 		appendAll(f, s, counterAt(float64(2*i), 0.5, "requests"), histogramAt(float64(2*i), h, "latency", "type", "x"),
 			counterAt(float64(2*i), float64(i), "requests", "id", "y"))
 	}
-	k := s.books.keeper
+	k := s.tracker.keeper
 	var e momentEncoder
 	if !e.encode(k.of("")[0], k.newest.Load()-k.newest.Load()%2000) {
 		f.Fatal("it is not kept")

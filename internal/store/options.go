@@ -21,25 +21,24 @@ type Options struct {
 	// about the last hour, counts but is never removed. Where MaxSeries is KeepFrom or more, a sixteenth of it is for
 	// files of moments.
 	MaxBytes int64
-	// MinFree is the free space in bytes below which nothing more is stored (128 MiB): a log
-	// that meets a full disk in the middle of a record loses what is written after it at the
-	// next start, and the watched host needs the rest itself.
+	// MinFree is the free space in bytes below which nothing more is stored (128 MiB): a log that meets a full disk
+	// within a record loses what follows at the next start, and the watched host needs the space itself.
 	MinFree int64
 	// OutOfOrder is how much older than the newest a sample may be (10 min).
 	OutOfOrder time.Duration
-	// MaxSeries bounds the series in memory: the live ones and those that ended within about
-	// the last hour (100,000, of 1.5 to 2.5 KB each).
+	// MaxSeries bounds the series in memory: the live ones and those that ended within about the last hour (100,000).
+	// Each may need SeriesBytes.
 	MaxSeries int
 	// LabelBytes bounds the bytes of the labels of the series in memory, where each label counts its name, its value
 	// and 64 more for the index (2 KiB for each of MaxSeries). Memory is near two and a half times that.
 	LabelBytes int64
-	// Tenants says among whom MaxSeries and LabelBytes are divided, by the label TenantLabel; nil for nobody. Quotas
-	// are limits of each besides.
+	// Tenants are those among whom MaxSeries and LabelBytes are divided, by the label TenantLabel; nil without tenants.
+	// Quotas are further limits of each.
 	Tenants *quota.Tenants
 	Quotas  quota.Table
 	// KeepFrom is the number of live series from which on their values at some moments are kept side by side, for Kept
-	// and Last: those of the last minutes in memory (200,000; it takes near 1 KB for each), those of each minute in
-	// files. With fewer, Last takes no time that anybody would notice.
+	// and Last: those of the last minutes in memory (200,000), those of each minute in files. With fewer, Last is fast
+	// enough without.
 	KeepFrom int
 	// Lookback is how old the newest sample of a series may be to count as its value, where
 	// nothing marked its end (5 min, as in Prometheus).
@@ -59,6 +58,10 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+// SeriesBytes is what a process has to allow for each series in memory, in bytes: for the store, for what receives the
+// series, and for garbage. docs/server.md has what was measured, and what it depends on.
+const SeriesBytes = 6 << 10
+
 // Bounds that are not worth an option.
 const (
 	// MaxPoints is the greatest number of steps from the start to the end of a range query.
@@ -68,7 +71,7 @@ const (
 	MaxQueryBytes = 32 << 10
 
 	maxWaitingFactor = 16
-	// labelBytesPerSeries is what the labels of a series count, on average, where nobody says.
+	// labelBytesPerSeries is the default of LabelBytes for each of MaxSeries.
 	labelBytesPerSeries = 2 << 10
 )
 

@@ -43,7 +43,7 @@ func makePrivate(dir string, logger *slog.Logger) error {
 			return fmt.Errorf("closing the data directory to others: %w", err)
 		}
 	}
-	// A directory that somebody uses for other things, too, stays as it is.
+	// A directory that is also used for other things keeps its permissions.
 	if info, err := os.Lstat(dir); err == nil && !foreign && info.IsDir() && ownedByUs(info) {
 		n, err := closeToOthers(dir, fs.FileInfoToDirEntry(info))
 		if err != nil {

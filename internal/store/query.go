@@ -22,7 +22,7 @@ var (
 	ErrExecution = errors.New("query failed")
 	// ErrTimeout: it took longer than QueryTimeout.
 	ErrTimeout = errors.New("query timed out")
-	// ErrCanceled: nobody waits for the answer, or the store was closed meanwhile.
+	// ErrCanceled: the client disconnected, or the store was closed meanwhile.
 	ErrCanceled = errors.New("query canceled")
 	// ErrBusy: too many queries wait already, or there is no memory for one more.
 	ErrBusy = errors.New("too many queries")
@@ -57,8 +57,8 @@ func (s *Store) Range(ctx context.Context, query string, from, to time.Time, ste
 
 // Results evaluates a query. Histograms must have buckets of model.Scale.
 func (s *Store) Results(ctx context.Context, e Evaluation) (results []model.QueryResult, err error) {
-	err = s.evaluate(ctx, e, func(r *promql.Result, p *purse) error {
-		if err := p.take(resultSize(r.Value)); err != nil {
+	err = s.evaluate(ctx, e, func(r *promql.Result, p *allowance) error {
+		if err := p.reserve(resultSize(r.Value)); err != nil {
 			return err
 		}
 		results, err = toResults(r)
@@ -103,12 +103,12 @@ func (e *Evaluation) check() error {
 	return nil
 }
 
-// evaluate runs a query when it is its turn, and gives the answer to use, which must not keep it.
-func (s *Store) evaluate(ctx context.Context, e Evaluation, use func(*promql.Result, *purse) error) error {
+// evaluate runs a query when the scheduler lets it, and passes the answer to use, which must not keep it.
+func (s *Store) evaluate(ctx context.Context, e Evaluation, use func(*promql.Result, *allowance) error) error {
 	if err := e.check(); err != nil {
 		return err
 	}
-	ctx, account, done, err := s.gate.turn(ctx, e.Tenant, e.Timeout)
+	ctx, account, done, err := s.gate.enter(ctx, e.Tenant, e.Timeout)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (s *Store) evaluate(ctx context.Context, e Evaluation, use func(*promql.Res
 	if err != nil {
 		return err
 	}
-	m := &meter{purse: purse{account: account}}
+	m := &meter{allowance: allowance{account: account}}
 	if m.cost, err = costOf(expr, e.To.Sub(e.From), e.Step); err != nil {
 		return err
 	}
@@ -140,13 +140,13 @@ func (s *Store) evaluate(ctx context.Context, e Evaluation, use func(*promql.Res
 	if result.Err != nil {
 		return s.gate.sort(ctx, result.Err)
 	}
-	return use(result, &m.purse)
+	return use(result, &m.allowance)
 }
 
 // resultSize is near what the results of a query take in memory.
 func resultSize(v parser.Value) (n int64) {
 	of := func(l labels.Labels, points int) {
-		// A map has room for twice as much, and a string for each of its names and values.
+		// A map allocates twice its entries, and a string for each name and value.
 		n += resultBytes + 2*int64(l.ByteSize()) + 64*int64(l.Len()) + pointBytes*int64(points)
 	}
 	switch v := v.(type) {

@@ -28,32 +28,32 @@ const (
 	maxReadFault = 1 << 10
 )
 
-// RemoteRead answers a request of Prometheus's remote read with the series of a tenant, or of all where it is empty:
-// as samples, which may be as many as a query may hold, or as a stream of chunks, of which one frame is held at a
-// time. It is a query to the bounds of queries at a time and of their time.
+// RemoteRead answers a request of Prometheus's remote read with the series of a tenant, or of all if it is empty: as
+// samples, as many as a query may hold, or as a stream of chunks, of which one frame is in memory at a time. It counts
+// as a query, in their number and their time.
 //
-// With an error nothing has been written. What fails later breaks the connection off, so that nobody takes a part of
-// the answer for all of it.
+// If it returns an error, nothing has been written. A later failure aborts the connection, so that a partial answer is
+// not taken for a complete one.
 func (s *Store) RemoteRead(w http.ResponseWriter, r *http.Request, tenant string) error {
 	body, err := readRequest(w, r)
 	if err != nil {
 		return err
 	}
-	ctx, account, done, err := s.gate.turn(r.Context(), tenant, 0)
+	ctx, account, done, err := s.gate.enter(r.Context(), tenant, 0)
 	if err != nil {
 		return err
 	}
 	defer done()
-	// A client that does not read must not keep its place longer than a query that is slow. The errors are of
-	// writers that have no deadlines.
+	// A client that does not read must not keep its slot longer than a slow query. Writers without deadlines return
+	// errors, which are ignored.
 	c := http.NewResponseController(w)
 	_ = c.SetWriteDeadline(time.Now().Add(s.options.QueryTimeout))
 	defer func() { _ = c.SetWriteDeadline(time.Time{}) }()
-	budget := &readBudget{ctx: ctx, left: s.options.MaxSamples, purse: purse{account: account}}
+	budget := &readBudget{ctx: ctx, left: s.options.MaxSamples, allowance: allowance{account: account}}
 	out := &readWriter{ResponseWriter: w}
 	request := r.WithContext(ctx)
 	request.Body = io.NopCloser(bytes.NewReader(body))
-	// One place: the gate is before it.
+	// One slot: the gate comes before it.
 	remote.NewReadHandler(s.options.Logger, nil, bounded{s.queryable(tenant), budget}, noExternalLabels, 0, 1,
 		readFrame).ServeHTTP(out, request)
 	switch {
@@ -130,10 +130,10 @@ func (r *Remote) RemoteRead(http.ResponseWriter, *http.Request, string) error {
 		errors.New("remote read is of the embedded store alone: the series are in another system (--store), which can be asked for it")}
 }
 
-// readWriter keeps an error from the client, for RemoteRead to tell.
+// readWriter holds an error back from the client, for RemoteRead to return.
 type readWriter struct {
 	http.ResponseWriter
-	// status is 0 until the handler says one. begun is whether any of the answer was written.
+	// status is 0 until the handler sets one. begun means that a part of the answer was written.
 	status int
 	begun  bool
 	fault  []byte
@@ -166,19 +166,19 @@ type readBudget struct {
 	ctx context.Context
 	// left are samples, or as many times 16 bytes of something else.
 	left int
-	// purse pays for them.
-	purse purse
+	// allowance pays for them.
+	allowance allowance
 	// err is why there is no more.
 	err error
 }
 
-// take is whether n more may be taken.
+// take reports whether n more are allowed.
 func (b *readBudget) take(n int) bool {
 	if b.left -= n; b.left < 0 && b.err == nil {
 		b.err = tooManySamples
 	}
 	if b.err == nil {
-		b.err = b.purse.take(int64(n) * sampleBytes)
+		b.err = b.allowance.reserve(int64(n) * sampleBytes)
 	}
 	// A context is asked not too often: it locks.
 	if b.err == nil && (n > 1 || b.left%1024 == 0) {
@@ -187,7 +187,7 @@ func (b *readBudget) take(n int) bool {
 	return b.err == nil
 }
 
-// inTime is whether there is time left.
+// inTime reports whether the deadline is ahead.
 func (b *readBudget) inTime() bool {
 	if b.err == nil {
 		b.err = b.ctx.Err()

@@ -278,11 +278,11 @@ func TestBoundsOfRemoteRead(t *testing.T) {
 		t.Errorf("a client that has gone: %v", err)
 	}
 	// The only place is taken, and as many wait as may.
-	leave, err := s.gate.turns.Enter(t.Context(), "")
+	leave, err := s.gate.scheduler.Enter(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.gate.turns.options.Waiting = 0
+	s.gate.scheduler.options.Waiting = 0
 	f(ErrBusy, readBody(t, stream, counters))
 	leave()
 	f(nil, readBody(t, stream, counters))
@@ -318,7 +318,7 @@ func TestRemoteReadIsBrokenOff(t *testing.T) {
 			bytes.NewReader(readBody(t, readKinds[1]))), ""); err != nil {
 			t.Error(err)
 		}
-		if n := s.gate.turns.running; n != 0 {
+		if n := s.gate.scheduler.running; n != 0 {
 			t.Errorf("%d queries still run", n)
 		}
 	}()

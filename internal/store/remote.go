@@ -59,7 +59,7 @@ type RemoteOptions struct {
 	// Token, or else User and Password, go with each request, and so does Header.
 	Token, User, Password string
 	Header                http.Header
-	// TLS is how the system is known, and how this server shows who it is (the system's roots).
+	// TLS has the authorities for the remote store's certificate, and this server's own (the system's roots).
 	TLS *tls.Config
 	// RetryFor is how long Append tries to write (1 min), WriteTimeout the time of one attempt
 	// (20 s).
@@ -138,17 +138,17 @@ type Remote struct {
 	gate    *gate
 	bounds  []bound
 
-	// writing has one place, for who appends: it guards closed, books and protocol.
+	// writing is a lock that a context can interrupt: it guards closed, tracker and protocol.
 	writing  chan struct{}
 	closed   bool
-	books    books
+	tracker  tracker
 	protocol WriteProtocol
 	// stats are as of the last Append, since one may take long.
 	stats   atomic.Pointer[Stats]
 	written remoteCounts
 	// answersTooLarge counts answers past MaxAnswerBytes.
 	answersTooLarge, badAnswers atomic.Uint64
-	// old is whether the other system is a Prometheus before release 3, once that is known.
+	// old is whether the other system is a Prometheus before release 3; nil until that is known.
 	old     atomic.Pointer[bool]
 	closing sync.Once
 	stop    context.CancelFunc
@@ -162,7 +162,7 @@ type remoteCounts struct {
 	sent atomic.Uint64
 }
 
-// OpenRemote makes a Remote. It asks nothing of the other system, which may come up later.
+// OpenRemote makes a Remote. It sends nothing to the other system, which may start later.
 func OpenRemote(options RemoteOptions) (*Remote, error) {
 	options, err := options.withDefaults()
 	if err != nil {
@@ -172,9 +172,9 @@ func OpenRemote(options RemoteOptions) (*Remote, error) {
 		options: options, parser: newParser(), gate: newGate(options.MaxQueries, options.QueryTimeout,
 			options.QueryBounds, options.Quotas),
 		writing: make(chan struct{}, 1), protocol: options.Protocol,
-		books: newBooks(newUse(options.MaxSeries, options.LabelBytes, options.Tenants, options.Quotas)),
+		tracker: newTracker(newSeriesUsage(options.MaxSeries, options.LabelBytes, options.Tenants, options.Quotas)),
 	}
-	r.books.countsItself = true
+	r.tracker.ownsUsage = true
 	r.client = newClient(&options, &r.written.sent)
 	if options.Histograms != Native {
 		r.bounds = classicBounds(options.BucketsPerOctave)
@@ -216,11 +216,11 @@ func (r *Remote) append(ctx context.Context, series []model.Series, parts bool) 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.running, cancel)()
-	err := r.books.append(&remoteAppender{remote: r, ctx: ctx}, series, parts)
+	err := r.tracker.append(&remoteAppender{remote: r, ctx: ctx}, series, parts)
 	if err != nil && !errors.Is(err, ErrRejected) {
 		r.written.failed.Add(uint64(len(series)))
 	}
-	stats := r.books.stats()
+	stats := r.tracker.stats()
 	stats.Series, stats.MaxSeries = stats.Live, r.options.MaxSeries
 	r.stats.Store(&stats)
 	return err
@@ -251,7 +251,7 @@ func (r *Remote) Close() (err error) {
 		r.closed = true
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
-		err = r.books.endAll(&remoteAppender{remote: r, ctx: ctx})
+		err = r.tracker.endAll(&remoteAppender{remote: r, ctx: ctx})
 		r.client.CloseIdleConnections()
 	})
 	return err

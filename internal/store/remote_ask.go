@@ -22,8 +22,8 @@ type remoteEnvelope struct {
 	Infos     []string        `json:"infos"`
 }
 
-// ask makes one request; reads are not tried again, since somebody waits for the answer.
-func (r *Remote) ask(ctx context.Context, account *account, method, path string, form url.Values) (a Answer,
+// query sends one request; reads are not retried, since a user waits for the answer.
+func (r *Remote) query(ctx context.Context, account *account, method, path string, form url.Values) (a Answer,
 	err error) {
 	address, body := r.options.ReadURL+"/api/v1/"+path, []byte(form.Encode())
 	if method == http.MethodGet {
@@ -45,7 +45,7 @@ func (r *Remote) ask(ctx context.Context, account *account, method, path string,
 	if response.StatusCode/100 != 2 {
 		limit = maxErrorBytes
 	}
-	text, err := io.ReadAll(&chargedReader{io.LimitReader(response.Body, limit+1), purse{account: account}})
+	text, err := io.ReadAll(&chargedReader{io.LimitReader(response.Body, limit+1), allowance{account: account}})
 	if own := (*queryError)(nil); errors.As(err, &own) {
 		return a, own
 	}
@@ -77,16 +77,16 @@ func (r *Remote) ask(ctx context.Context, account *account, method, path string,
 // chargedReader charges what is read, and what is made of it.
 type chargedReader struct {
 	io.Reader
-	purse purse
+	allowance allowance
 }
 
-// answerFactor is how many times a text is held: as it came, its data apart, and what is made of it.
+// answerFactor is how many copies of a text are in memory: as received, its data, and the decoded results.
 const answerFactor = 3
 
 // Read implements io.Reader.
 func (r *chargedReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
-	if full := r.purse.take(int64(n) * answerFactor); full != nil {
+	if full := r.allowance.reserve(int64(n) * answerFactor); full != nil {
 		return n, full
 	}
 	return n, err

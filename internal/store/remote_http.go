@@ -19,7 +19,7 @@ import (
 // longer than it was tried. Nothing of the batch can be relied on: append it again later.
 var ErrUnavailable = errors.New("remote store is not available")
 
-// ErrAccess means that the remote store does not let this server in, or has nothing at the URL.
+// ErrAccess means that the remote store refused this server's credentials, or has nothing at the URL.
 var ErrAccess = errors.New("remote store refuses access")
 
 // refusedError is an answer to a write that would not change if it were written again.
@@ -42,9 +42,8 @@ const (
 	maxRetryAfter = time.Minute
 )
 
-// newClient is the HTTP client of a remote store. Redirects are not followed: credentials would
-// go where nobody has asked for them to go, and a write would become a read.
-// What is written to connections is added to sent.
+// newClient is the HTTP client of a remote store. Redirects are not followed: credentials would be sent to another
+// server, and a write would become a read. sent counts the bytes written to connections.
 func newClient(o *RemoteOptions, sent *atomic.Uint64) *http.Client {
 	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, network, address)
@@ -120,8 +119,7 @@ func retryAfter(header string, now time.Time) time.Duration {
 	return min(max(at.Sub(now), 0), maxRetryAfter)
 }
 
-// backoff is how long to wait after a number of failed attempts: twice as long each time, and up
-// to a quarter less by chance, so that many senders do not come at once.
+// backoff is the wait after a number of failed attempts: exponential, less up to a quarter of jitter.
 func backoff(failed int) time.Duration {
 	wait := maxBackoff
 	if failed < 10 {

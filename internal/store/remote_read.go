@@ -86,14 +86,14 @@ func lastOf(p parser.Parser, query string) (inner string, ok bool) {
 	return matrix.String(), true
 }
 
-// isOld is whether the other system is a Prometheus before release 3: some of those take native
-// histograms and have a last_over_time that turns them into zeros. Then all samples are read
-// instead. Systems that do not tell count as new.
+// isOld reports whether the other system is a Prometheus before release 3: some of those accept native histograms and
+// have a last_over_time that turns them into zeros. Then all samples are read instead. Systems without a version count
+// as new.
 func (r *Remote) isOld(ctx context.Context) bool {
 	if known := r.old.Load(); known != nil {
 		return *known
 	}
-	a, err := r.ask(ctx, nil, http.MethodGet, "status/buildinfo", nil)
+	a, err := r.query(ctx, nil, http.MethodGet, "status/buildinfo", nil)
 	var build struct {
 		Version string `json:"version"`
 	}
@@ -141,7 +141,7 @@ func (r *Remote) evaluate(ctx context.Context, e Evaluation, widen bool) (a Answ
 	if e.Limit > 0 {
 		form.Set("limit", strconv.Itoa(e.Limit))
 	}
-	ctx, account, done, err := r.gate.turn(ctx, e.Tenant, e.Timeout)
+	ctx, account, done, err := r.gate.enter(ctx, e.Tenant, e.Timeout)
 	if err != nil {
 		return a, err
 	}
@@ -149,7 +149,7 @@ func (r *Remote) evaluate(ctx context.Context, e Evaluation, widen bool) (a Answ
 	if deadline, ok := ctx.Deadline(); ok {
 		form.Set("timeout", wireSeconds(max(time.Until(deadline), time.Millisecond)))
 	}
-	a, err = r.ask(ctx, account, http.MethodPost, path, form)
+	a, err = r.query(ctx, account, http.MethodPost, path, form)
 	if err != nil {
 		return a, err
 	}
@@ -216,12 +216,12 @@ func (r *Remote) Find(ctx context.Context, l Lookup) (a Answer, err error) {
 	case FindLabelValues:
 		method, path = http.MethodGet, "label/"+url.PathEscape(l.Label)+"/values"
 	}
-	ctx, account, done, err := r.gate.turn(ctx, l.Tenant, 0)
+	ctx, account, done, err := r.gate.enter(ctx, l.Tenant, 0)
 	if err != nil {
 		return a, err
 	}
 	defer done()
-	a, err = r.ask(ctx, account, method, path, form)
+	a, err = r.query(ctx, account, method, path, form)
 	if err != nil {
 		return a, err
 	}
@@ -249,12 +249,12 @@ func (r *Remote) Metadata(ctx context.Context, metric string, limit int) (Answer
 	if limit > 0 {
 		form.Set("limit", strconv.Itoa(limit))
 	}
-	ctx, account, done, err := r.gate.turn(ctx, "", 0)
+	ctx, account, done, err := r.gate.enter(ctx, "", 0)
 	if err != nil {
 		return Answer{}, err
 	}
 	defer done()
-	return r.ask(ctx, account, http.MethodGet, "metadata", form)
+	return r.query(ctx, account, http.MethodGet, "metadata", form)
 }
 
 func (a *Answer) warn(err error) {

@@ -188,10 +188,10 @@ func (r *Remote) send(ctx context.Context, body []byte, series []wireSeries) (ag
 // judge says what an answer to a write means.
 func (r *Remote) judge(response *http.Response, series []wireSeries) (again bool, err error) {
 	code := response.StatusCode
-	told := response.Header.Get(writtenSamples) != "" || response.Header.Get(writtenNative) != ""
+	stated := response.Header.Get(writtenSamples) != "" || response.Header.Get(writtenNative) != ""
 	switch {
-	case r.protocol == Auto && (code == http.StatusUnsupportedMediaType || code == http.StatusBadRequest && !told ||
-		code/100 == 2 && !told):
+	case r.protocol == Auto && (code == http.StatusUnsupportedMediaType || code == http.StatusBadRequest && !stated ||
+		code/100 == 2 && !stated):
 		// A receiver of 1.0 finds nothing it knows in a message of 2.0, and may say that all is well.
 		r.protocol = Write1
 		r.options.Logger.Debug("the remote store does not take remote write 2.0; 1.0 it is", "answer", response.Status)
@@ -212,8 +212,7 @@ func (r *Remote) judge(response *http.Response, series []wireSeries) (again bool
 		answerText(response))}
 }
 
-// missing is an error where an answer of remote write 2.0 tells that fewer samples were written
-// than were sent, although all is said to be well.
+// missing is an error if a successful answer of remote write 2.0 states fewer written samples than were sent.
 func (r *Remote) missing(response *http.Response, series []wireSeries) error {
 	if r.protocol != Write2 {
 		return nil

@@ -20,9 +20,9 @@ import (
 	"outsight/internal/damaged"
 )
 
-// The TSDB reads its log up to the first record that is damaged, and deletes the rest and all newer segments. It does
-// not open at all with a damaged checkpoint or block. So all of them are looked through before it opens: of what is
-// damaged a copy is kept, and a segment is written again with all records that can be read.
+// The TSDB reads its log up to the first damaged record, and deletes what follows and all newer segments. With a
+// damaged checkpoint or block it does not open at all. So all of them are checked before it opens: damaged files are
+// copied, and a segment is written again with all readable records.
 
 // damagedShare is the part of MaxBytes that damaged files may take besides, and leastDamaged the least of it.
 const (
@@ -38,15 +38,15 @@ type repaired struct {
 }
 
 type repairer struct {
-	keep   damaged.Dir
+	copies damaged.Dir
 	logger *slog.Logger
 	found  repaired
-	// holed is whether a segment had to be written again: series may be missing to samples.
-	holed bool
+	// damagedLogs means that a segment was written again: samples may lack their series.
+	damagedLogs bool
 }
 
 func newRepairer(dir string, o Options) *repairer {
-	return &repairer{keep: damaged.Dir{Path: filepath.Join(dir, "damaged"),
+	return &repairer{copies: damaged.Dir{Path: filepath.Join(dir, "damaged"),
 		MaxBytes: max(leastDamaged, o.MaxBytes/damagedShare)}, logger: o.Logger}
 }
 
@@ -61,7 +61,7 @@ func (r *repairer) repair(dir string) error {
 			return fmt.Errorf("repairing the log %q: %w", path, err)
 		}
 	}
-	if r.holed {
+	if r.damagedLogs {
 		r.countOrphans(logs)
 	}
 	return r.blocks(dir)
@@ -134,14 +134,14 @@ func (r *repairer) log(dir string) error {
 		if err := r.rewrite(path, s, i == len(paths)-1); err != nil {
 			return err
 		}
-		r.holed = true
+		r.damagedLogs = true
 	}
 	return nil
 }
 
 // rewrite keeps a copy of a damaged segment and writes it again.
 func (r *repairer) rewrite(path string, s *segmentScan, newest bool) error {
-	kept, err := r.keep.Copy(path)
+	kept, err := r.copies.Copy(path)
 	if err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func (r *repairer) blocks(dir string) error {
 			return fmt.Errorf("opening the block %q: %w", path, bad)
 		}
 		meta, metaErr := readMeta(path)
-		kept, err := r.keep.Move(path)
+		kept, err := r.copies.Move(path)
 		if err != nil {
 			return err
 		}

@@ -22,7 +22,7 @@ const replayFactor = 2
 
 // openBounded opens the database in dir. Where its log has labels of more bytes than fit into memory, as after a flood
 // that ended the process, the series with the most of them are taken out of the log, and counted.
-func openBounded(dir string, log *slog.Logger, o Options, options *tsdb.Options, u *use) (*tsdb.DB, error) {
+func openBounded(dir string, log *slog.Logger, o Options, options *tsdb.Options, u *seriesUsage) (*tsdb.DB, error) {
 	options.SeriesLifecycleCallback = u
 	most := replayFactor * o.LabelBytes
 	u.replay.Store(most)
@@ -46,11 +46,11 @@ func openBounded(dir string, log *slog.Logger, o Options, options *tsdb.Options,
 }
 
 // forget begins to count anew.
-func (u *use) forget() {
-	for _, used := range u.series.Uses() {
+func (u *seriesUsage) forget() {
+	for _, used := range u.series.Usages() {
 		u.series.Add(used.Tenant, -used.Used)
 	}
-	for _, used := range u.bytes.Uses() {
+	for _, used := range u.bytes.Usages() {
 		u.bytes.Add(used.Tenant, -used.Used)
 	}
 }
@@ -63,7 +63,7 @@ type logSeries struct {
 
 // cutLog rewrites a log as a checkpoint without the series with the most bytes of labels, so that those of the others
 // are at most so many.
-func cutLog(dir string, most int64, o Options, u *use, log *slog.Logger) (unread int, err error) {
+func cutLog(dir string, most int64, o Options, u *seriesUsage, log *slog.Logger) (unread int, err error) {
 	first, last, err := wlog.Segments(dir)
 	if err != nil {
 		return 0, fmt.Errorf("listing segments: %w", err)
@@ -106,7 +106,7 @@ func cutLog(dir string, most int64, o Options, u *use, log *slog.Logger) (unread
 }
 
 // readLogSeries reads the series of a log by their references.
-func readLogSeries(dir string, last int, u *use, log *slog.Logger) (map[chunks.HeadSeriesRef]logSeries, error) {
+func readLogSeries(dir string, last int, u *seriesUsage, log *slog.Logger) (map[chunks.HeadSeriesRef]logSeries, error) {
 	var ranges []wlog.SegmentRange
 	from := -1
 	checkpoint, index, err := wlog.LastCheckpoint(dir)

@@ -17,11 +17,11 @@ import (
 //
 // Numbers are big-endian. No record reaches into the next segment.
 const (
-	pageBytes     = 32 << 10
-	fragmentHead  = 7
-	fragmentTypes = 7
-	snappyFlag    = 1 << 3
-	zstdFlag      = 1 << 4
+	pageBytes      = 32 << 10
+	fragmentHeader = 7
+	fragmentTypes  = 7
+	snappyFlag     = 1 << 3
+	zstdFlag       = 1 << 4
 )
 
 const (
@@ -36,18 +36,18 @@ const (
 type logRecord struct {
 	flags byte
 	bytes []byte
-	// afterHole is whether the part of the file before it is damaged.
-	afterHole bool
+	// afterDamage means that the part of the file before it is damaged.
+	afterDamage bool
 }
 
 // segmentScan is what a segment has.
 type segmentScan struct {
 	records []logRecord
-	// holes are damaged parts, of so many bytes; tail is whether the last of them is at the end.
+	// holes are the damaged parts, of together bytes; tail means that the last of them is at the end.
 	holes, bytes int
 	tail         bool
-	// samples are those in records, which take good bytes. What is lost came from from to to, each noSample where it is
-	// not known.
+	// samples are those of the readable records, which have good bytes. The lost ones are of times from from to to,
+	// each noSample if unknown.
 	good, samples int
 	from, to      int64
 }
@@ -89,7 +89,7 @@ func scanSegment(b []byte) *segmentScan {
 			at = end
 			continue
 		}
-		payload := b[at+fragmentHead : end]
+		payload := b[at+fragmentHeader : end]
 		if begins := kind == fragmentFull || kind == fragmentFirst; begins == (begun >= 0) || kind > fragmentLast {
 			// A record without its begin, or the begin of one that has no end.
 			skip(at, at)
@@ -124,10 +124,10 @@ func fragmentEnd(page []byte, at int) (end int, ok bool) {
 	if end := wholeFragment(page, at); end > 0 {
 		return end, true
 	}
-	for next := at + 1; next+fragmentHead < len(page); next++ {
+	for next := at + 1; next+fragmentHeader < len(page); next++ {
 		kind := page[next] & fragmentTypes
 		if (kind == fragmentFull || kind == fragmentFirst) && page[next]&^(fragmentTypes|snappyFlag|zstdFlag) == 0 &&
-			wholeFragment(page, next) > next+fragmentHead {
+			wholeFragment(page, next) > next+fragmentHeader {
 			return next, false
 		}
 	}
@@ -137,11 +137,11 @@ func fragmentEnd(page []byte, at int) (end int, ok bool) {
 // wholeFragment is the end of a fragment with the right checksum, or 0.
 func wholeFragment(page []byte, at int) (end int) {
 	b := page[at:]
-	if len(b) < fragmentHead {
+	if len(b) < fragmentHeader {
 		return 0
 	}
-	length := fragmentHead + int(binary.BigEndian.Uint16(b[1:]))
-	if length > len(b) || crc32.Checksum(b[fragmentHead:length], castagnoli) != binary.BigEndian.Uint32(b[3:]) {
+	length := fragmentHeader + int(binary.BigEndian.Uint16(b[1:]))
+	if length > len(b) || crc32.Checksum(b[fragmentHeader:length], castagnoli) != binary.BigEndian.Uint32(b[3:]) {
 		return 0
 	}
 	return at + length
@@ -152,11 +152,11 @@ func encodeSegment(records []logRecord) (b []byte) {
 	for _, r := range records {
 		for first, rest := true, r.bytes; first || len(rest) > 0; first = false {
 			left := pageBytes - len(b)%pageBytes
-			if left <= fragmentHead {
+			if left <= fragmentHeader {
 				b = append(b, make([]byte, left)...)
 				left = pageBytes
 			}
-			part := rest[:min(len(rest), left-fragmentHead)]
+			part := rest[:min(len(rest), left-fragmentHeader)]
 			rest = rest[len(part):]
 			kind := byte(fragmentMiddle)
 			switch {
@@ -194,8 +194,8 @@ func newLogReader() *logReader {
 		buffer: compression.NewSyncDecodeBuffer()}
 }
 
-// read calls series and sample for all that is in a record, and tells whether it is a marker of chunks on the disk.
-// What cannot be decoded has nothing.
+// read calls series and sample for all in a record, and reports whether it is a marker of chunks on the disk. An
+// undecodable record has none.
 func (l *logReader) read(r logRecord, series func(chunks.HeadSeriesRef), sample func(ref chunks.HeadSeriesRef,
 	at int64)) (marker bool) {
 	kind := compression.None
@@ -241,7 +241,7 @@ func (l *logReader) read(r logRecord, series func(chunks.HeadSeriesRef), sample 
 func (s *segmentScan) count() {
 	l, last, wait := newLogReader(), int64(noSample), false
 	for _, r := range s.records {
-		if r.afterHole {
+		if r.afterDamage {
 			if s.from == noSample {
 				s.from = last
 			}
@@ -260,7 +260,7 @@ func (s *segmentScan) count() {
 	}
 }
 
-// lost is about how many samples were in the holes, if they were like the rest.
+// lost estimates the samples in the holes from those of the readable parts.
 func (s *segmentScan) lost() uint64 {
 	if s.good == 0 {
 		return 0
@@ -282,7 +282,7 @@ func newOrphans() *orphans {
 		unknown: map[chunks.HeadSeriesRef]struct{}{}, from: noSample, to: noSample}
 }
 
-// add takes a record: first all are added for their series, and then for their samples.
+// add reads a record: all of them first for their series, then again for their samples.
 func (o *orphans) add(r logRecord, samples bool) {
 	o.reader.read(r, func(ref chunks.HeadSeriesRef) { o.known[ref] = struct{}{} },
 		func(ref chunks.HeadSeriesRef, at int64) {

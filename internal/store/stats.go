@@ -6,12 +6,12 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 )
 
-// Stats tells what a Store holds and what its bounds turned away. Counts are since Open.
+// Stats is the state of a Store, and what its limits refused. Counts are since Open.
 type Stats struct {
 	// Series in memory, of at most MaxSeries; Live of them were in their host's last batch.
 	Series, MaxSeries, Live int
 	// LabelBytes of the series in memory, of at most MaxLabelBytes. Unread series of the log had more labels than fit
-	// when the store was opened. NoLabelRoom of those that had no room lacked room for their labels.
+	// when the store was opened. NoLabelRoom counts new series refused because of LabelBytes.
 	LabelBytes, MaxLabelBytes int64
 	Unread, NoLabelRoom       uint64
 	Sources                   int
@@ -43,8 +43,8 @@ type Stats struct {
 	Queries, QueriesTooLarge, QueriesTooSlow, QueriesTurnedAway uint64
 	// QueryMemory are the bytes that queries and answers hold, of at most MaxQueryMemory.
 	QueryMemory, MaxQueryMemory int64
-	// QueriesWithoutMemory counts queries and answers for which there was no room, QueriesStopped those that were ended
-	// because the process had too little memory left.
+	// QueriesWithoutMemory counts queries and answers refused for want of memory, QueriesStopped those ended because
+	// the process had too little left.
 	QueriesWithoutMemory, QueriesStopped uint64
 	// Of a remote store: requests to write, the bytes in them, those that were tried again, series of
 	// batches that could not be written and may be appended again, and answers to queries that were
@@ -57,10 +57,10 @@ type Stats struct {
 
 // counts are the counters behind Stats of appends.
 type counts struct {
-	batches, samples, ended              uint64
-	tooOld, conflicts, malformed, noRoom uint64
-	refused                              uint64
-	noSpace, clock                       uint64
+	batches, samples, ended                 uint64
+	tooOld, conflicts, malformed, overLimit uint64
+	refused                                 uint64
+	noSpace, clock                          uint64
 }
 
 func (c *counts) add(other *counts) {
@@ -70,20 +70,20 @@ func (c *counts) add(other *counts) {
 	c.tooOld += other.tooOld
 	c.conflicts += other.conflicts
 	c.malformed += other.malformed
-	c.noRoom += other.noRoom
+	c.overLimit += other.overLimit
 	c.refused += other.refused
 }
 
-func (c *counts) rejected() uint64 { return c.tooOld + c.conflicts + c.malformed + c.noRoom }
+func (c *counts) rejected() uint64 { return c.tooOld + c.conflicts + c.malformed + c.overLimit }
 
-// stats are those of what was appended.
-func (k *books) stats() Stats {
+// stats are those of appending.
+func (k *tracker) stats() Stats {
 	c := &k.counts
 	return Stats{
 		Sources: len(k.sources), Live: k.live(), Batches: c.batches, Samples: c.samples, Ended: c.ended,
-		LabelBytes: k.use.bytes.Used(), MaxLabelBytes: k.use.bytes.Capacity(), Unread: k.use.unread.Load(),
-		NoLabelRoom: k.use.noLabelRoom.Load(),
-		TooOld:      c.tooOld, Conflicts: c.conflicts, Malformed: c.malformed, NoRoom: c.noRoom, NoSpace: c.noSpace,
+		LabelBytes: k.usage.bytes.Used(), MaxLabelBytes: k.usage.bytes.Capacity(), Unread: k.usage.unread.Load(),
+		NoLabelRoom: k.usage.labelsRefused.Load(),
+		TooOld:      c.tooOld, Conflicts: c.conflicts, Malformed: c.malformed, NoRoom: c.overLimit, NoSpace: c.noSpace,
 		Clock: c.clock, Refused: c.refused,
 	}
 }
@@ -93,15 +93,15 @@ func (s *Store) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	head := s.db.Head()
-	stats := s.books.stats()
+	stats := s.tracker.stats()
 	s.gate.addTo(&stats)
 	stats.DamagedFiles, stats.Damaged = uint64(s.repaired.files), s.repaired.lost
-	stats.Moments = s.books.keeper.moments()
+	stats.Moments = s.tracker.keeper.moments()
 	stats.Series, stats.MaxSeries, stats.MaxBytes = int(head.NumSeries()), s.options.MaxSeries, s.options.MaxBytes
 	if s.closed {
 		return stats
 	}
-	stats.MomentFiles, stats.MomentBytes, stats.MomentsLate = s.books.keeper.files.size()
+	stats.MomentFiles, stats.MomentBytes, stats.MomentsLate = s.tracker.keeper.files.size()
 	stats.Bytes = head.Size() + stats.MomentBytes
 	blocks := s.db.Blocks()
 	stats.Blocks = len(blocks)

@@ -29,18 +29,17 @@ type Store struct {
 	repaired repaired
 
 	// mu guards what Append keeps between batches.
-	mu     sync.Mutex
-	closed bool
-	books  books
+	mu      sync.Mutex
+	closed  bool
+	tracker tracker
 
 	// stopMoments ends who writes files of moments, and waits for it.
 	stopMoments func()
 }
 
-// Open opens the store in dir, making the directory where it is missing. What a crash left
-// half-written at the end of the log is cut off. Of what is damaged a copy goes to the directory
-// damaged in dir; what can be read of it is read, and what is lost is logged. Only one Store can
-// have a directory open: the second gets ErrInUse.
+// Open opens the store in dir, and creates the directory if it is missing. A record that a crash left incomplete at the
+// end of the log is truncated. Damaged files are copied to the directory damaged in dir; their readable parts are read,
+// and losses are logged. If another Store has the directory open, the error is ErrInUse.
 func Open(dir string, options Options) (*Store, error) {
 	options, err := options.withDefaults()
 	if err != nil {
@@ -53,30 +52,30 @@ func Open(dir string, options Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := makeRoom(dir, options); err != nil {
+	if err := releaseReserve(dir, options); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening data directory %q: %w", dir, err), lock.Close())
 	}
 	logger := slog.New(demoted{options.Logger.Handler()}).With("part", "tsdb")
-	counted := newUse(options.MaxSeries, options.LabelBytes, options.Tenants, options.Quotas)
+	counted := newSeriesUsage(options.MaxSeries, options.LabelBytes, options.Tenants, options.Quotas)
 	db, found, err := openTSDB(dir, logger, options, counted)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening data directory %q: %w; "+
 			"if the files are damaged, move the directory away or restore it", dir, err), lock.Close())
 	}
-	keepRoom(dir, options)
+	maintainReserve(dir, options)
 	moments, err := openMoments(filepath.Join(dir, "moments"), options.momentBytes(), options.Logger)
 	if err != nil {
 		return nil, errors.Join(err, db.Close(), lock.Close())
 	}
 	s := &Store{
 		options: options, lock: lock, db: db, repaired: found,
-		parser: newParser(),
-		gate:   newGate(options.MaxQueries, options.QueryTimeout, options.QueryBounds, options.Quotas),
-		books:  newBooks(counted),
+		parser:  newParser(),
+		gate:    newGate(options.MaxQueries, options.QueryTimeout, options.QueryBounds, options.Quotas),
+		tracker: newTracker(counted),
 	}
-	s.books.now = options.Now
-	s.books.keeper = newKeeper(options.KeepFrom, moments)
-	s.books.keeper.zeroFrom = db.Head().AppendableMinValidTime
+	s.tracker.now = options.Now
+	s.tracker.keeper = newKeeper(options.KeepFrom, moments)
+	s.tracker.keeper.zeroFrom = db.Head().AppendableMinValidTime
 	moments.prune(s.oldest())
 	s.engine = promql.NewEngine(promql.EngineOpts{
 		Logger: logger, MaxSamples: options.MaxSamples, Timeout: options.QueryTimeout,
@@ -96,8 +95,8 @@ func Open(dir string, options Options) (*Store, error) {
 	return s, nil
 }
 
-// openTSDB opens the TSDB in dir, after what is damaged was repaired, and what is of the future was set aside.
-func openTSDB(dir string, logger *slog.Logger, options Options, counted *use) (*tsdb.DB, repaired, error) {
+// openTSDB opens the TSDB in dir, after the repair of damaged files and the removal of samples of the future.
+func openTSDB(dir string, logger *slog.Logger, options Options, counted *seriesUsage) (*tsdb.DB, repaired, error) {
 	r := newRepairer(dir, options)
 	if err := r.repair(dir); err != nil {
 		return nil, r.found, err
@@ -152,7 +151,7 @@ func (s *Store) writeMoments(stop <-chan struct{}) {
 		case <-stop:
 			return
 		case <-ticker.C:
-			reserves = reserves && keepRoom(s.db.Dir(), s.options)
+			reserves = reserves && maintainReserve(s.db.Dir(), s.options)
 			s.writeDueMoments(false)
 		}
 	}
@@ -161,7 +160,7 @@ func (s *Store) writeMoments(stop <-chan struct{}) {
 // writeDueMoments writes the files of moments that are due, and removes those for which there is no room or that are of
 // samples which are gone; final is that nothing comes any more. It is for one caller at a time.
 func (s *Store) writeDueMoments(final bool) {
-	k := s.books.keeper
+	k := s.tracker.keeper
 	begin := func() (moment int64, sources []*keptSource, ok bool) {
 		crowded := k.files.prune(s.oldest())
 		s.mu.Lock()
@@ -170,7 +169,7 @@ func (s *Store) writeDueMoments(final bool) {
 		if s.closed && !final || s.checkSpace() != nil {
 			return 0, nil, false
 		}
-		if moment, sources, ok = k.due(s.books.now(), final); ok {
+		if moment, sources, ok = k.due(s.tracker.now(), final); ok {
 			k.files.begin(moment)
 		}
 		return moment, sources, ok
@@ -214,12 +213,12 @@ func (s *Store) Close() error {
 	s.writeDueMoments(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return errors.Join(s.books.endAll(s.db.AppenderV2(context.Background())), s.engine.Close(), s.db.Close(),
+	return errors.Join(s.tracker.endAll(s.db.AppenderV2(context.Background())), s.engine.Close(), s.db.Close(),
 		s.lock.Close())
 }
 
-// demoted makes what the TSDB calls information a debug message: it reports each block and each
-// log segment, which is not what somebody at a terminal waits for.
+// demoted logs the TSDB's information as debug messages: it reports each block and each log segment, which users of a
+// terminal do not expect.
 type demoted struct{ slog.Handler }
 
 func (d demoted) Enabled(ctx context.Context, level slog.Level) bool {

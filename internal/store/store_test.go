@@ -171,7 +171,7 @@ func TestFullStoreGoesOnAfterARestart(t *testing.T) {
 func TestSilentSourceIsForgotten(t *testing.T) {
 	s := open(t, t.TempDir(), Options{})
 	now := time.Now()
-	s.books.now = func() time.Time { return now }
+	s.tracker.now = func() time.Time { return now }
 	appendAll(t, s, counterAt(0, 1, "c", "host", "gone"))
 	// The clock of the other is far ahead: that says nothing of this one.
 	appendAll(t, s, counterAt(599, 1, "c"))
@@ -203,7 +203,7 @@ func TestStartIsZero(t *testing.T) {
 		start(counterAt(11, 101, "c", "id", "old"), 5),
 		start(counterAt(11, 9, "c", "id", "new"), 10.5),
 		start(histogramAt(11, h, "h", "id", "new"), 10.5),
-		// Older than the last batch: another series may have told of it.
+		// Older than the last batch: it may be counted in another series.
 		start(counterAt(11, 50, "c", "id", "renamed"), 9),
 		start(model.Series{Name: "g", Labels: labelled(), Kind: model.Gauge, Value: 3, Time: at(11)}, 10.5))
 	want(t, s, "c[1m]", 11,
@@ -356,7 +356,7 @@ func TestQueryBounds(t *testing.T) {
 // Queries take turns; past the waiting line they are turned away.
 func TestQueriesTakeTurns(t *testing.T) {
 	s := open(t, t.TempDir(), Options{MaxQueries: 1})
-	_, _, done, err := s.gate.turn(context.Background(), "", 0)
+	_, _, done, err := s.gate.enter(context.Background(), "", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -381,8 +381,8 @@ func TestQueriesTakeTurns(t *testing.T) {
 		}
 	}
 	cancel()
-	if got := s.Stats(); got.QueriesTurnedAway != 3 || got.Queries != asked+1 || s.gate.turns.waiting != 0 {
-		t.Errorf("got %+v, %d wait", got, s.gate.turns.waiting)
+	if got := s.Stats(); got.QueriesTurnedAway != 3 || got.Queries != asked+1 || s.gate.scheduler.waiting != 0 {
+		t.Errorf("got %+v, %d wait", got, s.gate.scheduler.waiting)
 	}
 }
 
@@ -391,7 +391,7 @@ func TestCloseCancelsQueries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, _, done, err := s.gate.turn(context.Background(), "", 0)
+	ctx, _, done, err := s.gate.enter(context.Background(), "", 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -141,7 +141,7 @@ func (q tenantQuerier) LabelNames(ctx context.Context, hints *storage.LabelHints
 	return q.Querier.LabelNames(ctx, hints, with(q.own, matchers)...)
 }
 
-// tenantChunkQuerier is tenantQuerier for those who take chunks as they are.
+// tenantChunkQuerier is tenantQuerier for readers of chunks.
 type tenantChunkQuerier struct {
 	storage.ChunkQuerier
 	own *labels.Matcher

@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// TenantQueries tells what the queries of each tenant use, of how much.
+// TenantQueries is what the queries of each tenant use, and their limits.
 func (s *Store) TenantQueries() []TenantQueries { return s.gate.tenantQueries() }
 
 // TenantQueries is that of Store.
@@ -21,7 +21,7 @@ func (r *Remote) Hold(tenant string, n int64) (release func(), err error) {
 	return r.gate.budget.Hold(tenant, n)
 }
 
-// Hold is that of the store for this tenant, whichever is asked for.
+// Hold is that of the store, for this tenant whichever is given.
 func (t *Tenant) Hold(_ string, n int64) (release func(), err error) { return t.store.Hold(t.name, n) }
 
 // tenantQueryMetric is a metric of each tenant.

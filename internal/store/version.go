@@ -7,9 +7,8 @@ import (
 	"sync"
 )
 
-// Version is the release of Prometheus whose storage and query language this is ("3.13.5"), which
-// is what clients of its API choose their queries by. Where the build does not tell, it is
-// the first release that has all that the API offers here.
+// Version is the release of Prometheus whose storage and query language this is ("3.13.5"): clients of its API choose
+// their queries by it. If the build does not have it, it is the first release with all that the API offers here.
 var Version = sync.OnceValue(func() string {
 	build, _ := debug.ReadBuildInfo()
 	if build != nil {

@@ -4,16 +4,17 @@ package attacks
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
+
+	"outsight/test/memorygroup"
 )
 
 // memoryLimit is that of the server's manifest in deploy/kubernetes.
@@ -28,7 +29,7 @@ const (
 type server struct {
 	page, otlpHTTP, otlpGRPC string
 
-	group   string // directory of the memory cgroup
+	group   *memorygroup.Group
 	command *exec.Cmd
 	output  *bytes.Buffer
 	exited  chan error
@@ -48,13 +49,16 @@ func startServer(t *testing.T) *server {
 	if err := os.WriteFile(tenants, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	group, err := memorygroup.New(t, memoryLimit)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := &server{
 		page: freeAddress(t), otlpHTTP: freeAddress(t), otlpGRPC: freeAddress(t),
-		group: memoryGroup(t), output: new(bytes.Buffer), exited: make(chan error, 1),
+		group: group, output: new(bytes.Buffer), exited: make(chan error, 1),
 	}
-	// The shell enters the cgroup before it becomes the server, so that no byte of the server is outside of it.
-	s.command = exec.Command("sh", "-c", `echo $$ > "$0/cgroup.procs" && exec "$@"`, s.group,
-		binary, "server", "--data", filepath.Join(directory, "data"), "--tenants", tenants, "--kubernetes", "off",
+	s.command = s.group.Command(binary, "server", "--data", filepath.Join(directory, "data"), "--tenants", tenants,
+		"--kubernetes", "off",
 		"--listen", s.page, "--otlp-http", s.otlpHTTP, "--otlp", s.otlpGRPC)
 	s.command.Stdout, s.command.Stderr = s.output, s.output
 	if err := s.command.Start(); err != nil {
@@ -106,46 +110,19 @@ func (s *server) stop(t *testing.T) {
 		s.command.Process.Kill()
 		<-s.exited
 	}
-	// The kernel removes the last process from the cgroup a moment after it was reaped.
-	for range 100 {
-		if os.Remove(s.group) == nil {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Errorf("the cgroup %q could not be removed", s.group)
 }
 
-// peakMemory is the most that the cgroup has held, in bytes.
+// peakMemory is the most that the server's cgroup has held, in bytes; -1 where the kernel does not count it.
 func (s *server) peakMemory(t *testing.T) int64 {
 	t.Helper()
-	for _, name := range []string{"memory.max_usage_in_bytes", "memory.peak"} {
-		if text, err := os.ReadFile(filepath.Join(s.group, name)); err == nil {
-			n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return n
-		}
+	peak, err := s.group.PeakBytes()
+	if errors.Is(err, errors.ErrUnsupported) {
+		return -1
 	}
-	return -1
-}
-
-// memoryGroup makes a memory cgroup with memoryLimit, of v1 where that has the memory controller, else of v2.
-func memoryGroup(t *testing.T) string {
-	t.Helper()
-	root, limit := "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
-	if _, err := os.Stat(root); err != nil {
-		root, limit = "/sys/fs/cgroup", "memory.max"
-	}
-	directory := filepath.Join(root, fmt.Sprintf("outsight-attacks-%d", os.Getpid()))
-	if err := os.Mkdir(directory, 0o755); err != nil {
-		t.Fatalf("a memory cgroup for the server (root?): %v", err)
-	}
-	if err := os.WriteFile(filepath.Join(directory, limit), []byte(strconv.Itoa(memoryLimit)), 0); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
-	return directory
+	return peak
 }
 
 func freeAddress(t *testing.T) string {

@@ -15,7 +15,7 @@ func half(string) float64 { return 0.5 }
 func full(string) float64 { return 1 }
 
 // enter asks for a place and tells when it has one; leave gives it back.
-func enter(ctx context.Context, t *Turns, tenant string, begun chan<- string) (leave func()) {
+func enter(ctx context.Context, t *Scheduler, tenant string, begun chan<- string) (leave func()) {
 	end, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
@@ -34,7 +34,7 @@ func enter(ctx context.Context, t *Turns, tenant string, begun chan<- string) (l
 // A tenant that asks for much must not keep another from its turn.
 func TestTurnsOfTenants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := NewTurns(TurnOptions{Places: 4, Spare: 4, Waiting: 64, Share: half})
+		turns := NewScheduler(SchedulerOptions{Slots: 4, SpareSlots: 4, Waiting: 64, Share: half})
 		begun := make(chan string, 200)
 		took := func() (all string) {
 			synctest.Wait()
@@ -89,7 +89,7 @@ func TestTurnsOfTenants(t *testing.T) {
 // Where too many wait, those go whose tenant has the most.
 func TestTurnsAreDisplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := NewTurns(TurnOptions{Places: 1, Waiting: 4, Share: half})
+		turns := NewScheduler(SchedulerOptions{Slots: 1, Waiting: 4, Share: half})
 		begun := make(chan string, 20)
 		ctx, cancel := context.WithCancel(t.Context())
 		first := enter(ctx, turns, "a", begun)
@@ -134,7 +134,7 @@ func TestTurnsAreDisplaced(t *testing.T) {
 func TestTenantsOwnQueryShare(t *testing.T) {
 	g := newGate(8, time.Minute, QueryBounds{Memory: 1000, TenantShare: 0.5}, quota.Table{"small": {QueryShare: 0.25}})
 	for _, tenant := range []string{"small", "other"} {
-		_, _, done, err := g.turn(t.Context(), tenant, 0)
+		_, _, done, err := g.enter(t.Context(), tenant, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,9 +155,9 @@ func TestTenantsOwnQueryShare(t *testing.T) {
 }
 
 // Past its quota of time a tenant has one place while others want some, and gets more again as time goes on.
-func TestTurnsHaveAQuotaOfTime(t *testing.T) {
+func TestQueriesHaveAQuotaOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := NewTurns(TurnOptions{Places: 4, Spare: 0, Waiting: 64, Share: half, Time: 2 * time.Minute})
+		turns := NewScheduler(SchedulerOptions{Slots: 4, SpareSlots: 0, Waiting: 64, Share: half, Time: 2 * time.Minute})
 		begun := make(chan string, 20)
 		b := enter(t.Context(), turns, "b", begun)
 		synctest.Wait()

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// The TSDB writes chunks to the disk while it opens, and now and then later, and panics where that fails. So a file in
-// the data directory holds some room for it, which is given free when the disk is full.
+// The TSDB writes chunks to the disk while it opens, and now and then later, and panics if that fails. So a file in the
+// data directory reserves space for them, and is removed when the disk is full.
 
 // reserveName is the file's, in the data directory.
 const reserveName = "reserve"
@@ -18,8 +18,8 @@ const reserveName = "reserve"
 // reserveBytes is its size: of MinFree, below which nothing is appended, half.
 func (o Options) reserveBytes() int64 { return o.MinFree / 2 }
 
-// lowRoom is the free space below which the reserve is given free.
-func (o Options) lowRoom() int64 { return o.MinFree / 4 }
+// reserveThreshold is the free space below which the reserve is removed, in bytes.
+func (o Options) reserveThreshold() int64 { return o.MinFree / 4 }
 
 func freeBytes(dir string) (int64, error) {
 	var fs syscall.Statfs_t
@@ -29,37 +29,37 @@ func freeBytes(dir string) (int64, error) {
 	return int64(fs.Bavail) * fs.Bsize, nil
 }
 
-// makeRoom gives the reserve free where the disk is full. It fails with ErrNoSpace where that is not enough to open the
+// releaseReserve removes the reserve if the disk is full. It fails with ErrNoSpace if that is not enough to open the
 // store.
-func makeRoom(dir string, o Options) error {
+func releaseReserve(dir string, o Options) error {
 	free, err := freeBytes(dir)
 	if err != nil {
 		return err
 	}
-	if free >= o.lowRoom() {
+	if free >= o.reserveThreshold() {
 		return nil
 	}
 	switch err := os.Remove(filepath.Join(dir, reserveName)); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return fmt.Errorf("giving the reserve of the data directory free: %w", err)
+		return fmt.Errorf("removing the reserve of the data directory: %w", err)
 	default:
-		o.Logger.Warn("the disk is full: the store opens with the room it has kept for that, answers queries, and takes no samples until there is more",
+		o.Logger.Warn("the disk is full: the store opens with the space reserved for that, answers queries, and takes no samples until there is more",
 			"data", dir, "free_bytes", free, "wanted_bytes", o.MinFree)
 		if free, err = freeBytes(dir); err != nil {
 			return err
 		}
 	}
-	if free < o.lowRoom() {
+	if free < o.reserveThreshold() {
 		return fmt.Errorf("%w: data directory %q has %d bytes left, and %d are needed to open it; "+
-			"remove other files of that disk, or the directory damaged in it", ErrNoSpace, dir, free, o.lowRoom())
+			"remove other files of that disk, or the directory damaged in it", ErrNoSpace, dir, free, o.reserveThreshold())
 	}
 	return nil
 }
 
-// keepRoom makes the reserve where there is room, and gives it free where the disk is full. It is false where the file
-// system cannot have one.
-func keepRoom(dir string, o Options) (possible bool) {
+// maintainReserve creates the reserve if there is space, and removes it if the disk is full. It returns false if the
+// filesystem cannot reserve space.
+func maintainReserve(dir string, o Options) (possible bool) {
 	size, path := o.reserveBytes(), filepath.Join(dir, reserveName)
 	free, err := freeBytes(dir)
 	if err != nil || size <= 0 {
@@ -67,14 +67,14 @@ func keepRoom(dir string, o Options) (possible bool) {
 	}
 	info, err := os.Stat(path)
 	switch made := err == nil && info.Size() == size; {
-	case made && free < o.lowRoom():
+	case made && free < o.reserveThreshold():
 		if err := os.Remove(path); err == nil {
-			o.Logger.Warn("the disk is full: the store takes no samples until there is room", "data", dir, "free_bytes",
+			o.Logger.Warn("the disk is full: the store takes no samples until there is space", "data", dir, "free_bytes",
 				free, "wanted_bytes", o.MinFree)
 		}
 	case !made && free > o.MinFree+2*size:
 		if err := reserve(path, size); err != nil {
-			o.Logger.Warn("no room can be kept for a full disk", "data", dir, "err", err)
+			o.Logger.Warn("no space can be reserved for a full disk", "data", dir, "err", err)
 			os.Remove(path)
 			return !errors.Is(err, errors.ErrUnsupported)
 		}
@@ -82,7 +82,7 @@ func keepRoom(dir string, o Options) (possible bool) {
 	return true
 }
 
-// reserve makes a file that has its room on the disk. Where the filesystem cannot do that without writing, it has none.
+// reserve creates a file with allocated space. A filesystem that would have to write it has none.
 func reserve(path string, size int64) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -92,8 +92,8 @@ func reserve(path string, size int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// CanStore is why no samples can be stored now, or nil: ErrNoSpace while the disk has too little room, ErrClock while
-// the clock is behind.
+// CanStore returns why no samples can be stored now, or nil: ErrNoSpace while the disk is full, ErrClock while the
+// clock is behind.
 func (s *Store) CanStore() error {
 	if err := s.checkSpace(); err != nil {
 		return err

@@ -15,30 +15,30 @@ type accountedStore struct{ room int64 }
 func (accountedStore) Append(context.Context, []model.Series) error     { return nil }
 func (accountedStore) AppendPart(context.Context, []model.Series) error { return nil }
 func (accountedStore) Sync() error                                      { return nil }
-func (s accountedStore) Room(string) (series, labelBytes int64)         { return s.room, 1 << 40 }
-func (accountedStore) Fresh([]model.Series, int64, int64) store.Fresh {
-	return store.Fresh{Unknown: true}
+func (s accountedStore) Available(string) (series, labelBytes int64)    { return s.room, 1 << 40 }
+func (accountedStore) CountNew([]model.Series, int64, int64) store.NewSeries {
+	return store.NewSeries{Unknown: true}
 }
 
-func claimOf(t *testing.T, r *room, id string, series int) {
+func claimOf(t *testing.T, r *admission, id string, series int) {
 	t.Helper()
 	c, short := r.claim("a", make([]model.Series, series), 0)
-	if short.series > 0 || !c.keep(id) {
+	if short.series > 0 || !c.register(id) {
 		t.Errorf("message %s has no claim: %+v", id, short)
 	}
 }
 
 // While the store cannot tell which series are new, all of a request are claimed.
 func TestUnknownSeriesAreClaimed(t *testing.T) {
-	var r room
+	var r admission
 	r.init(accountedStore{room: 20})
 	claimOf(t, &r, "1", 15)
-	if got := r.of("a").unknown; got != 15 {
+	if got := r.claimsOf("a").unchecked; got != 15 {
 		t.Errorf("%d are claimed, want 15", got)
 	}
 	r.done("1")
-	if len(r.tenants)+len(r.waiting) != 0 {
-		t.Errorf("got %+v, %+v", r.tenants, r.waiting)
+	if len(r.tenants)+len(r.pending) != 0 {
+		t.Errorf("got %+v, %+v", r.tenants, r.pending)
 	}
 }
 
@@ -50,22 +50,23 @@ func TestClaimsOfLostMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"1", "2", "3", "4"} {
-		claimOf(t, &i.room, id, 10)
+		claimOf(t, &i.admission, id, 10)
 	}
-	i.room.published("1", 1)
-	i.room.published("3", 3)
-	i.room.published("4", 4)
+	i.admission.published("1", 1)
+	i.admission.published("3", 3)
+	i.admission.published("4", 4)
 	third := &queue.Delivery{Sequence: 3, Lost: 2, Header: func(name string) string {
 		if name == headerID {
 			return "3"
 		}
 		return ""
 	}}
-	if err := i.deal(t.Context(), []*queue.Delivery{third}); err != nil {
+	if err := i.process(t.Context(), []*queue.Delivery{third}); err != nil {
 		t.Fatal(err)
 	}
-	i.room.published("2", 2)
-	if got := *i.room.of("a"); got.unknown != 10 || len(i.room.waiting) != 1 || i.room.waiting["4"] == nil {
-		t.Errorf("claims are %+v, of %d messages; want those of the fourth", got, len(i.room.waiting))
+	i.admission.published("2", 2)
+	if got := *i.admission.claimsOf("a"); got.unchecked != 10 || len(i.admission.pending) != 1 ||
+		i.admission.pending["4"] == nil {
+		t.Errorf("claims are %+v, of %d messages; want those of the fourth", got, len(i.admission.pending))
 	}
 }

@@ -136,12 +136,12 @@ func TestTenantsShareTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = open(t, dir, o)
-	series, labelBytes := s.Uses()
+	series, labelBytes := s.Usages()
 	if len(series) != 3 || series[1].Tenant != "shop" || series[1].Used != 150 || series[1].Guaranteed != 166 ||
 		series[2].Used != 5 || labelBytes[1].Used == 0 {
 		t.Errorf("got %+v, %+v", series, labelBytes)
 	}
-	room, roomBytes := s.Room("shop")
+	room, roomBytes := s.Available("shop")
 	if room < 16 || roomBytes < 1<<16 {
 		t.Errorf("room for %d series, %d bytes", room, roomBytes)
 	}
@@ -155,11 +155,11 @@ func TestFresh(t *testing.T) {
 	appendSome(t, s, known)
 	for range 2 {
 		all := append(wideSeries("", 0, 10, 1, 1, 1), wideSeries("", 100, 5, 1, 1, 1)...)
-		f := s.Fresh(all, 3, 1<<20)
-		if f.Series != 3 || f.Bytes == 0 || f.Without != 2 || f.First != &all[13] || f.Unknown {
+		f := s.CountNew(all, 3, 1<<20)
+		if f.Series != 3 || f.Bytes == 0 || f.Rejected != 2 || f.FirstRejected != &all[13] || f.Unknown {
 			t.Errorf("got %+v", f)
 		}
-		if f := s.Fresh(all, 100, f.Bytes); f.Series != 3 || f.Without != 2 {
+		if f := s.CountNew(all, 100, f.Bytes); f.Series != 3 || f.Rejected != 2 {
 			t.Errorf("got %+v", f)
 		}
 		if err := s.Close(); err != nil {

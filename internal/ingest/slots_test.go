@@ -11,19 +11,19 @@ import (
 // Of a tenant with many requests and one with few, each has every other turn.
 func TestTurnsAreFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		places := newTurns(1)
-		if err := places.take(t.Context(), "many"); err != nil {
+		places := newSlots(1)
+		if err := places.acquire(t.Context(), "many"); err != nil {
 			t.Fatal(err)
 		}
 		var order []string
 		wait := func(tenant string) {
 			go func() {
-				if err := places.take(t.Context(), tenant); err != nil {
+				if err := places.acquire(t.Context(), tenant); err != nil {
 					t.Error(err)
 					return
 				}
 				order = append(order, tenant) // one at a time has the place
-				places.give()
+				places.release()
 			}()
 			synctest.Wait()
 		}
@@ -32,7 +32,7 @@ func TestTurnsAreFair(t *testing.T) {
 		}
 		wait("few")
 		wait("few")
-		places.give()
+		places.release()
 		synctest.Wait()
 		if want := []string{"many", "few", "many", "few", "many", "many"}; !slices.Equal(order, want) {
 			t.Errorf("got %v, want %v", order, want)
@@ -46,14 +46,14 @@ func TestTurnsAreFair(t *testing.T) {
 // Who has waited too long, or has gone, leaves nothing behind.
 func TestTurnsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		places := newTurns(1)
-		if err := places.take(t.Context(), "a"); err != nil {
+		places := newSlots(1)
+		if err := places.acquire(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
 		gone, leave := context.WithCancel(t.Context())
 		results := make(chan error, 3)
-		go func() { results <- places.take(gone, "a") }()
-		go func() { results <- places.take(t.Context(), "b") }()
+		go func() { results <- places.acquire(gone, "a") }()
+		go func() { results <- places.acquire(t.Context(), "b") }()
 		synctest.Wait()
 		leave()
 		for range 2 { // the second after its patience
@@ -64,8 +64,8 @@ func TestTurnsEnd(t *testing.T) {
 		if len(places.waiting) != 0 || len(places.order) != 0 || places.free != 0 {
 			t.Errorf("got %+v", places)
 		}
-		places.give()
-		if err := places.take(gone, "c"); err != nil {
+		places.release()
+		if err := places.acquire(gone, "c"); err != nil {
 			t.Error(err)
 		}
 	})
