@@ -50,7 +50,9 @@ var HostRows = []Row[Snapshot]{
 	{Name: "outsight_agent_read_seconds", OTel: "outsight.agent.read", Unit: "s", Kind: Gauge,
 		Help: "Time that the last reading of all counters took",
 		Columns: []Column[Snapshot]{{Name: "agent_read", Per: Nanoseconds,
-			Count: ofHost(func(s *Snapshot) uint64 { return s.Self.ReadNS })}}},
+			Count: ofHost(func(s *Snapshot) uint64 { return s.Self.ReadNS }),
+			Shown: []Number{{Key: "agent_read_seconds", Title: "Reading takes", Unit: "s", Group: GroupHost,
+				Formula: Level, Meaning: "Time that the agent’s last reading of all counters took"}}}}},
 	{Name: "outsight_program_runs_total", OTel: "outsight.program.runs", Unit: "{run}", Kind: Counter,
 		Help: "Runs of a kernel program, estimated from moments in which the kernel's program statistics are on: 50 ms in each " +
 			"second or ten",

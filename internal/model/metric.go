@@ -257,6 +257,7 @@ var (
 	UsageGroups = []string{GroupCPU, GroupMemory, GroupNetwork, GroupDisk}
 	SideGroups  = []string{GroupRequests, GroupLatency, GroupPath, GroupConnections, GroupTrouble, GroupNotTimed,
 		GroupCompleteness}
+	HostGroups = []string{GroupHost}
 )
 
 // The groups.
@@ -272,6 +273,7 @@ const (
 	GroupTrouble      = "What went wrong"
 	GroupNotTimed     = "Not timed as requests"
 	GroupCompleteness = "Completeness"
+	GroupHost         = "Host"
 )
 
 // Numbers are those that are made of the columns of rows, in the order of groups, with their queries. They panic where

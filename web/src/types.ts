@@ -236,6 +236,8 @@ export interface HostRow extends Host {
   agent_memory_bytes?: number
   counted_share?: number
   dropped: number
+  /** Those of Hosts.numbers that could be had, by their keys. */
+  numbers: Record<string, number>
 }
 
 export interface Hosts {
@@ -243,6 +245,7 @@ export interface Hosts {
   to: string
   covered_seconds: number
   hosts: HostRow[]
+  numbers: NumberInfo[]
   completeness: Completeness
 }
 
