@@ -215,6 +215,8 @@ type SelfSample struct {
 	// IdleNS is the time in which the host's CPUs ran nothing; OtherNS is CPU time of control
 	// groups for which the table had no room. StealNS is what a hypervisor ran on the CPUs of this virtual machine.
 	IdleNS, OtherNS, StealNS uint64
+	// AvailableBytes is the memory that programs could get without swapping (MemAvailable); 0 where it is not known.
+	AvailableBytes uint64
 	// CPUNS is the CPU time of the agent's own process, RSSBytes its resident memory.
 	CPUNS, RSSBytes uint64
 	Programs        []ProgramCost

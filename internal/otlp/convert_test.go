@@ -265,6 +265,7 @@ func TestConvertValues(t *testing.T) {
 	f("outsight_host_memory_bytes,host=node-1", 1<<30)
 	f("outsight_agent_cpu_seconds_total,host=node-1", 2)
 	f("outsight_agent_resident_memory_bytes,host=node-1", 42)
+	f("outsight_host_memory_available_bytes,host=node-1", 1<<29)
 	f("outsight_agent_read_seconds,host=node-1", 0.003)
 	f("outsight_agent_sent_bytes_total,host=node-1,to=otlp", 81)
 	f("outsight_agent_sent_bytes_total,host=node-1,to=metrics", 82)
