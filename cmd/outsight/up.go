@@ -129,7 +129,7 @@ func openUp(o upOptions) (u *up, err error) {
 	if err != nil {
 		return u, err
 	}
-	u.page = u.access.Secure(u.answers.Page(u.listeners.Limit(page, "page", access.PageLimits)))
+	u.page = u.access.Secure(u.answers.Count(u.listeners.Limit(page, "page", access.PageLimits)))
 	socket, err := agent.Listen(o.socket)
 	if err != nil {
 		return u, err
@@ -210,9 +210,11 @@ func (u *up) run(ctx context.Context) error {
 	if !u.options.storeFlags.isSet() {
 		group.Go(func() error { keepMappedSmall(ctx, u.dataPath(), u.options.logger); return nil })
 	}
-	group.Go(func() error { return agent.ServeHTTP(ctx, u.page, u.handler(), u.options.logger) })
 	group.Go(func() error {
-		return agent.ServeHTTP(ctx, u.answers.Socket(u.socket), agent.SocketHandler(u.host.Snapshot, u.host),
+		return agent.ServeHTTP(ctx, u.page, u.answers.Measure(u.handler()), u.options.logger)
+	})
+	group.Go(func() error {
+		return agent.ServeHTTP(ctx, u.socket, u.answers.Measure(agent.SocketHandler(u.host.Snapshot, u.host)),
 			u.options.logger)
 	})
 	return group.Wait()

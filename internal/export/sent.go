@@ -9,7 +9,7 @@ import (
 )
 
 // dial opens a connection to the server on which everything that is written is counted: what a server's socket
-// gets, with heads, repetitions, and what TLS adds.
+// gets, with headers, repetitions, and what TLS adds.
 func (e *Exporter) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil {

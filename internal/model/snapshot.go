@@ -201,11 +201,10 @@ type PartSample struct {
 	Changes uint64
 }
 
-// SentBytes is what a process wrote to its connections for one purpose, cumulative: all that its sockets took,
-// compressed and encrypted where that is done.
+// SentBytes is what the agent's process wrote to network connections for one purpose, cumulative: all that its sockets
+// took, compressed and encrypted where that is done.
 type SentBytes struct {
-	// To is "otlp" (a server), "store" (a remote store), "metrics" and "api" (who asks over HTTP) or "socket" (the
-	// command line of the same host).
+	// To is "otlp" (a server), "store" (a remote store) or "http" (who asks for /metrics, or for the page and its API).
 	To    string
 	Bytes uint64
 }

@@ -268,7 +268,7 @@ func TestConvertValues(t *testing.T) {
 	f("outsight_host_memory_available_bytes,host=node-1", 1<<29)
 	f("outsight_agent_read_seconds,host=node-1", 0.003)
 	f("outsight_agent_sent_bytes_total,host=node-1,to=otlp", 81)
-	f("outsight_agent_sent_bytes_total,host=node-1,to=metrics", 82)
+	f("outsight_agent_sent_bytes_total,host=node-1,to=http", 82)
 	f("outsight_program_runs_total,host=node-1,program=on_switch", 10)
 	f("outsight_program_runs_total,host=node-1,program=on_exit", 1)
 	f("outsight_program_missed_events_total,host=node-1,program=on_switch", 0)

@@ -26,7 +26,7 @@ const TOLD: Record<string, { title: string; what: string; query?: string }> = {
   cpu: { title: 'CPU time of the agent', what: 'of its own process, over five minutes; the time of its kernel programs is below', query: ASKED.cpu },
   memory: { title: 'Memory of the agent', what: 'resident memory of its process', query: ASKED.memory },
   read: { title: 'A reading', what: 'time that the last reading of all counters took', query: ASKED.read },
-  sent: { title: 'Sent', what: 'bytes that the agent writes to sockets, compressed and encrypted as they are: to a server or a store, to readers of /metrics, the API and the local socket', query: ASKED.sent },
+  sent: { title: 'Sent', what: 'bytes that the agent sends over the network, compressed and encrypted as they are: to a server or a store, and to those who ask for /metrics, the page or its API', query: ASKED.sent },
   budget: { title: 'Of the budget', what: 'what the agent and its kernel programs take, over what they may', query: ASKED.budget },
   runs: { title: 'Runs per second', what: 'how often the kernel ran the program', query: ASKED.runs },
   run: { title: 'Time per run', what: 'mean time of a run; about 40 ns of it are the statistics themselves', query: `${ASKED.time} / ${ASKED.runs}` },
