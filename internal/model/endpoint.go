@@ -25,15 +25,15 @@ const (
 	InvalidEndpoint = "invalid"
 )
 
-// EndpointKey is what tells the endpoints of an edge apart.
+// EndpointKey is what distinguishes the endpoints of an edge.
 type EndpointKey struct {
 	Protocol Protocol
 	// Name is what was asked for, in at most 48 printable bytes (96 for HTTP/2 and gRPC): method
 	// and templated route, command, or statement. It is "unknown" where a connection was joined
-	// after the request's path had been told.
+	// after the request's path was known.
 	Name string
 	// Status is "1xx" to "5xx", or "101" for a switch of protocols, for HTTP; "ok" or "error"
-	// for others; empty where the reply does not tell. For DNS "ok" or the response code:
+	// for others; empty where the reply does not say. For DNS "ok" or the response code:
 	// "nxdomain", "servfail", "refused", "formerr", "notimp", or "rcode9" and the like. For gRPC
 	// it is the call's: "ok", "not_found", "unavailable" and so on.
 	Status string
@@ -44,7 +44,7 @@ type EndpointKey struct {
 var FailedStatuses = []string{"error", "5xx", "servfail", "refused",
 	"unknown", "deadline_exceeded", "unimplemented", "internal", "unavailable", "data_loss"}
 
-// Failed tells whether the status is one of FailedStatuses.
+// Failed reports whether the status is one of FailedStatuses.
 func (k EndpointKey) Failed() bool { return slices.Contains(FailedStatuses, k.Status) }
 
 // Endpoint counts the transactions of an edge that asked for the same thing and were answered
@@ -90,7 +90,7 @@ func (e Endpoint) Since(before *Endpoint) Endpoint {
 	return e
 }
 
-// Precedes tells whether after can be a later state of e.
+// Precedes reports whether after can be a later state of e.
 func (e *Endpoint) Precedes(after *Endpoint) bool {
 	if e.Aside > after.Aside {
 		return false

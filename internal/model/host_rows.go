@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// HostRows are the metrics of a host and of the agent on it, in the order in which they are told.
+// HostRows are the metrics of a host and of the agent on it, in the order in which they are written.
 var HostRows = []Row[Snapshot]{
 	{Name: "outsight_host_cpu_idle_seconds_total", OTel: "outsight.host.cpu.idle", Unit: "s", Kind: Counter,
 		Help: "Time in which the CPUs of the host ran nothing, summed over all CPUs",
@@ -37,7 +37,7 @@ var HostRows = []Row[Snapshot]{
 			Count: func(s *Snapshot) (uint64, bool) { return s.Self.AvailableBytes, s.Self.AvailableBytes > 0 },
 			Shown: []Number{{Key: "memory_available_bytes", Title: "Memory available", Unit: "B", Group: GroupHost, Order: 1,
 				Formula: Level,
-				Meaning: "What programs could get without swapping: memory that is free, and caches that can be given up"}}}}},
+				Meaning: "What programs could get without swapping: memory that is free, and caches that can be reclaimed"}}}}},
 	{Name: "outsight_agent_cpu_seconds_total", OTel: "outsight.agent.cpu", Unit: "s", Kind: Counter,
 		Help: "CPU time of the agent's own process",
 		Columns: []Column[Snapshot]{{Name: "agent_cpu", Per: Nanoseconds,
@@ -118,11 +118,11 @@ var HostRows = []Row[Snapshot]{
 			"between parts that share programs is assumed",
 		Labels: []string{"name", "purpose", "basis"}, Each: partCosts},
 	{Name: "outsight_feature_shed", OTel: "outsight.feature.shed", Kind: Gauge,
-		Help:   "1 while a part of Outsight is given up to keep the budget: what it counts stands still or is absent",
+		Help:   "1 while a part of Outsight is shed to keep the budget: what it counts stands still or is absent",
 		Labels: []string{"name", "purpose"},
 		Each:   parts(func(p *PartSample) float64 { return boolean(p.Shed) })},
 	{Name: "outsight_feature_changes_total", OTel: "outsight.feature.changes", Unit: "{change}", Kind: Counter,
-		Help:   "Times that a part of Outsight was given up or taken up again to keep the budget",
+		Help:   "Times that a part of Outsight was shed or taken up again to keep the budget",
 		Labels: []string{"name", "purpose"},
 		Each:   parts(func(p *PartSample) float64 { return float64(p.Changes) })},
 	{Name: "outsight_feature_available", OTel: "outsight.feature.available", Kind: Gauge,
@@ -193,7 +193,7 @@ func partCosts(s *Snapshot, to *Sink) {
 	}
 }
 
-// parts tells a number of each part that can be given up.
+// parts adds a number of each part that can be shed.
 func parts(number func(*PartSample) float64) func(*Snapshot, *Sink) {
 	return func(s *Snapshot, to *Sink) {
 		if s.Self.Budget == nil {

@@ -17,7 +17,7 @@ type Refusal struct {
 	What, Reason string
 	Count        uint64
 	// Last is when the last of them was refused, From the address that it came from, empty where that is not known,
-	// Said what the sender was told.
+	// Said the answer to the sender.
 	Last       time.Time
 	From, Said string
 }

@@ -29,7 +29,7 @@ func Printable(text string, most int) string {
 	return text[:end] + "…"
 }
 
-// isPlain tells of most texts that there is nothing to do.
+// isPlain finds quickly that most texts need no change.
 func isPlain(text string) bool {
 	for i := range len(text) {
 		if text[i] < ' ' || text[i] > '~' {

@@ -2,7 +2,7 @@ package model
 
 import "net/netip"
 
-// Translation tells that on this host the connections of a client to one address go to another
+// Translation says that on this host the connections of a client to one address go to another
 // one.
 type Translation struct {
 	Client           netip.Addr

@@ -139,7 +139,7 @@ export const SIDE_MEANING: Record<string, string> = {
 
 /** What a number means, in plain words, where its title does not say it. */
 export const HOST_MEANING: Record<string, string> = {
-  memory_available_bytes: 'What programs could get without swapping: memory that is free, and caches that can be given up',
+  memory_available_bytes: 'What programs could get without swapping: memory that is free, and caches that can be reclaimed',
   agent_read_seconds: 'Time that the agent’s last reading of all counters took',
 }
 
