@@ -45,7 +45,7 @@ it('asks for the lines of all hosts at once, and of containers of those that are
   expect(part!.of({ host: 'a', id: 'host' })).toBe(partLine(h, { kind: 'host', name: 'host', cpu_cores: 1, share: 1 }))
   expect(part!.of({ host: 'a', id: 'c1' })).toBe(partLine(h, { kind: 'container', node: 'c1', name: 'web', cpu_cores: 1, share: 1 }))
   expect(idle!.of({ host: 'a' })).toBe(partLine(h, { kind: 'idle', name: 'idle', cpu_cores: 1, share: 1 }))
-  expect(partLine(h, { kind: 'untold', name: 'not told', cpu_cores: 1, share: 1 })).toBeUndefined()
+  expect(partLine(h, { kind: 'unattributed', name: 'unattributed', cpu_cores: 1, share: 1 })).toBeUndefined()
   expect(partLine(h, { kind: 'steal', name: 'taken by the hypervisor', cpu_cores: 1, share: 1 })).toBeUndefined()
 })
 

@@ -36,7 +36,7 @@ export const WHAT: Record<HostPart['kind'], string> = {
   other: 'control groups that found no room in the kernel’s table: give --max-groups',
   idle: 'time in which the CPUs ran nothing',
   steal: 'time for which the hypervisor ran others on the CPUs of this virtual machine (/proc/stat); whose time it was is not known, so it is taken from all parts that ran, in proportion',
-  untold: 'what nobody counted: the edges of the window',
+  unattributed: 'what is not counted: the two ends of the window',
 }
 
 /** How many hosts' containers have lines: a query names these hosts. */

@@ -212,7 +212,7 @@ export interface Services {
 }
 
 export interface HostPart {
-  kind: 'container' | 'host' | 'more' | 'other' | 'idle' | 'steal' | 'untold'
+  kind: 'container' | 'host' | 'more' | 'other' | 'idle' | 'steal' | 'unattributed'
   node?: string
   name: string
   cpu_cores: number
