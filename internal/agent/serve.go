@@ -106,7 +106,7 @@ func Serve(ctx context.Context, o ServeOptions) error {
 		}
 	}
 	small := time.AfterFunc(startPagesAfter, func() {
-		if err := letStartPagesGo(); err != nil {
+		if err := unmapStartPages(); err != nil {
 			o.Host.Logger.Debug("The pages of the start stay.", "error", err)
 		}
 	})
@@ -124,7 +124,7 @@ func Serve(ctx context.Context, o ServeOptions) error {
 	return group.Wait()
 }
 
-// metricsHandler answers /metrics, and for those who keep processes running /healthz and /readyz, which tell nothing
+// metricsHandler answers /metrics, and for those who keep processes running /healthz and /readyz, which say nothing
 // else.
 func metricsHandler(a access.Access, newest func() *model.Snapshot) *access.Mux {
 	mux := access.NewMux(a.Auth, a.Door)
