@@ -186,7 +186,7 @@ func (f *Files) Drops() []model.Drop {
 	}
 }
 
-// CPUUsage is the CPU time in ns that the control group files tell of a container, the groups
+// CPUUsage is the CPU time in ns that the control group files report of a container, the groups
 // below included: cpuacct.usage of v1, to the nanosecond, or cpu.stat of v2, to the microsecond.
 func (f *Files) CPUUsage(c *model.Container) (uint64, error) {
 	if mount := f.layout.v1["cpuacct"]; mount != "" {

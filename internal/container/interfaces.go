@@ -59,7 +59,7 @@ func (f *Files) interfaces(c *model.Container, g *groupFiles) (n model.NetworkCo
 	if err == nil {
 		var netns uint32
 		if netns, err = parseNamespace(f.buffer[:size]); err == nil && netns != c.NetNS {
-			err = syscall.ESRCH // it went elsewhere; the Registry will tell
+			err = syscall.ESRCH // it went elsewhere; the Registry will find it
 		}
 	}
 	if err != nil {

@@ -93,7 +93,7 @@ func parseNetDev(text []byte) (n model.NetworkCounters, err error) {
 			if bytes.IndexByte(line, '|') < 0 {
 				return model.NetworkCounters{}, fmt.Errorf("line %q is not an interface", line)
 			}
-			continue // one of two heads
+			continue // one of two header lines
 		}
 		name, _ := word(line[:at])
 		if string(name) == "lo" {

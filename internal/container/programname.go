@@ -48,7 +48,7 @@ var interpreters = map[string]interpreter{
 		named: []string{"exec"}, suffixes: []string{".dll"}},
 }
 
-// everyday are names of scripts that tell nothing without their directory.
+// everyday are names of scripts that say nothing without their directory.
 var everyday = []string{"index.js", "main.js", "server.js", "app.js", "main.py", "app.py", "server.py", "manage.py",
 	"__main__.py"}
 
@@ -76,7 +76,7 @@ func interpreterOf(file string) (interpreter, bool) {
 	return in, ok
 }
 
-// program is what the arguments tell an interpreter to run; empty where they do not.
+// program is what the arguments make an interpreter run; empty where they do not.
 func (in *interpreter) program(args []string, directory string) string {
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
@@ -108,7 +108,7 @@ func (in *interpreter) unit(name, directory string) string {
 	return path.Base(name)
 }
 
-// file is the name of a script, archive or class, with its directory where the name alone tells
+// file is the name of a script, archive or class, with its directory where the name alone says
 // nothing.
 func (in *interpreter) file(name, directory string) string {
 	base := path.Base(name)

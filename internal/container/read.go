@@ -23,7 +23,7 @@ func (g *groupFiles) keep(k kind, err error) error {
 	return nil
 }
 
-// limitEvery is how many readings apart a group's limits are read: they change when somebody sets
+// limitEvery is how many readings apart a group's limits are read: they change when a user sets
 // them.
 const limitEvery = 8
 
