@@ -183,7 +183,7 @@ func (b *bareStage) launch(p *part, args []string) (gate, output *os.File, err e
 	return gate, output, nil
 }
 
-func (b *bareStage) tell(_ context.Context, p *part, control []byte) error {
+func (b *bareStage) send(_ context.Context, p *part, control []byte) error {
 	file := filepath.Join(b.dir, p.Role, controlName)
 	if err := os.WriteFile(file+".new", control, 0o644); err != nil {
 		return err

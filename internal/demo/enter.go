@@ -27,7 +27,7 @@ func enter(args []string) error {
 	// thread that calls it, which need not be the one that the launcher has set it for.
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0); err != nil {
-		return fmt.Errorf("demo service enter: asking for the launcher's death: %w", err)
+		return fmt.Errorf("demo service enter: asking for a signal when the launcher ends: %w", err)
 	}
 	gate := os.NewFile(enterFD, "gate")
 	if _, err := gate.Read(make([]byte, 1)); err != nil {
