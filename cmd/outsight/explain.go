@@ -14,7 +14,7 @@ import (
 	"outsight/internal/store"
 )
 
-// listenError and dataError say what was tried when an error came up.
+// listenError and dataError say what was tried when an error occurred.
 type listenError struct {
 	address string
 	error

@@ -38,7 +38,7 @@ func (f *watchFlags) socketOf() string {
 	return f.socket
 }
 
-// findInstance finds a socket in a directory at which somebody answers whom this user can trust, empty for none.
+// findInstance finds a socket in a directory at which a process answers that this user can trust, empty for none.
 func findInstance(directory string) string {
 	if !trusted(directory, 0o022) {
 		return "" // anybody might have put a socket there
@@ -66,7 +66,7 @@ func trusted(path string, closed os.FileMode) bool {
 	return ok && (stat.Uid == 0 || int(stat.Uid) == os.Geteuid())
 }
 
-// answers reports whether somebody listens at a socket. One that may not be asked counts: asking says why.
+// answers reports whether a process listens at a socket. One that may not be asked counts: asking says why.
 func answers(path string) bool {
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // The store maps its files: what was read of them stays resident, more with each compaction and each query of a long
-// window, until the machine is short of memory. Where that is over mappedLimit it is let go, mappedEvery at most.
+// window, until the host is short of memory. Where that is over mappedLimit it is released, mappedEvery at most.
 const (
 	mappedLimit = 48 << 20
 	mappedEvery = time.Minute

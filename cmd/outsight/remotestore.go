@@ -151,7 +151,7 @@ func secretIn(flag, path string) (string, error) {
 // location says where series are kept.
 func (f *storeFlags) location() string { return cmp.Or(f.url, f.readURL) }
 
-// oldestOf tells the time of a store's oldest sample; nil where it is another system's.
+// oldestOf is the time of a store's oldest sample; nil where it is another system's.
 func oldestOf(kept anyStore) func() time.Time {
 	if local, ok := kept.(*store.Store); ok {
 		return func() time.Time { return local.Stats().Oldest }

@@ -14,7 +14,7 @@ import (
 // usageError is a command line that makes no sense: exit code 2.
 type usageError struct{ error }
 
-// errSaid is a failure that the command's output tells already.
+// errSaid is a failure that the command's output says already.
 var errSaid = errors.New("failed")
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
@@ -29,7 +29,7 @@ what each costs, who talks to whom, how much and how slowly.`,
   sudo outsight top      the containers, live
   sudo outsight map      who talks to whom
   sudo outsight record   samples of every container, every 50 ms, in files
-  outsight doctor        what works on this host, and what it would take for the rest`,
+  outsight doctor        what works on this host, and what the others would take`,
 		Version: version(),
 		Args:    noCommand,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },

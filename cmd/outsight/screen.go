@@ -26,7 +26,7 @@ func (s *screen) draw(text []byte) error {
 	}
 	_, height, err := term.GetSize(int(s.out.(*os.File).Fd()))
 	if err != nil {
-		return fmt.Errorf("asking for the terminal's size: %w", err)
+		return fmt.Errorf("reading the terminal's size: %w", err)
 	}
 	// Home, each line with what was behind it cleared, then what was below: no flicker.
 	lines := bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))

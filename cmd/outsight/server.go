@@ -116,8 +116,8 @@ const (
 	// serverMemory and seriesMemory are near what a server needs, without series and requests, and for each series.
 	serverMemory = 384 << 20
 	seriesMemory = 6 << 10
-	// A query may hold at least leastSamples, and as many as the map of all series needs: one of each, and the buckets of
-	// a tenth.
+	// A query may hold at least leastSamples, and as many as the map of all series needs: one of each, and the buckets
+	// of a tenth.
 	leastSamples, samplesPerSeries = 5_000_000, 8
 	// serverLate is how much later than the newest a sample may come: as long as agents spool while a server is away.
 	serverLate = 24 * time.Hour
@@ -188,7 +188,7 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 		options.Metrics, options.Ready = withTenantQueries(in.metrics(), kept), in.ready
 		options.Refusals, options.Quotas = in.ingest.Refusals, in.ingest.Quotas
 		options.Bounds = func(ctx context.Context) []model.Drop {
-			// What the queue does not tell is zero then.
+			// What the queue does not report is zero then.
 			s, _ := in.ingest.Stats(ctx)
 			drops := append(s.Drops(), storeDrops(kept.Stats(), o.storeFlags.isSet())...)
 			drops = append(drops, listeners.Drops()...)

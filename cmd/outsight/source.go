@@ -34,7 +34,7 @@ func openSource(ctx context.Context, f watchFlags, logger *slog.Logger, errOut i
 	client := agent.NewClient(socket)
 	snapshot, err := client.Fetch(ctx)
 	if err == nil && (!f.all || watchesServices(snapshot)) {
-		say(errOut, "Asking what runs at %s.\n", socket)
+		say(errOut, "Querying what runs at %s.\n", socket)
 		return &source{from: "agent at " + socket, latest: client.Fetch, close: client.Close}, nil
 	}
 	client.Close()
@@ -42,7 +42,7 @@ func openSource(ctx context.Context, f watchFlags, logger *slog.Logger, errOut i
 		return nil, ctx.Err()
 	}
 	if err != nil && !errors.Is(err, agent.ErrNoAgent) {
-		logger.Debug("not asking the running agent", "error", err)
+		logger.Debug("not querying the running agent", "error", err)
 	}
 	why := "No agent runs here"
 	if err == nil {

@@ -102,7 +102,7 @@ func printTop(ctx context.Context, s *source, o topOptions, out io.Writer) error
 	}
 }
 
-// showTop runs the table on the terminal until somebody quits it.
+// showTop runs the table on the terminal until the user quits it.
 func showTop(ctx context.Context, s *source, o topOptions) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

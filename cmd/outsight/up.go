@@ -72,7 +72,7 @@ query API and /metrics. Needs root.`,
 				return err
 			}
 			defer u.close(o.logger)
-			u.tell(c.OutOrStdout())
+			u.describe(c.OutOrStdout())
 			fmt.Fprintln(c.OutOrStdout(), "Ctrl-C ends it.")
 			return u.run(c.Context())
 		},
@@ -191,8 +191,8 @@ func (u *up) handler() http.Handler {
 	})
 }
 
-// tell writes where the page is and what is watched.
-func (u *up) tell(out io.Writer) {
+// describe writes where the page is and what is watched.
+func (u *up) describe(out io.Writer) {
 	u.host.Describe(out)
 	url := pageURL(u.page, u.access)
 	fmt.Fprintf(out, "  page     %s\n  metrics  %s/metrics\n", url, url)

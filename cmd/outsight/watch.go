@@ -19,7 +19,7 @@ import (
 
 // watchFlags are what every command that watches this host has.
 type watchFlags struct {
-	// flags say which of them somebody has set; nil is none.
+	// flags say which of them are set; nil is none.
 	flags                *pflag.FlagSet
 	all                  bool
 	socket, dockerSocket string
@@ -39,7 +39,7 @@ func (f *watchFlags) addFlight(c *cobra.Command) {
 	c.Flags().DurationVar(&f.flight, "flight", agent.DefaultFlight,
 		`how long samples of every 50 ms are kept in memory for "outsight record --last"; 0 for none`)
 	c.Flags().Var(&f.budget, "budget", "share of the CPU time of the host, all CPUs together, that everything may take, "+
-		"as in 1%: what it takes to keep to it is given up, and said")
+		"as in 1%: what must be is shed to keep it, and logged")
 }
 
 func (f *watchFlags) add(c *cobra.Command) {
@@ -49,9 +49,9 @@ func (f *watchFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.socket, "socket", agent.DefaultSocket,
 		"where an agent answers the command line; commands that ask find also what else runs here, as a demo")
 	c.Flags().StringVar(&f.dockerSocket, "docker-socket", container.DockerSocket(os.Getenv("DOCKER_HOST")),
-		"where Docker tells the names of containers")
+		"where Docker answers")
 	c.Flags().IntVar(&f.maxGroups, "max-groups", agent.DefaultMaxGroups,
-		"control groups that are counted each by itself; the rest is counted together")
+		"control groups that are counted each by itself; others are counted together")
 	c.Flags().IntVar(&f.maxEdges, "max-edges", agent.DefaultMaxEdges, "edges that are counted")
 	c.Flags().BoolVar(&f.timesOnly, "times-only", false,
 		"time requests and do not read them: no endpoints, half the cost of a request")
