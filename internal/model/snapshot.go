@@ -228,3 +228,10 @@ type SelfSample struct {
 	// ReadNS is how long the reading of this snapshot took.
 	ReadNS uint64
 }
+
+// Translation says that on this host the connections of a client to one address go to another
+// one.
+type Translation struct {
+	Client           netip.Addr
+	Dialled, Reached netip.AddrPort
+}
