@@ -25,7 +25,7 @@ export function HostsView({ state, change, query, period }: Props) {
   const { data, error, at } = useHosts(query, () => `/api/outsight/hosts?${query}`, period)
   const q = state.q.toLowerCase()
   const rows = (data?.hosts ?? []).filter((h) => q === '' || h.name.toLowerCase().includes(q) || h.parts.some((p) => p.name.toLowerCase().includes(q)))
-  // Those whose containers are looked at: all where there are few, and those that somebody opened.
+  // Those whose containers are looked at: all where there are few, and those that were opened.
   const [opened, open] = useState<Record<string, boolean>>({})
   const isOpen = (h: HostRow) => opened[h.name] ?? rows.length <= 4
   const sparks = useLines(data, 'hosts', lineColumns(rows.filter(isOpen), data?.numbers ?? []))
@@ -40,7 +40,7 @@ export function HostsView({ state, change, query, period }: Props) {
     }
     const number = data.numbers.find((n) => `number.${n.key}` === key)
     if (number) return { title: `${number.title} · ${h.name}`, value: format(h.numbers[number.key], number.unit), what: HOST_MEANING[number.key], error: 'none: counted, not sampled', window }
-    const told: Record<string, [string, string, string]> = {
+    const facts: Record<string, [string, string, string]> = {
       cpu: ['CPUs kept busy', `${format(h.cpu_cores, 'cores')} of ${h.cores}`, 'of containers and of everything else'],
       memory: ['Memory of its containers', bytes(h.containers_memory_bytes ?? 0), 'page cache included; of all memory of the host'],
       in: ['Network in', format(h.network_receive_bytes, 'B/s'), 'of its containers’ interfaces; what runs in no container is not in it'],
@@ -48,7 +48,7 @@ export function HostsView({ state, change, query, period }: Props) {
       agent: ['What watching it takes', agentOf(h), 'CPU time and memory of the agent’s own process; its kernel programs are under Health'],
       seen: ['What of it is in the numbers', seenOf(h, data.completeness.window_seconds).text, 'share of the bytes that the kernel received for programs and that are counted in an edge'],
     }
-    const t = told[key]
+    const t = facts[key]
     return t && { title: `${t[0]} · ${h.name}`, value: t[1], what: t[2], error: 'none: counted, not sampled', window }
   })
   if (error && !data) return <p class="inline-error" role="alert">{error}</p>
