@@ -40,16 +40,16 @@ func run(args []string, out, errOut io.Writer) int {
 	listen := flags.String("listen", agent.DefaultListen, "`address` of /metrics; empty for none")
 	socket := flags.String("socket", agent.DefaultSocket, "`path` of the socket for the command line")
 	dockerSocket := flags.String("docker-socket", container.DockerSocket(os.Getenv("DOCKER_HOST")),
-		"`path` of the socket where Docker tells the names of containers")
+		"`path` of the socket where Docker answers")
 	all := flags.Bool("all", false, "watch systemd services like containers")
 	maxGroups := flags.Int("max-groups", agent.DefaultMaxGroups,
-		"control groups that are counted each by itself; the rest is counted together")
+		"control groups that are counted each by itself; others are counted together")
 	maxEdges := flags.Int("max-edges", agent.DefaultMaxEdges, "edges that are counted")
 	flight := flags.Duration("flight", agent.DefaultFlight,
 		"how long samples of every 50 ms are kept in memory for \"outsight record --last\"; 0 for none")
 	var limit budget.Limit
 	flags.Var(&limit, "budget", "`share` of the CPU time of the host, all CPUs together, that everything may take, as "+
-		"in 1%: what it takes to keep to it is given up, and said")
+		"in 1%: what must be is shed to keep it, and logged")
 	timesOnly := flags.Bool("times-only", false,
 		"time requests and do not read them: no endpoints, half the cost of a request")
 	tls := flags.Bool("tls", false, "read encrypted requests at the TLS libraries of programs (OpenSSL, Go), to name "+

@@ -23,7 +23,7 @@ type column struct {
 	cell func(row) string
 	// value to sort by; NaN sorts last.
 	value func(row) float64
-	// alarm tells a value that a reader should look at.
+	// alarm reports whether a reader should look at a value.
 	alarm func(row) bool
 }
 

@@ -59,8 +59,8 @@ func newDoctor() *cobra.Command {
 	var watch watchFlags
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "What works on this host, and what it would take for the rest",
-		Long: `Try each kernel hook, counter, runtime and control group controller once and tell whether it
+		Short: "What works on this host, and what the others would take",
+		Long: `Try each kernel hook, counter, runtime and control group controller once and say whether it
 works here; where it does not, why, and what it would take. Then show how full each bounded table is,
 of the agent that runs on this host if there is one. Exit code 1 if the main job cannot be done.`,
 		Example: `  sudo outsight doctor
@@ -181,7 +181,7 @@ func tryHost(ctx context.Context, host watcher) (*model.Snapshot, error) {
 	return snapshot, host.CountersError()
 }
 
-// addBounds asks a running agent, whose tables tell more than those of an attempt.
+// addBounds asks a running agent, whose tables say more than those of an attempt.
 func (r *report) addBounds(ctx context.Context, socket string) {
 	client := agent.NewClient(socket)
 	defer client.Close()

@@ -130,6 +130,6 @@ func peak(t *testing.T, pid int) int64 {
 			return kilobytes << 10
 		}
 	}
-	t.Fatal("the kernel does not tell the memory of a process")
+	t.Fatal("the kernel does not say the memory of a process")
 	return 0
 }

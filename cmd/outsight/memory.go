@@ -1,12 +1,20 @@
 package main
 
 import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"outsight/internal/agent"
 )
@@ -37,4 +45,101 @@ func machineMemory(meminfo, cgroups string) int64 {
 		}
 	}
 	return least
+}
+
+// The store maps its files: what was read of them stays resident, more with each compaction and each query of a long
+// window, until the host is short of memory. Where that is over mappedLimit it is released, mappedEvery at most.
+const (
+	mappedLimit = 48 << 20
+	mappedEvery = time.Minute
+)
+
+// keepMappedSmall lets pages of mapped files below dir go until ctx ends.
+func keepMappedSmall(ctx context.Context, dir string, log *slog.Logger) {
+	ticker := time.NewTicker(mappedEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := letMappedGo(dir, mappedLimit); err != nil {
+			log.Debug("pages of the store's files stay resident", "error", err)
+		}
+	}
+}
+
+// mapping is a range of this process's memory, of which some bytes are resident.
+type mapping struct {
+	begin, end uintptr
+	resident   uint64
+}
+
+// letMappedGo lets the pages of all mapped files below dir go if more than limit bytes of them are resident. A range
+// may be another mapping's by now: so it asks for pages to be written out, which loses nothing whatever they hold.
+func letMappedGo(dir string, limit uint64) error {
+	all, err := mappingsBelow(dir)
+	if err != nil {
+		return err
+	}
+	resident := uint64(0)
+	for _, m := range all {
+		resident += m.resident
+	}
+	if resident <= limit {
+		return nil
+	}
+	var errs []error
+	for _, m := range all {
+		if m.resident == 0 {
+			continue
+		}
+		_, _, errno := unix.Syscall(unix.SYS_MADVISE, m.begin, m.end-m.begin, unix.MADV_PAGEOUT)
+		if errno != 0 && errno != unix.ENOMEM { // it is mapped no longer
+			errs = append(errs, fmt.Errorf("letting %x-%x go: %w", m.begin, m.end, errno))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// mappingsBelow are the ranges that show files below dir, read-only.
+func mappingsBelow(dir string) ([]mapping, error) {
+	file, err := os.Open("/proc/self/smaps")
+	if err != nil {
+		return nil, fmt.Errorf("reading the memory map: %w", err)
+	}
+	defer file.Close()
+	prefix := strings.TrimSuffix(dir, "/") + "/"
+	var all []mapping
+	ours := false
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		words := strings.Fields(lines.Text())
+		switch {
+		case len(words) >= 5 && !strings.HasSuffix(words[0], ":"): // begin-end mode offset device inode path
+			// The path may have spaces.
+			path := strings.Index(lines.Text(), "/")
+			ours = path > 0 && words[1][1] != 'w' && strings.HasPrefix(lines.Text()[path:], prefix)
+			if !ours {
+				continue
+			}
+			var m mapping
+			if _, err := fmt.Sscanf(words[0], "%x-%x", &m.begin, &m.end); err != nil {
+				return nil, fmt.Errorf("reading the memory map's %q: %w", lines.Text(), err)
+			}
+			all = append(all, m)
+		case ours && words[0] == "Rss:" && len(words) == 3:
+			kib, err := strconv.ParseUint(words[1], 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf("reading the memory map's %q: %w", lines.Text(), err)
+			}
+			all[len(all)-1].resident = kib << 10
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("reading the memory map: %w", err)
+	}
+	return all, nil
 }

@@ -68,7 +68,7 @@ func (f *receiveFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.stream, "nats-stream", "OUTSIGHT", "name of the stream there; each server needs one of its own")
 	c.Flags().IntVar(&f.replicas, "nats-replicas", 0, "copies of the stream there (default: as many as it has, or 1)")
 	c.Flags().Int64Var(&f.queueBytes, "queue-bytes", 1<<30,
-		"bytes that may wait to be stored; senders are told to wait when it is full")
+		"bytes that may wait to be stored; senders are asked to wait when it is full")
 	c.Flags().Int64Var(&f.inFlight, "in-flight-bytes", 256<<20,
 		"bytes of requests that are worked on; of them, the largest request's are a reserve that tenants use in turn")
 	c.Flags().StringVar((*string)(&f.header), "tenant-header", string(headerOff),

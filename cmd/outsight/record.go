@@ -176,7 +176,7 @@ func (o *recordOptions) wantsAny(s *model.Snapshot) bool {
 func (o *recordOptions) ask(errOut io.Writer) string {
 	socket := o.socketOf()
 	if answers(socket) {
-		say(errOut, "Asking what runs at %s.\n", socket)
+		say(errOut, "Querying what runs at %s.\n", socket)
 	}
 	return socket
 }
@@ -252,7 +252,7 @@ func record(ctx context.Context, o recordOptions, options agent.HostOptions, out
 	if err := r.FilesError(); err != nil {
 		fmt.Fprintf(errOut, "outsight: some control group files could not be read: %v\n", err)
 	}
-	return tell(out, r.Progress(), o)
+	return summarize(out, r.Progress(), o)
 }
 
 // showProgress writes a line each second until the answer is called.
@@ -288,8 +288,8 @@ func progressText(p recorder.Progress) string {
 // errNothingRecorded says that a recording has no row.
 var errNothingRecorded = errors.New("nothing was recorded")
 
-// tell says what was recorded. Nothing is an error: who waits for a recording should not go on without.
-func tell(out io.Writer, p recorder.Progress, o recordOptions) error {
+// summarize says what was recorded. Nothing is an error: who waits for a recording should not go on without.
+func summarize(out io.Writer, p recorder.Progress, o recordOptions) error {
 	if p.Rows == 0 && o.containers != "*" {
 		return fmt.Errorf("%w: no container was like --containers %q; \"outsight top --once\" lists their names",
 			errNothingRecorded, o.containers)
@@ -321,7 +321,7 @@ func recordKept(ctx context.Context, o recordOptions, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return tell(out, p, o)
+	return summarize(out, p, o)
 }
 
 // keptError says what to do where the agent does not answer.

@@ -27,7 +27,7 @@ func newReport() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "report FILE...|DIR",
 		Short: "What recordings show: short saturations, and what waited because of them",
-		Long: `Read recordings of "outsight record", or of rAdvisor, and tell how regular their samples are,
+		Long: `Read recordings of "outsight record", or of rAdvisor, and show how regular their samples are,
 when each container was busy, and the short saturations (10 ms to 1 s): which resource was at its
 limit, what waited meanwhile, and who took the CPU. Of a directory, all recordings in it are read.`,
 		Example: `  outsight report recordings/

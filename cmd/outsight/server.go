@@ -188,7 +188,7 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 		options.Metrics, options.Ready = withTenantQueries(in.metrics(), kept), in.ready
 		options.Refusals, options.Quotas = in.ingest.Refusals, in.ingest.Quotas
 		options.Bounds = func(ctx context.Context) []model.Drop {
-			// What the queue does not tell is zero then.
+			// What the queue does not report is zero then.
 			s, _ := in.ingest.Stats(ctx)
 			drops := append(s.Drops(), storeDrops(kept.Stats(), o.storeFlags.isSet())...)
 			drops = append(drops, listeners.Drops()...)

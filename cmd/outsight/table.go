@@ -106,7 +106,7 @@ func (t *table) layout(rows []row) layout {
 	return l
 }
 
-// empty tells a column that says nothing of any container and is not missed.
+// empty reports a column that says nothing of any container and is not missed.
 func (c column) empty(rows []row) bool {
 	return c.optional && !slices.ContainsFunc(rows, func(n row) bool { return !math.IsNaN(c.value(n)) && c.value(n) > 0 })
 }

@@ -1,15 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 )
 
 type topOptions struct {
@@ -102,7 +105,7 @@ func printTop(ctx context.Context, s *source, o topOptions, out io.Writer) error
 	}
 }
 
-// showTop runs the table on the terminal until somebody quits it.
+// showTop runs the table on the terminal until the user quits it.
 func showTop(ctx context.Context, s *source, o topOptions) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -131,4 +134,41 @@ func showTop(ctx context.Context, s *source, o topOptions) error {
 		return sourceErr
 	}
 	return nil
+}
+
+// screen draws one text over the other on a terminal, and one after the other elsewhere.
+type screen struct {
+	out   io.Writer
+	drawn bool
+}
+
+func (s *screen) draw(text []byte) error {
+	if !isTerminal(s.out) {
+		if s.drawn {
+			text = append([]byte("\n"), text...)
+		}
+		s.drawn = true
+		_, err := s.out.Write(text)
+		return err
+	}
+	_, height, err := term.GetSize(int(s.out.(*os.File).Fd()))
+	if err != nil {
+		return fmt.Errorf("reading the terminal's size: %w", err)
+	}
+	// Home, each line with what was behind it cleared, then what was below: no flicker.
+	lines := bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
+	lines = lines[:min(len(lines), height-1)]
+	var b bytes.Buffer
+	if !s.drawn {
+		b.WriteString("\x1b[2J")
+	}
+	b.WriteString("\x1b[H")
+	for _, line := range lines {
+		b.Write(line)
+		b.WriteString("\x1b[K\r\n")
+	}
+	b.WriteString("\x1b[J")
+	s.drawn = true
+	_, err = s.out.Write(b.Bytes())
+	return err
 }

@@ -164,7 +164,7 @@ func TestWhoseCPU(t *testing.T) {
 	f("agent and kernel programs 0.7 % of a core")
 }
 
-// The hypervisor's share is said, and completes what files tell without it.
+// The hypervisor's share is said, and completes what files report without it.
 func TestTableTellsWhatWasStolen(t *testing.T) {
 	from, to := twoSeconds()
 	f := func(want string) {

@@ -180,9 +180,9 @@ func (v *topView) top() []string {
 	t := &v.table
 	plain := t.summary()
 	used := (t.cores + t.otherCores) / float64(max(t.to.Host.Cores, 1))
-	head, rest, _ := strings.Cut(plain[0], " · ")
+	first, others, _ := strings.Cut(plain[0], " · ")
 	lines := []string{
-		style(bold+";"+cyan, head) + style(dim, " · "+rest),
+		style(bold+";"+cyan, first) + style(dim, " · "+others),
 		bar(used, 16) + " " + plain[1],
 		plain[2],
 	}
@@ -247,7 +247,7 @@ func (v *topView) row(l layout, n row) string {
 	})
 }
 
-// quiet tells cells that say that nothing happened.
+// quiet reports cells that say that nothing happened.
 func quiet(cell string) bool {
 	switch strings.TrimSpace(cell) {
 	case "–", "0", "0 %", "0/s", "0 B/s", "<0.1 %", "0.0 %":

@@ -72,7 +72,7 @@ query API and /metrics. Needs root.`,
 				return err
 			}
 			defer u.close(o.logger)
-			u.tell(c.OutOrStdout())
+			u.describe(c.OutOrStdout())
 			fmt.Fprintln(c.OutOrStdout(), "Ctrl-C ends it.")
 			return u.run(c.Context())
 		},
@@ -130,7 +130,7 @@ func openUp(o upOptions) (u *up, err error) {
 	if err != nil {
 		return u, err
 	}
-	u.page = u.access.Secure(u.answers.Page(u.listeners.Limit(page, "page", access.PageLimits)))
+	u.page = u.access.Secure(u.answers.Count(u.listeners.Limit(page, "page", access.PageLimits)))
 	socket, err := agent.Listen(o.socket)
 	if err != nil {
 		return u, err
@@ -192,8 +192,8 @@ func (u *up) handler() http.Handler {
 	})
 }
 
-// tell writes where the page is and what is watched.
-func (u *up) tell(out io.Writer) {
+// describe writes where the page is and what is watched.
+func (u *up) describe(out io.Writer) {
 	u.host.Describe(out)
 	url := pageURL(u.page, u.access)
 	fmt.Fprintf(out, "  page     %s\n  metrics  %s/metrics\n", url, url)
@@ -211,9 +211,11 @@ func (u *up) run(ctx context.Context) error {
 	if !u.options.storeFlags.isSet() {
 		group.Go(func() error { keepMappedSmall(ctx, u.dataPath(), u.options.logger); return nil })
 	}
-	group.Go(func() error { return agent.ServeHTTP(ctx, u.page, u.handler(), u.options.logger) })
 	group.Go(func() error {
-		return agent.ServeHTTP(ctx, u.answers.Socket(u.socket), agent.SocketHandler(u.host.Snapshot, u.host),
+		return agent.ServeHTTP(ctx, u.page, u.answers.Measure(u.handler()), u.options.logger)
+	})
+	group.Go(func() error {
+		return agent.ServeHTTP(ctx, u.socket, u.answers.Measure(agent.SocketHandler(u.host.Snapshot, u.host)),
 			u.options.logger)
 	})
 	return group.Wait()

@@ -19,7 +19,7 @@ type versions struct {
 	Changed bool   `json:"changed,omitempty"`
 	Go      string `json:"go"`
 	Kernel  string `json:"kernel"`
-	Arch    string `json:"machine"`
+	Arch    string `json:"arch"`
 }
 
 func newVersion() *cobra.Command {
@@ -41,7 +41,7 @@ func newVersion() *cobra.Command {
 			if v.Changed {
 				commit += " (changed)"
 			}
-			_, err := fmt.Fprintf(c.OutOrStdout(), "outsight %s\ncommit   %s\ngo       %s\nkernel   %s\nmachine  %s\n",
+			_, err := fmt.Fprintf(c.OutOrStdout(), "outsight %s\ncommit   %s\ngo       %s\nkernel   %s\narch     %s\n",
 				v.Version, commit, v.Go, v.Kernel, v.Arch)
 			return err
 		},

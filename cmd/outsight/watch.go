@@ -15,11 +15,13 @@ import (
 	"outsight/internal/container"
 	"outsight/internal/energy"
 	"outsight/internal/kernel"
+	"outsight/internal/kubernetes"
+	"outsight/internal/model"
 )
 
 // watchFlags are what every command that watches this host has.
 type watchFlags struct {
-	// flags say which of them somebody has set; nil is none.
+	// flags say which of them are set; nil is none.
 	flags                *pflag.FlagSet
 	all                  bool
 	socket, dockerSocket string
@@ -39,7 +41,7 @@ func (f *watchFlags) addFlight(c *cobra.Command) {
 	c.Flags().DurationVar(&f.flight, "flight", agent.DefaultFlight,
 		`how long samples of every 50 ms are kept in memory for "outsight record --last"; 0 for none`)
 	c.Flags().Var(&f.budget, "budget", "share of the CPU time of the host, all CPUs together, that everything may take, "+
-		"as in 1%: what it takes to keep to it is given up, and said")
+		"as in 1%: what must be is shed to keep it, and logged")
 }
 
 func (f *watchFlags) add(c *cobra.Command) {
@@ -49,9 +51,9 @@ func (f *watchFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.socket, "socket", agent.DefaultSocket,
 		"where an agent answers the command line; commands that ask find also what else runs here, as a demo")
 	c.Flags().StringVar(&f.dockerSocket, "docker-socket", container.DockerSocket(os.Getenv("DOCKER_HOST")),
-		"where Docker tells the names of containers")
+		"where Docker answers")
 	c.Flags().IntVar(&f.maxGroups, "max-groups", agent.DefaultMaxGroups,
-		"control groups that are counted each by itself; the rest is counted together")
+		"control groups that are counted each by itself; others are counted together")
 	c.Flags().IntVar(&f.maxEdges, "max-edges", agent.DefaultMaxEdges, "edges that are counted")
 	c.Flags().BoolVar(&f.timesOnly, "times-only", false,
 		"time requests and do not read them: no endpoints, half the cost of a request")
@@ -108,3 +110,30 @@ func checkPrivileges() error {
 }
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// kubernetesFlags are what every command that knows a cluster has.
+type kubernetesFlags struct {
+	mode, node string
+}
+
+func (f *kubernetesFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.mode, "kubernetes", kubernetes.Auto,
+		"where names of pods and services are from: auto (the pod's service account, if there is one), in-cluster, off, or "+
+			"the path of a kubeconfig")
+}
+
+func (f *kubernetesFlags) addNode(c *cobra.Command) {
+	f.add(c)
+	c.Flags().StringVar(&f.node, "node-name", os.Getenv("NODE_NAME"),
+		"what Kubernetes calls this host, if it is not the host's name")
+}
+
+// cluster is the whole cluster; nil where there is none, and the feature says why.
+func (f *kubernetesFlags) cluster(log *slog.Logger) (*kubernetes.Cluster, model.Feature, error) {
+	return kubernetes.Open(f.mode, kubernetes.Options{Logger: log})
+}
+
+// thisNode is what an agent needs: the pods of this host. It is nil where there is no cluster.
+func (f *kubernetesFlags) thisNode(log *slog.Logger) (*kubernetes.Cluster, error) {
+	return kubernetes.OpenNode(cmp.Or(f.mode, kubernetes.Off), f.node, log)
+}

@@ -116,7 +116,7 @@ type Sources struct {
 	// Senders and Answers report what this process wrote to connections; Answers is nil without a listener.
 	Senders []Sender
 	Answers *Answers
-	// Parts are what things cost, and what can be given up; and Statistics turns the kernel's statistics of programs on
+	// Parts are what things cost, and what can be shed; and Statistics turns the kernel's statistics of programs on
 	// until they are closed; without both, and Programs, costs are not measured and no budget is kept.
 	Parts      Parts
 	Statistics func() (io.Closer, error)

@@ -9,10 +9,10 @@ import (
 	"outsight/internal/model"
 )
 
-// Parts is what is done, and what of it can be given up to keep a budget. Its methods are called by the goroutine that
+// Parts is what is done, and what of it can be shed to keep a budget. Its methods are called by the goroutine that
 // reads the Counters.
 type Parts interface {
-	// Parts in the order in which they are given up, and those that are not.
+	// Parts in the order in which they are shed, and those that are not.
 	Parts() []model.Part
 	Shed(name string) error
 	Restore(name string) error
@@ -62,7 +62,7 @@ func newKeeping(parts Parts, meter *programMeter, spent func(map[string]uint64) 
 	return k
 }
 
-// step looks at the newest measurement, if there is one, and gives up or takes up what is to be.
+// step looks at the newest measurement, if there is one, and sheds or takes up what is to be.
 func (k *keeping) step(now time.Time, ownCPU uint64) (changes []budget.Change, err error) {
 	shares, number := k.meter.last()
 	if number == k.number {
@@ -151,7 +151,7 @@ func (k *keeping) index(part string) int {
 	return slices.IndexFunc(k.sample.Parts, func(p model.PartSample) bool { return p.Name == part })
 }
 
-// shed reports whether a part is given up.
+// shed reports whether a part is off to keep the budget.
 func (k *keeping) shed(part string) bool {
 	i := k.index(part)
 	return i >= 0 && k.sample.Parts[i].Shed
@@ -162,7 +162,7 @@ func (k *keeping) published() *model.BudgetSample {
 	sample := k.sample
 	sample.Parts = slices.Clone(sample.Parts)
 	for i := range sample.Parts {
-		// What goes with another part is not given up by itself.
+		// What goes with another part is not shed by itself.
 		sample.Parts[i].Shed = sample.Parts[i].Shed || k.shed(sample.Parts[i].Under)
 	}
 	return &sample
@@ -177,7 +177,7 @@ func (a *Agent) ownSpending(others map[string]uint64) map[string]uint64 {
 	return own
 }
 
-// keepBudget looks at what was measured, gives up what costs too much, and logs it.
+// keepBudget looks at what was measured, sheds what costs too much, and logs it.
 func (a *Agent) keepBudget(s *model.Snapshot) {
 	k := a.keeping
 	if k == nil {
@@ -189,7 +189,7 @@ func (a *Agent) keepBudget(s *model.Snapshot) {
 	for _, c := range changes {
 		said, part := "taken up again: there is room in the budget", &k.sample.Parts[k.index(c.Part)]
 		if c.Shed {
-			said = "given up to keep the budget"
+			said = "shed to keep the budget"
 		}
 		a.options.Logger.Warn(said, "part", c.Part, "missing", part.Purpose, "cost", percent(k.sample.Own+k.sample.Kernel),
 			"budget", percent(k.sample.Limit))

@@ -9,7 +9,7 @@ import (
 
 const (
 	// maxContenders bounds the pairs of containers of a host with counters of their own, and maxContendersOf those of one
-	// that waits. What is past them is among what it waited for others.
+	// that waits. What is past them is among what it waited for waits.
 	maxContenders   = 512
 	maxContendersOf = 32
 	// leastContention is what a container must wait behind another within one reading for the two to be distinguished from
@@ -19,9 +19,9 @@ const (
 
 // contention sums who disturbed whom from control groups to containers.
 type contention struct {
-	// pairs and rests are the kernel's counters at the last reading.
+	// pairs and waits are the kernel's counters at the last reading.
 	pairs map[groupPair]model.CgroupPair
-	rests map[model.CgroupID]model.ContentionRest
+	waits map[model.CgroupID]model.ContentionRest
 	// victims by the ID of the container that waited.
 	victims map[string]*victim
 	// pairsKept is how many pairs of containers have counters of their own, refused how often there was no room for one
@@ -33,8 +33,8 @@ type contention struct {
 type groupPair struct{ victim, culprit model.CgroupID }
 
 type victim struct {
-	rest model.ContentionRest
-	by   map[string]*model.Contender
+	waits model.ContentionRest
+	by    map[string]*model.Contender
 }
 
 // gain is what one container did to another since the last reading.
@@ -44,11 +44,11 @@ type gain struct {
 }
 
 func newContention() *contention {
-	return &contention{pairs: make(map[groupPair]model.CgroupPair), rests: make(map[model.CgroupID]model.ContentionRest),
+	return &contention{pairs: make(map[groupPair]model.CgroupPair), waits: make(map[model.CgroupID]model.ContentionRest),
 		victims: make(map[string]*victim)}
 }
 
-// update adds a reading. owner tells the ID of the container of a control group; containers are those of the
+// update adds a reading. owner is the ID of the container of a control group; containers are those of the
 // snapshot.
 func (c *contention) update(read *model.KernelContention, owner func(model.CgroupID) string,
 	containers []*model.Container) {
@@ -56,20 +56,20 @@ func (c *contention) update(read *model.KernelContention, owner func(model.Cgrou
 	for _, one := range containers {
 		present[one.ID] = one
 	}
-	rests := make(map[model.CgroupID]model.ContentionRest, len(read.Groups))
+	waits := make(map[model.CgroupID]model.ContentionRest, len(read.Groups))
 	for i := range read.Groups {
 		g := &read.Groups[i]
 		if g.ID == 0 {
 			continue // groups for which there was no room: of which container is not known
 		}
-		gained, before := g.ContentionRest, c.rests[g.ID]
+		gained, before := g.ContentionRest, c.waits[g.ID]
 		if before.WaitNS() <= gained.WaitNS() {
 			gained = gained.Since(&before)
 		}
-		rests[g.ID] = g.ContentionRest
-		c.victim(owner(g.ID)).rest.Add(&gained)
+		waits[g.ID] = g.ContentionRest
+		c.victim(owner(g.ID)).waits.Add(&gained)
 	}
-	c.rests = rests
+	c.waits = waits
 	gains := c.gains(read.Pairs, owner)
 	for i := range gains {
 		c.count(&gains[i], present)
@@ -97,8 +97,8 @@ func (c *contention) gains(read []model.CgroupPair, owner func(model.CgroupID) s
 		of, by := owner(p.Victim), owner(p.Culprit)
 		if of == by {
 			own := c.victim(of)
-			own.rest.OwnNS += gained.WaitNS
-			own.rest.OwnPreemptions += gained.Preemptions
+			own.waits.OwnNS += gained.WaitNS
+			own.waits.OwnPreemptions += gained.Preemptions
 			continue
 		}
 		sum := sums[[2]string{of, by}]
@@ -139,8 +139,8 @@ func (c *contention) count(g *gain, present map[string]*model.Container) {
 		}
 	}
 	if contender == nil {
-		v.rest.OtherNS += g.waitNS
-		v.rest.OtherPreemptions += g.preemptions
+		v.waits.OtherNS += g.waitNS
+		v.waits.OtherPreemptions += g.preemptions
 		return
 	}
 	if now := present[g.culprit]; now != nil {
@@ -150,7 +150,7 @@ func (c *contention) count(g *gain, present map[string]*model.Container) {
 	contender.Preemptions += g.preemptions
 }
 
-// forget gives up victims that are gone, and contenders that are gone and did nothing more.
+// forget removes victims that are gone, and contenders that are gone and did nothing more.
 func (c *contention) forget(present map[string]*model.Container, gains []gain) {
 	active := make(map[[2]string]bool, len(gains))
 	for i := range gains {
@@ -184,7 +184,7 @@ func (c *contention) of(id string) *model.Contention {
 	if v == nil {
 		return &model.Contention{}
 	}
-	all := &model.Contention{ContentionRest: v.rest, By: make([]model.Contender, 0, len(v.by))}
+	all := &model.Contention{ContentionRest: v.waits, By: make([]model.Contender, 0, len(v.by))}
 	for _, contender := range v.by {
 		all.By = append(all.By, *contender)
 	}

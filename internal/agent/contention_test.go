@@ -48,7 +48,7 @@ func TestContentionOfContainers(t *testing.T) {
 		}
 	}
 	check()
-	// Only what was gained counts. A pair that is small stays among the others; one that is told apart stays so however
+	// Only what was gained counts. A pair that is small stays among the others; one that is distinguished stays so however
 	// little it gains. A pair that the kernel counts anew starts from 0.
 	s.read(model.KernelContention{Groups: []model.CgroupContention{rest(10, 7)},
 		Pairs: []model.CgroupPair{pair(10, 20, 2e6+1, 3), pair(11, 21, 10, 1), pair(10, 11, 500, 2), pair(10, 30, 5e5, 9)}})
@@ -108,6 +108,6 @@ func TestContendersAreBounded(t *testing.T) {
 		}
 	}
 	if d := s.drop(); told != maxContenders || d.Used != maxContenders || d.Count != uint64(len(all)-maxContenders) {
-		t.Errorf("%d pairs are told apart, and %+v", told, d)
+		t.Errorf("%d pairs are distinguished, and %+v", told, d)
 	}
 }

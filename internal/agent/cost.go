@@ -108,8 +108,7 @@ func costsByName(p Programs) map[string]model.ProgramCost {
 	return costs
 }
 
-// estimate puts what was measured in place of what the kernel counted while its statistics happened to
-// be on.
+// estimate replaces what the kernel counted while its statistics were on by what was measured.
 func (m *programMeter) estimate(costs []model.ProgramCost) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -24,7 +24,7 @@ type diskEntry struct {
 	owner   string
 	reading uint64
 	// waits is the first reading of an entry that may be of a container that began after the containers were listed. The
-	// next reading tells.
+	// next reading shows.
 	waits *model.KernelDisk
 }
 

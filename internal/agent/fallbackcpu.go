@@ -50,7 +50,7 @@ func (f *cpuFromFiles) turn(open bool, containers []model.ContainerSample) {
 	}
 }
 
-// fill completes a container's counters. In a gap, what files do not tell is missing; the answer is nil
+// fill completes a container's counters. In a gap, what files do not say is missing; the answer is nil
 // where the CPU time is.
 func (f *cpuFromFiles) fill(c *model.Container, cpu *model.CPUCounters) (*model.CPUCounters, error) {
 	g := f.gaps[c.ID]

@@ -7,7 +7,7 @@ import (
 	"outsight/internal/model"
 )
 
-// usage is what files tell of one container.
+// usage is what files report of one container.
 type usage struct {
 	ns  uint64
 	err error

@@ -91,19 +91,31 @@ func parseSteal(b []byte) (uint64, error) {
 }
 
 // ParseMeminfo reads the size of the memory in bytes from the text of /proc/meminfo.
-func ParseMeminfo(b []byte) (uint64, error) {
+func ParseMeminfo(b []byte) (uint64, error) { return memoryLine(b, "MemTotal") }
+
+// memoryLine is the number of one line of /proc/meminfo, in bytes.
+func memoryLine(b []byte, name string) (uint64, error) {
 	for line := range strings.Lines(string(b)) {
-		value, ok := strings.CutPrefix(line, "MemTotal:")
+		value, ok := strings.CutPrefix(line, name+":")
 		if !ok {
 			continue
 		}
 		kib, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 54)
 		if err != nil {
-			return 0, fmt.Errorf("MemTotal: %w", err)
+			return 0, fmt.Errorf("%s: %w", name, err)
 		}
 		return kib * 1024, nil
 	}
-	return 0, fmt.Errorf("no MemTotal")
+	return 0, fmt.Errorf("no %s", name)
+}
+
+// readAvailable is how much memory programs could get without swapping.
+func readAvailable(procRoot string) (uint64, error) {
+	b, err := os.ReadFile(procRoot + "/meminfo")
+	if err != nil {
+		return 0, fmt.Errorf("reading the memory available: %w", err)
+	}
+	return memoryLine(b, "MemAvailable")
 }
 
 // readThreads is the number of threads on the host.

@@ -55,6 +55,24 @@ func TestParseMeminfo(t *testing.T) {
 	}
 }
 
+func TestReadAvailable(t *testing.T) {
+	n, err := readAvailable("testdata")
+	if total, _ := ParseMeminfo(testdata(t, "meminfo")); err != nil || n < 1<<20 || n >= total {
+		t.Errorf("got %d of %d bytes, error %v", n, total, err)
+	}
+	if n, err := readAvailable(t.TempDir()); err == nil || n != 0 {
+		t.Errorf("without a file: got %d bytes, error %v", n, err)
+	}
+}
+
+func BenchmarkReadAvailable(b *testing.B) {
+	for b.Loop() {
+		if _, err := readAvailable("/proc"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func TestParseLoadavg(t *testing.T) {
 	if n, err := parseLoadavg(testdata(t, "loadavg")); err != nil || n == 0 {
 		t.Errorf("got %d threads, error %v", n, err)

@@ -287,10 +287,10 @@ func (h *Host) Anomaly(number uint64) *recorder.FlightData {
 	return h.flight.Anomaly(number)
 }
 
-// recorderPart is the flight recorder, the first that is given up.
+// recorderPart is the flight recorder, the first that is shed.
 const recorderPart = "recorder"
 
-// Parts are what can be given up to keep the budget, in that order, and then what cannot.
+// Parts are what can be shed to keep the budget, in that order, and then what cannot.
 func (h *Host) Parts() []model.Part {
 	var parts []model.Part
 	if h.flight != nil {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startPagesAfter is how long after the start its pages are let go: until then the kernel programs are loaded and
+// startPagesAfter is how long after the start its pages are unmapped: until then the kernel programs are loaded and
 // each part has had its turns.
 const startPagesAfter = 5 * time.Second
 
@@ -19,11 +19,11 @@ type mapping struct {
 	begin, end uintptr
 }
 
-// letStartPagesGo unmaps the pages of the executable that were read so far. The start touches most of a binary
+// unmapStartPages unmaps the pages of the executable that were read so far. The start touches most of a binary
 // (initialisation of packages, relocations, the kernel's type information), the work that follows a fifth of it; what
 // is needed again comes back from the page cache, 16 pages at a time. Only ranges whose pages are all the file's own
-// are let go.
-func letStartPagesGo() error {
+// are unmapped.
+func unmapStartPages() error {
 	clean, err := cleanMappings()
 	if err != nil {
 		return err

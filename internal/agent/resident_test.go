@@ -17,7 +17,7 @@ func TestStartPagesGo(t *testing.T) {
 		t.Fatal("no range of the executable is clean, want its code at least")
 	}
 	before := residentOfFiles(t)
-	if err := letStartPagesGo(); err != nil {
+	if err := unmapStartPages(); err != nil {
 		t.Fatal(err)
 	}
 	if after := residentOfFiles(t); after >= before {

@@ -22,6 +22,8 @@ func (a *Agent) readSelf(s *model.SelfSample) {
 	a.failures.note("own memory", err)
 	s.StealNS, err = readSteal(a.options.ProcRoot)
 	a.failures.note("CPU time taken by the hypervisor", err)
+	s.AvailableBytes, err = readAvailable(a.options.ProcRoot)
+	a.failures.note("memory available", err)
 	if a.sources.Programs != nil {
 		s.Programs = a.sources.Programs.ProgramCosts()
 		s.Drops = append(s.Drops, missedEvents(s.Programs))

@@ -106,7 +106,7 @@ func Serve(ctx context.Context, o ServeOptions) error {
 		}
 	}
 	small := time.AfterFunc(startPagesAfter, func() {
-		if err := letStartPagesGo(); err != nil {
+		if err := unmapStartPages(); err != nil {
 			o.Host.Logger.Debug("The pages of the start stay.", "error", err)
 		}
 	})
@@ -114,16 +114,17 @@ func Serve(ctx context.Context, o ServeOptions) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return host.Run(ctx) })
 	group.Go(func() error {
-		return ServeHTTP(ctx, answers.Socket(socket), SocketHandler(host.Snapshot, host), o.Host.Logger)
+		return ServeHTTP(ctx, socket, answers.Measure(SocketHandler(host.Snapshot, host)), o.Host.Logger)
 	})
 	if metrics != nil {
-		handler, listener := metricsHandler(o.Access, host.Snapshot), o.Access.Secure(answers.Metrics(metrics))
+		handler := answers.Measure(metricsHandler(o.Access, host.Snapshot))
+		listener := o.Access.Secure(answers.Count(metrics))
 		group.Go(func() error { return ServeHTTP(ctx, listener, handler, o.Host.Logger) })
 	}
 	return group.Wait()
 }
 
-// metricsHandler answers /metrics, and for those who keep processes running /healthz and /readyz, which tell nothing
+// metricsHandler answers /metrics, and for those who keep processes running /healthz and /readyz, which say nothing
 // else.
 func metricsHandler(a access.Access, newest func() *model.Snapshot) *access.Mux {
 	mux := access.NewMux(a.Auth, a.Hosts)
@@ -141,10 +142,7 @@ func metricsHandler(a access.Access, newest func() *model.Snapshot) *access.Mux 
 
 // ServeHTTP answers requests until ctx ends, and closes l.
 func ServeHTTP(ctx context.Context, l net.Listener, handler http.Handler, logger *slog.Logger) error {
-	server := access.Server(counted(handler), logger)
-	known := server.ConnContext
-	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return withCounted(known(ctx, c), c) }
-	return access.Serve(ctx, server, l)
+	return access.Serve(ctx, access.Server(handler, logger), l)
 }
 
 // Describe writes what is watched, and what of the main job is off.

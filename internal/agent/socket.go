@@ -149,7 +149,7 @@ func NewClient(path string) *Client {
 }
 
 // Fetch asks for the newest snapshot. The error is ErrNoAgent without a listener, and
-// os.ErrPermission where the socket is somebody else's.
+// os.ErrPermission where the socket is another user's.
 func (c *Client) Fetch(ctx context.Context) (*model.Snapshot, error) {
 	var s model.Snapshot
 	return &s, c.fetch(ctx, "/snapshot", &s)

@@ -153,7 +153,7 @@ func TestCostsOnThisHostAddUp(t *testing.T) {
 		}
 	}()
 	server := listenLocal(t)
-	serve(t, answers.Metrics(server), otlp.Handler(host.Snapshot))
+	serve(t, server, answers.Measure(otlp.Handler(host.Snapshot)))
 	var s *model.Snapshot
 	for limit := time.After(testPatience); ; {
 		select {

@@ -13,11 +13,13 @@ import (
 
 // hostsAnswer is how each host is used, and by which agent it is watched.
 type hostsAnswer struct {
-	From           time.Time    `json:"from"`
-	To             time.Time    `json:"to"`
-	CoveredSeconds float64      `json:"covered_seconds"`
-	Hosts          []hostRow    `json:"hosts"`
-	Completeness   completeness `json:"completeness"`
+	From           time.Time `json:"from"`
+	To             time.Time `json:"to"`
+	CoveredSeconds float64   `json:"covered_seconds"`
+	Hosts          []hostRow `json:"hosts"`
+	// Numbers are the registry's that hosts have, with their queries.
+	Numbers      []number     `json:"numbers"`
+	Completeness completeness `json:"completeness"`
 }
 
 type hostRow struct {
@@ -35,6 +37,8 @@ type hostRow struct {
 	CountedShare *float64 `json:"counted_share,omitempty"`
 	// Dropped is how many updates were lost in full tables during the window.
 	Dropped float64 `json:"dropped"`
+	// Numbers are those of the answer's Numbers that could be had, by their keys.
+	Numbers map[string]float64 `json:"numbers"`
 }
 
 // hostList answers GET /api/outsight/hosts: from and to as everywhere.
@@ -53,13 +57,22 @@ func (s *server) hostList(ctx context.Context, r *http.Request) (any, error) {
 	}
 	answer := hostsAnswer{From: from, To: to, CoveredSeconds: g.CoveredSeconds, Hosts: []hostRow{},
 		Completeness: data.completeness(g)}
+	for i := range hostNumbers {
+		answer.Numbers = append(answer.Numbers, numbersOf([]model.Shown{hostNumbers[i].Shown})...)
+	}
 	for _, h := range data.hosts() {
-		row := hostRow{host: h, Version: data.label(otlp.BuildInfo, h.Name, otlp.LabelVersion)}
+		row := hostRow{host: h, Version: data.label(otlp.BuildInfo, h.Name, otlp.LabelVersion),
+			Numbers: map[string]float64{}}
+		for i := range hostNumbers {
+			if v := hostNumbers[i].of(data, h.Name); v != nil {
+				row.Numbers[hostNumbers[i].Key] = *v
+			}
+		}
 		var idle, other, steal *float64
-		idle, row.CoveredSeconds = data.increaseRate(otlp.HostCPUIdle, h.Name)
-		other, _ = data.increaseRate(otlp.HostCPUOther, h.Name)
-		steal, _ = data.increaseRate(otlp.HostCPUSteal, h.Name)
-		row.AgentCPUCores, _ = data.increaseRate(otlp.AgentCPU, h.Name)
+		idle, row.CoveredSeconds = data.increaseRate(otlp.HostCPUIdle, h.Name, model.Label{})
+		other, _ = data.increaseRate(otlp.HostCPUOther, h.Name, model.Label{})
+		steal, _ = data.increaseRate(otlp.HostCPUSteal, h.Name, model.Label{})
+		row.AgentCPUCores, _ = data.increaseRate(otlp.AgentCPU, h.Name, model.Label{})
 		for _, r := range data.self[otlp.AgentResidentMemory] {
 			if v := last(r); r.Labels[otlp.LabelHost] == h.Name {
 				row.AgentMemoryBytes = &v
@@ -82,12 +95,13 @@ func (s *server) hostList(ctx context.Context, r *http.Request) (any, error) {
 	return answer, nil
 }
 
-// increaseRate is by how much a counter of a host grew per second, and over how long it was seen.
-func (d *windowData) increaseRate(name, host string) (perSecond *float64, seconds float64) {
+// increaseRate is by how much a counter of a host grew per second, and over how long it was seen; of a metric
+// of several, the one with that label.
+func (d *windowData) increaseRate(name, host string, label model.Label) (perSecond *float64, seconds float64) {
 	var first, before model.Point
 	sum, n := 0.0, 0
 	for _, r := range d.self[name] {
-		if r.Labels[otlp.LabelHost] != host {
+		if !ofHost(r.Labels, host, label) {
 			continue
 		}
 		for _, p := range r.Points {

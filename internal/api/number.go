@@ -31,6 +31,59 @@ var (
 	endpointNumbers = numbersOf(model.Numbers(model.EndpointRows, model.SideGroups))
 )
 
+// hostNumber is a number of a host, and the one series that it is of.
+type hostNumber struct {
+	model.Shown
+	series string
+	label  model.Label
+}
+
+// hostNumbers are those of the registry that the view of hosts shows besides what each host has.
+var hostNumbers = func() (all []hostNumber) {
+	columns := map[string]hostNumber{}
+	for i := range model.HostRows {
+		for j := range model.HostRows[i].Columns {
+			c := &model.HostRows[i].Columns[j]
+			columns[c.Name] = hostNumber{series: model.HostRows[i].Name, label: c.Label}
+		}
+	}
+	for _, shown := range model.Numbers(model.HostRows, model.HostGroups) {
+		if len(shown.Of) != 1 || shown.Formula != model.Level && shown.Formula != model.Rate {
+			panic("BUG: nothing computes " + shown.Key + " of a host")
+		}
+		n := columns[shown.Of[0]]
+		n.Shown = shown
+		all = append(all, n)
+	}
+	return all
+}()
+
+func hostNames() (names []string) {
+	for _, n := range hostNumbers {
+		names = append(names, n.series)
+	}
+	return names
+}
+
+// of is the number of a host in a window, nil where it could not be had.
+func (n *hostNumber) of(d *windowData, host string) (v *float64) {
+	if n.Formula == model.Rate {
+		v, _ = d.increaseRate(n.series, host, n.label)
+		return v
+	}
+	for _, r := range d.self[n.series] {
+		if ofHost(r.Labels, host, n.label) {
+			v = new(last(r))
+		}
+	}
+	return v
+}
+
+// ofHost tells whether a series is of that host, and has the label if there is one.
+func ofHost(labels map[string]string, host string, label model.Label) bool {
+	return labels[otlp.LabelHost] == host && labels[label.Name] == label.Value
+}
+
 func numbersOf(shown []model.Shown) (all []number) {
 	for _, n := range shown {
 		if n.PromQL != "" {

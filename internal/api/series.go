@@ -25,13 +25,14 @@ var fields = func() map[[2]string]graph.Field {
 	return all
 }()
 
-var selfMetrics = []string{otlp.HostCores, otlp.HostMemory, otlp.Drops, otlp.Entries, otlp.Capacity,
-	otlp.HostCPUIdle, otlp.HostCPUOther, otlp.HostCPUSteal, otlp.AgentCPU, otlp.AgentResidentMemory, otlp.BuildInfo}
+// selfMetrics are what the views of hosts and the completeness are made of.
+var selfMetrics = append(hostNames(), otlp.HostCores, otlp.HostMemory, otlp.Drops, otlp.Entries, otlp.Capacity,
+	otlp.HostCPUIdle, otlp.HostCPUOther, otlp.HostCPUSteal, otlp.AgentCPU, otlp.AgentResidentMemory, otlp.BuildInfo)
 
 // windowNames are the series of which a graph is made, histograms first: the store reads names in two goroutines, and a
 // histogram takes many times as long as a number.
 var windowNames = func() []string {
-	names := slices.Clone(selfMetrics)
+	names := slices.Compact(slices.Sorted(slices.Values(selfMetrics)))
 	for key := range fields {
 		if !slices.Contains(names, key[0]) {
 			names = append(names, key[0])

@@ -254,6 +254,9 @@ func TestHostsAddUp(t *testing.T) {
 		t.Errorf("the agent: heard %v, version %q, covered %v, CPU %v", r.LastHeard, r.Version, r.CoveredSeconds,
 			r.AgentCPUCores)
 	}
+	if got := r.Numbers["agent_read_seconds"]; got != 0.0009 || len(a.Numbers) == 0 {
+		t.Errorf("the reading took %v s, want 0.0009; numbers %+v", got, a.Numbers)
+	}
 	if r.CountedShare == nil || *r.CountedShare <= 0 || *r.CountedShare > 1 {
 		t.Errorf("counted %v", r.CountedShare)
 	}

@@ -21,7 +21,7 @@ type description struct {
 	byRuntime bool
 }
 
-// Bounds of what is told of a container, in bytes; it is chosen by whoever made its image or started it.
+// Bounds of what is known of a container, in bytes; it is chosen by whoever made its image or started it.
 const (
 	maxName       = 256
 	maxImage      = 512

@@ -1,5 +1,5 @@
 // Package container knows who runs on this host: every container of Docker, containerd, CRI-O
-// and Podman, every systemd service when asked, and the rest of the host, which is a container
+// and Podman, every systemd service when asked, and what else runs on the host, which is a container
 // too so that the parts add up to the whole.
 //
 // Detect finds the control group hierarchies, Identify reports what a group's path means, and a
@@ -43,7 +43,7 @@
 // # Cost
 //
 // All files are read at every reading, through descriptors that stay open and without
-// allocation; BenchmarkRead tells the CPU time for fifty containers. memory.stat and the
+// allocation; BenchmarkRead measures the CPU time for fifty containers. memory.stat and the
 // interface counters are most of it, and still too cheap to be read less often, which would make
 // steps of their rates. Only the limit of a v2 group, a file of its own, is read at every eighth.
 //

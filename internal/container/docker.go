@@ -21,7 +21,7 @@ import (
 
 const (
 	// dockerTimeout bounds a request. An inspect waits inside of Docker until the container's
-	// start is done, about a quarter of a second on an idle machine.
+	// start is done, about a quarter of a second on an idle host.
 	dockerTimeout = 5 * time.Second
 	// dockerAnswer bounds the bytes of an answer, dockerEvent those of one event.
 	dockerAnswer = 16 << 20
@@ -118,7 +118,7 @@ func (d *docker) details(ctx context.Context, id string) (dockerDetails, error) 
 func (d *docker) watch(ctx context.Context, connected func() error, event func(dockerMessage)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// Only the head of the answer is bounded in time: an event may be hours away.
+	// Only the header of the answer is bounded in time: an event may be hours away.
 	slow := time.AfterFunc(dockerTimeout, cancel)
 	response, err := d.do(ctx, "/events", url.Values{"filters": {filters(map[string][]string{
 		"type":  {"container", "network"},

@@ -71,7 +71,7 @@ func (r *Registry) listDocker(ctx context.Context) error {
 }
 
 // handleMessage handles an event of Docker. Starts and ends are known from the kernel; a start
-// is of use here since only now Docker tells the pid.
+// is of use here since only now Docker has the pid.
 func (r *Registry) handleMessage(e dockerMessage) {
 	id := e.container()
 	known := r.update(id, func(m *member, _ *model.Container) bool {
@@ -101,7 +101,7 @@ func (r *Registry) runInspect(ctx context.Context) {
 }
 
 // askDocker takes the name from the list, which answers while the container is being started,
-// then pid and time of the start, which Docker tells only when the start is done.
+// then pid and time of the start, which Docker knows only when the start is done.
 func (r *Registry) askDocker(ctx context.Context, id string) error {
 	list, err := r.docker.list(ctx, id)
 	if err != nil {
@@ -156,7 +156,7 @@ func (r *Registry) describeDetails(details dockerDetails) {
 	r.wakeProbe()
 }
 
-// nonNil tells labels that are known to be none from labels that are not known.
+// nonNil distinguishes labels that are known to be none from labels that are not known.
 func nonNil(labels map[string]string) map[string]string {
 	if labels == nil {
 		return map[string]string{}

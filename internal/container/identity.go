@@ -9,14 +9,14 @@ import (
 // Kind says what a control group belongs to.
 type Kind uint8
 
-// The kinds of groups. A HostGroup belongs to the rest of the host.
+// The kinds of groups. A HostGroup is in no container.
 const (
 	HostGroup Kind = iota
 	ContainerGroup
 	ServiceGroup
 )
 
-// Identity is what the path of a control group tells.
+// Identity is what the path of a control group says.
 type Identity struct {
 	Kind Kind
 	// Runtime is a guess where the path does not name it: an id below kubepods or default may

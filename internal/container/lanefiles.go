@@ -12,7 +12,7 @@ type laneSpec struct {
 	names   []string
 	parse   laneParser
 	numbers []laneColumn
-	// limit is true for files that change when somebody changes a setting; see limitEvery.
+	// limit is true for files that change with a setting; see limitEvery.
 	limit bool
 	// unified files are of the v2 hierarchy on all hosts.
 	unified bool

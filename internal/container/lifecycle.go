@@ -115,7 +115,7 @@ func (r *Registry) owner(id model.CgroupID, path string, now time.Time) *member 
 }
 
 // start makes m a container that runs from now on. A container that is started again keeps
-// what its runtime told of it, and nothing of its processes. mu must be held.
+// what its runtime said of it, and nothing of its processes. mu must be held.
 func (r *Registry) start(m *member, found Identity, own model.CgroupID, now time.Time) {
 	c := &model.Container{}
 	if m.current != nil {

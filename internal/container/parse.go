@@ -196,7 +196,7 @@ func parseKey(text []byte, key string) (value uint64, found bool, err error) {
 }
 
 // parseQuota reads cpu.max of v2, "50000 100000" or "max 100000", or cpu.cfs_quota_us of v1,
-// "50000" or "-1", which does not tell the period. No quota is 0.
+// "50000" or "-1", which does not say the period. No quota is 0.
 func parseQuota(text []byte) (quota, period uint64, err error) {
 	l, err := newLines(text)
 	if err != nil {

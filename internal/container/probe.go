@@ -24,8 +24,8 @@ const (
 	procsDepth = 4
 )
 
-// whereabouts is what the processes of a container tell.
-type whereabouts struct {
+// location is what the processes of a container have.
+type location struct {
 	pid     int
 	netns   uint32
 	started time.Time
@@ -134,7 +134,7 @@ func (r *Registry) read(t target, seen map[uint32][]netip.Addr) {
 }
 
 // locate finds the first process of a container and the namespace that it is in.
-func (r *Registry) locate(c *model.Container) (w whereabouts, ok bool) {
+func (r *Registry) locate(c *model.Container) (w location, ok bool) {
 	w.pid = c.PID
 	if c.ID == model.HostContainerID {
 		w.pid = r.proc.hostPID

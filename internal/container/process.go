@@ -105,7 +105,7 @@ func (p processes) netns(pid int) (uint32, error) {
 }
 
 // trust makes sure that a process is in the container's control group or one below it. Pids are
-// used again, and a pid that a runtime told may be of another process by now.
+// used again, and a pid that a runtime reported may be of another process by now.
 func (p processes) trust(pid int, path string) error {
 	own, err := p.cgroupPath(pid, p.subsystem)
 	if err != nil {

@@ -71,7 +71,7 @@ type member struct {
 	// seen is when the container became known; collected is true once Collect has returned its end.
 	seen      time.Time
 	collected bool
-	// described is true once a runtime has told the name, inspected once Docker has told the pid.
+	// described is true once a runtime has given the name, inspected once Docker has given the pid.
 	described, inspected bool
 	// due is when the network namespace is to be read next, probes how often it was.
 	due    time.Time
@@ -166,7 +166,7 @@ func (r *Registry) lookup(id model.CgroupID) (c *model.Container, known bool) {
 	return r.host.current, known
 }
 
-// Host returns the container that stands for the rest of the host.
+// Host returns the container that stands for what runs in no container.
 func (r *Registry) Host() *model.Container {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -197,7 +197,7 @@ type Collection struct {
 	// Containers that run, and those that ended since the last Collect, in order of ID.
 	Containers []*model.Container
 	// Removed are the control groups that were removed since the last Collect, those among them
-	// that no event told of and that only Lookup was asked for. Their counters do not change any
+	// that no event announced and that only Lookup was asked for. Their counters do not change any
 	// more: take the last numbers, then forget them.
 	Removed []model.CgroupID
 }

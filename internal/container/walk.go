@@ -73,7 +73,7 @@ func (r *Registry) walk() error {
 }
 
 // addWalked makes a group known whose age is not: Started stays empty until the first process
-// has told it. mu must be held.
+// has given it. mu must be held.
 func (r *Registry) addWalked(g found) {
 	if r.groups[g.id] == nil {
 		r.add(g.id, g.path, time.Time{})
@@ -96,7 +96,7 @@ func (r *Registry) addUnknown(id model.CgroupID) {
 	r.unknown[id] = false
 }
 
-// search looks for an id that no event has told, and reports whether it may be known now.
+// search looks for an id that no event has announced, and reports whether it may be known now.
 func (r *Registry) search(id model.CgroupID) bool {
 	r.walking.Lock()
 	defer r.walking.Unlock()

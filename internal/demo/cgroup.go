@@ -18,7 +18,7 @@ import (
 // hierarchy is a mounted cgroup hierarchy.
 type hierarchy struct {
 	path string
-	// v2 tells the unified hierarchy from a controller's own.
+	// v2 is true for the unified hierarchy, and not a controller's own.
 	v2     bool
 	cpuset bool
 }

@@ -133,7 +133,7 @@ func (r *resolver) addLibrary(name, neededBy string, dirs, inherited []string) e
 	return fmt.Errorf("library %q, which %q needs, is in none of %s", name, neededBy, strings.Join(dirs, ":"))
 }
 
-// fits tells a library of the program's architecture from one of another, as the linker does.
+// fits distinguishes a library of the program's architecture from one of another, as the linker does.
 func (r *resolver) fits(path string) bool {
 	f, err := elf.Open(filepath.Join(r.root, path))
 	if err != nil {

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// tell carries a control out at one part and returns its status then. s.mu is held.
-func (s *Shop) tell(ctx context.Context, p *part, c control) (Status, error) {
+// send makes one part carry a control out and returns its status then. s.mu is held.
+func (s *Shop) send(ctx context.Context, p *part, c control) (Status, error) {
 	b, err := json.Marshal(c)
 	if err != nil {
 		return Status{}, err
 	}
-	if err := s.stage.tell(ctx, p, b); err != nil {
-		return Status{}, fmt.Errorf("demo: telling %s what to do: %w", p.Name, err)
+	if err := s.stage.send(ctx, p, b); err != nil {
+		return Status{}, fmt.Errorf("demo: sending a control to %s: %w", p.Name, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, drainTime+5*time.Second)
 	defer cancel()
@@ -38,7 +38,7 @@ func (s *Shop) tellRoles(ctx context.Context, change func(*control), roles ...st
 			if p.Role != role {
 				continue
 			}
-			if _, err := s.tell(ctx, p, c); err != nil {
+			if _, err := s.send(ctx, p, c); err != nil {
 				return err
 			}
 		}

@@ -25,8 +25,8 @@ type stage interface {
 	host(p *part) string
 	// start starts p and returns its output; it sets what Part has not known so far.
 	start(ctx context.Context, p *part, at func(role string) string) (io.ReadCloser, error)
-	// tell hands a control to p and makes p read it.
-	tell(ctx context.Context, p *part, control []byte) error
+	// send hands a control to p and makes p read it.
+	send(ctx context.Context, p *part, control []byte) error
 	// stop ends p in order; killing it is close's work.
 	stop(ctx context.Context, p *part) error
 	// close removes everything that start and prepare have made.
@@ -43,7 +43,7 @@ type Shop struct {
 	notices []string
 	parts   []*part
 
-	mu       sync.Mutex // guards control and the order in which services are told
+	mu       sync.Mutex // guards control and the order in which services get it
 	control  control
 	stopOnce sync.Once
 	stopErr  error
@@ -257,7 +257,7 @@ func (s *Shop) Report() LoadReport {
 	return LoadReport{}
 }
 
-// ours tells a service that takes controls and writes a status.
+// ours reports a service that takes controls and writes a status.
 func (p *part) ours() bool { return p.ready == "" }
 
 func (s *Shop) String() string {

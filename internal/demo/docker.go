@@ -253,7 +253,7 @@ func (d *dockerStage) copyFile(ctx context.Context, p *part, name string, conten
 	return err
 }
 
-func (d *dockerStage) tell(ctx context.Context, p *part, control []byte) error {
+func (d *dockerStage) send(ctx context.Context, p *part, control []byte) error {
 	if err := d.copyFile(ctx, p, path.Join(controlDir, controlName), control); err != nil {
 		return err
 	}

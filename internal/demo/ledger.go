@@ -10,7 +10,7 @@ import (
 // Counters only grow.
 type Counts struct {
 	// Opened counts connections established, Closed those this end has closed, Failures
-	// attempts that never came to be.
+	// attempts that failed.
 	Opened   uint64 `json:"opened"`
 	Closed   uint64 `json:"closed"`
 	Failures uint64 `json:"failures"`

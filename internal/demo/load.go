@@ -12,7 +12,7 @@ import (
 
 const (
 	defaultRate = 120.0
-	// maxInFlight bounds the requests under way; the rest is shed and counted.
+	// maxInFlight bounds the requests under way; others are shed and counted.
 	maxInFlight = 512
 	customers   = 1000
 	// drainTime is how long a pause waits for requests under way; all have ended by then.

@@ -115,8 +115,8 @@ type part struct {
 	args    func(site) []string
 	// config is the content of the file site.config, if the program reads one.
 	config func(site) string
-	// ready is text in the program's output that tells that it serves; empty for a service of
-	// ours, whose first status tells.
+	// ready is text in the program's output that says that it serves; empty for a service of
+	// ours, whose first status says so.
 	ready  string
 	output *output
 }

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// role is a service of the shop: what it serves, what it does by itself, and how it is told.
+// role is a service of the shop: what it serves, what it does by itself, and how it is controlled.
 type role struct {
 	// handler is nil for a service that nobody calls.
 	handler http.Handler

@@ -3,7 +3,7 @@ package demo
 import "time"
 
 // Status is a line that a service writes to its output: what it knows of itself. The launcher
-// reads it from there, because asking over the network would add to what is being counted.
+// reads it from there, because a request over the network would add to what is being counted.
 type Status struct {
 	Role string `json:"role"`
 	// Revision is that of the last Control that was carried out.

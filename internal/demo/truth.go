@@ -10,7 +10,7 @@ import (
 
 // Truth is what the parts of the shop themselves know of what they did.
 type Truth struct {
-	// Edges in order of client and server. Clients that are no part of the shop (somebody who
+	// Edges in order of client and server. Clients that are no part of the shop (a user who
 	// looked at /stalls) appear with their address and port 0.
 	Edges   []EdgeTruth
 	Load    LoadReport
@@ -21,7 +21,7 @@ type Truth struct {
 }
 
 // EdgeTruth holds the counts of both ends of an edge. An end that is not a Go service of the
-// shop (nginx, Redis) cannot tell, and is nil.
+// shop (nginx, Redis) does not count, and is nil.
 type EdgeTruth struct {
 	Edge
 	ClientSide, ServerSide *Counts
@@ -39,7 +39,7 @@ func (s *Shop) Truth(ctx context.Context) (Truth, error) {
 		if !p.ours() {
 			return nil
 		}
-		st, err := s.tell(ctx, p, s.control)
+		st, err := s.send(ctx, p, s.control)
 		mu.Lock()
 		defer mu.Unlock()
 		statuses[p.Name] = st

@@ -60,7 +60,7 @@ type Resource struct {
 // cpusOf is the resource of a host's CPUs.
 func cpusOf(host string) string { return "cpus/" + host }
 
-// Analyse does operational analysis. cores tells how many CPUs each host has.
+// Analyse does operational analysis. cores is how many CPUs each host has.
 func (g *Graph) Analyse(cores map[string]float64) *Analysis {
 	a := &Analysis{Entries: g.Entries(), Resources: []Resource{}}
 	var starts []string

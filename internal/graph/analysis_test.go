@@ -273,7 +273,7 @@ func TestWidestPathsOfRandomGraphs(t *testing.T) {
 			delete(seen, at)
 		}
 		walk("0", math.Inf(1), map[string]bool{})
-		r := g.roads(P50)
+		r := g.links(P50)
 		came, score := r.widest(0)
 		for i, sum := range score {
 			width, reached := want[fmt.Sprint(i)]

@@ -38,7 +38,7 @@ func (e *end) nodeID() string {
 	return nodeID(e.host, e.id)
 }
 
-// nodeID tells the rests of several hosts apart.
+// nodeID distinguishes the host nodes of several hosts.
 func nodeID(host, id string) string {
 	if id == model.HostContainerID && host != "" {
 		return id + "/" + host
@@ -76,31 +76,31 @@ func (e *edgeChange) idle() bool {
 	return e.opened <= e.closed && (e.latency == nil || e.latency.Count == 0)
 }
 
-// edgeRoom has memory, all zero, for what edges are made of, of which a graph keeps none: a kilobyte each is not to be
+// edgePool has memory, all zero, for what edges are made of, of which a graph keeps none: a kilobyte each is not to be
 // had anew for every graph.
-type edgeRoom struct {
+type edgePool struct {
 	changes []edgeChange
 	byEnds  map[edgeEnds]*relation
 	// made is what becomes a part of the graph, if all of the edges do.
-	made *madeRoom
+	made *madePool
 }
 
-// madeRoom has memory, all zero, for edges: the sides of changes, and relations of these.
-type madeRoom struct {
+// madePool has memory, all zero, for edges: the sides of changes, and relations of these.
+type madePool struct {
 	sides     []Side
 	relations []relation
 }
 
-// edgeRooms and madeRooms are those that are not used.
-var edgeRooms, madeRooms sync.Pool
+// edgePools and madePools are those that are not used.
+var edgePools, madePools sync.Pool
 
-func newEdgeRoom(changes int) *edgeRoom {
-	r, _ := edgeRooms.Get().(*edgeRoom)
+func newEdgePool(changes int) *edgePool {
+	r, _ := edgePools.Get().(*edgePool)
 	if r == nil {
-		r = &edgeRoom{byEnds: make(map[edgeEnds]*relation, changes)}
+		r = &edgePool{byEnds: make(map[edgeEnds]*relation, changes)}
 	}
-	if r.made, _ = madeRooms.Get().(*madeRoom); r.made == nil {
-		r.made = &madeRoom{}
+	if r.made, _ = madePools.Get().(*madePool); r.made == nil {
+		r.made = &madePool{}
 	}
 	r.changes = slices.Grow(r.changes[:0], changes)[:changes]
 	r.made.sides = slices.Grow(r.made.sides[:0], changes)[:changes]
@@ -108,15 +108,15 @@ func newEdgeRoom(changes int) *edgeRoom {
 	return r
 }
 
-func (r *edgeRoom) release() {
+func (r *edgePool) release() {
 	parallelFor(len(r.changes), func(from, to int) { clear(r.changes[from:to]) })
 	clear(r.byEnds)
 	r.made.release()
 	r.made = nil
-	edgeRooms.Put(r)
+	edgePools.Put(r)
 }
 
-func (r *madeRoom) release() {
+func (r *madePool) release() {
 	if r == nil {
 		return
 	}
@@ -124,7 +124,7 @@ func (r *madeRoom) release() {
 		clear(r.sides[from:to])
 		clear(r.relations[min(from, len(r.relations)):min(to, len(r.relations))])
 	})
-	madeRooms.Put(r)
+	madePools.Put(r)
 }
 
 // relation is an edge that is being made.
@@ -134,7 +134,7 @@ type relation struct {
 }
 
 // build makes a graph with at most so many edges, 0 for all.
-func build(from, to time.Time, covered float64, by Grouping, containers []containerChange, room *edgeRoom,
+func build(from, to time.Time, covered float64, by Grouping, containers []containerChange, room *edgePool,
 	most int) *Graph {
 	edges := room.changes
 	containers = by.regroup(containers, edges)
@@ -212,7 +212,7 @@ func build(from, to time.Time, covered float64, by Grouping, containers []contai
 
 type builder struct {
 	nodes   map[string]*Node
-	room    *edgeRoom
+	room    *edgePool
 	outside map[string]string // an outside end's id -> its node's ID, for servers
 	seconds float64
 }
@@ -306,7 +306,7 @@ func (b *builder) node(e *end, server bool) *Node {
 }
 
 // ends are the edge as its server serves it, and as its client calls it; each as the other sees it where one of them
-// does not tell.
+// does not say.
 func (e *Edge) ends() (served, called *Side) {
 	return cmp.Or(e.ServerSide, e.ClientSide), cmp.Or(e.ClientSide, e.ServerSide)
 }
@@ -355,4 +355,54 @@ func (b *builder) addSides() {
 			r.client.Called = r.client.Called.merge(called)
 		}
 	})
+}
+
+// OutsideID is the node of all addresses outside of the host that are only clients;
+// OutsideServersID that of the servers outside past the MaxOutsideServers busiest.
+const (
+	OutsideID         = "outside"
+	OutsideServersID  = "outside-servers"
+	MaxOutsideServers = 20
+	// MaxAddresses is how many addresses a node of a group lists.
+	MaxAddresses = 50
+)
+
+func finishAddresses(n *Node) {
+	slices.Sort(n.Addresses)
+	n.AddressCount = len(n.Addresses)
+	n.Addresses = n.Addresses[:min(len(n.Addresses), MaxAddresses)]
+	switch {
+	case n.Kind != KindOutside:
+	case n.AddressCount == 1:
+		n.Name = cmp.Or(n.Addresses[0], "outside")
+	case n.ID == OutsideID:
+		n.Name = "outside"
+	case n.ID == OutsideServersID:
+		n.Name = "other servers outside"
+	}
+}
+
+// outsideIDs gives the busiest servers outside a node each. An address that serves is that node
+// as a client, too.
+func outsideIDs(edges []edgeChange) map[string]string {
+	bytes := map[string]float64{}
+	for i := range edges {
+		if e := &edges[i]; e.side != model.RoleUnknown && e.server.outside() && !e.idle() {
+			bytes[e.server.id] += e.of(RequestBytes) + e.of(ResponseBytes)
+		}
+	}
+	ids := make([]string, 0, len(bytes))
+	for id := range bytes {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(x, y string) int {
+		return cmp.Or(cmp.Compare(bytes[y], bytes[x]), cmp.Compare(x, y))
+	})
+	nodes := map[string]string{}
+	for i, id := range ids {
+		if nodes[id] = id; i >= MaxOutsideServers || id == "others" || id == "" {
+			nodes[id] = OutsideServersID
+		}
+	}
+	return nodes
 }

@@ -72,7 +72,7 @@ func compareBool(x, y bool) int {
 	return -1
 }
 
-// size is how many times doubled or halved; what came or went is before all others.
+// size is how many times doubled or halved; what appeared or went is before all others.
 func (c *Change) size() float64 {
 	if c.Before == nil || c.After == nil || *c.Before == 0 || *c.After == 0 {
 		return math.Inf(1)

@@ -10,7 +10,7 @@ import (
 	"outsight/internal/model"
 )
 
-// Waits tells what containers waited for a CPU behind, in a window.
+// Waits is what containers waited for a CPU behind, in a window.
 type Waits struct {
 	// CoveredSeconds is how much of the window was observed. Rates are over this time.
 	CoveredSeconds float64 `json:"covered_seconds"`
@@ -35,7 +35,7 @@ type Wait struct {
 
 // WaitedBehind is a container, or one of the reasons "own", "idle", "quota", "migrated" and "other", which have no
 // ID: other threads of the same container, nobody (the CPU had to wake up), the container's own CPU quota, whoever
-// ran on a CPU that a thread was moved away from, and all that are not told apart.
+// ran on a CPU that a thread was moved away from, and all that are not distinguished.
 type WaitedBehind struct {
 	ID          string  `json:"id,omitempty"`
 	Name        string  `json:"name"`
@@ -199,8 +199,8 @@ func (w *waitsBuilder) finish() *Waits {
 	return all
 }
 
-// Of is what the container with an ID, or else with a name, waited; nil where it did not. The rest of host h
-// is "host/h".
+// Of is what the container with an ID, or else with a name, waited; nil where it did not. What runs in no container of
+// host h is "host/h".
 func (w *Waits) Of(id string) *Wait {
 	if id == "" {
 		return nil

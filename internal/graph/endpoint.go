@@ -18,7 +18,7 @@ type Endpoint struct {
 	// Requests is an exact count; the rate is over the covered time.
 	Requests          float64  `json:"requests"`
 	RequestsPerSecond *float64 `json:"requests_per_second,omitempty"`
-	// Statuses are the counts by status of the reply, "" where it did not tell.
+	// Statuses are the counts by status of the reply, "" where it did not say.
 	Statuses map[string]float64 `json:"statuses"`
 	// ErrorShare is the share of requests that the server failed to do.
 	ErrorShare      float64  `json:"error_share"`

@@ -7,7 +7,7 @@ import (
 )
 
 // Field is one kind of stored series as an input of FromSeries: a column of the registry of metrics. Its upper bits
-// tell of which kind of entity it is, the others which of that kind's fields it is.
+// say of which kind of entity it is, the others which of that kind's fields it is.
 type Field uint8
 
 // The kinds of entities that a field may be of.
@@ -31,12 +31,12 @@ type fieldAbout struct {
 	level, histogram, dense, least bool
 }
 
-// lasting tells whether the field stays what it is when nothing happens.
+// lasting reports whether the field stays what it is when nothing happens.
 func (a fieldAbout) lasting() bool { return a.level && a.least }
 
 var abouts [kinds << kindShift]fieldAbout
 
-// StoredField tells as which stored series a field is found: by its name, and the value of the label "type" where a
+// StoredField says as which stored series a field is found: by its name, and the value of the label "type" where a
 // metric has it.
 type StoredField struct {
 	Name, Type string
@@ -158,7 +158,7 @@ var (
 	EndpointLatency  = endpointTable.field("latency")
 )
 
-// IsSparse tells whether a series of the field that was zero all the time may be left out of an Input: counters and
+// IsSparse reports whether a series of the field that was zero all the time may be left out of an Input: counters and
 // histograms of edges, but for transactions, which would be taken from the histogram then, and those of which the last
 // value counts, which may be of another series of the edge.
 func (f Field) IsSparse() bool { return f.kind() == ofEdge && !abouts[f].level && !abouts[f].dense }

@@ -43,7 +43,7 @@ type Graph struct {
 	// bytes are those of all edges, whatever was left out later.
 	bytes float64
 	// made is what the edges are in; nil where each has memory of its own.
-	made *madeRoom
+	made *madePool
 }
 
 // Release says that nothing of the graph is needed any more, and that the memory of its edges may be used again. It
@@ -53,7 +53,7 @@ func (g *Graph) Release() {
 	g.made, g.Edges = nil, nil
 }
 
-// Kind tells what a node stands for.
+// Kind says what a node stands for.
 type Kind string
 
 // The kinds of nodes.
@@ -67,14 +67,14 @@ const (
 	KindProcess   Kind = "process"
 	KindWorkload  Kind = "workload"
 	KindNamespace Kind = "namespace"
-	// KindClusterService is a Kubernetes service of which no pod could be told.
+	// KindClusterService is a Kubernetes service whose pods are not known.
 	KindClusterService Kind = "cluster-service"
 )
 
-// Node is a container, a service, the rest of a host, or one or more addresses outside.
+// Node is a container, a service, what runs in no container of a host, or one or more addresses outside.
 type Node struct {
 	// ID is the container's ID; an outside server's address; OutsideID or OutsideServersID for
-	// a group of addresses. The rest of host h is "host/h".
+	// a group of addresses. What runs in no container of host h is "host/h".
 	ID   string `json:"id"`
 	Name string `json:"name"`
 	Kind Kind   `json:"kind"`
@@ -124,7 +124,7 @@ type Edge struct {
 	// Paired is true where both ends counted the same connections; on two hosts, where both counted as
 	// much between the same pods, to within 1 %.
 	Paired bool `json:"paired"`
-	// Confidence tells how the least sure end was found: "exact" (the kernel saw both ends),
+	// Confidence says how the least sure end was found: "exact" (the kernel saw both ends),
 	// "listener", "address", or "none" for an end that is in no known container.
 	Confidence string `json:"confidence"`
 	// Via names a process on the host that passes connections on, like "docker-proxy".

@@ -9,7 +9,7 @@ import (
 	"outsight/internal/model"
 )
 
-// Grouping tells what a node of a graph stands for.
+// Grouping says what a node of a graph stands for.
 type Grouping string
 
 // The groupings; the empty one is ByContainer.
@@ -17,7 +17,7 @@ const (
 	ByContainer Grouping = "container"
 	// ByPod puts the containers of a Kubernetes pod together; others stay as they are.
 	ByPod Grouping = "pod"
-	// ByProcess tells the processes of a container, or of the rest of a host, apart by what they
+	// ByProcess distinguishes the processes of a container, or of a host outside of them, by what they
 	// run. Containers without an edge stay as they are.
 	ByProcess Grouping = "process"
 	// ByWorkload puts the pods of what was deployed together (a deployment, a daemon set).

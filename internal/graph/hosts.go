@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// MaxHostParts is how many containers of a host are told apart, those first that used the most
-// CPU time. The rest is one part.
+// MaxHostParts is how many containers of a host are distinguished, those first that used the most
+// CPU time. The others are one part.
 const MaxHostParts = 12
 
 // HostCPU is what a host's own counters say of its CPUs, in CPUs of the window's mean.
@@ -19,19 +19,19 @@ type HostCPU struct {
 	Idle, Other, Steal *float64
 }
 
-// PartKind tells what a part of a host's CPU time is.
+// PartKind says what a part of a host's CPU time is.
 type PartKind string
 
-// The kinds of parts. PartUntold is what nobody counted: ticks of the two ends of the window, or
+// The kinds of parts. PartUnattributed is what is not counted: ticks of the two ends of the window, or
 // CPU time of a kernel that does not let itself be watched.
 const (
-	PartContainer PartKind = "container"
-	PartHost      PartKind = "host" // what runs in no container
-	PartMore      PartKind = "more" // containers beyond MaxHostParts
-	PartOther     PartKind = "other"
-	PartIdle      PartKind = "idle"
-	PartSteal     PartKind = "steal"
-	PartUntold    PartKind = "untold"
+	PartContainer    PartKind = "container"
+	PartHost         PartKind = "host" // what runs in no container
+	PartMore         PartKind = "more" // containers beyond MaxHostParts
+	PartOther        PartKind = "other"
+	PartIdle         PartKind = "idle"
+	PartSteal        PartKind = "steal"
+	PartUnattributed PartKind = "unattributed"
 )
 
 // HostPart is a part of a host's CPU time. The shares of all parts of a host add up to 1.
@@ -51,8 +51,8 @@ type HostUse struct {
 	// CPUCores is all that ran, in containers or not.
 	CPUCores float64    `json:"cpu_cores"`
 	Parts    []HostPart `json:"parts"`
-	// ContainersMemoryBytes is the sum over containers that tell theirs; the rates are of their interfaces.
-	// Nil where none tells.
+	// ContainersMemoryBytes is the sum over containers of which it is known; the rates are of their interfaces.
+	// Nil where none is known.
 	ContainersMemoryBytes *float64 `json:"containers_memory_bytes,omitempty"`
 	NetworkReceiveBytes   *float64 `json:"network_receive_bytes,omitempty"`
 	NetworkTransmitBytes  *float64 `json:"network_transmit_bytes,omitempty"`
@@ -96,7 +96,7 @@ func (g *Graph) Host(h HostCPU) HostUse {
 	})
 	use.Parts = few(use.Parts)
 	if h.Other != nil && *h.Other > 0 {
-		use.Parts = append(use.Parts, HostPart{Kind: PartOther, Name: "groups without a room in the table",
+		use.Parts = append(use.Parts, HostPart{Kind: PartOther, Name: "groups that found no room in the table",
 			CPUCores: *h.Other})
 	}
 	for _, p := range use.Parts {
@@ -111,7 +111,7 @@ func (g *Graph) Host(h HostCPU) HostUse {
 		whole += p.CPUCores
 	}
 	if rest := h.Cores - whole; rest > 0 {
-		use.Parts = append(use.Parts, HostPart{Kind: PartUntold, Name: "not told", CPUCores: rest})
+		use.Parts = append(use.Parts, HostPart{Kind: PartUnattributed, Name: "unattributed", CPUCores: rest})
 		whole = h.Cores
 	}
 	for i := range use.Parts {

@@ -18,7 +18,7 @@ func hostOf(parts ...float64) *Graph {
 }
 
 // A virtual machine's stolen time is a part of its own. Counters that took it for CPU time of who was on the CPU
-// lose as much together; what files tell leaves it out already.
+// lose as much together; what files report leaves it out already.
 func TestStolenTimeIsAPart(t *testing.T) {
 	for _, c := range []struct {
 		name                       string
@@ -41,7 +41,7 @@ func TestStolenTimeIsAPart(t *testing.T) {
 		}
 		if !near(use.CPUCores, c.used) || !near(got[PartContainer]+got[PartHost], c.used) ||
 			!near(got[PartSteal], c.stolen) ||
-			!near(got[PartIdle], c.idle) || !near(got[PartUntold], c.untold) || !near(sum, 1) {
+			!near(got[PartIdle], c.idle) || !near(got[PartUnattributed], c.untold) || !near(sum, 1) {
 			t.Errorf("%s: %v used, shares of %v: %+v", c.name, use.CPUCores, sum, use.Parts)
 		}
 	}

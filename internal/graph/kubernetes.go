@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// kube is what labels tell of an end in Kubernetes, or of the service that is asked for there.
+// kube is what labels say of an end in Kubernetes, or of the service that is asked for there.
 // Fields that are not known are empty.
 type kube struct {
 	namespace, pod, container, workload, workloadKind, node string
@@ -129,7 +129,7 @@ func (k *kube) containerAmong(all []*Node) *Node {
 	return &n
 }
 
-// agree tells whether two sides that different hosts counted are of one edge, as their labels say:
+// agree reports whether two sides that different hosts counted are of one edge, as their labels say:
 // their counts are the same but for what was under way at the ends of the window. Where a part of
 // the requests went another way, they are not.
 func agree(client, server *Side) bool {
@@ -139,7 +139,7 @@ func agree(client, server *Side) bool {
 		near(client.Of(ResponseBytes), server.Of(ResponseBytes), 4096)
 }
 
-// isAddress tells an end's id that is an address from that of a container.
+// isAddress reports whether an end's id is an address, and not that of a container.
 func isAddress(id string) bool {
 	// Most are hexadecimal, and to find out by an error takes long; the first part of an address has four characters at
 	// most.

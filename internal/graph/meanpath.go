@@ -20,23 +20,23 @@ func (t *total) add(s *Side) {
 	t.seconds += s.Of(Transactions) * mean
 }
 
-// choose is the place of the greatest time, less than 0 for none; the former place where no other is ahead of it by
+// choose is the index of the greatest time, less than 0 for none; the former index where no other is ahead of it by
 // more than chance.
-func choose(of []total, former int) (place int, kept bool) {
-	place = -1
+func choose(of []total, former int) (greatest int, kept bool) {
+	greatest = -1
 	for i, t := range of {
-		if t.seconds > 0 && (place < 0 || t.seconds > of[place].seconds) {
-			place = i
+		if t.seconds > 0 && (greatest < 0 || t.seconds > of[greatest].seconds) {
+			greatest = i
 		}
 	}
-	if former < 0 || former == place || of[former].seconds <= 0 {
-		return place, false
+	if former < 0 || former == greatest || of[former].seconds <= 0 {
+		return greatest, false
 	}
-	ahead, by := of[place].seconds-of[former].seconds, math.Hypot(of[place].deviation, of[former].deviation)
+	ahead, by := of[greatest].seconds-of[former].seconds, math.Hypot(of[greatest].deviation, of[former].deviation)
 	if ahead <= sureDeviations*by {
 		return former, true
 	}
-	return place, false
+	return greatest, false
 }
 
 // meanPath is the critical path by Mean.

@@ -12,23 +12,23 @@ func (g *Graph) sort() {
 		}
 		return cmp.Compare(x.ID, y.ID)
 	})
-	// Nodes of one name have one place.
-	places := make(map[string]int, len(g.Nodes))
+	// Nodes of one name have one rank.
+	ranks := make(map[string]int, len(g.Nodes))
 	for i, n := range g.Nodes {
-		places[n.ID] = i
+		ranks[n.ID] = i
 		if i > 0 && n.Name == g.Nodes[i-1].Name {
-			places[n.ID] = places[g.Nodes[i-1].ID]
+			ranks[n.ID] = ranks[g.Nodes[i-1].ID]
 		}
 	}
-	type placed struct {
+	type ranked struct {
 		client, server int
 		*Edge
 	}
-	edges := make([]placed, len(g.Edges))
+	edges := make([]ranked, len(g.Edges))
 	for i, e := range g.Edges {
-		edges[i] = placed{places[e.Client], places[e.Server], e}
+		edges[i] = ranked{ranks[e.Client], ranks[e.Server], e}
 	}
-	slices.SortFunc(edges, func(x, y placed) int {
+	slices.SortFunc(edges, func(x, y ranked) int {
 		if x.client != y.client {
 			return x.client - y.client
 		}

@@ -3,7 +3,7 @@ package graph
 // worthParallel is how many things take longer than a goroutine for half of them.
 const worthParallel = 1000
 
-// parallelFor calls f for all of n things, for two halves of them at once where they are many.
+// parallelFor calls f for all of n things, on two goroutines where they are many.
 func parallelFor(n int, f func(from, to int)) {
 	if n < worthParallel {
 		f(0, n)

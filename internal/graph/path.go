@@ -11,7 +11,7 @@ import (
 	"outsight/internal/model"
 )
 
-// Statistic of response times that a path is chosen by and told in.
+// Statistic of response times that a path is chosen by and given in.
 type Statistic string
 
 // The statistics of a path. Means add up, percentiles of several calls do not.
@@ -107,8 +107,8 @@ func (o *OfRequest) Seconds() float64 { return o.Network + o.Own + o.Others }
 const maxEntries = 32
 
 // CriticalPath is the chain of calls from one of the entries (g.Entries) on which requests take their time; nil without
-// requests. What is no part of the application (the rest of a host, its resolver among it, and servers outside) is on
-// no path.
+// requests. What is no part of the application (what runs in no container of a host, its resolver among it, and servers
+// outside) is on no path.
 //
 // By Mean it begins at the entry whose requests take the most time in sum, and goes on from each node to the one that
 // it waits for the longest. By a percentile it is the path of the greatest sum of weights among the widest paths from
@@ -122,15 +122,15 @@ func (g *Graph) CriticalPath(by Statistic, entries []Entry, former []string) *Pa
 	if by == Mean {
 		return g.meanPath(entries, former)
 	}
-	r := g.roads(by)
+	r := g.links(by)
 	start, way, kept := r.slowest(g, entries, former)
 	if way == nil {
 		return nil
 	}
 	p := &Path{Statistic: by, Former: kept, Hops: []Hop{hopOf(g.Nodes[start], by)}}
-	for _, road := range way {
-		hop := hopOf(g.Nodes[road.to], by)
-		hop.Edge, hop.Weight = road.edge.ID, by.of(served(road.edge))
+	for _, link := range way {
+		hop := hopOf(g.Nodes[link.to], by)
+		hop.Edge, hop.Weight = link.edge.ID, by.of(served(link.edge))
 		p.Hops = append(p.Hops, hop)
 	}
 	p.Whole = p.Hops[0].Served
@@ -151,37 +151,37 @@ func hopOf(n *Node, by Statistic) Hop {
 	return hop
 }
 
-// begins tells whether an ID is the one of a former path's hop, which may be cut.
+// begins reports whether an ID is the one of a former path's hop, which may be cut.
 func begins(id, former string) bool { return former != "" && strings.HasPrefix(id, former) }
 
-// roads are a graph's edges by the places of their nodes, for the looking for paths.
-type roads struct {
+// links are a graph's edges by the indexes of their nodes, for the search for paths.
+type links struct {
 	at         map[string]int
-	out        [][]*road
+	out        [][]*link
 	by         Statistic
 	errorBound float64
 }
 
-type road struct {
+type link struct {
 	from, to int
 	weight   float64
 	edge     *Edge
 }
 
-// roads leaves one edge between two nodes, the slowest, without those to a node itself or out of the application.
-func (g *Graph) roads(p Statistic) *roads {
-	r := &roads{at: nodeIndex(g), out: make([][]*road, len(g.Nodes)), by: p, errorBound: g.ErrorBound}
+// links leaves one edge between two nodes, the slowest, without those to a node itself or out of the application.
+func (g *Graph) links(p Statistic) *links {
+	r := &links{at: nodeIndex(g), out: make([][]*link, len(g.Nodes)), by: p, errorBound: g.ErrorBound}
 	beyond := map[string]bool{}
 	for _, n := range g.Nodes {
 		beyond[n.ID] = n.Kind == KindHost || n.Kind == KindOutside
 	}
-	between := make(map[[2]int]*road, len(g.Edges))
+	between := make(map[[2]int]*link, len(g.Edges))
 	for _, e := range g.Edges {
 		w := p.of(served(e))
 		if w == nil || e.Client == e.Server || beyond[e.Server] {
 			continue
 		}
-		fresh := &road{r.at[e.Client], r.at[e.Server], float64(*w), e}
+		fresh := &link{r.at[e.Client], r.at[e.Server], float64(*w), e}
 		pair := [2]int{fresh.from, fresh.to}
 		if known := between[pair]; known == nil {
 			between[pair] = fresh
@@ -202,14 +202,14 @@ func served(e *Edge) *Side {
 
 // slowest is the path of the greatest sum of weights among the widest ones, nil for none, or the former path where it
 // is not clearly behind.
-func (r *roads) slowest(g *Graph, entries []Entry, former []string) (start int, way []*road, kept bool) {
+func (r *links) slowest(g *Graph, entries []Entry, former []string) (start int, way []*link, kept bool) {
 	most, last := -1.0, 0
-	var by []*road
+	var by []*link
 	for _, entry := range entries {
-		came, score := r.widest(r.at[entry.Node])
+		reachedBy, score := r.widest(r.at[entry.Node])
 		for i, n := range g.Nodes {
 			if score[i] >= 0 && (by == nil || score[i] > most || score[i] == most && n.ID < g.Nodes[last].ID) {
-				start, last, by, most = r.at[entry.Node], i, came, score[i]
+				start, last, by, most = r.at[entry.Node], i, reachedBy, score[i]
 			}
 		}
 	}
@@ -222,44 +222,44 @@ func (r *roads) slowest(g *Graph, entries []Entry, former []string) (start int, 
 		return start, way, false
 	}
 	// Widths are compared on the way to where the former path ends, sums on both ways.
-	came, _ := r.widest(before)
+	reachedBy, _ := r.widest(before)
 	end := before
 	if len(old) > 0 {
 		end = old[len(old)-1].to
 	}
-	widest := wayTo(end, came)
-	if width(widest)-width(old) <= r.doubt(widest, old) && most-sum(old) <= r.doubt(way, old) {
+	widest := wayTo(end, reachedBy)
+	if width(widest)-width(old) <= r.uncertainty(widest, old) && most-sum(old) <= r.uncertainty(way, old) {
 		return before, old, true
 	}
 	return start, way, false
 }
 
-func wayTo(last int, came []*road) []*road {
-	way := []*road{}
-	for i := last; came[i] != nil; i = came[i].from {
-		way = append(way, came[i])
+func wayTo(last int, reachedBy []*link) []*link {
+	way := []*link{}
+	for i := last; reachedBy[i] != nil; i = reachedBy[i].from {
+		way = append(way, reachedBy[i])
 	}
 	slices.Reverse(way)
 	return way
 }
 
-func sum(way []*road) (total float64) {
-	for _, road := range way {
-		total += road.weight
+func sum(way []*link) (total float64) {
+	for _, link := range way {
+		total += link.weight
 	}
 	return total
 }
 
 // width of a way, 0 of none: it is as wide as any.
-func width(way []*road) float64 {
+func width(way []*link) float64 {
 	if len(way) == 0 {
 		return 0
 	}
-	return slices.MinFunc(way, func(a, b *road) int { return cmp.Compare(a.weight, b.weight) }).weight
+	return slices.MinFunc(way, func(a, b *link) int { return cmp.Compare(a.weight, b.weight) }).weight
 }
 
-// resolve finds the roads of a former path that begins at an entry; false where they are not all there.
-func (r *roads) resolve(g *Graph, entries []Entry, former []string) (start int, way []*road, ok bool) {
+// resolve finds the links of a former path that begins at an entry; false where they are not all there.
+func (r *links) resolve(g *Graph, entries []Entry, former []string) (start int, way []*link, ok bool) {
 	if len(former) == 0 {
 		return 0, nil, false
 	}
@@ -267,10 +267,10 @@ func (r *roads) resolve(g *Graph, entries []Entry, former []string) (start int, 
 	if i < 0 {
 		return 0, nil, false
 	}
-	start, way = r.at[entries[i].Node], []*road{}
+	start, way = r.at[entries[i].Node], []*link{}
 	at := start
 	for _, id := range former[1:] {
-		i := slices.IndexFunc(r.out[at], func(road *road) bool { return begins(g.Nodes[road.to].ID, id) })
+		i := slices.IndexFunc(r.out[at], func(link *link) bool { return begins(g.Nodes[link.to].ID, id) })
 		if i < 0 {
 			return 0, nil, false
 		}
@@ -280,15 +280,15 @@ func (r *roads) resolve(g *Graph, entries []Entry, former []string) (start int, 
 	return start, way, true
 }
 
-// doubt is by how much the difference of two ways may be off: the bound of histograms and chance, of the roads that
-// they do not share.
-func (r *roads) doubt(x, y []*road) float64 {
+// uncertainty is by how much the difference of two ways may be off: the bound of histograms and chance, of the links
+// that they do not share.
+func (r *links) uncertainty(x, y []*link) float64 {
 	bound, squares := 0.0, 0.0
-	each := func(way, other []*road) {
-		for _, road := range way {
-			if !slices.Contains(other, road) {
-				bound += r.errorBound * road.weight
-				d := rankDeviation(&served(road.edge).latency, r.by.rank())
+	each := func(way, other []*link) {
+		for _, link := range way {
+			if !slices.Contains(other, link) {
+				bound += r.errorBound * link.weight
+				d := rankDeviation(&served(link.edge).latency, r.by.rank())
 				squares += d * d
 			}
 		}
@@ -311,10 +311,10 @@ func rankDeviation(h *model.FloatHistogram, q float64) float64 {
 	return (high - low) / 2
 }
 
-// widest finds the widest path from start to all that it reaches: the road by which each place is come
-// to, and the sum of weights up to it, less than 0 for what is not reached.
-func (r *roads) widest(start int) (came []*road, score []float64) {
-	came, score = make([]*road, len(r.out)), make([]float64, len(r.out))
+// widest finds the widest path from start to all that it reaches: the link by which each node is
+// reached, and the sum of weights up to it, less than 0 for what is not reached.
+func (r *links) widest(start int) (reachedBy []*link, score []float64) {
+	reachedBy, score = make([]*link, len(r.out)), make([]float64, len(r.out))
 	width, done := make([]float64, len(r.out)), make([]bool, len(r.out))
 	for i := range score {
 		score[i], width[i] = -1, -1
@@ -322,23 +322,23 @@ func (r *roads) widest(start int) (came []*road, score []float64) {
 	score[start], width[start] = 0, math.Inf(1)
 	todo := &widths{{start, math.Inf(1)}}
 	for todo.Len() > 0 {
-		from := heap.Pop(todo).(widthTo).place
+		from := heap.Pop(todo).(widthTo).node
 		if done[from] {
 			continue
 		}
 		done[from] = true
-		for _, road := range r.out[from] {
-			if through := min(width[from], road.weight); !done[road.to] && through > width[road.to] {
-				width[road.to], came[road.to], score[road.to] = through, road, score[from]+road.weight
-				heap.Push(todo, widthTo{road.to, through})
+		for _, link := range r.out[from] {
+			if through := min(width[from], link.weight); !done[link.to] && through > width[link.to] {
+				width[link.to], reachedBy[link.to], score[link.to] = through, link, score[from]+link.weight
+				heap.Push(todo, widthTo{link.to, through})
 			}
 		}
 	}
-	return came, score
+	return reachedBy, score
 }
 
 type widthTo struct {
-	place int
+	node  int
 	width float64
 }
 
@@ -347,7 +347,7 @@ type widths []widthTo
 
 func (w widths) Len() int { return len(w) }
 func (w widths) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(w[j].width, w[i].width), cmp.Compare(w[i].place, w[j].place)) < 0
+	return cmp.Or(cmp.Compare(w[j].width, w[i].width), cmp.Compare(w[i].node, w[j].node)) < 0
 }
 func (w widths) Swap(i, j int) { w[i], w[j] = w[j], w[i] }
 func (w *widths) Push(x any)   { *w = append(*w, x.(widthTo)) }

@@ -151,7 +151,7 @@ func nodeBorder(n *Node, most extent) float64 {
 }
 
 // layout puts nodes into columns: one more than the last of their callers; nodes that call each other in
-// a circle are in one. Within a column they are ordered by the places of their callers.
+// a circle are in one. Within a column they are ordered by the heights of their callers.
 func layout(g *Graph) (boxes map[string]*box, width, height float64) {
 	most := largest(g)
 	servers := g.servers()
@@ -173,14 +173,14 @@ func layout(g *Graph) (boxes map[string]*box, width, height float64) {
 		}
 	}
 	for i, column := range columns {
-		place := map[*box]float64{}
+		level := map[*box]float64{}
 		for _, x := range column {
 			for _, c := range callers[x.node.ID] {
-				place[x] += (c.y + c.height/2) / float64(len(callers[x.node.ID]))
+				level[x] += (c.y + c.height/2) / float64(len(callers[x.node.ID]))
 			}
 		}
 		slices.SortStableFunc(column, func(a, b *box) int {
-			return cmp.Or(cmp.Compare(place[a], place[b]), cmp.Compare(a.node.ID, b.node.ID))
+			return cmp.Or(cmp.Compare(level[a], level[b]), cmp.Compare(a.node.ID, b.node.ID))
 		})
 		y := float64(margin)
 		for _, x := range column {

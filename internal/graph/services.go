@@ -13,7 +13,7 @@ type Service struct {
 	Resource
 	Kind Kind   `json:"kind"`
 	Host string `json:"host,omitempty"`
-	// Reached tells whether requests at the entries lead here; Demand is nil where they do not.
+	// Reached reports whether requests at the entries lead here; Demand is nil where they do not.
 	Reached bool `json:"reached"`
 	// TCP is of all transactions that the node serves, whatever their protocol, HTTP of those that
 	// were recognised as HTTP/1, HTTP/2 or gRPC. Nil where there were none.
@@ -43,7 +43,7 @@ var isHTTP = map[model.Protocol]bool{model.HTTP: true, model.HTTP2: true, model.
 const KindCPUs Kind = "cpus"
 
 // Services are all nodes that are watched, and the CPUs of hosts that requests use, the nearest to its
-// limit first, beside the analysis that tells what requests at the entries come to. cores tells how many
+// limit first, beside the analysis of what requests at the entries come to. cores is how many
 // CPUs each host has.
 func (g *Graph) Services(cores map[string]float64) (*Analysis, []Service) {
 	a := g.Analyse(cores)
@@ -135,7 +135,7 @@ func (s *Service) serve(served *Side, asked endpoints, seconds float64) {
 	}
 	s.Aborted = served.Of(Aborted)
 	if all := served.Of(Transactions) + served.Of(Aborted); all > 0 {
-		// A reply may be told by its status and not be timed.
+		// The status of a reply may be known where its time is not.
 		share := min((s.Failed+s.Aborted)/all, 1)
 		s.ErrorsPerSecond, s.ErrorShare = per(s.Failed+s.Aborted, seconds), &share
 	}

@@ -138,8 +138,8 @@ func quantile(h *model.FloatHistogram, q float64) (one *Seconds) {
 	return one
 }
 
-// quantiles are those of h at the shares, which are in ascending order, in a part of room, of which it is the rest;
-// they stay nil where h is empty.
+// quantiles are those of h at the shares, which are in ascending order, in a part of room, of which what is left is
+// returned; they stay nil where h is empty.
 func quantiles(h *model.FloatHistogram, room []Seconds, into []**Seconds, shares ...float64) (rest []Seconds) {
 	if h == nil || h.Count <= 0 {
 		return room

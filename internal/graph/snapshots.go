@@ -14,7 +14,7 @@ func FromSnapshots(prev, cur *model.Snapshot) *Graph { return GroupSnapshots(pre
 // GroupSnapshots is FromSnapshots with nodes of another kind.
 func GroupSnapshots(prev, cur *model.Snapshot, by Grouping) *Graph {
 	if cur == nil {
-		return build(time.Time{}, time.Time{}, 0, by, nil, newEdgeRoom(0), 0)
+		return build(time.Time{}, time.Time{}, 0, by, nil, newEdgePool(0), 0)
 	}
 	from, seconds := cur.Time, 0.0
 	before := map[string]*model.ContainerSample{}
@@ -47,7 +47,7 @@ func GroupSnapshots(prev, cur *model.Snapshot, by Grouping) *Graph {
 		c := &cur.Containers[i]
 		containers = append(containers, containerSince(cur.Host.Name, before[c.Container.ID], c, seconds, &scratch))
 	}
-	room := newEdgeRoom(len(cur.Edges))
+	room := newEdgePool(len(cur.Edges))
 	defer room.release()
 	parallelFor(len(cur.Edges), func(from, to int) {
 		var scratch model.Histogram

@@ -80,7 +80,7 @@ var usageNumbers = func() (all []usageNumber) {
 		all = append(all, usageNumber{n, containerTable.fields(n.Of)})
 	}
 	if len(all) > 64 {
-		panic("BUG: more numbers of a container than bits that tell which are known")
+		panic("BUG: more numbers of a container than bits for those that are known")
 	}
 	return all
 }()

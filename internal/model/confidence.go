@@ -1,6 +1,6 @@
 package model
 
-// Confidence tells how the other end of an edge was found: who it is, and how sure that is.
+// Confidence says how the other end of an edge was found: who it is, and how sure that is.
 type Confidence uint8
 
 // The ways to find the other end, the surest last.

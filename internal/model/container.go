@@ -14,7 +14,7 @@ type CgroupID uint64
 // Runtime names what started a container.
 type Runtime string
 
-// The runtimes that Outsight tells apart.
+// The runtimes that Outsight distinguishes.
 const (
 	Docker     Runtime = "docker"
 	Containerd Runtime = "containerd"
@@ -30,14 +30,14 @@ const (
 // in no container, so that the parts add up to the whole.
 const HostContainerID = "host"
 
-// Container is one watched container, systemd service, or the rest of the host. It is
+// Container is one watched container, systemd service, or what else runs on the host. It is
 // immutable: a change (a rename, an address) makes a new Container with the same ID.
 type Container struct {
 	// ID is the runtime's full id (64 hex digits), a systemd unit's cgroup path, or
 	// HostContainerID. It is the key on which every number of a container is joined.
 	ID string
 	// Name is what people call it: the Docker name, the Kubernetes container name, the unit.
-	// Until the runtime has told it, it is the first 12 characters of ID.
+	// Until the runtime has named it, it is the first 12 characters of ID.
 	Name string
 	// Image as the runtime names it; empty until known.
 	Image   string
@@ -65,13 +65,13 @@ type Container struct {
 	Ended time.Time
 }
 
-// Named is false while Name is a part of ID, because nobody has told a name yet.
+// Named is false while Name is a part of ID, because no name is known yet.
 func (c *Container) Named() bool { return c.Name != "" && !strings.HasPrefix(c.ID, c.Name) }
 
 // PodIdentity is what Kubernetes calls a container. Fields that are not known are empty.
 type PodIdentity struct{ Namespace, Pod, Container, Workload, WorkloadKind string }
 
-// Host is the machine that an agent watches.
+// Host is what an agent watches.
 type Host struct {
 	Name         string
 	Kernel       string

@@ -4,24 +4,24 @@ import "fmt"
 
 var containerDiskRows = []Row[ContainerSample]{
 	{Name: "container_fs_reads_bytes_total", OTel: "container.disk.io", Unit: "By", Kind: Counter,
-		Help: "Bytes read from block devices, as the control group's files tell",
+		Help: "Bytes read from block devices, as the control group's files report",
 		Columns: []Column[ContainerSample]{{Name: "disk_read_bytes",
 			Count: ofDisk(func(d *DiskCounters) uint64 { return d.ReadBytes }),
 			Shown: []Number{{Key: "disk_read_bytes", Title: "Disk read", Unit: "B/s", Group: GroupDisk,
 				Formula: Rate}}}}},
 	{Name: "container_fs_writes_bytes_total", OTel: "container.disk.io", Unit: "By", Kind: Counter,
-		Help: "Bytes written to block devices, as the control group's files tell",
+		Help: "Bytes written to block devices, as the control group's files report",
 		Columns: []Column[ContainerSample]{{Name: "disk_write_bytes",
 			Count: ofDisk(func(d *DiskCounters) uint64 { return d.WriteBytes }),
 			Shown: []Number{{Key: "disk_write_bytes", Title: "Disk write", Unit: "B/s", Group: GroupDisk,
 				Formula: Rate}}}}},
 	{Name: "container_fs_reads_total", OTel: "container.disk.operations", Unit: "{operation}", Kind: Counter,
-		Help: "Reads from block devices, as the control group's files tell",
+		Help: "Reads from block devices, as the control group's files report",
 		Columns: []Column[ContainerSample]{{Name: "disk_reads",
 			Count: ofDisk(func(d *DiskCounters) uint64 { return d.Reads }),
 			Shown: []Number{{Key: "disk_reads", Title: "Disk reads", Unit: "/s", Group: GroupDisk, Formula: Rate}}}}},
 	{Name: "container_fs_writes_total", OTel: "container.disk.operations", Unit: "{operation}", Kind: Counter,
-		Help: "Writes to block devices, as the control group's files tell",
+		Help: "Writes to block devices, as the control group's files report",
 		Columns: []Column[ContainerSample]{{Name: "disk_writes",
 			Count: ofDisk(func(d *DiskCounters) uint64 { return d.Writes }),
 			Shown: []Number{{Key: "disk_writes", Title: "Disk writes", Unit: "/s", Group: GroupDisk, Formula: Rate}}}}},
@@ -101,12 +101,12 @@ func deviceName(d BlockDevice) string {
 	return fmt.Sprintf("%d:%d", d.Major, d.Minor)
 }
 
-// What of a kind of operations tells something: a flush moves no bytes, and untimed requests are rare.
+// What is worth a series: a flush moves no bytes, and untimed requests are rare.
 func always(*DiskOperations) bool    { return true }
 func moving(o *DiskOperations) bool  { return o.Bytes != 0 }
 func untimed(o *DiskOperations) bool { return o.Untimed != 0 }
 
-// deviceRow is a number of each kind of operation that there was, on each device, where it tells something.
+// deviceRow is a number of each kind of operation that there was, on each device, where it is worth a series.
 func deviceRow(name, otel, unit, help string, wanted func(*DiskOperations) bool,
 	read func(*DiskOperations) float64) Row[ContainerSample] {
 	return Row[ContainerSample]{Name: name, OTel: otel, Unit: unit, Kind: Counter, Help: help,

@@ -53,7 +53,7 @@ var containerMemoryRows = []Row[ContainerSample]{
 		Help:   "Processes killed because there was no memory, by their name, since the agent's start",
 		Labels: []string{"process"}, Each: oomVictims},
 	{Name: "container_memory_refaults_total", OTel: "container.memory.refaults", Unit: "{page}", Kind: Counter,
-		Help: "Pages that were needed again soon after they had been given up for lack of memory: anonymous memory or file",
+		Help: "Pages that were needed again soon after they had been reclaimed for lack of memory: anonymous memory or file",
 		Columns: []Column[ContainerSample]{
 			{Name: "refaults_anon", Label: typed("anon"),
 				Count: refaults(func(m *MemorySample) uint64 { return m.AnonRefaults })},

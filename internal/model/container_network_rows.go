@@ -67,7 +67,7 @@ var containerNetworkRows = []Row[ContainerSample]{
 			Count: ofTCP(func(t *TCPCounters) uint64 { return t.ZeroWindowsEnded })}}},
 	{Name: "container_network_tcp_zero_window_drops_total", OTel: "container.network.tcp.zero_window_drops",
 		Unit: "{segment}", Kind: Counter,
-		Help: "Segments dropped because they came to a closed window; read every 30 s",
+		Help: "Segments dropped because they arrived at a closed window; read every 30 s",
 		Columns: []Column[ContainerSample]{{Name: "zero_window_drops",
 			Count: ofTCP(func(t *TCPCounters) uint64 { return t.ZeroWindowDrops })}}},
 	{Name: "container_network_tcp_listen_overflows_total", OTel: "container.network.tcp.listen_overflows",

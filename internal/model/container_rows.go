@@ -2,7 +2,7 @@ package model
 
 import "slices"
 
-// ContainerRows are the metrics of a container, in the order in which they are told.
+// ContainerRows are the metrics of a container, in the order in which they are written.
 var ContainerRows = slices.Concat(containerRows, taskRows, containerQuotaRows, containerMemoryRows, containerDiskRows,
 	containerNetworkRows, containerPowerRows)
 
@@ -47,7 +47,7 @@ var containerRows = []Row[ContainerSample]{
 		Help: "Time that runnable threads waited for a CPU, by who ran on it meanwhile: by_id and by_name of another " +
 			"container, or by_name alone: own (other threads of the same container), idle (nobody: the CPU had to wake up), " +
 			"quota (the container's own CPU quota was used up), migrated (on a CPU that the thread was moved away from) or " +
-			"other (not told apart)",
+			"other (not distinguished)",
 		Labels: []string{"by_id", "by_name"}, Each: waitBy},
 	{Name: "container_preemptions_by_total", OTel: "container.preemptions_by", Unit: "{preemption}", Kind: Counter,
 		Help: "Times that a thread that could have run on lost its CPU, by who got it: labels as of the waits, without " +
@@ -122,8 +122,8 @@ func quotaCores(s *ContainerSample) (float64, bool) {
 }
 
 // Values of the label by_name that are no container's name: other threads of the same container, nobody (the CPU had to
-// wake up), its own CPU quota, whoever was on a CPU that the thread was moved away from, and all that are not told
-// apart.
+// wake up), its own CPU quota, whoever was on a CPU that the thread was moved away from, and all that are not
+// distinguished.
 const (
 	ByOwn      = "own"
 	ByIdle     = "idle"

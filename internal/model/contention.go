@@ -11,7 +11,7 @@ type KernelContention struct {
 // the pairs of which it is the victim this adds up to all that they waited for a CPU.
 type CgroupContention struct {
 	ID CgroupID
-	// Slot tells what the counters stand for where ID is 0.
+	// Slot says what the counters stand for where ID is 0.
 	Slot CgroupSlot
 	ContentionRest
 }
@@ -73,8 +73,8 @@ func (c ContentionRest) Since(before *ContentionRest) ContentionRest {
 // Contention is what a container's threads waited for.
 type Contention struct {
 	ContentionRest
-	// By holds other containers, each at most once. Those that are too many or too small to be told
-	// apart are in OtherNS and OtherPreemptions.
+	// By holds other containers, each at most once. Those that are too many or too small to be
+	// distinguished are in OtherNS and OtherPreemptions.
 	By []Contender
 }
 
@@ -82,7 +82,7 @@ type Contention struct {
 type Contender struct {
 	// ID and Name of the other container, as it was called last.
 	ID, Name string
-	// WaitNS and Preemptions as in CgroupPair, counted since the contender was first told apart.
+	// WaitNS and Preemptions as in CgroupPair, counted since the contender was first distinguished.
 	WaitNS, Preemptions uint64
 }
 

@@ -115,7 +115,7 @@ func (o *DiskOperations) Since(before *DiskOperations) DiskOperations {
 
 // KernelDisk is what the kernel counted of one control group on one device.
 type KernelDisk struct {
-	// Entry tells entries apart, also those that follow each other in one place of the table. The
+	// Entry distinguishes entries, also those that follow each other at one index of the table. The
 	// counters of an entry only grow.
 	Entry uint64
 	// Group in the hierarchy of CgroupID, 0 where it is not known: the root of another hierarchy, or

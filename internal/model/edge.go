@@ -11,7 +11,7 @@ type EdgeCounters struct {
 	OneWay uint64
 	// Opens counts connections established (or found open at the start), Closes those ended.
 	Opens, Closes uint64
-	// Failures counts connection attempts that never came to be: FailuresRefused,
+	// Failures counts connection attempts that failed: FailuresRefused,
 	// FailuresTimedOut, FailuresUnreachable and those for other reasons.
 	Failures                                               uint64
 	FailuresRefused, FailuresTimedOut, FailuresUnreachable uint64
@@ -27,7 +27,7 @@ type EdgeCounters struct {
 	Aborts uint64
 	// Transfers counts transactions whose reply flowed for over a second, Held those whose
 	// reply began more than ten seconds after the request (a long poll). Neither is in Latency:
-	// their times do not tell how fast the server is.
+	// their times do not show how fast the server is.
 	Transfers, Held uint64
 	// Continued counts replies that went on after a second of silence, when their
 	// transaction had already been counted; its latency lacks the tail.
@@ -129,7 +129,7 @@ func (c *EdgeCounters) Since(before *EdgeCounters) EdgeCounters {
 	return gained
 }
 
-// Precedes tells whether after can be a later state of c: no counter went down.
+// Precedes reports whether after can be a later state of c: no counter went down.
 func (c *EdgeCounters) Precedes(after *EdgeCounters) bool {
 	later := after.Plain()
 	for i, n := range c.Plain() {
@@ -172,7 +172,7 @@ func Completeness(seenBytes, unseenBytes, ended, lost float64) float64 {
 	return min(share(seenBytes, unseenBytes), share(ended, lost))
 }
 
-// EdgeRows are the metrics of an edge, in the order in which they are told.
+// EdgeRows are the metrics of an edge, in the order in which they are written.
 var EdgeRows = []Row[Edge]{
 	{Name: "outsight_edge_request_bytes_total", OTel: "outsight.edge.request", Unit: "By", Kind: Counter,
 		Help: "Bytes from the client to the server",

@@ -1,6 +1,9 @@
 package model
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Protocol is what a connection's requests were recognised as.
 type Protocol string
@@ -25,15 +28,15 @@ const (
 	InvalidEndpoint = "invalid"
 )
 
-// EndpointKey is what tells the endpoints of an edge apart.
+// EndpointKey is what distinguishes the endpoints of an edge.
 type EndpointKey struct {
 	Protocol Protocol
 	// Name is what was asked for, in at most 48 printable bytes (96 for HTTP/2 and gRPC): method
 	// and templated route, command, or statement. It is "unknown" where a connection was joined
-	// after the request's path had been told.
+	// after the request's path was known.
 	Name string
 	// Status is "1xx" to "5xx", or "101" for a switch of protocols, for HTTP; "ok" or "error"
-	// for others; empty where the reply does not tell. For DNS "ok" or the response code:
+	// for others; empty where the reply does not say. For DNS "ok" or the response code:
 	// "nxdomain", "servfail", "refused", "formerr", "notimp", or "rcode9" and the like. For gRPC
 	// it is the call's: "ok", "not_found", "unavailable" and so on.
 	Status string
@@ -44,7 +47,7 @@ type EndpointKey struct {
 var FailedStatuses = []string{"error", "5xx", "servfail", "refused",
 	"unknown", "deadline_exceeded", "unimplemented", "internal", "unavailable", "data_loss"}
 
-// Failed tells whether the status is one of FailedStatuses.
+// Failed reports whether the status is one of FailedStatuses.
 func (k EndpointKey) Failed() bool { return slices.Contains(FailedStatuses, k.Status) }
 
 // Endpoint counts the transactions of an edge that asked for the same thing and were answered
@@ -90,7 +93,7 @@ func (e Endpoint) Since(before *Endpoint) Endpoint {
 	return e
 }
 
-// Precedes tells whether after can be a later state of e.
+// Precedes reports whether after can be a later state of e.
 func (e *Endpoint) Precedes(after *Endpoint) bool {
 	if e.Aside > after.Aside {
 		return false
@@ -114,4 +117,24 @@ func MergeEndpoints(a, b []Endpoint) []Endpoint {
 		sum = append(sum, b[i])
 	}
 	return sum
+}
+
+// EndpointRows are the metrics of an endpoint, whose labels are those of its edge, and protocol, endpoint and status.
+var EndpointRows = []Row[Endpoint]{
+	{Name: "outsight_endpoint_requests_total", OTel: "outsight.endpoint.requests", Unit: "{request}", Kind: Counter,
+		Help: "Requests by protocol, endpoint and the status of their reply, where they were recognised",
+		Columns: []Column[Endpoint]{{Name: "requests",
+			Count: func(e *Endpoint) (uint64, bool) { return e.Transactions(), true }, Shown: []Number{
+				{Key: "requests_per_second", Title: "Requests", Unit: "/s", Group: GroupRequests, Formula: Rate},
+				{Key: "errors_per_second", Title: "Errors", Unit: "/s", Group: GroupRequests, Formula: Derived,
+					Query: "sum(rate(" +
+						`outsight_endpoint_requests_total{$match,status=~"` + strings.Join(FailedStatuses, "|") + `"}[$window]))`}}}}},
+	{Name: "outsight_endpoint_request_duration_seconds", OTel: "outsight.endpoint.request.duration", Unit: "s",
+		Kind: HistogramSeries,
+		Help: "Time of a request and its reply by protocol, endpoint and the status of the reply",
+		Columns: []Column[Endpoint]{{Name: "latency",
+			Histogram: func(e *Endpoint) (*Histogram, bool) { return e.Latency, true },
+			Shown: []Number{
+				{Key: "p50", Title: "p50", Unit: "s", Group: GroupLatency, Formula: QuantileOf, Quantile: 0.5},
+				{Key: "p99", Title: "p99", Unit: "s", Group: GroupLatency, Formula: QuantileOf, Quantile: 0.99}}}}},
 }

@@ -1,6 +1,6 @@
 package model
 
-// EnergyCounter is the energy that was put to a container, cumulative, in one domain by one meter.
+// EnergyCounter is the energy that is attributed to a container, cumulative, in one domain by one meter.
 type EnergyCounter struct {
 	// Domain is "core", "package", "dram" or "psys". A package has its cores in it, and psys, the whole
 	// machine, has all of them: they must not be added up.
@@ -13,7 +13,7 @@ type EnergyCounter struct {
 // EnergyPart is what a host used in one domain by one meter. The parts add up to what was measured.
 type EnergyPart struct {
 	Domain, Source string
-	// Containers is what was put to containers, Idle what the machine would have drawn without any
+	// Containers is what was attributed to containers, Idle what the machine would have drawn without any
 	// work, System what processes outside of containers used. All in microjoules.
 	Containers, Idle, System uint64
 }

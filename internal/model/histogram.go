@@ -17,11 +17,11 @@ const bucketsPerOctave = 1 << Scale
 const RelativeError = 0.010889
 
 // ZeroThreshold is the width of the zero bucket: durations up to it are counted in
-// Histogram.ZeroCount and are not told apart.
+// Histogram.ZeroCount and are not distinguished.
 const ZeroThreshold = 1024 * time.Nanosecond
 
 // OverflowThreshold is the duration from which on values are counted in
-// Histogram.OverflowCount and are not told apart (2^36 ns, about 69 s).
+// Histogram.OverflowCount and are not distinguished (2^36 ns, about 69 s).
 const OverflowThreshold = (1 << 36) * time.Nanosecond
 
 // MinBucket and MaxBucket are the lowest and the highest index of a bucket. Bucket i holds the

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// HostRows are the metrics of a host and of the agent on it, in the order in which they are told.
+// HostRows are the metrics of a host and of the agent on it, in the order in which they are written.
 var HostRows = []Row[Snapshot]{
 	{Name: "outsight_host_cpu_idle_seconds_total", OTel: "outsight.host.cpu.idle", Unit: "s", Kind: Counter,
 		Help: "Time in which the CPUs of the host ran nothing, summed over all CPUs",
@@ -30,6 +30,14 @@ var HostRows = []Row[Snapshot]{
 		Help: "Memory of the host",
 		Columns: []Column[Snapshot]{{Name: "memory",
 			Count: ofHost(func(s *Snapshot) uint64 { return s.Host.MemoryBytes })}}},
+	{Name: "outsight_host_memory_available_bytes", OTel: "outsight.host.memory.available", Unit: "By", Kind: Gauge,
+		Help: "Memory of the host that programs could get without swapping, as the kernel estimates it; not there on a host " +
+			"where it cannot be read",
+		Columns: []Column[Snapshot]{{Name: "memory_available",
+			Count: func(s *Snapshot) (uint64, bool) { return s.Self.AvailableBytes, s.Self.AvailableBytes > 0 },
+			Shown: []Number{{Key: "memory_available_bytes", Title: "Memory available", Unit: "B", Group: GroupHost, Order: 1,
+				Formula: Level,
+				Meaning: "What programs could get without swapping: memory that is free, and caches that can be reclaimed"}}}}},
 	{Name: "outsight_agent_cpu_seconds_total", OTel: "outsight.agent.cpu", Unit: "s", Kind: Counter,
 		Help: "CPU time of the agent's own process",
 		Columns: []Column[Snapshot]{{Name: "agent_cpu", Per: Nanoseconds,
@@ -39,9 +47,8 @@ var HostRows = []Row[Snapshot]{
 		Columns: []Column[Snapshot]{{Name: "agent_memory",
 			Count: ofHost(func(s *Snapshot) uint64 { return s.Self.RSSBytes })}}},
 	{Name: "outsight_agent_sent_bytes_total", OTel: "outsight.agent.sent", Unit: "By", Kind: Counter,
-		Help: "Bytes that the agent's own process wrote to connections, as its sockets took them (compressed, and encrypted): to a " +
-			"server (otlp), to a remote store (store), to who asked for /metrics (metrics) or for the page and its API (api), and to " +
-			"the command line of the same host (socket)",
+		Help: "Bytes that the agent's own process sent over the network, as its sockets took them (compressed, and encrypted): to a " +
+			"server (otlp), to a remote store (store), and to those who asked for /metrics, the page or its API (http)",
 		Labels: []string{"to"}, Each: func(s *Snapshot, to *Sink) {
 			for _, sent := range s.Self.Sent {
 				to.Add(float64(sent.Bytes), NewLabel("to", sent.To))
@@ -50,7 +57,9 @@ var HostRows = []Row[Snapshot]{
 	{Name: "outsight_agent_read_seconds", OTel: "outsight.agent.read", Unit: "s", Kind: Gauge,
 		Help: "Time that the last reading of all counters took",
 		Columns: []Column[Snapshot]{{Name: "agent_read", Per: Nanoseconds,
-			Count: ofHost(func(s *Snapshot) uint64 { return s.Self.ReadNS })}}},
+			Count: ofHost(func(s *Snapshot) uint64 { return s.Self.ReadNS }),
+			Shown: []Number{{Key: "agent_read_seconds", Title: "Reading takes", Unit: "s", Group: GroupHost,
+				Formula: Level, Meaning: "Time that the agent’s last reading of all counters took"}}}}},
 	{Name: "outsight_program_runs_total", OTel: "outsight.program.runs", Unit: "{run}", Kind: Counter,
 		Help: "Runs of a kernel program, estimated from moments in which the kernel's program statistics are on: 50 ms in each " +
 			"second or ten",
@@ -109,11 +118,11 @@ var HostRows = []Row[Snapshot]{
 			"between parts that share programs is assumed",
 		Labels: []string{"name", "purpose", "basis"}, Each: partCosts},
 	{Name: "outsight_feature_shed", OTel: "outsight.feature.shed", Kind: Gauge,
-		Help:   "1 while a part of Outsight is given up to keep the budget: what it counts stands still or is absent",
+		Help:   "1 while a part of Outsight is shed to keep the budget: what it counts stands still or is absent",
 		Labels: []string{"name", "purpose"},
 		Each:   parts(func(p *PartSample) float64 { return boolean(p.Shed) })},
 	{Name: "outsight_feature_changes_total", OTel: "outsight.feature.changes", Unit: "{change}", Kind: Counter,
-		Help:   "Times that a part of Outsight was given up or taken up again to keep the budget",
+		Help:   "Times that a part of Outsight was shed or taken up again to keep the budget",
 		Labels: []string{"name", "purpose"},
 		Each:   parts(func(p *PartSample) float64 { return float64(p.Changes) })},
 	{Name: "outsight_feature_available", OTel: "outsight.feature.available", Kind: Gauge,
@@ -184,7 +193,7 @@ func partCosts(s *Snapshot, to *Sink) {
 	}
 }
 
-// parts tells a number of each part that can be given up.
+// parts adds a number of each part that can be shed.
 func parts(number func(*PartSample) float64) func(*Snapshot, *Sink) {
 	return func(s *Snapshot, to *Sink) {
 		if s.Self.Budget == nil {

@@ -31,11 +31,11 @@ type CgroupEvent struct {
 // CgroupCounters are the kernel's counters of one control group, its children not included.
 type CgroupCounters struct {
 	ID CgroupID
-	// Slot tells what the counters stand for where ID is 0.
+	// Slot says what the counters stand for where ID is 0.
 	Slot CgroupSlot
 	CPU  CPUCounters
 	TaskCounters
-	// Files is nil where the kernel cannot tell.
+	// Files is nil where the kernel cannot say.
 	Files *FileCounters
 	// Reclaim is 0 where nobody counts it.
 	Reclaim ReclaimCounters
@@ -46,7 +46,7 @@ type CgroupCounters struct {
 	Work, WorkNS []uint64
 }
 
-// CgroupSlot tells ordinary control groups from the two that always exist.
+// CgroupSlot distinguishes ordinary control groups from the two that always exist.
 type CgroupSlot uint8
 
 // OrdinaryCgroup is any group; OtherCgroups collects those for which the table had no room;
@@ -106,7 +106,7 @@ func (t Transport) String() string {
 // KernelEdge is what the kernel counted for all connections that share a key, at one end.
 type KernelEdge struct {
 	Key KernelEdgeKey
-	// Instance tells entries apart that have the same key: while one is given up, the kernel
+	// Instance distinguishes entries that have the same key: while one is given up, the kernel
 	// may already have made the next.
 	Instance uint32
 	// PID is a process that uses, or used, the edge; 0 if not known. It may be gone.
@@ -203,11 +203,11 @@ type Drop struct {
 	Capacity, Used uint64
 }
 
-// Part is something that an agent does. Most of what it counts it can give up to keep its budget.
+// Part is something that an agent does. Most of what it counts it can shed to keep its budget.
 type Part struct {
 	// Name as in "transfers"; Purpose is what is missing without it.
 	Name, Purpose string
-	// Fixed parts are never given up: they tell what they cost.
+	// Fixed parts are never shed: their cost is reported.
 	Fixed bool
 	// Under is the part without which this one counts nothing; empty for none.
 	Under string

@@ -2,7 +2,7 @@ package model
 
 import "time"
 
-// ReclaimCounters tell how long threads had to free memory before they got some.
+// ReclaimCounters count how long threads had to free memory before they got some.
 type ReclaimCounters struct {
 	// LimitNS and LimitStalls: because of a limit of the control group, or of one above it. HostNS and HostStalls: because
 	// the host was short of memory. A stall counts when it ends.
@@ -23,7 +23,7 @@ type OOMVictims struct {
 	Process string
 	PID     int
 	Time    time.Time
-	// Kills by the name of the process, in order of the names; "other" are those that are not told apart.
+	// Kills by the name of the process, in order of the names; "other" are those that are not distinguished.
 	Kills []OOMKills
 }
 
@@ -42,6 +42,6 @@ type PressureCounters struct {
 type Pressure struct {
 	// WaitingNS: at least one thread was. StalledNS: all that had something to do were.
 	WaitingNS, StalledNS uint64
-	// Known is false where the kernel does not tell.
+	// Known is false where the kernel does not say.
 	Known bool
 }

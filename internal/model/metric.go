@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Entity is what a metric tells of: each has its own table of rows.
+// Entity is what a metric is about: each has its own table of rows.
 type Entity string
 
 // The entities. The metrics of a disk, a process and a listener of a container are rows of the container, with more
@@ -24,7 +24,7 @@ type Metric struct {
 	// Name under which the metric is stored and exposed.
 	Name string
 	// OTel is the OpenTelemetry name, Unit its unit in UCUM ("s", "By", "{thread}"). One OTel
-	// metric may be several rows, told apart by an attribute that is part of Name here.
+	// metric may be several rows, distinguished by an attribute that is part of Name here.
 	OTel, Unit string
 	Kind       SeriesKind
 	// Help says what is counted, without the name and the unit.
@@ -45,7 +45,7 @@ type Row[T any] struct {
 	Graph bool
 	// Columns are the series whose labels are known beforehand: each is a column of a table of entities.
 	Columns []Column[T]
-	// Each tells series whose labels are only known when they are read: one for each device, process and so on.
+	// Each adds series whose labels are only known when they are read: one for each device, process and so on.
 	Each func(*T, *Sink)
 }
 
@@ -53,7 +53,7 @@ type Row[T any] struct {
 type Column[T any] struct {
 	// Name is unique among the columns of the entity.
 	Name string
-	// Label tells the columns of one metric apart.
+	// Label distinguishes the columns of one metric.
 	Label Label
 	// Exactly one of these reads the value; ok is false where it could not be had.
 	Count     func(*T) (n uint64, ok bool)
@@ -63,7 +63,7 @@ type Column[T any] struct {
 	Per float64
 	// Fold is how the values of several entities become that of their group.
 	Fold Fold
-	// Dense says that a counter which stands at 0 is not the same as none: its last value tells something too.
+	// Dense says that a counter which stands at 0 is not the same as none: its last value counts too.
 	Dense bool
 	// Shown are the numbers of the JSON and the page that are made of the column first of all.
 	Shown []Number
@@ -101,7 +101,7 @@ func (r *Row[T]) Metric(of Entity) Metric {
 	return Metric{r.Name, r.OTel, r.Unit, r.Kind, r.Help, of, labels}
 }
 
-// Read tells the sink all series of one entity.
+// Read adds all series of one entity to the sink.
 func (r *Row[T]) Read(of *T, to *Sink) {
 	if r.Each != nil {
 		r.Each(of, to)
@@ -190,7 +190,7 @@ func (s *Sink) add(one Series) {
 	s.Series = append(s.Series, one)
 }
 
-// typed is the label that tells kinds of one metric apart.
+// typed is the label that distinguishes kinds of one metric.
 func typed(kind string) Label { return Label{TypeLabel, kind} }
 
 // seconds turns nanoseconds into seconds.
@@ -257,6 +257,7 @@ var (
 	UsageGroups = []string{GroupCPU, GroupMemory, GroupNetwork, GroupDisk}
 	SideGroups  = []string{GroupRequests, GroupLatency, GroupPath, GroupConnections, GroupTrouble, GroupNotTimed,
 		GroupCompleteness}
+	HostGroups = []string{GroupHost}
 )
 
 // The groups.
@@ -272,6 +273,7 @@ const (
 	GroupTrouble      = "What went wrong"
 	GroupNotTimed     = "Not timed as requests"
 	GroupCompleteness = "Completeness"
+	GroupHost         = "Host"
 )
 
 // Numbers are those that are made of the columns of rows, in the order of groups, with their queries. They panic where

@@ -10,7 +10,7 @@ import (
 func TestContainerRows(t *testing.T) { checkRows(t, ContainerRows, UsageGroups) }
 func TestEdgeRows(t *testing.T)      { checkRows(t, EdgeRows, SideGroups) }
 func TestEndpointRows(t *testing.T)  { checkRows(t, EndpointRows, SideGroups) }
-func TestHostRows(t *testing.T)      { checkRows(t, HostRows, nil) }
+func TestHostRows(t *testing.T)      { checkRows(t, HostRows, HostGroups) }
 
 // checkRows holds what each row and column of a table needs.
 func checkRows[T any](t *testing.T, rows []Row[T], groups []string) {

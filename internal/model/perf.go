@@ -1,6 +1,6 @@
 package model
 
-// HardwareEvents and SoftwareEvents name the events of PerfCounters by their place.
+// HardwareEvents and SoftwareEvents name the events of PerfCounters by their index.
 var (
 	HardwareEvents = [4]string{"cycles", "instructions", "cache_references", "cache_misses"}
 	SoftwareEvents = [4]string{"cpu_clock", "task_clock", "context_switches", "page_faults"}
@@ -11,7 +11,7 @@ var (
 type PerfCounters struct {
 	// PMU is what counted: "cpu", on hybrid machines "cpu_core" or "cpu_atom", or "software".
 	PMU string
-	// Known has a bit for each place of Counts that is counted here; others are absent, not zero.
+	// Known has a bit for each index of Counts that is counted here; others are absent, not zero.
 	Known uint8
 	// Counts are extrapolated from the time in which the group had the hardware (RunningNS) to that
 	// in which it should have (EnabledNS).
@@ -21,12 +21,12 @@ type PerfCounters struct {
 	Shared [4]uint64
 }
 
-// Name of the event at a place of Counts.
-func (c *PerfCounters) Name(place int) string {
+// Name of the event at an index of Counts.
+func (c *PerfCounters) Name(i int) string {
 	if c.PMU == "software" {
-		return SoftwareEvents[place]
+		return SoftwareEvents[i]
 	}
-	return HardwareEvents[place]
+	return HardwareEvents[i]
 }
 
 // ProcessGain is what a process counted between two readings.
@@ -41,7 +41,7 @@ type ProcessGain struct {
 
 // ProcessPerf is what the processes of one name in a container counted, cumulative.
 type ProcessPerf struct {
-	// Process is the name, or "other" for those that are not told apart.
+	// Process is the name, or "other" for those that are not distinguished.
 	Process string
 	Perf    []PerfCounters
 }

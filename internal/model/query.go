@@ -92,7 +92,7 @@ type Point struct {
 // name and type and not to be changed.
 type NamedResult struct {
 	Name string
-	// Type is the label "type", which tells kinds of one metric apart; empty where there is none.
+	// Type is the label "type", which distinguishes kinds of one metric; empty where there is none.
 	Type string
 	QueryResult
 }

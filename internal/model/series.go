@@ -26,7 +26,7 @@ type Series struct {
 	Foreign *ForeignHistogram
 }
 
-// ForeignHistogram is a cumulative exponential histogram of somebody else's measurements, in the unit that the
+// ForeignHistogram is a cumulative exponential histogram of another program's measurements, in the unit that the
 // series' name ends with. Bucket i of Positive holds the values in (base^(i-1), base^i], where base is
 // 2^(2^-Scale); those of Negative hold the values of the same size below zero.
 type ForeignHistogram struct {
@@ -49,7 +49,7 @@ const (
 // Label is a name and its value.
 type Label struct{ Name, Value string }
 
-// SeriesKind tells how the values of a series are to be read.
+// SeriesKind says how the values of a series are to be read.
 type SeriesKind uint8
 
 // The kinds of series. Counter and HistogramSeries are cumulative.

@@ -29,7 +29,7 @@ type Snapshot struct {
 type ContainerSample struct {
 	Container *Container
 	CPU       *CPUCounters
-	// Contention tells what the container's threads waited for a CPU behind.
+	// Contention is what the container's threads waited for a CPU behind.
 	Contention *Contention
 	Processes  *ProcessCounters
 	Throttle   *ThrottleCounters
@@ -39,7 +39,7 @@ type ContainerSample struct {
 	Pressure *PressureCounters
 	// Victims are nil where no process was killed for lack of memory since the agent's start.
 	Victims *OOMVictims
-	// Disk is what the control group's files tell; Devices what the kernel programs counted, in order of the
+	// Disk is what the control group's files report; Devices what the kernel programs counted, in order of the
 	// device.
 	Disk    *DiskCounters
 	Devices []DeviceSample
@@ -68,7 +68,7 @@ type ListenerCounters struct {
 	Drops uint64
 }
 
-// ThrottleCounters tell of the container's own CPU quota (cpu.stat).
+// ThrottleCounters are of the container's own CPU quota (cpu.stat).
 type ThrottleCounters struct {
 	Periods, ThrottledPeriods uint64
 	ThrottledNS               uint64
@@ -88,13 +88,13 @@ type MemorySample struct {
 	PageFaults      uint64
 	MajorPageFaults uint64
 	OOMKills        uint64
-	// AnonRefaults and FileRefaults count pages that were read again soon after they had been given up for lack of
-	// memory: the working set does not fit. HasRefaults is false where the kernel does not tell.
+	// AnonRefaults and FileRefaults count pages that were read again soon after they had been reclaimed for lack of
+	// memory: the working set does not fit. HasRefaults is false where the kernel does not say.
 	AnonRefaults, FileRefaults uint64
 	HasRefaults                bool
 }
 
-// DiskCounters sum a container's block I/O over all devices, as the control group's files tell it.
+// DiskCounters sum a container's block I/O over all devices, as the control group's files report it.
 type DiskCounters struct {
 	ReadBytes, WriteBytes uint64
 	Reads, Writes         uint64
@@ -111,9 +111,9 @@ type NetworkCounters struct {
 // TCPCounters are of the TCP connections of a container's network namespace, read every thirty
 // seconds.
 type TCPCounters struct {
-	// ZeroWindows counts times that a receiver in the namespace told its sender to stop because its
+	// ZeroWindows counts times that a receiver in the namespace asked its sender to stop because its
 	// buffer was full, ZeroWindowsEnded times that it had room again; ZeroWindowDrops segments
-	// that came nevertheless.
+	// that arrived nevertheless.
 	ZeroWindows, ZeroWindowsEnded, ZeroWindowDrops uint64
 	// ListenOverflows counts connections for which a listening socket's queue had no room.
 	ListenOverflows uint64
@@ -196,25 +196,26 @@ type PartSample struct {
 	Spent float64
 	// Estimated is true where Spent is an assumed share of programs that another part has too.
 	Estimated bool
-	// Shed is true while it is given up; Changes is how often that changed.
+	// Shed is true while it is off; Changes is how often that changed.
 	Shed    bool
 	Changes uint64
 }
 
-// SentBytes is what a process wrote to its connections for one purpose, cumulative: all that its sockets took,
-// compressed and encrypted where that is done.
+// SentBytes is what the agent's process wrote to network connections for one purpose, cumulative: all that its sockets
+// took, compressed and encrypted where that is done.
 type SentBytes struct {
-	// To is "otlp" (a server), "store" (a remote store), "metrics" and "api" (who asks over HTTP) or "socket" (the
-	// command line of the same host).
+	// To is "otlp" (a server), "store" (a remote store) or "http" (who asks for /metrics, or for the page and its API).
 	To    string
 	Bytes uint64
 }
 
-// SelfSample tells what Outsight itself costs and misses on the host.
+// SelfSample is what Outsight itself costs and misses on the host.
 type SelfSample struct {
 	// IdleNS is the time in which the host's CPUs ran nothing; OtherNS is CPU time of control
 	// groups for which the table had no room. StealNS is what a hypervisor ran on the CPUs of this virtual machine.
 	IdleNS, OtherNS, StealNS uint64
+	// AvailableBytes is the memory that programs could get without swapping (MemAvailable); 0 where it is not known.
+	AvailableBytes uint64
 	// CPUNS is the CPU time of the agent's own process, RSSBytes its resident memory.
 	CPUNS, RSSBytes uint64
 	Programs        []ProgramCost
@@ -226,4 +227,11 @@ type SelfSample struct {
 	Budget *BudgetSample
 	// ReadNS is how long the reading of this snapshot took.
 	ReadNS uint64
+}
+
+// Translation says that on this host the connections of a client to one address go to another
+// one.
+type Translation struct {
+	Client           netip.Addr
+	Dialled, Reached netip.AddrPort
 }

@@ -2,7 +2,7 @@ package model
 
 // OverflowBucket is the index under which sparse forms of a Histogram (Prometheus native
 // histograms) keep OverflowCount. It is the first one whose lower bound lies above
-// OverflowThreshold, so that no duration that was told apart shares it. The bucket stands for
+// OverflowThreshold, so that no duration that was distinguished shares it. The bucket stands for
 // every longer duration, not only for those up to its nominal upper bound.
 const OverflowBucket = MaxBucket + 1
 

@@ -49,7 +49,7 @@ type TickSample struct {
 
 // TickLosses are the ticks that a recording does not have.
 type TickLosses struct {
-	// Full are ticks that found no room, because nobody took the earlier ones out in time.
+	// Full are ticks that found no room, because the earlier ones were not read in time.
 	Full uint64
 	// Late are ticks that were left out, because all timers, or the tick before, were too late.
 	Late uint64

@@ -128,7 +128,8 @@ func testSnapshot() *model.Snapshot {
 		},
 		Self: model.SelfSample{
 			IdleNS: 5_000_000_000, OtherNS: 1, StealNS: 1_500_000_000, CPUNS: 2_000_000_000, RSSBytes: 42, ReadNS: 3_000_000,
-			Sent: []model.SentBytes{{To: "otlp", Bytes: 81}, {To: "metrics", Bytes: 82}},
+			AvailableBytes: 1 << 29,
+			Sent:           []model.SentBytes{{To: "otlp", Bytes: 81}, {To: "http", Bytes: 82}},
 			Programs: []model.ProgramCost{{Name: "on_switch", Runs: 10, RunTimeNS: 1000},
 				{Name: "on_exit", Runs: 1, Missed: 7}, {Name: "on_fork"}},
 			Drops: []model.Drop{{Name: "edges", Count: 3, Capacity: 100, Used: 9}, {Name: "queue", Count: 1}},

@@ -57,9 +57,9 @@ func (r *Report) complete(s *Saturation) {
 	s.OpenStart, s.OpenEnd = s.span.openStart, s.span.openEnd
 	s.CPU = r.shares(s.span)
 	if s.line != nil {
-		s.Container, s.ID = s.line.name, s.line.head.Container.Key()
+		s.Container, s.ID = s.line.name, s.line.header.Container.Key()
 	} else if taker := r.taker(s.span); taker != nil {
-		s.Container, s.ID = taker.name, taker.head.Container.Key()
+		s.Container, s.ID = taker.name, taker.header.Container.Key()
 	}
 	if s.Kind == Stall {
 		s.Earliest = time.Unix(0, s.line.earliest(s.span))

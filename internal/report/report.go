@@ -114,7 +114,7 @@ func (r *Report) aboutHost() {
 			r.note("%s: %d rows are not later than the one before them and were passed over: its files overlap in time, or "+
 				"its clock was set back.", l.name, l.passed)
 		}
-		h := &l.head.Host
+		h := &l.header.Host
 		hosts[h.Name] = true
 		clocks[l.monotonic] = true
 		r.Host, r.Kernel = h.Name, h.Kernel
@@ -139,7 +139,7 @@ func (r *Report) aboutHost() {
 		r.note("Some recordings have no monotonic time: against the others they are only as exact as the wall clock.")
 	}
 	if r.Cores == 0 && len(r.lines) > 0 {
-		r.note("The recordings do not tell how many CPUs the host has: saturation of the whole host is not looked for.")
+		r.note("The recordings do not say how many CPUs the host has: saturation of the whole host is not looked for.")
 	}
 }
 
@@ -160,12 +160,12 @@ func timelines(recordings []*csvy.Recording) []*timeline {
 	}
 	seen := map[string]int{}
 	for _, l := range lines {
-		if seen[l.name]++; seen[l.name] > 1 { // names are how a report tells containers apart
+		if seen[l.name]++; seen[l.name] > 1 { // names are how a report distinguishes containers
 			l.name = fmt.Sprintf("%s (%d)", l.name, seen[l.name])
 		}
 	}
 	slices.SortFunc(lines, func(a, b *timeline) int {
-		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.head.Container.Key(), b.head.Container.Key()))
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.header.Container.Key(), b.header.Container.Key()))
 	})
 	return lines
 }

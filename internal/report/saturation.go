@@ -222,7 +222,7 @@ func (l *timeline) quotaSpans() []span {
 // oneCPUSpans: in each step the container used 0.9 to 1.2 CPUs, and less than 0.3 threads waited
 // for more. A container that serves requests must have had two at once: else nobody waited.
 func (l *timeline) oneCPUSpans() []span {
-	cpu, waits, serving := l.of(csvy.CPUNS), l.of(csvy.RunQueueNS), l.of(csvy.RequestsServing)
+	cpu, waits, served := l.of(csvy.CPUNS), l.of(csvy.RunQueueNS), l.of(csvy.RequestsServing)
 	usage := cpu.rates()
 	holds := make([]bool, len(usage))
 	for i, u := range usage {
@@ -230,10 +230,10 @@ func (l *timeline) oneCPUSpans() []span {
 		holds[i] = u >= oneCPULeast && u <= oneCPUMost && wait < starved
 	}
 	spans := stretched(cpu.t, usage, 1, holds)
-	if greatest(serving.v) < 1 {
+	if greatest(served.v) < 1 {
 		return spans
 	}
-	return slices.DeleteFunc(spans, func(s span) bool { return greatest(serving.between(s.from, s.to)) < 2 })
+	return slices.DeleteFunc(spans, func(s span) bool { return greatest(served.between(s.from, s.to)) < 2 })
 }
 
 func greatest(values []float64) float64 {
@@ -279,7 +279,7 @@ const stallMargin = 2 * time.Second
 // stallSpans: in each step there were unanswered requests, not fewer at its end than at its begin,
 // and more than are always there; not a byte was sent; less than 0.5 CPUs were used; and the
 // container did not wait for a reply itself, at both ends. Over all of the span it used at most 0.1
-// CPUs, and less than 0.3 threads waited for one. The first request came and the first reply went
+// CPUs, and less than 0.3 threads waited for one. The first request arrived and the first reply went
 // within the steps before and after: half of each is added.
 //
 // A stall can begin before the first request shows it, and after the last byte that was sent or
@@ -287,23 +287,23 @@ const stallMargin = 2 * time.Second
 // timer, a collection or whoever takes a lock does first. Else the begin is put in the middle, and at
 // most 10 ms before the first request.
 func (l *timeline) stallSpans() []span {
-	serving, asking, sent := l.of(csvy.RequestsServing), l.of(csvy.RequestsAsking), l.of(csvy.SentBytes)
+	served, called, sent := l.of(csvy.RequestsServing), l.of(csvy.RequestsAsking), l.of(csvy.SentBytes)
 	cpu, waits := l.of(csvy.CPUNS), l.of(csvy.RunQueueNS)
-	t := serving.t
-	if len(t) < 2 || len(sent.t) == 0 || greatest(serving.v) < 1 {
+	t := served.t
+	if len(t) < 2 || len(sent.t) == 0 || greatest(served.v) < 1 {
 		return nil
 	}
 	silent := func(i int) bool { return sent.gained(t[i], t[i+1]) == 0 }
 	holds := make([]bool, len(t)-1)
 	for i := range holds {
-		waiting := asking.level(t[i]) >= 1 && asking.level(t[i+1]) >= 1
-		holds[i] = serving.v[i] >= 1 && serving.v[i+1] >= serving.v[i] && silent(i) && !waiting &&
+		waiting := called.level(t[i]) >= 1 && called.level(t[i+1]) >= 1
+		holds[i] = served.v[i] >= 1 && served.v[i+1] >= served.v[i] && silent(i) && !waiting &&
 			cpu.gained(t[i], t[i+1]) < 0.5*float64(t[i+1]-t[i])
 	}
 	spans := spansOf(t, holds, 0)
 	for i := range spans {
 		s := &spans[i]
-		if !s.openStart && serving.v[s.first-1] < serving.v[s.first] && silent(s.first-1) {
+		if !s.openStart && served.v[s.first-1] < served.v[s.first] && silent(s.first-1) {
 			s.from -= (t[s.first] - t[s.first-1]) / 2
 		}
 		if !s.openEnd {
@@ -318,9 +318,9 @@ func (l *timeline) stallSpans() []span {
 		}
 	}
 	return slices.DeleteFunc(spans, func(s span) bool {
-		always := slices.Min(serving.between(s.from-int64(stallMargin), s.to+int64(stallMargin)))
+		always := slices.Min(served.between(s.from-int64(stallMargin), s.to+int64(stallMargin)))
 		length := float64(s.to - s.from)
-		return serving.level(t[s.first]) <= always && always > 0 || cpu.gained(s.from, s.to) > stallCPU*length ||
+		return served.level(t[s.first]) <= always && always > 0 || cpu.gained(s.from, s.to) > stallCPU*length ||
 			waits.gained(s.from, s.to) >= starved*length
 	})
 }
@@ -334,8 +334,8 @@ const stirs = 20_000
 // stirred looks for the last step before the given one in which the container used CPU without
 // having sent or received a byte, and without a request. It is the middle of that step.
 func (l *timeline) stirred(before int) (at int64, found bool) {
-	serving, cpu := l.of(csvy.RequestsServing), l.of(csvy.CPUNS)
-	t := serving.t
+	served, cpu := l.of(csvy.RequestsServing), l.of(csvy.CPUNS)
+	t := served.t
 	for i := before; i > 0 && l.quiet(i-1) && t[before]-t[i-1] < int64(100*time.Millisecond); i-- {
 		if cpu.gained(t[i-1], t[i]) >= stirs {
 			return (t[i-1] + t[i]) / 2, true
@@ -344,24 +344,24 @@ func (l *timeline) stirred(before int) (at int64, found bool) {
 	return 0, false
 }
 
-// quiet tells a step without a byte sent or received, and without a request at its begin.
+// quiet reports a step without a byte sent or received, and without a request at its begin.
 func (l *timeline) quiet(step int) bool {
-	serving := l.of(csvy.RequestsServing)
-	from, to := serving.t[step], serving.t[step+1]
-	return serving.v[step] < 1 && l.of(csvy.SentBytes).gained(from, to) == 0 &&
+	served := l.of(csvy.RequestsServing)
+	from, to := served.t[step], served.t[step+1]
+	return served.v[step] < 1 && l.of(csvy.SentBytes).gained(from, to) == 0 &&
 		l.of(csvy.ReceivedBytes).gained(from, to) == 0
 }
 
 // earliest is when a stall may have begun: at the end of the last step with a byte sent or received
 // or an unanswered request.
 func (l *timeline) earliest(s span) int64 {
-	serving := l.of(csvy.RequestsServing)
+	served := l.of(csvy.RequestsServing)
 	i := s.first
-	if i > 0 && serving.v[i-1] < 1 {
-		i-- // the step in which the first request came
+	if i > 0 && served.v[i-1] < 1 {
+		i-- // the step in which the first request arrived
 	}
 	for i > 0 && l.quiet(i-1) {
 		i--
 	}
-	return min(serving.t[i], s.from)
+	return min(served.t[i], s.from)
 }

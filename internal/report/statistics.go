@@ -141,7 +141,7 @@ func utilisation(t []int64, usage []float64, window time.Duration) Utilisation {
 // container reports how regular a recording is, and how busy its container was.
 func (l *timeline) container(o Options) *Container {
 	c := &Container{
-		Name: l.name, ID: l.head.Container.Key(), Image: l.head.Container.Image, Files: l.files, Rows: len(l.t), Cut: l.cut,
+		Name: l.name, ID: l.header.Container.Key(), Image: l.header.Container.Image, Files: l.files, Rows: len(l.t), Cut: l.cut,
 		LostTicks: l.lost,
 	}
 	if n := len(l.t); n > 0 {
@@ -149,7 +149,7 @@ func (l *timeline) container(o Options) *Container {
 	}
 	between := differences(l.t)
 	c.Intervals.Distributed = distributed(between)
-	nominal := float64(l.head.Interval)
+	nominal := float64(l.header.Interval)
 	if nominal == 0 {
 		nominal = median(between)
 	}

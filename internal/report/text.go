@@ -140,7 +140,7 @@ func (s *Saturation) notes() []string {
 		notes = append(notes, "CPUs: "+strings.Join(shares, ", "))
 	}
 	if s.Earliest.Before(s.From) {
-		notes = append(notes, fmt.Sprintf("the last byte came or went %s before",
+		notes = append(notes, fmt.Sprintf("the last byte was received or sent %s before",
 			duration(ms(int64(s.From.Sub(s.Earliest))))))
 	}
 	switch {
@@ -227,11 +227,11 @@ func (t *textReport) table(columns []column) {
 		width = max(width, utf8.RuneCountInString(c.Name))
 	}
 	pad := func(s string, width int) string { return strings.Repeat(" ", max(width-utf8.RuneCountInString(s), 0)) }
-	head := "container" + pad("container", width)
+	header := "container" + pad("container", width)
 	for _, c := range columns {
-		head += fmt.Sprintf("  %9s", c.title)
+		header += fmt.Sprintf("  %9s", c.title)
 	}
-	t.line("%s", head)
+	t.line("%s", header)
 	for _, row := range rows {
 		line := row.Name + pad(row.Name, width)
 		for _, c := range columns {

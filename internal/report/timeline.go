@@ -10,14 +10,14 @@ import (
 )
 
 // timeline is all that was recorded of one container. Times are in ns since 1970. Where the
-// recording has ticks, they are those of the monotonic clock, put onto the wall clock by the head:
+// recording has ticks, they are those of the monotonic clock, put onto the wall clock by the header:
 // no step of the wall clock moves them, and those of all containers agree.
 type timeline struct {
-	name  string
-	head  csvy.Head
-	files int
-	cut   bool
-	lost  uint64
+	name   string
+	header csvy.Head
+	files  int
+	cut    bool
+	lost   uint64
 	// passed counts rows that are not later than the one before them.
 	passed    int
 	monotonic bool
@@ -40,7 +40,7 @@ func newTimeline(files []*csvy.Recording) *timeline {
 		return cmp.Or(a.Head.Started.Compare(b.Head.Started), cmp.Compare(a.Head.Part, b.Head.Part))
 	})
 	last := files[len(files)-1]
-	l := &timeline{name: last.Head.Name(), head: last.Head, files: len(files), cut: last.End.Cut,
+	l := &timeline{name: last.Head.Name(), header: last.Head, files: len(files), cut: last.End.Cut,
 		series: map[string]*series{}}
 	l.monotonic = true
 	for _, f := range files {

@@ -18,6 +18,7 @@ func TestNumbersScript(t *testing.T) {
 // script is web/src/numbers.ts.
 func script() string {
 	usage, side := model.Numbers(model.ContainerRows, model.UsageGroups), model.Numbers(model.EdgeRows, model.SideGroups)
+	host := model.Numbers(model.HostRows, model.HostGroups)
 	var b strings.Builder
 	b.WriteString(`// Made from the registry of metrics (internal/model) by scripts/generate: do not edit.
 
@@ -70,6 +71,7 @@ export interface Side {
 	}
 	meanings("USAGE_MEANING", usage)
 	meanings("SIDE_MEANING", side)
+	meanings("HOST_MEANING", host)
 	b.WriteString("\n/** The numbers of a side of which more is worse. */\nexport const TROUBLE: ReadonlySet<string> = new Set([")
 	separator := ""
 	for _, n := range side {

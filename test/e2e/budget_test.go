@@ -36,7 +36,7 @@ func TestBudgetIsKept(t *testing.T) {
 		}
 		return nil
 	})
-	if !strings.Contains(o.log.String(), `msg="given up to keep the budget" part=switches`) {
+	if !strings.Contains(o.log.String(), `msg="shed to keep the budget" part=switches`) {
 		t.Error("nothing was said")
 	}
 	// While no switch is counted, CPU time is what the files say. On a busy host the storm may be calm for so long that

@@ -147,7 +147,7 @@ function Note({ loading, empty, live, range, change }: { loading: boolean; empty
       <DataThere range={range} change={change} />
       {live ? (
         <p>
-          Containers show up within a second of their start. If some run now, <code>outsight doctor</code> tells whether this kernel lets Outsight see
+          Containers show up within a second of their start. If some run now, <code>outsight doctor</code> says whether this kernel lets Outsight see
           them, and <code>outsight demo</code> starts a small shop to look at.
         </p>
       ) : (

@@ -23,9 +23,9 @@ const WORDS: Record<string, string> = { own: 'own threads', idle: 'while a CPU w
  */
 export function waited(by: Sample[], throttled: Sample[]): Waited | undefined {
   if (by.length === 0 && throttled.length === 0) return undefined
-  // Newer kernels tell which waits were the quota's: then it is among the parts already.
-  const told = by.some((s) => s.metric.by_name === 'quota' && !s.metric.by_id)
-  const quota = told ? 0 : throttled.reduce((sum, s) => sum + Math.max(0, s.value), 0) * 1000
+  // Newer kernels say which waits were the quota's: then it is among the parts already.
+  const known = by.some((s) => s.metric.by_name === 'quota' && !s.metric.by_id)
+  const quota = known ? 0 : throttled.reduce((sum, s) => sum + Math.max(0, s.value), 0) * 1000
   const sums = new Map<string, { ms: number; text: string; id?: string }>()
   for (const s of by) {
     const { by_name: name = 'other', by_id: id = '' } = s.metric

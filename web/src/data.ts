@@ -29,7 +29,7 @@ async function get<T>(path: string, signal: AbortSignal): Promise<T> {
 export interface Loaded<T> {
   data?: T
   error?: string
-  /** When the data came, in Unix seconds. */
+  /** When the data arrived, in Unix seconds. */
   at?: number
   loading: boolean
 }

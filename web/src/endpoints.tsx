@@ -64,7 +64,7 @@ export function Endpoints({ edge, state, change }: { edge: Edge; state: State; c
           )}
         </tbody>
       </table>
-      {share !== undefined && share < 0.995 && <p class="muted small">{floorPercent(share)} of the requests on this edge were recognised. The rest is encrypted, or was not seen from its beginning.</p>}
+      {share !== undefined && share < 0.995 && <p class="muted small">{floorPercent(share)} of the requests on this edge were recognised. Others are encrypted, or were not seen from its beginning.</p>}
     </section>
   )
 }

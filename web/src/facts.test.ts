@@ -74,8 +74,8 @@ describe('endpoints', () => {
   const asked = (counts: Record<string, number>) => ({ requests: Object.values(counts).reduce((a, b) => a + b, 0), statuses: counts }) as Endpoint
   it('tell their statuses, the most frequent first', () => {
     expect(statuses(asked({ '5xx': 1, '2xx': 199 }))).toBe('2xx 99.5 %, 5xx 0.50 %')
-    expect(statuses(asked({ '': 3 }))).toBe('status not told')
-    expect(statuses(asked({ '': 1, ok: 3 }))).toBe('ok 75.0 %, not told 25.0 %')
+    expect(statuses(asked({ '': 3 }))).toBe('status not known')
+    expect(statuses(asked({ '': 1, ok: 3 }))).toBe('ok 75.0 %, not known 25.0 %')
   })
   it('are a share of what was asked, others among them', () => {
     expect(recognised(edge({ transactions: 100 }, { endpoints: [asked({ ok: 40 })], other_endpoints: asked({ ok: 10 }) }))).toBe(0.5)

@@ -5,20 +5,20 @@ import { best, bytesPerSecond, type Edge, type Endpoint, type Node, type NumberI
 /** The number of a side by its key; undefined where it could not be had. */
 export const numberOf = (s: Side | undefined, key: string): Seconds | undefined => (s as Record<string, Seconds> | undefined)?.[key]
 
-/** Whether a number tells of trouble. */
+/** Whether a number means trouble. */
 export const trouble = (key: string): boolean => TROUBLE.has(key)
 
 /** What is there to show of an edge: groups with rows, without those that say nothing or 0. */
 export function factsOf(edge: Edge, numbers: NumberInfo[]): { title: string; rows: NumberInfo[] }[] {
-  const told = (n: NumberInfo) => [edge.client_side, edge.server_side].some((s) => {
+  const isShown = (n: NumberInfo) => [edge.client_side, edge.server_side].some((s) => {
     const v = numberOf(s, n.key)
-    // A duration of 0 is one that is shorter than can be told.
+    // A duration of 0 is one that is too short to measure.
     return v !== undefined && (v !== 0 || n.unit === 's')
   })
   const groups: [string, NumberInfo[]][] = SIDE_GROUPS.map(([title, keys]) => [title, keys.flatMap((k) => numbers.filter((n) => n.key === k))])
   const known = new Set(groups.flatMap(([, of]) => of))
   groups.push(['Others', numbers.filter((n) => !known.has(n))])
-  return groups.map(([title, of]) => ({ title, rows: of.filter(told) })).filter((g) => g.rows.length > 0)
+  return groups.map(([title, of]) => ({ title, rows: of.filter(isShown) })).filter((g) => g.rows.length > 0)
 }
 
 /** How the ends of an edge were found, in words. */
@@ -75,8 +75,8 @@ export const failed = (s?: Side): boolean => (s?.failures ?? 0) + (s?.aborted ??
 /** The counts by status of an endpoint, the most frequent first: "2xx 97.0 %, 5xx 3.00 %". */
 export function statuses(e: Endpoint): string {
   const list = Object.entries(e.statuses).sort(([a, x], [b, y]) => y - x || a.localeCompare(b))
-  if (list.length === 1) return list[0]![0] || 'status not told'
-  return list.map(([status, n]) => `${status || 'not told'} ${format(n / e.requests, 'ratio')}`).join(', ')
+  if (list.length === 1) return list[0]![0] || 'status not known'
+  return list.map(([status, n]) => `${status || 'not known'} ${format(n / e.requests, 'ratio')}`).join(', ')
 }
 
 /** The share of an edge's transactions whose request was recognised, 0 to 1; undefined without transactions. */
@@ -96,5 +96,5 @@ export function countedOf(edge: Edge): number | undefined {
 export function seen(edge: Edge): string | undefined {
   const share = countedOf(edge)
   if (share === undefined) return undefined
-  return share < 1 ? `Counted ${floorPercent(share)} of the received bytes; the rest was spliced, or never read.` : 'Counted 100 % of the received bytes.'
+  return share < 1 ? `Counted ${floorPercent(share)} of the received bytes; others were spliced, or never read.` : 'Counted 100 % of the received bytes.'
 }

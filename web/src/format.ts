@@ -100,7 +100,7 @@ export function missing(g: Graph): string[] {
   const list = tables.map((t) => `${LACK[t.affects ?? '']}: ${format(t.dropped, '')} drops of “${t.name}”${t.full ? ', which is full' : t.capacity && t.used !== undefined ? ` (${format(t.used, '')} of ${format(t.capacity, '')} used)` : ''}`)
   if (g.unplaced) list.push(`${bytes(g.unplaced.request_bytes + g.unplaced.response_bytes)} of connections are in no edge, because the table of edges was full`)
   for (const [host, share] of Object.entries(g.counted_share ?? {})) {
-    if (share < 1) list.push(`${floorPercent(share)} of the bytes received on ${host} are counted in an edge; the rest was spliced, never read, or found no edge`)
+    if (share < 1) list.push(`${floorPercent(share)} of the bytes received on ${host} are counted in an edge; others were spliced, never read, or found no edge`)
   }
   if (ended_omitted) list.push(`${format(ended_omitted, '')} containers that ended are left out`)
   if (g.omitted_edges) list.push(`${format(g.omitted_edges, '')} less busy edges are left out`)
@@ -116,7 +116,7 @@ export function counted(g: Graph): number | undefined {
   return shares.length ? Math.min(...shares) : undefined
 }
 
-/** How much leads to where nobody is known: "12 % of edges, 3 % of traffic"; empty for nothing. */
+/** How much leads to unknown ends: "12 % of edges, 3 % of traffic"; empty for nothing. */
 export function unmatched(g: Graph): string {
   const percent = (v: number) => (v > 0 && v < 0.001 ? '< 0.1 %' : `${v < 0.1 ? Math.round(v * 1000) / 10 : Math.round(v * 100)} %`)
   return g.unmatched_share > 0 ? `${percent(g.unmatched_share)} of edges, ${percent(g.unmatched_bytes_share ?? 0)} of traffic` : ''

@@ -24,9 +24,9 @@ const ADVICE: [RegExp, string, string][] = [
   [/^forwarded_clients$/, 'It is not known which client is behind Docker’s userland proxy.', 'Start dockerd with --userland-proxy=false.'],
   [/^missed_events$/, 'The kernel did not run a program, because it was already running on that CPU.', 'Nothing in small numbers: a switch within a switch.'],
   [/^thread_states/, 'What some threads waited for a CPU until the next reading is not counted.', 'Nothing: they are found within a second. Many of them: less memory was left than the kernel needed.'],
-  [/^(connection|listeners)/, 'Some connections are not told apart.', 'Start the agent with a greater --max-edges, or find what opens so many connections.'],
+  [/^(connection|listeners)/, 'Some connections are counted together.', 'Start the agent with a greater --max-edges, or find what opens so many connections.'],
   [/^container\/open-files$/, 'Files are opened anew at each reading: it costs more, and loses nothing.', 'Raise the limit of open files (ulimit -n).'],
-  [/^container\//, 'Some containers or groups are not told apart, or have no name.', 'Fewer containers per host, or look at what makes and removes so many groups.'],
+  [/^container\//, 'Some containers or groups are counted together, or have no name.', 'Fewer containers per host, or look at what makes and removes so many groups.'],
   [/^cgroup_events$/, 'A container may have been found later than it began.', 'Nothing: the next look finds it.'],
   [/^recorder\/anomaly-bytes$/, 'Older anomalies made room for newer ones.', 'Write what you want to keep: outsight record --anomaly N -d DIRECTORY.'],
   [/^recorder\//, 'Ticks of the flight recorder are missing.', 'Keep a shorter time (--flight 5m), or leave it out (--flight 0).'],
@@ -37,7 +37,7 @@ const ADVICE: [RegExp, string, string][] = [
   [/^store\/(waiting-queries|query)/, 'Queries were turned away: too many, too large or too slow.', 'Ask for shorter windows; see who asks (Grafana panels that refresh each second).'],
   [/^store\/(bytes|disk-space)/, 'The disk is full or its bound is reached: the oldest blocks go, or nothing more is kept.', 'Give --max-bytes or a shorter --retention, or make room.'],
   [/^store\//, 'Part of an answer or of what was to be stored was left out.', 'Look at the server’s log.'],
-  [/^network new /, 'So many new edges or endpoints came in an hour that some have no row of their own.', 'Find which container makes them (Health names those over a quota).'],
+  [/^network new /, 'So many new edges or endpoints appeared in an hour that some have no row of their own.', 'Find which container makes them (Health names those over a quota).'],
   [/^network /, 'Older edges or names were forgotten.', 'Nothing: they are found anew when they are used.'],
   [/^processes$/, 'Some processes have no name.', 'Nothing: their container has.'],
   [/^agent\/sink/, 'Snapshots did not reach a sink: charts lack points, counts go on in the next one.', 'Look at why the sink is slow: its disk, or the way to the server.'],
@@ -48,13 +48,13 @@ const ADVICE: [RegExp, string, string][] = [
   [/\/slow-readers$/, 'A reader did not take its answer, and was cut off.', 'Nothing, unless it is one of yours: ask for less at a time.'],
   [/^kubernetes\//, 'Names of some pods or services are not known.', 'Look at the agent’s rights in the cluster (docs/kubernetes.md).'],
   [/^ingest\/poison/, 'Messages that could not be stored were set aside.', 'Look at the server’s log for the reason; they are kept in the queue.'],
-  [/^ingest\//, 'The server’s queue was full: senders were told to come again.', 'Nothing is lost while they do. If it lasts, the disk is too slow: --queue-bytes gives time, not speed.'],
+  [/^ingest\//, 'The server’s queue was full: senders were asked to try again.', 'Nothing is lost while they do. If it lasts, the disk is too slow: --queue-bytes gives time, not speed.'],
 ]
 
 /** What it means when something found no room in a table, and what to do. */
 export function adviceOf(name: string): { means: string; then: string } {
   const found = ADVICE.find(([pattern]) => pattern.test(name))
-  return found ? { means: found[1], then: found[2] } : { means: 'Updates found no room in it.', then: 'outsight doctor on that host tells more.' }
+  return found ? { means: found[1], then: found[2] } : { means: 'Updates found no room in it.', then: 'outsight doctor on that host says more.' }
 }
 
 export interface Bound {
@@ -92,12 +92,12 @@ interface Words {
 /** What refusals mean, by what was refused and why. */
 const REFUSALS: Record<string, Words> = {
   'requests/unauthorized': { what: 'requests of senders without a valid token', means: 'They showed no token, a wrong one, or that of another tenant. Their data are not here.', then: 'Give the sender a token of the server’s file (outsight agent --token-file). Expected of scanners.' },
-  'requests/malformed': { what: 'requests that are not OTLP', means: 'What came could not be read.', then: 'Look at what the sender was told; see that it exports OTLP metrics to /v1/metrics.' },
+  'requests/malformed': { what: 'requests that are not OTLP', means: 'What arrived could not be read.', then: 'Look at the answer to the sender; see that it exports OTLP metrics to /v1/metrics.' },
   'requests/too_large': { what: 'requests that are too large', means: 'They have more bytes or points than a request may.', then: 'Let the sender make smaller batches.' },
   'requests/unsupported': { what: 'requests of another kind', means: 'Their method, type or compression is not that of OTLP over HTTP.', then: 'Set the sender to protobuf or JSON, with gzip, zstd or no compression.' },
-  'requests/busy': { what: 'requests while too much was under way', means: 'Senders were told to come again; nothing is lost while they do.', then: 'If it lasts: fewer senders at a time, or a larger server.' },
-  'requests/queue_full': { what: 'requests while the queue was full', means: 'Senders were told to come again; nothing is lost while they do.', then: 'If it lasts, the disk is too slow: --queue-bytes gives time, not speed.' },
-  'requests/rate': { what: 'requests of tenants that send too fast', means: 'Their tenant sent more samples in a second than its quota; senders were told when to come again.', then: 'Let the sender send less often, or raise samples_per_second in the file of --tenant-quotas.' },
+  'requests/busy': { what: 'requests while too much was under way', means: 'Senders were asked to try again; nothing is lost while they do.', then: 'If it lasts: fewer senders at a time, or a larger server.' },
+  'requests/queue_full': { what: 'requests while the queue was full', means: 'Senders were asked to try again; nothing is lost while they do.', then: 'If it lasts, the disk is too slow: --queue-bytes gives time, not speed.' },
+  'requests/rate': { what: 'requests of tenants that send too fast', means: 'Their tenant sent more samples in a second than its quota; senders were told when to try again.', then: 'Let the sender send less often, or raise samples_per_second in the file of --tenant-quotas.' },
   'requests/failed': { what: 'requests that the server could not keep', means: 'Its queue did not take them, or the sender went away meanwhile.', then: 'Look at the server’s log; senders come again.' },
   'points/delta': { what: 'data points of delta temporality', means: 'Such points have no sum to add them to.', then: 'Let the sender export cumulative ones (OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=cumulative).' },
   'points/too_old': { what: 'data points that are too old', means: 'They are from before what is still taken, or have no time.', then: 'Compare the clocks. What waited longer with a sender than the server takes is lost.' },
@@ -105,24 +105,24 @@ const REFUSALS: Record<string, Words> = {
   'points/labels': { what: 'data points with unusable labels', means: 'Labels are too many, doubled, or have names that cannot be stored.', then: 'Let the sender leave such attributes out.' },
   'points/name': { what: 'data points of metrics without a usable name', means: 'The metric has no name, or one that cannot be stored.', then: 'Name it in the sender.' },
   'points/histogram': { what: 'histograms that make no sense', means: 'They contradict themselves, or have too many buckets.', then: 'Look at the sender’s library; fewer buckets.' },
-  'points/no_room': { what: 'data points of new series without room', means: 'The series that are there go on; new ones are not stored. The sender was told which.', then: 'Find which labels have so many values; or give --max-series, or raise the tenant’s quota.' },
+  'points/no_room': { what: 'data points of new series without room', means: 'The series that are there go on; new ones are not stored. The answer to the sender says which.', then: 'Find which labels have so many values; or give --max-series, or raise the tenant’s quota.' },
   'points/store': { what: 'data points that the store refused', means: 'They are too old, contradict what is stored, or are of new series that found no room.', then: 'Compare the clocks; see that no two agents have one name; give --max-series.' },
   'readers/forbidden': { what: 'requests of readers whose token may not', means: 'The token lacks the role that was needed.', then: 'Give the token that role in the server’s file of tokens.' },
   'readers/foreign-page': { what: 'requests of pages of other sites', means: 'A browser sent them for a page that is not Outsight’s.', then: 'Expected of hostile pages; if the page is yours, name its host with --allow-host.' },
   'readers/foreign-host': { what: 'requests by a foreign name', means: 'They called this server by a name that it does not know, as a page does that rebinds DNS.', then: 'If the name is right, give it with --allow-host.' },
-  'readers/unauthorized': { what: 'requests of readers without a valid token', means: 'Somebody asked the page or the API without the right token.', then: 'Expected of scanners; else give the token to who asks: a page left open asks again and again.' },
+  'readers/unauthorized': { what: 'requests of readers without a valid token', means: 'A client asked for the page or the API without the right token.', then: 'Expected of scanners; else give the token to who asks: a page left open asks again and again.' },
 }
 
 /** What a refusal is, what it means and what to do. */
 export const wordsOf = (r: Refusal): Words =>
-  REFUSALS[`${r.what}/${r.reason}`] ?? { what: `${r.what === 'points' ? 'data points' : 'requests'} (${r.reason})`, means: 'The server did not take them.', then: 'Look at what the sender was told.' }
+  REFUSALS[`${r.what}/${r.reason}`] ?? { what: `${r.what === 'points' ? 'data points' : 'requests'} (${r.reason})`, means: 'The server did not take them.', then: 'Look at the answer to the sender.' }
 
 /** What was refused from a time on, in Unix seconds, and what only before; the latest first. */
 export function refusalsOf(status: Status, from: number): { now: Refusal[]; before: Refusal[] } {
-  // Want of room is told with the tables, where there are any.
-  const told = status.drops.some((d) => d.name === 'ingest/queue-bytes') ? ['busy', 'queue_full'] : []
+  // Want of room is listed with the tables, where there are any.
+  const listed = status.drops.some((d) => d.name === 'ingest/queue-bytes') ? ['busy', 'queue_full'] : []
   const at = (r: Refusal) => (r.last ? Date.parse(r.last) / 1000 : Infinity)
-  const all = (status.refusals ?? []).filter((r) => r.count > 0 && !told.includes(r.reason)).sort((a, b) => at(b) - at(a) || 0)
+  const all = (status.refusals ?? []).filter((r) => r.count > 0 && !listed.includes(r.reason)).sort((a, b) => at(b) - at(a) || 0)
   return { now: all.filter((r) => at(r) >= from), before: all.filter((r) => at(r) < from) }
 }
 
@@ -146,7 +146,7 @@ export function quotasOf(status: Status): { tight: Quota[]; roomy: Quota[] } {
   return { tight, roomy }
 }
 
-/** When and from where the last one came: "12 s ago from 10.0.0.7". */
+/** When and from where the last one was: "12 s ago from 10.0.0.7". */
 export function lastOf(r: Refusal, now: number): string {
   const ago = r.last ? Math.max(0, now - Date.parse(r.last) / 1000) : undefined
   return [ago === undefined ? '' : ago < 5 ? 'just now' : `${span(ago)} ago`, r.from ? `from ${r.from}` : ''].filter(Boolean).join(' ')
@@ -224,7 +224,7 @@ export interface Cost {
   read?: number
   /** Bytes per second that it sends, to whomever. */
   sent?: number
-  /** What it takes over what it may, where the agent tells. */
+  /** What it takes over what it may, where the agent says. */
   budget?: number
   shed: string[]
   over: boolean
@@ -293,7 +293,7 @@ export type Part = 'refused' | 'lost' | 'missing' | 'complete' | 'cost'
 
 export interface Finding {
   text: string
-  /** Which part tells more. */
+  /** Which part says more. */
   part: Part
 }
 

@@ -26,7 +26,7 @@ const TOLD: Record<string, { title: string; what: string; query?: string }> = {
   cpu: { title: 'CPU time of the agent', what: 'of its own process, over five minutes; the time of its kernel programs is below', query: ASKED.cpu },
   memory: { title: 'Memory of the agent', what: 'resident memory of its process', query: ASKED.memory },
   read: { title: 'A reading', what: 'time that the last reading of all counters took', query: ASKED.read },
-  sent: { title: 'Sent', what: 'bytes that the agent writes to sockets, compressed and encrypted as they are: to a server or a store, to readers of /metrics, the API and the local socket', query: ASKED.sent },
+  sent: { title: 'Sent', what: 'bytes that the agent sends over the network, compressed and encrypted as they are: to a server or a store, and to those who ask for /metrics, the page or its API', query: ASKED.sent },
   budget: { title: 'Of the budget', what: 'what the agent and its kernel programs take, over what they may', query: ASKED.budget },
   runs: { title: 'Runs per second', what: 'how often the kernel ran the program', query: ASKED.runs },
   run: { title: 'Time per run', what: 'mean time of a run; about 40 ns of it are the statistics themselves', query: `${ASKED.time} / ${ASKED.runs}` },
@@ -36,7 +36,7 @@ const TOLD: Record<string, { title: string; what: string; query?: string }> = {
   total: { title: 'Dropped since the start', what: 'updates that found no room since the agent or the server began', query: 'outsight_drops_total' },
   used: { title: 'Used', what: 'entries in use, of those that there is room for', query: 'outsight_entries / outsight_capacity' },
   refused: { title: 'Refused', what: 'since the server began' },
-  quota: { title: 'Used', what: 'what the tenant has at the moment; half of everything is guaranteed to tenants in equal parts, and the rest is for whoever takes it first' },
+  quota: { title: 'Used', what: 'what the tenant has at the moment; half of everything is guaranteed to tenants in equal parts, and what is left is for whoever takes it first' },
   counted: { title: 'Counted', what: 'share of the bytes that the kernel received for programs and that are in an edge', query: 'outsight_edges_completeness_ratio' },
 }
 
@@ -107,7 +107,7 @@ export function HealthView({ graph, away, status: { data, error }, state, change
 
       <Section id="cost" title="Cost" hint="what watching takes of the hosts">
         {asked.error && <p class="inline-error" role="alert">What agents take could not all be read: {asked.error}</p>}
-        {costs.length === 0 && !asked.error && <p class="muted">{reading ? 'Reading…' : 'No agent tells what it takes in this time.'}</p>}
+        {costs.length === 0 && !asked.error && <p class="muted">{reading ? 'Reading…' : 'No agent reported what it takes in this time.'}</p>}
         {costs.length > 0 && (
           <div class="scroll">
             <table class="plain stacks" data-costs>
@@ -164,12 +164,12 @@ export function HealthView({ graph, away, status: { data, error }, state, change
             ))}
           </ul>
         )}
-        {data.features.length === 0 && <p class="muted">No agent tells its features in this time.</p>}
+        {data.features.length === 0 && <p class="muted">No agent reported its features in this time.</p>}
         {data.features.length > 0 && missing.length === 0 && <p class="fine">All {works.length} features that were asked for work.</p>}
         <Features list={missing} many={many} />
-        {off.length > 0 && <details><summary>{off.length} {off.length === 1 ? 'is' : 'are'} off, because nobody asked for {off.length === 1 ? 'it' : 'them'}</summary><Features list={off} many={many} /></details>}
+        {off.length > 0 && <details><summary>{off.length} {off.length === 1 ? 'is' : 'are'} off, because no option asks for {off.length === 1 ? 'it' : 'them'}</summary><Features list={off} many={many} /></details>}
         {works.length > 0 && <details><summary>{works.length} work</summary><Features list={works} many={many} /></details>}
-        {data.features.length > 0 && !data.features.some((f) => f.reason) && missing.length > 0 && <p class="muted small">Why is told by <code>outsight doctor</code> on the host itself.</p>}
+        {data.features.length > 0 && !data.features.some((f) => f.reason) && missing.length > 0 && <p class="muted small"><code>outsight doctor</code> on the host itself says why.</p>}
       </Section>
 
       <Section id="complete" title="Completeness" hint="how much of what happened is in the numbers">

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { cellsOf, frameOf, NAME, next, scaleOf, steady, STEPS, told, TURN, valueOf } from './heat'
+import { cellsOf, frameOf, NAME, next, scaleOf, steady, STEPS, textOf, TURN, valueOf } from './heat'
 import type { Heat, HeatCell } from './types'
 
 const cell = (source: number, destination: number, rest: Partial<HeatCell> = {}): HeatCell => ({ source, destination, edge: `${source}>${destination}`, ...rest })
@@ -31,9 +31,9 @@ describe('a cell', () => {
     expect(cellsOf(cells, 'bytes')).toEqual(cells)
     expect(cellsOf(cells, 'p99')).toEqual([cells[0]])
   })
-  it('tells what is known', () => {
-    expect(told(cell(0, 1, { bytes_per_second: 1200, transactions_per_second: 12, p99: 0.0031 }))).toBe('1.20 kB/s · 12.0/s requests · p99 3.10 ms')
-    expect(told(cell(1, 0, { bytes_per_second: 5 }))).toBe('5.00 B/s · replies alone')
+  it('says what is known', () => {
+    expect(textOf(cell(0, 1, { bytes_per_second: 1200, transactions_per_second: 12, p99: 0.0031 }))).toBe('1.20 kB/s · 12.0/s requests · p99 3.10 ms')
+    expect(textOf(cell(1, 0, { bytes_per_second: 5 }))).toBe('5.00 B/s · replies alone')
   })
 })
 

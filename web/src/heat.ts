@@ -20,7 +20,7 @@ export const KINDS: Record<Quantity, Kind> = {
 /** The value of a cell; undefined where there is none, or nothing happened. */
 export function valueOf(cell: HeatCell, quantity: Quantity): Seconds | undefined {
   const v = cell[KINDS[quantity].key]
-  // A duration of 0 is one that is shorter than can be told.
+  // A duration of 0 is one that is too short to measure.
   return v === 0 && quantity !== 'p99' ? undefined : v
 }
 
@@ -95,7 +95,7 @@ export function frameOf(n: number, width: number): Frame {
 }
 
 /** All that is known of a cell, in words. */
-export function told(cell: HeatCell): string {
+export function textOf(cell: HeatCell): string {
   const list = [format(cell.bytes_per_second, 'B/s')]
   if (cell.transactions_per_second !== undefined) list.push(`${format(cell.transactions_per_second, '/s')} requests`)
   if (cell.p99 !== undefined) list.push(`p99 ${duration(cell.p99)}`)

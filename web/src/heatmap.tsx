@@ -1,7 +1,7 @@
 import { useMemo, useRef, useState } from 'preact/hooks'
 import { useHeat } from './data'
 import { format } from './format'
-import { cellsOf, frameOf, KINDS, NAME, next, scaleOf, steady, STEPS, told, TURN, valueOf, type Frame } from './heat'
+import { cellsOf, frameOf, KINDS, NAME, next, scaleOf, steady, STEPS, textOf, TURN, valueOf, type Frame } from './heat'
 import { edgeOf, short, type Change, type State, type Quantity } from './state'
 import { fit, useWidth } from './text'
 import type { Graph, Heat, HeatCell } from './types'
@@ -40,7 +40,7 @@ export function HeatMap({ graph, state, change, query, period }: Props) {
       {h && h.cells.length > 0 && (
         <div class="map-foot">
           <p class="told" aria-live="polite">
-            {at ? <><strong>{h.names[at.source]} → {h.names[at.destination]}</strong> {told(at)}</> : <span class="muted">Rows send, columns receive. Point at a cell for its numbers; click it for the edge.</span>}
+            {at ? <><strong>{h.names[at.source]} → {h.names[at.destination]}</strong> {textOf(at)}</> : <span class="muted">Rows send, columns receive. Point at a cell for its numbers; click it for the edge.</span>}
           </p>
           <Legend heat={h} quantity={state.quantity} />
           {h.omitted_nodes > 0 && <p class="muted">{h.omitted_nodes} less busy nodes are left out.</p>}
@@ -103,7 +103,7 @@ function Matrix({ heat, quantity, frame: f, chosen, pointed, point, choose }: Ma
       })}
       {cells.map((c) => {
         const v = valueOf(c, quantity)
-        const spoken = `${heat.names[c.source]} to ${heat.names[c.destination]}: ${told(c)}`
+        const spoken = `${heat.names[c.source]} to ${heat.names[c.destination]}: ${textOf(c)}`
         return (
           <rect key={name(c)} data-cell={name(c)} data-edge={c.edge} class={`heat-cell ${v === undefined ? 'none' : `step-${scale.step(v)}`}${c.edge === chosen ? ' chosen' : ''}`}
             x={x(c.destination) + 0.5} y={y(c.source) + 0.5} width={f.cell.width - 1} height={f.cell.height - 1} rx="2"

@@ -19,7 +19,7 @@ export function Help({ close }: { close: () => void }) {
         <label class="small">
           <input type="checkbox" name="keys" checked={on} onChange={(e) => (turnKeys(e.currentTarget.checked), set(e.currentTarget.checked))} /> Keys are on (Esc always is)
         </label>
-        <p class="muted small">Hover over a number, or focus it with Tab, for what it is, its query, and how far it holds. The address of the page is the view: send it to show somebody the same.</p>
+        <p class="muted small">Hover over a number, or focus it with Tab, for what it is, its query, and how far it holds. The address of the page is the view: send it to show others the same.</p>
       </div>
     </dialog>
   )

@@ -3,7 +3,7 @@ import { agentOf, barOf, heardOf, lineColumns, memoryOf, partLine, seenOf } from
 import type { HostPart, HostRow } from './types'
 
 const part = (kind: HostPart['kind'], share: number): HostPart => ({ kind, name: kind, cpu_cores: share * 2, share })
-const row = (more: Partial<HostRow> = {}): HostRow => ({ name: 'vm', cores: 2, containers: 3, cpu_cores: 1, parts: [], covered_seconds: 300, dropped: 0, ...more })
+const row = (more: Partial<HostRow> = {}): HostRow => ({ name: 'vm', cores: 2, containers: 3, cpu_cores: 1, parts: [], covered_seconds: 300, dropped: 0, numbers: {}, ...more })
 
 it('fills a bar, and gives containers colours of their own', () => {
   const bar = barOf([part('container', 0.25), part('host', 0.125), part('container', 0.125), part('idle', 0.5)])
@@ -32,17 +32,20 @@ it('knows how full memory is', () => {
 
 it('asks for the lines of all hosts at once, and of containers of those that are looked at', () => {
   const keys = ['cpu', 'memory', 'containers', 'in', 'out', 'agent', 'agent-memory', 'seen']
-  expect(lineColumns([]).map((c) => c.key)).toEqual(keys)
-  const columns = lineColumns([row({ name: 'b.example' }), row({ name: 'a' })])
+  expect(lineColumns([], []).map((c) => c.key)).toEqual(keys)
+  const columns = lineColumns([row({ name: 'b.example' }), row({ name: 'a' })], [])
   expect(columns.map((c) => c.key)).toEqual([...keys, 'part', 'idle'])
   const [part, idle] = columns.slice(-2)
   expect(part!.query(30)).toBe('sum by (host, id) (rate(container_cpu_usage_seconds_total{host=~"a|b\\\\.example"}[30s]))')
+  const numbers = lineColumns([], [{ key: 'swapped', title: 'Swapped', unit: '/s', query: 'sum(rate(swapped_total{$match}[$window]))' }])
+  expect(numbers.map((c) => c.key)).toEqual([...keys, 'number.swapped'])
+  expect(numbers.at(-1)!.query(30)).toBe('sum by (host) (rate(swapped_total{host!=""}[30s]))')
   // Whose a series is, a part knows by the same key.
   const h = row({ name: 'a' })
   expect(part!.of({ host: 'a', id: 'host' })).toBe(partLine(h, { kind: 'host', name: 'host', cpu_cores: 1, share: 1 }))
   expect(part!.of({ host: 'a', id: 'c1' })).toBe(partLine(h, { kind: 'container', node: 'c1', name: 'web', cpu_cores: 1, share: 1 }))
   expect(idle!.of({ host: 'a' })).toBe(partLine(h, { kind: 'idle', name: 'idle', cpu_cores: 1, share: 1 }))
-  expect(partLine(h, { kind: 'untold', name: 'not told', cpu_cores: 1, share: 1 })).toBeUndefined()
+  expect(partLine(h, { kind: 'unattributed', name: 'unattributed', cpu_cores: 1, share: 1 })).toBeUndefined()
   expect(partLine(h, { kind: 'steal', name: 'taken by the hypervisor', cpu_cores: 1, share: 1 })).toBeUndefined()
 })
 

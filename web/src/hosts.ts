@@ -1,6 +1,6 @@
 import { bytes, digits, floorPercent, format, span } from './format'
 import { literal, nodeIdOf, windowOf, type LineColumn } from './spark'
-import type { HostPart, HostRow } from './types'
+import type { HostPart, HostRow, NumberInfo } from './types'
 
 // What each host is used for, in bars and words.
 
@@ -36,7 +36,7 @@ export const WHAT: Record<HostPart['kind'], string> = {
   other: 'control groups that found no room in the kernel’s table: give --max-groups',
   idle: 'time in which the CPUs ran nothing',
   steal: 'time for which the hypervisor ran others on the CPUs of this virtual machine (/proc/stat); whose time it was is not known, so it is taken from all parts that ran, in proportion',
-  untold: 'what nobody counted: the edges of the window',
+  unattributed: 'what is not counted: the two ends of the window',
 }
 
 /** How many hosts' containers have lines: a query names these hosts. */
@@ -46,8 +46,12 @@ const NAMED = 20
 export const partLine = (h: HostRow, p: HostPart): string | undefined =>
   p.kind === 'idle' ? `${h.name}/idle` : p.kind === 'host' ? `${h.name}/host/${h.name}` : p.kind === 'container' && p.node ? `${h.name}/${p.node}` : undefined
 
+/** The query of a number of hosts. */
+const hostQuery = (n: NumberInfo, seconds: number): string =>
+  n.query.replaceAll('$match', 'host!=""').replaceAll('$window', windowOf(seconds)).replace(/\b(sum|min|max)\(/g, '$1 by (host) (')
+
 /** The columns of lines of hosts: one query each for all of them, and one for the containers of those that are looked at. */
-export function lineColumns(told: HostRow[]): LineColumn[] {
+export function lineColumns(named: HostRow[], numbers: NumberInfo[]): LineColumn[] {
   const host = (labels: Record<string, string>) => labels.host ?? ''
   const rate = (key: string, name: string, match = 'host!=""'): LineColumn => ({ key, query: (s) => `sum by (host) (rate(${name}{${match}}[${windowOf(s)}]))`, of: host })
   const level = (key: string, query: string): LineColumn => ({ key, query: () => query, of: host })
@@ -62,8 +66,9 @@ export function lineColumns(told: HostRow[]): LineColumn[] {
     level('agent-memory', 'max by (host) (outsight_agent_resident_memory_bytes)'),
     level('seen', 'max by (host) (outsight_edges_completeness_ratio)'),
   ]
-  if (told.length === 0) return list
-  const names = JSON.stringify(told.slice(0, NAMED).map((h) => literal(h.name)).sort().join('|'))
+  for (const n of numbers) list.push({ key: `number.${n.key}`, query: (s) => hostQuery(n, s), of: host })
+  if (named.length === 0) return list
+  const names = JSON.stringify(named.slice(0, NAMED).map((h) => literal(h.name)).sort().join('|'))
   list.push({ key: 'part', query: (s) => `sum by (host, id) (rate(container_cpu_usage_seconds_total{host=~${names}}[${windowOf(s)}]))`, of: (labels) => `${host(labels)}/${nodeIdOf(labels, 'usage', 'container')}` })
   list.push({ key: 'idle', query: (s) => `sum by (host) (rate(outsight_host_cpu_idle_seconds_total{host=~${names}}[${windowOf(s)}]))`, of: (labels) => `${host(labels)}/idle` })
   return list

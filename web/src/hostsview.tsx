@@ -3,12 +3,13 @@ import { useState } from 'preact/hooks'
 import { useHosts } from './data'
 import { windowOf } from './explain'
 import { bytes, digits, format, NONE } from './format'
+import { HOST_MEANING } from './numbers'
 import { agentOf, agentParts, barOf, heardOf, lineColumns, memoryOf, partLine, seenOf, sizeOf, WHAT } from './hosts'
 import type { Lines } from './spark'
 import { LinesNote, Spark, useLines } from './sparkview'
 import { short, type Change, type State } from './state'
 import { useExplainer } from './tip'
-import type { HostRow } from './types'
+import type { HostRow, NumberInfo } from './types'
 import { Filter } from './viewbar'
 
 interface Props {
@@ -24,10 +25,10 @@ export function HostsView({ state, change, query, period }: Props) {
   const { data, error, at } = useHosts(query, () => `/api/outsight/hosts?${query}`, period)
   const q = state.q.toLowerCase()
   const rows = (data?.hosts ?? []).filter((h) => q === '' || h.name.toLowerCase().includes(q) || h.parts.some((p) => p.name.toLowerCase().includes(q)))
-  // Those whose containers are looked at: all where there are few, and those that somebody opened.
+  // Those whose containers are looked at: all where there are few, and those that were opened.
   const [opened, open] = useState<Record<string, boolean>>({})
   const isOpen = (h: HostRow) => opened[h.name] ?? rows.length <= 4
-  const sparks = useLines(data, 'hosts', lineColumns(rows.filter(isOpen)))
+  const sparks = useLines(data, 'hosts', lineColumns(rows.filter(isOpen), data?.numbers ?? []))
   const now = state.from === undefined ? (at ?? 0) : Date.parse(data?.to ?? '') / 1000
   useExplainer(['host'], (key, of) => {
     const h = data?.hosts.find((h) => h.name === of)
@@ -37,7 +38,9 @@ export function HostsView({ state, change, query, period }: Props) {
       const p = h.parts[Number(key.slice(5))]
       return p && { title: `${p.name} · ${h.name}`, value: `${format(p.cpu_cores, 'cores')} CPUs, ${digits(p.share * 100)} %`, what: WHAT[p.kind], error: 'none: counted by the scheduler’s hook; the parts add up to the whole', window, action: p.node ? 'shows the container' : undefined }
     }
-    const told: Record<string, [string, string, string]> = {
+    const number = data.numbers.find((n) => `number.${n.key}` === key)
+    if (number) return { title: `${number.title} · ${h.name}`, value: format(h.numbers[number.key], number.unit), what: HOST_MEANING[number.key], error: 'none: counted, not sampled', window }
+    const facts: Record<string, [string, string, string]> = {
       cpu: ['CPUs kept busy', `${format(h.cpu_cores, 'cores')} of ${h.cores}`, 'of containers and of everything else'],
       memory: ['Memory of its containers', bytes(h.containers_memory_bytes ?? 0), 'page cache included; of all memory of the host'],
       in: ['Network in', format(h.network_receive_bytes, 'B/s'), 'of its containers’ interfaces; what runs in no container is not in it'],
@@ -45,7 +48,7 @@ export function HostsView({ state, change, query, period }: Props) {
       agent: ['What watching it takes', agentOf(h), 'CPU time and memory of the agent’s own process; its kernel programs are under Health'],
       seen: ['What of it is in the numbers', seenOf(h, data.completeness.window_seconds).text, 'share of the bytes that the kernel received for programs and that are counted in an edge'],
     }
-    const t = told[key]
+    const t = facts[key]
     return t && { title: `${t[0]} · ${h.name}`, value: t[1], what: t[2], error: 'none: counted, not sampled', window }
   })
   if (error && !data) return <p class="inline-error" role="alert">{error}</p>
@@ -59,7 +62,7 @@ export function HostsView({ state, change, query, period }: Props) {
         <Filter state={state} change={change} what="host or container" />
       </div>
       {data.hosts.length === 0 && <p class="note">No agent wrote in this time. <code>outsight up</code> watches this machine, and <code>outsight-agent --server URL</code> sends what it sees here.</p>}
-      {rows.map((h) => <HostCard key={h.name} host={h} now={now} window={data.completeness.window_seconds} change={change} lines={sparks.lines} open={isOpen(h)} toggle={(on) => on !== isOpen(h) && open((old) => ({ ...old, [h.name]: on }))} />)}
+      {rows.map((h) => <HostCard key={h.name} host={h} now={now} window={data.completeness.window_seconds} change={change} numbers={data.numbers} lines={sparks.lines} open={isOpen(h)} toggle={(on) => on !== isOpen(h) && open((old) => ({ ...old, [h.name]: on }))} />)}
       <LinesNote of={sparks} />
     </div>
   )
@@ -70,12 +73,13 @@ interface CardProps {
   now: number
   window: number
   change: Change
+  numbers: NumberInfo[]
   lines: Lines
   open: boolean
   toggle: (open: boolean) => void
 }
 
-function HostCard({ host: h, now, window, change, lines, open, toggle }: CardProps) {
+function HostCard({ host: h, now, window, change, numbers, lines, open, toggle }: CardProps) {
   const heard = heardOf(h, now)
   const seen = seenOf(h, window)
   const memory = memoryOf(h)
@@ -116,6 +120,7 @@ function HostCard({ host: h, now, window, change, lines, open, toggle }: CardPro
         {fact('in', 'Network in', h.network_receive_bytes === undefined ? NONE : <>{line('in')}{format(h.network_receive_bytes, 'B/s')}</>)}
         {fact('out', 'Network out', h.network_transmit_bytes === undefined ? NONE : <>{line('out')}{format(h.network_transmit_bytes, 'B/s')}</>)}
         {fact('agent', 'Agent takes', agent.cpu || agent.memory ? <>{agent.cpu && <>{line('agent')}{agent.cpu}</>}{agent.cpu && agent.memory && ' · '}{agent.memory && <>{line('agent-memory')}{agent.memory}</>}</> : NONE)}
+        {numbers.map((n) => h.numbers[n.key] !== undefined && fact(`number.${n.key}`, n.title, <>{line(`number.${n.key}`)}{format(h.numbers[n.key], n.unit)}</>))}
         {fact('seen', 'Counted', <>{h.counted_share !== undefined && line('seen')}{seen.text}</>, seen.bad)}
       </dl>
       <details open={open} onToggle={(e) => toggle(e.currentTarget.open)}>

@@ -17,7 +17,7 @@ export interface Drawn {
 
 /**
  * The edges to draw: all where they can be read; else those of what is searched for or chosen, and beside these the
- * ones with the most bytes. found tells what is searched for, undefined where nothing is.
+ * ones with the most bytes. found says what is searched for, undefined where nothing is.
  */
 export function drawnOf(edges: Edge[], all: boolean, found: ((id: string) => boolean) | undefined, chosen: Set<string>): Drawn {
   const nodes = new Set(edges.flatMap((e) => [e.client, e.server]))

@@ -38,7 +38,7 @@ export function ServiceMap({ graph, baseline, state, change }: { graph: Graph; b
   const ids = graph.nodes.filter((n) => touched.has(n.id)).map((n) => n.id)
   const past = graph.nodes.filter((n) => n.gone).map((n) => n.id)
   const topology = JSON.stringify([ids, past, edges.map((e) => e.id)])
-  // Numbers change every two seconds; places only when somebody comes or goes.
+  // Numbers change every two seconds; positions only when nodes appear or end.
   const { placed, shape } = useMemo(() => {
     const links = edges.map((e) => ({ id: e.id, from: e.client, to: e.server }))
     const placed = place(ids, links, wide, new Set(past))
@@ -261,7 +261,7 @@ function Legend({ baseline, udp, unsure }: { baseline?: Baseline; udp: boolean; 
           <span><i class="line warm" /> {pace.warm}</span>
           <span data-pace-legend><i class="line hot" /> {pace.hot}</span>
         </>
-      ) : <span data-pace-legend>no past hour to compare with: colours tell nothing</span>}
+      ) : <span data-pace-legend>no past hour to compare with: colours mean nothing</span>}
       {udp && <span data-legend-udp><i class="line dashed" /> UDP: packets/s, or DNS queries/s</span>}
       {unsure && <span><i class="line light" /> lighter: seen from one end only, or the ends are not paired</span>}
     </p>
@@ -427,7 +427,7 @@ function CardText({ name, second, waits, left, top, width, height, narrow, kind,
   )
 }
 
-/** What a process asks and answers: only its container's use of the machine is known. */
+/** What a process asks and answers: only its container's use of the host is known. */
 const flows = (n: Node): string => {
   const [served, called] = [n.served?.transactions_per_second, n.called?.transactions_per_second]
   return [served && `serves ${format(served, '/s')}`, called && `asks ${format(called, '/s')}`].filter(Boolean).join(' · ') || 'process'

@@ -137,5 +137,11 @@ export const SIDE_MEANING: Record<string, string> = {
   completeness: 'Share of what happened that is counted; absent where nothing was received',
 }
 
+/** What a number means, in plain words, where its title does not say it. */
+export const HOST_MEANING: Record<string, string> = {
+  memory_available_bytes: 'What programs could get without swapping: memory that is free, and caches that can be reclaimed',
+  agent_read_seconds: 'Time that the agent’s last reading of all counters took',
+}
+
 /** The numbers of a side of which more is worse. */
 export const TROUBLE: ReadonlySet<string> = new Set(['retransmits', 'failures', 'failures_refused', 'failures_timed_out', 'failures_unreachable', 'resets', 'timed_out', 'aborted', 'continued', 'unseen_bytes'])

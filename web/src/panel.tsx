@@ -104,7 +104,7 @@ function EdgePanel({ graph, baseline, edge, state, change, range, theme, close }
     ? sides.map((s) => ({ name: `${s} side`, query: info.query.replaceAll('$match', `${match},side="${s}"`) })) : []
   const s = best(edge)
   const facts = factsOf(edge, graph.numbers.side)
-  const told = edge.client_side ? 'client' : 'server'
+  const side = edge.client_side ? 'client' : 'server'
   useExplainer(['edge'], () => ({
     title: 'Network time', value: edge.paired ? duration(edge.network_seconds) : undefined, what: edge.paired ? 'what a request and its reply take between the two ends' : 'needs both ends: it is the difference of what they counted',
     formula: 'client p50 − server p50', error: `each p50 at most ±${(graph.error_bound * 100).toFixed(1)} %: a small difference of large numbers is uncertain`, window: windowOf(graph),
@@ -118,9 +118,9 @@ function EdgePanel({ graph, baseline, edge, state, change, range, theme, close }
         <p class="muted small">{edge.transport.toUpperCase()} · {edge.services.slice(0, 4).join(', ') || 'service not known'}{edge.services.length > 4 ? ` and ${edge.services.length - 4} more` : ''}{edge.via ? ` · through ${edge.via}` : ''}</p>
       </Head>
       <div class="tiles" data-of={edge.id}>
-        <Tile title="Requests" value={format(s?.transactions_per_second, '/s')} explain={`${told}.transactions_per_second`} />
-        <Tile title="p50" value={duration(s?.p50)} explain={`${told}.p50`} />
-        <Tile title="p99" value={duration(s?.p99)} explain={`${told}.p99`} />
+        <Tile title="Requests" value={format(s?.transactions_per_second, '/s')} explain={`${side}.transactions_per_second`} />
+        <Tile title="p50" value={duration(s?.p50)} explain={`${side}.p50`} />
+        <Tile title="p99" value={duration(s?.p99)} explain={`${side}.p99`} />
         <Tile title="Network time" value={edge.paired ? duration(edge.network_seconds) : NONE} explain="edge.network" />
       </div>
       {info && lines.length > 0 && <Chart key={state.chart} title={info.title} unit={info.unit} lines={lines} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />}
@@ -162,7 +162,7 @@ function Tile({ title, value, explain }: { title: string; value: string; explain
   return <div class="tile" data-explain={explain} tabindex={0}><span>{title}</span><strong data-tile={title}>{value}</strong></div>
 }
 
-/** The numbers of the requests of a node, in this order; those that tell of trouble follow. */
+/** The numbers of the requests of a node, in this order; those that mean trouble follow. */
 const SUMMARY = ['transactions_per_second', 'p50', 'p99', 'request_bytes_per_second', 'response_bytes_per_second', 'connections_open']
 
 const summaryOf = (numbers: NumberInfo[], side: Side): NumberInfo[] => [
@@ -178,7 +178,7 @@ function NodePanel({ graph, node, state, change, range, theme, close }: Props & 
   const title = info && (scope === 'usage' ? info.title : `${info.title} · ${scope === 'served' ? 'requests served' : 'requests made'}`)
   return (
     <>
-      <Head kind={node.kind === 'host' && state.by !== 'host' ? 'rest of the host' : node.kind} title={node.name} close={close}>
+      <Head kind={node.kind === 'host' && state.by !== 'host' ? 'host outside of containers' : node.kind} title={node.name} close={close}>
         <p class="muted small">{about(node, state)}</p>
       </Head>
       {info && title && (

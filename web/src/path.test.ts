@@ -11,7 +11,7 @@ describe('the first limit', () => {
     expect(firstLimit(answer({}))).toEqual({ name: 'CPUs of vm', text: 'run out at about 541/s, 4.6 times what comes in now.', far: true })
     expect(firstLimit(answer({ bottleneck: 'c1', extrapolation: 4 }))).toEqual({ name: 'catalogue', text: 'is used up (1.0 busy threads) at about 541/s, 4.0 times what comes in now.', far: false })
   })
-  it('is not told where it is not known', () => {
+  it('is not shown where it is not known', () => {
     expect(firstLimit(answer({ saturation_rate: undefined, extrapolation: undefined, bottleneck: undefined }))).toBeUndefined()
     expect(firstLimit(answer({ resources: [] }))).toBeUndefined()
   })

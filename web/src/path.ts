@@ -27,7 +27,7 @@ export function limitOf(r: Resource): string {
 /** Beyond so many times the observed rate, an estimate is said to be far away. */
 const FAR = 4
 
-/** What runs out first, at which rate, and whether that is far away; undefined where it cannot be told. */
+/** What runs out first, at which rate, and whether that is far away; undefined where it is not known. */
 export function firstLimit(a: PathAnswer): { name: string; text: string; far: boolean } | undefined {
   const r = a.resources.find((r) => r.node === a.bottleneck)
   if (!r || a.saturation_rate === undefined || a.extrapolation === undefined) return undefined

@@ -25,7 +25,7 @@ interface Part extends Props {
 /** Where requests come in, what runs out first, and on which chain of calls the time goes. */
 export function PathView(p: Props) {
   const query = `${p.query}&percentile=${p.state.percentile}`
-  // A live view tells the path that it shows, which does not change for what is as likely as not. A link to a time shows what anybody sees.
+  // A live view keeps the path that it shows, which does not change for what is as likely as not. A link to a time shows what anybody sees.
   const former = useRef('')
   const { data, error } = usePath(query, () => `/api/outsight/path?${query}${p.period && former.current ? `&former=${former.current}` : ''}`, p.period)
   useEffect(() => void (former.current = data?.critical_path?.statistic === p.state.percentile ? formerOf(data.critical_path) : ''), [data, p.state.percentile, p.state.by])
@@ -41,7 +41,7 @@ export function PathView(p: Props) {
     <div class="path">
       {error && <p class="inline-error" role="alert">{error}</p>}
       {!data && !error && <p class="note">Reading…</p>}
-      {data && data.entries.length === 0 && <p class="note">No requests came in from outside of the containers in this time.</p>}
+      {data && data.entries.length === 0 && <p class="note">No requests arrived from outside of the containers in this time.</p>}
       {data && data.entries.length > 0 && (
         <>
           <Summary {...p} answer={data} />
@@ -79,7 +79,7 @@ function Summary({ answer: a, state }: Part) {
           The first limit: <span class="explained" tabindex={0} data-explain="path.saturation_rate" data-value={format(a.saturation_rate, '/s')}><strong>{limit.name}</strong> {limit.text}</span>
           {limit.far && <small class="caveat">That is far away: the estimate takes for granted that CPU time grows as requests do. Look again under more load.</small>}
         </>
-      ) : state.by === 'process' ? 'CPU time is known of containers, not of processes: group by container to see the first limit.' : 'No CPU time was seen of what they reach, so that no limit can be told.'}
+      ) : state.by === 'process' ? 'CPU time is known of containers, not of processes: group by container to see the first limit.' : 'No CPU time was seen of what they reach, so that no limit is known.'}
     </p>
   )
 }
@@ -87,7 +87,7 @@ function Summary({ answer: a, state }: Part) {
 /** The critical path: a box for each hop with its part of a request, and the edges between them. */
 function Chain({ answer: a, graph, state, change }: Part) {
   const path = a.critical_path
-  if (!path) return <p class="muted path-note">No reply was timed, so that no path can be told.</p>
+  if (!path) return <p class="muted path-note">No reply was timed, so that no path is known.</p>
   const bars = barsOf(path)
   const mean = path.statistic === 'mean'
   const chosenNode = nodeOf(graph, state.node)
@@ -122,7 +122,7 @@ function Chain({ answer: a, graph, state, change }: Part) {
   )
 }
 
-/** Shorter waits, in seconds, are not told: the clock has ticks of a microsecond. */
+/** Shorter waits, in seconds, are not shown: the clock has ticks of a microsecond. */
 const LEAST = 1e-6
 
 function Box({ hop: h, bar, chosen, choose }: { hop: Hop; bar: Bar[]; chosen: boolean; choose: () => void }) {

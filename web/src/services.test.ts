@@ -83,7 +83,7 @@ it('fills in the query of a cell', () => {
 })
 
 it('says what runs out first', () => {
-  expect(summaryOf(answer())).toMatch(/^No requests came in/)
+  expect(summaryOf(answer())).toMatch(/^No requests arrived/)
   expect(summaryOf(answer({ entries: [{ node: 'web', name: 'web', arrival_rate: 100, clients: [] }], arrival_rate: 100, saturation_rate: 250, extrapolation: 2.5, bottleneck: 'db', bottleneck_name: 'db' }))).toBe(
     'λ = 100/s come in at web. First to run out: db, at λ_sat ≈ 250/s, 2.5 times as much.')
 })

@@ -49,7 +49,7 @@ export const chartOf = (key: string): string | undefined => (LINES[key]?.startsW
 
 const [CPUS, ARRIVAL] = ['cpus', 'arrival']
 
-/** The labels by which the power of a grouping is told apart. */
+/** The labels that distinguish the power of a grouping. */
 export function powerLabels(by: Grouping): string {
   switch (by) {
     case 'host':
@@ -104,7 +104,7 @@ export function analysedLines(lines: Lines): Lines {
 /** The columns that are shown: power only where it is known of some. */
 export const columnsOf = (a: Services, power: Power): ServiceColumn[] => a.columns.filter((c) => c.key !== 'power' || power.size > 0)
 
-/** Whether a row says nothing: a container that ended without a request, or that nobody told the name of. */
+/** Whether a row says nothing: a container that ended without a request, or that has no known name. */
 export const idle = (s: Service, node?: Node): boolean => node?.gone === true && !s.tcp && (unnamed(node) || !(s.utilisation > 0))
 
 /** Rows in the order of a column ("-service.demand" sorts down); what has no number comes last. */
@@ -174,7 +174,7 @@ function wordsOf(c: ServiceColumn, s: Service): string | undefined {
 
 /** What comes in and what runs out first, in a sentence. */
 export function summaryOf(a: Services): string {
-  if (a.entries.length === 0) return 'No requests came in from outside of the containers in this time, so that no demand can be told.'
+  if (a.entries.length === 0) return 'No requests arrived from outside of the containers in this time, so that no demand is known.'
   const come = `λ = ${format(a.arrival_rate, '/s')} come in at ${a.entries.slice(0, 3).map((e) => e.name).join(', ')}${a.entries.length > 3 ? ` and ${a.entries.length - 3} more` : ''}.`
   if (a.saturation_rate === undefined || !a.bottleneck_name) return `${come} No CPU time was seen of what they reach.`
   return `${come} First to run out: ${a.bottleneck_name}, at λ_sat ≈ ${format(a.saturation_rate, '/s')}, ${(a.extrapolation ?? 0).toFixed(1)} times as much.`

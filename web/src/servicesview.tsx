@@ -20,13 +20,13 @@ interface Props {
   period: number
 }
 
-/** Hosts whose power a model tells. */
+/** Hosts whose power a model estimates. */
 const ESTIMATED = 'max by (host) (outsight_energy_meter{source="model"})'
 
 /** How many rows are drawn; the filter finds the others. */
 const MOST = 200
 
-/** Power by node, where anything tells it, and why it could not be read. */
+/** Power by node, where it is known, and why it could not be read. */
 function usePower(graph: Graph, state: State, period: number): { power: Power; estimates: Estimates; error?: string } {
   const seconds = Math.max(10, Math.round(graph.covered_seconds))
   const at = state.from === undefined ? 0 : Date.parse(graph.to) / 1000
@@ -45,8 +45,8 @@ export function ServicesView({ graph, state, change, query, period }: Props) {
   const { power, estimates, error: powerError } = usePower(graph, state, period)
   const sort = /^-?service\.|name$/.test(state.sort) ? state.sort : '-service.utilisation'
   const q = state.q.toLowerCase()
-  const told = data?.services.filter((s) => !idle(s, nodeOf(graph, s.node))) ?? []
-  const list = data ? ordered(told.filter((s) => q === '' || (nodeOf(graph, s.node) ? matches(nodeOf(graph, s.node)!, q) : s.name.toLowerCase().includes(q))), sort, power) : []
+  const listed = data?.services.filter((s) => !idle(s, nodeOf(graph, s.node))) ?? []
+  const list = data ? ordered(listed.filter((s) => q === '' || (nodeOf(graph, s.node) ? matches(nodeOf(graph, s.node)!, q) : s.name.toLowerCase().includes(q))), sort, power) : []
   const rows = list.slice(0, MOST).flatMap((s) => nodeOf(graph, s.node) ?? [])
   const columns = data ? columnsOf(data, power) : []
   const sparks = useLines(graph, `services ${state.by}`, data ? lineColumns({ numbers: graph.numbers, by: state.by, rows, keys: data.columns.map((c) => c.key), columns: data.columns, arrival: data.arrival_query, cpus: data.services.some((s) => s.kind === 'cpus') }) : [])
@@ -81,7 +81,7 @@ export function ServicesView({ graph, state, change, query, period }: Props) {
       </p>
       <div class="bar-row">
         <h2>Services</h2>
-        <span class="muted">{list.length === told.length ? list.length : `${list.length} of ${told.length}`}{told.length < data.services.length && ` · ${data.services.length - told.length} that ended without a request are left out`}{power.size === 0 && (powerError ? ` · power could not be read: ${powerError}` : ' · no meter tells the power of this host')}{power.size > 0 && estimates.size > 0 && <span data-estimate> · power is {estimateText(Math.max(...estimates.values()))}{estimates.size < graph.hosts.length && ` (of ${estimates.size} of ${graph.hosts.length} hosts)`}</span>}</span>
+        <span class="muted">{list.length === listed.length ? list.length : `${list.length} of ${listed.length}`}{listed.length < data.services.length && ` · ${data.services.length - listed.length} that ended without a request are left out`}{power.size === 0 && (powerError ? ` · power could not be read: ${powerError}` : ' · no meter tells the power of this host')}{power.size > 0 && estimates.size > 0 && <span data-estimate> · power is {estimateText(Math.max(...estimates.values()))}{estimates.size < graph.hosts.length && ` (of ${estimates.size} of ${graph.hosts.length} hosts)`}</span>}</span>
       </div>
       <div class="scroll">
         <table data-services>

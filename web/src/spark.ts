@@ -18,7 +18,7 @@ export function sparkStep(seconds: number): number {
   return Math.ceil(seconds / POINTS / 3600) * 3600
 }
 
-/** The labels by which a column's series are told apart; undefined where nodes have none in common. */
+/** The labels that distinguish a column's series; undefined where nodes have none in common. */
 function labelsOf(scope: Scope, by: Grouping): string[] | undefined {
   const end = scope === 'usage' ? '' : scope === 'served' ? 'server_' : 'client_'
   switch (by) {
@@ -103,7 +103,7 @@ export function columnQuery(n: Pick<NumberInfo, 'query'>, scope: Scope, by: Grou
 /** A pattern that a text alone fits. */
 export const literal = (id: string): string => id.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
 
-/** What of a query selects ids: the beginning of one tells it well enough, and keeps the address short. */
+/** What of a query selects ids: the beginning of one is enough, and keeps the address short. */
 const anyOf = (ids: string[]): string =>
   JSON.stringify([...new Set(ids.map((id) => (id.startsWith('host/') ? 'host' : literal(short(id)) + (/^[0-9a-f]{64}$/.test(id) ? '.*' : ''))))].sort().join('|'))
 

@@ -28,7 +28,7 @@ export interface State {
   all?: boolean
   /** What the heat map shows. */
   quantity: Quantity
-  /** The statistic that the critical path goes by and is told in. */
+  /** The statistic that the critical path goes by and is given in. */
   percentile: Percentile
   /** How much earlier the window is that changes are against; "" for the one just before. */
   ago: Ago

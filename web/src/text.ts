@@ -14,7 +14,7 @@ export function textWidth(text: string, size: number, weight = 400): number {
 
 const fitted = new Map<string, string>()
 
-/** Shortens a name in its middle, because both ends of names tell them apart. */
+/** Shortens a name in its middle, because both ends of names distinguish them. */
 export function fit(text: string, width: number, size: number, weight: number): string {
   const key = `${width} ${size} ${text}`
   const known = fitted.get(key)

@@ -28,7 +28,7 @@ function explanation(element: HTMLElement): Explanation | undefined {
   return explainers.get(path.slice(0, at))?.(path.slice(at + 1), element.closest<HTMLElement>('[data-of]')?.dataset.of, element)
 }
 
-const DELAY = 250 // ms for which the pointer must rest
+const DELAY = 250 // ms for which the pointer must stay
 
 export function Tip() {
   const [shown, show] = useState<{ element: HTMLElement; of: Explanation } | undefined>()

@@ -34,7 +34,7 @@ export interface Endpoint {
   name: string
   requests: number
   requests_per_second?: number
-  /** Counts by status of the reply, "" where it did not tell. */
+  /** Counts by status of the reply, "" where it did not say. */
   statuses: Record<string, number>
   error_share: number
   errors_per_second?: number
@@ -212,7 +212,7 @@ export interface Services {
 }
 
 export interface HostPart {
-  kind: 'container' | 'host' | 'more' | 'other' | 'idle' | 'steal' | 'untold'
+  kind: 'container' | 'host' | 'more' | 'other' | 'idle' | 'steal' | 'unattributed'
   node?: string
   name: string
   cpu_cores: number
@@ -236,6 +236,8 @@ export interface HostRow extends Host {
   agent_memory_bytes?: number
   counted_share?: number
   dropped: number
+  /** Those of Hosts.numbers that could be had, by their keys. */
+  numbers: Record<string, number>
 }
 
 export interface Hosts {
@@ -243,10 +245,11 @@ export interface Hosts {
   to: string
   covered_seconds: number
   hosts: HostRow[]
+  numbers: NumberInfo[]
   completeness: Completeness
 }
 
-/** A short saturation whose surroundings are kept longer than the rest. */
+/** A short saturation whose surroundings are kept longer than others. */
 export interface KeptAnomaly {
   number: number
   kind: string
@@ -411,7 +414,7 @@ export interface Refusal {
   what: 'requests' | 'points' | 'readers'
   reason: string
   count: number
-  /** When the last one was, the address that it came from, and what its sender was told. */
+  /** When the last one was, the address that it came from, and the answer to its sender. */
   last?: string
   from?: string
   said?: string
@@ -451,14 +454,14 @@ export interface Status {
   features: { host: string; name: string; purpose: string; state: 'works' | 'absent' | 'off'; reason?: string; remedy?: string; required?: boolean }[]
   drops: { host: string; name: string; count: number; used?: number; capacity?: number }[]
   programs: { host: string; name: string; runs: number; run_seconds: number }[]
-  /** Of servers that tell it. */
+  /** Of servers that have it. */
   refusals?: Refusal[]
   /** What tenants have of what the server divides among them. */
   quotas?: Quota[]
   completeness: Completeness
 }
 
-/** A container that ended before anybody told its name: known by the start of its id. */
+/** A container that ended before its name was known: known by the start of its id. */
 export const unnamed = (n: Node): boolean => n.gone === true && /^[0-9a-f]{12}$/.test(n.name)
 
 export const best = (e: Edge): Side | undefined => e.client_side ?? e.server_side

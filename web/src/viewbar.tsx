@@ -35,7 +35,7 @@ export function ViewBar({ graph, state, change, query }: { graph: Graph; state: 
         </label>
       )}
       {state.view === 'path' && (
-        <label title="The statistic of response times that the critical path goes by, and is told in">
+        <label title="The statistic of response times that the critical path goes by, and is given in">
           Statistic
           <select name="percentile" value={state.percentile} onChange={(e) => change({ percentile: e.currentTarget.value as Percentile })}>
             {PERCENTILES.map((p) => <option key={p} value={p} selected={state.percentile === p}>{p}</option>)}
