@@ -625,7 +625,7 @@ const steps = {
       await page.waitForSelector('[data-hosts] .note')
       await page.goto(url + '#view=health')
       await page.waitForSelector('[data-health-part=missing]')
-      await page.waitForFunction(() => /No agent tells/.test(document.querySelector('[data-health-part=cost]').innerText))
+      await page.waitForFunction(() => /No agent reported/.test(document.querySelector('[data-health-part=cost]').innerText))
       await page.context().close()
     } finally {
       server.kill('SIGINT')

@@ -39,6 +39,12 @@ describe('saturations', () => {
     expect(markOf(flight(marks), 'stall@62000')).toBeUndefined()
     expect(markOf(flight(marks), undefined)).toBeUndefined()
   })
+  it('are found by their key while they last, where more ticks show an earlier begin', () => {
+    const long = stall(1000, { to_ms: 3000 })
+    expect(markOf(flight([long]), 'stall@62000')).toBe(long)
+    expect(markOf(flight([long, stall(1990)]), 'stall@62000')!.from_ms).toBe(1990)
+    expect(markOf(flight([long]), 'stall@63000')).toBeUndefined()
+  })
   it('lie beside each other, those with a label first that made others wait the longest', () => {
     const many = Array.from({ length: 40 }, (_, i) => stall(i * 25, { waited_ms: i }))
     const placed = place(many, [0, 1000], 1000, (text) => text.length * 6)

@@ -63,11 +63,13 @@ const cpusOf = (m: Mark, container: string) => m.cpu.find((s) => s.container ===
 /** How a saturation is called in the URL. */
 export const keyOf = (m: Mark, base: number): string => `${m.kind}@${Math.round(base + m.from_ms)}`
 
-/** The saturation of a key. With more ticks around it, its begin may be another by a little. */
+/** The saturation of a key. With more ticks around it, its begin may be another: then it is the one that lasts at that time. */
 export function markOf(f: Flight | undefined, key: string | undefined): Mark | undefined {
   const [kind, at] = (key ?? '').split('@')
-  const off = (m: Mark) => Math.abs(f!.base_ms + m.from_ms - Number(at))
-  return f?.marks.filter((m) => m.kind === kind && off(m) <= f.interval_ms).sort((a, b) => off(a) - off(b))[0]
+  const begin = (m: Mark) => f!.base_ms + m.from_ms - Number(at)
+  const off = (m: Mark) => Math.abs(begin(m))
+  const lasts = (m: Mark) => begin(m) <= 0 && Number(at) < f!.base_ms + m.to_ms
+  return f?.marks.filter((m) => m.kind === kind && (off(m) <= f.interval_ms || lasts(m))).sort((a, b) => off(a) - off(b))[0]
 }
 
 export interface Placed {
