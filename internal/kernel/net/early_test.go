@@ -102,16 +102,16 @@ func TestThreadsThatOvertakeEachOther(t *testing.T) {
 	}
 }
 
-// waiting makes calls on a connection wait in the kernel until they are done.
-func waiting(t *testing.T, conn *net.TCPConn) (fd int) {
+// waiting makes calls on a connection wait in the kernel until they are done. Whoever calls them ends the use of fd by
+// release: closed by another, its number may be that of the next connection while a call is yet to be made.
+func waiting(t *testing.T, conn *net.TCPConn) (fd int, release func()) {
 	t.Helper()
 	file, err := conn.File()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { file.Close() })
 	conn.SetWriteBuffer(1 << 16)
-	return int(file.Fd())
+	return int(file.Fd()), func() { file.Close() }
 }
 
 // A server refuses an upload at its head, while the one call that sends it waits for room. Its time is that of the
@@ -131,7 +131,8 @@ func TestReplyBeforeTheRequestIsSent(t *testing.T) {
 		time.Sleep(delay)
 		io.Copy(io.Discard, conn)
 	})
-	conn := waiting(t, kerneltest.Dial(t, service.String()).(*net.TCPConn))
+	conn, release := waiting(t, kerneltest.Dial(t, service.String()).(*net.TCPConn))
+	defer release()
 	sent := make(chan error)
 	go func() {
 		_, err := syscall.Write(conn, []byte("POST /upload HTTP/1.1\r\nContent-Length: 4194304\r\n\r\n"+strings.Repeat("x", 4<<20)))
@@ -168,7 +169,9 @@ func TestRequestBeforeTheReplyIsSent(t *testing.T) {
 	second := "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 	service := kerneltest.Serve(t, func(conn *net.TCPConn) {
 		defer conn.Close()
-		fd, request := waiting(t, conn), make([]byte, 1000)
+		fd, release := waiting(t, conn)
+		defer release()
+		request := make([]byte, 1000)
 		if n, _ := syscall.Read(fd, request); n <= 0 {
 			return
 		}

@@ -325,7 +325,8 @@ func repliesBeforeRequestsAreSent(t *testing.T, p *Net) {
 				conn.Read(make([]byte, 1))
 			})
 			conn := kerneltest.Dial(t, service.String()).(*net.TCPConn)
-			fd := waiting(t, conn)
+			fd, release := waiting(t, conn)
+			defer release()
 			syscall.Write(fd, []byte(said))
 			if !readFull(fd, len(heard)) {
 				t.Fatal("the server has ended")
@@ -426,7 +427,8 @@ func requestsBeforeRepliesAreSent(t *testing.T, p *Net) {
 			read, waited := make(chan struct{}), make(chan bool, 1)
 			service := kerneltest.Serve(t, func(conn *net.TCPConn) {
 				defer conn.Close()
-				fd := waiting(t, conn)
+				fd, release := waiting(t, conn)
+				defer release()
 				if !readFull(fd, len(before)) {
 					return
 				}
@@ -491,7 +493,8 @@ func repliesBeforeRequestsAreTaken(t *testing.T, p *Net) {
 	}
 	service := kerneltest.Serve(t, func(conn *net.TCPConn) {
 		defer conn.Close()
-		fd := waiting(t, conn)
+		fd, release := waiting(t, conn)
+		defer release()
 		for i := range streams {
 			buffer := make([]byte, len(requests[i]))
 			if n, _, err := syscall.Recvfrom(fd, buffer, syscall.MSG_PEEK|syscall.MSG_WAITALL); err != nil || n != len(buffer) {

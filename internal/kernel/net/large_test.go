@@ -154,7 +154,8 @@ func exchangeLarge(t *testing.T, requests, replies [][]byte) net.Addr {
 	failed := make(chan error, 1)
 	service := kerneltest.Serve(t, func(conn *net.TCPConn) {
 		defer conn.Close()
-		fd := waiting(t, conn)
+		fd, release := waiting(t, conn)
+		defer release()
 		for i := range requests {
 			err := receiveIn(fd, len(requests[i]), pieces[i%len(pieces)]...)
 			if err == nil {
@@ -170,7 +171,8 @@ func exchangeLarge(t *testing.T, requests, replies [][]byte) net.Addr {
 	})
 	conn := kerneltest.Dial(t, service.String()).(*net.TCPConn)
 	defer conn.Close()
-	fd := waiting(t, conn)
+	fd, release := waiting(t, conn)
+	defer release()
 	for i := range requests {
 		if err := sendIn(fd, requests[i], firsts[i%len(firsts)]); err != nil {
 			t.Fatalf("message %d: %v", i, err)
