@@ -292,7 +292,7 @@ var EdgeRows = []Row[Edge]{
 					Meaning: "Requests whose reply has ended", Query: orCounted("increase")}}}}},
 	{Name: "outsight_edge_requests_in_flight", OTel: "outsight.edge.requests_in_flight", Unit: "{request}", Kind: Gauge,
 		Help: "Requests whose reply has not begun",
-		Columns: []Column[Edge]{{Name: "in_flight", Count: ofEdge((*EdgeCounters).InFlight), Shown: []Number{
+		Columns: []Column[Edge]{{Name: "in_flight", Mean: true, Count: ofEdge((*EdgeCounters).InFlight), Shown: []Number{
 			{Key: "in_flight", Title: "Requests in flight", Group: GroupRequests, Order: 3, Formula: Level,
 				Meaning: "Requests that wait for their reply at the end of the window"}}}}},
 	{Name: "outsight_edge_transfers_total", OTel: "outsight.edge.transfers", Unit: "{transaction}", Kind: Counter,

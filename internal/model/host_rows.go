@@ -33,7 +33,7 @@ var HostRows = []Row[Snapshot]{
 	{Name: "outsight_host_memory_available_bytes", OTel: "outsight.host.memory.available", Unit: "By", Kind: Gauge,
 		Help: "Memory of the host that programs could get without swapping, as the kernel estimates it; not there on a host " +
 			"where it cannot be read",
-		Columns: []Column[Snapshot]{{Name: "memory_available",
+		Columns: []Column[Snapshot]{{Name: "memory_available", Mean: true,
 			Count: func(s *Snapshot) (uint64, bool) { return s.Self.AvailableBytes, s.Self.AvailableBytes > 0 },
 			Shown: []Number{{Key: "memory_available_bytes", Title: "Memory available", Unit: "B", Group: GroupHost, Order: 1,
 				Formula: Level,

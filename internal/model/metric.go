@@ -65,6 +65,11 @@ type Column[T any] struct {
 	Fold Fold
 	// Dense says that a counter which stands at 0 is not the same as none: its last value counts too.
 	Dense bool
+	// File says that the kernel keeps the counter in a file: it goes on when the agent restarts, where what kernel
+	// programs count begins at 0.
+	File bool
+	// Mean says that a gauge's mean and greatest value are told beside the last one.
+	Mean bool
 	// Shown are the numbers of the JSON and the page that are made of the column first of all.
 	Shown []Number
 }
@@ -85,6 +90,17 @@ func (c *Column[T]) In(n uint64) float64 {
 		return float64(n)
 	}
 	return float64(n) / c.Per
+}
+
+// Per is how many of the whole numbers in which the values of Each are kept are one of the metric's unit.
+func (m *Metric) Per() float64 {
+	switch m.Unit {
+	case "s", "1":
+		return Nanoseconds
+	case "J":
+		return 1e6
+	}
+	return 1
 }
 
 // Nanoseconds is for columns in nanoseconds of metrics in seconds.

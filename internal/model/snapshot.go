@@ -10,7 +10,9 @@ type Snapshot struct {
 	// Time of the reading; Window since the reading before it (0 in the first).
 	Time   time.Time
 	Window time.Duration
-	Host   Host
+	// ClockError bounds how far the host's clock is off, as its kernel estimates it (adjtimex); 0 where it does not.
+	ClockError time.Duration
+	Host       Host
 	// Containers in order of ID. A container that ended since the last snapshot is in this
 	// one with its last numbers, and in no later one.
 	Containers []ContainerSample
@@ -122,6 +124,9 @@ type TCPCounters struct {
 // Edge is a directed client-to-server relation, as one of its ends counted it. The two ends of
 // one relation on the same host are two Edges with the same client and server.
 type Edge struct {
+	// Instance tells the edge from all others that this agent counted, whatever becomes known of its ends; 0 where that
+	// is not known.
+	Instance uint64
 	// Side is the end that counted. RoleUnknown marks the one edge that sums, over the ends of
 	// all connections for which the kernel's table had no room, what each end sent and received.
 	Side Role

@@ -1,0 +1,149 @@
+package frame
+
+import (
+	"testing"
+	"time"
+
+	"outsight/internal/model"
+)
+
+// TestNothingIsLostWithRows lets edges and containers come, count and go, and holds the sums of all rows against what was
+// counted.
+func TestNothingIsLostWithRows(t *testing.T) {
+	start := time.Unix(1_800_000_000, 0)
+	b := NewBuilder(start)
+	var counted uint64
+	type live struct {
+		c *model.Container
+		e model.EdgeCounters
+	}
+	alive := map[int]*live{}
+	var frames []*Frame
+	var sums []uint64
+	for second := range 2000 {
+		now := start.Add(time.Duration(second) * time.Second)
+		s := &model.Snapshot{Time: now, Host: model.Host{Name: "h", Cores: 2}}
+		if second%7 == 0 {
+			alive[second] = &live{c: &model.Container{ID: string(rune('a'+second%26)) + time.Duration(second).String(),
+				Name: "job", Runtime: model.Docker}}
+		}
+		for at, l := range alive {
+			l.e.SentBytes += uint64(second)
+			l.e.Requests++
+			if l.e.Latency == nil {
+				l.e.Latency = &model.Histogram{}
+			}
+			l.e.Latency.Merge(&model.Histogram{Count: 1, SumNS: 5, Offset: int32(second % 50), Buckets: []uint64{1}})
+			counted += uint64(second)
+			c := *l.c
+			if at < second-60 {
+				c.Ended = now
+				delete(alive, at)
+			}
+			counters := l.e
+			counters.Latency = l.e.Latency.Clone()
+			s.Containers = append(s.Containers, model.ContainerSample{Container: &c,
+				CPU: &model.CPUCounters{UsageNS: l.e.SentBytes}})
+			s.Edges = append(s.Edges, model.Edge{Instance: uint64(at + 1), Side: model.RoleClient,
+				Client: model.Peer{Container: &c}, Counters: counters,
+				Endpoints: []model.Endpoint{{EndpointKey: model.EndpointKey{Protocol: model.HTTP, Name: "GET /"},
+					Latency: l.e.Latency.Clone()}}})
+		}
+		f := b.Build(s)
+		frames, sums = append(frames, f), append(sums, counted)
+		check := func(table TableID, column string, want uint64) {
+			t.Helper()
+			got := uint64(0)
+			for row := range f.Tables[table].IDs {
+				n, _ := f.Tables[table].Columns[Column(table, column)].At(row)
+				got += n
+			}
+			if got != want {
+				t.Fatalf("second %d: the %s of all rows are %d, %d were counted", second, column, got, want)
+			}
+		}
+		check(Edges, "request_bytes", counted)
+		check(Containers, "cpu", counted)
+		inEdges, inEndpoints := uint64(0), uint64(0)
+		for row := range f.Tables[Edges].IDs {
+			inEdges += f.Tables[Edges].Histograms[Histogram(Edges, "latency")].total(row)
+		}
+		for row := range f.Tables[Endpoints].IDs {
+			inEndpoints += f.Tables[Endpoints].Histograms[Histogram(Endpoints, "latency")].total(row)
+		}
+		if inEdges != inEndpoints || inEdges == 0 {
+			t.Fatalf("second %d: %d transactions of edges, %d of endpoints", second, inEdges, inEndpoints)
+		}
+		for table := range f.Tables {
+			ids := f.Tables[table].IDs
+			for i := 1; i < len(ids); i++ {
+				if ids[i] <= ids[i-1] {
+					t.Fatalf("the rows of %s are not in order: %v", Schema[table].Name, ids)
+				}
+			}
+		}
+	}
+	last := frames[len(frames)-1]
+	if n := len(last.Tables[Containers].IDs); n > 9+600/7+3 {
+		t.Errorf("%d rows of containers are left", n)
+	}
+	states := map[uint64]int{}
+	for row := range last.Tables[Containers].IDs {
+		states[last.Tables[Containers].Attribute(State, row)]++
+	}
+	if states[Live] == 0 || states[Gone] == 0 || states[Summed] != 1 {
+		t.Errorf("rows by their state: %v", states)
+	}
+}
+
+// TestCountersThatFall: the source of a counter restarts, and its row does not.
+func TestCountersThatFall(t *testing.T) {
+	start := time.Unix(1_800_000_000, 0)
+	b := NewBuilder(start)
+	c := &model.Container{ID: "a", Name: "a"}
+	at := func(i int, cpu, requests uint64) *Frame {
+		return b.Build(&model.Snapshot{Time: start.Add(time.Duration(i) * time.Second), Containers: []model.ContainerSample{{
+			Container: c, CPU: &model.CPUCounters{UsageNS: cpu, RunQueue: &model.Histogram{Count: requests, Offset: 3,
+				Buckets: []uint64{requests}}}}}})
+	}
+	for i, step := range []struct{ cpu, queue, wantCPU, wantQueue uint64 }{{10, 4, 10, 4}, {30, 5, 30, 5}, {5, 1, 35, 6},
+		{8, 3, 38, 8}, {1, 1, 39, 9}, {2, 2, 40, 10}} {
+		f := at(i, step.cpu, step.queue)
+		cpu, _ := f.Tables[Containers].Columns[Column(Containers, "cpu")].At(0)
+		queue := f.Tables[Containers].Histograms[Histogram(Containers, "run_queue")].At(0)
+		if cpu != step.wantCPU || queue.Count != step.wantQueue {
+			t.Errorf("step %d: CPU %d and %d waits, want %d and %d", i, cpu, queue.Count, step.wantCPU, step.wantQueue)
+		}
+	}
+}
+
+// TestMeanAndHighest of a level: the mean of a window is the difference of integrals.
+func TestMeanAndHighest(t *testing.T) {
+	start := time.Unix(1_800_000_000, 0).Truncate(time.Minute)
+	b := NewBuilder(start)
+	c := &model.Container{ID: "a", Name: "a"}
+	var frames []*Frame
+	for i := range 61 {
+		bytes := uint64(100)
+		if i == 30 {
+			bytes = 1000
+		}
+		frames = append(frames, b.Build(&model.Snapshot{Time: start.Add(time.Duration(i) * time.Second),
+			Containers: []model.ContainerSample{{Container: c, Memory: &model.MemorySample{UsageBytes: bytes}}}}))
+	}
+	get := func(f *Frame, name string) uint64 {
+		n, _ := f.Tables[Containers].Columns[Column(Containers, name)].At(0)
+		return n
+	}
+	if got := get(frames[60], "memory_usage.integral") - get(frames[0], "memory_usage.integral"); got != 59*100+1000 {
+		t.Errorf("the integral gained %d byte seconds, want %d", got, 59*100+1000)
+	}
+	if !frames[0].IsKey() || frames[30].IsKey() || !frames[60].IsKey() || frames[59].Key != 1 {
+		t.Error("key frames are not those that begin a minute")
+	}
+	for i, want := range map[int]uint64{29: 100, 30: 1000, 59: 1000, 60: 1000} {
+		if got := get(frames[i], "memory_usage.highest"); got != want {
+			t.Errorf("the highest at %d s is %d, want %d", i, got, want)
+		}
+	}
+}

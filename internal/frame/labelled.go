@@ -1,0 +1,126 @@
+package frame
+
+import (
+	"math"
+
+	"outsight/internal/model"
+)
+
+// LabelledMetrics are the metrics of Labelled, by their stored names.
+var LabelledMetrics = func() map[string]model.Metric {
+	all := map[string]model.Metric{}
+	addLabelled(all, model.ContainerRows, model.OfContainer)
+	addLabelled(all, model.HostRows, model.OfHost)
+	return all
+}()
+
+func addLabelled[T any](all map[string]model.Metric, rows []model.Row[T], of model.Entity) {
+	for i := range rows {
+		if rows[i].Each == nil {
+			continue
+		}
+		m := rows[i].Metric(of)
+		if len(m.Labels) > MaxLabels {
+			panic("BUG: more than MaxLabels labels of " + m.Name)
+		}
+		all[m.Name] = m
+	}
+}
+
+func isLevel(metric string) bool {
+	m, ok := LabelledMetrics[metric]
+	return !ok || m.Kind == model.Gauge
+}
+
+// liveLabelled is a series of the snapshot.
+type liveLabelled struct {
+	labelledKey
+	kind      model.SeriesKind
+	value     uint64
+	histogram *model.Histogram
+}
+
+type plannedLabelled struct {
+	*planned
+	all []liveLabelled
+}
+
+func (b *Builder) planLabelled(s *model.Snapshot, containers *plannedContainers) *plannedLabelled {
+	p := &plannedLabelled{planned: b.plan(Labelled)}
+	for _, sample := range containers.samples {
+		readLabelled(p, model.ContainerRows, sample, Containers, containers.rows[sample.Container.ID])
+	}
+	readLabelled(p, model.HostRows, s, Hosts, 1)
+	// Two series with the same labels are one: counters are added up, of gauges the first stays.
+	at := make(map[labelledKey]int, len(p.all))
+	unique := p.all[:0]
+	for _, one := range p.all {
+		if i, twice := at[one.labelledKey]; twice {
+			if one.kind == model.Counter {
+				unique[i].value += one.value
+			}
+			continue
+		}
+		at[one.labelledKey] = len(unique)
+		unique = append(unique, one)
+	}
+	p.all = unique
+	for i := range p.all {
+		p.live(p.all[i].labelledKey, i)
+	}
+	return p
+}
+
+func readLabelled[T any](p *plannedLabelled, rows []model.Row[T], of *T, table TableID, owner uint32) {
+	sink := &p.b.sink
+	for i := range rows {
+		r := &rows[i]
+		if r.Each == nil {
+			continue
+		}
+		sink.Series, sink.Kind = sink.Series[:0], r.Kind
+		r.Each(of, sink)
+		m := LabelledMetrics[r.Name]
+		per := m.Per()
+		for j := range sink.Series {
+			series := &sink.Series[j]
+			one := liveLabelled{labelledKey: labelledKey{table: table, owner: owner, metric: r.Name}, kind: r.Kind,
+				histogram: series.Histogram}
+			if series.Histogram == nil {
+				one.value = uint64(math.Round(max(series.Value, 0) * per))
+			}
+			for _, l := range series.Labels {
+				for k, name := range m.Labels {
+					if l.Name == name {
+						one.labels[k] = l.Value
+					}
+				}
+			}
+			p.all = append(p.all, one)
+		}
+	}
+}
+
+func (b *Builder) fillLabelled(d *draft, one *liveLabelled, f *Frame) {
+	set := func(a Attribute, v uint64) { d.Attributes[a][d.row] = v }
+	owner := uint64(one.owner)
+	if i, ok := f.Tables[one.table].Find(one.owner); ok && one.table != Hosts {
+		owner = f.Tables[one.table].Attributes[Sum][i]
+	}
+	if one.kind == model.Gauge {
+		set(Sum, OthersRow) // it is never summed
+	} else {
+		set(Sum, b.sum(Labelled, labelledKind{one.table, owner, one.metric, one.labels}))
+	}
+	set(LabelledTable, uint64(one.table))
+	set(LabelledOwner, uint64(one.owner))
+	set(LabelledMetric, b.id(one.metric))
+	for i, value := range one.labels {
+		set(LabelledLabels+Attribute(i), b.id(value))
+	}
+	if one.kind == model.HistogramSeries {
+		d.setHistogram(0, one.histogram)
+		return
+	}
+	d.set(0, one.value)
+}

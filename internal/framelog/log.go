@@ -1,0 +1,59 @@
+package framelog
+
+import (
+	"context"
+	"io"
+	"iter"
+	"time"
+
+	"outsight/internal/frame"
+)
+
+// Log keeps frames. There are two of them: files of this process, and tables of ClickHouse.
+type Log interface {
+	// Append stores encoded frames and returns when they are on the disk. A frame that is there already, by tenant, host,
+	// epoch and number, is not stored twice. It answers ErrRejected, with what was wrong, when frames can never be stored;
+	// the others of the batch are stored.
+	Append(ctx context.Context, batch []Encoded) error
+	// Windows answers one window for each two consecutive moments of the query, in order. The frames are not to be
+	// changed.
+	Windows(ctx context.Context, q Query) iter.Seq2[*frame.Window, error]
+	// Hosts are all hosts of a tenant, in order of their names, with when they were heard of.
+	Hosts(ctx context.Context, tenant string) ([]Host, error)
+	Stats() Stats
+	io.Closer
+}
+
+// Encoded is a frame as an agent sent it.
+type Encoded struct {
+	Tenant string
+	frame.Header
+	// Data is what frame.Encode made.
+	Data []byte
+}
+
+// Query asks for the windows between moments.
+type Query struct {
+	Tenant string
+	// Times ascend; there are two or more.
+	Times []time.Time
+	// Hosts are those that are wanted; nil for all.
+	Hosts []string
+}
+
+// Host is a host of which there are frames.
+type Host struct {
+	Name        string
+	First, Last time.Time
+}
+
+// Stats are what a log holds, and what it lost.
+type Stats struct {
+	Oldest, Newest time.Time
+	Hosts, Frames  int
+	Bytes          int64
+	MaxBytes       int64
+	// Damaged counts frames that could not be read, KeyMissing those that were refused because their key frame is not
+	// there, Duplicates those that were there already.
+	Damaged, KeyMissing, Duplicates uint64
+}
