@@ -59,6 +59,24 @@ func (m *frameMap) containerID(host, id string) string {
 
 // readContainers finds the containers of all rows, and what they used.
 func (m *frameMap) readContainers() {
+	m.findContainers()
+	for i := range m.parts {
+		p := &m.parts[i]
+		for row := range p.containers.After.IDs {
+			if c := &m.containers[p.containerOf[row]]; m.isAsked(c) {
+				m.use(p, row, c)
+			}
+		}
+	}
+	for i := range m.containers {
+		c := &m.containers[i]
+		c.node.Gone = !c.live
+		c.group = m.groupOf(c)
+	}
+}
+
+// findContainers finds the containers of all rows.
+func (m *frameMap) findContainers() {
 	for i := range m.parts {
 		p := &m.parts[i]
 		rows := p.containers.After
@@ -73,16 +91,6 @@ func (m *frameMap) readContainers() {
 				p.containerOf[row] = m.containerOfSum(p, rows.IDs[row])
 			}
 		}
-		for row := range rows.IDs {
-			if c := &m.containers[p.containerOf[row]]; m.isAsked(c) {
-				m.use(p, row, c)
-			}
-		}
-	}
-	for i := range m.containers {
-		c := &m.containers[i]
-		c.node.Gone = !c.live
-		c.group = m.groupOf(c)
 	}
 }
 

@@ -155,6 +155,11 @@ func (m *frameMap) release() {
 
 // readEdges finds the rows in which something happened, and their ends.
 func (m *frameMap) readEdges() {
+	parallelEach(len(m.parts), func(i int) {
+		p := &m.parts[i]
+		p.edges = frame.Since(frame.Edges, p.Before, p.After)
+		p.view.of(p)
+	})
 	n := 0
 	for i := range m.parts {
 		n += len(m.parts[i].edges.After.IDs)

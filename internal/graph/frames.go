@@ -92,8 +92,6 @@ func newFrameMap(w *frame.Window, o Options) *frameMap {
 	parallelEach(len(m.parts), func(i int) {
 		p := &m.parts[i]
 		p.containers = frame.Since(frame.Containers, p.Before, p.After)
-		p.edges = frame.Since(frame.Edges, p.Before, p.After)
-		p.view.of(p)
 	})
 	return m
 }
