@@ -206,3 +206,154 @@ func TestPairHosts(t *testing.T) {
 	e.Server.Container, e.Confidence, e.Paired = db, model.Exact, true
 	check("what a host knows by itself stays", []*pairedHost{a}, "client web@a -> db@a 10.0.1.3:1 exact *")
 }
+
+// TestPairFleet has hosts with equal private addresses, each with a published port: who dials one of them is told apart
+// by the host that it dials.
+func TestPairFleet(t *testing.T) {
+	const count = 40
+	var hosts []*pairedHost
+	for i := range count {
+		m := newPairedHost(fmt.Sprintf("host%02d", i), fmt.Sprintf("192.0.2.%d", i+1), "172.17.0.1")
+		web := m.runs(fmt.Sprintf("web%d", i), nil, "172.17.0.2")
+		db := m.runs(fmt.Sprintf("db%d", i), []string{"0.0.0.0:5432"}, "172.17.0.3")
+		// Each asks the next one.
+		m.dials(web, fmt.Sprintf("192.0.2.%d:5432", (i+1)%count+1))
+		m.dials(web, "172.17.0.9:80") // whoever has this address elsewhere, it is not meant
+		from := fmt.Sprintf("192.0.2.%d", (i+count-1)%count+1)
+		m.serves(db, "172.17.0.3:5432", from)
+		m.translates(from, fmt.Sprintf("192.0.2.%d:5432", i+1), "172.17.0.3:5432")
+		hosts = append(hosts, m)
+	}
+	hosts[7].runs("other", []string{"0.0.0.0:80"}, "172.17.0.9")
+	got := describeHalves(windowOf(hosts...))
+	for i := range count {
+		server, client := (i+1)%count, (i+count-1)%count
+		want := []string{
+			fmt.Sprintf("client web%d@host%02d -> db%d@host%02d 192.0.2.%d:5432 listener *", i, i, server, server, server+1),
+			fmt.Sprintf("client web%d@host%02d -> 172.17.0.9@ 172.17.0.9:80 none", i, i),
+			fmt.Sprintf("server web%d@host%02d -> db%d@host%02d 172.17.0.3:5432 address *", client, client, i, i),
+		}
+		if !slices.Equal(got[3*i:3*i+3], want) {
+			t.Errorf("host %d: got\n%s\nwant\n%s", i, strings.Join(got[3*i:3*i+3], "\n"), strings.Join(want, "\n"))
+		}
+	}
+}
+
+// TestPairByConnections: the kernels of both hosts saw the same connections.
+func TestPairByConnections(t *testing.T) {
+	check := func(name string, hosts []*pairedHost, want ...string) {
+		t.Helper()
+		got := describeHalves(windowOf(hosts...))
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	a, b := newPairedHost("a", "10.1.0.5"), newPairedHost("b", "10.2.0.5")
+	web, db := a.runs("web", nil, "172.17.0.2"), b.runs("db", nil, "172.17.0.2")
+	a.dials(web, "198.51.100.1:5432").Connections = []uint64{1, 2, 3}
+	b.serves(db, "172.17.0.2:5432", "203.0.113.9").Connections = []uint64{2, 3}
+	check("addresses that no host has, at both ends", []*pairedHost{a, b},
+		"client web@a -> 198.51.100.1@ 198.51.100.1:5432 none",
+		"server web@a -> db@b 172.17.0.2:5432 exact")
+	a.Edges[0].Connections = []uint64{3, 2}
+	check("and no other connections", []*pairedHost{a, b},
+		"client web@a -> db@b 198.51.100.1:5432 exact *",
+		"server web@a -> db@b 172.17.0.2:5432 exact *")
+	other := a.runs("other", nil, "172.17.0.3")
+	a.dials(other, "198.51.100.1:5432").Connections = []uint64{4}
+	b.Edges[0].Connections = []uint64{2, 3, 4}
+	check("two clients behind one address", []*pairedHost{a, b},
+		"client other@a -> db@b 198.51.100.1:5432 exact",
+		"client web@a -> db@b 198.51.100.1:5432 exact",
+		"server 203.0.113.9@ -> db@b 172.17.0.2:5432 none")
+
+	a, b = newPairedHost("a", "192.0.2.1", "172.17.0.1"), newPairedHost("b", "192.0.2.2", "172.17.0.1")
+	web, other, db = a.runs("web", nil, "172.17.0.2"), a.runs("other", nil, "172.17.0.3"), b.runs("db", nil, "172.17.0.2")
+	a.dials(web, "192.0.2.2:5432").Connections = []uint64{1}
+	b.serves(db, "172.17.0.2:5432", "192.0.2.1").Connections = []uint64{1, 5}
+	b.translates("192.0.2.1", "192.0.2.2:5432", "172.17.0.2:5432")
+	check("one masqueraded client, of which the kernels saw a connection", []*pairedHost{a, b},
+		"client web@a -> db@b 192.0.2.2:5432 exact *",
+		"server web@a -> db@b 172.17.0.2:5432 exact *")
+	a.dials(other, "192.0.2.2:5432")
+	check("another one may have other connections", []*pairedHost{a, b},
+		"client other@a -> db@b 192.0.2.2:5432 listener",
+		"client web@a -> db@b 192.0.2.2:5432 exact",
+		"server 192.0.2.1@ -> db@b 172.17.0.2:5432 none")
+}
+
+// TestPairSpans: a host whose agent restarted, and a client that has ended.
+func TestPairSpans(t *testing.T) {
+	a, b := newPairedHost("a", "192.0.2.1"), newPairedHost("b", "192.0.2.2")
+	web, db := a.runs("web", nil, "10.0.1.2"), b.runs("db", []string{"0.0.0.0:5432"}, "10.0.2.2")
+	a.dials(web, "10.0.2.2:5432")
+	b.serves(db, "10.0.2.2:5432", "10.0.1.2")
+	w := windowOf(a, b)
+	first := w.Hosts[0].Spans[0].After
+	started := time.Unix(1_800_000_000, 0)
+	builder := frame.NewBuilder(started)
+	a.Time = started
+	before := builder.Build(&a.Snapshot)
+	ended := *web
+	ended.Ended = a.Time.Add(time.Second)
+	a.Time = ended.Ended
+	a.Containers[1].Container = &ended
+	a.Edges[0].Client.Container = &ended
+	after := builder.Build(&a.Snapshot)
+	w.Hosts[0].Spans = []frame.Span{{After: first}, {Before: before, After: after}}
+	p := pairHosts(w)
+	for span := range w.Hosts[0].Spans {
+		if end, ok := p.end(0, span, 0); !ok || end.Host != 1 || end.Confidence != model.ByListener || !end.Paired {
+			t.Errorf("span %d: the server is %+v, %v", span, end, ok)
+		}
+	}
+	if end, ok := p.end(1, 0, 0); !ok || end.Host != 0 || end.Span != 1 || !end.Paired ||
+		after.Text(frame.Containers, frame.ContainerName, end.Row) != "web" {
+		t.Errorf("the client is %+v, %v", end, ok)
+	}
+}
+
+func BenchmarkPairHosts(b *testing.B) {
+	const hosts, containers, edges = 500, 50, 200
+	var all []*pairedHost
+	at := func(host int) string { return fmt.Sprintf("192.0.%d.%d", host/250, host%250+1) }
+	for i := range hosts {
+		m := newPairedHost(fmt.Sprintf("host%03d", i), at(i), "172.17.0.1")
+		for j := range containers {
+			m.runs(fmt.Sprintf("c%d", j), []string{fmt.Sprintf("0.0.0.0:%d", 8000+j)}, fmt.Sprintf("172.17.0.%d", j+2))
+		}
+		all = append(all, m)
+	}
+	// Half of an agent's edges are of clients, half of servers; each has its other half on another host.
+	for i, m := range all {
+		for n := range edges / 2 {
+			to, from, port := (i+1+n*7)%hosts, n%containers, 8000+(n*3)%containers
+			there := all[to]
+			m.dials(m.Containers[1+from].Container, fmt.Sprintf("%s:%d", at(to), port)).Connections = []uint64{
+				uint64(i*edges + n), uint64(i*edges+n) << 20}
+			inside := fmt.Sprintf("172.17.0.%d:%d", port-8000+2, port)
+			there.serves(there.Containers[1+port-8000].Container, inside, at(i)).Connections = []uint64{
+				uint64(i*edges + n), uint64(i*edges+n) << 20}
+			there.translates(at(i), fmt.Sprintf("%s:%d", at(to), port), inside)
+		}
+	}
+	w := windowOf(all...)
+	found, total := 0, 0
+	for b.Loop() {
+		p := pairHosts(w)
+		found, total = 0, 0
+		for h := range w.Hosts {
+			for row := range w.Hosts[h].Spans[0].After.Tables[frame.Edges].IDs {
+				total++
+				if end, ok := p.end(h, 0, row); ok && end.Paired {
+					found++
+				}
+			}
+		}
+	}
+	if found != total {
+		b.Errorf("%d of %d edges are whole", found, total)
+	}
+	b.ReportMetric(float64(total), "edges")
+}
