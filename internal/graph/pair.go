@@ -45,12 +45,14 @@ func pairHosts(w *frame.Window) *pairing {
 	halves := func(f func(v *pairView)) {
 		both(func() { eachView(all[:len(all)/2], f) }, func() { eachView(all[len(all)/2:], f) })
 	}
-	halves(func(v *pairView) { v.read() })
+	halves((*pairView).collect)
+	p.index.number(all)
 	p.index.addResidents(all, p.residents)
+	halves(func(v *pairView) { v.locate(&p.index) })
 	halves(func(v *pairView) { v.follow(&p.index, p.views) })
 	p.index.addHalves(all)
 	halves(func(v *pairView) { v.find(p) })
-	p.mark(all)
+	halves(func(v *pairView) { v.mark(&p.index) })
 	return p
 }
 
@@ -110,38 +112,4 @@ func (p *pairing) settleResidents(v *pairView) {
 		runtime := v.After.Text(frame.Containers, frame.ContainerRuntime, row)
 		p.residents[number] = resident{v.host, v.span, row, runtime == string(model.HostRuntime)}
 	}
-}
-
-// mark marks the halves of which the other half is there too.
-func (p *pairing) mark(all []*pairView) {
-	type relation struct {
-		client, server int32
-		at             uint64
-	}
-	there := make(map[relation]uint8, p.index.halves)
-	each := func(f func(h *half, of relation)) {
-		for _, v := range all {
-			for i := range v.halves {
-				h := &v.halves[i]
-				if h.found < 0 {
-					continue
-				}
-				of := relation{client: h.known, server: h.found}
-				if h.side == model.RoleServer {
-					of.client, of.server = h.found, h.known
-				}
-				for _, at := range h.spots[:h.count] {
-					of.at = at.spot
-					f(h, of)
-				}
-				if h.confidence == model.Exact {
-					of.at = 0 // the kernels saw the same connection: the addresses need not be the same
-					f(h, of)
-				}
-			}
-		}
-	}
-	each(func(h *half, of relation) { there[of] |= 1 << h.side })
-	const whole = 1<<model.RoleClient | 1<<model.RoleServer
-	each(func(h *half, of relation) { h.paired = h.paired || there[of] == whole })
 }

@@ -1,6 +1,11 @@
 package graph
 
-import "outsight/internal/model"
+import (
+	"cmp"
+	"slices"
+
+	"outsight/internal/model"
+)
 
 // candidate is who may be at the other end: none, one, or several of which nobody says which.
 type candidate struct {
@@ -30,11 +35,11 @@ func (c *candidate) one() bool { return c.resident >= 0 && !c.several }
 func (v *pairView) follow(x *pairIndex, views [][]pairView) {
 	for i := range v.halves {
 		h := &v.halves[i]
-		if h.side != model.RoleClient {
+		if h.side != model.RoleClient || h.transport != model.TCP {
 			continue
 		}
 		for _, at := range h.spots[:h.count] {
-			if at.spot>>transportShift&3 != uint64(model.TCP) || x.local(at.address, at.network, v.host) {
+			if x.local(at.address, v.host) {
 				continue
 			}
 			host := x.hostWith(at.address, v.host)
@@ -42,38 +47,31 @@ func (v *pairView) follow(x *pairIndex, views [][]pairView) {
 				continue
 			}
 			for s := range views[host] {
-				if to, ok := views[host][s].translated(at.spot, func(client uint64) bool {
-					return x.sends(h.known, v.host, client)
-				}); ok {
-					h.add(&to, model.TCP, host)
+				there := &views[host][s]
+				to := there.target(at.spot, func(client int32) bool { return x.sends(h.known, v.host, client) })
+				if to == nil {
+					to = there.target(at.spot, func(int32) bool { return true })
+				}
+				if to != nil {
+					h.add(to, host)
 				}
 			}
 		}
 	}
 }
 
-// translated is where the connections of a client go to, or where the host says nothing of it those of all clients.
-func (v *pairView) translated(dialled uint64, from func(client uint64) bool) (place, bool) {
-	if to, ok := v.target(dialled, from); ok {
-		return to, true
-	}
-	return v.target(dialled, func(uint64) bool { return true })
-}
-
 // hostWith is the only other host that has an address, -1 where there is none or several.
-func (x *pairIndex) hostWith(address uint64, host int32) int32 {
+func (x *pairIndex) hostWith(address, host int32) int32 {
 	found := int32(-1)
-	x.owners.all(address, func(o *addressOwner) bool {
+	for _, o := range x.owners.of(address) {
 		switch {
 		case !o.isHost || o.host == host || o.ended || o.host == found:
 		case found >= 0:
-			found = -1
-			return false
+			return -1
 		default:
 			found = o.host
 		}
-		return true
-	})
+	}
 	return found
 }
 
@@ -82,15 +80,13 @@ func (v *pairView) find(p *pairing) {
 	x := &p.index
 	for i := range v.halves {
 		h := &v.halves[i]
-		var byAddress candidate
-		others := &x.serversOf
+		var found candidate
 		if h.side == model.RoleClient {
-			byAddress = v.server(x, p.residents, h)
+			found = v.server(x, p.residents, h)
 		} else {
-			byAddress, others = v.client(x, h), &x.clientsOf
+			found = v.client(x, h)
 		}
-		found := h.sameConnections(others, byAddress)
-		if found.one() {
+		if found = x.sameConnections(h, found); found.one() {
 			h.found, h.foundProcess, h.confidence = found.resident, found.process, found.confidence
 		}
 	}
@@ -98,17 +94,15 @@ func (v *pairView) find(p *pairing) {
 
 // sameConnections is who counted the same connections at the other end: exactly so where nobody else can be meant, which
 // is where addresses say nothing else, or where all connections of the sample are that one's.
-func (h *half) sameConnections(others *chains[uint64, *half], byAddress candidate) candidate {
-	same, explained := nobody(), 0
-	for _, connection := range h.connections {
-		before := explained
-		others.all(connection, func(other **half) bool {
-			if o := *other; o.host != h.host {
-				same.add(o.known, o.process)
-				explained = before + 1
-			}
-			return true
-		})
+func (x *pairIndex) sameConnections(h *half, byAddress candidate) candidate {
+	same, explained, last := nobody(), int32(0), uint64(0)
+	matches := x.same.of(h.number())
+	for i, m := range matches {
+		same.add(m.known, m.process)
+		if i == 0 || m.hash != last {
+			explained++
+		}
+		last = m.hash
 	}
 	same.confidence = model.Exact
 	switch {
@@ -116,45 +110,40 @@ func (h *half) sameConnections(others *chains[uint64, *half], byAddress candidat
 		return byAddress
 	case same.several || byAddress.several:
 		return candidate{resident: -1, several: true}
-	case byAddress.resident == same.resident || explained == len(h.connections):
+	case byAddress.resident == same.resident || explained >= x.sampled[h.number()]:
 		return same
-	case byAddress.resident < 0:
-		return nobody()
 	}
-	return candidate{resident: -1, several: true}
+	return nobody()
 }
 
 // server is who serves what a client dials, as addresses say.
 func (v *pairView) server(x *pairIndex, residents []resident, h *half) candidate {
-	counted := nobody()
+	var spots [maxSpots]reached
+	count := 0
 	for _, at := range h.spots[:h.count] {
-		if at.host < 0 && x.local(at.address, at.network, v.host) {
-			continue
-		}
-		if counted = v.counted(x, residents, h, &at); counted.one() {
-			counted.confidence = model.ByListener
-			return counted
+		if at.host >= 0 || !x.local(at.address, v.host) {
+			spots[count] = at
+			count++
 		}
 	}
-	several := counted.several
-	// The last one first: what was dialled may be translated behind a host's own listener.
-	for i := int(h.count) - 1; i >= 0; i-- {
-		at := &h.spots[i]
-		if at.spot>>transportShift&3 != uint64(model.TCP) || at.host < 0 && x.local(at.address, at.network, v.host) {
-			continue
-		}
-		c := x.listens(at, v.host)
+	several := false
+	for i := range spots[:count] {
+		c := v.counted(x, residents, h, &spots[i])
 		if several = several || c.several; c.one() {
 			c.confidence = model.ByListener
 			return c
 		}
 	}
-	for i := int(h.count) - 1; i >= 0; i-- {
-		at := &h.spots[i]
-		if at.host < 0 && x.local(at.address, at.network, v.host) {
-			continue
+	// The last one first: what was dialled may be translated behind a host's own listener.
+	for i := count - 1; i >= 0 && h.transport == model.TCP; i-- {
+		c := x.listens(&spots[i], v.host)
+		if several = several || c.several; c.one() {
+			c.confidence = model.ByListener
+			return c
 		}
-		c := x.owner(at.address, v.host, at.host)
+	}
+	for i := count - 1; i >= 0; i-- {
+		c := x.owner(spots[i].address, v.host, spots[i].host)
 		if several = several || c.several; c.one() {
 			c.confidence = model.ByAddress
 			return c
@@ -166,82 +155,100 @@ func (v *pairView) server(x *pairIndex, residents []resident, h *half) candidate
 // counted is who counted connections of a client at an address that it dials.
 func (v *pairView) counted(x *pairIndex, residents []resident, h *half, at *reached) candidate {
 	found := nobody()
-	look := func(s *indexedHalf) bool {
-		if s.host != v.host && (at.host < 0 || at.host == s.host) && x.sends(h.known, v.host, s.client.address) {
-			found.add(s.known, s.process)
+	look := func(all []indexedHalf) {
+		for _, s := range all {
+			if s.view.host != v.host && (at.host < 0 || at.host == s.view.host) && x.sends(h.known, v.host, s.client) {
+				found.add(s.known, s.process)
+			}
 		}
-		return true
 	}
-	switch list := x.serving.heads[at.spot]; {
-	case list.count <= shortList:
-		x.serving.all(at.spot, look)
+	number := spotOf(at.spot, h.transport)
+	list := x.serving.of(number)
+	switch {
+	case len(list) <= shortList:
+		look(list)
 	case at.host >= 0:
-		x.servingOn.all(spotHost{at.spot, at.host}, look)
+		look(onHost(list, at.host))
 	default:
+		list = x.servingFor[number]
 		for i := range v.owned {
 			if o := &v.owned[i]; o.resident == h.known || residents[o.resident].isHost {
-				x.servingFor.all(spotClient{at.spot, o.address}, look)
+				look(equalRange(list, o.at.address, func(s *indexedHalf) int32 { return s.client }))
 			}
 		}
 	}
 	return found
 }
 
+// onHost are those of a host in a list that is in the order of hosts.
+func onHost(all []indexedHalf, host int32) []indexedHalf {
+	return equalRange(all, host, func(h *indexedHalf) int32 { return h.view.host })
+}
+
+// equalRange is the part of a list, which is in the order of key, that has a key.
+func equalRange(all []indexedHalf, wanted int32, key func(*indexedHalf) int32) []indexedHalf {
+	begin, _ := slices.BinarySearchFunc(all, wanted, func(h indexedHalf, n int32) int { return cmp.Compare(key(&h), n) })
+	end := begin
+	for end < len(all) && key(&all[end]) == wanted {
+		end++
+	}
+	return all[begin:end]
+}
+
 // listens is who listens at an address on another host.
 func (x *pairIndex) listens(at *reached, host int32) candidate {
 	found := nobody()
-	owners := 0
-	x.owners.all(at.address, func(o *addressOwner) bool {
-		if owners++; owners > maxOwners {
-			found.several = true
-			return false
+	owners := x.owners.of(at.address)
+	if at.host >= 0 {
+		owners = x.ownersOn(at.address, at.host)
+	}
+	if len(owners) > maxOwners {
+		return candidate{resident: -1, several: true}
+	}
+	for _, o := range owners {
+		if o.host == host || o.ended {
+			continue
 		}
-		if o.host == host || o.ended || at.host >= 0 && at.host != o.host {
-			return true
+		listens := slices.Contains(x.listening.of(at.spot), o.resident)
+		for _, w := range x.wildcards.of(o.resident) {
+			// The IPv6 wildcard accepts IPv4 too.
+			listens = listens || w.port == x.ports[at.spot] && (!w.ipv4 || x.addresses[at.address].v4)
 		}
-		ipv4Only, ok := x.wildcard[residentPort{o.resident, at.port}]
-		if ok && (!ipv4Only || at.address&isIPv4 != 0) || x.listensAt(o.resident, at.spot) {
+		if listens {
 			found.add(o.resident, "")
 		}
-		return true
-	})
-	return found
-}
-
-func (x *pairIndex) listensAt(resident int32, spot uint64) (found bool) {
-	x.listening.all(spot&^(3<<transportShift), func(r *int32) bool {
-		found = *r == resident
-		return !found
-	})
+	}
 	return found
 }
 
 // owner is the container that has an address on another host; only says on which, if it is not -1.
-func (x *pairIndex) owner(address uint64, host, only int32) candidate {
+func (x *pairIndex) owner(address, host, only int32) candidate {
 	found := nobody()
-	x.owners.all(address, func(o *addressOwner) bool {
+	for _, o := range x.owners.of(address) {
 		if o.host != host && !o.isHost && !o.ended && (only < 0 || only == o.host) {
-			found.add(o.resident, "")
+			if found.add(o.resident, ""); found.several {
+				break
+			}
 		}
-		return !found.several
-	})
+	}
 	return found
 }
 
 // client is who dials a server and may be what it sees, as addresses say.
 func (v *pairView) client(x *pairIndex, h *half) candidate {
-	if h.client.address == 0 || x.local(h.client.address, h.client.network, v.host) {
+	if h.client < 0 || x.local(h.client, v.host) {
 		return nobody()
 	}
+	owners := x.owners.of(h.client)
+	if len(owners) > maxOwners {
+		return candidate{resident: -1, several: true}
+	}
 	// Who has the address itself, before whose host has it.
-	itself, behind, owners := nobody(), nobody(), 0
-	x.owners.all(h.client.address, func(o *addressOwner) bool {
-		if owners++; owners > maxOwners {
-			itself.several, behind.several = true, true
-			return false
-		}
+	itself, behind := nobody(), nobody()
+	for i := range owners {
+		o := &owners[i]
 		if o.host == v.host {
-			return true
+			continue
 		}
 		x.diallers(h, o.host, func(c *half) {
 			switch {
@@ -251,8 +258,7 @@ func (v *pairView) client(x *pairIndex, h *half) candidate {
 				itself.add(c.known, c.process)
 			}
 		})
-		return true
-	})
+	}
 	itself.confidence, behind.confidence = model.ByAddress, model.ByAddress
 	if itself.one() {
 		return itself
@@ -260,27 +266,49 @@ func (v *pairView) client(x *pairIndex, h *half) candidate {
 	if behind.one() {
 		return behind
 	}
-	c := x.owner(h.client.address, v.host, -1)
+	c := x.owner(h.client, v.host, -1)
 	c.confidence = model.ByAddress
-	if !c.one() && (itself.several || behind.several) {
-		c.several = true
-	}
+	c.several = c.several || !c.one() && (itself.several || behind.several)
 	return c
 }
 
 // diallers calls f for the halves of a host whose clients dial a server.
 func (x *pairIndex) diallers(h *half, host int32, f func(c *half)) {
 	for _, at := range h.spots[:h.count] {
-		look := func(c *indexedHalf) bool {
-			if c.host == host && (c.only < 0 || c.only == h.host) {
+		list := x.dialling.of(spotOf(at.spot, h.transport))
+		if len(list) > shortList {
+			list = onHost(list, host)
+		}
+		for _, c := range list {
+			if c.view.host == host && (c.only < 0 || c.only == h.view.host) {
 				f(c.half)
 			}
-			return true
 		}
-		if x.dialling.heads[at.spot].count <= shortList {
-			x.dialling.all(at.spot, look)
-		} else {
-			x.diallingOn.all(spotHost{at.spot, host}, look)
+	}
+}
+
+// mark marks the halves of which the other half is there too.
+func (v *pairView) mark(x *pairIndex) {
+	for i := range v.halves {
+		h := &v.halves[i]
+		if h.found < 0 {
+			continue
+		}
+		for _, m := range x.same.of(h.number()) {
+			h.paired = h.paired || m.known == h.found && m.found == h.known
+		}
+		others := &x.serving
+		if h.side == model.RoleServer {
+			others = &x.dialling
+		}
+		for _, at := range h.spots[:h.count] {
+			list := others.of(spotOf(at.spot, h.transport))
+			if len(list) > shortList {
+				list = onHost(list, x.hostOf[h.found])
+			}
+			for _, o := range list {
+				h.paired = h.paired || o.known == h.found && o.found == h.known
+			}
 		}
 	}
 }
