@@ -1,8 +1,8 @@
 package graph
 
 import (
-	"cmp"
 	"slices"
+	"sort"
 
 	"outsight/internal/model"
 )
@@ -157,7 +157,7 @@ func (v *pairView) counted(x *pairIndex, residents []resident, h *half, at *reac
 	found := nobody()
 	look := func(all []indexedHalf) {
 		for _, s := range all {
-			if s.view.host != v.host && (at.host < 0 || at.host == s.view.host) && x.sends(h.known, v.host, s.client) {
+			if s.host != v.host && (at.host < 0 || at.host == s.host) && x.sends(h.known, v.host, s.client) {
 				found.add(s.known, s.process)
 			}
 		}
@@ -173,7 +173,7 @@ func (v *pairView) counted(x *pairIndex, residents []resident, h *half, at *reac
 		list = x.servingFor[number]
 		for i := range v.owned {
 			if o := &v.owned[i]; o.resident == h.known || residents[o.resident].isHost {
-				look(equalRange(list, o.at.address, func(s *indexedHalf) int32 { return s.client }))
+				look(ofClient(list, o.at.address))
 			}
 		}
 	}
@@ -182,14 +182,19 @@ func (v *pairView) counted(x *pairIndex, residents []resident, h *half, at *reac
 
 // onHost are those of a host in a list that is in the order of hosts.
 func onHost(all []indexedHalf, host int32) []indexedHalf {
-	return equalRange(all, host, func(h *indexedHalf) int32 { return h.view.host })
+	begin := sort.Search(len(all), func(i int) bool { return all[i].host >= host })
+	end := begin
+	for end < len(all) && all[end].host == host {
+		end++
+	}
+	return all[begin:end]
 }
 
-// equalRange is the part of a list, which is in the order of key, that has a key.
-func equalRange(all []indexedHalf, wanted int32, key func(*indexedHalf) int32) []indexedHalf {
-	begin, _ := slices.BinarySearchFunc(all, wanted, func(h indexedHalf, n int32) int { return cmp.Compare(key(&h), n) })
+// ofClient are those with a client's address in a list that is in the order of these.
+func ofClient(all []indexedHalf, address int32) []indexedHalf {
+	begin := sort.Search(len(all), func(i int) bool { return all[i].client >= address })
 	end := begin
-	for end < len(all) && key(&all[end]) == wanted {
+	for end < len(all) && all[end].client == address {
 		end++
 	}
 	return all[begin:end]
@@ -280,7 +285,7 @@ func (x *pairIndex) diallers(h *half, host int32, f func(c *half)) {
 			list = onHost(list, host)
 		}
 		for _, c := range list {
-			if c.view.host == host && (c.only < 0 || c.only == h.view.host) {
+			if c.host == host && (c.only < 0 || c.only == h.view.host) {
 				f(c.half)
 			}
 		}

@@ -48,10 +48,11 @@ type wildcard struct {
 	ipv4 bool
 }
 
-// indexedHalf is a half that can be reached at a spot, which means something on host only, if that is not -1.
+// indexedHalf is a half that can be reached at a spot, which means something on host only, if that is not -1. What a
+// half is found by stands here again: halves are far apart in memory.
 type indexedHalf struct {
 	*half
-	only int32
+	only, host, client, known int32
 }
 
 type sameHalf struct {
@@ -233,7 +234,7 @@ func (x *pairIndex) indexHalves(all []*pairView, side model.Role) lists[indexedH
 			for i := range v.halves {
 				if h := &v.halves[i]; h.side == side {
 					for _, at := range h.spots[:h.count] {
-						add(spotOf(at.spot, h.transport), indexedHalf{h, at.host})
+						add(spotOf(at.spot, h.transport), indexedHalf{h, at.host, v.host, h.client, h.known})
 					}
 				}
 			}
