@@ -86,3 +86,37 @@ func TestWaitsOfSnapshots(t *testing.T) {
 		t.Errorf("got %+v of nothing", got)
 	}
 }
+
+// TestWaitsOfFrames: what a container waited is in the window, whether or not who ran or who waited is there any more.
+func TestWaitsOfFrames(t *testing.T) {
+	batch, cart := &model.Container{ID: "b1", Name: "batch"}, &model.Container{ID: "c1", Name: "cart"}
+	snapshot := func(second int, cartWaits *model.Contention) *model.Snapshot {
+		s := &model.Snapshot{Time: waitsFrom.Add(time.Duration(second) * time.Second), Host: model.Host{Name: "h"},
+			Containers: []model.ContainerSample{{Container: batch}}}
+		if cartWaits != nil {
+			s.Containers = append(s.Containers, model.ContainerSample{Container: cart, Contention: cartWaits})
+		}
+		return s
+	}
+	f := framesOf(snapshot(0, &model.Contention{ContentionRest: model.ContentionRest{QuotaNS: 5e6, OwnNS: 1e6}}),
+		snapshot(2, &model.Contention{ContentionRest: model.ContentionRest{QuotaNS: 19e6, OwnNS: 1e6},
+			By: []model.Contender{{ID: batch.ID, Name: batch.Name, WaitNS: 62e6, Preemptions: 3}}}),
+		snapshot(4, nil), snapshot(2000, nil))
+	w := WaitsFromFrames(windowBetween(f[0], f[1]))
+	got := w.Of("c1")
+	if want := "cart waited 38 ms/s for a CPU: 31 behind batch, 7.0 own quota"; got == nil || got.Line != want {
+		t.Fatalf("got %+v, want %q", got, want)
+	}
+	if got.Preemptions != 3 || got.Host != "h" || w.CoveredSeconds != 2 {
+		t.Errorf("got %+v", got)
+	}
+	for _, last := range f[2:] { // in its own row, then in that of what ended
+		if w := WaitsFromFrames(windowBetween(f[0], last)); len(w.Containers) != 1 || w.Containers[0].Name != "cart" ||
+			w.Containers[0].Seconds != 0.076 || w.Containers[0].By[0].ID != "b1" {
+			t.Errorf("after %s: %+v", last.Time.Sub(f[0].Time), w.Containers)
+		}
+	}
+	if w := WaitsFromFrames(windowBetween(f[2], f[3])); len(w.Containers) != 0 {
+		t.Errorf("got %+v of who had ended before", w.Containers[0])
+	}
+}
