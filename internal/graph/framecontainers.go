@@ -57,9 +57,8 @@ func (m *frameMap) containerID(host, id string) string {
 	return nodeID(host, id)
 }
 
-// readContainers finds the containers of all rows, and what they used.
-func (m *frameMap) readContainers() {
-	m.findContainers()
+// useContainers finds what the containers of all rows used.
+func (m *frameMap) useContainers() {
 	for i := range m.parts {
 		p := &m.parts[i]
 		for row := range p.containers.After.IDs {
@@ -67,11 +66,6 @@ func (m *frameMap) readContainers() {
 				m.use(p, row, c)
 			}
 		}
-	}
-	for i := range m.containers {
-		c := &m.containers[i]
-		c.node.Gone = !c.live
-		c.group = m.groupOf(c)
 	}
 }
 
@@ -97,6 +91,11 @@ func (m *frameMap) findContainers() {
 				p.containerOf[row] = m.containerOfSum(p, rows.IDs[row])
 			}
 		}
+	}
+	for i := range m.containers {
+		c := &m.containers[i]
+		c.node.Gone = !c.live
+		c.group = m.groupOf(c)
 	}
 }
 

@@ -138,7 +138,16 @@ func (m *frameMap) addSides() {
 	}
 	var served, called rowLists
 	both(func() { served = of(true) }, func() { called = of(false) })
-	parallelEach(len(m.nodes), func(i int) {
+	// Those with the most rows come first, so that no processor has one of them left at the end.
+	order := make([]int32, len(m.nodes))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, func(x, y int32) int {
+		return len(served.of(y)) + len(called.of(y)) - len(served.of(x)) - len(called.of(x))
+	})
+	parallelEach(len(m.nodes), func(k int) {
+		i := int(order[k])
 		n := m.nodes[i]
 		if !m.limited || n.ID == m.only.node {
 			n.Served, n.Called = m.sideOf(served.of(int32(i))), m.sideOf(called.of(int32(i)))
@@ -188,21 +197,24 @@ func (m *frameMap) graph() *Graph {
 // count fills in what is in no edge, and what share of the bytes of each host is.
 func (m *frameMap) count(g *Graph) {
 	counted, received := map[string]uint64{}, map[string]uint64{}
+	byPart := make([][2]uint64, len(m.parts))
 	var unplaced []int32
 	for i := range m.rows {
 		r := &m.rows[i]
-		p := &m.parts[r.part]
 		n := r.response
 		if r.side == model.RoleServer {
 			n = r.request
 		}
 		if r.side != model.RoleUnknown {
-			counted[p.host] += n
+			byPart[r.part][0] += n
 		} else {
 			unplaced = append(unplaced, int32(i))
 		}
-		unseen, _ := p.edges.Gain(unseenColumn, int(r.row))
-		received[p.host] += n + unseen
+		byPart[r.part][1] += n + r.unseen
+	}
+	for i := range m.parts {
+		counted[m.parts[i].host] += byPart[i][0]
+		received[m.parts[i].host] += byPart[i][1]
 	}
 	if m.limited {
 		return // it is of all edges

@@ -13,8 +13,9 @@ import (
 func FromFrames(w *frame.Window, o Options) *Graph {
 	m := newFrameMap(w, o)
 	defer m.release()
-	m.readContainers()
-	m.readEdges()
+	m.findContainers()
+	both(m.useContainers, m.readEdges)
+	m.findEnds()
 	m.pair()
 	m.makeNodes()
 	m.relate()
