@@ -16,6 +16,7 @@ func FromFrames(w *frame.Window, o Options) *Graph {
 	m.readContainers()
 	m.readEdges()
 	m.pair()
+	m.name()
 	m.makeNodes()
 	m.relate()
 	return m.graph()
