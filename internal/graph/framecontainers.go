@@ -150,6 +150,7 @@ func (m *frameMap) containerOfRow(p *part, row int) int32 {
 		Runtime: text(frame.ContainerRuntime), PodName: text(frame.ContainerPod),
 		PodNamespace: text(frame.ContainerNamespace), Workload: text(frame.ContainerWorkload),
 		WorkloadKind: text(frame.ContainerWorkloadKind)}
+	m.nameContainer(&c.node)
 	c.nodeID, c.live = m.containerID(p.host, id), live && p.newest && !p.silent
 	return index
 }

@@ -17,6 +17,7 @@ func FromFrames(w *frame.Window, o Options) *Graph {
 	both(m.useContainers, m.readEdges)
 	m.findEnds()
 	m.pair()
+	m.name()
 	m.makeNodes()
 	m.relate()
 	return m.graph()
