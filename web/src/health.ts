@@ -190,8 +190,8 @@ export const boundKey = (b: Pick<Bound, 'host' | 'name'>): string => `${b.host}/
 /** A counter's rate, or a level. */
 const numberOf = (r: LabelledRow): number | undefined => r.per_second ?? r.value
 
-/** What the series say, by what they are shown as. sent and budget are one number of each host. */
-export function answersOf(rows: LabelledRow[], status?: Status): Answers {
+/** What the series say, by what they are shown as, and who was silent at a time (in Unix seconds). sent and budget are one number of each host. */
+export function answersOf(rows: LabelledRow[], hosts: Status['hosts'], at: number): Answers {
   const of = (metric: string): Sample[] => rows.flatMap((r) => { const v = numberOf(r); return r.metric === metric && v !== undefined ? [{ metric: { ...r.labels, host: r.host }, value: v }] : [] })
   const byHost = (list: Sample[]) => {
     const sums = new Map<string, number>()
@@ -204,7 +204,7 @@ export function answersOf(rows: LabelledRow[], status?: Status): Answers {
     cpu: of(METRICS.cpu), memory: of(METRICS.memory), read: of(METRICS.read), sent: [...byHost(of(METRICS.sent))].map(sample),
     budget: [...byHost(of(METRICS.limit))].flatMap(([host, limit]) => (cost.has(host) && limit > 0 ? [sample([host, cost.get(host)! / limit])] : [])),
     shed: of(METRICS.shed), runs: of(METRICS.runs), time: of(METRICS.time), missed: of(METRICS.missed),
-    silent: (status?.hosts ?? []).flatMap((h) => (h.last_heard ? [sample([h.name, (Date.parse(status!.now) - Date.parse(h.last_heard)) / 1000])] : [])).filter((s) => s.value <= FORGOTTEN),
+    silent: hosts.flatMap((h) => (h.last_heard ? [sample([h.name, at - Date.parse(h.last_heard) / 1000])] : [])).filter((s) => s.value >= 0 && s.value <= FORGOTTEN),
   }
 }
 

@@ -46,7 +46,7 @@ export function HealthView({ graph, away, status: { data, error }, state, change
   const end = live || !graph ? undefined : Date.parse(graph.to) / 1000
   const window = end === undefined ? `from=now-${RATES}s&to=now` : `from=${end - RATES}&to=${end}`
   const asked = useLabelled(window, () => labelledPath(Object.values(METRICS), window), live ? 15_000 : 0)
-  const answers = useMemo(() => answersOf(asked.data?.rows ?? [], live ? data : undefined), [asked.data, data, live])
+  const answers = useMemo(() => answersOf(asked.data?.rows ?? [], data?.hosts ?? [], end ?? Date.parse(data?.now ?? '') / 1000), [asked.data, data, end])
   const { lost, before, near, roomy } = data ? boundsOf(data, graph) : { lost: [], before: [], near: [], roomy: 0 }
   const programs = programsOf(answers)
   // Nothing is said to be well, and no line is asked for, before all of it was looked at.

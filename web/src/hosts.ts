@@ -51,7 +51,7 @@ export const partLine = (h: HostRow, p: HostPart): [path: string, of: string] | 
 
 /** What is asked for: the lines of all hosts, and of the containers of those that are looked at. */
 export function linesOf(looked: HostRow[], numbers: NumberInfo[]): Asked {
-  const parts = looked.flatMap((h) => h.parts.flatMap((p) => partLine(h, p) ?? []))
+  const parts = looked.flatMap((h) => h.parts.map((p) => partLine(h, p)).filter((l) => l !== undefined))
   const nodes = parts.flatMap(([path, of]) => (path === 'usage.cpu_cores' ? [of] : []))
   return { numbers: [...Object.values(LINES), ...numbers.map((n) => `host.${n.key}`), 'host.idle', ...(nodes.length > 0 ? ['usage.cpu_cores'] : [])], nodes }
 }

@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useRef } from 'preact/hooks'
+import { useEffect, useRef } from 'preact/hooks'
 import { asNumber, usePath } from './data'
 import { clock, digits, duration, format, NONE, span } from './format'
 import { Middle } from './middle'

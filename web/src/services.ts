@@ -131,7 +131,7 @@ export function explainCell(c: ServiceColumn, s: Service, a: Services, g: Graph,
   const match = g.matches[s.node]
   const parallel = s.parallel_by === 'threads' ? `clamp(sum(container_busy_threads{${match?.usage ?? ''}}), 1, ${a.cores[s.host ?? ''] ?? 1})` : String(s.parallel)
   const known = match && c.query && (match.usage || !/\$usage|\$parallel/.test(c.query)) && (match.served || !c.query.includes('$served'))
-  const query = known ? expand(c.query.replaceAll('$usage', match.usage).replaceAll('$served', match.served).replaceAll('$parallel', parallel), '', a.covered_seconds) : undefined
+  const query = known ? expand(c.query!.replaceAll('$usage', match.usage).replaceAll('$served', match.served).replaceAll('$parallel', parallel), '', a.covered_seconds) : undefined
   const source = power.size > 0 && c.key === 'power' && match?.usage ? powerQuery(match.usage, `${Math.max(10, Math.round(a.covered_seconds))}s`) : undefined
   return {
     title: `${c.title} · ${s.name}`,
