@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"outsight/internal/graph"
-	"outsight/internal/model"
 	"outsight/internal/otlp"
 )
 
@@ -23,7 +22,7 @@ type completeness struct {
 	// Sinks that missed snapshots in the window. Counters go on in the next one, so what is
 	// missing are points of charts; it does not make the answer incomplete.
 	Sinks []loss `json:"sinks"`
-	// EndedOmitted is how many containers that ended in the window are left out.
+	// EndedOmitted is how many containers that ended in the window are left out: none, since a frame has what ended.
 	EndedOmitted int `json:"ended_omitted"`
 }
 
@@ -123,9 +122,8 @@ func losesNoNumber(name string) bool {
 }
 
 func (d *windowData) completeness(g *graph.Graph) completeness {
-	c := completeness{WindowSeconds: d.input.To.Sub(d.input.From).Seconds(),
-		CoveredSeconds: d.input.To.Sub(d.observed).Seconds(),
-		State:          "complete", Tables: []loss{}, Sinks: []loss{}, EndedOmitted: d.endedOmitted}
+	c := completeness{WindowSeconds: d.to.Sub(d.from).Seconds(),
+		CoveredSeconds: g.CoveredSeconds, State: "complete", Tables: []loss{}, Sinks: []loss{}}
 	for _, l := range d.losses() {
 		switch {
 		case strings.HasPrefix(l.Name, sinkPrefix):
@@ -137,36 +135,42 @@ func (d *windowData) completeness(g *graph.Graph) completeness {
 	}
 	lacking := slices.ContainsFunc(c.Tables, func(l loss) bool { return l.Affects.counts() })
 	// A connection without a room of its own goes on to be counted long after it found none.
-	if lacking || c.EndedOmitted > 0 || g.Unplaced != nil {
+	if lacking || g.Unplaced != nil {
 		c.State = incomplete
 	}
 	return c
 }
 
+// ownMetrics are what losses and the version of an agent are made of.
+var ownMetrics = map[string]bool{otlp.Drops: true, otlp.Entries: true, otlp.Capacity: true, otlp.BuildInfo: true}
+
+// own are the rows of ownMetrics.
+func (d *windowData) own() []labelledRow {
+	if d.rows == nil {
+		d.rows = labelledOf(d.window, func(metric string) bool { return ownMetrics[metric] })
+	}
+	return d.rows
+}
+
 // losses are what dropped something in the window, in order of host and name.
 func (d *windowData) losses() []loss {
 	all := map[[2]string]*loss{}
-	of := func(r model.QueryResult) *loss {
-		host, name := r.Labels[otlp.LabelHost], r.Labels[otlp.LabelName]
-		return get(all, [2]string{host, name}, loss{Host: host, Name: name})
-	}
-	before := map[*loss]float64{}
-	for _, r := range d.self[otlp.Drops] {
-		l := of(r)
-		for _, p := range r.Points {
-			if last, ok := before[l]; ok && p.Value >= last {
-				l.Dropped += p.Value - last
-			} else if ok {
-				l.Dropped += p.Value // it restarted
-			}
-			before[l] = p.Value
+	rows := d.own()
+	for i := range rows {
+		r := &rows[i]
+		if r.metric == otlp.BuildInfo {
+			continue
 		}
-	}
-	for _, r := range d.self[otlp.Entries] {
-		of(r).Used = last(r)
-	}
-	for _, r := range d.self[otlp.Capacity] {
-		of(r).Capacity = last(r)
+		name := r.label(otlp.LabelName)
+		l := get(all, [2]string{r.host, name}, loss{Host: r.host, Name: name})
+		switch r.metric {
+		case otlp.Drops:
+			l.Dropped += r.value
+		case otlp.Entries:
+			l.Used = r.value
+		case otlp.Capacity:
+			l.Capacity = r.value
+		}
 	}
 	for _, l := range all {
 		l.Full = l.Capacity > 0 && l.Used >= l.Capacity

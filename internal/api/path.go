@@ -55,7 +55,7 @@ func (s *server) path(ctx context.Context, r *http.Request) (any, error) {
 	}
 	a := g.Analyse(data.cores())
 	return pathAnswer{g.From, g.To, g.CoveredSeconds, a, g.CriticalPath(by, a.Entries, previousWindow(r)), pathFormulas,
-		arrivalQuery(g, a.Entries), data.completeness(g)}, nil
+		s.arrivalQuery(g, a.Entries), data.completeness(g)}, nil
 }
 
 // previousWindow are the nodes of a path that was answered before.

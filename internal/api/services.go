@@ -93,14 +93,14 @@ func (s *server) services(ctx context.Context, r *http.Request) (any, error) {
 		Hosts:   data.hosts(),
 		Entries: a.Entries, ArrivalRate: a.ArrivalRate, SaturationRate: a.SaturationRate,
 		Extrapolation: a.Extrapolation, Bottleneck: a.Bottleneck,
-		Services: list, Columns: slices.Clone(serviceColumns), ArrivalQuery: arrivalQuery(g, a.Entries), Cores: cores,
+		Services: list, Columns: slices.Clone(serviceColumns), ArrivalQuery: s.arrivalQuery(g, a.Entries), Cores: cores,
 		Completeness: data.completeness(g)}
 	if a.Bottleneck != "" {
 		answer.BottleneckName = a.Resources[0].Name
 	}
 	entries := entriesMatch(g, a.Entries)
 	for i := range answer.Columns {
-		answer.Columns[i].Query = withEntries(answer.Columns[i].Query, entries)
+		answer.Columns[i].Query = s.known(withEntries(answer.Columns[i].Query, entries))
 	}
 	return answer, nil
 }
@@ -114,12 +114,20 @@ func (d *windowData) cores() map[string]float64 {
 	return cores
 }
 
+// known is a query whose series there are, else empty.
+func (s *server) known(query string) string {
+	if s.PromQL == PromQLOff || s.PromQL == PromQLContainers && strings.Contains(query, "outsight_e") {
+		return "" // all series of edges and endpoints are called that
+	}
+	return query
+}
+
 // arrivalQuery is the rate of requests at the entries, empty if there are none.
-func arrivalQuery(g *graph.Graph, entries []graph.Entry) string {
+func (s *server) arrivalQuery(g *graph.Graph, entries []graph.Entry) string {
 	if len(entries) == 0 {
 		return ""
 	}
-	return withEntries(entriesQuery, entriesMatch(g, entries))
+	return s.known(withEntries(entriesQuery, entriesMatch(g, entries)))
 }
 
 // withEntries is a query with the matchers of the edges at which requests come in; empty if they are too many for a

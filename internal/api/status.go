@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"outsight/internal/frame"
 	"outsight/internal/graph"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
@@ -24,6 +25,10 @@ type statusAnswer struct {
 	Programs []programCost `json:"programs"`
 	Refusals []refusal     `json:"refusals"`
 	Quotas   []quota       `json:"quotas"`
+	// Silent are hosts that were not heard of for half a minute or more, the last to fall silent first.
+	Silent []silentHost `json:"silent"`
+	// PromQL says of what series are made: "full", "containers" or "off".
+	PromQL PromQL `json:"promql"`
 	// Completeness is that of the last 5 minutes.
 	Completeness completeness `json:"completeness"`
 }
@@ -39,6 +44,14 @@ type hostStatus struct {
 	AgentMemoryBytes uint64  `json:"agent_memory_bytes"`
 	// UnmatchedShare is the share, 0 to 1, of edges whose other end is in no known container.
 	UnmatchedShare float64 `json:"unmatched_share"`
+	// LastHeard is the time of its newest frame.
+	LastHeard *time.Time `json:"last_heard,omitempty"`
+}
+
+// silentHost is a host of which there was no frame for a while.
+type silentHost struct {
+	Name      string    `json:"name"`
+	LastHeard time.Time `json:"last_heard"`
 }
 
 type feature struct {
@@ -90,17 +103,19 @@ type programCost struct {
 func (s *server) status(ctx context.Context, _ *http.Request) (any, error) {
 	now := s.Now().Truncate(time.Millisecond)
 	a := &statusAnswer{Version: s.Version, Now: now, Sources: s.Sources, Hosts: []hostStatus{}, Features: []feature{},
-		Drops: []drop{}, Programs: []programCost{}, Refusals: s.refusals(), Quotas: s.quotas()}
+		Drops: []drop{}, Programs: []programCost{}, Silent: []silentHost{}, PromQL: s.PromQL, Refusals: s.refusals(), Quotas: s.quotas()}
 	if a.Sources == nil {
 		a.Sources = []string{}
 	}
-	var snapshot *model.Snapshot
-	if s.Snapshot != nil {
-		snapshot = s.Snapshot()
+	g, data, err := s.build(ctx, now.Add(-defaultFrom), now, graph.ByContainer, s.MaxEdges)
+	if err != nil {
+		return nil, err
 	}
-	if snapshot != nil {
-		a.fromSnapshot(snapshot)
-	} else if err := s.statusFromStore(ctx, a); err != nil {
+	a.Completeness = data.completeness(g)
+	for _, h := range data.newest() {
+		a.add(h.frame)
+	}
+	if err := s.addSilent(ctx, a); err != nil {
 		return nil, err
 	}
 	if s.Options.Features != nil && s.Tenant == "" {
@@ -113,87 +128,110 @@ func (s *server) status(ctx context.Context, _ *http.Request) (any, error) {
 			a.Drops = append(a.Drops, drop{serverName, d.Name, d.Count, d.Used, d.Capacity})
 		}
 	}
-	g, data, err := s.build(ctx, now.Add(-defaultFrom), now, graph.ByContainer, s.MaxEdges)
-	if err != nil {
-		return nil, err
-	}
-	a.Completeness = data.completeness(g)
 	return a, nil
 }
 
 // serverName is what a server's own bounds are listed under, beside the hosts.
 const serverName = "server"
 
-func (a *statusAnswer) fromSnapshot(s *model.Snapshot) {
-	name := s.Host.Name
-	a.Hosts = append(a.Hosts, hostStatus{Name: name, Kernel: s.Host.Kernel, Cores: s.Host.Cores,
-		MemoryBytes:  s.Host.MemoryBytes,
-		CgroupLayout: s.Host.CgroupLayout, AgentCPUSeconds: float64(s.Self.CPUNS) / 1e9, AgentMemoryBytes: s.Self.RSSBytes,
-		UnmatchedShare: model.UnmatchedShare(s.Edges)})
-	for _, f := range s.Self.Features {
-		a.Features = append(a.Features, feature{name, f.Name, f.Purpose, f.State, f.Reason, f.Remedy, f.Required})
+// add adds what the newest frame of a host tells.
+func (a *statusAnswer) add(f *frame.Frame) {
+	number := func(column int) float64 {
+		v, _ := hostValue(f, column)
+		return max(v, 0)
 	}
-	for _, d := range s.Self.Drops {
-		a.Drops = append(a.Drops, drop{name, d.Name, d.Count, d.Used, d.Capacity})
+	hosts := &f.Tables[frame.Hosts]
+	at := f.Time.UTC()
+	status := hostStatus{Name: f.Host, Cores: int(number(coresColumn)), MemoryBytes: uint64(number(memoryColumn)),
+		AgentCPUSeconds: number(agentCPUColumn), AgentMemoryBytes: uint64(number(agentMemoryColumn)),
+		UnmatchedShare: number(unmatchedColumn), LastHeard: &at}
+	if len(hosts.IDs) > 0 {
+		status.Kernel = f.Text(frame.Hosts, frame.HostKernel, 0)
+		status.CgroupLayout = f.Text(frame.Hosts, frame.HostCgroupLayout, 0)
 	}
-	for _, p := range s.Self.Programs {
-		a.Programs = append(a.Programs, programCost{name, p.Name, p.Runs, float64(p.RunTimeNS) / 1e9})
+	a.Hosts = append(a.Hosts, status)
+	features := &f.Tables[frame.Features]
+	for row := range features.IDs {
+		text := func(attribute frame.Attribute) string { return f.Text(frame.Features, attribute, row) }
+		a.Features = append(a.Features, feature{f.Host, text(frame.FeatureName), text(frame.FeaturePurpose),
+			model.FeatureState(text(frame.FeatureState)), text(frame.FeatureReason), text(frame.FeatureRemedy),
+			features.Attribute(frame.FeatureRequired, row) != 0})
+	}
+	a.addTotals(f)
+}
+
+// totals are what the bounds and the kernel programs of an agent are told by.
+var totals = map[string]bool{otlp.Drops: true, otlp.Entries: true, otlp.Capacity: true, otlp.ProgramRuns: true,
+	otlp.ProgramRunTime: true}
+
+// addTotals adds the bounds and the kernel programs of a host, since its agent began.
+func (a *statusAnswer) addTotals(f *frame.Frame) {
+	var drops []*drop
+	var programs []*programCost
+	known := map[string]int{}
+	rows := totalsOf(f, func(metric string) bool { return totals[metric] })
+	for i := range rows {
+		r := &rows[i]
+		switch name := r.label(otlp.LabelName) + r.label(otlp.LabelProgram); r.metric {
+		case otlp.Drops, otlp.Entries, otlp.Capacity:
+			at, ok := known["drop "+name]
+			if !ok {
+				at = len(drops)
+				known["drop "+name] = at
+				drops = append(drops, &drop{Host: f.Host, Name: name})
+			}
+			switch r.metric {
+			case otlp.Drops:
+				drops[at].Count = uint64(r.value)
+			case otlp.Entries:
+				drops[at].Used = uint64(r.value)
+			default:
+				drops[at].Capacity = uint64(r.value)
+			}
+		default:
+			at, ok := known["program "+name]
+			if !ok {
+				at = len(programs)
+				known["program "+name] = at
+				programs = append(programs, &programCost{Host: f.Host, Name: name})
+			}
+			if r.metric == otlp.ProgramRuns {
+				programs[at].Runs = uint64(r.value)
+			} else {
+				programs[at].RunSeconds = r.value
+			}
+		}
+	}
+	slices.SortFunc(drops, func(x, y *drop) int { return strings.Compare(x.Name, y.Name) })
+	slices.SortFunc(programs, func(x, y *programCost) int { return strings.Compare(x.Name, y.Name) })
+	for _, d := range drops {
+		a.Drops = append(a.Drops, *d)
+	}
+	for _, p := range programs {
+		a.Programs = append(a.Programs, *p)
 	}
 }
 
-// statusFromStore adds what remote agents reported, which is less: no reasons.
-func (s *server) statusFromStore(ctx context.Context, a *statusAnswer) error {
-	results, err := s.querier.Instant(ctx,
-		`{`+model.NameLabel+`=~"outsight_.+",`+model.NameLabel+`!~"outsight_edge_.+"}`, a.Now)
+const (
+	// silentAfter is after how long without a frame a host is listed as silent.
+	silentAfter = 30 * time.Second
+	// maxSilent bounds the list.
+	maxSilent = 1000
+)
+
+// addSilent adds the hosts that were not heard of lately, those first that fell silent last.
+func (s *server) addSilent(ctx context.Context, a *statusAnswer) error {
+	hosts, err := s.Log.Hosts(ctx, s.Tenant)
 	if err != nil {
-		return fmt.Errorf("reading the status: %w", err)
+		return fmt.Errorf("reading which hosts are silent: %w", err)
 	}
-	hosts, drops, programs := map[string]*hostStatus{}, map[[2]string]*drop{}, map[[2]string]*programCost{}
-	for _, r := range results {
-		v, name, l := max(0, last(r)), r.Labels[otlp.LabelHost], r.Labels
-		h := get(hosts, name, hostStatus{Name: name})
-		of := [2]string{name, l[otlp.LabelName] + l[otlp.LabelProgram]}
-		switch l[model.NameLabel] {
-		case otlp.HostCores:
-			h.Cores = int(v)
-		case otlp.HostMemory:
-			h.MemoryBytes = uint64(v)
-		case otlp.AgentCPU:
-			h.AgentCPUSeconds = v
-		case otlp.AgentResidentMemory:
-			h.AgentMemoryBytes = uint64(v)
-		case otlp.EdgesUnmatched:
-			h.UnmatchedShare = v
-		case otlp.Drops:
-			get(drops, of, drop{Host: name, Name: of[1]}).Count = uint64(v)
-		case otlp.Entries:
-			get(drops, of, drop{Host: name, Name: of[1]}).Used = uint64(v)
-		case otlp.Capacity:
-			get(drops, of, drop{Host: name, Name: of[1]}).Capacity = uint64(v)
-		case otlp.ProgramRuns:
-			get(programs, of, programCost{Host: name, Name: of[1]}).Runs = uint64(v)
-		case otlp.ProgramRunTime:
-			get(programs, of, programCost{Host: name, Name: of[1]}).RunSeconds = v
-		case otlp.FeatureAvailable:
-			state := model.FeatureAbsent
-			if v == 1 {
-				state = model.FeatureWorks
-			}
-			a.Features = append(a.Features, feature{Host: name, Name: l[otlp.LabelName], Purpose: l[otlp.LabelPurpose],
-				State: state})
+	for _, h := range hosts {
+		if a.Now.Sub(h.Last) >= silentAfter {
+			a.Silent = append(a.Silent, silentHost{h.Name, h.Last.UTC()})
 		}
 	}
-	a.Hosts, a.Drops, a.Programs = values(hosts), values(drops), values(programs)
-	slices.SortFunc(a.Hosts, func(x, y hostStatus) int { return strings.Compare(x.Name, y.Name) })
-	slices.SortFunc(a.Drops, func(x, y drop) int { return strings.Compare(x.Host+"\x00"+x.Name, y.Host+"\x00"+y.Name) })
-	slices.SortFunc(a.Programs, func(x, y programCost) int {
-		return strings.Compare(x.Host+"\x00"+x.Name,
-			y.Host+"\x00"+y.Name)
-	})
-	slices.SortFunc(a.Features, func(x, y feature) int {
-		return strings.Compare(x.Host+"\x00"+x.Name,
-			y.Host+"\x00"+y.Name)
-	})
+	slices.SortStableFunc(a.Silent, func(x, y silentHost) int { return y.LastHeard.Compare(x.LastHeard) })
+	a.Silent = a.Silent[:min(len(a.Silent), maxSilent)]
 	return nil
 }
 
