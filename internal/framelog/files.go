@@ -112,6 +112,8 @@ type Files struct {
 	bytes  int64
 	newest int64
 	counts Stats
+	// doomed are segments that are to be removed from the bucket.
+	doomed []uint64
 
 	stop    context.CancelFunc
 	running sync.WaitGroup

@@ -106,6 +106,13 @@ func (f *Files) entries(v view, s *stream, minute int64) []located {
 }
 
 func (f *Files) tryEntries(v view, s *stream, minute int64) (all []located, err error) {
+	all, err = f.indexed(v, s, minute)
+	slices.SortStableFunc(all, func(a, b located) int { return cmp.Compare(a.number, b.number) })
+	return f.readable(all), err
+}
+
+// indexed are the frames of a stream and a minute that indexes tell of.
+func (f *Files) indexed(v view, s *stream, minute int64) (all []located, err error) {
 	var some []entry
 	for _, g := range v {
 		some = some[:0]
@@ -135,8 +142,7 @@ func (f *Files) tryEntries(v view, s *stream, minute int64) (all []located, err 
 			all = append(all, located{g, e})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b located) int { return cmp.Compare(a.number, b.number) })
-	return f.readable(all), err
+	return all, err
 }
 
 // readable leaves out what could not be read before, and what lacks its key frame. Of a frame that is there twice, because
@@ -172,6 +178,7 @@ func (f *Files) damage(g *segment, place int64, err error) {
 		g.bad = map[int64]struct{}{}
 	}
 	g.bad[place] = struct{}{}
+	g.reindex = g.reindex || place < 0
 	f.counts.Damaged++
 	f.o.Logger.Error("a frame cannot be read: the one before it is used", "segment", g.number, "err", err)
 }
