@@ -51,23 +51,6 @@ func (b *Builder) planLabelled(s *model.Snapshot, containers *plannedContainers)
 		readLabelled(p, model.ContainerRows, sample, Containers, containers.rows[sample.Container.ID])
 	}
 	readLabelled(p, model.HostRows, s, Hosts, 1)
-	// Two series with the same labels are one: counters are added up, of gauges the first stays.
-	at := make(map[labelledKey]int, len(p.all))
-	unique := p.all[:0]
-	for _, one := range p.all {
-		if i, twice := at[one.labelledKey]; twice {
-			if one.kind == model.Counter {
-				unique[i].value += one.value
-			}
-			continue
-		}
-		at[one.labelledKey] = len(unique)
-		unique = append(unique, one)
-	}
-	p.all = unique
-	for i := range p.all {
-		p.live(p.all[i].labelledKey, i)
-	}
 	return p
 }
 
@@ -96,12 +79,26 @@ func readLabelled[T any](p *plannedLabelled, rows []model.Row[T], of *T, table T
 					}
 				}
 			}
-			p.all = append(p.all, one)
+			p.add(&one)
 		}
 	}
 }
 
-func (b *Builder) fillLabelled(d *draft, one *liveLabelled, f *Frame) {
+// add adds a series. Two with the same labels are one: counters are added up, of others the first stays.
+func (p *plannedLabelled) add(one *liveLabelled) {
+	x := &p.b.labelled
+	e := x.find(one.labelledKey)
+	if e != nil && x.has(e) {
+		if one.kind == model.Counter {
+			p.all[e.place].value += one.value
+		}
+		return
+	}
+	planLive(p.planned, x, one.labelledKey, e)
+	p.all = append(p.all, *one)
+}
+
+func (b *Builder) fillLabelled(d *draft, one *liveLabelled, at int, f *Frame) {
 	set := func(a Attribute, v uint64) { d.Attributes[a][d.row] = v }
 	owner := uint64(one.owner)
 	if i, ok := f.Tables[one.table].Find(one.owner); ok && one.table != Hosts {
@@ -110,13 +107,14 @@ func (b *Builder) fillLabelled(d *draft, one *liveLabelled, f *Frame) {
 	if one.kind == model.Gauge {
 		set(Sum, OthersRow) // it is never summed
 	} else {
-		set(Sum, b.sum(Labelled, labelledKind{one.table, owner, one.metric, one.labels}))
+		set(Sum, sumOf(b, Labelled, &b.labelled, b.labelled.now[at],
+			labelledKind{one.table, owner, one.metric, one.labels}))
 	}
 	set(LabelledTable, uint64(one.table))
 	set(LabelledOwner, uint64(one.owner))
-	set(LabelledMetric, b.id(one.metric))
+	d.text(&b.texts, LabelledMetric, one.metric)
 	for i, value := range one.labels {
-		set(LabelledLabels+Attribute(i), b.id(value))
+		d.text(&b.texts, LabelledLabels+Attribute(i), value)
 	}
 	if one.kind == model.HistogramSeries {
 		d.setHistogram(0, one.histogram)

@@ -223,4 +223,3 @@ func TestFramesAreSnapshots(t *testing.T) {
 		}
 	}
 }
-
