@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"outsight/internal/fleet"
 	"outsight/internal/frame"
 	"outsight/internal/graph"
 )
@@ -19,8 +20,8 @@ type changesAnswer struct {
 	BeforeFrom time.Time `json:"before_from"`
 	BeforeTo   time.Time `json:"before_to"`
 	*graph.Difference
-	Completeness       completeness `json:"completeness"`
-	BeforeCompleteness completeness `json:"before_completeness"`
+	Completeness       fleet.Completeness `json:"completeness"`
+	BeforeCompleteness fleet.Completeness `json:"before_completeness"`
 }
 
 // changes compares a window with one that was ago=5m, 1d and so on earlier; the default is its own length.
@@ -53,7 +54,7 @@ func (s *server) changes(ctx context.Context, r *http.Request) (any, error) {
 		times = append(times[:1], from, to)
 	}
 	err = s.windows(ctx, times, nil, func(_ int, w *frame.Window) error {
-		windows = append(windows, &windowData{from: w.From, to: w.To, window: w})
+		windows = append(windows, &windowData{window: w})
 		return nil
 	})
 	if err != nil {

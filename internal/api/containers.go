@@ -7,19 +7,20 @@ import (
 	"net/http"
 	"time"
 
+	"outsight/internal/fleet"
 	"outsight/internal/graph"
 	"outsight/internal/model"
 )
 
 // containersAnswer is a table of everything that used the hosts in a window.
 type containersAnswer struct {
-	From           time.Time      `json:"from"`
-	To             time.Time      `json:"to"`
-	CoveredSeconds float64        `json:"covered_seconds"`
-	ErrorBound     float64        `json:"error_bound"`
-	Hosts          []host         `json:"hosts"`
-	Completeness   completeness   `json:"completeness"`
-	Containers     []containerRow `json:"containers"`
+	From           time.Time          `json:"from"`
+	To             time.Time          `json:"to"`
+	CoveredSeconds float64            `json:"covered_seconds"`
+	ErrorBound     float64            `json:"error_bound"`
+	Hosts          []host             `json:"hosts"`
+	Completeness   fleet.Completeness `json:"completeness"`
+	Containers     []containerRow     `json:"containers"`
 }
 
 type containerRow struct {
@@ -60,7 +61,7 @@ func (s *server) containers(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	answer := containersAnswer{From: from, To: to, CoveredSeconds: g.CoveredSeconds, ErrorBound: g.ErrorBound,
-		Hosts: data.hosts(), Completeness: data.completeness(g), Containers: []containerRow{}}
+		Hosts: data.machines(), Completeness: data.completeness(g), Containers: []containerRow{}}
 	for _, n := range g.Nodes {
 		if n.Usage == nil {
 			continue

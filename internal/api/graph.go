@@ -6,15 +6,16 @@ import (
 	"strconv"
 	"time"
 
+	"outsight/internal/fleet"
 	"outsight/internal/graph"
 )
 
 // graphAnswer is the service map of a window, with what the page needs to chart each number.
 type graphAnswer struct {
 	*graph.Graph
-	Hosts        []host       `json:"hosts"`
-	Completeness completeness `json:"completeness"`
-	Numbers      numbers      `json:"numbers"`
+	Hosts        []host             `json:"hosts"`
+	Completeness fleet.Completeness `json:"completeness"`
+	Numbers      numbers            `json:"numbers"`
 	// Matches holds, for each node's and each edge's ID, the label matchers of its series.
 	Matches     map[string]nodeMatches `json:"matches"`
 	EdgeMatches map[string]string      `json:"edge_matches"`
@@ -40,14 +41,14 @@ func (s *server) graph(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer := graphAnswer{Graph: g, Hosts: data.hosts(), Completeness: data.completeness(g),
+	answer := graphAnswer{Graph: g, Hosts: data.machines(), Completeness: data.completeness(g),
 		Numbers: numbers{usageNumbers, sideNumbers, endpointNumbers}, Matches: map[string]nodeMatches{},
 		EdgeMatches: map[string]string{}}
 	if s.PromQL == PromQLOff {
 		answer.Numbers = numbersWithoutQueries
 	}
 	if g.OmittedEdges > 0 {
-		answer.Completeness.State = incomplete
+		answer.Completeness.State = fleet.Incomplete
 	}
 	by, err := graph.ParseGrouping(r.URL.Query().Get("by"))
 	if err != nil {
@@ -112,7 +113,7 @@ type heatAnswer struct {
 	To             time.Time `json:"to"`
 	CoveredSeconds float64   `json:"covered_seconds"`
 	*graph.HeatMap
-	Completeness completeness `json:"completeness"`
+	Completeness fleet.Completeness `json:"completeness"`
 }
 
 func (s *server) heatMap(ctx context.Context, r *http.Request) (any, error) {

@@ -5,10 +5,8 @@ import (
 	"net/http"
 	"time"
 
-	"outsight/internal/frame"
+	"outsight/internal/fleet"
 	"outsight/internal/graph"
-	"outsight/internal/model"
-	"outsight/internal/otlp"
 )
 
 // hostsAnswer is how each host is used, and by which agent it is watched.
@@ -18,8 +16,8 @@ type hostsAnswer struct {
 	CoveredSeconds float64   `json:"covered_seconds"`
 	Hosts          []hostRow `json:"hosts"`
 	// Numbers are the registry's that hosts have, with their queries.
-	Numbers      []number     `json:"numbers"`
-	Completeness completeness `json:"completeness"`
+	Numbers      []number           `json:"numbers"`
+	Completeness fleet.Completeness `json:"completeness"`
 }
 
 type hostRow struct {
@@ -53,9 +51,7 @@ func (s *server) hostList(ctx context.Context, r *http.Request) (any, error) {
 	}
 	answer := hostsAnswer{From: from, To: to, CoveredSeconds: g.CoveredSeconds, Hosts: data.hostRows(g),
 		Completeness: data.completeness(g)}
-	for i := range hostNumbers {
-		answer.Numbers = append(answer.Numbers, s.numbersOf([]model.Shown{hostNumbers[i].Shown})...)
-	}
+	answer.Numbers = s.numbersOf(fleet.Numbers)
 	for i := range answer.Hosts {
 		for _, l := range answer.Completeness.Tables {
 			if l.Host == answer.Hosts[i].Name {
@@ -66,17 +62,6 @@ func (s *server) hostList(ctx context.Context, r *http.Request) (any, error) {
 	return answer, nil
 }
 
-// The columns of hosts that the views show.
-var (
-	coresColumn, memoryColumn         = hostColumn("cores"), hostColumn("memory")
-	idleColumn, otherColumn           = hostColumn("cpu_idle"), hostColumn("cpu_other")
-	stealColumn                       = hostColumn("cpu_steal")
-	agentCPUColumn, agentMemoryColumn = hostColumn("agent_cpu"), hostColumn("agent_memory")
-	unmatchedColumn                   = hostColumn("edges_unmatched")
-)
-
-func hostColumn(name string) int { return frame.Column(frame.Hosts, name) }
-
 // host is a machine in the window.
 type host struct {
 	Name        string   `json:"name"`
@@ -84,43 +69,28 @@ type host struct {
 	MemoryBytes *float64 `json:"memory_bytes,omitempty"`
 }
 
-func (h newestSpan) host() host {
-	cores, _ := hostValue(h.frame, coresColumn)
-	return host{Name: h.Host, Cores: cores, MemoryBytes: hostLevel(h.frame, memoryColumn)}
-}
-
-func (d *windowData) hosts() []host {
+// machines are the hosts of the window.
+func (d *windowData) machines() []host {
 	all := []host{}
-	for _, h := range d.newest() {
-		all = append(all, h.host())
+	for _, h := range d.hosts() {
+		all = append(all, host{h.Name, h.Cores, h.MemoryBytes})
 	}
 	return all
 }
 
 // hostRows are all hosts, but for what they dropped. g is by containers.
 func (d *windowData) hostRows(g *graph.Graph) []hostRow {
-	rows, versions := []hostRow{}, map[string]string{}
-	own := d.own()
-	for i := range own {
-		if own[i].metric == otlp.BuildInfo {
-			versions[own[i].host] = own[i].label(otlp.LabelVersion)
-		}
-	}
-	for _, h := range d.newest() {
-		row := hostRow{host: h.host(), Version: versions[h.Host], Numbers: map[string]float64{},
-			CoveredSeconds: observed(h.HostSpans).Seconds(), AgentCPUCores: hostRate(h.HostSpans, agentCPUColumn),
-			AgentMemoryBytes: hostLevel(h.frame, agentMemoryColumn)}
-		for i := range hostNumbers {
-			if v := hostNumbers[i].of(h); v != nil {
-				row.Numbers[hostNumbers[i].Key] = *v
-			}
-		}
-		row.HostUse = g.Host(graph.HostCPU{Name: h.Host, Cores: row.Cores, Idle: hostRate(h.HostSpans, idleColumn),
-			Other: hostRate(h.HostSpans, otherColumn), Steal: hostRate(h.HostSpans, stealColumn)})
-		if at := h.frame.Time.UTC(); !at.Before(d.from) {
+	rows := []hostRow{}
+	all := d.hosts()
+	for i := range all {
+		h := &all[i]
+		row := hostRow{host: host{h.Name, h.Cores, h.MemoryBytes}, Version: h.Version, Numbers: h.Numbers,
+			CoveredSeconds: h.CoveredSeconds, AgentCPUCores: h.AgentCPUCores, AgentMemoryBytes: &h.AgentMemoryBytes,
+			HostUse: g.Host(graph.HostCPU{Name: h.Name, Cores: h.Cores, Idle: h.Idle, Other: h.Other, Steal: h.Steal})}
+		if at := h.LastHeard.UTC(); !at.Before(d.window.From) {
 			row.LastHeard = &at
 		}
-		if share, ok := g.CountedShare[h.Host]; ok {
+		if share, ok := g.CountedShare[h.Name]; ok {
 			row.CountedShare = &share
 		}
 		rows = append(rows, row)

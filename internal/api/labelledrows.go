@@ -5,12 +5,11 @@ import (
 	"math"
 	"slices"
 
+	"outsight/internal/fleet"
 	"outsight/internal/frame"
 	"outsight/internal/graph"
 	"outsight/internal/model"
 )
-
-func fromBits(n uint64) float64 { return math.Float64frombits(n) }
 
 // labelledKey distinguishes series with labels of their own.
 type labelledKey struct {
@@ -62,7 +61,7 @@ func labelledOf(w *frame.Window, want func(metric string) bool) []labelledRow {
 	all := map[labelledKey]*labelledRow{}
 	for i := range w.Hosts {
 		h := &w.Hosts[i]
-		seconds := observed(h).Seconds()
+		seconds := fleet.Covered(h).Seconds()
 		for k := range h.Spans {
 			addLabelled(all, beforeOf(h, k), h.Spans[k].After, k == len(h.Spans)-1, seconds, want)
 			addHostColumns(all, h, k, seconds, want)
@@ -78,11 +77,12 @@ func (k *labelledKey) compare(o *labelledKey) int {
 		cmp.Compare(k.container, o.container), slices.Compare(k.labels[:], o.labels[:]))
 }
 
-// totalsOf are the same of one frame, of all the time since its agent began.
-func totalsOf(f *frame.Frame, want func(metric string) bool) []labelledRow {
-	all := map[labelledKey]*labelledRow{}
-	addLabelled(all, nil, f, true, 0, want)
-	return values(all)
+// beforeOf is what a span's counters are counted from: nil where they began at 0 in it.
+func beforeOf(h *frame.HostSpans, span int) *frame.Frame {
+	if before := h.Spans[span].Before; before != nil || span > 0 {
+		return before
+	}
+	return h.Spans[span].After // when its counters began is not in the window
 }
 
 // addLabelled adds what the rows of the table gained between two frames, and the levels of the newest one.
@@ -166,12 +166,15 @@ func keyOfLabelled(f *frame.Frame, row int, host string) (key labelledKey, ok bo
 	return key, ok
 }
 
-// addHostColumns adds the numbers of hosts that are columns, as if they were series without labels of their own.
+// addHostColumns adds what columns of hosts gained in a span, and the levels of the newest one, as if they were series.
 func addHostColumns(all map[labelledKey]*labelledRow, h *frame.HostSpans, span int, seconds float64,
 	want func(string) bool) {
-	if span < len(h.Spans)-1 {
-		return // all spans are read at once
+	f := h.Spans[span].After
+	t := &f.Tables[frame.Hosts]
+	if len(t.IDs) == 0 {
+		return
 	}
+	d := frame.Since(frame.Hosts, beforeOf(h, span), f)
 	for i := range frame.Schema[frame.Hosts].Columns {
 		c := &frame.Schema[frame.Hosts].Columns[i]
 		if c.Kind == frame.Integral || c.Kind == frame.Highest || !want(c.Metric) {
@@ -182,13 +185,20 @@ func addHostColumns(all map[labelledKey]*labelledRow, h *frame.HostSpans, span i
 		if at := slices.Index(info.Labels, c.Label.Name); at >= 0 {
 			key.labels[at] = c.Label.Value
 		}
-		v, ok := hostValue(h.Spans[span].After, i)
+		n, ok := uint64(0), false
 		if c.Kind == frame.Counter {
-			v, ok = hostGain(h, i)
+			n, ok = d.Gain(i, 0)
+		} else if span == len(h.Spans)-1 {
+			n, ok = t.Columns[i].At(0)
 		}
-		if ok {
-			all[key] = &labelledRow{labelledKey: key, info: &info, value: v, seconds: seconds}
+		if !ok {
+			continue
 		}
+		v := float64(n) / c.Per
+		if c.Kind == frame.LevelFloat {
+			v = math.Float64frombits(n)
+		}
+		get(all, key, labelledRow{labelledKey: key, info: &info, seconds: seconds}).value += v
 	}
 }
 

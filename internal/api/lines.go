@@ -74,7 +74,7 @@ func (s *server) lines(ctx context.Context, r *http.Request) (any, error) {
 		}
 		g := graph.FromFrames(w, graph.Options{By: l.by})
 		defer g.Release()
-		l.fill(i, g, &windowData{from: w.From, to: w.To, window: w})
+		l.fill(i, g, &windowData{window: w})
 		return nil
 	})
 	return l.answer, err

@@ -43,31 +43,6 @@ func withoutQueries(all []number) []number {
 	return all
 }
 
-// hostNumber is a number of a host, and the column that it is of.
-type hostNumber struct {
-	model.Shown
-	column int
-}
-
-// hostNumbers are those of the registry that the view of hosts shows besides what each host has.
-var hostNumbers = func() (all []hostNumber) {
-	for _, shown := range model.Numbers(model.HostRows, model.HostGroups) {
-		if len(shown.Of) != 1 || shown.Formula != model.Level && shown.Formula != model.Rate {
-			panic("BUG: nothing computes " + shown.Key + " of a host")
-		}
-		all = append(all, hostNumber{shown, hostColumn(shown.Of[0])})
-	}
-	return all
-}()
-
-// of is the number of a host in a window, nil where it could not be had.
-func (n *hostNumber) of(h newestSpan) *float64 {
-	if n.Formula == model.Rate {
-		return hostRate(h.HostSpans, n.column)
-	}
-	return hostLevel(h.frame, n.column)
-}
-
 // numbersOf are numbers with the queries that there are.
 func (s *server) numbersOf(shown []model.Shown) []number {
 	if s.PromQL == PromQLOff {

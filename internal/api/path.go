@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"outsight/internal/fleet"
 	"outsight/internal/graph"
 )
 
@@ -19,8 +20,8 @@ type pathAnswer struct {
 	// Formulas say how the numbers are computed, by their names here.
 	Formulas map[string]string `json:"formulas"`
 	// ArrivalQuery is the arrival rate of all entries, with $window for a duration.
-	ArrivalQuery string       `json:"arrival_query,omitempty"`
-	Completeness completeness `json:"completeness"`
+	ArrivalQuery string             `json:"arrival_query,omitempty"`
+	Completeness fleet.Completeness `json:"completeness"`
 }
 
 var pathFormulas = map[string]string{

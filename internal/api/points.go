@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"outsight/internal/fleet"
 	"outsight/internal/frame"
 )
 
@@ -103,7 +104,7 @@ func rowsIn(w *frame.Window) (n int) {
 func since(w *frame.Window) (begin time.Time, ok bool) {
 	for i := range w.Hosts {
 		h := &w.Hosts[i]
-		if observed(h) <= 0 {
+		if fleet.Covered(h) <= 0 {
 			continue
 		}
 		first := h.Spans[0].Before

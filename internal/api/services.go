@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"outsight/internal/fleet"
 	"outsight/internal/graph"
 	"outsight/internal/otlp"
 	"outsight/internal/store"
@@ -31,7 +32,7 @@ type servicesAnswer struct {
 	Services       []graph.Service    `json:"services"`
 	Columns        []serviceColumn    `json:"columns"`
 	Cores          map[string]float64 `json:"cores"`
-	Completeness   completeness       `json:"completeness"`
+	Completeness   fleet.Completeness `json:"completeness"`
 }
 
 // serviceColumn describes a number of a service and the query for it. In Query, $usage and $served stand for the label
@@ -90,7 +91,7 @@ func (s *server) services(ctx context.Context, r *http.Request) (any, error) {
 	cores := data.cores()
 	a, list := g.Services(cores)
 	answer := servicesAnswer{From: g.From, To: g.To, CoveredSeconds: g.CoveredSeconds, ErrorBound: g.ErrorBound,
-		Hosts:   data.hosts(),
+		Hosts:   data.machines(),
 		Entries: a.Entries, ArrivalRate: a.ArrivalRate, SaturationRate: a.SaturationRate,
 		Extrapolation: a.Extrapolation, Bottleneck: a.Bottleneck,
 		Services: list, Columns: slices.Clone(serviceColumns), ArrivalQuery: s.arrivalQuery(g, a.Entries), Cores: cores,
@@ -103,15 +104,6 @@ func (s *server) services(ctx context.Context, r *http.Request) (any, error) {
 		answer.Columns[i].Query = s.known(withEntries(answer.Columns[i].Query, entries))
 	}
 	return answer, nil
-}
-
-// cores is how many CPUs each host has.
-func (d *windowData) cores() map[string]float64 {
-	cores := map[string]float64{}
-	for _, h := range d.hosts() {
-		cores[h.Name] = h.Cores
-	}
-	return cores
 }
 
 // known is a query whose series there are, else empty.

@@ -8,10 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"outsight/internal/frame"
+	"outsight/internal/fleet"
 	"outsight/internal/graph"
 	"outsight/internal/model"
-	"outsight/internal/otlp"
 )
 
 // statusAnswer is what is watched, by what, and what is missing.
@@ -30,7 +29,7 @@ type statusAnswer struct {
 	// PromQL says of what series are made: "full", "containers" or "off".
 	PromQL PromQL `json:"promql"`
 	// Completeness is that of the last 5 minutes.
-	Completeness completeness `json:"completeness"`
+	Completeness fleet.Completeness `json:"completeness"`
 }
 
 type hostStatus struct {
@@ -44,8 +43,6 @@ type hostStatus struct {
 	AgentMemoryBytes uint64  `json:"agent_memory_bytes"`
 	// UnmatchedShare is the share, 0 to 1, of edges whose other end is in no known container.
 	UnmatchedShare float64 `json:"unmatched_share"`
-	// LastHeard is the time of its newest frame.
-	LastHeard *time.Time `json:"last_heard,omitempty"`
 }
 
 // silentHost is a host of which there was no frame for a while.
@@ -112,9 +109,7 @@ func (s *server) status(ctx context.Context, _ *http.Request) (any, error) {
 		return nil, err
 	}
 	a.Completeness = data.completeness(g)
-	for _, h := range data.newest() {
-		a.add(h.frame)
-	}
+	a.add(fleet.StatusOf(data.window))
 	if err := s.addSilent(ctx, a); err != nil {
 		return nil, err
 	}
@@ -134,81 +129,26 @@ func (s *server) status(ctx context.Context, _ *http.Request) (any, error) {
 // serverName is what a server's own bounds are listed under, beside the hosts.
 const serverName = "server"
 
-// add adds what the newest frame of a host tells.
-func (a *statusAnswer) add(f *frame.Frame) {
-	number := func(column int) float64 {
-		v, _ := hostValue(f, column)
-		return max(v, 0)
-	}
-	hosts := &f.Tables[frame.Hosts]
-	at := f.Time.UTC()
-	status := hostStatus{Name: f.Host, Cores: int(number(coresColumn)), MemoryBytes: uint64(number(memoryColumn)),
-		AgentCPUSeconds: number(agentCPUColumn), AgentMemoryBytes: uint64(number(agentMemoryColumn)),
-		UnmatchedShare: number(unmatchedColumn), LastHeard: &at}
-	if len(hosts.IDs) > 0 {
-		status.Kernel = f.Text(frame.Hosts, frame.HostKernel, 0)
-		status.CgroupLayout = f.Text(frame.Hosts, frame.HostCgroupLayout, 0)
-	}
-	a.Hosts = append(a.Hosts, status)
-	features := &f.Tables[frame.Features]
-	for row := range features.IDs {
-		text := func(attribute frame.Attribute) string { return f.Text(frame.Features, attribute, row) }
-		a.Features = append(a.Features, feature{f.Host, text(frame.FeatureName), text(frame.FeaturePurpose),
-			model.FeatureState(text(frame.FeatureState)), text(frame.FeatureReason), text(frame.FeatureRemedy),
-			features.Attribute(frame.FeatureRequired, row) != 0})
-	}
-	a.addTotals(f)
-}
-
-// totals are what the bounds and the kernel programs of an agent are told by.
-var totals = map[string]bool{otlp.Drops: true, otlp.Entries: true, otlp.Capacity: true, otlp.ProgramRuns: true,
-	otlp.ProgramRunTime: true}
-
-// addTotals adds the bounds and the kernel programs of a host, since its agent began.
-func (a *statusAnswer) addTotals(f *frame.Frame) {
-	var drops []*drop
-	var programs []*programCost
-	known := map[string]int{}
-	rows := totalsOf(f, func(metric string) bool { return totals[metric] })
-	for i := range rows {
-		r := &rows[i]
-		switch name := r.label(otlp.LabelName) + r.label(otlp.LabelProgram); r.metric {
-		case otlp.Drops, otlp.Entries, otlp.Capacity:
-			at, ok := known["drop "+name]
-			if !ok {
-				at = len(drops)
-				known["drop "+name] = at
-				drops = append(drops, &drop{Host: f.Host, Name: name})
-			}
-			switch r.metric {
-			case otlp.Drops:
-				drops[at].Count = uint64(r.value)
-			case otlp.Entries:
-				drops[at].Used = uint64(r.value)
-			default:
-				drops[at].Capacity = uint64(r.value)
-			}
-		default:
-			at, ok := known["program "+name]
-			if !ok {
-				at = len(programs)
-				known["program "+name] = at
-				programs = append(programs, &programCost{Host: f.Host, Name: name})
-			}
-			if r.metric == otlp.ProgramRuns {
-				programs[at].Runs = uint64(r.value)
-			} else {
-				programs[at].RunSeconds = r.value
-			}
+// add adds what agents told.
+func (a *statusAnswer) add(s fleet.Status) {
+	for i := range s.Hosts {
+		h := &s.Hosts[i]
+		memory := 0.0
+		if h.MemoryBytes != nil {
+			memory = *h.MemoryBytes
 		}
+		a.Hosts = append(a.Hosts, hostStatus{Name: h.Name, Kernel: h.Kernel, Cores: int(h.Cores),
+			MemoryBytes: uint64(memory), CgroupLayout: h.CgroupLayout, AgentCPUSeconds: h.AgentCPUSeconds,
+			AgentMemoryBytes: uint64(h.AgentMemoryBytes), UnmatchedShare: h.UnmatchedShare})
 	}
-	slices.SortFunc(drops, func(x, y *drop) int { return strings.Compare(x.Name, y.Name) })
-	slices.SortFunc(programs, func(x, y *programCost) int { return strings.Compare(x.Name, y.Name) })
-	for _, d := range drops {
-		a.Drops = append(a.Drops, *d)
+	for _, f := range s.Features {
+		a.Features = append(a.Features, feature{f.Host, f.Name, f.Purpose, f.State, f.Reason, f.Remedy, f.Required})
 	}
-	for _, p := range programs {
-		a.Programs = append(a.Programs, *p)
+	for _, d := range s.Drops {
+		a.Drops = append(a.Drops, drop{d.Host, d.Name, d.Count, d.Used, d.Capacity})
+	}
+	for _, p := range s.Programs {
+		a.Programs = append(a.Programs, programCost(p))
 	}
 }
 
