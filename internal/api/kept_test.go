@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"testing"
 	"time"
 
@@ -115,4 +116,12 @@ func TestWithoutALog(t *testing.T) {
 			t.Errorf("%s: %d %s, want %s", path, code, body, want)
 		}
 	}
+}
+
+// last is the last value of a series, 0 where there is none.
+func last(r model.QueryResult) float64 {
+	if n := len(r.Points); n > 0 && !math.IsNaN(r.Points[n-1].Value) {
+		return r.Points[n-1].Value
+	}
+	return 0
 }
