@@ -170,7 +170,7 @@ func (m *frameMap) endNode(e *mapEnd, server bool) int32 {
 	return *at
 }
 
-// addAddress edgeLists an address with a node.
+// addAddress lists an address with a node.
 func (m *frameMap) addAddress(node, address int32) {
 	key := uint64(node)<<32 | uint64(address)
 	if m.listed[key] {
