@@ -62,7 +62,7 @@ func TestAnswersAreOfAllEdges(t *testing.T) {
 	k, _, now := fill(t, 60, nil)
 	body := func(edges int, path string) string {
 		w := httptest.NewRecorder()
-		New(Options{Log: k.log, Now: func() time.Time { return now }, MaxEdges: edges}).ServeHTTP(w,
+		New(Options{Log: k.log, Now: func() time.Time { return now }, MaxEdges: edges, PromQL: PromQLFull}).ServeHTTP(w,
 			httptest.NewRequest("GET", path, nil))
 		if w.Code != http.StatusOK {
 			t.Fatalf("%s: %d %s", path, w.Code, w.Body)
