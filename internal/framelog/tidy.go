@@ -281,7 +281,7 @@ type writer struct {
 	f     *Files
 	group []*segment
 	// all are the segments of the log: the key frames of some frames may be in others than those of the group.
-	all     view
+	all     *view
 	level   uint8
 	number  uint64
 	file    *os.File
@@ -293,7 +293,7 @@ type writer struct {
 	damaged map[*segment]bool
 }
 
-func (f *Files) newWriter(all view, group []*segment, level uint8) (*writer, error) {
+func (f *Files) newWriter(all *view, group []*segment, level uint8) (*writer, error) {
 	w := &writer{f: f, group: group, all: all, level: level, number: f.number(), local: map[*stream]uint32{},
 		entries: map[int64][]streamEntry{}, damaged: map[*segment]bool{}}
 	for _, g := range group {
