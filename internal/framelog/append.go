@@ -107,7 +107,7 @@ type frameID struct {
 // acceptor checks the frames of a batch.
 type acceptor struct {
 	f *Files
-	v view
+	v *view
 	// fresh are streams that are not known yet, taken the minutes of the frames of this batch.
 	fresh map[streamName]*stream
 	taken map[frameID]int64

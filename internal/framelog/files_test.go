@@ -22,7 +22,7 @@ func (c *clock) options() Options {
 	return Options{Now: func() time.Time { return c.now }, TidyEvery: -1}
 }
 
-func open(t *testing.T, dir string, o Options) *Files {
+func open(t testing.TB, dir string, o Options) *Files {
 	t.Helper()
 	f, err := Open(dir, o)
 	if err != nil {
@@ -36,7 +36,7 @@ func open(t *testing.T, dir string, o Options) *Files {
 	return f
 }
 
-func mustAppend(t *testing.T, f *Files, batch ...Encoded) {
+func mustAppend(t testing.TB, f *Files, batch ...Encoded) {
 	t.Helper()
 	if err := f.Append(context.Background(), batch); err != nil {
 		t.Fatal(err)

@@ -235,7 +235,12 @@ func (f *Files) due(level uint8) (groups [][]*segment) {
 // compact makes one thinned segment of several. It is there, on the disk, before the others are removed; it names them,
 // so that they are removed at the next start where the program ends in between.
 func (f *Files) compact(group []*segment, level uint8) error {
-	w, err := f.newWriter(group, level)
+	all, err := f.view()
+	if err != nil {
+		return err
+	}
+	defer all.done()
+	w, err := f.newWriter(all, group, level)
 	if err != nil {
 		return err
 	}
@@ -273,8 +278,10 @@ func (f *Files) compact(group []*segment, level uint8) error {
 
 // writer writes a segment of others.
 type writer struct {
-	f       *Files
-	group   []*segment
+	f     *Files
+	group []*segment
+	// all are the segments of the log: the key frames of some frames may be in others than those of the group.
+	all     *view
 	level   uint8
 	number  uint64
 	file    *os.File
@@ -286,8 +293,8 @@ type writer struct {
 	damaged map[*segment]bool
 }
 
-func (f *Files) newWriter(group []*segment, level uint8) (*writer, error) {
-	w := &writer{f: f, group: group, level: level, number: f.number(), local: map[*stream]uint32{},
+func (f *Files) newWriter(all *view, group []*segment, level uint8) (*writer, error) {
+	w := &writer{f: f, group: group, all: all, level: level, number: f.number(), local: map[*stream]uint32{},
 		entries: map[int64][]streamEntry{}, damaged: map[*segment]bool{}}
 	for _, g := range group {
 		for _, s := range g.streams {
@@ -362,13 +369,13 @@ func (w *writer) choose(minute int64) (all []chosen) {
 		last := s.lastNumber
 		w.f.mu.RUnlock()
 		slot := int64(-1)
-		for _, l := range w.f.entries(w.group, s, minute) {
+		for _, l := range w.f.entries(w.all, s, minute) {
 			// The last frame of an epoch has what was counted until its end.
 			keep := l.behind == 0 || l.number == last
 			if at := l.time / int64(w.f.o.MiddleEvery); w.level == levelMiddle && at != slot {
 				keep, slot = true, at
 			}
-			if keep {
+			if keep && slices.Contains(w.group, l.in) {
 				all = append(all, chosen{uint32(i), l})
 			}
 		}

@@ -22,7 +22,7 @@ const hostsAtOnce = 256
 // query reads the windows of a Query.
 type query struct {
 	f     *Files
-	v     view
+	v     *view
 	only  *frame.Projection
 	hosts []*hostReader
 }
@@ -76,7 +76,7 @@ func (f *Files) Windows(ctx context.Context, q Query) iter.Seq2[*frame.Window, e
 	}
 }
 
-func (f *Files) query(v view, tenant string, hosts []string, only *frame.Projection) *query {
+func (f *Files) query(v *view, tenant string, hosts []string, only *frame.Projection) *query {
 	q := &query{f: f, v: v, only: only}
 	by := map[string]*hostReader{}
 	f.mu.RLock()

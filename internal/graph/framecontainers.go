@@ -77,6 +77,12 @@ func (m *frameMap) readContainers() {
 
 // findContainers finds the containers of all rows.
 func (m *frameMap) findContainers() {
+	n := 0
+	for i := range m.parts {
+		n += len(m.parts[i].containers.After.IDs)
+	}
+	m.containers = make([]mapContainer, 0, n)
+	m.containerAt = make(map[string]int32, n)
 	for i := range m.parts {
 		p := &m.parts[i]
 		rows := p.containers.After

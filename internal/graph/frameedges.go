@@ -75,6 +75,10 @@ type edgeView struct {
 	state, side, transport                       []uint64
 	client, server, clientAddress, serverAddress []uint64
 	opened, closed, inFlight                     *columnView
+	// moved are the counters (indexes of edgeColumns) that gained something in some row, or that some row does not have;
+	// still has a bit for each other field. levels are the gauges.
+	moved, levels []uint8
+	still         uint64
 }
 
 // columnView is a column in two frames. An empty one has no values.
@@ -233,21 +237,32 @@ func (v *edgeView) active(d *frame.Difference) []bool {
 	for i := range edgeColumns {
 		c := &edgeColumns[i]
 		view := &v.columns[c.field.index()]
-		if c.kind != frame.Counter || len(view.now) == 0 {
+		if len(view.now) == 0 {
+			continue
+		}
+		if c.kind != frame.Counter {
+			v.levels = append(v.levels, uint8(i))
 			continue
 		}
 		if view.nowMissing == nil && view.wasMissing == nil && len(view.was) > 0 {
+			moved := false
 			for row, n := range view.now {
 				was := uint64(0)
 				if before := d.BeforeRow[row]; before >= 0 {
 					was = view.was[before]
 				}
 				if n != was {
-					active[row] = true
+					active[row], moved = true, true
 				}
+			}
+			if moved {
+				v.moved = append(v.moved, uint8(i))
+			} else {
+				v.still |= 1 << c.field.index()
 			}
 			continue
 		}
+		v.moved = append(v.moved, uint8(i))
 		for row := range view.now {
 			if view.gain(row, d.BeforeRow[row]) > 0 {
 				active[row] = true

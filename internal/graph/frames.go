@@ -73,7 +73,7 @@ type part struct {
 const silence = 2 * frame.KeyInterval
 
 func newFrameMap(w *frame.Window, o Options) *frameMap {
-	m := &frameMap{o: o, window: w, containerAt: map[string]int32{}, addressAt: map[string]int32{}, nodeAt: map[string]int32{},
+	m := &frameMap{o: o, window: w, addressAt: map[string]int32{}, nodeAt: map[string]int32{},
 		mapMemory: newMapMemory()}
 	m.only, m.limited = o.only()
 	for i := range w.Hosts {

@@ -34,20 +34,15 @@ func (s *sums) add(p *part, r *mapRow) {
 	d, v, row := p.edges, &p.view, int(r.row)
 	before := d.BeforeRow[row]
 	removed := r.sum && d.HasRemoved(row)
-	for i := range edgeColumns {
+	s.known |= v.still
+	for _, i := range v.moved {
 		c := &edgeColumns[i]
 		f := c.field.index()
 		view := &v.columns[f]
-		if len(view.now) == 0 || isMissing(view.nowMissing, row) {
+		if isMissing(view.nowMissing, row) {
 			continue
 		}
 		n := view.now[row]
-		if c.kind != frame.Counter {
-			if r.now || c.lasting {
-				s.level(c, level(n, c.kind, c.per))
-			}
-			continue
-		}
 		if removed {
 			n, _ = d.Gain(c.column, row)
 		} else if before >= 0 && len(view.was) > 0 && !isMissing(view.wasMissing, int(before)) {
@@ -55,6 +50,12 @@ func (s *sums) add(p *part, r *mapRow) {
 		}
 		s.gains[f] += n
 		s.known |= 1 << f
+	}
+	for _, i := range v.levels {
+		c := &edgeColumns[i]
+		if view := &v.columns[c.field.index()]; (r.now || c.lasting) && !isMissing(view.nowMissing, row) {
+			s.level(c, level(view.now[row], c.kind, c.per))
+		}
 	}
 	if opened, closed := v.opened.value(row), v.closed.value(row); r.now && opened > closed {
 		s.open += opened - closed
