@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -211,15 +212,15 @@ func firstDifference(got, want string) string {
 	return fmt.Sprintf("%d lines, want %d", len(a), len(b))
 }
 
-// TestFramesAreSnapshots: the graph of two frames is that of the two snapshots that they were made of.
+// TestFramesAreSnapshots: the graph of two frames is that which was made of the two snapshots by typed counters, before
+// frames were: testdata has sums of those graphs' JSON.
 func TestFramesAreSnapshots(t *testing.T) {
-	for seed := range uint64(150) {
+	var sums strings.Builder
+	for seed := range uint64(40) {
 		prev, cur := randomPair(rand.New(rand.NewPCG(seed, 1)))
 		for _, by := range groupings {
-			got, want := withoutMeans(t, fromFrames(prev, cur, by)), withoutMeans(t, GroupSnapshots(prev, cur, by))
-			if got != want {
-				t.Fatalf("seed %d by %s: %s", seed, by, firstDifference(got, want))
-			}
+			fmt.Fprintf(&sums, "%d %s %x\n", seed, by, sha256.Sum256([]byte(withoutMeans(t, fromFrames(prev, cur, by)))))
 		}
 	}
+	golden(t, "random.sha256", sums.String())
 }
