@@ -8,48 +8,7 @@ import (
 	"outsight/internal/model"
 )
 
-func waitSeries(by [2]string, values ...float64) model.QueryResult {
-	r := model.QueryResult{Labels: map[string]string{"host": "h", "id": "c1", "name": "cart", "by_id": by[0],
-		"by_name": by[1]}}
-	for i, v := range values {
-		if v >= 0 {
-			r.Points = append(r.Points, model.Point{Time: waitsFrom.Add(time.Duration(i) * 5 * time.Second), Value: v})
-		}
-	}
-	return r
-}
-
 var waitsFrom = time.Unix(1_790_000_000, 0)
-
-func TestWaitsOfAWindow(t *testing.T) {
-	w := WaitsFromSeries(WaitsInput{
-		From: waitsFrom, To: waitsFrom.Add(10 * time.Second),
-		Waits: []model.QueryResult{
-			waitSeries([2]string{"b1", "batch"}, 1, -1, 1.31),
-			waitSeries([2]string{"", "quota"}, -1, 0.02, 0.07), // began in the window, at 0
-			waitSeries([2]string{"", "own"}, 5, 1, 2),          // the agent started anew
-			waitSeries([2]string{"", "idle"}, 3, 3, 3),
-			waitSeries([2]string{"n1", "own"}, 0, 0, 0.001), // a container of that name is no reason
-			{Labels: map[string]string{"host": "h", "id": "c2", "name": "calm", "by_name": "own"},
-				Points: []model.Point{{Time: waitsFrom, Value: 4}, {Time: waitsFrom.Add(10 * time.Second), Value: 4}}},
-		},
-		Preemptions: []model.QueryResult{waitSeries([2]string{"b1", "batch"}, 10, -1, 50)},
-	})
-	if len(w.Containers) != 1 || w.CoveredSeconds != 10 {
-		t.Fatalf("got %+v", w)
-	}
-	cart := w.Of("cart")
-	if cart == nil || cart != w.Of("c1") || w.Of("calm") != nil {
-		t.Fatal("the container is not found by its name and its ID")
-	}
-	want := "cart waited 238 ms/s for a CPU: 200 behind its own threads, 31 behind batch, 7.0 own quota"
-	if cart.Line != want {
-		t.Errorf("got %q, want %q", cart.Line, want)
-	}
-	if len(cart.By) != 4 || cart.Preemptions != 40 || cart.By[1].Preemptions != 40 || cart.By[3].ID != "n1" {
-		t.Errorf("got %+v", cart.By)
-	}
-}
 
 func TestWaitsOfSnapshots(t *testing.T) {
 	batch, cart := &model.Container{ID: "b1", Name: "batch"}, &model.Container{ID: "c1", Name: "cart"}

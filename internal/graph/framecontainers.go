@@ -297,7 +297,7 @@ func (m *frameMap) addDurations(p *part, row int, column *containerColumn, c *ma
 	if m.scratch.Count == 0 {
 		return false
 	}
-	into := c.histogram(column.field)
+	into := &c.latency
 	if *into == nil {
 		*into = &model.FloatHistogram{}
 	}

@@ -126,3 +126,11 @@ func (m *frameMap) emptyGraph() *Graph {
 	return &Graph{From: m.window.From, To: m.window.To, CoveredSeconds: m.covered, ErrorBound: model.RelativeError,
 		Nodes: []*Node{}, Edges: []*Edge{}, CountedShare: map[string]float64{}}
 }
+
+// since is what a counter gained; a counter that fell has restarted from 0.
+func since(before, now uint64) uint64 {
+	if now < before {
+		return now
+	}
+	return now - before
+}

@@ -30,12 +30,18 @@ func windowBetween(before, after *frame.Frame) *frame.Window {
 
 // fromFrames is the graph between two snapshots of an agent, by their frames. Without prev it is all that cur has.
 func fromFrames(prev, cur *model.Snapshot, by Grouping) *Graph {
+	if cur == nil {
+		return FromFrames(&frame.Window{}, Options{By: by})
+	}
 	if prev == nil {
 		prev = &model.Snapshot{Time: cur.Time, Host: cur.Host}
 	}
 	frames := framesOf(prev, cur)
 	return FromFrames(windowBetween(frames[0], frames[1]), Options{By: by})
 }
+
+// graphOf is fromFrames by container.
+func graphOf(prev, cur *model.Snapshot) *Graph { return fromFrames(prev, cur, ByContainer) }
 
 var groupings = []Grouping{ByContainer, ByPod, ByProcess, ByWorkload, ByNamespace, ByHost}
 
@@ -82,7 +88,7 @@ func randomPair(random *rand.Rand) (prev, cur *model.Snapshot) {
 		begins bool
 	}
 	var edges []history
-	known := map[snapshotEdgeKey]bool{}
+	known := map[string]bool{}
 	for i := range random.IntN(80) {
 		e := history{begins: random.IntN(4) == 0}
 		e.Instance, e.Side, e.Client, e.Server = uint64(i+1), model.RoleClient, end(), end()
@@ -99,7 +105,8 @@ func randomPair(random *rand.Rand) (prev, cur *model.Snapshot) {
 		if e.Side == model.RoleClient && random.IntN(2) == 0 {
 			e.Side = model.RoleServer
 		}
-		if key := edgeKey(&e.Edge); !known[key] { // snapshots know an edge by its ends
+		key := fmt.Sprint(e.Side, e.Client, e.Server, e.Service, e.Transport)
+		if !known[key] {
 			known[key] = true
 			edges = append(edges, e)
 		}
