@@ -21,6 +21,7 @@ import (
 	"outsight/internal/api"
 	"outsight/internal/fleet"
 	"outsight/internal/frame"
+	"outsight/internal/framelog"
 	"outsight/internal/graph"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
@@ -150,9 +151,9 @@ func newSurfaces(t *testing.T) *surfaces {
 	}
 	s.text = text.String()
 
-	b := frame.NewBuilder(first.Time)
+	frames := allFrames()
 	w := &frame.Window{From: first.Time, To: last.Time, Hosts: []frame.HostSpans{{Host: last.Host.Name,
-		Spans: []frame.Span{{Before: b.Build(first), After: b.Build(last)}}}}}
+		Spans: []frame.Span{{Before: frames[0], After: frames[seconds]}}}}}
 	byContainer := graph.FromFrames(w, graph.Options{})
 	byPod := graph.FromFrames(w, graph.Options{By: graph.ByPod})
 	for _, h := range fleet.Hosts(w) {
@@ -185,7 +186,9 @@ func newSurfaces(t *testing.T) *surfaces {
 			t.Fatal(err)
 		}
 	}
-	handler := api.New(kept, api.Options{Prometheus: api.Prometheus(kept), Now: func() time.Time { return last.Time }})
+	now := func() time.Time { return last.Time }
+	log := frameLog(t, now)
+	handler := api.New(api.Options{Log: log, Prometheus: api.Prometheus(kept), Now: now})
 	get := func(t *testing.T, path string, into any) {
 		t.Helper()
 		answer := httptest.NewRecorder()
@@ -235,6 +238,38 @@ func newSurfaces(t *testing.T) *surfaces {
 		return len(a.Data.Result)
 	}
 	return s
+}
+
+// allFrames are those of all seconds.
+func allFrames() (all []*frame.Frame) {
+	b := frame.NewBuilder(snapshotAt(0).Time)
+	for i := range seconds + 1 {
+		all = append(all, b.Build(snapshotAt(i)))
+	}
+	return all
+}
+
+// frameLog has the frames of all seconds.
+func frameLog(t *testing.T, now func() time.Time) framelog.Log {
+	log, err := framelog.Open(t.TempDir(), framelog.Options{Now: now, TidyEvery: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	var key *frame.Frame
+	for _, f := range allFrames() {
+		if f.IsKey() {
+			key = f
+		}
+		if err := log.Append(t.Context(), []framelog.Encoded{{Header: f.Header, Data: frame.Encode(nil, f, key)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return log
 }
 
 // numbersIn are the numbers of something that is written as JSON, without those that are infinite.
@@ -293,10 +328,6 @@ func (s *surfaces) onWire(t *testing.T, m model.Metric, label model.Label) {
 func (s *surfaces) onNode(t *testing.T, n model.Shown) {
 	t.Helper()
 	s.folded(t, n, s.nodes, s.pod)
-	if n.Formula == model.MeanLevel || n.Formula == model.PeakLevel {
-		s.described(t, n, s.numbers.Usage) // the API's map is of series, in which these are not, until it is of frames
-		return
-	}
 	s.answered(t, n, s.numbers.Usage, s.nodes[0], s.apiNode)
 }
 
