@@ -138,22 +138,36 @@ func (m *frameMap) addSides() {
 	}
 	var served, called rowLists
 	both(func() { served = of(true) }, func() { called = of(false) })
-	// Those with the most rows come first, so that no processor has one of them left at the end.
-	order := make([]int32, len(m.nodes))
-	for i := range order {
-		order[i] = int32(i)
-	}
-	slices.SortFunc(order, func(x, y int32) int {
-		return len(served.of(y)) + len(called.of(y)) - len(served.of(x)) - len(called.of(x))
-	})
-	parallelEach(len(m.nodes), func(k int) {
-		i := int(order[k])
-		n := m.nodes[i]
-		if !m.limited || n.ID == m.only.node {
-			n.Served, n.Called = m.sideOf(served.of(int32(i))), m.sideOf(called.of(int32(i)))
+	// Nodes with very many rows come first, so that no processor has one of them left at the end. The others are taken
+	// together as they come: those of a host have their rows in the same frames, which are in the processor's cache then.
+	var many, few []int32
+	for i := range m.nodes {
+		if len(served.of(int32(i)))+len(called.of(int32(i))) > len(m.rows)/64 {
+			many = append(many, int32(i))
+		} else {
+			few = append(few, int32(i))
 		}
-		finishAddresses(n)
+	}
+	const together = 8
+	parallelEach(len(many)+(len(few)+together-1)/together, func(k int) {
+		if k < len(many) {
+			m.finishNode(many[k], &served, &called)
+			return
+		}
+		k = (k - len(many)) * together
+		for _, i := range few[k:min(k+together, len(few))] {
+			m.finishNode(i, &served, &called)
+		}
 	})
+}
+
+// finishNode fills in what a node served and called.
+func (m *frameMap) finishNode(i int32, served, called *rowLists) {
+	n := m.nodes[i]
+	if !m.limited || n.ID == m.only.node {
+		n.Served, n.Called = m.sideOf(served.of(i)), m.sideOf(called.of(i))
+	}
+	finishAddresses(n)
 }
 
 // sideOf adds rows up; nil for none.
