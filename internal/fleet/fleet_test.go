@@ -100,7 +100,8 @@ func TestCompleteness(t *testing.T) {
 	w := windowOf(
 		hostSpans("a", frame.Span{
 			Before: a.at(0, drops(model.Drop{Name: "edges", Count: 5}, model.Drop{Name: "disks", Count: 3})),
-			After: a.at(10, drops(model.Drop{Name: "edges", Count: 9, Used: 100, Capacity: 100}, model.Drop{Name: "disks", Count: 3},
+			After: a.at(10, drops(model.Drop{Name: "edges", Count: 9, Used: 100, Capacity: 100},
+				model.Drop{Name: "disks", Count: 3},
 				model.Drop{Name: "listeners", Count: 1, Used: 5, Capacity: 10}, model.Drop{Name: "agent/sink-otlp", Count: 2},
 				model.Drop{Name: "container/open-files", Count: 2}))}),
 		hostSpans("b", frame.Span{Before: b.at(5, drops()), After: b.at(10, drops())}))

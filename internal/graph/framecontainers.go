@@ -161,8 +161,8 @@ const (
 	othersEnded = "others that ended"
 )
 
-// containerOfSum is the container with which what ended of a kind is shown, by the number of the row that sums it, which
-// need not be there: the one that goes on, if it is the only one of its kind; else a node of its own.
+// containerOfSum is the container with which what ended of a kind is shown, by the number of the row that sums it,
+// which need not be there: the one that goes on, if it is the only one of its kind; else a node of its own.
 func (m *frameMap) containerOfSum(p *part, sum uint32) int32 {
 	rows := p.containers.After
 	if sum == frame.OthersRow {
@@ -252,8 +252,8 @@ func level(n uint64, kind frame.ColumnKind, per float64) float64 {
 	return float64(n) / per
 }
 
-// fileRow says from what counters of files are counted where the agent began in the window: the row in the last frame of
-// the agent before with the same container; -1 for 0; unknown where an earlier value is not known.
+// fileRow says from what counters of files are counted where the agent began in the window: the row in the last frame
+// of the agent before with the same container; -1 for 0; unknown where an earlier value is not known.
 func (p *part) fileRow(row int) int {
 	if p.fileBase == nil || p.booted {
 		return -1
@@ -309,7 +309,8 @@ func (m *frameMap) addDurations(p *part, row int, column *containerColumn, c *ma
 // durations is h with its buckets in room, or in memory of its own where that is not enough. What lies beyond the last
 // bucket is in one behind it, so that its quantile is +Inf.
 func durations(h *frame.Durations, room []float64) model.FloatHistogram {
-	f := model.FloatHistogram{Count: float64(h.Count), Sum: float64(h.SumNS) / model.Nanoseconds, ZeroCount: float64(h.Zero)}
+	f := model.FloatHistogram{Count: float64(h.Count), Sum: float64(h.SumNS) / model.Nanoseconds,
+		ZeroCount: float64(h.Zero)}
 	n := 0
 	if h.Last >= h.First && h.Count > h.Zero+h.Overflow {
 		f.Offset, n = h.First, int(h.Last-h.First)+1

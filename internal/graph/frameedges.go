@@ -229,7 +229,10 @@ func (m *frameMap) readRows(index int, rows []mapRow) (count int) {
 	return len(rows)
 }
 
-var requestColumn, responseColumn = frame.Column(frame.Edges, "request_bytes"), frame.Column(frame.Edges, "response_bytes")
+var (
+	requestColumn  = frame.Column(frame.Edges, "request_bytes")
+	responseColumn = frame.Column(frame.Edges, "response_bytes")
+)
 
 // active says of each row whether a counter gained something.
 func (v *edgeView) active(d *frame.Difference) []bool {

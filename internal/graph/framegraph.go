@@ -181,8 +181,8 @@ func (p *part) endpoints(asked []int32, f func(edge int32, c endpointChange)) {
 	}
 }
 
-// edgeWith is the row of an edge by its number. That of a sum that is not there yet stands for the edges of its kind. It
-// is -1 where there is none.
+// edgeWith is the row of an edge by its number. That of a sum that is not there yet stands for the edges of its kind.
+// It is -1 where there is none.
 func (p *part) edgeWith(number uint32) int {
 	if row, ok := p.edges.After.Find(number); ok {
 		return row

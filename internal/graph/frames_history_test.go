@@ -34,8 +34,8 @@ type job struct {
 }
 
 func newChurn(seed uint64) *churn {
-	return &churn{random: rand.New(rand.NewPCG(seed, 7)), db: &model.ContainerSample{Container: container("db", "postgres"),
-		CPU: &model.CPUCounters{}}}
+	return &churn{random: rand.New(rand.NewPCG(seed, 7)), db: &model.ContainerSample{
+		Container: container("db", "postgres"), CPU: &model.CPUCounters{}}}
 }
 
 // next lets some time go by, and tells what there is then.
@@ -60,7 +60,8 @@ func (c *churn) next(now time.Time) *model.Snapshot {
 		} else {
 			left = append(left, j)
 		}
-		s.Containers = append(s.Containers, model.ContainerSample{Container: &copied, CPU: &model.CPUCounters{UsageNS: j.cpu}})
+		s.Containers = append(s.Containers, model.ContainerSample{Container: &copied,
+			CPU: &model.CPUCounters{UsageNS: j.cpu}})
 		for i := range j.counters {
 			d := latency(1, time.Duration(1+c.random.IntN(50))*time.Millisecond)
 			j.counters[i].Add(&model.EdgeCounters{SentBytes: gained, Latency: d, Requests: 1, Replies: 1})
@@ -204,8 +205,8 @@ func TestWindowAcrossARestart(t *testing.T) {
 	check("a container's restart", restarted(start, 2, 40, 5), 3+2, 300+40, 20+5)
 }
 
-// TestHostsOfPartOfAWindow: one host is seen for half of the window, one in one frame alone, and one is not heard of any
-// more.
+// TestHostsOfPartOfAWindow: one host is seen for half of the window, one in one frame alone, and one is not heard of
+// any more.
 func TestHostsOfPartOfAWindow(t *testing.T) {
 	host := func(name string, seconds ...int) frame.HostSpans {
 		c := container("on-"+name, name)
@@ -319,11 +320,10 @@ func TestBothHostsOfAnEdge(t *testing.T) {
 			c.Addresses, c.Listeners = []netip.Addr{at.Addr()}, []netip.AddrPort{at}
 			e.Client, e.Server = outside("10.0.0.1"), inside(c)
 		}
+		e.Counters = model.EdgeCounters{SentBytes: 5, ReceivedBytes: 5, Latency: latency(3, time.Millisecond)}
 		f := framesOf(&model.Snapshot{Time: w.From, Host: model.Host{Name: side.String()}}, &model.Snapshot{Time: w.To,
-			Host: model.Host{Name: side.String()}, Containers: []model.ContainerSample{{Container: c}}, Edges: []model.Edge{func() model.Edge {
-				e.Counters = model.EdgeCounters{SentBytes: 5, ReceivedBytes: 5, Latency: latency(3, time.Millisecond)}
-				return e
-			}()}})
+			Host: model.Host{Name: side.String()}, Containers: []model.ContainerSample{{Container: c}},
+			Edges: []model.Edge{e}})
 		w.Hosts = append(w.Hosts, frame.HostSpans{Host: side.String(), Spans: []frame.Span{{Before: f[0], After: f[1]}}})
 	}
 	g := FromFrames(w, Options{})

@@ -48,8 +48,8 @@ var groupings = []Grouping{ByContainer, ByPod, ByProcess, ByWorkload, ByNamespac
 // exact is a duration of which any sum is exact in seconds, too.
 const exact = 1953125 // nanoseconds: 1/512 s
 
-// randomPair are two snapshots of a host with containers in pods and outside, services, and edges of all kinds, of which
-// some begin in between.
+// randomPair are two snapshots of a host with containers in pods and outside, services, and edges of all kinds, of
+// which some begin in between.
 func randomPair(random *rand.Rand) (prev, cur *model.Snapshot) {
 	var containers []*model.Container
 	for i := range 2 + random.IntN(10) {

@@ -26,7 +26,8 @@ func (clusterNames) Container(string) (model.PodIdentity, bool) { return model.P
 // cluster is a cluster's traffic: two hosts with a pod each, edges that each host counted at its end and named by
 // address at the other, and edges to services. The server counted so many requests of the client's 1000.
 func cluster(served uint64) (*frame.Window, clusterNames) {
-	cart := model.PodIdentity{Namespace: "shop", Pod: "cart-0", Container: "main", Workload: "cart", WorkloadKind: "Deployment"}
+	cart := model.PodIdentity{Namespace: "shop", Pod: "cart-0", Container: "main", Workload: "cart",
+		WorkloadKind: "Deployment"}
 	db := model.PodIdentity{Namespace: "data", Pod: "db-0", Container: "main", Workload: "db", WorkloadKind: "StatefulSet"}
 	other := db
 	other.Pod = "db-1"
