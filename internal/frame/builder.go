@@ -39,8 +39,11 @@ type Builder struct {
 	// restarts is what counters had that fell.
 	restarts map[cell]uint64
 	merged   map[cell]*model.Histogram
-	// sink has memory for series that are read.
-	sink model.Sink
+	// sink and what is spare is memory for what is read, and of no frame.
+	sink           model.Sink
+	spare          [NumTables]planned
+	spareEndpoints []liveEndpoint
+	spareLabelled  []liveLabelled
 	// overflow counts rows that ended and were summed under OthersRow, or before their time.
 	overflow uint64
 }
@@ -140,12 +143,17 @@ type planned struct {
 }
 
 func (b *Builder) plan(t TableID) *planned {
-	p := &planned{b: b, table: t, old: &Table{}, sums: map[uint32]int{}}
+	p := &b.spare[t]
+	*p = planned{b: b, table: t, old: &Table{}, plans: p.plans[:0], kept: p.kept[:0], sums: p.sums}
+	if p.sums == nil {
+		p.sums = map[uint32]int{}
+	}
+	clear(p.sums)
 	if b.before != nil {
 		p.old = &b.before.Tables[t]
 	}
-	p.kept = make([]bool, len(p.old.IDs))
-	p.plans = make([]plan, 0, len(p.old.IDs)+len(p.old.IDs)/8)
+	p.kept = slices.Grow(p.kept, len(p.old.IDs))[:len(p.old.IDs)]
+	clear(p.kept)
 	return p
 }
 
@@ -158,9 +166,12 @@ func live[K, S comparable](p *planned, x *index[K, S], key K) *entry[K, S] {
 func planLive[K, S comparable](p *planned, x *index[K, S], key K, e *entry[K, S]) *entry[K, S] {
 	before := -1
 	if e != nil {
-		row, ok := p.old.Find(e.id)
+		row, ok := e.row, true
+		if row >= len(p.old.IDs) || p.old.IDs[row] != e.id { // other rows came or went
+			row, ok = p.old.Find(e.id)
+		}
 		if ok && !p.kept[row] {
-			before = row
+			e.row, before = row, row
 			p.kept[row] = true
 		} else {
 			e = nil
@@ -285,14 +296,16 @@ type draft struct {
 	*Table
 	info *TableInfo
 	row  int
-	// some says of each column whether a row has a value, and any of each histogram.
-	some, any []bool
+	// any says of each histogram whether a row has one.
+	any []bool
 	// totals are how many durations histograms have, by column and row.
 	totals [][]uint64
-	// known are the row that is being filled in as it was in the frame before, nil where it is new or texts have other
-	// numbers since.
-	known *Table
-	at    int
+	// before is the table of the frame before, with the row that is being filled in at at; nil where the row is new. texts
+	// says that texts have the numbers that they had.
+	before       *Table
+	at           int
+	totalsBefore [][]uint64
+	texts        bool
 }
 
 // make makes the table of all plans, in the order of their numbers. fill fills a live row in.
@@ -300,6 +313,7 @@ func (p *planned) make(f *Frame, fill func(d *draft, of *plan)) {
 	slices.SortFunc(p.plans, func(x, y plan) int { return cmp.Compare(x.id, y.id) })
 	d := newDraft(p.table, len(p.plans))
 	p.prepare(d)
+	d.texts, d.totalsBefore = !f.IsKey(), p.b.tables[p.table].totals
 	seconds := 0.0
 	if p.b.before != nil {
 		seconds = f.Time.Sub(p.b.before.Time).Seconds()
@@ -309,17 +323,26 @@ func (p *planned) make(f *Frame, fill func(d *draft, of *plan)) {
 		d.row = i
 		d.IDs[i] = of.id
 		if of.live >= 0 {
-			if d.known = nil; of.before >= 0 && !f.IsKey() {
-				d.known, d.at = p.old, of.before
+			if d.before = nil; of.before >= 0 {
+				d.before, d.at = p.old, of.before
 			}
 			fill(d, of)
-			p.grow(d, of)
-			p.integrate(d, of, f, seconds)
+			for k := range d.Histograms {
+				p.growHistogram(d, of, k)
+			}
 		} else {
 			p.copy(d, of, f)
 		}
 		for k := range d.Histograms {
 			d.Histograms[k].End[i] = uint32(len(d.Histograms[k].Bucket))
+		}
+	}
+	for i := range d.info.Columns {
+		switch kind := d.info.Columns[i].Kind; {
+		case kind == Counter && d.some(i):
+			p.grow(d, i)
+		case (kind == Integral || kind == Highest) && d.some(d.info.Columns[i].Of):
+			p.integrate(d, i, seconds)
 		}
 	}
 	known := &p.b.tables[p.table]
@@ -349,7 +372,7 @@ func newDraft(t TableID, rows int) *draft {
 	info := &Schema[t]
 	d := &draft{Table: &Table{IDs: make([]uint32, rows), Attributes: make([][]uint64, len(info.Attributes)),
 		Columns: make([]Values, len(info.Columns)), Histograms: make([]Histograms, len(info.Histograms))}, info: info,
-		some: make([]bool, len(info.Columns)), any: make([]bool, len(info.Histograms))}
+		any: make([]bool, len(info.Histograms))}
 	words := (rows + 63) / 64
 	memory := make([]uint64, rows*(len(info.Attributes)+len(info.Columns)+3*len(info.Histograms))+words*len(info.Columns))
 	take := func(n int) []uint64 {
@@ -377,16 +400,13 @@ func newDraft(t TableID, rows int) *draft {
 func (d *draft) finish() Table {
 	for i := range d.Columns {
 		c := &d.Columns[i]
-		if !d.some[i] {
+		if !d.some(i) {
 			*c = Values{}
 			continue
 		}
 		missing := uint64(0)
-		for w, bits := range c.Missing {
-			if rest := len(d.IDs) - w<<6; rest < 64 {
-				bits &= 1<<rest - 1
-			}
-			missing |= bits
+		for w := range c.Missing {
+			missing |= c.Missing[w] & d.rowsOf(w)
 		}
 		if missing == 0 {
 			c.Missing = nil
@@ -400,10 +420,28 @@ func (d *draft) finish() Table {
 	return *d.Table
 }
 
+// rowsOf has a bit for each row that a word of marks is of.
+func (d *draft) rowsOf(word int) uint64 {
+	if rest := len(d.IDs) - word<<6; rest < 64 {
+		return 1<<rest - 1
+	}
+	return ^uint64(0)
+}
+
+// some reports whether a row has a value.
+func (d *draft) some(column int) bool {
+	for w, missing := range d.Columns[column].Missing {
+		if ^missing&d.rowsOf(w) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 func (d *draft) set(column int, n uint64) {
-	d.Columns[column].Of[d.row] = n
-	d.Columns[column].Missing[d.row>>6] &^= 1 << (d.row & 63)
-	d.some[column] = true
+	c := &d.Columns[column]
+	c.Of[d.row] = n
+	c.Missing[d.row>>6] &^= 1 << (d.row & 63)
 }
 
 func (d *draft) has(column int) bool { return d.Columns[column].Missing[d.row>>6]>>(d.row&63)&1 == 0 }
@@ -413,7 +451,14 @@ func (d *draft) setHistogram(column int, h *model.Histogram) {
 		return
 	}
 	to := &d.Histograms[column]
+	d.any[column] = true
 	to.SumNS[d.row], to.Zero[d.row], to.Overflow[d.row] = h.SumNS, h.ZeroCount, h.OverflowCount
+	if d.same(column, h) {
+		index, count := d.before.Histograms[column].Buckets(d.at)
+		to.Bucket, to.Count = append(to.Bucket, index...), append(to.Count, count...)
+		d.totals[column][d.row] = h.Count
+		return
+	}
 	bucket, count, total := to.Bucket, to.Count, h.ZeroCount+h.OverflowCount
 	for i, n := range h.Buckets {
 		if n != 0 {
@@ -421,35 +466,49 @@ func (d *draft) setHistogram(column int, h *model.Histogram) {
 		}
 	}
 	to.Bucket, to.Count, d.totals[column][d.row] = bucket, count, total
-	d.any[column] = true
 }
 
-// grow makes counters that fell go on from what they were: the source restarted and its row did not.
-func (p *planned) grow(d *draft, of *plan) {
-	if of.before < 0 {
+// same reports whether a histogram is what the row had in the frame before. Counts only grow: if their sum is equal, so
+// is each.
+func (d *draft) same(column int, h *model.Histogram) bool {
+	return d.before != nil && h.Count == d.totalsBefore[column][d.at] && h.SumNS == d.before.Histograms[column].SumNS[d.at]
+}
+
+// grow makes the counters of a column that fell go on from what they were: the source restarted and its row did not.
+func (p *planned) grow(d *draft, column int) {
+	now, old := &d.Columns[column], &Values{}
+	if len(p.old.Columns) > 0 {
+		old = &p.old.Columns[column]
+	}
+	if len(old.Of) == 0 {
 		return
 	}
-	for i := range d.info.Columns {
-		if !d.some[i] || d.info.Columns[i].Kind != Counter || !d.has(i) {
+	for i := range p.plans {
+		of := &p.plans[i]
+		if of.live < 0 || of.before < 0 || now.Missing[i>>6]>>(i&63)&1 != 0 {
 			continue
 		}
-		n, restart := d.Columns[i].Of[d.row], uint64(0)
+		n, restart := now.Of[i], uint64(0)
 		if len(p.b.restarts) > 0 {
-			restart = p.b.restarts[cell{p.table, of.id, i}]
+			restart = p.b.restarts[cell{p.table, of.id, column}]
 			n += restart
 		}
-		if was, ok := p.old.Columns[i].At(of.before); ok && n < was && !p.isLevel(d) {
-			n += was - restart
-			p.b.restarts[cell{p.table, of.id, i}] = was
+		was := old.Of[of.before]
+		if old.Missing != nil {
+			was, _ = old.At(of.before)
 		}
-		d.Columns[i].Of[d.row] = n
-	}
-	for i := range d.info.Histograms {
-		p.growHistogram(d, of, i)
+		if n < was && !p.isLevel(d, i) {
+			n += was - restart
+			p.b.restarts[cell{p.table, of.id, column}] = was
+		}
+		now.Of[i] = n
 	}
 }
 
 func (p *planned) growHistogram(d *draft, of *plan, column int) {
+	if of.before < 0 {
+		return
+	}
 	var more *model.Histogram
 	now, was := d.totals[column][d.row], p.b.tables[p.table].totals[column][of.before]
 	c := cell{p.table, of.id, column}
@@ -478,34 +537,35 @@ func (p *planned) growHistogram(d *draft, of *plan, column int) {
 }
 
 // isLevel reports whether the value of a row of Labelled is a gauge.
-func (p *planned) isLevel(d *draft) bool {
-	return p.table == Labelled && isLevel(p.b.texts.all[d.Attributes[LabelledMetric][d.row]])
+func (p *planned) isLevel(d *draft, row int) bool {
+	return p.table == Labelled && isLevel(p.b.texts.all[d.Attributes[LabelledMetric][row]])
 }
 
-// integrate fills in integrals and greatest values of levels.
-func (p *planned) integrate(d *draft, of *plan, f *Frame, seconds float64) {
-	for i := range d.info.Columns {
-		info := &d.info.Columns[i]
-		if info.Kind != Integral && info.Kind != Highest || !d.has(info.Of) {
+// integrate fills in a column of integrals or greatest values of a level.
+func (p *planned) integrate(d *draft, column int, seconds float64) {
+	info := &d.info.Columns[column]
+	float := d.info.Columns[info.Of].Kind == LevelFloat
+	for i := range p.plans {
+		of := &p.plans[i]
+		if d.row = i; of.live < 0 || !d.has(info.Of) {
 			continue
 		}
-		level := d.Columns[info.Of].Of[d.row]
+		level := d.Columns[info.Of].Of[i]
 		was, known := uint64(0), false
 		if of.before >= 0 {
-			was, known = p.old.Columns[i].At(of.before)
+			was, known = p.old.Columns[column].At(of.before)
 		}
-		float := d.info.Columns[info.Of].Kind == LevelFloat
 		switch {
 		case info.Kind == Integral && float:
-			d.set(i, was+uint64(fromBits(level)*seconds*info.Per))
+			d.set(column, was+uint64(fromBits(level)*seconds*info.Per))
 		case info.Kind == Integral:
-			d.set(i, was+uint64(float64(level)*seconds*info.Per))
-		case !known || p.b.before.Key == p.b.before.Number: // the key frame before ends a stretch
-			d.set(i, level)
+			d.set(column, was+uint64(float64(level)*seconds*info.Per))
+		case !known || p.b.before.IsKey(): // the key frame before ends a stretch
+			d.set(column, level)
 		case float && fromBits(was) > fromBits(level) || !float && was > level:
-			d.set(i, was)
+			d.set(column, was)
 		default:
-			d.set(i, level)
+			d.set(column, level)
 		}
 	}
 }
