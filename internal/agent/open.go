@@ -125,6 +125,9 @@ func Open(o HostOptions) (*Host, error) {
 	o.Kernel.Controller, o.Kernel.ProcFS, o.Kernel.Logger = layout.Subsystem, o.ProcRoot, o.Logger
 	o.Kernel.GroupMount, o.Kernel.BlockMount = layout.MountPoint, layout.BlockMount()
 	o.Kernel.HTRatio = cmp.Or(o.Kernel.HTRatio, o.HTRatios.Of(energy.CPUName(o.ProcRoot)))
+	if o.Epoch.IsZero() {
+		o.Epoch = time.Now()
+	}
 	// The programs first: what happens while the groups are walked is in their events.
 	probes, err := kernel.Open(o.Kernel)
 	if errors.Is(err, fs.ErrPermission) {
