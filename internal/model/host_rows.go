@@ -20,7 +20,7 @@ var HostRows = []Row[Snapshot]{
 	{Name: "outsight_host_cpu_steal_seconds_total", OTel: "outsight.host.cpu.steal", Unit: "s", Kind: Counter,
 		Help: "Time for which a hypervisor kept the CPUs of this virtual machine from running, summed over all CPUs; kernel programs " +
 			"count it for whoever was on the CPU, too",
-		Columns: []Column[Snapshot]{{Name: "cpu_steal", Per: Nanoseconds,
+		Columns: []Column[Snapshot]{{Name: "cpu_steal", Per: Nanoseconds, File: true,
 			Count: ofHost(func(s *Snapshot) uint64 { return s.Self.StealNS })}}},
 	{Name: "outsight_host_cores", OTel: "outsight.host.cores", Unit: "{cpu}", Kind: Gauge,
 		Help: "CPUs of the host",

@@ -149,6 +149,9 @@ type Edge struct {
 	Counters EdgeCounters
 	// Endpoints are what was asked for, where that was recognised, in order of their key.
 	Endpoints []Endpoint
+	// Connections are hashes of the initial sequence numbers of some of the newest connections, the same at both ends
+	// whatever translates addresses on the way; none where the kernel programs do not tell them.
+	Connections []uint64
 	// Start is when Counters were all zero: the time of the last reading that did not have the
 	// edge. It is the zero Time where that is not known.
 	Start time.Time
