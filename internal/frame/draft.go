@@ -28,7 +28,7 @@ type draft struct {
 
 // make makes the table of all plans, in the order of their numbers. fill fills a live row in.
 func (p *planned) make(f *Frame, fill func(d *draft, of *plan)) {
-	slices.SortFunc(p.plans, func(x, y plan) int { return cmp.Compare(x.id, y.id) })
+	p.order()
 	d := newDraft(p.table, len(p.plans))
 	p.prepare(d)
 	d.texts, d.totalsBefore, d.unmerged = !f.IsKey(), p.b.tables[p.table].totals, len(p.b.merged) == 0
@@ -66,6 +66,32 @@ func (p *planned) make(f *Frame, fill func(d *draft, of *plan)) {
 	known := &p.b.tables[p.table]
 	known.totals, known.spare = d.totals, known.totals
 	f.Tables[p.table] = d.finish()
+}
+
+// order puts the plans in the order of their numbers. Those of the frame before are in it there.
+func (p *planned) order() {
+	all, fresh := p.ordered[:0], p.fresh[:0]
+	at := append(p.at[:0], make([]int32, len(p.old.IDs))...)
+	for i := range p.plans {
+		if of := &p.plans[i]; of.before >= 0 {
+			at[of.before] = int32(i + 1)
+		} else {
+			fresh = append(fresh, *of)
+		}
+	}
+	slices.SortFunc(fresh, func(x, y plan) int { return cmp.Compare(x.id, y.id) })
+	next := 0
+	for _, i := range at {
+		if i == 0 {
+			continue
+		}
+		for ; next < len(fresh) && fresh[next].id < p.plans[i-1].id; next++ {
+			all = append(all, fresh[next])
+		}
+		all = append(all, p.plans[i-1])
+	}
+	all = append(all, fresh[next:]...)
+	p.plans, p.ordered, p.fresh, p.at = all, p.plans, fresh, at
 }
 
 // prepare gets memory for as many buckets as the frame before had, and some more.
@@ -183,7 +209,9 @@ func (d *draft) setHistogram(column int, h *model.Histogram) {
 			bucket, count, total = append(bucket, h.Offset+int32(i)), append(count, n), total+n
 		}
 	}
-	to.Bucket, to.Count, d.totals[column][d.row] = bucket, count, total
+	if to.Bucket, to.Count = bucket, count; d.totals != nil {
+		d.totals[column][d.row] = total
+	}
 }
 
 // same reports whether a histogram is what the row had in the frame before. Counts only grow: if their sum is equal, so

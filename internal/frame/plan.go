@@ -25,11 +25,15 @@ type planned struct {
 	// kept says of each row of the frame before whether it goes on.
 	kept []bool
 	sums map[uint32]int
+	// ordered, fresh and at are memory of order.
+	ordered, fresh []plan
+	at             []int32
 }
 
 func (b *Builder) plan(t TableID) *planned {
 	p := &b.spare[t]
-	*p = planned{b: b, table: t, old: &Table{}, plans: p.plans[:0], kept: p.kept[:0], sums: p.sums}
+	*p = planned{b: b, table: t, old: &Table{}, plans: p.plans[:0], kept: p.kept[:0], sums: p.sums,
+		ordered: p.ordered, fresh: p.fresh, at: p.at}
 	if p.sums == nil {
 		p.sums = map[uint32]int{}
 	}
