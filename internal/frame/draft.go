@@ -57,9 +57,9 @@ func (p *planned) make(f *Frame, fill func(d *draft, of *plan)) {
 	}
 	for i := range d.info.Columns {
 		switch kind := d.info.Columns[i].Kind; {
-		case kind == Counter && d.some(i):
+		case kind == Counter && d.Columns[i].Of != nil:
 			p.grow(d, i)
-		case (kind == Integral || kind == Highest) && d.some(d.info.Columns[i].Of):
+		case (kind == Integral || kind == Highest) && d.Columns[d.info.Columns[i].Of].Of != nil:
 			p.integrate(d, i, seconds)
 		}
 	}
@@ -117,8 +117,7 @@ func newDraft(t TableID, rows int) *draft {
 	d := &draft{Table: &Table{IDs: make([]uint32, rows), Attributes: make([][]uint64, len(info.Attributes)),
 		Columns: make([]Values, len(info.Columns)), Histograms: make([]Histograms, len(info.Histograms))}, info: info,
 		any: make([]bool, len(info.Histograms))}
-	words := (rows + 63) / 64
-	memory := make([]uint64, rows*(len(info.Attributes)+len(info.Columns)+3*len(info.Histograms))+words*len(info.Columns))
+	memory := make([]uint64, rows*(len(info.Attributes)+3*len(info.Histograms)))
 	take := func(n int) []uint64 {
 		part := memory[:n:n]
 		memory = memory[n:]
@@ -127,12 +126,6 @@ func newDraft(t TableID, rows int) *draft {
 	for i := range d.Attributes {
 		d.Attributes[i] = take(rows)
 	}
-	for i := range d.Columns {
-		d.Columns[i] = Values{take(rows), take(words)}
-		for w := range d.Columns[i].Missing {
-			d.Columns[i].Missing[w] = ^uint64(0)
-		}
-	}
 	ends := make([]uint32, rows*len(info.Histograms))
 	for i := range d.Histograms {
 		d.Histograms[i] = Histograms{SumNS: take(rows), Zero: take(rows), Overflow: take(rows), End: ends[i*rows : (i+1)*rows]}
@@ -140,20 +133,18 @@ func newDraft(t TableID, rows int) *draft {
 	return d
 }
 
-// finish drops columns that are empty, and marks that mark nothing.
+// finish drops histograms that are empty, and marks that mark nothing.
 func (d *draft) finish() Table {
 	for i := range d.Columns {
-		c := &d.Columns[i]
-		if !d.some(i) {
-			*c = Values{}
-			continue
-		}
 		missing := uint64(0)
-		for w := range c.Missing {
-			missing |= c.Missing[w] & d.rowsOf(w)
+		for w, bits := range d.Columns[i].Missing {
+			if rest := len(d.IDs) - w<<6; rest < 64 {
+				bits &= 1<<rest - 1
+			}
+			missing |= bits
 		}
 		if missing == 0 {
-			c.Missing = nil
+			d.Columns[i].Missing = nil
 		}
 	}
 	for i := range d.Histograms {
@@ -164,31 +155,25 @@ func (d *draft) finish() Table {
 	return *d.Table
 }
 
-// rowsOf has a bit for each row that a word of marks is of.
-func (d *draft) rowsOf(word int) uint64 {
-	if rest := len(d.IDs) - word<<6; rest < 64 {
-		return 1<<rest - 1
-	}
-	return ^uint64(0)
-}
-
-// some reports whether a row has a value.
-func (d *draft) some(column int) bool {
-	for w, missing := range d.Columns[column].Missing {
-		if ^missing&d.rowsOf(w) != 0 {
-			return true
-		}
-	}
-	return false
-}
-
+// set sets a value of the row. A column has memory from its first value on.
 func (d *draft) set(column int, n uint64) {
 	c := &d.Columns[column]
+	if c.Of == nil {
+		rows := len(d.IDs)
+		memory := make([]uint64, rows+(rows+63)/64)
+		c.Of, c.Missing = memory[:rows:rows], memory[rows:]
+		for w := range c.Missing {
+			c.Missing[w] = ^uint64(0)
+		}
+	}
 	c.Of[d.row] = n
 	c.Missing[d.row>>6] &^= 1 << (d.row & 63)
 }
 
-func (d *draft) has(column int) bool { return d.Columns[column].Missing[d.row>>6]>>(d.row&63)&1 == 0 }
+func (d *draft) has(column int) bool {
+	missing := d.Columns[column].Missing
+	return missing != nil && missing[d.row>>6]>>(d.row&63)&1 == 0
+}
 
 func (d *draft) setHistogram(column int, h *model.Histogram) {
 	if h == nil || h.Count == 0 {

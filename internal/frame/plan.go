@@ -47,12 +47,12 @@ func (b *Builder) plan(t TableID) *planned {
 }
 
 // live plans the row of what has this key in the snapshot, at the next index.
-func live[K, S comparable](p *planned, x *index[K, S], key K) *entry[K, S] {
+func live[K, S comparable](p *planned, x *index[K, S], key K) *entry[K] {
 	return planLive(p, x, key, x.find(key))
 }
 
 // planLive does so with what was found of the key, nil for nothing.
-func planLive[K, S comparable](p *planned, x *index[K, S], key K, e *entry[K, S]) *entry[K, S] {
+func planLive[K, S comparable](p *planned, x *index[K, S], key K, e *entry[K]) *entry[K] {
 	before := -1
 	if e != nil {
 		row, ok := e.row, true
@@ -68,7 +68,7 @@ func planLive[K, S comparable](p *planned, x *index[K, S], key K, e *entry[K, S]
 	}
 	if e == nil {
 		known := &p.b.tables[p.table]
-		e = &entry[K, S]{key: key, id: known.next, began: p.b.header.Time}
+		e = &entry[K]{key: key, id: known.next, began: p.b.header.Time}
 		known.next++
 		x.byKey[key], x.byID[e.id] = e, e
 	}
