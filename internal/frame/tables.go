@@ -114,7 +114,8 @@ func (b *Builder) makeHost(f *Frame, s *model.Snapshot) {
 	}
 	p.plans = []plan{{id: 1, live: 0, before: before}}
 	p.make(f, func(d *draft, _ *plan) {
-		d.Attributes[HostKernel][0], d.Attributes[HostCgroupLayout][0] = b.texts.id(s.Host.Kernel), b.texts.id(s.Host.CgroupLayout)
+		d.Attributes[HostKernel][0] = b.texts.id(s.Host.Kernel)
+		d.Attributes[HostCgroupLayout][0] = b.texts.id(s.Host.CgroupLayout)
 		fillColumns(d, model.HostRows, s)
 	})
 }
@@ -259,7 +260,7 @@ func keyOfEdge(e *model.Edge) edgeKey {
 }
 
 func (b *Builder) planEdges(s *model.Snapshot, containers *plannedContainers) (*planned, *plannedEndpoints) {
-	edges, endpoints := b.plan(Edges), &plannedEndpoints{planned: b.plan(Endpoints)}
+	edges, endpoints := b.plan(Edges), &plannedEndpoints{planned: b.plan(Endpoints), all: b.spareEndpoints[:0]}
 	for i := range s.Edges {
 		e := &s.Edges[i]
 		containers.ends = append(containers.ends, [2]uint32{containers.rowOf(e.Client.Container),
@@ -270,6 +271,7 @@ func (b *Builder) planEdges(s *model.Snapshot, containers *plannedContainers) (*
 			endpoints.all = append(endpoints.all, liveEndpoint{&e.Endpoints[j], id})
 		}
 	}
+	b.spareEndpoints = endpoints.all
 	return edges, endpoints
 }
 
@@ -296,8 +298,8 @@ func (b *Builder) fillEdge(d *draft, e *model.Edge, at int, containers *plannedC
 
 // text sets an attribute that is a text: most are what they were.
 func (d *draft) text(t *texts, a Attribute, text string) {
-	if d.known != nil {
-		if v := d.known.Attributes[a][d.at]; t.all[v] == text {
+	if d.before != nil && d.texts {
+		if v := d.before.Attributes[a][d.at]; t.all[v] == text {
 			d.Attributes[a][d.row] = v
 			return
 		}
@@ -388,7 +390,8 @@ func (b *Builder) makeAddresses(f *Frame, s *model.Snapshot, containers *planned
 		}
 	}
 	for _, t := range s.Translations {
-		translations = append(translations, []uint64{b.texts.address(t.Client), b.texts.addressPort(t.Dialled), b.texts.addressPort(t.Reached)})
+		translations = append(translations, []uint64{b.texts.address(t.Client), b.texts.addressPort(t.Dialled),
+			b.texts.addressPort(t.Reached)})
 	}
 	f.Tables[Addresses], f.Tables[Listeners] = list(Addresses, addresses), list(Listeners, listeners)
 	f.Tables[Translations] = list(Translations, translations)
