@@ -22,8 +22,9 @@ type Frames struct {
 	Queue *queue.Queue
 	// Log is where the consumer appends them.
 	Log framelog.Log
-	// Series makes series of some of them; nil for none.
+	// Series makes series of some of them, and of no more than Only; nil for none.
 	Series Deriver
+	Only   *frame.Projection
 	// KeyBytes bounds the key frames that are kept to check other frames (128 MiB).
 	KeyBytes int64
 }
@@ -112,7 +113,7 @@ func (i *Ingest) acceptFrame(ctx context.Context, tenant string, data []byte, ho
 	if err := i.checkHeader(&head); err != nil {
 		return false, err
 	}
-	checked, err := i.checkFrame(ctx, tenant, &head, data, hold)
+	checked, err := i.checkFrame(ctx, tenant, &head, data)
 	if err != nil {
 		return false, err
 	}
@@ -133,10 +134,10 @@ func (i *Ingest) acceptFrame(ctx context.Context, tenant string, data []byte, ho
 	}
 	i.counts.frames.Add(1)
 	if head.IsKey() {
-		i.keys.put(tenant, &head, data, checked.frame, checked.rows)
+		i.keys.put(tenant, &head, data, checked.key, checked.rows)
 	}
-	if checked.frame != nil && i.options.Frames.Series != nil {
-		i.options.Frames.Series.Put(tenant, checked.frame)
+	if checked.series != nil {
+		i.options.Frames.Series.Put(tenant, checked.series)
 	}
 	return checked.wantKey, nil
 }
@@ -174,48 +175,83 @@ func (i *Ingest) checkHeader(h *frame.Header) error {
 	return nil
 }
 
+// withoutHistograms is what is decoded of frames to check them: histograms are most of a frame.
+var withoutHistograms = func() *frame.Projection {
+	all := map[frame.TableID][]string{}
+	for t := range frame.Schema {
+		names := []string{}
+		for _, c := range frame.Schema[t].Columns {
+			names = append(names, c.Name)
+		}
+		all[frame.TableID(t)] = names
+	}
+	return frame.NewProjection(all)
+}()
+
 // checkedFrame is what is known of a frame that makes sense.
 type checkedFrame struct {
-	// frame is nil where it was not decoded.
-	frame *frame.Frame
-	rows  int
+	// key is what frames after it are checked with, if it is a key frame.
+	key *frame.Frame
+	// series is what becomes series; nil if nothing does now.
+	series *frame.Frame
+	rows   int
 	// wantKey is that the host is to be asked for a key frame.
 	wantKey bool
 }
 
-// checkFrame decodes a frame, where its key frame is known. What is not decoded here, its readers find out: they decode
-// it with the same bounds.
-func (i *Ingest) checkFrame(ctx context.Context, tenant string, h *frame.Header, data []byte, hold *reservation) (
-	checked checkedFrame, err error) {
-	var key *frame.Frame
-	if !h.IsKey() {
-		known := i.keys.find(tenant, h)
-		checked.rows, checked.wantKey = known.rows, known.wantKey
-		if known.data == nil && known.frame == nil {
-			return checked, nil
+// checkFrame decodes a key frame completely, and of any other what is not histograms, where its key frame is known. What
+// is not checked here, readers find out, who decode with the same bounds.
+func (i *Ingest) checkFrame(ctx context.Context, tenant string, h *frame.Header, data []byte) (checked checkedFrame,
+	err error) {
+	if err := i.frameSlots.acquire(ctx, tenant); err != nil {
+		return checked, err
+	}
+	defer i.frameSlots.release()
+	due := i.options.Frames.Series != nil && i.options.Frames.Series.Due(tenant, h)
+	if h.IsKey() {
+		if checked.series, err = decodeFrame(data, nil, nil); err != nil {
+			return checked, err
 		}
-		if key = known.frame; key == nil {
-			if key, err = i.decodeFrame(ctx, tenant, known.data, nil, hold); err != nil {
-				return checked, err
-			}
+		checked.rows = rowsOf(checked.series)
+		if !due {
+			checked.series = nil
+		}
+		checked.key, err = decodeFrame(data, nil, withoutHistograms)
+		return checked, err
+	}
+	known := i.keys.find(tenant, h)
+	checked.rows, checked.wantKey = known.rows, known.wantKey
+	if known.data == nil {
+		return checked, nil
+	}
+	if known.frame == nil {
+		if known.frame, err = decodeFrame(known.data, nil, withoutHistograms); err != nil {
+			return checked, err
 		}
 	}
-	checked.frame, err = i.decodeFrame(ctx, tenant, data, key, hold)
+	f, err := decodeFrame(data, known.frame, withoutHistograms)
 	if err != nil {
 		return checked, err
 	}
-	checked.rows = rowsOf(checked.frame)
-	return checked, nil
+	checked.rows = rowsOf(f)
+	if due {
+		checked.series, err = i.decodeForSeries(known.data, data)
+	}
+	return checked, err
 }
 
-func (i *Ingest) decodeFrame(ctx context.Context, tenant string, data []byte, key *frame.Frame, hold *reservation) (
-	*frame.Frame, error) {
-	slot := i.frameSlots
-	if err := slot.acquire(ctx, tenant); err != nil {
+// decodeForSeries decodes what series are made of.
+func (i *Ingest) decodeForSeries(keyData, data []byte) (*frame.Frame, error) {
+	only := i.options.Frames.Only
+	key, err := decodeFrame(keyData, nil, only)
+	if err != nil {
 		return nil, err
 	}
-	defer slot.release()
-	f, err := frame.Decode(data, key)
+	return decodeFrame(data, key, only)
+}
+
+func decodeFrame(data []byte, key *frame.Frame, only *frame.Projection) (*frame.Frame, error) {
+	f, err := frame.DecodeOnly(data, key, only)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errFrame, err)
 	}

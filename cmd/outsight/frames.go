@@ -1,0 +1,103 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"outsight/internal/derive"
+	"outsight/internal/frame"
+	"outsight/internal/framelog"
+	"outsight/internal/kubernetes"
+	"outsight/internal/model"
+	"outsight/internal/otlp"
+)
+
+// frameFlags say how frames are kept, and which series for PromQL are made of them.
+type frameFlags struct {
+	bytes        int64
+	fine, middle time.Duration
+	promQL       string
+	every        time.Duration
+}
+
+// What is made of frames for PromQL.
+const (
+	promQLFull       = "full"
+	promQLContainers = "containers"
+	promQLOff        = "off"
+)
+
+// Defaults of --frame-bytes.
+const (
+	upFrameBytes     = 2 << 30
+	serverFrameBytes = 10 << 30
+)
+
+func (f *frameFlags) add(c *cobra.Command, bytes int64, promQL string) {
+	flags := c.Flags()
+	flags.Int64Var(&f.bytes, "frame-bytes", bytes, "bytes of frames, which maps are made of; the oldest go when there are more")
+	flags.DurationVar(&f.fine, "fine", time.Hour, "how long every frame is kept")
+	flags.DurationVar(&f.middle, "middle", 24*time.Hour,
+		"how long one frame for every 10 s is kept; after that it is one a minute. Counts stay exact")
+	flags.StringVar(&f.promQL, "promql", promQL, "which series for PromQL are made of frames: full, containers (and hosts, "+
+		"but no edges) or off; an edge has about 30 series, each with up to 6 KB of memory")
+	flags.DurationVar(&f.every, "promql-every", 15*time.Second, "time between two samples of these series")
+}
+
+func (f *frameFlags) check() error {
+	switch {
+	case f.bytes < leastFrameBytes:
+		return usagef("--frame-bytes is %d, want at least %d", f.bytes, leastFrameBytes)
+	case f.fine <= 0 || f.middle < f.fine:
+		return usagef("--fine is %v and --middle %v, want more than nothing, and --middle not less", f.fine, f.middle)
+	case f.every < time.Second:
+		return usagef("--promql-every is %v, want at least 1s", f.every)
+	}
+	return oneOf("promql", f.promQL, promQLFull, promQLContainers, promQLOff)
+}
+
+const leastFrameBytes = 16 << 20
+
+// open opens the log of frames in a data directory.
+func (f *frameFlags) open(data string, retention time.Duration, log *slog.Logger) (*framelog.Files, error) {
+	opened, err := framelog.Open(filepath.Join(data, "frames"), framelog.Options{MaxBytes: f.bytes, MaxAge: retention,
+		Fine: f.fine, Middle: f.middle, Logger: log})
+	if err != nil {
+		return nil, dataError{data, err}
+	}
+	return opened, nil
+}
+
+// deriver makes series of frames; nil where none are wanted.
+func (f *frameFlags) deriver(kept anyStore, cluster *kubernetes.Cluster, log *slog.Logger) *derive.Deriver {
+	if f.promQL == promQLOff {
+		return nil
+	}
+	o := derive.Options{Every: f.every, Logger: log, Begin: func(tenant string) derive.Series {
+		return derive.SeriesOf(tenant, otlp.SeriesOptions{Full: f.promQL == promQLFull})
+	}}
+	if cluster != nil {
+		o.Name = cluster.Name
+	}
+	return derive.New(kept, o)
+}
+
+// frameDrops are the bounds of a log of frames, and what it lost.
+func frameDrops(s framelog.Stats) []model.Drop {
+	return []model.Drop{
+		// What is above MaxBytes is the oldest, which goes.
+		{Name: "frames/bytes", Used: uint64(s.Bytes), Capacity: uint64(s.MaxBytes)},
+		{Name: "frames/damaged", Count: s.Damaged},
+		{Name: "frames/without-key", Count: s.KeyMissing},
+		{Name: "frames/refused", Count: s.Rejected},
+	}
+}
+
+var _ = errors.Is
+var _ = fmt.Sprint
+var _ frame.Frame
