@@ -84,7 +84,7 @@ func (i *Ingest) appendFrames(ctx context.Context, batch []framelog.Encoded, of 
 	err := i.appendToLog(ctx, batch)
 	switch {
 	case err == nil:
-	case errors.Is(err, errPoison):
+	case errors.Is(err, framelog.ErrRejected):
 		// The log counts them. The others are stored.
 		i.options.Logger.Warn("frames were not stored", "error", err)
 	case errors.Is(err, errPoison) && len(batch) > 1:
