@@ -1,17 +1,18 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"outsight/internal/derive"
-	"outsight/internal/frame"
 	"outsight/internal/framelog"
+	"outsight/internal/ingest"
 	"outsight/internal/kubernetes"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
@@ -61,11 +62,14 @@ func (f *frameFlags) check() error {
 	return oneOf("promql", f.promQL, promQLFull, promQLContainers, promQLOff)
 }
 
-const leastFrameBytes = 16 << 20
+const (
+	leastFrameBytes = 16 << 20
+	framesDirectory = "frames"
+)
 
 // open opens the log of frames in a data directory.
 func (f *frameFlags) open(data string, retention time.Duration, log *slog.Logger) (*framelog.Files, error) {
-	opened, err := framelog.Open(filepath.Join(data, "frames"), framelog.Options{MaxBytes: f.bytes, MaxAge: retention,
+	opened, err := framelog.Open(filepath.Join(data, framesDirectory), framelog.Options{MaxBytes: f.bytes, MaxAge: retention,
 		Fine: f.fine, Middle: f.middle, Logger: log})
 	if err != nil {
 		return nil, dataError{data, err}
@@ -98,6 +102,45 @@ func frameDrops(s framelog.Stats) []model.Drop {
 	}
 }
 
-var _ = errors.Is
-var _ = fmt.Sprint
-var _ frame.Frame
+// framesIn is whether a data directory has a log of frames.
+func framesIn(data string) bool {
+	_, err := os.Stat(filepath.Join(data, framesDirectory))
+	return err == nil
+}
+
+func closeFrames(frames *framelog.Files, log *slog.Logger) {
+	if err := frames.Close(); err != nil {
+		log.Error("ending the log of frames was not clean", "error", err)
+	}
+}
+
+// ingest is where frames go that are received.
+func (f *frameFlags) ingest(frames framelog.Log, series *derive.Deriver) *ingest.Frames {
+	to := &ingest.Frames{Log: frames}
+	if series != nil {
+		to.Series, to.Only = series, derive.Projection(f.promQL == promQLFull)
+	}
+	return to
+}
+
+// withFrameMetrics adds the metrics of a log of frames, and of the series that are made of it.
+func withFrameMetrics(metrics http.Handler, frames framelog.Log, series *derive.Deriver) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		metrics.ServeHTTP(w, r)
+		family := func(name, kind, help string, value any) {
+			fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %v\n", name, help, name, kind, name, value)
+		}
+		s, d := frames.Stats(), series.Stats()
+		family("outsight_frames_bytes", "gauge", "Bytes of the log of frames", s.Bytes)
+		family("outsight_frames_stored", "gauge", "Frames in the log", s.Frames)
+		family("outsight_frames_hosts", "gauge", "Hosts in the log", s.Hosts)
+		family("outsight_frames_damaged_total", "counter", "Frames that could not be read", s.Damaged)
+		family("outsight_frames_without_key_total", "counter", "Frames that were refused since their key frame is not there",
+			s.KeyMissing)
+		family("outsight_frames_refused_total", "counter", "Frames that were refused for another reason", s.Rejected)
+		family("outsight_derived_frames_total", "counter", "Frames that became series for PromQL", d.Derived)
+		family("outsight_derived_series_total", "counter", "Samples that were made of them", d.Series)
+		family("outsight_underived_frames_total", "counter",
+			"Frames that did not become series since too many waited, or the store did not take them", d.Dropped)
+	})
+}

@@ -236,3 +236,14 @@ func (d *Deriver) Drops() []model.Drop {
 		{Name: "derive/refused-series", Count: s.Rejected},
 	}
 }
+
+// Projection is what is decoded of frames for series: of containers and hosts, or in full, which is nil.
+func Projection(full bool) *frame.Projection {
+	if full {
+		return nil
+	}
+	return containersOnly
+}
+
+var containersOnly = frame.NewProjection(map[frame.TableID][]string{frame.Hosts: nil, frame.Containers: nil,
+	frame.Labelled: nil, frame.Features: nil, frame.Addresses: nil, frame.Listeners: nil, frame.Translations: nil})
