@@ -21,14 +21,14 @@ func Decode(data []byte, key *Frame) (*Frame, error) { return DecodeOnly(data, k
 // DecodeOnly decodes what is chosen of a frame; all where only is nil. Tables that are not chosen have no rows, and columns
 // no values. A frame that is no key frame is decoded as far as its key frame was.
 func DecodeOnly(data []byte, key *Frame, only *Projection) (*Frame, error) {
-	h, blocks, err := decodeHeader(data)
+	h, e, err := decodeHeader(data)
 	if err != nil {
 		return nil, err
 	}
 	f := &Frame{Header: h, only: only}
 	if h.IsKey() {
 		key = nil
-		if f.layout, err = layoutOf(blocks[schemaBlock]); err != nil {
+		if f.layout, err = layoutOf(e.blocks[schemaBlock]); err != nil {
 			return nil, err
 		}
 	} else {
@@ -44,7 +44,7 @@ func DecodeOnly(data []byte, key *Frame, only *Projection) (*Frame, error) {
 	}
 	d := parsers.Get().(*parser)
 	defer d.release()
-	if err := d.decode(f, key, &blocks); err != nil {
+	if err := d.decode(f, key, &e); err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -52,7 +52,10 @@ func DecodeOnly(data []byte, key *Frame, only *Projection) (*Frame, error) {
 
 // parser has the memory of a Decode. Nothing of it is part of the frame.
 type parser struct {
-	raw [numBlocks][]byte
+	// raw is what was decompressed, size how much that is; apart are sections that were not.
+	raw   []byte
+	size  int
+	apart []byte
 	// tables are the sections of the tables that are told, parts those of all their columns.
 	tables [NumTables]tableSection
 	parts  [][]byte
@@ -76,10 +79,9 @@ const keptMemory = 4 << 20
 
 func (d *parser) release() {
 	d.f, d.key, d.values, d.numbers, d.indexes, d.lists, d.columns, d.charts = nil, nil, nil, nil, nil, nil, nil, nil
-	for i := range d.raw {
-		if cap(d.raw[i]) > keptMemory {
-			d.raw[i] = nil
-		}
+	d.apart = nil
+	if cap(d.raw) > keptMemory {
+		d.raw = nil
 	}
 	parsers.Put(d)
 }
@@ -105,8 +107,9 @@ var absent = func() (all [NumTables]Table) {
 	return all
 }()
 
-func (d *parser) decode(f, key *Frame, blocks *[numBlocks]block) (err error) {
+func (d *parser) decode(f, key *Frame, e *encoded) (err error) {
 	d.f, d.key, d.err, d.parts = f, key, nil, d.parts[:0]
+	d.raw, d.size, d.apart = d.raw[:0], 0, e.apart
 	for t := range f.Tables {
 		d.tables[t] = tableSection{}
 		f.Tables[t] = absent[t]
@@ -115,28 +118,16 @@ func (d *parser) decode(f, key *Frame, blocks *[numBlocks]block) (err error) {
 		}
 	}
 	var needs need
-	for b := mainBlock; b < numBlocks; b++ {
-		if blocks[b].size == 0 || b == labelledBlock && !f.only.table(int(Labelled)) {
-			continue
-		}
-		if d.raw[b], err = decompress(d.raw[b], blocks[b]); err != nil {
-			return err
-		}
-		r := &reader{b: d.raw[b]}
-		if b == mainBlock {
-			d.strings(r)
-		}
-		for i := range f.layout.tables {
-			if l := &f.layout.tables[i]; l.block == b {
-				d.section(r, l, &needs)
-			}
-		}
-		if d.err == nil && (r.failed || len(r.b) > 0) {
-			d.err = malformed("block %d", b)
-		}
-		if d.err != nil {
-			return d.err
-		}
+	r := &reader{b: d.decompress(e.blocks[mainBlock])}
+	d.strings(r)
+	for i := range f.layout.tables {
+		d.section(r, &f.layout.tables[i], &needs)
+	}
+	if d.err == nil && (r.failed || len(r.b) > 0) {
+		d.fail("its main block")
+	}
+	if d.err != nil {
+		return d.err
 	}
 	if len(f.Strings) == 0 || f.Strings[0] != "" {
 		return malformed("the first text is not empty")
@@ -162,6 +153,26 @@ func (d *parser) fail(format string, args ...any) {
 	if d.err == nil {
 		d.err = malformed(format, args...)
 	}
+}
+
+// decompress decompresses bytes of the frame; nil where that fails.
+func (d *parser) decompress(b block) []byte {
+	if d.size += b.size; d.size > MaxBlock {
+		d.fail("%d bytes uncompressed", d.size)
+		return nil
+	}
+	if free := cap(d.raw) - len(d.raw); free < b.size {
+		d.raw = make([]byte, 0, max(b.size, 2*cap(d.raw), 1<<14)) // what is in the old memory is still read
+	}
+	raw, err := decompress(d.raw[len(d.raw):], b)
+	if err != nil {
+		if d.err == nil {
+			d.err = err
+		}
+		return nil
+	}
+	d.raw = d.raw[:len(d.raw)+len(raw)]
+	return raw
 }
 
 // strings reads the texts that are new.
@@ -233,6 +244,8 @@ func (d *parser) section(r *reader, l *tableLayout, needs *need) {
 		func(i int) bool { return d.f.only.histogram(t, i) })
 	if section.failed || len(section.b) > 0 {
 		d.fail("the columns of %s", Schema[t].Name)
+	}
+	if d.err != nil {
 		return
 	}
 	d.count(s, old, TableID(t), needs)
@@ -244,9 +257,22 @@ func (d *parser) sections(r *reader, at []int, own int, wanted func(int) bool) [
 	d.parts = append(d.parts, make([][]byte, own)...)
 	all := d.parts[begin : begin+own : begin+own]
 	for _, i := range at {
-		if part := r.bytes(); i >= 0 && len(part) > 0 && wanted(i) {
-			all[i] = part
+		length := r.uvarint()
+		if length&1 == 0 {
+			if part := r.take(length >> 1); i >= 0 && len(part) > 0 && wanted(i) {
+				all[i] = part
+			}
+			continue
 		}
+		begin, n := r.uvarint(), r.uvarint()
+		if i < 0 || !wanted(i) {
+			continue
+		}
+		if length>>1 > MaxBlock || begin > uint64(len(d.apart)) || n > uint64(len(d.apart))-begin {
+			d.fail("a section of %d bytes at %d, of %d", n, begin, len(d.apart))
+			return all
+		}
+		all[i] = d.decompress(block{d.apart[begin : begin+n], int(length >> 1)})
 	}
 	return all
 }

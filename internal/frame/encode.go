@@ -17,31 +17,30 @@ func Encode(dst []byte, f, key *Frame) []byte {
 	}
 	w := writers.Get().(*writer)
 	defer writers.Put(w)
-	var blocks [numBlocks]block
+	var e encoded
 	if key == nil {
-		blocks[schemaBlock] = ownSchema().block
+		e.blocks[schemaBlock] = ownSchema().block
 	}
-	w.raw = w.raw[:0]
+	w.raw, w.apart = w.raw[:0], w.apart[:0]
 	w.strings(f, key)
-	w.tables(f, key, mainBlock)
+	w.tables(f, key)
 	w.compressed = compress(w.compressed[:0], w.raw)
-	size, length := len(w.raw), len(w.compressed)
-	w.raw = w.raw[:0]
-	if w.tables(f, key, labelledBlock) {
-		w.compressed = compress(w.compressed, w.raw)
-		blocks[labelledBlock] = block{w.compressed[length:], len(w.raw)}
+	e.blocks[mainBlock], e.apart = block{w.compressed, len(w.raw)}, w.apart
+	dst = appendHeader(dst, &f.Header, &e)
+	for i := range e.blocks {
+		dst = append(dst, e.blocks[i].compressed...)
 	}
-	blocks[mainBlock] = block{w.compressed[:length], size}
-	dst = appendHeader(dst, &f.Header, &blocks)
-	for i := range blocks {
-		dst = append(dst, blocks[i].compressed...)
-	}
-	return dst
+	return append(dst, e.apart...)
 }
+
+// apartFrom is the length from which on a section is compressed by itself.
+const apartFrom = 512
 
 // writer has the memory of an Encode.
 type writer struct {
 	raw, compressed []byte
+	// apart are the sections that are compressed by themselves.
+	apart []byte
 	// table is the section of a table, part that of a column in it.
 	table, part []byte
 	// same are the rows that are in the key frame too, at once where they lie in the same order behind each other.
@@ -51,6 +50,7 @@ type writer struct {
 	// base are the values of the key frame in the order of the rows, values those of the frame without what is missing.
 	base, values []uint64
 	bits         []uint64
+	gains        []gain
 }
 
 // segment says that n rows from to on are those of the key frame from from on.
@@ -74,26 +74,35 @@ func (w *writer) strings(f, key *Frame) {
 	}
 }
 
-// tables appends the tables of a block, each with its length in front. It reports whether there was something to tell.
-func (w *writer) tables(f, key *Frame, block int) (some bool) {
+// tables appends all tables, each with its length in front.
+func (w *writer) tables(f, key *Frame) {
 	for t := range f.Tables {
-		if blockOf(TableID(t)) != block {
-			continue
-		}
 		old := &emptyTable
 		if key != nil {
 			old = &key.Tables[t]
 		}
 		w.table = w.table[:0]
-		if w.writeTable(&f.Tables[t], old, &Schema[t]) {
-			some = true
-		} else {
-			w.table = w.table[:0] // as in the key frame
+		apart := len(w.apart)
+		if !w.writeTable(&f.Tables[t], old, &Schema[t]) {
+			w.table, w.apart = w.table[:0], w.apart[:apart] // as in the key frame
 		}
 		w.raw = binary.AppendUvarint(w.raw, uint64(len(w.table)))
 		w.raw = append(w.raw, w.table...)
 	}
-	return some
+}
+
+// endSection appends a section to the table, or puts it where large ones are.
+func (w *writer) endSection() {
+	if len(w.part) < apartFrom {
+		w.table = binary.AppendUvarint(w.table, uint64(len(w.part))<<1)
+		w.table = append(w.table, w.part...)
+		return
+	}
+	begin := len(w.apart)
+	w.apart = compress(w.apart, w.part)
+	w.table = binary.AppendUvarint(w.table, uint64(len(w.part))<<1|1)
+	w.table = binary.AppendUvarint(w.table, uint64(begin))
+	w.table = binary.AppendUvarint(w.table, uint64(len(w.apart)-begin))
 }
 
 // writeTable reports whether the table is another one than that of the key frame.
@@ -106,8 +115,7 @@ func (w *writer) writeTable(now, old *Table, info *TableInfo) (changed bool) {
 		} else {
 			w.part = w.part[:0]
 		}
-		w.table = binary.AppendUvarint(w.table, uint64(len(w.part)))
-		w.table = append(w.table, w.part...)
+		w.endSection()
 	}
 	for a := range info.Attributes {
 		w.part = w.part[:0]
@@ -374,6 +382,8 @@ func equalHistograms(now, old *Histograms, row, was int) bool {
 		slices.Equal(index, oldIndex) && slices.Equal(counts, oldCounts)
 }
 
+// writeHistogram appends what a row gained: the number of runs and which of the counts follow, the counts, and runs of
+// buckets, where a bucket that gained nothing may be within a run.
 func (w *writer) writeHistogram(now, old *Histograms, row, was int) {
 	zero, overflow, sum := now.Zero[row], now.Overflow[row], now.SumNS[row]
 	index, counts := now.Buckets(row)
@@ -383,7 +393,36 @@ func (w *writer) writeHistogram(now, old *Histograms, row, was int) {
 		zero, overflow, sum = zero-old.Zero[was], overflow-old.Overflow[was], sum-old.SumNS[was]
 		oldIndex, oldCounts = old.Buckets(was)
 	}
-	begin, changes := len(w.part), 0
+	w.gains = w.gains[:0]
+	runs := 0
+	for len(index)+len(oldIndex) > 0 {
+		var g gain
+		take := len(oldIndex) == 0 || len(index) > 0 && index[0] <= oldIndex[0]
+		leave := len(index) == 0 || len(oldIndex) > 0 && oldIndex[0] <= index[0]
+		if take {
+			g = gain{index[0], counts[0]}
+			index, counts = index[1:], counts[1:]
+		}
+		if leave {
+			g = gain{oldIndex[0], g.count - oldCounts[0]}
+			oldIndex, oldCounts = oldIndex[1:], oldCounts[1:]
+		}
+		if g.count == 0 {
+			continue
+		}
+		if last := len(w.gains) - 1; last < 0 || g.bucket-w.gains[last].bucket > maxHole {
+			runs++
+		}
+		w.gains = append(w.gains, g)
+	}
+	head := uint64(runs) << 2
+	if zero != 0 {
+		head |= 1
+	}
+	if overflow != 0 {
+		head |= 2
+	}
+	w.part = binary.AppendUvarint(w.part, head)
 	if zero != 0 {
 		w.part = binary.AppendUvarint(w.part, zero)
 	}
@@ -391,34 +430,36 @@ func (w *writer) writeHistogram(now, old *Histograms, row, was int) {
 		w.part = binary.AppendUvarint(w.part, overflow)
 	}
 	w.part = binary.AppendUvarint(w.part, sum)
+	w.writeGains()
+}
+
+// gain is what a bucket gained.
+type gain struct {
+	bucket int32
+	count  uint64
+}
+
+// maxHole is how far apart two buckets of a run are at most.
+const maxHole = 3
+
+func (w *writer) writeGains() {
 	next := int32(minBucket)
-	for len(index)+len(oldIndex) > 0 {
-		var at int32
-		var gained uint64
-		take := len(oldIndex) == 0 || len(index) > 0 && index[0] <= oldIndex[0]
-		leave := len(index) == 0 || len(oldIndex) > 0 && oldIndex[0] <= index[0]
-		if take {
-			at, gained = index[0], counts[0]
-			index, counts = index[1:], counts[1:]
+	for i := 0; i < len(w.gains); {
+		end := i + 1
+		for end < len(w.gains) && w.gains[end].bucket-w.gains[end-1].bucket <= maxHole {
+			end++
 		}
-		if leave {
-			at, gained = oldIndex[0], gained-oldCounts[0]
-			oldIndex, oldCounts = oldIndex[1:], oldCounts[1:]
+		first, last := w.gains[i].bucket, w.gains[end-1].bucket
+		w.part = binary.AppendUvarint(w.part, uint64(first-next))
+		w.part = binary.AppendUvarint(w.part, uint64(last-first+1))
+		for at := first; at <= last; at++ {
+			if w.gains[i].bucket != at {
+				w.part = append(w.part, 0)
+				continue
+			}
+			w.part = binary.AppendUvarint(w.part, w.gains[i].count)
+			i++
 		}
-		if gained != 0 {
-			w.part = binary.AppendUvarint(w.part, uint64(at-next))
-			w.part = binary.AppendUvarint(w.part, gained)
-			next = at + 1
-			changes++
-		}
+		next = last + 1
 	}
-	head := uint64(changes) << 2
-	if zero != 0 {
-		head |= 1
-	}
-	if overflow != 0 {
-		head |= 2
-	}
-	var number [binary.MaxVarintLen64]byte
-	w.part = slices.Insert(w.part, begin, number[:binary.PutUvarint(number[:], head)]...)
 }

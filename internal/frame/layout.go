@@ -21,7 +21,6 @@ type layout struct {
 // does not know.
 type tableLayout struct {
 	id                              int
-	block                           int
 	attributes, columns, histograms []int
 }
 
@@ -37,14 +36,6 @@ const (
 	maxSchemaItems = 4096
 	maxLayouts     = 64
 )
-
-// blockOf is the block that a table is in.
-func blockOf(t TableID) int {
-	if t == Labelled {
-		return labelledBlock
-	}
-	return mainBlock
-}
 
 // ownSchema is this program's schema: the block, and how it is read.
 var ownSchema = sync.OnceValue(func() (own struct {
@@ -91,7 +82,6 @@ func appendSchema(dst []byte) []byte {
 	for i := range Schema {
 		t := &Schema[i]
 		text(t.Name)
-		number(blockOf(TableID(i)))
 		number(len(t.Attributes))
 		for _, a := range t.Attributes {
 			text(a.Name)
@@ -157,8 +147,7 @@ func parseSchema(raw []byte) (*layout, error) {
 	var known [NumTables]bool
 	for range r.count(maxSchemaItems) {
 		name := r.text()
-		t := tableLayout{id: slices.IndexFunc(Schema[:], func(i TableInfo) bool { return i.Name == name }),
-			block: int(r.uvarint())}
+		t := tableLayout{id: slices.IndexFunc(Schema[:], func(i TableInfo) bool { return i.Name == name })}
 		var own TableInfo
 		if t.id >= 0 {
 			own = Schema[t.id]
@@ -166,9 +155,6 @@ func parseSchema(raw []byte) (*layout, error) {
 				return nil, malformed("two tables %q", name)
 			}
 			known[t.id] = true
-		}
-		if t.block != mainBlock && t.block != labelledBlock {
-			return nil, malformed("the table %q is in block %d", name, t.block)
 		}
 		t.attributes = readAttributes(r, own.Attributes)
 		t.columns = readColumns(r, own.Columns)

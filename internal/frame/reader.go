@@ -90,9 +90,11 @@ func (r *reader) count(limit int) int {
 }
 
 // bytes reads a length and as many bytes.
-func (r *reader) bytes() []byte {
-	n := r.count(len(r.b))
-	if n > len(r.b) { // the length itself took bytes
+func (r *reader) bytes() []byte { return r.take(r.uvarint()) }
+
+// take takes n bytes.
+func (r *reader) take(n uint64) []byte {
+	if n > uint64(len(r.b)) {
 		r.fail()
 		return nil
 	}
