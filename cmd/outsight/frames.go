@@ -15,7 +15,6 @@ import (
 	"outsight/internal/ingest"
 	"outsight/internal/kubernetes"
 	"outsight/internal/model"
-	"outsight/internal/otlp"
 )
 
 // frameFlags say how frames are kept, and which series for PromQL are made of them.
@@ -83,7 +82,7 @@ func (f *frameFlags) deriver(kept anyStore, cluster *kubernetes.Cluster, log *sl
 		return nil
 	}
 	o := derive.Options{Every: f.every, Logger: log, Begin: func(tenant string) derive.Series {
-		return derive.SeriesOf(tenant, otlp.SeriesOptions{Full: f.promQL == promQLFull})
+		return derive.SeriesOf(tenant, f.promQL == promQLFull)
 	}}
 	if cluster != nil {
 		o.Name = cluster.Name

@@ -38,7 +38,7 @@ func newFrameAgent(host string, began time.Time) *frameAgent {
 // next is the frame of a time, encoded.
 func (a *frameAgent) next(at time.Time) []byte {
 	a.snapshot.Time = at
-	a.snapshot.Edges[0].Counters.Requests++
+	a.snapshot.Edges[0].Counters.Opens++
 	a.last = a.builder.Build(a.snapshot)
 	if a.last.IsKey() {
 		a.key = a.last
@@ -71,7 +71,7 @@ func (s *server) postFrame(t testing.TB, data []byte, h header) (status int, wan
 // numbers are those of the frames of a host in a log, by what windows of one frame each say.
 func (s *server) requests(t testing.TB, tenant, host string, times ...time.Time) (requests []uint64) {
 	t.Helper()
-	column := frame.Column(frame.Edges, "requests")
+	column := frame.Column(frame.Edges, "connections_opened")
 	for w, err := range s.log.Windows(t.Context(), framelog.Query{Tenant: tenant, Hosts: []string{host}, Times: times}) {
 		if err != nil {
 			t.Fatal(err)
@@ -172,6 +172,7 @@ func TestFramesWithoutTheirKey(t *testing.T) {
 			t.Errorf("frame %d: %d, wants a key: %v, %s", n, status, want, said)
 		}
 	}
+	s.drained(t)
 	if status, want, said := s.postFrame(t, key, nil); status != http.StatusOK || want {
 		t.Errorf("key frame: %d, wants a key: %v, %s", status, want, said)
 	}
