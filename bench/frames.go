@@ -32,8 +32,7 @@ func measureAllFrames(ctx context.Context, o options) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows = append(rows, memory...)
-	return rows, o.document("server.md", "frames", rowsTable(rows))
+	return append(rows, memory...), o.document("server.md", "frames", rowsTable(append(rows, memory...)))
 }
 
 // measureFrames finds how many agents that send frames a server holds on one core: from the socket over the queue, with
@@ -133,7 +132,7 @@ func (s *framesServer) logBytes() (n int64) {
 // measureFramesMemory finds the memory of a server with 500 hosts, 5,000 containers and 100,000 edges, and what an edge
 // takes on the disk.
 func measureFramesMemory(ctx context.Context, o options) ([]row, error) {
-	const hosts, containers, edges, rounds = 500, 10, 200, 90
+	const hosts, containers, edges, rounds = 500, 10, 200, 62
 	t := newTemplate(containers, edges, framesChurn, time.Second, rounds)
 	s, err := startFrames(ctx, o, 1)
 	if err != nil {

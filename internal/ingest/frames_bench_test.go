@@ -1,13 +1,16 @@
 package ingest_test
 
 import (
+	"bytes"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"testing"
 	"time"
 
 	"outsight/internal/frame"
 	"outsight/internal/model"
+	"outsight/internal/queue"
 )
 
 // busyHost is a host with 50 containers and 200 edges, of which all counters and some buckets of each histogram grow in
@@ -105,4 +108,27 @@ func BenchmarkFrameDecode(b *testing.B) {
 			n++
 		}
 	})
+}
+
+// BenchmarkFrames is the whole way of a frame: from the socket over the queue to the log.
+func BenchmarkFrames(b *testing.B) {
+	s := start(b, b.TempDir(), setup{frames: true, frameQueue: queue.Options{MaxBytes: 256 << 20}})
+	began := time.Now().Truncate(time.Minute).Add(-time.Hour)
+	h := newBusyHost("host-00000", began)
+	var all [][]byte
+	for range 600 {
+		all = append(all, h.next())
+	}
+	const hosts = 20
+	n := 0
+	for b.Loop() {
+		host, at := n%hosts, n/hosts
+		data := bytes.Clone(all[at])
+		copy(data[bytes.Index(data, []byte("host-00000")):], fmt.Sprintf("host-%05d", host))
+		if status, _, said := s.postFrame(b, data, nil); status != http.StatusOK {
+			b.Fatal(status, said)
+		}
+		n++
+	}
+	s.drained(b)
 }
