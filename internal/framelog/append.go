@@ -19,7 +19,7 @@ var errKeyMissing = errors.New("its key frame is not there")
 type pending struct {
 	frameRecord
 	of *stream
-	entry
+	at entry
 }
 
 // Append implements Log. When the disk refuses to sync a file once, it refuses all frames from then on: what the kernel
@@ -107,7 +107,7 @@ type frameID struct {
 // acceptor checks the frames of a batch.
 type acceptor struct {
 	f *Files
-	v view
+	v *view
 	// fresh are streams that are not known yet, taken the minutes of the frames of this batch.
 	fresh map[streamName]*stream
 	taken map[frameID]int64
@@ -187,7 +187,7 @@ func (f *Files) write(accepted []pending) error {
 	}
 	size := int64(0)
 	for i := range accepted {
-		accepted[i].offset = g.size + size
+		accepted[i].at.offset = g.size + size
 		size += accepted[i].size()
 	}
 	b := make([]byte, 0, size)
@@ -232,11 +232,11 @@ func (f *Files) publish(g *segment, accepted []pending, size int64) {
 	for i := range accepted {
 		p := &accepted[i]
 		s := f.know(p.of)
-		s.note(p.entry)
+		s.note(p.at)
 		if _, ok := g.open.streams[s]; !ok {
 			s.segments++
 		}
-		g.open.add(s, p.entry)
+		g.open.add(s, p.at)
 		f.newest = max(f.newest, p.time)
 	}
 	g.size += size

@@ -112,6 +112,8 @@ type Files struct {
 	bytes  int64
 	newest int64
 	counts Stats
+	// doomed are segments that are to be removed from the bucket.
+	doomed []uint64
 
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -250,10 +252,15 @@ func (f *Files) Stats() Stats {
 }
 
 // view are the segments that a reader uses.
-type view []*segment
+type view struct {
+	segments []*segment
+	// mu guards minutes: the segments that may have frames of a minute, as far as they were looked for.
+	mu      sync.Mutex
+	minutes map[int64][]*segment
+}
 
 // view has the segments of now. They stay readable until done.
-func (f *Files) view() (view, error) {
+func (f *Files) view() (*view, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	if f.closed {
@@ -262,13 +269,32 @@ func (f *Files) view() (view, error) {
 	for _, g := range f.segments {
 		g.users.Add(1)
 	}
-	return f.segments, nil
+	return &view{segments: f.segments, minutes: map[int64][]*segment{}}, nil
 }
 
-func (v view) done() {
-	for _, g := range v {
+func (v *view) done() {
+	for _, g := range v.segments {
 		g.release()
 	}
+}
+
+// of are the segments that may have frames of a minute.
+func (f *Files) of(v *view, minute int64) []*segment {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	some, known := v.minutes[minute]
+	if known {
+		return some
+	}
+	f.mu.RLock()
+	for _, g := range v.segments {
+		if _, ok := g.reference(minute); ok || g.open != nil {
+			some = append(some, g)
+		}
+	}
+	f.mu.RUnlock()
+	v.minutes[minute] = some
+	return some
 }
 
 // parallel calls do for each number below n, on all cores, and returns the first error.

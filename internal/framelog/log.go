@@ -41,6 +41,8 @@ type Query struct {
 	Times []time.Time
 	// Hosts are those that are wanted; nil for all.
 	Hosts []string
+	// Only are the tables and columns that are wanted; nil for all.
+	Only *frame.Projection
 }
 
 // Host is a host of which there are frames.

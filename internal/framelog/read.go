@@ -100,14 +100,21 @@ func (f *Files) index(g *segment, minute int64) (m minuteIndex, err error) {
 }
 
 // entries are where the frames of a stream are that are of a minute and can be read, in order of their numbers.
-func (f *Files) entries(v view, s *stream, minute int64) []located {
+func (f *Files) entries(v *view, s *stream, minute int64) []located {
 	all, _ := f.tryEntries(v, s, minute)
 	return all
 }
 
-func (f *Files) tryEntries(v view, s *stream, minute int64) (all []located, err error) {
+func (f *Files) tryEntries(v *view, s *stream, minute int64) (all []located, err error) {
+	all, err = f.indexed(v, s, minute)
+	slices.SortStableFunc(all, func(a, b located) int { return cmp.Compare(a.number, b.number) })
+	return f.readable(all), err
+}
+
+// indexed are the frames of a stream and a minute that indexes tell of.
+func (f *Files) indexed(v *view, s *stream, minute int64) (all []located, err error) {
 	var some []entry
-	for _, g := range v {
+	for _, g := range f.of(v, minute) {
 		some = some[:0]
 		f.mu.RLock()
 		open := g.open != nil
@@ -135,8 +142,7 @@ func (f *Files) tryEntries(v view, s *stream, minute int64) (all []located, err 
 			all = append(all, located{g, e})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b located) int { return cmp.Compare(a.number, b.number) })
-	return f.readable(all), err
+	return all, err
 }
 
 // readable leaves out what could not be read before, and what lacks its key frame. Of a frame that is there twice, because
@@ -172,12 +178,13 @@ func (f *Files) damage(g *segment, place int64, err error) {
 		g.bad = map[int64]struct{}{}
 	}
 	g.bad[place] = struct{}{}
+	g.reindex = g.reindex || place < 0
 	f.counts.Damaged++
 	f.o.Logger.Error("a frame cannot be read: the one before it is used", "segment", g.number, "err", err)
 }
 
 // newest is the newest frame of a stream that is no later than a time and not of an earlier minute than oldest.
-func (f *Files) newestAt(v view, s *stream, at, oldest int64) (found located, ok bool, err error) {
+func (f *Files) newestAt(v *view, s *stream, at, oldest int64) (found located, ok bool, err error) {
 	for minute := minuteOf(at); ; minute-- {
 		f.mu.RLock()
 		minute, ok = s.minutes.before(minute)
@@ -198,7 +205,7 @@ func (f *Files) newestAt(v view, s *stream, at, oldest int64) (found located, ok
 }
 
 // firstAfter is the first frame of a stream after one time and no later than another.
-func (f *Files) firstAfter(v view, s *stream, after, until int64) (found located, ok bool, err error) {
+func (f *Files) firstAfter(v *view, s *stream, after, until int64) (found located, ok bool, err error) {
 	for minute := minuteOf(after); ; minute++ {
 		f.mu.RLock()
 		minute, ok = s.minutes.after(minute)
@@ -219,7 +226,7 @@ func (f *Files) firstAfter(v view, s *stream, after, until int64) (found located
 }
 
 // keyOf is the key frame of a frame.
-func (f *Files) keyOf(v view, s *stream, l located) (key located, err error) {
+func (f *Files) keyOf(v *view, s *stream, l located) (key located, err error) {
 	all, err := f.tryEntries(v, s, minuteOf(l.time))
 	for _, one := range all {
 		if one.number == l.key() {

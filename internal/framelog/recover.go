@@ -153,6 +153,7 @@ func scan(b []byte) *scanned {
 		if err != nil {
 			next := nextRecord(b, at+1)
 			if next < 0 {
+				s.closing = beginsIndex(b[at:])
 				break
 			}
 			s.holes = append(s.holes, [2]int64{at, next})
@@ -175,6 +176,11 @@ func scan(b []byte) *scanned {
 		at += r.size
 	}
 	return s
+}
+
+// beginsIndex reports whether a record that is not whole is one of the index.
+func beginsIndex(b []byte) bool {
+	return len(b) > recordHeaderBytes && bytes.Equal(b[:4], recordMagic[:]) && b[recordHeaderBytes] != kindFrame
 }
 
 // nextRecord is where the next whole record begins, or -1.
@@ -229,7 +235,7 @@ func (f *Files) repair(number uint64, file *os.File, size int64) (*segment, erro
 	if len(s.holes) > 0 {
 		return f.rewrite(number, b, s)
 	}
-	return f.finish(number, file, s)
+	return f.finish(number, file, s, nil)
 }
 
 // keepTail keeps a copy of what is cut off.
@@ -241,8 +247,8 @@ func (f *Files) keepTail(path string, tail []byte) (kept string, err error) {
 	return f.copies.Move(copied)
 }
 
-// rewrite writes a file again with its good records alone.
-func (f *Files) rewrite(number uint64, b []byte, s *scanned) (*segment, error) {
+// rewrite writes a file again with its good records alone. replaced are other segments that it stands for.
+func (f *Files) rewrite(number uint64, b []byte, s *scanned, replaced ...uint64) (*segment, error) {
 	content := fileHeader()
 	for i := range s.places {
 		e := &s.places[i]
@@ -259,7 +265,7 @@ func (f *Files) rewrite(number uint64, b []byte, s *scanned) (*segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := f.finish(number, file, s)
+	g, err := f.finish(number, file, s, replaced)
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
@@ -267,7 +273,7 @@ func (f *Files) rewrite(number uint64, b []byte, s *scanned) (*segment, error) {
 }
 
 // finish closes a segment behind its last frame.
-func (f *Files) finish(number uint64, file *os.File, s *scanned) (*segment, error) {
+func (f *Files) finish(number uint64, file *os.File, s *scanned, replaced []uint64) (*segment, error) {
 	o := newOpenIndex()
 	known := map[streamName]*stream{}
 	for i := range s.frames {
@@ -279,6 +285,7 @@ func (f *Files) finish(number uint64, file *os.File, s *scanned) (*segment, erro
 		o.add(known[name], s.places[i])
 	}
 	d, entries, _ := o.directory()
+	d.replaced = replaced
 	b := seal(s.end, d, entries)
 	d.frames = len(s.frames)
 	err := file.Truncate(s.end)

@@ -44,6 +44,8 @@ type segment struct {
 	users atomic.Int64
 	// bad are offsets of records that could not be read; the lock of Files guards it.
 	bad map[int64]struct{}
+	// reindex says that its index is damaged.
+	reindex bool
 }
 
 // source is the content of a segment.
