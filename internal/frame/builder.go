@@ -28,15 +28,22 @@ const (
 type Builder struct {
 	header Header
 	before *Frame
-	// strings are those of the frames since the last key frame.
-	strings   []string
-	stringIDs map[string]uint64
-	tables    [NumTables]rows
+	forced bool
+	texts  texts
+	tables [NumTables]rows
+	// What is known of the rows of each table while they live.
+	containers index[string, containerKind]
+	edges      index[edgeKey, edgeKind]
+	endpoints  index[endpointKey, endpointKind]
+	labelled   index[labelledKey, labelledKind]
 	// restarts is what counters had that fell.
 	restarts map[cell]uint64
 	merged   map[cell]*model.Histogram
-	// sink has memory for series that are read.
-	sink model.Sink
+	// sink and what is spare is memory for what is read, and of no frame.
+	sink           model.Sink
+	spare          [NumTables]planned
+	spareEndpoints []liveEndpoint
+	spareLabelled  []liveLabelled
 	// overflow counts rows that ended and were summed under OthersRow, or before their time.
 	overflow uint64
 }
@@ -50,13 +57,13 @@ type cell struct {
 
 // rows are what a Builder knows of the rows of a table.
 type rows struct {
+	// next is the number of the next row.
 	next uint32
-	// live are the numbers of rows by what distinguishes them while they live.
-	live map[any]uint32
-	keys map[uint32]any
-	// sums are the numbers of rows by what distinguishes the rows that they sum.
-	sums map[any]uint32
 	gone int
+	// totals are how many durations the histograms have in the frame before, by column and row; spare is memory for the
+	// next ones.
+	totals, spare [][]uint64
+	index         forgetter
 }
 
 // NewBuilder makes a Builder of an agent that began at epoch.
@@ -64,16 +71,26 @@ func NewBuilder(epoch time.Time) *Builder {
 	b := &Builder{header: Header{Epoch: uint64(epoch.UnixNano())}, restarts: map[cell]uint64{},
 		merged: map[cell]*model.Histogram{}}
 	for i := range b.tables {
-		b.tables[i] = rows{next: OthersRow + 1, live: map[any]uint32{}, keys: map[uint32]any{}, sums: map[any]uint32{}}
+		b.tables[i].next = OthersRow + 1
 	}
+	b.tables[Containers].index = b.containers.open()
+	b.tables[Edges].index = b.edges.open()
+	b.tables[Endpoints].index = b.endpoints.open()
+	b.tables[Labelled].index = b.labelled.open()
 	return b
 }
+
+// ForceKey makes the next frame a key frame: one that is told completely.
+func (b *Builder) ForceKey() { b.forced = true }
 
 // Drops are the Builder's bounds.
 func (b *Builder) Drops() []model.Drop {
 	used := 0
 	for i := range b.tables {
-		used = max(used, len(b.tables[i].sums), b.tables[i].gone)
+		used = max(used, b.tables[i].gone)
+		if x := b.tables[i].index; x != nil {
+			used = max(used, x.kinds())
+		}
 	}
 	return []model.Drop{{Name: "frame/ended-rows", Count: b.overflow, Used: uint64(used), Capacity: maxSums}}
 }
@@ -86,27 +103,22 @@ func (b *Builder) Build(s *model.Snapshot) *Frame {
 		f.Boot = uint64(s.Host.BootTime.Unix())
 	}
 	f.Number++
-	if b.before == nil || len(b.strings) >= maxStrings ||
+	if b.before == nil || b.forced || len(b.texts.all) >= maxStrings ||
 		!f.Time.Truncate(KeyInterval).Equal(b.before.Time.Truncate(KeyInterval)) {
 		f.Key = f.Number
-		b.strings, b.stringIDs = []string{""}, map[string]uint64{"": 0}
+		b.forced = false
+		b.texts.begin()
 	}
 	b.header = f.Header
 	b.build(f, s)
-	f.Strings = slices.Clip(b.strings)
+	f.Strings = slices.Clip(b.texts.all)
 	b.before = f
-	return f
-}
-
-// id is the index of a text.
-func (b *Builder) id(text string) uint64 {
-	id, ok := b.stringIDs[text]
-	if !ok {
-		id = uint64(len(b.strings))
-		b.stringIDs[text] = id
-		b.strings = append(b.strings, text)
+	for i := range b.tables {
+		if x := b.tables[i].index; x != nil {
+			x.turn()
+		}
 	}
-	return id
+	return f
 }
 
 // plan says what a row of the frame is made of.
@@ -125,51 +137,60 @@ type planned struct {
 	table TableID
 	old   *Table
 	plans []plan
-	// seen are the rows of the frame before that go on.
-	seen map[uint32]bool
+	// kept says of each row of the frame before whether it goes on.
+	kept []bool
 	sums map[uint32]int
 }
 
 func (b *Builder) plan(t TableID) *planned {
-	p := &planned{b: b, table: t, seen: map[uint32]bool{}, sums: map[uint32]int{}}
+	p := &b.spare[t]
+	*p = planned{b: b, table: t, old: &Table{}, plans: p.plans[:0], kept: p.kept[:0], sums: p.sums}
+	if p.sums == nil {
+		p.sums = map[uint32]int{}
+	}
+	clear(p.sums)
 	if b.before != nil {
 		p.old = &b.before.Tables[t]
-	} else {
-		p.old = &Table{}
 	}
+	p.kept = slices.Grow(p.kept, len(p.old.IDs))[:len(p.old.IDs)]
+	clear(p.kept)
 	return p
 }
 
-// live plans the row of what has this key in the snapshot. It answers the row's number.
-func (p *planned) live(key any, index int) uint32 {
-	known := &p.b.tables[p.table]
-	id, ok := known.live[key]
-	before := -1
-	if ok {
-		before, ok = p.old.Find(id)
-		ok = ok && !p.seen[id]
-	}
-	if !ok {
-		id, before = known.next, -1
-		known.next++
-		known.live[key], known.keys[id] = id, key
-	}
-	p.seen[id] = true
-	p.plans = append(p.plans, plan{id: id, live: index, before: before})
-	return id
+// live plans the row of what has this key in the snapshot, at the next index.
+func live[K, S comparable](p *planned, x *index[K, S], key K) *entry[K, S] {
+	return planLive(p, x, key, x.find(key))
 }
 
-// end forgets the key of a row, so that the next one with it is another row.
-func (p *planned) end(key any) { delete(p.b.tables[p.table].live, key) }
+// planLive does so with what was found of the key, nil for nothing.
+func planLive[K, S comparable](p *planned, x *index[K, S], key K, e *entry[K, S]) *entry[K, S] {
+	before := -1
+	if e != nil {
+		row, ok := e.row, true
+		if row >= len(p.old.IDs) || p.old.IDs[row] != e.id { // other rows came or went
+			row, ok = p.old.Find(e.id)
+		}
+		if ok && !p.kept[row] {
+			e.row, before = row, row
+			p.kept[row] = true
+		} else {
+			e = nil
+		}
+	}
+	if e == nil {
+		known := &p.b.tables[p.table]
+		e = &entry[K, S]{key: key, id: known.next, began: p.b.header.Time}
+		known.next++
+		x.byKey[key], x.byID[e.id] = e, e
+	}
+	p.plans = append(p.plans, plan{id: e.id, live: x.add(e), before: before})
+	return e
+}
 
 // forget forgets all that is known of a row that is removed.
 func (p *planned) forget(id uint32) {
-	known := &p.b.tables[p.table]
-	if key, ok := known.keys[id]; ok {
-		if known.live[key] == id {
-			delete(known.live, key)
-		}
-		delete(known.keys, id)
+	if x := p.b.tables[p.table].index; x != nil {
+		x.forget(id)
 	}
 	if len(p.b.restarts)+len(p.b.merged) == 0 {
 		return
@@ -182,13 +203,10 @@ func (p *planned) forget(id uint32) {
 	}
 }
 
-// ids are the numbers of all rows that are planned.
-func (p *planned) ids() map[uint32]bool {
-	all := make(map[uint32]bool, len(p.plans))
-	for i := range p.plans {
-		all[p.plans[i].id] = true
-	}
-	return all
+// keeps reports whether the row of the frame before with this number goes on.
+func (p *planned) keeps(id uint32) bool {
+	row, ok := p.old.Find(id)
+	return ok && p.kept[row]
 }
 
 func (p *planned) oldReference(a Attribute, row int) uint32 { return uint32(p.old.Attributes[a][row]) }
@@ -204,6 +222,7 @@ func (p *planned) removeOrphans(owned func(row int) bool) {
 	for _, of := range p.plans {
 		if of.live < 0 && of.before >= 0 && p.old.Attributes[State][of.before] != Summed && !owned(of.before) {
 			orphans = append(orphans, of.before)
+			p.kept[of.before] = false
 			continue
 		}
 		if _, ok := p.sums[of.id]; ok {
@@ -225,8 +244,9 @@ func (p *planned) rest(now time.Time, keep, drop func(row int) bool) {
 	var gone []int
 	for i, id := range p.old.IDs {
 		switch state := p.old.Attributes[State][i]; {
-		case p.seen[id]:
+		case p.kept[i]:
 		case state == Summed:
+			p.kept[i] = true
 			p.sums[id] = len(p.plans)
 			p.plans = append(p.plans, plan{id: id, live: -1, before: i})
 		case drop != nil && drop(i):
@@ -246,6 +266,7 @@ func (p *planned) rest(now time.Time, keep, drop func(row int) bool) {
 	for n, i := range gone {
 		early := len(gone)-n > maxGone
 		if !early && ended(i) > expired || keep != nil && keep(i) {
+			p.kept[i] = true
 			p.plans = append(p.plans, plan{id: p.old.IDs[i], live: -1, before: i, ended: p.old.Attributes[State][i] == Live})
 			continue
 		}
@@ -270,36 +291,29 @@ func (p *planned) remove(row int) {
 	p.forget(p.old.IDs[row])
 }
 
-// sum is the number of the row that sums what has this key.
-func (b *Builder) sum(t TableID, key any) uint64 {
-	known := &b.tables[t]
-	id, ok := known.sums[key]
-	switch {
-	case ok:
-	case len(known.sums) >= maxSums:
-		b.overflow++
-		return OthersRow
-	default:
-		id = known.next
-		known.next++
-		known.sums[key] = id
-	}
-	return uint64(id)
-}
-
 // draft is a table that is being made.
 type draft struct {
 	*Table
 	info *TableInfo
 	row  int
-	// some says of each column whether a row has a value, and any of each histogram.
-	some, any []bool
+	// any says of each histogram whether a row has one.
+	any []bool
+	// totals are how many durations histograms have, by column and row.
+	totals [][]uint64
+	// before is the table of the frame before, with the row that is being filled in at at; nil where the row is new. texts
+	// says that texts have the numbers that they had.
+	before       *Table
+	at           int
+	totalsBefore [][]uint64
+	texts        bool
 }
 
 // make makes the table of all plans, in the order of their numbers. fill fills a live row in.
 func (p *planned) make(f *Frame, fill func(d *draft, of *plan)) {
 	slices.SortFunc(p.plans, func(x, y plan) int { return cmp.Compare(x.id, y.id) })
 	d := newDraft(p.table, len(p.plans))
+	p.prepare(d)
+	d.texts, d.totalsBefore = !f.IsKey(), p.b.tables[p.table].totals
 	seconds := 0.0
 	if p.b.before != nil {
 		seconds = f.Time.Sub(p.b.before.Time).Seconds()
@@ -309,9 +323,13 @@ func (p *planned) make(f *Frame, fill func(d *draft, of *plan)) {
 		d.row = i
 		d.IDs[i] = of.id
 		if of.live >= 0 {
+			if d.before = nil; of.before >= 0 {
+				d.before, d.at = p.old, of.before
+			}
 			fill(d, of)
-			p.grow(d, of)
-			p.integrate(d, of, f, seconds)
+			for k := range d.Histograms {
+				p.growHistogram(d, of, k)
+			}
 		} else {
 			p.copy(d, of, f)
 		}
@@ -319,14 +337,42 @@ func (p *planned) make(f *Frame, fill func(d *draft, of *plan)) {
 			d.Histograms[k].End[i] = uint32(len(d.Histograms[k].Bucket))
 		}
 	}
+	for i := range d.info.Columns {
+		switch kind := d.info.Columns[i].Kind; {
+		case kind == Counter && d.some(i):
+			p.grow(d, i)
+		case (kind == Integral || kind == Highest) && d.some(d.info.Columns[i].Of):
+			p.integrate(d, i, seconds)
+		}
+	}
+	known := &p.b.tables[p.table]
+	known.totals, known.spare = d.totals, known.totals
 	f.Tables[p.table] = d.finish()
+}
+
+// prepare gets memory for as many buckets as the frame before had, and some more.
+func (p *planned) prepare(d *draft) {
+	d.totals = p.b.tables[p.table].spare
+	if d.totals == nil {
+		d.totals = make([][]uint64, len(d.Histograms))
+	}
+	for i := range d.totals {
+		d.totals[i] = slices.Grow(d.totals[i][:0], len(d.IDs))[:len(d.IDs)]
+		clear(d.totals[i])
+		if len(p.old.Histograms) == 0 || len(p.old.Histograms[i].Bucket) == 0 {
+			continue
+		}
+		n := len(p.old.Histograms[i].Bucket)
+		n += n/16 + 64
+		d.Histograms[i].Bucket, d.Histograms[i].Count = make([]int32, 0, n), make([]uint64, 0, n)
+	}
 }
 
 func newDraft(t TableID, rows int) *draft {
 	info := &Schema[t]
 	d := &draft{Table: &Table{IDs: make([]uint32, rows), Attributes: make([][]uint64, len(info.Attributes)),
 		Columns: make([]Values, len(info.Columns)), Histograms: make([]Histograms, len(info.Histograms))}, info: info,
-		some: make([]bool, len(info.Columns)), any: make([]bool, len(info.Histograms))}
+		any: make([]bool, len(info.Histograms))}
 	words := (rows + 63) / 64
 	memory := make([]uint64, rows*(len(info.Attributes)+len(info.Columns)+3*len(info.Histograms))+words*len(info.Columns))
 	take := func(n int) []uint64 {
@@ -354,15 +400,15 @@ func newDraft(t TableID, rows int) *draft {
 func (d *draft) finish() Table {
 	for i := range d.Columns {
 		c := &d.Columns[i]
-		if !d.some[i] {
+		if !d.some(i) {
 			*c = Values{}
 			continue
 		}
-		missing := false
-		for row := range d.IDs {
-			missing = missing || c.Missing[row>>6]>>(row&63)&1 != 0
+		missing := uint64(0)
+		for w := range c.Missing {
+			missing |= c.Missing[w] & d.rowsOf(w)
 		}
-		if !missing {
+		if missing == 0 {
 			c.Missing = nil
 		}
 	}
@@ -374,10 +420,28 @@ func (d *draft) finish() Table {
 	return *d.Table
 }
 
+// rowsOf has a bit for each row that a word of marks is of.
+func (d *draft) rowsOf(word int) uint64 {
+	if rest := len(d.IDs) - word<<6; rest < 64 {
+		return 1<<rest - 1
+	}
+	return ^uint64(0)
+}
+
+// some reports whether a row has a value.
+func (d *draft) some(column int) bool {
+	for w, missing := range d.Columns[column].Missing {
+		if ^missing&d.rowsOf(w) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 func (d *draft) set(column int, n uint64) {
-	d.Columns[column].Of[d.row] = n
-	d.Columns[column].Missing[d.row>>6] &^= 1 << (d.row & 63)
-	d.some[column] = true
+	c := &d.Columns[column]
+	c.Of[d.row] = n
+	c.Missing[d.row>>6] &^= 1 << (d.row & 63)
 }
 
 func (d *draft) has(column int) bool { return d.Columns[column].Missing[d.row>>6]>>(d.row&63)&1 == 0 }
@@ -387,60 +451,83 @@ func (d *draft) setHistogram(column int, h *model.Histogram) {
 		return
 	}
 	to := &d.Histograms[column]
-	to.SumNS[d.row], to.Zero[d.row], to.Overflow[d.row] = h.SumNS, h.ZeroCount, h.OverflowCount
-	for i, n := range h.Buckets {
-		if n != 0 {
-			to.Bucket, to.Count = append(to.Bucket, h.Offset+int32(i)), append(to.Count, n)
-		}
-	}
 	d.any[column] = true
-}
-
-// grow makes counters that fell go on from what they were: the source restarted and its row did not.
-func (p *planned) grow(d *draft, of *plan) {
-	for i := range d.info.Columns {
-		if d.info.Columns[i].Kind != Counter || !d.has(i) {
-			continue
-		}
-		c := cell{p.table, of.id, i}
-		n := d.Columns[i].Of[d.row] + p.b.restarts[c]
-		if of.before >= 0 && len(p.old.Columns) > 0 {
-			if was, ok := p.old.Columns[i].At(of.before); ok && n < was && !p.isLevel(d) {
-				n += was - p.b.restarts[c]
-				p.b.restarts[c] = was
-			}
-		}
-		d.Columns[i].Of[d.row] = n
-	}
-	if of.before < 0 {
+	to.SumNS[d.row], to.Zero[d.row], to.Overflow[d.row] = h.SumNS, h.ZeroCount, h.OverflowCount
+	if d.same(column, h) {
+		index, count := d.before.Histograms[column].Buckets(d.at)
+		to.Bucket, to.Count = append(to.Bucket, index...), append(to.Count, count...)
+		d.totals[column][d.row] = h.Count
 		return
 	}
-	for i := range d.info.Histograms {
-		p.growHistogram(d, of, i)
+	bucket, count, total := to.Bucket, to.Count, h.ZeroCount+h.OverflowCount
+	for i, n := range h.Buckets {
+		if n != 0 {
+			bucket, count, total = append(bucket, h.Offset+int32(i)), append(count, n), total+n
+		}
+	}
+	to.Bucket, to.Count, d.totals[column][d.row] = bucket, count, total
+}
+
+// same reports whether a histogram is what the row had in the frame before. Counts only grow: if their sum is equal, so
+// is each.
+func (d *draft) same(column int, h *model.Histogram) bool {
+	return d.before != nil && h.Count == d.totalsBefore[column][d.at] && h.SumNS == d.before.Histograms[column].SumNS[d.at]
+}
+
+// grow makes the counters of a column that fell go on from what they were: the source restarted and its row did not.
+func (p *planned) grow(d *draft, column int) {
+	now, old := &d.Columns[column], &Values{}
+	if len(p.old.Columns) > 0 {
+		old = &p.old.Columns[column]
+	}
+	if len(old.Of) == 0 {
+		return
+	}
+	for i := range p.plans {
+		of := &p.plans[i]
+		if of.live < 0 || of.before < 0 || now.Missing[i>>6]>>(i&63)&1 != 0 {
+			continue
+		}
+		n, restart := now.Of[i], uint64(0)
+		if len(p.b.restarts) > 0 {
+			restart = p.b.restarts[cell{p.table, of.id, column}]
+			n += restart
+		}
+		was := old.Of[of.before]
+		if old.Missing != nil {
+			was, _ = old.At(of.before)
+		}
+		if n < was && !p.isLevel(d, i) {
+			n += was - restart
+			p.b.restarts[cell{p.table, of.id, column}] = was
+		}
+		now.Of[i] = n
 	}
 }
 
 func (p *planned) growHistogram(d *draft, of *plan, column int) {
-	to, was, c := &d.Histograms[column], p.old.Histograms[column].total(of.before), cell{p.table, of.id, column}
-	more := p.b.merged[c]
+	if of.before < 0 {
+		return
+	}
+	var more *model.Histogram
+	now, was := d.totals[column][d.row], p.b.tables[p.table].totals[column][of.before]
+	c := cell{p.table, of.id, column}
+	if len(p.b.merged) > 0 {
+		if more = p.b.merged[c]; more != nil {
+			now += more.Count
+		}
+	}
+	if now < was {
+		more = p.old.Histograms[column].At(of.before)
+		p.b.merged[c] = more
+	}
+	if more == nil {
+		return
+	}
+	to := &d.Histograms[column]
 	begin := uint32(0)
 	if d.row > 0 {
 		begin = to.End[d.row-1]
-	}
-	now := to.Zero[d.row] + to.Overflow[d.row]
-	for _, n := range to.Count[begin:] {
-		now += n
-	}
-	fell := now < was
-	if more != nil {
-		fell = now+more.Count < was
-	}
-	if !fell && more == nil {
-		return
-	}
-	if fell {
-		more = p.old.Histograms[column].At(of.before)
-		p.b.merged[c] = more
 	}
 	sum := more.Clone()
 	to.End[d.row] = uint32(len(to.Bucket))
@@ -450,34 +537,35 @@ func (p *planned) growHistogram(d *draft, of *plan, column int) {
 }
 
 // isLevel reports whether the value of a row of Labelled is a gauge.
-func (p *planned) isLevel(d *draft) bool {
-	return p.table == Labelled && isLevel(p.b.strings[d.Attributes[LabelledMetric][d.row]])
+func (p *planned) isLevel(d *draft, row int) bool {
+	return p.table == Labelled && isLevel(p.b.texts.all[d.Attributes[LabelledMetric][row]])
 }
 
-// integrate fills in integrals and greatest values of levels.
-func (p *planned) integrate(d *draft, of *plan, f *Frame, seconds float64) {
-	for i := range d.info.Columns {
-		info := &d.info.Columns[i]
-		if info.Kind != Integral && info.Kind != Highest || !d.has(info.Of) {
+// integrate fills in a column of integrals or greatest values of a level.
+func (p *planned) integrate(d *draft, column int, seconds float64) {
+	info := &d.info.Columns[column]
+	float := d.info.Columns[info.Of].Kind == LevelFloat
+	for i := range p.plans {
+		of := &p.plans[i]
+		if d.row = i; of.live < 0 || !d.has(info.Of) {
 			continue
 		}
-		level := d.Columns[info.Of].Of[d.row]
+		level := d.Columns[info.Of].Of[i]
 		was, known := uint64(0), false
 		if of.before >= 0 {
-			was, known = p.old.Columns[i].At(of.before)
+			was, known = p.old.Columns[column].At(of.before)
 		}
-		float := d.info.Columns[info.Of].Kind == LevelFloat
 		switch {
 		case info.Kind == Integral && float:
-			d.set(i, was+uint64(fromBits(level)*seconds*info.Per))
+			d.set(column, was+uint64(fromBits(level)*seconds*info.Per))
 		case info.Kind == Integral:
-			d.set(i, was+uint64(float64(level)*seconds*info.Per))
-		case !known || p.b.before.Key == p.b.before.Number: // the key frame before ends a stretch
-			d.set(i, level)
+			d.set(column, was+uint64(float64(level)*seconds*info.Per))
+		case !known || p.b.before.IsKey(): // the key frame before ends a stretch
+			d.set(column, level)
 		case float && fromBits(was) > fromBits(level) || !float && was > level:
-			d.set(i, was)
+			d.set(column, was)
 		default:
-			d.set(i, level)
+			d.set(column, level)
 		}
 	}
 }
@@ -492,8 +580,8 @@ func (p *planned) copy(d *draft, of *plan, f *Frame) {
 	isSum := of.before < 0 || p.old.Attributes[State][of.before] == Summed
 	for a := range d.info.Attributes {
 		v := p.old.Attributes[a][first]
-		if d.info.Attributes[a].Kind == Text {
-			v = p.b.id(p.b.before.Strings[v])
+		if f.IsKey() && d.info.Attributes[a].Kind == Text { // texts have other numbers now
+			v = p.b.texts.id(p.b.before.Strings[v])
 		}
 		d.Attributes[a][d.row] = v
 	}
@@ -521,7 +609,7 @@ func (p *planned) copy(d *draft, of *plan, f *Frame) {
 	}
 	for i := range d.info.Histograms {
 		if len(sources) == 1 {
-			copyHistogram(d, i, &p.old.Histograms[i], first)
+			p.copyHistogram(d, i, first)
 			continue
 		}
 		var sum model.Histogram
@@ -532,13 +620,15 @@ func (p *planned) copy(d *draft, of *plan, f *Frame) {
 	}
 }
 
-func copyHistogram(d *draft, column int, from *Histograms, row int) {
+func (p *planned) copyHistogram(d *draft, column, row int) {
+	from, to := &p.old.Histograms[column], &d.Histograms[column]
 	if len(from.End) == 0 {
 		return
 	}
-	to := &d.Histograms[column]
 	to.SumNS[d.row], to.Zero[d.row], to.Overflow[d.row] = from.SumNS[row], from.Zero[row], from.Overflow[row]
 	index, count := from.Buckets(row)
 	to.Bucket, to.Count = append(to.Bucket, index...), append(to.Count, count...)
-	d.any[column] = d.any[column] || len(index) > 0 || from.Zero[row] > 0 || from.Overflow[row] > 0
+	total := p.b.tables[p.table].totals[column][row]
+	d.totals[column][d.row] = total
+	d.any[column] = d.any[column] || total > 0
 }

@@ -332,6 +332,11 @@ func (e *Edge) finish(seconds float64) {
 	served, _ := e.ends()
 	e.Endpoints, e.OmittedEndpoints, e.OtherEndpoints = served.endpoints.top(MaxEndpoints, seconds)
 	e.Paired = e.Paired && e.ClientSide != nil && e.ServerSide != nil && (!e.settled || agree(e.ClientSide, e.ServerSide))
+	e.measureNetwork()
+}
+
+// measureNetwork is how much longer its client waits than its server takes.
+func (e *Edge) measureNetwork() {
 	if e.Paired && e.ClientSide.P50 != nil && e.ServerSide.P50 != nil {
 		if d := float64(*e.ClientSide.P50 - *e.ServerSide.P50); !math.IsNaN(d) && !math.IsInf(d, 0) {
 			e.NetworkSeconds = &d

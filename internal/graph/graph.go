@@ -1,6 +1,3 @@
-// Package graph builds the service map: which containers run, what each uses, and who talks to
-// whom, how much and how slowly. Its functions are pure: they turn snapshots or the answers of
-// queries into a Graph, and a Graph into text, DOT, Mermaid or JSON.
 package graph
 
 import (

@@ -149,6 +149,7 @@ func (c *containerChange) add(other *containerChange) {
 		}
 	}
 	c.values.add(&other.values)
+	c.means.add(&other.means)
 	if !math.IsInf(started, 1) {
 		c.set(StartTime, started)
 	}

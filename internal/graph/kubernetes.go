@@ -65,12 +65,17 @@ func (by Grouping) settle(containers []containerChange, edges []edgeChange) map[
 func containersOfPods(containers []containerChange) map[string][]*Node {
 	pods := map[string][]*Node{}
 	for i := range containers {
-		// "POD" is what kubelets call the container that holds a pod's namespaces. It serves nothing.
-		if n := &containers[i].node; n.PodName != "" && n.Name != "POD" {
-			pods[n.PodNamespace+"/"+n.PodName] = append(pods[n.PodNamespace+"/"+n.PodName], n)
-		}
+		addToPod(pods, &containers[i].node)
 	}
 	return pods
+}
+
+// addToPod adds a container to those of its pod, if it is in one.
+func addToPod(pods map[string][]*Node, n *Node) {
+	// "POD" is what kubelets call the container that holds a pod's namespaces. It serves nothing.
+	if n.PodName != "" && n.Name != "POD" {
+		pods[n.PodNamespace+"/"+n.PodName] = append(pods[n.PodNamespace+"/"+n.PodName], n)
+	}
 }
 
 func (by Grouping) kubeGroup(k *kube, pods map[string][]*Node) *Node {

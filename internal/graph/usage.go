@@ -14,6 +14,7 @@ type change struct {
 	// firstByte, rtt and duration are of edges alone.
 	firstByte, rtt, duration *model.FloatHistogram
 	seconds                  float64
+	means                    levelMeans
 }
 
 // histogram is where the histogram of a field is.
@@ -109,6 +110,10 @@ func (n *usageNumber) of(c *change) (v float64, ok bool) {
 		return v / c.seconds, ok && c.seconds > 0
 	case model.Limit:
 		return v, ok && v > 0
+	case model.MeanLevel:
+		return c.means.mean(n.fields[0], c.seconds)
+	case model.PeakLevel:
+		return c.means.peak(n.fields[0])
 	case model.Share:
 		whole := c.of(n.fields[1])
 		return c.of(n.fields[0]) / whole, whole > 0

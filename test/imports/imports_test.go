@@ -111,6 +111,10 @@ var allowed = map[string]map[string]string{
 		"internal/model": "the registry says what is shown",
 		"internal/frame": "two of each host are a window",
 	},
+	"internal/fleet": {
+		"internal/model": "the registry says what hosts have",
+		"internal/frame": "two of each host are a window",
+	},
 	"internal/report": {
 		"internal/csvy":  "recordings in",
 		"internal/model": "anomalies out",
@@ -122,6 +126,7 @@ var allowed = map[string]map[string]string{
 		"internal/model":    "snapshots and results",
 		"internal/store":    "what it answers from",
 		"internal/graph":    "the service map",
+		"internal/fleet":    "how hosts and their agents do",
 		"internal/otlp":     "queries name the stored metrics, whose table is there",
 		"internal/recorder": "the flight recorder's ticks of the last minutes",
 		"internal/csvy":     "they become recordings in memory, whose columns have names",
@@ -133,7 +138,7 @@ var allowed = map[string]map[string]string{
 	"cmd/outsight": {
 		"internal/frame": "", "internal/framelog": "",
 		"internal/model": "", "internal/kernel": "", "internal/container": "", "internal/network": "",
-		"internal/otlp": "", "internal/agent": "", "internal/store": "", "internal/graph": "",
+		"internal/otlp": "", "internal/agent": "", "internal/store": "", "internal/graph": "", "internal/fleet": "",
 		"internal/api": "", "internal/demo": "", "web": "",
 		"internal/queue": "", "internal/ingest": "", "internal/export": "",
 		"internal/recorder": "", "internal/csvy": "", "internal/csvy/parquet": "", "internal/report": "",
