@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"slices"
 	"sync"
 
 	"outsight/internal/frame"
@@ -31,13 +32,16 @@ func edgeNumbers() (all []edgeColumn) {
 
 // mapRow is an edge's row in which something happened: one side of an edge.
 type mapRow struct {
-	part, row      int32
-	relation       int32
-	side           model.Role
-	transport      model.Transport
-	sum            bool // it sums rows that ended
-	now            bool // its levels are those of the end of the window
-	client, server mapEnd
+	part, row int32
+	relation  int32
+	side      model.Role
+	transport model.Transport
+	sum       bool // it sums rows that ended
+	now       bool // its levels are those of the end of the window
+	// found: an end was found on another host, so surely; pairedThere: that host counted it, too.
+	found, pairedThere bool
+	confidence         model.Confidence
+	client, server     mapEnd
 	// request and response are bytes.
 	request, response uint64
 }
@@ -320,6 +324,41 @@ func (m *frameMap) findEnds(r *mapRow) {
 	if m.o.By == ByProcess {
 		r.client.process = p.After.Text(frame.Edges, frame.EdgeClientProcess, int(r.row))
 		r.server.process = p.After.Text(frame.Edges, frame.EdgeServerProcess, int(r.row))
+	}
+}
+
+// pair finds the ends of rows that are on other hosts.
+func (m *frameMap) pair() {
+	isOpen := func(r mapRow) bool {
+		return r.side == model.RoleClient && r.server.container < 0 || r.side == model.RoleServer && r.client.container < 0
+	}
+	if len(m.window.Hosts) < 2 || !slices.ContainsFunc(m.rows, isOpen) {
+		return
+	}
+	partAt := make([]int, len(m.window.Hosts))
+	for i := len(m.parts) - 1; i >= 0; i-- {
+		partAt[m.parts[i].hostAt] = i
+	}
+	pairs := pairHosts(m.window)
+	for i := range m.rows {
+		r := &m.rows[i]
+		if !isOpen(*r) {
+			continue
+		}
+		p := &m.parts[r.part]
+		end, ok := pairs.end(p.hostAt, p.spanAt, int(r.row))
+		if !ok {
+			continue
+		}
+		e := &r.server
+		if r.side == model.RoleServer {
+			e = &r.client
+		}
+		e.container = m.parts[partAt[end.Host]+end.Span].containerOf[end.Row]
+		if m.o.By == ByProcess {
+			e.process = end.Process
+		}
+		r.found, r.pairedThere, r.confidence = true, end.Paired, end.Confidence
 	}
 }
 

@@ -75,8 +75,11 @@ func (of *mapRelation) add(m *frameMap, r *mapRow) {
 		return level(view.now[r.row], frame.LevelFloat, 1), true
 	}
 	paired, _ := number(Paired)
-	of.unpaired = of.unpaired || paired != 1 && !settled
+	of.unpaired = of.unpaired || paired != 1 && !settled && !r.pairedThere
 	confidence, known := number(Confidence)
+	if r.found {
+		confidence, known = float64(r.confidence), true
+	}
 	if !known && !r.client.outside() && !r.server.outside() {
 		confidence = float64(model.ByAddress)
 	}
@@ -94,13 +97,13 @@ func (of *mapRelation) finish(m *frameMap) {
 	}
 }
 
-// lists are the rows of each of several things: of thing i those in rows[from[i]:from[i+1]].
-type lists struct{ from, rows []int32 }
+// rowLists are the rows of each of several things: of thing i those in rows[from[i]:from[i+1]].
+type rowLists struct{ from, rows []int32 }
 
-func (l *lists) of(i int32) []int32 { return l.rows[l.from[i]:l.from[i+1]] }
+func (l *rowLists) of(i int32) []int32 { return l.rows[l.from[i]:l.from[i+1]] }
 
 // listsOf sorts rows by what they belong to, of so many things; each calls f for all pairs.
-func listsOf(things int, each func(f func(thing, row int32))) lists {
+func listsOf(things int, each func(f func(thing, row int32))) rowLists {
 	from := make([]int32, things+2)
 	each(func(thing, _ int32) { from[thing+2]++ })
 	for i := range from[1:] {
@@ -111,12 +114,12 @@ func listsOf(things int, each func(f func(thing, row int32))) lists {
 		rows[from[thing+1]] = row
 		from[thing+1]++
 	})
-	return lists{from[:things+1], rows}
+	return rowLists{from[:things+1], rows}
 }
 
 // addSides adds up the rows of each node: as the node itself counted them where it did.
 func (m *frameMap) addSides() {
-	of := func(server bool) lists {
+	of := func(server bool) rowLists {
 		return listsOf(len(m.nodes), func(f func(node, row int32)) {
 			for i := range m.rows {
 				r := &m.rows[i]
@@ -133,7 +136,7 @@ func (m *frameMap) addSides() {
 			}
 		})
 	}
-	var served, called lists
+	var served, called rowLists
 	both(func() { served = of(true) }, func() { called = of(false) })
 	parallelEach(len(m.nodes), func(i int) {
 		n := m.nodes[i]

@@ -15,6 +15,7 @@ func FromFrames(w *frame.Window, o Options) *Graph {
 	defer m.release()
 	m.readContainers()
 	m.readEdges()
+	m.pair()
 	m.makeNodes()
 	m.relate()
 	return m.graph()
@@ -49,6 +50,8 @@ type frameMap struct {
 // part is a span of one host.
 type part struct {
 	host string
+	// hostAt and spanAt are where it is in the window.
+	hostAt, spanAt int
 	// newest: levels are those of the host's newest span. silent: the host was not heard of any more at the end.
 	newest, silent bool
 	frame.Span
@@ -77,7 +80,7 @@ func newFrameMap(w *frame.Window, o Options) *frameMap {
 		h := &w.Hosts[i]
 		m.covered = max(m.covered, hostSeconds(h))
 		for k := range h.Spans {
-			p := part{host: h.Host, Span: h.Spans[k], newest: k == len(h.Spans)-1, seconds: hostSeconds(h),
+			p := part{host: h.Host, hostAt: i, spanAt: k, Span: h.Spans[k], newest: k == len(h.Spans)-1, seconds: hostSeconds(h),
 				sums: map[uint32]int32{}}
 			p.silent = !p.newest || w.To.Sub(p.After.Time) > silence
 			if p.Before == nil && k > 0 {

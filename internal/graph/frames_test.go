@@ -21,8 +21,8 @@ func framesOf(snapshots ...*model.Snapshot) (all []*frame.Frame) {
 	return all
 }
 
-// windowOf is a window of one host between two frames of an agent.
-func windowOf(before, after *frame.Frame) *frame.Window {
+// windowBetween is a window of one host between two frames of an agent.
+func windowBetween(before, after *frame.Frame) *frame.Window {
 	return &frame.Window{From: before.Time, To: after.Time, Hosts: []frame.HostSpans{{Host: after.Host,
 		Spans: []frame.Span{{Before: before, After: after}}}}}
 }
@@ -33,7 +33,7 @@ func fromFrames(prev, cur *model.Snapshot, by Grouping) *Graph {
 		prev = &model.Snapshot{Time: cur.Time, Host: cur.Host}
 	}
 	frames := framesOf(prev, cur)
-	return FromFrames(windowOf(frames[0], frames[1]), Options{By: by})
+	return FromFrames(windowBetween(frames[0], frames[1]), Options{By: by})
 }
 
 var groupings = []Grouping{ByContainer, ByPod, ByProcess, ByWorkload, ByNamespace, ByHost}
