@@ -28,6 +28,7 @@ func measureAllFrames(ctx context.Context, o options) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
+	progress("%v", rows)
 	memory, err := measureFramesMemory(ctx, o)
 	if err != nil {
 		return nil, err
@@ -38,7 +39,7 @@ func measureAllFrames(ctx context.Context, o options) ([]row, error) {
 // measureFrames finds how many agents that send frames a server holds on one core: from the socket over the queue, with
 // every message on the disk, to the log of frames, with series of containers every 15 s.
 func measureFrames(ctx context.Context, o options) ([]row, error) {
-	const agents, rounds = 100, 180
+	const agents, rounds = 50, 180
 	t := newTemplate(simulatedContainers, simulatedEdges, framesChurn, time.Second, rounds)
 	s, err := startFrames(ctx, o, 1)
 	if err != nil {
@@ -132,7 +133,7 @@ func (s *framesServer) logBytes() (n int64) {
 // measureFramesMemory finds the memory of a server with 500 hosts, 5,000 containers and 100,000 edges, and what an edge
 // takes on the disk.
 func measureFramesMemory(ctx context.Context, o options) ([]row, error) {
-	const hosts, containers, edges, rounds = 500, 10, 200, 62
+	const hosts, containers, edges, rounds = 500, 10, 200, 16
 	t := newTemplate(containers, edges, framesChurn, time.Second, rounds)
 	s, err := startFrames(ctx, o, 1)
 	if err != nil {
