@@ -14,7 +14,7 @@ func (d *parser) readHistograms(to, old *Histograms, part []byte, s *tableSectio
 		m.same = nil
 	}
 	row := 0
-	for len(r.b) > 0 {
+	for r.left() > 0 {
 		skip, n := r.count(s.rows), r.count(s.rows)
 		if r.failed || row+skip+n > s.rows {
 			d.fail("a run of %d histograms", n)
@@ -109,7 +109,7 @@ func (m *merger) change(row int, r *reader) {
 	for runs := head >> 2; runs > 0; runs-- {
 		skip, n := r.uvarint(), r.uvarint()
 		const all = maxBucket - minBucket + 1
-		if next += skip; r.failed || skip > all || n > all || next+n > all || n > uint64(len(r.b)) {
+		if next += skip; r.failed || skip > all || n > all || next+n > all || n > uint64(r.left()) {
 			m.failed = true
 			return
 		}
@@ -142,19 +142,18 @@ func (m *merger) copy(index []int32, counts []uint64) {
 
 // run reads what n buckets gained. It answers how many of those of the key frame are among them.
 func (m *merger) run(first int32, n int, index []int32, counts []uint64, r *reader) (used int) {
-	b, at := r.b, m.at
+	b, from, at := r.b, r.at, m.at
 	bucket := m.to.Bucket
 	count := m.to.Count[:len(bucket)]
 	for i := range int32(n) {
 		var v uint64
-		if len(b) > 0 && b[0] < 0x80 {
-			v, b = uint64(b[0]), b[1:]
-		} else if len(b) > 1 && b[1] < 0x80 {
-			v, b = uint64(b[0])&0x7f|uint64(b[1])<<7, b[2:]
+		if from < len(b) && b[from] < 0x80 {
+			v = uint64(b[from])
+			from++
 		} else {
-			r.b = b
+			r.at = from
 			v = r.long()
-			b = r.b
+			from = r.at
 		}
 		if used < len(index) && index[used] == first+i {
 			v += counts[used]
@@ -170,13 +169,13 @@ func (m *merger) run(first int32, n int, index []int32, counts []uint64, r *read
 		bucket[at], count[at] = first+i, v
 		at++
 	}
-	r.b, m.at = b, at
+	r.at, m.at = from, at
 	return used
 }
 
 // readTotal reads how many buckets a column has, all rows together: a new one takes a byte or more.
 func readTotal(old *Histograms, part []byte) (total int, rest reader, ok bool) {
-	rest = reader{b: part[1:]}
+	rest = reader{b: part, at: 1}
 	total = rest.count(len(old.Bucket) + len(part))
 	return total, rest, !rest.failed
 }

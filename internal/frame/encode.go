@@ -15,18 +15,26 @@ func Encode(dst []byte, f, key *Frame) []byte {
 	} else if key == nil || key.Number != f.Key || key.Epoch != f.Epoch || len(key.Strings) > len(f.Strings) {
 		panic("BUG: the key frame is another one")
 	}
-	w := writers.Get().(*writer)
-	defer writers.Put(w)
-	var e encoded
-	if key == nil {
+	added, old := f.Strings, []Table(nil)
+	e := encoded{}
+	if key != nil {
+		added, old = added[len(key.Strings):], key.Tables[:]
+	} else {
 		e.blocks[schemaBlock] = ownSchema().block
 	}
+	return encode(dst, &f.Header, &e, added, f.Tables[:], old, Schema[:])
+}
+
+// encode encodes tables that have what schema says. old are those of the key frame, none for a key frame.
+func encode(dst []byte, h *Header, e *encoded, added []string, tables, old []Table, schema []TableInfo) []byte {
+	w := writers.Get().(*writer)
+	defer writers.Put(w)
 	w.raw, w.apart = w.raw[:0], w.apart[:0]
-	w.strings(f, key)
-	w.tables(f, key)
+	w.strings(added)
+	w.tables(tables, old, schema)
 	w.compressed = compress(w.compressed[:0], w.raw)
 	e.blocks[mainBlock], e.apart = block{w.compressed, len(w.raw)}, w.apart
-	dst = appendHeader(dst, &f.Header, &e)
+	dst = appendHeader(dst, h, e)
 	for i := range e.blocks {
 		dst = append(dst, e.blocks[i].compressed...)
 	}
@@ -60,11 +68,7 @@ var writers = sync.Pool{New: func() any { return &writer{} }}
 
 var emptyTable Table
 
-func (w *writer) strings(f, key *Frame) {
-	added := f.Strings
-	if key != nil {
-		added = added[len(key.Strings):]
-	}
+func (w *writer) strings(added []string) {
 	w.raw = binary.AppendUvarint(w.raw, uint64(len(added)))
 	for _, s := range added {
 		w.raw = binary.AppendUvarint(w.raw, uint64(len(s)))
@@ -75,15 +79,15 @@ func (w *writer) strings(f, key *Frame) {
 }
 
 // tables appends all tables, each with its length in front.
-func (w *writer) tables(f, key *Frame) {
-	for t := range f.Tables {
-		old := &emptyTable
-		if key != nil {
-			old = &key.Tables[t]
+func (w *writer) tables(tables, old []Table, schema []TableInfo) {
+	for t := range tables {
+		was := &emptyTable
+		if len(old) > 0 {
+			was = &old[t]
 		}
 		w.table = w.table[:0]
 		apart := len(w.apart)
-		if !w.writeTable(&f.Tables[t], old, &Schema[t]) {
+		if !w.writeTable(&tables[t], was, &schema[t]) {
 			w.table, w.apart = w.table[:0], w.apart[:apart] // as in the key frame
 		}
 		w.raw = binary.AppendUvarint(w.raw, uint64(len(w.table)))
@@ -319,147 +323,5 @@ func gatherBits(bits, old []uint64, same []segment) {
 			from, to := s.from+i, s.to+i
 			bits[to>>6] |= old[from>>6] >> (from & 63) & 1 << (to & 63)
 		}
-	}
-}
-
-func (w *writer) writeHistograms(now, old *Histograms) (some bool) {
-	if len(now.End) == 0 {
-		w.part = append(w.part, 0)
-		return len(old.End) > 0
-	}
-	total := 0
-	for _, n := range now.Count {
-		if n != 0 {
-			total++
-		}
-	}
-	w.part = append(w.part, hasValues)
-	w.part = binary.AppendUvarint(w.part, uint64(total))
-	some = len(old.End) == 0 || !w.identical
-	at := 0
-	same, begin, count := w.same, 0, 0
-	for row := range w.rows {
-		was := -1
-		if len(old.End) > 0 {
-			for len(same) > 0 && same[0].to+same[0].n <= row {
-				same = same[1:]
-			}
-			if len(same) > 0 && same[0].to <= row {
-				was = same[0].from + row - same[0].to
-			}
-		}
-		if equalHistograms(now, old, row, was) {
-			continue
-		}
-		if some = true; count == 0 || row != at {
-			w.endRun(begin, count)
-			w.part = binary.AppendUvarint(w.part, uint64(row-at))
-			begin, count = len(w.part), 0
-		}
-		w.writeHistogram(now, old, row, was)
-		at = row + 1
-		count++
-	}
-	w.endRun(begin, count)
-	return some
-}
-
-// endRun puts the number of rows of a run in front of them.
-func (w *writer) endRun(begin, count int) {
-	if count > 0 {
-		var number [binary.MaxVarintLen64]byte
-		w.part = slices.Insert(w.part, begin, number[:binary.PutUvarint(number[:], uint64(count))]...)
-	}
-}
-
-func equalHistograms(now, old *Histograms, row, was int) bool {
-	index, counts := now.Buckets(row)
-	if was < 0 {
-		return now.SumNS[row]|now.Zero[row]|now.Overflow[row] == 0 && len(index) == 0
-	}
-	oldIndex, oldCounts := old.Buckets(was)
-	return now.SumNS[row] == old.SumNS[was] && now.Zero[row] == old.Zero[was] && now.Overflow[row] == old.Overflow[was] &&
-		slices.Equal(index, oldIndex) && slices.Equal(counts, oldCounts)
-}
-
-// writeHistogram appends what a row gained: the number of runs and which of the counts follow, the counts, and runs of
-// buckets, where a bucket that gained nothing may be within a run.
-func (w *writer) writeHistogram(now, old *Histograms, row, was int) {
-	zero, overflow, sum := now.Zero[row], now.Overflow[row], now.SumNS[row]
-	index, counts := now.Buckets(row)
-	var oldIndex []int32
-	var oldCounts []uint64
-	if was >= 0 {
-		zero, overflow, sum = zero-old.Zero[was], overflow-old.Overflow[was], sum-old.SumNS[was]
-		oldIndex, oldCounts = old.Buckets(was)
-	}
-	w.gains = w.gains[:0]
-	runs := 0
-	for len(index)+len(oldIndex) > 0 {
-		var g gain
-		take := len(oldIndex) == 0 || len(index) > 0 && index[0] <= oldIndex[0]
-		leave := len(index) == 0 || len(oldIndex) > 0 && oldIndex[0] <= index[0]
-		if take {
-			g = gain{index[0], counts[0]}
-			index, counts = index[1:], counts[1:]
-		}
-		if leave {
-			g = gain{oldIndex[0], g.count - oldCounts[0]}
-			oldIndex, oldCounts = oldIndex[1:], oldCounts[1:]
-		}
-		if g.count == 0 {
-			continue
-		}
-		if last := len(w.gains) - 1; last < 0 || g.bucket-w.gains[last].bucket > maxHole {
-			runs++
-		}
-		w.gains = append(w.gains, g)
-	}
-	head := uint64(runs) << 2
-	if zero != 0 {
-		head |= 1
-	}
-	if overflow != 0 {
-		head |= 2
-	}
-	w.part = binary.AppendUvarint(w.part, head)
-	if zero != 0 {
-		w.part = binary.AppendUvarint(w.part, zero)
-	}
-	if overflow != 0 {
-		w.part = binary.AppendUvarint(w.part, overflow)
-	}
-	w.part = binary.AppendUvarint(w.part, sum)
-	w.writeGains()
-}
-
-// gain is what a bucket gained.
-type gain struct {
-	bucket int32
-	count  uint64
-}
-
-// maxHole is how far apart two buckets of a run are at most.
-const maxHole = 3
-
-func (w *writer) writeGains() {
-	next := int32(minBucket)
-	for i := 0; i < len(w.gains); {
-		end := i + 1
-		for end < len(w.gains) && w.gains[end].bucket-w.gains[end-1].bucket <= maxHole {
-			end++
-		}
-		first, last := w.gains[i].bucket, w.gains[end-1].bucket
-		w.part = binary.AppendUvarint(w.part, uint64(first-next))
-		w.part = binary.AppendUvarint(w.part, uint64(last-first+1))
-		for at := first; at <= last; at++ {
-			if w.gains[i].bucket != at {
-				w.part = append(w.part, 0)
-				continue
-			}
-			w.part = binary.AppendUvarint(w.part, w.gains[i].count)
-			i++
-		}
-		next = last + 1
 	}
 }
