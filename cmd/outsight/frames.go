@@ -1,16 +1,19 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"outsight/internal/derive"
+	"outsight/internal/frame"
 	"outsight/internal/framelog"
 	"outsight/internal/ingest"
 	"outsight/internal/kubernetes"
@@ -88,6 +91,57 @@ func (f *frameFlags) deriver(kept anyStore, cluster *kubernetes.Cluster, log *sl
 		o.Name = cluster.Name
 	}
 	return derive.New(kept, o)
+}
+
+// frameSink keeps the frames of the agent in this process in a log, and makes series of them.
+type frameSink struct {
+	log    framelog.Log
+	series *derive.Deriver
+	// key is the key frame that was stored last; nil where one is missing, and wantsKey then.
+	key      *frame.Frame
+	wantsKey atomic.Bool
+	drops    atomic.Pointer[[]model.Drop]
+}
+
+func newFrameSink(log framelog.Log, series *derive.Deriver) *frameSink {
+	s := &frameSink{log: log, series: series}
+	s.update()
+	return s
+}
+
+// Consume implements agent.Sink.
+func (s *frameSink) Consume(ctx context.Context, f *frame.Frame) error {
+	defer s.update()
+	key := s.key
+	if f.IsKey() {
+		s.key, key = nil, f
+	} else if key == nil || key.Number != f.Key || key.Epoch != f.Epoch {
+		s.wantsKey.Store(true)
+		return fmt.Errorf("frame %d: %w", f.Number, frame.ErrNoKey)
+	}
+	if err := s.log.Append(ctx, []framelog.Encoded{{Header: f.Header, Data: frame.Encode(nil, f, key)}}); err != nil {
+		if f.IsKey() {
+			s.wantsKey.Store(true)
+		}
+		return err
+	}
+	s.key = key
+	s.series.Put("", f)
+	return nil
+}
+
+// WantsKey implements agent.KeyWanter.
+func (s *frameSink) WantsKey() bool { return s.wantsKey.Swap(false) }
+
+// Features implements agent.Reporter.
+func (s *frameSink) Features() []model.Feature { return nil }
+
+// Drops implements agent.Reporter. They are those after the last frame: a log that works may let ask for them wait.
+func (s *frameSink) Drops() []model.Drop { return *s.drops.Load() }
+
+func (s *frameSink) update() {
+	drops := append(frameDrops(s.log.Stats()), s.series.Drops()...)
+	s.drops.Store(&drops)
 }
 
 // frameDrops are the bounds of a log of frames, and what it lost.
