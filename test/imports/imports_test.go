@@ -25,6 +25,7 @@ var allowed = map[string]map[string]string{
 		"internal/model":   "histograms and names of columns",
 		"internal/damaged": "what is cut off is kept there",
 	},
+	"internal/framelog/s3": {"internal/framelog": "the bucket that it implements"},
 	"internal/kernel": {
 		"internal/model":        "counters leave the kernel side as values of the model",
 		"internal/kernel/host":  "modules are opened by it",
@@ -85,6 +86,7 @@ var allowed = map[string]map[string]string{
 		"internal/quota":   "what each tenant may have of it",
 		"internal/damaged": "what is cut off is kept there",
 	},
+	"internal/framelog/s3": {"internal/framelog": "the bucket that it implements"},
 	"internal/queue": {},
 	"internal/export": {
 		"internal/model":   "snapshots in",
