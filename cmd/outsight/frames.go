@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"outsight/internal/derive"
 	"outsight/internal/frame"
 	"outsight/internal/framelog"
+	"outsight/internal/framelog/s3"
 	"outsight/internal/ingest"
 	"outsight/internal/kubernetes"
 	"outsight/internal/model"
@@ -26,6 +29,8 @@ type frameFlags struct {
 	fine, middle time.Duration
 	promQL       string
 	every        time.Duration
+	// bucket is the URL of an S3-compatible bucket for older frames; empty for none.
+	bucket, region string
 }
 
 // What is made of frames for PromQL.
@@ -47,6 +52,9 @@ func (f *frameFlags) add(c *cobra.Command, bytes int64, promQL string) {
 	flags.DurationVar(&f.fine, "fine", time.Hour, "how long every frame is kept")
 	flags.DurationVar(&f.middle, "middle", 24*time.Hour,
 		"how long one frame for every 10 s is kept; after that it is one a minute. Counts stay exact")
+	flags.StringVar(&f.bucket, "frame-bucket", "", "S3-compatible bucket for frames that are older than --middle, as in "+
+		"https://s3.example.com/bucket/prefix; its keys are in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+	flags.StringVar(&f.region, "frame-bucket-region", "", "its region (default: it is asked)")
 	flags.StringVar(&f.promQL, "promql", promQL, "which series for PromQL are made of frames: full, containers (and hosts, "+
 		"but no edges) or off; an edge has about 30 series, each with up to 6 KB of memory")
 	flags.DurationVar(&f.every, "promql-every", 15*time.Second, "time between two samples of these series")
@@ -70,13 +78,37 @@ const (
 )
 
 // open opens the log of frames in a data directory.
-func (f *frameFlags) open(data string, retention time.Duration, log *slog.Logger) (*framelog.Files, error) {
-	opened, err := framelog.Open(filepath.Join(data, framesDirectory), framelog.Options{MaxBytes: f.bytes, MaxAge: retention,
-		Fine: f.fine, Middle: f.middle, Logger: log})
+func (f *frameFlags) open(data string, retention time.Duration, log *slog.Logger) (framelog.Log, error) {
+	o := framelog.Options{MaxBytes: f.bytes, MaxAge: retention, Fine: f.fine, Middle: f.middle, Logger: log}
+	if f.bucket != "" {
+		bucket, err := f.openBucket()
+		if err != nil {
+			return nil, err
+		}
+		o.Bucket = bucket
+	}
+	opened, err := framelog.Open(filepath.Join(data, framesDirectory), o)
 	if err != nil {
 		return nil, dataError{data, err}
 	}
 	return opened, nil
+}
+
+func (f *frameFlags) openBucket() (framelog.Bucket, error) {
+	u, err := url.Parse(f.bucket)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
+		return nil, usagef("--frame-bucket is no URL as in https://s3.example.com/bucket/prefix, without user and password")
+	}
+	name, prefix, _ := strings.Cut(strings.Trim(u.Path, "/"), "/")
+	if prefix != "" {
+		prefix += "/"
+	}
+	bucket, err := s3.New(s3.Options{Endpoint: u.Host, Plain: u.Scheme == "http", Bucket: name, Prefix: prefix,
+		Region: f.region})
+	if err != nil {
+		return nil, usagef("--frame-bucket: %v", err)
+	}
+	return bucket, nil
 }
 
 // deriver makes series of frames; nil where none are wanted.
@@ -161,7 +193,7 @@ func framesIn(data string) bool {
 	return err == nil
 }
 
-func closeFrames(frames *framelog.Files, log *slog.Logger) {
+func closeFrames(frames framelog.Log, log *slog.Logger) {
 	if err := frames.Close(); err != nil {
 		log.Error("ending the log of frames was not clean", "error", err)
 	}

@@ -101,7 +101,7 @@ type up struct {
 	access       access.Access
 	page, socket net.Listener
 	store        anyStore
-	frames       *framelog.Files
+	frames       framelog.Log
 	// series are made of frames for PromQL; nil for none. report tells of the store's bounds.
 	series    *derive.Deriver
 	report    *storeReport

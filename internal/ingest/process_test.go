@@ -95,8 +95,13 @@ func watch(dir, server string) error {
 	}
 	go e.Run(context.Background())
 	frames := newFrameAgent("h", time.Now())
+	last := time.Time{}
 	for tick := time.NewTicker(agentPace); ; <-tick.C {
 		at := time.Now().Truncate(time.Millisecond)
+		if !at.After(last) { // a tick was late
+			continue
+		}
+		last = at
 		var batch []model.Series
 		for i := range agentSeries {
 			batch = append(batch, model.Series{Name: "chaos_total", Kind: model.Counter, Time: at, Value: counterAt(at, i),

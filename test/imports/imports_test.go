@@ -86,7 +86,6 @@ var allowed = map[string]map[string]string{
 		"internal/quota":   "what each tenant may have of it",
 		"internal/damaged": "what is cut off is kept there",
 	},
-	"internal/framelog/s3": {"internal/framelog": "the bucket that it implements"},
 	"internal/queue": {},
 	"internal/export": {
 		"internal/model":   "snapshots in",
@@ -104,6 +103,12 @@ var allowed = map[string]map[string]string{
 		"internal/quota":    "what each tenant may send",
 		"internal/access":   "which tenant a header names",
 		"internal/damaged":  "damaged blocks of the queue are kept there",
+	},
+	"internal/derive": {
+		"internal/frame": "frames in",
+		"internal/model": "series out",
+		"internal/otlp":  "what the series of a frame are",
+		"internal/store": "what its errors mean",
 	},
 	"internal/csvy": {},
 	"internal/csvy/parquet": {
@@ -138,7 +143,7 @@ var allowed = map[string]map[string]string{
 	"web":           {},
 	"internal/demo": {"internal/model": "the shop's true edges are checked against the model's"},
 	"cmd/outsight": {
-		"internal/frame": "", "internal/framelog": "",
+		"internal/frame": "", "internal/framelog": "", "internal/framelog/s3": "", "internal/derive": "",
 		"internal/model": "", "internal/kernel": "", "internal/container": "", "internal/network": "",
 		"internal/otlp": "", "internal/agent": "", "internal/store": "", "internal/graph": "", "internal/fleet": "",
 		"internal/api": "", "internal/demo": "", "web": "",
