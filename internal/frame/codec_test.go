@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -157,7 +158,7 @@ func difference(a, b *Frame) string {
 			}
 			for i := range info.Histograms {
 				g, h := x.Histograms[i].At(row), y.Histograms[i].At(row)
-				if fmt.Sprint(g) != fmt.Sprint(h) {
+				if !reflect.DeepEqual(g, h) {
 					return fmt.Sprintf("%s row %d: %s %+v and %+v", info.Name, row, info.Histograms[i].Name, g, h)
 				}
 			}
@@ -168,7 +169,7 @@ func difference(a, b *Frame) string {
 
 // TestRoundTrip encodes and decodes frames of random values, after a key frame as it was made and as it was decoded.
 func TestRoundTrip(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		key := randomFrame(r, nil)
 		data := Encode(nil, key, nil)
