@@ -168,9 +168,10 @@ var allowed = map[string]map[string]string{
 // soleImporter names, for a prefix of foreign packages, the one package that may import them, so
 // that their types spread no further. With a slash at its end it is a package and those below it.
 var soleImporter = map[string]string{
-	"github.com/cilium/ebpf": "internal/kernel/",
-	"github.com/prometheus/": "internal/store",
-	"github.com/parquet-go/": "internal/csvy/parquet",
+	"github.com/cilium/ebpf":     "internal/kernel/",
+	"github.com/prometheus/":     "internal/store",
+	"github.com/parquet-go/":     "internal/csvy/parquet",
+	"github.com/minio/minio-go/": "internal/framelog/s3",
 	// The server and its configuration stay where it is embedded; clients use nats.go.
 	"github.com/nats-io/nats-server": "internal/ingest",
 	// A library of names alone, which the store need not know.
@@ -191,7 +192,7 @@ func importerOf(imported string) (importer string) {
 // notLinked lists what a binary must not contain, however indirectly.
 var notLinked = map[string][]string{
 	"cmd/outsight-agent": {"github.com/prometheus/", "github.com/nats-io/nats-server", "k8s.io/",
-		"github.com/parquet-go/"},
+		"github.com/parquet-go/", "github.com/minio/minio-go/"},
 }
 
 // tools are programs of the repository that are in no product: they may import anything.
