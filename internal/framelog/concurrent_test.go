@@ -33,7 +33,7 @@ func TestReadersAndWriters(t *testing.T) {
 					stopped = true
 				default:
 				}
-				to := time.Unix(0, now.Load())
+				to := time.Unix(0, max(now.Load(), start.Add(time.Minute).UnixNano()))
 				for w, err := range log.Windows(context.Background(), Query{Tenant: "t",
 					Times: []time.Time{start, to.Add(-time.Minute), to}}) {
 					if err != nil {
