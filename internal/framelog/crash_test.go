@@ -57,8 +57,8 @@ func kills() int {
 	return 20
 }
 
-// TestKilled kills a program that appends, thins and closes segments, at random instants. Nothing that it said was stored
-// may be missing, but for what thinning leaves out, and nothing may be there twice.
+// TestKilled kills a program that appends, thins and closes segments, at random instants. Nothing that it said was
+// stored may be missing, but for what thinning leaves out, and nothing may be there twice.
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	acknowledged := map[uint64]uint64{} // the last number of an epoch

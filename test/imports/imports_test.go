@@ -86,8 +86,7 @@ var allowed = map[string]map[string]string{
 		"internal/quota":   "what each tenant may have of it",
 		"internal/damaged": "what is cut off is kept there",
 	},
-	"internal/framelog/s3": {"internal/framelog": "the bucket that it implements"},
-	"internal/queue":       {},
+	"internal/queue": {},
 	"internal/export": {
 		"internal/model":   "snapshots in",
 		"internal/frame":   "frames out",
