@@ -171,6 +171,7 @@ func (a *acceptor) has(of *stream, minute int64, number uint64) bool {
 	if known || newer {
 		return known
 	}
+	// Where the bucket does not answer, a frame that is a day late may be stored twice. It is read once.
 	for _, e := range a.f.entries(a.v, of, minute) {
 		if e.number == number {
 			return true
