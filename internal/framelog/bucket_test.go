@@ -90,7 +90,7 @@ func answers(log *Files) (all []string, err error) {
 
 // CheckLogInBucket moves old frames to a bucket, asks for them, loses the disk, and removes them with age.
 func CheckLogInBucket(t *testing.T, bucket Bucket) {
-	fleet := newFleet(50 * time.Minute)
+	fleet := longFleet()
 	c := &clock{start}
 	o := c.options()
 	o.SegmentBytes, o.SegmentAge = 300_000, 2*time.Minute
@@ -189,7 +189,7 @@ func TestLogInBucket(t *testing.T) { CheckLogInBucket(t, &dirBucket{dir: t.TempD
 // TestBucketThatDoesNotAnswer: new frames are taken, what is on the disk is there, and the rest comes back with the
 // bucket.
 func TestBucketThatDoesNotAnswer(t *testing.T) {
-	fleet := newFleet(50 * time.Minute)
+	fleet := longFleet()
 	c := &clock{start}
 	o := c.options()
 	bucket := &dirBucket{dir: t.TempDir(), down: true}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,6 +26,9 @@ type fleet struct {
 	frames []Encoded // in the order in which they arrive
 	length time.Duration
 }
+
+// longFleet is the fleet of several tests.
+var longFleet = sync.OnceValue(func() *fleet { return newFleet(50 * time.Minute) })
 
 // newFleet simulates hosts whose containers come and go and whose agents restart. One begins late and ends early, one
 // is silent for a while, and the frames of one come late for a part of the time.
@@ -127,7 +131,7 @@ func (f *fleet) log(t *testing.T, o Options, c *clock) *Files {
 
 // TestWindows holds 300 random windows against what was counted: to the last count, and of the right frames.
 func TestWindows(t *testing.T) {
-	fleet := newFleet(50 * time.Minute)
+	fleet := longFleet()
 	c := &clock{start}
 	o := c.options()
 	o.SegmentBytes, o.SegmentAge, o.Fine = 300_000, 5*time.Minute, 2*time.Hour
@@ -192,7 +196,7 @@ func TestWindows(t *testing.T) {
 
 // TestThinning: after it windows are coarser and as exact.
 func TestThinning(t *testing.T) {
-	fleet := newFleet(50 * time.Minute)
+	fleet := longFleet()
 	c := &clock{start}
 	o := c.options()
 	o.SegmentBytes, o.SegmentAge = 300_000, 2*time.Minute
