@@ -196,8 +196,8 @@ func newStoreSink(s anyStore) *storeSink {
 	return sink
 }
 
-// Consume implements agent.Sink.
-func (s *storeSink) Consume(ctx context.Context, snapshot *model.Snapshot) error {
+// ConsumeRows implements agent.RowSink.
+func (s *storeSink) ConsumeRows(ctx context.Context, snapshot *model.Snapshot) error {
 	defer s.update()
 	return s.store.Append(ctx, s.cluster.Name(otlp.Convert(snapshot)))
 }

@@ -23,7 +23,7 @@ func TestStoreTellsOfItsClock(t *testing.T) {
 	}
 	_, snapshot := twoSeconds()
 	snapshot.Time = now
-	if err := sink.Consume(t.Context(), snapshot); err != nil {
+	if err := sink.ConsumeRows(t.Context(), snapshot); err != nil {
 		t.Fatal(err)
 	}
 	now = time.Now()
@@ -55,7 +55,7 @@ func TestStoreTellsItsBounds(t *testing.T) {
 	}
 	_, snapshot := twoSeconds()
 	snapshot.Time = time.Now()
-	if err := sink.Consume(t.Context(), snapshot); err == nil {
+	if err := sink.ConsumeRows(t.Context(), snapshot); err == nil {
 		t.Error("a store of ten series took a whole snapshot")
 	}
 	if d := series(); d.Used != 10 || d.Count == 0 || d.Count != kept.Stats().NoRoom {

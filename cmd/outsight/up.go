@@ -150,7 +150,7 @@ func openUp(o upOptions) (u *up, err error) {
 	}
 	sink := newStoreSink(u.store)
 	sink.cluster = cluster
-	host.Sinks, host.Reporters = map[string]agent.Sink{"store": sink}, []agent.Reporter{sink, &u.listeners}
+	host.RowSinks, host.Reporters = map[string]agent.RowSink{"store": sink}, []agent.Reporter{sink, &u.listeners}
 	host.Answers = &u.answers
 	if remote, ok := u.store.(*store.Remote); ok {
 		host.Senders = []agent.Sender{remoteSender{remote}}
@@ -215,7 +215,7 @@ func (u *up) run(ctx context.Context) error {
 		return agent.ServeHTTP(ctx, u.page, u.answers.Measure(u.handler()), u.options.logger)
 	})
 	group.Go(func() error {
-		return agent.ServeHTTP(ctx, u.socket, u.answers.Measure(agent.SocketHandler(u.host.Snapshot, u.host)),
+		return agent.ServeHTTP(ctx, u.socket, u.answers.Measure(agent.SocketHandler(u.host.Frame, u.host)),
 			u.options.logger)
 	})
 	return group.Wait()

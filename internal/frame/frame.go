@@ -13,6 +13,10 @@ type Frame struct {
 	// Strings are the texts of attributes, by their index; the first is empty.
 	Strings []string
 	Tables  [NumTables]Table
+	// layout and only say how a frame was decoded: those that are told as changes of it are decoded in the same way. They
+	// are nil where it was not.
+	layout *layout
+	only   *Projection
 }
 
 // Header says which frame it is.
@@ -34,6 +38,13 @@ type Header struct {
 
 // IsKey reports whether the frame is told completely.
 func (h *Header) IsKey() bool { return h.Key == h.Number }
+
+// AsKey is the frame as a key frame: one that needs no other to be read.
+func (f *Frame) AsKey() *Frame {
+	whole := *f
+	whole.Key = whole.Number
+	return &whole
+}
 
 // Table has the rows of one kind of entity.
 type Table struct {

@@ -25,8 +25,10 @@ type index[K, S comparable] struct {
 
 // entry is a row that lives or has ended.
 type entry[K, S comparable] struct {
-	key   K
-	id    uint32
+	key K
+	id  uint32
+	// row is where it was in the table of the frame before the last one.
+	row   int
 	began time.Time
 	kind  S
 	// sum is the row that will sum it; 0 where that is not decided yet.
