@@ -253,34 +253,51 @@ func (x *pairIndex) matchConnections(all []*pairView) {
 		return
 	}
 	hashes := newNumbers(count)
-	of := newLists(count, func(add func(int32, *half)) {
-		for _, v := range all {
-			for _, c := range v.connections {
-				if number, _ := hashes.of(c.hash | 1<<63); v.halves[c.half].side == model.RoleServer {
-					add(number, &v.halves[c.half])
-				}
+	type link struct {
+		half *half
+		next int32
+	}
+	servers := make([]link, 1, count/2+1) // 0 ends a list
+	first := make([]int32, count)
+	x.eachConnection(all, model.RoleServer, func(h *half, hash uint64) {
+		number, _ := hashes.of(hash | isIPv6)
+		servers = append(servers, link{h, first[number]})
+		first[number] = int32(len(servers) - 1)
+	})
+	type match struct {
+		client, server *half
+		hash           uint64
+	}
+	matches := make([]match, 0, count/2)
+	x.eachConnection(all, model.RoleClient, func(h *half, hash uint64) {
+		number, ok := hashes.find(hash | isIPv6)
+		if !ok {
+			return
+		}
+		for at := first[number]; at > 0; at = servers[at].next {
+			if server := servers[at].half; server.view.host != h.view.host {
+				matches = append(matches, match{h, server, hash})
 			}
 		}
 	})
 	x.same = newLists(x.halves, func(add func(int32, sameHalf)) {
-		clear(x.sampled)
-		for _, v := range all {
-			for _, c := range v.connections {
-				x.sampled[v.first+c.half]++
-				client := &v.halves[c.half]
-				if client.side != model.RoleClient {
-					continue
-				}
-				number, _ := hashes.of(c.hash | 1<<63)
-				for _, server := range of.of(number) {
-					if server.view.host != v.host {
-						add(v.first+c.half, sameHalf{server, c.hash})
-						add(server.number(), sameHalf{client, c.hash})
-					}
-				}
-			}
+		for _, m := range matches {
+			add(m.client.number(), sameHalf{m.server, m.hash})
+			add(m.server.number(), sameHalf{m.client, m.hash})
 		}
 	})
+}
+
+// eachConnection calls f for the connections of the halves of one side, and counts them in sampled.
+func (x *pairIndex) eachConnection(all []*pairView, side model.Role, f func(h *half, hash uint64)) {
+	for _, v := range all {
+		for _, c := range v.connections {
+			if h := &v.halves[c.half]; h.side == side {
+				x.sampled[v.first+c.half]++
+				f(h, c.hash)
+			}
+		}
+	}
 }
 
 // number is the half's index among all halves.

@@ -77,7 +77,9 @@ func (g group) runAs(program string, arguments ...string) error {
 }
 
 // start runs a program in the group until stop is called, and waits for its first line.
-func (g group) start(arguments ...string) (stop func() error, err error) { return g.startAs("/init", arguments...) }
+func (g group) start(arguments ...string) (stop func() error, err error) {
+	return g.startAs("/init", arguments...)
+}
 
 func (g group) startAs(program string, arguments ...string) (stop func() error, err error) {
 	command, dir, err := g.commandAs(program, arguments...)
