@@ -219,7 +219,8 @@ func (v *pairView) collectConnections() {
 	for row := range t.IDs {
 		edge, ok := edges.Find(uint32(t.Attribute(frame.ConnectionEdge, row)))
 		if ok && v.halfOf[edge] >= 0 {
-			v.connections = append(v.connections, connection{t.Attribute(frame.ConnectionHash, row), v.halfOf[edge]})
+			hash := t.Attribute(frame.ConnectionHash, row) | t.Attribute(frame.ConnectionHashHigh, row)<<32
+			v.connections = append(v.connections, connection{hash, v.halfOf[edge]})
 		}
 	}
 }

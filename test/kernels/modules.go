@@ -15,8 +15,8 @@ import (
 var guestModules = []string{"crc32c_generic", "loop", "ext4", "xfs", "btrfs"}
 
 // networkModules are what guests with a network load besides: its device, bridges, and what translates addresses.
-var networkModules = []string{"e1000", "veth", "bridge", "iptable_nat", "xt_nat", "xt_MASQUERADE", "xt_tcpudp",
-	"nf_conntrack_netlink"}
+var networkModules = []string{"crc32c_generic", "e1000", "veth", "bridge", "iptable_nat", "xt_nat", "xt_MASQUERADE",
+	"xt_tcpudp", "nf_conntrack_netlink"}
 
 // moduleSuffix is what files with modules end with.
 const moduleSuffix = ".ko"
