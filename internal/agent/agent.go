@@ -175,7 +175,9 @@ type Agent struct {
 	latest     atomic.Pointer[model.Snapshot]
 	builder    *frame.Builder
 	frame      atomic.Pointer[frame.Frame]
-	disks      *disks
+	// edges are the last that could be read.
+	edges []model.Edge
+	disks *disks
 	// unread is why some of the kernel's counters could not be read for latest.
 	unread atomic.Pointer[error]
 
@@ -316,7 +318,14 @@ func (a *Agent) build(s *model.Snapshot) *frame.Frame {
 			a.builder.ForceKey()
 		}
 	}
-	return a.builder.Build(s)
+	if s.Edges != nil {
+		a.edges = s.Edges
+		return a.builder.Build(s)
+	}
+	// They could not be read. Their rows go on: they must not have ended when the same counters come again.
+	whole := *s
+	whole.Edges = a.edges
+	return a.builder.Build(&whole)
 }
 
 // follow hands lifecycle events to the registry.

@@ -28,7 +28,7 @@ type draft struct {
 
 // make makes the table of all plans, in the order of their numbers. fill fills a live row in.
 func (p *planned) make(f *Frame, fill func(d *draft, of *plan)) {
-	slices.SortFunc(p.plans, func(x, y plan) int { return cmp.Compare(x.id, y.id) })
+	p.order()
 	d := newDraft(p.table, len(p.plans))
 	p.prepare(d)
 	d.texts, d.totalsBefore, d.unmerged = !f.IsKey(), p.b.tables[p.table].totals, len(p.b.merged) == 0
@@ -57,15 +57,41 @@ func (p *planned) make(f *Frame, fill func(d *draft, of *plan)) {
 	}
 	for i := range d.info.Columns {
 		switch kind := d.info.Columns[i].Kind; {
-		case kind == Counter && d.some(i):
+		case kind == Counter && d.Columns[i].Of != nil:
 			p.grow(d, i)
-		case (kind == Integral || kind == Highest) && d.some(d.info.Columns[i].Of):
+		case (kind == Integral || kind == Highest) && d.Columns[d.info.Columns[i].Of].Of != nil:
 			p.integrate(d, i, seconds)
 		}
 	}
 	known := &p.b.tables[p.table]
 	known.totals, known.spare = d.totals, known.totals
 	f.Tables[p.table] = d.finish()
+}
+
+// order puts the plans in the order of their numbers. Those of the frame before are in it there.
+func (p *planned) order() {
+	all, fresh := p.ordered[:0], p.fresh[:0]
+	at := append(p.at[:0], make([]int32, len(p.old.IDs))...)
+	for i := range p.plans {
+		if of := &p.plans[i]; of.before >= 0 {
+			at[of.before] = int32(i + 1)
+		} else {
+			fresh = append(fresh, *of)
+		}
+	}
+	slices.SortFunc(fresh, func(x, y plan) int { return cmp.Compare(x.id, y.id) })
+	next := 0
+	for _, i := range at {
+		if i == 0 {
+			continue
+		}
+		for ; next < len(fresh) && fresh[next].id < p.plans[i-1].id; next++ {
+			all = append(all, fresh[next])
+		}
+		all = append(all, p.plans[i-1])
+	}
+	all = append(all, fresh[next:]...)
+	p.plans, p.ordered, p.fresh, p.at = all, p.plans, fresh, at
 }
 
 // prepare gets memory for as many buckets as the frame before had, and some more.
@@ -91,8 +117,7 @@ func newDraft(t TableID, rows int) *draft {
 	d := &draft{Table: &Table{IDs: make([]uint32, rows), Attributes: make([][]uint64, len(info.Attributes)),
 		Columns: make([]Values, len(info.Columns)), Histograms: make([]Histograms, len(info.Histograms))}, info: info,
 		any: make([]bool, len(info.Histograms))}
-	words := (rows + 63) / 64
-	memory := make([]uint64, rows*(len(info.Attributes)+len(info.Columns)+3*len(info.Histograms))+words*len(info.Columns))
+	memory := make([]uint64, rows*(len(info.Attributes)+3*len(info.Histograms)))
 	take := func(n int) []uint64 {
 		part := memory[:n:n]
 		memory = memory[n:]
@@ -101,12 +126,6 @@ func newDraft(t TableID, rows int) *draft {
 	for i := range d.Attributes {
 		d.Attributes[i] = take(rows)
 	}
-	for i := range d.Columns {
-		d.Columns[i] = Values{take(rows), take(words)}
-		for w := range d.Columns[i].Missing {
-			d.Columns[i].Missing[w] = ^uint64(0)
-		}
-	}
 	ends := make([]uint32, rows*len(info.Histograms))
 	for i := range d.Histograms {
 		d.Histograms[i] = Histograms{SumNS: take(rows), Zero: take(rows), Overflow: take(rows), End: ends[i*rows : (i+1)*rows]}
@@ -114,20 +133,18 @@ func newDraft(t TableID, rows int) *draft {
 	return d
 }
 
-// finish drops columns that are empty, and marks that mark nothing.
+// finish drops histograms that are empty, and marks that mark nothing.
 func (d *draft) finish() Table {
 	for i := range d.Columns {
-		c := &d.Columns[i]
-		if !d.some(i) {
-			*c = Values{}
-			continue
-		}
 		missing := uint64(0)
-		for w := range c.Missing {
-			missing |= c.Missing[w] & d.rowsOf(w)
+		for w, bits := range d.Columns[i].Missing {
+			if rest := len(d.IDs) - w<<6; rest < 64 {
+				bits &= 1<<rest - 1
+			}
+			missing |= bits
 		}
 		if missing == 0 {
-			c.Missing = nil
+			d.Columns[i].Missing = nil
 		}
 	}
 	for i := range d.Histograms {
@@ -138,31 +155,25 @@ func (d *draft) finish() Table {
 	return *d.Table
 }
 
-// rowsOf has a bit for each row that a word of marks is of.
-func (d *draft) rowsOf(word int) uint64 {
-	if rest := len(d.IDs) - word<<6; rest < 64 {
-		return 1<<rest - 1
-	}
-	return ^uint64(0)
-}
-
-// some reports whether a row has a value.
-func (d *draft) some(column int) bool {
-	for w, missing := range d.Columns[column].Missing {
-		if ^missing&d.rowsOf(w) != 0 {
-			return true
-		}
-	}
-	return false
-}
-
+// set sets a value of the row. A column has memory from its first value on.
 func (d *draft) set(column int, n uint64) {
 	c := &d.Columns[column]
+	if c.Of == nil {
+		rows := len(d.IDs)
+		memory := make([]uint64, rows+(rows+63)/64)
+		c.Of, c.Missing = memory[:rows:rows], memory[rows:]
+		for w := range c.Missing {
+			c.Missing[w] = ^uint64(0)
+		}
+	}
 	c.Of[d.row] = n
 	c.Missing[d.row>>6] &^= 1 << (d.row & 63)
 }
 
-func (d *draft) has(column int) bool { return d.Columns[column].Missing[d.row>>6]>>(d.row&63)&1 == 0 }
+func (d *draft) has(column int) bool {
+	missing := d.Columns[column].Missing
+	return missing != nil && missing[d.row>>6]>>(d.row&63)&1 == 0
+}
 
 func (d *draft) setHistogram(column int, h *model.Histogram) {
 	if h == nil || h.Count == 0 {
@@ -183,7 +194,9 @@ func (d *draft) setHistogram(column int, h *model.Histogram) {
 			bucket, count, total = append(bucket, h.Offset+int32(i)), append(count, n), total+n
 		}
 	}
-	to.Bucket, to.Count, d.totals[column][d.row] = bucket, count, total
+	if to.Bucket, to.Count = bucket, count; d.totals != nil {
+		d.totals[column][d.row] = total
+	}
 }
 
 // same reports whether a histogram is what the row had in the frame before. Counts only grow: if their sum is equal, so

@@ -25,11 +25,15 @@ type planned struct {
 	// kept says of each row of the frame before whether it goes on.
 	kept []bool
 	sums map[uint32]int
+	// ordered, fresh and at are memory of order.
+	ordered, fresh []plan
+	at             []int32
 }
 
 func (b *Builder) plan(t TableID) *planned {
 	p := &b.spare[t]
-	*p = planned{b: b, table: t, old: &Table{}, plans: p.plans[:0], kept: p.kept[:0], sums: p.sums}
+	*p = planned{b: b, table: t, old: &Table{}, plans: p.plans[:0], kept: p.kept[:0], sums: p.sums,
+		ordered: p.ordered, fresh: p.fresh, at: p.at}
 	if p.sums == nil {
 		p.sums = map[uint32]int{}
 	}
@@ -43,12 +47,12 @@ func (b *Builder) plan(t TableID) *planned {
 }
 
 // live plans the row of what has this key in the snapshot, at the next index.
-func live[K, S comparable](p *planned, x *index[K, S], key K) *entry[K, S] {
+func live[K, S comparable](p *planned, x *index[K, S], key K) *entry[K] {
 	return planLive(p, x, key, x.find(key))
 }
 
 // planLive does so with what was found of the key, nil for nothing.
-func planLive[K, S comparable](p *planned, x *index[K, S], key K, e *entry[K, S]) *entry[K, S] {
+func planLive[K, S comparable](p *planned, x *index[K, S], key K, e *entry[K]) *entry[K] {
 	before := -1
 	if e != nil {
 		row, ok := e.row, true
@@ -64,7 +68,7 @@ func planLive[K, S comparable](p *planned, x *index[K, S], key K, e *entry[K, S]
 	}
 	if e == nil {
 		known := &p.b.tables[p.table]
-		e = &entry[K, S]{key: key, id: known.next, began: p.b.header.Time}
+		e = &entry[K]{key: key, id: known.next, began: p.b.header.Time}
 		known.next++
 		x.byKey[key], x.byID[e.id] = e, e
 	}

@@ -420,8 +420,8 @@ func (g *ledger) sum(present map[string]bool) []model.Edge {
 	edges := make([]model.Edge, len(shown))
 	for i, t := range shown {
 		edges[i] = model.Edge{
-			Instance: t.instance, Side: t.key.side, Client: t.client, Server: t.server, Service: t.key.service, Transport: t.key.transport,
-			Start: t.start, Backend: t.backend, Via: t.via, Confidence: t.confidence, Counters: t.sum,
+			Instance: t.instance, Side: t.key.side, Client: t.client, Server: t.server, Service: t.key.service,
+			Transport: t.key.transport, Start: t.start, Backend: t.backend, Via: t.via, Confidence: t.confidence, Counters: t.sum,
 			Endpoints: endpoints[t].list(), Paired: sides[t.key.other()], Connections: t.connections,
 		}
 	}
