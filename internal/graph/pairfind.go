@@ -170,7 +170,7 @@ func (v *pairView) counted(x *pairIndex, residents []resident, h *half, at *reac
 	case at.host >= 0:
 		look(onHost(list, at.host))
 	default:
-		list = x.servingFor[number]
+		list = x.servingFor[number].of(list)
 		for i := range v.owned {
 			if o := &v.owned[i]; o.resident == h.known || residents[o.resident].isHost {
 				look(ofClient(list, o.at.address))

@@ -3,6 +3,7 @@ package graph
 import (
 	"cmp"
 	"slices"
+	"sync"
 
 	"outsight/internal/model"
 )
@@ -24,7 +25,7 @@ type pairIndex struct {
 	// serving and dialling are halves by the server's spot and transport, in the order of hosts; servingFor are those of
 	// long lists in the order of the client's address.
 	serving, dialling lists[indexedHalf]
-	servingFor        map[int32][]indexedHalf
+	servingFor        map[int32]*byClient
 	// same are the halves of other hosts that have connections of a half, by its index.
 	same lists[sameHalf]
 	// sampled is how many of its connections a half tells.
@@ -53,6 +54,20 @@ type wildcard struct {
 type indexedHalf struct {
 	*half
 	only, host, client, known int32
+}
+
+// byClient is a long list in the order of the client's address, which is made when it is first needed.
+type byClient struct {
+	once sync.Once
+	list []indexedHalf
+}
+
+func (b *byClient) of(all []indexedHalf) []indexedHalf {
+	b.once.Do(func() {
+		b.list = slices.Clone(all)
+		slices.SortStableFunc(b.list, func(x, y indexedHalf) int { return cmp.Compare(x.client, y.client) })
+	})
+	return b.list
 }
 
 type sameHalf struct {
@@ -216,12 +231,10 @@ func (x *pairIndex) addHalves(all []*pairView) {
 	}
 	both(func() {
 		x.serving = x.indexHalves(all, model.RoleServer)
-		x.servingFor = map[int32][]indexedHalf{}
+		x.servingFor = map[int32]*byClient{}
 		for at := range int32(2 * len(x.ports)) {
-			if list := x.serving.of(at); len(list) > shortList {
-				list = slices.Clone(list)
-				slices.SortStableFunc(list, func(a, b indexedHalf) int { return cmp.Compare(a.client, b.client) })
-				x.servingFor[at] = list
+			if len(x.serving.of(at)) > shortList {
+				x.servingFor[at] = &byClient{}
 			}
 		}
 		x.dialling = x.indexHalves(all, model.RoleClient)
