@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"outsight/internal/frame"
 	"outsight/test/kernels/report"
@@ -32,6 +33,9 @@ const (
 	hiddenHost  = "203.0.113.5"
 	agentSocket = "/run/outsight.sock"
 )
+
+// startLimit is for the agent's first frame: two emulated machines verify and attach all programs on CPUs that they share.
+const startLimit = 6 * time.Minute
 
 // container is a group that looks like a container, in a network namespace of its own.
 type container struct {
@@ -191,7 +195,7 @@ func watched(do func() error, as func(f *frame.Frame) error) (frames [][]byte, e
 		}
 		return frame.Decode(data, nil)
 	}
-	if err := eventually(ended, func() error {
+	if err := within(startLimit, ended, func() error {
 		_, err := fetch()
 		return err
 	}); err != nil {
@@ -235,9 +239,10 @@ func expectRows(f *frame.Frame, t frame.TableID, count int) error {
 	return nil
 }
 
-var socketClient = http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-	return (&net.Dialer{}).DialContext(ctx, "unix", agentSocket)
-}}}
+var socketClient = http.Client{Transport: &http.Transport{
+	DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", agentSocket)
+	}}}
 
 func fetchFrame() ([]byte, error) {
 	response, err := socketClient.Get("http://agent/frame")
