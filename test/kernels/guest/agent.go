@@ -226,7 +226,9 @@ func metrics() (string, error) {
 
 // eventually tries until there is no error, until the agent has ended, or for at most two minutes, and hands back the
 // last error.
-func eventually(ended <-chan struct{}, try func() error) error { return within(2*time.Minute, ended, try) }
+func eventually(ended <-chan struct{}, try func() error) error {
+	return within(2*time.Minute, ended, try)
+}
 
 // within is eventually with another limit.
 func within(limit time.Duration, ended <-chan struct{}, try func() error) error {
