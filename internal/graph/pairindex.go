@@ -3,6 +3,7 @@ package graph
 import (
 	"cmp"
 	"slices"
+	"sort"
 	"sync"
 
 	"outsight/internal/model"
@@ -177,7 +178,7 @@ func (x *pairIndex) shared(address, host int32) bool {
 // ownersOn are those of an address on a host.
 func (x *pairIndex) ownersOn(address, host int32) []addressOwner {
 	all := x.owners.of(address)
-	begin, _ := slices.BinarySearchFunc(all, host, func(o addressOwner, host int32) int { return cmp.Compare(o.host, host) })
+	begin := sort.Search(len(all), func(i int) bool { return all[i].host >= host })
 	end := begin
 	for end < len(all) && all[end].host == host {
 		end++

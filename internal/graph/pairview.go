@@ -210,7 +210,8 @@ func (v *pairView) countHalves() (n int) {
 // knownEnd is the container of the end that counted an edge of which the other end is in none of this host.
 func (v *pairView) knownEnd(row int) (container uint32, process frame.Attribute, isHalf bool) {
 	t := &v.After.Tables[frame.Edges]
-	known, other, process := t.Attribute(frame.EdgeClient, row), t.Attribute(frame.EdgeServer, row), frame.EdgeClientProcess
+	known, other := t.Attribute(frame.EdgeClient, row), t.Attribute(frame.EdgeServer, row)
+	process = frame.EdgeClientProcess
 	if model.Role(t.Attribute(frame.EdgeSide, row)) == model.RoleServer {
 		known, other, process = other, known, frame.EdgeServerProcess
 	}

@@ -24,8 +24,8 @@ const (
 	replyBytes   = 4000
 )
 
-// TestTwoHosts has two kernels, each with an agent and containers on a bridge: what each agent saw becomes one edge with
-// both halves, through a published port and masquerading, and through a router that translates both ends.
+// TestTwoHosts has two kernels, each with an agent and containers on a bridge: what each agent saw becomes one edge
+// with both halves, through a published port and masquerading, and through a router that translates both ends.
 func TestTwoHosts(t *testing.T) {
 	kernel, err := all[1].kernel(imageDir)
 	if err != nil {
@@ -138,7 +138,8 @@ func expectEdges(t *testing.T, confidence string, w *frame.Window) {
 			of(e.ClientSide), of(e.ServerSide))
 	}
 	n := report.Connections * report.Requests
-	half := fmt.Sprintf("%d connections, %d requests, %d and %d bytes", report.Connections, n, n*requestBytes, n*replyBytes)
+	half := fmt.Sprintf("%d connections, %d requests, %d and %d bytes", report.Connections, n, n*requestBytes,
+		n*replyBytes)
 	want := map[string]string{}
 	for client, server := range map[string]string{"a": "c", "b": "d"} {
 		want[containerID(client)+" > "+containerID(server)] = fmt.Sprintf("%s, paired true, client: %s; server: %s",

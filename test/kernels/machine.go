@@ -22,9 +22,9 @@ const guestLimit = 15 * time.Minute
 // clocks, which would take long, and ends when it fails.
 const commandLine = "console=ttyS0 loglevel=5 softlockup_all_cpu_backtrace=1 panic=-1 tsc=reliable no_timer_check mitigations=off"
 
-// run boots a kernel without hardware virtualization, which not every host has, and waits for the guest's report, which
-// comes by that file. Devices are arguments of QEMU, for a network; none without one. The settings become the environment
-// of its first process; what it prints goes to console.
+// run boots a kernel without hardware virtualization, which not every host has, and waits for the guest's report,
+// which comes by that file. Devices are arguments of QEMU, for a network; none without one. The settings become the
+// environment of its first process; what it prints goes to console.
 //
 // One host thread plays both CPUs: with two, QEMU 7.2 now and then runs code that the guest's other
 // CPU has just changed, which is what attaching programs does, and the guest stops with an int3.

@@ -34,7 +34,8 @@ const (
 	agentSocket = "/run/outsight.sock"
 )
 
-// startLimit is for the agent's first frame: two emulated machines verify and attach all programs on CPUs that they share.
+// startLimit is for the agent's first frame: two emulated machines verify and attach all programs on CPUs that they
+// share.
 const startLimit = 6 * time.Minute
 
 // container is a group that looks like a container, in a network namespace of its own.
