@@ -206,7 +206,8 @@ func watched(do func() error, as func(f *frame.Frame) error) (frames [][]byte, e
 	if err := do(); err != nil {
 		return nil, err
 	}
-	err = eventually(ended, func() error {
+	// The server waits for the client's agent to start.
+	err = within(startLimit+2*time.Minute, ended, func() error {
 		f, err := fetch()
 		if err != nil {
 			return err
