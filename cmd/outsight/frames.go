@@ -18,6 +18,7 @@ import (
 	"outsight/internal/frame"
 	"outsight/internal/framelog"
 	"outsight/internal/framelog/s3"
+	"outsight/internal/graph"
 	"outsight/internal/ingest"
 	"outsight/internal/kubernetes"
 	"outsight/internal/model"
@@ -109,6 +110,35 @@ func (f *frameFlags) openBucket() (framelog.Bucket, error) {
 		return nil, usagef("--frame-bucket: %v", err)
 	}
 	return bucket, nil
+}
+
+// namesFile has what Kubernetes called addresses, and when.
+const namesFile = "names"
+
+// openNames opens the history of what the cluster calls addresses, which the cluster goes on to write; nil where there
+// neither is a cluster nor was one.
+func openNames(data string, retention time.Duration, cluster *kubernetes.Cluster, log *slog.Logger) (*kubernetes.History,
+	error) {
+	path := filepath.Join(data, namesFile)
+	if _, err := os.Stat(path); err != nil && cluster == nil {
+		return nil, nil
+	}
+	names, err := kubernetes.OpenHistory(path, kubernetes.HistoryOptions{Keep: retention, Logger: log})
+	if err != nil {
+		return nil, dataError{data, err}
+	}
+	if cluster != nil {
+		cluster.Remember(names)
+	}
+	return names, nil
+}
+
+// namesOf is the history for graphs; a nil pointer would be no nil interface.
+func namesOf(names *kubernetes.History) graph.Names {
+	if names == nil {
+		return nil
+	}
+	return names
 }
 
 // deriver makes series of frames; nil where none are wanted.

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"outsight/internal/access"
-	"outsight/internal/api"
 	"outsight/internal/model"
 	"outsight/internal/store"
 )
@@ -24,7 +23,6 @@ import (
 // anyStore is the embedded store or a remote one.
 type anyStore interface {
 	store.Readable
-	api.Querier
 	Append(context.Context, []model.Series) error
 	AppendPart(context.Context, []model.Series) error
 	Sync() error
