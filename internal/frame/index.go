@@ -12,23 +12,24 @@ const decideTime = 10 * time.Second
 // index finds rows by what distinguishes them while they live (K), and the rows that sum them by what distinguishes
 // those (S).
 type index[K, S comparable] struct {
-	byKey map[K]*entry[K, S]
-	byID  map[uint32]*entry[K, S]
+	byKey map[K]*entry[K]
+	byID  map[uint32]*entry[K]
 	sums  map[S]uint32
 	// before are the rows of the frame before, in the order of its snapshot, which is nearly that of the next one; now
 	// are those of the frame that is made. at is where the next one is likely to be.
-	before, now []*entry[K, S]
+	before, now []*entry[K]
 	at          int
 	// round counts frames.
 	round uint64
 }
 
 // entry is a row that lives or has ended.
-type entry[K, S comparable] struct {
-	key   K
-	id    uint32
+type entry[K comparable] struct {
+	key K
+	id  uint32
+	// row is where it was in the table of the frame before the last one.
+	row   int
 	began time.Time
-	kind  S
 	// sum is the row that will sum it; 0 where that is not decided yet.
 	sum uint32
 	// place is the index in the list of the last frame that it was live in, which is round. ended says that the key is
@@ -46,13 +47,13 @@ type forgetter interface {
 }
 
 func (x *index[K, S]) open() *index[K, S] {
-	x.byKey, x.byID, x.sums = map[K]*entry[K, S]{}, map[uint32]*entry[K, S]{}, map[S]uint32{}
+	x.byKey, x.byID, x.sums = map[K]*entry[K]{}, map[uint32]*entry[K]{}, map[S]uint32{}
 	x.round = 1
 	return x
 }
 
 // find finds a row, nil where there is none.
-func (x *index[K, S]) find(key K) *entry[K, S] {
+func (x *index[K, S]) find(key K) *entry[K] {
 	if x.at < len(x.before) {
 		if e := x.before[x.at]; !e.ended && e.key == key {
 			x.at++
@@ -67,17 +68,17 @@ func (x *index[K, S]) find(key K) *entry[K, S] {
 }
 
 // add adds a row to those of the frame that is made, and answers its index there.
-func (x *index[K, S]) add(e *entry[K, S]) int {
+func (x *index[K, S]) add(e *entry[K]) int {
 	e.place, e.round = len(x.now), x.round
 	x.now = append(x.now, e)
 	return e.place
 }
 
 // has reports whether a row is in the frame that is made.
-func (x *index[K, S]) has(e *entry[K, S]) bool { return e.round == x.round }
+func (x *index[K, S]) has(e *entry[K]) bool { return e.round == x.round }
 
 // end forgets the key of a row, so that the next one with it is another row.
-func (x *index[K, S]) end(e *entry[K, S]) {
+func (x *index[K, S]) end(e *entry[K]) {
 	if x.byKey[e.key] == e {
 		delete(x.byKey, e.key)
 	}
@@ -101,16 +102,17 @@ func (x *index[K, S]) turn() {
 func (x *index[K, S]) kinds() int { return len(x.sums) }
 
 // sumOf is the number of the row that will sum a row of this kind.
-func sumOf[K, S comparable](b *Builder, t TableID, x *index[K, S], e *entry[K, S], kind S) uint64 {
-	if e.sum != 0 && (e.kind == kind || b.header.Time.Sub(e.began) > decideTime) {
+func sumOf[K, S comparable](b *Builder, t TableID, x *index[K, S], e *entry[K], kind S) uint64 {
+	if e.sum != 0 && b.header.Time.Sub(e.began) > decideTime {
 		return uint64(e.sum)
 	}
-	e.kind = kind
 	id, ok := x.sums[kind]
 	switch {
 	case ok:
 	case len(x.sums) >= maxSums:
-		b.overflow++
+		if e.sum == 0 {
+			b.overflow++
+		}
 		id = OthersRow
 	default:
 		id = b.tables[t].next

@@ -46,34 +46,52 @@ type plannedLabelled struct {
 }
 
 func (b *Builder) planLabelled(s *model.Snapshot, containers *plannedContainers) *plannedLabelled {
-	p := &plannedLabelled{planned: b.plan(Labelled)}
-	for _, sample := range containers.samples {
-		readLabelled(p, model.ContainerRows, sample, Containers, containers.rows[sample.Container.ID])
+	p := &plannedLabelled{planned: b.plan(Labelled), all: b.spareLabelled[:0]}
+	for i, sample := range containers.samples {
+		readLabelled(p, containerSeries, sample, Containers, b.containers.now[i].id)
 	}
-	readLabelled(p, model.HostRows, s, Hosts, 1)
+	readLabelled(p, hostSeries, s, Hosts, 1)
+	b.spareLabelled = p.all
 	return p
 }
 
-func readLabelled[T any](p *plannedLabelled, rows []model.Row[T], of *T, table TableID, owner uint32) {
+// seriesRow is a row of the registry with series that are known when they are read.
+type seriesRow[T any] struct {
+	*model.Row[T]
+	metric model.Metric
+	per    float64
+}
+
+var (
+	containerSeries = seriesRows(model.ContainerRows, model.OfContainer)
+	hostSeries      = seriesRows(model.HostRows, model.OfHost)
+)
+
+func seriesRows[T any](rows []model.Row[T], of model.Entity) (all []seriesRow[T]) {
+	for i := range rows {
+		if rows[i].Each != nil {
+			m := rows[i].Metric(of)
+			all = append(all, seriesRow[T]{&rows[i], m, m.Per()})
+		}
+	}
+	return all
+}
+
+func readLabelled[T any](p *plannedLabelled, rows []seriesRow[T], of *T, table TableID, owner uint32) {
 	sink := &p.b.sink
 	for i := range rows {
 		r := &rows[i]
-		if r.Each == nil {
-			continue
-		}
 		sink.Series, sink.Kind = sink.Series[:0], r.Kind
 		r.Each(of, sink)
-		m := LabelledMetrics[r.Name]
-		per := m.Per()
 		for j := range sink.Series {
 			series := &sink.Series[j]
 			one := liveLabelled{labelledKey: labelledKey{table: table, owner: owner, metric: r.Name}, kind: r.Kind,
 				histogram: series.Histogram}
 			if series.Histogram == nil {
-				one.value = uint64(math.Round(max(series.Value, 0) * per))
+				one.value = uint64(math.Round(max(series.Value, 0) * r.per))
 			}
 			for _, l := range series.Labels {
-				for k, name := range m.Labels {
+				for k, name := range r.metric.Labels {
 					if l.Name == name {
 						one.labels[k] = l.Value
 					}

@@ -259,7 +259,7 @@ func keyOfEdge(e *model.Edge) edgeKey {
 }
 
 func (b *Builder) planEdges(s *model.Snapshot, containers *plannedContainers) (*planned, *plannedEndpoints) {
-	edges, endpoints := b.plan(Edges), &plannedEndpoints{planned: b.plan(Endpoints)}
+	edges, endpoints := b.plan(Edges), &plannedEndpoints{planned: b.plan(Endpoints), all: b.spareEndpoints[:0]}
 	for i := range s.Edges {
 		e := &s.Edges[i]
 		containers.ends = append(containers.ends, [2]uint32{containers.rowOf(e.Client.Container),
@@ -270,6 +270,7 @@ func (b *Builder) planEdges(s *model.Snapshot, containers *plannedContainers) (*
 			endpoints.all = append(endpoints.all, liveEndpoint{&e.Endpoints[j], id})
 		}
 	}
+	b.spareEndpoints = endpoints.all
 	return edges, endpoints
 }
 
@@ -296,8 +297,8 @@ func (b *Builder) fillEdge(d *draft, e *model.Edge, at int, containers *plannedC
 
 // text sets an attribute that is a text: most are what they were.
 func (d *draft) text(t *texts, a Attribute, text string) {
-	if d.known != nil {
-		if v := d.known.Attributes[a][d.at]; t.all[v] == text {
+	if d.before != nil && d.texts {
+		if v := d.before.Attributes[a][d.at]; t.all[v] == text {
 			d.Attributes[a][d.row] = v
 			return
 		}

@@ -117,9 +117,9 @@ func mapLog(b *testing.B) (dir string, end time.Time) {
 				frames++
 			}
 		}
-		put(58*time.Minute, 62*time.Minute, 10*time.Second)                      // 23 hours ago
-		put(24*time.Hour-6*time.Minute, 24*time.Hour-5*time.Minute, time.Second) // 5 minutes ago
-		put(24*time.Hour-time.Minute, 24*time.Hour-30*time.Second, time.Second)  // now
+		put(58*time.Minute, 62*time.Minute, 10*time.Second)                        // 23 hours ago
+		put(24*time.Hour-6*time.Minute, 24*time.Hour-5*time.Minute, 5*time.Second) // 5 minutes ago
+		put(24*time.Hour-time.Minute, 24*time.Hour-25*time.Second, 5*time.Second)  // now
 		bytes = log.Stats().Bytes
 		b.Logf("%d frames of each host, %d bytes a frame", frames, bytes/int64(frames*benchHosts))
 		if err := log.Close(); err != nil {

@@ -115,6 +115,14 @@ type Files struct {
 	// doomed are segments that are to be removed from the bucket.
 	doomed []uint64
 
+	// cache has what was read from the bucket. uploaded is the greatest number of a segment that is or was in it;
+	// bucketKnown says that its segments are known. The two are changed while tidying is held.
+	cache       *diskCache
+	uploaded    uint64
+	bucketKnown bool
+
+	ctx context.Context
+
 	stop    context.CancelFunc
 	running sync.WaitGroup
 }
@@ -141,7 +149,7 @@ func Open(dir string, o Options) (*Files, error) {
 	}
 	f.lock = lock
 	ctx, stop := context.WithCancel(context.Background())
-	f.stop = stop
+	f.ctx, f.stop = ctx, stop
 	if err := f.recover(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the log of frames %q: %w", dir, err), f.Close())
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,10 +27,8 @@ func (f *Files) recover(ctx context.Context) error {
 			return err
 		}
 	}
-	if f.o.Bucket != nil {
-		if err := f.loadBucket(ctx); err != nil {
-			return err
-		}
+	if err := f.openBucket(ctx); err != nil {
+		return err
 	}
 	return f.removeReplaced()
 }
@@ -41,7 +40,7 @@ func (f *Files) list() (numbers []uint64, err error) {
 		return nil, err
 	}
 	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), temporary) {
+		if strings.HasSuffix(e.Name(), temporary) || damaged.IsLeftover(e.Name()) {
 			if err := os.Remove(filepath.Join(f.dir, e.Name())); err != nil {
 				return nil, err
 			}
@@ -76,6 +75,12 @@ func (f *Files) load(number uint64) error {
 func (f *Files) loadFile(number uint64, file *os.File) (*segment, error) {
 	info, err := file.Stat()
 	if err != nil {
+		return nil, err
+	}
+	head := make([]byte, fileHeaderBytes)
+	if n, err := file.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	} else if err := checkFileHeader(head[:n]); err != nil && !errors.Is(err, errDamaged) {
 		return nil, err
 	}
 	d, err := readDirectory(file, info.Size())

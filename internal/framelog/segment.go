@@ -262,15 +262,8 @@ func appendFooter(b []byte, at, length int64) []byte {
 
 // readDirectory reads the directory of a closed segment. The error wraps errDamaged where there is none.
 func readDirectory(from io.ReaderAt, size int64) (*directory, error) {
-	head := make([]byte, fileHeaderBytes)
 	if size < fileHeaderBytes+footerBytes {
 		return nil, fmt.Errorf("%w: it has %d bytes", errDamaged, size)
-	}
-	if _, err := from.ReadAt(head, 0); err != nil {
-		return nil, err
-	}
-	if err := checkFileHeader(head); err != nil {
-		return nil, err
 	}
 	foot := make([]byte, footerBytes)
 	if _, err := from.ReadAt(foot, size-footerBytes); err != nil {
@@ -278,7 +271,7 @@ func readDirectory(from io.ReaderAt, size int64) (*directory, error) {
 	}
 	at, length := int64(binary.LittleEndian.Uint64(foot[16:])), int64(binary.LittleEndian.Uint64(foot[24:]))
 	if string(foot[:8]) != footerMagic || binary.LittleEndian.Uint32(foot[12:]) != crc32.Checksum(foot[16:], castagnoli) ||
-		at < fileHeaderBytes || length < 0 || length > maxRecord+recordHeaderBytes || at+length != size-footerBytes {
+		binary.LittleEndian.Uint32(foot[8:]) != formatVersion || at < fileHeaderBytes || length < 0 || length > maxRecord+recordHeaderBytes || at+length != size-footerBytes {
 		return nil, fmt.Errorf("%w: it has no footer", errDamaged)
 	}
 	b := make([]byte, length)

@@ -48,7 +48,8 @@ var HostRows = []Row[Snapshot]{
 			Count: ofHost(func(s *Snapshot) uint64 { return s.Self.RSSBytes })}}},
 	{Name: "outsight_agent_sent_bytes_total", OTel: "outsight.agent.sent", Unit: "By", Kind: Counter,
 		Help: "Bytes that the agent's own process sent over the network, as its sockets took them (compressed, and encrypted): to a " +
-			"server (otlp), to a remote store (store), and to those who asked for /metrics, the page or its API (http)",
+			"server (server), to another backend (otlp), to a remote store (store), and to those who asked for /metrics, the page or " +
+			"its API (http)",
 		Labels: []string{"to"}, Each: func(s *Snapshot, to *Sink) {
 			for _, sent := range s.Self.Sent {
 				to.Add(float64(sent.Bytes), NewLabel("to", sent.To))

@@ -212,7 +212,8 @@ type PartSample struct {
 // SentBytes is what the agent's process wrote to network connections for one purpose, cumulative: all that its sockets
 // took, compressed and encrypted where that is done.
 type SentBytes struct {
-	// To is "otlp" (a server), "store" (a remote store) or "http" (who asks for /metrics, or for the page and its API).
+	// To is "server", "otlp" (another backend), "store" (a remote store) or "http" (who asks for /metrics, or for the page
+	// and its API).
 	To    string
 	Bytes uint64
 }
