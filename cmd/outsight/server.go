@@ -172,7 +172,8 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 	if o.storeFlags.isSet() {
 		location = "remote store " + o.storeFlags.location()
 	}
-	options := api.Options{Sources: []string{location}, Version: version(), Logger: o.logger, Oldest: oldestOf(kept),
+	options := api.Options{Sources: []string{location}, Version: version(), Logger: o.logger, Log: frames,
+		PromQL:   api.PromQL(o.promQL),
 		Features: func() []model.Feature { return storeFeatures(kept) }}
 	group, ctx := errgroup.WithContext(ctx)
 	futureIsWrong := make(chan struct{}, 1)

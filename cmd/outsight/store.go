@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"outsight/internal/access"
-	"outsight/internal/api"
 	"outsight/internal/model"
 	"outsight/internal/store"
 )
@@ -24,7 +23,6 @@ import (
 // anyStore is the embedded store or a remote one.
 type anyStore interface {
 	store.Readable
-	api.Querier
 	Append(context.Context, []model.Series) error
 	AppendPart(context.Context, []model.Series) error
 	Sync() error
@@ -152,14 +150,6 @@ func secretIn(flag, path string) (string, error) {
 
 // location says where series are kept.
 func (f *storeFlags) location() string { return cmp.Or(f.url, f.readURL) }
-
-// oldestOf is the time of a store's oldest sample; nil where it is another system's.
-func oldestOf(kept anyStore) func() time.Time {
-	if local, ok := kept.(*store.Store); ok {
-		return func() time.Time { return local.Stats().Oldest }
-	}
-	return nil
-}
 
 // openOr opens the remote store, or the one in a directory where none is named.
 func (f *storeFlags) openOr(data string, o store.Options) (anyStore, error) {

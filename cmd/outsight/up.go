@@ -185,9 +185,10 @@ func containerEdges(maxEdges, newEdges int) int {
 // handler is everything that is served over HTTP.
 func (u *up) handler() http.Handler {
 	return serveFrom(u.store, u.access, headerOff, api.Options{
-		Metrics:  otlp.Handler(u.host.Snapshot),
-		Snapshot: u.host.Snapshot,
-		Flight:   u.host.Flight,
+		Log:     u.frames,
+		PromQL:  api.PromQL(u.options.promQL),
+		Metrics: otlp.Handler(u.host.Snapshot),
+		Flight:  u.host.Flight,
 
 		Anomalies:    u.host.Anomalies,
 		Anomaly:      u.host.Anomaly,
@@ -199,7 +200,6 @@ func (u *up) handler() http.Handler {
 			}
 			return roomOf(u.store)()
 		},
-		Oldest:  oldestOf(u.store),
 		Sources: []string{"agent in this process"},
 		Version: version(),
 		Logger:  u.options.logger,

@@ -59,14 +59,14 @@ func (s *server) chart(ctx context.Context, r *http.Request) (any, error) {
 		return answer, nil
 	}
 	if c.hosts == nil {
-		c.hosts = c.enough(whole.window)
+		c.hosts = c.enough(whole.window, s.Names)
 	}
 	err = s.windows(ctx, times, c.hosts, func(i int, w *frame.Window) (err error) {
 		var known bool
 		if t.begin, known = since(w); !known {
 			return nil
 		}
-		g := graph.FromFrames(w, graph.Options{By: c.by, Only: c.node + c.edge})
+		g := graph.FromFrames(w, graph.Options{By: c.by, Only: c.node + c.edge, Names: s.Names})
 		defer g.Release()
 		for _, path := range c.numbers {
 			if v, ok := c.number(g, path); ok {
@@ -140,8 +140,8 @@ func numberPaths(text string, most int) ([]string, error) {
 }
 
 // enough are the hosts that know of what is charted; nil for all.
-func (c *charted) enough(w *frame.Window) []string {
-	g := graph.FromFrames(w, graph.Options{By: c.by, Only: c.node + c.edge})
+func (c *charted) enough(w *frame.Window, names graph.Names) []string {
+	g := graph.FromFrames(w, graph.Options{By: c.by, Only: c.node + c.edge, Names: names})
 	defer g.Release()
 	ends := []string{c.node}
 	if c.edge != "" {

@@ -54,7 +54,7 @@ func (s *server) read(ctx context.Context, from, to time.Time, hosts []string) (
 
 // graphOf is the graph of a window, with at most so many edges. Its memory is the request's.
 func (s *server) graphOf(ctx context.Context, w *frame.Window, by graph.Grouping, edges int) *graph.Graph {
-	g := graph.FromFrames(w, graph.Options{By: by, MaxEdges: edges})
+	g := graph.FromFrames(w, graph.Options{By: by, MaxEdges: edges, Names: s.Names})
 	if h := heldOf(ctx); h != nil {
 		h.all = append(h.all, g)
 	}

@@ -77,7 +77,7 @@ func (s *server) labelled(ctx context.Context, r *http.Request) (any, error) {
 	}
 	q.nodeOf = nodesOf(nil, q.by)
 	if q.by != graph.ByContainer && q.by != graph.ByProcess {
-		g := graph.FromFrames(whole.window, graph.Options{})
+		g := graph.FromFrames(whole.window, graph.Options{Names: s.Names})
 		q.nodeOf = nodesOf(g, q.by)
 		defer g.Release()
 	}

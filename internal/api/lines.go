@@ -72,7 +72,7 @@ func (s *server) lines(ctx context.Context, r *http.Request) (any, error) {
 		if l.begin, known = since(w); !known {
 			return nil
 		}
-		g := graph.FromFrames(w, graph.Options{By: l.by})
+		g := graph.FromFrames(w, graph.Options{By: l.by, Names: s.Names})
 		defer g.Release()
 		l.fill(i, g, &windowData{window: w})
 		return nil

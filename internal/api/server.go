@@ -11,6 +11,7 @@ import (
 
 	"outsight/internal/access"
 	"outsight/internal/framelog"
+	"outsight/internal/graph"
 	"outsight/internal/model"
 	"outsight/internal/recorder"
 	"outsight/internal/store"
@@ -34,6 +35,8 @@ const (
 type Options struct {
 	// Log has the frames that everything is computed of. Without one, what needs it answers that there is none.
 	Log framelog.Log
+	// Names know what Kubernetes called containers and ends of edges; nil where there is none.
+	Names graph.Names
 	// Prometheus answers the paths under /api/v1/; nil for none.
 	Prometheus http.Handler
 	// PromQL says which series it has; empty for PromQLFull where there is Prometheus, else PromQLOff.

@@ -1,5 +1,5 @@
-// Package fleet says how hosts and their agents did in a window of frames: how much of each host was used, what works on
-// it, and what found no room in a table. Its functions are pure.
+// Package fleet says how hosts and their agents did in a window of frames: how much of each host was used, what works
+// on it, and what found no room in a table. Its functions are pure.
 package fleet
 
 import (

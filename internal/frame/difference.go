@@ -212,18 +212,30 @@ func (h *Durations) addSparse(index []int32, count []uint64, wasIndex []int32, w
 		}
 		return
 	}
-	sum, k := uint64(0), 0
+	sum, same := uint64(0), 0
 	count = count[:len(index)]
-	for i, at := range index {
+	if len(wasIndex) == len(index) { // mostly the buckets are those of before
+		wasCount = wasCount[:len(index)]
+		for same < len(index) && wasIndex[same] == index[same] {
+			n := count[same] - wasCount[same]
+			if wasCount[same] > count[same] {
+				n = 0
+			}
+			h.buckets[index[same]-model.MinBucket] += n
+			sum += n
+			same++
+		}
+	}
+	for i, k := same, same; i < len(index); i++ {
 		n := count[i]
-		for k < len(wasIndex) && wasIndex[k] < at {
+		for k < len(wasIndex) && wasIndex[k] < index[i] {
 			k++
 		}
-		if k < len(wasIndex) && wasIndex[k] == at {
+		if k < len(wasIndex) && wasIndex[k] == index[i] {
 			n = less(n, wasCount[k])
 			k++
 		}
-		h.buckets[at-model.MinBucket] += n
+		h.buckets[index[i]-model.MinBucket] += n
 		sum += n
 	}
 	if sum > 0 {

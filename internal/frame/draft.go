@@ -128,7 +128,8 @@ func newDraft(t TableID, rows int) *draft {
 	}
 	ends := make([]uint32, rows*len(info.Histograms))
 	for i := range d.Histograms {
-		d.Histograms[i] = Histograms{SumNS: take(rows), Zero: take(rows), Overflow: take(rows), End: ends[i*rows : (i+1)*rows]}
+		d.Histograms[i] = Histograms{SumNS: take(rows), Zero: take(rows), Overflow: take(rows),
+			End: ends[i*rows : (i+1)*rows]}
 	}
 	return d
 }
@@ -202,5 +203,6 @@ func (d *draft) setHistogram(column int, h *model.Histogram) {
 // same reports whether a histogram is what the row had in the frame before. Counts only grow: if their sum is equal, so
 // is each.
 func (d *draft) same(column int, h *model.Histogram) bool {
-	return d.before != nil && d.unmerged && h.Count == d.totalsBefore[column][d.at] && h.SumNS == d.before.Histograms[column].SumNS[d.at]
+	return d.before != nil && d.unmerged && h.Count == d.totalsBefore[column][d.at] &&
+		h.SumNS == d.before.Histograms[column].SumNS[d.at]
 }

@@ -114,7 +114,8 @@ func (b *Builder) makeHost(f *Frame, s *model.Snapshot) {
 	}
 	p.plans = []plan{{id: 1, live: 0, before: before}}
 	p.make(f, func(d *draft, _ *plan) {
-		d.Attributes[HostKernel][0], d.Attributes[HostCgroupLayout][0] = b.texts.id(s.Host.Kernel), b.texts.id(s.Host.CgroupLayout)
+		d.Attributes[HostKernel][0] = b.texts.id(s.Host.Kernel)
+		d.Attributes[HostCgroupLayout][0] = b.texts.id(s.Host.CgroupLayout)
 		fillColumns(d, model.HostRows, s)
 	})
 }
@@ -389,7 +390,8 @@ func (b *Builder) makeAddresses(f *Frame, s *model.Snapshot, containers *planned
 		}
 	}
 	for _, t := range s.Translations {
-		translations = append(translations, []uint64{b.texts.address(t.Client), b.texts.addressPort(t.Dialled), b.texts.addressPort(t.Reached)})
+		translations = append(translations, []uint64{b.texts.address(t.Client), b.texts.addressPort(t.Dialled),
+			b.texts.addressPort(t.Reached)})
 	}
 	f.Tables[Addresses], f.Tables[Listeners] = list(Addresses, addresses), list(Listeners, listeners)
 	f.Tables[Translations] = list(Translations, translations)

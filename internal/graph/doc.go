@@ -15,12 +15,12 @@
 //
 // How hosts and agents do is in package fleet:
 //
-//	func fleet.Hosts(w *frame.Window) []fleet.Host                     // input of Graph.Host: Name, Cores, Idle, Other, Steal
+//	func fleet.Hosts(w *frame.Window) []fleet.Host  // Graph.Host takes Name, Cores, Idle, Other, Steal
 //	func fleet.StatusOf(w *frame.Window) fleet.Status                  // hosts, features, drops, programs
 //	func fleet.CompletenessOf(w *frame.Window, unplaced bool) fleet.Completeness // unplaced: Graph.Unplaced != nil
 //	func fleet.Losses(w *frame.Window) []fleet.Loss
 //	var fleet.Numbers                                                  // the registry's of hosts, keys of Host.Numbers
 //
-// What ended and has no row of its own any more is in rows that sum it: see FromFrames. Its nodes have IDs that begin with
-// "ended/". With more than one host in the window the ID of a systemd service is "/path@host".
+// What ended and has no row of its own any more is in rows that sum it: see FromFrames. Its nodes have IDs that begin
+// with "ended/". With more than one host in the window the ID of a systemd service is "/path@host".
 package graph

@@ -57,9 +57,8 @@ func (m *frameMap) containerID(host, id string) string {
 	return nodeID(host, id)
 }
 
-// readContainers finds the containers of all rows, and what they used.
-func (m *frameMap) readContainers() {
-	m.findContainers()
+// useContainers finds what the containers of all rows used.
+func (m *frameMap) useContainers() {
 	for i := range m.parts {
 		p := &m.parts[i]
 		for row := range p.containers.After.IDs {
@@ -67,11 +66,6 @@ func (m *frameMap) readContainers() {
 				m.use(p, row, c)
 			}
 		}
-	}
-	for i := range m.containers {
-		c := &m.containers[i]
-		c.node.Gone = !c.live
-		c.group = m.groupOf(c)
 	}
 }
 
@@ -97,6 +91,11 @@ func (m *frameMap) findContainers() {
 				p.containerOf[row] = m.containerOfSum(p, rows.IDs[row])
 			}
 		}
+	}
+	for i := range m.containers {
+		c := &m.containers[i]
+		c.node.Gone = !c.live
+		c.group = m.groupOf(c)
 	}
 }
 
@@ -151,6 +150,7 @@ func (m *frameMap) containerOfRow(p *part, row int) int32 {
 		Runtime: text(frame.ContainerRuntime), PodName: text(frame.ContainerPod),
 		PodNamespace: text(frame.ContainerNamespace), Workload: text(frame.ContainerWorkload),
 		WorkloadKind: text(frame.ContainerWorkloadKind)}
+	m.nameContainer(&c.node)
 	c.nodeID, c.live = m.containerID(p.host, id), live && p.newest && !p.silent
 	return index
 }
@@ -161,8 +161,8 @@ const (
 	othersEnded = "others that ended"
 )
 
-// containerOfSum is the container with which what ended of a kind is shown, by the number of the row that sums it, which
-// need not be there: the one that goes on, if it is the only one of its kind; else a node of its own.
+// containerOfSum is the container with which what ended of a kind is shown, by the number of the row that sums it,
+// which need not be there: the one that goes on, if it is the only one of its kind; else a node of its own.
 func (m *frameMap) containerOfSum(p *part, sum uint32) int32 {
 	rows := p.containers.After
 	if sum == frame.OthersRow {
@@ -252,8 +252,8 @@ func level(n uint64, kind frame.ColumnKind, per float64) float64 {
 	return float64(n) / per
 }
 
-// fileRow says from what counters of files are counted where the agent began in the window: the row in the last frame of
-// the agent before with the same container; -1 for 0; unknown where an earlier value is not known.
+// fileRow says from what counters of files are counted where the agent began in the window: the row in the last frame
+// of the agent before with the same container; -1 for 0; unknown where an earlier value is not known.
 func (p *part) fileRow(row int) int {
 	if p.fileBase == nil || p.booted {
 		return -1
@@ -297,7 +297,7 @@ func (m *frameMap) addDurations(p *part, row int, column *containerColumn, c *ma
 	if m.scratch.Count == 0 {
 		return false
 	}
-	into := c.histogram(column.field)
+	into := &c.latency
 	if *into == nil {
 		*into = &model.FloatHistogram{}
 	}
@@ -309,7 +309,8 @@ func (m *frameMap) addDurations(p *part, row int, column *containerColumn, c *ma
 // durations is h with its buckets in room, or in memory of its own where that is not enough. What lies beyond the last
 // bucket is in one behind it, so that its quantile is +Inf.
 func durations(h *frame.Durations, room []float64) model.FloatHistogram {
-	f := model.FloatHistogram{Count: float64(h.Count), Sum: float64(h.SumNS) / model.Nanoseconds, ZeroCount: float64(h.Zero)}
+	f := model.FloatHistogram{Count: float64(h.Count), Sum: float64(h.SumNS) / model.Nanoseconds,
+		ZeroCount: float64(h.Zero)}
 	n := 0
 	if h.Last >= h.First && h.Count > h.Zero+h.Overflow {
 		f.Offset, n = h.First, int(h.Last-h.First)+1

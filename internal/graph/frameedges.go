@@ -42,8 +42,8 @@ type mapRow struct {
 	found, pairedThere bool
 	confidence         model.Confidence
 	client, server     mapEnd
-	// request and response are bytes.
-	request, response uint64
+	// request, response and unseen are bytes.
+	request, response, unseen uint64
 }
 
 // mapEnd is an end of a row. Pairing may give it a container of another host.
@@ -161,7 +161,7 @@ func (m *frameMap) release() {
 	mapMemories.Put(memory)
 }
 
-// readEdges finds the rows in which something happened, and their ends.
+// readEdges finds the rows in which something happened.
 func (m *frameMap) readEdges() {
 	parallelEach(len(m.parts), func(i int) {
 		p := &m.parts[i]
@@ -191,9 +191,6 @@ func (m *frameMap) readEdges() {
 	}
 	clear(m.rows[kept:])
 	m.rows = m.rows[:kept]
-	for i := range m.rows {
-		m.findEnds(&m.rows[i])
-	}
 }
 
 // readRows appends the rows of a part to rows, which has room for them.
@@ -202,6 +199,7 @@ func (m *frameMap) readRows(index int, rows []mapRow) (count int) {
 	d, v := p.edges, &p.view
 	active := v.active(d)
 	request, response := &v.columns[RequestBytes.index()], &v.columns[ResponseBytes.index()]
+	unseen := &v.columns[UnseenBytes.index()]
 	for row := range d.After.IDs {
 		one := mapRow{part: int32(index), row: int32(row), side: model.Role(v.side[row]),
 			transport: model.Transport(v.transport[row]), sum: v.state[row] == frame.Summed,
@@ -220,16 +218,21 @@ func (m *frameMap) readRows(index int, rows []mapRow) (count int) {
 		if d.HasRemoved(row) {
 			one.request, _ = d.Gain(requestColumn, row)
 			one.response, _ = d.Gain(responseColumn, row)
+			one.unseen, _ = d.Gain(unseenColumn, row)
 		} else {
 			one.request = request.gain(row, d.BeforeRow[row])
 			one.response = response.gain(row, d.BeforeRow[row])
+			one.unseen = unseen.gain(row, d.BeforeRow[row])
 		}
 		rows = append(rows, one)
 	}
 	return len(rows)
 }
 
-var requestColumn, responseColumn = frame.Column(frame.Edges, "request_bytes"), frame.Column(frame.Edges, "response_bytes")
+var (
+	requestColumn  = frame.Column(frame.Edges, "request_bytes")
+	responseColumn = frame.Column(frame.Edges, "response_bytes")
+)
 
 // active says of each row whether a counter gained something.
 func (v *edgeView) active(d *frame.Difference) []bool {
@@ -312,8 +315,14 @@ func (m *frameMap) idOf(container int32) string {
 	return c.nodeID
 }
 
-// findEnds finds the ends of a row that are in no container or are those of a sum, and their processes.
-func (m *frameMap) findEnds(r *mapRow) {
+// findEnds finds the ends of rows that are in no container or are those of a sum, and their processes.
+func (m *frameMap) findEnds() {
+	for i := range m.rows {
+		m.findEndsOf(&m.rows[i])
+	}
+}
+
+func (m *frameMap) findEndsOf(r *mapRow) {
 	p := &m.parts[r.part]
 	v := &p.view
 	if r.sum {

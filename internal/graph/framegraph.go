@@ -24,14 +24,21 @@ func (m *frameMap) makeEdges(g *Graph, shown []int32) {
 	})
 	edges := make([]Edge, len(shown))
 	g.Edges = make([]*Edge, len(shown))
-	const many = 64 // so many are made at once
-	parallelEach((len(shown)+many-1)/many, func(chunk int) {
+	for i := range edges {
+		g.Edges[i] = &edges[i]
+	}
+	// They are made in the order of their hosts, whose frames are in the processor's cache then.
+	order := slices.Clone(shown)
+	slices.Sort(order)
+	const together = 64
+	parallelEach((len(order)+together-1)/together, func(chunk int) {
 		s := sumsPool.Get().(*sums)
 		defer sumsPool.Put(s)
-		sides := make([]Side, 0, 2*many)
-		for i := chunk * many; i < min((chunk+1)*many, len(shown)); i++ {
-			g.Edges[i] = &edges[i]
-			sides = m.makeEdge(&edges[i], &m.relations[shown[i]], rows.of(int32(i)), s, sides)
+		some := order[chunk*together : min((chunk+1)*together, len(order))]
+		sides := make([]Side, 0, 2*len(some))
+		for _, relation := range some {
+			i := at[relation] - 1
+			sides = m.makeEdge(&edges[i], &m.relations[relation], rows.of(i), s, sides)
 		}
 	})
 	m.addEndpoints(g, at)
@@ -174,8 +181,8 @@ func (p *part) endpoints(asked []int32, f func(edge int32, c endpointChange)) {
 	}
 }
 
-// edgeWith is the row of an edge by its number. That of a sum that is not there yet stands for the edges of its kind. It
-// is -1 where there is none.
+// edgeWith is the row of an edge by its number. That of a sum that is not there yet stands for the edges of its kind.
+// It is -1 where there is none.
 func (p *part) edgeWith(number uint32) int {
 	if row, ok := p.edges.After.Find(number); ok {
 		return row

@@ -138,7 +138,11 @@ func (m *frameMap) containersOfPods() map[string][]*Node {
 func (m *frameMap) endNode(e *mapEnd, server bool) int32 {
 	switch {
 	case e.container >= 0:
-		return m.containerNode(e)
+		index := m.containerNode(e)
+		if e.settled {
+			m.addAddress(index, e.address)
+		}
+		return index
 	case e.group != nil:
 		index := m.nodeWith(e.group.ID, func() *Node {
 			n := *e.group

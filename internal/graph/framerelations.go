@@ -138,13 +138,36 @@ func (m *frameMap) addSides() {
 	}
 	var served, called rowLists
 	both(func() { served = of(true) }, func() { called = of(false) })
-	parallelEach(len(m.nodes), func(i int) {
-		n := m.nodes[i]
-		if !m.limited || n.ID == m.only.node {
-			n.Served, n.Called = m.sideOf(served.of(int32(i))), m.sideOf(called.of(int32(i)))
+	// Nodes with very many rows come first, so that no processor has one of them left at the end. The others are taken
+	// together as they come: those of a host have their rows in the same frames, which are in the processor's cache then.
+	var many, few []int32
+	for i := range m.nodes {
+		if len(served.of(int32(i)))+len(called.of(int32(i))) > len(m.rows)/64 {
+			many = append(many, int32(i))
+		} else {
+			few = append(few, int32(i))
 		}
-		finishAddresses(n)
+	}
+	const together = 8
+	parallelEach(len(many)+(len(few)+together-1)/together, func(k int) {
+		if k < len(many) {
+			m.finishNode(many[k], &served, &called)
+			return
+		}
+		k = (k - len(many)) * together
+		for _, i := range few[k:min(k+together, len(few))] {
+			m.finishNode(i, &served, &called)
+		}
 	})
+}
+
+// finishNode fills in what a node served and called.
+func (m *frameMap) finishNode(i int32, served, called *rowLists) {
+	n := m.nodes[i]
+	if !m.limited || n.ID == m.only.node {
+		n.Served, n.Called = m.sideOf(served.of(i)), m.sideOf(called.of(i))
+	}
+	finishAddresses(n)
 }
 
 // sideOf adds rows up; nil for none.
@@ -188,21 +211,24 @@ func (m *frameMap) graph() *Graph {
 // count fills in what is in no edge, and what share of the bytes of each host is.
 func (m *frameMap) count(g *Graph) {
 	counted, received := map[string]uint64{}, map[string]uint64{}
+	byPart := make([][2]uint64, len(m.parts))
 	var unplaced []int32
 	for i := range m.rows {
 		r := &m.rows[i]
-		p := &m.parts[r.part]
 		n := r.response
 		if r.side == model.RoleServer {
 			n = r.request
 		}
 		if r.side != model.RoleUnknown {
-			counted[p.host] += n
+			byPart[r.part][0] += n
 		} else {
 			unplaced = append(unplaced, int32(i))
 		}
-		unseen, _ := p.edges.Gain(unseenColumn, int(r.row))
-		received[p.host] += n + unseen
+		byPart[r.part][1] += n + r.unseen
+	}
+	for i := range m.parts {
+		counted[m.parts[i].host] += byPart[i][0]
+		received[m.parts[i].host] += byPart[i][1]
 	}
 	if m.limited {
 		return // it is of all edges

@@ -13,9 +13,11 @@ import (
 func FromFrames(w *frame.Window, o Options) *Graph {
 	m := newFrameMap(w, o)
 	defer m.release()
-	m.readContainers()
-	m.readEdges()
+	m.findContainers()
+	both(m.useContainers, m.readEdges)
+	m.findEnds()
 	m.pair()
+	m.name()
 	m.makeNodes()
 	m.relate()
 	return m.graph()
@@ -61,8 +63,7 @@ type part struct {
 	// addressOf is the index of an address by its string; -1 where that is not known yet.
 	addressOf []int32
 	view      edgeView
-	// boot is another one than that of the span before; fileBase is what columns of files are counted from, where Before
-	// is not there.
+	// fileBase is what columns of files are counted from, where Before is not there; booted: the host began anew since.
 	fileBase *frame.Frame
 	booted   bool
 	seconds  float64 // hostSeconds
@@ -76,6 +77,11 @@ func newFrameMap(w *frame.Window, o Options) *frameMap {
 	m := &frameMap{o: o, window: w, addressAt: map[string]int32{}, nodeAt: map[string]int32{},
 		mapMemory: newMapMemory()}
 	m.only, m.limited = o.only()
+	spans := 0
+	for i := range w.Hosts {
+		spans += len(w.Hosts[i].Spans)
+	}
+	m.parts = make([]part, 0, spans)
 	for i := range w.Hosts {
 		h := &w.Hosts[i]
 		m.covered = max(m.covered, hostSeconds(h))
@@ -123,4 +129,12 @@ func hostSeconds(h *frame.HostSpans) float64 {
 func (m *frameMap) emptyGraph() *Graph {
 	return &Graph{From: m.window.From, To: m.window.To, CoveredSeconds: m.covered, ErrorBound: model.RelativeError,
 		Nodes: []*Node{}, Edges: []*Edge{}, CountedShare: map[string]float64{}}
+}
+
+// since is what a counter gained; a counter that fell has restarted from 0.
+func since(before, now uint64) uint64 {
+	if now < before {
+		return now
+	}
+	return now - before
 }

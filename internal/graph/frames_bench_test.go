@@ -42,7 +42,8 @@ func fleetWindow(hosts, containers, edges int) *frame.Window {
 				client, server := inside(all[random.IntN(containers)]), inside(all[random.IntN(containers)])
 				service := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(h >> 8), byte(h), byte(i % 50)}), uint16(80+i%3))
 				counters := model.EdgeCounters{SentBytes: n * uint64(random.IntN(1e6)), ReceivedBytes: n * uint64(random.IntN(1e6)),
-					Opens: n, Closes: n, Requests: 12 * n, Replies: 12 * n, Latency: times(n), TimeToFirstByte: times(n), RTT: times(n)}
+					Opens: n, Closes: n, Requests: 12 * n, Replies: 12 * n,
+					Latency: times(n), TimeToFirstByte: times(n), RTT: times(n)}
 				e := model.Edge{Instance: uint64(i*2 + 1), Side: model.RoleClient, Client: client, Server: server, Service: service,
 					Confidence: model.Exact, Paired: true, Counters: counters,
 					Endpoints: []model.Endpoint{{EndpointKey: model.EndpointKey{Protocol: model.HTTP, Name: "GET /", Status: "2xx"},

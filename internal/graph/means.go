@@ -33,8 +33,8 @@ var meanColumns = func() (all []meanColumn) {
 		if !shown {
 			continue
 		}
-		all = append(all, meanColumn{field: field, integral: i, highest: frame.Column(frame.Containers, level.Name+".highest"),
-			per: columns[i].Per, levelPer: level.Per, kind: level.Kind})
+		all = append(all, meanColumn{field: field, integral: i,
+			highest: frame.Column(frame.Containers, level.Name+".highest"), per: columns[i].Per, levelPer: level.Per, kind: level.Kind})
 	}
 	if len(all) > maxMeans {
 		panic("BUG: more levels with a mean than maxMeans")

@@ -11,6 +11,8 @@ type Options struct {
 	// Only is the ID of a node or an edge: the graph has nothing else then, but for the other ends of a node's edges,
 	// and counters of others are not read. Empty for all.
 	Only string
+	// Names know what Kubernetes called ends and containers; nil where there is none.
+	Names Names
 }
 
 // only is what Options.Only asks for.

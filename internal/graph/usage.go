@@ -10,26 +10,9 @@ import (
 // values of its levels, by Field, and how long it was observed.
 type change struct {
 	values
-	latency *model.FloatHistogram
-	// firstByte, rtt and duration are of edges alone.
-	firstByte, rtt, duration *model.FloatHistogram
-	seconds                  float64
-	means                    levelMeans
-}
-
-// histogram is where the histogram of a field is.
-func (c *change) histogram(f Field) **model.FloatHistogram {
-	switch f {
-	case RunQueue, Latency, EndpointLatency:
-		return &c.latency
-	case FirstByte:
-		return &c.firstByte
-	case RTT:
-		return &c.rtt
-	case ConnectionDuration:
-		return &c.duration
-	}
-	panic("BUG: no room for the histogram of a field")
+	latency *model.FloatHistogram // of the run queue
+	seconds float64
+	means   levelMeans
 }
 
 func (c *change) value(fields ...Field) *float64 {
@@ -118,7 +101,7 @@ func (n *usageNumber) of(c *change) (v float64, ok bool) {
 		whole := c.of(n.fields[1])
 		return c.of(n.fields[0]) / whole, whole > 0
 	case model.QuantileOf:
-		q := quantile(*c.histogram(n.fields[0]), n.Quantile)
+		q := quantile(c.latency, n.Quantile)
 		if q == nil {
 			return 0, false
 		}

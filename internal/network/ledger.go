@@ -89,6 +89,7 @@ type line struct {
 	last, base     model.EdgeCounters
 	endpoints      map[model.EndpointKey]lineEndpoint
 	client, server model.Peer
+	connections    []uint64
 	confidence     model.Confidence
 	view           uint64
 	// wants is the key of its own edge where it counts for another one.
@@ -110,6 +111,8 @@ type total struct {
 	// gone is what lines counted that are here no longer.
 	gone          model.EdgeCounters
 	goneEndpoints tally
+	// connections are those of its lines, the last that there were.
+	connections []uint64
 	// admitted endpoints count under their own names.
 	admitted map[model.EndpointKey]bool
 	// others are the admitted ones called "other".
@@ -165,7 +168,7 @@ func (g *ledger) update(s *sighting) {
 		}
 		g.reassign(l, s, client, server)
 	}
-	l.last = s.edge.Counters
+	l.last, l.connections = s.edge.Counters, s.edge.Connections
 	l.takeEndpoints(s.edge.Endpoints)
 	l.view = g.view
 	l.to.describe(l, s)
@@ -393,10 +396,14 @@ func (t *total) countingPeer() model.Peer {
 func (g *ledger) sum(present map[string]bool) []model.Edge {
 	for _, t := range g.totals {
 		t.sum = t.gone
+		if t.lines > 0 {
+			t.connections = nil
+		}
 	}
 	for _, l := range g.lines {
 		gained := l.last.Since(&l.base)
 		l.to.sum.Add(&gained)
+		l.to.takeConnections(l.connections)
 	}
 	shown := make([]*total, 0, len(g.totals))
 	for _, t := range g.totals {
@@ -413,12 +420,27 @@ func (g *ledger) sum(present map[string]bool) []model.Edge {
 	edges := make([]model.Edge, len(shown))
 	for i, t := range shown {
 		edges[i] = model.Edge{
-			Instance: t.instance, Side: t.key.side, Client: t.client, Server: t.server, Service: t.key.service, Transport: t.key.transport,
-			Start: t.start, Backend: t.backend, Via: t.via, Confidence: t.confidence, Counters: t.sum,
-			Endpoints: endpoints[t].list(), Paired: sides[t.key.other()],
+			Instance: t.instance, Side: t.key.side, Client: t.client, Server: t.server, Service: t.key.service,
+			Transport: t.key.transport, Start: t.start, Backend: t.backend, Via: t.via, Confidence: t.confidence, Counters: t.sum,
+			Endpoints: endpoints[t].list(), Paired: sides[t.key.other()], Connections: t.connections,
 		}
 	}
 	return edges
+}
+
+// maxConnections is how many connections of an edge are told.
+const maxConnections = 8
+
+// takeConnections adds the connections of a line. Of many it keeps those with the least hashes, as the kernel programs
+// and other hosts do.
+func (t *total) takeConnections(more []uint64) {
+	if len(more) == 0 {
+		return
+	}
+	all := slices.Concat(t.connections, more)
+	slices.Sort(all)
+	all = slices.Compact(all)
+	t.connections = all[:min(len(all), maxConnections)]
 }
 
 // forget drops edges without a kernel edge: those of which the counting container is gone, those that have lingered, and
