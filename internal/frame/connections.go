@@ -1,6 +1,10 @@
 package frame
 
-import "outsight/internal/model"
+import (
+	"math"
+
+	"outsight/internal/model"
+)
 
 // makeConnections makes the table of connections, of the edges of which an end was not found on this host: by these the
 // other host's half is found. An edge that has ended keeps what it had.
@@ -17,7 +21,7 @@ func (b *Builder) makeConnections(f *Frame, s *model.Snapshot, edges *planned) {
 			e := &s.Edges[of.live]
 			if e.Client.Container == nil || e.Server.Container == nil {
 				for _, hash := range e.Connections {
-					rows = append(rows, []uint64{uint64(of.id), hash})
+					rows = append(rows, []uint64{uint64(of.id), hash & math.MaxUint32, hash >> 32})
 				}
 			}
 			continue
@@ -28,7 +32,8 @@ func (b *Builder) makeConnections(f *Frame, s *model.Snapshot, edges *planned) {
 		// Both are in the order of edges.
 		for ; next < len(old.IDs) && old.Attribute(ConnectionEdge, next) <= uint64(of.id); next++ {
 			if old.Attribute(ConnectionEdge, next) == uint64(of.id) {
-				rows = append(rows, []uint64{uint64(of.id), old.Attribute(ConnectionHash, next)})
+				rows = append(rows, []uint64{uint64(of.id), old.Attribute(ConnectionHash, next),
+					old.Attribute(ConnectionHashHigh, next)})
 			}
 		}
 	}

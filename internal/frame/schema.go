@@ -116,6 +116,8 @@ const (
 	// ConnectionHash is of the two initial sequence numbers, which no translation of addresses changes: both hosts of a
 	// connection have the same.
 	ConnectionHash
+	// ConnectionHashHigh are the bits past 32, which is what a number of an attribute has.
+	ConnectionHashHigh
 )
 
 // States of a row.
@@ -247,7 +249,7 @@ func newSchema() (all [NumTables]TableInfo) {
 	all[Features] = TableInfo{Name: "features", Attributes: append(text("name", "purpose", "state", "reason", "remedy"),
 		AttributeInfo{Name: "required"})}
 	all[Connections] = TableInfo{Name: "connections", Attributes: []AttributeInfo{{Name: "edge", Kind: Reference, Of: Edges},
-		{Name: "hash"}}}
+		{Name: "hash"}, {Name: "hash_high"}}}
 	addColumns(&all[Hosts], model.HostRows)
 	addColumns(&all[Containers], model.ContainerRows)
 	addColumns(&all[Edges], model.EdgeRows)

@@ -8,7 +8,8 @@ import (
 	"outsight/internal/model"
 )
 
-// Names know what Kubernetes called ends of edges and containers, at a time. All methods may be called at the same time.
+// Names know what Kubernetes called ends of edges and containers, at a time. All methods may be called at the same
+// time.
 type Names interface {
 	// End is what the end of an edge was called that had an address. A server's end also has the address and port that was
 	// dialled; service is the zero AddrPort for a client's. ok is false where nothing is known.

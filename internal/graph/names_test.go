@@ -14,8 +14,8 @@ import (
 // testNames are a pod at 10.0.0.9 that has the address of another one from a time on, and a service.
 type testNames struct{ moves time.Time }
 
-func (n testNames) End(at time.Time, address netip.Addr, service netip.AddrPort, _ model.Transport) (model.NamedEnd, bool) {
-	var end model.NamedEnd
+func (n testNames) End(at time.Time, address netip.Addr, service netip.AddrPort, _ model.Transport) (end model.NamedEnd,
+	ok bool) {
 	switch address.String() {
 	case "10.0.0.9":
 		end.PodIdentity = model.PodIdentity{Namespace: "shop", Pod: "old-0", Workload: "old", WorkloadKind: "StatefulSet"}
@@ -62,8 +62,9 @@ func TestNamesOfTheWindowsTime(t *testing.T) {
 			got = append(got, fmt.Sprintf("%s>%s %v", e.Client, e.Server, e.ClientSide.Of(RequestBytes)))
 		}
 		slices.Sort(got)
-		if w := []string{"pod/shop/cart-0>pod/shop/" + want + " 100", "pod/shop/cart-0>service/shop/api 100"}; !slices.Equal(got, w) {
-			t.Errorf("minute %d: %q, want %q", i, got, w)
+		edges := []string{"pod/shop/cart-0>pod/shop/" + want + " 100", "pod/shop/cart-0>service/shop/api 100"}
+		if !slices.Equal(got, edges) {
+			t.Errorf("minute %d: %q, want %q", i, got, edges)
 		}
 	}
 }

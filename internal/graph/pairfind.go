@@ -92,8 +92,8 @@ func (v *pairView) find(p *pairing) {
 	}
 }
 
-// sameConnections is who counted the same connections at the other end: exactly so where nobody else can be meant, which
-// is where addresses say nothing else, or where all connections of the sample are that one's.
+// sameConnections is who counted the same connections at the other end: exactly so where nobody else can be meant,
+// which is where addresses say nothing else, or where all connections of the sample are that one's.
 func (x *pairIndex) sameConnections(h *half, byAddress candidate) candidate {
 	same, explained, last := nobody(), int32(0), uint64(0)
 	matches := x.same.of(h.number())
@@ -170,7 +170,7 @@ func (v *pairView) counted(x *pairIndex, residents []resident, h *half, at *reac
 	case at.host >= 0:
 		look(onHost(list, at.host))
 	default:
-		list = x.servingFor[number]
+		list = x.servingFor[number].of(list)
 		for i := range v.owned {
 			if o := &v.owned[i]; o.resident == h.known || residents[o.resident].isHost {
 				look(ofClient(list, o.at.address))

@@ -3,6 +3,8 @@ package graph
 import (
 	"cmp"
 	"slices"
+	"sort"
+	"sync"
 
 	"outsight/internal/model"
 )
@@ -24,7 +26,7 @@ type pairIndex struct {
 	// serving and dialling are halves by the server's spot and transport, in the order of hosts; servingFor are those of
 	// long lists in the order of the client's address.
 	serving, dialling lists[indexedHalf]
-	servingFor        map[int32][]indexedHalf
+	servingFor        map[int32]*byClient
 	// same are the halves of other hosts that have connections of a half, by its index.
 	same lists[sameHalf]
 	// sampled is how many of its connections a half tells.
@@ -53,6 +55,20 @@ type wildcard struct {
 type indexedHalf struct {
 	*half
 	only, host, client, known int32
+}
+
+// byClient is a long list in the order of the client's address, which is made when it is first needed.
+type byClient struct {
+	once sync.Once
+	list []indexedHalf
+}
+
+func (b *byClient) of(all []indexedHalf) []indexedHalf {
+	b.once.Do(func() {
+		b.list = slices.Clone(all)
+		slices.SortStableFunc(b.list, func(x, y indexedHalf) int { return cmp.Compare(x.client, y.client) })
+	})
+	return b.list
 }
 
 type sameHalf struct {
@@ -162,7 +178,7 @@ func (x *pairIndex) shared(address, host int32) bool {
 // ownersOn are those of an address on a host.
 func (x *pairIndex) ownersOn(address, host int32) []addressOwner {
 	all := x.owners.of(address)
-	begin, _ := slices.BinarySearchFunc(all, host, func(o addressOwner, host int32) int { return cmp.Compare(o.host, host) })
+	begin := sort.Search(len(all), func(i int) bool { return all[i].host >= host })
 	end := begin
 	for end < len(all) && all[end].host == host {
 		end++
@@ -216,12 +232,10 @@ func (x *pairIndex) addHalves(all []*pairView) {
 	}
 	both(func() {
 		x.serving = x.indexHalves(all, model.RoleServer)
-		x.servingFor = map[int32][]indexedHalf{}
+		x.servingFor = map[int32]*byClient{}
 		for at := range int32(2 * len(x.ports)) {
-			if list := x.serving.of(at); len(list) > shortList {
-				list = slices.Clone(list)
-				slices.SortStableFunc(list, func(a, b indexedHalf) int { return cmp.Compare(a.client, b.client) })
-				x.servingFor[at] = list
+			if len(x.serving.of(at)) > shortList {
+				x.servingFor[at] = &byClient{}
 			}
 		}
 		x.dialling = x.indexHalves(all, model.RoleClient)
@@ -253,34 +267,51 @@ func (x *pairIndex) matchConnections(all []*pairView) {
 		return
 	}
 	hashes := newNumbers(count)
-	of := newLists(count, func(add func(int32, *half)) {
-		for _, v := range all {
-			for _, c := range v.connections {
-				if number, _ := hashes.of(c.hash | 1<<63); v.halves[c.half].side == model.RoleServer {
-					add(number, &v.halves[c.half])
-				}
+	type link struct {
+		half *half
+		next int32
+	}
+	servers := make([]link, 1, count/2+1) // 0 ends a list
+	first := make([]int32, count)
+	x.eachConnection(all, model.RoleServer, func(h *half, hash uint64) {
+		number, _ := hashes.of(hash | isIPv6)
+		servers = append(servers, link{h, first[number]})
+		first[number] = int32(len(servers) - 1)
+	})
+	type match struct {
+		client, server *half
+		hash           uint64
+	}
+	matches := make([]match, 0, count/2)
+	x.eachConnection(all, model.RoleClient, func(h *half, hash uint64) {
+		number, ok := hashes.find(hash | isIPv6)
+		if !ok {
+			return
+		}
+		for at := first[number]; at > 0; at = servers[at].next {
+			if server := servers[at].half; server.view.host != h.view.host {
+				matches = append(matches, match{h, server, hash})
 			}
 		}
 	})
 	x.same = newLists(x.halves, func(add func(int32, sameHalf)) {
-		clear(x.sampled)
-		for _, v := range all {
-			for _, c := range v.connections {
-				x.sampled[v.first+c.half]++
-				client := &v.halves[c.half]
-				if client.side != model.RoleClient {
-					continue
-				}
-				number, _ := hashes.of(c.hash | 1<<63)
-				for _, server := range of.of(number) {
-					if server.view.host != v.host {
-						add(v.first+c.half, sameHalf{server, c.hash})
-						add(server.number(), sameHalf{client, c.hash})
-					}
-				}
-			}
+		for _, m := range matches {
+			add(m.client.number(), sameHalf{m.server, m.hash})
+			add(m.server.number(), sameHalf{m.client, m.hash})
 		}
 	})
+}
+
+// eachConnection calls f for the connections of the halves of one side, and counts them in sampled.
+func (x *pairIndex) eachConnection(all []*pairView, side model.Role, f func(h *half, hash uint64)) {
+	for _, v := range all {
+		for _, c := range v.connections {
+			if h := &v.halves[c.half]; h.side == side {
+				x.sampled[v.first+c.half]++
+				f(h, c.hash)
+			}
+		}
+	}
 }
 
 // number is the half's index among all halves.

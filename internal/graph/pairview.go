@@ -3,6 +3,7 @@ package graph
 import (
 	"cmp"
 	"slices"
+	"sort"
 
 	"outsight/internal/frame"
 	"outsight/internal/model"
@@ -43,7 +44,10 @@ type listening struct {
 }
 
 // translation is what the conntrack table of a host says: what is dialled is reached elsewhere.
-type translation struct{ client, dialled, reached *place }
+type translation struct {
+	client, dialled, reached *place
+	spot                     int32 // of what is dialled, once it has its number
+}
 
 // connection is one that a half counted.
 type connection struct {
@@ -160,7 +164,7 @@ func (v *pairView) collectTranslations(places []place, f *frame.Frame) {
 	for row := range t.IDs {
 		at := func(a frame.Attribute) *place { return v.read(places, f, t.Attribute(a, row)) }
 		v.translations = append(v.translations,
-			translation{at(frame.TranslationClient), at(frame.TranslationDialled), at(frame.TranslationReached)})
+			translation{at(frame.TranslationClient), at(frame.TranslationDialled), at(frame.TranslationReached), -1})
 	}
 }
 
@@ -206,7 +210,8 @@ func (v *pairView) countHalves() (n int) {
 // knownEnd is the container of the end that counted an edge of which the other end is in none of this host.
 func (v *pairView) knownEnd(row int) (container uint32, process frame.Attribute, isHalf bool) {
 	t := &v.After.Tables[frame.Edges]
-	known, other, process := t.Attribute(frame.EdgeClient, row), t.Attribute(frame.EdgeServer, row), frame.EdgeClientProcess
+	known, other := t.Attribute(frame.EdgeClient, row), t.Attribute(frame.EdgeServer, row)
+	process = frame.EdgeClientProcess
 	if model.Role(t.Attribute(frame.EdgeSide, row)) == model.RoleServer {
 		known, other, process = other, known, frame.EdgeServerProcess
 	}
@@ -219,7 +224,8 @@ func (v *pairView) collectConnections() {
 	for row := range t.IDs {
 		edge, ok := edges.Find(uint32(t.Attribute(frame.ConnectionEdge, row)))
 		if ok && v.halfOf[edge] >= 0 {
-			v.connections = append(v.connections, connection{t.Attribute(frame.ConnectionHash, row), v.halfOf[edge]})
+			hash := t.Attribute(frame.ConnectionHash, row) | t.Attribute(frame.ConnectionHashHigh, row)<<32
+			v.connections = append(v.connections, connection{hash, v.halfOf[edge]})
 		}
 	}
 }
@@ -229,7 +235,10 @@ func (v *pairView) locate(x *pairIndex) {
 	if v.After == nil {
 		return
 	}
-	slices.SortFunc(v.translations, func(a, b translation) int { return cmp.Compare(a.dialled.spot, b.dialled.spot) })
+	for i := range v.translations {
+		v.translations[i].spot = v.translations[i].dialled.spot
+	}
+	slices.SortFunc(v.translations, func(a, b translation) int { return cmp.Compare(a.spot, b.spot) })
 	t := &v.After.Tables[frame.Edges]
 	for i := range v.halves {
 		h := &v.halves[i]
@@ -252,9 +261,8 @@ func (v *pairView) locate(x *pairIndex) {
 // target is where all translated connections to what is dialled go to, nil where they go to several. from says which
 // clients are meant.
 func (v *pairView) target(dialled int32, from func(client int32) bool) (found *place) {
-	i, _ := slices.BinarySearchFunc(v.translations, dialled,
-		func(t translation, spot int32) int { return cmp.Compare(t.dialled.spot, spot) })
-	for ; i < len(v.translations) && v.translations[i].dialled.spot == dialled; i++ {
+	i := sort.Search(len(v.translations), func(i int) bool { return v.translations[i].spot >= dialled })
+	for ; i < len(v.translations) && v.translations[i].spot == dialled; i++ {
 		t := &v.translations[i]
 		switch {
 		case t.client.addressKey == 0 || !from(t.client.address):

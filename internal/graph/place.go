@@ -103,6 +103,9 @@ type numbers struct {
 	count int32
 }
 
+// keySpread spreads keys (Knuth's multiplicative hashing).
+const keySpread = 0x9e3779b97f4a7c15
+
 func newNumbers(most int) *numbers {
 	n := &numbers{shift: 60}
 	for 1<<(64-n.shift) < 2*most {
@@ -115,7 +118,7 @@ func newNumbers(most int) *numbers {
 // of is the number of a key that is not 0. It is the next one, and added is true, where the key had none.
 func (n *numbers) of(key uint64) (number int32, added bool) {
 	mask := uint64(len(n.keys) - 1)
-	at := key * 0x9e3779b97f4a7c15 >> n.shift
+	at := key * keySpread >> n.shift
 	for n.keys[at] != key {
 		if n.keys[at] == 0 {
 			n.keys[at], n.value[at] = key, n.count
@@ -125,6 +128,16 @@ func (n *numbers) of(key uint64) (number int32, added bool) {
 		at = (at + 1) & mask
 	}
 	return n.value[at], false
+}
+
+// find is the number of a key that is not 0, if it has one.
+func (n *numbers) find(key uint64) (number int32, ok bool) {
+	for at := key * keySpread >> n.shift; n.keys[at] != 0; at = (at + 1) & uint64(len(n.keys)-1) {
+		if n.keys[at] == key {
+			return n.value[at], true
+		}
+	}
+	return 0, false
 }
 
 // lists are lists of values by a number, each in the order in which the values were given.

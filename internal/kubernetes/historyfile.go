@@ -28,8 +28,8 @@ const historyHeader = "outsight names 1\n"
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// openHistoryFile reads all records that are whole. What is behind the first one that is not is cut off: lost is how many
-// bytes that were.
+// openHistoryFile reads all records that are whole. What is behind the first one that is not is cut off: lost is how
+// many bytes that were.
 func openHistoryFile(path string, each func(record)) (f *historyFile, lost int64, err error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -152,7 +152,7 @@ func (f *historyFile) rewrite(all []record) (err error) {
 		return fmt.Errorf("making the history of names anew: %w", err)
 	}
 	defer func() {
-		if err != nil {
+		if err != nil && f.file != file {
 			file.Close()
 			os.Remove(temporary)
 		}
@@ -171,11 +171,17 @@ func (f *historyFile) rewrite(all []record) (err error) {
 			return err
 		}
 	}
-	if err := errors.Join(out.Flush(), file.Sync(), os.Rename(temporary, f.path), syncDir(filepath.Dir(f.path))); err != nil {
+	if err := errors.Join(out.Flush(), file.Sync()); err != nil {
+		return fmt.Errorf("making the history of names anew: %w", err)
+	}
+	if err := os.Rename(temporary, f.path); err != nil {
 		return fmt.Errorf("making the history of names anew: %w", err)
 	}
 	f.file.Close()
 	f.file, f.size, f.compact = file, size, size
+	if err := syncDir(filepath.Dir(f.path)); err != nil {
+		return fmt.Errorf("making the history of names anew: %w", err)
+	}
 	return nil
 }
 

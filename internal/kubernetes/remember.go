@@ -272,7 +272,8 @@ func (h *History) decode(r *record) (add, remove func(), err error) {
 	case kindService:
 		var s serviceState
 		if read(&s) {
-			o := &service{lifetime: life, addresses: s.Addresses, ports: endpointsOf(s.Ports), nodePorts: endpointsOf(s.NodePorts)}
+			o := &service{lifetime: life, addresses: s.Addresses, ports: endpointsOf(s.Ports),
+				nodePorts: endpointsOf(s.NodePorts)}
 			o.namespace, o.name = splitKey(r.Key)
 			return func() { c.indexService(o, nil) }, func() { c.unindexService(o, false) }, nil
 		}

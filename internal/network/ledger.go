@@ -228,10 +228,10 @@ func (g *ledger) put(l *line, k edgeKey, known int) {
 	}
 }
 
-// reassign follows a change of what is known of a line's ends. Where more became known of the same connections, all that
-// was counted gets the new ends, unless there is an edge of these already: counts stay in the instance that has them, so
-// that nothing is counted twice. Where a container's address went to another container, each keeps what was counted in
-// its time. What was known is not unlearnt.
+// reassign follows a change of what is known of a line's ends. Where more became known of the same connections, all
+// that was counted gets the new ends, unless there is an edge of these already: counts stay in the instance that has
+// them, so that nothing is counted twice. Where a container's address went to another container, each keeps what was
+// counted in its time. What was known is not unlearnt.
 func (g *ledger) reassign(l *line, s *sighting, client, server model.Peer) {
 	client, learntClient := learn(l.client, client)
 	server, learntServer := learn(l.server, server)
@@ -443,8 +443,8 @@ func (t *total) takeConnections(more []uint64) {
 	t.connections = all[:min(len(all), maxConnections)]
 }
 
-// forget drops edges without a kernel edge: those of which the counting container is gone, those that have lingered, and
-// those past the bound, the longest idle first.
+// forget drops edges without a kernel edge: those of which the counting container is gone, those that have lingered,
+// and those past the bound, the longest idle first.
 func (g *ledger) forget(present map[string]bool) {
 	g.forgetQuotas(present)
 	var idle []*total

@@ -7,8 +7,8 @@ import (
 	"outsight/internal/kernel/host"
 )
 
-// sampleInterval is how long a round of samples lasts. It begins with the wall clock's, so that all hosts sample the same
-// connections; see samples.h.
+// sampleInterval is how long a round of samples lasts. It begins with the wall clock's, so that all hosts sample the
+// same connections; see samples.h.
 const sampleInterval = time.Minute
 
 // beginSamples begins the round of a time.
