@@ -58,11 +58,12 @@ const mapWindow = 5 * time.Minute
 func measureAnalysis() []row {
 	before, after := layered(mapNodes, mapEdges, 1), layered(mapNodes, mapEdges, 2)
 	after.Time = before.Time.Add(time.Second)
+	w := windowBetween(before, after)
 	runtime.GC() // of what was before
 	var build, analyse, path []float64
 	for range 5 {
 		began := time.Now()
-		g := graph.FromSnapshots(before, after)
+		g := graph.FromFrames(w, graph.Options{})
 		built := time.Now()
 		a := g.Analyse(map[string]float64{after.Host.Name: float64(after.Host.Cores)})
 		analysed := time.Now()
