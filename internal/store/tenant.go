@@ -20,8 +20,6 @@ import (
 type Readable interface {
 	Evaluate(context.Context, Evaluation) (Answer, error)
 	Results(context.Context, Evaluation) ([]model.QueryResult, error)
-	Last(context.Context, Moments) (*Values, error)
-	Kept(t time.Time, most time.Duration) (time.Time, bool)
 	Find(context.Context, Lookup) (Answer, error)
 	Format(query string) (string, error)
 	Hold(tenant string, n int64) (release func(), err error)
