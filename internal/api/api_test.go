@@ -137,7 +137,7 @@ func TestGraphIsExact(t *testing.T) {
 	for _, window := range []string{"from=now-60s", "from=now-200s", "from=now-37s&to=now-5s"} {
 		var a graphAnswer
 		get200(t, h, "/api/outsight/graph?"+window, &a)
-		want := graph.FromSnapshots(sh.at(a.From), sh.at(a.To))
+		want := graphBetween(sh.at(a.From), sh.at(a.To))
 		if len(a.Edges) != len(want.Edges) || len(a.Nodes) != len(want.Nodes) || len(a.Edges) == 0 {
 			t.Fatalf("%s: %d nodes and %d edges, want %d and %d", window, len(a.Nodes), len(a.Edges), len(want.Nodes),
 				len(want.Edges))
