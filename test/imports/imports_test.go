@@ -149,7 +149,7 @@ var allowed = map[string]map[string]string{
 	"cmd/outsight": {
 		"internal/frame": "", "internal/framelog": "", "internal/framelog/s3": "", "internal/framelog/parquet": "",
 		"internal/derive": "",
-		"internal/model": "", "internal/kernel": "", "internal/container": "", "internal/network": "",
+		"internal/model":  "", "internal/kernel": "", "internal/container": "", "internal/network": "",
 		"internal/otlp": "", "internal/agent": "", "internal/store": "", "internal/graph": "", "internal/fleet": "",
 		"internal/api": "", "internal/demo": "", "web": "",
 		"internal/queue": "", "internal/ingest": "", "internal/export": "",
@@ -174,8 +174,8 @@ var allowed = map[string]map[string]string{
 // that their types spread no further. With a slash at its end it is a package and those below it.
 // A second one stands behind a comma.
 var soleImporter = map[string]string{
-	"github.com/cilium/ebpf":     "internal/kernel/",
-	"github.com/prometheus/":     "internal/store",
+	"github.com/cilium/ebpf": "internal/kernel/",
+	"github.com/prometheus/": "internal/store",
 	// Recordings are written piece by piece by a format of csvy, frames as whole files that nothing of ours reads.
 	"github.com/parquet-go/":     "internal/csvy/parquet,internal/framelog/parquet",
 	"github.com/minio/minio-go/": "internal/framelog/s3",

@@ -135,16 +135,9 @@ func attribute(t frame.TableID, a frame.Attribute) Column {
 
 func counter(t frame.TableID, i int) Column {
 	info := &frame.Schema[t].Columns[i]
-	if info.Kind == frame.LevelFloat {
-		return scalar(info.Name, floatType, true, func(f *frame.Frame, row int) pq.Value {
-			if n, ok := valueAt(f, t, i, row); ok {
-				return pq.DoubleValue(math.Float64frombits(n))
-			}
-			return pq.NullValue()
-		})
-	}
 	// The highest of a level of floats has its bits.
-	if info.Kind == frame.Highest && frame.Schema[t].Columns[info.Of].Kind == frame.LevelFloat {
+	if info.Kind == frame.LevelFloat ||
+		info.Kind == frame.Highest && frame.Schema[t].Columns[info.Of].Kind == frame.LevelFloat {
 		return scalar(info.Name, floatType, true, func(f *frame.Frame, row int) pq.Value {
 			if n, ok := valueAt(f, t, i, row); ok {
 				return pq.DoubleValue(math.Float64frombits(n))

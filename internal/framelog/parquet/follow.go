@@ -123,11 +123,11 @@ func Export(ctx context.Context, from Source, tenant, dir string, begin, end tim
 	}
 	each := func(do func(host string, from, to time.Time) error) error {
 		for _, h := range hosts {
-			first, last := later(begin, h.First), h.Last.Add(1)
+			at, last := later(begin, h.First), h.Last.Add(1)
 			if !end.IsZero() && end.Before(last) {
 				last = end
 			}
-			for at := first; at.Before(last); {
+			for at.Before(last) {
 				next := at.Truncate(time.Hour).Add(time.Hour)
 				if next.After(last) {
 					next = last
@@ -142,8 +142,8 @@ func Export(ctx context.Context, from Source, tenant, dir string, begin, end tim
 	}
 	hour, hours := 0, 0
 	each(func(string, time.Time, time.Time) error { hours++; return nil })
-	err = each(func(host string, from2, to time.Time) error {
-		n, err := Write(dir, host, from2.Truncate(time.Hour), from.KeyFrames(ctx, tenant, host, from2, to))
+	err = each(func(host string, first, to time.Time) error {
+		n, err := Write(dir, host, first.Truncate(time.Hour), from.KeyFrames(ctx, tenant, host, first, to))
 		if err != nil {
 			return fmt.Errorf("host %s: %w", host, err)
 		}
