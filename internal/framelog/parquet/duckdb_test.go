@@ -93,8 +93,17 @@ func TestQueriesPage(t *testing.T) {
 			}
 		}
 	}
+	removed := 0
 	for _, window := range [][2]time.Duration{{20, 50}, {22, 24}, {5, 45}} {
 		since, until := start.Add(window[0]*time.Minute), start.Add(window[1]*time.Minute)
+		for _, span := range spans(hosts[0], since, until) {
+			d := frame.Since(frame.Edges, span.Before, span.After)
+			for row := range d.After.IDs {
+				if d.HasRemoved(row) {
+					removed++
+				}
+			}
+		}
 		got := runPage(t, dir, since, until)
 		want := expected(hosts, since, until)
 		for _, answers := range [][][][]any{got, want} { // rows that are equal are in no order
@@ -105,6 +114,14 @@ func TestQueriesPage(t *testing.T) {
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%v: got\n%v\nwant\n%v", window, got, want)
 		}
+		for i, rows := range got {
+			if len(rows) == 0 {
+				t.Errorf("%v: query %d has no answer", window, i)
+			}
+		}
+	}
+	if removed == 0 {
+		t.Error("no row was added to another one in a window")
 	}
 }
 
