@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"outsight/internal/api"
+	"outsight/internal/frame"
 	"outsight/internal/graph"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
@@ -209,7 +210,7 @@ func (f *filledStore) add(ctx context.Context, after time.Duration) error {
 	whole := layered(f.size.nodes, f.size.edges, int((after+mapPast+mapWindow)/time.Second)+1)
 	whole.Time = f.middle.Add(after)
 	for _, s := range parted(whole, mapHosts) {
-		if err := f.Append(ctx, otlp.Convert(s)); err != nil {
+		if err := f.Append(ctx, otlp.FromFrame(frame.Of(s), otlp.SeriesOptions{})); err != nil {
 			return fmt.Errorf("filling the store: %w", err)
 		}
 	}

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	outsight "outsight/internal/agent"
 	"outsight/internal/demo"
+	"outsight/internal/frame"
 	"outsight/internal/graph"
-	"outsight/internal/model"
 )
 
 const (
@@ -78,7 +79,8 @@ func measureSaturation(ctx context.Context, o options) (rows []row, err error) {
 		}
 		served := float64(after-before) / to.Time.Sub(from.Time).Seconds()
 		greatest = max(greatest, served)
-		a := graph.FromSnapshots(from, to).Analyse(map[string]float64{to.Host.Name: float64(to.Host.Cores)})
+		a := graph.FromFrames(&frame.Window{From: from.Time, To: to.Time, Hosts: []frame.HostSpans{{Host: to.Host,
+			Spans: []frame.Span{{Before: from, After: to}}}}}, graph.Options{}).Analyse(map[string]float64{to.Host: float64(runtime.NumCPU())})
 		if a.SaturationRate != nil {
 			guesses = append(guesses, guess{served, *a.SaturationRate, a.Resources[0].Name})
 		}
@@ -107,16 +109,16 @@ func measureSaturation(ctx context.Context, o options) (rows []row, err error) {
 	return rows, nil
 }
 
-// moment is a snapshot, and how many requests the load generator has had answered by then.
-func moment(ctx context.Context, host *outsight.Host, shop *demo.Shop) (*model.Snapshot, uint64, error) {
-	last := host.Snapshot()
-	for host.Snapshot() == last {
+// moment is a frame, and how many requests the load generator has had answered by then.
+func moment(ctx context.Context, host *outsight.Host, shop *demo.Shop) (*frame.Frame, uint64, error) {
+	last := host.Frame()
+	for host.Frame() == last {
 		if err := wait(ctx, 5*time.Millisecond); err != nil {
 			return nil, 0, err
 		}
 	}
 	truth, err := shop.Truth(ctx)
-	return host.Snapshot(), truth.Load.Completed, err
+	return host.Frame(), truth.Load.Completed, err
 }
 
 func wait(ctx context.Context, d time.Duration) error {

@@ -16,9 +16,10 @@ func (a *Agent) read() *model.Snapshot {
 	var clockErr error
 	s.ClockError, clockErr = readClockError()
 	a.failures.note("the clock's error", clockErr)
-	if before := a.latest.Load(); before != nil {
-		s.Window = begin.Sub(before.Time)
+	if !a.last.IsZero() {
+		s.Window = begin.Sub(a.last)
 	}
+	a.last = begin
 	// Containers first: one that ends after this has its last numbers in the next snapshot, and
 	// one that begins after this is not in this one at all.
 	end := a.spent.on(partContainers)

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"outsight/internal/access"
+	"outsight/internal/frame"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
 	"outsight/internal/store"
@@ -141,7 +142,7 @@ func TestTheMapIsTheSameFromARemoteStore(t *testing.T) {
 			start := time.Now().Add(-10 * time.Minute).Truncate(time.Second)
 			sh := newShop(start)
 			for i := range seconds + 1 {
-				batch := otlp.Convert(sh.at(start.Add(time.Duration(i) * time.Second)))
+				batch := otlp.FromFrame(frame.Of(sh.at(start.Add(time.Duration(i)*time.Second))), otlp.SeriesOptions{})
 				for _, s := range []interface {
 					Append(context.Context, []model.Series) error
 				}{embedded, remote} {

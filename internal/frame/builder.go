@@ -79,6 +79,9 @@ func NewBuilder(epoch time.Time) *Builder {
 	return b
 }
 
+// Of is the frame of an agent that has seen this alone.
+func Of(s *model.Snapshot) *Frame { return NewBuilder(s.Time).Build(s) }
+
 // ForceKey makes the next frame a key frame: one that is told completely.
 func (b *Builder) ForceKey() { b.forced = true }
 
