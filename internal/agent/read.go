@@ -40,14 +40,14 @@ func (a *Agent) read() *model.Snapshot {
 	}
 	a.readProcesses()
 	a.readDisks()
-	contended := a.readContention(containers)
+	a.readContention(containers)
 	listenersErr := a.readListeners(begin, containers)
 	edges, edgesErr := a.readEdges(begin, containers)
 	s.Edges = edges
 	unread := errors.Join(cgroupsErr, listenersErr, edgesErr)
 	a.unread.Store(&unread)
 	s.Translations = a.readTranslations(begin, s.Edges)
-	s.Containers = a.readContainers(containers, counted, contended)
+	s.Containers = a.readContainers(containers, counted)
 	if counting {
 		a.readPower(s, packages)
 	}
@@ -134,7 +134,7 @@ func (a *Agent) readTranslations(now time.Time, edges []model.Edge) []model.Tran
 	return network.OfEdges(a.translations, edges)
 }
 
-func (a *Agent) readContainers(containers []*model.Container, counted, contended bool) []model.ContainerSample {
+func (a *Agent) readContainers(containers []*model.Container, counted bool) []model.ContainerSample {
 	// The samples point into the usages, which are of this snapshot alone.
 	usages := make([]container.Usage, len(containers))
 	if a.sources.Files != nil {
@@ -165,7 +165,7 @@ func (a *Agent) readContainers(containers []*model.Container, counted, contended
 		if counted && a.sources.CountsReclaim {
 			s.Reclaim = a.groups.reclaim(c.ID)
 		}
-		if contended {
+		if a.contention.known {
 			s.Contention = a.contention.of(c.ID)
 		}
 		errs = append(errs, u.Err)
