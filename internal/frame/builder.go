@@ -64,6 +64,7 @@ type rows struct {
 	// totals are how many durations the histograms have in the frame before, by column and row; spare is memory for the
 	// next ones.
 	totals, spare [][]uint64
+	scratch       scratch
 	index         forgetter
 }
 
