@@ -76,7 +76,7 @@ func (k *kept) send(s *model.Snapshot) error {
 	}
 	k.batch = append(k.batch, framelog.Encoded{Tenant: k.tenant, Header: f.Header, Data: frame.Encode(nil, f, a.key)})
 	if k.series != nil {
-		return k.series.Append(context.Background(), otlp.Convert(s))
+		return k.series.Append(context.Background(), otlp.FromFrame(frame.Of(s), otlp.SeriesOptions{}))
 	}
 	return nil
 }

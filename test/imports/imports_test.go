@@ -72,7 +72,7 @@ var allowed = map[string]map[string]string{
 		"internal/kernel":    "the kernel's counters are its source",
 		"internal/container": "who the counters belong to",
 		"internal/network":   "who talks to whom",
-		"internal/otlp":      "snapshots leave it as named series",
+		"internal/otlp":      "frames leave it as named series",
 		"internal/recorder":  "the flight recorder runs in it",
 		"internal/budget":    "what it gives up to keep its budget",
 		"internal/energy":    "what the host draws is divided among containers",
