@@ -106,14 +106,3 @@ func agree(client, server *Side) bool {
 		near(client.Of(RequestBytes), server.Of(RequestBytes), 4096) &&
 		near(client.Of(ResponseBytes), server.Of(ResponseBytes), 4096)
 }
-
-// isAddress reports whether an end's id is an address, and not that of a container.
-func isAddress(id string) bool {
-	// Most are hexadecimal, and to find out by an error takes long; the first part of an address has four characters at
-	// most.
-	if !strings.ContainsAny(id[:min(len(id), 5)], ".:") {
-		return false
-	}
-	_, err := netip.ParseAddr(id)
-	return err == nil
-}
