@@ -1,10 +1,6 @@
 package graph
 
-import (
-	"math"
-	"net/netip"
-	"strings"
-)
+import "math"
 
 // kube is what labels say of an end in Kubernetes, or of the service that is asked for there.
 // Fields that are not known are empty.
