@@ -151,14 +151,6 @@ func secretIn(flag, path string) (string, error) {
 // location says where series are kept.
 func (f *storeFlags) location() string { return cmp.Or(f.url, f.readURL) }
 
-// oldestOf is the time of a store's oldest sample; nil where it is another system's.
-func oldestOf(kept anyStore) func() time.Time {
-	if local, ok := kept.(*store.Store); ok {
-		return func() time.Time { return local.Stats().Oldest }
-	}
-	return nil
-}
-
 // openOr opens the remote store, or the one in a directory where none is named.
 func (f *storeFlags) openOr(data string, o store.Options) (anyStore, error) {
 	// A nil pointer of either kind would be no nil interface.

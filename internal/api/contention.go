@@ -50,7 +50,7 @@ func (s *server) contention(ctx context.Context, r *http.Request) (any, error) {
 	}
 	waits := graph.WaitsFromFrames(data.window)
 	if node != "" {
-		waits.Containers = data.waitsOf(waits, node, by)
+		waits.Containers = data.waitsOf(waits, node, by, s.Names)
 	}
 	if len(waits.Containers) > maxWaits {
 		waits.Containers = waits.Containers[:maxWaits]
@@ -59,7 +59,8 @@ func (s *server) contention(ctx context.Context, r *http.Request) (any, error) {
 }
 
 // waitsOf are the waits of the container with an ID or a name, or of all containers of a node of a grouping.
-func (d *windowData) waitsOf(waits *graph.Waits, node string, by graph.Grouping) []*graph.Wait {
+func (d *windowData) waitsOf(waits *graph.Waits, node string, by graph.Grouping,
+	names graph.Names) []*graph.Wait {
 	all := []*graph.Wait{}
 	if only := waits.Of(node); only != nil {
 		return append(all, only)
@@ -67,7 +68,7 @@ func (d *windowData) waitsOf(waits *graph.Waits, node string, by graph.Grouping)
 	if by == graph.ByContainer || by == graph.ByProcess {
 		return all
 	}
-	g := graph.FromFrames(d.window, graph.Options{})
+	g := graph.FromFrames(d.window, graph.Options{Names: names})
 	nodeOf := nodesOf(g, by)
 	for _, w := range waits.Containers {
 		if nodeOf(&labelledRow{labelledKey: labelledKey{host: w.Host, container: w.ID}}) == node {

@@ -142,11 +142,10 @@ func (s *server) build(ctx context.Context, from, to time.Time, by graph.Groupin
 	return s.graphOf(data.window, by, edges), data, nil
 }
 
-// held is what a request has until its answer is encoded: its slot among large computations, which bounds how much
-// memory they take together.
+// held is what a request has until its answer is encoded: a slot among large computations.
 type held struct{ leave func() }
 
-// release leaves the slot. It may be called again.
+// release gives it back. It may be called again.
 func (h *held) release() {
 	if h.leave != nil {
 		h.leave()
