@@ -216,6 +216,8 @@ func smallFrames() (key, f *Frame) {
 	return key, h.step(1, 1)
 }
 
+// FuzzDecode is to be run with -fuzzminimizetime 10x, as scripts/fuzz does: by default all of a short run goes by with
+// making one input shorter, which hardly any compressed input can be.
 func FuzzDecode(f *testing.F) {
 	key, busy := smallFrames()
 	encodedKey := Encode(nil, key, nil)
