@@ -34,8 +34,10 @@ type maker struct {
 	last   time.Time
 	frames uint64
 
-	f    *frame.Frame
-	out  []model.Series
+	f   *frame.Frame
+	out []model.Series
+	// size is how many series the frame before had.
+	size int
 	time time.Time
 	// unique are the hashes of the rows of a table that have series.
 	unique map[uint64]struct{}
@@ -66,7 +68,7 @@ var seriesKeys atomic.Uint64
 const firstKey = 1 << 62
 
 func (m *maker) series(f *frame.Frame) []model.Series {
-	m.f, m.time, m.out = f, f.Time.Truncate(time.Millisecond), make([]model.Series, 0, cap(m.out))
+	m.f, m.time, m.out = f, f.Time.Truncate(time.Millisecond), make([]model.Series, 0, m.size)
 	m.frames++
 	m.table(frame.Hosts, m.hostRow)
 	m.table(frame.Containers, m.containerRow)
@@ -84,7 +86,8 @@ func (m *maker) series(f *frame.Frame) []model.Series {
 	}
 	m.last = m.time
 	out := m.out
-	m.f = nil
+	// What is stored is not kept until the next frame: there are thousands of makers.
+	m.f, m.out, m.size = nil, nil, len(out)
 	return out
 }
 
