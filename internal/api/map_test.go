@@ -60,7 +60,9 @@ const benchContainers, benchEdges, benchDrops = 10, 200, 20
 // other half are clients of containers of the next host.
 func benchHost(host, hosts int, at time.Time, n uint64) *model.Snapshot {
 	random := rand.New(rand.NewPCG(uint64(host), 1))
-	address := func(host, i int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(host >> 8), byte(host), byte(i)}) }
+	address := func(host, i int) netip.Addr {
+		return netip.AddrFrom4([4]byte{10, byte(host >> 8), byte(host), byte(i)})
+	}
 	times := func() *model.Histogram {
 		d := &model.Histogram{}
 		for range 12 {
