@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"outsight/internal/fleet"
+	"outsight/internal/frame"
 	"outsight/internal/graph"
 )
 
@@ -83,6 +84,12 @@ func (s *server) match(a *graphAnswer, by graph.Grouping) {
 // grouped is the map that a request asks for: a window, what a node is (by=container, pod, process, workload, namespace
 // or host) and the least share of all bytes that an edge is shown with (share=0 to 1). It has at most so many edges.
 func (s *server) grouped(ctx context.Context, r *http.Request, edges int) (*graph.Graph, *windowData, error) {
+	return s.groupedOf(ctx, r, edges, graphColumns)
+}
+
+// groupedOf is that map of some columns.
+func (s *server) groupedOf(ctx context.Context, r *http.Request, edges int, only *frame.Projection) (*graph.Graph,
+	*windowData, error) {
 	from, to, err := s.window(r)
 	if err != nil {
 		return nil, nil, err
@@ -97,7 +104,7 @@ func (s *server) grouped(ctx context.Context, r *http.Request, edges int) (*grap
 			return nil, nil, badRequest("share=%q, want a number from 0 to 1", text)
 		}
 	}
-	g, data, err := s.build(ctx, from, to, by, edges)
+	g, data, err := s.buildOf(ctx, from, to, by, edges, only)
 	if err == nil {
 		g.HideBelow(share)
 	}
@@ -130,12 +137,18 @@ const allEdges = 0
 // build is the graph of a window, with at most so many edges.
 func (s *server) build(ctx context.Context, from, to time.Time, by graph.Grouping, edges int) (*graph.Graph,
 	*windowData, error) {
+	return s.buildOf(ctx, from, to, by, edges, graphColumns)
+}
+
+// buildOf is that graph of some columns.
+func (s *server) buildOf(ctx context.Context, from, to time.Time, by graph.Grouping, edges int,
+	only *frame.Projection) (*graph.Graph, *windowData, error) {
 	leave, err := s.enter(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer leave()
-	data, err := s.read(ctx, from, to, nil)
+	data, err := s.readOnly(ctx, from, to, nil, only)
 	if err != nil {
 		return nil, nil, err
 	}
