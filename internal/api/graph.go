@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"time"
@@ -20,6 +21,29 @@ type graphAnswer struct {
 	// Matches holds, for each node's and each edge's ID, the label matchers of its series.
 	Matches     map[string]nodeMatches `json:"matches"`
 	EdgeMatches map[string]string      `json:"edge_matches"`
+}
+
+// encode writes the lists of nodes and edges apart from the rest, which takes a fraction of the time.
+func (a *graphAnswer) encode() ([]byte, error) {
+	type plain graphAnswer
+	rest, err := json.Marshal(struct {
+		*plain
+		// They hide those of the graph.
+		Nodes *[]any `json:"nodes,omitempty"`
+		Edges *[]any `json:"edges,omitempty"`
+	}{plain: (*plain)(a)})
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := a.Graph.NodesJSON()
+	if err != nil {
+		return nil, err
+	}
+	edges, err := a.Graph.EdgesJSON()
+	b := make([]byte, 0, len(nodes)+len(edges)+len(rest)+32)
+	b = append(append(append(b, `{"nodes":`...), nodes...), `,"edges":`...)
+	b = append(append(append(b, edges...), ','), rest[1:]...)
+	return append(b, '\n'), err
 }
 
 // nodeMatches select the series of a node's usage, and of the edges on which it is the server or
@@ -56,7 +80,7 @@ func (s *server) graph(ctx context.Context, r *http.Request) (any, error) {
 		return nil, badRequest("%w", err)
 	}
 	s.match(&answer, by)
-	return answer, nil
+	return &answer, nil
 }
 
 // match adds the matchers of the series that there are.
