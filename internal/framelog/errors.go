@@ -1,0 +1,6 @@
+package framelog
+
+import "errors"
+
+// ErrRejected means that some frames of a batch can never be stored.
+var ErrRejected = errors.New("frames rejected")
