@@ -13,6 +13,10 @@ type Frame struct {
 	// Strings are the texts of attributes, by their index; the first is empty.
 	Strings []string
 	Tables  [NumTables]Table
+	// layout and only say how a frame was decoded: those that are told as changes of it are decoded in the same way. They
+	// are nil where it was not.
+	layout *layout
+	only   *Projection
 }
 
 // Header says which frame it is.

@@ -1,0 +1,424 @@
+package frame
+
+import (
+	"encoding/binary"
+	"slices"
+	"sync"
+)
+
+// Encode appends an encoded frame to dst. A key frame is told completely, and key is not looked at; any other frame is
+// told as changes of key, which is the key frame that its header names. It panics where key is another one: the two come
+// of the same Builder.
+func Encode(dst []byte, f, key *Frame) []byte {
+	if f.IsKey() {
+		key = nil
+	} else if key == nil || key.Number != f.Key || key.Epoch != f.Epoch || len(key.Strings) > len(f.Strings) {
+		panic("BUG: the key frame is another one")
+	}
+	w := writers.Get().(*writer)
+	defer writers.Put(w)
+	var blocks [numBlocks]block
+	if key == nil {
+		blocks[schemaBlock] = ownSchema().block
+	}
+	w.raw = w.raw[:0]
+	w.strings(f, key)
+	w.tables(f, key, mainBlock)
+	w.compressed = compress(w.compressed[:0], w.raw)
+	size, length := len(w.raw), len(w.compressed)
+	w.raw = w.raw[:0]
+	if w.tables(f, key, labelledBlock) {
+		w.compressed = compress(w.compressed, w.raw)
+		blocks[labelledBlock] = block{w.compressed[length:], len(w.raw)}
+	}
+	blocks[mainBlock] = block{w.compressed[:length], size}
+	dst = appendHeader(dst, &f.Header, &blocks)
+	for i := range blocks {
+		dst = append(dst, blocks[i].compressed...)
+	}
+	return dst
+}
+
+// writer has the memory of an Encode.
+type writer struct {
+	raw, compressed []byte
+	// table is the section of a table, part that of a column in it.
+	table, part []byte
+	// same are the rows that are in the key frame too, at once where they lie in the same order behind each other.
+	same      []segment
+	identical bool
+	rows      int
+	// base are the values of the key frame in the order of the rows, values those of the frame without what is missing.
+	base, values []uint64
+	bits         []uint64
+}
+
+// segment says that n rows from to on are those of the key frame from from on.
+type segment struct{ to, from, n int }
+
+var writers = sync.Pool{New: func() any { return &writer{} }}
+
+var emptyTable Table
+
+func (w *writer) strings(f, key *Frame) {
+	added := f.Strings
+	if key != nil {
+		added = added[len(key.Strings):]
+	}
+	w.raw = binary.AppendUvarint(w.raw, uint64(len(added)))
+	for _, s := range added {
+		w.raw = binary.AppendUvarint(w.raw, uint64(len(s)))
+	}
+	for _, s := range added {
+		w.raw = append(w.raw, s...)
+	}
+}
+
+// tables appends the tables of a block, each with its length in front. It reports whether there was something to tell.
+func (w *writer) tables(f, key *Frame, block int) (some bool) {
+	for t := range f.Tables {
+		if blockOf(TableID(t)) != block {
+			continue
+		}
+		old := &emptyTable
+		if key != nil {
+			old = &key.Tables[t]
+		}
+		w.table = w.table[:0]
+		if w.writeTable(&f.Tables[t], old, &Schema[t]) {
+			some = true
+		} else {
+			w.table = w.table[:0] // as in the key frame
+		}
+		w.raw = binary.AppendUvarint(w.raw, uint64(len(w.table)))
+		w.raw = append(w.raw, w.table...)
+	}
+	return some
+}
+
+// writeTable reports whether the table is another one than that of the key frame.
+func (w *writer) writeTable(now, old *Table, info *TableInfo) (changed bool) {
+	w.rows = len(now.IDs)
+	changed = w.writeIDs(now.IDs, old.IDs)
+	end := func(some bool) {
+		if some {
+			changed = true
+		} else {
+			w.part = w.part[:0]
+		}
+		w.table = binary.AppendUvarint(w.table, uint64(len(w.part)))
+		w.table = append(w.table, w.part...)
+	}
+	for a := range info.Attributes {
+		w.part = w.part[:0]
+		var was []uint64
+		if len(old.Attributes) > 0 {
+			was = old.Attributes[a]
+		}
+		var is []uint64
+		if len(now.Attributes) > 0 {
+			is = now.Attributes[a]
+		}
+		end(w.writeRuns(is, w.gather(was)))
+	}
+	for c := range info.Columns {
+		w.part = w.part[:0]
+		end(w.writeColumn(column(now.Columns, c), column(old.Columns, c)))
+	}
+	for h := range info.Histograms {
+		w.part = w.part[:0]
+		end(w.writeHistograms(histograms(now.Histograms, h), histograms(old.Histograms, h)))
+	}
+	return changed
+}
+
+var (
+	noValues     Values
+	noHistograms Histograms
+)
+
+func column(all []Values, i int) *Values {
+	if len(all) == 0 {
+		return &noValues
+	}
+	return &all[i]
+}
+
+func histograms(all []Histograms, i int) *Histograms {
+	if len(all) == 0 {
+		return &noHistograms
+	}
+	return &all[i]
+}
+
+// writeIDs tells which rows there are, and finds those that were there before.
+func (w *writer) writeIDs(now, old []uint32) (changed bool) {
+	w.same, w.identical, w.part = w.same[:0], true, w.part[:0]
+	removed, added := 0, 0
+	previous := -1
+	for i, j := 0, 0; j < len(old); j++ {
+		for i < len(now) && now[i] < old[j] {
+			i++
+		}
+		if i == len(now) || now[i] != old[j] {
+			w.part = binary.AppendUvarint(w.part, uint64(j-previous-1))
+			previous = j
+			removed++
+			continue
+		}
+		if last := len(w.same) - 1; last >= 0 && w.same[last].to+w.same[last].n == i && w.same[last].from+w.same[last].n == j {
+			w.same[last].n++
+		} else {
+			w.same = append(w.same, segment{i, j, 1})
+		}
+	}
+	last := uint32(0)
+	for i, j := 0, 0; i < len(now); i++ {
+		for j < len(old) && old[j] < now[i] {
+			j++
+		}
+		if j < len(old) && old[j] == now[i] {
+			continue
+		}
+		w.part = binary.AppendUvarint(w.part, uint64(now[i]-last-1))
+		last = now[i]
+		added++
+	}
+	w.identical = removed+added == 0
+	w.table = binary.AppendUvarint(w.table, uint64(removed))
+	w.table = binary.AppendUvarint(w.table, uint64(added))
+	w.table = append(w.table, w.part...)
+	return !w.identical
+}
+
+// gather answers the values that the rows have in the key frame, 0 for new ones.
+func (w *writer) gather(old []uint64) []uint64 {
+	if w.identical && len(old) == w.rows {
+		return old
+	}
+	w.base = append(w.base[:0], make([]uint64, w.rows)...)
+	if len(old) > 0 {
+		for _, s := range w.same {
+			copy(w.base[s.to:s.to+s.n], old[s.from:])
+		}
+	}
+	return w.base
+}
+
+// writeRuns appends the values that are not those of base, in runs: how many rows are passed over, how many follow, and
+// what each gained.
+func (w *writer) writeRuns(values, base []uint64) (some bool) {
+	at := 0
+	for i := 0; i < len(values); {
+		if values[i] == base[i] {
+			i++
+			continue
+		}
+		// A run goes on over one row that is the same: its 0 takes no more than a new run.
+		end := i + 1
+		for end < len(values) && (values[end] != base[end] || end+1 < len(values) && values[end+1] != base[end+1]) {
+			end++
+		}
+		w.part = binary.AppendUvarint(w.part, uint64(i-at))
+		w.part = binary.AppendUvarint(w.part, uint64(end-i))
+		for ; i < end; i++ {
+			w.part = binary.AppendUvarint(w.part, zigzag(values[i]-base[i]))
+		}
+		at, some = end, true
+	}
+	return some
+}
+
+// The flags of a column.
+const (
+	hasValues  = 1
+	hasMissing = 2
+)
+
+func (w *writer) writeColumn(now, old *Values) (some bool) {
+	if len(now.Of) == 0 {
+		w.part = append(w.part, 0)
+		return len(old.Of) > 0
+	}
+	values := now.Of
+	if now.Missing != nil {
+		w.values = append(w.values[:0], values...)
+		values = w.values
+		zeroMissing(values, now.Missing)
+	}
+	was := old.Of
+	if old.Missing != nil {
+		was = slices.Clone(was)
+		zeroMissing(was, old.Missing)
+	}
+	w.part = append(w.part, hasValues)
+	some = len(old.Of) == 0
+	if now.Missing != nil || old.Missing != nil {
+		if w.writeMissing(now.Missing, old.Missing) {
+			w.part[0] |= hasMissing
+			some = true
+		}
+	}
+	return w.writeRuns(values, w.gather(was)) || some
+}
+
+// zeroMissing makes values that are missing 0.
+func zeroMissing(values, missing []uint64) {
+	for i := range values {
+		if missing[i>>6]>>(i&63)&1 != 0 {
+			values[i] = 0
+		}
+	}
+}
+
+// writeMissing appends the runs of rows where a value is missing and was not, or the other way round.
+func (w *writer) writeMissing(now, old []uint64) (some bool) {
+	w.bits = append(w.bits[:0], make([]uint64, (w.rows+63)/64)...)
+	gatherBits(w.bits, old, w.same)
+	differs := func(i int) bool {
+		is := now != nil && now[i>>6]>>(i&63)&1 != 0
+		return is != (w.bits[i>>6]>>(i&63)&1 != 0)
+	}
+	runs, begin := 0, len(w.part)
+	at := 0
+	for i := 0; i < w.rows; {
+		if !differs(i) {
+			i++
+			continue
+		}
+		end := i + 1
+		for end < w.rows && differs(end) {
+			end++
+		}
+		w.part = binary.AppendUvarint(w.part, uint64(i-at))
+		w.part = binary.AppendUvarint(w.part, uint64(end-i))
+		i, at = end, end
+		runs++
+	}
+	if runs > 0 {
+		w.part = slices.Insert(w.part, begin, binary.AppendUvarint(nil, uint64(runs))...)
+	}
+	return runs > 0
+}
+
+// gatherBits sets the bits that the rows have in the key frame.
+func gatherBits(bits, old []uint64, same []segment) {
+	if old == nil {
+		return
+	}
+	for _, s := range same {
+		for i := range s.n {
+			from, to := s.from+i, s.to+i
+			bits[to>>6] |= old[from>>6] >> (from & 63) & 1 << (to & 63)
+		}
+	}
+}
+
+func (w *writer) writeHistograms(now, old *Histograms) (some bool) {
+	if len(now.End) == 0 {
+		w.part = append(w.part, 0)
+		return len(old.End) > 0
+	}
+	total := 0
+	for _, n := range now.Count {
+		if n != 0 {
+			total++
+		}
+	}
+	w.part = append(w.part, hasValues)
+	w.part = binary.AppendUvarint(w.part, uint64(total))
+	some = len(old.End) == 0 || !w.identical
+	at := 0
+	same, begin, count := w.same, 0, 0
+	for row := range w.rows {
+		was := -1
+		if len(old.End) > 0 {
+			for len(same) > 0 && same[0].to+same[0].n <= row {
+				same = same[1:]
+			}
+			if len(same) > 0 && same[0].to <= row {
+				was = same[0].from + row - same[0].to
+			}
+		}
+		if equalHistograms(now, old, row, was) {
+			continue
+		}
+		if some = true; count == 0 || row != at {
+			w.endRun(begin, count)
+			w.part = binary.AppendUvarint(w.part, uint64(row-at))
+			begin, count = len(w.part), 0
+		}
+		w.writeHistogram(now, old, row, was)
+		at = row + 1
+		count++
+	}
+	w.endRun(begin, count)
+	return some
+}
+
+// endRun puts the number of rows of a run in front of them.
+func (w *writer) endRun(begin, count int) {
+	if count > 0 {
+		var number [binary.MaxVarintLen64]byte
+		w.part = slices.Insert(w.part, begin, number[:binary.PutUvarint(number[:], uint64(count))]...)
+	}
+}
+
+func equalHistograms(now, old *Histograms, row, was int) bool {
+	index, counts := now.Buckets(row)
+	if was < 0 {
+		return now.SumNS[row]|now.Zero[row]|now.Overflow[row] == 0 && len(index) == 0
+	}
+	oldIndex, oldCounts := old.Buckets(was)
+	return now.SumNS[row] == old.SumNS[was] && now.Zero[row] == old.Zero[was] && now.Overflow[row] == old.Overflow[was] &&
+		slices.Equal(index, oldIndex) && slices.Equal(counts, oldCounts)
+}
+
+func (w *writer) writeHistogram(now, old *Histograms, row, was int) {
+	zero, overflow, sum := now.Zero[row], now.Overflow[row], now.SumNS[row]
+	index, counts := now.Buckets(row)
+	var oldIndex []int32
+	var oldCounts []uint64
+	if was >= 0 {
+		zero, overflow, sum = zero-old.Zero[was], overflow-old.Overflow[was], sum-old.SumNS[was]
+		oldIndex, oldCounts = old.Buckets(was)
+	}
+	begin, changes := len(w.part), 0
+	if zero != 0 {
+		w.part = binary.AppendUvarint(w.part, zero)
+	}
+	if overflow != 0 {
+		w.part = binary.AppendUvarint(w.part, overflow)
+	}
+	w.part = binary.AppendUvarint(w.part, sum)
+	next := int32(minBucket)
+	for len(index)+len(oldIndex) > 0 {
+		var at int32
+		var gained uint64
+		take := len(oldIndex) == 0 || len(index) > 0 && index[0] <= oldIndex[0]
+		leave := len(index) == 0 || len(oldIndex) > 0 && oldIndex[0] <= index[0]
+		if take {
+			at, gained = index[0], counts[0]
+			index, counts = index[1:], counts[1:]
+		}
+		if leave {
+			at, gained = oldIndex[0], gained-oldCounts[0]
+			oldIndex, oldCounts = oldIndex[1:], oldCounts[1:]
+		}
+		if gained != 0 {
+			w.part = binary.AppendUvarint(w.part, uint64(at-next))
+			w.part = binary.AppendUvarint(w.part, gained)
+			next = at + 1
+			changes++
+		}
+	}
+	head := uint64(changes) << 2
+	if zero != 0 {
+		head |= 1
+	}
+	if overflow != 0 {
+		head |= 2
+	}
+	var number [binary.MaxVarintLen64]byte
+	w.part = slices.Insert(w.part, begin, number[:binary.PutUvarint(number[:], head)]...)
+}
