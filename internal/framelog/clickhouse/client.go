@@ -122,18 +122,14 @@ func (c *client) run(ctx context.Context, statement string, rows []byte) error {
 	return err
 }
 
-// texts are the rows of a small result, each of texts.
-func (c *client) texts(ctx context.Context, query string) (rows [][]string, err error) {
-	body, err := c.do(ctx, query+" FORMAT RowBinaryWithNamesAndTypes", nil)
+// texts are the rows of a small result, each of n texts.
+func (c *client) texts(ctx context.Context, n int, query string) (rows [][]string, err error) {
+	body, err := c.do(ctx, query+" FORMAT RowBinary", nil)
 	if err != nil {
 		return nil, err
 	}
 	defer body.Close()
 	r := newReader(body)
-	n := int(r.varint())
-	for range 2 * n {
-		r.text()
-	}
 	for r.more() {
 		row := make([]string, n)
 		for i := range row {

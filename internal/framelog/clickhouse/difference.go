@@ -48,7 +48,7 @@ func (d *difference) query(table, after, before string) string {
 	if d.isList() {
 		return fmt.Sprintf("SELECT * FROM (%s) ORDER BY host, epoch, row FORMAT RowBinary", sides)
 	}
-	return fmt.Sprintf("SELECT host, epoch, row, toUInt8((countIf(side = 1) > 0) + 2 * (countIf(side = -1) > 0))%s FROM (%s) "+
+	return fmt.Sprintf("SELECT host, epoch, row, toUInt8((countIf(moment = 1) > 0) + 2 * (countIf(moment = -1) > 0))%s FROM (%s) "+
 		"GROUP BY host, epoch, row ORDER BY host, epoch, row FORMAT RowBinary", d.results(), sides)
 }
 
@@ -67,9 +67,9 @@ func (d *difference) side(table, condition, sign string) string {
 	}
 	var b strings.Builder
 	if d.isList() {
-		fmt.Fprintf(&b, "SELECT host, epoch, row, toUInt8(%d) AS side", side)
+		fmt.Fprintf(&b, "SELECT host, epoch, row, toUInt8(%d) AS moment", side)
 	} else {
-		fmt.Fprintf(&b, "SELECT host, epoch, row, toInt8(%s1) AS side", sign)
+		fmt.Fprintf(&b, "SELECT host, epoch, row, toInt8(%s1) AS moment", sign)
 	}
 	for i := range d.info.Attributes {
 		fmt.Fprintf(&b, ", %s AS a%d", quoted(d.info.Attributes[i].Name), i)
@@ -97,21 +97,21 @@ func (d *difference) side(table, condition, sign string) string {
 func (d *difference) results() string {
 	var b strings.Builder
 	for i := range d.info.Attributes {
-		fmt.Fprintf(&b, ", argMax(a%d, side)", i)
+		fmt.Fprintf(&b, ", argMax(a%d, moment)", i)
 	}
 	if d.table != frame.Hosts {
-		fmt.Fprintf(&b, ", anyIf(a%d, side = -1)", frame.State)
+		fmt.Fprintf(&b, ", anyIf(a%d, moment = -1)", frame.State)
 	}
 	for i := range d.info.Columns {
 		if d.both[i] {
-			fmt.Fprintf(&b, ", anyIf(v%d, side = 1), anyIf(v%[1]d, side = -1)", i)
+			fmt.Fprintf(&b, ", anyIf(v%d, moment = 1), anyIf(v%[1]d, moment = -1)", i)
 		} else {
-			fmt.Fprintf(&b, ", if(countIf(side = 1) > 0 AND isNull(anyIf(g%d, side = 1)), NULL, sum(g%[1]d))", i)
+			fmt.Fprintf(&b, ", if(countIf(moment = 1) > 0 AND isNull(anyIf(g%d, moment = 1)), NULL, sum(g%[1]d))", i)
 		}
 	}
 	for i := range d.info.Histograms {
 		// Whether there are durations in the later frame is answered too: none in the window, or none at all.
-		fmt.Fprintf(&b, ", toUInt8(countIf(side = 1 AND (length(h%db) > 0 OR h%[1]dzero != 0 OR h%[1]doverflow != 0)) > 0), "+
+		fmt.Fprintf(&b, ", toUInt8(countIf(moment = 1 AND (length(h%db) > 0 OR h%[1]dzero != 0 OR h%[1]doverflow != 0)) > 0), "+
 			"sum(h%[1]dsum_ns), sum(h%[1]dzero), sum(h%[1]doverflow), sumMap(h%[1]db, h%[1]dc)", i)
 	}
 	return b.String()

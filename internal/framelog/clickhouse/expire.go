@@ -18,7 +18,7 @@ func (l *Log) setTTL(ctx context.Context, name string) error {
 	if !l.version.atLeast(hasTTL) {
 		return nil
 	}
-	rows, err := l.client.texts(ctx, fmt.Sprintf("SELECT engine_full FROM system.tables WHERE database = %s AND name = %s",
+	rows, err := l.client.texts(ctx, 1, fmt.Sprintf("SELECT engine_full FROM system.tables WHERE database = %s AND name = %s",
 		literal(l.database), literal(name)))
 	if err != nil || len(rows) == 1 && strings.Contains(rows[0][0], "TTL "+l.ttl()) {
 		return err
@@ -54,7 +54,7 @@ func (l *Log) expire() {
 
 // dropExpired drops the partitions all of whose rows have expired. Several servers may do so at once.
 func (l *Log) dropExpired(ctx context.Context, now time.Time) error {
-	rows, err := l.client.texts(ctx, fmt.Sprintf("SELECT table, partition FROM system.parts "+
+	rows, err := l.client.texts(ctx, 2, fmt.Sprintf("SELECT table, partition FROM system.parts "+
 		"WHERE active AND database = %s GROUP BY table, partition", literal(l.database)))
 	if err != nil {
 		return err

@@ -84,7 +84,7 @@ func Open(address string, o Options) (*Log, error) {
 }
 
 func (l *Log) prepare(ctx context.Context) error {
-	rows, err := l.client.texts(ctx, "SELECT version()")
+	rows, err := l.client.texts(ctx, 1, "SELECT version()")
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (l *Log) prepareTable(ctx context.Context, name string, columns []column, o
 	if err := l.client.run(ctx, l.create(name, columns, order), nil); err != nil {
 		return fmt.Errorf("creating the table %s: %w", name, err)
 	}
-	rows, err := l.client.texts(ctx, fmt.Sprintf("SELECT name FROM system.columns WHERE database = %s AND table = %s",
+	rows, err := l.client.texts(ctx, 1, fmt.Sprintf("SELECT name FROM system.columns WHERE database = %s AND table = %s",
 		literal(l.database), literal(name)))
 	if err != nil {
 		return err

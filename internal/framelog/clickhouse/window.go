@@ -69,6 +69,9 @@ func (l *Log) epochs(ctx context.Context, q framelog.Query) ([]*epoch, error) {
 		if r.err != nil || moment >= len(q.Times) {
 			break
 		}
+		if first.Number == last.Number {
+			first = last
+		}
 		var e *epoch
 		if n := len(all); n > 0 && all[n-1].host == host && all[n-1].number == number {
 			e = all[n-1]
