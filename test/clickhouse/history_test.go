@@ -70,9 +70,8 @@ func (h *history) step(now time.Time) *frame.Frame {
 	for len(h.alive) < 8 || h.random.IntN(3) == 0 && len(h.alive) < 40 {
 		h.begin(now)
 	}
-	s := &model.Snapshot{Time: now, Host: model.Host{Name: h.host, Cores: 4, MemoryBytes: 8 << 30, Kernel: "6.1",
-		BootTime: h.boot}, ClockError: 5 * time.Millisecond}
-	s.Self.Features = []model.Feature{{Name: "edges", State: "on"}}
+	s := h.snapshot(now)
+	s.Containers, s.Edges = nil, nil
 	kept := h.alive[:0]
 	for _, l := range h.alive {
 		c := *l.c
@@ -94,6 +93,22 @@ func (h *history) step(now time.Time) *frame.Frame {
 		Dialled: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, 2}), 80),
 		Reached: netip.AddrPortFrom(netip.AddrFrom4([4]byte{172, 17, 0, byte(now.Second())}), 80)}}
 	return h.agent.Build(s)
+}
+
+// snapshot has all that is alive.
+func (h *history) snapshot(now time.Time) *model.Snapshot {
+	s := &model.Snapshot{Time: now, Host: model.Host{Name: h.host, Cores: 4, MemoryBytes: 8 << 30, Kernel: "6.1",
+		BootTime: h.boot}, ClockError: 5 * time.Millisecond}
+	s.Self.Features = []model.Feature{{Name: "edges", State: "on"}}
+	listed := map[string]bool{}
+	for _, l := range h.alive {
+		if !listed[l.c.ID] {
+			listed[l.c.ID] = true
+			s.Containers = append(s.Containers, l.sample)
+		}
+		s.Edges = append(s.Edges, l.edge)
+	}
+	return s
 }
 
 func (h *history) work(l *life) {

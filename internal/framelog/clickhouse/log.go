@@ -218,13 +218,27 @@ func (l *Log) readStats(ctx context.Context, stats *framelog.Stats) error {
 	if stats.Frames > 0 {
 		stats.Oldest, stats.Newest = time.Unix(0, int64(oldest)), time.Unix(0, int64(newest))
 	}
-	size, err := l.client.do(ctx, fmt.Sprintf("SELECT toUInt64(sum(bytes_on_disk)) FROM system.parts WHERE active AND "+
-		"database = %s FORMAT RowBinary", literal(l.database)), nil)
-	if err != nil {
-		return err
+	sizes, err := l.Sizes(ctx)
+	stats.Bytes = 0
+	for _, size := range sizes {
+		stats.Bytes += size
 	}
-	defer size.Close()
-	r = newReader(size)
-	stats.Bytes = int64(r.uint64())
-	return r.err
+	return err
+}
+
+// Sizes are the bytes that each table takes on the disk.
+func (l *Log) Sizes(ctx context.Context) (map[string]int64, error) {
+	body, err := l.client.do(ctx, fmt.Sprintf("SELECT table, toUInt64(sum(bytes_on_disk)) FROM system.parts WHERE active AND "+
+		"database = %s GROUP BY table FORMAT RowBinary", literal(l.database)), nil)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	sizes := map[string]int64{}
+	r := newReader(body)
+	for r.more() {
+		table := r.text()
+		sizes[table] = int64(r.uint64())
+	}
+	return sizes, r.err
 }
