@@ -33,86 +33,75 @@ func newDifference(t frame.TableID) *difference {
 // isList reports whether rows have no counters, and are not followed from frame to frame: both frames' are answered.
 func (d *difference) isList() bool { return len(d.info.Columns)+len(d.info.Histograms) == 0 }
 
-// state is a query for what was so at frames: condition names them, and their key frames.
-func (d *difference) state(table, condition string) string {
-	return fmt.Sprintf("(SELECT * FROM %s WHERE %s ORDER BY host, epoch, row, frame DESC LIMIT 1 BY host, epoch, row)",
-		table, condition)
-}
-
-// query makes the statement of conditions that name the later and the earlier frames; the latter may be "".
-func (d *difference) query(table, after, before string) string {
-	sides := d.side(table, after, "")
-	if before != "" {
-		sides += " UNION ALL " + d.side(table, before, "-")
-	}
-	if d.isList() {
-		return fmt.Sprintf("SELECT * FROM (%s) ORDER BY host, epoch, row FORMAT RowBinary", sides)
-	}
-	return fmt.Sprintf("SELECT host, epoch, row, toUInt8((countIf(moment = 1) > 0) + 2 * (countIf(moment = -1) > 0))%s FROM (%s) "+
-		"GROUP BY host, epoch, row ORDER BY host, epoch, row FORMAT RowBinary", d.results(), sides)
-}
-
 // What the answer says of a row: in which of the frames it is.
 const (
 	inAfter  = 1
 	inBefore = 2
 )
 
-// side is the state at the frames of a side, by names of its own: a for attributes, v for values, g for what is added up, h
-// for histograms.
-func (d *difference) side(table, condition, sign string) string {
-	side := inAfter
-	if sign != "" {
-		side = inBefore
+// lasts reports whether rows have states.
+func (d *difference) lasts() bool { return !d.isList() && d.table != frame.Hosts }
+
+// side is what was so at frames: condition names them and their key frames.
+func (d *difference) side(table, condition string, moment int) string {
+	signed := ""
+	for i := range d.info.Histograms {
+		sign := ""
+		if moment == inBefore {
+			sign = "-"
+		}
+		signed += fmt.Sprintf(", arrayMap(x -> %stoInt64(x), %s) AS signed%d", sign,
+			quoted(columnName(d.info.Histograms[i].Name)+"_counts"), i)
 	}
-	var b strings.Builder
+	return fmt.Sprintf("SELECT * FROM (SELECT *, toUInt8(%d) AS moment%s FROM %s WHERE %s ORDER BY host, epoch, row, "+
+		"frame DESC LIMIT 1 BY host, epoch, row) WHERE removed = 0", moment, signed, table, condition)
+}
+
+// query makes the statement of conditions that name the later and the earlier frames; the latter may be "".
+func (d *difference) query(table, after, before string) string {
+	sides := d.side(table, after, inAfter)
+	if before != "" {
+		sides += " UNION ALL " + d.side(table, before, inBefore)
+	}
 	if d.isList() {
-		fmt.Fprintf(&b, "SELECT host, epoch, row, toUInt8(%d) AS moment", side)
-	} else {
-		fmt.Fprintf(&b, "SELECT host, epoch, row, toInt8(%s1) AS moment", sign)
+		return fmt.Sprintf("SELECT host, epoch, row, moment%s FROM (%s) ORDER BY host, epoch, row FORMAT RowBinary",
+			d.results(), sides)
 	}
+	return fmt.Sprintf("SELECT host, epoch, row, toUInt8(sum(moment))%s FROM (%s) GROUP BY host, epoch, row "+
+		"ORDER BY host, epoch, row FORMAT RowBinary", d.results(), sides)
+}
+
+// results are the values of a row of the answer, as rowReader reads them. They have few terms: ClickHouse takes longer to
+// plan a term than to compute it for a thousand rows.
+func (d *difference) results() string {
+	var b strings.Builder
 	for i := range d.info.Attributes {
-		fmt.Fprintf(&b, ", %s AS a%d", quoted(d.info.Attributes[i].Name), i)
+		attribute := quoted(d.info.Attributes[i].Name)
+		if !d.isList() { // those of the later frame, if the row is there
+			attribute = "argMin(" + attribute + ", moment)"
+		}
+		b.WriteString(", " + attribute)
+	}
+	if d.lasts() {
+		fmt.Fprintf(&b, ", sumIf(%s, moment = 2)", quoted(d.info.Attributes[frame.State].Name))
 	}
 	for i := range d.info.Columns {
 		name := quoted(columnName(d.info.Columns[i].Name))
+		after, before := "sumIf("+name+", moment = 1)", "sumIf("+name+", moment = 2)"
 		if d.both[i] {
-			fmt.Fprintf(&b, ", %s AS v%d", name, i)
+			fmt.Fprintf(&b, ", %s, %s", after, before)
 		} else {
-			fmt.Fprintf(&b, ", %stoInt64(%s) AS g%d", sign, name, i)
+			// A gain is not negative. What is only in the earlier frame is answered as -1 less it.
+			fmt.Fprintf(&b, ", ifNull(%s - ifNull(%s, 0), -1 - %[2]s)", after, before)
 		}
 	}
 	for i := range d.info.Histograms {
 		name := columnName(d.info.Histograms[i].Name)
-		for _, part := range []string{"sum_ns", "zero", "overflow"} {
-			fmt.Fprintf(&b, ", %stoInt64(%s) AS h%d%s", sign, quoted(name+"_"+part), i, part)
+		for _, part := range []string{"_sum_ns", "_zero", "_overflow"} {
+			fmt.Fprintf(&b, ", sumIf(%s, moment = 1), sumIf(%[1]s, moment = 2)", quoted(name+part))
 		}
-		fmt.Fprintf(&b, ", %s AS h%db, arrayMap(x -> %stoInt64(x), %s) AS h%[2]dc", quoted(name+"_buckets"), i, sign,
-			quoted(name+"_counts"))
-	}
-	return b.String() + " FROM " + d.state(table, condition) + " WHERE removed = 0"
-}
-
-// results are the values of a row of the answer, as readRow reads them.
-func (d *difference) results() string {
-	var b strings.Builder
-	for i := range d.info.Attributes {
-		fmt.Fprintf(&b, ", argMax(a%d, moment)", i)
-	}
-	if d.table != frame.Hosts {
-		fmt.Fprintf(&b, ", anyIf(a%d, moment = -1)", frame.State)
-	}
-	for i := range d.info.Columns {
-		if d.both[i] {
-			fmt.Fprintf(&b, ", anyIf(v%d, moment = 1), anyIf(v%[1]d, moment = -1)", i)
-		} else {
-			fmt.Fprintf(&b, ", if(countIf(moment = 1) > 0 AND isNull(anyIf(g%d, moment = 1)), NULL, sum(g%[1]d))", i)
-		}
-	}
-	for i := range d.info.Histograms {
-		// Whether there are durations in the later frame is answered too: none in the window, or none at all.
-		fmt.Fprintf(&b, ", toUInt8(countIf(moment = 1 AND (length(h%db) > 0 OR h%[1]dzero != 0 OR h%[1]doverflow != 0)) > 0), "+
-			"sum(h%[1]dsum_ns), sum(h%[1]dzero), sum(h%[1]doverflow), sumMap(h%[1]db, h%[1]dc)", i)
+		// Whether there are buckets in the later frame is answered too: none gained, or none at all.
+		fmt.Fprintf(&b, ", sumIf(toUInt64(notEmpty(%s)), moment = 1), sumMap(%[1]s, signed%d)", quoted(name+"_buckets"), i)
 	}
 	return b.String()
 }

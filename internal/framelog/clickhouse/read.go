@@ -180,7 +180,7 @@ func (r *rowReader) read(f *spanFrames) {
 	if r.d.isList() {
 		return
 	}
-	if r.d.table != frame.Hosts {
+	if r.d.lasts() {
 		state := r.uint64()
 		if before != nil {
 			before.Attributes[frame.State][len(before.IDs)-1] = state
@@ -218,11 +218,11 @@ func (r *rowReader) readColumns(after, before *table) {
 			}
 			continue
 		}
-		switch {
+		switch gained := int64(n); {
 		case !ok:
-		case after == nil:
-			before.set(i, -n)
-		default:
+		case after == nil && gained < 0:
+			before.set(i, uint64(-1-gained))
+		case after != nil && gained >= 0:
 			after.set(i, n)
 			if before != nil {
 				before.set(i, 0)
@@ -231,26 +231,35 @@ func (r *rowReader) readColumns(after, before *table) {
 	}
 }
 
-// readHistogram reads what one gained, or what it had, negative, if its row is only in the earlier frame.
-func (r *rowReader) readHistogram(negative bool) {
-	number := func() uint64 {
-		n := int64(r.uint64())
-		if negative {
-			n = -n
-		}
-		return uint64(max(n, 0))
-	}
+// readHistogram reads what one gained, or what it had if its row is only in the earlier frame.
+func (r *rowReader) readHistogram(removed bool) {
 	g := &r.gain
-	g.there = r.uint8() != 0
+	g.there = false
+	number := func() uint64 {
+		now, was := r.uint64(), r.uint64()
+		if removed {
+			return was
+		}
+		g.there = g.there || now > 0
+		if was > now {
+			return 0
+		}
+		return now - was
+	}
 	g.sumNS, g.zero, g.overflow = number(), number(), number()
+	g.there = r.uint64() > 0 || g.there
 	g.bucket, g.count = g.bucket[:0], g.count[:0]
 	for range r.length(4) {
 		g.bucket = append(g.bucket, int32(r.uint32()))
 	}
 	kept := g.bucket[:0]
 	for i := range r.length(8) {
-		if n := number(); n != 0 && i < len(g.bucket) {
-			kept, g.count = append(kept, g.bucket[i]), append(g.count, n)
+		n := int64(r.uint64())
+		if removed {
+			n = -n
+		}
+		if n > 0 && i < len(g.bucket) {
+			kept, g.count = append(kept, g.bucket[i]), append(g.count, uint64(n))
 		}
 	}
 	g.bucket = kept
